@@ -1,0 +1,156 @@
+package cluster
+
+import (
+	"iter"
+	"net/netip"
+	"time"
+)
+
+// A Kind names one sort of object that a Source delivers.
+type Kind uint8
+
+const (
+	Namespaces   Kind = iota // *Namespace
+	Services                 // *Service
+	Slices                   // *Slice of this cluster's own EndpointSlices
+	Pods                     // *Pod
+	Imports                  // *Service made of a ServiceImport
+	ImportSlices             // *Slice with a source cluster
+	Kinds                    // their number
+)
+
+// String gives the resource's name as the API spells it.
+func (k Kind) String() string {
+	return [...]string{"namespaces", "services", "endpointslices", "pods", "serviceimports", "endpointslices (multicluster)"}[k]
+}
+
+// A Key names an object within its kind. Namespaces have no Namespace.
+type Key struct{ Namespace, Name string }
+
+// An Object is *Namespace, *Service, *Slice or *Pod. It is immutable once it
+// has been given to a Sink: Source and Sink may both hold on to it.
+type Object interface{ Key() Key }
+
+// A Namespace that is exposed: with a label selector, only those that match
+// are delivered.
+type Namespace struct{ Name string }
+
+// A Service as DNS sees it. A ServiceImport is one too (kind Imports).
+type Service struct {
+	Namespace, Name string
+
+	ClusterIPs   []netip.Addr // none if headless or ExternalName; invalid ones were dropped and reported
+	Headless     bool         // clusterIP "None", or a ServiceImport of type Headless
+	ExternalName string       // type ExternalName: the target as written; then all else is empty
+	Ports        []Port
+	// PublishNotReady says that endpoints count whether they are ready or not.
+	PublishNotReady bool
+}
+
+// A Port of a Service or of an EndpointSlice. SRV records exist for named
+// ports; unnamed ones have an empty Name.
+type Port struct {
+	Name     string // lower case
+	Protocol string // "tcp", "udp" or "sctp"
+	Port     uint16
+}
+
+// A Slice is an EndpointSlice as DNS sees it. Slices with addressType FQDN are
+// never delivered.
+type Slice struct {
+	Namespace, Name string
+
+	Service   string // from the label kubernetes.io/service-name (multicluster.kubernetes.io/service-name)
+	Cluster   string // the label multicluster.kubernetes.io/source-cluster; "" for this cluster's own
+	Ports     []Port
+	Endpoints Endpoints
+	// Trigger is the annotation endpoints.kubernetes.io/last-change-trigger-time,
+	// zero if there is none.
+	Trigger time.Time
+}
+
+// A Pod that has an address and has not ended.
+type Pod struct {
+	Namespace, Name string
+	IPs             []netip.Addr // every status.podIPs
+}
+
+func (n *Namespace) Key() Key { return Key{Name: n.Name} }
+func (s *Service) Key() Key   { return Key{s.Namespace, s.Name} }
+func (s *Slice) Key() Key     { return Key{s.Namespace, s.Name} }
+func (p *Pod) Key() Key       { return Key{p.Namespace, p.Name} }
+
+// An Endpoint is one address of an EndpointSlice; an endpoint with several
+// addresses becomes several of these.
+type Endpoint struct {
+	Addr     netip.Addr
+	Hostname string // endpoint.hostname, or the target pod's name where Options.PodNames asks for it; lower case; "" if none
+	Zone     string // topology zone, kept only where Options.Zones asks for it; lower case
+	Ready    bool   // conditions.ready is nil or true
+}
+
+// Endpoints are packed endpoints: a flag byte, four or sixteen bytes of
+// address, and for each string that the flags announce a length byte and its
+// bytes. Packed they cost 5 to 30 bytes each, are compared with ==, and hold
+// no pointers for the garbage collector to follow.
+type Endpoints string
+
+const (
+	flagIPv6 = 1 << iota
+	flagReady
+	flagHostname
+	flagZone
+)
+
+// AppendEndpoint packs e behind buf. Strings are at most 255 bytes: longer
+// ones are left out.
+func AppendEndpoint(buf []byte, e Endpoint) []byte {
+	at := len(buf)
+	buf = append(buf, 0)
+	var flags byte
+	addr := e.Addr.Unmap()
+	if addr.Is6() {
+		flags |= flagIPv6
+	}
+	buf = append(buf, addr.AsSlice()...)
+	if e.Ready {
+		flags |= flagReady
+	}
+	if e.Hostname != "" && len(e.Hostname) < 256 {
+		flags |= flagHostname
+		buf = append(append(buf, byte(len(e.Hostname))), e.Hostname...)
+	}
+	if e.Zone != "" && len(e.Zone) < 256 {
+		flags |= flagZone
+		buf = append(append(buf, byte(len(e.Zone))), e.Zone...)
+	}
+	buf[at] = flags
+	return buf
+}
+
+// All gives the endpoints in order. Their strings share memory with es.
+func (es Endpoints) All() iter.Seq[Endpoint] {
+	return func(yield func(Endpoint) bool) {
+		for len(es) > 0 {
+			flags := es[0]
+			var e Endpoint
+			if flags&flagIPv6 != 0 {
+				e.Addr, es = netip.AddrFrom16([16]byte([]byte(es[1:17]))), es[17:]
+			} else {
+				e.Addr, es = netip.AddrFrom4([4]byte([]byte(es[1:5]))), es[5:]
+			}
+			e.Ready = flags&flagReady != 0
+			if flags&flagHostname != 0 {
+				n := int(es[0])
+				e.Hostname, es = string(es[1:1+n]), es[1+n:]
+			}
+			if flags&flagZone != 0 {
+				n := int(es[0])
+				e.Zone, es = string(es[1:1+n]), es[1+n:]
+			}
+			if !yield(e) {
+				return
+			}
+		}
+	}
+}

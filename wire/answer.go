@@ -1,0 +1,230 @@
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"net/netip"
+)
+
+// A Section of a message, in the order in which they must be written.
+type Section uint8
+
+const (
+	Answers Section = iota
+	Authority
+	Additional
+)
+
+// OwnerIsQuestion is the owner name "the question's name" as it stands in a
+// record: a pointer to the question.
+const OwnerIsQuestion = "\xC0\x0C"
+
+// An Answer is a message under construction, in the answer's form (see the
+// package's doc). Its memory is lent; it grows by append, so it may leave that
+// memory if it is too small.
+type Answer struct {
+	Buf   []byte
+	Count [3]uint16 // records by section
+	body  int       // where the records begin
+}
+
+// Begin starts a message in buf[:0] with room for the header and the question.
+func (a *Answer) Begin(buf, question []byte) {
+	a.Buf = append(append(buf[:0], make([]byte, HeaderLen)...), question...)
+	a.body = len(a.Buf)
+	a.Count = [3]uint16{}
+}
+
+// Clear takes all records out again.
+func (a *Answer) Clear() {
+	a.Buf = a.Buf[:a.body]
+	a.Count = [3]uint16{}
+}
+
+// Empty says that there is no record in it.
+func (a *Answer) Empty() bool { return len(a.Buf) == a.body }
+
+// Records are the bytes behind the question.
+func (a *Answer) Records() []byte { return a.Buf[a.body:] }
+
+// Body is the offset of the first record.
+func (a *Answer) Body() int { return a.body }
+
+// Append adds n records that are in the answer's form already.
+func (a *Answer) Append(s Section, records []byte, n int) {
+	a.Buf = append(a.Buf, records...)
+	a.Count[s] += uint16(n)
+}
+
+// AppendString is Append for records kept as a string.
+func (a *Answer) AppendString(s Section, records string, n int) {
+	a.Buf = append(a.Buf, records...)
+	a.Count[s] += uint16(n)
+}
+
+// Pointer makes an owner or target of a suffix of the question: the name that
+// begins at offset off of it.
+func Pointer(off int) [2]byte {
+	return [2]byte{0xC0 | byte((HeaderLen+off)>>8), byte(HeaderLen + off)}
+}
+
+// AppendHead writes a record's owner, type, class IN, TTL and RDLENGTH behind
+// buf. The owner is in the answer's form.
+func AppendHead[O string | []byte](buf []byte, owner O, t Type, ttl uint32, rdlen int) []byte {
+	buf = append(buf, owner...)
+	return append(buf,
+		byte(t>>8), byte(t), 0, byte(ClassIN),
+		byte(ttl>>24), byte(ttl>>16), byte(ttl>>8), byte(ttl),
+		byte(rdlen>>8), byte(rdlen))
+}
+
+// AppendAddress writes an A or AAAA record behind buf.
+func AppendAddress[O string | []byte](buf []byte, owner O, ttl uint32, addr netip.Addr) []byte {
+	if addr.Is4() {
+		b := addr.As4()
+		return append(AppendHead(buf, owner, TypeA, ttl, 4), b[:]...)
+	}
+	b := addr.As16()
+	return append(AppendHead(buf, owner, TypeAAAA, ttl, 16), b[:]...)
+}
+
+// A Record is where the parts of one record are in its message.
+type Record struct {
+	Owner int // offset of the owner name
+	Head  int // offset of the type; class, TTL and RDLENGTH follow
+	RData int
+	Next  int // offset behind the record
+	Type  Type
+}
+
+// ReadRecord finds the parts of the record at msg[off:].
+func ReadRecord(msg []byte, off int) (Record, bool) {
+	head, ok := skip(msg, off)
+	if !ok || head+10 > len(msg) {
+		return Record{}, false
+	}
+	next := head + 10 + int(binary.BigEndian.Uint16(msg[head+8:]))
+	if next > len(msg) {
+		return Record{}, false
+	}
+	return Record{off, head, head + 10, next, Type(binary.BigEndian.Uint16(msg[head:]))}, true
+}
+
+var errRecord = errors.New("malformed record")
+
+// AppendRecord copies the record at msg[off:] of another message into section
+// s. It writes the names in it out, those in the RDATA of the types of RFC
+// 3597 §4 included, and checks them. It returns the offset behind the record;
+// on an error nothing has been added.
+func (a *Answer) AppendRecord(s Section, msg []byte, off int) (next int, err error) {
+	rec, ok := ReadRecord(msg, off)
+	if !ok {
+		return 0, errRecord
+	}
+	start := len(a.Buf)
+	defer func() {
+		if err != nil {
+			a.Buf = a.Buf[:start]
+		}
+	}()
+	if a.Buf, _, err = expand(a.Buf, msg, off); err != nil {
+		return 0, err
+	}
+	a.Buf = append(a.Buf, msg[rec.Head:rec.RData]...)
+	rdata := len(a.Buf)
+	if a.Buf, err = appendRData(a.Buf, msg[:rec.Next], rec); err != nil {
+		return 0, err
+	}
+	if len(a.Buf)-rdata > MaxMessage {
+		return 0, errRecord
+	}
+	binary.BigEndian.PutUint16(a.Buf[rdata-2:], uint16(len(a.Buf)-rdata))
+	a.Count[s]++
+	return rec.Next, nil
+}
+
+// names says how the RDATA of a type that may hold compressed names is built:
+// so many bytes before the names, then so many names; the rest follows as it
+// is. NAPTR's three strings in front are told by strings.
+func (t Type) names() (before, names, strings int) {
+	switch t {
+	case TypeNS, TypeCNAME, TypePTR, TypeDNAME:
+		return 0, 1, 0
+	case TypeSOA, TypeRP:
+		return 0, 2, 0
+	case TypeMX, TypeAFSDB, TypeKX:
+		return 2, 1, 0
+	case TypeSRV:
+		return 6, 1, 0
+	case TypeNAPTR:
+		return 4, 1, 3
+	}
+	return 0, 0, 0
+}
+
+func appendRData(buf, msg []byte, rec Record) ([]byte, error) {
+	before, names, strings := rec.Type.names()
+	off := rec.RData + before
+	for range strings {
+		if off >= len(msg) {
+			return buf, errRecord
+		}
+		off += 1 + int(msg[off])
+	}
+	if off > len(msg) {
+		return buf, errRecord
+	}
+	buf = append(buf, msg[rec.RData:off]...)
+	var err error
+	for range names {
+		if buf, off, err = expand(buf, msg, off); err != nil {
+			return buf, err
+		}
+	}
+	if names > 0 && rec.Type != TypeSOA && off != len(msg) || rec.Type == TypeSOA && off+20 != len(msg) {
+		return buf, errRecord
+	}
+	return append(buf, msg[off:]...), nil
+}
+
+// Target returns the offset of the name in the RDATA of a CNAME record at
+// msg[off:], or of any record whose RDATA begins with a name.
+func (r Record) Target() int { return r.RData }
+
+// Expand appends the name at msg[off:], written out, to buf.
+func Expand(buf, msg []byte, off int) ([]byte, error) {
+	out, _, err := expand(buf, msg, off)
+	return out, err
+}
+
+// PutHeader writes the header: the first twelve bytes of the message.
+func PutHeader(msg []byte, id, flags uint16, questions int, count [3]uint16, additional int) {
+	binary.BigEndian.PutUint16(msg, id)
+	binary.BigEndian.PutUint16(msg[2:], flags)
+	binary.BigEndian.PutUint16(msg[4:], uint16(questions))
+	binary.BigEndian.PutUint16(msg[6:], count[Answers])
+	binary.BigEndian.PutUint16(msg[8:], count[Authority])
+	binary.BigEndian.PutUint16(msg[10:], count[Additional]+uint16(additional))
+}
+
+// Cut takes records from the end until the message has at most size bytes. It
+// says whether a record of the answer section had to go.
+func (a *Answer) Cut(size int) (answersLost bool) {
+	if len(a.Buf) <= size {
+		return false
+	}
+	before := a.Count[Answers]
+	off, kept := a.body, [3]uint16{}
+	for s := range a.Count {
+		for range a.Count[s] {
+			rec, ok := ReadRecord(a.Buf, off)
+			if !ok || rec.Next > size {
+				a.Buf, a.Count = a.Buf[:off], kept
+				return kept[Answers] < before
+			}
+			off = rec.Next
+			kept[s]++
+		}
+	}
+	return false
+}

@@ -1,0 +1,210 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// A Name is a domain name in wire form (length byte and label, the root label
+// last), lower case, not compressed. As a string it is a map key and never
+// changes.
+type Name string
+
+// Root is the name of the root zone.
+const Root Name = "\x00"
+
+// ParseName reads the presentation form (RFC 1035 §5.1: \. and \DDD escapes,
+// the final dot may be missing) and lowers its case.
+func ParseName(s string) (Name, error) {
+	if s == "" {
+		return "", errors.New("empty name")
+	}
+	if s == "." {
+		return Root, nil
+	}
+	var b []byte
+	at := 0 // where the current label's length byte stands
+	b = append(b, 0)
+	end := func() error {
+		n := len(b) - at - 1
+		if n == 0 {
+			return fmt.Errorf("%q: empty label", s)
+		}
+		if n > MaxLabel {
+			return fmt.Errorf("%q: label of %d bytes, at most %d are allowed", s, n, MaxLabel)
+		}
+		b[at] = byte(n)
+		at = len(b)
+		b = append(b, 0)
+		return nil
+	}
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case c == '.':
+			if err := end(); err != nil {
+				return "", err
+			}
+			continue
+		case c == '\\' && i+3 < len(s) && digits(s[i+1:i+4]):
+			n := int(s[i+1]-'0')*100 + int(s[i+2]-'0')*10 + int(s[i+3]-'0')
+			if n > 255 {
+				return "", fmt.Errorf("%q: \\%s is not a byte", s, s[i+1:i+4])
+			}
+			c = byte(n)
+			i += 3
+		case c == '\\':
+			i++
+			if i == len(s) {
+				return "", fmt.Errorf("%q: ends in a backslash", s)
+			}
+			c = s[i]
+		}
+		b = append(b, lower(c))
+	}
+	if len(b)-at > 1 {
+		if err := end(); err != nil {
+			return "", err
+		}
+	}
+	if len(b) > MaxName {
+		return "", fmt.Errorf("%q: name of %d bytes, at most %d are allowed", s, len(b), MaxName)
+	}
+	return Name(b), nil
+}
+
+func digits(s string) bool {
+	return strings.Trim(s, "0123456789") == ""
+}
+
+// String gives the presentation form with the final dot.
+func (n Name) String() string { return string(AppendText(nil, []byte(n))) }
+
+// AppendText writes the presentation form of a name in wire form behind buf,
+// with the final dot. The spelling is kept.
+func AppendText(buf, name []byte) []byte {
+	if len(name) <= 1 {
+		return append(buf, '.')
+	}
+	for i := 0; i < len(name) && name[i] != 0; {
+		n := int(name[i])
+		for _, c := range name[i+1 : min(i+1+n, len(name))] {
+			switch {
+			case c == '.' || c == '\\' || c == '"' || c == '(' || c == ')' || c == ';' || c == '@' || c == '$':
+				buf = append(buf, '\\', c)
+			case c <= ' ' || c > '~':
+				buf = append(buf, '\\', '0'+c/100, '0'+c/10%10, '0'+c%10)
+			default:
+				buf = append(buf, c)
+			}
+		}
+		buf = append(buf, '.')
+		i += n + 1
+	}
+	return buf
+}
+
+// Labels counts the labels; the root has none.
+func (n Name) Labels() int {
+	count := 0
+	for i := 0; i < len(n) && n[i] != 0; i += int(n[i]) + 1 {
+		count++
+	}
+	return count
+}
+
+// Within says whether n is zone or below it.
+func (n Name) Within(zone Name) bool {
+	for i := 0; i < len(n); i += int(n[i]) + 1 {
+		if n[i:] == zone {
+			return true
+		}
+		if n[i] == 0 {
+			break
+		}
+	}
+	return false
+}
+
+// Join puts labels, in wire form without the root, in front of n.
+func (n Name) Join(labels string) Name { return Name(labels) + n }
+
+// AppendLabel writes one label behind buf, as it is spelled. It must not be
+// empty or longer than MaxLabel.
+func AppendLabel(buf []byte, label string) []byte {
+	return append(append(buf, byte(len(label))), label...)
+}
+
+func lower(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		return c + 'a' - 'A'
+	}
+	return c
+}
+
+// errName is one error for all that can be wrong with a name in a message: it
+// is made of a client's or an upstream's bytes, and nobody reads which.
+var errName = errors.New("malformed name")
+
+// expand appends the name at msg[off:] to buf, written out, and returns the
+// offset behind it. Pointers may only point backwards, so it ends.
+func expand(buf, msg []byte, off int) (out []byte, next int, err error) {
+	out, next = buf, -1
+	limit := off // pointers must point before this
+	for {
+		if off >= len(msg) {
+			return buf, 0, errName
+		}
+		n := int(msg[off])
+		switch {
+		case n == 0:
+			if len(out)-len(buf)+1 > MaxName {
+				return buf, 0, errName
+			}
+			if next < 0 {
+				next = off + 1
+			}
+			return append(out, 0), next, nil
+		case n <= MaxLabel:
+			if off+1+n > len(msg) || len(out)-len(buf)+1+n >= MaxName {
+				return buf, 0, errName
+			}
+			out = append(out, msg[off:off+1+n]...)
+			off += 1 + n
+		case n >= 0xC0:
+			if off+1 >= len(msg) {
+				return buf, 0, errName
+			}
+			to := (n&0x3F)<<8 | int(msg[off+1])
+			if next < 0 {
+				next = off + 2
+			}
+			if to >= limit || to < HeaderLen {
+				return buf, 0, errName
+			}
+			off, limit = to, to
+		default: // the two reserved label types
+			return buf, 0, errName
+		}
+	}
+}
+
+// skip returns the offset behind the name at msg[off:], without following
+// pointers.
+func skip(msg []byte, off int) (next int, ok bool) {
+	for off < len(msg) {
+		n := int(msg[off])
+		switch {
+		case n == 0:
+			return off + 1, true
+		case n <= MaxLabel:
+			off += 1 + n
+		case n >= 0xC0:
+			return off + 2, off+2 <= len(msg)
+		default:
+			return 0, false
+		}
+	}
+	return 0, false
+}

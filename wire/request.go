@@ -1,0 +1,177 @@
+package wire
+
+import "encoding/binary"
+
+// A Fault is what is wrong with a request.
+type Fault uint8
+
+const (
+	Fine       Fault = iota
+	Unreadable       // no header, no question that can be told, or a reply: say nothing
+	Malformed        // FORMERR
+	Unknown          // opcode other than QUERY: NOTIMP
+	Version          // EDNS version other than 0: BADVERS
+)
+
+// A Request is what a client's packet says: the header, one question, the OPT.
+// Parse fills it; the packet itself stays with its owner.
+type Request struct {
+	ID    uint16
+	Flags uint16 // second word of the header, as it came
+	Type  Type
+	Class Class
+	EDNS  bool   // there was an OPT
+	DO    bool   // DNSSEC OK
+	Size  uint16 // the UDP size that the client takes: at least 512
+
+	end     uint16 // offset in the packet behind the question; HeaderLen if there is none
+	nameLen uint8
+	labels  uint8
+	offsets [MaxLabels + 1]uint8 // where each label begins in name; that of the root last
+	name    [MaxName]byte
+}
+
+// Parse reads packet. Unless the fault is Unreadable, ID, Flags and the
+// question are set.
+func (r *Request) Parse(packet []byte) Fault {
+	if len(packet) < HeaderLen {
+		return Unreadable
+	}
+	r.ID = binary.BigEndian.Uint16(packet)
+	r.Flags = binary.BigEndian.Uint16(packet[2:])
+	r.EDNS, r.DO, r.Size = false, false, MinUDP
+	r.end, r.nameLen, r.labels = HeaderLen, 0, 0
+	if r.Flags&FlagQR != 0 {
+		return Unreadable
+	}
+	questions := binary.BigEndian.Uint16(packet[4:])
+	opcode := r.Flags >> 11 & 15
+	off, ok := r.parseQuestion(packet)
+	if opcode != 0 {
+		return Unknown
+	}
+	if questions == 0 || !ok {
+		return Unreadable
+	}
+	if questions > 1 { // RFC 9619
+		return Malformed
+	}
+	return r.parseRecords(packet, off)
+}
+
+// parseQuestion reads the question behind the header. A name in it cannot be
+// compressed: there is nothing before it to point to.
+func (r *Request) parseQuestion(packet []byte) (next int, ok bool) {
+	const least = 5 // root, type, class
+	if binary.BigEndian.Uint16(packet[4:]) == 0 || len(packet) < HeaderLen+least {
+		return HeaderLen, false
+	}
+	in := packet[HeaderLen:]
+	off, labels := 0, 0
+	for {
+		if off >= len(in) {
+			return HeaderLen, false
+		}
+		n := int(in[off])
+		// The root label needs one more byte of the 255.
+		if n > MaxLabel || off+n+1 > len(in) || off+n+1 > MaxName || n > 0 && off+n+2 > MaxName {
+			return HeaderLen, false
+		}
+		r.offsets[labels] = uint8(off)
+		r.name[off] = byte(n)
+		if n == 0 {
+			break
+		}
+		label := in[off+1 : off+1+n]
+		to := r.name[off+1 : off+1+n]
+		for i, c := range label {
+			if 'A' <= c && c <= 'Z' {
+				c += 'a' - 'A'
+			}
+			to[i] = c
+		}
+		off += n + 1
+		labels++
+	}
+	off++
+	if off+4 > len(in) {
+		return HeaderLen, false
+	}
+	r.nameLen, r.labels = uint8(off), uint8(labels)
+	r.Type = Type(binary.BigEndian.Uint16(in[off:]))
+	r.Class = Class(binary.BigEndian.Uint16(in[off+2:]))
+	r.end = uint16(HeaderLen + off + 4)
+	return int(r.end), true
+}
+
+// parseRecords looks for the OPT record among what follows the question.
+func (r *Request) parseRecords(packet []byte, off int) Fault {
+	if len(packet) == off && binary.BigEndian.Uint64(packet[4:]) == 1<<48 {
+		return Fine // nothing but a question: most of the world
+	}
+	skipped := int(binary.BigEndian.Uint16(packet[6:])) + int(binary.BigEndian.Uint16(packet[8:]))
+	all := skipped + int(binary.BigEndian.Uint16(packet[10:]))
+	version := uint8(0)
+	for i := range all {
+		owner := off
+		at, ok := skip(packet, off)
+		if !ok || at+10 > len(packet) {
+			return Malformed
+		}
+		size := int(binary.BigEndian.Uint16(packet[at+8:]))
+		off = at + 10 + size
+		if off > len(packet) {
+			return Malformed
+		}
+		if i < skipped || Type(binary.BigEndian.Uint16(packet[at:])) != TypeOPT {
+			continue
+		}
+		if r.EDNS || packet[owner] != 0 || !optionsFit(packet[at+10:off]) { // RFC 6891 §6.1.1
+			return Malformed
+		}
+		r.EDNS = true
+		r.Size = max(MinUDP, binary.BigEndian.Uint16(packet[at+2:]))
+		version = packet[at+5]
+		r.DO = packet[at+6]&0x80 != 0
+	}
+	if version != 0 {
+		return Version
+	}
+	return Fine
+}
+
+func optionsFit(rdata []byte) bool {
+	for len(rdata) >= 4 {
+		n := 4 + int(binary.BigEndian.Uint16(rdata[2:]))
+		if n > len(rdata) {
+			return false
+		}
+		rdata = rdata[n:]
+	}
+	return len(rdata) == 0
+}
+
+// Name is the question's name in wire form, lower case. It is valid until the
+// next Parse or SetQuestion.
+func (r *Request) Name() []byte { return r.name[:r.nameLen] }
+
+// Labels counts the labels of the question's name.
+func (r *Request) Labels() int { return int(r.labels) }
+
+// Offset is where label i, counted from the left, begins in Name. That of
+// Labels is the root's.
+func (r *Request) Offset(i int) int { return int(r.offsets[i]) }
+
+// Question is the question as the client spelled it: name, type and class.
+// packet is what was parsed.
+func (r *Request) Question(packet []byte) []byte { return packet[HeaderLen:r.end] }
+
+// AppendRequest writes a request for name and type in class IN behind buf.
+func AppendRequest(buf []byte, id, flags uint16, name []byte, t Type) []byte {
+	buf = binary.BigEndian.AppendUint16(buf, id)
+	buf = binary.BigEndian.AppendUint16(buf, flags)
+	buf = append(buf, 0, 1, 0, 0, 0, 0, 0, 0)
+	buf = append(buf, name...)
+	buf = binary.BigEndian.AppendUint16(buf, uint16(t))
+	return binary.BigEndian.AppendUint16(buf, uint16(ClassIN))
+}

@@ -1,0 +1,203 @@
+package wire
+
+import "strconv"
+
+// A Type is the TYPE of a resource record or of a question.
+type Type uint16
+
+// The types that this server's code names. Any other is just a number.
+const (
+	TypeA     Type = 1
+	TypeNS    Type = 2
+	TypeCNAME Type = 5
+	TypeSOA   Type = 6
+	TypePTR   Type = 12
+	TypeHINFO Type = 13
+	TypeMX    Type = 15
+	TypeTXT   Type = 16
+	TypeRP    Type = 17
+	TypeAFSDB Type = 18
+	TypeAAAA  Type = 28
+	TypeSRV   Type = 33
+	TypeNAPTR Type = 35
+	TypeKX    Type = 36
+	TypeDNAME Type = 39
+	TypeOPT   Type = 41
+	TypeDS    Type = 43
+	TypeSVCB  Type = 64
+	TypeHTTPS Type = 65
+	TypeTSIG  Type = 250
+	TypeIXFR  Type = 251
+	TypeAXFR  Type = 252
+	TypeANY   Type = 255
+)
+
+// String gives the mnemonic, or TYPE123 (RFC 3597).
+func (t Type) String() string {
+	if s := t.mnemonic(); s != "" {
+		return s
+	}
+	return "TYPE" + strconv.Itoa(int(t))
+}
+
+func (t Type) mnemonic() string {
+	switch t {
+	case TypeA:
+		return "A"
+	case TypeNS:
+		return "NS"
+	case TypeCNAME:
+		return "CNAME"
+	case TypeSOA:
+		return "SOA"
+	case TypePTR:
+		return "PTR"
+	case TypeHINFO:
+		return "HINFO"
+	case TypeMX:
+		return "MX"
+	case TypeTXT:
+		return "TXT"
+	case TypeRP:
+		return "RP"
+	case TypeAFSDB:
+		return "AFSDB"
+	case TypeAAAA:
+		return "AAAA"
+	case 29:
+		return "LOC"
+	case TypeSRV:
+		return "SRV"
+	case TypeNAPTR:
+		return "NAPTR"
+	case TypeKX:
+		return "KX"
+	case 37:
+		return "CERT"
+	case TypeDNAME:
+		return "DNAME"
+	case TypeOPT:
+		return "OPT"
+	case TypeDS:
+		return "DS"
+	case 44:
+		return "SSHFP"
+	case 46:
+		return "RRSIG"
+	case 47:
+		return "NSEC"
+	case 48:
+		return "DNSKEY"
+	case 50:
+		return "NSEC3"
+	case 51:
+		return "NSEC3PARAM"
+	case 52:
+		return "TLSA"
+	case 59:
+		return "CDS"
+	case 60:
+		return "CDNSKEY"
+	case TypeSVCB:
+		return "SVCB"
+	case TypeHTTPS:
+		return "HTTPS"
+	case 99:
+		return "SPF"
+	case TypeTSIG:
+		return "TSIG"
+	case TypeIXFR:
+		return "IXFR"
+	case TypeAXFR:
+		return "AXFR"
+	case TypeANY:
+		return "ANY"
+	case 256:
+		return "URI"
+	case 257:
+		return "CAA"
+	}
+	return ""
+}
+
+// A Class is the CLASS of a resource record or of a question.
+type Class uint16
+
+const (
+	ClassIN  Class = 1
+	ClassCH  Class = 3
+	ClassHS  Class = 4
+	ClassANY Class = 255
+)
+
+// String gives the mnemonic, or CLASS123 (RFC 3597).
+func (c Class) String() string {
+	switch c {
+	case ClassIN:
+		return "IN"
+	case ClassCH:
+		return "CH"
+	case ClassHS:
+		return "HS"
+	case ClassANY:
+		return "ANY"
+	}
+	return "CLASS" + strconv.Itoa(int(c))
+}
+
+// An RCode is a response code with the upper bits that EDNS adds (RFC 6895 §2.3).
+type RCode uint16
+
+const (
+	NoError  RCode = 0
+	FormErr  RCode = 1
+	ServFail RCode = 2
+	NXDomain RCode = 3
+	NotImp   RCode = 4
+	Refused  RCode = 5
+	BadVers  RCode = 16 // needs the OPT record
+)
+
+// String gives the mnemonic, or RCODE11.
+func (r RCode) String() string {
+	switch r {
+	case NoError:
+		return "NOERROR"
+	case FormErr:
+		return "FORMERR"
+	case ServFail:
+		return "SERVFAIL"
+	case NXDomain:
+		return "NXDOMAIN"
+	case NotImp:
+		return "NOTIMP"
+	case Refused:
+		return "REFUSED"
+	case BadVers:
+		return "BADVERS"
+	}
+	return "RCODE" + strconv.Itoa(int(r))
+}
+
+// Bits of the second word of the header (RFC 1035 §4.1.1, RFC 2535).
+const (
+	FlagQR = 1 << 15
+	FlagAA = 1 << 10
+	FlagTC = 1 << 9
+	FlagRD = 1 << 8
+	FlagRA = 1 << 7
+	FlagAD = 1 << 5
+	FlagCD = 1 << 4
+)
+
+// Sizes of messages and of their parts, in bytes.
+const (
+	HeaderLen  = 12
+	MaxName    = 255 // with the root label (RFC 1035 §3.1)
+	MaxLabel   = 63
+	MaxLabels  = 127
+	MaxMessage = 65535
+	MinUDP     = 512  // what every client takes (RFC 1035 §4.2.1)
+	MaxUDP     = 4096 // the most we send in one datagram
+	OurUDP     = 1232 // the request size we advertise: no fragments at IPv6's least MTU
+)
