@@ -1,0 +1,84 @@
+package dns
+
+import (
+	"bytes"
+	"context"
+	"errors"
+
+	"github.com/seamark/seamark/wire"
+)
+
+// maxDepth is how deep questions may lead to further ones.
+const maxDepth = 8
+
+var (
+	errDepth = errors.New("the answer needs more than 8 further questions, one leading to the next")
+	errLoop  = errors.New("the answer leads back to its own question")
+)
+
+// Ask puts another question, with the client's address, to the query's own Mux,
+// so that server blocks and everything in their chains apply to it. name is in
+// wire form, in any spelling. The answer is ready if ok; it lives as long as q.
+// If it is not, say Wait and take it up in Resolve with Asked.
+//
+// A question that q or one of its own askers asked already is a loop; that, and
+// more than eight of them, is SERVFAIL with nothing in it. A query has one
+// question under way at a time.
+func (q *Query) Ask(name []byte, t wire.Type) (sub *Query, ok bool) {
+	if q.sub == nil {
+		q.sub = NewQuery(nil)
+	}
+	sub = q.sub
+	packet := wire.AppendRequest(sub.room[:0], 0, q.Flags&(wire.FlagRD|wire.FlagCD), name, t)
+	sub.Received(packet, q.Proto, q.Start)
+	sub.parent, sub.depth = q, q.depth+1
+	sub.Peer, sub.Local, sub.Interface, sub.mux = q.Peer, q.Local, q.Interface, q.mux
+	fault := sub.Parse(packet)
+	sub.DO = q.DO
+	sub.Answer.Begin(sub.own, sub.Question())
+	switch {
+	case fault != wire.Fine:
+		sub.RCode = wire.ServFail
+		return sub, true
+	case sub.depth > maxDepth:
+		sub.RCode, sub.Err = wire.ServFail, errDepth
+		return sub, true
+	case sub.looped():
+		sub.RCode, sub.Err = wire.ServFail, errLoop
+		return sub, true
+	}
+	sub.chain = sub.mux.find(sub)
+	if sub.chain == nil {
+		sub.RCode = wire.Refused
+		return sub, true
+	}
+	if sub.walk(0) == Wait {
+		return nil, false
+	}
+	return sub.asked(), true
+}
+
+// Asked continues the question of the last Ask where it stands, and waits for
+// its answer.
+func (q *Query) Asked(ctx context.Context) *Query {
+	q.sub.resume(ctx, 0)
+	return q.sub.asked()
+}
+
+func (q *Query) asked() *Query {
+	q.own = q.Answer.Buf // it may have grown
+	if q.dropped {
+		q.Fail(wire.ServFail)
+	}
+	return q
+}
+
+// looped says whether one of the askers asked the same.
+func (q *Query) looped() bool {
+	for p := q.parent; p != nil; p = p.parent {
+		if p.Type == q.Type && bytes.Equal(p.Name(), q.Name()) {
+			return true
+		}
+	}
+	return false
+}

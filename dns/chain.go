@@ -1,0 +1,205 @@
+// Package dns is the core: a Query that owns its packet, Handlers that say what
+// they make of it, the Chain that it walks, the Mux that finds the chain, and
+// the one place (seal.go) where a reply gets its header, its OPT and its size.
+//
+// Transports fill a Query and call Mux.Serve; handlers see nothing but the
+// Query. This package opens no socket, starts no goroutine but those of parked
+// queries (Lot), and never looks at configuration.
+package dns
+
+import (
+	"context"
+	"slices"
+
+	"github.com/seamark/seamark/wire"
+)
+
+// A Verdict is what a handler says about a query.
+type Verdict uint8
+
+const (
+	Next Verdict = iota // not mine, and I left the answer clean: ask the handler below
+	Done                // the answer is complete; it may be empty (NODATA)
+	Drop                // say nothing to the client; still observed
+	Wait                // mine, but I must block: call my Resolve off the reader
+)
+
+// A Handler looks at a query on its way down. It must not block and must not
+// keep q.
+type Handler interface{ ServeDNS(q *Query) Verdict }
+
+// A Resolver may block. Its Resolve is called, off the reader, after its
+// ServeDNS has said Wait; a handler that is only a Resolver always waits. An
+// error makes the answer SERVFAIL. It may ask those below with q.Next.
+type Resolver interface {
+	Resolve(ctx context.Context, q *Query) error
+}
+
+// A Finisher edits the answer on its way up, if its ServeDNS said Next; it is
+// called exactly once for each such query, whatever happened below. It must not
+// block.
+type Finisher interface{ FinishDNS(q *Query) }
+
+// An Observer sees each client's query once, when its reply is sealed or it has
+// been dropped. It changes nothing, and needs no place in the walk. Sub-queries
+// are not observed.
+type Observer interface{ ObserveDNS(q *Query) }
+
+// A Chain is the handlers of one server block in the order in which a query
+// meets them. It is immutable while it serves.
+type Chain struct {
+	Server string // the address it listens on, as metrics name it: "dns://:53"
+	Zone   string // the zone it was found by
+
+	steps     []step
+	observers []Observer
+	slow      bool
+}
+
+type step struct {
+	name     string
+	handler  Handler
+	resolver Resolver
+	finisher Finisher
+}
+
+// Add puts h behind those that are there. It must be at least one of Handler
+// and Resolver.
+func (c *Chain) Add(name string, h any) {
+	s := step{name: name}
+	s.handler, _ = h.(Handler)
+	s.resolver, _ = h.(Resolver)
+	s.finisher, _ = h.(Finisher)
+	if s.handler == nil && s.resolver == nil {
+		panic("dns: " + name + " neither serves nor resolves")
+	}
+	c.steps = append(c.steps, s)
+}
+
+// Observe adds an observer. Observers see a query in the order in which they
+// were added.
+func (c *Chain) Observe(o Observer) { c.observers = append(c.observers, o) }
+
+// For returns the same chain under another server's or zone's name.
+func (c *Chain) For(server, zone string) *Chain {
+	copied := *c
+	copied.Server, copied.Zone = server, zone
+	copied.steps, copied.observers = slices.Clone(c.steps), slices.Clone(c.observers)
+	return &copied
+}
+
+// Slow makes every handler wait: each query leaves its reader at the first of
+// them. The answers are the same; tests show it.
+func (c *Chain) Slow() { c.slow = true }
+
+// A Step describes one handler for people: its directive and what it may do.
+type Step struct {
+	Name                       string
+	Inline, MayWait, Finishing bool
+}
+
+// Steps lists the chain's handlers, top to bottom.
+func (c *Chain) Steps() []Step {
+	var steps []Step
+	for _, s := range c.steps {
+		steps = append(steps, Step{s.name, s.handler != nil, s.resolver != nil, s.finisher != nil})
+	}
+	return steps
+}
+
+// walk goes down from q.at. If nobody waits it then goes up again as far as
+// floor, and the answer stands. If somebody does, q.at is his.
+func (q *Query) walk(floor int) Verdict {
+	steps := q.chain.steps
+	for ; q.at < len(steps); q.at++ {
+		verdict := Wait
+		if h := steps[q.at].handler; h != nil && !q.chain.slow {
+			verdict = h.ServeDNS(q)
+		}
+		switch verdict {
+		case Wait:
+			return Wait
+		case Next:
+			continue
+		}
+		return q.up(floor, q.at, verdict)
+	}
+	// Nobody is left to ask. CoreDNS says SERVFAIL here too.
+	q.Fail(wire.ServFail)
+	return q.up(floor, -1, Done)
+}
+
+// up lets those between by, who gave the verdict, and floor edit the answer.
+func (q *Query) up(floor, by int, verdict Verdict) Verdict {
+	q.by = by
+	q.dropped = verdict == Drop
+	q.climb(floor)
+	return verdict
+}
+
+func (q *Query) climb(floor int) {
+	for q.at--; q.at >= floor; q.at-- {
+		if f := q.chain.steps[q.at].finisher; f != nil {
+			f.FinishDNS(q)
+		}
+	}
+}
+
+// resume continues a query from where walk left it waiting, as long as it
+// takes, and then up to floor.
+func (q *Query) resume(ctx context.Context, floor int) {
+	at := q.at
+	s := &q.chain.steps[at]
+	if q.chain.slow && s.handler != nil {
+		switch verdict := s.handler.ServeDNS(q); verdict {
+		case Next:
+			q.at++
+			if q.walk(floor) == Wait {
+				q.resume(ctx, floor)
+			}
+			return
+		case Done, Drop:
+			q.up(floor, at, verdict)
+			return
+		}
+	}
+	q.by, q.dropped = at, false
+	if err := s.resolver.Resolve(ctx, q); err != nil {
+		q.Fail(wire.ServFail)
+		q.Err = err
+	}
+	q.abandon()
+	q.at = at
+	q.climb(floor)
+}
+
+// unwind runs the finishers that a panic, or an answer given up, has left out:
+// those above where q stands, after those of its unfinished question. A
+// finisher that panics itself does not keep the others from running.
+func (q *Query) unwind() {
+	q.abandon()
+	for q.chain != nil && q.at >= 0 {
+		func() {
+			defer func() { _ = recover() }()
+			q.climb(0)
+		}()
+	}
+}
+
+// abandon ends a further question that is still under way.
+func (q *Query) abandon() {
+	if q.sub != nil {
+		q.sub.unwind()
+	}
+}
+
+// Next asks the handlers below the one whose Resolve is running, waits for
+// them, and returns when the answer stands.
+func (q *Query) Next(ctx context.Context) {
+	at := q.at
+	q.at++
+	if q.walk(at+1) == Wait {
+		q.resume(ctx, at+1)
+	}
+	q.at = at
+}

@@ -1,0 +1,180 @@
+package dns
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/seamark/seamark/wire"
+)
+
+// A Mux finds the chain for a query on one address: that of the longest zone
+// which the name is in. It is immutable while it serves.
+type Mux struct {
+	zones     map[wire.Name]*Chain
+	most      int // labels of the longest zone
+	lot       *Lot
+	recovered func(q *Query, cause any)
+}
+
+// NewMux makes an empty mux. Queries that must wait are parked in lot.
+// recovered is told of a handler that panicked; its client gets SERVFAIL.
+func NewMux(lot *Lot, recovered func(q *Query, cause any)) *Mux {
+	return &Mux{zones: map[wire.Name]*Chain{}, lot: lot, recovered: recovered}
+}
+
+// Route gives a zone's queries to chain. A zone can be given once.
+func (m *Mux) Route(zone wire.Name, chain *Chain) error {
+	if m.zones[zone] != nil {
+		return fmt.Errorf("zone %s is served twice", zone)
+	}
+	m.zones[zone] = chain
+	m.most = max(m.most, zone.Labels())
+	return nil
+}
+
+// find returns nil if no zone holds the name. The parent of a zone answers for
+// its DS records (RFC 4035 §3.1.4.1), if we serve it.
+func (m *Mux) find(q *Query) *Chain {
+	name, labels := q.Name(), q.Labels()
+	var child *Chain
+	for i := max(0, labels-m.most); i <= labels; i++ {
+		chain := m.zones[wire.Name(name[q.Offset(i):])]
+		if chain == nil {
+			continue
+		}
+		if q.Type == wire.TypeDS && i == 0 {
+			child = chain
+			continue
+		}
+		return chain
+	}
+	return child
+}
+
+// An Outcome tells a reader what became of a query.
+type Outcome uint8
+
+const (
+	Send   Outcome = iota // Reply is ready; Observe is still to be called
+	Silent                // nothing to send, nothing to observe
+	Quiet                 // nothing to send; Observe is still to be called
+	Parked                // the query is someone else's now: do not touch it
+)
+
+// A Port is one listening address: the Mux that it serves now. The mux is
+// exchanged whole by a reload.
+type Port struct {
+	mux   atomic.Pointer[Mux]
+	mu    sync.Mutex
+	turns map[*Turn]struct{}
+}
+
+// A Turn is held by a reader while it answers a batch. Taking and releasing
+// every turn once is the grace period after a Swap: whoever then still uses the
+// old mux is parked.
+type Turn struct{ sync.Mutex }
+
+// Join adds a reader, or a connection.
+func (p *Port) Join() *Turn {
+	t := new(Turn)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.turns == nil {
+		p.turns = map[*Turn]struct{}{}
+	}
+	p.turns[t] = struct{}{}
+	return t
+}
+
+// Leave takes a reader out.
+func (p *Port) Leave(t *Turn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.turns, t)
+}
+
+// Grace returns when no reader is inside a mux that was swapped out before.
+func (p *Port) Grace() {
+	p.mu.Lock()
+	turns := slices.Collect(maps.Keys(p.turns))
+	p.mu.Unlock()
+	for _, t := range turns {
+		t.Lock()
+		t.Unlock() //nolint:staticcheck // the wait is the point
+	}
+}
+
+// Serve answers the packet that q has received, with the reply built in lent
+// memory, or parks q.
+func (p *Port) Serve(q *Query, lent []byte) (outcome Outcome) {
+	q.mux = p.mux.Load()
+	fault := q.Parse(q.packet)
+	if fault == wire.Unreadable {
+		return Silent
+	}
+	q.Answer.Begin(lent, q.Question())
+	if code, ok := refusal(q, fault); ok {
+		q.RCode = code
+		q.seal()
+		return Send
+	}
+	q.chain = q.mux.find(q)
+	if q.chain == nil {
+		q.RCode = wire.Refused
+		q.seal()
+		return Send
+	}
+	if q.walk(0) == Wait {
+		if q.mux.lot.park(q) {
+			return Parked
+		}
+		q.giveUp()
+	}
+	if q.dropped {
+		return Quiet
+	}
+	q.seal()
+	return Send
+}
+
+// refusal is the code for what never gets to a chain.
+func refusal(q *Query, fault wire.Fault) (wire.RCode, bool) {
+	switch {
+	case fault == wire.Malformed:
+		return wire.FormErr, true
+	case fault == wire.Unknown:
+		return wire.NotImp, true
+	case fault == wire.Version:
+		return wire.BadVers, true
+	case q.Class != wire.ClassIN:
+		return wire.Refused, true
+	}
+	return 0, false
+}
+
+// Recover is called by a reader whose Serve panicked with cause. The query is
+// answered with SERVFAIL.
+func (p *Port) Recover(q *Query, lent []byte, cause any) Outcome {
+	q.Answer.Begin(lent, q.Question())
+	q.panicked(cause)
+	q.seal()
+	return Send
+}
+
+// panicked makes the answer SERVFAIL, and lets the handlers that the query
+// passed finish it.
+func (q *Query) panicked(cause any) {
+	q.dropped, q.by = false, -1
+	q.Fail(wire.ServFail)
+	q.unwind()
+	q.Err = fmt.Errorf("panic: %v", cause)
+	if q.mux.recovered != nil {
+		q.mux.recovered(q, cause)
+	}
+}
+
+// Swap makes mux the one that serves from now on and returns the one before.
+func (p *Port) Swap(mux *Mux) *Mux { return p.mux.Swap(mux) }

@@ -1,0 +1,90 @@
+package dns
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/seamark/seamark/wire"
+)
+
+// patience is how long a parked query may take before its context ends. Stub
+// resolvers ask again after five seconds (resolv.conf(5)).
+const patience = 10 * time.Second
+
+var errFull = errors.New("too many queries are waiting")
+
+// A Lot is where queries of one plan wait, off their readers: one goroutine
+// each, and no more than it has room for.
+type Lot struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	room   chan struct{}
+	parked sync.WaitGroup
+}
+
+// NewLot makes a lot with room for n queries.
+func NewLot(n int) *Lot {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Lot{ctx: ctx, cancel: cancel, room: make(chan struct{}, n)}
+}
+
+// Parked counts the queries that wait now.
+func (l *Lot) Parked() int { return len(l.room) }
+
+// Close waits until ctx ends for those that wait, then cancels the rest and
+// waits for them too. Nothing may be parked any more.
+func (l *Lot) Close(ctx context.Context) {
+	empty := make(chan struct{})
+	go func() { l.parked.Wait(); close(empty) }()
+	select {
+	case <-empty:
+	case <-ctx.Done():
+	}
+	l.cancel()
+	<-empty
+}
+
+// park takes q over. If there is no room it is left to the caller.
+func (l *Lot) park(q *Query) bool {
+	select {
+	case l.room <- struct{}{}:
+	default:
+		return false
+	}
+	l.parked.Add(1)
+	q.keep()
+	go func() {
+		defer l.parked.Done()
+		defer func() { <-l.room }()
+		q.finish(l.ctx)
+		q.mover.Send(q)
+		q.Observe(time.Now())
+	}()
+	return true
+}
+
+// finish resumes a parked query and seals it.
+func (q *Query) finish(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	defer func() {
+		if cause := recover(); cause != nil {
+			q.panicked(cause)
+		}
+		if !q.dropped {
+			q.seal()
+		}
+	}()
+	q.resume(ctx, 0)
+}
+
+// giveUp answers a query for which there is no room: SERVFAIL, at once. The
+// handlers that it passed still see it.
+func (q *Query) giveUp() {
+	q.abandon()
+	q.Fail(wire.ServFail)
+	q.Err = errFull
+	q.up(0, q.at, Done)
+}

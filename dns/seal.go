@@ -1,0 +1,79 @@
+package dns
+
+import (
+	"time"
+
+	"github.com/seamark/seamark/wire"
+)
+
+// optLen is the size of our OPT record: it has no options yet.
+const optLen = 11
+
+// limit is the size that the whole reply may have.
+func (q *Query) limit() int {
+	if q.Proto == TCP {
+		return wire.MaxMessage
+	}
+	return min(int(q.Size), wire.MaxUDP)
+}
+
+// seal makes the answer a message: compressed if it is large, cut to the
+// client's size, with OPT and header. It happens once, for every reply.
+func (q *Query) seal() {
+	a := &q.Answer
+	limit, opt := q.limit(), 0
+	if q.EDNS {
+		opt = 1
+		limit -= optLen
+	}
+	if len(a.Buf) > min(wire.MinUDP, limit) {
+		q.compress()
+	}
+	flags := wire.FlagQR | q.Flags&(15<<11|wire.FlagRD|wire.FlagCD) | uint16(q.RCode&15)
+	if a.Cut(limit) {
+		flags |= wire.FlagTC
+	}
+	if q.AA {
+		flags |= wire.FlagAA
+	}
+	if q.RA {
+		flags |= wire.FlagRA
+	}
+	if opt == 1 {
+		do := byte(0)
+		if q.DO {
+			do = 0x80
+		}
+		const size = wire.OurUDP
+		a.Buf = append(a.Buf, 0, 0, byte(wire.TypeOPT), size>>8, size&0xFF, byte(q.RCode>>4), 0, do, 0, 0, 0)
+	}
+	questions := 0
+	if len(q.Question()) > 0 {
+		questions = 1
+	}
+	wire.PutHeader(a.Buf, q.ID, flags, questions, a.Count, opt)
+	q.sealed = true
+}
+
+// compress writes the message behind itself and moves it back, so that it still
+// begins where its memory does.
+func (q *Query) compress() {
+	a := &q.Answer
+	old := a.Buf
+	a.Compress(old[len(old):])
+	if len(a.Buf) <= cap(old) {
+		a.Buf = old[:copy(old[:len(a.Buf)], a.Buf)]
+	}
+}
+
+// Observe shows a finished query to the observers of its chain. now is when its
+// reply was sealed; one reading of the clock may serve a batch.
+func (q *Query) Observe(now time.Time) {
+	q.Elapsed = now.Sub(q.Start)
+	if q.chain == nil {
+		return
+	}
+	for _, o := range q.chain.observers {
+		o.ObserveDNS(q)
+	}
+}
