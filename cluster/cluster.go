@@ -11,7 +11,6 @@ package cluster
 import (
 	"context"
 	"log/slog"
-	"time"
 
 	"github.com/seamark/seamark/metrics"
 )
@@ -58,10 +57,46 @@ type Sink interface {
 
 // A Source is one cluster, opened but not yet watched.
 type Source struct {
-	opts  Options
-	log   *slog.Logger
-	heard [Kinds]heard
-	run   func(ctx context.Context, sink Sink) error
+	opts    Options
+	log     *slog.Logger
+	metrics *metrics.Registry
+	heard   [Kinds]heard
+	count   counters
+}
+
+// counters count by kind, for kinds that the options ask for.
+type counters struct {
+	relists, errors, events [Kinds]*metrics.Counter
+}
+
+// Open makes a Source of options that Check finds nothing wrong with. Nothing
+// is read and nobody is called before Run.
+func Open(o Options, log *slog.Logger, reg *metrics.Registry) *Source {
+	s := &Source{opts: o, log: log, metrics: reg}
+	for _, kind := range o.Kinds() {
+		name := kind.String()
+		s.count.relists[kind] = reg.Counter("seamark_kubernetes_relists_total", "Lists that were received whole, the first one too.", "resource", name)
+		s.count.errors[kind] = reg.Counter("seamark_kubernetes_watch_errors_total", "Lists and watches that failed or broke off.", "resource", name)
+		s.count.events[kind] = reg.Counter("seamark_kubernetes_events_total", "Changes of single objects that were received.", "resource", name)
+	}
+	return s
+}
+
+// Run delivers the cluster to sink until ctx is done, and returns when nothing
+// of it runs any more. Whatever is missing or refused is logged once and tried
+// again: there is no error that a restart would mend.
+func (s *Source) Run(ctx context.Context, sink Sink) {
+	const age = "seamark_kubernetes_data_age_seconds"
+	for _, kind := range s.opts.Kinds() {
+		s.heard[kind].now()
+		s.metrics.Gauge(age, "Time since a list, an event or a bookmark of the watch was received.", s.heard[kind].age, "resource", kind.String())
+		defer s.metrics.Drop(age, "resource", kind.String())
+	}
+	if s.opts.Manifests != "" {
+		s.runManifests(ctx, sink)
+	} else {
+		s.runLive(ctx, sink)
+	}
 }
 
 // Kinds lists the kinds that o asks for, in the order of their constants.

@@ -9,4 +9,8 @@ import (
 // bookmark of its watch.
 type heard struct{ at atomic.Int64 }
 
-func (h *heard) now() { h.at.Store(time.Now().UnixNano()) }
+func (h *heard) now()            { h.set(time.Now()) }
+func (h *heard) set(t time.Time) { h.at.Store(t.UnixNano()) }
+
+// age is in seconds.
+func (h *heard) age() float64 { return time.Since(time.Unix(0, h.at.Load())).Seconds() }

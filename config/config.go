@@ -7,6 +7,8 @@ package config
 import (
 	"context"
 	"log/slog"
+	"net/netip"
+	"sync"
 
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
@@ -38,18 +40,28 @@ type Block struct {
 	Chain *dns.Chain
 	// Bind is the addresses to listen on; none is every address.
 	Bind []Address
+	// Interface gives the addresses that a network interface has now; none if
+	// there is no such interface.
+	Interface func(name string) ([]netip.Addr, error)
 
-	handlers []any
+	handlers []offer
 	planned  []func() error
 	start    []func(*Start) error
 	swap     []func()
+	shutdown []func(context.Context)
 	name     string
+}
+
+// An offer is a handler and the directive that made it.
+type offer struct {
+	name string
+	v    any
 }
 
 // An Address is what a block listens on: an IP address, with the interface as
 // its zone if it is link-local, without port.
 type Address struct {
-	IP   string
+	IP   netip.Addr
 	From corefile.Token // for errors
 }
 
@@ -69,7 +81,17 @@ func (b *Block) Offer(v any) {
 	if o, ok := v.(dns.Observer); ok {
 		b.Chain.Observe(o)
 	}
-	b.handlers = append(b.handlers, v)
+	b.handlers = append(b.handlers, offer{b.name, v})
+}
+
+// Observers names the directives that look at the block's replies, in order.
+func (b *Block) Observers() (names []string) {
+	for _, h := range b.handlers {
+		if _, ok := h.v.(dns.Observer); ok {
+			names = append(names, h.name)
+		}
+	}
+	return names
 }
 
 // Find gives those handlers of b that are a T, in chain order. It is complete
@@ -77,11 +99,22 @@ func (b *Block) Offer(v any) {
 func Find[T any](b *Block) []T {
 	var found []T
 	for _, h := range b.handlers {
-		if t, ok := h.(T); ok {
+		if t, ok := h.v.(T); ok {
 			found = append(found, t)
 		}
 	}
 	return found
+}
+
+// NameOf is the directive that gave v to Handle or Offer; "" if none did. v is
+// comparable: what Find has found, if handlers are pointers.
+func (b *Block) NameOf(v any) string {
+	for _, h := range b.handlers {
+		if h.v == v {
+			return h.name
+		}
+	}
+	return ""
 }
 
 // OnPlanned registers a second pass: it runs when every directive of every
@@ -96,8 +129,13 @@ func (b *Block) OnStart(f func(*Start) error) { b.start = append(b.start, f) }
 // cannot fail and must not block.
 func (b *Block) OnSwap(f func()) { b.swap = append(b.swap, f) }
 
-// Planned, Started and Swapped run what was registered, in order. Only the
-// server calls them.
+// OnShutdown registers what must happen when the process has been told to stop
+// and still serves as before: f may wait for as long as it likes, but no longer
+// than until ctx ends. A reload is no shutdown.
+func (b *Block) OnShutdown(f func(ctx context.Context)) { b.shutdown = append(b.shutdown, f) }
+
+// Planned, Started and Swapped run what was registered, in order.
+// Only the server calls them.
 func (b *Block) Planned() (errs []error) {
 	for _, f := range b.planned {
 		if err := f(); err != nil {
@@ -122,6 +160,19 @@ func (b *Block) Swapped() {
 	for _, f := range b.swap {
 		f()
 	}
+}
+
+// Shutdown runs everything that OnShutdown registered, of all blocks at once,
+// and returns when all have returned: the longest wait is the whole wait. Only
+// the server calls it, before it stops anything.
+func Shutdown(ctx context.Context, blocks ...*Block) {
+	var all sync.WaitGroup
+	for _, b := range blocks {
+		for _, f := range b.shutdown {
+			all.Go(func() { f(ctx) })
+		}
+	}
+	all.Wait()
 }
 
 // A Stopper is something that outlives a reload: Stop ends it when no plan

@@ -5,6 +5,7 @@
 package corefile
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -40,7 +41,11 @@ type Error struct {
 	Line int
 	Path string
 	Text string
+	Err  error // what Text was made of, if it was an error
 }
+
+// Unwrap gives the cause.
+func (e *Error) Unwrap() error { return e.Err }
 
 func (e *Error) Error() string {
 	var b strings.Builder
@@ -51,7 +56,14 @@ func (e *Error) Error() string {
 	return b.String() + e.Text
 }
 
-// Errorf makes an error at d.
+// Errorf makes an error at t; path is the words that led there. The format may
+// have a %w.
+func (t Token) Errorf(path, format string, args ...any) error {
+	err := fmt.Errorf(format, args...)
+	return &Error{t.File, t.Line, path, err.Error(), errors.Unwrap(err)}
+}
+
+// Errorf makes an error at d. The format may have a %w.
 func (d Directive) Errorf(format string, args ...any) error {
-	return &Error{d.File, d.Line, d.Path, fmt.Sprintf(format, args...)}
+	return d.Token.Errorf(d.Path, format, args...)
 }

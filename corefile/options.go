@@ -1,8 +1,186 @@
 package corefile
 
-// An Option is a word that may stand in a directive's braces.
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// An Option is a word that may stand in a directive's braces. It may be given
+// several times, and unless Set collects, the last one counts, as in CoreDNS.
 type Option struct {
 	Name     string
-	Min, Max int // how many arguments; Max < 0 is any number
+	Min, Max int  // how many arguments; Max < 0 is any number
+	Block    bool // it may have braces of its own
+	Once     bool // a second use is an error
 	Set      func(o Directive) error
+}
+
+// Options reads d's braces: it calls the Set of each line's option, and reports
+// unknown words and wrong numbers of arguments. Every error is reported.
+func (d Directive) Options(opts ...Option) error {
+	var errs []error
+	seen := map[string]int{}
+	for _, o := range d.Body {
+		i := slices.IndexFunc(opts, func(opt Option) bool { return opt.Name == o.Text })
+		if i < 0 {
+			errs = append(errs, d.unknown(o, opts))
+			continue
+		}
+		line, again := seen[o.Text]
+		seen[o.Text] = o.Line
+		switch opt := opts[i]; {
+		case again && opt.Once:
+			errs = append(errs, o.Errorf("already given on line %d", line))
+		case o.Block && !opt.Block:
+			errs = append(errs, o.Errorf("takes no braces"))
+		default:
+			err := o.Arity(opt.Min, opt.Max)
+			if err == nil {
+				err = opt.Set(o)
+			}
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (d Directive) unknown(o Directive, opts []Option) error {
+	o.Path = d.Path
+	if len(opts) == 0 {
+		return o.Errorf("takes no options, got %q", o.Text)
+	}
+	var known []string
+	for _, opt := range opts {
+		known = append(known, opt.Name)
+	}
+	return o.Errorf("unknown option %q%s", o.Text, DidYouMean(o.Text, known))
+}
+
+// Arity says whether d has between min and max arguments; max < 0 is any
+// number.
+func (d Directive) Arity(min, max int) error {
+	got := len(d.Args)
+	if got >= min && (got <= max || max < 0) {
+		return nil
+	}
+	want := ""
+	switch {
+	case max == 0:
+		want = "no argument"
+	case max < 0:
+		want = fmt.Sprintf("at least %s", arguments(min))
+	case min == max:
+		want = arguments(min)
+	case min == 0:
+		want = "at most " + arguments(max)
+	default:
+		want = fmt.Sprintf("%d to %s", min, arguments(max))
+	}
+	return d.Errorf("want %s, got %d", want, got)
+}
+
+func arguments(n int) string {
+	if n == 1 {
+		return "1 argument"
+	}
+	return strconv.Itoa(n) + " arguments"
+}
+
+// Words gives the arguments as strings.
+func (d Directive) Words() []string {
+	var words []string
+	for _, a := range d.Args {
+		words = append(words, a.Text)
+	}
+	return words
+}
+
+// Int sets *n to the last argument, a number from min to max.
+func Int(n *int, min, max int) func(Directive) error {
+	return func(d Directive) error {
+		got := d.last()
+		v, err := strconv.Atoi(got)
+		if err != nil || v < min || v > max {
+			return d.Errorf("want %d..%d, got %q", min, max, got)
+		}
+		*n = v
+		return nil
+	}
+}
+
+// Float sets *f to the last argument, a number from min to max.
+func Float(f *float64, min, max float64) func(Directive) error {
+	return func(d Directive) error {
+		got := d.last()
+		v, err := strconv.ParseFloat(got, 64)
+		if err != nil || !(v >= min && v <= max) { // a NaN is not
+			return d.Errorf("want %g..%g, got %q", min, max, got)
+		}
+		*f = v
+		return nil
+	}
+}
+
+// Duration sets *t to the last argument, written as Go does: 5s, 1h30m.
+func Duration(t *time.Duration, min, max time.Duration) func(Directive) error {
+	return func(d Directive) error {
+		got := d.last()
+		v, err := time.ParseDuration(got)
+		if err != nil || v < min || v > max {
+			return d.Errorf("want a duration of %s..%s, got %q", short(min), short(max), got)
+		}
+		*t = v
+		return nil
+	}
+}
+
+// short writes 1h for what time.Duration calls 1h0m0s.
+func short(t time.Duration) string {
+	s := t.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = s[:len(s)-2]
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = s[:len(s)-2]
+	}
+	return s
+}
+
+// Flag sets *b: the word alone says yes.
+func Flag(b *bool) func(Directive) error {
+	return func(Directive) error { *b = true; return nil }
+}
+
+// String sets *s to the last argument, which must not be empty.
+func String(s *string) func(Directive) error {
+	return func(d Directive) error {
+		if d.last() == "" {
+			return d.Errorf(`want a value, got ""`)
+		}
+		*s = d.last()
+		return nil
+	}
+}
+
+// OneOf sets *s to the last argument, one of words.
+func OneOf(s *string, words ...string) func(Directive) error {
+	return func(d Directive) error {
+		got := d.last()
+		if !slices.Contains(words, got) {
+			return d.Errorf("want %s, got %q%s", strings.Join(words, " or "), got, DidYouMean(got, words))
+		}
+		*s = got
+		return nil
+	}
+}
+
+func (d Directive) last() string {
+	if len(d.Args) == 0 {
+		return ""
+	}
+	return d.Args[len(d.Args)-1].Text
 }

@@ -3,6 +3,7 @@ package dns
 import (
 	"fmt"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -164,13 +165,21 @@ func (p *Port) Recover(q *Query, lent []byte, cause any) Outcome {
 	return Send
 }
 
+// A Panic is the Err of a query whose handler panicked.
+type Panic struct {
+	Cause any
+	Stack []byte // of the goroutine, as debug.Stack gives it
+}
+
+func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.Cause) }
+
 // panicked makes the answer SERVFAIL, and lets the handlers that the query
 // passed finish it.
 func (q *Query) panicked(cause any) {
 	q.dropped, q.by = false, -1
 	q.Fail(wire.ServFail)
 	q.unwind()
-	q.Err = fmt.Errorf("panic: %v", cause)
+	q.Err = &Panic{cause, debug.Stack()}
 	if q.mux.recovered != nil {
 		q.mux.recovered(q, cause)
 	}

@@ -104,6 +104,9 @@ func (q *Query) By() string {
 	return q.chain.steps[q.by].name
 }
 
+// Step is the place in Chain.Steps of the handler that answered, -1 if none did.
+func (q *Query) Step() int { return q.by }
+
 // Fail takes back what there is of an answer and makes it this code alone.
 func (q *Query) Fail(code wire.RCode) {
 	q.Answer.Clear()

@@ -1,4 +1,4 @@
-// Package metrics keeps counters and gauges by name and labels and writes them
+// Package metrics keeps counters, gauges and histograms by name and labels and writes them
 // in the Prometheus text format. Everything that counts asks a Registry for
 // its series once, when it is planned, and keeps the pointer; a query never
 // looks a series up. It uses the standard library alone and imports nothing of
@@ -12,7 +12,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,7 +26,7 @@ type Registry struct {
 
 type family struct {
 	help, kind string
-	series     map[string]any // by rendered labels: *Counter or func() float64
+	series     map[string]any // by rendered labels: *Counter, *Histogram or func() float64
 }
 
 // A Counter only grows. Add is safe from any goroutine.
@@ -114,14 +113,14 @@ func (r *Registry) WriteText(w io.Writer) error {
 		slices.SortFunc(b.lines, func(x, y line) int { return cmp.Compare(x.labels, y.labels) })
 		fmt.Fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", b.name, strings.NewReplacer("\\", `\\`, "\n", `\n`).Replace(b.help), b.name, b.kind)
 		for _, l := range b.lines {
-			var value string
 			switch v := l.value.(type) {
 			case *Counter:
-				value = strconv.FormatUint(v.Value(), 10)
+				fmt.Fprintf(out, "%s%s %d\n", b.name, l.labels, v.Value())
 			case func() float64:
-				value = strconv.FormatFloat(v(), 'g', -1, 64)
+				fmt.Fprintf(out, "%s%s %s\n", b.name, l.labels, format(v()))
+			case *Histogram:
+				v.writeText(out, b.name, l.labels)
 			}
-			fmt.Fprintf(out, "%s%s %s\n", b.name, l.labels, value)
 		}
 	}
 	return out.Flush()

@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/binary"
 	"errors"
+	"math"
 	"net/netip"
 )
 
@@ -53,13 +54,20 @@ func (a *Answer) Body() int { return a.body }
 // Append adds n records that are in the answer's form already.
 func (a *Answer) Append(s Section, records []byte, n int) {
 	a.Buf = append(a.Buf, records...)
-	a.Count[s] += uint16(n)
+	a.count(s, n)
 }
 
 // AppendString is Append for records kept as a string.
 func (a *Answer) AppendString(s Section, records string, n int) {
 	a.Buf = append(a.Buf, records...)
-	a.Count[s] += uint16(n)
+	a.count(s, n)
+}
+
+// count stops at the most that a header can say: a Service may have more
+// endpoints than that. So many records never fit into a message, and Cut finds
+// the true number of those that do.
+func (a *Answer) count(s Section, n int) {
+	a.Count[s] = uint16(min(int(a.Count[s])+n, math.MaxUint16))
 }
 
 // Pointer makes an owner or target of a suffix of the question: the name that
@@ -114,8 +122,9 @@ var errRecord = errors.New("malformed record")
 
 // AppendRecord copies the record at msg[off:] of another message into section
 // s. It writes the names in it out, those in the RDATA of the types of RFC
-// 3597 §4 included, and checks them. It returns the offset behind the record;
-// on an error nothing has been added.
+// 3597 §4 included, and checks them; other RDATA holds no compressed names and
+// is copied as it is. It returns the offset behind the record; on an error
+// nothing has been added. msg must not be a's own memory.
 func (a *Answer) AppendRecord(s Section, msg []byte, off int) (next int, err error) {
 	rec, ok := ReadRecord(msg, off)
 	if !ok {
@@ -139,33 +148,60 @@ func (a *Answer) AppendRecord(s Section, msg []byte, off int) (next int, err err
 		return 0, errRecord
 	}
 	binary.BigEndian.PutUint16(a.Buf[rdata-2:], uint16(len(a.Buf)-rdata))
-	a.Count[s]++
+	a.count(s, 1)
 	return rec.Next, nil
 }
 
-// names says how the RDATA of a type that may hold compressed names is built:
-// so many bytes before the names, then so many names; the rest follows as it
-// is. NAPTR's three strings in front are told by strings.
-func (t Type) names() (before, names, strings int) {
-	switch t {
-	case TypeNS, TypeCNAME, TypePTR, TypeDNAME:
-		return 0, 1, 0
-	case TypeSOA, TypeRP:
-		return 0, 2, 0
-	case TypeMX, TypeAFSDB, TypeKX:
-		return 2, 1, 0
-	case TypeSRV:
-		return 6, 1, 0
-	case TypeNAPTR:
-		return 4, 1, 3
-	}
-	return 0, 0, 0
+// A layout is how the RDATA of a type is built in which names may be
+// compressed: bytes, character-strings, names, bytes.
+type layout struct {
+	before  int
+	strings int
+	names   int  // none: the RDATA is opaque
+	after   int  // -1: any number
+	shrinks bool // one of RFC 1035's own, whose names we may compress too
 }
 
+// layout knows the types of RFC 3597 §4: senders may have compressed the names
+// in these, and must not in any other.
+func (t Type) layout() layout {
+	switch t {
+	case TypeNS, TypeCNAME, TypePTR, typeMD, typeMF, typeMB, typeMG, typeMR:
+		return layout{names: 1, shrinks: true}
+	case TypeSOA:
+		return layout{names: 2, after: 20, shrinks: true}
+	case TypeMX:
+		return layout{before: 2, names: 1, shrinks: true}
+	case typeMINFO:
+		return layout{names: 2, shrinks: true}
+	case TypeDNAME:
+		return layout{names: 1}
+	case TypeRP:
+		return layout{names: 2}
+	case TypeAFSDB, TypeKX, typeRT:
+		return layout{before: 2, names: 1}
+	case typePX:
+		return layout{before: 2, names: 2}
+	case TypeSRV:
+		return layout{before: 6, names: 1}
+	case TypeNAPTR:
+		return layout{before: 4, strings: 3, names: 1}
+	case typeSIG:
+		return layout{before: 18, names: 1, after: -1}
+	case typeNXT:
+		return layout{names: 1, after: -1}
+	}
+	return layout{}
+}
+
+// appendRData writes the RDATA of rec behind buf; msg ends where rec does.
 func appendRData(buf, msg []byte, rec Record) ([]byte, error) {
-	before, names, strings := rec.Type.names()
-	off := rec.RData + before
-	for range strings {
+	l := rec.Type.layout()
+	if l.names == 0 {
+		return append(buf, msg[rec.RData:]...), nil
+	}
+	off := rec.RData + l.before
+	for range l.strings {
 		if off >= len(msg) {
 			return buf, errRecord
 		}
@@ -176,12 +212,12 @@ func appendRData(buf, msg []byte, rec Record) ([]byte, error) {
 	}
 	buf = append(buf, msg[rec.RData:off]...)
 	var err error
-	for range names {
+	for range l.names {
 		if buf, off, err = expand(buf, msg, off); err != nil {
 			return buf, err
 		}
 	}
-	if names > 0 && rec.Type != TypeSOA && off != len(msg) || rec.Type == TypeSOA && off+20 != len(msg) {
+	if l.after >= 0 && len(msg)-off != l.after {
 		return buf, errRecord
 	}
 	return append(buf, msg[off:]...), nil
@@ -208,7 +244,9 @@ func PutHeader(msg []byte, id, flags uint16, questions int, count [3]uint16, add
 }
 
 // Cut takes records from the end until the message has at most size bytes. It
-// says whether a record of the answer section had to go.
+// says whether a record of the answer section had to go. Of the other sections
+// an RRset goes whole: nothing tells the client that a part of it is missing
+// (RFC 2181 §9). The header and the question stay, whatever the size.
 func (a *Answer) Cut(size int) (answersLost bool) {
 	if len(a.Buf) <= size {
 		return false
@@ -216,9 +254,20 @@ func (a *Answer) Cut(size int) (answersLost bool) {
 	before := a.Count[Answers]
 	off, kept := a.body, [3]uint16{}
 	for s := range a.Count {
-		for range a.Count[s] {
+		first, behind := Record{}, uint16(0) // of the RRset: its first record, how many follow that
+		for i := range a.Count[s] {
 			rec, ok := ReadRecord(a.Buf, off)
+			if ok && Section(s) != Answers {
+				if i > 0 && sameSet(a.Buf, first, rec) {
+					behind++
+				} else {
+					first, behind = rec, 0
+				}
+			}
 			if !ok || rec.Next > size {
+				if ok && behind > 0 {
+					off, kept[s] = first.Owner, kept[s]-behind
+				}
 				a.Buf, a.Count = a.Buf[:off], kept
 				return kept[Answers] < before
 			}
@@ -226,5 +275,18 @@ func (a *Answer) Cut(size int) (answersLost bool) {
 			kept[s]++
 		}
 	}
+	a.Buf = a.Buf[:off] // what nobody counted
 	return false
+}
+
+// sameSet says whether two records have owner and type in common. Records of
+// one RRset spell their owner alike: they were added by one hand.
+func sameSet(msg []byte, a, b Record) bool {
+	if a.Type != b.Type {
+		return false
+	}
+	var room [2][MaxName]byte
+	x, _, errX := expand(room[0][:0], msg, a.Owner)
+	y, _, errY := expand(room[1][:0], msg, b.Owner)
+	return errX == nil && errY == nil && string(x) == string(y)
 }

@@ -2,53 +2,67 @@ package wire
 
 import "encoding/binary"
 
-// suffixes remembers where names and their suffixes stand in a message.
+// suffixes remembers where names and their suffixes stand in a message. A
+// suffix is known by the offset where it was written first: its first label is
+// there, written out, and of what follows it has the offset. So to look for a
+// name, label by label from the root, takes time by its length alone, whatever
+// an upstream sends us to compress.
 type suffixes struct {
-	at [256]uint16 // offset by hash; zero is free
-	n  int
+	at     [256]uint16 // offset by hash; zero is free
+	parent [256]uint16 // offset of the suffix behind the first label; zero is the root
+
+	name   [MaxName]byte    // the name at hand
+	starts [MaxLabels]uint8 // of its labels
 }
+
+// probes is in how many places of the table a suffix may be. If they are taken
+// it is not remembered, and neither is what ends in it.
+const probes = 8
 
 // Compress writes a's message into spare (behind which it may grow) with names
 // compressed (RFC 1035 §4.1.4): owners, and the names in the RDATA of the types
 // that RFC 1035 itself defines (RFC 3597 §4). Only suffixes of the same
-// spelling are shared, so no name changes. It returns the old message's memory,
-// for the next to use.
+// spelling are shared, so no name changes, and the message gets no longer. It
+// returns the old message's memory, for the next to use. A message that is not
+// in the answer's form stays as it is, and spare is returned.
 func (a *Answer) Compress(spare []byte) (freed []byte) {
 	var seen suffixes
 	msg := a.Buf
 	out := append(spare[:0], msg[:a.body]...)
 	if a.body > HeaderLen {
-		out = seen.add(out[:HeaderLen], msg[HeaderLen:a.body-4])[:a.body]
+		out = seen.add(out[:HeaderLen], msg[HeaderLen:a.body-4], true)[:a.body]
 	}
-	var name [MaxName]byte
 	for off := a.body; off < len(msg); {
+		if len(out) > MaxMessage {
+			// The rest is going to be cut off: a Service of a hundred thousand
+			// endpoints is not worth looking at to its end.
+			out = append(out, msg[off:]...)
+			break
+		}
 		rec, ok := ReadRecord(msg, off)
 		if !ok {
-			return spare // not in the answer's form; send it as it is
-		}
-		owner, _, err := expand(name[:0], msg, off)
-		if err != nil {
 			return spare
 		}
-		out = seen.add(out, owner)
+		if out, _, ok = seen.copy(out, msg, off, a.body, true); !ok {
+			return spare
+		}
 		out = append(out, msg[rec.Head:rec.RData]...)
-		rdata := len(out)
-		switch rec.Type {
-		case TypeNS, TypeCNAME, TypePTR, TypeMX, TypeSOA:
-			before, names, _ := rec.Type.names()
-			at := rec.RData + before
+		rdata, at := len(out), rec.RData
+		// An SRV's target is written out (RFC 2782), but its addresses, which
+		// come behind, can share it.
+		if l := rec.Type.layout(); l.shrinks || rec.Type == TypeSRV {
+			at += l.before
+			if at > rec.Next {
+				return spare
+			}
 			out = append(out, msg[rec.RData:at]...)
-			for range names {
-				var n []byte
-				if n, at, err = expand(name[:0], msg, at); err != nil {
+			for range l.names {
+				if out, at, ok = seen.copy(out, msg[:rec.Next], at, a.body, l.shrinks); !ok {
 					return spare
 				}
-				out = seen.add(out, n)
 			}
-			out = append(out, msg[at:rec.Next]...)
-		default:
-			out = append(out, msg[rec.RData:rec.Next]...)
 		}
+		out = append(out, msg[at:rec.Next]...)
 		binary.BigEndian.PutUint16(out[rdata-2:], uint16(len(out)-rdata))
 		off = rec.Next
 	}
@@ -56,59 +70,92 @@ func (a *Answer) Compress(spare []byte) (freed []byte) {
 	return msg
 }
 
-// add writes name behind out, its longest suffix that is there already as a
-// pointer, and remembers the rest.
-func (s *suffixes) add(out, name []byte) []byte {
-	start := len(out)
+// copy writes the name at msg[off:] behind out and returns the offset behind it
+// in msg. body is where msg's records begin. Unless it shrinks, the name is
+// written out.
+func (s *suffixes) copy(out, msg []byte, off, body int, shrinks bool) (longer []byte, next int, ok bool) {
+	if shrinks && off+1 < len(msg) && msg[off] >= 0xC0 {
+		// A pointer into the question: that is at the same place in out.
+		if to := int(binary.BigEndian.Uint16(msg[off:]) & 0x3FFF); HeaderLen <= to && to < body {
+			return append(out, msg[off], msg[off+1]), off + 2, true
+		}
+	}
+	name, next, err := expand(s.name[:0], msg, off)
+	if err != nil {
+		return out, 0, false
+	}
+	return s.add(out, name, shrinks), next, true
+}
+
+// add writes name behind out and remembers where its suffixes are. If it
+// shrinks, the longest one that was there before becomes a pointer.
+func (s *suffixes) add(out, name []byte, shrinks bool) []byte {
+	labels := 0
 	for i := 0; i < len(name) && name[i] != 0; i += int(name[i]) + 1 {
-		slot := hash(name[i:])
-		for s.at[slot] != 0 && !same(out, int(s.at[slot]), name[i:]) {
-			slot++ // wraps: the table has 256 places
+		s.starts[labels] = uint8(i)
+		labels++
+	}
+	known, end := uint16(0), len(name)-1 // the suffix known, and where it begins in name
+	for labels > 0 {
+		i := int(s.starts[labels-1])
+		at := s.find(out, known, name[i:end])
+		if at == 0 {
+			break
 		}
-		if at := s.at[slot]; at != 0 {
-			out = append(out, name[:i]...)
-			return append(out, 0xC0|byte(at>>8), byte(at))
+		known, end = at, i
+		labels--
+	}
+	fresh := name[:end]
+	for parent := known; labels > 0; labels-- {
+		i := int(s.starts[labels-1])
+		at := len(out) + i
+		// Pointers have fourteen bits.
+		if at >= 1<<14 || !s.remember(uint16(at), parent, name[i:end]) {
+			break
 		}
-		// Pointers have fourteen bits; and the table never gets so full that
-		// looking through it is long.
-		if start+i < 1<<14 && s.n < len(s.at)*3/4 {
-			s.at[slot] = uint16(start + i)
-			s.n++
-		}
+		parent, end = uint16(at), i
+	}
+	if shrinks && known != 0 {
+		out = append(out, fresh...)
+		return append(out, 0xC0|byte(known>>8), byte(known))
 	}
 	return append(out, name...)
 }
 
-// same says whether the name at msg[off:] is name. Suffixes of a name that is
-// being written are in the table before their bytes are in msg; they cannot be
-// equal to a longer one, so their offset lies behind the end.
-func same(msg []byte, off int, name []byte) bool {
-	for {
-		if off >= len(msg) {
-			return false
+// find returns the offset in msg of the suffix that is this label, with its
+// length byte, in front of parent; zero if it is not there.
+func (s *suffixes) find(msg []byte, parent uint16, label []byte) uint16 {
+	slot := hash(parent, label)
+	for range probes {
+		at := int(s.at[slot])
+		if at == 0 {
+			return 0
 		}
-		n := int(msg[off])
-		if n >= 0xC0 {
-			if off+1 >= len(msg) {
-				return false
-			}
-			off = (n&0x3F)<<8 | int(msg[off+1])
-			continue
+		if s.parent[slot] == parent && string(msg[at:min(at+len(label), len(msg))]) == string(label) {
+			return uint16(at)
 		}
-		if len(name) < n+1 || off+1+n > len(msg) || string(msg[off:off+1+n]) != string(name[:n+1]) {
-			return false
-		}
-		if n == 0 {
+		slot++ // wraps: the table has 256 places
+	}
+	return 0
+}
+
+// remember says that label, in front of parent, is going to be at that offset.
+func (s *suffixes) remember(at, parent uint16, label []byte) bool {
+	slot := hash(parent, label)
+	for range probes {
+		if s.at[slot] == 0 {
+			s.at[slot], s.parent[slot] = at, parent
 			return true
 		}
-		off, name = off+n+1, name[n+1:]
+		slot++
 	}
+	return false
 }
 
 // hash is FNV-1a folded to the table's size.
-func hash(name []byte) uint8 {
-	h := uint32(2166136261)
-	for _, c := range name {
+func hash(parent uint16, label []byte) uint8 {
+	h := (2166136261 ^ uint32(parent)) * 16777619
+	for _, c := range label {
 		h = (h ^ uint32(c)) * 16777619
 	}
 	return uint8(h ^ h>>8 ^ h>>16 ^ h>>24)

@@ -32,15 +32,19 @@ type Request struct {
 }
 
 // Parse reads packet. Unless the fault is Unreadable, ID, Flags and the
-// question are set.
+// question are set; with the fault Unknown there may be no question, and its
+// name is empty then. Bytes behind the last record are ignored.
 func (r *Request) Parse(packet []byte) Fault {
+	// Nothing of the request before stays, whatever this one is. (name and
+	// offsets are read up to nameLen and labels.)
+	r.ID, r.Flags, r.Type, r.Class = 0, 0, 0, 0
+	r.EDNS, r.DO, r.Size = false, false, MinUDP
+	r.end, r.nameLen, r.labels = HeaderLen, 0, 0
 	if len(packet) < HeaderLen {
 		return Unreadable
 	}
 	r.ID = binary.BigEndian.Uint16(packet)
 	r.Flags = binary.BigEndian.Uint16(packet[2:])
-	r.EDNS, r.DO, r.Size = false, false, MinUDP
-	r.end, r.nameLen, r.labels = HeaderLen, 0, 0
 	if r.Flags&FlagQR != 0 {
 		return Unreadable
 	}
@@ -48,6 +52,11 @@ func (r *Request) Parse(packet []byte) Fault {
 	opcode := r.Flags >> 11 & 15
 	off, ok := r.parseQuestion(packet)
 	if opcode != 0 {
+		if ok && questions == 1 {
+			// The other opcodes' messages may be built alike: if there is an
+			// OPT, the reply has one too (RFC 6891 §6.1.1).
+			_ = r.parseRecords(packet, off)
+		}
 		return Unknown
 	}
 	if questions == 0 || !ok {
@@ -126,12 +135,16 @@ func (r *Request) parseRecords(packet []byte, off int) Fault {
 		if i < skipped || Type(binary.BigEndian.Uint16(packet[at:])) != TypeOPT {
 			continue
 		}
-		if r.EDNS || packet[owner] != 0 || !optionsFit(packet[at+10:off]) { // RFC 6891 §6.1.1
+		if r.EDNS || packet[owner] != 0 { // RFC 6891 §6.1.1
 			return Malformed
 		}
 		r.EDNS = true
 		r.Size = max(MinUDP, binary.BigEndian.Uint16(packet[at+2:]))
 		version = packet[at+5]
+		// What the options of another version look like is not known.
+		if version == 0 && !optionsFit(packet[at+10:off]) {
+			return Malformed
+		}
 		r.DO = packet[at+6]&0x80 != 0
 	}
 	if version != 0 {

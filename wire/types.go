@@ -32,6 +32,20 @@ const (
 	TypeANY   Type = 255
 )
 
+// Types that only matter because names in their RDATA may be compressed.
+const (
+	typeMD    Type = 3
+	typeMF    Type = 4
+	typeMB    Type = 7
+	typeMG    Type = 8
+	typeMR    Type = 9
+	typeMINFO Type = 14
+	typeRT    Type = 21
+	typeSIG   Type = 24
+	typePX    Type = 26
+	typeNXT   Type = 30
+)
+
 // String gives the mnemonic, or TYPE123 (RFC 3597).
 func (t Type) String() string {
 	if s := t.mnemonic(); s != "" {

@@ -1,0 +1,182 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+)
+
+// QuietKlog silences client-go's own log, which goes to standard error in a
+// format of its own and repeats every failure. What matters of it is said once
+// by the Source. The log is global to the process, so the command calls this,
+// once, before anything else.
+func QuietKlog() { klog.SetLogger(klog.Logger{}) }
+
+// A client speaks to the API server that the options name. It knows the few
+// types that are read and no others: client-go's typed clientset would add
+// every type of Kubernetes to the binary and to the heap.
+type client struct {
+	opts   Options
+	state  *state
+	scheme *runtime.Scheme
+	codecs serializer.CodecFactory
+	params runtime.ParameterCodec
+
+	mu     sync.Mutex
+	stamp  stamp
+	config *rest.Config
+	http   *http.Client
+}
+
+// A stamp tells one version of the kubeconfig from the next.
+type stamp struct {
+	changed time.Time
+	size    int64
+}
+
+func newClient(opts Options, state *state) *client {
+	scheme := runtime.NewScheme()
+	core, imports := corev1.SchemeGroupVersion, importsVersion()
+	scheme.AddKnownTypes(core, &corev1.Namespace{}, &corev1.NamespaceList{}, &corev1.Service{}, &corev1.ServiceList{}, &corev1.Pod{}, &corev1.PodList{})
+	scheme.AddKnownTypes(discoveryv1.SchemeGroupVersion, &discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{})
+	scheme.AddKnownTypeWithName(imports.WithKind("ServiceImport"), &serviceImport{})
+	scheme.AddKnownTypeWithName(imports.WithKind("ServiceImportList"), &serviceImportList{})
+	for _, gv := range []schema.GroupVersion{core, discoveryv1.SchemeGroupVersion, imports} {
+		metav1.AddToGroupVersion(scheme, gv) // ListOptions, Status, WatchEvent
+	}
+	return &client{
+		opts: opts, state: state, scheme: scheme,
+		codecs: serializer.NewCodecFactory(scheme),
+		params: runtime.NewParameterCodec(scheme),
+	}
+}
+
+// group gives a client for the resources of one group. An error means that the
+// configuration cannot be used (yet): the file may still be mounted, or be
+// mended, so that it is read again whenever it has changed.
+func (c *client) group(gv schema.GroupVersion) (rest.Interface, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.load(); err != nil {
+		c.state.trouble("config", err.Error(), "no way to the API server is known yet; trying again", "error", err)
+		return nil, noAnswer{err.Error()}
+	}
+	c.state.fine("config", "the way to the API server is known now", "server", c.config.Host)
+	config := *c.config
+	config.GroupVersion = &gv
+	config.APIPath = "/apis"
+	if gv.Group == "" {
+		config.APIPath = "/api"
+	}
+	config.NegotiatedSerializer = c.codecs.WithoutConversion()
+	if gv == importsVersion() {
+		config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON // custom resources have no other
+	}
+	return rest.RESTClientForConfigAndClient(&config, c.http)
+}
+
+// load makes the configuration and the HTTP client, if there are none yet or
+// if the kubeconfig is another one now.
+func (c *client) load() error {
+	var now stamp
+	if c.opts.Kubeconfig != "" {
+		info, err := os.Stat(c.opts.Kubeconfig)
+		if err != nil {
+			return fmt.Errorf("reading kubeconfig: %w", err)
+		}
+		now = stamp{info.ModTime(), info.Size()}
+	}
+	if c.http != nil && now == c.stamp {
+		return nil
+	}
+	config, err := c.opts.restConfig()
+	if err != nil {
+		return err
+	}
+	config.UserAgent = userAgent()
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	config.WarningHandlerWithContext = rest.NoWarnings{}
+	// With a dialer of our own the connections are our own too, and for plain
+	// HTTP, which has no pings, a dead peer is noticed by TCP within a minute.
+	// (For HTTPS client-go has HTTP/2 pings: 30 s of silence and 15 s to reply.)
+	config.Dial = (&net.Dialer{
+		Timeout:         10 * time.Second,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3},
+	}).DialContext
+	if c.opts.QPS > 0 || c.opts.Burst > 0 {
+		config.QPS = -1 // the transport's limits hold for watches too, client-go's do not
+	}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return newTransport(next, c.opts, c.state) })
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return fmt.Errorf("setting up the connection: %w", err)
+	}
+	c.closeIdle()
+	c.stamp, c.config, c.http = now, config, client
+	return nil
+}
+
+// closeIdle lets go of the connections that no request holds.
+func (c *client) closeIdle() {
+	if c.http != nil {
+		utilnet.CloseIdleConnectionsFor(c.http.Transport)
+	}
+}
+
+// restConfig says where the API server is and who we are.
+func (o Options) restConfig() (*rest.Config, error) {
+	switch {
+	case o.Kubeconfig != "":
+		file, err := clientcmd.LoadFromFile(o.Kubeconfig)
+		if err != nil {
+			return nil, fmt.Errorf("reading kubeconfig %s: %w", o.Kubeconfig, err)
+		}
+		if err := clientcmd.ResolveLocalPaths(file); err != nil {
+			return nil, fmt.Errorf("reading kubeconfig %s: %w", o.Kubeconfig, err)
+		}
+		config, err := clientcmd.NewNonInteractiveClientConfig(*file, o.KubeconfigContext, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
+		if err != nil {
+			return nil, fmt.Errorf("reading kubeconfig %s: %w", o.Kubeconfig, err)
+		}
+		return config, nil
+	case o.Endpoint != "":
+		return &rest.Config{Host: o.Endpoint, TLSClientConfig: rest.TLSClientConfig{CertFile: o.Cert, KeyFile: o.Key, CAFile: o.CA}}, nil
+	}
+	config, err := rest.InClusterConfig() // its token file is read again as it rotates
+	if errors.Is(err, rest.ErrNotInCluster) {
+		return nil, errors.New("not in a pod (KUBERNETES_SERVICE_HOST is not set): name an endpoint, a kubeconfig or a folder of manifests")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the pod's service account: %w", err)
+	}
+	return config, nil
+}
+
+func importsVersion() schema.GroupVersion {
+	return schema.GroupVersion{Group: "multicluster.x-k8s.io", Version: "v1alpha1"}
+}
+
+func userAgent() string {
+	version := "devel"
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		version = info.Main.Version
+	}
+	return "seamark/" + version
+}

@@ -1,0 +1,221 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/klog/v2"
+)
+
+// How long to wait before the next attempt. Each wait is twice the one before,
+// up to a limit, and between half of that and all of it, so that the replicas
+// of a server do not come all at once.
+const (
+	firstWait = 50 * time.Millisecond
+	// An API server that restarts should be found within about a second of its
+	// return, and asking for a connection costs nobody anything.
+	reconnectWait = time.Second
+	// A refusal (no permission, an internal error) will not be over so soon.
+	refusedWait = 30 * time.Second
+	// A watch that lasted this long was a good one: waiting begins anew.
+	goodWatch = 30 * time.Second
+)
+
+// A feed follows one resource, in one namespace or in all, for as long as it
+// runs. The lists, watches, resource versions and bookmarks are the reflector's;
+// the retries are its own, since the reflector takes up to a minute to return
+// to an API server that was away.
+type feed struct {
+	resource
+	namespace string // "" is all
+	client    *client
+	state     *state
+	store     *store
+
+	// listing is held during a list, which the reflector makes on a goroutine
+	// that it does not wait for.
+	listing sync.Mutex
+}
+
+// run returns when ctx is done and nothing of the feed is running any more.
+func (f *feed) run(ctx context.Context) {
+	pace := flowcontrol.NewTokenBucketRateLimiter(1, 5) // against streams that break off as soon as they have begun
+	lw := &cache.ListWatch{
+		// The reflector's context for lists ends with nothing: ours does.
+		ListWithContextFunc: func(_ context.Context, opts metav1.ListOptions) (runtime.Object, error) { return f.list(ctx, opts) },
+		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+			if err := pace.Wait(ctx); err != nil {
+				return nil, err
+			}
+			return f.watch(ctx, opts)
+		},
+	}
+	reflector := cache.NewReflectorWithOptions(lw, f.one(), f.store, cache.ReflectorOptions{
+		Name: f.String(), TypeDescription: f.String(), Logger: &klog.Logger{},
+		Backoff: &wait.Backoff{Duration: firstWait, Factor: 2, Jitter: 1, Steps: 5, Cap: reconnectWait},
+	})
+	for delay := firstWait; ctx.Err() == nil; delay = min(2*delay, refusedWait) {
+		began := time.Now()
+		err := reflector.ListAndWatchWithContext(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		if err != nil {
+			f.report(err)
+		} else {
+			f.failed() // the watch broke off: the reflector keeps the reason to itself
+		}
+		if time.Since(began) > goodWatch {
+			delay = firstWait
+		}
+		sleep(ctx, delay)
+	}
+	f.listing.Lock()
+	defer f.listing.Unlock()
+}
+
+func (f *feed) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	// The API server ends a watch after TimeoutSeconds. Should it be gone by
+	// then without a word, so do we.
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(*opts.TimeoutSeconds)*time.Second+30*time.Second)
+	opts.Watch = true
+	var w watch.Interface
+	err := f.ask(ctx, "watch", &opts, func(r *rest.Request) (err error) {
+		w, err = r.Watch(ctx)
+		return err
+	})
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	f.state.fine("token", "the API server accepts us again")
+	f.state.fine(f.topic(), "watching "+f.where()+" again")
+	return watching{w, cancel}, nil
+}
+
+// watching is a watch that leaves nothing running when it has been stopped.
+type watching struct {
+	watch.Interface
+	cancel context.CancelFunc
+}
+
+func (w watching) Stop() {
+	w.cancel()
+	w.Interface.Stop()
+	for range w.ResultChan() { // it is closed when the last goroutine ends
+	}
+}
+
+// list is for API servers that do not stream lists (before Kubernetes 1.32).
+func (f *feed) list(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+	f.listing.Lock()
+	defer f.listing.Unlock()
+	full := f.many()
+	err := f.ask(ctx, "list", &opts, func(r *rest.Request) error { return r.Do(ctx).Into(full) })
+	if err != nil {
+		return nil, err
+	}
+	slim := new(records)
+	from, err := meta.ListAccessor(full)
+	if err != nil {
+		return nil, fmt.Errorf("reading a list of %s: %w", f, err)
+	}
+	slim.ResourceVersion, slim.Continue = from.GetResourceVersion(), from.GetContinue()
+	err = meta.EachListItem(full, func(obj runtime.Object) error {
+		if object := f.slim(obj); object != nil {
+			slim.Items = append(slim.Items, record{object})
+		}
+		return nil
+	})
+	return slim, err
+}
+
+// ask makes a request until somebody answers it, and says which verb it was if
+// the answer is a refusal. The reflector must not see that the API server is
+// away: it would list everything anew, where the same watch can go on.
+func (f *feed) ask(ctx context.Context, verb string, opts *metav1.ListOptions, do func(*rest.Request) error) error {
+	opts.LabelSelector, opts.FieldSelector = f.labels, f.fields
+	for delay := firstWait; ; delay = min(2*delay, reconnectWait) {
+		group, err := f.client.group(f.group)
+		if err == nil {
+			err = do(group.Get().Namespace(f.namespace).Resource(f.name).VersionedParams(opts, f.client.params).MaxRetries(0))
+		}
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		f.failed()
+		if !errors.As(err, new(noAnswer)) {
+			return refusal{verb, err}
+		}
+		sleep(ctx, delay)
+	}
+}
+
+// A refusal is an answer that is not the one that was asked for.
+type refusal struct {
+	verb string
+	error
+}
+
+func (r refusal) Unwrap() error { return r.error }
+
+func (f *feed) failed() { f.store.source.count.errors[f.kinds[0]].Add(1) }
+
+// report says what is refused, and what to do about it.
+func (f *feed) report(err error) {
+	verb := "watch"
+	if r := (refusal{}); errors.As(err, &r) {
+		verb = r.verb
+	}
+	switch {
+	case apierrors.IsUnauthorized(err):
+		f.state.trouble("token", "", "the API server does not accept our token or certificate; trying again: give it one that is valid", "error", err)
+	case apierrors.IsForbidden(err):
+		f.state.trouble(f.topic(), verb, "the API server forbids to "+verb+" "+f.where()+"; trying again: grant list and watch to the service account", "error", err)
+	case apierrors.IsNotFound(err):
+		f.state.trouble(f.topic(), verb, "the API server has no "+f.String()+"; trying again: is its definition installed?", "error", err)
+		if f.kinds[0] == Imports { // a cluster without the definition has no ServiceImports, and waits for none
+			f.store.none()
+		}
+	default:
+		f.state.trouble(f.topic(), verb, "cannot "+verb+" "+f.where()+"; trying again", "error", err)
+	}
+}
+
+// topic tells the feed's troubles from those of others.
+func (f *feed) topic() string { return f.String() + "/" + f.namespace }
+
+// where says what is followed, as the log has it.
+func (f *feed) where() string {
+	switch {
+	case f.namespace != "":
+		return f.String() + " in namespace " + f.namespace
+	case f.fields != "" && f.kinds[0] == Namespaces:
+		return f.String() + " with " + f.fields
+	}
+	return f.String() + " in all namespaces"
+}
+
+// sleep waits for between half of d and all of it.
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d/2 + rand.N(d/2)):
+	case <-ctx.Done():
+	}
+}

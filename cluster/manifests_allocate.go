@@ -1,0 +1,47 @@
+package cluster
+
+import (
+	"hash/fnv"
+	"maps"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// lacksAddress says whether a cluster would choose a ClusterIP for s. One that
+// is written and wrong does not count as missing.
+func lacksAddress(s *corev1.Service) bool {
+	return s.Spec.ClusterIP == "" && s.Spec.Type != corev1.ServiceTypeExternalName
+}
+
+// allocate gives each of keys an address of 10.96.0.0/16 that is not in taken.
+// The result depends on the two sets alone: each key has an order of its own
+// in which it tries all addresses, and where two meet the lower key wins. So
+// another Service changes the address of those that it meets and of no others.
+func allocate(keys []Key, taken map[netip.Addr]bool) map[Key]netip.Addr {
+	used := maps.Clone(taken)
+	if used == nil {
+		used = map[netip.Addr]bool{}
+	}
+	for _, last := range [][2]byte{{0, 0}, {0, 1}, {0, 10}, {255, 255}} { // network, API server, DNS, broadcast
+		used[netip.AddrFrom4([4]byte{10, 96, last[0], last[1]})] = true
+	}
+	given := make(map[Key]netip.Addr, len(keys))
+	for _, key := range slices.SortedFunc(slices.Values(keys), compareKeys) {
+		h := fnv.New64a()
+		h.Write([]byte(key.String()))
+		sum := h.Sum64()
+		at, step := uint16(sum), uint16(sum>>16)|1 // an odd step reaches every address
+		for range 1 << 16 {
+			addr := netip.AddrFrom4([4]byte{10, 96, byte(at >> 8), byte(at)})
+			if !used[addr] {
+				used[addr] = true
+				given[key] = addr
+				break
+			}
+			at += step
+		}
+	}
+	return given
+}

@@ -1,0 +1,213 @@
+package cluster
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// An assembly is the cluster that all manifests together describe.
+type assembly struct {
+	f          *folder
+	found      map[itemKey]located
+	order      []located // of found, by file and place
+	namespaces map[string]located
+	given      map[Key]netip.Addr // ClusterIPs that were chosen
+	objects    [Kinds]map[Key]placed
+	complaints []string
+}
+
+type itemKey struct {
+	kind string
+	Key
+}
+
+// A located item is one with its file.
+type located struct {
+	*item
+	file string
+}
+
+func (l located) String() string { return fmt.Sprintf("%s %s", l.kind, l.key) }
+
+func (f *folder) at(l located) string { return fmt.Sprintf("%s:%d", f.path(l.file), l.line) }
+
+// assemble builds the state that the sink should have. What it does is a
+// function of the files' contents, and depends on their names only where two
+// give the same object.
+func (f *folder) assemble() *assembly {
+	a := &assembly{f: f, found: map[itemKey]located{}, namespaces: map[string]located{}}
+	for k := range a.objects {
+		a.objects[k] = map[Key]placed{}
+	}
+	for _, file := range slices.Sorted(maps.Keys(f.files)) {
+		for _, it := range f.files[file].items {
+			a.find(located{it, file})
+		}
+	}
+	a.addNamespaces()
+	a.addServices()
+	if !f.opts.NoEndpoints {
+		a.addSlices()
+		a.derive()
+	}
+	for _, l := range a.order {
+		switch {
+		case l.kind == "Pod" && l.object != nil:
+			a.put(Pods, l, l.object)
+		case l.kind == "ServiceImport" && l.object != nil:
+			a.put(Imports, l, l.object)
+		}
+	}
+	return a
+}
+
+func (a *assembly) complain(format string, args ...any) {
+	a.complaints = append(a.complaints, fmt.Sprintf(format, args...))
+}
+
+// find takes in an item, unless there is one of that name already.
+func (a *assembly) find(l located) {
+	if ns := l.key.Namespace; ns != "" && a.namespaces[ns].item == nil {
+		a.namespaces[ns] = l
+	}
+	if l.kind == "" {
+		return
+	}
+	key := itemKey{l.kind, l.key}
+	if first, ok := a.found[key]; ok {
+		a.complain("%s is in %s and again in %s: the first counts", l, a.f.at(first), a.f.at(l))
+		return
+	}
+	a.found[key] = l
+	a.order = append(a.order, l)
+}
+
+// put adds an object that the options ask for.
+func (a *assembly) put(k Kind, l located, o Object) {
+	if a.f.scope.has(l.key.Namespace, l.labels) {
+		a.objects[k][o.Key()] = placed{o, l.file}
+	}
+}
+
+// addNamespaces exposes each namespace that has an object. One without a
+// Namespace of its own has the label that every namespace has.
+func (a *assembly) addNamespaces() {
+	for name := range a.namespaces {
+		if _, ok := a.found[itemKey{"Namespace", Key{Name: name}}]; !ok {
+			l := a.namespaces[name]
+			a.addNamespace(name, nil, &Namespace{Name: name}, l.file)
+		}
+	}
+	for _, l := range a.order {
+		if l.kind == "Namespace" {
+			a.addNamespace(l.key.Name, l.labels, l.object, l.file)
+		}
+	}
+}
+
+func (a *assembly) addNamespace(name string, own map[string]string, o Object, file string) {
+	l := labels.Set{}
+	maps.Copy(l, own)
+	l[corev1.LabelMetadataName] = name
+	if a.f.scope.hasNamespace(name) && a.f.scope.namespaces.Matches(l) {
+		a.objects[Namespaces][Key{Name: name}] = placed{o, file}
+	}
+}
+
+// addServices chooses the missing ClusterIPs among all Services, so that the
+// options do not change them.
+func (a *assembly) addServices() {
+	var lacking []Key
+	taken := map[netip.Addr]bool{}
+	for _, l := range a.order {
+		if l.kind != "Service" {
+			continue
+		}
+		if l.spec != nil && lacksAddress(l.spec) {
+			lacking = append(lacking, l.key)
+		}
+		for _, ip := range l.object.(*Service).ClusterIPs {
+			taken[ip] = true
+		}
+	}
+	a.given = allocate(lacking, taken)
+	for _, l := range a.order {
+		if l.kind != "Service" {
+			continue
+		}
+		s := l.object.(*Service)
+		if l.spec != nil && lacksAddress(l.spec) {
+			ip, ok := a.given[l.key]
+			if !ok {
+				a.complain("%s: %s has no clusterIP, and 10.96.0.0/16 is used up", a.f.at(l), l)
+			} else {
+				with := *s
+				with.ClusterIPs = []netip.Addr{ip}
+				s = &with
+			}
+		}
+		a.put(Services, l, s)
+	}
+}
+
+// addSlices adds EndpointSlices, and those mirrored from Endpoints of Services
+// that have none.
+func (a *assembly) addSlices() {
+	has := a.serviced("EndpointSlice")
+	for _, l := range a.order {
+		if l.kind != "EndpointSlice" && (l.kind != "Endpoints" || has[l.key]) {
+			continue
+		}
+		for _, s := range l.slices {
+			kind, owner := Slices, "Service"
+			if s.Cluster != "" {
+				kind, owner = ImportSlices, "ServiceImport"
+			}
+			if _, ok := a.found[itemKey{owner, Key{s.Namespace, s.Service}}]; !ok {
+				a.complain("%s: %s belongs to %s %s/%s, which is nowhere in the folder", a.f.at(l), l, owner, s.Namespace, s.Service)
+			}
+			a.put(kind, l, s)
+		}
+	}
+}
+
+// serviced gives the Services that an object of that kind names.
+func (a *assembly) serviced(kind string) map[Key]bool {
+	has := map[Key]bool{}
+	for _, l := range a.order {
+		if l.kind == kind && l.service != "" {
+			has[Key{l.key.Namespace, l.service}] = true
+		}
+	}
+	return has
+}
+
+// derive makes slices of Pods for Services that nothing else has any for.
+func (a *assembly) derive() {
+	has := a.serviced("EndpointSlice")
+	maps.Copy(has, a.serviced("Endpoints"))
+	var pods []*folderPod
+	for _, l := range a.order {
+		if l.pod != nil {
+			pods = append(pods, l.pod)
+		}
+	}
+	if len(pods) == 0 {
+		return
+	}
+	slices.SortFunc(pods, func(x, y *folderPod) int { return compareKeys(x.Key, y.Key) })
+	index := newPodIndex(pods)
+	for _, l := range a.order {
+		if l.spec == nil || !wantsPods(l.spec) || has[l.key] || !a.f.scope.has(l.key.Namespace, l.labels) {
+			continue
+		}
+		for _, s := range derive(l.spec, index.find(l.key.Namespace, l.spec.Spec.Selector)) {
+			a.put(Slices, l, a.f.opts.slice(s, a.complain))
+		}
+	}
+}

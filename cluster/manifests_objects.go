@@ -1,0 +1,271 @@
+package cluster
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// A head is what every object has, and the items of a list.
+type head struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Name      string `json:"name"`
+		Namespace string `json:"namespace"`
+	} `json:"metadata"`
+	Items json.RawMessage `json:"items"`
+}
+
+// An item is one object of a manifest: what the sink gets of it, and what a
+// cluster's controllers would read in it to make EndpointSlices.
+type item struct {
+	kind   string // as the manifest has it; of those that are not read only the namespace counts
+	key    Key
+	line   int
+	labels map[string]string
+
+	object  Object          // slim; nil if none is delivered
+	slices  []*Slice        // of an EndpointSlice (none or one) or Endpoints
+	service string          // of an EndpointSlice: the Service that it belongs to
+	spec    *corev1.Service // of a Service that needs slices or an address: what decides on them
+	pod     *folderPod      // of a Pod that may be an endpoint
+}
+
+// object takes in one object or list. An item of a typed list need not say
+// what it is.
+func (d *decoder) object(raw json.RawMessage, list *head, at *place) {
+	var h head
+	if bytes.Equal(raw, []byte("null")) {
+		return
+	}
+	if err := json.Unmarshal(raw, &h); err != nil {
+		d.fail(jsonFault(at, err))
+		return
+	}
+	if list != nil && list.Kind != "List" {
+		h.Kind = cmp.Or(h.Kind, strings.TrimSuffix(list.Kind, "List"))
+		h.APIVersion = cmp.Or(h.APIVersion, list.APIVersion)
+	}
+	if h.Kind == "" || h.APIVersion == "" {
+		d.fail(at.line, errors.New("not a Kubernetes object: it needs apiVersion and kind"))
+		return
+	}
+	if strings.HasSuffix(h.Kind, "List") && len(h.Items) > 0 && h.Items[0] == '[' {
+		d.list(raw, &h, at)
+		return
+	}
+	it := &item{kind: h.Kind, key: Key{h.Metadata.Namespace, h.Metadata.Name}, line: at.line}
+	if it.key.Namespace == "" && !clusterScoped(h.Kind) {
+		it.key.Namespace = metav1.NamespaceDefault
+	}
+	read := d.reader(h.APIVersion, h.Kind)
+	if read == nil {
+		it.kind = ""
+		if isOurs(h.Kind) && ourGroup(h.APIVersion) {
+			d.warn(at.line, "%s %s: apiVersion %s is not known, ignored", h.Kind, it.key, h.APIVersion)
+		}
+	} else if why := badName(h.Kind, it.key); why != "" {
+		d.warn(at.line, "%s %q: %s, ignored", h.Kind, it.key.Name, why)
+		return
+	} else if err := read(raw, it); err != nil {
+		line, err := jsonFault(at, err)
+		d.fail(line, fmt.Errorf("%s %s: %w", h.Kind, it.key, err))
+		return
+	}
+	d.items = append(d.items, it)
+}
+
+func (d *decoder) list(raw json.RawMessage, h *head, at *place) {
+	var items []json.RawMessage
+	_ = json.Unmarshal(h.Items, &items) // it has been scanned as part of raw
+	each, from := *at, 0
+	for _, item := range items {
+		from += max(0, bytes.Index(raw[from:], item)) // with the very bytes it has there
+		each.move(at.offset + from)
+		d.object(item, h, &each)
+		from += len(item)
+	}
+}
+
+// jsonFault finds the line of an error in JSON.
+func jsonFault(at *place, err error) (int, error) {
+	if t, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return at.lineOf(int(t.Offset) - 1), fmt.Errorf("%s cannot be a %s", cmp.Or(t.Field, "a document"), t.Value)
+	}
+	return at.line, err
+}
+
+// badName says why an API server would refuse the object's name. A dot in a
+// Service's name would make it another Service's endpoint.
+func badName(kind string, key Key) string {
+	check := validation.IsDNS1123Subdomain
+	if kind == "Namespace" || kind == "Service" || kind == "ServiceImport" || kind == "Endpoints" {
+		check = validation.IsDNS1123Label
+	}
+	if key.Name == "" {
+		return "it needs a name"
+	}
+	if len(check(key.Name)) > 0 {
+		return "that is not a name"
+	}
+	if key.Namespace != "" && len(validation.IsDNS1123Label(key.Namespace)) > 0 {
+		return fmt.Sprintf("its namespace %q is not a name", key.Namespace)
+	}
+	return ""
+}
+
+// clusterScoped tells the kinds that are in no namespace, as far as they are
+// likely to lie in a folder of manifests.
+func clusterScoped(kind string) bool {
+	switch kind {
+	case "Namespace", "Node", "PersistentVolume", "StorageClass", "IngressClass", "GatewayClass",
+		"RuntimeClass", "PriorityClass", "CustomResourceDefinition", "APIService":
+		return true
+	}
+	return strings.HasPrefix(kind, "Cluster") || strings.HasSuffix(kind, "WebhookConfiguration")
+}
+
+func isOurs(kind string) bool {
+	switch kind {
+	case "Namespace", "Service", "EndpointSlice", "Endpoints", "Pod", "ServiceImport":
+		return true
+	}
+	return false
+}
+
+func ourGroup(apiVersion string) bool {
+	group, _, ok := strings.Cut(apiVersion, "/")
+	return !ok || group == discoveryv1.GroupName || group == importsVersion().Group
+}
+
+// reader gives what decodes objects of that kind, nil if they are not read.
+func (d *decoder) reader(apiVersion, kind string) func(json.RawMessage, *item) error {
+	switch apiVersion + " " + kind {
+	case "v1 Namespace":
+		return d.namespace
+	case "v1 Service":
+		return d.service
+	case "v1 Endpoints":
+		return d.endpoints
+	case "v1 Pod":
+		return d.pod
+	case discoveryv1.SchemeGroupVersion.String() + " EndpointSlice":
+		return d.slice
+	case importsVersion().String() + " ServiceImport":
+		return d.serviceImport
+	}
+	return nil
+}
+
+func (d *decoder) warner(it *item) func(format string, args ...any) {
+	return func(format string, args ...any) { d.warn(it.line, format, args...) }
+}
+
+func (d *decoder) namespace(raw json.RawMessage, it *item) error {
+	var n corev1.Namespace
+	if err := json.Unmarshal(raw, &n); err != nil {
+		return err
+	}
+	it.key.Namespace, n.Namespace = "", ""
+	it.labels = n.Labels
+	it.object = d.opts.namespace(&n)
+	return nil
+}
+
+func (d *decoder) service(raw json.RawMessage, it *item) error {
+	var s corev1.Service
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return err
+	}
+	s.Namespace = it.key.Namespace
+	if s.Spec.ClusterIP == "" && len(s.Spec.ClusterIPs) > 0 {
+		s.Spec.ClusterIP = s.Spec.ClusterIPs[0]
+	}
+	it.labels = s.Labels
+	it.object = d.opts.service(&s, d.warner(it))
+	if lacksAddress(&s) || wantsPods(&s) {
+		s.ObjectMeta = metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name, Labels: s.Labels}
+		s.Status = corev1.ServiceStatus{}
+		it.spec = &s
+	}
+	return nil
+}
+
+func (d *decoder) slice(raw json.RawMessage, it *item) error {
+	if d.opts.NoEndpoints {
+		return nil
+	}
+	var s discoveryv1.EndpointSlice
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return err
+	}
+	s.Namespace = it.key.Namespace
+	it.labels = s.Labels
+	if s.Labels[labelImportService] == "" {
+		it.service = s.Labels[discoveryv1.LabelServiceName]
+		if it.service == "" {
+			d.warn(it.line, "EndpointSlice %s has no label %s, ignored", it.key, discoveryv1.LabelServiceName)
+		}
+	}
+	if slim := d.opts.slice(&s, d.warner(it)); slim != nil {
+		it.slices = []*Slice{slim}
+	}
+	return nil
+}
+
+func (d *decoder) endpoints(raw json.RawMessage, it *item) error {
+	if d.opts.NoEndpoints {
+		return nil
+	}
+	var e endpoints
+	if err := json.Unmarshal(raw, &e); err != nil {
+		return err
+	}
+	e.Namespace = it.key.Namespace
+	it.labels, it.service = e.Labels, e.Name
+	for _, s := range mirror(&e) {
+		if slim := d.opts.slice(s, d.warner(it)); slim != nil {
+			it.slices = append(it.slices, slim)
+		}
+	}
+	return nil
+}
+
+func (d *decoder) pod(raw json.RawMessage, it *item) error {
+	if d.opts.NoEndpoints && !d.opts.Pods {
+		return nil
+	}
+	var p corev1.Pod
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return err
+	}
+	p.Namespace = it.key.Namespace
+	it.labels = p.Labels
+	if slim := d.opts.pod(&p); slim != nil {
+		it.object, it.pod = slim, newFolderPod(&p, slim.IPs)
+	}
+	return nil
+}
+
+func (d *decoder) serviceImport(raw json.RawMessage, it *item) error {
+	if !d.opts.Multicluster {
+		return nil
+	}
+	var s serviceImport
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return err
+	}
+	s.Namespace = it.key.Namespace
+	it.labels = s.Labels
+	it.object = d.opts.serviceImport(&s, d.warner(it))
+	return nil
+}

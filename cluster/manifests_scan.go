@@ -1,0 +1,319 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// maxManifest is the largest file that is read: a whole cluster of 10,000
+// Services fits in half of it.
+const maxManifest = 64 << 20
+
+// freshFor is how long after a file's time stamp another change may bear the
+// same one: file systems count in steps of up to two seconds.
+const freshFor = 3 * time.Second
+
+// A manifest is a file as it was last read.
+type manifest struct {
+	info   fs.FileInfo
+	read   time.Time
+	sum    uint64 // of its bytes
+	failed bool   // it could not be read; items are of before
+	items  []*item
+	whole  bool // items are those of a version without errors
+}
+
+// stale says whether the file may hold something else now.
+func (m *manifest) stale(now fs.FileInfo) bool {
+	return m == nil || m.failed || !os.SameFile(m.info, now) || m.info.Size() != now.Size() ||
+		!m.info.ModTime().Equal(now.ModTime()) || m.read.Sub(now.ModTime()) < freshFor
+}
+
+// A tree is what one walk of the folder found.
+type tree struct {
+	f          *folder
+	ok         bool                   // the folder itself could be read
+	files      map[string]fs.FileInfo // by path within the folder
+	seen       map[string]bool        // directories by their real path: links may go in circles
+	complaints []string
+}
+
+// walk lists the manifests. Each directory is watched before it is listed, so
+// that no file is missed in between.
+func (f *folder) walk() *tree {
+	t := &tree{f: f, files: map[string]fs.FileInfo{}, seen: map[string]bool{}}
+	f.watch.begin()
+	info, err := os.Stat(f.dir)
+	switch {
+	case err != nil:
+		t.complain(".", err)
+	case !info.IsDir():
+		t.complain(".", errors.New("not a directory"))
+	default:
+		t.ok = t.dir(".", info)
+	}
+	if t.ok {
+		f.watch.end()
+	}
+	return t
+}
+
+func (t *tree) complain(file string, err error) {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		err = p.Err // the path is said already
+	}
+	t.complaints = append(t.complaints, fmt.Sprintf("manifests %s: %v", t.f.path(file), err))
+}
+
+// dir lists one directory, and is false if it cannot be read: then what was
+// known of its files stays.
+func (t *tree) dir(rel string, info fs.FileInfo) bool {
+	path := filepath.Join(t.f.dir, rel)
+	real, err := filepath.EvalSymlinks(path)
+	if err == nil && t.seen[real] {
+		return true
+	}
+	t.seen[real] = true
+	if err := t.f.watch.follow(path, info); err != nil {
+		t.complain(rel, fmt.Errorf("no events, looking every %v: %w", t.f.poll, err))
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		t.complain(rel, err)
+		t.keep(rel)
+		return false
+	}
+	for _, e := range entries {
+		if !strings.ContainsAny(e.Name()[:1], ".#~") {
+			t.entry(filepath.Join(rel, e.Name()))
+		}
+	}
+	return true
+}
+
+func (t *tree) entry(rel string) {
+	info, err := os.Stat(filepath.Join(t.f.dir, rel)) // follows links, as those of a mounted ConfigMap
+	switch {
+	case err == nil && info.IsDir():
+		t.dir(rel, info)
+	case !isManifest(rel) || errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		t.complain(rel, err)
+		t.keep(rel)
+	case !info.Mode().IsRegular():
+		t.complain(rel, errNotRegular)
+	case info.Size() > t.f.limit:
+		t.complain(rel, t.f.tooLarge())
+	default:
+		t.files[rel] = info
+	}
+}
+
+var errNotRegular = errors.New("skipped, not a regular file")
+
+func (f *folder) tooLarge() error {
+	return fmt.Errorf("skipped, larger than %d MB", f.limit>>20)
+}
+
+func isManifest(name string) bool {
+	switch filepath.Ext(name) {
+	case ".yaml", ".yml", ".json":
+		return true
+	}
+	return false
+}
+
+// keep counts the known files at and below rel as found and unchanged.
+func (t *tree) keep(rel string) {
+	for path, m := range t.f.files {
+		if rel == "." || path == rel || strings.HasPrefix(path, rel+string(filepath.Separator)) {
+			t.files[path] = m.info
+		}
+	}
+}
+
+// read takes in the files of t that are new or changed and forgets those that
+// are gone. It says whether there is anything new.
+func (f *folder) read(ctx context.Context, t *tree) (changed bool) {
+	for path := range f.files {
+		if t.files[path] == nil {
+			delete(f.files, path)
+			changed = true
+		}
+	}
+	var paths []string
+	for path, info := range t.files {
+		if f.files[path].stale(info) {
+			paths = append(paths, path)
+		}
+	}
+	results := make([]readFile, len(paths))
+	inParallel(ctx, len(paths), func(i int) { results[i] = f.readFile(ctx, paths[i], t.files[paths[i]]) })
+	if ctx.Err() != nil {
+		return false
+	}
+	for i, r := range results {
+		if r.err != nil {
+			t.complain(paths[i], r.err)
+		}
+		for _, w := range r.warnings {
+			f.log.Warn(w)
+		}
+		f.files[paths[i]] = r.manifest
+		changed = changed || r.changed
+	}
+	return changed
+}
+
+// A readFile is what reading a file gave.
+type readFile struct {
+	*manifest
+	changed  bool
+	warnings []string
+	err      error
+}
+
+// readFile reads and decodes one file. Of a file with errors the last version
+// without any stays; if there never was one, its good documents count.
+func (f *folder) readFile(ctx context.Context, path string, info fs.FileInfo) readFile {
+	m := manifest{info: info, read: time.Now()}
+	old := f.files[path]
+	if old != nil {
+		m.items, m.whole, m.sum = old.items, old.whole, old.sum
+	}
+	data, err := f.bytes(path)
+	if err != nil {
+		m.failed = true
+		return readFile{manifest: &m, err: err}
+	}
+	sum := maphash.Bytes(f.seed, data)
+	if old != nil && sum == old.sum {
+		return readFile{manifest: &m}
+	}
+	m.sum = sum
+	d := decoder{opts: f.opts, file: f.path(path)}
+	d.decode(ctx, data)
+	if len(d.errors) > 0 {
+		w := []string{"manifest " + d.complaint()}
+		if m.whole {
+			w[0] += "; the last good version stays"
+			return readFile{manifest: &m, warnings: w}
+		}
+		d.warnings = append(w, d.warnings...)
+	}
+	m.items, m.whole = d.items, len(d.errors) == 0
+	return readFile{manifest: &m, changed: true, warnings: d.warnings}
+}
+
+// bytes reads a file. It may have become something else since it was listed,
+// so it is opened without waiting for a writer, and looked at again.
+func (f *folder) bytes(path string) ([]byte, error) {
+	file, err := os.OpenFile(filepath.Join(f.dir, path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errNotRegular
+	}
+	data, err := io.ReadAll(io.LimitReader(file, f.limit+1))
+	if err == nil && int64(len(data)) > f.limit {
+		err = f.tooLarge()
+	}
+	return data, err
+}
+
+// A dirWatch tells that something in a folder has changed, not what: the walk
+// finds that out.
+type dirWatch struct {
+	fs     *fsnotify.Watcher // nil if there can be none
+	dir    string
+	before map[string]fs.FileInfo // directories watched until the last walk,
+	now    map[string]fs.FileInfo // and in this one
+}
+
+func (w *dirWatch) open(dir string) (err error) {
+	w.dir = dir
+	w.fs, err = fsnotify.NewWatcher()
+	return err
+}
+
+func (w *dirWatch) close() {
+	if w.fs != nil {
+		w.fs.Close()
+	}
+}
+
+// begin starts a walk. The folder's parent is watched too, for the folder may
+// be made, mounted or linked anew.
+func (w *dirWatch) begin() {
+	w.now = map[string]fs.FileInfo{}
+	if w.fs != nil {
+		_ = w.fs.Add(filepath.Dir(w.dir)) // if it is not there, the poll must do
+	}
+}
+
+// follow watches a directory. What is at its path may be another directory
+// than before, whose watch must be given up first; adding one twice is free.
+func (w *dirWatch) follow(path string, info fs.FileInfo) error {
+	w.now[path] = info
+	if w.fs == nil {
+		return nil
+	}
+	if was := w.before[path]; was != nil && !os.SameFile(was, info) {
+		_ = w.fs.Remove(path) // fails if it went with the directory
+	}
+	return w.fs.Add(path)
+}
+
+// end forgets the directories that this walk did not find.
+func (w *dirWatch) end() {
+	for path := range w.before {
+		if w.now[path] == nil && w.fs != nil {
+			_ = w.fs.Remove(path)
+		}
+	}
+	w.before = w.now
+}
+
+// wait returns true at an event that concerns the folder, false after d or
+// when ctx is done.
+func (w *dirWatch) wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	var events chan fsnotify.Event
+	var errs chan error
+	if w.fs != nil {
+		events, errs = w.fs.Events, w.fs.Errors
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-timer.C:
+			return false
+		case <-errs: // too many events: some were lost
+			return true
+		case e := <-events:
+			if filepath.Dir(e.Name) != filepath.Dir(w.dir) || e.Name == w.dir {
+				return true
+			}
+		}
+	}
+}

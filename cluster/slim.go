@@ -1,0 +1,186 @@
+package cluster
+
+import (
+	"net/netip"
+	"strings"
+	"time"
+	"unique"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+)
+
+// The labels of the Multi-Cluster Services API (KEP-1645) on an EndpointSlice
+// that was imported from another cluster.
+const (
+	labelImportService = "multicluster.kubernetes.io/service-name"
+	labelImportCluster = "multicluster.kubernetes.io/source-cluster"
+)
+
+// maxPodName is one more than a DNS label can hold.
+const maxPodName = 64
+
+func (o Options) namespace(n *corev1.Namespace) *Namespace {
+	return &Namespace{Name: n.Name}
+}
+
+// service keeps of a Service what DNS asks for. An ExternalName Service stays
+// one whatever else its spec says, as kube-proxy has it too.
+func (o Options) service(s *corev1.Service, warn func(format string, args ...any)) *Service {
+	slim := &Service{Namespace: intern(s.Namespace), Name: s.Name}
+	if s.Spec.Type == corev1.ServiceTypeExternalName {
+		slim.ExternalName = strings.ToLower(strings.TrimSuffix(s.Spec.ExternalName, "."))
+		return slim
+	}
+	if s.Spec.ClusterIP == corev1.ClusterIPNone {
+		slim.Headless = true
+	} else {
+		ips := s.Spec.ClusterIPs
+		if len(ips) == 0 && s.Spec.ClusterIP != "" {
+			ips = []string{s.Spec.ClusterIP}
+		}
+		slim.ClusterIPs = addrs(ips, "Service", s.Namespace, s.Name, warn)
+	}
+	slim.PublishNotReady = s.Spec.PublishNotReadyAddresses
+	for _, p := range s.Spec.Ports {
+		slim.Ports = appendPort(slim.Ports, p.Name, p.Protocol, p.Port)
+	}
+	return slim
+}
+
+// slice keeps of an EndpointSlice what DNS asks for. It is nil for a slice of
+// names (addressType FQDN) and for one that belongs to no Service. A slice
+// with the multi-cluster labels is never one of this cluster's own, even if it
+// also names a Service here (the derived Service that some controllers make).
+func (o Options) slice(s *discoveryv1.EndpointSlice, warn func(format string, args ...any)) *Slice {
+	slim := &Slice{Namespace: intern(s.Namespace), Name: s.Name}
+	if imported := s.Labels[labelImportService]; imported != "" {
+		slim.Cluster = strings.ToLower(s.Labels[labelImportCluster])
+		if !o.Multicluster || slim.Cluster == "" {
+			return nil
+		}
+		slim.Service = imported
+	} else {
+		slim.Service = s.Labels[discoveryv1.LabelServiceName]
+	}
+	if slim.Service == "" || s.AddressType == discoveryv1.AddressTypeFQDN {
+		return nil
+	}
+	for _, p := range s.Ports {
+		if p.Port == nil {
+			continue // all ports: there is no number to put into an SRV record
+		}
+		var name string
+		var protocol corev1.Protocol
+		if p.Name != nil {
+			name = *p.Name
+		}
+		if p.Protocol != nil {
+			protocol = *p.Protocol
+		}
+		slim.Ports = appendPort(slim.Ports, name, protocol, *p.Port)
+	}
+	var buf []byte
+	for i := range s.Endpoints {
+		e := o.endpoint(&s.Endpoints[i])
+		for _, addr := range addrs(s.Endpoints[i].Addresses, "EndpointSlice", s.Namespace, s.Name, warn) {
+			e.Addr = addr
+			buf = AppendEndpoint(buf, e)
+		}
+	}
+	slim.Endpoints = Endpoints(buf)
+	if at := s.Annotations[corev1.EndpointsLastChangeTriggerTime]; at != "" {
+		slim.Trigger, _ = time.Parse(time.RFC3339Nano, at) // zero if it is not a time
+	}
+	return slim
+}
+
+// endpoint gives all of e but its addresses.
+func (o Options) endpoint(e *discoveryv1.Endpoint) Endpoint {
+	slim := Endpoint{Ready: e.Conditions.Ready == nil || *e.Conditions.Ready}
+	switch {
+	case e.Hostname != nil && *e.Hostname != "":
+		slim.Hostname = strings.ToLower(*e.Hostname)
+	case o.PodNames && e.TargetRef != nil && e.TargetRef.Kind == "Pod":
+		// A pod's name may be longer than a label, or be several labels.
+		if name := e.TargetRef.Name; len(name) < maxPodName && !strings.Contains(name, ".") {
+			slim.Hostname = strings.ToLower(name)
+		}
+	}
+	if o.Zones && e.Zone != nil {
+		slim.Zone = strings.ToLower(*e.Zone)
+	}
+	return slim
+}
+
+// pod is nil for a pod that has ended, is about to, or has no address yet.
+func (o Options) pod(p *corev1.Pod) *Pod {
+	switch p.Status.Phase {
+	case corev1.PodSucceeded, corev1.PodFailed, corev1.PodUnknown:
+		return nil
+	}
+	if p.DeletionTimestamp != nil {
+		return nil
+	}
+	var ips []string
+	for _, ip := range p.Status.PodIPs {
+		ips = append(ips, ip.IP)
+	}
+	if len(ips) == 0 && p.Status.PodIP != "" {
+		ips = []string{p.Status.PodIP}
+	}
+	slim := &Pod{Namespace: intern(p.Namespace), Name: p.Name}
+	// The kubelet wrote these addresses: there is nobody to warn.
+	slim.IPs = addrs(ips, "Pod", p.Namespace, p.Name, func(string, ...any) {})
+	if len(slim.IPs) == 0 {
+		return nil
+	}
+	return slim
+}
+
+// serviceImport makes a Service of a ServiceImport: headless by its type, with
+// the cluster set's addresses otherwise.
+func (o Options) serviceImport(s *serviceImport, warn func(format string, args ...any)) *Service {
+	slim := &Service{Namespace: intern(s.Namespace), Name: s.Name}
+	if s.Spec.Type == "Headless" {
+		slim.Headless = true
+	} else {
+		slim.ClusterIPs = addrs(s.Spec.IPs, "ServiceImport", s.Namespace, s.Name, warn)
+	}
+	for _, p := range s.Spec.Ports {
+		slim.Ports = appendPort(slim.Ports, p.Name, p.Protocol, p.Port)
+	}
+	return slim
+}
+
+// addrs parses the addresses of an object. IPv4 addresses that are written as
+// IPv6 become IPv4. What is not an address is reported and
+// left out.
+func addrs(texts []string, kind, namespace, name string, warn func(format string, args ...any)) []netip.Addr {
+	out := make([]netip.Addr, 0, len(texts))
+	for _, text := range texts {
+		addr, err := netip.ParseAddr(text)
+		if err != nil || addr.Zone() != "" {
+			warn("%s %s/%s: %q is not an IP address: ignored", kind, namespace, name, text)
+			continue
+		}
+		out = append(out, addr.Unmap())
+	}
+	return out
+}
+
+// appendPort leaves out ports that no record can hold; an API server accepts
+// none of them.
+func appendPort(ports []Port, name string, protocol corev1.Protocol, number int32) []Port {
+	if number < 1 || number > 65535 {
+		return ports
+	}
+	if protocol == "" {
+		protocol = corev1.ProtocolTCP
+	}
+	return append(ports, Port{intern(strings.ToLower(name)), intern(strings.ToLower(string(protocol))), uint16(number)})
+}
+
+// intern gives equal strings one memory: a cluster has few namespaces and port
+// names, and an object of each for thousands of times.
+func intern(s string) string { return unique.Make(s).Value() }

@@ -1,0 +1,131 @@
+package cluster
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
+)
+
+// A store is where the reflector puts what it hears. It holds nothing: objects
+// are slimmed as they are decoded and go on to the sink. The reflector collects
+// the initial list of a watch in a store of its own, but because this one has a
+// Transformer, that one holds slim objects too.
+type store struct {
+	source *Source
+	kinds  []Kind // what the objects become: one kind, or for EndpointSlices two
+	slim   func(runtime.Object) Object
+	out    outlet
+	listed bool
+}
+
+var (
+	_ cache.TransformingStore      = (*store)(nil)
+	_ cache.ReflectorBookmarkStore = (*store)(nil)
+)
+
+// Transformer slims what the reflector collects; nil stands for an object that
+// is not wanted.
+func (s *store) Transformer() cache.TransformFunc {
+	return func(obj any) (any, error) { return s.slim(obj.(runtime.Object)), nil }
+}
+
+func (s *store) Add(obj any) error { return s.Update(obj) }
+
+// Update puts the object into the kind it belongs to, and takes it from where
+// it may have been before it changed.
+func (s *store) Update(obj any) error {
+	object := s.slim(obj.(runtime.Object))
+	for _, kind := range s.kinds {
+		if object != nil && s.kindOf(object) == kind {
+			s.out.Put(kind, object)
+		} else {
+			s.out.Delete(kind, keyOf(obj))
+		}
+	}
+	s.event()
+	return nil
+}
+
+func (s *store) Delete(obj any) error {
+	for _, kind := range s.kinds {
+		s.out.Delete(kind, keyOf(obj))
+	}
+	s.event()
+	return nil
+}
+
+// Replace takes what Transformer has made of a watch's initial events, or what
+// list has made of a list.
+func (s *store) Replace(list []any, _ string) error {
+	for _, kind := range s.kinds {
+		objects := make([]Object, 0, len(list))
+		for _, item := range list {
+			if r, ok := item.(record); ok {
+				item = r.Object
+			}
+			if object, ok := item.(Object); ok && s.kindOf(object) == kind {
+				objects = append(objects, object)
+			}
+		}
+		s.out.Replace(kind, objects)
+		s.source.count.relists[kind].Add(1)
+		s.out.hear(kind)
+	}
+	s.listed = true
+	return nil
+}
+
+// none delivers an empty list in place of one that cannot be had, unless there
+// has been one: what was known goes on being served.
+func (s *store) none() {
+	if !s.listed {
+		s.Replace(nil, "")
+	}
+}
+
+// Bookmark is the API server saying that nothing has changed.
+func (s *store) Bookmark(string) error {
+	for _, kind := range s.kinds {
+		s.out.hear(kind)
+	}
+	return nil
+}
+
+// Resync has nothing to do: it is for stores that deliver later.
+func (s *store) Resync() error { return nil }
+
+func (s *store) event() {
+	for _, kind := range s.kinds {
+		s.out.hear(kind)
+	}
+	s.source.count.events[s.kinds[0]].Add(1)
+}
+
+func (s *store) kindOf(object Object) Kind {
+	if slice, ok := object.(*Slice); ok && slice.Cluster != "" {
+		return ImportSlices
+	}
+	return s.kinds[0]
+}
+
+func keyOf(obj any) Key {
+	meta := obj.(metav1.Object)
+	return Key{meta.GetNamespace(), meta.GetName()}
+}
+
+// records is a list whose items have been slimmed already, in the form that the
+// reflector hands from a list to the store.
+type records struct {
+	metav1.TypeMeta
+	metav1.ListMeta
+	Items []runtime.Object
+}
+
+func (l *records) DeepCopyObject() runtime.Object { c := *l; return &c }
+
+// A record is an Object that the reflector may carry.
+type record struct{ Object }
+
+func (r record) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+func (r record) DeepCopyObject() runtime.Object   { return r }

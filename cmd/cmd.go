@@ -1,0 +1,125 @@
+// Package cmd is the command line: flags and subcommands, and the exit codes. A
+// main of three lines calls Main with a list of directives, its own or
+// builtin's. What the commands do is in package server.
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+
+	"github.com/seamark/seamark/config"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Main runs the command line of the process and exits: with 0 if all went well,
+// 1 if not, 2 if the command line itself is wrong.
+func Main(directives []config.Directive, version string) {
+	p := program{directives, version, os.Stdin, os.Stdout, os.Stderr}
+	os.Exit(p.run(context.Background(), os.Args[1:]))
+}
+
+type program struct {
+	directives []config.Directive
+	version    string
+	in         io.Reader
+	out, err   io.Writer
+}
+
+// A failure is an error of what a command did: the command line was right.
+type failure struct{ error }
+
+func (p *program) run(ctx context.Context, args []string) (code int) {
+	root := p.root()
+	root.SetArgs(long(root.Flags(), args))
+	err := root.ExecuteContext(ctx)
+	var failed failure
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &failed):
+		fmt.Fprintln(p.err, failed.Error())
+		return 1
+	}
+	fmt.Fprintf(p.err, "seamark: %v\nSee seamark --help.\n", err)
+	return 2
+}
+
+func (p *program) root() *cobra.Command {
+	var s serve
+	var showVersion, plugins bool
+	root := &cobra.Command{
+		Use:   "seamark",
+		Short: "A DNS server for Kubernetes clusters",
+		Long: `Seamark answers a cluster's names, from the API server or from a folder of
+manifests. It reads Corefiles, and takes CoreDNS's flags with one dash or two:
+without a subcommand it serves.`,
+		Example: `  seamark -conf /etc/coredns/Corefile -dns.port 53
+  seamark serve --manifests examples --listen 127.0.0.1:1053
+  seamark check Corefile
+  seamark plan Corefile`,
+		Args:          cobra.NoArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE: func(c *cobra.Command, _ []string) error {
+			switch {
+			case showVersion:
+				return p.showVersion()
+			case plugins:
+				return p.showDirectives()
+			}
+			return p.serve(c.Context(), s)
+		},
+	}
+	root.SetIn(p.in)
+	root.SetOut(p.out)
+	root.SetErr(p.err)
+	s.flags(root.Flags())
+	root.Flags().BoolVar(&showVersion, "version", false, "show the version")
+	root.Flags().BoolVar(&plugins, "plugins", false, "list the directives that a Corefile may use")
+	root.AddCommand(p.serveCommand(), p.checkCommand(), p.planCommand(), &cobra.Command{
+		Use: "version", Short: "Show the version", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return p.showVersion() },
+	})
+	return root
+}
+
+// long gives flags that CoreDNS writes with one dash, such as -conf, the two
+// that the library wants.
+func long(known *pflag.FlagSet, args []string) []string {
+	var out []string
+	for i, arg := range args {
+		if arg == "--" {
+			return append(out, args[i:]...)
+		}
+		name, _, _ := strings.Cut(arg, "=")
+		if len(name) > 2 && name[0] == '-' && known.Lookup(name[1:]) != nil {
+			arg = "-" + arg
+		}
+		out = append(out, arg)
+	}
+	return out
+}
+
+func (p *program) showVersion() error {
+	_, err := fmt.Fprintln(p.out, p.greeting())
+	return err
+}
+
+// greeting has the form of CoreDNS's, which scripts read.
+func (p *program) greeting() string {
+	return fmt.Sprintf("Seamark-%s\n%s/%s, %s", p.version, runtime.GOOS, runtime.GOARCH, runtime.Version())
+}
+
+func (p *program) showDirectives() error {
+	fmt.Fprintln(p.out, "Directives, in the order in which a query meets them:")
+	for _, d := range p.directives {
+		fmt.Fprintf(p.out, "  dns.%-14s %s\n", d.Name, d.Brief)
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"os"
+	"strings"
+
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/server"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// serve is the flags of the command serve.
+type serve struct {
+	conf, manifests string
+	listen          []string
+	port            uint16
+	pidfile         string
+	quiet           bool
+}
+
+func (s *serve) flags(f *pflag.FlagSet) {
+	f.SortFlags = false
+	f.StringVar(&s.conf, "conf", "", `Corefile to load, "stdin" for standard input (default "Corefile" if there is one)`)
+	f.StringVar(&s.manifests, "manifests", "", "serve the cluster described by the YAML and JSON files of this folder, without a Corefile")
+	f.StringArrayVar(&s.listen, "listen", nil, "`ADDRESS:PORT` to listen on, in place of what the Corefile says; may be given several times")
+	portFlag(f, &s.port)
+	f.StringVar(&s.pidfile, "pidfile", "", "write the process id to this file")
+	f.BoolVar(&s.quiet, "quiet", false, "do not show what is served at the start")
+}
+
+func portFlag(f *pflag.FlagSet, port *uint16) {
+	f.Uint16VarP(port, "dns.port", "p", 53, "port of server blocks that name none")
+}
+
+func (p *program) serveCommand() *cobra.Command {
+	var s serve
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Answer questions (what seamark does without a subcommand)",
+		Long: `Serve answers as a Corefile says, until SIGTERM or SIGINT. SIGHUP and SIGUSR1
+make it read the Corefile again; if something is wrong with it, the old one
+goes on.`,
+		Example: `  seamark serve --conf Corefile
+  seamark serve --conf Corefile --listen 127.0.0.1:1053
+  seamark serve --manifests examples --listen 127.0.0.1:1053`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return p.serve(c.Context(), s) },
+	}
+	s.flags(c.Flags())
+	return c
+}
+
+func (p *program) serve(ctx context.Context, s serve) error {
+	if s.conf != "" && s.manifests != "" {
+		return errors.New(`--manifests needs no Corefile: leave out --conf, or write "manifests DIR" into the kubernetes block`)
+	}
+	options := server.Options{
+		Directives: p.directives, Port: s.port,
+		Log: server.NewLog(p.out, slog.LevelInfo), Metrics: new(metrics.Registry),
+	}
+	for _, text := range s.listen {
+		addr, err := netip.ParseAddrPort(text)
+		if err != nil {
+			return fmt.Errorf("--listen: want ADDRESS:PORT, got %q", text)
+		}
+		options.Listen = append(options.Listen, addr)
+	}
+	read, err := p.reader(s)
+	if err != nil {
+		return failure{err}
+	}
+	r := server.Run{
+		Options: options, Read: read, Greeting: p.greeting(), Try: s.manifests != "", PIDFile: s.pidfile,
+	}
+	if !s.quiet {
+		r.Out = p.out
+	}
+	if err := r.Serve(ctx); err != nil {
+		return failure{err}
+	}
+	return nil
+}
+
+// fallback is what CoreDNS serves when there is no Corefile.
+const fallback = ". {\n    whoami\n    log\n}\n"
+
+// reader gives the function that reads the Corefile, now and at each reload.
+func (p *program) reader(s serve) (func() ([]corefile.Server, error), error) {
+	file, text := s.conf, ""
+	switch {
+	case s.manifests != "":
+		file, text = "(--manifests)", fmt.Sprintf(folder, strings.ReplaceAll(s.manifests, `"`, `\"`))
+	case file == "stdin":
+		all, err := io.ReadAll(p.in)
+		if err != nil {
+			return nil, fmt.Errorf("reading the Corefile from standard input: %w", err)
+		}
+		text = string(all)
+	case file == "":
+		if _, err := os.Stat("Corefile"); err == nil {
+			return read("Corefile"), nil
+		}
+		file, text = "(no Corefile)", fallback
+	default:
+		return read(file), nil
+	}
+	return func() ([]corefile.Server, error) { return corefile.Parse(file, []byte(text)) }, nil
+}
+
+// folder is the Corefile of --manifests.
+const folder = `. {
+    errors
+    kubernetes cluster.local in-addr.arpa ip6.arpa {
+        manifests "%s"
+    }
+}
+`
+
+func read(file string) func() ([]corefile.Server, error) {
+	return func() ([]corefile.Server, error) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("reading the Corefile: %w", err)
+		}
+		return corefile.Parse(file, text)
+	}
+}

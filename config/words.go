@@ -1,0 +1,64 @@
+package config
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/wire"
+)
+
+// Once is for directives that may stand once in a server block: an error for
+// every use but the first.
+func Once(uses []corefile.Directive) error {
+	var errs []error
+	for _, d := range uses[min(1, len(uses)):] {
+		errs = append(errs, d.Errorf("already given at %s:%d, and can be given once in a server block", uses[0].File, uses[0].Line))
+	}
+	return errors.Join(errs...)
+}
+
+// Before puts ds in front of the directive called name in all, so that a
+// query meets them first. It panics if there is none of that name: the program
+// is wrong then, and not its input.
+func Before(all []Directive, name string, ds ...Directive) []Directive {
+	i := slices.IndexFunc(all, func(d Directive) bool { return d.Name == name })
+	if i < 0 {
+		panic("config: no directive " + name + " to put another before")
+	}
+	return slices.Insert(slices.Clone(all), i, ds...)
+}
+
+// A Fallthrough is the option "fallthrough [ZONES…]": names that do not exist
+// are asked of the handler below, those within the zones only if any are given.
+type Fallthrough struct {
+	On    bool
+	Zones []wire.Name // none is every zone
+}
+
+// Option is the option as a directive lists it.
+func (f *Fallthrough) Option() corefile.Option {
+	return corefile.Option{Name: "fallthrough", Max: -1, Set: f.Parse}
+}
+
+// Parse reads the option.
+func (f *Fallthrough) Parse(o corefile.Directive) (err error) {
+	f.On = true
+	f.Zones, err = ParseZones(o.Path, o.Args)
+	return err
+}
+
+// Through says whether a name, in wire form and lower case, falls through.
+func (f *Fallthrough) Through(name []byte) bool {
+	if !f.On || len(f.Zones) == 0 {
+		return f.On
+	}
+	for i := 0; i < len(name); i += int(name[i]) + 1 {
+		for _, zone := range f.Zones {
+			if string(name[i:]) == string(zone) {
+				return true
+			}
+		}
+	}
+	return false
+}

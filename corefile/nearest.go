@@ -1,0 +1,59 @@
+package corefile
+
+import (
+	"fmt"
+	"strings"
+)
+
+// DidYouMean is `; did you mean "ttl"?`, or nothing if no known word is near.
+func DidYouMean(word string, known []string) string {
+	if near := Nearest(word, known); near != "" {
+		return fmt.Sprintf("; did you mean %q?", near)
+	}
+	return ""
+}
+
+// Nearest gives the known word that word was most likely meant to be: within
+// two changes of a letter, or one a prefix of the other; "" if there is none.
+func Nearest(word string, known []string) string {
+	best, least := "", 3
+	for _, k := range known {
+		if n := distance(strings.ToLower(word), k); n < least && n <= len(k)/2 {
+			best, least = k, n
+		}
+	}
+	if best != "" || len(word) < 3 {
+		return best
+	}
+	for _, k := range known {
+		if strings.HasPrefix(k, word) || strings.HasPrefix(word, k) && len(k) >= 3 {
+			return k
+		}
+	}
+	return ""
+}
+
+// distance counts the letters to change, add, drop or exchange with their
+// neighbour.
+func distance(a, b string) int {
+	// Of Damerau and Levenshtein's table only three rows are needed at a time.
+	before, last, now := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		now[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			now[j] = min(last[j]+1, now[j-1]+1, last[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				now[j] = min(now[j], before[j-2]+1)
+			}
+		}
+		before, last, now = last, now, before
+	}
+	return last[len(b)]
+}

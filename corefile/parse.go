@@ -1,0 +1,169 @@
+package corefile
+
+import (
+	"errors"
+	"strings"
+)
+
+// Parse reads the text of a Corefile. file is its path, which errors show and
+// against whose folder imports are resolved. Every mistake is reported; if the
+// braces are sound, what could be read is returned beside the error.
+//
+// The lexer is caddyfile's. Its parser is not used: it groups directives by
+// name, so that their order and the positions of keys are lost, and it stops at
+// the first mistake.
+func Parse(file string, text []byte) ([]Server, error) {
+	s := &source{snippets: map[string][]word{}}
+	s.push(lex(file, text))
+	var servers []Server
+	sound := true
+	for {
+		keys, braces := s.keys()
+		if len(keys) == 0 && !braces {
+			break
+		}
+		if len(keys) == 1 && braces && snippet(keys[0].Text) {
+			sound = s.define(keys[0]) && sound
+			continue
+		}
+		server := Server{Keys: keys}
+		ok := true
+		if _, more := s.peek(); more {
+			server.Directives, ok = s.body("", braces, keys)
+		}
+		sound = sound && ok
+		if len(keys) > 0 {
+			servers = append(servers, server)
+		}
+	}
+	if !sound {
+		servers = nil
+	}
+	return servers, errors.Join(s.errs...)
+}
+
+// keys reads the keys of a block, which stand on one line or end in commas, and
+// its opening brace if there is one.
+func (s *source) keys() (keys []Token, braces bool) {
+	another := true
+	for {
+		w, ok := s.peek()
+		switch {
+		case !ok:
+			return keys, false
+		case w.Text == "{":
+			s.take()
+			if len(keys) == 0 {
+				s.fail(w.Token, "a server block needs a zone before its {")
+			}
+			return keys, true
+		case w.Text == "}":
+			s.take()
+			s.fail(w.Token, "} without a {")
+			continue
+		case w.first && !another:
+			return keys, false
+		}
+		s.take()
+		text := environment(w.Text)
+		another = strings.HasSuffix(text, ",")
+		for key := range strings.SplitSeq(text, ",") {
+			if key != "" {
+				keys = append(keys, Token{key, w.File, w.Line})
+			}
+		}
+		another = another || len(keys) == 0
+	}
+}
+
+func snippet(key string) bool {
+	return strings.HasPrefix(key, "(") && strings.HasSuffix(key, ")")
+}
+
+// define keeps the words of a snippet as they are, imports included: they are
+// resolved where the snippet is used.
+func (s *source) define(key Token) bool {
+	name := key.Text[1 : len(key.Text)-1]
+	var words []word
+	for depth := 1; ; {
+		top := len(s.stack) - 1
+		if top < 0 || len(s.stack[top]) == 0 {
+			s.fail(key, "snippet "+key.Text+": its { is never closed")
+			return false
+		}
+		w := s.take()
+		switch w.Text {
+		case "{":
+			depth++
+		case "}":
+			depth--
+		}
+		if depth == 0 {
+			break
+		}
+		words = append(words, w)
+	}
+	if _, ok := s.snippets[name]; ok {
+		s.fail(key, "snippet "+key.Text+" is defined twice")
+	}
+	s.snippets[name] = words
+	return true
+}
+
+// body reads directives up to the closing brace, or to the end of the file if
+// there was no opening one. path is the words that led here.
+func (s *source) body(path string, braces bool, opened []Token) (ds []Directive, ok bool) {
+	for {
+		w, more := s.peek()
+		switch {
+		case !more:
+			if braces && len(opened) > 0 {
+				s.fail(opened[0], opened[0].Text+": its { is never closed")
+			}
+			return ds, !braces
+		case w.Text == "}":
+			s.take()
+			if !braces {
+				s.fail(w.Token, "} without a {")
+			}
+			return ds, braces
+		case w.Text == "{":
+			s.take()
+			s.fail(w.Token, "{ without a word before it")
+			_, ok := s.body(path, true, []Token{w.Token})
+			if !ok {
+				return ds, false
+			}
+			continue
+		}
+		d, ok := s.directive(path)
+		ds = append(ds, d)
+		if !ok {
+			return ds, false
+		}
+	}
+}
+
+// directive reads one line and the braces at its end.
+func (s *source) directive(path string) (d Directive, ok bool) {
+	d.Token = s.take().Token
+	d.Text = environment(d.Text)
+	d.Path = d.Text
+	if path != "" {
+		d.Path = path + ": " + d.Text
+	}
+	for {
+		w, more := s.peek()
+		switch {
+		case more && w.Text == "{":
+			s.take()
+			d.Block = true
+			d.Body, ok = s.body(d.Path, true, []Token{d.Token})
+			return d, ok
+		case !more || w.first || w.Text == "}":
+			return d, true
+		}
+		s.take()
+		d.Args = append(d.Args, Token{environment(w.Text), w.File, w.Line})
+	}
+}

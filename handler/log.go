@@ -1,0 +1,171 @@
+package handler
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
+)
+
+// A Log writes a line for each query: the log directive.
+//
+//	log [NAMES...] [FORMAT] {
+//	    class CLASSES...
+//	}
+//
+// It logs the queries for NAMES and everything below them; without NAMES, all.
+// It may be given several times: the first one whose NAMES hold the query's
+// name has it. Lines go to standard output.
+//
+// class picks queries by their answer; the default is all.
+//
+//	success   the name has what was asked for, or more servers to ask
+//	denial    NXDOMAIN, or no records of that type
+//	error     anything else: SERVFAIL, REFUSED, NOTIMP …, and dropped queries
+//	all       the three of them
+//
+// FORMAT is text with placeholders; it has at least one brace, or it would be a
+// name. {common} is the default, {combined} is that and "{>opcode}" in quotes.
+//
+//	{type} {class} {name}  of the question; the name in lower case
+//	{proto}                udp or tcp
+//	{remote} {port}        the client's address, an IPv6 one in brackets, and port
+//	{local}                the address that was asked
+//	{size} {rsize}         of the query and of the reply, in bytes
+//	{rcode}                response code; - if the query was dropped
+//	{duration}             from packet to reply, in seconds: 0.000102s
+//	{>id} {>opcode} {>do}  of the query
+//	{>bufsize}             what reply the client can take, in bytes
+//	{>rflags}              flags of the reply: qr,aa,rd
+//
+// A line in the default format:
+//
+//	[INFO] 10.0.0.1:53012 - 4 "A IN example.org. udp 40 false 1232" NOERROR qr,aa,rd 106 0.000102s
+//
+// Lines wait in memory for whoever reads standard output, 1 MB at most; what
+// does not fit is dropped and counted in seamark_log_dropped_lines_total.
+//
+// Everything that goes wrong in one zone, and one short line for whatever else
+// is asked:
+//
+//	.:1053 {
+//	    log cluster.local in-addr.arpa {
+//	        class denial error
+//	    }
+//	    log . "{remote} asked {type} {name}: {rcode}"
+//	    whoami
+//	}
+//
+// Same as CoreDNS: syntax, placeholders, classes and the line. Differs: an
+// unknown placeholder is an error, those of metadata ({/…}) are unknown; NXDOMAIN
+// without a SOA record is a denial, too; a slow reader loses lines and delays
+// no query. A query that no server block is for is logged by none.
+type Log struct {
+	rules []rule
+	out   *lines
+}
+
+// A rule is one use of the directive for one name.
+type rule struct {
+	zone    wire.Name
+	format  format
+	classes class
+}
+
+// A class is a set of kinds of answers.
+type class uint8
+
+const (
+	success class = 1 << iota
+	denial
+	failure
+)
+
+// SetupLog is the Setup of log.
+func SetupLog(b *config.Block, uses []corefile.Directive) error {
+	l := &Log{}
+	var errs []error
+	for _, d := range uses {
+		errs = append(errs, l.use(d))
+	}
+	b.Offer(l)
+	b.OnStart(func(s *config.Start) (err error) {
+		l.out, err = startLines(s, b)
+		return err
+	})
+	return errors.Join(errs...)
+}
+
+func (l *Log) use(d corefile.Directive) error {
+	names, text := d.Args, commonFormat
+	if n := len(names); n > 0 && strings.Contains(names[n-1].Text, "{") {
+		names, text = names[:n-1], names[n-1].Text
+	}
+	zones := []wire.Name{wire.Root}
+	var errs []error
+	if len(names) > 0 {
+		var err error
+		zones, err = config.ParseZones(d.Path, names)
+		errs = append(errs, err)
+	}
+	f, err := parseFormat(text)
+	if err != nil {
+		errs = append(errs, d.Errorf("%v", err))
+	}
+	var classes class
+	errs = append(errs, d.Options(corefile.Option{Name: "class", Min: 1, Max: -1, Set: func(o corefile.Directive) error {
+		for _, word := range o.Words() {
+			bits, ok := map[string]class{"success": success, "denial": denial, "error": failure, "all": success | denial | failure}[word]
+			if !ok {
+				return o.Errorf("want success, denial, error or all, got %q", word)
+			}
+			classes |= bits
+		}
+		return nil
+	}}))
+	if classes == 0 {
+		classes = success | denial | failure
+	}
+	for _, zone := range zones {
+		l.rules = append(l.rules, rule{zone, f, classes})
+	}
+	return errors.Join(errs...)
+}
+
+// ObserveDNS writes q's line.
+func (l *Log) ObserveDNS(q *dns.Query) {
+	for i := range l.rules {
+		r := &l.rules[i]
+		if !within(q, r.zone) {
+			continue
+		}
+		if r.classes&classify(q) != 0 {
+			var room [640]byte
+			l.out.write(r.format.append(room[:0], q))
+		}
+		return
+	}
+}
+
+func within(q *dns.Query, zone wire.Name) bool {
+	at := q.Labels() - zone.Labels()
+	return at >= 0 && string(q.Name()[q.Offset(at):]) == string(zone)
+}
+
+func classify(q *dns.Query) class {
+	switch {
+	case q.Dropped() || q.RCode != wire.NoError && q.RCode != wire.NXDomain:
+		return failure
+	case q.RCode == wire.NXDomain:
+		return denial
+	case q.Answer.Count[wire.Answers] == 0 && q.Answer.Count[wire.Authority] > 0:
+		rec, ok := wire.ReadRecord(q.Answer.Buf, q.Answer.Body())
+		if ok && rec.Type == wire.TypeSOA {
+			return denial
+		}
+	}
+	return success
+}

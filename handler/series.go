@@ -1,0 +1,108 @@
+package handler
+
+import (
+	"slices"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/wire"
+)
+
+// highestRCode stands for itself and for every higher one. Ours is BADVERS.
+const highestRCode = wire.BadVers
+
+// counted are the types that have a series of their own, as CoreDNS has it; the
+// others share one.
+var counted = [...]wire.Type{
+	wire.TypeA, wire.TypeAAAA, wire.TypePTR, wire.TypeSRV, wire.TypeTXT, wire.TypeNS, wire.TypeSOA,
+	wire.TypeCNAME, wire.TypeMX, wire.TypeHTTPS, wire.TypeDS, wire.TypeAXFR, wire.TypeIXFR, wire.TypeANY,
+	46, 47, 48, 50, // RRSIG, NSEC, DNSKEY, NSEC3
+}
+
+// typeIndex is -1 for the types that share a series.
+func typeIndex(t wire.Type) int { return slices.Index(counted[:], t) }
+
+// A series is what prometheus counts for one chain. Nothing in it is looked up
+// by name for a query: places in arrays are.
+type series struct {
+	requests, responses grid
+	do                  *metrics.Counter
+	duration            *metrics.Histogram
+	querySize           [2]*metrics.Histogram // by dns.Proto
+	replySize           [2]*metrics.Histogram
+}
+
+// newSeries makes the series of c; enabled are its block's directives.
+func newSeries(r *metrics.Registry, c *dns.Chain, enabled []string) *series {
+	const view = ""
+	labels := func(more ...string) []string {
+		return append([]string{"server", c.Server, "zone", c.Zone, "view", view}, more...)
+	}
+	one := func() float64 { return 1 }
+	for _, name := range enabled {
+		r.Gauge("coredns_plugin_enabled", "A metric that indicates whether a plugin is enabled on per server and zone basis.",
+			one, labels("name", name)...)
+	}
+	names := []string{""} // by Query.Step and one
+	for _, step := range c.Steps() {
+		names = append(names, step.Name)
+	}
+	sizes := []float64{0, 100, 200, 300, 400, 511, 1023, 2047, 4095, 8291, 16e3, 32e3, 48e3, 64e3}
+	s := &series{
+		do: r.Counter("coredns_dns_do_requests_total", "Counter of DNS requests with DO bit set per zone.",
+			"server", c.Server, "view", view, "zone", c.Zone),
+		duration: r.Histogram("coredns_dns_request_duration_seconds", "Histogram of the time (in seconds) each request took per zone.",
+			durations(), labels()...),
+	}
+	s.requests = newGrid(len(s.querySize), 2, len(counted)+1, func(proto, family, t int) *metrics.Counter {
+		name := "other"
+		if t < len(counted) {
+			name = counted[t].String()
+		}
+		return r.Counter("coredns_dns_requests_total", "Counter of DNS requests made per zone, protocol and family.",
+			labels("proto", dns.Proto(proto).String(), "family", strconv.Itoa(family+1), "type", name)...)
+	})
+	s.responses = newGrid(int(highestRCode)+1, len(names), 1, func(code, by, _ int) *metrics.Counter {
+		return r.Counter("coredns_dns_responses_total", "Counter of response status codes.",
+			labels("rcode", wire.RCode(code).String(), "plugin", names[by])...)
+	})
+	for p := range s.querySize {
+		proto := labels("proto", dns.Proto(p).String())
+		s.querySize[p] = r.Histogram("coredns_dns_request_size_bytes", "Size of the EDNS0 UDP buffer in bytes (64K for TCP) per zone and protocol.", sizes, proto...)
+		s.replySize[p] = r.Histogram("coredns_dns_response_size_bytes", "Size of the returned response in bytes.", sizes, proto...)
+	}
+	return s
+}
+
+// durations are CoreDNS's buckets: a quarter of a millisecond, doubled up to
+// eight seconds.
+func durations() (bounds []float64) {
+	for i, b := 0, 0.00025; i < 16; i, b = i+1, b*2 {
+		bounds = append(bounds, b)
+	}
+	return bounds
+}
+
+// A grid is counters by three small numbers. Each is asked for at its first
+// use, so that what never happens is not listed.
+type grid struct {
+	n     [3]int
+	cells []atomic.Pointer[metrics.Counter]
+	ask   func(i, j, k int) *metrics.Counter
+}
+
+func newGrid(i, j, k int, ask func(i, j, k int) *metrics.Counter) grid {
+	return grid{[3]int{i, j, k}, make([]atomic.Pointer[metrics.Counter], i*j*k), ask}
+}
+
+func (g *grid) at(i, j, k int) *metrics.Counter {
+	cell := &g.cells[(i*g.n[1]+j)*g.n[2]+k]
+	c := cell.Load()
+	if c == nil {
+		c = g.ask(i, j, k)
+		cell.Store(c)
+	}
+	return c
+}

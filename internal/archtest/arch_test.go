@@ -1,0 +1,92 @@
+package archtest
+
+import (
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// rules are the checks that need no types.
+var rules = []struct {
+	name  string
+	check func(*module) []string
+}{
+	{"imports", imports},
+	{"docs", docs},
+	{"names", names},
+	{"sizes", sizes},
+	{"inits", inits},
+	{"context-values", contextValues},
+}
+
+func TestSeamark(t *testing.T) {
+	m, err := load(os.DirFS("../.."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(m.packages, func(p *pkg) bool { return p.dir == "internal/archtest" }) {
+		t.Fatal("the module's root is not two directories up")
+	}
+	for _, r := range rules {
+		t.Run(r.name, func(t *testing.T) { fail(t, r.check(m)) })
+	}
+	t.Run("variables", func(t *testing.T) {
+		c, err := check(m, newStdlib())
+		if err != nil {
+			t.Fatal(err)
+		}
+		fail(t, variables(c))
+	})
+}
+
+// TestDependencies wants a reason in the documentation for each module that
+// code here asks for by name.
+func TestDependencies(t *testing.T) {
+	root := os.DirFS("../..")
+	doc, err := fs.ReadFile(root, "docs/reference/dependencies.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"go.mod", "kubetest/go.mod", "tools/go.mod"} {
+		mod, err := fs.ReadFile(root, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fail(t, unexplained(name, string(mod), string(doc)))
+	}
+}
+
+// unexplained lists the direct requirements and tools of a go.mod that doc does
+// not name.
+func unexplained(name, mod, doc string) (bad []string) {
+	block := ""
+	for line := range strings.Lines(mod) {
+		words := strings.Fields(line)
+		if block != "" {
+			words = append([]string{block}, words...)
+		}
+		switch {
+		case len(words) < 2:
+		case words[1] == "(":
+			block = words[0]
+		case words[1] == ")":
+			block = ""
+		case words[0] != "require" && words[0] != "tool",
+			strings.HasSuffix(strings.TrimSpace(line), "// indirect"),
+			strings.HasPrefix(words[1], modulePath),
+			strings.Contains(doc, "`"+words[1]+"`"):
+		default:
+			bad = append(bad, name+": "+words[1]+": docs/reference/dependencies.md does not say what it is for")
+		}
+	}
+	return bad
+}
+
+func fail(t *testing.T, bad []string) {
+	t.Helper()
+	for _, b := range bad {
+		t.Error(b)
+	}
+}

@@ -1,0 +1,362 @@
+package archtest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+// tree makes a file system of a txtar-like text: "-- name --" lines, each
+// before a file's content.
+func tree(text string) fstest.MapFS {
+	fsys := fstest.MapFS{}
+	var name string
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, "-- "); ok {
+			name = strings.TrimSuffix(strings.TrimSpace(rest), " --")
+			fsys[name] = &fstest.MapFile{}
+			continue
+		}
+		fsys[name].Data = append(fsys[name].Data, line...)
+	}
+	return fsys
+}
+
+// expect compares findings, each with a part of what it must say.
+func expect(t *testing.T, got, want []string) {
+	t.Helper()
+	for _, w := range want {
+		if !slices.ContainsFunc(got, func(g string) bool { return strings.Contains(g, w) }) {
+			t.Errorf("no finding says %q", w)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%d findings, want %d:\n%s", len(got), len(want), strings.Join(got, "\n"))
+	}
+}
+
+func TestRules(t *testing.T) {
+	long := strings.Repeat("// line\n", maxLines+1)
+	tests := []struct {
+		name, rule, src string
+		want            []string
+	}{
+		{"wire is upon nothing", "imports", `
+-- wire/a.go --
+package wire
+import (
+	"net"
+	"github.com/seamark/seamark/metrics"
+	"github.com/miekg/dns"
+)
+-- wire/a_test.go --
+package wire
+import "github.com/miekg/dns"
+`, []string{"wire/a.go:4: wire must not import github.com/seamark/seamark/metrics", "wire/a.go:5: wire must not import github.com/miekg/dns"}},
+		{"handlers", "imports", `
+-- cache/a.go --
+package cache
+import (
+	"net"
+	"net/netip"
+	"github.com/fsnotify/fsnotify"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/forward"
+	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/cluster"
+)
+-- cache/a_test.go --
+package cache
+import (
+	"net"
+	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/internal/dnstest"
+)
+-- cache/shard/a.go --
+package shard
+import "github.com/seamark/seamark/cache"
+-- rewrite/a.go --
+package rewrite
+import "github.com/seamark/seamark/cache"
+-- forward/a.go --
+package forward
+import "net"
+-- kube/a.go --
+package kube
+import (
+	"net"
+	"github.com/seamark/seamark/cluster"
+	"k8s.io/api/core/v1"
+)
+`, []string{
+			"cache/a.go:3: cache must not import net: ",
+			"import github.com/seamark/seamark/forward",
+			"cache/a.go:8: cache must not import github.com/seamark/seamark/server",
+			"import github.com/seamark/seamark/cluster",
+			"rewrite must not import github.com/seamark/seamark/cache",
+			"kube must not import net: ",
+			"kube must not import k8s.io/api/core/v1",
+		}},
+		{"one package each", "imports", `
+-- cluster/a.go --
+package cluster
+import ("k8s.io/client-go/kubernetes"; "sigs.k8s.io/yaml")
+-- cluster/a_test.go --
+package cluster
+import "github.com/spf13/cobra"
+-- skydns/a.go --
+package skydns
+import ("go.etcd.io/etcd/client/v3"; "k8s.io/client-go/rest")
+-- transport/a.go --
+package transport
+import ("golang.org/x/sys/unix"; "net")
+-- server/a.go --
+package server
+import ("golang.org/x/sys/unix"; "github.com/seamark/seamark/kube"; "github.com/seamark/seamark/transport")
+-- corefile/a.go --
+package corefile
+import "github.com/coredns/caddy/caddyfile"
+-- builtin/a.go --
+package builtin
+import ("github.com/seamark/seamark/kube"; "github.com/seamark/seamark/handler"; "github.com/seamark/seamark/server")
+-- cmd/seamark/a.go --
+package main
+import ("github.com/spf13/cobra"; "github.com/seamark/seamark/builtin"; "github.com/coredns/caddy/caddyfile")
+-- internal/dnstest/a.go --
+package dnstest
+import ("github.com/miekg/dns"; "golang.org/x/tools/txtar"; "github.com/seamark/seamark/server"; "k8s.io/api/core/v1")
+`, []string{
+			"cluster must not import github.com/spf13/cobra",
+			"skydns must not import k8s.io/client-go/rest",
+			"server must not import golang.org/x/sys/unix",
+			"server must not import github.com/seamark/seamark/kube",
+			"builtin must not import github.com/seamark/seamark/server",
+			"cmd/seamark must not import github.com/coredns/caddy/caddyfile",
+			"internal/dnstest must not import k8s.io/api/core/v1",
+		}},
+		{"nowhere in the table", "imports", `
+-- internal/stuff/a.go --
+package stuff
+-- a.go --
+package seamark
+-- nested/go.mod --
+module github.com/seamark/seamark/nested
+-- nested/a.go --
+package nested
+import "go.etcd.io/etcd/server/v3"
+`, []string{"internal/stuff: package has no row", ".: package has no row"}},
+
+		{"none", "docs", "-- a/a.go --\npackage a\n", []string{"a: package has no doc comment"}},
+		{"two", "docs", "-- a/a.go --\n// Package a is.\npackage a\n-- a/b.go --\n// Package a was.\npackage a\n", []string{"several doc comments: a/a.go, a/b.go"}},
+		{"odd", "docs", "-- a/a.go --\n// This is a.\npackage a\n", []string{`does not begin with "Package a"`}},
+		{"good", "docs", "-- a/a.go --\n// Package a is.\npackage a\n-- a/b.go --\n//go:build linux\n\npackage a\n-- cmd/c/c.go --\n// C is a command.\npackage main\n", nil},
+
+		{"vague", "names", "-- kube/util/a.go --\npackage util\n-- pkg/a.go --\npackage pkg\n-- kube/a.go --\npackage kube\n", []string{`kube/util: "util"`, `pkg: "pkg"`}},
+
+		{"long", "sizes", "-- a/a.go --\npackage a\n" + long + "-- a/a_test.go --\npackage a\n" + long, []string{"a/a.go: 502 lines"}},
+
+		{"init", "inits", "-- a/a.go --\npackage a\nfunc init() {}\ntype t int\nfunc (t) init() {}\n-- a/a_windows.go --\npackage a\n\nfunc init() {}\n", []string{"a/a.go:2: func init", "a/a_windows.go:3: func init"}},
+
+		{"value", "context-values", `
+-- a/a.go --
+package a
+import c "context"
+var _ = c.WithValue(nil, 1, 2)
+-- b/b.go --
+package b
+import "context"
+var _ = context.WithCancelCause
+-- nested/go.mod --
+module nested
+-- nested/a.go --
+package nested
+import "context"
+var _ = context.WithValue(nil, 1, 2)
+`, []string{"a/a.go:3: context.WithValue"}},
+	}
+	for _, tc := range tests {
+		t.Run(tc.rule+"/"+tc.name, func(t *testing.T) {
+			m, err := load(tree(strings.TrimPrefix(tc.src, "\n")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range rules {
+				if r.name == tc.rule {
+					expect(t, r.check(m), tc.want)
+				}
+			}
+		})
+	}
+}
+
+func TestVariables(t *testing.T) {
+	tests := []struct {
+		name, src string
+		want      []string
+	}{
+		{"what does not change", `
+import ("embed"; "errors"; "regexp"; "strings")
+type row struct{ name string; aliases []string }
+func (r *row) called(s string) bool { return r.name == s }
+type T struct{}
+var (
+	ErrGone = errors.New("gone")
+	word    = regexp.MustCompile("^a+$")
+	files   embed.FS
+	clean   = strings.NewReplacer("a", "b")
+	table   = map[string]int{"a": 1}
+	rows    = []row{{name: "a"}}
+	hexits  = [16]byte{'0'}
+	version = "dev"
+	find    = func(s string) bool { return word.MatchString(s) }
+	_ interface{} = (*T)(nil)
+)
+func length(rs []row) int { rs = rs[:1]; return len(rs) }
+func get(s string) int {
+	table := map[string]int{}
+	table[s] = 2
+	for i := range rows {
+		r := &rows[i]
+		if r.called(s) { return length(rows) }
+	}
+	var rows []row
+	rows = append(rows, row{})
+	dst := append([]byte(nil), hexits[1:3]...)
+	dst[0] = 1
+	return rows[0].count(table)
+}
+func (r row) count(m map[string]int) int { r.name = version; return m[r.name] + int(hexits[0]) }
+`, nil},
+		{"assigned", `
+var count int
+var name, other = "a", "b"
+var pair struct{ left int }
+var key int
+func f() {
+	count++
+	name = other
+	pair.left += 1
+	for key = range 3 {}
+}
+`, []string{"variable count is assigned to", "a.go:9: package variable name", "variable pair", "variable key"}},
+		{"written through", `
+import ("slices"; "sort")
+var (
+	m1 = map[string]int{}
+	m2 = map[string]int{}
+	s1 = []int{1}
+	s2 = []int{1}
+	s3 = []int{1}
+	s4 = []int{1}
+	s5 = []int{1}
+	p  = &struct{ n int }{}
+)
+func f() {
+	m1["a"] = 1
+	delete(m2, "a")
+	s1[0] = 2
+	copy(s2, s1)
+	s3 = append(s3[:0], 1)
+	sort.Ints(s4)
+	slices.SortFunc(s5, func(a, b int) int { return a - b })
+	p.n = 1
+}
+`, []string{"m1 is assigned", "m2 is changed by delete", "s1 is", "s2 is changed by copy", "s3 is assigned", "s3 is changed by append", "s4 is changed by Ints", "s5 is changed by SortFunc", "p is assigned"}},
+		{"by another name", `
+import "bytes"
+type list struct{ items []int; buf bytes.Buffer }
+func (l *list) add(n int)   { l.items = append(l.items, n) }
+func (l *list) twice(n int) { l.add(n); l.add(n) }
+func (l *list) size() int   { return len(l.items) }
+var (
+	value   list
+	pointer = &list{}
+	read    = &list{}
+	buffer  bytes.Buffer
+	handed  = map[string]int{}
+	table   = []list{{}}
+	given   int
+)
+func fill(m map[string]int) { fillMore(m) }
+func fillMore(m map[string]int) { m["a"] = 1 }
+func f() *int {
+	value.twice(1)
+	pointer.twice(read.size())
+	buffer.WriteByte('a')
+	fill(handed)
+	e := &table[0]
+	e.items = nil
+	return &given
+}
+`, []string{"value is changed by twice", "pointer is changed by twice", "buffer is changed by WriteByte", "handed is changed by fill", "table is assigned", "given has its address taken"}},
+		{"types made for change", `
+import ("log"; "sync"; "sync/atomic"; "text/template")
+type shard struct{ mu sync.RWMutex }
+var (
+	mu     sync.Mutex
+	hits   atomic.Int64
+	ch     = make(chan int)
+	shards [4]*shard
+	flag   = new(bool)
+	out    = log.Default()
+	page   = template.Must(template.New("").Parse(""))
+)
+`, []string{"mu holds a sync.Mutex", "hits holds a sync/atomic.Int64", "ch holds a channel", "shards holds a sync.RWMutex", "flag is a pointer to a bool", "out holds a sync"}},
+		{"third-party types", `
+import "k8s.io/apimachinery/pkg/runtime"
+var scheme = runtime.NewScheme()
+var other runtime.Scheme
+func f() { other = *scheme }
+`, []string{"other is assigned"}},
+	}
+	std := newStdlib()
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			expect(t, variablesOf(t, std, "-- a/a.go --\npackage a\n"+tc.src), tc.want)
+		})
+	}
+}
+
+func TestVariablesAcrossPackages(t *testing.T) {
+	expect(t, variablesOf(t, newStdlib(), `-- a/a.go --
+package a
+var Port = 53
+var hosts = 1
+-- a/a_test.go --
+package a
+var update = false
+func f() { hosts = 2; update = true }
+-- b/b.go --
+package b
+import "github.com/seamark/seamark/a"
+func f() { a.Port = 1053 }
+`), []string{"b/b.go:3: package variable Port is assigned to"})
+}
+
+func variablesOf(t *testing.T, std *stdlib, src string) []string {
+	t.Helper()
+	m, err := load(tree(src))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := check(m, std)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return variables(c)
+}
+
+func TestUnexplained(t *testing.T) {
+	mod := `module m
+require example.com/one v1.0.0
+require (
+	example.com/two v1.0.0
+	example.com/three v1.0.0
+	example.com/four v1.0.0 // indirect
+)
+tool example.com/five/cmd/five
+`
+	got := unexplained("go.mod", mod, "* `example.com/two`: for its looks\n")
+	expect(t, got, []string{"example.com/one:", "example.com/three:", "example.com/five/cmd/five:"})
+}

@@ -1,0 +1,141 @@
+package archtest
+
+import (
+	"fmt"
+	"go/ast"
+	"go/build"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"path"
+	"path/filepath"
+	"runtime"
+)
+
+// A checker gives types to the non-test files of a module. Packages of other
+// modules are empty, and what is wrong for that reason is not reported.
+type checker struct {
+	m    *module
+	info *types.Info
+	std  *stdlib
+	done map[string]*types.Package // ours, by import path; nil while in work
+}
+
+// check needs an importer for the standard library; modules may share it.
+func check(m *module, std *stdlib) (*checker, error) {
+	c := &checker{
+		m: m,
+		info: &types.Info{
+			Types:      map[ast.Expr]types.TypeAndValue{},
+			Defs:       map[*ast.Ident]types.Object{},
+			Uses:       map[*ast.Ident]types.Object{},
+			Selections: map[*ast.SelectorExpr]*types.Selection{},
+		},
+		std:  std,
+		done: map[string]*types.Package{},
+	}
+	for _, p := range m.packages {
+		c.own(p)
+	}
+	if len(std.problems) > 0 {
+		return nil, std.problems[0]
+	}
+	return c, nil
+}
+
+// Import implements types.Importer.
+func (c *checker) Import(importPath string) (*types.Package, error) {
+	for _, p := range c.m.packages {
+		if p.importPath() == importPath {
+			return c.own(p), nil
+		}
+	}
+	if standard(importPath) {
+		return c.std.Import(importPath)
+	}
+	return opaque(importPath), nil
+}
+
+// own checks one of our packages. An import cycle, which the compiler reports
+// better, ends at an empty package.
+func (c *checker) own(p *pkg) *types.Package {
+	importPath := p.importPath()
+	if done, ok := c.done[importPath]; ok {
+		if done == nil {
+			return opaque(importPath)
+		}
+		return done
+	}
+	c.done[importPath] = nil
+	conf := config(c)
+	tp, _ := conf.Check(importPath, c.m.fset, p.source(), c.info)
+	c.done[importPath] = tp
+	return tp
+}
+
+// source is what the compiler would see of a package on this machine.
+func (p *pkg) source() (files []*ast.File) {
+	for _, f := range p.files {
+		if f.built && !f.test {
+			files = append(files, f.syntax)
+		}
+	}
+	return files
+}
+
+// stdlib imports the standard library from its source, without function bodies.
+type stdlib struct {
+	ctx      build.Context
+	done     map[string]*types.Package // by import path
+	problems []error                   // what could not be read
+}
+
+func newStdlib() *stdlib {
+	s := &stdlib{ctx: build.Default, done: map[string]*types.Package{"unsafe": types.Unsafe}}
+	s.ctx.CgoEnabled = false
+	return s
+}
+
+// Import implements types.Importer.
+func (s *stdlib) Import(importPath string) (*types.Package, error) {
+	if done := s.done[importPath]; done != nil {
+		return done, nil
+	}
+	dir := filepath.Join(s.ctx.GOROOT, "src", importPath)
+	if !standard(importPath) { // golang.org/x/net and others, for its own use
+		dir = filepath.Join(s.ctx.GOROOT, "src", "vendor", importPath)
+	}
+	listed, err := s.ctx.ImportDir(dir, 0)
+	if err != nil {
+		s.problems = append(s.problems, fmt.Errorf("reading %s: %w", importPath, err))
+		return opaque(importPath), nil
+	}
+	fset := token.NewFileSet()
+	var files []*ast.File
+	for _, name := range listed.GoFiles {
+		f, err := parser.ParseFile(fset, filepath.Join(dir, name), nil, parser.SkipObjectResolution)
+		if err != nil {
+			s.problems = append(s.problems, err)
+			continue
+		}
+		files = append(files, f)
+	}
+	conf := config(s)
+	conf.IgnoreFuncBodies = true
+	s.done[importPath], _ = conf.Check(importPath, fset, files, nil)
+	return s.done[importPath], nil
+}
+
+func opaque(importPath string) *types.Package {
+	tp := types.NewPackage(importPath, path.Base(importPath))
+	tp.MarkComplete()
+	return tp
+}
+
+func config(importer types.Importer) types.Config {
+	return types.Config{
+		Importer: importer,
+		Error:    func(error) {}, // go vet reports them; here, go on
+		Sizes:    types.SizesFor("gc", runtime.GOARCH),
+	}
+}

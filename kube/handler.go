@@ -1,0 +1,103 @@
+// Package kube answers a cluster's names by the Kubernetes DNS specification:
+// the directive kubernetes. records.go says what answer each name has,
+// entry.go makes answers of objects, index.go keeps them, setup.go reads the
+// directive's options.
+package kube
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
+)
+
+// A podMode says which pod names exist.
+type podMode uint8
+
+const (
+	podsDisabled podMode = iota
+	podsInsecure         // every address of an existing namespace
+	podsVerified         // those that a pod of the namespace has
+)
+
+// A Handler is one use of the directive kubernetes.
+type Handler struct {
+	zones   []*zoneInfo // longest first
+	primary wire.Name   // where reverse names point to
+	ttl     uint32
+	pods    podMode
+	zonal   bool
+	through config.Fallthrough
+	local   []netip.Addr // addresses that the server listens on
+	index   *Index
+}
+
+// A zoneInfo is one zone that a handler serves.
+type zoneInfo struct {
+	name         wire.Name
+	labels       int
+	reverse      bool // under in-addr.arpa or ip6.arpa
+	multicluster bool // names of ServiceImports
+}
+
+// An outcome is what was found for a question.
+type outcome uint8
+
+const (
+	missing outcome = iota // the name does not exist
+	present                // it does; the answer is written, and empty if it lacks the type
+	between                // a reverse name that exists only because others are below it
+	refused                // not for clients
+	waiting                // a CNAME is written, and its target must be waited for
+)
+
+// Ready says whether the cluster has been seen whole once. It stays so while
+// the API server is away.
+func (h *Handler) Ready() bool { return h.index.Synced() }
+
+// ServeDNS answers what is in the handler's zones.
+func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
+	z := h.zone(q)
+	if z == nil {
+		return dns.Next
+	}
+	if !h.index.Synced() {
+		// Unknown, so neither NXDOMAIN nor anybody else's to answer.
+		q.Fail(wire.ServFail)
+		return dns.Done
+	}
+	l := lookup{Handler: h, q: q, zone: z, below: q.Labels() - z.labels}
+	found := l.answer()
+	switch found {
+	case waiting:
+		return dns.Wait
+	case refused:
+		q.Fail(wire.Refused)
+		return dns.Done
+	case missing, between:
+		if h.through.Through(q.Name()) {
+			return dns.Next
+		}
+	}
+	l.finish(found)
+	return dns.Done
+}
+
+// Resolve takes up the chase of a CNAME whose target had to wait.
+func (h *Handler) Resolve(ctx context.Context, q *dns.Query) error {
+	chased(q, q.Asked(ctx))
+	return nil
+}
+
+// zone finds the longest zone that the question is in.
+func (h *Handler) zone(q *dns.Query) *zoneInfo {
+	name, labels := q.Name(), q.Labels()
+	for _, z := range h.zones {
+		if labels >= z.labels && string(name[q.Offset(labels-z.labels):]) == string(z.name) {
+			return z
+		}
+	}
+	return nil
+}

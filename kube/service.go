@@ -1,0 +1,336 @@
+package kube
+
+import (
+	"iter"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/wire"
+)
+
+// A service is a lookup that has come to an entry which is no alias.
+type service struct {
+	*lookup
+	e    *entry
+	left int // labels in front of the Service's
+}
+
+// A selection selects endpoints: those of one cluster, with one label, in one
+// zone. What is nil selects all.
+type selection struct {
+	label   []byte // an endpoint's label, without its length
+	cluster []byte // labels of a cluster's id
+	zone    []byte // labels of a topology zone
+	port    []byte // name of a port, without the underscore
+	proto   []byte
+}
+
+// answer looks at the labels in front of the Service's name:
+//
+//	(none)                    the Service
+//	EP                        one endpoint
+//	_PORT._PROTO              one port
+//	EP.CLUSTER…               one endpoint of one cluster (M9)
+//	ZONE….pin._zone           endpoints in a topology zone (option zonal)
+//	ZONE….prefer._zone        those, or all if there are none
+func (s *service) answer() outcome {
+	last := s.left - 1
+	switch {
+	case s.left == 0:
+		return s.self()
+	case s.zonal && s.e.service.Headless && !s.lookup.zone.multicluster && string(s.label(last)) == "_zone":
+		return s.inZone()
+	case s.label(last)[0] == '_':
+		return s.port()
+	case s.lookup.zone.multicluster:
+		return s.clusterEndpoint()
+	case s.left == 1:
+		return s.selected(selection{label: s.label(0)})
+	}
+	return missing
+}
+
+// self answers for the Service's own name (2.3.1, 2.4.1). As in CoreDNS it has
+// a SRV record for every port, named or not.
+func (s *service) self() outcome {
+	s.own(selection{})
+	return present
+}
+
+// own writes the Service's addresses, or SRV records for the ports that sel
+// selects.
+func (s *service) own(sel selection) {
+	a := &s.q.Answer
+	if s.wants(wire.TypeA) {
+		appendPacked(a, s.e.a, lenA)
+	}
+	if s.wants(wire.TypeAAAA) {
+		appendPacked(a, s.e.aaaa, lenAAAA)
+	}
+	switch {
+	case !s.wants(wire.TypeSRV):
+	case s.e.service.Headless:
+		s.endpointSRV(sel)
+	default:
+		s.serviceSRV(sel)
+	}
+}
+
+// appendPacked copies records of one size, but no more than fit a message:
+// whether some are lost shows when it is cut.
+func appendPacked(a *wire.Answer, records string, size int) {
+	n := min(len(records)/size, wire.MaxMessage/size+1)
+	a.AppendString(wire.Answers, records[:n*size], n)
+}
+
+// port answers _PORT._PROTO (2.3.2, 2.4.2), and the name between it and the
+// Service. As in CoreDNS it has addresses too.
+func (s *service) port() outcome {
+	sel := selection{proto: s.label(s.left - 1)[1:]}
+	if s.left > 2 || s.left == 2 && s.label(0)[0] != '_' {
+		return missing
+	}
+	if s.left == 2 {
+		sel.port = s.label(0)[1:]
+	}
+	switch {
+	case s.left == 1 && s.e.service.Headless:
+		for range s.endpoints(sel) {
+			return present
+		}
+	case s.left == 2 && s.e.service.Headless:
+		return s.selected(sel)
+	case hasPort(s.e.service.Ports, sel):
+		if s.left == 2 {
+			s.own(sel)
+		}
+		return present
+	}
+	return missing
+}
+
+// matching gives the ports that sel selects, each number once. A port without
+// a name has no name of its own to be asked by.
+func matching(ports []cluster.Port, sel selection) iter.Seq[uint16] {
+	fits := func(p cluster.Port) bool {
+		return sel.proto == nil ||
+			p.Name != "" && p.Protocol == string(sel.proto) && (sel.port == nil || p.Name == string(sel.port))
+	}
+	return func(yield func(uint16) bool) {
+	ports:
+		for i, p := range ports {
+			if !fits(p) {
+				continue
+			}
+			for _, before := range ports[:i] {
+				if before.Port == p.Port && fits(before) {
+					continue ports
+				}
+			}
+			if !yield(p.Port) {
+				return
+			}
+		}
+	}
+}
+
+// clusterEndpoint answers EP.CLUSTER in a multi-cluster zone. A cluster's id
+// may have several labels; a name between EP and the Service is one that others
+// are below, and has no records (M7).
+func (s *service) clusterEndpoint() outcome {
+	name := s.q.Name()
+	end := s.q.Offset(s.left)
+	for _, g := range s.e.groups {
+		var room [wire.MaxName]byte
+		if endsIn(appendDotted(room[:0], g.cluster), name[:end]) {
+			return present
+		}
+	}
+	return s.selected(selection{label: s.label(0), cluster: name[s.q.Offset(1):end]})
+}
+
+// inZone answers the names of topology zones, and those between them and the
+// Service.
+func (s *service) inZone() outcome {
+	if s.left == 1 {
+		return present
+	}
+	how := string(s.label(s.left - 2))
+	if how != "pin" && how != "prefer" {
+		return missing
+	}
+	if s.left == 2 {
+		return present
+	}
+	sel := selection{zone: s.q.Name()[:s.q.Offset(s.left-2)]}
+	if s.selected(sel) == present {
+		return present
+	}
+	for _, ep := range s.endpoints(selection{}) {
+		var room [wire.MaxName]byte
+		if endsIn(appendDotted(room[:0], ep.Zone), sel.zone) {
+			return present
+		}
+	}
+	if how == "prefer" {
+		return s.selected(selection{})
+	}
+	return missing
+}
+
+// selected answers with the addresses and SRV records of the endpoints that
+// sel selects. The name exists if there are any.
+func (s *service) selected(sel selection) outcome {
+	found := missing
+	for range s.endpoints(sel) {
+		found = present
+		break
+	}
+	if found == missing {
+		return missing
+	}
+	for _, t := range [2]wire.Type{wire.TypeA, wire.TypeAAAA} {
+		if s.wants(t) {
+			s.addresses(sel, t)
+		}
+	}
+	if s.q.Type == wire.TypeSRV {
+		s.endpointSRV(sel)
+	}
+	return present
+}
+
+// addresses writes the records of one family, each address once.
+func (s *service) addresses(sel selection, t wire.Type) {
+	a := &s.q.Answer
+	for _, ep := range s.endpoints(sel) {
+		if familyOf(ep.Addr) != t || s.e.shared && s.written(ep, t) {
+			continue
+		}
+		if len(a.Buf) > wire.MaxMessage {
+			return // what is missing shows when the message is cut
+		}
+		a.Buf = wire.AppendAddress(a.Buf, wire.OwnerIsQuestion, s.ttl, ep.Addr)
+		a.Count[wire.Answers]++
+	}
+}
+
+// written says whether the answer, which holds nothing but addresses of one
+// family, has ep's.
+func (s *service) written(ep cluster.Endpoint, t wire.Type) bool {
+	size, n := lenA, 4
+	if t == wire.TypeAAAA {
+		size, n = lenAAAA, 16
+	}
+	ip := ep.Addr.As16()
+	for r := s.q.Answer.Records(); len(r) > 0; r = r[size:] {
+		if string(r[size-n:size]) == string(ip[16-n:]) {
+			return true
+		}
+	}
+	return false
+}
+
+// endpoints gives those that sel selects, with their groups. The addresses
+// behind one label come one after the other.
+func (s *service) endpoints(sel selection) iter.Seq2[*group, cluster.Endpoint] {
+	return func(yield func(*group, cluster.Endpoint) bool) {
+		for i := range s.e.groups {
+			g := &s.e.groups[i]
+			if sel.proto != nil && !hasPort(g.ports, sel) || sel.cluster != nil && !isLabels(sel.cluster, g.cluster) {
+				continue
+			}
+			for ep := range g.endpoints.All() {
+				if sel.label != nil && !isEndpointLabel(sel.label, ep) || sel.zone != nil && !isLabels(sel.zone, ep.Zone) {
+					continue
+				}
+				if !yield(g, ep) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// serviceSRV writes a SRV record for each port that sel selects, with the
+// Service as target, and its addresses.
+func (s *service) serviceSRV(sel selection) {
+	name := s.q.Offset(s.left)
+	n := countPorts(s.e.service.Ports, sel)
+	for port := range matching(s.e.service.Ports, sel) {
+		s.srv(n, port, nil)
+	}
+	if n == 0 {
+		return
+	}
+	a, owner := &s.q.Answer, wire.Pointer(name)
+	for _, ip := range s.e.service.ClusterIPs {
+		a.Buf = wire.AppendAddress(a.Buf, owner[:], s.ttl, ip)
+		a.Count[wire.Additional]++
+	}
+}
+
+// endpointSRV writes a SRV record for each endpoint and port that sel selects
+// (N×M, 2.4.2), and the endpoints' addresses.
+func (s *service) endpointSRV(sel selection) {
+	n := 0
+	var before cluster.Endpoint
+	for g, ep := range s.endpoints(sel) {
+		if !sameTarget(before, ep) {
+			n += countPorts(g.ports, sel)
+		}
+		before = ep
+	}
+	a, before := &s.q.Answer, cluster.Endpoint{}
+	var room [wire.MaxName]byte
+	for g, ep := range s.endpoints(sel) {
+		if !sameTarget(before, ep) && len(a.Buf) <= wire.MaxMessage {
+			labels := appendDotted(appendEndpointLabel(room[:0], ep), g.cluster)
+			for port := range matching(g.ports, sel) {
+				s.srv(n, port, labels)
+			}
+		}
+		before = ep
+	}
+	if n == 0 {
+		return
+	}
+	name := wire.Pointer(s.q.Offset(s.left))
+	for g, ep := range s.endpoints(sel) {
+		if len(a.Buf) > wire.MaxMessage {
+			return
+		}
+		if len(g.ports) == 0 {
+			continue // no target of any record
+		}
+		owner := append(appendDotted(appendEndpointLabel(room[:0], ep), g.cluster), name[:]...)
+		a.Buf = wire.AppendAddress(a.Buf, owner, s.ttl, ep.Addr)
+		a.Count[wire.Additional]++
+	}
+}
+
+// srv writes one of n SRV records: priority 0, and the weights of all add up to
+// a hundred, as CoreDNS gives them. The target is the Service's name with
+// labels in front, never compressed (RFC 2782).
+func (s *service) srv(n int, port uint16, labels []byte) {
+	a := &s.q.Answer
+	name := s.q.SpelledName()[s.q.Offset(s.left):]
+	weight := max(1, 100/n)
+	a.Buf = wire.AppendHead(a.Buf, wire.OwnerIsQuestion, wire.TypeSRV, s.ttl, 6+len(labels)+len(name))
+	a.Buf = append(a.Buf, 0, 0, byte(weight>>8), byte(weight), byte(port>>8), byte(port))
+	a.Buf = append(append(a.Buf, labels...), name...)
+	a.Count[wire.Answers]++
+}
+
+// sameTarget says whether b is a further address of a's label.
+func sameTarget(a, b cluster.Endpoint) bool {
+	return a.Hostname != "" && a.Hostname == b.Hostname
+}
+
+func countPorts(ports []cluster.Port, sel selection) (n int) {
+	for range matching(ports, sel) {
+		n++
+	}
+	return n
+}
+
+func hasPort(ports []cluster.Port, sel selection) bool { return countPorts(ports, sel) > 0 }

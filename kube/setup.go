@@ -1,0 +1,223 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/wire"
+)
+
+// Setup reads the directive
+//
+//	kubernetes [ZONES…] {
+//	    endpoint URL                       # an API server; http:// may be a kubectl proxy
+//	    tls CERT KEY CA                    # files, for endpoint
+//	    kubeconfig FILE [CONTEXT]          # wins over endpoint
+//	    manifests DIR                      # a folder of YAML and JSON instead of a cluster
+//	    namespaces NAMESPACE…              # only these
+//	    namespace_labels EXPRESSION        # only namespaces with these labels
+//	    labels EXPRESSION                  # only Services, EndpointSlices and Pods with these
+//	    pods disabled|insecure|verified    # names of pods by their address; disabled
+//	    endpoint_pod_names                 # an endpoint without hostname is called like its pod
+//	    ttl SECONDS                        # 0 to 3600; 5
+//	    noendpoints                        # do not watch EndpointSlices
+//	    fallthrough [ZONES…]               # names that do not exist are asked of the next handler
+//	    ignore empty_service               # a ClusterIP Service without ready endpoints has no name
+//	    multicluster ZONES…                # those of the zones that hold ServiceImports
+//	    zonal                              # names for the endpoints of one topology zone
+//	    startup_timeout DURATION           # how long a reload waits for the data; 5s
+//	    apiserver_qps N
+//	    apiserver_burst N
+//	    apiserver_max_inflight N
+//	}
+//
+// It can stand once in a server block. Without ZONES it serves the block's own.
+func Setup(b *config.Block, uses []corefile.Directive) error {
+	if err := config.Once(uses); err != nil {
+		return err
+	}
+	d := uses[0]
+	zones, errZones := b.ZonesOr(d)
+	o := options{ttl: 5, patience: 5 * time.Second}
+	h := new(Handler)
+	errOptions := o.read(b, d, h)
+	if err := errors.Join(errZones, errOptions); err != nil {
+		return err
+	}
+	if err := h.serve(d, zones, o.multicluster); err != nil {
+		return err
+	}
+	o.Multicluster = len(o.multicluster) > 0
+	if err := o.Options.Check(); err != nil {
+		return d.Errorf("%v", err)
+	}
+	h.ttl, h.zonal = uint32(o.ttl), o.Zones
+	b.Handle(h)
+	b.OnStart(func(s *config.Start) error { return o.start(s, b, h) })
+	return nil
+}
+
+// options are a directive's, as far as they are not the handler's own.
+type options struct {
+	cluster.Options
+	ttl          int
+	ignoreEmpty  bool
+	multicluster []wire.Name
+	patience     time.Duration
+}
+
+func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error {
+	var mode, ignored string
+	var qps float64
+	err := d.Options(
+		corefile.Option{Name: "endpoint", Min: 1, Max: -1, Set: func(e corefile.Directive) error {
+			o.Endpoint = e.Args[0].Text
+			if len(e.Args) > 1 {
+				b.Log.Warn("kubernetes: endpoint: only the first URL is used, as in CoreDNS", "url", o.Endpoint)
+			}
+			return nil
+		}},
+		corefile.Option{Name: "tls", Min: 3, Max: 3, Set: func(e corefile.Directive) error {
+			o.Cert, o.Key, o.CA = e.Args[0].Text, e.Args[1].Text, e.Args[2].Text
+			return nil
+		}},
+		corefile.Option{Name: "kubeconfig", Min: 1, Max: 2, Set: func(e corefile.Directive) error {
+			words := append(e.Words(), "")
+			o.Kubeconfig, o.KubeconfigContext = words[0], words[1]
+			return nil
+		}},
+		corefile.Option{Name: "manifests", Min: 1, Max: 1, Set: corefile.String(&o.Manifests)},
+		corefile.Option{Name: "namespaces", Min: 1, Max: -1, Set: func(e corefile.Directive) error {
+			all := append(strings.FieldsFunc(o.Namespaces, func(c rune) bool { return c == ',' }), e.Words()...)
+			slices.Sort(all)
+			o.Namespaces = strings.Join(slices.Compact(all), ",")
+			return nil
+		}},
+		corefile.Option{Name: "namespace_labels", Min: 1, Max: -1, Set: words(&o.NamespaceLabels)},
+		corefile.Option{Name: "labels", Min: 1, Max: -1, Set: words(&o.Labels)},
+		corefile.Option{Name: "pods", Min: 1, Max: 1, Set: corefile.OneOf(&mode, "disabled", "insecure", "verified")},
+		corefile.Option{Name: "endpoint_pod_names", Set: corefile.Flag(&o.PodNames)},
+		corefile.Option{Name: "ttl", Min: 1, Max: 1, Set: corefile.Int(&o.ttl, 0, 3600)},
+		corefile.Option{Name: "noendpoints", Set: corefile.Flag(&o.NoEndpoints)},
+		h.through.Option(),
+		corefile.Option{Name: "ignore", Min: 1, Max: 1, Set: corefile.OneOf(&ignored, "empty_service")},
+		corefile.Option{Name: "multicluster", Min: 1, Max: -1, Set: func(e corefile.Directive) (err error) {
+			o.multicluster, err = config.ParseZones(e.Path, e.Args)
+			return err
+		}},
+		corefile.Option{Name: "zonal", Set: corefile.Flag(&o.Zones)},
+		corefile.Option{Name: "startup_timeout", Min: 1, Max: 1, Set: corefile.Duration(&o.patience, 0, time.Hour)},
+		corefile.Option{Name: "apiserver_qps", Min: 1, Max: 1, Set: corefile.Float(&qps, 0, 1e6)},
+		corefile.Option{Name: "apiserver_burst", Min: 1, Max: 1, Set: corefile.Int(&o.Burst, 0, 1e6)},
+		corefile.Option{Name: "apiserver_max_inflight", Min: 1, Max: 1, Set: corefile.Int(&o.MaxInflight, 0, 1e6)},
+	)
+	o.QPS = float32(qps)
+	o.ignoreEmpty = ignored != ""
+	switch mode {
+	case "insecure":
+		h.pods = podsInsecure
+	case "verified":
+		h.pods, o.Pods = podsVerified, true
+	}
+	if o.Zones && o.NoEndpoints {
+		err = errors.Join(err, d.Errorf("zonal needs endpoints: it cannot stand beside noendpoints"))
+	}
+	return err
+}
+
+func words(s *string) func(corefile.Directive) error {
+	return func(e corefile.Directive) error {
+		*s = strings.Join(e.Words(), " ")
+		return nil
+	}
+}
+
+// serve gives h its zones.
+func (h *Handler) serve(d corefile.Directive, zones, multicluster []wire.Name) error {
+	for _, z := range multicluster {
+		if !slices.Contains(zones, z) {
+			return d.Errorf("multicluster: %s is not among the directive's zones", z)
+		}
+	}
+	for _, z := range zones {
+		info := &zoneInfo{name: z, labels: z.Labels(), reverse: isReverse(z), multicluster: slices.Contains(multicluster, z)}
+		h.zones = append(h.zones, info)
+		if h.primary == "" && !info.reverse && !info.multicluster {
+			h.primary = z
+		}
+	}
+	if h.primary == "" && len(multicluster) == 0 {
+		return d.Errorf("want at least one zone that is not a reverse zone, such as cluster.local")
+	}
+	slices.SortStableFunc(h.zones, func(a, b *zoneInfo) int { return b.labels - a.labels })
+	return nil
+}
+
+// running is a watched cluster: it outlives reloads that do not change it.
+type running struct {
+	*Index
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup
+}
+
+// Stop ends the watch.
+func (r *running) Stop() {
+	r.cancel()
+	r.tasks.Wait()
+}
+
+// start watches the cluster, unless the old plan does already. A reload waits
+// for the data; a first start answers SERVFAIL for the zones until it has come.
+func (o *options) start(s *config.Start, b *config.Block, h *Handler) error {
+	type key struct {
+		cluster.Options
+		settings
+	}
+	set := settings{uint32(o.ttl), o.ignoreEmpty}
+	r, err := config.Keep(s, key{o.Options, set}, func() (*running, error) {
+		ctx, cancel := context.WithCancel(context.Background())
+		r := &running{Index: NewIndex(set, o.Kinds(), b.Log), cancel: cancel}
+		source := cluster.Open(o.Options, b.Log, b.Metrics)
+		r.tasks.Go(func() { source.Run(ctx, r.Index) })
+		r.tasks.Go(func() { o.report(ctx, b, r.Index) })
+		return r, nil
+	})
+	if err != nil {
+		return err
+	}
+	h.index, h.local = r.Index, b.Addresses()
+	if s.Reload {
+		timeout := time.NewTimer(o.patience)
+		defer timeout.Stop()
+		select {
+		case <-h.index.whole:
+		case <-timeout.C:
+		case <-s.Context.Done():
+		}
+	}
+	return nil
+}
+
+// report says in the log when the data has come, and when it does not.
+func (o *options) report(ctx context.Context, b *config.Block, ix *Index) {
+	timeout := time.NewTimer(o.patience)
+	defer timeout.Stop()
+	for {
+		select {
+		case <-ix.whole:
+			b.Log.Info("kubernetes: the cluster's data is complete", "zones", b.ZoneNames())
+			return
+		case <-timeout.C:
+			b.Log.Warn("kubernetes: still without the cluster's data: its names are answered SERVFAIL until it has come", "zones", b.ZoneNames())
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,195 @@
+package kubetest
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authentication/request/anonymous"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/apiserver/pkg/util/compatibility"
+	restclient "k8s.io/client-go/rest"
+)
+
+// An apiRun is one life of the API server, from a start to a stop.
+type apiRun struct {
+	ln     *listener
+	cancel context.CancelFunc
+	done   chan struct{} // closed when everything of this run has ended
+	err    error         // why it ended; readable after done
+}
+
+// startRun starts the API server on ln and waits until it is ready. It owns ln
+// also if it fails.
+func (s *Server) startRun(ctx context.Context, ln *listener, etcdURL string) (*apiRun, error) {
+	stores, err := s.openStores(etcdURL)
+	if err != nil {
+		ln.Close()
+		return nil, err
+	}
+	api, err := s.newAPI(ln, stores)
+	if err != nil {
+		destroy(stores)
+		ln.Close()
+		return nil, err
+	}
+	runCtx, cancel := context.WithCancel(context.Background())
+	r := &apiRun{ln: ln, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		defer ln.Close()
+		r.err = api.PrepareRun().RunWithContext(runCtx)
+	}()
+	if err := s.waitReady(ctx, r); err != nil {
+		r.stop()
+		return nil, fmt.Errorf("waiting for readiness: %w", err)
+	}
+	return r, nil
+}
+
+// stop cuts all connections and waits until the run has ended. The order
+// matters twice: clients must see the cut and not an orderly shutdown, and the
+// server panics if its listener goes before its context.
+func (r *apiRun) stop() {
+	r.ln.die()
+	r.cancel()
+	<-r.done
+}
+
+// waitReady waits until /readyz says ok over the network.
+func (s *Server) waitReady(ctx context.Context, r *apiRun) error {
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: s.certs.pool()}}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		ok, err := isReady(ctx, client, "https://"+r.ln.Addr().String()+"/readyz")
+		if ok {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-r.done:
+			return errors.Join(errors.New("the server ended"), r.err)
+		}
+	}
+}
+
+// isReady asks once.
+func isReady(ctx context.Context, client *http.Client, url string) (bool, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return false, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return false, err
+	}
+	resp.Body.Close()
+	return resp.StatusCode == http.StatusOK, fmt.Errorf("/readyz answers %s", resp.Status)
+}
+
+// openStores opens the storage of each kind, in the table's order.
+func (s *Server) openStores(etcdURL string) ([]*registry.Store, error) {
+	var stores []*registry.Store
+	for _, k := range s.kinds {
+		store, err := s.types.newStore(k, etcdURL)
+		if err != nil {
+			destroy(stores)
+			return nil, fmt.Errorf("opening the storage of %s: %w", k.resource, err)
+		}
+		stores = append(stores, store)
+	}
+	return stores, nil
+}
+
+// destroy closes stores.
+func destroy(stores []*registry.Store) {
+	for _, store := range stores {
+		store.Destroy()
+	}
+}
+
+// newAPI assembles the API server of this run. It closes the stores when its
+// own run ends.
+func (s *Server) newAPI(ln *listener, stores []*registry.Store) (*server.GenericAPIServer, error) {
+	cert, err := dynamiccertificates.NewStaticCertKeyContent("kubetest", s.certs.cert, s.certs.key)
+	if err != nil {
+		return nil, err
+	}
+	c := server.NewConfig(s.types.codecs)
+	c.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
+	c.ExternalAddress = ln.Addr().String()
+	c.SecureServing = &server.SecureServingInfo{Listener: ln, Cert: cert}
+	c.LoopbackClientConfig = &restclient.Config{
+		Host:            "https://" + ln.Addr().String(),
+		TLSClientConfig: restclient.TLSClientConfig{CAData: s.certs.ca},
+	}
+	c.Authentication.Authenticator = anonymous.NewAuthenticator(nil)
+	c.Authorization.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
+	c.OpenAPIV3Config = s.types.describe(s.kinds)
+	c.SkipOpenAPIInstallation = true
+	c.EnableProfiling = false
+	c.EnableMetrics = false // they are of the process, not of this server
+	c.DisabledPostStartHooks = sets.NewString("max-in-flight-filter", "storage-object-count-tracker-hook")
+	c.ReadyzChecks = append(c.ReadyzChecks, healthz.NamedCheck("storage", func(*http.Request) error {
+		return ready(stores)
+	}))
+	api, err := c.Complete(nil).New("kubetest", server.NewEmptyDelegate())
+	if err != nil {
+		return nil, err
+	}
+	for _, gv := range groupVersions(s.kinds) {
+		if err := s.install(api, gv, stores); err != nil {
+			api.Destroy()
+			return nil, fmt.Errorf("installing %s: %w", gv, err)
+		}
+	}
+	return api, nil
+}
+
+// ready fails until every watch cache is filled.
+func ready(stores []*registry.Store) error {
+	for _, store := range stores {
+		if err := store.ReadinessCheck(); err != nil {
+			return fmt.Errorf("%s: %w", store.DefaultQualifiedResource, err)
+		}
+	}
+	return nil
+}
+
+// install adds the kinds of one group version to the server.
+func (s *Server) install(api *server.GenericAPIServer, gv schema.GroupVersion, stores []*registry.Store) error {
+	info := server.NewDefaultAPIGroupInfo(gv.Group, s.types.scheme, s.types.params, s.types.codecs)
+	resources := map[string]rest.Storage{}
+	for i, k := range s.kinds {
+		if k.gv != gv {
+			continue
+		}
+		resources[k.resource] = stores[i]
+		if k.keepSpec != nil {
+			resources[k.resource+"/status"] = s.types.newStatusStore(k, stores[i])
+		}
+		if k.custom {
+			info.NegotiatedSerializer = noProtobuf{info.NegotiatedSerializer}
+		}
+	}
+	info.VersionedResourcesStorageMap[gv.Version] = resources
+	if gv.Group == "" {
+		return api.InstallLegacyAPIGroup(server.DefaultLegacyAPIPrefix, &info)
+	}
+	return api.InstallAPIGroup(&info)
+}

@@ -1,0 +1,519 @@
+package kubetest
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/metrics"
+)
+
+// A follower runs a cluster.Source and keeps what it delivers.
+type follower struct {
+	mu       sync.Mutex
+	objects  [cluster.Kinds]map[cluster.Key]cluster.Object
+	replaced [cluster.Kinds]int
+	logged   bytes.Buffer
+	metrics  metrics.Registry
+	stop     func() // ends Run and waits for it
+}
+
+// follow runs a Source until the test ends.
+func follow(t *testing.T, o cluster.Options) *follower {
+	t.Helper()
+	if err := o.Check(); err != nil {
+		t.Fatal(err)
+	}
+	f := new(follower)
+	for k := range f.objects {
+		f.objects[k] = map[cluster.Key]cluster.Object{}
+	}
+	source := cluster.Open(o, slog.New(slog.NewTextHandler(f, nil)), &f.metrics)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		source.Run(ctx, f)
+	}()
+	f.stop = func() {
+		cancel()
+		select {
+		case <-done:
+		case <-time.After(5 * time.Second):
+			t.Error("Run has not returned")
+		}
+	}
+	t.Cleanup(func() {
+		f.stop()
+		if t.Failed() {
+			t.Logf("the source's log:\n%s", f.log())
+		}
+	})
+	return f
+}
+
+func (f *follower) Write(line []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.logged.Write(line)
+}
+
+func (f *follower) log() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.logged.String()
+}
+
+func (f *follower) Put(k cluster.Kind, o cluster.Object) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.objects[k][o.Key()] = o
+}
+
+func (f *follower) Delete(k cluster.Kind, key cluster.Key) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.objects[k], key)
+}
+
+func (f *follower) Replace(k cluster.Kind, os []cluster.Object) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.replaced[k]++
+	f.objects[k] = map[cluster.Key]cluster.Object{}
+	for _, o := range os {
+		f.objects[k][o.Key()] = o
+	}
+}
+
+// get returns an object, nil if there is none.
+func (f *follower) get(k cluster.Kind, namespace, name string) cluster.Object {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.objects[k][cluster.Key{Namespace: namespace, Name: name}]
+}
+
+// names returns the keys of a kind as namespace/name, sorted.
+func (f *follower) names(k cluster.Kind) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var names []string
+	for key := range maps.Keys(f.objects[k]) {
+		names = append(names, strings.TrimPrefix(key.Namespace+"/"+key.Name, "/"))
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
+}
+
+// lists returns how often a kind was replaced.
+func (f *follower) lists(k cluster.Kind) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.replaced[k]
+}
+
+// synced waits for the first list of each kind.
+func (f *follower) synced(t *testing.T, o cluster.Options) {
+	t.Helper()
+	for _, k := range o.Kinds() {
+		eventually(t, "the first list of "+k.String(), func() bool { return f.lists(k) > 0 })
+	}
+}
+
+// has waits until a kind has exactly these names.
+func (f *follower) has(t *testing.T, k cluster.Kind, want string) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for f.names(k) != want {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: got %q, want %q", k, f.names(k), want)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// logs counts the lines of the log that hold all of these words.
+func (f *follower) logs(words ...string) int {
+	n := 0
+	for line := range strings.Lines(f.log()) {
+		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
+			n++
+		}
+	}
+	return n
+}
+
+// A clusterWriter changes the objects of a server; errors end the test.
+type clusterWriter struct {
+	*testing.T
+	kubernetes.Interface
+	imports dynamic.NamespaceableResourceInterface
+}
+
+func writer(t *testing.T, srv *Server) clusterWriter {
+	t.Helper()
+	c := srv.Config()
+	d, err := dynamic.NewForConfigAndClient(c, httpClient(t, c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	imports := schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Resource: "serviceimports"}
+	return clusterWriter{t, client(t, c), d.Resource(imports)}
+}
+
+func must[T any](o T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+}
+
+func (w clusterWriter) namespace(name string, labels map[string]string) {
+	w.Helper()
+	must(w.CoreV1().Namespaces().Create(w.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, metav1.CreateOptions{}))(w.T)
+}
+
+func (w clusterWriter) service(namespace, name, ip string, labels map[string]string) {
+	w.Helper()
+	must(w.CoreV1().Services(namespace).Create(w.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+		Spec:       corev1.ServiceSpec{ClusterIP: ip, Ports: []corev1.ServicePort{{Name: "HTTP", Port: 80}}},
+	}, metav1.CreateOptions{}))(w.T)
+}
+
+func (w clusterWriter) deleteService(namespace, name string) {
+	w.Helper()
+	if err := w.CoreV1().Services(namespace).Delete(w.Context(), name, metav1.DeleteOptions{}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// slice creates an EndpointSlice for the Service of the same name.
+func (w clusterWriter) slice(namespace, name string, labels map[string]string, addrs ...string) {
+	w.Helper()
+	all := map[string]string{discoveryv1.LabelServiceName: name}
+	if labels[discoveryv1.LabelServiceName] == "-" {
+		delete(all, discoveryv1.LabelServiceName)
+		delete(labels, discoveryv1.LabelServiceName)
+	}
+	maps.Copy(all, labels)
+	must(w.DiscoveryV1().EndpointSlices(namespace).Create(w.Context(), &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: name, Labels: all},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: addrs}},
+	}, metav1.CreateOptions{}))(w.T)
+}
+
+func endpoint(srv *Server) cluster.Options {
+	return cluster.Options{Endpoint: srv.URL(), CA: srv.CAFile()}
+}
+
+func TestClusterChanges(t *testing.T) {
+	srv := start(t)
+	w := writer(t, srv)
+	ctx := t.Context()
+	w.namespace("shop", nil)
+	w.service("shop", "web", "10.0.0.1", nil)
+
+	o := endpoint(srv)
+	o.Pods = true
+	f := follow(t, o)
+	f.synced(t, o)
+	f.has(t, cluster.Services, "shop/web")
+	if !strings.Contains(f.names(cluster.Namespaces), "shop") {
+		t.Errorf("namespaces: %s", f.names(cluster.Namespaces))
+	}
+
+	t.Run("service", func(t *testing.T) {
+		s := f.get(cluster.Services, "shop", "web").(*cluster.Service)
+		if !slices.Equal(s.ClusterIPs, []netip.Addr{netip.MustParseAddr("10.0.0.1")}) || s.Ports[0] != (cluster.Port{Name: "http", Protocol: "tcp", Port: 80}) {
+			t.Errorf("got %+v", s)
+		}
+		got := must(w.CoreV1().Services("shop").Get(ctx, "web", metav1.GetOptions{}))(t)
+		got.Spec.Type, got.Spec.ExternalName = corev1.ServiceTypeExternalName, "Example.COM."
+		must(w.CoreV1().Services("shop").Update(ctx, got, metav1.UpdateOptions{}))(t)
+		eventually(t, "the update", func() bool {
+			return f.get(cluster.Services, "shop", "web").(*cluster.Service).ExternalName == "example.com"
+		})
+		w.deleteService("shop", "web")
+		f.has(t, cluster.Services, "")
+	})
+
+	t.Run("slice", func(t *testing.T) {
+		w.slice("shop", "web", nil, "10.1.0.1")
+		f.has(t, cluster.Slices, "shop/web")
+		slices := w.DiscoveryV1().EndpointSlices("shop")
+		got := must(slices.Get(ctx, "web", metav1.GetOptions{}))(t)
+		got.Endpoints[0].Addresses = []string{"10.1.0.1", "10.1.0.2"}
+		got = must(slices.Update(ctx, got, metav1.UpdateOptions{}))(t)
+		eventually(t, "a second address", func() bool {
+			n := 0
+			for range f.get(cluster.Slices, "shop", "web").(*cluster.Slice).Endpoints.All() {
+				n++
+			}
+			return n == 2
+		})
+		delete(got.Labels, discoveryv1.LabelServiceName)
+		got = must(slices.Update(ctx, got, metav1.UpdateOptions{}))(t)
+		f.has(t, cluster.Slices, "")
+		got.Labels = map[string]string{discoveryv1.LabelServiceName: "web"}
+		must(slices.Update(ctx, got, metav1.UpdateOptions{}))(t)
+		f.has(t, cluster.Slices, "shop/web")
+		if err := slices.Delete(ctx, "web", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		f.has(t, cluster.Slices, "")
+	})
+
+	t.Run("pod", func(t *testing.T) {
+		pods := w.CoreV1().Pods("shop")
+		p := must(pods.Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-0"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}, metav1.CreateOptions{}))(t)
+		p.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: "10.2.0.1"}, {IP: "fd00::1"}}}
+		p = must(pods.UpdateStatus(ctx, p, metav1.UpdateOptions{}))(t)
+		f.has(t, cluster.Pods, "shop/web-0")
+		if ips := f.get(cluster.Pods, "shop", "web-0").(*cluster.Pod).IPs; len(ips) != 2 {
+			t.Errorf("got %v", ips)
+		}
+		p.Status.PodIPs, p.Status.PodIP = nil, ""
+		p = must(pods.UpdateStatus(ctx, p, metav1.UpdateOptions{}))(t)
+		f.has(t, cluster.Pods, "")
+		p.Status.PodIP = "10.2.0.2"
+		p = must(pods.UpdateStatus(ctx, p, metav1.UpdateOptions{}))(t)
+		f.has(t, cluster.Pods, "shop/web-0")
+		p.Status.Phase = corev1.PodSucceeded
+		must(pods.UpdateStatus(ctx, p, metav1.UpdateOptions{}))(t)
+		f.has(t, cluster.Pods, "")
+	})
+
+	t.Run("namespace", func(t *testing.T) {
+		w.namespace("late", nil)
+		eventually(t, "a namespace", func() bool { return f.get(cluster.Namespaces, "", "late") != nil })
+		if err := w.CoreV1().Namespaces().Delete(ctx, "late", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	})
+
+	t.Run("metrics", func(t *testing.T) {
+		var text strings.Builder
+		f.metrics.WriteText(&text)
+		for _, want := range []string{
+			`seamark_kubernetes_data_age_seconds{resource="services"} `,
+			`seamark_kubernetes_relists_total{resource="services"} 1`,
+			`seamark_kubernetes_events_total{resource="services"} 2`,
+			`seamark_kubernetes_watch_errors_total{resource="services"} 0`,
+		} {
+			if !strings.Contains(text.String(), want) {
+				t.Errorf("no %s in\n%s", want, &text)
+			}
+		}
+		f.stop()
+		text.Reset()
+		f.metrics.WriteText(&text)
+		if strings.Contains(text.String(), "data_age") {
+			t.Errorf("the age of what nobody watches:\n%s", &text)
+		}
+	})
+	if f.log() != "" {
+		t.Errorf("logged:\n%s", f.log())
+	}
+}
+
+// The API server is away for a moment: what changed is known soon after its
+// return, and one line says each that it went and that it came.
+func TestClusterRestart(t *testing.T) {
+	srv := start(t)
+	w := writer(t, srv)
+	w.service("shop", "web", "10.0.0.1", nil)
+	o := endpoint(srv)
+	f := follow(t, o)
+	f.has(t, cluster.Services, "shop/web")
+	f.synced(t, o)
+	for i, name := range []string{"a", "b", "c"} {
+		srv.StopAPI()
+		eventually(t, "a log line", func() bool { return f.logs("cannot reach the API server") == i+1 })
+		failed := f.metrics.Counter("seamark_kubernetes_watch_errors_total", "", "resource", "services")
+		for until := failed.Value() + uint64(4*i); failed.Value() < until; { // away for longer each time
+			time.Sleep(10 * time.Millisecond)
+		}
+		if err := srv.StartAPI(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		w.service("shop", name, "10.0.1."+string(rune('1'+i)), nil)
+		eventually(t, "a new Service", func() bool { return f.get(cluster.Services, "shop", name) != nil })
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("it took %v to return to the API server", took)
+		} else {
+			t.Logf("back after %v", took)
+		}
+		eventually(t, "a log line", func() bool { return f.logs("can be reached again") == i+1 })
+	}
+	f.has(t, cluster.Services, "shop/a shop/b shop/c shop/web")
+	if n := strings.Count(f.log(), "\n"); n != 6 {
+		t.Errorf("%d lines", n)
+	}
+}
+
+// While the watch is down an object is deleted and etcd forgets that it was
+// there: the watch cannot go on (410), and a list tells.
+func TestClusterExpired(t *testing.T) {
+	srv := start(t)
+	w := writer(t, srv)
+	w.service("shop", "web", "10.0.0.1", nil)
+	w.service("shop", "old", "10.0.0.2", nil)
+	w.service("shop", "older", "10.0.0.3", nil)
+	proxy := must(NewProxy(srv))(t)
+	t.Cleanup(proxy.Close)
+	o := cluster.Options{Endpoint: proxy.URL()}
+	f := follow(t, o)
+	f.synced(t, o)
+	f.has(t, cluster.Services, "shop/old shop/older shop/web")
+
+	// First with the history still there.
+	proxy.Set(Faults{Unauthorized: true})
+	proxy.Cut()
+	eventually(t, "a log line", func() bool { return f.logs("does not accept our token") == 1 })
+	w.deleteService("shop", "older")
+	proxy.Set(Faults{})
+	f.has(t, cluster.Services, "shop/old shop/web")
+
+	// Then without.
+	proxy.Set(Faults{Stall: true})
+	proxy.Cut()
+	w.deleteService("shop", "old")
+	w.service("shop", "new", "10.0.0.4", nil)
+	if err := srv.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	srv.StopAPI()
+	if err := srv.StartAPI(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	lists := f.lists(cluster.Services)
+	proxy.Set(Faults{})
+	proxy.Cut()
+	f.has(t, cluster.Services, "shop/new shop/web")
+	if f.lists(cluster.Services) == lists {
+		t.Error("the watch went on, so this was no test of 410")
+	}
+	eventually(t, "a log line", func() bool { return f.logs("accepts us again") == 1 })
+}
+
+func TestClusterNoServer(t *testing.T) {
+	srv := start(t)
+	writer(t, srv).service("shop", "web", "10.0.0.1", nil)
+	srv.StopAPI()
+	dir := t.TempDir()
+	o := cluster.Options{Kubeconfig: filepath.Join(dir, "kubeconfig")}
+	f := follow(t, o)
+	eventually(t, "a log line", func() bool { return f.logs("level=WARN", "kubeconfig") == 1 })
+
+	if err := os.WriteFile(o.Kubeconfig, []byte("clusters: 7\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a log line", func() bool { return f.logs("level=WARN", "kubeconfig") == 2 })
+
+	good := must(os.ReadFile(must(srv.Kubeconfig())(t)))(t)
+	if err := os.WriteFile(o.Kubeconfig, good, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a log line", func() bool { return f.logs("cannot reach the API server") == 1 })
+	if f.lists(cluster.Services) != 0 {
+		t.Error("a list came from nowhere")
+	}
+	if err := srv.StartAPI(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.has(t, cluster.Services, "shop/web")
+	f.synced(t, o)
+}
+
+func TestClusterSelectors(t *testing.T) {
+	srv := start(t)
+	w := writer(t, srv)
+	for _, ns := range []string{"a", "b", "c"} {
+		w.namespace(ns, map[string]string{"exposed": ns})
+		w.service(ns, "web", "10.0.0.1", map[string]string{"tier": "front"})
+		w.service(ns, "db", "10.0.0.2", map[string]string{"tier": "back"})
+		w.slice(ns, "web", map[string]string{"tier": "front"}, "10.1.0.1")
+		w.slice(ns, "db", nil, "10.1.0.2")
+	}
+
+	t.Run("namespaces", func(t *testing.T) {
+		o := endpoint(srv)
+		o.Namespaces = "a,b,none"
+		f := follow(t, o)
+		f.synced(t, o)
+		f.has(t, cluster.Namespaces, "a b")
+		f.has(t, cluster.Services, "a/db a/web b/db b/web")
+		f.has(t, cluster.Slices, "a/db a/web b/db b/web")
+		w := w
+		w.T = t
+		w.service("none", "web", "10.0.0.3", nil)
+		w.service("c", "new", "10.0.0.3", nil)
+		w.namespace("none", nil)
+		w.deleteService("a", "web")
+		f.has(t, cluster.Services, "a/db b/db b/web none/web")
+		f.has(t, cluster.Namespaces, "a b none")
+		if n := f.lists(cluster.Services); n != 1 {
+			t.Errorf("%d lists of Services, want one of all namespaces", n)
+		}
+		srv.StopAPI()
+		if err := srv.Compact(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := srv.StartAPI(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.service("b", "new", "10.0.0.4", nil)
+		f.has(t, cluster.Services, "a/db b/db b/new b/web none/web")
+	})
+	t.Run("namespace_labels", func(t *testing.T) {
+		o := endpoint(srv)
+		o.NamespaceLabels = "exposed in (a,c)"
+		f := follow(t, o)
+		f.synced(t, o)
+		f.has(t, cluster.Namespaces, "a c")
+		b := must(w.CoreV1().Namespaces().Get(t.Context(), "b", metav1.GetOptions{}))(t)
+		b.Labels["exposed"] = "a"
+		must(w.CoreV1().Namespaces().Update(t.Context(), b, metav1.UpdateOptions{}))(t)
+		f.has(t, cluster.Namespaces, "a b c")
+	})
+	t.Run("labels", func(t *testing.T) {
+		o := endpoint(srv)
+		o.Labels = "tier=front"
+		f := follow(t, o)
+		f.synced(t, o)
+		f.has(t, cluster.Services, "b/web c/web")
+		f.has(t, cluster.Slices, "a/web b/web c/web")
+	})
+	t.Run("noendpoints", func(t *testing.T) {
+		o := endpoint(srv)
+		o.NoEndpoints = true
+		f := follow(t, o)
+		f.synced(t, o)
+		if f.lists(cluster.Slices) != 0 {
+			t.Error("EndpointSlices were watched")
+		}
+	})
+}

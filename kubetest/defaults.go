@@ -1,0 +1,145 @@
+package kubetest
+
+import (
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// These are the defaults and derived fields that readers of the API rely on.
+// The real server sets many more; one that a reader comes to need belongs here.
+
+// defaultNamespace sets the label by which selectors find a namespace by name.
+func defaultNamespace(n *corev1.Namespace) {
+	if n.Name == "" {
+		return // its name is yet to be generated
+	}
+	if n.Labels == nil {
+		n.Labels = map[string]string{}
+	}
+	n.Labels[corev1.LabelMetadataName] = n.Name
+}
+
+// prepareNamespace makes a namespace active; a generated name gets its label.
+func prepareNamespace(n, _ *corev1.Namespace) {
+	defaultNamespace(n)
+	setDefault(&n.Status.Phase, corev1.NamespaceActive)
+}
+
+func defaultPod(p *corev1.Pod) {
+	setDefault(&p.Spec.RestartPolicy, corev1.RestartPolicyAlways)
+	setDefault(&p.Spec.DNSPolicy, corev1.DNSClusterFirst)
+	for i := range p.Spec.Containers {
+		ports := p.Spec.Containers[i].Ports
+		for j := range ports {
+			setDefault(&ports[j].Protocol, corev1.ProtocolTCP)
+		}
+	}
+}
+
+// preparePod keeps podIP and podIPs in agreement; if they disagree, podIP wins.
+func preparePod(p, _ *corev1.Pod) {
+	s := &p.Status
+	setDefault(&s.Phase, corev1.PodPending)
+	switch {
+	case s.PodIP == "" && len(s.PodIPs) > 0:
+		s.PodIP = s.PodIPs[0].IP
+	case s.PodIP != "" && (len(s.PodIPs) == 0 || s.PodIPs[0].IP != s.PodIP):
+		s.PodIPs = []corev1.PodIP{{IP: s.PodIP}}
+	}
+}
+
+func defaultService(s *corev1.Service) {
+	setDefault(&s.Spec.Type, corev1.ServiceTypeClusterIP)
+	setDefault(&s.Spec.SessionAffinity, corev1.ServiceAffinityNone)
+	if s.Spec.Type != corev1.ServiceTypeExternalName && s.Spec.InternalTrafficPolicy == nil {
+		policy := corev1.ServiceInternalTrafficPolicyCluster
+		s.Spec.InternalTrafficPolicy = &policy
+	}
+	for i := range s.Spec.Ports {
+		p := &s.Spec.Ports[i]
+		setDefault(&p.Protocol, corev1.ProtocolTCP)
+		if p.TargetPort == intstr.FromInt32(0) || p.TargetPort == intstr.FromString("") {
+			p.TargetPort = intstr.FromInt32(p.Port)
+		}
+	}
+}
+
+// prepareService keeps clusterIP and clusterIPs in agreement. A client that
+// knows only clusterIP sends the clusterIPs it has read along unchanged, so
+// where only the one was changed, the other follows. The families follow from
+// the addresses.
+func prepareService(s, old *corev1.Service) {
+	spec := &s.Spec
+	if spec.Type == corev1.ServiceTypeExternalName {
+		spec.ClusterIP, spec.ClusterIPs, spec.IPFamilies, spec.IPFamilyPolicy = "", nil, nil, nil
+		return
+	}
+	if old != nil && spec.ClusterIP != old.Spec.ClusterIP && slices.Equal(spec.ClusterIPs, old.Spec.ClusterIPs) {
+		spec.ClusterIPs, spec.IPFamilies, spec.IPFamilyPolicy = nil, nil, nil
+	}
+	if len(spec.ClusterIPs) == 0 && spec.ClusterIP != "" {
+		spec.ClusterIPs = []string{spec.ClusterIP}
+	}
+	if spec.ClusterIP == "" && len(spec.ClusterIPs) > 0 {
+		spec.ClusterIP = spec.ClusterIPs[0]
+	}
+	if len(spec.IPFamilies) == 0 {
+		spec.IPFamilies = families(spec.ClusterIPs)
+	}
+	if spec.IPFamilyPolicy == nil && len(spec.IPFamilies) > 0 {
+		policy := corev1.IPFamilyPolicySingleStack
+		if len(spec.IPFamilies) > 1 {
+			policy = corev1.IPFamilyPolicyRequireDualStack
+		}
+		spec.IPFamilyPolicy = &policy
+	}
+}
+
+// families tells the IP family of each cluster IP. The headless "None" is of
+// the family of a cluster that has one only, and ours has IPv4.
+func families(ips []string) []corev1.IPFamily {
+	var fs []corev1.IPFamily
+	for _, ip := range ips {
+		addr, err := netip.ParseAddr(ip)
+		if err == nil && addr.Is6() {
+			fs = append(fs, corev1.IPv6Protocol)
+		} else {
+			fs = append(fs, corev1.IPv4Protocol)
+		}
+	}
+	return fs
+}
+
+func defaultEndpoints(e *corev1.Endpoints) {
+	for i := range e.Subsets {
+		for j := range e.Subsets[i].Ports {
+			setDefault(&e.Subsets[i].Ports[j].Protocol, corev1.ProtocolTCP)
+		}
+	}
+}
+
+// defaultEndpointSlice names unnamed ports "" and gives them a protocol: both
+// are pointers that readers follow.
+func defaultEndpointSlice(e *discoveryv1.EndpointSlice) {
+	for i := range e.Ports {
+		p := &e.Ports[i]
+		if p.Name == nil {
+			p.Name = new("")
+		}
+		if p.Protocol == nil {
+			p.Protocol = new(corev1.ProtocolTCP)
+		}
+	}
+}
+
+// setDefault sets *p if it has no value.
+func setDefault[T comparable](p *T, value T) {
+	var zero T
+	if *p == zero {
+		*p = value
+	}
+}

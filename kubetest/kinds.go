@@ -1,0 +1,126 @@
+package kubetest
+
+import (
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// A kind is a row of the table of what is served. Its functions are called
+// with objects of its own Go type only; nil ones have nothing to do.
+type kind struct {
+	gv       schema.GroupVersion
+	name     string // the Kind
+	resource string
+	singular string
+
+	clusterScoped  bool
+	custom         bool // behaves as a custom resource: no protobuf, updates name a resourceVersion
+	statusOnCreate bool // the creator may set the status
+	new, newList   func() runtime.Object
+
+	defaults   func(obj runtime.Object)            // upon decoding
+	prepare    func(obj, old runtime.Object)       // before storing; old is nil upon creation
+	keepSpec   func(obj, old runtime.Object)       // what a write to /status may not change; nil: there is no /status
+	keepStatus func(obj, old runtime.Object)       // what any other write may not change
+	fieldNames []string                            // selectable besides name and namespace
+	fields     func(obj runtime.Object) fields.Set // the values of fieldNames
+}
+
+// kinds returns the table.
+func kinds() []kind {
+	core, discovery := corev1.SchemeGroupVersion, discoveryv1.SchemeGroupVersion
+	return []kind{{
+		gv: core, name: "Namespace", resource: "namespaces", singular: "namespace", clusterScoped: true,
+		new: create[corev1.Namespace], newList: create[corev1.NamespaceList],
+		defaults:   on(defaultNamespace),
+		prepare:    onBoth(prepareNamespace),
+		keepSpec:   onBoth(func(n, old *corev1.Namespace) { n.Spec = old.Spec }),
+		keepStatus: onBoth(func(n, old *corev1.Namespace) { n.Status = old.Status }),
+		fieldNames: []string{"status.phase"},
+		fields: from(func(n *corev1.Namespace) fields.Set {
+			return fields.Set{"status.phase": string(n.Status.Phase)}
+		}),
+	}, {
+		gv: core, name: "Node", resource: "nodes", singular: "node", clusterScoped: true, statusOnCreate: true,
+		new: create[corev1.Node], newList: create[corev1.NodeList],
+		keepSpec:   onBoth(func(n, old *corev1.Node) { n.Spec = old.Spec }),
+		keepStatus: onBoth(func(n, old *corev1.Node) { n.Status = old.Status }),
+		fieldNames: []string{"spec.unschedulable"},
+		fields: from(func(n *corev1.Node) fields.Set {
+			return fields.Set{"spec.unschedulable": strconv.FormatBool(n.Spec.Unschedulable)}
+		}),
+	}, {
+		gv: core, name: "Pod", resource: "pods", singular: "pod",
+		new: create[corev1.Pod], newList: create[corev1.PodList],
+		defaults:   on(defaultPod),
+		prepare:    onBoth(preparePod),
+		keepSpec:   onBoth(func(p, old *corev1.Pod) { p.Spec = old.Spec }),
+		keepStatus: onBoth(func(p, old *corev1.Pod) { p.Status = old.Status }),
+		fieldNames: []string{"spec.nodeName", "status.phase", "status.podIP"},
+		fields: from(func(p *corev1.Pod) fields.Set {
+			return fields.Set{
+				"spec.nodeName": p.Spec.NodeName,
+				"status.phase":  string(p.Status.Phase),
+				"status.podIP":  p.Status.PodIP,
+			}
+		}),
+	}, {
+		gv: core, name: "Service", resource: "services", singular: "service",
+		new: create[corev1.Service], newList: create[corev1.ServiceList],
+		defaults:   on(defaultService),
+		prepare:    onBoth(prepareService),
+		keepSpec:   onBoth(func(s, old *corev1.Service) { s.Spec = old.Spec }),
+		keepStatus: onBoth(func(s, old *corev1.Service) { s.Status = old.Status }),
+		fieldNames: []string{"spec.clusterIP", "spec.type"},
+		fields: from(func(s *corev1.Service) fields.Set {
+			return fields.Set{"spec.clusterIP": s.Spec.ClusterIP, "spec.type": string(s.Spec.Type)}
+		}),
+	}, {
+		gv: core, name: "Endpoints", resource: "endpoints", singular: "endpoints",
+		new: create[corev1.Endpoints], newList: create[corev1.EndpointsList],
+		defaults: on(defaultEndpoints),
+	}, {
+		gv: core, name: "ConfigMap", resource: "configmaps", singular: "configmap",
+		new: create[corev1.ConfigMap], newList: create[corev1.ConfigMapList],
+	}, {
+		gv: discovery, name: "EndpointSlice", resource: "endpointslices", singular: "endpointslice",
+		new: create[discoveryv1.EndpointSlice], newList: create[discoveryv1.EndpointSliceList],
+		defaults: on(defaultEndpointSlice),
+	}, {
+		gv: importVersion(), name: "ServiceImport", resource: "serviceimports", singular: "serviceimport", custom: true,
+		new: create[ServiceImport], newList: create[ServiceImportList],
+		keepSpec:   onBoth(func(s, old *ServiceImport) { s.Spec = old.Spec }),
+		keepStatus: onBoth(func(s, old *ServiceImport) { s.Status = old.Status }),
+	}}
+}
+
+// create returns a new T as an object.
+func create[T any, P interface {
+	*T
+	runtime.Object
+}]() runtime.Object {
+	return P(new(T))
+}
+
+// on makes a function of one Go type fit the table.
+func on[P runtime.Object](f func(P)) func(runtime.Object) {
+	return func(obj runtime.Object) { f(obj.(P)) }
+}
+
+// onBoth does the same for a new object and the old one, which may be missing.
+func onBoth[P runtime.Object](f func(obj, old P)) func(obj, old runtime.Object) {
+	return func(obj, old runtime.Object) {
+		was, _ := old.(P)
+		f(obj.(P), was)
+	}
+}
+
+// from does the same for a function that reads fields.
+func from[P runtime.Object](f func(P) fields.Set) func(runtime.Object) fields.Set {
+	return func(obj runtime.Object) fields.Set { return f(obj.(P)) }
+}

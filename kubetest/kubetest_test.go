@@ -1,0 +1,285 @@
+package kubetest
+
+import (
+	"context"
+	"crypto/tls"
+	"net/http"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// patience is how long a test waits for what should come at once.
+const patience = 20 * time.Second
+
+// start starts a server for a test.
+func start(t *testing.T) *Server {
+	t.Helper()
+	srv, err := Start(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(srv.Stop)
+	return srv
+}
+
+// client returns a client that leaves no idle connections behind.
+func client(t *testing.T, c *rest.Config) kubernetes.Interface {
+	t.Helper()
+	k, err := kubernetes.NewForConfigAndClient(c, httpClient(t, c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// httpClient returns an HTTP client whose connections end with the test.
+func httpClient(t *testing.T, c *rest.Config) *http.Client {
+	t.Helper()
+	tlsConfig, err := rest.TLSConfigFor(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{TLSClientConfig: tlsConfig, ForceAttemptHTTP2: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// eventually waits until ok.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("timeout: %s", what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// next returns the next event of a watch.
+func next(t *testing.T, w watch.Interface) watch.Event {
+	t.Helper()
+	select {
+	case e, ok := <-w.ResultChan():
+		if !ok {
+			t.Fatal("the watch has ended")
+		}
+		return e
+	case <-time.After(patience):
+		t.Fatal("timeout: no event")
+	}
+	panic("unreachable")
+}
+
+// configMap returns a ConfigMap.
+func configMap(name, value string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"key": value}}
+}
+
+// put creates a ConfigMap in the namespace and returns it as stored.
+func put(t *testing.T, k kubernetes.Interface, ns, name string) *corev1.ConfigMap {
+	t.Helper()
+	c, err := k.CoreV1().ConfigMaps(ns).Create(t.Context(), configMap(name, "1"), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// reflect keeps a store in step with the ConfigMaps of a namespace as long as
+// the test runs.
+func reflect(t *testing.T, k kubernetes.Interface, ns string) cache.Store {
+	store := cache.NewStore(cache.MetaNamespaceKeyFunc)
+	lw := cache.NewListWatchFromClient(k.CoreV1().RESTClient(), "configmaps", ns, fields.Everything())
+	r := cache.NewReflectorWithOptions(lw, &corev1.ConfigMap{}, store, cache.ReflectorOptions{})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.RunWithContext(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return store
+}
+
+// has tells whether the store holds an object of that key.
+func has(store cache.Store, key string) func() bool {
+	return func() bool {
+		_, ok, _ := store.GetByKey(key)
+		return ok
+	}
+}
+
+func TestRestartKeepsPortAndReflectorReconnects(t *testing.T) {
+	srv := start(t)
+	k := client(t, srv.Config())
+	put(t, k, "a", "before")
+	store := reflect(t, k, "a")
+	eventually(t, "the first object", has(store, "a/before"))
+
+	url := srv.URL()
+	w, err := k.CoreV1().ConfigMaps("a").Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := next(t, w); e.Type != watch.Added {
+		t.Fatalf("watch began with %v", e)
+	}
+	srv.StopAPI()
+	srv.StopAPI() // does nothing
+	select {
+	case e, ok := <-w.ResultChan():
+		if ok {
+			t.Errorf("the stop sent an event: %v", e)
+		}
+	case <-time.After(patience):
+		t.Error("the stop did not cut a watch")
+	}
+	_, err = k.CoreV1().ConfigMaps("a").List(t.Context(), metav1.ListOptions{})
+	if err == nil || !strings.Contains(err.Error(), "connection refused") {
+		t.Errorf("list from a stopped server: %v; want connection refused", err)
+	}
+	if err := srv.StartAPI(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if srv.URL() != url {
+		t.Errorf("URL was %s and is %s", url, srv.URL())
+	}
+	put(t, k, "a", "after")
+	eventually(t, "the reflector's return", has(store, "a/after"))
+	if !has(store, "a/before")() {
+		t.Error("the first object is lost")
+	}
+}
+
+func TestExpired(t *testing.T) {
+	srv := start(t)
+	k := client(t, srv.Config())
+	old := put(t, k, "a", "old").ResourceVersion
+	put(t, k, "a", "new")
+
+	list := func() error {
+		_, err := k.CoreV1().ConfigMaps("a").List(t.Context(), metav1.ListOptions{
+			ResourceVersion: old, ResourceVersionMatch: metav1.ResourceVersionMatchExact})
+		return err
+	}
+	if err := list(); err != nil {
+		t.Fatalf("list at an old version: %v", err)
+	}
+	for range 2 { // it can be done again
+		if err := srv.Compact(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	srv.StopAPI()
+	if err := srv.StartAPI(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := list(); !apierrors.IsResourceExpired(err) {
+		t.Errorf("list at a compacted version: %v; want expired", err)
+	}
+	w, err := k.CoreV1().ConfigMaps("a").Watch(t.Context(), metav1.ListOptions{ResourceVersion: old})
+	if err == nil {
+		defer w.Stop()
+		err = apierrors.FromObject(next(t, w).Object)
+	}
+	if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+		t.Errorf("watch at a compacted version: %v; want 410", err)
+	}
+	if _, err := k.CoreV1().ConfigMaps("a").List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Errorf("list at the present: %v", err)
+	}
+}
+
+func TestKubeconfigAndCA(t *testing.T) {
+	srv := start(t)
+	path, err := srv.Kubeconfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client(t, c).Discovery().ServerVersion(); err != nil {
+		t.Errorf("with the kubeconfig: %v", err)
+	}
+	c = &rest.Config{Host: srv.URL(), TLSClientConfig: rest.TLSClientConfig{CAFile: srv.CAFile()}}
+	if _, err := client(t, c).Discovery().ServerVersion(); err != nil {
+		t.Errorf("with the CA file: %v", err)
+	}
+}
+
+// TestStarts starts several servers, one after the other and two at once, and
+// looks for what they leave behind and how long they take.
+func TestStarts(t *testing.T) {
+	cycle := func() {
+		srv, err := Start(context.Background(), t.TempDir())
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: srv.certs.pool()}}
+		resp, err := (&http.Client{Transport: transport}).Get(srv.URL() + "/api/v1/pods?watch=1")
+		if err != nil {
+			t.Error(err)
+		} else {
+			defer resp.Body.Close() // the server stops with a watch open
+		}
+		srv.Stop()
+		srv.Stop() // does nothing
+		transport.CloseIdleConnections()
+		if err := srv.StartAPI(context.Background()); err == nil {
+			t.Error("StartAPI after Stop succeeded")
+		}
+	}
+	cycle() // what is started once in a process
+	before := runtime.NumGoroutine()
+	for range 3 {
+		cycle()
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		cycle()
+	}()
+	cycle()
+	<-done
+	deadline := time.Now().Add(patience)
+	for runtime.NumGoroutine() > before && time.Now().Before(deadline) {
+		time.Sleep(5 * time.Millisecond)
+	}
+	if n := runtime.NumGoroutine(); n > before {
+		buf := make([]byte, 1<<20)
+		t.Errorf("%d goroutines before, %d after:\n%s", before, n, buf[:runtime.Stack(buf, true)])
+	}
+}
+
+func TestStartGivesUp(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if srv, err := Start(ctx, t.TempDir()); err == nil {
+		srv.Stop()
+		t.Error("Start with a context that is over succeeded")
+	}
+	if srv, err := Start(t.Context(), os.DevNull); err == nil {
+		srv.Stop()
+		t.Error("Start in what is no directory succeeded")
+	}
+}

@@ -1,0 +1,100 @@
+package kubetest
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A listener is a TCP listener that can die as the one of a crashed process
+// does: with all its connections, and without a word.
+type listener struct {
+	net.Listener
+	mu    sync.Mutex
+	dead  bool
+	conns map[*conn]struct{}
+}
+
+// A conn is a connection that its listener can close.
+type conn struct {
+	net.Conn
+	of *listener
+}
+
+// listen listens on addr. A port that was ours a moment ago may serve as the
+// near end of somebody's connection for another moment, so it waits for that.
+func listen(ctx context.Context, addr string) (*listener, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for {
+		ln, err := new(net.ListenConfig).Listen(ctx, "tcp4", addr)
+		if err == nil {
+			return &listener{Listener: ln, conns: map[*conn]struct{}{}}, nil
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// Accept returns the next connection. Those that reach a dead listener are
+// closed unseen.
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if own := l.keep(c); own != nil {
+			return own, nil
+		}
+		c.Close()
+	}
+}
+
+// keep notes a connection, or returns nil if the listener is dead.
+func (l *listener) keep(c net.Conn) net.Conn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.dead {
+		return nil
+	}
+	own := &conn{Conn: c, of: l}
+	l.conns[own] = struct{}{}
+	return own
+}
+
+// Close closes the connection and forgets it.
+func (c *conn) Close() error {
+	c.of.mu.Lock()
+	delete(c.of.conns, c)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// die cuts all connections, now and in future. The socket itself goes on
+// listening until Close, since a generic API server panics if its listener
+// closes before it was told to stop.
+func (l *listener) die() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dead = true
+	for c := range l.conns {
+		c.Conn.Close()
+	}
+	clear(l.conns)
+}
+
+// Close dies and stops listening.
+func (l *listener) Close() error {
+	l.die()
+	return l.Listener.Close()
+}

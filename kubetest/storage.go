@@ -1,0 +1,170 @@
+package kubetest
+
+import (
+	"context"
+	"fmt"
+	"path"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	"k8s.io/apiserver/pkg/storage/names"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+)
+
+// newStore opens the storage of a kind behind a watch cache. The caller
+// destroys it.
+func (t *types) newStore(k kind, etcdURL string) (*registry.Store, error) {
+	options, err := t.restOptions(k, etcdURL)
+	if err != nil {
+		return nil, err
+	}
+	s := strategy{kind: k, ObjectTyper: t.scheme, NameGenerator: names.SimpleNameGenerator}
+	single := k.groupResource()
+	single.Resource = k.singular
+	store := &registry.Store{
+		NewFunc:                   k.new,
+		NewListFunc:               k.newList,
+		DefaultQualifiedResource:  k.groupResource(),
+		SingularQualifiedResource: single,
+		CreateStrategy:            s,
+		UpdateStrategy:            s,
+		DeleteStrategy:            s,
+		TableConvertor:            rest.NewDefaultTableConvertor(k.groupResource()),
+	}
+	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: options, AttrFunc: k.attrs}); err != nil {
+		return nil, err
+	}
+	return store, nil
+}
+
+// restOptions says where and in which encoding a kind is stored.
+func (t *types) restOptions(k kind, etcdURL string) (generic.RESTOptions, error) {
+	c := storagebackend.NewDefaultConfig("/registry", nil)
+	c.Transport.ServerList = []string{etcdURL}
+	media := runtime.ContentTypeProtobuf
+	if k.custom {
+		media = runtime.ContentTypeJSON
+	}
+	var err error
+	c.Codec, c.EncodeVersioner, err = serverstorage.NewStorageCodec(serverstorage.StorageCodecConfig{
+		StorageMediaType:  media,
+		StorageSerializer: t.codecs,
+		StorageVersion:    k.gv,
+		MemoryVersion:     k.hub(),
+		Config:            *c,
+	})
+	if err != nil {
+		return generic.RESTOptions{}, err
+	}
+	return generic.RESTOptions{
+		StorageConfig:           c.ForResource(k.groupResource()),
+		Decorator:               registry.StorageWithCacher(),
+		DeleteCollectionWorkers: 1,
+		ResourcePrefix:          path.Join(k.gv.Group, k.resource),
+	}, nil
+}
+
+// attrs returns what selectors look at.
+func (k kind) attrs(obj runtime.Object) (labels.Set, fields.Set, error) {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading metadata: %w", err)
+	}
+	set := fields.Set{}
+	if k.fields != nil {
+		set = k.fields(obj)
+	}
+	set["metadata.name"] = m.GetName()
+	if !k.clusterScoped {
+		set["metadata.namespace"] = m.GetNamespace()
+	}
+	return m.GetLabels(), set, nil
+}
+
+// A strategy is how writes to a kind, or to its status, change an object on
+// its way to storage. Metadata are checked by the registry; nothing else is.
+type strategy struct {
+	kind
+	runtime.ObjectTyper
+	names.NameGenerator
+	status bool // for writes to /status
+}
+
+// NamespaceScoped tells whether objects have a namespace.
+func (s strategy) NamespaceScoped() bool { return !s.clusterScoped }
+
+// AllowCreateOnUpdate says that a PUT does not create.
+func (s strategy) AllowCreateOnUpdate(context.Context) bool { return false }
+
+// AllowUnconditionalUpdate tells whether an update may lack a resourceVersion.
+func (s strategy) AllowUnconditionalUpdate(context.Context) bool { return !s.custom }
+
+// PrepareForCreate drops the status and sets what follows from the rest.
+func (s strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
+	if s.keepStatus != nil && !s.statusOnCreate {
+		s.keepStatus(obj, s.new())
+	}
+	if s.prepare != nil {
+		s.prepare(obj, nil)
+	}
+}
+
+// PrepareForUpdate keeps what this write may not change and sets what follows
+// from the rest.
+func (s strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	switch {
+	case s.status:
+		s.keepSpec(obj, old)
+	case s.keepStatus != nil:
+		s.keepStatus(obj, old)
+	}
+	if s.prepare != nil {
+		s.prepare(obj, old)
+	}
+}
+
+// Validate, ValidateUpdate, WarningsOnCreate, WarningsOnUpdate and Canonicalize
+// have nothing to say.
+func (s strategy) Validate(context.Context, runtime.Object) field.ErrorList              { return nil }
+func (s strategy) ValidateUpdate(_ context.Context, _, _ runtime.Object) field.ErrorList { return nil }
+func (s strategy) WarningsOnCreate(context.Context, runtime.Object) []string             { return nil }
+func (s strategy) WarningsOnUpdate(_ context.Context, _, _ runtime.Object) []string      { return nil }
+func (s strategy) Canonicalize(runtime.Object)                                           {}
+
+// A statusStore serves /status: the object as a whole to read, its status
+// alone to write.
+type statusStore struct {
+	rest.TableConvertor
+	store *registry.Store
+}
+
+// newStatusStore returns the status view of a store.
+func (t *types) newStatusStore(k kind, store *registry.Store) *statusStore {
+	view := *store
+	view.UpdateStrategy = strategy{kind: k, ObjectTyper: t.scheme, NameGenerator: names.SimpleNameGenerator, status: true}
+	return &statusStore{TableConvertor: store.TableConvertor, store: &view}
+}
+
+// New returns an empty object to decode into.
+func (s *statusStore) New() runtime.Object { return s.store.New() }
+
+// Destroy does nothing: the storage is the store's.
+func (s *statusStore) Destroy() {}
+
+// Get returns the object.
+func (s *statusStore) Get(ctx context.Context, name string, o *metav1.GetOptions) (runtime.Object, error) {
+	return s.store.Get(ctx, name, o)
+}
+
+// Update writes the status. It never creates an object.
+func (s *statusStore) Update(ctx context.Context, name string, obj rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, _ bool, o *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	return s.store.Update(ctx, name, obj, create, update, false, o)
+}

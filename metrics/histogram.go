@@ -1,0 +1,87 @@
+package metrics
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"sync/atomic"
+)
+
+// A Histogram counts values by size. Observe is safe from any goroutine and
+// allocates nothing.
+type Histogram struct {
+	bounds []float64 // upper, inclusive, ascending; what is above the last has a bucket too
+	counts []atomic.Uint64
+	sum    atomic.Uint64 // bits of a float64
+}
+
+// Observe counts one value.
+func (h *Histogram) Observe(v float64) {
+	i := 0
+	for i < len(h.bounds) && v > h.bounds[i] {
+		i++
+	}
+	h.counts[i].Add(1)
+	for {
+		old := h.sum.Load()
+		if h.sum.CompareAndSwap(old, math.Float64bits(math.Float64frombits(old)+v)) {
+			return
+		}
+	}
+}
+
+// Count is how many values were observed, Sum what they add up to.
+func (h *Histogram) Count() (n uint64) {
+	for i := range h.counts {
+		n += h.counts[i].Load()
+	}
+	return n
+}
+
+// Sum is what the observed values add up to.
+func (h *Histogram) Sum() float64 { return math.Float64frombits(h.sum.Load()) }
+
+// Histogram gives the histogram of that name and labels, and makes it at the
+// first call, with these upper bounds, which ascend. It keeps bounds.
+func (r *Registry) Histogram(name, help string, bounds []float64, labels ...string) *Histogram {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	series := r.family(name, help, "histogram").series
+	key := render(labels)
+	h, ok := series[key].(*Histogram)
+	if !ok {
+		h = &Histogram{bounds: bounds, counts: make([]atomic.Uint64, len(bounds)+1)}
+		series[key] = h
+	}
+	return h
+}
+
+// CounterFunc is Gauge for a reading that only grows.
+func (r *Registry) CounterFunc(name, help string, value func() float64, labels ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.family(name, help, "counter").series[render(labels)] = value
+}
+
+// writeText writes the histogram's lines. The buckets of the format count what
+// the smaller ones have, too.
+func (h *Histogram) writeText(w io.Writer, name, labels string) {
+	open := "{"
+	if labels != "" {
+		open = strings.TrimSuffix(labels, "}") + ","
+	}
+	total := uint64(0)
+	for i := range h.counts {
+		bound := "+Inf"
+		if i < len(h.bounds) {
+			bound = format(h.bounds[i])
+		}
+		total += h.counts[i].Load()
+		fmt.Fprintf(w, "%s_bucket%sle=\"%s\"} %d\n", name, open, bound, total)
+	}
+	fmt.Fprintf(w, "%s_sum%s %s\n%s_count%s %d\n", name, labels, format(h.Sum()), name, labels, total)
+}
+
+func format(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }

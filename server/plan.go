@@ -1,0 +1,158 @@
+// Package server makes a running server of a Corefile's blocks: it plans,
+// starts, swaps and stops, and owns every goroutine and the life cycle. Package
+// cmd calls it. It knows the words of a Corefile only from the list of
+// directives that it is given.
+package server
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/metrics"
+)
+
+// Options is what a plan needs besides the Corefile.
+type Options struct {
+	Directives []config.Directive
+	// Port is that of keys which name none.
+	Port uint16
+	// Listen, if there is any, takes the place of all addresses and ports that
+	// the Corefile gives.
+	Listen []netip.AddrPort
+	// Interface gives the addresses of a network interface; nil is this
+	// machine's.
+	Interface func(name string) ([]netip.Addr, error)
+
+	Log     *slog.Logger
+	Metrics *metrics.Registry
+}
+
+// A Plan is a Corefile that has been understood: chains, zones and addresses.
+// Nothing is open yet.
+type Plan struct {
+	opts   Options
+	blocks []*config.Block
+	sites  []*site
+	running
+}
+
+// A site is one address to listen on and the zones asked for there.
+type site struct {
+	addr   netip.AddrPort
+	from   corefile.Token // what in the Corefile made it
+	routes []route
+}
+
+type route struct {
+	key   config.Key
+	block *config.Block
+}
+
+// NewPlan sets up every directive of every block, in the order of the
+// registry. It reports every error, by file and line, and opens nothing.
+func NewPlan(servers []corefile.Server, opts Options) (*Plan, error) {
+	if opts.Interface == nil {
+		opts.Interface = interfaceAddresses
+	}
+	p := &Plan{opts: opts}
+	var errs []error
+	for _, s := range servers {
+		errs = append(errs, p.block(s)...)
+	}
+	errs = append(errs, p.overlaps()...)
+	if len(errs) == 0 {
+		for _, b := range p.blocks {
+			errs = append(errs, b.Planned()...)
+		}
+	}
+	if err := corefile.Sorted(errs...); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// block plans one server block.
+func (p *Plan) block(s corefile.Server) (errs []error) {
+	b := &config.Block{
+		Log: p.opts.Log, Metrics: p.opts.Metrics, Chain: new(dns.Chain), Interface: p.opts.Interface,
+	}
+	var keys []config.Key
+	for _, k := range s.Keys {
+		more, err := config.ParseKey(k, p.opts.Port)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		keys = append(keys, more...)
+	}
+	for _, k := range keys {
+		if !slices.Contains(b.Zones, k.Zone) {
+			b.Zones = append(b.Zones, k.Zone)
+		}
+		if port := fmt.Sprint(k.Port); !slices.Contains(b.Ports, port) {
+			b.Ports = append(b.Ports, port)
+		}
+	}
+	uses := map[string][]corefile.Directive{}
+	for _, d := range s.Directives {
+		uses[d.Text] = append(uses[d.Text], d)
+	}
+	for _, d := range p.opts.Directives {
+		if of := uses[d.Name]; of != nil {
+			b.Begin(d.Name)
+			if err := d.Setup(b, of); err != nil {
+				errs = append(errs, err)
+			}
+			delete(uses, d.Name)
+		}
+	}
+	for _, left := range uses {
+		errs = append(errs, p.unknown(left)...)
+	}
+	p.blocks = append(p.blocks, b)
+	for _, k := range keys {
+		errs = append(errs, p.route(k, b)...)
+	}
+	return errs
+}
+
+// unknown says what is wrong with a word that no directive has.
+func (p *Plan) unknown(uses []corefile.Directive) (errs []error) {
+	words := slices.Clone(known)
+	for _, d := range p.opts.Directives {
+		words = append(words, d.Name)
+	}
+	for _, d := range uses {
+		if slices.Contains(known, d.Text) {
+			errs = append(errs, d.Errorf("known to CoreDNS, not supported yet"))
+			continue
+		}
+		errs = append(errs, d.Token.Errorf("", "unknown directive %q%s", d.Text, corefile.DidYouMean(d.Text, words)))
+	}
+	return errs
+}
+
+// route lets the block answer for a key on each of its addresses.
+func (p *Plan) route(k config.Key, b *config.Block) (errs []error) {
+	for _, at := range p.addresses(k, b) {
+		i := slices.IndexFunc(p.sites, func(s *site) bool { return s.addr == at.addr })
+		if i < 0 {
+			i = len(p.sites)
+			p.sites = append(p.sites, at)
+		}
+		s := p.sites[i]
+		j := slices.IndexFunc(s.routes, func(r route) bool { return r.key.Zone == k.Zone })
+		if j >= 0 {
+			first := s.routes[j].key.From
+			errs = append(errs, k.From.Errorf("", "%s: zone %s is already served on %s by %s at %s:%d",
+				k.From.Text, k.Zone, s.name(), first.Text, first.File, first.Line))
+			continue
+		}
+		s.routes = append(s.routes, route{k, b})
+	}
+	return errs
+}

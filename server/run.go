@@ -1,0 +1,115 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+
+	"github.com/seamark/seamark/corefile"
+)
+
+// A Run is a server from start to end.
+type Run struct {
+	Options
+	// Read gives the Corefile, at the start and at each reload.
+	Read func() ([]corefile.Server, error)
+	// Out is told what is served where; nil is nobody.
+	Out io.Writer
+	// Greeting is written after that.
+	Greeting string
+	// Try shows questions to try.
+	Try     bool
+	PIDFile string
+}
+
+// Check reads and plans, and opens nothing. If the Corefile cannot be read
+// whole, what is wrong with the rest of it is reported too.
+func (r *Run) Check() (*Plan, error) {
+	servers, err := r.Read()
+	plan, wrong := NewPlan(servers, r.Options)
+	if err := corefile.Sorted(err, wrong); err != nil {
+		return nil, err
+	}
+	return plan, nil
+}
+
+// Serve runs the server until ctx ends or the process gets SIGTERM or SIGINT,
+// after which a second one ends it at once. SIGHUP and SIGUSR1 make it read its
+// Corefile again; if there is something wrong with it, the old one goes on.
+func (r *Run) Serve(ctx context.Context) error {
+	ctx, release := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
+	defer release()
+	defer context.AfterFunc(ctx, release)() // a second signal has its usual effect
+	reload := make(chan os.Signal, 1)
+	signal.Notify(reload, reloadSignals()...)
+	defer signal.Stop(reload)
+
+	plan, err := r.begin(ctx)
+	if err != nil {
+		return err
+	}
+	for {
+		select {
+		case <-reload:
+			plan = r.reload(ctx, plan)
+			continue
+		case <-ctx.Done():
+		}
+		r.Log.Info("shutting down")
+		plan.Stop(context.WithoutCancel(ctx))
+		if r.PIDFile != "" {
+			return os.Remove(r.PIDFile)
+		}
+		return nil
+	}
+}
+
+// begin starts the first plan and says so.
+func (r *Run) begin(ctx context.Context) (*Plan, error) {
+	plan, err := r.Check()
+	if err != nil {
+		return nil, err
+	}
+	if err := plan.Start(ctx, nil); err != nil {
+		return nil, err
+	}
+	if r.PIDFile != "" {
+		if err := os.WriteFile(r.PIDFile, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o644); err != nil {
+			plan.Stop(ctx)
+			return nil, fmt.Errorf("writing the process id: %w", err)
+		}
+	}
+	if r.Out != nil {
+		plan.listening(r.Out)
+		fmt.Fprintln(r.Out, r.Greeting)
+		if lines := plan.Examples(); r.Try && len(lines) > 0 {
+			fmt.Fprintln(r.Out, "\nTry:")
+			for _, line := range lines {
+				fmt.Fprintln(r.Out, " ", line)
+			}
+		}
+	}
+	return plan, nil
+}
+
+// reload returns the plan that serves: a new one, or old if that failed.
+func (r *Run) reload(ctx context.Context, old *Plan) *Plan {
+	r.Log.Info("reloading")
+	plan, err := r.Check()
+	if err == nil {
+		err = plan.Start(ctx, old)
+	}
+	if err != nil {
+		r.Metrics.Counter("coredns_reload_failed_total", reloadFailedHelp).Add(1)
+		r.Log.Error("reload failed, the old configuration goes on:\n" + err.Error())
+		return old
+	}
+	r.Log.Info("reloading complete")
+	return plan
+}
+
+const reloadFailedHelp = "Reloads that failed and left the old configuration in place."

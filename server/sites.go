@@ -1,0 +1,91 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/seamark/seamark/config"
+)
+
+// everywhere is one socket for IPv4 and IPv6.
+var everywhere = netip.IPv6Unspecified()
+
+// addresses gives where a block is asked for a key.
+func (p *Plan) addresses(k config.Key, b *config.Block) (sites []*site) {
+	for _, addr := range p.opts.Listen {
+		sites = append(sites, &site{addr: addr, from: k.From})
+	}
+	if len(sites) > 0 {
+		return sites
+	}
+	if len(b.Bind) == 0 {
+		return []*site{{addr: netip.AddrPortFrom(everywhere, k.Port), from: k.From}}
+	}
+	all := slices.ContainsFunc(b.Bind, func(a config.Address) bool { return a.IP == everywhere })
+	for _, a := range b.Bind {
+		if all && a.IP == netip.IPv4Unspecified() {
+			continue // :: is that, too
+		}
+		sites = append(sites, &site{addr: netip.AddrPortFrom(a.IP, k.Port), from: a.From})
+	}
+	return sites
+}
+
+// name is how metrics and people call the address.
+func (s *site) name() string {
+	if s.addr.Addr() == everywhere {
+		return fmt.Sprintf("dns://:%d", s.addr.Port())
+	}
+	return "dns://" + s.addr.String()
+}
+
+// overlaps finds addresses that cannot be listened on together: a TCP socket on
+// all addresses keeps every other from its port.
+func (p *Plan) overlaps() (errs []error) {
+	for i, s := range p.sites {
+		for _, other := range p.sites[:i] {
+			if s.addr.Port() == 0 || s.addr.Port() != other.addr.Port() || !covers(s.addr.Addr(), other.addr.Addr()) && !covers(other.addr.Addr(), s.addr.Addr()) {
+				continue
+			}
+			errs = append(errs, s.from.Errorf("", "%s and %s (%s:%d) cannot both be listened on: give each of these blocks a bind with single addresses",
+				s.name(), other.name(), other.from.File, other.from.Line))
+		}
+	}
+	return errs
+}
+
+func covers(wildcard, a netip.Addr) bool {
+	return wildcard == everywhere || wildcard == netip.IPv4Unspecified() && a.Is4() || wildcard == netip.IPv4Unspecified() && a == everywhere
+}
+
+// interfaceAddresses gives the addresses of an interface of this machine.
+func interfaceAddresses(name string) (ips []netip.Addr, err error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(all, func(i net.Interface) bool { return i.Name == name })
+	if i < 0 {
+		return nil, nil
+	}
+	addrs, err := all[i].Addrs()
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range addrs {
+		prefix, bad := netip.ParsePrefix(a.String())
+		if bad != nil {
+			err = errors.Join(err, bad)
+			continue
+		}
+		ip := prefix.Addr().Unmap()
+		if ip.Is6() && ip.IsLinkLocalUnicast() {
+			ip = ip.WithZone(name)
+		}
+		ips = append(ips, ip)
+	}
+	return ips, err
+}

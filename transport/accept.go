@@ -1,0 +1,191 @@
+package transport
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// accept takes connections until the listener stops. Errors such as EMFILE are
+// said once and waited for: the connections that are there go on meanwhile, and
+// their ends give the descriptors back.
+func (l *Listener) accept() {
+	var pause time.Duration
+	var failed time.Time // last; zero if all is well
+	for {
+		c, err := l.tcp.Accept()
+		switch {
+		case err == nil:
+			if !failed.IsZero() && time.Since(failed) > time.Second {
+				l.o.Log.Info("tcp connections are accepted again", "address", l.addr)
+				failed, pause = time.Time{}, 0
+			}
+			l.admit(c.(*net.TCPConn))
+		case l.isStopping():
+			return
+		default:
+			if failed.IsZero() {
+				l.o.Log.Error("tcp connections cannot be accepted", "address", l.addr, "error", err)
+			}
+			failed = time.Now()
+			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+			select {
+			case <-l.stopping:
+			case <-time.After(pause):
+			}
+		}
+	}
+}
+
+// admit starts a connection, or closes it at once if there are too many.
+func (l *Listener) admit(tcp *net.TCPConn) {
+	c := newConn(l, tcp)
+	refused, evicted := l.conns.add(c, l.o.MaxConns, l.o.MaxConnsPerClient)
+	if evicted != nil {
+		l.counts.evicted.Add(1)
+		evicted.cut()
+	}
+	switch refused {
+	case overClient:
+		l.counts.overClient.Add(1)
+	case overTotal:
+		l.counts.overTotal.Add(1)
+	default:
+		c.turn = l.o.Port.Join()
+		l.conns.running.Go(c.run)
+		return
+	}
+	reset(tcp)
+}
+
+// reset closes a connection whose client is not to be waited for. Its end goes
+// into no state of the kernel, and what is still unsent goes nowhere.
+func reset(tcp *net.TCPConn) {
+	_ = tcp.SetLinger(0)
+	_ = tcp.Close()
+}
+
+// conns is the TCP connections of a listener.
+type conns struct {
+	running sync.WaitGroup // goroutines of connections
+
+	mu      sync.Mutex
+	all     map[*conn]struct{}
+	clients map[netip.Addr]int
+	empty   chan struct{} // told when the last one ends
+}
+
+func (s *conns) init() {
+	s.all, s.clients = map[*conn]struct{}{}, map[netip.Addr]int{}
+	s.empty = make(chan struct{}, 1)
+}
+
+// A refusal is why a connection is not wanted.
+type refusal uint8
+
+const (
+	admitted refusal = iota
+	overClient
+	overTotal
+)
+
+// client is whom a connection is counted for: an IPv4 address, or the /64 of an
+// IPv6 address, within which a host may choose its address.
+func client(addr netip.Addr) netip.Addr {
+	if addr.Is4() {
+		return addr
+	}
+	p, err := addr.WithZone("").Prefix(64)
+	if err != nil {
+		return addr
+	}
+	return p.Addr()
+}
+
+// add admits c, if need be in place of the connection that has been idle
+// longest (RFC 7766 §6.2.3 lets servers close those). There are many reasons
+// for idle connections and none to refuse a client for them; but if all have
+// something under way, it is the new one that has to go.
+func (s *conns) add(c *conn, most, mostOfClient int) (why refusal, evicted *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.clients[c.client] >= mostOfClient {
+		return overClient, nil
+	}
+	if len(s.all) >= most {
+		if evicted = s.idlest(); evicted == nil {
+			return overTotal, nil
+		}
+		s.remove(evicted)
+	}
+	s.all[c] = struct{}{}
+	s.clients[c.client]++
+	return admitted, evicted
+}
+
+// idlest looks at all of them: at the cap, an accept costs some microseconds
+// more, and below it nothing has to be kept in order.
+func (s *conns) idlest() (idlest *conn) {
+	for c := range s.all {
+		if c.inFlight() == 0 && (idlest == nil || c.last.Load() < idlest.last.Load()) {
+			idlest = c
+		}
+	}
+	return idlest
+}
+
+// forget takes out a connection that has ended.
+func (s *conns) forget(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.remove(c)
+	if len(s.all) == 0 {
+		select {
+		case s.empty <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (s *conns) remove(c *conn) {
+	if _, ok := s.all[c]; !ok {
+		return
+	}
+	delete(s.all, c)
+	if s.clients[c.client]--; s.clients[c.client] == 0 {
+		delete(s.clients, c.client)
+	}
+}
+
+func (s *conns) list() (list []*conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.all {
+		list = append(list, c)
+	}
+	return list
+}
+
+// wake makes the readers of all connections see that the listener stops.
+func (s *conns) wake() {
+	for _, c := range s.list() {
+		_ = c.tcp.SetReadDeadline(longAgo())
+	}
+}
+
+// wait returns when all connections have ended; those that have not when ctx
+// ends are cut. There must be no new ones.
+func (s *conns) wait(ctx context.Context) {
+	for len(s.list()) > 0 && ctx.Err() == nil {
+		select {
+		case <-s.empty:
+		case <-ctx.Done():
+		}
+	}
+	for _, c := range s.list() {
+		c.cut()
+	}
+	s.running.Wait()
+}

@@ -1,0 +1,278 @@
+package transport
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"strconv"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/metrics"
+)
+
+// A batch is a reader that reads and sends several datagrams by one system
+// call. All that the kernel reads and writes lies in it or in its queries, so
+// that a round allocates nothing; the addresses and control messages of
+// requests serve again for their replies, as they are.
+//
+// It waits in the netpoller (RawConn.Read) and calls with MSG_DONTWAIT. A
+// thread that is blocked in recvmmsg costs three times as much CPU when there
+// is little to do.
+type batch struct {
+	*reader
+	raw      syscall.RawConn
+	messages [batchSize]unix.Mmsghdr
+	packets  [batchSize]unix.Iovec
+	names    [batchSize]sockaddr
+	controls [batchSize][controlSize]byte
+
+	n     int // messages that the last call read
+	errno syscall.Errno
+
+	out     sender
+	replies [batchSize]unix.Mmsghdr
+	answers [batchSize]unix.Iovec
+}
+
+// A sockaddr is a struct sockaddr_in or sockaddr_in6 as the kernel wrote it.
+type sockaddr [unix.SizeofSockaddrInet6]byte
+
+// batches runs r in batches until the listener stops. It returns false, and has
+// not begun, if this is not allowed: seccomp profiles know only old calls.
+func batches(r *reader) bool {
+	raw, err := r.conn.SyscallConn()
+	if err != nil {
+		return false
+	}
+	if errno := probe(raw); errno != 0 {
+		r.l.o.Log.Info("recvmmsg and sendmmsg cannot be used here; packets are read one by one", "error", error(errno))
+		return false
+	}
+	b := &batch{reader: r, raw: raw}
+	b.out.init(raw, r.l.counts.sendUDP)
+	r.arm(batchSize, b)
+	for i := range batchSize {
+		b.ready(i)
+	}
+	b.run()
+	return true
+}
+
+// probe asks for no message at all.
+func probe(raw syscall.RawConn) (errno syscall.Errno) {
+	var none unix.Mmsghdr
+	err := raw.Control(func(fd uintptr) {
+		for _, call := range []uintptr{unix.SYS_RECVMMSG, unix.SYS_SENDMMSG} {
+			_, _, e := unix.Syscall6(call, fd, uintptr(unsafe.Pointer(&none)), 0, unix.MSG_DONTWAIT, 0, 0)
+			if e == unix.ENOSYS || e == unix.EPERM {
+				errno = e
+			}
+		}
+	})
+	if err != nil {
+		return unix.EBADF
+	}
+	return errno
+}
+
+// ready lets the kernel fill a slot (again).
+func (b *batch) ready(i int) {
+	h := &b.messages[i].Hdr
+	h.Name, h.Namelen = &b.names[i][0], uint32(len(b.names[i]))
+	b.packets[i].Base = &b.slots[i].q.Room(datagram)[0]
+	b.packets[i].SetLen(datagram)
+	h.Iov = &b.packets[i]
+	h.SetIovlen(1)
+	if b.wildcard {
+		h.Control = &b.controls[i][0]
+		h.SetControllen(controlSize)
+	}
+}
+
+func (b *batch) run() {
+	receive := b.receive // made once: it would be allocated at each call
+	for {
+		if err := b.raw.Read(receive); err != nil {
+			if b.l.isStopping() {
+				return
+			}
+			b.pause()
+			continue
+		}
+		if b.errno != 0 {
+			// Errors are about packets sent before (ICMP), or pass.
+			if b.errno != unix.EINTR {
+				b.pause()
+			}
+			continue
+		}
+		b.round()
+	}
+}
+
+// receive is called by the netpoller when there may be something to read.
+func (b *batch) receive(fd uintptr) (done bool) {
+	// Raw: the call does not wait, and the scheduler need not know of it.
+	n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&b.messages)), batchSize, unix.MSG_DONTWAIT, 0, 0)
+	b.n, b.errno = int(n), errno
+	return errno != unix.EAGAIN
+}
+
+// round answers what the last call read.
+func (b *batch) round() {
+	n, now := b.n, time.Now()
+	for i := range n {
+		b.take(i, now)
+	}
+	b.answer(n)
+	b.send(n)
+	for i := range n {
+		b.ready(i)
+	}
+}
+
+// take makes a query of what the kernel has put into a slot.
+func (b *batch) take(i int, now time.Time) {
+	m, q := &b.messages[i], b.slots[i].q
+	q.Peer = b.names[i].addrPort()
+	q.Local, q.Interface = b.l.addr, 0
+	m.Hdr.SetControllen(b.turnAround(b.controls[i][:m.Hdr.Controllen], q))
+	b.received(q, int(m.Len), !truncated(int(m.Hdr.Flags), 0), now)
+}
+
+// send sends the replies of the batch.
+func (b *batch) send(n int) {
+	k := 0
+	for i := range n {
+		if b.slots[i].outcome != dns.Send {
+			continue
+		}
+		reply := b.slots[i].q.Reply()
+		b.answers[k].Base = &reply[0]
+		b.answers[k].SetLen(len(reply))
+		to := &b.replies[k].Hdr
+		*to = b.messages[i].Hdr // name and control
+		to.Iov = &b.answers[k]
+		to.Flags = 0
+		k++
+	}
+	b.out.send(b.replies[:k])
+}
+
+// A sender sends messages by one system call, if the kernel takes them all.
+type sender struct {
+	raw    syscall.RawConn
+	left   []unix.Mmsghdr
+	failed *metrics.Counter
+	write  func(fd uintptr) bool
+}
+
+func (s *sender) init(raw syscall.RawConn, failed *metrics.Counter) {
+	s.raw, s.failed = raw, failed
+	s.write = s.attempt // made once, as above
+}
+
+func (s *sender) send(messages []unix.Mmsghdr) {
+	if len(messages) == 0 {
+		return
+	}
+	s.left = messages
+	if err := s.raw.Write(s.write); err != nil { // the socket is closed
+		s.failed.Add(uint64(len(s.left)))
+	}
+}
+
+// attempt sends what is left. A message that cannot be sent is no reason not to
+// send those behind it. If the socket's buffer is full, the network is slower
+// than we are: that is waited for a little, and then the rest is dropped, since
+// the next queries wait behind it.
+func (s *sender) attempt(fd uintptr) (done bool) {
+	const tries = 6
+	for try := 0; len(s.left) > 0; {
+		n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&s.left[0])), uintptr(len(s.left)), unix.MSG_DONTWAIT, 0, 0)
+		switch {
+		case errno == 0:
+			s.left = s.left[n:]
+		case errno == unix.EINTR:
+		case errno == unix.EAGAIN && try < tries:
+			time.Sleep(50 * time.Microsecond << try) // 3 ms in all
+			try++
+		case errno == unix.EAGAIN:
+			s.failed.Add(uint64(len(s.left)))
+			return true
+		default:
+			s.failed.Add(1)
+			s.left = s.left[1:]
+		}
+	}
+	return true
+}
+
+// Send sends the reply of a query that was parked, like any other: with no
+// more patience than a reader has.
+func (b *batch) Send(q *dns.Query) {
+	defer b.l.parked.down()
+	reply := q.Reply()
+	if len(reply) == 0 {
+		return
+	}
+	type packet struct {
+		name    sockaddr
+		iov     unix.Iovec
+		message [1]unix.Mmsghdr
+		out     sender
+	}
+	p := new(packet)
+	v6 := b.l.addr.Addr().Is6()
+	p.iov.Base = &reply[0]
+	p.iov.SetLen(len(reply))
+	h := &p.message[0].Hdr
+	h.Name, h.Namelen = &p.name[0], p.name.put(q.Peer, v6)
+	h.Iov = &p.iov
+	h.SetIovlen(1)
+	if b.wildcard {
+		if control := controlFrom(q.Local.Addr(), q.Interface, v6); len(control) > 0 {
+			h.Control = &control[0]
+			h.SetControllen(len(control))
+		}
+	}
+	p.out.init(b.raw, b.l.counts.sendUDP)
+	p.out.send(p.message[:])
+}
+
+// addrPort reads the address. A link-local one has the interface's index for
+// its zone.
+func (s *sockaddr) addrPort() netip.AddrPort {
+	port := binary.BigEndian.Uint16(s[2:])
+	if binary.NativeEndian.Uint16(s[:]) == unix.AF_INET {
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(s[4:])), port)
+	}
+	addr := netip.AddrFrom16([16]byte(s[8:])).Unmap()
+	if scope := binary.NativeEndian.Uint32(s[24:]); scope != 0 && addr.Is6() {
+		addr = addr.WithZone(strconv.FormatUint(uint64(scope), 10))
+	}
+	return netip.AddrPortFrom(addr, port)
+}
+
+// put writes the address and returns its size. v6 says that the socket is one
+// of IPv6.
+func (s *sockaddr) put(ap netip.AddrPort, v6 bool) uint32 {
+	binary.BigEndian.PutUint16(s[2:], ap.Port())
+	if !v6 {
+		binary.NativeEndian.PutUint16(s[:], unix.AF_INET)
+		addr := ap.Addr().As4()
+		copy(s[4:], addr[:])
+		return unix.SizeofSockaddrInet4
+	}
+	binary.NativeEndian.PutUint16(s[:], unix.AF_INET6)
+	addr := ap.Addr().As16()
+	copy(s[8:], addr[:])
+	if zone, err := strconv.ParseUint(ap.Addr().Zone(), 10, 32); err == nil { // as addrPort wrote it
+		binary.NativeEndian.PutUint32(s[24:], uint32(zone))
+	}
+	return unix.SizeofSockaddrInet6
+}

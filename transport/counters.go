@@ -1,0 +1,81 @@
+package transport
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/seamark/seamark/metrics"
+)
+
+// counters is what can go wrong with packets. All listeners share them.
+type counters struct {
+	unreadableUDP, unreadableTCP *metrics.Counter
+	sendUDP, sendTCP             *metrics.Counter
+	overClient, overTotal        *metrics.Counter
+	evicted                      *metrics.Counter
+	slowSender, slowReader       *metrics.Counter
+	panics                       *metrics.Counter
+}
+
+func newCounters(r *metrics.Registry) counters {
+	const (
+		unreadable     = "seamark_transport_unreadable_total"
+		unreadableHelp = "Packets that got no reply because they have no header and question, or are replies."
+		send           = "seamark_transport_send_errors_total"
+		sendHelp       = "Replies that could not be sent."
+		refused        = "seamark_transport_connections_refused_total"
+		refusedHelp    = "TCP connections closed at once because the client, or all clients together, had too many."
+		closed         = "seamark_transport_connections_closed_total"
+		closedHelp     = "TCP connections cut: a message did not come in time (slow_sender), replies were not read in time (slow_reader), or an idle one had to make room (idlest)."
+		panics         = "seamark_transport_observer_panics_total"
+		panicsHelp     = "Panics of observers; the replies were sent."
+	)
+	return counters{
+		unreadableUDP: r.Counter(unreadable, unreadableHelp, "proto", "udp"),
+		unreadableTCP: r.Counter(unreadable, unreadableHelp, "proto", "tcp"),
+		sendUDP:       r.Counter(send, sendHelp, "proto", "udp"),
+		sendTCP:       r.Counter(send, sendHelp, "proto", "tcp"),
+		overClient:    r.Counter(refused, refusedHelp, "cap", "client"),
+		overTotal:     r.Counter(refused, refusedHelp, "cap", "total"),
+		evicted:       r.Counter(closed, closedHelp, "why", "idlest"),
+		slowSender:    r.Counter(closed, closedHelp, "why", "slow_sender"),
+		slowReader:    r.Counter(closed, closedHelp, "why", "slow_reader"),
+		panics:        r.Counter(panics, panicsHelp),
+	}
+}
+
+// A landing counts queries that are parked and lets Stop wait for them. A
+// worker may be done before the reader has counted it, so the number can be
+// negative for a moment.
+type landing struct {
+	n       atomic.Int64
+	waiting atomic.Bool
+	empty   chan struct{}
+}
+
+func (p *landing) init() { p.empty = make(chan struct{}, 1) }
+
+// off counts one that has been parked.
+func (p *landing) off() { p.n.Add(1) }
+
+// down counts one that has been sent.
+func (p *landing) down() {
+	if p.n.Add(-1) == 0 && p.waiting.Load() {
+		select {
+		case p.empty <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// wait returns when none is left, or ctx ends. No more may be parked.
+func (p *landing) wait(ctx context.Context) {
+	p.waiting.Store(true)
+	for p.n.Load() > 0 {
+		select {
+		case <-p.empty:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

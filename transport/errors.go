@@ -1,0 +1,38 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"syscall"
+)
+
+// A bindError is why an address could not be opened, in an operator's words.
+type bindError struct {
+	text  string
+	cause error
+}
+
+func (e *bindError) Error() string { return e.text }
+func (e *bindError) Unwrap() error { return e.cause }
+
+// explain says what is wrong with an address, and what to do.
+func explain(proto string, addr netip.AddrPort, err error) error {
+	var why string
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		why = "address in use: another DNS server is listening there; stop it or choose another address with bind or port with -p"
+	case errors.Is(err, fs.ErrPermission):
+		why = "permission denied: ports below 1024 need root or CAP_NET_BIND_SERVICE; choose another port with -p, for example 1053"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		why = "no interface of this machine has that address; choose another one with bind"
+	case errors.Is(err, syscall.EAFNOSUPPORT):
+		why = "this machine has no IPv6; choose an IPv4 address with bind"
+	case addr.Addr().Is6() && addr.Addr().IsLinkLocalUnicast() && addr.Addr().Zone() == "":
+		why = "a link-local address needs its interface behind it, as in fe80::1%eth0"
+	default:
+		return fmt.Errorf("listen %s %s: %w", proto, addr, err)
+	}
+	return &bindError{"listen " + proto + " " + addr.String() + ": " + why, err}
+}

@@ -1,0 +1,145 @@
+package transport
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// sharded says that several sockets can share an address and that the kernel
+// spreads clients over them (SO_REUSEPORT).
+const sharded = true
+
+// connBuffer bounds what the kernel holds for one TCP connection, in each
+// direction: without it a client that does not read has some megabytes. It is
+// what one message may have.
+const connBuffer = 64 << 10
+
+// controlTCP sets the options of a listening socket before it is bound;
+// connections inherit them.
+func controlTCP(_, _ string, c syscall.RawConn) error {
+	return with(c, func(fd int) error {
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, connBuffer)
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, connBuffer)
+		return nil
+	})
+}
+
+// controlUDP sets the options of a UDP socket before it is bound to addr.
+func controlUDP(addr netip.Addr) func(_, _ string, c syscall.RawConn) error {
+	return func(_, _ string, c syscall.RawConn) error {
+		return with(c, func(fd int) error {
+			if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
+				return err
+			}
+			// What follows makes things better where it is possible.
+			_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, socketBuffer)
+			_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, socketBuffer)
+			// Large replies are fragmented on their way rather than lost, and
+			// nobody can make us cut them small by a forged ICMP message.
+			_ = unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_OMIT)
+			switch addr {
+			case netip.IPv6Unspecified(): // tells of IPv4 too, as mapped addresses
+				return unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO, 1)
+			case netip.IPv4Unspecified():
+				return unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_PKTINFO, 1)
+			}
+			return nil
+		})
+	}
+}
+
+func with(c syscall.RawConn, do func(fd int) error) error {
+	var err error
+	if e := c.Control(func(fd uintptr) { err = do(int(fd)) }); e != nil {
+		return e
+	}
+	return err
+}
+
+// truncated says that a datagram was larger than its room.
+func truncated(flags, _ int) bool { return flags&unix.MSG_TRUNC != 0 }
+
+// tooLarge says the same where it is an error.
+func tooLarge(error) bool { return false }
+
+// A socket bound to a wildcard learns from a control message (struct cmsghdr
+// and struct in6_pktinfo or in_pktinfo, ipv6(7) and ip(7)) which address a
+// client asked, and says by the same kind of message which one the reply comes
+// from. Without that the kernel takes the address of the outgoing interface,
+// and the client, which asked another, throws the reply away.
+const (
+	head4 = unix.SizeofCmsghdr // struct in_pktinfo: ifindex, spec_dst, addr
+	head6 = unix.SizeofCmsghdr // struct in6_pktinfo: addr, ifindex
+
+	controlSize = unix.SizeofCmsghdr + (unix.SizeofInet6Pktinfo+7)&^7 // of the larger of both
+)
+
+// reverse makes of a request's control message the reply's, in place. local is
+// the address that was asked and index the interface that it was asked by.
+func reverse(control []byte) (local netip.Addr, index int, ok bool) {
+	if len(control) < unix.SizeofCmsghdr {
+		return netip.Addr{}, 0, false
+	}
+	native := binary.NativeEndian
+	level := native.Uint32(control[unix.SizeofCmsghdr-8:])
+	kind := native.Uint32(control[unix.SizeofCmsghdr-4:])
+	switch {
+	case level == unix.IPPROTO_IPV6 && kind == unix.IPV6_PKTINFO && len(control) >= head6+unix.SizeofInet6Pktinfo:
+		info := control[head6:]
+		local = netip.AddrFrom16([16]byte(info)).Unmap()
+		index = int(native.Uint32(info[16:]))
+		if local.Is6() && local.IsLinkLocalUnicast() {
+			return local.WithZone(strconv.Itoa(index)), index, true
+		}
+		// The reply is routed by its address: it need not go out where the
+		// request came in.
+		native.PutUint32(info[16:], 0)
+	case level == unix.IPPROTO_IP && kind == unix.IP_PKTINFO && len(control) >= head4+unix.SizeofInet4Pktinfo:
+		info := control[head4:]
+		index = int(native.Uint32(info))
+		// spec_dst and not addr, which may be a broadcast address.
+		local = netip.AddrFrom4([4]byte(info[4:]))
+		native.PutUint32(info, 0)
+	default:
+		return netip.Addr{}, 0, false
+	}
+	return local, index, true
+}
+
+// controlFrom makes the control message for a reply that leaves from local. v6
+// says that the socket is one of IPv6, whatever it carries.
+func controlFrom(local netip.Addr, index int, v6 bool) []byte {
+	if local.IsUnspecified() {
+		return nil // it is not known
+	}
+	control := make([]byte, controlSize)
+	native := binary.NativeEndian
+	put := func(level, kind uint32, size int) []byte {
+		if n := unix.CmsgLen(size); unix.SizeofCmsghdr == 16 {
+			native.PutUint64(control, uint64(n))
+		} else {
+			native.PutUint32(control, uint32(n))
+		}
+		native.PutUint32(control[unix.SizeofCmsghdr-8:], level)
+		native.PutUint32(control[unix.SizeofCmsghdr-4:], kind)
+		control = control[:unix.CmsgSpace(size)]
+		return control[unix.SizeofCmsghdr:]
+	}
+	if !v6 {
+		info := put(unix.IPPROTO_IP, unix.IP_PKTINFO, unix.SizeofInet4Pktinfo)
+		addr := local.As4()
+		copy(info[4:], addr[:])
+		return control
+	}
+	info := put(unix.IPPROTO_IPV6, unix.IPV6_PKTINFO, unix.SizeofInet6Pktinfo)
+	addr := local.As16()
+	copy(info, addr[:])
+	if local.Is6() && local.IsLinkLocalUnicast() {
+		native.PutUint32(info[16:], uint32(index))
+	}
+	return control
+}

@@ -1,0 +1,221 @@
+package transport
+
+import (
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"runtime/debug"
+	"time"
+
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
+)
+
+const (
+	// datagram is the largest request that is read whole: more than an Ethernet
+	// frame holds, and what a Query has room for. We advertise less.
+	datagram = 1536
+
+	// batchSize is how many datagrams are read and answered at once, if so many
+	// are there. Nobody waits for a batch to become full. From 8 on the price
+	// of a system call is small beside what it does.
+	batchSize = 16
+
+	// arenaSize is the room for a batch's replies. Each takes at most MaxUDP
+	// once it is sealed, and before that whatever an answer may have.
+	arenaSize = wire.MaxMessage + 1 + batchSize*wire.MaxUDP
+
+	// socketBuffer is asked for in both directions; the kernel may give less.
+	// The usual 208 KB are under 300 queries, which is what comes while a
+	// reader is off its CPU for a millisecond; and on the way out it is what
+	// the kernel holds for one neighbour that no longer answers its ARP.
+	socketBuffer = 1 << 20
+)
+
+// A reader answers what comes in at one UDP socket. It owns its queries from
+// the time that they are read until their replies are sent; those that are
+// parked are given away, and their slot gets another. It is the mover of both.
+type reader struct {
+	l        *Listener
+	conn     *net.UDPConn
+	wildcard bool // the socket has no address of its own: see pktinfo_linux.go
+	turn     *dns.Turn
+	slots    []slot
+	at       int // the slot at hand
+	arena    []byte
+	used     int // of arena
+}
+
+type slot struct {
+	q       *dns.Query
+	outcome dns.Outcome
+}
+
+func newReader(l *Listener, conn *net.UDPConn) *reader {
+	return &reader{l: l, conn: conn, wildcard: l.addr.Addr().IsUnspecified(), turn: l.o.Port.Join()}
+}
+
+// run reads until the listener stops.
+func (r *reader) run() {
+	defer r.l.o.Port.Leave(r.turn)
+	if !r.l.o.Portable && batches(r) {
+		return
+	}
+	r.arm(1, r)
+	r.oneByOne()
+}
+
+// arm gives the reader n slots, whose parked queries mover will send.
+func (r *reader) arm(n int, mover dns.Mover) {
+	r.arena = make([]byte, arenaSize)
+	r.slots = make([]slot, n)
+	for i := range r.slots {
+		r.slots[i].q = dns.NewQuery(mover)
+	}
+}
+
+// received fills a slot's query. The datagram lies in its Room; whole is false
+// if that was too small for it.
+func (r *reader) received(q *dns.Query, n int, whole bool, now time.Time) {
+	packet := q.Room(datagram)[:n]
+	if !whole && n >= wire.HeaderLen {
+		// Its records are not all here. A number of them that cannot have come
+		// makes it malformed, wherever it was cut.
+		binary.BigEndian.PutUint16(packet[10:], 0xFFFF)
+	}
+	q.Received(packet, dns.UDP, now)
+}
+
+// answer serves the queries of the first n slots, which have just been read,
+// and lets the observers see them. It holds the reader's turn, and reads the
+// clock once for all.
+func (r *reader) answer(n int) {
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	r.used = 0
+	for r.at = 0; r.at < n; {
+		r.serve(n)
+	}
+	sealed := time.Now()
+	for r.at = 0; r.at < n; {
+		r.observe(n, sealed)
+	}
+}
+
+// serve goes on to answer until all are or one panics.
+func (r *reader) serve(n int) {
+	defer r.rescue()
+	for ; r.at < n; r.at++ {
+		s := &r.slots[r.at]
+		r.settle(s, r.l.o.Port.Serve(s.q, r.arena[r.used:r.used]))
+	}
+}
+
+// rescue answers the query that panicked.
+func (r *reader) rescue() {
+	if cause := recover(); cause != nil {
+		s := &r.slots[r.at]
+		r.settle(s, r.l.o.Port.Recover(s.q, r.arena[r.used:r.used], cause))
+		r.at++
+	}
+}
+
+func (r *reader) settle(s *slot, outcome dns.Outcome) {
+	s.outcome = outcome
+	switch outcome {
+	case dns.Send:
+		r.used += len(s.q.Reply())
+	case dns.Silent:
+		r.l.counts.unreadableUDP.Add(1)
+	case dns.Parked:
+		r.l.parked.off()
+		s.q = dns.NewQuery(s.q.Mover())
+	}
+}
+
+func (r *reader) observe(n int, sealed time.Time) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			r.l.observerPanicked(cause)
+			r.at++
+		}
+	}()
+	for ; r.at < n; r.at++ {
+		if s := &r.slots[r.at]; s.outcome == dns.Send || s.outcome == dns.Quiet {
+			s.q.Observe(sealed)
+		}
+	}
+}
+
+// observerPanicked is called while the stack is still there.
+func (l *Listener) observerPanicked(cause any) {
+	l.counts.panics.Add(1)
+	l.o.Log.Error("an observer panicked", "cause", cause, "stack", string(debug.Stack()))
+}
+
+// oneByOne reads and answers single datagrams by package net. This is the way
+// of all systems but Linux, and of Linux where recvmmsg is forbidden.
+func (r *reader) oneByOne() {
+	oob := make([]byte, controlSize)
+	for {
+		s := &r.slots[0]
+		n, control, flags, from, err := r.conn.ReadMsgUDPAddrPort(s.q.Room(datagram), oob)
+		now := time.Now()
+		if r.l.isStopping() && err != nil {
+			return
+		}
+		if err != nil && !tooLarge(err) {
+			// Errors of a UDP socket are about packets sent before, or pass.
+			r.pause()
+			continue
+		}
+		s.q.Peer = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
+		s.q.Local, s.q.Interface = r.l.addr, 0
+		control = r.turnAround(oob[:control], s.q)
+		r.received(s.q, n, err == nil && !truncated(flags, n), now)
+		r.answer(1)
+		if s.outcome == dns.Send {
+			if _, _, err := r.conn.WriteMsgUDPAddrPort(s.q.Reply(), oob[:control], from); err != nil {
+				r.l.counts.sendUDP.Add(1)
+			}
+		}
+	}
+}
+
+// turnAround reads the control message that came with a request, and makes of
+// it that of the reply. It returns its length.
+func (r *reader) turnAround(control []byte, q *dns.Query) int {
+	if !r.wildcard {
+		return 0
+	}
+	local, index, ok := reverse(control)
+	if !ok {
+		return 0
+	}
+	q.Local, q.Interface = netip.AddrPortFrom(local, q.Local.Port()), index
+	return len(control)
+}
+
+// pause keeps a socket whose reads fail from taking a whole CPU.
+func (r *reader) pause() {
+	select {
+	case <-r.l.stopping:
+	case <-time.After(10 * time.Millisecond):
+	}
+}
+
+// Send sends the reply of a query that was parked.
+func (r *reader) Send(q *dns.Query) {
+	defer r.l.parked.down()
+	reply := q.Reply()
+	if len(reply) == 0 {
+		return
+	}
+	var control []byte
+	if r.wildcard {
+		control = controlFrom(q.Local.Addr(), q.Interface, r.l.addr.Addr().Is6())
+	}
+	if _, _, err := r.conn.WriteMsgUDPAddrPort(reply, control, q.Peer); err != nil {
+		r.l.counts.sendUDP.Add(1)
+	}
+}

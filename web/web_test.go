@@ -1,0 +1,93 @@
+package web
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/seamark/seamark/config"
+)
+
+func page(text string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })
+}
+
+func get(t *testing.T, addr net.Addr, path string) (int, string) {
+	t.Helper()
+	resp, err := http.Get("http://" + addr.String() + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+// An address stays bound over a reload; its pages change when the new plan
+// begins to serve, and it is closed when no plan wants it.
+func TestReload(t *testing.T) {
+	const addr = "127.0.0.1:0"
+	first := config.NewStart(context.Background(), nil)
+	old, err := At(first, addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old.Handle("/a", page("one"))
+	if code, _ := get(t, old.Addr(), "/a"); code != 404 {
+		t.Errorf("before Show: got %d, want 404", code)
+	}
+	old.Show()
+	second := config.NewStart(context.Background(), first)
+	site, err := At(second, addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, _ := At(second, addr); again != site {
+		t.Error("one plan has two sites at one address")
+	}
+	site.Handle("/a", page("two"))
+	site.ShowFirst()
+	if _, body := get(t, old.Addr(), "/a"); body != "one" {
+		t.Errorf("before the swap: got %q, want one", body)
+	}
+	site.Show()
+	second.Commit()
+	if _, body := get(t, old.Addr(), "/a"); body != "two" {
+		t.Errorf("after the swap: got %q, want two", body)
+	}
+	if code, _ := get(t, old.Addr(), "/b"); code != 404 {
+		t.Errorf("no such page: got %d, want 404", code)
+	}
+	third := config.NewStart(context.Background(), second)
+	third.Commit()
+	if resp, err := http.Get("http://" + old.Addr().String() + "/a"); err == nil {
+		resp.Body.Close()
+		t.Error("an address that no plan wants still answers")
+	}
+}
+
+func TestTaken(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	_, err = At(config.NewStart(context.Background(), nil), ln.Addr().String())
+	if err == nil || !strings.Contains(err.Error(), "the port is taken: stop what uses it or give another address here") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestParseAddress(t *testing.T) {
+	for text, ok := range map[string]bool{":8080": true, "localhost:9153": true, "[::1]:0": true, "8080": false, ":http": false, ":70000": false} {
+		if err := ParseAddress(text); (err == nil) != ok {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

@@ -1,0 +1,303 @@
+package wire
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/miekg/dns"
+)
+
+// compressed compresses a, checks what holds for every message, and returns it.
+func compressed(t testing.TB, a *Answer) []byte {
+	t.Helper()
+	before := bytes.Clone(sealed(a))
+	want := zone(unpack(t, before))
+	old := a.Buf
+	if freed := a.Compress(nil); len(freed) != len(old) || &freed[0] != &old[0] {
+		t.Fatal("the old memory was not given back")
+	}
+	if !bytes.Equal(old, before) {
+		t.Error("the old message was changed")
+	}
+	if len(a.Buf) > len(before) {
+		t.Errorf("%d bytes became %d", len(before), len(a.Buf))
+	}
+	after := sealed(a)
+	if got := zone(unpack(t, after)); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+	return after
+}
+
+func TestCompress(t *testing.T) {
+	for _, tt := range []struct {
+		what     string
+		sections [][]string
+	}{
+		{"nothing", nil},
+		{"owner is the question", [][]string{repeat(3, "web.shop.svc.cluster.local. 5 IN A 10.0.0.1")}},
+		{"owner is its parent", [][]string{{"cluster.local. 5 IN NS ns.dns.cluster.local."}}},
+		{"owner is another name", [][]string{{"www.example.org. 5 IN A 10.0.0.1", "example.org. 5 IN A 10.0.0.1"}}},
+		{"root", [][]string{{". 5 IN NS ."}}},
+		{"CNAMEs", [][]string{{"web.shop.svc.cluster.local. 5 IN CNAME www.example.org.", "www.example.org. 5 IN CNAME x.example.org."}}},
+		{"SOA", [][]string{{}, {"cluster.local. 5 IN SOA ns.dns.cluster.local. hostmaster.cluster.local. 1 2 3 4 5"}}},
+		{"PTR", [][]string{{"1.0.0.10.in-addr.arpa. 5 IN PTR web.shop.svc.cluster.local."}}},
+		{"MX", [][]string{{"web.shop.svc.cluster.local. 5 IN MX 10 mx.cluster.local."}}},
+		{"SRV and its addresses", [][]string{
+			{"web.shop.svc.cluster.local. 5 IN SRV 0 5 80 a.web.shop.svc.cluster.local.", "web.shop.svc.cluster.local. 5 IN SRV 0 5 80 b.c."},
+			{}, {"a.web.shop.svc.cluster.local. 5 IN A 10.0.0.1", "b.c. 5 IN A 10.0.0.1", "x.c. 5 IN A 10.0.0.1"}}},
+		{"escapes", [][]string{{`a\.b.cluster.local. 5 IN NS b.cluster.local.`, `\192\012.cluster.local. 5 IN NS a\.b.cluster.local.`}}},
+		{"127 labels", [][]string{repeat(2, strings.Repeat("a.", 127)+" 5 IN A 10.0.0.1")}},
+	} {
+		t.Run(tt.what, func(t *testing.T) {
+			a := answerOf(t, tt.sections...)
+			out := compressed(t, a)
+			// As small as the oracle makes it, which shares the same suffixes.
+			if theirs := message(t, true, "web.shop.svc.cluster.local.", tt.sections...); len(out) > len(theirs) {
+				t.Errorf("%d bytes, the oracle needs %d\n%q\n%q", len(out), len(theirs), out, theirs)
+			}
+			// Compressing twice changes nothing.
+			if again := compressed(t, a); !bytes.Equal(again, out) {
+				t.Errorf("again:\n%q\n%q", again, out)
+			}
+		})
+	}
+}
+
+// Records of every type keep their meaning. The oracle makes the message a
+// little smaller, by pointers to names in RDATA of rare types.
+func TestCompressEveryType(t *testing.T) {
+	a := answerOf(t, everyType(), everyType(), everyType())
+	compressed(t, a)
+}
+
+// The bytes themselves, for once.
+func TestCompressBytes(t *testing.T) {
+	a := imported(t, message(t, false, "b.c.", []string{"b.c. 1 IN CNAME a.b.c.", "a.b.c. 1 IN MX 5 x.c."}))
+	a.Compress(nil)
+	const want = "\x01b\x01c\x00\x00\x01\x00\x01" + // at 12; c. at 14
+		"\xC0\x0C\x00\x05\x00\x01\x00\x00\x00\x01\x00\x04" + "\x01a\xC0\x0C" + // a.b.c. at 33
+		"\xC0\x21\x00\x0F\x00\x01\x00\x00\x00\x01\x00\x06" + "\x00\x05\x01x\xC0\x0E"
+	if got := string(a.Buf[HeaderLen:]); got != want {
+		t.Errorf("got\n%q, want\n%q", got, want)
+	}
+}
+
+// Answers that were not imported point into the question.
+func TestCompressAnswersForm(t *testing.T) {
+	q := question(t, "Web.shop.svc.cluster.local.")
+	addr := netip.MustParseAddr("10.0.0.1")
+	zoneAt := Pointer(len("\x03Web\x04shop\x03svc")) // cluster.local.
+	rootAt := Pointer(len(q) - 5)
+	var a Answer
+	a.Begin(nil, q)
+	a.Append(Answers, AppendAddress(nil, OwnerIsQuestion, 5, addr), 1)
+	a.Append(Answers, AppendAddress(nil, "\x01x"+OwnerIsQuestion, 5, addr), 1)
+	a.Append(Answers, AppendAddress(nil, "\x01y\x01x"+OwnerIsQuestion, 5, addr), 1)
+	a.Append(Answers, AppendAddress(nil, rootAt[:], 5, addr), 1)
+	a.Append(Answers, AppendAddress(nil, "\x01z"+string(rootAt[:]), 5, addr), 1)
+	a.Append(Answers, append(AppendHead(nil, zoneAt[:], TypeCNAME, 5, 2), OwnerIsQuestion...), 1)
+	a.Append(Authority, append(AppendHead(nil, zoneAt[:], TypeNS, 5, 5), "\x02ns"+string(zoneAt[:])...), 1)
+	a.Append(Additional, AppendAddress(nil, "\x02ns"+string(zoneAt[:]), 5, addr), 1)
+	out := compressed(t, &a)
+	want := "answers\n" +
+		"Web.shop.svc.cluster.local.	5	IN	A	10.0.0.1\n" +
+		"x.Web.shop.svc.cluster.local.	5	IN	A	10.0.0.1\n" +
+		"y.x.Web.shop.svc.cluster.local.	5	IN	A	10.0.0.1\n" +
+		".	5	IN	A	10.0.0.1\n" +
+		"z.	5	IN	A	10.0.0.1\n" +
+		"cluster.local.	5	IN	CNAME	Web.shop.svc.cluster.local.\n" +
+		"authority\ncluster.local.	5	IN	NS	ns.cluster.local.\n" +
+		"additional\nns.cluster.local.	5	IN	A	10.0.0.1\n"
+	if got := zone(unpack(t, out)); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+// A name that differs in case only keeps its spelling, so it is not shared.
+func TestCompressKeepsSpelling(t *testing.T) {
+	a := answerOf(t, []string{
+		"WEB.shop.svc.cluster.local. 5 IN CNAME web.SHOP.svc.cluster.local.",
+		"Web.Shop.Svc.Cluster.Local. 5 IN CNAME web.shop.svc.cluster.LOCAL.",
+		"Web.Shop.Svc.Cluster.Local. 5 IN A 10.0.0.1",
+	})
+	before := len(a.Buf)
+	if out := compressed(t, a); len(out) >= before {
+		t.Error("not even the common suffixes were shared")
+	}
+}
+
+// SRV targets are written out (RFC 2782), and so are the names in RDATA of
+// every other type that is not RFC 1035's own; but their own later owners are
+// shared.
+func TestCompressLeavesNewerTypes(t *testing.T) {
+	for _, s := range []string{
+		"web.shop.svc.cluster.local. 5 IN SRV 0 5 80 web.shop.svc.cluster.local.",
+		"web.shop.svc.cluster.local. 5 IN DNAME web.shop.svc.cluster.local.",
+		"web.shop.svc.cluster.local. 5 IN RP web.shop.svc.cluster.local. web.shop.svc.cluster.local.",
+		"web.shop.svc.cluster.local. 5 IN AFSDB 1 web.shop.svc.cluster.local.",
+		"web.shop.svc.cluster.local. 5 IN KX 1 web.shop.svc.cluster.local.",
+		`web.shop.svc.cluster.local. 5 IN NAPTR 1 1 "" "" "" web.shop.svc.cluster.local.`,
+		"web.shop.svc.cluster.local. 5 IN HTTPS 1 web.shop.svc.cluster.local.",
+	} {
+		a := answerOf(t, []string{s}, nil, []string{"web.shop.svc.cluster.local. 5 IN A 10.0.0.1"})
+		rec, _ := ReadRecord(a.Buf, a.Body())
+		rdata := bytes.Clone(a.Buf[rec.RData:rec.Next])
+		compressed(t, a)
+		rec, _ = ReadRecord(a.Buf, a.Body())
+		if got := a.Buf[rec.RData:rec.Next]; !bytes.Equal(got, rdata) {
+			t.Errorf("%s: RDATA %q became %q", s, rdata, got)
+		}
+	}
+}
+
+// A pointer has fourteen bits: names behind 16 KB find suffixes before it and
+// are not found themselves.
+func TestCompressOver16K(t *testing.T) {
+	for shift := range 64 { // so that a name lies across the border at every place
+		var records []string
+		records = append(records, "first.example.org. 5 IN TXT "+strings.Repeat("x", 1+shift))
+		for i := range 240 {
+			records = append(records, fmt.Sprintf("name%d.sub%d.example.org. 5 IN TXT %s", i, i/2, strings.Repeat("x", 70)))
+		}
+		records = append(records, "first.example.org. 5 IN NS last.example.org.", "last.example.org. 5 IN A 10.0.0.1")
+		a := answerOf(t, records)
+		compressed(t, a)
+		if len(a.Buf) < 1<<14+1000 {
+			t.Fatalf("the test is wrong: %d bytes", len(a.Buf))
+		}
+	}
+}
+
+// The border exactly: a name at 16383 is shared, one at 16384 is not.
+func TestCompressPointerBorder(t *testing.T) {
+	for _, tt := range []struct {
+		at     int
+		shared bool
+	}{{1<<14 - 1, true}, {1 << 14, false}} {
+		var a Answer
+		a.Begin(nil, question(t, "a."))
+		n := tt.at - len(a.Buf) - 12
+		a.Append(Answers, append(AppendHead(nil, OwnerIsQuestion, 65280, 5, n), make([]byte, n)...), 1)
+		for range 2 {
+			a.Append(Answers, AppendAddress(nil, "\x01b\x00", 5, netip.MustParseAddr("10.0.0.1")), 1)
+		}
+		before := len(a.Buf)
+		compressed(t, &a)
+		if shared := len(a.Buf) == before-1; shared != tt.shared {
+			t.Errorf("name at %d: %d bytes became %d", tt.at, before, len(a.Buf))
+		}
+	}
+}
+
+// More suffixes than the table holds: those that came first are shared.
+func TestCompressManySuffixes(t *testing.T) {
+	for _, n := range []int{185, 190, 191, 192, 193, 194, 256, 257, 700} {
+		var records []string
+		for i := range n {
+			records = append(records, fmt.Sprintf("n%d. 5 IN A 10.0.0.1", i))
+		}
+		records = append(records, records...)
+		records = append(records, strings.Repeat("a.", 127)+" 5 IN NS "+strings.Repeat("b.", 127))
+		records = append(records, "web.shop.svc.cluster.local. 5 IN NS x.shop.svc.cluster.local.")
+		a := answerOf(t, records)
+		out := compressed(t, a)
+		// The question's five suffixes are in the table before anything else.
+		if rec := out[len(out)-14:]; !bytes.Equal(rec[10:], []byte("\x01x\xC0\x10")) {
+			t.Errorf("%d names: the last record ends in %q", n, rec)
+		}
+	}
+}
+
+func TestCompressIntoSpare(t *testing.T) {
+	a := answerOf(t, repeat(20, "web.shop.svc.cluster.local. 5 IN A 10.0.0.1"))
+	spare := bytes.Repeat([]byte{0xEE}, 600)
+	want := zone(unpack(t, sealed(a)))
+	old := a.Buf
+	if freed := a.Compress(spare[:7]); &freed[0] != &old[0] || &a.Buf[0] != &spare[0] {
+		t.Error("spare was not used")
+	}
+	if got := zone(unpack(t, sealed(a))); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+
+	// Spare that is too short, and directly behind the message.
+	room := make([]byte, 0, 1000)
+	a.Begin(room, question(t, "web.shop.svc.cluster.local."))
+	a.Append(Answers, bytes.Repeat(AppendAddress(nil, "\x01b\x00", 5, netip.MustParseAddr("10.0.0.1")), 50), 50)
+	if len(a.Buf)+100 > cap(room) || cap(room) > len(a.Buf)+200 {
+		t.Fatal("the test is wrong:", len(a.Buf))
+	}
+	plain := bytes.Clone(sealed(a))
+	a.Compress(a.Buf[len(a.Buf):])
+	if got := zone(unpack(t, sealed(a))); got != zone(unpack(t, plain)) {
+		t.Errorf("got\n%s", got)
+	}
+}
+
+// What is not a message stays as it is; spare comes back.
+func TestCompressDisorder(t *testing.T) {
+	q := question(t, "a.")
+	head := func(owner string, typ Type, rdata string) string {
+		return string(append(AppendHead(nil, owner, typ, 5, len(rdata)), rdata...))
+	}
+	for _, records := range []string{
+		"\xFF",
+		"\x40" + head("", TypeA, ""),
+		head("\x05ab", TypeA, ""),
+		head(OwnerIsQuestion, TypeA, "1234")[:15],
+		head("\xC0\x00", TypeA, "1234"),
+		head("\xFF\xFF", TypeA, "1234"),
+		head("\xC0\x13", TypeA, "1234"), // to itself
+		head(OwnerIsQuestion, TypeNS, ""),
+		head(OwnerIsQuestion, TypeNS, "\x01b"),
+		head(OwnerIsQuestion, TypeNS, "\xC0"),
+		head(OwnerIsQuestion, TypeMX, "\x00"),
+		head(OwnerIsQuestion, TypeSOA, "\x00"),
+		head(OwnerIsQuestion, TypeNS, "\x01b") + head("\x00", TypeA, ""),
+		head(OwnerIsQuestion, TypeNS, "\xC0") + head("\x00", TypeA, ""),
+	} {
+		var a Answer
+		a.Begin(nil, q)
+		a.AppendString(Answers, records, 1)
+		before := bytes.Clone(a.Buf)
+		spare := make([]byte, 1, 100)
+		if got := a.Compress(spare); &got[0] != &spare[0] || !bytes.Equal(a.Buf, before) {
+			t.Errorf("%q became %q", records, a.Records())
+		}
+	}
+	var empty Answer
+	empty.Begin(nil, nil)
+	empty.Compress(nil)
+	if len(empty.Buf) != HeaderLen {
+		t.Errorf("an empty message became %q", empty.Buf)
+	}
+}
+
+// Messages that cannot go out whole are not compressed to their end; what is
+// cut from them is right all the same.
+func TestCompressHuge(t *testing.T) {
+	const n = 5000
+	var a Answer
+	a.Begin(nil, question(t, "a."))
+	for i := range n {
+		owner := fmt.Appendf(nil, "\x05h%04d", i)
+		a.Append(Answers, AppendAddress(nil, append(owner, OwnerIsQuestion...), 5, netip.MustParseAddr("10.0.0.1")), 1)
+	}
+	a.Compress(nil)
+	if !a.Cut(MaxMessage) {
+		t.Error("nothing lost")
+	}
+	m := unpack(t, sealed(&a))
+	if want := (MaxMessage - a.Body()) / (8 + 14); len(m.Answer) != want {
+		t.Errorf("%d records, want %d", len(m.Answer), want)
+	}
+	for i, rr := range m.Answer {
+		if rr.Header().Name != fmt.Sprintf("h%04d.a.", i) || rr.Header().Rrtype != dns.TypeA {
+			t.Fatalf("record %d is %v", i, rr)
+		}
+	}
+}

@@ -1,0 +1,292 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"strings"
+	"testing"
+
+	"github.com/miekg/dns"
+)
+
+// FuzzParse compares Request.Parse with the oracle's Unpack. Whenever both
+// accept, they read the same; and what only the oracle accepts is one of these
+// intended differences:
+//   - replies, messages with no question or several, opcodes other than QUERY:
+//     not requests of ours, though well-formed;
+//   - a question whose name has a pointer in it: there is nothing to point to;
+//   - counts that promise more records than there are: the oracle takes what
+//     there is if the message ends behind a record;
+//   - two OPTs, or one whose owner is not the root (RFC 6891 §6.1.1): the
+//     oracle takes the last one;
+//   - an OPT whose last option's length is missing: the oracle reads no further.
+//
+// What only we accept has something wrong in the RDATA of a record that we
+// skip, or in a name that a pointer leads to: not looked at.
+func FuzzParse(f *testing.F) {
+	for _, p := range []packet{
+		header(1, 0, 0, 0).add(localA),
+		header(1, 0, 0, 1).add(localA + optDO),
+		header(1, 0, 0, 1).add(localA + nsid),
+		header(1, 0, 0, 2).add(localA + opt + optDO),
+		header(1, 1, 1, 1).add(localA + recordA + soa + opt),
+		header(1, 0, 1, 0).add(local + "\x00\xFB\x00\x01" + soa),
+		header(1, 0, 0, 1).add(localA + local + opt[1:]),
+		header(1, 0, 0, 1).add(localA + opt[:6] + "\x01\x00\x00\x00\x00"),
+		header(1, 0, 0, 1).add(localA + opt[:10] + "\x12" + "\x00\x0A\x00\x08ABCDEFGH" + "\xFD\xE9\x00\x02xy"),
+		header(2, 0, 0, 0).add(localA + localA),
+		header(0, 0, 0, 1).add(opt),
+		header(1, 0, 0, 0).add(localA).flags(FlagQR),
+		header(1, 0, 0, 1).add(localA + opt).flags(5 << 11),
+		header(1, 0, 0, 0).add("\x05LoCaL\x00\x00\xFF\x00\xFF" + "trailing"),
+		header(1, 0, 0, 0).add("\x00\x00\x02\x00\x01"),
+		header(1, 0, 0, 0).add("\xC0\x0C\x00\x01\x00\x01"),
+		header(1, 0, 0, 0).add("\x40a\x00\x00\x01\x00\x01"),
+		header(1, 0, 0, 0).add(strings.Repeat("\x01a", 127) + "\x00\x00\x01\x00\x01"),
+		header(1, 0, 0, 0).add(strings.Repeat("\x01a", 128) + "\x00\x00\x01\x00\x01"),
+		{0, 0, 0, 0, 0, 1, 255, 255, 255, 255, 255, 255, 0, 0, 1, 0, 1},
+		{0, 0, 0, 0},
+		nil,
+	} {
+		f.Add([]byte(p))
+	}
+	f.Fuzz(func(t *testing.T, p []byte) {
+		// The request before was of another name; and the packet ends where its
+		// memory does, so that a read behind it panics.
+		r := new(Request)
+		r.Parse(header(1, 0, 0, 1).add("\x07example\x03org\x00\x00\xFF\x00\xFF" + optDO))
+		p = append(make([]byte, 0, len(p)), p...)
+		before := bytes.Clone(p)
+		fault := r.Parse(p[:len(p):len(p)])
+		if !bytes.Equal(before, p) {
+			t.Fatal("the packet was changed")
+		}
+		m := new(dns.Msg)
+		err := m.Unpack(p)
+		if fault != Unreadable {
+			checkRequest(t, r, p)
+		}
+		if err != nil {
+			return
+		}
+		opt := m.IsEdns0()
+		if fault == Unreadable || fault == Malformed {
+			if !intended(t, m, p) {
+				t.Fatalf("fault %d; the oracle reads %v", fault, m)
+			}
+			return
+		}
+		if fault == Unknown {
+			if m.Opcode == dns.OpcodeQuery {
+				t.Fatalf("fault Unknown; the oracle reads %v", m)
+			}
+			return
+		}
+		if r.ID != m.Id || m.Opcode != 0 || m.Response || len(m.Question) != 1 {
+			t.Fatalf("read %+v; the oracle reads %v", r, m)
+		}
+		q := m.Question[0]
+		if r.Type != Type(q.Qtype) || r.Class != Class(q.Qclass) || !bytes.Equal(r.Question(p)[:len(r.Name())], onWire(t, q.Name)) {
+			t.Fatalf("question %s %v %v; the oracle reads %v", Name(r.Name()), r.Type, r.Class, q)
+		}
+		if r.EDNS != (opt != nil) {
+			t.Fatalf("EDNS %v; the oracle reads %v", r.EDNS, opt)
+		}
+		if opt == nil {
+			if r.DO || r.Size != MinUDP || fault != Fine {
+				t.Fatalf("no OPT, but DO %v, size %d, fault %d", r.DO, r.Size, fault)
+			}
+			return
+		}
+		if r.DO != opt.Do() || r.Size != max(MinUDP, opt.UDPSize()) || (fault == Version) != (opt.Version() != 0) {
+			t.Fatalf("DO %v, size %d, fault %d; the oracle reads %v", r.DO, r.Size, fault, opt)
+		}
+	})
+}
+
+// intended says whether one of FuzzParse's intended differences explains why m,
+// which is p, was refused.
+func intended(t *testing.T, m *dns.Msg, p []byte) bool {
+	counts := [4]int{len(m.Question), len(m.Answer), len(m.Ns), len(m.Extra)}
+	for i, n := range counts {
+		if n != int(binary.BigEndian.Uint16(p[4+2*i:])) {
+			return true
+		}
+	}
+	if m.Response || len(m.Question) != 1 || m.Opcode != dns.OpcodeQuery {
+		return true
+	}
+	end, _ := skip(p, HeaderLen)
+	if plain := onWire(t, m.Question[0].Name); end != HeaderLen+len(plain) {
+		return true
+	}
+	opts := 0
+	for _, rr := range m.Extra {
+		if o, ok := rr.(*dns.OPT); ok {
+			opts++
+			if o.Hdr.Name != "." || packedOptions(o) != int(o.Hdr.Rdlength) {
+				return true
+			}
+		}
+	}
+	// The owner may also be a pointer to a root label.
+	off := end + 4
+	for range len(m.Answer) + len(m.Ns) + len(m.Extra) {
+		rec, ok := ReadRecord(p, off)
+		if ok && rec.Type == TypeOPT && p[rec.Owner] != 0 {
+			return true
+		}
+		off = rec.Next
+	}
+	return opts > 1
+}
+
+// packedOptions is the size of the options that the oracle read.
+func packedOptions(o *dns.OPT) int {
+	return dns.Len(&dns.OPT{Hdr: o.Hdr, Option: o.Option}) - dns.Len(&dns.OPT{Hdr: o.Hdr})
+}
+
+// checkRequest is what holds for every request with a question.
+func checkRequest(t *testing.T, r *Request, p []byte) {
+	if r.Size < MinUDP || !r.EDNS && r.DO {
+		t.Fatalf("EDNS %v, DO %v, size %d", r.EDNS, r.DO, r.Size)
+	}
+	if len(r.Name()) == 0 {
+		if len(r.Question(p)) != 0 {
+			t.Fatal("a question without a name")
+		}
+		return
+	}
+	checkLabels(t, r)
+	spelled := r.Question(p)[:len(r.Name())]
+	for i, c := range spelled {
+		if lower(c) != r.Name()[i] {
+			t.Fatalf("name %q of %q", r.Name(), spelled)
+		}
+	}
+	n, err := ParseName(string(AppendText(nil, spelled)))
+	if err != nil || string(n) != string(r.Name()) {
+		t.Fatalf("%q is written %q, read as %q, %v", spelled, AppendText(nil, spelled), string(n), err)
+	}
+}
+
+// FuzzAnswer imports messages record by record, compresses and cuts them; the
+// oracle reads the same records in what comes out.
+//
+// The message is taken twice: as the oracle packs what it read, where every
+// record must be accepted, and as it is. There we are stricter, so records may
+// be refused: pointers forward or into the header, RDATA that does not end with
+// its names, and empty RDATA where there should be a name. And RDATA of types
+// that must not be compressed is copied as it is, pointers or not.
+func FuzzAnswer(f *testing.F) {
+	every := everyType()
+	f.Add(message(f, true, "WWW.example.org.", every, every[:9], every[9:]), uint16(512))
+	f.Add(message(f, false, "WWW.example.org.", every, every[:9], every[9:]), uint16(1232))
+	for i, s := range every {
+		f.Add(message(f, true, "example.org.", []string{s}, nil, []string{s}), uint16(12*i))
+	}
+	f.Add(message(f, true, ".", repeat(3, ". 1 IN NS ."), repeat(2, "a. 1 IN NS A.")), uint16(40))
+	f.Add(message(f, true, strings.Repeat("a.", 127), repeat(2, strings.Repeat("b.", 127)+" 1 IN MX 1 "+strings.Repeat("c.", 127))), uint16(900))
+	f.Add([]byte(header(1, 1, 1, 1).add(localA+recordA+soa+opt).flags(FlagQR)), uint16(30))
+	f.Add([]byte(header(1, 1, 0, 0).add(localA+"\xC0\x17\x00\x05\x00\x01\x00\x00\x00\x01\x00\x02\xC0\x17")), uint16(64))
+	f.Fuzz(func(t *testing.T, p []byte, size uint16) {
+		m := new(dns.Msg)
+		if m.Unpack(p) != nil || len(m.Question) != 1 {
+			return
+		}
+		if raw, err := importAll(p); err == nil {
+			checkImport(t, p, raw)
+		}
+		m.Compress = true
+		packed, err := m.Pack()
+		if err != nil || len(packed) > MaxMessage {
+			return // the oracle reads some records that it does not write
+		}
+		m = new(dns.Msg)
+		if m.Unpack(packed) != nil {
+			return
+		}
+		a, err := importAll(packed)
+		if err != nil {
+			for _, rr := range append(append(m.Answer, m.Ns...), m.Extra...) {
+				if rr.Header().Rdlength == 0 {
+					return // an update's record without RDATA
+				}
+			}
+			t.Fatalf("%v: %v\n%x", err, m, packed)
+		}
+		if got := unpack(t, sealed(a)); !sameMeaning(got, m) {
+			t.Fatalf("imported\n%swant\n%s", zone(got), zone(m))
+		}
+		length := len(a.Buf)
+		a.Compress(nil)
+		if got := unpack(t, sealed(a)); !sameMeaning(got, m) || len(a.Buf) > length {
+			t.Fatalf("compressed from %d to %d bytes\n%swant\n%s", length, len(a.Buf), zone(got), zone(m))
+		}
+		checkCut(t, a, m, int(size))
+	})
+}
+
+// checkImport compares the records of a with those that the oracle reads in p.
+func checkImport(t *testing.T, p []byte, a *Answer) {
+	end, _ := skip(p, HeaderLen)
+	from, to := end+4, a.Body()
+	for to < len(a.Buf) {
+		in, ok := ReadRecord(p, from)
+		out, ok2 := ReadRecord(a.Buf, to)
+		if !ok || !ok2 || in.Type != out.Type {
+			t.Fatalf("record at %d became %x", from, a.Buf[to:])
+		}
+		from, to = in.Next, out.Next
+		if in.Type.layout().names == 0 {
+			if !bytes.Equal(p[in.RData:in.Next], a.Buf[out.RData:out.Next]) {
+				t.Fatalf("RDATA %x became %x", p[in.RData:in.Next], a.Buf[out.RData:out.Next])
+			}
+			continue
+		}
+		theirs, _, err := dns.UnpackRR(p, in.Owner)
+		if err != nil {
+			continue
+		}
+		ours, _, err := dns.UnpackRR(a.Buf, out.Owner)
+		if err != nil || ours.String() != theirs.String() {
+			t.Fatalf("%v became %v, %v", theirs, ours, err)
+		}
+	}
+}
+
+// checkCut cuts a, which means m, to size.
+func checkCut(t *testing.T, a *Answer, m *dns.Msg, size int) {
+	whole := len(a.Buf)
+	lost := a.Cut(size)
+	got := unpack(t, sealed(a))
+	if len(a.Buf) > max(size, a.Body()) {
+		t.Fatalf("cut to %d: %d bytes", size, len(a.Buf))
+	}
+	if lost != (len(got.Answer) < len(m.Answer)) {
+		t.Fatalf("cut to %d: lost %v, %d answers of %d", size, lost, len(got.Answer), len(m.Answer))
+	}
+	if whole <= size && len(a.Buf) != whole {
+		t.Fatalf("cut to %d though it had %d", size, whole)
+	}
+	if !strings.HasPrefix(lines(m.Answer), lines(got.Answer)) || !strings.HasPrefix(lines(m.Ns), lines(got.Ns)) ||
+		!strings.HasPrefix(lines(m.Extra), lines(got.Extra)) {
+		t.Fatalf("cut to %d:\n%sof\n%s", size, zone(got), zone(m))
+	}
+	if len(got.Answer) < len(m.Answer) && len(got.Ns)+len(got.Extra) > 0 || len(got.Ns) < len(m.Ns) && len(got.Extra) > 0 {
+		t.Fatalf("cut to %d: a hole in\n%s", size, zone(got))
+	}
+}
+
+func lines(rrs []dns.RR) string {
+	var b strings.Builder
+	for _, rr := range rrs {
+		b.WriteString(rr.String() + "\n")
+	}
+	return b.String()
+}
+
+// sameMeaning compares the question and the three sections.
+func sameMeaning(a, b *dns.Msg) bool {
+	return len(a.Question) == len(b.Question) && a.Question[0] == b.Question[0] && zone(a) == zone(b)
+}

@@ -1,0 +1,101 @@
+package zone
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+)
+
+func TestTableAgainstMap(t *testing.T) {
+	var table Table[int]
+	want := map[string]*int{}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for i := range 200_000 {
+		key := fmt.Sprint(rng.IntN(5000))
+		if rng.IntN(3) == 0 {
+			table.Delete(key)
+			delete(want, key)
+		} else {
+			v := i
+			table.Set(key, &v)
+			want[key] = &v
+		}
+	}
+	if table.Len() != len(want) {
+		t.Errorf("Len() = %d, want %d", table.Len(), len(want))
+	}
+	for i := range 5000 {
+		key := fmt.Sprint(i)
+		if got := table.Get([]byte(key)); got != want[key] {
+			t.Errorf("Get(%s) = %v, want %v", key, got, want[key])
+		}
+	}
+	seen := 0
+	for key, e := range table.All() {
+		if want[key] != e {
+			t.Errorf("All gives %s = %v, want %v", key, e, want[key])
+		}
+		seen++
+	}
+	if seen != len(want) {
+		t.Errorf("All gives %d entries, want %d", seen, len(want))
+	}
+}
+
+// Keys that are deleted for good must not fill the array.
+func TestTableForgetsDeletedKeys(t *testing.T) {
+	var table Table[int]
+	for i := range 100_000 {
+		key := fmt.Sprint(i)
+		table.Set(key, new(int))
+		table.Delete(key)
+	}
+	if n := len(table.cells.Load().cell); n > 64 {
+		t.Errorf("an empty table has %d cells", n)
+	}
+}
+
+// A reader sees each key's old entry or its new one, never another's.
+func TestTableReadersBesideTheWriter(t *testing.T) {
+	type entry struct{ key string }
+	var table Table[entry]
+	stop := make(chan struct{})
+	var readers sync.WaitGroup
+	for range 3 {
+		readers.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				key := fmt.Sprint(i % 1000)
+				if e := table.Get([]byte(key)); e != nil && e.key != key {
+					t.Errorf("Get(%s) gives the entry of %s", key, e.key)
+					return
+				}
+			}
+		})
+	}
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range 100_000 {
+		key := fmt.Sprint(rng.IntN(1000))
+		if rng.IntN(4) == 0 {
+			table.Delete(key)
+		} else {
+			table.Set(key, &entry{key})
+		}
+	}
+	close(stop)
+	readers.Wait()
+}
+
+func TestTableGetAllocatesNothing(t *testing.T) {
+	var table Table[int]
+	table.Set("\x03api\x04shop", new(int))
+	question := []byte("\x03api\x04shop\x03svc\x07cluster\x05local\x00")
+	if n := testing.AllocsPerRun(100, func() { table.Get(question[:9]) }); n != 0 {
+		t.Errorf("Get allocates %v times", n)
+	}
+}
