@@ -40,7 +40,8 @@ var table = map[string]row{
 	"dns":  {own: []string{"wire", "metrics"}},
 
 	// The contract between a Corefile's word and a handler.
-	"config": {own: []string{"corefile", "dns", "metrics"}},
+	// Zones are names in wire form from here on.
+	"config": {own: []string{"corefile", "dns", "wire", "metrics"}},
 
 	// The only package that knows Kubernetes' API types and clients.
 	"cluster": {

@@ -1,0 +1,185 @@
+package dns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/wire"
+)
+
+// handler is a Handler, Resolver, Finisher or Observer as its fields say.
+type serve func(q *Query) Verdict
+
+func (f serve) ServeDNS(q *Query) Verdict { return f(q) }
+
+type resolve func(ctx context.Context, q *Query) error
+
+func (f resolve) Resolve(ctx context.Context, q *Query) error { return f(ctx, q) }
+
+type both struct {
+	serve
+	resolve
+}
+
+// trace is a handler that notes its way down and up.
+type trace struct {
+	name string
+	to   *[]string
+	serve
+}
+
+func (h trace) ServeDNS(q *Query) Verdict {
+	*h.to = append(*h.to, "down "+h.name)
+	return h.serve(q)
+}
+
+func (h trace) FinishDNS(q *Query) { *h.to = append(*h.to, "up "+h.name) }
+
+type observe func(q *Query)
+
+func (f observe) ObserveDNS(q *Query) { f(q) }
+
+func next(*Query) Verdict { return Next }
+
+// addresses answers with n A records.
+func addresses(n int) serve {
+	return func(q *Query) Verdict {
+		for i := range n {
+			q.Answer.Buf = wire.AppendAddress(q.Answer.Buf, wire.OwnerIsQuestion, 30, netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}))
+			q.Answer.Count[wire.Answers]++
+		}
+		q.AA = true
+		return Done
+	}
+}
+
+// chain makes a chain of handlers called h0, h1 and so on.
+func chain(handlers ...any) *Chain {
+	c := &Chain{Zone: "."}
+	for i, h := range handlers {
+		c.Add(fmt.Sprint("h", i), h)
+	}
+	return c
+}
+
+// rig is a port with one mover, which keeps what it is given to send.
+type rig struct {
+	t      *testing.T
+	port   Port
+	mux    *Mux
+	lot    *Lot
+	mu     sync.Mutex
+	sent   chan *mdns.Msg // replies of parked queries; nil for those dropped
+	panics []any
+}
+
+func newRig(t *testing.T, room int, routes map[string]*Chain) *rig {
+	t.Helper()
+	r := &rig{t: t, lot: NewLot(room), sent: make(chan *mdns.Msg, 100)}
+	r.mux = NewMux(r.lot, func(q *Query, cause any) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.panics = append(r.panics, cause)
+	})
+	for zone, c := range routes {
+		name, err := wire.ParseName(zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.mux.Route(name, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.port.Swap(r.mux)
+	return r
+}
+
+func (r *rig) Send(q *Query) {
+	var m *mdns.Msg
+	if len(q.Reply()) > 0 {
+		m = unpack(r.t, q.Reply())
+	}
+	r.sent <- m
+}
+
+// question is a query as a client would send it.
+func question(name string, t uint16) *mdns.Msg {
+	return new(mdns.Msg).SetQuestion(mdns.Fqdn(name), t)
+}
+
+// ask serves one packet as a reader would, and gives the outcome and the reply
+// if there is one at once.
+func (r *rig) ask(m *mdns.Msg) (Outcome, *mdns.Msg) {
+	r.t.Helper()
+	packet, err := m.Pack()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return r.askBytes(packet, UDP)
+}
+
+func (r *rig) askBytes(packet []byte, proto Proto) (outcome Outcome, reply *mdns.Msg) {
+	r.t.Helper()
+	q := NewQuery(r)
+	lent := make([]byte, 0, 1<<17)
+	q.Received(append(q.Room(len(packet))[:0], packet...), proto, time.Now())
+	func() {
+		defer func() {
+			if cause := recover(); cause != nil {
+				outcome = r.port.Recover(q, lent, cause)
+			}
+		}()
+		outcome = r.port.Serve(q, lent)
+	}()
+	switch outcome {
+	case Send:
+		q.Observe(time.Now())
+		return outcome, unpack(r.t, q.Reply())
+	case Quiet:
+		q.Observe(time.Now())
+	}
+	return outcome, nil
+}
+
+// wait gives the reply of a query that was parked.
+func (r *rig) wait() *mdns.Msg {
+	r.t.Helper()
+	select {
+	case m := <-r.sent:
+		return m
+	case <-time.After(5 * time.Second):
+		r.t.Fatal("no reply of a parked query after five seconds")
+		return nil
+	}
+}
+
+// answer asks and waits if need be.
+func (r *rig) answer(m *mdns.Msg) *mdns.Msg {
+	r.t.Helper()
+	outcome, reply := r.ask(m)
+	if outcome == Parked {
+		reply = r.wait()
+	}
+	if reply == nil {
+		r.t.Fatalf("%v: no reply", m.Question)
+	}
+	return reply
+}
+
+func unpack(t *testing.T, packet []byte) *mdns.Msg {
+	t.Helper()
+	m := new(mdns.Msg)
+	if err := m.Unpack(packet); err != nil {
+		t.Errorf("reply does not unpack: %v\n%x", err, packet)
+	}
+	return m
+}
+
+var errTest = errors.New("upstream is down")
