@@ -5,6 +5,7 @@ package builtin
 import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/handler"
+	"github.com/seamark/seamark/kube"
 )
 
 // Directives lists every word a Corefile may use. Order is meaning: a query
@@ -15,8 +16,10 @@ func Directives() []config.Directive {
 		{Name: "bind", Brief: "listen on some addresses instead of on all", Setup: handler.SetupBind},
 		{Name: "ready", Brief: "say over HTTP whether there are answers yet", Setup: handler.SetupReady},
 		{Name: "health", Brief: "say over HTTP that the process lives", Setup: handler.SetupHealth},
+		{Name: "prometheus", Brief: "count queries and serve the server's metrics", Setup: handler.SetupPrometheus},
 		{Name: "errors", Brief: "log queries that failed", Setup: handler.SetupErrors},
 		{Name: "log", Brief: "log queries", Setup: handler.SetupLog},
+		{Name: "kubernetes", Brief: "answer the names of a Kubernetes cluster, or of a folder of manifests", Setup: kube.Setup},
 		{Name: "whoami", Brief: "answer with the client's own address", Setup: handler.SetupWhoami},
 	}
 }

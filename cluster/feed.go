@@ -63,6 +63,7 @@ func (f *feed) run(ctx context.Context) {
 			return f.watch(ctx, opts)
 		},
 	}
+	f.store.fine = f.fine
 	reflector := cache.NewReflectorWithOptions(lw, f.one(), f.store, cache.ReflectorOptions{
 		Name: f.String(), TypeDescription: f.String(), Logger: &klog.Logger{},
 		Backoff: &wait.Backoff{Duration: firstWait, Factor: 2, Jitter: 1, Steps: 5, Cap: reconnectWait},
@@ -101,8 +102,6 @@ func (f *feed) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interf
 		cancel()
 		return nil, err
 	}
-	f.state.fine("token", "the API server accepts us again")
-	f.state.fine(f.topic(), "watching "+f.where()+" again")
 	return watching{w, cancel}, nil
 }
 
@@ -133,6 +132,7 @@ func (f *feed) list(ctx context.Context, opts metav1.ListOptions) (runtime.Objec
 	if err != nil {
 		return nil, fmt.Errorf("reading a list of %s: %w", f, err)
 	}
+	f.store.plain = true
 	slim.ResourceVersion, slim.Continue = from.GetResourceVersion(), from.GetContinue()
 	err = meta.EachListItem(full, func(obj runtime.Object) error {
 		if object := f.slim(obj); object != nil {
@@ -165,6 +165,13 @@ func (f *feed) ask(ctx context.Context, verb string, opts *metav1.ListOptions, d
 		}
 		sleep(ctx, delay)
 	}
+}
+
+// fine is called when a watch has delivered something. That one was accepted
+// is not enough: it may break off at once.
+func (f *feed) fine() {
+	f.state.fine("token", "the API server accepts us again")
+	f.state.fine(f.topic(), "watching "+f.where()+" again")
 }
 
 // A refusal is an answer that is not the one that was asked for.

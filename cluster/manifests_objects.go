@@ -99,7 +99,7 @@ func (d *decoder) list(raw json.RawMessage, h *head, at *place) {
 // jsonFault finds the line of an error in JSON.
 func jsonFault(at *place, err error) (int, error) {
 	if t, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return at.lineOf(int(t.Offset) - 1), fmt.Errorf("%s cannot be a %s", cmp.Or(t.Field, "a document"), t.Value)
+		return at.lineOf(int(t.Offset) - 1), fmt.Errorf("%s: got %s, want %s", cmp.Or(t.Field, "document"), t.Value, t.Type.Kind())
 	}
 	return at.line, err
 }

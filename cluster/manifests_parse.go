@@ -80,7 +80,7 @@ func (d *decoder) chunk(c chunk) {
 	}
 	raw, err := yamlToJSON(c.text)
 	if err != nil {
-		d.fail(yamlFault(c.line, err))
+		d.fail(yamlFault(c, err))
 		return
 	}
 	if c.list == nil {

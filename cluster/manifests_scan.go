@@ -82,14 +82,17 @@ func (t *tree) complain(file string, err error) {
 func (t *tree) dir(rel string, info fs.FileInfo) bool {
 	path := filepath.Join(t.f.dir, rel)
 	real, err := filepath.EvalSymlinks(path)
-	if err == nil && t.seen[real] {
+	if t.seen[real] {
 		return true
 	}
-	t.seen[real] = true
-	if err := t.f.watch.follow(path, info); err != nil {
-		t.complain(rel, fmt.Errorf("no events, looking every %v: %w", t.f.poll, err))
+	var entries []fs.DirEntry
+	if err == nil {
+		t.seen[real] = true
+		if err := t.f.watch.follow(real, info); err != nil {
+			t.complain(rel, fmt.Errorf("no events, looking every %v: %w", t.f.poll, err))
+		}
+		entries, err = os.ReadDir(real)
 	}
-	entries, err := os.ReadDir(path)
 	if err != nil {
 		t.complain(rel, err)
 		t.keep(rel)
@@ -240,12 +243,14 @@ func (f *folder) bytes(path string) ([]byte, error) {
 }
 
 // A dirWatch tells that something in a folder has changed, not what: the walk
-// finds that out.
+// finds that out. Directories go by their real paths: the system knows each
+// but once, whatever links lead there.
 type dirWatch struct {
 	fs     *fsnotify.Watcher // nil if there can be none
 	dir    string
 	before map[string]fs.FileInfo // directories watched until the last walk,
 	now    map[string]fs.FileInfo // and in this one
+	again  bool                   // another walk is due
 }
 
 func (w *dirWatch) open(dir string) (err error) {
@@ -282,11 +287,12 @@ func (w *dirWatch) follow(path string, info fs.FileInfo) error {
 	return w.fs.Add(path)
 }
 
-// end forgets the directories that this walk did not find.
+// end forgets the directories that this walk did not find. One that was
+// renamed has lost its new watch with the old one, so the next walk is due.
 func (w *dirWatch) end() {
 	for path := range w.before {
-		if w.now[path] == nil && w.fs != nil {
-			_ = w.fs.Remove(path)
+		if w.now[path] == nil && w.fs != nil && w.fs.Remove(path) == nil {
+			w.again = true
 		}
 	}
 	w.before = w.now
@@ -295,6 +301,10 @@ func (w *dirWatch) end() {
 // wait returns true at an event that concerns the folder, false after d or
 // when ctx is done.
 func (w *dirWatch) wait(ctx context.Context, d time.Duration) bool {
+	if w.again {
+		w.again = false
+		return true
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	var events chan fsnotify.Event

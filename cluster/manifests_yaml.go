@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -94,10 +95,11 @@ func (j *jsonWriter) text(s string) {
 	j.buf = strconv.AppendQuote(j.buf, s)
 }
 
-// yamlFault finds the line of a YAML error. The parser counts from the first
+// yamlFault finds the line of an error in c. The parser counts from the first
 // line of its text; from zero, where the grammar is at fault and not the
-// spelling; and says nothing when it is the first line.
-func yamlFault(first int, err error) (int, error) {
+// spelling; says nothing when it is the first line; and at the end may be one
+// too far.
+func yamlFault(c chunk, err error) (int, error) {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	var line int
 	if _, err := fmt.Sscanf(text, "line %d:", &line); err == nil {
@@ -106,5 +108,5 @@ func yamlFault(first int, err error) (int, error) {
 			line--
 		}
 	}
-	return first + line, errors.New(text)
+	return c.line + min(line, bytes.Count(c.text, []byte("\n"))), errors.New(text)
 }

@@ -16,7 +16,9 @@ type store struct {
 	kinds  []Kind // what the objects become: one kind, or for EndpointSlices two
 	slim   func(runtime.Object) Object
 	out    outlet
-	listed bool
+	fine   func() // the watch has delivered something
+	listed bool   // there was a list
+	plain  bool   // the next one is no watch's
 }
 
 var (
@@ -72,7 +74,10 @@ func (s *store) Replace(list []any, _ string) error {
 		s.source.count.relists[kind].Add(1)
 		s.out.hear(kind)
 	}
-	s.listed = true
+	if !s.plain {
+		s.fine()
+	}
+	s.listed, s.plain = true, false
 	return nil
 }
 
@@ -80,6 +85,7 @@ func (s *store) Replace(list []any, _ string) error {
 // has been one: what was known goes on being served.
 func (s *store) none() {
 	if !s.listed {
+		s.plain = true
 		s.Replace(nil, "")
 	}
 }
@@ -89,6 +95,7 @@ func (s *store) Bookmark(string) error {
 	for _, kind := range s.kinds {
 		s.out.hear(kind)
 	}
+	s.fine()
 	return nil
 }
 
@@ -100,6 +107,7 @@ func (s *store) event() {
 		s.out.hear(kind)
 	}
 	s.source.count.events[s.kinds[0]].Add(1)
+	s.fine()
 }
 
 func (s *store) kindOf(object Object) Kind {

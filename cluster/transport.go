@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net/http"
@@ -73,7 +74,11 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		release()
 		if !errors.Is(ctx.Err(), context.Canceled) {
-			t.state.trouble("server", cause(err), "cannot reach the API server; trying again", "server", req.URL.Host, "error", err)
+			what := "" // the ways in which a connection fails differ from one attempt to the next
+			if errors.As(err, new(*tls.CertificateVerificationError)) {
+				what = "certificate" // but this is another trouble than a server that is away
+			}
+			t.state.trouble("server", what, "cannot reach the API server; trying again", "server", req.URL.Host, "error", err)
 		}
 		return nil, noAnswer{err.Error()}
 	}
@@ -101,15 +106,6 @@ type body struct {
 func (b *body) Close() error {
 	defer b.release()
 	return b.ReadCloser.Close()
-}
-
-// cause is the innermost error's text: the outer ones name ports that differ
-// from one attempt to the next.
-func cause(err error) string {
-	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
-		err = inner
-	}
-	return err.Error()
 }
 
 var _ utilnet.RoundTripperWrapper = (*transport)(nil)

@@ -77,8 +77,9 @@ func (p *program) serve(ctx context.Context, s serve) error {
 	if err != nil {
 		return failure{err}
 	}
-	r := server.Run{
-		Options: options, Read: read, Greeting: p.greeting(), Try: s.manifests != "", PIDFile: s.pidfile,
+	r := server.Run{Options: options, Read: read, Greeting: p.greeting(), PIDFile: s.pidfile}
+	if s.manifests != "" {
+		r.Try = []string{"dns-version.cluster.local TXT", "cluster.local SOA"} // a folder without Services has these
 	}
 	if !s.quiet {
 		r.Out = p.out

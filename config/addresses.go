@@ -3,7 +3,6 @@ package config
 import (
 	"net"
 	"net/netip"
-	"strings"
 )
 
 // Addresses gives the addresses at which clients reach the block: those it is
@@ -34,13 +33,4 @@ func (b *Block) Addresses() []netip.Addr {
 		return bound
 	}
 	return usable
-}
-
-// ZoneNames gives the block's zones as people write them.
-func (b *Block) ZoneNames() string {
-	var names []string
-	for _, z := range b.Zones {
-		names = append(names, z.String())
-	}
-	return strings.Join(names, " ")
 }

@@ -106,7 +106,7 @@ Corefile:4: errors: consolidate: want a duration of 1ms..24h, got "x"
 Corefile:5: errors: consolidate: error parsing regexp: missing closing ): `+"`(`"+`
 Corefile:6: errors: consolidate: want warning, error, info, debug or show_first, got "fatal"
 Corefile:7: errors: consolidate: want warning, error, info, debug or show_first, got "2"
-Corefile:8: errors: unknown option "consolidat", did you mean "consolidate"?`)
+Corefile:8: errors: unknown option "consolidat"; did you mean "consolidate"?`)
 }
 
 // A reader who does not read costs lines and a number, and no time.

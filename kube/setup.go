@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -186,7 +187,7 @@ func (o *options) start(s *config.Start, b *config.Block, h *Handler) error {
 		r := &running{Index: NewIndex(set, o.Kinds(), b.Log), cancel: cancel}
 		source := cluster.Open(o.Options, b.Log, b.Metrics)
 		r.tasks.Go(func() { source.Run(ctx, r.Index) })
-		r.tasks.Go(func() { o.report(ctx, b, r.Index) })
+		r.tasks.Go(func() { o.report(ctx, b.Log, h.zoneNames(), r.Index) })
 		return r, nil
 	})
 	if err != nil {
@@ -206,18 +207,27 @@ func (o *options) start(s *config.Start, b *config.Block, h *Handler) error {
 }
 
 // report says in the log when the data has come, and when it does not.
-func (o *options) report(ctx context.Context, b *config.Block, ix *Index) {
+func (o *options) report(ctx context.Context, log *slog.Logger, zones string, ix *Index) {
 	timeout := time.NewTimer(o.patience)
 	defer timeout.Stop()
 	for {
 		select {
 		case <-ix.whole:
-			b.Log.Info("kubernetes: the cluster's data is complete", "zones", b.ZoneNames())
+			log.Info("kubernetes: the cluster's data is complete", "zones", zones)
 			return
 		case <-timeout.C:
-			b.Log.Warn("kubernetes: still without the cluster's data: its names are answered SERVFAIL until it has come", "zones", b.ZoneNames())
+			log.Warn("kubernetes: still without the cluster's data: its names are answered SERVFAIL until it has come", "zones", zones)
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// zoneNames gives the handler's zones as people write them.
+func (h *Handler) zoneNames() string {
+	var names []string
+	for _, z := range h.zones {
+		names = append(names, z.name.String())
+	}
+	return strings.Join(names, " ")
 }

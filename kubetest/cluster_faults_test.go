@@ -122,7 +122,7 @@ func TestClusterBrokenAnswers(t *testing.T) {
 			failed := f.metrics.Counter("seamark_kubernetes_watch_errors_total", "", "resource", "services")
 			began := time.Now()
 			eventually(t, "several attempts", func() bool { return failed.Value() >= 6 })
-			if took := time.Since(began); took < 200*time.Millisecond {
+			if took := time.Since(began); took < 60*time.Millisecond {
 				t.Errorf("six attempts in %v", took)
 			}
 			if n := strings.Count(f.log(), "level=WARN"); n < 1 || n > 3 {

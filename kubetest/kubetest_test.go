@@ -283,3 +283,27 @@ func TestStartGivesUp(t *testing.T) {
 		t.Error("Start in what is no directory succeeded")
 	}
 }
+
+// BenchmarkStart measures what each test pays: a start and a stop, and a
+// restart of the API.
+func BenchmarkStart(b *testing.B) {
+	var starting, restarting, stopping time.Duration
+	for b.Loop() {
+		t0 := time.Now()
+		srv, err := Start(b.Context(), b.TempDir())
+		if err != nil {
+			b.Fatal(err)
+		}
+		t1 := time.Now()
+		srv.StopAPI()
+		if err := srv.StartAPI(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		t2 := time.Now()
+		srv.Stop()
+		starting, restarting, stopping = starting+t1.Sub(t0), restarting+t2.Sub(t1), stopping+time.Since(t2)
+	}
+	b.ReportMetric(float64(starting.Milliseconds())/float64(b.N), "ms/start")
+	b.ReportMetric(float64(restarting.Milliseconds())/float64(b.N), "ms/restart")
+	b.ReportMetric(float64(stopping.Milliseconds())/float64(b.N), "ms/stop")
+}

@@ -113,6 +113,12 @@ func (p *Plan) block(s corefile.Server) (errs []error) {
 	for _, left := range uses {
 		errs = append(errs, p.unknown(left)...)
 	}
+	if len(p.opts.Listen) > 0 {
+		b.Bind = nil // whatever the Corefile says
+		for _, addr := range p.opts.Listen {
+			b.Bind = append(b.Bind, config.Address{IP: addr.Addr()})
+		}
+	}
 	p.blocks = append(p.blocks, b)
 	for _, k := range keys {
 		errs = append(errs, p.route(k, b)...)

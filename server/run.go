@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/seamark/seamark/corefile"
 )
@@ -21,8 +22,9 @@ type Run struct {
 	Out io.Writer
 	// Greeting is written after that.
 	Greeting string
-	// Try shows questions to try.
-	Try     bool
+	// Try is questions to show as worth trying, in dig's words, if no handler
+	// knows better ones; none shows nothing.
+	Try     []string
 	PIDFile string
 }
 
@@ -86,14 +88,21 @@ func (r *Run) begin(ctx context.Context) (*Plan, error) {
 	if r.Out != nil {
 		plan.listening(r.Out)
 		fmt.Fprintln(r.Out, r.Greeting)
-		if lines := plan.Examples(); r.Try && len(lines) > 0 {
-			fmt.Fprintln(r.Out, "\nTry:")
-			for _, line := range lines {
-				fmt.Fprintln(r.Out, " ", line)
-			}
-		}
+		r.try(ctx, plan)
 	}
 	return plan, nil
+}
+
+func (r *Run) try(ctx context.Context, plan *Plan) {
+	if len(r.Try) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // a person is waiting
+	defer cancel()
+	fmt.Fprintln(r.Out, "\nTry:")
+	for _, line := range plan.examples(ctx, r.Try) {
+		fmt.Fprintln(r.Out, " ", line)
+	}
 }
 
 // reload returns the plan that serves: a new one, or old if that failed.

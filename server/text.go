@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/netip"
@@ -55,26 +56,29 @@ func (p *Plan) listening(w io.Writer) {
 	}
 }
 
-// An exemplifier is a handler that knows questions worth trying, as dig takes
-// them: "web.shop.svc.cluster.local", "db.shop.svc.cluster.local SRV".
-type exemplifier interface{ Examples() []string }
+// An exemplifier is a handler that knows questions worth trying, in dig's
+// words: "db.shop.svc.cluster.local SRV". It may wait for its data until ctx
+// ends.
+type exemplifier interface {
+	Examples(ctx context.Context) []string
+}
 
-// Examples gives at most two command lines that ask a started plan something.
-func (p *Plan) Examples() (lines []string) {
-	if len(p.listeners) == 0 {
-		return nil
+// examples gives two command lines that ask a started plan something: what its
+// handlers know, or else the given questions.
+func (p *Plan) examples(ctx context.Context, questions []string) (lines []string) {
+	var known []string
+	for _, b := range p.blocks {
+		for _, e := range config.Find[exemplifier](b) {
+			known = append(known, e.Examples(ctx)...)
+		}
 	}
-	at := p.listeners[0].Addr()
+	at := p.listeners[0].Addr() // a Corefile has a block, and a block an address
 	host := at.Addr()
 	if host.IsUnspecified() {
 		host = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	}
-	for _, b := range p.blocks {
-		for _, e := range config.Find[exemplifier](b) {
-			for _, q := range e.Examples() {
-				lines = append(lines, fmt.Sprintf("dig @%s -p %d %s", host, at.Port(), q))
-			}
-		}
+	for _, q := range append(known, questions...) {
+		lines = append(lines, fmt.Sprintf("dig @%s -p %d %s", host, at.Port(), q))
 	}
 	return lines[:min(2, len(lines))]
 }

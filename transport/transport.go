@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -83,6 +84,12 @@ type Listener struct {
 	acceptor sync.WaitGroup
 	conns    conns
 	parked   landing // queries that came by UDP
+
+	// Shared by the TCP connections: see tcp.go.
+	start           time.Time
+	arenas, buffers sync.Pool
+	large           chan struct{} // as many as there are large messages
+	queued          atomic.Int64  // bytes of replies that wait to be written
 }
 
 // Listen opens addr. The zero address is every address of this machine, as
@@ -111,7 +118,12 @@ func Listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, err
 // listen binds TCP first, because that alone says whether the port is free: see
 // listenUDP.
 func listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, error) {
-	l := &Listener{o: o, stopping: make(chan struct{}), counts: newCounters(o.Metrics)}
+	l := &Listener{
+		o: o, counts: newCounters(o.Metrics), stopping: make(chan struct{}),
+		start: time.Now(), large: make(chan struct{}, maxLarge),
+	}
+	l.arenas.New = func() any { return new(arena) }
+	l.buffers.New = func() any { return new(buffer) }
 	l.conns.init()
 	l.parked.init()
 	lc := net.ListenConfig{Control: controlTCP, KeepAlive: -1} // idle connections are closed anyway

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/miekg/dns"
 )
@@ -201,7 +202,8 @@ func TestExpandLongChain(t *testing.T) {
 // and it is the name that the oracle reads, in lower case.
 //
 // Intended differences: to the oracle the empty string is the absence of a
-// name, and \256 is the byte 0.
+// name, \256 is the byte 0, and backslashes behind a character that is not ASCII
+// may be miscounted (so there it is not asked).
 func FuzzName(f *testing.F) {
 	for _, s := range []string{
 		"", ".", "..", "a", "a.", ".a", "a..b", "Web.Shop.svc.cluster.local.", `a\.b.`, `a\\.b`, `\065\255.`, `\256.`, `\12.`,
@@ -212,6 +214,17 @@ func FuzzName(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		n, err := ParseName(s)
+		if err == nil {
+			if again, err := ParseName(n.String()); err != nil || again != n {
+				t.Fatalf("%q is %q, written %q, read as %q, %v", s, string(n), n, string(again), err)
+			}
+			if len(n) > MaxName || n[len(n)-1] != 0 || n.Labels() > MaxLabels {
+				t.Fatalf("%q: %q is no name", s, string(n))
+			}
+		}
+		if strings.Contains(s, `\`) && strings.ContainsFunc(s, func(c rune) bool { return c > unicode.MaxASCII }) {
+			return
+		}
 		b := make([]byte, len(s)+2)
 		end, theirs := dns.PackDomainName(dns.Fqdn(s), b, 0, nil, false)
 		if err != nil {
@@ -219,9 +232,6 @@ func FuzzName(f *testing.F) {
 				t.Fatalf("the oracle reads %q as %q; we say %v", s, b[:end], err)
 			}
 			return
-		}
-		if len(n) > MaxName || n[len(n)-1] != 0 || n.Labels() > MaxLabels {
-			t.Fatalf("%q: %q is no name", s, string(n))
 		}
 		if theirs != nil {
 			t.Fatalf("%q is %q; the oracle says %v", s, string(n), theirs)
@@ -231,10 +241,6 @@ func FuzzName(f *testing.F) {
 		}
 		if string(b[:end]) != string(n) {
 			t.Fatalf("%q is %q; the oracle reads %q", s, string(n), b[:end])
-		}
-		again, err := ParseName(n.String())
-		if err != nil || again != n {
-			t.Fatalf("%q is %q, written %q, read as %q, %v", s, string(n), n, string(again), err)
 		}
 	})
 }

@@ -92,7 +92,7 @@ var table = map[string]row{
 	// Test helpers: imported by _test.go files and by kubetest only.
 	"internal/dnstest": {
 		own:   []string{anything},
-		third: []string{"github.com/miekg/dns", "golang.org/x/tools/txtar"},
+		third: []string{"github.com/miekg/dns", "golang.org/x/tools/txtar", "sigs.k8s.io/yaml"},
 	},
 	"internal/archtest": {},
 }

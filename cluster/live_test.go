@@ -1,0 +1,403 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
+
+	"github.com/seamark/seamark/metrics"
+)
+
+// An api is as much of an API server as a client needs that asks for the right
+// things: each resource has the objects of one list, and nothing ever changes.
+// The real one is in the module kubetest.
+type api struct {
+	*httptest.Server
+	old     bool              // without streamed lists, as before Kubernetes 1.32
+	objects map[string]string // by resource: the items of the list, in JSON
+	refuse  func(r *http.Request) int
+
+	mu       sync.Mutex
+	requests []*http.Request
+}
+
+func serve(t *testing.T, a *api) *api {
+	t.Helper()
+	a.Server = httptest.NewServer(a)
+	t.Cleanup(a.Close)
+	return a
+}
+
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	a.requests = append(a.requests, r)
+	a.mu.Unlock()
+	query := r.URL.Query()
+	status := func(code int, reason string) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d}`, reason, code)
+	}
+	if a.refuse != nil {
+		if code := a.refuse(r); code != 0 {
+			status(code, http.StatusText(code))
+			return
+		}
+	}
+	streamed := query.Has("sendInitialEvents")
+	if streamed && a.old {
+		status(http.StatusUnprocessableEntity, "Invalid")
+		return
+	}
+	version, resource := r.URL.Path[:strings.LastIndex(r.URL.Path, "/")], r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
+	version = strings.TrimPrefix(strings.TrimPrefix(version, "/apis/"), "/api/")
+	version, _, _ = strings.Cut(version, "/namespaces/")
+	kind := map[string]string{"namespaces": "Namespace", "services": "Service", "endpointslices": "EndpointSlice", "pods": "Pod", "serviceimports": "ServiceImport"}[resource]
+	var items []json.RawMessage
+	json.Unmarshal([]byte("["+a.objects[resource]+"]"), &items)
+	w.Header().Set("Content-Type", "application/json")
+	if !query.Has("watch") {
+		list, _ := json.Marshal(items)
+		fmt.Fprintf(w, `{"kind":"%sList","apiVersion":%q,"metadata":{"resourceVersion":"7"},"items":%s}`, kind, version, list)
+		return
+	}
+	event := func(what, rest string) {
+		fmt.Fprintf(w, `{"type":%q,"object":{"kind":%q,"apiVersion":%q,%s}`+"\n", what, kind, version, rest)
+	}
+	if streamed {
+		for _, item := range items {
+			event("ADDED", strings.TrimPrefix(string(item), "{"))
+		}
+		event("BOOKMARK", `"metadata":{"resourceVersion":"7","annotations":{"k8s.io/initial-events-end":"true"}}}`)
+	}
+	w.(http.Flusher).Flush()
+	<-r.Context().Done()
+}
+
+// asked returns the requests so far.
+func (a *api) asked() []*http.Request {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return append([]*http.Request(nil), a.requests...)
+}
+
+// A follower is a Sink that keeps what it gets, and the log.
+type follower struct {
+	mu     sync.Mutex
+	script script
+	logged bytes.Buffer
+}
+
+func (f *follower) Put(k Kind, o Object)        { f.do(func() { f.script.Put(k, o) }) }
+func (f *follower) Delete(k Kind, key Key)      { f.do(func() { f.script.Delete(k, key) }) }
+func (f *follower) Replace(k Kind, os []Object) { f.do(func() { f.script.Replace(k, os) }) }
+
+func (f *follower) do(what func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	what()
+}
+
+func (f *follower) Write(line []byte) (n int, err error) {
+	f.do(func() { n, err = f.logged.Write(line) })
+	return n, err
+}
+
+// got waits until the sink has got this line.
+func (f *follower) got(t *testing.T, line string) {
+	t.Helper()
+	f.until(t, line, func() bool { return strings.Contains(strings.Join(f.script.lines, "\n")+"\n", line+"\n") })
+}
+
+// logs waits until the log holds the words.
+func (f *follower) logs(t *testing.T, words string) {
+	t.Helper()
+	f.until(t, words, func() bool { return strings.Contains(f.logged.String(), words) })
+}
+
+func (f *follower) until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		done := false
+		f.do(func() { done = ok() })
+		if done {
+			return
+		}
+		if time.Now().After(deadline) {
+			f.do(func() { t.Fatalf("no %s\nsink:\n%s\nlog:\n%s", what, strings.Join(f.script.lines, "\n"), &f.logged) })
+		}
+	}
+}
+
+// watchCluster runs a Source until the test ends, or until stop.
+func watchCluster(t *testing.T, o Options) (f *follower, stop func()) {
+	t.Helper()
+	if err := o.Check(); err != nil {
+		t.Fatal(err)
+	}
+	f = new(follower)
+	source := Open(o, slog.New(slog.NewTextHandler(f, nil)), new(metrics.Registry))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		source.Run(ctx, f)
+	}()
+	stop = func() {
+		cancel()
+		select {
+		case <-done:
+		case <-time.After(10 * time.Second):
+			t.Error("Run has not returned")
+		}
+	}
+	t.Cleanup(stop)
+	return f, stop
+}
+
+const webAndEmpty = `{"metadata":{"namespace":"shop","name":"web"},"spec":{"clusterIP":"10.0.0.1"}},{"metadata":{"namespace":"shop","name":"empty"}}`
+
+// What is asked for, and in which form.
+func TestLiveRequests(t *testing.T) {
+	a := serve(t, &api{objects: map[string]string{"services": webAndEmpty}})
+	f, stop := watchCluster(t, Options{
+		Endpoint: a.URL, NamespaceLabels: "exposed", Labels: "tier=front", Pods: true, Multicluster: true,
+	})
+	f.got(t, "replace services shop/empty shop/web")
+	for _, kind := range []string{"namespaces", "endpointslices", "pods", "serviceimports", "endpointslices (multicluster)"} {
+		f.got(t, "replace "+kind+" ")
+	}
+	stop()
+	want := map[string]string{
+		"/api/v1/namespaces":                                  "exposed|",
+		"/api/v1/services":                                    "tier=front|",
+		"/apis/discovery.k8s.io/v1/endpointslices":            "tier=front|",
+		"/api/v1/pods":                                        "tier=front|status.phase!=Succeeded,status.phase!=Failed,status.phase!=Unknown",
+		"/apis/multicluster.x-k8s.io/v1alpha1/serviceimports": "|",
+	}
+	for _, r := range a.asked() {
+		q := r.URL.Query()
+		selectors, ok := want[r.URL.Path]
+		delete(want, r.URL.Path)
+		if got := q.Get("labelSelector") + "|" + q.Get("fieldSelector"); !ok || got != selectors {
+			t.Errorf("%s: selectors %q", r.URL.Path, got)
+		}
+		if q.Get("allowWatchBookmarks") != "true" || q.Get("sendInitialEvents") != "true" || q.Get("timeoutSeconds") == "" {
+			t.Errorf("%s", r.URL)
+		}
+		accept := "application/vnd.kubernetes.protobuf"
+		if strings.HasSuffix(r.URL.Path, "serviceimports") {
+			accept = "application/json"
+		}
+		if got := r.Header.Get("Accept"); !strings.HasPrefix(got, accept) {
+			t.Errorf("%s: Accept: %s", r.URL.Path, got)
+		}
+		if got := r.UserAgent(); !strings.HasPrefix(got, "seamark/") {
+			t.Errorf("User-Agent: %s", got)
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("not asked for: %v", want)
+	}
+}
+
+// An API server that does not stream lists is asked for plain ones.
+func TestLiveOldServer(t *testing.T) {
+	a := serve(t, &api{old: true, objects: map[string]string{"services": webAndEmpty,
+		"endpointslices": `{"metadata":{"namespace":"shop","name":"names","labels":{"kubernetes.io/service-name":"web"}},"addressType":"FQDN"}`}})
+	f, _ := watchCluster(t, Options{Endpoint: a.URL})
+	f.got(t, "replace services shop/empty shop/web")
+	f.got(t, "replace endpointslices ")
+	f.until(t, "quiet log", func() bool { return f.logged.Len() == 0 })
+}
+
+// A cluster without the Multi-Cluster Services API has no ServiceImports; the
+// rest does not wait for it.
+func TestLiveNoImports(t *testing.T) {
+	a := serve(t, &api{refuse: func(r *http.Request) int {
+		if strings.HasSuffix(r.URL.Path, "serviceimports") {
+			return http.StatusNotFound
+		}
+		return 0
+	}})
+	f, _ := watchCluster(t, Options{Endpoint: a.URL, Multicluster: true})
+	f.got(t, "replace serviceimports ")
+	f.logs(t, "the API server has no serviceimports.multicluster.x-k8s.io")
+}
+
+// With two requests a second and no burst, the third cannot come within a
+// second of the first. client-go's own limits would not hold for watches.
+func TestLiveQPS(t *testing.T) {
+	var mu sync.Mutex
+	var times []time.Time
+	a := serve(t, &api{refuse: func(*http.Request) int {
+		mu.Lock()
+		defer mu.Unlock()
+		times = append(times, time.Now())
+		return 0
+	}})
+	f, _ := watchCluster(t, Options{Endpoint: a.URL, QPS: 2, Burst: 1})
+	for _, kind := range []Kind{Namespaces, Services, Slices} {
+		f.got(t, fmt.Sprintf("replace %s ", kind))
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if took := times[2].Sub(times[0]); took < 900*time.Millisecond {
+		t.Errorf("three requests within %v", took)
+	}
+}
+
+// No more than so many requests wait for an answer. A watch that has begun
+// does not count, or the first ones would keep all others out.
+func TestLiveMaxInflight(t *testing.T) {
+	var mu sync.Mutex
+	inflight, most := 0, 0
+	a := serve(t, &api{refuse: func(*http.Request) int {
+		mu.Lock()
+		inflight++
+		most = max(most, inflight)
+		mu.Unlock()
+		time.Sleep(20 * time.Millisecond) // others have time to come, if they may
+		mu.Lock()
+		inflight--
+		mu.Unlock()
+		return 0
+	}})
+	f, _ := watchCluster(t, Options{Endpoint: a.URL, Pods: true, MaxInflight: 1})
+	for _, kind := range []Kind{Namespaces, Services, Slices, Pods} {
+		f.got(t, fmt.Sprintf("replace %s ", kind))
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if most != 1 {
+		t.Errorf("%d requests at once", most)
+	}
+}
+
+// An API server that starts behind a proxy, or is overloaded, is one that is
+// away: the same request is made again, soon, and the log has one line.
+func TestLiveUnavailable(t *testing.T) {
+	var mu sync.Mutex
+	n := 0
+	a := serve(t, &api{refuse: func(*http.Request) int {
+		mu.Lock()
+		defer mu.Unlock()
+		if n++; n > 12 {
+			return 0
+		}
+		return []int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusTooManyRequests}[n%3]
+	}})
+	f, _ := watchCluster(t, Options{Endpoint: a.URL, NoEndpoints: true})
+	f.got(t, "replace services ")
+	f.got(t, "replace namespaces ")
+	f.logs(t, "can be reached again")
+	f.until(t, "two lines", func() bool { return strings.Count(f.logged.String(), "\n") == 2 })
+	for _, r := range a.asked() {
+		if !r.URL.Query().Has("watch") {
+			t.Errorf("%s was asked for, where the same watch should go on", r.URL)
+		}
+	}
+}
+
+// No configuration, then one that names nobody, then one that works.
+func TestLiveKubeconfig(t *testing.T) {
+	a := serve(t, &api{objects: map[string]string{"services": webAndEmpty}})
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	f, _ := watchCluster(t, Options{Kubeconfig: file, KubeconfigContext: "prod"})
+	f.logs(t, "no such file or directory")
+	config := `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":%q,"context":{"cluster":"c"}}]}`
+	write := func(context string) {
+		t.Helper()
+		if err := os.WriteFile(file, fmt.Appendf(nil, config, a.URL, context), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("dev")
+	f.logs(t, "context was not found for specified context: prod")
+	write("prod")
+	f.got(t, "replace services shop/empty shop/web")
+	f.logs(t, "the way to the API server is known now")
+}
+
+func TestLiveNotInPod(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	f, _ := watchCluster(t, Options{})
+	f.logs(t, "not in a pod (KUBERNETES_SERVICE_HOST is not set): name an endpoint, a kubeconfig or a folder of manifests")
+}
+
+// A certificate that nobody here trusts is said to be one.
+func TestLiveUntrusted(t *testing.T) {
+	a := &api{}
+	a.Server = httptest.NewUnstartedServer(a)
+	a.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
+	a.StartTLS()
+	t.Cleanup(a.Close)
+	f, _ := watchCluster(t, Options{Endpoint: a.URL})
+	f.logs(t, "certificate signed by unknown authority")
+}
+
+// When Run has returned nothing of it runs any more, whatever it was doing.
+func TestLiveStops(t *testing.T) {
+	dead := httptest.NewServer(nil)
+	dead.Close()
+	hangs := serve(t, &api{refuse: func(r *http.Request) int { <-r.Context().Done(); return 500 }})
+	works := serve(t, &api{})
+	for name, o := range map[string]Options{
+		"away":    {Endpoint: dead.URL},
+		"hangs":   {Endpoint: hangs.URL},
+		"works":   {Endpoint: works.URL, Namespaces: "a,b", Pods: true},
+		"limited": {Endpoint: hangs.URL, MaxInflight: 1, QPS: 0.001},
+		"nowhere": {Kubeconfig: filepath.Join(t.TempDir(), "none")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := runtime.NumGoroutine()
+			f, stop := watchCluster(t, o)
+			switch name {
+			case "works":
+				f.got(t, "replace pods ")
+			case "away", "nowhere":
+				f.logs(t, "trying again")
+			}
+			stop()
+			f.until(t, "end of goroutines", func() bool { return runtime.NumGoroutine() <= before+2 }) // the fake server's own
+		})
+	}
+}
+
+// A watch whose server has gone without a word ends by itself, half a minute
+// after the server should have ended it.
+func TestLiveWatchEnds(t *testing.T) {
+	a := serve(t, &api{})
+	source := Open(Options{Endpoint: a.URL}, slog.New(slog.DiscardHandler), new(metrics.Registry))
+	state := &state{log: source.log}
+	f := &feed{resource: source.resources()[0], client: newClient(source.opts, state), state: state, store: &store{source: source}}
+	defer f.client.closeIdle()
+	w, err := f.watch(t.Context(), metav1.ListOptions{TimeoutSeconds: ptr.To[int64](-29)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	select {
+	case e, ok := <-w.ResultChan():
+		if ok && e.Type != watch.Error {
+			t.Errorf("got %v", e)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the watch goes on")
+	}
+}

@@ -1,0 +1,114 @@
+package corefile
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestOptions(t *testing.T) {
+	for _, c := range []struct{ body, want string }{
+		{"ttl 30", ""},
+		{"ttl 30\nttl 40", ""},
+		{"ttl x", `Corefile:3: kubernetes: ttl: want 0..3600, got "x"`},
+		{"ttl 3601", `Corefile:3: kubernetes: ttl: want 0..3600, got "3601"`},
+		{"ttl", "Corefile:3: kubernetes: ttl: want 1 argument, got 0"},
+		{"ttl 1 2", "Corefile:3: kubernetes: ttl: want 1 argument, got 2"},
+		{"ttl 1 {\n x\n}", "Corefile:3: kubernetes: ttl: takes no braces"},
+		{"tll 5", `Corefile:3: kubernetes: unknown option "tll"; did you mean "ttl"?`},
+		{"zzz", `Corefile:3: kubernetes: unknown option "zzz"`},
+		{"noendpoints", ""},
+		{"noendpoints 1", "Corefile:3: kubernetes: noendpoints: want no argument, got 1"},
+		{"noendpoints\nnoendpoints", "Corefile:4: kubernetes: noendpoints: already given on line 3"},
+		{"pods verified", ""},
+		{"pods verifed", `Corefile:3: kubernetes: pods: want disabled or insecure or verified, got "verifed"; did you mean "verified"?`},
+		{"wait 5s", ""},
+		{"wait 5", `Corefile:3: kubernetes: wait: want a duration of 0s..1h, got "5"`},
+		{"wait 2h", `Corefile:3: kubernetes: wait: want a duration of 0s..1h, got "2h"`},
+		{"share 0.5", ""},
+		{"share NaN", `Corefile:3: kubernetes: share: want 0..1, got "NaN"`},
+		{"name \"\"", `Corefile:3: kubernetes: name: want a value, got ""`},
+		{"kubeconfig", "Corefile:3: kubernetes: kubeconfig: want 1 to 2 arguments, got 0"},
+		{"namespaces", "Corefile:3: kubernetes: namespaces: want at least 1 argument, got 0"},
+		{"few 1 2 3", "Corefile:3: kubernetes: few: want at most 2 arguments, got 3"},
+		{"ttl x\nfoo\npods", "Corefile:3: kubernetes: ttl: want 0..3600, got \"x\"\n" +
+			"Corefile:4: kubernetes: unknown option \"foo\"\n" +
+			"Corefile:5: kubernetes: pods: want 1 argument, got 0"},
+	} {
+		servers, err := Parse("Corefile", []byte(". {\n kubernetes {\n"+c.body+"\n}\n}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var n int
+		var f float64
+		var b bool
+		var s string
+		var d time.Duration
+		nothing := func(Directive) error { return nil }
+		err = servers[0].Directives[0].Options(
+			Option{Name: "ttl", Min: 1, Max: 1, Set: Int(&n, 0, 3600)},
+			Option{Name: "noendpoints", Once: true, Set: Flag(&b)},
+			Option{Name: "pods", Min: 1, Max: 1, Set: OneOf(&s, "disabled", "insecure", "verified")},
+			Option{Name: "wait", Min: 1, Max: 1, Set: Duration(&d, 0, time.Hour)},
+			Option{Name: "share", Min: 1, Max: 1, Set: Float(&f, 0, 1)},
+			Option{Name: "name", Min: 1, Max: 1, Set: String(&s)},
+			Option{Name: "kubeconfig", Min: 1, Max: 2, Set: nothing},
+			Option{Name: "namespaces", Min: 1, Max: -1, Set: nothing},
+			Option{Name: "few", Max: 2, Set: nothing},
+		)
+		got := ""
+		if err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%s:\ngot  %s\nwant %s", c.body, got, c.want)
+		}
+		switch {
+		case strings.HasPrefix(c.body, "ttl 30\nttl") && n != 40:
+			t.Errorf("ttl is %d: the last one should count", n)
+		case c.body == "noendpoints" && !b, c.body == "pods verified" && s != "verified",
+			c.body == "wait 5s" && d != 5*time.Second, c.body == "share 0.5" && f != 0.5:
+			t.Errorf("%s: not set", c.body)
+		}
+	}
+}
+
+func TestNoOptions(t *testing.T) {
+	d := Directive{Token: Token{"whoami", "Corefile", 2}, Path: "whoami", Body: []Directive{{Token: Token{"x", "Corefile", 3}}}}
+	if err := d.Options(); err == nil || err.Error() != `Corefile:3: whoami: takes no options, got "x"` {
+		t.Error(err)
+	}
+}
+
+func TestNearest(t *testing.T) {
+	known := []string{"bind", "errors", "log", "health", "ready", "kubernetes", "whoami", "on", "forward"}
+	for word, want := range map[string]string{
+		"kubernets": "kubernetes", "kube": "kubernetes", "error": "errors", "Errors": "errors", "reday": "ready",
+		"lgo": "log", "logs": "log", "healthz": "health", "who": "whoami", "zzz": "", "a": "", "": "", "no": "on",
+		"forwarding": "forward", "x": "",
+	} {
+		if got := Nearest(word, known); got != want {
+			t.Errorf("%q: got %q, want %q", word, got, want)
+		}
+	}
+}
+
+func TestSorted(t *testing.T) {
+	at := func(line int) error { return Token{"", "Corefile", line}.Errorf("", "wrong") }
+	err := Sorted(errors.Join(at(9), errors.New("elsewhere"), errors.Join(at(2), nil)), nil, at(3), at(2))
+	want := "Corefile:2: wrong\nCorefile:3: wrong\nCorefile:9: wrong\nelsewhere"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v", err)
+	}
+	if Sorted(nil, errors.Join()) != nil {
+		t.Error("an error of nothing")
+	}
+	if err := at(1); errors.Is(err, fs.ErrNotExist) {
+		t.Error("a cause from nowhere")
+	}
+	if err := (Token{"", "f", 1}).Errorf("a: b", "reading: %w", fs.ErrNotExist); !errors.Is(err, fs.ErrNotExist) || err.Error() != "f:1: a: b: reading: file does not exist" {
+		t.Error(err)
+	}
+}

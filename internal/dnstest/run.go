@@ -1,0 +1,272 @@
+package dnstest
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seamark/seamark/builtin"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/server"
+	"github.com/seamark/seamark/wire"
+)
+
+const (
+	// deadline is how long the answers may take to become true after a change.
+	deadline = 5 * time.Second
+	// poll is how long it takes to ask again.
+	poll = 20 * time.Millisecond
+)
+
+// An Env is what a script needs besides itself.
+type Env struct {
+	// Live opens a cluster for one script, and cleans up with t. Nil is a run
+	// against a folder of manifests alone.
+	Live func(t testing.TB) Source
+	// Update writes the replies into the scripts, in place of what they expect.
+	Update bool
+}
+
+// Run runs the script of a file: see the package's doc.
+func Run(t *testing.T, env Env, file string) {
+	s, err := readScript(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &runner{t: t, script: s}
+	if s.only != "live" {
+		r.open("folder", newFolder(t))
+	}
+	if s.only != "folder" && env.Live != nil {
+		r.open("live", env.Live(t))
+	}
+	if len(r.sources) == 0 {
+		t.Skip("needs a live API server: it runs in module kubetest")
+	}
+	for i, st := range s.steps {
+		if err := r.change(st); err != nil {
+			t.Fatalf("%s: step %d: %v", file, i+1, err)
+		}
+		if i == 0 {
+			r.start()
+		}
+		if env.Update {
+			r.learn(st)
+		}
+		for _, q := range st.cases {
+			r.question(q)
+		}
+	}
+	if env.Update {
+		if err := s.rewrite(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A runner is one run of one script.
+type runner struct {
+	t        *testing.T
+	script   *script
+	sources  []Source
+	variants []*variant
+}
+
+// A variant is one way to ask: a server and a protocol.
+type variant struct {
+	source Source
+	slow   bool
+	name   string // "folder, udp, every handler waits"
+	proto  string
+	at     netip.AddrPort
+	log    *journal
+}
+
+func (r *runner) open(name string, source Source) {
+	r.sources = append(r.sources, source)
+	for _, slow := range []bool{false, true} {
+		log := new(journal)
+		for _, proto := range []string{"udp", "tcp"} {
+			v := &variant{source: source, slow: slow, name: name + ", " + proto, proto: proto, log: log}
+			if slow {
+				v.name += ", every handler waits"
+			}
+			r.variants = append(r.variants, v)
+		}
+	}
+}
+
+// change makes a step's objects so in every source.
+func (r *runner) change(st *step) error {
+	apply, err := objects(st.apply)
+	if err != nil {
+		return err
+	}
+	gone, err := objects(st.delete)
+	if err != nil {
+		return err
+	}
+	for _, source := range r.sources {
+		for _, o := range apply {
+			if err := source.Apply(o); err != nil {
+				return fmt.Errorf("applying %s %s: %w", o.Kind, o.Name, err)
+			}
+		}
+		for _, o := range gone {
+			if err := source.Delete(o); err != nil {
+				return fmt.Errorf("deleting %s %s: %w", o.Kind, o.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// start runs two servers for each source; the variants that differ in their
+// protocol share one.
+func (r *runner) start() {
+	for i := 0; i < len(r.variants); i += 2 {
+		udp, tcp := r.variants[i], r.variants[i+1]
+		at, stop, err := serve(r.script.corefile, udp)
+		if err != nil {
+			r.t.Fatalf("%s: %s: %v", r.script.file, udp.name, err)
+		}
+		r.t.Cleanup(func() {
+			stop()
+			if r.t.Failed() {
+				r.t.Logf("log of the server of %s:\n%s", udp.name, udp.log)
+			}
+		})
+		udp.at, tcp.at = at, at
+	}
+}
+
+// serve runs the real server on a port of the loopback interface.
+func serve(text string, v *variant) (at netip.AddrPort, stop func(), err error) {
+	text = strings.ReplaceAll(text, "$SOURCE", v.source.Corefile())
+	blocks, err := corefile.Parse("Corefile", []byte(text))
+	if err != nil {
+		return at, nil, err
+	}
+	plan, err := server.NewPlan(blocks, server.Options{
+		Directives: builtin.Directives(),
+		Port:       53,
+		Listen:     []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")},
+		Log:        server.NewLog(v.log, slog.LevelInfo),
+		Metrics:    new(metrics.Registry),
+	})
+	if err != nil {
+		return at, nil, err
+	}
+	if v.slow {
+		plan.Slow()
+	}
+	if err := plan.Start(context.Background(), nil); err != nil {
+		return at, nil, err
+	}
+	return plan.Addresses()[0], func() { plan.Stop(context.Background()) }, nil
+}
+
+// question asks all variants until all replies are right and equal.
+func (r *runner) question(q *question) {
+	end := time.Now().Add(deadline)
+	for {
+		err := r.attempt(q)
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			r.t.Errorf("%s: %v", q.at, err)
+			return
+		}
+		time.Sleep(poll)
+	}
+}
+
+// attempt asks all variants once, at the same time.
+func (r *runner) attempt(q *question) error {
+	replies := make([][]byte, len(r.variants))
+	errs := make([]error, len(r.variants))
+	var all sync.WaitGroup
+	for i, v := range r.variants {
+		if q.only == "" || q.only == v.proto {
+			all.Go(func() { replies[i], errs[i] = v.ask(q) })
+		}
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	first := map[string]int{} // by what must be equal
+	for i, v := range r.variants {
+		key := ""
+		if r.script.differ {
+			key = v.proto
+		}
+		if len(replies[i]) == 0 || v.proto == "udp" && truncated(replies[i]) {
+			continue
+		}
+		j, ok := first[key]
+		if !ok {
+			first[key] = i
+			continue
+		}
+		if !bytes.Equal(replies[i], replies[j]) {
+			return fmt.Errorf("two replies to one question\n%s\n%x\n%s\n%x", r.variants[j].dig(q), replies[j], v.dig(q), replies[i])
+		}
+	}
+	return nil
+}
+
+func truncated(reply []byte) bool { return binary.BigEndian.Uint16(reply[2:])&wire.FlagTC != 0 }
+
+// ask asks one variant once; the error says what is wrong with the reply.
+func (v *variant) ask(q *question) ([]byte, error) {
+	wait := patience
+	if q.want.silence {
+		wait = silence
+	}
+	reply, err := ask(v.at, v.proto, q.packet, wait)
+	if err != nil {
+		return nil, fmt.Errorf("%s\n%w", v.dig(q), err)
+	}
+	if wrong := q.check(reply, v.proto); wrong != "" {
+		return nil, fmt.Errorf("%s\n%s", v.dig(q), wrong)
+	}
+	return reply, nil
+}
+
+// dig is the question as people would ask it, and of whom.
+func (v *variant) dig(q *question) string {
+	words := strings.Fields(q.text)
+	if v.proto == "tcp" {
+		words = append(words, "+tcp")
+	}
+	return fmt.Sprintf("dig @%s -p %d %s    (%s)", v.at.Addr(), v.at.Port(), strings.Join(words, " "), v.name)
+}
+
+// A journal is a server's log.
+type journal struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}

@@ -1,0 +1,117 @@
+package dnstest
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/tools/txtar"
+)
+
+// A script is one file of the corpus.
+type script struct {
+	file     string
+	comment  string
+	only     string // "folder", "live" or ""
+	differ   bool   // between UDP and TCP
+	corefile string
+	steps    []*step
+	archive  *txtar.Archive
+}
+
+// A step changes objects and then asks questions.
+type step struct {
+	apply, delete []byte // YAML documents
+	cases         []*question
+	part          string // the name of the part with the questions
+}
+
+// readScript reads a file. Its errors have file and line.
+func readScript(file string) (*script, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return parseScript(file, text)
+}
+
+func parseScript(file string, text []byte) (*script, error) {
+	s := &script{file: file, archive: txtar.Parse(text)}
+	s.comment = string(s.archive.Comment)
+	line := 1 + strings.Count(s.comment, "\n")
+	if err := s.parseComment(); err != nil {
+		return nil, err
+	}
+	for _, part := range s.archive.Files {
+		data := string(part.Data)
+		if err := s.part(part.Name, data, line+1); err != nil {
+			return nil, err
+		}
+		line += 1 + strings.Count(data, "\n")
+	}
+	switch {
+	case s.corefile == "":
+		return nil, fmt.Errorf("%s: no part Corefile", file)
+	case len(s.steps) == 0:
+		return nil, fmt.Errorf("%s: no questions", file)
+	}
+	for i, st := range s.steps {
+		if st == nil || len(st.cases) == 0 {
+			return nil, fmt.Errorf("%s: no questions in step %d", file, i+1)
+		}
+	}
+	return s, nil
+}
+
+func (s *script) parseComment() error {
+	for i, text := range strings.Split(s.comment, "\n") {
+		word, value, ok := strings.Cut(text, ":")
+		value = strings.TrimSpace(value)
+		switch {
+		case !ok || strings.ContainsAny(word, " #"):
+		case word == "only" && (value == "folder" || value == "live"):
+			s.only = value
+		case word == "protocols" && value == "differ":
+			s.differ = true
+		case word == "only" || word == "protocols":
+			return fmt.Errorf("%s:%d: %s: what is %q?", s.file, i+1, word, value)
+		}
+	}
+	return nil
+}
+
+// part reads one part, whose data begins at line.
+func (s *script) part(name, data string, line int) error {
+	if name == "Corefile" {
+		s.corefile = data
+		return nil
+	}
+	verb, number, _ := strings.Cut(name, " ")
+	n := 1
+	if number != "" {
+		var err error
+		if n, err = strconv.Atoi(number); err != nil || n < 1 || n > len(s.steps)+1 {
+			return fmt.Errorf("%s:%d: part %q: steps are numbered from 1 without gaps", s.file, line-1, name)
+		}
+	}
+	for len(s.steps) < n {
+		s.steps = append(s.steps, &step{})
+	}
+	st := s.steps[n-1]
+	switch verb {
+	case "cluster.yaml", "apply":
+		st.apply = append(slices.Concat(st.apply, []byte("\n---\n")), data...)
+	case "delete":
+		st.delete = []byte(data)
+	case "questions":
+		var err error
+		st.part = name
+		st.cases, err = parseQuestions(s.file, data, line)
+		return err
+	default:
+		return fmt.Errorf("%s:%d: unknown part %q", s.file, line-1, name)
+	}
+	return nil
+}

@@ -1,0 +1,5 @@
+package transport
+
+import "syscall"
+
+const errnoAccess = syscall.EACCES

@@ -1,0 +1,388 @@
+package transport
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
+)
+
+const (
+	// inSize holds one message with its length, or some forty ordinary ones.
+	inSize = 2048
+
+	// outSize is when replies are sent although more queries have been read.
+	outSize = 8 << 10
+
+	// maxLarge bounds the messages that are larger than a Query's own room, of
+	// all connections together: up to 64 KB each, which nobody needs for a
+	// question. At the bound they wait for one another.
+	maxLarge = 64
+
+	// reading is the reader's share in conn.refs.
+	reading = 1 << 20
+)
+
+// A conn is one TCP connection (RFC 7766). Its reader answers what it can at
+// once and gathers the replies of all that one read brought; the replies of
+// parked queries go when they are ready, in any order (tcp_write.go). It is
+// closed when the reader and the last parked query have let go of it, so a
+// client that has shut down its side gets all its answers.
+//
+// What cannot be a query (no header, no question, a reply) ends the connection
+// after the answers to what came before: who sends that has lost count of the
+// lengths.
+type conn struct {
+	l           *Listener
+	tcp         *net.TCPConn
+	client      netip.Addr // whom it is counted for
+	peer, local netip.AddrPort
+
+	// The reader's own.
+	turn     *dns.Turn
+	q        *dns.Query // the next
+	in       [inSize]byte
+	r, w     int // what of in is still to be looked at
+	now      time.Time
+	begun    time.Time // when the message came of which in holds a part
+	deadline time.Time // as it is set
+	out      *buffer   // replies not yet sent; nil if there are none
+	garbage  bool      // something came that is no query
+	polite   bool      // there may be unread bytes: see end
+
+	last   atomic.Int64  // when something was read or a late reply sent: see Listener.clock
+	refs   atomic.Int32  // queries in flight, and reading
+	landed chan struct{} // told when there are less of them
+	gone   chan struct{} // closed when it is cut
+
+	late
+}
+
+func newConn(l *Listener, tcp *net.TCPConn) *conn {
+	c := &conn{
+		l: l, tcp: tcp, peer: addrPort(tcp.RemoteAddr()), local: addrPort(tcp.LocalAddr()),
+		landed: make(chan struct{}, 1), gone: make(chan struct{}),
+	}
+	c.client = client(c.peer.Addr())
+	c.q = dns.NewQuery(c)
+	c.refs.Store(reading)
+	c.idle.L = &c.mu
+	c.now = time.Now()
+	c.last.Store(l.clock(c.now))
+	return c
+}
+
+// clock is t as a number that never goes back.
+func (l *Listener) clock(t time.Time) int64 { return int64(t.Sub(l.start)) }
+
+// inFlight counts the parked queries whose replies are not yet written.
+func (c *conn) inFlight() int { return int(c.refs.Load() & (reading - 1)) }
+
+// release lets go of the connection; the last one ends it.
+func (c *conn) release(refs int32) {
+	if c.refs.Add(-refs) == 0 {
+		c.end()
+	}
+}
+
+// run reads until the client or the listener has had enough.
+func (c *conn) run() {
+	for c.step() {
+	}
+	c.flush()
+	c.l.o.Port.Leave(c.turn)
+	c.release(reading)
+}
+
+// step does one thing and says whether there is more to do.
+func (c *conn) step() bool {
+	have := c.w - c.r
+	if have < 2 {
+		return c.fill()
+	}
+	size := int(binary.BigEndian.Uint16(c.in[c.r:]))
+	switch {
+	case size > datagram:
+		return c.large(size)
+	case have < 2+size:
+		return c.fill()
+	}
+	return c.answer()
+}
+
+// take gives the next message, if it is there.
+func (c *conn) take() ([]byte, bool) {
+	have := c.in[c.r:c.w]
+	if len(have) < 2 {
+		return nil, false
+	}
+	size := int(binary.BigEndian.Uint16(have))
+	if size > datagram || len(have) < 2+size {
+		return nil, false
+	}
+	c.r += 2 + size
+	c.begun = c.now
+	return have[2 : 2+size], true
+}
+
+// answer serves the messages that have been read, holding the turn. It never
+// waits while it does.
+func (c *conn) answer() bool {
+	if !c.room() {
+		return false
+	}
+	arena := c.l.arenas.Get().(*arena)
+	c.turn.Lock()
+	for !c.garbage && c.inFlight() < c.l.o.MaxInFlight && (c.out == nil || len(c.out.b) < outSize) {
+		message, ok := c.take()
+		if !ok {
+			break
+		}
+		packet := c.q.Room(len(message))
+		copy(packet, message)
+		c.one(packet, arena[:0])
+	}
+	c.turn.Unlock()
+	c.q.Answer.Buf = nil // it lies in the arena, which an idle connection must not hold
+	c.l.arenas.Put(arena)
+	c.last.Store(c.l.clock(c.now))
+	if c.garbage {
+		c.polite = true
+		return false
+	}
+	if c.out != nil && len(c.out.b) >= outSize {
+		return c.flush()
+	}
+	return true
+}
+
+// one serves the query that lies in packet, the next query's Room.
+func (c *conn) one(packet, lent []byte) {
+	q := c.q
+	q.Peer, q.Local, q.Interface = c.peer, c.local, 0
+	q.Received(packet, dns.TCP, c.now)
+	switch c.serve(q, lent) {
+	case dns.Send:
+		now := time.Now()
+		if c.out == nil {
+			c.out = c.l.buffers.Get().(*buffer)
+		}
+		c.out.add(q.Reply())
+		c.observe(q, now)
+	case dns.Quiet:
+		c.observe(q, time.Now())
+	case dns.Silent:
+		c.l.counts.unreadableTCP.Add(1)
+		c.garbage = true
+	case dns.Parked:
+		// If the worker has been faster, the count was too small for a moment:
+		// reading is part of it, so nobody saw the last one leave.
+		c.refs.Add(1)
+		c.q = dns.NewQuery(c)
+	}
+}
+
+func (c *conn) serve(q *dns.Query, lent []byte) (outcome dns.Outcome) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			outcome = c.l.o.Port.Recover(q, lent, cause)
+		}
+	}()
+	return c.l.o.Port.Serve(q, lent)
+}
+
+func (c *conn) observe(q *dns.Query, sealed time.Time) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			c.l.observerPanicked(cause)
+		}
+	}()
+	q.Observe(sealed)
+}
+
+// room waits until another query may be parked. The client is not read
+// meanwhile; what it has already been answered is sent.
+func (c *conn) room() bool {
+	if c.inFlight() < c.l.o.MaxInFlight {
+		return true
+	}
+	if !c.flush() {
+		return false
+	}
+	for c.inFlight() >= c.l.o.MaxInFlight {
+		select {
+		case <-c.landed:
+		case <-c.gone:
+			return false
+		}
+	}
+	c.begun = time.Now() // as in flush
+	return true
+}
+
+// large reads and answers a message for which a Query has no room.
+func (c *conn) large(size int) bool {
+	if !c.room() || !c.flush() {
+		return false
+	}
+	timeout := time.NewTimer(c.l.o.MessageTimeout)
+	defer timeout.Stop()
+	select {
+	case c.l.large <- struct{}{}:
+	case <-timeout.C:
+		return c.slow()
+	case <-c.l.stopping:
+		return false
+	case <-c.gone:
+		return false
+	}
+	c.begun = time.Now() // as in flush
+	c.q = dns.NewQuery(c)
+	q := c.q
+	packet := q.Room(size)
+	n := copy(packet, c.in[c.r+2:c.w])
+	c.r += 2 + n
+	for n < size {
+		k, ok := c.read(packet[n:], true)
+		if !ok {
+			<-c.l.large
+			return false
+		}
+		n += k
+	}
+	c.begun = c.now
+	arena := c.l.arenas.Get().(*arena)
+	c.turn.Lock()
+	c.one(packet, arena[:0])
+	c.turn.Unlock()
+	c.l.arenas.Put(arena)
+	if c.q == q { // or it is parked, and Send makes room
+		c.q = dns.NewQuery(c)
+		<-c.l.large
+	}
+	c.last.Store(c.l.clock(c.now))
+	c.polite = c.garbage
+	return !c.garbage
+}
+
+// fill reads more of the input. Before it waits for the client it gives it all
+// the replies that are there.
+func (c *conn) fill() bool {
+	if !c.flush() {
+		return false
+	}
+	c.w = copy(c.in[:], c.in[c.r:c.w])
+	c.r = 0
+	first := c.w == 0
+	n, ok := c.read(c.in[c.w:], !first)
+	if first {
+		c.begun = c.now
+	}
+	c.w += n
+	return ok
+}
+
+// read waits for bytes: as long as a connection may be idle, or, when a message
+// has begun, as long as one may take.
+func (c *conn) read(to []byte, begun bool) (n int, ok bool) {
+	for {
+		until, span := c.begun.Add(c.l.o.MessageTimeout), c.l.o.MessageTimeout
+		if !begun {
+			span = c.l.o.IdleTimeout
+			if until = c.l.start.Add(time.Duration(c.last.Load()) + span); c.inFlight() > 0 {
+				until = time.Now().Add(span)
+			}
+		}
+		c.arm(until, span)
+		if c.l.isStopping() {
+			c.polite = true
+			return 0, false
+		}
+		n, err := c.tcp.Read(to)
+		c.now = time.Now()
+		switch {
+		case n > 0:
+			return n, true
+		case !errors.Is(err, os.ErrDeadlineExceeded):
+			return 0, false
+		}
+		c.deadline = time.Time{}
+		switch {
+		case c.l.isStopping() || c.now.Before(until): // armed too early, or too late: look again
+		case begun:
+			return 0, c.slow()
+		case c.inFlight() == 0 && c.l.clock(c.now)-c.last.Load() >= int64(span):
+			return 0, false
+		}
+	}
+}
+
+// arm sets the deadline of reads, unless it is nearly what it should be and
+// comes no later: then the reader looks again when it has come.
+func (c *conn) arm(until time.Time, span time.Duration) {
+	if c.deadline.After(until) || until.Sub(c.deadline) > span/8 {
+		_ = c.tcp.SetReadDeadline(until)
+		c.deadline = until
+	}
+}
+
+// slow cuts a connection whose message did not come in time.
+func (c *conn) slow() bool {
+	c.l.counts.slowSender.Add(1)
+	c.cut()
+	return false
+}
+
+// end closes the connection. Closing it while there are unread bytes would make
+// the kernel send a reset and throw away replies that are still on their way;
+// if that may be so, the client is given a moment to take them and to close its
+// side.
+func (c *conn) end() {
+	const linger = 250 * time.Millisecond
+	if c.polite && c.tcp.CloseWrite() == nil {
+		_ = c.tcp.SetReadDeadline(time.Now().Add(linger))
+		_, _ = io.CopyN(io.Discard, c.tcp, wire.MaxMessage)
+	}
+	_ = c.tcp.Close()
+	c.l.conns.forget(c)
+}
+
+// An arena is where an answer is made; twice what one may have, because
+// compression writes it a second time. Connections have it only for as long as
+// they answer.
+type arena [2 * (wire.MaxMessage + 1)]byte
+
+// A buffer holds replies, each with its length in front.
+type buffer struct{ b []byte }
+
+func (b *buffer) add(reply []byte) {
+	b.b = binary.BigEndian.AppendUint16(b.b, uint16(len(reply)))
+	b.b = append(b.b, reply...)
+}
+
+// free gives a buffer back, unless it has become too large to be kept.
+func (l *Listener) free(b *buffer) {
+	if cap(b.b) <= 4*outSize {
+		b.b = b.b[:0]
+		l.buffers.Put(b)
+	}
+}
+
+// late is the sending side of a connection.
+type late struct {
+	mu      sync.Mutex
+	idle    sync.Cond // told when writing becomes false
+	writing bool      // somebody writes, and will look at queue before he stops
+	dead    bool      // it has been cut
+	queue   *buffer   // replies of parked queries, to be written next
+	queued  int32     // how many queries those are, with the dropped ones
+	until   time.Time // the deadline of writes as it is set; whoever is writing owns it
+}

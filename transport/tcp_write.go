@@ -1,0 +1,170 @@
+package transport
+
+import (
+	"errors"
+	"net"
+	"os"
+	"time"
+
+	"github.com/seamark/seamark/dns"
+)
+
+// Bounds for replies that wait to be written, in bytes: more than a window full
+// of large answers for one connection, and for all of a listener what a small
+// pod can spare. Who is over them does not read.
+const (
+	maxQueued    = 128 << 10
+	maxQueuedAll = 16 << 20
+)
+
+// Send queues the reply of a query that was parked. It does not wait for the
+// client: workers are everybody's. Whoever is writing already takes it along,
+// otherwise a goroutine writes it.
+func (c *conn) Send(q *dns.Query) {
+	if len(q.Packet()) > datagram {
+		<-c.l.large
+	}
+	switch reply := q.Reply(); c.enqueue(reply) {
+	case tooMuch:
+		c.l.counts.slowReader.Add(1)
+		c.cut()
+		c.release(1)
+	case tooLate:
+		c.release(1)
+	}
+}
+
+// What becomes of a late reply.
+type fate uint8
+
+const (
+	queued  fate = iota // the writer releases the query
+	tooMuch             // the client has too many that it does not read
+	tooLate             // the connection is cut
+)
+
+func (c *conn) enqueue(reply []byte) fate {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dead {
+		return tooLate
+	}
+	if len(reply) > 0 { // or it was dropped
+		size := int64(len(reply) + 2)
+		if c.queue == nil {
+			c.queue = c.l.buffers.Get().(*buffer)
+		}
+		waiting := len(c.queue.b)
+		if waiting > 0 && waiting+int(size) > maxQueued {
+			return tooMuch
+		}
+		if c.l.queued.Add(size) > maxQueuedAll {
+			c.l.queued.Add(-size)
+			return tooMuch
+		}
+		c.queue.add(reply)
+	}
+	c.queued++
+	if !c.writing {
+		c.writing = true
+		c.l.conns.running.Go(c.writeLate)
+	}
+	return queued
+}
+
+// writeLate writes late replies while there are any.
+func (c *conn) writeLate() {
+	c.mu.Lock()
+	last := c.drain()
+	c.mu.Unlock()
+	if last {
+		c.end()
+	}
+}
+
+// flush writes what the reader has gathered, and waits for the client to take
+// it: who does not read is not read from.
+func (c *conn) flush() bool {
+	if c.out == nil {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.writing {
+		c.idle.Wait()
+	}
+	c.writing = true
+	c.write(c.out)
+	c.out = nil
+	c.drain()            // never the last: the reader is still there
+	c.begun = time.Now() // the client could not send while we did not read
+	return !c.dead
+}
+
+// drain writes the queue until it is empty, releases its queries, and lets
+// others write. It says whether nobody is left. c.mu is held and c.writing is
+// the caller's.
+func (c *conn) drain() (last bool) {
+	for c.queued > 0 {
+		b, n := c.queue, c.queued
+		c.queue, c.queued = nil, 0
+		if b != nil {
+			size := int64(len(b.b))
+			c.write(b)
+			c.l.queued.Add(-size)
+		}
+		c.last.Store(c.l.clock(time.Now()))
+		last = c.refs.Add(-n) == 0
+		select {
+		case c.landed <- struct{}{}:
+		default:
+		}
+	}
+	c.writing = false
+	c.idle.Broadcast()
+	return last
+}
+
+// write writes and frees b. c.mu is held, but not while it waits; c.writing is
+// the caller's.
+func (c *conn) write(b *buffer) {
+	if !c.dead {
+		c.mu.Unlock()
+		c.writeNow(b.b)
+		c.mu.Lock()
+	}
+	c.l.free(b)
+}
+
+func (c *conn) writeNow(p []byte) {
+	timeout := c.l.o.WriteTimeout
+	// As in arm, but a deadline must not be early: it is set for an eighth more.
+	if now := time.Now(); c.until.Sub(now) < timeout {
+		c.until = now.Add(timeout + timeout/8)
+		_ = c.tcp.SetWriteDeadline(c.until)
+	}
+	_, err := c.tcp.Write(p)
+	switch {
+	case err == nil:
+		return
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		c.l.counts.slowReader.Add(1)
+	case !errors.Is(err, net.ErrClosed):
+		c.l.counts.sendTCP.Add(1)
+	}
+	c.cut()
+}
+
+// cut ends the connection now. Whoever reads from it or writes to it sees that,
+// and its parked queries go nowhere.
+func (c *conn) cut() {
+	c.mu.Lock()
+	dead := c.dead
+	c.dead = true
+	c.mu.Unlock()
+	if dead {
+		return
+	}
+	close(c.gone)
+	reset(c.tcp)
+}

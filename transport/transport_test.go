@@ -1,0 +1,326 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/wire"
+)
+
+// patience is how long a test waits for what must come.
+const patience = 10 * time.Second
+
+// inline answers A with the first byte of its value as the last of the address,
+// and TXT with as many strings of 100 bytes as the first label says.
+type inline byte
+
+func (h inline) ServeDNS(q *dns.Query) dns.Verdict {
+	q.AA = true
+	switch q.Type {
+	case wire.TypeA:
+		q.Answer.Buf = wire.AppendAddress(q.Answer.Buf, wire.OwnerIsQuestion, 5, netip.AddrFrom4([4]byte{192, 0, 2, byte(h)}))
+		q.Answer.Append(wire.Answers, nil, 1)
+	case wire.TypeTXT:
+		n, _ := strconv.Atoi(string(q.Name()[1 : 1+q.Name()[0]]))
+		for range n {
+			q.Answer.Buf = wire.AppendHead(q.Answer.Buf, wire.OwnerIsQuestion, wire.TypeTXT, 5, 101)
+			q.Answer.Buf = append(append(q.Answer.Buf, 100), strings.Repeat("x", 100)...)
+			q.Answer.Append(wire.Answers, nil, 1)
+		}
+	}
+	return dns.Done
+}
+
+// waiting parks each query until its gate is opened or its context ends.
+type waiting struct {
+	arrived atomic.Int32
+	gate    chan struct{}
+}
+
+func (h *waiting) Resolve(ctx context.Context, q *dns.Query) error {
+	h.arrived.Add(1)
+	select {
+	case <-h.gate:
+		inline(2).ServeDNS(q)
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+type panicking struct{}
+
+func (panicking) ServeDNS(*dns.Query) dns.Verdict { panic("boom") }
+
+type dropping struct{}
+
+func (dropping) ServeDNS(*dns.Query) dns.Verdict { return dns.Drop }
+
+// observing counts what goes out, and panics for names that begin with "o".
+type observing struct{ n, dropped atomic.Int64 }
+
+func (o *observing) ObserveDNS(q *dns.Query) {
+	o.n.Add(1)
+	if q.Dropped() {
+		o.dropped.Add(1)
+	}
+	if q.Elapsed < 0 || q.Start.IsZero() || !q.Peer.IsValid() || q.Peer.Addr().Is4In6() || !q.Local.IsValid() {
+		panic("a query without its clock or addresses")
+	}
+	if q.Name()[1] == 'o' {
+		panic("observer")
+	}
+}
+
+// server is a listener and what it serves: in. (inline), wait., panic., drop.
+type server struct {
+	*Listener
+	t       *testing.T
+	lot     *dns.Lot
+	wait    *waiting
+	seen    *observing
+	panics  atomic.Int32
+	counts  *metrics.Registry
+	stopped sync.Once
+}
+
+func (s *server) mux(answer byte) *dns.Mux {
+	m := dns.NewMux(s.lot, func(*dns.Query, any) { s.panics.Add(1) })
+	for zone, h := range map[wire.Name]any{
+		"\x02in\x00": inline(answer), "\x04wait\x00": s.wait, "\x05panic\x00": panicking{}, "\x04drop\x00": dropping{},
+	} {
+		c := &dns.Chain{Zone: zone.String()}
+		c.Add("test", h)
+		c.Observe(s.seen)
+		if err := m.Route(zone, c); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	return m
+}
+
+// serve starts a server at addr, with a port of the system's choice. At the
+// end of the test it is stopped, and no goroutine may be left.
+func serve(t *testing.T, addr string, o Options) *server {
+	t.Helper()
+	before := runtime.NumGoroutine()
+	s := &server{t: t, lot: dns.NewLot(1000), wait: &waiting{gate: make(chan struct{})}, seen: new(observing), counts: new(metrics.Registry)}
+	o.Metrics = s.counts
+	if o.Grace == 0 {
+		o.Grace = 50 * time.Millisecond
+	}
+	var err error
+	s.Listener, err = Listen(t.Context(), netip.AddrPortFrom(netip.MustParseAddr(addr), 0), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Port().Swap(s.mux(1))
+	s.Serve()
+	t.Cleanup(func() {
+		s.Stop()
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		s.lot.Close(ended)
+		eventually(t, "the goroutines end", func() bool { return runtime.NumGoroutine() <= before })
+	})
+	return s
+}
+
+// count reads a counter by its name and labels, as in the text format.
+func (s *server) count(series string) int {
+	var b strings.Builder
+	if err := s.counts.WriteText(&b); err != nil {
+		s.t.Fatal(err)
+	}
+	for line := range strings.Lines(b.String()) {
+		if value, ok := strings.CutPrefix(line, series+" "); ok {
+			n, _ := strconv.Atoi(strings.TrimSpace(value))
+			return n
+		}
+	}
+	return -1
+}
+
+// at is the address to ask, over the family of ip.
+func (s *server) at(ip string) string {
+	return net.JoinHostPort(ip, strconv.Itoa(int(s.Addr().Port())))
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			buf := make([]byte, 1<<20)
+			t.Fatalf("not in time: %s\n%s", what, buf[:runtime.Stack(buf, true)])
+		}
+	}
+}
+
+func question(name string, qtype uint16) *mdns.Msg { return new(mdns.Msg).SetQuestion(name, qtype) }
+
+// pack makes a message for the wire.
+func pack(t *testing.T, m *mdns.Msg) []byte {
+	t.Helper()
+	b, err := m.Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func dial(t *testing.T, network, addr string) net.Conn {
+	t.Helper()
+	c, err := net.Dial(network, addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// ask sends one question and waits for its answer.
+func ask(t *testing.T, network, addr string, m *mdns.Msg) *mdns.Msg {
+	t.Helper()
+	c := &mdns.Client{Net: network, Timeout: patience, UDPSize: 4096}
+	r, _, err := c.Exchange(m, addr)
+	if err != nil {
+		t.Fatalf("%s %s %s: %v", network, addr, m.Question[0].Name, err)
+	}
+	return r
+}
+
+// wantA checks for the one address that a mux answers.
+func wantA(t *testing.T, r *mdns.Msg, last byte) {
+	t.Helper()
+	if r.Rcode != mdns.RcodeSuccess || len(r.Answer) != 1 || r.Answer[0].(*mdns.A).A.To4()[3] != last {
+		t.Errorf("want 192.0.2.%d, got\n%v", last, r)
+	}
+}
+
+// ways are the kinds of listener that must behave alike.
+func ways(t *testing.T, f func(t *testing.T, o Options)) {
+	t.Run("batch", func(t *testing.T) { f(t, Options{Readers: 2}) })
+	t.Run("portable", func(t *testing.T) { f(t, Options{Readers: 2, Portable: true}) })
+}
+
+func TestListenErrors(t *testing.T) {
+	taken, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	takenUDP, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer takenUDP.Close()
+	for _, tc := range []struct{ addr, want string }{
+		{taken.Addr().String(), "listen tcp " + taken.Addr().String() + ": address in use: another DNS server is listening there; stop it or choose another address with bind or port with -p"},
+		{takenUDP.LocalAddr().String(), "listen udp " + takenUDP.LocalAddr().String() + ": address in use"},
+		{"198.51.100.7:0", "listen tcp 198.51.100.7:0: no interface of this machine has that address"},
+		{"[fe80::1]:0", "needs its interface behind it"},
+	} {
+		l, err := Listen(t.Context(), netip.MustParseAddrPort(tc.addr), Options{})
+		if err == nil {
+			l.Stop()
+			t.Errorf("%s: no error", tc.addr)
+		} else if !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v\nwant %s", tc.addr, err, tc.want)
+		}
+	}
+	denied := explain("udp", netip.MustParseAddrPort("127.0.0.1:53"), &net.OpError{Op: "listen", Err: errnoAccess})
+	if want := "listen udp 127.0.0.1:53: permission denied: ports below 1024 need root or CAP_NET_BIND_SERVICE"; !strings.HasPrefix(denied.Error(), want) || !errors.Is(denied, errnoAccess) {
+		t.Errorf("got %v", denied)
+	}
+}
+
+// TestListenShared: the same user's other server is seen although both would
+// say SO_REUSEPORT.
+func TestListenShared(t *testing.T) {
+	s := serve(t, "127.0.0.1", Options{})
+	if l, err := Listen(t.Context(), s.Addr(), Options{}); err == nil {
+		l.Stop()
+		t.Error("two listeners share an address")
+	}
+	// UDP alone: the TCP part is gone, the reuseport sockets are not.
+	s.tcp.Close()
+	l, err := Listen(t.Context(), s.Addr(), Options{})
+	if err == nil {
+		l.Stop()
+		t.Fatal("two listeners share a UDP port")
+	}
+	if !strings.HasPrefix(err.Error(), "listen udp ") {
+		t.Error(err)
+	}
+}
+
+func TestStopWithoutServe(t *testing.T) {
+	l, err := Listen(t.Context(), netip.AddrPort{}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Stop()
+	l.Stop()
+	if l, err = Listen(t.Context(), l.Addr(), Options{}); err != nil {
+		t.Fatal("the port was not given back:", err)
+	}
+	l.Stop()
+}
+
+// TestSwap exchanges the mux under load: every question is answered, by the old
+// one or the new one, and by the new one alone after the grace period.
+func TestSwap(t *testing.T) {
+	ways(t, func(t *testing.T, o Options) {
+		s := serve(t, "127.0.0.1", o)
+		var oldest atomic.Int32 // no answer may be older than this when it was asked for
+		oldest.Store(1)
+		stop := make(chan struct{})
+		var clients sync.WaitGroup
+		for _, network := range []string{"udp", "tcp", "udp", "tcp"} {
+			conn, err := mdns.Dial(network, s.at("127.0.0.1"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			clients.Go(func() {
+				defer conn.Close()
+				c := &mdns.Client{Net: network, Timeout: patience}
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					least := byte(oldest.Load())
+					r, _, err := c.ExchangeWithConn(question("a.in.", mdns.TypeA), conn)
+					if err != nil || len(r.Answer) != 1 || r.Answer[0].(*mdns.A).A.To4()[3] < least {
+						t.Errorf("%s: %v %v", network, err, r)
+						return
+					}
+				}
+			})
+		}
+		for answer := byte(2); answer < 100; answer++ {
+			s.Port().Swap(s.mux(answer))
+			s.Port().Grace()
+			oldest.Store(int32(answer))
+		}
+		close(stop)
+		clients.Wait()
+	})
+}
