@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"log/slog"
 	"maps"
 	"net/netip"
 	"path/filepath"
@@ -26,25 +27,26 @@ const (
 	retryMissing = time.Second // a folder that is not there may be mounted later
 )
 
-// manyChanges is how many changed objects are named in the log; more are
-// only counted.
-const manyChanges = 20
+// manyLines is how many changes or warnings at once are named in the log; more
+// are only counted.
+const manyLines = 20
 
 // A folder serves the objects that the manifests of a directory describe, as
 // if they had been applied to a cluster. One goroutine owns it.
 type folder struct {
 	*Source
-	sink   Sink
-	dir    string // absolute
-	poll   time.Duration
-	limit  int64 // bytes of a file
-	seed   maphash.Seed
-	watch  dirWatch
-	scope  scope
-	files  map[string]*manifest        // by path within dir
-	state  *[Kinds]map[Key]placed      // what the sink has; nil before the first read
-	given  map[Key]netip.Addr          // ClusterIPs that were chosen, and logged
-	doubts [complaints]map[string]bool // what has been warned of and still holds
+	sink        Sink
+	dir         string // absolute
+	poll        time.Duration
+	limit       int64 // bytes of a file
+	seed        maphash.Seed
+	watch       dirWatch
+	scope       scope
+	files       map[string]*manifest   // by path within dir
+	state       *[Kinds]map[Key]placed // what the sink has; nil before the first read
+	given       map[Key]netip.Addr     // ClusterIPs that were chosen, and logged
+	folderTold  told                   // of what lies in the folder: found at every check
+	objectsTold told                   // of objects beside each other: found when any changes
 }
 
 // A placed object is one that the sink has, with the file it comes from.
@@ -53,12 +55,26 @@ type placed struct {
 	file string
 }
 
-// Complaints are said once, and again only when they have gone in between.
-const (
-	ofFolder   = iota // of what lies in the folder: found at every check
-	ofObjects         // of objects beside each other: found when any changes
-	complaints        // their number
-)
+// A told set is what has been warned of and still holds. It is said again only
+// when it has gone in between.
+type told map[string]bool
+
+// warn logs what is new in now, if it is much only the first of it.
+func (t *told) warn(log *slog.Logger, now []string) {
+	all, news := told{}, 0
+	for _, text := range now {
+		if !(*t)[text] && !all[text] {
+			if news++; news <= manyLines {
+				log.Warn(text)
+			}
+		}
+		all[text] = true
+	}
+	if news > manyLines {
+		log.Warn(fmt.Sprintf("manifests: %d more warnings like these", news-manyLines))
+	}
+	*t = all
+}
 
 // runManifests serves the folder o.Manifests until ctx is done.
 func (s *Source) runManifests(ctx context.Context, sink Sink) {
@@ -110,7 +126,7 @@ func (f *folder) check(ctx context.Context) bool {
 	if ctx.Err() != nil {
 		return false
 	}
-	f.complain(ofFolder, tree.complaints)
+	f.folderTold.warn(f.log, tree.complaints)
 	if !tree.ok {
 		return false
 	}
@@ -126,7 +142,7 @@ func (f *folder) check(ctx context.Context) bool {
 // publish brings the sink from the last state to the present one.
 func (f *folder) publish() {
 	a := f.assemble()
-	f.complain(ofObjects, a.complaints)
+	f.objectsTold.warn(f.log, a.complaints)
 	f.logAddresses(a.given)
 	next := &a.objects
 	if f.state == nil {
@@ -193,7 +209,7 @@ func (f *folder) apply(k Kind, old, next map[Key]placed) (changes []folderChange
 }
 
 func (f *folder) logChanges(changes []folderChange) {
-	if len(changes) > manyChanges {
+	if len(changes) > manyLines {
 		verbs := map[string]int{}
 		for _, c := range changes {
 			verbs[c.verb]++
@@ -215,18 +231,6 @@ func (f *folder) logAddresses(given map[Key]netip.Addr) {
 		}
 	}
 	f.given = given
-}
-
-// complain warns of what was not yet complained of.
-func (f *folder) complain(about int, now []string) {
-	said := map[string]bool{}
-	for _, c := range now {
-		if !f.doubts[about][c] && !said[c] {
-			f.log.Warn(c)
-		}
-		said[c] = true
-	}
-	f.doubts[about] = said
 }
 
 // path is a file's name as the operator would write it.

@@ -192,4 +192,8 @@ func TestManifestsManyChanges(t *testing.T) {
 	if n := b.src.count.events[Services].Value(); n != 21 {
 		t.Errorf("%d events counted, want 21", n)
 	}
+	b.write("twice.yaml", join(docs...))
+	f.check(t.Context())
+	b.says(20, "level=WARN", "the first counts")
+	b.says(1, "level=WARN", "1 more warning")
 }

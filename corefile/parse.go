@@ -39,6 +39,9 @@ func Parse(file string, text []byte) ([]Server, error) {
 	if !sound {
 		servers = nil
 	}
+	if len(servers)+len(s.errs) == 0 {
+		s.fail(Token{File: file, Line: 1}, "no server block")
+	}
 	return servers, errors.Join(s.errs...)
 }
 

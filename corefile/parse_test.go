@@ -34,7 +34,6 @@ func show(servers []Server) string {
 func TestParse(t *testing.T) {
 	t.Setenv("SEAMARK_TEST", "from {$HOME}")
 	for _, c := range []struct{ name, text, want string }{
-		{"empty", "  # nothing\n", ""},
 		{"nested", `.:53 {
     errors
     kubernetes cluster.local {
@@ -150,6 +149,7 @@ func TestParseErrors(t *testing.T) {
 		name, text, want string
 		servers          int
 	}{
+		{"nothing", "  # nothing\n", "Corefile:1: no server block", 0},
 		{"unclosed", "a {\n errors\n", "Corefile:1: a: its { is never closed", 0},
 		{"unclosed inside", "a {\n health {\n errors\n}\n", "Corefile:1: a: its { is never closed", 0},
 		{"too many", "a {\n}\n}\nb {\n}\n", "Corefile:3: } without a {", 2},

@@ -2,11 +2,13 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -52,6 +54,9 @@ func (r *Run) Serve(ctx context.Context) error {
 
 	plan, err := r.begin(ctx)
 	if err != nil {
+		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			return nil // it was told to end before it served
+		}
 		return err
 	}
 	for {
@@ -99,10 +104,7 @@ func (r *Run) try(ctx context.Context, plan *Plan) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // a person is waiting
 	defer cancel()
-	fmt.Fprintln(r.Out, "\nTry:")
-	for _, line := range plan.examples(ctx, r.Try) {
-		fmt.Fprintln(r.Out, " ", line)
-	}
+	fmt.Fprintln(r.Out, "\nTry:\n  "+strings.Join(plan.examples(ctx, r.Try), "\n  ")+"\n")
 }
 
 // reload returns the plan that serves: a new one, or old if that failed.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -244,8 +245,8 @@ func TestListenErrors(t *testing.T) {
 			t.Errorf("%s: %v\nwant %s", tc.addr, err, tc.want)
 		}
 	}
-	denied := explain("udp", netip.MustParseAddrPort("127.0.0.1:53"), &net.OpError{Op: "listen", Err: errnoAccess})
-	if want := "listen udp 127.0.0.1:53: permission denied: ports below 1024 need root or CAP_NET_BIND_SERVICE"; !strings.HasPrefix(denied.Error(), want) || !errors.Is(denied, errnoAccess) {
+	denied := explain("udp", netip.MustParseAddrPort("127.0.0.1:53"), &net.OpError{Op: "listen", Err: syscall.EACCES})
+	if want := "listen udp 127.0.0.1:53: permission denied: ports below 1024 need root or CAP_NET_BIND_SERVICE"; !strings.HasPrefix(denied.Error(), want) || !errors.Is(denied, syscall.EACCES) {
 		t.Errorf("got %v", denied)
 	}
 }

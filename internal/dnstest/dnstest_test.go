@@ -85,7 +85,7 @@ func TestParseWrong(t *testing.T) {
 		"+norec":              {"+rec", `x.txt:15: unknown word "+rec"`},
 		"NOERROR aa\n":        {"", "x.txt:15: nothing is expected"},
 		"silence":             {"silence\nsilence", `x.txt:20: there is silence, and "silence"`},
-		"# A comment":         {"NOERROR", `x.txt:14: want a question, got "NOERROR"`},
+		"# A comment":         {"NOERROR", `x.txt:14: want a question, got "NOERROR."`},
 		"IN CNAME	c.b.":       {"IN CNAM c.b.", `x.txt:26: not a record: "A.b.  5 IN CNAM c.b."`},
 		"A.b.  5 IN":          {"A.b. IN", `x.txt:26: want a record with name, TTL, class and type`},
 		"? a.b A +norec":      {"? hex 00", `x.txt:15: a packet of 1 bytes has no id`},
@@ -160,7 +160,7 @@ func TestCheck(t *testing.T) {
 		"the question is not the one":   func(m *dns.Msg) { m.Question[0].Name = "A.b." },
 		"wrong: the answer section":     func(m *dns.Msg) { m.Answer = nil },
 		"wrong: the additional section": func(m *dns.Msg) { m.Extra = append(m.Extra, m.Answer...) },
-		"edns=1232 option=65001:abcd": func(m *dns.Msg) {
+		"edns=1232 option=65001": func(m *dns.Msg) {
 			opt := m.IsEdns0()
 			opt.Option = append(opt.Option, &dns.EDNS0_LOCAL{Code: 65001, Data: []byte{0xAB, 0xCD}})
 		},

@@ -51,7 +51,7 @@
 // The line below is the response code and the flags that the reply must have,
 // no more and no less, but for those that every reply has: qr, rd if the query
 // had it. The words are aa tc ra ad cd z, and of the OPT record edns=SIZE, do,
-// version=N, option=N:HEX. "silence" alone means that there is no reply.
+// version=N, option=N. "silence" alone means that there is no reply.
 //
 // Then come the records, in the form of zone files with every field written
 // out; ";authority" and ";additional" begin those sections. The order within a

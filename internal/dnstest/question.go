@@ -252,7 +252,7 @@ func (q *question) flags(reply []byte, m *dns.Msg) []string {
 			words = append(words, fmt.Sprintf("version=%d", opt.Version()))
 		}
 		for _, o := range opt.Option {
-			words = append(words, fmt.Sprintf("option=%d:%s", o.Option(), o))
+			words = append(words, fmt.Sprintf("option=%d", o.Option()))
 		}
 	}
 	return words

@@ -1,0 +1,395 @@
+package cmd_test
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+	"github.com/seamark/seamark/builtin"
+	"github.com/seamark/seamark/cmd"
+)
+
+// TestMain makes this test binary the program itself if it is told so, so that
+// the tests run the real thing in a process of its own, race detector included.
+func TestMain(m *testing.M) {
+	if os.Getenv("SEAMARK_TEST_MAIN") != "" {
+		cmd.Main(builtin.Directives(), "test")
+	}
+	os.Exit(m.Run())
+}
+
+func program(t *testing.T, dir string, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(t.Context(), self, args...)
+	c.Dir = dir
+	c.Env = append(os.Environ(), "SEAMARK_TEST_MAIN=1")
+	return c
+}
+
+// run gives what a command that ends says, and its exit code.
+func run(t *testing.T, dir, in string, args ...string) (out, stderr string, code int) {
+	t.Helper()
+	c := program(t, dir, args...)
+	var o, e bytes.Buffer
+	c.Stdin, c.Stdout, c.Stderr = strings.NewReader(in), &o, &e
+	err := c.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return o.String(), e.String(), c.ProcessState.ExitCode()
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCommandLine(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "good"), ".:0 {\n bind 127.0.0.1\n whoami\n}\n")
+	write(t, filepath.Join(dir, "bad"), ".:0 {\n whoam\n}\n")
+	for _, c := range []struct {
+		args, out, err string // what they contain
+		code           int
+	}{
+		{"--help", "seamark -conf /etc/coredns/Corefile -dns.port 53", "", 0},
+		{"serve --help", "--listen ADDRESS:PORT", "", 0},
+		{"version", "Seamark-test\nlinux/", "", 0},
+		{"-version", "Seamark-test\n", "", 0},
+		{"--version", "Seamark-test\n", "", 0},
+		{"-plugins", "  dns.kubernetes ", "", 0},
+		{"check good", "good: OK\n", "", 0},
+		{"check good bad", "good: OK\n", "bad:2: unknown directive \"whoam\"; did you mean \"whoami\"?\n", 1},
+		{"check nowhere", "", "reading the Corefile: open nowhere: no such file or directory\n", 1},
+		{"plan bad", "", "bad:2: unknown directive", 1},
+		{"-conf bad", "", "bad:2: unknown directive", 1},
+		{"-conf nowhere", "", "reading the Corefile: open nowhere: no such file or directory\n", 1},
+		{"check", "", "requires at least 1 arg", 2},
+		{"plan good good", "", "accepts 1 arg", 2},
+		{"chekc good", "", "seamark: unknown command \"chekc\"", 2},
+		{"-nonsense", "", "seamark: unknown shorthand flag", 2},
+		{"--nonsense", "", "seamark: unknown flag: --nonsense\nSee seamark --help.\n", 2},
+		{"-dns.port 70000", "", "invalid argument \"70000\"", 2},
+		{"serve --listen 1053", "", "seamark: --listen: want ADDRESS:PORT, got \"1053\"\n", 2},
+		{"serve --conf good --manifests .", "", "--manifests needs no Corefile", 2},
+	} {
+		out, stderr, code := run(t, dir, "", strings.Fields(c.args)...)
+		if !strings.Contains(out, c.out) || !strings.Contains(stderr, c.err) || code != c.code || c.err == "" && stderr != "" {
+			t.Errorf("%s: exit %d, want %d\nout %s\nerr %s", c.args, code, c.code, out, stderr)
+		}
+	}
+}
+
+// A process is a server that runs.
+type process struct {
+	*exec.Cmd
+	t     *testing.T
+	ports []string      // of the lines that say what is served
+	lines chan string   // what it prints afterwards
+	done  chan struct{} // it has ended
+}
+
+// serve starts a server and waits for its greeting.
+func serve(t *testing.T, dir, in string, args ...string) *process {
+	t.Helper()
+	p := &process{Cmd: program(t, dir, args...), t: t, lines: make(chan string, 1000), done: make(chan struct{})}
+	p.Stdin, p.Stderr = strings.NewReader(in), os.Stderr
+	r, w := io.Pipe()
+	p.Stdout = w
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = p.Wait()
+		w.Close()
+		close(p.done)
+	}()
+	go func() {
+		for lines := bufio.NewScanner(r); lines.Scan(); {
+			select {
+			case p.lines <- lines.Text():
+			default: // a query log that no test reads
+			}
+		}
+	}()
+	for {
+		line := p.line()
+		if strings.HasPrefix(line, "linux/") {
+			return p
+		}
+		if before, _, _ := strings.Cut(line, " on "); strings.Contains(before, ".:") {
+			p.ports = append(p.ports, before[strings.LastIndex(before, ":")+1:])
+		}
+	}
+}
+
+func (p *process) line() string {
+	p.t.Helper()
+	select {
+	case line := <-p.lines:
+		return line
+	case <-p.done:
+		p.t.Fatal("the server has ended")
+	case <-time.After(20 * time.Second):
+		p.t.Fatal("the server says nothing")
+	}
+	return ""
+}
+
+// until reads lines up to one that contains text.
+func (p *process) until(text string) {
+	p.t.Helper()
+	for !strings.Contains(p.line(), text) {
+	}
+}
+
+func (p *process) signal(s os.Signal) {
+	p.t.Helper()
+	if err := p.Process.Signal(s); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// stop ends the server as a cluster does, and wants a clean exit.
+func (p *process) stop() {
+	p.t.Helper()
+	p.signal(syscall.SIGTERM)
+	if code := p.exit(); code != 0 {
+		p.t.Errorf("exit %d after SIGTERM", code)
+	}
+}
+
+func (p *process) exit() int {
+	p.t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(20 * time.Second):
+		p.t.Fatal("the server does not end")
+	}
+	return p.ProcessState.ExitCode()
+}
+
+func ask(network, port, name string, qtype uint16) (*dns.Msg, error) {
+	c := dns.Client{Net: network, Timeout: 5 * time.Second}
+	reply, _, err := c.Exchange(new(dns.Msg).SetQuestion(name, qtype), "127.0.0.1:"+port)
+	return reply, err
+}
+
+func TestServe(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "Corefile"), "example.org:0 {\n bind 127.0.0.1\n whoami\n}\n")
+	p := serve(t, dir, "", "-conf", "Corefile", "-pidfile", "pid")
+	if pid, err := os.ReadFile(filepath.Join(dir, "pid")); string(pid) != fmt.Sprintln(p.Process.Pid) {
+		t.Errorf("pidfile: %q, %v", pid, err)
+	}
+	for _, network := range []string{"udp", "tcp"} {
+		reply, err := ask(network, p.ports[0], "a.example.org.", dns.TypeA)
+		if err != nil || len(reply.Extra) != 2 || !strings.Contains(reply.Extra[0].String(), "127.0.0.1") {
+			t.Errorf("%s: %v %v", network, reply, err)
+		}
+		if reply, err := ask(network, p.ports[0], "example.com.", dns.TypeA); err != nil || reply.Rcode != dns.RcodeRefused {
+			t.Errorf("%s: a zone that is not served: %v %v", network, reply, err)
+		}
+	}
+	p.stop()
+	if _, err := os.Stat(filepath.Join(dir, "pid")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the pidfile is still there: %v", err)
+	}
+}
+
+// Without a Corefile, CoreDNS serves whoami and log.
+func TestServeWithoutCorefile(t *testing.T) {
+	p := serve(t, t.TempDir(), "", "-dns.port=0")
+	if reply, err := ask("udp", p.ports[0], "example.org.", dns.TypeAAAA); err != nil || len(reply.Extra) != 2 {
+		t.Errorf("%v %v", reply, err)
+	}
+	p.until("AAAA IN example.org.")
+	p.stop()
+}
+
+func TestServeCorefileOfWorkingDirectory(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "Corefile"), "here {\n bind 127.0.0.1\n whoami\n}\n")
+	p := serve(t, dir, "", "-p", "0")
+	if reply, err := ask("udp", p.ports[0], "here.", dns.TypeA); err != nil || reply.Rcode != 0 {
+		t.Errorf("%v %v", reply, err)
+	}
+	p.stop()
+}
+
+func TestServeStdin(t *testing.T) {
+	p := serve(t, t.TempDir(), "in {\n bind 127.0.0.1\n whoami\n}\n", "-conf", "stdin", "-p", "0")
+	p.signal(syscall.SIGHUP)
+	p.until("reloading complete") // of the text that was read at the start
+	if reply, err := ask("tcp", p.ports[0], "in.", dns.TypeA); err != nil || reply.Rcode != 0 {
+		t.Errorf("%v %v", reply, err)
+	}
+	p.stop()
+}
+
+func TestServeListen(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "c"), "a:53 {\n whoami\n}\nb:5353 {\n whoami\n}\n")
+	p := serve(t, dir, "", "serve", "--conf", "c", "--listen", "127.0.0.1:0")
+	for _, zone := range []string{"a.", "b."} {
+		if reply, err := ask("udp", p.ports[0], zone, dns.TypeA); err != nil || reply.Rcode != 0 {
+			t.Errorf("%s: %v %v", zone, reply, err)
+		}
+	}
+	p.stop()
+}
+
+func TestQuiet(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "c"), ".:0 {\n bind 127.0.0.1\n whoami\n}\n")
+	c := program(t, dir, "-conf", "c", "-quiet", "-pidfile", "pid")
+	var out bytes.Buffer
+	c.Stdout = &out
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2000 {
+		if _, err := os.Stat(filepath.Join(dir, "pid")); err == nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	_ = c.Process.Signal(os.Interrupt)
+	if err := c.Wait(); err != nil {
+		t.Error(err)
+	}
+	if out.String() != "[INFO] shutting down\n" {
+		t.Errorf("said %q", out.String())
+	}
+}
+
+func TestReload(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "c")
+	block := func(zone string) string { return zone + ":0 {\n bind 127.0.0.1\n whoami\n}\n" }
+	write(t, file, block("a")+block("b"))
+	p := serve(t, dir, "", "-conf", "c")
+	port := p.ports[0]
+	var asked, lost atomic.Int64
+	var clients sync.WaitGroup
+	done := make(chan struct{})
+	for i := range 2 {
+		clients.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				asked.Add(1)
+				if reply, err := ask([]string{"udp", "tcp"}[i], port, "a.", dns.TypeA); err != nil || reply.Rcode != 0 {
+					lost.Add(1)
+				}
+			}
+		})
+	}
+	for i := range 10 {
+		write(t, file, block("a")+block(fmt.Sprintf("b%d", i)))
+		p.signal([]os.Signal{syscall.SIGHUP, syscall.SIGUSR1}[i%2])
+		p.until("reloading complete")
+	}
+	write(t, file, block("a")+"b:0 {\n bind 127.0.0.1\n whoamy\n}\n")
+	p.signal(syscall.SIGHUP)
+	p.until("[ERROR] reload failed, the old configuration goes on:")
+	p.until(`c:7: unknown directive "whoamy"; did you mean "whoami"?`)
+	close(done)
+	clients.Wait()
+	if lost.Load() > 0 || asked.Load() < 20 {
+		t.Errorf("%d of %d questions lost", lost.Load(), asked.Load())
+	}
+	for zone, want := range map[string]int{"a.": 0, "b9.": 0, "b.": dns.RcodeRefused, "b8.": dns.RcodeRefused} {
+		if reply, err := ask("udp", port, zone, dns.TypeA); err != nil || reply.Rcode != want {
+			t.Errorf("%s: %v %v", zone, reply, err)
+		}
+	}
+	p.stop()
+}
+
+// Between SIGTERM and the end of lameduck the server answers; a second signal
+// ends it at once.
+func TestLameduckAndSecondSignal(t *testing.T) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	health := free.Addr().String()
+	free.Close()
+	p := serve(t, t.TempDir(), ".:0 {\n bind 127.0.0.1\n whoami\n health "+health+" {\n  lameduck 1h\n }\n}\n", "-conf", "stdin")
+	p.signal(syscall.SIGTERM)
+	p.until("shutting down")
+	if reply, err := ask("udp", p.ports[0], "a.", dns.TypeA); err != nil || reply.Rcode != 0 {
+		t.Errorf("lameduck: %v %v", reply, err)
+	}
+	if reply, err := http.Get("http://" + health + "/health"); err != nil || reply.StatusCode != 200 {
+		t.Errorf("lameduck: %v %v", reply, err)
+	} else {
+		reply.Body.Close()
+	}
+	p.signal(syscall.SIGTERM)
+	if code := p.exit(); code != -1 {
+		t.Errorf("exit %d, want the signal's", code)
+	}
+}
+
+func TestPortInUse(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	_, port, _ := net.SplitHostPort(taken.Addr().String())
+	_, stderr, code := run(t, t.TempDir(), ".:"+port+" {\n bind 127.0.0.1\n whoami\n}\n", "-conf", "stdin")
+	if code != 1 || !strings.Contains(stderr, "127.0.0.1:"+port) || !strings.Contains(stderr, "in use") || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("exit %d: %s", code, stderr)
+	}
+}
+
+func TestServeManifests(t *testing.T) {
+	examples, err := filepath.Abs("../examples")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := serve(t, t.TempDir(), "", "serve", "--manifests", examples, "--listen", "127.0.0.1:0")
+	p.until("Try:")
+	for range 2 {
+		line := p.line()
+		for strings.HasPrefix(line, "[INFO]") {
+			line = p.line()
+		}
+		var port, name, qtype string
+		if n, _ := fmt.Sscanf(line, "  dig @127.0.0.1 -p %s %s %s", &port, &name, &qtype); n < 2 {
+			t.Fatalf("said %q", line)
+		}
+		reply, err := ask("udp", port, name, max(dns.StringToType[qtype], dns.TypeA))
+		if err != nil || len(reply.Answer) == 0 {
+			t.Errorf("%s: %v %v", line, reply, err)
+		}
+	}
+	p.stop()
+}

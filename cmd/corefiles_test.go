@@ -1,0 +1,127 @@
+package cmd_test
+
+import (
+	"path/filepath"
+	"testing"
+)
+
+// What kubeadm writes (with in-addr.arpa etc. as Kubernetes 1.36 has it).
+const kubeadm = `.:53 {
+    errors
+    health {
+       lameduck 5s
+    }
+    ready
+    kubernetes cluster.local in-addr.arpa ip6.arpa {
+       pods insecure
+       fallthrough in-addr.arpa ip6.arpa
+       ttl 30
+    }
+    prometheus :9153
+    forward . /etc/resolv.conf {
+       max_concurrent 1000
+    }
+    cache 30 {
+       disable success cluster.local
+       disable denial cluster.local
+    }
+    loop
+    reload
+    loadbalance
+}
+`
+
+// What the Helm chart of CoreDNS writes.
+const helm = `.:53 {
+    errors
+    health {
+        lameduck 10s
+    }
+    ready
+    kubernetes cluster.local in-addr.arpa ip6.arpa {
+        pods insecure
+        fallthrough in-addr.arpa ip6.arpa
+        ttl 30
+    }
+    prometheus 0.0.0.0:9153
+    forward . /etc/resolv.conf
+    cache 30
+    loop
+    reload
+    loadbalance
+}
+`
+
+const later = ": known to CoreDNS, not supported yet\n"
+
+// The texts of errors are part of the interface: operators search for them.
+func TestCheckErrors(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct{ name, text, want string }{
+		{"kubeadm's Corefile", kubeadm, "Corefile:13: forward" + later + "Corefile:16: cache" + later +
+			"Corefile:20: loop" + later + "Corefile:21: reload" + later + "Corefile:22: loadbalance" + later},
+		{"the Helm chart's Corefile", helm, "Corefile:13: forward" + later + "Corefile:14: cache" + later +
+			"Corefile:15: loop" + later + "Corefile:16: reload" + later + "Corefile:17: loadbalance" + later},
+		{"unknown word", ". {\n kubernets cluster.local\n}\n", "Corefile:2: unknown directive \"kubernets\"; did you mean \"kubernetes\"?\n"},
+		{"unknown option", ". {\n kubernetes cluster.local {\n  tll 5\n }\n}\n", "Corefile:3: kubernetes: unknown option \"tll\"; did you mean \"ttl\"?\n"},
+		{"wrong value", ". {\n kubernetes cluster.local {\n  ttl x\n }\n}\n", "Corefile:3: kubernetes: ttl: want 0..3600, got \"x\"\n"},
+		{"wrong arity", ". {\n kubernetes cluster.local {\n  ttl\n }\n}\n", "Corefile:3: kubernetes: ttl: want 1 argument, got 0\n"},
+		{"bad CIDR", ". {\n kubernetes cluster.local 10.0.0.0/33\n}\n",
+			"Corefile:2: kubernetes: \"10.0.0.0/33\" is not a CIDR: want one like 10.96.0.0/12 or fd00::/8\n"},
+		{"same zone twice", "a {\n whoami\n}\na {\n whoami\n}\n", "Corefile:4: a: zone a. is already served on dns://:53 by a at Corefile:1\n"},
+		{"kubernetes twice", ". {\n kubernetes a\n kubernetes b\n}\n",
+			"Corefile:3: kubernetes: already given at Corefile:2, and can be given once in a server block\n"},
+		{"bind to nothing", ". {\n bind nosuchif0 127.0.0.300\n}\n",
+			"Corefile:2: bind: want an IP address or the name of an interface that has one, got \"nosuchif0\"\n" +
+				"Corefile:2: bind: want an IP address or the name of an interface that has one, got \"127.0.0.300\"\n"},
+		{"every error of the file", "tls://a {\n whoami x\n}\nb {\n lgo\n bind\n}\n",
+			"Corefile:1: tls://a: tls:// is known, not supported yet\n" +
+				"Corefile:2: whoami: want no argument, got 1\n" +
+				"Corefile:5: unknown directive \"lgo\"; did you mean \"log\"?\n" +
+				"Corefile:6: bind: want at least 1 argument, got 0\n"},
+		{"syntax", ". {\n errors\n", "Corefile:1: .: its { is never closed\n"},
+		{"nothing", "# nothing\n", "Corefile:1: no server block\n"},
+		{"missing import and more", ". {\n import none\n whoamy\n}\n",
+			"Corefile:2: import: no snippet or file none\nCorefile:3: unknown directive \"whoamy\"; did you mean \"whoami\"?\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			write(t, filepath.Join(dir, "Corefile"), c.text)
+			out, stderr, code := run(t, dir, "", "check", "Corefile")
+			if stderr != c.want || out != "" || code != 1 {
+				t.Errorf("exit %d\ngot\n%s%s\nwant\n%s", code, out, stderr, c.want)
+			}
+		})
+	}
+}
+
+func TestPlan(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "Corefile"), `.:53 {
+    whoami
+    kubernetes cluster.local in-addr.arpa {
+        manifests .
+        fallthrough
+    }
+    log
+    errors
+    ready
+    health
+}
+example.org:5353 {
+    bind 127.0.0.1 ::1
+    whoami
+}
+`)
+	want := `dns://:53 zone . (Corefile:1)
+  kubernetes  may make a query wait
+  whoami      answers at once
+  seen by errors, log
+dns://127.0.0.1:5353 zone example.org. (Corefile:12)
+  whoami  answers at once
+dns://[::1]:5353 zone example.org. (Corefile:12)
+  whoami  answers at once
+`
+	if out, stderr, code := run(t, dir, "", "plan", "Corefile"); out != want || code != 0 {
+		t.Errorf("exit %d\ngot\n%s%s\nwant\n%s", code, out, stderr, want)
+	}
+}

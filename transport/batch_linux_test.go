@@ -1,0 +1,153 @@
+package transport
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+	"unsafe"
+
+	mdns "github.com/miekg/dns"
+	"golang.org/x/sys/unix"
+
+	"github.com/seamark/seamark/metrics"
+)
+
+// TestUDPAllocs: a query that is answered inline allocates nothing, whatever
+// came before it and however many come at once.
+func TestUDPAllocs(t *testing.T) {
+	for _, bind := range []string{"127.0.0.1", "::"} {
+		ways(t, func(t *testing.T, o Options) {
+			s := serve(t, bind, o)
+			c := dial(t, "udp", s.at("127.0.0.1"))
+			_ = c.SetDeadline(time.Time{})
+			packet, buf := pack(t, question("a.in.", mdns.TypeA)), make([]byte, 512)
+			allocs := testing.AllocsPerRun(200, func() {
+				for range batchSize {
+					if _, err := c.Write(packet); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for range batchSize {
+					if _, err := c.Read(buf); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
+			if allocs != 0 {
+				t.Errorf("%v allocations for %d queries", allocs, batchSize)
+			}
+		})
+	}
+}
+
+// TestSender: one message that cannot be sent does not keep the others.
+func TestSender(t *testing.T) {
+	to, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer to.Close()
+	from, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := from.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s sender
+	failed := new(metrics.Counter)
+	s.init(raw, failed)
+	const n = 5
+	var messages [n]unix.Mmsghdr
+	var iov [n]unix.Iovec
+	var names [n]sockaddr
+	var bytes [n]byte
+	good := to.LocalAddr().(*net.UDPAddr).AddrPort()
+	for i := range n {
+		bytes[i] = byte(i)
+		iov[i].Base = &bytes[i]
+		iov[i].SetLen(1)
+		h := &messages[i].Hdr
+		addr := good
+		if i%2 == 0 {
+			addr = netip.AddrPortFrom(good.Addr(), 0) // nobody can be sent anything there
+		}
+		h.Name, h.Namelen = &names[i][0], names[i].put(addr, false)
+		h.Iov = &iov[i]
+		h.SetIovlen(1)
+	}
+	s.send(messages[:])
+	if failed.Value() != 3 {
+		t.Errorf("%d failed, want 3", failed.Value())
+	}
+	buf := make([]byte, 10)
+	_ = to.SetDeadline(time.Now().Add(patience))
+	for _, want := range []byte{1, 3} {
+		if k, err := to.Read(buf); err != nil || k != 1 || buf[0] != want {
+			t.Errorf("got %v %v, want %d", buf[:k], err, want)
+		}
+	}
+	from.Close()
+	s.send(messages[:])
+	if failed.Value() != 3+n {
+		t.Errorf("%d failed after the close, want %d", failed.Value(), 3+n)
+	}
+}
+
+func TestSockaddr(t *testing.T) {
+	for _, tc := range []struct {
+		in string
+		v6 bool
+	}{
+		{"192.0.2.1:53", false}, {"192.0.2.1:65535", true}, {"[2001:db8::1]:1", true}, {"[fe80::1%3]:5353", true},
+	} {
+		var s sockaddr
+		ap := netip.MustParseAddrPort(tc.in)
+		size := s.put(ap, tc.v6)
+		if got := s.addrPort(); got != ap {
+			t.Errorf("%s came back as %s", ap, got)
+		}
+		if want := map[bool]uint32{false: unix.SizeofSockaddrInet4, true: unix.SizeofSockaddrInet6}[tc.v6]; size != want {
+			t.Errorf("%s: size %d, want %d", ap, size, want)
+		}
+	}
+}
+
+// TestControl compares our control messages with those of package unix.
+func TestControl(t *testing.T) {
+	addr4, addr6 := netip.MustParseAddr("192.0.2.9"), netip.MustParseAddr("2001:db8::9")
+	local := netip.MustParseAddr("fe80::9%7")
+	info4 := unix.PktInfo4(&unix.Inet4Pktinfo{Spec_dst: addr4.As4()})
+	for _, tc := range []struct {
+		name      string
+		got, want []byte
+	}{
+		{"IPv4", controlFrom(addr4, 7, false), info4},
+		{"mapped", controlFrom(addr4, 7, true), unix.PktInfo6(&unix.Inet6Pktinfo{Addr: addr4.As16()})},
+		{"IPv6", controlFrom(addr6, 7, true), unix.PktInfo6(&unix.Inet6Pktinfo{Addr: addr6.As16()})},
+		{"link-local", controlFrom(local, 7, true), unix.PktInfo6(&unix.Inet6Pktinfo{Addr: local.As16(), Ifindex: 7})},
+		{"unknown", controlFrom(netip.IPv6Unspecified(), 0, true), nil},
+	} {
+		if string(tc.got) != string(tc.want) {
+			t.Errorf("%s: % x\nwant % x", tc.name, tc.got, tc.want)
+		}
+		if len(tc.want) == 0 {
+			continue
+		}
+		if addr, _, ok := reverse(tc.got); !ok || addr.WithZone("") != map[string]netip.Addr{"IPv4": addr4, "mapped": addr4, "IPv6": addr6, "link-local": local}[tc.name].WithZone("") {
+			t.Errorf("%s: read back as %s", tc.name, addr)
+		}
+	}
+	request := unix.PktInfo4(&unix.Inet4Pktinfo{Ifindex: 3, Spec_dst: addr4.As4(), Addr: [4]byte{192, 0, 2, 255}})
+	if addr, index, ok := reverse(request); addr != addr4 || index != 3 || !ok || string(request[:unix.CmsgLen(8)]) != string(info4[:unix.CmsgLen(8)]) {
+		t.Errorf("%s %d %v % x", addr, index, ok, request)
+	}
+	if _, _, ok := reverse(nil); ok {
+		t.Error("nothing is a control message")
+	}
+	if unsafe.Sizeof(unix.Cmsghdr{}) != unix.SizeofCmsghdr || controlSize != unix.CmsgSpace(unix.SizeofInet6Pktinfo) {
+		t.Error("control messages have another size here")
+	}
+}

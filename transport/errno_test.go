@@ -1,5 +1,0 @@
-package transport
-
-import "syscall"
-
-const errnoAccess = syscall.EACCES

@@ -1,0 +1,344 @@
+package transport
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	mdns "github.com/miekg/dns"
+)
+
+// TestUDP asks inline and parked questions at addresses of every kind. The
+// reply must come from the address that was asked, which a client that is not
+// connected sees.
+func TestUDP(t *testing.T) {
+	for _, tc := range []struct{ bind, ask string }{
+		{"127.0.0.1", "127.0.0.1"}, {"::1", "::1"},
+		{"0.0.0.0", "127.0.0.1"}, {"0.0.0.0", "127.0.0.2"},
+		{"::", "127.0.0.2"}, {"::", "::1"},
+	} {
+		t.Run(tc.bind+" "+tc.ask, func(t *testing.T) {
+			ways(t, func(t *testing.T, o Options) {
+				s := serve(t, tc.bind, o)
+				close(s.wait.gate)
+				askAt(t, s, "udp", tc.ask)
+			})
+		})
+	}
+}
+
+// askAt asks at ip without being connected to it.
+func askAt(t *testing.T, s *server, network, ip string) {
+	t.Helper()
+	to := netip.MustParseAddrPort(s.at(ip))
+	c, err := net.ListenUDP(network, &net.UDPAddr{IP: net.IPv6unspecified})
+	if to.Addr().Is4() {
+		c, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4zero})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(patience))
+	for name, last := range map[string]byte{"a.in.": 1, "a.wait.": 2} {
+		if _, err := c.WriteToUDPAddrPort(pack(t, question(name, mdns.TypeA)), to); err != nil {
+			t.Fatal(err)
+		}
+		buf := make([]byte, 4096)
+		n, from, err := c.ReadFromUDPAddrPort(buf)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if netip.AddrPortFrom(from.Addr().Unmap(), from.Port()) != to {
+			t.Errorf("%s: asked %s, answered by %s", name, to, from)
+		}
+		r := new(mdns.Msg)
+		if err := r.Unpack(buf[:n]); err != nil {
+			t.Fatal(err)
+		}
+		wantA(t, r, last)
+	}
+}
+
+// TestUDPLinkLocal: the way back to a link-local address is by its interface.
+// The machine asks itself; nothing leaves it.
+func TestUDPLinkLocal(t *testing.T) {
+	addr := linkLocal(t)
+	for _, bind := range []string{"::", addr} {
+		ways(t, func(t *testing.T, o Options) {
+			s := serve(t, bind, o)
+			close(s.wait.gate)
+			askAt(t, s, "udp", addr)
+		})
+	}
+}
+
+// linkLocal finds a link-local address of this machine.
+func linkLocal(t *testing.T) string {
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range interfaces {
+		addrs, _ := i.Addrs()
+		for _, a := range addrs {
+			if p, err := netip.ParsePrefix(a.String()); err == nil && i.Flags&net.FlagUp != 0 && p.Addr().Is6() && p.Addr().IsLinkLocalUnicast() {
+				return p.Addr().WithZone(i.Name).String()
+			}
+		}
+	}
+	t.Skip("no interface has a link-local address")
+	return ""
+}
+
+func TestUDPSizes(t *testing.T) {
+	ways(t, func(t *testing.T, o Options) {
+		s := serve(t, "127.0.0.1", o)
+		at := s.at("127.0.0.1")
+		for _, tc := range []struct {
+			name      string
+			size      uint16 // of EDNS; 0 is none
+			answers   int
+			truncated bool
+		}{
+			{"1.in.", 0, 1, false}, {"10.in.", 0, 4, true}, {"10.in.", 4096, 10, false},
+			{"35.in.", 4096, 35, false}, {"36.in.", 4096, 35, true}, {"2000.in.", 4096, 35, true}, {"10.in.", 65535, 10, false},
+		} {
+			m := question(tc.name, mdns.TypeTXT)
+			if tc.size > 0 {
+				m.SetEdns0(tc.size, false)
+			}
+			r := ask(t, "udp", at, m)
+			if len(r.Answer) != tc.answers || r.Truncated != tc.truncated {
+				t.Errorf("%s size %d: %d answers, TC %v", tc.name, tc.size, len(r.Answer), r.Truncated)
+			}
+		}
+	})
+}
+
+// TestUDPTooLarge sends datagrams for which there is no room: they are
+// malformed, however good their beginning is.
+func TestUDPTooLarge(t *testing.T) {
+	ways(t, func(t *testing.T, o Options) {
+		s := serve(t, "127.0.0.1", o)
+		padded := question("a.in.", mdns.TypeA)
+		padded.SetEdns0(1232, false)
+		padded.IsEdns0().Option = []mdns.EDNS0{&mdns.EDNS0_PADDING{Padding: make([]byte, 1600)}}
+		for _, packet := range [][]byte{
+			append(pack(t, question("a.in.", mdns.TypeA)), make([]byte, 2000)...),
+			pack(t, padded),
+		} {
+			c := dial(t, "udp", s.at("127.0.0.1"))
+			buf := make([]byte, 4096)
+			_, _ = c.Write(packet)
+			n, err := c.Read(buf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := new(mdns.Msg)
+			if err := r.Unpack(buf[:n]); err != nil || r.Rcode != mdns.RcodeFormatError {
+				t.Errorf("%d bytes: want FORMERR, got %v %v", len(packet), err, r)
+			}
+			_, _ = c.Write(bytes.Repeat([]byte{0x80}, 3000)) // a reply: silence
+			_, _ = c.Write(pack(t, question("a.in.", mdns.TypeA)))
+			if n, err = c.Read(buf); err != nil || binary.BigEndian.Uint16(buf) == 0x8080 {
+				t.Errorf("%d bytes %v", n, err)
+			}
+		}
+	})
+}
+
+// TestUDPTrouble mixes panics and drops into bursts: every other question is
+// answered, and all are observed.
+func TestUDPTrouble(t *testing.T) {
+	ways(t, func(t *testing.T, o Options) {
+		s := serve(t, "127.0.0.1", o)
+		c := dial(t, "udp", s.at("127.0.0.1"))
+		names := []string{"a.in.", "a.panic.", "a.drop.", "o.in.", "a.in."}
+		const rounds = 20
+		want := map[uint16]int{} // the code that each question gets
+		for i := range rounds {
+			for j, name := range names {
+				m := question(name, mdns.TypeA)
+				m.Id = uint16(i*len(names) + j)
+				if _, err := c.Write(pack(t, m)); err != nil {
+					t.Fatal(err)
+				}
+				if name == "a.panic." {
+					want[m.Id] = mdns.RcodeServerFailure
+				} else if name != "a.drop." {
+					want[m.Id] = mdns.RcodeSuccess
+				}
+			}
+		}
+		buf := make([]byte, 4096)
+		for range rounds * (len(names) - 1) {
+			n, err := c.Read(buf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := new(mdns.Msg)
+			if err := r.Unpack(buf[:n]); err != nil {
+				t.Fatal(err)
+			}
+			if rcode, ok := want[r.Id]; !ok || rcode != r.Rcode {
+				t.Errorf("%v, want %d", r, rcode)
+			}
+			delete(want, r.Id)
+		}
+		eventually(t, "all are observed", func() bool { return s.seen.n.Load() == int64(rounds*len(names)) })
+		if s.seen.dropped.Load() != rounds || s.panics.Load() != rounds {
+			t.Errorf("%d dropped, %d panicked", s.seen.dropped.Load(), s.panics.Load())
+		}
+		if n := s.count("seamark_transport_observer_panics_total"); n != rounds {
+			t.Errorf("%d observers panicked", n)
+		}
+	})
+}
+
+// hostile makes packets that are wrong in every way: random bytes, and good
+// packets with a few bytes changed, cut, or made longer.
+func hostile(t *testing.T, n int, send func([]byte)) {
+	rnd := rand.New(rand.NewPCG(1, uint64(n)))
+	good := question("a.b.c.in.", mdns.TypeA)
+	good.SetEdns0(1232, true)
+	valid := pack(t, good)
+	for i := range n {
+		var p []byte
+		if i%2 == 0 {
+			p = make([]byte, rnd.IntN(100))
+			if i%100 == 0 {
+				p = make([]byte, rnd.IntN(3000))
+			}
+			for j := range p {
+				p[j] = byte(rnd.Uint32())
+			}
+		} else {
+			p = bytes.Clone(valid[:rnd.IntN(len(valid)+1)])
+			for range rnd.IntN(4) {
+				if len(p) > 0 {
+					p[rnd.IntN(len(p))] = byte(rnd.Uint32())
+				}
+			}
+		}
+		send(p)
+	}
+}
+
+func TestUDPHostile(t *testing.T) {
+	ways(t, func(t *testing.T, o Options) {
+		s := serve(t, "127.0.0.1", o)
+		c := dial(t, "udp", s.at("127.0.0.1"))
+		i := 0
+		hostile(t, 20_000, func(p []byte) {
+			_, _ = c.Write(p)
+			if i++; i%100 == 0 { // so that none is lost in the socket
+				wantA(t, ask(t, "udp", s.at("127.0.0.1"), question("a.in.", mdns.TypeA)), 1)
+			}
+		})
+		if n := s.count(`seamark_transport_unreadable_total{proto="udp"}`); n < 5000 {
+			t.Errorf("%d unreadable", n)
+		}
+		if n := s.panics.Load(); n > 0 {
+			t.Errorf("%d panics", n)
+		}
+	})
+}
+
+// TestUDPStop: whatever has been read when the listener stops is answered, the
+// parked ones too.
+func TestUDPStop(t *testing.T) {
+	ways(t, func(t *testing.T, o Options) {
+		o.Grace = patience
+		s := serve(t, "127.0.0.1", o)
+		var got atomic.Int64
+		var clients sync.WaitGroup
+		for range 4 {
+			c := dial(t, "udp", s.at("127.0.0.1"))
+			packet := pack(t, question("a.in.", mdns.TypeA))
+			clients.Go(func() {
+				buf := make([]byte, 512)
+				for {
+					_, _ = c.Write(packet)
+					// Nobody answers when the socket is gone: refused, or lost in it.
+					_ = c.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+					if _, err := c.Read(buf); err != nil {
+						return
+					}
+					got.Add(1)
+				}
+			})
+		}
+		parked := dial(t, "udp", s.at("127.0.0.1"))
+		_, _ = parked.Write(pack(t, question("a.wait.", mdns.TypeA)))
+		eventually(t, "it is parked", func() bool { return s.wait.arrived.Load() == 1 && got.Load() > 100 })
+		go func() {
+			for !s.isStopping() {
+				time.Sleep(time.Millisecond)
+			}
+			close(s.wait.gate)
+		}()
+		s.Stop()
+		clients.Wait()
+		if _, err := parked.Read(make([]byte, 512)); err != nil {
+			t.Error("the parked query:", err)
+		}
+		eventually(t, "all are observed", func() bool { return s.seen.n.Load() == got.Load()+1 })
+	})
+}
+
+// TestUDPGrace: Stop does not wait for ever.
+func TestUDPGrace(t *testing.T) {
+	ways(t, func(t *testing.T, o Options) {
+		o.Grace = 20 * time.Millisecond
+		s := serve(t, "127.0.0.1", o)
+		c := dial(t, "udp", s.at("127.0.0.1"))
+		_, _ = c.Write(pack(t, question("a.wait.", mdns.TypeA)))
+		eventually(t, "it is parked", func() bool { return s.wait.arrived.Load() == 1 })
+		s.Stop()
+		close(s.wait.gate)
+		eventually(t, "the reply is given up", func() bool { return s.count(`seamark_transport_send_errors_total{proto="udp"}`) == 1 })
+	})
+}
+
+// TestUDPParkedPeer: a parked query keeps its own packet and client while its
+// slot serves others.
+func TestUDPParkedPeer(t *testing.T) {
+	ways(t, func(t *testing.T, o Options) {
+		s := serve(t, "127.0.0.1", o)
+		const n = 200
+		conns := make([]net.Conn, n)
+		for i := range conns {
+			conns[i] = dial(t, "udp", s.at("127.0.0.1"))
+			m := question(strings.Repeat("x", 1+i%60)+".wait.", mdns.TypeA)
+			m.Id = uint16(i)
+			_, _ = conns[i].Write(pack(t, m))
+		}
+		eventually(t, "all are parked", func() bool { return s.wait.arrived.Load() == n })
+		for range 100 {
+			wantA(t, ask(t, "udp", s.at("127.0.0.1"), question("a.in.", mdns.TypeA)), 1)
+		}
+		close(s.wait.gate)
+		for i, c := range conns {
+			buf := make([]byte, 512)
+			k, err := c.Read(buf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := new(mdns.Msg)
+			if err := r.Unpack(buf[:k]); err != nil {
+				t.Fatal(err)
+			}
+			if int(r.Id) != i || len(r.Question[0].Name) != 1+i%60+len(".wait.") {
+				t.Errorf("%d got the reply of %d: %v", i, r.Id, r)
+			}
+		}
+	})
+}
