@@ -45,7 +45,7 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 	echo "$$list" | awk '/^Fuzz/ { t[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print $$2, t[i]; n = 0 }' | \
 	while read -r pkg target; do \
 		echo "$$pkg $$target"; \
-		$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -parallel $(JOBS) "$$pkg" </dev/null || exit 1; \
+		$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x -parallel $(JOBS) "$$pkg" </dev/null || exit 1; \
 	done
 
 # The race detector is linked by a C compiler and needs the C library's

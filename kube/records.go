@@ -126,6 +126,9 @@ func chased(q, sub *dns.Query) {
 				return
 			}
 			off = next
+			if len(q.Answer.Buf) > 16*wire.MaxMessage { // names written out may be long; no message holds this
+				return
+			}
 		}
 	}
 }

@@ -223,16 +223,6 @@ func appendRData(buf, msg []byte, rec Record) ([]byte, error) {
 	return append(buf, msg[off:]...), nil
 }
 
-// Target returns the offset of the name in the RDATA of a CNAME record at
-// msg[off:], or of any record whose RDATA begins with a name.
-func (r Record) Target() int { return r.RData }
-
-// Expand appends the name at msg[off:], written out, to buf.
-func Expand(buf, msg []byte, off int) ([]byte, error) {
-	out, _, err := expand(buf, msg, off)
-	return out, err
-}
-
 // PutHeader writes the header: the first twelve bytes of the message.
 func PutHeader(msg []byte, id, flags uint16, questions int, count [3]uint16, additional int) {
 	binary.BigEndian.PutUint16(msg, id)

@@ -87,7 +87,7 @@ func TestAllocations(t *testing.T) {
 	none("records and requests", func() {
 		b := AppendRequest(lent, 1, FlagRD, q[:len(q)-4], TypeA)
 		b = AppendAddress(b, OwnerIsQuestion, 5, netip.AddrFrom4([4]byte{10, 0, 0, 1}))
-		b, _ = Expand(b, up, HeaderLen)
+		b, _, _ = expand(b, up, HeaderLen)
 		AppendText(b, q[:len(q)-4])
 	})
 }

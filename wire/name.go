@@ -159,14 +159,12 @@ func expand(buf, msg []byte, off int) (out []byte, next int, err error) {
 		n := int(msg[off])
 		switch {
 		case n == 0:
-			if len(out)-len(buf)+1 > MaxName {
-				return buf, 0, errName
-			}
 			if next < 0 {
 				next = off + 1
 			}
 			return append(out, 0), next, nil
 		case n <= MaxLabel:
+			// One of the 255 bytes is left for the root label.
 			if off+1+n > len(msg) || len(out)-len(buf)+1+n >= MaxName {
 				return buf, 0, errName
 			}

@@ -82,8 +82,8 @@ func (r *Request) parseQuestion(packet []byte) (next int, ok bool) {
 			return HeaderLen, false
 		}
 		n := int(in[off])
-		// The root label needs one more byte of the 255.
-		if n > MaxLabel || off+n+1 > len(in) || off+n+1 > MaxName || n > 0 && off+n+2 > MaxName {
+		// The root label, which comes here too, needs one of the 255 bytes.
+		if n > MaxLabel || off+n+1 > len(in) || off+n+1 > MaxName {
 			return HeaderLen, false
 		}
 		r.offsets[labels] = uint8(off)

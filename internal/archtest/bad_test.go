@@ -101,7 +101,7 @@ import (
 		{"one package each", "imports", `
 -- cluster/a.go --
 package cluster
-import ("k8s.io/client-go/kubernetes"; "sigs.k8s.io/yaml")
+import ("k8s.io/client-go/kubernetes"; "go.yaml.in/yaml/v2")
 -- cluster/a_test.go --
 package cluster
 import "github.com/spf13/cobra"

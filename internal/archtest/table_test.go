@@ -46,7 +46,7 @@ var table = map[string]row{
 	// The only package that knows Kubernetes' API types and clients.
 	"cluster": {
 		own:   []string{"metrics"},
-		third: []string{"k8s.io", "sigs.k8s.io/yaml", "github.com/fsnotify/fsnotify"},
+		third: []string{"k8s.io", "go.yaml.in/yaml/v2", "github.com/fsnotify/fsnotify"},
 	},
 
 	// Handlers: every top-level directory that has no row of its own.
