@@ -74,10 +74,10 @@ func (c *client) group(gv schema.GroupVersion) (rest.Interface, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.load(); err != nil {
-		c.state.trouble("config", err.Error(), "no way to the API server is known yet; trying again", "error", err)
+		c.state.trouble("config", err.Error(), "not known yet how to reach the API server; trying again, and a file that appears or is mended is used at once", "error", err)
 		return nil, noAnswer{err.Error()}
 	}
-	c.state.fine("config", "the way to the API server is known now", "server", c.config.Host)
+	c.state.fine("config", "known now how to reach the API server", "server", c.config.Host)
 	config := *c.config
 	config.GroupVersion = &gv
 	config.APIPath = "/apis"
@@ -98,7 +98,7 @@ func (c *client) load() error {
 	if c.opts.Kubeconfig != "" {
 		info, err := os.Stat(c.opts.Kubeconfig)
 		if err != nil {
-			return fmt.Errorf("reading kubeconfig: %w", err)
+			return fmt.Errorf("reading kubeconfig: %w", err) // which names the file
 		}
 		now = stamp{info.ModTime(), info.Size()}
 	}
@@ -120,9 +120,7 @@ func (c *client) load() error {
 		Timeout:         10 * time.Second,
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3},
 	}).DialContext
-	if c.opts.QPS > 0 || c.opts.Burst > 0 {
-		config.QPS = -1 // the transport's limits hold for watches too, client-go's do not
-	}
+	config.QPS = -1 // no limit of client-go's, which leaves watches out: transport has one that does not
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return newTransport(next, c.opts, c.state) })
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {

@@ -36,7 +36,8 @@ type Options struct {
 	PodNames        bool   // an endpoint without hostname takes its pod's name, if that is shorter than 64 bytes
 	Zones           bool   // keep each endpoint's topology zone
 
-	// Limits on our own requests; zero is client-go's default.
+	// Limits on our own requests, watches included; zero is none. With one of
+	// QPS and Burst alone the other is client-go's default (5, 10).
 	QPS         float32
 	Burst       int
 	MaxInflight int

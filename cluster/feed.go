@@ -30,8 +30,6 @@ const (
 	reconnectWait = time.Second
 	// A refusal (no permission, an internal error) will not be over so soon.
 	refusedWait = 30 * time.Second
-	// A watch that lasted this long was a good one: waiting begins anew.
-	goodWatch = 30 * time.Second
 )
 
 // A feed follows one resource, in one namespace or in all, for as long as it
@@ -48,6 +46,7 @@ type feed struct {
 	// listing is held during a list, which the reflector makes on a goroutine
 	// that it does not wait for.
 	listing sync.Mutex
+	good    bool // the watch has delivered something
 }
 
 // run returns when ctx is done and nothing of the feed is running any more.
@@ -69,7 +68,7 @@ func (f *feed) run(ctx context.Context) {
 		Backoff: &wait.Backoff{Duration: firstWait, Factor: 2, Jitter: 1, Steps: 5, Cap: reconnectWait},
 	})
 	for delay := firstWait; ctx.Err() == nil; delay = min(2*delay, refusedWait) {
-		began := time.Now()
+		f.good, f.store.plain = false, false
 		err := reflector.ListAndWatchWithContext(ctx)
 		if ctx.Err() != nil {
 			break
@@ -79,7 +78,7 @@ func (f *feed) run(ctx context.Context) {
 		} else {
 			f.failed() // the watch broke off: the reflector keeps the reason to itself
 		}
-		if time.Since(began) > goodWatch {
+		if f.good {
 			delay = firstWait
 		}
 		sleep(ctx, delay)
@@ -170,6 +169,10 @@ func (f *feed) ask(ctx context.Context, verb string, opts *metav1.ListOptions, d
 // fine is called when a watch has delivered something. That one was accepted
 // is not enough: it may break off at once.
 func (f *feed) fine() {
+	if f.good {
+		return
+	}
+	f.good = true
 	f.state.fine("token", "the API server accepts us again")
 	f.state.fine(f.topic(), "watching "+f.where()+" again")
 }

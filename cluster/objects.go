@@ -41,7 +41,7 @@ type Service struct {
 
 	ClusterIPs   []netip.Addr // none if headless or ExternalName; invalid ones were dropped and reported
 	Headless     bool         // clusterIP "None", or a ServiceImport of type Headless
-	ExternalName string       // type ExternalName: the target as written; then all else is empty
+	ExternalName string       // type ExternalName: the target, lower case, without a dot at its end; then all else is empty
 	Ports        []Port
 	// PublishNotReady says that endpoints count whether they are ready or not.
 	PublishNotReady bool

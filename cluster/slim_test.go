@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 )
 
 // warnings collects what is warned of.
@@ -92,12 +91,12 @@ func TestSlimSlice(t *testing.T) {
 		ObjectMeta:  meta,
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Ports: []discoveryv1.EndpointPort{
-			{Name: ptr.To("HTTP"), Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To[int32](80)},
-			{Name: ptr.To("all")}, // every port: no number
+			{Name: new("HTTP"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(80))},
+			{Name: new("all")}, // every port: no number
 		},
 		Endpoints: []discoveryv1.Endpoint{
-			{Addresses: []string{"10.1.0.1", "10.1.0.2"}, Hostname: ptr.To("DB-0"), Zone: ptr.To("West")},
-			{Addresses: []string{"10.1.0.3", "nonsense"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(false)},
+			{Addresses: []string{"10.1.0.1", "10.1.0.2"}, Hostname: new("DB-0"), Zone: new("West")},
+			{Addresses: []string{"10.1.0.3", "nonsense"}, Conditions: discoveryv1.EndpointConditions{Ready: new(false)},
 				TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "db-1"}},
 			{Addresses: []string{"10.1.0.4"}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "db.2"}},
 			{Addresses: []string{"10.1.0.5"}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: strings.Repeat("x", 64)}},
@@ -169,7 +168,7 @@ func TestSlimPod(t *testing.T) {
 		{"no address", metav1.ObjectMeta{}, corev1.PodStatus{Phase: "Pending"}, nil},
 		{"ended", metav1.ObjectMeta{}, corev1.PodStatus{Phase: "Succeeded", PodIPs: two}, nil},
 		{"failed", metav1.ObjectMeta{}, corev1.PodStatus{Phase: "Failed", PodIPs: two}, nil},
-		{"terminating", metav1.ObjectMeta{DeletionTimestamp: ptr.To(metav1.Now())}, corev1.PodStatus{Phase: "Running", PodIPs: two}, nil},
+		{"terminating", metav1.ObjectMeta{DeletionTimestamp: new(metav1.Now())}, corev1.PodStatus{Phase: "Running", PodIPs: two}, nil},
 	} {
 		var got []netip.Addr
 		if p := (Options{}).pod(&corev1.Pod{ObjectMeta: test.meta, Status: test.status}); p != nil {

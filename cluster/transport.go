@@ -14,8 +14,8 @@ import (
 
 // A transport is what every request of a client goes through: it keeps the
 // limits that the options set, and sees whether the API server can be reached.
-// client-go has a limit of requests per second as well, but it leaves watches
-// out, and nearly all we do is watch.
+// (client-go has a limit of requests per second as well, but it leaves watches
+// out, and nearly all we do is watch.)
 type transport struct {
 	next  http.RoundTripper
 	pace  flowcontrol.RateLimiter // nil is no limit

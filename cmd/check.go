@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 
-	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
 	"github.com/spf13/cobra"
 )
@@ -34,7 +33,7 @@ func (p *program) checkCommand() *cobra.Command {
 			return nil
 		},
 	}
-	portFlag(c.Flags(), &port)
+	portFlag(c, &port)
 	return c
 }
 
@@ -56,7 +55,7 @@ func (p *program) planCommand() *cobra.Command {
 			return nil
 		},
 	}
-	portFlag(c.Flags(), &port)
+	portFlag(c, &port)
 	return c
 }
 
@@ -67,8 +66,7 @@ func (p *program) plan(file string, port uint16) (*server.Plan, error) {
 		return nil, err
 	}
 	r := server.Run{Read: read, Options: server.Options{
-		Directives: p.directives, Port: port,
-		Log: server.NewLog(io.Discard, slog.LevelError), Metrics: new(metrics.Registry),
+		Directives: p.directives, Port: port, Log: server.NewLog(io.Discard, slog.LevelError),
 	}}
 	return r.Check()
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 // Main runs the command line of the process and exits: with 0 if all went well,
@@ -36,7 +35,7 @@ type failure struct{ error }
 
 func (p *program) run(ctx context.Context, args []string) (code int) {
 	root := p.root()
-	root.SetArgs(long(root.Flags(), args))
+	root.SetArgs(long(root, args))
 	err := root.ExecuteContext(ctx)
 	var failed failure
 	switch {
@@ -79,7 +78,7 @@ without a subcommand it serves.`,
 	root.SetIn(p.in)
 	root.SetOut(p.out)
 	root.SetErr(p.err)
-	s.flags(root.Flags())
+	s.flags(root)
 	root.Flags().BoolVar(&showVersion, "version", false, "show the version")
 	root.Flags().BoolVar(&plugins, "plugins", false, "list the directives that a Corefile may use")
 	root.AddCommand(p.serveCommand(), p.checkCommand(), p.planCommand(), &cobra.Command{
@@ -91,14 +90,14 @@ without a subcommand it serves.`,
 
 // long gives flags that CoreDNS writes with one dash, such as -conf, the two
 // that the library wants.
-func long(known *pflag.FlagSet, args []string) []string {
+func long(root *cobra.Command, args []string) []string {
 	var out []string
 	for i, arg := range args {
 		if arg == "--" {
 			return append(out, args[i:]...)
 		}
 		name, _, _ := strings.Cut(arg, "=")
-		if len(name) > 2 && name[0] == '-' && known.Lookup(name[1:]) != nil {
+		if len(name) > 2 && name[0] == '-' && root.Flags().Lookup(name[1:]) != nil {
 			arg = "-" + arg
 		}
 		out = append(out, arg)

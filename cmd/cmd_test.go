@@ -40,7 +40,7 @@ func program(t *testing.T, dir string, args ...string) *exec.Cmd {
 	}
 	c := exec.CommandContext(t.Context(), self, args...)
 	c.Dir = dir
-	c.Env = append(os.Environ(), "SEAMARK_TEST_MAIN=1")
+	c.Env = append(os.Environ(), "SEAMARK_TEST_MAIN=1", "GORACE=atexit_sleep_ms=0")
 	return c
 }
 
@@ -84,6 +84,7 @@ func TestCommandLine(t *testing.T) {
 		{"check nowhere", "", "reading the Corefile: open nowhere: no such file or directory\n", 1},
 		{"plan bad", "", "bad:2: unknown directive", 1},
 		{"-conf bad", "", "bad:2: unknown directive", 1},
+		{"-conf good -quiet -pidfile no/pid", "", "writing the process id: open no/pid: no such file or directory\n", 1},
 		{"-conf nowhere", "", "reading the Corefile: open nowhere: no such file or directory\n", 1},
 		{"check", "", "requires at least 1 arg", 2},
 		{"plan good good", "", "accepts 1 arg", 2},

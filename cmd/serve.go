@@ -11,10 +11,8 @@ import (
 	"strings"
 
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 // serve is the flags of the command serve.
@@ -26,18 +24,19 @@ type serve struct {
 	quiet           bool
 }
 
-func (s *serve) flags(f *pflag.FlagSet) {
+func (s *serve) flags(c *cobra.Command) {
+	f := c.Flags()
 	f.SortFlags = false
 	f.StringVar(&s.conf, "conf", "", `Corefile to load, "stdin" for standard input (default "Corefile" if there is one)`)
 	f.StringVar(&s.manifests, "manifests", "", "serve the cluster described by the YAML and JSON files of this folder, without a Corefile")
 	f.StringArrayVar(&s.listen, "listen", nil, "`ADDRESS:PORT` to listen on, in place of what the Corefile says; may be given several times")
-	portFlag(f, &s.port)
+	portFlag(c, &s.port)
 	f.StringVar(&s.pidfile, "pidfile", "", "write the process id to this file")
 	f.BoolVar(&s.quiet, "quiet", false, "do not show what is served at the start")
 }
 
-func portFlag(f *pflag.FlagSet, port *uint16) {
-	f.Uint16VarP(port, "dns.port", "p", 53, "port of server blocks that name none")
+func portFlag(c *cobra.Command, port *uint16) {
+	c.Flags().Uint16VarP(port, "dns.port", "p", 53, "port of server blocks that name none")
 }
 
 func (p *program) serveCommand() *cobra.Command {
@@ -54,7 +53,7 @@ goes on.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return p.serve(c.Context(), s) },
 	}
-	s.flags(c.Flags())
+	s.flags(c)
 	return c
 }
 
@@ -63,8 +62,7 @@ func (p *program) serve(ctx context.Context, s serve) error {
 		return errors.New(`--manifests needs no Corefile: leave out --conf, or write "manifests DIR" into the kubernetes block`)
 	}
 	options := server.Options{
-		Directives: p.directives, Port: s.port,
-		Log: server.NewLog(p.out, slog.LevelInfo), Metrics: new(metrics.Registry),
+		Directives: p.directives, Port: s.port, Log: server.NewLog(p.out, slog.LevelInfo),
 	}
 	for _, text := range s.listen {
 		addr, err := netip.ParseAddrPort(text)

@@ -16,9 +16,13 @@ func DidYouMean(word string, known []string) string {
 // Nearest gives the known word that word was most likely meant to be: within
 // two changes of a letter, or one a prefix of the other; "" if there is none.
 func Nearest(word string, known []string) string {
+	lower := strings.ToLower(word)
 	best, least := "", 3
 	for _, k := range known {
-		if n := distance(strings.ToLower(word), k); n < least && n <= len(k)/2 {
+		n := distance(lower, k)
+		// Of equals, one with no letter that was not typed: tll is ttl, not tls.
+		better := n < least || n == least && strings.Trim(best, lower) != "" && strings.Trim(k, lower) == ""
+		if better && n <= len(k)/2 {
 			best, least = k, n
 		}
 	}

@@ -83,11 +83,11 @@ func TestNoOptions(t *testing.T) {
 }
 
 func TestNearest(t *testing.T) {
-	known := []string{"bind", "errors", "log", "health", "ready", "kubernetes", "whoami", "on", "forward"}
+	known := []string{"bind", "errors", "log", "health", "ready", "kubernetes", "whoami", "on", "forward", "tls", "ttl"}
 	for word, want := range map[string]string{
 		"kubernets": "kubernetes", "kube": "kubernetes", "error": "errors", "Errors": "errors", "reday": "ready",
 		"lgo": "log", "logs": "log", "healthz": "health", "who": "whoami", "zzz": "", "a": "", "": "", "no": "on",
-		"forwarding": "forward", "x": "",
+		"forwarding": "forward", "x": "", "tll": "ttl", "tsl": "tls",
 	} {
 		if got := Nearest(word, known); got != want {
 			t.Errorf("%q: got %q, want %q", word, got, want)

@@ -65,6 +65,29 @@ func (a *addrs) from(low address) iter.Seq[pair] {
 	}
 }
 
+// within gives the pairs of a block's addresses. IPv4 stands amidst IPv6, but
+// is no part of it.
+func (a *addrs) within(b block) iter.Seq[pair] {
+	return func(yield func(pair) bool) {
+		low, more := b.low, true
+		for more {
+			more = false
+			for p := range a.from(low) {
+				if bytes.Compare(p.addr[:], b.high[:]) > 0 {
+					return
+				}
+				if !b.ipv4 && string(p.addr[:len(ipv4)]) == ipv4 {
+					low, more = address{9: 1}, true // the first behind IPv4
+					break
+				}
+				if !yield(p) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // apply adds and removes pairs, in one step for readers. Pairs to be added that
 // are there, and pairs to be removed that are not, are no error.
 func (a *addrs) apply(add, remove []pair) {
@@ -75,11 +98,18 @@ func (a *addrs) apply(add, remove []pair) {
 	slices.SortFunc(remove, pair.compare)
 	old := a.load()
 	next := make([][]pair, 0, len(old)+len(add)/(chunkSize/2)+1)
-	for i := range max(1, len(old)) {
+	first := firstOf(old, add, remove)
+	next = append(next, old[:first]...)
+	for i, changed := first, true; i < max(1, len(old)); i++ {
 		var chunk []pair
 		if i < len(old) {
 			chunk = old[i]
 		}
+		if !changed && len(add)+len(remove) == 0 {
+			next = append(next, old[i:]...)
+			break
+		}
+		changed = len(add)+len(remove) > 0 // then this chunk may go together with the next
 		// What belongs before the next chunk belongs here.
 		adds, removes := len(add), len(remove)
 		if i+1 < len(old) {
@@ -107,6 +137,15 @@ func (a *addrs) apply(add, remove []pair) {
 	a.chunks.Store(&next)
 }
 
+// firstOf finds the first chunk that the sorted changes touch.
+func firstOf(chunks [][]pair, add, remove []pair) int {
+	i := sort.Search(len(chunks), func(i int) bool {
+		return len(add) > 0 && add[0].compare(chunks[i][0]) < 0 || len(remove) > 0 && remove[0].compare(chunks[i][0]) < 0
+	})
+	return max(0, i-1)
+}
+
+// until counts those of ps that come before limit.
 func until(ps []pair, limit pair) int {
 	n, _ := slices.BinarySearchFunc(ps, limit, pair.compare)
 	return n

@@ -8,14 +8,15 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// nameserver answers for ns.dns below the zone: the addresses that this server
-// listens on.
+// nameserver answers for ns.dns below the zone, which the SOA record names: the
+// addresses at which clients reach this server.
 func (l *lookup) nameserver() outcome {
+	all := l.reachable(l.ownServices())
 	for _, t := range [2]wire.Type{wire.TypeA, wire.TypeAAAA} {
 		if !l.wants(t) {
 			continue
 		}
-		for _, ip := range l.local {
+		for ip := range once(all) {
 			if familyOf(ip) == t {
 				a := &l.q.Answer
 				a.Buf = wire.AppendAddress(a.Buf, wire.OwnerIsQuestion, l.ttl, ip)
@@ -26,6 +27,18 @@ func (l *lookup) nameserver() outcome {
 	return present
 }
 
+// reachable gives the addresses of our own Services; if there are none, those
+// that we listen on.
+func (l *lookup) reachable(servers []ns) (all []netip.Addr) {
+	if len(servers) == 0 {
+		return l.local
+	}
+	for _, s := range servers {
+		all = append(all, s.addresses...)
+	}
+	return all
+}
+
 // An ns is a name server: its labels in front of the zone, and its addresses.
 type ns struct {
 	labels    string
@@ -34,14 +47,11 @@ type ns struct {
 
 // nameservers writes the NS records of the zone with glue: the Services that
 // one of our own addresses is an endpoint of (kube-dns, as a rule), or ns.dns.
+// Names of Services are in the cluster's own zone alone.
 func (l *lookup) nameservers() {
 	servers := l.ownServices()
-	if len(servers) == 0 {
-		server := ns{labels: "\x02ns\x03dns"}
-		for _, ip := range l.local {
-			server.addresses = append(server.addresses, ip)
-		}
-		servers = []ns{server}
+	if len(servers) == 0 || l.zone.reverse || l.zone.multicluster {
+		servers = []ns{{"\x02ns\x03dns", l.reachable(servers)}}
 	}
 	a, apex := &l.q.Answer, wire.Pointer(l.q.Offset(l.below))
 	for _, s := range servers {
@@ -50,19 +60,15 @@ func (l *lookup) nameservers() {
 		a.Count[wire.Answers]++
 	}
 	for _, s := range servers {
-		for _, ip := range s.addresses {
+		for ip := range once(s.addresses) {
 			a.Buf = wire.AppendAddress(a.Buf, s.labels+string(apex[:]), l.ttl, ip)
 			a.Count[wire.Additional]++
 		}
 	}
 }
 
-// ownServices finds the Services that this server is an endpoint of. It is only
-// for the cluster's own zone: names of it are in no other.
+// ownServices finds the Services that this server is an endpoint of.
 func (l *lookup) ownServices() []ns {
-	if l.zone.reverse || l.zone.multicluster {
-		return nil
-	}
 	var found []ns
 	for _, ip := range l.local {
 		addr := address(ip.As16())
@@ -71,7 +77,7 @@ func (l *lookup) ownServices() []ns {
 				break
 			}
 			if e := l.index.services.Get([]byte(p.home.key)); e.visible() {
-				found = append(found, e.asServers(addr)...)
+				found = append(found, e.asServers(ip)...)
 			}
 		}
 	}
@@ -79,24 +85,33 @@ func (l *lookup) ownServices() []ns {
 	return slices.CompactFunc(found, func(a, b ns) bool { return a.labels == b.labels })
 }
 
-// asServers gives the names by which clients reach e's endpoint addr: the
-// Service itself or, if it is headless, the endpoint.
-func (e *entry) asServers(addr address) (found []ns) {
+// asServers gives the names by which clients reach e's endpoint ip: the Service
+// itself or, if it is headless, the endpoint, with all addresses of that name.
+func (e *entry) asServers(ip netip.Addr) (found []ns) {
 	name := e.home.key + "\x03svc"
 	for _, g := range e.groups {
 		for ep := range g.endpoints.All() {
 			switch {
-			case ep.Addr.As16() != addr:
+			case ep.Addr != ip:
 			case e.service.Headless:
-				found = append(found, ns{string(appendEndpointLabel(nil, ep)) + name, []netip.Addr{ep.Addr}})
-			default:
-				server := ns{labels: name}
-				for _, ip := range e.service.ClusterIPs {
-					server.addresses = append(server.addresses, ip)
-				}
-				return []ns{server}
+				label := appendEndpointLabel(nil, ep)
+				found = append(found, ns{string(label) + name, e.behind(label[1:])})
+			case len(e.service.ClusterIPs) > 0:
+				return []ns{{name, e.service.ClusterIPs}}
 			}
 		}
 	}
 	return found
+}
+
+// behind lists the addresses of one endpoint.
+func (e *entry) behind(label []byte) (ips []netip.Addr) {
+	for _, g := range e.groups {
+		for ep := range g.endpoints.All() {
+			if isEndpointLabel(label, ep) {
+				ips = append(ips, ep.Addr)
+			}
+		}
+	}
+	return ips
 }

@@ -24,6 +24,11 @@ type home struct {
 type space struct {
 	name    string
 	exposed atomic.Bool
+
+	// The writer's alone: how much is in it, and what that adds to the serials
+	// while it is exposed.
+	used           int
+	sum, importSum uint32
 }
 
 // An entry is what the index holds of one Service (or ServiceImport): the
@@ -143,33 +148,26 @@ type target struct {
 // targets gathers the endpoints of a Service's slices that count: each address
 // once for its label, each port once. They come in the order of the slices.
 func targets(s *cluster.Service, from []*cluster.Slice) []group {
-	type identity struct{ cluster, hostname string }
-	type derived struct {
-		cluster string
-		addr    netip.Addr
-	}
-	byName, byAddr := map[identity]*target{}, map[derived]*target{}
+	known := map[identity]*target{}
 	var all []*target
 	for _, sl := range from {
+		if sl.Cluster != "" && !isDotted(sl.Cluster) {
+			continue
+		}
 		for ep := range sl.Endpoints.All() {
 			if !ep.Ready && !s.PublishNotReady {
 				continue
 			}
 			ep.Ready = true
-			var t *target
-			if ep.Hostname != "" {
-				t = byName[identity{sl.Cluster, ep.Hostname}]
-			} else {
-				t = byAddr[derived{sl.Cluster, ep.Addr}]
+			if len(ep.Hostname) > wire.MaxLabel {
+				ep.Hostname = "" // no API server lets it pass
 			}
+			id := identify(sl.Cluster, ep)
+			t := known[id]
 			if t == nil {
 				t = &target{cluster: sl.Cluster, ports: sl.Ports}
 				all = append(all, t)
-				if ep.Hostname != "" {
-					byName[identity{sl.Cluster, ep.Hostname}] = t
-				} else {
-					byAddr[derived{sl.Cluster, ep.Addr}] = t
-				}
+				known[id] = t
 			}
 			t.add(ep, sl.Ports)
 		}
@@ -177,7 +175,33 @@ func targets(s *cluster.Service, from []*cluster.Slice) []group {
 	return grouped(all, from)
 }
 
+// An identity stands for the label of an endpoint, without building it: the
+// hostname, or the address that the label is made of.
+type identity struct {
+	cluster, hostname string
+	addr              netip.Addr
+}
+
+func identify(id string, ep cluster.Endpoint) identity {
+	if ep.Hostname == "" {
+		return identity{id, "", ep.Addr}
+	}
+	// A hostname may read like the address of another endpoint.
+	label := []byte(ep.Hostname)
+	if ip, ok := undash(label); ok && isEndpointLabel(label, cluster.Endpoint{Addr: ip}) {
+		return identity{id, "", ip}
+	}
+	return identity{cluster: id, hostname: ep.Hostname}
+}
+
 func (t *target) add(ep cluster.Endpoint, ports []cluster.Port) {
+	if len(t.eps) > 0 && t.eps[0].Hostname != ep.Hostname {
+		// The hostname of one is the address of the other, which has none.
+		ep.Hostname += t.eps[0].Hostname
+		for i := range t.eps {
+			t.eps[i].Hostname = ep.Hostname
+		}
+	}
 	if !slices.ContainsFunc(t.eps, func(o cluster.Endpoint) bool { return o.Addr == ep.Addr }) {
 		t.eps = append(t.eps, ep)
 	}

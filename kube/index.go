@@ -28,7 +28,7 @@ type Index struct {
 
 	synced       atomic.Bool
 	whole        chan struct{} // closed when synced
-	serial       atomic.Uint32 // sum over all visible entries and pods
+	serial       atomic.Uint32 // sum over all entries and pods of exposed namespaces
 	importSerial atomic.Uint32
 
 	mu     sync.Mutex // of the writer; what follows is the writer's alone
@@ -151,7 +151,6 @@ func (ix *Index) put(kind cluster.Kind, o cluster.Object) {
 	case *cluster.Slice:
 		ix.putSlice(kind, o)
 	case *cluster.Pod:
-		ix.deletePod(o.Key())
 		ix.putPod(o)
 	}
 }
@@ -161,6 +160,7 @@ func (ix *Index) delete(kind cluster.Kind, key cluster.Key) {
 	case cluster.Namespaces:
 		if s := ix.spaces.Get([]byte(label(key.Name))); s != nil {
 			ix.expose(s, false)
+			ix.release(s)
 		}
 	case cluster.Services, cluster.Imports:
 		if e := ix.draft(kind == cluster.Imports, key.Namespace, key.Name); e != nil {
@@ -191,7 +191,6 @@ func (ix *Index) space(name string) *space {
 
 // expose shows or hides all names of a namespace.
 func (ix *Index) expose(s *space, exposed bool) {
-	ix.flush() // so that every entry's sum is counted as it was
 	if s.exposed.Swap(exposed) == exposed {
 		return
 	}
@@ -199,15 +198,27 @@ func (ix *Index) expose(s *space, exposed bool) {
 	if !exposed {
 		sign = ^uint32(0)
 	}
-	for _, e := range ix.services.All() {
-		if e.home.space == s {
-			ix.serial.Add(sign * e.sum)
-		}
+	ix.serial.Add(sign * s.sum)
+	ix.importSerial.Add(sign * s.importSum)
+}
+
+// weigh adds to what a namespace's Services and pods, or its imports, are worth
+// in the serial.
+func (ix *Index) weigh(s *space, imported bool, by uint32) {
+	sum, serial := &s.sum, &ix.serial
+	if imported {
+		sum, serial = &s.importSum, &ix.importSerial
 	}
-	for _, e := range ix.imports.All() {
-		if e.home.space == s {
-			ix.importSerial.Add(sign * e.sum)
-		}
+	*sum += by
+	if s.exposed.Load() {
+		serial.Add(by)
+	}
+}
+
+// release forgets a namespace that is neither exposed nor has anything in it.
+func (ix *Index) release(s *space) {
+	if s.used == 0 && !s.exposed.Load() {
+		ix.spaces.Delete(label(s.name))
 	}
 }
 
@@ -270,10 +281,7 @@ func (ix *Index) deleteSlice(kind cluster.Kind, key cluster.Key) {
 // as it was, or not at all.
 func (ix *Index) flush() {
 	for k, e := range ix.drafts {
-		table, serial := ix.table(k.imported), &ix.serial
-		if k.imported {
-			serial = &ix.importSerial
-		}
+		table := ix.table(k.imported)
 		old := table.Get([]byte(k.key))
 		if old != nil && old.same(e) {
 			continue // as after most lists: what is there stays
@@ -282,19 +290,24 @@ func (ix *Index) flush() {
 		switch {
 		case e.service != nil || len(e.slices) > 0:
 			table.Set(k.key, e)
+			if old == nil {
+				e.home.space.used++
+			}
 		case old != nil:
 			table.Delete(k.key)
+			e.home.space.used--
 		}
-		if e.home.space.exposed.Load() {
-			var before uint32
-			if old != nil {
-				before = old.sum
-			}
-			serial.Add(e.sum - before)
+		before := uint32(0)
+		if old != nil {
+			before = old.sum
 		}
+		ix.weigh(e.home.space, k.imported, e.sum-before)
 		if !k.imported { // imports have no reverse names (multi-cluster specification)
 			ix.compare(old, e)
 		}
+	}
+	for _, e := range ix.drafts {
+		ix.release(e.home.space)
 	}
 	clear(ix.drafts)
 	ix.reverse.apply(ix.add, ix.remove)

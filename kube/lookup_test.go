@@ -120,7 +120,7 @@ func (m *model) rrset(name, rtype string, at rrsets) []reply {
 		}
 		r.answer = append(r.answer, record(name, ttl, rtype, rdata))
 	}
-	if glue, ok := m.glue[name]; ok {
+	if glue, ok := m.glue[name]; ok && rtype == "SRV" {
 		r.extras = glue
 		targets = nil
 	}
@@ -191,11 +191,12 @@ func (m *model) podName(name, zone string) (rrsets, bool) {
 // prefer knows the names ZONE.prefer._zone of topology zones that no endpoint
 // is in: all endpoints will do then.
 func (m *model) prefer(name string) (rrsets, bool) {
-	_, service, ok := strings.Cut(name, ".prefer._zone.")
-	if !ok || m.names["prefer._zone."+service] == nil {
+	const prefer = "prefer._zone."
+	i := strings.LastIndex(name, "."+prefer)
+	if i < 0 || m.names[name[i+1:]] == nil {
 		return nil, false
 	}
-	return m.names[service], true
+	return m.names[name[i+1+len(prefer):]], true
 }
 
 // fromWorld is what the handler below kubernetes says.

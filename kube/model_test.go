@@ -92,10 +92,10 @@ func reversed(z string) bool {
 	return mdns.IsSubDomain("in-addr.arpa.", z) || mdns.IsSubDomain("ip6.arpa.", z)
 }
 
-// zone is the longest one that the name is in.
+// zone is the longest one that the name is in. All are in lower case.
 func (m *model) zone(name string) (zone string) {
 	for _, z := range m.zones {
-		if mdns.IsSubDomain(z, name) && len(z) > len(zone) {
+		if (name == z || strings.HasSuffix(name, "."+z)) && len(z) > len(zone) {
 			zone = z
 		}
 	}
@@ -123,25 +123,26 @@ func (m *model) exposed(ns string) bool {
 }
 
 // An endpoint is what one hostname, or one address without, stands for (D2). If
-// several slices have it, it is one nevertheless.
+// several slices have it, it is one nevertheless: the addresses and ports of all
+// are its own.
 type endpoint struct {
 	label     string // with the cluster's id behind it, if there is one
 	addresses []netip.Addr
+	zones     []string // of the addresses
 	ports     []cluster.Port
 }
 
 func (e *endpoint) has(p cluster.Port) bool { return slices.Contains(e.ports, p) }
 
-// endpoints lists the ready ones of a Service (D3) in one topology zone, or in
-// any.
-func (m *model) endpoints(s *cluster.Service, from cluster.Kind, inZone string) (all []*endpoint) {
+// endpoints lists the ready ones of a Service (D3).
+func (m *model) endpoints(s *cluster.Service, from cluster.Kind) (all []*endpoint) {
 	for _, o := range m.have.list(from) {
 		sl := o.(*cluster.Slice)
 		if sl.Namespace != s.Namespace || sl.Service != s.Name {
 			continue
 		}
 		for e := range sl.Endpoints.All() {
-			if !e.Ready && !s.PublishNotReady || inZone != "" && e.Zone != inZone {
+			if !e.Ready && !s.PublishNotReady {
 				continue
 			}
 			label := e.Hostname
@@ -158,6 +159,7 @@ func (m *model) endpoints(s *cluster.Service, from cluster.Kind, inZone string) 
 			}
 			if !slices.Contains(all[i].addresses, e.Addr) {
 				all[i].addresses = append(all[i].addresses, e.Addr)
+				all[i].zones = append(all[i].zones, e.Zone)
 			}
 			for _, p := range sl.Ports {
 				if !all[i].has(p) {
@@ -191,7 +193,7 @@ func (m *model) forward(z string, services, from cluster.Kind, version string) {
 			continue
 		}
 		name := s.Name + "." + s.Namespace + ".svc." + z
-		endpoints := m.endpoints(s, from, "")
+		endpoints := m.endpoints(s, from)
 		switch {
 		case s.ExternalName != "": // 2.5
 			if target, ok := hostname(s.ExternalName); ok {
@@ -287,26 +289,19 @@ func (m *model) headless(name string, endpoints []*endpoint) {
 func (m *model) topology(name string, s *cluster.Service) {
 	m.name("pin._zone." + name)
 	m.name("prefer._zone." + name)
-	zones := map[string]bool{}
-	for _, o := range m.have.list(cluster.Slices) {
-		for e := range o.(*cluster.Slice).Endpoints.All() {
-			zones[e.Zone] = true
-		}
-	}
-	delete(zones, "")
-	for zone := range zones {
-		for _, e := range m.endpoints(s, cluster.Slices, zone) {
+	for _, e := range m.endpoints(s, cluster.Slices) {
+		for i, ip := range e.addresses {
 			for _, how := range []string{"pin", "prefer"} {
-				at := zone + "." + how + "._zone." + name
-				m.addresses(at, e.addresses)
+				if e.zones[i] == "" {
+					continue
+				}
+				at := e.zones[i] + "." + how + "._zone." + name
+				m.addresses(at, e.addresses[i:i+1])
 				for _, p := range e.ports {
 					m.srv(at, p, e.label+"."+name)
-					for _, ip := range e.addresses {
-						line := record(e.label+"."+name, m.ttl, family(ip), ip.String())
-						if !slices.Contains(m.glue[at], line) {
-							m.glue[at] = append(m.glue[at], line)
-						}
-					}
+				}
+				if len(e.ports) > 0 {
+					m.glue[at] = append(m.glue[at], record(e.label+"."+name, m.ttl, family(ip), ip.String()))
 				}
 			}
 		}
@@ -344,7 +339,7 @@ func (m *model) backward() {
 		for _, ip := range s.ClusterIPs {
 			put(owners, ip, name)
 		}
-		for _, e := range m.endpoints(s, cluster.Slices, "") {
+		for _, e := range m.endpoints(s, cluster.Slices) {
 			for _, ip := range e.addresses {
 				put(members, ip, e.label+"."+name)
 			}
@@ -380,13 +375,13 @@ func (m *model) apex(z string) {
 		if m.primary == "" || m.names[name+m.primary] == nil || s.ExternalName != "" {
 			continue
 		}
-		for _, e := range m.endpoints(s, cluster.Slices, "") {
+		for _, e := range m.endpoints(s, cluster.Slices) {
 			if !slices.ContainsFunc(e.addresses, func(ip netip.Addr) bool { return slices.Contains(m.local, ip) }) {
 				continue
 			}
 			if s.Headless {
 				own[e.label+"."+name] = e.addresses
-			} else {
+			} else if len(s.ClusterIPs) > 0 {
 				own[name] = s.ClusterIPs
 			}
 		}

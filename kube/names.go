@@ -136,7 +136,7 @@ func parseIPv6(text []byte) (netip.Addr, bool) {
 		copy(ip[len(ip)-(n-gap):], ip[gap:n])
 		clear(ip[gap : len(ip)-(n-gap)])
 	}
-	return netip.AddrFrom16(ip), true
+	return netip.AddrFrom16(ip).Unmap(), true
 }
 
 func unhex(c byte) int {
@@ -177,8 +177,12 @@ func isReverse(zone wire.Name) bool {
 // A block is the addresses below a reverse name: one, if the name is complete.
 type block struct {
 	low, high address
+	ipv4      bool
 	single    bool
 }
+
+// ipv4 is where IPv4 addresses stand among those of IPv6 (RFC 4291 §2.5.5.2).
+const ipv4 = "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff"
 
 // parseReverse reads a name below in-addr.arpa or ip6.arpa (RFC 1035 §3.5, RFC
 // 3596 §2.5). labels are the offsets of its labels, the root's last.
@@ -193,8 +197,8 @@ func parseReverse(name []byte, labels int, offset func(int) int) (b block, ok bo
 		if parts > 4 {
 			return b, false
 		}
-		copy(b.low[:], "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff")
-		b.high = b.low
+		copy(b.low[:], ipv4)
+		b.high, b.ipv4 = b.low, true
 		for i := range 4 {
 			b.high[12+i] = 255
 			if i < parts {
@@ -231,8 +235,15 @@ func parseReverse(name []byte, labels int, offset func(int) int) (b block, ok bo
 	return b, false
 }
 
+// isDotted says whether a cluster's id can stand in a name. The labels of
+// Kubernetes, which it comes from, may have two dots together.
+func isDotted(id string) bool {
+	name, err := wire.ParseName(id)
+	return err == nil && string(name) == string(appendDotted(nil, id))+"\x00"
+}
+
 // appendDotted writes the labels of a cluster's id or of a topology zone, which
-// may have dots, without a root label. The source has checked them.
+// may have dots, without a root label.
 func appendDotted(buf []byte, name string) []byte {
 	for name != "" {
 		first, rest, _ := strings.Cut(name, ".")

@@ -14,31 +14,44 @@ func podKey(buf []byte, ns []byte, ip netip.Addr) []byte {
 	return append(append(buf, ns...), addr[:]...)
 }
 
+// putPod counts the pod before it forgets what it was before: an address that
+// it has kept is never away.
 func (ix *Index) putPod(p *cluster.Pod) {
-	if label(p.Namespace) == "" {
+	s := ix.space(p.Namespace)
+	if s == nil {
 		return
 	}
+	before := ix.podsBy[p.Key()]
 	ix.podsBy[p.Key()] = p
 	for _, ip := range p.IPs {
-		ix.countPod(p, ip, 1)
+		ix.countPod(s, ip, 1)
 	}
+	ix.forgetPod(before)
+	ix.release(s) // there may be no address in it
 }
 
 func (ix *Index) deletePod(key cluster.Key) {
-	p := ix.podsBy[key]
+	before := ix.podsBy[key]
+	delete(ix.podsBy, key)
+	ix.forgetPod(before)
+}
+
+// forgetPod takes back what putPod has counted; p may be nil.
+func (ix *Index) forgetPod(p *cluster.Pod) {
 	if p == nil {
 		return
 	}
-	delete(ix.podsBy, key)
+	s := ix.space(p.Namespace)
 	for _, ip := range p.IPs {
-		ix.countPod(p, ip, -1)
+		ix.countPod(s, ip, -1)
 	}
+	ix.release(s)
 }
 
 // countPod keeps how many pods of a namespace have an address: those in the
 // host's network share it.
-func (ix *Index) countPod(p *cluster.Pod, ip netip.Addr, by int) {
-	key := podKey(nil, []byte(label(p.Namespace)), ip)
+func (ix *Index) countPod(s *space, ip netip.Addr, by int) {
+	key := podKey(nil, []byte(label(s.name)), ip)
 	before, n := 0, by
 	if ref := ix.pods.Get(key); ref != nil {
 		before = ref.n
@@ -52,10 +65,11 @@ func (ix *Index) countPod(p *cluster.Pod, ip netip.Addr, by int) {
 	if (before > 0) != (n > 0) {
 		h := fnv.New32a()
 		h.Write(key)
-		if n > 0 {
-			ix.serial.Add(h.Sum32())
-		} else {
-			ix.serial.Add(-h.Sum32())
+		worth := h.Sum32()
+		s.used += by
+		if by < 0 {
+			worth = -worth
 		}
+		ix.weigh(s, false, worth)
 	}
 }

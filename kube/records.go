@@ -244,14 +244,11 @@ func familyOf(ip netip.Addr) wire.Type {
 // Service whose ClusterIP it is, or else every endpoint that has the address.
 func (l *lookup) reverseName() outcome {
 	b, ok := parseReverse(l.q.Name(), l.q.Labels(), l.q.Offset)
-	if !ok {
+	if !ok || l.primary == "" {
 		return missing
 	}
 	found := missing
-	for p := range l.index.reverse.from(b.low) {
-		if p.addr != b.low && (b.single || string(p.addr[:]) > string(b.high[:])) {
-			break
-		}
+	for p := range l.index.reverse.within(b) {
 		e := l.index.services.Get([]byte(p.home.key))
 		if !e.visible() {
 			continue
@@ -259,16 +256,16 @@ func (l *lookup) reverseName() outcome {
 		if !b.single {
 			return between
 		}
-		found = present
 		if e.has(p.addr) {
 			l.q.Answer.Clear() // endpoints do not count beside a ClusterIP
 			l.pointTo(e, nil)
-			break
+			return present
 		}
 		for _, g := range e.groups {
 			for ep := range g.endpoints.All() {
 				if ep.Addr.As16() == p.addr {
 					l.pointTo(e, &ep)
+					found = present
 				}
 			}
 		}
@@ -292,12 +289,17 @@ func (l *lookup) pointTo(e *entry, ep *cluster.Endpoint) {
 		return
 	}
 	a := &l.q.Answer
+	start := len(a.Buf)
 	a.Buf = wire.AppendHead(a.Buf, wire.OwnerIsQuestion, wire.TypePTR, l.ttl, 0)
 	at := len(a.Buf)
 	if ep != nil {
 		a.Buf = appendEndpointLabel(a.Buf, *ep)
 	}
 	a.Buf = append(append(append(a.Buf, e.home.key...), "\x03svc"...), l.primary...)
+	if len(a.Buf)-at > wire.MaxName { // nobody can have that name
+		a.Buf = a.Buf[:start]
+		return
+	}
 	a.Buf[at-1] = byte(len(a.Buf) - at)
 	a.Count[wire.Answers]++
 }

@@ -2,6 +2,8 @@ package kube
 
 import (
 	"iter"
+	"net/netip"
+	"slices"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/wire"
@@ -139,13 +141,16 @@ func matching(ports []cluster.Port, sel selection) iter.Seq[uint16] {
 func (s *service) clusterEndpoint() outcome {
 	name := s.q.Name()
 	end := s.q.Offset(s.left)
+	if s.selected(selection{label: s.label(0), cluster: name[s.q.Offset(1):end]}) == present {
+		return present
+	}
 	for _, g := range s.e.groups {
 		var room [wire.MaxName]byte
 		if endsIn(appendDotted(room[:0], g.cluster), name[:end]) {
 			return present
 		}
 	}
-	return s.selected(selection{label: s.label(0), cluster: name[s.q.Offset(1):end]})
+	return missing
 }
 
 // inZone answers the names of topology zones, and those between them and the
@@ -263,9 +268,20 @@ func (s *service) serviceSRV(sel selection) {
 		return
 	}
 	a, owner := &s.q.Answer, wire.Pointer(name)
-	for _, ip := range s.e.service.ClusterIPs {
+	for ip := range once(s.e.service.ClusterIPs) {
 		a.Buf = wire.AppendAddress(a.Buf, owner[:], s.ttl, ip)
 		a.Count[wire.Additional]++
+	}
+}
+
+// once gives each of a few addresses once.
+func once(ips []netip.Addr) iter.Seq[netip.Addr] {
+	return func(yield func(netip.Addr) bool) {
+		for i, ip := range ips {
+			if !slices.Contains(ips[:i], ip) && !yield(ip) {
+				return
+			}
+		}
 	}
 }
 
@@ -273,39 +289,61 @@ func (s *service) serviceSRV(sel selection) {
 // (N×M, 2.4.2), and the endpoints' addresses.
 func (s *service) endpointSRV(sel selection) {
 	n := 0
-	var before cluster.Endpoint
+	var before member
 	for g, ep := range s.endpoints(sel) {
-		if !sameTarget(before, ep) {
+		if m := (member{g, ep.Hostname}); !m.same(before) && s.fits(g, ep) {
 			n += countPorts(g.ports, sel)
+			before = m
 		}
-		before = ep
 	}
-	a, before := &s.q.Answer, cluster.Endpoint{}
+	if n == 0 {
+		return
+	}
+	a, before := &s.q.Answer, member{}
 	var room [wire.MaxName]byte
 	for g, ep := range s.endpoints(sel) {
-		if !sameTarget(before, ep) && len(a.Buf) <= wire.MaxMessage {
+		if len(a.Buf) > wire.MaxMessage {
+			return // what is missing shows when the message is cut
+		}
+		if m := (member{g, ep.Hostname}); !m.same(before) && s.fits(g, ep) {
 			labels := appendDotted(appendEndpointLabel(room[:0], ep), g.cluster)
 			for port := range matching(g.ports, sel) {
 				s.srv(n, port, labels)
 			}
+			before = m
 		}
-		before = ep
-	}
-	if n == 0 {
-		return
 	}
 	name := wire.Pointer(s.q.Offset(s.left))
 	for g, ep := range s.endpoints(sel) {
 		if len(a.Buf) > wire.MaxMessage {
 			return
 		}
-		if len(g.ports) == 0 {
+		if len(g.ports) == 0 || !s.fits(g, ep) {
 			continue // no target of any record
 		}
 		owner := append(appendDotted(appendEndpointLabel(room[:0], ep), g.cluster), name[:]...)
 		a.Buf = wire.AppendAddress(a.Buf, owner, s.ttl, ep.Addr)
 		a.Count[wire.Additional]++
 	}
+}
+
+// A member is what a SRV record has for a target: an endpoint with a hostname
+// may have several addresses, which stand one behind the other.
+type member struct {
+	group    *group
+	hostname string
+}
+
+func (m member) same(o member) bool { return m.hostname != "" && m == o }
+
+// fits says whether the name of an endpoint is short enough to be one.
+func (s *service) fits(g *group, ep cluster.Endpoint) bool {
+	const longest = len("ffff-ffff-ffff-ffff-ffff-ffff-ffff-ffff")
+	name := len(s.q.Name()) - s.q.Offset(s.left)
+	if 1+max(len(ep.Hostname), longest)+1+len(g.cluster)+name <= wire.MaxName {
+		return true
+	}
+	return len(appendDotted(appendEndpointLabel(nil, ep), g.cluster))+name <= wire.MaxName
 }
 
 // srv writes one of n SRV records: priority 0, and the weights of all add up to
@@ -319,11 +357,6 @@ func (s *service) srv(n int, port uint16, labels []byte) {
 	a.Buf = append(a.Buf, 0, 0, byte(weight>>8), byte(weight), byte(port>>8), byte(port))
 	a.Buf = append(append(a.Buf, labels...), name...)
 	a.Count[wire.Answers]++
-}
-
-// sameTarget says whether b is a further address of a's label.
-func sameTarget(a, b cluster.Endpoint) bool {
-	return a.Hostname != "" && a.Hostname == b.Hostname
 }
 
 func countPorts(ports []cluster.Port, sel selection) (n int) {

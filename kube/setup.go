@@ -39,7 +39,58 @@ import (
 //	    apiserver_max_inflight N
 //	}
 //
-// It can stand once in a server block. Without ZONES it serves the block's own.
+// It can stand once in a server block. Without ZONES it serves the block's own;
+// at least one must not be a reverse zone, and the first of those is the one
+// that reverse names point to. Reverse zones may be given as CIDRs.
+//
+// The names in a ZONE, with the TTL of the option ttl:
+//
+//	SVC.NS.svc                      A, AAAA: the ClusterIPs, or the ready endpoints of a headless Service
+//	                                CNAME: the target of an ExternalName, with the target's own answer
+//	                                SRV: every port, named or not
+//	_PORT._PROTO.SVC.NS.svc         SRV: a named port; A, AAAA as above
+//	EP.SVC.NS.svc                   A, AAAA, SRV: one ready endpoint; EP is its hostname, its pod's name
+//	                                (endpoint_pod_names), or its address with dashes
+//	EP.CLUSTER.SVC.NS.svc           likewise, in a zone of multicluster
+//	TOPOLOGY.pin._zone.SVC.NS.svc   endpoints of a headless Service in one topology zone (zonal);
+//	                                prefer in place of pin: all endpoints, if there are none there
+//	10-1-2-3.NS.pod                 A, AAAA: the address itself (pods insecure, verified)
+//	dns-version                     TXT: the version of the specification, TTL 28800
+//	ns.dns                          A, AAAA: the addresses of this server
+//	(the zone)                      SOA, NS
+//
+// A reverse name has the PTR record of the Service whose ClusterIP it is, or
+// else one for each endpoint that has the address. AXFR and IXFR are refused.
+//
+// Until everything has been listed once, all names in ZONES are answered
+// SERVFAIL, nothing falls through, and ready says no. From then on the last
+// known state is served while the API server is away. What is missing or
+// forbidden (a kubeconfig, a verb on a resource) is said once in the log and
+// tried again.
+//
+// manifests DIR takes every .yaml, .yml and .json file below DIR, with several
+// documents and Lists, and follows changes. A namespace exists if any object is
+// in it. Endpoints become EndpointSlices; a Service with a selector and no
+// slices gets them from the Pods that it selects; a ClusterIP that is missing is
+// chosen from 10.96.0.0/16, the same one each time, and shown in the log. A
+// file that cannot be read keeps its last good version.
+//
+// pods verified watches all Pods; nothing else does. Selectors are the API's:
+// "tier in (front, back), !internal".
+//
+//	.:1053 {
+//	    kubernetes cluster.local 10.96.0.0/16 10.244.0.0/16 {
+//	        manifests examples
+//	        pods insecure
+//	        fallthrough 10.in-addr.arpa
+//	    }
+//	}
+//
+// Metrics: seamark_kubernetes_data_age_seconds, _events_total, _relists_total
+// and _watch_errors_total, each by resource.
+//
+// Options and defaults are CoreDNS's, but for manifests; where answers differ is
+// in docs/reference/differences.md.
 func Setup(b *config.Block, uses []corefile.Directive) error {
 	if err := config.Once(uses); err != nil {
 		return err

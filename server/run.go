@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/metrics"
 )
 
 // A Run is a server from start to end.
@@ -33,6 +34,9 @@ type Run struct {
 // Check reads and plans, and opens nothing. If the Corefile cannot be read
 // whole, what is wrong with the rest of it is reported too.
 func (r *Run) Check() (*Plan, error) {
+	if r.Metrics == nil {
+		r.Metrics = new(metrics.Registry) // of this run: counters survive reloads
+	}
 	servers, err := r.Read()
 	plan, wrong := NewPlan(servers, r.Options)
 	if err := corefile.Sorted(err, wrong); err != nil {
@@ -86,7 +90,9 @@ func (r *Run) begin(ctx context.Context) (*Plan, error) {
 	}
 	if r.PIDFile != "" {
 		if err := os.WriteFile(r.PIDFile, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o644); err != nil {
-			plan.Stop(ctx)
+			ended, cancel := context.WithCancel(ctx)
+			cancel()
+			plan.Stop(ended) // at once: nobody knows of this server yet
 			return nil, fmt.Errorf("writing the process id: %w", err)
 		}
 	}

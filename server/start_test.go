@@ -142,27 +142,29 @@ func TestReloadLosesNothing(t *testing.T) {
 
 // A query that waits in the old plan is answered by it.
 func TestReloadWaitsForParked(t *testing.T) {
-	waits := newSlow()
+	waits, swapped := newSlow(), make(chan struct{})
 	opts := onPortZero()
-	opts.Directives = config.Before(opts.Directives, "code", config.Directive{Name: "waits", Setup: func(b *config.Block, _ []corefile.Directive) error {
+	opts.Directives = append(opts.Directives, config.Directive{Name: "waits", Setup: func(b *config.Block, _ []corefile.Directive) error {
 		b.Handle(waits)
+		return nil
+	}}, config.Directive{Name: "tell", Setup: func(b *config.Block, _ []corefile.Directive) error {
+		b.OnSwap(func() { close(swapped) })
 		return nil
 	}})
 	p := start(t, ". {\n bind 127.0.0.1\n waits\n}\n", opts, nil)
 	at := p.listeners[0].Addr()
-	code := make(chan int)
+	code := make(chan int, 1)
 	go func() { code <- ask("udp", at, "a.") }()
 	<-waits.entered
-	reloaded := make(chan *Plan)
-	go func() { reloaded <- start(t, ". {\n bind 127.0.0.1\n code 3\n}\n", opts, p) }()
-	for ask("udp", at, "b.") != 3 {
-		time.Sleep(time.Millisecond)
+	reloaded := make(chan *Plan, 1)
+	go func() { reloaded <- start(t, ". {\n bind 127.0.0.1\n code 3\n tell\n}\n", opts, p) }()
+	<-swapped
+	if got := ask("udp", at, "b."); got != 3 {
+		t.Errorf("the new plan answers %d", got)
 	}
 	select {
 	case <-reloaded:
-		t.Error("the old plan ended with a query waiting")
-	case <-code:
-		t.Error("the query did not wait")
+		t.Fatal("the old plan ended with a query waiting")
 	default:
 	}
 	close(waits.release)
@@ -180,7 +182,7 @@ func TestStopAnswersParked(t *testing.T) {
 		return nil
 	}})
 	p := start(t, ". {\n bind 127.0.0.1\n waits\n}\n", opts, nil)
-	codes := make(chan int)
+	codes := make(chan int, 2)
 	for _, network := range []string{"udp", "tcp"} {
 		go func() { codes <- ask(network, p.listeners[0].Addr(), "a.") }()
 		<-waits.entered

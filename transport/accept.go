@@ -171,7 +171,11 @@ func (s *conns) list() (list []*conn) {
 // wake makes the readers of all connections see that the listener stops.
 func (s *conns) wake() {
 	for _, c := range s.list() {
-		_ = c.tcp.SetReadDeadline(longAgo())
+		c.mu.Lock()
+		if !c.ending {
+			_ = c.tcp.SetReadDeadline(longAgo())
+		}
+		c.mu.Unlock()
 	}
 }
 

@@ -346,10 +346,13 @@ func (c *conn) slow() bool {
 // if that may be so, the client is given a moment to take them and to close its
 // side.
 func (c *conn) end() {
-	const linger = 250 * time.Millisecond
+	const moment = 500 * time.Millisecond
 	if c.polite && c.tcp.CloseWrite() == nil {
-		_ = c.tcp.SetReadDeadline(time.Now().Add(linger))
-		_, _ = io.CopyN(io.Discard, c.tcp, wire.MaxMessage)
+		c.mu.Lock()
+		c.ending = true
+		c.mu.Unlock()
+		_ = c.tcp.SetReadDeadline(time.Now().Add(moment))
+		_, _ = io.Copy(io.Discard, c.tcp)
 	}
 	_ = c.tcp.Close()
 	c.l.conns.forget(c)
@@ -382,6 +385,7 @@ type late struct {
 	idle    sync.Cond // told when writing becomes false
 	writing bool      // somebody writes, and will look at queue before he stops
 	dead    bool      // it has been cut
+	ending  bool      // reads have a deadline of end's own
 	queue   *buffer   // replies of parked queries, to be written next
 	queued  int32     // how many queries those are, with the dropped ones
 	until   time.Time // the deadline of writes as it is set; whoever is writing owns it

@@ -226,7 +226,13 @@ func TestListenErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	takenUDP, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	// One of UDP that is free for TCP.
+	free, err := Listen(t.Context(), netip.MustParseAddrPort("127.0.0.1:0"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	free.Stop()
+	takenUDP, err := net.ListenPacket("udp4", free.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 const good = `Shows that scripts are read.
 
 only: folder
-protocols: differ
+replies: differ
 
 -- Corefile --
 .:53 {
@@ -78,7 +78,7 @@ func TestParseScript(t *testing.T) {
 
 func TestParseWrong(t *testing.T) {
 	for old, test := range map[string]struct{ new, want string }{
-		"protocols: differ":   {"protocols: same", `x.txt:4: protocols: what is "same"?`},
+		"replies: differ":     {"replies: same", `x.txt:4: replies: what is "same"?`},
 		"-- Corefile --":      {"-- corefile --", `x.txt:6: unknown part "corefile"`},
 		"questions 2 --":      {"questions 4 --", `x.txt:23: part "questions 4": steps are numbered from 1 without gaps`},
 		"? a.b A":             {"? a.b AA", `x.txt:15: unknown type "AA"`},

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -62,8 +61,9 @@ func Run(t *testing.T, env Env, file string) {
 		if env.Update {
 			r.learn(st)
 		}
+		end := time.Now().Add(deadline)
 		for _, q := range st.cases {
-			r.question(q)
+			r.question(q, end)
 		}
 	}
 	if env.Update {
@@ -175,9 +175,9 @@ func serve(text string, v *variant) (at netip.AddrPort, stop func(), err error) 
 	return plan.Addresses()[0], func() { plan.Stop(context.Background()) }, nil
 }
 
-// question asks all variants until all replies are right and equal.
-func (r *runner) question(q *question) {
-	end := time.Now().Add(deadline)
+// question asks all variants until all replies are right and equal, or until
+// end.
+func (r *runner) question(q *question, end time.Time) {
 	for {
 		err := r.attempt(q)
 		if err == nil {
@@ -202,28 +202,41 @@ func (r *runner) attempt(q *question) error {
 		}
 	}
 	all.Wait()
-	if err := errors.Join(errs...); err != nil {
+	if err := r.summary(errs); err != nil {
 		return err
 	}
-	first := map[string]int{} // by what must be equal
+	if r.script.differ {
+		return nil
+	}
+	first := -1
 	for i, v := range r.variants {
-		key := ""
-		if r.script.differ {
-			key = v.proto
-		}
-		if len(replies[i]) == 0 || v.proto == "udp" && truncated(replies[i]) {
-			continue
-		}
-		j, ok := first[key]
-		if !ok {
-			first[key] = i
-			continue
-		}
-		if !bytes.Equal(replies[i], replies[j]) {
-			return fmt.Errorf("two replies to one question\n%s\n%x\n%s\n%x", r.variants[j].dig(q), replies[j], v.dig(q), replies[i])
+		switch reply := replies[i]; {
+		case len(reply) == 0 || v.proto == "udp" && truncated(reply):
+		case first < 0:
+			first = i
+		case !bytes.Equal(reply, replies[first]):
+			return fmt.Errorf("two replies to one question\n%s\n%x\n%s\n%x", r.variants[first].dig(q), replies[first], v.dig(q), reply)
 		}
 	}
 	return nil
+}
+
+// summary is the first error, and who else has one.
+func (r *runner) summary(errs []error) error {
+	var first error
+	var others []string
+	for i, err := range errs {
+		switch {
+		case err != nil && first == nil:
+			first = err
+		case err != nil:
+			others = append(others, "("+r.variants[i].name+")")
+		}
+	}
+	if len(others) > 0 {
+		return fmt.Errorf("%w\nalso wrong: %s", first, strings.Join(others, " "))
+	}
+	return first
 }
 
 func truncated(reply []byte) bool { return binary.BigEndian.Uint16(reply[2:])&wire.FlagTC != 0 }
@@ -247,7 +260,7 @@ func (v *variant) ask(q *question) ([]byte, error) {
 // dig is the question as people would ask it, and of whom.
 func (v *variant) dig(q *question) string {
 	words := strings.Fields(q.text)
-	if v.proto == "tcp" {
+	if v.proto == "tcp" && q.only == "" {
 		words = append(words, "+tcp")
 	}
 	return fmt.Sprintf("dig @%s -p %d %s    (%s)", v.at.Addr(), v.at.Port(), strings.Join(words, " "), v.name)

@@ -15,7 +15,7 @@ type script struct {
 	file     string
 	comment  string
 	only     string // "folder", "live" or ""
-	differ   bool   // between UDP and TCP
+	differ   bool   // replies say who asked, and are not compared
 	corefile string
 	steps    []*step
 	archive  *txtar.Archive
@@ -73,9 +73,9 @@ func (s *script) parseComment() error {
 		case !ok || strings.ContainsAny(word, " #"):
 		case word == "only" && (value == "folder" || value == "live"):
 			s.only = value
-		case word == "protocols" && value == "differ":
+		case word == "replies" && value == "differ":
 			s.differ = true
-		case word == "only" || word == "protocols":
+		case word == "only" || word == "replies":
 			return fmt.Errorf("%s:%d: %s: what is %q?", s.file, i+1, word, value)
 		}
 	}

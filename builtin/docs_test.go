@@ -1,0 +1,75 @@
+package builtin
+
+import (
+	"go/ast"
+	"go/doc/comment"
+	"go/parser"
+	"go/token"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/server"
+)
+
+// A Corefile in a doc comment begins with a server block's key.
+var key = regexp.MustCompile(`^\S*[.:]\S*( \S+)* \{\n`)
+
+// Every Corefile in the doc comments of handlers is one that check accepts.
+func TestCorefilesInDocs(t *testing.T) {
+	opts := server.Options{
+		Directives: Directives(), Port: 53, Log: slog.New(slog.DiscardHandler), Metrics: new(metrics.Registry),
+		Interface: func(string) ([]netip.Addr, error) {
+			return []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("fe80::1%eth0")}, nil
+		},
+	}
+	seen := 0
+	for _, text := range append(corefilesIn(t, "../handler"), corefilesIn(t, "../kube")...) {
+		seen++
+		blocks, err := corefile.Parse("Corefile", []byte(text))
+		if err == nil {
+			_, err = server.NewPlan(blocks, opts)
+		}
+		if err != nil {
+			t.Errorf("%s%v", text, err)
+		}
+	}
+	if seen < len(Directives())-1 {
+		t.Errorf("%d Corefiles for %d directives", seen, len(Directives()))
+	}
+}
+
+func corefilesIn(t *testing.T, dir string) (texts []string) {
+	files, err := filepath.Glob(dir + "/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, group := range parsed.Comments {
+			texts = append(texts, examples(group)...)
+		}
+	}
+	return texts
+}
+
+func examples(group *ast.CommentGroup) (texts []string) {
+	var p comment.Parser
+	for _, block := range p.Parse(group.Text()).Content {
+		if code, ok := block.(*comment.Code); ok && key.MatchString(code.Text) {
+			texts = append(texts, code.Text)
+		}
+	}
+	return texts
+}

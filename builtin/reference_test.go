@@ -1,0 +1,100 @@
+package builtin
+
+import (
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/doc/comment"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/server"
+)
+
+var update = flag.Bool("update", false, "write docs/reference/directives.md")
+
+// docs/reference/directives.md is the doc comments of the directives, so that
+// neither can be true without the other.
+func TestReferencePage(t *testing.T) {
+	var page strings.Builder
+	page.WriteString("# Directives\n\nEvery word that a Corefile may use, in the order in which a query meets it. This\npage is made from the doc comments in the code: `go test ./builtin -update`\n")
+	for _, d := range Directives() {
+		fmt.Fprintf(&page, "\n## %s\n\n*%s*\n\n", d.Name, d.Brief)
+		var parse comment.Parser
+		printer := comment.Printer{HeadingLevel: 3, HeadingID: func(*comment.Heading) string { return "" }}
+		page.Write(printer.Markdown(parse.Parse(pageOf(t, d.Name))))
+	}
+	const file = "../docs/reference/directives.md"
+	if *update {
+		if err := os.WriteFile(file, []byte(page.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(have) != page.String() {
+		t.Errorf("%s is not what the doc comments say: go test ./builtin -update", file)
+	}
+}
+
+// pageOf gives the reference page of a directive: the longest doc comment in
+// its file.
+func pageOf(t *testing.T, name string) (page string) {
+	file := filepath.Join("../handler", name+".go")
+	if name == "kubernetes" {
+		file = "../kube/setup.go"
+	}
+	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range f.Decls {
+		text := ""
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			text = d.Doc.Text()
+		case *ast.GenDecl:
+			text = d.Doc.Text()
+		}
+		if len(text) > len(page) {
+			page = text
+		}
+	}
+	return page
+}
+
+// The Corefiles in the documents can be planned.
+func TestCorefilesInDocuments(t *testing.T) {
+	fence := regexp.MustCompile("(?s)```corefile\n(.*?)```")
+	documents, _ := filepath.Glob("../*.md")
+	more, _ := filepath.Glob("../docs/*/*.md")
+	found := 0
+	for _, file := range append(documents, more...) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range fence.FindAllSubmatch(text, -1) {
+			found++
+			servers, err := corefile.Parse(file, m[1])
+			if err == nil {
+				_, err = server.NewPlan(servers, server.Options{Directives: Directives(), Port: 53, Log: server.NewLog(os.Stderr, nil), Metrics: new(metrics.Registry)})
+			}
+			if err != nil {
+				t.Errorf("%s: a Corefile cannot be planned: %v\n%s", file, err, m[1])
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no Corefile was found")
+	}
+}

@@ -1,0 +1,209 @@
+package kubetest
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+const (
+	// replyTime is how long a reply may take before the question counts as
+	// lost; nothing in these tests has to wait for anybody.
+	replyTime = 5 * time.Second
+	// soon is how long a change may take to show.
+	soon = time.Second
+)
+
+// A question and the only answer to it that is right: the code and the data of
+// the answer section, sorted.
+type question struct {
+	name string // without the last dot
+	kind uint16
+	want string
+}
+
+func inA(name, want string) question    { return question{name, dns.TypeA, want} }
+func inAAAA(name, want string) question { return question{name, dns.TypeAAAA, want} }
+func inSRV(name, want string) question  { return question{name, dns.TypeSRV, want} }
+func inPTR(name, want string) question  { return question{name, dns.TypePTR, want} }
+
+func (q question) String() string { return q.name + " " + dns.TypeToString[q.kind] }
+
+// answer is a reply in the words of question.want; a question without reply has
+// the error for its answer.
+func answer(reply *dns.Msg, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	var data []string
+	for _, rr := range reply.Answer {
+		data = append(data, strings.TrimPrefix(rr.String(), rr.Header().String()))
+	}
+	slices.Sort(data)
+	words := append([]string{dns.RcodeToString[reply.Rcode]}, data...)
+	if reply.Truncated {
+		words = append(words, "(truncated)")
+	}
+	return strings.Join(words, " ")
+}
+
+// message is a question as a packet.
+func (q question) message() *dns.Msg { return new(dns.Msg).SetQuestion(q.name+".", q.kind) }
+
+// ask asks once, by udp or tcp.
+func (d *daemon) ask(network string, q question) string {
+	reply, _, err := (&dns.Client{Net: network, Timeout: replyTime}).Exchange(q.message(), d.at)
+	return answer(reply, err)
+}
+
+// says checks the answers as they are now, by UDP and TCP.
+func (d *daemon) says(questions ...question) {
+	d.Helper()
+	for _, q := range questions {
+		for _, network := range []string{"udp", "tcp"} {
+			if got := d.ask(network, q); got != q.want {
+				d.Errorf("%s by %s: got %s, want %s", q, network, got, q.want)
+			}
+		}
+	}
+}
+
+// becomes asks until the answers are right, by UDP and TCP, and returns how long
+// that took.
+func (d *daemon) becomes(questions ...question) time.Duration {
+	d.Helper()
+	began := time.Now()
+	for _, q := range questions {
+		for got := d.ask("udp", q); got != q.want; got = d.ask("udp", q) {
+			if time.Since(began) > patience {
+				d.Fatalf("%s: got %s, want %s", q, got, q.want)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	took := time.Since(began)
+	d.says(questions...)
+	return took
+}
+
+// turns is becomes for one change: until the right answer there is one other,
+// the old one, and it takes no longer than a change may.
+func (d *daemon) turns(what string, q question) time.Duration {
+	d.Helper()
+	began := time.Now()
+	old := ""
+	for {
+		got := d.ask("udp", q)
+		took := time.Since(began)
+		if got == q.want {
+			d.says(q)
+			if took > soon {
+				d.Errorf("%s: it took %v to see it", what, took)
+			}
+			return took
+		}
+		if old == "" {
+			old = got
+		}
+		if got != old {
+			d.Errorf("%s: %s: got %s between %s and %s", what, q, got, old, q.want)
+		}
+		if took > patience {
+			d.Fatalf("%s: %s: got %s, want %s", what, q, got, q.want)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// A crowd asks the same questions all the time; each of them has one right
+// answer as long as the crowd is there.
+type crowd struct {
+	d     *daemon
+	asked atomic.Int64
+	wrong atomic.Int64
+	done  chan struct{}
+	all   sync.WaitGroup
+	once  sync.Once
+}
+
+// crowd begins to ask, by UDP and by TCP. It ends with the test if nobody ends
+// it before.
+func (d *daemon) crowd(questions ...question) *crowd {
+	c := &crowd{d: d, done: make(chan struct{})}
+	for i := range 4 {
+		network := []string{"udp", "tcp"}[i%2]
+		c.all.Go(func() { c.keepAsking(network, questions, i) })
+	}
+	d.Cleanup(c.leave)
+	return c
+}
+
+// keepAsking asks one question after the other over one socket.
+func (c *crowd) keepAsking(network string, questions []question, from int) {
+	client := &dns.Client{Net: network, Timeout: replyTime}
+	conn, err := client.Dial(c.d.at)
+	if err != nil {
+		c.d.Errorf("one of the crowd: %v", err)
+		return
+	}
+	defer conn.Close()
+	for i := from; ; i++ {
+		select {
+		case <-c.done:
+			return
+		case <-time.After(500 * time.Microsecond): // a crowd, not a flood
+		}
+		q := questions[i%len(questions)]
+		reply, _, err := client.ExchangeWithConn(q.message(), conn)
+		c.asked.Add(1)
+		if got := answer(reply, err); got != q.want && c.wrong.Add(1) <= 10 {
+			c.d.Errorf("one of the crowd: %s by %s: got %s, want %s", q, network, got, q.want)
+		}
+	}
+}
+
+// leave ends the crowd and says how many it was.
+func (c *crowd) leave() {
+	c.once.Do(func() {
+		close(c.done)
+		c.all.Wait()
+		if c.asked.Load() < 20 {
+			c.d.Errorf("the crowd asked %d times: that shows nothing", c.asked.Load())
+		}
+		c.d.Logf("the crowd asked %d times, %d answers were wrong", c.asked.Load(), c.wrong.Load())
+	})
+}
+
+// page gets a page of the directives ready, health and prometheus.
+func page(t *testing.T, url string) (int, string) {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+// latencies are what changes took to show.
+type latencies []time.Duration
+
+func (l latencies) String() string {
+	sorted := slices.Sorted(slices.Values(l))
+	at := func(percent int) time.Duration {
+		return sorted[(len(sorted)-1)*percent/100].Round(100 * time.Microsecond)
+	}
+	return fmt.Sprintf("%d changes: median %v, 90%% within %v, 99%% within %v, all within %v", len(l), at(50), at(90), at(99), at(100))
+}

@@ -1,0 +1,261 @@
+package kubetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// A step changes one object, or nothing more if do is nil, and names an answer
+// that shows it.
+type step struct {
+	what string
+	do   func()
+	show question
+}
+
+// Objects of every kind come, change and go, and each change shows within a
+// second, while a crowd asks for names that have nothing to do with it.
+func TestServerChanges(t *testing.T) {
+	api := start(t)
+	w := writer(t, api)
+	w.shop()
+	w.pod("shop", "web-0", "10.2.0.1")
+	w.serviceImport("shop", "web", clusterSetIP("10.9.0.1"))
+	d := serve(t, ". {\n kubernetes cluster.local clusterset.local in-addr.arpa ip6.arpa {\n"+
+		kubeconfig(t, api)+"\n pods verified\n multicluster clusterset.local\n }\n}\n")
+	unchanged := append(shopNames(),
+		inA("10-2-0-1.shop.pod.cluster.local", "NOERROR 10.2.0.1"),
+		inA("10-2-0-2.shop.pod.cluster.local", "NXDOMAIN"),
+		inA("web.shop.svc.clusterset.local", "NOERROR 10.9.0.1"),
+		inA("db.shop.svc.clusterset.local", "NXDOMAIN"),
+	)
+	d.becomes(unchanged...)
+	d.crowd(unchanged...)
+
+	var all latencies
+	for round := range 3 {
+		for _, steps := range [][]step{
+			namespaceSteps(w), serviceSteps(w), sliceSteps(w), podSteps(w, round), importSteps(w),
+		} {
+			for _, s := range steps {
+				old := d.ask("udp", s.show)
+				if s.do != nil {
+					s.do()
+				}
+				if took := d.turns(s.what, s.show); s.do != nil && old != s.show.want {
+					all = append(all, took)
+				}
+			}
+		}
+	}
+	t.Logf("from a change's acknowledgement to its answer: %s", all)
+	if n := d.logs("WARNING") + d.logs("ERROR"); n > 0 {
+		t.Errorf("%d warnings", n)
+	}
+}
+
+func namespaceSteps(w clusterWriter) []step {
+	namespaces, services := w.CoreV1().Namespaces(), w.CoreV1().Services("late")
+	const name = "web.late.svc.cluster.local"
+	return []step{
+		{"a Service without its Namespace", func() { add(w.T, services, service("web", "10.0.1.1")) }, inA(name, "NXDOMAIN")},
+		{"a Namespace", func() { add(w.T, namespaces, namespace("late")) }, inA(name, "NOERROR 10.0.1.1")},
+		{"a Namespace's labels", func() {
+			edit(w.T, namespaces, "late", func(n *corev1.Namespace) { n.Labels["some"] = "label" })
+		}, inA("late.svc.cluster.local", "NOERROR")},
+		{"no Namespace", func() { remove(w.T, namespaces, "late") }, inA("late.svc.cluster.local", "NXDOMAIN")},
+		{"no Namespace, other names", nil, inPTR("1.1.0.10.in-addr.arpa", "NXDOMAIN")},
+		{"the Namespace again", func() { add(w.T, namespaces, namespace("late")) }, inPTR("1.1.0.10.in-addr.arpa", "NOERROR "+name+".")},
+		{"no Service", func() { remove(w.T, services, "web") }, inA(name, "NXDOMAIN")},
+		{"no Namespace again", func() { remove(w.T, namespaces, "late") }, inA("late.svc.cluster.local", "NXDOMAIN")},
+	}
+}
+
+func serviceSteps(w clusterWriter) []step {
+	services := w.CoreV1().Services("shop")
+	const name = "new.shop.svc.cluster.local"
+	change := func(f func(*corev1.ServiceSpec)) func() {
+		return func() { edit(w.T, services, "new", func(s *corev1.Service) { f(&s.Spec) }) }
+	}
+	var steps []step
+	for _, kind := range []corev1.ServiceType{corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer} {
+		steps = append(steps, []step{
+			{"a Service of type " + string(kind), func() {
+				s := service("new", "10.0.2.1")
+				s.Spec.Type = kind
+				add(w.T, services, s)
+			}, inA(name, "NOERROR 10.0.2.1")},
+			{"another ClusterIP", change(func(s *corev1.ServiceSpec) { s.ClusterIP = "10.0.2.2" }), inA(name, "NOERROR 10.0.2.2")},
+			{"the new ClusterIP's name", nil, inPTR("2.2.0.10.in-addr.arpa", "NOERROR "+name+".")},
+			{"the old ClusterIP's name", nil, inPTR("1.2.0.10.in-addr.arpa", "NXDOMAIN")},
+			{"a second family", change(func(s *corev1.ServiceSpec) {
+				s.ClusterIPs, s.IPFamilies, s.IPFamilyPolicy = []string{"10.0.2.2", "fd00::2"}, nil, nil
+			}), inAAAA(name, "NOERROR fd00::2")},
+			{"another port", change(func(s *corev1.ServiceSpec) { s.Ports[0].Port = 81 }), inSRV(name, "NOERROR 0 100 81 "+name+".")},
+			{"no Service of type " + string(kind), func() { remove(w.T, services, "new") }, inA(name, "NXDOMAIN")},
+		}...)
+	}
+	return append(steps,
+		step{"an ExternalName", func() { add(w.T, services, external("new", "here.example")) }, inA(name, "NOERROR here.example.")},
+		step{"another target", change(func(s *corev1.ServiceSpec) { s.ExternalName = "there.example" }), inA(name, "NOERROR there.example.")},
+		step{"no ExternalName", func() { remove(w.T, services, "new") }, inA(name, "NXDOMAIN")},
+	)
+}
+
+func sliceSteps(w clusterWriter) []step {
+	services, slices := w.CoreV1().Services("shop"), w.DiscoveryV1().EndpointSlices("shop")
+	const name = "new.shop.svc.cluster.local"
+	change := func(f func(*discoveryv1.EndpointSlice)) func() {
+		return func() { edit(w.T, slices, "new-1", f) }
+	}
+	return []step{
+		{"a headless Service", func() { add(w.T, services, service("new")) }, inA(name, "NXDOMAIN")},
+		{"a slice", func() { add(w.T, slices, slice("new-1", "new", "10.1.2.1")) }, inA(name, "NOERROR 10.1.2.1")},
+		{"an endpoint's name", nil, inPTR("1.2.1.10.in-addr.arpa", "NOERROR 10-1-2-1."+name+".")},
+		{"a second endpoint", change(func(s *discoveryv1.EndpointSlice) {
+			s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{"10.1.2.2"}})
+		}), inA(name, "NOERROR 10.1.2.1 10.1.2.2")},
+		{"a hostname", change(func(s *discoveryv1.EndpointSlice) { s.Endpoints[1].Hostname = new("two") }), inA("two."+name, "NOERROR 10.1.2.2")},
+		{"another port", change(func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = new(int32(8081)) }), inSRV("_http._tcp.two."+name, "NXDOMAIN")},
+		{"the same port", nil, inSRV("two."+name, "NOERROR 0 100 8081 two."+name+".")},
+		{"one that is not ready", change(func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions.Ready = new(false) }), inA(name, "NOERROR 10.1.2.2")},
+		{"a second slice", func() { add(w.T, slices, slice("new-2", "new", "fd00:1::1")) }, inAAAA(name, "NOERROR fd00:1::1")},
+		{"no first slice", func() { remove(w.T, slices, "new-1") }, inA(name, "NOERROR")},
+		{"no slice", func() { remove(w.T, slices, "new-2") }, inA(name, "NXDOMAIN")},
+		{"no headless Service", func() { remove(w.T, services, "new") }, inSRV(name, "NXDOMAIN")},
+	}
+}
+
+// podSteps also changes the pod that the crowd asks for, but not its address.
+func podSteps(w clusterWriter, round int) []step {
+	pods := w.CoreV1().Pods("shop")
+	status := func(s corev1.PodStatus) func() {
+		return func() { w.podStatus(must(pods.Get(w.Context(), "new", metav1.GetOptions{}))(w.T), s) }
+	}
+	return []step{
+		{"a pod's labels", func() {
+			edit(w.T, pods, "web-0", func(p *corev1.Pod) { p.Labels = map[string]string{"round": fmt.Sprint(round)} })
+		}, inA("10-2-0-1.shop.pod.cluster.local", "NOERROR 10.2.0.1")},
+		{"a pod", func() { w.pod("shop", "new", "10.2.1.1") }, inA("10-2-1-1.shop.pod.cluster.local", "NOERROR 10.2.1.1")},
+		{"another address", status(corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.2.1.2"}), inA("10-2-1-2.shop.pod.cluster.local", "NOERROR 10.2.1.2")},
+		{"not the old address", nil, inA("10-2-1-1.shop.pod.cluster.local", "NXDOMAIN")},
+		{"a pod that has ended", status(corev1.PodStatus{Phase: corev1.PodSucceeded, PodIP: "10.2.1.2"}), inA("10-2-1-2.shop.pod.cluster.local", "NXDOMAIN")},
+		{"a pod that runs again", status(corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.2.1.2"}), inA("10-2-1-2.shop.pod.cluster.local", "NOERROR 10.2.1.2")},
+		{"no pod", func() { remove(w.T, pods, "new") }, inA("10-2-1-2.shop.pod.cluster.local", "NXDOMAIN")},
+	}
+}
+
+func clusterSetIP(ip string) map[string]any {
+	return map[string]any{"type": "ClusterSetIP", "ips": []any{ip}, "ports": []any{map[string]any{"name": "http", "port": int64(80)}}}
+}
+
+func importSteps(w clusterWriter) []step {
+	imports, slices := w.imports.Namespace("shop"), w.DiscoveryV1().EndpointSlices("shop")
+	const name = "new.shop.svc.clusterset.local"
+	change := func(spec map[string]any) func() {
+		return func() {
+			i := must(imports.Get(w.Context(), "new", metav1.GetOptions{}))(w.T)
+			if err := unstructured.SetNestedMap(i.Object, spec, "spec"); err != nil {
+				w.Fatal(err)
+			}
+			must(imports.Update(w.Context(), i, metav1.UpdateOptions{}))(w.T)
+		}
+	}
+	return []step{
+		{"a ServiceImport", func() { w.serviceImport("shop", "new", clusterSetIP("10.9.1.1")) }, inA(name, "NOERROR 10.9.1.1")},
+		{"another clusterset IP", change(clusterSetIP("10.9.1.2")), inA(name, "NOERROR 10.9.1.2")},
+		{"a headless ServiceImport", change(map[string]any{"type": "Headless", "ports": []any{}}), inA(name, "NXDOMAIN")},
+		{"an imported slice", func() {
+			add(w.T, slices, imported(slice("new-east", "", "10.3.0.1"), "new", "east.example"))
+		}, inA(name, "NOERROR 10.3.0.1")},
+		{"its endpoint", nil, inA("10-3-0-1.east.example."+name, "NOERROR 10.3.0.1")},
+		{"not in the cluster's own zone", nil, inA("new.shop.svc.cluster.local", "NXDOMAIN")},
+		{"another address", func() {
+			edit(w.T, slices, "new-east", func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses[0] = "10.3.0.2" })
+		}, inA(name, "NOERROR 10.3.0.2")},
+		{"no imported slice", func() { remove(w.T, slices, "new-east") }, inA(name, "NXDOMAIN")},
+		{"no ServiceImport", func() {
+			if err := imports.Delete(w.Context(), "new", metav1.DeleteOptions{}); err != nil {
+				w.Fatal(err)
+			}
+		}, inSRV(name, "NXDOMAIN")},
+	}
+}
+
+// Slices may come before their Service: they make no name until it is there,
+// and then all of its names are there at once.
+func TestServerSlicesFirst(t *testing.T) {
+	api := start(t)
+	w := writer(t, api)
+	w.shop()
+	d := serve(t, corefileOf(kubeconfig(t, api)))
+	d.becomes(shopNames()...)
+	services, slices := w.CoreV1().Services("shop"), w.DiscoveryV1().EndpointSlices("shop")
+	const name = "early.shop.svc.cluster.local"
+
+	before := d.count("events", "endpointslices")
+	add(t, slices, slice("early-1", "early", "10.1.3.1"))
+	add(t, slices, slice("early-2", "early", "10.1.3.2"))
+	eventually(t, "the slices", func() bool { return d.count("events", "endpointslices") == before+2 })
+	d.says(inA(name, "NXDOMAIN"), inSRV("_http._tcp."+name, "NXDOMAIN"), inPTR("1.3.1.10.in-addr.arpa", "NXDOMAIN"), inPTR("3.1.10.in-addr.arpa", "NXDOMAIN"))
+	c := d.crowd(shopNames()...)
+	add(t, services, service("early"))
+	took := d.turns("the Service", inA(name, "NOERROR 10.1.3.1 10.1.3.2"))
+	t.Logf("both slices' addresses after %v", took)
+	d.becomes(inSRV("_http._tcp."+name, "NOERROR 0 50 8080 10-1-3-1."+name+". 0 50 8080 10-1-3-2."+name+"."),
+		inPTR("1.3.1.10.in-addr.arpa", "NOERROR 10-1-3-1."+name+"."), inPTR("3.1.10.in-addr.arpa", "NOERROR"))
+
+	// The Service goes and comes back as something else; its slices stay.
+	for _, again := range []struct {
+		service *corev1.Service
+		shows   []question
+	}{
+		{service("early", "10.0.3.1"), []question{inA(name, "NOERROR 10.0.3.1"), inPTR("1.3.0.10.in-addr.arpa", "NOERROR "+name+"."), inPTR("1.3.1.10.in-addr.arpa", "NOERROR 10-1-3-1."+name+".")}},
+		{external("early", "else.example"), []question{inA(name, "NOERROR else.example."), inPTR("1.3.1.10.in-addr.arpa", "NXDOMAIN"), inPTR("1.3.0.10.in-addr.arpa", "NXDOMAIN")}},
+		{service("early"), []question{inA(name, "NOERROR 10.1.3.1 10.1.3.2"), inPTR("1.3.1.10.in-addr.arpa", "NOERROR 10-1-3-1."+name+".")}},
+	} {
+		remove(t, services, "early")
+		d.turns("no Service", inA(name, "NXDOMAIN"))
+		d.becomes(inPTR("1.3.1.10.in-addr.arpa", "NXDOMAIN"))
+		add(t, services, again.service)
+		d.turns("the Service again", again.shows[0])
+		d.becomes(again.shows...)
+	}
+	c.leave()
+}
+
+// A slice is given to another Service.
+func TestServerSliceMoves(t *testing.T) {
+	api := start(t)
+	w := writer(t, api)
+	w.shop()
+	services, slices := w.CoreV1().Services("shop"), w.DiscoveryV1().EndpointSlices("shop")
+	for _, name := range []string{"one", "two"} {
+		add(t, services, service(name))
+	}
+	add(t, slices, slice("moves", "one", "10.1.4.1"))
+	add(t, slices, slice("stays", "two", "10.1.4.2"))
+	d := serve(t, corefileOf(kubeconfig(t, api)))
+	const one, two = "one.shop.svc.cluster.local", "two.shop.svc.cluster.local"
+	d.becomes(append(shopNames(), inA(one, "NOERROR 10.1.4.1"), inA(two, "NOERROR 10.1.4.2"))...)
+	d.crowd(append(shopNames(), inPTR("2.4.1.10.in-addr.arpa", "NOERROR 10-1-4-2."+two+"."))...)
+	began := time.Now()
+	for range 5 {
+		edit(t, slices, "moves", func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = "two" })
+		d.turns("the slice goes", inA(one, "NXDOMAIN"))
+		d.becomes(inA(two, "NOERROR 10.1.4.1 10.1.4.2"), inPTR("1.4.1.10.in-addr.arpa", "NOERROR 10-1-4-1."+two+"."))
+		edit(t, slices, "moves", func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = "one" })
+		d.turns("the slice comes back", inA(one, "NOERROR 10.1.4.1"))
+		d.becomes(inA(two, "NOERROR 10.1.4.2"), inPTR("1.4.1.10.in-addr.arpa", "NOERROR 10-1-4-1."+one+"."))
+	}
+	edit(t, slices, "moves", func(s *discoveryv1.EndpointSlice) { delete(s.Labels, discoveryv1.LabelServiceName) })
+	d.turns("a slice of no Service", inA(one, "NXDOMAIN"))
+	d.becomes(inPTR("1.4.1.10.in-addr.arpa", "NXDOMAIN"))
+	t.Logf("eleven moves in %v", time.Since(began))
+}

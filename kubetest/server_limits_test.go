@@ -1,0 +1,120 @@
+package kubetest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A gate lets requests through to an API server when enough of them stand in
+// front of it, or when no more of them come.
+type gate struct {
+	http.Handler
+	enough int
+	open   chan struct{} // closed when there were enough
+
+	mu      sync.Mutex
+	waiting int
+	most    int // that waited at a time
+	came    []time.Time
+}
+
+// newGate puts a gate before the proxy, and gives its URL.
+func newGate(t *testing.T, p *Proxy, enough int) (*gate, string) {
+	t.Helper()
+	to := must(url.Parse(p.URL()))(t)
+	forward := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}
+	g := &gate{Handler: forward, enough: enough, open: make(chan struct{})}
+	front := httptest.NewServer(g)
+	t.Cleanup(front.Close)
+	t.Cleanup(front.CloseClientConnections)
+	return g, front.URL
+}
+
+func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	g.mu.Lock()
+	g.came = append(g.came, time.Now())
+	g.waiting++
+	g.most = max(g.most, g.waiting)
+	if len(g.came) == g.enough {
+		close(g.open)
+	}
+	g.mu.Unlock()
+	ctx, cancel := context.WithTimeout(r.Context(), 300*time.Millisecond)
+	defer cancel()
+	select {
+	case <-g.open:
+	case <-ctx.Done(): // no more of them come
+	}
+	g.mu.Lock()
+	g.waiting--
+	g.mu.Unlock()
+	g.Handler.ServeHTTP(w, r)
+}
+
+// behindGate starts a server with these options, waits for its data, and tells
+// how many requests were under way at a time and how long after the first the
+// third one came.
+func behindGate(t *testing.T, p *Proxy, options ...string) (most int, third time.Duration) {
+	t.Helper()
+	g, at := newGate(t, p, 3)
+	d := serve(t, corefileOf(append(options, "endpoint "+at)...))
+	d.becomes(shopNames()...)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.most, g.came[2].Sub(g.came[0])
+}
+
+// The limits of the server's own requests hold for its watches, of which it has
+// three here.
+func TestServerLimits(t *testing.T) {
+	api := start(t)
+	writer(t, api).shop()
+	p := must(NewProxy(api))(t)
+	t.Cleanup(p.Close)
+	t.Run("none", func(t *testing.T) {
+		most, third := behindGate(t, p)
+		if most != 3 || third > 400*time.Millisecond {
+			t.Errorf("%d requests at a time, the third after %v: this shows no limits", most, third)
+		}
+	})
+	for limit := 1; limit <= 2; limit++ {
+		t.Run(fmt.Sprintf("apiserver_max_inflight %d", limit), func(t *testing.T) {
+			if most, _ := behindGate(t, p, fmt.Sprintf("apiserver_max_inflight %d", limit)); most != limit {
+				t.Errorf("%d requests at a time", most)
+			}
+		})
+	}
+	t.Run("apiserver_qps", func(t *testing.T) {
+		if _, third := behindGate(t, p, "apiserver_qps 4", "apiserver_burst 1"); third < 450*time.Millisecond || third > 3*time.Second {
+			t.Errorf("the third request came after %v, want half a second", third)
+		}
+	})
+	t.Run("apiserver_burst", func(t *testing.T) {
+		if _, third := behindGate(t, p, "apiserver_qps 0.1", "apiserver_burst 3"); third > 2*time.Second {
+			t.Errorf("the third request came after %v, want it at once and not after 20 s", third)
+		}
+	})
+}
+
+// certificate writes a certificate for clients and its key. The API server
+// knows nobody, so that any will do.
+func certificate(t *testing.T, api *Server) (cert, key string) {
+	t.Helper()
+	dir := t.TempDir()
+	cert, key = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	for file, text := range map[string][]byte{cert: api.certs.cert, key: api.certs.key} {
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key
+}

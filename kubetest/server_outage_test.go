@@ -1,0 +1,232 @@
+package kubetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/miekg/dns"
+)
+
+// The API server crashes: everything known goes on being answered, and the
+// server stays ready. What changes after the API server's return is seen.
+func TestServerOutage(t *testing.T) {
+	api := start(t)
+	w := writer(t, api)
+	w.shop()
+	ready := freeAddress(t)
+	d := serve(t, ". {\n ready "+ready+"\n prometheus 127.0.0.1:0\n kubernetes cluster.local in-addr.arpa ip6.arpa {\n"+kubeconfig(t, api)+"\n }\n}\n")
+	d.becomes(shopNames()...)
+	isReady := func() {
+		t.Helper()
+		if code, text := page(t, "http://"+ready+"/ready"); code != 200 || text != "OK" {
+			t.Errorf("ready says %d %s", code, text)
+		}
+	}
+	isReady()
+	c := d.crowd(shopNames()...)
+	for i := range 2 {
+		api.StopAPI()
+		eventually(t, "a log line", func() bool { return d.logs("cannot reach the API server") == i+1 })
+		young := d.age("services")
+		eventually(t, "old data", func() bool { return d.age("services") > 1 })
+		old := d.age("services")
+		isReady()
+		d.says(shopNames()...)
+
+		if err := api.StartAPI(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		name, ip := fmt.Sprintf("new-%d", i), fmt.Sprintf("10.0.4.%d", i)
+		add(t, w.CoreV1().Services("shop"), service(name, ip))
+		took := d.becomes(inA(name+".shop.svc.cluster.local", "NOERROR "+ip))
+		now := d.age("services")
+		t.Logf("the data were %.2f s old at first, then %.2f s, and %.2f s when a new Service showed, %v after it was made", young, old, now, took)
+		if young > old || now > old {
+			t.Error("the age neither grew nor fell")
+		}
+		if took > 2*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		isReady()
+	}
+	c.leave()
+}
+
+// The API server is not there at the start: the cluster's names and reverse
+// names are nobody else's meanwhile, other zones are answered, and everything
+// is there soon after the API server is.
+func TestServerStartsFirst(t *testing.T) {
+	api := start(t)
+	w := writer(t, api)
+	w.shop()
+	api.StopAPI()
+	ready := freeAddress(t)
+	d := serve(t, ". {\n ready "+ready+"\n prometheus 127.0.0.1:0\n errors\n"+
+		" kubernetes cluster.local in-addr.arpa ip6.arpa {\n"+kubeconfig(t, api)+"\n fallthrough\n }\n whoami\n}\n"+
+		"other.test {\n whoami\n}\n")
+	below := `coredns_dns_responses_total{server="dns://127.0.0.1:0",zone=".",view="",rcode="NOERROR",plugin="whoami"}`
+	eventually(t, "a log line", func() bool { return d.logs("cannot reach the API server") == 1 })
+	var unknown []question
+	for _, q := range append(shopNames(), inA("cluster.local", ""), inA("any.thing.cluster.local", ""), inPTR("8.b.d.0.1.0.0.2.ip6.arpa", "")) {
+		q.want = "SERVFAIL"
+		unknown = append(unknown, q)
+	}
+	d.says(unknown...)
+	if n := d.metric(below); n > 0 {
+		t.Errorf("%v questions came to the handler below", n)
+	}
+	if code, text := page(t, "http://"+ready+"/ready"); code != 503 || text != "kubernetes" {
+		t.Errorf("ready says %d %s", code, text)
+	}
+	d.says(question{"other.test", dns.TypeA, "NOERROR"}, inA("example.org", "NOERROR"))
+	if n := d.metric(below); n != 2 {
+		t.Errorf("%v questions came to the handler below, want those for example.org", n)
+	}
+
+	began := time.Now()
+	if err := api.StartAPI(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	up := time.Now()
+	d.becomes(inA("web.shop.svc.cluster.local", "NOERROR 10.0.0.1"))
+	t.Logf("the API server took %v to start, the first answer %v more", up.Sub(began), time.Since(up))
+	for _, q := range shopNames() {
+		if q.want == "NXDOMAIN" {
+			q.want = "NOERROR" // now it falls through
+		}
+		d.says(q)
+	}
+	if code, _ := page(t, "http://"+ready+"/ready"); code != 200 {
+		t.Errorf("ready says %d", code)
+	}
+}
+
+// A gap is a time without watches in which objects change.
+type gap struct {
+	t     *testing.T
+	api   *Server
+	proxy *Proxy
+	w     clusterWriter
+	d     *daemon
+}
+
+// openGap starts a server that follows the API server through a proxy, and
+// stops its watches.
+func openGap(t *testing.T) *gap {
+	t.Helper()
+	api := start(t)
+	g := &gap{t: t, api: api, w: writer(t, api), proxy: must(NewProxy(api))(t)}
+	t.Cleanup(g.proxy.Close)
+	g.w.shop()
+	g.d = serve(t, corefileOf("endpoint "+g.proxy.URL(), "pods verified"))
+	g.d.becomes(shopNames()...)
+	// The reflector takes a watch that ends within a second for a broken one,
+	// and lists, unless there were events.
+	services, slices := g.w.CoreV1().Services("shop"), g.w.DiscoveryV1().EndpointSlices("shop")
+	add(t, services, service("old", "10.0.5.1"))
+	add(t, services, service("turns", "10.0.5.2"))
+	add(t, services, service("grows"))
+	add(t, slices, slice("grows-1", "grows", "10.1.5.1"))
+	g.w.pod("shop", "old", "10.2.5.1")
+	g.w.pod("shop", "stays", "10.2.5.2")
+	g.d.becomes(g.unchanged()...)
+	g.d.becomes(g.before()...)
+	g.d.crowd(g.unchanged()...)
+
+	g.proxy.Set(Faults{Stall: true})
+	g.proxy.Cut()
+	return g
+}
+
+// change adds, changes and deletes.
+func (g *gap) change() {
+	g.t.Helper()
+	services, slices, pods := g.w.CoreV1().Services("shop"), g.w.DiscoveryV1().EndpointSlices("shop"), g.w.CoreV1().Pods("shop")
+	remove(g.t, services, "old")
+	add(g.t, services, service("new", "10.0.5.1")) // the address has another owner now
+	edit(g.t, services, "turns", func(s *corev1.Service) {
+		s.Spec.Type, s.Spec.ExternalName = corev1.ServiceTypeExternalName, "else.example"
+	})
+	edit(g.t, slices, "grows-1", func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses[0] = "10.1.5.9" })
+	add(g.t, slices, slice("grows-2", "grows", "10.1.5.2"))
+	remove(g.t, pods, "old")
+	g.w.pod("shop", "new", "10.2.5.3")
+	g.d.says(g.before()...)
+}
+
+func (g *gap) unchanged() []question {
+	return append(shopNames(), inA("10-2-5-2.shop.pod.cluster.local", "NOERROR 10.2.5.2"))
+}
+
+func (g *gap) before() []question {
+	return []question{
+		inA("old.shop.svc.cluster.local", "NOERROR 10.0.5.1"),
+		inPTR("1.5.0.10.in-addr.arpa", "NOERROR old.shop.svc.cluster.local."),
+		inA("new.shop.svc.cluster.local", "NXDOMAIN"),
+		inA("turns.shop.svc.cluster.local", "NOERROR 10.0.5.2"),
+		inA("grows.shop.svc.cluster.local", "NOERROR 10.1.5.1"),
+		inA("10-2-5-1.shop.pod.cluster.local", "NOERROR 10.2.5.1"),
+		inA("10-2-5-3.shop.pod.cluster.local", "NXDOMAIN"),
+	}
+}
+
+func (g *gap) after() []question {
+	return []question{
+		inA("old.shop.svc.cluster.local", "NXDOMAIN"),
+		inPTR("1.5.0.10.in-addr.arpa", "NOERROR new.shop.svc.cluster.local."),
+		inA("new.shop.svc.cluster.local", "NOERROR 10.0.5.1"),
+		inA("turns.shop.svc.cluster.local", "NOERROR else.example."),
+		inPTR("2.5.0.10.in-addr.arpa", "NXDOMAIN"),
+		inA("grows.shop.svc.cluster.local", "NOERROR 10.1.5.2 10.1.5.9"),
+		inPTR("1.5.1.10.in-addr.arpa", "NXDOMAIN"),
+		inA("10-2-5-1.shop.pod.cluster.local", "NXDOMAIN"),
+		inA("10-2-5-3.shop.pod.cluster.local", "NOERROR 10.2.5.3"),
+	}
+}
+
+// What changed during a gap that the API server remembers is told by the watch
+// that goes on.
+func TestServerWatchGoesOn(t *testing.T) {
+	g := openGap(t)
+	g.change()
+	g.proxy.Set(Faults{})
+	g.d.becomes(g.after()...)
+	for _, resource := range []string{"services", "endpointslices", "pods"} {
+		if n := g.d.count("relists", resource); n != 1 {
+			t.Errorf("%d lists of %s: this watch did not go on", n, resource)
+		}
+	}
+}
+
+// The same when etcd has forgotten the gap: the watch gets 410, and a list
+// tells what is gone.
+func TestServerWatchExpired(t *testing.T) {
+	g := openGap(t)
+	g.change()
+	g.forget()
+	g.proxy.Set(Faults{})
+	g.proxy.Cut()
+	g.d.becomes(g.after()...)
+	for _, resource := range []string{"services", "endpointslices", "pods"} {
+		if n := g.d.count("relists", resource); n < 2 {
+			t.Errorf("%d lists of %s: this was no test of 410", n, resource)
+		}
+	}
+	g.d.becomes(g.unchanged()...)
+}
+
+// forget makes the API server lose its history, as it does with time.
+func (g *gap) forget() {
+	g.t.Helper()
+	if err := g.api.Compact(g.t.Context()); err != nil {
+		g.t.Fatal(err)
+	}
+	g.api.StopAPI()
+	if err := g.api.StartAPI(g.t.Context()); err != nil {
+		g.t.Fatal(err)
+	}
+}

@@ -1,0 +1,177 @@
+package kubetest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/miekg/dns"
+)
+
+// A reload that leaves the kubernetes directive as it is keeps its watches and
+// its data, and no question is lost.
+func TestServerReloadKeepsWatch(t *testing.T) {
+	api := start(t)
+	w := writer(t, api)
+	w.shop()
+	text := corefileOf(kubeconfig(t, api))
+	d := serve(t, text)
+	d.becomes(shopNames()...)
+	resources := []string{"namespaces", "services", "endpointslices"}
+	c := d.crowd(shopNames()...)
+	for i := range 10 {
+		d.reload(text + fmt.Sprintf("zone-%d.test {\n whoami\n}\n", i))
+		d.says(inA(fmt.Sprintf("zone-%d.test", i), "NOERROR"))
+	}
+	for _, r := range resources {
+		if n := d.count("relists", r); n != 1 {
+			t.Errorf("%d lists of %s, want the first alone", n, r)
+		}
+	}
+	add(t, w.CoreV1().Services("shop"), service("late", "10.0.6.1"))
+	d.turns("a Service after the reloads", inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
+
+	// Without an API server too.
+	api.StopAPI()
+	d.failing("services", 2)
+	d.reload(text)
+	d.says(shopNames()...)
+	if err := api.StartAPI(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	remove(t, w.CoreV1().Services("shop"), "late")
+	d.becomes(inA("late.shop.svc.cluster.local", "NXDOMAIN"))
+	c.leave()
+}
+
+// A reload that changes the directive has its new data whole before it answers:
+// nobody sees SERVFAIL or half a cluster.
+func TestServerReloadChanges(t *testing.T) {
+	api := start(t)
+	w := writer(t, api)
+	w.shop()
+	w.pod("shop", "web-0", "10.2.0.1")
+	option := kubeconfig(t, api)
+	d := serve(t, corefileOf(option))
+	d.becomes(shopNames()...)
+	c := d.crowd(shopNames()...)
+	web := inA("web.shop.svc.cluster.local", "")
+	for i, ttl := range []uint32{30, 60, 5} {
+		d.reload(corefileOf(option, fmt.Sprintf("ttl %d", ttl)))
+		reply := must(dns.Exchange(web.message(), d.at))(t)
+		if len(reply.Answer) != 1 || reply.Answer[0].Header().Ttl != ttl {
+			t.Errorf("after the reload to ttl %d:\n%s", ttl, reply)
+		}
+		if n := d.count("relists", "services"); n != i+2 {
+			t.Errorf("%d lists of Services, want %d", n, i+2)
+		}
+	}
+	d.reload(corefileOf(option, "pods verified"))
+	d.says(inA("10-2-0-1.shop.pod.cluster.local", "NOERROR 10.2.0.1"))
+	d.reload(corefileOf(option))
+	d.says(inA("10-2-0-1.shop.pod.cluster.local", "NXDOMAIN"))
+	add(t, w.CoreV1().Services("shop"), service("late", "10.0.6.1"))
+	d.turns("a Service after the reloads", inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
+	if n := d.age("pods"); n >= 0 {
+		t.Error("pods are still watched")
+	}
+	c.leave()
+}
+
+// Which objects make names is the directive's to say. What it leaves out has
+// no reverse names either.
+func TestServerSelects(t *testing.T) {
+	api := start(t)
+	w := writer(t, api)
+	for i, ns := range []string{"red", "green", "blue"} {
+		add(t, w.CoreV1().Namespaces(), namespace(ns, ns))
+		services, slices := w.CoreV1().Services(ns), w.DiscoveryV1().EndpointSlices(ns)
+		front := service("front", fmt.Sprintf("10.0.%d.1", i))
+		front.Labels = map[string]string{"tier": "front"}
+		add(t, services, front)
+		add(t, services, service("back", fmt.Sprintf("10.0.%d.2", i)))
+		pool := service("pool")
+		pool.Labels = map[string]string{"tier": "front"}
+		add(t, services, pool)
+		members := slice("pool-1", "pool", fmt.Sprintf("10.1.%d.1", i))
+		members.Labels["tier"] = "front"
+		add(t, slices, members)
+	}
+	// names tells for a namespace which of its names there are.
+	names := func(i int, ns string, there bool) []question {
+		zone := ns + ".svc.cluster.local"
+		all := []question{
+			inA("front."+zone, fmt.Sprintf("NOERROR 10.0.%d.1", i)),
+			inA("pool."+zone, fmt.Sprintf("NOERROR 10.1.%d.1", i)),
+			inPTR(fmt.Sprintf("1.%d.0.10.in-addr.arpa", i), "NOERROR front."+zone+"."),
+			inPTR(fmt.Sprintf("1.%d.1.10.in-addr.arpa", i), fmt.Sprintf("NOERROR 10-1-%d-1.pool.%s.", i, zone)),
+			inA(zone, "NOERROR"),
+		}
+		for j := range all {
+			if !there {
+				all[j].want = "NXDOMAIN"
+			}
+		}
+		return all
+	}
+	back := inA("back.red.svc.cluster.local", "NOERROR 10.0.0.2")
+	config := kubeconfig(t, api)
+
+	t.Run("namespaces", func(t *testing.T) {
+		d := serve(t, corefileOf(config, "namespaces red blue"))
+		d.becomes(names(0, "red", true)...)
+		d.says(append(append(names(1, "green", false), names(2, "blue", true)...), back)...)
+	})
+	t.Run("namespace_labels", func(t *testing.T) {
+		d := serve(t, corefileOf(config, "namespace_labels red"))
+		d.becomes(names(0, "red", true)...)
+		d.says(append(append(names(1, "green", false), names(2, "blue", false)...), back)...)
+		mark := func(label bool) {
+			edit(t, w.CoreV1().Namespaces(), "green", func(n *corev1.Namespace) {
+				delete(n.Labels, "red")
+				if label {
+					n.Labels["red"] = "yes"
+				}
+			})
+		}
+		c := d.crowd(names(0, "red", true)...)
+		for range 3 {
+			mark(true)
+			d.turns("a label", names(1, "green", true)[0])
+			d.says(names(1, "green", true)...)
+			mark(false)
+			d.turns("no label", names(1, "green", false)[0])
+			d.says(names(1, "green", false)...)
+		}
+		c.leave()
+	})
+	t.Run("labels", func(t *testing.T) {
+		d := serve(t, corefileOf(config, "labels tier=front"))
+		d.becomes(names(0, "red", true)...)
+		d.says(append(names(1, "green", true), inA("back.red.svc.cluster.local", "NXDOMAIN"), inPTR("2.0.0.10.in-addr.arpa", "NXDOMAIN"))...)
+		edit(t, w.CoreV1().Services("red"), "back", func(s *corev1.Service) { s.Labels = map[string]string{"tier": "front"} })
+		d.turns("a label", back)
+		edit(t, w.CoreV1().Services("red"), "back", func(s *corev1.Service) { s.Labels = nil })
+		d.turns("no label", inA("back.red.svc.cluster.local", "NXDOMAIN"))
+	})
+	t.Run("address in two namespaces", func(t *testing.T) {
+		add(t, w.DiscoveryV1().EndpointSlices("green"), slice("pool-2", "pool", "10.1.0.1"))
+		q := inPTR("1.0.1.10.in-addr.arpa", "NOERROR 10-1-0-1.pool.green.svc.cluster.local. 10-1-0-1.pool.red.svc.cluster.local.")
+		all := serve(t, corefileOf(config))
+		all.becomes(q)
+		red := serve(t, corefileOf(config, "namespace_labels red"))
+		q.want = "NOERROR 10-1-0-1.pool.red.svc.cluster.local."
+		red.becomes(q)
+	})
+}
+
+// The server speaks TLS with the files that the directive names.
+func TestServerEndpointTLS(t *testing.T) {
+	api := start(t)
+	writer(t, api).shop()
+	cert, key := certificate(t, api)
+	d := serve(t, corefileOf("endpoint "+api.URL(), strings.Join([]string{"tls", cert, key, api.CAFile()}, " ")))
+	d.becomes(shopNames()...)
+}

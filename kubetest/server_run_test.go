@@ -1,0 +1,177 @@
+package kubetest
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/seamark/seamark/builtin"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/server"
+)
+
+// A daemon is the server as the command runs it, on loopback sockets.
+type daemon struct {
+	*testing.T
+	at      string // where it is asked
+	metrics metrics.Registry
+	journal
+
+	mu   sync.Mutex
+	text string // its Corefile
+}
+
+// corefileOf is a Corefile with the usual zones, and these lines in its
+// kubernetes directive.
+func corefileOf(options ...string) string {
+	return ". {\n errors\n kubernetes cluster.local in-addr.arpa ip6.arpa {\n  " + strings.Join(options, "\n  ") + "\n }\n}\n"
+}
+
+// kubeconfig is the line of a Corefile that leads to srv, by HTTPS.
+func kubeconfig(t *testing.T, srv *Server) string {
+	t.Helper()
+	return "kubeconfig " + must(srv.Kubeconfig())(t)
+}
+
+// serve runs a server until the test ends.
+func serve(t *testing.T, text string) *daemon {
+	t.Helper()
+	d := &daemon{T: t, text: text}
+	run := server.Run{
+		Options: server.Options{
+			Directives: builtin.Directives(),
+			Listen:     []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")},
+			Log:        server.NewLog(&d.journal, slog.LevelInfo),
+			Metrics:    &d.metrics,
+		},
+		Read: func() ([]corefile.Server, error) {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return corefile.Parse("Corefile", []byte(d.text))
+		},
+		Out: &d.journal, Greeting: "[INFO] started",
+	}
+	// Not the test's context: that ends before those who still ask do.
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := run.Serve(ctx); err != nil {
+			t.Errorf("the server: %v", err)
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+		if t.Failed() {
+			t.Logf("the server's log:\n%s", d.log())
+		}
+	})
+	eventually(t, "the server's start", func() bool { return d.logs("started") == 1 || t.Failed() })
+	if t.Failed() {
+		t.FailNow()
+	}
+	d.at = "127.0.0.1:" + regexp.MustCompile(`:(\d+) on 127\.0\.0\.1\n`).FindStringSubmatch(d.log())[1]
+	return d
+}
+
+// reload gives the server another Corefile and the signal to read it, and
+// returns when it serves it.
+func (d *daemon) reload(text string) {
+	d.Helper()
+	d.mu.Lock()
+	d.text = text
+	d.mu.Unlock()
+	before := d.logs("reloading complete")
+	self := must(os.FindProcess(os.Getpid()))(d.T)
+	if err := self.Signal(syscall.SIGHUP); err != nil {
+		d.Fatal(err)
+	}
+	eventually(d.T, "the reload", func() bool {
+		if d.logs("reload failed") > 0 {
+			d.Fatal("the reload failed")
+		}
+		return d.logs("reloading complete") > before
+	})
+}
+
+// metric gives the value of a series, spelled as in the text format; -1 if there
+// is none.
+func (d *daemon) metric(series string) float64 {
+	d.Helper()
+	var text strings.Builder
+	if err := d.metrics.WriteText(&text); err != nil {
+		d.Fatal(err)
+	}
+	lines := bufio.NewScanner(strings.NewReader(text.String()))
+	for lines.Scan() {
+		if value, ok := strings.CutPrefix(lines.Text(), series+" "); ok {
+			return must(strconv.ParseFloat(value, 64))(d.T)
+		}
+	}
+	return -1
+}
+
+// count gives a counter of the kubernetes directive for one resource.
+func (d *daemon) count(counter, resource string) int {
+	d.Helper()
+	return int(d.metric(fmt.Sprintf("seamark_kubernetes_%s_total{resource=%q}", counter, resource)))
+}
+
+// age gives how old the data of one resource are, in seconds.
+func (d *daemon) age(resource string) float64 {
+	d.Helper()
+	return d.metric(fmt.Sprintf("seamark_kubernetes_data_age_seconds{resource=%q}", resource))
+}
+
+// A journal is a server's log.
+type journal struct {
+	writing sync.Mutex
+	written strings.Builder
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.writing.Lock()
+	defer j.writing.Unlock()
+	return j.written.Write(p)
+}
+
+func (j *journal) log() string {
+	j.writing.Lock()
+	defer j.writing.Unlock()
+	return j.written.String()
+}
+
+// logs counts the lines that hold all of these words.
+func (j *journal) logs(words ...string) (n int) {
+lines:
+	for line := range strings.Lines(j.log()) {
+		for _, word := range words {
+			if !strings.Contains(line, word) {
+				continue lines
+			}
+		}
+		n++
+	}
+	return n
+}
+
+// freeAddress gives a loopback address that nobody listens on, for a directive
+// that has to be told one.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	ln := must(net.Listen("tcp4", "127.0.0.1:0"))(t)
+	defer ln.Close()
+	return ln.Addr().String()
+}
