@@ -75,7 +75,7 @@ func (c *client) group(gv schema.GroupVersion) (rest.Interface, error) {
 	defer c.mu.Unlock()
 	if err := c.load(); err != nil {
 		c.state.trouble("config", err.Error(), "not known yet how to reach the API server; trying again, and a file that appears or is mended is used at once", "error", err)
-		return nil, noAnswer{err.Error()}
+		return nil, noAnswer{err.Error(), true}
 	}
 	c.state.fine("config", "known now how to reach the API server", "server", c.config.Host)
 	config := *c.config

@@ -28,6 +28,9 @@ const (
 	// An API server that restarts should be found within about a second of its
 	// return, and asking for a connection costs nobody anything.
 	reconnectWait = time.Second
+	// An API server that has just started says for a moment that it is not ready,
+	// for one resource and not for another: that is no news yet.
+	busyWait = 300 * time.Millisecond
 	// A refusal (no permission, an internal error) will not be over so soon.
 	refusedWait = 30 * time.Second
 )
@@ -159,8 +162,13 @@ func (f *feed) ask(ctx context.Context, verb string, opts *metav1.ListOptions, d
 			return ctx.Err()
 		}
 		f.failed()
-		if !errors.As(err, new(noAnswer)) {
+		var away noAnswer
+		if !errors.As(err, &away) {
 			return refusal{verb, err}
+		}
+		if !away.logged && delay > busyWait {
+			f.good = false
+			f.state.trouble(f.topic(), "busy", "cannot "+verb+" "+f.where()+"; trying again", "error", err)
 		}
 		sleep(ctx, delay)
 	}

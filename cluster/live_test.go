@@ -140,22 +140,28 @@ func TestLiveMaxInflight(t *testing.T) {
 }
 
 // An API server that starts behind a proxy, or is overloaded, is one that is
-// away: the same request is made again, soon, and the log has one line.
+// away: the same request is made again, soon, and the log has one line of each
+// resource if it lasts.
 func TestLiveUnavailable(t *testing.T) {
 	var mu sync.Mutex
-	n := 0
-	a := serve(t, &api{refuse: func(*http.Request) int {
+	n := map[string]int{}
+	a := serve(t, &api{refuse: func(r *http.Request) int {
 		mu.Lock()
 		defer mu.Unlock()
-		if n++; n > 12 {
+		times := 6
+		if strings.HasSuffix(r.URL.Path, "services") {
+			times = 3 // not long enough to be said
+		}
+		if n[r.URL.Path]++; n[r.URL.Path] > times {
 			return 0
 		}
-		return []int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusTooManyRequests}[n%3]
+		return []int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusTooManyRequests}[n[r.URL.Path]%3]
 	}})
 	f, _ := watchCluster(t, Options{Endpoint: a.URL, NoEndpoints: true})
 	f.got(t, "replace services ")
 	f.got(t, "replace namespaces ")
-	f.logs(t, "can be reached again")
+	f.logs(t, "cannot watch namespaces in all namespaces")
+	f.logs(t, "watching namespaces in all namespaces again")
 	f.until(t, "two lines", func() bool { return strings.Count(f.logged.String(), "\n") == 2 })
 	for _, r := range a.asked() {
 		if !r.URL.Query().Has("watch") {

@@ -63,14 +63,6 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 	}
 	resp, err := t.next.RoundTrip(req)
-	if err == nil {
-		switch resp.StatusCode {
-		case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable:
-			// It is starting or overloaded, or there is only a proxy in its place.
-			resp.Body.Close()
-			err = errors.New(resp.Status)
-		}
-	}
 	if err != nil {
 		release()
 		if !errors.Is(ctx.Err(), context.Canceled) {
@@ -80,9 +72,16 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			}
 			t.state.trouble("server", what, "cannot reach the API server; trying again", "server", req.URL.Host, "error", err)
 		}
-		return nil, noAnswer{err.Error()}
+		return nil, noAnswer{err.Error(), true}
 	}
 	t.state.fine("server", "the API server can be reached again", "server", req.URL.Host)
+	switch resp.StatusCode {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable:
+		// It is starting or overloaded, or there is only a proxy in its place.
+		resp.Body.Close()
+		release()
+		return nil, noAnswer{resp.Status, false}
+	}
 	if req.URL.Query().Has("watch") {
 		release()
 	} else {
@@ -91,10 +90,13 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// noAnswer is the error of a request that nobody has answered. It has been
-// logged where it was met. It hides the error that caused it, because client-go
-// takes some of them for the end of a watch, and repeats others on its own.
-type noAnswer struct{ cause string }
+// noAnswer is the error of a request that nobody has answered. It hides the
+// error that caused it, because client-go takes some of them for the end of a
+// watch, and repeats others on its own.
+type noAnswer struct {
+	cause  string
+	logged bool // where it was met, for the whole source
+}
 
 func (e noAnswer) Error() string { return e.cause }
 

@@ -118,7 +118,7 @@ func chased(q, sub *dns.Query) {
 	}
 	q.RCode, q.RA, q.Err = sub.RCode, sub.RA, sub.Err
 	off := sub.Answer.Body()
-	for s := wire.Answers; s <= wire.Authority; s++ {
+	for s := wire.Answers; s <= wire.Additional; s++ {
 		for range sub.Answer.Count[s] {
 			next, err := q.Answer.AppendRecord(s, sub.Answer.Buf, off)
 			if err != nil {

@@ -116,8 +116,9 @@ func (b *batch) run() {
 
 // receive is called by the netpoller when there may be something to read.
 func (b *batch) receive(fd uintptr) (done bool) {
-	// Raw: the call does not wait, and the scheduler need not know of it.
-	n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&b.messages)), batchSize, unix.MSG_DONTWAIT, 0, 0)
+	// Not RawSyscall6, which hides from the scheduler a call that may take as
+	// long as sixteen packets do in the network stack: it measured no faster.
+	n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&b.messages)), batchSize, unix.MSG_DONTWAIT, 0, 0)
 	b.n, b.errno = int(n), errno
 	return errno != unix.EAGAIN
 }
@@ -193,7 +194,7 @@ func (s *sender) send(messages []unix.Mmsghdr) {
 func (s *sender) attempt(fd uintptr) (done bool) {
 	const tries = 6
 	for try := 0; len(s.left) > 0; {
-		n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&s.left[0])), uintptr(len(s.left)), unix.MSG_DONTWAIT, 0, 0)
+		n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&s.left[0])), uintptr(len(s.left)), unix.MSG_DONTWAIT, 0, 0)
 		switch {
 		case errno == 0:
 			s.left = s.left[n:]

@@ -95,7 +95,6 @@ type server struct {
 	seen    *observing
 	panics  atomic.Int32
 	counts  *metrics.Registry
-	stopped sync.Once
 }
 
 func (s *server) mux(answer byte) *dns.Mux {

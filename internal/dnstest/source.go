@@ -47,6 +47,9 @@ func objects(text []byte) (docs []Object, err error) {
 			return nil, fmt.Errorf("reading objects: %w\n%s", err, doc)
 		}
 		m := head.Metadata
+		if strings.HasSuffix(head.Kind, "List") {
+			m.Name = "list" // it has none, and needs one for its file
+		}
 		switch {
 		case head.Kind == "" && m.Name == "":
 			continue // nothing but comments
