@@ -90,8 +90,8 @@ func (s *Source) Run(ctx context.Context, sink Sink) {
 	const age = "seamark_kubernetes_data_age_seconds"
 	for _, kind := range s.opts.Kinds() {
 		s.heard[kind].now()
-		s.metrics.Gauge(age, "Time since a list, an event or a bookmark of the watch was received.", s.heard[kind].age, "resource", kind.String())
-		defer s.metrics.Drop(age, "resource", kind.String())
+		drop := s.metrics.GaugeUntil(age, "Time since a list, an event or a bookmark of the watch was received.", s.heard[kind].age, "resource", kind.String())
+		defer drop()
 	}
 	if s.opts.Manifests != "" {
 		s.runManifests(ctx, sink)

@@ -49,6 +49,7 @@ const (
 	missing outcome = iota // the name does not exist
 	present                // it does; the answer is written, and empty if it lacks the type
 	between                // a reverse name that exists only because others are below it
+	unknown                // what would tell has not been listed yet
 	refused                // not for clients
 	waiting                // a CNAME is written, and its target must be waited for
 )
@@ -63,16 +64,15 @@ func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 	if z == nil {
 		return dns.Next
 	}
-	if !h.index.Synced() {
-		// Unknown, so neither NXDOMAIN nor anybody else's to answer.
-		q.Fail(wire.ServFail)
-		return dns.Done
-	}
 	l := lookup{Handler: h, q: q, zone: z, below: q.Labels() - z.labels}
 	found := l.answer()
 	switch found {
 	case waiting:
 		return dns.Wait
+	case unknown:
+		// Neither NXDOMAIN nor anybody else's to answer.
+		q.Fail(wire.ServFail)
+		return dns.Done
 	case refused:
 		q.Fail(wire.Refused)
 		return dns.Done

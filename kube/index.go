@@ -16,9 +16,8 @@ import (
 // cluster.Source; handlers read it without a lock. It knows no zone: names in
 // it end at their namespace.
 type Index struct {
-	set   settings
-	log   *slog.Logger
-	kinds []cluster.Kind // that must have been listed before it is synced
+	set settings
+	log *slog.Logger
 
 	services zone.Table[entry] // by the labels "service.namespace"
 	imports  zone.Table[entry] // ServiceImports, likewise
@@ -26,13 +25,12 @@ type Index struct {
 	pods     zone.Table[podRef]
 	reverse  addrs
 
-	synced       atomic.Bool
-	whole        chan struct{} // closed when synced
+	listed       atomic.Uint32 // a bit for each kind that has been listed, or is not asked for
+	whole        chan struct{} // closed when that is all
 	serial       atomic.Uint32 // sum over all entries and pods of exposed namespaces
 	importSerial atomic.Uint32
 
-	mu     sync.Mutex // of the writer; what follows is the writer's alone
-	listed [cluster.Kinds]bool
+	mu     sync.Mutex                            // of the writer; what follows is the writer's alone
 	slices [cluster.Kinds]map[cluster.Key]string // slice → key of the Service it belongs to
 	podsBy map[cluster.Key]*cluster.Pod
 	drafts map[draftKey]*entry // entries being changed
@@ -51,15 +49,28 @@ type podRef struct{ n int }
 // NewIndex makes an empty index, which is synced once all of kinds have been
 // listed.
 func NewIndex(set settings, kinds []cluster.Kind, log *slog.Logger) *Index {
-	ix := &Index{set: set, kinds: kinds, log: log, whole: make(chan struct{}), podsBy: map[cluster.Key]*cluster.Pod{}, drafts: map[draftKey]*entry{}}
+	ix := &Index{set: set, log: log, whole: make(chan struct{}), podsBy: map[cluster.Key]*cluster.Pod{}, drafts: map[draftKey]*entry{}}
 	ix.slices[cluster.Slices] = map[cluster.Key]string{}
 	ix.slices[cluster.ImportSlices] = map[cluster.Key]string{}
+	ix.listed.Store(allKinds)
+	for _, k := range kinds {
+		ix.listed.Store(ix.listed.Load() &^ (1 << k))
+	}
 	return ix
 }
 
+const allKinds = 1<<cluster.Kinds - 1
+
 // Synced says whether the index has held the whole cluster. It then stays so:
 // the last known state is served for as long as the source is away.
-func (ix *Index) Synced() bool { return ix.synced.Load() }
+func (ix *Index) Synced() bool { return ix.listed.Load() == allKinds }
+
+// has says whether the kinds have been listed: before that, what is missing may
+// exist.
+func (ix *Index) has(a, b cluster.Kind) bool {
+	want := uint32(1)<<a | 1<<b
+	return ix.listed.Load()&want == want
+}
 
 // Put adds or replaces one object.
 func (ix *Index) Put(kind cluster.Kind, o cluster.Object) {
@@ -93,13 +104,7 @@ func (ix *Index) Replace(kind cluster.Kind, list []cluster.Object) {
 		}
 	}
 	ix.flush()
-	ix.listed[kind] = true
-	for _, k := range ix.kinds {
-		if !ix.listed[k] {
-			return
-		}
-	}
-	if !ix.synced.Swap(true) {
+	if before := ix.listed.Or(1 << kind); before != allKinds && ix.Synced() {
 		close(ix.whole)
 	}
 }

@@ -29,6 +29,8 @@ func (l *lookup) answer() outcome {
 	switch {
 	case l.q.Type == wire.TypeAXFR || l.q.Type == wire.TypeIXFR:
 		return refused
+	case !l.listed(cluster.Services):
+		return unknown
 	case l.below == 0:
 		return l.apex()
 	}
@@ -50,6 +52,27 @@ func (l *lookup) answer() outcome {
 	return missing
 }
 
+// listed says whether there has been a list of the namespaces and of the kind,
+// or of what stands for it in a multi-cluster zone.
+func (l *lookup) listed(kind cluster.Kind) bool {
+	if l.zone.multicluster && kind == cluster.Services {
+		kind = cluster.Imports
+	} else if l.zone.multicluster && kind == cluster.Slices {
+		kind = cluster.ImportSlices
+	}
+	return l.index.has(cluster.Namespaces, kind)
+}
+
+// needsEndpoints says whether the answer depends on the Service's endpoints. A
+// Service with addresses of its own can be answered without.
+func (e *entry) needsEndpoints(l *lookup) bool {
+	if e == nil || e.service == nil || e.service.ExternalName != "" {
+		return false
+	}
+	left := l.below - 3
+	return e.service.Headless || l.index.set.ignoreEmpty || left > 0 && l.label(left - 1)[0] != '_'
+}
+
 // services answers SVC.NS.svc and what is below it.
 func (l *lookup) services() outcome {
 	switch l.below {
@@ -60,6 +83,9 @@ func (l *lookup) services() outcome {
 	}
 	key := l.q.Name()[l.q.Offset(l.below-3):l.q.Offset(l.below-1)]
 	e := l.table().Get(key)
+	if e.needsEndpoints(l) && !l.listed(cluster.Slices) {
+		return unknown
+	}
 	if !e.visible() {
 		return missing
 	}
@@ -212,6 +238,9 @@ func (l *lookup) podNames() outcome {
 	ip, ok := undash(l.label(0))
 	if !ok {
 		return missing
+	}
+	if l.pods == podsVerified && !l.listed(cluster.Pods) {
+		return unknown
 	}
 	if l.pods == podsVerified {
 		var room [wire.MaxLabel + 1 + 16]byte

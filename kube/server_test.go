@@ -222,8 +222,10 @@ func load(ix *Index, objects ...cluster.Object) *Index {
 		}
 		lists[kind] = append(lists[kind], o)
 	}
-	for _, kind := range ix.kinds {
-		ix.Replace(kind, lists[kind])
+	for kind := range cluster.Kinds {
+		if ix.listed.Load()>>kind&1 == 0 { // it is asked for
+			ix.Replace(kind, lists[kind])
+		}
 	}
 	return ix
 }

@@ -99,21 +99,34 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	zones, errZones := b.ZonesOr(d)
 	o := options{ttl: 5, patience: 5 * time.Second}
 	h := new(Handler)
-	errOptions := o.read(b, d, h)
-	if err := errors.Join(errZones, errOptions); err != nil {
-		return err
-	}
-	if err := h.serve(d, zones, o.multicluster); err != nil {
-		return err
+	errs := []error{errZones, o.read(b, d, h)}
+	if errZones == nil {
+		errs = append(errs, h.serve(d, zones, o.multicluster))
 	}
 	o.Multicluster = len(o.multicluster) > 0
-	if err := o.Options.Check(); err != nil {
-		return d.Errorf("%v", err)
+	if errs[1] == nil { // else what is missing may be what could not be read
+		errs = append(errs, each(d, o.Options.Check()))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	h.ttl, h.zonal = uint32(o.ttl), o.Zones
 	b.Handle(h)
 	b.OnStart(func(s *config.Start) error { return o.start(s, b, h) })
 	return nil
+}
+
+// each puts the directive's position before every error that is joined in err.
+func each(d corefile.Directive, err error) error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return err
+	}
+	var errs []error
+	for _, err := range joined.Unwrap() {
+		errs = append(errs, d.Errorf("%w", err))
+	}
+	return errors.Join(errs...)
 }
 
 // options are a directive's, as far as they are not the handler's own.
@@ -178,9 +191,6 @@ func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error 
 	case "verified":
 		h.pods, o.Pods = podsVerified, true
 	}
-	if o.Zones && o.NoEndpoints {
-		err = errors.Join(err, d.Errorf("zonal needs endpoints: it cannot stand beside noendpoints"))
-	}
 	return err
 }
 
@@ -193,12 +203,16 @@ func words(s *string) func(corefile.Directive) error {
 
 // serve gives h its zones.
 func (h *Handler) serve(d corefile.Directive, zones, multicluster []wire.Name) error {
+	var errs []error
 	for _, z := range multicluster {
 		if !slices.Contains(zones, z) {
-			return d.Errorf("multicluster: %s is not among the directive's zones", z)
+			errs = append(errs, d.Errorf("multicluster: %s is not among the directive's zones", z))
 		}
 	}
 	for _, z := range zones {
+		if len(z) > wire.MaxName-len("\x0ahostmaster") {
+			errs = append(errs, d.Errorf("%s is too long for a zone: the name of its hostmaster would have more than 255 bytes", z))
+		}
 		info := &zoneInfo{name: z, labels: z.Labels(), reverse: isReverse(z), multicluster: slices.Contains(multicluster, z)}
 		h.zones = append(h.zones, info)
 		if h.primary == "" && !info.reverse && !info.multicluster {
@@ -206,10 +220,10 @@ func (h *Handler) serve(d corefile.Directive, zones, multicluster []wire.Name) e
 		}
 	}
 	if h.primary == "" && len(multicluster) == 0 {
-		return d.Errorf("want at least one zone that is not a reverse zone, such as cluster.local")
+		errs = append(errs, d.Errorf("want at least one zone that is not a reverse zone, such as cluster.local"))
 	}
 	slices.SortStableFunc(h.zones, func(a, b *zoneInfo) int { return b.labels - a.labels })
-	return nil
+	return errors.Join(errs...)
 }
 
 // running is a watched cluster: it outlives reloads that do not change it.

@@ -2,6 +2,7 @@ package kubetest
 
 import (
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 
@@ -74,9 +75,38 @@ func TestServerReloadChanges(t *testing.T) {
 	d.says(inA("10-2-0-1.shop.pod.cluster.local", "NXDOMAIN"))
 	add(t, w.CoreV1().Services("shop"), service("late", "10.0.6.1"))
 	d.turns("a Service after the reloads", inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
-	if n := d.age("pods"); n >= 0 {
-		t.Error("pods are still watched")
+	if d.age("pods") >= 0 || d.age("services") < 0 {
+		t.Errorf("the data's age: pods %v, which nobody watches, services %v", d.age("pods"), d.age("services"))
 	}
+	c.leave()
+}
+
+// A reload that fails behind the point where the new data are asked for leaves
+// everything as it was.
+func TestServerReloadFails(t *testing.T) {
+	api := start(t)
+	w := writer(t, api)
+	w.shop()
+	option := kubeconfig(t, api)
+	d := serve(t, corefileOf(option))
+	d.becomes(shopNames()...)
+	c := d.crowd(shopNames()...)
+	taken := must(net.Listen("tcp4", "127.0.0.1:0"))(t)
+	defer taken.Close()
+	for _, wrong := range []string{
+		corefileOf(option, "ttl never"),
+		corefileOf(option, "ttl 30") + "other.test {\n ready " + taken.Addr().String() + "\n whoami\n}\n",
+	} {
+		failed := d.logs("reload failed")
+		d.order(wrong)
+		eventually(t, "a failed reload", func() bool { return d.logs("reload failed") == failed+1 })
+		d.says(inA("other.test", "SERVFAIL"))
+	}
+	if old := d.age("services"); old < 0 || old > 60 {
+		t.Errorf("the age of the data is %v", old)
+	}
+	add(t, w.CoreV1().Services("shop"), service("late", "10.0.6.1"))
+	d.turns("a Service after the reloads", inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
 	c.leave()
 }
 

@@ -86,24 +86,29 @@ func serve(t *testing.T, text string) *daemon {
 	return d
 }
 
-// reload gives the server another Corefile and the signal to read it, and
-// returns when it serves it.
+// reload gives the server another Corefile, and returns when it serves it.
 func (d *daemon) reload(text string) {
 	d.Helper()
-	d.mu.Lock()
-	d.text = text
-	d.mu.Unlock()
 	before := d.logs("reloading complete")
-	self := must(os.FindProcess(os.Getpid()))(d.T)
-	if err := self.Signal(syscall.SIGHUP); err != nil {
-		d.Fatal(err)
-	}
+	d.order(text)
 	eventually(d.T, "the reload", func() bool {
 		if d.logs("reload failed") > 0 {
 			d.Fatal("the reload failed")
 		}
 		return d.logs("reloading complete") > before
 	})
+}
+
+// order gives the server another Corefile and the signal to read it.
+func (d *daemon) order(text string) {
+	d.Helper()
+	d.mu.Lock()
+	d.text = text
+	d.mu.Unlock()
+	self := must(os.FindProcess(os.Getpid()))(d.T)
+	if err := self.Signal(syscall.SIGHUP); err != nil {
+		d.Fatal(err)
+	}
 }
 
 // metric gives the value of a series, spelled as in the text format; -1 if there

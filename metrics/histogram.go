@@ -62,7 +62,7 @@ func (r *Registry) Histogram(name, help string, bounds []float64, labels ...stri
 func (r *Registry) CounterFunc(name, help string, value func() float64, labels ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.family(name, help, "counter").series[render(labels)] = value
+	r.family(name, help, "counter").series[render(labels)] = gauges{{value}}
 }
 
 // writeText writes the histogram's lines. The buckets of the format count what

@@ -26,8 +26,13 @@ type Registry struct {
 
 type family struct {
 	help, kind string
-	series     map[string]any // by rendered labels: *Counter, *Histogram or func() float64
+	series     map[string]any // by rendered labels: *Counter, *Histogram or gauges
 }
+
+// gauges are what gives a series its readings: the last one does.
+type gauges []*gauge
+
+type gauge struct{ value func() float64 }
 
 // A Counter only grows. Add is safe from any goroutine.
 type Counter struct{ n atomic.Uint64 }
@@ -58,15 +63,28 @@ func (r *Registry) Counter(name, help string, labels ...string) *Counter {
 func (r *Registry) Gauge(name, help string, value func() float64, labels ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.family(name, help, "gauge").series[render(labels)] = value
+	r.family(name, help, "gauge").series[render(labels)] = gauges{{value}}
 }
 
-// Drop forgets a series, when what it measured is gone.
-func (r *Registry) Drop(name string, labels ...string) {
+// GaugeUntil is Gauge for what may end: when drop is called the reading is
+// again that of the one before, unless that has been dropped too. A reload
+// starts the new before it ends the old, or gives the new up.
+func (r *Registry) GaugeUntil(name, help string, value func() float64, labels ...string) (drop func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if f := r.families[name]; f != nil {
-		delete(f.series, render(labels))
+	series, key, own := r.family(name, help, "gauge").series, render(labels), &gauge{value}
+	before, _ := series[key].(gauges)
+	series[key] = append(slices.Clone(before), own)
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		now, _ := series[key].(gauges)
+		left := slices.DeleteFunc(slices.Clone(now), func(g *gauge) bool { return g == own })
+		if len(left) == 0 {
+			delete(series, key)
+		} else {
+			series[key] = left
+		}
 	}
 }
 
@@ -116,8 +134,8 @@ func (r *Registry) WriteText(w io.Writer) error {
 			switch v := l.value.(type) {
 			case *Counter:
 				fmt.Fprintf(out, "%s%s %d\n", b.name, l.labels, v.Value())
-			case func() float64:
-				fmt.Fprintf(out, "%s%s %s\n", b.name, l.labels, format(v()))
+			case gauges:
+				fmt.Fprintf(out, "%s%s %s\n", b.name, l.labels, format(v[len(v)-1].value()))
 			case *Histogram:
 				v.writeText(out, b.name, l.labels)
 			}

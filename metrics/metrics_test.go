@@ -49,6 +49,38 @@ plain_count 1
 	}
 }
 
+// The old ends after the new has begun, or the new is given up.
+func TestGaugeUntil(t *testing.T) {
+	var r Registry
+	begin := func(value float64) (end func()) {
+		return r.GaugeUntil("age", "", func() float64 { return value }, "of", "it")
+	}
+	reads := func(want string) {
+		t.Helper()
+		var b strings.Builder
+		if err := r.WriteText(&b); err != nil {
+			t.Fatal(err)
+		}
+		if want != "" {
+			want = "# HELP age \n# TYPE age gauge\nage{of=\"it\"} " + want + "\n"
+		}
+		if b.String() != want {
+			t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+		}
+	}
+	endOld := begin(1)
+	reads("1")
+	begin(2)()
+	reads("1")
+	endNew := begin(3)
+	reads("3")
+	endOld()
+	reads("3")
+	endNew()
+	endNew()
+	reads("")
+}
+
 // A query counts without allocating.
 func TestAllocations(t *testing.T) {
 	var r Registry

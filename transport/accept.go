@@ -125,8 +125,8 @@ func (s *conns) add(c *conn, most, mostOfClient int) (why refusal, evicted *conn
 	return admitted, evicted
 }
 
-// idlest looks at all of them: at the cap, an accept costs some microseconds
-// more, and below it nothing has to be kept in order.
+// idlest looks at all of them: at the cap an accept costs that, some ten
+// microseconds, and below it nothing has to be kept in order.
 func (s *conns) idlest() (idlest *conn) {
 	for c := range s.all {
 		if c.inFlight() == 0 && (idlest == nil || c.last.Load() < idlest.last.Load()) {
@@ -157,6 +157,12 @@ func (s *conns) remove(c *conn) {
 	if s.clients[c.client]--; s.clients[c.client] == 0 {
 		delete(s.clients, c.client)
 	}
+}
+
+func (s *conns) count() float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return float64(len(s.all))
 }
 
 func (s *conns) list() (list []*conn) {

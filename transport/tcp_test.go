@@ -70,6 +70,7 @@ func TestTCP(t *testing.T) {
 		{"127.0.0.1", "127.0.0.1"}, {"::1", "::1"}, {"0.0.0.0", "127.0.0.2"}, {"::", "127.0.0.2"}, {"::", "::1"},
 	} {
 		t.Run(tc.bind+" "+tc.ask, func(t *testing.T) {
+			has(t, tc.ask)
 			s := serve(t, tc.bind, Options{})
 			close(s.wait.gate)
 			at := s.at(tc.ask)

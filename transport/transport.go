@@ -84,6 +84,7 @@ type Listener struct {
 	acceptor sync.WaitGroup
 	conns    conns
 	parked   landing // queries that came by UDP
+	forget   func()  // takes the gauge of conns out of the metrics
 
 	// Shared by the TCP connections: see tcp.go.
 	start           time.Time
@@ -205,6 +206,7 @@ func (l *Listener) Serve() {
 		l.readers.Go(r.run)
 	}
 	l.acceptor.Go(l.accept)
+	l.forget = l.o.Metrics.GaugeUntil("seamark_transport_connections", "TCP connections that are open now.", l.conns.count, "address", l.addr.String())
 }
 
 // Stop ends the listener. Nothing new is read; whatever has been read is
@@ -225,8 +227,14 @@ func (l *Listener) stop() {
 	l.conns.wake()
 	l.readers.Wait() // and no new parked queries by UDP
 	l.parked.wait(grace)
+	for _, c := range l.udp { // clients learn at once that nobody is there
+		_ = c.Close()
+	}
 	l.conns.wait(grace)
 	l.close()
+	if l.forget != nil {
+		l.forget()
+	}
 }
 
 // close closes whatever is open.

@@ -89,12 +89,12 @@ func (o *observing) ObserveDNS(q *dns.Query) {
 // server is a listener and what it serves: in. (inline), wait., panic., drop.
 type server struct {
 	*Listener
-	t       *testing.T
-	lot     *dns.Lot
-	wait    *waiting
-	seen    *observing
-	panics  atomic.Int32
-	counts  *metrics.Registry
+	t      *testing.T
+	lot    *dns.Lot
+	wait   *waiting
+	seen   *observing
+	panics atomic.Int32
+	counts *metrics.Registry
 }
 
 func (s *server) mux(answer byte) *dns.Mux {
@@ -167,6 +167,17 @@ func eventually(t *testing.T, what string, ok func() bool) {
 			t.Fatalf("not in time: %s\n%s", what, buf[:runtime.Stack(buf, true)])
 		}
 	}
+}
+
+// has skips the test where an address of loopback does not exist: IPv6, or all
+// but one of 127.0.0.0/8.
+func has(t *testing.T, ip string) {
+	t.Helper()
+	c, err := net.ListenPacket("udp", net.JoinHostPort(ip, "0"))
+	if err != nil {
+		t.Skip(err)
+	}
+	c.Close()
 }
 
 func question(name string, qtype uint16) *mdns.Msg { return new(mdns.Msg).SetQuestion(name, qtype) }

@@ -38,7 +38,8 @@ const (
 type reader struct {
 	l        *Listener
 	conn     *net.UDPConn
-	wildcard bool // the socket has no address of its own: see pktinfo_linux.go
+	mover    dns.Mover // the reader, or the batch that it is part of
+	wildcard bool      // the socket has no address of its own: see pktinfo_linux.go
 	turn     *dns.Turn
 	slots    []slot
 	at       int // the slot at hand
@@ -69,8 +70,9 @@ func (r *reader) run() {
 func (r *reader) arm(n int, mover dns.Mover) {
 	r.arena = make([]byte, arenaSize)
 	r.slots = make([]slot, n)
+	r.mover = mover
 	for i := range r.slots {
-		r.slots[i].q = dns.NewQuery(mover)
+		r.slots[i].q = dns.NewQuery(r.mover)
 	}
 }
 
@@ -129,7 +131,7 @@ func (r *reader) settle(s *slot, outcome dns.Outcome) {
 		r.l.counts.unreadableUDP.Add(1)
 	case dns.Parked:
 		r.l.parked.off()
-		s.q = dns.NewQuery(s.q.Mover())
+		s.q = dns.NewQuery(r.mover) // the old one is not to be touched
 	}
 }
 

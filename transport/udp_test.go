@@ -26,6 +26,7 @@ func TestUDP(t *testing.T) {
 	} {
 		t.Run(tc.bind+" "+tc.ask, func(t *testing.T) {
 			ways(t, func(t *testing.T, o Options) {
+				has(t, tc.ask)
 				s := serve(t, tc.bind, o)
 				close(s.wait.gate)
 				askAt(t, s, "udp", tc.ask)
@@ -268,7 +269,7 @@ func TestUDPStop(t *testing.T) {
 				for {
 					_, _ = c.Write(packet)
 					// Nobody answers when the socket is gone: refused, or lost in it.
-					_ = c.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+					_ = c.SetReadDeadline(time.Now().Add(2 * time.Second))
 					if _, err := c.Read(buf); err != nil {
 						return
 					}

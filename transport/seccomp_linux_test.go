@@ -1,0 +1,60 @@
+package transport
+
+import (
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"unsafe"
+
+	mdns "github.com/miekg/dns"
+	"golang.org/x/sys/unix"
+)
+
+// TestForbidden runs itself where recvmmsg is forbidden, as seccomp profiles
+// do: packets are read one by one then, and it is said why.
+func TestForbidden(t *testing.T) {
+	const child = "SEAMARK_TEST_FORBID"
+	if os.Getenv(child) == "" {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestForbidden$", "-test.v")
+		cmd.Env = append(os.Environ(), child+"=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		} else if strings.Contains(string(out), "SKIP") {
+			t.Skipf("%s", out)
+		}
+		return
+	}
+	if err := forbid(unix.SYS_RECVMMSG); err != nil {
+		t.Skip("seccomp:", err)
+	}
+	out := new(logged)
+	s := serve(t, "::", Options{Readers: 1, Log: slog.New(slog.NewTextHandler(out, nil))})
+	close(s.wait.gate)
+	wantA(t, ask(t, "udp", s.at("127.0.0.1"), question("a.in.", mdns.TypeA)), 1)
+	wantA(t, ask(t, "udp", s.at("127.0.0.1"), question("a.wait.", mdns.TypeA)), 2)
+	if out.count("read one by one") != 1 {
+		t.Error("it is not said")
+	}
+}
+
+// forbid makes a system call fail with EPERM in all threads of this process,
+// for good.
+func forbid(call uint32) error {
+	filter := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}, // the call's number
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: call},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+	}
+	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
