@@ -238,3 +238,30 @@ func TestServingAllocatesNothing(t *testing.T) {
 		t.Errorf("a query allocates %v times", n)
 	}
 }
+
+// An observer that panics costs nobody anything but itself, on a worker too.
+func TestPanickingObserver(t *testing.T) {
+	ch := chain(resolve(func(ctx context.Context, q *Query) error { addresses(1)(q); return nil }))
+	ch.Observe(observe(func(*Query) { panic("broken observer") }))
+	r := newRig(t, 1, map[string]*Chain{".": ch})
+	if reply := r.answer(question("a.example", mdns.TypeA)); len(reply.Answer) != 1 {
+		t.Errorf("got %v, want an address", reply)
+	}
+	r.lot.Close(context.Background())
+	if len(r.panics) != 1 {
+		t.Errorf("%d panics were reported, want 1", len(r.panics))
+	}
+}
+
+// A query that has been answered holds nothing of the plan that answered it.
+func TestAnsweredQueryLetsGo(t *testing.T) {
+	r := newRig(t, 1, map[string]*Chain{".": chain(asker{})})
+	packet, _ := question("a.zone", mdns.TypeA).Pack()
+	q := NewQuery(r)
+	q.Received(append(q.Room(len(packet))[:0], packet...), UDP, q.Start)
+	r.port.Serve(q, nil)
+	q.Observe(q.Start)
+	if q.mux != nil || q.chain != nil || q.sub.mux != nil || q.sub.chain != nil {
+		t.Error("it holds the mux or the chain")
+	}
+}

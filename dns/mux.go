@@ -114,6 +114,7 @@ func (p *Port) Serve(q *Query, lent []byte) (outcome Outcome) {
 	q.mux = p.mux.Load()
 	fault := q.Parse(q.packet)
 	if fault == wire.Unreadable {
+		q.mux = nil
 		return Silent
 	}
 	q.Answer.Begin(lent, q.Question())

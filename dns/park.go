@@ -3,6 +3,7 @@ package dns
 import (
 	"context"
 	"errors"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -60,9 +61,21 @@ func (l *Lot) park(q *Query) bool {
 		defer func() { <-l.room }()
 		q.finish(l.ctx)
 		q.mover.Send(q)
-		q.Observe(time.Now())
+		q.observeParked()
 	}()
 	return true
+}
+
+// observeParked is Observe with nobody above to catch an observer that panics.
+func (q *Query) observeParked() {
+	mux := q.mux
+	defer func() {
+		if cause := recover(); cause != nil && mux.recovered != nil {
+			q.Err = &Panic{cause, debug.Stack()}
+			mux.recovered(q, cause)
+		}
+	}()
+	q.Observe(time.Now())
 }
 
 // finish resumes a parked query and seals it.

@@ -52,9 +52,13 @@ type Query struct {
 	depth       int
 
 	packet []byte
-	room   [1536]byte // of packet, unless it is larger
-	own    []byte     // memory of the answer when none is lent
+	room   [RoomSize]byte // of packet, unless it is larger
+	own    []byte         // memory of the answer when none is lent
 }
+
+// RoomSize is the size of a packet for which a query has room of its own: more
+// than an Ethernet frame holds.
+const RoomSize = 1536
 
 // NewQuery makes a query for mover.
 func NewQuery(mover Mover) *Query { return &Query{mover: mover} }

@@ -67,13 +67,16 @@ func (q *Query) compress() {
 }
 
 // Observe shows a finished query to the observers of its chain. now is when its
-// reply was sealed; one reading of the clock may serve a batch.
+// reply was sealed; one reading of the clock may serve a batch. It ends the
+// query: a slot that waits for its next packet must not hold an old plan.
 func (q *Query) Observe(now time.Time) {
 	q.Elapsed = now.Sub(q.Start)
-	if q.chain == nil {
-		return
+	if q.chain != nil {
+		for _, o := range q.chain.observers {
+			o.ObserveDNS(q)
+		}
 	}
-	for _, o := range q.chain.observers {
-		o.ObserveDNS(q)
+	for ; q != nil; q = q.sub {
+		q.mux, q.chain = nil, nil
 	}
 }

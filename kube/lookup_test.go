@@ -151,7 +151,7 @@ func (m *model) chase(name, qtype, target string, before []asked) []reply {
 		if sub.code == "REFUSED" { // nobody's: the client goes on from there
 			sub.code = "NOERROR"
 		}
-		replies = append(replies, reply{sub.code, true, append([]string{head}, sub.answer...), sub.authority, nil})
+		replies = append(replies, reply{sub.code, true, append([]string{head}, sub.answer...), sub.authority, sub.extras})
 	}
 	return replies
 }

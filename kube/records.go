@@ -299,6 +299,9 @@ func (l *lookup) reverseName() outcome {
 			}
 		}
 	}
+	if !l.listed(cluster.Slices) {
+		return unknown // any endpoint may have the address, or one below
+	}
 	return found
 }
 

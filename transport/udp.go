@@ -12,9 +12,8 @@ import (
 )
 
 const (
-	// datagram is the largest request that is read whole: more than an Ethernet
-	// frame holds, and what a Query has room for. We advertise less.
-	datagram = 1536
+	// datagram is the largest request that is read whole. We advertise less.
+	datagram = dns.RoomSize
 
 	// batchSize is how many datagrams are read and answered at once, if so many
 	// are there. Nobody waits for a batch to become full. From 8 on the price
