@@ -3,7 +3,6 @@ package kube
 import (
 	"bytes"
 	"cmp"
-	"iter"
 	"slices"
 	"sort"
 	"sync/atomic"
@@ -43,49 +42,70 @@ func (a *addrs) load() [][]pair {
 	return nil
 }
 
-// from gives the pairs from the first with an address of at least low.
-func (a *addrs) from(low address) iter.Seq[pair] {
-	return func(yield func(pair) bool) {
-		chunks := a.load()
-		// The last chunk that begins before low may hold it too.
-		i := sort.Search(len(chunks), func(i int) bool {
-			return bytes.Compare(chunks[i][0].addr[:], low[:]) >= 0
+// A cursor walks over pairs in order. It is no iterator function, since that
+// would be allocated for each query.
+type cursor struct {
+	chunks [][]pair
+	i, j   int // the next pair
+	pair   pair
+}
+
+// seek stands before the first pair with an address of at least low.
+func (c *cursor) seek(low address) {
+	// The last chunk that begins before low may hold it too.
+	i := sort.Search(len(c.chunks), func(i int) bool {
+		return bytes.Compare(c.chunks[i][0].addr[:], low[:]) >= 0
+	})
+	c.i, c.j = max(0, i-1), 0
+	if c.i < len(c.chunks) {
+		chunk := c.chunks[c.i]
+		c.j = sort.Search(len(chunk), func(j int) bool {
+			return bytes.Compare(chunk[j].addr[:], low[:]) >= 0
 		})
-		for i = max(0, i-1); i < len(chunks); i++ {
-			c := chunks[i]
-			j := sort.Search(len(c), func(j int) bool {
-				return bytes.Compare(c[j].addr[:], low[:]) >= 0
-			})
-			for ; j < len(c); j++ {
-				if !yield(c[j]) {
-					return
-				}
-			}
-		}
 	}
 }
 
-// within gives the pairs of a block's addresses. IPv4 stands amidst IPv6, but
-// is no part of it.
-func (a *addrs) within(b block) iter.Seq[pair] {
-	return func(yield func(pair) bool) {
-		low, more := b.low, true
-		for more {
-			more = false
-			for p := range a.from(low) {
-				if bytes.Compare(p.addr[:], b.high[:]) > 0 {
-					return
-				}
-				if !b.ipv4 && string(p.addr[:len(ipv4)]) == ipv4 {
-					low, more = address{9: 1}, true // the first behind IPv4
-					break
-				}
-				if !yield(p) {
-					return
-				}
-			}
+// next moves to the next pair, if there is one.
+func (c *cursor) next() bool {
+	for ; c.i < len(c.chunks); c.i, c.j = c.i+1, 0 {
+		if c.j < len(c.chunks[c.i]) {
+			c.pair = c.chunks[c.i][c.j]
+			c.j++
+			return true
 		}
 	}
+	return false
+}
+
+// from gives the pairs from the first with an address of at least low.
+func (a *addrs) from(low address) cursor {
+	c := cursor{chunks: a.load()}
+	c.seek(low)
+	return c
+}
+
+// A reach is the pairs of a block's addresses. IPv4 stands amidst IPv6, but is
+// no part of it.
+type reach struct {
+	cursor
+	block
+}
+
+func (a *addrs) within(b block) reach { return reach{a.from(b.low), b} }
+
+func (r *reach) next() bool {
+	for r.cursor.next() {
+		at := &r.pair.addr
+		switch {
+		case bytes.Compare(at[:], r.high[:]) > 0:
+			return false
+		case !r.ipv4 && string(at[:len(ipv4)]) == ipv4:
+			r.seek(address{9: 1}) // the first behind IPv4
+		default:
+			return true
+		}
+	}
+	return false
 }
 
 // apply adds and removes pairs, in one step for readers. Pairs to be added that

@@ -14,8 +14,8 @@ func at(n int) address {
 }
 
 func all(a *addrs) (ps []pair) {
-	for p := range a.from(address{}) {
-		ps = append(ps, p)
+	for c := a.from(address{}); c.next(); {
+		ps = append(ps, c.pair)
 	}
 	return ps
 }
@@ -93,8 +93,8 @@ func TestAddrsAgainstSortedSlice(t *testing.T) {
 			}
 			low := at(r.IntN(span))
 			var got []pair
-			for p := range a.from(low) {
-				got = append(got, p)
+			for c := a.from(low); c.next(); {
+				got = append(got, c.pair)
 			}
 			i, _ := slices.BinarySearchFunc(want, low, func(p pair, low address) int { return slices.Compare(p.addr[:], low[:]) })
 			if !slices.Equal(got, want[i:]) {
@@ -135,7 +135,7 @@ func TestFromAtChunkBorders(t *testing.T) {
 			}
 		}
 		got := 0
-		for range a.from(at(low)) {
+		for c := a.from(at(low)); c.next(); {
 			got++
 		}
 		if got != want {
@@ -145,11 +145,8 @@ func TestFromAtChunkBorders(t *testing.T) {
 	for _, c := range a.load() { // every border exactly
 		first := c[0]
 		found := false
-		for p := range a.from(first.addr) {
-			if p.addr != first.addr {
-				break
-			}
-			found = found || p == first
+		for c := a.from(first.addr); c.next() && c.pair.addr == first.addr; {
+			found = found || c.pair == first
 		}
 		if !found {
 			t.Errorf("from %v does not give %v", first.addr, first)
@@ -184,8 +181,8 @@ func TestWithinIsOfOneFamily(t *testing.T) {
 			t.Fatal(name)
 		}
 		got := []netip.Addr{}
-		for p := range a.within(b) {
-			got = append(got, netip.AddrFrom16(p.addr).Unmap())
+		for r := a.within(b); r.next(); {
+			got = append(got, netip.AddrFrom16(r.pair.addr).Unmap())
 		}
 		if fmt.Sprint(got) != want {
 			t.Errorf("within %s: %v, want %s", name, got, want)

@@ -72,11 +72,8 @@ func (l *lookup) ownServices() []ns {
 	var found []ns
 	for _, ip := range l.local {
 		addr := address(ip.As16())
-		for p := range l.index.reverse.from(addr) {
-			if p.addr != addr {
-				break
-			}
-			if e := l.index.services.Get([]byte(p.home.key)); e.visible() {
+		for c := l.index.reverse.from(addr); c.next() && c.pair.addr == addr; {
+			if e := l.index.services.Get([]byte(c.pair.home.key)); e.visible() {
 				found = append(found, e.asServers(ip)...)
 			}
 		}

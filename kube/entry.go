@@ -187,8 +187,7 @@ func identify(id string, ep cluster.Endpoint) identity {
 		return identity{id, "", ep.Addr}
 	}
 	// A hostname may read like the address of another endpoint.
-	label := []byte(ep.Hostname)
-	if ip, ok := undash(label); ok && isEndpointLabel(label, cluster.Endpoint{Addr: ip}) {
+	if ip, ok := labelled([]byte(ep.Hostname)); ok {
 		return identity{id, "", ip}
 	}
 	return identity{cluster: id, hostname: ep.Hostname}

@@ -49,6 +49,15 @@ func isEndpointLabel(label []byte, ep cluster.Endpoint) bool {
 	return string(appendDashed(room[:0], ep.Addr)) == string(label)
 }
 
+// labelled gives the address that this label is made of, if it is made of one.
+// An address has one label only, unlike a pod's name.
+func labelled(label []byte) (netip.Addr, bool) {
+	if ip, ok := undash(label); ok && isEndpointLabel(label, cluster.Endpoint{Addr: ip}) {
+		return ip, true
+	}
+	return netip.Addr{}, false
+}
+
 // undash reads the label of a pod's address. With exactly three dashes, no two
 // of them together, it is IPv4; otherwise IPv6.
 func undash(label []byte) (netip.Addr, bool) {

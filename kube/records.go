@@ -89,7 +89,7 @@ func (l *lookup) services() outcome {
 	if !e.visible() {
 		return missing
 	}
-	s := service{l, e, l.below - 3}
+	s := service{lookup: l, e: e, left: l.below - 3}
 	if e.cname != "" {
 		if s.left > 0 {
 			return missing
@@ -277,7 +277,8 @@ func (l *lookup) reverseName() outcome {
 		return missing
 	}
 	found := missing
-	for p := range l.index.reverse.within(b) {
+	for near := l.index.reverse.within(b); near.next(); {
+		p := near.pair
 		e := l.index.services.Get([]byte(p.home.key))
 		if !e.visible() {
 			continue

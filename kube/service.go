@@ -19,11 +19,68 @@ type service struct {
 // A selection selects endpoints: those of one cluster, with one label, in one
 // zone. What is nil selects all.
 type selection struct {
-	label   []byte // an endpoint's label, without its length
-	cluster []byte // labels of a cluster's id
-	zone    []byte // labels of a topology zone
-	port    []byte // name of a port, without the underscore
+	label   []byte     // an endpoint's label, without its length
+	addr    netip.Addr // that it is made of, if it is
+	cluster []byte     // labels of a cluster's id
+	zone    []byte     // labels of a topology zone
+	port    []byte     // name of a port, without the underscore
 	proto   []byte
+}
+
+// named selects by an endpoint's label. Reading that once is cheaper than
+// writing it for each of a thousand endpoints.
+func named(label []byte) selection {
+	addr, _ := labelled(label)
+	return selection{label: label, addr: addr}
+}
+
+// mayPick says whether any endpoint of the group may be selected.
+func (sel *selection) mayPick(g *group) bool {
+	return (sel.proto == nil || hasPort(g.ports, *sel)) && (sel.cluster == nil || isLabels(sel.cluster, g.cluster))
+}
+
+// picks says whether this one of them is.
+func (sel *selection) picks(ep cluster.Endpoint) bool {
+	switch {
+	case sel.zone != nil && !isLabels(sel.zone, ep.Zone):
+		return false
+	case sel.label == nil:
+		return true
+	case ep.Hostname != "":
+		return string(sel.label) == ep.Hostname
+	}
+	return sel.addr == ep.Addr
+}
+
+// A walk goes over the endpoints that a selection selects. The addresses behind
+// one label come one after the other. It is no iterator function, since that
+// would be allocated for each query.
+type walk struct {
+	sel  selection
+	todo []group
+	rest cluster.Endpoints // of g
+	g    *group
+	ep   cluster.Endpoint
+}
+
+func (s *service) endpoints(sel selection) walk { return walk{sel: sel, todo: s.e.groups} }
+
+// next moves to the next endpoint, if there is one.
+func (w *walk) next() bool {
+	for {
+		for len(w.rest) > 0 {
+			if w.ep, w.rest = w.rest.Next(); w.sel.picks(w.ep) {
+				return true
+			}
+		}
+		if len(w.todo) == 0 {
+			return false
+		}
+		w.g, w.todo = &w.todo[0], w.todo[1:]
+		if w.sel.mayPick(w.g) {
+			w.rest = w.g.endpoints
+		}
+	}
 }
 
 // answer looks at the labels in front of the Service's name:
@@ -46,7 +103,7 @@ func (s *service) answer() outcome {
 	case s.lookup.zone.multicluster:
 		return s.clusterEndpoint()
 	case s.left == 1:
-		return s.selected(selection{label: s.label(0)})
+		return s.selected(named(s.label(0)))
 	}
 	return missing
 }
@@ -96,7 +153,7 @@ func (s *service) port() outcome {
 	}
 	switch {
 	case s.left == 1 && s.e.service.Headless:
-		for range s.endpoints(sel) {
+		if some := s.endpoints(sel); some.next() {
 			return present
 		}
 	case s.left == 2 && s.e.service.Headless:
@@ -141,7 +198,9 @@ func matching(ports []cluster.Port, sel selection) iter.Seq[uint16] {
 func (s *service) clusterEndpoint() outcome {
 	name := s.q.Name()
 	end := s.q.Offset(s.left)
-	if s.selected(selection{label: s.label(0), cluster: name[s.q.Offset(1):end]}) == present {
+	sel := named(s.label(0))
+	sel.cluster = name[s.q.Offset(1):end]
+	if s.selected(sel) == present {
 		return present
 	}
 	for _, g := range s.e.groups {
@@ -170,9 +229,9 @@ func (s *service) inZone() outcome {
 	if s.selected(sel) == present {
 		return present
 	}
-	for _, ep := range s.endpoints(selection{}) {
+	for w := s.endpoints(selection{}); w.next(); {
 		var room [wire.MaxName]byte
-		if endsIn(appendDotted(room[:0], ep.Zone), sel.zone) {
+		if endsIn(appendDotted(room[:0], w.ep.Zone), sel.zone) {
 			return present
 		}
 	}
@@ -185,12 +244,7 @@ func (s *service) inZone() outcome {
 // selected answers with the addresses and SRV records of the endpoints that
 // sel selects. The name exists if there are any.
 func (s *service) selected(sel selection) outcome {
-	found := missing
-	for range s.endpoints(sel) {
-		found = present
-		break
-	}
-	if found == missing {
+	if some := s.endpoints(sel); !some.next() {
 		return missing
 	}
 	for _, t := range [2]wire.Type{wire.TypeA, wire.TypeAAAA} {
@@ -207,7 +261,8 @@ func (s *service) selected(sel selection) outcome {
 // addresses writes the records of one family, each address once.
 func (s *service) addresses(sel selection, t wire.Type) {
 	a := &s.q.Answer
-	for _, ep := range s.endpoints(sel) {
+	for w := s.endpoints(sel); w.next(); {
+		ep := w.ep
 		if familyOf(ep.Addr) != t || s.e.shared && s.written(ep, t) {
 			continue
 		}
@@ -233,27 +288,6 @@ func (s *service) written(ep cluster.Endpoint, t wire.Type) bool {
 		}
 	}
 	return false
-}
-
-// endpoints gives those that sel selects, with their groups. The addresses
-// behind one label come one after the other.
-func (s *service) endpoints(sel selection) iter.Seq2[*group, cluster.Endpoint] {
-	return func(yield func(*group, cluster.Endpoint) bool) {
-		for i := range s.e.groups {
-			g := &s.e.groups[i]
-			if sel.proto != nil && !hasPort(g.ports, sel) || sel.cluster != nil && !isLabels(sel.cluster, g.cluster) {
-				continue
-			}
-			for ep := range g.endpoints.All() {
-				if sel.label != nil && !isEndpointLabel(sel.label, ep) || sel.zone != nil && !isLabels(sel.zone, ep.Zone) {
-					continue
-				}
-				if !yield(g, ep) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // serviceSRV writes a SRV record for each port that sel selects, with the
@@ -290,9 +324,9 @@ func once(ips []netip.Addr) iter.Seq[netip.Addr] {
 func (s *service) endpointSRV(sel selection) {
 	n := 0
 	var before member
-	for g, ep := range s.endpoints(sel) {
-		if m := (member{g, ep.Hostname}); !m.same(before) && s.fits(g, ep) {
-			n += countPorts(g.ports, sel)
+	for w := s.endpoints(sel); w.next(); {
+		if m := (member{w.g, w.ep.Hostname}); !m.same(before) && s.fits(w.g, w.ep) {
+			n += countPorts(w.g.ports, sel)
 			before = m
 		}
 	}
@@ -301,28 +335,28 @@ func (s *service) endpointSRV(sel selection) {
 	}
 	a, before := &s.q.Answer, member{}
 	var room [wire.MaxName]byte
-	for g, ep := range s.endpoints(sel) {
+	for w := s.endpoints(sel); w.next(); {
 		if len(a.Buf) > wire.MaxMessage {
 			return // what is missing shows when the message is cut
 		}
-		if m := (member{g, ep.Hostname}); !m.same(before) && s.fits(g, ep) {
-			labels := appendDotted(appendEndpointLabel(room[:0], ep), g.cluster)
-			for port := range matching(g.ports, sel) {
+		if m := (member{w.g, w.ep.Hostname}); !m.same(before) && s.fits(w.g, w.ep) {
+			labels := appendDotted(appendEndpointLabel(room[:0], w.ep), w.g.cluster)
+			for port := range matching(w.g.ports, sel) {
 				s.srv(n, port, labels)
 			}
 			before = m
 		}
 	}
 	name := wire.Pointer(s.q.Offset(s.left))
-	for g, ep := range s.endpoints(sel) {
+	for w := s.endpoints(sel); w.next(); {
 		if len(a.Buf) > wire.MaxMessage {
 			return
 		}
-		if len(g.ports) == 0 || !s.fits(g, ep) {
+		if len(w.g.ports) == 0 || !s.fits(w.g, w.ep) {
 			continue // no target of any record
 		}
-		owner := append(appendDotted(appendEndpointLabel(room[:0], ep), g.cluster), name[:]...)
-		a.Buf = wire.AppendAddress(a.Buf, owner, s.ttl, ep.Addr)
+		owner := append(appendDotted(appendEndpointLabel(room[:0], w.ep), w.g.cluster), name[:]...)
+		a.Buf = wire.AppendAddress(a.Buf, owner, s.ttl, w.ep.Addr)
 		a.Count[wire.Additional]++
 	}
 }

@@ -33,7 +33,7 @@ import (
 //	    ignore empty_service               # a ClusterIP Service without ready endpoints has no name
 //	    multicluster ZONES…                # those of the zones that hold ServiceImports
 //	    zonal                              # names for the endpoints of one topology zone
-//	    startup_timeout DURATION           # how long a reload waits for the data; 5s
+//	    startup_timeout DURATION           # how long a reload waits for new data before it fails; 5s
 //	    apiserver_qps N
 //	    apiserver_burst N
 //	    apiserver_max_inflight N
@@ -112,7 +112,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	}
 	h.ttl, h.zonal = uint32(o.ttl), o.Zones
 	b.Handle(h)
-	b.OnStart(func(s *config.Start) error { return o.start(s, b, h) })
+	b.OnStart(func(s *config.Start) error { return o.start(s, d, b, h) })
 	return nil
 }
 
@@ -240,14 +240,16 @@ func (r *running) Stop() {
 }
 
 // start watches the cluster, unless the old plan does already. A reload waits
-// for the data; a first start answers SERVFAIL for the zones until it has come.
-func (o *options) start(s *config.Start, b *config.Block, h *Handler) error {
+// for the data and fails without it; a first start serves at once.
+func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, h *Handler) error {
 	type key struct {
 		cluster.Options
 		settings
 	}
 	set := settings{uint32(o.ttl), o.ignoreEmpty}
+	made := false
 	r, err := config.Keep(s, key{o.Options, set}, func() (*running, error) {
+		made = true
 		ctx, cancel := context.WithCancel(context.Background())
 		r := &running{Index: NewIndex(set, o.Kinds(), b.Log), cancel: cancel}
 		source := cluster.Open(o.Options, b.Log, b.Metrics)
@@ -259,16 +261,21 @@ func (o *options) start(s *config.Start, b *config.Block, h *Handler) error {
 		return err
 	}
 	h.index, h.local = r.Index, b.Addresses()
-	if s.Reload {
-		timeout := time.NewTimer(o.patience)
-		defer timeout.Stop()
-		select {
-		case <-h.index.whole:
-		case <-timeout.C:
-		case <-s.Context.Done():
-		}
+	if !s.Reload || !made {
+		return nil
 	}
-	return nil
+	// The old plan serves what it knows meanwhile, and goes on if this one has
+	// nothing to put in its place.
+	timeout := time.NewTimer(o.patience)
+	defer timeout.Stop()
+	select {
+	case <-h.index.whole:
+		return nil
+	case <-timeout.C:
+		return d.Errorf("the cluster's data did not come within %v (startup_timeout)", o.patience)
+	case <-s.Context.Done():
+		return s.Context.Err()
+	}
 }
 
 // report says in the log when the data has come, and when it does not.

@@ -36,19 +36,28 @@ func (d *daemon) unsynced() {
 	}
 }
 
-// Without permission to read EndpointSlices the cluster is not known whole, so
-// nothing of it is answered. When the permission goes later, what is known
-// stays, and what may still be read changes.
+// Without permission to read EndpointSlices the server does not get ready, and
+// what depends on them is SERVFAIL; the rest is answered. When the permission
+// goes later, what is known stays, and what may still be read changes.
 func TestServerForbidden(t *testing.T) {
 	d, proxy, w := behindProxy(t, Faults{Forbidden: []string{"endpointslices"}})
-	eventually(t, "the Services", func() bool { return d.count("relists", "services") == 1 })
+	d.becomes(inA("web.shop.svc.cluster.local", "NOERROR 10.0.0.1"))
 	d.failing("endpointslices", 4)
-	d.unsynced()
+	for _, q := range shopNames() {
+		switch q.name {
+		case "10-1-0-1.web.shop.svc.cluster.local", "db.shop.svc.cluster.local", "_http._tcp.db.shop.svc.cluster.local",
+			"3.0.1.10.in-addr.arpa", "9.9.9.10.in-addr.arpa": // any endpoint may have such an address
+			q.want = "SERVFAIL"
+		}
+		d.says(q)
+	}
+	d.isReady(false)
 	if d.logs("[WARNING]", "forbids to list endpointslices.discovery.k8s.io", "grant list and watch") != 1 {
 		t.Error("want one line with the verb and the resource")
 	}
 	proxy.Set(Faults{})
 	d.becomes(shopNames()...)
+	d.isReady(true)
 	c := d.crowd(shopNames()...)
 
 	proxy.Set(Faults{Forbidden: []string{"endpointslices"}})
@@ -58,6 +67,7 @@ func TestServerForbidden(t *testing.T) {
 	add(t, w.CoreV1().Services("shop"), service("late", "10.0.6.1"))
 	d.becomes(inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
 	d.says(inA("10-1-6-1.late.shop.svc.cluster.local", "NXDOMAIN"))
+	d.isReady(true)
 	proxy.Set(Faults{})
 	d.becomes(inA("10-1-6-1.late.shop.svc.cluster.local", "NOERROR 10.1.6.1"))
 	c.leave()

@@ -17,16 +17,9 @@ func TestServerOutage(t *testing.T) {
 	api := start(t)
 	w := writer(t, api)
 	w.shop()
-	ready := freeAddress(t)
-	d := serve(t, ". {\n ready "+ready+"\n prometheus 127.0.0.1:0\n kubernetes cluster.local in-addr.arpa ip6.arpa {\n"+kubeconfig(t, api)+"\n }\n}\n")
+	d := serve(t, ". {\n ready $READY\n prometheus 127.0.0.1:0\n kubernetes cluster.local in-addr.arpa ip6.arpa {\n"+kubeconfig(t, api)+"\n }\n}\n")
 	d.becomes(shopNames()...)
-	isReady := func() {
-		t.Helper()
-		if code, text := page(t, "http://"+ready+"/ready"); code != 200 || text != "OK" {
-			t.Errorf("ready says %d %s", code, text)
-		}
-	}
-	isReady()
+	d.isReady(true)
 	c := d.crowd(shopNames()...)
 	for i := range 2 {
 		api.StopAPI()
@@ -34,7 +27,7 @@ func TestServerOutage(t *testing.T) {
 		young := d.age("services")
 		eventually(t, "old data", func() bool { return d.age("services") > 1 })
 		old := d.age("services")
-		isReady()
+		d.isReady(true)
 		d.says(shopNames()...)
 
 		if err := api.StartAPI(t.Context()); err != nil {
@@ -51,7 +44,7 @@ func TestServerOutage(t *testing.T) {
 		if took > 2*time.Second {
 			t.Errorf("it took %v", took)
 		}
-		isReady()
+		d.isReady(true)
 	}
 	c.leave()
 }
@@ -64,8 +57,7 @@ func TestServerStartsFirst(t *testing.T) {
 	w := writer(t, api)
 	w.shop()
 	api.StopAPI()
-	ready := freeAddress(t)
-	d := serve(t, ". {\n ready "+ready+"\n prometheus 127.0.0.1:0\n errors\n"+
+	d := serve(t, ". {\n ready $READY\n prometheus 127.0.0.1:0\n errors\n"+
 		" kubernetes cluster.local in-addr.arpa ip6.arpa {\n"+kubeconfig(t, api)+"\n fallthrough\n }\n whoami\n}\n"+
 		"other.test {\n whoami\n}\n")
 	below := `coredns_dns_responses_total{server="dns://127.0.0.1:0",zone=".",view="",rcode="NOERROR",plugin="whoami"}`
@@ -79,9 +71,7 @@ func TestServerStartsFirst(t *testing.T) {
 	if n := d.metric(below); n > 0 {
 		t.Errorf("%v questions came to the handler below", n)
 	}
-	if code, text := page(t, "http://"+ready+"/ready"); code != 503 || text != "kubernetes" {
-		t.Errorf("ready says %d %s", code, text)
-	}
+	d.isReady(false)
 	d.says(question{"other.test", dns.TypeA, "NOERROR"}, inA("example.org", "NOERROR"))
 	if n := d.metric(below); n != 2 {
 		t.Errorf("%v questions came to the handler below, want those for example.org", n)
@@ -98,11 +88,9 @@ func TestServerStartsFirst(t *testing.T) {
 		if q.want == "NXDOMAIN" {
 			q.want = "NOERROR" // now it falls through
 		}
-		d.says(q)
+		d.becomes(q)
 	}
-	if code, _ := page(t, "http://"+ready+"/ready"); code != 200 {
-		t.Errorf("ready says %d", code)
-	}
+	d.isReady(true)
 }
 
 // A gap is a time without watches in which objects change.

@@ -110,6 +110,29 @@ func TestServerReloadFails(t *testing.T) {
 	c.leave()
 }
 
+// With the API server away a reload has nothing to put in the place of what is
+// known: with other options for the cluster it fails, and the old data go on.
+func TestServerReloadWithoutAPI(t *testing.T) {
+	api := start(t)
+	w := writer(t, api)
+	w.shop()
+	option := kubeconfig(t, api)
+	d := serve(t, corefileOf(option))
+	d.becomes(shopNames()...)
+	c := d.crowd(shopNames()...)
+	api.StopAPI()
+	d.failing("services", 2)
+	d.order(corefileOf(option, "ttl 30", "startup_timeout 100ms"))
+	eventually(t, "a failed reload", func() bool { return d.logs("did not come within 100ms") == 1 })
+	d.says(shopNames()...)
+	if err := api.StartAPI(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	add(t, w.CoreV1().Services("shop"), service("late", "10.0.6.1"))
+	d.turns("a Service after the outage", inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
+	c.leave()
+}
+
 // Which objects make names is the directive's to say. What it leaves out has
 // no reverse names either.
 func TestServerSelects(t *testing.T) {

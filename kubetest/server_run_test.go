@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"regexp"
@@ -25,6 +26,7 @@ import (
 type daemon struct {
 	*testing.T
 	at      string // where it is asked
+	ready   string // where its directive ready listens, if it has it
 	metrics metrics.Registry
 	journal
 
@@ -33,9 +35,9 @@ type daemon struct {
 }
 
 // corefileOf is a Corefile with the usual zones, and these lines in its
-// kubernetes directive.
+// kubernetes directive. $READY stands for an address.
 func corefileOf(options ...string) string {
-	return ". {\n errors\n kubernetes cluster.local in-addr.arpa ip6.arpa {\n  " + strings.Join(options, "\n  ") + "\n }\n}\n"
+	return ". {\n errors\n ready $READY\n kubernetes cluster.local in-addr.arpa ip6.arpa {\n  " + strings.Join(options, "\n  ") + "\n }\n}\n"
 }
 
 // kubeconfig is the line of a Corefile that leads to srv, by HTTPS.
@@ -47,7 +49,7 @@ func kubeconfig(t *testing.T, srv *Server) string {
 // serve runs a server until the test ends.
 func serve(t *testing.T, text string) *daemon {
 	t.Helper()
-	d := &daemon{T: t, text: text}
+	d := &daemon{T: t, text: text, ready: freeAddress(t)}
 	run := server.Run{
 		Options: server.Options{
 			Directives: builtin.Directives(),
@@ -58,7 +60,7 @@ func serve(t *testing.T, text string) *daemon {
 		Read: func() ([]corefile.Server, error) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
-			return corefile.Parse("Corefile", []byte(d.text))
+			return corefile.Parse("Corefile", []byte(strings.ReplaceAll(d.text, "$READY", d.ready)))
 		},
 		Out: &d.journal, Greeting: "[INFO] started",
 	}
@@ -170,6 +172,15 @@ lines:
 		n++
 	}
 	return n
+}
+
+// isReady checks what the directive ready says.
+func (d *daemon) isReady(ready bool) {
+	d.Helper()
+	code, text := page(d.T, "http://"+d.ready+"/ready")
+	if ready && (code != http.StatusOK || text != "OK") || !ready && (code != http.StatusServiceUnavailable || text != "kubernetes") {
+		d.Errorf("ready says %d %s", code, text)
+	}
 }
 
 // freeAddress gives a loopback address that nobody listens on, for a directive
