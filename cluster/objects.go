@@ -133,22 +133,23 @@ func (es Endpoints) All() iter.Seq[Endpoint] {
 	return func(yield func(Endpoint) bool) {
 		for len(es) > 0 {
 			var e Endpoint
-			if e, es = es.Next(); !yield(e) {
+			if es = es.Next(&e); !yield(e) {
 				return
 			}
 		}
 	}
 }
 
-// Next gives the first endpoint and those behind it. There must be one.
-func (es Endpoints) Next() (Endpoint, Endpoints) {
+// Next reads the first endpoint, which must be there, into e and returns those
+// behind it.
+func (es Endpoints) Next(e *Endpoint) Endpoints {
 	flags := es[0]
-	e := Endpoint{Ready: flags&flagReady != 0}
 	if flags&flagIPv6 != 0 {
 		e.Addr, es = netip.AddrFrom16([16]byte([]byte(es[1:17]))), es[17:]
 	} else {
 		e.Addr, es = netip.AddrFrom4([4]byte([]byte(es[1:5]))), es[5:]
 	}
+	e.Ready, e.Hostname, e.Zone = flags&flagReady != 0, "", ""
 	if flags&flagHostname != 0 {
 		n := int(es[0])
 		e.Hostname, es = string(es[1:1+n]), es[1+n:]
@@ -157,5 +158,5 @@ func (es Endpoints) Next() (Endpoint, Endpoints) {
 		n := int(es[0])
 		e.Zone, es = string(es[1:1+n]), es[1+n:]
 	}
-	return e, es
+	return es
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	mdns "github.com/miekg/dns"
 
@@ -146,4 +147,23 @@ func (asker) ServeDNS(q *Query) Verdict {
 	const target = "\x01b\x03sub\x00"
 	q.Ask([]byte(target), q.Type)
 	return Done
+}
+
+// The memory of a large answer to a further question is let go with the query,
+// that of a small one serves again.
+func TestAskKeepsNoLargeAnswer(t *testing.T) {
+	for n, kept := range map[int]bool{3: true, 4000: false} {
+		r := newRig(t, 1, map[string]*Chain{"zone": chain(asker{}), "sub": chain(serve(addresses(n)))})
+		packet, _ := question("a.zone", mdns.TypeA).Pack()
+		q := NewQuery(r)
+		q.Received(append(q.Room(len(packet))[:0], packet...), UDP, q.Start)
+		r.port.Serve(q, nil)
+		if got := len(q.sub.Answer.Records()); got != 16*n {
+			t.Fatalf("%d records: %d bytes", n, got)
+		}
+		q.Observe(time.Now())
+		if got := cap(q.sub.own)+cap(q.sub.Answer.Buf) > 0; got != kept {
+			t.Errorf("%d records: kept %v, want %v", n, got, kept)
+		}
+	}
 }

@@ -27,7 +27,7 @@ func (q *Query) seal() {
 		limit -= optLen
 	}
 	if len(a.Buf) > min(wire.MinUDP, limit) {
-		q.compress()
+		q.compress(limit)
 	}
 	flags := wire.FlagQR | q.Flags&(15<<11|wire.FlagRD|wire.FlagCD) | uint16(q.RCode&15)
 	if a.Cut(limit) {
@@ -56,11 +56,11 @@ func (q *Query) seal() {
 }
 
 // compress writes the message behind itself and moves it back, so that it still
-// begins where its memory does.
-func (q *Query) compress() {
+// begins where its memory does. What is behind limit is going to be cut off.
+func (q *Query) compress(limit int) {
 	a := &q.Answer
 	old := a.Buf
-	a.Compress(old[len(old):])
+	a.Compress(old[len(old):], limit)
 	if len(a.Buf) <= cap(old) {
 		a.Buf = old[:copy(old[:len(a.Buf)], a.Buf)]
 	}
@@ -68,7 +68,8 @@ func (q *Query) compress() {
 
 // Observe shows a finished query to the observers of its chain. now is when its
 // reply was sealed; one reading of the clock may serve a batch. It ends the
-// query: a slot that waits for its next packet must not hold an old plan.
+// query: a slot that waits for its next packet must not hold an old plan, nor
+// the memory of a large answer to a further question.
 func (q *Query) Observe(now time.Time) {
 	q.Elapsed = now.Sub(q.Start)
 	if q.chain != nil {
@@ -76,7 +77,15 @@ func (q *Query) Observe(now time.Time) {
 			o.ObserveDNS(q)
 		}
 	}
-	for ; q != nil; q = q.sub {
+	q.mux, q.chain = nil, nil
+	for q = q.sub; q != nil; q = q.sub {
 		q.mux, q.chain = nil, nil
+		if max(cap(q.own), cap(q.Answer.Buf)) > maxKept {
+			q.own, q.Answer.Buf = nil, nil
+		}
 	}
 }
+
+// maxKept is how much memory of a further question's answer serves again: every
+// slot and every idle connection may hold eight of them.
+const maxKept = 4 << 10

@@ -79,8 +79,12 @@ func SetupReady(b *config.Block, uses []corefile.Directive) error {
 			return err
 		}
 		page.probes = append(page.probes, r.probes...)
-		site.Handle("/ready", page)
-		b.OnSwap(site.Show)
+		b.OnSwap(func() {
+			// Not before: health may have shown the site, and the handlers of
+			// this plan may not have been started.
+			site.Handle("/ready", page)
+			site.Show()
+		})
 		return nil
 	})
 	return err

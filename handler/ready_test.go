@@ -72,3 +72,28 @@ func TestReadyReload(t *testing.T) {
 		t.Errorf("after the swap: got %d, want 503", code)
 	}
 }
+
+// At an address that health shows early, handlers are not asked before they
+// have been started.
+func TestReadyBesideHealthIsNotEarly(t *testing.T) {
+	h := &gets{}
+	b, err := plan(t, ".:53 {\nhealth 127.0.0.1:0\nready 127.0.0.1:0\n}", h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &running{t: t, start: config.NewStart(context.Background(), nil)}
+	defer func() { r.start.Stop() }()
+	if err := b.Started(r.start); err != nil {
+		t.Fatal(err)
+	}
+	if code, _ := r.page("/health"); code != 200 {
+		t.Errorf("health: got %d, want 200", code)
+	}
+	if code, _ := r.page("/ready"); code == 200 || h.asked.Load() > 0 {
+		t.Errorf("before the swap: got %d, asked %d times", code, h.asked.Load())
+	}
+	b.Swapped()
+	if code, _ := r.page("/ready"); code != 503 {
+		t.Errorf("after the swap: got %d, want 503", code)
+	}
+}

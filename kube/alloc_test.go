@@ -26,6 +26,7 @@ func cheapOnes() []cheap {
 		{"dashed endpoint A", "10-1-0-41.big.shop.svc.cluster.local.", "A"},
 		{"ClusterIP SRV", "_http._tcp.api.shop.svc.cluster.local.", "SRV"},
 		{"headless SRV, 3 endpoints", "_sql._tcp.db.shop.svc.cluster.local.", "SRV"},
+		{"headless SRV, 60 endpoints", "_http._tcp.big.shop.svc.cluster.local.", "SRV"},
 		{"headless port A", "_sql._tcp.db.shop.svc.cluster.local.", "A"},
 		{"ClusterIP PTR", "1.0.96.10.in-addr.arpa.", "PTR"},
 		{"endpoint PTR", "2.0.0.10.in-addr.arpa.", "PTR"},

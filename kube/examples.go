@@ -21,11 +21,11 @@ func (h *Handler) Examples(ctx context.Context) []string {
 	defer ix.mu.Unlock()
 	var best *cluster.Service
 	for _, e := range ix.services.All() {
-		if s := e.service; s != nil && len(s.ClusterIPs) > 0 && (best == nil || better(s, best)) {
+		if s := e.service; e.visible() && len(s.ClusterIPs) > 0 && (best == nil || better(s, best)) {
 			best = s
 		}
 	}
-	if best == nil {
+	if best == nil || h.primary == "" {
 		return nil
 	}
 	name := best.Name + "." + best.Namespace + ".svc." + h.primary.String()

@@ -301,7 +301,7 @@ func (c *cosmos) mutate(name string) string {
 	case 7:
 		labels[i] = "0" + labels[i]
 	case 8:
-		return pick(c, "x", "1-2-3-4", "10-0-0-1", "fd00--1", "fd00-0-0--1", "--ffff-a00-1", "0-0-0-0", "--", "---", "1--2--3", "1-2-3-4-5-6-7--8", "fd00--zzzz") + "." + c.namespace() + ".pod." + c.zones[0]
+		return pick(c, "x", "1-2-3-4", "10-0-0-1", "fd00--1", "fd00-0-0--1", "--ffff-a00-1", "0-0-0-0", "--", "---", "1--2--3", "1-2-3-4-5-6-7--8", "fd00--zzzz") + "." + c.namespace() + ".pod." + pick(c, c.zones...)
 	case 9:
 		return pick(c, "zone-a", "zone-b", "eu.zone-a", "nowhere", "zone-a.eu") + "." + pick(c, "pin", "prefer", "other") + "._zone." + name
 	case 10:

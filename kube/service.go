@@ -40,7 +40,7 @@ func (sel *selection) mayPick(g *group) bool {
 }
 
 // picks says whether this one of them is.
-func (sel *selection) picks(ep cluster.Endpoint) bool {
+func (sel *selection) picks(ep *cluster.Endpoint) bool {
 	switch {
 	case sel.zone != nil && !isLabels(sel.zone, ep.Zone):
 		return false
@@ -69,7 +69,8 @@ func (s *service) endpoints(sel selection) walk { return walk{sel: sel, todo: s.
 func (w *walk) next() bool {
 	for {
 		for len(w.rest) > 0 {
-			if w.ep, w.rest = w.rest.Next(); w.sel.picks(w.ep) {
+			w.rest = w.rest.Next(&w.ep)
+			if w.sel.picks(&w.ep) {
 				return true
 			}
 		}

@@ -349,7 +349,7 @@ func TestCut(t *testing.T) {
 		t.Run(tt.what, func(t *testing.T) {
 			whole := answerOf(t, tt.sections...)
 			size := len(whole.Buf) - tt.over
-			whole.Compress(nil) // cutting works before and after it
+			whole.Compress(nil, MaxMessage) // cutting works before and after it
 			compressed := whole
 			plain := answerOf(t, tt.sections...)
 
@@ -391,7 +391,7 @@ func TestCutMoreThanCounted(t *testing.T) {
 		if want := uint16(min(n, 65535)); a.Count[Answers] != want {
 			t.Errorf("%d records: counted %d", n, a.Count[Answers])
 		}
-		a.Compress(nil)
+		a.Compress(nil, MaxMessage)
 		if !a.Cut(MaxMessage) {
 			t.Errorf("%d records: none lost", n)
 		}
@@ -428,7 +428,7 @@ func TestLargestMessage(t *testing.T) {
 		if len(a.Buf) != MaxMessage+over {
 			t.Fatal("the test is wrong:", len(a.Buf))
 		}
-		a.Compress(nil)
+		a.Compress(nil, MaxMessage)
 		if lost := a.Cut(MaxMessage); lost != (over == 1) {
 			t.Errorf("%d bytes over: lost %v", over, lost)
 		}

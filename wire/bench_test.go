@@ -54,7 +54,7 @@ func TestAllocations(t *testing.T) {
 	var a Answer
 	none("Begin, Append, Compress, Cut", func() {
 		srvAnswer(&a, lent, q, srvs, addrs, 40)
-		a.Compress(spare)
+		a.Compress(spare, MaxMessage)
 		if !a.Cut(1232) {
 			t.Fatal("nothing was cut")
 		}
@@ -137,7 +137,7 @@ func BenchmarkCompress(b *testing.B) {
 				a.Begin(lent, q)
 				a.Append(Answers, answers, n)
 				a.Append(Additional, additional, n)
-				a.Compress(spare)
+				a.Compress(spare, MaxMessage)
 			}
 		})
 	}

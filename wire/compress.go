@@ -25,7 +25,11 @@ const probes = 8
 // spelling are shared, so no name changes, and the message gets no longer. It
 // returns the old message's memory, for the next to use. A message that is not
 // in the answer's form stays as it is, and spare is returned.
-func (a *Answer) Compress(spare []byte) (freed []byte) {
+//
+// What is behind the first size bytes is copied as it is: it is going to be cut
+// off. A Service of a thousand endpoints is not worth compressing to its end for
+// a client that takes twenty of them.
+func (a *Answer) Compress(spare []byte, size int) (freed []byte) {
 	var seen suffixes
 	msg := a.Buf
 	out := append(spare[:0], msg[:a.body]...)
@@ -33,9 +37,7 @@ func (a *Answer) Compress(spare []byte) (freed []byte) {
 		out = seen.add(out[:HeaderLen], msg[HeaderLen:a.body-4], true)[:a.body]
 	}
 	for off := a.body; off < len(msg); {
-		if len(out) > MaxMessage {
-			// The rest is going to be cut off: a Service of a hundred thousand
-			// endpoints is not worth looking at to its end.
+		if len(out) > size {
 			out = append(out, msg[off:]...)
 			break
 		}

@@ -16,7 +16,7 @@ func compressed(t testing.TB, a *Answer) []byte {
 	before := bytes.Clone(sealed(a))
 	want := zone(unpack(t, before))
 	old := a.Buf
-	if freed := a.Compress(nil); len(freed) != len(old) || &freed[0] != &old[0] {
+	if freed := a.Compress(nil, MaxMessage); len(freed) != len(old) || &freed[0] != &old[0] {
 		t.Fatal("the old memory was not given back")
 	}
 	if !bytes.Equal(old, before) {
@@ -77,7 +77,7 @@ func TestCompressEveryType(t *testing.T) {
 // The bytes themselves, for once.
 func TestCompressBytes(t *testing.T) {
 	a := imported(t, message(t, false, "b.c.", []string{"b.c. 1 IN CNAME a.b.c.", "a.b.c. 1 IN MX 5 x.c."}))
-	a.Compress(nil)
+	a.Compress(nil, MaxMessage)
 	const want = "\x01b\x01c\x00\x00\x01\x00\x01" + // at 12; c. at 14
 		"\xC0\x0C\x00\x05\x00\x01\x00\x00\x00\x01\x00\x04" + "\x01a\xC0\x0C" + // a.b.c. at 33
 		"\xC0\x21\x00\x0F\x00\x01\x00\x00\x00\x01\x00\x06" + "\x00\x05\x01x\xC0\x0E"
@@ -217,7 +217,7 @@ func TestCompressIntoSpare(t *testing.T) {
 	spare := bytes.Repeat([]byte{0xEE}, 600)
 	want := zone(unpack(t, sealed(a)))
 	old := a.Buf
-	if freed := a.Compress(spare[:7]); &freed[0] != &old[0] || &a.Buf[0] != &spare[0] {
+	if freed := a.Compress(spare[:7], MaxMessage); &freed[0] != &old[0] || &a.Buf[0] != &spare[0] {
 		t.Error("spare was not used")
 	}
 	if got := zone(unpack(t, sealed(a))); got != want {
@@ -232,7 +232,7 @@ func TestCompressIntoSpare(t *testing.T) {
 		t.Fatal("the test is wrong:", len(a.Buf))
 	}
 	plain := bytes.Clone(sealed(a))
-	a.Compress(a.Buf[len(a.Buf):])
+	a.Compress(a.Buf[len(a.Buf):], MaxMessage)
 	if got := zone(unpack(t, sealed(a))); got != zone(unpack(t, plain)) {
 		t.Errorf("got\n%s", got)
 	}
@@ -265,13 +265,13 @@ func TestCompressDisorder(t *testing.T) {
 		a.AppendString(Answers, records, 1)
 		before := bytes.Clone(a.Buf)
 		spare := make([]byte, 1, 100)
-		if got := a.Compress(spare); &got[0] != &spare[0] || !bytes.Equal(a.Buf, before) {
+		if got := a.Compress(spare, MaxMessage); &got[0] != &spare[0] || !bytes.Equal(a.Buf, before) {
 			t.Errorf("%q became %q", records, a.Records())
 		}
 	}
 	var empty Answer
 	empty.Begin(nil, nil)
-	empty.Compress(nil)
+	empty.Compress(nil, MaxMessage)
 	if len(empty.Buf) != HeaderLen {
 		t.Errorf("an empty message became %q", empty.Buf)
 	}
@@ -287,7 +287,7 @@ func TestCompressHuge(t *testing.T) {
 		owner := fmt.Appendf(nil, "\x05h%04d", i)
 		a.Append(Answers, AppendAddress(nil, append(owner, OwnerIsQuestion...), 5, netip.MustParseAddr("10.0.0.1")), 1)
 	}
-	a.Compress(nil)
+	a.Compress(nil, MaxMessage)
 	if !a.Cut(MaxMessage) {
 		t.Error("nothing lost")
 	}
@@ -298,6 +298,30 @@ func TestCompressHuge(t *testing.T) {
 	for i, rr := range m.Answer {
 		if rr.Header().Name != fmt.Sprintf("h%04d.a.", i) || rr.Header().Rrtype != dns.TypeA {
 			t.Fatalf("record %d is %v", i, rr)
+		}
+	}
+}
+
+// To stop where the message is going to be cut changes nothing of what is left.
+func TestCompressNoFurtherThanCut(t *testing.T) {
+	make := func() *Answer {
+		var answers, additional []string
+		for i := range 60 {
+			name := fmt.Sprintf("h%02d.web.shop.svc.cluster.local.", i/2)
+			answers = append(answers, "web.shop.svc.cluster.local. 5 IN NS "+name)
+			additional = append(additional, fmt.Sprintf("%s 5 IN A 10.0.0.%d", name, i))
+		}
+		return answerOf(t, answers, []string{"shop.svc.cluster.local. 5 IN NS ns.dns.cluster.local."}, additional)
+	}
+	whole := make()
+	whole.Compress(nil, MaxMessage)
+	for size := len(whole.Buf) + 1; size > 0; size-- {
+		long, short := make(), make()
+		long.Compress(nil, MaxMessage)
+		short.Compress(nil, size)
+		lost, want := short.Cut(size), long.Cut(size)
+		if lost != want || short.Count != long.Count || !bytes.Equal(short.Buf, long.Buf) {
+			t.Fatalf("cut to %d: lost %v, counts %v, %d bytes; want %v, %v, %d", size, lost, short.Count, len(short.Buf), want, long.Count, len(long.Buf))
 		}
 	}
 }
