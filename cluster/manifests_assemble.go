@@ -87,9 +87,10 @@ func (a *assembly) find(l located) {
 	a.order = append(a.order, l)
 }
 
-// put adds an object that the options ask for.
+// put adds an object that the options ask for. The option labels is not about
+// ServiceImports.
 func (a *assembly) put(k Kind, l located, o Object) {
-	if a.f.scope.has(l.key.Namespace, l.labels) {
+	if k == Imports && a.f.scope.hasNamespace(l.key.Namespace) || k != Imports && a.f.scope.has(l.key.Namespace, l.labels) {
 		a.objects[k][o.Key()] = placed{o, l.file}
 	}
 }

@@ -71,7 +71,7 @@ func (d *decoder) object(raw json.RawMessage, list *head, at *place) {
 	if read == nil {
 		it.kind = ""
 		if isOurs(h.Kind) && ourGroup(h.APIVersion) {
-			d.warn(at.line, "%s %s: apiVersion %s is not known, ignored", h.Kind, it.key, h.APIVersion)
+			d.warn(at.line, "%s %s: apiVersion %q is not known, ignored", h.Kind, it.key, h.APIVersion)
 		}
 	} else if why := badName(h.Kind, it.key); why != "" {
 		d.warn(at.line, "%s %q: %s, ignored", h.Kind, it.key.Name, why)

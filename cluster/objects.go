@@ -3,7 +3,6 @@ package cluster
 import (
 	"iter"
 	"net/netip"
-	"time"
 )
 
 // A Kind names one sort of object that a Source delivers.
@@ -64,9 +63,6 @@ type Slice struct {
 	Cluster   string // the label multicluster.kubernetes.io/source-cluster; "" for this cluster's own
 	Ports     []Port
 	Endpoints Endpoints
-	// Trigger is the annotation endpoints.kubernetes.io/last-change-trigger-time,
-	// zero if there is none.
-	Trigger time.Time
 }
 
 // A Pod that has an address and has not ended.

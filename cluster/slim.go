@@ -3,7 +3,6 @@ package cluster
 import (
 	"net/netip"
 	"strings"
-	"time"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
@@ -89,9 +88,6 @@ func (o Options) slice(s *discoveryv1.EndpointSlice, warn func(format string, ar
 		}
 	}
 	slim.Endpoints = Endpoints(buf)
-	if at := s.Annotations[corev1.EndpointsLastChangeTriggerTime]; at != "" {
-		slim.Trigger, _ = time.Parse(time.RFC3339Nano, at) // zero if it is not a time
-	}
 	return slim
 }
 

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/config"
 	"github.com/spf13/cobra"
 )
@@ -19,6 +20,7 @@ import (
 // Main runs the command line of the process and exits: with 0 if all went well,
 // 1 if not, 2 if the command line itself is wrong.
 func Main(directives []config.Directive, version string) {
+	cluster.QuietKlog()
 	p := program{directives, version, os.Stdin, os.Stdout, os.Stderr}
 	os.Exit(p.run(context.Background(), os.Args[1:]))
 }

@@ -34,7 +34,7 @@ func (q *Query) Ask(name []byte, t wire.Type) (sub *Query, ok bool) {
 	sub.parent, sub.depth = q, q.depth+1
 	sub.Peer, sub.Local, sub.Interface, sub.mux = q.Peer, q.Local, q.Interface, q.mux
 	fault := sub.Parse(packet)
-	sub.DO = q.DO
+	sub.DO, sub.Size = q.DO, q.Size
 	sub.Answer.Begin(sub.own, sub.Question())
 	switch {
 	case fault != wire.Fine:

@@ -78,6 +78,12 @@ type Port struct {
 // old mux is parked.
 type Turn struct{ sync.Mutex }
 
+// wait returns once whoever has the turn now has ended it.
+func (t *Turn) wait() {
+	t.Lock()
+	defer t.Unlock()
+}
+
 // Join adds a reader, or a connection.
 func (p *Port) Join() *Turn {
 	t := new(Turn)
@@ -103,8 +109,7 @@ func (p *Port) Grace() {
 	turns := slices.Collect(maps.Keys(p.turns))
 	p.mu.Unlock()
 	for _, t := range turns {
-		t.Lock()
-		t.Unlock() //nolint:staticcheck // the wait is the point
+		t.wait()
 	}
 }
 

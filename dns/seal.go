@@ -9,8 +9,9 @@ import (
 // optLen is the size of our OPT record: it has no options yet.
 const optLen = 11
 
-// limit is the size that the whole reply may have.
-func (q *Query) limit() int {
+// Limit is the size that the whole reply may have. An answer that is larger
+// before it is compressed may still fit; a handler need not write much more.
+func (q *Query) Limit() int {
 	if q.Proto == TCP {
 		return wire.MaxMessage
 	}
@@ -21,7 +22,7 @@ func (q *Query) limit() int {
 // client's size, with OPT and header. It happens once, for every reply.
 func (q *Query) seal() {
 	a := &q.Answer
-	limit, opt := q.limit(), 0
+	limit, opt := q.Limit(), 0
 	if q.EDNS {
 		opt = 1
 		limit -= optLen

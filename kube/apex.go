@@ -5,12 +5,16 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/wire"
 )
 
 // nameserver answers for ns.dns below the zone, which the SOA record names: the
 // addresses at which clients reach this server.
 func (l *lookup) nameserver() outcome {
+	if !l.listed(cluster.Slices) {
+		return unknown
+	}
 	all := l.reachable(l.ownServices())
 	for _, t := range [2]wire.Type{wire.TypeA, wire.TypeAAAA} {
 		if !l.wants(t) {

@@ -142,6 +142,7 @@ func cname(target string, ttl uint32) string {
 type target struct {
 	cluster string
 	eps     []cluster.Endpoint
+	has     map[netip.Addr]struct{} // the addresses of eps, if they are many
 	ports   []cluster.Port
 }
 
@@ -201,7 +202,7 @@ func (t *target) add(ep cluster.Endpoint, ports []cluster.Port) {
 			t.eps[i].Hostname = ep.Hostname
 		}
 	}
-	if !slices.ContainsFunc(t.eps, func(o cluster.Endpoint) bool { return o.Addr == ep.Addr }) {
+	if !t.holds(ep.Addr) {
 		t.eps = append(t.eps, ep)
 	}
 	if slices.Equal(t.ports, ports) {
@@ -213,6 +214,23 @@ func (t *target) add(ep cluster.Endpoint, ports []cluster.Port) {
 			t.ports = append(t.ports, p)
 		}
 	}
+}
+
+// holds says whether the address is there, and notes it. A hostname may have
+// thousands.
+func (t *target) holds(ip netip.Addr) bool {
+	if len(t.eps) < 32 {
+		return slices.ContainsFunc(t.eps, func(o cluster.Endpoint) bool { return o.Addr == ip })
+	}
+	if t.has == nil {
+		t.has = map[netip.Addr]struct{}{}
+		for _, o := range t.eps {
+			t.has[o.Addr] = struct{}{}
+		}
+	}
+	_, ok := t.has[ip]
+	t.has[ip] = struct{}{}
+	return ok
 }
 
 // grouped packs targets with equal ports together. Most Services have one

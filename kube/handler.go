@@ -87,7 +87,7 @@ func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 
 // Resolve takes up the chase of a CNAME whose target had to wait.
 func (h *Handler) Resolve(ctx context.Context, q *dns.Query) error {
-	chased(q, q.Asked(ctx))
+	h.chased(q, q.Asked(ctx))
 	return nil
 }
 

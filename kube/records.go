@@ -130,16 +130,21 @@ func (l *lookup) alias(e *entry) outcome {
 	if !ok {
 		return waiting
 	}
-	chased(q, sub)
+	l.chased(q, sub)
 	return present
 }
 
+// shrink is how much smaller compression can make a record, at the most: names
+// of 255 bytes become two, the rest of an A record is fourteen.
+const shrink = 17
+
 // chased adds what the target of a CNAME gave. The code is that of the last
-// name of the chain (RFC 6604). If nobody here serves the target the CNAME is
-// the answer (RFC 1034 §4.3.2), and the client goes on from there.
-func chased(q, sub *dns.Query) {
+// name of the chain (RFC 6604). If the target is elsewhere and nobody here
+// serves it, the CNAME is the answer (RFC 1034 §4.3.2), and the client goes on
+// from there.
+func (h *Handler) chased(q, sub *dns.Query) {
 	q.AA = true
-	if sub.By() == "" && sub.Err == nil {
+	if sub.By() == "" && sub.Err == nil && h.zone(sub) == nil {
 		return
 	}
 	q.RCode, q.RA, q.Err = sub.RCode, sub.RA, sub.Err
@@ -152,8 +157,8 @@ func chased(q, sub *dns.Query) {
 				return
 			}
 			off = next
-			if len(q.Answer.Buf) > 16*wire.MaxMessage { // names written out may be long; no message holds this
-				return
+			if len(q.Answer.Buf) > shrink*q.Limit() {
+				return // of this something is cut, so the client hears of it
 			}
 		}
 	}
@@ -176,6 +181,9 @@ func (l *lookup) finish(found outcome) {
 func (l *lookup) apex() outcome {
 	if l.wants(wire.TypeSOA) {
 		l.soa(wire.Answers)
+	}
+	if l.q.Type == wire.TypeNS && !l.listed(cluster.Slices) {
+		return unknown
 	}
 	if l.wants(wire.TypeNS) {
 		l.nameservers()
@@ -279,6 +287,12 @@ func (l *lookup) reverseName() outcome {
 	found := missing
 	for near := l.index.reverse.within(b); near.next(); {
 		p := near.pair
+		if !p.home.space.exposed.Load() {
+			continue
+		}
+		if len(l.q.Answer.Buf) > shrink*l.q.Limit() {
+			return found // what is missing shows when the message is cut
+		}
 		e := l.index.services.Get([]byte(p.home.key))
 		if !e.visible() {
 			continue

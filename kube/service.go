@@ -119,12 +119,11 @@ func (s *service) self() outcome {
 // own writes the Service's addresses, or SRV records for the ports that sel
 // selects.
 func (s *service) own(sel selection) {
-	a := &s.q.Answer
 	if s.wants(wire.TypeA) {
-		appendPacked(a, s.e.a, lenA)
+		s.packed(s.e.a, lenA)
 	}
 	if s.wants(wire.TypeAAAA) {
-		appendPacked(a, s.e.aaaa, lenAAAA)
+		s.packed(s.e.aaaa, lenAAAA)
 	}
 	switch {
 	case !s.wants(wire.TypeSRV):
@@ -135,11 +134,11 @@ func (s *service) own(sel selection) {
 	}
 }
 
-// appendPacked copies records of one size, but no more than fit a message:
-// whether some are lost shows when it is cut.
-func appendPacked(a *wire.Answer, records string, size int) {
-	n := min(len(records)/size, wire.MaxMessage/size+1)
-	a.AppendString(wire.Answers, records[:n*size], n)
+// packed copies records of one size, but no more than fit the reply: whether
+// some are lost shows when it is cut.
+func (s *service) packed(records string, size int) {
+	n := min(len(records)/size, s.q.Limit()/size+1)
+	s.q.Answer.AppendString(wire.Answers, records[:n*size], n)
 }
 
 // port answers _PORT._PROTO (2.3.2, 2.4.2), and the name between it and the
@@ -176,14 +175,25 @@ func matching(ports []cluster.Port, sel selection) iter.Seq[uint16] {
 			p.Name != "" && p.Protocol == string(sel.proto) && (sel.port == nil || p.Name == string(sel.port))
 	}
 	return func(yield func(uint16) bool) {
+		var many map[uint16]struct{} // a Service may have thousands
+		if len(ports) > 32 {
+			many = make(map[uint16]struct{})
+		}
 	ports:
 		for i, p := range ports {
 			if !fits(p) {
 				continue
 			}
-			for _, before := range ports[:i] {
-				if before.Port == p.Port && fits(before) {
-					continue ports
+			if many != nil {
+				if _, before := many[p.Port]; before {
+					continue
+				}
+				many[p.Port] = struct{}{}
+			} else {
+				for _, before := range ports[:i] {
+					if before.Port == p.Port && fits(before) {
+						continue ports
+					}
 				}
 			}
 			if !yield(p.Port) {
@@ -262,33 +272,27 @@ func (s *service) selected(sel selection) outcome {
 // addresses writes the records of one family, each address once.
 func (s *service) addresses(sel selection, t wire.Type) {
 	a := &s.q.Answer
+	var written map[netip.Addr]struct{} // made only where an address may come again
+	if s.e.shared {
+		written = map[netip.Addr]struct{}{}
+	}
 	for w := s.endpoints(sel); w.next(); {
 		ep := w.ep
-		if familyOf(ep.Addr) != t || s.e.shared && s.written(ep, t) {
+		if familyOf(ep.Addr) != t {
 			continue
 		}
-		if len(a.Buf) > wire.MaxMessage {
+		if written != nil {
+			if _, twice := written[ep.Addr]; twice {
+				continue
+			}
+			written[ep.Addr] = struct{}{}
+		}
+		if len(a.Buf) > s.q.Limit() {
 			return // what is missing shows when the message is cut
 		}
 		a.Buf = wire.AppendAddress(a.Buf, wire.OwnerIsQuestion, s.ttl, ep.Addr)
 		a.Count[wire.Answers]++
 	}
-}
-
-// written says whether the answer, which holds nothing but addresses of one
-// family, has ep's.
-func (s *service) written(ep cluster.Endpoint, t wire.Type) bool {
-	size, n := lenA, 4
-	if t == wire.TypeAAAA {
-		size, n = lenAAAA, 16
-	}
-	ip := ep.Addr.As16()
-	for r := s.q.Answer.Records(); len(r) > 0; r = r[size:] {
-		if string(r[size-n:size]) == string(ip[16-n:]) {
-			return true
-		}
-	}
-	return false
 }
 
 // serviceSRV writes a SRV record for each port that sel selects, with the
@@ -297,6 +301,9 @@ func (s *service) serviceSRV(sel selection) {
 	name := s.q.Offset(s.left)
 	n := countPorts(s.e.service.Ports, sel)
 	for port := range matching(s.e.service.Ports, sel) {
+		if len(s.q.Answer.Buf) > s.q.Limit() {
+			break
+		}
 		s.srv(n, port, nil)
 	}
 	if n == 0 {
@@ -325,7 +332,7 @@ func once(ips []netip.Addr) iter.Seq[netip.Addr] {
 func (s *service) endpointSRV(sel selection) {
 	n := 0
 	var before member
-	for w := s.endpoints(sel); w.next(); {
+	for w := s.endpoints(sel); n < 100 && w.next(); { // from there on the weight is 1
 		if m := (member{w.g, w.ep.Hostname}); !m.same(before) && s.fits(w.g, w.ep) {
 			n += countPorts(w.g.ports, sel)
 			before = m
@@ -337,7 +344,7 @@ func (s *service) endpointSRV(sel selection) {
 	a, before := &s.q.Answer, member{}
 	var room [wire.MaxName]byte
 	for w := s.endpoints(sel); w.next(); {
-		if len(a.Buf) > wire.MaxMessage {
+		if len(a.Buf) > s.q.Limit() {
 			return // what is missing shows when the message is cut
 		}
 		if m := (member{w.g, w.ep.Hostname}); !m.same(before) && s.fits(w.g, w.ep) {
@@ -350,7 +357,7 @@ func (s *service) endpointSRV(sel selection) {
 	}
 	name := wire.Pointer(s.q.Offset(s.left))
 	for w := s.endpoints(sel); w.next(); {
-		if len(a.Buf) > wire.MaxMessage {
+		if len(a.Buf) > 2*s.q.Limit() { // owners can be compressed
 			return
 		}
 		if len(w.g.ports) == 0 || !s.fits(w.g, w.ep) {
@@ -396,7 +403,9 @@ func (s *service) srv(n int, port uint16, labels []byte) {
 
 func countPorts(ports []cluster.Port, sel selection) (n int) {
 	for range matching(ports, sel) {
-		n++
+		if n++; n == 100 {
+			break
+		}
 	}
 	return n
 }

@@ -31,7 +31,7 @@ import (
 //	    noendpoints                        # do not watch EndpointSlices
 //	    fallthrough [ZONES…]               # names that do not exist are asked of the next handler
 //	    ignore empty_service               # a ClusterIP Service without ready endpoints has no name
-//	    multicluster ZONES…                # those of the zones that hold ServiceImports
+//	    multicluster [ZONES…]              # those of the zones that hold ServiceImports; clusterset.local
 //	    zonal                              # names for the endpoints of one topology zone
 //	    startup_timeout DURATION           # how long a reload waits for new data before it fails; 5s
 //	    apiserver_qps N
@@ -173,7 +173,11 @@ func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error 
 		corefile.Option{Name: "noendpoints", Set: corefile.Flag(&o.NoEndpoints)},
 		h.through.Option(),
 		corefile.Option{Name: "ignore", Min: 1, Max: 1, Set: corefile.OneOf(&ignored, "empty_service")},
-		corefile.Option{Name: "multicluster", Min: 1, Max: -1, Set: func(e corefile.Directive) (err error) {
+		corefile.Option{Name: "multicluster", Max: -1, Set: func(e corefile.Directive) (err error) {
+			if len(e.Args) == 0 {
+				o.multicluster = []wire.Name{clusterset}
+				return nil
+			}
 			o.multicluster, err = config.ParseZones(e.Path, e.Args)
 			return err
 		}},
@@ -191,8 +195,14 @@ func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error 
 	case "verified":
 		h.pods, o.Pods = podsVerified, true
 	}
+	if o.ignoreEmpty && o.NoEndpoints {
+		err = errors.Join(err, d.Errorf("ignore empty_service needs endpoints: it cannot stand beside noendpoints"))
+	}
 	return err
 }
+
+// clusterset is the zone of the multi-cluster specification (M1).
+const clusterset wire.Name = "\x0aclusterset\x05local\x00"
 
 func words(s *string) func(corefile.Directive) error {
 	return func(e corefile.Directive) error {

@@ -65,7 +65,9 @@ func (p *Plan) prepare(ctx context.Context, old *Plan) error {
 	for _, s := range p.sites {
 		l, err := config.Keep(p.start, listenerKey{s.addr}, func() (*transport.Listener, error) {
 			l, err := transport.Listen(ctx, s.addr, transport.Options{Log: p.opts.Log, Metrics: p.opts.Metrics})
-			p.fresh = append(p.fresh, l)
+			if err == nil {
+				p.fresh = append(p.fresh, l)
+			}
 			return l, err
 		})
 		if err != nil && old != nil && old.listensOn(s.addr.Port()) {

@@ -85,7 +85,7 @@ var table = map[string]row{
 
 	// Flags and subcommands.
 	"cmd": {
-		own:   []string{"server", "builtin", "config", "corefile", "dns", "kubedns", "skydns"},
+		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "kubedns", "skydns", "metrics"},
 		third: []string{"github.com/spf13/cobra"},
 	},
 
