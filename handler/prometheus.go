@@ -52,8 +52,9 @@ import (
 type Prometheus struct {
 	addr    string
 	metrics *metrics.Registry
-	names   []string // of the directives that meet or see queries
-	chains  sync.Map // *dns.Chain to *series
+	names   []string   // of the directives that meet or see queries
+	chains  sync.Map   // *dns.Chain to *series
+	mu      sync.Mutex // of who begins a chain
 }
 
 // SetupPrometheus is the Setup of prometheus.
@@ -79,12 +80,36 @@ func SetupPrometheus(b *config.Block, uses []corefile.Directive) error {
 		if err != nil {
 			return uses[0].Errorf("%v", err)
 		}
+		// Its key is its own: it ends with its plan.
+		_, _ = config.Keep(s, p, func() (*Prometheus, error) { return p, nil })
 		describeProcess(p.metrics)
 		site.Handle("/metrics", p)
 		b.OnSwap(site.Show)
 		return nil
 	})
 	return err
+}
+
+// begin makes the series of a chain, once.
+func (p *Prometheus) begin(c *dns.Chain) any {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at, ok := p.chains.Load(c)
+	if !ok {
+		at = newSeries(p.metrics, c, p.names)
+		p.chains.Store(c, at)
+	}
+	return at
+}
+
+// Stop takes back that the plan's directives are enabled.
+func (p *Prometheus) Stop() {
+	p.chains.Range(func(_, at any) bool {
+		for _, drop := range at.(*series).drops {
+			drop()
+		}
+		return true
+	})
 }
 
 func (p *Prometheus) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
@@ -96,7 +121,7 @@ func (p *Prometheus) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 func (p *Prometheus) ObserveDNS(q *dns.Query) {
 	at, ok := p.chains.Load(q.Chain())
 	if !ok {
-		at, _ = p.chains.LoadOrStore(q.Chain(), newSeries(p.metrics, q.Chain(), p.names))
+		at = p.begin(q.Chain())
 	}
 	s := at.(*series)
 	family := family(q)

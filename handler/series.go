@@ -27,6 +27,7 @@ func typeIndex(t wire.Type) int { return slices.Index(counted[:], t) }
 // A series is what prometheus counts for one chain. Nothing in it is looked up
 // by name for a query: places in arrays are.
 type series struct {
+	drops               []func() // of what ends with the plan
 	requests, responses grid
 	do                  *metrics.Counter
 	duration            *metrics.Histogram
@@ -41,9 +42,10 @@ func newSeries(r *metrics.Registry, c *dns.Chain, enabled []string) *series {
 		return append([]string{"server", c.Server, "zone", c.Zone, "view", view}, more...)
 	}
 	one := func() float64 { return 1 }
+	var drops []func()
 	for _, name := range enabled {
-		r.Gauge("coredns_plugin_enabled", "A metric that indicates whether a plugin is enabled on per server and zone basis.",
-			one, labels("name", name)...)
+		drops = append(drops, r.GaugeUntil("coredns_plugin_enabled", "A metric that indicates whether a plugin is enabled on per server and zone basis.",
+			one, labels("name", name)...))
 	}
 	names := []string{""} // by Query.Step and one
 	for _, step := range c.Steps() {
@@ -51,6 +53,7 @@ func newSeries(r *metrics.Registry, c *dns.Chain, enabled []string) *series {
 	}
 	sizes := []float64{0, 100, 200, 300, 400, 511, 1023, 2047, 4095, 8291, 16e3, 32e3, 48e3, 64e3}
 	s := &series{
+		drops: drops,
 		do: r.Counter("coredns_dns_do_requests_total", "Counter of DNS requests with DO bit set per zone.",
 			"server", c.Server, "view", view, "zone", c.Zone),
 		duration: r.Histogram("coredns_dns_request_duration_seconds", "Histogram of the time (in seconds) each request took per zone.",

@@ -34,6 +34,7 @@ type Index struct {
 	slices [cluster.Kinds]map[cluster.Key]string // slice → key of the Service it belongs to
 	podsBy map[cluster.Key]*cluster.Pod
 	drafts map[draftKey]*entry // entries being changed
+	turned map[*space]struct{} // namespaces shown or hidden since the last flush
 	add    []pair
 	remove []pair
 }
@@ -49,7 +50,7 @@ type podRef struct{ n int }
 // NewIndex makes an empty index, which is synced once all of kinds have been
 // listed.
 func NewIndex(set settings, kinds []cluster.Kind, log *slog.Logger) *Index {
-	ix := &Index{set: set, log: log, whole: make(chan struct{}), podsBy: map[cluster.Key]*cluster.Pod{}, drafts: map[draftKey]*entry{}}
+	ix := &Index{set: set, log: log, whole: make(chan struct{}), podsBy: map[cluster.Key]*cluster.Pod{}, drafts: map[draftKey]*entry{}, turned: map[*space]struct{}{}}
 	ix.slices[cluster.Slices] = map[cluster.Key]string{}
 	ix.slices[cluster.ImportSlices] = map[cluster.Key]string{}
 	ix.listed.Store(allKinds)
@@ -199,6 +200,7 @@ func (ix *Index) expose(s *space, exposed bool) {
 	if s.exposed.Swap(exposed) == exposed {
 		return
 	}
+	ix.turned[s] = struct{}{}
 	sign := uint32(1)
 	if !exposed {
 		sign = ^uint32(0)
@@ -285,6 +287,7 @@ func (ix *Index) deleteSlice(kind cluster.Kind, key cluster.Key) {
 // other. Their addresses follow: until then a reverse name finds the Service
 // as it was, or not at all.
 func (ix *Index) flush() {
+	ix.turn()
 	for k, e := range ix.drafts {
 		table := ix.table(k.imported)
 		old := table.Get([]byte(k.key))
@@ -322,8 +325,32 @@ func (ix *Index) flush() {
 	}
 }
 
+// turn notes the addresses of namespaces that have been shown or hidden. Those
+// of hidden ones are not in the reverse index: nobody has to step over them.
+func (ix *Index) turn() {
+	if len(ix.turned) == 0 {
+		return
+	}
+	for _, e := range ix.services.All() {
+		if _, ok := ix.turned[e.home.space]; !ok {
+			continue
+		}
+		to := &ix.remove
+		if e.home.space.exposed.Load() {
+			to = &ix.add
+		}
+		for addr := range e.pairs() {
+			*to = append(*to, pair{addr, e.home})
+		}
+	}
+	clear(ix.turned)
+}
+
 // compare notes which addresses the change brings and which it takes.
 func (ix *Index) compare(old, e *entry) {
+	if !e.home.space.exposed.Load() {
+		return
+	}
 	had, has := old.pairs(), e.pairs()
 	for addr := range has {
 		if _, ok := had[addr]; !ok {

@@ -287,9 +287,6 @@ func (l *lookup) reverseName() outcome {
 	found := missing
 	for near := l.index.reverse.within(b); near.next(); {
 		p := near.pair
-		if !p.home.space.exposed.Load() {
-			continue
-		}
 		if len(l.q.Answer.Buf) > shrink*l.q.Limit() {
 			return found // what is missing shows when the message is cut
 		}

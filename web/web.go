@@ -24,6 +24,7 @@ import (
 // What a client of a probe or a scrape may take: they are on the same network.
 const (
 	headerTimeout = 5 * time.Second
+	writeTimeout  = 30 * time.Second // of a whole page, to a reader as slow as that
 	idleTimeout   = 2 * time.Minute
 )
 
@@ -110,6 +111,7 @@ func listen(addr string) (*listener, error) {
 	l.server = http.Server{
 		Handler:           l,
 		ReadHeaderTimeout: headerTimeout,
+		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		ErrorLog:          log.New(io.Discard, "", 0), // of clients that go away
 	}
