@@ -56,7 +56,7 @@ func testCRUD(t *testing.T, k kubernetes.Interface) {
 	}
 	stale := c.DeepCopy()
 	c.Data["key"] = "2"
-	if c, err = maps.Update(ctx, c, metav1.UpdateOptions{}); err != nil {
+	if _, err = maps.Update(ctx, c, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := maps.Update(ctx, stale, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
@@ -324,11 +324,11 @@ func testOtherDefaults(t *testing.T, k kubernetes.Interface) {
 	if p := slice.Ports[0]; p.Name == nil || *p.Name != "" || p.Protocol == nil || *p.Protocol != corev1.ProtocolTCP {
 		t.Errorf("slice port: %+v", p)
 	}
-	//nolint:staticcheck // readers of the deprecated Endpoints exist
-	e, err := k.CoreV1().Endpoints("defaults").Create(ctx, &corev1.Endpoints{
-		ObjectMeta: metav1.ObjectMeta{Name: "e"},
-		Subsets:    []corev1.EndpointSubset{{Ports: []corev1.EndpointPort{{Port: 80}}}},
-	}, metav1.CreateOptions{})
+	//lint:ignore SA1019 manifests still have it
+	endpoints := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: "e"}}
+	//lint:ignore SA1019 likewise
+	endpoints.Subsets = []corev1.EndpointSubset{{Ports: []corev1.EndpointPort{{Port: 80}}}}
+	e, err := k.CoreV1().Endpoints("defaults").Create(ctx, endpoints, metav1.CreateOptions{})
 	if err != nil || e.Subsets[0].Ports[0].Protocol != corev1.ProtocolTCP {
 		t.Errorf("endpoints: %v, %v", e, err)
 	}
