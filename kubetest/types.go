@@ -106,9 +106,9 @@ func (t *types) describe(kinds []kind) *openapicommon.OpenAPIV3Config {
 		return m
 	}
 	return &openapicommon.OpenAPIV3Config{
-		Info:                  &spec.Info{InfoProps: spec.InfoProps{Title: "kubetest"}},
-		GetDefinitions:        definitions,
-		GetDefinitionName:     openapi.NewDefinitionNamer(t.scheme).GetDefinitionName,
+		Info:              &spec.Info{InfoProps: spec.InfoProps{Title: "kubetest"}},
+		GetDefinitions:    definitions,
+		GetDefinitionName: openapi.NewDefinitionNamer(t.scheme).GetDefinitionName,
 		//lint:ignore SA1019 the function in its place needs routes that nobody asks for here
 		GetOperationIDAndTags: openapi.GetOperationIDAndTags,
 	}
