@@ -27,7 +27,9 @@ run: build ## build, and serve examples/ on 127.0.0.1:1053
 	bin/seamark serve --manifests examples --listen 127.0.0.1:1053
 
 # Each module is tested even if one before it failed: one run shows everything.
+# The fuzz targets look for something new for a moment, without the detector.
 test: c-compiler ## run every test of both modules with the race detector
+	@$(MAKE) fuzz FUZZTIME=10000x
 	@failed=; for m in $(MODULES); do \
 		(cd $$m && CGO_ENABLED=1 $(GO) test -race -p $(JOBS) -timeout 30m ./...) || failed="$$failed $$m"; \
 	done; test -z "$$failed"
