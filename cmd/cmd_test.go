@@ -394,3 +394,68 @@ func TestServeManifests(t *testing.T) {
 	}
 	p.stop()
 }
+
+// Nobody reads standard output: changes are still taken up, and signals heard.
+// Then the reader goes away altogether.
+func TestStandardOutputThatNobodyReads(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "m"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	service := func(last int) string {
+		return fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {clusterIP: 10.96.0.%d}}\n", last)
+	}
+	write(t, filepath.Join(dir, "m", "s.yaml"), service(0))
+	free, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(free.LocalAddr().String())
+	free.Close()
+	read, full, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	for _, size := range []int{1 << 16, 1} { // a byte may fit where a page does not
+		if err := full.SetWriteDeadline(time.Now().Add(200 * time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(full, io.LimitReader(zeros{size}, 1<<24)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal(err)
+		}
+	}
+	c := program(t, dir, "serve", "--manifests", "m", "--listen", "127.0.0.1:"+port)
+	c.Stdout, c.Stderr = full, os.Stderr
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	full.Close()
+	for last := range 4 {
+		write(t, filepath.Join(dir, "m", "s.yaml"), service(last))
+		want, got := fmt.Sprintf("10.96.0.%d", last), ""
+		for end := time.Now().Add(10 * time.Second); got != want && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+			if reply, err := ask("udp", port, "s.default.svc.cluster.local.", dns.TypeA); err == nil && len(reply.Answer) == 1 {
+				got = reply.Answer[0].(*dns.A).A.String()
+			}
+		}
+		if got != want {
+			t.Errorf("answer %s, want %s", got, want)
+		}
+		if last == 2 {
+			read.Close()
+		}
+	}
+	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	killed := time.AfterFunc(20*time.Second, func() { _ = c.Process.Kill() })
+	if err := c.Wait(); err != nil || !killed.Stop() {
+		t.Errorf("after SIGTERM: %v", err)
+	}
+}
+
+// A zeros gives zeros, so many at a time.
+type zeros struct{ size int }
+
+func (z zeros) Read(p []byte) (int, error) { return min(len(p), z.size), nil }

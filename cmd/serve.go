@@ -61,8 +61,10 @@ func (p *program) serve(ctx context.Context, s serve) error {
 	if s.conf != "" && s.manifests != "" {
 		return errors.New(`--manifests needs no Corefile: leave out --conf, or write "manifests DIR" into the kubernetes block`)
 	}
+	out := newOutput(p.out)
+	defer out.close()
 	options := server.Options{
-		Directives: p.directives, Port: s.port, Log: server.NewLog(p.out, slog.LevelInfo),
+		Directives: p.directives, Port: s.port, Log: server.NewLog(out, slog.LevelInfo),
 	}
 	for _, text := range s.listen {
 		addr, err := netip.ParseAddrPort(text)
@@ -80,7 +82,7 @@ func (p *program) serve(ctx context.Context, s serve) error {
 		r.Try = []string{"dns-version.cluster.local TXT", "cluster.local SOA"} // a folder without Services has these
 	}
 	if !s.quiet {
-		r.Out = p.out
+		r.Out = out
 	}
 	if err := r.Serve(ctx); err != nil {
 		return failure{err}

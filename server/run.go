@@ -55,6 +55,7 @@ func (r *Run) Serve(ctx context.Context) error {
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, reloadSignals()...)
 	defer signal.Stop(reload)
+	signal.Ignore(syscall.SIGPIPE) // whoever reads standard output may go away: answers go on
 
 	plan, err := r.begin(ctx)
 	if err != nil {
@@ -73,7 +74,9 @@ func (r *Run) Serve(ctx context.Context) error {
 		r.Log.Info("shutting down")
 		plan.Stop(context.WithoutCancel(ctx))
 		if r.PIDFile != "" {
-			return os.Remove(r.PIDFile)
+			if err := os.Remove(r.PIDFile); !errors.Is(err, os.ErrNotExist) {
+				return err
+			}
 		}
 		return nil
 	}
@@ -119,6 +122,9 @@ func (r *Run) reload(ctx context.Context, old *Plan) *Plan {
 	plan, err := r.Check()
 	if err == nil {
 		err = plan.Start(ctx, old)
+	}
+	if err != nil && ctx.Err() != nil {
+		return old // the server was told to end while it reloaded
 	}
 	if err != nil {
 		r.Metrics.Counter("coredns_reload_failed_total", reloadFailedHelp).Add(1)

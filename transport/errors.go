@@ -22,9 +22,9 @@ func explain(proto string, addr netip.AddrPort, err error) error {
 	var why string
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		why = "address in use: another DNS server is listening there; stop it or choose another address with bind or port with -p"
+		why = "address in use: another DNS server is listening there; stop it, or choose another address with bind or another port in the Corefile (-p is for blocks that name none)"
 	case errors.Is(err, fs.ErrPermission):
-		why = "permission denied: ports below 1024 need root or CAP_NET_BIND_SERVICE; choose another port with -p, for example 1053"
+		why = "permission denied: ports below 1024 need root or CAP_NET_BIND_SERVICE; choose another port, for example 1053, in the Corefile (-p is for blocks that name none)"
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		why = "no interface of this machine has that address; choose another one with bind"
 	case errors.Is(err, syscall.EAFNOSUPPORT):
