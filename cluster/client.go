@@ -126,6 +126,8 @@ func (c *client) load() error {
 	if err != nil {
 		return fmt.Errorf("setting up the connection: %w", err)
 	}
+	// An API server does not redirect; what does is something else in its place.
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	c.closeIdle()
 	c.stamp, c.config, c.http = now, config, client
 	return nil

@@ -125,15 +125,21 @@ func (f *feed) list(ctx context.Context, opts metav1.ListOptions) (runtime.Objec
 	f.listing.Lock()
 	defer f.listing.Unlock()
 	full := f.many()
-	err := f.ask(ctx, "list", &opts, func(r *rest.Request) error { return r.Do(ctx).Into(full) })
-	if err != nil {
-		return nil, err
-	}
-	slim := new(records)
 	from, err := meta.ListAccessor(full)
 	if err != nil {
 		return nil, fmt.Errorf("reading a list of %s: %w", f, err)
 	}
+	err = f.ask(ctx, "list", &opts, func(r *rest.Request) error {
+		err := r.Do(ctx).Into(full)
+		if err == nil && from.GetResourceVersion() == "" {
+			err = errors.New("the answer has no resourceVersion: it is not an API server's") // such as {}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	slim := new(records)
 	f.store.plain = true
 	slim.ResourceVersion, slim.Continue = from.GetResourceVersion(), from.GetContinue()
 	err = meta.EachListItem(full, func(obj runtime.Object) error {

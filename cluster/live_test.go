@@ -281,3 +281,29 @@ func TestLiveWatchEnds(t *testing.T) {
 		t.Error("the watch goes on")
 	}
 }
+
+// Something else in the API server's place is not believed: an empty object is
+// no empty cluster, and nobody is sent elsewhere. It is said once.
+func TestLiveIsNotAnAPIServer(t *testing.T) {
+	for name, answer := range map[string]http.HandlerFunc{
+		"empty object": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte("{}"))
+		},
+		"redirect": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusFound)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(answer)
+			defer server.Close()
+			f, stop := watchCluster(t, Options{Endpoint: server.URL, NoEndpoints: true})
+			f.logs(t, "cannot list namespaces")
+			f.logs(t, "cannot list services")
+			stop()
+			if len(f.script.lines) > 0 {
+				t.Errorf("it was believed: %s", f.script.lines)
+			}
+		})
+	}
+}

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // The labels of the Multi-Cluster Services API (KEP-1645) on an EndpointSlice
@@ -29,6 +30,9 @@ func (o Options) service(s *corev1.Service, warn func(format string, args ...any
 	slim := &Service{Namespace: intern(s.Namespace), Name: s.Name}
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
 		slim.ExternalName = strings.ToLower(strings.TrimSuffix(s.Spec.ExternalName, "."))
+		if len(validation.IsDNS1123Subdomain(slim.ExternalName)) > 0 {
+			warn("Service %s/%s: externalName %q is not a name: it has no answer", s.Namespace, s.Name, s.Spec.ExternalName)
+		}
 		return slim
 	}
 	if s.Spec.ClusterIP == corev1.ClusterIPNone {
@@ -42,6 +46,10 @@ func (o Options) service(s *corev1.Service, warn func(format string, args ...any
 	}
 	slim.PublishNotReady = s.Spec.PublishNotReadyAddresses
 	for _, p := range s.Spec.Ports {
+		if outside(p.Port) {
+			warn("Service %s/%s: %d is not a port: ignored", s.Namespace, s.Name, p.Port)
+			continue
+		}
 		slim.Ports = appendPort(slim.Ports, p.Name, p.Protocol, p.Port)
 	}
 	return slim
@@ -77,11 +85,19 @@ func (o Options) slice(s *discoveryv1.EndpointSlice, warn func(format string, ar
 		if p.Protocol != nil {
 			protocol = *p.Protocol
 		}
+		if outside(*p.Port) {
+			warn("EndpointSlice %s/%s: %d is not a port: ignored", s.Namespace, s.Name, *p.Port)
+			continue
+		}
 		slim.Ports = appendPort(slim.Ports, name, protocol, *p.Port)
 	}
 	var buf []byte
 	for i := range s.Endpoints {
 		e := o.endpoint(&s.Endpoints[i])
+		if e.Hostname != "" && len(validation.IsDNS1123Label(e.Hostname)) > 0 {
+			warn("EndpointSlice %s/%s: %q is not a hostname: ignored", s.Namespace, s.Name, e.Hostname)
+			e.Hostname = ""
+		}
 		for _, addr := range addrs(s.Endpoints[i].Addresses, "EndpointSlice", s.Namespace, s.Name, warn) {
 			e.Addr = addr
 			buf = AppendEndpoint(buf, e)
@@ -144,7 +160,9 @@ func (o Options) serviceImport(s *serviceImport, warn func(format string, args .
 		slim.ClusterIPs = addrs(s.Spec.IPs, "ServiceImport", s.Namespace, s.Name, warn)
 	}
 	for _, p := range s.Spec.Ports {
-		slim.Ports = appendPort(slim.Ports, p.Name, p.Protocol, p.Port)
+		if !outside(p.Port) {
+			slim.Ports = appendPort(slim.Ports, p.Name, p.Protocol, p.Port)
+		}
 	}
 	return slim
 }
@@ -165,12 +183,11 @@ func addrs(texts []string, kind, namespace, name string, warn func(format string
 	return out
 }
 
-// appendPort leaves out ports that no record can hold; an API server accepts
-// none of them.
+// outside says whether no record can hold the port; an API server accepts none
+// of these.
+func outside(port int32) bool { return port < 1 || port > 65535 }
+
 func appendPort(ports []Port, name string, protocol corev1.Protocol, number int32) []Port {
-	if number < 1 || number > 65535 {
-		return ports
-	}
 	if protocol == "" {
 		protocol = corev1.ProtocolTCP
 	}

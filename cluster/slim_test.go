@@ -40,6 +40,7 @@ func TestSlimService(t *testing.T) {
 				Ports: []corev1.ServicePort{{Name: "DNS", Protocol: "UDP", Port: 53}, {Port: 80}, {Name: "none"}}},
 			want: Service{ClusterIPs: ips("10.0.0.1", "fd00::1"), PublishNotReady: true,
 				Ports: []Port{{"dns", "udp", 53}, {"", "tcp", 80}}},
+			warn: "Service shop/web: 0 is not a port: ignored",
 		},
 		{
 			name: "clusterIP alone, IPv4 as IPv6",
@@ -59,6 +60,12 @@ func TestSlimService(t *testing.T) {
 			name: "ExternalName has nothing else",
 			spec: corev1.ServiceSpec{Type: "ExternalName", ExternalName: "Example.COM.", ClusterIP: "10.0.0.1", Ports: []corev1.ServicePort{{Port: 1}}},
 			want: Service{ExternalName: "example.com"},
+		},
+		{
+			name: "ExternalName that is no name",
+			spec: corev1.ServiceSpec{Type: "ExternalName", ExternalName: "a b.c"},
+			want: Service{ExternalName: "a b.c"},
+			warn: `Service shop/web: externalName "a b.c" is not a name: it has no answer`,
 		},
 		{
 			name: "invalid addresses",

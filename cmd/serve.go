@@ -8,9 +8,11 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"runtime"
 	"strings"
 
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
 	"github.com/spf13/cobra"
 )
@@ -66,6 +68,9 @@ func (p *program) serve(ctx context.Context, s serve) error {
 	options := server.Options{
 		Directives: p.directives, Port: s.port, Log: server.NewLog(out, slog.LevelInfo),
 	}
+	options.Metrics = new(metrics.Registry)
+	options.Metrics.Gauge("coredns_build_info", "The version of the server and of the Go that built it; the value is always 1.",
+		func() float64 { return 1 }, "goversion", runtime.Version(), "revision", "", "version", p.version)
 	for _, text := range s.listen {
 		addr, err := netip.ParseAddrPort(text)
 		if err != nil {

@@ -9,6 +9,7 @@ package dns
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/seamark/seamark/wire"
@@ -126,6 +127,7 @@ func (q *Query) walk(floor int) Verdict {
 	}
 	// Nobody is left to ask. CoreDNS says SERVFAIL here too.
 	q.Fail(wire.ServFail)
+	q.Err = errNobody
 	return q.up(floor, -1, Done)
 }
 
@@ -135,6 +137,14 @@ func (q *Query) up(floor, by int, verdict Verdict) Verdict {
 	q.dropped = verdict == Drop
 	q.climb(floor)
 	return verdict
+}
+
+var errNobody = errors.New("no directive answers this name here")
+
+// Unanswered says that no server block has the name, or none of its handlers
+// took it.
+func (q *Query) Unanswered() bool {
+	return q.by < 0 && (q.Err == errNobody || q.Err == nil && q.RCode == wire.Refused)
 }
 
 func (q *Query) climb(floor int) {

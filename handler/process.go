@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"os"
 	"runtime"
-	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -15,22 +14,10 @@ import (
 // that Prometheus's own client gives it. What the operating system does not
 // tell is left out.
 func describeProcess(r *metrics.Registry) {
-	version, revision := "", ""
-	if info, ok := debug.ReadBuildInfo(); ok {
-		version = info.Main.Version
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				revision = s.Value
-			}
-		}
-	}
-	one := func() float64 { return 1 }
-	r.Gauge("coredns_build_info", "A metric with a constant '1' value labeled by version, revision, and goversion from which the server was built.",
-		one, "goversion", runtime.Version(), "revision", revision, "version", version)
 	r.Counter("coredns_panics_total", "A metrics that counts the number of panics.")
 
 	r.Gauge("go_goroutines", "Number of goroutines that currently exist.", func() float64 { return float64(runtime.NumGoroutine()) })
-	r.Gauge("go_info", "Information about the Go environment.", one, "version", runtime.Version())
+	r.Gauge("go_info", "Information about the Go environment.", func() float64 { return 1 }, "version", runtime.Version())
 	r.Gauge("go_memstats_heap_inuse_bytes", "Number of heap bytes that are in use.", func() float64 {
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)

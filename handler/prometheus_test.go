@@ -54,7 +54,7 @@ coredns_plugin_enabled{server="dns://:53",zone=".",view="",name="whoami"} 1
 	if code != 200 {
 		t.Errorf("/metrics: got %d", code)
 	}
-	for _, name := range []string{"coredns_build_info{", "go_goroutines ", "process_resident_memory_bytes ", "process_cpu_seconds_total ", "process_start_time_seconds ", "coredns_dns_requests_total{"} {
+	for _, name := range []string{"go_goroutines ", "process_resident_memory_bytes ", "process_cpu_seconds_total ", "process_start_time_seconds ", "coredns_dns_requests_total{"} {
 		if !strings.Contains(body, "\n"+name) {
 			t.Errorf("/metrics has no %s", name)
 		}

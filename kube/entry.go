@@ -127,7 +127,7 @@ func addressesOf(groups []group) []netip.Addr {
 // cname is the record for a target as a user wrote it; "" if it is not a name.
 // An IP address is none: CoreDNS gives NXDOMAIN for it, and so do we.
 func cname(target string, ttl uint32) string {
-	if _, err := netip.ParseAddr(target); err == nil {
+	if _, err := netip.ParseAddr(target); err == nil || strings.Trim(strings.ToLower(target), "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "" {
 		return ""
 	}
 	name, err := wire.ParseName(target)

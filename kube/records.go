@@ -144,7 +144,7 @@ const shrink = 17
 // from there.
 func (h *Handler) chased(q, sub *dns.Query) {
 	q.AA = true
-	if sub.By() == "" && sub.Err == nil && h.zone(sub) == nil {
+	if sub.Unanswered() && h.zone(sub) == nil {
 		return
 	}
 	q.RCode, q.RA, q.Err = sub.RCode, sub.RA, sub.Err
