@@ -193,7 +193,11 @@ func (p *process) exit() int {
 
 func ask(network, port, name string, qtype uint16) (*dns.Msg, error) {
 	c := dns.Client{Net: network, Timeout: 5 * time.Second}
-	reply, _, err := c.Exchange(new(dns.Msg).SetQuestion(name, qtype), "127.0.0.1:"+port)
+	at := port
+	if !strings.Contains(port, ":") {
+		at = "127.0.0.1:" + port
+	}
+	reply, _, err := c.Exchange(new(dns.Msg).SetQuestion(name, qtype), at)
 	return reply, err
 }
 
@@ -335,7 +339,7 @@ func TestReload(t *testing.T) {
 // Between SIGTERM and the end of lameduck the server answers; a second signal
 // ends it at once.
 func TestLameduckAndSecondSignal(t *testing.T) {
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	free, err := net.Listen("tcp", "127.77.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -406,11 +410,13 @@ func TestStandardOutputThatNobodyReads(t *testing.T) {
 		return fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {clusterIP: 10.96.0.%d}}\n", last)
 	}
 	write(t, filepath.Join(dir, "m", "s.yaml"), service(0))
-	free, err := net.ListenPacket("udp", "127.0.0.1:0")
+	// The server cannot say which port it has. On this address nobody else
+	// listens, and no client's socket takes one.
+	free, err := net.ListenPacket("udp", "127.77.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, port, _ := net.SplitHostPort(free.LocalAddr().String())
+	at := free.LocalAddr().String()
 	free.Close()
 	read, full, err := os.Pipe()
 	if err != nil {
@@ -425,7 +431,7 @@ func TestStandardOutputThatNobodyReads(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := program(t, dir, "serve", "--manifests", "m", "--listen", "127.0.0.1:"+port)
+	c := program(t, dir, "serve", "--manifests", "m", "--listen", at)
 	c.Stdout, c.Stderr = full, os.Stderr
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
@@ -435,7 +441,7 @@ func TestStandardOutputThatNobodyReads(t *testing.T) {
 		write(t, filepath.Join(dir, "m", "s.yaml"), service(last))
 		want, got := fmt.Sprintf("10.96.0.%d", last), ""
 		for end := time.Now().Add(10 * time.Second); got != want && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-			if reply, err := ask("udp", port, "s.default.svc.cluster.local.", dns.TypeA); err == nil && len(reply.Answer) == 1 {
+			if reply, err := ask("udp", at, "s.default.svc.cluster.local.", dns.TypeA); err == nil && len(reply.Answer) == 1 {
 				got = reply.Answer[0].(*dns.A).A.String()
 			}
 		}

@@ -48,8 +48,8 @@ func (q *Query) Ask(name []byte, t wire.Type) (sub *Query, ok bool) {
 		return sub, true
 	}
 	sub.chain = sub.mux.find(sub)
-	if sub.chain == nil {
-		sub.RCode = wire.Refused
+	if sub.chain == nil || sub.chain.empty() {
+		sub.chain, sub.RCode = nil, wire.Refused
 		return sub, true
 	}
 	if sub.walk(0) == Wait {

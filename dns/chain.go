@@ -77,6 +77,10 @@ func (c *Chain) Add(name string, h any) {
 	c.steps = append(c.steps, s)
 }
 
+// empty says that nothing at all was written into the server block: as in
+// CoreDNS its queries are refused.
+func (c *Chain) empty() bool { return len(c.steps) == 0 && len(c.observers) == 0 }
+
 // Observe adds an observer. Observers see a query in the order in which they
 // were added.
 func (c *Chain) Observe(o Observer) { c.observers = append(c.observers, o) }

@@ -129,8 +129,8 @@ func (p *Port) Serve(q *Query, lent []byte) (outcome Outcome) {
 		return Send
 	}
 	q.chain = q.mux.find(q)
-	if q.chain == nil {
-		q.RCode = wire.Refused
+	if q.chain == nil || q.chain.empty() {
+		q.chain, q.RCode = nil, wire.Refused
 		q.seal()
 		return Send
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 func TestRefusals(t *testing.T) {
-	r := newRig(t, 1, map[string]*Chain{"zone": chain(serve(addresses(1)))})
+	r := newRig(t, 1, map[string]*Chain{"zone": chain(serve(addresses(1))), "empty.zone": chain()})
 	edit := func(f func(m *mdns.Msg)) *mdns.Msg {
 		m := question("a.zone", mdns.TypeA)
 		f(m)
@@ -28,6 +28,7 @@ func TestRefusals(t *testing.T) {
 		{"class CH", edit(func(m *mdns.Msg) { m.Question[0].Qclass = mdns.ClassCHAOS }), mdns.RcodeRefused},
 		{"class ANY", edit(func(m *mdns.Msg) { m.Question[0].Qclass = mdns.ClassANY }), mdns.RcodeRefused},
 		{"nobody's zone", question("a.other", mdns.TypeA), mdns.RcodeRefused},
+		{"a zone whose block is empty", question("a.empty.zone", mdns.TypeA), mdns.RcodeRefused},
 		{"EDNS version 1", edit(func(m *mdns.Msg) { m.SetEdns0(1232, false); m.IsEdns0().SetVersion(1) }), mdns.RcodeBadVers},
 	} {
 		outcome, reply := r.ask(c.m)

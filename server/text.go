@@ -19,7 +19,7 @@ func (p *Plan) Describe(w io.Writer) error {
 			fmt.Fprintf(out, "%s zone %s (%s:%d)\n", s.name(), r.key.Zone, r.key.From.File, r.key.From.Line)
 			steps := r.block.Chain.Steps()
 			if len(steps) == 0 {
-				fmt.Fprintln(out, "  nothing answers here: SERVFAIL")
+				fmt.Fprintln(out, "  nothing answers here")
 			}
 			for _, step := range steps {
 				notes := []string{"answers at once"}
