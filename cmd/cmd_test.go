@@ -318,6 +318,8 @@ func TestReload(t *testing.T) {
 		write(t, file, block("a")+block(fmt.Sprintf("b%d", i)))
 		p.signal([]os.Signal{syscall.SIGHUP, syscall.SIGUSR1}[i%2])
 		p.until("reloading complete")
+		for n := asked.Load() + 4; asked.Load() < n; time.Sleep(time.Millisecond) { // a reload is faster than a question
+		}
 	}
 	write(t, file, block("a")+"b:0 {\n bind 127.0.0.1\n whoamy\n}\n")
 	p.signal(syscall.SIGHUP)
@@ -325,7 +327,7 @@ func TestReload(t *testing.T) {
 	p.until(`c:7: unknown directive "whoamy"; did you mean "whoami"?`)
 	close(done)
 	clients.Wait()
-	if lost.Load() > 0 || asked.Load() < 20 {
+	if lost.Load() > 0 {
 		t.Errorf("%d of %d questions lost", lost.Load(), asked.Load())
 	}
 	for zone, want := range map[string]int{"a.": 0, "b9.": 0, "b.": dns.RcodeRefused, "b8.": dns.RcodeRefused} {
