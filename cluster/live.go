@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 
@@ -65,7 +66,7 @@ func (r resource) String() string {
 // and it is their labels that make them this cluster's own or imported.
 func (s *Source) resources() []resource {
 	o := s.opts
-	warn := func(format string, args ...any) { s.log.Warn(fmt.Sprintf(format, args...)) }
+	warn := warnOnce(s.log)
 	rs := []resource{
 		resourceOf(corev1.SchemeGroupVersion, Namespaces, func() runtime.Object { return new(corev1.NamespaceList) }, o.namespace),
 		resourceOf(corev1.SchemeGroupVersion, Services, func() runtime.Object { return new(corev1.ServiceList) },
@@ -91,6 +92,29 @@ func (s *Source) resources() []resource {
 			func(si *serviceImport) *Service { return o.serviceImport(si, warn) }))
 	}
 	return rs
+}
+
+// maxTold is how many different warnings about objects are logged.
+const maxTold = 1000
+
+// warnOnce logs what has not been said before: an object comes again with each
+// of its changes, and all of them come again with each list.
+func warnOnce(log *slog.Logger) func(format string, args ...any) {
+	var mu sync.Mutex
+	said := map[string]struct{}{}
+	return func(format string, args ...any) {
+		text := fmt.Sprintf(format, args...)
+		mu.Lock()
+		defer mu.Unlock()
+		if _, ok := said[text]; ok || len(said) == maxTold {
+			return
+		}
+		said[text] = struct{}{}
+		log.Warn(text)
+		if len(said) == maxTold {
+			log.Warn("no more warnings about single objects are shown")
+		}
+	}
 }
 
 // resourceOf describes the resource whose objects are decoded as In and slimmed

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"encoding/pem"
 	"fmt"
 	"log/slog"
@@ -305,5 +306,20 @@ func TestLiveIsNotAnAPIServer(t *testing.T) {
 				t.Errorf("it was believed: %s", f.script.lines)
 			}
 		})
+	}
+}
+
+// An object that is wrong comes again with each of its changes, and with each
+// list.
+func TestLiveWarnsOnce(t *testing.T) {
+	var out bytes.Buffer
+	warn := warnOnce(slog.New(slog.NewTextHandler(&out, nil)))
+	for i := range 3 * maxTold {
+		for range 2 {
+			warn("Service shop/%d: that", i)
+		}
+	}
+	if got := strings.Count(out.String(), "\n"); got != maxTold+1 || !strings.Contains(out.String(), "no more warnings") {
+		t.Errorf("%d lines", got)
 	}
 }

@@ -30,7 +30,7 @@ func (o Options) service(s *corev1.Service, warn func(format string, args ...any
 	slim := &Service{Namespace: intern(s.Namespace), Name: s.Name}
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
 		slim.ExternalName = strings.ToLower(strings.TrimSuffix(s.Spec.ExternalName, "."))
-		if len(validation.IsDNS1123Subdomain(slim.ExternalName)) > 0 {
+		if !isTarget(slim.ExternalName) {
 			warn("Service %s/%s: externalName %q is not a name: it has no answer", s.Namespace, s.Name, s.Spec.ExternalName)
 		}
 		return slim
@@ -53,6 +53,20 @@ func (o Options) service(s *corev1.Service, warn func(format string, args ...any
 		slim.Ports = appendPort(slim.Ports, p.Name, p.Protocol, p.Port)
 	}
 	return slim
+}
+
+// isTarget says whether a CNAME can lead to this name: as in CoreDNS an address
+// is none, and underscores are no matter.
+func isTarget(name string) bool {
+	if _, err := netip.ParseAddr(name); err == nil || len(name) > 253 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "" {
+		return false
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		if label == "" || len(label) > validation.DNS1123LabelMaxLength {
+			return false
+		}
+	}
+	return true
 }
 
 // slice keeps of an EndpointSlice what DNS asks for. It is nil for a slice of

@@ -68,6 +68,17 @@ func TestSlimService(t *testing.T) {
 			warn: `Service shop/web: externalName "a b.c" is not a name: it has no answer`,
 		},
 		{
+			name: "ExternalName with an underscore",
+			spec: corev1.ServiceSpec{Type: "ExternalName", ExternalName: "_my_host.example"},
+			want: Service{ExternalName: "_my_host.example"},
+		},
+		{
+			name: "ExternalName that is an address",
+			spec: corev1.ServiceSpec{Type: "ExternalName", ExternalName: "192.0.2.1"},
+			want: Service{ExternalName: "192.0.2.1"},
+			warn: `Service shop/web: externalName "192.0.2.1" is not a name: it has no answer`,
+		},
+		{
 			name: "invalid addresses",
 			spec: corev1.ServiceSpec{ClusterIPs: []string{"10.0.0.256", "10.0.0.1", "fe80::1%eth0"}},
 			want: Service{ClusterIPs: ips("10.0.0.1")},

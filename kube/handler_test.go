@@ -373,3 +373,20 @@ func TestReverseWithoutPrimaryZone(t *testing.T) {
 	s.check(t, "dns-version.clusterset.local.", "TXT", `NOERROR aa
 		dns-version.clusterset.local. 28800 IN TXT "1.0.0"`)
 }
+
+// A hostname may have many addresses, whose owners compress to nothing: as many
+// as fit come with its SRV record.
+func TestAddressesOfOneTarget(t *testing.T) {
+	d := plain()
+	var eps []string
+	for i := range 200 {
+		eps = append(eps, fmt.Sprintf("%s=10.0.0.%d", strings.Repeat("h", 63), i+1))
+	}
+	s := serve(t, d, d.handler(t, load(d.newIndex(), namespace("shop"), headless("shop", "db"), slice("shop", "db", "db", "sql 1/tcp", eps...))))
+	for _, size := range []uint16{512, 1232, 4096} {
+		r, n := s.askUDP(t, "db.shop.svc.cluster.local.", "SRV", size)
+		if addresses := len(r.Extra) - 1; r.Truncated || len(r.Answer) != 1 || addresses < 200 && n <= int(size)-16 {
+			t.Errorf("size %d: %d SRV records, %d addresses in %d bytes, TC %v", size, len(r.Answer), addresses, n, r.Truncated)
+		}
+	}
+}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	mdns "github.com/miekg/dns"
+
 	"github.com/seamark/seamark/cluster"
 )
 
@@ -132,5 +134,30 @@ func disturb(ix *Index, vs [2]version, fixed []cluster.Object) {
 			ix.Put(cluster.Pods, fixed[1])
 			ix.Replace(cluster.Pods, fixed[1:])
 		}
+	}
+}
+
+// Whoever asks while the last list comes hears SERVFAIL or the answer, never
+// that there is no such name.
+func TestReadersBesideTheLastList(t *testing.T) {
+	d := plain()
+	for range 500 {
+		ix := d.newIndex()
+		h := d.handler(t, ix)
+		ix.Replace(cluster.Namespaces, []cluster.Object{namespace("shop")})
+		ix.Replace(cluster.Services, []cluster.Object{headless("shop", "db")})
+		var readers sync.WaitGroup
+		for _, q := range []struct{ name, qtype string }{{"db.shop.svc.cluster.local.", "A"}, {"1.0.0.10.in-addr.arpa.", "PTR"}} {
+			s := serve(t, d, h)
+			readers.Go(func() {
+				for !ix.Synced() {
+					if r := s.ask(t, q.name, q.qtype); r.Rcode == mdns.RcodeNameError {
+						t.Errorf("%s does not exist", q.name)
+					}
+				}
+			})
+		}
+		ix.Replace(cluster.Slices, []cluster.Object{slice("shop", "db", "db", "", "db-0=10.0.0.1")})
+		readers.Wait()
 	}
 }

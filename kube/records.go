@@ -82,8 +82,9 @@ func (l *lookup) services() outcome {
 		return l.namespace(l.q.Name()[l.q.Offset(0):l.q.Offset(1)])
 	}
 	key := l.q.Name()[l.q.Offset(l.below-3):l.q.Offset(l.below-1)]
+	whole := l.listed(cluster.Slices) // before the look: what is seen then is no older than the list
 	e := l.table().Get(key)
-	if e.needsEndpoints(l) && !l.listed(cluster.Slices) {
+	if e.needsEndpoints(l) && !whole {
 		return unknown
 	}
 	if !e.visible() {
@@ -285,6 +286,7 @@ func (l *lookup) reverseName() outcome {
 		return missing
 	}
 	found := missing
+	whole := l.listed(cluster.Slices) // before the look, as in services
 	for near := l.index.reverse.within(b); near.next(); {
 		p := near.pair
 		if len(l.q.Answer.Buf) > shrink*l.q.Limit() {
@@ -311,7 +313,7 @@ func (l *lookup) reverseName() outcome {
 			}
 		}
 	}
-	if !l.listed(cluster.Slices) {
+	if !whole {
 		return unknown // any endpoint may have the address, or one below
 	}
 	return found

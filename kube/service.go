@@ -355,9 +355,12 @@ func (s *service) endpointSRV(sel selection) {
 			before = m
 		}
 	}
+	if len(a.Buf) > s.q.Limit() {
+		return
+	}
 	name := wire.Pointer(s.q.Offset(s.left))
 	for w := s.endpoints(sel); w.next(); {
-		if len(a.Buf) > 2*s.q.Limit() { // owners can be compressed
+		if len(a.Buf) > shrink*s.q.Limit() { // owners can be compressed
 			return
 		}
 		if len(w.g.ports) == 0 || !s.fits(w.g, w.ep) {

@@ -62,9 +62,11 @@ import (
 // A reverse name has the PTR record of the Service whose ClusterIP it is, or
 // else one for each endpoint that has the address. AXFR and IXFR are refused.
 //
-// Until everything has been listed once, all names in ZONES are answered
-// SERVFAIL, nothing falls through, and ready says no. From then on the last
-// known state is served while the API server is away. What is missing or
+// Until everything has been listed once ready says no, and a name whose answer
+// depends on what is still to come is answered SERVFAIL and does not fall
+// through: every name, before Namespaces and Services have come; what endpoints
+// decide, before EndpointSlices have. From then on the last known state is
+// served while the API server is away. What is missing or
 // forbidden (a kubeconfig, a verb on a resource) is said once in the log and
 // tried again.
 //
@@ -298,7 +300,7 @@ func (o *options) report(ctx context.Context, log *slog.Logger, zones string, ix
 			log.Info("kubernetes: the cluster's data is complete", "zones", zones)
 			return
 		case <-timeout.C:
-			log.Warn("kubernetes: still without the cluster's data: its names are answered SERVFAIL until it has come", "zones", zones)
+			log.Warn("kubernetes: still without the cluster's data: names that depend on what is missing are answered SERVFAIL", "zones", zones)
 		case <-ctx.Done():
 			return
 		}
