@@ -66,6 +66,17 @@ const allKinds = 1<<cluster.Kinds - 1
 // the last known state is served for as long as the source is away.
 func (ix *Index) Synced() bool { return ix.listed.Load() == allKinds }
 
+// missing names the kinds that have not been listed.
+func (ix *Index) missing() string {
+	var names []string
+	for kind := range cluster.Kinds {
+		if ix.listed.Load()>>kind&1 == 0 {
+			names = append(names, kind.String())
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
 // has says whether the kinds have been listed: before that, what is missing may
 // exist.
 func (ix *Index) has(a, b cluster.Kind) bool {

@@ -284,7 +284,7 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 	case <-h.index.whole:
 		return nil
 	case <-timeout.C:
-		return d.Errorf("the cluster's data did not come within %v (startup_timeout)", o.patience)
+		return d.Errorf("the cluster's data did not come within %v (startup_timeout): no list of %s yet", o.patience, h.index.missing())
 	case <-s.Context.Done():
 		return s.Context.Err()
 	}
@@ -300,7 +300,7 @@ func (o *options) report(ctx context.Context, log *slog.Logger, zones string, ix
 			log.Info("kubernetes: the cluster's data is complete", "zones", zones)
 			return
 		case <-timeout.C:
-			log.Warn("kubernetes: still without the cluster's data: names that depend on what is missing are answered SERVFAIL", "zones", zones)
+			log.Warn("kubernetes: still without the cluster's data: names that depend on what is missing are answered SERVFAIL", "zones", zones, "missing", ix.missing())
 		case <-ctx.Done():
 			return
 		}
