@@ -123,7 +123,9 @@ func TestServerReloadWithoutAPI(t *testing.T) {
 	api.StopAPI()
 	d.failing("services", 2)
 	d.order(corefileOf(option, "ttl 30", "startup_timeout 100ms"))
-	eventually(t, "a failed reload", func() bool { return d.logs("did not come within 100ms (startup_timeout): no list of namespaces, services, endpointslices yet") == 1 })
+	eventually(t, "a failed reload", func() bool {
+		return d.logs("did not come within 100ms (startup_timeout): no list of namespaces, services, endpointslices yet") == 1
+	})
 	d.says(shopNames()...)
 	if err := api.StartAPI(t.Context()); err != nil {
 		t.Fatal(err)
