@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"log/slog"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -22,25 +23,50 @@ var key = regexp.MustCompile(`^\S*[.:]\S*( \S+)* \{\n`)
 
 // Every Corefile in the doc comments of handlers is one that check accepts.
 func TestCorefilesInDocs(t *testing.T) {
-	opts := server.Options{
-		Directives: Directives(), Port: 53, Log: slog.New(slog.DiscardHandler), Metrics: new(metrics.Registry),
-		Interface: func(string) ([]netip.Addr, error) {
-			return []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("fe80::1%eth0")}, nil
-		},
+	texts := append(corefilesIn(t, "../handler"), corefilesIn(t, "../kube")...)
+	for _, text := range texts {
+		plan(t, "a doc comment", text)
 	}
-	seen := 0
-	for _, text := range append(corefilesIn(t, "../handler"), corefilesIn(t, "../kube")...) {
-		seen++
-		blocks, err := corefile.Parse("Corefile", []byte(text))
-		if err == nil {
-			_, err = server.NewPlan(blocks, opts)
-		}
+	if len(texts) < len(Directives())-1 {
+		t.Errorf("%d Corefiles for %d directives", len(texts), len(Directives()))
+	}
+}
+
+// So is every Corefile in a document.
+func TestCorefilesInDocuments(t *testing.T) {
+	fence := regexp.MustCompile("(?s)```corefile\n(.*?)```")
+	documents, _ := filepath.Glob("../*.md")
+	more, _ := filepath.Glob("../docs/*/*.md")
+	found := 0
+	for _, file := range append(documents, more...) {
+		text, err := os.ReadFile(file)
 		if err != nil {
-			t.Errorf("%s%v", text, err)
+			t.Fatal(err)
+		}
+		for _, m := range fence.FindAllStringSubmatch(string(text), -1) {
+			found++
+			plan(t, file, m[1])
 		}
 	}
-	if seen < len(Directives())-1 {
-		t.Errorf("%d Corefiles for %d directives", seen, len(Directives()))
+	if found == 0 {
+		t.Error("no Corefile was found")
+	}
+}
+
+// plan wants a Corefile to be right. The interfaces that it names exist.
+func plan(t *testing.T, where, text string) {
+	t.Helper()
+	blocks, err := corefile.Parse("Corefile", []byte(text))
+	if err == nil {
+		_, err = server.NewPlan(blocks, server.Options{
+			Directives: Directives(), Port: 53, Log: slog.New(slog.DiscardHandler), Metrics: new(metrics.Registry),
+			Interface: func(string) ([]netip.Addr, error) {
+				return []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("fe80::1%eth0")}, nil
+			},
+		})
+	}
+	if err != nil {
+		t.Errorf("%s: %v\n%s", where, err, text)
 	}
 }
 

@@ -9,13 +9,8 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/metrics"
-	"github.com/seamark/seamark/server"
 )
 
 var update = flag.Bool("update", false, "write docs/reference/directives.md")
@@ -70,31 +65,4 @@ func pageOf(t *testing.T, name string) (page string) {
 		}
 	}
 	return page
-}
-
-// The Corefiles in the documents can be planned.
-func TestCorefilesInDocuments(t *testing.T) {
-	fence := regexp.MustCompile("(?s)```corefile\n(.*?)```")
-	documents, _ := filepath.Glob("../*.md")
-	more, _ := filepath.Glob("../docs/*/*.md")
-	found := 0
-	for _, file := range append(documents, more...) {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range fence.FindAllSubmatch(text, -1) {
-			found++
-			servers, err := corefile.Parse(file, m[1])
-			if err == nil {
-				_, err = server.NewPlan(servers, server.Options{Directives: Directives(), Port: 53, Log: server.NewLog(os.Stderr, nil), Metrics: new(metrics.Registry)})
-			}
-			if err != nil {
-				t.Errorf("%s: a Corefile cannot be planned: %v\n%s", file, err, m[1])
-			}
-		}
-	}
-	if found == 0 {
-		t.Error("no Corefile was found")
-	}
 }

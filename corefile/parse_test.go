@@ -201,7 +201,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("{$A} } { \"")
 	f.Fuzz(func(t *testing.T, text string) {
 		if strings.Contains(text, "import") {
-			t.Skip() // no files
+			return // the fuzzer is to read no files
 		}
 		servers, err := Parse("Corefile", []byte(text))
 		if err == nil {
