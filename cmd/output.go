@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"sync"
@@ -41,7 +42,7 @@ func (o *output) Write(text []byte) (int, error) {
 	if len(o.pending)+len(text) <= maxPending {
 		o.pending = append(o.pending, text...)
 	} else {
-		o.dropped++
+		o.dropped += bytes.Count(text, []byte("\n"))
 	}
 	o.mu.Unlock()
 	o.poke()
