@@ -8,7 +8,9 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
+	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
@@ -33,6 +35,7 @@ type Directive struct {
 type Block struct {
 	Zones   []wire.Name // of its keys, CIDRs expanded; at least one
 	Ports   []string    // of its keys
+	Source  corefile.Server
 	Log     *slog.Logger
 	Metrics *metrics.Registry
 
@@ -40,6 +43,17 @@ type Block struct {
 	Chain *dns.Chain
 	// Bind is the addresses to listen on; none is every address.
 	Bind []Address
+	// Root is the folder that relative paths of files begin at; "" is the
+	// working directory. See Path.
+	Root string
+	// Timeouts are those of the block's connections. Blocks that share an
+	// address share the first's.
+	Timeouts Timeouts
+	// Reload, if it is set, asks for the Corefile to be looked at again and
+	// again.
+	Reload *Reload
+	// Described is the zones whose queries have metadata.
+	Described Fallthrough
 	// Interface gives the addresses that a network interface has now; none if
 	// there is no such interface.
 	Interface func(name string) ([]netip.Addr, error)
@@ -51,6 +65,16 @@ type Block struct {
 	shutdown []func(context.Context)
 	name     string
 }
+
+// Timeouts of client connections; zero is the server's own.
+type Timeouts struct {
+	Read, Write, Idle time.Duration
+	MaxTCPQueries     int // of one connection, which is closed then; zero is any number
+}
+
+// Reload says how often a Corefile is looked at for changes: every Interval,
+// and a random part of Jitter more.
+type Reload struct{ Interval, Jitter time.Duration }
 
 // An offer is a handler and the directive that made it.
 type offer struct {
@@ -73,6 +97,17 @@ func (b *Block) Begin(name string) { b.name = name }
 func (b *Block) Handle(h any) {
 	b.Chain.Add(b.name, h)
 	b.Offer(h)
+}
+
+// Word gives a handler a place of its own for state in the block's queries.
+func (b *Block) Word() dns.Word { return b.Chain.Word() }
+
+// Path is where a file is that a directive names.
+func (b *Block) Path(file string) string {
+	if b.Root == "" || filepath.IsAbs(file) {
+		return file
+	}
+	return filepath.Join(b.Root, file)
 }
 
 // Offer makes v known to Find, and an observer of the chain if it is a

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -29,7 +30,7 @@ func Before(all []Directive, name string, ds ...Directive) []Directive {
 	return slices.Insert(slices.Clone(all), i, ds...)
 }
 
-// A Fallthrough is the option "fallthrough [ZONES…]": names that do not exist
+// A Fallthrough is a set of zones that may be off altogether: the option "fallthrough [ZONES…]": names that do not exist
 // are asked of the handler below, those within the zones only if any are given.
 type Fallthrough struct {
 	On    bool
@@ -61,4 +62,29 @@ func (f *Fallthrough) Through(name []byte) bool {
 		}
 	}
 	return false
+}
+
+// A Describer is a handler that knows something of a query under names of its
+// own: what the metadata directive makes known to others ("kubernetes/namespace").
+// It must not block.
+type Describer interface {
+	Metadata(q *dns.Query, key string) (value string, ok bool)
+}
+
+// Metadata gives what reads a key of b's metadata for a query: "" if no handler
+// knows it, or if the block has no metadata directive for the query's name. Call
+// it in OnPlanned or later.
+func (b *Block) Metadata(key string) func(q *dns.Query) string {
+	from := Find[Describer](b)
+	return func(q *dns.Query) string {
+		if !b.Described.Through(q.Name()) {
+			return ""
+		}
+		for _, d := range from {
+			if value, ok := d.Metadata(q, key); ok {
+				return value
+			}
+		}
+		return ""
+	}
 }

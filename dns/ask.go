@@ -34,7 +34,7 @@ func (q *Query) Ask(name []byte, t wire.Type) (sub *Query, ok bool) {
 	sub.parent, sub.depth = q, q.depth+1
 	sub.Peer, sub.Local, sub.Interface, sub.mux = q.Peer, q.Local, q.Interface, q.mux
 	fault := sub.Parse(packet)
-	sub.DO, sub.Size = q.DO, q.Size
+	sub.EDNS, sub.DO, sub.Size, sub.Options = q.EDNS, q.DO, q.Size, q.Options
 	sub.Answer.Begin(sub.own, sub.Question())
 	switch {
 	case fault != wire.Fine:
@@ -47,11 +47,12 @@ func (q *Query) Ask(name []byte, t wire.Type) (sub *Query, ok bool) {
 		sub.RCode, sub.Err = wire.ServFail, errLoop
 		return sub, true
 	}
-	sub.chain = sub.mux.find(sub)
-	if sub.chain == nil || sub.chain.empty() {
-		sub.chain, sub.RCode = nil, wire.Refused
+	chain := sub.mux.find(sub)
+	if chain == nil || chain.empty() {
+		sub.RCode = wire.Refused
 		return sub, true
 	}
+	sub.enter(chain)
 	if sub.walk(0) == Wait {
 		return nil, false
 	}

@@ -51,10 +51,17 @@ type Observer interface{ ObserveDNS(q *Query) }
 type Chain struct {
 	Server string // the address it listens on, as metrics name it: "dns://:53"
 	Zone   string // the zone it was found by
+	// View names the condition under which queries come here, "" if there is
+	// none, and Match tells whether it holds. Match sees the client's own
+	// question, must not block, and changes nothing.
+	View  string
+	Match func(q *Query) bool
 
 	steps     []step
 	observers []Observer
+	words     int
 	slow      bool
+	anyClass  bool // some step answers other classes than IN
 }
 
 type step struct {
@@ -62,7 +69,23 @@ type step struct {
 	handler  Handler
 	resolver Resolver
 	finisher Finisher
+	anyClass bool
 }
+
+// A Word is the place of one handler's state in the queries of its chain. A
+// handler asks for it when it is set up.
+type Word int
+
+// Word gives a handler of c a word of its own.
+func (c *Chain) Word() Word {
+	c.words++
+	return Word(c.words - 1)
+}
+
+// AnyClass is implemented by handlers that queries of other classes than IN
+// meet, too; they pass the others by. Answers says that it may have answers of
+// such a class: a chain without any handler that may refuses them.
+type AnyClass interface{ AnyClass() (answers bool) }
 
 // Add puts h behind those that are there. It must be at least one of Handler
 // and Resolver.
@@ -71,6 +94,10 @@ func (c *Chain) Add(name string, h any) {
 	s.handler, _ = h.(Handler)
 	s.resolver, _ = h.(Resolver)
 	s.finisher, _ = h.(Finisher)
+	if any, ok := h.(AnyClass); ok {
+		s.anyClass = true
+		c.anyClass = c.anyClass || any.AnyClass()
+	}
 	if s.handler == nil && s.resolver == nil {
 		panic("dns: " + name + " neither serves nor resolves")
 	}
@@ -117,6 +144,9 @@ func (c *Chain) Steps() []Step {
 func (q *Query) walk(floor int) Verdict {
 	steps := q.chain.steps
 	for ; q.at < len(steps); q.at++ {
+		if q.Class != wire.ClassIN && !steps[q.at].anyClass {
+			continue
+		}
 		verdict := Wait
 		if h := steps[q.at].handler; h != nil && !q.chain.slow {
 			verdict = h.ServeDNS(q)
@@ -153,8 +183,9 @@ func (q *Query) Unanswered() bool {
 
 func (q *Query) climb(floor int) {
 	for q.at--; q.at >= floor; q.at-- {
-		if f := q.chain.steps[q.at].finisher; f != nil {
-			f.FinishDNS(q)
+		s := &q.chain.steps[q.at]
+		if s.finisher != nil && (q.Class == wire.ClassIN || s.anyClass) {
+			s.finisher.FinishDNS(q)
 		}
 	}
 }
@@ -192,10 +223,10 @@ func (q *Query) resume(ctx context.Context, floor int) {
 // finisher that panics itself does not keep the others from running.
 func (q *Query) unwind() {
 	q.abandon()
-	for q.chain != nil && q.at >= 0 {
+	for q.chain != nil && q.at >= q.floor {
 		func() {
 			defer func() { _ = recover() }()
-			q.climb(0)
+			q.climb(q.floor)
 		}()
 	}
 }

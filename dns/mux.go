@@ -12,9 +12,14 @@ import (
 )
 
 // A Mux finds the chain for a query on one address: that of the longest zone
-// which the name is in. It is immutable while it serves.
+// which the name is in; among several for one zone, the first whose condition
+// holds. It is immutable while it serves.
 type Mux struct {
-	zones     map[wire.Name]*Chain
+	// Unserved, if there is one, has the queries that no zone holds: they are
+	// refused, and its observers see them.
+	Unserved *Chain
+
+	zones     map[wire.Name][]*Chain
 	most      int // labels of the longest zone
 	lot       *Lot
 	recovered func(q *Query, cause any)
@@ -23,34 +28,39 @@ type Mux struct {
 // NewMux makes an empty mux. Queries that must wait are parked in lot.
 // recovered is told of a handler that panicked; its client gets SERVFAIL.
 func NewMux(lot *Lot, recovered func(q *Query, cause any)) *Mux {
-	return &Mux{zones: map[wire.Name]*Chain{}, lot: lot, recovered: recovered}
+	return &Mux{zones: map[wire.Name][]*Chain{}, lot: lot, recovered: recovered}
 }
 
-// Route gives a zone's queries to chain. A zone can be given once.
+// Route gives a zone's queries to chain. A zone can be given again as long as
+// those before have a condition.
 func (m *Mux) Route(zone wire.Name, chain *Chain) error {
-	if m.zones[zone] != nil {
-		return fmt.Errorf("zone %s is served twice", zone)
+	for _, c := range m.zones[zone] {
+		if c.Match == nil {
+			return fmt.Errorf("zone %s is served twice", zone)
+		}
 	}
-	m.zones[zone] = chain
+	m.zones[zone] = append(m.zones[zone], chain)
 	m.most = max(m.most, zone.Labels())
 	return nil
 }
 
 // find returns nil if no zone holds the name. The parent of a zone answers for
-// its DS records (RFC 4035 §3.1.4.1), if we serve it.
+// its DS records (RFC 4035 §3.1.4.1), if we serve it. A query for which no
+// condition of a zone holds is the parent's, too.
 func (m *Mux) find(q *Query) *Chain {
 	name, labels := q.Name(), q.Labels()
 	var child *Chain
 	for i := max(0, labels-m.most); i <= labels; i++ {
-		chain := m.zones[wire.Name(name[q.Offset(i):])]
-		if chain == nil {
-			continue
+		for _, chain := range m.zones[wire.Name(name[q.Offset(i):])] {
+			if chain.Match != nil && !chain.Match(q) {
+				continue
+			}
+			if q.Type == wire.TypeDS && i == 0 {
+				child = chain
+				break
+			}
+			return chain
 		}
-		if q.Type == wire.TypeDS && i == 0 {
-			child = chain
-			continue
-		}
-		return chain
 	}
 	return child
 }
@@ -128,12 +138,14 @@ func (p *Port) Serve(q *Query, lent []byte) (outcome Outcome) {
 		q.seal()
 		return Send
 	}
-	q.chain = q.mux.find(q)
-	if q.chain == nil || q.chain.empty() {
-		q.chain, q.RCode = nil, wire.Refused
+	q.Options = q.Request.Options(q.packet)
+	chain := q.mux.find(q)
+	if chain == nil || chain.empty() || q.Class != wire.ClassIN && !chain.anyClass {
+		q.chain, q.RCode = q.mux.Unserved, wire.Refused
 		q.seal()
 		return Send
 	}
+	q.enter(chain)
 	if q.walk(0) == Wait {
 		if q.mux.lot.park(q) {
 			return Parked
@@ -156,8 +168,6 @@ func refusal(q *Query, fault wire.Fault) (wire.RCode, bool) {
 		return wire.NotImp, true
 	case fault == wire.Version:
 		return wire.BadVers, true
-	case q.Class != wire.ClassIN:
-		return wire.Refused, true
 	}
 	return 0, false
 }

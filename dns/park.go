@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -80,7 +81,7 @@ func (q *Query) observeParked() {
 
 // finish resumes a parked query and seals it.
 func (q *Query) finish(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, q.allowed())
 	defer cancel()
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -91,6 +92,49 @@ func (q *Query) finish(ctx context.Context) {
 		}
 	}()
 	q.resume(ctx, 0)
+}
+
+func (q *Query) allowed() time.Duration {
+	if q.Patience > 0 {
+		return q.Patience
+	}
+	return patience
+}
+
+// Again puts q's question once more to the handlers below the one that calls
+// it, for itself and not for a client: what a cache does before an entry ends.
+// do gets a copy of q off the reader and asks with its Next; the context ends as
+// a parked query's does. Nobody above sees the copy. It says false, and does
+// not call do, if too many queries are waiting.
+func (q *Query) Again(do func(ctx context.Context, c *Query)) bool {
+	lot := q.mux.lot
+	select {
+	case lot.room <- struct{}{}:
+	default:
+		return false
+	}
+	c := &Query{Request: q.Request}
+	c.Received(append(c.Room(len(q.packet))[:0], q.packet...), q.Proto, time.Now())
+	c.Options = slices.Clone(q.Options)
+	c.instead = slices.Clone(q.instead)
+	c.Peer, c.Local, c.Interface, c.mux, c.Patience = q.Peer, q.Local, q.Interface, q.mux, q.Patience
+	c.enter(q.chain)
+	c.at, c.floor = q.at, q.at+1
+	c.Answer.Begin(nil, c.Question())
+	lot.parked.Add(1)
+	go func() {
+		defer lot.parked.Done()
+		defer func() { <-lot.room }()
+		ctx, cancel := context.WithTimeout(lot.ctx, c.allowed())
+		defer cancel()
+		defer func() {
+			if cause := recover(); cause != nil {
+				c.panicked(cause)
+			}
+		}()
+		do(ctx, c)
+	}()
+	return true
 }
 
 // giveUp answers a query for which there is no room: SERVFAIL, at once. The

@@ -1,6 +1,7 @@
 package dns
 
 import (
+	"encoding/binary"
 	"net/netip"
 	"time"
 
@@ -32,7 +33,18 @@ type Query struct {
 	Answer wire.Answer // its memory is lent by the mover until the query is parked
 	RCode  wire.RCode
 	AA, RA bool
+	AD, TC bool  // TC beside what sealing has to cut off: the answer came in without its end
 	Err    error // why the answer is SERVFAIL, if there is more to say
+	// Learned says that the answer is another server's, which a cache may keep
+	// for as long as its TTLs say. What this server knows by itself is looked
+	// up anew for each query, so that a change shows at once.
+	Learned bool
+	// Options is the request's EDNS options, as the RDATA of an OPT record, for
+	// those who send the question on. It may be exchanged for another slice.
+	Options []byte
+	// Patience is how long the query may take once it is parked; zero is the
+	// usual ten seconds. It is looked at when the query is parked.
+	Patience time.Duration
 
 	Proto     Proto
 	Peer      netip.AddrPort // IPv4 addresses are never mapped into IPv6
@@ -50,10 +62,16 @@ type Query struct {
 
 	parent, sub *Query
 	depth       int
+	floor       int // the step above which nothing is this query's: see Again
 
-	packet []byte
-	room   [RoomSize]byte // of packet, unless it is larger
-	own    []byte         // memory of the answer when none is lent
+	words    []any  // by Word
+	instead  []byte // the question that took the place of the client's; nil if none did
+	replyOpt []byte // options for the reply's OPT
+
+	packet   []byte
+	room     [RoomSize]byte // of packet, unless it is larger
+	own      []byte         // memory of the answer when none is lent
+	wordRoom [4]any         // of words, unless there are more
 }
 
 // RoomSize is the size of a packet for which a query has room of its own: more
@@ -75,10 +93,52 @@ func (q *Query) Room(n int) []byte {
 // query; Peer, Local and Interface are set by whoever read it.
 func (q *Query) Received(packet []byte, proto Proto, start time.Time) {
 	q.packet, q.Proto, q.Start, q.Elapsed = packet, proto, start, 0
-	q.RCode, q.AA, q.RA, q.Err = wire.NoError, false, false, nil
+	q.RCode, q.AA, q.RA, q.AD, q.TC, q.Err = wire.NoError, false, false, false, false, nil
+	q.Learned, q.Options, q.Patience = false, nil, 0
 	q.chain, q.at, q.by, q.dropped, q.sealed = nil, 0, -1, false, false
+	q.instead, q.replyOpt, q.floor = nil, q.replyOpt[:0], 0
 	q.parent, q.depth = nil, 0 // sub stays: its memory serves again
 }
+
+// enter puts the query at the top of a chain.
+func (q *Query) enter(c *Chain) {
+	q.chain = c
+	if c.words == 0 {
+		return
+	}
+	if q.words = q.wordRoom[:0]; c.words > cap(q.words) {
+		q.words = make([]any, 0, c.words)
+	}
+	q.words = q.words[:c.words]
+	clear(q.words)
+}
+
+// State is what the handler that asked its chain for w has left there on the
+// query's way down; nil if nothing. It lives as long as the query walks this
+// chain.
+func (q *Query) State(w Word) any { return q.words[w] }
+
+// SetState leaves v, which is a pointer if it must not allocate, for the same
+// handler's Resolve and FinishDNS.
+func (q *Query) SetState(w Word, v any) { q.words[w] = v }
+
+// ReplyOption adds an option to the reply's OPT record, if the client takes
+// one. Options that do not fit beside the records are left out.
+func (q *Query) ReplyOption(code uint16, data []byte) {
+	q.replyOpt = binary.BigEndian.AppendUint16(q.replyOpt, code)
+	q.replyOpt = binary.BigEndian.AppendUint16(q.replyOpt, uint16(len(data)))
+	q.replyOpt = append(q.replyOpt, data...)
+}
+
+// Extend adds an extended error (RFC 8914) to the reply: one of wire's EDE
+// codes and a text for people, which may be empty.
+func (q *Query) Extend(code uint16, text string) {
+	var room [256]byte
+	q.ReplyOption(wire.OptionEDE, append(binary.BigEndian.AppendUint16(room[:0], code), text...))
+}
+
+// ReplyOptions is the options that ReplyOption has added, one behind the other.
+func (q *Query) ReplyOptions() []byte { return q.replyOpt }
 
 // Packet is the request as it came.
 func (q *Query) Packet() []byte { return q.packet }
@@ -86,11 +146,57 @@ func (q *Query) Packet() []byte { return q.packet }
 // Mover is who carries this query's reply.
 func (q *Query) Mover() Mover { return q.mover }
 
-// Question is the question as the client spelled it: name, type and class.
-func (q *Query) Question() []byte { return q.Request.Question(q.packet) }
+// Question is the question as it was spelled: name, type and class. It is the
+// client's, or what SetQuestion put in its place.
+func (q *Query) Question() []byte {
+	if q.instead != nil {
+		return q.instead
+	}
+	return q.Request.Question(q.packet)
+}
 
-// SpelledName is the question's name in wire form as the client spelled it; the
-// same length as Name.
+// SetQuestion puts another question in the place of the client's for the
+// handlers below the one that calls it. There must be no answer yet. name is in
+// wire form, in any spelling; it says false, and changes nothing, if that is no
+// name. Whoever calls it calls RestoreQuestion in FinishDNS.
+func (q *Query) SetQuestion(name []byte, t wire.Type, c wire.Class) bool {
+	if !q.Request.SetQuestion(name, t, c) {
+		return false
+	}
+	question := append(make([]byte, 0, wire.MaxName+4), name...)
+	question = binary.BigEndian.AppendUint16(question, uint16(t))
+	q.instead = binary.BigEndian.AppendUint16(question, uint16(c))
+	q.Answer.Begin(q.Answer.Buf, q.instead)
+	return true
+}
+
+// RestoreQuestion takes the client's own question back, and writes what there
+// is of an answer anew under it, with the names that rename gives; nil keeps
+// them all. A record that cannot be written makes the answer SERVFAIL.
+func (q *Query) RestoreQuestion(rename wire.Rename) {
+	if q.instead == nil {
+		return
+	}
+	q.instead = nil
+	q.Request.RestoreQuestion(q.packet)
+	old := q.Answer
+	q.Answer.Begin(old.Buf[len(old.Buf):], q.Question())
+	var err error
+	old.Walk(func(s wire.Section, r wire.Record) bool {
+		_, err = q.Answer.AppendRenamed(s, old.Buf, r.Owner, rename)
+		return err == nil
+	})
+	if written := q.Answer.Buf; len(written) <= cap(old.Buf) {
+		q.Answer.Buf = old.Buf[:copy(old.Buf[:len(written)], written)]
+	}
+	if err != nil {
+		q.Fail(wire.ServFail)
+		q.Err = err
+	}
+}
+
+// SpelledName is the question's name in wire form as it was spelled; the same
+// length as Name.
 func (q *Query) SpelledName() []byte {
 	question := q.Question()
 	return question[:max(0, len(question)-4)]
@@ -114,7 +220,7 @@ func (q *Query) Step() int { return q.by }
 // Fail takes back what there is of an answer and makes it this code alone.
 func (q *Query) Fail(code wire.RCode) {
 	q.Answer.Clear()
-	q.RCode, q.AA = code, false
+	q.RCode, q.AA, q.AD, q.TC, q.Learned = code, false, false, false, false
 }
 
 // Dropped says that the client gets no reply.

@@ -6,7 +6,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// optLen is the size of our OPT record: it has no options yet.
+// optLen is the size of an OPT record without options.
 const optLen = 11
 
 // Limit is the size that the whole reply may have. An answer that is larger
@@ -21,6 +21,7 @@ func (q *Query) Limit() int {
 // seal makes the answer a message: compressed if it is large, cut to the
 // client's size, with OPT and header. It happens once, for every reply.
 func (q *Query) seal() {
+	q.RestoreQuestion(nil) // a handler that panicked may have left it
 	a := &q.Answer
 	limit, opt := q.Limit(), 0
 	if q.EDNS {
@@ -30,12 +31,19 @@ func (q *Query) seal() {
 	if len(a.Buf) > min(wire.MinUDP, limit) {
 		q.compress(limit)
 	}
+	options := q.replyOpt
+	if len(a.Buf)+len(options) > limit {
+		options = nil
+	}
 	flags := wire.FlagQR | q.Flags&(15<<11|wire.FlagRD|wire.FlagCD) | uint16(q.RCode&15)
-	if a.Cut(limit) {
+	if a.Cut(limit) || q.TC {
 		flags |= wire.FlagTC
 	}
 	if q.AA {
 		flags |= wire.FlagAA
+	}
+	if q.AD {
+		flags |= wire.FlagAD
 	}
 	if q.RA {
 		flags |= wire.FlagRA
@@ -46,7 +54,8 @@ func (q *Query) seal() {
 			do = 0x80
 		}
 		const size = wire.OurUDP
-		a.Buf = append(a.Buf, 0, 0, byte(wire.TypeOPT), size>>8, size&0xFF, byte(q.RCode>>4), 0, do, 0, 0, 0)
+		a.Buf = append(a.Buf, 0, 0, byte(wire.TypeOPT), size>>8, size&0xFF, byte(q.RCode>>4), 0, do, 0, byte(len(options)>>8), byte(len(options)))
+		a.Buf = append(a.Buf, options...)
 	}
 	questions := 0
 	if len(q.Question()) > 0 {
@@ -78,13 +87,20 @@ func (q *Query) Observe(now time.Time) {
 			o.ObserveDNS(q)
 		}
 	}
-	q.mux, q.chain = nil, nil
+	q.forget()
 	for q = q.sub; q != nil; q = q.sub {
-		q.mux, q.chain = nil, nil
+		q.forget()
 		if max(cap(q.own), cap(q.Answer.Buf)) > maxKept {
 			q.own, q.Answer.Buf = nil, nil
 		}
 	}
+}
+
+// forget lets go of what belongs to a plan.
+func (q *Query) forget() {
+	q.mux, q.chain, q.Err = nil, nil, nil
+	clear(q.words)
+	q.words = nil
 }
 
 // maxKept is how much memory of a further question's answer serves again: every

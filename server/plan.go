@@ -79,7 +79,7 @@ func NewPlan(servers []corefile.Server, opts Options) (*Plan, error) {
 // block plans one server block.
 func (p *Plan) block(s corefile.Server) (errs []error) {
 	b := &config.Block{
-		Log: p.opts.Log, Metrics: p.opts.Metrics, Chain: new(dns.Chain), Interface: p.opts.Interface,
+		Source: s, Log: p.opts.Log, Metrics: p.opts.Metrics, Chain: new(dns.Chain), Interface: p.opts.Interface,
 	}
 	var keys []config.Key
 	for _, k := range s.Keys {
@@ -151,7 +151,7 @@ func (p *Plan) route(k config.Key, b *config.Block) (errs []error) {
 			p.sites = append(p.sites, at)
 		}
 		s := p.sites[i]
-		j := slices.IndexFunc(s.routes, func(r route) bool { return r.key.Zone == k.Zone })
+		j := slices.IndexFunc(s.routes, func(r route) bool { return r.key.Zone == k.Zone && r.block.Chain.Match == nil })
 		if j >= 0 {
 			first := s.routes[j].key.From
 			errs = append(errs, k.From.Errorf("", "%s: zone %s is already served on %s by %s at %s:%d",

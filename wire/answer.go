@@ -126,6 +126,11 @@ var errRecord = errors.New("malformed record")
 // is copied as it is. It returns the offset behind the record; on an error
 // nothing has been added. msg must not be a's own memory.
 func (a *Answer) AppendRecord(s Section, msg []byte, off int) (next int, err error) {
+	return a.AppendRenamed(s, msg, off, nil)
+}
+
+// AppendRenamed is AppendRecord with other names.
+func (a *Answer) AppendRenamed(s Section, msg []byte, off int, rename Rename) (next int, err error) {
 	rec, ok := ReadRecord(msg, off)
 	if !ok {
 		return 0, errRecord
@@ -136,12 +141,12 @@ func (a *Answer) AppendRecord(s Section, msg []byte, off int) (next int, err err
 			a.Buf = a.Buf[:start]
 		}
 	}()
-	if a.Buf, _, err = expand(a.Buf, msg, off); err != nil {
+	if a.Buf, _, err = rename.expand(a.Buf, msg, off, rec.Type, false); err != nil {
 		return 0, err
 	}
 	a.Buf = append(a.Buf, msg[rec.Head:rec.RData]...)
 	rdata := len(a.Buf)
-	if a.Buf, err = appendRData(a.Buf, msg[:rec.Next], rec); err != nil {
+	if a.Buf, err = appendRData(a.Buf, msg[:rec.Next], rec, rename); err != nil {
 		return 0, err
 	}
 	if len(a.Buf)-rdata > MaxMessage {
@@ -150,6 +155,19 @@ func (a *Answer) AppendRecord(s Section, msg []byte, off int) (next int, err err
 	binary.BigEndian.PutUint16(a.Buf[rdata-2:], uint16(len(a.Buf)-rdata))
 	a.count(s, 1)
 	return rec.Next, nil
+}
+
+// expand is expand, and then the renaming, if there is one.
+func (rename Rename) expand(buf, msg []byte, off int, t Type, rdata bool) (out []byte, next int, err error) {
+	start := len(buf)
+	if out, next, err = expand(buf, msg, off); err != nil || rename == nil {
+		return out, next, err
+	}
+	other := rename(out[start:], t, rdata)
+	if len(other) == 0 || len(other) > MaxName {
+		return buf, 0, errName
+	}
+	return append(out[:start], other...), next, nil
 }
 
 // A layout is how the RDATA of a type is built in which names may be
@@ -195,7 +213,7 @@ func (t Type) layout() layout {
 }
 
 // appendRData writes the RDATA of rec behind buf; msg ends where rec does.
-func appendRData(buf, msg []byte, rec Record) ([]byte, error) {
+func appendRData(buf, msg []byte, rec Record, rename Rename) ([]byte, error) {
 	l := rec.Type.layout()
 	if l.names == 0 {
 		return append(buf, msg[rec.RData:]...), nil
@@ -213,7 +231,7 @@ func appendRData(buf, msg []byte, rec Record) ([]byte, error) {
 	buf = append(buf, msg[rec.RData:off]...)
 	var err error
 	for range l.names {
-		if buf, off, err = expand(buf, msg, off); err != nil {
+		if buf, off, err = rename.expand(buf, msg, off, rec.Type, true); err != nil {
 			return buf, err
 		}
 	}

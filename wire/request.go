@@ -24,7 +24,8 @@ type Request struct {
 	DO    bool   // DNSSEC OK
 	Size  uint16 // the UDP size that the client takes: at least 512
 
-	end     uint16 // offset in the packet behind the question; HeaderLen if there is none
+	options [2]uint16 // where the OPT's RDATA begins and ends in the packet
+	end     uint16    // offset in the packet behind the question; HeaderLen if there is none
 	nameLen uint8
 	labels  uint8
 	offsets [MaxLabels + 1]uint8 // where each label begins in name; that of the root last
@@ -39,7 +40,7 @@ func (r *Request) Parse(packet []byte) Fault {
 	// offsets are read up to nameLen and labels.)
 	r.ID, r.Flags, r.Type, r.Class = 0, 0, 0, 0
 	r.EDNS, r.DO, r.Size = false, false, MinUDP
-	r.end, r.nameLen, r.labels = HeaderLen, 0, 0
+	r.end, r.nameLen, r.labels, r.options = HeaderLen, 0, 0, [2]uint16{}
 	if len(packet) < HeaderLen {
 		return Unreadable
 	}
@@ -146,6 +147,7 @@ func (r *Request) parseRecords(packet []byte, off int) Fault {
 			return Malformed
 		}
 		r.DO = packet[at+6]&0x80 != 0
+		r.options = [2]uint16{uint16(at + 10), uint16(off)}
 	}
 	if version != 0 {
 		return Version
@@ -162,6 +164,51 @@ func optionsFit(rdata []byte) bool {
 		rdata = rdata[n:]
 	}
 	return len(rdata) == 0
+}
+
+// Options is the RDATA of the OPT record: options of EDNS, one behind the
+// other; empty if there is none. packet is what was parsed.
+func (r *Request) Options(packet []byte) []byte { return packet[r.options[0]:r.options[1]] }
+
+// SetQuestion puts another question in the place of the one that was parsed.
+// name is in wire form, in any spelling; it says false, and changes nothing, if
+// that is no name.
+func (r *Request) SetQuestion(name []byte, t Type, c Class) bool {
+	if !valid(name) {
+		return false
+	}
+	off, labels := 0, 0
+	for ; name[off] != 0; off += int(name[off]) + 1 {
+		r.offsets[labels] = uint8(off)
+		labels++
+	}
+	r.offsets[labels] = uint8(off)
+	r.nameLen, r.labels = uint8(len(name)), uint8(labels)
+	// The bytes of lengths are no letters.
+	for i, b := range name {
+		r.name[i] = lower(b)
+	}
+	r.Type, r.Class = t, c
+	return true
+}
+
+// RestoreQuestion takes back what SetQuestion did. packet is what was parsed.
+func (r *Request) RestoreQuestion(packet []byte) { r.parseQuestion(packet) }
+
+// valid says whether name is one whole name in wire form, written out.
+func valid(name []byte) bool {
+	if len(name) > MaxName {
+		return false
+	}
+	for i := 0; i < len(name); i += int(name[i]) + 1 {
+		switch n := name[i]; {
+		case n > MaxLabel:
+			return false
+		case n == 0:
+			return i == len(name)-1
+		}
+	}
+	return false
 }
 
 // Name is the question's name in wire form, lower case. It is valid until the

@@ -169,6 +169,8 @@ const (
 	NXDomain RCode = 3
 	NotImp   RCode = 4
 	Refused  RCode = 5
+	YXDomain RCode = 6
+	NotAuth  RCode = 9
 	BadVers  RCode = 16 // needs the OPT record
 )
 
@@ -187,11 +189,35 @@ func (r RCode) String() string {
 		return "NOTIMP"
 	case Refused:
 		return "REFUSED"
+	case YXDomain:
+		return "YXDOMAIN"
+	case NotAuth:
+		return "NOTAUTH"
 	case BadVers:
 		return "BADVERS"
 	}
 	return "RCODE" + strconv.Itoa(int(r))
 }
+
+// The options of EDNS that this server's code names.
+const (
+	OptionNSID   = 3  // RFC 5001
+	OptionSubnet = 8  // RFC 7871
+	OptionCookie = 10 // RFC 7873
+	OptionEDE    = 15 // RFC 8914
+)
+
+// Codes of extended errors (RFC 8914 §5.2).
+const (
+	EDEOther        uint16 = 0
+	EDEStale        uint16 = 3
+	EDEBlocked      uint16 = 15
+	EDEFiltered     uint16 = 17
+	EDEProhibited   uint16 = 18
+	EDEStaleNX      uint16 = 19
+	EDENoReachable  uint16 = 22 // No Reachable Authority
+	EDENetworkError uint16 = 23
+)
 
 // Bits of the second word of the header (RFC 1035 §4.1.1, RFC 2535).
 const (

@@ -51,6 +51,14 @@ var table = map[string]row{
 
 	// Handlers: every top-level directory that has no row of its own.
 	anyHandler: {own: handlerImports, third: watchesFiles, noNet: true},
+	// RRs as text, in an operator's files and templates: a parser's job.
+	"zonefile": {own: []string{"wire"}, third: []string{"github.com/miekg/dns"}},
+	"file":     {own: append([]string{"zonefile"}, handlerImports...), third: watchesFiles, noNet: true},
+	"template": {own: append([]string{"zonefile", "expression"}, handlerImports...), noNet: true},
+	// The expressions of view and template, over one query.
+	"expression": {own: []string{"dns", "wire"}, third: []string{"github.com/expr-lang/expr"}},
+	"handler":    {own: append([]string{"expression"}, handlerImports...), third: watchesFiles, noNet: true},
+
 	// forward talks to upstreams, which is what it is for.
 	"forward": {own: handlerImports, third: watchesFiles},
 	// These answer from the cluster.
@@ -77,7 +85,7 @@ var table = map[string]row{
 	},
 
 	// The list of directives: it meets every handler so that server need not.
-	"builtin": {own: []string{anyHandler, "forward", "kube", "hosts", "skydns", "config"}},
+	"builtin": {own: []string{anyHandler, "handler", "file", "template", "forward", "kube", "hosts", "skydns", "config"}},
 	"server": {
 		own:   []string{"config", "corefile", "dns", "transport", "metrics"},
 		third: watchesFiles,

@@ -41,7 +41,10 @@ func Run(t *testing.T, env Env, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &runner{t: t, script: s}
+	r := &runner{t: t, script: s, dir: t.TempDir()}
+	if r.corefile, err = s.upstreams(t, r.dir); err != nil {
+		t.Fatal(err)
+	}
 	if s.only != "live" {
 		r.open("folder", newFolder(t))
 	}
@@ -77,6 +80,8 @@ func Run(t *testing.T, env Env, file string) {
 type runner struct {
 	t        *testing.T
 	script   *script
+	dir      string // of its files
+	corefile string
 	sources  []Source
 	variants []*variant
 }
@@ -105,8 +110,11 @@ func (r *runner) open(name string, source Source) {
 	}
 }
 
-// change makes a step's objects so in every source.
+// change makes a step's files and its objects so, these in every source.
 func (r *runner) change(st *step) error {
+	if err := st.write(r.dir); err != nil {
+		return err
+	}
 	apply, err := objects(st.apply)
 	if err != nil {
 		return err
@@ -135,7 +143,7 @@ func (r *runner) change(st *step) error {
 func (r *runner) start() {
 	for i := 0; i < len(r.variants); i += 2 {
 		udp, tcp := r.variants[i], r.variants[i+1]
-		at, stop, err := serve(r.script.corefile, udp)
+		at, stop, err := serve(r.corefile, udp)
 		if err != nil {
 			r.t.Fatalf("%s: %s: %v", r.script.file, udp.name, err)
 		}

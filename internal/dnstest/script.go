@@ -17,13 +17,15 @@ type script struct {
 	only     string // "folder", "live" or ""
 	differ   bool   // replies say who asked, and are not compared
 	corefile string
+	upstream map[string]*upstream // by name, which is "" for the only one
 	steps    []*step
 	archive  *txtar.Archive
 }
 
 // A step changes objects and then asks questions.
 type step struct {
-	apply, delete []byte // YAML documents
+	apply, delete []byte            // YAML documents
+	files         map[string]string // by name
 	cases         []*question
 	part          string // the name of the part with the questions
 }
@@ -38,7 +40,7 @@ func readScript(file string) (*script, error) {
 }
 
 func parseScript(file string, text []byte) (*script, error) {
-	s := &script{file: file, archive: txtar.Parse(text)}
+	s := &script{file: file, archive: txtar.Parse(text), upstream: map[string]*upstream{}}
 	s.comment = string(s.archive.Comment)
 	line := 1 + strings.Count(s.comment, "\n")
 	if err := s.parseComment(); err != nil {
@@ -84,11 +86,22 @@ func (s *script) parseComment() error {
 
 // part reads one part, whose data begins at line.
 func (s *script) part(name, data string, line int) error {
-	if name == "Corefile" {
+	verb, number, _ := strings.Cut(name, " ")
+	file := ""
+	switch verb {
+	case "Corefile":
 		s.corefile = data
 		return nil
+	case "upstream":
+		u, err := parseUpstream(data)
+		if err != nil {
+			return fmt.Errorf("%s:%d: %w", s.file, line-1, err)
+		}
+		s.upstream[number] = u
+		return nil
+	case "file":
+		file, number, _ = strings.Cut(number, " ")
 	}
-	verb, number, _ := strings.Cut(name, " ")
 	n := 1
 	if number != "" {
 		var err error
@@ -105,6 +118,14 @@ func (s *script) part(name, data string, line int) error {
 		st.apply = append(slices.Concat(st.apply, []byte("\n---\n")), data...)
 	case "delete":
 		st.delete = []byte(data)
+	case "file":
+		if file == "" {
+			return fmt.Errorf("%s:%d: want a name behind file", s.file, line-1)
+		}
+		if st.files == nil {
+			st.files = map[string]string{}
+		}
+		st.files[file] = data
 	case "questions":
 		var err error
 		st.part = name

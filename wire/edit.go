@@ -1,0 +1,150 @@
+package wire
+
+import "encoding/binary"
+
+// TTL is that of the record r of msg.
+func (r Record) TTL(msg []byte) uint32 { return binary.BigEndian.Uint32(msg[r.Head+4:]) }
+
+// SetTTL changes the TTL of the record r of msg.
+func (r Record) SetTTL(msg []byte, ttl uint32) { binary.BigEndian.PutUint32(msg[r.Head+4:], ttl) }
+
+// Walk calls f for each record of a, in order, as long as f says true. f may
+// change TTLs and nothing else.
+func (a *Answer) Walk(f func(s Section, r Record) bool) {
+	off := a.body
+	for s, n := range a.Count {
+		for range n {
+			r, ok := ReadRecord(a.Buf, off)
+			if !ok || !f(Section(s), r) {
+				return
+			}
+			off = r.Next
+		}
+	}
+}
+
+// Age takes seconds off the TTL of each record that begins at offset from or
+// behind it, as far as zero: what a cache gives out.
+func (a *Answer) Age(from int, seconds uint32) {
+	for from < len(a.Buf) {
+		r, ok := ReadRecord(a.Buf, from)
+		if !ok {
+			return
+		}
+		ttl := r.TTL(a.Buf)
+		r.SetTTL(a.Buf, ttl-min(ttl, seconds))
+		from = r.Next
+	}
+}
+
+// BoundTTL raises the TTLs from offset from on to least, and lowers them to
+// most.
+func (a *Answer) BoundTTL(from int, least, most uint32) {
+	for from < len(a.Buf) {
+		r, ok := ReadRecord(a.Buf, from)
+		if !ok {
+			return
+		}
+		ttl := r.TTL(a.Buf)
+		if bounded := min(max(ttl, least), most); bounded != ttl {
+			r.SetTTL(a.Buf, bounded)
+		}
+		from = r.Next
+	}
+}
+
+// MinTTL is the least TTL among the records; false if there are none.
+func (a *Answer) MinTTL() (least uint32, ok bool) {
+	least = 1<<32 - 1
+	for off := a.body; off < len(a.Buf); {
+		r, fine := ReadRecord(a.Buf, off)
+		if !fine {
+			break
+		}
+		least, ok = min(least, r.TTL(a.Buf)), true
+		off = r.Next
+	}
+	return least, ok
+}
+
+// Rotate turns each run of address or MX records that have owner and type in
+// common, in every section, by n of them: what was first comes behind the rest.
+// CNAMEs and everything else stay where they are.
+func (a *Answer) Rotate(n uint32) {
+	if a.Count[Answers] < 2 && a.Count[Additional] < 2 && a.Count[Authority] < 2 {
+		return
+	}
+	off := a.body
+	for _, count := range a.Count {
+		var first Record // of the run
+		length := uint32(0)
+		for range count {
+			r, ok := ReadRecord(a.Buf, off)
+			if !ok {
+				return
+			}
+			if length > 0 && r.Type == first.Type && sameOwner(a.Buf, first, r) {
+				length++
+			} else {
+				a.turn(first, length, off, n)
+				first, length = r, 1
+			}
+			off = r.Next
+		}
+		a.turn(first, length, off, n)
+	}
+}
+
+// sameOwner compares owners as they are written: a pointer is equal to itself.
+func sameOwner(msg []byte, a, b Record) bool {
+	return string(msg[a.Owner:a.Head]) == string(msg[b.Owner:b.Head])
+}
+
+// turn moves the first n mod length records of the run that ends at end behind
+// the others of it.
+func (a *Answer) turn(first Record, length uint32, end int, n uint32) {
+	if length < 2 || first.Type != TypeA && first.Type != TypeAAAA && first.Type != TypeMX {
+		return
+	}
+	middle := first.Owner
+	for range n % length {
+		r, _ := ReadRecord(a.Buf, middle)
+		middle = r.Next
+	}
+	if middle == first.Owner {
+		return
+	}
+	// The memory behind the message is free: it keeps the part that moves.
+	moved := append(a.Buf, a.Buf[first.Owner:middle]...)
+	copy(moved[first.Owner:], moved[middle:end])
+	copy(moved[first.Owner+end-middle:], moved[len(a.Buf):])
+	a.Buf = moved[:len(a.Buf)]
+}
+
+// Insert puts one record, which is in the answer's form, in front of the
+// answers.
+func (a *Answer) Insert(record []byte) {
+	end := len(a.Buf)
+	a.Buf = append(a.Buf, record...)
+	copy(a.Buf[a.body+len(record):], a.Buf[a.body:end])
+	copy(a.Buf[a.body:], record)
+	a.count(Answers, 1)
+}
+
+// AppendAll copies the records of section from of another answer into section s
+// of this one, with their names written out.
+func (a *Answer) AppendAll(s Section, other *Answer, from Section) error {
+	var err error
+	other.Walk(func(section Section, r Record) bool {
+		if section == from {
+			_, err = a.AppendRecord(s, other.Buf, r.Owner)
+		}
+		return err == nil
+	})
+	return err
+}
+
+// A Rename gives a name, in wire form and written out, another one: name itself
+// to keep it. rdata says that the name stands in a record's RDATA, not at its
+// front. The result is copied at once.
+type Rename func(name []byte, t Type, rdata bool) []byte
