@@ -3,23 +3,63 @@
 package builtin
 
 import (
+	"github.com/seamark/seamark/autopath"
+	"github.com/seamark/seamark/cache"
 	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/dns64"
+	"github.com/seamark/seamark/file"
+	"github.com/seamark/seamark/forward"
 	"github.com/seamark/seamark/handler"
+	"github.com/seamark/seamark/hosts"
 	"github.com/seamark/seamark/kube"
+	"github.com/seamark/seamark/rewrite"
+	"github.com/seamark/seamark/template"
 )
 
 // Directives lists every word a Corefile may use. Order is meaning: a query
 // meets the handlers top to bottom, whatever order the Corefile has. It is
-// CoreDNS's order.
+// CoreDNS's order with one difference: policy comes before memory, so acl judges
+// the name that rewrite has made, above autopath and cache. builtin_test.go pins
+// the whole of it.
 func Directives() []config.Directive {
 	return []config.Directive{
+		{Name: "root", Brief: "name the folder of relative paths", Setup: handler.SetupRoot},
+		{Name: "metadata", Brief: "let directives tell each other what they know of a query", Setup: handler.SetupMetadata},
+		{Name: "cancel", Brief: "give up queries that take too long", Setup: handler.SetupCancel},
+		{Name: "timeouts", Brief: "say how long TCP clients may take", Setup: handler.SetupTimeouts},
+		{Name: "multisocket", Brief: "say how many sockets read queries", Setup: handler.SetupMultisocket},
+		{Name: "reload", Brief: "look for a changed Corefile and serve it", Setup: handler.SetupReload},
+		{Name: "nsid", Brief: "tell clients which server they have reached", Setup: handler.SetupNSID},
+		{Name: "bufsize", Brief: "bound the size of replies over UDP", Setup: handler.SetupBufsize},
 		{Name: "bind", Brief: "listen on some addresses instead of on all", Setup: handler.SetupBind},
+		{Name: "debug", Brief: "show debug lines in the log", Setup: handler.SetupDebug},
 		{Name: "ready", Brief: "say over HTTP whether there are answers yet", Setup: handler.SetupReady},
 		{Name: "health", Brief: "say over HTTP that the process lives", Setup: handler.SetupHealth},
+		{Name: "pprof", Brief: "serve profiles of the process", Setup: handler.SetupPprof},
+		{Name: "shed", Brief: "count queries that are given up under too much load", Setup: handler.SetupShed},
 		{Name: "prometheus", Brief: "count queries and serve the server's metrics", Setup: handler.SetupPrometheus},
 		{Name: "errors", Brief: "log queries that failed", Setup: handler.SetupErrors},
 		{Name: "log", Brief: "log queries", Setup: handler.SetupLog},
+		{Name: "local", Brief: "answer names that should never leave a machine", Setup: handler.SetupLocal},
+		{Name: "dns64", Brief: "make AAAA records of A records, for clients without IPv4", Setup: dns64.Setup},
+		{Name: "any", Brief: "answer questions for ANY with next to nothing", Setup: handler.SetupAny},
+		{Name: "chaos", Brief: "tell the server's version, authors and host in class CH", Setup: handler.SetupChaos},
+		{Name: "loadbalance", Brief: "change the order of addresses in answers", Setup: handler.SetupLoadbalance},
+		{Name: "rewrite", Brief: "change questions, and their answers back", Setup: rewrite.Setup},
+		{Name: "acl", Brief: "decide who may ask what", Setup: handler.SetupACL},
+		{Name: "autopath", Brief: "walk the search path of a client's resolver in its stead", Setup: autopath.Setup},
+		{Name: "cache", Brief: "keep the answers of other servers", Setup: cache.Setup},
+		{Name: "header", Brief: "set and clear flags of queries and replies", Setup: handler.SetupHeader},
+		{Name: "minimal", Brief: "take out of replies what their answer does not need", Setup: handler.SetupMinimal},
+		{Name: "template", Brief: "answer with records made from the question", Setup: template.Setup},
+		{Name: "hosts", Brief: "answer from lines in the form of /etc/hosts: inline, of files, of a ConfigMap", Setup: hosts.Setup},
+		{Name: "k8s_external", Brief: "answer names of Services with their addresses outside the cluster", Setup: kube.SetupExternal},
 		{Name: "kubernetes", Brief: "answer the names of a Kubernetes cluster, or of a folder of manifests", Setup: kube.Setup},
+		{Name: "file", Brief: "answer from zone files", Setup: file.Setup},
+		{Name: "loop", Brief: "leave out upstreams that lead back here", Setup: handler.SetupLoop},
+		{Name: "forward", Brief: "ask other servers", Setup: forward.Setup},
+		{Name: "erratic", Brief: "answer badly on purpose, to try clients on", Setup: handler.SetupErratic},
 		{Name: "whoami", Brief: "answer with the client's own address", Setup: handler.SetupWhoami},
+		{Name: "view", Brief: "choose between server blocks of one zone by a condition", Setup: handler.SetupView},
 	}
 }

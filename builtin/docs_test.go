@@ -23,7 +23,15 @@ var key = regexp.MustCompile(`^\S*[.:]\S*( \S+)* \{\n`)
 
 // Every Corefile in the doc comments of handlers is one that check accepts.
 func TestCorefilesInDocs(t *testing.T) {
-	texts := append(corefilesIn(t, "../handler"), corefilesIn(t, "../kube")...)
+	folders, err := filepath.Glob("../*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts []string
+	for _, folder := range folders {
+		texts = append(texts, corefilesIn(t, folder)...)
+	}
+	t.Chdir("testdata") // with the files that they name
 	for _, text := range texts {
 		plan(t, "a doc comment", text)
 	}

@@ -8,7 +8,6 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -44,10 +43,23 @@ func TestReferencePage(t *testing.T) {
 // pageOf gives the reference page of a directive: the longest doc comment in
 // its file.
 func pageOf(t *testing.T, name string) (page string) {
-	file := filepath.Join("../handler", name+".go")
-	if name == "kubernetes" {
-		file = "../kube/setup.go"
+	files := []string{"../handler/" + name + ".go", "../" + name + "/" + name + ".go", "../" + name + "/setup.go"}
+	switch name {
+	case "kubernetes":
+		files = []string{"../kube/setup.go"}
+	case "k8s_external":
+		files = []string{"../kube/external.go"}
 	}
+	for _, file := range files {
+		if _, err := os.Stat(file); err == nil {
+			page = longest(t, file, page)
+		}
+	}
+	return page
+}
+
+// longest gives the longest doc comment of a file if it is longer than page.
+func longest(t *testing.T, file, page string) string {
 	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
 	if err != nil {
 		t.Fatal(err)

@@ -36,6 +36,9 @@ func (o Options) Check() error {
 			wrong(len(validation.IsDNS1123Label(name)) > 0, "namespaces: %q cannot be the name of a namespace", name)
 		}
 	}
+	if o.ConfigMap != "" {
+		wrong(!isConfigMapName(o.ConfigMap), "configmap: want NAMESPACE/NAME, got %q", o.ConfigMap)
+	}
 	_, err := labels.Parse(o.NamespaceLabels)
 	wrong(err != nil, "namespace_labels: %w", err)
 	_, err = labels.Parse(o.Labels)

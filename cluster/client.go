@@ -53,7 +53,7 @@ type stamp struct {
 func newClient(opts Options, state *state) *client {
 	scheme := runtime.NewScheme()
 	core, imports := corev1.SchemeGroupVersion, importsVersion()
-	scheme.AddKnownTypes(core, &corev1.Namespace{}, &corev1.NamespaceList{}, &corev1.Service{}, &corev1.ServiceList{}, &corev1.Pod{}, &corev1.PodList{})
+	scheme.AddKnownTypes(core, &corev1.Namespace{}, &corev1.NamespaceList{}, &corev1.Service{}, &corev1.ServiceList{}, &corev1.Pod{}, &corev1.PodList{}, &corev1.ConfigMap{}, &corev1.ConfigMapList{})
 	scheme.AddKnownTypes(discoveryv1.SchemeGroupVersion, &discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{})
 	scheme.AddKnownTypeWithName(imports.WithKind("ServiceImport"), &serviceImport{})
 	scheme.AddKnownTypeWithName(imports.WithKind("ServiceImportList"), &serviceImportList{})

@@ -1,7 +1,7 @@
 // Package cluster delivers a Kubernetes cluster's Namespaces, Services,
-// EndpointSlices, Pods and ServiceImports as a stream of slim objects. They
-// come from an API server (live.go) or from a folder of manifests
-// (manifests.go); whoever takes them cannot tell which.
+// EndpointSlices, Pods and ServiceImports, or a single ConfigMap, as a stream of
+// slim objects. They come from an API server (live.go) or from a folder of
+// manifests (manifests.go); whoever takes them cannot tell which.
 //
 // The handlers that need a cluster's state open a Source and give it a Sink.
 // Data flows one way: this package knows nothing of DNS, and it is the only
@@ -11,6 +11,7 @@ package cluster
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/seamark/seamark/metrics"
 )
@@ -35,6 +36,10 @@ type Options struct {
 	Multicluster    bool   // ServiceImports and their EndpointSlices too
 	PodNames        bool   // an endpoint without hostname takes its pod's name, if that is shorter than 64 bytes
 	Zones           bool   // keep each endpoint's topology zone
+	// ConfigMap asks for this one object, NAMESPACE/NAME, and for nothing else.
+	ConfigMap string
+	External  bool // keep the addresses by which Services are reached from outside
+	PodLabels bool // keep the labels of Pods
 
 	// Limits on our own requests, watches included; zero is none. With one of
 	// QPS and Burst alone the other is client-go's default (5, 10).
@@ -56,9 +61,17 @@ type Sink interface {
 	Replace(Kind, []Object)
 }
 
+// A Programmed is a Sink that is told how long an EndpointSlice of its Service
+// took from what changed it, by the API server's clock, until Put has returned.
+// What comes with a list is not told: it may be old.
+type Programmed interface {
+	Programmed(service Key, took time.Duration)
+}
+
 // A Source is one cluster, opened but not yet watched.
 type Source struct {
 	opts    Options
+	timed   Programmed // nil if the sink does not want to know
 	log     *slog.Logger
 	metrics *metrics.Registry
 	heard   [Kinds]heard
@@ -87,6 +100,7 @@ func Open(o Options, log *slog.Logger, reg *metrics.Registry) *Source {
 // of it runs any more. Whatever is missing or refused is logged once and tried
 // again: there is no error that a restart would mend.
 func (s *Source) Run(ctx context.Context, sink Sink) {
+	s.timed, _ = sink.(Programmed)
 	const age = "seamark_kubernetes_data_age_seconds"
 	for _, kind := range s.opts.Kinds() {
 		s.heard[kind].now()
@@ -102,6 +116,9 @@ func (s *Source) Run(ctx context.Context, sink Sink) {
 
 // Kinds lists the kinds that o asks for, in the order of their constants.
 func (o Options) Kinds() []Kind {
+	if o.ConfigMap != "" {
+		return []Kind{ConfigMaps}
+	}
 	ks := []Kind{Namespaces, Services}
 	if !o.NoEndpoints {
 		ks = append(ks, Slices)

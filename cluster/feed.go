@@ -228,6 +228,8 @@ func (f *feed) topic() string { return f.String() + "/" + f.namespace }
 // where says what is followed, as the log has it.
 func (f *feed) where() string {
 	switch {
+	case f.kinds[0] == ConfigMaps:
+		return f.String() + " with " + f.fields + " in namespace " + f.namespace
 	case f.namespace != "":
 		return f.String() + " in namespace " + f.namespace
 	case f.fields != "" && f.kinds[0] == Namespaces:

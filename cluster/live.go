@@ -18,7 +18,7 @@ import (
 // resource and namespace if the options name namespaces.
 func (s *Source) runLive(ctx context.Context, sink Sink) {
 	ctx = klog.NewContext(ctx, klog.Logger{}) // the reflector has nothing to say that is not logged here
-	state := &state{log: s.log}
+	state := &state{log: s.log, metrics: s.metrics}
 	client := newClient(s.opts, state)
 	defer client.closeIdle()
 
@@ -31,6 +31,11 @@ func (s *Source) runLive(ctx context.Context, sink Sink) {
 	var namespaces []string
 	if s.opts.Namespaces != "" {
 		namespaces = strings.Split(s.opts.Namespaces, ",")
+	}
+	if key := s.opts.configMapKey(); key.Name != "" {
+		follow(s.configMaps(), key.Namespace, whole{sink, s})
+		feeds.Wait()
+		return
 	}
 	merger := newMerger(sink, &s.heard, len(namespaces))
 	for _, r := range s.resources() {

@@ -61,7 +61,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	version, resource := r.URL.Path[:strings.LastIndex(r.URL.Path, "/")], r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
 	version = strings.TrimPrefix(strings.TrimPrefix(version, "/apis/"), "/api/")
 	version, _, _ = strings.Cut(version, "/namespaces/")
-	kind := map[string]string{"namespaces": "Namespace", "services": "Service", "endpointslices": "EndpointSlice", "pods": "Pod", "serviceimports": "ServiceImport"}[resource]
+	kind := map[string]string{"namespaces": "Namespace", "services": "Service", "endpointslices": "EndpointSlice", "pods": "Pod", "serviceimports": "ServiceImport", "configmaps": "ConfigMap"}[resource]
 	var items []json.RawMessage
 	json.Unmarshal([]byte("["+a.objects[resource]+"]"), &items)
 	w.Header().Set("Content-Type", "application/json")

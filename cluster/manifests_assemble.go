@@ -61,6 +61,8 @@ func (f *folder) assemble() *assembly {
 			a.put(Pods, l, l.object)
 		case l.kind == "ServiceImport" && l.object != nil:
 			a.put(Imports, l, l.object)
+		case l.kind == "ConfigMap" && l.object != nil:
+			a.put(ConfigMaps, l, l.object)
 		}
 	}
 	return a

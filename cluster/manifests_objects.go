@@ -70,7 +70,7 @@ func (d *decoder) object(raw json.RawMessage, list *head, at *place) {
 	read := d.reader(h.APIVersion, h.Kind)
 	if read == nil {
 		it.kind = ""
-		if isOurs(h.Kind) && ourGroup(h.APIVersion) {
+		if isOurs(h.Kind) && ourGroup(h.APIVersion) && d.opts.ConfigMap == "" {
 			d.warn(at.line, "%s %s: apiVersion %q is not known, ignored", h.Kind, it.key, h.APIVersion)
 		}
 	} else if why := badName(h.Kind, it.key); why != "" {
@@ -149,6 +149,12 @@ func ourGroup(apiVersion string) bool {
 
 // reader gives what decodes objects of that kind, nil if they are not read.
 func (d *decoder) reader(apiVersion, kind string) func(json.RawMessage, *item) error {
+	if d.opts.ConfigMap != "" {
+		if apiVersion == "v1" && kind == "ConfigMap" {
+			return d.configMap
+		}
+		return nil
+	}
 	switch apiVersion + " " + kind {
 	case "v1 Namespace":
 		return d.namespace

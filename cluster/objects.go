@@ -2,7 +2,9 @@ package cluster
 
 import (
 	"iter"
+	"maps"
 	"net/netip"
+	"slices"
 )
 
 // A Kind names one sort of object that a Source delivers.
@@ -15,18 +17,19 @@ const (
 	Pods                     // *Pod
 	Imports                  // *Service made of a ServiceImport
 	ImportSlices             // *Slice with a source cluster
+	ConfigMaps               // *ConfigMap, the one that the options name
 	Kinds                    // their number
 )
 
 // String gives the resource's name as the API spells it.
 func (k Kind) String() string {
-	return [...]string{"namespaces", "services", "endpointslices", "pods", "serviceimports", "endpointslices (multicluster)"}[k]
+	return [...]string{"namespaces", "services", "endpointslices", "pods", "serviceimports", "endpointslices (multicluster)", "configmaps"}[k]
 }
 
 // A Key names an object within its kind. Namespaces have no Namespace.
 type Key struct{ Namespace, Name string }
 
-// An Object is *Namespace, *Service, *Slice or *Pod. It is immutable once it
+// An Object is *Namespace, *Service, *Slice, *Pod or *ConfigMap. It is immutable once it
 // has been given to a Sink: Source and Sink may both hold on to it.
 type Object interface{ Key() Key }
 
@@ -39,11 +42,22 @@ type Service struct {
 	Namespace, Name string
 
 	ClusterIPs   []netip.Addr // none if headless or ExternalName; invalid ones were dropped and reported
-	Headless     bool         // clusterIP "None", or a ServiceImport of type Headless
 	ExternalName string       // type ExternalName: the target, lower case, without a dot at its end; then all else is empty
 	Ports        []Port
+	External     *External // kept only where Options.External asks for it; nil if there is nothing in it
+
+	Headless bool // clusterIP "None", or a ServiceImport of type Headless
 	// PublishNotReady says that endpoints count whether they are ready or not.
 	PublishNotReady bool
+	// Selector says that a controller finds the endpoints by their labels.
+	Selector bool
+}
+
+// External is how a Service is reached from outside the cluster:
+// spec.externalIPs, and what a load balancer has said in its status.
+type External struct {
+	IPs   []netip.Addr
+	Hosts []string // host names of load balancers, lower case, without a dot at the end
 }
 
 // A Port of a Service or of an EndpointSlice. SRV records exist for named
@@ -69,6 +83,32 @@ type Slice struct {
 type Pod struct {
 	Namespace, Name string
 	IPs             []netip.Addr // every status.podIPs
+	Labels          *Labels      // kept only where Options.PodLabels asks for it
+	Host            bool         // it has the network of its node, and with it the node's addresses
+}
+
+// Labels of an object. Equal keys and values of several objects share memory.
+type Labels struct{ pairs []string } // key, value, key, value, by key
+
+// Get gives the value of a label; nil has none.
+func (l *Labels) Get(key string) (value string, ok bool) {
+	if l == nil {
+		return "", false
+	}
+	for i := 0; i < len(l.pairs); i += 2 {
+		if l.pairs[i] == key {
+			return l.pairs[i+1], true
+		}
+	}
+	return "", false
+}
+
+func newLabels(all map[string]string) *Labels {
+	l := new(Labels)
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		l.pairs = append(l.pairs, intern(key), intern(all[key]))
+	}
+	return l
 }
 
 func (n *Namespace) Key() Key { return Key{Name: n.Name} }

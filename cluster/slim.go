@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"unique"
 
@@ -44,13 +45,38 @@ func (o Options) service(s *corev1.Service, warn func(format string, args ...any
 		}
 		slim.ClusterIPs = addrs(ips, "Service", s.Namespace, s.Name, warn)
 	}
-	slim.PublishNotReady = s.Spec.PublishNotReadyAddresses
+	slim.PublishNotReady, slim.Selector = s.Spec.PublishNotReadyAddresses, len(s.Spec.Selector) > 0
+	if o.External {
+		slim.External = external(s, warn)
+	}
 	for _, p := range s.Spec.Ports {
 		if outside(p.Port) {
 			warn("Service %s/%s: %d is not a port: ignored", s.Namespace, s.Name, p.Port)
 			continue
 		}
 		slim.Ports = appendPort(slim.Ports, p.Name, p.Protocol, p.Port)
+	}
+	return slim
+}
+
+// external is nil for a Service that nothing outside reaches.
+func external(s *corev1.Service, warn func(format string, args ...any)) *External {
+	texts := slices.Clone(s.Spec.ExternalIPs)
+	slim := new(External)
+	for _, in := range s.Status.LoadBalancer.Ingress {
+		host := strings.ToLower(strings.TrimSuffix(in.Hostname, "."))
+		switch {
+		case in.IP != "":
+			texts = append(texts, in.IP)
+		case host != "" && isTarget(host):
+			slim.Hosts = append(slim.Hosts, host)
+		case host != "":
+			warn("Service %s/%s: hostname %q of its load balancer is not a name: ignored", s.Namespace, s.Name, in.Hostname)
+		}
+	}
+	slim.IPs = addrs(texts, "Service", s.Namespace, s.Name, warn)
+	if len(slim.IPs)+len(slim.Hosts) == 0 {
+		return nil
 	}
 	return slim
 }
@@ -156,6 +182,10 @@ func (o Options) pod(p *corev1.Pod) *Pod {
 		ips = []string{p.Status.PodIP}
 	}
 	slim := &Pod{Namespace: intern(p.Namespace), Name: p.Name}
+	slim.Host = p.Spec.HostNetwork
+	if o.PodLabels {
+		slim.Labels = newLabels(p.Labels)
+	}
 	// The kubelet wrote these addresses: there is nobody to warn.
 	slim.IPs = addrs(ips, "Pod", p.Namespace, p.Name, func(string, ...any) {})
 	if len(slim.IPs) == 0 {

@@ -246,3 +246,40 @@ func TestCheck(t *testing.T) {
 		}
 	}
 }
+
+// Addresses outside the cluster are kept where they are asked for.
+func TestSlimExternal(t *testing.T) {
+	full := &corev1.Service{ObjectMeta: named("web"), Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.1", ExternalIPs: []string{"192.0.2.1", "x"}, Selector: map[string]string{"a": "b"}}}
+	full.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "2001:db8::1"}, {Hostname: "LB.Example.org."}, {Hostname: "no name"}, {}}
+	var w warnings
+	if got := (Options{}).service(full, w.warn); got.External != nil || !got.Selector || len(w) > 0 {
+		t.Errorf("%+v %v", got, w)
+	}
+	got := (Options{External: true}).service(full, w.warn).External
+	if want := (&External{IPs: ips("192.0.2.1", "2001:db8::1"), Hosts: []string{"lb.example.org"}}); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v", got)
+	}
+	want := `Service shop/web: hostname "no name" of its load balancer is not a name: ignored; Service shop/web: "x" is not an IP address: ignored`
+	if strings.Join(w, "; ") != want {
+		t.Errorf("warned %q", w)
+	}
+	if got := (Options{External: true}).service(&corev1.Service{ObjectMeta: named("web")}, w.warn); got.External != nil || got.Selector {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A Pod's labels are kept where they are asked for.
+func TestSlimPodLabels(t *testing.T) {
+	p := &corev1.Pod{Status: corev1.PodStatus{PodIP: "10.2.0.1"}, Spec: corev1.PodSpec{HostNetwork: true}}
+	p.Labels = map[string]string{"app": "web", "tier": ""}
+	plain := (Options{}).pod(p)
+	if _, ok := plain.Labels.Get("app"); ok || plain.Labels != nil || !plain.Host {
+		t.Errorf("%+v", plain)
+	}
+	labels := (Options{PodLabels: true}).pod(p).Labels
+	for key, want := range map[string]string{"app": "web true", "tier": " true", "web": " false"} {
+		if v, ok := labels.Get(key); fmt.Sprint(v, " ", ok) != want {
+			t.Errorf("%s: %q %v", key, v, ok)
+		}
+	}
+}

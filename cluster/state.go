@@ -3,15 +3,18 @@ package cluster
 import (
 	"log/slog"
 	"sync"
+
+	"github.com/seamark/seamark/metrics"
 )
 
 // A state is what is wrong with a source at the moment, by topic. It makes one
 // line of each change: a failure that is met again with every attempt is no
 // news.
 type state struct {
-	log   *slog.Logger
-	mu    sync.Mutex
-	wrong map[string]string
+	log     *slog.Logger
+	metrics *metrics.Registry // nil counts nothing
+	mu      sync.Mutex
+	wrong   map[string]string
 }
 
 // trouble logs msg unless the topic's trouble is already this one.

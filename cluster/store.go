@@ -1,6 +1,9 @@
 package cluster
 
 import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -41,12 +44,29 @@ func (s *store) Update(obj any) error {
 	for _, kind := range s.kinds {
 		if object != nil && s.kindOf(object) == kind {
 			s.out.Put(kind, object)
+			s.programmed(obj, object)
 		} else {
 			s.out.Delete(kind, keyOf(obj))
 		}
 	}
 	s.event()
 	return nil
+}
+
+// programmed tells how long a slice took from its change to here, if it says
+// when that was. What says it is not kept.
+func (s *store) programmed(obj any, object Object) {
+	slice, ok := object.(*Slice)
+	if !ok || slice.Cluster != "" || s.source.timed == nil {
+		return
+	}
+	text, ok := obj.(metav1.Object).GetAnnotations()[corev1.EndpointsLastChangeTriggerTime]
+	if !ok {
+		return
+	}
+	if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
+		s.source.timed.Programmed(Key{slice.Namespace, slice.Service}, time.Since(at))
+	}
 }
 
 func (s *store) Delete(obj any) error {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/util/flowcontrol"
@@ -49,9 +50,11 @@ func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
 	if t.pace != nil {
+		begin := time.Now()
 		if err := t.pace.Wait(ctx); err != nil {
 			return nil, err
 		}
+		t.state.paced(req, time.Since(begin))
 	}
 	release := func() {}
 	if t.slots != nil {
@@ -62,7 +65,9 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, ctx.Err()
 		}
 	}
+	begin := time.Now()
 	resp, err := t.next.RoundTrip(req)
+	t.state.answered(req, resp, time.Since(begin))
 	if err != nil {
 		release()
 		if !errors.Is(ctx.Err(), context.Canceled) {

@@ -11,7 +11,7 @@ import (
 )
 
 func (p *program) checkCommand() *cobra.Command {
-	var port uint16
+	var at port
 	c := &cobra.Command{
 		Use:     "check FILE…",
 		Short:   "Read Corefiles and say everything that is wrong with them",
@@ -21,7 +21,7 @@ func (p *program) checkCommand() *cobra.Command {
 		RunE: func(_ *cobra.Command, files []string) error {
 			var errs []error
 			for _, file := range files {
-				if _, err := p.plan(file, port); err != nil {
+				if _, err := p.plan(file, at); err != nil {
 					errs = append(errs, err)
 					continue
 				}
@@ -33,19 +33,19 @@ func (p *program) checkCommand() *cobra.Command {
 			return nil
 		},
 	}
-	portFlag(c, &port)
+	portFlag(c, &at)
 	return c
 }
 
 func (p *program) planCommand() *cobra.Command {
-	var port uint16
+	var at port
 	c := &cobra.Command{
 		Use:     "plan FILE",
 		Short:   "Show which handlers a query meets, for each address and zone",
 		Example: "  seamark plan Corefile",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, files []string) error {
-			plan, err := p.plan(files[0], port)
+			plan, err := p.plan(files[0], at)
 			if err == nil {
 				err = plan.Describe(p.out)
 			}
@@ -55,18 +55,18 @@ func (p *program) planCommand() *cobra.Command {
 			return nil
 		},
 	}
-	portFlag(c, &port)
+	portFlag(c, &at)
 	return c
 }
 
 // plan reads a Corefile and opens nothing.
-func (p *program) plan(file string, port uint16) (*server.Plan, error) {
+func (p *program) plan(file string, at port) (*server.Plan, error) {
 	read, err := p.reader(serve{conf: file})
 	if err != nil {
 		return nil, err
 	}
 	r := server.Run{Read: read, Options: server.Options{
-		Directives: p.directives, Port: port, Log: server.NewLog(io.Discard, slog.LevelError),
+		Directives: p.directives, Port: uint16(at), Log: server.NewLog(io.Discard, slog.LevelError),
 	}}
 	return r.Check()
 }

@@ -246,7 +246,7 @@ func TestServeCorefileOfWorkingDirectory(t *testing.T) {
 func TestServeStdin(t *testing.T) {
 	p := serve(t, t.TempDir(), "in {\n bind 127.0.0.1\n whoami\n}\n", "-conf", "stdin", "-p", "0")
 	p.signal(syscall.SIGHUP)
-	p.until("reloading complete") // of the text that was read at the start
+	p.until("Reloading complete") // of the text that was read at the start
 	if reply, err := ask("tcp", p.ports[0], "in.", dns.TypeA); err != nil || reply.Rcode != 0 {
 		t.Errorf("%v %v", reply, err)
 	}
@@ -317,7 +317,7 @@ func TestReload(t *testing.T) {
 	for i := range 10 {
 		write(t, file, block("a")+block(fmt.Sprintf("b%d", i)))
 		p.signal([]os.Signal{syscall.SIGHUP, syscall.SIGUSR1}[i%2])
-		p.until("reloading complete")
+		p.until("Reloading complete")
 		for n := asked.Load() + 4; asked.Load() < n; time.Sleep(time.Millisecond) { // a reload is faster than a question
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 
 	"github.com/seamark/seamark/corefile"
@@ -21,7 +22,7 @@ import (
 type serve struct {
 	conf, manifests string
 	listen          []string
-	port            uint16
+	port            port
 	pidfile         string
 	quiet           bool
 }
@@ -37,9 +38,27 @@ func (s *serve) flags(c *cobra.Command) {
 	f.BoolVar(&s.quiet, "quiet", false, "do not show what is served at the start")
 }
 
-func portFlag(c *cobra.Command, port *uint16) {
-	c.Flags().Uint16VarP(port, "dns.port", "p", 53, "port of server blocks that name none")
+func portFlag(c *cobra.Command, p *port) {
+	*p = 53
+	c.Flags().VarP(p, "dns.port", "p", "`PORT` of server blocks that name none")
 }
+
+// A port is the value of a flag.
+type port uint16
+
+func (p *port) Set(text string) error {
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return errors.New("want a port of 0..65535")
+	}
+	*p = port(n)
+	return nil
+}
+
+func (p *port) String() string { return strconv.Itoa(int(*p)) }
+
+// Type is what the library calls it.
+func (p *port) Type() string { return "port" }
 
 func (p *program) serveCommand() *cobra.Command {
 	var s serve
@@ -65,8 +84,9 @@ func (p *program) serve(ctx context.Context, s serve) error {
 	}
 	out := newOutput(p.out)
 	defer out.close()
+	level := new(slog.LevelVar)
 	options := server.Options{
-		Directives: p.directives, Port: s.port, Log: server.NewLog(out, slog.LevelInfo),
+		Directives: p.directives, Port: uint16(s.port), Log: server.NewLog(out, level), Level: level,
 	}
 	options.Metrics = new(metrics.Registry)
 	options.Metrics.Gauge("coredns_build_info", "The version of the server and of the Go that built it; the value is always 1.",
@@ -99,7 +119,7 @@ func (p *program) serve(ctx context.Context, s serve) error {
 const fallback = ". {\n    whoami\n    log\n}\n"
 
 // reader gives the function that reads the Corefile, now and at each reload.
-func (p *program) reader(s serve) (func() ([]corefile.Server, error), error) {
+func (p *program) reader(s serve) (func() corefile.Reading, error) {
 	file, text := s.conf, ""
 	switch {
 	case s.manifests != "":
@@ -111,14 +131,15 @@ func (p *program) reader(s serve) (func() ([]corefile.Server, error), error) {
 		}
 		text = string(all)
 	case file == "":
-		if _, err := os.Stat("Corefile"); err == nil {
-			return read("Corefile"), nil
+		file = "Corefile"
+		if _, err := os.Stat(file); err != nil {
+			file, text = "(no Corefile)", fallback
 		}
-		file, text = "(no Corefile)", fallback
-	default:
-		return read(file), nil
 	}
-	return func() ([]corefile.Server, error) { return corefile.Parse(file, []byte(text)) }, nil
+	if text == "" && file != "stdin" {
+		return func() corefile.Reading { return corefile.Read(file) }, nil
+	}
+	return func() corefile.Reading { return corefile.ReadText(file, []byte(text)) }, nil
 }
 
 // folder is the Corefile of --manifests.
@@ -129,13 +150,3 @@ const folder = `. {
     }
 }
 `
-
-func read(file string) func() ([]corefile.Server, error) {
-	return func() ([]corefile.Server, error) {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return nil, fmt.Errorf("reading the Corefile: %w", err)
-		}
-		return corefile.Parse(file, text)
-	}
-}

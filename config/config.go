@@ -49,6 +49,16 @@ type Block struct {
 	// Timeouts are those of the block's connections. Blocks that share an
 	// address share the first's.
 	Timeouts Timeouts
+	// Sockets is how many UDP sockets each of the block's addresses gets; zero is
+	// the server's own number. Blocks that share an address share the first
+	// number that is given.
+	Sockets int
+	// Debug asks for the server's debug lines while the plan serves.
+	Debug bool
+	// Unserved, if it is set, sees the queries that come to one of the block's
+	// addresses and that no server block has. Of several blocks there the first
+	// one's does.
+	Unserved dns.Observer
 	// Reload, if it is set, asks for the Corefile to be looked at again and
 	// again.
 	Reload *Reload
@@ -61,6 +71,7 @@ type Block struct {
 	handlers []offer
 	planned  []func() error
 	start    []func(*Start) error
+	chains   []func(*dns.Chain)
 	swap     []func()
 	shutdown []func(context.Context)
 	name     string
@@ -160,6 +171,11 @@ func (b *Block) OnPlanned(f func() error) { b.planned = append(b.planned, f) }
 // old server as it is.
 func (b *Block) OnStart(f func(*Start) error) { b.start = append(b.start, f) }
 
+// OnChain registers what has to be there for each chain that is made of the
+// block's, one for each address and zone, before the first query walks it: it
+// cannot fail and must not block. It runs after OnStart, before OnSwap.
+func (b *Block) OnChain(f func(*dns.Chain)) { b.chains = append(b.chains, f) }
+
 // OnSwap registers what must happen when the new plan begins to serve: it
 // cannot fail and must not block.
 func (b *Block) OnSwap(f func()) { b.swap = append(b.swap, f) }
@@ -188,6 +204,13 @@ func (b *Block) Started(s *Start) error {
 		}
 	}
 	return nil
+}
+
+// Chained cannot fail. Only the server calls it.
+func (b *Block) Chained(c *dns.Chain) {
+	for _, f := range b.chains {
+		f(c)
+	}
 }
 
 // Swapped cannot fail.

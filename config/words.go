@@ -75,8 +75,14 @@ type Describer interface {
 // knows it, or if the block has no metadata directive for the query's name. Call
 // it in OnPlanned or later.
 func (b *Block) Metadata(key string) func(q *dns.Query) string {
+	read := b.AnyMetadata()
+	return func(q *dns.Query) string { return read(q, key) }
+}
+
+// AnyMetadata is Metadata for whoever learns the key with the query.
+func (b *Block) AnyMetadata() func(q *dns.Query, key string) string {
 	from := Find[Describer](b)
-	return func(q *dns.Query) string {
+	return func(q *dns.Query, key string) string {
 		if !b.Described.Through(q.Name()) {
 			return ""
 		}

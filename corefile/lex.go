@@ -39,6 +39,7 @@ type source struct {
 	stack    [][]word
 	snippets map[string][]word
 	imports  int
+	read     map[string][]byte // contents of imported files; nil if one could not be read
 	errs     []error
 }
 
@@ -118,13 +119,30 @@ func (s *source) expand(at word) {
 		return
 	}
 	for _, file := range slices.Backward(files) {
-		text, err := os.ReadFile(file)
+		text, err := s.file(file)
 		if err != nil {
 			s.fail(at.Token, "import: "+err.Error())
 			continue
 		}
 		s.push(lex(file, text))
 	}
+}
+
+// file reads a file once, however often it is imported.
+func (s *source) file(name string) ([]byte, error) {
+	if text := s.read[name]; text != nil {
+		return text, nil
+	}
+	if s.read == nil {
+		s.read = map[string][]byte{}
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		s.read[name] = nil
+		return nil, err
+	}
+	s.read[name] = append([]byte{}, text...) // an empty file is not nil
+	return text, nil
 }
 
 func (s *source) push(words []word) {

@@ -14,6 +14,10 @@ import (
 // the first mistake.
 func Parse(file string, text []byte) ([]Server, error) {
 	s := &source{snippets: map[string][]word{}}
+	return s.parse(file, text)
+}
+
+func (s *source) parse(file string, text []byte) ([]Server, error) {
 	s.push(lex(file, text))
 	var servers []Server
 	sound := true

@@ -66,6 +66,9 @@ func (q *Query) Asked(ctx context.Context) *Query {
 	return q.sub.asked()
 }
 
+// Depth is how many questions have led to this one: none to a client's own.
+func (q *Query) Depth() int { return q.depth }
+
 func (q *Query) asked() *Query {
 	q.own = q.Answer.Buf // it may have grown
 	if q.dropped {

@@ -41,6 +41,16 @@ type Resolver interface {
 // block.
 type Finisher interface{ FinishDNS(q *Query) }
 
+// A Joiner may answer in the place of handlers that would wait, or let queries
+// with one question wait for one answer. When a handler below it, which it has
+// said Next to, says Wait, it is asked whether it has q instead; below is how
+// many steps further down that handler stands. If it has, those between finish
+// as if an empty answer had come, and its own ServeDNS is called again, which
+// then says Done or Wait. It must not block.
+type Joiner interface {
+	JoinDNS(q *Query, below int) bool
+}
+
 // An Observer sees each client's query once, when its reply is sealed or it has
 // been dropped. It changes nothing, and needs no place in the walk. Sub-queries
 // are not observed.
@@ -61,6 +71,7 @@ type Chain struct {
 	observers []Observer
 	words     int
 	slow      bool
+	joins     bool // some step is a Joiner
 	anyClass  bool // some step answers other classes than IN
 }
 
@@ -69,6 +80,7 @@ type step struct {
 	handler  Handler
 	resolver Resolver
 	finisher Finisher
+	joiner   Joiner
 	anyClass bool
 }
 
@@ -94,6 +106,8 @@ func (c *Chain) Add(name string, h any) {
 	s.handler, _ = h.(Handler)
 	s.resolver, _ = h.(Resolver)
 	s.finisher, _ = h.(Finisher)
+	s.joiner, _ = h.(Joiner)
+	c.joins = c.joins || s.joiner != nil
 	if any, ok := h.(AnyClass); ok {
 		s.anyClass = true
 		c.anyClass = c.anyClass || any.AnyClass()
@@ -153,6 +167,10 @@ func (q *Query) walk(floor int) Verdict {
 		}
 		switch verdict {
 		case Wait:
+			if q.chain.joins && (!q.chain.slow || steps[q.at].handler == nil) && q.join(floor) {
+				q.at--
+				continue
+			}
 			return Wait
 		case Next:
 			continue
@@ -190,6 +208,29 @@ func (q *Query) climb(floor int) {
 	}
 }
 
+// join asks the Joiners between floor and the handler that says Wait, the
+// nearest first. If one has q it stands at that one.
+func (q *Query) join(floor int) bool {
+	for i := q.at - 1; i >= floor; i-- {
+		s := &q.chain.steps[i]
+		if s.joiner == nil || q.Class != wire.ClassIN && !s.anyClass || !s.joiner.JoinDNS(q, q.at-i) {
+			continue
+		}
+		q.abandon()
+		q.begin()
+		q.climb(i + 1)
+		q.begin()
+		return true
+	}
+	return false
+}
+
+// begin takes back everything of an answer.
+func (q *Query) begin() {
+	q.Fail(wire.NoError)
+	q.RA, q.Err = false, nil
+}
+
 // resume continues a query from where walk left it waiting, as long as it
 // takes, and then up to floor.
 func (q *Query) resume(ctx context.Context, floor int) {
@@ -205,6 +246,10 @@ func (q *Query) resume(ctx context.Context, floor int) {
 			return
 		case Done, Drop:
 			q.up(floor, at, verdict)
+			return
+		}
+		if q.join(floor) {
+			q.resume(ctx, floor)
 			return
 		}
 	}
@@ -231,11 +276,18 @@ func (q *Query) unwind() {
 	}
 }
 
-// abandon ends a further question that is still under way.
+// abandon ends a further question that is still under way. What there is of
+// its answer is not one.
 func (q *Query) abandon() {
-	if q.sub != nil {
-		q.sub.unwind()
+	s := q.sub
+	if s == nil {
+		return
 	}
+	if s.chain != nil && s.at >= s.floor {
+		s.Fail(wire.ServFail)
+		s.by = -1
+	}
+	s.unwind()
 }
 
 // Next asks the handlers below the one whose Resolve is running, waits for

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -15,11 +16,15 @@ import (
 // resolvers ask again after five seconds (resolv.conf(5)).
 const patience = 10 * time.Second
 
-var errFull = errors.New("too many queries are waiting")
+// ErrFull is the Err of a query for which there was no room to wait.
+var ErrFull = errors.New("too many queries are waiting")
 
 // A Lot is where queries of one plan wait, off their readers: one goroutine
 // each, and no more than it has room for.
 type Lot struct {
+	// GivenUp, if there is one, counts the queries for which there was no room.
+	GivenUp *metrics.Counter
+
 	ctx    context.Context
 	cancel context.CancelFunc
 	room   chan struct{}
@@ -53,6 +58,9 @@ func (l *Lot) park(q *Query) bool {
 	select {
 	case l.room <- struct{}{}:
 	default:
+		if l.GivenUp != nil {
+			l.GivenUp.Add(1)
+		}
 		return false
 	}
 	l.parked.Add(1)
@@ -142,6 +150,6 @@ func (q *Query) Again(do func(ctx context.Context, c *Query)) bool {
 func (q *Query) giveUp() {
 	q.abandon()
 	q.Fail(wire.ServFail)
-	q.Err = errFull
+	q.Err = ErrFull
 	q.up(0, q.at, Done)
 }

@@ -116,7 +116,12 @@ func (q *Query) enter(c *Chain) {
 // State is what the handler that asked its chain for w has left there on the
 // query's way down; nil if nothing. It lives as long as the query walks this
 // chain.
-func (q *Query) State(w Word) any { return q.words[w] }
+func (q *Query) State(w Word) any {
+	if q.chain == nil {
+		return nil // a view asks which chain it is going to be
+	}
+	return q.words[w]
+}
 
 // SetState leaves v, which is a pointer if it must not allocate, for the same
 // handler's Resolve and FinishDNS.
@@ -139,6 +144,19 @@ func (q *Query) Extend(code uint16, text string) {
 
 // ReplyOptions is the options that ReplyOption has added, one behind the other.
 func (q *Query) ReplyOptions() []byte { return q.replyOpt }
+
+// DropReplyOption takes the options of this code out of the reply again.
+func (q *Query) DropReplyOption(code uint16) {
+	rest := q.replyOpt
+	q.replyOpt = q.replyOpt[:0]
+	for len(rest) > 0 {
+		n := 4 + int(binary.BigEndian.Uint16(rest[2:]))
+		if binary.BigEndian.Uint16(rest) != code {
+			q.replyOpt = append(q.replyOpt, rest[:n]...)
+		}
+		rest = rest[n:]
+	}
+}
 
 // Packet is the request as it came.
 func (q *Query) Packet() []byte { return q.packet }

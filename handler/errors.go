@@ -18,7 +18,7 @@ import (
 
 // An Errors logs why queries were answered with an error: the errors directive.
 //
-//	errors {
+//	errors [stdout] {
 //	    stacktrace
 //	    consolidate DURATION REGEXP [LEVEL] [show_first]
 //	}
@@ -36,7 +36,7 @@ import (
 // for all those of DURATION (1ms to 24h), which begins with the first of them,
 // instead of a line for each. LEVEL is that line's: warning, error (the
 // default), info or debug, which is not written unless the server logs its own
-// debug lines. With show_first the first error is written at once, and the
+// debug lines: see debug. With show_first the first error is written at once, and the
 // count follows if there were more. consolidate may be given several times; the
 // first REGEXP that matches counts. What has been counted when the server stops
 // or reloads is written then.
@@ -63,6 +63,7 @@ type Errors struct {
 	stacktrace bool
 	patterns   []*pattern
 	out        *lines
+	log        *slog.Logger
 }
 
 // A pattern is one consolidate option and what it has counted in its period.
@@ -86,11 +87,14 @@ type errorsKey struct {
 
 // SetupErrors is the Setup of errors.
 func SetupErrors(b *config.Block, uses []corefile.Directive) error {
-	e := &Errors{}
-	err := errors.Join(config.Once(uses), uses[0].Arity(0, 0), uses[0].Options(
+	e, d := &Errors{log: b.Log}, uses[0]
+	err := errors.Join(config.Once(uses), d.Arity(0, 1), d.Options(
 		corefile.Option{Name: "stacktrace", Set: corefile.Flag(&e.stacktrace)},
-		corefile.Option{Name: "consolidate", Min: 2, Max: 4, Set: func(d corefile.Directive) error { return e.consolidate(b, d) }},
+		corefile.Option{Name: "consolidate", Min: 2, Max: 4, Set: e.consolidate},
 	))
+	if len(d.Args) == 1 && d.Args[0].Text != "stdout" {
+		err = errors.Join(err, d.Errorf("want stdout or nothing, got %q", d.Args[0].Text))
+	}
 	b.Offer(e)
 	b.OnStart(func(s *config.Start) (err error) {
 		if e.out, err = startLines(s, b); err != nil {
@@ -102,7 +106,7 @@ func SetupErrors(b *config.Block, uses []corefile.Directive) error {
 	return err
 }
 
-func (e *Errors) consolidate(b *config.Block, d corefile.Directive) error {
+func (e *Errors) consolidate(d corefile.Directive) error {
 	p := &pattern{errors: e, level: "ERROR"}
 	args := d.Words()
 	d.Args = d.Args[:1]
@@ -123,9 +127,6 @@ func (e *Errors) consolidate(b *config.Block, d corefile.Directive) error {
 		default:
 			return d.Errorf("want %s or show_first, got %q", strings.Join(levels, ", "), word)
 		}
-	}
-	if p.level == "DEBUG" && !b.Log.Enabled(context.Background(), slog.LevelDebug) {
-		p.level = ""
 	}
 	e.patterns = append(e.patterns, p)
 	return nil
@@ -155,7 +156,8 @@ func (e *Errors) ObserveDNS(q *dns.Query) {
 }
 
 func (e *Errors) write(level, format string, args ...any) {
-	if level != "" {
+	// The server's level may change with a reload.
+	if level != "DEBUG" || e.log.Enabled(context.Background(), slog.LevelDebug) {
 		e.out.write(fmt.Appendf(nil, "[%s] plugin/errors: "+format+"\n", append([]any{level}, args...)...))
 	}
 }

@@ -2,6 +2,8 @@ package handler
 
 import (
 	"errors"
+	"io"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -84,13 +86,25 @@ func TestErrorsConsolidate(t *testing.T) {
 	})
 }
 
+// Lines of level debug are shown while the server's own are.
+func TestErrorsDebug(t *testing.T) {
+	for level, want := range map[slog.Level]string{slog.LevelInfo: "", slog.LevelDebug: "[DEBUG] plugin/errors: 1 errors like '.' occurred in last 1m0s\n"} {
+		r := run(t, ".:53 {\nerrors stdout {\nconsolidate 1m . debug\n}\n}", &says{dns.Done, wire.ServFail, errors.New("no"), false})
+		config.Find[*Errors](r.block)[0].log = slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: level}))
+		r.ask(packet(t, "example.org", wire.TypeA), dns.UDP, client)
+		if got := r.stop(); got != want {
+			t.Errorf("%v: got %q, want %q", level, got, want)
+		}
+	}
+}
+
 func TestErrorsWrong(t *testing.T) {
 	wrong(t, `.:53 {
 errors x
 errors {
 	stacktrace
 }
-}`, `Corefile:2: errors: want no argument, got 1
+}`, `Corefile:2: errors: want stdout or nothing, got "x"
 Corefile:3: errors: already given at Corefile:2, and can be given once in a server block`)
 	wrong(t, `.:53 {
 errors {

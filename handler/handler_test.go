@@ -28,12 +28,31 @@ const client = "10.0.0.1:53012"
 
 func setups() []config.Directive {
 	return []config.Directive{
+		{Name: "metadata", Setup: SetupMetadata},
+		{Name: "cancel", Setup: SetupCancel},
+		{Name: "timeouts", Setup: SetupTimeouts},
+		{Name: "multisocket", Setup: SetupMultisocket},
+		{Name: "reload", Setup: SetupReload},
+		{Name: "nsid", Setup: SetupNSID},
+		{Name: "bufsize", Setup: SetupBufsize},
+		{Name: "debug", Setup: SetupDebug},
 		{Name: "ready", Setup: SetupReady},
 		{Name: "health", Setup: SetupHealth},
+		{Name: "pprof", Setup: SetupPprof},
+		{Name: "shed", Setup: SetupShed},
 		{Name: "prometheus", Setup: SetupPrometheus},
 		{Name: "errors", Setup: SetupErrors},
 		{Name: "log", Setup: SetupLog},
+		{Name: "local", Setup: SetupLocal},
+		{Name: "any", Setup: SetupAny},
+		{Name: "chaos", Setup: SetupChaos},
+		{Name: "loadbalance", Setup: SetupLoadbalance},
+		{Name: "acl", Setup: SetupACL},
+		{Name: "header", Setup: SetupHeader},
+		{Name: "minimal", Setup: SetupMinimal},
+		{Name: "erratic", Setup: SetupErratic},
 		{Name: "whoami", Setup: SetupWhoami},
+		{Name: "view", Setup: SetupView},
 	}
 }
 
@@ -66,13 +85,13 @@ type running struct {
 	out   *text
 }
 
-func plan(t *testing.T, text string, add ...any) (*config.Block, error) {
+func plan(t testing.TB, text string, add ...any) (*config.Block, error) {
 	t.Helper()
 	servers, err := corefile.Parse("Corefile", []byte(text))
 	if err != nil {
 		return nil, err
 	}
-	b := &config.Block{Log: slog.New(slog.DiscardHandler), Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
+	b := &config.Block{Zones: []wire.Name{wire.Root}, Log: slog.New(slog.DiscardHandler), Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
 	b.Begin("test")
 	for _, h := range add {
 		b.Handle(h)
@@ -107,13 +126,21 @@ func run(t *testing.T, corefile string, add ...any) *running {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.start.Stop)
-	mux := dns.NewMux(dns.NewLot(1), nil)
-	if err := mux.Route(wire.Root, b.Chain.For("dns://:53", ".")); err != nil {
-		t.Fatal(err)
-	}
-	r.port.Swap(mux)
+	r.route()
 	b.Swapped()
 	return r
+}
+
+// route gives all queries to the block's chain as it is now.
+func (r *running) route() {
+	r.t.Helper()
+	mux := dns.NewMux(dns.NewLot(1), nil)
+	chain := r.block.Chain.For("dns://:53", ".")
+	r.block.Chained(chain)
+	if err := mux.Route(wire.Root, chain); err != nil {
+		r.t.Fatal(err)
+	}
+	r.port.Swap(mux)
 }
 
 func packet(t *testing.T, name string, qtype wire.Type) []byte {
@@ -211,12 +238,19 @@ func TestCorefilesInDocs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		docs := map[string]string{}
 		for _, typ := range pkg.Types {
+			docs[typ.Name] = typ.Doc
+		}
+		for _, f := range pkg.Funcs {
+			docs[f.Name] = f.Doc
+		}
+		for name, text := range docs {
 			var p comment.Parser
-			for _, block := range p.Parse(typ.Doc).Content {
+			for _, block := range p.Parse(text).Content {
 				if code, ok := block.(*comment.Code); ok && key.MatchString(code.Text) {
 					seen++
-					t.Run(typ.Name, func(t *testing.T) { run(t, code.Text) })
+					t.Run(name, func(t *testing.T) { run(t, code.Text) })
 				}
 			}
 		}

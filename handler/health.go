@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"time"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/web"
 )
 
@@ -36,9 +38,13 @@ import (
 // Several server blocks may give the same ADDRESS, and the longest lameduck
 // counts; ready and prometheus may share it too. It stays bound over reloads.
 //
-// Same as CoreDNS: address, path, answer, lameduck. Differs: the server does
-// not ask itself once a second to see whether it is overloaded, so there are no
-// metrics of that.
+// Once a second the server asks itself for this page, so that its own slowness
+// shows. An answer that takes longer than a second is logged, too:
+//
+//	coredns_health_request_duration_seconds  how long it took: a histogram
+//	coredns_health_request_failures_total    how often there was no answer
+//
+// Same as CoreDNS.
 type Health struct {
 	addr     string
 	lameduck time.Duration
@@ -59,6 +65,7 @@ func SetupHealth(b *config.Block, uses []corefile.Directive) error {
 		site.Handle("/health", h)
 		site.ShowFirst()
 		b.OnSwap(site.Show)
+		_, _ = config.Keep(s, pollKey{h.addr}, func() (*poll, error) { return newPoll(site.Addr().String(), b), nil })
 		return nil
 	})
 	b.OnShutdown(func(ctx context.Context) {
@@ -71,6 +78,92 @@ func SetupHealth(b *config.Block, uses []corefile.Directive) error {
 }
 
 func (h *Health) ServeHTTP(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "OK") }
+
+const (
+	pollEvery    = time.Second
+	pollPatience = 5 * time.Second
+)
+
+type pollKey struct{ addr string }
+
+// A poll asks for the page of one address again and again. It outlives reloads.
+type poll struct {
+	url      string
+	client   http.Client
+	log      *slog.Logger
+	duration *metrics.Histogram
+	failures *metrics.Counter
+	stop     context.CancelFunc
+	ended    chan struct{}
+}
+
+func newPoll(addr string, b *config.Block) *poll {
+	p := &poll{
+		url:    "http://" + addr + "/health",
+		client: http.Client{Timeout: pollPatience, Transport: new(http.Transport)}, // by no proxy
+		log:    b.Log,
+		duration: b.Metrics.Histogram("coredns_health_request_duration_seconds", "Histogram of the time (in seconds) each request took.",
+			[]float64{0.00025, 0.0025, 0.025, 0.25, 2.5}),
+		failures: b.Metrics.Counter("coredns_health_request_failures_total", "The number of times the health check failed."),
+		ended:    make(chan struct{}),
+	}
+	var ctx context.Context
+	ctx, p.stop = context.WithCancel(context.Background())
+	go p.run(ctx)
+	return p
+}
+
+func (p *poll) run(ctx context.Context) {
+	defer close(p.ended)
+	defer p.client.CloseIdleConnections()
+	next := time.NewTicker(pollEvery)
+	defer next.Stop()
+	for {
+		select {
+		case <-next.C:
+			p.once(ctx)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// once asks once.
+func (p *poll) once(ctx context.Context) {
+	begun := time.Now()
+	err := p.get(ctx)
+	took := time.Since(begun)
+	switch {
+	case ctx.Err() != nil:
+		return
+	case err != nil:
+		p.failures.Add(1)
+		p.log.Warn("plugin/health: the server's own request for health failed", "url", p.url, "error", err)
+	case took > pollEvery:
+		p.log.Warn("plugin/health: the server's own request for health took more than a second", "url", p.url, "took", took)
+	}
+	p.duration.Observe(took.Seconds())
+}
+
+func (p *poll) get(ctx context.Context) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url, nil)
+	if err != nil {
+		return err
+	}
+	reply, err := p.client.Do(r)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, reply.Body)
+	_ = reply.Body.Close()
+	return err
+}
+
+// Stop ends the asking.
+func (p *poll) Stop() {
+	p.stop()
+	<-p.ended
+}
 
 // address reads the one argument of a directive that serves HTTP.
 func address(d corefile.Directive, addr *string) error {

@@ -104,3 +104,24 @@ func TestHealthTaken(t *testing.T) {
 		}
 	}
 }
+
+// The server asks itself, from one plan to the next.
+func TestHealthAsksItself(t *testing.T) {
+	r := run(t, ".:53 {\nhealth 127.0.0.1:0\n}")
+	if r.metrics("coredns_health_request_failures_total") != "coredns_health_request_failures_total 0\n" {
+		t.Error("the failures are not shown before there are any")
+	}
+	asked := r.block.Metrics.Histogram("coredns_health_request_duration_seconds", "", nil)
+	for end := time.Now().Add(20 * time.Second); asked.Count() == 0 && time.Now().Before(end); {
+		time.Sleep(20 * time.Millisecond)
+	}
+	if asked.Count() == 0 || asked.Sum() <= 0 {
+		t.Error("the server does not ask itself")
+	}
+	p := newPoll("127.0.0.1:1", r.block) // nobody is there
+	defer p.Stop()
+	p.once(t.Context())
+	if p.failures.Value() != 1 || asked.Count() < 2 {
+		t.Errorf("%d failures, %d asked", p.failures.Value(), asked.Count())
+	}
+}

@@ -40,10 +40,40 @@ import (
 //	{>id} {>opcode} {>do}  of the query
 //	{>bufsize}             what reply the client can take, in bytes
 //	{>rflags}              flags of the reply: qr,aa,rd
+//	{/PLUGIN/NAME}         what the metadata directive knows; - if nothing
 //
 // A line in the default format:
 //
 //	[INFO] 10.0.0.1:53012 - 4 "A IN example.org. udp 40 false 1232" NOERROR qr,aa,rd 106 0.000102s
+//
+// The format {json} writes an object on a line of its own instead. It may be
+// followed by placeholders of metadata, which then are in it, and by nothing
+// else: "{json} {/kubernetes/namespace}". Its keys, in this order:
+//
+//	time      when the query came: RFC 3339, UTC, with microseconds
+//	server    the server block's address: "dns://:53"
+//	zone      the server block's zone: "cluster.local."
+//	view      the server block's view, "" if it has none
+//	remote    the client's address, without brackets
+//	port      the client's port, a number
+//	local     the address that was asked
+//	proto     "udp" or "tcp"
+//	id        of the query, a number
+//	opcode    a number, 0 for a query
+//	class     "IN"
+//	type      "A"
+//	name      in lower case, with its final dot; special characters as \. or \046
+//	do        whether the client asks for DNSSEC records
+//	bufsize   the largest reply that the client takes, in bytes
+//	size      of the query, in bytes
+//	rcode     "NOERROR", null if the query was dropped
+//	rflags    flags of the reply, a list: ["qr","aa"]
+//	rsize     of the reply, in bytes; 0 if the query was dropped
+//	answers   records in the answer section
+//	duration  from packet to reply, in seconds: 0.000102
+//	by        the directive that answered, "" if none did
+//	error     what the errors directive would say; only if there is something
+//	metadata  an object, only if the format names some: null for what is not known
 //
 // Lines wait in memory for whoever reads standard output, 1 MB at most; what
 // does not fit is dropped and counted in seamark_log_dropped_lines_total.
@@ -59,10 +89,18 @@ import (
 //	    whoami
 //	}
 //
+// Lines for a machine to read:
+//
+//	.:1053 {
+//	    metadata
+//	    log . "{json} {/kubernetes/namespace}"
+//	    whoami
+//	}
+//
 // Same as CoreDNS: syntax, placeholders, classes and the line. Differs: an
-// unknown placeholder is an error, those of metadata ({/…}) are unknown; NXDOMAIN
-// without a SOA record is a denial, too; a slow reader loses lines and delays
-// no query. A query that no server block is for is logged by none.
+// unknown placeholder is an error; NXDOMAIN without a SOA record is a denial,
+// too; a slow reader loses lines and delays no query. A query that no server
+// block is for is logged by none. Ours: {json}.
 type Log struct {
 	rules []rule
 	out   *lines
@@ -71,7 +109,7 @@ type Log struct {
 // A rule is one use of the directive for one name.
 type rule struct {
 	zone    wire.Name
-	format  format
+	format  *format
 	classes class
 }
 
@@ -92,6 +130,12 @@ func SetupLog(b *config.Block, uses []corefile.Directive) error {
 		errs = append(errs, l.use(d))
 	}
 	b.Offer(l)
+	b.OnPlanned(func() error {
+		for _, r := range l.rules {
+			r.format.find(b)
+		}
+		return nil
+	})
 	b.OnStart(func(s *config.Start) (err error) {
 		l.out, err = startLines(s, b)
 		return err
@@ -143,7 +187,7 @@ func (l *Log) ObserveDNS(q *dns.Query) {
 			continue
 		}
 		if r.classes&classify(q) != 0 {
-			var room [640]byte
+			var room [1024]byte
 			l.out.write(r.format.append(room[:0], q))
 		}
 		return
@@ -161,11 +205,22 @@ func classify(q *dns.Query) class {
 		return failure
 	case q.RCode == wire.NXDomain:
 		return denial
-	case q.Answer.Count[wire.Answers] == 0 && q.Answer.Count[wire.Authority] > 0:
-		rec, ok := wire.ReadRecord(q.Answer.Buf, q.Answer.Body())
-		if ok && rec.Type == wire.TypeSOA {
-			return denial
-		}
+	case q.Answer.Count[wire.Answers] == 0 && hasSOA(q):
+		return denial
 	}
 	return success
+}
+
+// hasSOA says whether the authority section of a reply without answers has a
+// SOA record: there are no records of that type (RFC 2308 §2.2).
+func hasSOA(q *dns.Query) bool {
+	off := q.Answer.Body()
+	for range q.Answer.Count[wire.Authority] {
+		r, ok := wire.ReadRecord(q.Answer.Buf, off)
+		if !ok || r.Type == wire.TypeSOA {
+			return ok
+		}
+		off = r.Next
+	}
+	return false
 }

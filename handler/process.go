@@ -2,9 +2,11 @@ package handler
 
 import (
 	"bytes"
+	"math"
 	"os"
-	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/seamark/seamark/metrics"
@@ -14,15 +16,6 @@ import (
 // that Prometheus's own client gives it. What the operating system does not
 // tell is left out.
 func describeProcess(r *metrics.Registry) {
-	r.Counter("coredns_panics_total", "A metrics that counts the number of panics.")
-
-	r.Gauge("go_goroutines", "Number of goroutines that currently exist.", func() float64 { return float64(runtime.NumGoroutine()) })
-	r.Gauge("go_info", "Information about the Go environment.", func() float64 { return 1 }, "version", runtime.Version())
-	r.Gauge("go_memstats_heap_inuse_bytes", "Number of heap bytes that are in use.", func() float64 {
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return float64(m.HeapInuse)
-	})
 	if _, ok := readProcess(); !ok {
 		return
 	}
@@ -30,16 +23,21 @@ func describeProcess(r *metrics.Registry) {
 		return func() float64 { p, _ := readProcess(); return get(p) }
 	}
 	r.Gauge("process_resident_memory_bytes", "Resident memory size in bytes.", field(func(p process) float64 { return p.memory }))
+	r.Gauge("process_virtual_memory_bytes", "Virtual memory size in bytes.", field(func(p process) float64 { return p.virtual }))
 	r.CounterFunc("process_cpu_seconds_total", "Total user and system CPU time spent in seconds.", field(func(p process) float64 { return p.cpu }))
 	r.Gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.", field(func(p process) float64 { return p.start }))
 	r.Gauge("process_open_fds", "Number of open file descriptors.", func() float64 {
 		fds, _ := os.ReadDir("/proc/self/fd")
 		return float64(len(fds))
 	})
+	r.Gauge("process_max_fds", "Maximum number of open file descriptors.", func() float64 { return limit("Max open files") })
+	r.Gauge("process_virtual_memory_max_bytes", "Maximum amount of virtual memory available in bytes.", func() float64 { return limit("Max address space") })
+	r.CounterFunc("process_network_receive_bytes_total", "Number of bytes received by the process over the network.", func() float64 { return octets("InOctets") })
+	r.CounterFunc("process_network_transmit_bytes_total", "Number of bytes sent by the process over the network.", func() float64 { return octets("OutOctets") })
 }
 
 // A process is what Linux says of ours: bytes, seconds, seconds since 1970.
-type process struct{ memory, cpu, start float64 }
+type process struct{ memory, virtual, cpu, start float64 }
 
 // ticks is the unit of times in /proc: USER_HZ, on every architecture of Go's.
 const ticks = 100
@@ -52,7 +50,7 @@ func readProcess() (p process, ok bool) {
 	}
 	// The name, in parentheses, may hold anything; state is the field behind.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	const utime, stime, starttime, rss = 14 - 3, 15 - 3, 22 - 3, 24 - 3
+	const utime, stime, starttime, vsize, rss = 14 - 3, 15 - 3, 22 - 3, 23 - 3, 24 - 3
 	if len(fields) <= rss {
 		return p, false
 	}
@@ -61,9 +59,48 @@ func readProcess() (p process, ok bool) {
 		return n
 	}
 	p.memory = number(rss) * float64(os.Getpagesize())
+	p.virtual = number(vsize)
 	p.cpu = (number(utime) + number(stime)) / ticks
 	p.start = bootTime() + number(starttime)/ticks
 	return p, true
+}
+
+// limit is a soft limit of ours; that of one which is off is the largest number
+// of the kernel's.
+func limit(name string) float64 {
+	text, _ := os.ReadFile("/proc/self/limits")
+	for line := range strings.Lines(string(text)) {
+		if values, ok := strings.CutPrefix(line, name); ok {
+			soft := strings.Fields(values)[0]
+			if soft == "unlimited" {
+				return math.MaxUint64
+			}
+			n, _ := strconv.ParseFloat(soft, 64)
+			return n
+		}
+	}
+	return 0
+}
+
+// octets reads a counter of the network namespace that the process is in, from
+// two lines, one of names and one of values.
+func octets(name string) float64 {
+	text, _ := os.ReadFile("/proc/self/net/netstat")
+	var names []string
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		switch {
+		case len(fields) == 0 || fields[0] != "IpExt:":
+		case names == nil:
+			names = fields
+		default:
+			if i := slices.Index(names, name); i >= 0 && i < len(fields) {
+				n, _ := strconv.ParseFloat(fields[i], 64)
+				return n
+			}
+		}
+	}
+	return 0
 }
 
 // bootTime is in seconds since 1970.

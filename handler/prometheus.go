@@ -1,9 +1,10 @@
 package handler
 
 import (
+	"crypto/tls"
 	"errors"
 	"net/http"
-	"sync"
+	"slices"
 	"time"
 
 	"github.com/seamark/seamark/config"
@@ -16,7 +17,12 @@ import (
 // A Prometheus counts queries and serves the server's metrics: the prometheus
 // directive.
 //
-//	prometheus [ADDRESS]
+//	prometheus [ADDRESS] {
+//	    runtime_metrics
+//	    tls CERT KEY [CA] {
+//	        client_auth nocert|request|require|verify_if_given|require_and_verify
+//	    }
+//	}
 //
 // GET /metrics at ADDRESS, localhost:9153 unless given, answers in the
 // Prometheus text format 0.0.4, with everything that any part of the server
@@ -29,45 +35,57 @@ import (
 //	coredns_dns_request_size_bytes{server, zone, view, proto}
 //	coredns_dns_response_size_bytes{server, zone, view, proto}
 //
-// server is dns:// and the address that was asked, zone the server block's,
-// proto udp or tcp, family 1 for IPv4 and 2 for IPv6, type the question's or
-// other, plugin the directive that answered. The last three are histograms.
+// server is dns:// and the address that was asked, zone the server block's, view
+// the block's view if it has one, proto udp or tcp, family 1 for IPv4 and 2 for
+// IPv6, type the question's or other, plugin the directive that answered. The
+// last three are histograms. Queries that no server block at the address is for,
+// which are refused, are counted in zone dropped.
+//
 // There are also coredns_build_info, coredns_panics_total,
-// coredns_plugin_enabled{server, zone, view, name} of the server blocks that
-// were asked anything yet, and what the Go runtime and the operating system say
-// of the process: go_*, process_*.
+// coredns_plugin_enabled{server, zone, view, name} of the directives that meet or
+// see queries, and what the Go runtime and the operating system say of the
+// process: go_*, process_*.
+//
+// runtime_metrics adds everything else that the Go runtime measures (package
+// runtime/metrics), some hundred series more: go_sched_latencies_seconds and
+// others. Sums of such histograms are estimates.
+//
+// tls serves HTTPS instead of HTTP, with this certificate and its key. If there
+// is a CA, clients must show a certificate signed by it, or do what client_auth
+// says: nocert asks for none, request and require do not look at who signed it,
+// verify_if_given lets clients come without one. The files are read again as
+// clients connect, so certificates can be renewed while the server runs.
 //
 //	.:1053 {
-//	    prometheus 127.0.0.1:0
+//	    prometheus 127.0.0.1:0 {
+//	        runtime_metrics
+//	    }
 //	    whoami
 //	}
 //
 // Several server blocks may give the same ADDRESS, and each address serves the
-// metrics of all blocks; health and ready may share it too. It stays bound over
-// reloads, and counters go on from where they were.
+// metrics of all blocks; health and ready may share it too, unless it is served
+// with tls. It stays bound over reloads, and counters go on from where they were.
 //
-// Same as CoreDNS: names, labels and buckets. Differs: options tls and
-// runtime_metrics are refused; queries that no server block is for are not
-// counted; coredns_plugin_enabled names those directives that meet or see queries.
+// Same as CoreDNS: names, labels and buckets. Differs: coredns_plugin_enabled does
+// not name directives that queries do not come by, such as bind.
 type Prometheus struct {
 	addr    string
+	tls     web.TLS
 	metrics *metrics.Registry
-	names   []string   // of the directives that meet or see queries
-	chains  sync.Map   // *dns.Chain to *series
-	mu      sync.Mutex // of who begins a chain
+	names   []string // of the directives that meet or see queries
+	chains  chains[series]
 }
 
 // SetupPrometheus is the Setup of prometheus.
 func SetupPrometheus(b *config.Block, uses []corefile.Directive) error {
-	p := &Prometheus{addr: "localhost:9153", metrics: b.Metrics}
-	refuse := func(d corefile.Directive) error {
-		return d.Errorf("this server does not have that option of CoreDNS's")
-	}
+	p, everything := &Prometheus{addr: "localhost:9153", metrics: b.Metrics}, false
 	err := errors.Join(config.Once(uses), address(uses[0], &p.addr), uses[0].Options(
-		corefile.Option{Name: "tls", Max: -1, Block: true, Set: refuse},
-		corefile.Option{Name: "runtime_metrics", Max: -1, Set: refuse},
+		corefile.Option{Name: "tls", Min: 2, Max: 3, Block: true, Once: true, Set: func(o corefile.Directive) error { return p.secure(b, o) }},
+		corefile.Option{Name: "runtime_metrics", Set: corefile.Flag(&everything)},
 	))
 	b.Offer(p)
+	b.Unserved = unserved{p}
 	b.OnPlanned(func() error {
 		for _, step := range b.Chain.Steps() {
 			p.names = append(p.names, step.Name)
@@ -76,35 +94,52 @@ func SetupPrometheus(b *config.Block, uses []corefile.Directive) error {
 		return nil
 	})
 	b.OnStart(func(s *config.Start) error {
-		site, err := web.At(s, p.addr)
+		site, err := web.AtTLS(s, p.addr, p.tls)
 		if err != nil {
 			return uses[0].Errorf("%v", err)
 		}
 		// Its key is its own: it ends with its plan.
 		_, _ = config.Keep(s, p, func() (*Prometheus, error) { return p, nil })
+		p.metrics.Counter("coredns_panics_total", "A metrics that counts the number of panics.")
 		describeProcess(p.metrics)
+		describeGo(p.metrics)
+		if everything {
+			describeAllGo(p.metrics)
+		}
 		site.Handle("/metrics", p)
 		b.OnSwap(site.Show)
 		return nil
 	})
+	b.OnChain(func(c *dns.Chain) { p.chains.at(c, p.begin) })
 	return err
 }
 
-// begin makes the series of a chain, once.
-func (p *Prometheus) begin(c *dns.Chain) any {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	at, ok := p.chains.Load(c)
-	if !ok {
-		at = newSeries(p.metrics, c, p.names)
-		p.chains.Store(c, at)
+// secure reads the option tls.
+func (p *Prometheus) secure(b *config.Block, d corefile.Directive) error {
+	args := d.Words()
+	p.tls.Cert, p.tls.Key = b.Path(args[0]), b.Path(args[1])
+	if len(args) == 3 {
+		p.tls.CA, p.tls.Client = b.Path(args[2]), tls.RequireAndVerifyClientCert
 	}
-	return at
+	modes := []string{"nocert", "request", "require", "verify_if_given", "require_and_verify"} // as tls.ClientAuthType counts them
+	return d.Options(corefile.Option{Name: "client_auth", Min: 1, Max: 1, Set: func(o corefile.Directive) error {
+		word := ""
+		if err := corefile.OneOf(&word, modes...)(o); err != nil {
+			return err
+		}
+		p.tls.Client = tls.ClientAuthType(slices.Index(modes, word))
+		if p.tls.CA == "" && p.tls.Client >= tls.VerifyClientCertIfGiven {
+			return o.Errorf("%s needs a CA behind the key", word)
+		}
+		return nil
+	}})
 }
+
+func (p *Prometheus) begin(c *dns.Chain) *series { return newSeries(p.metrics, c, p.names) }
 
 // Stop takes back that the plan's directives are enabled.
 func (p *Prometheus) Stop() {
-	p.chains.Range(func(_, at any) bool {
+	p.chains.of.Range(func(_, at any) bool {
 		for _, drop := range at.(*series).drops {
 			drop()
 		}
@@ -112,18 +147,23 @@ func (p *Prometheus) Stop() {
 	})
 }
 
+// An unserved counts what no server block is for; no directive is enabled there.
+type unserved struct{ *Prometheus }
+
+func (u unserved) ObserveDNS(q *dns.Query) { u.chains.at(q.Chain(), u.begin).count(q) }
+
+func (u unserved) begin(c *dns.Chain) *series { return newSeries(u.metrics, c, nil) }
+
 func (p *Prometheus) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	_ = p.metrics.WriteText(w) // a scraper that goes away is no matter
 }
 
 // ObserveDNS counts q.
-func (p *Prometheus) ObserveDNS(q *dns.Query) {
-	at, ok := p.chains.Load(q.Chain())
-	if !ok {
-		at = p.begin(q.Chain())
-	}
-	s := at.(*series)
+func (p *Prometheus) ObserveDNS(q *dns.Query) { p.chains.at(q.Chain(), p.begin).count(q) }
+
+// count counts q, which walked the series' chain.
+func (s *series) count(q *dns.Query) {
 	family := family(q)
 	if t := typeIndex(q.Type); t >= 0 {
 		s.requests.at(int(q.Proto), family, t).Add(1)

@@ -1,10 +1,15 @@
 package handler
 
 import (
+	"context"
 	"errors"
+	"runtime"
+	"runtime/metrics"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
 )
@@ -62,8 +67,96 @@ coredns_plugin_enabled{server="dns://:53",zone=".",view="",name="whoami"} 1
 }
 
 func TestPrometheusWrong(t *testing.T) {
-	wrong(t, ".:53 {\nprometheus :9153 {\ntls a b\nruntime_metrics\nx\n}\n}",
-		`Corefile:3: prometheus: tls: this server does not have that option of CoreDNS's
-Corefile:4: prometheus: runtime_metrics: this server does not have that option of CoreDNS's
+	wrong(t, ".:53 {\nprometheus :9153 {\ntls a\nruntime_metrics x\nx\n}\n}",
+		`Corefile:3: prometheus: tls: want 2 to 3 arguments, got 1
+Corefile:4: prometheus: runtime_metrics: want no argument, got 1
 Corefile:5: prometheus: unknown option "x"`)
+	wrong(t, ".:53 {\nprometheus :9153 {\ntls a b {\nclient_auth maybe\nclient_auth require_and_verify\nother\n}\n}\n}",
+		`Corefile:4: prometheus: tls: client_auth: want nocert or request or require or verify_if_given or require_and_verify, got "maybe"
+Corefile:5: prometheus: tls: client_auth: require_and_verify needs a CA behind the key
+Corefile:6: prometheus: tls: unknown option "other"`)
+	b, err := plan(t, ".:53 {\nprometheus 127.0.0.1:0 {\ntls cert key\n}\n}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := config.NewStart(context.Background(), nil)
+	defer start.Abort()
+	if err := b.Started(start); err == nil || !strings.HasPrefix(err.Error(), "Corefile:2: prometheus: the certificate and its key cannot be used: open cert: ") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// All series are there before the first query: a reload must not look like a
+// restart to whoever scrapes.
+func TestPrometheusAtOnce(t *testing.T) {
+	r := run(t, ".:53 {\nprometheus 127.0.0.1:0\nwhoami\n}")
+	for _, name := range []string{
+		`coredns_plugin_enabled{server="dns://:53",zone=".",view="",name="whoami"} 1`,
+		`coredns_dns_do_requests_total{server="dns://:53",view="",zone="."} 0`,
+		`coredns_dns_request_duration_seconds_count{server="dns://:53",zone=".",view=""} 0`,
+	} {
+		if got := r.metrics(name); got != name+"\n" {
+			t.Errorf("got %q, want %s", got, name)
+		}
+	}
+}
+
+// What no server block is for is refused, and counted in zone dropped.
+func TestPrometheusUnserved(t *testing.T) {
+	r := run(t, ".:53 {\nprometheus 127.0.0.1:0\nwhoami\n}")
+	mux := dns.NewMux(dns.NewLot(1), nil)
+	mux.Unserved = &dns.Chain{Server: "dns://:53", Zone: "dropped"}
+	mux.Unserved.Observe(r.block.Unserved)
+	r.port.Swap(mux)
+	r.ask(packet(t, "example.org", wire.TypeA), dns.UDP, client)
+	want := `coredns_dns_responses_total{server="dns://:53",zone="dropped",view="",rcode="REFUSED",plugin=""} 1` + "\n"
+	if got := r.metrics("coredns_dns_responses_total"); got != want {
+		t.Errorf("got %s", got)
+	}
+	want = `coredns_dns_requests_total{server="dns://:53",zone="dropped",view="",proto="udp",family="1",type="A"} 1` + "\n"
+	if got := r.metrics("coredns_dns_requests_total"); got != want {
+		t.Errorf("got %s", got)
+	}
+	if got := r.metrics(`coredns_plugin_enabled{server="dns://:53",zone="dropped"`); got != "" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// The names are those of Prometheus's own client for Go.
+func TestGoMetrics(t *testing.T) {
+	r := run(t, ".:53 {\nprometheus 127.0.0.1:0 {\nruntime_metrics\n}\n}")
+	runtime.GC()
+	_, body := r.page("/metrics")
+	for _, line := range []string{
+		"go_info{version=", "go_threads ", "go_gc_duration_seconds{quantile=\"0.5\"} ", "go_gc_duration_seconds_count ",
+		"go_gc_cycles_total_gc_cycles_total ", "go_cpu_classes_gc_total_cpu_seconds_total ", "go_sched_latencies_seconds_bucket{le=\"+Inf\"} ",
+		"go_godebug_non_default_behavior_", "process_max_fds ", "process_virtual_memory_bytes ", "process_network_receive_bytes_total ",
+	} {
+		if !strings.Contains(body, "\n"+line) {
+			t.Errorf("/metrics has no %s", line)
+		}
+	}
+	values := map[string]float64{}
+	for line := range strings.Lines(body) {
+		name, text, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if value, err := strconv.ParseFloat(text, 64); err == nil && !strings.HasPrefix(line, "#") {
+			values[name] = value
+		}
+	}
+	for _, g := range append(goGauges[:], goCounters[:]...) {
+		if v, ok := values[g.name]; !ok || v == 0 && !strings.Contains(g.name, "released") {
+			t.Errorf("%s is %v, %v", g.name, v, ok)
+		}
+		for _, name := range g.of {
+			if read(name).Kind() == metrics.KindBad {
+				t.Errorf("%s: this Go has no %s", g.name, name)
+			}
+		}
+	}
+	if buckets := strings.Count(body, "\ngo_sched_latencies_seconds_bucket"); buckets > 70 {
+		t.Errorf("%d buckets", buckets)
+	}
+	if values["process_virtual_memory_bytes"] < values["process_resident_memory_bytes"] || values["process_max_fds"] < values["process_open_fds"] {
+		t.Error("the process has more than it can have")
+	}
 }

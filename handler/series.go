@@ -37,9 +37,8 @@ type series struct {
 
 // newSeries makes the series of c; enabled are its block's directives.
 func newSeries(r *metrics.Registry, c *dns.Chain, enabled []string) *series {
-	const view = ""
 	labels := func(more ...string) []string {
-		return append([]string{"server", c.Server, "zone", c.Zone, "view", view}, more...)
+		return append([]string{"server", c.Server, "zone", c.Zone, "view", c.View}, more...)
 	}
 	one := func() float64 { return 1 }
 	var drops []func()
@@ -55,7 +54,7 @@ func newSeries(r *metrics.Registry, c *dns.Chain, enabled []string) *series {
 	s := &series{
 		drops: drops,
 		do: r.Counter("coredns_dns_do_requests_total", "Counter of DNS requests with DO bit set per zone.",
-			"server", c.Server, "view", view, "zone", c.Zone),
+			"server", c.Server, "view", c.View, "zone", c.Zone),
 		duration: r.Histogram("coredns_dns_request_duration_seconds", "Histogram of the time (in seconds) each request took per zone.",
 			durations(), labels()...),
 	}

@@ -3,6 +3,7 @@ package kube
 import (
 	"bytes"
 	"cmp"
+	"net/netip"
 	"slices"
 	"sort"
 	"sync/atomic"
@@ -92,6 +93,9 @@ type reach struct {
 }
 
 func (a *addrs) within(b block) reach { return reach{a.from(b.low), b} }
+
+// is says whether ip is the address of the pair.
+func (r *reach) is(ip netip.Addr) bool { return ip.As16() == r.pair.addr }
 
 func (r *reach) next() bool {
 	for r.cursor.next() {

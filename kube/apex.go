@@ -9,13 +9,22 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
+// serverLabels is where the name server of a zone is in it.
+const serverLabels = "\x02ns\x03dns"
+
 // nameserver answers for ns.dns below the zone, which the SOA record names: the
 // addresses at which clients reach this server.
 func (l *lookup) nameserver() outcome {
 	if !l.listed(cluster.Slices) {
 		return unknown
 	}
-	all := l.reachable(l.ownServices())
+	l.serverAddresses(l.reachable(l.ownServices()))
+	return present
+}
+
+// serverAddresses writes the addresses of the family that is asked for, each
+// once.
+func (l *lookup) serverAddresses(all []netip.Addr) {
 	for _, t := range [2]wire.Type{wire.TypeA, wire.TypeAAAA} {
 		if !l.wants(t) {
 			continue
@@ -28,7 +37,6 @@ func (l *lookup) nameserver() outcome {
 			}
 		}
 	}
-	return present
 }
 
 // reachable gives the addresses of our own Services; if there are none, those
@@ -55,8 +63,13 @@ type ns struct {
 func (l *lookup) nameservers() {
 	servers := l.ownServices()
 	if len(servers) == 0 || l.zone.reverse || l.zone.multicluster {
-		servers = []ns{{"\x02ns\x03dns", l.reachable(servers)}}
+		servers = []ns{{l.server, l.reachable(servers)}}
 	}
+	l.servedBy(servers)
+}
+
+// servedBy writes the NS records of these name servers, and their addresses.
+func (l *lookup) servedBy(servers []ns) {
 	a, apex := &l.q.Answer, wire.Pointer(l.q.Offset(l.below))
 	for _, s := range servers {
 		a.Buf = wire.AppendHead(a.Buf, wire.OwnerIsQuestion, wire.TypeNS, l.ttl, len(s.labels)+2)

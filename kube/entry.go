@@ -38,13 +38,17 @@ type entry struct {
 	service *cluster.Service // nil while only slices of it are there
 	slices  []*cluster.Slice // in order of their names
 
-	exists bool    // the name has records, or would have if it had the right type
 	a      string  // A records of the Service's name, owner OwnerIsQuestion
 	aaaa   string  // AAAA records
 	cname  string  // the CNAME record of an ExternalName
 	groups []group // endpoints that count
-	shared bool    // some address is behind several labels
-	sum    uint32  // of all that answers depend on
+	// outside is what k8s_external answers of it, as an entry of its own; nil if
+	// that is nothing, or is not asked for.
+	outside *entry
+
+	exists bool   // the name has records, or would have if it had the right type
+	shared bool   // some address is behind several labels
+	sum    uint32 // of all that answers depend on
 }
 
 // A group is endpoints that have the same ports. Those with the same label
@@ -64,6 +68,14 @@ const (
 type settings struct {
 	ttl         uint32
 	ignoreEmpty bool
+	clients     bool // find pods by their address
+	external    externalSettings
+}
+
+// externalSettings are those of k8s_external.
+type externalSettings struct {
+	on, headless bool
+	ttl          uint32
 }
 
 // visible says whether there is anything of e for a client.
@@ -74,7 +86,7 @@ func (e *entry) visible() bool {
 // build makes e's answers from its objects. It is called once, before readers
 // see e.
 func (e *entry) build(set settings) {
-	e.exists, e.a, e.aaaa, e.cname, e.groups, e.shared = false, "", "", "", nil, false
+	e.exists, e.a, e.aaaa, e.cname, e.groups, e.shared, e.outside = false, "", "", "", nil, false, nil
 	s := e.service
 	switch {
 	case s == nil: // slices alone make no names
@@ -93,7 +105,10 @@ func (e *entry) build(set settings) {
 		e.exists = len(e.groups) > 0 || !set.ignoreEmpty
 		e.addresses(s.ClusterIPs, set.ttl)
 	}
-	e.sum = e.hash()
+	if set.external.on {
+		e.outside = e.external(set.external)
+	}
+	e.sum = e.hash() + e.outside.hash()
 }
 
 // addresses packs the records of the Service's own name, each address once.
@@ -266,7 +281,7 @@ func grouped(all []*target, from []*cluster.Slice) []group {
 
 // hash is a number that two replicas with equal data agree on.
 func (e *entry) hash() uint32 {
-	if !e.exists {
+	if e == nil || !e.exists {
 		return 0
 	}
 	h := fnv.New32a()

@@ -32,6 +32,8 @@ type Handler struct {
 	through config.Fallthrough
 	local   []netip.Addr // addresses that the server listens on
 	index   *Index
+	server  string   // labels of the name server in front of each zone
+	source  *options // what other directives may still change before the start
 }
 
 // A zoneInfo is one zone that a handler serves.
@@ -65,7 +67,12 @@ func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 		return dns.Next
 	}
 	l := lookup{Handler: h, q: q, zone: z, below: q.Labels() - z.labels}
-	found := l.answer()
+	return l.conclude(l.answer())
+}
+
+// conclude makes a reply of what was found.
+func (l *lookup) conclude(found outcome) dns.Verdict {
+	q := l.q
 	switch found {
 	case waiting:
 		return dns.Wait
@@ -77,7 +84,7 @@ func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 		q.Fail(wire.Refused)
 		return dns.Done
 	case missing, between:
-		if h.through.Through(q.Name()) {
+		if l.through.Through(q.Name()) {
 			return dns.Next
 		}
 	}

@@ -24,6 +24,9 @@ type Index struct {
 	spaces   zone.Table[space] // by the label of the namespace; exposed or not
 	pods     zone.Table[podRef]
 	reverse  addrs
+	clients  zone.Table[client] // pods by address, if settings.clients asks for it
+	outside  addrs              // the addresses that k8s_external knows
+	timing   *timing            // nil counts nothing
 
 	listed       atomic.Uint32 // a bit for each kind that has been listed, or is not asked for
 	whole        chan struct{} // closed when that is all
@@ -35,9 +38,12 @@ type Index struct {
 	podsBy map[cluster.Key]*cluster.Pod
 	drafts map[draftKey]*entry // entries being changed
 	turned map[*space]struct{} // namespaces shown or hidden since the last flush
-	add    []pair
-	remove []pair
+	change                     // of reverse
+	beyond change              // of outside
 }
+
+// A change is pairs to be added to a reverse index and to be removed.
+type change struct{ add, remove []pair }
 
 type draftKey struct {
 	imported bool
@@ -329,10 +335,16 @@ func (ix *Index) flush() {
 		ix.release(e.home.space)
 	}
 	clear(ix.drafts)
-	ix.reverse.apply(ix.add, ix.remove)
-	ix.add, ix.remove = ix.add[:0], ix.remove[:0]
-	if cap(ix.add) > 1<<10 {
-		ix.add, ix.remove = nil, nil
+	ix.reverse.take(&ix.change)
+	ix.outside.take(&ix.beyond)
+}
+
+// take makes a change, and empties it.
+func (a *addrs) take(c *change) {
+	a.apply(c.add, c.remove)
+	c.add, c.remove = c.add[:0], c.remove[:0]
+	if cap(c.add) > 1<<10 {
+		*c = change{}
 	}
 }
 
@@ -346,13 +358,13 @@ func (ix *Index) turn() {
 		if _, ok := ix.turned[e.home.space]; !ok {
 			continue
 		}
-		to := &ix.remove
+		var old, now *entry
 		if e.home.space.exposed.Load() {
-			to = &ix.add
+			now = e
+		} else {
+			old = e
 		}
-		for addr := range e.pairs() {
-			*to = append(*to, pair{addr, e.home})
-		}
+		ix.note(e.home, old, now)
 	}
 	clear(ix.turned)
 }
@@ -362,15 +374,25 @@ func (ix *Index) compare(old, e *entry) {
 	if !e.home.space.exposed.Load() {
 		return
 	}
-	had, has := old.pairs(), e.pairs()
+	ix.note(e.home, old, e)
+}
+
+func (ix *Index) note(of *home, old, now *entry) {
+	ix.change.compare(of, old.pairs(), now.pairs())
+	if ix.set.external.on {
+		ix.beyond.compare(of, old.fromOutside(), now.fromOutside())
+	}
+}
+
+func (c *change) compare(of *home, had, has map[address]struct{}) {
 	for addr := range has {
 		if _, ok := had[addr]; !ok {
-			ix.add = append(ix.add, pair{addr, e.home})
+			c.add = append(c.add, pair{addr, of})
 		}
 	}
 	for addr := range had {
 		if _, ok := has[addr]; !ok {
-			ix.remove = append(ix.remove, pair{addr, e.home})
+			c.remove = append(c.remove, pair{addr, of})
 		}
 	}
 }
@@ -390,7 +412,14 @@ func (old *entry) same(e *entry) bool {
 
 func equalServices(a, b *cluster.Service) bool {
 	return a.Headless == b.Headless && a.ExternalName == b.ExternalName && a.PublishNotReady == b.PublishNotReady &&
-		slices.Equal(a.ClusterIPs, b.ClusterIPs) && slices.Equal(a.Ports, b.Ports)
+		a.Selector == b.Selector && slices.Equal(a.ClusterIPs, b.ClusterIPs) && slices.Equal(a.Ports, b.Ports) && equalExternal(a.External, b.External)
+}
+
+func equalExternal(a, b *cluster.External) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return slices.Equal(a.IPs, b.IPs) && slices.Equal(a.Hosts, b.Hosts)
 }
 
 // label is a name as one label in wire form; "" if it cannot be one.

@@ -23,6 +23,7 @@ func (ix *Index) putPod(p *cluster.Pod) {
 	}
 	before := ix.podsBy[p.Key()]
 	ix.podsBy[p.Key()] = p
+	ix.moveClient(before, p)
 	for _, ip := range p.IPs {
 		ix.countPod(s, ip, 1)
 	}
@@ -33,6 +34,7 @@ func (ix *Index) putPod(p *cluster.Pod) {
 func (ix *Index) deletePod(key cluster.Key) {
 	before := ix.podsBy[key]
 	delete(ix.podsBy, key)
+	ix.moveClient(before, nil)
 	ix.forgetPod(before)
 }
 

@@ -196,8 +196,9 @@ func (l *lookup) apex() outcome {
 // replicas that hold the same, not ordered.
 func (l *lookup) soa(s wire.Section) {
 	apex := wire.Pointer(l.q.Offset(l.below))
-	const mname, rname = "\x02ns\x03dns", "\x0ahostmaster"
-	const size = len(mname) + 2 + len(rname) + 2 + 20
+	const rname = "\x0ahostmaster"
+	mname := l.server
+	size := len(mname) + 2 + len(rname) + 2 + 20
 	a := &l.q.Answer
 	a.Buf = wire.AppendHead(a.Buf, apex[:], wire.TypeSOA, min(l.ttl, 300), size)
 	a.Buf = append(append(a.Buf, mname...), apex[:]...)
@@ -330,7 +331,11 @@ func (e *entry) has(addr address) bool {
 }
 
 // pointTo writes the PTR record of a Service or of one of its endpoints.
-func (l *lookup) pointTo(e *entry, ep *cluster.Endpoint) {
+func (l *lookup) pointTo(e *entry, ep *cluster.Endpoint) { l.pointAt(e.home.key, "\x03svc", ep) }
+
+// pointAt writes a PTR record to labels in front of the primary zone, or to an
+// endpoint below them.
+func (l *lookup) pointAt(key, kind string, ep *cluster.Endpoint) {
 	if l.q.Type != wire.TypePTR && l.q.Type != wire.TypeANY {
 		return
 	}
@@ -341,7 +346,7 @@ func (l *lookup) pointTo(e *entry, ep *cluster.Endpoint) {
 	if ep != nil {
 		a.Buf = appendEndpointLabel(a.Buf, *ep)
 	}
-	a.Buf = append(append(append(a.Buf, e.home.key...), "\x03svc"...), l.primary...)
+	a.Buf = append(append(append(a.Buf, key...), kind...), l.primary...)
 	if len(a.Buf)-at > wire.MaxName { // nobody can have that name
 		a.Buf = a.Buf[:start]
 		return

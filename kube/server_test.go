@@ -42,12 +42,12 @@ func (d directive) kinds() []cluster.Kind {
 }
 
 func (d directive) newIndex() *Index {
-	return NewIndex(settings{d.ttl, d.ignoreEmpty}, d.kinds(), slog.New(slog.DiscardHandler))
+	return NewIndex(settings{ttl: d.ttl, ignoreEmpty: d.ignoreEmpty}, d.kinds(), slog.New(slog.DiscardHandler))
 }
 
 func (d directive) handler(t testing.TB, ix *Index) *Handler {
 	t.Helper()
-	h := &Handler{ttl: d.ttl, pods: d.pods, zonal: d.zonal, local: d.local, index: ix}
+	h := &Handler{ttl: d.ttl, pods: d.pods, zonal: d.zonal, local: d.local, index: ix, server: serverLabels}
 	h.through = config.Fallthrough{On: d.through, Zones: names(t, d.throughZones)}
 	if err := h.serve(corefile.Directive{}, names(t, d.zones), names(t, d.multicluster)); err != nil {
 		t.Fatal(err)

@@ -395,8 +395,12 @@ func (s *service) fits(g *group, ep cluster.Endpoint) bool {
 // a hundred, as CoreDNS gives them. The target is the Service's name with
 // labels in front, never compressed (RFC 2782).
 func (s *service) srv(n int, port uint16, labels []byte) {
+	s.srvTo(n, port, labels, s.q.SpelledName()[s.q.Offset(s.left):])
+}
+
+// srvTo is srv for a target that begins with labels and ends with name.
+func (s *service) srvTo(n int, port uint16, labels, name []byte) {
 	a := &s.q.Answer
-	name := s.q.SpelledName()[s.q.Offset(s.left):]
 	weight := max(1, 100/n)
 	a.Buf = wire.AppendHead(a.Buf, wire.OwnerIsQuestion, wire.TypeSRV, s.ttl, 6+len(labels)+len(name))
 	a.Buf = append(a.Buf, 0, 0, byte(weight>>8), byte(weight), byte(port>>8), byte(port))

@@ -88,8 +88,26 @@ import (
 //	    }
 //	}
 //
+// With the metadata directive other directives know of a query, as
+// kubernetes/KEY, the parts of its name, which may be empty: kind (svc or pod),
+// namespace, service (for a pod its label), endpoint, port-name and protocol
+// (without underscores), cluster (multicluster) and zone (zonal); or parse-error,
+// for a name that is not built like one of the above. With pods verified they
+// know the client too, if its address is that of one pod alone and not its
+// node's: client-namespace, client-pod-name and client-label/LABEL. This, and
+// autopath @kubernetes, keeps 100 bytes for each address of a pod; metadata and
+// pods verified together keep the labels of every pod.
+//
 // Metrics: seamark_kubernetes_data_age_seconds, _events_total, _relists_total
-// and _watch_errors_total, each by resource.
+// and _watch_errors_total, each by resource;
+// coredns_kubernetes_dns_programming_duration_seconds{service_kind}, from a
+// change of endpoints, as endpoints.kubernetes.io/last-change-trigger-time on an
+// EndpointSlice tells it, until it is answered (service_kind is cluster_ip,
+// headless_with_selector or headless_without_selector; lists do not count); and
+// of requests to the API server
+// coredns_kubernetes_rest_client_request_duration_seconds{verb,host},
+// _rate_limiter_duration_seconds{verb,host}, the wait for apiserver_qps, and
+// _requests_total{method,code,host}. A watch counts when its answer begins.
 //
 // Options and defaults are CoreDNS's, but for manifests; where answers differ is
 // in docs/reference/differences.md.
@@ -112,8 +130,15 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	h.ttl, h.zonal = uint32(o.ttl), o.Zones
+	h.ttl, h.zonal, h.server = uint32(o.ttl), o.Zones, serverLabels
+	h.source = &o
 	b.Handle(h)
+	b.OnPlanned(func() error {
+		if h.pods == podsVerified && b.Described.On {
+			o.clients, o.PodLabels = true, true
+		}
+		return nil
+	})
 	b.OnStart(func(s *config.Start) error { return o.start(s, d, b, h) })
 	return nil
 }
@@ -138,6 +163,8 @@ type options struct {
 	ignoreEmpty  bool
 	multicluster []wire.Name
 	patience     time.Duration
+	clients      bool // somebody asks for pods by their address
+	external     externalSettings
 }
 
 func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error {
@@ -258,12 +285,13 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 		cluster.Options
 		settings
 	}
-	set := settings{uint32(o.ttl), o.ignoreEmpty}
+	set := settings{uint32(o.ttl), o.ignoreEmpty, o.clients, o.external}
 	made := false
 	r, err := config.Keep(s, key{o.Options, set}, func() (*running, error) {
 		made = true
 		ctx, cancel := context.WithCancel(context.Background())
 		r := &running{Index: NewIndex(set, o.Kinds(), b.Log), cancel: cancel}
+		r.timing = newTiming(b.Metrics)
 		source := cluster.Open(o.Options, b.Log, b.Metrics)
 		r.tasks.Go(func() { source.Run(ctx, r.Index) })
 		r.tasks.Go(func() { o.report(ctx, b.Log, h.zoneNames(), r.Index) })

@@ -57,10 +57,10 @@ func serve(t *testing.T, text string) *daemon {
 			Log:        server.NewLog(&d.journal, slog.LevelInfo),
 			Metrics:    &d.metrics,
 		},
-		Read: func() ([]corefile.Server, error) {
+		Read: func() corefile.Reading {
 			d.mu.Lock()
 			defer d.mu.Unlock()
-			return corefile.Parse("Corefile", []byte(strings.ReplaceAll(d.text, "$READY", d.ready)))
+			return corefile.ReadText("Corefile", []byte(strings.ReplaceAll(d.text, "$READY", d.ready)))
 		},
 		Out: &d.journal, Greeting: "[INFO] started",
 	}
@@ -91,13 +91,13 @@ func serve(t *testing.T, text string) *daemon {
 // reload gives the server another Corefile, and returns when it serves it.
 func (d *daemon) reload(text string) {
 	d.Helper()
-	before := d.logs("reloading complete")
+	before := d.logs("Reloading complete")
 	d.order(text)
 	eventually(d.T, "the reload", func() bool {
 		if d.logs("reload failed") > 0 {
 			d.Fatal("the reload failed")
 		}
-		return d.logs("reloading complete") > before
+		return d.logs("Reloading complete") > before
 	})
 }
 

@@ -65,23 +65,46 @@ func (r *Registry) CounterFunc(name, help string, value func() float64, labels .
 	r.family(name, help, "counter").series[render(labels)] = gauges{{value}}
 }
 
-// writeText writes the histogram's lines. The buckets of the format count what
-// the smaller ones have, too.
+// writeText writes the histogram's lines.
 func (h *Histogram) writeText(w io.Writer, name, labels string) {
-	open := "{"
-	if labels != "" {
-		open = strings.TrimSuffix(labels, "}") + ","
-	}
-	total := uint64(0)
+	counts := make([]uint64, len(h.counts))
 	for i := range h.counts {
-		bound := "+Inf"
-		if i < len(h.bounds) {
-			bound = format(h.bounds[i])
-		}
-		total += h.counts[i].Load()
-		fmt.Fprintf(w, "%s_bucket%sle=\"%s\"} %d\n", name, open, bound, total)
+		counts[i] = h.counts[i].Load()
 	}
-	fmt.Fprintf(w, "%s_sum%s %s\n%s_count%s %d\n", name, labels, format(h.Sum()), name, labels, total)
+	Distribution{h.bounds, counts, h.Sum()}.writeText(w, name, labels)
 }
 
-func format(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+// writeText writes the lines of a histogram. The buckets of the format count
+// what the smaller ones have, too.
+func (d Distribution) writeText(w io.Writer, name, labels string) {
+	total := uint64(0)
+	for i, n := range d.Counts {
+		bound := "+Inf"
+		if i < len(d.Bounds) {
+			bound = format(d.Bounds[i])
+		}
+		total += n
+		fmt.Fprintf(w, "%s_bucket%s %d\n", name, with(labels, "le", bound), total)
+	}
+	fmt.Fprintf(w, "%s_sum%s %s\n%s_count%s %d\n", name, labels, format(d.Sum), name, labels, total)
+}
+
+// with adds a label to rendered ones.
+func with(labels, name, value string) string {
+	if labels == "" {
+		labels = "{"
+	} else {
+		labels = strings.TrimSuffix(labels, "}") + ","
+	}
+	return labels + name + `="` + value + `"}`
+}
+
+func format(v float64) string {
+	switch {
+	case math.IsInf(v, 1):
+		return "+Inf"
+	case math.IsInf(v, -1):
+		return "-Inf"
+	}
+	return strconv.FormatFloat(v, 'g', -1, 64)
+}

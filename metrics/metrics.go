@@ -26,13 +26,18 @@ type Registry struct {
 
 type family struct {
 	help, kind string
-	series     map[string]any // by rendered labels: *Counter, *Histogram or gauges
+	series     map[string]any // by rendered labels: *Counter, gauges or a writer
 }
 
 // gauges are what gives a series its readings: the last one does.
 type gauges []*gauge
 
 type gauge struct{ value func() float64 }
+
+// A writer is a series of several lines.
+type writer interface {
+	writeText(w io.Writer, name, labels string)
+}
 
 // A Counter only grows. Add is safe from any goroutine.
 type Counter struct{ n atomic.Uint64 }
@@ -136,7 +141,7 @@ func (r *Registry) WriteText(w io.Writer) error {
 				fmt.Fprintf(out, "%s%s %d\n", b.name, l.labels, v.Value())
 			case gauges:
 				fmt.Fprintf(out, "%s%s %s\n", b.name, l.labels, format(v[len(v)-1].value()))
-			case *Histogram:
+			case writer:
 				v.writeText(out, b.name, l.labels)
 			}
 		}

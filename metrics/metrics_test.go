@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"math"
 	"strings"
 	"testing"
 )
@@ -18,6 +19,9 @@ func TestWriteText(t *testing.T) {
 		t.Error("the same name and labels give another histogram")
 	}
 	r.Histogram("plain", "Has no labels.", nil).Observe(2)
+	r.HistogramFunc("read", "Is kept elsewhere.", func() Distribution { return Distribution{[]float64{1}, []uint64{2, 1}, 9} })
+	r.SummaryFunc("sum", "Is kept elsewhere.", func() Quantiles { return Quantiles{[]float64{0, 0.5}, []float64{1, 2}, 9, 3} }, "of", "it")
+	r.Gauge("without", "Has no end.", func() float64 { return math.Inf(1) })
 	var b strings.Builder
 	if err := r.WriteText(&b); err != nil {
 		t.Fatal(err)
@@ -43,6 +47,21 @@ h_count{zone="."} 4
 plain_bucket{le="+Inf"} 1
 plain_sum 2
 plain_count 1
+# HELP read Is kept elsewhere.
+# TYPE read histogram
+read_bucket{le="1"} 2
+read_bucket{le="+Inf"} 3
+read_sum 9
+read_count 3
+# HELP sum Is kept elsewhere.
+# TYPE sum summary
+sum{of="it",quantile="0"} 1
+sum{of="it",quantile="0.5"} 2
+sum_sum{of="it"} 9
+sum_count{of="it"} 3
+# HELP without Has no end.
+# TYPE without gauge
+without +Inf
 `
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)

@@ -28,7 +28,10 @@ type Options struct {
 	// machine's.
 	Interface func(name string) ([]netip.Addr, error)
 
-	Log     *slog.Logger
+	Log *slog.Logger
+	// Level, if there is one, is what Log is filtered by. Plans set it to debug
+	// or to info.
+	Level   *slog.LevelVar
 	Metrics *metrics.Registry
 }
 
@@ -36,6 +39,7 @@ type Options struct {
 // Nothing is open yet.
 type Plan struct {
 	opts   Options
+	sum    corefile.Sum // of its Corefile, if that was read to be reloaded
 	blocks []*config.Block
 	sites  []*site
 	running
@@ -151,14 +155,27 @@ func (p *Plan) route(k config.Key, b *config.Block) (errs []error) {
 			p.sites = append(p.sites, at)
 		}
 		s := p.sites[i]
-		j := slices.IndexFunc(s.routes, func(r route) bool { return r.key.Zone == k.Zone && r.block.Chain.Match == nil })
+		j := slices.IndexFunc(s.routes, func(r route) bool {
+			return r.key.Zone == k.Zone && (r.block.Chain.Match == nil || r.block.Chain.View == b.Chain.View)
+		})
 		if j >= 0 {
-			first := s.routes[j].key.From
-			errs = append(errs, k.From.Errorf("", "%s: zone %s is already served on %s by %s at %s:%d",
-				k.From.Text, k.Zone, s.name(), first.Text, first.File, first.Line))
+			errs = append(errs, s.taken(s.routes[j], k, b))
 			continue
 		}
 		s.routes = append(s.routes, route{k, b})
 	}
 	return errs
+}
+
+// taken says why b cannot answer for k beside the block of first.
+func (s *site) taken(first route, k config.Key, b *config.Block) error {
+	what, why := fmt.Sprintf("zone %s", k.Zone), ""
+	switch c := first.block.Chain; {
+	case c.Match != nil:
+		what = fmt.Sprintf("view %s of zone %s", c.View, k.Zone)
+	case b.Chain.Match != nil:
+		why = ": blocks with a view stand before the one without"
+	}
+	at := first.key.From
+	return k.From.Errorf("", "%s: %s is already served on %s by %s at %s:%d%s", k.From.Text, what, s.name(), at.Text, at.File, at.Line, why)
 }

@@ -19,8 +19,9 @@ import (
 // A Run is a server from start to end.
 type Run struct {
 	Options
-	// Read gives the Corefile, at the start and at each reload.
-	Read func() ([]corefile.Server, error)
+	// Read gives the Corefile, at the start, at each reload, and as often as the
+	// directive reload has it looked at.
+	Read func() corefile.Reading
 	// Out is told what is served where; nil is nobody.
 	Out io.Writer
 	// Greeting is written after that.
@@ -29,25 +30,31 @@ type Run struct {
 	// knows better ones; none shows nothing.
 	Try     []string
 	PIDFile string
+
+	seen corefile.Sum // of the last Corefile that was planned, or found to be wrong
 }
 
 // Check reads and plans, and opens nothing. If the Corefile cannot be read
 // whole, what is wrong with the rest of it is reported too.
-func (r *Run) Check() (*Plan, error) {
+func (r *Run) Check() (*Plan, error) { return r.plan(r.Read()) }
+
+func (r *Run) plan(c corefile.Reading) (*Plan, error) {
 	if r.Metrics == nil {
 		r.Metrics = new(metrics.Registry) // of this run: counters survive reloads
 	}
-	servers, err := r.Read()
-	plan, wrong := NewPlan(servers, r.Options)
-	if err := corefile.Sorted(err, wrong); err != nil {
+	r.seen = c.Sum
+	plan, wrong := NewPlan(c.Servers, r.Options)
+	if err := corefile.Sorted(c.Err, wrong); err != nil {
 		return nil, err
 	}
+	plan.sum = c.Sum
 	return plan, nil
 }
 
 // Serve runs the server until ctx ends or the process gets SIGTERM or SIGINT,
 // after which a second one ends it at once. SIGHUP and SIGUSR1 make it read its
-// Corefile again; if there is something wrong with it, the old one goes on.
+// Corefile again; if there is something wrong with it, the old one goes on. So
+// does the directive reload, when the Corefile or what it imports has changed.
 func (r *Run) Serve(ctx context.Context) error {
 	ctx, release := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
 	defer release()
@@ -67,7 +74,10 @@ func (r *Run) Serve(ctx context.Context) error {
 	for {
 		select {
 		case <-reload:
-			plan = r.reload(ctx, plan)
+			plan = r.reload(ctx, plan, r.Read())
+			continue
+		case <-plan.lookAgain():
+			plan = r.look(ctx, plan)
 			continue
 		case <-ctx.Done():
 		}
@@ -88,6 +98,7 @@ func (r *Run) begin(ctx context.Context) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.failures().Add(0) // it is shown before there is one
 	if err := plan.Start(ctx, nil); err != nil {
 		return nil, err
 	}
@@ -115,24 +126,3 @@ func (r *Run) try(ctx context.Context, plan *Plan) {
 	defer cancel()
 	fmt.Fprintln(r.Out, "\nTry:\n  "+strings.Join(plan.examples(ctx, r.Try), "\n  ")+"\n")
 }
-
-// reload returns the plan that serves: a new one, or old if that failed.
-func (r *Run) reload(ctx context.Context, old *Plan) *Plan {
-	r.Log.Info("reloading")
-	plan, err := r.Check()
-	if err == nil {
-		err = plan.Start(ctx, old)
-	}
-	if err != nil && ctx.Err() != nil {
-		return old // the server was told to end while it reloaded
-	}
-	if err != nil {
-		r.Metrics.Counter("coredns_reload_failed_total", reloadFailedHelp).Add(1)
-		r.Log.Error("reload failed, the old configuration goes on:\n" + err.Error())
-		return old
-	}
-	r.Log.Info("reloading complete")
-	return plan
-}
-
-const reloadFailedHelp = "Reloads that failed and left the old configuration in place."

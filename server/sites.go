@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -8,6 +9,8 @@ import (
 	"slices"
 
 	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/transport"
 )
 
 // everywhere is one socket for IPv4 and IPv6.
@@ -40,6 +43,39 @@ func (s *site) name() string {
 		return fmt.Sprintf("dns://:%d", s.addr.Port())
 	}
 	return "dns://" + s.addr.String()
+}
+
+// limits are those of the first of the address's blocks that gives one each.
+func (s *site) limits() (l transport.Limits) {
+	for _, r := range s.routes {
+		t := r.block.Timeouts
+		l.IdleTimeout = cmp.Or(l.IdleTimeout, t.Idle)
+		l.MessageTimeout = cmp.Or(l.MessageTimeout, t.Read)
+		l.WriteTimeout = cmp.Or(l.WriteTimeout, t.Write)
+		l.MaxQueries = cmp.Or(l.MaxQueries, t.MaxTCPQueries)
+	}
+	return l
+}
+
+// sockets is zero if no block says how many.
+func (s *site) sockets() (n int) {
+	for _, r := range s.routes {
+		n = cmp.Or(n, r.block.Sockets)
+	}
+	return n
+}
+
+// unserved is the chain for the queries that no block has, under the zone that
+// CoreDNS gives them; nil if nobody looks at them.
+func (s *site) unserved() *dns.Chain {
+	for _, r := range s.routes {
+		if o := r.block.Unserved; o != nil {
+			c := &dns.Chain{Server: s.name(), Zone: "dropped"}
+			c.Observe(o)
+			return c
+		}
+	}
+	return nil
 }
 
 // overlaps finds addresses that cannot be listened on together: a TCP socket on

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"sync"
@@ -30,6 +31,7 @@ type running struct {
 	lot       *dns.Lot
 	listeners []*transport.Listener // one for each site; the same over reloads
 	fresh     []*transport.Listener // those that no older plan had
+	hide      []func()              // of gauges that end with the plan
 }
 
 type listenerKey struct{ addr netip.AddrPort }
@@ -64,7 +66,9 @@ func (p *Plan) prepare(ctx context.Context, old *Plan) error {
 	}
 	for _, s := range p.sites {
 		l, err := config.Keep(p.start, listenerKey{s.addr}, func() (*transport.Listener, error) {
-			l, err := transport.Listen(ctx, s.addr, transport.Options{Log: p.opts.Log, Metrics: p.opts.Metrics})
+			l, err := transport.Listen(ctx, s.addr, transport.Options{
+				Readers: s.sockets(), Limits: s.limits(), Log: p.opts.Log, Metrics: p.opts.Metrics,
+			})
 			if err == nil {
 				p.fresh = append(p.fresh, l)
 			}
@@ -93,13 +97,20 @@ func (p *Plan) listensOn(port uint16) bool {
 // swap cannot fail: from here on the new plan answers.
 func (p *Plan) swap() {
 	p.lot = dns.NewLot(parkingRoom)
+	p.lot.GivenUp = p.opts.Metrics.Counter("seamark_given_up_queries_total", "Queries answered with SERVFAIL because too many others were waiting.")
+	p.until("seamark_waiting_queries", "Queries that wait for an upstream or the like.", func() float64 { return float64(p.lot.Parked()) })
+	p.showVersion()
+	p.setLevel()
 	recovered := p.recovered()
 	for i, s := range p.sites {
 		mux := dns.NewMux(p.lot, recovered)
+		mux.Unserved = s.unserved()
 		for _, r := range s.routes {
 			chain := r.block.Chain.For(s.name(), r.key.Zone.String())
+			r.block.Chained(chain)
 			_ = mux.Route(r.key.Zone, chain) // NewPlan has refused what it would
 		}
+		p.keep(s, p.listeners[i])
 		p.listeners[i].Port().Swap(mux)
 	}
 	for _, b := range p.blocks {
@@ -108,6 +119,32 @@ func (p *Plan) swap() {
 	for _, l := range p.fresh {
 		l.Serve()
 	}
+}
+
+// until is a gauge that ends with the plan.
+func (p *Plan) until(name, help string, value func() float64, labels ...string) {
+	p.hide = append(p.hide, p.opts.Metrics.GaugeUntil(name, help, value, labels...))
+}
+
+// keep tells a listener that an older plan may have opened what is new.
+func (p *Plan) keep(s *site, l *transport.Listener) {
+	l.SetLimits(s.limits())
+	if want := s.sockets(); want > 0 && want != l.Readers() {
+		p.opts.Log.Warn("plugin/multisocket: the number of sockets of an address that is open already stays as it is until the server is restarted",
+			"address", s.name(), "sockets", l.Readers(), "asked", want)
+	}
+}
+
+// setLevel shows or hides debug lines.
+func (p *Plan) setLevel() {
+	if p.opts.Level == nil {
+		return
+	}
+	level := slog.LevelInfo
+	if slices.ContainsFunc(p.blocks, func(b *config.Block) bool { return b.Debug }) {
+		level = slog.LevelDebug
+	}
+	p.opts.Level.Set(level)
 }
 
 // retire ends what only old uses: first the sockets, so that nothing new comes
@@ -122,6 +159,9 @@ func (p *Plan) retire(ctx context.Context, old *Plan) {
 		}
 	}
 	old.settle(ctx)
+	for _, hide := range old.hide {
+		hide()
+	}
 }
 
 // settle waits for the queries that are parked.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -16,7 +17,11 @@ func (p *Plan) Describe(w io.Writer) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, s := range p.sites {
 		for _, r := range s.routes {
-			fmt.Fprintf(out, "%s zone %s (%s:%d)\n", s.name(), r.key.Zone, r.key.From.File, r.key.From.Line)
+			view := ""
+			if r.block.Chain.Match != nil {
+				view = " view " + r.block.Chain.View
+			}
+			fmt.Fprintf(out, "%s zone %s%s (%s:%d)\n", s.name(), r.key.Zone, view, r.key.From.File, r.key.From.Line)
 			steps := r.block.Chain.Steps()
 			if len(steps) == 0 {
 				fmt.Fprintln(out, "  nothing answers here")
@@ -46,7 +51,10 @@ func (p *Plan) Describe(w io.Writer) error {
 func (p *Plan) listening(w io.Writer) {
 	for i, s := range p.sites {
 		at := p.listeners[i].Addr()
-		for _, r := range s.routes {
+		for n, r := range s.routes {
+			if slices.ContainsFunc(s.routes[:n], func(before route) bool { return before.key.Zone == r.key.Zone }) {
+				continue // a block with a view has said so
+			}
 			fmt.Fprintf(w, "%s:%d", r.key.Zone, at.Port())
 			if s.addr.Addr() != everywhere {
 				fmt.Fprintf(w, " on %s", s.addr.Addr())

@@ -56,6 +56,7 @@ type conn struct {
 	deadline time.Time // as it is set
 	out      *buffer   // replies not yet sent; nil if there are none
 	garbage  bool      // something came that is no query
+	queries  int       // how many have come
 	polite   bool      // there may be unread bytes: see end
 
 	last   atomic.Int64  // when something was read or a late reply sent: see Listener.clock
@@ -141,7 +142,7 @@ func (c *conn) answer() bool {
 	}
 	arena := c.l.arenas.Get().(*arena)
 	c.turn.Lock()
-	for !c.garbage && c.inFlight() < c.l.o.MaxInFlight && (c.out == nil || len(c.out.b) < outSize) {
+	for !c.enough() && c.inFlight() < c.l.o.MaxInFlight && (c.out == nil || len(c.out.b) < outSize) {
 		message, ok := c.take()
 		if !ok {
 			break
@@ -154,7 +155,7 @@ func (c *conn) answer() bool {
 	c.q.Answer.Buf = nil // it lies in the arena, which an idle connection must not hold
 	c.l.arenas.Put(arena)
 	c.last.Store(c.l.clock(c.now))
-	if c.garbage {
+	if c.enough() {
 		c.polite = true
 		return false
 	}
@@ -167,6 +168,7 @@ func (c *conn) answer() bool {
 // one serves the query that lies in packet, the next query's Room.
 func (c *conn) one(packet, lent []byte) {
 	q := c.q
+	c.queries++
 	q.Peer, q.Local, q.Interface = c.peer, c.local, 0
 	q.Received(packet, dns.TCP, c.now)
 	switch c.serve(q, lent) {
@@ -233,7 +235,7 @@ func (c *conn) large(size int) bool {
 	if !c.room() || !c.flush() {
 		return false
 	}
-	timeout := time.NewTimer(c.l.o.MessageTimeout)
+	timeout := time.NewTimer(c.l.limits.Load().MessageTimeout)
 	defer timeout.Stop()
 	select {
 	case c.l.large <- struct{}{}:
@@ -269,8 +271,14 @@ func (c *conn) large(size int) bool {
 		<-c.l.large
 	}
 	c.last.Store(c.l.clock(c.now))
-	c.polite = c.garbage
-	return !c.garbage
+	c.polite = c.enough()
+	return !c.polite
+}
+
+// enough says that nothing more is to be read.
+func (c *conn) enough() bool {
+	most := c.l.limits.Load().MaxQueries
+	return c.garbage || most > 0 && c.queries >= most
 }
 
 // fill reads more of the input. Before it waits for the client it gives it all
@@ -294,9 +302,10 @@ func (c *conn) fill() bool {
 // has begun, as long as one may take.
 func (c *conn) read(to []byte, begun bool) (n int, ok bool) {
 	for {
-		until, span := c.begun.Add(c.l.o.MessageTimeout), c.l.o.MessageTimeout
+		limits := c.l.limits.Load()
+		until, span := c.begun.Add(limits.MessageTimeout), limits.MessageTimeout
 		if !begun {
-			span = c.l.o.IdleTimeout
+			span = limits.IdleTimeout
 			if until = c.l.start.Add(time.Duration(c.last.Load()) + span); c.inFlight() > 0 {
 				until = time.Now().Add(span)
 			}

@@ -16,7 +16,7 @@ import (
 
 func TestTCPIdle(t *testing.T) {
 	const idle = 100 * time.Millisecond
-	s := serve(t, "127.0.0.1", Options{IdleTimeout: idle})
+	s := serve(t, "127.0.0.1", Options{Limits: Limits{IdleTimeout: idle}})
 	start := time.Now()
 	c := dialTCP(t, s, "127.0.0.1")
 	c.closed()
@@ -47,7 +47,7 @@ func TestTCPIdle(t *testing.T) {
 // drip; connections that have none are not meant.
 func TestTCPSlowSender(t *testing.T) {
 	const limit = 100 * time.Millisecond
-	s := serve(t, "127.0.0.1", Options{MessageTimeout: limit})
+	s := serve(t, "127.0.0.1", Options{Limits: Limits{MessageTimeout: limit}})
 	patient := dialTCP(t, s, "127.0.0.1")
 	large := framed(make([]byte, 30000))
 	for i, packet := range [][]byte{{0}, {0, 40, 1, 2, 3}, large[:20000], nil} {
@@ -199,7 +199,7 @@ func deaf(t *testing.T, s *server, name string) *conn {
 // TestTCPNeverReads: who does not read its replies is cut, and holds nobody up
 // before that.
 func TestTCPNeverReads(t *testing.T) {
-	s := serve(t, "127.0.0.1", Options{WriteTimeout: time.Second})
+	s := serve(t, "127.0.0.1", Options{Limits: Limits{WriteTimeout: time.Second}})
 	close(s.wait.gate)
 	deaf(t, s, "500.in.")
 	other := dialTCP(t, s, "127.0.0.1")
@@ -217,7 +217,7 @@ func TestTCPNeverReads(t *testing.T) {
 // TestTCPNeverReadsParked: its replies wait without workers, and it is not read
 // while there are as many as it may have in flight.
 func TestTCPNeverReadsParked(t *testing.T) {
-	s := serve(t, "127.0.0.1", Options{WriteTimeout: time.Second})
+	s := serve(t, "127.0.0.1", Options{Limits: Limits{WriteTimeout: time.Second}})
 	close(s.wait.gate)
 	c := deaf(t, s, "10.wait.") // 1.1 KB each
 	eventually(t, "no worker is left with its replies", func() bool {
@@ -230,7 +230,7 @@ func TestTCPNeverReadsParked(t *testing.T) {
 
 // TestTCPNeverReadsLarge: too many bytes wait for it, sooner than any timeout.
 func TestTCPNeverReadsLarge(t *testing.T) {
-	s := serve(t, "127.0.0.1", Options{WriteTimeout: time.Hour})
+	s := serve(t, "127.0.0.1", Options{Limits: Limits{WriteTimeout: time.Hour}})
 	close(s.wait.gate)
 	deaf(t, s, "500.wait.")
 	eventually(t, "it is cut", func() bool { return s.count(`seamark_transport_connections_closed_total{why="slow_reader"}`) > 0 })

@@ -137,7 +137,7 @@ func (c *conn) write(b *buffer) {
 }
 
 func (c *conn) writeNow(p []byte) {
-	timeout := c.l.o.WriteTimeout
+	timeout := c.l.limits.Load().WriteTimeout
 	// As in arm, but a deadline must not be early: it is set for an eighth more.
 	if now := time.Now(); c.until.Sub(now) < timeout {
 		c.until = now.Add(timeout + timeout/8)

@@ -29,9 +29,7 @@ type Options struct {
 	Portable bool      // reads packets one by one, as where there is no recvmmsg
 	Grace    time.Duration
 
-	IdleTimeout    time.Duration // of a TCP connection on which nothing is under way; 10 s
-	MessageTimeout time.Duration // for the whole of one message, once it has begun; 3 s
-	WriteTimeout   time.Duration // for a client to take its replies; 5 s
+	Limits
 
 	// An idle connection costs about 10 KB of ours and a little of the
 	// kernel's, so the default of 4,000 is a quarter of the 170 MB that
@@ -44,12 +42,23 @@ type Options struct {
 	Metrics *metrics.Registry
 }
 
+// Limits of one TCP connection. What is zero has its default.
+type Limits struct {
+	IdleTimeout    time.Duration // while nothing is under way; 10 s
+	MessageTimeout time.Duration // for the whole of one message, once it has begun; 3 s
+	WriteTimeout   time.Duration // for a client to take its replies; 5 s
+	MaxQueries     int           // after which it is closed; zero is any number
+}
+
+func (l *Limits) defaults() {
+	orDefault(&l.IdleTimeout, 10*time.Second)
+	orDefault(&l.MessageTimeout, 3*time.Second)
+	orDefault(&l.WriteTimeout, 5*time.Second)
+}
+
 func (o *Options) defaults() {
 	orDefault(&o.Readers, runtime.GOMAXPROCS(0))
 	orDefault(&o.Grace, 5*time.Second)
-	orDefault(&o.IdleTimeout, 10*time.Second)
-	orDefault(&o.MessageTimeout, 3*time.Second)
-	orDefault(&o.WriteTimeout, 5*time.Second)
 	orDefault(&o.MaxConns, 4000)
 	orDefault(&o.MaxConnsPerClient, 100)
 	orDefault(&o.MaxInFlight, 100)
@@ -78,6 +87,7 @@ type Listener struct {
 	tcp    net.Listener
 	udp    []*net.UDPConn
 
+	limits   atomic.Pointer[Limits]
 	once     sync.Once
 	stopping chan struct{}
 	readers  sync.WaitGroup // of UDP
@@ -123,6 +133,7 @@ func listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, err
 		o: o, counts: newCounters(o.Metrics), stopping: make(chan struct{}),
 		start: time.Now(), large: make(chan struct{}, maxLarge),
 	}
+	l.setLimits(o.Limits)
 	l.arenas.New = func() any { return new(arena) }
 	l.buffers.New = func() any { return new(buffer) }
 	l.conns.init()
@@ -198,6 +209,24 @@ func (l *Listener) Port() *dns.Port { return l.o.Port }
 
 // Addr is the address that was opened, with the port that was picked.
 func (l *Listener) Addr() netip.AddrPort { return l.addr }
+
+// Readers is how many readers of UDP there are.
+func (l *Listener) Readers() int { return l.o.Readers }
+
+// SetLimits changes the limits of the connections that are there and of those
+// to come. One that is just beginning to wait may do so once as before.
+func (l *Listener) SetLimits(limits Limits) {
+	if l.setLimits(limits) {
+		l.conns.wake()
+	}
+}
+
+// setLimits says whether they are others.
+func (l *Listener) setLimits(limits Limits) bool {
+	limits.defaults()
+	old := l.limits.Swap(&limits)
+	return old != nil && *old != limits
+}
 
 // Serve starts to answer. It returns at once.
 func (l *Listener) Serve() {

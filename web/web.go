@@ -6,6 +6,7 @@
 package web
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -44,6 +46,7 @@ func ParseAddress(text string) error {
 // A Site is the pages of one plan at one address.
 type Site struct {
 	listener *listener
+	secure   *secure // nil: plain HTTP
 	mu       sync.Mutex
 	pages    map[string]http.Handler
 }
@@ -56,17 +59,46 @@ type siteKey struct {
 // At gives the site at addr of the plan that is being started. The address is
 // bound when At returns, but the old plan's pages, if there are any, go on
 // being served until Show. The error is a sentence for the operator.
-func At(s *config.Start, addr string) (*Site, error) {
+func At(s *config.Start, addr string) (*Site, error) { return at(s, addr, TLS{}) }
+
+// AtTLS is At for a site that is served with HTTPS and nothing else. All pages
+// of an address are served in one way.
+func AtTLS(s *config.Start, addr string, files TLS) (*Site, error) { return at(s, addr, files) }
+
+func at(s *config.Start, addr string, files TLS) (*Site, error) {
 	l, err := config.Keep(s, listenerKey{addr}, func() (*listener, error) { return listen(addr) })
 	if err != nil {
 		return nil, err
 	}
-	return config.Keep(s, siteKey{s, addr}, func() (*Site, error) {
-		return &Site{listener: l, pages: map[string]http.Handler{}}, nil
+	site, err := config.Keep(s, siteKey{s, addr}, func() (site *Site, err error) {
+		site = &Site{listener: l, pages: map[string]http.Handler{}}
+		if files != (TLS{}) {
+			site.secure, err = newSecure(files)
+		}
+		return site, err
 	})
+	if err == nil && site.files() != files {
+		err = fmt.Errorf("another directive of this Corefile serves %s %s: give one of them another address", addr, site.way())
+	}
+	return site, err
 }
 
-// Handle puts a page at path, in place of whatever was there.
+func (s *Site) files() TLS {
+	if s.secure == nil {
+		return TLS{}
+	}
+	return s.secure.files
+}
+
+func (s *Site) way() string {
+	if s.secure == nil {
+		return "without TLS"
+	}
+	return "with TLS of its own"
+}
+
+// Handle puts a page at path, in place of whatever was there. A path that ends
+// in a slash also has everything below it that has no page of its own.
 func (s *Site) Handle(path string, page http.Handler) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +118,16 @@ func (s *Site) Stop() {}
 func (s *Site) page(path string) http.Handler {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.pages[path]
+	for {
+		if page := s.pages[path]; page != nil {
+			return page
+		}
+		i := strings.LastIndexByte(strings.TrimSuffix(path, "/"), '/')
+		if i < 0 {
+			return nil
+		}
+		path = path[:i+1]
+	}
 }
 
 // Addr is what was bound: with port 0, the port that was found.
@@ -111,13 +152,12 @@ func listen(addr string) (*listener, error) {
 	l.server = http.Server{
 		Handler:           l,
 		ReadHeaderTimeout: headerTimeout,
-		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		ErrorLog:          log.New(io.Discard, "", 0), // of clients that go away
 	}
 	go func() {
 		defer close(l.served)
-		_ = l.server.Serve(tcp) // ends with Stop
+		_ = l.server.Serve(connections{tcp, l}) // ends with Stop
 	}()
 	return l, nil
 }
@@ -141,11 +181,35 @@ func (l *listener) Stop() {
 }
 
 func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if site := l.site.Load(); site != nil {
+	// Of this page, and not of the server: some take longer and say so.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
+	site := l.site.Load()
+	switch {
+	case site == nil:
+		http.NotFound(w, r)
+	case !site.secure.allows(r.TLS):
+		// The connection is older than this plan.
+		w.Header().Set("Connection", "close")
+		http.Error(w, "connect again, with TLS and a certificate if that is asked for", http.StatusForbidden)
+	default:
 		if page := site.page(r.URL.Path); page != nil {
 			page.ServeHTTP(w, r)
 			return
 		}
+		http.NotFound(w, r)
 	}
-	http.NotFound(w, r)
+}
+
+// connections are those of a listener, in the way of the site that it shows.
+type connections struct {
+	net.Listener
+	l *listener
+}
+
+func (c connections) Accept() (net.Conn, error) {
+	conn, err := c.Listener.Accept()
+	if site := c.l.site.Load(); err == nil && site != nil && site.secure != nil {
+		conn = tls.Server(conn, site.secure.config)
+	}
+	return conn, err
 }

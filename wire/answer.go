@@ -215,6 +215,10 @@ func (t Type) layout() layout {
 // appendRData writes the RDATA of rec behind buf; msg ends where rec does.
 func appendRData(buf, msg []byte, rec Record, rename Rename) ([]byte, error) {
 	l := rec.Type.layout()
+	if rename != nil && (rec.Type == TypeSVCB || rec.Type == TypeHTTPS) {
+		// Their target is never compressed (RFC 9460 §2.2), but it is a name.
+		l = layout{before: 2, names: 1, after: -1}
+	}
 	if l.names == 0 {
 		return append(buf, msg[rec.RData:]...), nil
 	}

@@ -77,22 +77,38 @@ func (a *Answer) Rotate(n uint32) {
 	off := a.body
 	for _, count := range a.Count {
 		var first Record // of the run
-		length := uint32(0)
+		length, even := uint32(0), true
 		for range count {
+			if length > 0 && a.alike(first, off) {
+				length++
+				off += first.Next - first.Owner
+				continue
+			}
 			r, ok := ReadRecord(a.Buf, off)
 			if !ok {
 				return
 			}
 			if length > 0 && r.Type == first.Type && sameOwner(a.Buf, first, r) {
 				length++
+				even = false
 			} else {
-				a.turn(first, length, off, n)
-				first, length = r, 1
+				a.turn(first, length, even, off, n)
+				first, length, even = r, 1, true
 			}
 			off = r.Next
 		}
-		a.turn(first, length, off, n)
+		a.turn(first, length, even, off, n)
 	}
+}
+
+// alike says whether at off there is a record with r's owner, type, class and
+// size. Most runs are made of such.
+func (a *Answer) alike(r Record, off int) bool {
+	length, ttl := r.RData-2, r.Head+4
+	move := off - r.Owner
+	return r.Next+move <= len(a.Buf) &&
+		a.Buf[length+1] == a.Buf[length+1+move] && a.Buf[length] == a.Buf[length+move] &&
+		string(a.Buf[r.Owner:ttl]) == string(a.Buf[off:ttl+move])
 }
 
 // sameOwner compares owners as they are written: a pointer is equal to itself.
@@ -101,15 +117,19 @@ func sameOwner(msg []byte, a, b Record) bool {
 }
 
 // turn moves the first n mod length records of the run that ends at end behind
-// the others of it.
-func (a *Answer) turn(first Record, length uint32, end int, n uint32) {
+// the others of it. even says that they are all of one size.
+func (a *Answer) turn(first Record, length uint32, even bool, end int, n uint32) {
 	if length < 2 || first.Type != TypeA && first.Type != TypeAAAA && first.Type != TypeMX {
 		return
 	}
 	middle := first.Owner
-	for range n % length {
-		r, _ := ReadRecord(a.Buf, middle)
-		middle = r.Next
+	if even {
+		middle += int(n%length) * (first.Next - first.Owner)
+	} else {
+		for range n % length {
+			r, _ := ReadRecord(a.Buf, middle)
+			middle = r.Next
+		}
 	}
 	if middle == first.Owner {
 		return
@@ -148,3 +168,29 @@ func (a *Answer) AppendAll(s Section, other *Answer, from Section) error {
 // to keep it. rdata says that the name stands in a record's RDATA, not at its
 // front. The result is copied at once.
 type Rename func(name []byte, t Type, rdata bool) []byte
+
+// AppendOwner writes name, in wire form and any spelling, behind buf as the
+// owner of a record of a: as a pointer if the question is that name or ends in
+// it, so that the client's spelling stays, and else written out. buf may be
+// a.Buf.
+func (a *Answer) AppendOwner(buf, name []byte) []byte {
+	question := a.Buf[HeaderLen:max(HeaderLen, a.body-4)]
+	for off := 0; off < len(question) && question[off] != 0; off += int(question[off]) + 1 {
+		if len(question)-off == len(name) && sameName(question[off:], name) {
+			p := Pointer(off)
+			return append(buf, p[0], p[1])
+		}
+	}
+	return append(buf, name...)
+}
+
+// sameName compares two names of one length, whatever their spelling. Lengths
+// of labels are no letters.
+func sameName(a, b []byte) bool {
+	for i, c := range a {
+		if lower(c) != lower(b[i]) {
+			return false
+		}
+	}
+	return true
+}

@@ -136,6 +136,15 @@ func AppendLabel(buf []byte, label string) []byte {
 	return append(append(buf, byte(len(label))), label...)
 }
 
+// Lower gives a name in wire form, in any spelling, its lower case.
+func Lower(name string) Name {
+	b := []byte(name)
+	for i, c := range b {
+		b[i] = lower(c) // the bytes of lengths are no letters
+	}
+	return Name(b)
+}
+
 func lower(c byte) byte {
 	if 'A' <= c && c <= 'Z' {
 		return c + 'a' - 'A'

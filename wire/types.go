@@ -24,6 +24,13 @@ const (
 	TypeDNAME Type = 39
 	TypeOPT   Type = 41
 	TypeDS    Type = 43
+
+	TypeRRSIG      Type = 46
+	TypeNSEC       Type = 47
+	TypeDNSKEY     Type = 48
+	TypeNSEC3      Type = 50
+	TypeNSEC3PARAM Type = 51
+
 	TypeSVCB  Type = 64
 	TypeHTTPS Type = 65
 	TypeTSIG  Type = 250
@@ -96,15 +103,15 @@ func (t Type) mnemonic() string {
 		return "DS"
 	case 44:
 		return "SSHFP"
-	case 46:
+	case TypeRRSIG:
 		return "RRSIG"
-	case 47:
+	case TypeNSEC:
 		return "NSEC"
-	case 48:
+	case TypeDNSKEY:
 		return "DNSKEY"
-	case 50:
+	case TypeNSEC3:
 		return "NSEC3"
-	case 51:
+	case TypeNSEC3PARAM:
 		return "NSEC3PARAM"
 	case 52:
 		return "TLSA"

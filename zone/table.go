@@ -1,6 +1,8 @@
 // Package zone holds names in memory for handlers that answer from them. A
 // Table maps the labels of a name, as they stand in a question, to an entry;
-// it has one writer and any number of readers that take no lock.
+// it has one writer and any number of readers that take no lock. A Zone is a
+// whole authoritative zone, which never changes: it answers questions, and a
+// Builder makes it of records. Where those come from is not known here.
 package zone
 
 import (

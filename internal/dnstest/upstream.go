@@ -204,3 +204,17 @@ func (st *step) write(dir string) error {
 	}
 	return nil
 }
+
+// Upstream serves records, in the form of a script's part upstream, on the
+// loopback interface until the test ends.
+func Upstream(t testing.TB, records string) (addr string) {
+	t.Helper()
+	u, err := parseUpstream(records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if addr, err = u.serve(t); err != nil {
+		t.Fatal(err)
+	}
+	return addr
+}

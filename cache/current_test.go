@@ -1,0 +1,208 @@
+package cache
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
+)
+
+// What this server knows by itself is current, whatever is in the store, and
+// only the TTLs are the directive's.
+func TestLocalIsCurrent(t *testing.T) {
+	w := newWorld(t, ".:53 {\n cache 30 {\n success 100 30 10\n denial 100 20 7\n}\n local\n upstream a\n}\n")
+	w.up["a"].answer = says(wire.NXDomain, ";\n. 900 IN SOA a. b. 1 2 3 4 60")
+	ask := question("api.shop.svc.cluster.local", mdns.TypeA)
+	for range 2 {
+		if r, _ := w.answer(ask); r.Rcode != mdns.RcodeNameError {
+			t.Fatalf("want what fell through: %v", r)
+		}
+	}
+	w.up["a"].wants(t, 1)
+	for _, test := range []struct{ ttl, want uint32 }{{5, 10}, {20, 20}, {90, 30}} {
+		w.local = func(q *dns.Query) dns.Verdict {
+			_ = a(test.ttl)(q, 1)
+			return dns.Done
+		}
+		r, inline := w.answer(ask)
+		if !inline || len(r.Answer) != 1 || r.Answer[0].Header().Ttl != test.want {
+			t.Errorf("inline %v, want a TTL of %d: %v", inline, test.want, r)
+		}
+	}
+	for _, test := range []struct{ ttl, want uint32 }{{5, 7}, {90, 20}} {
+		w.local = func(q *dns.Query) dns.Verdict {
+			rr := wire.AppendHead(nil, wire.OwnerIsQuestion, wire.TypeSOA, test.ttl, 22)
+			q.Answer.Append(wire.Authority, append(rr, make([]byte, 22)...), 1)
+			q.RCode = wire.NXDomain
+			return dns.Done
+		}
+		if r, _ := w.answer(ask); r.Rcode != mdns.RcodeNameError || r.Ns[0].Header().Ttl != test.want {
+			t.Errorf("want a TTL of %d: %v", test.want, r)
+		}
+	}
+	w.local = func(*dns.Query) dns.Verdict { return dns.Next }
+	if r, inline := w.answer(ask); !inline || r.Rcode != mdns.RcodeNameError {
+		t.Errorf("want what fell through, from the store: %v", r)
+	}
+	w.up["a"].wants(t, 1)
+}
+
+// Outside of the directive's zones nothing is looked at.
+func TestZones(t *testing.T) {
+	w := newWorld(t, ".:53 {\n cache example.org 10.0.0.0/8\n upstream a\n}\n")
+	w.up["a"].answer = a(86400)
+	for _, test := range []struct {
+		name  string
+		times int64
+	}{
+		{"example.org", 1}, {"a.b.Example.org", 1}, {"1.0.0.10.in-addr.arpa", 1},
+		{"org", 2}, {"wwwexample.org", 2}, {"1.0.0.11.in-addr.arpa", 2},
+	} {
+		before := w.up["a"].asked.Load()
+		want := uint32(3600)
+		if test.times == 2 {
+			want = 86400
+		}
+		for range 2 {
+			if r, _ := w.answer(question(test.name, mdns.TypeA)); r.Answer[0].Header().Ttl != want {
+				t.Errorf("want a TTL of %d: %v", want, r)
+			}
+		}
+		w.up["a"].wants(t, before+test.times)
+	}
+	if got := w.metric(`coredns_cache_requests_total{server="dns://:53",zones="example.org.,10.in-addr.arpa.",view=""}`); got != "6" {
+		t.Errorf("%s requests, want 6", got)
+	}
+}
+
+func TestDisable(t *testing.T) {
+	for _, test := range []struct {
+		option           string
+		success, denials int64 // how often two questions reach the upstream
+	}{
+		{"disable success", 2, 1},
+		{"disable denial", 1, 2},
+		{"disable success\ndisable denial", 2, 2},
+		{"disable success example.org", 2, 1},
+		{"disable success example.com org\ndisable denial example.net", 2, 1},
+		{"disable success example.com\ndisable denial example.com", 1, 1},
+		{"disable success example.com\ndisable success", 2, 1},
+		{"disable success\ndisable success example.com", 2, 1},
+		{"disable success example.com\ndisable success example.org", 2, 1},
+		{"success 0", 2, 1},
+	} {
+		t.Run(test.option, func(t *testing.T) {
+			w := newWorld(t, ".:53 {\n cache {\n"+test.option+"\n}\n upstream a\n}\n")
+			u := w.up["a"]
+			for range 2 {
+				w.answer(question("www.example.org", mdns.TypeA))
+			}
+			u.wants(t, test.success)
+			u.answer = says(wire.NXDomain, ";\n"+soa)
+			for range 2 {
+				w.answer(question("no.example.org", mdns.TypeA))
+			}
+			u.wants(t, test.success+test.denials)
+		})
+	}
+}
+
+func TestKeepTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, ".:53 {\n cache {\n keepttl\n}\n upstream a\n}\n")
+		w.answer(question("www.example.org", mdns.TypeA))
+		time.Sleep(299 * time.Second)
+		if r, inline := w.answer(question("www.example.org", mdns.TypeA)); !inline || r.Answer[0].Header().Ttl != 300 {
+			t.Errorf("inline %v: %v", inline, r)
+		}
+		time.Sleep(time.Second)
+		w.answer(question("www.example.org", mdns.TypeA))
+		w.up["a"].wants(t, 2)
+	})
+}
+
+// A reload keeps what was kept if the answers come in the same way, and only
+// then.
+func TestReload(t *testing.T) {
+	before := ".:53 {\n cache 60\n local\n upstream a\n}\nexample.com:53 {\n cache\n upstream c\n}\n"
+	for _, test := range []struct {
+		name, after, upstream string
+		kept                  bool
+	}{
+		{"nothing changed", before, "a", true},
+		{"other options of cache, another order of blocks", "example.com:53 {\n cache\n upstream c\n}\n.:53 {\n local\n upstream a\n cache 90 {\n prefetch 3\n}\n}\n", "a", true},
+		{"another upstream", ".:53 {\n cache 60\n local\n upstream b\n}\n", "b", false},
+		{"the same with an option", ".:53 {\n cache 60\n local\n upstream a {\n x\n}\n}\n", "a", false},
+		{"one more below", ".:53 {\n cache 60\n local\n upstream a\n upstream b\n}\n", "a", false},
+		{"other zones", ".:53 org:53 {\n cache 60\n local\n upstream a\n}\n", "a", false},
+		{"in a view", ".:53 {\n view v\n cache 60\n local\n upstream b\n}\n.:53 {\n cache 60\n local\n upstream a\n}\n", "a", true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t, before)
+			ask := question("www.example.org", mdns.TypeA)
+			w.answer(ask)
+			store := w.caches[0].store
+			w.load(test.after)
+			if w.caches[0].store != store {
+				t.Error("the reload made another store")
+			}
+			asked := w.upstream(test.upstream).asked.Load()
+			_, inline := w.answer(ask)
+			if inline != test.kept {
+				t.Errorf("answered from the store: %v, want %v", inline, test.kept)
+			}
+			if !test.kept {
+				w.upstream(test.upstream).wants(t, asked+1)
+			}
+			w.load("example.com:53 {\n cache\n upstream c\n}\n") // and what is not used any more goes
+			if n := len(store.scopes); n != 1 || store.bytes != 0 {
+				t.Errorf("%d scopes and %d bytes are left", n, store.bytes)
+			}
+			w.load(before)
+			if _, inline := w.answer(ask); inline {
+				t.Error("an entry that was dropped came back")
+			}
+		})
+	}
+}
+
+// A query that began under the old plan ends without harm under the new one,
+// and those of the new one may have its answer.
+func TestReloadMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, stock)
+		w.up["a"].hold = make(chan struct{})
+		ask := question("www.example.org", mdns.TypeA)
+		w.ask(ask)
+		w.load(stock)
+		w.ask(ask)
+		synctest.Wait()
+		close(w.up["a"].hold)
+		for range 2 {
+			if r := <-w.sent; len(r.Answer) != 1 {
+				t.Errorf("reply: %v", r)
+			}
+		}
+		w.up["a"].wants(t, 1)
+		if _, inline := w.answer(ask); !inline {
+			t.Error("the answer was not kept")
+		}
+
+		w.up["a"].hold = make(chan struct{})
+		other := question("other.example.org", mdns.TypeA)
+		w.ask(other)
+		w.load(".:53 {\n cache\n upstream b\n}\n")
+		synctest.Wait()
+		close(w.up["a"].hold)
+		if r := <-w.sent; len(r.Answer) != 1 {
+			t.Errorf("reply: %v", r)
+		}
+		if bytes := w.caches[0].store.bytes; bytes != 0 {
+			t.Errorf("%d bytes of a scope that is gone", bytes)
+		}
+	})
+}

@@ -1,0 +1,137 @@
+package cache
+
+import (
+	"testing"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
+)
+
+func withOptions(m *mdns.Msg, do bool, options ...mdns.EDNS0) *mdns.Msg {
+	m.SetEdns0(1232, do)
+	m.IsEdns0().Option = options
+	return m
+}
+
+func subnet(last byte) mdns.EDNS0 {
+	return &mdns.EDNS0_SUBNET{Code: mdns.EDNS0SUBNET, Family: 1, SourceNetmask: 24, Address: []byte{192, 0, last, 0}}
+}
+
+// Two questions share an answer only if an upstream would say the same to both.
+func TestKey(t *testing.T) {
+	name := "www.example.org"
+	plain := func() *mdns.Msg { return question(name, mdns.TypeA) }
+	cd, norec, ad, ch := plain(), plain(), plain(), plain()
+	cd.CheckingDisabled, norec.RecursionDesired, ad.AuthenticatedData = true, false, true
+	ch.Question[0].Qclass = mdns.ClassCHAOS
+	long := make([]byte, 200)
+	for _, test := range []struct {
+		name   string
+		m      *mdns.Msg
+		change func(q *dns.Query)
+		same   bool // as the plain question
+		never  bool // not even as itself
+	}{
+		{name: "the same", m: plain(), same: true},
+		{name: "another spelling", m: question("WWW.example.ORG", mdns.TypeA), same: true},
+		{name: "over TCP", m: plain(), change: func(q *dns.Query) { q.Proto = dns.TCP }, same: true},
+		{name: "EDNS", m: withOptions(plain(), false), same: true},
+		{name: "AD", m: ad, same: true},
+		{name: "a cookie", m: withOptions(plain(), false, &mdns.EDNS0_COOKIE{Code: mdns.EDNS0COOKIE, Cookie: "0011223344556677"}), same: true},
+		{name: "NSID, padding", m: withOptions(plain(), false, &mdns.EDNS0_NSID{Code: mdns.EDNS0NSID}, &mdns.EDNS0_PADDING{Padding: long}), same: true},
+		{name: "another type", m: question(name, mdns.TypeTXT)},
+		{name: "another name", m: question("example.org", mdns.TypeA)},
+		{name: "another class", m: ch},
+		{name: "DO", m: withOptions(plain(), true)},
+		{name: "CD", m: cd},
+		{name: "no RD", m: norec},
+		{name: "a subnet", m: withOptions(plain(), false, subnet(1))},
+		{name: "another subnet, and a cookie", m: withOptions(plain(), false, &mdns.EDNS0_COOKIE{Code: mdns.EDNS0COOKIE, Cookie: "0011223344556677"}, subnet(2))},
+		{name: "another view", m: plain(), change: func(q *dns.Query) { q.Interface = len("inside") }},
+		{name: "too many options", m: withOptions(plain(), false, &mdns.EDNS0_LOCAL{Code: 65001, Data: long}), never: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			block := "{\n cache\n upstream a\n}\n"
+			w := newWorld(t, ".:53 {\n view inside\n cache\n upstream a\n}\n.:53 "+block)
+			if test.change == nil {
+				test.change = func(*dns.Query) {}
+			}
+			want := int64(2)
+			w.answer(plain())
+			w.answer(test.m, test.change)
+			if test.same {
+				want = 1
+			}
+			w.up["a"].wants(t, want)
+			w.answer(test.m, test.change)
+			w.answer(plain())
+			if test.never {
+				want++
+			}
+			w.up["a"].wants(t, want)
+		})
+	}
+}
+
+// A key that is changed by those below is still the client's.
+func TestKeyChangedBelow(t *testing.T) {
+	w := newWorld(t, stock)
+	w.local = func(q *dns.Query) dns.Verdict {
+		q.Flags |= wire.FlagCD
+		q.DO = true
+		q.Options = []byte{0, 8, 0, 0}
+		return dns.Next
+	}
+	w.answer(question("www.example.org", mdns.TypeA))
+	w.answer(question("www.example.org", mdns.TypeA))
+	w.up["a"].wants(t, 1)
+}
+
+// AD is for those who ask for it (RFC 6840 §5.8).
+func TestAD(t *testing.T) {
+	w := newWorld(t, stock)
+	w.up["a"].answer = func(q *dns.Query, n int) error {
+		q.AD, q.AA = true, true
+		return a(300)(q, n)
+	}
+	ad := question("www.example.org", mdns.TypeA)
+	ad.AuthenticatedData = true
+	w.answer(ad)
+	for _, test := range []struct {
+		m    *mdns.Msg
+		want bool
+	}{{ad, true}, {question("www.example.org", mdns.TypeA), false}} {
+		if r, inline := w.answer(test.m); !inline || r.AuthenticatedData != test.want || !r.Authoritative {
+			t.Errorf("inline %v, want AD %v: %v", inline, test.want, r)
+		}
+	}
+}
+
+// Extended errors are part of an answer; other options of the reply are not.
+func TestExtendedErrors(t *testing.T) {
+	w := newWorld(t, stock)
+	w.up["a"].answer = func(q *dns.Query, _ int) error {
+		q.Extend(wire.EDEFiltered, "no")
+		q.ReplyOption(wire.OptionNSID, []byte("x"))
+		return write(q, wire.NXDomain, ";\n"+soa)
+	}
+	m := withOptions(question("www.example.org", mdns.TypeA), false)
+	w.answer(m)
+	r, inline := w.answer(m)
+	options := r.IsEdns0().Option
+	if !inline || len(options) != 1 || options[0].(*mdns.EDNS0_EDE).InfoCode != mdns.ExtendedErrorCodeFiltered || options[0].(*mdns.EDNS0_EDE).ExtraText != "no" {
+		t.Errorf("inline %v: %v", inline, r)
+	}
+}
+
+// What another upstream of the block answers is another entry: a name that one
+// knew may be the other's by now.
+func TestWhoAnswers(t *testing.T) {
+	w := newWorld(t, ".:53 {\n cache\n upstream a\n upstream b\n}\n")
+	w.answer(question("www.example.org", mdns.TypeA))
+	w.answer(question("www.example.org", mdns.TypeA))
+	w.up["a"].wants(t, 1)
+	w.up["b"].wants(t, 0)
+}

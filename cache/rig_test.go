@@ -1,0 +1,304 @@
+package cache
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/wire"
+)
+
+// upstream stands for forward: it waits, and what it says is another server's.
+type upstream struct {
+	answer func(q *dns.Query, n int) error // n is how many were asked before
+	asked  atomic.Int64
+	serve  func(q *dns.Query) dns.Verdict // if there is one, in place of Wait
+	hold   chan struct{}                  // if there is one, answers wait until it is closed
+}
+
+func (u *upstream) ServeDNS(q *dns.Query) dns.Verdict {
+	if u.serve != nil {
+		return u.serve(q)
+	}
+	return dns.Wait
+}
+
+func (*upstream) AnyClass() bool { return true }
+
+func (u *upstream) Resolve(ctx context.Context, q *dns.Query) error {
+	n := int(u.asked.Add(1)) - 1
+	if u.hold != nil {
+		select {
+		case <-u.hold:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	q.RA, q.Learned = true, true
+	return u.answer(q, n)
+}
+
+// local stands for kubernetes: what it says is this server's own.
+type local func(q *dns.Query) dns.Verdict
+
+func (f local) ServeDNS(q *dns.Query) dns.Verdict { return f(q) }
+
+// says gives an answer in zone file form: the records of the answer section,
+// and behind a line ";" those of the authority section.
+func says(rcode wire.RCode, text string) func(q *dns.Query, n int) error {
+	return func(q *dns.Query, _ int) error { return write(q, rcode, text) }
+}
+
+func write(q *dns.Query, rcode wire.RCode, text string) error {
+	q.RCode = rcode
+	section := wire.Answers
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if line == ";" {
+			section++
+			continue
+		}
+		rr, err := mdns.NewRR(line)
+		if err != nil || rr == nil {
+			return fmt.Errorf("%q: %v", line, err)
+		}
+		m := &mdns.Msg{Answer: []mdns.RR{rr}}
+		packed, err := m.Pack()
+		if err != nil {
+			return err
+		}
+		if _, err := q.Answer.AppendRecord(section, packed, wire.HeaderLen); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// a is an A record, or a TXT record if that is asked for, of any name.
+func a(ttl uint32) func(q *dns.Query, n int) error {
+	return func(q *dns.Query, n int) error {
+		record := append(wire.AppendHead(nil, wire.OwnerIsQuestion, wire.TypeA, ttl, 4), 192, 0, 2, byte(n))
+		if q.Type == wire.TypeTXT {
+			record = append(wire.AppendHead(nil, wire.OwnerIsQuestion, wire.TypeTXT, ttl, 2), 1, byte('a'+n%26))
+		}
+		q.Answer.Append(wire.Answers, record, 1)
+		return nil
+	}
+}
+
+// world is what outlives a reload in a test.
+type world struct {
+	t       *testing.T
+	port    dns.Port
+	metrics *metrics.Registry
+	lots    []*dns.Lot
+	start   *config.Start
+	caches  []*Cache
+	chains  []*dns.Chain
+	up      map[string]*upstream // by the argument of the word "upstream"
+	local   local
+	sent    chan *mdns.Msg
+}
+
+func newWorld(t *testing.T, text string) *world {
+	w := &world{
+		t: t, metrics: new(metrics.Registry), up: map[string]*upstream{}, sent: make(chan *mdns.Msg, 1000),
+		local: func(*dns.Query) dns.Verdict { return dns.Next },
+	}
+	w.load(text)
+	t.Cleanup(func() {
+		for _, l := range w.lots {
+			ended, end := context.WithCancel(context.Background())
+			end()
+			l.Close(ended)
+		}
+		w.start.Stop()
+	})
+	return w
+}
+
+func (w *world) upstream(name string) *upstream {
+	if w.up[name] == nil {
+		w.up[name] = &upstream{answer: a(300)}
+	}
+	return w.up[name]
+}
+
+func (w *world) directives() []config.Directive {
+	return []config.Directive{
+		{Name: "cache", Setup: Setup},
+		{Name: "local", Setup: func(b *config.Block, _ []corefile.Directive) error {
+			b.Handle(local(func(q *dns.Query) dns.Verdict { return w.local(q) }))
+			return nil
+		}},
+		{Name: "upstream", Setup: func(b *config.Block, uses []corefile.Directive) error {
+			for _, d := range uses {
+				b.Handle(w.upstream(d.Args[0].Text))
+			}
+			return nil
+		}},
+	}
+}
+
+// blocks plans the server blocks of text. "view NAME" names a block's view.
+func (w *world) blocks(text string) (blocks []*config.Block, err error) {
+	servers, err := corefile.Parse("Corefile", []byte(text))
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range servers {
+		b := &config.Block{Source: s, Log: slog.New(slog.DiscardHandler), Metrics: w.metrics, Chain: new(dns.Chain)}
+		for _, k := range s.Keys {
+			keys, err := config.ParseKey(k, 53)
+			if err != nil {
+				return nil, err
+			}
+			b.Zones = append(b.Zones, keys[0].Zone)
+		}
+		uses := map[string][]corefile.Directive{}
+		for _, d := range s.Directives {
+			uses[d.Text] = append(uses[d.Text], d)
+		}
+		if v := uses["view"]; v != nil {
+			b.Chain.View = v[0].Args[0].Text
+			b.Chain.Match = func(q *dns.Query) bool { return q.Interface == len(b.Chain.View) }
+		}
+		for _, d := range w.directives() {
+			if of := uses[d.Name]; of != nil {
+				b.Begin(d.Name)
+				if err := d.Setup(b, of); err != nil {
+					return nil, err
+				}
+			}
+		}
+		blocks = append(blocks, b)
+	}
+	for _, b := range blocks {
+		if errs := b.Planned(); errs != nil {
+			return nil, errs[0]
+		}
+	}
+	return blocks, nil
+}
+
+// load makes text the Corefile.
+func (w *world) load(text string) {
+	w.t.Helper()
+	blocks, err := w.blocks(text)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	start := config.NewStart(w.t.Context(), w.start)
+	lot := dns.NewLot(1000)
+	mux := dns.NewMux(lot, nil)
+	w.caches, w.chains = nil, nil
+	for _, b := range blocks {
+		if err := b.Started(start); err != nil {
+			w.t.Fatal(err)
+		}
+		w.caches = append(w.caches, config.Find[*Cache](b)...)
+		for _, z := range b.Zones {
+			chain := b.Chain.For("dns://:53", z.String())
+			w.chains = append(w.chains, chain)
+			if err := mux.Route(z, chain); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+	}
+	w.port.Swap(mux)
+	for _, b := range blocks {
+		b.Swapped()
+	}
+	start.Commit()
+	w.start = start
+	w.lots = append(w.lots, lot)
+}
+
+// Send is for queries that were parked.
+func (w *world) Send(q *dns.Query) {
+	var m *mdns.Msg
+	if len(q.Reply()) > 0 {
+		m = unpack(w.t, q.Reply())
+	}
+	w.sent <- m
+}
+
+func unpack(t *testing.T, packet []byte) *mdns.Msg {
+	t.Helper()
+	m := new(mdns.Msg)
+	if err := m.Unpack(packet); err != nil {
+		t.Errorf("reply does not unpack: %v\n%x", err, packet)
+	}
+	return m
+}
+
+func question(name string, t uint16) *mdns.Msg {
+	return new(mdns.Msg).SetQuestion(mdns.Fqdn(name), t)
+}
+
+// ask serves a packet as a reader would: the reply is nil if it is parked.
+func (w *world) ask(m *mdns.Msg, change ...func(q *dns.Query)) *mdns.Msg {
+	w.t.Helper()
+	packet, err := m.Pack()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	q := dns.NewQuery(w)
+	q.Received(append(q.Room(len(packet))[:0], packet...), dns.UDP, time.Now())
+	for _, f := range change {
+		f(q)
+	}
+	lent := make([]byte, 0, 1<<16)
+	switch w.port.Serve(q, lent) {
+	case dns.Send:
+		reply := unpack(w.t, q.Reply())
+		q.Observe(time.Now())
+		return reply
+	case dns.Parked:
+		return nil
+	}
+	w.t.Fatal("neither answered nor parked")
+	return nil
+}
+
+// answer asks, waits if need be, and says whether the answer came inline.
+func (w *world) answer(m *mdns.Msg, change ...func(q *dns.Query)) (reply *mdns.Msg, inline bool) {
+	w.t.Helper()
+	if reply = w.ask(m, change...); reply != nil {
+		return reply, true
+	}
+	if reply = <-w.sent; reply == nil {
+		w.t.Fatal("no reply")
+	}
+	return reply, false
+}
+
+// asks wants so many questions to have reached an upstream.
+func (u *upstream) wants(t *testing.T, n int64) {
+	t.Helper()
+	if got := u.asked.Load(); got != n {
+		t.Errorf("the upstream was asked %d times, want %d", got, n)
+	}
+}
+
+// metric is the value of the series, with its labels, as they are written.
+func (w *world) metric(name string) string {
+	var b strings.Builder
+	_ = w.metrics.WriteText(&b)
+	for line := range strings.Lines(b.String()) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}

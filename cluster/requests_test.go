@@ -1,0 +1,112 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/seamark/seamark/metrics"
+)
+
+// Every request is counted by method, code and host, failed ones too, and the
+// waits for our own limit.
+func TestRequestsAreCounted(t *testing.T) {
+	a := serve(t, &api{refuse: func(r *http.Request) int {
+		if strings.HasSuffix(r.URL.Path, "/services") {
+			return http.StatusForbidden
+		}
+		return 0
+	}})
+	away := httptest.NewServer(nil)
+	away.Close()
+	var reg metrics.Registry
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	start := func(endpoint string) *follower {
+		f := new(follower)
+		source := Open(Options{Endpoint: endpoint, QPS: 1000}, slog.New(slog.NewTextHandler(f, nil)), &reg)
+		running.Go(func() { source.Run(ctx, f) })
+		return f
+	}
+	f := start(a.URL)
+	f.logs(t, "forbids")
+	f.got(t, "replace namespaces ")
+	start(away.URL).logs(t, "cannot reach")
+	cancel()
+	running.Wait()
+	var text strings.Builder
+	if err := reg.WriteText(&text); err != nil {
+		t.Fatal(err)
+	}
+	here, _ := url.Parse(a.URL)
+	there, _ := url.Parse(away.URL)
+	for _, line := range []string{
+		`coredns_kubernetes_rest_client_requests_total{method="GET",code="200",host="%s"} `,
+		`coredns_kubernetes_rest_client_requests_total{method="GET",code="403",host="%s"} `,
+		`coredns_kubernetes_rest_client_requests_total{method="GET",code="<error>",host="%s"} `,
+		`coredns_kubernetes_rest_client_request_duration_seconds_count{verb="GET",host="%s"} `,
+		`coredns_kubernetes_rest_client_rate_limiter_duration_seconds_count{verb="GET",host="%s"} `,
+	} {
+		host := here.Host
+		if strings.Contains(line, "<error>") {
+			host = there.Host
+		}
+		if line = fmt.Sprintf(line, host); !strings.Contains(text.String(), line) {
+			t.Errorf("no %s\n%s", line, text.String())
+		}
+	}
+}
+
+// A stopwatch is a Sink that is told how old changes are.
+type stopwatch struct {
+	script
+	took map[Key]time.Duration
+}
+
+func (s *stopwatch) Programmed(of Key, took time.Duration) { s.took[of] = took }
+
+// What a watch brings is timed if it says since when it is true; what a list
+// brings is not.
+func TestProgrammed(t *testing.T) {
+	sink := &stopwatch{took: map[Key]time.Duration{}}
+	source := Open(Options{Multicluster: true}, slog.New(slog.DiscardHandler), new(metrics.Registry))
+	source.timed = sink
+	s := &store{source: source, kinds: []Kind{Slices, ImportSlices}, out: whole{sink, source}, fine: func() {},
+		slim: func(o runtime.Object) Object { return source.opts.slice(o.(*discoveryv1.EndpointSlice), t.Errorf) }}
+	slice := func(service, trigger string) *discoveryv1.EndpointSlice {
+		meta := metav1.ObjectMeta{Namespace: "shop", Name: service + "-1", Labels: map[string]string{discoveryv1.LabelServiceName: service}}
+		if trigger != "" {
+			meta.Annotations = map[string]string{"endpoints.kubernetes.io/last-change-trigger-time": trigger}
+		}
+		return &discoveryv1.EndpointSlice{ObjectMeta: meta, AddressType: "IPv4"}
+	}
+	ago := func(d time.Duration) string { return time.Now().Add(-d).UTC().Format(time.RFC3339Nano) }
+	list, _ := s.Transformer()(slice("listed", ago(time.Hour)))
+	for _, err := range []error{
+		s.Replace([]any{list}, ""), s.Add(slice("added", ago(time.Hour))), s.Update(slice("changed", ago(24*time.Hour))),
+		s.Update(slice("silent", "")), s.Update(slice("wrong", "yesterday")), s.Delete(slice("gone", ago(time.Hour))),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	imported := slice("imported", ago(time.Hour))
+	imported.Labels = map[string]string{labelImportService: "imported", labelImportCluster: "east"}
+	if err := s.Update(imported); err != nil {
+		t.Fatal(err)
+	}
+	if len(sink.took) != 2 || sink.took[Key{"shop", "added"}].Round(time.Hour) != time.Hour || sink.took[Key{"shop", "changed"}].Round(time.Hour) != 24*time.Hour {
+		t.Error(sink.took)
+	}
+}

@@ -1,0 +1,353 @@
+package dns64
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/wire"
+)
+
+func plan(t *testing.T, text string) (*config.Block, error) {
+	t.Helper()
+	servers, err := corefile.Parse("Corefile", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &config.Block{Log: slog.New(slog.DiscardHandler), Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
+	b.Begin("dns64")
+	return b, corefile.Sorted(Setup(b, servers[0].Directives))
+}
+
+func TestSetupErrors(t *testing.T) {
+	for _, c := range []struct{ directive, want string }{
+		{"dns64\ndns64", "Corefile:3: dns64: already given at Corefile:2, and can be given once in a server block"},
+		{"dns64 64:ff9b::/96 more", "Corefile:2: dns64: want at most 1 argument, got 2"},
+		{"dns64 64:ff9b::", `Corefile:2: dns64: want a prefix of IPv6 like 64:ff9b::/96, got "64:ff9b::"`},
+		{"dns64 192.0.2.0/24", `Corefile:2: dns64: want a prefix of IPv6 like 64:ff9b::/96, got "192.0.2.0/24"`},
+		{"dns64 ::ffff:0:0/96", `Corefile:2: dns64: want a prefix of IPv6 like 64:ff9b::/96, got "::ffff:0:0/96"`},
+		{"dns64 {\n prefix\n}", "Corefile:3: dns64: prefix: want 1 argument, got 0"},
+		{"dns64 {\n prefix a b\n}", "Corefile:3: dns64: prefix: want 1 argument, got 2"},
+		{"dns64 {\n prefix 64:ff9b::/97\n}", `Corefile:3: dns64: prefix: want a length of 32, 40, 48, 56, 64 or 96, got "64:ff9b::/97"`},
+		{"dns64 {\n prefix 64:ff9b:0:0:ff00::/96\n}", "Corefile:3: dns64: prefix: 64:ff9b:0:0:ff00::/96: bits 64 to 71 must be zero (RFC 6052)"},
+		{"dns64 {\n translate_all yes\n}", "Corefile:3: dns64: translate_all: want no argument, got 1"},
+		{"dns64 {\n allow_ipv4 yes\n}", "Corefile:3: dns64: allow_ipv4: want no argument, got 1"},
+		{"dns64 {\n allow_ipv6\n}", `Corefile:3: dns64: unknown option "allow_ipv6"; did you mean "allow_ipv4"?`},
+	} {
+		if _, err := plan(t, ".:53 {\n"+c.directive+"\n}\n"); err == nil || err.Error() != c.want {
+			t.Errorf("%s\ngot  %v\nwant %s", c.directive, err, c.want)
+		}
+	}
+}
+
+// The table of RFC 6052 §2.4, forth and back.
+func TestEmbed(t *testing.T) {
+	v4 := netip.MustParseAddr("192.0.2.33")
+	for prefix, want := range map[string]string{
+		"2001:db8::/32":            "2001:db8:c000:221::",
+		"2001:db8:100::/40":        "2001:db8:1c0:2:21::",
+		"2001:db8:122::/48":        "2001:db8:122:c000:2:2100::",
+		"2001:db8:122:300::/56":    "2001:db8:122:3c0:0:221::",
+		"2001:db8:122:344::/64":    "2001:db8:122:344:c0:2:2100::",
+		"2001:db8:122:344::/96":    "2001:db8:122:344::192.0.2.33",
+		"64:ff9b::/96":             "64:ff9b::192.0.2.33",
+		"64:ff9b:1:fffe::/96":      "64:ff9b:1:fffe::c000:221",
+		"2001:db8:122:344:5::1/64": "2001:db8:122:344:c0:2:2100::",
+	} {
+		p, err := parsePrefix(corefile.Directive{}, prefix)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		got := netip.AddrFrom16(embed(p, v4.As4()))
+		if got != netip.MustParseAddr(want) {
+			t.Errorf("%s: %s, want %s", prefix, got, want)
+		}
+		if back, ok := extract(p, got); !ok || back != v4 {
+			t.Errorf("%s: %s %v", prefix, back, ok)
+		}
+		name, _ := mdns.ReverseAddr(got.String())
+		wireName, _ := wire.ParseName(name)
+		if ip, ok := parseReverse([]byte(wireName)); !ok || ip != got {
+			t.Errorf("%s: read as %s", name, ip)
+		}
+	}
+	if _, ok := extract(netip.MustParsePrefix("2001:db8::/32"), netip.MustParseAddr("2001:db8:c000:221::1")); ok {
+		t.Error("an address with something behind the embedded one is taken for it")
+	}
+	name, _ := mdns.ReverseAddr("192.0.2.33")
+	if got := wire.Name(appendReverse(nil, v4)).String(); got != name {
+		t.Error(got)
+	}
+	for _, name := range []string{"ip6.arpa.", "1.2.ip6.arpa.", strings.Repeat("g.", 32) + "ip6.arpa.", strings.Repeat("1.", 31) + "10.ip6.arpa.", strings.Repeat("1.", 32) + "ip7.arpa."} {
+		n, _ := wire.ParseName(name)
+		if ip, ok := parseReverse([]byte(n)); ok {
+			t.Errorf("%s is taken for %s", name, ip)
+		}
+	}
+}
+
+// A world answers below dns64: records and codes by name, in zone file form.
+type world struct {
+	t       *testing.T
+	records []mdns.RR
+	codes   map[string]wire.RCode // by name and type
+	late    bool                  // it has to wait for every answer
+	asked   int
+}
+
+func (w *world) ServeDNS(q *dns.Query) dns.Verdict {
+	if w.late {
+		return dns.Wait
+	}
+	return w.answer(q)
+}
+
+func (w *world) Resolve(_ context.Context, q *dns.Query) error {
+	w.answer(q)
+	return nil
+}
+
+func (w *world) answer(q *dns.Query) dns.Verdict {
+	w.asked++
+	name := wire.Name(q.Name()).String()
+	q.RCode = wire.NXDomain
+	if code, ok := w.codes[name+" "+q.Type.String()]; ok {
+		q.RCode = code
+		return dns.Done
+	}
+	for _, rr := range w.records {
+		h := rr.Header()
+		if h.Rrtype == mdns.TypeSOA {
+			w.add(q, wire.Authority, rr)
+		}
+		if h.Name != name {
+			continue
+		}
+		q.RCode = wire.NoError
+		if wire.Type(h.Rrtype) == q.Type || h.Rrtype == mdns.TypeCNAME {
+			w.add(q, wire.Answers, rr)
+		}
+		if c, ok := rr.(*mdns.CNAME); ok {
+			name = c.Target
+		}
+	}
+	return dns.Done
+}
+
+func (w *world) add(q *dns.Query, s wire.Section, rr mdns.RR) {
+	m := &mdns.Msg{Answer: []mdns.RR{rr}}
+	packed, err := m.Pack()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if s == wire.Answers && q.Answer.Count[wire.Authority] > 0 {
+		q.Answer.Clear() // the SOA record was for nothing
+	}
+	if _, err := q.Answer.AppendRecord(s, packed, wire.HeaderLen); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// sent is a mover that keeps the replies of parked queries.
+type sent chan []byte
+
+func (s sent) Send(q *dns.Query) { s <- append([]byte{}, q.Reply()...) }
+
+type rig struct {
+	t     *testing.T
+	port  dns.Port
+	sent  sent
+	block *config.Block
+}
+
+func start(t *testing.T, text string, below *world) *rig {
+	t.Helper()
+	b, err := plan(t, ".:53 {\n"+text+"\n}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Begin("world")
+	b.Handle(below)
+	lot := dns.NewLot(16)
+	t.Cleanup(func() { lot.Close(context.Background()) })
+	mux := dns.NewMux(lot, nil)
+	if err := mux.Route(wire.Root, b.Chain.For("dns://:53", ".")); err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, sent: make(sent, 1), block: b}
+	r.port.Swap(mux)
+	return r
+}
+
+// ask gives the code and the answers' data, and whether the query was parked.
+func (r *rig) ask(m *mdns.Msg, peer string) (reply string, parked bool) {
+	r.t.Helper()
+	packet, err := m.Pack()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	q := dns.NewQuery(r.sent)
+	q.Received(append(q.Room(len(packet))[:0], packet...), dns.UDP, time.Now())
+	q.Peer = netip.MustParseAddrPort(peer)
+	var got []byte
+	switch r.port.Serve(q, make([]byte, 4096)) {
+	case dns.Send:
+		got = q.Reply()
+	case dns.Parked:
+		got, parked = <-r.sent, true
+	}
+	answer := new(mdns.Msg)
+	if err := answer.Unpack(got); err != nil {
+		r.t.Fatalf("%x: %v", got, err)
+	}
+	reply = mdns.RcodeToString[answer.Rcode]
+	for _, rr := range answer.Answer {
+		reply += fmt.Sprintf(" %s %d %s", mdns.TypeToString[rr.Header().Rrtype], rr.Header().Ttl, mdns.Field(rr, 1))
+	}
+	return reply, parked
+}
+
+const (
+	v6 = "[2001:db8::1]:5353"
+	v4 = "192.0.2.1:5353"
+)
+
+func records(t *testing.T, text string) (rrs []mdns.RR) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		rr, err := mdns.NewRR(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rrs = append(rrs, rr)
+	}
+	return rrs
+}
+
+const zone = `
+	alias.test. 60 IN CNAME four.test.
+	four.test. 300 IN A 192.0.2.33
+	four.test. 900 IN A 192.0.2.34
+	four.test. 900 IN MX 10 mail.test.
+	both.test. 300 IN A 192.0.2.33
+	both.test. 300 IN AAAA 2001:db8::33
+	mapped.test. 300 IN A 192.0.2.33
+	mapped.test. 300 IN AAAA ::ffff:192.0.2.99
+	some.test. 300 IN AAAA ::ffff:192.0.2.99
+	some.test. 300 IN AAAA 2001:db8::33
+	lost.test. 60 IN CNAME nowhere.test.
+	mail.test. 60 IN TXT nothing
+	six.test. 60 IN AAAA 2001:db8::6
+	broken6.test. 60 IN A 192.0.2.35
+	33.2.0.192.in-addr.arpa. 60 IN PTR four.test.
+`
+
+func TestTranslation(t *testing.T) {
+	codes := map[string]wire.RCode{
+		"broken6.test. AAAA": wire.ServFail, "broken.test. AAAA": wire.ServFail, "broken.test. A": wire.ServFail,
+		"broken4.test. AAAA": wire.NoError, "broken4.test. A": wire.ServFail, "odd.test. AAAA": wire.NoError,
+	}
+	reverse, _ := mdns.ReverseAddr("64:ff9b::192.0.2.33")
+	unknown, _ := mdns.ReverseAddr("64:ff9b::192.0.2.44")
+	outside, _ := mdns.ReverseAddr("2001:db8::192.0.2.33")
+	for _, c := range []struct{ options, name, qtype, want string }{
+		{"", "four.test.", "AAAA", "NOERROR AAAA 300 64:ff9b::c000:221 AAAA 600 64:ff9b::c000:222"},
+		{"", "four.test.", "A", "NOERROR A 300 192.0.2.33 A 900 192.0.2.34"},
+		{"", "four.test.", "MX", "NOERROR MX 900 10"},
+		{"", "both.test.", "AAAA", "NOERROR AAAA 300 2001:db8::33"},
+		{"translate_all", "both.test.", "AAAA", "NOERROR AAAA 300 64:ff9b::c000:221"},
+		{"translate_all", "six.test.", "AAAA", "NOERROR AAAA 60 2001:db8::6"},
+		{"", "mapped.test.", "AAAA", "NOERROR AAAA 300 64:ff9b::c000:221"},
+		{"", "some.test.", "AAAA", "NOERROR AAAA 300 2001:db8::33"},
+		{"", "alias.test.", "AAAA", "NOERROR CNAME 60 four.test. AAAA 300 64:ff9b::c000:221 AAAA 600 64:ff9b::c000:222"},
+		{"", "lost.test.", "AAAA", "NOERROR CNAME 60 nowhere.test."},
+		{"", "mail.test.", "AAAA", "NOERROR"},
+		{"", "none.test.", "AAAA", "NXDOMAIN"},
+		{"", "broken6.test.", "AAAA", "NOERROR AAAA 60 64:ff9b::c000:223"},
+		{"", "broken.test.", "AAAA", "SERVFAIL"},
+		{"", "broken4.test.", "AAAA", "SERVFAIL"},
+		{"", "odd.test.", "AAAA", "NOERROR"},
+		{"prefix 2001:db8:122::/48", "four.test.", "AAAA", "NOERROR AAAA 300 2001:db8:122:c000:2:2100:: AAAA 600 2001:db8:122:c000:2:2200::"},
+		{"", reverse, "PTR", "NOERROR CNAME 60 33.2.0.192.in-addr.arpa. PTR 60 four.test."},
+		{"", unknown, "PTR", "NXDOMAIN CNAME 600 44.2.0.192.in-addr.arpa."},
+		{"", outside, "PTR", "NXDOMAIN"},
+		{"", reverse, "TXT", "NXDOMAIN"},
+	} {
+		for _, late := range []bool{false, true} {
+			below := &world{t: t, records: records(t, zone), codes: codes, late: late}
+			r := start(t, "dns64 {\n"+c.options+"\n}", below)
+			question := new(mdns.Msg).SetQuestion(c.name, mdns.StringToType[c.qtype])
+			got, _ := r.ask(question, v6)
+			if got != c.want {
+				t.Errorf("%s: %s %s, late %v\ngot  %s\nwant %s", c.options, c.name, c.qtype, late, got, c.want)
+			}
+		}
+	}
+}
+
+// Without AAAA records the SOA record of the denial bounds the TTL.
+func TestTTLOfDenial(t *testing.T) {
+	r := start(t, "dns64", &world{t: t, records: records(t, zone+"\ntest. 20 IN SOA ns.test. root.test. 1 2 3 4 5")})
+	got, parked := r.ask(new(mdns.Msg).SetQuestion("four.test.", mdns.TypeAAAA), v6)
+	if got != "NOERROR AAAA 20 64:ff9b::c000:221 AAAA 20 64:ff9b::c000:222" || !parked {
+		t.Error(got, parked)
+	}
+	var text strings.Builder
+	if err := r.block.Metrics.WriteText(&text); err != nil || !strings.Contains(text.String(), `coredns_dns64_requests_translated_total{server="dns://:53"} 1`) {
+		t.Error(text.String(), err)
+	}
+}
+
+// Clients over IPv4, and those that validate by themselves, get what there is.
+func TestLeftAlone(t *testing.T) {
+	question := func() *mdns.Msg { return new(mdns.Msg).SetQuestion("four.test.", mdns.TypeAAAA) }
+	r := start(t, "dns64", &world{t: t, records: records(t, zone)})
+	if got, parked := r.ask(question(), v4); got != "NOERROR" || parked {
+		t.Error("IPv4:", got, parked)
+	}
+	validating := question().SetEdns0(1232, true)
+	validating.CheckingDisabled = true
+	if got, parked := r.ask(validating, v6); got != "NOERROR" || parked {
+		t.Error("DO and CD:", got, parked)
+	}
+	if got, _ := r.ask(question().SetEdns0(1232, true), v6); !strings.Contains(got, "64:ff9b::") {
+		t.Error("DO alone:", got)
+	}
+	r = start(t, "dns64 {\n allow_ipv4\n}", &world{t: t, records: records(t, zone)})
+	if got, _ := r.ask(question(), v4); !strings.Contains(got, "64:ff9b::") {
+		t.Error("allow_ipv4:", got)
+	}
+}
+
+// A query that is not concerned costs nothing.
+func TestAllocations(t *testing.T) {
+	r := start(t, "dns64", &world{t: t})
+	q, lent := dns.NewQuery(nil), make([]byte, 4096)
+	name, _ := wire.ParseName("four.test")
+	packet := wire.AppendRequest(q.Room(1500)[:0], 1, wire.FlagRD, []byte(name), wire.TypeTXT)
+	h := &DNS64{prefix: netip.MustParsePrefix("64:ff9b::/96")}
+	q.Received(packet, dns.UDP, time.Now())
+	q.Peer = netip.MustParseAddrPort(v6)
+	r.port.Serve(q, lent)
+	if n := testing.AllocsPerRun(100, func() {
+		if h.ServeDNS(q) != dns.Next {
+			t.Error("a TXT query is not for dns64")
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

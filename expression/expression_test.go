@@ -1,0 +1,189 @@
+package expression
+
+import (
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
+)
+
+// query is a question of 10.0.0.1 with EDNS and DO.
+func query(t testing.TB, name string, qtype wire.Type, proto dns.Proto) *dns.Query {
+	t.Helper()
+	n, err := wire.ParseName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	packet := wire.AppendRequest(nil, 4711, wire.FlagRD, []byte(n), qtype)
+	packet = append(packet, 0, 0, 41, 1232>>8, 1232&255, 0, 0, 0x80, 0, 0, 0)
+	packet[11] = 1
+	q := dns.NewQuery(nil)
+	q.Received(packet, proto, time.Unix(0, 0))
+	q.Peer, q.Local = netip.MustParseAddrPort("10.0.0.1:53012"), netip.MustParseAddrPort("[fe80::53%eth0]:53")
+	if fault := q.Parse(packet); fault != wire.Fine {
+		t.Fatal(fault)
+	}
+	return q
+}
+
+// known is metadata of every query.
+func known(_ *dns.Query, key string) string {
+	return map[string]string{"kubernetes/namespace": "shop", "x/cidr": "10.0.0.0/40"}[key]
+}
+
+func TestFunctions(t *testing.T) {
+	q := query(t, "Api.example.org", wire.TypeAAAA, dns.UDP)
+	for text, want := range map[string]any{
+		"bufsize()":                          1232,
+		"class()":                            "IN",
+		"client_ip()":                        "10.0.0.1",
+		"do()":                               true,
+		"id()":                               4711,
+		"name()":                             "api.example.org.",
+		"opcode()":                           0,
+		"port()":                             "53012",
+		"proto()":                            "udp",
+		"server_ip()":                        "fe80::53",
+		"server_port()":                      "53",
+		"size()":                             44,
+		"type()":                             "AAAA",
+		"incidr(client_ip(), '10.0.0.0/8')":  true,
+		"incidr(client_ip(), '10.0.0.9/8')":  true,
+		"incidr(client_ip(), '10.1.0.0/16')": false,
+		"incidr(client_ip(), 'fd00::/8')":    false,
+		"incidr(server_ip(), 'fe80::/10')":   true,
+		"incidr('::ffff:10.0.0.1', '10.0.0.0/8')":                   true,
+		"metadata('kubernetes/namespace')":                          "shop",
+		"metadata('kubernetes/nothing')":                            "",
+		"name() matches '^api\\\\.example'":                         true,
+		"name() matches `^api\\.example`":                           true,
+		"name() endsWith 'example.org.' and type() in ['A','AAAA']": true,
+		"split(name(), '.')[1]":                                     "example",
+		"size() > 512 ? 'large' : 'small'":                          "small",
+	} {
+		e, err := Value(text, known)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if got, err := e.Value(q); got != want || err != nil {
+			t.Errorf("%s is %v, %v, want %v", text, got, err, want)
+		}
+		if e.String() != text {
+			t.Errorf("%s is written %s", text, e)
+		}
+	}
+	e, err := Value("bufsize()", known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := e.Value(query(t, "a", wire.TypeA, dns.TCP)); got != 65535 || err != nil {
+		t.Errorf("bufsize() over TCP is %v, %v", got, err)
+	}
+}
+
+// A name cannot be taken for another: what is special in it is escaped.
+func TestNameIsEscaped(t *testing.T) {
+	e, err := Value("name()", known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const spelled = `a\.b\"\010.example.`
+	if got, err := e.Value(query(t, spelled, wire.TypeA, dns.UDP)); got != spelled || err != nil {
+		t.Errorf("got %v, %v, want %s", got, err, spelled)
+	}
+}
+
+func TestWrong(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                         "want an expression, got nothing",
+		"nome() == 'a'":            "unknown name nome, at character 1 of nome() == 'a'",
+		"type()":                   "want true or false, got string, in type()",
+		"size()":                   "want true or false, got int, in size()",
+		"type == 'A'":              "invalid operation: == (mismatched types func() string and string), at character 6 of type == 'A'",
+		"port() == 53":             "invalid operation: == (mismatched types string and int), at character 8 of port() == 53",
+		"do() do()":                `unexpected token Identifier("do"), at character 6 of do() do()`,
+		"name() +":                 "unexpected token EOF, at character 8 of name() +",
+		"name() matches '('":       "error parsing regexp: missing closing ): `(`, at character 8 of name() matches '('",
+		`name() matches 'a\.b'`:    `invalid char escape (write a backslash twice, or the string between backquotes), at character 19 of name() matches 'a\.b'`,
+		"incidr(client_ip())":      "not enough arguments to call incidr, at character 1 of incidr(client_ip())",
+		"incidr('a', 'fd00::')":    `incidr: "fd00::" is not a CIDR: want one like 10.96.0.0/12 or fd00::/8, at character 13 of incidr('a', 'fd00::')`,
+		"metadata(1) == 'a'":       "cannot use int as argument (type string) to call metadata, at character 10 of metadata(1) == 'a'",
+		"incidr(size(), 'fd::/8')": "cannot use int as argument (type string) to call incidr, at character 8 of incidr(size(), 'fd::/8')",
+	} {
+		if _, err := Condition(text, known); err == nil || err.Error() != want {
+			t.Errorf("%s\ngot  %v\nwant %s", text, err, want)
+		}
+	}
+}
+
+// What can only fail for a query is false for it, and says why.
+func TestConditionFails(t *testing.T) {
+	q := query(t, "a", wire.TypeA, dns.UDP)
+	for text, want := range map[string]string{
+		"incidr(client_ip(), metadata('x/cidr'))": `incidr: "10.0.0.0/40" is not a CIDR`,
+		"incidr(name(), '10.0.0.0/8')":            `incidr: "a." is not an IP address`,
+		"fromJSON('3')":                           "invalid operation: bool(float64), at character 1 of",
+		"split(name(), '.')[7] == 'a'":            "index out of range",
+	} {
+		e, err := Condition(text, known)
+		if err != nil {
+			t.Fatal(err)
+		}
+		holds, err := e.True(q)
+		if holds || err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s is %v, %v, want %s", text, holds, err, want)
+		}
+	}
+}
+
+// One expression serves all readers.
+func TestManyAtOnce(t *testing.T) {
+	e, err := Condition("name() == lower(type()) + '.'", known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for i, name := range []string{"a", "aaaa", "txt", "a"} {
+		q := query(t, name, []wire.Type{wire.TypeA, wire.TypeAAAA, wire.TypeTXT, wire.TypeMX}[i], dns.UDP)
+		all.Go(func() {
+			for range 200 {
+				if holds, err := e.True(q); holds != (i < 3) || err != nil {
+					t.Errorf("%s %s: %v, %v", name, q.Type, holds, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// An expression costs a word for each string that a function gives, and the
+// text of each that has to be written first, and one for each number above 255.
+func TestAllocations(t *testing.T) {
+	q := query(t, "api.example.org", wire.TypeAAAA, dns.UDP)
+	for text, most := range map[string]float64{
+		"do() and opcode() == 0":            0,
+		"bufsize() < 4096":                  1,
+		"type() == 'AAAA'":                  1,
+		"name() == 'api.example.org.'":      2,
+		"incidr(client_ip(), '10.0.0.0/8')": 4, // two, incidr's arguments and their count
+	} {
+		e, err := Condition(text, known)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := newMachine(known)
+		got := testing.AllocsPerRun(100, func() {
+			if v, err := m.run(e.program, q); v != true || err != nil {
+				t.Error(v, err)
+			}
+		})
+		if got > most {
+			t.Errorf("%s: %v allocations, want %v at most", text, got, most)
+		}
+	}
+}

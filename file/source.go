@@ -1,0 +1,161 @@
+package file
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/zone"
+)
+
+// A source is a zone file that is served and followed. It outlives reloads that
+// do not change its path, zones and options.
+type source struct {
+	path    string
+	origins []wire.Name
+	byTime  bool
+	zones   []atomic.Pointer[zone.Zone] // in the order of the origins
+	log     *slog.Logger
+	failed  *metrics.Counter
+	cancel  context.CancelFunc
+	ended   sync.WaitGroup
+
+	mu   sync.Mutex // of what follows, and of changes of zones
+	last *version   // that was looked at, whether it was good or not
+}
+
+// open begins to serve and to follow a file that has been read.
+func open(u *use, b *config.Block) *source {
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &source{
+		path: u.path, origins: u.origins, byTime: u.byTime, zones: make([]atomic.Pointer[zone.Zone], len(u.origins)),
+		log: b.Log, cancel: cancel, failed: b.Metrics.Counter("seamark_file_reload_failed_total",
+			"Counter of changed zone files that could not be read.", "file", u.path),
+	}
+	s.take(u.read)
+	if u.reload > 0 {
+		s.ended.Go(func() { s.follow(ctx, u.reload) })
+	}
+	return s
+}
+
+// Stop ends the following.
+func (s *source) Stop() {
+	s.cancel()
+	s.ended.Wait()
+}
+
+// take serves what a plan has read, unless something newer was read meanwhile.
+func (s *source) take(v *version) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last != nil && s.last.when.After(v.when) {
+		return
+	}
+	s.last = v
+	for i, z := range v.zones {
+		s.zones[i].Store(z)
+	}
+}
+
+// latest is the version that was looked at last.
+func (s *source) latest() *version {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
+}
+
+// look reads the file anew if it has changed.
+func (s *source) look() {
+	last := s.latest()
+	if !last.stale() {
+		return
+	}
+	v, err := load(s.path, s.origins, s.log)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last != last {
+		return // a plan was quicker
+	}
+	s.last = v
+	if err != nil {
+		s.failed.Add(1)
+		s.log.Error("plugin/file: " + err.Error())
+		return
+	}
+	for i, z := range v.zones {
+		old, _ := s.zones[i].Load().Serial()
+		serial, _ := z.Serial()
+		if serial == old && !s.byTime && !v.young(last) {
+			s.log.Warn("plugin/file: "+s.path+" has changed and its serial has not: the zone stays as it was", "zone", z.Origin(), "serial", serial)
+			continue
+		}
+		s.zones[i].Store(z)
+		s.log.Info("plugin/file: "+s.path+" has been read anew", "zone", z.Origin(), "serial", serial)
+	}
+}
+
+// folders are those of the files that were read.
+func (s *source) folders() (paths []string) {
+	for _, f := range s.latest().files {
+		paths = append(paths, filepath.Dir(f.Path))
+	}
+	return paths
+}
+
+// gathering is how long after the first sign of a change its end is waited for.
+const gathering = 100 * time.Millisecond
+
+// follow looks again and again, and soon after something happens in the
+// folders: in them and not to the file alone, since files are replaced, and
+// those of a ConfigMap are links into a folder that is replaced.
+func (s *source) follow(ctx context.Context, every time.Duration) {
+	poll := time.NewTicker(every)
+	defer poll.Stop()
+	soon := time.NewTimer(0) // what changed since the plan has read it
+	defer soon.Stop()
+	var events chan fsnotify.Event
+	var faults chan error
+	watch := func() {}
+	if w, err := fsnotify.NewWatcher(); err != nil {
+		s.log.Warn("plugin/file: cannot watch for changes, looking at times only", "file", s.path, "error", err)
+	} else {
+		defer w.Close()
+		events, faults = w.Events, w.Errors
+		watch = func() {
+			for _, folder := range s.folders() {
+				_ = w.Add(folder) // without, the next look finds it
+			}
+		}
+	}
+	watch()
+	for gathers := false; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-events:
+		case <-faults: // there were more events than could be told
+		case <-soon.C:
+			gathers = false
+			s.look()
+			watch()
+			continue
+		case <-poll.C:
+			s.look()
+			watch()
+			continue
+		}
+		if !gathers {
+			gathers = true
+			soon.Reset(gathering)
+		}
+	}
+}

@@ -1,0 +1,307 @@
+package forward
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/dns"
+)
+
+// loopback gives upstreams at 127.0.0.2 and on, at one port: a resolv.conf
+// cannot say another.
+func loopback(t *testing.T, hosts ...string) (port string) {
+	t.Helper()
+	for range 20 {
+		first, err := net.ListenPacket("udp", hosts[0]+":0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, port, _ = net.SplitHostPort(first.LocalAddr().String())
+		sockets := []net.PacketConn{first}
+		for _, h := range hosts[1:] {
+			c, err := net.ListenPacket("udp", h+":"+port)
+			if err != nil {
+				break
+			}
+			sockets = append(sockets, c)
+		}
+		if len(sockets) < len(hosts) {
+			for _, c := range sockets {
+				_ = c.Close()
+			}
+			continue
+		}
+		for _, c := range sockets {
+			host, _, _ := net.SplitHostPort(c.LocalAddr().String())
+			last := host[strings.LastIndexByte(host, '.')+1:]
+			s := &mdns.Server{PacketConn: c, Handler: mdns.HandlerFunc(func(w mdns.ResponseWriter, q *mdns.Msg) {
+				_ = w.WriteMsg(answerOf(q, last))
+			})}
+			started, ended := make(chan struct{}), make(chan error, 1)
+			s.NotifyStartedFunc = func() { close(started) }
+			go func() { ended <- s.ActivateAndServe() }()
+			<-started
+			t.Cleanup(func() { _ = s.Shutdown(); <-ended })
+		}
+		return port
+	}
+	t.Fatal("no port is free on all addresses")
+	return ""
+}
+
+// atPort makes a file's name servers listen at another port than 53.
+func atPort(t *testing.T, r *rig, port string) {
+	t.Helper()
+	n, err := netip.ParseAddrPort("127.0.0.1:" + port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range r.forward {
+		r.forward[i].options.to[0].port = n.Port()
+	}
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file+".new", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(file+".new", file); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// serveFile serves what a resolv.conf lists, at a port of the test's.
+func serveFile(t *testing.T, file, port string, log io.Writer) *rig {
+	t.Helper()
+	b, err := plan(".:53 {\nforward . "+file+"\n}", slog.New(slog.NewTextHandler(log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t}
+	r.forward = find(b)
+	atPort(t, r, port)
+	r.serve(b, nil)
+	t.Cleanup(func() { r.lot.Close(t.Context()); r.start.Stop() })
+	return r
+}
+
+// A text is a file that several goroutines may use.
+type text struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (t *text) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.b.Write(p)
+}
+
+func (t *text) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.b.String()
+}
+
+// A resolv.conf that changes under load is followed, and no question is lost; one
+// that goes away, or has no server, changes nothing.
+func TestResolvConf(t *testing.T) {
+	port := loopback(t, "127.0.0.2", "127.0.0.3")
+	file := filepath.Join(t.TempDir(), "resolv.conf")
+	write(t, file, "search x\nnameserver 127.0.0.2\n")
+	var log text
+	r := serveFile(t, file, port, &log)
+	var stop atomic.Bool
+	var load sync.WaitGroup
+	for c := range 4 {
+		load.Go(func() {
+			for i := 0; !stop.Load(); i++ {
+				if got := r.get(fmt.Sprintf("n%d-%d.example.", c, i), mdns.TypeA); got != "192.0.2.2" && got != "192.0.2.3" {
+					t.Errorf("got %s", got)
+				}
+			}
+		})
+	}
+	is := func(hosts ...string) func() bool {
+		return func() bool {
+			names, _ := r.forward[0].Upstreams()
+			for i := range names {
+				names[i] = strings.TrimSuffix(names[i], ":"+port)
+			}
+			return slices.Equal(names, hosts)
+		}
+	}
+	eventually(t, "the first server", is("127.0.0.2"))
+	_, changed := r.forward[0].Upstreams()
+	write(t, file, "nameserver 127.0.0.3\n")
+	<-changed
+	eventually(t, "the second server", is("127.0.0.3"))
+	eventually(t, "it answers", func() bool { return r.get("x.example.", mdns.TypeA) == "192.0.2.3" })
+	write(t, file, "nameserver 127.0.0.3\nnameserver 127.0.0.2\nnameserver 127.0.0.3\n")
+	eventually(t, "both", is("127.0.0.3", "127.0.0.2"))
+	write(t, file, "# nothing\n")
+	eventually(t, "a warning", func() bool { return strings.Contains(log.String(), "no upstream found") })
+	if !is("127.0.0.3", "127.0.0.2")() {
+		t.Error("a file without servers has changed something")
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	stop.Store(true)
+	load.Wait()
+	if !is("127.0.0.3", "127.0.0.2")() {
+		t.Error("a file that has gone has changed something")
+	}
+}
+
+// The upstreams that a change leaves alone keep what is known of them.
+func TestBecomeKeeps(t *testing.T) {
+	up := upstreamOf(t, good("1"))
+	r := run(t, "forward . "+up.addr)
+	r.get("a.example.", mdns.TypeA)
+	s := r.forward[0].set
+	first := s.roster.Load().all[0]
+	other := target{scheme: plain, addr: netip.MustParseAddrPort("127.0.0.9:53")}
+	s.become([]target{other, first.target})
+	if now := s.roster.Load().all; len(now) != 2 || now[1] != first {
+		t.Error("the upstream is another one")
+	}
+	s.become([]target{other})
+	first.mu.Lock()
+	defer first.mu.Unlock()
+	if !first.closed || len(first.sockets) != 0 {
+		t.Error("an upstream that has gone still has sockets")
+	}
+}
+
+// The name of a host is looked up, and not only once.
+func TestHostname(t *testing.T) {
+	port := loopback(t, "127.0.0.2", "127.0.0.3")
+	var host atomic.Value
+	host.Store("127.0.0.2")
+	resolver := upstreamOf(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
+		m := new(mdns.Msg).SetReply(q)
+		if to := host.Load().(string); q.Question[0].Qtype == mdns.TypeA && to != "" {
+			m.Answer = append(m.Answer, rr(q.Question[0].Name+" 1 IN A "+to))
+		}
+		send(pack(m))
+	})
+	r := run(t, "forward . up.example.test:"+port+" {\n resolver "+resolver.addr+"\n}")
+	r.want("a.example.", mdns.TypeA, "192.0.2.2")
+	again := func(text string) {
+		host.Store(text)
+		f := newFollower(r.forward[0].set)
+		f.found[0], f.have = []netip.Addr{netip.MustParseAddr("127.0.0.2")}, []target{}
+		f.look(t.Context()) // as run does when the time has come
+	}
+	again("127.0.0.3")
+	r.want("b.example.", mdns.TypeA, "192.0.2.3")
+	again("")
+	r.want("c.example.", mdns.TypeA, "192.0.2.2") // the last that was known
+}
+
+// The machine's names are not there when it starts: the server does, and says
+// what is missing until they are.
+func TestHostnameMissing(t *testing.T) {
+	resolver := upstreamOf(t, code(mdns.RcodeNameError))
+	r := run(t, "forward . up.example.test {\n resolver "+resolver.addr+"\n}")
+	m, err := r.ask(query("a.example.", mdns.TypeA), dns.UDP)
+	if m.Rcode != mdns.RcodeServerFailure || err == nil || !strings.Contains(err.Error(), "no upstream is known yet") {
+		t.Errorf("%v %v", m, err)
+	}
+}
+
+func TestSourceAddress(t *testing.T) {
+	up := upstreamOf(t, good("1"))
+	r := run(t, "forward . "+up.addr+" {\n source_address 127.0.0.7\n}")
+	for _, proto := range []dns.Proto{dns.UDP, dns.TCP} {
+		if m, err := r.ask(query("a.example.", mdns.TypeA), proto); err != nil || brief(m) != "192.0.2.1" {
+			t.Errorf("%v %v", err, m)
+		}
+	}
+	for from := range up.from {
+		if !strings.HasPrefix(from, "127.0.0.7:") {
+			t.Errorf("asked from %s", from)
+		}
+	}
+}
+
+// A reload that changes nothing about the upstreams keeps them, with their
+// sockets; one that does ends them.
+func TestReload(t *testing.T) {
+	up := upstreamOf(t, good("1"))
+	r := run(t, "forward . "+up.addr+" {\n max_concurrent 5\n}")
+	r.get("a.example.", mdns.TypeA)
+	before := r.forward[0].set
+	again := func(text string) {
+		b, err := plan(".:53 {\n"+text+"\n}", slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		old := r.lot
+		r.serve(b, r.start)
+		old.Close(t.Context())
+	}
+	again("forward . " + up.addr + " {\n max_concurrent 7\n except lan\n}\nforward lan " + up.addr)
+	if r.forward[0].set != before || r.forward[1].set != before {
+		t.Error("the upstreams are others")
+	}
+	r.get("b.example.", mdns.TypeA)
+	if _, _, ports := up.count(); ports != 1 {
+		t.Errorf("%d sockets: it was not kept", ports)
+	}
+	again("forward . " + up.addr + " {\n expire 1s\n}")
+	if r.forward[0].set == before || before.ctx.Err() == nil {
+		t.Error("the old upstreams go on")
+	}
+	r.want("c.example.", mdns.TypeA, "192.0.2.1")
+}
+
+// Stop ends every goroutine and socket, whatever is under way.
+func TestStop(t *testing.T) {
+	quiet, fine := upstreamOf(t, silent), upstreamOf(t, good("1"))
+	count := func() int { return runtime.NumGoroutine() }
+	files := func() int { all, _ := os.ReadDir("/proc/self/fd"); return len(all) }
+	goroutines, open := count(), files()
+	for _, text := range []string{
+		"forward . " + quiet.addr + " " + fine.addr + " {\n read_timeout 50ms\n health_check 10ms\n}",
+		"forward . " + quiet.addr + " {\n force_tcp\n}",
+		"forward . " + fine.addr + " {\n force_tcp\n}",
+		"forward . tls://" + quiet.addr,
+		"forward . https://" + quiet.addr,
+		"forward . localhost:1",
+	} {
+		b, err := plan(".:53 {\n"+text+"\n}", slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &rig{t: t}
+		r.serve(b, nil)
+		var all sync.WaitGroup
+		for i := range 20 {
+			all.Go(func() { r.get(fmt.Sprintf("n%d.example.", i), mdns.TypeA) })
+		}
+		eventually(t, "all wait", func() bool { return r.forward[0].waiting.Load() > 0 || fine.times() > 0 })
+		r.start.Stop()
+		all.Wait()
+		r.lot.Close(t.Context())
+	}
+	quiet.hangUp()
+	fine.hangUp()
+	eventually(t, "goroutines have ended", func() bool { return count() <= goroutines })
+	eventually(t, "sockets are closed", func() bool { return files() <= open })
+}

@@ -1,0 +1,334 @@
+package forward
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/dns"
+)
+
+func TestAnswers(t *testing.T) {
+	up := upstreamOf(t, good("1"))
+	r := run(t, "forward . "+up.addr)
+	m, err := r.ask(query("WwW.Example.Org.", mdns.TypeA), dns.UDP)
+	if err != nil || brief(m) != "192.0.2.1" || m.Answer[0].Header().Name != "WwW.Example.Org." {
+		t.Errorf("%v: %v", err, m)
+	}
+	if !m.RecursionAvailable || m.Authoritative || m.Truncated || m.IsEdns0() != nil {
+		t.Errorf("flags: %v", m)
+	}
+	asked := up.asked[0]
+	if asked.Question[0].Name != "WwW.Example.Org." || !asked.RecursionDesired || asked.IsEdns0() == nil || asked.IsEdns0().UDPSize() != 1232 {
+		t.Errorf("the upstream was asked %v", asked)
+	}
+	if to := r.metric(fmt.Sprintf(`coredns_proxy_request_duration_seconds_count{proxy_name="forward",to=%q,rcode="NOERROR"}`, up.addr)); to != "1" {
+		t.Errorf("duration counts %q", to)
+	}
+	if n := r.metric(fmt.Sprintf(`coredns_forward_responses_total{to=%q,rcode="NOERROR"}`, up.addr)); n != "1" {
+		t.Errorf("responses counts %q", n)
+	}
+}
+
+// What the header and the OPT say of the question goes on, and what they say of
+// the connection to us does not.
+func TestRequest(t *testing.T) {
+	up := upstreamOf(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
+		m := answerOf(q, "1")
+		m.AuthenticatedData, m.Authoritative = true, true
+		m.IsEdns0().Option = append(m.IsEdns0().Option, &mdns.EDNS0_EDE{InfoCode: 3, ExtraText: "old"},
+			&mdns.EDNS0_NSID{Code: mdns.EDNS0NSID, Nsid: "beef"})
+		send(pack(m))
+	})
+	r := run(t, "forward . "+up.addr)
+	q := query("a.example.", mdns.TypeA)
+	q.RecursionDesired, q.CheckingDisabled = false, true
+	q.SetEdns0(4096, true)
+	q.IsEdns0().Option = append(q.IsEdns0().Option,
+		&mdns.EDNS0_COOKIE{Code: mdns.EDNS0COOKIE, Cookie: "0123456789abcdef"},
+		&mdns.EDNS0_NSID{Code: mdns.EDNS0NSID},
+		&mdns.EDNS0_SUBNET{Code: mdns.EDNS0SUBNET, Family: 1, SourceNetmask: 24, Address: net.IPv4(192, 0, 2, 0)})
+	m, err := r.ask(q, dns.UDP)
+	if err != nil || !m.AuthenticatedData || !m.Authoritative {
+		t.Errorf("%v: %v", err, m)
+	}
+	if o := m.IsEdns0().Option; len(o) != 1 || o[0].Option() != mdns.EDNS0EDE {
+		t.Errorf("the reply has the options %v", o)
+	}
+	asked := up.asked[0]
+	if asked.RecursionDesired || !asked.CheckingDisabled || !asked.IsEdns0().Do() {
+		t.Errorf("asked %v", asked)
+	}
+	if o := asked.IsEdns0().Option; len(o) != 1 || o[0].Option() != mdns.EDNS0SUBNET {
+		t.Errorf("asked with the options %v", o)
+	}
+	// AD is for those who know what it says (RFC 6840 §5.7).
+	if m, _ := r.ask(query("a.example.", mdns.TypeA), dns.UDP); m.AuthenticatedData {
+		t.Error("AD for a client that has not asked for it")
+	}
+}
+
+func TestZones(t *testing.T) {
+	a, b := upstreamOf(t, good("1")), upstreamOf(t, good("2"))
+	r := run(t, "forward corp.example "+a.addr+" {\n except home.corp.example 10.0.0.0/8\n}\nforward . "+b.addr+" {\n except 10.0.0.0/8 lan\n}\nforward lan "+a.addr)
+	for name, want := range map[string]string{
+		"corp.example.": "192.0.2.1", "X.CORP.example.": "192.0.2.1", "a.b.corp.example.": "192.0.2.1",
+		"xcorp.example.": "192.0.2.2", "a.home.corp.example.": "192.0.2.2", "example.": "192.0.2.2", ".": "NOERROR",
+		"1.0.0.10.in-addr.arpa.": "SERVFAIL", "1.0.0.11.in-addr.arpa.": "192.0.2.2", "a.lan.": "192.0.2.1",
+	} {
+		qtype := mdns.TypeA
+		if name == "." {
+			qtype = mdns.TypeNS
+		}
+		r.want(name, qtype, want)
+	}
+}
+
+// Questions of other classes than IN go on; those for a whole zone do not.
+func TestClassAndTransfer(t *testing.T) {
+	up := upstreamOf(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
+		m := answerOf(q, "1")
+		m.Answer = []mdns.RR{rr(`version.bind. 0 CH TXT "x"`)}
+		send(pack(m))
+	})
+	r := run(t, "forward . "+up.addr)
+	q := query("version.bind.", mdns.TypeTXT)
+	q.Question[0].Qclass = mdns.ClassCHAOS
+	if m, _ := r.ask(q, dns.UDP); len(m.Answer) != 1 {
+		t.Errorf("%v", m)
+	}
+	n := up.times()
+	r.want("example.", mdns.TypeAXFR, "NOTIMP")
+	if up.times() != n {
+		t.Error("AXFR was sent on")
+	}
+}
+
+// Equal questions under way are one at the upstream, in whatever spelling, and
+// each client has its own id and spelling again.
+func TestCoalesce(t *testing.T) {
+	release := make(chan struct{})
+	up := upstreamOf(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
+		go func() { <-release; send(pack(answerOf(q, "1"))) }()
+	})
+	r := run(t, "forward . "+up.addr)
+	var all sync.WaitGroup
+	for i := range 50 {
+		all.Go(func() {
+			name := "many.example."
+			if i%2 == 1 {
+				name = "MANY.example."
+			}
+			m, err := r.ask(query(name, mdns.TypeA), dns.UDP)
+			if err != nil || brief(m) != "192.0.2.1" || m.Answer[0].Header().Name != name {
+				t.Errorf("%v %v", err, m)
+			}
+		})
+	}
+	eventually(t, "49 wait for the first", func() bool { return r.metric("seamark_forward_coalesced_total") == "49" })
+	close(release)
+	all.Wait()
+	// A lone upstream may be asked again after a quarter of a second.
+	if n := up.times(); n < 1 || n > 4 {
+		t.Errorf("the upstream was asked %d times", n)
+	}
+	// Another type, DO or CD is another question.
+	up.becomes(good("1"))
+	n := up.times()
+	for _, do := range []bool{false, true} {
+		q := query("many.example.", mdns.TypeA)
+		q.CheckingDisabled = do
+		_, _ = r.ask(q, dns.UDP)
+	}
+	if up.times() != n+2 {
+		t.Errorf("asked %d times for CD and without", up.times()-n)
+	}
+}
+
+// An upstream that is silent, or loses every other packet, costs clients no more
+// than the time in which others answer.
+func TestRetryElsewhere(t *testing.T) {
+	lost, fine := upstreamOf(t, silent), upstreamOf(t, good("2"))
+	r := run(t, "forward . "+lost.addr+" "+fine.addr+" {\n policy sequential\n}")
+	for i := range 10 {
+		r.want(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "192.0.2.2")
+	}
+	if n := lost.times(); n < suspicion || n > suspicion+2 {
+		t.Errorf("the silent upstream was asked %d times: it is to come last after %d", n, suspicion)
+	}
+	if n := r.metric(fmt.Sprintf(`seamark_forward_retries_total{to=%q}`, fine.addr)); n == "" || n == "0" {
+		t.Errorf("retries: %q", n)
+	}
+}
+
+func TestRetryAlone(t *testing.T) {
+	var mu sync.Mutex
+	seen := map[string]int{}
+	up := upstreamOf(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
+		mu.Lock()
+		defer mu.Unlock()
+		if seen[q.Question[0].Name]++; seen[q.Question[0].Name] == 3 {
+			send(pack(answerOf(q, "1")))
+		}
+	})
+	r := run(t, "forward . "+up.addr)
+	for i := range 2 {
+		r.want(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "192.0.2.1")
+	}
+	if _, _, ports := up.count(); ports < 2 {
+		t.Error("a retry of the same upstream does not come from another port")
+	}
+}
+
+// A resolver that takes its time for some names is waited for, and its answer
+// counts though others were asked.
+func TestSlowAnswer(t *testing.T) {
+	up := upstreamOf(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
+		go func() {
+			time.Sleep(700 * time.Millisecond)
+			send(pack(answerOf(q, "1")))
+		}()
+	})
+	r := run(t, "forward . "+up.addr)
+	r.want("slow.example.", mdns.TypeA, "192.0.2.1")
+}
+
+// The error of a time out is worded as that of package net, which is what
+// people's consolidate options match.
+func TestTimeOut(t *testing.T) {
+	up := upstreamOf(t, silent)
+	r := run(t, "forward . "+up.addr+" {\n read_timeout 50ms\n max_fails 0\n}")
+	q := query("a.example.", mdns.TypeA)
+	q.SetEdns0(1232, false)
+	m, err := r.ask(q, dns.UDP)
+	if m.Rcode != mdns.RcodeServerFailure || err == nil {
+		t.Fatalf("%v %v", m, err)
+	}
+	if text := err.Error(); !strings.HasPrefix(text, "read udp 127.0.0.1:") || !strings.HasSuffix(text, "->"+up.addr+": i/o timeout") {
+		t.Errorf("the error is %q", text)
+	}
+	if e, ok := m.IsEdns0().Option[0].(*mdns.EDNS0_EDE); !ok || e.InfoCode != 22 {
+		t.Errorf("extended error: %v", m)
+	}
+}
+
+// Nobody listens: the kernel says so, and the client knows at once.
+func TestRefused(t *testing.T) {
+	up := upstreamOf(t, silent)
+	up.stop()
+	r := run(t, "forward . "+up.addr)
+	q := query("a.example.", mdns.TypeA)
+	q.SetEdns0(1232, false)
+	for _, proto := range []dns.Proto{dns.UDP, dns.TCP} {
+		m, err := r.ask(q, proto)
+		if m.Rcode != mdns.RcodeServerFailure || err == nil || !strings.Contains(err.Error(), "connection refused") {
+			t.Fatalf("%v %v", m, err)
+		}
+		if e, ok := m.IsEdns0().Option[0].(*mdns.EDNS0_EDE); !ok || e.InfoCode != 23 {
+			t.Errorf("extended error: %v", m)
+		}
+	}
+}
+
+func TestMaxConcurrent(t *testing.T) {
+	release := make(chan struct{})
+	up := upstreamOf(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
+		go func() { <-release; send(pack(answerOf(q, "1"))) }()
+	})
+	r := run(t, "forward . "+up.addr+" {\n max_concurrent 2\n}")
+	var all sync.WaitGroup
+	for i := range 2 {
+		all.Go(func() { r.want(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "192.0.2.1") })
+	}
+	eventually(t, "two wait", func() bool { return r.forward[0].waiting.Load() == 2 })
+	m, err := r.ask(query("more.example.", mdns.TypeA), dns.UDP)
+	if m.Rcode != mdns.RcodeRefused || err == nil || err.Error() != "concurrent queries exceeded maximum 2" {
+		t.Errorf("%v %v", m, err)
+	}
+	if n := r.metric("coredns_forward_max_concurrent_rejects_total"); n != "1" {
+		t.Errorf("rejects: %s", n)
+	}
+	close(release)
+	all.Wait()
+	r.want("more.example.", mdns.TypeA, "192.0.2.1")
+}
+
+func TestFailover(t *testing.T) {
+	bad, fine := upstreamOf(t, code(mdns.RcodeServerFailure)), upstreamOf(t, good("2"))
+	to := bad.addr + " " + fine.addr
+	run(t, "forward . "+to+" {\n policy sequential\n}").want("a.example.", mdns.TypeA, "SERVFAIL")
+	r := run(t, "forward . "+to+" {\n policy sequential\n failover SERVFAIL refused\n}")
+	r.want("a.example.", mdns.TypeA, "192.0.2.2")
+	fine.becomes(code(mdns.RcodeRefused))
+	r.want("b.example.", mdns.TypeA, "REFUSED") // the last reply counts
+}
+
+func TestNext(t *testing.T) {
+	first, second := upstreamOf(t, code(mdns.RcodeNameError)), upstreamOf(t, good("2"))
+	two := func(options string) *rig {
+		return run(t, "forward . "+first.addr+" {\n "+options+"\n}\nforward example "+second.addr)
+	}
+	two("").want("a.example.", mdns.TypeA, "NXDOMAIN")
+	two("next REFUSED").want("a.example.", mdns.TypeA, "NXDOMAIN")
+	two("next NXDOMAIN").want("a.example.", mdns.TypeA, "192.0.2.2")
+	two("next NXDOMAIN").want("a.test.", mdns.TypeA, "NXDOMAIN") // no other forward has it
+	first.becomes(code(mdns.RcodeSuccess))
+	two("next NXDOMAIN").want("a.example.", mdns.TypeA, "NOERROR")
+	two("next_on_nodata").want("a.example.", mdns.TypeA, "192.0.2.2")
+}
+
+func TestPolicies(t *testing.T) {
+	ups := []*fake{upstreamOf(t, good("1")), upstreamOf(t, good("2")), upstreamOf(t, good("3"))}
+	to := ups[0].addr + " " + ups[1].addr + " " + ups[2].addr
+	counts := func(policy string) [3]int {
+		var before, n [3]int
+		for i, u := range ups {
+			before[i] = u.times()
+		}
+		r := run(t, "forward . "+to+" {\n "+policy+"\n}")
+		for i := range 30 {
+			r.get(fmt.Sprintf("n%d.example.", i), mdns.TypeA)
+		}
+		for i, u := range ups {
+			n[i] = u.times() - before[i]
+		}
+		return n
+	}
+	if n := counts("policy sequential"); n != [3]int{30, 0, 0} {
+		t.Errorf("sequential: %v", n)
+	}
+	if n := counts("policy round_robin"); n != [3]int{10, 10, 10} {
+		t.Errorf("round_robin: %v", n)
+	}
+	for _, policy := range []string{"policy random", ""} {
+		if n := counts(policy); n[0] == 0 || n[1] == 0 || n[2] == 0 || n[0]+n[1]+n[2] != 30 {
+			t.Errorf("%q: %v", policy, n)
+		}
+	}
+}
+
+// TestMatchAllocates is for what every query passes that forward is above.
+func TestMatchAllocates(t *testing.T) {
+	b, err := plan(".:53 {\nforward corp.example 192.0.2.1 {\n except a.corp.example\n}\n}\n", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := config.Find[*Forward](b)[0]
+	q := dns.NewQuery(nil)
+	packet := pack(query("www.shop.svc.cluster.local.", mdns.TypeA))
+	q.Received(append(q.Room(len(packet))[:0], packet...), dns.UDP, time.Now())
+	q.Parse(q.Packet())
+	if n := testing.AllocsPerRun(100, func() {
+		if f.ServeDNS(q) != dns.Next {
+			t.Error("not for us")
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -1,0 +1,384 @@
+package forward
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/wire"
+)
+
+// A behave says what an upstream does with a question. send sends a packet as
+// it is; it may be called any number of times, from any goroutine.
+type behave func(q *mdns.Msg, tcp bool, send func([]byte))
+
+// A fake is an upstream that misbehaves as a test wants, over UDP and TCP.
+type fake struct {
+	t    *testing.T
+	addr string
+	udp  net.PacketConn
+	tcp  net.Listener
+
+	mu      sync.Mutex
+	do      behave
+	asked   []*mdns.Msg // without health checks
+	overTCP int
+	from    map[string]bool // addresses that questions came from
+	conns   map[net.Conn]bool
+	checks  int
+}
+
+func upstreamOf(t *testing.T, do behave) *fake {
+	t.Helper()
+	f := &fake{t: t, do: do, from: map[string]bool{}, conns: map[net.Conn]bool{}}
+	var err error
+	for range 10 { // the port may be another's in the other protocol
+		if f.tcp, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+		f.addr = f.tcp.Addr().String()
+		if f.udp, err = net.ListenPacket("udp", f.addr); err == nil {
+			break
+		}
+		_ = f.tcp.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	running.Go(f.serveUDP)
+	running.Go(func() {
+		for {
+			c, err := f.tcp.Accept()
+			if err != nil {
+				return
+			}
+			f.mu.Lock()
+			f.conns[c] = true
+			f.mu.Unlock()
+			running.Go(func() { f.serveTCP(c) })
+		}
+	})
+	t.Cleanup(func() { f.stop(); running.Wait() })
+	return f
+}
+
+// stop closes everything; the port is nobody's then.
+func (f *fake) stop() {
+	_ = f.udp.Close()
+	_ = f.tcp.Close()
+	f.hangUp()
+}
+
+func (f *fake) hangUp() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for c := range f.conns {
+		_ = c.Close()
+	}
+}
+
+func (f *fake) serveUDP() {
+	buf := make([]byte, 4096)
+	for {
+		n, from, err := f.udp.ReadFrom(buf)
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			continue
+		}
+		f.handle(buf[:n], from, false, func(b []byte) { _, _ = f.udp.WriteTo(b, from) })
+	}
+}
+
+func (f *fake) serveTCP(c net.Conn) {
+	defer func() {
+		_ = c.Close()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.conns, c)
+	}()
+	var writing sync.Mutex
+	for {
+		var size [2]byte
+		if _, err := io.ReadFull(c, size[:]); err != nil {
+			return
+		}
+		b := make([]byte, binary.BigEndian.Uint16(size[:]))
+		if _, err := io.ReadFull(c, b); err != nil {
+			return
+		}
+		f.handle(b, c.RemoteAddr(), true, func(b []byte) {
+			writing.Lock()
+			defer writing.Unlock()
+			_, _ = c.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(b))), b...))
+		})
+	}
+}
+
+func (f *fake) handle(packet []byte, from net.Addr, tcp bool, send func([]byte)) {
+	m := new(mdns.Msg)
+	if err := m.Unpack(packet); err != nil || len(m.Question) != 1 {
+		f.t.Errorf("the upstream was sent nonsense: %v %x", err, packet)
+		return
+	}
+	f.mu.Lock()
+	do := f.do
+	if m.Question[0].Name == "." {
+		f.checks++
+	} else {
+		f.asked = append(f.asked, m)
+		f.from[from.String()] = true
+		if tcp {
+			f.overTCP++
+		}
+	}
+	f.mu.Unlock()
+	do(m, tcp, send)
+}
+
+func (f *fake) becomes(do behave) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.do = do
+}
+
+// count is how many questions came, over TCP, from how many ports.
+func (f *fake) count() (asked, tcp, ports int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.asked), f.overTCP, len(f.from)
+}
+
+func (f *fake) times() int { n, _, _ := f.count(); return n }
+
+func (f *fake) checked() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.checks
+}
+
+func pack(m *mdns.Msg) []byte {
+	b, err := m.Pack()
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+func rr(text string) mdns.RR {
+	r, err := mdns.NewRR(text)
+	if err != nil {
+		panic(err)
+	}
+	return r
+}
+
+// answerOf is a good answer: an address, or a text for TXT.
+func answerOf(q *mdns.Msg, last string) *mdns.Msg {
+	m := new(mdns.Msg).SetReply(q)
+	m.RecursionAvailable = true
+	if opt := q.IsEdns0(); opt != nil {
+		m.SetEdns0(1232, opt.Do())
+	}
+	name := q.Question[0].Name
+	switch q.Question[0].Qtype {
+	case mdns.TypeA:
+		m.Answer = append(m.Answer, rr(name+" 60 IN A 192.0.2."+last))
+	case mdns.TypeTXT:
+		m.Answer = append(m.Answer, rr(name+` 60 IN TXT "`+last+`"`))
+	}
+	return m
+}
+
+// good answers at once, with an address that ends in last.
+func good(last string) behave {
+	return func(q *mdns.Msg, _ bool, send func([]byte)) { send(pack(answerOf(q, last))) }
+}
+
+func silent(*mdns.Msg, bool, func([]byte)) {}
+
+// code answers with a response code alone.
+func code(rcode int) behave {
+	return func(q *mdns.Msg, _ bool, send func([]byte)) {
+		m := answerOf(q, "0")
+		m.Answer, m.Rcode = nil, rcode
+		send(pack(m))
+	}
+}
+
+// A rig is one server block that answers without sockets of its own.
+type rig struct {
+	t       *testing.T
+	block   *config.Block
+	start   *config.Start
+	port    dns.Port
+	mux     *dns.Mux
+	lot     *dns.Lot
+	forward []*Forward
+}
+
+// plan sets a Corefile of one block up.
+func plan(text string, log *slog.Logger) (*config.Block, error) {
+	servers, err := corefile.Parse("Corefile", []byte(text))
+	if err != nil {
+		return nil, err
+	}
+	b := &config.Block{Zones: []wire.Name{wire.Root}, Log: log, Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
+	b.Begin("forward")
+	errs := []error{Setup(b, servers[0].Directives)}
+	return b, corefile.Sorted(append(errs, b.Planned()...)...)
+}
+
+// run serves forwards written as in a Corefile.
+func run(t *testing.T, text string) *rig {
+	t.Helper()
+	r := &rig{t: t}
+	b, err := plan(".:53 {\n"+text+"\n}\n", slog.New(slog.NewTextHandler(t.Output(), nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.serve(b, nil)
+	t.Cleanup(func() {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		r.lot.Close(ended)
+		r.start.Stop()
+	})
+	return r
+}
+
+// serve starts b in place of what r has.
+func (r *rig) serve(b *config.Block, old *config.Start) {
+	r.t.Helper()
+	r.block, r.start = b, config.NewStart(context.Background(), old)
+	if err := b.Started(r.start); err != nil {
+		r.t.Fatal(err)
+	}
+	r.forward = config.Find[*Forward](b)
+	r.lot = dns.NewLot(1000)
+	r.mux = dns.NewMux(r.lot, func(q *dns.Query, cause any) { r.t.Errorf("panic: %v\n%s", cause, q.Err.(*dns.Panic).Stack) })
+	if err := r.mux.Route(wire.Root, b.Chain.For("dns://:53", ".")); err != nil {
+		r.t.Fatal(err)
+	}
+	r.port.Swap(r.mux)
+	b.Swapped()
+	r.start.Commit()
+}
+
+// A client is who one query's reply goes to.
+type client struct {
+	reply chan []byte
+	err   error
+}
+
+func (c *client) Send(q *dns.Query) {
+	c.err = q.Err
+	c.reply <- append([]byte(nil), q.Reply()...)
+}
+
+// ask puts a question and waits. The error is the query's own.
+func (r *rig) ask(m *mdns.Msg, proto dns.Proto) (*mdns.Msg, error) {
+	r.t.Helper()
+	c := &client{reply: make(chan []byte, 1)}
+	q := dns.NewQuery(c)
+	packet := pack(m)
+	q.Received(append(q.Room(len(packet))[:0], packet...), proto, time.Now())
+	q.Peer = netip.MustParseAddrPort("10.0.0.1:53012")
+	var reply []byte
+	switch outcome := r.port.Serve(q, make([]byte, 0, 1<<17)); outcome {
+	case dns.Send:
+		reply, c.err = q.Reply(), q.Err
+	case dns.Parked:
+		select {
+		case reply = <-c.reply:
+		case <-time.After(15 * time.Second):
+			r.t.Error("no reply after fifteen seconds")
+			return new(mdns.Msg), errors.New("silence")
+		}
+	default:
+		r.t.Errorf("outcome %v", outcome)
+	}
+	got := new(mdns.Msg)
+	if err := got.Unpack(reply); err != nil {
+		r.t.Errorf("reply does not unpack: %v\n%x", err, reply)
+	}
+	if got.Id != m.Id {
+		r.t.Errorf("the reply has the id %d, the question %d", got.Id, m.Id)
+	}
+	return got, c.err
+}
+
+func query(name string, qtype uint16) *mdns.Msg { return new(mdns.Msg).SetQuestion(name, qtype) }
+
+// get asks over UDP and gives what came in short: the code, or the data of the
+// answers.
+func (r *rig) get(name string, qtype uint16) string {
+	r.t.Helper()
+	m, _ := r.ask(query(name, qtype), dns.UDP)
+	return brief(m)
+}
+
+func brief(m *mdns.Msg) string {
+	if len(m.Answer) == 0 {
+		return mdns.RcodeToString[m.Rcode]
+	}
+	var data []string
+	for _, r := range m.Answer {
+		fields := strings.Fields(r.String())
+		data = append(data, fields[len(fields)-1])
+	}
+	return strings.Join(data, " ")
+}
+
+func (r *rig) want(name string, qtype uint16, want string) {
+	r.t.Helper()
+	if got := r.get(name, qtype); got != want {
+		r.t.Errorf("%s: got %s, want %s", name, got, want)
+	}
+}
+
+// metric is the value of a series; "" if there is none.
+func (r *rig) metric(series string) string {
+	var b strings.Builder
+	_ = r.block.Metrics.WriteText(&b)
+	for line := range strings.Lines(b.String()) {
+		if value, ok := strings.CutPrefix(line, series+" "); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// discarded is how many packets of an upstream were ignored for that reason.
+func (r *rig) discarded(f *fake, why fault) string {
+	return r.metric(fmt.Sprintf(`seamark_forward_discarded_total{to=%q,reason=%q}`, f.addr, why))
+}
+
+// eventually waits for what happens in the background.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not so after ten seconds: %s", what)
+		}
+	}
+}
+
+func find(b *config.Block) []*Forward { return config.Find[*Forward](b) }

@@ -1,0 +1,299 @@
+package forward
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/wire"
+)
+
+// say gives a packet with these records; "--" begins the next section.
+func say(t testing.TB, name string, qtype uint16, records ...string) (packet, asked []byte) {
+	t.Helper()
+	q := query(name, qtype)
+	m := new(mdns.Msg).SetReply(q)
+	m.Compress = true
+	sections := []*[]mdns.RR{&m.Answer, &m.Ns, &m.Extra}
+	for _, text := range records {
+		if text == "--" {
+			sections = sections[1:]
+			continue
+		}
+		*sections[0] = append(*sections[0], rr(text))
+	}
+	return pack(m), pack(q)[wire.HeaderLen:]
+}
+
+// whole makes the message that a client would get.
+func whole(r *reply, asked []byte) []byte {
+	var a wire.Answer
+	a.Begin(nil, asked)
+	a.Append(wire.Answers, r.records, 0)
+	wire.PutHeader(a.Buf, 1, wire.FlagQR, 1, r.count, 0)
+	return a.Buf
+}
+
+// dropped gives the data of those records that the parser leaves out.
+func dropped(t *testing.T, packet, asked []byte, do bool) (left []string, why fault) {
+	t.Helper()
+	var all, have mdns.Msg
+	if err := all.Unpack(packet); err != nil {
+		t.Fatal(err)
+	}
+	r, why := new(parser).parse(packet, asked, do)
+	if why != sound {
+		return nil, why
+	}
+	if err := have.Unpack(whole(r, asked)); err != nil {
+		t.Fatal(err)
+	}
+	kept := slices.Concat(have.Answer, have.Ns, have.Extra)
+	for _, record := range slices.Concat(all.Answer, all.Ns, all.Extra) {
+		if !slices.ContainsFunc(kept, func(k mdns.RR) bool { return strings.EqualFold(k.String(), record.String()) }) {
+			left = append(left, record.Header().Name+mdns.TypeToString[record.Header().Rrtype])
+		}
+	}
+	if len(left) != r.left {
+		t.Errorf("%d records are said to be left, %v are", r.left, left)
+	}
+	return left, sound
+}
+
+const (
+	sig   = "RRSIG A 8 2 60 20300101000000 20200101000000 1 example. AAAA"
+	nsec  = "60 IN NSEC z.example. A RRSIG NSEC"
+	nsec3 = "60 IN NSEC3 1 0 1 AABB VNK9OOAVKBP5UKJVJI2IKSURDLSKBJSK A RRSIG"
+)
+
+func TestScrubbing(t *testing.T) {
+	cases := map[string]struct {
+		name    string
+		qtype   uint16
+		do      bool
+		records []string
+		left    string
+	}{
+		"an address":       {"a.example.", mdns.TypeA, false, []string{"a.example. 60 IN A 192.0.2.1", "A.EXAMPLE. 60 IN A 192.0.2.2"}, ""},
+		"another's":        {"a.example.", mdns.TypeA, false, []string{"a.example. 60 IN A 192.0.2.1", "b.example. 60 IN A 192.0.2.2"}, "b.example.A"},
+		"another type":     {"a.example.", mdns.TypeA, false, []string{"a.example. 60 IN A 192.0.2.1", "a.example. 60 IN AAAA ::1"}, "a.example.AAAA"},
+		"another class":    {"a.example.", mdns.TypeA, false, []string{"a.example. 60 IN A 192.0.2.1", "a.example. 60 CH A 192.0.2.1"}, "a.example.A"},
+		"ANY takes all":    {"a.example.", mdns.TypeANY, false, []string{"a.example. 60 IN A 192.0.2.1", "a.example. 60 IN AAAA ::1", "b.example. 60 IN A 192.0.2.1"}, "b.example.A"},
+		"CNAMEs":           {"a.example.", mdns.TypeA, false, []string{"c.test. 60 IN A 192.0.2.1", "b.test. 60 IN CNAME c.test.", "a.example. 60 IN CNAME b.test.", "d.test. 60 IN CNAME a.example."}, "d.test.CNAME"},
+		"a ring":           {"a.example.", mdns.TypeA, false, []string{"a.example. 60 IN CNAME b.example.", "b.example. 60 IN CNAME a.example."}, ""},
+		"a CNAME alone":    {"a.example.", mdns.TypeCNAME, false, []string{"a.example. 60 IN CNAME b.test.", "b.test. 60 IN A 192.0.2.1", "b.test. 60 IN CNAME c.test."}, "b.test.A b.test.CNAME"},
+		"a DNAME":          {"x.a.example.", mdns.TypeA, false, []string{"a.example. 60 IN DNAME b.test.", "x.a.example. 60 IN CNAME x.b.test.", "x.b.test. 60 IN A 192.0.2.1", "c.example. 60 IN DNAME d.test."}, "c.example.DNAME"},
+		"a DNAME's owner":  {"a.example.", mdns.TypeA, false, []string{"a.example. 60 IN A 192.0.2.1", "a.example. 60 IN DNAME b.test."}, "a.example.DNAME"},
+		"signatures":       {"a.example.", mdns.TypeA, true, []string{"a.example. 60 IN A 192.0.2.1", "a.example. 60 IN " + sig, "b.example. 60 IN " + sig}, "b.example.RRSIG"},
+		"without DO":       {"a.example.", mdns.TypeA, false, []string{"a.example. 60 IN A 192.0.2.1", "a.example. 60 IN " + sig}, "a.example.RRSIG"},
+		"asked for":        {"a.example.", mdns.TypeRRSIG, false, []string{"a.example. 60 IN " + sig}, ""},
+		"no such name":     {"a.b.example.", mdns.TypeA, false, []string{"--", "example. 60 IN SOA ns. host. 1 2 3 4 5"}, ""},
+		"another's SOA":    {"a.b.example.", mdns.TypeA, false, []string{"--", "c.example. 60 IN SOA ns. host. 1 2 3 4 5", "a.b.example. 60 IN TXT x"}, "c.example.SOA a.b.example.TXT"},
+		"SOA behind CNAME": {"a.example.", mdns.TypeA, false, []string{"a.example. 60 IN CNAME b.test.", "--", "test. 60 IN SOA ns. host. 1 2 3 4 5"}, ""},
+		"proofs": {"b.example.", mdns.TypeA, true, []string{"--", "example. 60 IN SOA ns. host. 1 2 3 4 5", "a.example. " + nsec, "a.example. 60 IN " + sig,
+			"0P9MHAVEQVM6T7VBL5LOP2U3T2RP3TOM.example. " + nsec3, "a.test. " + nsec}, "a.test.NSEC"},
+		"proofs without DO": {"b.example.", mdns.TypeA, false, []string{"--", "example. 60 IN SOA ns. host. 1 2 3 4 5", "a.example. " + nsec}, "a.example.NSEC"},
+		"a wildcard's proof": {"b.example.", mdns.TypeA, true, []string{"b.example. 60 IN A 192.0.2.1", "b.example. 60 IN " + sig, "--", "a.example. " + nsec, "a.test. " + nsec},
+			"a.test.NSEC"},
+		"a referral": {"a.b.example.", mdns.TypeA, true, []string{"--", "b.example. 60 IN NS ns.b.example.", "b.example. 60 IN DS 1 8 2 AA", "--", "ns.b.example. 60 IN A 192.0.2.53", "ns.example. 60 IN A 192.0.2.54"},
+			"ns.example.A"},
+		"mail": {"example.", mdns.TypeMX, false, []string{"example. 60 IN MX 1 Mail.test.", "--", "--", "mail.TEST. 60 IN A 192.0.2.1", "mail.test. 60 IN AAAA ::1", "mail.test. 60 IN TXT x", "www.test. 60 IN A 192.0.2.2"},
+			"mail.test.TXT www.test.A"},
+		"services": {"_a._tcp.example.", mdns.TypeSRV, false, []string{"_a._tcp.example. 60 IN SRV 1 2 3 a.test.", "--", "--", "a.test. 60 IN A 192.0.2.1", "b.test. 60 IN A 192.0.2.1"}, "b.test.A"},
+		"HTTPS":    {"example.", mdns.TypeHTTPS, false, []string{"example. 60 IN HTTPS 1 . alpn=h2", "--", "--", "example. 60 IN A 192.0.2.1", "b.test. 60 IN A 192.0.2.1"}, "b.test.A"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			packet, asked := say(t, c.name, c.qtype, c.records...)
+			left, why := dropped(t, packet, asked, c.do)
+			if got := strings.Join(left, " "); why != sound || got != c.left {
+				t.Errorf("%s: left out %q, want %q", why, got, c.left)
+			}
+		})
+	}
+	packet, asked := say(t, "a.example.", mdns.TypeA, "b.example. 60 IN A 192.0.2.2")
+	if _, why := dropped(t, packet, asked, false); why != foreign {
+		t.Errorf("a reply with nothing to the question: %q", why)
+	}
+}
+
+// An answer of the largest size, with names that all point to one, is read in
+// bounded memory; one that would not fit is refused.
+func TestBombs(t *testing.T) {
+	long := strings.Repeat(strings.Repeat("a", 60)+".", 4)
+	m := new(mdns.Msg).SetReply(query(long, mdns.TypeNS))
+	m.Compress = true
+	for len(m.Answer) < 4000 {
+		m.Answer = append(m.Answer, rr(long+" 1 IN NS "+long))
+	}
+	packet := pack(m)
+	if len(packet) > wire.MaxMessage {
+		t.Fatalf("%d bytes", len(packet))
+	}
+	if r, why := new(parser).parse(packet, pack(query(long, mdns.TypeNS))[wire.HeaderLen:], false); why != malformed {
+		t.Errorf("%s: %d bytes of records", why, len(r.records))
+	}
+	var records []string
+	for i := range 2000 {
+		records = append(records, fmt.Sprintf("n%d. 1 IN CNAME n%d.", i+1, i))
+	}
+	packet, asked := say(t, "n2000.", mdns.TypeA, records...)
+	r, why := new(parser).parse(packet, asked, false)
+	if why != sound || r.count[wire.Answers] > mostNames+1 {
+		t.Errorf("%s: followed %d CNAMEs", why, r.count[wire.Answers])
+	}
+}
+
+// TTLs with the highest bit are zero (RFC 2181 §8).
+func TestHugeTTL(t *testing.T) {
+	packet, asked := say(t, "a.example.", mdns.TypeA, "a.example. 4294967295 IN A 192.0.2.1", "a.example. 2147483647 IN A 192.0.2.2")
+	r, _ := new(parser).parse(packet, asked, false)
+	var m mdns.Msg
+	if err := m.Unpack(whole(r, asked)); err != nil || m.Answer[0].Header().Ttl != 0 || m.Answer[1].Header().Ttl != 1<<31-1 {
+		t.Errorf("%v %v", err, &m)
+	}
+}
+
+// FuzzReply reads arbitrary packets as the answer to a question: nothing but
+// records that belong to it comes out, in a form that is sound.
+func FuzzReply(f *testing.F) {
+	for _, c := range [][]string{
+		{"a.example. 60 IN A 192.0.2.1"},
+		{"a.example. 60 IN CNAME b.test.", "b.test. 60 IN A 192.0.2.1", "--", "test. 60 IN NS ns.test.", "--", "ns.test. 60 IN A 192.0.2.2"},
+		{"example. 60 IN DNAME test.", "a.example. 60 IN CNAME a.test.", "a.test. 60 IN A 192.0.2.1"},
+		{"--", "example. 60 IN SOA ns. host. 1 2 3 4 5", "b.example. " + nsec, "b.example. 60 IN " + sig},
+		{"a.example. 60 IN MX 1 mail.example.", "--", "--", "mail.example. 60 IN AAAA ::1"},
+		{"a.example. 60 IN SRV 1 2 3 mail.example.", "a.example. 60 IN HTTPS 1 . alpn=h2"},
+	} {
+		for _, do := range []bool{false, true} {
+			packet, _ := say(f, "a.example.", mdns.TypeA, c...)
+			f.Add(packet, uint16(mdns.TypeA), do)
+			f.Add(packet, uint16(mdns.TypeANY), do)
+		}
+	}
+	p := new(parser)
+	f.Fuzz(func(t *testing.T, packet []byte, qtype uint16, do bool) {
+		asked := pack(query("a.example.", qtype))[wire.HeaderLen:]
+		if len(packet) < wire.HeaderLen || len(packet) > wire.MaxMessage || !echoes(packet, asked) {
+			return
+		}
+		r, why := p.parse(packet, asked, do)
+		if why != sound {
+			return
+		}
+		checkReply(t, r, asked)
+		// The parser's memory from one reply to the next changes nothing.
+		again, _ := new(parser).parse(packet, asked, do)
+		if !bytes.Equal(again.records, r.records) || again.count != r.count {
+			t.Errorf("%x: a used parser says otherwise than a new one", packet)
+		}
+		var theirs, ours mdns.Msg
+		if theirs.Unpack(packet) == nil && !r.cut {
+			if err := ours.Unpack(whole(r, asked)); err != nil {
+				t.Errorf("%x: the oracle reads the packet, and not what became of it: %v", packet, err)
+			}
+		}
+	})
+}
+
+// checkReply finds the names that the answer leads to with another algorithm,
+// and wants each record to be of one of them.
+func checkReply(t *testing.T, r *reply, asked []byte) {
+	var a wire.Answer
+	a.Begin(nil, asked)
+	a.Append(wire.Answers, r.records, 0)
+	a.Count = r.count
+	name := func(off int) string {
+		var b wire.Answer
+		b.Begin(nil, nil)
+		rec, _ := wire.ReadRecord(a.Buf, off)
+		// A record without RDATA but for its owner.
+		head := append(bytes.Clone(a.Buf[off:rec.Head]), 0, 16, 0, 1, 0, 0, 0, 0, 0, 0)
+		msg := append(bytes.Clone(a.Buf[:a.Body()]), head...)
+		if _, err := b.AppendRecord(wire.Answers, msg, a.Body()); err != nil {
+			t.Fatal(err)
+		}
+		return string(wire.Lower(string(b.Buf[wire.HeaderLen : len(b.Buf)-10])))
+	}
+	type record struct {
+		s     wire.Section
+		t     wire.Type
+		owner string
+		rdata string
+	}
+	var all []record
+	off := a.Body()
+	a.Walk(func(s wire.Section, rec wire.Record) bool {
+		off = rec.Next
+		all = append(all, record{s, rec.Type, name(rec.Owner), string(a.Buf[rec.RData:rec.Next])})
+		return true
+	})
+	if off != len(a.Buf) {
+		t.Fatalf("%d bytes of records, %d are read", len(a.Buf), off)
+	}
+	first := string(wire.Lower(string(asked[:len(asked)-4])))
+	reached := map[string]bool{first: true}
+	for range all {
+		for _, rec := range all {
+			if rec.s == wire.Answers && rec.t == wire.TypeCNAME && reached[rec.owner] {
+				reached[string(wire.Lower(rec.rdata))] = true
+			}
+		}
+	}
+	below := func(zone string) bool {
+		for n := range reached {
+			if wire.Name(n).Within(wire.Name(zone)) {
+				return true
+			}
+		}
+		return false
+	}
+	for _, rec := range all {
+		ok := false
+		switch rec.s {
+		case wire.Answers:
+			ok = reached[rec.owner] || (rec.t == wire.TypeDNAME || rec.t == typeRRSIG) && below(rec.owner)
+		case wire.Authority:
+			ok = below(rec.owner) || rec.t == typeNSEC || rec.t == typeNSEC3 || rec.t == typeRRSIG
+		case wire.Additional:
+			for _, other := range all {
+				ok = ok || strings.Contains(strings.ToLower(other.rdata), rec.owner) || other.owner == rec.owner && other.s != wire.Additional
+			}
+		}
+		if !ok {
+			t.Errorf("section %d has a record of type %s at %q", rec.s, rec.t, wire.Name(rec.owner))
+		}
+	}
+}
+
+func TestEchoes(t *testing.T) {
+	packet, asked := say(t, "A.Example.", mdns.TypeA)
+	if !echoes(packet, asked) {
+		t.Error("its own question is refused")
+	}
+	lowered, _ := say(t, "a.example.", mdns.TypeA)
+	if !echoes(lowered, asked) {
+		t.Error("the question in lower case is refused")
+	}
+	if echoes(packet, lowered[wire.HeaderLen:]) {
+		t.Error("a spelling that is neither ours nor lower case is taken")
+	}
+	if echoes(packet[:len(packet)-1], asked) {
+		t.Error("half a question is taken")
+	}
+}
+
+func BenchmarkReply(b *testing.B) {
+	packet, asked := say(b, "www.example.", mdns.TypeA, "www.example. 60 IN CNAME web.example.", "web.example. 60 IN A 192.0.2.1", "web.example. 60 IN A 192.0.2.2")
+	p := new(parser)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, why := p.parse(packet, asked, false); why != sound {
+			b.Fatal(why)
+		}
+	}
+}

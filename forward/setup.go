@@ -1,0 +1,278 @@
+package forward
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/wire"
+)
+
+// Setup is the Setup of forward.
+func Setup(b *config.Block, uses []corefile.Directive) error {
+	var all []*Forward
+	var errs []error
+	for _, d := range uses {
+		f := newForward()
+		f.word = b.Word()
+		errs = append(errs, f.parse(b, d))
+		f.rejects = b.Metrics.Counter("coredns_forward_max_concurrent_rejects_total",
+			"Counter of the number of queries rejected because the concurrent queries were at maximum.")
+		b.Handle(f)
+		all = append(all, f)
+	}
+	for i, f := range all {
+		f.after = all[i+1:]
+	}
+	b.OnStart(func(s *config.Start) (err error) {
+		for _, f := range all {
+			f.set, err = config.Keep(s, setKey{f.options.key()}, func() (*upstreams, error) {
+				return newUpstreams(s.Context, f.options, b.Log, b.Metrics), nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return errors.Join(errs...)
+}
+
+func newForward() *Forward {
+	f := &Forward{options: options{
+		expire:      10 * time.Second,
+		readTimeout: 2 * time.Second,
+		maxFails:    2,
+		maxAttempts: -1,
+		policy:      random,
+		checkEvery:  500 * time.Millisecond,
+		checkDomain: wire.Root,
+		tls:         secure{Config: &tls.Config{MinVersion: tls.VersionTLS12}},
+	}}
+	f.excluded.Store(&exclusion{})
+	return f
+}
+
+// A setKey is the identity of a set of upstreams.
+type setKey struct{ options string }
+
+// key is equal for options that make the same.
+func (o options) key() string {
+	o.tls.Config = nil // its id tells
+	return fmt.Sprintf("%+v", o)
+}
+
+// A secure is how connections are secured, with what identifies that: the
+// files' names and content.
+type secure struct {
+	*tls.Config
+	id string
+}
+
+const (
+	day  = 24 * time.Hour
+	many = 1 << 20
+)
+
+func (f *Forward) parse(b *config.Block, d corefile.Directive) error {
+	if err := d.Arity(2, -1); err != nil {
+		return err
+	}
+	o := &f.options
+	var errs []error
+	from, err := config.ParseZones(d.Path, d.Args[:1])
+	f.from = from
+	errs = append(errs, err, f.parseTo(b, d), d.Options(
+		corefile.Option{Name: "except", Min: 1, Max: -1, Set: func(d corefile.Directive) error {
+			zones, err := config.ParseZones(d.Path, d.Args)
+			f.except = append(f.except, zones...)
+			return err
+		}},
+		corefile.Option{Name: "force_tcp", Set: corefile.Flag(&o.forceTCP)},
+		corefile.Option{Name: "prefer_udp", Set: corefile.Flag(&o.preferUDP)},
+		corefile.Option{Name: "expire", Min: 1, Max: 1, Set: corefile.Duration(&o.expire, 100*time.Millisecond, day)},
+		corefile.Option{Name: "max_age", Min: 1, Max: 1, Set: corefile.Duration(&o.maxAge, 0, 365*day)},
+		corefile.Option{Name: "max_idle_conns", Min: 1, Max: 1, Set: corefile.Int(&o.maxIdle, 0, many)},
+		corefile.Option{Name: "read_timeout", Min: 1, Max: 1, Set: corefile.Duration(&o.readTimeout, 10*time.Millisecond, allowed)},
+		corefile.Option{Name: "max_fails", Min: 1, Max: 1, Set: corefile.Int(&o.maxFails, 0, many)},
+		corefile.Option{Name: "max_connect_attempts", Min: 1, Max: 1, Set: corefile.Int(&o.maxAttempts, 0, many)},
+		corefile.Option{Name: "doh_method", Min: 1, Max: 1, Set: func(d corefile.Directive) error {
+			method := ""
+			err := corefile.OneOf(&method, "GET", "POST")(d)
+			o.dohGet = method == "GET"
+			return err
+		}},
+		corefile.Option{Name: "tls", Max: 3, Set: func(d corefile.Directive) error { return o.parseTLS(b, d) }},
+		corefile.Option{Name: "tls_servername", Min: 1, Max: 1, Set: corefile.String(&o.serverName)},
+		corefile.Option{Name: "policy", Min: 1, Max: 1, Set: corefile.OneOf(&o.policy, random, roundRobin, sequential)},
+		corefile.Option{Name: "health_check", Min: 1, Max: 4, Set: o.parseCheck},
+		corefile.Option{Name: "max_concurrent", Min: 1, Max: 1, Set: func(d corefile.Directive) error {
+			n := 0
+			err := corefile.Int(&n, 0, 1<<30)(d)
+			f.most = int64(n)
+			return err
+		}},
+		corefile.Option{Name: "next", Min: 1, Max: -1, Set: codes(&f.next)},
+		corefile.Option{Name: "next_on_nodata", Set: corefile.Flag(&f.nodata)},
+		corefile.Option{Name: "failfast_all_unhealthy_upstreams", Set: corefile.Flag(&o.failfast)},
+		corefile.Option{Name: "failover", Min: 1, Max: -1, Set: codes(&o.failover)},
+		corefile.Option{Name: "source_address", Min: 1, Max: 1, Set: func(d corefile.Directive) (err error) {
+			if o.source, err = netip.ParseAddr(d.Args[0].Text); err != nil {
+				return d.Errorf("want an IP address, got %q", d.Args[0].Text)
+			}
+			o.source = o.source.Unmap()
+			return nil
+		}},
+		corefile.Option{Name: "resolver", Min: 1, Max: -1, Set: o.parseResolvers},
+	))
+	return errors.Join(errs...)
+}
+
+// parseTo reads the TOs, and the files that they name.
+func (f *Forward) parseTo(b *config.Block, d corefile.Directive) error {
+	var errs []error
+	upstreams := 0
+	for _, a := range d.Args[1:] {
+		p, err := parsePlace(a.Text, func(path string) bool {
+			info, err := os.Stat(b.Path(path))
+			return err == nil && !info.IsDir()
+		})
+		if err != nil {
+			errs = append(errs, a.Errorf(d.Path, "%w", err))
+			continue
+		}
+		upstreams++
+		if p.file != "" {
+			p.file = b.Path(p.file)
+			text, err := os.ReadFile(p.file)
+			addrs := parseResolvConf(text)
+			switch {
+			case err != nil:
+				errs = append(errs, a.Errorf(d.Path, "%w", err))
+			case len(addrs) == 0:
+				errs = append(errs, a.Errorf(d.Path, "%s has no nameserver line", p.file))
+			}
+			upstreams += len(addrs) - 1
+		}
+		f.options.to = append(f.options.to, p)
+	}
+	if upstreams > mostUpstreams {
+		errs = append(errs, d.Errorf("want at most %d upstreams, got %d", mostUpstreams, upstreams))
+	}
+	return errors.Join(errs...)
+}
+
+// parseCheck reads health_check DURATION [no_rec] [domain NAME].
+func (o *options) parseCheck(d corefile.Directive) error {
+	args := d.Args
+	d.Args = args[:1]
+	if err := corefile.Duration(&o.checkEvery, 10*time.Millisecond, day)(d); err != nil {
+		return err
+	}
+	for i := 1; i < len(args); i++ {
+		switch {
+		case args[i].Text == "no_rec":
+			o.checkNoRec = true
+		case args[i].Text == "domain" && i+1 < len(args):
+			i++
+			name, err := wire.ParseName(args[i].Text)
+			if err != nil {
+				return d.Errorf("%w", err)
+			}
+			o.checkDomain = name
+		default:
+			return d.Errorf("want no_rec or domain NAME, got %q", args[i].Text)
+		}
+	}
+	return nil
+}
+
+// codes adds the arguments to *to.
+func codes(to *[]wire.RCode) func(corefile.Directive) error {
+	return func(d corefile.Directive) error {
+		var errs []error
+		for _, a := range d.Args {
+			code, ok := parseCode(a.Text)
+			if !ok {
+				errs = append(errs, a.Errorf(d.Path, "want response codes such as SERVFAIL or NXDOMAIN, got %q", a.Text))
+			}
+			if !slices.Contains(*to, code) {
+				*to = append(*to, code)
+			}
+		}
+		return errors.Join(errs...)
+	}
+}
+
+func parseCode(s string) (wire.RCode, bool) {
+	s = strings.ToUpper(s)
+	if n, err := strconv.ParseUint(strings.TrimPrefix(s, "RCODE"), 10, 12); err == nil {
+		return wire.RCode(n), true
+	}
+	for code := range wire.RCode(24) {
+		if code.String() == s {
+			return code, true
+		}
+	}
+	return 0, false
+}
+
+func (o *options) parseResolvers(d corefile.Directive) error {
+	var errs []error
+	for _, a := range d.Args {
+		host, port := a.Text, "53"
+		if h, p, err := net.SplitHostPort(a.Text); err == nil {
+			host, port = h, p
+		}
+		addr, err := netip.ParseAddrPort(net.JoinHostPort(strings.Trim(host, "[]"), port))
+		if err != nil {
+			errs = append(errs, a.Errorf(d.Path, "want IP or IP:PORT, got %q", a.Text))
+		}
+		o.resolvers = append(o.resolvers, addr)
+	}
+	return errors.Join(errs...)
+}
+
+// parseTLS reads tls [CERT KEY] [CA].
+func (o *options) parseTLS(b *config.Block, d corefile.Directive) error {
+	o.tls = secure{Config: &tls.Config{MinVersion: tls.VersionTLS12}}
+	files, hash := d.Words(), sha256.New()
+	for i, file := range files {
+		files[i] = b.Path(file)
+		text, err := os.ReadFile(files[i])
+		if err != nil {
+			return d.Errorf("%w", err)
+		}
+		_, _ = fmt.Fprintf(hash, "%s %d\n%s", files[i], len(text), text)
+	}
+	o.tls.id = fmt.Sprintf("%x", hash.Sum(nil))
+	if len(files)%2 == 1 {
+		text, err := os.ReadFile(files[len(files)-1])
+		if err != nil {
+			return d.Errorf("%w", err)
+		}
+		o.tls.RootCAs = x509.NewCertPool()
+		if !o.tls.RootCAs.AppendCertsFromPEM(text) {
+			return d.Errorf("%s has no certificate", files[len(files)-1])
+		}
+	}
+	if len(files) >= 2 {
+		pair, err := tls.LoadX509KeyPair(files[0], files[1])
+		if err != nil {
+			return d.Errorf("%w", err)
+		}
+		o.tls.Certificates = []tls.Certificate{pair}
+	}
+	return nil
+}

@@ -1,0 +1,351 @@
+package forward
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/dns"
+)
+
+// What came over TCP goes over TCP, unless the options say otherwise.
+func TestProtocol(t *testing.T) {
+	cases := []struct {
+		options string
+		proto   dns.Proto
+		tcp     int
+	}{
+		{"", dns.UDP, 0}, {"", dns.TCP, 1},
+		{"force_tcp", dns.UDP, 1}, {"force_tcp", dns.TCP, 1},
+		{"prefer_udp", dns.UDP, 0}, {"prefer_udp", dns.TCP, 0},
+	}
+	for _, c := range cases {
+		up := upstreamOf(t, good("1"))
+		r := run(t, "forward . "+up.addr+" {\n "+c.options+"\n}")
+		m, err := r.ask(query("a.example.", mdns.TypeA), c.proto)
+		if _, tcp, _ := up.count(); brief(m) != "192.0.2.1" || tcp != c.tcp {
+			t.Errorf("%q, %s: %v %v, %d over TCP", c.options, c.proto, err, m, tcp)
+		}
+	}
+}
+
+// Many questions share a connection, and answers come in any order.
+func TestPipelining(t *testing.T) {
+	var mu sync.Mutex
+	var held []func()
+	up := upstreamOf(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
+		mu.Lock()
+		defer mu.Unlock()
+		held = append(held, func() { send(pack(answerOf(q, "1"))) })
+		if len(held) == 20 {
+			for i := range held {
+				held[len(held)-1-i]()
+			}
+		}
+	})
+	r := run(t, "forward . "+up.addr+" {\n force_tcp\n}")
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() { r.want(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "192.0.2.1") })
+	}
+	all.Wait()
+	if _, _, ports := up.count(); ports != 1 {
+		t.Errorf("%d connections for 20 questions", ports)
+	}
+	if n := r.metric(fmt.Sprintf(`coredns_proxy_conn_cache_misses_total{proxy_name="forward",to=%q,proto="tcp"}`, up.addr)); n != "1" {
+		t.Errorf("misses: %s", n)
+	}
+}
+
+// A connection that the upstream closes is made anew, and the client notices
+// nothing.
+func TestClosedConnection(t *testing.T) {
+	up := upstreamOf(t, good("1"))
+	r := run(t, "forward . "+up.addr+" {\n force_tcp\n}")
+	r.want("a.example.", mdns.TypeA, "192.0.2.1")
+	up.hangUp()
+	r.want("b.example.", mdns.TypeA, "192.0.2.1")
+
+	var n atomic.Int32
+	up.becomes(func(q *mdns.Msg, tcp bool, send func([]byte)) {
+		if n.Add(1) == 1 {
+			go up.hangUp() // instead of an answer
+			return
+		}
+		good("1")(q, tcp, send)
+	})
+	r.want("c.example.", mdns.TypeA, "192.0.2.1")
+}
+
+// Over a connection, too, only the answer counts, in however many pieces it
+// comes.
+func TestStreamFaults(t *testing.T) {
+	up := upstreamOf(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
+		send(nil)
+		send([]byte("garbage"))
+		send(forged(q, func(m *mdns.Msg) { m.Id++ }))
+		send(forged(q, func(m *mdns.Msg) { m.Question[0].Name = "b.example." }))
+		m := answerOf(q, "1")
+		for i := range 200 {
+			m.Answer = append(m.Answer, rr(fmt.Sprintf("%s 60 IN TXT %d-%0200d", q.Question[0].Name, i, i)))
+		}
+		send(pack(m))
+	})
+	r := run(t, "forward . "+up.addr)
+	q := query("a.example.", mdns.TypeTXT)
+	m, err := r.ask(q, dns.TCP)
+	if err != nil || len(m.Answer) != 201 {
+		t.Errorf("%v: %d records", err, len(m.Answer))
+	}
+	for why, want := range map[fault]string{malformed: "2", unasked: "1", question: "1"} {
+		if n := r.discarded(up, why); n != want {
+			t.Errorf("%s: counted %q", why, n)
+		}
+	}
+}
+
+// expire closes a connection that is not used.
+func TestExpire(t *testing.T) {
+	up := upstreamOf(t, good("1"))
+	r := run(t, "forward . "+up.addr+" {\n force_tcp\n expire 100ms\n read_timeout 80ms\n}")
+	r.want("a.example.", mdns.TypeA, "192.0.2.1")
+	eventually(t, "the connection is closed", func() bool {
+		up.mu.Lock()
+		defer up.mu.Unlock()
+		return len(up.conns) == 0
+	})
+	r.want("b.example.", mdns.TypeA, "192.0.2.1")
+}
+
+func TestMaxAge(t *testing.T) {
+	up := upstreamOf(t, good("1"))
+	r := run(t, "forward . "+up.addr+" {\n force_tcp\n max_age 50ms\n}")
+	n := 0
+	eventually(t, "a second connection", func() bool {
+		n++
+		r.want(fmt.Sprintf("n%d.example.", n), mdns.TypeA, "192.0.2.1")
+		_, _, ports := up.count()
+		return ports > 1
+	})
+}
+
+// An authority makes certificates for the tests.
+type authority struct {
+	t    *testing.T
+	dir  string
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T) *authority {
+	a := &authority{t: t, dir: t.TempDir()}
+	a.cert, a.key = a.make("ca", &x509.Certificate{
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	})
+	return a
+}
+
+// make writes NAME.pem and NAME.key.
+func (a *authority) make(name string, c *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
+	a.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	c.SerialNumber, c.Subject = big.NewInt(time.Now().UnixNano()), pkix.Name{CommonName: name}
+	c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	parent, signer := a.cert, a.key
+	if parent == nil {
+		parent, signer = c, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	for file, block := range map[string]*pem.Block{
+		name + ".pem": {Type: "CERTIFICATE", Bytes: der},
+		name + ".key": {Type: "PRIVATE KEY", Bytes: private},
+	} {
+		if err := os.WriteFile(filepath.Join(a.dir, file), pem.EncodeToMemory(block), 0o600); err != nil {
+			a.t.Fatal(err)
+		}
+	}
+	made, err := x509.ParseCertificate(der)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return made, key
+}
+
+func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
+
+// config is that of a server whose certificate is for dns.example and
+// 127.0.0.1, and who wants a client's if asked to.
+func (a *authority) config(client bool) *tls.Config {
+	a.make("server", &x509.Certificate{DNSNames: []string{"dns.example"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}})
+	pair, err := tls.LoadX509KeyPair(a.file("server.pem"), a.file("server.key"))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	c := &tls.Config{Certificates: []tls.Certificate{pair}}
+	if client {
+		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
+		c.ClientCAs.AddCert(a.cert)
+	}
+	return c
+}
+
+// secured puts TLS in front of f's TCP.
+func secured(t *testing.T, c *tls.Config) *fake {
+	f := upstreamOf(t, good("1"))
+	l, err := tls.Listen("tcp", "127.0.0.1:0", c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.addr = l.Addr().String()
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			f.mu.Lock()
+			f.conns[conn] = true
+			f.mu.Unlock()
+			running.Go(func() { f.serveTCP(conn) })
+		}
+	})
+	t.Cleanup(func() { _ = l.Close(); f.hangUp(); running.Wait() })
+	return f
+}
+
+func TestTLS(t *testing.T) {
+	ca := newAuthority(t)
+	ca.make("client", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	open, closed := secured(t, ca.config(false)), secured(t, ca.config(true))
+	pem := ca.file("ca.pem")
+	for _, c := range []struct {
+		to      *fake
+		server  string
+		options string
+		want    string
+	}{
+		{open, "", "tls " + pem, "192.0.2.1"}, // by the address
+		{open, "%dns.example", "tls " + pem, "192.0.2.1"},
+		{open, "", "tls " + pem + "\n tls_servername dns.example", "192.0.2.1"},
+		{open, "%other.example", "tls " + pem, "SERVFAIL"},
+		{open, "", "tls " + pem + "\n tls_servername other.example", "SERVFAIL"},
+		{open, "", "", "SERVFAIL"}, // the machine does not know the authority
+		{closed, "", "tls " + pem, "SERVFAIL"},
+		{closed, "", "tls " + ca.file("client.pem") + " " + ca.file("client.key") + " " + pem, "192.0.2.1"},
+	} {
+		host, port, _ := net.SplitHostPort(c.to.addr)
+		r := run(t, "forward . tls://"+host+c.server+":"+port+" {\n "+c.options+"\n}")
+		for _, proto := range []dns.Proto{dns.UDP, dns.TCP} {
+			m, err := r.ask(query("a.example.", mdns.TypeA), proto)
+			if brief(m) != c.want || (err != nil) != (c.want == "SERVFAIL") {
+				t.Errorf("%s %q: %v, got %s, want %s", c.server, c.options, err, brief(m), c.want)
+			}
+		}
+	}
+}
+
+// webbed is DNS over HTTPS in front of do.
+func webbed(t *testing.T, c *tls.Config, do func(w http.ResponseWriter, q *mdns.Msg, r *http.Request)) *httptest.Server {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, err := io.ReadAll(r.Body)
+		if r.Method == http.MethodGet {
+			b, err = fromBase64(r.URL.Query().Get("dns"))
+		}
+		q := new(mdns.Msg)
+		if err != nil || q.Unpack(b) != nil || r.Header.Get("Accept") != "application/dns-message" {
+			t.Errorf("%s %s %x: %v", r.Method, r.URL, b, err)
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		if q.Id != 0 {
+			t.Errorf("the id is %d: a cache never finds that again", q.Id)
+		}
+		do(w, q, r)
+	}))
+	s.EnableHTTP2 = true
+	s.TLS = c
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s
+}
+
+func TestHTTPS(t *testing.T) {
+	ca := newAuthority(t)
+	var http2, methods sync.Map
+	s := webbed(t, ca.config(false), func(w http.ResponseWriter, q *mdns.Msg, r *http.Request) {
+		http2.Store(r.Proto, true)
+		methods.Store(r.Method+r.URL.Path, true)
+		w.Header().Set("Content-Type", "application/dns-message")
+		switch q.Question[0].Name {
+		case "status.example.":
+			w.WriteHeader(http.StatusBadGateway)
+		case "html.example.":
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = io.WriteString(w, "<html>")
+		case "garbage.example.":
+			_, _ = io.WriteString(w, "garbage")
+		case "large.example.":
+			_, _ = w.Write(make([]byte, 70000))
+		case "wrong.example.":
+			_, _ = w.Write(forged(q, func(m *mdns.Msg) { m.Question[0].Name = "b.example." }))
+		case "move.example.":
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+		default:
+			_, _ = w.Write(pack(answerOf(q, "1")))
+		}
+	})
+	for _, method := range []string{"", "doh_method GET", "doh_method POST"} {
+		r := run(t, "forward . "+s.URL+" {\n tls "+ca.file("ca.pem")+"\n "+method+"\n max_fails 0\n}")
+		r.want("a.example.", mdns.TypeA, "192.0.2.1")
+		for _, name := range []string{"status", "html", "garbage", "large", "wrong", "move"} {
+			m, err := r.ask(query(name+".example.", mdns.TypeA), dns.UDP)
+			if m.Rcode != mdns.RcodeServerFailure || err == nil {
+				t.Errorf("%s: %v %v", name, err, m)
+			}
+		}
+		r.want("b.example.", mdns.TypeA, "192.0.2.1")
+	}
+	for _, m := range []string{"POST/dns-query", "GET/dns-query"} {
+		if _, ok := methods.Load(m); !ok {
+			t.Errorf("no %s", m)
+		}
+	}
+	if _, ok := http2.Load("HTTP/2.0"); !ok {
+		t.Error("no HTTP/2")
+	}
+	if _, ok := methods.Load("GET/elsewhere"); ok {
+		t.Error("followed a redirect")
+	}
+}
+
+func fromBase64(s string) ([]byte, error) { return base64.RawURLEncoding.DecodeString(s) }

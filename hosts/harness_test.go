@@ -1,0 +1,149 @@
+package hosts
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
+)
+
+// A journal is a log.
+type journal struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (j *journal) Write(line []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(line)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
+// count counts the lines that have the words.
+func (j *journal) count(words string) (n int) {
+	for line := range strings.Lines(j.String()) {
+		if strings.Contains(line, words) {
+			n++
+		}
+	}
+	return n
+}
+
+// write puts another file in the place of one.
+func write(t testing.TB, file, text string) {
+	t.Helper()
+	spare := filepath.Join(t.TempDir(), "spare")
+	if err := os.WriteFile(spare, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(spare, file); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually waits until it is so.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not after twenty seconds", what)
+		}
+	}
+}
+
+// below refuses what reaches it, so that one can tell.
+type below struct{}
+
+func (below) ServeDNS(q *dns.Query) dns.Verdict {
+	q.Fail(wire.Refused)
+	return dns.Done
+}
+
+// An asker puts questions to a handler, one at a time, without sockets.
+type asker struct {
+	port  dns.Port
+	query *dns.Query
+	lent  []byte
+}
+
+func newAsker(t testing.TB, h *Handler) *asker {
+	t.Helper()
+	c := new(dns.Chain)
+	c.Add("hosts", h)
+	c.Add("below", below{})
+	mux := dns.NewMux(dns.NewLot(1), nil)
+	if err := mux.Route(wire.Root, c); err != nil {
+		t.Fatal(err)
+	}
+	a := &asker{query: dns.NewQuery(nil), lent: make([]byte, 1<<17)}
+	a.port.Swap(mux)
+	return a
+}
+
+func packet(t testing.TB, name, qtype string) []byte {
+	t.Helper()
+	p, err := new(mdns.Msg).SetQuestion(name, mdns.StringToType[qtype]).Pack()
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return p
+}
+
+func (a *asker) send(packet []byte, proto dns.Proto) []byte {
+	a.query.Received(append(a.query.Room(len(packet))[:0], packet...), proto, time.Time{})
+	if a.port.Serve(a.query, a.lent) != dns.Send {
+		return nil
+	}
+	return a.query.Reply()
+}
+
+func (a *asker) ask(t testing.TB, name, qtype string, proto dns.Proto) *mdns.Msg {
+	t.Helper()
+	m := new(mdns.Msg)
+	if err := m.Unpack(a.send(packet(t, name, qtype), proto)); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return m
+}
+
+// digest is the code, aa, and the data of the answers.
+func (a *asker) digest(t testing.TB, name, qtype string) string {
+	t.Helper()
+	m := a.ask(t, name, qtype, dns.TCP)
+	words := []string{mdns.RcodeToString[m.Rcode]}
+	if m.Authoritative {
+		words = append(words, "aa")
+	}
+	for _, rr := range m.Answer {
+		words = append(words, strings.TrimPrefix(rr.String(), rr.Header().String()))
+	}
+	return strings.Join(words, " ")
+}
+
+// check wants an answer with these data.
+func (a *asker) check(t testing.TB, name, qtype string, ttl60 bool, data ...string) {
+	t.Helper()
+	want := strings.Join(append([]string{"NOERROR aa"}, data...), " ")
+	if got := a.digest(t, name, qtype); got != want {
+		t.Errorf("%s %s: got %s, want %s", name, qtype, got, want)
+	}
+	if m := a.ask(t, name, qtype, dns.TCP); ttl60 && m.Answer[0].Header().Ttl != 60 {
+		t.Errorf("%s %s: TTL %d", name, qtype, m.Answer[0].Header().Ttl)
+	}
+}
+
+func quietLog() *slog.Logger { return slog.New(slog.DiscardHandler) }

@@ -1,0 +1,123 @@
+package hosts
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/seamark/seamark/wire"
+)
+
+// parsed writes what a text says, "address name", and what is wrong with it,
+// "line: complaint".
+func parsed(text string) (pairs, wrong []string) {
+	parse(text, func(addr netip.Addr, name []byte) {
+		pairs = append(pairs, addr.String()+" "+wire.Name(name).String())
+	}, func(c complaint) {
+		wrong = append(wrong, fmt.Sprintf("%d: %s", c.line, c.text))
+	})
+	return pairs, wrong
+}
+
+func TestParse(t *testing.T) {
+	label := strings.Repeat("a", 63)
+	for _, c := range []struct {
+		text         string
+		pairs, wrong []string
+	}{
+		{"", nil, nil},
+		{"\n\n  \n\t\r\n# comment\n#\n", nil, nil},
+		{"10.0.0.1 a", []string{"10.0.0.1 a."}, nil},
+		{"10.0.0.1 a b\tC.d.\n::1\t\tlocalhost # local\n", []string{"10.0.0.1 a.", "10.0.0.1 b.", "10.0.0.1 c.d.", "::1 localhost."}, nil},
+		{"\xef\xbb\xbf10.0.0.1 a\r\n10.0.0.2 b\r\n", []string{"10.0.0.1 a.", "10.0.0.2 b."}, nil},
+		{"  10.0.0.1 a#b c\n", []string{"10.0.0.1 a."}, nil},
+		{"10.0.0.1 a\v\fb \r\r\n", []string{"10.0.0.1 a.", "10.0.0.1 b."}, nil},
+		{"::ffff:10.0.0.1 a", []string{"10.0.0.1 a."}, nil},
+		{"fe80::1%eth0 a\nfe80::1%1 b", nil, nil},
+		{"10.0.0.1 _srv.a x-_y xn--bcher-kva bücher 0/26.a", []string{"10.0.0.1 _srv.a.", "10.0.0.1 x-_y.", "10.0.0.1 xn--bcher-kva.", `10.0.0.1 b\195\188cher.`, "10.0.0.1 0/26.a."}, nil},
+		{"10.0.0.1 * *.a", []string{"10.0.0.1 *.", "10.0.0.1 *.a."}, nil},
+		{"10.0.0.1\n10.0.0.2 # a\n", nil, []string{"1: no name behind the address", "2: no name behind the address"}},
+		{"\n10.0.0.256 a\n10.0.0 b\n010.0.0.1 c\n:::1 d\na 10.0.0.1\n10.0.0.1 e", []string{"10.0.0.1 e."}, []string{
+			`2: "10.0.0.256" is not an IP address`, `3: "10.0.0" is not an IP address`, `4: "010.0.0.1" is not an IP address`,
+			`5: ":::1" is not an IP address`, `6: "a" is not an IP address`}},
+		{"10.0.0.1/32 a\n10.0.0.1:53 a\n[::1] a", nil, []string{
+			`1: "10.0.0.1/32" is not an IP address`, `2: "10.0.0.1:53" is not an IP address`, `3: "[::1]" is not an IP address`}},
+		{"10.0.0.1 . .. a..b .a ok", []string{"10.0.0.1 ok."}, []string{
+			`1: "." is not a name: a label is empty`, `1: ".." is not a name: a label is empty`,
+			`1: "a..b" is not a name: a label is empty`, `1: ".a" is not a name: a label is empty`}},
+		{"10.0.0.1 a.* *a a* **", nil, []string{
+			`1: "a.*" is not a name: * can only be the whole first label`, `1: "*a" is not a name: * can only be the whole first label`,
+			`1: "a*" is not a name: * can only be the whole first label`, `1: "**" is not a name: * can only be the whole first label`}},
+		{"10.0.0.1 a\x00b a\\046b \x7f", nil, []string{
+			`1: "a\x00b" is not a name: it has a byte that names have not`, `1: "a\\046b" is not a name: it has a byte that names have not`,
+			`1: "\x7f" is not a name: it has a byte that names have not`}},
+		{"10.0.0.1 " + label + " " + label + "b", []string{"10.0.0.1 " + label + "."}, []string{
+			`1: "` + label + `b" is not a name: a label has more than 63 bytes`}},
+		// 255 bytes in wire form, and one more.
+		{"10.0.0.1 " + strings.Repeat(label+".", 3) + label[2:], []string{"10.0.0.1 " + strings.Repeat(label+".", 3) + label[2:] + "."}, nil},
+		{"10.0.0.1 " + strings.Repeat(label+".", 3) + label[1:], nil, []string{
+			`1: "` + label + "." + label[:16] + `"… is not a name: more than 255 bytes`}},
+		{"10.0.0.1 " + strings.Repeat("a ", maxLine) + "\n10.0.0.2 b", []string{"10.0.0.2 b."}, []string{"1: longer than 1048576 bytes"}},
+		{strings.Repeat("x", 100) + " a", nil, []string{`1: "` + strings.Repeat("x", 80) + `"… is not an IP address`}},
+	} {
+		pairs, wrong := parsed(c.text)
+		if !slices.Equal(pairs, c.pairs) || !slices.Equal(wrong, c.wrong) {
+			t.Errorf("%.100q\ngot  %.300q %.300q\nwant %.300q %.300q", c.text, pairs, wrong, c.pairs, c.wrong)
+		}
+	}
+}
+
+// Whatever a file holds, every name that is taken in is one that a question can
+// have, and is found.
+func FuzzParse(f *testing.F) {
+	for _, text := range []string{
+		"10.0.0.1 a b.c # x\n::1 *.d\n", "\xef\xbb\xbffe80::1%1 a\r\n10.0.0.256 b", "10.0.0.1 a..b *.* . \x00\n\n1.1.1.1\v* _a.*",
+		"0.0.0.0 " + strings.Repeat("x.", 127), "::ffff:1.2.3.4 a.b.c c b.c *.b.c\n1.2.3.4 a.b.c",
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		b := newBuilder([]wire.Name{wire.Root}, true)
+		last := 0
+		parse(text, func(addr netip.Addr, name []byte) {
+			presentation := wire.Name(name).String()
+			again, err := wire.ParseName(presentation)
+			if err != nil || again != wire.Name(name) {
+				t.Fatalf("%q: %q, %v", name, again, err)
+			}
+			if !addr.IsValid() || addr.Zone() != "" || addr.Is4In6() {
+				t.Fatalf("%v", addr)
+			}
+			b.add(addr, name)
+		}, func(c complaint) {
+			if c.line < last || c.line > 1+strings.Count(text, "\n") || len(c.text) > 500 {
+				t.Fatalf("%d: %q", c.line, c.text)
+			}
+			last = c.line
+		})
+		x := b.index()
+		parse(text, func(addr netip.Addr, name []byte) {
+			c, _ := x.find(name)
+			addrs, found := x.found(c)
+			if c == 0 || found != present {
+				t.Fatalf("%q is not found", name)
+			}
+			slice := addr.AsSlice()
+			all := addrs.v6
+			if addr.Is4() {
+				all = addrs.v4
+			}
+			if !slices.ContainsFunc(slices.Collect(slices.Chunk(all, len(slice))), func(a []byte) bool { return string(a) == string(slice) }) {
+				t.Fatalf("%q has no %v", name, addr)
+			}
+			if isWildcard(name) {
+				return
+			}
+			if !slices.ContainsFunc(x.namesOf(addr), func(at uint32) bool { return string(x.name(at)) == string(name) }) {
+				t.Fatalf("%v has no %q", addr, name)
+			}
+		}, func(complaint) {})
+	})
+}

@@ -1,0 +1,243 @@
+package hosts
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/wire"
+)
+
+// set sets up the hosts directives of a block in example.test.
+func set(t testing.TB, text string, log *journal) (*config.Block, *Handler, error) {
+	t.Helper()
+	servers, err := corefile.Parse("Corefile", []byte("example.test {\n"+text+"\n}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &config.Block{
+		Zones: []wire.Name{"\x07example\x04test\x00"}, Log: slog.New(slog.NewTextHandler(log, nil)),
+		Metrics: new(metrics.Registry), Chain: new(dns.Chain),
+	}
+	b.Begin("hosts")
+	err = corefile.Sorted(Setup(b, servers[0].Directives))
+	handlers := config.Find[*Handler](b)
+	if len(handlers) != 1 {
+		return b, nil, err
+	}
+	return b, handlers[0], err
+}
+
+func TestSetupErrors(t *testing.T) {
+	for _, c := range []struct{ directive, want string }{
+		{"hosts\nhosts", `Corefile:3: hosts: already given at Corefile:2, and can be given once in a server block`},
+		{`hosts ""`, `Corefile:2: hosts: want a file or a directory, got ""`},
+		{"hosts file a..b fe80::1", `Corefile:2: hosts: not a zone: "a..b": empty label` + "\n" +
+			`Corefile:2: hosts: "fe80::1" is not a zone: want a name or a CIDR like fd00::/8`},
+		{"hosts {\n fallthroug\n}", `Corefile:3: hosts: unknown option "fallthroug"; did you mean "fallthrough"?`},
+		{"hosts {\n web 10.0.0.1\n}", `Corefile:3: hosts: unknown option "web"`},
+		{"hosts {\n 10.0.0.256 web\n}", `Corefile:3: hosts: want an IP address and names, got "10.0.0.256"`},
+		{"hosts {\n fd00::g web\n}", `Corefile:3: hosts: want an IP address and names, got "fd00::g"`},
+		{"hosts {\n 10.0.0.1\n}", `Corefile:3: hosts: want names behind 10.0.0.1`},
+		{"hosts {\n 10.0.0.1 a..b ok *c\n}", `Corefile:3: hosts: "a..b" is not a name: a label is empty` + "\n" +
+			`Corefile:3: hosts: "*c" is not a name: * can only be the whole first label`},
+		{"hosts {\n ttl\n}", `Corefile:3: hosts: ttl: want 1 argument, got 0`},
+		{"hosts {\n ttl -1\n}", `Corefile:3: hosts: ttl: want 0..65535, got "-1"`},
+		{"hosts {\n ttl 65536\n}", `Corefile:3: hosts: ttl: want 0..65535, got "65536"`},
+		{"hosts {\n no_reverse yes\n}", `Corefile:3: hosts: no_reverse: want no argument, got 1`},
+		{"hosts {\n reload\n}", `Corefile:3: hosts: reload: want 1 argument, got 0`},
+		{"hosts {\n reload 5\n}", `Corefile:3: hosts: reload: want a duration of 0s..8760h, got "5"`},
+		{"hosts {\n reload -1s\n}", `Corefile:3: hosts: reload: want a duration of 0s..8760h, got "-1s"`},
+		{"hosts {\n fallthrough a..b\n}", `Corefile:3: hosts: fallthrough: not a zone: "a..b": empty label`},
+		{"hosts {\n fallthrough_unsupported example.test\n}", `Corefile:3: hosts: fallthrough_unsupported: want no argument, got 1`},
+		{"hosts {\n configmap dns/custom\n}", `Corefile:3: hosts: configmap: want 2 arguments, got 1`},
+		{"hosts {\n configmap custom hosts\n}", `Corefile:2: hosts: configmap: want NAMESPACE/NAME, got "custom"`},
+		{"hosts {\n configmap dns/Custom hosts\n}", `Corefile:2: hosts: configmap: want NAMESPACE/NAME, got "dns/Custom"`},
+		{"hosts {\n endpoint http://localhost:8001\n}", `Corefile:2: hosts: endpoint, tls, kubeconfig and manifests say where a configmap is, and none is given`},
+		{"hosts {\n configmap dns/custom hosts\n endpoint localhost\n}", `Corefile:2: hosts: endpoint: want a URL such as https://10.0.0.1:6443, got "localhost"`},
+		{"hosts {\n configmap dns/custom hosts\n endpoint\n}", `Corefile:4: hosts: endpoint: want 1 argument, got 0`},
+		{"hosts {\n configmap dns/custom hosts\n tls cert key\n}", `Corefile:4: hosts: tls: want 3 arguments, got 2`},
+		{"hosts {\n configmap dns/custom hosts\n tls cert key ca\n}", `Corefile:2: hosts: tls: is for an endpoint, and none is given`},
+		{"hosts {\n configmap dns/custom hosts\n kubeconfig a b c\n}", `Corefile:4: hosts: kubeconfig: want 1 to 2 arguments, got 3`},
+		{"hosts {\n configmap dns/custom hosts\n manifests\n}", `Corefile:4: hosts: manifests: want 1 argument, got 0`},
+		{"hosts {\n configmap dns/custom hosts\n manifests dir\n kubeconfig file\n}", `Corefile:2: hosts: manifests: a folder takes the place of an API server, so endpoint and kubeconfig do not go with it`},
+	} {
+		_, _, err := set(t, c.directive, new(journal))
+		if err == nil || err.Error() != c.want {
+			t.Errorf("%s\ngot  %v\nwant %s", c.directive, err, c.want)
+		}
+	}
+}
+
+// What is right in CoreDNS is right here.
+func TestSetup(t *testing.T) {
+	for _, directive := range []string{
+		"hosts", "hosts {\n}", "hosts /etc/hosts", "hosts /etc/hosts example.org 10.0.0.0/8",
+		"hosts {\n 10.0.0.1 example.org www.example.org.\n ::1 localhost\n fallthrough\n}",
+		"hosts custom.hosts {\n fe80::1%eth0 scoped\n ttl 1\n no_reverse\n reload 0s\n fallthrough in-addr.arpa ip6.arpa\n fallthrough_unsupported\n}",
+		"hosts {\n ttl 65535\n reload 300ms\n}",
+	} {
+		if _, h, err := set(t, directive, new(journal)); err != nil || h == nil {
+			t.Errorf("%s: %v", directive, err)
+		}
+	}
+}
+
+// started sets up and starts a directive; the test ends it.
+func started(t testing.TB, text string, log *journal, old *config.Start) (*config.Block, *Handler, *config.Start) {
+	t.Helper()
+	b, h, err := set(t, text, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := config.NewStart(t.Context(), old)
+	if err := b.Started(s); err != nil {
+		t.Fatal(err)
+	}
+	if old == nil {
+		t.Cleanup(s.Stop)
+	} else {
+		s.Commit()
+		t.Cleanup(s.Stop)
+	}
+	return b, h, s
+}
+
+// The file is that of the machine unless something else is named.
+func TestSetupPath(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct{ directive, root, want string }{
+		{"hosts {\n reload 0\n}", "", "/etc/hosts"},
+		{"hosts {\n 10.0.0.1 a.example.test\n reload 0\n}", "/nowhere", "/etc/hosts"},
+		{"hosts list {\n reload 0\n}", dir, filepath.Join(dir, "list")},
+		{"hosts /list {\n reload 0\n}", dir, "/list"},
+		{"hosts {\n configmap dns/custom hosts\n manifests " + dir + "\n}", "", ""},
+		{"hosts list {\n configmap dns/custom hosts\n manifests " + dir + "\n}", dir, filepath.Join(dir, "list")},
+	} {
+		servers, err := corefile.Parse("Corefile", []byte(".:53 {\n"+c.directive+"\n}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := &config.Block{Zones: []wire.Name{wire.Root}, Root: c.root, Log: slog.New(slog.DiscardHandler), Metrics: new(metrics.Registry), Chain: new(dns.Chain)}
+		if err := Setup(b, servers[0].Directives); err != nil {
+			t.Fatal(err)
+		}
+		s := config.NewStart(context.Background(), nil)
+		if err := b.Started(s); err != nil {
+			t.Fatal(err)
+		}
+		if got := config.Find[*Handler](b)[0].table.path; got != c.want {
+			t.Errorf("%s: the file is %q, want %q", c.directive, got, c.want)
+		}
+		s.Stop()
+	}
+}
+
+// A reload that changes nothing of the lines keeps the table; with reload 0 it
+// is the only thing that reads the file anew.
+func TestReloadKeepsTable(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "hosts")
+	write(t, file, "10.0.0.1 a.example.test\n")
+	log := new(journal)
+	for _, c := range []struct {
+		before, after string
+		same          bool
+	}{
+		{"ttl 30", "ttl 30", true},
+		{"ttl 30", "ttl 60", true},
+		{"ttl 30", "ttl 30\n fallthrough\n fallthrough_unsupported", true},
+		{"ttl 30", "no_reverse", false},
+		{"ttl 30", "reload 2s", false},
+		{"ttl 30", "10.0.0.2 b.example.test", false},
+		{"reload 0", "reload 0", false},
+	} {
+		_, before, s := started(t, "hosts "+file+" {\n "+c.before+"\n}", log, nil)
+		_, after, _ := started(t, "hosts "+file+" {\n "+c.after+"\n}", log, s)
+		if (before.table == after.table) != c.same {
+			t.Errorf("from %q to %q: the same table: %t", c.before, c.after, !c.same)
+		}
+		newAsker(t, after).check(t, "a.example.test.", "A", c.after == "ttl 60", "10.0.0.1")
+	}
+}
+
+// The metrics count what there is now, and nothing of what was.
+func TestMetrics(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "hosts")
+	write(t, file, "10.0.0.1 a.example.test b.example.test\nfd00::1 a.example.test\n10.0.0.1 a.example.test\n10.0.0.2 *.example.test\n")
+	b, _, s := started(t, "hosts "+file, new(journal), nil)
+	text := func() string {
+		var out strings.Builder
+		if err := b.Metrics.WriteText(&out); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	// Four addresses of names, three names of addresses.
+	if got := text(); !strings.Contains(got, "\ncoredns_hosts_entries 7\n") || !strings.Contains(got, "\ncoredns_hosts_reload_timestamp_seconds ") {
+		t.Error(got)
+	}
+	write(t, file, "10.0.0.1 a.example.test\n")
+	eventually(t, "two entries", func() bool { return strings.Contains(text(), "\ncoredns_hosts_entries 2\n") })
+	s.Stop()
+	if got := text(); strings.Contains(got, "coredns_hosts") {
+		t.Error("after the end:", got)
+	}
+}
+
+// A new ConfigMap that does not come makes a reload fail and leaves the old
+// plan; a first start serves what it has.
+func TestConfigMapMissing(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "not-there")
+	text := "hosts {\n 10.0.0.1 a.example.test\n configmap dns/custom hosts\n manifests " + dir + "\n}"
+	_, h, _ := started(t, text, new(journal), nil)
+	if h.Ready() {
+		t.Error("ready without the ConfigMap")
+	}
+	a := newAsker(t, h)
+	a.check(t, "a.example.test.", "A", false, "10.0.0.1")
+	for _, q := range []string{"b.example.test. A", "a.example.test. AAAA", "example.test. A"} {
+		name, qtype, _ := strings.Cut(q, " ")
+		if got := a.digest(t, name, qtype); got != "SERVFAIL" {
+			t.Errorf("%s: %s", q, got)
+		}
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "an empty folder", h.Ready)
+	if got := a.digest(t, "b.example.test.", "A"); got != "NXDOMAIN aa" {
+		t.Error(got)
+	}
+}
+
+func TestConfigMapReloadFails(t *testing.T) {
+	b, _, s := started(t, "hosts {\n 10.0.0.1 a.example.test\n}", new(journal), nil)
+	missing := cluster.Options{ConfigMap: "dns/custom", Manifests: filepath.Join(t.TempDir(), "not-there")}
+	p := plan{patience: 50 * time.Millisecond, settings: []cluster.Options{missing}, keys: []string{"hosts"}}
+	d := corefile.Directive{Token: corefile.Token{Text: "hosts", File: "Corefile", Line: 2}, Path: "hosts"}
+	next := config.NewStart(t.Context(), s)
+	_, err := p.start(next, d, b)
+	next.Abort()
+	const want = "Corefile:2: hosts: no answer of the API server about configmap dns/custom hosts within 50ms"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	p.patience = time.Hour
+	next = config.NewStart(ctx, s)
+	_, err = p.start(next, d, b)
+	next.Abort()
+	if err != context.Canceled {
+		t.Errorf("a start that is given up: %v", err)
+	}
+}

@@ -1,0 +1,76 @@
+package kubetest
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// hostsMap writes the ConfigMap of the test, which has these lines.
+func (w clusterWriter) hostsMap(create bool, key, lines string) {
+	w.Helper()
+	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "custom"}, Data: map[string]string{key: lines}}
+	if create {
+		must(w.CoreV1().ConfigMaps("dns").Create(w.Context(), c, metav1.CreateOptions{}))(w.T)
+	} else {
+		must(w.CoreV1().ConfigMaps("dns").Update(w.Context(), c, metav1.UpdateOptions{}))(w.T)
+	}
+}
+
+// Custom names come, change and go with a ConfigMap, each within a second, and
+// no server is restarted for it.
+func TestHostsConfigMap(t *testing.T) {
+	api := start(t)
+	w := writer(t, api)
+	corefile := "example.test 10.in-addr.arpa {\n hosts {\n  10.0.0.1 fixed.example.test\n  configmap dns/custom hosts\n  " + kubeconfig(t, api) + "\n }\n}\n"
+	d := serve(t, corefile)
+	fixed := inA("fixed.example.test", "NOERROR 10.0.0.1")
+	db, none := func(data string) question { return inA("db.example.test", "NOERROR "+data) }, inA("db.example.test", "NXDOMAIN")
+	d.becomes(fixed, none)
+	c := d.crowd(fixed)
+
+	w.hostsMap(true, "hosts", "10.0.0.2 db.example.test\n")
+	d.turns("a ConfigMap that comes", db("10.0.0.2"))
+	d.says(inPTR("2.0.0.10.in-addr.arpa", "NOERROR db.example.test."))
+	w.hostsMap(false, "hosts", "10.0.0.3 db.example.test\n")
+	d.turns("a change", db("10.0.0.3"))
+	w.hostsMap(false, "other", "10.0.0.9 db.example.test\n")
+	d.turns("a key that goes", none)
+	w.hostsMap(false, "hosts", "10.0.0.4 db.example.test\nnot a line\n")
+	d.turns("a key that comes", db("10.0.0.4"))
+	if n := d.logs(`hosts configmap dns/custom hosts:2: "not" is not an IP address: left out`); n != 1 {
+		t.Errorf("a bad line is said %d times", n)
+	}
+	// Another object of the namespace is none of its business.
+	must(w.CoreV1().ConfigMaps("dns").Create(w.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "another"}, Data: map[string]string{"hosts": "10.0.0.9 db.example.test"},
+	}, metav1.CreateOptions{}))(t)
+	if err := w.CoreV1().ConfigMaps("dns").Delete(w.Context(), "custom", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	d.turns("a ConfigMap that is deleted", none)
+	w.hostsMap(true, "hosts", "10.0.0.5 db.example.test\n")
+	d.turns("one that comes again", db("10.0.0.5"))
+
+	// Other lines in the Corefile do not begin the watch anew.
+	corefile += "other.test {\n hosts {\n  10.0.0.6 a.other.test\n }\n}\n"
+	d.reload(corefile)
+	d.says(db("10.0.0.5"), inA("a.other.test", "NOERROR 10.0.0.6"))
+	if n := d.count("relists", "configmaps"); n != 1 {
+		t.Errorf("%d lists, want the first alone", n)
+	}
+
+	// Without an API server the last state stays, also over a reload.
+	api.StopAPI()
+	d.failing("configmaps", 2)
+	d.says(fixed, db("10.0.0.5"))
+	d.reload(corefile + "more.test {\n whoami\n}\n")
+	d.says(fixed, db("10.0.0.5"))
+	if err := api.StartAPI(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.hostsMap(false, "hosts", "10.0.0.7 db.example.test\n")
+	d.becomes(db("10.0.0.7"))
+	c.leave()
+}

@@ -1,0 +1,54 @@
+package metrics
+
+import (
+	"fmt"
+	"io"
+)
+
+// A Distribution is a histogram that somebody else keeps: how many values were
+// at most as large as each of Bounds, which ascend, and larger than the one
+// before; Counts has one number more, of those above the last bound.
+type Distribution struct {
+	Bounds []float64
+	Counts []uint64
+	Sum    float64 // of all values
+}
+
+// Quantiles is a summary that somebody else keeps: the values below which are
+// these shares of all.
+type Quantiles struct {
+	Shares, Values []float64 // of one length
+	Sum            float64   // of all values
+	Count          uint64
+}
+
+type (
+	distributions struct{ read func() Distribution }
+	summaries     struct{ read func() Quantiles }
+)
+
+// HistogramFunc is Gauge for a histogram.
+func (r *Registry) HistogramFunc(name, help string, read func() Distribution, labels ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.family(name, help, "histogram").series[render(labels)] = distributions{read}
+}
+
+// SummaryFunc is Gauge for a summary.
+func (r *Registry) SummaryFunc(name, help string, read func() Quantiles, labels ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.family(name, help, "summary").series[render(labels)] = summaries{read}
+}
+
+func (d distributions) writeText(w io.Writer, name, labels string) {
+	d.read().writeText(w, name, labels)
+}
+
+func (s summaries) writeText(w io.Writer, name, labels string) {
+	q := s.read()
+	for i, share := range q.Shares {
+		fmt.Fprintf(w, "%s%s %s\n", name, with(labels, "quantile", format(share)), format(q.Values[i]))
+	}
+	fmt.Fprintf(w, "%s_sum%s %s\n%s_count%s %d\n", name, labels, format(q.Sum), name, labels, q.Count)
+}

@@ -1,0 +1,210 @@
+package rewrite
+
+import (
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+	seamark "github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
+)
+
+// A rig answers queries for one block without sockets.
+type rig struct {
+	t    testing.TB
+	port seamark.Port
+	q    *seamark.Query
+	lent []byte
+}
+
+func newRig(t testing.TB, corefile string, below ...any) *rig {
+	b, err := plan(corefile, below...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, q: seamark.NewQuery(nil), lent: make([]byte, 1<<16)}
+	mux := seamark.NewMux(seamark.NewLot(1), nil)
+	if err := mux.Route(wire.Root, b.Chain); err != nil {
+		t.Fatal(err)
+	}
+	r.port.Swap(mux)
+	return r
+}
+
+func (r *rig) ask(packet []byte) []byte {
+	r.q.Received(append(r.q.Room(len(packet))[:0], packet...), seamark.UDP, time.Unix(0, 0))
+	r.q.Peer, r.q.Local = netip.MustParseAddrPort("192.0.2.77:5353"), netip.MustParseAddrPort("10.0.0.2:53")
+	r.port.Serve(r.q, r.lent)
+	return r.q.Reply()
+}
+
+// Options of EDNS, as the handler below sees them.
+func TestEDNS(t *testing.T) {
+	for _, c := range []struct {
+		rules string
+		has   string // options of the query
+		peer  string
+		want  string
+	}{
+		{"edns0 local set 0xffee 0x61626364", "", "", "ffee:61626364"},
+		{"edns0 local set 65518 abcd", "", "", "ffee:61626364"},
+		{"edns0 local set 0xffee 0x", "", "", "ffee:"},
+		{"edns0 local set 0xffee a", "ffee0001ff000a0000", "", "000a: ffee:61"},
+		{"edns0 local append 0xffee a", "ffee0001ff", "", "ffee:ff"},
+		{"edns0 local append 0xffee a", "000a0000", "", "000a: ffee:61"},
+		{"edns0 local replace 0xffee a", "", "", ""},
+		{"edns0 local replace 0xffee a", "ffee0001ff", "", "ffee:61"},
+		{"edns0 local unset 0xffee", "ffee0001ff000a0000", "", "000a:"},
+		{"edns0 local unset 0xffee", "000a0000", "", "000a:"},
+		{"edns0 nsid set", "", "", "0003:"},
+		{"edns0 nsid unset", "00030000", "", ""},
+		{"edns0 subnet set 24 56", "", "", "0008:00011800c00002"},
+		{"edns0 subnet set 20 56", "00080004ffffffff", "", "0008:00011400c00000"},
+		{"edns0 subnet set 0 0", "", "", "0008:00010000"},
+		{"edns0 subnet set 24 56", "", "[2001:db8:1:2:3::1]:1", "0008:0002380020010db8000100"},
+		{"edns0 subnet unset", "00080004ffffffff", "", ""},
+		{"edns0 local set 1000 {qname}", "", "", "03e8:" + hex.EncodeToString([]byte("a.example."))},
+		{"edns0 local set 1000 {qtype}", "", "", "03e8:001c"},
+		{"edns0 local set 1000 {protocol}", "", "", "03e8:" + hex.EncodeToString([]byte("udp"))},
+		{"edns0 local set 1000 {client_ip}", "", "", "03e8:c000024d"},
+		{"edns0 local set 1000 {client_port}", "", "", "03e8:14e9"},
+		{"edns0 local set 1000 {server_ip}", "", "", "03e8:0a000002"},
+		{"edns0 local set 1000 {server_port}", "", "", "03e8:0035"},
+		{"edns0 local set 1000 {/kubernetes/namespace}", "", "", "03e8:" + hex.EncodeToString([]byte("shop"))},
+		{"edns0 local set 1000 {kubernetes/namespace}", "", "", "03e8:" + hex.EncodeToString([]byte("shop"))},
+		{"edns0 local set 1000 {kubernetes/pod}", "", "", ""},
+		{"continue edns0 nsid set\nrewrite edns0 local set 1 x", "", "", "0003: 0001:78"},
+		{"edns0 nsid set\nrewrite edns0 local set 1 x", "", "", "0003:"},
+		{"edns0 local replace 1 x\nrewrite edns0 local set 1 y", "", "", "0001:79"},
+	} {
+		var got []string
+		var after []byte
+		below := &done{func(q *seamark.Query) {
+			for code, data := range options(q.Options) {
+				got = append(got, fmt.Sprintf("%04x:%x", code, data))
+			}
+		}}
+		r := newRig(t, ".:53 {\nrewrite "+c.rules+"\n}", below)
+		has, err := hex.DecodeString(c.has)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := new(dns.Msg).SetQuestion("a.example.", dns.TypeAAAA)
+		m.SetEdns0(1232, false)
+		p, err := m.Pack()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p[len(p)-1] = byte(len(has))
+		p = append(p, has...)
+		if c.peer == "" {
+			r.ask(p)
+		} else {
+			r.q.Received(append(r.q.Room(len(p))[:0], p...), seamark.UDP, time.Unix(0, 0))
+			r.q.Peer = netip.MustParseAddrPort(c.peer)
+			r.port.Serve(r.q, r.lent)
+		}
+		after = r.q.Options
+		if text := strings.Join(got, " "); text != c.want {
+			t.Errorf("%s on %q: got %q, want %q", c.rules, c.has, text, c.want)
+		}
+		if string(after) != string(has) {
+			t.Errorf("%s: on the way up the options are %x, want the client's %x", c.rules, after, has)
+		}
+	}
+}
+
+// revert keeps what was asked of others in the client's name from the client.
+func TestRevert(t *testing.T) {
+	for rule, want := range map[string]int{"edns0 local set 0xffee a revert": 1, "edns0 local set 0xffee a": 2} {
+		r := newRig(t, ".:53 {\nrewrite "+rule+"\n}", &done{func(q *seamark.Query) {
+			q.ReplyOption(0xffee, []byte("answer"))
+			q.ReplyOption(0xffef, nil)
+		}})
+		m := new(dns.Msg).SetQuestion("a.example.", dns.TypeA)
+		m.SetEdns0(1232, false)
+		p, _ := m.Pack()
+		reply := new(dns.Msg)
+		if err := reply.Unpack(r.ask(p)); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(reply.IsEdns0().Option); got != want {
+			t.Errorf("%s: got %d options in the reply, want %d", rule, got, want)
+		}
+	}
+}
+
+// What a client's name puts into a group is not searched for groups.
+func TestGroupsAreNotNested(t *testing.T) {
+	var got string
+	r := newRig(t, ".:53 {\nrewrite name regex (.*)\\.(.*)\\.example\\. {1}.{2}.org\n}", &done{func(q *seamark.Query) {
+		got = wire.Name(q.Name()).String()
+	}})
+	r.ask(wire.AppendRequest(nil, 1, 0, name(t, "{2}.secret.example."), wire.TypeA))
+	if got != "{2}.secret.org." {
+		t.Errorf("got %s", got)
+	}
+}
+
+// A query that no rule fits allocates nothing, whatever the rules compare.
+func TestAllocations(t *testing.T) {
+	r := newRig(t, `.:53 {
+		rewrite name exact a.example.org b.example.org
+		rewrite name prefix old- new-
+		rewrite name suffix .example.net .example.org
+		rewrite name substring .consul. .example.
+		rewrite name regex (.*)\.apps\.example\.org {1}.example.org
+		rewrite type ANY A
+		rewrite edns0 local replace 0xffee x
+		rewrite ttl other.example.org 5
+	}`, &done{})
+	packet := wire.AppendRequest(nil, 1, wire.FlagRD, name(t, "www.shop.example.com"), wire.TypeA)
+	if n := testing.AllocsPerRun(100, func() { r.ask(packet) }); n != 0 {
+		t.Errorf("%v allocations, want none", n)
+	}
+}
+
+// One turn serves many queries: nothing of one is left for the next.
+func TestTurnsAreClean(t *testing.T) {
+	var seen []string
+	r := newRig(t, ".:53 {\nrewrite continue ttl a.example 5\nrewrite name a.example b.example\nrewrite edns0 local set 1 x\n}", &done{func(q *seamark.Query) {
+		seen = append(seen, fmt.Sprint(wire.Name(q.Name()), len(q.Options)))
+		q.Answer.Append(wire.Answers, wire.AppendAddress(nil, wire.OwnerIsQuestion, 60, netip.IPv6Loopback()), 1)
+	}})
+	var ttls []uint32
+	for _, n := range []string{"a.example", "c.example", "a.example", "c.example"} {
+		var m dns.Msg
+		if err := m.Unpack(r.ask(wire.AppendRequest(nil, 1, 0, name(t, n), wire.TypeAAAA))); err != nil {
+			t.Fatal(err)
+		}
+		if m.Answer[0].Header().Name != n+"." {
+			t.Errorf("got %v for %s", m.Answer, n)
+		}
+		ttls = append(ttls, m.Answer[0].Header().Ttl)
+	}
+	if got := fmt.Sprint(seen, ttls); got != "[b.example.0 c.example.5 b.example.0 c.example.5] [5 60 5 60]" {
+		t.Error(got)
+	}
+}
+
+func BenchmarkNoRuleFits(b *testing.B) {
+	r := newRig(b, ".:53 {\nrewrite name a.example b.example\nrewrite name suffix .example.net .example.org\nrewrite name regex (.*)\\.apps\\.example\\.org {1}.org\n}", &done{})
+	packet := wire.AppendRequest(nil, 1, wire.FlagRD, name(b, "www.shop.example.com"), wire.TypeA)
+	b.ReportAllocs()
+	for b.Loop() {
+		r.ask(packet)
+	}
+}
+
+func BenchmarkName(b *testing.B) {
+	r := newRig(b, ".:53 {\nrewrite name www.shop.example.com b.example\n}", &done{})
+	packet := wire.AppendRequest(nil, 1, wire.FlagRD, name(b, "www.shop.example.com"), wire.TypeA)
+	b.ReportAllocs()
+	for b.Loop() {
+		r.ask(packet)
+	}
+}

@@ -1,0 +1,347 @@
+package rewrite
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
+)
+
+// Setup is the Setup of rewrite.
+func Setup(b *config.Block, uses []corefile.Directive) error {
+	rw := &Rewrite{word: b.Word()}
+	rw.turns.New = newTurn
+	waits := false
+	var errs []error
+	for _, d := range uses {
+		r, err := parse(b, d)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		_, chases := r.change.(*cname)
+		waits = waits || chases
+		rw.rules = append(rw.rules, r)
+	}
+	if waits {
+		b.Handle(&chasing{rw})
+	} else {
+		b.Handle(rw)
+	}
+	return errors.Join(errs...)
+}
+
+// fields read what stands behind their word.
+func fields(b *config.Block) map[string]func(corefile.Directive) (change, error) {
+	return map[string]func(corefile.Directive) (change, error){
+		"name": parseName, "type": parseType, "class": parseClass, "ttl": parseTTL, "rcode": parseRCode, "cname": parseCNAME,
+		"edns0": func(d corefile.Directive) (change, error) { return parseEDNS(b, d) },
+	}
+}
+
+// parse reads one use.
+func parse(b *config.Block, d corefile.Directive) (rule, error) {
+	words := slices.Clone(d.Args)
+	for _, line := range d.Body { // all lines are one
+		if line.Block {
+			return rule{}, line.Errorf("takes no braces")
+		}
+		words = append(append(words, line.Token), line.Args...)
+	}
+	r := rule{stop: true}
+	if len(words) > 0 && (words[0].Text == "continue" || words[0].Text == "stop") {
+		r.stop = words[0].Text == "stop"
+		words = words[1:]
+	}
+	known := []string{"name", "type", "class", "edns0", "ttl", "cname", "rcode"}
+	if len(words) == 0 {
+		return r, d.Errorf("want %s and what belongs to it", strings.Join(known, ", "))
+	}
+	field := words[0]
+	read := fields(b)[field.Text]
+	if read == nil {
+		return r, field.Errorf(d.Path, "want %s, got %q%s", strings.Join(known, ", "), field.Text, corefile.DidYouMean(field.Text, known))
+	}
+	var err error
+	r.change, err = read(corefile.Directive{Token: field, Args: words[1:], Path: d.Path + ": " + field.Text})
+	return r, err
+}
+
+// takeMatch takes the word for the match off d's arguments. Behind it come n
+// more, and then perhaps options.
+func takeMatch(d *corefile.Directive, n int, option string) (match, error) {
+	if len(d.Args) <= n {
+		return exact, d.Arity(n, n+1)
+	}
+	if i := slices.Index(matches[:], d.Args[0].Text); i >= 0 {
+		d.Args = d.Args[1:]
+		return match(i), nil
+	}
+	if option != "" && d.Args[n].Text == option {
+		return exact, nil
+	}
+	return exact, d.Errorf("want exact, prefix, suffix, substring or regex before %d arguments, got %q%s",
+		n, d.Args[0].Text, corefile.DidYouMean(d.Args[0].Text, matches[:]))
+}
+
+func parseName(d corefile.Directive) (change, error) {
+	m, err := takeMatch(&d, 2, "answer")
+	if err != nil {
+		return nil, err
+	}
+	r := &nameRule{}
+	var errs []error
+	if r.renaming, err = parseRenaming(m, d.Args[0].Text, d.Args[1].Text); err != nil {
+		errs = append(errs, d.Errorf("%w", err))
+	}
+	for left := d.Args[2:]; len(left) > 0; {
+		if left[0].Text != "answer" {
+			errs = append(errs, left[0].Errorf(d.Path, "want answer, got %q", left[0].Text))
+			break
+		}
+		if len(left) > 1 && left[1].Text == "auto" {
+			r.auto = true
+			left = left[2:]
+			continue
+		}
+		if len(left) < 4 || left[1].Text != "name" && left[1].Text != "value" {
+			errs = append(errs, left[0].Errorf(d.Path, "answer: want auto, name REGEX NAME or value REGEX NAME"))
+			break
+		}
+		a := answer{value: left[1].Text == "value"}
+		if a.expr, err = regexp.Compile(left[2].Text); err == nil {
+			a.with, err = parseTemplate(left[3].Text, a.expr)
+		}
+		if err != nil {
+			errs = append(errs, left[0].Errorf(d.Path, "answer: %s: %w", left[1].Text, err))
+		}
+		r.answers = append(r.answers, a)
+		left = left[4:]
+	}
+	return r, errors.Join(errs...)
+}
+
+func parseCNAME(d corefile.Directive) (change, error) {
+	m, err := takeMatch(&d, 2, "")
+	if err == nil {
+		err = d.Arity(2, 2)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := &cname{}
+	if r.renaming, err = parseRenaming(m, d.Args[0].Text, d.Args[1].Text); err != nil {
+		err = d.Errorf("%w", err)
+	}
+	return r, err
+}
+
+func parseType(d corefile.Directive) (change, error) {
+	if err := d.Arity(2, 2); err != nil {
+		return nil, err
+	}
+	from, fine := wire.ParseType(d.Args[0].Text)
+	to, ok := wire.ParseType(d.Args[1].Text)
+	if !fine || !ok {
+		return nil, d.Errorf("want two types like A or TYPE65, got %q", d.Words())
+	}
+	return &typeRule{from, to}, nil
+}
+
+func parseClass(d corefile.Directive) (change, error) {
+	if err := d.Arity(2, 2); err != nil {
+		return nil, err
+	}
+	from, fine := wire.ParseClass(d.Args[0].Text)
+	to, ok := wire.ParseClass(d.Args[1].Text)
+	if !fine || !ok {
+		return nil, d.Errorf("want two classes like IN or CH, got %q", d.Words())
+	}
+	return &classRule{from, to}, nil
+}
+
+func parseTTL(d corefile.Directive) (change, error) {
+	m, err := takeMatch(&d, 2, "")
+	if err == nil {
+		err = d.Arity(2, 2)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := &ttl{}
+	if r.pattern, err = parsePattern(m, d.Args[0].Text); err != nil {
+		return r, d.Errorf("%w", err)
+	}
+	text := d.Args[1].Text
+	low, high, span := strings.Cut(text, "-")
+	r.most = math.MaxInt32 // RFC 2181 §8
+	ok := text != "-"
+	number := func(to *uint32, s string) {
+		n, err := strconv.ParseUint(s, 10, 31)
+		*to, ok = uint32(n), ok && err == nil
+	}
+	if low != "" || !span {
+		number(&r.least, low)
+	}
+	switch {
+	case !span:
+		r.most = r.least
+	case high != "":
+		number(&r.most, high)
+	}
+	if !ok || r.least > r.most {
+		return r, d.Errorf("want a TTL of 0..%d, or MIN-MAX, MIN- or -MAX, got %q", math.MaxInt32, text)
+	}
+	return r, nil
+}
+
+func parseRCode(d corefile.Directive) (change, error) {
+	m, err := takeMatch(&d, 3, "")
+	if err == nil {
+		err = d.Arity(3, 3)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := &rcode{}
+	var errs []error
+	if r.pattern, err = parsePattern(m, d.Args[0].Text); err != nil {
+		errs = append(errs, d.Errorf("%w", err))
+	}
+	for i, to := range []*wire.RCode{&r.from, &r.to} {
+		text := d.Args[1+i].Text
+		var ok bool
+		if *to, ok = parseCode(text); !ok {
+			errs = append(errs, d.Errorf("want a response code like NXDOMAIN or a number of 0..15, got %q", text))
+		}
+	}
+	return r, errors.Join(errs...)
+}
+
+// parseCode reads a response code that needs no OPT record.
+func parseCode(text string) (wire.RCode, bool) {
+	n, err := strconv.ParseUint(text, 10, 4)
+	if err == nil {
+		return wire.RCode(n), true
+	}
+	// RFC 6895 §2.3; those without a use here have no constant.
+	names := []string{"NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED", "YXDOMAIN", "YXRRSET", "NXRRSET", "NOTAUTH", "NOTZONE"}
+	i := slices.Index(names, strings.ToUpper(text))
+	return wire.RCode(max(i, 0)), i >= 0
+}
+
+func parseEDNS(b *config.Block, d corefile.Directive) (change, error) {
+	if n := len(d.Args); n > 0 && d.Args[n-1].Text == "revert" {
+		d.Args = d.Args[:n-1]
+		r, err := parseOption(b, d)
+		if err == nil {
+			r.revert = true
+		}
+		return r, err
+	}
+	return parseOption(b, d)
+}
+
+func parseOption(b *config.Block, d corefile.Directive) (*option, error) {
+	if len(d.Args) < 2 {
+		return nil, d.Errorf("want local, nsid or subnet, and set, append, replace or unset")
+	}
+	kind, word := d.Args[0].Text, d.Args[1].Text
+	i := slices.Index(actions[:], word)
+	if i < 0 {
+		return nil, d.Errorf("%s: want set, append, replace or unset, got %q%s", kind, word, corefile.DidYouMean(word, actions[:]))
+	}
+	o := &option{action: action(i)}
+	d.Path += ": " + kind
+	d.Args = d.Args[2:]
+	switch kind {
+	case "nsid":
+		o.code, o.data = wire.OptionNSID, fixed(nil)
+		return o, d.Arity(0, 0)
+	case "subnet":
+		return o, o.parseSubnet(d)
+	case "local":
+		return o, o.parseLocal(b, d)
+	}
+	known := []string{"local", "nsid", "subnet"}
+	return nil, d.Errorf("want local, nsid or subnet, got %q%s", kind, corefile.DidYouMean(kind, known))
+}
+
+func (o *option) parseSubnet(d corefile.Directive) error {
+	o.code = wire.OptionSubnet
+	if o.action == actionUnset {
+		return d.Arity(0, 0)
+	}
+	if err := d.Arity(2, 2); err != nil {
+		return err
+	}
+	bits4, err4 := strconv.Atoi(d.Args[0].Text)
+	bits6, err6 := strconv.Atoi(d.Args[1].Text)
+	if err4 != nil || err6 != nil || bits4 < 0 || bits4 > 32 || bits6 < 0 || bits6 > 128 {
+		return d.Errorf("want 0..32 bits of IPv4 and 0..128 of IPv6, got %q", d.Words())
+	}
+	o.data = subnet(bits4, bits6)
+	return nil
+}
+
+func (o *option) parseLocal(b *config.Block, d corefile.Directive) error {
+	want := 2
+	if o.action == actionUnset {
+		want = 1
+	}
+	if err := d.Arity(want, want); err != nil {
+		return err
+	}
+	code, err := strconv.ParseUint(d.Args[0].Text, 0, 16)
+	if err != nil {
+		return d.Errorf("want the number of an option, like 0xffee, got %q", d.Args[0].Text)
+	}
+	o.code = uint16(code)
+	if o.action == actionUnset {
+		return nil
+	}
+	if o.data, err = data(b, d.Args[1].Text); err != nil {
+		return d.Errorf("%w", err)
+	}
+	return nil
+}
+
+// data reads what a local option has.
+func data(b *config.Block, text string) (func(*dns.Query, *turn) ([]byte, bool), error) {
+	if digits, ok := strings.CutPrefix(text, "0x"); ok {
+		bytes, err := hex.DecodeString(digits)
+		if err != nil {
+			return nil, fmt.Errorf("%q: want pairs of hexadecimal digits behind 0x", text)
+		}
+		return fixed(bytes), nil
+	}
+	if !strings.HasPrefix(text, "{") || !strings.HasSuffix(text, "}") {
+		return fixed([]byte(text)), nil
+	}
+	name := text[1 : len(text)-1]
+	if read := variable(name); read != nil {
+		return read, nil
+	}
+	key := strings.TrimPrefix(name, "/")
+	if !strings.Contains(key, "/") {
+		return nil, fmt.Errorf("no such variable: %s; there are {qname}, {qtype}, {protocol}, {client_ip}, {client_port}, {server_ip}, {server_port} and metadata like {kubernetes/namespace}", text)
+	}
+	var value func(q *dns.Query) string
+	b.OnPlanned(func() error {
+		value = b.Metadata(key)
+		return nil
+	})
+	return func(q *dns.Query, _ *turn) ([]byte, bool) {
+		v := value(q)
+		return []byte(v), v != ""
+	}, nil
+}

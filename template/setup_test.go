@@ -1,0 +1,97 @@
+package template
+
+import "testing"
+
+func TestWrong(t *testing.T) {
+	for directive, want := range map[string]string{
+		"template":       "Corefile:2: template: want at least 2 arguments, got 0",
+		"template IN":    "Corefile:2: template: want at least 2 arguments, got 1",
+		"template INN A": `Corefile:2: template: want a class, like IN or ANY, got "INN"`,
+		"template A IN":  "Corefile:2: template: want a class, like IN or ANY, got \"A\"\nCorefile:2: template: want a type, like A, TYPE65280 or ANY, got \"IN\"",
+		"template IN A a..b 10.0.0.0/33": "Corefile:2: template: not a zone: \"a..b\": empty label\n" +
+			`Corefile:2: template: "10.0.0.0/33" is not a CIDR: want one like 10.96.0.0/12 or fd00::/8`,
+		"match":                   "Corefile:3: template: match: want at least 1 argument, got 0",
+		"match ( [":               "Corefile:3: template: match: error parsing regexp: missing closing ): `(`\nCorefile:3: template: match: error parsing regexp: missing closing ]: `[`",
+		"expr":                    "Corefile:3: template: expr: want at least 1 argument, got 0",
+		"expr type()":             "Corefile:3: template: expr: want true or false, got string, in type()",
+		"var a":                   "Corefile:3: template: var: want at least 2 arguments, got 1",
+		"var a-b 1":               `Corefile:3: template: var: want a name of letters, digits and _, got "a-b"`,
+		"var a nome()":            "Corefile:3: template: var: unknown name nome, at character 1 of nome()",
+		"answer":                  "Corefile:3: template: answer: want at least 1 argument, got 0",
+		"additional":              "Corefile:3: template: additional: want at least 1 argument, got 0",
+		"authority":               "Corefile:3: template: authority: want at least 1 argument, got 0",
+		"rcode":                   "Corefile:3: template: rcode: want 1 argument, got 0",
+		"rcode NXDOMAIN SERVFAIL": "Corefile:3: template: rcode: want 1 argument, got 2",
+		"rcode NX":                `Corefile:3: template: rcode: want a response code, like NXDOMAIN or REFUSED, got "NX"`,
+		"rcode BADVERS":           `Corefile:3: template: rcode: want a response code, like NXDOMAIN or REFUSED, got "BADVERS"`,
+		"ederror":                 "Corefile:3: template: ederror: want 1 to 2 arguments, got 0",
+		"ederror 1 two three":     "Corefile:3: template: ederror: want 1 to 2 arguments, got 3",
+		"ederror 65536":           `Corefile:3: template: ederror: want 0..65535, got "65536"`,
+		"ederror Blocked":         `Corefile:3: template: ederror: want 0..65535, got "Blocked"`,
+		"fallthrough a..b":        `Corefile:3: template: fallthrough: not a zone: "a..b": empty label`,
+		"answers x":               `Corefile:3: template: unknown option "answers"; did you mean "answer"?`,
+		"rcode NXDOMAIN {\n}":     "Corefile:3: template: rcode: takes no braces",
+
+		// Records that are always the same are read now, and so are those which
+		// begin with the name and are the same behind it.
+		`answer "example.org. 60 IN A 192.0.2.300"`: `Corefile:3: template: answer: "example.org. 60 IN A 192.0.2.300": bad A A: "192.0.2.300"`,
+		`answer "{{ .Name }} 60 IN A 192.0.2.300"`:  `Corefile:3: template: answer: "{{ .Name }} 60 IN A 192.0.2.300": bad A A: "192.0.2.300"`,
+		`additional "{{.Name}} 60 IN AA 192.0.2.1"`: `Corefile:3: template: additional: "{{.Name}} 60 IN AA 192.0.2.1": unknown RR type: "AA"`,
+		`authority ""`:                                   `Corefile:3: template: authority: "": want a record, got nothing`,
+		`answer "$INCLUDE /etc/passwd"`:                  `Corefile:3: template: answer: "$INCLUDE /etc/passwd": want a record, got a directive`,
+		"answer \"a. A 192.0.2.1\nb. A 192.0.2.1\"":      "Corefile:3: template: answer: \"a. A 192.0.2.1\\nb. A 192.0.2.1\": want one record, got more: b.\t3600\tIN\tA\t192.0.2.1",
+		`answer "a. A 192.0.2.300" "a. AAAA 192.0.2.30"`: "Corefile:3: template: answer: \"a. A 192.0.2.300\": bad A A: \"192.0.2.300\"\nCorefile:3: template: answer: \"a. AAAA 192.0.2.30\": bad AAAA AAAA: \"192.0.2.30\"",
+
+		// So are the actions in the others.
+		`answer "{{ .Name"`:                 `Corefile:3: template: answer: "{{ .Name": RR:1: unclosed action`,
+		`answer "{{ parseUint .Name }}"`:    `Corefile:3: template: answer: "{{ parseUint .Name }}": RR:1: function "parseUint" not defined`,
+		`answer "{{ .Nmae }} A 192.0.2.1"`:  `Corefile:3: template: answer: "{{ .Nmae }} A 192.0.2.1": there is no .Nmae; there are .Class, .Group, .Match, .Message, .Meta, .Name, .Question, .Regex, .Remote, .Type, .Var, .Zone`,
+		`answer "{{ .q }} A 192.0.2.1"`:     `Corefile:3: template: answer: "{{ .q }} A 192.0.2.1": there is no .q; there are .Class, .Group, .Match, .Message, .Meta, .Name, .Question, .Regex, .Remote, .Type, .Var, .Zone`,
+		`answer "{{ .Group.a }}"`:           `Corefile:3: template: answer: "{{ .Group.a }}": no regular expression has a group a`,
+		`answer "{{ index .Group \"1\" }}"`: `Corefile:3: template: answer: "{{ index .Group \"1\" }}": no regular expression has a group 1`,
+		`answer "{{ index .Match 1 }}"`:     `Corefile:3: template: answer: "{{ index .Match 1 }}": no regular expression has a group 1`,
+		`answer "{{ .Var.a }}"`:             `Corefile:3: template: answer: "{{ .Var.a }}": there is no var a`,
+		`answer "{{ .Message.ID }}"`:        `Corefile:3: template: answer: "{{ .Message.ID }}": there is no .Message.ID`,
+		`answer "{{ .Question.Type }}"`:     `Corefile:3: template: answer: "{{ .Question.Type }}": there is no .Question.Type`,
+		`answer "{{ if (eq .A .Type) }}{{ else }}{{ .B }}{{ end }}{{ range .Match }}{{ .C }}{{ $.Group.c }}{{ else }}{{ .D }}{{ end }}"`: "" +
+			lines(`Corefile:3: template: answer: "{{ if (eq .A .Type) }}{{ else }}{{ .B }}{{ end }}{{ range .Match }}{{ .C }}{{ $.Group.c }}{{ else }}{{ .D }}{{ end }}": `,
+				"there is no .A; there are .Class, .Group, .Match, .Message, .Meta, .Name, .Question, .Regex, .Remote, .Type, .Var, .Zone",
+				"there is no .B; there are .Class, .Group, .Match, .Message, .Meta, .Name, .Question, .Regex, .Remote, .Type, .Var, .Zone",
+				"no regular expression has a group c",
+				"there is no .D; there are .Class, .Group, .Match, .Message, .Meta, .Name, .Question, .Regex, .Remote, .Type, .Var, .Zone"),
+	} {
+		text := ".:53 {\n" + directive + "\n}"
+		if directive[:min(8, len(directive))] != "template" {
+			text = ".:53 {\ntemplate IN A {\n" + directive + "\n}\n}"
+		}
+		if _, err := plan(text); err == nil || err.Error() != want {
+			t.Errorf("%s\ngot  %v\nwant %s", directive, err, want)
+		}
+	}
+}
+
+// lines is several errors of one place.
+func lines(at string, errs ...string) (text string) {
+	for i, err := range errs {
+		if i > 0 {
+			text += "\n"
+		}
+		text += at + err
+	}
+	return text
+}
+
+// What is right, in every form.
+func TestRight(t *testing.T) {
+	for _, directive := range []string{
+		"template in a",
+		"template ANY ANY . {\nrcode refused\nupstream 192.0.2.1\nederror 0\n}",
+		"template CLASS3 TYPE65280 10.0.0.0/8 example.org {\nrcode 3\nederror 15 \"some text\"\nfallthrough example.org 10.in-addr.arpa\n}",
+		"template IN A {\nanswer \"a 60 IN A 192.0.2.1\" \"a IN A 192.0.2.1\" \"a A 192.0.2.1\" \"  a 60 A 192.0.2.1 ; why\"\n}",
+		"template IN A {\nmatch ^(?P<a>x)(y)$ b\nmatch c\nanswer \"{{ index .Match 2 }}{{ .Group.a }}{{ index .Group `1` }}{{ with .Zone }}{{ .x }}{{ end }}\"\n}",
+	} {
+		if _, err := plan(".:53 {\n" + directive + "\n}"); err != nil {
+			t.Errorf("%s: %v", directive, err)
+		}
+	}
+}

@@ -1,0 +1,319 @@
+package template
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/wire"
+)
+
+// plan sets up the template directives of a Corefile of one block.
+func plan(text string) (*config.Block, error) {
+	servers, err := corefile.Parse("Corefile", []byte(text))
+	if err != nil {
+		return nil, err
+	}
+	b := &config.Block{Zones: []wire.Name{"\x03org\x00"}, Log: slog.New(slog.DiscardHandler), Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
+	var uses []corefile.Directive
+	for _, d := range servers[0].Directives {
+		if d.Text == "template" {
+			uses = append(uses, d)
+		}
+	}
+	b.Begin("template")
+	if err := Setup(b, uses); err != nil {
+		return nil, corefile.Sorted(err)
+	}
+	return b, nil
+}
+
+// A tells is metadata.
+type tells string
+
+func (t tells) Metadata(_ *dns.Query, key string) (string, bool) { return string(t), key == "x/y" }
+
+// A below answers TXT questions at once, REFUSED; others it lets wait, and then
+// adds an A record.
+type below struct{}
+
+func (below) ServeDNS(q *dns.Query) dns.Verdict {
+	if q.Type != wire.TypeTXT {
+		return dns.Wait
+	}
+	q.RCode = wire.Refused
+	return dns.Done
+}
+
+func (below) Resolve(_ context.Context, q *dns.Query) error {
+	q.RA = true
+	q.Answer.Append(wire.Answers, wire.AppendAddress(nil, wire.OwnerIsQuestion, 5, netip.AddrFrom4([4]byte{192, 0, 2, 7})), 1)
+	return nil
+}
+
+// A running is a block that answers without sockets.
+type running struct {
+	t     testing.TB
+	block *config.Block
+	port  *dns.Port
+	query *dns.Query
+	lent  []byte
+	sent  chan sent
+}
+
+// A sent is the reply to a query that was parked.
+type sent struct {
+	reply []byte
+	err   error
+}
+
+func (r *running) Send(q *dns.Query) { r.sent <- sent{slices.Clone(q.Reply()), q.Err} }
+
+func run(t testing.TB, text string) *running {
+	t.Helper()
+	b, err := plan(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Described.On = true
+	b.Offer(tells(`a"b\`))
+	b.Begin("below")
+	b.Handle(below{})
+	if errs := b.Planned(); len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	r := &running{t: t, block: b, port: &dns.Port{}, lent: make([]byte, 65536), sent: make(chan sent, 1)}
+	r.query = dns.NewQuery(r)
+	mux := dns.NewMux(dns.NewLot(1), nil)
+	chain := b.Chain.For("dns://:53", "org.")
+	chain.View = "v"
+	if err := mux.Route(wire.Root, chain); err != nil {
+		t.Fatal(err)
+	}
+	r.port.Swap(mux)
+	return r
+}
+
+// ask gives the reply, and why it is SERVFAIL.
+func (r *running) ask(name []byte, qtype wire.Type) ([]byte, error) {
+	packet := wire.AppendRequest(nil, 4, wire.FlagRD, name, qtype)
+	packet = append(packet, 0, 0, 41, 1232>>8, 1232&255, 0, 0, 0, 0, 0, 0)
+	packet[11] = 1
+	return r.serve(packet)
+}
+
+func (r *running) serve(packet []byte) ([]byte, error) {
+	q := r.query
+	room := q.Room(len(packet))
+	copy(room, packet)
+	q.Received(room, dns.TCP, time.Unix(0, 0))
+	q.Peer, q.Local = netip.MustParseAddrPort("10.0.0.1:53012"), netip.MustParseAddrPort("10.0.0.2:53")
+	if r.port.Serve(q, r.lent) == dns.Parked {
+		r.query = dns.NewQuery(r) // that one is a worker's now
+		s := <-r.sent
+		return s.reply, s.err
+	}
+	return q.Reply(), q.Err
+}
+
+// dig is the answer as records in text, with the code in front.
+func (r *running) dig(name string, qtype wire.Type) string {
+	r.t.Helper()
+	n, err := wire.ParseName(name)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	reply, _ := r.ask([]byte(n), qtype)
+	return text(r.t, reply)
+}
+
+func text(t testing.TB, reply []byte) string {
+	t.Helper()
+	m := new(mdns.Msg)
+	if err := m.Unpack(reply); err != nil {
+		t.Fatal(err)
+	}
+	code := mdns.RcodeToString[m.Rcode]
+	if m.Authoritative {
+		code += " aa"
+	}
+	lines := []string{code}
+	for i, rrs := range [][]mdns.RR{m.Answer, m.Ns, m.Extra} {
+		for _, rr := range rrs {
+			if opt, ok := rr.(*mdns.OPT); ok {
+				for _, o := range opt.Option {
+					lines = append(lines, o.String())
+				}
+				continue
+			}
+			lines = append(lines, []string{"", ";authority ", ";additional "}[i]+strings.ReplaceAll(rr.String(), "\t", " "))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// What a template sees is what its reference page says.
+func TestData(t *testing.T) {
+	r := run(t, strings.ReplaceAll(`.:53 {
+	template IN TXT Example.ORG {
+		match ^nothing ^(?P<host>[a-z]+)-(\d+)[.](?P<rest>.*)$
+		var large size() > 20
+		var labels split(name(), `+"`.`"+`)
+		answer "{{ .Name }} 0 TXT {{ .Class }} {{ .Type }} {{ .Zone }} {{ .Remote }}"
+		answer "{{ .Name }} 0 TXT {{ .Group.host }} {{ index .Group '2' }} {{ index .Match 2 }} {{ len .Match }}"
+		answer "{{ .Name }} 0 TXT {{ parseInt (index .Match 2) 10 8 | printf '%02x' }}"
+		answer "{{ .Name }} 0 TXT {{ .Question.Name }} {{ .Question.Qtype }} {{ .Question.Qclass }}"
+		answer "{{ .Name }} 0 TXT {{ .Message.Id }} {{ .Message.Opcode }} {{ .Message.RecursionDesired }} {{ (index .Message.Question 0).Name }}"
+		answer "{{ .Name }} 0 TXT '{{ .Meta 'x/none' }}' {{ .Meta 'x/y' | printf '%q' }}"
+		answer "{{ .Name }} 0 TXT {{ .Var.large }} {{ index .Var.labels 1 }} {{ .Regex | len }}"
+		answer "{{ .Group.host }} 0 TXT {{ with .Group }}{{ .host }}{{ $.Type }}{{ end }}" "{{ if eq .Type 'A' }}{{ .Name }} 0 A 192.0.2.1{{ end }}"
+	}
+}`, `'`, `\"`))
+	packet := wire.AppendRequest(nil, 4711, wire.FlagRD, []byte("\x06Web-42\x07example\x03org\x00"), wire.TypeTXT)
+	reply, err := r.serve(packet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `NOERROR aa
+Web-42.example.org. 0 IN TXT "IN" "TXT" "example.org." "10.0.0.1"
+Web-42.example.org. 0 IN TXT "web" "42" "42" "4"
+Web-42.example.org. 0 IN TXT "2a"
+Web-42.example.org. 0 IN TXT "Web-42.example.org." "16" "1"
+Web-42.example.org. 0 IN TXT "4711" "0" "true" "Web-42.example.org."
+Web-42.example.org. 0 IN TXT "" "a\"b\\"
+Web-42.example.org. 0 IN TXT "true" "example" "39"
+web. 0 IN TXT "webTXT"`
+	if got := text(t, reply); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestFailures(t *testing.T) {
+	r := run(t, `.:53 {
+	template IN A {
+		match ^(?P<a>[^.]*)[.]org
+		answer "{{ .Name }} 60 IN A 192.0.2.{{ .Group.a }}"
+	}
+	template IN AAAA {
+		answer "{{ .Name }} 60 IN AAAA fd00::{{ parseInt .Name 10 8 }}"
+	}
+	template IN MX {
+		answer "{{ .Name }} 60 IN MX 10 a."
+		authority "{{ .Name }} 60 IN MX {{ .Message.Id }} a. b."
+	}
+	template IN TYPE65280 {
+		var port fromJSON(name())
+		answer "{{ .Name }} 60 IN TXT {{ .Var.port }}"
+	}
+}`)
+	for _, c := range []struct {
+		name  string
+		qtype wire.Type
+		err   string
+	}{
+		{"x.org", wire.TypeA, `template: answer "{{ .Name }} 60 IN A 192.0.2.{{ .Group.a }}": made "x.org. 60 IN A 192.0.2.x": bad A A: "192.0.2.x"`},
+		{"x.org", wire.TypeAAAA, `template: answer "{{ .Name }} 60 IN AAAA fd00::{{ parseInt .Name 10 8 }}": RR:1:32: executing "RR" at <parseInt .Name 10 8>: error calling parseInt: strconv.ParseUint: parsing "x.org.": invalid syntax`},
+		{"x.org", wire.TypeMX, `template: authority "{{ .Name }} 60 IN MX {{ .Message.Id }} a. b.": made "x.org. 60 IN MX 4 a. b.": garbage after rdata: "b."`},
+		{"x.org", 65280, `template: var "fromJSON(name())": invalid character 'x' looking for beginning of value, at character 1 of fromJSON(name())`},
+	} {
+		for range 2 {
+			if got := r.dig(c.name, c.qtype); got != "SERVFAIL" {
+				t.Errorf("%s %s: got %s", c.name, c.qtype, got)
+			}
+			var e *Error
+			if err := r.query.Err; !errors.As(err, &e) || err.Error() != c.err {
+				t.Errorf("%s %s\ngot  %v\nwant %s", c.name, c.qtype, err, c.err)
+			}
+		}
+	}
+	if got := r.dig("org", wire.TypeA); got != "SERVFAIL" || r.query.Err != errUnmatched {
+		t.Errorf("got %s, %v", got, r.query.Err)
+	}
+	if got := r.dig("7.org", wire.TypeA); got != "NOERROR aa\n7.org. 60 IN A 192.0.2.7" {
+		t.Errorf("got %s", got)
+	}
+	const want = `coredns_template_matches_total{server="dns://:53",zone="org.",view="v",class="IN",type="A"} 3
+coredns_template_matches_total{server="dns://:53",zone="org.",view="v",class="IN",type="AAAA"} 2
+coredns_template_matches_total{server="dns://:53",zone="org.",view="v",class="IN",type="MX"} 2
+coredns_template_matches_total{server="dns://:53",zone="org.",view="v",class="IN",type="other"} 2
+coredns_template_rr_failures_total{server="dns://:53",zone="org.",view="v",class="IN",type="A",section="answer",template="{{ .Name }} 60 IN A 192.0.2.{{ .Group.a }}"} 2
+coredns_template_rr_failures_total{server="dns://:53",zone="org.",view="v",class="IN",type="MX",section="authority",template="{{ .Name }} 60 IN MX {{ .Message.Id }} a. b."} 2
+coredns_template_template_failures_total{server="dns://:53",zone="org.",view="v",class="IN",type="AAAA",section="answer",template="{{ .Name }} 60 IN AAAA fd00::{{ parseInt .Name 10 8 }}"} 2
+coredns_template_template_failures_total{server="dns://:53",zone="org.",view="v",class="IN",type="other",section="var",template="fromJSON(name())"} 2
+`
+	var all, some strings.Builder
+	if err := r.block.Metrics.WriteText(&all); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(all.String()) {
+		if !strings.HasPrefix(line, "#") {
+			some.WriteString(line)
+		}
+	}
+	if some.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", some.String(), want)
+	}
+}
+
+// A CNAME's target that must wait is waited for, and what stands behind it in
+// the answer comes after it.
+func TestChaseWaits(t *testing.T) {
+	r := run(t, `.:53 {
+	template IN ANY {
+		match ^a[.]
+		answer "{{ .Name }} 60 IN CNAME {{ .Type }}.net."
+		additional "{{ .Name }} 60 IN TXT {{ .Zone }}"
+		ederror 4 forged
+		fallthrough
+	}
+}`)
+	for _, c := range []struct {
+		qtype wire.Type
+		want  string
+	}{
+		{wire.TypeA, "NOERROR aa\na.org. 60 IN CNAME A.net.\nA.net. 5 IN A 192.0.2.7"},
+		{wire.TypeTXT, "REFUSED aa\na.org. 60 IN CNAME TXT.net."},
+		{wire.TypeCNAME, "NOERROR aa\na.org. 60 IN CNAME CNAME.net."},
+		{wire.TypeANY, "NOERROR aa\na.org. 60 IN CNAME ANY.net."},
+	} {
+		want := c.want + "\n;additional a.org. 60 IN TXT \"org.\"\n4 (Forged Answer): (forged)"
+		if got := r.dig("a.org", c.qtype); got != want {
+			t.Errorf("%s: got\n%s\nwant\n%s", c.qtype, got, want)
+		}
+	}
+}
+
+// Records that need not be made for each query cost nothing. A regular
+// expression wants the name as text, which is one allocation.
+func TestAllocations(t *testing.T) {
+	for _, c := range []struct {
+		match string
+		most  float64
+	}{{"", 0}, {"match ^[a-z]+[.]example[.]org[.]$", 1}} {
+		r := run(t, `.:53 {
+	template IN A org {
+		`+c.match+`
+		answer "{{ .Name }} 60 IN A 192.0.2.53"
+		authority "example.org. 60 IN NS ns.example.org."
+	}
+}`)
+		packet := wire.AppendRequest(nil, 4, 0, []byte("\x03www\x07example\x03org\x00"), wire.TypeA)
+		if reply, err := r.serve(packet); err != nil || len(reply) < 40 {
+			t.Fatal(reply, err)
+		}
+		if n := testing.AllocsPerRun(100, func() { _, _ = r.serve(packet) }); n > c.most {
+			t.Errorf("%q: %v allocations, want %v at most", c.match, n, c.most)
+		}
+	}
+}

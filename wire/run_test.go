@@ -1,0 +1,109 @@
+package wire
+
+import (
+	"fmt"
+	"testing"
+)
+
+func TestRaise(t *testing.T) {
+	const q, other = OwnerIsQuestion, "\x01b\x00"
+	for _, c := range []struct {
+		owners []string
+		odd    bool // the records with odd addresses first, or else the third of each run
+		want   string
+		runs   string
+	}{
+		{[]string{q, q, q, q}, true, "1/101 3/103 0/100 2/102", "4"},
+		{[]string{q, q, q, q}, false, "2/102 0/100 1/101 3/103", "4"},
+		{[]string{q, other, other, q}, true, "0/100 1/101 2/102 3/103", "2"},
+		{[]string{q, q, other, other}, true, "1/101 0/100 3/103 2/102", "22"},
+		{[]string{q}, true, "0/100", ""},
+		{nil, true, "", ""},
+	} {
+		a := addressed(c.owners...)
+		size, runs := len(a.Buf), ""
+		a.Runs(func(run Run) {
+			runs += fmt.Sprint(run.Len)
+			a.Raise(run, func(i int, r Record) bool {
+				if c.odd {
+					return a.Buf[r.Next-1]%2 == 1
+				}
+				return i == 2
+			})
+		})
+		if got := last(a); got != c.want || runs != c.runs || len(a.Buf) != size {
+			t.Errorf("%q: got %s in runs of %s, want %s in %s", c.owners, got, runs, c.want, c.runs)
+		}
+	}
+}
+
+func TestRaiseAllocatesNothing(t *testing.T) {
+	a := addressed(OwnerIsQuestion, OwnerIsQuestion, OwnerIsQuestion)
+	if n := testing.AllocsPerRun(100, func() {
+		a.Runs(func(run Run) { a.Raise(run, func(i int, _ Record) bool { return i == 1 }) })
+	}); n != 0 {
+		t.Errorf("%v allocations, want none", n)
+	}
+}
+
+// The targets of SVCB and HTTPS are names to a Rename, and only to that.
+func TestRenameServiceTargets(t *testing.T) {
+	const old, other = "\x03old\x00", "\x07another\x00"
+	for _, typ := range []Type{TypeSVCB, TypeHTTPS} {
+		from := addressed()
+		rdata := "\x00\x01" + old + "\x00\x01\x00\x03\x02h2"
+		from.Buf = append(AppendHead(from.Buf, OwnerIsQuestion, typ, 5, len(rdata)), rdata...)
+		from.Count[Answers]++
+		to := addressed()
+		if _, err := to.AppendRenamed(Answers, from.Buf, from.Body(), func(name []byte, _ Type, in bool) []byte {
+			if in && string(name) == old {
+				return []byte(other)
+			}
+			return name
+		}); err != nil {
+			t.Fatal(err)
+		}
+		r, ok := ReadRecord(to.Buf, to.Body())
+		if got := string(to.Buf[r.RData:r.Next]); !ok || got != "\x00\x01"+other+"\x00\x01\x00\x03\x02h2" {
+			t.Errorf("%v: got %q", typ, got)
+		}
+	}
+}
+
+func TestReadName(t *testing.T) {
+	a := addressed(OwnerIsQuestion, "\x01B\x00")
+	a.Walk(func(_ Section, r Record) bool {
+		want := "\x01a\x00"
+		if r.Owner > a.Body() {
+			want = "\x01B\x00"
+		}
+		if name, next, ok := ReadName(nil, a.Buf, r.Owner); string(name) != want || next != r.Head || !ok {
+			t.Errorf("got %q, %d, %v; want %q, %d", name, next, ok, want, r.Head)
+		}
+		return true
+	})
+	if _, _, ok := ReadName(nil, a.Buf, len(a.Buf)); ok {
+		t.Error("there is a name behind the end")
+	}
+	if got := AppendLower(nil, []byte("\x03aBc\x00")); string(got) != "\x03abc\x00" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A run whose records differ in size and spelling is turned all the same.
+func TestRotateUneven(t *testing.T) {
+	a := addressed(OwnerIsQuestion, OwnerIsQuestion)
+	a.Buf = append(AppendHead(a.Buf, OwnerIsQuestion, TypeMX, 7, 3), 0, 1, 0)
+	a.Buf = append(AppendHead(a.Buf, OwnerIsQuestion, TypeMX, 8, 5), 0, 2, 1, 'm', 0)
+	a.Buf = append(AppendHead(a.Buf, OwnerIsQuestion, TypeMX, 9, 3), 0, 3, 0)
+	a.Count[Answers] += 3
+	var got []string
+	a.Rotate(2)
+	a.Walk(func(_ Section, r Record) bool {
+		got = append(got, fmt.Sprintf("%v/%d", r.Type, r.TTL(a.Buf)))
+		return true
+	})
+	if text := fmt.Sprint(got); text != "[A/100 A/101 MX/9 MX/7 MX/8]" {
+		t.Error(text)
+	}
+}

@@ -1,0 +1,150 @@
+package zone_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/miekg/dns"
+
+	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/zone"
+	"github.com/seamark/seamark/zonefile"
+)
+
+func TestBuilderErrors(t *testing.T) {
+	for _, c := range []struct{ before, text, want string }{
+		{"a CNAME b", "a A 192.0.2.1", "a.example.org.: A record beside a CNAME"},
+		{"a A 192.0.2.1", "A CNAME b", "a.example.org.: A record beside a CNAME"},
+		{"a CNAME b", "a CNAME c", "a.example.org.: a second CNAME record"},
+		{"a DNAME b", "a DNAME c", "a.example.org.: a second DNAME record"},
+		{"@ SOA a b 1 2 3 4 5", "@ SOA a b 2 2 3 4 5", "example.org.: a second SOA record"},
+		{"@ A 192.0.2.1", "a SOA a b 2 2 3 4 5", "a.example.org.: SOA record below the zone's name example.org."},
+		{"@ A 192.0.2.1", "example.net. A 192.0.2.1", "example.net.: out of zone example.org."},
+		{"@ A 192.0.2.1", "org. A 192.0.2.1", "org.: out of zone example.org."},
+		{"@ A 192.0.2.1", "@ NSEC3PARAM 1 0 0 -", "example.org.: NSEC3PARAM: NSEC3 is not supported, sign the zone with NSEC"},
+		{"@ A 192.0.2.1", "x NSEC3 1 1 0 - 2t7b4g4vsa5smi47k61mv5bv1a22bojr A", "x.example.org.: NSEC3: NSEC3 is not supported, sign the zone with NSEC"},
+		{"@ A 192.0.2.1", `a TYPE46 \# 4 01020304`, "a.example.org.: malformed RRSIG record"},
+		{"@ SOA a b 1 2 3 4 5", "@ CNAME a", "example.org.: SOA record beside a CNAME"},
+		{"a CNAME b", "a CNAME b", ""},
+		{"a CNAME b", "a NSEC c CNAME", ""},
+		{"a CNAME b", "a RRSIG CNAME 13 3 60 20261121142109 20261121122109 55508 @ AAAA", ""},
+		{"a NSEC c CNAME", "a CNAME b", ""},
+	} {
+		b := zone.NewBuilder("\x07example\x03org\x00")
+		var err error
+		for _, text := range []string{c.before, c.text} {
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, parsed := zonefile.ParseRecord(text, "\x07example\x03org\x00", 60)
+			if parsed != nil && !strings.Contains(text, "TYPE46") {
+				t.Fatal(parsed)
+			} else if parsed != nil {
+				r = zonefile.Record{Spelled: "\x01a\x07example\x03org\x00", Type: wire.TypeRRSIG, RData: "\x00\x01"}
+			}
+			err = b.Add(r.Spelled, r.Type, r.TTL, r.RData)
+		}
+		got := ""
+		if err != nil {
+			got = err.Error()
+		}
+		if got != c.want || errors.Is(err, zone.ErrOutside) != strings.Contains(c.want, "out of zone") || errors.Is(err, zone.ErrBeside) != strings.Contains(c.want, "beside a") {
+			t.Errorf("%s beside %s: got %q, want %q", c.text, c.before, got, c.want)
+		}
+	}
+}
+
+// The records of an RRset have one TTL, the least, and a record counts once.
+func TestRRsetHasOneTTL(t *testing.T) {
+	z := read(t, "z.", "a.z. 60 A 192.0.2.1\na.z. 30 A 192.0.2.2\na.z. 90 A 192.0.2.1\n", nil)
+	r := ask(t, z, "a.z.", dns.TypeA, false)
+	if len(r.Answer) != 2 || r.Answer[0].Header().Ttl != 30 || r.Answer[1].Header().Ttl != 30 {
+		t.Errorf("%s", r)
+	}
+}
+
+// A zone may do without a SOA; its negative answers are empty then.
+func TestZoneWithoutSOA(t *testing.T) {
+	z := read(t, "z.", "a.z. 60 A 192.0.2.1\n", nil)
+	if serial, ok := z.Serial(); ok {
+		t.Errorf("serial %d", serial)
+	}
+	if r := ask(t, z, "b.z.", dns.TypeA, true); r.RCode != wire.NXDomain || !r.Missing || len(r.Ns) > 0 {
+		t.Errorf("%s", r)
+	}
+}
+
+func TestSerial(t *testing.T) {
+	z := read(t, "z.", "z. 60 SOA a. b. 4294967295 2 3 4 5\n", nil)
+	if serial, ok := z.Serial(); serial != 1<<32-1 || !ok {
+		t.Errorf("%d, %v", serial, ok)
+	}
+	if z.Origin() != "\x01z\x00" {
+		t.Errorf("origin %s", z.Origin())
+	}
+}
+
+// A long chain of CNAMEs ends in a name that is still to be asked for.
+func TestLongChain(t *testing.T) {
+	text := "z. 60 SOA a. b. 1 2 3 4 5\n"
+	for _, c := range "abcdefghijkl" {
+		text += string(c) + ".z. 60 CNAME " + string(c+1) + ".z.\n"
+	}
+	r := ask(t, read(t, "z.", text, nil), "a.z.", dns.TypeA, false)
+	if len(r.Answer) != 8 || string(r.Target) != "\x01i\x01z\x00" || !r.AA || r.RCode != 0 {
+		t.Errorf("%s\ntarget %q", r, r.Target)
+	}
+}
+
+// What a query costs: no allocation, whatever it asks for.
+func TestLookupAllocatesNothing(t *testing.T) {
+	s := newSigner(t, "z.")
+	text, _ := s.sign(signedZone)
+	z := read(t, "z.", text, nil)
+	buf := make([]byte, 0, 8192)
+	for _, name := range []string{"a.z.", "alias.z.", "no.z.", "x.y.w.z.", "www.sub.z.", "x.old.z.", "x.walias.z.", "ent.z."} {
+		for _, do := range []bool{false, true} {
+			owner, err := wire.ParseName(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			packet := wire.AppendRequest(nil, 0, 0, []byte(owner), wire.TypeMX)
+			var r wire.Request
+			r.Parse(packet)
+			r.DO = do
+			var a wire.Answer
+			if n := testing.AllocsPerRun(100, func() {
+				a.Begin(buf, r.Question(packet))
+				z.Lookup(&r, &a)
+			}); n != 0 {
+				t.Errorf("%s, DO %v: %v allocations", name, do, n)
+			}
+			if a.Empty() {
+				t.Errorf("%s: nothing was answered", name)
+			}
+		}
+	}
+}
+
+func BenchmarkLookup(b *testing.B) {
+	z := read(b, "z.", signedZone, nil)
+	for _, name := range []string{"a.z.", "no.z.", "x.w.z.", "www.sub.z.", "alias.z."} {
+		b.Run(name, func(b *testing.B) {
+			owner, err := wire.ParseName(name)
+			if err != nil {
+				b.Fatal(err)
+			}
+			packet := wire.AppendRequest(nil, 0, 0, []byte(owner), wire.TypeA)
+			var r wire.Request
+			r.Parse(packet)
+			var a wire.Answer
+			buf := make([]byte, 0, 4096)
+			b.ReportAllocs()
+			for b.Loop() {
+				a.Begin(buf, r.Question(packet))
+				z.Lookup(&r, &a)
+			}
+		})
+	}
+}

@@ -1,0 +1,80 @@
+package zone_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/miekg/dns"
+
+	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/zone"
+	"github.com/seamark/seamark/zonefile"
+)
+
+// Whatever is in a zone file, what can be read of it can be asked for, and each
+// answer is a message.
+func FuzzZone(f *testing.F) {
+	f.Add(signedZone, "a.z.")
+	f.Add("z. 60 SOA a. b. 1 2 3 4 5\n*.z. 5 DNAME z.\n", "x.y.z.")
+	f.Add("z. 60 MX \\# 2 0001\nz. 60 TYPE39 \\# 1 00\n", "z.")
+	f.Add("$GENERATE 1-5 a$.z. 5 CNAME a${1}.z.\n", "a1.z.")
+	f.Fuzz(func(t *testing.T, text, name string) {
+		if strings.Contains(strings.ToUpper(text), "$INCLUDE") || strings.Contains(strings.ToUpper(text), "$GENERATE") && len(text) > 60 {
+			return
+		}
+		file := filepath.Join(t.TempDir(), "db")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		names := []string{"z.", name}
+		b := zone.NewBuilder("\x01z\x00")
+		if _, err := zonefile.Read(file, "\x01z\x00", func(r zonefile.Record) error {
+			if b.Add(r.Spelled, r.Type, r.TTL, r.RData) == nil && len(names) < 20 {
+				names = append(names, r.Owner.String())
+				if len(r.Spelled) < 200 {
+					names = append(names, "no."+r.Owner.String())
+				}
+			}
+			return nil
+		}); err != nil {
+			return
+		}
+		z := b.Zone()
+		for _, name := range names {
+			if n, err := wire.ParseName(name); err != nil || !n.Within("\x01z\x00") {
+				continue
+			}
+			for _, qtype := range []uint16{dns.TypeA, dns.TypeMX, dns.TypeANY, dns.TypeDS, dns.TypeNS} {
+				whole(t, z, name, qtype)
+			}
+		}
+	})
+}
+
+// whole asks one question and wants a message of whole records.
+func whole(t *testing.T, z *zone.Zone, name string, qtype uint16) {
+	owner, _ := wire.ParseName(name)
+	var r wire.Request
+	packet := wire.AppendRequest(nil, 0, 0, []byte(owner), wire.Type(qtype))
+	r.Parse(packet)
+	r.DO = true
+	var a wire.Answer
+	a.Begin(nil, r.Question(packet))
+	z.Lookup(&r, &a)
+	n, off := 0, a.Body()
+	for s, count := range a.Count {
+		for range count {
+			rec, ok := wire.ReadRecord(a.Buf, off)
+			if !ok {
+				t.Fatalf("%s %s: section %d: malformed record at %d of %x", name, dns.Type(qtype), s, off, a.Buf)
+			}
+			off = rec.Next
+			n++
+		}
+	}
+	if off != len(a.Buf) {
+		t.Fatalf("%s %s: %d bytes behind %d records", name, dns.Type(qtype), len(a.Buf)-off, n)
+	}
+}

@@ -1,0 +1,377 @@
+package zone_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/miekg/dns"
+
+	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/zone"
+	"github.com/seamark/seamark/zonefile"
+)
+
+// read makes a zone of a zone file's text. skip, if it is not nil, is told of
+// records that cannot be added.
+func read(t testing.TB, origin, text string, skip func(zonefile.Record, error)) *zone.Zone {
+	t.Helper()
+	name, err := wire.ParseName(origin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "db")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := zone.NewBuilder(name)
+	_, err = zonefile.Read(file, name, func(r zonefile.Record) error {
+		err := b.Add(r.Spelled, r.Type, r.TTL, r.RData)
+		if errors.Is(err, zone.ErrBeside) {
+			return nil
+		}
+		if err != nil && skip != nil {
+			skip(r, err)
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.Zone()
+}
+
+// A reply is an answer as a client sees it.
+type reply struct {
+	*dns.Msg
+	zone.Result
+}
+
+// ask puts one question.
+func ask(t testing.TB, z *zone.Zone, name string, qtype uint16, do bool) reply {
+	t.Helper()
+	owner, err := wire.ParseName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r wire.Request
+	packet := wire.AppendRequest(nil, 0, 0, []byte(owner), wire.Type(qtype))
+	if fault := r.Parse(packet); fault != wire.Fine {
+		t.Fatal(fault)
+	}
+	r.DO = do
+	var a wire.Answer
+	a.Begin(make([]byte, 0, 4096), r.Question(packet))
+	found := z.Lookup(&r, &a)
+	target := slices.Clone(found.Target)
+	found.Target = target
+	wire.PutHeader(a.Buf, 0, wire.FlagQR|uint16(found.RCode), 1, a.Count, 0)
+	m := new(dns.Msg)
+	if err := m.Unpack(a.Buf); err != nil {
+		t.Fatalf("%s %s: %v\n%x", name, dns.Type(qtype), err, a.Buf)
+	}
+	return reply{m, found}
+}
+
+// text is a reply for comparing: its records sorted within each section.
+func (r reply) text() string {
+	target := ""
+	if r.Target != nil {
+		target = wire.Name(r.Target).String()
+	}
+	return show(int(r.RCode), r.AA, r.Missing, target, r.Answer, r.Ns, r.Extra)
+}
+
+func show(code int, aa, missing bool, target string, sections ...[]dns.RR) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s aa=%v missing=%v target=%s\n", dns.RcodeToString[code], aa, missing, target)
+	for i, rrs := range sections {
+		var lines []string
+		for _, rr := range rrs {
+			lines = append(lines, rr.String())
+		}
+		slices.Sort(lines)
+		fmt.Fprintf(&b, "%d: %s\n", i, strings.Join(lines, "\n   "))
+	}
+	return b.String()
+}
+
+// A naive zone is a list of records, looked through from the apex down, label
+// by label, as RFC 1034 §4.3.2 says it.
+type naive struct {
+	origin string
+	rrs    []dns.RR
+}
+
+func (n *naive) at(name string, t uint16) (found []dns.RR) {
+	for _, rr := range n.rrs {
+		if rr.Header().Name == name && (rr.Header().Rrtype == t || t == dns.TypeANY) {
+			found = append(found, rr)
+		}
+	}
+	return found
+}
+
+func (n *naive) exists(name string) bool {
+	return slices.ContainsFunc(n.rrs, func(rr dns.RR) bool { return dns.IsSubDomain(name, rr.Header().Name) })
+}
+
+func (n *naive) cut(name string) bool {
+	return name != n.origin && !strings.HasPrefix(name, "*.") && len(n.at(name, dns.TypeNS)) > 0
+}
+
+// authoritative says that no delegation or DNAME hides name.
+func (n *naive) authoritative(name string) bool {
+	if n.cut(name) {
+		return false
+	}
+	for up := name; up != n.origin; {
+		up = up[strings.Index(up, ".")+1:]
+		if n.cut(up) || len(n.at(up, dns.TypeDNAME)) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (n *naive) negative() []dns.RR {
+	soa := dns.Copy(n.at(n.origin, dns.TypeSOA)[0]).(*dns.SOA)
+	soa.Hdr.Ttl = min(soa.Hdr.Ttl, soa.Minttl)
+	return []dns.RR{soa}
+}
+
+// renamed gives copies with another owner.
+func renamed(rrs []dns.RR, owner string) (out []dns.RR) {
+	for _, rr := range rrs {
+		rr = dns.Copy(rr)
+		rr.Header().Name = owner
+		out = append(out, rr)
+	}
+	return out
+}
+
+func (n *naive) additional(rrs []dns.RR) (out []dns.RR) {
+	seen := map[string]bool{}
+	for _, rr := range rrs {
+		target := ""
+		switch rr := rr.(type) {
+		case *dns.NS:
+			target = rr.Ns
+		case *dns.MX:
+			target = rr.Mx
+			if dns.IsSubDomain(n.origin, target) && !n.authoritative(target) {
+				continue
+			}
+		}
+		if !seen[target] {
+			seen[target] = true
+			out = append(append(out, n.at(target, dns.TypeA)...), n.at(target, dns.TypeAAAA)...)
+		}
+	}
+	return out
+}
+
+func (n *naive) ask(qname string, qtype uint16) string {
+	var answer []dns.RR
+	asked := map[string]bool{}
+	for name := qname; ; {
+		if asked[name] {
+			return show(dns.RcodeSuccess, true, false, "", answer, nil, nil)
+		}
+		asked[name] = true
+		if !dns.IsSubDomain(n.origin, name) {
+			return show(dns.RcodeSuccess, true, false, name, answer, nil, nil)
+		}
+		labels := dns.SplitDomainName(name)
+		at := n.origin
+		var found []dns.RR // of the name, whatever stands for it
+		for depth := len(labels) - dns.CountLabel(n.origin); ; depth-- {
+			if n.cut(at) && !(at == name && qtype == dns.TypeDS) {
+				if len(answer) > 0 {
+					return show(dns.RcodeSuccess, true, false, name, answer, nil, nil)
+				}
+				ns := n.at(at, dns.TypeNS)
+				return show(dns.RcodeSuccess, false, false, "", nil, ns, n.additional(ns))
+			}
+			if at == name {
+				found = n.at(name, dns.TypeANY)
+				break
+			}
+			if d := n.at(at, dns.TypeDNAME); len(d) > 0 {
+				to := strings.TrimSuffix(name, at) + d[0].(*dns.DNAME).Target
+				c := &dns.CNAME{Hdr: dns.RR_Header{Name: name, Rrtype: dns.TypeCNAME, Class: 1, Ttl: d[0].Header().Ttl}, Target: to}
+				answer = append(answer, d[0])
+				if len(to) > 254 {
+					return show(dns.RcodeYXDomain, true, false, "", answer, nil, nil)
+				}
+				answer = append(answer, c)
+				if qtype == dns.TypeCNAME || qtype == dns.TypeANY {
+					return show(dns.RcodeSuccess, true, false, "", answer, nil, nil)
+				}
+				found = []dns.RR{c}
+				break
+			}
+			if next := strings.Join(labels[depth-1:], ".") + "."; n.exists(next) {
+				at = next
+				continue
+			}
+			if n.exists("*." + at) {
+				found = renamed(n.at("*."+at, dns.TypeANY), name)
+				break
+			}
+			return show(dns.RcodeNameError, true, len(answer) == 0, "", answer, n.negative(), nil)
+		}
+		next := ""
+		var of []dns.RR
+		for _, rr := range found {
+			if qtype == dns.TypeANY || rr.Header().Rrtype == qtype {
+				of = append(of, rr)
+			}
+		}
+		for _, rr := range found {
+			if c, ok := rr.(*dns.CNAME); ok && len(of) == 0 {
+				next = c.Target
+				if !slices.Contains(answer, rr) {
+					answer = append(answer, rr)
+				}
+			}
+		}
+		if next == "" {
+			if len(of) == 0 {
+				return show(dns.RcodeSuccess, true, false, "", answer, n.negative(), nil)
+			}
+			extra := n.additional(of)
+			if qtype == dns.TypeANY {
+				extra = nil
+			}
+			return show(dns.RcodeSuccess, true, false, "", append(answer, of...), nil, extra)
+		}
+		name = next
+	}
+}
+
+// random gives a zone file of few names, so that they meet in every way.
+func random(rng *rand.Rand) string {
+	name := func() string {
+		labels := []string{"a", "b", "c", "*"}
+		n := rng.IntN(4)
+		s := ""
+		for range n {
+			s += labels[rng.IntN(len(labels))] + "."
+		}
+		return s + "z."
+	}
+	var b strings.Builder
+	b.WriteString("$TTL 60\nz. SOA a. b. 1 2 3 4 30\n")
+	for range 2 + rng.IntN(12) {
+		owner := name()
+		target := name()
+		if rng.IntN(8) == 0 {
+			target = "elsewhere."
+		}
+		switch rng.IntN(12) {
+		case 0, 1, 2:
+			fmt.Fprintf(&b, "%s A 192.0.2.%d\n", owner, rng.IntN(4))
+		case 3:
+			fmt.Fprintf(&b, "%s AAAA 2001:db8::%d\n", owner, rng.IntN(4))
+		case 4, 5:
+			fmt.Fprintf(&b, "%s MX 1 %s\n", owner, target)
+		case 6, 7, 8:
+			fmt.Fprintf(&b, "%s CNAME %s\n", owner, target)
+		case 9:
+			if !strings.HasPrefix(owner, "*.") {
+				fmt.Fprintf(&b, "%s DNAME %s\n", owner, target)
+			}
+		case 10:
+			fmt.Fprintf(&b, "%s NS %s\n", owner, target)
+			if rng.IntN(2) == 0 {
+				fmt.Fprintf(&b, "%s DS 1 13 2 00\n", owner)
+			}
+		case 11:
+			fmt.Fprintf(&b, "%s TXT %q\n", owner, "x")
+		}
+	}
+	return b.String()
+}
+
+// every calls f with each name of up to four labels in z., and with every type
+// that random zones have.
+func every(f func(name string, t uint16)) {
+	names := []string{"z."}
+	for i := 0; i < len(names) && strings.Count(names[i], ".") < 5; i++ {
+		for _, label := range []string{"a", "b", "c", "*", "no"} {
+			names = append(names, label+"."+names[i])
+		}
+	}
+	for _, name := range names {
+		for _, t := range []uint16{dns.TypeA, dns.TypeMX, dns.TypeCNAME, dns.TypeDS, dns.TypeNS, dns.TypeANY, dns.TypeDNAME} {
+			f(name, t)
+		}
+	}
+}
+
+// Every name of random zones is answered as the naive zone answers it.
+func TestZoneAgainstNaive(t *testing.T) {
+	rounds := 40
+	if testing.Short() {
+		rounds = 10
+	}
+	for seed := range rounds {
+		rng := rand.New(rand.NewPCG(uint64(seed), 7))
+		text := random(rng)
+		n := &naive{origin: "z."}
+		z := read(t, "z.", text, func(r zonefile.Record, err error) {
+			if !strings.Contains(err.Error(), "a second CNAME") && !strings.Contains(err.Error(), "a second DNAME") {
+				t.Errorf("%v", err)
+			}
+		})
+		n.rrs = keep(t, text)
+		bad := 0
+		every(func(name string, qtype uint16) {
+			if bad > 2 || strings.Count(name, ".") > 4 && rng.IntN(8) > 0 {
+				return
+			}
+			got, want := ask(t, z, name, qtype, false).text(), n.ask(name, qtype)
+			if got != want && !long(want) {
+				bad++
+				t.Errorf("seed %d: %s %s\n%s\ngot\n%swant\n%s", seed, name, dns.Type(qtype), text, got, want)
+			}
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// long says whether a chain has more CNAMEs than a zone follows.
+func long(text string) bool { return strings.Count(text, "\tCNAME\t") > 7 }
+
+// keep is the records that a zone takes: of those that cannot be beside others
+// the first.
+func keep(t *testing.T, text string) (kept []dns.RR) {
+	p := dns.NewZoneParser(strings.NewReader(text), ".", "")
+	for rr, ok := p.Next(); ok; rr, ok = p.Next() {
+		h := rr.Header()
+		clash := false
+		for _, k := range kept {
+			if k.Header().Name != h.Name {
+				continue
+			}
+			one := h.Rrtype == dns.TypeCNAME || h.Rrtype == dns.TypeDNAME
+			clash = clash || one && k.Header().Rrtype == h.Rrtype || dns.IsDuplicate(k, rr)
+		}
+		if !clash {
+			kept = append(kept, rr)
+		}
+	}
+	if err := p.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return kept
+}
