@@ -68,11 +68,12 @@ import (
 // www.example.com.NS, where NS is a namespace, asks for
 // www.example.com.NS.svc.cluster.local in its second step, as a pod of NS that
 // looks for www.example.com does in its first. So @query leaves namespaces alone
-// that are called like a top-level domain that exists (app, dev), and asks for
-// that as a name of one label. What is left is a name that exists nowhere under
-// a top-level domain that does not exist: it is found without its last label.
-// Resolvers with another search path than a pod's by default, and names that are
-// looked for with NS.svc.cluster.local at their end, are such cases too.
+// that are called like a top-level domain which exists (app, dev); to know that
+// it asks for the namespace as a name of one label. What is left are names such
+// as www.example.com.payments, which exist nowhere: they are found without their
+// last label. So are names that are looked for with NS.svc.cluster.local at their
+// end, or with another search path than pods have by default. The other two
+// forms, as in CoreDNS, have this with the client's own namespace.
 //
 //	.:1053 {
 //	    autopath @query corp.example

@@ -3,6 +3,7 @@ package autopath
 import (
 	"context"
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"github.com/seamark/seamark/dns"
@@ -59,19 +60,21 @@ func (a *AutoPath) walk(ctx context.Context, q *dns.Query, labels int) error {
 // suffixes gives the search path behind its first element.
 func (w *walk) suffixes() func(yield func(wire.Name) bool) {
 	return func(yield func(wire.Name) bool) {
-		rest := w.search
-		if w.cluster != nil {
-			for i := w.labels + 1; i <= w.labels+2; i++ { // svc.ZONE, ZONE
-				if zone := wire.Name(w.q.Name()[w.q.Offset(i):]); zone != wire.Root && !yield(zone) {
-					return
-				}
-			}
-			rest = w.more
-		} else {
-			rest = rest[1:]
+		if w.cluster == nil {
+			slices.Values(w.search[1:])(yield)
+			return
 		}
-		for _, suffix := range rest {
-			if !yield(suffix) {
+		zone := wire.Root
+		for i := w.labels + 1; i <= w.labels+2; i++ { // svc.ZONE, ZONE
+			zone = wire.Name(w.q.Name()[w.q.Offset(i):])
+			if zone != wire.Root && !yield(zone) {
+				return
+			}
+		}
+		for _, suffix := range w.more {
+			// This machine may be a pod itself, with such a search path.
+			own := w.how == byClient && zone != wire.Root && suffix.Within(zone)
+			if !own && !yield(suffix) {
 				return
 			}
 		}

@@ -30,8 +30,8 @@ func TestOrder(t *testing.T) {
 			t.Errorf("%s is incomplete", d.Name)
 		}
 	}
-	if outOfPlace := outside(names, strings.Fields(order)); outOfPlace != "" {
-		t.Errorf("%s is not where the order has it", outOfPlace)
+	if got := strings.Join(names, " "); got != strings.Join(strings.Fields(order), " ") {
+		t.Errorf("the order is\n%s\nwant\n%s", got, order)
 	}
 }
 

@@ -119,7 +119,6 @@ func TestBypassRewriteCVE_2026_26017(t *testing.T) {
 		}
 		rewrite name exact public.example.net secret.example.org
 		rewrite name suffix .alias.example.net .example.org
-		rewrite cname exact old.example.org. secret.example.org.
 		forward . `+upstream(t)+` {
 			prefer_udp
 		}

@@ -15,7 +15,95 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A Cache keeps answers: the cache directive.
+// A Cache keeps the answers of other servers: the cache directive.
+//
+//	cache [TTL] [ZONES...] {
+//	    success CAPACITY [TTL] [MINTTL]
+//	    denial CAPACITY [TTL] [MINTTL]
+//	    prefetch AMOUNT [[DURATION] [PERCENT%]]
+//	    serve_stale [DURATION] [immediate [REPLYTTL [RECHECK]]]
+//	    serve_stale [DURATION] [verify [TIMEOUT [REPLYTTL [RECHECK]]]]
+//	    serve_stale_policy prefer_positive
+//	    servfail DURATION
+//	    disable success|denial [ZONES...]
+//	    keepttl
+//	}
+//
+// What came from another server, by forward for example, is kept, and answers
+// the same question until its TTL has run down. What this server knows by
+// itself (kubernetes, hosts, file, template ...) is never kept and always has
+// the first word, so that a change shows at once, even for a name that another
+// server has denied a moment ago; it is as cheap to look up as an entry.
+//
+// It can stand once in a server block. ZONES are those that it is for, the
+// block's own unless given. There, TTLs of all answers are brought between
+// MINTTL and TTL. TTL, in seconds, is for both kinds of answers.
+//
+// An answer with records is kept for the least of their TTLs. NXDOMAIN, and that
+// there is nothing of a type, are kept for the TTL or the MINIMUM of the zone's
+// SOA record, whichever is less (RFC 2308), also behind aliases. Not kept are
+// truncated answers, answers with records that do not belong to the question,
+// denials without a SOA record, referrals, and response codes other than
+// NOERROR, NXDOMAIN and SERVFAIL. Questions share an entry if name, type, class,
+// the bits RD, CD and DO, the options of EDNS that are sent on (client subnet)
+// and the view are the same.
+//
+// Equal questions that are under way at the same time are asked once.
+//
+//   - success: how many answers with records are kept, 9984; the most, 3600,
+//     and the least, 5, that a TTL may be. 0 keeps none.
+//   - denial: the same for NXDOMAIN, no data and SERVFAIL; 9984, 1800, 5.
+//   - prefetch: an entry that was asked AMOUNT times, no two of them DURATION
+//     (1m) or more apart, is asked for anew when PERCENT (10%, of 10% to 90%)
+//     of its time are left, or a second. No client waits for it. 0, the
+//     default, is never.
+//   - serve_stale: answers are of use for DURATION (1h) after their end, with a
+//     TTL of REPLYTTL (0s) and the extended error 3, or 19 for NXDOMAIN.
+//     immediate, the default, gives them out at once and asks for a new one
+//     meanwhile. verify asks first, and gives them out if there is no answer,
+//     or SERVFAIL, REFUSED or the like, or none within TIMEOUT (0, the default,
+//     is no bound). If a new answer cannot be had the next attempt is RECHECK
+//     later, at least one second. SERVFAIL never takes the place of an answer
+//     that can still be given out.
+//   - serve_stale_policy prefer_positive: records that can be given out by
+//     serve_stale come before a later NXDOMAIN, too. Otherwise they are gone
+//     then (RFC 8767).
+//   - servfail: how long SERVFAIL from another server is kept, 5s, at most 5m.
+//     0 is not at all.
+//   - disable: keep no answers with records, or no denials, of names in these
+//     zones, or of any. It may be given several times.
+//   - keepttl: give out entries with the TTLs that they came with.
+//
+// When there is no room those go that were asked once: names that are asked
+// again and again stay, however many others come by. All server blocks share 64
+// MB; if that is full, those blocks give way that have most.
+//
+// A reload keeps the entries of each server block in which nothing changed
+// below cache, in the order of directives: forward and its options, above all.
+//
+//	.:1053 {
+//	    cache 30 {
+//	        success 9984 3600
+//	        prefetch 10 1m 20%
+//	        serve_stale 24h verify 1s 30s 10s
+//	        disable denial internal.example
+//	    }
+//	    forward . /etc/resolv.conf
+//	}
+//
+// Metrics, by server, zones and view: coredns_cache_requests_total,
+// coredns_cache_misses_total, coredns_cache_prefetch_total,
+// coredns_cache_drops_total (answers that could not be kept though they hold
+// records), coredns_cache_served_stale_total, and by type, success or denial,
+// too: coredns_cache_entries, coredns_cache_hits_total,
+// coredns_cache_evictions_total. Answers of this server's own are misses.
+//
+// Same as CoreDNS: syntax, defaults and metrics. Differs: answers of this
+// server's own are not kept, records keep each their own TTL, authoritative
+// answers are so from the cache only if they came so, denials without a SOA
+// record are not kept, and SERVFAIL does not hide stale answers. Ours: the
+// bound in bytes, one question for many clients, entries over reloads, and what
+// is evicted.
 type Cache struct {
 	zones []wire.Name
 	label string // the zones, as metrics name them

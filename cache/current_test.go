@@ -51,6 +51,23 @@ func TestLocalIsCurrent(t *testing.T) {
 	w.up["a"].wants(t, 1)
 }
 
+// Those who answer at once are asked each time, whosever their answer is.
+func TestLearnedAtOnce(t *testing.T) {
+	w := newWorld(t, stock)
+	asked := 0
+	w.local = func(q *dns.Query) dns.Verdict {
+		asked++
+		q.Learned = true
+		_ = a(300)(q, asked)
+		return dns.Done
+	}
+	w.answer(question("www.example.org", mdns.TypeA))
+	w.answer(question("www.example.org", mdns.TypeA))
+	if asked != 2 || w.caches[0].store.bytes != 0 {
+		t.Errorf("asked %d times, %d bytes kept; want 2 and 0", asked, w.caches[0].store.bytes)
+	}
+}
+
 // Outside of the directive's zones nothing is looked at.
 func TestZones(t *testing.T) {
 	w := newWorld(t, ".:53 {\n cache example.org 10.0.0.0/8\n upstream a\n}\n")

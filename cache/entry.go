@@ -47,38 +47,20 @@ type key struct {
 // at most 24.
 const maxOptions = 64
 
-// The options of EDNS that are between two neighbours (RFC 7873, RFC 5001, RFC
-// 7828, RFC 7830): they do not change what is said.
-const (
-	optionKeepalive = 11
-	optionPadding   = 12
-)
-
 // read makes k the key of q, but for hash and below; name and options lie in
 // the room given. It says false if there are too many options.
 func (k *key) read(q *dns.Query, name *[wire.MaxName]byte, room *[maxOptions]byte) bool {
-	k.name, k.options = name[:copy(name[:], q.Name())], nil
+	k.name, k.options, k.below = name[:copy(name[:], q.Name())], nil, 0
 	k.t, k.class, k.flags = q.Type, q.Class, q.Flags&(wire.FlagRD|wire.FlagCD)
 	if q.DO {
 		k.flags |= wire.FlagQR
 	}
-	if len(q.Options) == 0 {
-		return true
+	if len(q.Options) > maxOptions {
+		return false
 	}
-	out := room[:0]
-	for rest := q.Options; len(rest) >= 4; {
-		n := min(4+int(binary.BigEndian.Uint16(rest[2:])), len(rest))
-		switch binary.BigEndian.Uint16(rest) {
-		case wire.OptionNSID, wire.OptionCookie, optionKeepalive, optionPadding:
-		default:
-			if len(out)+n > maxOptions {
-				return false
-			}
-			out = append(out, rest[:n]...)
-		}
-		rest = rest[n:]
+	if len(q.Options) > 0 {
+		k.options = room[:copy(room[:], q.Options)]
 	}
-	k.options = out
 	return true
 }
 
@@ -186,7 +168,7 @@ func (e *entry) write(q *dns.Query, seconds uint32) {
 		q.Answer.Age(from, seconds)
 	}
 	q.RCode, q.AA, q.RA, q.TC, q.Err = e.rcode, e.aa, e.ra, e.tc, e.err
-	q.AD = e.ad && (q.DO || q.Flags&wire.FlagAD != 0) // RFC 6840 §5.8
+	q.AD = e.ad
 	q.Learned = e.err == nil
 	for rest := e.extended; len(rest) >= 4; {
 		n := 4 + int(binary.BigEndian.Uint16(rest[2:]))

@@ -15,9 +15,10 @@ type look struct {
 	key
 	name    [wire.MaxName]byte
 	options [maxOptions]byte
-	replied int    // bytes of the reply's options that were there before
-	joined  bool   // those below would wait: the next word is ours
-	counted bool   // as a hit or a miss
+	replied int  // bytes of the reply's options that were there before
+	joined  bool // those below would wait: the next word is ours
+	counted bool // as a hit or a miss
+	now     time.Duration
 	entry   *entry // what there is
 	stale   bool   // it has ended
 	marker  *entry // of the flight that it leads
@@ -82,8 +83,9 @@ func (c *Cache) JoinDNS(q *dns.Query, below int) bool {
 		return false
 	}
 	l.place(c.store, c.scope, below)
+	l.now = c.store.at(q.Now())
 	f := c.store.find(c.scope, &l.key)
-	if l.entry, l.stale = c.choose(&f, c.store.at(q.Start)); l.entry == nil && f.flight == nil {
+	if l.entry, l.stale = c.choose(&f, l.now); l.entry == nil && f.flight == nil {
 		_, l.marker = c.store.lead(c.scope, &l.key, q.Proto)
 	}
 	l.joined = l.marker == nil
@@ -95,7 +97,7 @@ func (c *Cache) JoinDNS(q *dns.Query, below int) bool {
 
 // serve answers with an entry, or waits for a flight.
 func (c *Cache) serve(q *dns.Query, l *look) dns.Verdict {
-	e, now := l.entry, c.store.at(q.Start)
+	e, now := l.entry, l.now
 	switch {
 	case e == nil:
 		return dns.Wait
@@ -110,7 +112,7 @@ func (c *Cache) serve(q *dns.Query, l *look) dns.Verdict {
 		return dns.Wait
 	default:
 		c.hitStale(q, e)
-		c.refresh(q, e, nil)
+		c.refresh(q, e, c.counted(q).prefetch)
 	}
 	c.end(q, l)
 	return dns.Done
@@ -138,8 +140,13 @@ func (c *Cache) choose(f *found, now time.Duration) (e *entry, stale bool) {
 }
 
 func (c *Cache) hit(q *dns.Query, e *entry, now time.Duration) {
-	e.used()
 	c.counted(q).hits[e.kind.queue()].Add(1)
+	c.give(q, e, now)
+}
+
+// give makes e, which has not ended, the answer.
+func (c *Cache) give(q *dns.Query, e *entry, now time.Duration) {
+	e.used()
 	if c.keepTTL {
 		e.write(q, 0)
 	} else {
@@ -186,7 +193,7 @@ func (c *Cache) rescue(q *dns.Query, l *look) bool {
 		return false
 	}
 	l.place(c.store, c.scope, q.Step()-c.step)
-	f, now := c.store.find(c.scope, &l.key), c.store.at(q.Start)
+	f, now := c.store.find(c.scope, &l.key), c.store.at(q.Now())
 	e, stale := c.choose(&f, now)
 	switch {
 	case e == nil:
@@ -232,7 +239,7 @@ func (c *Cache) bound(q *dns.Query) {
 // keep bounds the answer's TTLs, and puts it into the store if it belongs
 // there.
 func (c *Cache) keep(q *dns.Query, l *look) *entry {
-	if !q.Learned {
+	if !q.Learned || l.below == 0 { // who answers at once is asked again
 		c.bound(q)
 		return nil
 	}
@@ -259,7 +266,7 @@ func (c *Cache) keep(q *dns.Query, l *look) *entry {
 	if kind == failure {
 		life = c.failureFor
 	}
-	if life == 0 || c.disabled[kind.queue()].Through(l.key.name) {
+	if life == 0 || c.bounds[kind.queue()].entries == 0 || c.disabled[kind.queue()].Through(l.key.name) {
 		return nil
 	}
 	e := newEntry(c.scope, &l.key, q, l.replied)

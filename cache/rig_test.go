@@ -96,9 +96,18 @@ func a(ttl uint32) func(q *dns.Query, n int) error {
 	}
 }
 
+// delay lets queries wait for two seconds on their way down.
+type delay struct{}
+
+func (delay) Resolve(ctx context.Context, q *dns.Query) error {
+	time.Sleep(2 * time.Second)
+	q.Next(ctx)
+	return nil
+}
+
 // world is what outlives a reload in a test.
 type world struct {
-	t       *testing.T
+	t       testing.TB
 	port    dns.Port
 	metrics *metrics.Registry
 	lots    []*dns.Lot
@@ -110,7 +119,7 @@ type world struct {
 	sent    chan *mdns.Msg
 }
 
-func newWorld(t *testing.T, text string) *world {
+func newWorld(t testing.TB, text string) *world {
 	w := &world{
 		t: t, metrics: new(metrics.Registry), up: map[string]*upstream{}, sent: make(chan *mdns.Msg, 1000),
 		local: func(*dns.Query) dns.Verdict { return dns.Next },
@@ -136,6 +145,10 @@ func (w *world) upstream(name string) *upstream {
 
 func (w *world) directives() []config.Directive {
 	return []config.Directive{
+		{Name: "delay", Setup: func(b *config.Block, _ []corefile.Directive) error {
+			b.Handle(delay{})
+			return nil
+		}},
 		{Name: "cache", Setup: Setup},
 		{Name: "local", Setup: func(b *config.Block, _ []corefile.Directive) error {
 			b.Handle(local(func(q *dns.Query) dns.Verdict { return w.local(q) }))
@@ -233,7 +246,7 @@ func (w *world) Send(q *dns.Query) {
 	w.sent <- m
 }
 
-func unpack(t *testing.T, packet []byte) *mdns.Msg {
+func unpack(t testing.TB, packet []byte) *mdns.Msg {
 	t.Helper()
 	m := new(mdns.Msg)
 	if err := m.Unpack(packet); err != nil {

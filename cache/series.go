@@ -47,7 +47,7 @@ func (c *Cache) count(server string) *series {
 		server:   server,
 		requests: counter("coredns_cache_requests_total", "Counter of queries that the cache has looked up."),
 		misses:   counter("coredns_cache_misses_total", "Counter of queries that were not answered from the cache."),
-		prefetch: counter("coredns_cache_prefetch_total", "Counter of entries that were asked for anew before their end."),
+		prefetch: counter("coredns_cache_prefetch_total", "Counter of entries that were asked for anew while no client waited."),
 		drops:    counter("coredns_cache_drops_total", "Counter of answers that were not kept because they are cut off, too large or not about the question."),
 		stale:    counter("coredns_cache_served_stale_total", "Counter of queries that were answered with an entry after its end."),
 	}

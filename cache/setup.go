@@ -18,6 +18,8 @@ const (
 	usualSuccessTTL = 3600
 	usualDenialTTL  = 1800
 	usualLeastTTL   = 5
+
+	longest = 365 * 24 * time.Hour // of any duration
 )
 
 // Setup is the Setup of cache.
@@ -177,7 +179,7 @@ func (c *Cache) readPrefetch(o corefile.Directive) error {
 	c.prefetch = uint32(n)
 	rest := o.Args[1:]
 	if len(rest) > 0 && !strings.HasSuffix(rest[0].Text, "%") {
-		if err := corefile.Duration(&c.gap, 0, math.MaxInt64)(only(o, 1)); err != nil {
+		if err := corefile.Duration(&c.gap, 0, longest)(only(o, 1)); err != nil {
 			return err
 		}
 		rest = rest[1:]
@@ -188,7 +190,7 @@ func (c *Cache) readPrefetch(o corefile.Directive) error {
 	digits, ok := strings.CutSuffix(rest[0].Text, "%")
 	percent, err := strconv.Atoi(digits)
 	if !ok || err != nil || percent < 10 || percent > 90 || len(rest) > 1 {
-		return o.Errorf("want 10%%..90%%, got %q", rest[0].Text)
+		return o.Errorf("want 10%%..90%%, got %q", rest[len(rest)-1].Text)
 	}
 	c.percent = percent
 	return nil
@@ -203,7 +205,7 @@ func (c *Cache) readStale(o corefile.Directive) error {
 			return nil
 		}
 		at++
-		return corefile.Duration(t, 0, math.MaxInt64)(only(o, at-1))
+		return corefile.Duration(t, 0, longest)(only(o, at-1))
 	}
 	mode := ""
 	if len(o.Args) > 0 && o.Args[0].Text != "immediate" && o.Args[0].Text != "verify" {
@@ -224,6 +226,12 @@ func (c *Cache) readStale(o corefile.Directive) error {
 		}
 	}
 	var reply time.Duration
+	if at < len(o.Args) { // TTLs are plain seconds elsewhere
+		if n, err := strconv.ParseUint(o.Args[at].Text, 10, 16); err == nil {
+			o.Args = slices.Clone(o.Args)
+			o.Args[at].Text = strconv.FormatUint(n, 10) + "s"
+		}
+	}
 	if err := errors.Join(next(&reply), next(&c.recheck)); err != nil {
 		return err
 	}

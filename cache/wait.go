@@ -67,7 +67,7 @@ func (c *Cache) landed(q *dns.Query, l *look) bool {
 	if e == nil || stale {
 		return false
 	}
-	c.hit(q, e, now)
+	c.give(q, e, now)
 	return true
 }
 

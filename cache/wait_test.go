@@ -240,6 +240,9 @@ func TestStaleImmediate(t *testing.T) {
 		if got := w.metric(`coredns_cache_served_stale_total{server="dns://:53",zones=".",view=""}`); got != "4" {
 			t.Errorf("%s stale answers, want 4", got)
 		}
+		if got := w.metric(`coredns_cache_prefetch_total{server="dns://:53",zones=".",view=""}`); got != "3" {
+			t.Errorf("%s times asked anew, want 3", got)
+		}
 
 		// Another server's SERVFAIL does not hide what is known, either.
 		u.answer = says(wire.ServFail, "")
@@ -294,8 +297,8 @@ func TestStaleVerify(t *testing.T) {
 		}
 		u.wants(t, 3)
 		close(u.hold) // what comes late is kept
-		u.hold = nil
 		synctest.Wait()
+		u.hold = nil
 		if r, inline := w.answer(ask); !inline || r.Answer[0].Header().Ttl != 300 {
 			t.Errorf("want what came late, inline %v: %v", inline, r)
 		}
@@ -378,6 +381,24 @@ func TestNothingStale(t *testing.T) {
 				t.Errorf("inline %v: %v", inline, r)
 			}
 		}
+	})
+}
+
+// What ends while a query is held up above is not given out to it.
+func TestLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, ".:53 {\n delay\n cache\n upstream a\n}\n")
+		ask := question("www.example.org", mdns.TypeA)
+		w.answer(ask)
+		time.Sleep(297 * time.Second)
+		if r, _ := w.answer(ask); r.Answer[0].Header().Ttl != 1 {
+			t.Errorf("want a TTL of 1: %v", r)
+		}
+		w.up["a"].wants(t, 1)
+		if r, _ := w.answer(ask); r.Answer[0].Header().Ttl != 300 {
+			t.Errorf("want what is new: %v", r)
+		}
+		w.up["a"].wants(t, 2)
 	})
 }
 

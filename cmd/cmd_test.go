@@ -91,7 +91,9 @@ func TestCommandLine(t *testing.T) {
 		{"chekc good", "", "seamark: unknown command \"chekc\"", 2},
 		{"-nonsense", "", "seamark: unknown shorthand flag", 2},
 		{"--nonsense", "", "seamark: unknown flag: --nonsense\nSee seamark --help.\n", 2},
-		{"-dns.port 70000", "", "invalid argument \"70000\"", 2},
+		{"-dns.port 70000", "", "seamark: invalid argument \"70000\" for \"-p, --dns.port\" flag: want a port of 0..65535\n", 2},
+		{"-p x", "", "seamark: invalid argument \"x\" for \"-p, --dns.port\" flag: want a port of 0..65535\n", 2},
+		{"check -p 1053x good", "", "flag: want a port of 0..65535\n", 2},
 		{"serve --listen 1053", "", "seamark: --listen: want ADDRESS:PORT, got \"1053\"\n", 2},
 		{"serve --conf good --manifests .", "", "--manifests needs no Corefile", 2},
 	} {
@@ -334,6 +336,22 @@ func TestReload(t *testing.T) {
 		if reply, err := ask("udp", port, zone, dns.TypeA); err != nil || reply.Rcode != want {
 			t.Errorf("%s: %v %v", zone, reply, err)
 		}
+	}
+	p.stop()
+}
+
+// The directive reload finds a changed file that the Corefile imports, without
+// a signal.
+func TestReloadDirective(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "Corefile"), ".:0 {\n bind 127.0.0.1\n reload 2s 1s\n whoami\n}\nimport *.server\n")
+	p := serve(t, dir, "", "-conf", "Corefile")
+	write(t, filepath.Join(dir, "a.server"), "nowhere:0 {\n bind 127.0.0.1\n template ANY ANY {\n  rcode NXDOMAIN\n }\n}\n")
+	p.until("[INFO] Reloading")
+	p.until("[INFO] plugin/reload: Running configuration SHA512 = ")
+	p.until("[INFO] Reloading complete")
+	if reply, err := ask("udp", p.ports[0], "nowhere.", dns.TypeA); err != nil || reply.Rcode != dns.RcodeNameError {
+		t.Errorf("%v %v", reply, err)
 	}
 	p.stop()
 }

@@ -32,7 +32,7 @@ func (s *source) parse(file string, text []byte) ([]Server, error) {
 		}
 		server := Server{Keys: keys}
 		ok := true
-		if _, more := s.peek(); more {
+		if _, more := s.peek(); more || braces {
 			server.Directives, ok = s.body("", braces, keys)
 		}
 		sound = sound && ok

@@ -151,6 +151,7 @@ func TestParseErrors(t *testing.T) {
 	}{
 		{"nothing", "  # nothing\n", "Corefile:1: no server block", 0},
 		{"unclosed", "a {\n errors\n", "Corefile:1: a: its { is never closed", 0},
+		{"unclosed at once", "a {", "Corefile:1: a: its { is never closed", 0},
 		{"unclosed inside", "a {\n health {\n errors\n}\n", "Corefile:1: a: its { is never closed", 0},
 		{"too many", "a {\n}\n}\nb {\n}\n", "Corefile:3: } without a {", 2},
 		{"no zone", "{\n errors\n}\n", "Corefile:1: a server block needs a zone before its {", 0},

@@ -31,7 +31,7 @@ func (q *Query) Ask(name []byte, t wire.Type) (sub *Query, ok bool) {
 	sub = q.sub
 	packet := wire.AppendRequest(sub.room[:0], 0, q.Flags&(wire.FlagRD|wire.FlagCD), name, t)
 	sub.Received(packet, q.Proto, q.Start)
-	sub.parent, sub.depth = q, q.depth+1
+	sub.parent, sub.depth, sub.late = q, q.depth+1, q.late
 	sub.Peer, sub.Local, sub.Interface, sub.mux = q.Peer, q.Local, q.Interface, q.mux
 	fault := sub.Parse(packet)
 	sub.EDNS, sub.DO, sub.Size, sub.Options = q.EDNS, q.DO, q.Size, q.Options
@@ -62,6 +62,7 @@ func (q *Query) Ask(name []byte, t wire.Type) (sub *Query, ok bool) {
 // Asked continues the question of the last Ask where it stands, and waits for
 // its answer.
 func (q *Query) Asked(ctx context.Context) *Query {
+	q.sub.late = true
 	q.sub.resume(ctx, 0)
 	return q.sub.asked()
 }

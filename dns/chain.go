@@ -46,7 +46,8 @@ type Finisher interface{ FinishDNS(q *Query) }
 // said Next to, says Wait, it is asked whether it has q instead; below is how
 // many steps further down that handler stands. If it has, those between finish
 // as if an empty answer had come, and its own ServeDNS is called again, which
-// then says Done or Wait. It must not block.
+// then says Done or Wait; as for others that say so, its FinishDNS is not
+// called. It must not block.
 type Joiner interface {
 	JoinDNS(q *Query, below int) bool
 }
@@ -241,6 +242,10 @@ func (q *Query) resume(ctx context.Context, floor int) {
 		case Next:
 			q.at++
 			if q.walk(floor) == Wait {
+				// The handler may have said how long, which is otherwise
+				// looked at when the query is parked.
+				ctx, cancel := context.WithTimeout(ctx, q.allowed())
+				defer cancel()
 				q.resume(ctx, floor)
 			}
 			return

@@ -138,7 +138,7 @@ func (p *Port) Serve(q *Query, lent []byte) (outcome Outcome) {
 		q.seal()
 		return Send
 	}
-	q.Options = q.Request.Options(q.packet)
+	q.Options = passedOn(q.Request.Options(q.packet))
 	chain := q.mux.find(q)
 	if chain == nil || chain.empty() || q.Class != wire.ClassIN && !chain.anyClass {
 		q.chain, q.RCode = q.mux.Unserved, wire.Refused

@@ -65,6 +65,7 @@ func (l *Lot) park(q *Query) bool {
 	}
 	l.parked.Add(1)
 	q.keep()
+	q.late = true
 	go func() {
 		defer l.parked.Done()
 		defer func() { <-l.room }()
@@ -127,7 +128,7 @@ func (q *Query) Again(do func(ctx context.Context, c *Query)) bool {
 	c.instead = slices.Clone(q.instead)
 	c.Peer, c.Local, c.Interface, c.mux, c.Patience = q.Peer, q.Local, q.Interface, q.mux, q.Patience
 	c.enter(q.chain)
-	c.at, c.floor = q.at, q.at+1
+	c.at, c.floor, c.late = q.at, q.at+1, true
 	c.Answer.Begin(nil, c.Question())
 	lot.parked.Add(1)
 	go func() {

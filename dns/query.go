@@ -39,8 +39,9 @@ type Query struct {
 	// for as long as its TTLs say. What this server knows by itself is looked
 	// up anew for each query, so that a change shows at once.
 	Learned bool
-	// Options is the request's EDNS options, as the RDATA of an OPT record, for
-	// those who send the question on. It may be exchanged for another slice.
+	// Options is the EDNS options, as the RDATA of an OPT record, for those who
+	// send the question on: the request's but for those between neighbours. It
+	// may be exchanged for another slice.
 	Options []byte
 	// Patience is how long the query may take once it is parked; zero is the
 	// usual ten seconds. It is looked at when the query is parked.
@@ -59,6 +60,7 @@ type Query struct {
 	at, by  int // the step it stands at, and the one that answered
 	dropped bool
 	sealed  bool
+	late    bool // it has left its reader: Start is not now any more
 
 	parent, sub *Query
 	depth       int
@@ -97,7 +99,7 @@ func (q *Query) Received(packet []byte, proto Proto, start time.Time) {
 	q.Learned, q.Options, q.Patience = false, nil, 0
 	q.chain, q.at, q.by, q.dropped, q.sealed = nil, 0, -1, false, false
 	q.instead, q.replyOpt, q.floor = nil, q.replyOpt[:0], 0
-	q.parent, q.depth = nil, 0 // sub stays: its memory serves again
+	q.parent, q.depth, q.late = nil, 0, false // sub stays: its memory serves again
 }
 
 // enter puts the query at the top of a chain.
@@ -130,9 +132,27 @@ func (q *Query) SetState(w Word, v any) { q.words[w] = v }
 // ReplyOption adds an option to the reply's OPT record, if the client takes
 // one. Options that do not fit beside the records are left out.
 func (q *Query) ReplyOption(code uint16, data []byte) {
-	q.replyOpt = binary.BigEndian.AppendUint16(q.replyOpt, code)
-	q.replyOpt = binary.BigEndian.AppendUint16(q.replyOpt, uint16(len(data)))
-	q.replyOpt = append(q.replyOpt, data...)
+	q.replyOpt = wire.AppendOption(q.replyOpt, code, data)
+}
+
+// passedOn is the options of a request that are not between neighbours.
+func passedOn(options []byte) []byte {
+	keep := 0
+	for code, data := range wire.Options(options) {
+		if !wire.BetweenNeighbours(code) {
+			keep += 4 + len(data)
+		}
+	}
+	if keep == len(options) || keep == 0 {
+		return options[:keep]
+	}
+	out := make([]byte, 0, keep)
+	for code, data := range wire.Options(options) {
+		if !wire.BetweenNeighbours(code) {
+			out = wire.AppendOption(out, code, data)
+		}
+	}
+	return out
 }
 
 // Extend adds an extended error (RFC 8914) to the reply: one of wire's EDE
@@ -156,6 +176,15 @@ func (q *Query) DropReplyOption(code uint16) {
 		}
 		rest = rest[n:]
 	}
+}
+
+// Now is the time: when the packet was read, as long as the query is on its
+// reader, and the clock's from then on.
+func (q *Query) Now() time.Time {
+	if q.late {
+		return time.Now()
+	}
+	return q.Start
 }
 
 // Packet is the request as it came.

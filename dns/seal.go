@@ -36,13 +36,13 @@ func (q *Query) seal() {
 		options = nil
 	}
 	flags := wire.FlagQR | q.Flags&(15<<11|wire.FlagRD|wire.FlagCD) | uint16(q.RCode&15)
-	if a.Cut(limit) || q.TC {
+	if q.cut(limit) || q.TC {
 		flags |= wire.FlagTC
 	}
 	if q.AA {
 		flags |= wire.FlagAA
 	}
-	if q.AD {
+	if q.AD && (q.DO || q.Flags&wire.FlagAD != 0) { // RFC 6840 §5.8
 		flags |= wire.FlagAD
 	}
 	if q.RA {
@@ -63,6 +63,24 @@ func (q *Query) seal() {
 	}
 	wire.PutHeader(a.Buf, q.ID, flags, questions, a.Count, opt)
 	q.sealed = true
+}
+
+// cut takes from the end what is over limit. It says whether the client must
+// hear of it, since something that it needs is gone (RFC 2181 §9): answers; the
+// SOA record of a negative answer or the name servers of a referral, and with
+// DO the proofs of any answer (RFC 4035 §3.1); the glue of a referral (RFC 9471
+// §3). What else is lost from behind an answer is not missed.
+func (q *Query) cut(limit int) (missed bool) {
+	a := &q.Answer
+	before := a.Count
+	if a.Cut(limit) {
+		return true
+	}
+	if a.Count[wire.Authority] < before[wire.Authority] {
+		return q.DO || before[wire.Answers] == 0
+	}
+	referral := !q.AA && !q.Learned && before[wire.Answers] == 0 && before[wire.Authority] > 0
+	return referral && a.Count[wire.Additional] < before[wire.Additional]
 }
 
 // compress writes the message behind itself and moves it back, so that it still

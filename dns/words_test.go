@@ -262,8 +262,12 @@ func TestReplyOptions(t *testing.T) {
 	})
 	r := newRig(t, 1, map[string]*Chain{".": chain(h)})
 	query := question("a.", mdns.TypeA)
-	if reply := r.answer(query); len(reply.Extra) > 0 || !reply.AuthenticatedData || !reply.Truncated {
-		t.Errorf("without EDNS: %v", reply)
+	if reply := r.answer(query); len(reply.Extra) > 0 || reply.AuthenticatedData || !reply.Truncated {
+		t.Errorf("without EDNS and AD: %v", reply)
+	}
+	query.AuthenticatedData = true
+	if reply := r.answer(query); !reply.AuthenticatedData {
+		t.Errorf("with AD: %v", reply)
 	}
 	query.SetEdns0(1232, false)
 	opt := r.answer(query).IsEdns0()
@@ -296,5 +300,19 @@ func TestUnserved(t *testing.T) {
 	r.answer(question("example.", mdns.TypeA))
 	if reply := r.answer(question("org.", mdns.TypeA)); reply.Rcode != mdns.RcodeRefused || len(seen) != 1 || seen[0] != "dropped REFUSED " {
 		t.Errorf("%v %q", reply, seen)
+	}
+}
+
+// Those who send a question on see what is meant for them of its options.
+func TestOptionsPassedOn(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                  "",
+		"\x00\x0a\x00\x01c": "",
+		"\x00\x08\x00\x01s": "\x00\x08\x00\x01s",
+		"\x00\x0a\x00\x01c\x00\x08\x00\x01s\x00\x03\x00\x00\x00\x0b\x00\x00\x00\x0c\x00\x02pp\xfd\xe9\x00\x00": "\x00\x08\x00\x01s\xfd\xe9\x00\x00",
+	} {
+		if got := passedOn([]byte(in)); string(got) != want {
+			t.Errorf("%q: got %q, want %q", in, got, want)
+		}
 	}
 }

@@ -5,7 +5,6 @@ package file
 
 import (
 	"context"
-	"slices"
 
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
@@ -116,13 +115,13 @@ func (f *File) ServeDNS(q *dns.Query) dns.Verdict {
 	if !ok {
 		return dns.Wait
 	}
-	follow(q, sub)
+	q.Follow(sub)
 	return dns.Done
 }
 
 // Resolve takes up the question for a CNAME's target that had to wait.
 func (f *File) Resolve(ctx context.Context, q *dns.Query) error {
-	follow(q, q.Asked(ctx))
+	q.Follow(q.Asked(ctx))
 	return nil
 }
 
@@ -142,43 +141,4 @@ func (f *File) zone(q *dns.Query) (s *served) {
 		return found
 	}
 	return s
-}
-
-// shrink is more than compression can make a record smaller: two names of 255
-// bytes, the owner and the one in the RDATA, become pointers, and ten bytes stay.
-const shrink = 40
-
-// follow adds what the target of a CNAME gave. The code is that of the last
-// name of the chain (RFC 6604). If nobody here serves the target the client goes
-// on from the CNAME (RFC 1034 §4.3.2).
-func follow(q, sub *dns.Query) {
-	if sub.Unanswered() {
-		return
-	}
-	q.RCode, q.RA, q.TC, q.Err = sub.RCode, sub.RA, sub.TC, sub.Err
-	// What is there behind the answers are proofs that a wildcard was right.
-	a := &q.Answer
-	end := a.Body()
-	for range a.Count[wire.Answers] {
-		r, _ := wire.ReadRecord(a.Buf, end)
-		end = r.Next
-	}
-	proofs, n := slices.Clone(a.Buf[end:]), a.Count[wire.Authority]
-	a.Buf, a.Count[wire.Authority] = a.Buf[:end], 0
-	section := wire.Answers
-	var err error
-	sub.Answer.Walk(func(s wire.Section, r wire.Record) bool {
-		if section == wire.Answers && s > wire.Answers {
-			a.Append(wire.Authority, proofs, int(n))
-			proofs, n = nil, 0
-		}
-		section = s
-		_, err = a.AppendRecord(s, sub.Answer.Buf, r.Owner)
-		// If it is more than fits, something is cut, so the client hears of it.
-		return err == nil && len(a.Buf) <= shrink*q.Limit()
-	})
-	a.Append(wire.Authority, proofs, int(n))
-	if err != nil {
-		q.RCode, q.Err = wire.ServFail, err
-	}
 }

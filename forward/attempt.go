@@ -26,7 +26,7 @@ type attempt struct {
 	sent    time.Time
 	local   net.Addr     // where it was sent from; nil over a connection
 	over    *atomic.Bool // the question has been answered; the outcome is for statistics
-	ended   chan<- outcome
+	ended   chan<- *outcome
 }
 
 // An outcome is how an attempt ended: with a reply or an error. A nudge is no
@@ -43,6 +43,7 @@ type outcome struct {
 type table struct {
 	mu      sync.Mutex
 	waiting map[uint16]*attempt
+	used    [1 << 10]uint64 // a bit for each id that has ever been in here
 	closed  bool
 }
 
@@ -67,16 +68,18 @@ func (t *table) add(a *attempt) bool {
 		if _, taken := t.waiting[id]; !taken {
 			a.sent = time.Now()
 			t.waiting[id] = a
+			t.used[id>>6] |= 1 << (id & 63)
 			return true
 		}
 	}
 }
 
-// find gives the attempt with that id; nil if there is none.
-func (t *table) find(id uint16) *attempt {
+// find gives the attempt with that id; nil if there is none. used says that
+// there was one.
+func (t *table) find(id uint16) (a *attempt, used bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.waiting[id]
+	return t.waiting[id], t.used[id>>6]&(1<<(id&63)) != 0
 }
 
 // take takes a out. It says false if somebody has done so.

@@ -21,6 +21,7 @@ const (
 var (
 	errStopped   = errors.New("forward has been stopped")
 	errBusy      = errors.New("too many questions are waiting for the upstream")
+	errGuessed   = errors.New("somebody sends replies with wrong ids in the upstream's name")
 	errHungUp    = errors.New("connection closed by the upstream")
 	errProbe     = errors.New("no reply to a health check")
 	errUnhealthy = errors.New("unreachable backend: no healthy upstream")
@@ -36,7 +37,7 @@ type exchange struct {
 	set   *upstreams
 	done  chan struct{}
 	over  atomic.Bool
-	ended chan outcome
+	ended chan *outcome
 
 	order    []*upstream // whom to ask, best first
 	sent     int
@@ -64,7 +65,7 @@ func (s *upstreams) join(q *dns.Query, excluded *exclusion) *exchange {
 		s.coalesced.Add(1)
 		return x
 	}
-	x := &exchange{request: r, set: s, done: make(chan struct{}), ended: make(chan outcome, 2*mostSends)}
+	x := &exchange{request: r, set: s, done: make(chan struct{}), ended: make(chan *outcome, 2*mostSends)}
 	s.flights[key] = x
 	work := func() {
 		x.run(excluded)
@@ -98,7 +99,7 @@ func (x *exchange) run(excluded *exclusion) {
 	for {
 		select {
 		case o := <-x.ended:
-			again, done := x.take(o)
+			again, done := x.take(*o)
 			switch {
 			case done:
 				return
@@ -109,10 +110,18 @@ func (x *exchange) run(excluded *exclusion) {
 				return
 			}
 		case <-retry.C:
+			if len(x.ended) > 0 {
+				retry.Reset(0) // this process was late, and not the upstream
+				continue
+			}
 			if x.last != nil {
 				x.last.to.waits()
 			}
-			if x.more() {
+			switch {
+			case x.allDown():
+				x.giveUp()
+				return
+			case x.more():
 				retry.Reset(x.sendAgain())
 			}
 		case <-end.C:
@@ -134,11 +143,23 @@ func (x *exchange) more() bool {
 	return x.sent < mostSends && (most == 0 || x.failures < most)
 }
 
-// next is an attempt at the next upstream in turn.
+// allDown says that health checks have failed meanwhile.
+func (x *exchange) allDown() bool {
+	return !slices.ContainsFunc(x.order, func(u *upstream) bool { return !u.down() })
+}
+
+// next is an attempt at the next upstream in turn. From the second time around
+// those that do not answer anybody are left out, if there are others.
 func (x *exchange) next() *attempt {
-	u := x.order[x.turn%len(x.order)]
-	a := x.attempt(u)
-	a.fresh = x.turn >= len(x.order)
+	n, now := len(x.order), time.Now()
+	for range n {
+		if u := x.order[x.turn%n]; x.turn < n || !u.down() && !u.suspect(now) {
+			break
+		}
+		x.turn++
+	}
+	a := x.attempt(x.order[x.turn%n])
+	a.fresh = x.turn >= n
 	x.turn++
 	return a
 }
@@ -155,7 +176,7 @@ func (x *exchange) sendAgain() time.Duration {
 }
 
 // send sends a and says how long to leave it alone: as long as its upstream
-// takes, and twice that with each further round.
+// takes, and half as long again with each further round.
 func (x *exchange) send(a *attempt) (wait time.Duration) {
 	x.sent++
 	x.live++
@@ -164,7 +185,9 @@ func (x *exchange) send(a *attempt) (wait time.Duration) {
 	if a.stream {
 		wait *= 3 // the connection has to be made first
 	}
-	wait <<= min((x.sent-1)/len(x.order), 8)
+	for range (x.sent - 1) / len(x.order) {
+		wait += wait / 2
+	}
 	a.to.send(a)
 	return min(wait, x.set.options.readTimeout)
 }
@@ -199,16 +222,21 @@ func (x *exchange) take(o outcome) (again *attempt, done bool) {
 	return nil, true
 }
 
-// takeError sends the question on at once, as long as that is no flood.
+// takeError sends the question on at once, as long as that is no flood. Where
+// one was waited for in vain, others have been asked meanwhile.
 func (x *exchange) takeError(o outcome) *attempt {
-	x.err = o.err
-	x.from = o.to
-	x.failures++
-	if !x.more() || x.sent >= 2*len(x.order) {
+	x.err, x.from = o.err, o.to
+	late := isTimeout(o.err)
+	if x.set.options.maxAttempts >= 0 || !late {
+		x.failures++
+	}
+	if !x.more() || late && x.live > 0 || x.failures >= 2*len(x.order) {
 		return nil
 	}
-	x.order[x.turn%len(x.order)].counted.retries.Add(1)
-	return x.next()
+	a := x.next()
+	a.to.counted.retries.Add(1)
+	a.stream = a.stream || o.err == errGuessed // where guesses do not get through
+	return a
 }
 
 // giveUp makes the best of what has come.
@@ -237,15 +265,15 @@ func isTimeout(err error) bool {
 }
 
 // unreachable answers at once that nobody can be asked. Where health checks
-// alone fail, a question may get through: one of them is sent all the same, and
-// its answer, for which nobody waits, makes the upstream healthy.
+// alone fail, a question may get through: some of them are sent all the same, and
+// an answer, for which nobody waits, makes the upstream healthy.
 func (x *exchange) unreachable(err error) {
 	x.fail(err, wire.EDENoReachable)
 	if err != errUnhealthy {
 		return
 	}
 	x.set.broken.Add(1)
-	if len(x.order) > 0 {
+	if len(x.order) > 0 && x.order[0].worthTrying(time.Now()) {
 		a := x.attempt(x.order[0])
 		a.probe, a.over = true, new(atomic.Bool)
 		a.to.send(a)
@@ -259,12 +287,22 @@ func (r *reply) write(q *dns.Query) {
 	q.RCode = r.code
 	q.AA = r.flags&wire.FlagAA != 0
 	q.RA = r.flags&wire.FlagRA != 0
-	q.AD = r.flags&wire.FlagAD != 0 && (q.DO || q.Flags&wire.FlagAD != 0)
+	q.AD = r.flags&wire.FlagAD != 0
 	q.TC = r.cut
 	q.Learned = !r.cut
-	for o := r.options; len(o) >= 4; {
-		n := 4 + int(o[2])<<8 + int(o[3])
-		q.ReplyOption(uint16(o[0])<<8|uint16(o[1]), o[4:n])
-		o = o[n:]
+	for code, data := range wire.Options(r.options) {
+		if code != wire.OptionNSID || asksName(q) {
+			q.ReplyOption(code, data)
+		}
 	}
+}
+
+// asksName says whether rewrite has the upstream asked for its name.
+func asksName(q *dns.Query) bool {
+	for code := range wire.Options(q.Options) {
+		if code == wire.OptionNSID {
+			return true
+		}
+	}
+	return false
 }

@@ -55,9 +55,10 @@ func (f *follower) run() {
 		return
 	}
 	var events chan fsnotify.Event
+	var faults chan error // the watcher stands still until they are read
 	if w, err := fsnotify.NewWatcher(); err == nil && files {
 		defer func() { _ = w.Close() }()
-		events = w.Events
+		events, faults = w.Events, w.Errors
 		for _, p := range f.set.options.to {
 			if p.file != "" {
 				_ = w.Add(filepath.Dir(p.file)) // else there is the clock
@@ -68,12 +69,14 @@ func (f *follower) run() {
 	}
 	clock := time.NewTicker(every)
 	defer clock.Stop()
+	f.look(f.set.ctx) // what has changed before somebody watched
 	for {
 		select {
 		case <-f.set.ctx.Done():
 			return
 		case <-clock.C:
 		case <-events:
+		case <-faults:
 		}
 		f.look(f.set.ctx)
 	}

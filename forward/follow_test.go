@@ -183,7 +183,7 @@ func TestBecomeKeeps(t *testing.T) {
 	s.become([]target{other})
 	first.mu.Lock()
 	defer first.mu.Unlock()
-	if !first.closed || len(first.sockets) != 0 {
+	if !first.gone || len(first.sockets) != 0 {
 		t.Error("an upstream that has gone still has sockets")
 	}
 }
@@ -233,7 +233,8 @@ func TestSourceAddress(t *testing.T) {
 			t.Errorf("%v %v", err, m)
 		}
 	}
-	for from := range up.from {
+	_, from := up.questions()
+	for _, from := range from {
 		if !strings.HasPrefix(from, "127.0.0.7:") {
 			t.Errorf("asked from %s", from)
 		}

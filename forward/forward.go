@@ -70,12 +70,18 @@ import (
 // upstream sees it once. A truncated answer is asked for again over TCP; if
 // that is not possible, clients get what came, marked as truncated.
 //
+// What it costs: some 10 µs of processor time for a question, and 18 KB for as
+// long as it is under way; a socket or connection of each upstream is a
+// goroutine. Retries are at most 16 for a question, and about one for twenty
+// questions where upstreams are well.
+//
 // Questions over UDP share a few sockets for each upstream, 4 as a rule. Each
 // has a port of its own and makes way for another after expire, or between
 // 1024 and 2048 questions. Connections are shared in the same way. Ids are random.
 // A packet that has not the id and the question of one that is waiting, that
 // does not parse, or that holds answers to something else alone, is counted and
-// ignored, and the right answer may still come. Of a good reply only those
+// ignored, and the right answer may still come; when more than 64 wrong ones
+// have come to a socket, its questions go over TCP. Of a good reply only those
 // records are used that belong to the question: its name, what CNAMEs lead to,
 // the zone's own authority, and addresses of names that these tell.
 //
@@ -88,11 +94,14 @@ import (
 //   - policy: whom to ask first: a random one (the default), each in turn, or
 //     the first in the file. Those that do not answer just now come last.
 //   - max_concurrent: how many queries may be waiting; more are REFUSED. 0, the
-//     default, is any number, though the server as a whole lets 4096 wait.
-//   - read_timeout: how long to wait for one upstream, 2s, of 10ms to 5s.
-//   - max_connect_attempts: after how many failures (time out, refused) a
-//     question is given up; 0 is never before the 5s. Twice the number of
-//     upstreams unless given.
+//     default, is any number, though the server as a whole lets 4096 wait. Each costs
+//     some 18 KB as long as it waits.
+//   - read_timeout: how long to wait for one upstream, 2s; 10ms to 1m, though
+//     the 5s of the question count in any case.
+//   - max_connect_attempts: after how many attempts that failed a question is
+//     given up; 0 is not before the 5s. Unless given, as many as twice the
+//     number of upstreams, where only what is refused or closed counts, and
+//     not what is not answered in time.
 //   - failover: with these codes, too, the next upstream is asked. The last
 //     reply counts if all say so.
 //   - next, next_on_nodata: with these codes, or if the name has nothing of

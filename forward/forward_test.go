@@ -2,6 +2,7 @@ package forward
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
 )
 
 func TestAnswers(t *testing.T) {
@@ -24,7 +26,8 @@ func TestAnswers(t *testing.T) {
 	if !m.RecursionAvailable || m.Authoritative || m.Truncated || m.IsEdns0() != nil {
 		t.Errorf("flags: %v", m)
 	}
-	asked := up.asked[0]
+	all, _ := up.questions()
+	asked := all[0]
 	if asked.Question[0].Name != "WwW.Example.Org." || !asked.RecursionDesired || asked.IsEdns0() == nil || asked.IsEdns0().UDPSize() != 1232 {
 		t.Errorf("the upstream was asked %v", asked)
 	}
@@ -33,6 +36,9 @@ func TestAnswers(t *testing.T) {
 	}
 	if n := r.metric(fmt.Sprintf(`coredns_forward_responses_total{to=%q,rcode="NOERROR"}`, up.addr)); n != "1" {
 		t.Errorf("responses counts %q", n)
+	}
+	if n := r.metric(fmt.Sprintf(`coredns_forward_requests_total{to=%q}`, up.addr)); n != "1" {
+		t.Errorf("requests counts %q", n)
 	}
 }
 
@@ -61,7 +67,8 @@ func TestRequest(t *testing.T) {
 	if o := m.IsEdns0().Option; len(o) != 1 || o[0].Option() != mdns.EDNS0EDE {
 		t.Errorf("the reply has the options %v", o)
 	}
-	asked := up.asked[0]
+	all, _ := up.questions()
+	asked := all[0]
 	if asked.RecursionDesired || !asked.CheckingDisabled || !asked.IsEdns0().Do() {
 		t.Errorf("asked %v", asked)
 	}
@@ -203,7 +210,7 @@ func TestSlowAnswer(t *testing.T) {
 // people's consolidate options match.
 func TestTimeOut(t *testing.T) {
 	up := upstreamOf(t, silent)
-	r := run(t, "forward . "+up.addr+" {\n read_timeout 50ms\n max_fails 0\n}")
+	r := run(t, "forward . "+up.addr+" {\n read_timeout 50ms\n max_connect_attempts 2\n}")
 	q := query("a.example.", mdns.TypeA)
 	q.SetEdns0(1232, false)
 	m, err := r.ask(q, dns.UDP)
@@ -311,6 +318,110 @@ func TestPolicies(t *testing.T) {
 			t.Errorf("%q: %v", policy, n)
 		}
 	}
+}
+
+// What loop takes out is not asked any more; if nothing is left, clients are
+// told so. The other forward of the same upstreams goes on.
+func TestExclude(t *testing.T) {
+	a, b := upstreamOf(t, good("1")), upstreamOf(t, good("2"))
+	r := run(t, "forward example "+a.addr+" "+b.addr+"\nforward . "+a.addr+" "+b.addr)
+	f := r.forward[0]
+	if names, _ := f.Upstreams(); len(names) != 2 || names[0] != a.addr || f.From().String() != "example." {
+		t.Errorf("%v of %s", names, f.From())
+	}
+	f.Exclude(a.addr, true)
+	for i := range 20 {
+		r.want(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "192.0.2.2")
+	}
+	f.Exclude(b.addr, true)
+	q := query("a.example.", mdns.TypeA)
+	q.SetEdns0(1232, false)
+	m, err := r.ask(q, dns.UDP)
+	if m.Rcode != mdns.RcodeServerFailure || err == nil || m.IsEdns0().Option[0].Option() != mdns.EDNS0EDE {
+		t.Errorf("%v %v", err, m)
+	}
+	if got := r.get("a.test.", mdns.TypeA); got != "192.0.2.1" && got != "192.0.2.2" {
+		t.Errorf("the other forward says %s", got)
+	}
+	n := a.times()
+	if err := f.Probe(t.Context(), a.addr, "\x05probe\x07example\x00", wire.TypeHINFO); err != nil || a.times() != n+1 {
+		t.Errorf("%v: an upstream that is left out cannot be tried", err)
+	}
+	f.Exclude(a.addr, false)
+	r.want("b.example.", mdns.TypeA, "192.0.2.1")
+}
+
+// Others learn which upstream has answered.
+func TestMetadata(t *testing.T) {
+	up := upstreamOf(t, good("1"))
+	b, err := plan(".:53 {\nforward . "+up.addr+" {\n except lan\n}\n}", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Described = config.Fallthrough{On: true}
+	said := make(chan string, 1)
+	b.Offer(observer{b.Metadata("forward/upstream"), said})
+	r := &rig{t: t}
+	r.serve(b, nil)
+	defer func() { r.lot.Close(t.Context()); r.start.Stop() }()
+	r.get("a.example.", mdns.TypeA)
+	if got := <-said; got != up.addr {
+		t.Errorf("got %q, want %s", got, up.addr)
+	}
+}
+
+type observer struct {
+	read func(*dns.Query) string
+	said chan string
+}
+
+func (o observer) ObserveDNS(q *dns.Query) { o.said <- o.read(q) }
+
+// TestManyFaults is an hour of bad luck in a few seconds: upstreams that lose,
+// delay, forge, repeat, cut and hang up, all at once, and clients that all get
+// the right answer.
+func TestManyFaults(t *testing.T) {
+	faulty := func(q *mdns.Msg, tcp bool, send func([]byte)) {
+		m := answerOf(q, strings.TrimPrefix(strings.SplitN(q.Question[0].Name, ".", 2)[0], "n"))
+		switch rand.IntN(10) {
+		case 0, 1: // lost
+			return
+		case 2:
+			go func() {
+				time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
+				send(pack(m))
+			}()
+			return
+		case 3:
+			send(forged(q, func(m *mdns.Msg) { m.Id++ }))
+		case 4:
+			send(forged(q, func(m *mdns.Msg) { m.Question[0].Name = "bank.example." }))
+		case 5:
+			send(forged(q, func(m *mdns.Msg) { m.Answer = []mdns.RR{rr("bank.example. 9 IN A 192.0.2.66")} }))
+		case 6:
+			send(pack(m))
+		case 7:
+			if !tcp {
+				m.Answer, m.Truncated = nil, true
+			}
+		case 8:
+			send([]byte("garbage"))
+			return
+		}
+		send(pack(m))
+	}
+	a, b, c := upstreamOf(t, faulty), upstreamOf(t, faulty), upstreamOf(t, silent)
+	r := run(t, "forward . "+a.addr+" "+b.addr+" "+c.addr)
+	var all sync.WaitGroup
+	for k := range 20 {
+		all.Go(func() {
+			for i := range 20 {
+				n := k*10 + i
+				r.want(fmt.Sprintf("n%d.k%d.example.", n, k), mdns.TypeA, fmt.Sprintf("192.0.2.%d", n))
+			}
+		})
+	}
+	all.Wait()
 }
 
 // TestMatchAllocates is for what every query passes that forward is above.

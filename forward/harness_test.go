@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -164,6 +166,13 @@ func (f *fake) count() (asked, tcp, ports int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.asked), f.overTCP, len(f.from)
+}
+
+// questions are those that came, in order, and the addresses they came from.
+func (f *fake) questions() (asked []*mdns.Msg, from []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.asked), slices.Collect(maps.Keys(f.from))
 }
 
 func (f *fake) times() int { n, _, _ := f.count(); return n }

@@ -29,8 +29,8 @@ func (u *upstream) checks() {
 		if u.probe(u.set.ctx, u.options().checkRequest()) == nil {
 			return
 		}
-		if u.heard.Load() >= began.UnixNano() {
-			return // a client's question was answered meanwhile
+		if u.heardSince(began) {
+			return
 		}
 		u.fails.Add(1)
 		u.counted.unhealthy.Add(1)
@@ -42,12 +42,22 @@ func (u *upstream) checks() {
 			return
 		}
 		u.mu.Lock()
-		gone := u.closed
+		gone := u.gone
 		u.mu.Unlock()
-		if gone || u.heard.Load() >= began.UnixNano() {
+		if gone || u.heardSince(began) {
 			return
 		}
 	}
+}
+
+// heardSince says that a client's question was answered meanwhile. A failure
+// that was counted since does not count: nobody would take it back.
+func (u *upstream) heardSince(then time.Time) bool {
+	if u.heard.Load() < then.UnixNano() {
+		return false
+	}
+	u.fails.Store(0)
+	return true
 }
 
 // checkRequest is the question of health checks.
@@ -65,7 +75,7 @@ func questionOf(name wire.Name, t wire.Type) []byte {
 
 // probe asks u and waits for any reply.
 func (u *upstream) probe(ctx context.Context, r *request) error {
-	ended := make(chan outcome, 2)
+	ended := make(chan *outcome, 2)
 	u.send(&attempt{request: r, probe: true, fresh: true, over: new(atomic.Bool), ended: ended})
 	timer := time.NewTimer(max(probeTime, u.options().checkEvery))
 	defer timer.Stop()

@@ -174,27 +174,18 @@ func (r *reply) opt(packet []byte, rec wire.Record) bool {
 	return fits
 }
 
-// appendThrough writes those options that concern more than one hop behind buf.
+// appendThrough writes those options behind buf that are not only between us and
+// the upstream; a server's name may have been asked for by rewrite.
 func appendThrough(buf, options []byte) (out []byte, fits bool) {
-	for len(options) >= 4 {
-		n := 4 + int(binary.BigEndian.Uint16(options[2:]))
-		if n > len(options) {
-			return buf, false
+	size := 0
+	for code, data := range wire.Options(options) {
+		size += 4 + len(data)
+		if code == wire.OptionNSID || !wire.BetweenNeighbours(code) {
+			buf = wire.AppendOption(buf, code, data)
 		}
-		switch binary.BigEndian.Uint16(options) {
-		case wire.OptionNSID, wire.OptionCookie, optionKeepalive, optionPadding:
-		default:
-			buf = append(buf, options[:n]...)
-		}
-		options = options[n:]
 	}
-	return buf, len(options) == 0
+	return buf, size == len(options)
 }
-
-const (
-	optionKeepalive = 11 // RFC 7828
-	optionPadding   = 12 // RFC 7830
-)
 
 // choose marks the records that belong to the question.
 func (p *parser) choose(asked []byte, do bool) {

@@ -8,8 +8,10 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// passed are the bits of a client's header that are its question's.
-const passed = wire.FlagRD | wire.FlagCD | wire.FlagAD
+// passed are the bits of a client's header that are its question's. AD asks
+// whether the answer is validated (RFC 6840 §5.7), which is always asked, so that
+// one answer does for clients who want to know it and for those who do not.
+const passed = wire.FlagRD | wire.FlagCD
 
 // A request is what is asked of upstreams for one or more clients.
 type request struct {
@@ -24,11 +26,11 @@ type request struct {
 func newRequest(q *dns.Query, stream bool) request {
 	r := request{
 		question: append([]byte(nil), q.Question()...),
-		flags:    q.Flags & passed,
+		flags:    q.Flags&passed | wire.FlagAD,
 		do:       q.DO,
 		stream:   stream,
 	}
-	r.options, _ = appendThrough(nil, q.Options)
+	r.options = append([]byte(nil), q.Options...)
 	return r
 }
 

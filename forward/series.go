@@ -17,6 +17,7 @@ type series struct {
 	unhealthy *metrics.Counter
 	reused    [3]*metrics.Counter // by protocol: udp, tcp, tcp-tls
 	opened    [3]*metrics.Counter
+	discards  map[fault]*metrics.Counter
 	codes     [24]atomic.Pointer[codeSeries]
 }
 
@@ -28,7 +29,8 @@ type codeSeries struct {
 
 const proxy = "forward" // CoreDNS's proxy_name
 
-func newSeries(r *metrics.Registry, to string) *series {
+func newSeries(r *metrics.Registry, t target) *series {
+	to := t.String()
 	s := &series{
 		registry:  r,
 		to:        to,
@@ -36,7 +38,15 @@ func newSeries(r *metrics.Registry, to string) *series {
 		retries:   r.Counter("seamark_forward_retries_total", "Questions sent to an upstream because another, or itself, had not answered in time.", "to", to),
 		unhealthy: r.Counter("coredns_proxy_healthcheck_failures_total", "Counter of the number of failed healthchecks.", "proxy_name", proxy, "to", to),
 	}
+	s.discards = map[fault]*metrics.Counter{}
+	for _, why := range [...]fault{malformed, unasked, question, foreign, oversize, late, scrubbed} {
+		s.discards[why] = r.Counter("seamark_forward_discarded_total", "Packets of an upstream that were ignored, by reason; record is one record of a good reply.",
+			"to", to, "reason", string(why))
+	}
 	for i, proto := range []string{"udp", "tcp", "tcp-tls"} {
+		if t.scheme == overHTTPS || (t.scheme == overTLS) != (i == 2) {
+			continue
+		}
 		s.reused[i] = r.Counter("coredns_proxy_conn_cache_hits_total", "Counter of connection cache hits per upstream and protocol.",
 			"proxy_name", proxy, "to", to, "proto", proto)
 		s.opened[i] = r.Counter("coredns_proxy_conn_cache_misses_total", "Counter of connection cache misses per upstream and protocol.",
@@ -51,10 +61,7 @@ func (s *series) hit(proto int)  { s.reused[proto].Add(1) }
 func (s *series) miss(proto int) { s.opened[proto].Add(1) }
 
 // discard counts a packet, or a record, that was not used.
-func (s *series) discard(why fault) {
-	s.registry.Counter("seamark_forward_discarded_total", "Packets of an upstream that were ignored, by reason; record is one record of a good reply.",
-		"to", s.to, "reason", string(why)).Add(1)
-}
+func (s *series) discard(why fault) { s.discards[why].Add(1) }
 
 // answered counts a reply. Codes beyond those that have a name share one.
 func (s *series) answered(code wire.RCode, took time.Duration) {

@@ -101,10 +101,10 @@ func (f *Forward) parse(b *config.Block, d corefile.Directive) error {
 		}},
 		corefile.Option{Name: "force_tcp", Set: corefile.Flag(&o.forceTCP)},
 		corefile.Option{Name: "prefer_udp", Set: corefile.Flag(&o.preferUDP)},
-		corefile.Option{Name: "expire", Min: 1, Max: 1, Set: corefile.Duration(&o.expire, 100*time.Millisecond, day)},
+		corefile.Option{Name: "expire", Min: 1, Max: 1, Set: corefile.Duration(&o.expire, 0, day)},
 		corefile.Option{Name: "max_age", Min: 1, Max: 1, Set: corefile.Duration(&o.maxAge, 0, 365*day)},
 		corefile.Option{Name: "max_idle_conns", Min: 1, Max: 1, Set: corefile.Int(&o.maxIdle, 0, many)},
-		corefile.Option{Name: "read_timeout", Min: 1, Max: 1, Set: corefile.Duration(&o.readTimeout, 10*time.Millisecond, allowed)},
+		corefile.Option{Name: "read_timeout", Min: 1, Max: 1, Set: corefile.Duration(&o.readTimeout, 10*time.Millisecond, time.Minute)},
 		corefile.Option{Name: "max_fails", Min: 1, Max: 1, Set: corefile.Int(&o.maxFails, 0, many)},
 		corefile.Option{Name: "max_connect_attempts", Min: 1, Max: 1, Set: corefile.Int(&o.maxAttempts, 0, many)},
 		corefile.Option{Name: "doh_method", Min: 1, Max: 1, Set: func(d corefile.Directive) error {

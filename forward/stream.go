@@ -68,9 +68,6 @@ func (u *upstream) stream(fresh bool) (s *stream, reused bool) {
 	now := time.Now()
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.closed {
-		return nil, false
-	}
 	u.streams = slices.DeleteFunc(u.streams, func(s *stream) bool {
 		if age := u.options().maxAge; age > 0 && now.Sub(s.born) > age {
 			s.retired.Store(true)
@@ -179,6 +176,7 @@ func (s *stream) hangUp() {
 // deadline is over.
 func (s *stream) read() {
 	defer s.hangUp()
+	defer context.AfterFunc(s.to.set.ctx, s.hangUp)()
 	var p parser
 	buf, have := make([]byte, 4096), 0
 	u := s.to

@@ -349,3 +349,31 @@ func TestHTTPS(t *testing.T) {
 }
 
 func fromBase64(s string) ([]byte, error) { return base64.RawURLEncoding.DecodeString(s) }
+
+// max_idle_conns bounds what is held for later.
+func TestMaxIdle(t *testing.T) {
+	release := make(chan struct{})
+	up := upstreamOf(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
+		go func() { <-release; send(pack(answerOf(q, "1"))) }()
+	})
+	r := run(t, "forward . "+up.addr+" {\n force_tcp\n max_idle_conns 1\n read_timeout 800ms\n}")
+	u := r.forward[0].set.roster.Load().all[0]
+	var all sync.WaitGroup
+	for i := range 100 {
+		all.Go(func() { r.want(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "192.0.2.1") })
+	}
+	open := func() int {
+		up.mu.Lock()
+		defer up.mu.Unlock()
+		return len(up.conns)
+	}
+	for range 3 { // as many retries would
+		if s, _ := u.stream(true); s != nil {
+			<-s.ready
+		}
+	}
+	eventually(t, "there are several", func() bool { return open() > 1 })
+	close(release)
+	all.Wait()
+	eventually(t, "one is held", func() bool { return open() == 1 })
+}

@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"net"
@@ -22,6 +23,9 @@ const (
 	// leastUses and mostUses is after how many questions a socket makes way for
 	// one with another port.
 	leastUses, mostUses = 1024, 2048
+	// mostGuesses is how many packets with a wrong id or question a socket takes
+	// before its questions go over TCP.
+	mostGuesses = 64
 )
 
 // A socket is connected to one upstream. Many questions wait on it, and one
@@ -60,9 +64,6 @@ func (u *upstream) socket(fresh bool) (*socket, error) {
 	now := time.Now()
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.closed {
-		return nil, errStopped
-	}
 	life := u.options().expire
 	if age := u.options().maxAge; age > 0 {
 		life = min(life, age)
@@ -109,13 +110,20 @@ func (o *options) kept(usual int) int {
 func (s *socket) read() {
 	var p parser
 	buf := make([]byte, wire.OurUDP+1)
-	u := s.to
+	u, guesses := s.to, 0
+	defer context.AfterFunc(u.set.ctx, func() { _ = s.conn.Close() })()
 	_ = s.conn.SetReadDeadline(time.Now().Add(u.tick()))
 	for {
 		n, err := s.conn.Read(buf)
 		switch {
 		case err == nil:
-			u.read(&s.table, buf[:n], &p, wire.OurUDP)
+			if u.read(&s.table, buf[:n], &p, wire.OurUDP) {
+				guesses++
+			}
+			if guesses > mostGuesses {
+				s.end(errGuessed)
+				return
+			}
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			now := time.Now()
 			s.sweep(now)
@@ -125,14 +133,10 @@ func (s *socket) read() {
 			_ = s.conn.SetReadDeadline(now.Add(u.tick()))
 		default:
 			// The upstream's machine says that nobody listens, or we stop.
-			s.retired.Store(true)
 			if errors.Is(err, net.ErrClosed) {
 				err = errStopped
 			}
-			for _, a := range s.close() {
-				u.failed(a, err)
-			}
-			_ = s.conn.Close()
+			s.end(err)
 			return
 		}
 	}
@@ -153,9 +157,15 @@ func (s *socket) done(now time.Time) bool {
 	if !s.retired.Load() || s.load() > 0 {
 		return false
 	}
-	for _, a := range s.close() { // which came in this moment
-		s.to.failed(a, errBusy)
-	}
-	_ = s.conn.Close()
+	s.end(errBusy) // for those that came in this moment
 	return true
+}
+
+// end closes the socket, and ends the attempts on it.
+func (s *socket) end(err error) {
+	s.retired.Store(true)
+	_ = s.conn.Close()
+	for _, a := range s.close() {
+		s.to.failed(a, err)
+	}
 }

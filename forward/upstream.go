@@ -25,13 +25,14 @@ type upstream struct {
 	missed   atomic.Int64 // when it did so last
 	fails    atomic.Int32 // health checks that failed since it answered
 	checking atomic.Bool
+	tried    atomic.Int64 // when it was last sent a question although it is down
 	noEDNS   atomic.Int64 // until when it is asked without EDNS
 
 	mu      sync.Mutex
 	sockets []*socket
 	streams []*stream
 	web     *http.Client // of DNS over HTTPS
-	closed  bool
+	gone    bool         // it is no upstream any more: no health checks
 }
 
 const (
@@ -56,6 +57,14 @@ func (u *upstream) suspect(now time.Time) bool {
 	return u.misses.Load() >= suspicion && now.UnixNano()-u.missed.Load() < int64(suspicionEnd)
 }
 
+// worthTrying says whether an upstream that is down gets a question all the
+// same: a hundred in a second do, so that those which wait for it are few
+// however many clients there are.
+func (u *upstream) worthTrying(now time.Time) bool {
+	last := u.tried.Load()
+	return now.UnixNano()-last > int64(10*time.Millisecond) && u.tried.CompareAndSwap(last, now.UnixNano())
+}
+
 // tail is how long a question is left to it alone.
 func (u *upstream) tail() time.Duration { return u.latency.tail(u.options().readTimeout) }
 
@@ -72,6 +81,9 @@ func (u *upstream) send(a *attempt) {
 	a.to = u
 	a.edns = u.noEDNS.Load() < time.Now().UnixNano()
 	a.packet = a.request.packet(a.edns)
+	if !a.probe {
+		u.counted.requests.Add(1)
+	}
 	work := u.sendStream
 	switch {
 	case u.scheme == overHTTPS:
@@ -104,18 +116,18 @@ func (u *upstream) answered(a *attempt, r *reply) {
 	if a.over.Load() {
 		u.counted.discard(late)
 	}
-	if r.left > 0 {
+	if r.left > 0 && !a.probe {
 		u.counted.discard(scrubbed)
 	}
-	a.ended <- outcome{attempt: a, reply: r}
+	a.ended <- &outcome{attempt: a, reply: r}
 }
 
 // failed ends a with an error.
 func (u *upstream) failed(a *attempt, err error) {
-	if !a.probe && err != errStopped {
+	if !a.probe && err != errStopped && err != errGuessed {
 		u.check()
 	}
-	a.ended <- outcome{attempt: a, err: err}
+	a.ended <- &outcome{attempt: a, err: err}
 }
 
 // discard counts a packet that is not a's answer. a goes on waiting: the
@@ -126,30 +138,37 @@ func (u *upstream) discard(a *attempt, why fault) {
 		return
 	}
 	a.nudged = true
-	a.ended <- outcome{attempt: a, nudge: true}
+	a.ended <- &outcome{attempt: a, nudge: true}
 }
 
 // read looks at a packet that came by a socket or connection of u's. p is the
-// caller's.
-func (u *upstream) read(t *table, packet []byte, p *parser, most int) {
+// caller's. A guess is a packet that u has no reason to send: somebody else may
+// be trying ids.
+func (u *upstream) read(t *table, packet []byte, p *parser, most int) (guess bool) {
 	if len(packet) < wire.HeaderLen {
 		u.discard(nil, malformed)
-		return
+		return true
 	}
-	a := t.find(uint16(packet[0])<<8 | uint16(packet[1]))
-	if a == nil {
+	a, used := t.find(uint16(packet[0])<<8 | uint16(packet[1]))
+	switch {
+	case a == nil && used:
+		u.discard(nil, late) // we had given up, or it comes twice
+		return false
+	case a == nil:
 		u.discard(nil, unasked)
-		return
+		return true
 	}
 	r, why := u.parse(a, packet, p, most)
 	switch {
 	case why == question:
-		u.discard(nil, why) // somebody who guessed the id, or nearly
+		u.discard(nil, why)
+		return true
 	case why != sound:
 		u.discard(a, why)
 	case t.take(a):
 		u.answered(a, r)
 	}
+	return false
 }
 
 // parse checks a packet that has a's id.
@@ -193,25 +212,19 @@ func (o *options) dialer(network string, to netip.Addr) *net.Dialer {
 	return d
 }
 
-// retire ends what u has: new questions find nothing open, and those under way
-// are answered or time out. now says not to wait for them.
-func (u *upstream) retire(now bool) {
+// retire is for an upstream that is nobody's any more: what is open takes no
+// more questions, and closes when those under way have ended.
+func (u *upstream) retire() {
 	u.mu.Lock()
-	u.closed = true
+	u.gone = true
 	sockets, streams, web := u.sockets, u.streams, u.web
 	u.sockets, u.streams = nil, nil
 	u.mu.Unlock()
 	for _, s := range sockets {
 		s.retired.Store(true)
-		if now {
-			_ = s.conn.Close()
-		}
 	}
 	for _, s := range streams {
 		s.retired.Store(true)
-		if now {
-			s.hangUp()
-		}
 	}
 	if web != nil {
 		web.CloseIdleConnections()

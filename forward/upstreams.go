@@ -63,14 +63,16 @@ func newUpstreams(ctx context.Context, o options, log *slog.Logger, r *metrics.R
 		broken:    r.Counter("coredns_forward_healthcheck_broken_total", "Counter of the number of complete failures of the healthchecks."),
 		flights:   map[string]*exchange{},
 	}
-	s.resolver = &net.Resolver{}
+	s.resolver = &net.Resolver{PreferGo: true}
 	if len(o.resolvers) > 0 {
 		s.resolver = &net.Resolver{PreferGo: true, Dial: s.dialResolver}
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.roster.Store(&roster{changed: make(chan struct{})})
 	f := newFollower(s)
-	f.look(ctx)
+	first, cancel := context.WithTimeout(ctx, resolveTime)
+	defer cancel()
+	f.look(first)
 	s.spawn(f.run)
 	return s
 }
@@ -99,10 +101,10 @@ func (s *upstreams) Stop() {
 	s.closed = true
 	s.mu.Unlock()
 	s.cancel()
-	for _, u := range s.roster.Load().all {
-		u.retire(true)
-	}
 	s.running.Wait()
+	for _, u := range s.roster.Load().all {
+		u.retire() // HTTP keeps its connections
+	}
 }
 
 // become makes targets the upstreams. Those that were there before go on with
@@ -115,14 +117,14 @@ func (s *upstreams) become(targets []target) {
 		if i >= 0 {
 			next.all = append(next.all, old.all[i])
 		} else {
-			next.all = append(next.all, &upstream{target: t, set: s, counted: newSeries(s.registry, t.String())})
+			next.all = append(next.all, &upstream{target: t, set: s, counted: newSeries(s.registry, t)})
 		}
 	}
 	s.roster.Store(next)
 	close(old.changed)
 	for _, u := range old.all {
 		if !slices.Contains(next.all, u) {
-			u.retire(false)
+			u.retire()
 		}
 	}
 }

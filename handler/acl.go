@@ -43,7 +43,8 @@ import (
 // What is judged is the name that rewrite has made of the question, since that
 // is the one which will be answered; and it is judged before autopath and cache
 // have a say, so that nobody gets from memory, or by way of a search path, what
-// he may not ask for. Queries of all classes are judged.
+// he may not ask for. Queries of all classes are judged. Only local, any and
+// chaos stand above acl: what they say is the same for everybody.
 //
 // Metrics, by server, zone and view; zone is that of ZONES:
 //

@@ -52,6 +52,7 @@ func setups() []config.Directive {
 		{Name: "minimal", Setup: SetupMinimal},
 		{Name: "erratic", Setup: SetupErratic},
 		{Name: "whoami", Setup: SetupWhoami},
+		{Name: "loop", Setup: SetupLoop},
 		{Name: "view", Setup: SetupView},
 	}
 }
@@ -275,7 +276,7 @@ func sources(t *testing.T) (files []string) {
 
 // With log off nothing that looks at a query allocates, nor does whoami.
 func TestAllocations(t *testing.T) {
-	r := run(t, ".:53 {\nprometheus 127.0.0.1:0\nerrors\nwhoami\n}")
+	r := run(t, ".:53 {\ncancel\nshed\nprometheus 127.0.0.1:0\nerrors\nwhoami\n}")
 	p := packet(t, "example.org", wire.TypeA)
 	q, now := r.query, time.Unix(0, 0)
 	room := q.Room(len(p))

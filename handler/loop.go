@@ -29,7 +29,7 @@ import (
 // upstream is new. If that question comes in here, the upstream leads back. It
 // is not asked any more; the log and a metric say so:
 //
-//	[ERROR] plugin/loop: upstream 127.0.0.53:53 sends the questions for zone . back to dns://:53: it is not asked any more until that ends. …
+//	[ERROR] plugin/loop: upstream 127.0.0.53:53 sends the questions for zone . back to dns://:53: it is not asked any more until that ends.
 //
 // The process goes on, and so does /ready. The other upstreams serve; if there
 // are none, queries that would be forwarded are SERVFAIL. The upstream is

@@ -1,7 +1,6 @@
 package handler
 
 import (
-	"encoding/binary"
 	"errors"
 	"os"
 	"strings"
@@ -52,12 +51,11 @@ func (*NSID) AnyClass() bool { return false }
 
 // ServeDNS adds the option to the reply if the query has it.
 func (n *NSID) ServeDNS(q *dns.Query) dns.Verdict {
-	for rest := q.Options; len(rest) >= 4; {
-		if binary.BigEndian.Uint16(rest) == wire.OptionNSID {
+	for code := range wire.Options(q.Request.Options(q.Packet())) {
+		if code == wire.OptionNSID {
 			q.ReplyOption(wire.OptionNSID, n.data)
 			break
 		}
-		rest = rest[min(len(rest), 4+int(binary.BigEndian.Uint16(rest[2:]))):]
 	}
 	return dns.Next
 }

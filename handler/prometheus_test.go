@@ -1,16 +1,29 @@
 package handler
 
 import (
+	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
+	"math/big"
+	"net/http"
+	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/metrics"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/web"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -158,5 +171,80 @@ func TestGoMetrics(t *testing.T) {
 	}
 	if values["process_virtual_memory_bytes"] < values["process_resident_memory_bytes"] || values["process_max_fds"] < values["process_open_fds"] {
 		t.Error("the process has more than it can have")
+	}
+}
+
+// tls serves /metrics with HTTPS and nothing else.
+func TestPrometheusTLS(t *testing.T) {
+	dir := t.TempDir()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bare, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{"cert": {Type: "CERTIFICATE", Bytes: der}, "key": {Type: "PRIVATE KEY", Bytes: bare}} {
+		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := plan(t, ".:53 {\nprometheus 127.0.0.1:0 {\ntls "+dir+"/cert "+dir+"/key {\nclient_auth request\n}\n}\n}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := config.NewStart(context.Background(), nil)
+	defer start.Stop()
+	if err := b.Started(start); err != nil {
+		t.Fatal(err)
+	}
+	b.Swapped()
+	p := config.Find[*Prometheus](b)[0]
+	if p.tls.Client != tls.RequestClientCert {
+		t.Errorf("asks of clients: %v", p.tls.Client)
+	}
+	site, err := web.AtTLS(start, p.addr, p.tls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	defer client.CloseIdleConnections()
+	reply, err := client.Get("https://" + site.Addr().String() + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	if got := reply.TLS.PeerCertificates[0].Raw; reply.StatusCode != 200 || !bytes.Equal(got, der) {
+		t.Errorf("got %d", reply.StatusCode)
+	}
+	// What probes ask for cannot be there, too.
+	both, err := plan(t, ".:53 {\nhealth 127.0.0.1:0\nprometheus 127.0.0.1:0 {\ntls "+dir+"/cert "+dir+"/key\n}\n}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := config.NewStart(context.Background(), nil)
+	defer next.Abort()
+	want := "Corefile:3: prometheus: another directive of this Corefile serves 127.0.0.1:0 without TLS: give one of them another address"
+	if err := both.Started(next); err == nil || err.Error() != want {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Queries of a view have its name in a label.
+func TestPrometheusView(t *testing.T) {
+	r := run(t, ".:53 {\nview inside {\nexpr true\n}\nprometheus 127.0.0.1:0\nwhoami\n}")
+	r.ask(packet(t, "example.org", wire.TypeA), dns.UDP, client)
+	want := `coredns_dns_responses_total{server="dns://:53",zone=".",view="inside",rcode="NOERROR",plugin="whoami"} 1` + "\n"
+	if got := r.metrics("coredns_dns_responses_total"); got != want {
+		t.Errorf("got %s", got)
+	}
+	if got := r.metrics("coredns_"); strings.Count(got, `view="inside"`) != strings.Count(got, `view="`) {
+		t.Errorf("a series has another view:\n%s", got)
 	}
 }

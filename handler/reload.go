@@ -2,6 +2,8 @@ package handler
 
 import (
 	"errors"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/seamark/seamark/config"
@@ -19,7 +21,7 @@ import (
 // patterns of its imports match by then. If the text of any of them has changed,
 // the server goes on with the new Corefile. Only what was read counts, so a
 // ConfigMap's exchanged links are seen, and a file that was merely touched is
-// not.
+// not. A number without a unit is seconds.
 //
 // Nothing is lost on the way: the old configuration answers until the new one
 // is ready to, addresses that both listen on stay open, and what both want (the
@@ -70,10 +72,21 @@ func SetupReload(b *config.Block, uses []corefile.Directive) error {
 		if i < len(d.Args) {
 			one := d
 			one.Args = d.Args[i : i+1]
-			errs = append(errs, set(one))
+			errs = append(errs, set(inSeconds(one)))
 		}
 	}
 	r.Jitter = min(r.Jitter, r.Interval/2)
 	b.Reload = &r
 	return errors.Join(errs...)
+}
+
+// inSeconds gives the number that is d's last argument the unit that CoreDNS
+// takes it to have.
+func inSeconds(d corefile.Directive) corefile.Directive {
+	i := len(d.Args) - 1
+	if _, err := strconv.ParseUint(d.Args[i].Text, 10, 32); err == nil {
+		d.Args = slices.Clone(d.Args)
+		d.Args[i].Text += "s"
+	}
+	return d
 }

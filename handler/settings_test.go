@@ -28,6 +28,7 @@ func TestReload(t *testing.T) {
 		"reload 2s 1s":   {Interval: 2 * time.Second, Jitter: time.Second},
 		"reload 1m 2m":   {Interval: time.Minute, Jitter: 30 * time.Second},
 		"reload 1m 10s":  {Interval: time.Minute, Jitter: 10 * time.Second},
+		"reload 60 20":   {Interval: time.Minute, Jitter: 20 * time.Second},
 		"reload 2s 100s": {Interval: 2 * time.Second, Jitter: time.Second},
 	} {
 		if got := block(t, lines).Reload; got == nil || *got != want {
@@ -40,7 +41,7 @@ func TestReload(t *testing.T) {
 }
 
 func TestTimeouts(t *testing.T) {
-	got := block(t, "timeouts {\nread 1s\nwrite 2s\nidle 1m\nmaxtcpqueries 7\n}").Timeouts
+	got := block(t, "timeouts {\nread 1\nwrite 2s\nidle 1m\nmaxtcpqueries 7\n}").Timeouts
 	if want := (config.Timeouts{Read: time.Second, Write: 2 * time.Second, Idle: time.Minute, MaxTCPQueries: 7}); got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}

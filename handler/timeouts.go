@@ -18,7 +18,8 @@ import (
 //	    maxtcpqueries N
 //	}
 //
-// At least one of them must be given; each DURATION is 1s to 24h.
+// At least one of them must be given; each DURATION is 1s to 24h, and a
+// number without a unit is seconds.
 //
 // read is for the whole of one message once its first byte has come, 3s unless
 // given; write for a client to take replies that are ready, 5s; idle for a
@@ -48,7 +49,9 @@ import (
 func SetupTimeouts(b *config.Block, uses []corefile.Directive) error {
 	d, t := uses[0], &b.Timeouts
 	duration := func(name string, of *time.Duration) corefile.Option {
-		return corefile.Option{Name: name, Min: 1, Max: 1, Once: true, Set: corefile.Duration(of, time.Second, 24*time.Hour)}
+		return corefile.Option{Name: name, Min: 1, Max: 1, Once: true, Set: func(o corefile.Directive) error {
+			return corefile.Duration(of, time.Second, 24*time.Hour)(inSeconds(o))
+		}}
 	}
 	err := errors.Join(config.Once(uses), d.Arity(0, 0), d.Options(
 		duration("read", &t.Read), duration("write", &t.Write), duration("idle", &t.Idle),

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
 )
 
 // An action is what is done to an option.
@@ -32,7 +33,7 @@ type option struct {
 
 func (o *option) apply(q *dns.Query, t *turn) (bool, error) {
 	there := false
-	for code := range options(q.Options) {
+	for code := range wire.Options(q.Options) {
 		there = there || code == o.code
 	}
 	if there && o.action == actionAppend || !there && (o.action == actionReplace || o.action == actionUnset) {
@@ -49,39 +50,19 @@ func (o *option) apply(q *dns.Query, t *turn) (bool, error) {
 		t.options, t.optioned = q.Options, true
 	}
 	var out []byte
-	for code, body := range options(q.Options) {
+	for code, body := range wire.Options(q.Options) {
 		if code != o.code {
-			out = appendOption(out, code, body)
+			out = wire.AppendOption(out, code, body)
 		}
 	}
 	if o.action != actionUnset {
-		out = appendOption(out, o.code, data)
+		out = wire.AppendOption(out, o.code, data)
 	}
 	q.Options = out
 	if o.revert {
 		t.reverts = append(t.reverts, o.code)
 	}
 	return true, nil
-}
-
-// options goes through the options of an OPT record's RDATA, which was checked
-// when it came in.
-func options(rdata []byte) func(yield func(code uint16, data []byte) bool) {
-	return func(yield func(uint16, []byte) bool) {
-		for len(rdata) >= 4 {
-			n := 4 + int(binary.BigEndian.Uint16(rdata[2:]))
-			if n > len(rdata) || !yield(binary.BigEndian.Uint16(rdata), rdata[4:n]) {
-				return
-			}
-			rdata = rdata[n:]
-		}
-	}
-}
-
-func appendOption(buf []byte, code uint16, data []byte) []byte {
-	buf = binary.BigEndian.AppendUint16(buf, code)
-	buf = binary.BigEndian.AppendUint16(buf, uint16(len(data)))
-	return append(buf, data...)
 }
 
 func fixed(data []byte) func(*dns.Query, *turn) ([]byte, bool) {

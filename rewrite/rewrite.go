@@ -117,8 +117,7 @@ import (
 // Same as CoreDNS: syntax, order and what fits. Differs: owners that are the new
 // name are turned back without answer auto; answer auto turns back the suffix
 // of other names; what a client's name puts into {1} is not itself searched for
-// groups; forward keeps the NSID option between itself and its upstreams, so that
-// nsid reaches no other server by it.
+// groups.
 type Rewrite struct {
 	rules []rule
 	word  dns.Word

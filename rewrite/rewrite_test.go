@@ -53,15 +53,15 @@ func TestEDNS(t *testing.T) {
 		{"edns0 local set 0xffee 0x61626364", "", "", "ffee:61626364"},
 		{"edns0 local set 65518 abcd", "", "", "ffee:61626364"},
 		{"edns0 local set 0xffee 0x", "", "", "ffee:"},
-		{"edns0 local set 0xffee a", "ffee0001ff000a0000", "", "000a: ffee:61"},
+		{"edns0 local set 0xffee a", "ffee0001ff000d0000", "", "000d: ffee:61"},
 		{"edns0 local append 0xffee a", "ffee0001ff", "", "ffee:ff"},
-		{"edns0 local append 0xffee a", "000a0000", "", "000a: ffee:61"},
+		{"edns0 local append 0xffee a", "000d0000", "", "000d: ffee:61"},
 		{"edns0 local replace 0xffee a", "", "", ""},
 		{"edns0 local replace 0xffee a", "ffee0001ff", "", "ffee:61"},
-		{"edns0 local unset 0xffee", "ffee0001ff000a0000", "", "000a:"},
-		{"edns0 local unset 0xffee", "000a0000", "", "000a:"},
+		{"edns0 local unset 0xffee", "ffee0001ff000d0000", "", "000d:"},
+		{"edns0 local unset 0xffee", "000d0000", "", "000d:"},
 		{"edns0 nsid set", "", "", "0003:"},
-		{"edns0 nsid unset", "00030000", "", ""},
+		{"continue edns0 nsid set\nrewrite edns0 nsid unset", "000d0000", "", "000d:"},
 		{"edns0 subnet set 24 56", "", "", "0008:00011800c00002"},
 		{"edns0 subnet set 20 56", "00080004ffffffff", "", "0008:00011400c00000"},
 		{"edns0 subnet set 0 0", "", "", "0008:00010000"},
@@ -84,7 +84,7 @@ func TestEDNS(t *testing.T) {
 		var got []string
 		var after []byte
 		below := &done{func(q *seamark.Query) {
-			for code, data := range options(q.Options) {
+			for code, data := range wire.Options(q.Options) {
 				got = append(got, fmt.Sprintf("%04x:%x", code, data))
 			}
 		}}

@@ -10,6 +10,9 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
+// settle is how long a changed Corefile must stay the same before it is used.
+const settle = 50 * time.Millisecond
+
 // reload returns the plan that serves: one of c, or old if that failed.
 func (r *Run) reload(ctx context.Context, old *Plan, c corefile.Reading) *Plan {
 	r.Log.Info("Reloading")
@@ -33,10 +36,16 @@ func (r *Run) reload(ctx context.Context, old *Plan, c corefile.Reading) *Plan {
 // that is wrong is tried, and complained of, once.
 func (r *Run) look(ctx context.Context, old *Plan) *Plan {
 	c := r.Read()
-	switch c.Sum {
-	case r.seen:
+	if c.Sum == r.seen {
 		return old
-	case old.sum:
+	}
+	// Half a Corefile may be a sound one. Whoever is writing it is given the
+	// time to; if it has changed again, the next look has it.
+	time.Sleep(settle)
+	switch again := r.Read(); {
+	case again.Sum != c.Sum:
+		return old
+	case c.Sum == old.sum:
 		r.seen = c.Sum
 		r.Log.Info("plugin/reload: the Corefile is again what the server runs with")
 		return old

@@ -159,7 +159,12 @@ func (p *Plan) retire(ctx context.Context, old *Plan) {
 		}
 	}
 	old.settle(ctx)
-	for _, hide := range old.hide {
+	old.ended()
+}
+
+// ended takes the plan's gauges out.
+func (p *Plan) ended() {
+	for _, hide := range p.hide {
 		hide()
 	}
 }
@@ -183,6 +188,7 @@ func (p *Plan) Stop(ctx context.Context) {
 	all.Wait()
 	p.settle(ctx)
 	p.start.Stop()
+	p.ended()
 }
 
 // recovered makes what is called for each handler that panicked: it counts, and

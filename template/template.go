@@ -212,11 +212,13 @@ var errUnmatched = errors.New("template: the query is of its class, type and zon
 // Resolve takes up the chase of a CNAME whose target had to wait.
 func (t *Template) Resolve(ctx context.Context, q *dns.Query) error {
 	m := q.State(t.word).(*match)
-	t.finish(q, m, q.Asked(ctx))
+	follow(q, m, q.Asked(ctx))
+	t.end(q, m)
 	return nil
 }
 
-// begin writes the answer section, and all the rest unless that must wait.
+// begin writes the answer. If it ends in a CNAME it must wait for the target
+// perhaps.
 func (t *Template) begin(q *dns.Query, m match) dns.Verdict {
 	r := m.rule
 	if r.rcode == wire.ServFail {
@@ -225,51 +227,27 @@ func (t *Template) begin(q *dns.Query, m match) dns.Verdict {
 		return dns.Done
 	}
 	q.RCode, q.AA = r.rcode, true
-	if r.changes && !t.fill(q, &m) || !t.write(q, &m, wire.Answers) {
+	if r.changes && !t.fill(q, &m) || !t.write(q, &m) {
 		return dns.Done
 	}
-	var sub *dns.Query
 	if target := dangling(q); target != nil {
-		var ok bool
-		if sub, ok = q.Ask(target, q.Type); !ok {
+		sub, ok := q.Ask(target, q.Type)
+		if !ok {
 			kept := m
 			q.SetState(t.word, &kept)
 			return dns.Wait
 		}
+		follow(q, &m, sub)
 	}
-	t.finish(q, &m, sub)
+	t.end(q, &m)
 	return dns.Done
 }
 
-// finish writes what comes behind the answer section, to which it adds what the
-// target of a CNAME gave; sub may be nil.
-func (t *Template) finish(q *dns.Query, m *match, sub *dns.Query) {
-	if sub != nil && sub.Unanswered() {
-		sub = nil // it is somebody else's: the client goes on from here (RFC 1034 §4.3.2)
-	}
-	if sub != nil {
-		if m.rule.rcode == wire.NoError {
-			q.RCode = sub.RCode // that of the last name (RFC 6604)
-		}
-		q.RA, q.TC, q.Err = sub.RA, sub.TC, sub.Err
-		if err := q.Answer.AppendAll(wire.Answers, &sub.Answer, wire.Answers); err != nil {
-			q.Fail(wire.ServFail)
-			q.Err = err
-			return
-		}
-	}
-	if !t.write(q, m, wire.Authority) {
-		return
-	}
-	if sub != nil && sub.Answer.Count[wire.Answers] == 0 && len(m.rule.records[wire.Authority]) == 0 {
-		if err := q.Answer.AppendAll(wire.Authority, &sub.Answer, wire.Authority); err != nil {
-			q.Fail(wire.ServFail)
-			q.Err = err
-			return
-		}
-	}
-	if t.write(q, m, wire.Additional) {
-		t.end(q, m)
+// follow adds what the target of a CNAME gave. The code is the rule's own if it
+// has one.
+func follow(q *dns.Query, m *match, sub *dns.Query) {
+	if q.Follow(sub) && m.rule.rcode != wire.NoError {
+		q.RCode = m.rule.rcode
 	}
 }
 
@@ -281,13 +259,15 @@ func (t *Template) end(q *dns.Query, m *match) {
 	}
 }
 
-// write adds the records of one section. It says false, and answers SERVFAIL, if
-// one of them cannot be made.
-func (t *Template) write(q *dns.Query, m *match, s wire.Section) bool {
-	for _, r := range m.rule.records[s] {
-		if err := r.append(q, m.data, s); err != nil {
-			t.fail(q, m, r, err)
-			return false
+// write adds the rule's records. It says false, and answers SERVFAIL, if one of
+// them cannot be made.
+func (t *Template) write(q *dns.Query, m *match) bool {
+	for s, records := range m.rule.records {
+		for _, r := range records {
+			if err := r.append(q, m.data, wire.Section(s)); err != nil {
+				t.fail(q, m, r, err)
+				return false
+			}
 		}
 	}
 	return true

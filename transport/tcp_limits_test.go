@@ -72,6 +72,45 @@ func TestTCPSlowSender(t *testing.T) {
 	wantA(t, patient.next(), 1)
 }
 
+// TestTCPSetLimits: new limits are those of connections that are open, too.
+func TestTCPSetLimits(t *testing.T) {
+	s := serve(t, "127.0.0.1", Options{Limits: Limits{IdleTimeout: time.Hour, MessageTimeout: time.Hour}})
+	idle, slow := dialTCP(t, s, "127.0.0.1"), dialTCP(t, s, "127.0.0.1")
+	for _, c := range []tcpClient{idle, slow} {
+		c.ask(1, "a.in.", mdns.TypeA)
+		wantA(t, c.next(), 1)
+	}
+	_, _ = slow.Write([]byte{0, 40, 1})
+	time.Sleep(50 * time.Millisecond) // let both wait
+	s.SetLimits(Limits{IdleTimeout: time.Hour, MessageTimeout: time.Hour})
+	idle.ask(2, "a.in.", mdns.TypeA)
+	wantA(t, idle.next(), 1)
+	time.Sleep(50 * time.Millisecond)
+	s.SetLimits(Limits{IdleTimeout: 50 * time.Millisecond, MessageTimeout: 50 * time.Millisecond})
+	idle.closed()
+	slow.closed()
+	if n := s.count(`seamark_transport_connections_closed_total{why="slow_sender"}`); n != 1 {
+		t.Errorf("%d slow senders", n)
+	}
+}
+
+// TestTCPMaxQueries: a connection is closed when it has had its queries, and
+// all of them are answered, those that wait too.
+func TestTCPMaxQueries(t *testing.T) {
+	s := serve(t, "127.0.0.1", Options{Limits: Limits{MaxQueries: 3}})
+	c := dialTCP(t, s, "127.0.0.1")
+	c.ask(1, "a.wait.", mdns.TypeA)
+	for id := range uint16(5) {
+		c.ask(2+id, "a.in.", mdns.TypeA)
+	}
+	for range 2 {
+		wantA(t, c.next(), 1)
+	}
+	close(s.wait.gate)
+	c.next()
+	c.closed()
+}
+
 // TestTCPInFlight: at the cap the connection is not read, and goes on as soon
 // as one is done.
 func TestTCPInFlight(t *testing.T) {

@@ -1,5 +1,5 @@
 // Package web is the HTTP side of the server: the addresses on which operators
-// and probes look at it. Directives (health, ready, prometheus) put pages on a
+// and probes look at it. Directives (health, ready, prometheus, pprof) put pages on a
 // Site while a plan starts, and show it when the plan begins to serve. An
 // address is bound once, whatever asks for it, and stays bound over reloads.
 // No query ever comes here.

@@ -59,11 +59,7 @@ func parseUpstream(text string) (*upstream, error) {
 
 // serve listens on the loopback interface until the test ends.
 func (u *upstream) serve(t testing.TB) (addr string, err error) {
-	tcp, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	udp, err := net.ListenPacket("udp", tcp.Addr().String())
+	tcp, udp, err := listen()
 	if err != nil {
 		return "", err
 	}
@@ -80,6 +76,21 @@ func (u *upstream) serve(t testing.TB) (addr string, err error) {
 		})
 	}
 	return tcp.Addr().String(), nil
+}
+
+// listen finds a port that is free for TCP and UDP: the kernel picks it for one
+// of them, and somebody may have it for the other.
+func listen() (tcp net.Listener, udp net.PacketConn, err error) {
+	for range 10 {
+		if tcp, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			return nil, nil, err
+		}
+		if udp, err = net.ListenPacket("udp", tcp.Addr().String()); err == nil {
+			return tcp, udp, nil
+		}
+		tcp.Close()
+	}
+	return nil, nil, err
 }
 
 // ServeDNS answers one query.

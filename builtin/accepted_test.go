@@ -1,0 +1,151 @@
+package builtin
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/server"
+)
+
+// What the documents of the directives spell is accepted, all of it.
+func TestAccepted(t *testing.T) {
+	groups := groupsOf(t, "testdata/accepted.txt")
+	t.Chdir(folder(t))
+	used := map[string]bool{}
+	for _, g := range groups {
+		blocks, err := planned(".:1053 {\n" + g + "\n}\n")
+		if err != nil {
+			t.Errorf("%v\n%s", err, g)
+			continue
+		}
+		for _, d := range blocks[0].Directives {
+			used[d.Text] = true
+		}
+	}
+	for _, d := range Directives() {
+		if !used[d.Name] {
+			t.Errorf("nothing is said of %s", d.Name)
+		}
+	}
+}
+
+// So are the ways of writing whole Corefiles.
+func TestAcceptedCorefiles(t *testing.T) {
+	groups := groupsOf(t, "testdata/corefiles.txt")
+	t.Chdir(folder(t))
+	for name, value := range map[string]string{"ZONE": "example.org", "PORT": "1053", "UPSTREAM": "192.0.2.53", "WORD": "hello", "TTL": "30"} {
+		t.Setenv(name, value)
+	}
+	for _, g := range groups {
+		if _, err := planned(g + "\n"); err != nil {
+			t.Errorf("%v\n%s", err, g)
+		}
+	}
+}
+
+// What is wrong is refused, in words that tell what was expected where.
+func TestRefused(t *testing.T) {
+	groups := groupsOf(t, "testdata/refused.txt")
+	t.Chdir(folder(t))
+	for _, g := range groups {
+		text, want, found := strings.Cut(g, "\n! ")
+		if !found {
+			t.Fatalf("no line with ! in\n%s", g)
+		}
+		_, err := planned(text + "\n")
+		if got := fmt.Sprint(err); got != strings.ReplaceAll(want, "\n! ", "\n") {
+			t.Errorf("%s\ngot\n! %s", g, strings.ReplaceAll(got, "\n", "\n! "))
+		}
+	}
+}
+
+// groupsOf gives the groups of lines of a file, without those of comments.
+func groupsOf(t *testing.T, file string) (groups []string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for g := range strings.SplitSeq(string(text), "\n\n") {
+		if g = strings.Trim(g, "\n"); g != "" && g[0] != '#' {
+			groups = append(groups, g)
+		}
+	}
+	return groups
+}
+
+// planned reads a Corefile and plans it, as check does.
+func planned(text string) ([]corefile.Server, error) {
+	blocks, err := corefile.Parse("Corefile", []byte(text))
+	if err != nil {
+		return nil, err
+	}
+	_, err = server.NewPlan(blocks, server.Options{
+		Directives: Directives(), Port: 53, Log: slog.New(slog.DiscardHandler), Metrics: new(metrics.Registry),
+		Interface: func(name string) ([]netip.Addr, error) {
+			return map[string][]netip.Addr{
+				"lo":   {netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")},
+				"eth0": {netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("fe80::1%eth0")},
+			}[name], nil
+		},
+	})
+	return blocks, err
+}
+
+// folder has the files that the Corefiles of the tests name.
+func folder(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("testdata")); err != nil {
+		t.Fatal(err)
+	}
+	cert, key := certificate(t)
+	for name, text := range map[string]string{
+		"path.conf":     "nameserver 192.0.2.53\nsearch example.org example.net\n",
+		"example.hosts": "192.0.2.1 www.example.org\n",
+		"weights":       "www.example.org\n192.0.2.1 3\n",
+		"kubeconfig":    "apiVersion: v1\nkind: Config\n",
+		"cert.pem":      cert, "key.pem": key, "ca.pem": cert,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// certificate makes one that signs itself.
+func certificate(t *testing.T) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	like := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"dns.example"}, IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, like, like, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := func(kind string, b []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}))
+	}
+	return text("CERTIFICATE", der), text("PRIVATE KEY", secret)
+}

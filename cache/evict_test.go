@@ -1,0 +1,294 @@
+package cache
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
+)
+
+// Forty thousand names that are asked once do not push out those that are asked
+// often, and the cache holds what it may and no more.
+func TestHotNamesStay(t *testing.T) {
+	const limit, hot = 10000, 2000
+	for _, test := range []struct {
+		name  string
+		churn func(w *world)
+	}{
+		{"not asked meanwhile", func(w *world) {
+			for i := range 40000 {
+				w.answer(question(fmt.Sprintf("once%d.example.org", i), mdns.TypeA))
+			}
+		}},
+		{"asked now and then", func(w *world) {
+			for i := range 40000 {
+				w.answer(question(fmt.Sprintf("once%d.example.org", i), mdns.TypeA))
+				if i%10 == 0 {
+					w.answer(question(fmt.Sprintf("hot%d.example.org", i/10%hot), mdns.TypeA))
+				}
+			}
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t, fmt.Sprintf(".:53 {\n cache {\n success %d\n}\n upstream a\n}\n", limit))
+			w.up["a"].answer = a(3600)
+			for range 2 {
+				for i := range hot {
+					w.answer(question(fmt.Sprintf("hot%d.example.org", i), mdns.TypeA))
+				}
+			}
+			test.churn(w)
+			kept := 0
+			for i := range hot {
+				if _, inline := w.answer(question(fmt.Sprintf("hot%d.example.org", i), mdns.TypeA)); inline {
+					kept++
+				}
+			}
+			if kept != hot {
+				t.Errorf("%d of %d names that are asked often were kept", kept, hot)
+			}
+			labels := `{server="dns://:53",type="success",zones=".",view=""}`
+			if got := w.metric("coredns_cache_entries" + labels); got != fmt.Sprint(limit) {
+				t.Errorf("%s entries, want %d", got, limit)
+			}
+			if got := w.metric("coredns_cache_evictions_total" + labels); got != fmt.Sprint(40000+hot-limit) {
+				t.Errorf("%s evictions, want %d", got, 40000+hot-limit)
+			}
+		})
+	}
+}
+
+// What comes back soon after it had to go is kept longer.
+func TestGhosts(t *testing.T) {
+	w := newWorld(t, ".:53 {\n cache {\n success 100\n}\n upstream a\n}\n")
+	ask := func(name string, i int) bool {
+		_, inline := w.answer(question(fmt.Sprintf("%s%d.example.org", name, i), mdns.TypeA))
+		return inline
+	}
+	for i := range 120 {
+		ask("x", i)
+	}
+	for i := range 10 {
+		ask("x", i) // those that went
+	}
+	for i := range 1000 {
+		ask("once", i)
+	}
+	kept := 0
+	for i := range 10 {
+		if ask("x", i) {
+			kept++
+		}
+	}
+	if kept < 4 { // two names may share the place where one is remembered
+		t.Errorf("%d of 10 names that came back were kept", kept)
+	}
+}
+
+// Denials and failures have their own bound.
+func TestBoundsByKind(t *testing.T) {
+	w := newWorld(t, ".:53 {\n cache {\n success 20\n denial 10\n}\n upstream a\n}\n")
+	for i := range 100 {
+		u := w.up["a"]
+		u.answer = [...]func(*dns.Query, int) error{a(300), says(wire.NXDomain, ";\n"+soa), says(wire.ServFail, "")}[i%3]
+		w.answer(question(fmt.Sprintf("x%d.example.org", i), mdns.TypeA))
+	}
+	for kind, want := range map[string]string{"success": "20", "denial": "10"} {
+		if got := w.metric(`coredns_cache_entries{server="dns://:53",type="` + kind + `",zones=".",view=""}`); got != want {
+			t.Errorf("%s entries of type %s, want %s", got, kind, want)
+		}
+	}
+	// A smaller bound counts at once.
+	w.load(".:53 {\n cache {\n success 5\n denial 0\n}\n upstream a\n}\n")
+	w.answer(question("x0.example.org", mdns.TypeAXFR))
+	for kind, want := range map[string]string{"success": "5", "denial": "0"} {
+		if got := w.metric(`coredns_cache_entries{server="dns://:53",type="` + kind + `",zones=".",view=""}`); got != want {
+			t.Errorf("after the reload %s entries of type %s, want %s", got, kind, want)
+		}
+	}
+}
+
+// The store is bounded in bytes, whatever the blocks are allowed: those with
+// most give way.
+func TestBytes(t *testing.T) {
+	st := NewStore(100000)
+	big, small := st.scope("big", [2]int{1000, 1000}), st.scope("small", [2]int{1000, 1000})
+	put := func(s *scope, i, size int) bool {
+		e := entryOf(st, s, fmt.Sprintf("x%d", i), 0)
+		e.body = make([]byte, size)
+		e.ends = time.Hour
+		_, ok := st.put(e, 0, 0)
+		return ok
+	}
+	for i := range 10 {
+		put(small, i, 100)
+	}
+	for i := range 1000 {
+		put(big, i, 1000)
+		if st.bytes > st.limit {
+			t.Fatalf("%d bytes, want at most %d", st.bytes, st.limit)
+		}
+	}
+	if n := st.entries(small, 0); n != 10 {
+		t.Errorf("%d entries of the small scope are left, want 10", n)
+	}
+	if n := st.entries(big, 0); n < 50 {
+		t.Errorf("%d entries of the big scope", n)
+	}
+	if put(big, 5000, 20000) {
+		t.Error("an entry was kept that is far too large")
+	}
+	st.check(t)
+}
+
+func entryOf(st *Store, s *scope, name string, kind entryKind) *entry {
+	e := &entry{scope: s, kind: kind, key: key{name: []byte(name), t: wire.TypeA}}
+	e.place(st, s, 1)
+	return e
+}
+
+// check wants table, queues and sums to agree.
+func (st *Store) check(t *testing.T) {
+	t.Helper()
+	inTable, inQueues, bytes := 0, 0, 0
+	for i := range st.table {
+		for e := st.table[i].Load(); e != nil; e = e.next.Load() {
+			inTable++
+			bytes += e.size()
+			if e.list == nil {
+				t.Errorf("%q is in no queue", e.name)
+			}
+		}
+	}
+	for _, s := range st.scopes {
+		for i := range s.queues {
+			q, sum := &s.queues[i], 0
+			for _, l := range []*list{&q.small, &q.main} {
+				n := 0
+				for e := l.first; e != nil; e = e.behind {
+					n++
+					sum += e.size()
+					if e.list != l || e.behind == nil && l.last != e {
+						t.Errorf("%q is linked wrongly", e.name)
+					}
+				}
+				if n != l.n {
+					t.Errorf("a list says %d and has %d", l.n, n)
+				}
+				inQueues += n
+			}
+			if sum != q.bytes || q.small.n+q.main.n > q.limit {
+				t.Errorf("a queue says %d bytes and has %d; %d entries of %d", q.bytes, sum, q.small.n+q.main.n, q.limit)
+			}
+		}
+	}
+	if inTable != inQueues || bytes != st.bytes {
+		t.Errorf("%d entries in the table, %d in queues; %d bytes, the store says %d", inTable, inQueues, bytes, st.bytes)
+	}
+}
+
+// Random operations have the outcome that a plain map gives, but that a store
+// may forget.
+func TestModel(t *testing.T) {
+	type question struct {
+		scope int
+		name  int
+	}
+	for seed := range uint64(20) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		st := NewStore(20000 + int(seed)*5000)
+		scopes := []*scope{st.scope("a", [2]int{20, 10}), st.scope("b", [2]int{5, 40})}
+		model := map[question][kinds]*entry{}
+		now := time.Duration(0)
+		for range 5000 {
+			k := question{random.IntN(2), random.IntN(100)}
+			s := scopes[k.scope]
+			now += time.Duration(random.IntN(100)) * time.Millisecond
+			if random.IntN(2) == 0 {
+				e := entryOf(st, s, fmt.Sprint(k.name), entryKind(random.IntN(int(kinds))))
+				e.body = make([]byte, random.IntN(500))
+				e.stored, e.ends = now, now+time.Duration(random.IntN(20))*time.Second
+				var keep kindSet
+				if e.kind == failure {
+					keep = 1<<success | 1<<denial
+				}
+				have := st.find(s, &e.key)
+				if _, ok := st.put(e, keep, now); !ok {
+					if e.kind != failure || !have.of[success].fresh(now) && !have.of[denial].fresh(now) {
+						t.Fatal("an entry was refused")
+					}
+					continue
+				}
+				of := model[k]
+				if e.kind != failure {
+					of = [kinds]*entry{}
+				}
+				of[e.kind] = e
+				model[k] = of
+				continue
+			}
+			e := entryOf(st, s, fmt.Sprint(k.name), 0)
+			have := st.find(s, &e.key)
+			for kind, got := range have.of {
+				if got == nil {
+					continue
+				}
+				if got != model[k][kind] {
+					t.Fatalf("seed %d: an entry that is not the newest", seed)
+				}
+				got.used()
+			}
+		}
+		st.check(t)
+	}
+}
+
+// Many ask and answer at the same time.
+func TestTogether(t *testing.T) {
+	st := NewStore(200000)
+	s := st.scope("a", [2]int{50, 50})
+	var all sync.WaitGroup
+	for g := range uint64(8) {
+		all.Go(func() {
+			random := rand.New(rand.NewPCG(g, 2))
+			for i := range 5000 {
+				name := fmt.Sprint(random.IntN(100))
+				now := time.Duration(i) * time.Millisecond
+				e := entryOf(st, s, name, entryKind(random.IntN(int(kinds))))
+				switch random.IntN(4) {
+				case 0:
+					e.body = []byte(name)
+					e.ends = now + time.Second
+					st.put(e, 0, now)
+				case 1:
+					if f, marker := st.lead(s, &e.key, 0); marker != nil {
+						st.land(marker, nil, false)
+					} else {
+						<-f.done
+					}
+				case 2:
+					st.commit(map[*scope][2]int{s: {50 - i%10, 50}})
+				default:
+					for _, e := range st.find(s, &e.key).of {
+						if e == nil {
+							continue
+						}
+						if string(e.body) != name {
+							t.Errorf("%q has the answer of %q", name, e.body)
+						}
+						e.used()
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	st.commit(map[*scope][2]int{s: {50, 50}})
+	st.check(t)
+}

@@ -1,0 +1,99 @@
+package corefile
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/coredns/caddy/caddyfile"
+)
+
+// Whatever caddyfile's own parser takes is taken, and has the same keys and
+// words. (More than that is taken: braces on lines of their own, for example.)
+func TestLikeCaddyfile(t *testing.T) {
+	words := []string{
+		"a", "b", "example.org", ".:53", "cache", "30", "{", "}", "\n", "\n", "\n", " {\n", "\n}\n", "# x { }\n", "\"c d\"", `"e\"f"`, `\.g`, ",", "h,",
+		"(s)", "import", "import s\n", "{$WORD}", "{$NONE}", "x{%WORD%}", "\"\"", "\"\n\"", "{}", "a{", "}b", "\t", "\r\n",
+	}
+	t.Setenv("WORD", "one two")
+	random := rand.New(rand.NewPCG(1, 2))
+	both := 0
+	for range 200_000 {
+		var text strings.Builder
+		if random.IntN(4) == 0 {
+			text.WriteString("(s) {\nlog {common}\n}\n")
+		}
+		if random.IntN(2) == 0 {
+			text.WriteString("zone {\n")
+		}
+		for range random.IntN(12) {
+			text.WriteString(words[random.IntN(len(words))])
+			if random.IntN(5) > 0 {
+				text.WriteString(" ")
+			}
+		}
+		if random.IntN(2) == 0 {
+			text.WriteString("\n}\n")
+		}
+		want, err := caddyfile.Parse("Corefile", strings.NewReader(text.String()), nil)
+		if err != nil || len(want) == 0 {
+			continue
+		}
+		both++
+		got, err := Parse("Corefile", []byte(text.String()))
+		if err != nil {
+			t.Errorf("%q\nis refused: %v", text.String(), err)
+			continue
+		}
+		if got, want := wordsOf(got), theirs(want); got != want {
+			t.Errorf("%q\ngot  %s\nwant %s", text.String(), got, want)
+		}
+	}
+	if both < 1000 {
+		t.Errorf("only %d were compared", both)
+	}
+}
+
+// wordsOf has the keys and, by directive, the words of each server block.
+func wordsOf(servers []Server) string {
+	var out strings.Builder
+	for _, s := range servers {
+		var keys []string
+		for _, k := range s.Keys {
+			keys = append(keys, k.Text)
+		}
+		by := map[string][]string{}
+		for _, d := range s.Directives {
+			by[d.Text] = append(by[d.Text], flat(d)...)
+		}
+		fmt.Fprintf(&out, "%q %q; ", keys, by)
+	}
+	return out.String()
+}
+
+func flat(d Directive) []string {
+	words := append([]string{d.Text}, d.Words()...)
+	if d.Block {
+		words = append(words, "{")
+		for _, o := range d.Body {
+			words = append(words, flat(o)...)
+		}
+		words = append(words, "}")
+	}
+	return words
+}
+
+func theirs(blocks []caddyfile.ServerBlock) string {
+	var out strings.Builder
+	for _, b := range blocks {
+		by := map[string][]string{}
+		for name, tokens := range b.Tokens {
+			for _, token := range tokens {
+				by[name] = append(by[name], token.Text)
+			}
+		}
+		fmt.Fprintf(&out, "%q %q; ", b.Keys, by)
+	}
+	return out.String()
+}

@@ -1,0 +1,56 @@
+package dns
+
+import (
+	"bytes"
+	"testing"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/wire"
+)
+
+// TC says that something is gone which the client needs, and that alone.
+func TestTruncation(t *testing.T) {
+	for _, c := range []struct {
+		what     string
+		records  [3]int // of 100 bytes each
+		aa, do   bool
+		learned  bool
+		want     [3]int
+		wantedTC bool
+	}{
+		{"an answer", [3]int{6, 0, 0}, true, false, false, [3]int{4, 0, 0}, true},
+		{"name servers of a referral", [3]int{0, 6, 0}, false, false, false, [3]int{0, 4, 0}, true},
+		{"glue", [3]int{0, 2, 6}, false, false, false, [3]int{0, 2, 2}, true},
+		{"proofs of a negative answer", [3]int{0, 6, 0}, true, true, false, [3]int{0, 4, 0}, true},
+		{"proofs of an answer", [3]int{1, 6, 0}, true, true, false, [3]int{1, 3, 0}, true},
+		{"what nobody proves with", [3]int{1, 6, 0}, true, false, false, [3]int{1, 3, 0}, false},
+		{"behind an answer", [3]int{1, 1, 6}, true, true, false, [3]int{1, 1, 2}, false},
+		{"behind a negative answer", [3]int{0, 1, 6}, true, false, false, [3]int{0, 1, 3}, false},
+		{"another server's", [3]int{0, 1, 6}, false, false, true, [3]int{0, 1, 3}, false},
+		{"nothing", [3]int{1, 1, 1}, false, true, false, [3]int{1, 1, 1}, false},
+	} {
+		r := newRig(t, 1, map[string]*Chain{".": chain(serve(func(q *Query) Verdict {
+			for s, n := range c.records {
+				for i := range n {
+					q.Answer.Append(wire.Section(s), wire.AppendHead(nil, wire.OwnerIsQuestion, wire.Type(65280+i), 5, 88), 0)
+					q.Answer.Append(wire.Section(s), bytes.Repeat([]byte{byte(i)}, 88), 1)
+				}
+			}
+			q.AA, q.Learned = c.aa, c.learned
+			return Done
+		}))})
+		m := question("a.zone", mdns.TypeA)
+		if c.do {
+			m.SetEdns0(512, true)
+		}
+		_, reply := r.ask(m)
+		extra := len(reply.Extra)
+		if reply.IsEdns0() != nil {
+			extra--
+		}
+		if got := [3]int{len(reply.Answer), len(reply.Ns), extra}; got != c.want || reply.Truncated != c.wantedTC {
+			t.Errorf("%s: records %v, TC %v; want %v, %v", c.what, got, reply.Truncated, c.want, c.wantedTC)
+		}
+	}
+}

@@ -1,0 +1,283 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
+
+	"golang.org/x/sys/unix"
+)
+
+// made is the label of the namespaces that apply makes and clear deletes.
+const made = "seamark-bench"
+
+// writers is how many requests are under way at once.
+const writers = 16
+
+func newClient(kubeconfig string) (*rest.RESTClient, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1 // not throttled
+	config.NegotiatedSerializer = scheme.Codecs
+	return rest.UnversionedRESTClientFor(config)
+}
+
+// An object is one document of a manifest, as JSON, and where it is created.
+type object struct {
+	kind string
+	path string
+	body []byte
+}
+
+// read reads the objects of a folder.
+func read(dir string) (namespaces, others []object, err error) {
+	names, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, nil, err
+		}
+		for doc := range bytes.SplitSeq(text, []byte("\n---\n")) {
+			o, err := parse(doc)
+			if err != nil {
+				return nil, nil, fmt.Errorf("%s: %w", name, err)
+			}
+			if o.kind == "Namespace" {
+				namespaces = append(namespaces, o)
+			} else {
+				others = append(others, o)
+			}
+		}
+	}
+	return namespaces, others, nil
+}
+
+func parse(doc []byte) (object, error) {
+	var head struct {
+		metav1.TypeMeta `json:",inline"`
+		Metadata        metav1.ObjectMeta `json:"metadata"`
+	}
+	body, err := yaml.YAMLToJSON(doc)
+	if err != nil {
+		return object{}, err
+	}
+	if err := json.Unmarshal(body, &head); err != nil {
+		return object{}, err
+	}
+	o := object{kind: head.Kind, body: body}
+	in := "/namespaces/" + head.Metadata.Namespace
+	switch head.Kind {
+	case "Namespace":
+		o.path = "/api/v1/namespaces"
+	case "Service":
+		o.path = "/api/v1" + in + "/services"
+	case "EndpointSlice":
+		o.path = "/apis/discovery.k8s.io/v1" + in + "/endpointslices"
+	default:
+		return object{}, fmt.Errorf("no place for objects of kind %q", head.Kind)
+	}
+	return o, nil
+}
+
+// apply creates the objects of a folder, the namespaces first.
+func apply(ctx context.Context, kubeconfig, dir string) error {
+	client, err := newClient(kubeconfig)
+	if err != nil {
+		return err
+	}
+	namespaces, others, err := read(dir)
+	if err != nil {
+		return err
+	}
+	for _, objects := range [][]object{namespaces, others} {
+		if err := createAll(ctx, client, objects); err != nil {
+			return err
+		}
+	}
+	fmt.Println(len(namespaces)+len(others), "objects")
+	return nil
+}
+
+// createAll stops at the first error.
+func createAll(ctx context.Context, client *rest.RESTClient, objects []object) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	work := make(chan object)
+	var workers sync.WaitGroup
+	for range writers {
+		workers.Go(func() {
+			for o := range work {
+				err := client.Post().AbsPath(o.path).SetHeader("Content-Type", "application/json").Body(o.body).Do(ctx).Error()
+				if err != nil {
+					cancel(fmt.Errorf("creating a %s at %s: %w", o.kind, o.path, err))
+				}
+			}
+		})
+	}
+	for _, o := range objects {
+		if ctx.Err() != nil {
+			break
+		}
+		work <- o
+	}
+	close(work)
+	workers.Wait()
+	return context.Cause(ctx)
+}
+
+// clearAll deletes what apply has made. Namespaces of others have no such
+// label.
+func clearAll(ctx context.Context, kubeconfig string) error {
+	client, err := newClient(kubeconfig)
+	if err != nil {
+		return err
+	}
+	raw, err := client.Get().AbsPath("/api/v1/namespaces").Param("labelSelector", made+"=true").
+		SetHeader("Accept", "application/json").Do(ctx).Raw()
+	if err != nil {
+		return err
+	}
+	var list metav1.PartialObjectMetadataList
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return err
+	}
+	for _, ns := range list.Items {
+		err := client.Delete().AbsPath("/api/v1/namespaces/" + ns.Name).Do(ctx).Error()
+		if err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// change writes what its input says and watches.
+func change(ctx context.Context, kubeconfig string) error {
+	client, err := newClient(kubeconfig)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	out := &lines{}
+	watch, err := newWatch(ctx, client)
+	if err != nil {
+		return err
+	}
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	running.Go(func() { watch.follow(out) })
+	out.print("watching")
+
+	type order struct {
+		line int
+		text string
+	}
+	orders := make(chan order)
+	defer close(orders)
+	for range writers {
+		running.Go(func() {
+			for o := range orders {
+				if err := put(ctx, client, o.text, o.line, out); err != nil {
+					out.print("failed %d %v", o.line, err)
+				}
+			}
+		})
+	}
+	in := bufio.NewScanner(os.Stdin)
+	in.Buffer(nil, 1<<20)
+	for line := 0; in.Scan(); line++ {
+		orders <- order{line, in.Text()}
+	}
+	return in.Err()
+}
+
+// lines is an output that several write to.
+type lines struct{ mu sync.Mutex }
+
+func (l *lines) print(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fmt.Printf(format+"\n", args...)
+}
+
+func put(ctx context.Context, client *rest.RESTClient, line string, number int, out *lines) error {
+	path, body, _ := strings.Cut(line, " ")
+	raw, err := client.Put().AbsPath(path).SetHeader("Content-Type", "application/json").
+		SetHeader("Accept", "application/json").Body([]byte(body)).Do(ctx).Raw()
+	at := nanoseconds()
+	if err != nil {
+		return err
+	}
+	var o metav1.PartialObjectMetadata
+	if err := json.Unmarshal(raw, &o); err != nil {
+		return err
+	}
+	out.print("acked %d %s %d", number, o.ResourceVersion, at)
+	return nil
+}
+
+// A watch is the least that one can be: a response whose lines are read.
+type watch struct{ body *http.Response }
+
+func newWatch(ctx context.Context, client *rest.RESTClient) (*watch, error) {
+	u := client.Get().AbsPath("/apis/discovery.k8s.io/v1/namespaces/ns-0/endpointslices").Param("watch", "true").URL()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := client.Client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		resp.Body.Close()
+		return nil, fmt.Errorf("watching: %s", resp.Status)
+	}
+	return &watch{resp}, nil
+}
+
+func (w *watch) follow(out *lines) {
+	defer w.body.Body.Close()
+	in := bufio.NewReaderSize(w.body.Body, 1<<16)
+	for {
+		line, err := in.ReadBytes('\n')
+		if err != nil {
+			return // the end of the command
+		}
+		at := nanoseconds()
+		var event struct {
+			Object metav1.PartialObjectMetadata `json:"object"`
+		}
+		if err := json.Unmarshal(line, &event); err == nil {
+			out.print("saw %s %d", event.Object.ResourceVersion, at)
+		}
+	}
+}
+
+func nanoseconds() int64 {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
+		panic(err) // every Linux has it
+	}
+	return t.Nano()
+}

@@ -1,0 +1,69 @@
+package rewrite
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
+)
+
+// Whatever the name: the reply is a whole message, to the client's own question,
+// and the name that those below see is one.
+func FuzzNames(f *testing.F) {
+	for _, seed := range []string{
+		"\x01a\x07example\x03org\x00", "\x03old\x03www\x00", "\x05a.b\\c\x07example\x03net\x00", "\x02\xc3\xa4\x04deep\x07example\x03net\x00",
+		"\x03{1}\x04apps\x07example\x03org\x00", "\x00", "\x01.\x06consul\x00", "\x01\x00\x06consul\x00",
+		"\x3fabcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabc\x04apps\x07example\x03org\x00",
+	} {
+		f.Add([]byte(seed), uint16(wire.TypeA))
+	}
+	below := &done{func(q *dns.Query) {
+		seen := q.Name()
+		labels := 0
+		for i := 0; seen[i] != 0; i += int(seen[i]) + 1 {
+			labels++
+		}
+		if len(seen) > wire.MaxName || labels != q.Labels() {
+			f.Errorf("below: %q with %d labels", seen, q.Labels())
+		}
+		// An owner that is the question, one that is written out, one that is
+		// part of it, and a target.
+		q.Answer.Append(wire.Answers, append(wire.AppendHead(nil, wire.OwnerIsQuestion, wire.TypeCNAME, 5, len(seen)), seen...), 1)
+		q.Answer.Append(wire.Answers, append(wire.AppendHead(nil, seen, wire.TypeA, 5, 4), 192, 0, 2, 1), 1)
+		owner := wire.Pointer(q.Offset(q.Labels()))
+		q.Answer.Append(wire.Authority, append(wire.AppendHead(nil, owner[:], wire.TypeNS, 5, len(seen)), seen...), 1)
+	}}
+	r := newRig(f, `.:53 {
+		rewrite continue name prefix old. new.
+		rewrite continue name substring .consul. .{1}.
+		rewrite continue name suffix .example.net .example.org answer auto
+		rewrite continue name regex (.*)\.apps\.example\.org {1}.{1}.org answer name (.*)\.org {1}.{1} answer value (a+)(b*) {2}.{1}.net
+		rewrite continue ttl regex .* 7-9
+		rewrite type TXT A
+	}`, below)
+	f.Fuzz(func(t *testing.T, name []byte, qtype uint16) {
+		packet := wire.AppendRequest(nil, 7, wire.FlagRD, name, wire.Type(qtype))
+		reply := r.ask(packet)
+		if len(reply) == 0 {
+			return // it was no question
+		}
+		if asked := r.q.Request.Question(packet); !bytes.Equal(reply[wire.HeaderLen:wire.HeaderLen+len(asked)], asked) {
+			t.Fatalf("the reply is to %q, want %q", reply[wire.HeaderLen:], asked)
+		}
+		off, records := wire.HeaderLen+len(r.q.Request.Question(packet)), int(reply[7])+int(reply[9])+int(reply[11])
+		for range records {
+			rec, ok := wire.ReadRecord(reply, off)
+			if !ok {
+				t.Fatalf("a record of %x cannot be read", reply)
+			}
+			if _, _, ok := wire.ReadName(nil, reply, rec.Owner); !ok {
+				t.Fatalf("an owner in %x cannot be read", reply)
+			}
+			off = rec.Next
+		}
+		if off != len(reply) {
+			t.Fatalf("%d bytes are left of %x", len(reply)-off, reply)
+		}
+	})
+}

@@ -1,0 +1,377 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/miekg/dns"
+	"github.com/seamark/seamark/builtin"
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/metrics"
+)
+
+// A journal is a log that several goroutines may use.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
+func (j *journal) count(text string) int { return strings.Count(j.String(), text) }
+
+// often is reload, with an interval of the test's choice.
+func often(interval, jitter time.Duration) config.Directive {
+	return config.Directive{Name: "often", Setup: func(b *config.Block, _ []corefile.Directive) error {
+		b.Reload = &config.Reload{Interval: interval, Jitter: jitter}
+		return nil
+	}}
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func shown(t *testing.T, r *metrics.Registry, prefix string) (lines []string) {
+	t.Helper()
+	var text strings.Builder
+	if err := r.WriteText(&text); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(text.String()) {
+		if strings.HasPrefix(line, prefix) {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return lines
+}
+
+// A mount is a folder as a ConfigMap is mounted: its files are links through
+// ..data, and a change exchanges that one link.
+type mount struct {
+	t   *testing.T
+	dir string
+	n   int
+}
+
+func (m *mount) put(files map[string]string) {
+	m.t.Helper()
+	m.n++
+	version := fmt.Sprintf("..%d", m.n)
+	for name, text := range files {
+		write(m.t, filepath.Join(m.dir, version, name), text)
+		link := filepath.Join(m.dir, name)
+		if _, err := os.Lstat(link); err != nil {
+			if err := os.Symlink(filepath.Join("..data", name), link); err != nil {
+				m.t.Fatal(err)
+			}
+		}
+	}
+	next, data := filepath.Join(m.dir, "..data_tmp"), filepath.Join(m.dir, "..data")
+	if err := os.Symlink(version, next); err != nil {
+		m.t.Fatal(err)
+	}
+	if err := os.Rename(next, data); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// The server looks at a mounted ConfigMap and reloads again and again, under
+// load by UDP, by TCP, and by TCP connections that stay open. No query is lost,
+// and no series goes away for a moment.
+func TestReloadUnderLoad(t *testing.T) {
+	m := &mount{t: t, dir: t.TempDir()}
+	text := func(n int) map[string]string {
+		return map[string]string{
+			"Corefile":   ".:0 {\n bind 127.0.0.1\n often\n prometheus 127.0.0.1:0\n errors\n import *.override\n whoami\n}\n",
+			"a.override": fmt.Sprintf("template ANY ANY n%d. {\n rcode NOERROR\n}\n", n),
+		}
+	}
+	m.put(text(0))
+	var log, out journal
+	r := Run{
+		Options: Options{
+			Directives: append(builtin.Directives(), often(100*time.Millisecond, 50*time.Millisecond)),
+			Log:        NewLog(&log, slog.LevelInfo), Metrics: new(metrics.Registry),
+		},
+		Read: func() corefile.Reading { return corefile.Read(filepath.Join(m.dir, "Corefile")) },
+		Out:  &out, Greeting: "greeting",
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var server, clients sync.WaitGroup
+	server.Go(func() {
+		if err := r.Serve(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	eventually(t, "the server's greeting", func() bool { return out.count("greeting") > 0 })
+	var port uint16
+	if _, err := fmt.Sscanf(out.String(), ".:%d on 127.0.0.1", &port); err != nil {
+		t.Fatalf("said %q", out.String())
+	}
+	at := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port)
+
+	var asked, lost, gaps atomic.Int64
+	done := make(chan struct{})
+	load := func(once func() bool) {
+		clients.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				asked.Add(1)
+				if !once() {
+					lost.Add(1)
+				}
+			}
+		})
+	}
+	load(func() bool { return ask("udp", at, "a.") == 0 })
+	load(func() bool { return ask("tcp", at, "a.") == 0 })
+	stays, err := dns.Dial("tcp", at.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stays.Close()
+	load(func() bool {
+		_ = stays.SetDeadline(time.Now().Add(5 * time.Second))
+		err := stays.WriteMsg(new(dns.Msg).SetQuestion("a.", dns.TypeA))
+		if err == nil {
+			_, err = stays.ReadMsg()
+		}
+		time.Sleep(time.Millisecond)
+		return err == nil
+	})
+	enabled := `coredns_plugin_enabled{server="dns://127.0.0.1:0",zone=".",view="",name="whoami"} 1`
+	clients.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(time.Millisecond):
+				if len(shown(t, r.Metrics, enabled)) != 1 {
+					gaps.Add(1)
+				}
+			}
+		}
+	})
+	const reloads = 12
+	for n := range reloads {
+		m.put(text(n + 1))
+		eventually(t, "a reload", func() bool { return log.count("[INFO] Reloading complete\n") == n+1 })
+	}
+	close(done)
+	clients.Wait()
+	cancel()
+	server.Wait()
+	if lost.Load() > 0 || asked.Load() < 100 {
+		t.Errorf("%d of %d queries lost", lost.Load(), asked.Load())
+	}
+	if gaps.Load() > 0 {
+		t.Errorf("coredns_plugin_enabled was not there %d times", gaps.Load())
+	}
+	order := regexp.MustCompile(`(?s)\A\[INFO\] plugin/reload: Running configuration SHA512 = [0-9a-f]{128}\n(\[INFO\] Reloading\n\[INFO\] plugin/reload: Running configuration SHA512 = [0-9a-f]{128}\n\[INFO\] Reloading complete\n)+\[INFO\] shutting down\n\z`)
+	if !order.MatchString(log.String()) {
+		t.Errorf("logged\n%s", log.String())
+	}
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("timed out waiting for " + what)
+		}
+	}
+}
+
+// What a look finds: each content is tried once, whatever becomes of it.
+func TestLook(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "Corefile")
+	var log journal
+	opts := onPortZero()
+	opts.Directives = append(opts.Directives, often(time.Hour, 0))
+	opts.Log = NewLog(&log, slog.LevelInfo)
+	r := Run{Options: opts, Read: func() corefile.Reading { return corefile.Read(file) }}
+	good := func(code int) string {
+		return fmt.Sprintf(". {\n bind 127.0.0.1\n often\n code %d\n import extra/*.conf\n}\n", code)
+	}
+	write(t, file, good(3))
+	plan, err := r.begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { plan.Stop(t.Context()) }()
+	at := plan.Addresses()[0]
+	const failed, complete, back = "[ERROR] reload failed, the old configuration goes on:\n", "[INFO] Reloading complete\n", "again what the server runs with"
+	for _, step := range []struct {
+		name, file, text string // "" removes the file
+		code             int
+		logged           string // once more; "" nothing
+	}{
+		{"nothing has changed", file, good(3), 3, ""},
+		{"another code", file, good(5), 5, complete},
+		{"wrong", file, good(16), 5, failed},
+		{"wrong in another way", file, ". {\n", 5, failed},
+		{"right again", file, good(5), 5, back},
+		{"gone", file, "", 5, failed},
+		{"back", file, good(5), 5, back},
+		{"a file that a pattern matches, wrong", filepath.Join(dir, "extra", "a.conf"), "nonsense\n", 5, failed},
+		{"a file that a pattern matches", filepath.Join(dir, "extra", "a.conf"), "watch\n", 5, complete},
+		{"one that it does not match", filepath.Join(dir, "extra", "a.conf~"), "nonsense\n", 5, ""},
+		{"it goes", filepath.Join(dir, "extra", "a.conf"), "", 5, complete},
+	} {
+		before := log.String()
+		if step.text == "" {
+			if err := os.Remove(step.file); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			write(t, step.file, step.text)
+		}
+		for range 3 {
+			plan = r.look(t.Context(), plan)
+		}
+		new := strings.TrimPrefix(log.String(), before)
+		if step.logged == "" && new != "" || strings.Count(new, step.logged) != 1 && step.logged != "" || strings.Count(new, "Reloading\n") > 1 {
+			t.Errorf("%s: logged\n%s", step.name, new)
+		}
+		if got := ask("udp", at, "a."); got != step.code {
+			t.Errorf("%s: %d, want %d", step.name, got, step.code)
+		}
+	}
+	if got := shown(t, r.Metrics, "coredns_reload_failed_total"); len(got) != 1 || got[0] != "coredns_reload_failed_total 4" {
+		t.Errorf("got %v", got)
+	}
+	want := `coredns_reload_version_info{hash="sha512",value="` + corefile.Read(file).Sum.String() + `"} 1`
+	if got := shown(t, r.Metrics, "coredns_reload_version_info"); len(got) != 1 || got[0] != want {
+		t.Errorf("got %v, want %s", got, want)
+	}
+	write(t, file, ". {\n bind 127.0.0.1\n code 1\n}\n")
+	plan = r.look(t.Context(), plan)
+	if got := shown(t, r.Metrics, "coredns_reload_version_info"); len(got) != 0 || plan.lookAgain() != nil {
+		t.Errorf("without the directive: %v", got)
+	}
+}
+
+// The time between two looks is the interval and a part of the jitter.
+func TestLookAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		opts := options()
+		opts.Directives = append(opts.Directives, often(30*time.Second, 15*time.Second), config.Directive{Name: "seldom", Setup: often(time.Hour, 0).Setup})
+		p, err := planOf("a {\n seldom\n}\nb {\n often\n}\nc {\n code 1\n}\n", opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		least, most := time.Hour, time.Duration(0)
+		for range 200 {
+			begun := time.Now()
+			<-p.lookAgain()
+			took := time.Since(begun)
+			least, most = min(least, took), max(most, took)
+		}
+		if least < 30*time.Second || most >= 45*time.Second || most-least < 10*time.Second {
+			t.Errorf("from %v to %v", least, most)
+		}
+	})
+}
+
+// What a listener is told is told to one that stays open, too.
+func TestReloadOfLimits(t *testing.T) {
+	var log journal
+	opts := onPortZero()
+	opts.Log = NewLog(&log, slog.LevelInfo)
+	limit := func(name string, set func(b *config.Block)) config.Directive {
+		return config.Directive{Name: name, Setup: func(b *config.Block, _ []corefile.Directive) error { set(b); return nil }}
+	}
+	opts.Directives = append(opts.Directives,
+		limit("one", func(b *config.Block) { b.Timeouts.MaxTCPQueries = 1 }),
+		limit("brief", func(b *config.Block) { b.Timeouts.Idle, b.Timeouts.MaxTCPQueries = 20*time.Millisecond, 5 }),
+		limit("two", func(b *config.Block) { b.Sockets = 2 }),
+		limit("three", func(b *config.Block) { b.Sockets = 3 }),
+	)
+	p := start(t, ". {\n bind 127.0.0.1\n code 3\n two\n}\n", opts, nil)
+	l := p.listeners[0]
+	c, err := dns.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(8 * time.Second)) // and not the ten seconds of the default
+	p = start(t, ". {\n bind 127.0.0.1\n code 3\n three\n one\n}\na {\n bind 127.0.0.1\n brief\n}\n", opts, p)
+	defer func() { p.Stop(t.Context()) }()
+	if _, err := c.Read(make([]byte, 1)); err == nil || strings.Contains(err.Error(), "timeout") {
+		t.Errorf("an idle connection is not closed: %v", err)
+	}
+	if p.listeners[0] != l || l.Readers() != 2 {
+		t.Errorf("%d readers", l.Readers())
+	}
+	if log.count(`[WARNING] plugin/multisocket: `) != 1 || log.count("address=dns://127.0.0.1:0 sockets=2 asked=3\n") != 1 {
+		t.Errorf("logged %s", log.String())
+	}
+}
+
+// Queries that no block has are seen by the first block that wants to.
+func TestUnserved(t *testing.T) {
+	p, err := planOf("a {\n code 1\n}\n", options())
+	if err != nil || p.sites[0].unserved() != nil {
+		t.Errorf("%v: somebody sees them", err)
+	}
+	opts := onPortZero()
+	opts.Directives = builtin.Directives()
+	p = start(t, "a {\n bind 127.0.0.1\n whoami\n}\nb {\n bind 127.0.0.1\n prometheus 127.0.0.1:0\n whoami\n}\nc {\n bind 127.0.0.1\n prometheus 127.0.0.1:0\n whoami\n}\n", opts, nil)
+	defer p.Stop(t.Context())
+	if got := ask("udp", p.listeners[0].Addr(), "example."); got != dns.RcodeRefused {
+		t.Errorf("got %d", got)
+	}
+	want := `coredns_dns_responses_total{server="dns://127.0.0.1:0",zone="dropped",view="",rcode="REFUSED",plugin=""} 1`
+	eventually(t, want, func() bool { return len(shown(t, opts.Metrics, want)) == 1 })
+}
+
+// debug shows debug lines for as long as a plan with it serves.
+func TestLevel(t *testing.T) {
+	opts := onPortZero()
+	opts.Level = new(slog.LevelVar)
+	opts.Directives = append(opts.Directives, config.Directive{Name: "debug", Setup: func(b *config.Block, _ []corefile.Directive) error { b.Debug = true; return nil }})
+	p := start(t, ". {\n bind 127.0.0.1\n debug\n}\n", opts, nil)
+	if opts.Level.Level() != slog.LevelDebug {
+		t.Error("no debug lines")
+	}
+	p = start(t, ". {\n bind 127.0.0.1\n}\n", opts, p)
+	defer p.Stop(t.Context())
+	if opts.Level.Level() != slog.LevelInfo {
+		t.Error("still debug lines")
+	}
+}

@@ -1,0 +1,34 @@
+package wire
+
+import (
+	"encoding/binary"
+	"iter"
+)
+
+// Options goes through the options of an OPT record's RDATA (RFC 6891 §6.1.2).
+// It ends before one that is cut off.
+func Options(rdata []byte) iter.Seq2[uint16, []byte] {
+	return func(yield func(code uint16, data []byte) bool) {
+		for len(rdata) >= 4 {
+			n := 4 + int(binary.BigEndian.Uint16(rdata[2:]))
+			if n > len(rdata) || !yield(binary.BigEndian.Uint16(rdata), rdata[4:n]) {
+				return
+			}
+			rdata = rdata[n:]
+		}
+	}
+}
+
+// AppendOption writes an option behind buf.
+func AppendOption(buf []byte, code uint16, data []byte) []byte {
+	buf = binary.BigEndian.AppendUint16(buf, code)
+	buf = binary.BigEndian.AppendUint16(buf, uint16(len(data)))
+	return append(buf, data...)
+}
+
+// BetweenNeighbours says that an option is between a client and the server that
+// it asks, and not for those whom that server asks in turn.
+func BetweenNeighbours(code uint16) bool {
+	const keepalive, padding = 11, 12 // RFC 7828, RFC 7830
+	return code == OptionNSID || code == OptionCookie || code == keepalive || code == padding
+}
