@@ -9,14 +9,15 @@ import (
 	"github.com/seamark/seamark/corefile"
 )
 
-// SetupBind reads
+// SetupBind is the Setup of the bind directive, which gives the addresses that a
+// server block listens on.
 //
 //	bind ADDRESS|INTERFACE… {
 //	    except ADDRESS|INTERFACE…
 //	}
 //
-// The server block listens on these addresses instead of on all. An interface
-// stands for every address that it has when the Corefile is read. Several uses
+// The server block listens on these addresses instead of on all, by UDP and TCP,
+// at the ports of its keys. An interface stands for every address that it has when the Corefile is read. Several uses
 // in one block add up; except takes from its own use alone.
 //
 //	.:53 {
@@ -25,6 +26,9 @@ import (
 //	    }
 //	    whoami
 //	}
+//
+// Same as CoreDNS. Differs: two server blocks cannot have one port, one of them
+// on all addresses and the other on a single one.
 func SetupBind(b *config.Block, uses []corefile.Directive) error {
 	var errs []error
 	for _, d := range uses {

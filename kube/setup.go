@@ -109,8 +109,9 @@ import (
 // _rate_limiter_duration_seconds{verb,host}, the wait for apiserver_qps, and
 // _requests_total{method,code,host}. A watch counts when its answer begins.
 //
-// Options and defaults are CoreDNS's, but for manifests; where answers differ is
-// in docs/reference/differences.md.
+// Same as CoreDNS: options, defaults, metrics and metadata. Differs: answers, where
+// the specification or an RFC asks for others; each is in
+// docs/reference/differences.md. Ours: manifests.
 func Setup(b *config.Block, uses []corefile.Directive) error {
 	if err := config.Once(uses); err != nil {
 		return err

@@ -256,6 +256,21 @@ func TestAccountMayWatch(t *testing.T) {
 	}
 }
 
+// The account may read the ConfigMap that the component names, and no other.
+func TestAccountMayWatchHosts(t *testing.T) {
+	k := readKustomization(t, "components/hosts-configmap")
+	docs := documents(t, "components/hosts-configmap/"+k.Resources[0])
+	role := decode[rbacv1.Role](t, docs["Role"])
+	binding := decode[rbacv1.RoleBinding](t, docs["RoleBinding"])
+	want := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"custom-hosts"}, Verbs: []string{"get", "list", "watch"}}}
+	account := deployment(t).Spec.Template.Spec.ServiceAccountName
+	if k.Kind != "Component" || len(k.Resources) != 1 || !equality.Semantic.DeepEqual(role.Rules, want) ||
+		binding.RoleRef != (rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name}) ||
+		!slices.Equal(binding.Subjects, []rbacv1.Subject{{Kind: "ServiceAccount", Name: account, Namespace: role.Namespace}}) {
+		t.Errorf("%+v %+v %+v", k, role, binding)
+	}
+}
+
 // A kustomization, as far as these have it.
 type kustomization struct {
 	metav1.TypeMeta `json:",inline"`
