@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
-	"sync"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
@@ -97,7 +95,7 @@ type AutoPath struct {
 	more    []wire.Name // behind the cluster's zone
 	cluster cluster
 	metrics *metrics.Registry
-	chains  sync.Map // *dns.Chain to *series
+	chains  dns.PerChain[series]
 }
 
 // A cluster is the handler that knows what search paths its pods have.
@@ -193,7 +191,7 @@ func (a *AutoPath) read(b *config.Block, d corefile.Directive) error {
 // readSearch gives the search path of a resolv.conf(5). The last line that has
 // one counts.
 func readSearch(file string) (search []wire.Name, err error) {
-	text, err := os.ReadFile(file)
+	text, err := corefile.Text(file)
 	if err != nil {
 		return nil, fmt.Errorf("reading the search path: %w", err)
 	}
@@ -264,12 +262,8 @@ func (a *AutoPath) base(q *dns.Query) (labels int, ok bool) {
 type series struct{ success, saved *metrics.Counter }
 
 func (a *AutoPath) count(c *dns.Chain) *series {
-	s, ok := a.chains.Load(c)
-	if !ok {
-		s, _ = a.chains.LoadOrStore(c, &series{
-			a.metrics.Counter("coredns_autopath_success_total", "Counter of requests that did autopath.", "server", c.Server),
-			a.metrics.Counter("seamark_autopath_saved_queries_total", "Queries that clients need not send because autopath has answered an earlier one.", "server", c.Server),
-		})
+	return &series{
+		a.metrics.Counter("coredns_autopath_success_total", "Counter of requests that did autopath.", "server", c.Server),
+		a.metrics.Counter("seamark_autopath_saved_queries_total", "Queries that clients need not send because autopath has answered an earlier one.", "server", c.Server),
 	}
-	return s.(*series)
 }

@@ -152,7 +152,7 @@ func (w *walk) answer(found *dns.Query, steps int) error {
 			return err
 		}
 	}
-	series := w.count(q.Chain())
+	series := w.chains.At(q.Chain(), w.count)
 	series.success.Add(1)
 	series.saved.Add(uint64(steps))
 	return nil

@@ -51,8 +51,10 @@ func TestAcceptedCorefiles(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	for _, g := range groups {
-		if _, err := planned(g + "\n"); err != nil {
-			t.Errorf("%v\n%s", err, g)
+		for _, text := range []string{g + "\n", g, "\ufeff" + strings.ReplaceAll(g, "\n", "\r\n")} {
+			if _, err := planned(text); err != nil {
+				t.Errorf("%v\n%q", err, text)
+			}
 		}
 	}
 }

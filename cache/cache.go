@@ -6,7 +6,6 @@ package cache
 import (
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/seamark/seamark/config"
@@ -96,7 +95,8 @@ import (
 // coredns_cache_drops_total (answers that could not be kept though they hold
 // records), coredns_cache_served_stale_total, and by type, success or denial,
 // too: coredns_cache_entries, coredns_cache_hits_total,
-// coredns_cache_evictions_total. Answers of this server's own are misses.
+// coredns_cache_evictions_total. Answers of this server's own are misses; requests
+// are hits and misses together.
 //
 // Same as CoreDNS: syntax, defaults and metrics. Differs: answers of this
 // server's own are not kept, records keep each their own TTL, authoritative
@@ -105,21 +105,22 @@ import (
 // bound in bytes, one question for many clients, entries over reloads, and what
 // is evicted.
 type Cache struct {
-	zones []wire.Name
-	label string // the zones, as metrics name them
-	view  string
+	zones      []wire.Name
+	everywhere bool   // the root is one of them
+	label      string // the zones, as metrics name them
+	view       string
 	options
 
-	store   *Store
-	scope   *scope
-	word    dns.Word
-	step    int       // where it stands in its chain
-	spare   sync.Pool // of *look
-	metrics *metrics.Registry
+	store    *Store
+	scope    *scope
+	word     dns.Word
+	step     int // where it stands in its chain
+	passages passages
+	spare    sync.Pool // of *look
 
-	series atomic.Pointer[[]*series]
-	mu     sync.Mutex // of who makes a series
-	drops  []func()   // of what ends with the plan
+	metrics *metrics.Registry
+	series  []*series // by server, all before the first query
+	drops   []func()  // of what ends with the plan
 }
 
 // bounds are those of one kind of answers: how many, and their TTLs in seconds.
@@ -155,9 +156,6 @@ func (c *Cache) concerns(q *dns.Query) bool {
 		at := len(name) - len(zone)
 		if at < 0 || string(name[at:]) != string(zone) {
 			continue
-		}
-		if at == 0 || len(zone) == 1 {
-			return true
 		}
 		for i := range labels { // the bytes must be those of whole labels
 			if q.Offset(i) == at {

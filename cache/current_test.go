@@ -68,6 +68,33 @@ func TestLearnedAtOnce(t *testing.T) {
 	}
 }
 
+// An entry is told by the client's flags, even if somebody below has others sent
+// on (header does), also where those below refuse at once.
+func TestFlagsBelow(t *testing.T) {
+	w := newWorld(t, stock)
+	w.local = func(q *dns.Query) dns.Verdict {
+		q.Flags |= wire.FlagRD
+		return dns.Next
+	}
+	plain, recursive := question("www.example.org", mdns.TypeA), question("www.example.org", mdns.TypeA)
+	plain.RecursionDesired = false
+	for range 2 {
+		w.answer(plain)
+		w.answer(recursive)
+	}
+	w.up["a"].wants(t, 2)
+	w.up["a"].serve = func(q *dns.Query) dns.Verdict {
+		q.Fail(wire.ServFail)
+		q.Err = dns.ErrFull
+		return dns.Done
+	}
+	for i, m := range []*mdns.Msg{plain, recursive} {
+		if r, inline := w.answer(m); !inline || len(r.Answer) != 1 || r.Answer[0].(*mdns.A).A[3] != byte(i) {
+			t.Errorf("question %d: inline %v: %v", i, inline, r)
+		}
+	}
+}
+
 // Outside of the directive's zones nothing is looked at.
 func TestZones(t *testing.T) {
 	w := newWorld(t, ".:53 {\n cache example.org 10.0.0.0/8\n upstream a\n}\n")

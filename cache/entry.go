@@ -38,7 +38,7 @@ type key struct {
 	options []byte // of EDNS, those that change what an upstream says
 	t       wire.Type
 	class   wire.Class
-	flags   uint16 // RD, CD and, in the place of QR, DO
+	flags   uint16 // flagRD, flagCD, flagDO
 	below   int    // whose answer it is: how many steps below cache they stand
 	hash    uint64
 }
@@ -49,12 +49,9 @@ const maxOptions = 64
 
 // read makes k the key of q, but for hash and below; name and options lie in
 // the room given. It says false if there are too many options.
-func (k *key) read(q *dns.Query, name *[wire.MaxName]byte, room *[maxOptions]byte) bool {
-	k.name, k.options, k.below = name[:copy(name[:], q.Name())], nil, 0
-	k.t, k.class, k.flags = q.Type, q.Class, q.Flags&(wire.FlagRD|wire.FlagCD)
-	if q.DO {
-		k.flags |= wire.FlagQR
-	}
+func (k *key) read(q *dns.Query, flags uint16, name *[wire.MaxName]byte, room *[maxOptions]byte) bool {
+	k.name, k.options = name[:copy(name[:], q.Name())], nil
+	k.t, k.class, k.flags = q.Type, q.Class, flags
 	if len(q.Options) > maxOptions {
 		return false
 	}

@@ -9,33 +9,77 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A look is what is kept of a query on its way down: its key, which those
-// below may make hard to tell, and what is to become of it.
+// A passage is what is kept of each query on its way down: that it concerns the
+// directive, and the flags of its key, since header, below, may change the
+// query's. If those below answer at once that is all. One passage is enough for
+// all queries with the same flags.
+type passage struct{ flags uint16 }
+
+// The flags of a key.
+const (
+	flagRD uint16 = 1 << iota
+	flagCD
+	flagDO
+	allFlags = iota
+)
+
+// passages are by flags.
+type passages [1 << allFlags]passage
+
+func newPassages() (all passages) {
+	for i := range all {
+		all[i].flags = uint16(i)
+	}
+	return all
+}
+
+// of gives q's.
+func (all *passages) of(q *dns.Query) *passage {
+	flags := uint16(0)
+	if q.Flags&wire.FlagRD != 0 {
+		flags = flagRD
+	}
+	if q.Flags&wire.FlagCD != 0 {
+		flags |= flagCD
+	}
+	if q.DO {
+		flags |= flagDO
+	}
+	return &all[flags]
+}
+
+// A look is what is kept of a query that those below cannot answer at once: its
+// key, and what is to become of it.
 type look struct {
 	key
 	name    [wire.MaxName]byte
 	options [maxOptions]byte
 	replied int  // bytes of the reply's options that were there before
-	joined  bool // those below would wait: the next word is ours
-	counted bool // as a hit or a miss
+	joined  bool // the next word is ours
 	now     time.Duration
 	entry   *entry // what there is
 	stale   bool   // it has ended
 	marker  *entry // of the flight that it leads
 }
 
-// begin keeps what q asks. It is nil if q has too many options to be told by.
-func (c *Cache) begin(q *dns.Query) *look {
+// begin looks for what q asks of the one who stands below steps further down.
+// It is nil if nothing of the kind is kept.
+func (c *Cache) begin(q *dns.Query, p *passage, below int) *look {
+	if c.never(q) {
+		return nil
+	}
 	l, ok := c.spare.Get().(*look)
 	if !ok {
 		l = new(look)
 	}
-	l.replied, l.joined, l.counted = len(q.ReplyOptions()), false, false
+	l.replied, l.joined = len(q.ReplyOptions()), false
 	l.entry, l.stale, l.marker = nil, false, nil
-	if !l.read(q, &l.name, &l.options) {
+	if !l.read(q, p.flags, &l.name, &l.options) {
 		c.spare.Put(l)
 		return nil
 	}
+	l.place(c.store, c.scope, below)
+	l.now = c.store.at(q.Now())
 	q.SetState(c.word, l)
 	return l
 }
@@ -47,13 +91,6 @@ func (c *Cache) end(q *dns.Query, l *look) {
 	c.spare.Put(l)
 }
 
-func (c *Cache) miss(q *dns.Query, l *look) {
-	if !l.counted {
-		l.counted = true
-		c.counted(q).misses.Add(1)
-	}
-}
-
 // AnyClass says that queries of every class are looked up, too; those who may
 // answer them stand below.
 func (*Cache) AnyClass() bool { return false }
@@ -62,15 +99,11 @@ func (*Cache) AnyClass() bool { return false }
 // itself is as cheap as an entry, and always current. It is called again if
 // they would wait, and then answers with what there is.
 func (c *Cache) ServeDNS(q *dns.Query) dns.Verdict {
-	if l, _ := q.State(c.word).(*look); l != nil && l.joined {
+	if l, ok := q.State(c.word).(*look); ok && l.joined {
 		return c.serve(q, l)
 	}
-	if !c.concerns(q) {
-		return dns.Next
-	}
-	c.counted(q).requests.Add(1)
-	if c.never(q) || c.begin(q) == nil {
-		c.counted(q).misses.Add(1)
+	if c.everywhere || c.concerns(q) {
+		q.SetState(c.word, c.passages.of(q))
 	}
 	return dns.Next
 }
@@ -78,20 +111,22 @@ func (c *Cache) ServeDNS(q *dns.Query) dns.Verdict {
 // JoinDNS is called when those below would wait: it takes q if there is an
 // entry or a flight for it, and else lets q lead one.
 func (c *Cache) JoinDNS(q *dns.Query, below int) bool {
-	l, _ := q.State(c.word).(*look)
-	if l == nil || l.marker != nil {
+	p, ok := q.State(c.word).(*passage)
+	if !ok {
+		return false // it is not for us, or leads a flight
+	}
+	l := c.begin(q, p, below)
+	if l == nil {
 		return false
 	}
-	l.place(c.store, c.scope, below)
-	l.now = c.store.at(q.Now())
 	f := c.store.find(c.scope, &l.key)
-	if l.entry, l.stale = c.choose(&f, l.now); l.entry == nil && f.flight == nil {
-		_, l.marker = c.store.lead(c.scope, &l.key, q.Proto)
+	if l.entry, l.stale = c.choose(&f, l.now); l.entry == nil {
+		c.counted(q).misses.Add(1)
+		if f.flight == nil {
+			_, l.marker = c.store.lead(c.scope, &l.key, q.Proto)
+		}
 	}
 	l.joined = l.marker == nil
-	if l.entry == nil {
-		c.miss(q, l)
-	}
 	return l.joined
 }
 
@@ -172,36 +207,39 @@ func (c *Cache) hitStale(q *dns.Query, e *entry) {
 // FinishDNS bounds the answer's TTLs, keeps it if it is another server's, and
 // lets those go that wait for it.
 func (c *Cache) FinishDNS(q *dns.Query) {
-	l, _ := q.State(c.word).(*look)
-	if l == nil {
-		if c.concerns(q) {
-			c.bound(q)
+	switch state := q.State(c.word).(type) {
+	case *passage:
+		if q.Err != nil && !q.Learned && c.rescue(q, state) {
+			return
 		}
-		return
+		c.counted(q).misses.Add(1)
+		c.bound(q)
+	case *look:
+		c.settle(q, state)
+		c.end(q, state)
 	}
-	if q.Err == nil || q.Learned || l.marker != nil || !c.rescue(q, l) {
-		c.miss(q, l)
-		c.settle(q, l)
-	}
-	c.end(q, l)
 }
 
 // rescue answers with an entry of those who would have waited, had they not
 // refused at once: forward's max_concurrent is no bound for what is kept.
-func (c *Cache) rescue(q *dns.Query, l *look) bool {
+func (c *Cache) rescue(q *dns.Query, p *passage) bool {
 	if q.Step() <= c.step {
 		return false
 	}
-	l.place(c.store, c.scope, q.Step()-c.step)
-	f, now := c.store.find(c.scope, &l.key), c.store.at(q.Now())
-	e, stale := c.choose(&f, now)
+	l := c.begin(q, p, q.Step()-c.step)
+	if l == nil {
+		return false
+	}
+	defer c.end(q, l)
+	f := c.store.find(c.scope, &l.key)
+	e, stale := c.choose(&f, l.now)
 	switch {
 	case e == nil:
 		return false
 	case stale:
 		c.hitStale(q, e)
 	default:
-		c.hit(q, e, now)
+		c.hit(q, e, l.now)
 	}
 	return true
 }
@@ -239,7 +277,7 @@ func (c *Cache) bound(q *dns.Query) {
 // keep bounds the answer's TTLs, and puts it into the store if it belongs
 // there.
 func (c *Cache) keep(q *dns.Query, l *look) *entry {
-	if !q.Learned || l.below == 0 { // who answers at once is asked again
+	if !q.Learned {
 		c.bound(q)
 		return nil
 	}

@@ -222,6 +222,7 @@ func (w *world) load(text string) {
 		w.caches = append(w.caches, config.Find[*Cache](b)...)
 		for _, z := range b.Zones {
 			chain := b.Chain.For("dns://:53", z.String())
+			b.Chained(chain)
 			w.chains = append(w.chains, chain)
 			if err := mux.Route(z, chain); err != nil {
 				w.t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
 )
 
 const (
@@ -24,7 +25,7 @@ const (
 
 // Setup is the Setup of cache.
 func Setup(b *config.Block, uses []corefile.Directive) error {
-	c := &Cache{metrics: b.Metrics, options: options{
+	c := &Cache{metrics: b.Metrics, passages: newPassages(), options: options{
 		bounds: [2]bounds{
 			{usualEntries, usualLeastTTL, usualSuccessTTL},
 			{usualEntries, usualLeastTTL, usualDenialTTL},
@@ -60,6 +61,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		b.OnSwap(func() { c.store.commit(p.scopes) })
 		return nil
 	})
+	b.OnChain(c.count)
 	return err
 }
 
@@ -123,6 +125,7 @@ func (c *Cache) arguments(b *config.Block, d corefile.Directive) (err error) {
 		}
 	}
 	c.zones, err = b.ZonesOr(d)
+	c.everywhere = slices.Contains(c.zones, wire.Root)
 	return err
 }
 

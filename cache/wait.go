@@ -127,7 +127,7 @@ func (c *Cache) refresh(q *dns.Query, e *entry, count *metrics.Counter) *flight 
 		return f
 	}
 	began := q.Again(func(ctx context.Context, again *dns.Query) {
-		l := &look{key: e.key, marker: marker, counted: true}
+		l := &look{key: e.key, marker: marker}
 		// Whatever happens below: nobody waits for ever.
 		defer func() {
 			if l.marker != nil {

@@ -30,8 +30,9 @@ func Before(all []Directive, name string, ds ...Directive) []Directive {
 	return slices.Insert(slices.Clone(all), i, ds...)
 }
 
-// A Fallthrough is a set of zones that may be off altogether: the option "fallthrough [ZONES…]": names that do not exist
-// are asked of the handler below, those within the zones only if any are given.
+// A Fallthrough is a set of zones that may be off altogether, as the option
+// "fallthrough [ZONES…]" gives it: names that do not exist are asked of the
+// handler below, those within the zones only if any are given.
 type Fallthrough struct {
 	On    bool
 	Zones []wire.Name // none is every zone
@@ -54,14 +55,7 @@ func (f *Fallthrough) Through(name []byte) bool {
 	if !f.On || len(f.Zones) == 0 {
 		return f.On
 	}
-	for i := 0; i < len(name); i += int(name[i]) + 1 {
-		for _, zone := range f.Zones {
-			if string(name[i:]) == string(zone) {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(f.Zones, func(zone wire.Name) bool { return wire.Within(name, zone) })
 }
 
 // A Describer is a handler that knows something of a query under names of its

@@ -136,7 +136,7 @@ func (s *source) file(name string) ([]byte, error) {
 	if s.read == nil {
 		s.read = map[string][]byte{}
 	}
-	text, err := os.ReadFile(name)
+	text, err := Text(name)
 	if err != nil {
 		s.read[name] = nil
 		return nil, err

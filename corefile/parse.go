@@ -1,8 +1,11 @@
 package corefile
 
 import (
+	"bytes"
 	"errors"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Parse reads the text of a Corefile. file is its path, which errors show and
@@ -18,6 +21,10 @@ func Parse(file string, text []byte) ([]Server, error) {
 }
 
 func (s *source) parse(file string, text []byte) ([]Server, error) {
+	if i := bytes.IndexFunc(text, garbage); i >= 0 {
+		at := Token{File: file, Line: 1 + bytes.Count(text[:i], []byte("\n"))}
+		return nil, at.Errorf("", "want text in UTF-8, got byte 0x%02x", text[i])
+	}
 	s.push(lex(file, text))
 	var servers []Server
 	sound := true
@@ -48,6 +55,10 @@ func (s *source) parse(file string, text []byte) ([]Server, error) {
 	}
 	return servers, errors.Join(s.errs...)
 }
+
+// garbage is what no text has: a disk that was full, or a machine that lost its
+// power, leaves files of zeros.
+func garbage(r rune) bool { return unicode.IsControl(r) && r < utf8.RuneSelf && !unicode.IsSpace(r) }
 
 // keys reads the keys of a block, which stand on one line or end in commas, and
 // its opening brace if there is one.

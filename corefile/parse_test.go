@@ -150,6 +150,8 @@ func TestParseErrors(t *testing.T) {
 		servers          int
 	}{
 		{"nothing", "  # nothing\n", "Corefile:1: no server block", 0},
+		{"zeros", "a {\n}\n\x00\x00", "Corefile:3: want text in UTF-8, got byte 0x00", 0},
+		{"UTF-16", ".\x00 \x00{\x00\n\x00", "Corefile:1: want text in UTF-8, got byte 0x00", 0},
 		{"unclosed", "a {\n errors\n", "Corefile:1: a: its { is never closed", 0},
 		{"unclosed at once", "a {", "Corefile:1: a: its { is never closed", 0},
 		{"unclosed inside", "a {\n health {\n errors\n}\n", "Corefile:1: a: its { is never closed", 0},

@@ -29,11 +29,21 @@ type Reading struct {
 
 // Read reads the Corefile at path, and whatever it imports.
 func Read(path string) Reading {
-	text, err := os.ReadFile(path)
+	text, err := whole(path)
 	if err != nil {
 		return Reading{Err: fmt.Errorf("reading the Corefile: %w", err)}
 	}
 	return ReadText(path, text)
+}
+
+// whole reads the Corefile itself, which may come from a pipe.
+func whole(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return limited(path, file)
 }
 
 // ReadText is Parse, and says what was read.

@@ -47,7 +47,8 @@ type Finisher interface{ FinishDNS(q *Query) }
 // many steps further down that handler stands. If it has, those between finish
 // as if an empty answer had come, and its own ServeDNS is called again, which
 // then says Done or Wait; as for others that say so, its FinishDNS is not
-// called. It must not block.
+// called. It is not asked about another question than the one that it has seen.
+// It must not block.
 type Joiner interface {
 	JoinDNS(q *Query, below int) bool
 }
@@ -214,8 +215,11 @@ func (q *Query) climb(floor int) {
 func (q *Query) join(floor int) bool {
 	for i := q.at - 1; i >= floor; i-- {
 		s := &q.chain.steps[i]
-		if s.joiner == nil || q.Class != wire.ClassIN && !s.anyClass || !s.joiner.JoinDNS(q, q.at-i) {
+		if s.joiner == nil || q.Class != wire.ClassIN && !s.anyClass {
 			continue
+		}
+		if q.instead != nil && q.changed > i || !s.joiner.JoinDNS(q, q.at-i) {
+			continue // those above whoever has changed the question do not know this one
 		}
 		q.abandon()
 		q.begin()

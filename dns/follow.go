@@ -10,12 +10,17 @@ import (
 // bytes, the owner and the one in the RDATA, become pointers, and ten bytes stay.
 const shrink = 40
 
+// Overfull says that the answer has more than fits even if it is compressed:
+// what else there is would be cut off, and the client hears of that.
+func (q *Query) Overfull() bool { return len(q.Answer.Buf) > shrink*q.Limit() }
+
 // Follow adds what Ask or Asked gave for the target of the CNAME in which q's
-// answer ends: its answers, behind those that are there, and the response code,
-// which is that of the last name (RFC 6604). What else it has comes along if
-// there are no answers, as a SOA record or a referral, and with DO, as proofs.
-// It says false, and changes nothing, if nobody here serves the target: then the
-// CNAME is the answer, and the client goes on from there (RFC 1034 §4.3.2).
+// answer ends: the records of each section behind those that are there, and the
+// response code, which is that of the last name (RFC 6604). Where the target has
+// addresses that were asked for, the rest of its answer is about other things and
+// stays away, but for DO, with which it may be proofs. It says false, and changes
+// nothing, if nobody here serves the target: then the CNAME is the answer, and
+// the client goes on from there (RFC 1034 §4.3.2).
 func (q *Query) Follow(sub *Query) (served bool) {
 	if sub.Unanswered() {
 		return false
@@ -29,7 +34,7 @@ func (q *Query) Follow(sub *Query) (served bool) {
 		}
 		return s == wire.Answers
 	})
-	all := q.DO || sub.Answer.Count[wire.Answers] == 0
+	all := q.DO || !sub.addressed()
 	behind, count := slices.Clone(a.Buf[end:]), a.Count
 	a.Buf, a.Count = a.Buf[:end], [3]uint16{count[wire.Answers]}
 	for s := wire.Answers; s <= wire.Additional; s++ {
@@ -54,6 +59,18 @@ func (q *Query) Follow(sub *Query) (served bool) {
 	return true
 }
 
+// addressed says that q asked for addresses and has some.
+func (q *Query) addressed() (has bool) {
+	if q.Type != wire.TypeA && q.Type != wire.TypeAAAA {
+		return false
+	}
+	q.Answer.Walk(func(s wire.Section, r wire.Record) bool {
+		has = has || s == wire.Answers && r.Type == q.Type
+		return s == wire.Answers && !has
+	})
+	return has
+}
+
 // adopt adds the records of a section of sub's answer, as long as they may fit:
 // of what is more something is cut, so the client hears of it.
 func (q *Query) adopt(s wire.Section, sub *Query) (err error) {
@@ -61,7 +78,7 @@ func (q *Query) adopt(s wire.Section, sub *Query) (err error) {
 		if section == s {
 			_, err = q.Answer.AppendRecord(s, sub.Answer.Buf, r.Owner)
 		}
-		return section <= s && err == nil && len(q.Answer.Buf) <= shrink*q.Limit()
+		return section <= s && err == nil && !q.Overfull()
 	})
 	return err
 }

@@ -124,6 +124,45 @@ func TestJoinerAboveResolver(t *testing.T) {
 	}
 }
 
+// A Joiner is asked about the question that it has seen: not if somebody below it
+// has put another in its place, but if somebody above has.
+func TestJoinerSeesItsQuestion(t *testing.T) {
+	for below, want := range map[bool][]string{
+		true:  {"down joiner", "up joiner"},
+		false: {"down joiner", "join", "up joiner"},
+	} {
+		var path []string
+		j := &joiner{to: &path}
+		change := changes{}
+		wait := both{
+			serve(func(*Query) Verdict { return Wait }),
+			resolve(func(_ context.Context, q *Query) error { addresses(1)(q); return nil }),
+		}
+		c := chain(change, j, wait)
+		if below {
+			c = chain(j, change, wait)
+		}
+		j.word = c.Word()
+		r := newRig(t, 10, map[string]*Chain{".": c})
+		if m := r.answer(question("example.org", 1)); len(m.Answer) != 1 {
+			t.Errorf("below %v: %v", below, m)
+		}
+		if !slices.Equal(path, want) {
+			t.Errorf("below %v: got %q, want %q", below, path, want)
+		}
+	}
+}
+
+// changes asks for another name.
+type changes struct{}
+
+func (changes) ServeDNS(q *Query) Verdict {
+	q.SetQuestion([]byte("\x05other\x00"), wire.TypeA, wire.ClassIN)
+	return Next
+}
+
+func (changes) FinishDNS(q *Query) { q.RestoreQuestion(nil) }
+
 // A further question that is given up has no answer that its handlers could
 // take for one, whatever was written of it.
 func TestAbandonedHalf(t *testing.T) {

@@ -68,6 +68,7 @@ type Query struct {
 
 	words    []any  // by Word
 	instead  []byte // the question that took the place of the client's; nil if none did
+	changed  int    // the step that did it
 	replyOpt []byte // options for the reply's OPT
 
 	packet   []byte
@@ -105,14 +106,11 @@ func (q *Query) Received(packet []byte, proto Proto, start time.Time) {
 // enter puts the query at the top of a chain.
 func (q *Query) enter(c *Chain) {
 	q.chain = c
-	if c.words == 0 {
-		return
-	}
-	if q.words = q.wordRoom[:0]; c.words > cap(q.words) {
-		q.words = make([]any, 0, c.words)
+	clear(q.words) // Observe has, but not for a further question's next one
+	if q.words = q.wordRoom[:]; c.words > len(q.words) {
+		q.words = make([]any, c.words)
 	}
 	q.words = q.words[:c.words]
-	clear(q.words)
 }
 
 // State is what the handler that asked its chain for w has left there on the
@@ -190,9 +188,6 @@ func (q *Query) Now() time.Time {
 // Packet is the request as it came.
 func (q *Query) Packet() []byte { return q.packet }
 
-// Mover is who carries this query's reply.
-func (q *Query) Mover() Mover { return q.mover }
-
 // Question is the question as it was spelled: name, type and class. It is the
 // client's, or what SetQuestion put in its place.
 func (q *Query) Question() []byte {
@@ -210,6 +205,7 @@ func (q *Query) SetQuestion(name []byte, t wire.Type, c wire.Class) bool {
 	if !q.Request.SetQuestion(name, t, c) {
 		return false
 	}
+	q.changed = q.at
 	question := append(make([]byte, 0, wire.MaxName+4), name...)
 	question = binary.BigEndian.AppendUint16(question, uint16(t))
 	q.instead = binary.BigEndian.AppendUint16(question, uint16(c))

@@ -8,7 +8,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
-	"sync"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
@@ -61,7 +60,7 @@ type DNS64 struct {
 	prefix       netip.Prefix
 	all, ipv4    bool
 	metrics      *metrics.Registry
-	translations sync.Map // *dns.Chain to *metrics.Counter
+	translations dns.PerChain[metrics.Counter]
 }
 
 // soaless is the longest TTL without a SOA record, in seconds (RFC 6147 §5.1.7).
@@ -271,22 +270,13 @@ func (h *DNS64) point(q, sub *dns.Query, name []byte) {
 	a := &q.Answer
 	a.Buf = append(wire.AppendHead(a.Buf, wire.OwnerIsQuestion, wire.TypeCNAME, min(ttl, soaless), len(name)), name...)
 	a.Count[wire.Answers]++
-	q.RCode, q.RA, q.Err, q.AA = sub.RCode, sub.RA, sub.Err, true
-	for s := wire.Answers; s <= wire.Additional; s++ {
-		if err := a.AppendAll(s, &sub.Answer, s); err != nil {
-			q.Fail(wire.ServFail)
-			q.Err = err
-			return
-		}
-	}
+	q.AA = true
+	q.Follow(sub)
 	h.translated(q.Chain())
 }
 
 func (h *DNS64) translated(c *dns.Chain) {
-	n, ok := h.translations.Load(c)
-	if !ok {
-		n, _ = h.translations.LoadOrStore(c, h.metrics.Counter("coredns_dns64_requests_translated_total",
-			"Counter of DNS requests translated by dns64.", "server", c.Server))
-	}
-	n.(*metrics.Counter).Add(1)
+	h.translations.At(c, func(c *dns.Chain) *metrics.Counter {
+		return h.metrics.Counter("coredns_dns64_requests_translated_total", "Questions that dns64 has answered with addresses of its own making.", "server", c.Server)
+	}).Add(1)
 }

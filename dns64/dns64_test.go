@@ -103,6 +103,7 @@ type world struct {
 	records []mdns.RR
 	codes   map[string]wire.RCode // by name and type
 	late    bool                  // it has to wait for every answer
+	cut     bool                  // its answers come in without their end
 	asked   int
 }
 
@@ -120,6 +121,7 @@ func (w *world) Resolve(_ context.Context, q *dns.Query) error {
 
 func (w *world) answer(q *dns.Query) dns.Verdict {
 	w.asked++
+	q.TC = w.cut
 	name := wire.Name(q.Name()).String()
 	q.RCode = wire.NXDomain
 	if code, ok := w.codes[name+" "+q.Type.String()]; ok {
@@ -212,6 +214,9 @@ func (r *rig) ask(m *mdns.Msg, peer string) (reply string, parked bool) {
 		r.t.Fatalf("%x: %v", got, err)
 	}
 	reply = mdns.RcodeToString[answer.Rcode]
+	if answer.Truncated {
+		reply += " TC"
+	}
 	for _, rr := range answer.Answer {
 		reply += fmt.Sprintf(" %s %d %s", mdns.TypeToString[rr.Header().Rrtype], rr.Header().Ttl, mdns.Field(rr, 1))
 	}
@@ -300,6 +305,23 @@ func TestTranslation(t *testing.T) {
 }
 
 // Without AAAA records the SOA record of the denial bounds the TTL.
+// What came in without its end says so in another's place, too.
+func TestCutOff(t *testing.T) {
+	reverse, _ := mdns.ReverseAddr("64:ff9b::192.0.2.33")
+	for _, late := range []bool{false, true} {
+		w := &world{t: t, late: late, cut: true, records: records(t, zone)}
+		r := start(t, "dns64", w)
+		for _, c := range []struct{ name, qtype, want string }{
+			{reverse, "PTR", "NOERROR TC CNAME 60 33.2.0.192.in-addr.arpa. PTR 60 four.test."},
+			{"four.test.", "AAAA", "NOERROR TC AAAA 300 64:ff9b::c000:221 AAAA 600 64:ff9b::c000:222"},
+		} {
+			if got, _ := r.ask(new(mdns.Msg).SetQuestion(c.name, mdns.StringToType[c.qtype]), "[2001:db8::1]:53"); got != c.want {
+				t.Errorf("late %v: %s %s: got %s, want %s", late, c.name, c.qtype, got, c.want)
+			}
+		}
+	}
+}
+
 func TestTTLOfDenial(t *testing.T) {
 	r := start(t, "dns64", &world{t: t, records: records(t, zone+"\ntest. 20 IN SOA ns.test. root.test. 1 2 3 4 5")})
 	got, parked := r.ask(new(mdns.Msg).SetQuestion("four.test.", mdns.TypeAAAA), v6)

@@ -40,9 +40,16 @@ func Value(text string, metadata Metadata) (*Expression, error) {
 	return compile(text, metadata, expr.AsAny())
 }
 
+// limit is how long an expression may be, in bytes. The compiler goes as deep as
+// its parentheses do, and a stack that is full ends the process.
+const limit = 64 << 10
+
 func compile(text string, metadata Metadata, result expr.Option) (*Expression, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, errors.New("want an expression, got nothing")
+	}
+	if len(text) > limit {
+		return nil, fmt.Errorf("want an expression of at most %d bytes, got %d", limit, len(text))
 	}
 	var constants prefixes
 	program, err := expr.Compile(text, expr.Env(&environment{}), result, expr.Patch(&constants),

@@ -187,3 +187,15 @@ func TestAllocations(t *testing.T) {
 		}
 	}
 }
+
+// One with a million parentheses would end the process.
+func TestLongest(t *testing.T) {
+	nested := func(n int) string { return strings.Repeat("(", n) + "true" + strings.Repeat(")", n) }
+	if _, err := Condition(nested(limit/2-2), known); err != nil {
+		t.Errorf("as long as may be: %.80v", err)
+	}
+	_, err := Condition(nested(limit/2-1), known)
+	if want := "want an expression of at most 65536 bytes, got 65538"; err == nil || err.Error() != want {
+		t.Errorf("got %.80v, want %s", err, want)
+	}
+}

@@ -46,13 +46,13 @@ import (
 // NSEC3 is an error.
 //
 // reload is how often the file and those that it includes are looked at: 1m
-// unless given, 0 for never. With anything but 0 their folders are watched too,
-// so that most changes are seen at once. A zone is exchanged, whole, when its
-// file has changed and the serial of its SOA is another one. With
-// reload_by_mtime the serial does not count; neither does it for a file that was
-// written within two seconds of when it was read, since that may have been half
-// of it. A file with an error changes nothing: the last good zone is served, and
-// the error is logged once:
+// unless given, 0 for never. With anything but 0 they are watched too, with
+// their folders, so that most changes are seen at once. A zone is exchanged,
+// whole, when its file has changed and the serial of its SOA is another one.
+// With reload_by_mtime the serial does not count; neither does it for a file
+// that was written within two seconds of when it was read, since that may have
+// been half of it. A file with an error changes nothing: the last good zone is
+// served, and the error is logged once:
 //
 //	[ERROR] plugin/file: zones/db.example.org:12: bad A A: "192.0.2.300"
 //

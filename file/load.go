@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/seamark/seamark/wire"
@@ -25,21 +26,19 @@ func load(path string, origins []wire.Name, log *slog.Logger) (*version, error) 
 	v := &version{when: time.Now()}
 	for _, origin := range origins {
 		build := zone.NewBuilder(origin)
-		outside, first := 0, error(nil)
+		var beside, outside remark
 		files, err := zonefile.Read(path, origin, func(r zonefile.Record) error {
 			if r.Class != wire.ClassIN {
 				return fmt.Errorf("%s: class %s, want IN", r.Owner, r.Class)
 			}
 			switch err := build.Add(r.Spelled, r.Type, r.TTL, r.RData); {
 			case errors.Is(err, zone.ErrBeside):
-				log.Warn("plugin/file: " + r.Errorf("%w", err).Error())
+				beside.add(&r, err)
 				return nil
 			case !errors.Is(err, zone.ErrOutside):
 				return err
-			case !within(r.Owner, origins):
-				if outside++; first == nil {
-					first = r.Errorf("%w", err)
-				}
+			case !slices.ContainsFunc(origins, r.Owner.Within):
+				outside.add(&r, err)
 			}
 			return nil
 		})
@@ -53,21 +52,30 @@ func load(path string, origins []wire.Name, log *slog.Logger) (*version, error) 
 		if _, ok := z.Serial(); !ok {
 			return v, fmt.Errorf("%s: no SOA record for %s", path, origin)
 		}
-		if outside > 0 {
-			log.Warn("plugin/file: "+first.Error()+": left out", "records", outside)
-		}
+		beside.warn(log, "")
+		outside.warn(log, ": left out")
 		v.zones = append(v.zones, z)
 	}
 	return v, nil
 }
 
-func within(name wire.Name, zones []wire.Name) bool {
-	for _, z := range zones {
-		if name.Within(z) {
-			return true
-		}
+// A remark is what is wrong with some records and not an error.
+type remark struct {
+	first   error
+	records int
+}
+
+func (m *remark) add(r *zonefile.Record, err error) {
+	if m.records++; m.first == nil {
+		m.first = r.Errorf("%w", err)
 	}
-	return false
+}
+
+// warn says the first of them and how many there are.
+func (m *remark) warn(log *slog.Logger, then string) {
+	if m.records > 0 {
+		log.Warn("plugin/file: "+m.first.Error()+then, "records", m.records)
+	}
 }
 
 // stale says whether one of the files is not what was read.
@@ -80,7 +88,7 @@ func (v *version) stale() bool {
 			}
 			continue
 		}
-		if !os.SameFile(now, f.Info) || now.Size() != f.Info.Size() || !now.ModTime().Equal(f.Info.ModTime()) {
+		if !os.SameFile(now, f.Info) || now.Mode() != f.Info.Mode() || now.Size() != f.Info.Size() || !now.ModTime().Equal(f.Info.ModTime()) {
 			return true
 		}
 	}

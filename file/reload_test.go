@@ -1,6 +1,7 @@
 package file
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -111,6 +112,43 @@ func TestABrokenFileKeepsTheZone(t *testing.T) {
 	}
 }
 
+// What cannot be read, though it is there, is said and counted once.
+func TestWhatIsNoFileIsSaidOnce(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "db")
+	write(t, db, fmt.Sprintf(head, 1)+"a A 192.0.2.1\n")
+	s := run(t, "file "+db+never, nil)
+	if err := errors.Join(os.Remove(db), os.Mkdir(db, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		s.source().look()
+	}
+	if got := s.log.take("ERROR"); got != `"plugin/file: `+db+`: not a file"` || s.failed() != "1" {
+		t.Errorf("%s failed, log %s", s.failed(), got)
+	}
+	if err := os.Remove(db); err != nil {
+		t.Fatal(err)
+	}
+	write(t, db, fmt.Sprintf(head, 2)+"a A 192.0.2.2\n")
+	s.source().look()
+	if got := s.ask("a.example.org", wire.TypeA); got != "NOERROR c0000202" {
+		t.Error(got)
+	}
+}
+
+// A file that could not be opened is looked at again when it may be.
+func TestModeIsPartOfAVersion(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "db")
+	write(t, db, fmt.Sprintf(head, 1))
+	s := run(t, "file "+db+never, nil)
+	if err := os.Chmod(db, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if !s.source().last.stale() {
+		t.Error("it is the same as before")
+	}
+}
+
 // eventually waits for what another goroutine does.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
@@ -143,6 +181,28 @@ func TestChangesOfAConfigMap(t *testing.T) {
 		version(n)
 		want := fmt.Sprintf("NOERROR c00002%02x", n)
 		eventually(t, want, func() bool { return s.ask("a.example.org", wire.TypeA) == want })
+	}
+}
+
+// A zone file that is a link, or has another name elsewhere as one that is
+// mounted alone into a container, is written there: events tell of that, too.
+func TestChangesInAnotherFolder(t *testing.T) {
+	for name, link := range map[string]func(from, to string) error{"link": os.Symlink, "mount": os.Link} {
+		t.Run(name, func(t *testing.T) {
+			real, db := filepath.Join(t.TempDir(), "real"), filepath.Join(t.TempDir(), "db")
+			write(t, real, fmt.Sprintf(head, 1)+"a A 192.0.2.1\n")
+			if err := link(real, db); err != nil {
+				t.Fatal(err)
+			}
+			s := run(t, "file "+db+" {\n reload 1h\n}", nil)
+			for n := 2; n < 5; n++ {
+				if err := os.WriteFile(real, fmt.Appendf(nil, head+"a A 192.0.2.%d\n", n, n), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				want := fmt.Sprintf("NOERROR c00002%02x", n)
+				eventually(t, want, func() bool { return s.ask("a.example.org", wire.TypeA) == want })
+			}
+		})
 	}
 }
 

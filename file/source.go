@@ -3,15 +3,13 @@ package file
 import (
 	"context"
 	"log/slog"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
-
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/watch"
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
 )
@@ -103,54 +101,44 @@ func (s *source) look() {
 	}
 }
 
-// folders are those of the files that were read.
-func (s *source) folders() (paths []string) {
+// watch follows the files that were read last.
+func (s *source) watch(w *watch.Files) {
+	var paths []string
 	for _, f := range s.latest().files {
-		paths = append(paths, filepath.Dir(f.Path))
+		paths = append(paths, f.Path)
 	}
-	return paths
+	w.Follow(paths...)
 }
 
 // gathering is how long after the first sign of a change its end is waited for.
 const gathering = 100 * time.Millisecond
 
-// follow looks again and again, and soon after something happens in the
-// folders: in them and not to the file alone, since files are replaced, and
-// those of a ConfigMap are links into a folder that is replaced.
+// follow looks again and again, and soon after something happens to the files.
 func (s *source) follow(ctx context.Context, every time.Duration) {
 	poll := time.NewTicker(every)
 	defer poll.Stop()
 	soon := time.NewTimer(0) // what changed since the plan has read it
 	defer soon.Stop()
-	var events chan fsnotify.Event
-	var faults chan error
-	watch := func() {}
-	if w, err := fsnotify.NewWatcher(); err != nil {
+	var w watch.Files
+	if err := w.Open(); err != nil {
 		s.log.Warn("plugin/file: cannot watch for changes, looking at times only", "file", s.path, "error", err)
-	} else {
-		defer w.Close()
-		events, faults = w.Events, w.Errors
-		watch = func() {
-			for _, folder := range s.folders() {
-				_ = w.Add(folder) // without, the next look finds it
-			}
-		}
 	}
-	watch()
+	defer w.Close()
+	s.watch(&w)
 	for gathers := false; ; {
 		select {
 		case <-ctx.Done():
 			return
-		case <-events:
-		case <-faults: // there were more events than could be told
+		case <-w.Events():
+		case <-w.Errors(): // there were more events than could be told
 		case <-soon.C:
 			gathers = false
 			s.look()
-			watch()
+			s.watch(&w)
 			continue
 		case <-poll.C:
 			s.look()
-			watch()
+			s.watch(&w)
 			continue
 		}
 		if !gathers {

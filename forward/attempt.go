@@ -17,10 +17,12 @@ type attempt struct {
 	request *request
 	packet  []byte // its first two bytes are the id
 	edns    bool
+	bare    bool // without EDNS, because the same upstream did not like it
 	stream  bool // over a connection, and not by datagram
 	fresh   bool // not by the socket, or connection, of the attempt before
 	probe   bool // not for a client: to see whether the upstream lives
 	reused  bool // over a connection that others have used
+	resent  int  // on how many further connections
 	nudged  bool
 	to      *upstream
 	sent    time.Time

@@ -16,6 +16,8 @@ const (
 	allowed = 5 * time.Second
 	// mostSends bounds what one question makes upstreams see.
 	mostSends = 16
+	// outpaced is how much slower than another an upstream may be.
+	outpaced = 4
 )
 
 var (
@@ -44,6 +46,7 @@ type exchange struct {
 	turn     int // into order
 	live     int
 	failures int
+	failed   []*upstream // which refused, or hung up
 	last     *attempt
 	kept     outcome // a reply to give if nothing better comes
 
@@ -88,8 +91,8 @@ func (x *exchange) fail(err error, ede uint16) { x.err, x.ede, x.text = err, ede
 // run asks until there is an answer, or nobody left to ask.
 func (x *exchange) run(excluded *exclusion) {
 	var err error
-	if x.order, err = x.set.order(excluded); err != nil {
-		x.unreachable(err)
+	if x.order, err = x.set.order(excluded); err != nil && !x.triesAllTheSame(err) {
+		x.fail(err, wire.EDENoReachable)
 		return
 	}
 	end := time.NewTimer(allowed)
@@ -134,8 +137,12 @@ func (x *exchange) run(excluded *exclusion) {
 	}
 }
 
-// more says whether the question may be sent once more.
+// more says whether the question may be sent once more: with a reply at hand,
+// only to those who have not been asked.
 func (x *exchange) more() bool {
+	if x.kept.reply != nil && x.turn >= len(x.order) {
+		return false
+	}
 	most := x.set.options.maxAttempts
 	if most < 0 {
 		most = 2 * len(x.order)
@@ -149,19 +156,33 @@ func (x *exchange) allDown() bool {
 }
 
 // next is an attempt at the next upstream in turn. From the second time around
-// those that do not answer anybody are left out, if there are others.
+// those that have failed, or do not answer anybody, are left out, if there are
+// others.
 func (x *exchange) next() *attempt {
-	n, now := len(x.order), time.Now()
-	for range n {
-		if u := x.order[x.turn%n]; x.turn < n || !u.down() && !u.suspect(now) {
-			break
-		}
-		x.turn++
+	n := len(x.order)
+	if x.turn >= n {
+		x.turn += x.unfit()
 	}
 	a := x.attempt(x.order[x.turn%n])
 	a.fresh = x.turn >= n
 	x.turn++
 	return a
+}
+
+// unfit is how many there are in turn before one that may answer.
+func (x *exchange) unfit() int {
+	n, now := len(x.order), time.Now()
+	silent := -1
+	for i := range n {
+		switch u := x.order[(x.turn+i)%n]; {
+		case u.down() || slices.Contains(x.failed, u):
+		case !u.suspect(now):
+			return i
+		case silent < 0:
+			silent = i
+		}
+	}
+	return max(silent, 0)
 }
 
 func (x *exchange) attempt(u *upstream) *attempt {
@@ -175,13 +196,13 @@ func (x *exchange) sendAgain() time.Duration {
 	return x.send(a)
 }
 
-// send sends a and says how long to leave it alone: as long as its upstream
-// takes, and half as long again with each further round.
+// send sends a and says how long to leave it alone, and half as long again with
+// each further round.
 func (x *exchange) send(a *attempt) (wait time.Duration) {
 	x.sent++
 	x.live++
 	x.last = a
-	wait = a.to.tail()
+	wait = x.leave(a.to)
 	if a.stream {
 		wait *= 3 // the connection has to be made first
 	}
@@ -190,6 +211,26 @@ func (x *exchange) send(a *attempt) (wait time.Duration) {
 	}
 	a.to.send(a)
 	return min(wait, x.set.options.readTimeout)
+}
+
+// leave is how long a question is left to u alone: as long as u usually takes,
+// or until others would have answered several times. One that has been letting
+// questions wait gets no longer than they take.
+func (x *exchange) leave(u *upstream) time.Duration {
+	wait, times := u.tail(), time.Duration(outpaced)
+	if x.set.options.policy == sequential {
+		return wait // the first is preferred, however slow
+	}
+	if u.suspect(time.Now()) {
+		times = 1
+	}
+	for _, other := range x.order {
+		if wait <= times*retryLeast {
+			break
+		}
+		wait = min(wait, times*other.tail())
+	}
+	return wait
 }
 
 // take looks at an outcome. It gives a further attempt to send now, if there is
@@ -209,14 +250,21 @@ func (x *exchange) take(o outcome) (again *attempt, done bool) {
 	switch {
 	case o.err != nil:
 		return x.takeError(o), false
-	case o.edns && !o.reply.edns && (o.reply.code == wire.FormErr || o.reply.code == wire.NotImp) && x.sent < mostSends:
-		return x.attempt(o.to), false // which is going to be asked without
+	case o.edns && o.reply.dislikes() && x.sent < mostSends:
+		again = x.attempt(o.to)
+		again.bare = true
+		return again, false
 	case o.reply.cut && !o.stream && x.sent < mostSends:
 		x.kept, x.stream = o, true
 		return x.attempt(o.to), false
-	case slices.Contains(x.set.options.failover, o.reply.code) && x.turn < len(x.order):
-		x.kept = o
-		return x.next(), false
+	case slices.Contains(x.set.options.failover, o.reply.code) && (x.turn < len(x.order) || x.live > 0):
+		if x.kept.reply == nil || !x.kept.reply.cut {
+			x.kept = o
+		}
+		if x.more() {
+			again = x.next()
+		}
+		return again, false
 	}
 	x.reply, x.from = o.reply, o.to
 	return nil, true
@@ -227,6 +275,9 @@ func (x *exchange) take(o outcome) (again *attempt, done bool) {
 func (x *exchange) takeError(o outcome) *attempt {
 	x.err, x.from = o.err, o.to
 	late := isTimeout(o.err)
+	if !late {
+		x.failed = append(x.failed, o.to)
+	}
 	if x.set.options.maxAttempts >= 0 || !late {
 		x.failures++
 	}
@@ -264,20 +315,15 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// unreachable answers at once that nobody can be asked. Where health checks
-// alone fail, a question may get through: some of them are sent all the same, and
-// an answer, for which nobody waits, makes the upstream healthy.
-func (x *exchange) unreachable(err error) {
-	x.fail(err, wire.EDENoReachable)
+// triesAllTheSame says whether one upstream is asked although none is healthy,
+// and no longer than it usually takes: it may be health checks alone that fail,
+// and any answer makes the upstream healthy.
+func (x *exchange) triesAllTheSame(err error) bool {
 	if err != errUnhealthy {
-		return
+		return false
 	}
 	x.set.broken.Add(1)
-	if len(x.order) > 0 && x.order[0].worthTrying(time.Now()) {
-		a := x.attempt(x.order[0])
-		a.probe, a.over = true, new(atomic.Bool)
-		a.to.send(a)
-	}
+	return len(x.order) > 0 && x.order[0].worthTrying(time.Now())
 }
 
 // write makes r the answer to q.

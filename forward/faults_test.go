@@ -62,8 +62,8 @@ func TestForgeries(t *testing.T) {
 			})
 			r := run(t, "forward . "+up.addr)
 			r.want("a.EXAMPLE.", mdns.TypeA, "192.0.2.1")
-			// It may have been asked twice: the first packet makes us try again.
-			if n := r.discarded(up, c.why); n != "1" && n != "2" {
+			// It may have been asked several times: such a packet makes us try again.
+			if n := r.discarded(up, c.why); n == "" || n == "0" {
 				t.Errorf("%s: counted %q times", c.why, n)
 			}
 		})

@@ -64,7 +64,8 @@ import (
 // A question goes to one upstream. If there is no answer in the time in which
 // that one gives 95 of 100 answers (at least 20ms; 250ms as long as it is not
 // known), the question goes to the next as well, and so on; the first good
-// answer counts. After 5s, or when nobody is left to ask, the client gets
+// answer counts. Unless the policy is sequential, it goes to the next too after
+// four times what the fastest takes. After 5s, or when nobody is left to ask, the client gets
 // SERVFAIL with an extended error: 22 if nobody answered, 23 if the network
 // refused. Equal questions that are under way at the same time are one: the
 // upstream sees it once. A truncated answer is asked for again over TCP; if
@@ -113,7 +114,8 @@ import (
 //     It is not asked until it answers one. If all are down, clients get
 //     SERVFAIL at once. 0: never down, and no checks.
 //   - failfast_all_unhealthy_upstreams: if all are down, ask nobody. Otherwise
-//     one of them gets the question nevertheless; nobody waits for it, but an
+//     one of them gets the question nevertheless, if that is not more than a
+//     hundred in a second, and has the time in which it usually answers. An
 //     answer shows that the upstream is back.
 //   - expire: when a connection that nobody uses is closed, and a UDP socket
 //     makes way, 10s.
@@ -167,7 +169,7 @@ import (
 // answers are asked for over TCP; replies are checked and trimmed to the
 // question, and options of EDNS that are between two servers (cookie, NSID,
 // keepalive, padding) are not handed through; all zones of a CIDR count; when
-// all upstreams are down there is no wait; a hostname is looked up again and
+// all upstreams are down the wait is short, or none; a hostname is looked up again and
 // need not resolve at the start; queries for AXFR and IXFR are NOTIMP. Ours:
 // that equal questions are asked once, and retries.
 type Forward struct {
@@ -264,13 +266,26 @@ func (f *Forward) refuse(q *dns.Query) {
 	q.Err = fmt.Errorf("%w %d", errLimit, f.most)
 }
 
+// enter counts a query that waits, unless it is one too many.
+func (f *Forward) enter() bool {
+	for {
+		n := f.waiting.Load()
+		if f.most > 0 && n >= f.most {
+			return false
+		}
+		if f.waiting.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
 // Resolve asks the upstreams, or waits for somebody who asks them the same.
 func (f *Forward) Resolve(ctx context.Context, q *dns.Query) error {
-	defer f.waiting.Add(-1)
-	if n := f.waiting.Add(1); f.most > 0 && n > f.most {
+	if !f.enter() {
 		f.refuse(q)
 		return nil
 	}
+	defer f.waiting.Add(-1)
 	x := f.set.join(q, f.excluded.Load())
 	select {
 	case <-x.done:

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"time"
 
 	"github.com/seamark/seamark/wire"
 )
@@ -23,6 +24,17 @@ const (
 	webConns = 16
 )
 
+// A webConn is closed at the latest when the set of upstreams stops.
+type webConn struct {
+	net.Conn
+	forget func() bool
+}
+
+func (c *webConn) Close() error {
+	c.forget()
+	return c.Conn.Close()
+}
+
 // webClient makes the client of DNS over HTTPS. Names of hosts are looked up
 // when a connection is made.
 func (u *upstream) webClient() *http.Client {
@@ -32,21 +44,30 @@ func (u *upstream) webClient() *http.Client {
 		return u.web
 	}
 	o := u.options()
+	// A connection comes about for whoever asks next, and not within the time of
+	// one question; it must not take for ever all the same, or hang later.
+	patience := max(o.readTimeout, dialTime)
 	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
-		to := netip.IPv4Unspecified()
+		to := o.source // of a name, the addresses of its family
 		if ap, err := netip.ParseAddrPort(addr); err == nil {
 			to = ap.Addr()
 		}
 		d := o.dialer(network, to)
-		d.Resolver = u.set.resolver
-		return d.DialContext(ctx, network, addr)
+		d.Resolver, d.Timeout = u.set.resolver, patience
+		conn, err := d.DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return &webConn{conn, context.AfterFunc(u.set.ctx, func() { _ = conn.Close() })}, nil
 	}
 	u.web = &http.Client{
 		Transport: &http.Transport{
 			DialContext:         dial,
 			TLSClientConfig:     u.set.tlsFor(u.target),
+			TLSHandshakeTimeout: patience,
 			ForceAttemptHTTP2:   true,
-			IdleConnTimeout:     o.expire,
+			HTTP2:               &http.HTTP2Config{SendPingTimeout: patience, PingTimeout: patience},
+			IdleConnTimeout:     max(o.expire, time.Millisecond), // 0 would be for ever
 			MaxIdleConnsPerHost: o.kept(webConns),
 			MaxConnsPerHost:     webConns,
 			DisableCompression:  true,

@@ -38,6 +38,12 @@ type reply struct {
 // nodata says that the name exists and has nothing of the type.
 func (r *reply) nodata() bool { return r.code == wire.NoError && r.count[wire.Answers] == 0 }
 
+// dislikes says that the upstream does not understand the request; without an
+// OPT, it may be EDNS that it does not know.
+func (r *reply) dislikes() bool {
+	return !r.edns && (r.code == wire.FormErr || r.code == wire.NotImp)
+}
+
 // A parser reads replies. It keeps memory from one to the next, and belongs to
 // one goroutine.
 type parser struct {
@@ -207,13 +213,14 @@ func (p *parser) choose(asked []byte, do bool) {
 	}
 }
 
-// Types of DNSSEC (RFC 4034, RFC 5155), and the first of those that are no
-// data's.
+// Types of DNSSEC (RFC 4034, RFC 5155), and those between which a question's
+// type is no record's: TKEY to ANY (RFC 6895 §3.1).
 const (
 	typeRRSIG wire.Type = 46
 	typeNSEC  wire.Type = 47
 	typeNSEC3 wire.Type = 50
-	typeMeta  wire.Type = 249
+	firstMeta wire.Type = 249
+	lastMeta  wire.Type = 255
 )
 
 func (p *parser) owner(f *found) []byte { return p.all.Buf[f.Owner:f.Head] }
@@ -253,7 +260,7 @@ func (p *parser) answers(t wire.Type, class wire.Class, do bool) {
 
 func (p *parser) answer(f *found, t wire.Type, do bool) bool {
 	owner := p.owner(f)
-	whole := t == f.Type || t >= typeMeta // RRSIG, ANY and the like take what there is
+	whole := t == f.Type || firstMeta <= t && t <= lastMeta // ANY and the like take what there is
 	switch {
 	case f.Type == wire.TypeDNAME && !whole:
 		for _, n := range p.names {

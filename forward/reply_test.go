@@ -84,6 +84,7 @@ func TestScrubbing(t *testing.T) {
 		"another class":    {"a.example.", mdns.TypeA, false, []string{"a.example. 60 IN A 192.0.2.1", "a.example. 60 CH A 192.0.2.1"}, "a.example.A"},
 		"ANY takes all":    {"a.example.", mdns.TypeANY, false, []string{"a.example. 60 IN A 192.0.2.1", "a.example. 60 IN AAAA ::1", "b.example. 60 IN A 192.0.2.1"}, "b.example.A"},
 		"CNAMEs":           {"a.example.", mdns.TypeA, false, []string{"c.test. 60 IN A 192.0.2.1", "b.test. 60 IN CNAME c.test.", "a.example. 60 IN CNAME b.test.", "d.test. 60 IN CNAME a.example."}, "d.test.CNAME"},
+		"CAA behind one":   {"a.example.", mdns.TypeCAA, false, []string{"a.example. 60 IN CNAME b.test.", "b.test. 60 IN CAA 0 issue \"ca.test\"", "b.test. 60 IN A 192.0.2.1"}, "b.test.A"},
 		"a ring":           {"a.example.", mdns.TypeA, false, []string{"a.example. 60 IN CNAME b.example.", "b.example. 60 IN CNAME a.example."}, ""},
 		"a CNAME alone":    {"a.example.", mdns.TypeCNAME, false, []string{"a.example. 60 IN CNAME b.test.", "b.test. 60 IN A 192.0.2.1", "b.test. 60 IN CNAME c.test."}, "b.test.A b.test.CNAME"},
 		"a DNAME":          {"x.a.example.", mdns.TypeA, false, []string{"a.example. 60 IN DNAME b.test.", "x.a.example. 60 IN CNAME x.b.test.", "x.b.test. 60 IN A 192.0.2.1", "c.example. 60 IN DNAME d.test."}, "c.example.DNAME"},

@@ -37,7 +37,7 @@ func newRequest(q *dns.Query, stream bool) request {
 // key is equal for requests whose answers are.
 func (r *request) key(q *dns.Query, excluded string) string {
 	var b strings.Builder
-	b.Grow(len(r.question) + len(r.options) + len(excluded) + 8)
+	b.Grow(len(r.question) + len(r.options) + len(excluded) + 9)
 	b.Write(q.Name())
 	b.Write(r.question[len(r.question)-4:])
 	bits := byte(0)
@@ -49,6 +49,7 @@ func (r *request) key(q *dns.Query, excluded string) string {
 	}
 	b.Write([]byte{byte(r.flags >> 8), byte(r.flags), bits})
 	b.WriteString(excluded)
+	b.WriteByte(0)
 	b.Write(r.options)
 	return b.String()
 }

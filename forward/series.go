@@ -18,7 +18,7 @@ type series struct {
 	reused    [3]*metrics.Counter // by protocol: udp, tcp, tcp-tls
 	opened    [3]*metrics.Counter
 	discards  map[fault]*metrics.Counter
-	codes     [24]atomic.Pointer[codeSeries]
+	codes     [25]atomic.Pointer[codeSeries]
 }
 
 // A codeSeries is what is counted by response code, made when the first comes.
@@ -36,7 +36,7 @@ func newSeries(r *metrics.Registry, t target) *series {
 		to:        to,
 		requests:  r.Counter("coredns_forward_requests_total", "Counter of requests made per upstream.", "to", to),
 		retries:   r.Counter("seamark_forward_retries_total", "Questions sent to an upstream because another, or itself, had not answered in time.", "to", to),
-		unhealthy: r.Counter("coredns_proxy_healthcheck_failures_total", "Counter of the number of failed healthchecks.", "proxy_name", proxy, "to", to),
+		unhealthy: r.Counter("coredns_proxy_healthcheck_failures_total", "Health checks that failed.", "proxy_name", proxy, "to", to),
 	}
 	s.discards = map[fault]*metrics.Counter{}
 	for _, why := range [...]fault{malformed, unasked, question, foreign, oversize, late, scrubbed} {
@@ -65,15 +65,19 @@ func (s *series) discard(why fault) { s.discards[why].Add(1) }
 
 // answered counts a reply. Codes beyond those that have a name share one.
 func (s *series) answered(code wire.RCode, took time.Duration) {
-	place := &s.codes[min(int(code), len(s.codes)-1)]
+	last := len(s.codes) - 1
+	place := &s.codes[min(int(code), last)]
 	c := place.Load()
 	if c == nil {
-		name := code.String()
+		name := "OTHER"
+		if int(code) < last {
+			name = code.String()
+		}
 		c = &codeSeries{
-			responses: s.registry.Counter("coredns_forward_responses_total", "Counter of responses received per upstream.", "to", s.to, "rcode", name),
-			duration: s.registry.Histogram("coredns_proxy_request_duration_seconds", "Histogram of the time each request took.",
+			responses: s.registry.Counter("coredns_forward_responses_total", "Answers of the upstream, by response code.", "to", s.to, "rcode", name),
+			duration: s.registry.Histogram("coredns_proxy_request_duration_seconds", "From a question sent to its answer.",
 				durations(), "proxy_name", proxy, "to", s.to, "rcode", name),
-			forwarded: s.registry.Histogram("coredns_forward_request_duration_seconds", "Histogram of the time each request took.",
+			forwarded: s.registry.Histogram("coredns_forward_request_duration_seconds", "From a question sent to its answer.",
 				durations(), "to", s.to, "rcode", name),
 		}
 		place.Store(c)

@@ -28,7 +28,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		f.word = b.Word()
 		errs = append(errs, f.parse(b, d))
 		f.rejects = b.Metrics.Counter("coredns_forward_max_concurrent_rejects_total",
-			"Counter of the number of queries rejected because the concurrent queries were at maximum.")
+			"Queries refused because max_concurrent of them were waiting.")
 		b.Handle(f)
 		all = append(all, f)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -125,4 +126,38 @@ func TestIPv6(t *testing.T) {
 	defer func() { _ = s.Shutdown(); <-ended }()
 	r := run(t, "forward . "+c.LocalAddr().String()+" {\n source_address 127.0.0.1\n}") // of the other family
 	r.want("a.example.", mdns.TypeA, "192.0.2.6")
+}
+
+// A question is not left to a slow upstream for long where others are fast, and
+// answers that come when others have answered do not make it look better.
+func TestOutpaced(t *testing.T) {
+	for _, policy := range []string{random, sequential} {
+		r := run(t, "forward . 127.0.0.1:1 127.0.0.1:2 {\n policy "+policy+"\n max_fails 0\n}")
+		all := r.forward[0].set.roster.Load().all
+		slow, fast := all[0], all[1]
+		x := &exchange{set: r.forward[0].set, order: all}
+		for range 100 {
+			slow.latency.add(time.Second)
+			fast.latency.add(time.Millisecond)
+		}
+		usual, suspected := outpaced*retryLeast, retryLeast
+		if policy == sequential {
+			usual, suspected = slow.tail(), slow.tail()
+		}
+		if got := x.leave(slow); got != usual {
+			t.Errorf("%s: %s, want %s", policy, got, usual)
+		}
+		for range suspicion {
+			slow.waits()
+		}
+		over := new(atomic.Bool)
+		over.Store(true)
+		slow.answered(&attempt{request: new(request), over: over, ended: make(chan *outcome, 1)}, &reply{})
+		if got := x.leave(slow); got != suspected {
+			t.Errorf("%s, under suspicion: %s, want %s", policy, got, suspected)
+		}
+		if got := x.leave(fast); got != retryLeast {
+			t.Errorf("%s, the fast one: %s", policy, got)
+		}
+	}
 }

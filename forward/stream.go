@@ -22,6 +22,9 @@ const (
 	usualStreams = 4
 	mostStreams  = 16
 	throng       = 64
+	// mostResent is how many connections may end on one attempt without being
+	// its failure.
+	mostResent = 4
 	// dialTime is the least that a connection may take to come about.
 	dialTime = time.Second
 )
@@ -36,9 +39,10 @@ type stream struct {
 	conn    net.Conn
 	born    time.Time
 	last    atomic.Int64 // when a question was sent, or something came
+	heard   time.Time    // when the last whole message came; the reader's
 	retired atomic.Bool
 
-	writing sync.Mutex
+	writing sync.Mutex // held from the table to the wire
 }
 
 // sendStream sends a over a connection, and waits until it is made.
@@ -54,8 +58,7 @@ func (u *upstream) sendStream(a *attempt) {
 			return
 		}
 		a.reused = reused
-		if s.add(a) {
-			s.write(a)
+		if s.send(a) {
 			return
 		}
 	}
@@ -141,16 +144,20 @@ func (s *stream) dial() error {
 	return nil
 }
 
-// write sends a, which is in the table.
-func (s *stream) write(a *attempt) {
-	framed := append(binary.BigEndian.AppendUint16(make([]byte, 0, 2+len(a.packet)), uint16(len(a.packet))), a.packet...)
+// send puts a into the table and writes it. It says false if there is no room.
+func (s *stream) send(a *attempt) bool {
 	s.writing.Lock()
 	defer s.writing.Unlock()
+	if !s.add(a) {
+		return false
+	}
+	framed := append(binary.BigEndian.AppendUint16(make([]byte, 0, 2+len(a.packet)), uint16(len(a.packet))), a.packet...)
 	s.last.Store(time.Now().UnixNano())
 	_ = s.conn.SetWriteDeadline(time.Now().Add(s.to.options().readTimeout))
 	if _, err := s.conn.Write(framed); err != nil {
 		s.hangUp() // the reader says so to all who wait
 	}
+	return true
 }
 
 // hangUp ends the connection; its reader does the rest. It does not wait for
@@ -213,6 +220,7 @@ func (s *stream) messages(buf []byte, have int, p *parser) ([]byte, int) {
 			break
 		}
 		s.to.read(&s.table, buf[off+2:end], p, wire.MaxMessage)
+		s.heard = time.Now()
 		off = end
 	}
 	have = copy(buf, buf[off:have])
@@ -226,38 +234,40 @@ func (s *stream) messages(buf []byte, have int, p *parser) ([]byte, int) {
 }
 
 // broken ends the attempts on a connection that has ended. A server may close
-// one that has been idle just when it is used again: then, once, a new one is
-// made.
+// one that has been idle just when it is used again, or after each answer: then,
+// a few times, a new one is made.
 func (s *stream) broken(err error) {
-	s.retired.Store(true)
+	s.hangUp()
 	switch {
 	case errors.Is(err, net.ErrClosed) && s.to.set.ctx.Err() != nil:
 		err = errStopped
 	case errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed):
 		err = &net.OpError{Op: "read", Net: "tcp", Source: s.conn.LocalAddr(), Addr: s.conn.RemoteAddr(), Err: errHungUp}
 	}
-	for _, a := range s.close() {
-		again := a.reused && err != errStopped
-		a.reused, a.fresh = false, true
+	s.writing.Lock() // who writes has its packet in hand
+	waiting := s.close()
+	s.writing.Unlock()
+	for _, a := range waiting {
+		again := (a.reused && a.resent == 0 || !s.heard.IsZero() && a.resent < mostResent) && err != errStopped
+		a.fresh = true
+		a.resent++
 		if !again || !s.to.set.spawn(func() { s.to.sendStream(a) }) {
 			s.to.failed(a, err)
 		}
 	}
 }
 
-// sweep ends what has waited too long. A connection on which nothing came
-// meanwhile is dead.
+// sweep ends what has waited too long. A connection on which nothing whole came
+// meanwhile is dead, whatever was sent on it.
 func (s *stream) sweep(now time.Time) (dead bool) {
-	before := now.Add(-s.to.options().readTimeout)
-	old := s.expire(before)
-	for _, a := range old {
+	for _, a := range s.expire(now.Add(-s.to.options().readTimeout)) {
+		dead = dead || s.heard.Before(a.sent)
 		s.to.failed(a, timedOut("tcp", s.conn.LocalAddr(), s.conn.RemoteAddr()))
 	}
-	if len(old) == 0 || s.last.Load() >= before.UnixNano() {
-		return false
+	if dead {
+		s.broken(timedOut("tcp", s.conn.LocalAddr(), s.conn.RemoteAddr()))
 	}
-	s.broken(timedOut("tcp", s.conn.LocalAddr(), s.conn.RemoteAddr()))
-	return true
+	return dead
 }
 
 // done closes a connection that nobody uses, or that has had its time.

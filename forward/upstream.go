@@ -21,7 +21,7 @@ type upstream struct {
 	counted *series
 
 	heard    atomic.Int64 // when it answered last, in nanoseconds since 1970
-	misses   atomic.Int32 // questions, since it answered, that it has let wait
+	misses   atomic.Int32 // questions, since it answered in time, that it has let wait
 	missed   atomic.Int64 // when it did so last
 	fails    atomic.Int32 // health checks that failed since it answered
 	checking atomic.Bool
@@ -79,7 +79,7 @@ func (u *upstream) waits() {
 // send sends a, and never blocks. The outcome comes by a.ended.
 func (u *upstream) send(a *attempt) {
 	a.to = u
-	a.edns = u.noEDNS.Load() < time.Now().UnixNano()
+	a.edns = !a.bare && u.noEDNS.Load() < time.Now().UnixNano()
 	a.packet = a.request.packet(a.edns)
 	if !a.probe {
 		u.counted.requests.Add(1)
@@ -101,19 +101,20 @@ func (u *upstream) send(a *attempt) {
 
 // answered ends a with a reply.
 func (u *upstream) answered(a *attempt, r *reply) {
-	now := time.Now()
+	now, tooLate := time.Now(), a.over.Load()
 	u.heard.Store(now.UnixNano())
-	u.misses.Store(0)
 	u.fails.Store(0)
-	if !a.edns || r.edns || r.code != wire.FormErr && r.code != wire.NotImp {
-		if !a.probe {
-			u.latency.add(now.Sub(a.sent))
-			u.counted.answered(r.code, now.Sub(a.sent))
-		}
-	} else {
+	if !tooLate && !a.probe {
+		u.misses.Store(0)
+	}
+	if !a.probe {
+		u.latency.add(now.Sub(a.sent))
+		u.counted.answered(r.code, now.Sub(a.sent))
+	}
+	if a.bare && !r.dislikes() && len(a.request.options) == 0 {
 		u.noEDNS.Store(now.Add(withoutEDNS).UnixNano()) // RFC 6891 §7
 	}
-	if a.over.Load() {
+	if tooLate {
 		u.counted.discard(late)
 	}
 	if r.left > 0 && !a.probe {
@@ -125,6 +126,10 @@ func (u *upstream) answered(a *attempt, r *reply) {
 // failed ends a with an error.
 func (u *upstream) failed(a *attempt, err error) {
 	if !a.probe && err != errStopped && err != errGuessed {
+		if !isTimeout(err) { // it refuses, or hangs up: others first
+			u.misses.Store(suspicion)
+			u.missed.Store(time.Now().UnixNano())
+		}
 		u.check()
 	}
 	a.ended <- &outcome{attempt: a, err: err}

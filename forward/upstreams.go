@@ -60,7 +60,7 @@ func newUpstreams(ctx context.Context, o options, log *slog.Logger, r *metrics.R
 		registry:  r,
 		sessions:  tls.NewLRUClientSessionCache(0),
 		coalesced: r.Counter("seamark_forward_coalesced_total", "Questions that waited for the answer to an equal one that was under way."),
-		broken:    r.Counter("coredns_forward_healthcheck_broken_total", "Counter of the number of complete failures of the healthchecks."),
+		broken:    r.Counter("coredns_forward_healthcheck_broken_total", "Questions for which every upstream was down."),
 		flights:   map[string]*exchange{},
 	}
 	s.resolver = &net.Resolver{PreferGo: true}

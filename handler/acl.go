@@ -69,7 +69,7 @@ import (
 type ACL struct {
 	uses    []aclUse
 	metrics *metrics.Registry
-	chains  chains[aclCounts]
+	chains  dns.PerChain[aclCounts]
 	zones   []wire.Name // of all uses
 }
 
@@ -238,7 +238,7 @@ func (*ACL) AnyClass() bool { return false }
 
 // ServeDNS judges q.
 func (l *ACL) ServeDNS(q *dns.Query) dns.Verdict {
-	counts := l.chains.at(q.Chain(), l.counts)
+	counts := l.chains.At(q.Chain(), l.counts)
 	line, zone := l.find(q)
 	if line == nil || line.action == aclAllow {
 		counts.allowed.Add(1)
@@ -287,11 +287,11 @@ func (n *aclLine) fits(t wire.Type, peer netip.Addr) bool {
 
 // counts makes the counters of c.
 func (l *ACL) counts(c *dns.Chain) *aclCounts {
-	n := &aclCounts{allowed: l.metrics.Counter("coredns_acl_allowed_requests_total", "Counter of DNS requests being allowed.",
+	n := &aclCounts{allowed: l.metrics.Counter("coredns_acl_allowed_requests_total", "Queries that acl has let through.",
 		"server", c.Server, "view", c.View)}
 	for _, zone := range l.zones {
 		for action, name := range map[aclAction]string{aclBlock: "blocked", aclFilter: "filtered", aclDrop: "dropped"} {
-			n.stopped[action] = append(n.stopped[action], l.metrics.Counter("coredns_acl_"+name+"_requests_total", "Counter of DNS requests being "+name+".",
+			n.stopped[action] = append(n.stopped[action], l.metrics.Counter("coredns_acl_"+name+"_requests_total", "Queries that acl has "+name+".",
 				"server", c.Server, "zone", zone.String(), "view", c.View))
 		}
 	}

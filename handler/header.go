@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"encoding/binary"
 	"errors"
 
 	"github.com/seamark/seamark/config"
@@ -91,16 +92,19 @@ func (c flagChange) of(flags uint16) uint16 { return flags&^c.clear | c.set }
 // AnyClass says that the flags of every class are changed.
 func (*Header) AnyClass() bool { return false }
 
-// ServeDNS changes the query.
+// ServeDNS changes the query. It may have come up already, with the reply's
+// flags, if a cache above had it and lets it by after all.
 func (h *Header) ServeDNS(q *dns.Query) dns.Verdict {
-	q.Flags = h.query.of(q.Flags)
+	q.Flags = h.query.of(asked(q))
 	return dns.Next
 }
 
+// asked is the client's own flags.
+func asked(q *dns.Query) uint16 { return binary.BigEndian.Uint16(q.Packet()[2:]) }
+
 // FinishDNS changes the reply.
 func (h *Header) FinishDNS(q *dns.Query) {
-	asked := uint16(q.Packet()[2])<<8 | uint16(q.Packet()[3])
-	q.Flags = h.response.of(asked)&wire.FlagRD | asked&^wire.FlagRD
+	q.Flags = h.response.of(asked(q))&wire.FlagRD | asked(q)&^wire.FlagRD
 	bit := func(on bool, flag uint16) bool { return on && h.response.clear&flag == 0 || h.response.set&flag != 0 }
 	q.AA, q.RA = bit(q.AA, wire.FlagAA), bit(q.RA, wire.FlagRA)
 }

@@ -102,9 +102,9 @@ func newPoll(addr string, b *config.Block) *poll {
 		url:    "http://" + addr + "/health",
 		client: http.Client{Timeout: pollPatience, Transport: new(http.Transport)}, // by no proxy
 		log:    b.Log,
-		duration: b.Metrics.Histogram("coredns_health_request_duration_seconds", "Histogram of the time (in seconds) each request took.",
+		duration: b.Metrics.Histogram("coredns_health_request_duration_seconds", "How long the server waited for its own health page.",
 			[]float64{0.00025, 0.0025, 0.025, 0.25, 2.5}),
-		failures: b.Metrics.Counter("coredns_health_request_failures_total", "The number of times the health check failed."),
+		failures: b.Metrics.Counter("coredns_health_request_failures_total", "How often the server could not read its own health page."),
 		ended:    make(chan struct{}),
 	}
 	var ctx context.Context

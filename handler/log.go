@@ -99,8 +99,9 @@ import (
 //
 // Same as CoreDNS: syntax, placeholders, classes and the line. Differs: an
 // unknown placeholder is an error; NXDOMAIN without a SOA record is a denial,
-// too; a slow reader loses lines and delays no query. A query that no server
-// block is for is logged by none. Ours: {json}.
+// too; a slow reader loses lines and delays no query; a query that failed has the
+// code, flags and size of the reply that went out, and not "- - 0". A query that
+// no server block is for is logged by none. Ours: {json}.
 type Log struct {
 	rules []rule
 	out   *lines
@@ -183,7 +184,7 @@ func (l *Log) use(d corefile.Directive) error {
 func (l *Log) ObserveDNS(q *dns.Query) {
 	for i := range l.rules {
 		r := &l.rules[i]
-		if !within(q, r.zone) {
+		if !wire.Within(q.Name(), r.zone) {
 			continue
 		}
 		if r.classes&classify(q) != 0 {
@@ -192,11 +193,6 @@ func (l *Log) ObserveDNS(q *dns.Query) {
 		}
 		return
 	}
-}
-
-func within(q *dns.Query, zone wire.Name) bool {
-	at := q.Labels() - zone.Labels()
-	return at >= 0 && string(q.Name()[q.Offset(at):]) == string(zone)
 }
 
 func classify(q *dns.Query) class {

@@ -74,7 +74,7 @@ type Prometheus struct {
 	tls     web.TLS
 	metrics *metrics.Registry
 	names   []string // of the directives that meet or see queries
-	chains  chains[series]
+	chains  dns.PerChain[series]
 }
 
 // SetupPrometheus is the Setup of prometheus.
@@ -100,7 +100,7 @@ func SetupPrometheus(b *config.Block, uses []corefile.Directive) error {
 		}
 		// Its key is its own: it ends with its plan.
 		_, _ = config.Keep(s, p, func() (*Prometheus, error) { return p, nil })
-		p.metrics.Counter("coredns_panics_total", "A metrics that counts the number of panics.")
+		p.metrics.Counter("coredns_panics_total", "Panics of handlers; each was answered with SERVFAIL.")
 		describeProcess(p.metrics)
 		describeGo(p.metrics)
 		if everything {
@@ -110,7 +110,7 @@ func SetupPrometheus(b *config.Block, uses []corefile.Directive) error {
 		b.OnSwap(site.Show)
 		return nil
 	})
-	b.OnChain(func(c *dns.Chain) { p.chains.at(c, p.begin) })
+	b.OnChain(func(c *dns.Chain) { p.chains.At(c, p.begin) })
 	return err
 }
 
@@ -139,18 +139,17 @@ func (p *Prometheus) begin(c *dns.Chain) *series { return newSeries(p.metrics, c
 
 // Stop takes back that the plan's directives are enabled.
 func (p *Prometheus) Stop() {
-	p.chains.of.Range(func(_, at any) bool {
-		for _, drop := range at.(*series).drops {
+	for s := range p.chains.All() {
+		for _, drop := range s.drops {
 			drop()
 		}
-		return true
-	})
+	}
 }
 
 // An unserved counts what no server block is for; no directive is enabled there.
 type unserved struct{ *Prometheus }
 
-func (u unserved) ObserveDNS(q *dns.Query) { u.chains.at(q.Chain(), u.begin).count(q) }
+func (u unserved) ObserveDNS(q *dns.Query) { u.chains.At(q.Chain(), u.begin).count(q) }
 
 func (u unserved) begin(c *dns.Chain) *series { return newSeries(u.metrics, c, nil) }
 
@@ -160,7 +159,7 @@ func (p *Prometheus) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 }
 
 // ObserveDNS counts q.
-func (p *Prometheus) ObserveDNS(q *dns.Query) { p.chains.at(q.Chain(), p.begin).count(q) }
+func (p *Prometheus) ObserveDNS(q *dns.Query) { p.chains.At(q.Chain(), p.begin).count(q) }
 
 // count counts q, which walked the series' chain.
 func (s *series) count(q *dns.Query) {

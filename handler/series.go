@@ -43,7 +43,7 @@ func newSeries(r *metrics.Registry, c *dns.Chain, enabled []string) *series {
 	one := func() float64 { return 1 }
 	var drops []func()
 	for _, name := range enabled {
-		drops = append(drops, r.GaugeUntil("coredns_plugin_enabled", "A metric that indicates whether a plugin is enabled on per server and zone basis.",
+		drops = append(drops, r.GaugeUntil("coredns_plugin_enabled", "1 for each directive that a zone of a server has.",
 			one, labels("name", name)...))
 	}
 	names := []string{""} // by Query.Step and one
@@ -53,9 +53,9 @@ func newSeries(r *metrics.Registry, c *dns.Chain, enabled []string) *series {
 	sizes := []float64{0, 100, 200, 300, 400, 511, 1023, 2047, 4095, 8291, 16e3, 32e3, 48e3, 64e3}
 	s := &series{
 		drops: drops,
-		do: r.Counter("coredns_dns_do_requests_total", "Counter of DNS requests with DO bit set per zone.",
+		do: r.Counter("coredns_dns_do_requests_total", "Queries with the DO bit.",
 			"server", c.Server, "view", c.View, "zone", c.Zone),
-		duration: r.Histogram("coredns_dns_request_duration_seconds", "Histogram of the time (in seconds) each request took per zone.",
+		duration: r.Histogram("coredns_dns_request_duration_seconds", "From the packet of a query to its reply.",
 			durations(), labels()...),
 	}
 	s.requests = newGrid(len(s.querySize), 2, len(counted)+1, func(proto, family, t int) *metrics.Counter {
@@ -63,17 +63,17 @@ func newSeries(r *metrics.Registry, c *dns.Chain, enabled []string) *series {
 		if t < len(counted) {
 			name = counted[t].String()
 		}
-		return r.Counter("coredns_dns_requests_total", "Counter of DNS requests made per zone, protocol and family.",
+		return r.Counter("coredns_dns_requests_total", "Queries that came, by zone, protocol, address family and type.",
 			labels("proto", dns.Proto(proto).String(), "family", strconv.Itoa(family+1), "type", name)...)
 	})
 	s.responses = newGrid(int(highestRCode)+1, len(names), 1, func(code, by, _ int) *metrics.Counter {
-		return r.Counter("coredns_dns_responses_total", "Counter of response status codes.",
+		return r.Counter("coredns_dns_responses_total", "Replies, by response code and the directive that gave them.",
 			labels("rcode", wire.RCode(code).String(), "plugin", names[by])...)
 	})
 	for p := range s.querySize {
 		proto := labels("proto", dns.Proto(p).String())
-		s.querySize[p] = r.Histogram("coredns_dns_request_size_bytes", "Size of the EDNS0 UDP buffer in bytes (64K for TCP) per zone and protocol.", sizes, proto...)
-		s.replySize[p] = r.Histogram("coredns_dns_response_size_bytes", "Size of the returned response in bytes.", sizes, proto...)
+		s.querySize[p] = r.Histogram("coredns_dns_request_size_bytes", "Size of queries.", sizes, proto...)
+		s.replySize[p] = r.Histogram("coredns_dns_response_size_bytes", "Size of replies.", sizes, proto...)
 	}
 	return s
 }

@@ -7,13 +7,13 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/netip"
-	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -81,7 +81,7 @@ func (w *shares) follow(period time.Duration) {
 
 // read takes the file's weights, unless it is as it was.
 func (w *shares) read() error {
-	text, err := os.ReadFile(w.file)
+	text, err := corefile.Text(w.file)
 	if err != nil {
 		return fmt.Errorf("reading weights: %w", err)
 	}

@@ -38,14 +38,14 @@ import (
 // told to, and with an answer instead of silence; reason has other values.
 type Shed struct {
 	metrics *metrics.Registry
-	full    chains[metrics.Counter]
+	full    dns.PerChain[metrics.Counter]
 }
 
 // SetupShed is the Setup of shed.
 func SetupShed(b *config.Block, uses []corefile.Directive) error {
 	s := &Shed{metrics: b.Metrics}
 	b.Offer(s)
-	b.OnChain(func(c *dns.Chain) { s.full.at(c, s.begin) })
+	b.OnChain(func(c *dns.Chain) { s.full.At(c, s.begin) })
 	return errors.Join(config.Once(uses), uses[0].Arity(0, 0), uses[0].Options())
 }
 
@@ -56,6 +56,6 @@ func (s *Shed) begin(c *dns.Chain) *metrics.Counter {
 // ObserveDNS counts q if there was no room for it.
 func (s *Shed) ObserveDNS(q *dns.Query) {
 	if errors.Is(q.Err, dns.ErrFull) {
-		s.full.at(q.Chain(), s.begin).Add(1)
+		s.full.At(q.Chain(), s.begin).Add(1)
 	}
 }

@@ -56,6 +56,29 @@ type flags struct{ seen uint16 }
 
 func (f *flags) ServeDNS(q *seamark.Query) seamark.Verdict { f.seen = q.Flags; return seamark.Done }
 
+// A cache above header may let a query by that has come up already: it is changed
+// as the client's is, not as the client's reply.
+func TestHeaderTwice(t *testing.T) {
+	h := &Header{response: flagChange{clear: wire.FlagRD}}
+	n, _ := wire.ParseName("a.example")
+	packet := wire.AppendRequest(nil, 1, wire.FlagRD|wire.FlagCD, []byte(n), wire.TypeA)
+	q := seamark.NewQuery(nil)
+	q.Received(packet, seamark.UDP, time.Now())
+	if fault := q.Parse(packet); fault != wire.Fine {
+		t.Fatal(fault)
+	}
+	for range 2 {
+		h.ServeDNS(q)
+		if q.Flags != wire.FlagRD|wire.FlagCD {
+			t.Errorf("on the way down: %#x", q.Flags)
+		}
+		h.FinishDNS(q)
+		if q.Flags != wire.FlagCD {
+			t.Errorf("on the way up: %#x", q.Flags)
+		}
+	}
+}
+
 func TestHeaderQuery(t *testing.T) {
 	for _, c := range []struct {
 		lines      string

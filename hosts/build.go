@@ -65,7 +65,7 @@ func (b *builder) full() bool {
 
 // add takes in one address of one name.
 func (b *builder) add(addr netip.Addr, name []byte) {
-	if !b.within(name) {
+	if _, ok := b.zoneOf(name); !ok {
 		return
 	}
 	if b.full() {
@@ -97,26 +97,11 @@ func (b *builder) number(c cell) uint32 {
 // zoneOf is the shortest zone that a name is in.
 func (b *builder) zoneOf(name []byte) (zone wire.Name, ok bool) {
 	for _, z := range b.zones {
-		if (!ok || len(z) < len(zone)) && within(name, z) {
+		if (!ok || len(z) < len(zone)) && wire.Within(name, z) {
 			zone, ok = z, true
 		}
 	}
 	return zone, ok
-}
-
-func (b *builder) within(name []byte) bool {
-	_, ok := b.zoneOf(name)
-	return ok
-}
-
-// within says whether name, in wire form, is zone or below it.
-func within(name []byte, zone wire.Name) bool {
-	for i := 0; len(name)-i >= len(zone); i += 1 + int(name[i]) {
-		if len(name)-i == len(zone) {
-			return string(name[i:]) == string(zone)
-		}
-	}
-	return false
 }
 
 // A pair is an address and one of its names.

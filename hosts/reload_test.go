@@ -14,6 +14,7 @@ import (
 
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/watch"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -222,14 +223,31 @@ func TestMissing(t *testing.T) {
 	}
 }
 
+// A file that could not be read and has gone cannot be read now.
+func TestUnreadableAndGone(t *testing.T) {
+	dir, log := t.TempDir(), new(journal)
+	write(t, filepath.Join(dir, "a"), "10.0.0.1 a.test\n")
+	write(t, filepath.Join(dir, "b"), strings.Repeat("#", 200))
+	a := newAsker(t, follow(t, dir, log, func(t *table) { t.reload, t.files.limit = 20*time.Millisecond, 100 }))
+	eventually(t, "said", func() bool { return log.count("larger than") > 0 })
+	if err := os.Remove(filepath.Join(dir, "b")); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "a"), "10.0.0.2 a.test\n")
+	a.becomes(t, "a.test.", "NOERROR aa 10.0.0.2")
+	if n := log.count("can be read now"); n != 0 {
+		t.Errorf("that it can be read is said %d times\n%s", n, log)
+	}
+}
+
 // A file may be written by another name, in another folder, as one that is
 // mounted into a container: events tell of it, and without them the poll does.
 func TestOtherName(t *testing.T) {
 	t.Run("events", func(t *testing.T) { otherName(t, nil) })
 	t.Run("poll", func(t *testing.T) {
 		otherName(t, func(t *table) {
-			t.watch.close()
-			t.watch, t.reload = watch{}, 20*time.Millisecond
+			t.watch.Close()
+			t.watch, t.reload = watch.Files{}, 20*time.Millisecond
 		})
 	})
 }
@@ -371,7 +389,7 @@ func TestReloadZero(t *testing.T) {
 	write(t, file, "10.0.0.1 a.test\n")
 	table := newTable(source{path: file, zones: []wire.Name{wire.Root}}, quietLog(), newCount(new(metrics.Registry))).start()
 	defer table.Stop()
-	if table.watch.fs != nil {
+	if table.watch.Active() {
 		t.Error("it is watched")
 	}
 	table.tasks.Wait() // or the test never ends

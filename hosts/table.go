@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seamark/seamark/watch"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -38,7 +39,7 @@ type table struct {
 	// What follows belongs to the one who runs the table.
 	files  files
 	mapped []string // lines of the ConfigMaps, as the index has them
-	watch  watch
+	watch  watch.Files
 	quiet  time.Duration     // how long a file must be left alone before it is read
 	slow   time.Duration     // how long lines may take before somebody wonders
 	told   map[string]string // what has been said of each file, and still holds
@@ -66,7 +67,7 @@ func newTable(from source, log *slog.Logger, c *count) *table {
 		files: files{path: from.path, limit: maxFile, seed: maphash.MakeSeed()},
 	}
 	if t.follows() {
-		if err := t.watch.open(); err != nil {
+		if err := t.watch.Open(); err != nil {
 			log.Warn(fmt.Sprintf("hosts %s: no events, looking every %v: %v", t.path, t.reload, err))
 		}
 	}
@@ -91,7 +92,7 @@ func (t *table) start() *table {
 func (t *table) Stop() {
 	t.cancel()
 	t.tasks.Wait()
-	t.watch.close()
+	t.watch.Close()
 	t.count.drop(t)
 }
 
@@ -125,8 +126,8 @@ func (t *table) run(ctx context.Context) {
 		case <-changes:
 			t.refresh(false)
 			continue
-		case <-t.watch.events():
-		case <-t.watch.errors(): // too many events: some were lost
+		case <-t.watch.Events():
+		case <-t.watch.Errors(): // too many events: some were lost
 		case <-poll:
 		}
 		if t.files.changed() && t.settle(ctx) {
@@ -145,7 +146,7 @@ func (t *table) settle(ctx context.Context) bool {
 			return false
 		case <-time.After(t.quiet):
 		}
-		t.watch.drain()
+		t.watch.Drain()
 		now, _, empty := t.files.look()
 		if still++; now != was {
 			was, still = now, 0
@@ -162,7 +163,7 @@ func (t *table) refresh(files bool) {
 	changed, whole := t.index.Load() == nil, true
 	if files && t.path != "" {
 		if t.follows() {
-			t.watch.follow(t.path) // first, so that no change is missed in between
+			t.watch.Follow(t.path) // first, so that no change is missed in between
 		}
 		news, wrong := t.files.read()
 		t.report(wrong)
@@ -191,9 +192,16 @@ func (t *table) report(wrong map[string]error) {
 		}
 		t.tell(mark+path, fmt.Sprintf("hosts %s: %v%s", path, wrong[path], stays))
 	}
+	if wrong[t.path] != nil {
+		return // and nothing is known of the files in it
+	}
 	for topic := range t.told {
-		if path, ok := strings.CutPrefix(topic, mark); ok && wrong[path] == nil {
-			delete(t.told, topic)
+		path, ok := strings.CutPrefix(topic, mark)
+		if !ok || wrong[path] != nil {
+			continue
+		}
+		delete(t.told, topic)
+		if path == t.path || t.files.text(path).name != "" { // or it has gone
 			t.log.Info(fmt.Sprintf("hosts %s: can be read now", path))
 		}
 	}

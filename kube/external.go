@@ -216,7 +216,7 @@ func (l *lookup) externalReverse() outcome {
 			continue // it has changed just now
 		case !b.single:
 			return between
-		case len(l.q.Answer.Buf) > shrink*l.q.Limit():
+		case l.q.Overfull():
 			return present // what is missing shows when the message is cut
 		}
 		l.pointAt(e.home.key, "", nil)

@@ -135,33 +135,13 @@ func (l *lookup) alias(e *entry) outcome {
 	return present
 }
 
-// shrink is more than compression can make a record smaller: two names of 255
-// bytes, the owner and the one in the RDATA, become pointers, and ten bytes stay.
-const shrink = 40
-
-// chased adds what the target of a CNAME gave. The code is that of the last
-// name of the chain (RFC 6604). If the target is elsewhere and nobody here
-// serves it, the CNAME is the answer (RFC 1034 §4.3.2), and the client goes on
-// from there.
+// chased adds what the target of a CNAME gave. If the target is elsewhere and
+// nobody here serves it, the CNAME is the answer; but a name of this zone that
+// nobody answers is our own failure.
 func (h *Handler) chased(q, sub *dns.Query) {
 	q.AA = true
-	if sub.Unanswered() && h.zone(sub) == nil {
-		return
-	}
-	q.RCode, q.RA, q.Err = sub.RCode, sub.RA, sub.Err
-	off := sub.Answer.Body()
-	for s := wire.Answers; s <= wire.Additional; s++ {
-		for range sub.Answer.Count[s] {
-			next, err := q.Answer.AppendRecord(s, sub.Answer.Buf, off)
-			if err != nil {
-				q.RCode, q.Err = wire.ServFail, err
-				return
-			}
-			off = next
-			if len(q.Answer.Buf) > shrink*q.Limit() {
-				return // of this something is cut, so the client hears of it
-			}
-		}
+	if !q.Follow(sub) && h.zone(sub) != nil {
+		q.RCode, q.Err = sub.RCode, sub.Err
 	}
 }
 
@@ -290,7 +270,7 @@ func (l *lookup) reverseName() outcome {
 	whole := l.listed(cluster.Slices) // before the look, as in services
 	for near := l.index.reverse.within(b); near.next(); {
 		p := near.pair
-		if len(l.q.Answer.Buf) > shrink*l.q.Limit() {
+		if l.q.Overfull() {
 			return found // what is missing shows when the message is cut
 		}
 		e := l.index.services.Get([]byte(p.home.key))

@@ -360,7 +360,7 @@ func (s *service) endpointSRV(sel selection) {
 	}
 	name := wire.Pointer(s.q.Offset(s.left))
 	for w := s.endpoints(sel); w.next(); {
-		if len(a.Buf) > shrink*s.q.Limit() { // owners can be compressed
+		if s.q.Overfull() { // owners can be compressed
 			return
 		}
 		if len(w.g.ports) == 0 || !s.fits(w.g, w.ep) {

@@ -17,7 +17,7 @@ func newTiming(r *metrics.Registry) *timing {
 		for i, b := 0, 0.001; i < 20; i, b = i+1, b*2 {
 			bounds = append(bounds, b)
 		}
-		return r.Histogram("coredns_kubernetes_dns_programming_duration_seconds", "Histogram of the time (in seconds) it took to program a dns instance.",
+		return r.Histogram("coredns_kubernetes_dns_programming_duration_seconds", "From a change of endpoints until it is answered.",
 			bounds, "service_kind", name)
 	}
 	return &timing{kind("cluster_ip"), kind("headless_with_selector"), kind("headless_without_selector")}

@@ -7,7 +7,6 @@ package rewrite
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
 	"github.com/seamark/seamark/dns"
@@ -209,9 +208,10 @@ func (rw *Rewrite) ServeDNS(q *dns.Query) dns.Verdict {
 	return dns.Next
 }
 
-// end lets another query have the turn.
+// end lets another query have the turn, with nothing of this one's.
 func (rw *Rewrite) end(t *turn) {
 	t.wire, t.options = nil, nil
+	clear(t.renamed)
 	rw.turns.Put(t)
 }
 
@@ -371,17 +371,11 @@ func (t *turn) chase(ctx context.Context, q *dns.Query) error {
 	if !ok {
 		sub = q.Asked(ctx)
 	}
-	if sub.Unanswered() { // the client goes on from there
+	if !q.Follow(sub) { // the client goes on from there
 		q.RCode, q.Err = wire.NoError, nil
 		return nil
 	}
-	q.RCode, q.RA, q.Err = sub.RCode, sub.RA, sub.Err
-	q.AA, q.AD, q.TC = q.AA && sub.AA, false, sub.TC
-	for _, s := range [...]wire.Section{wire.Answers, wire.Authority, wire.Additional} {
-		if err := q.Answer.AppendAll(s, &sub.Answer, s); err != nil {
-			return fmt.Errorf("rewrite: the answer of %s: %w", target, err)
-		}
-	}
+	q.AA, q.AD = q.AA && sub.AA, false
 	return nil
 }
 

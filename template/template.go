@@ -282,29 +282,29 @@ func (t *Template) fail(q *dns.Query, m *match, r *record, err error) {
 }
 
 // dangling is the target of the answer's last CNAME if it has to be followed,
-// in wire form.
-func dangling(q *dns.Query) []byte {
-	if q.Type == wire.TypeCNAME || q.Type == wire.TypeANY {
+// in wire form. Further questions are of class IN.
+func dangling(q *dns.Query) (target []byte) {
+	if q.Class != wire.ClassIN || q.Type == wire.TypeCNAME || q.Type == wire.TypeANY {
 		return nil
 	}
 	a := &q.Answer
-	var target []byte
-	for off, n := a.Body(), a.Count[wire.Answers]; n > 0; n-- {
-		r, _ := wire.ReadRecord(a.Buf, off) // we have written it
-		if r.Type == wire.TypeCNAME {
-			target, _, _ = wire.ReadName(nil, a.Buf, r.RData)
+	a.Walk(func(s wire.Section, r wire.Record) bool {
+		if s == wire.Answers && r.Type == wire.TypeCNAME {
+			target, _, _ = wire.ReadName(nil, a.Buf, r.RData) // we have written it
 		}
-		off = r.Next
-	}
+		return s == wire.Answers
+	})
 	if target == nil {
 		return nil
 	}
-	for off, n := a.Body(), a.Count[wire.Answers]; n > 0; n-- {
-		r, _ := wire.ReadRecord(a.Buf, off)
-		if owner, _, _ := wire.ReadName(nil, a.Buf, r.Owner); wire.Lower(string(owner)) == wire.Lower(string(target)) {
-			return nil
-		}
-		off = r.Next
+	found := false
+	a.Walk(func(s wire.Section, r wire.Record) bool {
+		owner, _, _ := wire.ReadName(nil, a.Buf, r.Owner)
+		found = found || s == wire.Answers && wire.Lower(string(owner)) == wire.Lower(string(target))
+		return s == wire.Answers
+	})
+	if found {
+		return nil
 	}
 	return target
 }

@@ -311,7 +311,7 @@ func (c *conn) read(to []byte, begun bool) (n int, ok bool) {
 			}
 		}
 		c.arm(until, span)
-		if c.l.isStopping() {
+		if c.l.isStopping() || !begun && c.enough() {
 			c.polite = true
 			return 0, false
 		}

@@ -111,6 +111,19 @@ func TestTCPMaxQueries(t *testing.T) {
 	c.closed()
 }
 
+// TestTCPFewerQueries: a connection that has had more queries than a reload
+// allows is closed at once: the next one would not be answered.
+func TestTCPFewerQueries(t *testing.T) {
+	s := serve(t, "127.0.0.1", Options{Limits: Limits{IdleTimeout: 2 * time.Second}})
+	c := dialTCP(t, s, "127.0.0.1")
+	for id := range uint16(3) {
+		c.ask(id, "a.in.", mdns.TypeA)
+		wantA(t, c.next(), 1)
+	}
+	s.SetLimits(Limits{MaxQueries: 2, IdleTimeout: time.Hour})
+	c.closed()
+}
+
 // TestTCPInFlight: at the cap the connection is not read, and goes on as soon
 // as one is done.
 func TestTCPInFlight(t *testing.T) {

@@ -26,6 +26,7 @@ import (
 // What a client of a probe or a scrape may take: they are on the same network.
 const (
 	headerTimeout = 5 * time.Second
+	bodyTimeout   = time.Second      // pages read none, but what comes is taken off the connection
 	writeTimeout  = 30 * time.Second // of a whole page, to a reader as slow as that
 	idleTimeout   = 2 * time.Minute
 )
@@ -182,7 +183,11 @@ func (l *listener) Stop() {
 
 func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// Of this page, and not of the server: some take longer and say so.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
+	control := http.NewResponseController(w)
+	_ = control.SetWriteDeadline(time.Now().Add(writeTimeout))
+	if r.Body != http.NoBody { // without one, reading goes on to see whether the client is still there
+		_ = control.SetReadDeadline(time.Now().Add(bodyTimeout))
+	}
 	site := l.site.Load()
 	switch {
 	case site == nil:

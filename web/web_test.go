@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/seamark/seamark/config"
 )
@@ -69,6 +70,31 @@ func TestReload(t *testing.T) {
 	if resp, err := http.Get("http://" + old.Addr().String() + "/a"); err == nil {
 		resp.Body.Close()
 		t.Error("an address that no plan wants still answers")
+	}
+}
+
+// A client that announces more than it sends is not waited for.
+func TestBody(t *testing.T) {
+	start := config.NewStart(context.Background(), nil)
+	defer start.Stop()
+	site, err := At(start, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	site.Handle("/a", page("one"))
+	site.Show()
+	conn, err := net.Dial("tcp", site.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nhalf"); err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+	reply, err := io.ReadAll(conn)
+	if err != nil || !strings.HasSuffix(string(reply), "one") {
+		t.Errorf("%v, %q; want the page and the end", err, reply)
 	}
 }
 

@@ -38,18 +38,28 @@ func (a *Answer) Age(from int, seconds uint32) {
 }
 
 // BoundTTL raises the TTLs from offset from on to least, and lowers them to
-// most.
+// most. Most have nothing to be changed.
 func (a *Answer) BoundTTL(from int, least, most uint32) {
-	for from < len(a.Buf) {
-		r, ok := ReadRecord(a.Buf, from)
-		if !ok {
+	msg := a.Buf
+	for from < len(msg) {
+		head := from + 2 // most owners are pointers, to the question
+		if msg[from] < 0xC0 {
+			var ok bool
+			if head, ok = skip(msg, from); !ok {
+				return
+			}
+		}
+		if head+10 > len(msg) {
 			return
 		}
-		ttl := r.TTL(a.Buf)
-		if bounded := min(max(ttl, least), most); bounded != ttl {
-			r.SetTTL(a.Buf, bounded)
+		next := head + 10 + int(binary.BigEndian.Uint16(msg[head+8:]))
+		if next > len(msg) {
+			return
 		}
-		from = r.Next
+		if ttl := binary.BigEndian.Uint32(msg[head+4:]); ttl < least || ttl > most {
+			binary.BigEndian.PutUint32(msg[head+4:], min(max(ttl, least), most))
+		}
+		from = next
 	}
 }
 
@@ -141,16 +151,6 @@ func (a *Answer) turn(first Record, length uint32, even bool, end int, n uint32)
 	a.Buf = moved[:len(a.Buf)]
 }
 
-// Insert puts one record, which is in the answer's form, in front of the
-// answers.
-func (a *Answer) Insert(record []byte) {
-	end := len(a.Buf)
-	a.Buf = append(a.Buf, record...)
-	copy(a.Buf[a.body+len(record):], a.Buf[a.body:end])
-	copy(a.Buf[a.body:], record)
-	a.count(Answers, 1)
-}
-
 // AppendAll copies the records of section from of another answer into section s
 // of this one, with their names written out.
 func (a *Answer) AppendAll(s Section, other *Answer, from Section) error {
@@ -176,7 +176,7 @@ type Rename func(name []byte, t Type, rdata bool) []byte
 func (a *Answer) AppendOwner(buf, name []byte) []byte {
 	question := a.Buf[HeaderLen:max(HeaderLen, a.body-4)]
 	for off := 0; off < len(question) && question[off] != 0; off += int(question[off]) + 1 {
-		if len(question)-off == len(name) && sameName(question[off:], name) {
+		if SameName(question[off:], name) {
 			p := Pointer(off)
 			return append(buf, p[0], p[1])
 		}
@@ -184,10 +184,12 @@ func (a *Answer) AppendOwner(buf, name []byte) []byte {
 	return append(buf, name...)
 }
 
-// sameName compares two names of one length, whatever their spelling. Lengths
-// of labels are no letters.
-func sameName(a, b []byte) bool {
-	for i, c := range a {
+// SameName compares two names in wire form, whatever their spelling.
+func SameName(a, b []byte) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i, c := range a { // the bytes of lengths are no letters
 		if lower(c) != lower(b[i]) {
 			return false
 		}

@@ -115,13 +115,13 @@ func (n Name) Labels() int {
 }
 
 // Within says whether n is zone or below it.
-func (n Name) Within(zone Name) bool {
-	for i := 0; i < len(n); i += int(n[i]) + 1 {
-		if n[i:] == zone {
+func (n Name) Within(zone Name) bool { return Within(n, zone) }
+
+// Within says whether name, in wire form and lower case, is zone or below it.
+func Within[N Name | []byte](name N, zone Name) bool {
+	for i := 0; i < len(name) && len(name)-i >= len(zone); i += int(name[i]) + 1 {
+		if string(name[i:]) == string(zone) {
 			return true
-		}
-		if n[i] == 0 {
-			break
 		}
 	}
 	return false

@@ -100,8 +100,16 @@ func (n *node) beside(name wire.Name, t wire.Type, rdata string) (err error) {
 	return err
 }
 
-// add writes a record behind those of its set.
+// maxSet is more records of one name and type than a message can hold, however
+// small they are. Each is compared with the others and copied with each answer.
+const maxSet = wire.MaxMessage/head + 1
+
+// add writes a record behind those of its set, unless that has more than can be
+// answered with anyway.
 func add(records []byte, n int, t wire.Type, ttl uint32, rdata string) ([]byte, int) {
+	if n >= maxSet {
+		return records, n
+	}
 	for i := 0; i < len(records); {
 		next := i + head + int(binary.BigEndian.Uint16(records[i+head-2:]))
 		if string(records[i+head:next]) == rdata {

@@ -21,7 +21,7 @@ func (l *lookup) prove(n *node) {
 	}
 	if n.get(wire.TypeNSEC) == nil {
 		var low [wire.MaxName]byte
-		l.cover(lower(low[:0], n.name))
+		l.cover(wire.AppendLower(low[:0], n.name))
 		return
 	}
 	if !slices.Contains(l.proofs[:l.nProofs], n) && l.nProofs < len(l.proofs) {
@@ -55,7 +55,7 @@ func (l *lookup) coverWildcard(n *node) {
 		return
 	}
 	var room [wire.MaxName]byte
-	l.cover(lower(append(room[:0], 1, '*'), n.name))
+	l.cover(wire.AppendLower(append(room[:0], 1, '*'), n.name))
 }
 
 // appendKey writes, behind buf, a name in lower case so that keys as bytes have

@@ -86,32 +86,5 @@ func labels(name []byte) (n int) {
 	return n
 }
 
-// lower writes a name's lower case behind buf.
-func lower(buf, name []byte) []byte {
-	for _, c := range name {
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		buf = append(buf, c)
-	}
-	return buf
-}
-
-// equal compares two names whatever their spelling.
-func equal(a, b []byte) bool {
-	var room [2][wire.MaxName]byte
-	return len(a) == len(b) && string(lower(room[0][:0], a)) == string(lower(room[1][:0], b))
-}
-
-// within says whether name, in lower case, is zone or below it.
-func within(name []byte, zone wire.Name) bool {
-	for i := 0; len(name)-i >= len(zone); i += int(name[i]) + 1 {
-		if string(name[i:]) == string(zone) {
-			return true
-		}
-	}
-	return false
-}
-
 // wildcard says whether a name's first label is "*".
 func wildcard(name []byte) bool { return name[0] == 1 && name[1] == '*' }

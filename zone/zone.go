@@ -1,6 +1,10 @@
 package zone
 
-import "github.com/seamark/seamark/wire"
+import (
+	"slices"
+
+	"github.com/seamark/seamark/wire"
+)
 
 // A Zone is one authoritative zone, which never changes: a Builder makes it,
 // and an atomic pointer to it is how a newer one takes its place. Lookup may be
@@ -73,11 +77,11 @@ func (z *Zone) Lookup(r *wire.Request, a *wire.Answer) Result {
 			break
 		}
 		l.aliased = true
-		spelled, name = target, lower(low[:0], target)
+		spelled, name = target, wire.AppendLower(low[:0], target)
 		if l.repeats(spelled) {
 			break
 		}
-		if n == chainLimit || !within(name, z.origin) {
+		if n == chainLimit || !wire.Within(name, z.origin) {
 			l.outside()
 			break
 		}
@@ -95,7 +99,9 @@ type lookup struct {
 	do bool
 	Result
 
-	aliased  bool // the answer begins with a CNAME
+	aliased  bool              // the answer begins with a CNAME
+	moved    [chainLimit]*node // whose DNAME records are in the answer
+	nMoved   int
 	negative bool
 	referral *node
 	extra    *set             // its targets' addresses go into the additional section
@@ -204,7 +210,11 @@ func (l *lookup) answered(n *node) bool {
 // CNAME made of it.
 func (l *lookup) redirect(n *node, name, spelled, made []byte) (target []byte, more bool) {
 	s := n.get(wire.TypeDNAME)
-	l.putSet(wire.Answers, n.name, s)
+	if !slices.Contains(l.moved[:l.nMoved], n) { // or it is in the answer
+		l.moved[l.nMoved] = n
+		l.nMoved++
+		l.putSet(wire.Answers, n.name, s)
+	}
 	prefix := len(name) - len(n.name)
 	to := s.rdata()
 	if prefix+len(to) > wire.MaxName {
@@ -225,7 +235,7 @@ func (l *lookup) redirect(n *node, name, spelled, made []byte) (target []byte, m
 // by: then it is written as far as it goes, and not followed.
 func (l *lookup) repeats(target []byte) bool {
 	a := l.a
-	if question := a.Buf[wire.HeaderLen : a.Body()-4]; equal(question, target) {
+	if question := a.Buf[wire.HeaderLen : a.Body()-4]; wire.SameName(question, target) {
 		return true
 	}
 	times := 0
@@ -234,7 +244,7 @@ func (l *lookup) repeats(target []byte) bool {
 		if !ok {
 			break
 		}
-		if r.Type == wire.TypeCNAME && equal(a.Buf[r.RData:r.Next], target) {
+		if r.Type == wire.TypeCNAME && wire.SameName(a.Buf[r.RData:r.Next], target) {
 			times++
 		}
 		off = r.Next

@@ -206,7 +206,9 @@ func (n *naive) ask(qname string, qtype uint16) string {
 			if d := n.at(at, dns.TypeDNAME); len(d) > 0 {
 				to := strings.TrimSuffix(name, at) + d[0].(*dns.DNAME).Target
 				c := &dns.CNAME{Hdr: dns.RR_Header{Name: name, Rrtype: dns.TypeCNAME, Class: 1, Ttl: d[0].Header().Ttl}, Target: to}
-				answer = append(answer, d[0])
+				if !slices.Contains(answer, d[0]) {
+					answer = append(answer, d[0])
+				}
 				if len(to) > 254 {
 					return show(dns.RcodeYXDomain, true, false, "", answer, nil, nil)
 				}

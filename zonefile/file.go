@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/miekg/dns"
 
@@ -34,7 +35,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // A File is one that was read, as it was found before that.
 type File struct {
 	Path string      // absolute
-	Info fs.FileInfo // nil if it could not be opened
+	Info fs.FileInfo // nil if there was none
 }
 
 // Read reads the zone file at path, a master file of RFC 1035 §5 with $TTL and
@@ -97,18 +98,24 @@ func (in *inclusion) Open(name string) (fs.File, error) {
 }
 
 func (in *inclusion) open(absolute string) (*source, error) {
-	in.files = append(in.files, File{Path: absolute})
-	if info, err := os.Stat(absolute); err == nil && !info.Mode().IsRegular() {
-		return nil, errors.New("not a file") // to open some of them is to wait
+	info, err := os.Stat(absolute)
+	in.files = append(in.files, File{absolute, info})
+	if err != nil {
+		return nil, err
 	}
-	f, err := os.Open(absolute)
+	// To open what is no file may be to wait.
+	f, err := os.OpenFile(absolute, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if in.files[len(in.files)-1].Info, err = f.Stat(); err != nil {
+	if info, err = f.Stat(); err != nil {
 		return nil, err
 	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("not a file")
+	}
+	in.files[len(in.files)-1].Info = info
 	text, err := io.ReadAll(f)
 	if err != nil {
 		return nil, err

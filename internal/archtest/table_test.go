@@ -19,7 +19,7 @@ const (
 )
 
 // Handlers meet each other, the server and the sockets only through a chain.
-var handlerImports = []string{"config", "corefile", "dns", "wire", "zone", "metrics", "web"}
+var handlerImports = []string{"config", "corefile", "dns", "wire", "zone", "metrics", "web", "watch"}
 
 // Certificates, zone files, hosts: what an operator edits under us.
 var watchesFiles = []string{"github.com/fsnotify/fsnotify"}
@@ -51,9 +51,11 @@ var table = map[string]row{
 
 	// Handlers: every top-level directory that has no row of its own.
 	anyHandler: {own: handlerImports, third: watchesFiles, noNet: true},
+	// Signs that files have changed, for the handlers that read them again.
+	"watch": {third: watchesFiles, noNet: true},
 	// RRs as text, in an operator's files and templates: a parser's job.
 	"zonefile": {own: []string{"wire"}, third: []string{"github.com/miekg/dns"}},
-	"file":     {own: append([]string{"zonefile"}, handlerImports...), third: watchesFiles, noNet: true},
+	"file":     {own: append([]string{"zonefile"}, handlerImports...), noNet: true},
 	"template": {own: append([]string{"zonefile", "expression"}, handlerImports...), noNet: true},
 	// The expressions of view and template, over one query.
 	"expression": {own: []string{"dns", "wire"}, third: []string{"github.com/expr-lang/expr"}},
@@ -63,7 +65,7 @@ var table = map[string]row{
 	"forward": {own: handlerImports, third: watchesFiles},
 	// These answer from the cluster.
 	"kube":  {own: append([]string{"cluster"}, handlerImports...), noNet: true},
-	"hosts": {own: append([]string{"cluster"}, handlerImports...), third: watchesFiles, noNet: true},
+	"hosts": {own: append([]string{"cluster"}, handlerImports...), noNet: true},
 	// The only package that knows etcd.
 	"skydns": {
 		own:   append([]string{"cluster"}, handlerImports...),
@@ -96,6 +98,9 @@ var table = map[string]row{
 		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "kubedns", "skydns", "metrics"},
 		third: []string{"github.com/spf13/cobra"},
 	},
+
+	// The load and the peers: it meets servers by their sockets alone.
+	"bench": {third: []string{"github.com/miekg/dns", "golang.org/x/sys"}},
 
 	// Test helpers: imported by _test.go files and by kubetest only.
 	"internal/dnstest": {

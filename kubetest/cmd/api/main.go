@@ -45,7 +45,7 @@ func run(ctx context.Context, args []string) error {
 	case len(args) == 3 && args[0] == "apply":
 		return apply(ctx, args[1], args[2])
 	case len(args) == 2 && args[0] == "change":
-		return change(ctx, args[1])
+		return change(ctx, args[1], os.Stdin, os.Stdout)
 	case len(args) == 2 && args[0] == "clear":
 		return clearAll(ctx, args[1])
 	}
@@ -82,7 +82,7 @@ func serve(ctx context.Context, dir string) error {
 			if order != "restart" {
 				return fmt.Errorf("unknown order %q", order)
 			}
-			if err := restart(ctx, srv); err != nil {
+			if err := restart(ctx, srv, path); err != nil {
 				return err
 			}
 			fmt.Println("ready")
@@ -90,7 +90,21 @@ func serve(ctx context.Context, dir string) error {
 	}
 }
 
-func restart(ctx context.Context, srv *kubetest.Server) error {
+// restart brings the server back with nothing that a watch could go on from.
+// Something else has to happen first: a client whose last event is the last of
+// all has missed nothing.
+func restart(ctx context.Context, srv *kubetest.Server, kubeconfig string) error {
+	client, err := newClient(kubeconfig)
+	if err != nil {
+		return err
+	}
+	const other = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"generateName":"other-","namespace":"default"}}`
+	for range 10 {
+		o := object{kind: "ConfigMap", path: "/api/v1/namespaces/default/configmaps", body: []byte(other)}
+		if err := create(ctx, client, o); err != nil {
+			return err
+		}
+	}
 	if err := srv.Compact(ctx); err != nil {
 		return err
 	}

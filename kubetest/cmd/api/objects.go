@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -126,9 +127,8 @@ func createAll(ctx context.Context, client *rest.RESTClient, objects []object) e
 	for range writers {
 		workers.Go(func() {
 			for o := range work {
-				err := client.Post().AbsPath(o.path).SetHeader("Content-Type", "application/json").Body(o.body).Do(ctx).Error()
-				if err != nil {
-					cancel(fmt.Errorf("creating a %s at %s: %w", o.kind, o.path, err))
+				if err := create(ctx, client, o); err != nil {
+					cancel(err)
 				}
 			}
 		})
@@ -142,6 +142,14 @@ func createAll(ctx context.Context, client *rest.RESTClient, objects []object) e
 	close(work)
 	workers.Wait()
 	return context.Cause(ctx)
+}
+
+func create(ctx context.Context, client *rest.RESTClient, o object) error {
+	err := client.Post().AbsPath(o.path).SetHeader("Content-Type", "application/json").Body(o.body).Do(ctx).Error()
+	if err != nil {
+		return fmt.Errorf("creating a %s at %s: %w", o.kind, o.path, err)
+	}
+	return nil
 }
 
 // clearAll deletes what apply has made. Namespaces of others have no such
@@ -170,14 +178,14 @@ func clearAll(ctx context.Context, kubeconfig string) error {
 }
 
 // change writes what its input says and watches.
-func change(ctx context.Context, kubeconfig string) error {
+func change(ctx context.Context, kubeconfig string, from io.Reader, to io.Writer) error {
 	client, err := newClient(kubeconfig)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	out := &lines{}
+	out := &lines{to: to}
 	watch, err := newWatch(ctx, client)
 	if err != nil {
 		return err
@@ -203,7 +211,7 @@ func change(ctx context.Context, kubeconfig string) error {
 			}
 		})
 	}
-	in := bufio.NewScanner(os.Stdin)
+	in := bufio.NewScanner(from)
 	in.Buffer(nil, 1<<20)
 	for line := 0; in.Scan(); line++ {
 		orders <- order{line, in.Text()}
@@ -212,12 +220,15 @@ func change(ctx context.Context, kubeconfig string) error {
 }
 
 // lines is an output that several write to.
-type lines struct{ mu sync.Mutex }
+type lines struct {
+	mu sync.Mutex
+	to io.Writer
+}
 
 func (l *lines) print(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	fmt.Printf(format+"\n", args...)
+	fmt.Fprintf(l.to, format+"\n", args...)
 }
 
 func put(ctx context.Context, client *rest.RESTClient, line string, number int, out *lines) error {

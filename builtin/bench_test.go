@@ -1,0 +1,166 @@
+package builtin
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/wire"
+)
+
+// stock is the server block that kubeadm writes, but for where the cluster is,
+// and the addresses, which are free ones.
+const stock = `.:53 {
+    errors
+    health 127.0.0.1:0 {
+       lameduck 5s
+    }
+    ready 127.0.0.1:0
+    kubernetes cluster.local in-addr.arpa ip6.arpa {
+       manifests ../examples
+       pods insecure
+       fallthrough in-addr.arpa ip6.arpa
+       ttl 30
+    }
+    prometheus 127.0.0.1:0
+    forward . 127.0.0.1:1 {
+       max_concurrent 1000
+    }
+    cache 30 {
+       disable success cluster.local
+       disable denial cluster.local
+    }
+    loop
+    reload
+    loadbalance
+}
+`
+
+// A walk is what a reader does for one packet, again and again, without its
+// socket.
+type walk struct {
+	tb   testing.TB
+	port dns.Port
+	q    *dns.Query
+	lent []byte
+}
+
+// Send is for queries that were parked: those here are answered at once.
+func (w *walk) Send(*dns.Query) { w.tb.Error("parked") }
+
+// newWalk starts the one server block of text, but for those of its directives
+// that are in without.
+func newWalk(tb testing.TB, text string, without string) *walk {
+	servers, err := corefile.Parse("Corefile", []byte(text))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	b := &config.Block{
+		Source: servers[0], Log: slog.New(slog.DiscardHandler), Metrics: new(metrics.Registry), Chain: new(dns.Chain),
+		Zones: []wire.Name{wire.Root},
+	}
+	for _, d := range Directives() {
+		for _, use := range servers[0].Directives {
+			if use.Text == d.Name && d.Name != without {
+				b.Begin(d.Name)
+				if err := d.Setup(b, []corefile.Directive{use}); err != nil {
+					tb.Fatal(err)
+				}
+			}
+		}
+	}
+	for _, err := range b.Planned() {
+		tb.Fatal(err)
+	}
+	start := config.NewStart(tb.Context(), nil)
+	tb.Cleanup(start.Stop)
+	if err := b.Started(start); err != nil {
+		tb.Fatal(err)
+	}
+	w := &walk{tb: tb, lent: make([]byte, 0, 1<<16)}
+	w.q = dns.NewQuery(w)
+	mux, chain := dns.NewMux(dns.NewLot(1), nil), b.Chain.For("dns://:53", ".")
+	b.Chained(chain)
+	if err := mux.Route(wire.Root, chain); err != nil {
+		tb.Fatal(err)
+	}
+	w.port.Swap(mux)
+	ask := w.of("kubernetes.default.svc.cluster.local.", mdns.TypeA)
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) { // the folder is being read
+		if ask(); w.rcode() == 0 {
+			return w
+		}
+		if time.Now().After(end) {
+			tb.Fatal("the cluster's data do not come")
+		}
+	}
+}
+
+// rcode is that of the last answer.
+func (w *walk) rcode() byte { return w.q.Reply()[3] & 15 }
+
+// of answers a question, each time it is called.
+func (w *walk) of(name string, t uint16) func() {
+	packet, err := new(mdns.Msg).SetQuestion(name, t).Pack()
+	if err != nil {
+		w.tb.Fatal(err)
+	}
+	now := time.Now()
+	return func() {
+		w.q.Received(append(w.q.Room(len(packet))[:0], packet...), dns.UDP, now)
+		if w.port.Serve(w.q, w.lent) != dns.Send {
+			w.tb.Fatal("not answered at once")
+		}
+		w.q.Observe(now)
+	}
+}
+
+var clusterQuestions = []struct {
+	what, name string
+	rcode      byte
+}{
+	{"A", "kubernetes.default.svc.cluster.local.", 0},
+	{"NXDOMAIN", "www.example.com.default.svc.cluster.local.", 3},
+}
+
+// An answer of the cluster allocates nothing on its way through everything that
+// the stock Corefile has.
+func TestStockAllocations(t *testing.T) {
+	for _, c := range clusterQuestions {
+		w := newWalk(t, stock, "")
+		run := w.of(c.name, mdns.TypeA)
+		run() // counters are made at their first use
+		if n := testing.AllocsPerRun(1000, run); n != 0 {
+			t.Errorf("%s: %v allocations, want 0", c.what, n)
+		}
+		if got := w.rcode(); got != c.rcode {
+			t.Errorf("%s: response code %d, want %d", c.what, got, c.rcode)
+		}
+	}
+}
+
+// What an answer of the cluster costs through the stock Corefile, and what each
+// directive's part in that is: the difference to the same without it.
+func BenchmarkStock(b *testing.B) {
+	for _, without := range []string{"", "cache", "loadbalance", "loop", "prometheus", "errors"} {
+		for _, c := range clusterQuestions {
+			name := c.what
+			if without != "" {
+				name += "/without " + without
+			}
+			b.Run(name, func(b *testing.B) {
+				run := newWalk(b, stock, without).of(c.name, mdns.TypeA)
+				b.ReportAllocs()
+				for b.Loop() {
+					run()
+				}
+			})
+		}
+	}
+}

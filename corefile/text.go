@@ -1,0 +1,43 @@
+package corefile
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+)
+
+// TextLimit is the most bytes that Text reads of one file.
+const TextLimit = 64 << 20
+
+// Text reads a file that a Corefile names. Whatever else may stand at a path is
+// refused: to open a pipe is to wait for its writer, and a device may never end.
+func Text(path string) ([]byte, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err == nil && !info.Mode().IsRegular() && !info.IsDir() { // reading a folder says it well
+		return nil, fmt.Errorf("read %s: not a regular file", path)
+	}
+	return limited(path, file)
+}
+
+// limited reads all of file, if it is not too much: in one go if it has a size,
+// since somebody may be writing it anew.
+func limited(path string, file *os.File) ([]byte, error) {
+	var text bytes.Buffer
+	if info, err := file.Stat(); err == nil && info.Size() <= TextLimit {
+		text.Grow(int(info.Size()) + bytes.MinRead)
+	}
+	n, err := text.ReadFrom(io.LimitReader(file, TextLimit+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case n > TextLimit:
+		return nil, fmt.Errorf("read %s: larger than %d MB", path, TextLimit>>20)
+	}
+	return text.Bytes(), nil
+}

@@ -1,0 +1,136 @@
+package dns
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/wire"
+)
+
+// put adds a record, written as in a zone file, whose names are all written out.
+func put(t *testing.T, q *Query, s wire.Section, text string) {
+	t.Helper()
+	rr, err := mdns.NewRR(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	room := make([]byte, 70000)
+	n, err := mdns.PackRR(rr, room, 0, nil, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Answer.Append(s, room[:n], 1)
+}
+
+// follower answers with a CNAME, and with what stands behind it; the target is
+// b.zone.
+func follower(t *testing.T, served *bool) serve {
+	return func(q *Query) Verdict {
+		q.AA = true
+		put(t, q, wire.Answers, "a.zone. 5 IN CNAME b.zone.")
+		put(t, q, wire.Authority, "zone. 5 IN TXT proof")
+		put(t, q, wire.Additional, "a.zone. 5 IN TXT extra")
+		sub, ok := q.Ask([]byte("\x01b\x04zone\x00"), q.Type)
+		if !ok {
+			t.Error("it waits")
+			return Drop
+		}
+		*served = q.Follow(sub)
+		return Done
+	}
+}
+
+func TestFollow(t *testing.T) {
+	answer := func(t *testing.T, q *Query) {
+		put(t, q, wire.Answers, "b.zone. 5 IN A 10.0.0.1")
+		put(t, q, wire.Authority, "zone. 5 IN NS ns.zone.")
+		put(t, q, wire.Additional, "ns.zone. 5 IN A 10.0.0.9")
+	}
+	soa := func(t *testing.T, q *Query) {
+		put(t, q, wire.Authority, "zone. 5 IN SOA ns.zone. host.zone. 1 2 3 4 5")
+		q.RCode = wire.NXDomain
+	}
+	for _, c := range []struct {
+		what   string
+		do     bool
+		target func(t *testing.T, q *Query)
+		rcode  int
+		served bool
+		want   string
+	}{
+		{"answers", false, answer, mdns.RcodeSuccess, true, "CNAME A | TXT | TXT"},
+		{"and proofs", true, answer, mdns.RcodeSuccess, true, "CNAME A | TXT NS | TXT A"},
+		{"another alias to nothing", false, func(t *testing.T, q *Query) {
+			put(t, q, wire.Answers, "b.zone. 5 IN CNAME c.zone.")
+			soa(t, q)
+		}, mdns.RcodeNameError, true, "CNAME CNAME | TXT SOA | TXT"},
+		{"none", false, soa, mdns.RcodeNameError, true, "CNAME | TXT SOA | TXT"},
+		{"a failure", false, func(_ *testing.T, q *Query) { q.RCode = wire.ServFail }, mdns.RcodeServerFailure, true, "CNAME | TXT | TXT"},
+		{"nobody", false, nil, mdns.RcodeSuccess, false, "CNAME | TXT | TXT"},
+		{"what cannot be read", false, func(_ *testing.T, q *Query) {
+			q.Answer.Append(wire.Answers, wire.AppendHead(nil, wire.OwnerIsQuestion, wire.TypeCNAME, 5, 1), 0)
+			q.Answer.Append(wire.Answers, []byte{0xFF}, 1)
+		}, mdns.RcodeServerFailure, true, " |  | "},
+	} {
+		var served bool
+		routes := map[string]*Chain{"a.zone": chain(follower(t, &served))}
+		if c.target != nil {
+			routes["b.zone"] = chain(serve(func(q *Query) Verdict { c.target(t, q); return Done }))
+		}
+		m := question("a.zone", mdns.TypeA)
+		m.SetEdns0(1232, c.do)
+		_, reply := newRig(t, 1, routes).ask(m)
+		var sections []string
+		for _, s := range [][]mdns.RR{reply.Answer, reply.Ns, reply.Extra} {
+			var types []string
+			for _, rr := range s {
+				if rr.Header().Rrtype != mdns.TypeOPT {
+					types = append(types, mdns.TypeToString[rr.Header().Rrtype])
+				}
+			}
+			sections = append(sections, strings.Join(types, " "))
+		}
+		if got := strings.Join(sections, " | "); got != c.want || reply.Rcode != c.rcode || served != c.served {
+			t.Errorf("%s: %s %q, served %v; want %s %q, %v", c.what, mdns.RcodeToString[reply.Rcode], got, served, mdns.RcodeToString[c.rcode], c.want, c.served)
+		}
+	}
+}
+
+// What can never fit is not copied, and the client hears that it is not all.
+func TestFollowNoMoreThanFits(t *testing.T) {
+	var served bool
+	size := 0
+	r := newRig(t, 1, map[string]*Chain{
+		"a.zone": chain(serve(func(q *Query) Verdict {
+			verdict := follower(t, &served)(q)
+			size = len(q.Answer.Buf)
+			return verdict
+		})),
+		"b.zone": chain(serve(func(q *Query) Verdict {
+			const each = 1000
+			for range 100 {
+				q.Answer.Append(wire.Answers, wire.AppendHead(nil, wire.OwnerIsQuestion, 65280, 5, each), 0)
+				q.Answer.Append(wire.Answers, bytes.Repeat([]byte{1}, each), 1)
+			}
+			return Done
+		})),
+	})
+	if _, reply := r.ask(question("a.zone", 65280)); !reply.Truncated || size > shrink*512+2000 {
+		t.Errorf("TC %v, %d bytes copied", reply.Truncated, size)
+	}
+}
+
+// A target whose answer came in without its end makes an answer without its end.
+func TestFollowATruncatedAnswer(t *testing.T) {
+	var served bool
+	r := newRig(t, 1, map[string]*Chain{
+		"a.zone": chain(follower(t, &served)),
+		"b.zone": chain(serve(func(q *Query) Verdict { q.TC = true; return Done })),
+	})
+	if _, reply := r.ask(question("a.zone", mdns.TypeA)); !reply.Truncated {
+		t.Errorf("got %v", reply)
+	}
+}

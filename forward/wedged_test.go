@@ -1,0 +1,338 @@
+package forward
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/dns"
+)
+
+// accepting gives each connection to serve, with its number from 1 on. closed
+// counts those that the other side has closed.
+func accepting(t *testing.T, serve func(n int, c net.Conn)) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	var mu sync.Mutex
+	var all []net.Conn
+	running.Go(func() {
+		for n := 1; ; n++ {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			all = append(all, c)
+			mu.Unlock()
+			running.Go(func() { defer func() { _ = c.Close() }(); serve(n, c) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		mu.Lock()
+		for _, c := range all {
+			_ = c.Close()
+		}
+		mu.Unlock()
+		running.Wait()
+	})
+	return l.Addr().String()
+}
+
+// readFramed is the next question of a connection; nil at its end.
+func readFramed(c net.Conn) *mdns.Msg {
+	var size [2]byte
+	if _, err := io.ReadFull(c, size[:]); err != nil {
+		return nil
+	}
+	b := make([]byte, binary.BigEndian.Uint16(size[:]))
+	if _, err := io.ReadFull(c, b); err != nil {
+		return nil
+	}
+	m := new(mdns.Msg)
+	if m.Unpack(b) != nil {
+		return nil
+	}
+	return m
+}
+
+func framed(m *mdns.Msg) []byte {
+	b := pack(m)
+	return append(binary.BigEndian.AppendUint16(nil, uint16(len(b))), b...)
+}
+
+// A connection on which no answer comes any more is closed, however many
+// questions are sent on it, and whatever else comes.
+func TestWedgedConnection(t *testing.T) {
+	silence := func(net.Conn) {}
+	drip := func(c net.Conn) {
+		_, _ = c.Write([]byte{0xFF, 0xFF})
+		for {
+			if _, err := c.Write([]byte{0}); err != nil {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	for name, wedged := range map[string]func(net.Conn){"silent": silence, "one byte at a time": drip} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var closed atomic.Bool
+			addr := accepting(t, func(n int, c net.Conn) {
+				for i := 0; ; i++ {
+					q := readFramed(c)
+					if q == nil {
+						break
+					}
+					if n > 1 || i == 0 {
+						_, _ = c.Write(framed(answerOf(q, "1")))
+						continue
+					}
+					if i == 1 {
+						go wedged(c)
+					}
+				}
+				closed.Store(closed.Load() || n == 1)
+			})
+			r := run(t, "forward . "+addr+" {\n force_tcp\n read_timeout 100ms\n max_fails 0\n}")
+			r.want("first.example.", mdns.TypeA, "192.0.2.1")
+			stop := make(chan struct{})
+			var all sync.WaitGroup
+			defer all.Wait()
+			defer close(stop)
+			for w := range 4 {
+				all.Go(func() {
+					for i := 0; ; i++ {
+						select {
+						case <-stop:
+							return
+						case <-time.After(5 * time.Millisecond):
+						}
+						r.want(fmt.Sprintf("n%d-%d.example.", w, i), mdns.TypeA, "192.0.2.1")
+					}
+				})
+			}
+			eventually(t, "the connection is closed", closed.Load)
+		})
+	}
+}
+
+// An upstream that closes after each answer, or resets, costs further
+// connections and no answers.
+func TestClosesAfterEach(t *testing.T) {
+	for _, linger := range []int{-1, 0} {
+		addr := accepting(t, func(_ int, c net.Conn) {
+			if q := readFramed(c); q != nil {
+				for _, b := range framed(answerOf(q, "1")) {
+					_, _ = c.Write([]byte{b})
+				}
+			}
+			time.Sleep(2 * time.Millisecond) // a reset takes with it what has not been read
+			_ = c.(*net.TCPConn).SetLinger(linger)
+		})
+		r := run(t, "forward . "+addr+" {\n force_tcp\n max_fails 0\n max_connect_attempts 0\n}")
+		for i := range 20 {
+			r.want(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "192.0.2.1")
+		}
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() { r.get(fmt.Sprintf("m%d.example.", i), mdns.TypeA) })
+		}
+		all.Wait()
+	}
+}
+
+// relay joins two connections until hold says that nothing goes through any
+// more.
+func relay(c net.Conn, to string, hold func() bool) {
+	back, err := net.Dial("tcp", to)
+	if err != nil {
+		return
+	}
+	defer func() { _ = back.Close() }()
+	go func() {
+		defer func() { _ = c.Close() }()
+		through(c, back, hold)
+	}()
+	through(back, c, hold)
+}
+
+func through(to io.Writer, from io.Reader, hold func() bool) {
+	buf := make([]byte, 4096)
+	for {
+		n, err := from.Read(buf)
+		if err != nil {
+			return
+		}
+		if !hold() {
+			_, _ = to.Write(buf[:n])
+		}
+	}
+}
+
+func answersWeb(w http.ResponseWriter, q *mdns.Msg, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/dns-message")
+	_, _ = w.Write(pack(answerOf(q, "1")))
+}
+
+// HTTPS: connections that hang, before TLS or later, make way for new ones, and
+// none is left when all has stopped.
+func TestWedgedHTTPS(t *testing.T) {
+	t.Run("handshake", func(t *testing.T) {
+		t.Parallel()
+		ca := newAuthority(t)
+		s := webbed(t, ca.config(false), answersWeb)
+		var mute atomic.Bool
+		var open atomic.Int32
+		mute.Store(true)
+		addr := accepting(t, func(_ int, c net.Conn) {
+			open.Add(1)
+			defer open.Add(-1)
+			if mute.Load() {
+				_, _ = io.Copy(io.Discard, c)
+				return
+			}
+			relay(c, s.Listener.Addr().String(), func() bool { return false })
+		})
+		r := run(t, "forward . https://"+addr+" {\n tls "+ca.file("ca.pem")+"\n read_timeout 50ms\n max_fails 0\n max_connect_attempts 2\n}")
+		for i := range 2 * webConns {
+			r.want(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "SERVFAIL")
+		}
+		mute.Store(false)
+		eventually(t, "it answers", func() bool { return r.get("a.example.", mdns.TypeA) == "192.0.2.1" })
+		mute.Store(true)
+		r.forward[0].set.Stop()
+		eventually(t, "nothing is open", func() bool { return open.Load() == 0 })
+	})
+	t.Run("later", func(t *testing.T) {
+		t.Parallel()
+		ca := newAuthority(t)
+		s := webbed(t, ca.config(false), answersWeb)
+		var holds atomic.Bool
+		addr := accepting(t, func(n int, c net.Conn) {
+			relay(c, s.Listener.Addr().String(), func() bool { return n == 1 && holds.Load() })
+		})
+		r := run(t, "forward . https://"+addr+" {\n tls "+ca.file("ca.pem")+"\n read_timeout 50ms\n max_fails 0\n max_connect_attempts 2\n}")
+		r.want("a.example.", mdns.TypeA, "192.0.2.1")
+		holds.Store(true)
+		n := 0
+		eventually(t, "it answers again", func() bool {
+			n++
+			return r.get(fmt.Sprintf("n%d.example.", n), mdns.TypeA) == "192.0.2.1"
+		})
+	})
+}
+
+// Where TCP is blocked on the way, a truncated answer is not held back while
+// TCP is tried again and again.
+func TestTruncatedWithMuteTCP(t *testing.T) {
+	up := upstreamOf(t, func(q *mdns.Msg, tcp bool, send func([]byte)) {
+		if !tcp {
+			m := answerOf(q, "1")
+			m.Truncated = true
+			send(pack(m))
+		}
+	})
+	r := run(t, "forward . "+up.addr)
+	m, err := r.ask(query("a.example.", mdns.TypeA), dns.UDP)
+	if err != nil || !m.Truncated || brief(m) != "192.0.2.1" {
+		t.Errorf("%v: %v", err, m)
+	}
+	if n, tcp, _ := up.count(); tcp != 1 {
+		t.Errorf("asked %d times, %d over TCP", n, tcp)
+	}
+}
+
+// One question that a server does not like, whatever the reason, does not take
+// EDNS, and with it DNSSEC, from all others.
+func TestFormatErrorOfOne(t *testing.T) {
+	up := upstreamOf(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
+		opt := q.IsEdns0()
+		m := answerOf(q, "1")
+		if opt != nil && len(opt.Option) > 0 || strings.HasPrefix(q.Question[0].Name, "bad.") {
+			m = new(mdns.Msg).SetRcode(q, mdns.RcodeFormatError)
+		}
+		send(pack(m))
+	})
+	r := run(t, "forward . "+up.addr)
+	q := query("a.example.", mdns.TypeA)
+	q.SetEdns0(1232, false)
+	q.IsEdns0().Option = append(q.IsEdns0().Option, &mdns.EDNS0_LOCAL{Code: 65001, Data: []byte("x")})
+	if m, err := r.ask(q, dns.UDP); err != nil || brief(m) != "192.0.2.1" {
+		t.Errorf("with an option: %v %v", err, m)
+	}
+	r.want("bad.example.", mdns.TypeA, "FORMERR")
+	r.want("b.example.", mdns.TypeA, "192.0.2.1")
+	asked, _ := up.questions()
+	if last := asked[len(asked)-1]; last.Question[0].Name != "b.example." || last.IsEdns0() == nil {
+		t.Errorf("asked without EDNS: %v", last)
+	}
+}
+
+// failover waits for those who have been asked and may say better.
+func TestFailoverWaits(t *testing.T) {
+	slow := upstreamOf(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
+		go func() { time.Sleep(600 * time.Millisecond); send(pack(answerOf(q, "1"))) }()
+	})
+	bad := upstreamOf(t, code(mdns.RcodeServerFailure))
+	r := run(t, "forward . "+slow.addr+" "+bad.addr+" {\n policy sequential\n failover SERVFAIL\n}")
+	r.want("a.example.", mdns.TypeA, "192.0.2.1")
+	if bad.times() == 0 {
+		t.Error("the other was not asked meanwhile")
+	}
+	slow.becomes(silent)
+	r.want("b.example.", mdns.TypeA, "SERVFAIL")
+}
+
+// An upstream that answers questions and no health checks serves, even if it is
+// asked seldom.
+func TestOnlyChecksFail(t *testing.T) {
+	up := upstreamOf(t, func(q *mdns.Msg, tcp bool, send func([]byte)) {
+		if q.Question[0].Name != "." {
+			good("1")(q, tcp, send)
+		}
+	})
+	r := run(t, "forward . "+up.addr)
+	u := r.forward[0].set.roster.Load().all[0]
+	for i := range 3 {
+		u.fails.Store(2)
+		u.tried.Store(0) // the last was long ago
+		r.want(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "192.0.2.1")
+	}
+	if n := r.metric("coredns_forward_healthcheck_broken_total"); n != "3" {
+		t.Errorf("broken: %s", n)
+	}
+}
+
+// One that refuses is not asked again and again while another loses questions.
+func TestRefusesBesideLossy(t *testing.T) {
+	gone := upstreamOf(t, silent)
+	gone.stop()
+	var copies sync.Map
+	up := upstreamOf(t, func(q *mdns.Msg, tcp bool, send func([]byte)) {
+		n, _ := copies.LoadOrStore(q.Question[0].Name, new(atomic.Int32))
+		if n.(*atomic.Int32).Add(1) == 6 {
+			good("1")(q, tcp, send)
+		}
+	})
+	r := run(t, "forward . "+gone.addr+" "+up.addr+" {\n policy sequential\n max_fails 0\n}")
+	all := r.forward[0].set.roster.Load().all
+	for range known {
+		all[1].latency.add(time.Millisecond)
+	}
+	r.want("a.example.", mdns.TypeA, "192.0.2.1")
+	r.want("b.example.", mdns.TypeA, "192.0.2.1")
+}

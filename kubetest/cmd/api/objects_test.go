@@ -1,0 +1,127 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/seamark/seamark/kubetest"
+)
+
+const manifest = `apiVersion: v1
+kind: Namespace
+metadata:
+  name: ns-0
+  labels: {seamark-bench: "true"}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: a, namespace: ns-0}
+addressType: IPv4
+endpoints:
+- addresses: [10.0.0.1]
+`
+
+func TestParse(t *testing.T) {
+	o, err := parse([]byte("kind: Service\nmetadata: {name: a, namespace: b}\n"))
+	if err != nil || o.kind != "Service" || o.path != "/api/v1/namespaces/b/services" ||
+		string(o.body) != `{"kind":"Service","metadata":{"name":"a","namespace":"b"}}` {
+		t.Errorf("got %+v %s, %v", o, o.body, err)
+	}
+	for _, text := range []string{"kind: Pod", "kind: [", "metadata: 1"} {
+		if _, err := parse([]byte(text)); err == nil {
+			t.Errorf("%q: no error", text)
+		}
+	}
+}
+
+// The life of a benchmark's cluster: made, changed while it is watched,
+// restarted, taken away.
+func TestCluster(t *testing.T) {
+	ctx := t.Context()
+	srv, err := kubetest.Start(ctx, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer srv.Stop()
+	kubeconfig, err := srv.Kubeconfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "ns-0.yaml"), []byte(manifest), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := apply(ctx, kubeconfig, dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := apply(ctx, kubeconfig, dir); err == nil || !strings.Contains(err.Error(), "already exists") {
+		t.Errorf("what is there already: %v", err)
+	}
+
+	orders, in := io.Pipe()
+	out, said := io.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- change(ctx, kubeconfig, orders, said); said.Close() }()
+	go func() { // the second order names nothing that could be written
+		const path = "/apis/discovery.k8s.io/v1/namespaces/ns-0/endpointslices/a"
+		fmt.Fprintln(in, path, `{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":{"name":"a","namespace":"ns-0"},"addressType":"IPv4","endpoints":[{"addresses":["10.0.0.2"]}]}`)
+		fmt.Fprintln(in, path+"x {}")
+	}()
+	acked, saw, failed := "", map[string]bool{}, false
+	for text := bufio.NewScanner(out); text.Scan(); {
+		words := strings.Fields(text.Text())
+		switch words[0] {
+		case "acked":
+			acked = words[2]
+		case "saw":
+			saw[words[1]] = true
+		case "failed":
+			failed = words[1] == "1"
+		}
+		if failed && acked != "" && saw[acked] {
+			in.Close()
+		}
+	}
+	if err := <-ended; err != nil || !saw[acked] || !failed {
+		t.Errorf("acked %q, saw %v, failed %v, %v", acked, saw, failed, err)
+	}
+
+	if err := restart(ctx, srv, kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	client, err := newClient(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := count(t, client, "/api/v1/namespaces/default/configmaps"); n != 10 {
+		t.Errorf("%d ConfigMaps after the restart", n)
+	}
+	if err := clearAll(ctx, kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	if n := count(t, client, "/api/v1/namespaces"); n != 0 {
+		t.Errorf("%d namespaces are left", n)
+	}
+}
+
+func count(t *testing.T, client *rest.RESTClient, path string) int {
+	t.Helper()
+	raw, err := client.Get().AbsPath(path).SetHeader("Accept", "application/json").Do(t.Context()).Raw()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list metav1.PartialObjectMetadataList
+	if err := json.Unmarshal(raw, &list); err != nil {
+		t.Fatal(err)
+	}
+	return len(list.Items)
+}
