@@ -115,6 +115,9 @@ func (c *Cache) JoinDNS(q *dns.Query, below int) bool {
 	if !ok {
 		return false // it is not for us, or leads a flight
 	}
+	if q.Looped() {
+		return false // whoever asks this may lead its flight
+	}
 	l := c.begin(q, p, below)
 	if l == nil {
 		return false

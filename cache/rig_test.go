@@ -105,6 +105,18 @@ func (delay) Resolve(ctx context.Context, q *dns.Query) error {
 	return nil
 }
 
+// rename stands for rewrite: b.example.org is a.example.org.
+type rename struct{}
+
+func (rename) ServeDNS(q *dns.Query) dns.Verdict {
+	if string(q.Name()) == "\x01b\x07example\x03org\x00" {
+		q.SetQuestion([]byte("\x01a\x07example\x03org\x00"), q.Type, q.Class)
+	}
+	return dns.Next
+}
+
+func (rename) FinishDNS(q *dns.Query) { q.RestoreQuestion(nil) }
+
 // world is what outlives a reload in a test.
 type world struct {
 	t       testing.TB
@@ -147,6 +159,10 @@ func (w *world) directives() []config.Directive {
 	return []config.Directive{
 		{Name: "delay", Setup: func(b *config.Block, _ []corefile.Directive) error {
 			b.Handle(delay{})
+			return nil
+		}},
+		{Name: "rename", Setup: func(b *config.Block, _ []corefile.Directive) error {
+			b.Handle(rename{})
 			return nil
 		}},
 		{Name: "cache", Setup: Setup},

@@ -81,6 +81,30 @@ func TestCoalesced(t *testing.T) {
 	}
 }
 
+// A question that leads back to itself by another name finds its own flight, and
+// would wait for itself.
+func TestOwnFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, ".:53 {\n rename\n cache\n upstream a\n}\n")
+		w.up["a"].answer = func(q *dns.Query, _ int) error {
+			sub, ok := q.Ask([]byte("\x01b\x07example\x03org\x00"), q.Type)
+			if !ok {
+				sub = q.Asked(t.Context())
+			}
+			q.Fail(sub.RCode)
+			return sub.Err
+		}
+		start := time.Now()
+		r, _ := w.answer(question("a.example.org", mdns.TypeA))
+		if took := time.Since(start); r.Rcode != mdns.RcodeServerFailure || took != 0 {
+			t.Errorf("after %v: %v, want SERVFAIL at once", took, r)
+		}
+		if f := w.flights(); f != 0 {
+			t.Errorf("%d flights are left", f)
+		}
+	})
+}
+
 // flights counts what is under way.
 func (w *world) flights() (n int) {
 	for i := range w.caches[0].store.table {

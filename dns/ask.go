@@ -43,7 +43,7 @@ func (q *Query) Ask(name []byte, t wire.Type) (sub *Query, ok bool) {
 	case sub.depth > maxDepth:
 		sub.RCode, sub.Err = wire.ServFail, errDepth
 		return sub, true
-	case sub.looped():
+	case sub.Looped():
 		sub.RCode, sub.Err = wire.ServFail, errLoop
 		return sub, true
 	}
@@ -78,8 +78,9 @@ func (q *Query) asked() *Query {
 	return q
 }
 
-// looped says whether one of the askers asked the same.
-func (q *Query) looped() bool {
+// Looped says whether one of q's askers asked the same, be it by what SetQuestion
+// made of the questions. Whoever waits for that asker's answer waits for itself.
+func (q *Query) Looped() bool {
 	for p := q.parent; p != nil; p = p.parent {
 		if p.Type == q.Type && bytes.Equal(p.Name(), q.Name()) {
 			return true

@@ -41,6 +41,8 @@ type exchange struct {
 	over  atomic.Bool
 	ended chan *outcome
 
+	began    time.Time
+	end      *time.Timer
 	order    []*upstream // whom to ask, best first
 	sent     int
 	turn     int // into order
@@ -95,8 +97,8 @@ func (x *exchange) run(excluded *exclusion) {
 		x.fail(err, wire.EDENoReachable)
 		return
 	}
-	end := time.NewTimer(allowed)
-	defer end.Stop()
+	x.began, x.end = time.Now(), time.NewTimer(allowed)
+	defer x.end.Stop()
 	retry := time.NewTimer(x.send(x.next()))
 	defer retry.Stop()
 	for {
@@ -127,7 +129,7 @@ func (x *exchange) run(excluded *exclusion) {
 			case x.more():
 				retry.Reset(x.sendAgain())
 			}
-		case <-end.C:
+		case <-x.end.C:
 			x.giveUp()
 			return
 		case <-x.set.ctx.Done():
@@ -137,10 +139,10 @@ func (x *exchange) run(excluded *exclusion) {
 	}
 }
 
-// more says whether the question may be sent once more: with a reply at hand,
-// only to those who have not been asked.
+// more says whether the question may be sent once more: with a whole reply at
+// hand, only to those who have not been asked.
 func (x *exchange) more() bool {
-	if x.kept.reply != nil && x.turn >= len(x.order) {
+	if x.kept.reply != nil && !x.kept.reply.cut && x.turn >= len(x.order) {
 		return false
 	}
 	most := x.set.options.maxAttempts
@@ -255,6 +257,9 @@ func (x *exchange) take(o outcome) (again *attempt, done bool) {
 		again.bare = true
 		return again, false
 	case o.reply.cut && !o.stream && x.sent < mostSends:
+		if !x.stream { // where TCP is blocked on the way, what has come is given
+			x.end.Reset(min(max(x.set.options.readTimeout, dialTime), time.Until(x.began.Add(allowed))))
+		}
 		x.kept, x.stream = o, true
 		return x.attempt(o.to), false
 	case slices.Contains(x.set.options.failover, o.reply.code) && (x.turn < len(x.order) || x.live > 0):
@@ -335,7 +340,7 @@ func (r *reply) write(q *dns.Query) {
 	q.RA = r.flags&wire.FlagRA != 0
 	q.AD = r.flags&wire.FlagAD != 0
 	q.TC = r.cut
-	q.Learned = !r.cut
+	q.Learned = !r.cut && !r.poor
 	for code, data := range wire.Options(r.options) {
 		if code != wire.OptionNSID || asksName(q) {
 			q.ReplyOption(code, data)

@@ -135,7 +135,7 @@ func TestScrub(t *testing.T) {
 func TestLate(t *testing.T) {
 	late := upstreamOf(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
 		go func() {
-			time.Sleep(400 * time.Millisecond)
+			time.Sleep(1500 * time.Millisecond)
 			send(pack(answerOf(q, "66")))
 		}()
 	})

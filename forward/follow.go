@@ -2,6 +2,7 @@ package forward
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -22,6 +23,8 @@ const (
 	// resolveTime is how long a look-up may take, that at the start too.
 	resolveTime = 2 * time.Second
 )
+
+var errNoLine = errors.New("no nameserver line")
 
 // A follower keeps the upstreams up to date with the files and the names of
 // hosts that were given. One goroutine owns it. What cannot be read, or has
@@ -90,6 +93,9 @@ func (f *follower) look(ctx context.Context) {
 		case p.file != "":
 			text, err := os.ReadFile(p.file)
 			addrs := parseResolvConf(text)
+			if err == nil && len(addrs) == 0 {
+				err = errNoLine
+			}
 			f.learn(i, p.file, addrs, err)
 		case p.host != "":
 			if since := time.Since(f.resolved[i]); since < resolveSoon || since < resolveEvery && len(f.found[i]) > 0 {

@@ -64,12 +64,14 @@ import (
 // A question goes to one upstream. If there is no answer in the time in which
 // that one gives 95 of 100 answers (at least 20ms; 250ms as long as it is not
 // known), the question goes to the next as well, and so on; the first good
-// answer counts. Unless the policy is sequential, it goes to the next too after
-// four times what the fastest takes. After 5s, or when nobody is left to ask, the client gets
-// SERVFAIL with an extended error: 22 if nobody answered, 23 if the network
-// refused. Equal questions that are under way at the same time are one: the
-// upstream sees it once. A truncated answer is asked for again over TCP; if
-// that is not possible, clients get what came, marked as truncated.
+// answer counts. Unless the policy is sequential, no upstream has longer than
+// four times what the fastest takes, and one that keeps being late comes last.
+// Who has refused, or hung up, is not asked the same again while there are
+// others. After 5s, or when nobody is left to ask, the client gets SERVFAIL
+// with an extended error: 22 if nobody answered, 23 if the network refused.
+// Equal questions that are under way at the same time are one: the upstream
+// sees it once. A truncated answer is asked for again over TCP; if there is no
+// answer within read_timeout, clients get what came, marked as truncated.
 //
 // What it costs: some 10 µs of processor time for a question, and 18 KB for as
 // long as it is under way; a socket or connection of each upstream is a
@@ -84,7 +86,9 @@ import (
 // ignored, and the right answer may still come; when more than 64 wrong ones
 // have come to a socket, its questions go over TCP. Of a good reply only those
 // records are used that belong to the question: its name, what CNAMEs lead to,
-// the zone's own authority, and addresses of names that these tell.
+// the zone's own authority, and addresses of names that these tell. A reply that
+// has records of the name and none of the type, as some load balancers give, is
+// taken for NODATA, and not kept.
 //
 // The options:
 //

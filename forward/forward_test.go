@@ -443,3 +443,14 @@ func TestMatchAllocates(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// One who answers every type with its address says that it has no other, and
+// need not be asked twice.
+func TestAnswersAnotherType(t *testing.T) {
+	up := upstreamOf(t, func(q *mdns.Msg, _ bool, send func([]byte)) { send(pack(answerOf(q, "1"))) })
+	r := run(t, "forward . "+up.addr)
+	r.want("a.example.", mdns.TypeAAAA, "NOERROR")
+	if n := up.times(); n != 1 {
+		t.Errorf("asked %d times", n)
+	}
+}

@@ -33,6 +33,7 @@ type reply struct {
 	count   [3]uint16
 	options []byte // of its OPT, without those that are between us and the upstream
 	left    int    // records that did not belong
+	poor    bool   // it answered another type: NODATA, which is not kept
 }
 
 // nodata says that the name exists and has nothing of the type.
@@ -114,10 +115,11 @@ func (p *parser) parse(packet, asked []byte, do bool) (*reply, fault) {
 		return nil, err
 	}
 	p.choose(asked, do)
-	answers := false
+	answers, named := false, false
 	for i := range p.found {
 		f := &p.found[i]
 		answers = answers || f.section == wire.Answers
+		named = named || f.section == wire.Answers && has(p.names, p.owner(f))
 		if !f.keep {
 			r.left++
 			continue
@@ -132,7 +134,11 @@ func (p *parser) parse(packet, asked []byte, do bool) (*reply, fault) {
 		}
 	}
 	if answers && r.code == wire.NoError && r.count[wire.Answers] == 0 {
-		return nil, foreign
+		// Some load balancers have one answer to all types. It is about the
+		// name, at least, and asking again would bring it again.
+		if r.poor = named; !named {
+			return nil, foreign
+		}
 	}
 	return r, sound
 }

@@ -120,6 +120,11 @@ func TestScrubbing(t *testing.T) {
 	if _, why := dropped(t, packet, asked, false); why != foreign {
 		t.Errorf("a reply with nothing to the question: %q", why)
 	}
+	packet, asked = say(t, "a.example.", mdns.TypeAAAA, "a.example. 60 IN A 192.0.2.2")
+	r, why := new(parser).parse(packet, asked, false)
+	if why != sound || !r.poor || len(r.records) > 0 || r.left != 1 {
+		t.Errorf("a reply with another type: %q %+v", why, r)
+	}
 }
 
 // An answer of the largest size, with names that all point to one, is read in

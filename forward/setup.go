@@ -126,7 +126,13 @@ func (f *Forward) parse(b *config.Block, d corefile.Directive) error {
 		corefile.Option{Name: "next", Min: 1, Max: -1, Set: codes(&f.next)},
 		corefile.Option{Name: "next_on_nodata", Set: corefile.Flag(&f.nodata)},
 		corefile.Option{Name: "failfast_all_unhealthy_upstreams", Set: corefile.Flag(&o.failfast)},
-		corefile.Option{Name: "failover", Min: 1, Max: -1, Set: codes(&o.failover)},
+		corefile.Option{Name: "failover", Min: 1, Max: -1, Set: func(d corefile.Directive) error {
+			err := codes(&o.failover)(d)
+			if err == nil && slices.Contains(o.failover, wire.NoError) {
+				err = d.Errorf("NOERROR is no failure: there would be no answer")
+			}
+			return err
+		}},
 		corefile.Option{Name: "source_address", Min: 1, Max: 1, Set: func(d corefile.Directive) (err error) {
 			if o.source, err = netip.ParseAddr(d.Args[0].Text); err != nil {
 				return d.Errorf("want an IP address, got %q", d.Args[0].Text)

@@ -136,6 +136,7 @@ func TestSetupErrors(t *testing.T) {
 		"next_on_nodata yes":                  "next_on_nodata: want no argument, got 1",
 		"failfast_all_unhealthy_upstreams no": "failfast_all_unhealthy_upstreams: want no argument, got 1",
 		"failover":                            "failover: want at least 1 argument, got 0",
+		"failover NOERROR":                    "failover: NOERROR is no failure: there would be no answer",
 		"failover WHAT":                       `failover: want response codes such as SERVFAIL or NXDOMAIN, got "WHAT"`,
 		"source_address lo":                   `source_address: want an IP address, got "lo"`,
 		"resolver":                            "resolver: want at least 1 argument, got 0",
