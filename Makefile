@@ -13,7 +13,7 @@ GOFMT := "$$($(GO) env GOROOT)/bin/gofmt"
 STATICCHECK := $(GO) tool -modfile="$(CURDIR)/tools/go.mod" staticcheck
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help build run test lint fuzz c-compiler
+.PHONY: help build run test lint fuzz bench c-compiler
 
 help: ## say what there is to make
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' Makefile
@@ -49,6 +49,15 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 		echo "$$pkg $$target"; \
 		$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x -parallel $(JOBS) "$$pkg" </dev/null || exit 1; \
 	done
+
+# What it is told by: QUICK=1, COREDNS=binary, KUBECONFIG=file, BENCH_INSTALL=1,
+# and BENCH_FLAGS for all else. A KUBECONFIG that is only in the environment is
+# that of somebody's cluster: the benchmark writes into the one it is given.
+bench: ## measure against Knot and others; bench/README.md says how
+	@mkdir -p bin && $(GO) build -o bin/bench ./bench
+	bin/bench $(if $(QUICK),-quick) $(if $(BENCH_INSTALL),-install) \
+		$(if $(COREDNS),-coredns '$(COREDNS)') \
+		$(if $(filter command line,$(origin KUBECONFIG)),-kubeconfig '$(KUBECONFIG)') $(BENCH_FLAGS)
 
 # The race detector is linked by a C compiler and needs the C library's
 # headers. The probe is a preprocessor run, because a compiler without headers

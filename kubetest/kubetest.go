@@ -7,7 +7,7 @@
 // [Server.Config] to a client, [Server.Kubeconfig] or [Server.CAFile] to a
 // program. [Server.StopAPI] and [Server.StartAPI] are a crash of the API server
 // and its return; [Server.Compact] before them makes old resourceVersions
-// expire. Tests call it, and nothing else may: it never listens beyond
+// expire. Tests and cmd/api, which the benchmarks run, call it, and nothing else may: it never listens beyond
 // 127.0.0.1, lets everybody do everything, and is never part of a server.
 //
 // It serves namespaces, nodes, pods, services, endpoints, configmaps,

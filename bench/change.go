@@ -1,0 +1,316 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// A changer writes EndpointSlices of the moving Services and knows when each
+// write was acknowledged and when a bare watch saw it.
+type changer struct {
+	command *command
+	pop     population
+	written int
+
+	acked map[int]seen             // by line
+	saw   map[string]time.Duration // by resourceVersion
+}
+
+type seen struct {
+	version string
+	at      time.Duration
+}
+
+func (b *bench) newChanger(ctx context.Context) (*changer, error) {
+	cmd, err := newCommand(b.api.program, "change", b.api.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	c := &changer{command: cmd, pop: b.pop, acked: map[int]seen{}, saw: map[string]time.Duration{}}
+	for { // the watch begins with the objects that are there
+		text, err := cmd.line(ctx)
+		if err != nil {
+			cmd.stop()
+			return nil, fmt.Errorf("starting the changes: %w", err)
+		}
+		if text == "watching" {
+			return c, nil
+		}
+	}
+}
+
+func (c *changer) close() { c.command.stop() }
+
+// newAddress is the n-th address that an endpoint gets: of a range of its own.
+func newAddress(n int) netip.Addr { return address(10, 250, 0, n%(1<<16)+1) }
+
+// write sends the n-th change: the first endpoint of a moving Service gets an
+// address that tells it. It returns the question that shows it.
+func (c *changer) write(n int) (*question, error) {
+	s := c.pop.service(c.pop.firstMoving() + n%c.pop.moving)
+	s.endpoints[0] = newAddress(n)
+	slice := map[string]any{
+		"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+		"metadata": map[string]any{"name": s.slice(), "namespace": s.namespace, "labels": map[string]string{
+			"kubernetes.io/service-name": s.name, "endpointslice.kubernetes.io/managed-by": "bench"}},
+		"ports": []any{map[string]any{"name": "http", "protocol": "TCP", "port": 8080}},
+	}
+	var endpoints []any
+	var want []string
+	for _, ip := range s.endpoints {
+		endpoints = append(endpoints, map[string]any{
+			"addresses": []string{ip.String()}, "conditions": map[string]bool{"ready": true}})
+		want = append(want, "A "+ip.String())
+	}
+	slice["endpoints"] = endpoints
+	body, err := json.Marshal(slice)
+	if err != nil {
+		return nil, err
+	}
+	_, err = fmt.Fprintf(c.command.in, "/apis/discovery.k8s.io/v1/namespaces/%s/endpointslices/%s %s\n", s.namespace, s.slice(), body)
+	c.written++
+	return ask(s.fqdn(), dns.TypeA, false, dns.RcodeSuccess, want...), err
+}
+
+// collect reads what the command has said until a condition holds.
+func (c *changer) collect(ctx context.Context, enough func() bool) error {
+	for !enough() {
+		text, err := c.command.line(ctx)
+		if err != nil {
+			return err
+		}
+		if err := c.parse(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *changer) parse(text string) error {
+	var line int
+	var version string
+	var at int64
+	switch {
+	case strings.HasPrefix(text, "acked "):
+		if _, err := fmt.Sscanf(text, "acked %d %s %d", &line, &version, &at); err != nil {
+			return fmt.Errorf("%q: %w", text, err)
+		}
+		c.acked[line] = seen{version, time.Duration(at)}
+	case strings.HasPrefix(text, "saw "):
+		if _, err := fmt.Sscanf(text, "saw %s %d", &version, &at); err != nil {
+			return fmt.Errorf("%q: %w", text, err)
+		}
+		if _, before := c.saw[version]; !before {
+			c.saw[version] = time.Duration(at)
+		}
+	default:
+		return fmt.Errorf("the command that writes changes says %q", text)
+	}
+	return nil
+}
+
+// A delay is how long after the acknowledgement of a change it was answered,
+// and seen by the bare watch.
+// The answer may have been there since the question before: unsure is how long
+// that is.
+type delay struct{ answered, watched, unsure time.Duration }
+
+// change makes the n-th change and asks until the server answers it.
+func (c *changer) change(ctx context.Context, s *server, n int, within time.Duration) (delay, error) {
+	conn, err := net.Dial("udp4", s.addr.String())
+	if err != nil {
+		return delay{}, err
+	}
+	defer conn.Close()
+	line := c.written
+	q, err := c.write(n)
+	if err != nil {
+		return delay{}, err
+	}
+	answered, unsure, err := until(ctx, conn, q, within)
+	if err != nil {
+		return delay{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	err = c.collect(ctx, func() bool {
+		ack, ok := c.acked[line]
+		_, saw := c.saw[ack.version]
+		return ok && saw
+	})
+	if err != nil {
+		return delay{}, fmt.Errorf("waiting for the watch to show a change: %w", err)
+	}
+	ack := c.acked[line]
+	return delay{answered - ack.at, c.saw[ack.version] - ack.at, unsure}, nil
+}
+
+// until asks without a pause, but one of 20 µs, until the answer is right. It
+// returns when that was, and how long after the question before was asked.
+func until(ctx context.Context, conn net.Conn, q *question, within time.Duration) (at, unsure time.Duration, err error) {
+	room := make([]byte, 4096)
+	why := "no answer"
+	before := clock()
+	for end := before + within; clock() < end; time.Sleep(20 * time.Microsecond) {
+		if err := ctx.Err(); err != nil {
+			return 0, 0, err
+		}
+		asked := clock()
+		n, err := exchange(conn, q, room, 100*time.Millisecond)
+		if err != nil {
+			continue
+		}
+		if why = q.wrong(room[:n], true); why == "" {
+			at := clock()
+			return at, at - before, nil
+		}
+		before = asked
+	}
+	return 0, 0, fmt.Errorf("a change was not answered in %v: %s", within, why)
+}
+
+// change measures how old an answer can be, at 100 changes a second.
+func (b *bench) change(ctx context.Context) error {
+	defer b.stopServers()
+	s, err := b.seamark(fromAPI(b.api.kubeconfig), 1)
+	if err != nil {
+		return err
+	}
+	if _, err := s.await(ctx, b.pop.last(), loading); err != nil {
+		return err
+	}
+	c, err := b.newChanger(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	const warm, rate = 50, 100
+	if _, err := c.delays(ctx, s, warm, rate); err != nil {
+		return err
+	}
+	var medians, tails, watch, over, rates, unsure []float64
+	for range b.rounds {
+		begin, before := clock(), c.written
+		d, err := c.delays(ctx, s, int(rate*b.time.Seconds()*3), rate)
+		if err != nil {
+			return err
+		}
+		rates = append(rates, float64(c.written-before)/(clock()-begin).Seconds())
+		answered := milliseconds(d, func(d delay) time.Duration { return d.answered })
+		watched := milliseconds(d, func(d delay) time.Duration { return d.watched })
+		medians = append(medians, percentile(answered, 0.5))
+		tails = append(tails, percentile(answered, 0.99))
+		watch = append(watch, percentile(watched, 0.99))
+		over = append(over, percentile(answered, 0.99)-percentile(watched, 0.99))
+		unsure = append(unsure, percentile(milliseconds(d, func(d delay) time.Duration { return d.unsure }), 0.99))
+	}
+	b.number("change/rate", "changes a second", "", rates...)
+	b.number("change/median", "acknowledged to answered, median", "ms", medians...)
+	b.number("change/tail", "acknowledged to answered, p99", "ms", tails...)
+	b.number("change/watch", "acknowledged to seen by a bare watch, p99", "ms", watch...)
+	b.number("change/unsure", "of it not known, since a question came no sooner, p99", "ms", unsure...)
+	b.number("change/p99", "p99 over that of the bare watch", "ms", over...)
+	return nil
+}
+
+// delays makes so many changes, one after the other.
+func (c *changer) delays(ctx context.Context, s *server, count, rate int) ([]delay, error) {
+	tick := time.NewTicker(time.Second / time.Duration(rate))
+	defer tick.Stop()
+	var all []delay
+	for range count {
+		<-tick.C
+		d, err := c.change(ctx, s, c.written, 10*time.Second)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, d)
+	}
+	return all, nil
+}
+
+// milliseconds gives one of the delays of all changes, sorted.
+func milliseconds(all []delay, of func(delay) time.Duration) []float64 {
+	var out []float64
+	for _, d := range all {
+		out = append(out, of(d).Seconds()*1e3)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// latency compares ours with the bare loop at half of what ours can, while the
+// cluster changes 200 times a second.
+func (b *bench) latency(ctx context.Context) error {
+	defer b.stopServers()
+	peers, err := b.peers(ctx, 1, false, "A")
+	if err != nil {
+		return err
+	}
+	c, err := b.newChanger(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	changes, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- c.keepChanging(changes, 200) }()
+	before := len(b.report.Results)
+	err = b.compareAtHalf(ctx, peers)
+	stop()
+	if failed := <-ended; err == nil {
+		err = failed
+	}
+	for _, r := range b.report.Results[before:] {
+		b.series["latency/"+r.Label] = r.values(func(s sample) float64 { return s.P99 })
+	}
+	return err
+}
+
+// compareAtHalf compares at half of what our server can while all this goes on.
+func (b *bench) compareAtHalf(ctx context.Context, peers []peer) error {
+	full := b.load(peers[0].server, "A")
+	full.rate = 0
+	t, err := full.run(ctx)
+	if err != nil {
+		return err
+	}
+	var contenders []contender
+	for _, p := range peers {
+		l := b.load(p.server, "A")
+		l.rate = float64(t.answered) / t.elapsed.Seconds() / 2
+		contenders = append(contenders, contender{p.label, p.server, l})
+	}
+	return b.compare(ctx, "latency", "ClusterIP, A, half load, 200 changes a second", contenders)
+}
+
+// keepChanging writes changes until it is stopped.
+func (c *changer) keepChanging(ctx context.Context, rate int) error {
+	tick := time.NewTicker(time.Second / time.Duration(rate))
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if _, err := c.write(n); err != nil {
+			return err
+		}
+		for len(c.command.lines) > 0 {
+			if err := c.parse(<-c.command.lines); err != nil {
+				return err
+			}
+		}
+	}
+}

@@ -1,0 +1,194 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// A contender is a server under a load, beside others in one comparison.
+type contender struct {
+	label  string
+	server *server
+	load   load
+}
+
+// A sample is one run of one contender.
+type sample struct {
+	CPU       float64 `json:"cpu_us"`     // user and system time of the server for an answer
+	User      float64 `json:"user_us"`    // of that, outside the kernel
+	Busy      float64 `json:"busy"`       // share of the whole machine's CPUs, the generator's own included
+	Rate      float64 `json:"answers_s"`  // answers in a second
+	Bytes     float64 `json:"bytes"`      // of an answer
+	P50       float64 `json:"p50_ms"`     // zero over TCP; what was lost counts as a second
+	P99       float64 `json:"p99_ms"`     // the same
+	Answered  int     `json:"answered"`   // right ones
+	Lost      int     `json:"lost"`       // without an answer in a second
+	Wrong     int     `json:"wrong"`      // answers
+	WrongText string  `json:"wrong_text"` // what was wrong with one of them
+}
+
+// A result is what one contender showed in a comparison.
+type result struct {
+	Scenario string   `json:"scenario"`
+	Title    string   `json:"title"`
+	Label    string   `json:"label"`
+	Load     string   `json:"load"`
+	Samples  []sample `json:"samples"`
+	CPU      spread   `json:"cpu_us"`
+}
+
+// values gives one number of each sample.
+func (r *result) values(of func(sample) float64) []float64 {
+	var out []float64
+	for _, s := range r.Samples {
+		out = append(out, of(s))
+	}
+	return out
+}
+
+func cpuOf(s sample) float64 { return s.CPU }
+
+// right says whether the contender may be compared: a fast server that is wrong
+// has won nothing.
+func (r *result) right() string {
+	for _, s := range r.Samples {
+		switch {
+		case s.Wrong > 0:
+			return fmt.Sprintf("%d wrong answers: %s", s.Wrong, s.WrongText)
+		case s.Answered == 0:
+			return "no answers"
+		case s.Lost*100 > s.Answered:
+			return fmt.Sprintf("%d queries of %d lost", s.Lost, s.Answered+s.Lost)
+		}
+	}
+	return ""
+}
+
+// load makes a load of the usual form for a workload.
+func (b *bench) load(s *server, workload string) load {
+	transport := overUDP
+	if b.dnsperf {
+		transport = dnsperf
+	}
+	return load{to: s.addr, questions: b.work[workload].questions, transport: transport,
+		sockets: 16, window: 100, rate: b.rate, time: b.time, cpu: b.generatorCPU()}
+}
+
+func (l load) String() string {
+	switch {
+	case l.rate > 0:
+		return fmt.Sprintf("%s, %d sockets, open loop, %.0f q/s", l.transport, l.sockets, l.rate)
+	case l.transport == perTCP:
+		return fmt.Sprintf("%s, %d at once", l.transport, l.sockets)
+	}
+	return fmt.Sprintf("%s, %d sockets, %d outstanding", l.transport, l.sockets, l.window)
+}
+
+// compare runs the contenders in turns and keeps what they showed.
+func (b *bench) compare(ctx context.Context, scenario, title string, contenders []contender) error {
+	results := make([]*result, len(contenders))
+	var able []int
+	for i, c := range contenders {
+		results[i] = &result{Scenario: scenario, Title: title, Label: c.label, Load: c.load.String()}
+		warm := c.load
+		warm.time = min(warm.time/2+50*time.Millisecond, 500*time.Millisecond)
+		if warm.rate > 0 {
+			warm.rate = min(warm.rate, 20000)
+		}
+		t, err := warm.run(ctx)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return err
+		case err != nil:
+			b.miss("%s, %s: %v", title, c.label, err)
+		case t.wrong > 0:
+			b.miss("%s, %s: %d of %d answers are wrong: %s", title, c.label, t.wrong, t.answered, t.example)
+		default:
+			able = append(able, i)
+		}
+	}
+	for _, order := range turns(len(able), b.rounds) {
+		for _, k := range order {
+			s, err := measure(ctx, contenders[able[k]])
+			if err != nil {
+				return fmt.Errorf("%s, %s: %w", title, contenders[able[k]].label, err)
+			}
+			results[able[k]].Samples = append(results[able[k]].Samples, s)
+		}
+	}
+	for _, i := range able {
+		b.keep(results[i])
+	}
+	return nil
+}
+
+// keep puts a result into the report, and its CPU among the series that goals
+// are judged by if it was right.
+func (b *bench) keep(r *result) {
+	r.CPU = spreadOf(r.values(cpuOf))
+	b.report.Results = append(b.report.Results, r)
+	if why := r.right(); why != "" {
+		b.miss("%s, %s: not compared: %s", r.Title, r.Label, why)
+	} else {
+		b.series[r.Scenario+"/"+r.Label] = r.values(cpuOf)
+	}
+	fmt.Fprintf(b.out, "%-12s %-22s %7.2f µs/answer (%.2f to %.2f)  %8.0f answers/s  %5.0f bytes\n", r.Scenario, r.Label,
+		r.CPU.Median, r.CPU.Min, r.CPU.Max,
+		spreadOf(r.values(func(s sample) float64 { return s.Rate })).Median,
+		spreadOf(r.values(func(s sample) float64 { return s.Bytes })).Median)
+}
+
+// usage is what a process and the machine have used so far.
+type usage struct{ cpu, user, busy time.Duration }
+
+func usageOf(pid int) (u usage, err error) {
+	if u.cpu, err = cpuTime(pid); err != nil {
+		return u, err
+	}
+	if u.user, err = userTime(pid); err != nil {
+		return u, err
+	}
+	u.busy, err = busyTime()
+	return u, err
+}
+
+// measure runs one contender once.
+func measure(ctx context.Context, c contender) (sample, error) {
+	before, err := usageOf(c.server.pid())
+	if err != nil {
+		return sample{}, err
+	}
+	begin := clock()
+	t, err := c.load.run(ctx)
+	if err != nil {
+		return sample{}, err
+	}
+	elapsed := clock() - begin
+	after, err := usageOf(c.server.pid())
+	if err != nil {
+		return sample{}, err
+	}
+	return newSample(t, before, after, elapsed), nil
+}
+
+func newSample(t *tally, before, after usage, elapsed time.Duration) sample {
+	slices.Sort(t.latencies)
+	n := max(1, float64(t.answered))
+	s := sample{
+		CPU:      float64(after.cpu-before.cpu) / float64(time.Microsecond) / n,
+		User:     float64(after.user-before.user) / float64(time.Microsecond) / n,
+		Busy:     float64(after.busy-before.busy) / float64(elapsed) / float64(cpus()),
+		Rate:     float64(t.answered) / t.elapsed.Seconds(),
+		Bytes:    float64(t.bytes) / n,
+		Answered: t.answered - t.wrong, Lost: t.lost, Wrong: t.wrong, WrongText: t.example,
+	}
+	if len(t.latencies) > 0 {
+		s.P50 = percentile(t.latencies, 0.50) * 1e3
+		s.P99 = percentile(t.latencies, 0.99) * 1e3
+	}
+	return s
+}

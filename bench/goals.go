@@ -1,0 +1,96 @@
+//go:build linux
+
+package main
+
+// How a goal's number is made of series.
+const (
+	asRatio      = "ratio"
+	asDifference = "difference"
+	asValue      = "value"
+)
+
+// A goal is a limit that a number is not to exceed. Series are named
+// "scenario/contender".
+type goal struct {
+	text        string
+	how         string
+	over, under string
+	limit       float64 // 0: none
+	unit        string
+}
+
+// goals lists what the project has set itself.
+func goals() []goal {
+	gs := []goal{
+		{"CPU of a ClusterIP A, to Knot", asRatio, "A/seamark", "A/knot", 0.85, ""},
+		{"CPU of a ClusterIP A, to the bare loop", asRatio, "A/seamark", "A/loop", 1.10, ""},
+		{"CPU of a ClusterIP A, to CoreDNS", asRatio, "A/seamark", "A/coredns", 1.0 / 14, ""},
+	}
+	// Without a limit: what can be reached on this machine at all.
+	gs = append(gs, goal{"for comparison: the bare loop to Knot, ClusterIP A", asRatio, "A/loop", "A/knot", 0, ""},
+		goal{"for comparison: the bare loop to Knot, 1,000 q/s", asRatio, "idle/loop", "idle/knot", 0, ""})
+	for _, w := range []struct{ name, text string }{
+		{"nxdomain", "search-path NXDOMAIN"}, {"nodata", "NODATA"},
+		{"headless3", "headless with 3 endpoints"}, {"headless60", "headless with 60 endpoints"},
+		{"endpoint", "endpoint names"}, {"srv", "SRV"}, {"ptr", "PTR"},
+	} {
+		gs = append(gs, goal{"CPU of " + w.text + ", to Knot", asRatio, w.name + "/seamark", w.name + "/knot", 0.90, ""})
+	}
+	return append(gs,
+		goal{"CPU of a cached name from upstream, to our ClusterIP A", asRatio, "paths/cached", "paths/A", 1.05, ""},
+		goal{"two readers, to Knot with two workers", asRatio, "two/seamark", "two/knot", 0.85, ""},
+		goal{"TCP, 100 outstanding on a connection, to our UDP", asRatio, "paths/tcp 1x100", "paths/A", 0.60, ""},
+		goal{"TCP, 16 connections of 6, to our UDP", asRatio, "paths/tcp 16x6", "paths/A", 1.50, ""},
+		goal{"TCP, a connection for each query, to Knot", asRatio, "new/seamark", "new/knot", 1.30, ""},
+		goal{"CPU of a query at 1,000 q/s, to Knot", asRatio, "idle/seamark", "idle/knot", 0.90, ""},
+		goal{"resident memory, watched from an API server", asValue, "memory/api", "", 48, "MB"},
+		goal{"resident memory, from a folder", asValue, "memory/folder", "", 48, "MB"},
+		goal{"peak at a restart of the API server, to steady", asValue, "restart/peak", "", 1.15, ""},
+		goal{"start to first right answer, from an API server", asValue, "start/api", "", 0.5, "s"},
+		goal{"start to first right answer, from a folder", asValue, "start/folder", "", 0.5, "s"},
+		goal{"change to answer at 100 changes/s, p99 over a bare watch", asValue, "change/p99", "", 0.5, "ms"},
+		goal{"p99 at half load under 200 changes/s, over the bare loop", asDifference, "latency/seamark", "latency/loop", 0.25, "ms"},
+		goal{"stripped binary", asValue, "binary/size", "", 30, "MB"},
+	)
+}
+
+// A verdict is a goal and what was measured.
+type verdict struct {
+	Goal    string  `json:"goal"`
+	Limit   float64 `json:"limit"`
+	Unit    string  `json:"unit,omitempty"`
+	Value   *spread `json:"value,omitempty"` // nil if it was not measured
+	Verdict string  `json:"verdict"`
+}
+
+// judgeAll compares the goals with what was measured.
+func judgeAll(goals []goal, series map[string][]float64) []verdict {
+	var out []verdict
+	for _, g := range goals {
+		v := verdict{Goal: g.text, Limit: g.limit, Unit: g.unit, Verdict: unknown}
+		if values := g.values(series); len(values) > 0 {
+			s := spreadOf(values)
+			v.Value, v.Verdict = &s, judge(s, g.limit)
+			if g.limit == 0 {
+				v.Verdict = ""
+			}
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+func (g goal) values(series map[string][]float64) []float64 {
+	over, under := series[g.over], series[g.under]
+	switch g.how {
+	case asRatio:
+		return ratios(over, under)
+	case asDifference:
+		var out []float64
+		for i := range min(len(over), len(under)) {
+			out = append(out, over[i]-under[i])
+		}
+		return out
+	}
+	return over
+}

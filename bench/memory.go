@@ -1,0 +1,181 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// megabyte is what limits of containers are written in: "48Mi".
+const megabyte = 1 << 20
+
+// settle is how long a server is left alone before its memory is read: the
+// garbage of the start goes back to the system bit by bit.
+func (b *bench) settle() time.Duration {
+	if b.quick {
+		return 3 * time.Second
+	}
+	return 20 * time.Second
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// weigh starts our server on a cluster and reads its memory when it has
+// settled.
+func (b *bench) weigh(ctx context.Context, source string, q *question) (*server, footprint, error) {
+	s, err := b.seamark(source, 2)
+	if err != nil {
+		return nil, footprint{}, err
+	}
+	if _, err := s.await(ctx, q, loading); err != nil {
+		return nil, footprint{}, err
+	}
+	if err := pause(ctx, b.settle()); err != nil {
+		return nil, footprint{}, err
+	}
+	f, err := memory(s.pid())
+	return s, f, err
+}
+
+// memory is what our server holds of a cluster, from each origin, after the
+// first sync and after some load; and what an endpoint costs, which is the
+// difference to a cluster of next to nothing.
+func (b *bench) memory(ctx context.Context) error {
+	defer b.stopServers()
+	var folder footprint
+	for _, from := range b.origins() {
+		s, f, err := b.weigh(ctx, from.source, b.pop.last())
+		if err != nil {
+			return err
+		}
+		if from.name == "folder" {
+			folder = f
+		}
+		b.number("memory/"+from.name, "resident, no load, "+from.name, "MB", float64(f.resident)/megabyte)
+		b.number("anonymous/"+from.name, "of that not of the binary, "+from.name, "MB", float64(f.anonymous)/megabyte)
+		b.number("peak/"+from.name, "peak of the start, "+from.name, "MB", float64(f.peak)/megabyte)
+		if _, err := b.load(s, "A").run(ctx); err != nil {
+			return err
+		}
+		if f, err = memory(s.pid()); err != nil {
+			return err
+		}
+		b.number("loaded/"+from.name, "resident after load, "+from.name, "MB", float64(f.resident)/megabyte)
+		b.stopServers()
+	}
+	if b.services < 2000 {
+		return nil // too little of it would be of the endpoints
+	}
+	little := populate(20)
+	dir := filepath.Join(b.dir, "little")
+	if err := little.writeManifests(dir); err != nil {
+		return err
+	}
+	_, f, err := b.weigh(ctx, fromFolder(dir), little.last())
+	if err != nil {
+		return err
+	}
+	b.number("memory/little", fmt.Sprintf("resident with %d endpoints, folder", little.endpoints()), "MB", float64(f.resident)/megabyte)
+	more := float64(b.pop.endpoints() - little.endpoints())
+	b.number("memory/endpoint", "memory for an endpoint, its part of a Service included", "bytes", float64(folder.resident-f.resident)/more)
+	return nil
+}
+
+// restart stops the API server, lets it forget its history, starts it again and
+// reads how large our server was meanwhile.
+func (b *bench) restart(ctx context.Context) error {
+	defer b.stopServers()
+	if b.api.server == nil {
+		b.miss("restart: a real API server is not restarted from here")
+		return nil
+	}
+	s, f, err := b.weigh(ctx, fromAPI(b.api.kubeconfig), b.pop.last())
+	if err != nil {
+		return err
+	}
+	if err := forgetPeak(s.pid()); err != nil {
+		return fmt.Errorf("clearing the peak: %w", err)
+	}
+	before, err := s.relists(ctx)
+	if err != nil {
+		return err
+	}
+	if err := b.api.restart(ctx); err != nil {
+		return err
+	}
+	if err := s.awaitRelists(ctx, before+2, loading); err != nil { // Services and EndpointSlices
+		return err
+	}
+	if err := pause(ctx, b.settle()); err != nil {
+		return err
+	}
+	after, err := memory(s.pid())
+	if err != nil {
+		return err
+	}
+	b.number("restart/steady", "resident before the API server's restart", "MB", float64(f.resident)/megabyte)
+	b.number("restart/highest", "peak at the restart", "MB", float64(after.peak)/megabyte)
+	b.number("restart/peak", "peak at the restart, to steady", "", float64(after.peak)/float64(f.resident))
+	return nil
+}
+
+// relists is how many lists of Services and EndpointSlices our server has
+// received, by its own count.
+func (s *server) relists(ctx context.Context) (int, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.metrics.String()+"/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	total := 0
+	text := bufio.NewScanner(resp.Body)
+	for text.Scan() {
+		for _, resource := range []string{"services", "endpointslices"} {
+			if value, ok := strings.CutPrefix(text.Text(), `seamark_kubernetes_relists_total{resource="`+resource+`"} `); ok {
+				n, err := strconv.Atoi(value)
+				if err != nil {
+					return 0, fmt.Errorf("/metrics: %w", err)
+				}
+				total += n
+			}
+		}
+	}
+	return total, text.Err()
+}
+
+// awaitRelists waits until the server has received so many lists.
+func (s *server) awaitRelists(ctx context.Context, want int, within time.Duration) error {
+	for until := clock() + within; ; {
+		n, err := s.relists(ctx)
+		if err != nil {
+			return err
+		}
+		if n >= want {
+			return nil
+		}
+		if clock() > until {
+			return fmt.Errorf("%d lists after the restart, not %d: the server need not have read anything again", n, want)
+		}
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}

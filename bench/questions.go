@@ -1,0 +1,221 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/miekg/dns"
+)
+
+// A question is a packet and what its answer has to be.
+type question struct {
+	packet []byte // its id is filled in by who sends it
+	rcode  int
+	want   []string // the answer section, "TYPE data", sorted
+}
+
+// A workload is a set of questions that are asked in turn.
+type workload struct {
+	name      string
+	title     string
+	questions []*question
+}
+
+// mostQuestions bounds a workload: more would measure the caches of the CPU
+// that asks.
+const mostQuestions = 10000
+
+// ask makes a question. EDNS is for answers that do not fit into 512 bytes;
+// what resolvers in pods send has none.
+func ask(name string, kind uint16, edns bool, rcode int, want ...string) *question {
+	m := new(dns.Msg)
+	m.SetQuestion(dns.Fqdn(name), kind)
+	if edns {
+		m.SetEdns0(1232, false)
+	}
+	packet, err := m.Pack()
+	if err != nil {
+		panic(fmt.Sprintf("the question %s: %v", name, err)) // the names are our own
+	}
+	slices.Sort(want)
+	return &question{packet: packet, rcode: rcode, want: want}
+}
+
+// wrong says what is wrong with an answer, "" if nothing is. Every answer is
+// looked at; whole asks for all of its records.
+func (q *question) wrong(packet []byte, whole bool) string {
+	if len(packet) < 12 || packet[2]&0x80 == 0 {
+		return "no answer"
+	}
+	if packet[2]&0x02 != 0 {
+		return "truncated"
+	}
+	if rcode := int(packet[3] & 0x0f); rcode != q.rcode {
+		return "rcode " + dns.RcodeToString[rcode]
+	}
+	if n := int(binary.BigEndian.Uint16(packet[6:])); n != len(q.want) {
+		return fmt.Sprintf("%d records in the answer, not %d", n, len(q.want))
+	}
+	if !whole {
+		return ""
+	}
+	m := new(dns.Msg)
+	if err := m.Unpack(packet); err != nil {
+		return err.Error()
+	}
+	asked := new(dns.Msg)
+	if err := asked.Unpack(q.packet); err != nil {
+		return err.Error()
+	}
+	if len(m.Question) != 1 || !strings.EqualFold(m.Question[0].Name, asked.Question[0].Name) || m.Question[0].Qtype != asked.Question[0].Qtype {
+		return "another question"
+	}
+	got := make([]string, 0, len(m.Answer))
+	for _, rr := range m.Answer {
+		if !strings.EqualFold(rr.Header().Name, asked.Question[0].Name) {
+			return "a record of " + rr.Header().Name
+		}
+		got = append(got, essence(rr))
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, q.want) {
+		return fmt.Sprintf("got %v, not %v", got, q.want)
+	}
+	return ""
+}
+
+// essence is a record without what servers may differ in: the TTL and the
+// weight.
+func essence(rr dns.RR) string {
+	switch r := rr.(type) {
+	case *dns.A:
+		return "A " + r.A.String()
+	case *dns.PTR:
+		return "PTR " + strings.ToLower(r.Ptr)
+	case *dns.SRV:
+		return fmt.Sprintf("SRV %d %s", r.Port, strings.ToLower(r.Target))
+	}
+	return rr.String()
+}
+
+// workloads gives the questions about a population, by name. The numbers are
+// random, and the same in every run.
+func (p population) workloads() map[string]*workload {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	n := min(mostQuestions, 4*p.plain)
+	make := func(name, title string, one func() *question) *workload {
+		w := &workload{name: name, title: title}
+		for range n {
+			w.questions = append(w.questions, one())
+		}
+		return w
+	}
+	plain := func() service { return p.service(rnd.IntN(p.plain)) }
+	any := func() service { return p.service(rnd.IntN(p.firstMoving())) }
+	addresses := func(s service, edns bool) *question {
+		var want []string
+		for _, ip := range s.endpoints {
+			want = append(want, "A "+ip.String())
+		}
+		return ask(s.fqdn(), dns.TypeA, edns, dns.RcodeSuccess, want...)
+	}
+	all := []*workload{
+		make("A", "ClusterIP, A", func() *question {
+			s := plain()
+			return ask(s.fqdn(), dns.TypeA, false, dns.RcodeSuccess, "A "+s.ip.String())
+		}),
+		make("nxdomain", "search-path NXDOMAIN", func() *question {
+			suffix := []string{p.namespace(rnd.IntN(p.namespaces)) + ".svc.", "svc.", ""}[rnd.IntN(3)]
+			return ask(fmt.Sprintf("api%d.example.com.%s%s", rnd.IntN(1000), suffix, domain), dns.TypeA, false, dns.RcodeNameError)
+		}),
+		make("nodata", "NODATA (AAAA of a ClusterIP)", func() *question {
+			return ask(plain().fqdn(), dns.TypeAAAA, false, dns.RcodeSuccess)
+		}),
+		make("headless3", "headless with 3 endpoints, A", func() *question {
+			return addresses(p.service(p.firstSmall()+rnd.IntN(p.small)), false)
+		}),
+		make("headless60", "headless with 60 endpoints, A with EDNS", func() *question {
+			return addresses(p.service(p.firstHeadless()+rnd.IntN(p.headless)), true)
+		}),
+		make("endpoint", "endpoint names, A", func() *question {
+			s := any()
+			ip := s.endpoints[rnd.IntN(len(s.endpoints))]
+			return ask(s.endpoint(ip), dns.TypeA, false, dns.RcodeSuccess, "A "+ip.String())
+		}),
+		make("srv", "SRV of a ClusterIP", func() *question {
+			s := plain()
+			return ask(s.srv(), dns.TypeSRV, false, dns.RcodeSuccess, "SRV 80 "+s.fqdn())
+		}),
+		make("ptr", "PTR", func() *question {
+			s := any()
+			if s.ip.IsValid() && rnd.IntN(2) == 0 {
+				return ask(reverse(s.ip), dns.TypePTR, false, dns.RcodeSuccess, "PTR "+s.fqdn())
+			}
+			ip := s.endpoints[rnd.IntN(len(s.endpoints))]
+			return ask(reverse(ip), dns.TypePTR, false, dns.RcodeSuccess, "PTR "+s.endpoint(ip))
+		}),
+		make("cached", "names from upstream, cached", func() *question {
+			k := rnd.IntN(outside)
+			return ask(outsideName(k), dns.TypeA, false, dns.RcodeSuccess, "A "+outsideAddress(k))
+		}),
+	}
+	byName := map[string]*workload{}
+	for _, w := range all {
+		byName[w.name] = w
+	}
+	mixed := func() *question {
+		shares := []struct {
+			percent int
+			name    string
+		}{{25, "A"}, {20, "nodata"}, {40, "nxdomain"}, {7, "endpoint"}, {5, "srv"}, {3, "ptr"}}
+		d := rnd.IntN(100)
+		for _, s := range shares {
+			if d -= s.percent; d < 0 {
+				return byName[s.name].questions[rnd.IntN(n)]
+			}
+		}
+		return byName["A"].questions[0]
+	}
+	byName["mix"] = make("mix", "a mix: 25 % A, 20 % NODATA, 40 % NXDOMAIN, 7 % endpoint names, 5 % SRV, 3 % PTR", mixed)
+	return byName
+}
+
+// outside is how many names the upstream has.
+const outside = 1000
+
+func outsideName(k int) string { return fmt.Sprintf("host-%d.example.test.", k) }
+
+func outsideAddress(k int) string { return fmt.Sprintf("192.0.2.%d", k%250+1) }
+
+// outsideTable is what the upstream answers.
+func outsideTable() (table, error) {
+	t := table{}
+	for k := range outside {
+		m := new(dns.Msg)
+		m.SetQuestion(outsideName(k), dns.TypeA)
+		packet, err := m.Pack()
+		if err != nil {
+			return nil, err
+		}
+		rr, err := dns.NewRR(fmt.Sprintf("%s 3600 IN A %s", outsideName(k), outsideAddress(k)))
+		if err != nil {
+			return nil, err
+		}
+		reply := new(dns.Msg)
+		reply.SetReply(m)
+		reply.RecursionAvailable = true
+		reply.Answer = []dns.RR{rr}
+		reply.Compress = true
+		answer, err := reply.Pack()
+		if err != nil {
+			return nil, err
+		}
+		t[string(packet[12:])] = answer
+	}
+	return t, nil
+}

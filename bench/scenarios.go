@@ -1,0 +1,298 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// A scenario is a part of a run that can be asked for by name.
+type scenario struct {
+	name  string
+	quick bool // part of a quick run
+	api   bool // needs an API server
+	run   func(*bench, context.Context) error
+	what  string
+}
+
+func scenarios() []scenario {
+	return []scenario{
+		{"udp", true, false, (*bench).udp, "CPU per answer of each kind of cluster name, one reader, beside the peers"},
+		{"two", false, false, (*bench).two, "the same for A with two readers"},
+		{"paths", true, false, (*bench).ways, "cached names and TCP beside our own UDP; a TCP connection for each query beside Knot"},
+		{"idle", true, false, (*bench).idle, "CPU per query at 1,000 queries a second"},
+		{"binary", true, false, (*bench).binarySize, "size of the stripped binary"},
+		{"start", true, false, (*bench).starts, "start to first right answer"},
+		{"memory", true, false, (*bench).memory, "resident memory, and bytes for an endpoint"},
+		{"restart", false, true, (*bench).restart, "peak memory when the API server comes back with its history gone"},
+		{"change", false, true, (*bench).change, "change acknowledged to change answered, over a bare watch"},
+		{"latency", false, true, (*bench).latency, "latency at half load while the cluster changes"},
+	}
+}
+
+// source is where the servers of a comparison have the cluster from.
+func (b *bench) source() string {
+	if b.api != nil {
+		return fromAPI(b.api.kubeconfig)
+	}
+	return fromFolder(b.folder())
+}
+
+// last is a question about the last Service of a population: a server that has
+// not read the whole cluster is not likely to answer it. It is about the last
+// endpoint; the first is what changes.
+func (p population) last() *question {
+	s := p.service(p.services() - 1)
+	ip := s.endpoints[len(s.endpoints)-1]
+	return ask(s.endpoint(ip), dns.TypeA, false, dns.RcodeSuccess, "A "+ip.String())
+}
+
+// loading bounds how long a server may take to read the cluster: Unbound has
+// half a million lines to read.
+const loading = 2 * time.Minute
+
+// record asks a server every question of some workloads, so that the bare loop
+// can say the same.
+func (b *bench) record(s *server, names ...string) (table, error) {
+	conn, err := net.Dial("udp4", s.addr.String())
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	t := table{}
+	room := make([]byte, 1<<16)
+	for _, name := range names {
+		for _, q := range b.work[name].questions {
+			if t[string(q.packet[12:])] != nil {
+				continue
+			}
+			n, err := exchange(conn, q, room, 5*patience)
+			if err != nil {
+				return nil, fmt.Errorf("asking for the answers of the loop: %w", err)
+			}
+			if why := q.wrong(room[:n], true); why != "" {
+				return nil, fmt.Errorf("%s: our own answer is wrong: %s", name, why)
+			}
+			t[string(q.packet[12:])] = append([]byte(nil), room[:n]...)
+		}
+	}
+	return t, nil
+}
+
+// A peer is a server beside ours, and the workloads that it can serve.
+type peer struct {
+	label  string
+	server *server
+	only   []string // nil: all
+}
+
+func (p peer) serves(workload string) bool {
+	for _, name := range p.only {
+		if name == workload {
+			return true
+		}
+	}
+	return p.only == nil
+}
+
+// peers starts ours, the loop and whoever else is there, each with so many
+// readers, and waits until they answer.
+func (b *bench) peers(ctx context.Context, readers int, all bool, names ...string) ([]peer, error) {
+	ours, err := b.seamark(b.source(), readers)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := ours.await(ctx, b.pop.last(), loading); err != nil {
+		return nil, err
+	}
+	answers, err := b.record(ours, names...)
+	if err != nil {
+		return nil, err
+	}
+	floor, err := b.loop("loop", answers, readers)
+	if err != nil {
+		return nil, err
+	}
+	first := b.work[names[0]].questions[0]
+	if _, err := floor.await(ctx, first, loading); err != nil {
+		return nil, err
+	}
+	peers := []peer{{"seamark", ours, nil}, {"loop", floor, nil}}
+	start := func(name string, only []string, run func() (*server, error)) error {
+		if name != "coredns" && b.paths[name] == "" || name == "coredns" && b.corednsPath == "" {
+			return nil
+		}
+		s, err := run()
+		if err != nil {
+			return err
+		}
+		if _, err := s.await(ctx, b.pop.last(), loading); err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			b.miss("%v", err) // a peer that does not come up is no reason to end
+			return nil
+		}
+		peers = append(peers, peer{name, s, only})
+		return nil
+	}
+	if err := start("knot", nil, func() (*server, error) { return b.knot(readers) }); err != nil || !all {
+		return peers, err
+	}
+	if err := start("unbound", []string{"A", "nxdomain", "mix"}, func() (*server, error) { return b.unbound(readers) }); err != nil {
+		return peers, err
+	}
+	if readers == 1 {
+		if err := start("dnsmasq", []string{"A", "nxdomain"}, b.dnsmasq); err != nil {
+			return peers, err
+		}
+		if b.api != nil {
+			return peers, start("coredns", nil, b.coredns)
+		}
+	}
+	return peers, nil
+}
+
+// udp is the main comparison.
+func (b *bench) udp(ctx context.Context) error {
+	defer b.stopServers()
+	kinds := []string{"A", "nxdomain", "nodata", "headless3", "headless60", "endpoint", "srv", "ptr"}
+	if !b.quick {
+		kinds = append(kinds, "mix")
+	}
+	peers, err := b.peers(ctx, 1, true, kinds...)
+	if err != nil {
+		return err
+	}
+	for _, kind := range kinds {
+		var contenders []contender
+		for _, p := range peers {
+			if p.serves(kind) {
+				contenders = append(contenders, contender{p.label, p.server, b.load(p.server, kind)})
+			}
+		}
+		if err := b.compare(ctx, kind, b.work[kind].title, contenders); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// two is A with two readers each.
+func (b *bench) two(ctx context.Context) error {
+	defer b.stopServers()
+	peers, err := b.peers(ctx, 2, true, "A")
+	if err != nil {
+		return err
+	}
+	var contenders []contender
+	for _, p := range peers {
+		if p.serves("A") {
+			l := b.load(p.server, "A")
+			l.sockets = 64 // spread over the readers by hash
+			contenders = append(contenders, contender{p.label, p.server, l})
+		}
+	}
+	return b.compare(ctx, "two", "ClusterIP, A, two readers", contenders)
+}
+
+// ways is the same names by other ways, beside UDP.
+func (b *bench) ways(ctx context.Context) error {
+	defer b.stopServers()
+	peers, err := b.peers(ctx, 1, false, "A")
+	if err != nil {
+		return err
+	}
+	ours := peers[0].server
+	udp := b.load(ours, "A")
+	one, many := udp, udp
+	one.transport, one.sockets, one.window, one.rate = overTCP, 1, 100, 0
+	many.transport, many.sockets, many.window, many.rate = overTCP, 16, 16*6, 0
+	err = b.compare(ctx, "paths", "ways to our server", []contender{
+		{"A", ours, udp},
+		{"loop", peers[1].server, b.load(peers[1].server, "A")},
+		{"cached", ours, b.load(ours, "cached")},
+		{"tcp 1x100", ours, one},
+		{"tcp 16x6", ours, many},
+	})
+	if err != nil {
+		return err
+	}
+	var contenders []contender
+	for _, p := range peers {
+		if p.label == "loop" {
+			continue // it has no TCP
+		}
+		l := b.load(p.server, "A")
+		// Knot's queue of connections that wait for accept is ten long.
+		l.transport, l.rate, l.sockets = perTCP, 0, 8
+		contenders = append(contenders, contender{p.label, p.server, l})
+	}
+	return b.compare(ctx, "new", "ClusterIP, A, a TCP connection for each query", contenders)
+}
+
+// idle is little load: what waiting costs.
+func (b *bench) idle(ctx context.Context) error {
+	defer b.stopServers()
+	peers, err := b.peers(ctx, 1, false, "A")
+	if err != nil {
+		return err
+	}
+	var contenders []contender
+	for _, p := range peers {
+		l := b.load(p.server, "A")
+		l.rate, l.time = 1000, 3*b.time
+		contenders = append(contenders, contender{p.label, p.server, l})
+	}
+	return b.compare(ctx, "idle", "ClusterIP, A, 1,000 queries a second", contenders)
+}
+
+func (b *bench) binarySize(context.Context) error {
+	info, err := os.Stat(b.binary)
+	if err != nil {
+		return err
+	}
+	b.number("binary/size", "stripped binary", "MB", float64(info.Size())/1e6)
+	return nil
+}
+
+// starts measures start to first right answer, several times.
+func (b *bench) starts(ctx context.Context) error {
+	for _, from := range b.origins() {
+		var seconds []float64
+		for range b.rounds + 1 {
+			begin := clock()
+			s, err := b.seamark(from.source, 1)
+			if err != nil {
+				return err
+			}
+			at, err := s.await(ctx, b.pop.last(), loading)
+			if err != nil {
+				return err
+			}
+			seconds = append(seconds, (at - begin).Seconds())
+			s.stop()
+		}
+		// The first reads the binary from the disk.
+		b.number("start/"+from.name, "start to first right answer, "+from.name, "s", seconds[1:]...)
+		b.stopServers()
+	}
+	return nil
+}
+
+// An origin is a way by which a server may learn of the cluster.
+type origin struct{ name, source string }
+
+func (b *bench) origins() []origin {
+	all := []origin{{"folder", fromFolder(b.folder())}}
+	if b.api != nil {
+		all = append(all, origin{"api", fromAPI(b.api.kubeconfig)})
+	}
+	return all
+}

@@ -1,0 +1,349 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A server is a process that was started here and is stopped here.
+type server struct {
+	name string
+	addr netip.AddrPort
+	cmd  *exec.Cmd
+	log  string        // the file that it writes to
+	done chan struct{} // closed when it has ended
+
+	metrics netip.AddrPort // of ours and CoreDNS
+}
+
+func (s *server) pid() int { return s.cmd.Process.Pid }
+
+// spawn starts a process. Its output goes to a file of the scratch directory,
+// whose end is shown if it does not live.
+func (b *bench) spawn(name string, addr netip.AddrPort, argv ...string) (*server, error) {
+	b.spawned++
+	s := &server{name: name, addr: addr, log: filepath.Join(b.dir, fmt.Sprintf("%s-%d.log", name, b.spawned)), done: make(chan struct{})}
+	out, err := os.Create(s.log)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	s.cmd = exec.Command(argv[0], argv[1:]...)
+	s.cmd.Stdout, s.cmd.Stderr, s.cmd.Dir = out, out, b.dir
+	// A signal to our process group is for us alone: we end what we started.
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := startPinned(s.cmd, b.serverCPU()); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", name, err)
+	}
+	go func() {
+		defer close(s.done)
+		_ = s.cmd.Wait() // it is killed, which is an error
+	}()
+	b.running = append(b.running, s)
+	return s, nil
+}
+
+// startPinned starts a process on one CPU: it inherits that of the thread.
+func startPinned(cmd *exec.Cmd, cpu int) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	release, err := pinThread(cpu)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return cmd.Start()
+}
+
+// stop kills the process and waits until it is gone. What is measured has
+// nothing to save, and some take seconds for their farewell.
+func (s *server) stop() {
+	select {
+	case <-s.done:
+	default:
+		_ = s.cmd.Process.Kill() // it may have ended meanwhile
+		<-s.done
+	}
+}
+
+// stopAll ends every server that runs, the last first.
+func (b *bench) stopAll() {
+	for i := len(b.running) - 1; i >= 0; i-- {
+		b.running[i].stop()
+	}
+	b.running = nil
+}
+
+// tail is the end of what a server wrote.
+func (s *server) tail() string {
+	text, err := os.ReadFile(s.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(bytes.TrimSpace(text[max(0, len(text)-1000):]))
+}
+
+// await asks a question until the answer is right, and returns when that was.
+func (s *server) await(ctx context.Context, q *question, within time.Duration) (time.Duration, error) {
+	var conn net.Conn
+	var err error
+	room := make([]byte, 1<<16)
+	last := "no answer"
+	for until := clock() + within; clock() < until; time.Sleep(time.Millisecond) {
+		select {
+		case <-s.done:
+			return 0, fmt.Errorf("%s has ended: %s", s.name, s.tail())
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		default:
+		}
+		if conn == nil {
+			if conn, err = net.Dial("udp4", s.addr.String()); err != nil {
+				return 0, err
+			}
+			defer conn.Close()
+		}
+		n, err := exchange(conn, q, room, 100*time.Millisecond)
+		if err != nil {
+			continue // nobody is there yet
+		}
+		if last = q.wrong(room[:n], true); last == "" {
+			return clock(), nil
+		}
+	}
+	return 0, fmt.Errorf("%s gives no right answer in %v: %s; %s", s.name, within, last, s.tail())
+}
+
+// exchange asks once.
+func exchange(conn net.Conn, q *question, room []byte, patience time.Duration) (int, error) {
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		return 0, err
+	}
+	if _, err := conn.Write(q.packet); err != nil {
+		return 0, err
+	}
+	return conn.Read(room)
+}
+
+// freeAddress finds a port that nobody has, for UDP and TCP. It lies below those
+// that the kernel gives to clients: the generator's sockets would take it
+// before the server does.
+func freeAddress() (netip.AddrPort, error) {
+	const first, ports = 20000, 12000
+	for range 100 {
+		port := first + rand.IntN(ports)
+		anywhere := fmt.Sprintf("0.0.0.0:%d", port)
+		l, err := net.Listen("tcp4", anywhere)
+		if err != nil {
+			continue
+		}
+		c, err := net.ListenPacket("udp4", anywhere)
+		l.Close()
+		if err == nil {
+			c.Close()
+			return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(port)), nil
+		}
+	}
+	return netip.AddrPort{}, errors.New("found no port that is free for UDP and TCP")
+}
+
+// file writes a file into the scratch directory and gives its path.
+func (b *bench) file(name, text string) (string, error) {
+	name = filepath.Join(b.dir, name)
+	return name, os.WriteFile(name, []byte(text), 0o644)
+}
+
+// fromFolder and fromAPI are the lines of the kubernetes block that say where
+// the cluster is.
+func fromFolder(dir string) string     { return `manifests "` + dir + `"` }
+func fromAPI(kubeconfig string) string { return `kubeconfig "` + kubeconfig + `"` }
+
+// folder is the population as YAML.
+func (b *bench) folder() string { return filepath.Join(b.dir, "manifests") }
+
+// lines is for text that begins in the line after its quote.
+func lines(format string, a ...any) string {
+	return fmt.Sprintf(strings.TrimPrefix(format, "\n"), a...)
+}
+
+// stock starts a server with kubeadm's Corefile, in which only the addresses are
+// others. It is started with args and the path of that file.
+func (b *bench) stock(name, source, more string, args ...string) (*server, error) {
+	var free [4]netip.AddrPort
+	for i := range free {
+		var err error
+		if free[i], err = freeAddress(); err != nil {
+			return nil, err
+		}
+	}
+	if !b.wildcard {
+		more = "    bind 127.0.0.1\n" + more
+	}
+	b.spawned++
+	conf, err := b.file(fmt.Sprintf("Corefile-%d", b.spawned), lines(`
+.:%d {
+%s    errors
+    health %s {
+       lameduck 5s
+    }
+    ready %s
+    kubernetes cluster.local in-addr.arpa ip6.arpa {
+       %s
+       pods insecure
+       fallthrough in-addr.arpa ip6.arpa
+       ttl 30
+    }
+    prometheus %s
+    forward . %s {
+       max_concurrent 1000
+    }
+    cache 30 {
+       disable success cluster.local
+       disable denial cluster.local
+    }
+    loop
+    reload
+    loadbalance
+}
+`, free[3].Port(), more, free[0], free[1], source, free[2], b.upstream.addr))
+	if err != nil {
+		return nil, err
+	}
+	s, err := b.spawn(name, free[3], append(args, conf)...)
+	if err != nil {
+		return nil, err
+	}
+	s.metrics = free[2]
+	return s, nil
+}
+
+// seamark starts our server.
+func (b *bench) seamark(source string, readers int) (*server, error) {
+	return b.stock("seamark", source, fmt.Sprintf("    multisocket %d\n", readers), b.binary, "serve", "--conf")
+}
+
+// coredns starts the binary that was named, with the same Corefile.
+func (b *bench) coredns() (*server, error) {
+	return b.stock("coredns", fromAPI(b.api.kubeconfig), "", b.corednsPath, "-conf")
+}
+
+// loop starts the bare loop with answers from a table.
+func (b *bench) loop(name string, t table, readers int, more ...string) (*server, error) {
+	addr, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(b.dir, fmt.Sprintf("table-%d", b.spawned))
+	if err := t.write(file); err != nil {
+		return nil, err
+	}
+	argv := []string{b.self, "loop", "-listen", b.listen(addr), "-readers", fmt.Sprint(readers), "-table", file}
+	return b.spawn(name, addr, append(argv, more...)...)
+}
+
+// listen is where a server listens that is asked at addr.
+func (b *bench) listen(addr netip.AddrPort) string {
+	if b.wildcard {
+		return fmt.Sprintf("0.0.0.0:%d", addr.Port())
+	}
+	return addr.String()
+}
+
+// knot starts Knot with the zone files.
+func (b *bench) knot(readers int) (*server, error) {
+	addr, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	b.spawned++
+	dir := filepath.Join(b.dir, fmt.Sprintf("knot-%d", b.spawned))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return nil, err
+	}
+	conf, err := b.file(filepath.Base(dir)+".conf", lines(`
+server:
+    rundir: "%s"
+    listen: %s
+    udp-workers: %d
+    tcp-workers: %d
+    background-workers: 1
+database:
+    storage: "%s"
+log:
+  - target: stderr
+    any: warning
+template:
+  - id: default
+    storage: "%s"
+    journal-content: none
+    zonefile-load: whole
+    semantic-checks: off
+zone:
+  - domain: %s
+    file: cluster.zone
+  - domain: %s
+    file: reverse.zone
+`, dir, strings.Replace(b.listen(addr), ":", "@", 1), readers, readers, dir, b.dir, forwardZone, reverseZone))
+	if err != nil {
+		return nil, err
+	}
+	return b.spawn("knot", addr, b.paths["knot"], "-c", conf)
+}
+
+// dnsmasq starts dnsmasq with a hosts file. It has no SRV of ours and one
+// thread.
+func (b *bench) dnsmasq() (*server, error) {
+	addr, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	return b.spawn("dnsmasq", addr, b.paths["dnsmasq"], "--keep-in-foreground", "--conf-file=/dev/null",
+		"--no-resolv", "--no-hosts", "--log-facility=-", "--pid-file=", "--user=", "--group=",
+		"--addn-hosts="+filepath.Join(b.dir, "hosts"), fmt.Sprintf("--port=%d", addr.Port()),
+		"--listen-address=127.0.0.1", "--bind-interfaces", "--cache-size=10000", fmt.Sprintf("--local-ttl=%d", ttl),
+		"--local=/"+domain+"/", "--local=/10.in-addr.arpa/")
+}
+
+// unbound starts Unbound with local data.
+func (b *bench) unbound(readers int) (*server, error) {
+	addr, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	conf, err := b.file("unbound.conf", lines(`
+server:
+    directory: "%s"
+    chroot: ""
+    username: ""
+    pidfile: ""
+    do-daemonize: no
+    use-syslog: no
+    verbosity: 0
+    num-threads: %d
+    so-reuseport: yes
+    interface: %s
+    access-control: 127.0.0.0/8 allow
+    module-config: "iterator"
+    local-zone: "%s" static
+    local-zone: "%s" static
+    include: "%s"
+`, b.dir, readers, strings.Replace(b.listen(addr), ":", "@", 1), forwardZone, reverseZone, filepath.Join(b.dir, "local-data")))
+	if err != nil {
+		return nil, err
+	}
+	return b.spawn("unbound", addr, b.paths["unbound"], "-d", "-c", conf)
+}

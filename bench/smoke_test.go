@@ -1,0 +1,104 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// The bare loop is this program in another process.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "loop" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// The quick comparison over UDP, of our server and the bare loop: every answer
+// of every kind of name is right, the files are written, and nothing is left.
+// How fast anything was is not asked.
+func TestSmoke(t *testing.T) {
+	scratch, results := t.TempDir(), t.TempDir()
+	t.Setenv("TMPDIR", scratch)
+	var out bytes.Buffer
+	err := run(t.Context(), []string{"-quick", "-services", "40", "-time", "50ms", "-rounds", "2",
+		"-scenarios", "udp,idle,binary", "-peers", "", "-results", results, "-root", ".."}, &out)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+	files, err := filepath.Glob(filepath.Join(results, "*.json"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("results: %v, %v", files, err)
+	}
+	text, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r report
+	if err := json.Unmarshal(text, &r); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]int{}
+	for _, res := range r.Results {
+		seen[res.Label]++
+		if len(res.Samples) != 2 {
+			t.Errorf("%s, %s: %d samples", res.Scenario, res.Label, len(res.Samples))
+		}
+		for _, s := range res.Samples {
+			if s.Answered == 0 || s.Wrong > 0 || s.CPU <= 0 {
+				t.Errorf("%s, %s: %+v", res.Scenario, res.Label, s)
+			}
+		}
+	}
+	if seen["seamark"] != 9 || seen["loop"] != 9 {
+		t.Errorf("results of %v, want nine of each\n%s", seen, &out)
+	}
+	if page := files[0][:len(files[0])-len("json")] + "md"; !exists(page) {
+		t.Errorf("no %s", page)
+	}
+	if left, err := os.ReadDir(scratch); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// An interrupted run stops what it has started.
+func TestInterrupt(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	o, err := parseOptions([]string{"-quick", "-services", "20", "-seamark", os.Args[0], "-peers", "", "-scenarios", "binary"}, &bytes.Buffer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := newBench(o, &bytes.Buffer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.stopAll()
+	if err := b.prepare(ctx); err != nil {
+		t.Fatal(err)
+	}
+	upstream := b.upstream
+	l := b.load(upstream, "cached")
+	l.time = 1 << 40 // until it is interrupted
+	cancel()
+	if _, err := l.run(ctx); err == nil {
+		t.Error("the load was not interrupted")
+	}
+	b.stopAll()
+	select {
+	case <-upstream.done:
+	default:
+		t.Error("the upstream still runs")
+	}
+}
+
+func exists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
+}

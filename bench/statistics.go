@@ -1,0 +1,77 @@
+//go:build linux
+
+package main
+
+import (
+	"math"
+	"slices"
+)
+
+// A spread is what a number was in several rounds.
+type spread struct {
+	Median float64 `json:"median"`
+	Min    float64 `json:"min"`
+	Max    float64 `json:"max"`
+}
+
+// spreadOf needs one value at least.
+func spreadOf(values []float64) spread {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return spread{(sorted[(n-1)/2] + sorted[n/2]) / 2, sorted[0], sorted[n-1]}
+}
+
+// percentile gives the value that a part p of the sorted values do not exceed:
+// the nearest rank. NaN if there is none.
+func percentile(sorted []float64, p float64) float64 {
+	if len(sorted) == 0 {
+		return math.NaN()
+	}
+	rank := int(math.Ceil(p*float64(len(sorted)))) - 1
+	return sorted[max(0, min(rank, len(sorted)-1))]
+}
+
+// ratios divides round by round: what disturbed one round disturbed both.
+func ratios(over, under []float64) []float64 {
+	n := min(len(over), len(under))
+	out := make([]float64, 0, n)
+	for i := range n {
+		if under[i] > 0 {
+			out = append(out, over[i]/under[i])
+		}
+	}
+	return out
+}
+
+// turns gives the order of n contenders in so many rounds: ABBA. Each second
+// round goes backwards, so that what drifts slowly weighs on all alike.
+func turns(n, rounds int) [][]int {
+	all := make([][]int, rounds)
+	for r := range all {
+		for i := range n {
+			all[r] = append(all[r], i)
+		}
+		if r%2 == 1 {
+			slices.Reverse(all[r])
+		}
+	}
+	return all
+}
+
+// The verdicts on a goal.
+const (
+	met     = "met"
+	missed  = "missed"
+	near    = "unclear" // the limit lies within what the rounds differ by
+	unknown = "not measured"
+)
+
+func judge(s spread, limit float64) string {
+	switch {
+	case s.Max <= limit:
+		return met
+	case s.Min > limit:
+		return missed
+	}
+	return near
+}

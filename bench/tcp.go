@@ -1,0 +1,178 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// runTCP has sockets clients, each a goroutine, and each with its part of the
+// window.
+func (l load) runTCP(ctx context.Context, one func(context.Context, int, *tally) error) (*tally, error) {
+	all := new(tally)
+	var mu sync.Mutex
+	var clients sync.WaitGroup
+	var failed error
+	begin := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, l.time)
+	defer cancel()
+	for i := range l.sockets {
+		clients.Go(func() {
+			t := new(tally)
+			err := one(ctx, i, t)
+			mu.Lock()
+			defer mu.Unlock()
+			all.add(t)
+			failed = errors.Join(failed, err)
+		})
+	}
+	clients.Wait()
+	all.elapsed = time.Since(begin)
+	return all, failed
+}
+
+// A stream is one connection with queries on it.
+type stream struct {
+	conn    net.Conn
+	ids     uint16
+	waiting map[uint16]*question
+	out     []byte
+	in      []byte // what has been read and not been taken
+}
+
+// dialTCP comes from an address of its own for each connection and client, so
+// that ports in TIME_WAIT do not run out. All of 127.0.0.0/8 is this machine.
+func (l load) dialTCP(ctx context.Context, client, n int) (*stream, error) {
+	d := net.Dialer{
+		Timeout:   patience,
+		LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 1, byte(client), byte(n%250+1))},
+	}
+	// The load's end is no reason to break off here: the last answers are
+	// waited for.
+	conn, err := d.DialContext(context.WithoutCancel(ctx), "tcp4", l.to.String())
+	if err != nil {
+		return nil, err
+	}
+	return &stream{conn: conn, waiting: map[uint16]*question{}}, nil
+}
+
+// add puts a query behind those that are to be written.
+func (s *stream) add(q *question) {
+	s.out = binary.BigEndian.AppendUint16(s.out, uint16(len(q.packet)))
+	at := len(s.out)
+	s.out = append(s.out, q.packet...)
+	binary.BigEndian.PutUint16(s.out[at:], s.ids)
+	s.waiting[s.ids] = q
+	s.ids++
+}
+
+func (s *stream) flush() error {
+	_, err := s.conn.Write(s.out)
+	s.out = s.out[:0]
+	return err
+}
+
+// take reads once, and tallies the answers that are whole.
+func (s *stream) take(t *tally) (n int, err error) {
+	if err := s.conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		return 0, err
+	}
+	if cap(s.in)-len(s.in) < 1<<16 {
+		s.in = append(make([]byte, 0, len(s.in)+1<<17), s.in...)
+	}
+	k, err := s.conn.Read(s.in[len(s.in):cap(s.in)])
+	if err != nil {
+		return 0, err
+	}
+	s.in = s.in[:len(s.in)+k]
+	for len(s.in) >= 2 {
+		size := int(binary.BigEndian.Uint16(s.in))
+		if len(s.in) < 2+size {
+			break
+		}
+		packet := s.in[2 : 2+size]
+		s.in = s.in[2+size:]
+		if size < 12 {
+			return n, errors.New("a message of less than a header")
+		}
+		id := binary.BigEndian.Uint16(packet)
+		q := s.waiting[id]
+		if q == nil {
+			return n, errors.New("an answer that nobody waits for")
+		}
+		delete(s.waiting, id)
+		t.got(q, packet)
+		n++
+	}
+	return n, nil
+}
+
+// streams keeps one connection full: for as many answers as came at once as
+// many queries go out at once.
+func (l load) streams(ctx context.Context, client int, t *tally) error {
+	s, err := l.dialTCP(ctx, client, 0)
+	if err != nil {
+		return err
+	}
+	defer s.conn.Close()
+	at := client * len(l.questions) / l.sockets
+	for n := l.window / l.sockets; ; {
+		if ctx.Err() == nil {
+			for range n {
+				s.add(l.questions[at%len(l.questions)])
+				at++
+			}
+			t.sent += n
+			if n > 0 {
+				if err := s.flush(); err != nil {
+					return err
+				}
+			}
+		}
+		if len(s.waiting) == 0 {
+			return nil
+		}
+		n, err = s.take(t)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			t.lost += len(s.waiting)
+			return fmt.Errorf("no answer in %v", patience)
+		}
+		if err != nil {
+			return fmt.Errorf("reading: %w", err)
+		}
+	}
+}
+
+// connections makes a connection for each query.
+func (l load) connections(ctx context.Context, client int, t *tally) error {
+	at := client * len(l.questions) / l.sockets
+	for n := 0; ctx.Err() == nil; n++ {
+		s, err := l.dialTCP(ctx, client, n)
+		if err != nil {
+			return err
+		}
+		s.add(l.questions[(at+n)%len(l.questions)])
+		t.sent++
+		err = s.flush()
+		for err == nil && len(s.waiting) > 0 {
+			_, err = s.take(t)
+		}
+		s.conn.Close()
+		if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, io.EOF) {
+			t.lost++
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
