@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"context"
 	"go/ast"
 	"go/doc/comment"
 	"go/parser"
@@ -33,7 +34,7 @@ func TestCorefilesInDocs(t *testing.T) {
 	}
 	t.Chdir("testdata") // with the files that they name
 	for _, text := range texts {
-		plan(t, "a doc comment", text)
+		runs(t, "a doc comment", text)
 	}
 	if len(texts) < len(Directives())-1 {
 		t.Errorf("%d Corefiles for %d directives", len(texts), len(Directives()))
@@ -53,7 +54,7 @@ func TestCorefilesInDocuments(t *testing.T) {
 		}
 		for _, m := range fence.FindAllStringSubmatch(string(text), -1) {
 			found++
-			plan(t, file, m[1])
+			runs(t, file, m[1])
 		}
 	}
 	if found == 0 {
@@ -61,21 +62,44 @@ func TestCorefilesInDocuments(t *testing.T) {
 	}
 }
 
-// plan wants a Corefile to be right. The interfaces that it names exist.
-func plan(t *testing.T, where, text string) {
+// runs wants a Corefile to be right and to be served, on ports of loopback. The
+// interfaces that it names exist.
+func runs(t *testing.T, where, text string) {
 	t.Helper()
 	blocks, err := corefile.Parse("Corefile", []byte(text))
+	if err != nil {
+		t.Errorf("%s: %v\n%s", where, err, text)
+		return
+	}
+	for _, b := range blocks {
+		for i := range b.Directives {
+			switch d := &b.Directives[i]; d.Text {
+			case "health", "ready", "prometheus", "pprof":
+				d.Args = []corefile.Token{{Text: "127.0.0.1:0", File: d.File, Line: d.Line}}
+			case "forward": // loop asks upstreams at the start
+				for i := range d.Args[1:] {
+					d.Args[1+i].Text = "127.0.0.1:1"
+				}
+			}
+		}
+	}
+	plan, err := server.NewPlan(blocks, server.Options{
+		Directives: Directives(), Port: 53, Log: slog.New(slog.DiscardHandler), Metrics: new(metrics.Registry),
+		Listen: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")},
+		Interface: func(string) ([]netip.Addr, error) {
+			return []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("fe80::1%eth0")}, nil
+		},
+	})
 	if err == nil {
-		_, err = server.NewPlan(blocks, server.Options{
-			Directives: Directives(), Port: 53, Log: slog.New(slog.DiscardHandler), Metrics: new(metrics.Registry),
-			Interface: func(string) ([]netip.Addr, error) {
-				return []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("fe80::1%eth0")}, nil
-			},
-		})
+		err = plan.Start(t.Context(), nil)
 	}
 	if err != nil {
 		t.Errorf("%s: %v\n%s", where, err, text)
+		return
 	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	plan.Stop(ended)
 }
 
 func corefilesIn(t *testing.T, dir string) (texts []string) {
