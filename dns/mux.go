@@ -79,6 +79,7 @@ const (
 // exchanged whole by a reload.
 type Port struct {
 	mux   atomic.Pointer[Mux]
+	ended atomic.Bool
 	mu    sync.Mutex
 	turns map[*Turn]struct{}
 }
@@ -147,7 +148,7 @@ func (p *Port) Serve(q *Query, lent []byte) (outcome Outcome) {
 	}
 	q.enter(chain)
 	if q.walk(0) == Wait {
-		if q.mux.lot.park(q) {
+		if !p.ended.Load() && q.mux.lot.park(q) {
 			return Parked
 		}
 		q.giveUp()
@@ -200,6 +201,10 @@ func (q *Query) panicked(cause any) {
 		q.mux.recovered(q, cause)
 	}
 }
+
+// End says that the address is about to be closed: queries that would have to
+// wait are SERVFAIL from now on.
+func (p *Port) End() { p.ended.Store(true) }
 
 // Swap makes mux the one that serves from now on and returns the one before.
 func (p *Port) Swap(mux *Mux) *Mux { return p.mux.Swap(mux) }

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/seamark/seamark/corefile"
 )
 
 const (
@@ -91,7 +92,7 @@ func (f *follower) look(ctx context.Context) {
 	for i, p := range f.set.options.to {
 		switch {
 		case p.file != "":
-			text, err := os.ReadFile(p.file)
+			text, err := corefile.Text(p.file)
 			addrs := parseResolvConf(text)
 			if err == nil && len(addrs) == 0 {
 				err = errNoLine

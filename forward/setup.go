@@ -161,7 +161,7 @@ func (f *Forward) parseTo(b *config.Block, d corefile.Directive) error {
 		upstreams++
 		if p.file != "" {
 			p.file = b.Path(p.file)
-			text, err := os.ReadFile(p.file)
+			text, err := corefile.Text(p.file)
 			addrs := parseResolvConf(text)
 			switch {
 			case err != nil:
@@ -256,7 +256,7 @@ func (o *options) parseTLS(b *config.Block, d corefile.Directive) error {
 	files, hash := d.Words(), sha256.New()
 	for i, file := range files {
 		files[i] = b.Path(file)
-		text, err := os.ReadFile(files[i])
+		text, err := corefile.Text(files[i])
 		if err != nil {
 			return d.Errorf("%w", err)
 		}
@@ -264,7 +264,7 @@ func (o *options) parseTLS(b *config.Block, d corefile.Directive) error {
 	}
 	o.tls.id = fmt.Sprintf("%x", hash.Sum(nil))
 	if len(files)%2 == 1 {
-		text, err := os.ReadFile(files[len(files)-1])
+		text, err := corefile.Text(files[len(files)-1])
 		if err != nil {
 			return d.Errorf("%w", err)
 		}

@@ -172,13 +172,13 @@ func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error 
 	var mode, ignored string
 	var qps float64
 	err := d.Options(
-		corefile.Option{Name: "endpoint", Min: 1, Max: -1, Set: func(e corefile.Directive) error {
+		corefile.Option{Name: "endpoint", Min: 1, Max: -1, Set: given(func(e corefile.Directive) error {
 			o.Endpoint = e.Args[0].Text
 			if len(e.Args) > 1 {
 				b.Log.Warn("kubernetes: endpoint: only the first URL is used, as in CoreDNS", "url", o.Endpoint)
 			}
 			return nil
-		}},
+		})},
 		corefile.Option{Name: "tls", Min: 3, Max: 3, Set: func(e corefile.Directive) error {
 			o.Cert, o.Key, o.CA = e.Args[0].Text, e.Args[1].Text, e.Args[2].Text
 			return nil
@@ -189,12 +189,12 @@ func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error 
 			return nil
 		}},
 		corefile.Option{Name: "manifests", Min: 1, Max: 1, Set: corefile.String(&o.Manifests)},
-		corefile.Option{Name: "namespaces", Min: 1, Max: -1, Set: func(e corefile.Directive) error {
+		corefile.Option{Name: "namespaces", Min: 1, Max: -1, Set: given(func(e corefile.Directive) error {
 			all := append(strings.FieldsFunc(o.Namespaces, func(c rune) bool { return c == ',' }), e.Words()...)
 			slices.Sort(all)
 			o.Namespaces = strings.Join(slices.Compact(all), ",")
 			return nil
-		}},
+		})},
 		corefile.Option{Name: "namespace_labels", Min: 1, Max: -1, Set: words(&o.NamespaceLabels)},
 		corefile.Option{Name: "labels", Min: 1, Max: -1, Set: words(&o.Labels)},
 		corefile.Option{Name: "pods", Min: 1, Max: 1, Set: corefile.OneOf(&mode, "disabled", "insecure", "verified")},
@@ -235,9 +235,20 @@ func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error 
 const clusterset wire.Name = "\x0aclusterset\x05local\x00"
 
 func words(s *string) func(corefile.Directive) error {
-	return func(e corefile.Directive) error {
+	return given(func(e corefile.Directive) error {
 		*s = strings.Join(e.Words(), " ")
 		return nil
+	})
+}
+
+// given refuses empty arguments: the name of a variable that is not set would
+// take away what limits a server to some namespaces or Services.
+func given(set func(corefile.Directive) error) func(corefile.Directive) error {
+	return func(e corefile.Directive) error {
+		if slices.Contains(e.Words(), "") {
+			return e.Errorf(`want a value, got ""`)
+		}
+		return set(e)
 	}
 }
 

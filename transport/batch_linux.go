@@ -97,7 +97,8 @@ func (b *batch) run() {
 	receive := b.receive // made once: it would be allocated at each call
 	for {
 		if err := b.raw.Read(receive); err != nil {
-			if b.l.isStopping() {
+			if b.l.isDeaf() {
+				b.drain()
 				return
 			}
 			b.pause()
@@ -109,6 +110,18 @@ func (b *batch) run() {
 				b.pause()
 			}
 			continue
+		}
+		b.round()
+	}
+}
+
+// drain answers what came before the reader was stopped. It ends, whoever goes on
+// sending.
+func (b *batch) drain() {
+	for range socketBuffer / datagram / batchSize {
+		err := b.raw.Control(func(fd uintptr) { b.receive(fd) })
+		if err != nil || b.errno != 0 {
+			return
 		}
 		b.round()
 	}

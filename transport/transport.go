@@ -90,6 +90,7 @@ type Listener struct {
 	limits   atomic.Pointer[Limits]
 	once     sync.Once
 	stopping chan struct{}
+	deaf     chan struct{}  // closed when UDP is not to be read any more
 	readers  sync.WaitGroup // of UDP
 	acceptor sync.WaitGroup
 	conns    conns
@@ -130,7 +131,7 @@ func Listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, err
 // listenUDP.
 func listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, error) {
 	l := &Listener{
-		o: o, counts: newCounters(o.Metrics), stopping: make(chan struct{}),
+		o: o, counts: newCounters(o.Metrics), stopping: make(chan struct{}), deaf: make(chan struct{}),
 		start: time.Now(), large: make(chan struct{}, maxLarge),
 	}
 	l.setLimits(o.Limits)
@@ -238,24 +239,27 @@ func (l *Listener) Serve() {
 	l.forget = l.o.Metrics.GaugeUntil("seamark_transport_connections", "TCP connections that are open now.", l.conns.count, "address", l.addr.String())
 }
 
-// Stop ends the listener. Nothing new is read; whatever has been read is
-// answered. Queries that are parked have until Options.Grace to be finished;
-// after that their replies go nowhere. All sockets are closed and all
-// goroutines of this package have ended when it returns.
+// Stop ends the listener. Connections are not read any more. UDP is, as long as
+// queries are parked, for at most Options.Grace: what can be answered at once is,
+// and the rest is SERVFAIL, so that no query disappears in a socket that nobody
+// reads. Replies that take longer than the grace go nowhere. All sockets are
+// closed and all goroutines of this package have ended when it returns.
 func (l *Listener) Stop() { l.once.Do(l.stop) }
 
 func (l *Listener) stop() {
 	grace, cancel := context.WithTimeout(context.Background(), l.o.Grace)
 	defer cancel()
+	l.o.Port.End() // no new parked queries
 	close(l.stopping)
-	for _, c := range l.udp {
-		_ = c.SetReadDeadline(longAgo())
-	}
 	_ = l.tcp.Close()
 	l.acceptor.Wait() // from here on there are no new connections
 	l.conns.wake()
-	l.readers.Wait() // and no new parked queries by UDP
 	l.parked.wait(grace)
+	close(l.deaf)
+	for _, c := range l.udp {
+		_ = c.SetReadDeadline(longAgo())
+	}
+	l.readers.Wait()
 	for _, c := range l.udp { // clients learn at once that nobody is there
 		_ = c.Close()
 	}
@@ -274,9 +278,13 @@ func (l *Listener) close() {
 	}
 }
 
-func (l *Listener) isStopping() bool {
+func (l *Listener) isStopping() bool { return closed(l.stopping) }
+
+func (l *Listener) isDeaf() bool { return closed(l.deaf) }
+
+func closed(c chan struct{}) bool {
 	select {
-	case <-l.stopping:
+	case <-c:
 		return true
 	default:
 		return false

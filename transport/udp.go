@@ -162,7 +162,7 @@ func (r *reader) oneByOne() {
 		s := &r.slots[0]
 		n, control, flags, from, err := r.conn.ReadMsgUDPAddrPort(s.q.Room(datagram), oob)
 		now := time.Now()
-		if r.l.isStopping() && err != nil {
+		if r.l.isDeaf() && err != nil {
 			return
 		}
 		if err != nil && !tooLarge(err) {
@@ -200,7 +200,7 @@ func (r *reader) turnAround(control []byte, q *dns.Query) int {
 // pause keeps a socket whose reads fail from taking a whole CPU.
 func (r *reader) pause() {
 	select {
-	case <-r.l.stopping:
+	case <-r.l.deaf:
 	case <-time.After(10 * time.Millisecond):
 	}
 }

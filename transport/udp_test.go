@@ -343,3 +343,31 @@ func TestUDPParkedPeer(t *testing.T) {
 		}
 	})
 }
+
+// TestUDPStopAnswers: while a parked query keeps the socket open, no other is
+// left in it without an answer.
+func TestUDPStopAnswers(t *testing.T) {
+	ways(t, func(t *testing.T, o Options) {
+		s := serve(t, "127.0.0.1", o)
+		at := s.at("127.0.0.1")
+		parked := dial(t, "udp", at)
+		_, _ = parked.Write(pack(t, question("a.wait.", mdns.TypeA)))
+		eventually(t, "it is parked", func() bool { return s.wait.arrived.Load() == 1 })
+		stopped := make(chan struct{})
+		go func() { defer close(stopped); s.Stop() }()
+		eventually(t, "it is being stopped", s.isStopping)
+		for range 10 {
+			if r := ask(t, "udp", at, question("a.in.", mdns.TypeA)); r.Rcode != mdns.RcodeSuccess {
+				t.Error(r)
+			}
+			if r := ask(t, "udp", at, question("b.wait.", mdns.TypeA)); r.Rcode != mdns.RcodeServerFailure {
+				t.Error(r)
+			}
+		}
+		close(s.wait.gate)
+		<-stopped
+		if _, err := parked.Read(make([]byte, 512)); err != nil {
+			t.Error("the parked query:", err)
+		}
+	})
+}
