@@ -260,9 +260,6 @@ func (l *Listener) stop() {
 		_ = c.SetReadDeadline(longAgo())
 	}
 	l.readers.Wait()
-	for _, c := range l.udp { // clients learn at once that nobody is there
-		_ = c.Close()
-	}
 	l.conns.wait(grace)
 	l.close()
 	if l.forget != nil {

@@ -55,9 +55,11 @@ func newReader(l *Listener, conn *net.UDPConn) *reader {
 	return &reader{l: l, conn: conn, wildcard: l.addr.Addr().IsUnspecified(), turn: l.o.Port.Join()}
 }
 
-// run reads until the listener stops.
+// run reads until the listener stops. It closes the socket itself, at once after
+// it has read the last: what comes then is refused, and not lost in it.
 func (r *reader) run() {
 	defer r.l.o.Port.Leave(r.turn)
+	defer r.conn.Close()
 	if !r.l.o.Portable && batches(r) {
 		return
 	}
