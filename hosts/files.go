@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"io"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -127,6 +128,9 @@ func (f *files) read() (changed bool, wrong map[string]error) {
 	for _, path := range paths {
 		old := before[path]
 		lines, err := f.file(path)
+		if err == nil && old.name != "" {
+			err = worthless(path, lines)
+		}
 		switch {
 		case err == nil:
 			t := text{path, lines, len(lines), maphash.String(f.seed, lines)}
@@ -147,6 +151,28 @@ func (f *files) read() (changed bool, wrong map[string]error) {
 		f.texts = texts
 	}
 	return changed, wrong
+}
+
+// worthless is an error if a file has lines and none is right: it is something
+// else than a hosts file by mistake, and what it said before is better. A file
+// of nothing but comments means what it says.
+func worthless(path, lines string) error {
+	const head = 64 << 10 // of most files this is enough to see
+	for _, part := range []string{lines[:min(head, len(lines))], lines} {
+		right, first := false, complaint{}
+		parse(part, func(netip.Addr, []byte) { right = true }, func(c complaint) {
+			if first.line == 0 {
+				first = c
+			}
+		})
+		switch {
+		case right:
+			return nil
+		case len(part) == len(lines) && first.line > 0:
+			return fmt.Errorf("no line of it is right: %s:%d: %s", path, first.line, first.text)
+		}
+	}
+	return nil
 }
 
 // text is what was read of a file; it has no name if nothing was.

@@ -29,8 +29,9 @@ import (
 //
 // A line has an address and its names. # begins a comment. A line that is wrong
 // is left out alone, and one warning for each file and change names the first of
-// them with FILE:LINE; in the Corefile it is an error. Addresses that mean
-// something on one machine alone (fe80::1%eth0) are left out.
+// them with FILE:LINE; in the Corefile it is an error. A file that was good and
+// has no right line any more is not taken: what it said before stays. Addresses
+// that mean something on one machine alone (fe80::1%eth0) are left out.
 //
 // FILE may be a directory: all regular files in it count, in the order of their
 // names, but those that begin with a dot or # or end with ~.

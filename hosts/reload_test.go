@@ -394,3 +394,25 @@ func TestReloadZero(t *testing.T) {
 	}
 	table.tasks.Wait() // or the test never ends
 }
+
+// A file that has become something else altogether does not take away what was
+// good; one that says nothing does.
+func TestWorthless(t *testing.T) {
+	file, log := filepath.Join(t.TempDir(), "hosts"), new(journal)
+	write(t, file, "10.0.0.1 a.test\n")
+	a := newAsker(t, follow(t, file, log, nil))
+	a.becomes(t, "a.test.", "NOERROR aa 10.0.0.1")
+	write(t, file, "# a list\napiVersion: v1\nkind: ConfigMap\n"+strings.Repeat("x", 70_000))
+	eventually(t, "said", func() bool { return log.count("no line of it is right: "+file+":2: ") > 0 })
+	if n := log.count("what it said before stays"); n != 1 {
+		t.Errorf("that it stays is said %d times\n%s", n, log)
+	}
+	a.becomes(t, "a.test.", "NOERROR aa 10.0.0.1")
+	write(t, file, strings.Repeat("# a comment\n", 10_000)+"nonsense\n10.0.0.2 a.test\n")
+	a.becomes(t, "a.test.", "NOERROR aa 10.0.0.2")
+	if n := log.count("can be read now"); n != 1 {
+		t.Errorf("that it can be read is said %d times\n%s", n, log)
+	}
+	write(t, file, "# nobody\n")
+	a.becomes(t, "a.test.", "NXDOMAIN aa")
+}
