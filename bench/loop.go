@@ -50,17 +50,14 @@ const loopBatch = 16
 // bytes of its question, and sends them. It parses nothing, checks nothing and
 // counts nothing. What is not in the table is an NXDOMAIN without records.
 type loop struct {
-	table    table
-	raw      syscall.RawConn
-	in, out  [loopBatch]unix.Mmsghdr
-	room     [loopBatch][512]byte
-	reply    [loopBatch][4096]byte
-	inIO     [loopBatch]unix.Iovec
-	outIO    [loopBatch]unix.Iovec
-	names    [loopBatch][unix.SizeofSockaddrInet6]byte
-	n, left  int
-	at       int
-	received syscall.Errno
+	table   table
+	raw     syscall.RawConn
+	in, out [loopBatch]unix.Mmsghdr
+	room    [loopBatch][512]byte
+	reply   [loopBatch][4096]byte
+	inIO    [loopBatch]unix.Iovec
+	outIO   [loopBatch]unix.Iovec
+	names   [loopBatch][unix.SizeofSockaddrInet6]byte
 
 	upstream bool // asked by forwarders, whose OPT is not ours: only the question counts
 }
@@ -117,24 +114,12 @@ func (l *loop) run() error {
 	for i := range loopBatch {
 		l.arm(i)
 	}
-	receive, send := l.receive, l.send
+	pump := l.pump
 	for {
-		if err := l.raw.Read(receive); err != nil {
+		if err := l.raw.Read(pump); err != nil {
 			return err
 		}
-		if l.received != 0 {
-			continue // about packets sent before
-		}
-		for i := range l.n {
-			l.answer(i)
-		}
-		l.at, l.left = 0, l.n
-		if err := l.raw.Write(send); err != nil {
-			return err
-		}
-		for i := range l.n {
-			l.arm(i)
-		}
+		// Errors are about packets sent before.
 	}
 }
 
@@ -147,12 +132,25 @@ func (l *loop) arm(i int) {
 	h.SetIovlen(1)
 }
 
-// receive waits in the netpoller and calls without blocking, as our server
-// does.
-func (l *loop) receive(fd uintptr) bool {
-	n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&l.in)), loopBatch, unix.MSG_DONTWAIT, 0, 0)
-	l.n, l.received = int(n), errno
-	return errno != unix.EAGAIN
+// pump is called by the netpoller when there may be something to read, and
+// calls without blocking, as our server does. Returning false is to wait.
+func (l *loop) pump(fd uintptr) bool {
+	for {
+		n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&l.in)), loopBatch, unix.MSG_DONTWAIT, 0, 0)
+		if errno != 0 {
+			return errno != unix.EAGAIN
+		}
+		for i := range int(n) {
+			l.answer(i)
+		}
+		l.send(fd, l.out[:n])
+		for i := range int(n) {
+			l.arm(i)
+		}
+		if n == 1 {
+			return false
+		}
+	}
 }
 
 func (l *loop) answer(i int) {
@@ -185,16 +183,13 @@ func questionOf(b []byte) []byte {
 	return b[:min(end, len(b))]
 }
 
-func (l *loop) send(fd uintptr) bool {
-	for l.left > 0 {
-		n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&l.out[l.at])), uintptr(l.left), unix.MSG_DONTWAIT, 0, 0)
-		if errno == unix.EAGAIN {
-			return false
-		}
+// send drops what the socket has no room for.
+func (l *loop) send(fd uintptr, left []unix.Mmsghdr) {
+	for len(left) > 0 {
+		n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&left[0])), uintptr(len(left)), unix.MSG_DONTWAIT, 0, 0)
 		if errno != 0 {
 			n = 1 // this one cannot be sent
 		}
-		l.at, l.left = l.at+int(n), l.left-int(n)
+		left = left[n:]
 	}
-	return true
 }

@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/metrics"
 )
 
 // A batch is a reader that reads and sends several datagrams by one system
@@ -22,6 +21,12 @@ import (
 // It waits in the netpoller (RawConn.Read) and calls with MSG_DONTWAIT. A
 // thread that is blocked in recvmmsg costs three times as much CPU when there
 // is little to do.
+//
+// It calls by RawSyscall6, which the scheduler does not see. A call that it sees
+// wakes its monitor thread (sysmon) whenever the process was idle, and that
+// costs more than answering the query. What the scheduler then cannot do is to
+// take the processor away in the middle of a call: a stop of the world waits
+// until sixteen packets are through the network stack, some 50 µs.
 type batch struct {
 	*reader
 	raw      syscall.RawConn
@@ -33,7 +38,6 @@ type batch struct {
 	n     int // messages that the last call read
 	errno syscall.Errno
 
-	out     sender
 	replies [batchSize]unix.Mmsghdr
 	answers [batchSize]unix.Iovec
 }
@@ -53,7 +57,6 @@ func batches(r *reader) bool {
 		return false
 	}
 	b := &batch{reader: r, raw: raw}
-	b.out.init(raw, r.l.counts.sendUDP)
 	r.arm(batchSize, b)
 	for i := range batchSize {
 		b.ready(i)
@@ -94,9 +97,9 @@ func (b *batch) ready(i int) {
 }
 
 func (b *batch) run() {
-	receive := b.receive // made once: it would be allocated at each call
+	pump := b.pump // made once: it would be allocated at each call
 	for {
-		if err := b.raw.Read(receive); err != nil {
+		if err := b.raw.Read(pump); err != nil {
 			if b.l.isDeaf() {
 				b.drain()
 				return
@@ -104,46 +107,65 @@ func (b *batch) run() {
 			b.pause()
 			continue
 		}
-		if b.errno != 0 {
-			// Errors are about packets sent before (ICMP), or pass.
-			if b.errno != unix.EINTR {
-				b.pause()
-			}
-			continue
+		// Errors are about packets sent before (ICMP), or pass.
+		if b.errno != 0 && b.errno != unix.EINTR {
+			b.pause()
 		}
-		b.round()
+	}
+}
+
+// pump is called by the netpoller when there may be something to read. It
+// answers until there is nothing left, and then returns false, which is to
+// wait.
+func (b *batch) pump(fd uintptr) (done bool) {
+	for {
+		b.receive(fd)
+		switch {
+		case b.errno == unix.EAGAIN:
+			return false
+		case b.errno != 0:
+			return true
+		}
+		b.round(fd)
+		if b.l.isDeaf() {
+			return true // the next Read says so
+		}
+		// One packet alone, and the kernel has seen that no other was behind
+		// it: it will tell of the next. If there were more, more will have come
+		// meanwhile.
+		if b.n == 1 {
+			return false
+		}
 	}
 }
 
 // drain answers what came before the reader was stopped. It ends, whoever goes on
 // sending.
 func (b *batch) drain() {
-	for range socketBuffer / datagram / batchSize {
-		err := b.raw.Control(func(fd uintptr) { b.receive(fd) })
-		if err != nil || b.errno != 0 {
-			return
+	_ = b.raw.Control(func(fd uintptr) {
+		for range socketBuffer / datagram / batchSize {
+			if b.receive(fd); b.errno != 0 {
+				return
+			}
+			b.round(fd)
 		}
-		b.round()
-	}
+	})
 }
 
-// receive is called by the netpoller when there may be something to read.
-func (b *batch) receive(fd uintptr) (done bool) {
-	// Not RawSyscall6, which hides from the scheduler a call that may take as
-	// long as sixteen packets do in the network stack: it measured no faster.
-	n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&b.messages)), batchSize, unix.MSG_DONTWAIT, 0, 0)
+// receive reads what is there, up to a batch.
+func (b *batch) receive(fd uintptr) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&b.messages)), batchSize, unix.MSG_DONTWAIT, 0, 0)
 	b.n, b.errno = int(n), errno
-	return errno != unix.EAGAIN
 }
 
 // round answers what the last call read.
-func (b *batch) round() {
+func (b *batch) round(fd uintptr) {
 	n, now := b.n, time.Now()
 	for i := range n {
 		b.take(i, now)
 	}
 	b.answer(n)
-	b.send(n)
+	b.send(fd, n)
 	for i := range n {
 		b.ready(i)
 	}
@@ -159,7 +181,7 @@ func (b *batch) take(i int, now time.Time) {
 }
 
 // send sends the replies of the batch.
-func (b *batch) send(n int) {
+func (b *batch) send(fd uintptr, n int) {
 	k := 0
 	for i := range n {
 		if b.slots[i].outcome != dns.Send {
@@ -174,56 +196,32 @@ func (b *batch) send(n int) {
 		to.Flags = 0
 		k++
 	}
-	b.out.send(b.replies[:k])
+	b.l.sendAll(fd, b.replies[:k])
 }
 
-// A sender sends messages by one system call, if the kernel takes them all.
-type sender struct {
-	raw    syscall.RawConn
-	left   []unix.Mmsghdr
-	failed *metrics.Counter
-	write  func(fd uintptr) bool
-}
-
-func (s *sender) init(raw syscall.RawConn, failed *metrics.Counter) {
-	s.raw, s.failed = raw, failed
-	s.write = s.attempt // made once, as above
-}
-
-func (s *sender) send(messages []unix.Mmsghdr) {
-	if len(messages) == 0 {
-		return
-	}
-	s.left = messages
-	if err := s.raw.Write(s.write); err != nil { // the socket is closed
-		s.failed.Add(uint64(len(s.left)))
-	}
-}
-
-// attempt sends what is left. A message that cannot be sent is no reason not to
-// send those behind it. If the socket's buffer is full, the network is slower
-// than we are: that is waited for a little, and then the rest is dropped, since
-// the next queries wait behind it.
-func (s *sender) attempt(fd uintptr) (done bool) {
+// sendAll sends messages by one system call, if the kernel takes them all. A
+// message that cannot be sent is no reason not to send those behind it. If the
+// socket's buffer is full, the network is slower than we are: that is waited for
+// a little, and then the rest is dropped, since the next queries wait behind it.
+func (l *Listener) sendAll(fd uintptr, left []unix.Mmsghdr) {
 	const tries = 6
-	for try := 0; len(s.left) > 0; {
-		n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&s.left[0])), uintptr(len(s.left)), unix.MSG_DONTWAIT, 0, 0)
+	for try := 0; len(left) > 0; {
+		n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&left[0])), uintptr(len(left)), unix.MSG_DONTWAIT, 0, 0)
 		switch {
 		case errno == 0:
-			s.left = s.left[n:]
+			left = left[n:]
 		case errno == unix.EINTR:
 		case errno == unix.EAGAIN && try < tries:
 			time.Sleep(50 * time.Microsecond << try) // 3 ms in all
 			try++
 		case errno == unix.EAGAIN:
-			s.failed.Add(uint64(len(s.left)))
-			return true
+			l.counts.sendUDP.Add(uint64(len(left)))
+			return
 		default:
-			s.failed.Add(1)
-			s.left = s.left[1:]
+			l.counts.sendUDP.Add(1)
+			left = left[1:]
 		}
 	}
-	return true
 }
 
 // Send sends the reply of a query that was parked, like any other: with no
@@ -238,7 +236,6 @@ func (b *batch) Send(q *dns.Query) {
 		name    sockaddr
 		iov     unix.Iovec
 		message [1]unix.Mmsghdr
-		out     sender
 	}
 	p := new(packet)
 	v6 := b.l.addr.Addr().Is6()
@@ -254,8 +251,9 @@ func (b *batch) Send(q *dns.Query) {
 			h.SetControllen(len(control))
 		}
 	}
-	p.out.init(b.raw, b.l.counts.sendUDP)
-	p.out.send(p.message[:])
+	if err := b.raw.Control(func(fd uintptr) { b.l.sendAll(fd, p.message[:]) }); err != nil { // the socket is closed
+		b.l.counts.sendUDP.Add(1)
+	}
 }
 
 // addrPort reads the address. A link-local one has the interface's index for
