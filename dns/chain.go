@@ -128,6 +128,14 @@ func (c *Chain) empty() bool { return len(c.steps) == 0 && len(c.observers) == 0
 // were added.
 func (c *Chain) Observe(o Observer) { c.observers = append(c.observers, o) }
 
+// Exchange puts an observer into the place of another: what that keeps for this
+// chain alone, which then need not be looked for. It is called before c serves.
+func (c *Chain) Exchange(old, o Observer) {
+	if i := slices.Index(c.observers, old); i >= 0 {
+		c.observers[i] = o
+	}
+}
+
 // For returns the same chain under another server's or zone's name.
 func (c *Chain) For(server, zone string) *Chain {
 	copied := *c

@@ -20,7 +20,8 @@ type Mux struct {
 	Unserved *Chain
 
 	zones     map[wire.Name][]*Chain
-	most      int // labels of the longest zone
+	root      []*Chain // of zones: every name comes here in the end
+	most      int      // labels of the longest zone
 	lot       *Lot
 	recovered func(q *Query, cause any)
 }
@@ -41,6 +42,7 @@ func (m *Mux) Route(zone wire.Name, chain *Chain) error {
 	}
 	m.zones[zone] = append(m.zones[zone], chain)
 	m.most = max(m.most, zone.Labels())
+	m.root = m.zones[wire.Root]
 	return nil
 }
 
@@ -51,7 +53,11 @@ func (m *Mux) find(q *Query) *Chain {
 	name, labels := q.Name(), q.Labels()
 	var child *Chain
 	for i := max(0, labels-m.most); i <= labels; i++ {
-		for _, chain := range m.zones[wire.Name(name[q.Offset(i):])] {
+		chains := m.root
+		if i < labels {
+			chains = m.zones[wire.Name(name[q.Offset(i):])]
+		}
+		for _, chain := range chains {
 			if chain.Match != nil && !chain.Match(q) {
 				continue
 			}
@@ -81,34 +87,33 @@ type Port struct {
 	mux   atomic.Pointer[Mux]
 	ended atomic.Bool
 	mu    sync.Mutex
-	turns map[*Turn]struct{}
+	turns map[sync.Locker]struct{}
 }
 
-// A Turn is held by a reader while it answers a batch. Taking and releasing
-// every turn once is the grace period after a Swap: whoever then still uses the
-// old mux is parked.
+// A Turn is held by a reader while it answers a batch; one that has a
+// metrics.Shard holds that. Taking and releasing every turn once is the grace
+// period after a Swap: whoever then still uses the old mux is parked.
 type Turn struct{ sync.Mutex }
 
-// wait returns once whoever has the turn now has ended it.
-func (t *Turn) wait() {
-	t.Lock()
-	defer t.Unlock()
-}
-
-// Join adds a reader, or a connection.
+// Join adds a connection.
 func (p *Port) Join() *Turn {
 	t := new(Turn)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.turns == nil {
-		p.turns = map[*Turn]struct{}{}
-	}
-	p.turns[t] = struct{}{}
+	p.Enter(t)
 	return t
 }
 
+// Enter adds a reader that has a turn of its own.
+func (p *Port) Enter(turn sync.Locker) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.turns == nil {
+		p.turns = map[sync.Locker]struct{}{}
+	}
+	p.turns[turn] = struct{}{}
+}
+
 // Leave takes a reader out.
-func (p *Port) Leave(t *Turn) {
+func (p *Port) Leave(t sync.Locker) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.turns, t)
@@ -120,8 +125,14 @@ func (p *Port) Grace() {
 	turns := slices.Collect(maps.Keys(p.turns))
 	p.mu.Unlock()
 	for _, t := range turns {
-		t.wait()
+		wait(t)
 	}
+}
+
+// wait returns once whoever has the turn now has ended it.
+func wait(turn sync.Locker) {
+	turn.Lock()
+	defer turn.Unlock()
 }
 
 // Serve answers the packet that q has received, with the reply built in lent

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -56,6 +57,7 @@ type Query struct {
 
 	mux     *Mux
 	mover   Mover
+	shard   *metrics.Shard
 	chain   *Chain
 	at, by  int // the step it stands at, and the one that answered
 	dropped bool
@@ -75,6 +77,19 @@ type Query struct {
 	room     [RoomSize]byte // of packet, unless it is larger
 	own      []byte         // memory of the answer when none is lent
 	wordRoom [4]any         // of words, unless there are more
+}
+
+// CountBy gives the query the shard that its reader holds while it serves and
+// observes it.
+func (q *Query) CountBy(s *metrics.Shard) { q.shard = s }
+
+// Shard is where to count what is about q, by Counter.AddTo and Meter.Observe:
+// the shard that its reader holds; nil if q has left it or never had one.
+func (q *Query) Shard() *metrics.Shard {
+	if q.late {
+		return nil
+	}
+	return q.shard
 }
 
 // RoomSize is the size of a packet for which a query has room of its own: more

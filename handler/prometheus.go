@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
@@ -110,7 +109,7 @@ func SetupPrometheus(b *config.Block, uses []corefile.Directive) error {
 		b.OnSwap(site.Show)
 		return nil
 	})
-	b.OnChain(func(c *dns.Chain) { p.chains.At(c, p.begin) })
+	b.OnChain(func(c *dns.Chain) { c.Exchange(p, p.chains.At(c, p.begin)) })
 	return err
 }
 
@@ -149,7 +148,7 @@ func (p *Prometheus) Stop() {
 // An unserved counts what no server block is for; no directive is enabled there.
 type unserved struct{ *Prometheus }
 
-func (u unserved) ObserveDNS(q *dns.Query) { u.chains.At(q.Chain(), u.begin).count(q) }
+func (u unserved) ObserveDNS(q *dns.Query) { u.chains.At(q.Chain(), u.begin).ObserveDNS(q) }
 
 func (u unserved) begin(c *dns.Chain) *series { return newSeries(u.metrics, c, nil) }
 
@@ -158,27 +157,26 @@ func (p *Prometheus) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_ = p.metrics.WriteText(w) // a scraper that goes away is no matter
 }
 
-// ObserveDNS counts q.
-func (p *Prometheus) ObserveDNS(q *dns.Query) { p.chains.At(q.Chain(), p.begin).count(q) }
+// ObserveDNS counts q where no chain has series of its own in p's place.
+func (p *Prometheus) ObserveDNS(q *dns.Query) { p.chains.At(q.Chain(), p.begin).ObserveDNS(q) }
 
-// count counts q, which walked the series' chain.
-func (s *series) count(q *dns.Query) {
-	family := family(q)
-	if t := typeIndex(q.Type); t >= 0 {
-		s.requests.at(int(q.Proto), family, t).Add(1)
-	} else {
-		s.requests.at(int(q.Proto), family, len(counted)).Add(1)
+// ObserveDNS counts q, which walked the series' chain.
+func (s *series) ObserveDNS(q *dns.Query) {
+	family, t, shard := family(q), typeIndex(q.Type), q.Shard()
+	if t < 0 {
+		t = len(counted)
 	}
+	s.requests.at(int(q.Proto), family, t).AddTo(shard, 1)
 	if q.DO {
-		s.do.Add(1)
+		s.do.AddTo(shard, 1)
 	}
-	s.querySize[q.Proto].Observe(float64(len(q.Packet())))
+	s.querySize[q.Proto].Observe(shard, uint64(len(q.Packet())))
 	if q.Dropped() {
 		return
 	}
-	s.responses.at(int(min(q.RCode, highestRCode)), q.Step()+1, 0).Add(1)
-	s.duration.Observe(float64(q.Elapsed) / float64(time.Second))
-	s.replySize[q.Proto].Observe(float64(len(q.Reply())))
+	s.responses.at(int(min(q.RCode, highestRCode)), q.Step()+1, 0).AddTo(shard, 1)
+	s.duration.Observe(shard, uint64(max(0, q.Elapsed)))
+	s.replySize[q.Proto].Observe(shard, uint64(len(q.Reply())))
 }
 
 func family(q *dns.Query) int {

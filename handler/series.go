@@ -30,9 +30,9 @@ type series struct {
 	drops               []func() // of what ends with the plan
 	requests, responses grid
 	do                  *metrics.Counter
-	duration            *metrics.Histogram
-	querySize           [2]*metrics.Histogram // by dns.Proto
-	replySize           [2]*metrics.Histogram
+	duration            *metrics.Meter    // of nanoseconds
+	querySize           [2]*metrics.Meter // by dns.Proto
+	replySize           [2]*metrics.Meter
 }
 
 // newSeries makes the series of c; enabled are its block's directives.
@@ -55,8 +55,8 @@ func newSeries(r *metrics.Registry, c *dns.Chain, enabled []string) *series {
 		drops: drops,
 		do: r.Counter("coredns_dns_do_requests_total", "Queries with the DO bit.",
 			"server", c.Server, "view", c.View, "zone", c.Zone),
-		duration: r.Histogram("coredns_dns_request_duration_seconds", "From the packet of a query to its reply.",
-			durations(), labels()...),
+		duration: r.Meter("coredns_dns_request_duration_seconds", "From the packet of a query to its reply.",
+			1e-9, durations(), labels()...),
 	}
 	s.requests = newGrid(len(s.querySize), 2, len(counted)+1, func(proto, family, t int) *metrics.Counter {
 		name := "other"
@@ -72,8 +72,8 @@ func newSeries(r *metrics.Registry, c *dns.Chain, enabled []string) *series {
 	})
 	for p := range s.querySize {
 		proto := labels("proto", dns.Proto(p).String())
-		s.querySize[p] = r.Histogram("coredns_dns_request_size_bytes", "Size of queries.", sizes, proto...)
-		s.replySize[p] = r.Histogram("coredns_dns_response_size_bytes", "Size of replies.", sizes, proto...)
+		s.querySize[p] = r.Meter("coredns_dns_request_size_bytes", "Size of queries.", 1, sizes, proto...)
+		s.replySize[p] = r.Meter("coredns_dns_response_size_bytes", "Size of replies.", 1, sizes, proto...)
 	}
 	return s
 }

@@ -66,7 +66,7 @@ func (r *Registry) CounterFunc(name, help string, value func() float64, labels .
 }
 
 // writeText writes the histogram's lines.
-func (h *Histogram) writeText(w io.Writer, name, labels string) {
+func (h *Histogram) writeText(w io.Writer, name, labels string, _ totals) {
 	counts := make([]uint64, len(h.counts))
 	for i := range h.counts {
 		counts[i] = h.counts[i].Load()

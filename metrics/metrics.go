@@ -22,6 +22,9 @@ import (
 type Registry struct {
 	mu       sync.Mutex
 	families map[string]*family
+	shards   []*Shard
+	gone     []uint64 // what shards had counted that have been dropped
+	cells    int      // that each shard may have
 }
 
 type family struct {
@@ -36,17 +39,27 @@ type gauge struct{ value func() float64 }
 
 // A writer is a series of several lines.
 type writer interface {
-	writeText(w io.Writer, name, labels string)
+	writeText(w io.Writer, name, labels string, t totals)
 }
 
 // A Counter only grows. Add is safe from any goroutine.
-type Counter struct{ n atomic.Uint64 }
+type Counter struct {
+	n    atomic.Uint64
+	of   *Registry // nil: it has no cell in shards
+	cell int
+}
 
 // Add counts n more.
 func (c *Counter) Add(n uint64) { c.n.Add(n) }
 
 // Value is what has been counted so far.
-func (c *Counter) Value() uint64 { return c.n.Load() }
+func (c *Counter) Value() uint64 {
+	n := c.n.Load()
+	if c.of != nil {
+		n += c.of.totals().at(c.cell)
+	}
+	return n
+}
 
 // Counter gives the counter of that name and labels (pairs of name and value),
 // and makes it at the first call.
@@ -57,7 +70,7 @@ func (r *Registry) Counter(name, help string, labels ...string) *Counter {
 	key := render(labels)
 	c, ok := series[key].(*Counter)
 	if !ok {
-		c = new(Counter)
+		c = &Counter{of: r, cell: r.place(1)}
 		series[key] = c
 	}
 	return c
@@ -128,6 +141,7 @@ func (r *Registry) WriteText(w io.Writer) error {
 	}
 	r.mu.Unlock() // gauges are called without it: they may ask for series themselves
 
+	totals := r.totals()
 	out := bufio.NewWriter(w)
 	for _, b := range blocks {
 		if len(b.lines) == 0 {
@@ -138,11 +152,11 @@ func (r *Registry) WriteText(w io.Writer) error {
 		for _, l := range b.lines {
 			switch v := l.value.(type) {
 			case *Counter:
-				fmt.Fprintf(out, "%s%s %d\n", b.name, l.labels, v.Value())
+				fmt.Fprintf(out, "%s%s %d\n", b.name, l.labels, v.n.Load()+totals.at(v.cell))
 			case gauges:
 				fmt.Fprintf(out, "%s%s %s\n", b.name, l.labels, format(v[len(v)-1].value()))
 			case writer:
-				v.writeText(out, b.name, l.labels)
+				v.writeText(out, b.name, l.labels, totals)
 			}
 		}
 	}

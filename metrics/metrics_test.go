@@ -1,8 +1,11 @@
 package metrics
 
 import (
+	"io"
 	"math"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -100,12 +103,94 @@ func TestGaugeUntil(t *testing.T) {
 	reads("")
 }
 
+// What is counted in shards, by those that are gone too, and without a shard is
+// shown as one.
+func TestShards(t *testing.T) {
+	var r, other Registry
+	one, two, gone, foreign := r.Shard(), r.Shard(), r.Shard(), other.Shard()
+	c := r.Counter("c", "")
+	m := r.Meter("m", "", 1e-3, []float64{0.005, 0.01}) // of thousandths
+	if r.Meter("m", "", 1e-3, nil) != m {
+		t.Error("the same name gives another meter")
+	}
+	for i, s := range []*Shard{one, two, gone, foreign, nil} {
+		if s != nil {
+			s.Lock()
+		}
+		c.AddTo(s, 1)
+		m.Observe(s, uint64(5*i)) // 0, 5, 10, 15, 20
+		if s != nil {
+			s.Unlock()
+		}
+	}
+	new(Counter).AddTo(one, 1) // has no place there
+	r.Drop(gone)
+	if c.Value() != 5 {
+		t.Errorf("%d counted, want 5", c.Value())
+	}
+	var b strings.Builder
+	if err := r.WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	want := `# HELP c 
+# TYPE c counter
+c 5
+# HELP m 
+# TYPE m histogram
+m_bucket{le="0.005"} 2
+m_bucket{le="0.01"} 3
+m_bucket{le="+Inf"} 5
+m_sum 0.05
+m_count 5
+`
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+}
+
+// Scraping, counting in a shard that is held, and asking for new counters by who
+// holds it go on side by side.
+func TestShardsScraped(t *testing.T) {
+	var r Registry
+	var all sync.WaitGroup
+	const shards, rounds = 3, 500
+	for i := range shards {
+		s := r.Shard()
+		all.Go(func() {
+			for n := range rounds {
+				s.Lock()
+				r.Counter("c", "", "of", strconv.Itoa(n*shards+i)).AddTo(s, 1)
+				r.Counter("all", "").AddTo(s, 1)
+				s.Unlock()
+			}
+			r.Drop(s)
+		})
+	}
+	last := uint64(0)
+	for range 200 {
+		if err := r.WriteText(io.Discard); err != nil {
+			t.Fatal(err)
+		}
+		now := r.Counter("all", "").Value()
+		if now < last {
+			t.Errorf("a counter went from %d to %d", last, now)
+		}
+		last = now
+	}
+	all.Wait()
+	if n := r.Counter("all", "").Value(); n != shards*rounds {
+		t.Errorf("%d counted, want %d", n, shards*rounds)
+	}
+}
+
 // A query counts without allocating.
 func TestAllocations(t *testing.T) {
 	var r Registry
 	c := r.Counter("c", "")
 	h := r.Histogram("h", "", []float64{1, 2, 3})
-	if n := testing.AllocsPerRun(100, func() { c.Add(1); h.Observe(2) }); n != 0 {
+	m := r.Meter("m", "", 1, []float64{1, 2, 3})
+	s := r.Shard()
+	if n := testing.AllocsPerRun(100, func() { c.Add(1); h.Observe(2); c.AddTo(s, 1); m.Observe(s, 2); m.Observe(nil, 2) }); n != 0 {
 		t.Errorf("%v allocations, want none", n)
 	}
 }

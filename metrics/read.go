@@ -41,11 +41,11 @@ func (r *Registry) SummaryFunc(name, help string, read func() Quantiles, labels 
 	r.family(name, help, "summary").series[render(labels)] = summaries{read}
 }
 
-func (d distributions) writeText(w io.Writer, name, labels string) {
+func (d distributions) writeText(w io.Writer, name, labels string, _ totals) {
 	d.read().writeText(w, name, labels)
 }
 
-func (s summaries) writeText(w io.Writer, name, labels string) {
+func (s summaries) writeText(w io.Writer, name, labels string, _ totals) {
 	q := s.read()
 	for i, share := range q.Shares {
 		fmt.Fprintf(w, "%s%s %s\n", name, with(labels, "quantile", format(share)), format(q.Values[i]))

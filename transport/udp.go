@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -37,9 +38,9 @@ const (
 type reader struct {
 	l        *Listener
 	conn     *net.UDPConn
-	mover    dns.Mover // the reader, or the batch that it is part of
-	wildcard bool      // the socket has no address of its own: see pktinfo_linux.go
-	turn     *dns.Turn
+	mover    dns.Mover      // the reader, or the batch that it is part of
+	wildcard bool           // the socket has no address of its own: see pktinfo_linux.go
+	shard    *metrics.Shard // held while a batch is answered
 	slots    []slot
 	at       int // the slot at hand
 	arena    []byte
@@ -52,13 +53,16 @@ type slot struct {
 }
 
 func newReader(l *Listener, conn *net.UDPConn) *reader {
-	return &reader{l: l, conn: conn, wildcard: l.addr.Addr().IsUnspecified(), turn: l.o.Port.Join()}
+	r := &reader{l: l, conn: conn, wildcard: l.addr.Addr().IsUnspecified(), shard: l.o.Metrics.Shard()}
+	l.o.Port.Enter(r.shard)
+	return r
 }
 
 // run reads until the listener stops. It closes the socket itself, at once after
 // it has read the last: what comes then is refused, and not lost in it.
 func (r *reader) run() {
-	defer r.l.o.Port.Leave(r.turn)
+	defer r.l.o.Metrics.Drop(r.shard)
+	defer r.l.o.Port.Leave(r.shard)
 	defer r.conn.Close()
 	if !r.l.o.Portable && batches(r) {
 		return
@@ -73,8 +77,14 @@ func (r *reader) arm(n int, mover dns.Mover) {
 	r.slots = make([]slot, n)
 	r.mover = mover
 	for i := range r.slots {
-		r.slots[i].q = dns.NewQuery(r.mover)
+		r.slots[i].q = r.newQuery()
 	}
+}
+
+func (r *reader) newQuery() *dns.Query {
+	q := dns.NewQuery(r.mover)
+	q.CountBy(r.shard)
+	return q
 }
 
 // received fills a slot's query. The datagram lies in its Room; whole is false
@@ -90,11 +100,11 @@ func (r *reader) received(q *dns.Query, n int, whole bool, now time.Time) {
 }
 
 // answer serves the queries of the first n slots, which have just been read,
-// and lets the observers see them. It holds the reader's turn, and reads the
-// clock once for all.
+// and lets the observers see them. It holds the reader's shard, which is its turn
+// too, and reads the clock once for all.
 func (r *reader) answer(n int) {
-	r.turn.Lock()
-	defer r.turn.Unlock()
+	r.shard.Lock()
+	defer r.shard.Unlock()
 	r.used = 0
 	for r.at = 0; r.at < n; {
 		r.serve(n)
@@ -132,7 +142,7 @@ func (r *reader) settle(s *slot, outcome dns.Outcome) {
 		r.l.counts.unreadableUDP.Add(1)
 	case dns.Parked:
 		r.l.parked.off()
-		s.q = dns.NewQuery(r.mover) // the old one is not to be touched
+		s.q = r.newQuery() // the old one is not to be touched
 	}
 }
 

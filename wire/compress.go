@@ -22,14 +22,17 @@ const probes = 8
 // Compress writes a's message into spare (behind which it may grow) with names
 // compressed (RFC 1035 §4.1.4): owners, and the names in the RDATA of the types
 // that RFC 1035 itself defines (RFC 3597 §4). Only suffixes of the same
-// spelling are shared, so no name changes, and the message gets no longer. It
-// returns the old message's memory, for the next to use. A message that is not
-// in the answer's form stays as it is, and spare is returned.
+// spelling are shared, so no name changes, and the message gets no longer. A
+// message that is not in the answer's form stays where and as it is, and so does
+// one of which nothing can be saved.
 //
 // What is behind the first size bytes is copied as it is: it is going to be cut
 // off. A Service of a thousand endpoints is not worth compressing to its end for
 // a client that takes twenty of them.
-func (a *Answer) Compress(spare []byte, size int) (freed []byte) {
+func (a *Answer) Compress(spare []byte, size int) {
+	if a.short(size) {
+		return
+	}
 	var seen suffixes
 	msg := a.Buf
 	out := append(spare[:0], msg[:a.body]...)
@@ -43,10 +46,10 @@ func (a *Answer) Compress(spare []byte, size int) (freed []byte) {
 		}
 		rec, ok := ReadRecord(msg, off)
 		if !ok {
-			return spare
+			return
 		}
 		if out, _, ok = seen.copy(out, msg, off, a.body, true); !ok {
-			return spare
+			return
 		}
 		out = append(out, msg[rec.Head:rec.RData]...)
 		rdata, at := len(out), rec.RData
@@ -55,12 +58,12 @@ func (a *Answer) Compress(spare []byte, size int) (freed []byte) {
 		if l := rec.Type.layout(); l.shrinks || rec.Type == TypeSRV {
 			at += l.before
 			if at > rec.Next {
-				return spare
+				return
 			}
 			out = append(out, msg[rec.RData:at]...)
 			for range l.names {
 				if out, at, ok = seen.copy(out, msg[:rec.Next], at, a.body, l.shrinks); !ok {
-					return spare
+					return
 				}
 			}
 		}
@@ -69,7 +72,22 @@ func (a *Answer) Compress(spare []byte, size int) (freed []byte) {
 		off = rec.Next
 	}
 	a.Buf = out
-	return msg
+}
+
+// short says whether none of the first size bytes can be saved: every owner is a
+// pointer, and no RDATA has names. The addresses of a Service are like that.
+func (a *Answer) short(size int) bool {
+	msg := a.Buf
+	for off := a.body; off < len(msg) && off <= size; {
+		if msg[off] < 0xC0 || off+12 > len(msg) {
+			return false
+		}
+		if t := Type(binary.BigEndian.Uint16(msg[off+2:])); t != TypeA && t != TypeAAAA && t.layout().names > 0 {
+			return false
+		}
+		off += 12 + int(binary.BigEndian.Uint16(msg[off+10:]))
+	}
+	return true
 }
 
 // copy writes the name at msg[off:] behind out and returns the offset behind it

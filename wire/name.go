@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -150,6 +151,36 @@ func lower(c byte) byte {
 		return c + 'a' - 'A'
 	}
 	return c
+}
+
+// copyLower fills to with the first bytes of from, a name in wire form, in lower
+// case: the bytes of lengths are no letters. It takes eight bytes at a time, the
+// last eight once more if need be.
+func copyLower(to, from []byte) {
+	n := len(to)
+	if n < 8 {
+		for i, c := range from[:n] {
+			to[i] = lower(c)
+		}
+		return
+	}
+	from = from[:n]
+	for i := 0; ; i = min(i+8, n-8) {
+		binary.LittleEndian.PutUint64(to[i:], lower8(binary.LittleEndian.Uint64(from[i:])))
+		if i == n-8 {
+			return
+		}
+	}
+}
+
+// lower8 is lower for eight bytes in any order. Seven bits of each are added to
+// what makes the eighth say whether they are past 'Z', or 'A' at least; a byte
+// that has its eighth bit set is no letter.
+func lower8(w uint64) uint64 {
+	const each = 0x0101010101010101
+	low := w & (0x7F * each)
+	past, least := low+(0x7F-'Z')*each, low+(0x80-'A')*each
+	return w | (least&^past&^w&(0x80*each))>>2
 }
 
 // errName is one error for all that can be wrong with a name in a message: it

@@ -244,3 +244,28 @@ func FuzzName(f *testing.F) {
 		}
 	})
 }
+
+// copyLower is lower, eight bytes at a time: every byte, in every place, in names
+// of every length around eight.
+func TestCopyLower(t *testing.T) {
+	for n := range 26 {
+		from, to := make([]byte, n+1), make([]byte, n+1)
+		for at := range n {
+			for c := range 256 {
+				for i := range from {
+					from[i] = 'Z'
+				}
+				from[at], to[n] = byte(c), 7
+				copyLower(to[:n], from)
+				for i, got := range to[:n] {
+					if got != lower(from[i]) {
+						t.Fatalf("%d bytes, 0x%02x at %d: byte %d is 0x%02x", n, c, at, i, got)
+					}
+				}
+				if to[n] != 7 {
+					t.Fatal("it wrote behind its end")
+				}
+			}
+		}
+	}
+}

@@ -88,17 +88,8 @@ func (r *Request) parseQuestion(packet []byte) (next int, ok bool) {
 			return HeaderLen, false
 		}
 		r.offsets[labels] = uint8(off)
-		r.name[off] = byte(n)
 		if n == 0 {
 			break
-		}
-		label := in[off+1 : off+1+n]
-		to := r.name[off+1 : off+1+n]
-		for i, c := range label {
-			if 'A' <= c && c <= 'Z' {
-				c += 'a' - 'A'
-			}
-			to[i] = c
 		}
 		off += n + 1
 		labels++
@@ -107,6 +98,7 @@ func (r *Request) parseQuestion(packet []byte) (next int, ok bool) {
 	if off+4 > len(in) {
 		return HeaderLen, false
 	}
+	copyLower(r.name[:off], in)
 	r.nameLen, r.labels = uint8(off), uint8(labels)
 	r.Type = Type(binary.BigEndian.Uint16(in[off:]))
 	r.Class = Class(binary.BigEndian.Uint16(in[off+2:]))
@@ -184,10 +176,7 @@ func (r *Request) SetQuestion(name []byte, t Type, c Class) bool {
 	}
 	r.offsets[labels] = uint8(off)
 	r.nameLen, r.labels = uint8(len(name)), uint8(labels)
-	// The bytes of lengths are no letters.
-	for i, b := range name {
-		r.name[i] = lower(b)
-	}
+	copyLower(r.name[:len(name)], name)
 	r.Type, r.Class = t, c
 	return true
 }
