@@ -13,7 +13,7 @@ GOFMT := "$$($(GO) env GOROOT)/bin/gofmt"
 STATICCHECK := $(GO) tool -modfile="$(CURDIR)/tools/go.mod" staticcheck
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help build run test lint fuzz bench c-compiler
+.PHONY: help build run test lint fuzz bench profile c-compiler
 
 help: ## say what there is to make
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' Makefile
@@ -58,6 +58,10 @@ bench: ## measure against Knot and others; bench/README.md says how
 	bin/bench $(if $(QUICK),-quick) $(if $(BENCH_INSTALL),-install) \
 		$(if $(COREDNS),-coredns '$(COREDNS)') \
 		$(if $(filter command line,$(origin KUBECONFIG)),-kubeconfig '$(KUBECONFIG)') $(BENCH_FLAGS)
+
+profile: ## renew cmd/seamark/default.pgo, the profile that the compiler builds the server by
+	@mkdir -p bin && $(GO) build -o bin/bench ./bench
+	bin/bench -quick -time 3s -peers '' -profile cmd/seamark/default.pgo $(BENCH_FLAGS)
 
 # The race detector is linked by a C compiler and needs the C library's
 # headers. The probe is a preprocessor run, because a compiler without headers

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"slices"
@@ -59,6 +60,15 @@ func newAddress(n int) netip.Addr { return address(10, 250, 0, n%(1<<16)+1) }
 func (c *changer) write(n int) (*question, error) {
 	s := c.pop.service(c.pop.firstMoving() + n%c.pop.moving)
 	s.endpoints[0] = newAddress(n)
+	var want []string
+	for _, ip := range s.endpoints {
+		want = append(want, "A "+ip.String())
+	}
+	return ask(s.fqdn(), dns.TypeA, false, dns.RcodeSuccess, want...), c.put(s)
+}
+
+// put writes the EndpointSlice of s.
+func (c *changer) put(s service) error {
 	slice := map[string]any{
 		"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
 		"metadata": map[string]any{"name": s.slice(), "namespace": s.namespace, "labels": map[string]string{
@@ -66,20 +76,18 @@ func (c *changer) write(n int) (*question, error) {
 		"ports": []any{map[string]any{"name": "http", "protocol": "TCP", "port": 8080}},
 	}
 	var endpoints []any
-	var want []string
 	for _, ip := range s.endpoints {
 		endpoints = append(endpoints, map[string]any{
 			"addresses": []string{ip.String()}, "conditions": map[string]bool{"ready": true}})
-		want = append(want, "A "+ip.String())
 	}
 	slice["endpoints"] = endpoints
 	body, err := json.Marshal(slice)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	_, err = fmt.Fprintf(c.command.in, "/apis/discovery.k8s.io/v1/namespaces/%s/endpointslices/%s %s\n", s.namespace, s.slice(), body)
 	c.written++
-	return ask(s.fqdn(), dns.TypeA, false, dns.RcodeSuccess, want...), err
+	return err
 }
 
 // collect reads what the command has said until a condition holds.
@@ -90,6 +98,16 @@ func (c *changer) collect(ctx context.Context, enough func() bool) error {
 			return err
 		}
 		if err := c.parse(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// drain reads what the command has said so far.
+func (c *changer) drain() error {
+	for len(c.command.lines) > 0 {
+		if err := c.parse(<-c.command.lines); err != nil {
 			return err
 		}
 	}
@@ -220,6 +238,65 @@ func (b *bench) change(ctx context.Context) error {
 	b.number("change/watch", "acknowledged to seen by a bare watch, p99", "ms", watch...)
 	b.number("change/unsure", "of it not known, since a question came no sooner, p99", "ms", unsure...)
 	b.number("change/p99", "p99 over that of the bare watch", "ms", over...)
+	return b.burst(ctx, s, c, rate)
+}
+
+// inBurst is how many EndpointSlices change at once.
+const inBurst = 5000
+
+// burst measures the same while so many other EndpointSlices as the cluster has
+// change, as fast as they can be written. Their endpoints are put into another
+// order, so that all answers stay what they are.
+func (b *bench) burst(ctx context.Context, s *server, c *changer, rate int) error {
+	var answered, watched, rates []float64
+	for range b.rounds {
+		others, err := b.newChanger(ctx)
+		if err != nil {
+			return err
+		}
+		fed := make(chan error, 1)
+		go func() {
+			for i := range inBurst {
+				of := b.pop.service(i % b.pop.plain)
+				rand.Shuffle(len(of.endpoints), func(i, j int) {
+					of.endpoints[i], of.endpoints[j] = of.endpoints[j], of.endpoints[i]
+				})
+				if err := others.put(of); err != nil {
+					fed <- err
+					return
+				}
+			}
+			fed <- nil
+		}()
+		begin := clock()
+		var all []delay
+		for len(others.acked) < inBurst && err == nil {
+			var d []delay
+			if d, err = c.delays(ctx, s, 1, rate); err == nil {
+				all = append(all, d...)
+				err = others.drain()
+			}
+		}
+		took := (clock() - begin).Seconds()
+		others.close()
+		if feeding := <-fed; err == nil {
+			err = feeding
+		}
+		if err != nil {
+			return err
+		}
+		answered = append(answered, percentile(milliseconds(all, func(d delay) time.Duration { return d.answered }), 0.99))
+		watched = append(watched, percentile(milliseconds(all, func(d delay) time.Duration { return d.watched }), 0.99))
+		rates = append(rates, inBurst/took)
+	}
+	var over []float64
+	for i := range answered {
+		over = append(over, answered[i]-watched[i])
+	}
+	b.number("burst/rate", "slices of a burst changed a second", "", rates...)
+	b.number("burst/tail", "acknowledged to answered during a burst, p99", "ms", answered...)
+	b.number("burst/watch", "acknowledged to seen by a bare watch during a burst, p99", "ms", watched...)
+	b.number("burst/p99", "during a burst, p99 over that of the bare watch", "ms", over...)
 	return nil
 }
 
@@ -307,10 +384,8 @@ func (c *changer) keepChanging(ctx context.Context, rate int) error {
 		if _, err := c.write(n); err != nil {
 			return err
 		}
-		for len(c.command.lines) > 0 {
-			if err := c.parse(<-c.command.lines); err != nil {
-				return err
-			}
+		if err := c.drain(); err != nil {
+			return err
 		}
 	}
 }

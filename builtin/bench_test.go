@@ -84,7 +84,10 @@ func newWalk(tb testing.TB, text string, without string) *walk {
 		tb.Fatal(err)
 	}
 	w := &walk{tb: tb, lent: make([]byte, 0, 1<<16)}
+	shard := b.Metrics.Shard()
+	shard.Lock() // as a reader does for a batch
 	w.q = dns.NewQuery(w)
+	w.q.CountBy(shard)
 	mux, chain := dns.NewMux(dns.NewLot(1), nil), b.Chain.For("dns://:53", ".")
 	b.Chained(chain)
 	if err := mux.Route(wire.Root, chain); err != nil {

@@ -88,6 +88,7 @@ func (p *program) serve(ctx context.Context, s serve) error {
 	options := server.Options{
 		Directives: p.directives, Port: uint16(s.port), Log: server.NewLog(out, level), Level: level,
 	}
+	limitMemory(options.Log)
 	options.Metrics = new(metrics.Registry)
 	options.Metrics.Gauge("coredns_build_info", "The version of the server and of the Go that built it; the value is always 1.",
 		func() float64 { return 1 }, "goversion", runtime.Version(), "revision", "", "version", p.version)

@@ -1,0 +1,70 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"time"
+)
+
+// profile writes a CPU profile of our server under every kind of load to a file:
+// what the compiler is given to build the server by (default.pgo).
+func (b *bench) profile(ctx context.Context, file string) error {
+	defer b.stopServers()
+	at, err := freeAddress()
+	if err != nil {
+		return err
+	}
+	s, err := b.stock("seamark", b.source(), fmt.Sprintf("    pprof %s\n    multisocket 1\n", at), b.binary, "serve", "--conf")
+	if err != nil {
+		return err
+	}
+	if _, err := s.await(ctx, b.pop.last(), loading); err != nil {
+		return err
+	}
+	var loads []load
+	for _, kind := range []string{"A", "nxdomain", "nodata", "headless3", "headless60", "endpoint", "srv", "ptr", "mix", "cached"} {
+		loads = append(loads, b.load(s, kind))
+	}
+	tcp, connections := b.load(s, "A"), b.load(s, "A")
+	tcp.transport, tcp.sockets, tcp.window = overTCP, 16, 16*6
+	connections.transport, connections.sockets = perTCP, 8
+	loads = append(loads, tcp, connections)
+	seconds := 1 + int(b.time.Seconds()*float64(len(loads)))
+	b.say("profiling %d loads for %d s", len(loads), seconds)
+	got := make(chan error, 1)
+	go func() { got <- fetch(ctx, fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", at, seconds), file) }()
+	for _, l := range loads {
+		if _, err := l.run(ctx); err != nil {
+			return err
+		}
+	}
+	return <-got
+}
+
+// fetch writes what is at url into a file.
+func fetch(ctx context.Context, url, file string) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s: %.200s", url, resp.Status, text)
+	}
+	return os.WriteFile(file, text, 0o644)
+}
