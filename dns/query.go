@@ -292,11 +292,12 @@ func (q *Query) Reply() []byte {
 	return q.Answer.Buf
 }
 
-// keep moves the answer out of lent memory.
+// keep moves the answer out of lent memory. Mostly there is nothing yet but the
+// question, and what comes has room for an ordinary answer.
 func (q *Query) keep() {
 	body := q.Answer.Buf
 	if cap(q.own) < len(body)+wire.MinUDP {
-		q.own = make([]byte, 0, max(2048, 2*len(body)))
+		q.own = make([]byte, 0, len(body)+wire.MinUDP)
 	}
 	q.Answer.Buf = append(q.own[:0], body...)
 }

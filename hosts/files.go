@@ -92,11 +92,7 @@ func (f *files) look() (stamp string, news time.Time, emptied bool) {
 	}
 	var b strings.Builder
 	for i, info := range infos {
-		var inode uint64
-		if s, ok := info.Sys().(*syscall.Stat_t); ok {
-			inode = s.Ino
-		}
-		fmt.Fprintf(&b, "%s %d %d %d\n", paths[i], inode, info.Size(), info.ModTime().UnixNano())
+		fmt.Fprintf(&b, "%s %d %d %d\n", paths[i], inode(info), info.Size(), info.ModTime().UnixNano())
 		if info.ModTime().After(news) {
 			news = info.ModTime()
 		}

@@ -5,64 +5,97 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// accept takes connections until the listener stops. Errors such as EMFILE are
-// said once and waited for: the connections that are there go on meanwhile, and
-// their ends give the descriptors back.
+// accept takes connections until the listener stops.
 func (l *Listener) accept() {
-	var pause time.Duration
-	var failed time.Time // last; zero if all is well
+	if l.o.Portable || !desks(l) {
+		l.acceptAll()
+	}
+}
+
+// acceptAll takes connections by package net, and gives each a goroutine.
+func (l *Listener) acceptAll() {
+	t := trouble{l: l}
 	for {
 		c, err := l.tcp.Accept()
 		switch {
 		case err == nil:
-			if !failed.IsZero() && time.Since(failed) > time.Second {
-				l.o.Log.Info("tcp connections are accepted again", "address", l.addr)
-				failed, pause = time.Time{}, 0
-			}
+			t.none()
 			l.admit(c.(*net.TCPConn))
 		case l.isStopping():
 			return
 		default:
-			if failed.IsZero() {
-				l.o.Log.Error("tcp connections cannot be accepted", "address", l.addr, "error", err)
-			}
-			failed = time.Now()
-			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 			select {
 			case <-l.stopping:
-			case <-time.After(pause):
+			case <-time.After(t.with(err)):
 			}
 		}
 	}
 }
 
-// admit starts a connection, or closes it at once if there are too many.
+// trouble is with accepting. Errors such as EMFILE are said once and waited for:
+// the connections that are there go on meanwhile, and their ends give the
+// descriptors back.
+type trouble struct {
+	l     *Listener
+	last  time.Time // zero if all is well
+	pause time.Duration
+}
+
+// none says that a connection has been accepted.
+func (t *trouble) none() {
+	if !t.last.IsZero() && time.Since(t.last) > time.Second {
+		t.l.o.Log.Info("tcp connections are accepted again", "address", t.l.addr)
+		t.last, t.pause = time.Time{}, 0
+	}
+}
+
+// with says that there was an error, and returns how long to wait.
+func (t *trouble) with(err error) time.Duration {
+	if t.last.IsZero() {
+		t.l.o.Log.Error("tcp connections cannot be accepted", "address", t.l.addr, "error", err)
+	}
+	t.last = time.Now()
+	t.pause = min(max(2*t.pause, 5*time.Millisecond), time.Second)
+	return t.pause
+}
+
+// admit attends to a connection, or closes it at once if there are too many.
 func (l *Listener) admit(tcp *net.TCPConn) {
-	c := newConn(l, tcp)
+	c := newConn(l, addrPort(tcp.RemoteAddr()), addrPort(tcp.LocalAddr()))
+	ok, evicted := l.wanted(c)
+	if evicted != nil {
+		evicted.cut()
+	}
+	if ok {
+		c.attend(tcp)
+	} else {
+		reset(tcp)
+	}
+}
+
+// wanted counts a connection, and says whether it may stay, and which has to go
+// for it.
+func (l *Listener) wanted(c *conn) (ok bool, evicted *conn) {
 	refused, evicted := l.conns.add(c, l.o.MaxConns, l.o.MaxConnsPerClient)
 	if evicted != nil {
 		l.counts.evicted.Add(1)
-		evicted.cut()
 	}
 	switch refused {
 	case overClient:
 		l.counts.overClient.Add(1)
 	case overTotal:
 		l.counts.overTotal.Add(1)
-	default:
-		c.turn = l.o.Port.Join()
-		l.conns.running.Go(c.run)
-		return
 	}
-	reset(tcp)
+	return refused == admitted, evicted
 }
 
 // reset closes a connection whose client is not to be waited for. Its end goes
 // into no state of the kernel, and what is still unsent goes nowhere.
-func reset(tcp *net.TCPConn) {
+func reset(tcp socket) {
 	_ = tcp.SetLinger(0)
 	_ = tcp.Close()
 }
@@ -70,6 +103,7 @@ func reset(tcp *net.TCPConn) {
 // conns is the TCP connections of a listener.
 type conns struct {
 	running sync.WaitGroup // goroutines of connections
+	desk    atomic.Pointer[desk]
 
 	mu      sync.Mutex
 	all     map[*conn]struct{}
@@ -176,9 +210,12 @@ func (s *conns) list() (list []*conn) {
 
 // wake makes the readers of all connections see that the listener stops.
 func (s *conns) wake() {
+	if d := s.desk.Load(); d != nil {
+		d.poke()
+	}
 	for _, c := range s.list() {
 		c.mu.Lock()
-		if !c.ending {
+		if c.tcp != nil && !c.ending {
 			_ = c.tcp.SetReadDeadline(longAgo())
 		}
 		c.mu.Unlock()

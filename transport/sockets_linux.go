@@ -24,6 +24,7 @@ func controlTCP(_, _ string, c syscall.RawConn) error {
 	return with(c, func(fd int) error {
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, connBuffer)
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, connBuffer)
+		_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
 		return nil
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
-	"net"
 	"net/netip"
 	"os"
 	"sync"
@@ -37,20 +36,23 @@ const (
 // closed when the reader and the last parked query have let go of it, so a
 // client that has shut down its side gets all its answers.
 //
+// Its reader is a goroutine of its own (run), from the time that it is attended.
+// Before that, on Linux, it has none: the desk answers its first queries
+// (desk_linux.go).
+//
 // What cannot be a query (no header, no question, a reply) ends the connection
 // after the answers to what came before: who sends that has lost count of the
 // lengths.
 type conn struct {
 	l           *Listener
-	tcp         *net.TCPConn
 	client      netip.Addr // whom it is counted for
 	peer, local netip.AddrPort
 
-	// The reader's own.
+	// The reader's own. The desk lends the first two, as long as it reads.
 	turn     *dns.Turn
-	q        *dns.Query // the next
-	in       [inSize]byte
-	r, w     int // what of in is still to be looked at
+	in       []byte
+	q        *dns.Query // the next, while there is something to answer
+	r, w     int        // what of in is still to be looked at
 	now      time.Time
 	begun    time.Time // when the message came of which in holds a part
 	deadline time.Time // as it is set
@@ -58,6 +60,7 @@ type conn struct {
 	garbage  bool      // something came that is no query
 	queries  int       // how many have come
 	polite   bool      // there may be unread bytes: see end
+	desk     place     // where it is while it is not attended
 
 	last   atomic.Int64  // when something was read or a late reply sent: see Listener.clock
 	refs   atomic.Int32  // queries in flight, and reading
@@ -67,15 +70,25 @@ type conn struct {
 	late
 }
 
-func newConn(l *Listener, tcp *net.TCPConn) *conn {
+// A socket is what a connection needs of its own: a *net.TCPConn, or what the
+// desk makes of a descriptor.
+type socket interface {
+	io.ReadWriteCloser
+	CloseWrite() error
+	SetLinger(seconds int) error
+	SetReadDeadline(t time.Time) error
+	SetWriteDeadline(t time.Time) error
+}
+
+// newConn makes a connection that is not attended.
+func newConn(l *Listener, peer, local netip.AddrPort) *conn {
 	c := &conn{
-		l: l, tcp: tcp, peer: addrPort(tcp.RemoteAddr()), local: addrPort(tcp.LocalAddr()),
+		l: l, peer: peer, local: local, client: client(peer.Addr()),
 		landed: make(chan struct{}, 1), gone: make(chan struct{}),
 	}
-	c.client = client(c.peer.Addr())
-	c.q = dns.NewQuery(c)
 	c.refs.Store(reading)
 	c.idle.L = &c.mu
+	c.writing = true
 	c.now = time.Now()
 	c.last.Store(l.clock(c.now))
 	return c
@@ -94,8 +107,26 @@ func (c *conn) release(refs int32) {
 	}
 }
 
+// attend gives the connection a goroutine, which takes up what has been read
+// and not answered, and answered and not sent.
+func (c *conn) attend(tcp socket) {
+	own := make([]byte, inSize)
+	c.w = copy(own, c.in[c.r:c.w])
+	c.in, c.r = own, 0
+	c.turn = c.l.o.Port.Join()
+	c.mu.Lock()
+	c.tcp = tcp
+	dead := c.dead
+	c.mu.Unlock()
+	if dead {
+		reset(tcp)
+	}
+	c.l.conns.running.Go(c.run)
+}
+
 // run reads until the client or the listener has had enough.
 func (c *conn) run() {
+	c.takeUp()
 	for c.step() {
 	}
 	c.flush()
@@ -105,6 +136,10 @@ func (c *conn) run() {
 
 // step does one thing and says whether there is more to do.
 func (c *conn) step() bool {
+	if c.enough() {
+		c.polite = true
+		return false
+	}
 	have := c.w - c.r
 	if have < 2 {
 		return c.fill()
@@ -134,38 +169,46 @@ func (c *conn) take() ([]byte, bool) {
 	return have[2 : 2+size], true
 }
 
-// answer serves the messages that have been read, holding the turn. It never
-// waits while it does.
+// answer serves the messages that have been read.
 func (c *conn) answer() bool {
 	if !c.room() {
 		return false
 	}
-	arena := c.l.arenas.Get().(*arena)
-	c.turn.Lock()
-	for !c.enough() && c.inFlight() < c.l.o.MaxInFlight && (c.out == nil || len(c.out.b) < outSize) {
-		message, ok := c.take()
-		if !ok {
-			break
-		}
-		packet := c.q.Room(len(message))
-		copy(packet, message)
-		c.one(packet, arena[:0])
-	}
-	c.turn.Unlock()
-	c.q.Answer.Buf = nil // it lies in the arena, which an idle connection must not hold
-	c.l.arenas.Put(arena)
-	c.last.Store(c.l.clock(c.now))
-	if c.enough() {
-		c.polite = true
-		return false
-	}
+	c.gather()
 	if c.out != nil && len(c.out.b) >= outSize {
 		return c.flush()
 	}
 	return true
 }
 
-// one serves the query that lies in packet, the next query's Room.
+// gather serves messages and leaves the replies in out. It holds the turn, and
+// never waits while it does. It says whether a query has been parked.
+func (c *conn) gather() (parked bool) {
+	a := c.l.arenas.Get().(*arena)
+	c.turn.Lock()
+	for !c.enough() && c.inFlight() < c.l.o.MaxInFlight && (c.out == nil || len(c.out.b) < outSize) {
+		message, ok := c.take()
+		if !ok {
+			break
+		}
+		c.q = a.lend(c)
+		packet := c.q.Room(len(message))
+		copy(packet, message)
+		c.one(packet, a.answer[:0])
+		if c.q == nil {
+			parked, a.q = true, nil
+		}
+	}
+	c.turn.Unlock()
+	c.q = nil
+	a.back()
+	c.l.arenas.Put(a)
+	c.last.Store(c.l.clock(c.now))
+	return parked
+}
+
+// one serves the query that lies in packet, the next query's Room. If it is
+// parked there is no next one any more.
 func (c *conn) one(packet, lent []byte) {
 	q := c.q
 	c.queries++
@@ -188,7 +231,7 @@ func (c *conn) one(packet, lent []byte) {
 		// If the worker has been faster, the count was too small for a moment:
 		// reading is part of it, so nobody saw the last one leave.
 		c.refs.Add(1)
-		c.q = dns.NewQuery(c)
+		c.q = nil
 	}
 }
 
@@ -261,18 +304,17 @@ func (c *conn) large(size int) bool {
 		n += k
 	}
 	c.begun = c.now
-	arena := c.l.arenas.Get().(*arena)
+	a := c.l.arenas.Get().(*arena)
 	c.turn.Lock()
-	c.one(packet, arena[:0])
+	c.one(packet, a.answer[:0])
 	c.turn.Unlock()
-	c.l.arenas.Put(arena)
-	if c.q == q { // or it is parked, and Send makes room
-		c.q = dns.NewQuery(c)
+	c.l.arenas.Put(a)
+	if c.q != nil { // or it is parked, and Send makes room
+		c.q = nil
 		<-c.l.large
 	}
 	c.last.Store(c.l.clock(c.now))
-	c.polite = c.enough()
-	return !c.polite
+	return true
 }
 
 // enough says that nothing more is to be read.
@@ -287,7 +329,7 @@ func (c *conn) fill() bool {
 	if !c.flush() {
 		return false
 	}
-	c.w = copy(c.in[:], c.in[c.r:c.w])
+	c.w = copy(c.in, c.in[c.r:c.w])
 	c.r = 0
 	first := c.w == 0
 	n, ok := c.read(c.in[c.w:], !first)
@@ -367,10 +409,37 @@ func (c *conn) end() {
 	c.l.conns.forget(c)
 }
 
-// An arena is where an answer is made; twice what one may have, because
-// compression writes it a second time. Connections have it only for as long as
-// they answer.
-type arena [2 * (wire.MaxMessage + 1)]byte
+// An arena is what a connection needs to answer, and has only for as long as it
+// does: a query, and room for an answer; twice what one may have, because
+// compression writes it a second time.
+type arena struct {
+	answer [2 * (wire.MaxMessage + 1)]byte
+	q      *dns.Query
+	relay  *relay // its mover
+}
+
+// A relay moves the replies of the connection that the query was lent to.
+type relay struct{ c *conn }
+
+func (r *relay) Send(q *dns.Query) { r.c.Send(q) }
+
+// lend gives the query, or another one if that has been parked.
+func (a *arena) lend(c *conn) *dns.Query {
+	if a.q == nil {
+		a.relay = new(relay)
+		a.q = dns.NewQuery(a.relay)
+	}
+	a.relay.c = c
+	return a.q
+}
+
+// back says that the connection has done, unless its query is parked: nothing
+// holds it then.
+func (a *arena) back() {
+	if a.q != nil {
+		a.relay.c = nil
+	}
+}
 
 // A buffer holds replies, each with its length in front.
 type buffer struct{ b []byte }
@@ -391,8 +460,9 @@ func (l *Listener) free(b *buffer) {
 // late is the sending side of a connection.
 type late struct {
 	mu      sync.Mutex
+	tcp     socket    // nil until it is attended, and then always the same
 	idle    sync.Cond // told when writing becomes false
-	writing bool      // somebody writes, and will look at queue before he stops
+	writing bool      // somebody writes, or will when it is attended, and will look at queue before he stops
 	dead    bool      // it has been cut
 	ending  bool      // reads have a deadline of end's own
 	queue   *buffer   // replies of parked queries, to be written next

@@ -311,6 +311,20 @@ func TestTCPSlowReader(t *testing.T) {
 	}
 }
 
+// TestTCPPortable: the same where there is no desk.
+func TestTCPPortable(t *testing.T) {
+	for name, test := range map[string]func(*testing.T){
+		"TCP": TestTCP, "Sizes": TestTCPSizes, "Pipelined": TestTCPPipelined, "OutOfOrder": TestTCPOutOfOrder,
+		"HalfClosed": TestTCPHalfClosed, "Addresses": TestTCPAddresses, "Garbage": TestTCPGarbage,
+		"Hostile": TestTCPHostile, "Stop": TestTCPStop, "StopLoad": TestTCPStopLoad, "Idle": TestTCPIdle,
+		"SlowSender": TestTCPSlowSender, "SetLimits": TestTCPSetLimits, "MaxQueries": TestTCPMaxQueries,
+		"FewerQueries": TestTCPFewerQueries, "InFlight": TestTCPInFlight, "CapOfClient": TestTCPCapOfClient,
+		"CapTotal": TestTCPCapTotal, "NeverReads": TestTCPNeverReads, "SlowReader": TestTCPSlowReader,
+	} {
+		t.Run(name, test)
+	}
+}
+
 // failing is a listener that cannot accept for a while.
 type failing struct {
 	net.Listener

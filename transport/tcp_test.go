@@ -176,6 +176,41 @@ func TestTCPOutOfOrder(t *testing.T) {
 	eventually(t, "all are observed", func() bool { return s.seen.n.Load() == 5 })
 }
 
+// TestTCPHalfClosed: who has nothing more to say gets its answer, also if that
+// was clear before it was read.
+func TestTCPHalfClosed(t *testing.T) {
+	s := serve(t, "127.0.0.1", Options{})
+	close(s.wait.gate)
+	for _, name := range []string{"a.in.", "500.in.", "a.wait."} {
+		c := dialTCP(t, s, "127.0.0.1")
+		c.ask(7, name, mdns.TypeTXT)
+		if err := c.CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		if m := c.next(); m.Id != 7 {
+			t.Error(m)
+		}
+		c.closed()
+	}
+	eventually(t, "they are forgotten", func() bool { return len(s.conns.list()) == 0 })
+}
+
+func TestTCPAddresses(t *testing.T) {
+	for _, tc := range []struct{ bind, ask string }{{"127.0.0.1", "127.0.0.1"}, {"0.0.0.0", "127.0.0.2"}, {"::", "127.0.0.2"}, {"::", "::1"}} {
+		t.Run(tc.bind+" "+tc.ask, func(t *testing.T) {
+			has(t, tc.ask)
+			s := serve(t, tc.bind, Options{})
+			c := dialTCP(t, s, tc.ask)
+			c.ask(1, "a.in.", mdns.TypeA)
+			c.next()
+			have := s.conns.list()[0]
+			if peer, local := addrPort(c.LocalAddr()), addrPort(c.RemoteAddr()); have.peer != peer || have.local != local {
+				t.Errorf("%v asked %v, want %v and %v", have.peer, have.local, peer, local)
+			}
+		})
+	}
+}
+
 // TestTCPGarbage: what is no query ends the connection, but not before what was
 // asked has been answered.
 func TestTCPGarbage(t *testing.T) {

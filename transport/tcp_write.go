@@ -94,10 +94,25 @@ func (c *conn) flush() bool {
 		c.idle.Wait()
 	}
 	c.writing = true
-	c.write(c.out)
-	c.out = nil
-	c.drain()            // never the last: the reader is still there
-	c.begun = time.Now() // the client could not send while we did not read
+	return c.writeOut()
+}
+
+// takeUp writes what there was to write when the connection was attended.
+func (c *conn) takeUp() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writeOut()
+}
+
+// writeOut writes what the reader has gathered, and what is queued. c.mu is
+// held and c.writing is the caller's.
+func (c *conn) writeOut() bool {
+	if c.out != nil {
+		c.write(c.out)
+		c.out = nil
+		c.begun = time.Now() // the client could not send while we did not read
+	}
+	c.drain() // never the last: the reader is still there
 	return !c.dead
 }
 
@@ -149,7 +164,7 @@ func (c *conn) writeNow(p []byte) {
 		return
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		c.l.counts.slowReader.Add(1)
-	case !errors.Is(err, net.ErrClosed):
+	case !errors.Is(err, net.ErrClosed) && !errors.Is(err, os.ErrClosed):
 		c.l.counts.sendTCP.Add(1)
 	}
 	c.cut()
@@ -159,12 +174,14 @@ func (c *conn) writeNow(p []byte) {
 // and its parked queries go nowhere.
 func (c *conn) cut() {
 	c.mu.Lock()
-	dead := c.dead
+	dead, tcp := c.dead, c.tcp
 	c.dead = true
 	c.mu.Unlock()
 	if dead {
 		return
 	}
 	close(c.gone)
-	reset(c.tcp)
+	if tcp != nil { // or attend sees that it is dead
+		reset(tcp)
+	}
 }

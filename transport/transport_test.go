@@ -119,6 +119,7 @@ func serve(t *testing.T, addr string, o Options) *server {
 	before := runtime.NumGoroutine()
 	s := &server{t: t, lot: dns.NewLot(1000), wait: &waiting{gate: make(chan struct{})}, seen: new(observing), counts: new(metrics.Registry)}
 	o.Metrics = s.counts
+	o.Portable = o.Portable || strings.HasPrefix(t.Name(), "TestTCPPortable/")
 	if o.Grace == 0 {
 		o.Grace = 50 * time.Millisecond
 	}
