@@ -10,12 +10,7 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -28,15 +23,12 @@ import (
 // once, before anything else.
 func QuietKlog() { klog.SetLogger(klog.Logger{}) }
 
-// A client speaks to the API server that the options name. It knows the few
+// A client speaks to the API server that the options name. It decodes the few
 // types that are read and no others: client-go's typed clientset would add
 // every type of Kubernetes to the binary and to the heap.
 type client struct {
-	opts   Options
-	state  *state
-	scheme *runtime.Scheme
-	codecs serializer.CodecFactory
-	params runtime.ParameterCodec
+	opts  Options
+	state *state
 
 	mu     sync.Mutex
 	stamp  stamp
@@ -50,27 +42,12 @@ type stamp struct {
 	size    int64
 }
 
-func newClient(opts Options, state *state) *client {
-	scheme := runtime.NewScheme()
-	core, imports := corev1.SchemeGroupVersion, importsVersion()
-	scheme.AddKnownTypes(core, &corev1.Namespace{}, &corev1.NamespaceList{}, &corev1.Service{}, &corev1.ServiceList{}, &corev1.Pod{}, &corev1.PodList{}, &corev1.ConfigMap{}, &corev1.ConfigMapList{})
-	scheme.AddKnownTypes(discoveryv1.SchemeGroupVersion, &discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{})
-	scheme.AddKnownTypeWithName(imports.WithKind("ServiceImport"), &serviceImport{})
-	scheme.AddKnownTypeWithName(imports.WithKind("ServiceImportList"), &serviceImportList{})
-	for _, gv := range []schema.GroupVersion{core, discoveryv1.SchemeGroupVersion, imports} {
-		metav1.AddToGroupVersion(scheme, gv) // ListOptions, Status, WatchEvent
-	}
-	return &client{
-		opts: opts, state: state, scheme: scheme,
-		codecs: serializer.NewCodecFactory(scheme),
-		params: runtime.NewParameterCodec(scheme),
-	}
-}
+func newClient(opts Options, state *state) *client { return &client{opts: opts, state: state} }
 
-// group gives a client for the resources of one group. An error means that the
+// group gives a client for one resource. An error means that the
 // configuration cannot be used (yet): the file may still be mounted, or be
 // mended, so that it is read again whenever it has changed.
-func (c *client) group(gv schema.GroupVersion) (rest.Interface, error) {
+func (c *client) group(r resource) (rest.Interface, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.load(); err != nil {
@@ -79,13 +56,13 @@ func (c *client) group(gv schema.GroupVersion) (rest.Interface, error) {
 	}
 	c.state.fine("config", "known now how to reach the API server", "server", c.config.Host)
 	config := *c.config
-	config.GroupVersion = &gv
+	config.GroupVersion = &r.group
 	config.APIPath = "/apis"
-	if gv.Group == "" {
+	if r.group.Group == "" {
 		config.APIPath = "/api"
 	}
-	config.NegotiatedSerializer = c.codecs.WithoutConversion()
-	if gv == importsVersion() {
+	config.NegotiatedSerializer = forms{r}
+	if r.group == importsVersion() {
 		config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON // custom resources have no other
 	}
 	return rest.RESTClientForConfigAndClient(&config, c.http)
@@ -167,10 +144,6 @@ func (o Options) restConfig() (*rest.Config, error) {
 		return nil, fmt.Errorf("reading the pod's service account: %w", err)
 	}
 	return config, nil
-}
-
-func importsVersion() schema.GroupVersion {
-	return schema.GroupVersion{Group: "multicluster.x-k8s.io", Version: "v1alpha1"}
 }
 
 func userAgent() string {

@@ -11,6 +11,7 @@ package cluster
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/seamark/seamark/metrics"
@@ -76,6 +77,7 @@ type Source struct {
 	metrics *metrics.Registry
 	heard   [Kinds]heard
 	count   counters
+	sweeper *sweeper
 }
 
 // counters count by kind, for kinds that the options ask for.
@@ -86,7 +88,7 @@ type counters struct {
 // Open makes a Source of options that Check finds nothing wrong with. Nothing
 // is read and nobody is called before Run.
 func Open(o Options, log *slog.Logger, reg *metrics.Registry) *Source {
-	s := &Source{opts: o, log: log, metrics: reg}
+	s := &Source{opts: o, log: log, metrics: reg, sweeper: newSweeper()}
 	for _, kind := range o.Kinds() {
 		name := kind.String()
 		s.count.relists[kind] = reg.Counter("seamark_kubernetes_relists_total", "Lists that were received whole, the first one too.", "resource", name)
@@ -107,6 +109,9 @@ func (s *Source) Run(ctx context.Context, sink Sink) {
 		drop := s.metrics.GaugeUntil(age, "Time since a list, an event or a bookmark of the watch was received.", s.heard[kind].age, "resource", kind.String())
 		defer drop()
 	}
+	var sweeping sync.WaitGroup
+	defer sweeping.Wait()
+	sweeping.Go(func() { s.sweeper.run(ctx) })
 	if s.opts.Manifests != "" {
 		s.runManifests(ctx, sink)
 	} else {

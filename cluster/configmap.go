@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -32,14 +30,14 @@ func isConfigMapName(text string) bool {
 
 // configMaps is the resource, of which there is one object: a Role may name it
 // in resourceNames, since lists and watches select it by its name.
-func (s *Source) configMaps() resource {
-	r := resourceOf(corev1.SchemeGroupVersion, ConfigMaps, func() runtime.Object { return new(corev1.ConfigMapList) }, s.opts.configMap)
-	r.fields = "metadata.name=" + s.opts.configMapKey().Name
+func (o Options) configMaps() resource {
+	r := resourceOf(coreVersion(), ConfigMaps, "ConfigMap", readConfigMap, o.configMap)
+	r.fields = "metadata.name=" + o.configMapKey().Name
 	return r
 }
 
 // configMap is nil for another one than was asked for.
-func (o Options) configMap(c *corev1.ConfigMap) *ConfigMap {
+func (o Options) configMap(c *apiConfigMap) *ConfigMap {
 	if o.configMapKey() != (Key{c.Namespace, c.Name}) {
 		return nil
 	}
@@ -60,12 +58,10 @@ func (d *decoder) configMap(raw json.RawMessage, it *item) error {
 		it.kind = ""
 		return nil
 	}
-	var c corev1.ConfigMap
-	if err := json.Unmarshal(raw, &c); err != nil {
+	var c apiConfigMap
+	if err := d.read(raw, it, &c); err != nil {
 		return err
 	}
-	c.Namespace = it.key.Namespace
-	it.labels = c.Labels
 	if slim := d.opts.configMap(&c); slim != nil {
 		it.object = slim
 	}

@@ -39,11 +39,11 @@ func TestConfigMapSlim(t *testing.T) {
 		BinaryData: map[string][]byte{"more": {0xFF, 0}, "both": {1}},
 	}
 	want := map[string]string{"hosts": "one", "both": "text", "more": "\xff\x00"}
-	if got := o.configMap(c); got.Key() != (Key{"dns", "custom"}) || !maps.Equal(got.Data, want) {
+	if got := arrive(t, o, c, t.Errorf).(*ConfigMap); got.Key() != (Key{"dns", "custom"}) || !maps.Equal(got.Data, want) {
 		t.Errorf("%+v", got)
 	}
 	c.Name = "other"
-	if got := o.configMap(c); got != nil {
+	if got := arrive(t, o, c, t.Errorf); got != nil {
 		t.Errorf("%+v", got)
 	}
 }

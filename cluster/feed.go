@@ -3,13 +3,11 @@ package cluster
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -66,7 +64,7 @@ func (f *feed) run(ctx context.Context) {
 		},
 	}
 	f.store.fine = f.fine
-	reflector := cache.NewReflectorWithOptions(lw, f.one(), f.store, cache.ReflectorOptions{
+	reflector := cache.NewReflectorWithOptions(lw, new(arrived), f.store, cache.ReflectorOptions{
 		Name: f.String(), TypeDescription: f.String(), Logger: &klog.Logger{},
 		Backoff: &wait.Backoff{Duration: firstWait, Factor: 2, Jitter: 1, Steps: 5, Cap: reconnectWait},
 	})
@@ -124,14 +122,11 @@ func (w watching) Stop() {
 func (f *feed) list(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	f.listing.Lock()
 	defer f.listing.Unlock()
-	full := f.many()
-	from, err := meta.ListAccessor(full)
-	if err != nil {
-		return nil, fmt.Errorf("reading a list of %s: %w", f, err)
-	}
-	err = f.ask(ctx, "list", &opts, func(r *rest.Request) error {
-		err := r.Do(ctx).Into(full)
-		if err == nil && from.GetResourceVersion() == "" {
+	list := new(records)
+	err := f.ask(ctx, "list", &opts, func(r *rest.Request) error {
+		*list = records{}
+		err := r.Do(ctx).Into(list)
+		if err == nil && list.ResourceVersion == "" {
 			err = errors.New("the answer has no resourceVersion: it is not an API server's") // such as {}
 		}
 		return err
@@ -139,16 +134,8 @@ func (f *feed) list(ctx context.Context, opts metav1.ListOptions) (runtime.Objec
 	if err != nil {
 		return nil, err
 	}
-	slim := new(records)
 	f.store.plain = true
-	slim.ResourceVersion, slim.Continue = from.GetResourceVersion(), from.GetContinue()
-	err = meta.EachListItem(full, func(obj runtime.Object) error {
-		if object := f.slim(obj); object != nil {
-			slim.Items = append(slim.Items, record{object})
-		}
-		return nil
-	})
-	return slim, err
+	return list, nil
 }
 
 // ask makes a request until somebody answers it, and says which verb it was if
@@ -157,9 +144,9 @@ func (f *feed) list(ctx context.Context, opts metav1.ListOptions) (runtime.Objec
 func (f *feed) ask(ctx context.Context, verb string, opts *metav1.ListOptions, do func(*rest.Request) error) error {
 	opts.LabelSelector, opts.FieldSelector = f.labels, f.fields
 	for delay := firstWait; ; delay = min(2*delay, reconnectWait) {
-		group, err := f.client.group(f.group)
+		group, err := f.client.group(f.resource)
 		if err == nil {
-			err = do(group.Get().Namespace(f.namespace).Resource(f.name).VersionedParams(opts, f.client.params).MaxRetries(0))
+			err = do(group.Get().Namespace(f.namespace).Resource(f.name).VersionedParams(opts, metav1.ParameterCodec).MaxRetries(0))
 		}
 		if err == nil {
 			return nil

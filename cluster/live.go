@@ -2,15 +2,14 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/klog/v2"
 )
 
@@ -25,7 +24,7 @@ func (s *Source) runLive(ctx context.Context, sink Sink) {
 	var feeds sync.WaitGroup
 	follow := func(r resource, namespace string, out outlet) {
 		f := &feed{resource: r, namespace: namespace, client: client, state: state,
-			store: &store{source: s, kinds: r.kinds, slim: r.slim, out: out}}
+			store: &store{source: s, kinds: r.kinds, out: out}}
 		feeds.Go(func() { f.run(ctx) })
 	}
 	var namespaces []string
@@ -33,12 +32,12 @@ func (s *Source) runLive(ctx context.Context, sink Sink) {
 		namespaces = strings.Split(s.opts.Namespaces, ",")
 	}
 	if key := s.opts.configMapKey(); key.Name != "" {
-		follow(s.configMaps(), key.Namespace, whole{sink, s})
+		follow(s.opts.configMaps(), key.Namespace, whole{sink, s})
 		feeds.Wait()
 		return
 	}
 	merger := newMerger(sink, &s.heard, len(namespaces))
-	for _, r := range s.resources() {
+	for _, r := range s.opts.resources(warnOnce(s.log)) {
 		if namespaces == nil {
 			follow(r, "", whole{sink, s})
 		}
@@ -55,11 +54,15 @@ func (s *Source) runLive(ctx context.Context, sink Sink) {
 // A resource is what the API server is asked for.
 type resource struct {
 	group          schema.GroupVersion
+	version        string // the group as an object's apiVersion has it
 	name           string
-	one, many      func() runtime.Object
+	kind           string // of an object; that of a list has List behind it
 	labels, fields string // selectors
 	kinds          []Kind // what its objects become
-	slim           func(runtime.Object) Object
+	// read slims an object in protobuf, parse one in JSON. Neither keeps anything
+	// of the text.
+	read  func(c *codec, raw []byte, a *arrived) error
+	parse func(raw []byte, a *arrived) error
 }
 
 // String gives the name as it is spelled in a Role: with the group, if any.
@@ -67,20 +70,26 @@ func (r resource) String() string {
 	return strings.TrimSuffix(r.name+"."+r.group.Group, ".")
 }
 
-// resources lists what the options ask for. EndpointSlices are watched once,
+// resources lists what the options ask for; warn is told of objects that make
+// no sense. EndpointSlices are watched once,
 // and it is their labels that make them this cluster's own or imported.
-func (s *Source) resources() []resource {
-	o := s.opts
-	warn := warnOnce(s.log)
+func (o Options) resources(warn func(format string, args ...any)) []resource {
 	rs := []resource{
-		resourceOf(corev1.SchemeGroupVersion, Namespaces, func() runtime.Object { return new(corev1.NamespaceList) }, o.namespace),
-		resourceOf(corev1.SchemeGroupVersion, Services, func() runtime.Object { return new(corev1.ServiceList) },
-			func(svc *corev1.Service) *Service { return o.service(svc, warn) }),
+		resourceOf(coreVersion(), Namespaces, "Namespace", readNamespace, o.namespace),
+		resourceOf(coreVersion(), Services, "Service", readService,
+			func(svc *apiService) *Service { return o.service(svc, warn) }),
 	}
 	rs[0].labels, rs[1].labels = o.NamespaceLabels, o.Labels
 	if !o.NoEndpoints {
-		r := resourceOf(discoveryv1.SchemeGroupVersion, Slices, func() runtime.Object { return new(discoveryv1.EndpointSliceList) },
-			func(slice *discoveryv1.EndpointSlice) *Slice { return o.slice(slice, warn) })
+		r := resourceOf(slicesVersion(), Slices, "EndpointSlice", nil,
+			func(slice *apiSlice) *Slice { return o.slice(slice, warn) })
+		r.read = func(c *codec, raw []byte, a *arrived) (err error) {
+			var slice *Slice
+			if slice, c.room, err = o.readSlice(raw, a, c.room, warn); slice != nil {
+				a.object = slice
+			}
+			return err
+		}
 		r.labels = o.Labels
 		if o.Multicluster {
 			r.kinds = append(r.kinds, ImportSlices)
@@ -88,13 +97,13 @@ func (s *Source) resources() []resource {
 		rs = append(rs, r)
 	}
 	if o.Pods {
-		r := resourceOf(corev1.SchemeGroupVersion, Pods, func() runtime.Object { return new(corev1.PodList) }, o.pod)
+		r := resourceOf(coreVersion(), Pods, "Pod", o.readPod, o.pod)
 		r.labels, r.fields = o.Labels, "status.phase!=Succeeded,status.phase!=Failed,status.phase!=Unknown"
 		rs = append(rs, r)
 	}
 	if o.Multicluster {
-		rs = append(rs, resourceOf(importsVersion(), Imports, func() runtime.Object { return new(serviceImportList) },
-			func(si *serviceImport) *Service { return o.serviceImport(si, warn) }))
+		rs = append(rs, resourceOf(importsVersion(), Imports, "ServiceImport", noProtobuf,
+			func(si *apiServiceImport) *Service { return o.serviceImport(si, warn) }))
 	}
 	return rs
 }
@@ -122,26 +131,44 @@ func warnOnce(log *slog.Logger) func(format string, args ...any) {
 	}
 }
 
-// resourceOf describes the resource whose objects are decoded as In and slimmed
-// to Out.
+// resourceOf describes the resource whose objects are read as In and slimmed to
+// Out.
 func resourceOf[In, Out any, PIn interface {
 	*In
-	runtime.Object
+	meta() *apiMeta
 }, POut interface {
 	*Out
 	Object
-}](group schema.GroupVersion, kind Kind, many func() runtime.Object, slim func(PIn) POut) resource {
+}](group schema.GroupVersion, of Kind, kind string, read func([]byte, *arrived) (In, error), slim func(PIn) POut) resource {
+	put := func(in PIn, a *arrived) {
+		if slim := slim(in); slim != nil { // and not an Object that holds a nil pointer
+			a.object = slim
+		}
+	}
 	return resource{
-		group: group, name: kind.String(), kinds: []Kind{kind},
-		one:  func() runtime.Object { return PIn(new(In)) },
-		many: many,
-		slim: func(obj runtime.Object) Object {
-			if slim := slim(obj.(PIn)); slim != nil {
-				return slim
+		group: group, version: group.String(), name: of.String(), kind: kind, kinds: []Kind{of},
+		read: func(_ *codec, raw []byte, a *arrived) error {
+			in, err := read(raw, a)
+			if err == nil {
+				put(&in, a)
 			}
-			return nil // and not an Object that holds a nil pointer
+			return err
+		},
+		parse: func(raw []byte, a *arrived) error {
+			in := new(In)
+			err := utiljson.Unmarshal(raw, in)
+			if err == nil {
+				a.take(PIn(in).meta())
+				put(in, a)
+			}
+			return err
 		},
 	}
+}
+
+// noProtobuf is for custom resources, which are never in it.
+func noProtobuf[In any]([]byte, *arrived) (in In, err error) {
+	return in, errors.New("a custom resource in protobuf")
 }
 
 // An outlet is where a store's objects go.

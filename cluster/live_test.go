@@ -266,7 +266,7 @@ func TestLiveWatchEnds(t *testing.T) {
 	a := serve(t, &api{})
 	source := Open(Options{Endpoint: a.URL}, slog.New(slog.DiscardHandler), new(metrics.Registry))
 	state := &state{log: source.log}
-	f := &feed{resource: source.resources()[0], client: newClient(source.opts, state), state: state, store: &store{source: source}}
+	f := &feed{resource: source.opts.resources(t.Errorf)[0], client: newClient(source.opts, state), state: state, store: &store{source: source}}
 	defer f.client.closeIdle()
 	w, err := f.watch(t.Context(), metav1.ListOptions{TimeoutSeconds: new(int64(-29))})
 	if err != nil {

@@ -44,6 +44,7 @@ type folder struct {
 	scope       scope
 	files       map[string]*manifest   // by path within dir
 	state       *[Kinds]map[Key]placed // what the sink has; nil before the first read
+	decoded     int                    // objects since the sink was told last
 	given       map[Key]netip.Addr     // ClusterIPs that were chosen, and logged
 	folderTold  told                   // of what lies in the folder: found at every check
 	objectsTold told                   // of objects beside each other: found when any changes
@@ -132,7 +133,9 @@ func (f *folder) check(ctx context.Context) bool {
 	}
 	if changed || f.state == nil {
 		f.publish()
+		f.sweeper.add(f.decoded)
 	}
+	f.decoded = 0
 	for _, k := range f.opts.Kinds() {
 		f.heard[k].now()
 	}
@@ -163,7 +166,8 @@ func (f *folder) publish() {
 		}
 		f.logChanges(changes)
 	}
-	f.state = next
+	kept := *next // and not the assembly that it is in
+	f.state = &kept
 }
 
 func (f *folder) summary(objects *[Kinds]map[Key]placed) string {
@@ -268,9 +272,16 @@ func newScope(o Options) (scope, error) {
 
 func (s scope) hasNamespace(name string) bool { return s.names == nil || s.names[name] }
 
-// has says whether an object with labels is wanted.
-func (s scope) has(namespace string, l map[string]string) bool {
-	return s.hasNamespace(namespace) && s.objects.Matches(labels.Set(l))
+// has says whether an object is wanted.
+func (s scope) has(it *item) bool { return it.wanted && s.hasNamespace(it.key.Namespace) }
+
+// exposes says whether the selector for namespaces matches one with these
+// labels, and with the one that every namespace has.
+func (s scope) exposes(name string, own map[string]string) bool {
+	l := labels.Set{}
+	maps.Copy(l, own)
+	l[labelNamespaceName] = name
+	return s.namespaces.Matches(l)
 }
 
 // String is the key as kubectl writes it.

@@ -5,15 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-
-	corev1 "k8s.io/api/core/v1"
 )
-
-// lacksAddress says whether a cluster would choose a ClusterIP for s. One that
-// is written and wrong does not count as missing.
-func lacksAddress(s *corev1.Service) bool {
-	return s.Spec.ClusterIP == "" && s.Spec.Type != corev1.ServiceTypeExternalName
-}
 
 // allocate gives each of keys an address of 10.96.0.0/16 that is not in taken.
 // The result depends on the two sets alone: each key has an order of its own

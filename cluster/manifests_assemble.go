@@ -5,9 +5,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 )
 
 // An assembly is the cluster that all manifests together describe.
@@ -92,32 +89,27 @@ func (a *assembly) find(l located) {
 // put adds an object that the options ask for. The option labels is not about
 // ServiceImports.
 func (a *assembly) put(k Kind, l located, o Object) {
-	if k == Imports && a.f.scope.hasNamespace(l.key.Namespace) || k != Imports && a.f.scope.has(l.key.Namespace, l.labels) {
+	if k == Imports && a.f.scope.hasNamespace(l.key.Namespace) || k != Imports && a.f.scope.has(l.item) {
 		a.objects[k][o.Key()] = placed{o, l.file}
 	}
 }
 
-// addNamespaces exposes each namespace that has an object. One without a
-// Namespace of its own has the label that every namespace has.
+// addNamespaces exposes each namespace that has an object.
 func (a *assembly) addNamespaces() {
 	for name := range a.namespaces {
-		if _, ok := a.found[itemKey{"Namespace", Key{Name: name}}]; !ok {
-			l := a.namespaces[name]
-			a.addNamespace(name, nil, &Namespace{Name: name}, l.file)
+		if _, ok := a.found[itemKey{"Namespace", Key{Name: name}}]; !ok && a.f.scope.exposes(name, nil) {
+			a.addNamespace(name, &Namespace{Name: name}, a.namespaces[name].file)
 		}
 	}
 	for _, l := range a.order {
-		if l.kind == "Namespace" {
-			a.addNamespace(l.key.Name, l.labels, l.object, l.file)
+		if l.kind == "Namespace" && l.wanted {
+			a.addNamespace(l.key.Name, l.object, l.file)
 		}
 	}
 }
 
-func (a *assembly) addNamespace(name string, own map[string]string, o Object, file string) {
-	l := labels.Set{}
-	maps.Copy(l, own)
-	l[corev1.LabelMetadataName] = name
-	if a.f.scope.hasNamespace(name) && a.f.scope.namespaces.Matches(l) {
+func (a *assembly) addNamespace(name string, o Object, file string) {
+	if a.f.scope.hasNamespace(name) {
 		a.objects[Namespaces][Key{Name: name}] = placed{o, file}
 	}
 }
@@ -131,7 +123,7 @@ func (a *assembly) addServices() {
 		if l.kind != "Service" {
 			continue
 		}
-		if l.spec != nil && lacksAddress(l.spec) {
+		if l.needs != nil && l.needs.address {
 			lacking = append(lacking, l.key)
 		}
 		for _, ip := range l.object.(*Service).ClusterIPs {
@@ -144,7 +136,7 @@ func (a *assembly) addServices() {
 			continue
 		}
 		s := l.object.(*Service)
-		if l.spec != nil && lacksAddress(l.spec) {
+		if l.needs != nil && l.needs.address {
 			ip, ok := a.given[l.key]
 			if !ok {
 				a.complain("%s: %s has no clusterIP, and 10.96.0.0/16 is used up", a.f.at(l), l)
@@ -166,17 +158,24 @@ func (a *assembly) addSlices() {
 		if l.kind != "EndpointSlice" && (l.kind != "Endpoints" || has[l.key]) {
 			continue
 		}
-		for _, s := range l.slices {
-			kind, owner := Slices, "Service"
-			if s.Cluster != "" {
-				kind, owner = ImportSlices, "ServiceImport"
-			}
-			if _, ok := a.found[itemKey{owner, Key{s.Namespace, s.Service}}]; !ok {
-				a.complain("%s: %s belongs to %s %s/%s, which is nowhere in the folder", a.f.at(l), l, owner, s.Namespace, s.Service)
-			}
-			a.put(kind, l, s)
+		if own, ok := l.object.(*Slice); ok {
+			a.addSlice(l, own)
+		}
+		for _, s := range l.mirrors {
+			a.addSlice(l, s)
 		}
 	}
+}
+
+func (a *assembly) addSlice(l located, s *Slice) {
+	kind, owner := Slices, "Service"
+	if s.Cluster != "" {
+		kind, owner = ImportSlices, "ServiceImport"
+	}
+	if _, ok := a.found[itemKey{owner, Key{s.Namespace, s.Service}}]; !ok {
+		a.complain("%s: %s belongs to %s %s/%s, which is nowhere in the folder", a.f.at(l), l, owner, s.Namespace, s.Service)
+	}
+	a.put(kind, l, s)
 }
 
 // serviced gives the Services that an object of that kind names.
@@ -206,10 +205,10 @@ func (a *assembly) derive() {
 	slices.SortFunc(pods, func(x, y *folderPod) int { return compareKeys(x.Key, y.Key) })
 	index := newPodIndex(pods)
 	for _, l := range a.order {
-		if l.spec == nil || !wantsPods(l.spec) || has[l.key] || !a.f.scope.has(l.key.Namespace, l.labels) {
+		if l.needs == nil || len(l.needs.selector) == 0 || has[l.key] || !a.f.scope.has(l.item) {
 			continue
 		}
-		for _, s := range derive(l.spec, index.find(l.key.Namespace, l.spec.Spec.Selector)) {
+		for _, s := range derive(l.needs, index.find(l.key.Namespace, l.needs.selector)) {
 			a.put(Slices, l, a.f.opts.slice(s, a.complain))
 		}
 	}

@@ -7,9 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
@@ -21,41 +18,41 @@ import (
 // endpoints are v1 Endpoints as far as the mirroring controller reads them;
 // the API's own type is deprecated.
 type endpoints struct {
-	metav1.ObjectMeta `json:"metadata"`
-	Subsets           []struct {
+	apiMeta `json:"metadata"`
+	Subsets []struct {
 		Addresses         []endpointAddress `json:"addresses"`
 		NotReadyAddresses []endpointAddress `json:"notReadyAddresses"`
 		Ports             []struct {
-			Name     string          `json:"name"`
-			Protocol corev1.Protocol `json:"protocol"`
-			Port     int32           `json:"port"`
+			Name     string `json:"name"`
+			Protocol string `json:"protocol"`
+			Port     int32  `json:"port"`
 		} `json:"ports"`
 	} `json:"subsets"`
 }
 
 type endpointAddress struct {
-	IP        string                  `json:"ip"`
-	Hostname  *string                 `json:"hostname"`
-	TargetRef *corev1.ObjectReference `json:"targetRef"`
+	IP        string     `json:"ip"`
+	Hostname  *string    `json:"hostname"`
+	TargetRef *apiTarget `json:"targetRef"`
 }
 
 // mirror makes a slice of each subset and family of e.
-func mirror(e *endpoints) (out []*discoveryv1.EndpointSlice) {
-	if e.Labels[discoveryv1.LabelSkipMirror] == "true" {
+func mirror(e *endpoints) (out []*apiSlice) {
+	if e.Labels[labelSkipMirror] == "true" {
 		return nil
 	}
 	for i, subset := range e.Subsets {
-		var ports []discoveryv1.EndpointPort
+		var ports []apiPort
 		for _, p := range subset.Ports {
-			ports = append(ports, discoveryv1.EndpointPort{Name: &p.Name, Protocol: &p.Protocol, Port: &p.Port})
+			ports = append(ports, apiPort{Name: &p.Name, Protocol: &p.Protocol, Port: &p.Port})
 		}
-		byFamily := map[discoveryv1.AddressType][]discoveryv1.Endpoint{}
+		byFamily := map[string][]apiEndpoint{}
 		add := func(addresses []endpointAddress, ready bool) {
 			for _, a := range addresses {
 				family := familyOf(a.IP)
-				byFamily[family] = append(byFamily[family], discoveryv1.Endpoint{
+				byFamily[family] = append(byFamily[family], apiEndpoint{
 					Addresses: []string{a.IP}, Hostname: a.Hostname, TargetRef: a.TargetRef,
-					Conditions: discoveryv1.EndpointConditions{Ready: &ready},
+					Conditions: apiConditions{Ready: &ready},
 				})
 			}
 		}
@@ -65,8 +62,7 @@ func mirror(e *endpoints) (out []*discoveryv1.EndpointSlice) {
 			if len(byFamily[family]) == 0 {
 				continue
 			}
-			s := newSlice(e.ObjectMeta, fmt.Sprintf("endpoints/%d", i+1), e.Name, family)
-			s.Annotations = e.Annotations
+			s := newSlice(Key{e.Namespace, e.Name}, fmt.Sprintf("endpoints/%d", i+1), e.Name, family)
 			s.Ports, s.Endpoints = ports, byFamily[family]
 			out = append(out, s)
 		}
@@ -74,25 +70,24 @@ func mirror(e *endpoints) (out []*discoveryv1.EndpointSlice) {
 	return out
 }
 
-func families() []discoveryv1.AddressType {
-	return []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6}
+func families() []string {
+	return []string{addressIPv4, addressIPv6}
 }
 
-func familyOf(ip string) discoveryv1.AddressType {
+func familyOf(ip string) string {
 	if addr, err := netip.ParseAddr(ip); err == nil && addr.Unmap().Is6() {
-		return discoveryv1.AddressTypeIPv6
+		return addressIPv6
 	}
-	return discoveryv1.AddressTypeIPv4
+	return addressIPv4
 }
 
-// newSlice makes an empty slice of an object's Service. It has the object's
-// labels, as a controller's slices have.
-func newSlice(of metav1.ObjectMeta, from, service string, family discoveryv1.AddressType) *discoveryv1.EndpointSlice {
-	return &discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{
+// newSlice makes an empty slice of a Service, of what that key has.
+func newSlice(of Key, from, service string, family string) *apiSlice {
+	return &apiSlice{
+		apiMeta: apiMeta{
 			Namespace: of.Namespace,
-			Name:      fmt.Sprintf("%s/%s/%s", of.Name, from, strings.ToLower(string(family))),
-			Labels:    map[string]string{discoveryv1.LabelServiceName: service},
+			Name:      fmt.Sprintf("%s/%s/%s", of.Name, from, strings.ToLower(family)),
+			Labels:    map[string]string{labelServiceName: service},
 		},
 		AddressType: family,
 	}
@@ -107,24 +102,24 @@ type folderPod struct {
 	subdom   string
 	zone     string
 	ready    bool
-	ports    []corev1.ContainerPort // the named ones
+	ports    []apiContainerPort // the named ones
 }
 
-func newFolderPod(p *corev1.Pod, ips []netip.Addr) *folderPod {
+func newFolderPod(p *apiPod, ips []netip.Addr) *folderPod {
 	f := &folderPod{
 		Key: Key{p.Namespace, p.Name}, labels: p.Labels, ips: ips, ready: isReady(p),
-		hostname: p.Spec.Hostname, subdom: p.Spec.Subdomain, zone: p.Labels[corev1.LabelTopologyZone],
+		hostname: p.Spec.Hostname, subdom: p.Spec.Subdomain, zone: p.Labels[labelZone],
 	}
 	containers := p.Spec.Containers
 	for _, c := range p.Spec.InitContainers { // those that keep running are sidecars
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+		if c.RestartPolicy != nil && *c.RestartPolicy == "Always" {
 			containers = append(containers, c)
 		}
 	}
 	for _, c := range containers {
 		for _, port := range c.Ports {
 			if port.Name != "" {
-				f.ports = append(f.ports, corev1.ContainerPort{Name: port.Name, Protocol: port.Protocol, ContainerPort: port.ContainerPort})
+				f.ports = append(f.ports, apiContainerPort{Name: port.Name, Protocol: port.Protocol, ContainerPort: port.ContainerPort})
 			}
 		}
 	}
@@ -133,10 +128,10 @@ func newFolderPod(p *corev1.Pod, ips []netip.Addr) *folderPod {
 
 // isReady: a manifest that was written by hand has no conditions, and its
 // author means the address that it gives.
-func isReady(p *corev1.Pod) bool {
+func isReady(p *apiPod) bool {
 	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
+		if c.Type == "Ready" {
+			return c.Status == "True"
 		}
 	}
 	return len(p.Status.Conditions) == 0
@@ -176,22 +171,40 @@ func (x podIndex) find(namespace string, selector map[string]string) (found []*f
 	return found
 }
 
-// wantsPods says whether a controller would make slices for s.
-func wantsPods(s *corev1.Service) bool {
-	return len(s.Spec.Selector) > 0 && s.Spec.Type != corev1.ServiceTypeExternalName
+// A folderService is what slices of Pods are made by, and an address is chosen.
+type folderService struct {
+	Key
+	address         bool              // a cluster would choose a ClusterIP
+	selector        map[string]string // empty if no controller would make slices
+	publishNotReady bool
+	families        []string
+	ports           []apiServicePort
+}
+
+// newFolderService is nil for a Service that needs nothing. A ClusterIP that is
+// written and wrong does not count as missing.
+func newFolderService(s *apiService) *folderService {
+	f := &folderService{
+		Key: Key{s.Namespace, s.Name}, address: s.Spec.ClusterIP == "", selector: s.Spec.Selector,
+		publishNotReady: s.Spec.PublishNotReadyAddresses, families: s.Spec.IPFamilies, ports: s.Spec.Ports,
+	}
+	if s.Spec.Type == typeExternalName || !f.address && len(f.selector) == 0 {
+		return nil
+	}
+	return f
 }
 
 // derive makes the slices of a Service from the pods it selects: one for each
 // family and each set of ports, since a named port may be another number in
 // every pod.
-func derive(s *corev1.Service, pods []*folderPod) (out []*discoveryv1.EndpointSlice) {
+func derive(s *folderService, pods []*folderPod) (out []*apiSlice) {
 	type group struct {
-		family discoveryv1.AddressType
+		family string
 		ports  string
 	}
-	made := map[group]*discoveryv1.EndpointSlice{}
+	made := map[group]*apiSlice{}
 	for _, p := range pods {
-		ports, text := p.resolve(s.Spec.Ports)
+		ports, text := p.resolve(s.ports)
 		for _, family := range families() {
 			var addresses []string
 			for _, ip := range p.ips {
@@ -204,7 +217,7 @@ func derive(s *corev1.Service, pods []*folderPod) (out []*discoveryv1.EndpointSl
 			}
 			g := group{family, text}
 			if made[g] == nil {
-				made[g] = newSlice(s.ObjectMeta, "pods"+text, s.Name, family)
+				made[g] = newSlice(s.Key, "pods"+text, s.Name, family)
 				made[g].Ports = ports
 				out = append(out, made[g])
 			}
@@ -214,16 +227,16 @@ func derive(s *corev1.Service, pods []*folderPod) (out []*discoveryv1.EndpointSl
 	return out
 }
 
-func hasFamily(s *corev1.Service, family discoveryv1.AddressType) bool {
-	return len(s.Spec.IPFamilies) == 0 || slices.Contains(s.Spec.IPFamilies, corev1.IPFamily(family))
+func hasFamily(s *folderService, family string) bool {
+	return len(s.families) == 0 || slices.Contains(s.families, family)
 }
 
-func (p *folderPod) endpoint(s *corev1.Service, addresses []string) discoveryv1.Endpoint {
-	ready := p.ready || s.Spec.PublishNotReadyAddresses
-	e := discoveryv1.Endpoint{
+func (p *folderPod) endpoint(s *folderService, addresses []string) apiEndpoint {
+	ready := p.ready || s.publishNotReady
+	e := apiEndpoint{
 		Addresses:  addresses,
-		Conditions: discoveryv1.EndpointConditions{Ready: &ready},
-		TargetRef:  &corev1.ObjectReference{Kind: "Pod", Namespace: p.Namespace, Name: p.Name},
+		Conditions: apiConditions{Ready: &ready},
+		TargetRef:  &apiTarget{Kind: "Pod", Name: p.Name},
 	}
 	if p.hostname != "" && p.subdom == s.Name {
 		e.Hostname = &p.hostname
@@ -236,9 +249,9 @@ func (p *folderPod) endpoint(s *corev1.Service, addresses []string) discoveryv1.
 
 // resolve gives the Service's ports as this pod has them, and as text. A name
 // that the pod lacks is left out.
-func (p *folderPod) resolve(ports []corev1.ServicePort) (out []discoveryv1.EndpointPort, text string) {
+func (p *folderPod) resolve(ports []apiServicePort) (out []apiPort, text string) {
 	for _, port := range ports {
-		protocol := cmp.Or(port.Protocol, corev1.ProtocolTCP)
+		protocol := cmp.Or(port.Protocol, "TCP")
 		number := port.TargetPort.IntVal
 		if port.TargetPort.Type == intstr.String {
 			number = p.named(port.TargetPort.StrVal, protocol)
@@ -248,15 +261,15 @@ func (p *folderPod) resolve(ports []corev1.ServicePort) (out []discoveryv1.Endpo
 		} else if number == 0 {
 			number = port.Port
 		}
-		out = append(out, discoveryv1.EndpointPort{Name: &port.Name, Protocol: &protocol, Port: &number})
-		text += fmt.Sprintf("/%s-%d", strings.ToLower(string(protocol)), number)
+		out = append(out, apiPort{Name: &port.Name, Protocol: &protocol, Port: &number})
+		text += fmt.Sprintf("/%s-%d", strings.ToLower(protocol), number)
 	}
 	return out, text
 }
 
-func (p *folderPod) named(name string, protocol corev1.Protocol) int32 {
+func (p *folderPod) named(name string, protocol string) int32 {
 	for _, port := range p.ports {
-		if port.Name == name && cmp.Or(port.Protocol, corev1.ProtocolTCP) == protocol {
+		if port.Name == name && cmp.Or(port.Protocol, "TCP") == protocol {
 			return port.ContainerPort
 		}
 	}

@@ -15,12 +15,15 @@ const partSize = 128 << 10
 // Anchors may be used far from where they are set, so text that may have some
 // stays whole.
 func (c chunk) parts() []chunk {
+	if !bytes.Contains(c.text, []byte("items:")) {
+		return []chunk{c}
+	}
 	from, to, firstLine := c.itemLines()
 	if from == to || bytes.Contains(c.text, []byte(" &")) {
 		return []chunk{c}
 	}
 	rest := append(append([]byte{}, c.text[:from]...), c.text[to:]...)
-	raw, err := yamlToJSON(rest)
+	raw, _, err := yamlToJSON(rest)
 	list := new(head)
 	if err != nil || json.Unmarshal(raw, list) != nil || !strings.HasSuffix(list.Kind, "List") {
 		return []chunk{c}

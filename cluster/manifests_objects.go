@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -26,28 +24,31 @@ type head struct {
 }
 
 // An item is one object of a manifest: what the sink gets of it, and what a
-// cluster's controllers would read in it to make EndpointSlices.
+// cluster's controllers would read in it to make EndpointSlices. Items are kept
+// for as long as the file is the same, so nothing else of the object is.
 type item struct {
 	kind   string // as the manifest has it; of those that are not read only the namespace counts
 	key    Key
-	line   int
-	labels map[string]string
+	line   int32
+	wanted bool // the options' selector for its kind matches its labels
 
-	object  Object          // slim; nil if none is delivered
-	slices  []*Slice        // of an EndpointSlice (none or one) or Endpoints
-	service string          // of an EndpointSlice: the Service that it belongs to
-	spec    *corev1.Service // of a Service that needs slices or an address: what decides on them
-	pod     *folderPod      // of a Pod that may be an endpoint
+	object  Object         // slim; nil if none is delivered
+	mirrors []*Slice       // of Endpoints
+	service string         // of an EndpointSlice or Endpoints: the Service that it belongs to
+	needs   *folderService // of a Service that needs slices or an address: what decides on them
+	pod     *folderPod     // of a Pod that may be an endpoint
 }
 
-// object takes in one object or list. An item of a typed list need not say
-// what it is.
-func (d *decoder) object(raw json.RawMessage, list *head, at *place) {
-	var h head
+// object takes in one object or list; known is its head, nil if that is still
+// to be read. An item of a typed list need not say what it is.
+func (d *decoder) object(raw json.RawMessage, known, list *head, at *place) {
 	if bytes.Equal(raw, []byte("null")) {
 		return
 	}
-	if err := json.Unmarshal(raw, &h); err != nil {
+	var h head
+	if known != nil {
+		h = *known
+	} else if err := json.Unmarshal(raw, &h); err != nil {
 		d.fail(jsonFault(at, err))
 		return
 	}
@@ -63,9 +64,9 @@ func (d *decoder) object(raw json.RawMessage, list *head, at *place) {
 		d.list(raw, &h, at)
 		return
 	}
-	it := &item{kind: h.Kind, key: Key{h.Metadata.Namespace, h.Metadata.Name}, line: at.line}
+	it := &item{kind: intern(h.Kind), key: Key{intern(h.Metadata.Namespace), h.Metadata.Name}, line: int32(at.line)}
 	if it.key.Namespace == "" && !clusterScoped(h.Kind) {
-		it.key.Namespace = metav1.NamespaceDefault
+		it.key.Namespace = "default"
 	}
 	read := d.reader(h.APIVersion, h.Kind)
 	if read == nil {
@@ -91,7 +92,7 @@ func (d *decoder) list(raw json.RawMessage, h *head, at *place) {
 	for _, item := range items {
 		from += max(0, bytes.Index(raw[from:], item)) // with the very bytes it has there
 		each.move(at.offset + from)
-		d.object(item, h, &each)
+		d.object(item, nil, h, &each)
 		from += len(item)
 	}
 }
@@ -144,7 +145,7 @@ func isOurs(kind string) bool {
 
 func ourGroup(apiVersion string) bool {
 	group, _, ok := strings.Cut(apiVersion, "/")
-	return !ok || group == discoveryv1.GroupName || group == importsVersion().Group
+	return !ok || group == slicesVersion().Group || group == importsVersion().Group
 }
 
 // reader gives what decodes objects of that kind, nil if they are not read.
@@ -164,7 +165,7 @@ func (d *decoder) reader(apiVersion, kind string) func(json.RawMessage, *item) e
 		return d.endpoints
 	case "v1 Pod":
 		return d.pod
-	case discoveryv1.SchemeGroupVersion.String() + " EndpointSlice":
+	case slicesVersion().String() + " EndpointSlice":
 		return d.slice
 	case importsVersion().String() + " ServiceImport":
 		return d.serviceImport
@@ -173,36 +174,42 @@ func (d *decoder) reader(apiVersion, kind string) func(json.RawMessage, *item) e
 }
 
 func (d *decoder) warner(it *item) func(format string, args ...any) {
-	return func(format string, args ...any) { d.warn(it.line, format, args...) }
+	return func(format string, args ...any) { d.warn(int(it.line), format, args...) }
+}
+
+// read decodes an object, of which it has the key already: that is the item's
+// own, so that its text is kept once.
+func (d *decoder) read(raw json.RawMessage, it *item, object interface{ meta() *apiMeta }) error {
+	if err := json.Unmarshal(raw, object); err != nil {
+		return err
+	}
+	m := object.meta()
+	m.Namespace, m.Name = it.key.Namespace, it.key.Name
+	it.wanted = d.scope.objects.Matches(labels.Set(m.Labels))
+	return nil
 }
 
 func (d *decoder) namespace(raw json.RawMessage, it *item) error {
-	var n corev1.Namespace
-	if err := json.Unmarshal(raw, &n); err != nil {
+	var n apiNamespace
+	if err := d.read(raw, it, &n); err != nil {
 		return err
 	}
 	it.key.Namespace, n.Namespace = "", ""
-	it.labels = n.Labels
+	it.wanted = d.scope.exposes(n.Name, n.Labels)
 	it.object = d.opts.namespace(&n)
 	return nil
 }
 
 func (d *decoder) service(raw json.RawMessage, it *item) error {
-	var s corev1.Service
-	if err := json.Unmarshal(raw, &s); err != nil {
+	var s apiService
+	if err := d.read(raw, it, &s); err != nil {
 		return err
 	}
-	s.Namespace = it.key.Namespace
 	if s.Spec.ClusterIP == "" && len(s.Spec.ClusterIPs) > 0 {
 		s.Spec.ClusterIP = s.Spec.ClusterIPs[0]
 	}
-	it.labels = s.Labels
 	it.object = d.opts.service(&s, d.warner(it))
-	if lacksAddress(&s) || wantsPods(&s) {
-		s.ObjectMeta = metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name, Labels: s.Labels}
-		s.Status = corev1.ServiceStatus{}
-		it.spec = &s
-	}
+	it.needs = newFolderService(&s)
 	return nil
 }
 
@@ -210,20 +217,18 @@ func (d *decoder) slice(raw json.RawMessage, it *item) error {
 	if d.opts.NoEndpoints {
 		return nil
 	}
-	var s discoveryv1.EndpointSlice
-	if err := json.Unmarshal(raw, &s); err != nil {
+	var s apiSlice
+	if err := d.read(raw, it, &s); err != nil {
 		return err
 	}
-	s.Namespace = it.key.Namespace
-	it.labels = s.Labels
 	if s.Labels[labelImportService] == "" {
-		it.service = s.Labels[discoveryv1.LabelServiceName]
+		it.service = within(it.key.Name, []byte(s.Labels[labelServiceName]))
 		if it.service == "" {
-			d.warn(it.line, "EndpointSlice %s has no label %s, ignored", it.key, discoveryv1.LabelServiceName)
+			d.warn(int(it.line), "EndpointSlice %s has no label %s, ignored", it.key, labelServiceName)
 		}
 	}
 	if slim := d.opts.slice(&s, d.warner(it)); slim != nil {
-		it.slices = []*Slice{slim}
+		it.object = slim
 	}
 	return nil
 }
@@ -233,14 +238,13 @@ func (d *decoder) endpoints(raw json.RawMessage, it *item) error {
 		return nil
 	}
 	var e endpoints
-	if err := json.Unmarshal(raw, &e); err != nil {
+	if err := d.read(raw, it, &e); err != nil {
 		return err
 	}
-	e.Namespace = it.key.Namespace
-	it.labels, it.service = e.Labels, e.Name
+	it.service = e.Name
 	for _, s := range mirror(&e) {
 		if slim := d.opts.slice(s, d.warner(it)); slim != nil {
-			it.slices = append(it.slices, slim)
+			it.mirrors = append(it.mirrors, slim)
 		}
 	}
 	return nil
@@ -250,12 +254,10 @@ func (d *decoder) pod(raw json.RawMessage, it *item) error {
 	if d.opts.NoEndpoints && !d.opts.Pods {
 		return nil
 	}
-	var p corev1.Pod
-	if err := json.Unmarshal(raw, &p); err != nil {
+	var p apiPod
+	if err := d.read(raw, it, &p); err != nil {
 		return err
 	}
-	p.Namespace = it.key.Namespace
-	it.labels = p.Labels
 	if slim := d.opts.pod(&p); slim != nil {
 		it.object, it.pod = slim, newFolderPod(&p, slim.IPs)
 	}
@@ -266,12 +268,10 @@ func (d *decoder) serviceImport(raw json.RawMessage, it *item) error {
 	if !d.opts.Multicluster {
 		return nil
 	}
-	var s serviceImport
-	if err := json.Unmarshal(raw, &s); err != nil {
+	var s apiServiceImport
+	if err := d.read(raw, it, &s); err != nil {
 		return err
 	}
-	s.Namespace = it.key.Namespace
-	it.labels = s.Labels
 	it.object = d.opts.serviceImport(&s, d.warner(it))
 	return nil
 }

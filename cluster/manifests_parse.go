@@ -18,6 +18,7 @@ import (
 // decoded, so that a large folder is never held as typed objects.
 type decoder struct {
 	opts     Options
+	scope    scope
 	file     string // as it is named in messages
 	items    []*item
 	errors   []fault  // documents that do not parse
@@ -55,7 +56,7 @@ func (d *decoder) decode(ctx context.Context, data []byte) {
 	}
 	parts := make([]decoder, len(chunks))
 	inParallel(ctx, len(chunks), func(i int) {
-		parts[i] = decoder{opts: d.opts, file: d.file}
+		parts[i] = decoder{opts: d.opts, scope: d.scope, file: d.file}
 		parts[i].chunk(chunks[i])
 	})
 	for _, p := range parts {
@@ -78,13 +79,13 @@ func (d *decoder) chunk(c chunk) {
 		d.json(c)
 		return
 	}
-	raw, err := yamlToJSON(c.text)
+	raw, known, err := yamlToJSON(c.text)
 	if err != nil {
 		d.fail(yamlFault(c, err))
 		return
 	}
 	if c.list == nil {
-		d.object(raw, nil, &place{line: c.line})
+		d.object(raw, known, nil, &place{line: c.line})
 		return
 	}
 	var items []json.RawMessage
@@ -93,7 +94,7 @@ func (d *decoder) chunk(c chunk) {
 		return
 	}
 	for i, item := range items {
-		d.object(item, c.list, &place{line: c.lines[min(i, len(c.lines)-1)]})
+		d.object(item, nil, c.list, &place{line: c.lines[min(i, len(c.lines)-1)]})
 	}
 }
 
@@ -164,12 +165,12 @@ func (d *decoder) json(c chunk) {
 		end := int(dec.InputOffset())
 		if err == nil {
 			at.move(end - len(raw))
-			d.object(raw, nil, at)
+			d.object(raw, nil, nil, at)
 			continue
 		}
 		if end == 0 && filepath.Ext(d.file) != ".json" {
-			if raw, err := yamlToJSON(c.text); err == nil {
-				d.object(raw, nil, &place{line: c.line})
+			if raw, known, err := yamlToJSON(c.text); err == nil {
+				d.object(raw, known, nil, &place{line: c.line})
 				return
 			}
 		}

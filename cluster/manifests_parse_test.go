@@ -193,7 +193,12 @@ func FuzzManifest(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		d := decoder{opts: Options{Pods: true, Multicluster: true}, file: "x.yaml"}
+		o := Options{Pods: true, Multicluster: true}
+		scope, err := newScope(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := decoder{opts: o, scope: scope, file: "x.yaml"}
 		d.decode(t.Context(), data)
 		lines := strings.Count(string(data), "\n") + 2
 		for _, e := range d.errors {
@@ -202,7 +207,7 @@ func FuzzManifest(f *testing.F) {
 			}
 		}
 		for _, it := range d.items {
-			if it.line < 1 || it.line > lines {
+			if it.line < 1 || int(it.line) > lines {
 				t.Errorf("%s at line %d of %d", it.kind, it.line, lines)
 			}
 		}

@@ -175,7 +175,9 @@ func (f *folder) read(ctx context.Context, t *tree) (changed bool) {
 			f.log.Warn(w)
 		}
 		f.files[paths[i]] = r.manifest
-		changed = changed || r.changed
+		if r.changed {
+			changed, f.decoded = true, f.decoded+len(r.items)
+		}
 	}
 	return changed
 }
@@ -206,7 +208,7 @@ func (f *folder) readFile(ctx context.Context, path string, info fs.FileInfo) re
 		return readFile{manifest: &m}
 	}
 	m.sum = sum
-	d := decoder{opts: f.opts, file: f.path(path)}
+	d := decoder{opts: f.opts, scope: f.scope, file: f.path(path)}
 	d.decode(ctx, data)
 	if len(d.errors) > 0 {
 		w := []string{"manifest " + d.complaint()}

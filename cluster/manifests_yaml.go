@@ -15,7 +15,18 @@ import (
 // not strings become strings. The parser bounds how many nodes aliases may
 // make of a few, but a node may be a long string; so what the document grows
 // to is bounded here.
-func yamlToJSON(text []byte) ([]byte, error) {
+//
+// h is what the object is, if that is known already, else nil.
+func yamlToJSON(text []byte) (raw []byte, h *head, err error) {
+	if raw, h, ok := plainToJSON(text); ok {
+		return raw, h, nil
+	}
+	raw, err = parsedToJSON(text)
+	return raw, nil, err
+}
+
+// parsedToJSON is the same by the YAML parser.
+func parsedToJSON(text []byte) ([]byte, error) {
 	var value any
 	if err := yaml.Unmarshal(text, &value); err != nil {
 		return nil, err

@@ -14,7 +14,6 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/seamark/seamark/metrics"
 )
@@ -82,14 +81,16 @@ func TestProgrammed(t *testing.T) {
 	sink := &stopwatch{took: map[Key]time.Duration{}}
 	source := Open(Options{Multicluster: true}, slog.New(slog.DiscardHandler), new(metrics.Registry))
 	source.timed = sink
-	s := &store{source: source, kinds: []Kind{Slices, ImportSlices}, out: whole{sink, source}, fine: func() {},
-		slim: func(o runtime.Object) Object { return source.opts.slice(o.(*discoveryv1.EndpointSlice), t.Errorf) }}
-	slice := func(service, trigger string) *discoveryv1.EndpointSlice {
-		meta := metav1.ObjectMeta{Namespace: "shop", Name: service + "-1", Labels: map[string]string{discoveryv1.LabelServiceName: service}}
+	s := &store{source: source, kinds: []Kind{Slices, ImportSlices}, out: whole{sink, source}, fine: func() {}}
+	sliceWith := func(service, trigger string, labels map[string]string) *arrived {
+		meta := metav1.ObjectMeta{Namespace: "shop", Name: service + "-1", Labels: labels}
 		if trigger != "" {
 			meta.Annotations = map[string]string{"endpoints.kubernetes.io/last-change-trigger-time": trigger}
 		}
-		return &discoveryv1.EndpointSlice{ObjectMeta: meta, AddressType: "IPv4"}
+		return decoded(t, codecFor(source.opts, Slices, t.Errorf), inProtobuf(t, &discoveryv1.EndpointSlice{ObjectMeta: meta, AddressType: "IPv4"}))
+	}
+	slice := func(service, trigger string) *arrived {
+		return sliceWith(service, trigger, map[string]string{discoveryv1.LabelServiceName: service})
 	}
 	ago := func(d time.Duration) string { return time.Now().Add(-d).UTC().Format(time.RFC3339Nano) }
 	list, _ := s.Transformer()(slice("listed", ago(time.Hour)))
@@ -101,8 +102,7 @@ func TestProgrammed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	imported := slice("imported", ago(time.Hour))
-	imported.Labels = map[string]string{labelImportService: "imported", labelImportCluster: "east"}
+	imported := sliceWith("imported", ago(time.Hour), map[string]string{labelImportService: "imported", labelImportCluster: "east"})
 	if err := s.Update(imported); err != nil {
 		t.Fatal(err)
 	}

@@ -6,37 +6,25 @@ import (
 	"strings"
 	"unique"
 
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// The labels of the Multi-Cluster Services API (KEP-1645) on an EndpointSlice
-// that was imported from another cluster.
-const (
-	labelImportService = "multicluster.kubernetes.io/service-name"
-	labelImportCluster = "multicluster.kubernetes.io/source-cluster"
-)
-
-// maxPodName is one more than a DNS label can hold.
-const maxPodName = 64
-
-func (o Options) namespace(n *corev1.Namespace) *Namespace {
+func (o Options) namespace(n *apiNamespace) *Namespace {
 	return &Namespace{Name: n.Name}
 }
 
 // service keeps of a Service what DNS asks for. An ExternalName Service stays
 // one whatever else its spec says, as kube-proxy has it too.
-func (o Options) service(s *corev1.Service, warn func(format string, args ...any)) *Service {
+func (o Options) service(s *apiService, warn func(format string, args ...any)) *Service {
 	slim := &Service{Namespace: intern(s.Namespace), Name: s.Name}
-	if s.Spec.Type == corev1.ServiceTypeExternalName {
+	if s.Spec.Type == typeExternalName {
 		slim.ExternalName = strings.ToLower(strings.TrimSuffix(s.Spec.ExternalName, "."))
 		if !isTarget(slim.ExternalName) {
 			warn("Service %s/%s: externalName %q is not a name: it has no answer", s.Namespace, s.Name, s.Spec.ExternalName)
 		}
 		return slim
 	}
-	if s.Spec.ClusterIP == corev1.ClusterIPNone {
+	if s.Spec.ClusterIP == "None" {
 		slim.Headless = true
 	} else {
 		ips := s.Spec.ClusterIPs
@@ -60,7 +48,7 @@ func (o Options) service(s *corev1.Service, warn func(format string, args ...any
 }
 
 // external is nil for a Service that nothing outside reaches.
-func external(s *corev1.Service, warn func(format string, args ...any)) *External {
+func external(s *apiService, warn func(format string, args ...any)) *External {
 	texts := slices.Clone(s.Spec.ExternalIPs)
 	slim := new(External)
 	for _, in := range s.Status.LoadBalancer.Ingress {
@@ -95,80 +83,10 @@ func isTarget(name string) bool {
 	return true
 }
 
-// slice keeps of an EndpointSlice what DNS asks for. It is nil for a slice of
-// names (addressType FQDN) and for one that belongs to no Service. A slice
-// with the multi-cluster labels is never one of this cluster's own, even if it
-// also names a Service here (the derived Service that some controllers make).
-func (o Options) slice(s *discoveryv1.EndpointSlice, warn func(format string, args ...any)) *Slice {
-	slim := &Slice{Namespace: intern(s.Namespace), Name: s.Name}
-	if imported := s.Labels[labelImportService]; imported != "" {
-		slim.Cluster = strings.ToLower(s.Labels[labelImportCluster])
-		if !o.Multicluster || slim.Cluster == "" {
-			return nil
-		}
-		slim.Service = imported
-	} else {
-		slim.Service = s.Labels[discoveryv1.LabelServiceName]
-	}
-	if slim.Service == "" || s.AddressType == discoveryv1.AddressTypeFQDN {
-		return nil
-	}
-	for _, p := range s.Ports {
-		if p.Port == nil {
-			continue // all ports: there is no number to put into an SRV record
-		}
-		var name string
-		var protocol corev1.Protocol
-		if p.Name != nil {
-			name = *p.Name
-		}
-		if p.Protocol != nil {
-			protocol = *p.Protocol
-		}
-		if outside(*p.Port) {
-			warn("EndpointSlice %s/%s: %d is not a port: ignored", s.Namespace, s.Name, *p.Port)
-			continue
-		}
-		slim.Ports = appendPort(slim.Ports, name, protocol, *p.Port)
-	}
-	var buf []byte
-	for i := range s.Endpoints {
-		e := o.endpoint(&s.Endpoints[i])
-		if e.Hostname != "" && len(validation.IsDNS1123Label(e.Hostname)) > 0 {
-			warn("EndpointSlice %s/%s: %q is not a hostname: ignored", s.Namespace, s.Name, e.Hostname)
-			e.Hostname = ""
-		}
-		for _, addr := range addrs(s.Endpoints[i].Addresses, "EndpointSlice", s.Namespace, s.Name, warn) {
-			e.Addr = addr
-			buf = AppendEndpoint(buf, e)
-		}
-	}
-	slim.Endpoints = Endpoints(buf)
-	return slim
-}
-
-// endpoint gives all of e but its addresses.
-func (o Options) endpoint(e *discoveryv1.Endpoint) Endpoint {
-	slim := Endpoint{Ready: e.Conditions.Ready == nil || *e.Conditions.Ready}
-	switch {
-	case e.Hostname != nil && *e.Hostname != "":
-		slim.Hostname = strings.ToLower(*e.Hostname)
-	case o.PodNames && e.TargetRef != nil && e.TargetRef.Kind == "Pod":
-		// A pod's name may be longer than a label, or be several labels.
-		if name := e.TargetRef.Name; len(name) < maxPodName && !strings.Contains(name, ".") {
-			slim.Hostname = strings.ToLower(name)
-		}
-	}
-	if o.Zones && e.Zone != nil {
-		slim.Zone = strings.ToLower(*e.Zone)
-	}
-	return slim
-}
-
 // pod is nil for a pod that has ended, is about to, or has no address yet.
-func (o Options) pod(p *corev1.Pod) *Pod {
+func (o Options) pod(p *apiPod) *Pod {
 	switch p.Status.Phase {
-	case corev1.PodSucceeded, corev1.PodFailed, corev1.PodUnknown:
+	case "Succeeded", "Failed", "Unknown":
 		return nil
 	}
 	if p.DeletionTimestamp != nil {
@@ -196,7 +114,7 @@ func (o Options) pod(p *corev1.Pod) *Pod {
 
 // serviceImport makes a Service of a ServiceImport: headless by its type, with
 // the cluster set's addresses otherwise.
-func (o Options) serviceImport(s *serviceImport, warn func(format string, args ...any)) *Service {
+func (o Options) serviceImport(s *apiServiceImport, warn func(format string, args ...any)) *Service {
 	slim := &Service{Namespace: intern(s.Namespace), Name: s.Name}
 	if s.Spec.Type == "Headless" {
 		slim.Headless = true
@@ -231,11 +149,11 @@ func addrs(texts []string, kind, namespace, name string, warn func(format string
 // of these.
 func outside(port int32) bool { return port < 1 || port > 65535 }
 
-func appendPort(ports []Port, name string, protocol corev1.Protocol, number int32) []Port {
+func appendPort(ports []Port, name string, protocol string, number int32) []Port {
 	if protocol == "" {
-		protocol = corev1.ProtocolTCP
+		protocol = "TCP"
 	}
-	return append(ports, Port{intern(strings.ToLower(name)), intern(strings.ToLower(string(protocol))), uint16(number)})
+	return append(ports, Port{intern(strings.ToLower(name)), intern(strings.ToLower(protocol)), uint16(number)})
 }
 
 // intern gives equal strings one memory: a cluster has few namespaces and port

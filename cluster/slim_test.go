@@ -87,7 +87,7 @@ func TestSlimService(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var w warnings
-			got := Options{}.service(&corev1.Service{ObjectMeta: named("web"), Spec: test.spec}, w.warn)
+			got := arrive(t, Options{}, &corev1.Service{ObjectMeta: named("web"), Spec: test.spec}, w.warn).(*Service)
 			test.want.Namespace, test.want.Name = "shop", "web"
 			if !reflect.DeepEqual(*got, test.want) {
 				t.Errorf("got %+v\nwant %+v", *got, test.want)
@@ -119,7 +119,7 @@ func TestSlimSlice(t *testing.T) {
 		},
 	}
 	var w warnings
-	got := Options{}.slice(slice, w.warn)
+	got := arrive(t, Options{}, slice, w.warn).(*Slice)
 	if got.Service != "web" || got.Cluster != "" || !slices.Equal(got.Ports, []Port{{"http", "tcp", 80}}) {
 		t.Errorf("got %+v", got)
 	}
@@ -136,7 +136,7 @@ func TestSlimSlice(t *testing.T) {
 	}
 	full := slices.Clone(plain)
 	full[0].Zone, full[1].Zone, full[2].Hostname = "west", "west", "db-1"
-	got = Options{PodNames: true, Zones: true}.slice(slice, w.warn)
+	got = arrive(t, Options{PodNames: true, Zones: true}, slice, w.warn).(*Slice)
 	if got := slices.Collect(got.Endpoints.All()); !slices.Equal(got, full) {
 		t.Errorf("endpoints with pod names and zones: got %+v", got)
 	}
@@ -160,7 +160,7 @@ func TestSlimSliceBelongs(t *testing.T) {
 		for multi, want := range map[bool]string{false: test.plain, true: test.multi} {
 			slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Labels: test.labels}, AddressType: test.kind}
 			got := ""
-			if s := (Options{Multicluster: multi}).slice(slice, nil); s != nil {
+			if s, ok := arrive(t, Options{Multicluster: multi}, slice, t.Errorf).(*Slice); ok {
 				got = s.Service + "@" + s.Cluster
 			}
 			if got != want {
@@ -186,7 +186,7 @@ func TestSlimPod(t *testing.T) {
 		{"terminating", metav1.ObjectMeta{DeletionTimestamp: new(metav1.Now())}, corev1.PodStatus{Phase: "Running", PodIPs: two}, nil},
 	} {
 		var got []netip.Addr
-		if p := (Options{}).pod(&corev1.Pod{ObjectMeta: test.meta, Status: test.status}); p != nil {
+		if p, ok := arrive(t, Options{Pods: true}, &corev1.Pod{ObjectMeta: test.meta, Status: test.status}, t.Errorf).(*Pod); ok {
 			got = p.IPs
 		}
 		if !slices.Equal(got, test.want) {
@@ -197,7 +197,7 @@ func TestSlimPod(t *testing.T) {
 
 func TestSlimServiceImport(t *testing.T) {
 	var w warnings
-	s := &serviceImport{ObjectMeta: named("web")}
+	s := &apiServiceImport{apiMeta: apiMeta{Namespace: "shop", Name: "web"}}
 	s.Spec.Type, s.Spec.IPs = "ClusterSetIP", []string{"10.9.0.1", "x"}
 	got := Options{}.serviceImport(s, w.warn)
 	if got.Headless || !slices.Equal(got.ClusterIPs, ips("10.9.0.1")) || len(w) != 1 || !strings.HasPrefix(w[0], "ServiceImport shop/web: ") {
@@ -252,10 +252,10 @@ func TestSlimExternal(t *testing.T) {
 	full := &corev1.Service{ObjectMeta: named("web"), Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.1", ExternalIPs: []string{"192.0.2.1", "x"}, Selector: map[string]string{"a": "b"}}}
 	full.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "2001:db8::1"}, {Hostname: "LB.Example.org."}, {Hostname: "no name"}, {}}
 	var w warnings
-	if got := (Options{}).service(full, w.warn); got.External != nil || !got.Selector || len(w) > 0 {
+	if got := arrive(t, Options{}, full, w.warn).(*Service); got.External != nil || !got.Selector || len(w) > 0 {
 		t.Errorf("%+v %v", got, w)
 	}
-	got := (Options{External: true}).service(full, w.warn).External
+	got := arrive(t, Options{External: true}, full, w.warn).(*Service).External
 	if want := (&External{IPs: ips("192.0.2.1", "2001:db8::1"), Hosts: []string{"lb.example.org"}}); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v", got)
 	}
@@ -263,7 +263,7 @@ func TestSlimExternal(t *testing.T) {
 	if strings.Join(w, "; ") != want {
 		t.Errorf("warned %q", w)
 	}
-	if got := (Options{External: true}).service(&corev1.Service{ObjectMeta: named("web")}, w.warn); got.External != nil || got.Selector {
+	if got := arrive(t, Options{External: true}, &corev1.Service{ObjectMeta: named("web")}, w.warn).(*Service); got.External != nil || got.Selector {
 		t.Errorf("%+v", got)
 	}
 }
@@ -272,11 +272,11 @@ func TestSlimExternal(t *testing.T) {
 func TestSlimPodLabels(t *testing.T) {
 	p := &corev1.Pod{Status: corev1.PodStatus{PodIP: "10.2.0.1"}, Spec: corev1.PodSpec{HostNetwork: true}}
 	p.Labels = map[string]string{"app": "web", "tier": ""}
-	plain := (Options{}).pod(p)
+	plain := arrive(t, Options{Pods: true}, p, t.Errorf).(*Pod)
 	if _, ok := plain.Labels.Get("app"); ok || plain.Labels != nil || !plain.Host {
 		t.Errorf("%+v", plain)
 	}
-	labels := (Options{PodLabels: true}).pod(p).Labels
+	labels := arrive(t, Options{Pods: true, PodLabels: true}, p, t.Errorf).(*Pod).Labels
 	for key, want := range map[string]string{"app": "web true", "tier": " true", "web": " false"} {
 		if v, ok := labels.Get(key); fmt.Sprint(v, " ", ok) != want {
 			t.Errorf("%s: %q %v", key, v, ok)

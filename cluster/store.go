@@ -3,7 +3,6 @@ package cluster
 import (
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,7 +16,6 @@ import (
 type store struct {
 	source *Source
 	kinds  []Kind // what the objects become: one kind, or for EndpointSlices two
-	slim   func(runtime.Object) Object
 	out    outlet
 	fine   func() // the watch has delivered something
 	listed bool   // there was a list
@@ -29,10 +27,16 @@ var (
 	_ cache.ReflectorBookmarkStore = (*store)(nil)
 )
 
-// Transformer slims what the reflector collects; nil stands for an object that
-// is not wanted.
+// Transformer leaves of what the reflector collects the slim object; nil stands
+// for one that is not wanted.
 func (s *store) Transformer() cache.TransformFunc {
-	return func(obj any) (any, error) { return s.slim(obj.(runtime.Object)), nil }
+	n := 0
+	return func(obj any) (any, error) {
+		if n++; s.listed {
+			s.source.sweeper.decoded(n)
+		}
+		return obj.(*arrived).object, nil
+	}
 }
 
 func (s *store) Add(obj any) error { return s.Update(obj) }
@@ -40,11 +44,11 @@ func (s *store) Add(obj any) error { return s.Update(obj) }
 // Update puts the object into the kind it belongs to, and takes it from where
 // it may have been before it changed.
 func (s *store) Update(obj any) error {
-	object := s.slim(obj.(runtime.Object))
+	a := obj.(*arrived)
 	for _, kind := range s.kinds {
-		if object != nil && s.kindOf(object) == kind {
-			s.out.Put(kind, object)
-			s.programmed(obj, object)
+		if a.object != nil && s.kindOf(a.object) == kind {
+			s.out.Put(kind, a.object)
+			s.programmed(a)
 		} else {
 			s.out.Delete(kind, keyOf(obj))
 		}
@@ -55,18 +59,12 @@ func (s *store) Update(obj any) error {
 
 // programmed tells how long a slice took from its change to here, if it says
 // when that was. What says it is not kept.
-func (s *store) programmed(obj any, object Object) {
-	slice, ok := object.(*Slice)
-	if !ok || slice.Cluster != "" || s.source.timed == nil {
+func (s *store) programmed(a *arrived) {
+	slice, ok := a.object.(*Slice)
+	if !ok || slice.Cluster != "" || s.source.timed == nil || a.changed.IsZero() {
 		return
 	}
-	text, ok := obj.(metav1.Object).GetAnnotations()[corev1.EndpointsLastChangeTriggerTime]
-	if !ok {
-		return
-	}
-	if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
-		s.source.timed.Programmed(Key{slice.Namespace, slice.Service}, time.Since(at))
-	}
+	s.source.timed.Programmed(Key{slice.Namespace, slice.Service}, time.Since(a.changed))
 }
 
 func (s *store) Delete(obj any) error {
@@ -97,6 +95,7 @@ func (s *store) Replace(list []any, _ string) error {
 	if !s.plain {
 		s.fine()
 	}
+	s.source.sweeper.add(len(list))
 	s.listed, s.plain = true, false
 	return nil
 }
@@ -138,8 +137,8 @@ func (s *store) kindOf(object Object) Kind {
 }
 
 func keyOf(obj any) Key {
-	meta := obj.(metav1.Object)
-	return Key{meta.GetNamespace(), meta.GetName()}
+	a := obj.(*arrived)
+	return Key{a.namespace, a.name}
 }
 
 // records is a list whose items have been slimmed already, in the form that the
@@ -148,6 +147,13 @@ type records struct {
 	metav1.TypeMeta
 	metav1.ListMeta
 	Items []runtime.Object
+}
+
+// add adds an object, unless it is not wanted.
+func (l *records) add(object Object) {
+	if object != nil {
+		l.Items = append(l.Items, record{object})
+	}
 }
 
 func (l *records) DeepCopyObject() runtime.Object { c := *l; return &c }

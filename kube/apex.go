@@ -88,9 +88,8 @@ func (l *lookup) servedBy(servers []ns) {
 func (l *lookup) ownServices() []ns {
 	var found []ns
 	for _, ip := range l.local {
-		addr := address(ip.As16())
-		for c := l.index.reverse.from(addr); c.next() && c.pair.addr == addr; {
-			if e := l.index.services.Get([]byte(c.pair.home.key)); e.visible() {
+		for at := l.index.reverse.within(only(ip)); at.next(); {
+			if e := l.index.services.Get([]byte(at.home.key)); e.visible() {
 				found = append(found, e.asServers(ip)...)
 			}
 		}
@@ -103,16 +102,14 @@ func (l *lookup) ownServices() []ns {
 // itself or, if it is headless, the endpoint, with all addresses of that name.
 func (e *entry) asServers(ip netip.Addr) (found []ns) {
 	name := e.home.key + "\x03svc"
-	for _, g := range e.groups {
-		for ep := range g.endpoints.All() {
-			switch {
-			case ep.Addr != ip:
-			case e.service.Headless:
-				label := appendEndpointLabel(nil, ep)
-				found = append(found, ns{string(label) + name, e.behind(label[1:])})
-			case len(e.service.ClusterIPs) > 0:
-				return []ns{{name, e.service.ClusterIPs}}
-			}
+	for w := e.walk(selection{}); w.next(); {
+		switch {
+		case w.ep.Addr != ip:
+		case e.headless:
+			label := appendEndpointLabel(nil, w.ep)
+			found = append(found, ns{string(label) + name, e.behind(label[1:])})
+		case e.records != "":
+			return []ns{{name, slices.Collect(e.clusterIPs())}}
 		}
 	}
 	return found
@@ -120,12 +117,8 @@ func (e *entry) asServers(ip netip.Addr) (found []ns) {
 
 // behind lists the addresses of one endpoint.
 func (e *entry) behind(label []byte) (ips []netip.Addr) {
-	for _, g := range e.groups {
-		for ep := range g.endpoints.All() {
-			if isEndpointLabel(label, ep) {
-				ips = append(ips, ep.Addr)
-			}
-		}
+	for w := e.walk(named(label)); w.next(); {
+		ips = append(ips, w.ep.Addr)
 	}
 	return ips
 }

@@ -1,10 +1,8 @@
 package kube
 
 import (
-	"hash/fnv"
-	"io"
+	"iter"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -31,32 +29,68 @@ type space struct {
 	sum, importSum uint32
 }
 
-// An entry is what the index holds of one Service (or ServiceImport): the
-// objects, and the answers made of them. It is immutable.
+// An entry is what the index holds of one Service (or ServiceImport): what its
+// objects say, and the answers made of that. It is immutable.
 type entry struct {
-	home    *home
-	service *cluster.Service // nil while only slices of it are there
-	slices  []*cluster.Slice // in order of their names
-
-	a      string  // A records of the Service's name, owner OwnerIsQuestion
-	aaaa   string  // AAAA records
-	cname  string  // the CNAME record of an ExternalName
-	groups []group // endpoints that count
+	home *home
+	facts
+	parts []part // its endpoints, by their slices
+	// mixed is nil if no two of the endpoints have anything to do with each other:
+	// each address and each hostname is there once. Nearly all Services are like
+	// that. The parts are then the slices as they stand, in order of their names,
+	// and a change of one slice is a change of one part.
+	mixed *mixture
 	// outside is what k8s_external answers of it, as an entry of its own; nil if
 	// that is nothing, or is not asked for.
 	outside *entry
 
-	exists bool   // the name has records, or would have if it had the right type
-	shared bool   // some address is behind several labels
 	sum    uint32 // of all that answers depend on
+	exists bool   // the name has records, or would have if it had the right type
+	spread bool   // the records are not here but in the parts
 }
 
-// A group is endpoints that have the same ports. Those with the same label
-// stand together: they are one endpoint with several addresses.
-type group struct {
-	cluster   string // id of the cluster they are in; "" for our own
-	ports     []cluster.Port
-	endpoints cluster.Endpoints
+// facts are what the Service's own object says. The zero value says that there
+// is none.
+type facts struct {
+	own     *kin              // its ports; nil only if it is an alias, or none
+	reached *cluster.External // nil if there is nothing in it
+	// records are those of the Service's own name, owner OwnerIsQuestion: ends of
+	// them are A, the others AAAA; or the one CNAME of an ExternalName. For a
+	// headless Service they are made of its endpoints.
+	records string
+	ends    uint32
+
+	headless bool
+	alias    bool // an ExternalName
+	publish  bool // endpoints count whether they are ready or not
+	selector bool // a controller finds the endpoints
+}
+
+// A part is one slice, or some endpoints that have the same ports: its name,
+// its endpoints and, if the Service is headless, their records, in one piece of
+// memory.
+type part struct {
+	of    *kin
+	data  string
+	end   uint32 // of the endpoints in data
+	ends  uint32 // of the A records behind them; the rest is AAAA
+	count uint32 // endpoints that count
+	named uint16 // bytes of the name
+}
+
+func (p *part) name() string                 { return p.data[:p.named] }
+func (p *part) endpoints() cluster.Endpoints { return cluster.Endpoints(p.data[p.named:p.end]) }
+
+// a and aaaa are the records of the endpoints that count.
+func (p *part) a() string    { return p.data[p.end:p.ends] }
+func (p *part) aaaa() string { return p.data[p.ends:] }
+
+// A mixture is of a Service whose slices have to be seen together to tell what
+// they mean. Its entry's parts are then the endpoints that count, by what they
+// have in common; those with the same label stand together.
+type mixture struct {
+	slices []part // in order of their names
+	shared bool   // some address is behind several labels
 }
 
 const (
@@ -83,60 +117,139 @@ func (e *entry) visible() bool {
 	return e != nil && e.exists && e.home.space.exposed.Load()
 }
 
-// build makes e's answers from its objects. It is called once, before readers
-// see e.
-func (e *entry) build(set settings) {
-	e.exists, e.a, e.aaaa, e.cname, e.groups, e.shared, e.outside = false, "", "", "", nil, false, nil
-	s := e.service
-	switch {
-	case s == nil: // slices alone make no names
-		e.sum = 0
-		return
-	case s.ExternalName != "":
-		e.cname = cname(s.ExternalName, set.ttl)
-		e.exists = e.cname != ""
-	case s.Headless:
-		e.groups = targets(s, e.slices)
-		e.exists = len(e.groups) > 0 // specification 2.4.1: none ready, no name
-		e.addresses(addressesOf(e.groups), set.ttl)
-		e.shared = len(e.a)/lenA+len(e.aaaa)/lenAAAA < len(addressesOf(e.groups))
-	default:
-		e.groups = targets(s, e.slices)
-		e.exists = len(e.groups) > 0 || !set.ignoreEmpty
-		e.addresses(s.ClusterIPs, set.ttl)
+// a and aaaa are the records of the Service's own name, unless they are spread.
+func (f *facts) a() string    { return f.records[:f.ends] }
+func (f *facts) aaaa() string { return f.records[f.ends:] }
+
+// clusterIPs gives each of the Service's own addresses once, IPv4 first.
+func (f *facts) clusterIPs() iter.Seq[netip.Addr] {
+	return func(yield func(netip.Addr) bool) {
+		if f.headless || f.alias {
+			return
+		}
+		for a := f.a(); a != ""; a = a[lenA:] {
+			if !yield(netip.AddrFrom4([4]byte([]byte(a[lenA-4 : lenA])))) {
+				return
+			}
+		}
+		for a := f.aaaa(); a != ""; a = a[lenAAAA:] {
+			if !yield(netip.AddrFrom16([16]byte([]byte(a[lenAAAA-16 : lenAAAA])))) {
+				return
+			}
+		}
 	}
-	if set.external.on {
-		e.outside = e.external(set.external)
-	}
-	e.sum = e.hash() + e.outside.hash()
 }
 
-// addresses packs the records of the Service's own name, each address once.
-func (e *entry) addresses(ips []netip.Addr, ttl uint32) {
-	var a, aaaa []byte
-	seen := make(map[netip.Addr]struct{}, len(ips))
+// has says whether ip is one of the Service's own addresses.
+func (f *facts) has(ip netip.Addr) bool {
+	for own := range f.clusterIPs() {
+		if own == ip {
+			return true
+		}
+	}
+	return false
+}
+
+// slices are those of the Service, in order of their names.
+func (e *entry) slices() []part {
+	if e.mixed != nil {
+		return e.mixed.slices
+	}
+	return e.parts
+}
+
+// counts says whether the endpoint does. Not all of an entry's parts need to.
+func (f *facts) counts(ep *cluster.Endpoint) bool { return ep.Ready || f.publish }
+
+// known says whether there is an object, not only slices.
+func (f *facts) known() bool { return f.own != nil || f.alias }
+
+// ports are the Service's own.
+func (f *facts) ports() []cluster.Port {
+	if f.own == nil {
+		return nil
+	}
+	return f.own.ports
+}
+
+// kins are all that e has.
+func (e *entry) kins() (all []*kin) {
+	if e.own != nil {
+		all = append(all, e.own)
+	}
+	for i := range e.parts {
+		all = append(all, e.parts[i].of)
+	}
+	if e.mixed != nil {
+		for i := range e.mixed.slices {
+			all = append(all, e.mixed.slices[i].of)
+		}
+	}
+	return all
+}
+
+// addresses gives those by which reverse names find the Service; if the parts
+// are mixed, some of them several times.
+func (e *entry) addresses() iter.Seq[netip.Addr] {
+	return func(yield func(netip.Addr) bool) {
+		if e == nil || !e.exists {
+			return
+		}
+		for ip := range e.clusterIPs() {
+			if !yield(ip) {
+				return
+			}
+		}
+		for w := e.walk(selection{}); w.next(); {
+			if !yield(w.ep.Addr) {
+				return
+			}
+		}
+	}
+}
+
+// factsOf reads a Service.
+func (ks *kins) factsOf(s *cluster.Service, ttl uint32) facts {
+	if s.ExternalName != "" {
+		return facts{alias: true, records: cname(s.ExternalName, ttl)}
+	}
+	f := facts{headless: s.Headless, publish: s.PublishNotReady, selector: s.Selector, reached: s.External}
+	f.own = ks.get("", s.Ports)
+	f.setAddresses(s.ClusterIPs, ttl)
+	return f
+}
+
+// setAddresses packs the records of the Service's own name, each address once.
+func (f *facts) setAddresses(ips []netip.Addr, ttl uint32) {
+	var buf []byte
+	ips = unique(ips)
 	for _, ip := range ips {
-		if _, twice := seen[ip]; twice {
-			continue
-		}
-		seen[ip] = struct{}{}
 		if ip.Is4() {
-			a = wire.AppendAddress(a, wire.OwnerIsQuestion, ttl, ip)
-		} else {
-			aaaa = wire.AppendAddress(aaaa, wire.OwnerIsQuestion, ttl, ip)
+			buf = wire.AppendAddress(buf, wire.OwnerIsQuestion, ttl, ip)
 		}
 	}
-	e.a, e.aaaa = string(a), string(aaaa)
+	f.ends = uint32(len(buf))
+	for _, ip := range ips {
+		if !ip.Is4() {
+			buf = wire.AppendAddress(buf, wire.OwnerIsQuestion, ttl, ip)
+		}
+	}
+	f.records = string(buf)
 }
 
-func addressesOf(groups []group) []netip.Addr {
-	var ips []netip.Addr
-	for _, g := range groups {
-		for ep := range g.endpoints.All() {
-			ips = append(ips, ep.Addr)
-		}
+// same says whether two objects say the same.
+func (f *facts) same(o *facts) bool {
+	a, b := *f, *o
+	if a.headless {
+		a.records, a.ends = "", 0
 	}
-	return ips
+	if b.headless {
+		b.records, b.ends = "", 0
+	}
+	alike := a.own == b.own || a.own != nil && b.own != nil && a.own.equal(b.own)
+	alike = alike && equalExternal(a.reached, b.reached)
+	a.own, b.own, a.reached, b.reached = nil, nil, nil, nil
+	return alike && a == b
 }
 
 // cname is the record for a target as a user wrote it; "" if it is not a name.
@@ -151,168 +264,4 @@ func cname(target string, ttl uint32) string {
 	}
 	head := wire.AppendHead(nil, wire.OwnerIsQuestion, wire.TypeCNAME, ttl, len(name))
 	return string(append(head, name...))
-}
-
-// A target is one endpoint under construction: the addresses behind one label.
-type target struct {
-	cluster string
-	eps     []cluster.Endpoint
-	has     map[netip.Addr]struct{} // the addresses of eps, if they are many
-	ports   []cluster.Port
-}
-
-// targets gathers the endpoints of a Service's slices that count: each address
-// once for its label, each port once. They come in the order of the slices.
-func targets(s *cluster.Service, from []*cluster.Slice) []group {
-	known := map[identity]*target{}
-	var all []*target
-	for _, sl := range from {
-		if sl.Cluster != "" && !isDotted(sl.Cluster) {
-			continue
-		}
-		for ep := range sl.Endpoints.All() {
-			if !ep.Ready && !s.PublishNotReady {
-				continue
-			}
-			ep.Ready = true
-			if len(ep.Hostname) > wire.MaxLabel {
-				ep.Hostname = "" // no API server lets it pass
-			}
-			id := identify(sl.Cluster, ep)
-			t := known[id]
-			if t == nil {
-				t = &target{cluster: sl.Cluster, ports: sl.Ports}
-				all = append(all, t)
-				known[id] = t
-			}
-			t.add(ep, sl.Ports)
-		}
-	}
-	return grouped(all, from)
-}
-
-// An identity stands for the label of an endpoint, without building it: the
-// hostname, or the address that the label is made of.
-type identity struct {
-	cluster, hostname string
-	addr              netip.Addr
-}
-
-func identify(id string, ep cluster.Endpoint) identity {
-	if ep.Hostname == "" {
-		return identity{id, "", ep.Addr}
-	}
-	// A hostname may read like the address of another endpoint.
-	if ip, ok := labelled([]byte(ep.Hostname)); ok {
-		return identity{id, "", ip}
-	}
-	return identity{cluster: id, hostname: ep.Hostname}
-}
-
-func (t *target) add(ep cluster.Endpoint, ports []cluster.Port) {
-	if len(t.eps) > 0 && t.eps[0].Hostname != ep.Hostname {
-		// The hostname of one is the address of the other, which has none.
-		ep.Hostname += t.eps[0].Hostname
-		for i := range t.eps {
-			t.eps[i].Hostname = ep.Hostname
-		}
-	}
-	if !t.holds(ep.Addr) {
-		t.eps = append(t.eps, ep)
-	}
-	if slices.Equal(t.ports, ports) {
-		return
-	}
-	t.ports = slices.Clone(t.ports)
-	for _, p := range ports {
-		if !slices.Contains(t.ports, p) {
-			t.ports = append(t.ports, p)
-		}
-	}
-}
-
-// holds says whether the address is there, and notes it. A hostname may have
-// thousands.
-func (t *target) holds(ip netip.Addr) bool {
-	if len(t.eps) < 32 {
-		return slices.ContainsFunc(t.eps, func(o cluster.Endpoint) bool { return o.Addr == ip })
-	}
-	if t.has == nil {
-		t.has = map[netip.Addr]struct{}{}
-		for _, o := range t.eps {
-			t.has[o.Addr] = struct{}{}
-		}
-	}
-	_, ok := t.has[ip]
-	t.has[ip] = struct{}{}
-	return ok
-}
-
-// grouped packs targets with equal ports together. Most Services have one
-// slice, whose packed endpoints then serve as they are.
-func grouped(all []*target, from []*cluster.Slice) []group {
-	var groups []group
-	var packed [][]byte
-	for _, t := range all {
-		i := slices.IndexFunc(groups, func(g group) bool {
-			return g.cluster == t.cluster && slices.Equal(g.ports, t.ports)
-		})
-		if i < 0 {
-			i = len(groups)
-			groups = append(groups, group{cluster: t.cluster, ports: t.ports})
-			packed = append(packed, nil)
-		}
-		for _, ep := range t.eps {
-			packed[i] = cluster.AppendEndpoint(packed[i], ep)
-		}
-	}
-	for i := range groups {
-		for _, sl := range from {
-			if string(sl.Endpoints) == string(packed[i]) {
-				groups[i].endpoints = sl.Endpoints
-			}
-		}
-		if groups[i].endpoints == "" {
-			groups[i].endpoints = cluster.Endpoints(packed[i])
-		}
-	}
-	return groups
-}
-
-// hash is a number that two replicas with equal data agree on.
-func (e *entry) hash() uint32 {
-	if e == nil || !e.exists {
-		return 0
-	}
-	h := fnv.New32a()
-	ports := func(ps []cluster.Port) {
-		for _, p := range ps {
-			io.WriteString(h, p.Name+"/"+p.Protocol+"/")
-			h.Write([]byte{byte(p.Port >> 8), byte(p.Port)})
-		}
-	}
-	io.WriteString(h, strings.Join([]string{e.home.key, e.a, e.aaaa, e.cname}, "\x00"))
-	ports(e.service.Ports)
-	for _, g := range e.groups {
-		io.WriteString(h, g.cluster+"\x00"+string(g.endpoints))
-		ports(g.ports)
-	}
-	return h.Sum32()
-}
-
-// pairs gives each address once by which reverse names find the Service.
-func (e *entry) pairs() map[address]struct{} {
-	found := map[address]struct{}{}
-	if e == nil || !e.exists {
-		return found
-	}
-	for _, ip := range e.service.ClusterIPs {
-		found[ip.As16()] = struct{}{}
-	}
-	for _, g := range e.groups {
-		for ep := range g.endpoints.All() {
-			found[ep.Addr.As16()] = struct{}{}
-		}
-	}
-	return found
 }

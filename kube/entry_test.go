@@ -112,12 +112,26 @@ func TestEqualEndpointsOfTwoClusters(t *testing.T) {
 	}
 }
 
-// Most Services have one slice: its endpoints are kept once.
-func TestOneSliceIsSharedNotCopied(t *testing.T) {
-	sl := slice("shop", "a", "db", "sql 5432/tcp", "db-0=10.0.0.1", "10.0.0.2")
-	groups := targets(headless("shop", "db"), []*cluster.Slice{sl})
-	if len(groups) != 1 || groups[0].endpoints != sl.Endpoints {
-		t.Errorf("got %+v", groups)
+// Most Services have slices that have nothing to do with each other: their
+// endpoints and records are kept once.
+func TestEndpointsAreKeptOnce(t *testing.T) {
+	for _, c := range []struct {
+		what   string
+		slices []cluster.Object
+		apart  bool
+	}{
+		{"one", []cluster.Object{slice("shop", "a", "db", "sql 5432/tcp", "db-0=10.0.0.1", "!10.0.0.2", "fd00::1")}, true},
+		{"two", []cluster.Object{slice("shop", "a", "db", "sql 5432/tcp", "db-0=10.0.0.1"), slice("shop", "b", "db", "", "db-1=fd00::1", "!10.0.0.2")}, true},
+		{"an address twice", []cluster.Object{slice("shop", "a", "db", "", "10.0.0.1"), slice("shop", "b", "db", "", "!10.0.0.1")}, false},
+		{"a hostname twice", []cluster.Object{slice("shop", "a", "db", "", "db-0=10.0.0.1"), slice("shop", "b", "db", "", "db-0=fd00::1")}, false},
+		{"within a slice", []cluster.Object{slice("shop", "a", "db", "", "db-0=10.0.0.1", "db-0=10.0.0.2")}, false},
+		{"a hostname like an address", []cluster.Object{slice("shop", "a", "db", "", "10-0-0-9=10.0.0.1")}, false},
+	} {
+		ix := load(plain().newIndex(), append(c.slices, namespace("shop"), headless("shop", "db"))...)
+		e := ix.services.Get([]byte("\x02db\x04shop"))
+		if apart := e.mixed == nil; apart != c.apart || e.spread != (apart && len(c.slices) > 1) {
+			t.Errorf("%s: apart %v, spread %v", c.what, apart, e.spread)
+		}
 	}
 }
 

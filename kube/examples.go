@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/wire"
 )
 
 // Examples gives questions worth a try, in dig's words: a Service's name and
@@ -19,17 +20,17 @@ func (h *Handler) Examples(ctx context.Context) []string {
 	ix := h.index
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
-	var best *cluster.Service
+	var best *entry
 	for _, e := range ix.services.All() {
-		if s := e.service; e.visible() && len(s.ClusterIPs) > 0 && (best == nil || better(s, best)) {
-			best = s
+		if e.visible() && !e.headless && !e.alias && e.records != "" && (best == nil || better(e, best)) {
+			best = e
 		}
 	}
 	if best == nil || h.primary == "" {
 		return nil
 	}
-	name := best.Name + "." + best.Namespace + ".svc." + h.primary.String()
-	for _, p := range best.Ports {
+	name := (wire.Name(best.home.key+"\x03svc") + h.primary).String()
+	for _, p := range best.ports() {
 		if p.Name != "" {
 			return []string{name, "_" + p.Name + "._" + p.Protocol + "." + name + " SRV"}
 		}
@@ -39,9 +40,9 @@ func (h *Handler) Examples(ctx context.Context) []string {
 
 // better prefers Services with names for their ports and with several ports,
 // and makes the choice the same each time.
-func better(a, b *cluster.Service) bool {
-	named := func(s *cluster.Service) int {
-		return len(slices.DeleteFunc(slices.Clone(s.Ports), func(p cluster.Port) bool { return p.Name == "" }))
+func better(a, b *entry) bool {
+	named := func(e *entry) int {
+		return len(slices.DeleteFunc(slices.Clone(e.ports()), func(p cluster.Port) bool { return p.Name == "" }))
 	}
-	return cmp.Or(named(b)-named(a), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name)) < 0
+	return cmp.Or(named(b)-named(a), cmp.Compare(a.home.space.name, b.home.space.name), cmp.Compare(a.home.key, b.home.key)) < 0
 }

@@ -3,7 +3,6 @@ package kube
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/config"
@@ -162,7 +161,7 @@ func (e *External) answer(l *lookup) outcome {
 	whole := l.listed(cluster.Slices) // before the look, as for kubernetes
 	inside := l.index.services.Get(name[l.q.Offset(l.below-2):l.q.Offset(l.below)])
 	found := inside.seen()
-	if !whole && e.headless && inside != nil && inside.service != nil && inside.service.Headless && inside.service.External == nil {
+	if !whole && e.headless && inside != nil && inside.known() && inside.headless && inside.reached == nil {
 		return unknown
 	}
 	if found == nil {
@@ -170,7 +169,7 @@ func (e *External) answer(l *lookup) outcome {
 	}
 	s := service{lookup: l, e: found, left: l.below - 2}
 	switch {
-	case found.cname == "":
+	case !found.alias:
 		return s.answer()
 	case s.left == 0:
 		return l.alias(found)
@@ -209,10 +208,10 @@ func (l *lookup) externalReverse() outcome {
 		return missing
 	}
 	found := missing
-	for near := l.index.outside.within(b); near.next(); {
-		e := l.index.services.Get([]byte(near.pair.home.key)).seen()
+	for near := l.index.outside.within(&b); near.next(); {
+		e := l.index.services.Get([]byte(near.home.key)).seen()
 		switch {
-		case e == nil || !slices.ContainsFunc(e.service.ClusterIPs, near.is):
+		case e == nil || !e.has(near.ip()):
 			continue // it has changed just now
 		case !b.single:
 			return between

@@ -1,7 +1,9 @@
 package kube
 
 import (
+	"iter"
 	"net/netip"
+	"slices"
 
 	"github.com/seamark/seamark/wire"
 )
@@ -11,21 +13,19 @@ import (
 // the host name of its load balancer as an alias. It is nil if there is none of
 // that, unless a headless Service's endpoints are to be known outside.
 func (e *entry) external(set externalSettings) *entry {
-	out := &entry{home: e.home, service: e.service}
-	switch x := e.service.External; {
+	out := &entry{home: e.home, facts: e.facts}
+	switch x := e.reached; {
 	case x != nil && len(x.IPs) > 0:
 		// An alias has no addresses beside it (RFC 2181 §10.1): host names count
 		// only where there are none.
-		s := *e.service
-		s.ClusterIPs, s.Headless = x.IPs, false
-		out.service, out.exists = &s, true
-		out.addresses(x.IPs, set.ttl)
+		out.headless, out.alias, out.exists = false, false, true
+		out.setAddresses(x.IPs, set.ttl)
 	case x != nil:
-		out.cname = cname(x.Hosts[0], set.ttl)
-		out.exists = out.cname != ""
-	case set.headless && e.service.Headless && e.exists:
-		out.exists, out.groups, out.shared = true, e.groups, e.shared
-		out.addresses(addressesOf(e.groups), set.ttl)
+		out.alias, out.records, out.ends = true, cname(x.Hosts[0], set.ttl), 0
+		out.exists = out.records != ""
+	case set.headless && e.headless && e.exists:
+		out.exists, out.parts, out.mixed = true, e.parts, e.mixed
+		out.setAddresses(slices.Collect(e.addresses()), set.ttl)
 	}
 	if !out.exists {
 		return nil
@@ -35,15 +35,11 @@ func (e *entry) external(set externalSettings) *entry {
 
 // fromOutside gives each address by which reverse names find the Service in
 // k8s_external.
-func (e *entry) fromOutside() map[address]struct{} {
-	if e == nil || e.outside == nil || e.service.External == nil {
-		return nil
+func (e *entry) fromOutside() iter.Seq[netip.Addr] {
+	if e == nil || e.outside == nil || e.reached == nil {
+		return slices.Values[[]netip.Addr](nil)
 	}
-	found := map[address]struct{}{}
-	for _, ip := range e.service.External.IPs {
-		found[ip.As16()] = struct{}{}
-	}
-	return found
+	return slices.Values(e.reached.IPs)
 }
 
 // seen gives what k8s_external answers of the entry, if a client may see it.
@@ -59,11 +55,10 @@ func (e *entry) seen() *entry {
 // listens on.
 func (l *lookup) externalAddresses() (all []netip.Addr) {
 	for _, ip := range l.local {
-		addr := address(ip.As16())
-		for c := l.index.reverse.from(addr); c.next() && c.pair.addr == addr; {
-			e := l.index.services.Get([]byte(c.pair.home.key))
-			if out := e.seen(); out != nil && len(e.asServers(ip)) > 0 && !out.service.Headless {
-				all = append(all, out.service.ClusterIPs...)
+		for at := l.index.reverse.within(only(ip)); at.next(); {
+			e := l.index.services.Get([]byte(at.home.key))
+			if out := e.seen(); out != nil && len(e.asServers(ip)) > 0 {
+				all = slices.AppendSeq(all, out.clusterIPs())
 			}
 		}
 	}
@@ -85,15 +80,15 @@ func (s *service) atPort() outcome {
 		sel.port = s.label(0)[1:]
 	}
 	sel.proto = s.label(s.left - 1)[1:]
-	n := countPorts(s.e.service.Ports, sel)
+	n := countPorts(s.e.ports(), sel)
 	if n == 0 {
 		return missing
 	}
 	if s.left == 2 && s.wants(wire.TypeSRV) {
 		const head = len(wire.OwnerIsQuestion) + 10
 		var room [wire.MaxName]byte
-		host := append(room[:0], s.e.cname[head:]...)
-		for port := range matching(s.e.service.Ports, sel) {
+		host := append(room[:0], s.e.records[head:]...)
+		for port := range matching(s.e.ports(), sel) {
 			s.srvTo(n, port, nil, host)
 		}
 	}

@@ -1,7 +1,9 @@
 package kube
 
 import (
+	"iter"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -33,22 +35,25 @@ type Index struct {
 	serial       atomic.Uint32 // sum over all entries and pods of exposed namespaces
 	importSerial atomic.Uint32
 
-	mu     sync.Mutex                            // of the writer; what follows is the writer's alone
-	slices [cluster.Kinds]map[cluster.Key]string // slice → key of the Service it belongs to
+	mu     sync.Mutex // of the writer; what follows is the writer's alone
+	kins   kins
+	strays [cluster.Kinds]map[cluster.Key]*home // slices whose names do not tell their Services
 	podsBy map[cluster.Key]*cluster.Pod
-	drafts map[draftKey]*entry // entries being changed
+	drafts drafts              // Services being changed
 	turned map[*space]struct{} // namespaces shown or hidden since the last flush
 	change                     // of reverse
 	beyond change              // of outside
+
+	// Memory that one draft after the other uses.
+	buf    []byte
+	raws   []raw
+	shifts []shift
+	diff   difference
+	seen   crowd
 }
 
 // A change is pairs to be added to a reverse index and to be removed.
 type change struct{ add, remove []pair }
-
-type draftKey struct {
-	imported bool
-	key      string
-}
 
 // A podRef counts the pods of a namespace that have an address.
 type podRef struct{ n int }
@@ -56,9 +61,7 @@ type podRef struct{ n int }
 // NewIndex makes an empty index, which is synced once all of kinds have been
 // listed.
 func NewIndex(set settings, kinds []cluster.Kind, log *slog.Logger) *Index {
-	ix := &Index{set: set, log: log, whole: make(chan struct{}), podsBy: map[cluster.Key]*cluster.Pod{}, drafts: map[draftKey]*entry{}, turned: map[*space]struct{}{}}
-	ix.slices[cluster.Slices] = map[cluster.Key]string{}
-	ix.slices[cluster.ImportSlices] = map[cluster.Key]string{}
+	ix := &Index{set: set, log: log, whole: make(chan struct{}), podsBy: map[cluster.Key]*cluster.Pod{}, turned: map[*space]struct{}{}}
 	ix.listed.Store(allKinds)
 	for _, k := range kinds {
 		ix.listed.Store(ix.listed.Load() &^ (1 << k))
@@ -111,47 +114,42 @@ func (ix *Index) Delete(kind cluster.Kind, key cluster.Key) {
 func (ix *Index) Replace(kind cluster.Kind, list []cluster.Object) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
-	seen := make(map[cluster.Key]struct{}, len(list))
-	for _, o := range list {
-		seen[o.Key()] = struct{}{}
-		ix.put(kind, o)
-	}
-	for _, key := range ix.keys(kind) {
-		if _, ok := seen[key]; !ok {
-			ix.delete(kind, key)
+	switch kind {
+	case cluster.Namespaces:
+		seen := make(map[string]struct{}, len(list))
+		for _, o := range list {
+			seen[label(o.Key().Name)] = struct{}{}
+			ix.put(kind, o)
+		}
+		for key, s := range ix.spaces.All() {
+			if _, ok := seen[key]; !ok {
+				ix.expose(s, false)
+				ix.release(s)
+			}
+		}
+	case cluster.Pods:
+		gone := ix.podsBy
+		ix.podsBy = make(map[cluster.Key]*cluster.Pod, len(list))
+		for _, o := range list {
+			if p := gone[o.Key()]; p != nil {
+				ix.podsBy[o.Key()] = p
+				delete(gone, o.Key())
+			}
+			ix.put(kind, o)
+		}
+		for _, p := range gone {
+			ix.dropPod(p)
+		}
+	default:
+		ix.empty(kind)
+		for _, o := range list {
+			ix.put(kind, o)
 		}
 	}
 	ix.flush()
 	if before := ix.listed.Or(1 << kind); before != allKinds && ix.Synced() {
 		close(ix.whole)
 	}
-}
-
-// keys lists what the index holds of a kind.
-func (ix *Index) keys(kind cluster.Kind) (keys []cluster.Key) {
-	switch kind {
-	case cluster.Namespaces:
-		for _, s := range ix.spaces.All() {
-			if s.exposed.Load() {
-				keys = append(keys, cluster.Key{Name: s.name})
-			}
-		}
-	case cluster.Services, cluster.Imports:
-		for _, e := range ix.table(kind == cluster.Imports).All() {
-			if e.service != nil {
-				keys = append(keys, e.service.Key())
-			}
-		}
-	case cluster.Slices, cluster.ImportSlices:
-		for key := range ix.slices[kind] {
-			keys = append(keys, key)
-		}
-	case cluster.Pods:
-		for key := range ix.podsBy {
-			keys = append(keys, key)
-		}
-	}
-	return keys
 }
 
 func (ix *Index) table(imported bool) *zone.Table[entry] {
@@ -168,9 +166,7 @@ func (ix *Index) put(kind cluster.Kind, o cluster.Object) {
 			ix.expose(s, true)
 		}
 	case *cluster.Service:
-		if e := ix.draft(kind == cluster.Imports, o.Namespace, o.Name); e != nil {
-			e.service = o
-		}
+		ix.putService(kind, o)
 	case *cluster.Slice:
 		ix.putSlice(kind, o)
 	case *cluster.Pod:
@@ -186,9 +182,7 @@ func (ix *Index) delete(kind cluster.Kind, key cluster.Key) {
 			ix.release(s)
 		}
 	case cluster.Services, cluster.Imports:
-		if e := ix.draft(kind == cluster.Imports, key.Namespace, key.Name); e != nil {
-			e.service = nil
-		}
+		ix.deleteService(kind, key)
 	case cluster.Slices, cluster.ImportSlices:
 		ix.deleteSlice(kind, key)
 	case cluster.Pods:
@@ -246,104 +240,92 @@ func (ix *Index) release(s *space) {
 	}
 }
 
-// draft gives the entry of a Service as it will be, to be changed until the
-// next flush.
-func (ix *Index) draft(imported bool, namespace, name string) *entry {
-	service, ns := label(name), label(namespace)
-	if service == "" || ns == "" {
-		ix.log.Warn("a Service whose name is no DNS label has no names", "namespace", namespace, "service", name)
-		return nil
-	}
-	return ix.draftOf(imported, service+ns, namespace)
-}
-
-func (ix *Index) draftOf(imported bool, key, namespace string) *entry {
-	k := draftKey{imported, key}
-	if e := ix.drafts[k]; e != nil {
-		return e
-	}
-	e := new(entry)
-	if old := ix.table(imported).Get([]byte(key)); old != nil {
-		*e = *old
-		e.slices = slices.Clone(old.slices)
-	} else {
-		e.home = &home{key, ix.space(namespace)}
-	}
-	ix.drafts[k] = e
-	return e
-}
-
-func (ix *Index) putSlice(kind cluster.Kind, sl *cluster.Slice) {
-	e := ix.draft(kind == cluster.ImportSlices, sl.Namespace, sl.Service)
-	if before, ok := ix.slices[kind][sl.Key()]; ok && (e == nil || before != e.home.key) {
-		ix.deleteSlice(kind, sl.Key()) // it belongs to another Service now
-	}
-	if e == nil {
-		return
-	}
-	ix.slices[kind][sl.Key()] = e.home.key
-	i, found := slices.BinarySearchFunc(e.slices, sl, func(a, b *cluster.Slice) int { return strings.Compare(a.Name, b.Name) })
-	if found {
-		e.slices[i] = sl
-	} else {
-		e.slices = slices.Insert(e.slices, i, sl)
-	}
-}
-
-func (ix *Index) deleteSlice(kind cluster.Kind, key cluster.Key) {
-	of, ok := ix.slices[kind][key]
-	if !ok {
-		return
-	}
-	delete(ix.slices[kind], key)
-	e := ix.draftOf(kind == cluster.ImportSlices, of, key.Namespace)
-	e.slices = slices.DeleteFunc(e.slices, func(sl *cluster.Slice) bool { return sl.Name == key.Name })
-}
-
 // flush builds the drafts and shows them to readers, one Service after the
 // other. Their addresses follow: until then a reverse name finds the Service
 // as it was, or not at all.
 func (ix *Index) flush() {
 	ix.turn()
-	for k, e := range ix.drafts {
-		table := ix.table(k.imported)
-		old := table.Get([]byte(k.key))
-		if old != nil && old.same(e) {
-			continue // as after most lists: what is there stays
-		}
-		e.build(ix.set)
-		switch {
-		case e.service != nil || len(e.slices) > 0:
-			table.Set(k.key, e)
-			if old == nil {
-				e.home.space.used++
-			}
-		case old != nil:
-			table.Delete(k.key)
-			e.home.space.used--
-		}
-		before := uint32(0)
-		if old != nil {
-			before = old.sum
-		}
-		ix.weigh(e.home.space, k.imported, e.sum-before)
-		if !k.imported { // imports have no reverse names (multi-cluster specification)
-			ix.compare(old, e)
-		}
+	for _, d := range ix.drafts.order {
+		ix.finish(d)
 	}
-	for _, e := range ix.drafts {
-		ix.release(e.home.space)
+	for _, d := range ix.drafts.order {
+		ix.release(d.home.space)
 	}
-	clear(ix.drafts)
+	ix.drafts.forget()
+	ix.sweep()
 	ix.reverse.take(&ix.change)
 	ix.outside.take(&ix.beyond)
+}
+
+// finish puts a draft in the place of what it was made from.
+func (ix *Index) finish(d *draft) {
+	all, shifts := ix.plan(d)
+	defer ix.tidy()
+	f := d.facts(ix)
+	if len(shifts) == 0 && (d.old == nil && !f.known() || d.old != nil && d.old.same(&f)) {
+		return // as after most lists: what is there stays
+	}
+	e := ix.amend(d.old, &f, all, shifts)
+	amended := e != nil
+	if !amended {
+		e = ix.build(d.home, f, all)
+	}
+	table, before := ix.table(d.imported), uint32(0)
+	if d.old != nil {
+		before = d.old.sum
+	}
+	switch {
+	case e.known() || len(e.slices()) > 0:
+		table.Set(d.home.key, e)
+		if d.old == nil {
+			d.home.space.used++
+		}
+	case d.old != nil:
+		table.Delete(d.home.key)
+		d.home.space.used--
+	}
+	ix.weigh(d.home.space, d.imported, e.sum-before)
+	switch {
+	case d.imported || !d.home.space.exposed.Load(): // imports have no reverse names (multi-cluster specification)
+	case amended:
+		ix.change.note(d.home, &ix.diff, &f, &ix.seen)
+	default:
+		ix.compare(d.home, d.old, e)
+	}
+}
+
+// facts are those of the Service as the draft has it.
+func (d *draft) facts(ix *Index) facts {
+	switch {
+	case d.changed && d.service != nil:
+		return ix.kins.factsOf(d.service, ix.set.ttl)
+	case !d.changed && d.old != nil:
+		return d.old.facts
+	}
+	return facts{}
+}
+
+// tidy lets go of what the last draft was made from.
+func (ix *Index) tidy() {
+	const plenty = 1 << 8
+	if cap(ix.raws) > plenty {
+		ix.raws, ix.shifts = nil, nil
+	}
+	if cap(ix.buf) > plenty<<8 {
+		ix.buf = nil
+	}
+	clear(ix.raws)
+	clear(ix.shifts)
+	ix.diff.forget()
+	ix.seen.expect(0)
+	clear(ix.seen.hosts[:cap(ix.seen.hosts)])
 }
 
 // take makes a change, and empties it.
 func (a *addrs) take(c *change) {
 	a.apply(c.add, c.remove)
 	c.add, c.remove = c.add[:0], c.remove[:0]
-	if cap(c.add) > 1<<10 {
+	if cap(c.add)+cap(c.remove) > 1<<10 {
 		*c = change{}
 	}
 }
@@ -364,55 +346,75 @@ func (ix *Index) turn() {
 		} else {
 			old = e
 		}
-		ix.note(e.home, old, now)
+		ix.compare(e.home, old, now)
 	}
 	clear(ix.turned)
 }
 
 // compare notes which addresses the change brings and which it takes.
-func (ix *Index) compare(old, e *entry) {
-	if !e.home.space.exposed.Load() {
-		return
-	}
-	ix.note(e.home, old, e)
-}
-
-func (ix *Index) note(of *home, old, now *entry) {
-	ix.change.compare(of, old.pairs(), now.pairs())
+func (ix *Index) compare(of *home, old, now *entry) {
+	ix.change.compare(of, old.addresses(), now.addresses())
 	if ix.set.external.on {
 		ix.beyond.compare(of, old.fromOutside(), now.fromOutside())
 	}
 }
 
-func (c *change) compare(of *home, had, has map[address]struct{}) {
-	for addr := range has {
-		if _, ok := had[addr]; !ok {
-			c.add = append(c.add, pair{addr, of})
-		}
+func (c *change) compare(of *home, had, has iter.Seq[netip.Addr]) {
+	sorted := func(ips iter.Seq[netip.Addr]) []netip.Addr {
+		return slices.Compact(slices.SortedFunc(ips, netip.Addr.Compare))
 	}
-	for addr := range had {
-		if _, ok := has[addr]; !ok {
-			c.remove = append(c.remove, pair{addr, of})
+	old := sorted(had)
+	if len(old) == 0 { // as with most of a list
+		for ip := range has {
+			c.add = append(c.add, pair{ip, of})
+		}
+		return
+	}
+	now := sorted(has)
+	for len(old)+len(now) > 0 {
+		order := 0
+		switch {
+		case len(old) == 0:
+			order = 1
+		case len(now) == 0:
+			order = -1
+		default:
+			order = old[0].Compare(now[0])
+		}
+		if order < 0 {
+			c.remove = append(c.remove, pair{old[0], of})
+		} else if order > 0 {
+			c.add = append(c.add, pair{now[0], of})
+		}
+		if order <= 0 {
+			old = old[1:]
+		}
+		if order >= 0 {
+			now = now[1:]
 		}
 	}
 }
 
-// same says whether e's objects are equal to old's.
-func (old *entry) same(e *entry) bool {
-	if (old.service == nil) != (e.service == nil) || len(old.slices) != len(e.slices) {
-		return false
-	}
-	if old.service != e.service && !equalServices(old.service, e.service) {
-		return false
-	}
-	return slices.EqualFunc(old.slices, e.slices, func(a, b *cluster.Slice) bool {
-		return a == b || a.Name == b.Name && a.Cluster == b.Cluster && a.Endpoints == b.Endpoints && slices.Equal(a.Ports, b.Ports)
-	})
+// note is compare for an entry that was amended.
+func (c *change) note(of *home, diff *difference, f *facts, seen *crowd) {
+	c.add = f.only(diff.fresh, diff.gone, c.add, of, seen)
+	c.remove = f.only(diff.gone, diff.fresh, c.remove, of, seen)
 }
 
-func equalServices(a, b *cluster.Service) bool {
-	return a.Headless == b.Headless && a.ExternalName == b.ExternalName && a.PublishNotReady == b.PublishNotReady &&
-		a.Selector == b.Selector && slices.Equal(a.ClusterIPs, b.ClusterIPs) && slices.Equal(a.Ports, b.Ports) && equalExternal(a.External, b.External)
+// only adds pairs of the addresses that count among some and not among others.
+func (f *facts) only(some, others []resident, to []pair, of *home, c *crowd) []pair {
+	c.expect(len(others))
+	for i := range others {
+		if f.counts(&others[i].ep) {
+			c.addr(others[i].ep.Addr)
+		}
+	}
+	for i := range some {
+		if ep := &some[i].ep; f.counts(ep) && !c.hasAddr(ep.Addr) {
+			to = append(to, pair{ep.Addr, of})
+		}
+	}
+	return to
 }
 
 func equalExternal(a, b *cluster.External) bool {
@@ -424,8 +426,10 @@ func equalExternal(a, b *cluster.External) bool {
 
 // label is a name as one label in wire form; "" if it cannot be one.
 func label(name string) string {
-	if name == "" || len(name) > wire.MaxLabel {
+	if !isLabel(name) {
 		return ""
 	}
 	return string([]byte{byte(len(name))}) + strings.ToLower(name)
 }
+
+func isLabel(name string) bool { return name != "" && len(name) <= wire.MaxLabel }

@@ -183,12 +183,26 @@ func isReverse(zone wire.Name) bool {
 	return zone.Within(arpa4) || zone.Within(arpa6)
 }
 
+// An address is sixteen bytes; IPv4 is mapped into IPv6.
+type address = [16]byte
+
 // A block is the addresses below a reverse name: one, if the name is complete.
 type block struct {
 	low, high address
 	ipv4      bool
 	single    bool
 }
+
+// ip is the block's first address.
+func (b *block) ip() netip.Addr {
+	if b.ipv4 {
+		return netip.AddrFrom4([4]byte(b.low[len(ipv4):]))
+	}
+	return netip.AddrFrom16(b.low)
+}
+
+// only is the block of one address.
+func only(ip netip.Addr) *block { return &block{ip.As16(), ip.As16(), ip.Is4(), true} }
 
 // ipv4 is where IPv4 addresses stand among those of IPv6 (RFC 4291 §2.5.5.2).
 const ipv4 = "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff"

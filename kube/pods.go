@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"hash/fnv"
 	"net/netip"
 
 	"github.com/seamark/seamark/cluster"
@@ -34,8 +33,13 @@ func (ix *Index) putPod(p *cluster.Pod) {
 func (ix *Index) deletePod(key cluster.Key) {
 	before := ix.podsBy[key]
 	delete(ix.podsBy, key)
-	ix.moveClient(before, nil)
-	ix.forgetPod(before)
+	ix.dropPod(before)
+}
+
+// dropPod takes a pod away that is in podsBy no more; p may be nil.
+func (ix *Index) dropPod(p *cluster.Pod) {
+	ix.moveClient(p, nil)
+	ix.forgetPod(p)
 }
 
 // forgetPod takes back what putPod has counted; p may be nil.
@@ -65,9 +69,7 @@ func (ix *Index) countPod(s *space, ip netip.Addr, by int) {
 		ix.pods.Delete(string(key))
 	}
 	if (before > 0) != (n > 0) {
-		h := fnv.New32a()
-		h.Write(key)
-		worth := h.Sum32()
+		worth := mix(fnv(fnvBasis, key))
 		s.used += by
 		if by < 0 {
 			worth = -worth

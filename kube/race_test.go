@@ -33,11 +33,14 @@ func versions() [2]version {
 			services: []cluster.Object{
 				clusterIP("shop", "api", fmt.Sprintf("http %d/tcp", 80+n), fmt.Sprintf("10.96.0.%d", 1+n), fmt.Sprintf("10.96.1.%d", 1+n), "10.96.9.9"),
 				headless("shop", "db"),
+				headless("shop", "wide"),
 				external("shop", "alias", fmt.Sprintf("t%d.example.net", n)),
 			},
 			slices: []cluster.Object{
 				slice("shop", "db", "db", fmt.Sprintf("sql %d/tcp", 5432+n), append(two(n), fmt.Sprintf("fixed=10.5.0.%d", n), fmt.Sprintf("moving-%d=10.5.5.5", n))...),
 				slice("shop", "api", "api", "", fmt.Sprintf("pod=10.6.0.%d", n)),
+				slice("shop", "wide-a", "wide", "sql 5432/tcp", "10.5.1.1", "10.5.1.2"),
+				slice("shop", "wide-b", "wide", "sql 5432/tcp", "10.5.2.1", fmt.Sprintf("10.5.3.%d", n), "fd00::1"),
 			},
 		}
 	}
@@ -63,6 +66,9 @@ func TestReadersBesideTheWriter(t *testing.T) {
 		{"db.shop.svc.cluster.local.", "SRV"},
 		{"fixed.db.shop.svc.cluster.local.", "A"},
 		{"_sql._tcp.db.shop.svc.cluster.local.", "A"},
+		{"wide.shop.svc.cluster.local.", "A"},
+		{"wide.shop.svc.cluster.local.", "SRV"},
+		{"1.2.5.10.in-addr.arpa.", "PTR"},
 		{"alias.shop.svc.cluster.local.", "CNAME"},
 		{"9.9.96.10.in-addr.arpa.", "PTR"},
 		{"5.5.5.10.in-addr.arpa.", "PTR"},

@@ -1,7 +1,7 @@
 package kube
 
 import (
-	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -13,7 +13,6 @@ import (
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/cluster"
-	"github.com/seamark/seamark/dns"
 )
 
 // A cosmos is a random cluster that changes, an index that lives through its
@@ -150,7 +149,7 @@ func (c *cosmos) key(kind cluster.Kind) cluster.Key {
 	case cluster.Pods:
 		return cluster.Key{Namespace: c.namespace(), Name: pick(c, "db-0", "db-1", "api-x7")}
 	}
-	return cluster.Key{Namespace: c.namespace(), Name: pick(c, "a", "b", "c", "d")}
+	return cluster.Key{Namespace: c.namespace(), Name: pick(c, "a", "b", "api-a", "api-b", "db-a", "web-a")}
 }
 
 // make gives an object of random content.
@@ -365,7 +364,7 @@ func (c *cosmos) live(t *testing.T) error {
 		before := m
 		c.change()
 		m = c.model()
-		if err := serials(before, m); err != nil {
+		if err := errors.Join(serials(before, m), c.index.sound()); err != nil {
 			return err
 		}
 		known := slices.Sorted(maps.Keys(m.names))
@@ -453,55 +452,4 @@ func (m *model) contents(imports bool) string {
 	}
 	slices.Sort(lines)
 	return strings.Join(slices.Compact(lines), "")
-}
-
-// rebuilt compares the index with one that has seen nothing but the objects as
-// they are now: replicas that started at different times must agree.
-func (c *cosmos) rebuilt(t *testing.T, s *server, m *model) error {
-	fresh := c.newIndex()
-	for _, i := range c.Perm(len(c.kinds())) {
-		fresh.Replace(c.kinds()[i], c.have.list(c.kinds()[i]))
-	}
-	if got, want := c.index.serial.Load(), fresh.serial.Load(); got != want {
-		return fmt.Errorf("serial %d, from scratch %d", got, want)
-	}
-	if got, want := c.index.importSerial.Load(), fresh.importSerial.Load(); got != want {
-		return fmt.Errorf("serial of imports %d, from scratch %d", got, want)
-	}
-	other := serve(t, c.directive, c.handler(t, fresh))
-	for name := range m.names {
-		for _, qtype := range questionTypes() {
-			packet := request(t, name, mdns.StringToType[qtype], 0)
-			if got, want := s.send(packet, dns.TCP), other.send(packet, dns.TCP); !bytes.Equal(got, want) {
-				return fmt.Errorf("%s %s\ngot:\n%sfrom scratch:\n%s", name, qtype, digest(parse(t, got)), digest(parse(t, want)))
-			}
-		}
-	}
-	return nil
-}
-
-// emptied deletes everything, after which nothing must be left.
-func (c *cosmos) emptied() error {
-	for _, i := range c.Perm(len(c.kinds())) {
-		kind := c.kinds()[i]
-		if c.chance(50) {
-			c.set(kind, nil)
-			continue
-		}
-		for _, o := range c.have.list(kind) {
-			c.index.Delete(kind, o.Key())
-		}
-		clear(c.have[kind])
-	}
-	ix := c.index
-	for what, n := range map[string]int{
-		"reverse": len(ix.reverse.load()), "services": ix.services.Len(), "imports": ix.imports.Len(), "spaces": ix.spaces.Len(), "pods": ix.pods.Len(),
-		"slices": len(ix.slices[cluster.Slices]) + len(ix.slices[cluster.ImportSlices]), "podsBy": len(ix.podsBy), "drafts": len(ix.drafts),
-		"serial": int(ix.serial.Load()), "importSerial": int(ix.importSerial.Load()),
-	} {
-		if n != 0 {
-			return fmt.Errorf("all is deleted, but %s holds %d", what, n)
-		}
-	}
-	return nil
 }

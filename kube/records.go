@@ -66,11 +66,11 @@ func (l *lookup) listed(kind cluster.Kind) bool {
 // needsEndpoints says whether the answer depends on the Service's endpoints. A
 // Service with addresses of its own can be answered without.
 func (e *entry) needsEndpoints(l *lookup) bool {
-	if e == nil || e.service == nil || e.service.ExternalName != "" {
+	if e == nil || !e.known() || e.alias {
 		return false
 	}
 	left := l.below - 3
-	return e.service.Headless || l.index.set.ignoreEmpty || left > 0 && l.label(left - 1)[0] != '_'
+	return e.headless || l.index.set.ignoreEmpty || left > 0 && l.label(left - 1)[0] != '_'
 }
 
 // services answers SVC.NS.svc and what is below it.
@@ -91,7 +91,7 @@ func (l *lookup) services() outcome {
 		return missing
 	}
 	s := service{lookup: l, e: e, left: l.below - 3}
-	if e.cname != "" {
+	if e.alias {
 		if s.left > 0 {
 			return missing
 		}
@@ -122,12 +122,12 @@ func (l *lookup) wants(t wire.Type) bool {
 // what its target has for it.
 func (l *lookup) alias(e *entry) outcome {
 	q := l.q
-	q.Answer.AppendString(wire.Answers, e.cname, 1)
+	q.Answer.AppendString(wire.Answers, e.records, 1)
 	if q.Type == wire.TypeCNAME || q.Type == wire.TypeANY {
 		return present
 	}
 	const head = len(wire.OwnerIsQuestion) + 10
-	sub, ok := q.Ask([]byte(e.cname[head:]), q.Type)
+	sub, ok := q.Ask([]byte(e.records[head:]), q.Type)
 	if !ok {
 		return waiting
 	}
@@ -268,26 +268,27 @@ func (l *lookup) reverseName() outcome {
 	}
 	found := missing
 	whole := l.listed(cluster.Slices) // before the look, as in services
-	for near := l.index.reverse.within(b); near.next(); {
-		p := near.pair
+	ip := b.ip()
+	for near := l.index.reverse.within(&b); near.next(); {
 		if l.q.Overfull() {
 			return found // what is missing shows when the message is cut
 		}
-		e := l.index.services.Get([]byte(p.home.key))
+		e := l.index.services.Get([]byte(near.home.key))
 		if !e.visible() {
 			continue
 		}
 		if !b.single {
 			return between
 		}
-		if e.has(p.addr) {
+		if e.has(ip) {
 			l.q.Answer.Clear() // endpoints do not count beside a ClusterIP
 			l.pointTo(e, nil)
 			return present
 		}
-		for _, g := range e.groups {
-			for ep := range g.endpoints.All() {
-				if ep.Addr.As16() == p.addr {
+		for i := range e.parts {
+			var ep cluster.Endpoint
+			for rest := e.parts[i].endpoints(); rest != ""; {
+				if rest = rest.Next(&ep); ep.Addr == ip && e.counts(&ep) {
 					l.pointTo(e, &ep)
 					found = present
 				}
@@ -298,16 +299,6 @@ func (l *lookup) reverseName() outcome {
 		return unknown // any endpoint may have the address, or one below
 	}
 	return found
-}
-
-// has says whether addr is one of the Service's ClusterIPs.
-func (e *entry) has(addr address) bool {
-	for _, ip := range e.service.ClusterIPs {
-		if ip.As16() == addr {
-			return true
-		}
-	}
-	return false
 }
 
 // pointTo writes the PTR record of a Service or of one of its endpoints.

@@ -298,3 +298,5 @@ func from(id string, s *cluster.Slice) *cluster.Slice {
 	s.Cluster = id
 	return s
 }
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }

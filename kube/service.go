@@ -34,9 +34,9 @@ func named(label []byte) selection {
 	return selection{label: label, addr: addr}
 }
 
-// mayPick says whether any endpoint of the group may be selected.
-func (sel *selection) mayPick(g *group) bool {
-	return (sel.proto == nil || hasPort(g.ports, *sel)) && (sel.cluster == nil || isLabels(sel.cluster, g.cluster))
+// mayPick says whether any endpoint of the kin may be selected.
+func (sel *selection) mayPick(of *kin) bool {
+	return (sel.proto == nil || hasPort(of.ports, *sel)) && (sel.cluster == nil || isLabels(sel.cluster, of.cluster))
 }
 
 // picks says whether this one of them is.
@@ -57,29 +57,35 @@ func (sel *selection) picks(ep *cluster.Endpoint) bool {
 // would be allocated for each query.
 type walk struct {
 	sel  selection
-	todo []group
-	rest cluster.Endpoints // of g
-	g    *group
+	all  bool // those that are not ready too
+	todo []part
+	rest cluster.Endpoints // of the part at hand
+	of   *kin              // of the endpoints at hand
 	ep   cluster.Endpoint
 }
 
-func (s *service) endpoints(sel selection) walk { return walk{sel: sel, todo: s.e.groups} }
+func (e *entry) walk(sel selection) walk { return walk{sel: sel, all: e.publish, todo: e.parts} }
+
+func (s *service) endpoints(sel selection) walk {
+	return walk{sel: sel, all: s.e.publish, todo: s.e.parts}
+}
 
 // next moves to the next endpoint, if there is one.
 func (w *walk) next() bool {
 	for {
 		for len(w.rest) > 0 {
 			w.rest = w.rest.Next(&w.ep)
-			if w.sel.picks(&w.ep) {
+			if (w.ep.Ready || w.all) && w.sel.picks(&w.ep) {
 				return true
 			}
 		}
 		if len(w.todo) == 0 {
 			return false
 		}
-		w.g, w.todo = &w.todo[0], w.todo[1:]
-		if w.sel.mayPick(w.g) {
-			w.rest = w.g.endpoints
+		p := &w.todo[0]
+		w.of, w.todo = p.of, w.todo[1:]
+		if w.sel.mayPick(w.of) {
+			w.rest = p.endpoints()
 		}
 	}
 }
@@ -97,7 +103,7 @@ func (s *service) answer() outcome {
 	switch {
 	case s.left == 0:
 		return s.self()
-	case s.zonal && s.e.service.Headless && !s.lookup.zone.multicluster && string(s.label(last)) == "_zone":
+	case s.zonal && s.e.headless && !s.lookup.zone.multicluster && string(s.label(last)) == "_zone":
 		return s.inZone()
 	case s.label(last)[0] == '_':
 		return s.port()
@@ -120,14 +126,22 @@ func (s *service) self() outcome {
 // selects.
 func (s *service) own(sel selection) {
 	if s.wants(wire.TypeA) {
-		s.packed(s.e.a, lenA)
+		if s.e.spread {
+			s.gather(lenA, (*part).a)
+		} else {
+			s.packed(s.e.a(), lenA)
+		}
 	}
 	if s.wants(wire.TypeAAAA) {
-		s.packed(s.e.aaaa, lenAAAA)
+		if s.e.spread {
+			s.gather(lenAAAA, (*part).aaaa)
+		} else {
+			s.packed(s.e.aaaa(), lenAAAA)
+		}
 	}
 	switch {
 	case !s.wants(wire.TypeSRV):
-	case s.e.service.Headless:
+	case s.e.headless:
 		s.endpointSRV(sel)
 	default:
 		s.serviceSRV(sel)
@@ -141,6 +155,16 @@ func (s *service) packed(records string, size int) {
 	s.q.Answer.AppendString(wire.Answers, records[:n*size], n)
 }
 
+// gather is packed for records that are spread over the parts.
+func (s *service) gather(size int, of func(*part) string) {
+	for i := range s.e.parts {
+		if len(s.q.Answer.Buf) > s.q.Limit() {
+			return
+		}
+		s.packed(of(&s.e.parts[i]), size)
+	}
+}
+
 // port answers _PORT._PROTO (2.3.2, 2.4.2), and the name between it and the
 // Service. As in CoreDNS it has addresses too.
 func (s *service) port() outcome {
@@ -152,13 +176,13 @@ func (s *service) port() outcome {
 		sel.port = s.label(0)[1:]
 	}
 	switch {
-	case s.left == 1 && s.e.service.Headless:
+	case s.left == 1 && s.e.headless:
 		if some := s.endpoints(sel); some.next() {
 			return present
 		}
-	case s.left == 2 && s.e.service.Headless:
+	case s.left == 2 && s.e.headless:
 		return s.selected(sel)
-	case hasPort(s.e.service.Ports, sel):
+	case hasPort(s.e.ports(), sel):
 		if s.left == 2 {
 			s.own(sel)
 		}
@@ -214,9 +238,9 @@ func (s *service) clusterEndpoint() outcome {
 	if s.selected(sel) == present {
 		return present
 	}
-	for _, g := range s.e.groups {
+	for _, g := range s.e.parts {
 		var room [wire.MaxName]byte
-		if endsIn(appendDotted(room[:0], g.cluster), name[:end]) {
+		if g.count > 0 && endsIn(appendDotted(room[:0], g.of.cluster), name[:end]) {
 			return present
 		}
 	}
@@ -273,7 +297,7 @@ func (s *service) selected(sel selection) outcome {
 func (s *service) addresses(sel selection, t wire.Type) {
 	a := &s.q.Answer
 	var written map[netip.Addr]struct{} // made only where an address may come again
-	if s.e.shared {
+	if s.e.mixed != nil && s.e.mixed.shared {
 		written = map[netip.Addr]struct{}{}
 	}
 	for w := s.endpoints(sel); w.next(); {
@@ -299,8 +323,8 @@ func (s *service) addresses(sel selection, t wire.Type) {
 // Service as target, and its addresses.
 func (s *service) serviceSRV(sel selection) {
 	name := s.q.Offset(s.left)
-	n := countPorts(s.e.service.Ports, sel)
-	for port := range matching(s.e.service.Ports, sel) {
+	n := countPorts(s.e.ports(), sel)
+	for port := range matching(s.e.ports(), sel) {
 		if len(s.q.Answer.Buf) > s.q.Limit() {
 			break
 		}
@@ -310,7 +334,7 @@ func (s *service) serviceSRV(sel selection) {
 		return
 	}
 	a, owner := &s.q.Answer, wire.Pointer(name)
-	for ip := range once(s.e.service.ClusterIPs) {
+	for ip := range s.e.clusterIPs() {
 		a.Buf = wire.AppendAddress(a.Buf, owner[:], s.ttl, ip)
 		a.Count[wire.Additional]++
 	}
@@ -333,8 +357,8 @@ func (s *service) endpointSRV(sel selection) {
 	n := 0
 	var before member
 	for w := s.endpoints(sel); n < 100 && w.next(); { // from there on the weight is 1
-		if m := (member{w.g, w.ep.Hostname}); !m.same(before) && s.fits(w.g, w.ep) {
-			n += countPorts(w.g.ports, sel)
+		if m := (member{w.of, w.ep.Hostname}); !m.same(before) && s.fits(w.of, w.ep) {
+			n += countPorts(w.of.ports, sel)
 			before = m
 		}
 	}
@@ -347,9 +371,9 @@ func (s *service) endpointSRV(sel selection) {
 		if len(a.Buf) > s.q.Limit() {
 			return // what is missing shows when the message is cut
 		}
-		if m := (member{w.g, w.ep.Hostname}); !m.same(before) && s.fits(w.g, w.ep) {
-			labels := appendDotted(appendEndpointLabel(room[:0], w.ep), w.g.cluster)
-			for port := range matching(w.g.ports, sel) {
+		if m := (member{w.of, w.ep.Hostname}); !m.same(before) && s.fits(w.of, w.ep) {
+			labels := appendDotted(appendEndpointLabel(room[:0], w.ep), w.of.cluster)
+			for port := range matching(w.of.ports, sel) {
 				s.srv(n, port, labels)
 			}
 			before = m
@@ -363,10 +387,10 @@ func (s *service) endpointSRV(sel selection) {
 		if s.q.Overfull() { // owners can be compressed
 			return
 		}
-		if len(w.g.ports) == 0 || !s.fits(w.g, w.ep) {
+		if len(w.of.ports) == 0 || !s.fits(w.of, w.ep) {
 			continue // no target of any record
 		}
-		owner := append(appendDotted(appendEndpointLabel(room[:0], w.ep), w.g.cluster), name[:]...)
+		owner := append(appendDotted(appendEndpointLabel(room[:0], w.ep), w.of.cluster), name[:]...)
 		a.Buf = wire.AppendAddress(a.Buf, owner, s.ttl, w.ep.Addr)
 		a.Count[wire.Additional]++
 	}
@@ -375,20 +399,20 @@ func (s *service) endpointSRV(sel selection) {
 // A member is what a SRV record has for a target: an endpoint with a hostname
 // may have several addresses, which stand one behind the other.
 type member struct {
-	group    *group
+	of       *kin
 	hostname string
 }
 
 func (m member) same(o member) bool { return m.hostname != "" && m == o }
 
 // fits says whether the name of an endpoint is short enough to be one.
-func (s *service) fits(g *group, ep cluster.Endpoint) bool {
+func (s *service) fits(of *kin, ep cluster.Endpoint) bool {
 	const longest = len("ffff-ffff-ffff-ffff-ffff-ffff-ffff-ffff")
 	name := len(s.q.Name()) - s.q.Offset(s.left)
-	if 1+max(len(ep.Hostname), longest)+1+len(g.cluster)+name <= wire.MaxName {
+	if 1+max(len(ep.Hostname), longest)+1+len(of.cluster)+name <= wire.MaxName {
 		return true
 	}
-	return len(appendDotted(appendEndpointLabel(nil, ep), g.cluster))+name <= wire.MaxName
+	return len(appendDotted(appendEndpointLabel(nil, ep), of.cluster))+name <= wire.MaxName
 }
 
 // srv writes one of n SRV records: priority 0, and the weights of all add up to

@@ -10,11 +10,11 @@ import (
 // What a cluster has thousands of does not grow for directives that it does not
 // use: these are the allocator's sizes.
 func TestSizes(t *testing.T) {
-	if n := unsafe.Sizeof(entry{}); n > 128 {
+	if n := unsafe.Sizeof(entry{}); n > 96 {
 		t.Errorf("an entry has %d bytes", n)
 	}
-	if n := unsafe.Sizeof(cluster.Service{}); n > 112 {
-		t.Errorf("a Service has %d bytes", n)
+	if n := unsafe.Sizeof(part{}); n > 40 {
+		t.Errorf("a part has %d bytes", n)
 	}
 	if n := unsafe.Sizeof(cluster.Pod{}); n > 80 {
 		t.Errorf("a Pod has %d bytes", n)

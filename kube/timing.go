@@ -26,13 +26,13 @@ func newTiming(r *metrics.Registry) *timing {
 // Programmed counts a change of endpoints that is an answer now.
 func (ix *Index) Programmed(of cluster.Key, took time.Duration) {
 	e := ix.services.Get([]byte(label(of.Name) + label(of.Namespace)))
-	if ix.timing == nil || !e.visible() || e.service.ExternalName != "" {
+	if ix.timing == nil || !e.visible() || e.alias {
 		return
 	}
 	to := ix.timing.clusterIP
-	if e.service.Headless && e.service.Selector {
+	if e.headless && e.selector {
 		to = ix.timing.selected
-	} else if e.service.Headless {
+	} else if e.headless {
 		to = ix.timing.unselected
 	}
 	to.Observe(max(0, took).Seconds()) // clocks differ

@@ -86,6 +86,9 @@ func (t *Table[E]) Delete(key string) {
 	if e := c.entry.Load(); e != nil && e != cs.gone {
 		c.entry.Store(cs.gone)
 		t.live--
+		if len(cs.cell) > 256 && t.live < len(cs.cell)/8 {
+			t.rebuild() // what was once large keeps neither cells nor keys
+		}
 	}
 }
 

@@ -99,3 +99,27 @@ func TestTableGetAllocatesNothing(t *testing.T) {
 		t.Errorf("Get allocates %v times", n)
 	}
 }
+
+// A table that was large once is not for ever.
+func TestTableShrinks(t *testing.T) {
+	var table Table[int]
+	key := func(i int) string { return fmt.Sprint("k", i) }
+	for i := range 10_000 {
+		table.Set(key(i), &i)
+	}
+	most := len(table.cells.Load().cell)
+	for i := range 9_900 {
+		table.Delete(key(i))
+		if i%100 == 0 && (table.Get([]byte(key(i))) != nil || table.Get([]byte(key(i+1))) == nil || table.Len() != 9_999-i) {
+			t.Fatalf("after %d deletions: %d entries", i+1, table.Len())
+		}
+	}
+	if n := len(table.cells.Load().cell); n > most/16 {
+		t.Errorf("%d cells for 100 entries, at first %d", n, most)
+	}
+	for i := range 100 {
+		if e := table.Get([]byte(key(9_900 + i))); e == nil || *e != 9_900+i {
+			t.Fatalf("entry %d is away", i)
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package cluster
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+)
+
+// Whatever bytes the API's own types accept, the codec accepts, and makes the
+// same of them. (It accepts more: it does not look into what it does not read.)
+func FuzzCodec(f *testing.F) {
+	for _, object := range fullObjects() {
+		raw, err := object.Marshal()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(uint8(kindOf(object)), raw)
+	}
+	f.Add(uint8(Services), []byte("\x0b\x13\x08\x80\x80\x80\x80\x80\x80\x80\x80\x80\x7f\x14\x0c"))   // groups, and a number of ten bytes
+	f.Add(uint8(Slices), []byte("\x12\x06\x0a\x041.2.\x12\x09\x12\x02\x08\x00\x12\x03\x10\x01\x18")) // broken off
+	f.Fuzz(func(t *testing.T, kind uint8, raw []byte) {
+		fresh := func() typedObject {
+			switch Kind(kind) {
+			case Namespaces:
+				return new(corev1.Namespace)
+			case Services:
+				return new(corev1.Service)
+			case Slices:
+				return new(discoveryv1.EndpointSlice)
+			case ConfigMaps:
+				return new(corev1.ConfigMap)
+			}
+			return new(corev1.Pod)
+		}
+		options := everyOption()
+		if Kind(kind) == ConfigMaps {
+			options = []Options{{ConfigMap: "/"}} // the zero key: an object without a name
+		}
+		object := fresh()
+		err := object.(interface{ Unmarshal([]byte) error }).Unmarshal(raw)
+		for _, o := range options {
+			var w, want warnings
+			c := codecFor(o, kindOf(object), w.warn)
+			a := new(arrived)
+			if bad := c.read(c, raw, a); bad != nil || err != nil {
+				if err == nil {
+					t.Fatalf("%v, but the API's type accepts it", bad)
+				}
+				continue
+			}
+			if slim := (oracle{o}).slim(object, want.warn); !reflect.DeepEqual(a.object, slim) || !slices.Equal(w, want) {
+				t.Errorf("got %+v, warned %q\nwant %+v, %q", a.object, w, slim, want)
+			}
+			if a.name != object.GetName() || a.namespace != object.GetNamespace() || a.version != object.GetResourceVersion() || a.ending != (object.GetDeletionTimestamp() != nil) {
+				t.Errorf("got %+v", a)
+			}
+		}
+	})
+}

@@ -1,0 +1,187 @@
+package cluster
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// An oracle slims the API's own types: what comes out of the bytes without them
+// must be the same.
+type oracle struct{ Options }
+
+func (o oracle) namespace(n *corev1.Namespace) *Namespace {
+	return &Namespace{Name: n.Name}
+}
+
+// service keeps of a Service what DNS asks for. An ExternalName Service stays
+// one whatever else its spec says, as kube-proxy has it too.
+func (o oracle) service(s *corev1.Service, warn func(format string, args ...any)) *Service {
+	slim := &Service{Namespace: intern(s.Namespace), Name: s.Name}
+	if s.Spec.Type == corev1.ServiceTypeExternalName {
+		slim.ExternalName = strings.ToLower(strings.TrimSuffix(s.Spec.ExternalName, "."))
+		if !isTarget(slim.ExternalName) {
+			warn("Service %s/%s: externalName %q is not a name: it has no answer", s.Namespace, s.Name, s.Spec.ExternalName)
+		}
+		return slim
+	}
+	if s.Spec.ClusterIP == corev1.ClusterIPNone {
+		slim.Headless = true
+	} else {
+		ips := s.Spec.ClusterIPs
+		if len(ips) == 0 && s.Spec.ClusterIP != "" {
+			ips = []string{s.Spec.ClusterIP}
+		}
+		slim.ClusterIPs = addrs(ips, "Service", s.Namespace, s.Name, warn)
+	}
+	slim.PublishNotReady, slim.Selector = s.Spec.PublishNotReadyAddresses, len(s.Spec.Selector) > 0
+	if o.External {
+		slim.External = typedExternal(s, warn)
+	}
+	for _, p := range s.Spec.Ports {
+		if outside(p.Port) {
+			warn("Service %s/%s: %d is not a port: ignored", s.Namespace, s.Name, p.Port)
+			continue
+		}
+		slim.Ports = appendPort(slim.Ports, p.Name, string(p.Protocol), p.Port)
+	}
+	return slim
+}
+
+// typedExternal is nil for a Service that nothing outside reaches.
+func typedExternal(s *corev1.Service, warn func(format string, args ...any)) *External {
+	texts := slices.Clone(s.Spec.ExternalIPs)
+	slim := new(External)
+	for _, in := range s.Status.LoadBalancer.Ingress {
+		host := strings.ToLower(strings.TrimSuffix(in.Hostname, "."))
+		switch {
+		case in.IP != "":
+			texts = append(texts, in.IP)
+		case host != "" && isTarget(host):
+			slim.Hosts = append(slim.Hosts, host)
+		case host != "":
+			warn("Service %s/%s: hostname %q of its load balancer is not a name: ignored", s.Namespace, s.Name, in.Hostname)
+		}
+	}
+	slim.IPs = addrs(texts, "Service", s.Namespace, s.Name, warn)
+	if len(slim.IPs)+len(slim.Hosts) == 0 {
+		return nil
+	}
+	return slim
+}
+
+// slice keeps of an EndpointSlice what DNS asks for. It is nil for a slice of
+// names (addressType FQDN) and for one that belongs to no Service. A slice
+// with the multi-cluster labels is never one of this cluster's own, even if it
+// also names a Service here (the derived Service that some controllers make).
+func (o oracle) slice(s *discoveryv1.EndpointSlice, warn func(format string, args ...any)) *Slice {
+	slim := &Slice{Namespace: intern(s.Namespace), Name: s.Name}
+	if imported := s.Labels[labelImportService]; imported != "" {
+		slim.Cluster = strings.ToLower(s.Labels[labelImportCluster])
+		if !o.Multicluster || slim.Cluster == "" {
+			return nil
+		}
+		slim.Service = imported
+	} else {
+		slim.Service = s.Labels[discoveryv1.LabelServiceName]
+	}
+	if slim.Service == "" || s.AddressType == discoveryv1.AddressTypeFQDN {
+		return nil
+	}
+	for _, p := range s.Ports {
+		if p.Port == nil {
+			continue // all ports: there is no number to put into an SRV record
+		}
+		var name string
+		var protocol corev1.Protocol
+		if p.Name != nil {
+			name = *p.Name
+		}
+		if p.Protocol != nil {
+			protocol = *p.Protocol
+		}
+		if outside(*p.Port) {
+			warn("EndpointSlice %s/%s: %d is not a port: ignored", s.Namespace, s.Name, *p.Port)
+			continue
+		}
+		slim.Ports = appendPort(slim.Ports, name, string(protocol), *p.Port)
+	}
+	var buf []byte
+	for i := range s.Endpoints {
+		e := o.endpoint(&s.Endpoints[i])
+		if e.Hostname != "" && len(validation.IsDNS1123Label(e.Hostname)) > 0 {
+			warn("EndpointSlice %s/%s: %q is not a hostname: ignored", s.Namespace, s.Name, e.Hostname)
+			e.Hostname = ""
+		}
+		for _, addr := range addrs(s.Endpoints[i].Addresses, "EndpointSlice", s.Namespace, s.Name, warn) {
+			e.Addr = addr
+			buf = AppendEndpoint(buf, e)
+		}
+	}
+	slim.Endpoints = Endpoints(buf)
+	return slim
+}
+
+// endpoint gives all of e but its addresses.
+func (o oracle) endpoint(e *discoveryv1.Endpoint) Endpoint {
+	slim := Endpoint{Ready: e.Conditions.Ready == nil || *e.Conditions.Ready}
+	switch {
+	case e.Hostname != nil && *e.Hostname != "":
+		slim.Hostname = strings.ToLower(*e.Hostname)
+	case o.PodNames && e.TargetRef != nil && e.TargetRef.Kind == "Pod":
+		// A pod's name may be longer than a label, or be several labels.
+		if name := e.TargetRef.Name; len(name) < maxPodName && !strings.Contains(name, ".") {
+			slim.Hostname = strings.ToLower(name)
+		}
+	}
+	if o.Zones && e.Zone != nil {
+		slim.Zone = strings.ToLower(*e.Zone)
+	}
+	return slim
+}
+
+// pod is nil for a pod that has ended, is about to, or has no address yet.
+func (o oracle) pod(p *corev1.Pod) *Pod {
+	switch p.Status.Phase {
+	case corev1.PodSucceeded, corev1.PodFailed, corev1.PodUnknown:
+		return nil
+	}
+	if p.DeletionTimestamp != nil {
+		return nil
+	}
+	var ips []string
+	for _, ip := range p.Status.PodIPs {
+		ips = append(ips, ip.IP)
+	}
+	if len(ips) == 0 && p.Status.PodIP != "" {
+		ips = []string{p.Status.PodIP}
+	}
+	slim := &Pod{Namespace: intern(p.Namespace), Name: p.Name}
+	slim.Host = p.Spec.HostNetwork
+	if o.PodLabels {
+		slim.Labels = newLabels(p.Labels)
+	}
+	// The kubelet wrote these addresses: there is nobody to warn.
+	slim.IPs = addrs(ips, "Pod", p.Namespace, p.Name, func(string, ...any) {})
+	if len(slim.IPs) == 0 {
+		return nil
+	}
+	return slim
+}
+
+func (o oracle) configMap(c *corev1.ConfigMap) *ConfigMap {
+	if o.configMapKey() != (Key{c.Namespace, c.Name}) {
+		return nil
+	}
+	slim := &ConfigMap{Namespace: c.Namespace, Name: c.Name, Data: make(map[string]string, len(c.Data)+len(c.BinaryData))}
+	for key, value := range c.BinaryData {
+		slim.Data[key] = string(value)
+	}
+	for key, value := range c.Data {
+		slim.Data[key] = value
+	}
+	return slim
+}
