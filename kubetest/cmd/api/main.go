@@ -11,10 +11,11 @@
 // input restarts the server with its history gone and writes "ready".
 //
 // change reads lines "PATH JSON", puts each object there, and writes
-// "acked LINE VERSION NANOSECONDS" when the server has said yes; meanwhile it
-// watches the EndpointSlices of the namespace ns-0 with nothing behind it and
-// writes "saw VERSION NANOSECONDS" for each event. VERSION is the object's
-// resourceVersion, the time that of CLOCK_MONOTONIC. Both end with the input.
+// "acked LINE VERSION NANOSECONDS" when the server has said yes: VERSION is the
+// object's resourceVersion, the time that of CLOCK_MONOTONIC. Meanwhile it watches
+// all EndpointSlices with nothing behind it, and answers by UDP, at the address
+// that it has written first as "watching ADDRESS", which VERSION it saw last of
+// the slice whose name a datagram is. Both end with the input.
 package main
 
 import (

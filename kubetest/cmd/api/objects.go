@@ -5,8 +5,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -193,8 +195,14 @@ func change(ctx context.Context, kubeconfig string, from io.Reader, to io.Writer
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
-	running.Go(func() { watch.follow(out) })
-	out.print("watching")
+	socket, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer socket.Close()
+	running.Go(func() { watch.answer(socket) })
+	running.Go(watch.follow)
+	out.print("watching %s", socket.LocalAddr())
 
 	type order struct {
 		line int
@@ -247,11 +255,34 @@ func put(ctx context.Context, client *rest.RESTClient, line string, number int, 
 	return nil
 }
 
-// A watch is the least that one can be: a response whose lines are read.
-type watch struct{ body *http.Response }
+// A watch is the least that one can be: a response whose lines are read. It can be
+// asked by UDP which version of an object it saw last.
+type watch struct {
+	body *http.Response
+	mu   sync.Mutex
+	last map[string]string // resourceVersion by name
+}
+
+// answer answers names with versions until the socket is closed.
+func (w *watch) answer(socket net.PacketConn) {
+	room := make([]byte, 512)
+	for {
+		n, from, err := socket.ReadFrom(room)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			continue
+		}
+		w.mu.Lock()
+		version := w.last[string(room[:n])]
+		w.mu.Unlock()
+		_, _ = socket.WriteTo([]byte(version), from) // who does not take it asks again
+	}
+}
 
 func newWatch(ctx context.Context, client *rest.RESTClient) (*watch, error) {
-	u := client.Get().AbsPath("/apis/discovery.k8s.io/v1/namespaces/ns-0/endpointslices").Param("watch", "true").URL()
+	u := client.Get().AbsPath("/apis/discovery.k8s.io/v1/endpointslices").Param("watch", "true").URL()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, err
@@ -264,10 +295,10 @@ func newWatch(ctx context.Context, client *rest.RESTClient) (*watch, error) {
 		resp.Body.Close()
 		return nil, fmt.Errorf("watching: %s", resp.Status)
 	}
-	return &watch{resp}, nil
+	return &watch{body: resp, last: map[string]string{}}, nil
 }
 
-func (w *watch) follow(out *lines) {
+func (w *watch) follow() {
 	defer w.body.Body.Close()
 	in := bufio.NewReaderSize(w.body.Body, 1<<16)
 	for {
@@ -275,12 +306,13 @@ func (w *watch) follow(out *lines) {
 		if err != nil {
 			return // the end of the command
 		}
-		at := nanoseconds()
 		var event struct {
 			Object metav1.PartialObjectMetadata `json:"object"`
 		}
 		if err := json.Unmarshal(line, &event); err == nil {
-			out.print("saw %s %d", event.Object.ResourceVersion, at)
+			w.mu.Lock()
+			w.last[event.Object.Name] = event.Object.ResourceVersion
+			w.mu.Unlock()
 		}
 	}
 }
