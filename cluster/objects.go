@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"encoding/binary"
 	"iter"
 	"maps"
 	"net/netip"
@@ -174,6 +175,17 @@ func (es Endpoints) All() iter.Seq[Endpoint] {
 			}
 		}
 	}
+}
+
+// From gives es from the first endpoint on that has this IPv4 address, a
+// hostname, a zone or an IPv6 address: it steps over the plain ones with another
+// address, of which a Service may have thousands.
+func (es Endpoints) From(ip [4]byte) Endpoints {
+	want := binary.BigEndian.Uint32(ip[:])
+	for len(es) >= 5 && es[0]&^flagReady == 0 && want != uint32(es[1])<<24|uint32(es[2])<<16|uint32(es[3])<<8|uint32(es[4]) {
+		es = es[5:]
+	}
+	return es
 }
 
 // Next reads the first endpoint, which must be there, into e and returns those

@@ -52,30 +52,35 @@ func isEndpointLabel(label []byte, ep cluster.Endpoint) bool {
 // labelled gives the address that this label is made of, if it is made of one.
 // An address has one label only, unlike a pod's name.
 func labelled(label []byte) (netip.Addr, bool) {
+	if isFour(label) { // which are written in one way only
+		return parseIPv4(label)
+	}
 	if ip, ok := undash(label); ok && isEndpointLabel(label, cluster.Endpoint{Addr: ip}) {
 		return ip, true
 	}
 	return netip.Addr{}, false
 }
 
-// undash reads the label of a pod's address. With exactly three dashes, no two
-// of them together, it is IPv4; otherwise IPv6.
+// undash reads the label of a pod's address.
 func undash(label []byte) (netip.Addr, bool) {
-	var room [wire.MaxLabel]byte
-	text := append(room[:0], label...)
-	dashes, double := 0, false
-	for i, c := range text {
+	if isFour(label) {
+		return parseIPv4(label)
+	}
+	return parseIPv6(label)
+}
+
+// isFour says that a label may be an IPv4 address: it has exactly three dashes,
+// no two of them together. Everything else may be IPv6.
+func isFour(label []byte) bool {
+	dashes := 0
+	for i, c := range label {
 		if c == '-' {
-			dashes++
-			double = double || i > 0 && text[i-1] == '-'
-		} else if c == '.' || c == ':' || c == '%' {
-			return netip.Addr{}, false
+			if dashes++; i > 0 && label[i-1] == '-' {
+				return false
+			}
 		}
 	}
-	if dashes == 3 && !double {
-		return parseIPv4(text)
-	}
-	return parseIPv6(text)
+	return dashes == 3
 }
 
 // parseIPv4 reads four numbers with dashes between them.

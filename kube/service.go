@@ -73,7 +73,13 @@ func (s *service) endpoints(sel selection) walk {
 // next moves to the next endpoint, if there is one.
 func (w *walk) next() bool {
 	for {
-		for len(w.rest) > 0 {
+		for {
+			if w.sel.addr.Is4() {
+				w.rest = w.rest.From(w.sel.addr.As4())
+			}
+			if len(w.rest) == 0 {
+				break
+			}
 			w.rest = w.rest.Next(&w.ep)
 			if (w.ep.Ready || w.all) && w.sel.picks(&w.ep) {
 				return true
