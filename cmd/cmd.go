@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 
@@ -22,7 +23,7 @@ import (
 func Main(directives []config.Directive, version string) {
 	cluster.QuietKlog()
 	p := program{directives, version, os.Stdin, os.Stdout, os.Stderr}
-	os.Exit(p.run(context.Background(), os.Args[1:]))
+	os.Exit(p.run(context.Background(), p.called(os.Args)))
 }
 
 type program struct {
@@ -83,24 +84,59 @@ without a subcommand it serves.`,
 	s.flags(root)
 	root.Flags().BoolVar(&showVersion, "version", false, "show the version")
 	root.Flags().BoolVar(&plugins, "plugins", false, "list the directives that a Corefile may use")
-	root.AddCommand(p.serveCommand(), p.checkCommand(), p.planCommand(), &cobra.Command{
+	root.AddCommand(p.serveCommand(), p.checkCommand(), p.planCommand(), p.resolvconfCommand(), p.sidecarCommand(), &cobra.Command{
 		Use: "version", Short: "Show the version", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return p.showVersion() },
 	})
 	return root
 }
 
-// long gives flags that CoreDNS writes with one dash, such as -conf, the two
-// that the library wants.
+// called is the command line behind the program's name. Where that is the name of
+// a subcommand, as in images that take the place of others, it is the first word.
+func (p *program) called(line []string) []string {
+	if len(line) == 0 {
+		return nil
+	}
+	if name := filepath.Base(line[0]); subcommand(p.root(), name) != nil {
+		return append([]string{name}, line[1:]...)
+	}
+	return line[1:]
+}
+
+func subcommand(root *cobra.Command, name string) *cobra.Command {
+	for _, c := range root.Commands() {
+		if c.Name() == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// long gives flags that others write with one dash, such as -conf, the two that
+// the library wants, and has - for _ in names that are written with either.
 func long(root *cobra.Command, args []string) []string {
+	c := root
+	if len(args) > 0 {
+		if sub := subcommand(root, args[0]); sub != nil {
+			c = sub
+		}
+	}
+	known := func(name string) bool { return root.Flags().Lookup(name) != nil || c.Flags().Lookup(name) != nil }
 	var out []string
 	for i, arg := range args {
 		if arg == "--" {
 			return append(out, args[i:]...)
 		}
-		name, _, _ := strings.Cut(arg, "=")
-		if len(name) > 2 && name[0] == '-' && root.Flags().Lookup(name[1:]) != nil {
-			arg = "-" + arg
+		text, value, assigned := strings.Cut(arg, "=")
+		name := strings.TrimPrefix(strings.TrimPrefix(text, "-"), "-")
+		if dashed := strings.ReplaceAll(name, "_", "-"); !known(name) && known(dashed) {
+			name = dashed
+		}
+		if len(name) > 1 && len(text) > len(name) && known(name) {
+			arg = "--" + name
+			if assigned {
+				arg += "=" + value
+			}
 		}
 		out = append(out, arg)
 	}

@@ -100,10 +100,10 @@ func SetupPrometheus(b *config.Block, uses []corefile.Directive) error {
 		// Its key is its own: it ends with its plan.
 		_, _ = config.Keep(s, p, func() (*Prometheus, error) { return p, nil })
 		p.metrics.Counter("coredns_panics_total", "Panics of handlers; each was answered with SERVFAIL.")
-		describeProcess(p.metrics)
-		describeGo(p.metrics)
+		p.metrics.DescribeProcess()
+		p.metrics.DescribeGo()
 		if everything {
-			describeAllGo(p.metrics)
+			p.metrics.DescribeAllGo()
 		}
 		site.Handle("/metrics", p)
 		b.OnSwap(site.Show)

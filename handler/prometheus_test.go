@@ -15,7 +15,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"runtime/metrics"
 	"strconv"
 	"strings"
 	"testing"
@@ -141,7 +140,7 @@ func TestGoMetrics(t *testing.T) {
 	runtime.GC()
 	_, body := r.page("/metrics")
 	for _, line := range []string{
-		"go_info{version=", "go_threads ", "go_gc_duration_seconds{quantile=\"0.5\"} ", "go_gc_duration_seconds_count ",
+		"go_info{version=", "go_threads ", "go_goroutines ", "go_memstats_alloc_bytes_total ", "go_gc_duration_seconds{quantile=\"0.5\"} ", "go_gc_duration_seconds_count ",
 		"go_gc_cycles_total_gc_cycles_total ", "go_cpu_classes_gc_total_cpu_seconds_total ", "go_sched_latencies_seconds_bucket{le=\"+Inf\"} ",
 		"go_godebug_non_default_behavior_", "process_max_fds ", "process_virtual_memory_bytes ", "process_network_receive_bytes_total ",
 	} {
@@ -154,16 +153,6 @@ func TestGoMetrics(t *testing.T) {
 		name, text, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if value, err := strconv.ParseFloat(text, 64); err == nil && !strings.HasPrefix(line, "#") {
 			values[name] = value
-		}
-	}
-	for _, g := range append(goGauges[:], goCounters[:]...) {
-		if v, ok := values[g.name]; !ok || v == 0 && !strings.Contains(g.name, "released") {
-			t.Errorf("%s is %v, %v", g.name, v, ok)
-		}
-		for _, name := range g.of {
-			if read(name).Kind() == metrics.KindBad {
-				t.Errorf("%s: this Go has no %s", g.name, name)
-			}
 		}
 	}
 	if buckets := strings.Count(body, "\ngo_sched_latencies_seconds_bucket"); buckets > 70 {

@@ -102,7 +102,7 @@ var table = map[string]row{
 
 	// Flags and subcommands.
 	"cmd": {
-		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "kubedns", "skydns", "metrics", "resolvconf"},
+		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "kubedns", "skydns", "sidecar", "metrics", "resolvconf"},
 		third: []string{"github.com/spf13/cobra"},
 	},
 

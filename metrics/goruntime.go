@@ -1,4 +1,4 @@
-package handler
+package metrics
 
 import (
 	"math"
@@ -8,8 +8,6 @@ import (
 	"runtime/metrics"
 	"strings"
 	"time"
-
-	registry "github.com/seamark/seamark/metrics"
 )
 
 // A goSeries is one of the series that Prometheus's own client gives every Go
@@ -56,8 +54,9 @@ var goCounters = [...]goSeries{
 	{"go_memstats_frees_total", "Total number of heap objects frees.", []string{"/gc/heap/frees:objects", "/gc/heap/tiny/allocs:objects"}},
 }
 
-// describeGo adds what the Go runtime says of itself.
-func describeGo(r *registry.Registry) {
+// DescribeGo adds what the Go runtime says of itself, under the names that
+// Prometheus's own client gives it: go_*.
+func (r *Registry) DescribeGo() {
 	for _, g := range goGauges {
 		r.Gauge(g.name, g.help, sum(g.of))
 	}
@@ -73,8 +72,8 @@ func describeGo(r *registry.Registry) {
 		}
 		return float64(stats.LastGC.UnixNano()) / float64(time.Second)
 	})
-	r.SummaryFunc("go_gc_duration_seconds", "A summary of the wall-time pause (stop-the-world) duration in garbage collection cycles.", func() registry.Quantiles {
-		q := registry.Quantiles{Shares: []float64{0, 0.25, 0.5, 0.75, 1}}
+	r.SummaryFunc("go_gc_duration_seconds", "A summary of the wall-time pause (stop-the-world) duration in garbage collection cycles.", func() Quantiles {
+		q := Quantiles{Shares: []float64{0, 0.25, 0.5, 0.75, 1}}
 		stats := debug.GCStats{PauseQuantiles: make([]time.Duration, len(q.Shares))}
 		debug.ReadGCStats(&stats)
 		for _, pause := range stats.PauseQuantiles {
@@ -111,15 +110,15 @@ func number(v metrics.Value) float64 {
 	return 0
 }
 
-// describeAllGo adds every metric of package runtime/metrics under the name that
+// DescribeAllGo adds every metric of package runtime/metrics under the name that
 // Prometheus's own client gives it.
-func describeAllGo(r *registry.Registry) {
+func (r *Registry) DescribeAllGo() {
 	for _, d := range metrics.All() {
 		name := goName(d)
 		value := func() float64 { return number(read(d.Name)) }
 		switch {
 		case d.Kind == metrics.KindFloat64Histogram:
-			r.HistogramFunc(name, d.Description, func() registry.Distribution { return distribution(d.Name) })
+			r.HistogramFunc(name, d.Description, func() Distribution { return distribution(d.Name) })
 		case d.Cumulative:
 			r.CounterFunc(name, d.Description, value)
 		default:
@@ -142,10 +141,10 @@ func goName(d metrics.Description) string {
 // distribution reads one of the runtime's histograms, which have hundreds of
 // buckets: of those that are closer together than a factor of two one is kept.
 // The runtime keeps no sum; ours takes each value for the middle of its bucket.
-func distribution(name string) (d registry.Distribution) {
+func distribution(name string) (d Distribution) {
 	v := read(name)
 	if v.Kind() != metrics.KindFloat64Histogram {
-		return registry.Distribution{Counts: []uint64{0}}
+		return Distribution{Counts: []uint64{0}}
 	}
 	h, pending := v.Float64Histogram(), uint64(0)
 	for i, n := range h.Counts {

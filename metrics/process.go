@@ -1,4 +1,4 @@
-package handler
+package metrics
 
 import (
 	"bytes"
@@ -8,14 +8,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/seamark/seamark/metrics"
 )
 
-// describeProcess adds what is true of the process as a whole, under the names
-// that Prometheus's own client gives it. What the operating system does not
+// DescribeProcess adds what is true of the process as a whole, under the names
+// that Prometheus's own client gives it: process_*. What the operating system does not
 // tell is left out.
-func describeProcess(r *metrics.Registry) {
+func (r *Registry) DescribeProcess() {
 	if _, ok := readProcess(); !ok {
 		return
 	}

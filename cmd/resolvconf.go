@@ -1,0 +1,128 @@
+package cmd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/netip"
+	"strings"
+
+	"github.com/seamark/seamark/resolvconf"
+	"github.com/spf13/cobra"
+)
+
+// resolvconfFlags are the flags of the command resolvconf. The kubelet's own
+// settings of the same names have the same form.
+type resolvconfFlags struct {
+	pod, policy, namespace string
+	hostNetwork            bool
+	domain, nodeFile       string
+	dns                    []string
+}
+
+func (p *program) resolvconfCommand() *cobra.Command {
+	var r resolvconfFlags
+	c := &cobra.Command{
+		Use:   "resolvconf",
+		Short: "Print the /etc/resolv.conf that a kubelet gives a pod",
+		Long: `Resolvconf prints the /etc/resolv.conf that a kubelet gives a pod, from the
+pod's manifest, the kubelet's settings and the node's own file. What the kubelet
+leaves out or warns of is said on standard error, in lines that begin with #.`,
+		Example: `  seamark resolvconf --cluster-dns 10.96.0.10
+  seamark resolvconf --cluster-dns 10.96.0.10 --pod deployment.yaml
+  kubectl get pod web -o yaml | seamark resolvconf --cluster-dns 10.96.0.10 --pod -`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return p.resolvconf(r) },
+	}
+	f := c.Flags()
+	f.SortFlags = false
+	f.StringVar(&r.pod, "pod", "", "manifest (`FILE`, YAML or JSON) of a Pod or of what has a pod template; \"-\" for standard input")
+	f.StringVar(&r.policy, "dns-policy", "", "`POLICY` of a pod that names none: ClusterFirst, ClusterFirstWithHostNet, Default or None (default ClusterFirst)")
+	f.StringVar(&r.namespace, "namespace", "", "namespace of a manifest that names none (default \"default\")")
+	f.BoolVar(&r.hostNetwork, "host-network", false, "hostNetwork of a pod that says neither true nor false")
+	f.StringVar(&r.domain, "cluster-domain", "cluster.local", "the kubelet's clusterDomain; empty for none")
+	f.StringSliceVar(&r.dns, "cluster-dns", nil, "the kubelet's clusterDNS: `IP`, several with commas or by giving the flag again")
+	f.StringVar(&r.nodeFile, "node-file", "/etc/resolv.conf", "the file of the kubelet's resolvConf; empty for none")
+	return c
+}
+
+func (p *program) resolvconf(r resolvconfFlags) error {
+	kubelet, flags, err := r.parse()
+	if err != nil {
+		return err
+	}
+	text, comments, err := r.form(p.in, kubelet, flags)
+	for _, comment := range comments {
+		fmt.Fprintf(p.err, "# %s\n", comment)
+	}
+	if err == nil {
+		_, err = io.WriteString(p.out, text)
+	}
+	if err != nil {
+		return failure{err}
+	}
+	return nil
+}
+
+// parse checks the flags. It reads no file.
+func (r resolvconfFlags) parse() (k resolvconf.Kubelet, flags resolvconf.Flags, err error) {
+	var errs []error
+	refuse := func(flag string, err error) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--%s: %w", flag, err))
+		}
+	}
+	k = resolvconf.Kubelet{ClusterDomain: r.domain, File: r.nodeFile}
+	if r.domain != "" { // the kubelet takes any text
+		refuse("cluster-domain", resolvconf.CheckDomain(strings.ToLower(r.domain)))
+	}
+	for _, text := range r.dns {
+		addr, err := netip.ParseAddr(strings.TrimSpace(text))
+		if err != nil || addr.Zone() != "" {
+			refuse("cluster-dns", fmt.Errorf("want an IP address, got %q", text))
+		}
+		k.ClusterDNS = append(k.ClusterDNS, addr)
+	}
+	flags = resolvconf.Flags{Namespace: r.namespace, HostNetwork: r.hostNetwork}
+	if r.namespace != "" {
+		refuse("namespace", resolvconf.CheckNamespace(r.namespace))
+	}
+	if r.policy != "" {
+		flags.Policy, err = resolvconf.ParsePolicy(r.policy)
+		refuse("dns-policy", err)
+	}
+	return k, flags, errors.Join(errs...)
+}
+
+// form reads what the flags name and gives the pod's file. Comments of what was
+// read before an error are given with it.
+func (r resolvconfFlags) form(in io.Reader, k resolvconf.Kubelet, flags resolvconf.Flags) (text string, comments []string, err error) {
+	var m resolvconf.Manifest
+	var errs []error
+	if r.pod != "" {
+		if m, comments, err = resolvconf.ReadManifest(r.pod, in); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if r.nodeFile != "" {
+		node, more, err := resolvconf.ReadNode(r.nodeFile)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("%w; --node-file names another, --node-file= none", err)
+		}
+		if err != nil {
+			errs = append(errs, err)
+		}
+		k.Node, comments = &node, append(comments, more...)
+	}
+	if len(errs) > 0 {
+		return "", comments, errors.Join(errs...)
+	}
+	pod, more, err := m.Pod(flags)
+	comments = append(comments, more...)
+	if err != nil {
+		return "", comments, err
+	}
+	c, more := k.Form(pod)
+	return c.String(), append(comments, more...), nil
+}

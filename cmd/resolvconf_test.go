@@ -1,0 +1,99 @@
+package cmd_test
+
+import (
+	"bytes"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func TestResolvconf(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "node.conf"), "nameserver 192.0.2.1\nsearch node.example\n")
+	write(t, filepath.Join(dir, "odd.conf"), "nameserver 192.0.2.1\nsortlist 192.0.2.0\n")
+	write(t, filepath.Join(dir, "bad.conf"), "search a\nnameserver\n")
+	write(t, filepath.Join(dir, "none.json"), `{"kind": "Pod", "metadata": {"name": "a"}, "spec": {"dnsPolicy": "None"}}`)
+	write(t, filepath.Join(dir, "bad.yaml"), "kind: Job\nspec:\n  dnsPolicy: Default\n  template:\n    spec: {hostNetwork: 1}\n")
+	const (
+		host    = "nameserver 192.0.2.1\nsearch node.example\n"
+		cluster = "nameserver 10.96.0.10\nsearch default.svc.cluster.local svc.cluster.local cluster.local node.example\noptions ndots:5\n"
+		pod     = "kind: CronJob\nmetadata: {namespace: shop}\nspec: {jobTemplate: {spec: {template: {spec: {hostNetwork: false}}}}}\n"
+	)
+	for _, c := range []struct {
+		args, in, out, err string // out in full; what err contains
+		code               int
+	}{
+		{"--node-file node.conf --cluster-dns 10.96.0.10", "", cluster, "", 0},
+		{"--node-file node.conf -cluster-dns 10.96.0.10", "", cluster, "", 0},
+		{"--node-file node.conf --cluster-dns 10.96.0.10 --dns-policy Default", "", host, "", 0},
+		{"--node-file node.conf --cluster-dns 10.96.0.10 --dns-policy ClusterFirstWithHostNet --host-network", "", cluster, "", 0},
+		{"--node-file node.conf --cluster-dns 10.96.0.10 --host-network", "", host, "# hostNetwork turns dnsPolicy ClusterFirst into Default", 0},
+		{"--node-file= --cluster-dns 10.96.0.10,fd00::a --cluster-dns 10.96.0.11 --cluster-domain K8s.example. --namespace a", "",
+			"nameserver 10.96.0.10\nnameserver fd00::a\nnameserver 10.96.0.11\nsearch a.svc.K8s.example. svc.K8s.example. K8s.example.\noptions ndots:5\n", "", 0},
+		{"--node-file node.conf --cluster-dns 10.96.0.10 --cluster-domain=", "", "nameserver 10.96.0.10\nsearch node.example\noptions ndots:5\n", "", 0},
+		{"--node-file= --cluster-dns 10.96.0.10 --host-network --pod -", pod,
+			"nameserver 10.96.0.10\nsearch shop.svc.cluster.local svc.cluster.local cluster.local\noptions ndots:5\n",
+			"# --host-network true does not count: CronJob shop/(no name) says false\n", 0},
+		{"--node-file odd.conf --dns-policy Default", "", "nameserver 192.0.2.1\n", "# odd.conf:2: sortlist is not read by the kubelet, and pods do without\n", 0},
+
+		{"--node-file node.conf --pod -", "", "", "(standard input): neither a pod nor a pod template in it, but no object at all; want", 1},
+		{"--node-file node.conf --pod none.json", "", "", "none.json:1: Pod a: dnsPolicy None needs a dnsConfig with at least one nameserver\n", 1},
+		{"--node-file node.conf --dns-policy None", "", "", "dnsPolicy None: the pod brings its own nameservers: give a manifest", 1},
+		{"--node-file bad.conf --pod bad.yaml", "", "", "# bad.yaml:3: spec.dnsPolicy is not read: the pod's is spec.template.spec.dnsPolicy\n" +
+			"bad.yaml:5: Job (no name): spec.template.spec.hostNetwork: want true or false, got the number 1\n" +
+			"bad.conf:2: nameserver without an address: ", 1},
+		{"--node-file node.conf --pod nowhere", "", "", "reading the manifest: open nowhere: no such file or directory\n", 1},
+		{"--node-file nowhere", "", "", "reading the node's file: open nowhere: no such file or directory; --node-file names another, --node-file= none\n", 1},
+		{"--node-file .", "", "", "reading the node's file: read .: is a directory\n", 1},
+
+		{"--cluster-dns 10.96.0.10,x --cluster-dns fe80::1%eth0 --dns-policy None_ --namespace A --cluster-domain a..b", "", "",
+			"seamark: --cluster-domain: want the name of a domain (a-z, 0-9, - and _ within, dots between, one at the end at most), got \"a..b\"\n" +
+				"--cluster-dns: want an IP address, got \"x\"\n" +
+				"--cluster-dns: want an IP address, got \"fe80::1%eth0\"\n" +
+				"--namespace: want the name of a namespace (a-z, 0-9, - within, 63 characters at most), got \"A\"\n" +
+				"--dns-policy: want ClusterFirst, ClusterFirstWithHostNet, Default or None, got \"None_\"\n" +
+				"See seamark --help.\n", 2},
+		{"web.yaml", "", "", "seamark: unknown command \"web.yaml\" for \"seamark resolvconf\"", 2},
+	} {
+		out, stderr, code := run(t, dir, c.in, append([]string{"resolvconf"}, strings.Fields(c.args)...)...)
+		if out != c.out || !strings.Contains(stderr, c.err) || code != c.code || c.err == "" && stderr != "" {
+			t.Errorf("%s: exit %d, want %d\nout %s\nwant %s\nerr %s\nwant %s", c.args, code, c.code, out, c.out, stderr, c.err)
+		}
+	}
+}
+
+// The examples of the reference page: a block that begins with a file's name is
+// that file, and what follows a command is all that it says.
+func TestResolvconfPage(t *testing.T) {
+	dir := t.TempDir()
+	named := regexp.MustCompile(`^# (\S+)\n`)
+	ran := 0
+	for _, block := range regexp.MustCompile("(?ms)^```(yaml|conf|console)\n(.*?)^```$").FindAllStringSubmatch(read(t, "../docs/reference/resolvconf.md"), -1) {
+		language, text := block[1], block[2]
+		if language != "console" {
+			name := named.FindStringSubmatch(text)
+			if name == nil {
+				t.Fatalf("a file without a name:\n%s", text)
+			}
+			write(t, filepath.Join(dir, name[1]), text)
+			continue
+		}
+		line, want, _ := strings.Cut(text, "\n")
+		args, ok := strings.CutPrefix(line, "$ seamark ")
+		if !ok {
+			t.Fatalf("not a command of ours: %s", line)
+		}
+		var both bytes.Buffer
+		c := program(t, dir, strings.Fields(args)...)
+		c.Stdout, c.Stderr = &both, &both
+		err := c.Run()
+		if got := both.String(); got != want {
+			t.Errorf("%s: %v\n%sthe page shows\n%s", line, err, got, want)
+		}
+		ran++
+	}
+	if ran < 7 {
+		t.Errorf("%d commands were run: the page has lost its form", ran)
+	}
+}

@@ -1,0 +1,39 @@
+package metrics
+
+import (
+	"bytes"
+	"runtime"
+	"runtime/metrics"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// Each series of the runtime's has a value, and each metric that it is made of
+// is one that this Go has.
+func TestDescribeGo(t *testing.T) {
+	var r Registry
+	r.DescribeGo()
+	runtime.GC()
+	var body bytes.Buffer
+	if err := r.WriteText(&body); err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]float64{}
+	for line := range strings.Lines(body.String()) {
+		name, text, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if value, err := strconv.ParseFloat(text, 64); err == nil && !strings.HasPrefix(line, "#") {
+			values[name] = value
+		}
+	}
+	for _, g := range append(goGauges[:], goCounters[:]...) {
+		if v, ok := values[g.name]; !ok || v == 0 && !strings.Contains(g.name, "released") {
+			t.Errorf("%s is %v, %v", g.name, v, ok)
+		}
+		for _, name := range g.of {
+			if read(name).Kind() == metrics.KindBad {
+				t.Errorf("%s: this Go has no %s", g.name, name)
+			}
+		}
+	}
+}

@@ -1,0 +1,244 @@
+package resolvconf
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// A reader reads the fields that concern DNS, and checks them as the API server
+// does. It goes on after an error.
+type reader struct {
+	object
+	file     string
+	errs     []error
+	comments []string
+}
+
+func (r *reader) fail(line int, path, format string, args ...any) {
+	r.errs = append(r.errs, fmt.Errorf("%s:%d: %s: %s: %s", r.file, line, r.name(), path, fmt.Sprintf(format, args...)))
+}
+
+func (r *reader) manifest() Manifest {
+	spec := r.at(r.path...)
+	at := strings.Join(r.path, ".") + "."
+	m := Manifest{Name: r.name(), file: r.file, line: spec.line}
+
+	namespace := r.at("metadata", "namespace")
+	if s, ok := r.text(namespace, namespace.line, "metadata.namespace"); ok && s != "" {
+		if err := CheckNamespace(s); err != nil {
+			r.fail(namespace.line, "metadata.namespace", "%v", err)
+		}
+		m.Namespace = s
+	}
+	policy := spec.at("dnsPolicy")
+	if s, ok := r.text(policy, policy.line, at+"dnsPolicy"); ok && s != "" {
+		var err error
+		if m.Policy, err = ParsePolicy(s); err != nil {
+			r.fail(policy.line, at+"dnsPolicy", "%v", err)
+		}
+		m.line = policy.line
+	}
+	if t := spec.at("hostNetwork"); !t.isNull() {
+		host, ok := t.scalar.(bool)
+		if !ok {
+			r.fail(t.line, at+"hostNetwork", "want true or false, got %s", t.kind())
+		}
+		m.HostNetwork = &host
+	}
+	if t := spec.at("dnsConfig"); !t.isNull() {
+		m.Config = r.config(t, at+"dnsConfig")
+		m.line = t.line
+	}
+	return m
+}
+
+func (r *reader) config(t tree, path string) *Config {
+	if !r.mapping(t, path, "nameservers", "searches", "options") {
+		return nil
+	}
+	c := Config{
+		Nameservers: r.texts(t.at("nameservers"), path+".nameservers", maxNameservers, checkServer),
+		Searches:    r.texts(t.at("searches"), path+".searches", maxSearches, checkSearch),
+	}
+	if n := len(strings.Join(c.Searches, " ")); n > maxSearchChars {
+		r.fail(t.at("searches").line, path+".searches", "%d characters with a space between two, and the API server takes %d", n, maxSearchChars)
+	}
+	options := t.at("options")
+	for i, item := range r.list(options, path+".options") {
+		c.Options = append(c.Options, r.option(item, item.lineIn(options), fmt.Sprintf("%s.options[%d]", path, i)))
+	}
+	return &c
+}
+
+// texts reads a list of at most max strings, each of which check takes.
+func (r *reader) texts(t tree, path string, max int, check func(string) error) (all []string) {
+	items := r.list(t, path)
+	if len(items) > max {
+		r.fail(t.line, path, "%d of them, and the API server takes %d", len(items), max)
+	}
+	for i, item := range items {
+		line, path := item.lineIn(t), fmt.Sprintf("%s[%d]", path, i)
+		s, ok := r.text(item, line, path)
+		if !ok {
+			continue
+		}
+		if err := check(s); err != nil {
+			r.fail(line, path, "%v", err)
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+func (r *reader) option(t tree, line int, path string) (o Option) {
+	if t.isNull() {
+		r.fail(line, path, "want a name, and a value if the option has one")
+		return o
+	}
+	if !r.mapping(t, path, "name", "value") {
+		return o
+	}
+	name, value := t.at("name"), t.at("value")
+	var ok bool
+	if o.Name, ok = r.text(name, name.lineIn(t), path+".name"); ok && o.Name == "" {
+		r.fail(name.lineIn(t), path+".name", "an option needs a name, such as ndots")
+	}
+	o.Value, _ = r.text(value, value.lineIn(t), path+".value")
+	if strings.ContainsAny(o.Name+o.Value, " \t\r\n") {
+		r.comments = append(r.comments, fmt.Sprintf("%s:%d: %s: the option is written with its spaces, and becomes several words", r.file, line, path))
+	}
+	return o
+}
+
+// text reads a string; nothing at all is "". It is false after an error.
+func (r *reader) text(t tree, line int, path string) (string, bool) {
+	if t.isNull() {
+		return "", true
+	}
+	s, ok := t.scalar.(string)
+	if !ok {
+		advice := ""
+		if t.scalar != nil {
+			advice = ": put it in quotes"
+		}
+		r.fail(line, path, "want a string, got %s%s", t.kind(), advice)
+	}
+	return s, ok
+}
+
+func (r *reader) list(t tree, path string) []tree {
+	if !t.isNull() && (t.scalar != nil || t.fields != nil) {
+		r.fail(t.line, path, "want a list, got %s", t.kind())
+	}
+	return t.items
+}
+
+// mapping wants no fields but the known ones. A field of another name would be
+// ignored by an API server that is not asked to be strict.
+func (r *reader) mapping(t tree, path string, known ...string) bool {
+	if t.fields == nil {
+		r.fail(t.line, path, "want the fields %s, got %s", strings.Join(known, ", "), t.kind())
+		return false
+	}
+	for _, key := range slices.Sorted(maps.Keys(t.fields)) {
+		if !slices.Contains(known, key) {
+			r.fail(t.fields[key].lineIn(t), path, "unknown field %q; there are %s", key, strings.Join(known, ", "))
+		}
+	}
+	return true
+}
+
+// misplaced finds fields that look as if they concerned the pod's DNS but stand
+// where nobody reads them: spec.dnsPolicy of a Deployment, dnspolicy.
+func (r *reader) misplaced() []string {
+	type stray struct {
+		line int
+		path string
+		want string
+	}
+	var found []stray
+	spec := strings.Join(r.path, ".")
+	var walk func(t tree, path string)
+	walk = func(t tree, path string) {
+		for key, value := range t.fields {
+			at := strings.TrimPrefix(path+"."+key, ".")
+			for _, field := range []string{"dnsPolicy", "dnsConfig", "hostNetwork"} {
+				if want := spec + "." + field; strings.EqualFold(key, field) && at != want {
+					found = append(found, stray{value.lineIn(t), at, want})
+				}
+			}
+			walk(value, at)
+		}
+		for i, item := range t.items {
+			walk(item, fmt.Sprintf("%s[%d]", path, i))
+		}
+	}
+	walk(r.tree, "")
+	slices.SortFunc(found, func(a, b stray) int { return cmp.Or(a.line-b.line, strings.Compare(a.path, b.path)) })
+	for _, s := range found {
+		r.comments = append(r.comments, fmt.Sprintf("%s:%d: %s is not read: the pod's is %s", r.file, s.line, s.path, s.want))
+	}
+	return r.comments
+}
+
+// checkServer is for the nameservers of dnsConfig.
+func checkServer(text string) error {
+	addr, err := netip.ParseAddr(text)
+	switch {
+	case err != nil:
+		return fmt.Errorf("want an IP address, got %q", text)
+	case addr.Zone() != "":
+		return fmt.Errorf("want an IP address without an interface, got %q", text)
+	}
+	return nil
+}
+
+// checkSearch is for the searches of dnsConfig: a name, or the root.
+func checkSearch(text string) error {
+	if text == "." {
+		return nil
+	}
+	return CheckDomain(text)
+}
+
+// CheckDomain says whether a text is the name of a domain as the API server takes
+// them in dnsConfig: in lower case, underscores allowed, a trailing dot allowed.
+func CheckDomain(text string) error {
+	name := strings.TrimSuffix(text, ".")
+	if len(name) > maxName {
+		return fmt.Errorf("want a name of %d characters at most, got one of %d", maxName, len(name))
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		if !isLabel(strings.TrimPrefix(label, "_"), true) {
+			return fmt.Errorf("want the name of a domain (a-z, 0-9, - and _ within, dots between, one at the end at most), got %q", text)
+		}
+	}
+	return nil
+}
+
+// CheckNamespace says whether a text can be the name of a namespace.
+func CheckNamespace(text string) error {
+	if len(text) > 63 || !isLabel(text, false) {
+		return fmt.Errorf("want the name of a namespace (a-z, 0-9, - within, 63 characters at most), got %q", text)
+	}
+	return nil
+}
+
+// isLabel begins and ends with a letter or digit.
+func isLabel(s string, underscores bool) bool {
+	for i := range len(s) {
+		c := s[i]
+		inside := i > 0 && i < len(s)-1
+		switch {
+		case c >= 'a' && c <= 'z', c >= '0' && c <= '9':
+		case inside && (c == '-' || underscores && c == '_'):
+		default:
+			return false
+		}
+	}
+	return s != ""
+}

@@ -1,0 +1,177 @@
+package resolvconf
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// A Pod is what the kubelet looks at in a pod.
+type Pod struct {
+	Namespace   string
+	Policy      Policy
+	HostNetwork bool
+	Config      *Config // dnsConfig; nil if there is none
+}
+
+// A Kubelet is what it was told of its node and its cluster.
+type Kubelet struct {
+	ClusterDomain string // "" for none: then nothing is searched in the cluster
+	ClusterDNS    []netip.Addr
+	// Node is what the file of its resolvConf says; nil if resolvConf is "".
+	Node *Config
+	File string // the name of that file, for comments
+}
+
+// Form gives the pod's file, and a comment for everything that the pod or the
+// node says and the file does not. The pod must be one that the API server takes.
+func (k Kubelet) Form(p Pod) (Config, []string) {
+	f := forming{Kubelet: k, pod: p}
+	f.checkNode()
+	c := f.base()
+	if p.Config != nil {
+		c = c.add(*p.Config)
+	}
+	c.Nameservers = f.nameservers(c.Nameservers)
+	c.Searches = f.searches(c.Searches)
+	return c, f.comments
+}
+
+type forming struct {
+	Kubelet
+	pod      Pod
+	comments []string
+}
+
+func (f *forming) comment(format string, args ...any) {
+	f.comments = append(f.comments, fmt.Sprintf(format, args...))
+}
+
+// checkNode says what the kubelet says of its node every half minute.
+func (f *forming) checkNode() {
+	if f.Node == nil {
+		return
+	}
+	limit := maxSearches
+	if f.ClusterDomain != "" {
+		limit -= 3 // those of the cluster come first
+	}
+	n, chars := len(f.Node.Searches), len(strings.Join(f.Node.Searches, " "))
+	switch {
+	case n > limit:
+		f.comment("%s: %d search domains, and the kubelet leaves room for %d (event CheckLimitsForResolvConf)", f.File, n, limit)
+	case chars > maxSearchChars:
+		f.comment("%s: search domains of %d characters, and the kubelet has room for %d (event CheckLimitsForResolvConf)", f.File, chars, maxSearchChars)
+	}
+}
+
+// base is the file before dnsConfig.
+func (f *forming) base() Config {
+	policy := f.pod.Policy
+	if policy == ClusterFirst && f.pod.HostNetwork {
+		f.comment("hostNetwork turns dnsPolicy %s into %s: for the cluster's names write %s", ClusterFirst, Default, ClusterFirstWithHostNet)
+		policy = Default
+	}
+	switch {
+	case policy == None:
+		return Config{}
+	case policy == Default:
+		return f.host()
+	case len(f.ClusterDNS) == 0:
+		f.comment("no cluster DNS address: dnsPolicy %s falls back to %s (event MissingClusterDNS); give the kubelet's clusterDNS by --cluster-dns", policy, Default)
+		return f.host()
+	}
+	return f.cluster()
+}
+
+// cluster is the file of a pod that asks the cluster's DNS server for everything.
+// Of the node it has the search domains and nothing else.
+func (f *forming) cluster() Config {
+	c := Config{Options: []Option{{"ndots", "5"}}}
+	for _, addr := range f.ClusterDNS {
+		c.Nameservers = append(c.Nameservers, addr.Unmap().String())
+	}
+	if f.Node != nil {
+		c.Searches = f.Node.Searches
+	}
+	if d := f.ClusterDomain; d != "" {
+		c.Searches = distinct([]string{f.pod.Namespace + ".svc." + d, "svc." + d, d}, c.Searches)
+	}
+	return c
+}
+
+// host is the file of a pod that resolves as its node does.
+func (f *forming) host() Config {
+	if f.Node == nil {
+		// Without any nameserver line a resolver asks its own machine, and a
+		// container runtime would take the node's file for an empty one.
+		f.comment("the kubelet's resolvConf is empty: the pod is to ask itself (::1 on a node of IPv6)")
+		return Config{Nameservers: []string{"127.0.0.1"}, Searches: []string{"."}}
+	}
+	if !f.pod.HostNetwork {
+		for _, s := range f.Node.Nameservers {
+			f.loopback(s)
+		}
+	}
+	return Config{
+		Nameservers: slices.Clone(f.Node.Nameservers),
+		Searches:    slices.Clone(f.Node.Searches),
+		Options:     slices.Clone(f.Node.Options),
+	}
+}
+
+// loopback says what becomes of a node's own resolver in a network that is not
+// the node's.
+func (f *forming) loopback(server string) {
+	addr, err := netip.ParseAddr(server)
+	if err != nil || !addr.Unmap().IsLoopback() {
+		return
+	}
+	who, where := "a resolver on the node", "a file that names the servers it asks"
+	if stub := addr.Unmap().String(); stub == "127.0.0.53" || stub == "127.0.0.54" {
+		who, where = "systemd-resolved's stub on the node", "/run/systemd/resolve/resolv.conf"
+	}
+	f.comment("%s: %s is %s, but in the pod it is the pod itself: a DNS server that forwards there loops, and others get no answer; set the kubelet's resolvConf to %s",
+		f.File, server, who, where)
+}
+
+func (f *forming) nameservers(all []string) []string {
+	if len(all) <= maxNameservers {
+		return all
+	}
+	f.cut("nameservers", fmt.Sprintf("more than %d", maxNameservers), all[maxNameservers:])
+	return all[:maxNameservers]
+}
+
+// searches cuts in the kubelet's order: those behind the 32nd, then names that
+// are too long, then from the end until the rest is short enough.
+func (f *forming) searches(all []string) []string {
+	if len(all) > maxSearches {
+		f.cut("search domains", fmt.Sprintf("more than %d", maxSearches), all[maxSearches:])
+		all = all[:maxSearches]
+	}
+	var fit, long []string
+	for _, s := range all {
+		if len(s) > maxName {
+			long = append(long, s)
+		} else {
+			fit = append(fit, s)
+		}
+	}
+	if len(long) > 0 {
+		f.cut("search domains", fmt.Sprintf("longer than %d characters", maxName), long)
+	}
+	n := len(fit)
+	for len(strings.Join(fit[:n], " ")) > maxSearchChars {
+		n--
+	}
+	if n < len(fit) {
+		f.cut("search domains", fmt.Sprintf("more than %d characters together", maxSearchChars), fit[n:])
+	}
+	return fit[:n]
+}
+
+func (f *forming) cut(what, why string, gone []string) {
+	f.comment("%s: %s, left out (event DNSConfigForming): %s", what, why, strings.Join(gone, " "))
+}

@@ -1,0 +1,86 @@
+package resolvconf
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"go.yaml.in/yaml/v2"
+)
+
+// A tree is a value of YAML or JSON with the line where it begins. The zero tree
+// is null, and has no line.
+type tree struct {
+	line   int
+	fields map[string]tree // of a mapping
+	items  []tree          // of a sequence
+	scalar any             // a string, a bool, a number
+}
+
+func (t tree) isNull() bool { return t.line == 0 }
+
+// kind is what the value is called in messages.
+func (t tree) kind() string {
+	switch t.scalar.(type) {
+	case nil:
+		if t.fields != nil {
+			return "a mapping"
+		}
+		return "a list"
+	case string:
+		return fmt.Sprintf("the string %q", t.scalar)
+	case bool:
+		return fmt.Sprintf("the truth value %v", t.scalar)
+	case int, int64, uint64, float64, json.Number:
+		return fmt.Sprintf("the number %v", t.scalar)
+	}
+	return fmt.Sprint(t.scalar)
+}
+
+// at follows keys down; null if there is nothing.
+func (t tree) at(keys ...string) tree {
+	for _, k := range keys {
+		t = t.fields[k]
+	}
+	return t
+}
+
+// lineIn is the line of a part of outer; of null, which has none, outer's.
+func (t tree) lineIn(outer tree) int {
+	if t.isNull() {
+		return outer.line
+	}
+	return t.line
+}
+
+// text is the value if it is a string, else "".
+func (t tree) text() string {
+	s, _ := t.scalar.(string)
+	return s
+}
+
+// UnmarshalYAML implements yaml.Unmarshaler. The parser keeps lines to itself,
+// except in its complaints: so it is asked first for what no value can be.
+func (t *tree) UnmarshalYAML(unmarshal func(any) error) error {
+	var impossible chan int
+	err := unmarshal(&impossible)
+	var tag string
+	if _, scan := fmt.Sscanf(firstFault(err), "line %d: cannot unmarshal %s", &t.line, &tag); scan != nil {
+		return err
+	}
+	switch tag {
+	case "!!map":
+		t.fields = map[string]tree{}
+		return unmarshal(&t.fields)
+	case "!!seq":
+		return unmarshal(&t.items)
+	}
+	return unmarshal(&t.scalar)
+}
+
+func firstFault(err error) string {
+	if all, ok := errors.AsType[*yaml.TypeError](err); ok {
+		return all.Errors[0]
+	}
+	return ""
+}
