@@ -10,6 +10,7 @@ package cluster
 
 import (
 	"context"
+	"hash/maphash"
 	"log/slog"
 	"sync"
 	"time"
@@ -52,14 +53,19 @@ type Options struct {
 // A Sink takes a source's objects. Calls come from several goroutines, one per
 // kind; the sink serializes them itself, and must not call back.
 type Sink interface {
-	// Put adds or replaces one object.
-	Put(Kind, Object)
+	// Put adds or replaces objects; of two with one key the later one counts. The
+	// objects of a list come in several calls, as they are received: none of them
+	// is older than what is there. The memory of objects is the source's again
+	// when Put returns.
+	Put(kind Kind, objects ...Object)
 	// Delete removes one; it may never have been there.
 	Delete(Kind, Key)
-	// Replace gives a kind whole, after a list: what is not in it is gone. The
-	// first Replace of every kind that the options ask for makes the sink
+	// Listed is the end of a list: the objects in it have been put, and what else
+	// there is of the kind is gone. has tells the keys of those in it, until
+	// Listed returns. A list that breaks off has no end, and another one follows.
+	// The first Listed of every kind that the options ask for makes the sink
 	// synced; a kind may be empty.
-	Replace(Kind, []Object)
+	Listed(kind Kind, has func(Key) bool)
 }
 
 // A Programmed is a Sink that is told how long an EndpointSlice of its Service
@@ -78,6 +84,7 @@ type Source struct {
 	heard   [Kinds]heard
 	count   counters
 	sweeper *sweeper
+	seed    maphash.Seed // of keys
 }
 
 // counters count by kind, for kinds that the options ask for.
@@ -88,7 +95,7 @@ type counters struct {
 // Open makes a Source of options that Check finds nothing wrong with. Nothing
 // is read and nobody is called before Run.
 func Open(o Options, log *slog.Logger, reg *metrics.Registry) *Source {
-	s := &Source{opts: o, log: log, metrics: reg, sweeper: newSweeper()}
+	s := &Source{opts: o, log: log, metrics: reg, sweeper: newSweeper(), seed: maphash.MakeSeed()}
 	for _, kind := range o.Kinds() {
 		name := kind.String()
 		s.count.relists[kind] = reg.Counter("seamark_kubernetes_relists_total", "Lists that were received whole, the first one too.", "resource", name)

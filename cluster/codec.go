@@ -266,7 +266,9 @@ func (c *codec) protobufList(raw []byte, list *records) error {
 			if item := m.bytes(); m.err == nil {
 				m.fail(c.read(c, item, &a))
 			}
-			list.add(a.object)
+			if m.err == nil {
+				list.take(&a)
+			}
 		}
 	}
 	return m.err
@@ -286,7 +288,7 @@ func (c *codec) jsonList(data []byte, list *records) error {
 		if err := c.parse(item, &a); err != nil {
 			return err
 		}
-		list.add(a.object)
+		list.take(&a)
 	}
 	return nil
 }

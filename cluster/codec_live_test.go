@@ -31,18 +31,16 @@ func TestCodecList(t *testing.T) {
 		{ObjectMeta: metaNamed("web-2", "2"), AddressType: "FQDN"},
 		{ObjectMeta: metaNamed("web-3", "3"), AddressType: "IPv6", Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"fd00::1", "fd00::2"}}}},
 	}}
-	var want []runtime.Object
-	for _, i := range []int{0, 2} {
-		want = append(want, record{oracle{}.slice(&list.Items[i], t.Errorf)})
-	}
+	want := []Object{oracle{}.slice(&list.Items[0], t.Errorf), nil, oracle{}.slice(&list.Items[2], t.Errorf)}
 	for form, data := range map[string][]byte{"protobuf": inProtobuf(t, list), "JSON": inJSON(t, list)} {
-		got := new(records)
+		var items []Object
+		got := &records{take: func(a *arrived) { items = append(items, a.object) }}
 		c := codecFor(Options{}, Slices, t.Errorf)
 		if object, _, err := c.Decode(data, nil, got); err != nil || object != got {
 			t.Fatalf("%s: %v %v", form, object, err)
 		}
-		if got.ResourceVersion != "7" || got.Continue != "more" || !reflect.DeepEqual(got.Items, want) {
-			t.Errorf("%s: got %+v", form, got)
+		if got.ResourceVersion != "7" || got.Continue != "more" || !reflect.DeepEqual(items, want) {
+			t.Errorf("%s: got %+v %+v", form, got, items)
 		}
 		if _, err := runtime.Decode(c, data); err == nil {
 			t.Errorf("%s: a list was taken for an object", form)
@@ -144,8 +142,8 @@ func TestLiveProtobuf(t *testing.T) {
 	objects := map[string][]typedObject{"services": {&corev1.Service{ObjectMeta: metaNamed("web", "1")}, &corev1.Service{ObjectMeta: metaNamed("empty", "2")}}}
 	for _, old := range []bool{false, true} {
 		f, stop := watchCluster(t, Options{Endpoint: protobufAPI(t, old, objects)})
-		f.got(t, "replace services shop/empty shop/web")
-		f.got(t, "replace endpointslices ")
+		f.got(t, "listed services shop/empty shop/web")
+		f.got(t, "listed endpointslices ")
 		f.got(t, "put services shop/web")
 		f.got(t, "delete services shop/empty")
 		f.until(t, "quiet log", func() bool { return f.logged.Len() == 0 })

@@ -53,7 +53,7 @@ func TestLiveConfigMap(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		a := serve(t, &api{old: old, objects: map[string]string{"configmaps": custom + `,{"metadata":{"namespace":"dns","name":"other"}}`}})
 		f, stop := watchCluster(t, Options{Endpoint: a.URL, ConfigMap: "dns/custom"})
-		f.got(t, "replace configmaps dns/custom")
+		f.got(t, "listed configmaps dns/custom")
 		stop()
 		for _, r := range a.asked() {
 			if q := r.URL.Query(); r.URL.Path != "/api/v1/namespaces/dns/configmaps" || q.Get("fieldSelector") != "metadata.name=custom" || q.Get("labelSelector") != "" {
@@ -66,7 +66,7 @@ func TestLiveConfigMap(t *testing.T) {
 // An API server without the object has an empty list of it.
 func TestLiveConfigMapMissing(t *testing.T) {
 	f, _ := watchCluster(t, Options{Endpoint: serve(t, &api{}).URL, ConfigMap: "dns/custom"})
-	f.got(t, "replace configmaps ")
+	f.got(t, "listed configmaps ")
 }
 
 func TestLiveConfigMapForbidden(t *testing.T) {

@@ -26,9 +26,9 @@ import (
 // An idle sink takes everything and does nothing.
 type idle struct{ objects int }
 
-func (s *idle) Put(Kind, Object)              { s.objects++ }
+func (s *idle) Put(_ Kind, all ...Object)     { s.objects += len(all) }
 func (s *idle) Delete(Kind, Key)              { s.objects++ }
-func (s *idle) Replace(_ Kind, all []Object)  { s.objects += len(all) }
+func (s *idle) Listed(Kind, func(Key) bool)   {}
 func (s *idle) Programmed(Key, time.Duration) {}
 
 // endless repeats a text.

@@ -102,29 +102,50 @@ func (f *feed) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interf
 		cancel()
 		return nil, err
 	}
-	return watching{w, cancel}, nil
+	all := watching{w, cancel, make(chan watch.Event, 1)}
+	if opts.SendInitialEvents != nil && *opts.SendInitialEvents {
+		if last, ok := f.store.receive(w.ResultChan()); ok {
+			all.first <- last
+		}
+	}
+	return all, nil
 }
 
-// watching is a watch that leaves nothing running when it has been stopped.
+// watching is a watch that leaves nothing running when it has been stopped. If
+// it has begun with a list, that has been taken from it, but for the event with
+// which the list has ended: the reflector would collect the objects.
 type watching struct {
 	watch.Interface
 	cancel context.CancelFunc
+	first  chan watch.Event // has room for one, and is never closed
+}
+
+func (w watching) ResultChan() <-chan watch.Event {
+	if len(w.first) > 0 {
+		return w.first
+	}
+	return w.Interface.ResultChan()
 }
 
 func (w watching) Stop() {
 	w.cancel()
 	w.Interface.Stop()
-	for range w.ResultChan() { // it is closed when the last goroutine ends
+	for range w.Interface.ResultChan() { // it is closed when the last goroutine ends
 	}
 }
 
-// list is for API servers that do not stream lists (before Kubernetes 1.32).
+// list is for API servers that do not stream lists (before Kubernetes 1.32). It
+// is held as the bytes that it came in, until its objects have gone on one by
+// one.
 func (f *feed) list(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	f.listing.Lock()
 	defer f.listing.Unlock()
 	list := new(records)
 	err := f.ask(ctx, "list", &opts, func(r *rest.Request) error {
-		*list = records{}
+		if opts.Continue == "" { // or it is another page
+			f.store.begin()
+		}
+		*list = records{take: f.store.listing.put}
 		err := r.Do(ctx).Into(list)
 		if err == nil && list.ResourceVersion == "" {
 			err = errors.New("the answer has no resourceVersion: it is not an API server's") // such as {}

@@ -14,22 +14,22 @@ const (
 	settleTime = 300 * time.Millisecond
 	// manyListed objects in a wave leave enough garbage to do something about it.
 	manyListed = 1000
-	// collectEvery so many objects of a list that replaces one, there is a
-	// collection: else the garbage of decoding would lie on top of what is served
-	// and what is to replace it. A collection of a heap that has few pointers
-	// takes some milliseconds, and the stream waits for it, so that a list of
-	// 10,000 takes a tenth of a second longer. The first list does not: all wait
-	// for that.
-	collectEvery = 1500
+	// collectEvery so many objects of lists that replace others, there is a
+	// collection: else the garbage of decoding would lie on top of what is served.
+	// A collection of a heap that has few pointers takes some milliseconds, and the
+	// stream waits for it, so that two lists of 10,000 take a tenth of a second
+	// longer. The first lists do not: all wait for those.
+	collectEvery = 800
 )
 
-// A sweeper gives memory back to the system after lists. All objects of a kind
-// are there at once for a moment; what the sink makes of them is smaller, and
-// the collector would keep the pages of the rest for a long time. It is one
-// collection for a wave of large lists, none for small ones or for events, and
-// it is made when the lists have been delivered: readers go on meanwhile.
+// A sweeper gives memory back to the system after lists. What is received is much
+// more than what the sink makes of it, and the collector would keep the pages of
+// the rest for a long time. It is one collection for a wave of large lists, none
+// for small ones or for events, and it is made when the lists have been
+// delivered: readers go on meanwhile.
 type sweeper struct {
 	listed atomic.Int64  // objects of the lists of this wave
+	again  atomic.Int64  // objects of lists that replace others, of all kinds
 	wake   chan struct{} // another list has been delivered
 	// runtime.GC and debug.FreeOSMemory
 	collect, free func()
@@ -39,9 +39,9 @@ func newSweeper() *sweeper {
 	return &sweeper{wake: make(chan struct{}, 1), collect: runtime.GC, free: debug.FreeOSMemory}
 }
 
-// decoded is called for the nth object of a list that replaces one.
-func (s *sweeper) decoded(n int) {
-	if n%collectEvery == 0 {
+// decoded is called for each object of a list that replaces one.
+func (s *sweeper) decoded() {
+	if s.again.Add(1)%collectEvery == 0 {
 		s.collect()
 	}
 }

@@ -51,11 +51,9 @@ func TestSweeperRelist(t *testing.T) {
 	source.sweeper.collect = func() { collected++ }
 	s := &store{source: source, kinds: []Kind{Services}, out: whole{new(idle), source}, fine: func() {}}
 	for i, want := range []int{0, 2} {
-		transform := s.Transformer()
+		s.begin()
 		for range 2*collectEvery + 1 {
-			if _, err := transform(new(arrived)); err != nil {
-				t.Fatal(err)
-			}
+			s.listing.put(new(arrived))
 		}
 		if collected != want {
 			t.Errorf("list %d: %d collections, want %d", i, collected, want)

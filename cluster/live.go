@@ -173,8 +173,10 @@ func noProtobuf[In any]([]byte, *arrived) (in In, err error) {
 
 // An outlet is where a store's objects go.
 type outlet interface {
-	Sink
-	hear(Kind) // the kind was heard of now
+	Put(Kind, ...Object)
+	Delete(Kind, Key)
+	listed(Kind, *keys) // a list has ended; the keys are the outlet's from here on
+	hear(Kind)          // the kind was heard of now
 }
 
 // whole is the outlet of a resource that is watched in all namespaces at once.
@@ -182,5 +184,7 @@ type whole struct {
 	Sink
 	source *Source
 }
+
+func (w whole) listed(kind Kind, in *keys) { w.Listed(kind, in.has) }
 
 func (w whole) hear(kind Kind) { w.source.heard[kind].now() }

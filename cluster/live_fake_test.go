@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -28,10 +29,14 @@ type api struct {
 
 	mu       sync.Mutex
 	requests []*http.Request
+	version  int           // of all objects; watches from another one are too old
+	cut      int           // the next streamed list breaks off after so many objects, if it has more
+	ended    chan struct{} // the watches of this version have
 }
 
 func serve(t *testing.T, a *api) *api {
 	t.Helper()
+	a.ended = make(chan struct{})
 	a.Server = httptest.NewServer(a)
 	t.Cleanup(a.Close)
 	return a
@@ -62,25 +67,60 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	version = strings.TrimPrefix(strings.TrimPrefix(version, "/apis/"), "/api/")
 	version, _, _ = strings.Cut(version, "/namespaces/")
 	kind := map[string]string{"namespaces": "Namespace", "services": "Service", "endpointslices": "EndpointSlice", "pods": "Pod", "serviceimports": "ServiceImport", "configmaps": "ConfigMap"}[resource]
+	a.mu.Lock()
+	objects, current, ended := a.objects[resource], strconv.Itoa(7+a.version), a.ended
+	a.mu.Unlock()
+	if from := query.Get("resourceVersion"); query.Has("watch") && !streamed && from != "" && from != current {
+		status(http.StatusGone, "Expired")
+		return
+	}
 	var items []json.RawMessage
-	json.Unmarshal([]byte("["+a.objects[resource]+"]"), &items)
+	json.Unmarshal([]byte("["+objects+"]"), &items)
 	w.Header().Set("Content-Type", "application/json")
 	if !query.Has("watch") {
 		list, _ := json.Marshal(items)
-		fmt.Fprintf(w, `{"kind":"%sList","apiVersion":%q,"metadata":{"resourceVersion":"7"},"items":%s}`, kind, version, list)
+		fmt.Fprintf(w, `{"kind":"%sList","apiVersion":%q,"metadata":{"resourceVersion":%q},"items":%s}`, kind, version, current, list)
 		return
 	}
 	event := func(what, rest string) {
 		fmt.Fprintf(w, `{"type":%q,"object":{"kind":%q,"apiVersion":%q,%s}`+"\n", what, kind, version, rest)
 	}
 	if streamed {
-		for _, item := range items {
+		for i, item := range items {
+			if a.breaksOff(i) {
+				return
+			}
 			event("ADDED", strings.TrimPrefix(string(item), "{"))
 		}
-		event("BOOKMARK", `"metadata":{"resourceVersion":"7","annotations":{"k8s.io/initial-events-end":"true"}}}`)
+		event("BOOKMARK", `"metadata":{"resourceVersion":"`+current+`","annotations":{"k8s.io/initial-events-end":"true"}}}`)
 	}
 	w.(http.Flusher).Flush()
-	<-r.Context().Done()
+	select {
+	case <-r.Context().Done():
+	case <-ended:
+	}
+}
+
+// change ends all watches, none of which can go on: there are other objects of a
+// resource now. The first list of them breaks off after some, if cut is not zero.
+func (a *api) change(resource, objects string, cut int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.objects[resource] = objects
+	a.version++
+	a.cut = cut
+	close(a.ended)
+	a.ended = make(chan struct{})
+}
+
+func (a *api) breaksOff(sent int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.cut == 0 || sent < a.cut {
+		return false
+	}
+	a.cut = 0
+	return true
 }
 
 // asked returns the requests so far.
@@ -97,9 +137,11 @@ type follower struct {
 	logged bytes.Buffer
 }
 
-func (f *follower) Put(k Kind, o Object)        { f.do(func() { f.script.Put(k, o) }) }
-func (f *follower) Delete(k Kind, key Key)      { f.do(func() { f.script.Delete(k, key) }) }
-func (f *follower) Replace(k Kind, os []Object) { f.do(func() { f.script.Replace(k, os) }) }
+func (f *follower) Put(k Kind, os ...Object) { f.do(func() { f.script.Put(k, os...) }) }
+func (f *follower) Delete(k Kind, key Key)   { f.do(func() { f.script.Delete(k, key) }) }
+func (f *follower) Listed(k Kind, has func(Key) bool) {
+	f.do(func() { f.script.Listed(k, has) })
+}
 
 func (f *follower) do(what func()) {
 	f.mu.Lock()

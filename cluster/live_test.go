@@ -29,9 +29,9 @@ func TestLiveRequests(t *testing.T) {
 	f, stop := watchCluster(t, Options{
 		Endpoint: a.URL, NamespaceLabels: "exposed", Labels: "tier=front", Pods: true, Multicluster: true,
 	})
-	f.got(t, "replace services shop/empty shop/web")
+	f.got(t, "listed services shop/empty shop/web")
 	for _, kind := range []string{"namespaces", "endpointslices", "pods", "serviceimports", "endpointslices (multicluster)"} {
-		f.got(t, "replace "+kind+" ")
+		f.got(t, "listed "+kind+" ")
 	}
 	stop()
 	want := map[string]string{
@@ -72,8 +72,8 @@ func TestLiveOldServer(t *testing.T) {
 	a := serve(t, &api{old: true, objects: map[string]string{"services": webAndEmpty,
 		"endpointslices": `{"metadata":{"namespace":"shop","name":"names","labels":{"kubernetes.io/service-name":"web"}},"addressType":"FQDN"}`}})
 	f, _ := watchCluster(t, Options{Endpoint: a.URL})
-	f.got(t, "replace services shop/empty shop/web")
-	f.got(t, "replace endpointslices ")
+	f.got(t, "listed services shop/empty shop/web")
+	f.got(t, "listed endpointslices ")
 	f.until(t, "quiet log", func() bool { return f.logged.Len() == 0 })
 }
 
@@ -87,7 +87,7 @@ func TestLiveNoImports(t *testing.T) {
 		return 0
 	}})
 	f, _ := watchCluster(t, Options{Endpoint: a.URL, Multicluster: true})
-	f.got(t, "replace serviceimports ")
+	f.got(t, "listed serviceimports ")
 	f.logs(t, "the API server has no serviceimports.multicluster.x-k8s.io")
 }
 
@@ -104,7 +104,7 @@ func TestLiveQPS(t *testing.T) {
 	}})
 	f, _ := watchCluster(t, Options{Endpoint: a.URL, QPS: 2, Burst: 1})
 	for _, kind := range []Kind{Namespaces, Services, Slices} {
-		f.got(t, fmt.Sprintf("replace %s ", kind))
+		f.got(t, fmt.Sprintf("listed %s ", kind))
 	}
 	mu.Lock()
 	defer mu.Unlock()
@@ -131,7 +131,7 @@ func TestLiveMaxInflight(t *testing.T) {
 	}})
 	f, _ := watchCluster(t, Options{Endpoint: a.URL, Pods: true, MaxInflight: 1})
 	for _, kind := range []Kind{Namespaces, Services, Slices, Pods} {
-		f.got(t, fmt.Sprintf("replace %s ", kind))
+		f.got(t, fmt.Sprintf("listed %s ", kind))
 	}
 	mu.Lock()
 	defer mu.Unlock()
@@ -159,8 +159,8 @@ func TestLiveUnavailable(t *testing.T) {
 		return []int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusTooManyRequests}[n[r.URL.Path]%3]
 	}})
 	f, _ := watchCluster(t, Options{Endpoint: a.URL, NoEndpoints: true})
-	f.got(t, "replace services ")
-	f.got(t, "replace namespaces ")
+	f.got(t, "listed services ")
+	f.got(t, "listed namespaces ")
 	f.logs(t, "cannot watch namespaces in all namespaces")
 	f.logs(t, "watching namespaces in all namespaces again")
 	f.until(t, "two lines", func() bool { return strings.Count(f.logged.String(), "\n") == 2 })
@@ -187,7 +187,7 @@ func TestLiveKubeconfig(t *testing.T) {
 	write("dev")
 	f.logs(t, "context was not found for specified context: prod")
 	write("prod")
-	f.got(t, "replace services shop/empty shop/web")
+	f.got(t, "listed services shop/empty shop/web")
 	f.logs(t, "known now how to reach the API server")
 }
 
@@ -199,7 +199,7 @@ func TestLiveNotInPod(t *testing.T) {
 
 // A certificate that nobody here trusts is said to be one.
 func TestLiveUntrusted(t *testing.T) {
-	a := &api{}
+	a := &api{ended: make(chan struct{})}
 	a.Server = httptest.NewUnstartedServer(a)
 	a.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
 	a.StartTLS()
@@ -213,7 +213,7 @@ func TestLiveUntrusted(t *testing.T) {
 func TestLiveHalfOpen(t *testing.T) {
 	t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "1") // client-go's defaults are 30 and 15
 	t.Setenv("HTTP2_PING_TIMEOUT_SECONDS", "1")
-	a := &api{}
+	a := &api{ended: make(chan struct{})}
 	a.Server = httptest.NewUnstartedServer(a)
 	a.EnableHTTP2 = true
 	a.StartTLS()
@@ -225,8 +225,8 @@ func TestLiveHalfOpen(t *testing.T) {
 	}
 	r := relay(t, a.Listener.Addr().String())
 	f, _ := watchCluster(t, Options{Endpoint: "https://" + r.addr, CA: ca, NoEndpoints: true})
-	f.got(t, "replace services ")
-	f.got(t, "replace namespaces ")
+	f.got(t, "listed services ")
+	f.got(t, "listed namespaces ")
 	before := len(a.asked())
 	r.freeze()
 	f.until(t, "watch over a new connection", func() bool { return len(a.asked()) >= before+2 })
@@ -250,7 +250,7 @@ func TestLiveStops(t *testing.T) {
 			f, stop := watchCluster(t, o)
 			switch name {
 			case "works":
-				f.got(t, "replace pods ")
+				f.got(t, "listed pods ")
 			case "away", "nowhere":
 				f.logs(t, "trying again")
 			}

@@ -155,7 +155,10 @@ func (f *folder) publish() {
 			for _, p := range next[k] {
 				all = append(all, p.Object)
 			}
-			f.sink.Replace(k, all)
+			for group := range slices.Chunk(all, groupSize) {
+				f.sink.Put(k, group...)
+			}
+			f.sink.Listed(k, func(key Key) bool { _, ok := next[k][key]; return ok })
 		}
 	} else {
 		var changes []folderChange

@@ -19,15 +19,23 @@ import (
 // A recorder is a Sink that keeps what it is given, and counts the calls.
 type recorder struct {
 	mu      sync.Mutex
-	objects [Kinds]map[Key]Object // nil before Replace
-	calls   []string              // "put services shop/web"
+	objects [Kinds]map[Key]Object
+	listed  [Kinds]bool
+	calls   []string // "put services shop/web"; those before Listed are not among them
 }
 
-func (r *recorder) Put(k Kind, o Object) {
+func (r *recorder) Put(k Kind, all ...Object) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.objects[k][o.Key()] = o // panics before Replace, as it should
-	r.calls = append(r.calls, fmt.Sprintf("put %s %s", k, o.Key()))
+	for _, o := range all {
+		if r.listed[k] {
+			r.calls = append(r.calls, fmt.Sprintf("put %s %s", k, o.Key()))
+		}
+		if r.objects[k] == nil {
+			r.objects[k] = map[Key]Object{}
+		}
+		r.objects[k][o.Key()] = o
+	}
 }
 
 func (r *recorder) Delete(k Kind, key Key) {
@@ -37,14 +45,12 @@ func (r *recorder) Delete(k Kind, key Key) {
 	r.calls = append(r.calls, fmt.Sprintf("delete %s %s", k, key))
 }
 
-func (r *recorder) Replace(k Kind, all []Object) {
+func (r *recorder) Listed(k Kind, has func(Key) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.objects[k] = map[Key]Object{}
-	for _, o := range all {
-		r.objects[k][o.Key()] = o
-	}
-	r.calls = append(r.calls, fmt.Sprintf("replace %s %d", k, len(all)))
+	maps.DeleteFunc(r.objects[k], func(key Key, _ Object) bool { return !has(key) })
+	r.listed[k] = true
+	r.calls = append(r.calls, fmt.Sprintf("listed %s %d", k, len(r.objects[k])))
 }
 
 // state lists what the sink has, one object a line.
@@ -265,8 +271,8 @@ func TestManifestsWatched(t *testing.T) {
 	b := newBench(t, map[string]string{"a.yaml": service("a", "10.0.0.1")})
 	b.serve()
 	b.gets("services shop/a 10.0.0.1")
-	if calls := b.sink.called(); len(calls) != 3 || calls[0] != "replace namespaces 1" {
-		t.Errorf("the first read gave %q, want a replace of each kind", calls)
+	if calls := b.sink.called(); len(calls) != 3 || calls[0] != "listed namespaces 1" {
+		t.Errorf("the first read gave %q, want a list of each kind", calls)
 	}
 	if b.src.heard[Services].at.Load() == 0 || b.src.heard[Pods].at.Load() != 0 {
 		t.Error("heard is not marked for just the kinds that are wanted")

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -9,7 +8,7 @@ import (
 
 // A merger makes one list of each kind out of one per namespace, where the
 // options name namespaces: each of these is watched on its own, so that a Role
-// in each of them is permission enough. A kind is replaced when all of its
+// in each of them is permission enough. A kind's list ends when all of its
 // namespaces have been listed, and again whenever one of them is listed anew.
 type merger struct {
 	sink  Sink
@@ -20,8 +19,8 @@ type merger struct {
 
 // A part is what one namespace has of one kind.
 type part struct {
-	objects map[Key]Object // nil until they were listed
-	heard   time.Time
+	keys  *keys // of its objects; nil until they were listed
+	heard time.Time
 }
 
 func newMerger(sink Sink, heard *[Kinds]heard, namespaces int) *merger {
@@ -35,52 +34,41 @@ func newMerger(sink Sink, heard *[Kinds]heard, namespaces int) *merger {
 	return m
 }
 
-// A share is the Sink of one namespace, by its number.
+// A share is the outlet of one namespace, by its number.
 type share struct {
 	*merger
 	namespace int
 }
 
-func (s share) Put(kind Kind, object Object) {
+func (s share) part(kind Kind) *part { return &s.parts[kind][s.namespace] }
+
+func (s share) Put(kind Kind, objects ...Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.parts[kind][s.namespace].objects[object.Key()] = object // there is a map: the reflector lists first
-	if s.whole(kind) {
-		s.sink.Put(kind, object)
+	for _, object := range objects {
+		s.part(kind).keys.add(object.Key())
 	}
+	s.sink.Put(kind, objects...)
 }
 
 func (s share) Delete(kind Kind, key Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.parts[kind][s.namespace].objects, key)
-	if s.whole(kind) {
-		s.sink.Delete(kind, key)
-	}
+	s.part(kind).keys.remove(key)
+	s.sink.Delete(kind, key)
 }
 
-func (s share) Replace(kind Kind, objects []Object) {
+func (s share) listed(kind Kind, in *keys) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	mine := make(map[Key]Object, len(objects))
-	for _, object := range objects {
-		mine[object.Key()] = object
+	s.part(kind).keys = in
+	parts := s.parts[kind]
+	if slices.ContainsFunc(parts, func(p part) bool { return p.keys == nil }) {
+		return // the sink waits for all namespaces
 	}
-	s.parts[kind][s.namespace].objects = mine
-	if !s.whole(kind) {
-		return
-	}
-	var all []Object
-	for _, p := range s.parts[kind] {
-		all = slices.AppendSeq(all, maps.Values(p.objects))
-	}
-	s.sink.Replace(kind, all)
-}
-
-// whole says whether every namespace has been listed. The caller holds the
-// lock.
-func (m *merger) whole(kind Kind) bool {
-	return !slices.ContainsFunc(m.parts[kind], func(p part) bool { return p.objects == nil })
+	s.sink.Listed(kind, func(key Key) bool {
+		return slices.ContainsFunc(parts, func(p part) bool { return p.keys.has(key) })
+	})
 }
 
 // hear makes the kind as old as the namespace that was not heard of for

@@ -40,7 +40,7 @@ func TestRequestsAreCounted(t *testing.T) {
 	}
 	f := start(a.URL)
 	f.logs(t, "forbids")
-	f.got(t, "replace namespaces ")
+	f.got(t, "listed namespaces ")
 	start(away.URL).logs(t, "cannot reach")
 	cancel()
 	running.Wait()
@@ -93,9 +93,10 @@ func TestProgrammed(t *testing.T) {
 		return sliceWith(service, trigger, map[string]string{discoveryv1.LabelServiceName: service})
 	}
 	ago := func(d time.Duration) string { return time.Now().Add(-d).UTC().Format(time.RFC3339Nano) }
-	list, _ := s.Transformer()(slice("listed", ago(time.Hour)))
+	s.begin()
+	s.listing.put(slice("listed", ago(time.Hour)))
 	for _, err := range []error{
-		s.Replace([]any{list}, ""), s.Add(slice("added", ago(time.Hour))), s.Update(slice("changed", ago(24*time.Hour))),
+		s.Replace(nil, ""), s.Add(slice("added", ago(time.Hour))), s.Update(slice("changed", ago(24*time.Hour))),
 		s.Update(slice("silent", "")), s.Update(slice("wrong", "yesterday")), s.Delete(slice("gone", ago(time.Hour))),
 	} {
 		if err != nil {

@@ -5,39 +5,24 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 )
 
 // A store is where the reflector puts what it hears. It holds nothing: objects
-// are slimmed as they are decoded and go on to the sink. The reflector collects
-// the initial list of a watch in a store of its own, but because this one has a
-// Transformer, that one holds slim objects too.
+// are slimmed as they are decoded and go on to the sink, those of lists too,
+// which the reflector does not see.
 type store struct {
-	source *Source
-	kinds  []Kind // what the objects become: one kind, or for EndpointSlices two
-	out    outlet
-	fine   func() // the watch has delivered something
-	listed bool   // there was a list
-	plain  bool   // the next one is no watch's
+	source  *Source
+	kinds   []Kind // what the objects become: one kind, or for EndpointSlices two
+	out     outlet
+	fine    func()    // the watch has delivered something
+	listing *listing  // that comes in, or is about to end; nil if none is
+	listed  bool      // there was a list
+	plain   bool      // the next one is no watch's
+	one     [1]Object // of an event, on its way to the sink
 }
 
-var (
-	_ cache.TransformingStore      = (*store)(nil)
-	_ cache.ReflectorBookmarkStore = (*store)(nil)
-)
-
-// Transformer leaves of what the reflector collects the slim object; nil stands
-// for one that is not wanted.
-func (s *store) Transformer() cache.TransformFunc {
-	n := 0
-	return func(obj any) (any, error) {
-		if n++; s.listed {
-			s.source.sweeper.decoded(n)
-		}
-		return obj.(*arrived).object, nil
-	}
-}
+var _ cache.ReflectorBookmarkStore = (*store)(nil)
 
 func (s *store) Add(obj any) error { return s.Update(obj) }
 
@@ -47,7 +32,9 @@ func (s *store) Update(obj any) error {
 	a := obj.(*arrived)
 	for _, kind := range s.kinds {
 		if a.object != nil && s.kindOf(a.object) == kind {
-			s.out.Put(kind, a.object)
+			s.one[0] = a.object
+			s.out.Put(kind, s.one[:]...)
+			s.one[0] = nil
 			s.programmed(a)
 		} else {
 			s.out.Delete(kind, keyOf(obj))
@@ -75,28 +62,21 @@ func (s *store) Delete(obj any) error {
 	return nil
 }
 
-// Replace takes what Transformer has made of a watch's initial events, or what
-// list has made of a list.
-func (s *store) Replace(list []any, _ string) error {
-	for _, kind := range s.kinds {
-		objects := make([]Object, 0, len(list))
-		for _, item := range list {
-			if r, ok := item.(record); ok {
-				item = r.Object
-			}
-			if object, ok := item.(Object); ok && s.kindOf(object) == kind {
-				objects = append(objects, object)
-			}
-		}
-		s.out.Replace(kind, objects)
+// Replace is the end of a list. What was in it has been received before, and
+// the reflector's own list of it is empty.
+func (s *store) Replace([]any, string) error {
+	l := s.listing
+	l.flush()
+	for i, kind := range s.kinds {
+		s.out.listed(kind, l.groups[i].keys)
 		s.source.count.relists[kind].Add(1)
 		s.out.hear(kind)
 	}
 	if !s.plain {
 		s.fine()
 	}
-	s.source.sweeper.add(len(list))
-	s.listed, s.plain = true, false
+	s.source.sweeper.add(l.count)
+	s.listing, s.listed, s.plain = nil, true, false
 	return nil
 }
 
@@ -104,6 +84,7 @@ func (s *store) Replace(list []any, _ string) error {
 // has been one: what was known goes on being served.
 func (s *store) none() {
 	if !s.listed {
+		s.begin()
 		s.plain = true
 		s.Replace(nil, "")
 	}
@@ -141,25 +122,13 @@ func keyOf(obj any) Key {
 	return Key{a.namespace, a.name}
 }
 
-// records is a list whose items have been slimmed already, in the form that the
-// reflector hands from a list to the store.
+// records is a list, or a page of one, in the form that the reflector wants. Its
+// objects are given away as they are decoded.
 type records struct {
 	metav1.TypeMeta
 	metav1.ListMeta
-	Items []runtime.Object
-}
-
-// add adds an object, unless it is not wanted.
-func (l *records) add(object Object) {
-	if object != nil {
-		l.Items = append(l.Items, record{object})
-	}
+	Items []runtime.Object // none
+	take  func(*arrived)
 }
 
 func (l *records) DeepCopyObject() runtime.Object { c := *l; return &c }
-
-// A record is an Object that the reflector may carry.
-type record struct{ Object }
-
-func (r record) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
-func (r record) DeepCopyObject() runtime.Object   { return r }

@@ -14,6 +14,7 @@ import (
 // and keeps the last state while the API server is away.
 type configMap struct {
 	mu      sync.Mutex
+	of      cluster.Key // of the object; zero if there is none
 	data    map[string]string
 	listed  bool
 	tellers []chan<- struct{}
@@ -37,30 +38,31 @@ func (m *configMap) Stop() {
 }
 
 // Put takes in the object.
-func (m *configMap) Put(_ cluster.Kind, o cluster.Object) {
-	if o, ok := o.(*cluster.ConfigMap); ok {
-		m.set(o.Data)
+func (m *configMap) Put(_ cluster.Kind, objects ...cluster.Object) {
+	for _, o := range objects {
+		if o, ok := o.(*cluster.ConfigMap); ok {
+			m.set(o.Key(), o.Data)
+		}
 	}
 }
 
 // Delete empties it.
-func (m *configMap) Delete(cluster.Kind, cluster.Key) { m.set(nil) }
+func (m *configMap) Delete(cluster.Kind, cluster.Key) { m.set(cluster.Key{}, nil) }
 
-// Replace takes in a list, of one object or none.
-func (m *configMap) Replace(_ cluster.Kind, list []cluster.Object) {
-	var data map[string]string
-	for _, o := range list {
-		if o, ok := o.(*cluster.ConfigMap); ok {
-			data = o.Data
-		}
+// Listed empties it if a list is without the object.
+func (m *configMap) Listed(_ cluster.Kind, has func(cluster.Key) bool) {
+	m.mu.Lock()
+	of := m.of
+	m.mu.Unlock()
+	if of == (cluster.Key{}) || !has(of) {
+		m.set(cluster.Key{}, nil)
 	}
-	m.set(data)
 }
 
-func (m *configMap) set(data map[string]string) {
+func (m *configMap) set(of cluster.Key, data map[string]string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.data, m.listed = data, true
+	m.of, m.data, m.listed = of, data, true
 	for _, c := range m.tellers {
 		select {
 		case c <- struct{}{}:

@@ -43,7 +43,7 @@ func TestPodAt(t *testing.T) {
 		}
 	}
 	a := podOf("shop", "a", false, "10.0.0.1", "fd00::1")
-	ix.Replace(cluster.Pods, []cluster.Object{a, podOf("shop", "node", true, "192.0.2.1")})
+	relist(ix, cluster.Pods, []cluster.Object{a, podOf("shop", "node", true, "192.0.2.1")})
 	at("10.0.0.1", "a")
 	at("fd00::1", "a")
 	at("10.0.0.2", "nobody")
@@ -55,7 +55,7 @@ func TestPodAt(t *testing.T) {
 	at("10.0.0.1", "b")
 	at("10.0.0.3", "a")
 	at("fd00::1", "nobody")
-	ix.Replace(cluster.Pods, []cluster.Object{podOf("other", "b", false, "10.0.0.1")})
+	relist(ix, cluster.Pods, []cluster.Object{podOf("other", "b", false, "10.0.0.1")})
 	at("10.0.0.1", "b")
 	at("10.0.0.3", "nobody")
 	ix.Delete(cluster.Pods, cluster.Key{Namespace: "other", Name: "b"})
@@ -68,7 +68,7 @@ func TestPodAt(t *testing.T) {
 // A cluster in which nobody asks who clients are keeps nothing of them.
 func TestClientsAreNotKept(t *testing.T) {
 	ix := NewIndex(settings{}, []cluster.Kind{cluster.Pods}, slog.New(slog.DiscardHandler))
-	ix.Replace(cluster.Pods, []cluster.Object{podOf("shop", "a", false, "10.0.0.1")})
+	relist(ix, cluster.Pods, []cluster.Object{podOf("shop", "a", false, "10.0.0.1")})
 	if ix.clients.Len() != 0 || ix.pods.Len() != 1 {
 		t.Errorf("%d clients, %d pods", ix.clients.Len(), ix.pods.Len())
 	}

@@ -16,7 +16,6 @@ type draft struct {
 	old      *entry           // what readers see; nil if nothing is there
 	service  *cluster.Service // if its object has changed; nil is deleted
 	changed  bool             // the object has
-	listed   bool             // slices that are not among fates are gone
 	fates    []fate
 }
 
@@ -182,23 +181,6 @@ func derived(slice string) string {
 	return strings.ToLower(slice[:max(0, strings.LastIndexByte(slice, '-'))])
 }
 
-// empty says that what is listed next is all that there is of the kind.
-func (ix *Index) empty(kind cluster.Kind) {
-	imported := kind == cluster.Imports || kind == cluster.ImportSlices
-	slicesToo := kind == cluster.Slices || kind == cluster.ImportSlices
-	for key, e := range ix.table(imported).All() {
-		switch {
-		case slicesToo && len(e.slices()) > 0:
-			ix.existing(imported, []byte(key)).listed = true
-		case !slicesToo && e.known():
-			ix.existing(imported, []byte(key)).changed = true
-		}
-	}
-	if slicesToo {
-		ix.strays[kind] = nil
-	}
-}
-
 // settle sorts the fates, and drops those that others have overtaken.
 func (d *draft) settle() {
 	if len(d.fates) < 2 {
@@ -253,7 +235,7 @@ func (ix *Index) plan(d *draft) (all []raw, shifts []shift) {
 				to = &all[len(all)-1]
 			}
 			fates = fates[1:]
-		} else if !d.listed {
+		} else {
 			all = append(all, raw{from.name(), from.of, from.endpoints(), from})
 			continue
 		}

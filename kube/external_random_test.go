@@ -70,7 +70,7 @@ func TestExternalRandomChanges(t *testing.T) {
 			for kind, of := range now {
 				list := slices.Collect(maps.Values(of))
 				if r.IntN(10) == 0 {
-					ix.Replace(kind, list)
+					relist(ix, kind, list)
 				}
 				all = append(all, list...)
 			}

@@ -53,7 +53,7 @@ func TestNotSynced(t *testing.T) {
 		for _, o := range lists[kind] {
 			ix.Put(kind, o) // what a watch brings does not stand for a list
 		}
-		ix.Replace(kind, lists[kind])
+		relist(ix, kind, lists[kind])
 	}
 	nothing := map[string]string{"www.example.com.": "NOERROR"}
 	for _, name := range []string{
@@ -89,7 +89,7 @@ func TestNotSynced(t *testing.T) {
 	if !h.Ready() {
 		t.Error("everything is listed, and it is not ready")
 	}
-	ix.Replace(cluster.Services, nil)
+	relist(ix, cluster.Services, nil)
 	if !h.Ready() {
 		t.Error("a later list makes it unready")
 	}

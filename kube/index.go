@@ -35,14 +35,15 @@ type Index struct {
 	serial       atomic.Uint32 // sum over all entries and pods of exposed namespaces
 	importSerial atomic.Uint32
 
-	mu     sync.Mutex // of the writer; what follows is the writer's alone
-	kins   kins
-	strays [cluster.Kinds]map[cluster.Key]*home // slices whose names do not tell their Services
-	podsBy map[cluster.Key]*cluster.Pod
-	drafts drafts              // Services being changed
-	turned map[*space]struct{} // namespaces shown or hidden since the last flush
-	change                     // of reverse
-	beyond change              // of outside
+	mu       sync.Mutex // of the writer; what follows is the writer's alone
+	kins     kins
+	strays   [cluster.Kinds]map[cluster.Key]*home // slices whose names do not tell their Services
+	podsBy   map[cluster.Key]*cluster.Pod
+	drafts   drafts              // Services being changed
+	turned   map[*space]struct{} // namespaces shown or hidden since the last flush
+	change                       // of reverse
+	beyond   change              // of outside
+	reversed int                 // pairs that reverse has been given
 
 	// Memory that one draft after the other uses.
 	buf    []byte
@@ -93,12 +94,14 @@ func (ix *Index) has(a, b cluster.Kind) bool {
 	return ix.listed.Load()&want == want
 }
 
-// Put adds or replaces one object.
-func (ix *Index) Put(kind cluster.Kind, o cluster.Object) {
+// Put adds or replaces objects.
+func (ix *Index) Put(kind cluster.Kind, objects ...cluster.Object) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
-	ix.put(kind, o)
-	ix.flush()
+	for _, o := range objects {
+		ix.put(kind, o)
+	}
+	ix.flush(kind)
 }
 
 // Delete removes one object.
@@ -106,50 +109,7 @@ func (ix *Index) Delete(kind cluster.Kind, key cluster.Key) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
 	ix.delete(kind, key)
-	ix.flush()
-}
-
-// Replace puts every object of list and deletes what else there is of kind. The
-// old answers are served meanwhile.
-func (ix *Index) Replace(kind cluster.Kind, list []cluster.Object) {
-	ix.mu.Lock()
-	defer ix.mu.Unlock()
-	switch kind {
-	case cluster.Namespaces:
-		seen := make(map[string]struct{}, len(list))
-		for _, o := range list {
-			seen[label(o.Key().Name)] = struct{}{}
-			ix.put(kind, o)
-		}
-		for key, s := range ix.spaces.All() {
-			if _, ok := seen[key]; !ok {
-				ix.expose(s, false)
-				ix.release(s)
-			}
-		}
-	case cluster.Pods:
-		gone := ix.podsBy
-		ix.podsBy = make(map[cluster.Key]*cluster.Pod, len(list))
-		for _, o := range list {
-			if p := gone[o.Key()]; p != nil {
-				ix.podsBy[o.Key()] = p
-				delete(gone, o.Key())
-			}
-			ix.put(kind, o)
-		}
-		for _, p := range gone {
-			ix.dropPod(p)
-		}
-	default:
-		ix.empty(kind)
-		for _, o := range list {
-			ix.put(kind, o)
-		}
-	}
-	ix.flush()
-	if before := ix.listed.Or(1 << kind); before != allKinds && ix.Synced() {
-		close(ix.whole)
-	}
+	ix.flush(kind)
 }
 
 func (ix *Index) table(imported bool) *zone.Table[entry] {
@@ -242,8 +202,8 @@ func (ix *Index) release(s *space) {
 
 // flush builds the drafts and shows them to readers, one Service after the
 // other. Their addresses follow: until then a reverse name finds the Service
-// as it was, or not at all.
-func (ix *Index) flush() {
+// as it was, or not at all. The kind is that of the objects that have changed.
+func (ix *Index) flush(kind cluster.Kind) {
 	ix.turn()
 	for _, d := range ix.drafts.order {
 		ix.finish(d)
@@ -253,7 +213,10 @@ func (ix *Index) flush() {
 	}
 	ix.drafts.forget()
 	ix.sweep()
-	ix.reverse.take(&ix.change)
+	if ix.has(kind, kind) || !ix.change.growing(ix.reversed) {
+		ix.reversed += len(ix.change.add)
+		ix.reverse.take(&ix.change)
+	}
 	ix.outside.take(&ix.beyond)
 }
 
@@ -319,6 +282,14 @@ func (ix *Index) tidy() {
 	ix.diff.forget()
 	ix.seen.expect(0)
 	clear(ix.seen.hosts[:cap(ix.seen.hosts)])
+}
+
+// growing says whether the change can wait for more, while a first list comes in
+// and no reverse name has its answer from it yet: it brings little beside the so
+// many pairs that there are, and would touch all their chunks. What takes pairs
+// away cannot wait, since they might come back.
+func (c *change) growing(pairs int) bool {
+	return len(c.remove) == 0 && len(c.add) < max(1<<12, pairs/2)
 }
 
 // take makes a change, and empties it.

@@ -127,18 +127,18 @@ func disturb(ix *Index, vs [2]version, fixed []cluster.Object) {
 				others = append(others, clusterIP("other", name, "", fmt.Sprintf("10.96.%d.%d", r.IntN(12), r.IntN(250)+3)), headless("shop", name))
 				otherSlices = append(otherSlices, slice("shop", name, name, "", fmt.Sprintf("10.5.5.%d", r.IntN(250)+6), "10.4.4.4"))
 			}
-			ix.Replace(cluster.Services, append(others, v.services...))
-			ix.Replace(cluster.Slices, append(otherSlices, v.slices...))
+			relist(ix, cluster.Services, append(others, v.services...))
+			relist(ix, cluster.Slices, append(otherSlices, v.slices...))
 		case 6:
 			if r.IntN(2) == 0 {
 				ix.Put(cluster.Namespaces, namespace("other"))
 			} else {
 				ix.Delete(cluster.Namespaces, cluster.Key{Name: "other"})
 			}
-			ix.Replace(cluster.Namespaces, append(fixed[:1:1], namespace(fmt.Sprintf("n%d", r.IntN(50)))))
+			relist(ix, cluster.Namespaces, append(fixed[:1:1], namespace(fmt.Sprintf("n%d", r.IntN(50)))))
 		case 7:
 			ix.Put(cluster.Pods, fixed[1])
-			ix.Replace(cluster.Pods, fixed[1:])
+			relist(ix, cluster.Pods, fixed[1:])
 		}
 	}
 }
@@ -150,8 +150,8 @@ func TestReadersBesideTheLastList(t *testing.T) {
 	for range 500 {
 		ix := d.newIndex()
 		h := d.handler(t, ix)
-		ix.Replace(cluster.Namespaces, []cluster.Object{namespace("shop")})
-		ix.Replace(cluster.Services, []cluster.Object{headless("shop", "db")})
+		relist(ix, cluster.Namespaces, []cluster.Object{namespace("shop")})
+		relist(ix, cluster.Services, []cluster.Object{headless("shop", "db")})
 		var readers sync.WaitGroup
 		for _, q := range []struct{ name, qtype string }{{"db.shop.svc.cluster.local.", "A"}, {"1.0.0.10.in-addr.arpa.", "PTR"}} {
 			s := serve(t, d, h)
@@ -163,7 +163,7 @@ func TestReadersBesideTheLastList(t *testing.T) {
 				}
 			})
 		}
-		ix.Replace(cluster.Slices, []cluster.Object{slice("shop", "db", "db", "", "db-0=10.0.0.1")})
+		relist(ix, cluster.Slices, []cluster.Object{slice("shop", "db", "db", "", "db-0=10.0.0.1")})
 		readers.Wait()
 	}
 }

@@ -16,7 +16,7 @@ import (
 func (c *cosmos) rebuilt(t *testing.T, s *server, m *model) error {
 	fresh := c.newIndex()
 	for _, i := range c.Perm(len(c.kinds())) {
-		fresh.Replace(c.kinds()[i], c.have.list(c.kinds()[i]))
+		relist(fresh, c.kinds()[i], c.have.list(c.kinds()[i]))
 	}
 	if got, want := c.index.serial.Load(), fresh.serial.Load(); got != want {
 		return fmt.Errorf("serial %d, from scratch %d", got, want)

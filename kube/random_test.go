@@ -184,7 +184,7 @@ func (c *cosmos) set(kind cluster.Kind, next map[cluster.Key]cluster.Object) {
 	c.have[kind] = next
 	list := c.have.list(kind)
 	c.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
-	c.index.Replace(kind, list)
+	relist(c.index, kind, list)
 }
 
 // again is an equal object, as a relist decodes it once more.

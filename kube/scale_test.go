@@ -76,7 +76,7 @@ func (w town) settle() *Index {
 func (w town) relist(ix *Index) {
 	all := w.lists()
 	for _, kind := range plain().kinds() {
-		ix.Replace(kind, all[kind])
+		relist(ix, kind, all[kind])
 		all[kind] = nil
 	}
 }
@@ -139,7 +139,7 @@ func BenchmarkList(b *testing.B) {
 				ix := plain().newIndex()
 				start := time.Now()
 				for _, kind := range plain().kinds() {
-					ix.Replace(kind, all[kind])
+					relist(ix, kind, all[kind])
 					all[kind] = nil
 				}
 				took += time.Since(start)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -224,10 +225,23 @@ func load(ix *Index, objects ...cluster.Object) *Index {
 	}
 	for kind := range cluster.Kinds {
 		if ix.listed.Load()>>kind&1 == 0 { // it is asked for
-			ix.Replace(kind, lists[kind])
+			relist(ix, kind, lists[kind])
 		}
 	}
 	return ix
+}
+
+// relist gives the index a list as a source does: in groups, of which the last is
+// smaller, and then its end.
+func relist(ix *Index, kind cluster.Kind, list []cluster.Object) {
+	listed := make(map[cluster.Key]bool, len(list))
+	for group := range slices.Chunk(list, 7) {
+		for _, o := range group {
+			listed[o.Key()] = true
+		}
+		ix.Put(kind, group...)
+	}
+	ix.Listed(kind, func(key cluster.Key) bool { return listed[key] })
 }
 
 // start serves these objects.

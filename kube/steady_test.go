@@ -25,7 +25,7 @@ func TestPodStaysWhilePutAgain(t *testing.T) {
 			if i%2 == 0 {
 				ix.Put(cluster.Pods, pod("web-0"))
 			} else {
-				ix.Replace(cluster.Pods, []cluster.Object{pod("web-0")})
+				relist(ix, cluster.Pods, []cluster.Object{pod("web-0")})
 			}
 		}
 	}()

@@ -24,12 +24,12 @@ import (
 
 // A follower runs a cluster.Source and keeps what it delivers.
 type follower struct {
-	mu       sync.Mutex
-	objects  [cluster.Kinds]map[cluster.Key]cluster.Object
-	replaced [cluster.Kinds]int
-	logged   bytes.Buffer
-	metrics  metrics.Registry
-	stop     func() // ends Run and waits for it
+	mu      sync.Mutex
+	objects [cluster.Kinds]map[cluster.Key]cluster.Object
+	relists [cluster.Kinds]int
+	logged  bytes.Buffer
+	metrics metrics.Registry
+	stop    func() // ends Run and waits for it
 }
 
 // follow runs a Source until the test ends.
@@ -78,10 +78,12 @@ func (f *follower) log() string {
 	return f.logged.String()
 }
 
-func (f *follower) Put(k cluster.Kind, o cluster.Object) {
+func (f *follower) Put(k cluster.Kind, os ...cluster.Object) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.objects[k][o.Key()] = o
+	for _, o := range os {
+		f.objects[k][o.Key()] = o
+	}
 }
 
 func (f *follower) Delete(k cluster.Kind, key cluster.Key) {
@@ -90,14 +92,11 @@ func (f *follower) Delete(k cluster.Kind, key cluster.Key) {
 	delete(f.objects[k], key)
 }
 
-func (f *follower) Replace(k cluster.Kind, os []cluster.Object) {
+func (f *follower) Listed(k cluster.Kind, has func(cluster.Key) bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.replaced[k]++
-	f.objects[k] = map[cluster.Key]cluster.Object{}
-	for _, o := range os {
-		f.objects[k][o.Key()] = o
-	}
+	f.relists[k]++
+	maps.DeleteFunc(f.objects[k], func(key cluster.Key, _ cluster.Object) bool { return !has(key) })
 }
 
 // get returns an object, nil if there is none.
@@ -119,11 +118,11 @@ func (f *follower) names(k cluster.Kind) string {
 	return strings.Join(names, " ")
 }
 
-// lists returns how often a kind was replaced.
+// lists returns how often a kind was listed.
 func (f *follower) lists(k cluster.Kind) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.replaced[k]
+	return f.relists[k]
 }
 
 // synced waits for the first list of each kind.
