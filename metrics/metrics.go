@@ -52,7 +52,8 @@ type Counter struct {
 // Add counts n more.
 func (c *Counter) Add(n uint64) { c.n.Add(n) }
 
-// Value is what has been counted so far.
+// Value is what has been counted so far. It takes the lock of each shard: whoever
+// holds one must not ask.
 func (c *Counter) Value() uint64 {
 	n := c.n.Load()
 	if c.of != nil {

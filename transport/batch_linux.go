@@ -30,6 +30,7 @@ import (
 type batch struct {
 	*reader
 	raw      syscall.RawConn
+	breather breather
 	messages [batchSize]unix.Mmsghdr
 	packets  [batchSize]unix.Iovec
 	names    [batchSize]sockaddr
@@ -41,6 +42,10 @@ type batch struct {
 	replies [batchSize]unix.Mmsghdr
 	answers [batchSize]unix.Iovec
 }
+
+// spell is how long a reader answers what is always there before it lets others
+// have its processor.
+const spell = time.Millisecond
 
 // A sockaddr is a struct sockaddr_in or sockaddr_in6 as the kernel wrote it.
 type sockaddr [unix.SizeofSockaddrInet6]byte
@@ -57,6 +62,8 @@ func batches(r *reader) bool {
 		return false
 	}
 	b := &batch{reader: r, raw: raw}
+	b.breather.open()
+	defer b.breather.close()
 	r.arm(batchSize, b)
 	for i := range batchSize {
 		b.ready(i)
@@ -118,6 +125,7 @@ func (b *batch) run() {
 // answers until there is nothing left, and then returns false, which is to
 // wait.
 func (b *batch) pump(fd uintptr) (done bool) {
+	var begun time.Time
 	for {
 		b.receive(fd)
 		switch {
@@ -126,7 +134,7 @@ func (b *batch) pump(fd uintptr) (done bool) {
 		case b.errno != 0:
 			return true
 		}
-		b.round(fd)
+		now := b.round(fd)
 		if b.l.isDeaf() {
 			return true // the next Read says so
 		}
@@ -135,6 +143,13 @@ func (b *batch) pump(fd uintptr) (done bool) {
 		// meanwhile.
 		if b.n == 1 {
 			return false
+		}
+		switch {
+		case begun.IsZero():
+			begun = now
+		case now.Sub(begun) > spell:
+			b.breather.take()
+			begun = time.Time{}
 		}
 	}
 }
@@ -158,8 +173,8 @@ func (b *batch) receive(fd uintptr) {
 	b.n, b.errno = int(n), errno
 }
 
-// round answers what the last call read.
-func (b *batch) round(fd uintptr) {
+// round answers what the last call read, and says when that was.
+func (b *batch) round(fd uintptr) time.Time {
 	n, now := b.n, time.Now()
 	for i := range n {
 		b.take(i, now)
@@ -169,6 +184,7 @@ func (b *batch) round(fd uintptr) {
 	for i := range n {
 		b.ready(i)
 	}
+	return now
 }
 
 // take makes a query of what the kernel has put into a slot.

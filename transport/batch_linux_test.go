@@ -3,6 +3,10 @@ package transport
 import (
 	"net"
 	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
@@ -10,6 +14,7 @@ import (
 	mdns "github.com/miekg/dns"
 	"golang.org/x/sys/unix"
 
+	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
 )
 
@@ -39,6 +44,67 @@ func TestUDPAllocs(t *testing.T) {
 			}
 		})
 	}
+}
+
+// endless sends each query that it answers twice more, so that its reader never
+// sees the socket empty, until it is told to stop or it has been too long. It
+// calls like a batch, and does not wake the monitor thread either.
+type endless struct {
+	fd   int
+	stop atomic.Bool
+	end  time.Time
+}
+
+func (h *endless) ServeDNS(q *dns.Query) dns.Verdict {
+	if packet := q.Packet(); !h.stop.Load() && q.Start.Before(h.end) {
+		for range 2 {
+			_, _, _ = unix.RawSyscall(unix.SYS_WRITE, uintptr(h.fd), uintptr(unsafe.Pointer(&packet[0])), uintptr(len(packet)))
+		}
+	}
+	return dns.Done
+}
+
+// TestBatchShares: where there is one processor, a reader that always has
+// something to read does not keep it. Who asks is another process, so that this
+// one has been asleep, with its monitor thread, when it begins.
+func TestBatchShares(t *testing.T) {
+	const child = "SEAMARK_TEST_ASK"
+	if addr := os.Getenv(child); addr != "" {
+		time.Sleep(200 * time.Millisecond)
+		c := dial(t, "udp", addr)
+		if _, err := c.Write(pack(t, question("a.endless.", mdns.TypeA))); err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			wantA(t, ask(t, "tcp", addr, question("a.in.", mdns.TypeA)), 1)
+		}
+		return
+	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	s := serve(t, "127.0.0.1", Options{Readers: 1})
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Connect(fd, &unix.SockaddrInet4{Port: int(s.Addr().Port()), Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	h := &endless{fd: fd, end: time.Now().Add(2 * patience)}
+	mux, chain := s.mux(1), &dns.Chain{Zone: "endless."}
+	chain.Add("test", h)
+	if err := mux.Route("\x07endless\x00", chain); err != nil {
+		t.Fatal(err)
+	}
+	s.Port().Swap(mux)
+	cmd := exec.Command(os.Args[0], "-test.run=^TestBatchShares$", "-test.v")
+	cmd.Env = append(os.Environ(), child+"="+s.at("127.0.0.1"))
+	out, err := cmd.CombinedOutput()
+	h.stop.Store(true)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	s.Stop() // nothing writes to fd any more
 }
 
 // TestSender: one message that cannot be sent does not keep the others.

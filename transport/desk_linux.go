@@ -170,6 +170,7 @@ func (d *desk) serve(uintptr) (done bool) {
 				all = d.accept() && all
 			} else if c := d.at[e.Fd]; c != nil {
 				d.visit(c)
+				all = all && (!c.desk.here || e.Events == unix.EPOLLIN) // or its end is behind what was read
 			}
 		}
 		now := time.Now()

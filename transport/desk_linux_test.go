@@ -180,6 +180,46 @@ func TestDeskGone(t *testing.T) {
 	eventually(t, "they are forgotten", func() bool { return len(s.conns.list()) == 0 && s.lot.Parked() == 0 })
 }
 
+// lingering takes longer to answer than the desk works without a pause, and
+// waits before that until it may.
+type lingering struct{ begun, gate chan struct{} }
+
+func (h lingering) ServeDNS(q *dns.Query) dns.Verdict {
+	h.begun <- struct{}{}
+	<-h.gate
+	time.Sleep(2 * stint)
+	return inline(1).ServeDNS(q)
+}
+
+// TestDeskEnd: the end of a connection is seen that came together with a query,
+// while the desk had much to do.
+func TestDeskEnd(t *testing.T) {
+	s := serve(t, "127.0.0.1", Options{Limits: Limits{IdleTimeout: time.Hour}})
+	h := lingering{make(chan struct{}, 2), make(chan struct{})}
+	mux, chain := s.mux(1), &dns.Chain{Zone: "linger."}
+	chain.Add("test", h)
+	if err := mux.Route("\x06linger\x00", chain); err != nil {
+		t.Fatal(err)
+	}
+	s.Port().Swap(mux)
+	busy, c := dialTCP(t, s, "127.0.0.1"), dialTCP(t, s, "127.0.0.1")
+	for _, c := range []tcpClient{busy, c} { // and then the desk waits for both
+		c.ask(1, "a.in.", mdns.TypeA)
+		wantA(t, c.next(), 1)
+	}
+	busy.ask(2, "a.linger.", mdns.TypeA)
+	<-h.begun
+	c.ask(2, "a.linger.", mdns.TypeA)
+	if err := c.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(20 * time.Millisecond) // the netpoller has told of both
+	close(h.gate)
+	wantA(t, busy.next(), 1)
+	wantA(t, c.next(), 1)
+	c.closed()
+}
+
 // TestDeskEvicts: a connection at the desk makes room for another, and an
 // attended one too.
 func TestDeskEvicts(t *testing.T) {

@@ -163,8 +163,8 @@ func optionsFit(rdata []byte) bool {
 func (r *Request) Options(packet []byte) []byte { return packet[r.options[0]:r.options[1]] }
 
 // SetQuestion puts another question in the place of the one that was parsed.
-// name is in wire form, in any spelling; it says false, and changes nothing, if
-// that is no name.
+// name is in wire form, in any spelling, and no part of Name; it says false, and
+// changes nothing, if that is no name.
 func (r *Request) SetQuestion(name []byte, t Type, c Class) bool {
 	if !valid(name) {
 		return false
