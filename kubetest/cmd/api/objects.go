@@ -201,7 +201,7 @@ func change(ctx context.Context, kubeconfig string, from io.Reader, to io.Writer
 	}
 	defer socket.Close()
 	running.Go(func() { watch.answer(socket) })
-	running.Go(watch.follow)
+	running.Go(func() { watch.follow(ctx, out) })
 	out.print("watching %s", socket.LocalAddr())
 
 	type order struct {
@@ -298,23 +298,33 @@ func newWatch(ctx context.Context, client *rest.RESTClient) (*watch, error) {
 	return &watch{body: resp, last: map[string]string{}}, nil
 }
 
-func (w *watch) follow() {
+// follow reads until ctx ends. A watch that ends otherwise is an error: whoever
+// compares with it has to hear of it.
+func (w *watch) follow(ctx context.Context, out *lines) {
 	defer w.body.Body.Close()
-	in := bufio.NewReaderSize(w.body.Body, 1<<16)
+	in := bufio.NewReaderSize(w.body.Body, 1<<20)
 	for {
 		line, err := in.ReadBytes('\n')
 		if err != nil {
-			return // the end of the command
+			if ctx.Err() == nil {
+				out.print("failed watch %v", err)
+			}
+			return
 		}
-		var event struct {
-			Object metav1.PartialObjectMetadata `json:"object"`
-		}
-		if err := json.Unmarshal(line, &event); err == nil {
-			w.mu.Lock()
-			w.last[event.Object.Name] = event.Object.ResourceVersion
-			w.mu.Unlock()
-		}
+		// The first of each is that of the object: the server writes the names of
+		// a map in one order.
+		name, version := member(line, `"name":"`), member(line, `"resourceVersion":"`)
+		w.mu.Lock()
+		w.last[name] = version
+		w.mu.Unlock()
 	}
+}
+
+// member is the text behind the first key, up to the next quote.
+func member(line []byte, key string) string {
+	_, rest, _ := bytes.Cut(line, []byte(key))
+	text, _, _ := bytes.Cut(rest, []byte{'"'})
+	return string(text)
 }
 
 func nanoseconds() int64 {
