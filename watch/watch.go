@@ -45,17 +45,22 @@ func (w *Files) Follow(paths ...string) {
 		return
 	}
 	now := map[string]fs.FileInfo{}
-	want := func(path string) {
-		// A device or a FIFO is nothing to read, nor to watch.
-		if info, err := os.Stat(path); err == nil && (info.IsDir() || info.Mode().IsRegular()) {
-			now[path] = info
+	// Each is watched where it really is: with two names of one, of which an earlier
+	// holder had the same inode number, fsnotify panics when it drops them.
+	want := func(path string) (real string) {
+		real, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			return ""
 		}
+		// A device or a FIFO is nothing to read, nor to watch.
+		if info, err := os.Stat(real); err == nil && (info.IsDir() || info.Mode().IsRegular()) {
+			now[real] = info
+		}
+		return real
 	}
 	for _, path := range paths {
 		want(filepath.Dir(path))
-		want(path)
-		if real, err := filepath.EvalSymlinks(path); err == nil {
-			want(real)
+		if real := want(path); real != "" {
 			want(filepath.Dir(real))
 		}
 	}

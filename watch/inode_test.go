@@ -1,0 +1,38 @@
+package watch
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+)
+
+// Files by links and by themselves, replaced again and again as in a mounted
+// ConfigMap: the inode number of a new one is at times that of one before.
+func TestFollowReplaced(t *testing.T) {
+	dir := t.TempDir()
+	var w Files
+	must(t, w.Open())
+	defer w.Close()
+	paths := []string{filepath.Join(dir, "a"), filepath.Join(dir, "b"), dir}
+	for i := range 1000 {
+		folder := "..v" + strconv.Itoa(i)
+		must(t, os.Mkdir(filepath.Join(dir, folder), 0o755))
+		write(t, filepath.Join(dir, folder, "a"), "1")
+		write(t, filepath.Join(dir, folder, "b"), "1")
+		old, _ := os.Readlink(filepath.Join(dir, "..data"))
+		must(t, os.Symlink(folder, filepath.Join(dir, "..tmp")))
+		must(t, os.Rename(filepath.Join(dir, "..tmp"), filepath.Join(dir, "..data")))
+		if old == "" {
+			must(t, os.Symlink("..data/a", paths[0]))
+			must(t, os.Symlink("..data/b", paths[1]))
+		} else {
+			must(t, os.RemoveAll(filepath.Join(dir, old)))
+		}
+		if rand.N(3) == 0 {
+			w.Follow(paths...)
+			w.Drain()
+		}
+	}
+}
