@@ -73,8 +73,9 @@ var table = map[string]row{
 		noNet: true,
 	},
 
-	// It produces blocks, which the server plans as if it had read them.
-	"kubedns": {own: []string{"corefile", "cluster", "metrics"}},
+	// It produces blocks, which the server plans as if it had read them. The
+	// ConfigMap may be a mounted directory, whose changes tell themselves.
+	"kubedns": {own: []string{"corefile", "cluster", "metrics", "watch"}, noNet: true},
 
 	// The addresses of probes and scrapes, which are not those of clients:
 	// health, ready and prometheus put their pages there.

@@ -1,0 +1,290 @@
+package kubedns
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seamark/seamark/metrics"
+)
+
+// However the ConfigMap changes, the change is noticed when it happens; or at the
+// next look, if nothing tells of it.
+func TestDirectory(t *testing.T) {
+	t.Run("events", func(t *testing.T) { changes(t, false) })
+	t.Run("poll", func(t *testing.T) { changes(t, true) })
+}
+
+func changes(t *testing.T, deaf bool) {
+	m := newMount(t, stub("10.0.0.1"))
+	w := follow(t, m.dir, deaf)
+	want := []string{told("10.0.0.1")}
+	w.becomes(want...)
+	next := func(data map[string]string, config string) {
+		t.Helper()
+		m.swap(data)
+		want = append(want, config)
+		w.becomes(want...)
+	}
+	next(stub("10.0.0.2"), told("10.0.0.2"))
+	next(stub("10.0.0.3"), told("10.0.0.3"))
+	all := stub("10.0.0.3")
+	all[upstreams], all[federations] = `["8.8.8.8"]`, "a=b"
+	next(all, told("10.0.0.3")+" up=[8.8.8.8:53] fed=a:b")
+	next(map[string]string{upstreams: `["8.8.8.8"]`}, "up=[8.8.8.8:53]")
+	next(nil, "")
+	next(stub("10.0.0.4"), told("10.0.0.4"))
+	if lines := w.said("level=WARN"); len(lines) > 0 {
+		t.Errorf("warnings: %q", lines)
+	}
+	w.counts(7, 0, true)
+	w.stop()
+	if w.shows(`seamark_kubedns_config_valid{source=%q} 1`, m.dir) {
+		t.Error("a source that has ended is shown")
+	}
+}
+
+// What says the same in other words is a change, but nobody is called for it.
+func TestDirectoryEqual(t *testing.T) {
+	m := newMount(t, stub("10.0.0.1"))
+	w := follow(t, m.dir, false)
+	w.becomes(told("10.0.0.1"))
+	m.swap(map[string]string{stubDomains: `{"acme.local":["10.0.0.1:53"]}`, upstreams: `[]`})
+	w.counts(2, 0, true)
+	m.swap(stub("10.0.0.2"))
+	w.becomes(told("10.0.0.1"), told("10.0.0.2"))
+}
+
+// Plain files, as of a directory that somebody edits.
+func TestDirectoryFiles(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "config")
+	w := follow(t, dir, false)
+	w.becomes("") // there is none yet
+	must(t, os.Mkdir(dir, 0o755))
+	write(t, filepath.Join(dir, "stubDomains"), stub("10.0.0.1")[stubDomains])
+	w.becomes("", told("10.0.0.1"))
+
+	// What has no part in it.
+	write(t, filepath.Join(dir, ".upstreamNameservers"), `["8.8.8.8"]`)
+	must(t, os.Mkdir(filepath.Join(dir, upstreams), 0o755))
+	write(t, filepath.Join(dir, upstreams, upstreams), `["8.8.8.8"]`)
+	must(t, os.Mkdir(filepath.Join(dir, "more"), 0o755))
+	write(t, filepath.Join(dir, "more", federations), `a=b`)
+	write(t, filepath.Join(dir, "README"), "stub domains of the lab")
+	write(t, filepath.Join(dir, federations), "c=d")
+	w.becomes("", told("10.0.0.1"), told("10.0.0.1")+" fed=c:d")
+
+	// A file that is reached by another name.
+	other := filepath.Join(t.TempDir(), "other")
+	write(t, other, "e=f")
+	must(t, os.Remove(filepath.Join(dir, federations)))
+	must(t, os.Link(other, filepath.Join(dir, federations)))
+	w.becomes("", told("10.0.0.1"), told("10.0.0.1")+" fed=c:d", told("10.0.0.1")+" fed=e:f")
+	write(t, other, "g=h")
+	w.becomes("", told("10.0.0.1"), told("10.0.0.1")+" fed=c:d", told("10.0.0.1")+" fed=e:f", told("10.0.0.1")+" fed=g:h")
+
+	must(t, os.RemoveAll(dir))
+	eventually(t, "the default", func() bool { all := w.calls(); return all[len(all)-1] == "" })
+	if lines := w.said("unknown key"); len(lines) != 1 || !strings.Contains(lines[0], `unknown key \"README\" is ignored`) || !strings.Contains(lines[0], "DEBUG") {
+		t.Errorf("unknown keys: %q", lines)
+	}
+}
+
+// A writer who takes its time is waited for: what it has written by half is
+// nothing to complain of, and nothing is lost meanwhile.
+func TestDirectoryHalfWritten(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, stubDomains)
+	write(t, path, stub("10.0.0.1")[stubDomains])
+	w := follow(t, dir, false)
+	w.becomes(told("10.0.0.1"))
+	text := stub("10.0.0.2")[stubDomains]
+	for cut := range 8 { // emptied first
+		write(t, path, text[:cut*3])
+		time.Sleep(quiet / 5)
+	}
+	write(t, path, text)
+	w.becomes(told("10.0.0.1"), told("10.0.0.2"))
+	w.counts(2, 0, true)
+
+	// Half a text that stays is not good.
+	write(t, path, text[:20])
+	w.counts(2, 1, false)
+	write(t, path, text)
+	w.counts(3, 1, true)
+	w.becomes(told("10.0.0.1"), told("10.0.0.2"))
+}
+
+// Whatever is wrong: the last good state stays, one line says why, and the next
+// good one holds.
+func TestDirectoryInvalid(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		data map[string]string
+		want string // in the log
+	}{
+		{"port", stub("1.1.1.1:123456789"), `1.1.1.1:123456789`},
+		{"dollars", stub("$$$$"), `$$$$`},
+		{"four upstreams", map[string]string{upstreams: `["1.1.1.1", "2.2.2.2", "3.3.3.3", "4.4.4.4"]`}, `want 3 servers at most, got 4`},
+		{"not UTF-8", map[string]string{federations: "a=\xff"}, `federations: want UTF-8`},
+		{"not UTF-8 elsewhere", map[string]string{"logo": "\x89PNG\xff"}, `logo: want UTF-8`},
+		{"too large", map[string]string{"logo": strings.Repeat("a", maxFile+1)}, `logo: larger than 4 MB`},
+		{"two keys", map[string]string{stubDomains: "{", upstreams: "["}, `; upstreamNameservers: want a JSON array`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := newMount(t, stub("10.0.0.1"))
+			w := follow(t, m.dir, false)
+			w.becomes(told("10.0.0.1"))
+			m.swap(c.data)
+			w.counts(1, 1, false)
+			lines := w.said("level=WARN")
+			if len(lines) != 1 || !strings.Contains(lines[0], c.want) || !strings.Contains(lines[0], "kubedns directory "+m.dir+" is refused: ") || !strings.HasSuffix(lines[0], ": the last good one stays\"\n") {
+				t.Errorf("warnings: %q", lines)
+			}
+			m.swap(stub("10.0.0.1"))
+			w.counts(2, 1, true)
+			if lines := w.said("good again"); len(lines) != 1 {
+				t.Errorf("that it is good again: %q", lines)
+			}
+			m.swap(stub("10.0.0.2"))
+			w.becomes(told("10.0.0.1"), told("10.0.0.2"))
+		})
+	}
+}
+
+// Before anything was good the defaults hold.
+func TestDirectoryInvalidFirst(t *testing.T) {
+	m := newMount(t, stub("$$$$"))
+	w := follow(t, m.dir, false)
+	w.becomes("")
+	w.counts(0, 1, false)
+	if lines := w.said("the defaults stay"); len(lines) != 1 {
+		t.Errorf("%q", lines)
+	}
+	m.swap(stub("10.0.0.1"))
+	w.becomes("", told("10.0.0.1"))
+	w.counts(1, 1, true)
+}
+
+// What can be no file of a ConfigMap, and what is no directory.
+func TestDirectoryUnreadable(t *testing.T) {
+	dir := t.TempDir()
+	must(t, syscall.Mkfifo(filepath.Join(dir, stubDomains), 0o600))
+	w := follow(t, dir, false)
+	w.becomes("")
+	if lines := w.said("stubDomains: want a file"); len(lines) != 1 {
+		t.Errorf("a FIFO: %q", w.log())
+	}
+	file := filepath.Join(dir, stubDomains)
+	must(t, os.Remove(file))
+	write(t, file, stub("10.0.0.1")[stubDomains])
+	w.becomes("", told("10.0.0.1"))
+
+	v := follow(t, file, false)
+	v.becomes("")
+	if lines := v.said("is refused: not a directory"); len(lines) != 1 {
+		t.Errorf("a file: %q", v.log())
+	}
+}
+
+// A ConfigMap that is good and bad by turns: the last good state stays, and each
+// change is told once, however often the directory is looked at.
+func TestDirectoryFlips(t *testing.T) {
+	for _, deaf := range []bool{false, true} {
+		t.Run(fmt.Sprintf("deaf %v", deaf), func(t *testing.T) {
+			const rounds = 6
+			m := newMount(t, stub("10.0.0.1"))
+			w := follow(t, m.dir, deaf)
+			w.becomes(told("10.0.0.1"))
+			for i := range rounds {
+				m.swap(stub("1.1.1.1:123456789"))
+				w.counts(1+i, 1+i, false)
+				if deaf {
+					time.Sleep(3 * quiet) // some more looks
+				}
+				m.swap(stub("10.0.0.1"))
+				w.counts(2+i, 1+i, true)
+			}
+			w.becomes(told("10.0.0.1"))
+			w.stop()
+			if n, m := len(w.said("is refused")), len(w.said("good again")); n != rounds || m != rounds || strings.Count(w.log(), "\n") != 1+2*rounds {
+				t.Errorf("%d refusals and %d returns told, want %d each\n%s", n, m, rounds, w.log())
+			}
+		})
+	}
+}
+
+// Swaps at any moment: the two keys are always of one version, none is missing,
+// and what vanishes while it is read is no error.
+func TestDirectorySwaps(t *testing.T) {
+	data := func(i int) map[string]string {
+		d := stub(fmt.Sprintf("10.0.0.%d", i))
+		d[upstreams] = fmt.Sprintf(`["10.0.0.%d"]`, i)
+		return d
+	}
+	const last = 60
+	m := newMount(t, data(1))
+	w := follow(t, m.dir, false)
+	for i := 2; i <= last; i++ {
+		m.swap(data(i))
+		time.Sleep(rand.N(2 * quiet))
+	}
+	whole := func(i int) string { return fmt.Sprintf("%s up=[10.0.0.%d:53]", told(fmt.Sprintf("10.0.0.%d", i)), i) }
+	eventually(t, "the last", func() bool { all := w.calls(); return len(all) > 0 && all[len(all)-1] == whole(last) })
+	at := 0
+	for _, call := range w.calls() {
+		i := at + 1
+		for i <= last && whole(i) != call {
+			i++
+		}
+		if i > last {
+			t.Fatalf("after version %d: %s", at, call)
+		}
+		at = i
+	}
+	if lines := w.said("level=WARN"); len(lines) > 0 {
+		t.Errorf("warnings: %q", lines)
+	}
+}
+
+// A link whose file comes a moment later, and one whose file does not come.
+func TestDirectoryDangling(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.Symlink("..data/stubDomains", filepath.Join(dir, stubDomains)))
+	w := &watcher{T: t}
+	s, drop := newState("directory", dir, w.logger(), new(metrics.Registry), w.apply)
+	defer drop()
+	f := follower{Directory: Directory{Path: dir}, state: s}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	later := time.AfterFunc(quiet, func() {
+		_ = os.Mkdir(filepath.Join(dir, "..v1"), 0o755)
+		_ = os.WriteFile(filepath.Join(dir, "..v1", stubDomains), []byte(stub("10.0.0.1")[stubDomains]), 0o600)
+		_ = os.Symlink("..v1", filepath.Join(dir, "..data"))
+	})
+	defer later.Stop()
+	if !f.look(ctx) {
+		t.Fatal("it has ended")
+	}
+	w.becomes(told("10.0.0.1"))
+	must(t, os.Remove(filepath.Join(dir, "..data")))
+	for range 2 {
+		if !f.look(ctx) {
+			t.Fatal("it has ended")
+		}
+	}
+	w.becomes(told("10.0.0.1"))
+	if lines := w.said("level=WARN"); len(lines) != 1 || !strings.Contains(lines[0], "stubDomains: a link to nothing: the last good one stays") {
+		t.Errorf("warnings: %q", lines)
+	}
+	cancel()
+	if f.look(ctx) {
+		t.Error("it goes on after its end")
+	}
+}

@@ -1,0 +1,118 @@
+package kubedns
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/seamark/seamark/cluster"
+)
+
+// A folder holds one file of manifests; the real API server is in the module
+// kubetest.
+type folder struct {
+	*testing.T
+	path string
+}
+
+// put writes a ConfigMap of that name, among others that are nobody's business.
+func (f folder) put(name, key, value string) {
+	f.Helper()
+	const form = "{apiVersion: v1, kind: ConfigMap, metadata: {namespace: %s, name: %s}, data: {%s: %q}}\n"
+	text := fmt.Sprintf(form, "kube-system", "another", upstreams, "$$$$") + "---\n" +
+		fmt.Sprintf(form, "default", "kube-dns", federations, "other=example.net") + "---\n" +
+		fmt.Sprintf(form, "kube-system", name, key, value)
+	spare := filepath.Join(filepath.Dir(f.path), ".spare")
+	write(f.T, spare, text)
+	must(f.T, os.Rename(spare, f.path))
+}
+
+func TestObject(t *testing.T) {
+	f := folder{t, filepath.Join(t.TempDir(), "all.yaml")}
+	f.put("kube-dns", upstreams, `["10.0.0.1"]`)
+	o := cluster.Options{Manifests: filepath.Dir(f.path), ConfigMap: "kube-system/kube-dns"}
+	must(t, o.Check())
+	w := begin(t, o.ConfigMap, func(w *watcher, ctx context.Context) {
+		Object{Options: o, Log: w.logger(), Metrics: w.metrics}.Run(ctx, w.apply)
+	})
+	want := []string{"up=[10.0.0.1:53]"}
+	w.becomes(want...)
+	w.counts(1, 0, true)
+
+	f.put("kube-dns", upstreams, `["1.1.1.1:123456789"]`)
+	w.counts(1, 1, false)
+	if lines := w.said("kubedns configmap kube-system/kube-dns is refused: upstreamNameservers: want IP"); len(lines) != 1 || !strings.Contains(lines[0], "the last good one stays") {
+		t.Errorf("the log:\n%s", w.log())
+	}
+	f.put("kube-dns", upstreams, `["10.0.0.2"]`)
+	want = append(want, "up=[10.0.0.2:53]")
+	w.becomes(want...)
+
+	f.put("kube-dns-2", upstreams, `["10.0.0.3"]`) // ours is gone
+	want = append(want, "")
+	w.becomes(want...)
+	f.put("kube-dns", upstreams, `["10.0.0.2"]`)
+	want = append(want, "up=[10.0.0.2:53]")
+	w.becomes(want...)
+	must(t, os.Remove(f.path))
+	w.becomes(append(want, "")...)
+	w.counts(5, 1, true)
+}
+
+// Without the object it is the default, once that is known.
+func TestObjectMissing(t *testing.T) {
+	o := cluster.Options{Manifests: t.TempDir(), ConfigMap: "kube-system/kube-dns"}
+	w := begin(t, o.ConfigMap, func(w *watcher, ctx context.Context) {
+		Object{Options: o, Log: w.logger(), Metrics: w.metrics}.Run(ctx, w.apply)
+	})
+	w.becomes("")
+	w.counts(1, 0, true)
+}
+
+// A list without the object is as good as its deletion; of what comes fast the
+// last counts.
+func TestSink(t *testing.T) {
+	key := cluster.Key{Namespace: "kube-system", Name: "kube-dns"}
+	s := &sink{news: make(chan struct{}, 1)}
+	in := func(keys ...cluster.Key) func(cluster.Key) bool {
+		return func(k cluster.Key) bool {
+			for _, one := range keys {
+				if k == one {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	is := func(what, value string) {
+		t.Helper()
+		select {
+		case <-s.news:
+		default:
+			t.Errorf("%s: no news", what)
+		}
+		if got := s.now()[upstreams]; got != value {
+			t.Errorf("%s: %q, want %q", what, got, value)
+		}
+	}
+	put := func(value string) {
+		s.Put(cluster.ConfigMaps, &cluster.ConfigMap{Namespace: key.Namespace, Name: key.Name, Data: map[string]string{upstreams: value}})
+	}
+	s.Listed(cluster.ConfigMaps, in())
+	is("an empty list", "")
+	put("1")
+	put("2")
+	is("two in a row", "2")
+	s.Listed(cluster.ConfigMaps, in(key))
+	if len(s.news) > 0 || s.now()[upstreams] != "2" {
+		t.Error("a list with what was put changes something")
+	}
+	s.Listed(cluster.ConfigMaps, in())
+	is("a list without it", "")
+	put("3")
+	s.Delete(cluster.ConfigMaps, key)
+	is("a deletion", "")
+}

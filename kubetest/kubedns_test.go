@@ -1,0 +1,170 @@
+package kubetest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seamark/seamark/kubedns"
+	"github.com/seamark/seamark/metrics"
+)
+
+// A kubeDNS is a kubedns.Object that runs, and what it has told.
+type kubeDNS struct {
+	*testing.T
+	metrics metrics.Registry
+	mu      sync.Mutex
+	logged  bytes.Buffer
+	told    []string // who is asked, by each Config
+}
+
+func (k *kubeDNS) Write(line []byte) (int, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.logged.Write(line)
+}
+
+// calls are what has been told so far.
+func (k *kubeDNS) calls() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.told)
+}
+
+// becomes waits until it has told these.
+func (k *kubeDNS) becomes(want ...string) {
+	k.Helper()
+	eventually(k.T, strings.Join(want, ", "), func() bool { return slices.Equal(k.calls(), want) })
+}
+
+// says counts the lines of the log with these words.
+func (k *kubeDNS) says(words string) (n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return strings.Count(k.logged.String(), words)
+}
+
+// counts waits until the metrics have this many changes of a kind.
+func (k *kubeDNS) counts(result string, n int) {
+	k.Helper()
+	line := fmt.Sprintf("seamark_kubedns_config_updates_total{source=\"kube-system/kube-dns\",result=%q} %d\n", result, n)
+	eventually(k.T, line, func() bool { return k.shows(line) })
+}
+
+func (k *kubeDNS) shows(line string) bool {
+	var text strings.Builder
+	if err := k.metrics.WriteText(&text); err != nil {
+		k.Fatal(err)
+	}
+	return strings.Contains(text.String(), line)
+}
+
+// The ConfigMap is followed by its name alone: what is bad is told and changes
+// nothing, nor does the API server's absence, and its end brings the defaults back.
+func TestKubeDNSConfigMap(t *testing.T) {
+	srv := start(t)
+	maps := writer(t, srv).CoreV1().ConfigMaps("kube-system")
+	write := func(name string, create bool, server string) {
+		t.Helper()
+		c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"stubDomains": `{"acme.local": ["` + server + `"]}`}}
+		if create {
+			must(maps.Create(t.Context(), c, metav1.CreateOptions{}))(t)
+		} else {
+			must(maps.Update(t.Context(), c, metav1.UpdateOptions{}))(t)
+		}
+	}
+	remove := func(name string) {
+		t.Helper()
+		if err := maps.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("another", true, "10.9.9.9")
+
+	o := endpoint(srv)
+	o.ConfigMap = "kube-system/kube-dns"
+	if err := o.Check(); err != nil {
+		t.Fatal(err)
+	}
+	k := &kubeDNS{T: t}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		kubedns.Object{Options: o, Log: slog.New(slog.NewTextHandler(k, nil)), Metrics: &k.metrics}.Run(ctx, func(c kubedns.Config) {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			k.told = append(k.told, fmt.Sprint(c.Forwards()))
+		})
+	}()
+	defer func() {
+		cancel()
+		select {
+		case <-done:
+		case <-time.After(5 * time.Second):
+			t.Error("Run has not returned")
+		}
+	}()
+	const none = "[{. [/etc/resolv.conf]}]"
+	stub := func(server string) string { return "[{acme.local [" + server + ":53]} {. [/etc/resolv.conf]}]" }
+
+	k.becomes(none)
+	write("kube-dns", true, "10.0.0.1")
+	want := []string{none, stub("10.0.0.1")}
+	k.becomes(want...)
+
+	// Good and bad by turns, and others that come and go.
+	for i := range 5 {
+		write("kube-dns", false, "1.1.1.1:123456789")
+		k.counts("invalid", i+1)
+		write("another", false, fmt.Sprintf("10.9.9.%d", i))
+		write("kube-dns", false, "10.0.0.1")
+		k.counts("applied", i+3)
+	}
+	remove("another")
+	write("kube-dns", false, "10.0.0.2")
+	want = append(want, stub("10.0.0.2"))
+	k.becomes(want...)
+	if n := k.says("is refused"); n != 5 {
+		t.Errorf("five bad states are told %d times", n)
+	}
+	write("kube-dns", false, "$$$$")
+	k.counts("invalid", 6)
+	if !k.shows("seamark_kubedns_config_valid{source=\"kube-system/kube-dns\"} 0\n") {
+		t.Error("what is there is not good, and is called so")
+	}
+
+	// It goes while it is bad, and comes again.
+	remove("kube-dns")
+	want = append(want, none)
+	k.becomes(want...)
+	write("kube-dns", true, "10.0.0.3")
+	want = append(want, stub("10.0.0.3"))
+	k.becomes(want...)
+
+	// The API server is away, and back with the same, and with another one.
+	srv.StopAPI()
+	eventually(t, "that it is away", func() bool { return k.says("level=WARN") > 6 })
+	k.becomes(want...)
+	if err := srv.StartAPI(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	write("kube-dns", false, "10.0.0.4")
+	want = append(want, stub("10.0.0.4"))
+	k.becomes(want...)
+	srv.StopAPI()
+	if err := srv.StartAPI(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	remove("kube-dns")
+	k.becomes(append(want, none)...)
+}
