@@ -25,6 +25,7 @@ type changer struct {
 	pop     population
 	written int
 	watch   net.Conn // asks the bare watch which version of a slice it saw last
+	again   int      // how often the API server has ended that watch
 
 	acked map[int]time.Duration // by line
 }
@@ -127,7 +128,8 @@ func (c *changer) parse(text string) error {
 	var line int
 	var version string
 	var at int64
-	if strings.HasPrefix(text, "saw ") {
+	if strings.HasPrefix(text, "again ") {
+		c.again++
 		return nil
 	}
 	if _, err := fmt.Sscanf(text, "acked %d %s %d", &line, &version, &at); err != nil {
@@ -162,7 +164,7 @@ func (c *changer) change(ctx context.Context, s *server, n int, within time.Dura
 	}
 	p := poll{conn: conn, q: q, c: c, slice: slice, version: before, room: make([]byte, 4096)}
 	if err := p.run(ctx, within); err != nil {
-		return delay{}, err
+		return delay{}, errors.Join(err, c.drain()) // it may say that its watch has failed
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -339,6 +341,7 @@ func (b *bench) burst(ctx context.Context, s *server, c *changer, rate int) erro
 	b.number("burst/rate", "slices of a burst changed a second", "", rates...)
 	b.number("burst/tail", "acknowledged to answered during a burst, p99", "ms", answered...)
 	b.number("burst/watch", "acknowledged to answered by a bare watch during a burst, p99", "ms", watched...)
+	b.number("burst/again", "times that the API server ended the bare watch in all bursts", "", float64(c.again))
 	b.number("burst/p99", "during a burst, p99 over that of the bare watch", "ms", over...)
 	return nil
 }

@@ -15,7 +15,8 @@
 // object's resourceVersion, the time that of CLOCK_MONOTONIC. Meanwhile it watches
 // all EndpointSlices with nothing behind it, and answers by UDP, at the address
 // that it has written first as "watching ADDRESS", which VERSION it saw last of
-// the slice whose name a datagram is. Both end with the input.
+// the slice whose name a datagram is; "again VERSION" says that the server ended
+// the watch, which goes on behind that. Both end with the input.
 package main
 
 import (

@@ -188,7 +188,7 @@ func change(ctx context.Context, kubeconfig string, from io.Reader, to io.Writer
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	out := &lines{to: to}
-	watch, err := newWatch(ctx, client)
+	watch, err := newWatch(ctx, client, "")
 	if err != nil {
 		return err
 	}
@@ -258,9 +258,10 @@ func put(ctx context.Context, client *rest.RESTClient, line string, number int, 
 // A watch is the least that one can be: a response whose lines are read. It can be
 // asked by UDP which version of an object it saw last.
 type watch struct {
-	body *http.Response
-	mu   sync.Mutex
-	last map[string]string // resourceVersion by name
+	client *rest.RESTClient
+	body   *http.Response
+	mu     sync.Mutex
+	last   map[string]string // resourceVersion by name
 }
 
 // answer answers names with versions until the socket is closed.
@@ -281,39 +282,62 @@ func (w *watch) answer(socket net.PacketConn) {
 	}
 }
 
-func newWatch(ctx context.Context, client *rest.RESTClient) (*watch, error) {
-	u := client.Get().AbsPath("/apis/discovery.k8s.io/v1/endpointslices").Param("watch", "true").URL()
+// newWatch begins behind a version, or with what is there.
+func newWatch(ctx context.Context, client *rest.RESTClient, version string) (*watch, error) {
+	w := &watch{client: client, last: map[string]string{}}
+	return w, w.begin(ctx, version)
+}
+
+func (w *watch) begin(ctx context.Context, version string) error {
+	u := w.client.Get().AbsPath("/apis/discovery.k8s.io/v1/endpointslices").Param("watch", "true").Param("resourceVersion", version).URL()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	resp, err := client.Client.Do(req)
+	resp, err := w.client.Client.Do(req)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if resp.StatusCode != http.StatusOK {
 		resp.Body.Close()
-		return nil, fmt.Errorf("watching: %s", resp.Status)
+		return fmt.Errorf("watching: %s", resp.Status)
 	}
-	return &watch{body: resp, last: map[string]string{}}, nil
+	w.body = resp
+	return nil
 }
 
-// follow reads until ctx ends. A watch that ends otherwise is an error: whoever
-// compares with it has to hear of it.
+// follow reads until ctx ends. A server ends watches that are too slow for it:
+// then it goes on behind what it saw last, and says so.
 func (w *watch) follow(ctx context.Context, out *lines) {
-	defer w.body.Body.Close()
-	in := bufio.NewReaderSize(w.body.Body, 1<<20)
+	version := ""
 	for {
-		line, err := in.ReadBytes('\n')
-		if err != nil {
+		version = w.read(version)
+		if ctx.Err() != nil {
+			return
+		}
+		out.print("again %s", version)
+		if err := w.begin(ctx, version); err != nil {
 			if ctx.Err() == nil {
 				out.print("failed watch %v", err)
 			}
 			return
 		}
+	}
+}
+
+// read reads one response to its end, and gives the version of its last line.
+func (w *watch) read(version string) string {
+	defer w.body.Body.Close()
+	in := bufio.NewReaderSize(w.body.Body, 1<<20)
+	for {
+		line, err := in.ReadBytes('\n')
+		if err != nil {
+			return version
+		}
 		// The first of each is that of the object: the server writes the names of
 		// a map in one order.
-		name, version := member(line, `"name":"`), member(line, `"resourceVersion":"`)
+		name := member(line, `"name":"`)
+		version = member(line, `"resourceVersion":"`)
 		w.mu.Lock()
 		w.last[name] = version
 		w.mu.Unlock()
