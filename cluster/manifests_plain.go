@@ -348,7 +348,7 @@ func (p *plain) flow(depth, at int) int {
 			at = p.quoted(at)
 		default:
 			from := at
-			for bytes.IndexByte([]byte(",[]{}:#\n"), p.byteAt(at)) < 0 {
+			for bytes.IndexByte([]byte(",[]{}:?#\n"), p.byteAt(at)) < 0 { // the parser ends a text at a question mark too
 				at++
 			}
 			text := bytes.TrimRight(p.text[from:at], " ")

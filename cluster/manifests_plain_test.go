@@ -76,7 +76,7 @@ func TestManifestsPlain(t *testing.T) {
 	}
 	for _, text := range []string{
 		"", "a", "a: b: c", "a: b\n c", "a:\n  b\n c", "a: b\na: c\n", "a: &x b\nc: *x\n", "a: !!str 1\n", "{a: b}\n", "a: >\n  b\n", "a: |2\n  b\n", "y: 1\n", "1: a\n",
-		"\"a\": b\n", "? a\n: b\n", "a:\tb\n", "a: \"\\n\"\n", "a: 'b''c'\n", "a: [b,\nc]\n", "a: [b: c]\n", "a: {b:c}\n", "a: {{ x }}\n", "a: - b\n", "<<: {a: b}\n", "a: [b, ]\n", "a: ü\n", "a: b\n- c\n", "- a\nb: c\n", "a: |\n\n  b\n", "a: @b\n",
+		"\"a\": b\n", "? a\n: b\n", "a:\tb\n", "a: \"\\n\"\n", "a: 'b''c'\n", "a: [b,\nc]\n", "a: [b: c]\n", "a: {b:c}\n", "a: {{ x }}\n", "a: {b: c?d}\n", "a: [b ?]\n", "a: - b\n", "<<: {a: b}\n", "a: [b, ]\n", "a: ü\n", "a: b\n- c\n", "- a\nb: c\n", "a: |\n\n  b\n", "a: @b\n",
 		"a: \"b\" c\n", "a: \"b\": c\n", "a: [b] c\n", "a:\n    b: c\n  d: e\n", "--- a: b\n", "%YAML 1.1\n---\na: b\n", "a: -1\n", "a: ~\n", "a: .5\n",
 	} {
 		if samePlain(t, text) {
