@@ -199,15 +199,15 @@ func TestControl(t *testing.T) {
 		if len(tc.want) == 0 {
 			continue
 		}
-		if addr, _, ok := reverse(tc.got); !ok || addr.WithZone("") != map[string]netip.Addr{"IPv4": addr4, "mapped": addr4, "IPv6": addr6, "link-local": local}[tc.name].WithZone("") {
+		if addr, _, size := reverse(tc.got); size == 0 || addr.WithZone("") != map[string]netip.Addr{"IPv4": addr4, "mapped": addr4, "IPv6": addr6, "link-local": local}[tc.name].WithZone("") {
 			t.Errorf("%s: read back as %s", tc.name, addr)
 		}
 	}
 	request := unix.PktInfo4(&unix.Inet4Pktinfo{Ifindex: 3, Spec_dst: addr4.As4(), Addr: [4]byte{192, 0, 2, 255}})
-	if addr, index, ok := reverse(request); addr != addr4 || index != 3 || !ok || string(request[:unix.CmsgLen(8)]) != string(info4[:unix.CmsgLen(8)]) {
-		t.Errorf("%s %d %v % x", addr, index, ok, request)
+	if addr, index, size := reverse(request); addr != addr4 || index != 3 || size != unix.CmsgLen(unix.SizeofInet4Pktinfo) || string(request[:unix.CmsgLen(8)]) != string(info4[:unix.CmsgLen(8)]) {
+		t.Errorf("%s %d %d % x", addr, index, size, request)
 	}
-	if _, _, ok := reverse(nil); ok {
+	if _, _, size := reverse(nil); size > 0 {
 		t.Error("nothing is a control message")
 	}
 	if unsafe.Sizeof(unix.Cmsghdr{}) != unix.SizeofCmsghdr || controlSize != unix.CmsgSpace(unix.SizeofInet6Pktinfo) {

@@ -79,11 +79,14 @@ const (
 	controlSize = unix.SizeofCmsghdr + (unix.SizeofInet6Pktinfo+7)&^7 // of the larger of both
 )
 
-// reverse makes of a request's control message the reply's, in place. local is
-// the address that was asked and index the interface that it was asked by.
-func reverse(control []byte) (local netip.Addr, index int, ok bool) {
+// reverse makes of a request's control message the reply's, in place, and says how
+// long that is: without the padding behind it, with which it would be just too
+// long for what the kernel has for it on its stack. local is the address that was
+// asked and index the interface that it was asked by. A size of zero is no such
+// message.
+func reverse(control []byte) (local netip.Addr, index, size int) {
 	if len(control) < unix.SizeofCmsghdr {
-		return netip.Addr{}, 0, false
+		return netip.Addr{}, 0, 0
 	}
 	native := binary.NativeEndian
 	level := native.Uint32(control[unix.SizeofCmsghdr-8:])
@@ -94,21 +97,21 @@ func reverse(control []byte) (local netip.Addr, index int, ok bool) {
 		local = netip.AddrFrom16([16]byte(info)).Unmap()
 		index = int(native.Uint32(info[16:]))
 		if local.Is6() && local.IsLinkLocalUnicast() {
-			return local.WithZone(strconv.Itoa(index)), index, true
+			return local.WithZone(strconv.Itoa(index)), index, head6 + unix.SizeofInet6Pktinfo
 		}
 		// The reply is routed by its address: it need not go out where the
 		// request came in.
 		native.PutUint32(info[16:], 0)
+		return local, index, head6 + unix.SizeofInet6Pktinfo
 	case level == unix.IPPROTO_IP && kind == unix.IP_PKTINFO && len(control) >= head4+unix.SizeofInet4Pktinfo:
 		info := control[head4:]
 		index = int(native.Uint32(info))
 		// spec_dst and not addr, which may be a broadcast address.
 		local = netip.AddrFrom4([4]byte(info[4:]))
 		native.PutUint32(info, 0)
-	default:
-		return netip.Addr{}, 0, false
+		return local, index, head4 + unix.SizeofInet4Pktinfo
 	}
-	return local, index, true
+	return netip.Addr{}, 0, 0
 }
 
 // controlFrom makes the control message for a reply that leaves from local. v6

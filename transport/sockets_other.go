@@ -34,6 +34,6 @@ func tooLarge(err error) bool {
 	return errors.Is(err, wsaEMsgSize)
 }
 
-func reverse([]byte) (netip.Addr, int, bool) { return netip.Addr{}, 0, false }
+func reverse([]byte) (netip.Addr, int, int) { return netip.Addr{}, 0, 0 }
 
 func controlFrom(netip.Addr, int, bool) []byte { return nil }

@@ -201,12 +201,11 @@ func (r *reader) turnAround(control []byte, q *dns.Query) int {
 	if !r.wildcard {
 		return 0
 	}
-	local, index, ok := reverse(control)
-	if !ok {
-		return 0
+	local, index, size := reverse(control)
+	if size > 0 {
+		q.Local, q.Interface = netip.AddrPortFrom(local, q.Local.Port()), index
 	}
-	q.Local, q.Interface = netip.AddrPortFrom(local, q.Local.Port()), index
-	return len(control)
+	return size
 }
 
 // pause keeps a socket whose reads fail from taking a whole CPU.
