@@ -54,9 +54,10 @@ type Options struct {
 // kind; the sink serializes them itself, and must not call back.
 type Sink interface {
 	// Put adds or replaces objects; of two with one key the later one counts. The
-	// objects of a list come in several calls, as they are received: none of them
-	// is older than what is there. The memory of objects is the source's again
-	// when Put returns.
+	// objects of a list come in several calls, as they are received. After a list
+	// that broke off they may be older than what it brought, if another API server
+	// gives them: the watch behind the list brings what is newer. The memory of
+	// objects is the source's again when Put returns.
 	Put(kind Kind, objects ...Object)
 	// Delete removes one; it may never have been there.
 	Delete(Kind, Key)
