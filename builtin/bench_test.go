@@ -121,6 +121,7 @@ func newWalk(tb testing.TB, text string, without string) *walk {
 		tb.Fatal(err)
 	}
 	w.port.Swap(mux)
+	b.Swapped()
 	ask := w.of("kubernetes.default.svc.cluster.local.", mdns.TypeA)
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) { // the folder is being read
 		if ask(); w.rcode() == 0 {

@@ -12,7 +12,10 @@ import (
 	"github.com/seamark/seamark/handler"
 	"github.com/seamark/seamark/hosts"
 	"github.com/seamark/seamark/kube"
+	"github.com/seamark/seamark/kubedns"
+	"github.com/seamark/seamark/records"
 	"github.com/seamark/seamark/rewrite"
+	"github.com/seamark/seamark/screen"
 	"github.com/seamark/seamark/template"
 )
 
@@ -29,15 +32,19 @@ func Directives() []config.Directive {
 		{Name: "timeouts", Brief: "say how long TCP clients may take", Setup: handler.SetupTimeouts},
 		{Name: "multisocket", Brief: "say how many sockets read queries", Setup: handler.SetupMultisocket},
 		{Name: "reload", Brief: "look for a changed Corefile and serve it", Setup: handler.SetupReload},
+		{Name: "kubedns_config", Brief: "serve what the ConfigMap of kube-dns says", Setup: kubedns.Setup},
 		{Name: "nsid", Brief: "tell clients which server they have reached", Setup: handler.SetupNSID},
 		{Name: "bufsize", Brief: "bound the size of replies over UDP", Setup: handler.SetupBufsize},
 		{Name: "bind", Brief: "listen on some addresses instead of on all", Setup: handler.SetupBind},
 		{Name: "debug", Brief: "show debug lines in the log", Setup: handler.SetupDebug},
 		{Name: "ready", Brief: "say over HTTP whether there are answers yet", Setup: handler.SetupReady},
+		{Name: "kubedns_status", Brief: "serve kube-dns's pages for its probe and for the names it knows", Setup: handler.SetupKubednsStatus},
+		{Name: "lameduck", Brief: "go on answering for a while after being told to stop", Setup: handler.SetupLameduck},
 		{Name: "health", Brief: "say over HTTP that the process lives", Setup: handler.SetupHealth},
 		{Name: "pprof", Brief: "serve profiles of the process", Setup: handler.SetupPprof},
 		{Name: "shed", Brief: "count queries that are given up under too much load", Setup: handler.SetupShed},
 		{Name: "prometheus", Brief: "count queries and serve the server's metrics", Setup: handler.SetupPrometheus},
+		{Name: "skydns_metrics", Brief: "count queries under the names of SkyDNS and kube-dns", Setup: handler.SetupSkyDNSMetrics},
 		{Name: "errors", Brief: "log queries that failed", Setup: handler.SetupErrors},
 		{Name: "log", Brief: "log queries", Setup: handler.SetupLog},
 		{Name: "local", Brief: "answer names that should never leave a machine", Setup: handler.SetupLocal},
@@ -53,9 +60,12 @@ func Directives() []config.Directive {
 		{Name: "minimal", Brief: "take out of replies what their answer does not need", Setup: handler.SetupMinimal},
 		{Name: "template", Brief: "answer with records made from the question", Setup: template.Setup},
 		{Name: "hosts", Brief: "answer from lines in the form of /etc/hosts: inline, of files, of a ConfigMap", Setup: hosts.Setup},
+		{Name: "records", Brief: "answer from records in the Corefile", Setup: records.Setup},
 		{Name: "k8s_external", Brief: "answer names of Services with their addresses outside the cluster", Setup: kube.SetupExternal},
+		{Name: "federation", Brief: "lead from the federated names of Services to this cluster's or to others'", Setup: kube.SetupFederation},
 		{Name: "kubernetes", Brief: "answer the names of a Kubernetes cluster, or of a folder of manifests", Setup: kube.Setup},
 		{Name: "file", Brief: "answer from zone files", Setup: file.Setup},
+		{Name: "screen", Brief: "say what other servers may be asked, and may answer", Setup: screen.Setup},
 		{Name: "loop", Brief: "leave out upstreams that lead back here", Setup: handler.SetupLoop},
 		{Name: "forward", Brief: "ask other servers", Setup: forward.Setup},
 		{Name: "erratic", Brief: "answer badly on purpose, to try clients on", Setup: handler.SetupErratic},

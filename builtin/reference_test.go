@@ -87,8 +87,12 @@ func pageOf(t *testing.T, name string) (page string) {
 	switch name {
 	case "kubernetes":
 		files = []string{"../kube/setup.go"}
+	case "kubedns_config":
+		files = []string{"../kubedns/setup.go"}
 	case "k8s_external":
 		files = []string{"../kube/external.go"}
+	case "federation":
+		files = []string{"../kube/federation.go"}
 	}
 	for _, file := range files {
 		if _, err := os.Stat(file); err == nil {

@@ -78,7 +78,9 @@ import (
 // MB; if that is full, those blocks give way that have most.
 //
 // A reload keeps the entries of each server block in which nothing changed
-// below cache, in the order of directives: forward and its options, above all.
+// below cache, in the order of directives. Of several forwards in a block only those
+// count that a name is in the zone of: where one of them changes, comes or goes, the
+// entries of other names stay.
 //
 //	.:1053 {
 //	    cache 30 {
@@ -113,6 +115,7 @@ type Cache struct {
 
 	store    *Store
 	scope    *scope
+	ways     ways
 	word     dns.Word
 	step     int // where it stands in its chain
 	passages passages

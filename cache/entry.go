@@ -39,7 +39,7 @@ type key struct {
 	t       wire.Type
 	class   wire.Class
 	flags   uint16 // flagRD, flagCD, flagDO
-	below   int    // whose answer it is: how many steps below cache they stand
+	way     uint64 // how the answer is got, and by whom: see ways
 	hash    uint64
 }
 
@@ -47,7 +47,7 @@ type key struct {
 // at most 24.
 const maxOptions = 64
 
-// read makes k the key of q, but for hash and below; name and options lie in
+// read makes k the key of q, but for hash and way; name and options lie in
 // the room given. It says false if there are too many options.
 func (k *key) read(q *dns.Query, flags uint16, name *[wire.MaxName]byte, room *[maxOptions]byte) bool {
 	k.name, k.options = name[:copy(name[:], q.Name())], nil
@@ -61,12 +61,12 @@ func (k *key) read(q *dns.Query, flags uint16, name *[wire.MaxName]byte, room *[
 	return true
 }
 
-// place completes k: an answer of those who stand below steps further down.
-func (k *key) place(st *Store, s *scope, below int) {
+// place completes k: an answer that is got this way.
+func (k *key) place(st *Store, s *scope, way uint64) {
 	const odd = 0x9E3779B97F4A7C15
-	k.below = below
-	k.hash = maphash.Bytes(st.seed, k.name) ^ s.salt
-	k.hash += (uint64(below)<<48 | uint64(k.t)<<32 | uint64(k.class)<<16 | uint64(k.flags)) * odd
+	k.way = way
+	k.hash = maphash.Bytes(st.seed, k.name) ^ s.salt ^ way
+	k.hash += (uint64(k.t)<<32 | uint64(k.class)<<16 | uint64(k.flags)) * odd
 	if len(k.options) > 0 {
 		k.hash = bits.RotateLeft64(k.hash, 7) ^ maphash.Bytes(st.seed, k.options)
 	}
@@ -74,7 +74,7 @@ func (k *key) place(st *Store, s *scope, below int) {
 }
 
 func (k *key) equal(o *key) bool {
-	return k.t == o.t && k.class == o.class && k.flags == o.flags && k.below == o.below &&
+	return k.t == o.t && k.class == o.class && k.flags == o.flags && k.way == o.way &&
 		bytes.Equal(k.name, o.name) && bytes.Equal(k.options, o.options)
 }
 

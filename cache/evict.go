@@ -79,6 +79,7 @@ func (q *queue) evict(st *Store, now time.Duration) *entry {
 		if q.main.n == 0 || q.small.n > q.limit/10 {
 			e := q.small.last
 			if !e.wanted(now) {
+				e.letGo(now)
 				st.remove(e)
 				q.ghost(e.hash, true)
 				return e
@@ -90,6 +91,7 @@ func (q *queue) evict(st *Store, now time.Duration) *entry {
 		}
 		e := q.main.last
 		if !e.wanted(now) {
+			e.letGo(now)
 			st.remove(e)
 			return e
 		}

@@ -118,7 +118,7 @@ func TestBoundsByKind(t *testing.T) {
 // most give way.
 func TestBytes(t *testing.T) {
 	st := NewStore(100000)
-	big, small := st.scope("big", [2]int{1000, 1000}), st.scope("small", [2]int{1000, 1000})
+	big, small := scopeOf(st, "big", 1000, 1000), scopeOf(st, "small", 1000, 1000)
 	put := func(s *scope, i, size int) bool {
 		e := entryOf(st, s, fmt.Sprintf("x%d", i), 0)
 		e.body = make([]byte, size)
@@ -145,6 +145,13 @@ func TestBytes(t *testing.T) {
 		t.Error("an entry was kept that is far too large")
 	}
 	st.check(t)
+}
+
+// scopeOf makes a scope that has one way.
+func scopeOf(st *Store, name string, limits ...int) *scope {
+	s := st.scope(name, [2]int(limits))
+	s.ways = map[uint64]bool{1: true}
+	return s
 }
 
 func entryOf(st *Store, s *scope, name string, kind entryKind) *entry {
@@ -203,7 +210,7 @@ func TestModel(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		st := NewStore(20000 + int(seed)*5000)
-		scopes := []*scope{st.scope("a", [2]int{20, 10}), st.scope("b", [2]int{5, 40})}
+		scopes := []*scope{scopeOf(st, "a", 20, 10), scopeOf(st, "b", 5, 40)}
 		model := map[question][kinds]*entry{}
 		now := time.Duration(0)
 		for range 5000 {
@@ -252,7 +259,8 @@ func TestModel(t *testing.T) {
 // Many ask and answer at the same time.
 func TestTogether(t *testing.T) {
 	st := NewStore(200000)
-	s := st.scope("a", [2]int{50, 50})
+	s := scopeOf(st, "a", 50, 50)
+	ways := s.ways
 	var all sync.WaitGroup
 	for g := range uint64(8) {
 		all.Go(func() {
@@ -273,7 +281,7 @@ func TestTogether(t *testing.T) {
 						<-f.done
 					}
 				case 2:
-					st.commit(map[*scope][2]int{s: {50 - i%10, 50}})
+					st.commit(map[*scope]*use{s: {[2]int{50 - i%10, 50}, ways}})
 				default:
 					for _, e := range st.find(s, &e.key).of {
 						if e == nil {
@@ -289,6 +297,6 @@ func TestTogether(t *testing.T) {
 		})
 	}
 	all.Wait()
-	st.commit(map[*scope][2]int{s: {50, 50}})
+	st.commit(map[*scope]*use{s: {[2]int{50, 50}, s.ways}})
 	st.check(t)
 }

@@ -55,6 +55,7 @@ type look struct {
 	name    [wire.MaxName]byte
 	options [maxOptions]byte
 	replied int  // bytes of the reply's options that were there before
+	below   int  // how many steps below they stand who would wait
 	joined  bool // the next word is ours
 	now     time.Duration
 	entry   *entry // what there is
@@ -72,13 +73,13 @@ func (c *Cache) begin(q *dns.Query, p *passage, below int) *look {
 	if !ok {
 		l = new(look)
 	}
-	l.replied, l.joined = len(q.ReplyOptions()), false
+	l.replied, l.below, l.joined = len(q.ReplyOptions()), below, false
 	l.entry, l.stale, l.marker = nil, false, nil
 	if !l.read(q, p.flags, &l.name, &l.options) {
 		c.spare.Put(l)
 		return nil
 	}
-	l.place(c.store, c.scope, below)
+	l.place(c.store, c.scope, c.ways.of(q, below))
 	l.now = c.store.at(q.Now())
 	q.SetState(c.word, l)
 	return l
@@ -213,6 +214,7 @@ func (c *Cache) FinishDNS(q *dns.Query) {
 	switch state := q.State(c.word).(type) {
 	case *passage:
 		if q.Err != nil && !q.Learned && c.rescue(q, state) {
+			q.SetState(c.word, ofMemory)
 			return
 		}
 		c.counted(q).misses.Add(1)

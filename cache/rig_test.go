@@ -48,6 +48,21 @@ func (u *upstream) Resolve(ctx context.Context, q *dns.Query) error {
 	return u.answer(q, n)
 }
 
+// A stub is an upstream for the names in one zone.
+type stub struct {
+	*upstream
+	zone wire.Name
+}
+
+func (s stub) Zones() []wire.Name { return []wire.Name{s.zone} }
+
+func (s stub) ServeDNS(q *dns.Query) dns.Verdict {
+	if !wire.Name(q.Name()).Within(s.zone) {
+		return dns.Next
+	}
+	return s.upstream.ServeDNS(q)
+}
+
 // local stands for kubernetes: what it says is this server's own.
 type local func(q *dns.Query) dns.Verdict
 
@@ -168,6 +183,16 @@ func (w *world) directives() []config.Directive {
 		{Name: "cache", Setup: Setup},
 		{Name: "local", Setup: func(b *config.Block, _ []corefile.Directive) error {
 			b.Handle(local(func(q *dns.Query) dns.Verdict { return w.local(q) }))
+			return nil
+		}},
+		{Name: "forward", Setup: func(b *config.Block, uses []corefile.Directive) error {
+			for _, d := range uses {
+				zone, err := wire.ParseName(d.Args[0].Text)
+				if err != nil {
+					return err
+				}
+				b.Handle(&stub{w.upstream(d.Args[1].Text), zone})
+			}
 			return nil
 		}},
 		{Name: "upstream", Setup: func(b *config.Block, uses []corefile.Directive) error {

@@ -39,7 +39,8 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	b.OnPlanned(func() error {
 		own := b.NameOf(c)
 		c.step = slices.IndexFunc(b.Chain.Steps(), func(s dns.Step) bool { return s.Name == own })
-		c.label, c.view, name = zonesText(c.zones), b.Chain.View, c.scopeName(b)
+		c.label, c.view = zonesText(c.zones), b.Chain.View
+		name = strconv.Quote(b.Chain.View) + zonesText(b.Zones) + "\n" + b.Root
 		return nil
 	})
 	b.OnStart(func(s *config.Start) error {
@@ -53,11 +54,12 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		}
 		limits := [2]int{c.bounds[0].entries, c.bounds[1].entries}
 		c.scope = c.store.scope(name, limits)
-		p, err := config.Keep(s, planKey{s}, func() (*plan, error) { return &plan{map[*scope][2]int{}}, nil })
+		c.ways = waysOf(b, c.step, c.store.seed)
+		p, err := config.Keep(s, planKey{s}, func() (*plan, error) { return &plan{map[*scope]*use{}}, nil })
 		if err != nil {
 			return err
 		}
-		p.use(c.scope, limits)
+		p.use(c.scope, limits, c.ways)
 		b.OnSwap(func() { c.store.commit(p.scopes) })
 		return nil
 	})
@@ -69,47 +71,24 @@ type storeKey struct{}
 
 type planKey struct{ start *config.Start }
 
-// A plan is the scopes that the blocks of one plan use, and how many entries
-// each of their queues may have.
-type plan struct{ scopes map[*scope][2]int }
+// A plan is the scopes that the blocks of one plan use.
+type plan struct{ scopes map[*scope]*use }
 
 // Stop is for config.Keep: there is nothing to end.
 func (*plan) Stop() {}
 
-func (p *plan) use(s *scope, limits [2]int) {
-	before := p.scopes[s]
-	p.scopes[s] = [2]int{max(before[0], limits[0]), max(before[1], limits[1])}
-}
-
-// scopeName tells the ways apart in which blocks get answers: by what stands
-// below cache, word for word, the zones and the view.
-func (c *Cache) scopeName(b *config.Block) string {
-	var text strings.Builder
-	var write func(d corefile.Directive)
-	write = func(d corefile.Directive) {
-		text.WriteString(strconv.Quote(d.Text))
-		for _, a := range d.Args {
-			text.WriteString(" " + strconv.Quote(a.Text))
-		}
-		text.WriteString("{")
-		for _, o := range d.Body {
-			write(o)
-		}
-		text.WriteString("}")
+func (p *plan) use(s *scope, limits [2]int, ws ways) {
+	u := p.scopes[s]
+	if u == nil {
+		u = &use{ways: map[uint64]bool{}}
+		p.scopes[s] = u
 	}
-	text.WriteString(strconv.Quote(b.Chain.View) + zonesText(b.Zones) + "\n" + b.Root + "\n")
-	last := ""
-	for _, step := range b.Chain.Steps()[c.step+1:] {
-		if step.Name != last {
-			for _, d := range b.Source.Directives {
-				if d.Text == step.Name {
-					write(d)
-				}
-			}
+	u.limits = [2]int{max(u.limits[0], limits[0]), max(u.limits[1], limits[1])}
+	for _, w := range ws {
+		for _, id := range w.ids {
+			u.ways[id] = true
 		}
-		last = step.Name
 	}
-	return text.String()
 }
 
 // arguments reads [TTL] [ZONES…].

@@ -94,7 +94,7 @@ func (st *Store) put(e *entry, keep kindSet, now time.Duration) (out evicted, ok
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	q := &e.scope.queues[e.kind.queue()]
-	if e.scope.dropped || q.limit == 0 || e.size() > st.limit/8 {
+	if !e.scope.ways[e.way] || q.limit == 0 || e.size() > st.limit/8 {
 		return out, false
 	}
 	old := st.find(e.scope, &e.key)
@@ -113,6 +113,7 @@ func (st *Store) put(e *entry, keep kindSet, now time.Duration) (out evicted, ok
 		st.remove(o)
 	}
 	q.add(e)
+	e.scope.inserted++
 	for q.small.n+q.main.n > q.limit {
 		out[q.evict(st, now).kind]++
 	}
@@ -143,13 +144,20 @@ func (st *Store) largest() *queue {
 	return most
 }
 
-// A scope is the part of a store that belongs to one way of getting answers:
-// what stands below cache in a server block, its zones and its view.
+// A scope is the part of a store that belongs to the blocks with some zones in a
+// view, however they get answers.
 type scope struct {
-	name    string
-	salt    uint64
-	queues  [2]queue // success; denial
-	dropped bool
+	name   string
+	salt   uint64
+	queues [2]queue        // success; denial
+	ways   map[uint64]bool // those in which the plan that serves gets answers
+	turnover
+}
+
+// A use is what a plan makes of a scope.
+type use struct {
+	limits [2]int // entries of each queue
+	ways   map[uint64]bool
 }
 
 // scope gives that of the name, and makes it if it is new.
@@ -167,20 +175,32 @@ func (st *Store) scope(name string, limits [2]int) *scope {
 	return s
 }
 
-// commit bounds the scopes that a plan uses and forgets the others.
-func (st *Store) commit(used map[*scope][2]int) {
+// commit bounds the scopes that a plan uses, and forgets the others and what came
+// in ways that are not gone any more.
+func (st *Store) commit(used map[*scope]*use) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	for name, s := range st.scopes {
-		limits, ok := used[s]
-		s.dropped = !ok
+		u, ok := used[s]
 		if !ok {
+			u = new(use)
 			delete(st.scopes, name)
 		}
+		s.ways = u.ways
 		for i := range s.queues {
-			s.queues[i].limit = limits[i]
-			for s.queues[i].small.n+s.queues[i].main.n > limits[i] {
-				s.queues[i].evict(st, 0)
+			q := &s.queues[i]
+			q.limit = u.limits[i]
+			for _, l := range [...]*list{&q.small, &q.main} {
+				for e := l.first; e != nil; {
+					next := e.behind
+					if !s.ways[e.way] {
+						st.remove(e)
+					}
+					e = next
+				}
+			}
+			for q.small.n+q.main.n > q.limit {
+				q.evict(st, 0)
 			}
 		}
 	}

@@ -13,13 +13,17 @@ import (
 // must still do.
 func (c *Cache) Resolve(ctx context.Context, q *dns.Query) error {
 	l := q.State(c.word).(*look)
+	var err error
+	asked, from := true, origin(l.below)
 	if l.entry != nil {
-		c.prove(ctx, q, l.entry)
-		c.end(q, l)
-		return nil
+		asked = c.prove(ctx, q, l.entry)
+	} else {
+		err = c.wait(ctx, q, l)
 	}
-	err := c.wait(ctx, q, l)
 	c.end(q, l)
+	if asked {
+		q.SetState(c.word, from)
+	}
 	return err
 }
 
@@ -72,12 +76,13 @@ func (c *Cache) landed(q *dns.Query, l *look) bool {
 }
 
 // prove asks those below before it answers with an entry that has ended. The
-// answer is waited for until the option's timeout, and kept whenever it comes.
-func (c *Cache) prove(ctx context.Context, q *dns.Query, e *entry) {
+// answer is waited for until the option's timeout, and kept whenever it comes. It
+// says whether q has that one.
+func (c *Cache) prove(ctx context.Context, q *dns.Query, e *entry) (asked bool) {
 	f := c.refresh(q, e, nil)
 	if f == nil {
 		c.hitStale(q, e)
-		return
+		return false
 	}
 	if c.verifyWithin > 0 {
 		var cancel context.CancelFunc
@@ -88,14 +93,15 @@ func (c *Cache) prove(ctx context.Context, q *dns.Query, e *entry) {
 	case <-f.done:
 	case <-ctx.Done():
 		c.hitStale(q, e)
-		return
+		return false
 	}
 	if r := f.result; f.shared(q.Proto) && (r.rcode == wire.NoError || r.rcode == wire.NXDomain) && !r.tc {
 		c.counted(q).misses.Add(1)
 		r.write(q, 0)
-		return
+		return true
 	}
 	c.hitStale(q, e)
+	return false
 }
 
 // due says whether e is to be asked for anew: it was asked often, without a

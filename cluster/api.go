@@ -60,6 +60,10 @@ type apiNamespace struct {
 	apiMeta `json:"metadata"`
 }
 
+type apiNode struct {
+	apiMeta `json:"metadata"`
+}
+
 type apiService struct {
 	apiMeta `json:"metadata"`
 	Spec    struct {

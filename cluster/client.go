@@ -65,6 +65,10 @@ func (c *client) group(r resource) (rest.Interface, error) {
 	if r.group == importsVersion() {
 		config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON // custom resources have no other
 	}
+	if r.metadata {
+		const alone = ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+		config.AcceptContentTypes = runtime.ContentTypeProtobuf + alone + "," + runtime.ContentTypeJSON + alone + "," + config.AcceptContentTypes
+	}
 	return rest.RESTClientForConfigAndClient(&config, c.http)
 }
 

@@ -1,6 +1,6 @@
 // Package cluster delivers a Kubernetes cluster's Namespaces, Services,
-// EndpointSlices, Pods and ServiceImports, or a single ConfigMap, as a stream of
-// slim objects. They come from an API server (live.go) or from a folder of
+// EndpointSlices, Pods and ServiceImports, or a single ConfigMap, or its Nodes, as
+// a stream of slim objects. They come from an API server (live.go) or from a folder of
 // manifests (manifests.go); whoever takes them cannot tell which.
 //
 // The handlers that need a cluster's state open a Source and give it a Sink.
@@ -40,6 +40,7 @@ type Options struct {
 	Zones           bool   // keep each endpoint's topology zone
 	// ConfigMap asks for this one object, NAMESPACE/NAME, and for nothing else.
 	ConfigMap string
+	Nodes     bool // asks for the Nodes, and for nothing else
 	External  bool // keep the addresses by which Services are reached from outside
 	PodLabels bool // keep the labels of Pods
 
@@ -131,6 +132,9 @@ func (s *Source) Run(ctx context.Context, sink Sink) {
 func (o Options) Kinds() []Kind {
 	if o.ConfigMap != "" {
 		return []Kind{ConfigMaps}
+	}
+	if o.Nodes {
+		return []Kind{Nodes}
 	}
 	ks := []Kind{Namespaces, Services}
 	if !o.NoEndpoints {

@@ -191,14 +191,14 @@ func (c *codec) decode(data []byte, into runtime.Object) (runtime.Object, *schem
 	}
 	list, isList := into.(*records)
 	switch {
-	case isList && (is == typed{} || is == c.typed("List")): // the answer to a list is one even if it does not say so
+	case isList && (is == typed{} || c.fits(is, "List")): // the answer to a list is one even if it does not say so
 		if inProtobuf {
 			err = c.protobufList(raw, list)
 		} else {
 			err = c.jsonList(data, list)
 		}
 		return list, nil, err
-	case !isList && is == c.typed(""):
+	case !isList && c.fits(is, ""):
 		a := &arrived{ObjectMeta: &c.empty}
 		if inProtobuf {
 			err = c.read(c, raw, a)
@@ -210,9 +210,12 @@ func (c *codec) decode(data []byte, into runtime.Object) (runtime.Object, *schem
 	return nil, nil, fmt.Errorf("got apiVersion %q and kind %q", is.APIVersion, is.Kind)
 }
 
-// typed is what an object of the resource says it is, and with the suffix List
-// a list of them.
-func (c *codec) typed(suffix string) typed { return typed{c.version, c.kind + suffix} }
+// fits says whether this is what an object of the resource says it is, or its
+// metadata where that is all that is wanted; with the suffix List, a list of them.
+func (c *codec) fits(is typed, suffix string) bool {
+	return is == typed{c.version, c.kind + suffix} ||
+		c.metadata && is == typed{metav1.SchemeGroupVersion.String(), "PartialObjectMetadata" + suffix}
+}
 
 // envelope opens what is around every object in protobuf.
 func (c *codec) envelope(data []byte) (is typed, raw []byte, err error) {

@@ -75,6 +75,8 @@ func codecFor(o Options, kind Kind, warn func(format string, args ...any)) *code
 	resources := o.resources(warn)
 	if kind == ConfigMaps {
 		resources = []resource{o.configMaps()}
+	} else if kind == Nodes {
+		resources = []resource{o.nodes()}
 	}
 	i := slices.IndexFunc(resources, func(r resource) bool { return r.kinds[0] == kind })
 	return &codec{resource: resources[i]}
@@ -99,6 +101,8 @@ func kindOf(object runtime.Object) Kind {
 		return Slices
 	case *corev1.Pod:
 		return Pods
+	case *corev1.Node:
+		return Nodes
 	}
 	return ConfigMaps
 }
@@ -117,6 +121,8 @@ func (o oracle) slim(object runtime.Object, warn func(format string, args ...any
 		slim = o.pod(object)
 	case *corev1.ConfigMap:
 		slim = o.configMap(object)
+	case *corev1.Node:
+		slim = o.node(object)
 	}
 	if reflect.ValueOf(slim).IsNil() {
 		return nil

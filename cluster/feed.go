@@ -238,6 +238,8 @@ func (f *feed) where() string {
 	switch {
 	case f.kinds[0] == ConfigMaps:
 		return f.String() + " with " + f.fields + " in namespace " + f.namespace
+	case f.kinds[0] == Nodes: // these are not in a namespace
+		return f.String()
 	case f.namespace != "":
 		return f.String() + " in namespace " + f.namespace
 	case f.fields != "" && f.kinds[0] == Namespaces:

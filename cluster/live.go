@@ -36,6 +36,11 @@ func (s *Source) runLive(ctx context.Context, sink Sink) {
 		feeds.Wait()
 		return
 	}
+	if s.opts.Nodes {
+		follow(s.opts.nodes(), "", whole{sink, s})
+		feeds.Wait()
+		return
+	}
 	merger := newMerger(sink, &s.heard, len(namespaces))
 	for _, r := range s.opts.resources(warnOnce(s.log)) {
 		if namespaces == nil {
@@ -59,6 +64,7 @@ type resource struct {
 	kind           string // of an object; that of a list has List behind it
 	labels, fields string // selectors
 	kinds          []Kind // what its objects become
+	metadata       bool   // is all that is wanted of them
 	// read slims an object in protobuf, parse one in JSON. Neither keeps anything
 	// of the text.
 	read  func(c *codec, raw []byte, a *arrived) error

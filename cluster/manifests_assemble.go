@@ -60,6 +60,8 @@ func (f *folder) assemble() *assembly {
 			a.put(Imports, l, l.object)
 		case l.kind == "ConfigMap" && l.object != nil:
 			a.put(ConfigMaps, l, l.object)
+		case l.kind == "Node" && l.object != nil:
+			a.put(Nodes, l, l.object)
 		}
 	}
 	return a

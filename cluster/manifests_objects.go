@@ -71,7 +71,7 @@ func (d *decoder) object(raw json.RawMessage, known, list *head, at *place) {
 	read := d.reader(h.APIVersion, h.Kind)
 	if read == nil {
 		it.kind = ""
-		if isOurs(h.Kind) && ourGroup(h.APIVersion) && d.opts.ConfigMap == "" {
+		if isOurs(h.Kind) && ourGroup(h.APIVersion) && d.opts.ConfigMap == "" && !d.opts.Nodes {
 			d.warn(at.line, "%s %s: apiVersion %q is not known, ignored", h.Kind, it.key, h.APIVersion)
 		}
 	} else if why := badName(h.Kind, it.key); why != "" {
@@ -153,6 +153,12 @@ func (d *decoder) reader(apiVersion, kind string) func(json.RawMessage, *item) e
 	if d.opts.ConfigMap != "" {
 		if apiVersion == "v1" && kind == "ConfigMap" {
 			return d.configMap
+		}
+		return nil
+	}
+	if d.opts.Nodes {
+		if apiVersion == "v1" && kind == "Node" {
+			return d.node
 		}
 		return nil
 	}

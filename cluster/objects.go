@@ -19,19 +19,21 @@ const (
 	Imports                  // *Service made of a ServiceImport
 	ImportSlices             // *Slice with a source cluster
 	ConfigMaps               // *ConfigMap, the one that the options name
+	Nodes                    // *Node
 	Kinds                    // their number
 )
 
 // String gives the resource's name as the API spells it.
 func (k Kind) String() string {
-	return [...]string{"namespaces", "services", "endpointslices", "pods", "serviceimports", "endpointslices (multicluster)", "configmaps"}[k]
+	return [...]string{"namespaces", "services", "endpointslices", "pods", "serviceimports", "endpointslices (multicluster)", "configmaps", "nodes"}[k]
 }
 
-// A Key names an object within its kind. Namespaces have no Namespace.
+// A Key names an object within its kind. Namespaces and Nodes have no Namespace.
 type Key struct{ Namespace, Name string }
 
-// An Object is *Namespace, *Service, *Slice, *Pod or *ConfigMap. It is immutable once it
-// has been given to a Sink: Source and Sink may both hold on to it.
+// An Object is *Namespace, *Service, *Slice, *Pod, *ConfigMap or *Node. It is
+// immutable once it has been given to a Sink: Source and Sink may both hold on to
+// it.
 type Object interface{ Key() Key }
 
 // A Namespace that is exposed: with a label selector, only those that match

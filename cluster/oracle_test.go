@@ -172,6 +172,17 @@ func (o oracle) pod(p *corev1.Pod) *Pod {
 	return slim
 }
 
+func (o oracle) node(n *corev1.Node) *Node {
+	zone, region := n.Labels[corev1.LabelTopologyZone], n.Labels[corev1.LabelTopologyRegion]
+	if zone == "" || region == "" {
+		zone, region = n.Labels[corev1.LabelFailureDomainBetaZone], n.Labels[corev1.LabelFailureDomainBetaRegion]
+	}
+	if zone == "" || region == "" {
+		return &Node{Name: n.Name}
+	}
+	return &Node{n.Name, strings.ToLower(zone), strings.ToLower(region)}
+}
+
 func (o oracle) configMap(c *corev1.ConfigMap) *ConfigMap {
 	if o.configMapKey() != (Key{c.Namespace, c.Name}) {
 		return nil

@@ -8,12 +8,10 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
 	"github.com/spf13/cobra"
 )
@@ -85,13 +83,10 @@ func (p *program) serve(ctx context.Context, s serve) error {
 	out := newOutput(p.out)
 	defer out.close()
 	level := new(slog.LevelVar)
-	options := server.Options{
-		Directives: p.directives, Port: uint16(s.port), Log: server.NewLog(out, level), Level: level,
-	}
-	limitMemory(options.Log)
-	options.Metrics = new(metrics.Registry)
-	options.Metrics.Gauge("coredns_build_info", "The version of the server and of the Go that built it; the value is always 1.",
-		func() float64 { return 1 }, "goversion", runtime.Version(), "revision", "", "version", p.version)
+	log := server.NewLog(out, level)
+	limitMemory(log)
+	options := p.options(log)
+	options.Port, options.Level = uint16(s.port), level
 	for _, text := range s.listen {
 		addr, err := netip.ParseAddrPort(text)
 		if err != nil {
@@ -103,17 +98,14 @@ func (p *program) serve(ctx context.Context, s serve) error {
 	if err != nil {
 		return failure{err}
 	}
-	r := server.Run{Options: options, Read: read, Greeting: p.greeting(), PIDFile: s.pidfile}
+	r := server.Run{Options: options, Greeting: p.greeting(), PIDFile: s.pidfile}
 	if s.manifests != "" {
 		r.Try = []string{"dns-version.cluster.local TXT", "cluster.local SOA"} // a folder without Services has these
 	}
 	if !s.quiet {
 		r.Out = out
 	}
-	if err := r.Serve(ctx); err != nil {
-		return failure{err}
-	}
-	return nil
+	return p.serves(ctx, &r, read)
 }
 
 // fallback is what CoreDNS serves when there is no Corefile.

@@ -110,18 +110,20 @@ func TestSidecar(t *testing.T) {
 	server.stop()
 }
 
-// The reference page has every flag that the help has.
-func TestSidecarPage(t *testing.T) {
-	text, err := os.ReadFile("../docs/reference/sidecar.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	help, _, _ := run(t, t.TempDir(), "", "sidecar", "--help")
-	for _, word := range strings.Fields(help) {
-		if name, ok := strings.CutPrefix(word, "--"); ok {
-			name, _, _ = strings.Cut(name, "=")
-			if !strings.Contains(string(text), "`--"+name) {
-				t.Errorf("docs/reference/sidecar.md has no --%s", name)
+// The reference page of a command has every flag that its help has.
+func TestCommandPages(t *testing.T) {
+	for _, command := range []string{"sidecar", "kube-dns"} {
+		text, err := os.ReadFile("../docs/reference/" + command + ".md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		help, _, _ := run(t, t.TempDir(), "", command, "--help")
+		for _, word := range strings.Fields(help) {
+			if name, ok := strings.CutPrefix(word, "--"); ok {
+				name, _, _ = strings.Cut(name, "=")
+				if !strings.Contains(string(text), "`--"+name) {
+					t.Errorf("docs/reference/%s.md has no --%s", command, name)
+				}
 			}
 		}
 	}

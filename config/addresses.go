@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 )
@@ -17,11 +18,9 @@ func (b *Block) Addresses() []netip.Addr {
 	}
 	all := bound
 	if len(all) == 0 {
-		addrs, _ := net.InterfaceAddrs() // without them there is no glue; nothing else is lost
-		for _, a := range addrs {
-			if p, err := netip.ParsePrefix(a.String()); err == nil {
-				all = append(all, p.Addr().Unmap())
-			}
+		networks, _ := Networks() // without them there is no glue; nothing else is lost
+		for _, n := range networks {
+			all = append(all, n.Addr().Unmap())
 		}
 	}
 	for _, ip := range all {
@@ -33,4 +32,20 @@ func (b *Block) Addresses() []netip.Addr {
 		return bound
 	}
 	return usable
+}
+
+// Networks gives the machine's addresses, each with the length of its network's
+// prefix.
+func Networks() ([]netip.Prefix, error) {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, fmt.Errorf("reading the machine's addresses: %w", err)
+	}
+	var networks []netip.Prefix
+	for _, a := range addrs {
+		if n, err := netip.ParsePrefix(a.String()); err == nil {
+			networks = append(networks, n)
+		}
+	}
+	return networks, nil
 }

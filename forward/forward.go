@@ -143,7 +143,8 @@ import (
 // and coredns_forward_request_duration_seconds{to,rcode}; and
 // seamark_forward_discarded_total{to,reason}, with the reasons malformed, id,
 // question, records, size, late and record; seamark_forward_coalesced_total;
-// seamark_forward_retries_total{to}.
+// seamark_forward_retries_total{to}; seamark_forward_failures_total{to}, the
+// questions that the upstream did not answer.
 //
 // The usual one, and a stub zone with two servers of which the first is
 // preferred:
@@ -330,6 +331,10 @@ func (f *Forward) Metadata(q *dns.Query, key string) (string, bool) {
 	}
 	return "", false
 }
+
+// Zones are those of whose names the upstreams are asked; others have nothing to do
+// with f.
+func (f *Forward) Zones() []wire.Name { return f.from }
 
 // What loop asks of a forward.
 

@@ -14,6 +14,7 @@ type series struct {
 	to        string
 	requests  *metrics.Counter
 	retries   *metrics.Counter
+	failed    *metrics.Counter
 	unhealthy *metrics.Counter
 	reused    [3]*metrics.Counter // by protocol: udp, tcp, tcp-tls
 	opened    [3]*metrics.Counter
@@ -36,6 +37,7 @@ func newSeries(r *metrics.Registry, t target) *series {
 		to:        to,
 		requests:  r.Counter("coredns_forward_requests_total", "Counter of requests made per upstream.", "to", to),
 		retries:   r.Counter("seamark_forward_retries_total", "Questions sent to an upstream because another, or itself, had not answered in time.", "to", to),
+		failed:    r.Counter("seamark_forward_failures_total", "Questions sent to an upstream that it did not answer.", "to", to),
 		unhealthy: r.Counter("coredns_proxy_healthcheck_failures_total", "Health checks that failed.", "proxy_name", proxy, "to", to),
 	}
 	s.discards = map[fault]*metrics.Counter{}

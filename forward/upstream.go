@@ -126,6 +126,7 @@ func (u *upstream) answered(a *attempt, r *reply) {
 // failed ends a with an error.
 func (u *upstream) failed(a *attempt, err error) {
 	if !a.probe && err != errStopped && err != errGuessed {
+		u.counted.failed.Add(1)
 		if !isTimeout(err) { // it refuses, or hangs up: others first
 			u.misses.Store(suspicion)
 			u.missed.Store(time.Now().UnixNano())

@@ -37,10 +37,13 @@ func setups() []config.Directive {
 		{Name: "bufsize", Setup: SetupBufsize},
 		{Name: "debug", Setup: SetupDebug},
 		{Name: "ready", Setup: SetupReady},
+		{Name: "kubedns_status", Setup: SetupKubednsStatus},
+		{Name: "lameduck", Setup: SetupLameduck},
 		{Name: "health", Setup: SetupHealth},
 		{Name: "pprof", Setup: SetupPprof},
 		{Name: "shed", Setup: SetupShed},
 		{Name: "prometheus", Setup: SetupPrometheus},
+		{Name: "skydns_metrics", Setup: SetupSkyDNSMetrics},
 		{Name: "errors", Setup: SetupErrors},
 		{Name: "log", Setup: SetupLog},
 		{Name: "local", Setup: SetupLocal},
@@ -93,8 +96,11 @@ func plan(t testing.TB, text string, add ...any) (*config.Block, error) {
 		return nil, err
 	}
 	b := &config.Block{Zones: []wire.Name{wire.Root}, Log: slog.New(slog.DiscardHandler), Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
-	b.Begin("test")
 	for _, h := range add {
+		b.Begin("test")
+		if as, ok := h.(interface{ directive() string }); ok {
+			b.Begin(as.directive())
+		}
 		b.Handle(h)
 	}
 	var errs []error
@@ -276,7 +282,7 @@ func sources(t *testing.T) (files []string) {
 
 // With log off nothing that looks at a query allocates, nor does whoami.
 func TestAllocations(t *testing.T) {
-	r := run(t, ".:53 {\ncancel\nshed\nprometheus 127.0.0.1:0\nerrors\nwhoami\n}")
+	r := run(t, ".:53 {\ncancel\nshed\nprometheus 127.0.0.1:0\nskydns_metrics 127.0.0.1:0\nerrors\nchaos {\nstatistics\n}\nwhoami\n}")
 	p := packet(t, "example.org", wire.TypeA)
 	q, now := r.query, time.Unix(0, 0)
 	room := q.Room(len(p))

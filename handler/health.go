@@ -46,15 +46,15 @@ import (
 //
 // Same as CoreDNS.
 type Health struct {
-	addr     string
-	lameduck time.Duration
+	addr string
+	duck Lameduck
 }
 
 // SetupHealth is the Setup of health.
 func SetupHealth(b *config.Block, uses []corefile.Directive) error {
 	h := &Health{addr: ":8080"}
 	err := errors.Join(config.Once(uses), address(uses[0], &h.addr), uses[0].Options(
-		corefile.Option{Name: "lameduck", Min: 1, Max: 1, Set: corefile.Duration(&h.lameduck, 0, time.Hour)},
+		corefile.Option{Name: "lameduck", Min: 1, Max: 1, Set: h.duck.read},
 	))
 	b.Offer(h)
 	b.OnStart(func(s *config.Start) error {
@@ -68,12 +68,7 @@ func SetupHealth(b *config.Block, uses []corefile.Directive) error {
 		_, _ = config.Keep(s, pollKey{h.addr}, func() (*poll, error) { return newPoll(site.Addr().String(), b), nil })
 		return nil
 	})
-	b.OnShutdown(func(ctx context.Context) {
-		select {
-		case <-time.After(h.lameduck):
-		case <-ctx.Done():
-		}
-	})
+	b.OnShutdown(h.duck.stay)
 	return err
 }
 

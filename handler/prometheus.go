@@ -99,13 +99,11 @@ func SetupPrometheus(b *config.Block, uses []corefile.Directive) error {
 		}
 		// Its key is its own: it ends with its plan.
 		_, _ = config.Keep(s, p, func() (*Prometheus, error) { return p, nil })
-		p.metrics.Counter("coredns_panics_total", "Panics of handlers; each was answered with SERVFAIL.")
-		p.metrics.DescribeProcess()
-		p.metrics.DescribeGo()
+		page := newMetricsPage(p.metrics)
 		if everything {
 			p.metrics.DescribeAllGo()
 		}
-		site.Handle("/metrics", p)
+		site.Handle("/metrics", page)
 		b.OnSwap(site.Show)
 		return nil
 	})
@@ -152,9 +150,20 @@ func (u unserved) ObserveDNS(q *dns.Query) { u.chains.At(q.Chain(), u.begin).Obs
 
 func (u unserved) begin(c *dns.Chain) *series { return newSeries(u.metrics, c, nil) }
 
-func (p *Prometheus) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+// A metricsPage shows everything that is counted.
+type metricsPage struct{ of *metrics.Registry }
+
+// newMetricsPage sees to it that what every such page has is there.
+func newMetricsPage(r *metrics.Registry) metricsPage {
+	r.Counter("coredns_panics_total", "Panics of handlers; each was answered with SERVFAIL.")
+	r.DescribeProcess()
+	r.DescribeGo()
+	return metricsPage{r}
+}
+
+func (p metricsPage) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	_ = p.metrics.WriteText(w) // a scraper that goes away is no matter
+	_ = p.of.WriteText(w) // a scraper that goes away is no matter
 }
 
 // ObserveDNS counts q where no chain has series of its own in p's place.

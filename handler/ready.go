@@ -57,6 +57,15 @@ type probe struct {
 	ready bool
 }
 
+// probesOf gives a probe for each handler of b that gets ready. Call it in
+// OnPlanned.
+func probesOf(b *config.Block, forever bool) (probes []*probe) {
+	for _, h := range config.Find[interface{ Ready() bool }](b) {
+		probes = append(probes, &probe{name: b.NameOf(h), handler: h, forever: forever})
+	}
+	return probes
+}
+
 // SetupReady is the Setup of ready.
 func SetupReady(b *config.Block, uses []corefile.Directive) error {
 	r := &Ready{addr: ":8181", monitor: "until-ready"}
@@ -64,9 +73,7 @@ func SetupReady(b *config.Block, uses []corefile.Directive) error {
 		corefile.Option{Name: "monitor", Min: 1, Max: 1, Set: corefile.OneOf(&r.monitor, "until-ready", "continuously")},
 	))
 	b.OnPlanned(func() error {
-		for _, h := range config.Find[interface{ Ready() bool }](b) {
-			r.probes = append(r.probes, &probe{name: b.NameOf(h), handler: h, forever: r.monitor == "continuously"})
-		}
+		r.probes = probesOf(b, r.monitor == "continuously")
 		return nil
 	})
 	b.OnStart(func(s *config.Start) error {
@@ -102,18 +109,22 @@ type readyPage struct{ probes []*probe }
 func (*readyPage) Stop() {}
 
 func (p *readyPage) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	var waiting []string
-	for _, probe := range p.probes {
-		if !probe.ask() && !slices.Contains(waiting, probe.name) {
-			waiting = append(waiting, probe.name)
-		}
-	}
-	if len(waiting) > 0 {
+	if waiting := unready(p.probes); len(waiting) > 0 {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		_, _ = io.WriteString(w, strings.Join(waiting, ","))
 		return
 	}
 	_, _ = io.WriteString(w, "OK")
+}
+
+// unready names those that are not ready, each once.
+func unready(probes []*probe) (waiting []string) {
+	for _, probe := range probes {
+		if !probe.ask() && !slices.Contains(waiting, probe.name) {
+			waiting = append(waiting, probe.name)
+		}
+	}
+	return waiting
 }
 
 func (p *probe) ask() bool {

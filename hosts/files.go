@@ -4,22 +4,26 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"io"
 	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/seamark/seamark/watch"
 )
 
-// maxFile is the largest file that is read: ten million lines.
-const maxFile = 256 << 20
-
-// freshFor is how long after a file's time stamp another change may bear the
-// same one: file systems count in steps of up to two seconds.
-const freshFor = 3 * time.Second
+const (
+	// maxFile is the largest file that is read: ten million lines.
+	maxFile = 256 << 20
+	// freshFor is how long after a file's time stamp another change may bear the
+	// same one: file systems count in steps of up to two seconds.
+	freshFor = 3 * time.Second
+	// tries at reading files that are exchanged meanwhile.
+	tries = 5
+)
 
 // A text is one source of lines.
 type text struct {
@@ -32,15 +36,36 @@ type text struct {
 // files is a file, or the files of a directory, as they were last read. One
 // goroutine owns it.
 type files struct {
-	path  string // "" is none
+	path  string
 	limit int64
 	// lines that were read, by path, in order. Those of a file that cannot be
 	// read now are those of before.
 	texts []text
 	seed  maphash.Seed
-	stamp string    // of what was read
-	at    time.Time // when it was
-	news  time.Time // the latest time stamp among the files
+	was   state             // of what was read
+	at    time.Time         // when it was
+	told  map[string]string // what has been said of each path that cannot be read
+
+	writing bool // they have changed, or may have, and are going to be read
+	since   time.Time
+	seen    state // when they were last looked at since then
+	still   int   // how often they have been like that
+}
+
+// newFiles has read nothing yet.
+func newFiles(path string) *files {
+	return &files{path: path, limit: maxFile, seed: maphash.MakeSeed(), told: map[string]string{}}
+}
+
+// A state tells one state of files from another, as far as that can be told
+// without reading them.
+type state struct {
+	stamp string
+	// link is where ..data leads, through which the files of a mounted ConfigMap
+	// are reached: all change at once, with that link. "" for other files.
+	link    string
+	news    time.Time // the latest time stamp among the files
+	emptied bool      // one has lost all it had: whoever writes it may be about to
 }
 
 // list gives the files: the one that path names, or all of the directory but
@@ -50,7 +75,7 @@ func (f *files) list() (paths []string, infos []fs.FileInfo, err error) {
 	info, err := os.Stat(f.path)
 	switch {
 	case err != nil:
-		return nil, nil, plain(err)
+		return nil, nil, watch.Plain(err)
 	case info.Mode().IsRegular():
 		return []string{f.path}, []fs.FileInfo{info}, nil
 	case !info.IsDir():
@@ -58,7 +83,7 @@ func (f *files) list() (paths []string, infos []fs.FileInfo, err error) {
 	}
 	entries, err := os.ReadDir(f.path) // in the order of their names
 	if err != nil {
-		return nil, nil, plain(err)
+		return nil, nil, watch.Plain(err)
 	}
 	for _, e := range entries {
 		name := e.Name()
@@ -75,63 +100,132 @@ func (f *files) list() (paths []string, infos []fs.FileInfo, err error) {
 
 var errNotRegular = errors.New("neither a file nor a directory")
 
-// plain is an error without the path, which is said already.
-func plain(err error) error {
-	if p, ok := errors.AsType[*fs.PathError](err); ok {
-		return p.Err
+// The link through which all files of a mounted ConfigMap are reached, and the
+// beginning of theirs.
+const (
+	data     = "..data"
+	fromData = data + string(filepath.Separator)
+)
+
+// link is where ..data leads, beside the file or in the directory.
+func (f *files) link() string {
+	to, err := os.Readlink(filepath.Join(f.path, data))
+	if err != nil {
+		to, _ = os.Readlink(filepath.Join(filepath.Dir(f.path), data))
 	}
-	return err
+	return to
 }
 
-// look tells one state of the files from another. emptied says that a file has
-// lost all it had: whoever writes it may be about to.
-func (f *files) look() (stamp string, news time.Time, emptied bool) {
+// look gives the state of the files.
+func (f *files) look() (s state) {
+	link := f.link()
+	for range tries {
+		s = f.stateBy(link)
+		before := link
+		if link = f.link(); link == before {
+			break // else some of it may be of one ConfigMap, and some of the next
+		}
+	}
+	return s
+}
+
+func (f *files) stateBy(link string) state {
+	s := state{link: link}
 	paths, infos, err := f.list()
 	if err != nil {
-		return err.Error(), news, false
+		s.stamp = err.Error()
+		return s
 	}
 	var b strings.Builder
 	for i, info := range infos {
 		fmt.Fprintf(&b, "%s %d %d %d\n", paths[i], inode(info), info.Size(), info.ModTime().UnixNano())
-		if info.ModTime().After(news) {
-			news = info.ModTime()
+		if info.ModTime().After(s.news) {
+			s.news = info.ModTime()
 		}
-		emptied = emptied || info.Size() == 0 && f.text(paths[i]).size > 0
+		s.emptied = s.emptied || info.Size() == 0 && f.text(paths[i]).size > 0
+		if to, err := os.Readlink(paths[i]); err != nil || !strings.HasPrefix(to, fromData) {
+			s.link = "" // it may be written by itself
+		}
 	}
-	return b.String(), news, emptied
+	s.stamp = b.String()
+	return s
 }
 
 // changed says whether the files may hold something else than was read.
-func (f *files) changed() bool {
-	stamp, _, _ := f.look()
-	return stamp != f.stamp || f.at.Sub(f.news) < freshFor
+func (f *files) changed(now state) bool {
+	if now.link != f.was.link || now.stamp != f.was.stamp {
+		return true
+	}
+	return now.link == "" && f.at.Sub(f.was.news) < freshFor
+}
+
+// due says whether the files are to be read now: they have changed and nobody
+// writes them any more. If they are not yet, writing is set, and it is to be asked
+// again when a file's quiet time is over.
+func (f *files) due(now time.Time) bool {
+	s := f.look()
+	switch {
+	case !f.changed(s):
+		f.writing = false
+		return false
+	case s.link != "" && s.link != f.was.link: // nobody ever writes what a ConfigMap's link leads to
+		f.writing = false
+		return true
+	case !f.writing:
+		f.writing, f.since, f.seen, f.still = true, now, s, 0
+		return false
+	}
+	if f.still++; s.stamp != f.seen.stamp {
+		f.seen, f.still = s, 0
+	}
+	rests := f.still > 0 && !s.emptied || f.still >= emptied
+	f.writing = !rests && now.Sub(f.since) < settleMost
+	return !f.writing
 }
 
 // read reads all files. changed says that the lines are others than before.
 // What cannot be read is reported by path, and its lines stay.
 func (f *files) read() (changed bool, wrong map[string]error) {
-	stamp, news, _ := f.look()
-	f.stamp, f.news, f.at = stamp, news, time.Now()
+	for left := tries - 1; ; left-- {
+		was := f.look()
+		texts, wrong := f.readAll()
+		// The files of a ConfigMap belong together: none may be of the one before,
+		// or gone with it.
+		if f.look().link != was.link && left > 0 {
+			continue
+		}
+		f.was, f.at = was, time.Now()
+		return f.take(texts), wrong
+	}
+}
+
+// take takes in what was read. It says whether the lines are others than before.
+func (f *files) take(texts []text) (changed bool) {
+	changed = len(texts) != len(f.texts)
+	for i := 0; i < len(texts) && !changed; i++ {
+		changed = texts[i].name != f.texts[i].name || texts[i].sum != f.texts[i].sum
+	}
+	if changed {
+		f.texts = texts
+	}
+	return changed
+}
+
+// readAll gives the lines of all files; those of before for what cannot be read.
+func (f *files) readAll() (texts []text, wrong map[string]error) {
 	paths, _, err := f.list()
 	if err != nil {
-		return false, map[string]error{f.path: err}
+		return f.texts, map[string]error{f.path: err}
 	}
-	before := make(map[string]text, len(f.texts))
-	for _, t := range f.texts {
-		before[t.name] = t
-	}
-	var texts []text
 	for _, path := range paths {
-		old := before[path]
-		lines, err := f.file(path)
+		old := f.text(path)
+		lines, err := watch.Read(path, f.limit)
 		if err == nil && old.name != "" {
 			err = worthless(path, lines)
 		}
 		switch {
 		case err == nil:
-			t := text{path, lines, len(lines), maphash.String(f.seed, lines)}
-			changed = changed || old.name == "" || t.sum != old.sum
-			texts = append(texts, t)
+			texts = append(texts, text{path, lines, len(lines), maphash.String(f.seed, lines)})
 		case old.name != "":
 			texts = append(texts, old)
 			fallthrough
@@ -142,11 +236,7 @@ func (f *files) read() (changed bool, wrong map[string]error) {
 			wrong[path] = err
 		}
 	}
-	changed = changed || len(texts) != len(f.texts)
-	if changed {
-		f.texts = texts
-	}
-	return changed, wrong
+	return texts, wrong
 }
 
 // worthless is an error if a file has lines and none is right: it is something
@@ -156,7 +246,7 @@ func worthless(path, lines string) error {
 	const head = 64 << 10 // of most files this is enough to see
 	for _, part := range []string{lines[:min(head, len(lines))], lines} {
 		right, first := false, complaint{}
-		parse(part, func(netip.Addr, []byte) { right = true }, func(c complaint) {
+		parse(part, "", func(netip.Addr, []byte) { right = true }, func(c complaint) {
 			if first.line == 0 {
 				first = c
 			}
@@ -173,39 +263,9 @@ func worthless(path, lines string) error {
 
 // text is what was read of a file; it has no name if nothing was.
 func (f *files) text(path string) text {
-	for _, t := range f.texts {
-		if t.name == path {
-			return t
-		}
+	i, ok := slices.BinarySearchFunc(f.texts, path, func(t text, path string) int { return strings.Compare(t.name, path) })
+	if !ok {
+		return text{}
 	}
-	return text{}
-}
-
-// file reads one file. It may have become something else since it was listed:
-// it is opened without waiting for a writer, and looked at again.
-func (f *files) file(path string) (string, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return "", plain(err)
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	switch {
-	case err != nil:
-		return "", plain(err)
-	case !info.Mode().IsRegular():
-		return "", errNotRegular
-	case info.Size() > f.limit:
-		return "", fmt.Errorf("larger than %d MB", f.limit>>20)
-	}
-	var b strings.Builder
-	b.Grow(int(info.Size()) + 1)
-	n, err := io.Copy(&b, io.LimitReader(file, f.limit+1))
-	if err != nil {
-		return "", plain(err)
-	}
-	if n > f.limit {
-		return "", fmt.Errorf("larger than %d MB", f.limit>>20)
-	}
-	return b.String(), nil
+	return f.texts[i]
 }

@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -78,6 +79,7 @@ type asker struct {
 	port  dns.Port
 	query *dns.Query
 	lent  []byte
+	local netip.AddrPort // that is asked
 }
 
 func newAsker(t testing.TB, h *Handler) *asker {
@@ -105,6 +107,7 @@ func packet(t testing.TB, name, qtype string) []byte {
 
 func (a *asker) send(packet []byte, proto dns.Proto) []byte {
 	a.query.Received(append(a.query.Room(len(packet))[:0], packet...), proto, time.Time{})
+	a.query.Local = a.local
 	if a.port.Serve(a.query, a.lent) != dns.Send {
 		return nil
 	}

@@ -1,6 +1,8 @@
 package hosts
 
 import (
+	"net/netip"
+
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
@@ -10,9 +12,12 @@ import (
 //
 //	hosts [FILE [ZONES…]] {
 //	    ADDRESS NAME…                # a line of hosts
+//	    file PATH…                   # more files and directories; may be given several times
+//	    domain NAME                  # names of one label have NAME behind them as well
+//	    localise                     # of a name's IPv4 addresses, those in the network that was asked
 //	    ttl SECONDS                  # of all records, 0 to 65535; 3600
 //	    no_reverse                   # no PTR records
-//	    reload DURATION              # how often FILE is looked at besides; 0 reads it once; 5s
+//	    reload DURATION              # how often files are looked at besides; 0 reads them once; 5s
 //	    fallthrough [ZONES…]         # names without a line are asked of the next handler
 //	    fallthrough_unsupported      # types other than A, AAAA, PTR and ANY are, too
 //	    configmap NAMESPACE/NAME KEY # lines in a ConfigMap; may be given several times
@@ -22,10 +27,11 @@ import (
 //	    manifests DIR                # a folder of YAML and JSON instead of a cluster
 //	}
 //
-// It can stand once in a server block. FILE is /etc/hosts unless it is given or
-// a configmap is. Names outside of ZONES, which are the block's own unless given,
-// are left out. Lines of FILE, of the Corefile and of ConfigMaps add up, in this
-// order; what is said twice counts once.
+// It can stand once in a server block. FILE is /etc/hosts unless it is given, or a
+// file or a configmap is: hosts { file X } reads X alone. Names outside of ZONES,
+// which are the block's own unless given, are left out. Lines of FILE, of each PATH,
+// of the Corefile and of ConfigMaps add up, in this order; what is said twice counts
+// once.
 //
 // A line has an address and its names. # begins a comment. A line that is wrong
 // is left out alone, and one warning for each file and change names the first of
@@ -33,8 +39,20 @@ import (
 // has no right line any more is not taken: what it said before stays. Addresses
 // that mean something on one machine alone (fe80::1%eth0) are left out.
 //
-// FILE may be a directory: all regular files in it count, in the order of their
-// names, but those that begin with a dot or # or end with ~.
+// FILE and PATH may be directories: all regular files in one count, in the order of
+// their names, but those that begin with a dot or # or end with ~. What is not there
+// is one warning, and read when it comes.
+//
+// With domain, a line for db says what one for db.NAME would say, too. Names with
+// more labels, and those that are written with a dot at the end, stay as they are.
+// The longer name is the first PTR record.
+//
+// With localise, if any IPv4 address of a name is in the network of the address that
+// the query was sent to, as the machine's interface has it with the length of its
+// prefix, the answer has only those that are. If none is, if the address is not one
+// of an interface, and over IPv6, it has all of them. IPv6 addresses are given always.
+// An address that an interface gets later is known a moment after the first query
+// for it.
 //
 // Each address is an A or AAAA record of each of its names, and each name a PTR
 // record of its address. A name with a line has no other records: questions for
@@ -49,12 +67,13 @@ import (
 // www.example.org neither that name nor one below it has the wildcard's
 // addresses. Wildcards have no PTR records.
 //
-// A change of FILE or of a file in it is answered at once, as soon as the files
-// have been left alone for 50 ms. A file that was emptied is given half a second
-// to be filled again. What cannot be read any more keeps its lines, and is said
-// once; a file that has left its directory takes its lines with it. A file may
-// have 256 MB, and a line 1 MB. A million names are read within a second and take
-// 85 MB, and a few times that meanwhile.
+// A change of files is answered at once, as soon as they have been left alone for
+// 50 ms. A file that was emptied is given half a second to be filled again. The files
+// of a mounted ConfigMap, which change all together when a link does, wait for
+// nothing. What cannot be read any more keeps its lines, and is said once; a file
+// that has left its directory takes its lines with it. A file may have 256 MB, and a
+// line 1 MB. A million names are read within a second and take 85 MB, and a few times
+// that meanwhile.
 //
 // A ConfigMap is watched by itself: the service account needs get, list and
 // watch on configmaps with its name in resourceNames. Without endpoint,
@@ -83,6 +102,20 @@ import (
 //	    }
 //	}
 //
+// What dnsmasq reads with --no-hosts --addn-hosts=/dns/key --expand-hosts
+// --domain=example.org --localise-queries:
+//
+//	.:1053 {
+//	    hosts {
+//	        file /dns/key
+//	        domain example.org
+//	        localise
+//	        ttl 0
+//	        fallthrough
+//	    }
+//	    whoami
+//	}
+//
 // Metrics: coredns_hosts_entries, the records that all hosts directives have, and
 // coredns_hosts_reload_timestamp_seconds.
 //
@@ -90,13 +123,16 @@ import (
 // ZONES. Differs: NXDOMAIN where CoreDNS says SERVFAIL; a wrong word in the
 // braces is an error, and not a line that is left out; ANY has all addresses;
 // addresses with a scope are left out. Ours: directories, events in place of the
-// poll alone, names between, configmap.
+// poll alone, names between, file, domain, localise, configmap. domain and localise
+// are dnsmasq's --expand-hosts and --localise-queries, but an address has all of its
+// names as PTR records.
 type Handler struct {
 	zones       []zone // longest first
 	ttl         uint32
 	through     config.Fallthrough
 	unsupported bool // types that there are no records of fall through
 	table       *table
+	networks    *networks // the machine's, if only addresses in the client's count
 }
 
 // A zone is one that a handler serves.
@@ -172,7 +208,11 @@ func (h *Handler) done(q *dns.Query, found found) dns.Verdict {
 func (h *Handler) addresses(q *dns.Query, addrs addresses) {
 	a := &q.Answer
 	if q.Type == wire.TypeA || q.Type == wire.TypeANY {
+		near, some := h.networks.near(q, addrs.v4)
 		for v4 := addrs.v4; len(v4) > 0 && len(a.Buf) <= q.Limit(); v4 = v4[4:] {
+			if some && !near.Contains(netip.AddrFrom4([4]byte(v4))) {
+				continue
+			}
 			a.Buf = append(wire.AppendHead(a.Buf, wire.OwnerIsQuestion, wire.TypeA, h.ttl, 4), v4[:4]...)
 			a.Append(wire.Answers, nil, 1)
 		}

@@ -219,7 +219,7 @@ func BenchmarkMillionLines(b *testing.B) {
 		begin := time.Now()
 		builder := newBuilder([]wire.Name{wire.Root}, true)
 		builder.expect(1_000_000, len(lines))
-		parse(lines, func(addr netip.Addr, name []byte) { builder.add(addr, name) }, func(complaint) {})
+		parse(lines, "", func(addr netip.Addr, name []byte) { builder.add(addr, name) }, func(complaint) {})
 		x := builder.index()
 		b.ReportMetric(time.Since(begin).Seconds(), "s/load")
 		builder = nil

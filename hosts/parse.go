@@ -64,10 +64,11 @@ func (f *fields) word() (word string) {
 const byteOrderMark = "\xef\xbb\xbf"
 
 // parse reads text and gives take each address with one of its names, in wire
-// form, lower case, which is valid until take returns. It tells complain what
-// it leaves out: the rest of the text counts.
-func parse(text string, take func(addr netip.Addr, name []byte), complain func(complaint)) {
-	var room [wire.MaxName]byte
+// form, lower case, which is valid until take returns. Names of one label it gives
+// with domain behind them first, unless that is "" or they end with a dot. It tells
+// complain what it leaves out: the rest of the text counts.
+func parse(text string, domain wire.Name, take func(addr netip.Addr, name []byte), complain func(complaint)) {
+	var room, longer [wire.MaxName]byte
 	f := fields{text: strings.TrimPrefix(text, byteOrderMark)}
 	for {
 		size, ok := f.next()
@@ -93,11 +94,19 @@ func parse(text string, take func(addr netip.Addr, name []byte), complain func(c
 		addr = addr.Unmap()
 		for f.rest != "" {
 			word := f.word()
-			if name, wrong := appendName(room[:0], word); wrong != "" {
+			name, wrong := appendName(room[:0], word)
+			if wrong != "" {
 				complain(complaint{f.line, quote(word) + " " + wrong})
-			} else {
-				take(addr, name)
+				continue
 			}
+			if domain != "" && simple(name) && !strings.HasSuffix(word, ".") {
+				if long := append(append(longer[:0], name[:len(name)-1]...), domain...); len(long) <= wire.MaxName {
+					take(addr, long)
+				} else {
+					complain(complaint{f.line, fmt.Sprintf("%s has no room for %v behind it", quote(word), domain)})
+				}
+			}
+			take(addr, name)
 		}
 	}
 }
@@ -150,6 +159,9 @@ func appendName(buf []byte, text string) (name []byte, wrong string) {
 		at += end + 1
 	}
 }
+
+// simple says whether a name in wire form has one label, which is not *.
+func simple(name []byte) bool { return len(name) == int(name[0])+2 && !isWildcard(name) }
 
 // isWildcard says whether a name in wire form begins with the label *.
 func isWildcard(name []byte) bool { return bytes.HasPrefix(name, []byte("\x01*")) }

@@ -12,8 +12,8 @@ import (
 
 // parsed writes what a text says, "address name", and what is wrong with it,
 // "line: complaint".
-func parsed(text string) (pairs, wrong []string) {
-	parse(text, func(addr netip.Addr, name []byte) {
+func parsed(text string, domain wire.Name) (pairs, wrong []string) {
+	parse(text, domain, func(addr netip.Addr, name []byte) {
 		pairs = append(pairs, addr.String()+" "+wire.Name(name).String())
 	}, func(c complaint) {
 		wrong = append(wrong, fmt.Sprintf("%d: %s", c.line, c.text))
@@ -62,10 +62,27 @@ func TestParse(t *testing.T) {
 		{"10.0.0.1 " + strings.Repeat("a ", maxLine) + "\n10.0.0.2 b", []string{"10.0.0.2 b."}, []string{"1: longer than 1048576 bytes"}},
 		{strings.Repeat("x", 100) + " a", nil, []string{`1: "` + strings.Repeat("x", 80) + `"… is not an IP address`}},
 	} {
-		pairs, wrong := parsed(c.text)
+		pairs, wrong := parsed(c.text, "")
 		if !slices.Equal(pairs, c.pairs) || !slices.Equal(wrong, c.wrong) {
 			t.Errorf("%.100q\ngot  %.300q %.300q\nwant %.300q %.300q", c.text, pairs, wrong, c.pairs, c.wrong)
 		}
+	}
+}
+
+// Names of one label have the domain behind them as well.
+func TestParseDomain(t *testing.T) {
+	domain, err := wire.ParseName("Example.org." + strings.Repeat("a.", 100))
+	must(t, err)
+	long := strings.Repeat("b", 63)
+	behind := domain.String()
+	pairs, wrong := parsed("10.0.0.1 db a.b web\n10.0.0.2 dot. * *.c "+long+" d", domain)
+	want := []string{"10.0.0.1 db." + behind, "10.0.0.1 db.", "10.0.0.1 a.b.", "10.0.0.1 web." + behind, "10.0.0.1 web.",
+		"10.0.0.2 dot.", "10.0.0.2 *.", "10.0.0.2 *.c.", "10.0.0.2 " + long + ".", "10.0.0.2 d." + behind, "10.0.0.2 d."}
+	if !slices.Equal(pairs, want) {
+		t.Errorf("got %q, want %q", pairs, want)
+	}
+	if want := []string{`2: "` + long + `" has no room for ` + behind + " behind it"}; !slices.Equal(wrong, want) {
+		t.Errorf("got %q, want %q", wrong, want)
 	}
 }
 
@@ -81,7 +98,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		b := newBuilder([]wire.Name{wire.Root}, true)
 		last := 0
-		parse(text, func(addr netip.Addr, name []byte) {
+		parse(text, "", func(addr netip.Addr, name []byte) {
 			presentation := wire.Name(name).String()
 			again, err := wire.ParseName(presentation)
 			if err != nil || again != wire.Name(name) {
@@ -98,7 +115,7 @@ func FuzzParse(f *testing.F) {
 			last = c.line
 		})
 		x := b.index()
-		parse(text, func(addr netip.Addr, name []byte) {
+		parse(text, "", func(addr netip.Addr, name []byte) {
 			c, _ := x.find(name)
 			addrs, found := x.found(c)
 			if c == 0 || found != present {

@@ -22,7 +22,12 @@ import (
 // the table before it is followed.
 func follow(t *testing.T, path string, log *journal, prepare func(*table)) *Handler {
 	t.Helper()
-	from := source{path: path, reload: time.Hour, reverse: true, zones: []wire.Name{"\x04test\x00"}}
+	return followAll(t, []string{path}, log, prepare)
+}
+
+func followAll(t *testing.T, paths []string, log *journal, prepare func(*table)) *Handler {
+	t.Helper()
+	from := source{paths: paths, reload: time.Hour, reverse: true, zones: []wire.Name{"\x04test\x00"}}
 	h := &Handler{ttl: 60, zones: []zone{{"\x04test\x00", 1}}}
 	h.table = newTable(from, slog.New(slog.NewTextHandler(log, nil)), newCount(new(metrics.Registry)))
 	h.table.quiet = time.Millisecond
@@ -150,7 +155,7 @@ func TestConfigMapMount(t *testing.T) {
 func TestUnreadable(t *testing.T) {
 	file, log := filepath.Join(t.TempDir(), "hosts"), new(journal)
 	write(t, file, "10.0.0.1 a.test\n")
-	a := newAsker(t, follow(t, file, log, func(t *table) { t.reload, t.files.limit = 20*time.Millisecond, 100 }))
+	a := newAsker(t, follow(t, file, log, func(t *table) { t.reload, t.files[0].limit = 20*time.Millisecond, 100 }))
 	stays := func(words string) {
 		t.Helper()
 		eventually(t, words, func() bool { return log.count(words) > 0 })
@@ -194,7 +199,7 @@ func TestUnreadableInDirectory(t *testing.T) {
 	dir, log := t.TempDir(), new(journal)
 	write(t, filepath.Join(dir, "a"), "10.0.0.1 a.test\n")
 	write(t, filepath.Join(dir, "b"), "10.0.0.1 b.test\n")
-	a := newAsker(t, follow(t, dir, log, func(t *table) { t.files.limit = 100 }))
+	a := newAsker(t, follow(t, dir, log, func(t *table) { t.files[0].limit = 100 }))
 	write(t, filepath.Join(dir, "a"), "10.0.0.2 a.test\n"+strings.Repeat("#", 100))
 	write(t, filepath.Join(dir, "b"), "10.0.0.2 b.test\n")
 	a.becomes(t, "b.test.", "NOERROR aa 10.0.0.2")
@@ -228,7 +233,7 @@ func TestUnreadableAndGone(t *testing.T) {
 	dir, log := t.TempDir(), new(journal)
 	write(t, filepath.Join(dir, "a"), "10.0.0.1 a.test\n")
 	write(t, filepath.Join(dir, "b"), strings.Repeat("#", 200))
-	a := newAsker(t, follow(t, dir, log, func(t *table) { t.reload, t.files.limit = 20*time.Millisecond, 100 }))
+	a := newAsker(t, follow(t, dir, log, func(t *table) { t.reload, t.files[0].limit = 20*time.Millisecond, 100 }))
 	eventually(t, "said", func() bool { return log.count("larger than") > 0 })
 	if err := os.Remove(filepath.Join(dir, "b")); err != nil {
 		t.Fatal(err)
@@ -338,7 +343,7 @@ func TestSettle(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			write(t, file, "10.0.0.1 a.test\n")
-			table := newTable(source{path: file, zones: []wire.Name{wire.Root}}, quietLog(), newCount(new(metrics.Registry)))
+			table := newTable(source{paths: []string{file}, zones: []wire.Name{wire.Root}}, quietLog(), newCount(new(metrics.Registry)))
 			table.quiet = quiet
 			begin, stop := time.Now(), make(chan struct{})
 			var writer sync.WaitGroup
@@ -371,8 +376,8 @@ func TestSettle(t *testing.T) {
 					}
 				}
 			})
-			if !table.settle(t.Context()) {
-				t.Errorf("%s: given up", c.what)
+			for table.look() {
+				time.Sleep(quiet)
 			}
 			if took := time.Since(begin); took < c.least || took > c.most {
 				t.Errorf("%s: %v", c.what, took)
@@ -387,7 +392,7 @@ func TestSettle(t *testing.T) {
 func TestReloadZero(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "hosts")
 	write(t, file, "10.0.0.1 a.test\n")
-	table := newTable(source{path: file, zones: []wire.Name{wire.Root}}, quietLog(), newCount(new(metrics.Registry))).start()
+	table := newTable(source{paths: []string{file}, zones: []wire.Name{wire.Root}}, quietLog(), newCount(new(metrics.Registry))).start()
 	defer table.Stop()
 	if table.watch.Active() {
 		t.Error("it is watched")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -31,11 +32,12 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		if d.Args[0].Text == "" {
 			errs = append(errs, d.Errorf(`want a file or a directory, got ""`))
 		}
-		p.path = b.Path(d.Args[0].Text)
+		p.paths = slices.Insert(p.paths, 0, path(b, d.Args[0]))
 		d.Args = d.Args[1:]
-	case len(p.settings) == 0:
-		p.path = system
+	case len(p.paths) == 0 && len(p.settings) == 0:
+		p.paths = []string{system}
 	}
+	p.paths = different(p.paths)
 	zones, err := b.ZonesOr(d)
 	errs = append(errs, err)
 	for _, s := range p.settings {
@@ -51,16 +53,34 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	slices.SortStableFunc(h.zones, func(a, b zone) int { return b.labels - a.labels })
 	b.Handle(h)
 	b.OnStart(func(s *config.Start) (err error) {
-		h.table, err = p.start(s, d, b)
+		if h.table, err = p.start(s, d, b); err == nil && p.localise {
+			h.networks, err = config.Keep(s, networksKey{}, func() (*networks, error) {
+				return watchNetworks(config.Networks, b.Log), nil
+			})
+		}
 		return err
 	})
 	return nil
+}
+
+// path is where a file or a directory is, in one spelling.
+func path(b *config.Block, at corefile.Token) string { return filepath.Clean(b.Path(at.Text)) }
+
+// different leaves out what was there already.
+func different(paths []string) (out []string) {
+	for _, path := range paths {
+		if !slices.Contains(out, path) {
+			out = append(out, path)
+		}
+	}
+	return out
 }
 
 // A plan is what a directive asks for, as far as it is not the handler's own.
 type plan struct {
 	source
 	ttl      int
+	localise bool
 	patience time.Duration
 	settings []cluster.Options // of each ConfigMap
 	keys     []string
@@ -86,6 +106,23 @@ func (p *plan) read(b *config.Block, d corefile.Directive, h *Handler) error {
 		corefile.Option{Name: "reload", Min: 1, Max: 1, Set: corefile.Duration(&p.reload, 0, 365*24*time.Hour)},
 		h.through.Option(),
 		corefile.Option{Name: "fallthrough_unsupported", Set: corefile.Flag(&h.unsupported)},
+		corefile.Option{Name: "file", Min: 1, Max: -1, Set: func(o corefile.Directive) error {
+			var errs []error
+			for _, a := range o.Args {
+				if a.Text == "" {
+					errs = append(errs, a.Errorf(o.Path, `want files and directories, got ""`))
+				}
+				p.paths = append(p.paths, path(b, a))
+			}
+			return errors.Join(errs...)
+		}},
+		corefile.Option{Name: "domain", Min: 1, Max: 1, Set: func(o corefile.Directive) (err error) {
+			if p.domain, err = wire.ParseName(o.Args[0].Text); err != nil || p.domain == wire.Root {
+				return o.Errorf("want a name such as example.org, got %q", o.Args[0].Text)
+			}
+			return nil
+		}},
+		corefile.Option{Name: "localise", Set: corefile.Flag(&p.localise)},
 		corefile.Option{Name: "configmap", Min: 2, Max: 2, Set: func(o corefile.Directive) error {
 			p.settings = append(p.settings, cluster.Options{ConfigMap: o.Args[0].Text})
 			p.keys = append(p.keys, o.Args[1].Text)
@@ -153,13 +190,15 @@ func each(d corefile.Directive, err error) error {
 
 // The keys under which things outlive a reload.
 type (
-	countKey struct{}
-	mapKey   struct{ cluster.Options }
-	tableKey struct {
-		path, inline, maps, zones string
-		reload                    time.Duration
-		reverse                   bool
-		plan                      *config.Start // if the table must not outlive it
+	countKey    struct{}
+	networksKey struct{}
+	mapKey      struct{ cluster.Options }
+	tableKey    struct {
+		paths, inline, maps, zones string
+		domain                     wire.Name
+		reload                     time.Duration
+		reverse                    bool
+		plan                       *config.Start // if the table must not outlive it
 	}
 )
 
@@ -173,7 +212,7 @@ func (p *plan) start(s *config.Start, d corefile.Directive, b *config.Block) (*t
 	if err != nil {
 		return nil, err
 	}
-	key := tableKey{path: p.path, zones: join(p.zones), reload: p.reload, reverse: p.reverse}
+	key := tableKey{paths: strings.Join(p.paths, "\n"), domain: p.domain, zones: join(p.zones), reload: p.reload, reverse: p.reverse}
 	from := p.source
 	for i, o := range p.settings {
 		m, err := config.Keep(s, mapKey{o}, func() (*configMap, error) { return watchMap(o, b.Log, b.Metrics), nil })

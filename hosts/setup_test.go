@@ -59,6 +59,12 @@ func TestSetupErrors(t *testing.T) {
 		{"hosts {\n reload -1s\n}", `Corefile:3: hosts: reload: want a duration of 0s..8760h, got "-1s"`},
 		{"hosts {\n fallthrough a..b\n}", `Corefile:3: hosts: fallthrough: not a zone: "a..b": empty label`},
 		{"hosts {\n fallthrough_unsupported example.test\n}", `Corefile:3: hosts: fallthrough_unsupported: want no argument, got 1`},
+		{"hosts {\n file\n}", `Corefile:3: hosts: file: want at least 1 argument, got 0`},
+		{"hosts {\n file a \"\" b\n}", `Corefile:3: hosts: file: want files and directories, got ""`},
+		{"hosts {\n domain a b\n}", `Corefile:3: hosts: domain: want 1 argument, got 2`},
+		{"hosts {\n domain a..b\n}", `Corefile:3: hosts: domain: want a name such as example.org, got "a..b"`},
+		{"hosts {\n domain .\n localise yes\n}", `Corefile:3: hosts: domain: want a name such as example.org, got "."` + "\n" +
+			`Corefile:4: hosts: localise: want no argument, got 1`},
 		{"hosts {\n configmap dns/custom\n}", `Corefile:3: hosts: configmap: want 2 arguments, got 1`},
 		{"hosts {\n configmap custom hosts\n}", `Corefile:2: hosts: configmap: want NAMESPACE/NAME, got "custom"`},
 		{"hosts {\n configmap dns/Custom hosts\n}", `Corefile:2: hosts: configmap: want NAMESPACE/NAME, got "dns/Custom"`},
@@ -121,6 +127,9 @@ func TestSetupPath(t *testing.T) {
 		{"hosts list {\n reload 0\n}", dir, filepath.Join(dir, "list")},
 		{"hosts /list {\n reload 0\n}", dir, "/list"},
 		{"hosts {\n configmap dns/custom hosts\n manifests " + dir + "\n}", "", ""},
+		{"hosts {\n file list /more/ list\n file /last list\n reload 0\n}", dir, filepath.Join(dir, "list") + " /more /last"},
+		{"hosts /first {\n file /more /first\n reload 0\n}", dir, "/first /more"},
+		{"hosts {\n configmap dns/custom hosts\n file /list\n manifests " + dir + "\n}", "", "/list"},
 		{"hosts list {\n configmap dns/custom hosts\n manifests " + dir + "\n}", dir, filepath.Join(dir, "list")},
 	} {
 		servers, err := corefile.Parse("Corefile", []byte(".:53 {\n"+c.directive+"\n}\n"))
@@ -135,7 +144,7 @@ func TestSetupPath(t *testing.T) {
 		if err := b.Started(s); err != nil {
 			t.Fatal(err)
 		}
-		if got := config.Find[*Handler](b)[0].table.path; got != c.want {
+		if got := config.Find[*Handler](b)[0].table.paths; strings.Join(got, " ") != c.want {
 			t.Errorf("%s: the file is %q, want %q", c.directive, got, c.want)
 		}
 		s.Stop()
@@ -157,6 +166,10 @@ func TestReloadKeepsTable(t *testing.T) {
 		{"ttl 30", "ttl 30\n fallthrough\n fallthrough_unsupported", true},
 		{"ttl 30", "no_reverse", false},
 		{"ttl 30", "reload 2s", false},
+		{"ttl 30", "localise", true},
+		{"localise", "localise", true},
+		{"ttl 30", "domain example.test", false},
+		{"ttl 30", "file " + file + "2", false},
 		{"ttl 30", "10.0.0.2 b.example.test", false},
 		{"reload 0", "reload 0", false},
 	} {

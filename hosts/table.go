@@ -3,7 +3,6 @@ package hosts
 import (
 	"context"
 	"fmt"
-	"hash/maphash"
 	"log/slog"
 	"maps"
 	"net/netip"
@@ -20,10 +19,11 @@ import (
 
 // A source is where a table has its lines from.
 type source struct {
-	path    string        // of a file or a directory; "" is none
-	reload  time.Duration // how often the path is looked at; zero is once
+	paths   []string      // of files and directories
+	reload  time.Duration // how often they are looked at; zero is once
 	inline  []text        // lines of the Corefile
 	maps    []mapped
+	domain  wire.Name // what names of one label have behind them as well; "" is nothing
 	zones   []wire.Name
 	reverse bool
 }
@@ -37,12 +37,12 @@ type table struct {
 	whole chan struct{} // closed when every ConfigMap has been seen
 
 	// What follows belongs to the one who runs the table.
-	files  files
+	files  []*files // of each path
 	mapped []string // lines of the ConfigMaps, as the index has them
 	watch  watch.Files
 	quiet  time.Duration     // how long a file must be left alone before it is read
 	slow   time.Duration     // how long lines may take before somebody wonders
-	told   map[string]string // what has been said of each file, and still holds
+	told   map[string]string // what has been said of lines, and still holds
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 }
@@ -64,19 +64,21 @@ func newTable(from source, log *slog.Logger, c *count) *table {
 	t := &table{
 		source: from, log: log, count: c, quiet: quiet, slow: slow, whole: make(chan struct{}),
 		mapped: make([]string, len(from.maps)), told: map[string]string{}, cancel: func() {},
-		files: files{path: from.path, limit: maxFile, seed: maphash.MakeSeed()},
+	}
+	for _, path := range from.paths {
+		t.files = append(t.files, newFiles(path))
 	}
 	if t.follows() {
 		if err := t.watch.Open(); err != nil {
-			log.Warn(fmt.Sprintf("hosts %s: no events, looking every %v: %v", t.path, t.reload, err))
+			log.Warn(fmt.Sprintf("hosts %s: no events, looking every %v: %v", strings.Join(t.paths, ", "), t.reload, err))
 		}
 	}
-	t.refresh(true)
+	t.refresh(t.files)
 	return t
 }
 
 // follows says whether the files may change.
-func (t *table) follows() bool { return t.path != "" && t.reload > 0 }
+func (t *table) follows() bool { return len(t.paths) > 0 && t.reload > 0 }
 
 // start follows the files and the ConfigMaps until Stop.
 func (t *table) start() *table {
@@ -119,54 +121,56 @@ func (t *table) run(ctx context.Context) {
 		defer ticker.Stop()
 		poll = ticker.C
 	}
+	var again <-chan time.Time // while somebody writes the files
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-changes:
-			t.refresh(false)
+			t.refresh(nil)
 			continue
 		case <-t.watch.Events():
 		case <-t.watch.Errors(): // too many events: some were lost
 		case <-poll:
+		case <-again:
+			again = nil
 		}
-		if t.files.changed() && t.settle(ctx) {
-			t.refresh(true)
+		if again != nil {
+			continue // a writer makes many events
+		}
+		if t.look() {
+			again = time.After(t.quiet)
 		}
 	}
 }
 
-// settle waits until nobody writes the files any more. It is false if ctx has
-// ended.
-func (t *table) settle(ctx context.Context) bool {
-	was, _, _ := t.files.look()
-	for begin, still := time.Now(), 0; time.Since(begin) < settleMost; {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-time.After(t.quiet):
+// look reads the files that have changed and that nobody writes any more. again
+// says that somebody may be writing others, which are to be looked at after a
+// quiet time.
+func (t *table) look() (again bool) {
+	var due []*files
+	now := time.Now()
+	for _, f := range t.files {
+		if f.due(now) {
+			due = append(due, f)
 		}
-		t.watch.Drain()
-		now, _, empty := t.files.look()
-		if still++; now != was {
-			was, still = now, 0
-		}
-		if still > 0 && !empty || still >= emptied {
-			break
-		}
+		again = again || f.writing
 	}
-	return true
+	if len(due) > 0 {
+		t.refresh(due)
+	}
+	return again
 }
 
-// refresh reads what may have changed and makes another index if anything has.
-func (t *table) refresh(files bool) {
+// refresh reads these files and makes another index if anything has changed.
+func (t *table) refresh(due []*files) {
 	changed, whole := t.index.Load() == nil, true
-	if files && t.path != "" {
-		if t.follows() {
-			t.watch.Follow(t.path) // first, so that no change is missed in between
-		}
-		news, wrong := t.files.read()
-		t.report(wrong)
+	if len(due) > 0 && t.follows() {
+		t.watch.Follow(t.paths...) // first, so that no change is missed in between
+	}
+	for _, f := range due {
+		news, wrong := f.read()
+		t.report(f, wrong)
 		changed = changed || news
 	}
 	for i, m := range t.maps {
@@ -183,52 +187,51 @@ func (t *table) refresh(files bool) {
 }
 
 // report says what is new of the files that cannot be read.
-func (t *table) report(wrong map[string]error) {
-	const mark = "reading "
+func (t *table) report(f *files, wrong map[string]error) {
 	for _, path := range slices.Sorted(maps.Keys(wrong)) {
 		stays := ""
-		if t.files.text(path).name != "" || path == t.path && len(t.files.texts) > 0 {
+		if f.text(path).name != "" || path == f.path && len(f.texts) > 0 {
 			stays = "; what it said before stays"
 		}
-		t.tell(mark+path, fmt.Sprintf("hosts %s: %v%s", path, wrong[path], stays))
+		tell(t.log, f.told, path, fmt.Sprintf("hosts %s: %v%s", path, wrong[path], stays))
 	}
-	if wrong[t.path] != nil {
+	if wrong[f.path] != nil {
 		return // and nothing is known of the files in it
 	}
-	for topic := range t.told {
-		path, ok := strings.CutPrefix(topic, mark)
-		if !ok || wrong[path] != nil {
+	for path := range f.told {
+		if wrong[path] != nil {
 			continue
 		}
-		delete(t.told, topic)
-		if path == t.path || t.files.text(path).name != "" { // or it has gone
+		delete(f.told, path)
+		if path == f.path || f.text(path).name != "" { // or it has gone
 			t.log.Info(fmt.Sprintf("hosts %s: can be read now", path))
 		}
 	}
 }
 
-// tell warns unless the topic's warning is the same as before.
-func (t *table) tell(topic, warning string) {
-	if t.told[topic] != warning {
-		t.told[topic] = warning
-		t.log.Warn(warning)
+// tell warns unless the topic's warning is the same as the one that was told.
+func tell(log *slog.Logger, told map[string]string, topic, warning string) {
+	if told[topic] != warning {
+		told[topic] = warning
+		log.Warn(warning)
 	}
 }
 
 // build makes an index of all lines.
 func (t *table) build() {
 	b := newBuilder(t.zones, t.reverse)
-	from := make([]string, 0, 2+len(t.maps))
+	from := slices.Clone(t.paths)
 	size, lines := 0, 0
-	for _, text := range t.files.texts {
-		size, lines = size+len(text.lines), lines+strings.Count(text.lines, "\n")
+	for _, f := range t.files {
+		for _, text := range f.texts {
+			size, lines = size+len(text.lines), lines+strings.Count(text.lines, "\n")
+		}
 	}
 	b.expect(lines, size)
-	for _, lines := range t.files.texts {
-		t.take(b, lines)
-	}
-	if t.path != "" {
-		from = append(from, t.path)
+	for _, f := range t.files {
+		for _, text := range f.texts {
+			t.take(b, text)
+		}
 	}
 	for _, lines := range t.inline {
 		t.take(b, lines)
@@ -247,8 +250,8 @@ func (t *table) build() {
 	t.index.Store(x)
 	t.count.set(t, x.entries)
 	t.log.Info(fmt.Sprintf("hosts: %d entries from %s", x.entries, strings.Join(from, ", ")))
-	if len(t.maps) == 0 && len(t.files.texts) == 1 && t.files.texts[0].name == t.path {
-		t.files.texts[0].lines = "" // another index will need the file anew
+	if only := t.files; len(t.maps) == 0 && len(only) == 1 && len(only[0].texts) == 1 && only[0].texts[0].name == only[0].path {
+		only[0].texts[0].lines = "" // another index will need the file anew
 	}
 	if size > large {
 		// What made the index is five times its size, and nothing else makes
@@ -265,7 +268,7 @@ const large = 16 << 20
 func (t *table) take(b *builder, lines text) {
 	first, bad := "", 0
 	n, said := 0, time.Now()
-	parse(lines.lines, func(addr netip.Addr, name []byte) {
+	parse(lines.lines, t.domain, func(addr netip.Addr, name []byte) {
 		b.add(addr, name)
 		if n++; n%(1<<16) == 0 && time.Since(said) > t.slow {
 			said = time.Now()
@@ -276,13 +279,12 @@ func (t *table) take(b *builder, lines text) {
 			first = fmt.Sprintf("hosts %s:%d: %s: left out", lines.name, c.line, c.text)
 		}
 	})
-	topic := "lines of " + lines.name
 	switch {
 	case bad == 0:
-		delete(t.told, topic)
+		delete(t.told, lines.name)
 	case bad == 1:
-		t.tell(topic, first)
+		tell(t.log, t.told, lines.name, first)
 	default:
-		t.tell(topic, fmt.Sprintf("%s (and so are %d more)", first, bad-1))
+		tell(t.log, t.told, lines.name, fmt.Sprintf("%s (and so are %d more)", first, bad-1))
 	}
 }

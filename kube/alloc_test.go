@@ -46,8 +46,12 @@ func cheapOnes() []cheap {
 }
 
 // shop is a cluster with a thousand other Services in it.
-func shop(tb testing.TB) *server {
+func shop(tb testing.TB) *server { return shopOf(tb, func(*directive) {}) }
+
+// shopOf is shop with other options.
+func shopOf(tb testing.TB, change func(*directive)) *server {
 	d := plain()
+	change(&d)
 	d.pods, d.zonal = podsInsecure, true
 	d.zones, d.multicluster = append(d.zones, "clusterset.local."), []string{"clusterset.local."}
 	objects := append(huge(60),

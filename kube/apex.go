@@ -90,7 +90,7 @@ func (l *lookup) ownServices() []ns {
 	for _, ip := range l.local {
 		for at := l.index.reverse.within(only(ip)); at.next(); {
 			if e := l.index.services.Get([]byte(at.home.key)); e.visible() {
-				found = append(found, e.asServers(ip)...)
+				found = append(found, l.asServers(e, ip)...)
 			}
 		}
 	}
@@ -100,14 +100,14 @@ func (l *lookup) ownServices() []ns {
 
 // asServers gives the names by which clients reach e's endpoint ip: the Service
 // itself or, if it is headless, the endpoint, with all addresses of that name.
-func (e *entry) asServers(ip netip.Addr) (found []ns) {
+func (h *Handler) asServers(e *entry, ip netip.Addr) (found []ns) {
 	name := e.home.key + "\x03svc"
 	for w := e.walk(selection{}); w.next(); {
 		switch {
 		case w.ep.Addr != ip:
 		case e.headless:
-			label := appendEndpointLabel(nil, w.ep)
-			found = append(found, ns{string(label) + name, e.behind(label[1:])})
+			label := h.appendLabel(nil, w.ep)
+			found = append(found, ns{string(label) + name, e.behind(h.named(label[1:]))})
 		case e.records != "":
 			return []ns{{name, slices.Collect(e.clusterIPs())}}
 		}
@@ -115,9 +115,9 @@ func (e *entry) asServers(ip netip.Addr) (found []ns) {
 	return found
 }
 
-// behind lists the addresses of one endpoint.
-func (e *entry) behind(label []byte) (ips []netip.Addr) {
-	for w := e.walk(named(label)); w.next(); {
+// behind lists the addresses that sel selects.
+func (e *entry) behind(sel selection) (ips []netip.Addr) {
+	for w := e.walk(sel); w.next(); {
 		ips = append(ips, w.ep.Addr)
 	}
 	return ips

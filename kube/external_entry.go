@@ -57,7 +57,7 @@ func (l *lookup) externalAddresses() (all []netip.Addr) {
 	for _, ip := range l.local {
 		for at := l.index.reverse.within(only(ip)); at.next(); {
 			e := l.index.services.Get([]byte(at.home.key))
-			if out := e.seen(); out != nil && len(e.asServers(ip)) > 0 {
+			if out := e.seen(); out != nil && len(l.asServers(e, ip)) > 0 {
 				all = slices.AppendSeq(all, out.clusterIPs())
 			}
 		}
@@ -80,7 +80,7 @@ func (s *service) atPort() outcome {
 		sel.port = s.label(0)[1:]
 	}
 	sel.proto = s.label(s.left - 1)[1:]
-	n := countPorts(s.e.ports(), sel)
+	n := countPorts(s.e.ports(), &sel)
 	if n == 0 {
 		return missing
 	}
@@ -88,7 +88,7 @@ func (s *service) atPort() outcome {
 		const head = len(wire.OwnerIsQuestion) + 10
 		var room [wire.MaxName]byte
 		host := append(room[:0], s.e.records[head:]...)
-		for port := range matching(s.e.ports(), sel) {
+		for port := range matching(s.e.ports(), &sel) {
 			s.srvTo(n, port, nil, host)
 		}
 	}

@@ -24,16 +24,18 @@ const (
 
 // A Handler is one use of the directive kubernetes.
 type Handler struct {
-	zones   []*zoneInfo // longest first
-	primary wire.Name   // where reverse names point to
-	ttl     uint32
-	pods    podMode
-	zonal   bool
-	through config.Fallthrough
-	local   []netip.Addr // addresses that the server listens on
-	index   *Index
-	server  string   // labels of the name server in front of each zone
-	source  *options // what other directives may still change before the start
+	zones     []*zoneInfo // longest first
+	primary   wire.Name   // where reverse names point to
+	ttl       uint32
+	pods      podMode
+	zonal     bool
+	kubedns   bool // records as kube-dns gives them
+	wildcards bool // labels * stand for any
+	through   config.Fallthrough
+	local     []netip.Addr // addresses that the server listens on
+	index     *Index
+	server    string   // labels of the name server in front of each zone
+	source    *options // what other directives may still change before the start
 }
 
 // A zoneInfo is one zone that a handler serves.
@@ -53,7 +55,7 @@ const (
 	between                // a reverse name that exists only because others are below it
 	unknown                // what would tell has not been listed yet
 	refused                // not for clients
-	waiting                // a CNAME is written, and its target must be waited for
+	waiting                // a CNAME is written and its target must be waited for, or the whole index be walked over
 )
 
 // Ready says whether the cluster has been seen whole once. It stays so while
@@ -92,8 +94,21 @@ func (l *lookup) conclude(found outcome) dns.Verdict {
 	return dns.Done
 }
 
-// Resolve takes up the chase of a CNAME whose target had to wait.
+// Resolve walks over all Services for a question with wildcards, and takes up the
+// chase of a CNAME whose target had to wait.
 func (h *Handler) Resolve(ctx context.Context, q *dns.Query) error {
+	if z := h.zone(q); z != nil && h.wildcards {
+		l := lookup{Handler: h, q: q, zone: z, below: q.Labels() - z.labels}
+		if l.wild() && l.wide() {
+			switch l.conclude(l.spread()) {
+			case dns.Next:
+				q.Next(ctx)
+				return nil
+			case dns.Done:
+				return nil
+			}
+		}
+	}
 	h.chased(q, q.Asked(ctx))
 	return nil
 }

@@ -62,11 +62,15 @@ func (m *model) ask(name, qtype string, before ...asked) []reply {
 		return []reply{{code: "REFUSED"}}
 	}
 	soa := record(zone, min(m.ttl, 300), "SOA", m.names[zone]["SOA"][0])
+	wild := m.wildcards && slices.Contains(strings.Split(strings.TrimSuffix(name, zone), "."), "*") && !reversed(zone) && !slices.Contains(m.multicluster, zone)
+	if wild {
+		m.wild(name, zone)
+	}
 	at, exists := m.names[name]
-	if !exists {
+	if !exists && !wild {
 		at, exists = m.podName(name, zone)
 	}
-	if !exists {
+	if !exists && !wild {
 		at, exists = m.prefer(name)
 	}
 	through := m.through && (len(m.throughZones) == 0 || slices.ContainsFunc(m.throughZones, func(z string) bool { return mdns.IsSubDomain(z, name) }))
@@ -113,7 +117,11 @@ func (m *model) rrset(name, rtype string, at rrsets) []reply {
 		switch rtype {
 		case "SRV":
 			// §3.5, with each record counted once.
-			rdata = fmt.Sprintf("0 %d %s", max(1, 100/len(at[rtype])), rdata)
+			if weight := max(1, 100/len(at[rtype])); m.kubedns {
+				rdata = fmt.Sprintf("10 %d %s", 100/m.heavy[name], rdata)
+			} else {
+				rdata = fmt.Sprintf("0 %d %s", weight, rdata)
+			}
 			fallthrough
 		case "NS":
 			targets = append(targets, rdata[strings.LastIndexByte(rdata, ' ')+1:])
@@ -196,7 +204,12 @@ func (m *model) prefer(name string) (rrsets, bool) {
 	if i < 0 || m.names[name[i+1:]] == nil {
 		return nil, false
 	}
-	return m.names[name[i+1+len(prefer):]], true
+	service := name[i+1+len(prefer):]
+	m.glue[name], m.heavy[name] = m.glue[service], m.heavy[service]
+	if m.glue[name] == nil {
+		delete(m.glue, name)
+	}
+	return m.names[service], true
 }
 
 // fromWorld is what the handler below kubernetes says.

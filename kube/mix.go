@@ -16,18 +16,16 @@ func (e *entry) mix(ix *Index, slices []part) {
 	}
 	groups, endpoints := e.targets(slices)
 	var ips []netip.Addr
-	n := 0
 	for i, g := range groups {
 		e.parts = append(e.parts, ix.pack(&e.facts, raw{of: ix.kins.get(g.cluster, g.ports), endpoints: endpoints[i]}, false))
 		for ep := range endpoints[i].All() {
 			ips = append(ips, ep.Addr)
-			n++
 		}
 	}
 	if e.headless {
 		e.setAddresses(ips, ix.set.ttl)
-		e.mixed.shared = len(e.a())/lenA+len(e.aaaa())/lenAAAA < n
 	}
+	e.mixed.shared = len(unique(ips)) < len(ips)
 }
 
 // A target is one endpoint under construction: the addresses behind one label.

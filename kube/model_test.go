@@ -57,12 +57,13 @@ type model struct {
 	between map[string]bool     // those that only exist because others are below them
 	oneOf   map[string][]string // PTR names of an address that is the ClusterIP of several Services: any one will do
 	glue    map[string][]string // addresses to come with SRV records of this name, if not all that the targets have
+	heavy   map[string]int      // what weights are made of at this name, as kube-dns counts
 }
 
 // spell writes the whole list down.
 func spell(d directive, have *objects, serial, importSerial uint32) *model {
 	m := &model{directive: d, have: have, serial: serial, importSerial: importSerial,
-		names: map[string]rrsets{}, between: map[string]bool{}, oneOf: map[string][]string{}, glue: map[string][]string{}}
+		names: map[string]rrsets{}, between: map[string]bool{}, oneOf: map[string][]string{}, glue: map[string][]string{}, heavy: map[string]int{}}
 	for _, z := range d.zones {
 		if m.primary == "" && !reversed(z) && !slices.Contains(d.multicluster, z) {
 			m.primary = z
@@ -127,6 +128,8 @@ func (m *model) exposed(ns string) bool {
 // are its own.
 type endpoint struct {
 	label     string // with the cluster's id behind it, if there is one
+	host      string
+	cluster   string
 	addresses []netip.Addr
 	zones     []string // of the addresses
 	ports     []cluster.Port
@@ -155,8 +158,9 @@ func (m *model) endpoints(s *cluster.Service, from cluster.Kind) (all []*endpoin
 			i := slices.IndexFunc(all, func(o *endpoint) bool { return o.label == label })
 			if i < 0 {
 				i = len(all)
-				all = append(all, &endpoint{label: label})
+				all = append(all, &endpoint{label: label, cluster: sl.Cluster})
 			}
+			all[i].host = cmp.Or(all[i].host, e.Hostname)
 			if !slices.Contains(all[i].addresses, e.Addr) {
 				all[i].addresses = append(all[i].addresses, e.Addr)
 				all[i].zones = append(all[i].zones, e.Zone)
@@ -204,7 +208,9 @@ func (m *model) forward(z string, services, from cluster.Kind, version string) {
 			if len(endpoints) == 0 { // 2.4.1b, M10
 				continue
 			}
-			m.headless(name, endpoints)
+			if !m.kubedns {
+				m.headless(name, endpoints)
+			}
 			if m.zonal && services == cluster.Services {
 				m.topology(name, s)
 			}
@@ -212,7 +218,13 @@ func (m *model) forward(z string, services, from cluster.Kind, version string) {
 			if m.ignoreEmpty && len(endpoints) == 0 {
 				continue
 			}
-			m.clusterIP(name, s)
+			if !m.kubedns {
+				m.clusterIP(name, s)
+			}
+		}
+		if m.kubedns {
+			m.asKubeDNS(name, s, endpoints)
+			continue
 		}
 		for _, e := range endpoints { // 2.4.1c, d; M9; §3.5 under a ClusterIP too
 			m.addresses(e.label+"."+name, e.addresses)
@@ -296,6 +308,10 @@ func (m *model) topology(name string, s *cluster.Service) {
 					continue
 				}
 				at := e.zones[i] + "." + how + "._zone." + name
+				if m.kubedns {
+					m.portless(at, name, e, e.addresses[i])
+					continue
+				}
 				m.addresses(at, e.addresses[i:i+1])
 				for _, p := range e.ports {
 					m.srv(at, p, e.label+"."+name)
@@ -341,7 +357,7 @@ func (m *model) backward() {
 		}
 		for _, e := range m.endpoints(s, cluster.Slices) {
 			for _, ip := range e.addresses {
-				put(members, ip, e.label+"."+name)
+				put(members, ip, m.own(e)+"."+name)
 			}
 		}
 	}
@@ -380,7 +396,7 @@ func (m *model) apex(z string) {
 				continue
 			}
 			if s.Headless {
-				own[e.label+"."+name] = e.addresses
+				own[m.own(e)+"."+name] = m.at(m.own(e) + "." + name + m.primary)
 			} else if len(s.ClusterIPs) > 0 {
 				own[name] = s.ClusterIPs
 			}

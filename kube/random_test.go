@@ -43,6 +43,7 @@ func newCosmos(seed uint64) *cosmos {
 	d.pods = pick(c, podsDisabled, podsInsecure, podsVerified, podsVerified)
 	d.zonal = c.chance(40)
 	d.ignoreEmpty = c.chance(30)
+	d.kubedns, d.wildcards = c.chance(40), c.chance(40)
 	d.noEndpoints = !d.zonal && c.chance(10)
 	if c.chance(30) {
 		d.zones = []string{"Kube.Example.", "10.in-addr.arpa.", "168.192.in-addr.arpa.", "0.0.d.f.ip6.arpa."}
@@ -282,6 +283,10 @@ func (c *cosmos) mutate(name string) string {
 		return name
 	}
 	i := c.IntN(len(labels))
+	if c.wildcards && c.chance(30) {
+		labels[i] = "*"
+		return mdns.Fqdn(strings.Join(labels, "."))
+	}
 	switch c.IntN(12) {
 	case 0:
 		return "x." + name
@@ -290,7 +295,7 @@ func (c *cosmos) mutate(name string) string {
 	case 2: // the parent
 		labels = labels[1:]
 	case 3:
-		labels[0] = pick(c, "db-0", "api", "*", "any", "_http", "_udp", "_", "_zone", "west", "10-0-0-2", "fd00--1", "fd00-0-0-0-0-0-0-1", "010-0-0-1", "--ffff-a00-1", "1-2-3", "--", "-", "0", "01", "a", "ab", "256")
+		labels[0] = pick(c, hashed(pick(c, c.addresses()...)), "db-0", "api", "*", "any", "_http", "_udp", "_", "_zone", "west", "10-0-0-2", "fd00--1", "fd00-0-0-0-0-0-0-1", "010-0-0-1", "--ffff-a00-1", "1-2-3", "--", "-", "0", "01", "a", "ab", "256")
 	case 4:
 		labels[i] = strings.TrimPrefix(labels[i], "_")
 	case 5:
@@ -438,7 +443,7 @@ func (m *model) contents(imports bool) string {
 	var lines []string
 	for name, at := range m.names {
 		for rtype, all := range at {
-			if imports == slices.Contains(m.multicluster, m.zone(name)) && strings.Contains(name, ".svc.") {
+			if !strings.Contains(name, "*") && imports == slices.Contains(m.multicluster, m.zone(name)) && strings.Contains(name, ".svc.") {
 				lines = append(lines, fmt.Sprintln(name, rtype, slices.Sorted(slices.Values(all))))
 			}
 		}

@@ -33,6 +33,8 @@ func (l *lookup) answer() outcome {
 		return unknown
 	case l.below == 0:
 		return l.apex()
+	case l.wildcards && l.wild():
+		return l.wildcard()
 	}
 	last := string(l.label(l.below - 1))
 	switch {
@@ -70,7 +72,15 @@ func (e *entry) needsEndpoints(l *lookup) bool {
 		return false
 	}
 	left := l.below - 3
-	return e.headless || l.index.set.ignoreEmpty || left > 0 && l.label(left - 1)[0] != '_'
+	if e.headless || l.index.set.ignoreEmpty {
+		return true
+	}
+	if l.kubedns && left == 1 {
+		if _, own := e.hashedIPs(l.label(0)); own {
+			return false
+		}
+	}
+	return left > 0 && l.label(left - 1)[0] != '_'
 }
 
 // services answers SVC.NS.svc and what is below it.
@@ -84,7 +94,7 @@ func (l *lookup) services() outcome {
 	key := l.q.Name()[l.q.Offset(l.below-3):l.q.Offset(l.below-1)]
 	whole := l.listed(cluster.Slices) // before the look: what is seen then is no older than the list
 	e := l.table().Get(key)
-	if e.needsEndpoints(l) && !whole {
+	if !whole && e.needsEndpoints(l) {
 		return unknown
 	}
 	if !e.visible() {
@@ -121,13 +131,19 @@ func (l *lookup) wants(t wire.Type) bool {
 // alias answers for an ExternalName (2.5): the CNAME whatever the type, and
 // what its target has for it.
 func (l *lookup) alias(e *entry) outcome {
+	l.q.Answer.AppendString(wire.Answers, e.records, 1)
+	const head = len(wire.OwnerIsQuestion) + 10
+	return l.chase([]byte(e.records[head:]))
+}
+
+// chase looks up the target of the CNAME that has been written, unless that is
+// all that was asked for.
+func (l *lookup) chase(target []byte) outcome {
 	q := l.q
-	q.Answer.AppendString(wire.Answers, e.records, 1)
 	if q.Type == wire.TypeCNAME || q.Type == wire.TypeANY {
 		return present
 	}
-	const head = len(wire.OwnerIsQuestion) + 10
-	sub, ok := q.Ask([]byte(e.records[head:]), q.Type)
+	sub, ok := q.Ask(target, q.Type)
 	if !ok {
 		return waiting
 	}
@@ -315,7 +331,7 @@ func (l *lookup) pointAt(key, kind string, ep *cluster.Endpoint) {
 	a.Buf = wire.AppendHead(a.Buf, wire.OwnerIsQuestion, wire.TypePTR, l.ttl, 0)
 	at := len(a.Buf)
 	if ep != nil {
-		a.Buf = appendEndpointLabel(a.Buf, *ep)
+		a.Buf = l.appendLabel(a.Buf, *ep)
 	}
 	a.Buf = append(append(append(a.Buf, key...), kind...), l.primary...)
 	if len(a.Buf)-at > wire.MaxName { // nobody can have that name

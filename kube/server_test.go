@@ -25,6 +25,8 @@ type directive struct {
 	ttl          uint32
 	pods         podMode
 	zonal        bool
+	kubedns      bool
+	wildcards    bool
 	ignoreEmpty  bool
 	noEndpoints  bool
 	through      bool
@@ -48,7 +50,7 @@ func (d directive) newIndex() *Index {
 
 func (d directive) handler(t testing.TB, ix *Index) *Handler {
 	t.Helper()
-	h := &Handler{ttl: d.ttl, pods: d.pods, zonal: d.zonal, local: d.local, index: ix, server: serverLabels}
+	h := &Handler{ttl: d.ttl, pods: d.pods, zonal: d.zonal, kubedns: d.kubedns, wildcards: d.wildcards, local: d.local, index: ix, server: serverLabels}
 	h.through = config.Fallthrough{On: d.through, Zones: names(t, d.throughZones)}
 	if err := h.serve(corefile.Directive{}, names(t, d.zones), names(t, d.multicluster)); err != nil {
 		t.Fatal(err)
@@ -89,6 +91,7 @@ func (world) ServeDNS(q *dns.Query) dns.Verdict {
 type server struct {
 	port  dns.Port
 	query *dns.Query
+	later sent // the replies to queries that were parked
 	lent  []byte
 }
 
@@ -97,7 +100,7 @@ func serve(t testing.TB, d directive, h *Handler) *server {
 	chain := new(dns.Chain)
 	chain.Add("kubernetes", h)
 	chain.Add("world", world{})
-	mux := dns.NewMux(dns.NewLot(1), nil)
+	mux := dns.NewMux(dns.NewLot(1<<10), nil)
 	for _, zone := range names(t, append([]string{worldZone}, d.zones...)) {
 		if err := mux.Route(zone, chain); err != nil {
 			t.Fatal(err)
@@ -109,16 +112,21 @@ func serve(t testing.TB, d directive, h *Handler) *server {
 }
 
 func newReader() *server {
-	return &server{query: dns.NewQuery(nil), lent: make([]byte, 1<<17)}
+	later := sent{make(chan []byte)}
+	return &server{query: dns.NewQuery(later), later: later, lent: make([]byte, 1<<17)}
 }
 
 // send gives the server a packet, and returns the sealed reply.
 func (s *server) send(packet []byte, proto dns.Proto) []byte {
 	s.query.Received(append(s.query.Room(len(packet))[:0], packet...), proto, time.Time{})
-	if s.port.Serve(s.query, s.lent) != dns.Send {
-		return nil
+	switch s.port.Serve(s.query, s.lent) {
+	case dns.Send:
+		return s.query.Reply()
+	case dns.Parked:
+		s.query = dns.NewQuery(s.later)
+		return <-s.later.replies
 	}
-	return s.query.Reply()
+	return nil
 }
 
 // request packs the question for name, which may be in any case.

@@ -33,6 +33,8 @@ import (
 //	    ignore empty_service               # a ClusterIP Service without ready endpoints has no name
 //	    multicluster [ZONES…]              # those of the zones that hold ServiceImports; clusterset.local
 //	    zonal                              # names for the endpoints of one topology zone
+//	    compatible kube-dns                # SRV records, endpoint labels and names below Services as kube-dns gives them
+//	    wildcards                          # a label * stands for any
 //	    startup_timeout DURATION           # how long a reload waits for new data before it fails; 5s
 //	    apiserver_qps N
 //	    apiserver_burst N
@@ -61,6 +63,36 @@ import (
 //
 // A reverse name has the PTR record of the Service whose ClusterIP it is, or
 // else one for each endpoint that has the address. AXFR and IXFR are refused.
+//
+// compatible kube-dns is for clients that rely on what kube-dns says where the
+// specification is silent. The label of an endpoint without hostname is then the
+// hash that kube-dns makes of its address, 16 digits, in SRV and PTR records; EP
+// in a question may be that, the address with dashes or the hostname, of any
+// endpoint. SRV records have priority 10 and weight 100/n without remainder (0
+// from 101 on), n being the number of addresses times that of ports. The names
+// that are different or new:
+//
+//	SVC.NS.svc                      SRV: port 0 at HASH.SVC.NS.svc for each ClusterIP, at EP.SVC.NS.svc for each endpoint
+//	HASH.SVC.NS.svc                 A, AAAA, SRV: the ClusterIP with that hash; SRV has port 0
+//	EP.SVC.NS.svc                   SRV: port 0 at the endpoint's own label
+//	HASH._PORT._PROTO.SVC.NS.svc    A, AAAA, SRV: the port of that ClusterIP; the hash is the address's
+//	EP._PORT._PROTO.SVC.NS.svc      A, AAAA, SRV: the port of that endpoint
+//
+// The specification counts all the same where kube-dns fails it: several
+// addresses with one hostname are all answered, endpoints without hostname have
+// PTR records, and ANY is answered. kube-dns's TTL is 30: say ttl 30.
+//
+// wildcards lets a label * of a question in a zone with Services stand for any
+// label in its place, but not for one that begins with an underscore: *.NS.svc,
+// SVC.*.svc, SVC.NS.*, EP.*.NS.svc, _http._tcp.*.NS.svc and so on, and
+// 10-1-2-3.*.pod. The answer is the addresses or SRV records of all Services and
+// endpoints that match, each once, under the name that was asked for; if there
+// are more than fit, some of them. In front of a Service with ClusterIPs * stands
+// for these, in front of a headless one for its endpoints. Names of topology zones
+// do not go with it. A CNAME cannot stand beside other records: an ExternalName
+// is answered only if nothing else matches, and of several the first in the order
+// of their names. Where nothing matches it is NXDOMAIN. Questions in which * is a
+// Service or a namespace wait for a walk over all of them.
 //
 // Until everything has been listed once ready says no, and a name whose answer
 // depends on what is still to come is answered SERVFAIL and does not fall
@@ -111,7 +143,10 @@ import (
 //
 // Same as CoreDNS: options, defaults, metrics and metadata. Differs: answers, where
 // the specification or an RFC asks for others; each is in
-// docs/reference/differences.md. Ours: manifests.
+// docs/reference/differences.md. Ours: manifests, compatible kube-dns, and
+// wildcards, which CoreDNS had before 1.9; any is no wildcard, as in kube-dns.
+// Differs from kube-dns: there *.NS.svc has the ExternalNames of the namespace
+// alone.
 func Setup(b *config.Block, uses []corefile.Directive) error {
 	if err := config.Once(uses); err != nil {
 		return err
@@ -169,7 +204,7 @@ type options struct {
 }
 
 func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error {
-	var mode, ignored string
+	var mode, ignored, compatible string
 	var qps float64
 	err := d.Options(
 		corefile.Option{Name: "endpoint", Min: 1, Max: -1, Set: given(func(e corefile.Directive) error {
@@ -212,13 +247,15 @@ func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error 
 			return err
 		}},
 		corefile.Option{Name: "zonal", Set: corefile.Flag(&o.Zones)},
+		corefile.Option{Name: "compatible", Min: 1, Max: 1, Set: corefile.OneOf(&compatible, "kube-dns")},
+		corefile.Option{Name: "wildcards", Set: corefile.Flag(&h.wildcards)},
 		corefile.Option{Name: "startup_timeout", Min: 1, Max: 1, Set: corefile.Duration(&o.patience, 0, time.Hour)},
 		corefile.Option{Name: "apiserver_qps", Min: 1, Max: 1, Set: corefile.Float(&qps, 0, 1e6)},
 		corefile.Option{Name: "apiserver_burst", Min: 1, Max: 1, Set: corefile.Int(&o.Burst, 0, 1e6)},
 		corefile.Option{Name: "apiserver_max_inflight", Min: 1, Max: 1, Set: corefile.Int(&o.MaxInflight, 0, 1e6)},
 	)
 	o.QPS = float32(qps)
-	o.ignoreEmpty = ignored != ""
+	o.ignoreEmpty, h.kubedns = ignored != "", compatible != ""
 	switch mode {
 	case "insecure":
 		h.pods = podsInsecure

@@ -72,6 +72,9 @@ func TestSetupErrors(t *testing.T) {
 		{"kubernetes cluster.local {\n multicluster clusterset.local\n ttl x\n}", `Corefile:2: kubernetes: multicluster: clusterset.local. is not among the directive's zones` + "\n" +
 			`Corefile:4: kubernetes: ttl: want 0..3600, got "x"`},
 		{"kubernetes {\n zonal zone-a\n}", `Corefile:3: kubernetes: zonal: want no argument, got 1`},
+		{"kubernetes {\n compatible\n}", `Corefile:3: kubernetes: compatible: want 1 argument, got 0`},
+		{"kubernetes {\n compatible kubedns\n wildcards any\n}", `Corefile:3: kubernetes: compatible: want kube-dns, got "kubedns"; did you mean "kube-dns"?` + "\n" +
+			`Corefile:4: kubernetes: wildcards: want no argument, got 1`},
 		{"kubernetes {\n startup_timeout 5\n}", `Corefile:3: kubernetes: startup_timeout: want a duration of 0s..1h, got "5"`},
 		{"kubernetes {\n apiserver_qps -1\n}", `Corefile:3: kubernetes: apiserver_qps: want 0..1e+06, got "-1"`},
 		{"kubernetes {\n apiserver_burst x\n}", `Corefile:3: kubernetes: apiserver_burst: want 0..1000000, got "x"`},
@@ -110,6 +113,8 @@ func TestSetupOptions(t *testing.T) {
 			ignore empty_service
 			multicluster clusterset.local
 			zonal
+			compatible kube-dns
+			wildcards
 			startup_timeout 500ms
 			apiserver_qps 12.5
 			apiserver_burst 20
@@ -141,7 +146,7 @@ func TestSetupOptions(t *testing.T) {
 	if fmt.Sprint(zones) != want {
 		t.Errorf("zones %v\nwant  %s", zones, want)
 	}
-	if got := fmt.Sprintf("%s %d %d %v %v", h.primary, h.ttl, h.pods, h.zonal, h.through); got != "cluster.local. 30 2 true {true [in-addr.arpa. ip6.arpa.]}" {
+	if got := fmt.Sprintf("%s %d %d %v %v %v %v", h.primary, h.ttl, h.pods, h.zonal, h.kubedns, h.wildcards, h.through); got != "cluster.local. 30 2 true true true {true [in-addr.arpa. ip6.arpa.]}" {
 		t.Error(got)
 	}
 	o := options{}
@@ -166,7 +171,7 @@ func TestSetupDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := config.Find[*Handler](b)[0]
-	if h.ttl != 5 || h.pods != podsDisabled || h.through.On || h.primary != wire.Root || len(h.zones) != 1 {
+	if h.ttl != 5 || h.pods != podsDisabled || h.through.On || h.kubedns || h.wildcards || h.primary != wire.Root || len(h.zones) != 1 {
 		t.Errorf("%+v", h)
 	}
 }

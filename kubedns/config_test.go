@@ -1,9 +1,6 @@
 package kubedns
 
-import (
-	"fmt"
-	"testing"
-)
+import "testing"
 
 func parsed(t *testing.T, stubs, ups string) Config {
 	t.Helper()
@@ -12,19 +9,6 @@ func parsed(t *testing.T, stubs, ups string) Config {
 		t.Fatal(err)
 	}
 	return c
-}
-
-func TestForwards(t *testing.T) {
-	for _, c := range []struct{ stubs, ups, want string }{
-		{`{}`, `[]`, "[{. [/etc/resolv.conf]}]"},
-		{`{}`, `["8.8.8.8", "[2001:db8::1]:5353", "8.8.8.8:53"]`, "[{. [8.8.8.8:53 [2001:db8::1]:5353]}]"},
-		{`{"b": ["ns.foo.com", "1.1.1.1:54", "ns.foo.com"], "a.b": ["::1", "::1"]}`, `["8.8.8.8"]`,
-			"[{a.b [[::1]:53]} {b [ns.foo.com 1.1.1.1:54]} {. [8.8.8.8:53]}]"},
-	} {
-		if got := fmt.Sprint(parsed(t, c.stubs, c.ups).Forwards()); got != c.want {
-			t.Errorf("got  %s\nwant %s", got, c.want)
-		}
-	}
 }
 
 func TestEqual(t *testing.T) {

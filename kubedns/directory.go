@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -13,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -115,7 +113,7 @@ func (f *follower) read() (map[string]string, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err != nil:
-		return nil, plain(err)
+		return nil, watch.Plain(err)
 	}
 	data := map[string]string{}
 	var wrong []string
@@ -124,9 +122,9 @@ func (f *follower) read() (map[string]string, error) {
 		if hidden(e.Name()) {
 			continue
 		}
-		text, err := readFile(filepath.Join(f.Path, e.Name()))
+		text, err := watch.Read(filepath.Join(f.Path, e.Name()), maxFile)
 		switch {
-		case errors.Is(err, errDirectory):
+		case errors.Is(err, watch.ErrDirectory):
 			continue
 		case errors.Is(err, fs.ErrNotExist):
 			gone = fs.ErrNotExist
@@ -155,46 +153,6 @@ func (u *unreadable) Error() string { return u.text }
 func (u *unreadable) Unwrap() error { return u.gone }
 
 func hidden(name string) bool { return strings.HasPrefix(name, ".") }
-
-// readFile opens without waiting for a writer, and looks at what it has opened: it
-// may be something else than was listed.
-func readFile(path string) (string, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return "", plain(err)
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	switch {
-	case err != nil:
-		return "", plain(err)
-	case info.IsDir():
-		return "", errDirectory
-	case !info.Mode().IsRegular():
-		return "", errNotRegular
-	}
-	text, err := io.ReadAll(io.LimitReader(file, maxFile+1))
-	switch {
-	case err != nil:
-		return "", plain(err)
-	case len(text) > maxFile:
-		return "", fmt.Errorf("larger than %d MB", maxFile>>20)
-	}
-	return string(text), nil
-}
-
-var (
-	errDirectory  = errors.New("a directory")
-	errNotRegular = errors.New("want a file")
-)
-
-// plain is an error without the path, which is said already.
-func plain(err error) error {
-	if p, ok := errors.AsType[*fs.PathError](err); ok {
-		return p.Err
-	}
-	return err
-}
 
 // A stamp tells one state of a directory from another, as far as that can be told
 // without reading the files.

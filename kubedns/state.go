@@ -116,17 +116,30 @@ func (s *state) give(c Config) {
 
 // summary is for the log.
 func (c Config) summary() string {
-	var stubs []string
-	for _, f := range c.Forwards() {
-		stubs = append(stubs, f.Zone+" by "+strings.Join(f.Servers, " "))
-	}
 	const most = 10 // in a line
-	text := strings.Join(stubs[max(0, len(stubs)-most):], ", ")
-	if more := len(stubs) - most; more > 0 {
-		text += fmt.Sprintf(" and %d stub domains more", more)
+	var says []string
+	for _, d := range c.StubDomains[:min(len(c.StubDomains), most)] {
+		var servers []string
+		for _, s := range d.Servers {
+			servers = append(servers, s.String())
+		}
+		says = append(says, d.Domain+" by "+strings.Join(servers, " "))
+	}
+	if more := len(c.StubDomains) - most; more > 0 {
+		says = append(says, fmt.Sprintf("%d stub domains more", more))
+	}
+	if len(c.Upstreams) > 0 {
+		var servers []string
+		for _, u := range c.Upstreams {
+			servers = append(servers, u.String())
+		}
+		says = append(says, "everything else by "+strings.Join(servers, " "))
 	}
 	if n := len(c.Federations); n > 0 {
-		text += fmt.Sprintf(", %d federations", n)
+		says = append(says, fmt.Sprintf("%d federations", n))
 	}
-	return text
+	if len(says) == 0 {
+		return "the defaults"
+	}
+	return strings.Join(says, ", ")
 }

@@ -103,7 +103,7 @@ func TestKubeDNSConfigMap(t *testing.T) {
 		kubedns.Object{Options: o, Log: slog.New(slog.NewTextHandler(k, nil)), Metrics: &k.metrics}.Run(ctx, func(c kubedns.Config) {
 			k.mu.Lock()
 			defer k.mu.Unlock()
-			k.told = append(k.told, fmt.Sprint(c.Forwards()))
+			k.told = append(k.told, fmt.Sprint(c))
 		})
 	}()
 	defer func() {
@@ -114,8 +114,8 @@ func TestKubeDNSConfigMap(t *testing.T) {
 			t.Error("Run has not returned")
 		}
 	}()
-	const none = "[{. [/etc/resolv.conf]}]"
-	stub := func(server string) string { return "[{acme.local [" + server + ":53]} {. [/etc/resolv.conf]}]" }
+	const none = "{[] [] []}"
+	stub := func(server string) string { return "{[{acme.local [" + server + ":53]}] [] []}" }
 
 	k.becomes(none)
 	write("kube-dns", true, "10.0.0.1")

@@ -22,6 +22,8 @@ type Run struct {
 	// Read gives the Corefile, at the start, at each reload, and as often as the
 	// directive reload has it looked at.
 	Read func() corefile.Reading
+	// Changed gets a value when Read may give something else; nil never does.
+	Changed <-chan struct{}
 	// Out is told what is served where; nil is nobody.
 	Out io.Writer
 	// Greeting is written after that.
@@ -54,11 +56,12 @@ func (r *Run) plan(c corefile.Reading) (*Plan, error) {
 // Serve runs the server until ctx ends or the process gets SIGTERM or SIGINT,
 // after which a second one ends it at once. SIGHUP and SIGUSR1 make it read its
 // Corefile again; if there is something wrong with it, the old one goes on. So
-// does the directive reload, when the Corefile or what it imports has changed.
+// does the directive reload, when the Corefile or what it imports has changed, and
+// Changed.
 func (r *Run) Serve(ctx context.Context) error {
 	ctx, release := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
 	defer release()
-	defer context.AfterFunc(ctx, release)() // a second signal has its usual effect
+	defer context.AfterFunc(ctx, release)() // a second signal has its usual effect, while this one starts too
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, reloadSignals()...)
 	defer signal.Stop(reload)
@@ -79,8 +82,12 @@ func (r *Run) Serve(ctx context.Context) error {
 		case <-plan.lookAgain():
 			plan = r.look(ctx, plan)
 			continue
+		case <-r.Changed:
+			plan = r.look(ctx, plan)
+			continue
 		case <-ctx.Done():
 		}
+		release() // from here on a second signal has its usual effect
 		r.Log.Info("shutting down")
 		plan.Stop(context.WithoutCancel(ctx))
 		if r.PIDFile != "" {

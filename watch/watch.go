@@ -1,7 +1,7 @@
 // Package watch tells handlers that files which an operator edits may have
 // changed: zone files, hosts files. What they are then, and whether somebody is
 // still writing them, is for the handler to find out; it looks at times besides,
-// since not every file system tells.
+// since not every file system tells. Read reads one.
 package watch
 
 import (

@@ -57,6 +57,7 @@ var table = map[string]row{
 	"zonefile": {own: []string{"wire"}, third: []string{"github.com/miekg/dns"}},
 	"file":     {own: append([]string{"zonefile"}, handlerImports...), noNet: true},
 	"template": {own: append([]string{"zonefile", "expression"}, handlerImports...), noNet: true},
+	"records":  {own: append([]string{"zonefile"}, handlerImports...), noNet: true},
 	// The expressions of view and template, over one query.
 	"expression": {own: []string{"dns", "wire"}, third: []string{"github.com/expr-lang/expr"}},
 	"handler":    {own: append([]string{"expression"}, handlerImports...), third: watchesFiles, noNet: true},
@@ -75,7 +76,7 @@ var table = map[string]row{
 
 	// It produces blocks, which the server plans as if it had read them. The
 	// ConfigMap may be a mounted directory, whose changes tell themselves.
-	"kubedns": {own: []string{"corefile", "cluster", "metrics", "watch"}, noNet: true},
+	"kubedns": {own: []string{"config", "corefile", "cluster", "metrics", "watch"}, noNet: true},
 
 	// The addresses of probes and scrapes, which are not those of clients:
 	// health, ready and prometheus put their pages there.
@@ -85,6 +86,9 @@ var table = map[string]row{
 	// has no part in it, so a library for messages may.
 	"sidecar": {own: []string{"metrics"}, third: []string{"github.com/miekg/dns"}},
 
+	// dnsmasq's options as a Corefile: texts, and the files that they name.
+	"dnsmasq": {own: []string{"corefile"}, noNet: true},
+
 	// The only package that opens sockets to clients.
 	"transport": {
 		own:   []string{"dns", "wire", "metrics"},
@@ -92,7 +96,7 @@ var table = map[string]row{
 	},
 
 	// The list of directives: it meets every handler so that server need not.
-	"builtin": {own: []string{anyHandler, "handler", "file", "template", "forward", "kube", "hosts", "skydns", "config"}},
+	"builtin": {own: []string{anyHandler, "handler", "file", "template", "records", "forward", "kube", "hosts", "kubedns", "skydns", "config"}},
 	"server": {
 		own:   []string{"config", "corefile", "dns", "transport", "metrics"},
 		third: watchesFiles,
@@ -103,7 +107,7 @@ var table = map[string]row{
 
 	// Flags and subcommands.
 	"cmd": {
-		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "kubedns", "skydns", "sidecar", "metrics", "resolvconf"},
+		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "kubedns", "skydns", "sidecar", "dnsmasq", "metrics", "resolvconf"},
 		third: []string{"github.com/spf13/cobra"},
 	},
 

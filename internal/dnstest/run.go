@@ -14,6 +14,7 @@ import (
 
 	"github.com/seamark/seamark/builtin"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/kubedns"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
 	"github.com/seamark/seamark/wire"
@@ -160,11 +161,11 @@ func (r *runner) start() {
 // serve runs the real server on a port of the loopback interface.
 func serve(text string, v *variant) (at netip.AddrPort, stop func(), err error) {
 	text = strings.ReplaceAll(text, "$SOURCE", v.source.Corefile())
-	blocks, err := corefile.Parse("Corefile", []byte(text))
-	if err != nil {
-		return at, nil, err
+	read := kubedns.Once(corefile.ReadText("Corefile", []byte(text)))
+	if read.Err != nil {
+		return at, nil, read.Err
 	}
-	plan, err := server.NewPlan(blocks, server.Options{
+	plan, err := server.NewPlan(read.Servers, server.Options{
 		Directives: builtin.Directives(),
 		Port:       53,
 		Listen:     []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")},

@@ -179,7 +179,7 @@ func options(query *dns.Msg) (txt []dns.RR) {
 }
 
 // upstreams starts the upstreams of a script and writes their addresses into
-// its Corefile, and the name of the folder of its files.
+// its Corefile and its files, and the name of the folder of these.
 func (s *script) upstreams(t testing.TB, dir string) (text string, err error) {
 	text = strings.ReplaceAll(s.corefile, "$DIR", dir)
 	// The longest names first: one may begin as another does, and all begin as
@@ -193,6 +193,11 @@ func (s *script) upstreams(t testing.TB, dir string) (text string, err error) {
 			name = "." + name
 		}
 		text = strings.ReplaceAll(text, "$UPSTREAM"+name, at)
+		for _, st := range s.steps {
+			for file, data := range st.files {
+				st.files[file] = strings.ReplaceAll(data, "$UPSTREAM"+name, at)
+			}
+		}
 	}
 	return text, nil
 }

@@ -1,0 +1,39 @@
+package cmd
+
+import (
+	"context"
+	"log/slog"
+	"runtime"
+
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/kubedns"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/server"
+)
+
+// follow serves the text of a Corefile, whose errors say file, until ctx ends or
+// the process is told to.
+func (p *program) follow(ctx context.Context, out *output, log *slog.Logger, file, text string) error {
+	limitMemory(log)
+	r := server.Run{Options: p.options(log), Out: out, Greeting: p.greeting()}
+	return p.serves(ctx, &r, func() corefile.Reading { return corefile.ReadText(file, []byte(text)) })
+}
+
+// options are those of every server.
+func (p *program) options(log *slog.Logger) server.Options {
+	o := server.Options{Directives: p.directives, Port: 53, Log: log, Metrics: new(metrics.Registry)}
+	o.Metrics.Gauge("coredns_build_info", "The version of the server and of the Go that built it; the value is always 1.",
+		func() float64 { return 1 }, "goversion", runtime.Version(), "revision", "", "version", p.version)
+	return o
+}
+
+// serves serves what read gives, and what the ConfigMaps in it say.
+func (p *program) serves(ctx context.Context, r *server.Run, read func() corefile.Reading) error {
+	f := kubedns.NewFollower(read, r.Log, r.Metrics)
+	defer f.Stop()
+	r.Read, r.Changed = f.Read, f.Changed()
+	if err := r.Serve(ctx); err != nil {
+		return failure{err}
+	}
+	return nil
+}

@@ -1,0 +1,246 @@
+package cmd_test
+
+import (
+	"bufio"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+func TestNannyCommandLine(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "stubDomains"), `{"acme.local": ["192.0.2.1", "ns.default.svc.cluster.local"]}`)
+	write(t, filepath.Join(dir, "upstreamNameservers"), `["192.0.2.8:5353"]`)
+	const base = "dnsmasq-nanny --print-corefile --lameduck=0s "
+	for _, c := range []struct {
+		args, out, err string // what they contain
+		code           int
+	}{
+		{"dnsmasq-nanny --help", "--restartDnsmasq", "", 0},
+		{"dnsmasq-nanny --version", "Seamark-test\nlinux/", "", 0},
+		{"dnsmasq-nanny -- --version", "Seamark-test\nlinux/", "", 0},
+		{"dnsmasq-nanny -- --help", "-c, --cache-size=VALUE", "", 0},
+		{"dnsmasq-nanny -- --test -k", "syntax check OK\n", "", 0},
+		{base, "forward . /etc/resolv.conf", "", 0},
+		{base + "-- -R", "hosts /etc/hosts", "", 0},
+		{"dnsmasq-nanny --print-corefile -v=2 -logtostderr --restartDnsmasq=true -kubednsServer=127.0.0.1 -syncInterval=3s -configDir=/a/b -- -R", "    lameduck 5s\n", "", 0},
+		{base + "-restartDnsmasq -kubednsServer=127.0.0.1 -configDir=/a/b -- -R", "kubedns_config /a/b {\n        period 10s\n        resolver 127.0.0.1:53\n        default none\n", "", 0},
+		{base + "-configDir=" + dir + " -dnsmasqExec=/x -- -R --server=/cluster.local/127.0.0.1#10053", "    forward acme.local 192.0.2.1:53 ns.default.svc.cluster.local {\n        failover SERVFAIL REFUSED\n        resolver 127.0.0.1:10053\n    }\n", "", 0},
+		{base + "-configDir=" + dir + " -- -S 192.0.2.9", "    forward . 192.0.2.9:53 192.0.2.8:5353 {\n", "", 0},
+		{"dnsmasq-nanny -k", "", "unknown shorthand flag: 'k'", 2},
+		{"dnsmasq-nanny word", "", "unknown word \"word\": dnsmasq's options stand behind --", 2},
+		{"dnsmasq-nanny --nonsense -- -k", "", "unknown flag: --nonsense", 2},
+		{"dnsmasq-nanny -- --dnssec --nonsense", "", "--dnssec: not served: answers are not validated here: ask a server that validates, and its AD is passed on\n--nonsense: unknown option\n", 2},
+		{"dnsmasq-nanny -- --test --conf-file=/nowhere", "", "open /nowhere: no such file or directory", 2},
+		{"dnsmasq-nanny -kubednsServer=kube-dns", "", "-kubednsServer: want IP:PORT, got \"kube-dns\"", 2},
+		{"dnsmasq-nanny -syncInterval=0s -logInterval=-1s -configDir=x --lameduck=2h", "", "-syncInterval: want 10ms..24h, got 0s\n-logInterval: want a time, got -1s\n--lameduck: want 0s..1h, got 2h0m0s\n-configDir: want a directory that begins with / or ., got \"x\"", 2},
+		{"dnsmasq-nanny -configDir= -- -a 192.0.2.77 -p 5399 -R", "", "no interface of this machine has that address", 1},
+	} {
+		out, stderr, code := run(t, t.TempDir(), "", strings.Fields(c.args)...)
+		if !strings.Contains(out, c.out) || !strings.Contains(stderr, c.err) || code != c.code || c.err == "" && stderr != "" {
+			t.Errorf("%s: exit %d, want %d\nout %s\nerr %s", c.args, code, c.code, out, stderr)
+		}
+	}
+}
+
+// A nurse runs a nanny.
+type nurse struct {
+	*testing.T
+	*exec.Cmd
+	dir, port string // of the ConfigMap; that is served
+	log       chan string
+}
+
+// teller answers every A with one address.
+func teller(t *testing.T, address string) (at string) {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &dns.Server{PacketConn: conn, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, m *dns.Msg) {
+		r := new(dns.Msg).SetReply(m)
+		if m.Question[0].Qtype == dns.TypeA {
+			rr, _ := dns.NewRR(m.Question[0].Name + " 300 A " + address)
+			r.Answer = append(r.Answer, rr)
+		}
+		_ = w.WriteMsg(r)
+	})}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = s.ActivateAndServe()
+	}()
+	t.Cleanup(func() {
+		conn.Close()
+		<-ended
+	})
+	return conn.LocalAddr().String()
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
+}
+
+// newNurse has a binary called dnsmasq-nanny ready to start.
+func newNurse(t *testing.T, flags, options string) *nurse {
+	t.Helper()
+	n := &nurse{T: t, dir: t.TempDir(), port: freePort(t), log: make(chan string, 1000)}
+	args := append(strings.Fields("-v=2 -logtostderr -configDir="+n.dir+" "+flags), "--", "-k", "-h", "-R", "-p", n.port, "-a", "127.0.0.1")
+	n.Cmd = program(t, t.TempDir(), append(args, strings.Fields(options)...)...)
+	n.Args[0] = "/usr/bin/dnsmasq-nanny"
+	return n
+}
+
+func (n *nurse) start() {
+	n.Helper()
+	stderr, err := n.StderrPipe()
+	if err == nil {
+		err = n.Start()
+	}
+	if err != nil {
+		n.Fatal(err)
+	}
+	go func() {
+		defer close(n.log)
+		for lines := bufio.NewScanner(stderr); lines.Scan(); {
+			n.log <- lines.Text()
+		}
+	}()
+}
+
+// stop ends it as a cluster does, and wants a clean exit.
+func (n *nurse) stop() {
+	n.Helper()
+	if err := n.Process.Signal(syscall.SIGTERM); err != nil {
+		n.Fatal(err)
+	}
+	for range n.log {
+	}
+	if err := n.Wait(); err != nil {
+		n.Errorf("after SIGTERM: %v", err)
+	}
+}
+
+func (n *nurse) put(key, value string) {
+	n.Helper()
+	spare := filepath.Join(n.TempDir(), "spare")
+	write(n.T, spare, value)
+	if err := os.Rename(spare, filepath.Join(n.dir, key)); err != nil {
+		n.Fatal(err)
+	}
+}
+
+// becomes waits until a name has an address, "" for none.
+func (n *nurse) becomes(name, address string) {
+	n.Helper()
+	last := ""
+	for within := time.Now().Add(20 * time.Second); time.Now().Before(within); time.Sleep(20 * time.Millisecond) {
+		r, err := ask("udp", n.port, name, dns.TypeA)
+		if err != nil {
+			last = err.Error()
+			continue
+		}
+		last = ""
+		for _, rr := range r.Answer {
+			last += rr.(*dns.A).A.String()
+		}
+		if last == address {
+			return
+		}
+	}
+	n.Fatalf("%s is %q, want %q", name, last, address)
+}
+
+// says waits for a line of the log.
+func (n *nurse) says(text string) {
+	n.Helper()
+	late := time.After(20 * time.Second)
+	for {
+		select {
+		case line, ok := <-n.log:
+			if !ok {
+				n.Fatalf("it has ended and not said %q", text)
+			}
+			if strings.Contains(line, text) {
+				return
+			}
+		case <-late:
+			n.Fatalf("it does not say %q", text)
+		}
+	}
+}
+
+// The ConfigMap and a hosts file change, and nothing is restarted.
+func TestNanny(t *testing.T) {
+	rest, acme := teller(t, "198.18.0.1"), teller(t, "198.18.0.2")
+	key := filepath.Join(t.TempDir(), "key")
+	write(t, key, "10.0.0.1 db.corp.example\n")
+	n := newNurse(t, "-restartDnsmasq=true -logInterval=100ms --lameduck=0s",
+		"--all-servers --server="+strings.ReplaceAll(rest, ":", "#")+" --addn-hosts="+key)
+	n.put("stubDomains", `{"acme.local": ["`+acme+`"]}`)
+	n.start()
+	n.says("--all-servers: a question goes to the next server")
+	n.becomes("www.acme.local.", "198.18.0.2")
+	n.becomes("www.example.", "198.18.0.1")
+	n.becomes("db.corp.example.", "10.0.0.1")
+	write(t, key, "10.0.0.2 db.corp.example\n")
+	n.becomes("db.corp.example.", "10.0.0.2")
+	n.put("stubDomains", `{"other.local": ["`+acme+`"]}`)
+	n.becomes("www.other.local.", "198.18.0.2")
+	n.becomes("www.acme.local.", "198.18.0.1")
+	n.put("stubDomains", `{"other.local": ["$$$$"]}`)
+	n.says("$$$$")
+	n.becomes("www2.other.local.", "198.18.0.2")
+	n.put("upstreamNameservers", `["`+acme+`"]`)
+	n.put("stubDomains", `{}`)
+	n.becomes("www3.example.", "198.18.0.2")
+	n.says("statistics of a server server=" + acme)
+	n.stop()
+}
+
+// Without -restartDnsmasq what the ConfigMap says at first holds.
+func TestNannyHolds(t *testing.T) {
+	rest, acme := teller(t, "198.18.0.1"), teller(t, "198.18.0.2")
+	n := newNurse(t, "--lameduck=0s", "--server="+strings.ReplaceAll(rest, ":", "#"))
+	n.put("stubDomains", `{"acme.local": ["`+acme+`"]}`)
+	n.start()
+	n.becomes("www.acme.local.", "198.18.0.2")
+	n.put("stubDomains", `{"other.local": ["`+acme+`"]}`)
+	n.says("has changed; -restartDnsmasq=false is to go on as before")
+	n.becomes("www2.acme.local.", "198.18.0.2")
+	n.becomes("www.other.local.", "198.18.0.1")
+	n.stop()
+}
+
+// The reference page has every flag that the help has.
+func TestNannyPage(t *testing.T) {
+	text, err := os.ReadFile("../docs/reference/dnsmasq-nanny.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	help, _, _ := run(t, t.TempDir(), "", "dnsmasq-nanny", "--help")
+	_, flags, _ := strings.Cut(help, "\nFlags:\n")
+	for _, word := range strings.Fields(flags) {
+		if name, ok := strings.CutPrefix(word, "--"); ok && name != "" {
+			name, _, _ = strings.Cut(name, "=")
+			if !strings.Contains(string(text), "`--"+name) {
+				t.Errorf("docs/reference/dnsmasq-nanny.md has no --%s", name)
+			}
+		}
+	}
+}

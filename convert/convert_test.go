@@ -1,0 +1,167 @@
+package convert
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/seamark/seamark/corefile"
+)
+
+// Corefiles as the two programs write them, with what is of interest here.
+const (
+	kubeText = `.:10053 {
+    bind 0.0.0.0
+    errors
+    kubedns_status :8081
+    chaos
+    kubernetes cluster.local in-addr.arpa ip6.arpa {
+        fallthrough in-addr.arpa ip6.arpa
+    }
+    OTHERS
+    cache
+}
+`
+	masqText = `.:53 {
+    bind 10.0.0.1
+    errors
+    cache 5
+    OTHERS
+}
+`
+	behind = "forward cluster.local 127.0.0.1:10053\nforward in-addr.arpa 127.0.0.1:10053\nforward ip6.arpa 127.0.0.1:10053\n"
+	live   = "kubedns_config /kube-dns-config\n"
+)
+
+var order = []string{"kubedns_config", "bind", "errors", "kubedns_status", "cache", "federation", "kubernetes", "forward"}
+
+// lines are a Corefile's, without its braces and what every one here has.
+func lines(text string) string {
+	var out []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		switch line {
+		case "}", ".:53 {", "bind 10.0.0.1", "errors", "kubedns_status :8081", "cache 5", "fallthrough in-addr.arpa ip6.arpa":
+		default:
+			out = append(out, line)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+func TestCorefile(t *testing.T) {
+	const (
+		made   = "# Made by seamark convert of Pod p: kube-dns, dnsmasq-nanny"
+		one    = "# - one server answers now, where dnsmasq did: nothing listens at 127.0.0.1:10053 any more\n"
+		zones  = "kubernetes cluster.local in-addr.arpa ip6.arpa {\n"
+		out    = "# - ConfigMap kube-dns is written out: a change of it needs another conversion; with --follow the Corefile follows it\n"
+		follow = "# - kubedns_config follows the ConfigMap that is mounted in /kube-dns-config: the server needs that mount, too\n"
+	)
+	stub := map[string]string{"stubDomains": `{"acme.local": ["10.1.1.1"]}`}
+	all := map[string]string{"stubDomains": `{"acme.local": ["10.1.1.1"]}`, "upstreamNameservers": `["8.8.8.8"]`, "federations": "f=a.b"}
+	for _, c := range []struct {
+		name, masq, kube string
+		config           map[string]string
+		want             string
+	}{
+		{"as in the manifest", behind + "forward . /etc/resolv.conf\n" + live, live, nil,
+			made + ".\n" + one + follow + "kubedns_config /kube-dns-config\n" + zones + "forward . /etc/resolv.conf"},
+		{"with a ConfigMap", behind + "forward . /etc/resolv.conf\nkubedns_config /nanny {\nresolver 127.0.0.1:10053\nmax_fails 3\n}\n", live, all,
+			made + "; and of ConfigMap kube-dns.\n" + one + out + "federation {\nf a.b\n" + zones + "forward acme.local 10.1.1.1:53 {\nmax_fails 3\nforward . 8.8.8.8:53 {\nmax_fails 3"},
+		{"a server of the cluster", behind + "kubedns_config /kube-dns-config {\nresolver 127.0.0.1:10053\n}\n", live, map[string]string{"stubDomains": `{"a": ["ns.x.svc.cluster.local"]}`},
+			made + "; and of ConfigMap kube-dns.\n" + one + out + zones + "forward a ns.x.svc.cluster.local {\nresolver 10.0.0.1:53\nforward . /etc/resolv.conf"},
+		{"everything is asked of kube-dns", "forward . 127.0.0.1:10053\n", live, stub,
+			made + "; and of ConfigMap kube-dns.\n" + one + out + zones + "forward acme.local 10.1.1.1:53\nforward . /etc/resolv.conf"},
+		{"everything, without a ConfigMap", "forward . [::1]:10053 10.0.0.9:53\nforward a 127.0.0.1:10054\n", "forward . 9.9.9.9:53\n", nil,
+			made + ".\n" + one + zones + "forward . 10.0.0.9:53\nforward a 127.0.0.1:10054"},
+		{"everything, of kube-dns's own servers", "forward . 127.0.0.1:10053\n", "forward . 9.9.9.9:53\nfederation {\na b\n}\n", nil,
+			made + ".\n" + one + "federation {\na b\n" + zones + "forward . 9.9.9.9:53"},
+		{"kube-dns has other servers", behind + "forward . /etc/resolv.conf\n", "forward . 9.9.9.9:53 {\npolicy sequential\n}\n", nil,
+			made + ".\n" + one + zones + "forward in-addr.arpa 9.9.9.9:53 {\npolicy sequential\nforward ip6.arpa 9.9.9.9:53 {\npolicy sequential\nforward . /etc/resolv.conf"},
+		{"dnsmasq has none", behind, "forward . /etc/resolv.conf\n", nil,
+			made + ".\n" + one + zones + "forward in-addr.arpa /etc/resolv.conf\nforward ip6.arpa /etc/resolv.conf"},
+		{"dnsmasq has none, and kube-dns those of a ConfigMap", behind + "kubedns_config /kube-dns-config {\ndefault none\n}\n", live, nil,
+			made + ".\n# - names of in-addr.arpa that the cluster does not have were asked of who kube-dns's ConfigMap names; dnsmasq's servers are asked now\n" +
+				"# - names of ip6.arpa that the cluster does not have were asked of who kube-dns's ConfigMap names; dnsmasq's servers are asked now\n" +
+				one + follow + "kubedns_config /kube-dns-config {\ndefault none\n" + zones[:len(zones)-1]},
+		{"some zones", "forward cluster.local 127.0.0.1:10053\nforward 10.in-addr.arpa 127.0.0.1:10053\nforward . /etc/resolv.conf\n", "forward . /etc/resolv.conf\n", nil,
+			made + ".\n# - dnsmasq asks others for ip6.arpa: kube-dns's records there have not been seen by anybody, and are left out\n" + one +
+				"kubernetes cluster.local 10.in-addr.arpa {\nforward . /etc/resolv.conf"},
+		{"no zone", "forward . 9.9.9.9:53\n", "forward . 9.9.9.9:53\n", nil,
+			made + ".\n# - dnsmasq asks kube-dns, at 127.0.0.1:10053, for no name of cluster.local: the cluster's names are answered all the same now\n" + one + zones + "forward . 9.9.9.9:53"},
+		{"only kube-dns reads it", behind + "forward . 9.9.9.9:53\n", live, all,
+			made + "; and of ConfigMap kube-dns.\n" + one + out + "federation {\nf a.b\n" + zones + "forward in-addr.arpa 8.8.8.8:53\nforward ip6.arpa 8.8.8.8:53\nforward . 9.9.9.9:53"},
+		{"only kube-dns follows it", behind + "forward . 9.9.9.9:53\n", live, nil,
+			made + ".\n# - kube-dns's ConfigMap is not followed, since dnsmasq does not read it: give it here, and its federations are written out\n" +
+				"# - names of in-addr.arpa that the cluster does not have were asked of who kube-dns's ConfigMap names; dnsmasq's servers are asked now\n" +
+				"# - names of ip6.arpa that the cluster does not have were asked of who kube-dns's ConfigMap names; dnsmasq's servers are asked now\n" +
+				one + zones + "forward . 9.9.9.9:53"},
+		{"only dnsmasq reads it", behind + "forward . 9.9.9.9:53\n" + live, "forward . 8.8.8.8:53\n", all,
+			made + "; and of ConfigMap kube-dns.\n" + one + "# - ConfigMap kube-dns: federations are left out: kube-dns reads them, and no command line of one that does was given\n" + out +
+				zones + "forward acme.local 10.1.1.1:53\nforward . 8.8.8.8:53"},
+		{"nobody reads it", behind + "forward . /etc/resolv.conf\n", "forward . /etc/resolv.conf\n", all,
+			made + "; and of ConfigMap kube-dns.\n" + one + "# - ConfigMap kube-dns: none of these command lines reads it: it is left out\n" + zones + "forward . /etc/resolv.conf"},
+		{"a stub domain in the cluster's", behind + "forward a.cluster.local 10.0.0.1:53\nforward b.a.cluster.local 10.0.0.2:53\nforward . /etc/resolv.conf\n", "forward . /etc/resolv.conf\n", nil,
+			made + ".\n" + one + "# - a.cluster.local lies within the cluster's zone: names that the cluster does not have are asked of its servers\n" +
+				zones + "fallthrough in-addr.arpa ip6.arpa a.cluster.local\nforward a.cluster.local 10.0.0.1:53\nforward b.a.cluster.local 10.0.0.2:53\nforward . /etc/resolv.conf"},
+		{"in two places", behind + "forward . /etc/resolv.conf\nkubedns_config /nanny {\nperiod 3s\n}\n", live, nil,
+			made + ".\n# - the ConfigMap was read in two places, /nanny and /kube-dns-config: they are taken for one\n" + one + follow +
+				"kubedns_config /kube-dns-config {\nperiod 3s\n" + zones + "forward . /etc/resolv.conf"},
+		{"unknown keys", "", "", map[string]string{"x\ny": ""},
+			made + "; and of ConfigMap kube-dns.\n# - ConfigMap kube-dns: the key \"x\\ny\" means nothing to kube-dns\n"},
+	} {
+		conversion := Conversion{From: "Pod p", Order: order, Parts: []Part{
+			{Program: Program{Name: KubeDNS}, Text: strings.Replace(kubeText, "OTHERS", c.kube, 1)},
+			{Program: Program{Name: Nanny}, Text: strings.Replace(masqText, "OTHERS", c.masq, 1)},
+		}}
+		if c.config != nil {
+			conversion.Config = &ConfigMap{"ConfigMap kube-dns", "", "kube-dns", c.config}
+		}
+		text, err := conversion.Corefile()
+		got := lines(text)
+		if c.name == "unknown keys" {
+			got = got[:min(len(got), len(c.want))]
+		}
+		if err != nil || got != c.want {
+			t.Errorf("%s: %v, got\n%s\nwant\n%s", c.name, err, got, c.want)
+		}
+		if _, err := corefile.Parse("Corefile", []byte(text)); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+// One program alone, and what is said of others.
+func TestCorefileAlone(t *testing.T) {
+	part := func(name, text string) Part {
+		return Part{Program: Program{Name: name, Container: "c-" + name}, Text: text}
+	}
+	kube := part(KubeDNS, strings.Replace(kubeText, "OTHERS", live, 1))
+	masq := part(Dnsmasq, strings.Replace(masqText, "OTHERS", behind+live, 1))
+	noted := kube
+	noted.Program.Notes, noted.Notes, noted.Runs = []string{"n1\x00"}, []string{"n2"}, []string{"-v", "-k", "-v"}
+	config := &ConfigMap{"ConfigMap kube-dns", "", "kube-dns", map[string]string{"federations": "a=b"}}
+	for _, c := range []struct {
+		name   string
+		parts  []Part
+		config *ConfigMap
+		want   string // the comments behind the first, and some lines
+		err    string
+	}{
+		{"kube-dns", []Part{kube, part(Sidecar, "")}, nil, "# - kubedns_config follows the ConfigMap that is mounted in /kube-dns-config: the server needs that mount, too\n" +
+			"# - c-sidecar (sidecar) is no part of a Corefile: run seamark sidecar with its flags beside the server, or have probes look at http://ADDRESS:8081/readiness\n.:10053 {\n", ""},
+		{"kube-dns with a ConfigMap", []Part{kube}, config, "    federation {\n        a b\n    }\n", ""},
+		{"dnsmasq with a ConfigMap", []Part{masq}, config, "federations are left out", ""},
+		{"dnsmasq", []Part{masq}, nil, "    forward cluster.local 127.0.0.1:10053\n", ""},
+		{"notes", []Part{noted}, nil, "# - c-kube-dns (kube-dns): n1 \n# - c-kube-dns (kube-dns): n2\n# - how a program runs and logs is no part of a Corefile: -v, -k\n", ""},
+		{"nothing", []Part{part(Sidecar, "")}, nil, "", "nothing that answers questions: no kube-dns, dnsmasq-nanny or dnsmasq"},
+		{"two of a kind", []Part{masq, part(Nanny, masq.Text), kube, kube}, nil, "",
+			"c-kube-dns (kube-dns) and c-kube-dns (kube-dns) are two of a kind: give one of them\nc-dnsmasq (dnsmasq) and c-dnsmasq-nanny (dnsmasq-nanny) are two of a kind: give one of them"},
+		{"a bad ConfigMap", []Part{kube}, &ConfigMap{"ConfigMap x", "", "", map[string]string{"federations": "a", "upstreamNameservers": "x"}}, "",
+			"ConfigMap x: federations: want NAME=DOMAIN, with a comma between two, got \"a\"\nConfigMap x: upstreamNameservers: want a JSON array"},
+	} {
+		text, err := Conversion{From: "Pod p", Order: order, Parts: c.parts, Config: c.config}.Corefile()
+		if !strings.Contains(text, c.want) || (err == nil) != (c.err == "") || err != nil && !strings.HasPrefix(err.Error(), c.err) {
+			t.Errorf("%s: %v\n%s", c.name, err, text)
+		}
+	}
+}

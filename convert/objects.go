@@ -1,0 +1,227 @@
+package convert
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"go.yaml.in/yaml/v2"
+)
+
+// Objects are what manifests have of interest.
+type Objects struct {
+	Pods    []Pod
+	Configs []ConfigMap
+}
+
+// A ConfigMap is one that was given.
+type ConfigMap struct {
+	Place           string // for messages: "ConfigMap kube-system/kube-dns", or a directory
+	Namespace, Name string // "" and "" of a directory
+	Data            map[string]string
+}
+
+// An object is as much of one as is looked at.
+type object struct {
+	Kind     string `json:"kind"`
+	Metadata struct {
+		Name            string `json:"name"`
+		Namespace       string `json:"namespace"`
+		OwnerReferences []struct {
+			Kind string `json:"kind"`
+			Name string `json:"name"`
+		} `json:"ownerReferences"`
+	} `json:"metadata"`
+}
+
+func (o object) name() string {
+	name := o.Metadata.Name
+	if o.Metadata.Namespace != "" {
+		name = o.Metadata.Namespace + "/" + name
+	}
+	return o.Kind + " " + name
+}
+
+// A podSpec is as much of a pod as is looked at.
+type podSpec struct {
+	Containers []container `json:"containers"`
+	Volumes    []struct {
+		Name      string `json:"name"`
+		ConfigMap *struct {
+			Name string `json:"name"`
+		} `json:"configMap"`
+	} `json:"volumes"`
+}
+
+type container struct {
+	Name    string   `json:"name"`
+	Image   string   `json:"image"`
+	Command []string `json:"command"`
+	Args    []string `json:"args"`
+	Env     []struct {
+		Name      string          `json:"name"`
+		Value     string          `json:"value"`
+		ValueFrom json.RawMessage `json:"valueFrom"`
+	} `json:"env"`
+	VolumeMounts []struct {
+		Name      string `json:"name"`
+		MountPath string `json:"mountPath"`
+	} `json:"volumeMounts"`
+}
+
+// Read reads a text with objects in YAML or JSON: one or more documents, and lists.
+// Every mistake is reported.
+func (o *Objects) Read(file string, text []byte) error {
+	docs, err := documents(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	var errs []error
+	for _, doc := range docs {
+		errs = append(errs, o.add(file, "", doc))
+	}
+	return errors.Join(errs...)
+}
+
+// documents gives what is in a text as JSON, without what is empty.
+func documents(text []byte) (docs []json.RawMessage, err error) {
+	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
+	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
+		for d := json.NewDecoder(bytes.NewReader(text)); ; {
+			var doc json.RawMessage
+			switch err := d.Decode(&doc); {
+			case err == nil:
+				docs = append(docs, doc)
+				continue
+			case errors.Is(err, io.EOF):
+				return docs, nil
+			}
+			break // it may be YAML's own way of writing { }
+		}
+		docs = nil
+	}
+	for d := yaml.NewDecoder(bytes.NewReader(text)); ; {
+		var value any
+		switch err := d.Decode(&value); {
+		case errors.Is(err, io.EOF):
+			return docs, nil
+		case err != nil:
+			return nil, err
+		case value == nil:
+			continue
+		}
+		value, err := plain(value)
+		if err != nil {
+			return nil, err
+		}
+		doc, err := json.Marshal(value)
+		if err != nil {
+			return nil, err
+		}
+		docs = append(docs, doc)
+	}
+}
+
+// plain gives a value of YAML the form that JSON knows.
+func plain(value any) (any, error) {
+	switch value := value.(type) {
+	case map[any]any:
+		out := map[string]any{}
+		for k, v := range value {
+			name, ok := k.(string)
+			if !ok {
+				return nil, fmt.Errorf("want a string for a key, got %v", k)
+			}
+			var err error
+			if out[name], err = plain(v); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	case []any:
+		for i, v := range value {
+			var err error
+			if value[i], err = plain(v); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return value, nil
+}
+
+// add takes an object, or those of a list. An item of a ConfigMapList and its like
+// need not say its kind.
+func (o *Objects) add(file, kind string, doc json.RawMessage) error {
+	var head object
+	if err := json.Unmarshal(doc, &head); err != nil {
+		return fmt.Errorf("%s: not an object of Kubernetes: %w", file, err)
+	}
+	if head.Kind == "" {
+		head.Kind = kind
+	}
+	read := func(into any) error {
+		if err := json.Unmarshal(doc, into); err != nil {
+			return fmt.Errorf("%s: %s: %w", file, head.name(), err)
+		}
+		return nil
+	}
+	switch head.Kind {
+	case "":
+		return fmt.Errorf("%s: not an object of Kubernetes: it has no kind", file)
+	case "ConfigMap":
+		var c struct {
+			Data       map[string]string `json:"data"`
+			BinaryData map[string][]byte `json:"binaryData"`
+		}
+		if err := read(&c); err != nil {
+			return err
+		}
+		data := map[string]string{}
+		for key, value := range c.Data {
+			data[key] = value
+		}
+		for key, value := range c.BinaryData {
+			data[key] = string(value)
+		}
+		o.Configs = append(o.Configs, ConfigMap{head.name(), head.Metadata.Namespace, head.Metadata.Name, data})
+	case "Pod":
+		var p struct {
+			Spec podSpec `json:"spec"`
+		}
+		if err := read(&p); err != nil {
+			return err
+		}
+		o.pod(head, p.Spec)
+	case "Deployment", "DaemonSet", "ReplicaSet", "ReplicationController":
+		var p struct {
+			Spec struct {
+				Template struct {
+					Spec podSpec `json:"spec"`
+				} `json:"template"`
+			} `json:"spec"`
+		}
+		if err := read(&p); err != nil {
+			return err
+		}
+		o.pod(head, p.Spec.Template.Spec)
+	default:
+		if !strings.HasSuffix(head.Kind, "List") {
+			return nil
+		}
+		var list struct {
+			Items []json.RawMessage `json:"items"`
+		}
+		if err := read(&list); err != nil {
+			return err
+		}
+		var errs []error
+		for _, item := range list.Items {
+			errs = append(errs, o.add(file, strings.TrimSuffix(head.Kind, "List"), item))
+		}
+		return errors.Join(errs...)
+	}
+	return nil
+}

@@ -1,0 +1,216 @@
+package dnsmasq
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// A Stub is a domain with servers of its own.
+type Stub struct {
+	Domain  string   // in lower case, without a dot at the end
+	Servers []string // IP:PORT, [IP]:PORT or a name, whose port is 53; no two the same
+}
+
+// With adds what a ConfigMap says once and for all, for a Place that follows none.
+// Upstreams, IP:PORT, take the place of resolv.conf beside the servers that there are.
+func (o Options) With(stubs []Stub, upstreams []string) Options {
+	groups := make([]*group, len(o.servers))
+	for i, g := range o.servers {
+		own := *g
+		own.servers = slices.Clone(g.servers)
+		groups[i] = &own
+	}
+	o.servers = groups
+	r := reader{Options: o}
+	ask := func(zone string, servers []string) {
+		g := r.group(zone, setting{})
+		g.local = false
+		for _, s := range servers {
+			u := upstream{to: s}
+			if _, err := netip.ParseAddrPort(s); err != nil {
+				u.name = true
+			}
+			if !slices.ContainsFunc(g.servers, func(has upstream) bool { return has.to == s }) {
+				g.servers = append(g.servers, u)
+			}
+		}
+	}
+	for _, s := range stubs {
+		ask(s.Domain, s.Servers)
+	}
+	if len(upstreams) > 0 {
+		ask(root, upstreams)
+		r.noResolv = true
+	}
+	return r.Options
+}
+
+func (w *writer) screen(plain *group) {
+	var options, local, except []string
+	for _, g := range w.sorted(plain) {
+		if g.local {
+			local = append(local, g.zone)
+		}
+	}
+	private := func(g *group) bool { // who has servers is asked for private addresses as well
+		return w.privateReverse && len(g.servers) > 0 && g.zone != root && (within("in-addr.arpa", g.zone) || within("ip6.arpa", g.zone) ||
+			within(g.zone, "in-addr.arpa") || within(g.zone, "ip6.arpa"))
+	}
+	for _, g := range w.sorted(plain) {
+		if !g.local && (private(g) || slices.ContainsFunc(local, func(l string) bool { return g.zone != l && within(g.zone, l) })) {
+			except = append(except, g.zone)
+		}
+	}
+	list := func(name string, zones []string) {
+		if len(zones) > 0 {
+			options = append(options, name+" "+strings.Join(zones, " "))
+		}
+	}
+	list("local", local)
+	list("except", except)
+	if w.plainLocal {
+		options = append(options, "plain_names")
+	}
+	if w.privateReverse {
+		options = append(options, "private_reverse")
+	}
+	if w.stopRebind {
+		options = append(options, strings.TrimSpace("rebind "+strings.Join(w.rebindOK, " ")))
+		if w.localhost {
+			options = append(options, "rebind_localhost_ok")
+		}
+	}
+	list("drop", w.dropped)
+	if len(options) > 0 {
+		w.lines("screen", options)
+	}
+}
+
+// sorted gives the groups whose names are asked in a block, the longest zones first,
+// so that the first that fits is the longest. The zone of plain is the root there.
+func (w *writer) sorted(plain *group) (all []*group) {
+	for _, g := range w.servers {
+		switch {
+		case g.zone == plainest && plain != nil:
+			own := *g
+			own.zone = root
+			all = append(all, &own)
+		case g.zone == plainest, plain != nil && (g.zone == root || strings.Contains(g.zone, ".")):
+		default:
+			all = append(all, g)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *group) int {
+		if n := labels(b.zone) - labels(a.zone); n != 0 {
+			return n
+		}
+		return strings.Compare(a.zone, b.zone)
+	})
+	return all
+}
+
+func labels(zone string) int {
+	if zone == root {
+		return 0
+	}
+	return 1 + strings.Count(zone, ".")
+}
+
+// asking are the options of all forwards.
+func (w *writer) asking() (options []string) {
+	if w.strict {
+		options = append(options, "policy sequential")
+	}
+	if w.forwardMax > 0 {
+		options = append(options, fmt.Sprintf("max_concurrent %d", w.forwardMax))
+	}
+	return append(options, "failover SERVFAIL REFUSED")
+}
+
+func (w *writer) configMap() {
+	options := []string{"period " + w.at.Period.String()}
+	if w.at.Resolver != "" {
+		options = append(options, "resolver "+w.at.Resolver)
+	}
+	if len(w.usualServers()) == 0 {
+		options = append(options, "default none")
+	}
+	w.lines("kubedns_config "+word(w.at.ConfigMap), append(options, w.asking()...))
+}
+
+// usualServers are asked for what no other is.
+func (w *writer) usualServers() (to []string) {
+	if g := w.find(root); g != nil {
+		for _, u := range g.servers {
+			to = append(to, u.to)
+		}
+	}
+	if w.noResolv {
+		return to
+	}
+	files := w.resolvFiles
+	if len(files) == 0 {
+		files = []string{ResolvConf}
+	}
+	return append(to, files...)
+}
+
+func (w *writer) forwards(plain *group) {
+	groups := w.sorted(plain)
+	usual := w.usualServers()
+	written := false
+	for _, g := range groups {
+		to := usual
+		if g.zone != root || plain != nil {
+			to = nil
+			for _, u := range g.servers {
+				to = append(to, u.to)
+			}
+			if g.usual && plain != nil && g.zone == root {
+				to = usual
+			}
+		}
+		if g.local || len(to) == 0 {
+			continue
+		}
+		written = written || g.zone == root
+		options := w.asking()
+		var except []string
+		for _, other := range groups { // those are asked who come later
+			if other.usual && other.zone != g.zone && g.zone != root && within(other.zone, g.zone) {
+				except = append(except, other.zone)
+			}
+		}
+		if len(except) > 0 {
+			options = append(options, "except "+strings.Join(except, " "))
+		}
+		for _, source := range g.sources() {
+			options = append(options, "source_address "+source.String())
+		}
+		if w.at.Resolver != "" && slices.ContainsFunc(g.servers, func(u upstream) bool { return u.name && w.asked(u.to) }) {
+			options = append(options, "resolver "+w.at.Resolver)
+		}
+		w.forward(g.zone, to, options)
+	}
+	if !written && len(usual) > 0 && plain == nil {
+		w.forward(root, usual, w.asking())
+	}
+}
+
+// asked says whether a name lies in a zone with servers of its own.
+func (w *writer) asked(name string) bool {
+	host, _, _ := strings.Cut(name, ":")
+	return slices.ContainsFunc(w.servers, func(g *group) bool {
+		return g.zone != root && g.zone != plainest && len(g.servers) > 0 && within(host, g.zone)
+	})
+}
+
+func (w *writer) forward(zone string, to, options []string) {
+	words := []string{"forward", zone}
+	for _, t := range to {
+		words = append(words, word(t))
+	}
+	w.lines(strings.Join(words, " "), options)
+}

@@ -1,0 +1,36 @@
+package dnsmasq
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Help lists the options that are served, and names the others.
+func Help() string {
+	var served, ignored, refused strings.Builder
+	for _, o := range table() {
+		name := "--" + o.name
+		switch o.arg {
+		case must:
+			name += "=VALUE"
+		case may:
+			name += "[=VALUE]"
+		}
+		if o.short != "" {
+			name = "-" + o.short + ", " + name
+		} else {
+			name = "    " + name
+		}
+		switch {
+		case o.why != "":
+			fmt.Fprintf(&refused, "  %-38s %s\n", name, o.why)
+		case o.lost != "":
+			fmt.Fprintf(&ignored, "  %-38s %s\n", name, o.lost)
+		default:
+			fmt.Fprintf(&served, "  %s\n", name)
+		}
+	}
+	return "Options of dnsmasq that are served:\n" + served.String() +
+		"\nTaken, and not or in another way done:\n" + ignored.String() +
+		"\nRefused:\n" + refused.String()
+}

@@ -1,0 +1,131 @@
+package dnsmasq
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// templates refuses other names of class CH in bind, and writes the records beside which others have the name's other types: what
+// a name has here says nothing of the rest.
+func (w *writer) templates() {
+	type key struct{ name, kind string }
+	w.lines("template CH ANY bind", []string{"rcode NOTIMP"}) // chaos stands above it
+	var done []key
+	for _, r := range w.records {
+		k := key{r.name, r.kind}
+		if !r.aside() || slices.Contains(done, k) {
+			continue
+		}
+		done = append(done, k)
+		options := []string{"match ^" + strings.ReplaceAll(r.name, ".", "[.]") + "[.]$"}
+		for _, other := range w.records {
+			if other.name == r.name && other.kind == r.kind {
+				text := fmt.Sprintf("%s. %d IN %s %s", r.name, w.localTTL, r.kind, other.data)
+				options = append(options, "answer "+word(text))
+			}
+		}
+		w.lines(fmt.Sprintf("template IN %s %s", r.kind, r.name), append(options, "fallthrough"))
+	}
+}
+
+// files that lines of hosts are in.
+func (w *writer) files() (files []string) {
+	if !w.noHosts {
+		files = []string{"/etc/hosts"}
+	}
+	for _, h := range w.hosts {
+		if !slices.Contains(files, h) {
+			files = append(files, h)
+		}
+	}
+	return files
+}
+
+func (w *writer) hostsFiles() {
+	files := w.files()
+	if len(files) == 0 {
+		return
+	}
+	var options []string
+	for _, file := range files[1:] {
+		options = append(options, "file "+word(file))
+	}
+	for _, h := range w.hostRecords {
+		if h.ttl < 0 {
+			for _, addr := range h.addrs {
+				options = append(options, addr.String()+" "+strings.Join(h.names, " "))
+			}
+		}
+	}
+	if w.expand && w.domain != "" {
+		options = append(options, "domain "+w.domain)
+	}
+	if w.localise {
+		options = append(options, "localise")
+	}
+	w.lines("hosts "+word(files[0]), append(options, fmt.Sprintf("ttl %d", w.localTTL), "fallthrough"))
+}
+
+// staticRecords writes the addresses and aliases.
+func (w *writer) staticRecords(complain bool) {
+	var lines []string
+	add := func(name string, ttl int, kind, data string) {
+		if ttl < 0 {
+			ttl = w.localTTL
+		}
+		if line := fmt.Sprintf("%s %d %s %s", name, ttl, kind, data); !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	named := map[netip.Addr]bool{}
+	files := len(w.files()) > 0
+	for _, h := range w.hostRecords {
+		if h.ttl < 0 && files {
+			continue // they are lines of hosts
+		}
+		for _, addr := range h.addrs {
+			for _, name := range h.names {
+				add(name, h.ttl, kindOf(addr), addr.String())
+			}
+			if !named[addr] {
+				named[addr] = true
+				add(strings.TrimSuffix(reverse(netip.PrefixFrom(addr, addr.BitLen()))[0], "."), h.ttl, "PTR", h.names[0]+".")
+			}
+		}
+	}
+	for _, r := range w.records {
+		if !r.aside() {
+			add(r.name, r.ttl, r.kind, r.data)
+		}
+	}
+	for _, a := range w.addresses {
+		for _, g := range w.servers {
+			if g.zone != a.zone && within(g.zone, a.zone) && complain {
+				w.errs = append(w.errs, fmt.Errorf("%snot served: an address for %s and another way for %s below it", a.place, a.zone, g.zone))
+			}
+		}
+		if a.zone == root {
+			add("*", -1, kindOf(a.addr), a.addr.String())
+			continue
+		}
+		add(a.zone, -1, kindOf(a.addr), a.addr.String())
+		add("*."+a.zone, -1, kindOf(a.addr), a.addr.String())
+	}
+	if len(lines) > 0 {
+		w.lines("records", lines)
+	}
+}
+
+func kindOf(addr netip.Addr) string {
+	if addr.Is4() {
+		return "A"
+	}
+	return "AAAA"
+}
+
+// within says whether a zone is another one, or below it.
+func within(zone, other string) bool {
+	return other == root && zone != root || zone == other || strings.HasSuffix(zone, "."+other)
+}

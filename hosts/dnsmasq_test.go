@@ -1,0 +1,118 @@
+package hosts
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	mdns "github.com/miekg/dns"
+)
+
+// The same lines, asked of dnsmasq and of us: the addresses are the same, in
+// whatever order, and so is the first name of each address.
+func TestAgainstDnsmasq(t *testing.T) {
+	dir := t.TempDir()
+	file, more := filepath.Join(dir, "hosts"), filepath.Join(dir, "more")
+	must(t, os.Mkdir(more, 0o755))
+	write(t, file, "127.0.0.1 localhost\n::1 localhost ip6-localhost\n127.0.0.9 both\n10.0.0.1 both\n127.4.0.9 both\n10.0.0.2 far a.b\n10.0.0.3 far\n"+
+		"10.0.0.4 db dot.\n10.0.0.5 two www.example.test\nfd00::1 six\nfd00::2 six\n")
+	write(t, filepath.Join(more, "a"), "10.0.1.1 more\n")
+	write(t, filepath.Join(more, "b"), "10.0.1.2 more\n127.0.1.2 more\n")
+	write(t, filepath.Join(more, ".hidden"), "10.0.1.3 more hidden\n")
+	write(t, filepath.Join(more, "copy~"), "10.0.1.4 more copy\n")
+	missing := filepath.Join(dir, "missing")
+	theirs := dnsmasq(t, "--addn-hosts="+file, "--addn-hosts="+more, "--addn-hosts="+missing, "--expand-hosts", "--domain=example.test", "--localise-queries")
+	ours := serve(t, new(journal), "file "+file+" "+more, "file "+missing, "domain example.test", "localise")
+	ask := func(at, name string, qtype uint16) (answers []string) {
+		t.Helper()
+		m, _, err := new(mdns.Client).Exchange(new(mdns.Msg).SetQuestion(name, qtype), at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, rr := range m.Answer {
+			answers = append(answers, strings.TrimPrefix(rr.String(), rr.Header().String()))
+		}
+		return answers
+	}
+	for _, name := range []string{"localhost", "ip6-localhost", "both", "far", "a.b", "db", "dot", "two", "www.example.test", "six", "more", "hidden", "copy", "none"} {
+		for _, name := range []string{name + ".", name + ".example.test."} {
+			for _, qtype := range []uint16{mdns.TypeA, mdns.TypeAAAA} {
+				want, got := ask(theirs, name, qtype), ask(ours, name, qtype)
+				slices.Sort(want)
+				slices.Sort(got)
+				if !slices.Equal(got, want) {
+					t.Errorf("%s %s: got %q, dnsmasq has %q", name, mdns.TypeToString[qtype], got, want)
+				}
+			}
+		}
+	}
+	for _, addr := range []string{"127.0.0.1", "127.0.0.9", "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "fd00::1", "10.0.1.1"} {
+		name, err := mdns.ReverseAddr(addr)
+		must(t, err)
+		want, got := ask(theirs, name, mdns.TypePTR), ask(ours, name, mdns.TypePTR)
+		if len(want) != 1 || len(got) == 0 || got[0] != want[0] {
+			t.Errorf("%s: got %q, dnsmasq has %q", addr, got, want)
+		}
+	}
+	if got := ask(ours, "both.", mdns.TypeA); !slices.Equal(got, []string{"127.0.0.9", "127.4.0.9"}) {
+		t.Errorf("both, asked at 127.0.0.1: %q", got)
+	}
+}
+
+// dnsmasq runs one with these options until the test ends.
+func dnsmasq(t *testing.T, options ...string) (at string) {
+	t.Helper()
+	program, err := exec.LookPath("dnsmasq")
+	if err != nil {
+		if program, err = exec.LookPath("/usr/sbin/dnsmasq"); err != nil {
+			if os.Getenv("SEAMARK_TEST_DNSMASQ") != "" {
+				t.Fatal("there is no dnsmasq: install Debian's dnsmasq-base, or your system's like")
+			}
+			t.Skip("there is no dnsmasq") // CI does not let this pass
+		}
+	}
+	port, log := freePort(t), new(journal)
+	args := []string{"--no-daemon", "--conf-file=/dev/null", "--pid-file=", "--no-resolv", "--no-hosts",
+		"--listen-address=127.0.0.1", "--bind-interfaces", "--port=" + port}
+	if os.Getuid() == 0 {
+		args = append(args, "--user=root")
+	}
+	c := exec.CommandContext(t.Context(), program, append(args, options...)...)
+	c.Stderr = log
+	must(t, c.Start())
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+		if t.Failed() {
+			t.Log(log)
+		}
+	})
+	at = "127.0.0.1:" + port
+	eventually(t, "dnsmasq's first answer", func() bool {
+		_, _, err := new(mdns.Client).Exchange(new(mdns.Msg).SetQuestion("localhost.", mdns.TypeA), at)
+		return err == nil
+	})
+	return at
+}
+
+// freePort is one that nobody listens on, by UDP and TCP, for the moment.
+func freePort(t *testing.T) string {
+	t.Helper()
+	for range 20 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		_, port, _ := net.SplitHostPort(l.Addr().String())
+		u, err := net.ListenPacket("udp", "127.0.0.1:"+port)
+		_ = l.Close()
+		if err == nil {
+			_ = u.Close()
+			return port
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
+}

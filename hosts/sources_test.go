@@ -1,0 +1,142 @@
+package hosts
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Files and directories add up in their order. One that is missing is said once,
+// and read when it comes; the others do not wait for it, nor for one that is
+// written all the time.
+func TestSeveralFiles(t *testing.T) {
+	dir, log := t.TempDir(), new(journal)
+	in := func(name string) string { return filepath.Join(dir, name) }
+	write(t, in("first"), "10.0.0.1 all.test\n")
+	write(t, in("second"), "10.0.0.2 all.test\n")
+	h := followAll(t, []string{in("first"), in("missing"), in("second"), in("folder")}, log, nil)
+	a := newAsker(t, h)
+	a.becomes(t, "all.test.", "NOERROR aa 10.0.0.1 10.0.0.2")
+	write(t, in("missing"), "10.0.0.3 all.test\n")
+	a.becomes(t, "all.test.", "NOERROR aa 10.0.0.1 10.0.0.3 10.0.0.2")
+	must(t, os.Mkdir(in("folder"), 0o755))
+	write(t, in("folder/b"), "10.0.0.5 all.test\n")
+	write(t, in("folder/a"), "10.0.0.4 all.test\n10.0.0.1 all.test\n")
+	a.becomes(t, "all.test.", "NOERROR aa 10.0.0.1 10.0.0.3 10.0.0.2 10.0.0.4 10.0.0.5")
+	must(t, os.Remove(in("second")))
+	must(t, os.Remove(in("folder/b")))
+	a.becomes(t, "all.test.", "NOERROR aa 10.0.0.1 10.0.0.3 10.0.0.2 10.0.0.4")
+	if n := log.count(in("missing") + ": no such file or directory\""); n != 1 {
+		t.Errorf("that a file is missing is said %d times\n%s", n, log)
+	}
+	eventually(t, "that a file has gone", func() bool {
+		return log.count(in("second")+": no such file or directory; what it said before stays") == 1
+	})
+}
+
+// A file that is always being written keeps no other one waiting.
+func TestOthersDoNotWait(t *testing.T) {
+	dir := t.TempDir()
+	restless := filepath.Join(dir, "restless")
+	write(t, restless, "10.0.0.1 restless.test\n")
+	m := &mount{t: t, dir: filepath.Join(dir, "mounted")}
+	must(t, os.Mkdir(m.dir, 0o755))
+	m.put(map[string]string{"key": "10.0.0.1 a.test\n"})
+	at := serve(t, new(journal), "file "+restless+" "+filepath.Join(m.dir, "key"))
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for size := 0; ; size++ {
+			select {
+			case <-done:
+				return
+			case <-time.After(5 * time.Millisecond):
+				_ = os.WriteFile(restless, []byte("10.0.0.1 restless.test\n"+strings.Repeat("#", size)), 0o644)
+			}
+		}
+	}()
+	defer func() {
+		close(done)
+		<-ended
+	}()
+	c := dial(t, "udp", at)
+	for i := range 20 {
+		m.put(map[string]string{"key": fmt.Sprintf("10.0.0.1 n%d.test\n", i)})
+		for name := fmt.Sprintf("n%d.test.", i); c.ask(name) != "NOERROR 10.0.0.1"; time.Sleep(time.Millisecond) {
+			if time.Since(m.at) > settleMost/2 {
+				t.Fatalf("%s: it waits for the other file", name)
+			}
+		}
+	}
+}
+
+// A key of a mounted ConfigMap goes and comes again: a file keeps its lines
+// meanwhile, a directory does not.
+func TestMountedKey(t *testing.T) {
+	for _, path := range []string{"key", "."} {
+		t.Run(path, func(t *testing.T) {
+			m, log := &mount{t: t, dir: t.TempDir()}, new(journal)
+			other := "10.0.0.9 other.test\n"
+			m.put(map[string]string{"key": "10.0.0.1 a.test\n", "other": other})
+			c := dial(t, "udp", serve(t, log, "file "+filepath.Join(m.dir, path)))
+			c.becomes(t, "a.test.", "NOERROR 10.0.0.1")
+			for i := 2; i < 12; i++ {
+				m.put(map[string]string{"other": other})
+				if path == "." {
+					c.becomes(t, "a.test.", "NXDOMAIN")
+					c.becomes(t, "other.test.", "NOERROR 10.0.0.9")
+				} else {
+					gone := "key: no such file or directory; what it said before stays\n"
+					eventually(t, "that the key has gone", func() bool { return log.count(gone) == i-1 })
+					c.becomes(t, "a.test.", fmt.Sprintf("NOERROR 10.0.0.%d", i-1))
+				}
+				m.put(map[string]string{"key": fmt.Sprintf("10.0.0.%d a.test\n", i), "other": other})
+				c.becomes(t, "a.test.", fmt.Sprintf("NOERROR 10.0.0.%d", i))
+			}
+			if n := log.count("WARN"); path == "." && n > 0 || n > 10 {
+				t.Errorf("%d warnings", n)
+			}
+			// An empty key is one without lines: nobody is about to fill it.
+			m.put(map[string]string{"key": "", "other": other})
+			c.becomes(t, "a.test.", "NXDOMAIN")
+		})
+	}
+}
+
+// What is no text leaves the last good lines, and one warning says so.
+func TestMountedGarbage(t *testing.T) {
+	for _, path := range []string{"key", "."} {
+		t.Run(path, func(t *testing.T) {
+			m, log := &mount{t: t, dir: t.TempDir()}, new(journal)
+			m.put(map[string]string{"key": "10.0.0.1 a.test\n", "version": "10.0.0.1 v.test\n"})
+			c := dial(t, "udp", serve(t, log, "file "+filepath.Join(m.dir, path), "file "+filepath.Join(m.dir, "version")))
+			for i, garbage := range []string{
+				"\xff\xfe1\x000\x00.\x000\x00.\x000\x00.\x002\x00 \x00a\x00.\x00t\x00e\x00s\x00t\x00\n\x00", // UTF-16
+				"\xde\xad\xbe\xef \xfe\xff\n\x80\x81\n",
+				"\x1f\x8b\x08\x00\x00\x00\x00\x00" + strings.Repeat("\xf0\x0f\n", 1000),
+			} {
+				m.put(map[string]string{"key": garbage, "version": fmt.Sprintf("10.0.1.%d v.test\n", i)})
+				c.becomes(t, "v.test.", fmt.Sprintf("NOERROR 10.0.1.%d", i))
+				c.becomes(t, "a.test.", "NOERROR 10.0.0.1")
+				if n := log.count("no line of it is right"); n != i+1 || log.count("WARN") != i+1 || log.count("; what it said before stays") != i+1 {
+					t.Errorf("it is said %d times\n%s", n, log)
+				}
+			}
+			m.put(map[string]string{"key": "10.0.0.2 a.test\n", "version": "10.0.0.1 v.test\n"})
+			c.becomes(t, "a.test.", "NOERROR 10.0.0.2")
+			if log.count("can be read now") != 1 {
+				t.Error("that it can be read is not said")
+			}
+		})
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,219 @@
+package kubedns
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/metrics"
+)
+
+// text writes a block's directives, one a line.
+func text(s corefile.Server) string {
+	var lines []string
+	for _, d := range s.Directives {
+		lines = append(lines, line(d))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func line(d corefile.Directive) string {
+	words := []string{d.Text}
+	for _, a := range d.Args {
+		words = append(words, a.Text)
+	}
+	if d.Block {
+		words = append(words, "{")
+		for _, o := range d.Body {
+			words = append(words, line(o)+";")
+		}
+		words = append(words, "}")
+	}
+	return strings.Join(words, " ")
+}
+
+// What a ConfigMap says, in a block: the words of the Corefile without braces.
+func TestExpand(t *testing.T) {
+	const stubs = `{"corp.example": ["10.0.0.1", "10.0.0.2:5353", "10.0.0.1:53"], "example": ["fd00::1"]}`
+	for _, c := range []struct {
+		name, key, block, options, stubs, ups, federations string
+		want                                               string
+	}{
+		{name: "the defaults", want: "DIRECTIVE\nforward . /etc/resolv.conf"},
+		{name: "none", options: "default none", want: "DIRECTIVE"},
+		{name: "others", options: "default 9.9.9.9 tls://1.1.1.1", want: "DIRECTIVE\nforward . 9.9.9.9 tls://1.1.1.1"},
+		{name: "the block's own", block: "forward . 9.9.9.9", want: "forward . 9.9.9.9\nDIRECTIVE"},
+		{name: "before the block's own", block: "forward . 9.9.9.9", ups: `["8.8.8.8", "8.8.8.8:53", "8.8.4.4:54"]`,
+			want: "forward . 8.8.8.8:53 8.8.4.4:54\nforward . 9.9.9.9\nDIRECTIVE"},
+		{name: "the longest zone counts", block: "cache\nforward . 9.9.9.9\nforward a.corp.example 10.9.9.9\n", stubs: stubs,
+			want: "cache\nforward corp.example 10.0.0.1:53 10.0.0.2:5353\nforward example [fd00::1]:53\nforward . 9.9.9.9\nforward a.corp.example 10.9.9.9\nDIRECTIVE"},
+		{name: "behind a longer one", block: "forward a.corp.example 10.9.9.9\nforward EXAMPLE. 10.1.1.1\nforward . 9.9.9.9\n", stubs: stubs,
+			want: "forward a.corp.example 10.9.9.9\nforward corp.example 10.0.0.1:53 10.0.0.2:5353\nforward example [fd00::1]:53\nforward EXAMPLE. 10.1.1.1\nforward . 9.9.9.9\nDIRECTIVE"},
+		{name: "options of forward", options: "policy sequential\nmax_concurrent 5", stubs: `{"a": ["10.0.0.1"]}`,
+			want: "DIRECTIVE\nforward a 10.0.0.1:53 { policy sequential; max_concurrent 5; }\nforward . /etc/resolv.conf { policy sequential; max_concurrent 5; }"},
+		{name: "names elsewhere", stubs: `{"a": ["ns.example.org"]}`, want: "DIRECTIVE\nforward a ns.example.org\nforward . /etc/resolv.conf"},
+		{name: "names of the cluster", key: "example.org:54 .:1053", block: "kubernetes cluster.home 10.0.0.0/8", stubs: `{"a": ["ns.x.svc.cluster.home", "1.1.1.1"]}`,
+			want: "kubernetes cluster.home 10.0.0.0/8\nDIRECTIVE\nforward a ns.x.svc.cluster.home 1.1.1.1:53 { resolver 127.0.0.1:54; }\nforward . /etc/resolv.conf"},
+		{name: "of another server's cluster", options: "resolver 10.0.0.5:10053", block: "bind 10.0.0.6\nforward cluster.local 127.0.0.1:10053", stubs: `{"a": ["ns.cluster.local"]}`,
+			want: "bind 10.0.0.6\nforward cluster.local 127.0.0.1:10053\nDIRECTIVE\nforward a ns.cluster.local { resolver 10.0.0.5:10053; }\nforward . /etc/resolv.conf"},
+		{name: "bound", block: "bind 10.0.0.6\nkubernetes cluster.local", stubs: `{"a": ["ns.cluster.local"]}`,
+			want: "bind 10.0.0.6\nkubernetes cluster.local\nDIRECTIVE\nforward a ns.cluster.local { resolver 10.0.0.6:53; }\nforward . /etc/resolv.conf"},
+		{name: "bound to all", block: "bind ::\nkubernetes cluster.local", stubs: `{"a": ["ns.cluster.local"]}`,
+			want: "bind ::\nkubernetes cluster.local\nDIRECTIVE\nforward a ns.cluster.local { resolver [::1]:53; }\nforward . /etc/resolv.conf"},
+		{name: "federations", block: "kubernetes a\nforward . 9.9.9.9", federations: "b=b.example,a=a.example",
+			want: "kubernetes a\nforward . 9.9.9.9\nDIRECTIVE\nfederation { a a.example; b b.example; }"},
+		{name: "federations without a cluster, as in front of kube-dns", block: "forward . 9.9.9.9", federations: "a=a.example",
+			want: "forward . 9.9.9.9\nDIRECTIVE"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			key := c.key
+			if key == "" {
+				key = "."
+			}
+			directive := "kubedns_config ./map {\n" + c.options + "\n}\n"
+			servers, err := corefile.Parse("Corefile", []byte(key+" {\n"+c.block+"\n"+directive+"}\n"))
+			must(t, err)
+			u, at, ok := uses(servers[0])
+			if !ok {
+				t.Fatal("the directive is not understood")
+			}
+			data := map[string]string{}
+			for key, value := range map[string]string{stubDomains: c.stubs, upstreams: c.ups, federations: c.federations} {
+				if value != "" {
+					data[key] = value
+				}
+			}
+			config, err := Parse(data)
+			must(t, err)
+			before := text(servers[0])
+			got := strings.Replace(text(u.expand(servers[0], at, config)), line(servers[0].Directives[at]), "DIRECTIVE", 1)
+			if got != c.want {
+				t.Errorf("got\n%s\nwant\n%s", got, c.want)
+			}
+			if text(servers[0]) != before {
+				t.Error("the block that was read has changed")
+			}
+		})
+	}
+}
+
+func TestSetup(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"kubedns_config", `Corefile:2: kubedns_config: want 1 argument, got 0`},
+		{"kubedns_config kube-dns", `Corefile:2: kubedns_config: configmap: want NAMESPACE/NAME, got "kube-dns"`},
+		{"kubedns_config kube-system/kube-dns {\nendpoint x\n}", `Corefile:2: kubedns_config: endpoint: want a URL such as https://10.0.0.1:6443, got "x"`},
+		{"kubedns_config /dir {\nendpoint http://127.0.0.1\n}", "Corefile:2: kubedns_config: endpoint, tls, kubeconfig and manifests say where a ConfigMap is, and /dir is a directory"},
+		{"kubedns_config /dir {\nresolver ns.example 1.1.1.1 ::1 [::1]:5\nperiod 1\n}", "Corefile:3: kubedns_config: resolver: want IP or IP:PORT, got \"ns.example\"\nCorefile:4: kubedns_config: period: want a duration of 10ms..24h, got \"1\""},
+		{"kubedns_config /dir {\nnext NXDOMAIN\n}", `Corefile:3: kubedns_config: unknown option "next"`},
+	} {
+		servers, err := corefile.Parse("Corefile", []byte(".:53 {\n"+c.text+"\n}\n"))
+		must(t, err)
+		_, err = parseUse(servers[0].Directives[0], "")
+		if err == nil || err.Error() != c.want {
+			t.Errorf("%s\ngot  %v\nwant %s", c.text, err, c.want)
+		}
+	}
+}
+
+// A Follower's Corefile changes with the directory, and with nothing else.
+func TestFollower(t *testing.T) {
+	m := newMount(t, stub("10.0.0.1"))
+	const corefiles = ".:53 {\nroot %s\nkubedns_config ./%s\n}\nexample.org:53 {\nwhoami\n}\n"
+	now := fmt.Sprintf(corefiles, filepath.Dir(m.dir), filepath.Base(m.dir))
+	w := &watcher{T: t, metrics: new(metrics.Registry)}
+	f := NewFollower(func() corefile.Reading { return corefile.ReadText("Corefile", []byte(now)) }, w.logger(), w.metrics)
+	defer f.Stop()
+
+	first := f.Read()
+	has := func(server string) bool {
+		return strings.Contains(text(f.Read().Servers[0]), "forward acme.local "+server+":53\nforward . /etc/resolv.conf")
+	}
+	changed := func() {
+		t.Helper()
+		select {
+		case <-f.Changed():
+		case <-time.After(20 * time.Second):
+			t.Fatal("no change was told")
+		}
+	}
+	changed()
+	if first.Err != nil || !has("10.0.0.1") || len(first.Servers) != 2 || f.Read().Sum != first.Sum {
+		t.Fatalf("%v: %v", first.Err, first.Servers)
+	}
+	m.swap(stub("10.0.0.2"))
+	changed()
+	if second := f.Read(); !has("10.0.0.2") || second.Sum == first.Sum || second.Sum == (corefile.Sum{}) {
+		t.Fatalf("not what the directory says: %s", text(second.Servers[0]))
+	}
+	m.swap(stub("10.0.0.1"))
+	changed()
+	if f.Read().Sum != first.Sum {
+		t.Error("the first state again has another sum")
+	}
+	m.swap(stub("$$$$"))
+	w.eventuallySays("is refused")
+	if f.Read().Sum != first.Sum || !has("10.0.0.1") {
+		t.Error("the last good state is not kept")
+	}
+
+	// One that is not named any more is not watched, and a Corefile that cannot be
+	// read ends nothing.
+	now = ".:53 {\n"
+	if r := f.Read(); r.Err == nil || len(f.watched) != 1 {
+		t.Errorf("%d are watched after a Corefile that is wrong, want 1", len(f.watched))
+	}
+	now = ".:53 {\nwhoami\n}\n"
+	if r := f.Read(); r.Sum != corefile.ReadText("Corefile", []byte(now)).Sum || len(f.watched) != 0 {
+		t.Errorf("%d are watched, and the sum is %v", len(f.watched), r.Sum)
+	}
+}
+
+func (w *watcher) eventuallySays(words string) {
+	w.Helper()
+	eventually(w.T, words, func() bool { return len(w.said(words)) > 0 })
+}
+
+// Once reads directories, and knows nothing of clusters.
+func TestOnce(t *testing.T) {
+	m := newMount(t, stub("10.0.0.1"))
+	r := Once(corefile.ReadText("Corefile", []byte(".:53 {\nkubedns_config "+m.dir+"\n}\n.:54 {\nkubedns_config kube-system/kube-dns\n}\n")))
+	if got := text(r.Servers[0]); !strings.Contains(got, "forward acme.local 10.0.0.1:53") {
+		t.Error(got)
+	}
+	if got := text(r.Servers[1]); !strings.HasSuffix(got, "kubedns_config kube-system/kube-dns\nforward . /etc/resolv.conf") {
+		t.Error(got)
+	}
+}
+
+// A cluster that does not answer is waited for once; then the defaults hold.
+func TestFollowerWithoutCluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits five seconds")
+	}
+	w := &watcher{T: t, metrics: new(metrics.Registry)}
+	f := NewFollower(func() corefile.Reading {
+		return corefile.ReadText("Corefile", []byte(".:53 {\nkubedns_config kube-system/kube-dns {\nendpoint http://127.0.0.1:1\n}\n}\n"))
+	}, w.logger(), w.metrics)
+	defer f.Stop()
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		done := make(chan string)
+		go func() { done <- text(f.Read().Servers[0]) }()
+		select {
+		case got := <-done:
+			if !strings.HasSuffix(got, "forward . /etc/resolv.conf") {
+				t.Error(got)
+			}
+		case <-ctx.Done():
+			t.Fatal("Read waits for ever")
+		}
+		cancel()
+	}
+	if n := len(w.said("the defaults hold until it comes")); n != 1 {
+		t.Errorf("said %d times", n)
+	}
+}

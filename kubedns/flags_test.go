@@ -1,0 +1,82 @@
+package kubedns
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/seamark/seamark/corefile"
+)
+
+func TestFlags(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		env   map[string]string
+		flags func(*Flags)
+		want  string // lines that there are
+		not   string // words that there are not
+		notes int
+	}{
+		{name: "the defaults", flags: func(*Flags) {},
+			want: ".:53 {|bind 0.0.0.0|kubedns_status :8081 {|cache local|kubernetes cluster.local in-addr.arpa ip6.arpa {|compatible kube-dns|wildcards|ttl 30|startup_timeout 1m0s|forward . /etc/resolv.conf {|policy sequential|lameduck 5s|chaos {|statistics|success 10000",
+			not:  "skydns_metrics kubedns_config pprof endpoint federation"},
+		{name: "the manifest", env: map[string]string{"PROMETHEUS_PORT": "10055"},
+			flags: func(f *Flags) { f.Port, f.ConfigDir = 10053, "kube-dns-config" },
+			want:  ".:10053 {|skydns_metrics :10055 /metrics {|kubedns_config ./kube-dns-config {|period 10s", not: "forward"},
+		{name: "the API", env: map[string]string{"PROMETHEUS_PORT": "1", "PROMETHEUS_PATH": "/x", "PROMETHEUS_NAMESPACE": "a", "PROMETHEUS_SUBSYSTEM": "b", "HOST": "10.0.0.1"},
+			flags: func(f *Flags) { f.ConfigMap, f.Master = "kube-dns", "https://$HOST:6443" },
+			want:  "skydns_metrics :1 /x {|namespace a|subsystem b|kubedns_config kube-system/kube-dns {|endpoint https://10.0.0.1:6443", not: "forward period"},
+		{name: "alone", flags: func(f *Flags) {
+			f.Nameservers, f.Federations, f.Kubeconfig, f.Profiling = "8.8.8.8, [::1]:54,8.8.8.8:53", "b=b.example,a=a.example", "/a file", true
+		}, want: `forward . 8.8.8.8:53 [::1]:54 {|federation {|a a.example|b b.example|kubeconfig "/a file"|pprof localhost:6060`},
+		{name: "ours", flags: func(f *Flags) { f.CacheSize, f.Wildcards, f.CacheFor, f.Lameduck = 0, false, "any", 0 }, want: "cache any", not: "success wildcards lameduck"},
+		{name: "what means nothing", flags: func(f *Flags) { f.Nameservers, f.Federations, f.ConfigDir = "8.8.8.8", "a=b", "/c" }, want: "kubedns_config /c {", not: "8.8.8.8 federation", notes: 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := DefaultFlags()
+			c.flags(&f)
+			text, notes, err := f.Corefile(func(name string) string { return c.env[name] })
+			if err != nil || len(notes) != c.notes {
+				t.Errorf("%v, notes %q", err, notes)
+			}
+			if _, err := corefile.Parse("Corefile", []byte(text)); err != nil {
+				t.Error(err)
+			}
+			lines := "\n"
+			for line := range strings.Lines(text) {
+				lines += strings.TrimSpace(line) + "\n"
+			}
+			for want := range strings.SplitSeq(c.want, "|") {
+				if !strings.Contains(lines, "\n"+want+"\n") {
+					t.Errorf("no line %q in\n%s", want, text)
+				}
+			}
+			for _, word := range strings.Fields(c.not) {
+				if strings.Contains(text, word) {
+					t.Errorf("%q is in\n%s", word, text)
+				}
+			}
+		})
+	}
+}
+
+func TestFlagsWrong(t *testing.T) {
+	f := DefaultFlags()
+	f.Domain, f.BindAddress, f.Nameservers, f.CacheFor = "a b", "localhost", "1.1.1.1:123456789,$$$$", "all"
+	f.Federations, f.Kubeconfig, f.Master = "a_b=c", "x", "y"
+	_, _, err := f.Corefile(func(string) string { return "99999" })
+	if err == nil {
+		t.Fatal("no error")
+	}
+	want := `--dns-bind-address: want an IP address, got "localhost"
+--cache-for: want local or any, got "all"
+PROMETHEUS_PORT: want a port of 1..65535, got "99999"
+--domain: want a name of DNS-1123 labels such as cluster.local., got "a b"
+--kube-master-url: want a URL such as https://10.0.0.1:6443, got "y"
+--kubecfg-file and --kube-master-url: want one of them: the file can name the server
+--nameservers: want IP or IP:PORT, got "1.1.1.1:123456789"
+--nameservers: want IP or IP:PORT, got "$$$$"
+--federations: federations: `
+	if !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+}

@@ -1,0 +1,184 @@
+package kubedns
+
+import (
+	"context"
+	"crypto/sha512"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/metrics"
+)
+
+// patience is how long the first state of a ConfigMap in a cluster is waited for.
+const patience = 5 * time.Second
+
+// A Follower reads a Corefile, puts into its blocks what the ConfigMaps that they
+// name say now, and tells when that is something else. It watches them from the
+// first Read that finds them to the first that does not, or to Stop.
+type Follower struct {
+	Base    func() corefile.Reading
+	Log     *slog.Logger
+	Metrics *metrics.Registry
+
+	changed chan struct{} // has room for one
+	mu      sync.Mutex
+	watched map[source]*watched
+}
+
+// NewFollower follows the Corefile that base reads.
+func NewFollower(base func() corefile.Reading, log *slog.Logger, reg *metrics.Registry) *Follower {
+	return &Follower{Base: base, Log: log, Metrics: reg, changed: make(chan struct{}, 1), watched: map[source]*watched{}}
+}
+
+// Changed gets a value after a change of a ConfigMap: it is time to Read.
+func (f *Follower) Changed() <-chan struct{} { return f.changed }
+
+// Read gives the Corefile as it is now, with the ConfigMaps in it. It waits for
+// one that is new for up to five seconds.
+func (f *Follower) Read() corefile.Reading {
+	r := f.Base()
+	wanted := map[source]bool{}
+	r = replace(r, func(u use) Config {
+		wanted[u.source] = true
+		return f.follow(u.source).first(f.Log)
+	})
+	if r.Err == nil { // otherwise the old configuration goes on, and its ConfigMaps with it
+		f.forget(func(s source) bool { return !wanted[s] })
+	}
+	return r
+}
+
+// Stop ends all watches.
+func (f *Follower) Stop() { f.forget(func(source) bool { return true }) }
+
+func (f *Follower) follow(s source) *watched {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w := f.watched[s]
+	if w != nil {
+		return w
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	w = &watched{source: s, cancel: cancel, known: make(chan struct{})}
+	f.watched[s] = w
+	w.task.Go(func() {
+		s.run(ctx, f.Log, f.Metrics, func(c Config) {
+			w.set(c)
+			select {
+			case f.changed <- struct{}{}:
+			default: // it is known already
+			}
+		})
+	})
+	return w
+}
+
+func (f *Follower) forget(gone func(source) bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for s, w := range f.watched {
+		if gone(s) {
+			w.cancel()
+			w.task.Wait()
+			delete(f.watched, s)
+		}
+	}
+}
+
+// run follows the source until ctx ends.
+func (s source) run(ctx context.Context, log *slog.Logger, reg *metrics.Registry, apply func(Config)) {
+	if s.dir != "" {
+		Directory{Path: s.dir, Period: s.period, Log: log, Metrics: reg}.Run(ctx, apply)
+		return
+	}
+	Object{Options: s.object, Log: log, Metrics: reg}.Run(ctx, apply)
+}
+
+// A watched is a source that is followed.
+type watched struct {
+	source source
+	cancel context.CancelFunc
+	task   sync.WaitGroup
+	known  chan struct{} // closed once there is a state
+	told   bool          // that there is none
+
+	mu     sync.Mutex
+	config Config
+}
+
+func (w *watched) set(c Config) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.config = c
+	select {
+	case <-w.known:
+	default:
+		close(w.known)
+	}
+}
+
+// first gives the state, or the default if there is none in time.
+func (w *watched) first(log *slog.Logger) Config {
+	wait := patience
+	if w.told {
+		wait = 0
+	}
+	timeout := time.NewTimer(wait)
+	defer timeout.Stop()
+	select {
+	case <-w.known:
+	case <-timeout.C:
+		if !w.told {
+			log.Warn(fmt.Sprintf("kubedns configmap %s: no answer of the API server within %v: the defaults hold until it comes", w.source.object.ConfigMap, patience))
+		}
+		w.told = true
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.config
+}
+
+// replace expands every block that names a ConfigMap, and makes what they say part
+// of the Sum.
+func replace(r corefile.Reading, config func(use) Config) corefile.Reading {
+	h := sha512.New()
+	_, _ = h.Write(r.Sum[:]) // a hash's Write never fails
+	some := false
+	servers := make([]corefile.Server, len(r.Servers))
+	for i, s := range r.Servers {
+		servers[i] = s
+		if u, at, ok := uses(s); ok {
+			some = true
+			c := config(u)
+			servers[i] = u.expand(s, at, c)
+			_, _ = io.WriteString(h, fmt.Sprintf("%d %+v\n", i, c))
+		}
+	}
+	r.Servers = servers
+	if some && r.Sum != (corefile.Sum{}) {
+		h.Sum(r.Sum[:0])
+	}
+	return r
+}
+
+// Once is a Corefile with what its ConfigMaps say now, as far as that can be told
+// without a cluster: those in directories. The others are the defaults.
+func Once(r corefile.Reading) corefile.Reading {
+	return replace(r, func(u use) Config {
+		if u.dir == "" {
+			return Config{}
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		var found Config
+		u.source.run(ctx, slog.New(slog.DiscardHandler), new(metrics.Registry), func(c Config) {
+			found = c
+			cancel()
+		})
+		return found
+	})
+}

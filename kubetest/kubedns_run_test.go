@@ -1,0 +1,401 @@
+package kubetest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// A pod is kube-dns as one is made of kubernetes' own manifest, each container a
+// process: kube-dns alone, or with what stands in front of it.
+type pod struct {
+	*testing.T
+	kubedns *process
+	status  string // of kube-dns: http://HOST:PORT
+	metrics string
+	probe   string // the question that the manifest has asked
+}
+
+// newPod starts kube-dns against srv with the flags of the manifest and more.
+func newPod(t *testing.T, srv *Server, more ...string) *pod {
+	t.Helper()
+	p := &pod{T: t, probe: "kubernetes.default.svc.cluster.local"}
+	port, status, metrics := freePort(t), freePort(t), freePort(t)
+	p.status, p.metrics = "http://127.0.0.1:"+status, "http://127.0.0.1:"+metrics
+	args := append([]string{
+		"--domain=cluster.local.", "--dns-port=" + port, "--v=2", "--dns-bind-address=127.0.0.1",
+		"--kubecfg-file=" + must(srv.Kubeconfig())(t), "--healthz-port=" + status, "--lameduck=100ms",
+	}, more...)
+	p.kubedns = program(t, "127.0.0.1:"+port, "kube-dns", []string{"PROMETHEUS_PORT=" + metrics}, args...)
+	return p
+}
+
+func (p *pod) readiness() int {
+	resp, err := http.Get(p.status + "/readiness")
+	if err != nil {
+		return 0
+	}
+	defer resp.Body.Close()
+	return resp.StatusCode
+}
+
+// ready waits until the pod would be.
+func (p *pod) ready() {
+	p.Helper()
+	eventually(p.T, "readiness", func() bool { return p.readiness() == http.StatusOK })
+}
+
+// sidecar starts one with the probes of the manifest, of kube-dns and of what is
+// asked at front.
+func (p *pod) sidecar(front string) (pages string) {
+	p.Helper()
+	host, port, _ := net.SplitHostPort(front)
+	at := freePort(p.T)
+	program(p.T, "", "sidecar", nil, "--v=2", "--logtostderr", "--prometheus-addr=127.0.0.1", "--prometheus-port="+at,
+		"--dnsmasq-addr="+host, "--dnsmasq-port="+port, "--dnsmasq-poll-interval-ms=1000",
+		fmt.Sprintf("--probe=kubedns,%s,%s,1,SRV", p.kubedns.at, p.probe), fmt.Sprintf("--probe=dnsmasq,%s,%s,1,SRV", front, p.probe))
+	return "http://127.0.0.1:" + at
+}
+
+// healthy waits until the sidecar says that both servers answer, and gives the
+// page with the numbers.
+func (p *pod) healthy(pages string) {
+	p.Helper()
+	for _, label := range []string{"kubedns", "dnsmasq"} {
+		last := ""
+		eventually(p.T, label+" is healthy", func() bool {
+			resp, err := http.Get(pages + "/healthcheck/" + label)
+			if err != nil {
+				return false
+			}
+			defer resp.Body.Close()
+			var said struct {
+				IsOk bool
+				Err  string
+			}
+			if err := json.NewDecoder(resp.Body).Decode(&said); err != nil {
+				p.Fatal(err)
+			}
+			if said.Err != last {
+				last = said.Err
+				p.Logf("%s: %d %s", label, resp.StatusCode, last)
+			}
+			return resp.StatusCode == http.StatusOK && said.IsOk
+		})
+	}
+}
+
+// value gives a line's number from a page of metrics; -1 if there is none.
+func value(t *testing.T, url, series string) float64 {
+	t.Helper()
+	_, text := page(t, url+"/metrics")
+	m := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(series) + ` (\S+)$`).FindStringSubmatch(text)
+	if m == nil {
+		return -1
+	}
+	return must(strconv.ParseFloat(m[1], 64))(t)
+}
+
+// fill makes the objects that every cluster has, and a few more.
+func (w clusterWriter) fill() {
+	w.Helper()
+	for _, name := range []string{"default", "shop"} {
+		w.namespace(name, nil)
+	}
+	w.service("default", "kubernetes", "10.0.0.1", nil)
+	w.slice("default", "kubernetes", nil, "192.0.2.1")
+	w.service("shop", "cart", "None", nil)
+	w.slice("shop", "cart", nil, "10.1.0.1", "10.1.0.2")
+	must(w.CoreV1().Services("shop").Create(w.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "legacy"},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "db.acme.example"},
+	}, metav1.CreateOptions{}))(w.T)
+}
+
+// The pod of kubernetes' manifest, with ours for each of its programs: the probes
+// pass, names of the cluster, of stub domains and of the world are answered, by
+// ExternalName too, and so they are while the API server is away. SIGTERM ends
+// each of them.
+func TestKubeDNSPod(t *testing.T) {
+	srv := start(t)
+	writer(t, srv).fill()
+	world := upstream(t, "www.example. 60 IN A 203.0.113.1", "1.113.0.203.in-addr.arpa. 60 IN PTR www.example.")
+	acme := upstream(t, "db.acme.example. 60 IN A 203.0.113.2")
+	maps := newVolume(t, map[string]string{
+		"upstreamNameservers": fmt.Sprintf("[%q]", world), "stubDomains": fmt.Sprintf("{%q: [%q]}", "acme.example", acme),
+	})
+	p := newPod(t, srv, "--config-dir="+maps.dir)
+	p.ready()
+	front := freePort(t)
+	kubedns := strings.Replace(p.kubedns.at, ":", "#", 1)
+	nanny := program(t, "127.0.0.1:"+front, "dnsmasq-nanny", nil,
+		"-v=2", "-logtostderr", "-configDir="+maps.dir, "-restartDnsmasq=true", "-lameduck=100ms", "--",
+		"-k", "--cache-size=1000", "--no-negcache", "--dns-loop-detect", "--log-facility=-",
+		"--server=/cluster.local/"+kubedns, "--server=/in-addr.arpa/"+kubedns, "--server=/ip6.arpa/"+kubedns,
+		"--port="+front, "--listen-address=127.0.0.1", "--no-hosts")
+	nanny.becomes(inA("kubernetes.default.svc.cluster.local", "NOERROR 10.0.0.1"))
+	pages := p.sidecar(nanny.at)
+	p.healthy(pages)
+
+	cluster := []question{
+		inA("kubernetes.default.svc.cluster.local", "NOERROR 10.0.0.1"),
+		inA("cart.shop.svc.cluster.local", "NOERROR 10.1.0.1 10.1.0.2"),
+		inA("10-1-0-1.cart.shop.svc.cluster.local", "NOERROR 10.1.0.1"),
+		inA("missing.shop.svc.cluster.local", "NXDOMAIN"),
+		inAAAA("kubernetes.default.svc.cluster.local", "NOERROR"),
+		inSRV("_HTTP._tcp.kubernetes.default.svc.cluster.local", "NOERROR 10 100 80 kubernetes.default.svc.cluster.local."),
+		inPTR("1.0.0.10.in-addr.arpa", "NOERROR kubernetes.default.svc.cluster.local."),
+		inA("cart.*.svc.cluster.local", "NOERROR 10.1.0.1 10.1.0.2"),
+		inA("1-2-3-4.shop.pod.cluster.local", "NOERROR 1.2.3.4"),
+	}
+	outside := []question{
+		inA("legacy.shop.svc.cluster.local", "NOERROR 203.0.113.2 db.acme.example."),
+		inA("db.acme.example", "NOERROR 203.0.113.2"),
+		inA("www.example", "NOERROR 203.0.113.1"),
+		inPTR("1.113.0.203.in-addr.arpa", "NOERROR www.example."),
+		inA("missing.example", "NXDOMAIN"),
+	}
+	for _, d := range []*process{p.kubedns, nanny} {
+		d.says(cluster...)
+		d.becomes(outside...)
+	}
+
+	// What dashboards show.
+	if n := value(t, p.metrics, `skydns_skydns_dns_request_count_total{system="auth"}`); n < 1 {
+		t.Errorf("%v questions about the cluster", n)
+	}
+	for _, series := range []string{`skydns_skydns_dns_error_count_total{system="auth",cause="nxdomain"}`, "process_resident_memory_bytes", `skydns_skydns_dns_request_duration_seconds_count{system="recursive"}`} {
+		if n := value(t, p.metrics, series); n < 1 {
+			t.Errorf("%s is %v", series, n)
+		}
+	}
+	before := value(t, pages, "kubedns_dnsmasq_hits")
+	for range 5 {
+		nanny.says(inA("www.example", "NOERROR 203.0.113.1"))
+	}
+	eventually(t, "the hits are counted", func() bool { return value(t, pages, "kubedns_dnsmasq_hits") >= before+10 })
+	for series, ok := range map[string]func(float64) bool{
+		"kubedns_dnsmasq_misses":                 func(n float64) bool { return n > 0 },
+		"kubedns_dnsmasq_insertions":             func(n float64) bool { return n > 0 },
+		"kubedns_dnsmasq_evictions":              func(n float64) bool { return n == 0 },
+		"kubedns_dnsmasq_max_size":               func(n float64) bool { return n == 1000 },
+		"kubedns_dnsmasq_errors":                 func(n float64) bool { return n == 0 },
+		"kubedns_probe_kubedns_errors":           func(n float64) bool { return n == 0 },
+		"kubedns_probe_dnsmasq_latency_ms_count": func(n float64) bool { return n > 0 },
+	} {
+		if n := value(t, pages, series); !ok(n) {
+			t.Errorf("%s is %v", series, n)
+		}
+	}
+	code, tree := page(t, p.status+"/cache")
+	var root map[string]any
+	if err := json.Unmarshal([]byte(tree), &root); err != nil || code != http.StatusOK || !strings.Contains(tree, `"host": "10.0.0.1"`) {
+		t.Errorf("/cache: %d, %v\n%s", code, err, tree)
+	}
+
+	srv.StopAPI()
+	p.kubedns.says(cluster...)
+	nanny.says(outside...)
+	if p.readiness() != http.StatusOK {
+		t.Error("not ready while the API server is away")
+	}
+	p.healthy(pages)
+	nanny.ends()
+	p.kubedns.ends()
+}
+
+// The real dnsmasq in front of our kube-dns, as in a pod of which one image has
+// been replaced, and our sidecar beside them.
+func TestKubeDNSBehindDnsmasq(t *testing.T) {
+	dnsmasq, err := exec.LookPath("dnsmasq")
+	if err != nil && os.Getenv("SEAMARK_TEST_DNSMASQ") == "" {
+		t.Skip("dnsmasq is not installed")
+	}
+	srv := start(t)
+	writer(t, srv).fill()
+	p := newPod(t, srv)
+	p.ready()
+	port := freePort(t)
+	kubedns := strings.Replace(p.kubedns.at, ":", "#", 1)
+	front := exec.Command(dnsmasq, "-k", "--cache-size=1000", "--no-negcache", "--dns-loop-detect", "--log-facility=-",
+		"--server=/cluster.local/"+kubedns, "--server=/in-addr.arpa/"+kubedns, "--server=/ip6.arpa/"+kubedns,
+		"--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--port="+port, "--listen-address=127.0.0.1", "--bind-interfaces", "--user=", "--pid-file=")
+	front.Stdout, front.Stderr = t.Output(), t.Output()
+	if err := front.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = front.Process.Kill(); _ = front.Wait() })
+	d := &daemon{T: t, at: "127.0.0.1:" + port}
+	eventually(t, "dnsmasq answers", func() bool {
+		return d.ask("udp", inA("kubernetes.default.svc.cluster.local", "")) == "NOERROR 10.0.0.1"
+	})
+	d.says(
+		inSRV("_HTTP._tcp.kubernetes.default.svc.cluster.local", "NOERROR 10 100 80 kubernetes.default.svc.cluster.local."),
+		inA("cart.shop.svc.cluster.local", "NOERROR 10.1.0.1 10.1.0.2"),
+		inPTR("1.0.0.10.in-addr.arpa", "NOERROR kubernetes.default.svc.cluster.local."),
+		inA("missing.shop.svc.cluster.local", "NXDOMAIN"),
+	)
+	p.healthy(p.sidecar(d.at))
+}
+
+// kube-dns answered nothing at all before it had the cluster's data, not even
+// names elsewhere, and ended itself after a minute. Here only what depends on the
+// data has to wait, for as long as it takes.
+func TestKubeDNSWithoutAPIServer(t *testing.T) {
+	srv := start(t)
+	writer(t, srv).fill()
+	srv.StopAPI()
+	world := upstream(t, "www.example. 60 IN A 203.0.113.1")
+	p := newPod(t, srv, "--nameservers="+world, "--initial-sync-timeout=1s")
+	p.kubedns.becomes(inA("www.example", "NOERROR 203.0.113.1"))
+	p.kubedns.says(inA("kubernetes.default.svc.cluster.local", "SERVFAIL"), inPTR("1.0.0.10.in-addr.arpa", "SERVFAIL"))
+	if code := p.readiness(); code != http.StatusServiceUnavailable {
+		t.Errorf("readiness: %d", code)
+	}
+	eventually(t, "the log says that the data are missing", func() bool { return p.kubedns.logs("still without the cluster's data") == 1 })
+	p.kubedns.says(inA("www.example", "NOERROR 203.0.113.1"))
+	if err := srv.StartAPI(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.ready()
+	p.kubedns.says(inA("kubernetes.default.svc.cluster.local", "NOERROR 10.0.0.1"))
+	srv.StopAPI()
+	if code := p.readiness(); code != http.StatusOK {
+		t.Errorf("readiness after it was there: %d", code)
+	}
+}
+
+// By --config-map the one object is followed by its name: in kube-dns any other of
+// the namespace changed the configuration, and its deletion reset it.
+func TestKubeDNSConfigMapOfTheAPI(t *testing.T) {
+	srv := start(t)
+	w := writer(t, srv)
+	w.fill()
+	maps := w.CoreV1().ConfigMaps("kube-system")
+	first := upstream(t, "www.example. 1 IN A 203.0.113.1", "db.acme.example. 1 IN A 203.0.113.1")
+	second := upstream(t, "www.example. 1 IN A 203.0.113.2", "db.acme.example. 1 IN A 203.0.113.2")
+	write := func(name, ups, stub string, create bool) {
+		t.Helper()
+		c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{
+			"upstreamNameservers": fmt.Sprintf("[%q]", ups), "stubDomains": fmt.Sprintf("{%q: [%q]}", "acme.example", stub),
+		}}
+		if create {
+			must(maps.Create(t.Context(), c, metav1.CreateOptions{}))(t)
+		} else {
+			must(maps.Update(t.Context(), c, metav1.UpdateOptions{}))(t)
+		}
+	}
+	write("kube-dns", first, first, true)
+	write("another", second, second, true)
+	p := newPod(t, srv, "--config-map=kube-dns")
+	p.ready()
+	p.kubedns.says(inA("www.example", "NOERROR 203.0.113.1"), inA("db.acme.example", "NOERROR 203.0.113.1"))
+	write("another", first, second, false)
+	if err := maps.Delete(t.Context(), "another", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	write("kube-dns", first, second, false)
+	// The stub domain has another server, so what was kept of it is gone; the rest
+	// stays.
+	p.kubedns.turns("another server", inA("db.acme.example", "NOERROR 203.0.113.2"))
+	p.kubedns.says(inA("www.example", "NOERROR 203.0.113.1"))
+	write("kube-dns", "1.1.1.1:123456789", second, false)
+	eventually(t, "what is wrong is said", func() bool { return p.kubedns.logs("is refused") == 1 })
+	p.kubedns.says(inA("db.acme.example", "NOERROR 203.0.113.2"), inA("www.example", "NOERROR 203.0.113.1"))
+	if n := value(t, p.metrics, `seamark_kubedns_config_valid{source="kube-system/kube-dns"}`); n != 0 {
+		t.Errorf("valid is %v", n)
+	}
+	p.kubedns.says(inA("kubernetes.default.svc.cluster.local", "NOERROR 10.0.0.1"))
+}
+
+// A ConfigMap that flips between good and bad: the last good state is served all
+// the time, each change is said once, and no question is lost.
+func TestKubeDNSConfigFlips(t *testing.T) {
+	srv := start(t)
+	writer(t, srv).fill()
+	world := upstream(t, "www.example. 1 IN A 203.0.113.1", "db.acme.example. 1 IN A 203.0.113.1")
+	good := func(stub string) map[string]string {
+		return map[string]string{"upstreamNameservers": fmt.Sprintf("[%q]", world), "stubDomains": fmt.Sprintf("{%q: [%q], %q: [%q]}", "acme.example", world, stub, world)}
+	}
+	bad := []map[string]string{
+		{"upstreamNameservers": `["1.1.1.1:123456789"]`}, {"stubDomains": "$$$$"}, {"upstreamNameservers": `["1.1.1.1","2.2.2.2","3.3.3.3","4.4.4.4"]`},
+		{"stubDomains": "\xff\xfe"}, {"stubDomains": `{"acme.example": ["10.0.`}, {"federations": "a_b=c"},
+	}
+	maps := newVolume(t, good("a.example"))
+	p := newPod(t, srv, "--config-dir="+maps.dir)
+	p.ready()
+	crowd := p.kubedns.crowd(
+		inA("www.example", "NOERROR 203.0.113.1"), inA("db.acme.example", "NOERROR 203.0.113.1"),
+		inA("kubernetes.default.svc.cluster.local", "NOERROR 10.0.0.1"),
+	)
+	for i := range 30 {
+		maps.change(bad[i%len(bad)])
+		eventually(t, "what is wrong is said", func() bool { return p.kubedns.logs("is refused") == i+1 })
+		maps.change(good(fmt.Sprintf("x%d.example", i/2)))
+		if i%2 == 0 {
+			eventually(t, "what is good is served", func() bool { return p.kubedns.logs("Reloading complete") == i/2+1 })
+		} else {
+			eventually(t, "it is good again", func() bool { return p.kubedns.logs("good again, and what it was before") == i/2+1 })
+		}
+	}
+	crowd.leave()
+	if n := p.kubedns.logs("reload failed"); n != 0 {
+		t.Errorf("%d reloads failed", n)
+	}
+	if n := value(t, p.metrics, fmt.Sprintf(`seamark_kubedns_config_updates_total{source=%q,result="invalid"}`, maps.dir)); n != 30 {
+		t.Errorf("%v bad states are counted, want 30", n)
+	}
+}
+
+// A hosts file in a ConfigMap, behind dnsmasq's option: it is read again when it
+// changes, which took a new pod.
+func TestNannyHosts(t *testing.T) {
+	world := upstream(t, "www.example. 60 IN A 203.0.113.1")
+	maps := newVolume(t, map[string]string{"key": "10.2.0.1 node1.hadoop\n"})
+	port := freePort(t)
+	nanny := program(t, "127.0.0.1:"+port, "dnsmasq-nanny", nil, "-logtostderr", "-lameduck=0s", "-configDir="+t.TempDir(), "--",
+		"-k", "--cache-size=1000", "--no-resolv", "--server="+strings.Replace(world, ":", "#", 1),
+		"--addn-hosts="+filepath.Join(maps.dir, "key"), "--no-hosts", "--port="+port, "--listen-address=127.0.0.1")
+	nanny.becomes(inA("node1.hadoop", "NOERROR 10.2.0.1"), inA("www.example", "NOERROR 203.0.113.1"))
+	crowd := nanny.crowd(inA("www.example", "NOERROR 203.0.113.1"), inA("node1.hadoop", "NOERROR 10.2.0.1"))
+	for i := range 20 {
+		maps.change(map[string]string{"key": fmt.Sprintf("10.2.0.1 node1.hadoop\n10.2.0.2 node%d.hadoop\n", i+2)})
+		nanny.turns("a new line", inA(fmt.Sprintf("node%d.hadoop", i+2), "NOERROR 10.2.0.2"))
+	}
+	crowd.leave()
+	nanny.ends()
+}
+
+// version asks in class CH.
+func version(t *testing.T, at, name string) string {
+	t.Helper()
+	m := new(dns.Msg).SetQuestion(name, dns.TypeTXT)
+	m.Question[0].Qclass = dns.ClassCHAOS
+	reply, _, err := (&dns.Client{Timeout: 5 * time.Second}).Exchange(m, at)
+	return answer(reply, err)
+}
+
+func TestKubeDNSChaos(t *testing.T) {
+	srv := start(t)
+	writer(t, srv).fill()
+	p := newPod(t, srv)
+	p.ready()
+	for _, name := range []string{"version.bind.", "version.server.", "authors.bind.", "hostname.bind.", "id.server."} {
+		if got := version(t, p.kubedns.at, name); !strings.HasPrefix(got, "NOERROR \"") {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}

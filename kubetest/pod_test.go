@@ -1,0 +1,172 @@
+package kubetest
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// A process is one of the binary's commands, run as the container does that has
+// it for its program: by the name that it is called.
+type process struct {
+	*daemon
+	cmd   *exec.Cmd
+	ended chan error
+}
+
+// program runs the binary under a name until the test ends. Whoever asks it asks
+// at.
+func program(t *testing.T, at, name string, env []string, args ...string) *process {
+	t.Helper()
+	p := &process{daemon: &daemon{T: t, at: at}, ended: make(chan error, 1)}
+	p.cmd = exec.Command(must(os.Executable())(t), args...)
+	p.cmd.Args[0] = "/usr/bin/" + name
+	p.cmd.Env = append(append(os.Environ(), "SEAMARK_TEST_MAIN=1"), env...)
+	p.cmd.Stdout, p.cmd.Stderr = &p.journal, &p.journal
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { p.ended <- p.cmd.Wait() }()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		select {
+		case <-p.ended:
+		case <-time.After(patience):
+			t.Errorf("%s does not end", name)
+		}
+		if t.Failed() {
+			t.Logf("the log of %s:\n%s", name, p.log())
+		}
+	})
+	return p
+}
+
+// ends sends SIGTERM and waits for the end, which must be a good one.
+func (p *process) ends() {
+	p.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.Fatal(err)
+	}
+	select {
+	case err := <-p.ended:
+		if err != nil {
+			p.Errorf("after SIGTERM: %v", err)
+		}
+		p.ended <- err
+	case <-time.After(patience):
+		p.Error("SIGTERM is not obeyed")
+	}
+}
+
+// freePort is free for UDP and TCP just now.
+func freePort(t *testing.T) string {
+	t.Helper()
+	for {
+		ln := must(net.Listen("tcp4", "127.0.0.1:0"))(t)
+		conn, err := net.ListenPacket("udp4", ln.Addr().String())
+		_ = ln.Close()
+		if err == nil {
+			_ = conn.Close()
+			_, port, _ := net.SplitHostPort(ln.Addr().String())
+			return port
+		}
+	}
+}
+
+// An upstream is a DNS server outside the cluster. It knows its own names alone.
+func upstream(t *testing.T, records ...string) (at string) {
+	t.Helper()
+	known := map[string][]dns.RR{}
+	for _, text := range records {
+		rr := must(dns.NewRR(text))(t)
+		known[rr.Header().Name] = append(known[rr.Header().Name], rr)
+	}
+	port := freePort(t)
+	for _, network := range []string{"udp", "tcp"} {
+		started := make(chan struct{})
+		s := &dns.Server{Addr: "127.0.0.1:" + port, Net: network, NotifyStartedFunc: func() { close(started) },
+			Handler: dns.HandlerFunc(func(w dns.ResponseWriter, m *dns.Msg) {
+				reply := new(dns.Msg).SetReply(m)
+				reply.RecursionAvailable = true
+				all := known[strings.ToLower(m.Question[0].Name)]
+				for _, rr := range all {
+					if rr.Header().Rrtype == m.Question[0].Qtype || m.Question[0].Qtype == dns.TypeANY {
+						reply.Answer = append(reply.Answer, rr)
+					}
+				}
+				if len(all) == 0 {
+					reply.Rcode = dns.RcodeNameError
+				}
+				if len(reply.Answer) == 0 {
+					soa, _ := dns.NewRR(". 5 IN SOA a. b. 1 2 3 4 5")
+					reply.Ns = append(reply.Ns, soa)
+				}
+				_ = w.WriteMsg(reply)
+			}),
+		}
+		failed := make(chan error, 1)
+		go func() { failed <- s.ListenAndServe() }()
+		select {
+		case <-started:
+		case err := <-failed:
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Shutdown() })
+	}
+	return "127.0.0.1:" + port
+}
+
+// A volume is a ConfigMap mounted by a kubelet: its files are links into a folder
+// that ..data leads to, and a change is another folder and another link.
+type volume struct {
+	*testing.T
+	dir     string
+	version int
+}
+
+func newVolume(t *testing.T, data map[string]string) *volume {
+	v := &volume{T: t, dir: t.TempDir()}
+	v.change(data)
+	return v
+}
+
+func (v *volume) change(data map[string]string) {
+	v.Helper()
+	v.version++
+	check := func(err error) {
+		v.Helper()
+		if err != nil {
+			v.Fatal(err)
+		}
+	}
+	folder := fmt.Sprintf("..2026_11_21_10_00_00.%09d", v.version)
+	check(os.Mkdir(filepath.Join(v.dir, folder), 0o755))
+	for key, value := range data {
+		check(os.WriteFile(filepath.Join(v.dir, folder, key), []byte(value), 0o644))
+	}
+	before, _ := os.Readlink(filepath.Join(v.dir, "..data"))
+	check(os.Symlink(folder, filepath.Join(v.dir, "..data_tmp")))
+	check(os.Rename(filepath.Join(v.dir, "..data_tmp"), filepath.Join(v.dir, "..data")))
+	entries := must(os.ReadDir(v.dir))(v.T)
+	for _, e := range entries {
+		if _, stays := data[e.Name()]; !stays && !strings.HasPrefix(e.Name(), "..") {
+			check(os.Remove(filepath.Join(v.dir, e.Name())))
+		}
+	}
+	for key := range data {
+		if _, err := os.Lstat(filepath.Join(v.dir, key)); err != nil {
+			check(os.Symlink(filepath.Join("..data", key), filepath.Join(v.dir, key)))
+		}
+	}
+	if before != "" {
+		check(os.RemoveAll(filepath.Join(v.dir, before)))
+	}
+}

@@ -1,0 +1,188 @@
+package screen
+
+import (
+	"encoding/binary"
+	"log/slog"
+	"net/netip"
+	"slices"
+
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
+)
+
+// FinishDNS looks at what another server has answered.
+func (s *Screen) FinishDNS(q *dns.Query) {
+	if !q.Learned || q.Answer.Empty() {
+		return
+	}
+	if s.rebind && !slices.ContainsFunc(s.trusted, func(z wire.Name) bool { return wire.Within(q.Name(), z) }) && s.refuse(q) {
+		return
+	}
+	if len(s.drop) > 0 {
+		s.dropFrom(q)
+	}
+}
+
+// refuse takes the records away of an answer that leads to a private address.
+func (s *Screen) refuse(q *dns.Query) bool {
+	var bad netip.Addr
+	beside := false
+	a := &q.Answer
+	a.Walk(func(section wire.Section, r wire.Record) bool {
+		addr := s.private(r.Type, a.Buf[r.RData:r.Next])
+		if addr.IsValid() && section == wire.Answers {
+			bad = addr
+		}
+		beside = beside || addr.IsValid()
+		return !bad.IsValid()
+	})
+	switch {
+	case bad.IsValid():
+		a.Clear()
+		q.AA, q.AD, q.TC = false, false, false
+		q.Extend(wire.EDEBlocked, "private address")
+		s.tell(q, bad)
+	case beside:
+		remove(a, func(_ wire.Section, r wire.Record) bool { return s.private(r.Type, a.Buf[r.RData:r.Next]).IsValid() })
+	default:
+		return false
+	}
+	s.rebinds.AddTo(q.Shard(), 1)
+	return bad.IsValid()
+}
+
+// private gives the first private address in a record; it is not valid if there
+// is none.
+func (s *Screen) private(t wire.Type, rdata []byte) netip.Addr {
+	switch t {
+	case wire.TypeA, wire.TypeAAAA:
+		return s.privateIn(rdata, len(rdata))
+	case wire.TypeSVCB, wire.TypeHTTPS:
+		return s.privateHint(rdata)
+	}
+	return netip.Addr{}
+}
+
+// privateIn looks at addresses of n bytes.
+func (s *Screen) privateIn(addrs []byte, n int) netip.Addr {
+	for ; n > 0 && len(addrs) >= n; addrs = addrs[n:] {
+		addr, _ := netip.AddrFromSlice(addrs[:n])
+		if isPrivate(addr) && !(s.localhost && isLocalhost(addr)) {
+			return addr
+		}
+	}
+	return netip.Addr{}
+}
+
+// privateHint looks at the hints of a service (RFC 9460 §7.3).
+func (s *Screen) privateHint(rdata []byte) netip.Addr {
+	const ipv4hint, ipv6hint, priority, root = 4, 6, 2, 1
+	at := priority
+	for at < len(rdata) && rdata[at] != 0 { // the target
+		at += int(rdata[at]) + 1
+	}
+	params := rdata[min(at+root, len(rdata)):]
+	for len(params) >= 4 {
+		key, n := binary.BigEndian.Uint16(params), int(binary.BigEndian.Uint16(params[2:]))
+		value := params[4:min(4+n, len(params))]
+		params = params[4+len(value):]
+		var addr netip.Addr
+		switch key {
+		case ipv4hint:
+			addr = s.privateIn(value, 4)
+		case ipv6hint:
+			addr = s.privateIn(value, 16)
+		}
+		if addr.IsValid() {
+			return addr
+		}
+	}
+	return netip.Addr{}
+}
+
+// tell writes a line into the log, if it has not done so in this second. The words
+// are dnsmasq's: somebody may look for them.
+func (s *Screen) tell(q *dns.Query, bad netip.Addr) {
+	now := q.Now().Unix()
+	if last := s.told.Load(); last == now || !s.told.CompareAndSwap(last, now) {
+		s.untold.Add(1)
+		return
+	}
+	name := wire.AppendText(nil, q.Name())
+	more := []any{slog.String("type", q.Type.String()), slog.String("address", bad.String())}
+	if n := s.untold.Swap(0); n > 0 {
+		more = append(more, slog.Uint64("not_shown_before", n))
+	}
+	s.log.Warn("screen: possible DNS-rebind attack detected: "+string(name[:len(name)-1]), more...)
+}
+
+// dropFrom takes records out of an answer, and says so if it has nothing else.
+func (s *Screen) dropFrom(q *dns.Query) {
+	a := &q.Answer
+	before := a.Count
+	var room [wire.MaxName]byte
+	owner, ttl := room[:0], uint32(1<<31-1)
+	left := false // an answer
+	remove(a, func(section wire.Section, r wire.Record) bool {
+		t := r.Type
+		if t == wire.TypeRRSIG && r.Next-r.RData > 2 {
+			t = wire.Type(binary.BigEndian.Uint16(a.Buf[r.RData:]))
+		}
+		gone := slices.Contains(s.drop, t)
+		switch {
+		case section != wire.Answers:
+		case gone:
+			owner, _, _ = wire.ReadName(room[:0], a.Buf, r.Owner)
+			ttl = min(ttl, r.TTL(a.Buf))
+		case t != wire.TypeCNAME && t != wire.TypeDNAME:
+			left = true
+		}
+		return gone
+	})
+	if a.Count == before {
+		return
+	}
+	s.drops.AddTo(q.Shard(), 1)
+	q.AD = false
+	if left || len(owner) == 0 || q.RCode != wire.NoError {
+		return
+	}
+	remove(a, func(section wire.Section, _ wire.Record) bool { return section != wire.Answers })
+	appendSOA(a, owner, ttl)
+	q.Extend(wire.EDEFiltered, "")
+}
+
+// appendSOA writes the SOA record with which a name's lack of records can be kept
+// for ttl seconds (RFC 2308 §5). There is no zone: its other fields are those of RFC
+// 6303 §3.
+func appendSOA(a *wire.Answer, owner []byte, ttl uint32) {
+	const server, mailbox = "\x00", "\x06nobody\x07invalid\x00"
+	a.Buf = a.AppendOwner(a.Buf, owner)
+	a.Buf = wire.AppendHead(a.Buf, "", wire.TypeSOA, ttl, len(server+mailbox)+20)
+	a.Buf = append(a.Buf, server+mailbox...)
+	for _, n := range [...]uint32{1, 3600, 1200, 604800, ttl} {
+		a.Buf = binary.BigEndian.AppendUint32(a.Buf, n)
+	}
+	a.Append(wire.Authority, nil, 1)
+}
+
+// remove takes the records out of which gone says true. It sees each of them once,
+// before it is moved.
+func remove(a *wire.Answer, gone func(s wire.Section, r wire.Record) bool) {
+	off, to := a.Body(), a.Body()
+	for s, n := range a.Count {
+		for range n {
+			r, ok := wire.ReadRecord(a.Buf, off)
+			if !ok {
+				break // there are fewer than that
+			}
+			off = r.Next
+			if gone(wire.Section(s), r) {
+				a.Count[s]--
+				continue
+			}
+			to += copy(a.Buf[to:], a.Buf[r.Owner:r.Next])
+		}
+	}
+	a.Buf = a.Buf[:to]
+}

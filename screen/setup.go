@@ -1,0 +1,91 @@
+package screen
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/wire"
+)
+
+// Setup is the Setup of screen: see Screen.
+func Setup(b *config.Block, uses []corefile.Directive) error {
+	d := uses[0]
+	s := &Screen{log: b.Log, zones: map[wire.Name]bool{}}
+	for reason, counter := range s.counters() {
+		*counter = b.Metrics.Counter("seamark_screen_total", "Questions that were not asked of other servers, and answers of theirs that were changed.", "reason", reason)
+	}
+	err := errors.Join(config.Once(uses), d.Arity(0, 0), d.Options(
+		corefile.Option{Name: "local", Min: 1, Max: -1, Set: s.setZones(true)},
+		corefile.Option{Name: "except", Min: 1, Max: -1, Set: s.setZones(false)},
+		corefile.Option{Name: "plain_names", Set: corefile.Flag(&s.plain)},
+		corefile.Option{Name: "private_reverse", Set: corefile.Flag(&s.reverse)},
+		corefile.Option{Name: "rebind", Max: -1, Set: s.setRebind},
+		corefile.Option{Name: "rebind_localhost_ok", Set: corefile.Flag(&s.localhost)},
+		corefile.Option{Name: "drop", Min: 1, Max: -1, Set: s.setDrop},
+	))
+	if len(d.Body) == 0 {
+		err = errors.Join(err, d.Errorf("want options in braces: local, plain_names, private_reverse, rebind or drop"))
+	}
+	if err == nil && s.localhost && !s.rebind {
+		err = d.Errorf("rebind_localhost_ok says what rebind lets by, and that is not given")
+	}
+	for z := range s.zones {
+		s.deepest = max(s.deepest, z.Labels())
+	}
+	b.Handle(s)
+	b.OnPlanned(func() error {
+		s.neighbours = config.Find[neighbour](b)
+		return nil
+	})
+	return err
+}
+
+func (s *Screen) counters() map[string]**metrics.Counter {
+	return map[string]**metrics.Counter{
+		"local": &s.locals, "plain_name": &s.plains, "private_reverse": &s.reverses, "rebind": &s.rebinds, "drop": &s.drops,
+	}
+}
+
+// setZones reads local and except.
+func (s *Screen) setZones(local bool) func(corefile.Directive) error {
+	return func(o corefile.Directive) error {
+		zones, err := config.ParseZones(o.Path, o.Args)
+		errs := []error{err}
+		for _, z := range zones {
+			if other, ok := s.zones[z]; ok && other != local {
+				errs = append(errs, o.Errorf("%s stands in both local and except", z))
+			}
+			s.zones[z] = local
+		}
+		return errors.Join(errs...)
+	}
+}
+
+func (s *Screen) setRebind(o corefile.Directive) error {
+	zones, err := config.ParseZones(o.Path, o.Args)
+	s.rebind = true
+	s.trusted = append(s.trusted, zones...)
+	return err
+}
+
+// structure is the types without which the others in an answer are not understood.
+var structure = [...]wire.Type{wire.TypeCNAME, wire.TypeDNAME, wire.TypeNS, wire.TypeSOA, wire.TypeOPT, wire.TypeRRSIG, wire.TypeDS, wire.TypeDNSKEY, wire.TypeNSEC, wire.TypeNSEC3}
+
+func (s *Screen) setDrop(o corefile.Directive) error {
+	var errs []error
+	for _, a := range o.Args {
+		t, ok := wire.ParseType(a.Text)
+		switch {
+		case !ok:
+			errs = append(errs, o.Errorf("want types, like A or AAAA, got %q", a.Text))
+		case slices.Contains(structure[:], t) || t == 0 || 128 <= t && t <= 255:
+			errs = append(errs, o.Errorf("%s cannot be dropped", t))
+		default:
+			s.drop = append(s.drop, t)
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,57 @@
+package watch
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// What is no file, for Read.
+var (
+	ErrDirectory  = errors.New("a directory")
+	ErrNotRegular = errors.New("want a file")
+)
+
+// Read gives what is in a regular file of at most limit bytes, which are whole MB.
+// It opens without waiting for a writer, and looks at what it has opened: that may
+// be something else than whoever listed it has seen. Errors are without the path.
+func Read(path string, limit int64) (string, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return "", Plain(err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	switch {
+	case err != nil:
+		return "", Plain(err)
+	case info.IsDir():
+		return "", ErrDirectory
+	case !info.Mode().IsRegular():
+		return "", ErrNotRegular
+	case info.Size() > limit:
+		return "", fmt.Errorf("larger than %d MB", limit>>20)
+	}
+	var b strings.Builder
+	b.Grow(int(info.Size()) + 1)
+	n, err := io.Copy(&b, io.LimitReader(file, limit+1))
+	switch {
+	case err != nil:
+		return "", Plain(err)
+	case n > limit:
+		return "", fmt.Errorf("larger than %d MB", limit>>20)
+	}
+	return b.String(), nil
+}
+
+// Plain is an error without the path, which is said already.
+func Plain(err error) error {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		return p.Err
+	}
+	return err
+}
