@@ -172,6 +172,17 @@ func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 // API server is away.
 func (h *Handler) Ready() bool { return h.table.ready() }
 
+// Above says whether a name at or below the question's has a line. Whoever denies
+// the name for good asks: it must not deny those.
+func (h *Handler) Above(q *dns.Query) bool {
+	labels := h.zoneLabels(q)
+	if labels < 0 {
+		return false
+	}
+	_, found := h.table.index.Load().lookup(q, labels)
+	return found != missing
+}
+
 // zoneLabels counts the labels of the longest zone that the question is in; -1
 // if it is in none.
 func (h *Handler) zoneLabels(q *dns.Query) int {

@@ -22,6 +22,7 @@ func (u use) expand(s corefile.Server, at int, c Config) corefile.Server {
 			names = names || server.Name != "" && w.within(server.Name)
 		}
 		w.insert(w.forward(stub.Domain, w.words(to), names), stub.Domain)
+		w.admit(stub.Domain)
 	}
 	if len(c.Upstreams) > 0 {
 		var to []string
@@ -151,6 +152,37 @@ func (w *writing) insert(f corefile.Directive, zone string) {
 		at = len(w.out)
 	}
 	w.out = slices.Insert(w.out, at, f)
+}
+
+// admit lets a screen of the block have the names of a zone be asked, which has
+// servers now.
+func (w *writing) admit(zone string) {
+	for i, d := range w.out {
+		if d.Text != "screen" {
+			continue
+		}
+		local, known := false, false
+		d.Body = slices.Clone(d.Body)
+		for j, o := range d.Body {
+			o.Args = slices.DeleteFunc(slices.Clone(o.Args), func(a corefile.Token) bool {
+				return o.Text == "local" && plainZone(a.Text) == plainZone(zone)
+			})
+			for _, a := range o.Args {
+				local = local || o.Text == "local" && inside(plainZone(zone), plainZone(a.Text))
+				known = known || o.Text == "except" && plainZone(a.Text) == plainZone(zone)
+			}
+			d.Body[j] = o
+		}
+		d.Body = slices.DeleteFunc(d.Body, func(o corefile.Directive) bool { return o.Text == "local" && len(o.Args) == 0 })
+		if local && !known {
+			d.Body = append(d.Body, corefile.Directive{Token: w.word("except"), Args: w.words([]string{zone}), Path: d.Path + ": except"})
+		}
+		w.out[i] = d
+		if len(d.Body) == 0 {
+			w.out = slices.Delete(w.out, i, i+1)
+		}
+		return
+	}
 }
 
 func isForwardOf(zone string) func(corefile.Directive) bool {

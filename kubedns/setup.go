@@ -37,8 +37,8 @@ import (
 //	federations           name=domain,name2=domain2
 //
 // A stub domain stands before every forward of the block whose zone it is in, so
-// that the longest zone counts, and the upstreams before every other forward of
-// the root. If there are no upstreams, those of default are asked, /etc/resolv.conf
+// that the longest zone counts, and is no local zone of screen any more; the
+// upstreams stand before every other forward of the root. If there are no upstreams, those of default are asked, /etc/resolv.conf
 // unless given; none, or a forward of the root in the block, is to add nobody.
 // Federations are for a block with a kubernetes directive; others leave them out.
 //

@@ -36,8 +36,8 @@ import (
 // rebind and drop may be given several times and add up.
 //
 // local: the names of ZONES, and those below, are never asked of other servers.
-// They do not exist, unless the directive records has names below them: then the
-// answer is NOERROR without records. Of all ZONES of local and except the longest
+// They do not exist, unless hosts or records has names below them: then the answer
+// is NOERROR without records. Of all ZONES of local and except the longest
 // decides that has the name.
 //
 // except: besides, private_reverse leaves the names of ZONES alone: it is for
