@@ -172,10 +172,13 @@ func (l *lookup) parts() (map[string]string, bool) {
 		if left > 2 {
 			p["zone"] = text(0, left-2)
 		}
-	case l.label(left - 1)[0] == '_' && left <= 2:
+	case l.label(left - 1)[0] == '_' && (left <= 2 || left == 3 && l.kubedns):
 		p["protocol"] = text(left-1, left)[1:]
-		if left == 2 {
-			p["port-name"] = strings.TrimPrefix(text(0, 1), "_")
+		if left >= 2 {
+			p["port-name"] = strings.TrimPrefix(text(left-2, left-1), "_")
+		}
+		if left == 3 {
+			p["endpoint"] = text(0, 1)
 		}
 	case left == 1:
 		p["endpoint"] = text(0, 1)

@@ -55,7 +55,7 @@ const (
 	between                // a reverse name that exists only because others are below it
 	unknown                // what would tell has not been listed yet
 	refused                // not for clients
-	waiting                // a CNAME is written and its target must be waited for, or the whole index be walked over
+	waiting                // a CNAME is written, and its target must be waited for
 )
 
 // Ready says whether the cluster has been seen whole once. It stays so while
@@ -69,7 +69,11 @@ func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 		return dns.Next
 	}
 	l := lookup{Handler: h, q: q, zone: z, below: q.Labels() - z.labels}
-	return l.conclude(l.answer())
+	found := l.answer()
+	if found == missing && h.wildcards && l.wild() { // nothing is called *
+		return h.serveWildcard(q, z)
+	}
+	return l.conclude(found)
 }
 
 // conclude makes a reply of what was found.

@@ -44,10 +44,12 @@ func (h *Handler) appendLabel(buf []byte, ep cluster.Endpoint) []byte {
 	return buf
 }
 
-// named selects by an endpoint's label, which beside kube-dns's is any of its
-// hostname, the hash of its address and the address with dashes.
-func (h *Handler) named(label []byte) selection {
-	sel := named(label)
+// named selects by an endpoint's label. Reading that once is cheaper than
+// writing it for each of a thousand endpoints. Where kube-dns's are answered it
+// is any of the hostname, the hash of the address and the address with dashes.
+func (h *Handler) named(label []byte) (sel selection) {
+	sel.label = label
+	sel.addr, _ = labelled(label)
 	if h.kubedns {
 		sel.forms = true
 		sel.hash, sel.hashed = unhash(label)

@@ -135,3 +135,18 @@ func TestKubeDNSWithoutEndpoints(t *testing.T) {
 		}
 	}
 }
+
+// Metadata knows the labels that kube-dns has in front of a port's name.
+func TestKubeDNSMetadata(t *testing.T) {
+	h := clientShop(t)
+	q := queryFor(t, "db-0._sql._tcp.db.shop.svc.cluster.local.", "10.0.0.9:53")
+	if v, ok := h.Metadata(q, "kubernetes/port-name"); ok {
+		t.Errorf("without the option: %q", v)
+	}
+	h.kubedns = true
+	for key, want := range map[string]string{"endpoint": "db-0", "port-name": "sql", "protocol": "tcp", "service": "db"} {
+		if v, _ := h.Metadata(q, "kubernetes/"+key); v != want {
+			t.Errorf("%s is %q, want %q", key, v, want)
+		}
+	}
+}

@@ -70,7 +70,7 @@ func (m *model) ask(name, qtype string, before ...asked) []reply {
 	if !exists && !wild {
 		at, exists = m.podName(name, zone)
 	}
-	if !exists && !wild {
+	if !exists {
 		at, exists = m.prefer(name)
 	}
 	through := m.through && (len(m.throughZones) == 0 || slices.ContainsFunc(m.throughZones, func(z string) bool { return mdns.IsSubDomain(z, name) }))

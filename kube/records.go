@@ -33,8 +33,6 @@ func (l *lookup) answer() outcome {
 		return unknown
 	case l.below == 0:
 		return l.apex()
-	case l.wildcards && l.wild():
-		return l.wildcard()
 	}
 	last := string(l.label(l.below - 1))
 	switch {

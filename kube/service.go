@@ -33,13 +33,6 @@ type selection struct {
 	proto    []byte
 }
 
-// named selects by an endpoint's label. Reading that once is cheaper than
-// writing it for each of a thousand endpoints.
-func named(label []byte) selection {
-	addr, _ := labelled(label)
-	return selection{label: label, addr: addr}
-}
-
 // mayPick says whether any endpoint of the kin may be selected.
 func (sel *selection) mayPick(of *kin) bool {
 	return (sel.proto == nil || hasPort(of.ports, sel)) && (sel.cluster == nil || isLabels(sel.cluster, of.cluster))
@@ -145,13 +138,15 @@ func (s *service) answer() outcome {
 // a SRV record for every port, named or not; or as in kube-dns one for every
 // address, without a port.
 func (s *service) self() outcome {
-	s.own(&selection{})
+	s.own()
+	if s.wants(wire.TypeSRV) {
+		s.srvRecords(&selection{own: !s.e.headless})
+	}
 	return present
 }
 
-// own writes the Service's addresses, or SRV records for the ports that sel
-// selects.
-func (s *service) own(sel *selection) {
+// own writes the Service's addresses.
+func (s *service) own() {
 	if s.wants(wire.TypeA) {
 		if s.e.spread {
 			s.gather(lenA, (*part).a)
@@ -165,10 +160,6 @@ func (s *service) own(sel *selection) {
 		} else {
 			s.packed(s.e.aaaa(), lenAAAA)
 		}
-	}
-	if s.wants(wire.TypeSRV) {
-		sel.own = !s.e.headless
-		s.srvRecords(sel)
 	}
 }
 
@@ -211,7 +202,11 @@ func (s *service) port() outcome {
 		return s.selected(&sel)
 	case hasPort(s.e.ports(), &sel):
 		if s.left == 2 {
-			s.own(&sel)
+			s.own()
+			if s.wants(wire.TypeSRV) {
+				sel.own = true
+				s.srvRecords(&sel)
+			}
 		}
 		return present
 	}

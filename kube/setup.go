@@ -66,8 +66,8 @@ import (
 //
 // compatible kube-dns is for clients that rely on what kube-dns says where the
 // specification is silent. The label of an endpoint without hostname is then the
-// hash that kube-dns makes of its address, 16 digits, in SRV and PTR records; EP
-// in a question may be that, the address with dashes or the hostname, of any
+// hash that kube-dns makes of its address, up to 16 digits, in SRV and PTR records;
+// EP in a question may be that, the address with dashes or the hostname, of any
 // endpoint. SRV records have priority 10 and weight 100/n without remainder (0
 // from 101 on), n being the number of addresses times that of ports. The names
 // that are different or new:
@@ -80,7 +80,8 @@ import (
 //
 // The specification counts all the same where kube-dns fails it: several
 // addresses with one hostname are all answered, endpoints without hostname have
-// PTR records, and ANY is answered. kube-dns's TTL is 30: say ttl 30.
+// PTR records, and ANY is answered. An ExternalName that is an address has no name,
+// as without the option. kube-dns's TTL is 30: say ttl 30.
 //
 // wildcards lets a label * of a question in a zone with Services stand for any
 // label in its place, but not for one that begins with an underscore: *.NS.svc,

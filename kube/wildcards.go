@@ -9,12 +9,14 @@ import (
 	"slices"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
 )
 
 // This file is the option wildcards: questions with labels that stand for any.
 // They are rare and may concern every Service, so all of it may allocate, and
-// what walks over a whole table is done in Resolve.
+// what walks over a whole table is done in Resolve. That may happen beside changes:
+// a table's cell has its key before its entry, and keeps it.
 
 func (l *lookup) isStar(i int) bool { return string(l.label(i)) == "*" }
 
@@ -35,16 +37,17 @@ func (l *lookup) wild() bool {
 // wide says whether all Services or all namespaces have to be looked at.
 func (l *lookup) wide() bool { return l.below > 2 && (l.isStar(l.below-2) || l.isStar(l.below-3)) }
 
-// wildcard answers a question with wildcards, or says that it takes longer. It
-// works on a copy, or every lookup would be allocated.
-func (l lookup) wildcard() outcome {
+// serveWildcard answers a question with wildcards, or says that it takes longer.
+// Its lookup is another one than that of all questions, which is never allocated.
+func (h *Handler) serveWildcard(q *dns.Query, z *zoneInfo) dns.Verdict {
+	l := lookup{Handler: h, q: q, zone: z, below: q.Labels() - z.labels}
 	if l.wide() {
-		return waiting
+		return dns.Wait
 	}
-	return l.spread()
+	return l.conclude(l.spread())
 }
 
-// spread is wildcard however long it takes.
+// spread finds what a question with wildcards stands for, and writes its records.
 func (l *lookup) spread() outcome {
 	switch kind := string(l.label(l.below - 1)); {
 	case kind == "pod":

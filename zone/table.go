@@ -95,8 +95,9 @@ func (t *Table[E]) Delete(key string) {
 // Len counts the entries. Only the writer may ask.
 func (t *Table[E]) Len() int { return t.live }
 
-// All gives the entries in no order. Only the writer may ask, and it may
-// change entries meanwhile but not add any.
+// All gives the entries in no order. The writer may change entries meanwhile but
+// not add any. A reader sees those that are there all the time, and of the others
+// some.
 func (t *Table[E]) All() iter.Seq2[string, *E] {
 	return func(yield func(string, *E) bool) {
 		cs := t.cells.Load()
