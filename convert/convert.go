@@ -155,10 +155,14 @@ func (m *merging) servers() ([]corefile.Server, error) {
 	} else if servers, err = m.writeOut(servers, config, kube != nil && first(blocks[kube][0], "kubedns_config") >= 0); err != nil {
 		return nil, err
 	}
+	gone := ""
 	if masq != nil {
 		m.letStubs(&servers[len(servers)-1])
 	}
-	m.probes(servers)
+	if masq != nil && kube != nil {
+		gone = kubedns.Self(blocks[kube][0])
+	}
+	m.probes(servers, gone)
 	return servers, nil
 }
 
@@ -229,8 +233,9 @@ func (m *merging) followed(servers []corefile.Server) {
 	}
 }
 
-// probes says what becomes of the sidecar.
-func (m *merging) probes(servers []corefile.Server) {
+// probes says what becomes of the sidecar. gone is the address at which kube-dns
+// answered if nobody does there any more.
+func (m *merging) probes(servers []corefile.Server, gone string) {
 	for _, p := range m.Parts {
 		if p.Name != Sidecar {
 			continue
@@ -242,6 +247,9 @@ func (m *merging) probes(servers []corefile.Server) {
 			}
 		}
 		m.note("%s is no part of a Corefile: run seamark sidecar with its flags beside the server, or have probes look at %s", p.Called(), where)
+		if gone != "" && slices.ContainsFunc(p.Args, func(a string) bool { return strings.Contains(a, ","+gone+",") }) {
+			m.note("%s probes %s: it has to probe %s", p.Called(), gone, kubedns.Self(servers[len(servers)-1]))
+		}
 	}
 }
 

@@ -17,8 +17,8 @@ func (u use) expand(s corefile.Server, at int, c Config) corefile.Server {
 	for _, stub := range c.StubDomains {
 		var to []string
 		names := false
-		for _, server := range stub.Servers {
-			to = add(to, server.String())
+		for _, server := range stub.Servers[:min(len(stub.Servers), mostServers)] {
+			to = add(to, server.place())
 			names = names || server.Name != "" && w.within(server.Name)
 		}
 		w.insert(w.forward(stub.Domain, w.words(to), names), stub.Domain)
@@ -38,18 +38,52 @@ func (u use) expand(s corefile.Server, at int, c Config) corefile.Server {
 			w.insert(w.forward(".", u.defaults, false), ".")
 		}
 	}
-	if len(c.Federations) > 0 && slices.ContainsFunc(w.out, func(d corefile.Directive) bool { return d.Text == "kubernetes" }) {
-		f := w.line("federation")
-		f.Block = true
-		for _, one := range c.Federations {
-			f.Body = append(f.Body, corefile.Directive{
-				Token: w.word(one.Name), Args: w.words([]string{one.Domain}), Path: f.Path + ": " + one.Name,
-			})
-		}
-		w.out = append(w.out, f)
+	if len(c.Federations) > 0 && w.find("kubernetes") >= 0 {
+		w.join(c.Federations)
 	}
 	s.Directives = w.out
 	return s
+}
+
+// mostServers is as many as a forward takes.
+const mostServers = 15
+
+// place is the server as a TO of forward. That takes a name which ends in a number
+// for an address with a mistake in it, and kube-dns for a host without addresses:
+// no name in invalid has any (RFC 6761 §6.4).
+func (s Server) place() string {
+	last := s.Name[strings.LastIndexByte(s.Name, '.')+1:]
+	if s.Name == "" || strings.Trim(last, "0123456789") != "" {
+		return s.String()
+	}
+	const room = 253 - len(".invalid")
+	name := s.Name
+	for len(name) > room {
+		_, name, _ = strings.Cut(name, ".")
+	}
+	return name + ".invalid"
+}
+
+// join adds federations to the block's own, or to a directive that is new.
+func (w *writing) join(all []Federation) {
+	at := w.find("federation")
+	if at < 0 {
+		at = len(w.out)
+		w.out = append(w.out, w.line("federation"))
+	}
+	f := w.out[at]
+	f.Block, f.Body = true, slices.Clone(f.Body)
+	for _, one := range all {
+		f.Body = append(f.Body, corefile.Directive{
+			Token: w.word(one.Name), Args: w.words([]string{one.Domain}), Path: f.Path + ": " + one.Name,
+		})
+	}
+	w.out[at] = f
+}
+
+// find gives the place of the first directive of that name; -1 if there is none.
+func (w *writing) find(name string) int {
+	return slices.IndexFunc(w.out, func(d corefile.Directive) bool { return d.Text == name })
 }
 
 func add(to []string, server string) []string {
@@ -129,6 +163,12 @@ func (w *writing) within(name string) bool {
 	for _, d := range w.block.Directives {
 		var zones []corefile.Token
 		switch {
+		case d.Text == "kubernetes" && len(d.Args) == 0:
+			for _, key := range w.block.Keys {
+				if keys, err := config.ParseKey(key, 53); err == nil && len(keys) > 0 {
+					zones = append(zones, w.word(keys[0].Zone.String()))
+				}
+			}
 		case d.Text == "kubernetes":
 			zones = d.Args
 		case d.Text == "forward" && len(d.Args) > 0:

@@ -30,10 +30,16 @@ func TestMain(m *testing.M) {
 
 // The binary, run with the arguments and the Corefile of deploy/kubernetes on
 // the ports that it names, answers on every port and path that the Deployment
-// declares. It runs in a network of its own, where all ports are free.
-func TestManifestsServe(t *testing.T) {
+// declares.
+func TestManifestsServe(t *testing.T) { inOwnNetwork(t, serveManifests) }
+
+// inOwnNetwork runs the body of a test in a process with a network of its own, where
+// all ports are free.
+func inOwnNetwork(t *testing.T, body func(*testing.T)) {
+	t.Helper()
 	if os.Getenv("SEAMARK_TEST_NETWORK") != "" {
-		serveManifests(t)
+		raiseLoopback(t)
+		body(t)
 		return
 	}
 	self := must(os.Executable())(t)
@@ -49,7 +55,7 @@ func TestManifestsServe(t *testing.T) {
 	var out []byte
 	var err error
 	for _, attr := range []*syscall.SysProcAttr{root, user} {
-		inside := exec.CommandContext(t.Context(), self, "-test.run=^TestManifestsServe$", "-test.v")
+		inside := exec.CommandContext(t.Context(), self, "-test.run=^"+t.Name()+"$", "-test.v")
 		inside.Env = append(os.Environ(), "SEAMARK_TEST_NETWORK=own")
 		inside.SysProcAttr = attr
 		out, err = inside.CombinedOutput()
@@ -60,13 +66,12 @@ func TestManifestsServe(t *testing.T) {
 	if _, ran := err.(*exec.ExitError); err != nil && !ran {
 		t.Skipf("this machine gives no network of its own, to root or in a user namespace: %v", err)
 	}
-	if err != nil || !strings.Contains(string(out), "--- PASS: TestManifestsServe") {
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
 
 func serveManifests(t *testing.T) {
-	raiseLoopback(t)
 	pod := deployment(t).Spec.Template.Spec
 	container := pod.Containers[0]
 	dir := t.TempDir()

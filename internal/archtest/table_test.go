@@ -74,9 +74,15 @@ var table = map[string]row{
 		noNet: true,
 	},
 
+	// It writes the cluster's names into etcd; answering has no part in it.
+	"kube2sky": {own: []string{"cluster", "etcd", "metrics"}, third: []string{"go.etcd.io/etcd"}},
+
 	// It produces blocks, which the server plans as if it had read them. The
 	// ConfigMap may be a mounted directory, whose changes tell themselves.
 	"kubedns": {own: []string{"config", "corefile", "cluster", "metrics", "watch"}, noNet: true},
+
+	// It makes a Corefile of what others run kube-dns with: texts in, a text out.
+	"convert": {own: []string{"corefile", "kubedns"}, third: []string{"go.yaml.in/yaml/v2"}, noNet: true},
 
 	// The addresses of probes and scrapes, which are not those of clients:
 	// health, ready and prometheus put their pages there.
@@ -85,6 +91,10 @@ var table = map[string]row{
 	// It asks the DNS servers of a kube-dns pod as a client of theirs; answering
 	// has no part in it, so a library for messages may.
 	"sidecar": {own: []string{"metrics"}, third: []string{"github.com/miekg/dns"}},
+
+	// It runs commands and shows whether they succeed; one of them is a question to
+	// a DNS server, put as a client.
+	"healthz": {third: []string{"github.com/miekg/dns"}},
 
 	// dnsmasq's options as a Corefile: texts, and the files that they name.
 	"dnsmasq": {own: []string{"corefile"}, noNet: true},
@@ -107,7 +117,7 @@ var table = map[string]row{
 
 	// Flags and subcommands.
 	"cmd": {
-		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "kubedns", "skydns", "sidecar", "dnsmasq", "metrics", "resolvconf"},
+		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "kubedns", "convert", "skydns", "sidecar", "healthz", "kube2sky", "dnsmasq", "metrics", "resolvconf"},
 		third: []string{"github.com/spf13/cobra"},
 	},
 

@@ -1,0 +1,151 @@
+package cmd_test
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func TestConvertCommandLine(t *testing.T) {
+	dir := t.TempDir()
+	stock := read(t, "../deploy/kube-dns/three-container/deployment.yaml")
+	write(t, filepath.Join(dir, "stock.yaml"), stock)
+	write(t, filepath.Join(dir, "map.yaml"), "kind: ConfigMap\nmetadata: {name: other, namespace: x}\ndata: {upstreamNameservers: '[\"9.9.9.9\"]'}\n")
+	write(t, filepath.Join(dir, "bad.yaml"), "kind: ConfigMap\nmetadata: {name: kube-dns}\ndata: {upstreamNameservers: '[\"$$$$\"]', federations: x}\n")
+	if err := os.Mkdir(filepath.Join(dir, "mount"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "mount", "upstreamNameservers"), `["8.8.4.4"]`)
+	write(t, filepath.Join(dir, "mount", "more"), "x")
+	if err := os.Mkdir(filepath.Join(dir, "broken"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "broken", "federations"), "\xff")
+	const base = "convert "
+	for _, c := range []struct {
+		args, in, out, err string // what they contain
+		code               int
+	}{
+		{base + "--help", "", "--config-map [NAMESPACE/]NAME", "", 0},
+		{base + "stock.yaml", "", "kubedns_config /kube-dns-config {", "", 0},
+		{base + "-", stock, "# Made by seamark convert of Deployment kube-system/kube-dns: kubedns (kube-dns), dnsmasq (dnsmasq-nanny), sidecar.\n", "", 0},
+		{base + "stock.yaml mount", "", "    forward . 8.8.4.4:53 {\n", "", 0},
+		{base + "--follow stock.yaml mount", "", "kubedns_config /kube-dns-config {", "", 0},
+		{base + "mount", "", "# Made by seamark convert of no pod, but the defaults of kube-dns's flags: kube-dns; and of mount.\n# - mount: the key \"more\" means nothing to kube-dns\n", "", 0},
+		{base + "--follow mount", "", "kubedns_config ./mount {\n", "", 0},
+		{base + "--config-map other map.yaml", "", "    forward . 9.9.9.9:53 {\n", "", 0},
+		{base + "--config-map x/other --follow map.yaml", "", "kubedns_config x/other {\n", "", 0},
+		{base + "map.yaml -- kube-dns -config_map=other", "", "    forward . 9.9.9.9:53 {\n", "", 0},
+		{base + "map.yaml -- kube-dns --config-map=kube-dns", "", "kubedns_config kube-system/kube-dns {\n", "", 0},
+		{base + "-- kube-dns --dns-port=1053", "", ".:1053 {\n", "", 0},
+		{base + "-- /usr/bin/seamark kube-dns -v=2", "", "# - how a program runs and logs is no part of a Corefile: --v\n", "", 0},
+		{base + "-- dnsmasq -k -p 1053 --pid-file=/x", "", "# - dnsmasq: --pid-file: it is seamark's own flag -pidfile that writes one\n# - how a program runs and logs is no part of a Corefile: -k\n.:1053 {\n", "", 0},
+		{base + "-- dnsmasq-nanny -logInterval=1s -- --all-servers", "", "# - dnsmasq-nanny: --all-servers: ", "", 0},
+		{base + "mount -- dnsmasq-nanny -- --no-resolv -S 192.0.2.1", "", "    forward . 8.8.4.4:53 {\n", "", 0},
+
+		{"convert", "", "", "want a file, - for standard input, or a command line behind --", 2},
+		{"convert --", "", "", "want a command line behind --", 2},
+		{base + "--nonsense", "", "", "unknown flag: --nonsense", 2},
+		{base + "nowhere bad", "", "", "open nowhere: no such file or directory\nopen bad: no such file or directory\n", 1},
+		{base + "map.yaml", "", "", "neither a pod with kube-dns or dnsmasq nor a ConfigMap kube-dns among what was given\n", 1},
+		{base + "--config-map z stock.yaml map.yaml", "", "", "no ConfigMap z among what was given\n", 1},
+		{base + "stock.yaml -- kube-dns", "", "", "Deployment kube-system/kube-dns and a command line: give one of them\n", 1},
+		{base + "-- named -g", "", "", "named answers no questions: want kube-dns, dnsmasq-nanny or dnsmasq behind --\n", 1},
+		{base + "-- sidecar", "", "", "sidecar answers no questions: want kube-dns", 1},
+		{base + "-- kube-dns --nonsense", "", "", "kube-dns: unknown flag: --nonsense\n", 1},
+		{base + "-- kube-dns word", "", "", "kube-dns: unknown word \"word\"\n", 1},
+		{base + "-- kube-dns --domain=a..b --dns-bind-address=x", "", "", "kube-dns: --dns-bind-address: want an IP address, got \"x\"\nkube-dns: --domain: want", 1},
+		{base + "-- dnsmasq-nanny -k", "", "", "dnsmasq-nanny: unknown shorthand flag: 'k' in -k\n", 1},
+		{base + "-- dnsmasq-nanny -syncInterval=0s", "", "", "dnsmasq-nanny: -syncInterval: want 10ms..24h, got 0s\n", 1},
+		{base + "bad.yaml", "", "", "ConfigMap kube-dns: federations: want NAME=DOMAIN, with a comma between two, got \"x\"\nConfigMap kube-dns: upstreamNameservers: want IP", 1},
+		{base + "broken", "", "", "broken: federations: want UTF-8, got \"\\xff\"\n", 1},
+		{base + "-", "a: b\n", "", "(standard input): not an object of Kubernetes: it has no kind\n", 1},
+		{base + "-", strings.Replace(stock, "- --v=2", "- --nonsense", 1), "", "kubedns (kube-dns): unknown flag: --nonsense\n", 1},
+		{base + "-", strings.Replace(stock, "- -k", "- --dnssec", 1), "", "dnsmasq (dnsmasq-nanny): --dnssec: not served", 1},
+	} {
+		out, stderr, code := run(t, dir, c.in, strings.Fields(c.args)...)
+		if !strings.Contains(out, c.out) || !strings.Contains(stderr, c.err) || code != c.code || c.err == "" && stderr != "" {
+			t.Errorf("%s: exit %d, want %d\nout %s\nwant %s\nerr %s\nwant %s", c.args, code, c.code, out, c.out, stderr, c.err)
+			continue
+		}
+		if code == 0 && strings.Contains(out, " {\n") {
+			write(t, filepath.Join(dir, "Corefile"), out)
+			if _, stderr, code := run(t, dir, "", "check", "Corefile"); code != 0 {
+				t.Errorf("%s: what comes out is refused: %s\n%s", c.args, stderr, out)
+			}
+		}
+	}
+}
+
+// Variables of the environment count for a command line, those of a container for
+// its own.
+func TestConvertEnvironment(t *testing.T) {
+	stock := read(t, "../deploy/kube-dns/three-container/deployment.yaml")
+	for _, c := range []struct {
+		in, want string
+		args     []string
+	}{
+		{"", "skydns_metrics :7 /metrics {", []string{"convert", "--", "kube-dns"}},
+		{stock, "skydns_metrics :10055 /metrics {", []string{"convert", "-"}},
+	} {
+		p := program(t, t.TempDir(), c.args...)
+		p.Env = append(p.Env, "PROMETHEUS_PORT=7")
+		p.Stdin = strings.NewReader(c.in)
+		if out, err := p.Output(); err != nil || !strings.Contains(string(out), c.want) {
+			t.Errorf("%q: %v\n%s\nwant %s", c.args, err, out, c.want)
+		}
+	}
+}
+
+var update = flag.Bool("update", false, "write what the commands say into docs/reference/convert.md; look at the difference before you keep it")
+
+// The examples of the reference page: a block that begins with a file's name is
+// that file, and what follows a command is all that it says.
+func TestConvertPage(t *testing.T) {
+	dir := t.TempDir()
+	named := regexp.MustCompile(`^# (\S+)\n`)
+	const page = "../docs/reference/convert.md"
+	text, ran := read(t, page), 0
+	for _, block := range regexp.MustCompile("(?ms)^```(yaml|console)\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
+		if block[1] == "yaml" {
+			write(t, filepath.Join(dir, named.FindStringSubmatch(block[2])[1]), block[2])
+			continue
+		}
+		line, want, _ := strings.Cut(block[2], "\n")
+		args, ok := strings.CutPrefix(line, "$ seamark ")
+		if !ok {
+			continue // it needs a cluster
+		}
+		var both bytes.Buffer
+		c := program(t, dir, strings.Fields(args)...)
+		c.Stdout, c.Stderr = &both, &both
+		err := c.Run()
+		if got := both.String(); got != want && *update {
+			text = strings.Replace(text, block[0], "```console\n"+line+"\n"+got+"```", 1)
+		} else if got != want {
+			t.Errorf("%s: %v\n%sthe page shows\n%s", line, err, got, want)
+		}
+		ran++
+		if err == nil {
+			write(t, filepath.Join(dir, "Corefile"), both.String())
+			if _, stderr, code := run(t, dir, "", "check", "Corefile"); code != 0 {
+				t.Errorf("%s: what comes out is refused: %s", line, stderr)
+			}
+		}
+	}
+	if *update {
+		write(t, page, text)
+	}
+	if ran < 4 {
+		t.Errorf("%d commands were run: the page has lost its form", ran)
+	}
+	for _, flag := range []string{"config-map", "follow", "help"} {
+		if help, _, _ := run(t, dir, "", "convert", "--help"); !strings.Contains(help, "--"+flag) || !strings.Contains(text, "| `--"+flag) {
+			t.Errorf("--%s is not in both the help and the page", flag)
+		}
+	}
+}
