@@ -39,7 +39,8 @@ type key struct {
 	t       wire.Type
 	class   wire.Class
 	flags   uint16 // flagRD, flagCD, flagDO
-	way     uint64 // how the answer is got, and by whom: see ways
+	way     uint64 // how the answer is got: see ways
+	step    uint32 // and by whom
 	hash    uint64
 }
 
@@ -61,11 +62,11 @@ func (k *key) read(q *dns.Query, flags uint16, name *[wire.MaxName]byte, room *[
 	return true
 }
 
-// place completes k: an answer that is got this way.
-func (k *key) place(st *Store, s *scope, way uint64) {
+// place completes k: an answer that is got this way, by the one of this step.
+func (k *key) place(st *Store, s *scope, way uint64, step uint32) {
 	const odd = 0x9E3779B97F4A7C15
-	k.way = way
-	k.hash = maphash.Bytes(st.seed, k.name) ^ s.salt ^ way
+	k.way, k.step = way, step
+	k.hash = maphash.Bytes(st.seed, k.name) ^ s.salt ^ way ^ uint64(step)
 	k.hash += (uint64(k.t)<<32 | uint64(k.class)<<16 | uint64(k.flags)) * odd
 	if len(k.options) > 0 {
 		k.hash = bits.RotateLeft64(k.hash, 7) ^ maphash.Bytes(st.seed, k.options)
@@ -74,7 +75,7 @@ func (k *key) place(st *Store, s *scope, way uint64) {
 }
 
 func (k *key) equal(o *key) bool {
-	return k.t == o.t && k.class == o.class && k.flags == o.flags && k.way == o.way &&
+	return k.t == o.t && k.class == o.class && k.flags == o.flags && k.way == o.way && k.step == o.step &&
 		bytes.Equal(k.name, o.name) && bytes.Equal(k.options, o.options)
 }
 

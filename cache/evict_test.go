@@ -156,7 +156,7 @@ func scopeOf(st *Store, name string, limits ...int) *scope {
 
 func entryOf(st *Store, s *scope, name string, kind entryKind) *entry {
 	e := &entry{scope: s, kind: kind, key: key{name: []byte(name), t: wire.TypeA}}
-	e.place(st, s, 1)
+	e.place(st, s, 1, 1)
 	return e
 }
 

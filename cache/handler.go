@@ -79,7 +79,8 @@ func (c *Cache) begin(q *dns.Query, p *passage, below int) *look {
 		c.spare.Put(l)
 		return nil
 	}
-	l.place(c.store, c.scope, c.ways.of(q, below))
+	way, step := c.ways.of(q, below)
+	l.place(c.store, c.scope, way, step)
 	l.now = c.store.at(q.Now())
 	q.SetState(c.word, l)
 	return l

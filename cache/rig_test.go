@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -62,6 +64,13 @@ func (s stub) ServeDNS(q *dns.Query) dns.Verdict {
 	}
 	return s.upstream.ServeDNS(q)
 }
+
+// A sharer treats the names in its zones by themselves.
+type sharer struct{ zones []wire.Name }
+
+func (*sharer) ServeDNS(*dns.Query) dns.Verdict { return dns.Next }
+func (s *sharer) Shares() []wire.Name           { return s.zones }
+func (s *sharer) Share(zone wire.Name) string   { return strconv.FormatBool(slices.Contains(s.zones, zone)) }
 
 // local stands for kubernetes: what it says is this server's own.
 type local func(q *dns.Query) dns.Verdict
@@ -184,6 +193,11 @@ func (w *world) directives() []config.Directive {
 		{Name: "local", Setup: func(b *config.Block, _ []corefile.Directive) error {
 			b.Handle(local(func(q *dns.Query) dns.Verdict { return w.local(q) }))
 			return nil
+		}},
+		{Name: "share", Setup: func(b *config.Block, uses []corefile.Directive) error {
+			zones, err := config.ParseZones("share", uses[0].Args)
+			b.Handle(&sharer{zones})
+			return err
 		}},
 		{Name: "forward", Setup: func(b *config.Block, uses []corefile.Directive) error {
 			for _, d := range uses {

@@ -55,12 +55,17 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		limits := [2]int{c.bounds[0].entries, c.bounds[1].entries}
 		c.scope = c.store.scope(name, limits)
 		c.ways = waysOf(b, c.step, c.store.seed)
-		p, err := config.Keep(s, planKey{s}, func() (*plan, error) { return &plan{map[*scope]*use{}}, nil })
+		p, err := config.Keep(s, planKey{s}, func() (*plan, error) { return newPlan(), nil })
 		if err != nil {
 			return err
 		}
-		p.use(c.scope, limits, c.ways)
-		b.OnSwap(func() { c.store.commit(p.scopes) })
+		p.use(c.scope, limits, &c.ways)
+		b.OnSwap(func() {
+			if !p.served { // once for all blocks
+				p.served = true
+				c.store.commit(p.scopes)
+			}
+		})
 		return nil
 	})
 	b.OnChain(c.count)
@@ -72,22 +77,39 @@ type storeKey struct{}
 type planKey struct{ start *config.Start }
 
 // A plan is the scopes that the blocks of one plan use.
-type plan struct{ scopes map[*scope]*use }
+type plan struct {
+	scopes map[*scope]*use
+	limits map[common][2]int
+	served bool // the store knows
+}
+
+// A common is the blocks that have a scope and get answers in one way: they have
+// the same entries. Others with that scope have theirs beside them.
+type common struct {
+	*scope
+	way uint64 // of the names in no forward's zone
+}
+
+func newPlan() *plan { return &plan{scopes: map[*scope]*use{}, limits: map[common][2]int{}} }
 
 // Stop is for config.Keep: there is nothing to end.
 func (*plan) Stop() {}
 
-func (p *plan) use(s *scope, limits [2]int, ws ways) {
+func (p *plan) use(s *scope, limits [2]int, ws *ways) {
 	u := p.scopes[s]
 	if u == nil {
 		u = &use{ways: map[uint64]bool{}}
 		p.scopes[s] = u
 	}
-	u.limits = [2]int{max(u.limits[0], limits[0]), max(u.limits[1], limits[1])}
-	for _, w := range ws {
-		for _, id := range w.ids {
-			u.ways[id] = true
-		}
+	of := common{s, ws.rest}
+	had := p.limits[of]
+	for i := range limits {
+		limits[i] = max(limits[i], had[i])
+		u.limits[i] += limits[i] - had[i]
+	}
+	p.limits[of] = limits
+	for _, w := range ws.all() {
+		u.ways[w] = true
 	}
 }
 

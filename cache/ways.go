@@ -13,87 +13,84 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A way is how the answers to names in a zone are got: by what stands below cache,
-// word for word, as far as it is asked for such names.
-type way struct {
-	zone   wire.Name // "" is all that are in no other way's
-	labels int
-	ids    []uint64 // of the steps below cache: the first is the one right below
+// A way is how the answers to some names are got: by what stands below cache, word
+// for word, as far as it has a part in them. It is a hash of that. The ways of a
+// block are by zones; those of two plans are equal if the answers come alike.
+type ways struct {
+	zones   map[wire.Name]uint64 // the way of the names in a zone and in no longer one
+	deepest int                  // labels of the longest
+	rest    uint64               // that of all others
+	steps   []uint32             // who answers on it: a hash for each step below cache, and one for nobody
 }
 
-// ways are a block's, the longest zone first.
-type ways []way
-
-// of gives the id of the way on which the one who stands below steps further down
-// answers q. Ids of other plans are equal if the ways are.
-func (ws ways) of(q *dns.Query, below int) uint64 {
-	w := &ws[len(ws)-1]
-	for i := range ws[:len(ws)-1] {
-		if at := q.Labels() - ws[i].labels; at >= 0 && string(q.Name()[q.Offset(at):]) == string(ws[i].zone) {
-			w = &ws[i]
-			break
+// of gives the way of q, and a hash of the one who stands below steps further down.
+func (ws *ways) of(q *dns.Query, below int) (way uint64, step uint32) {
+	way, step = ws.rest, ws.steps[max(below-1, 0)]
+	if ws.deepest == 0 {
+		return way, step
+	}
+	name, labels := q.Name(), q.Labels()
+	for i := max(0, labels-ws.deepest); i < labels; i++ {
+		if w, ok := ws.zones[wire.Name(name[q.Offset(i):])]; ok {
+			return w, step
 		}
 	}
-	return w.ids[max(below-1, 0)]
+	return way, step
+}
+
+// all gives each of them once or more.
+func (ws *ways) all() []uint64 {
+	all := []uint64{ws.rest}
+	for _, w := range ws.zones {
+		all = append(all, w)
+	}
+	return all
 }
 
 // A choosy handler is asked for names in some zones alone, and has no part in how
 // others are answered.
 type choosy interface{ Zones() []wire.Name }
 
-// A place is a step below cache: what made it, and for which names.
-type place struct {
-	text  string
-	zones []wire.Name // nil is all
-}
-
-// concerns says whether the step is asked for the names in zone, and in no longer
-// one that a way is for.
-func (p *place) concerns(zone wire.Name) bool {
-	return p.zones == nil || slices.ContainsFunc(p.zones, func(z wire.Name) bool {
-		return z == wire.Root || zone != "" && zone.Within(z)
-	})
+// A sharing handler has the same part in how names are answered that are in one of
+// its Shares and in no longer one: Share tells it from others. The zone "" is that of
+// the names in none.
+type sharing interface {
+	Shares() []wire.Name
+	Share(zone wire.Name) string
 }
 
 // waysOf reads them from a block whose cache is step at of its chain.
 func waysOf(b *config.Block, at int, seed maphash.Seed) ways {
-	places := placesOf(b, at)
-	zones := []wire.Name{""}
-	for _, p := range places {
-		for _, z := range p.zones {
-			if z != wire.Root && !slices.Contains(zones, z) {
-				zones = append(zones, z)
-			}
+	r := readerOf(b, at, seed)
+	ws := ways{zones: map[wire.Name]uint64{}, rest: r.way(""), steps: r.steps}
+	for zone := range r.choosy {
+		ws.zones[zone] = 0
+	}
+	for _, s := range r.sharing {
+		for _, zone := range s.Shares() {
+			ws.zones[zone] = 0
 		}
 	}
-	slices.SortStableFunc(zones, func(a, b wire.Name) int { return len(b) - len(a) })
-	var all ways
-	for _, zone := range zones {
-		var text strings.Builder
-		fmt.Fprintf(&text, "%q\n", string(zone))
-		for _, p := range places {
-			if p.concerns(zone) {
-				text.WriteString(p.text + "\n")
-			}
-		}
-		w := way{zone: zone}
-		if zone != "" {
-			w.labels = zone.Labels()
-		}
-		nth := 0
-		for _, p := range places {
-			if p.concerns(zone) {
-				nth++
-			}
-			w.ids = append(w.ids, maphash.String(seed, strconv.Itoa(nth)+"\n"+text.String()))
-		}
-		all = append(all, w)
+	delete(ws.zones, wire.Root)
+	for zone := range ws.zones {
+		ws.zones[zone] = r.way(zone)
+		ws.deepest = max(ws.deepest, zone.Labels())
 	}
-	return all
+	return ws
 }
 
-// placesOf lists the steps below cache; there is one at least.
-func placesOf(b *config.Block, at int) []place {
+// A wayReader is what a block's ways are made of.
+type wayReader struct {
+	seed    maphash.Seed
+	common  string // what all names are asked of
+	sharing []sharing
+	choosy  map[wire.Name][]int // by zone, in texts
+	texts   []string            // of choosy handlers, in order
+	steps   []uint32
+}
+
+func readerOf(b *config.Block, at int, seed maphash.Seed) *wayReader {
+	r := &wayReader{seed: seed, choosy: map[wire.Name][]int{}}
 	texts := map[string][]string{} // by word
 	for _, d := range b.Source.Directives {
 		texts[d.Text] = append(texts[d.Text], textOf(d))
@@ -102,18 +99,49 @@ func placesOf(b *config.Block, at int) []place {
 	for _, h := range config.Find[choosy](b) {
 		zoned[b.NameOf(h)] = append(zoned[b.NameOf(h)], h)
 	}
-	var places []place
+	shared := map[string]sharing{}
+	for _, h := range config.Find[sharing](b) {
+		shared[b.NameOf(h)] = h
+	}
 	nth := map[string]int{}
 	for _, s := range b.Chain.Steps()[at+1:] {
 		i := nth[s.Name]
 		nth[s.Name]++
-		p := place{text: strings.Join(texts[s.Name], "\n")}
-		if n := len(zoned[s.Name]); n > 0 && n == len(texts[s.Name]) && i < n {
-			p = place{texts[s.Name][i], zoned[s.Name][i].Zones()}
+		who := s.Name + " " + strconv.Itoa(i)
+		switch n := len(zoned[s.Name]); {
+		case shared[s.Name] != nil:
+			r.sharing = append(r.sharing, shared[s.Name])
+		case n > 0 && n == len(texts[s.Name]) && i < n:
+			who = texts[s.Name][i] // whatever stands beside it
+			for _, zone := range zoned[s.Name][i].Zones() {
+				r.choosy[zone] = append(r.choosy[zone], len(r.texts))
+			}
+			r.texts = append(r.texts, who)
+		case i == 0:
+			r.common += strings.Join(texts[s.Name], "\n") + "\n"
 		}
-		places = append(places, p)
+		r.steps = append(r.steps, uint32(maphash.String(seed, who)))
 	}
-	return append(places, place{}) // so that there is a way, whoever answers
+	r.steps = append(r.steps, 0) // so that there is one, whoever answers
+	return r
+}
+
+// way is that of the names in a zone and in no longer one of those that count.
+func (r *wayReader) way(zone wire.Name) uint64 {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s%q\n", r.common, string(zone))
+	for _, s := range r.sharing {
+		text.WriteString(s.Share(zone) + "\n")
+	}
+	asked := slices.Clone(r.choosy[wire.Root])
+	for z := zone; z != "" && z != wire.Root; z = z[1+int(z[0]):] {
+		asked = append(asked, r.choosy[z]...)
+	}
+	slices.Sort(asked)
+	for _, i := range slices.Compact(asked) {
+		text.WriteString(r.texts[i] + "\n")
+	}
+	return maphash.String(r.seed, text.String())
 }
 
 // textOf is a directive without its place.

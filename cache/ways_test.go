@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/wire"
 )
 
 // A forward that changes, comes or goes takes the entries of those names with it
@@ -25,6 +27,7 @@ func TestReloadForwards(t *testing.T) {
 		{"one goes", block("forward corp.org c", "forward . b"), "www.example.com a.corp.org a.new.net corp.org xcorp.org"},
 		{"another order", block("forward corp.org c", "forward sub.corp.org s", "forward . b"),
 			"www.example.com a.corp.org a.new.net corp.org xcorp.org"},
+		{"a zone is treated by itself", block("share new.net", "forward sub.corp.org s", "forward corp.org c", "forward . b"), ""},
 		{"the root is another", block("forward sub.corp.org s", "forward corp.org c", "forward . r"), ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -52,5 +55,42 @@ func TestReloadForwards(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// So does a zone that a handler below treats by itself.
+func TestReloadShares(t *testing.T) {
+	w := newWorld(t, ".:53 {\n cache\n share a.org b.org\n upstream u\n}\n")
+	names := []string{"x.a.org", "x.b.org", "x.c.org", "org"}
+	for _, name := range names {
+		w.answer(question(name, mdns.TypeA))
+	}
+	w.load(".:53 {\n cache\n share b.org c.org\n upstream u\n}\n")
+	for i, kept := range []bool{false, true, false, true} {
+		if _, inline := w.answer(question(names[i], mdns.TypeA)); inline != kept {
+			t.Errorf("%s: answered from the store: %v, want %v", names[i], inline, kept)
+		}
+	}
+}
+
+// Blocks of one zone have as many entries as each of them may have, together if
+// they get answers in one way.
+func TestLimitsOfBlocks(t *testing.T) {
+	s := NewStore(1000).scope("a", [2]int{})
+	one, other := ways{rest: 1}, ways{rest: 2, zones: map[wire.Name]uint64{"\x01a\x00": 1}}
+	p := newPlan()
+	for _, step := range []struct {
+		ways         ways
+		limits, want [2]int
+	}{
+		{one, [2]int{10, 5}, [2]int{10, 5}},
+		{one, [2]int{20, 3}, [2]int{20, 5}},
+		{other, [2]int{10, 10}, [2]int{30, 15}},
+		{one, [2]int{25, 1}, [2]int{35, 15}},
+	} {
+		p.use(s, step.limits, &step.ways)
+		if got := p.scopes[s].limits; got != step.want {
+			t.Errorf("after %v: %v, want %v", step.limits, got, step.want)
+		}
 	}
 }

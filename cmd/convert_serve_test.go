@@ -321,7 +321,7 @@ func TestConvertedAnswersAsKubeDNS(t *testing.T) {
 	}
 	port := served(t, here(t, converted, manifests))
 	agree(t, served(t, here(t, old, manifests)), port)
-	answers(t, port, map[string]string{"deep.corp.cluster.local.": "NXDOMAIN"})
+	answers(t, port, map[string]string{"deep.corp.cluster.local.": "192.0.2.2"})
 }
 
 // answers checks that those are asked who should be: some names' addresses, or what

@@ -45,7 +45,7 @@ func TestConvertCommandLine(t *testing.T) {
 		{base + "-- /usr/bin/seamark kube-dns -v=2", "", "# - how a program runs and logs is no part of a Corefile: --v\n", "", 0},
 		{base + "-- dnsmasq -k -p 1053 --pid-file=/x", "", "# - dnsmasq: --pid-file: it is seamark's own flag -pidfile that writes one\n# - how a program runs and logs is no part of a Corefile: -k\n.:1053 {\n", "", 0},
 		{base + "-- dnsmasq-nanny -logInterval=1s -- --all-servers", "", "# - dnsmasq-nanny: --all-servers: ", "", 0},
-		{base + "mount -- dnsmasq-nanny -- --no-resolv -S 192.0.2.1", "", "    forward . 8.8.4.4:53 {\n", "", 0},
+		{base + "mount -- dnsmasq-nanny -- --no-resolv -S 192.0.2.1", "", "    forward . 192.0.2.1:53 8.8.4.4:53 {\n", "", 0},
 
 		{"convert", "", "", "want a file, - for standard input, or a command line behind --", 2},
 		{"convert --", "", "", "want a command line behind --", 2},

@@ -27,9 +27,17 @@ func (p *program) options(log *slog.Logger) server.Options {
 	return o
 }
 
+// planned says what is wrong with server blocks, and does nothing else.
+func planned(o server.Options, blocks []corefile.Server) error {
+	o.Log, o.Level, o.Metrics = slog.New(slog.DiscardHandler), nil, new(metrics.Registry)
+	_, err := server.NewPlan(blocks, o)
+	return err
+}
+
 // serves serves what read gives, and what the ConfigMaps in it say.
 func (p *program) serves(ctx context.Context, r *server.Run, read func() corefile.Reading) error {
 	f := kubedns.NewFollower(read, r.Log, r.Metrics)
+	f.Check = func(blocks []corefile.Server) error { return planned(r.Options, blocks) }
 	defer f.Stop()
 	r.Read, r.Changed = f.Read, f.Changed()
 	if err := r.Serve(ctx); err != nil {

@@ -14,7 +14,6 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dnsmasq"
 	"github.com/seamark/seamark/kubedns"
-	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
 	"github.com/spf13/cobra"
 )
@@ -108,9 +107,7 @@ func (n *nanny) check() error {
 // nanny serves what the options ask for.
 func (p *program) nanny(c *cobra.Command, n nanny, options dnsmasq.Options, verbosity int) error {
 	at := dnsmasq.Place{Resolver: n.resolver, Period: n.sync, Lameduck: n.lameduck, Interfaces: interfaces()}
-	if n.restart {
-		at.ConfigMap = n.configDir
-	}
+	at.ConfigMap = n.configDir
 	text, err := options.Corefile(at)
 	switch {
 	case err != nil:
@@ -135,7 +132,7 @@ func (p *program) nanny(c *cobra.Command, n nanny, options dnsmasq.Options, verb
 	}
 	r := server.Run{Options: p.options(log), Out: out, Greeting: p.greeting(), PIDFile: options.PIDFile}
 	if !n.restart && n.configDir != "" {
-		if text, err = n.once(ctx, &beside, options, at, log, r.Metrics); err != nil {
+		if text, err = n.once(ctx, &beside, &r, text); err != nil {
 			return failure{err}
 		}
 	}
@@ -155,34 +152,38 @@ func (p *program) nanny(c *cobra.Command, n nanny, options dnsmasq.Options, verb
 
 // once gives the Corefile with what the ConfigMap says now. That it says something
 // else later is told, and not served.
-func (n *nanny) once(ctx context.Context, beside *sync.WaitGroup, options dnsmasq.Options, at dnsmasq.Place, log *slog.Logger, reg *metrics.Registry) (string, error) {
+func (n *nanny) once(ctx context.Context, beside *sync.WaitGroup, r *server.Run, text string) (string, error) {
+	read := corefile.ReadText("(dnsmasq-nanny)", []byte(text))
+	with := func(c kubedns.Config) ([]corefile.Server, error) {
+		servers, err := kubedns.Expanded(read.Servers, c)
+		return servers, errors.Join(read.Err, err)
+	}
 	first := make(chan kubedns.Config, 1)
 	seen := false
+	d := kubedns.Directory{Path: n.configDir, Period: n.sync, Log: r.Log, Metrics: r.Metrics, Check: func(c kubedns.Config) error {
+		servers, err := with(c)
+		if err == nil {
+			err = planned(r.Options, servers)
+		}
+		return err
+	}}
 	beside.Go(func() {
-		kubedns.Directory{Path: n.configDir, Period: n.sync, Log: log, Metrics: reg}.Run(ctx, func(c kubedns.Config) {
+		d.Run(ctx, func(c kubedns.Config) {
 			if !seen {
 				seen = true
 				first <- c
 				return
 			}
-			log.Warn("dnsmasq-nanny: the ConfigMap in " + n.configDir + " has changed; -restartDnsmasq=false is to go on as before")
+			r.Log.Warn("dnsmasq-nanny: the ConfigMap in " + n.configDir + " has changed; -restartDnsmasq=false is to go on as before")
 		})
 	})
 	select {
 	case c := <-first:
-		var upstreams []string
-		for _, addr := range c.Upstreams {
-			upstreams = append(upstreams, addr.String())
+		servers, err := with(c)
+		if err != nil {
+			return "", err
 		}
-		var stubs []dnsmasq.Stub
-		for _, d := range c.StubDomains {
-			s := dnsmasq.Stub{Domain: d.Domain}
-			for _, server := range d.Servers {
-				s.Servers = append(s.Servers, server.String())
-			}
-			stubs = append(stubs, s)
-		}
-		return options.With(stubs, upstreams).Corefile(at)
+		return corefile.Format(servers)
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}

@@ -2,6 +2,7 @@ package cmd_test
 
 import (
 	"bufio"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -18,6 +19,8 @@ func TestNannyCommandLine(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "stubDomains"), `{"acme.local": ["192.0.2.1", "ns.default.svc.cluster.local"]}`)
 	write(t, filepath.Join(dir, "upstreamNameservers"), `["192.0.2.8:5353"]`)
+	odd := t.TempDir()
+	write(t, filepath.Join(odd, "stubDomains"), `{"acme.local": ["192.0.2.256"]}`)
 	const base = "dnsmasq-nanny --print-corefile --lameduck=0s "
 	for _, c := range []struct {
 		args, out, err string // what they contain
@@ -31,8 +34,9 @@ func TestNannyCommandLine(t *testing.T) {
 		{base, "forward . /etc/resolv.conf", "", 0},
 		{base + "-- -R", "hosts /etc/hosts", "", 0},
 		{"dnsmasq-nanny --print-corefile -v=2 -logtostderr --restartDnsmasq=true -kubednsServer=127.0.0.1 -syncInterval=3s -configDir=/a/b -- -R", "    lameduck 5s\n", "", 0},
-		{base + "-restartDnsmasq -kubednsServer=127.0.0.1 -configDir=/a/b -- -R", "kubedns_config /a/b {\n        period 10s\n        resolver 127.0.0.1:53\n        default none\n", "", 0},
-		{base + "-configDir=" + dir + " -dnsmasqExec=/x -- -R --server=/cluster.local/127.0.0.1#10053", "    forward acme.local 192.0.2.1:53 ns.default.svc.cluster.local {\n        failover SERVFAIL REFUSED\n        resolver 127.0.0.1:10053\n    }\n", "", 0},
+		{base + "-restartDnsmasq -kubednsServer=127.0.0.1 -configDir=/a/b -- -R", "kubedns_config /a/b {\n        period 10s\n        join_upstreams\n        resolver 127.0.0.1:53\n        default none\n", "", 0},
+		{base + "-configDir=" + dir + " -dnsmasqExec=/x -- -R --server=/cluster.local/127.0.0.1#10053", "    forward acme.local 192.0.2.1:53 ns.default.svc.cluster.local:53 {\n        failover SERVFAIL REFUSED\n        resolver 127.0.0.1:10053\n    }\n", "", 0},
+		{base + "-configDir=" + odd + " -- -R", "    forward acme.local 192.0.2.256.invalid:53 {\n", "", 0},
 		{base + "-configDir=" + dir + " -- -S 192.0.2.9", "    forward . 192.0.2.9:53 192.0.2.8:5353 {\n", "", 0},
 		{"dnsmasq-nanny -k", "", "unknown shorthand flag: 'k'", 2},
 		{"dnsmasq-nanny word", "", "unknown word \"word\": dnsmasq's options stand behind --", 2},
@@ -166,6 +170,23 @@ func (n *nurse) becomes(name, address string) {
 	n.Fatalf("%s is %q, want %q", name, last, address)
 }
 
+// alternates waits until names that nobody has asked for have had both addresses.
+func (n *nurse) alternates(one, other string) {
+	n.Helper()
+	seen := map[string]bool{}
+	late := time.Now().Add(20 * time.Second)
+	for i := 0; !seen[one] || !seen[other]; i++ {
+		if time.Now().After(late) {
+			n.Fatalf("of %d names all have one of %v", i, seen)
+		}
+		time.Sleep(time.Millisecond)
+		r, err := ask("udp", n.port, fmt.Sprintf("alternates%d.example.", i), dns.TypeA)
+		if err == nil && len(r.Answer) == 1 {
+			seen[r.Answer[0].(*dns.A).A.String()] = true
+		}
+	}
+}
+
 // says waits for a line of the log.
 func (n *nurse) says(text string) {
 	n.Helper()
@@ -206,10 +227,11 @@ func TestNanny(t *testing.T) {
 	n.put("stubDomains", `{"other.local": ["$$$$"]}`)
 	n.says("$$$$")
 	n.becomes("www2.other.local.", "198.18.0.2")
+	// Upstreams are asked beside the server of the command line, as dnsmasq does.
 	n.put("upstreamNameservers", `["`+acme+`"]`)
 	n.put("stubDomains", `{}`)
-	n.becomes("www3.example.", "198.18.0.2")
 	n.says("statistics of a server server=" + acme)
+	n.alternates("198.18.0.1", "198.18.0.2")
 	n.stop()
 }
 

@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"os"
 	"strconv"
-	"strings"
 
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/server"
@@ -116,7 +115,11 @@ func (p *program) reader(s serve) (func() corefile.Reading, error) {
 	file, text := s.conf, ""
 	switch {
 	case s.manifests != "":
-		file, text = "(--manifests)", fmt.Sprintf(folder, strings.ReplaceAll(s.manifests, `"`, `\"`))
+		word, err := corefile.Word(s.manifests)
+		if err != nil {
+			return nil, fmt.Errorf("--manifests: %w", err)
+		}
+		file, text = "(--manifests)", fmt.Sprintf(folder, word)
 	case file == "stdin":
 		all, err := io.ReadAll(p.in)
 		if err != nil {
@@ -139,7 +142,7 @@ func (p *program) reader(s serve) (func() corefile.Reading, error) {
 const folder = `. {
     errors
     kubernetes cluster.local in-addr.arpa ip6.arpa {
-        manifests "%s"
+        manifests %s
     }
 }
 `

@@ -68,7 +68,7 @@ func TestCorefile(t *testing.T) {
 		{"with a ConfigMap", behind + "forward . /etc/resolv.conf\nkubedns_config /nanny {\nresolver 127.0.0.1:10053\nmax_fails 3\n}\n", live, all,
 			made + "; and of ConfigMap kube-dns.\n" + one + out + "federation {\nf a.b\n" + zones + "forward acme.local 10.1.1.1:53 {\nmax_fails 3\nforward . 8.8.8.8:53 {\nmax_fails 3"},
 		{"a server of the cluster", behind + "kubedns_config /kube-dns-config {\nresolver 127.0.0.1:10053\n}\n", live, map[string]string{"stubDomains": `{"a": ["ns.x.svc.cluster.local"]}`},
-			made + "; and of ConfigMap kube-dns.\n" + one + out + zones + "forward a ns.x.svc.cluster.local {\nresolver 10.0.0.1:53\nforward . /etc/resolv.conf"},
+			made + "; and of ConfigMap kube-dns.\n" + one + out + zones + "forward a ns.x.svc.cluster.local:53 {\nresolver 10.0.0.1:53\nforward . /etc/resolv.conf"},
 		{"everything is asked of kube-dns", "forward . 127.0.0.1:10053\n", live, stub,
 			made + "; and of ConfigMap kube-dns.\n" + one + out + zones + "forward acme.local 10.1.1.1:53\nforward . /etc/resolv.conf"},
 		{"everything, without a ConfigMap", "forward . [::1]:10053 10.0.0.9:53\nforward a 127.0.0.1:10054\n", "forward . 9.9.9.9:53\n", nil,

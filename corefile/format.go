@@ -2,6 +2,7 @@ package corefile
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -77,6 +78,16 @@ func (w *textWriter) word(t Token, path string) {
 		w.errs = append(w.errs, t.Errorf(path, "%q cannot be written in a Corefile", t.Text))
 	}
 	w.text.WriteString(text)
+}
+
+// Word writes a word so that Parse reads it again, for whoever writes the text of a
+// Corefile. A word that none can have is an error.
+func Word(text string) (string, error) {
+	written, ok := quoted(text)
+	if !ok {
+		return "", fmt.Errorf("%q cannot be written in a Corefile", text)
+	}
+	return written, nil
 }
 
 // quoted is the text of a word, between quotes if it needs them.

@@ -81,7 +81,7 @@ func (w *writer) block(plain *group) {
 	if w.Debug {
 		w.line(1, "debug")
 	}
-	w.line(1, "errors")
+	w.lines("errors", []string{"consolidate 30s . warning show_first"}) // a dead server is one line
 	if w.logQueries {
 		w.line(1, "log")
 	}

@@ -2,50 +2,9 @@ package dnsmasq
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 )
-
-// A Stub is a domain with servers of its own.
-type Stub struct {
-	Domain  string   // in lower case, without a dot at the end
-	Servers []string // IP:PORT, [IP]:PORT or a name, whose port is 53; no two the same
-}
-
-// With adds what a ConfigMap says once and for all, for a Place that follows none.
-// Upstreams, IP:PORT, take the place of resolv.conf beside the servers that there are.
-func (o Options) With(stubs []Stub, upstreams []string) Options {
-	groups := make([]*group, len(o.servers))
-	for i, g := range o.servers {
-		own := *g
-		own.servers = slices.Clone(g.servers)
-		groups[i] = &own
-	}
-	o.servers = groups
-	r := reader{Options: o}
-	ask := func(zone string, servers []string) {
-		g := r.group(zone, setting{})
-		g.local = false
-		for _, s := range servers {
-			u := upstream{to: s}
-			if _, err := netip.ParseAddrPort(s); err != nil {
-				u.name = true
-			}
-			if !slices.ContainsFunc(g.servers, func(has upstream) bool { return has.to == s }) {
-				g.servers = append(g.servers, u)
-			}
-		}
-	}
-	for _, s := range stubs {
-		ask(s.Domain, s.Servers)
-	}
-	if len(upstreams) > 0 {
-		ask(root, upstreams)
-		r.noResolv = true
-	}
-	return r.Options
-}
 
 func (w *writer) screen(plain *group) {
 	var options, local, except []string
@@ -130,7 +89,7 @@ func (w *writer) asking() (options []string) {
 }
 
 func (w *writer) configMap() {
-	options := []string{"period " + w.at.Period.String()}
+	options := []string{"period " + w.at.Period.String(), "join_upstreams"} // dnsmasq asks them beside its own
 	if w.at.Resolver != "" {
 		options = append(options, "resolver "+w.at.Resolver)
 	}

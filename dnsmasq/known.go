@@ -75,6 +75,9 @@ func (w *writer) staticRecords(complain bool) {
 		if ttl < 0 {
 			ttl = w.localTTL
 		}
+		if name == "import" { // without the dot a Corefile would read a file
+			name = "import."
+		}
 		if line := fmt.Sprintf("%s %d %s %s", name, ttl, kind, data); !slices.Contains(lines, line) {
 			lines = append(lines, line)
 		}

@@ -352,34 +352,6 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// Stub domains and upstreams of a ConfigMap, as the nanny gives them to dnsmasq.
-func TestWith(t *testing.T) {
-	o, err := parse(strings.Fields("-h --server=/cluster.local/127.0.0.1#10053 --local=/acme.local/"), folder{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	stubs := []Stub{{"acme.local", []string{"1.2.3.4:53", "ns.default.svc.cluster.local", "ns.example"}}, {"x.cluster.local", []string{"[2001:db8::1]:53"}}}
-	text, err := o.With(stubs, []string{"8.8.8.8:53"}).Corefile(Place{Resolver: "127.0.0.1:10053"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{
-		"    forward x.cluster.local [2001:db8::1]:53 {",
-		"    forward acme.local 1.2.3.4:53 ns.default.svc.cluster.local ns.example {\n        failover SERVFAIL REFUSED\n        resolver 127.0.0.1:10053\n",
-		"    forward . 8.8.8.8:53 {",
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no\n%s\nin\n%s", want, text)
-		}
-	}
-	if strings.Contains(text, "resolv.conf") || strings.Contains(text, "local acme.local\n") {
-		t.Error(text)
-	}
-	if again, _ := o.Corefile(Place{}); strings.Contains(again, "1.2.3.4") || !strings.Contains(again, "local acme.local\n") {
-		t.Errorf("the options have changed:\n%s", again)
-	}
-}
-
 // The reference page says of each option what becomes of it.
 func TestPage(t *testing.T) {
 	page, err := os.ReadFile("../docs/reference/dnsmasq-nanny.md")

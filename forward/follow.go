@@ -21,6 +21,10 @@ const (
 	// how often those that have no address yet.
 	resolveEvery = 30 * time.Second
 	resolveSoon  = time.Second
+	// resolveFirst takes its place as long as a follower is young, in which nothing
+	// is said either: who is asked may be this server itself, as it starts.
+	resolveFirst = 100 * time.Millisecond
+	young        = 2 * time.Second
 	// resolveTime is how long a look-up may take, that at the start too.
 	resolveTime = 2 * time.Second
 )
@@ -35,12 +39,13 @@ type follower struct {
 	found    [][]netip.Addr // by place
 	resolved []time.Time    // by place
 	told     map[string]bool
+	began    time.Time
 	have     []target
 }
 
 func newFollower(s *upstreams) *follower {
 	n := len(s.options.to)
-	return &follower{set: s, found: make([][]netip.Addr, n), resolved: make([]time.Time, n), told: map[string]bool{}}
+	return &follower{set: s, found: make([][]netip.Addr, n), resolved: make([]time.Time, n), told: map[string]bool{}, began: time.Now()}
 }
 
 // run looks again and again.
@@ -52,7 +57,7 @@ func (f *follower) run() {
 			every = lookEvery
 		}
 		if p.host != "" {
-			every = resolveSoon
+			every = resolveFirst
 		}
 	}
 	if every == 0 {
@@ -79,6 +84,10 @@ func (f *follower) run() {
 		case <-f.set.ctx.Done():
 			return
 		case <-clock.C:
+			if every == resolveFirst && f.soon() == resolveSoon {
+				every = resolveSoon
+				clock.Reset(every)
+			}
 		case <-events:
 		case <-faults:
 		}
@@ -99,7 +108,7 @@ func (f *follower) look(ctx context.Context) {
 			}
 			f.learn(i, p.file, addrs, err)
 		case p.host != "":
-			if since := time.Since(f.resolved[i]); since < resolveSoon || since < resolveEvery && len(f.found[i]) > 0 {
+			if since := time.Since(f.resolved[i]); since < f.soon() || since < resolveEvery && len(f.found[i]) > 0 {
 				continue
 			}
 			f.resolved[i] = time.Now()
@@ -124,6 +133,14 @@ func (f *follower) look(ctx context.Context) {
 	f.set.become(now)
 }
 
+// soon is how long to wait for a name that has no address yet.
+func (f *follower) soon() time.Duration {
+	if time.Since(f.began) < young {
+		return resolveFirst
+	}
+	return resolveSoon
+}
+
 // learn keeps what a place has now. It warns once of each thing that goes
 // wrong.
 func (f *follower) learn(i int, name string, addrs []netip.Addr, err error) {
@@ -132,8 +149,13 @@ func (f *follower) learn(i int, name string, addrs []netip.Addr, err error) {
 		delete(f.told, name)
 		return
 	}
-	if f.set.ctx.Err() == nil && !f.told[name] {
-		f.told[name] = true
-		f.set.log.Warn("forward: no upstream found: the last known ones stay", "in", name, "error", err)
+	if f.set.ctx.Err() != nil || f.told[name] || f.set.options.to[i].host != "" && time.Since(f.began) < young {
+		return
 	}
+	f.told[name] = true
+	what := "forward: no upstream found: the last known ones stay"
+	if len(f.found[i]) == 0 {
+		what = "forward: no upstream found: nobody is asked until there is one"
+	}
+	f.set.log.Warn(what, "in", name, "error", err)
 }

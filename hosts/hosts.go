@@ -15,7 +15,7 @@ import (
 //	    file PATH…                   # more files and directories; may be given several times
 //	    domain NAME                  # names of one label have NAME behind them as well
 //	    localise                     # of a name's IPv4 addresses, those in the network that was asked
-//	    ttl SECONDS                  # of all records, 0 to 65535; 3600
+//	    ttl SECONDS                  # of all records; 3600
 //	    no_reverse                   # no PTR records
 //	    reload DURATION              # how often files are looked at besides; 0 reads them once; 5s
 //	    fallthrough [ZONES…]         # names without a line are asked of the next handler

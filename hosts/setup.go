@@ -3,6 +3,7 @@ package hosts
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"path/filepath"
 	"slices"
@@ -101,7 +102,7 @@ func (p *plan) read(b *config.Block, d corefile.Directive, h *Handler) error {
 	d.Body = options
 	var api cluster.Options
 	errs = append(errs, d.Options(
-		corefile.Option{Name: "ttl", Min: 1, Max: 1, Set: corefile.Int(&p.ttl, 0, 65535)},
+		corefile.Option{Name: "ttl", Min: 1, Max: 1, Set: corefile.Int(&p.ttl, 0, math.MaxInt32)},
 		corefile.Option{Name: "no_reverse", Set: func(corefile.Directive) error { p.reverse = false; return nil }},
 		corefile.Option{Name: "reload", Min: 1, Max: 1, Set: corefile.Duration(&p.reload, 0, 365*24*time.Hour)},
 		h.through.Option(),

@@ -51,8 +51,8 @@ func TestSetupErrors(t *testing.T) {
 		{"hosts {\n 10.0.0.1 a..b ok *c\n}", `Corefile:3: hosts: "a..b" is not a name: a label is empty` + "\n" +
 			`Corefile:3: hosts: "*c" is not a name: * can only be the whole first label`},
 		{"hosts {\n ttl\n}", `Corefile:3: hosts: ttl: want 1 argument, got 0`},
-		{"hosts {\n ttl -1\n}", `Corefile:3: hosts: ttl: want 0..65535, got "-1"`},
-		{"hosts {\n ttl 65536\n}", `Corefile:3: hosts: ttl: want 0..65535, got "65536"`},
+		{"hosts {\n ttl -1\n}", `Corefile:3: hosts: ttl: want 0..2147483647, got "-1"`},
+		{"hosts {\n ttl 2147483648\n}", `Corefile:3: hosts: ttl: want 0..2147483647, got "2147483648"`},
 		{"hosts {\n no_reverse yes\n}", `Corefile:3: hosts: no_reverse: want no argument, got 1`},
 		{"hosts {\n reload\n}", `Corefile:3: hosts: reload: want 1 argument, got 0`},
 		{"hosts {\n reload 5\n}", `Corefile:3: hosts: reload: want a duration of 0s..8760h, got "5"`},

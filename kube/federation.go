@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -26,7 +27,7 @@ import (
 // without any they are all of these. NAME is a label, DOMAIN a name that the
 // federation's clusters have theirs below; of two lines with one NAME the last
 // one counts. upstream is accepted and has no effect, as in CoreDNS: targets are
-// looked up by this server.
+// looked up by this server. With a DOMAIN it is a federation of that name.
 //
 // A question of any type for
 //
@@ -88,7 +89,7 @@ func SetupFederation(b *config.Block, uses []corefile.Directive) error {
 	d := uses[0]
 	f := &Federation{domains: map[string]wire.Name{}}
 	zones, err := config.ParseZones(d.Path, d.Args)
-	opts := []corefile.Option{{Name: "upstream", Max: -1, Set: func(corefile.Directive) error { return nil }}}
+	opts := []corefile.Option{{Name: "upstream", Max: -1, Set: f.upstream}}
 	for _, o := range d.Body {
 		opts = append(opts, corefile.Option{Name: o.Text, Min: 1, Max: 1, Set: f.join})
 	}
@@ -102,6 +103,20 @@ func SetupFederation(b *config.Block, uses []corefile.Directive) error {
 	b.Handle(f)
 	b.OnPlanned(func() error { return f.plan(b, d, zones) })
 	return nil
+}
+
+// upstream is an option with addresses, or with one name the federation that is
+// called so: a ConfigMap of kube-dns may have any.
+func (f *Federation) upstream(o corefile.Directive) error {
+	if len(o.Args) != 1 {
+		return nil
+	}
+	_, notAddr := netip.ParseAddr(o.Args[0].Text)
+	_, notPort := netip.ParseAddrPort(o.Args[0].Text)
+	if domain, err := wire.ParseName(o.Args[0].Text); notAddr == nil || notPort == nil || err != nil || !isHostName(domain) {
+		return nil
+	}
+	return f.join(o)
 }
 
 // join takes in one federation.
@@ -149,6 +164,15 @@ func (f *Federation) plan(b *config.Block, d corefile.Directive, zones []wire.Na
 	}
 	b.OnStart(func(s *config.Start) error { return f.start(s, b) }) // behind that of kubernetes
 	return errors.Join(errs...)
+}
+
+// Zones are those with federated names: what cache holds of others stays when the
+// federations change.
+func (f *Federation) Zones() (zones []wire.Name) {
+	for _, z := range f.zones {
+		zones = append(zones, z.name)
+	}
+	return zones
 }
 
 // ServeDNS answers federated names.

@@ -77,6 +77,9 @@ func TestFederationSetup(t *testing.T) {
 			Prod one.example
 			prod two.example.
 			upstream 10.0.0.1 10.0.0.2
+			upstream three.example
+			upstream 10.0.0.1:53
+			upstream /etc/resolv.conf
 		}
 		kubernetes cluster.local clusterset.local in-addr.arpa {
 			multicluster
@@ -86,8 +89,8 @@ func TestFederationSetup(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := config.Find[*Federation](b)[0]
-	if len(f.domains) != 1 || f.domains["prod"].String() != "two.example." {
-		t.Errorf("domains %v, want the last one of prod", f.domains)
+	if len(f.domains) != 2 || f.domains["prod"].String() != "two.example." || f.domains["upstream"].String() != "three.example." {
+		t.Errorf("domains %v, want the last one of prod, and upstream's", f.domains)
 	}
 	if len(f.zones) != 1 || f.zones[0].name.String() != "cluster.local." {
 		t.Errorf("zones %v, want those of kubernetes with Services", f.zones)

@@ -29,8 +29,9 @@ type Handler struct {
 	ttl       uint32
 	pods      podMode
 	zonal     bool
-	kubedns   bool // records as kube-dns gives them
-	wildcards bool // labels * stand for any
+	kubedns   bool          // records as kube-dns gives them
+	wildcards bool          // labels * stand for any
+	walks     chan struct{} // has room for those who walk over everything at a time
 	through   config.Fallthrough
 	local     []netip.Addr // addresses that the server listens on
 	index     *Index
@@ -104,6 +105,12 @@ func (h *Handler) Resolve(ctx context.Context, q *dns.Query) error {
 	if z := h.zone(q); z != nil && h.wildcards {
 		l := lookup{Handler: h, q: q, zone: z, below: q.Labels() - z.labels}
 		if l.wild() && l.wide() {
+			select { // a walk takes a processor: others have to be answered, too
+			case h.walks <- struct{}{}:
+				defer func() { <-h.walks }()
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 			switch l.conclude(l.spread()) {
 			case dns.Next:
 				q.Next(ctx)

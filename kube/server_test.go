@@ -50,7 +50,7 @@ func (d directive) newIndex() *Index {
 
 func (d directive) handler(t testing.TB, ix *Index) *Handler {
 	t.Helper()
-	h := &Handler{ttl: d.ttl, pods: d.pods, zonal: d.zonal, kubedns: d.kubedns, wildcards: d.wildcards, local: d.local, index: ix, server: serverLabels}
+	h := &Handler{ttl: d.ttl, pods: d.pods, zonal: d.zonal, kubedns: d.kubedns, wildcards: d.wildcards, local: d.local, walks: make(chan struct{}, 1), index: ix, server: serverLabels}
 	h.through = config.Fallthrough{On: d.through, Zones: names(t, d.throughZones)}
 	if err := h.serve(corefile.Directive{}, names(t, d.zones), names(t, d.multicluster)); err != nil {
 		t.Fatal(err)

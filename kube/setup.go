@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -93,7 +94,8 @@ import (
 // do not go with it. A CNAME cannot stand beside other records: an ExternalName
 // is answered only if nothing else matches, and of several the first in the order
 // of their names. Where nothing matches it is NXDOMAIN. Questions in which * is a
-// Service or a namespace wait for a walk over all of them.
+// Service or a namespace wait for a walk over all of them, on half of the processors
+// at most.
 //
 // Until everything has been listed once ready says no, and a name whose answer
 // depends on what is still to come is answered SERVFAIL and does not fall
@@ -256,6 +258,7 @@ func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error 
 		corefile.Option{Name: "apiserver_max_inflight", Min: 1, Max: 1, Set: corefile.Int(&o.MaxInflight, 0, 1e6)},
 	)
 	o.QPS = float32(qps)
+	h.walks = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 	o.ignoreEmpty, h.kubedns = ignored != "", compatible != ""
 	switch mode {
 	case "insecure":

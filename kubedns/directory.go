@@ -30,6 +30,9 @@ type Directory struct {
 	Period  time.Duration
 	Log     *slog.Logger
 	Metrics *metrics.Registry
+	// Check, if there is one, says what is wrong with what a Config leads to: it is
+	// refused then like one that is not good by itself.
+	Check func(Config) error
 
 	deaf bool // for tests: as such a file system
 }
@@ -56,6 +59,7 @@ const (
 // is seen after it.
 func (d Directory) Run(ctx context.Context, apply func(Config)) {
 	s, drop := newState("directory", d.Path, d.Log, d.Metrics, apply)
+	s.check = d.Check
 	defer drop()
 	f := follower{Directory: d, state: s}
 	if !d.deaf {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/wire"
 )
 
 // expand puts what a ConfigMap says into the server block, whose directive stands
@@ -15,22 +16,22 @@ func (u use) expand(s corefile.Server, at int, c Config) corefile.Server {
 	w := writing{use: u, d: s.Directives[at], block: s}
 	w.out = slices.Clone(s.Directives)
 	for _, stub := range c.StubDomains {
-		var to []string
-		names := false
-		for _, server := range stub.Servers[:min(len(stub.Servers), mostServers)] {
-			to = add(to, server.place())
-			names = names || server.Name != "" && w.within(server.Name)
-		}
-		w.insert(w.forward(stub.Domain, w.words(to), names), stub.Domain)
+		names := slices.ContainsFunc(stub.Servers, func(server Server) bool { return server.Name != "" && w.within(server.Name) })
+		w.insert(w.forward(stub.Domain, w.words(stub.Places()), names), stub.Domain)
 		w.admit(stub.Domain)
+		w.passOn(stub.Domain)
 	}
-	if len(c.Upstreams) > 0 {
-		var to []string
-		for _, addr := range c.Upstreams {
-			to = add(to, addr.String())
-		}
+	own := slices.IndexFunc(w.out, func(d corefile.Directive) bool { return slices.Contains(forwarded(d), wire.Root) })
+	var to []string
+	for _, addr := range c.Upstreams {
+		to = add(to, addr.String())
+	}
+	switch {
+	case len(to) > 0 && u.joined && own >= 0:
+		w.joinUpstreams(own, to)
+	case len(to) > 0:
 		w.insert(w.forward(".", w.words(to), false), ".")
-	} else if !slices.ContainsFunc(w.out, isForwardOf(".")) {
+	case own < 0:
 		switch {
 		case len(u.defaults) == 0:
 			w.insert(w.forward(".", w.words([]string{ResolvConf}), false), ".")
@@ -38,30 +39,52 @@ func (u use) expand(s corefile.Server, at int, c Config) corefile.Server {
 			w.insert(w.forward(".", u.defaults, false), ".")
 		}
 	}
-	if len(c.Federations) > 0 && w.find("kubernetes") >= 0 {
+	if k := w.find("kubernetes"); len(c.Federations) > 0 && k >= 0 && !slices.ContainsFunc(w.out[k].Body, func(o corefile.Directive) bool { return o.Text == "noendpoints" }) {
 		w.join(c.Federations)
 	}
 	s.Directives = w.out
 	return s
 }
 
-// mostServers is as many as a forward takes.
-const mostServers = 15
+// Places are the servers as the TOs of a forward, each once. It takes 15.
+func (d StubDomain) Places() (to []string) {
+	const most = 15
+	for _, s := range d.Servers {
+		to = add(to, s.place())
+	}
+	return to[:min(len(to), most)]
+}
 
 // place is the server as a TO of forward. That takes a name which ends in a number
 // for an address with a mistake in it, and kube-dns for a host without addresses:
-// no name in invalid has any (RFC 6761 §6.4).
+// no name in invalid has any (RFC 6761 §6.4). With a port no name is that of a file.
 func (s Server) place() string {
-	last := s.Name[strings.LastIndexByte(s.Name, '.')+1:]
-	if s.Name == "" || strings.Trim(last, "0123456789") != "" {
-		return s.String()
+	if s.Name == "" {
+		return s.Addr.String()
 	}
 	const room = 253 - len(".invalid")
 	name := s.Name
-	for len(name) > room {
-		_, name, _ = strings.Cut(name, ".")
+	if last := name[strings.LastIndexByte(name, '.')+1:]; strings.Trim(last, "0123456789") == "" {
+		for len(name) > room {
+			_, name, _ = strings.Cut(name, ".")
+		}
+		name += ".invalid"
 	}
-	return name + ".invalid"
+	return name + ":53"
+}
+
+// joinUpstreams adds servers to the forward at a place, in which they take the place
+// of files.
+func (w *writing) joinUpstreams(at int, to []string) {
+	f := w.out[at]
+	args := slices.DeleteFunc(slices.Clone(f.Args), func(a corefile.Token) bool { return strings.HasPrefix(a.Text, "/") })
+	for _, server := range to {
+		if !slices.ContainsFunc(args, func(a corefile.Token) bool { return a.Text == server }) {
+			args = append(args, w.word(server))
+		}
+	}
+	f.Args = args
+	w.out[at] = f
 }
 
 // join adds federations to the block's own, or to a directive that is new.
@@ -160,24 +183,10 @@ func (w *writing) self() corefile.Token {
 // within says whether a name lies in a zone that this block answers by itself, or
 // asks somebody else for who is not asked for everything.
 func (w *writing) within(name string) bool {
+	of := zoneOf(name)
 	for _, d := range w.block.Directives {
-		var zones []corefile.Token
-		switch {
-		case d.Text == "kubernetes" && len(d.Args) == 0:
-			for _, key := range w.block.Keys {
-				if keys, err := config.ParseKey(key, 53); err == nil && len(keys) > 0 {
-					zones = append(zones, w.word(keys[0].Zone.String()))
-				}
-			}
-		case d.Text == "kubernetes":
-			zones = d.Args
-		case d.Text == "forward" && len(d.Args) > 0:
-			zones = d.Args[:1]
-		}
-		for _, zone := range zones {
-			if z := plainZone(zone.Text); z != "" && inside(name, z) {
-				return true
-			}
+		if slices.ContainsFunc(append(w.served(d), forwarded(d)...), func(z wire.Name) bool { return z != wire.Root && of.Within(z) }) {
+			return true
 		}
 	}
 	return false
@@ -185,9 +194,8 @@ func (w *writing) within(name string) bool {
 
 // insert puts a forward in front of the first one of a zone that its own is in.
 func (w *writing) insert(f corefile.Directive, zone string) {
-	at := slices.IndexFunc(w.out, func(d corefile.Directive) bool {
-		return d.Text == "forward" && len(d.Args) > 0 && inside(plainZone(zone), plainZone(d.Args[0].Text))
-	})
+	of := zoneOf(zone)
+	at := slices.IndexFunc(w.out, func(d corefile.Directive) bool { return slices.ContainsFunc(forwarded(d), of.Within) })
 	if at < 0 {
 		at = len(w.out)
 	}
@@ -201,16 +209,15 @@ func (w *writing) admit(zone string) {
 		if d.Text != "screen" {
 			continue
 		}
-		local, known := false, false
+		of, local, known := zoneOf(zone), false, false
 		d.Body = slices.Clone(d.Body)
 		for j, o := range d.Body {
 			o.Args = slices.DeleteFunc(slices.Clone(o.Args), func(a corefile.Token) bool {
-				return o.Text == "local" && plainZone(a.Text) == plainZone(zone)
+				return o.Text == "local" && slices.Equal(parseZones([]corefile.Token{a}), []wire.Name{of})
 			})
-			for _, a := range o.Args {
-				local = local || o.Text == "local" && inside(plainZone(zone), plainZone(a.Text))
-				known = known || o.Text == "except" && plainZone(a.Text) == plainZone(zone)
-			}
+			zones := parseZones(o.Args)
+			local = local || o.Text == "local" && slices.ContainsFunc(zones, of.Within)
+			known = known || o.Text == "except" && slices.Contains(zones, of)
 			d.Body[j] = o
 		}
 		d.Body = slices.DeleteFunc(d.Body, func(o corefile.Directive) bool { return o.Text == "local" && len(o.Args) == 0 })
@@ -225,15 +232,66 @@ func (w *writing) admit(zone string) {
 	}
 }
 
-func isForwardOf(zone string) func(corefile.Directive) bool {
-	return func(d corefile.Directive) bool {
-		return d.Text == "forward" && len(d.Args) > 0 && plainZone(d.Args[0].Text) == plainZone(zone)
+// passOn lets kubernetes leave the names in a zone that it has none of to the zone's
+// servers: dnsmasq, in front of kube-dns, asks them for a zone within the cluster's.
+func (w *writing) passOn(zone string) {
+	for i, d := range w.out {
+		if !slices.ContainsFunc(w.served(d), zoneOf(zone).Within) {
+			continue
+		}
+		at := slices.IndexFunc(d.Body, func(o corefile.Directive) bool { return o.Text == "fallthrough" })
+		d.Block, d.Body = true, slices.Clone(d.Body)
+		switch {
+		case at < 0:
+			through := w.line("fallthrough", w.word(zone))
+			through.Path = d.Path + ": fallthrough"
+			d.Body = append(d.Body, through)
+		case len(d.Body[at].Args) > 0: // without zones it is for all
+			d.Body[at].Args = append(slices.Clone(d.Body[at].Args), w.word(zone))
+		}
+		w.out[i] = d
 	}
 }
 
-// plainZone is a zone as this package writes them; "" is the root.
-func plainZone(text string) string { return strings.ToLower(strings.TrimSuffix(text, ".")) }
+// served gives the zones of a kubernetes directive; none of another.
+func (w *writing) served(d corefile.Directive) []wire.Name {
+	switch {
+	case d.Text != "kubernetes":
+		return nil
+	case len(d.Args) == 0:
+		return parseZones(w.block.Keys)
+	}
+	return parseZones(d.Args)
+}
 
-func inside(name, zone string) bool {
-	return zone == "" || name == zone || strings.HasSuffix(name, "."+zone)
+// forwarded gives the zones of a forward; none of another directive.
+func forwarded(d corefile.Directive) []wire.Name {
+	if d.Text != "forward" || len(d.Args) == 0 {
+		return nil
+	}
+	return parseZones(d.Args[:1])
+}
+
+// parseZones reads zones, and keys of server blocks; what is wrong is left to the
+// plan.
+func parseZones(words []corefile.Token) (zones []wire.Name) {
+	for _, word := range words {
+		if some, err := config.ParseZones("", []corefile.Token{word}); err == nil {
+			zones = append(zones, some...)
+		} else if keys, err := config.ParseKey(word, 53); err == nil {
+			for _, k := range keys {
+				zones = append(zones, k.Zone)
+			}
+		}
+	}
+	return zones
+}
+
+// zoneOf is a name that Parse has let by; "" is none.
+func zoneOf(name string) wire.Name {
+	parsed, err := wire.ParseName(name)
+	if err != nil {
+		return ""
+	}
+	return parsed
 }

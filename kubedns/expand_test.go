@@ -2,6 +2,7 @@ package kubedns
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -49,35 +50,48 @@ func TestExpand(t *testing.T) {
 		{name: "the block's own", block: "forward . 9.9.9.9", want: "forward . 9.9.9.9\nDIRECTIVE"},
 		{name: "before the block's own", block: "forward . 9.9.9.9", ups: `["8.8.8.8", "8.8.8.8:53", "8.8.4.4:54"]`,
 			want: "forward . 8.8.8.8:53 8.8.4.4:54\nforward . 9.9.9.9\nDIRECTIVE"},
+		{name: "beside the block's own", options: "join_upstreams", block: "forward . 9.9.9.9 /etc/resolv.conf 8.8.8.8:53 {\npolicy sequential\n}", ups: `["8.8.8.8", "8.8.4.4:54"]`,
+			want: "forward . 9.9.9.9 8.8.8.8:53 8.8.4.4:54 { policy sequential; }\nDIRECTIVE"},
+		{name: "beside nobody", options: "join_upstreams", ups: `["8.8.8.8"]`, want: "DIRECTIVE\nforward . 8.8.8.8:53"},
+		{name: "a zone in a prefix", block: "forward 10.0.0.0/8 10.9.9.9\nforward . 9.9.9.9", stubs: `{"0.10.in-addr.arpa": ["10.0.0.1"]}`,
+			want: "forward 0.10.in-addr.arpa 10.0.0.1:53\nforward 10.0.0.0/8 10.9.9.9\nforward . 9.9.9.9\nDIRECTIVE"},
 		{name: "the longest zone counts", block: "cache\nforward . 9.9.9.9\nforward a.corp.example 10.9.9.9\n", stubs: stubs,
 			want: "cache\nforward corp.example 10.0.0.1:53 10.0.0.2:5353\nforward example [fd00::1]:53\nforward . 9.9.9.9\nforward a.corp.example 10.9.9.9\nDIRECTIVE"},
 		{name: "behind a longer one", block: "forward a.corp.example 10.9.9.9\nforward EXAMPLE. 10.1.1.1\nforward . 9.9.9.9\n", stubs: stubs,
 			want: "forward a.corp.example 10.9.9.9\nforward corp.example 10.0.0.1:53 10.0.0.2:5353\nforward example [fd00::1]:53\nforward EXAMPLE. 10.1.1.1\nforward . 9.9.9.9\nDIRECTIVE"},
 		{name: "options of forward", options: "policy sequential\nmax_concurrent 5", stubs: `{"a": ["10.0.0.1"]}`,
 			want: "DIRECTIVE\nforward a 10.0.0.1:53 { policy sequential; max_concurrent 5; }\nforward . /etc/resolv.conf { policy sequential; max_concurrent 5; }"},
-		{name: "names elsewhere", stubs: `{"a": ["ns.example.org"]}`, want: "DIRECTIVE\nforward a ns.example.org\nforward . /etc/resolv.conf"},
+		{name: "names elsewhere", stubs: `{"a": ["ns.example.org"]}`, want: "DIRECTIVE\nforward a ns.example.org:53\nforward . /etc/resolv.conf"},
 		{name: "names of the cluster", key: "example.org:54 .:1053", block: "kubernetes cluster.home 10.0.0.0/8", stubs: `{"a": ["ns.x.svc.cluster.home", "1.1.1.1"]}`,
-			want: "kubernetes cluster.home 10.0.0.0/8\nDIRECTIVE\nforward a ns.x.svc.cluster.home 1.1.1.1:53 { resolver 127.0.0.1:54; }\nforward . /etc/resolv.conf"},
+			want: "kubernetes cluster.home 10.0.0.0/8\nDIRECTIVE\nforward a ns.x.svc.cluster.home:53 1.1.1.1:53 { resolver 127.0.0.1:54; }\nforward . /etc/resolv.conf"},
 		{name: "of another server's cluster", options: "resolver 10.0.0.5:10053", block: "bind 10.0.0.6\nforward cluster.local 127.0.0.1:10053", stubs: `{"a": ["ns.cluster.local"]}`,
-			want: "bind 10.0.0.6\nforward cluster.local 127.0.0.1:10053\nDIRECTIVE\nforward a ns.cluster.local { resolver 10.0.0.5:10053; }\nforward . /etc/resolv.conf"},
+			want: "bind 10.0.0.6\nforward cluster.local 127.0.0.1:10053\nDIRECTIVE\nforward a ns.cluster.local:53 { resolver 10.0.0.5:10053; }\nforward . /etc/resolv.conf"},
 		{name: "bound", block: "bind 10.0.0.6\nkubernetes cluster.local", stubs: `{"a": ["ns.cluster.local"]}`,
-			want: "bind 10.0.0.6\nkubernetes cluster.local\nDIRECTIVE\nforward a ns.cluster.local { resolver 10.0.0.6:53; }\nforward . /etc/resolv.conf"},
+			want: "bind 10.0.0.6\nkubernetes cluster.local\nDIRECTIVE\nforward a ns.cluster.local:53 { resolver 10.0.0.6:53; }\nforward . /etc/resolv.conf"},
 		{name: "bound to all", block: "bind ::\nkubernetes cluster.local", stubs: `{"a": ["ns.cluster.local"]}`,
-			want: "bind ::\nkubernetes cluster.local\nDIRECTIVE\nforward a ns.cluster.local { resolver [::1]:53; }\nforward . /etc/resolv.conf"},
+			want: "bind ::\nkubernetes cluster.local\nDIRECTIVE\nforward a ns.cluster.local:53 { resolver [::1]:53; }\nforward . /etc/resolv.conf"},
 		{name: "zones that nobody else was asked for", block: "screen {\nlocal corp.example other. example\nlocal a\nplain_names\n}\nforward . 9.9.9.9", stubs: `{"corp.example": ["10.0.0.1"], "a": ["10.0.0.1"], "b.other": ["10.0.0.1"], "c": ["10.0.0.1"]}`,
 			want: "screen { local other. example; plain_names; except b.other; except corp.example; }\nforward a 10.0.0.1:53\nforward b.other 10.0.0.1:53\nforward c 10.0.0.1:53\nforward corp.example 10.0.0.1:53\nforward . 9.9.9.9\nDIRECTIVE"},
 		{name: "no such zone left", block: "screen {\nlocal corp.example\n}\nforward . 9.9.9.9", stubs: `{"corp.example": ["10.0.0.1"]}`,
 			want: "forward corp.example 10.0.0.1:53\nforward . 9.9.9.9\nDIRECTIVE"},
+		{name: "a zone within the cluster's", block: "kubernetes cluster.local 10.0.0.0/8 {\nttl 5\nfallthrough 10.in-addr.arpa\n}\nforward . 9.9.9.9", stubs: `{"a.cluster.local": ["10.0.0.1"], "local": ["10.0.0.2"], "other.local": ["10.0.0.3"]}`,
+			want: "kubernetes cluster.local 10.0.0.0/8 { ttl 5; fallthrough 10.in-addr.arpa a.cluster.local; }\nforward a.cluster.local 10.0.0.1:53\nforward other.local 10.0.0.3:53\nforward local 10.0.0.2:53\nforward . 9.9.9.9\nDIRECTIVE"},
+		{name: "within the block's", key: "cluster.local", block: "kubernetes\nforward . 9.9.9.9", stubs: `{"a.cluster.local": ["10.0.0.1"], "b.cluster.local": ["10.0.0.1"]}`,
+			want: "kubernetes { fallthrough a.cluster.local b.cluster.local; }\nforward a.cluster.local 10.0.0.1:53\nforward b.cluster.local 10.0.0.1:53\nforward . 9.9.9.9\nDIRECTIVE"},
+		{name: "all names pass on already", block: "kubernetes cluster.local {\nfallthrough\n}\nforward . 9.9.9.9", stubs: `{"a.cluster.local": ["10.0.0.1"]}`,
+			want: "kubernetes cluster.local { fallthrough; }\nforward a.cluster.local 10.0.0.1:53\nforward . 9.9.9.9\nDIRECTIVE"},
 		{name: "federations", block: "kubernetes a\nforward . 9.9.9.9", federations: "b=b.example,a=a.example",
 			want: "kubernetes a\nforward . 9.9.9.9\nDIRECTIVE\nfederation { a a.example; b b.example; }"},
+		{name: "federations need endpoints", block: "kubernetes a {\nnoendpoints\n}\nforward . 9.9.9.9", federations: "b=b.example",
+			want: "kubernetes a { noendpoints; }\nforward . 9.9.9.9\nDIRECTIVE"},
 		{name: "federations beside others", block: "kubernetes a\nfederation a {\nc c.example\n}\nforward . 9.9.9.9", federations: "b=b.example",
 			want: "kubernetes a\nfederation a { c c.example; b b.example; }\nforward . 9.9.9.9\nDIRECTIVE"},
 		{name: "hosts that forward takes for mistyped addresses", stubs: `{"a": ["1.1.1.256", "10.0.0.1"], "b": ["` + strings.Repeat("1.", 126) + `1"]}`,
-			want: "DIRECTIVE\nforward a 1.1.1.256.invalid 10.0.0.1:53\nforward b " + strings.Repeat("1.", 122) + "1.invalid\nforward . /etc/resolv.conf"},
-		{name: "more servers than forward takes", stubs: `{"a": ["10.0.0.1` + strings.Repeat(`", "10.0.0.1`, 14) + `", "10.0.0.2"]}`,
-			want: "DIRECTIVE\nforward a 10.0.0.1:53\nforward . /etc/resolv.conf"},
+			want: "DIRECTIVE\nforward a 1.1.1.256.invalid:53 10.0.0.1:53\nforward b " + strings.Repeat("1.", 122) + "1.invalid:53\nforward . /etc/resolv.conf"},
+		{name: "more servers than forward takes", stubs: `{"a": ["10.0.0.1` + strings.Repeat(`", "10.0.0.1`, 15) + `", "10.0.0.2"], "b": ["h` + strings.Join(strings.Split("abcdefghijklmnop", ""), `", "h`) + `"]}`,
+			want: "DIRECTIVE\nforward a 10.0.0.1:53 10.0.0.2:53\nforward b ha:53 hb:53 hc:53 hd:53 he:53 hf:53 hg:53 hh:53 hi:53 hj:53 hk:53 hl:53 hm:53 hn:53 ho:53\nforward . /etc/resolv.conf"},
 		{name: "names of a cluster whose zones are the block's", key: "cluster.home:54", block: "kubernetes", stubs: `{"a": ["ns.x.svc.cluster.home"]}`,
-			want: "kubernetes\nDIRECTIVE\nforward a ns.x.svc.cluster.home { resolver 127.0.0.1:54; }\nforward . /etc/resolv.conf"},
+			want: "kubernetes\nDIRECTIVE\nforward a ns.x.svc.cluster.home:53 { resolver 127.0.0.1:54; }\nforward . /etc/resolv.conf"},
 		{name: "federations without a cluster, as in front of kube-dns", block: "forward . 9.9.9.9", federations: "a=a.example",
 			want: "forward . 9.9.9.9\nDIRECTIVE"},
 	} {
@@ -178,6 +192,10 @@ func TestFollower(t *testing.T) {
 	if r := f.Read(); r.Err == nil || len(f.watched) != 1 {
 		t.Errorf("%d are watched after a Corefile that is wrong, want 1", len(f.watched))
 	}
+	now = ".:53 {\nkubedns_config ./x {\nperod 5s\n}\n}\n"
+	if r := f.Read(); r.Err != nil || len(f.watched) != 1 {
+		t.Errorf("%d are watched after a directive that is wrong, want 1", len(f.watched))
+	}
 	now = ".:53 {\nwhoami\n}\n"
 	if r := f.Read(); r.Sum != corefile.ReadText("Corefile", []byte(now)).Sum || len(f.watched) != 0 {
 		t.Errorf("%d are watched, and the sum is %v", len(f.watched), r.Sum)
@@ -225,7 +243,36 @@ func TestFollowerWithoutCluster(t *testing.T) {
 		}
 		cancel()
 	}
-	if n := len(w.said("the defaults hold until it comes")); n != 1 {
+	if n := len(w.said("the defaults hold until it is")); n != 1 {
 		t.Errorf("said %d times", n)
+	}
+}
+
+// A ConfigMap that is good by itself, and with which the Corefile cannot be served,
+// is refused like one that is not.
+func TestFollowerChecks(t *testing.T) {
+	m := newMount(t, stub("10.0.0.9"))
+	w := &watcher{T: t, metrics: new(metrics.Registry)}
+	f := NewFollower(func() corefile.Reading {
+		return corefile.ReadText("Corefile", []byte(".:53 {\nkubedns_config "+m.dir+"\n}\n"))
+	}, w.logger(), w.metrics)
+	f.Check = func(servers []corefile.Server) error {
+		if strings.Contains(text(servers[0]), "10.0.0.9") {
+			return errors.Join(errors.New("one reason"), errors.New("another"))
+		}
+		return nil
+	}
+	defer f.Stop()
+	first := f.Read()
+	if got := text(first.Servers[0]); !strings.HasSuffix(got, "\nforward . /etc/resolv.conf") || strings.Contains(got, "acme") {
+		t.Errorf("not the defaults: %s", got)
+	}
+	w.eventuallySays("is refused: one reason; another: the defaults stay")
+	m.swap(stub("10.0.0.1"))
+	eventually(t, "what is good is served", func() bool { return strings.Contains(text(f.Read().Servers[0]), "10.0.0.1:53") })
+	m.swap(stub("10.0.0.9"))
+	w.eventuallySays("is refused: one reason; another: the last good one stays")
+	if got := text(f.Read().Servers[0]); !strings.Contains(got, "10.0.0.1:53") {
+		t.Errorf("not the last good state: %s", got)
 	}
 }

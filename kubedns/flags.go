@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/seamark/seamark/corefile"
 )
 
 // Flags are those of kube-dns, and a few of ours. DefaultFlags has the defaults.
@@ -76,10 +78,33 @@ func (w *flagWriter) block() {
 	} else {
 		w.line("bind %s", addr)
 	}
-	w.line("errors")
+	w.line("errors {\n        consolidate 30s . warning show_first\n    }") // a dead upstream is one line
 	w.line("kubedns_status :%d {\n        cache %s\n    }", w.HealthzPort, w.CacheFor)
 	if w.CacheFor != "local" && w.CacheFor != "any" {
 		w.wrong("--cache-for: want local or any, got %q", w.CacheFor)
+	}
+	for _, p := range [...]struct {
+		name string
+		port uint16
+	}{{"--dns-port", w.Port}, {"--healthz-port", w.HealthzPort}} {
+		if p.port == 0 {
+			w.wrong("%s: want a port of 1..65535, got 0", p.name)
+		}
+	}
+	if w.CacheSize < 0 {
+		w.wrong("--cache-size: want 0 or more, got %d", w.CacheSize)
+	}
+	for _, t := range [...]struct {
+		name       string
+		time       time.Duration
+		least, max time.Duration
+	}{
+		{"--lameduck", w.Lameduck, 0, time.Hour}, {"--initial-sync-timeout", w.InitialSyncTimeout, 0, time.Hour},
+		{"--config-period", w.ConfigPeriod, 10 * time.Millisecond, 24 * time.Hour},
+	} {
+		if t.time < t.least || t.time > t.max {
+			w.wrong("%s: want %s..%s, got %s", t.name, t.least, t.max, t.time)
+		}
 	}
 	w.metrics()
 	if w.Profiling {
@@ -88,6 +113,8 @@ func (w *flagWriter) block() {
 	if w.Lameduck > 0 {
 		w.line("lameduck %s", w.Lameduck)
 	}
+	w.line("header {\n        response set ra\n    }")
+	w.line("template CH ANY . {\n        rcode SERVFAIL\n    }")
 	w.line("chaos {\n        statistics\n    }") // dnsmasq's, which a sidecar asks for
 	w.line("loadbalance")
 	w.kubernetes()
@@ -112,10 +139,11 @@ func (w *flagWriter) metrics() {
 	if path == "" {
 		path = "/metrics"
 	}
-	w.line("skydns_metrics :%s %s {", port, word(path))
+	w.line("skydns_metrics :%s %s {", port, w.word("PROMETHEUS_PATH", path))
 	for _, part := range [...]string{"namespace", "subsystem"} {
-		if name := w.getenv("PROMETHEUS_" + strings.ToUpper(part)); name != "" {
-			w.line("    %s %s", part, word(name))
+		variable := "PROMETHEUS_" + strings.ToUpper(part)
+		if name := w.getenv(variable); name != "" {
+			w.line("    %s %s", part, w.word(variable, name))
 		}
 	}
 	w.line("}")
@@ -152,9 +180,9 @@ func (w *flagWriter) source(indent string) {
 	case w.Kubeconfig != "" && master != "":
 		w.wrong("--kubecfg-file and --kube-master-url: want one of them: the file can name the server")
 	case w.Kubeconfig != "":
-		w.line("%skubeconfig %s", indent, word(w.Kubeconfig))
+		w.line("%skubeconfig %s", indent, w.word("--kubecfg-file", w.Kubeconfig))
 	case master != "":
-		w.line("%sendpoint %s", indent, word(master))
+		w.line("%sendpoint %s", indent, w.word("--kube-master-url", master))
 	}
 }
 
@@ -163,8 +191,10 @@ func (w *flagWriter) configMap() {
 	switch {
 	case w.ConfigMap != "" && w.ConfigDir != "":
 		w.wrong("--config-map and --config-dir: want one of them")
+	case w.ConfigMap != "" && (!isLabel(w.ConfigMapNamespace) || !isSubdomain(w.ConfigMap)):
+		w.wrong("--config-map-namespace and --config-map: want the names of a namespace and of a ConfigMap, got %q and %q", w.ConfigMapNamespace, w.ConfigMap)
 	case w.ConfigMap != "":
-		w.line("kubedns_config %s {", word(w.ConfigMapNamespace+"/"+w.ConfigMap))
+		w.line("kubedns_config %s {", w.word("--config-map", w.ConfigMapNamespace+"/"+w.ConfigMap))
 		w.source("    ")
 		w.line("    policy sequential")
 		w.line("}")
@@ -173,7 +203,7 @@ func (w *flagWriter) configMap() {
 		if !strings.HasPrefix(dir, "/") && !strings.HasPrefix(dir, ".") {
 			dir = "./" + dir
 		}
-		w.line("kubedns_config %s {", word(dir))
+		w.line("kubedns_config %s {", w.word("--config-dir", dir))
 		w.line("    period %s", w.ConfigPeriod)
 		w.line("    policy sequential")
 		w.line("}")
@@ -212,15 +242,19 @@ func (w *flagWriter) alone() {
 	}
 	w.line("federation {")
 	for _, f := range c.Federations {
+		if f.Name == "import" { // a Corefile would read a file
+			w.wrong("--federations: a federation cannot be called import here: give it in a ConfigMap")
+		}
 		w.line("    %s %s", f.Name, f.Domain)
 	}
 	w.line("}")
 }
 
 // word writes one that may have any characters.
-func word(text string) string {
-	if text != "" && !strings.ContainsAny(text, " \t\n\"{}#\\`") {
-		return text
+func (w *flagWriter) word(flag, text string) string {
+	written, err := corefile.Word(text)
+	if err != nil {
+		w.wrong("%s: %w", flag, err)
 	}
-	return `"` + strings.ReplaceAll(text, `"`, `\"`) + `"`
+	return written
 }

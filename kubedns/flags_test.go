@@ -1,8 +1,10 @@
 package kubedns
 
 import (
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/seamark/seamark/corefile"
 )
@@ -62,6 +64,7 @@ func TestFlags(t *testing.T) {
 func TestFlagsWrong(t *testing.T) {
 	f := DefaultFlags()
 	f.Domain, f.BindAddress, f.Nameservers, f.CacheFor = "a b", "localhost", "1.1.1.1:123456789,$$$$", "all"
+	f.CacheSize, f.Lameduck = -1, -time.Second
 	f.Federations, f.Kubeconfig, f.Master = "a_b=c", "x", "y"
 	_, _, err := f.Corefile(func(string) string { return "99999" })
 	if err == nil {
@@ -69,6 +72,8 @@ func TestFlagsWrong(t *testing.T) {
 	}
 	want := `--dns-bind-address: want an IP address, got "localhost"
 --cache-for: want local or any, got "all"
+--cache-size: want 0 or more, got -1
+--lameduck: want 0s..1h0m0s, got -1s
 PROMETHEUS_PORT: want a port of 1..65535, got "99999"
 --domain: want a name of DNS-1123 labels such as cluster.local., got "a b"
 --kube-master-url: want a URL such as https://10.0.0.1:6443, got "y"
@@ -78,5 +83,37 @@ PROMETHEUS_PORT: want a port of 1..65535, got "99999"
 --federations: federations: `
 	if !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+}
+
+// Words that mean something to a Corefile are themselves, or refused.
+func TestFlagsOddWords(t *testing.T) {
+	for _, c := range []struct{ kubeconfig, federations, path, want string }{
+		{kubeconfig: `/a\b`},
+		{kubeconfig: `/a "b" #c`},
+		{kubeconfig: "/a\nb"},
+		{kubeconfig: `/a b\`, want: `--kubecfg-file: "/a b\\" cannot be written in a Corefile`},
+		{kubeconfig: `/a\" } x`, want: `--kubecfg-file: "/a\\\" } x" cannot be written in a Corefile`},
+		{path: "/{$HOME}", want: `PROMETHEUS_PATH: "/{$HOME}" cannot be written in a Corefile`},
+		{federations: "import=example.org", want: "--federations: a federation cannot be called import here: give it in a ConfigMap"},
+	} {
+		f := DefaultFlags()
+		f.Kubeconfig, f.Federations = c.kubeconfig, c.federations
+		text, _, err := f.Corefile(func(name string) string {
+			return map[string]string{"PROMETHEUS_PORT": "1", "PROMETHEUS_PATH": c.path}[name]
+		})
+		if c.want != "" {
+			if err == nil || err.Error() != c.want {
+				t.Errorf("%q: got %v, want %s", c, err, c.want)
+			}
+			continue
+		}
+		servers, parseErr := corefile.Parse("Corefile", []byte(text))
+		must(t, err)
+		must(t, parseErr)
+		k := servers[0].Directives[slices.IndexFunc(servers[0].Directives, func(d corefile.Directive) bool { return d.Text == "kubernetes" })]
+		if got := k.Body[0].Args[0].Text; got != c.kubeconfig || k.Body[0].Text != "kubeconfig" {
+			t.Errorf("%s %q, want %q", k.Body[0].Text, got, c.kubeconfig)
+		}
 	}
 }

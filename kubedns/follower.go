@@ -3,9 +3,12 @@ package kubedns
 import (
 	"context"
 	"crypto/sha512"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,6 +26,9 @@ type Follower struct {
 	Base    func() corefile.Reading
 	Log     *slog.Logger
 	Metrics *metrics.Registry
+	// Check, if there is one, says whether server blocks can be served. A ConfigMap
+	// that they cannot be served with is refused.
+	Check func([]corefile.Server) error
 
 	changed chan struct{} // has room for one
 	mu      sync.Mutex
@@ -46,7 +52,11 @@ func (f *Follower) Read() corefile.Reading {
 		wanted[u.source] = true
 		return f.follow(u.source).first(f.Log)
 	})
-	if r.Err == nil { // otherwise the old configuration goes on, and its ConfigMaps with it
+	wrong := slices.ContainsFunc(r.Servers, func(s corefile.Server) bool {
+		_, at, ok := uses(s)
+		return at >= 0 && !ok
+	})
+	if r.Err == nil && !wrong { // otherwise the old configuration goes on, and its ConfigMaps with it
 		f.forget(func(s source) bool { return !wanted[s] })
 	}
 	return r
@@ -66,7 +76,7 @@ func (f *Follower) follow(s source) *watched {
 	w = &watched{source: s, cancel: cancel, known: make(chan struct{})}
 	f.watched[s] = w
 	w.task.Go(func() {
-		s.run(ctx, f.Log, f.Metrics, func(c Config) {
+		s.run(ctx, f.Log, f.Metrics, func(c Config) error { return f.try(s, c) }, func(c Config) {
 			w.set(c)
 			select {
 			case f.changed <- struct{}{}:
@@ -77,25 +87,62 @@ func (f *Follower) follow(s source) *watched {
 	return w
 }
 
-func (f *Follower) forget(gone func(source) bool) {
+// try says what is wrong with the Corefile if a source gives c, unless that is
+// wrong without it.
+func (f *Follower) try(s source, c Config) error {
+	r := f.Base()
+	if f.Check == nil || r.Err != nil {
+		return nil
+	}
+	with := func(c Config) error {
+		return f.Check(replace(r, func(u use) Config {
+			if u.source == s {
+				return c
+			}
+			return f.current(u.source)
+		}).Servers)
+	}
+	err := with(c)
+	if err != nil && with(f.current(s)) == nil {
+		return errors.New(strings.ReplaceAll(err.Error(), "\n", "; ")) // for one line
+	}
+	return nil
+}
+
+// current is the state of a source; the default if there is none.
+func (f *Follower) current(s source) Config {
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	w := f.watched[s]
+	f.mu.Unlock()
+	if w == nil {
+		return Config{}
+	}
+	return w.now()
+}
+
+func (f *Follower) forget(gone func(source) bool) {
+	var ended []*watched
+	f.mu.Lock()
 	for s, w := range f.watched {
 		if gone(s) {
-			w.cancel()
-			w.task.Wait()
+			ended = append(ended, w)
 			delete(f.watched, s)
 		}
+	}
+	f.mu.Unlock()
+	for _, w := range ended { // which may ask for the state of others meanwhile
+		w.cancel()
+		w.task.Wait()
 	}
 }
 
 // run follows the source until ctx ends.
-func (s source) run(ctx context.Context, log *slog.Logger, reg *metrics.Registry, apply func(Config)) {
+func (s source) run(ctx context.Context, log *slog.Logger, reg *metrics.Registry, check func(Config) error, apply func(Config)) {
 	if s.dir != "" {
-		Directory{Path: s.dir, Period: s.period, Log: log, Metrics: reg}.Run(ctx, apply)
+		Directory{Path: s.dir, Period: s.period, Log: log, Metrics: reg, Check: check}.Run(ctx, apply)
 		return
 	}
-	Object{Options: s.object, Log: log, Metrics: reg}.Run(ctx, apply)
+	Object{Options: s.object, Log: log, Metrics: reg, Check: check}.Run(ctx, apply)
 }
 
 // A watched is a source that is followed.
@@ -133,10 +180,14 @@ func (w *watched) first(log *slog.Logger) Config {
 	case <-w.known:
 	case <-timeout.C:
 		if !w.told {
-			log.Warn(fmt.Sprintf("kubedns configmap %s: no answer of the API server within %v: the defaults hold until it comes", w.source.object.ConfigMap, patience))
+			log.Warn(fmt.Sprintf("kubedns %s%s: not seen within %v: the defaults hold until it is", w.source.dir, w.source.object.ConfigMap, patience))
 		}
 		w.told = true
 	}
+	return w.now()
+}
+
+func (w *watched) now() Config {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.config
@@ -175,7 +226,7 @@ func Once(r corefile.Reading) corefile.Reading {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		var found Config
-		u.source.run(ctx, slog.New(slog.DiscardHandler), new(metrics.Registry), func(c Config) {
+		u.source.run(ctx, slog.New(slog.DiscardHandler), new(metrics.Registry), nil, func(c Config) {
 			found = c
 			cancel()
 		})

@@ -15,6 +15,7 @@ type Object struct {
 	Options cluster.Options // that Check finds nothing wrong with
 	Log     *slog.Logger
 	Metrics *metrics.Registry
+	Check   func(Config) error // as Directory's
 }
 
 // Run calls back with the first state that is known and then with each good one
@@ -25,6 +26,7 @@ type Object struct {
 // state counts.
 func (o Object) Run(ctx context.Context, apply func(Config)) {
 	s, drop := newState("configmap", o.Options.ConfigMap, o.Log, o.Metrics, apply)
+	s.check = o.Check
 	defer drop()
 	seen := &sink{news: make(chan struct{}, 1)}
 	from := cluster.Open(o.Options, o.Log, o.Metrics)

@@ -18,6 +18,7 @@ import (
 //
 //	kubedns_config NAMESPACE/NAME|DIR {
 //	    default TO...|none
+//	    join_upstreams
 //	    resolver IP[:PORT]...
 //	    period DURATION
 //	    endpoint URL
@@ -37,10 +38,15 @@ import (
 //	federations           name=domain,name2=domain2
 //
 // A stub domain stands before every forward of the block whose zone it is in, so
-// that the longest zone counts, and is no local zone of screen any more; the
-// upstreams stand before every other forward of the root. If there are no upstreams, those of default are asked, /etc/resolv.conf
-// unless given; none, or a forward of the root in the block, is to add nobody.
-// Federations are for a block with a kubernetes directive; others leave them out.
+// that the longest zone counts, and is no local zone of screen any more. Within the
+// zones of kubernetes its servers are asked for the names that the cluster does not
+// have, as if fallthrough named it. The upstreams stand before every other forward
+// of the root. If there are no upstreams,
+// those of default are asked, /etc/resolv.conf unless given; none, or a forward of the
+// root in the block, is to add nobody. Of a stub domain's servers the first 15 are
+// asked. Federations are for a block with a kubernetes directive that has endpoints;
+// others leave them out. Those of a federation directive in the block stay, beside
+// them.
 //
 // A change is served at once, as by a reload: nothing is lost, and what cache holds
 // stays but for the domains whose servers have changed. What is wrong in the
@@ -53,6 +59,8 @@ import (
 // last state stays.
 //
 //   - default: who is asked for everything else, as TO of forward.
+//   - join_upstreams: upstreamNameservers are asked beside the servers of the block's
+//     forward of the root, and in the place of files such as /etc/resolv.conf there.
 //   - resolver: who is asked for the addresses of servers given by a name that lies
 //     within a zone of the block, such as ns.default.svc.cluster.local; this server
 //     itself unless given. Other names are looked up by the machine's resolver. All
@@ -90,6 +98,7 @@ type use struct {
 	source
 	defaults []corefile.Token // nil is ResolvConf
 	resolver []corefile.Token
+	joined   bool                 // upstreams go to the block's forward
 	options  []corefile.Directive // for each forward
 }
 
@@ -130,6 +139,7 @@ func parseUse(d corefile.Directive, root string) (u use, err error) {
 	var errs []error
 	options := []corefile.Option{
 		{Name: "default", Min: 1, Max: -1, Set: func(o corefile.Directive) error { u.defaults = o.Args; return nil }},
+		{Name: "join_upstreams", Set: corefile.Flag(&u.joined)},
 		{Name: "resolver", Min: 1, Max: -1, Set: func(o corefile.Directive) error { u.resolver = o.Args; return addresses(o) }},
 		{Name: "period", Min: 1, Max: 1, Set: corefile.Duration(&u.period, 10*time.Millisecond, 24*time.Hour)},
 		{Name: "endpoint", Min: 1, Max: 1, Set: corefile.String(&u.object.Endpoint)},

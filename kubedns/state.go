@@ -17,6 +17,7 @@ type state struct {
 	source           string // for the log
 	log              *slog.Logger
 	apply            func(Config)
+	check            func(Config) error // of what a Config makes, beyond what it says; nil is none
 	applied, invalid *metrics.Counter
 	valid            atomic.Bool // what was seen last; for who scrapes
 
@@ -60,6 +61,11 @@ func (s *state) take(data map[string]string, err error) {
 	if err != nil {
 		wrong = []error{err}
 	}
+	if len(wrong) == 0 && s.check != nil {
+		if err := s.check(c); err != nil {
+			wrong = []error{err}
+		}
+	}
 	if len(wrong) > 0 {
 		s.refuse(wrong)
 		return
@@ -90,7 +96,6 @@ func (s *state) ignore(keys []string) {
 // refuse keeps the last good Config; before there was one it is the default.
 func (s *state) refuse(wrong []error) {
 	const most = 10 // in a line
-	s.invalid.Add(1)
 	s.valid.Store(false)
 	var why []string
 	for _, err := range wrong[:min(len(wrong), most)] {
@@ -104,6 +109,7 @@ func (s *state) refuse(wrong []error) {
 		stays = "the defaults stay"
 	}
 	s.log.Warn(fmt.Sprintf("%s is refused: %s: %s", s.source, strings.Join(why, "; "), stays))
+	s.invalid.Add(1)
 	if !s.given {
 		s.give(Config{})
 	}

@@ -335,7 +335,7 @@ func TestKubeDNSConfigFlips(t *testing.T) {
 		{"stubDomains": "\xff\xfe"}, {"stubDomains": `{"acme.example": ["10.0.`}, {"federations": "a_b=c"},
 	}
 	maps := newVolume(t, good("a.example"))
-	p := newPod(t, srv, "--config-dir="+maps.dir)
+	p := newPod(t, srv, "--config-dir="+maps.dir, "--v=4") // which tells of reloads
 	p.ready()
 	crowd := p.kubedns.crowd(
 		inA("www.example", "NOERROR 203.0.113.1"), inA("db.acme.example", "NOERROR 203.0.113.1"),

@@ -8,7 +8,10 @@
 package screen
 
 import (
+	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync/atomic"
 
 	"github.com/seamark/seamark/dns"
@@ -23,6 +26,7 @@ import (
 //	    local ZONES...        # names that no other server is asked for: NXDOMAIN
 //	    except ZONES...       # names that are asked of others nevertheless
 //	    plain_names           # names of one label are not, for A and AAAA: NXDOMAIN
+//	    least_labels N        # names with fewer labels are not, for any type: SERVFAIL
 //	    private_reverse       # reverse names of private addresses are not: NXDOMAIN
 //	    rebind [ZONES...]     # private addresses in answers are refused, but for names in ZONES
 //	    rebind_localhost_ok   # but for those of the machine itself
@@ -45,6 +49,8 @@ import (
 //
 // plain_names: what holds for local holds for names of one label, for the types A,
 // AAAA and ANY, whatever except says.
+//
+// least_labels: nothing is said of whether such names exist. It is SkyDNS's -ndots.
 //
 // private_reverse: it also holds for the reverse names of private addresses, and
 // of networks that lie within theirs, for the types PTR and ANY.
@@ -94,8 +100,8 @@ import (
 //	    forward . 9.9.9.9
 //	}
 //
-// Metrics: seamark_screen_total, by reason: local, plain_name and private_reverse
-// are questions that were not asked, rebind and drop answers that were changed.
+// Metrics: seamark_screen_total, by reason: local, plain_name, few_labels and
+// private_reverse are questions that were not asked, rebind and drop answers that were changed.
 //
 // Ours: CoreDNS has no such directive. The options are those of dnsmasq 2.90: local is
 // --local=/ZONE/, except is --server=/ZONE/ with a server or with #, plain_names is
@@ -112,6 +118,7 @@ type Screen struct {
 	deepest int                // labels of the longest
 	plain   bool
 	reverse bool
+	least   int // labels
 
 	rebind    bool
 	trusted   []wire.Name // whose answers may have private addresses
@@ -123,12 +130,23 @@ type Screen struct {
 	told       atomic.Int64  // the second in which the log was told of an answer
 	untold     atomic.Uint64 // how many it was not told of since
 
-	locals, plains, reverses, rebinds, drops *metrics.Counter
+	locals, plains, few, reverses, rebinds, drops *metrics.Counter
 }
 
 // A neighbour is a handler above that knows whether names below a question's have
 // records, though that name itself has none.
 type neighbour interface{ Above(q *dns.Query) bool }
+
+// Shares are the zones whose names are treated by themselves: cache asks, so that
+// a zone that comes or goes takes with it what is kept of its own names alone.
+func (s *Screen) Shares() []wire.Name { return slices.Collect(maps.Keys(s.zones)) }
+
+// Share tells how the names are treated that are in a zone and in no longer one of
+// Shares; "" is none.
+func (s *Screen) Share(zone wire.Name) string {
+	local, listed := s.zones[zone]
+	return fmt.Sprint("screen ", local, listed, s.plain, s.least, s.reverse, s.rebind, s.trusted, s.localhost, s.drop)
+}
 
 // ServeDNS answers what must not be asked of others.
 func (s *Screen) ServeDNS(q *dns.Query) dns.Verdict {
@@ -141,6 +159,10 @@ func (s *Screen) ServeDNS(q *dns.Query) dns.Verdict {
 		s.locals.AddTo(q.Shard(), 1)
 	case s.plain && q.Labels() == 1 && (q.Type == wire.TypeA || q.Type == wire.TypeAAAA || q.Type == wire.TypeANY):
 		s.plains.AddTo(q.Shard(), 1)
+	case q.Labels() < s.least:
+		s.few.AddTo(q.Shard(), 1)
+		q.Fail(wire.ServFail)
+		return dns.Done
 	default:
 		return dns.Next
 	}

@@ -20,7 +20,7 @@ import (
 
 func TestErrors(t *testing.T) {
 	for _, c := range []struct{ body, want string }{
-		{"screen", "Corefile:2: screen: want options in braces: local, plain_names, private_reverse, rebind or drop"},
+		{"screen", "Corefile:2: screen: want options in braces: local, plain_names, least_labels, private_reverse, rebind or drop"},
 		{"screen test {\nplain_names\n}", "Corefile:2: screen: want no argument, got 1"},
 		{"screen {\nplain_names\n}\nscreen {\nplain_names\n}", "Corefile:5: screen: already given at Corefile:2, and can be given once in a server block"},
 		{"screen {\nlocal\nexcept\nplain_names yes\nprivate_reverse yes\nrebind_localhost_ok yes\ndrop\nallow x\n}", `Corefile:3: screen: local: want at least 1 argument, got 0
@@ -90,7 +90,7 @@ level=WARN msg="screen: possible DNS-rebind attack detected: evil4.test" type=A 
 	if got := strings.Join(lines, "\n"); got != want {
 		t.Errorf("the log is\n%s\nwant\n%s", got, want)
 	}
-	if got := r.metrics(); got != "drop 0, local 0, plain_name 0, private_reverse 0, rebind 5" {
+	if got := r.metrics(); got != "drop 0, few_labels 0, local 0, plain_name 0, private_reverse 0, rebind 5" {
 		t.Error(got)
 	}
 }
@@ -138,7 +138,7 @@ any.test. 60 A 10.0.0.1
 		}
 	}
 	// The message with the additional address counts for both.
-	if got := r.metrics(); got != "drop 2, local 0, plain_name 0, private_reverse 0, rebind 3" {
+	if got := r.metrics(); got != "drop 2, few_labels 0, local 0, plain_name 0, private_reverse 0, rebind 3" {
 		t.Error(got)
 	}
 }

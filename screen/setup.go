@@ -21,13 +21,14 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		corefile.Option{Name: "local", Min: 1, Max: -1, Set: s.setZones(true)},
 		corefile.Option{Name: "except", Min: 1, Max: -1, Set: s.setZones(false)},
 		corefile.Option{Name: "plain_names", Set: corefile.Flag(&s.plain)},
+		corefile.Option{Name: "least_labels", Min: 1, Max: 1, Set: corefile.Int(&s.least, 1, wire.MaxLabels)},
 		corefile.Option{Name: "private_reverse", Set: corefile.Flag(&s.reverse)},
 		corefile.Option{Name: "rebind", Max: -1, Set: s.setRebind},
 		corefile.Option{Name: "rebind_localhost_ok", Set: corefile.Flag(&s.localhost)},
 		corefile.Option{Name: "drop", Min: 1, Max: -1, Set: s.setDrop},
 	))
 	if len(d.Body) == 0 {
-		err = errors.Join(err, d.Errorf("want options in braces: local, plain_names, private_reverse, rebind or drop"))
+		err = errors.Join(err, d.Errorf("want options in braces: local, plain_names, least_labels, private_reverse, rebind or drop"))
 	}
 	if err == nil && s.localhost && !s.rebind {
 		err = d.Errorf("rebind_localhost_ok says what rebind lets by, and that is not given")
@@ -45,7 +46,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 
 func (s *Screen) counters() map[string]**metrics.Counter {
 	return map[string]**metrics.Counter{
-		"local": &s.locals, "plain_name": &s.plains, "private_reverse": &s.reverses, "rebind": &s.rebinds, "drop": &s.drops,
+		"local": &s.locals, "plain_name": &s.plains, "few_labels": &s.few, "private_reverse": &s.reverses, "rebind": &s.rebinds, "drop": &s.drops,
 	}
 }
 

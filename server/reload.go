@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -10,12 +11,18 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// settle is how long a changed Corefile must stay the same before it is used.
-const settle = 50 * time.Millisecond
+const (
+	// settle is how long a changed Corefile must stay the same before it is used.
+	settle = 50 * time.Millisecond
+	// looks is how often one that goes on changing is looked at before it is left to
+	// the next time.
+	looks = 20
+)
 
-// reload returns the plan that serves: one of c, or old if that failed.
-func (r *Run) reload(ctx context.Context, old *Plan, c corefile.Reading) *Plan {
-	r.Log.Info("Reloading")
+// reload returns the plan that serves: one of c, or old if that failed. That it
+// begins and ends well is logged at a level.
+func (r *Run) reload(ctx context.Context, old *Plan, c corefile.Reading, level slog.Level) *Plan {
+	r.Log.Log(ctx, level, "Reloading")
 	plan, err := r.plan(c)
 	if err == nil {
 		err = plan.Start(ctx, old)
@@ -28,29 +35,33 @@ func (r *Run) reload(ctx context.Context, old *Plan, c corefile.Reading) *Plan {
 		r.Log.Error("reload failed, the old configuration goes on:\n" + err.Error())
 		return old
 	}
-	r.Log.Info("Reloading complete")
+	r.Log.Log(ctx, level, "Reloading complete")
 	return plan
 }
 
 // look reloads if the Corefile is another than when it was last looked at. One
 // that is wrong is tried, and complained of, once.
-func (r *Run) look(ctx context.Context, old *Plan) *Plan {
+func (r *Run) look(ctx context.Context, old *Plan, level slog.Level) *Plan {
 	c := r.Read()
-	if c.Sum == r.seen {
-		return old
+	for range looks {
+		if c.Sum == r.seen {
+			return old
+		}
+		// Half a Corefile may be a sound one: whoever is writing it is given the
+		// time to. Nobody may ask for another look.
+		time.Sleep(settle)
+		before := c.Sum
+		if c = r.Read(); c.Sum != before {
+			continue
+		}
+		if c.Sum == old.sum {
+			r.seen = c.Sum
+			r.Log.Log(ctx, level, "plugin/reload: the Corefile is again what the server runs with")
+			return old
+		}
+		return r.reload(ctx, old, c, level)
 	}
-	// Half a Corefile may be a sound one. Whoever is writing it is given the
-	// time to; if it has changed again, the next look has it.
-	time.Sleep(settle)
-	switch again := r.Read(); {
-	case again.Sum != c.Sum:
-		return old
-	case c.Sum == old.sum:
-		r.seen = c.Sum
-		r.Log.Info("plugin/reload: the Corefile is again what the server runs with")
-		return old
-	}
-	return r.reload(ctx, old, c)
+	return old
 }
 
 func (r *Run) failures() *metrics.Counter {

@@ -262,7 +262,7 @@ func TestLook(t *testing.T) {
 			write(t, step.file, step.text)
 		}
 		for range 3 {
-			plan = r.look(t.Context(), plan)
+			plan = r.look(t.Context(), plan, slog.LevelInfo)
 		}
 		new := strings.TrimPrefix(log.String(), before)
 		if step.logged == "" && new != "" || strings.Count(new, step.logged) != 1 && step.logged != "" || strings.Count(new, "Reloading\n") > 1 {
@@ -280,9 +280,32 @@ func TestLook(t *testing.T) {
 		t.Errorf("got %v, want %s", got, want)
 	}
 	write(t, file, ". {\n bind 127.0.0.1\n code 1\n}\n")
-	plan = r.look(t.Context(), plan)
+	plan = r.look(t.Context(), plan, slog.LevelInfo)
 	if got := shown(t, r.Metrics, "coredns_reload_version_info"); len(got) != 0 || plan.lookAgain() != nil {
 		t.Errorf("without the directive: %v", got)
+	}
+}
+
+// One look is enough for a Corefile that changes while it is looked at: without the
+// directive reload there is no other.
+func TestLookWhileItChanges(t *testing.T) {
+	codes := []int{3, 4, 5}
+	r := Run{Options: onPortZero(), Read: func() corefile.Reading {
+		code := codes[0]
+		if len(codes) > 1 {
+			codes = codes[1:]
+		}
+		return corefile.ReadText("Corefile", fmt.Appendf(nil, ". {\n bind 127.0.0.1\n code %d\n}\n", code))
+	}}
+	plan, err := r.begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { plan.Stop(t.Context()) }()
+	at := plan.Addresses()[0]
+	plan = r.look(t.Context(), plan, slog.LevelInfo)
+	if got := ask("udp", at, "a."); got != 5 {
+		t.Errorf("%d, want 5", got)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"strconv"
@@ -77,13 +78,13 @@ func (r *Run) Serve(ctx context.Context) error {
 	for {
 		select {
 		case <-reload:
-			plan = r.reload(ctx, plan, r.Read())
+			plan = r.reload(ctx, plan, r.Read(), slog.LevelInfo)
 			continue
 		case <-plan.lookAgain():
-			plan = r.look(ctx, plan)
+			plan = r.look(ctx, plan, slog.LevelInfo)
 			continue
 		case <-r.Changed:
-			plan = r.look(ctx, plan)
+			plan = r.look(ctx, plan, slog.LevelDebug) // who has changed says so
 			continue
 		case <-ctx.Done():
 		}

@@ -9,11 +9,11 @@ import (
 	"github.com/seamark/seamark/dns"
 )
 
-// Bounds for replies that wait to be written, in bytes: more than a window full
-// of large answers for one connection, and for all of a listener what a small
-// pod can spare. Who is over them does not read.
+// Bounds for replies that wait to be written, in bytes: sixteen of the largest for
+// one connection, whose client may read well and ask many at once; and for all of a
+// listener what a small pod can spare. Who is over them does not read.
 const (
-	maxQueued    = 128 << 10
+	maxQueued    = 1 << 20
 	maxQueuedAll = 16 << 20
 )
 
