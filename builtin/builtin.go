@@ -16,6 +16,7 @@ import (
 	"github.com/seamark/seamark/records"
 	"github.com/seamark/seamark/rewrite"
 	"github.com/seamark/seamark/screen"
+	"github.com/seamark/seamark/skydns"
 	"github.com/seamark/seamark/template"
 )
 
@@ -65,6 +66,7 @@ func Directives() []config.Directive {
 		{Name: "federation", Brief: "lead from the federated names of Services to this cluster's or to others'", Setup: kube.SetupFederation},
 		{Name: "kubernetes", Brief: "answer the names of a Kubernetes cluster, or of a folder of manifests", Setup: kube.Setup},
 		{Name: "file", Brief: "answer from zone files", Setup: file.Setup},
+		{Name: "etcd", Brief: "answer from SkyDNS's messages in etcd", Setup: skydns.Setup},
 		{Name: "screen", Brief: "say what other servers may be asked, and may answer", Setup: screen.Setup},
 		{Name: "loop", Brief: "leave out upstreams that lead back here", Setup: handler.SetupLoop},
 		{Name: "forward", Brief: "ask other servers", Setup: forward.Setup},

@@ -12,7 +12,7 @@ import (
 // policy_test.go shows what goes wrong otherwise.
 const order = `root metadata cancel timeouts multisocket reload kubedns_config nsid bufsize bind debug ready kubedns_status lameduck
 health pprof shed prometheus skydns_metrics errors log local dns64 any chaos loadbalance rewrite acl autopath cache header minimal template hosts records k8s_external
-federation kubernetes file screen loop forward erratic whoami view`
+federation kubernetes file etcd screen loop forward erratic whoami view`
 
 // corednsOrder is that of CoreDNS 1.14's plugin.cfg. Ours differs in one place:
 // there autopath stands above acl, and the names that it tries are not judged

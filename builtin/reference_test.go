@@ -91,6 +91,8 @@ func pageOf(t *testing.T, name string) (page string) {
 		files = []string{"../kubedns/setup.go"}
 	case "k8s_external":
 		files = []string{"../kube/external.go"}
+	case "etcd":
+		files = []string{"../skydns/handler.go"}
 	case "federation":
 		files = []string{"../kube/federation.go"}
 	}

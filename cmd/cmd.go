@@ -84,7 +84,7 @@ without a subcommand it serves.`,
 	s.flags(root)
 	root.Flags().BoolVar(&showVersion, "version", false, "show the version")
 	root.Flags().BoolVar(&plugins, "plugins", false, "list the directives that a Corefile may use")
-	root.AddCommand(p.serveCommand(), p.checkCommand(), p.planCommand(), p.resolvconfCommand(), p.sidecarCommand(), p.nannyCommand(), p.kubednsCommand(), p.convertCommand(), &cobra.Command{
+	root.AddCommand(p.serveCommand(), p.checkCommand(), p.planCommand(), p.resolvconfCommand(), p.sidecarCommand(), p.nannyCommand(), p.kubednsCommand(), p.convertCommand(), p.healthzCommand(), p.kube2skyCommand(), p.skydnsCommand(), &cobra.Command{
 		Use: "version", Short: "Show the version", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return p.showVersion() },
 	})

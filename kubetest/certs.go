@@ -14,16 +14,17 @@ import (
 
 // certs are a certificate authority and the serving certificate that it
 // signed for 127.0.0.1 and localhost, in PEM.
-type certs struct{ ca, cert, key []byte }
+type certs struct {
+	ca        []byte
+	cert, key []byte
+	issuer    *x509.Certificate
+	issuerKey *ecdsa.PrivateKey
+}
 
 // newCerts makes certificates that are valid for a day. The keys are of P-256:
 // RSA keys would take longer to make than the whole start.
 func newCerts() (*certs, error) {
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
@@ -37,33 +38,40 @@ func newCerts() (*certs, error) {
 		BasicConstraintsValid: true,
 		IsCA:                  true,
 	}
-	serving := &x509.Certificate{
-		SerialNumber: big.NewInt(now.UnixNano() + 1),
-		Subject:      pkix.Name{CommonName: "kubetest"},
-		NotBefore:    ca.NotBefore,
-		NotAfter:     ca.NotAfter,
-		KeyUsage:     x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		DNSNames:     []string{"localhost"},
-		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
 	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, &caKey.PublicKey, caKey)
 	if err != nil {
 		return nil, err
 	}
-	der, err := x509.CreateCertificate(rand.Reader, serving, ca, &key.PublicKey, caKey)
+	c := &certs{ca: pemBlock("CERTIFICATE", caDER), issuer: ca, issuerKey: caKey}
+	c.cert, c.key, err = c.sign("kubetest", x509.ExtKeyUsageServerAuth)
+	return c, err
+}
+
+// sign makes a certificate for somebody on 127.0.0.1 and localhost, and its key.
+func (c *certs) sign(name string, usages ...x509.ExtKeyUsage) (cert, key []byte, err error) {
+	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	leaf := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()),
+		Subject:      pkix.Name{CommonName: name},
+		NotBefore:    c.issuer.NotBefore,
+		NotAfter:     c.issuer.NotAfter,
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  usages,
+		DNSNames:     []string{"localhost"},
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, leaf, c.issuer, &own.PublicKey, c.issuerKey)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return &certs{
-		ca:   pemBlock("CERTIFICATE", caDER),
-		cert: pemBlock("CERTIFICATE", der),
-		key:  pemBlock("PRIVATE KEY", keyDER),
-	}, nil
+	ownDER, err := x509.MarshalPKCS8PrivateKey(own)
+	if err != nil {
+		return nil, nil, err
+	}
+	return pemBlock("CERTIFICATE", der), pemBlock("PRIVATE KEY", ownDER), nil
 }
 
 // pemBlock wraps der into one PEM block.

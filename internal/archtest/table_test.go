@@ -69,17 +69,19 @@ var table = map[string]row{
 	"hosts": {own: append([]string{"cluster"}, handlerImports...), noNet: true},
 	// The only package that knows etcd.
 	"skydns": {
-		own:   append([]string{"cluster"}, handlerImports...),
+		own:   append([]string{"etcd"}, handlerImports...),
 		third: []string{"go.etcd.io/etcd"},
 		noNet: true,
 	},
 
+	// The client, for those two; the logger is what it is told to keep quiet with.
+	"etcd": {third: []string{"go.etcd.io/etcd", "go.uber.org/zap"}},
 	// It writes the cluster's names into etcd; answering has no part in it.
 	"kube2sky": {own: []string{"cluster", "etcd", "metrics"}, third: []string{"go.etcd.io/etcd"}},
 
 	// It produces blocks, which the server plans as if it had read them. The
 	// ConfigMap may be a mounted directory, whose changes tell themselves.
-	"kubedns": {own: []string{"config", "corefile", "cluster", "metrics", "watch"}, noNet: true},
+	"kubedns": {own: []string{"config", "corefile", "cluster", "metrics", "watch", "wire"}, noNet: true},
 
 	// It makes a Corefile of what others run kube-dns with: texts in, a text out.
 	"convert": {own: []string{"corefile", "kubedns"}, third: []string{"go.yaml.in/yaml/v2"}, noNet: true},

@@ -1,0 +1,170 @@
+package cmd_test
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestHealthzCommandLine(t *testing.T) {
+	for _, c := range []struct {
+		args, out, err string // what they contain
+		code           int
+	}{
+		{"exec-healthz --help", "--latency", "", 0},
+		{"exec-healthz -version -quiet", "Seamark-test\nlinux/", "", 0},
+		{"exec-healthz -cmd=a -cmd=b", "", "want as many -url as -cmd, got 1 and 2", 2},
+		{"exec-healthz -url=healthz", "", `-url: want a path such as /healthz, got "healthz"`, 2},
+		{"exec-healthz -cmd=a -url=/a -cmd=b -url=/a", "", "two commands have -url /a", 2},
+		{"exec-healthz -port=70000", "", "want a port of 0..65535", 2},
+		{"exec-healthz -port=x", "", "want a port of 0..65535", 2},
+		{"exec-healthz -period=0", "", "-period: want at least 1ms, got 0s", 2},
+		{"exec-healthz -period=2", "", "missing unit", 2},
+		{"exec-healthz -timeout=0s", "", "-timeout: want at least 1ms, got 0s", 2},
+		{"exec-healthz -latency=1s", "", "-latency: want at least the period, 2s, got 1s", 2},
+		{"exec-healthz -nonsense", "", "-nonsense", 2},
+		{"exec-healthz nslookup", "", "unknown command \"nslookup\"", 2},
+		{"exec-healthz -addr=192.0.2.1 -port=0", "", "cannot assign requested address", 1},
+	} {
+		out, stderr, code := run(t, t.TempDir(), "", strings.Fields(c.args)...)
+		if !strings.Contains(out, c.out) || !strings.Contains(stderr, c.err) || code != c.code || c.err == "" && stderr != "" {
+			t.Errorf("%s: exit %d, want %d\nout %s\nerr %s", c.args, code, c.code, out, stderr)
+		}
+	}
+}
+
+// A healthz is a process of that name, which has been told where to serve.
+type healthz struct {
+	*exec.Cmd
+	*testing.T
+	base string
+	log  *bufio.Scanner
+}
+
+func newHealthz(t *testing.T, path string, args ...string) *healthz {
+	t.Helper()
+	h := &healthz{program(t, t.TempDir(), append(args, "-addr=127.0.0.1", "-port=0", "-period", "50ms")...), t, "", nil}
+	h.Args[0] = "/usr/bin/exec-healthz"
+	if path != "" {
+		h.Env = append(h.Env, "PATH="+path)
+	}
+	stderr, err := h.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Start(); err != nil {
+		t.Fatal(err)
+	}
+	h.log = bufio.NewScanner(stderr)
+	if h.log.Scan() {
+		_, h.base, _ = strings.Cut(h.log.Text(), "exec-healthz serves address=")
+	}
+	if h.base == "" {
+		t.Fatalf("it says %s", h.log.Text())
+	}
+	return h
+}
+
+// becomes waits until a page is what is wanted.
+func (h *healthz) becomes(path string, code int, text string) (body string) {
+	h.Helper()
+	for within := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		r, err := http.Get("http://" + h.base + path)
+		if err != nil {
+			h.Fatal(err)
+		}
+		all, err := io.ReadAll(r.Body)
+		r.Body.Close()
+		if err != nil {
+			h.Fatal(err)
+		}
+		if r.StatusCode == code && strings.Contains(string(all), text) {
+			return string(all)
+		}
+		if time.Now().After(within) {
+			h.Fatalf("%s is %d %s", path, r.StatusCode, all)
+		}
+	}
+}
+
+// stop tells it to end and gives what was left of its log.
+func (h *healthz) stop() (log string) {
+	h.Helper()
+	if err := h.Process.Signal(syscall.SIGTERM); err != nil {
+		h.Fatal(err)
+	}
+	for h.log.Scan() {
+		log += h.log.Text() + "\n"
+	}
+	if err := h.Wait(); err != nil {
+		h.Errorf("after SIGTERM: %v", err)
+	}
+	return log
+}
+
+// The manifest's command, in an image without shell and nslookup, asks this server.
+func TestHealthzWithoutShell(t *testing.T) {
+	server := serve(t, "..", "", "serve", "--manifests", "examples", "--listen", "127.0.0.1:0")
+	server.until("  dig @127.0.0.1") // it waits for the data
+	at := "127.0.0.1:" + server.ports[0]
+	h := newHealthz(t, t.TempDir(),
+		"-cmd=nslookup web.shop.svc.cluster.local "+at+" >/dev/null", "-url=/healthz",
+		"-cmd", "nslookup nobody.shop.svc.cluster.local "+at+" >/dev/null", "-url", "/nobody")
+	if body := h.becomes("/healthz", 200, ""); body != "ok" {
+		t.Error(body)
+	}
+	h.becomes("/nobody", 503, "says NXDOMAIN to nobody.shop.svc.cluster.local.")
+	server.stop()
+	h.becomes("/healthz", 503, at)
+	log := h.stop()
+	for _, want := range []string{"[INFO] command succeeds url=/healthz", "[WARNING] command fails url=/healthz", "[WARNING] command fails url=/nobody"} {
+		if strings.Count(log, want) != 1 {
+			t.Errorf("the log has no or more than one %s:\n%s", want, log)
+		}
+	}
+}
+
+// SIGTERM ends it and its commands, which have inherited nothing of what it does
+// about signals. A -quiet one logs nothing.
+func TestHealthzEnds(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pid")
+	h := newHealthz(t, "", "-output", "-cmd=grep SigIgn: /proc/self/status", "-url=/signals",
+		"-cmd=sleep 1000 & echo $! >"+file+"; wait", "-url=/hangs")
+	mask := strings.TrimSpace(strings.TrimPrefix(h.becomes("/signals", 200, "SigIgn:"), "SigIgn:"))
+	if strings.Trim(mask, "0") != "" {
+		t.Errorf("signals are ignored: %s", mask)
+	}
+	h.becomes("/hangs", 503, "has not run yet")
+	pid := 0
+	for within := time.Now().Add(20 * time.Second); pid == 0; time.Sleep(10 * time.Millisecond) {
+		text, _ := os.ReadFile(file)
+		pid, _ = strconv.Atoi(strings.TrimSpace(string(text)))
+		if time.Now().After(within) {
+			t.Fatal("the command does not run")
+		}
+	}
+	h.stop()
+	for within := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		// Whoever inherits it may not take its result: then it stays as a zombie.
+		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		if errors.Is(err, os.ErrNotExist) || strings.Contains(string(stat), ") Z ") {
+			break
+		}
+		if time.Now().After(within) {
+			t.Fatalf("process %d is still there: %s", pid, stat)
+		}
+	}
+	_, stderr, code := run(t, t.TempDir(), "", "exec-healthz", "-quiet", "-addr=192.0.2.1")
+	if code != 1 || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("%d %s", code, stderr)
+	}
+}

@@ -1,0 +1,168 @@
+package kube2sky
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/seamark/seamark/cluster"
+)
+
+func newTestState() *state {
+	return newState(newZone("cluster.local"), (&Options{}).cluster().Kinds())
+}
+
+// tell gives what is wanted at the places that have changed.
+func (s *state) tell() (text []string) {
+	for _, p := range s.take(1000) {
+		root, _ := s.zone.root(p)
+		var values []string
+		for _, r := range s.wanted(p) {
+			_, host, _ := strings.Cut(r.value, `"host":"`)
+			host, _, _ = strings.Cut(host, `"`)
+			values = append(values, host)
+		}
+		text = append(text, strings.Join(append([]string{strings.TrimPrefix(root, "local/cluster/")}, values...), " "))
+	}
+	slices.Sort(text)
+	return text
+}
+
+// synced says whether every kind has been listed.
+func (s *state) synced() bool {
+	select {
+	case <-s.whole:
+		return true
+	default:
+		return false
+	}
+}
+
+func none(cluster.Key) bool { return false }
+
+func TestStateSynced(t *testing.T) {
+	s := newTestState()
+	kinds := (&Options{}).cluster().Kinds()
+	for _, k := range kinds {
+		if s.synced() {
+			t.Errorf("whole before %v", k)
+		}
+		s.Listed(k, none)
+	}
+	s.Listed(kinds[0], none) // and again
+	if !s.synced() || len(kinds) != 4 {
+		t.Errorf("not whole after %v", kinds)
+	}
+}
+
+func TestStateServices(t *testing.T) {
+	s := newTestState()
+	s.Put(cluster.Services, &cluster.Service{Namespace: "shop", Name: "early", ClusterIPs: ips("10.0.0.9")})
+	same(t, "before anybody follows", s.tell())
+	s.follow()
+
+	s.Put(cluster.Slices, slice("db-1", "db", "db-0=10.1.0.3"))
+	same(t, "a slice without its Service", s.tell())
+	db := &cluster.Service{Namespace: "shop", Name: "db", Headless: true}
+	s.Put(cluster.Services, db)
+	same(t, "its Service", s.tell(), "arpa/in-addr/10/1/0/3 db-0.db.shop.svc.cluster.local.",
+		"svc/shop/db/ db-0.db.shop.svc.cluster.local. 10.1.0.3")
+	s.Put(cluster.Slices, slice("db-1", "db", "db-0=10.1.0.4"))
+	same(t, "another address", s.tell(), "arpa/in-addr/10/1/0/3", "arpa/in-addr/10/1/0/4 db-0.db.shop.svc.cluster.local.",
+		"svc/shop/db/ db-0.db.shop.svc.cluster.local. 10.1.0.4")
+	s.Put(cluster.Slices, slice("db-2", "db", "db-0=10.1.0.4"))
+	s.Delete(cluster.Slices, cluster.Key{Namespace: "shop", Name: "db-1"})
+	same(t, "another slice has it", s.tell(), "svc/shop/db/ db-0.db.shop.svc.cluster.local. 10.1.0.4")
+
+	s.Put(cluster.Services, &cluster.Service{Namespace: "shop", Name: "web", ClusterIPs: ips("10.1.0.4")})
+	same(t, "its own address comes first", s.tell(), "arpa/in-addr/10/1/0/4 web.shop.svc.cluster.local.", "svc/shop/web/ 10.1.0.4")
+	s.Put(cluster.Slices, slice("web-1", "web", "10.1.0.8"))
+	same(t, "endpoints of one with an address", s.tell())
+	s.Listed(cluster.Services, func(k cluster.Key) bool { return k.Name != "web" })
+	same(t, "and last", s.tell(), "arpa/in-addr/10/1/0/4 db-0.db.shop.svc.cluster.local.", "svc/shop/web/")
+
+	s.Put(cluster.Slices, slice("db-2", "other", "db-0=10.1.0.4"))
+	same(t, "a slice of another Service", s.tell(), "arpa/in-addr/10/1/0/4", "svc/shop/db/")
+	s.Listed(cluster.Slices, none)
+	s.Listed(cluster.Services, none)
+	same(t, "nothing", s.tell(), "arpa/in-addr/10/0/0/9", "svc/shop/db/", "svc/shop/early/")
+	if n := len(s.services) + len(s.of) + len(s.reverse.first) + len(s.reverse.more); n != 0 {
+		t.Errorf("%d things stay", n)
+	}
+	s.Put(cluster.Services, db)
+	s.leave()
+	if s.pending() != 0 {
+		t.Error("there is work for nobody")
+	}
+}
+
+func TestStatePods(t *testing.T) {
+	s := newTestState()
+	s.follow()
+	s.Put(cluster.Pods, &cluster.Pod{Namespace: "shop", Name: "a", IPs: ips("1.2.3.4", "fd00::1")}, &cluster.Pod{Namespace: "shop", Name: "b", IPs: ips("1.2.3.4")})
+	same(t, "two pods", s.tell(), "pod/shop/1-2-3-4/ 1.2.3.4", "pod/shop/fd00--1/ fd00::1")
+	s.Put(cluster.Pods, &cluster.Pod{Namespace: "shop", Name: "a", IPs: ips("fd00::1")})
+	same(t, "the other has it still", s.tell())
+	s.Put(cluster.Pods, &cluster.Pod{Namespace: "shop", Name: "b", IPs: ips("1.2.3.5")})
+	same(t, "nobody", s.tell(), "pod/shop/1-2-3-4/", "pod/shop/1-2-3-5/ 1.2.3.5")
+	s.Listed(cluster.Pods, none)
+	same(t, "nothing", s.tell(), "pod/shop/1-2-3-5/", "pod/shop/fd00--1/")
+}
+
+// Whatever comes in whatever order, the reverse names are those of a state that has
+// seen the last objects alone, and each one that has moved is work.
+func TestStateReverseAtRandom(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	s := newTestState()
+	s.follow()
+	services, slices := map[string]*cluster.Service{}, map[string]*cluster.Slice{}
+	written := map[string]string{}
+	addr := func() string { return fmt.Sprintf("10.1.0.%d", rnd.IntN(6)) }
+	for step := range 5000 {
+		name := string(rune('a' + rnd.IntN(4)))
+		switch rnd.IntN(6) {
+		case 0:
+			delete(services, name)
+			s.Delete(cluster.Services, cluster.Key{Namespace: "shop", Name: name})
+		case 1:
+			services[name] = &cluster.Service{Namespace: "shop", Name: name, ClusterIPs: ips(addr())}
+			s.Put(cluster.Services, services[name])
+		case 2:
+			services[name] = &cluster.Service{Namespace: "shop", Name: name, Headless: true, PublishNotReady: rnd.IntN(2) == 0}
+			s.Put(cluster.Services, services[name])
+		case 3:
+			delete(slices, name)
+			s.Delete(cluster.Slices, cluster.Key{Namespace: "shop", Name: name})
+		default:
+			slices[name] = slice(name, string(rune('a'+rnd.IntN(4))), addr(), "h="+addr(), "!"+addr(), addr())
+			s.Put(cluster.Slices, slices[name])
+		}
+		for _, p := range s.take(1000) {
+			if p.kind == ofReverse {
+				written[p.addr.String()] = fmt.Sprint(s.wanted(p))
+			}
+		}
+		if step%10 > 0 {
+			continue
+		}
+		fresh := newTestState()
+		for _, o := range slices {
+			fresh.Put(cluster.Slices, o)
+		}
+		for _, o := range services {
+			fresh.Put(cluster.Services, o)
+		}
+		for i := range 6 {
+			p := place{kind: ofReverse, addr: ip(fmt.Sprintf("10.1.0.%d", i))}
+			want, got := fmt.Sprint(fresh.wanted(p)), written[p.addr.String()]
+			if got == "" {
+				got = "[]"
+			}
+			if got != want {
+				t.Fatalf("step %d: %v: %s, want %s", step, p.addr, got, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,195 @@
+package kubetest
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"maps"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// A sky is an etcd as a test looks at it.
+type sky struct {
+	*testing.T
+	client *clientv3.Client
+	at     string // URLs, with commas
+}
+
+// newSky is an etcd of one member.
+func newSky(t *testing.T) *sky {
+	t.Helper()
+	e, err := startEtcd(t.Context(), filepath.Join(t.TempDir(), "sky"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	return &sky{t, etcdClient(t, clientv3.Config{Logger: e.GetLogger()}, clientURL(e)), clientURL(e)}
+}
+
+const (
+	skyTree = "/skydns/"
+	skyOurs = "/seamark/kube2sky/cluster.local/skydns/"
+)
+
+// keys gives everything below a prefix, without it.
+func (s *sky) keys(prefix string) map[string]string {
+	s.Helper()
+	all := map[string]string{}
+	ctx, cancel := context.WithTimeout(s.Context(), patience)
+	defer cancel()
+	r, err := s.client.Get(ctx, prefix, clientv3.WithPrefix())
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, kv := range r.Kvs {
+		all[string(kv.Key[len(prefix):])] = string(kv.Value)
+	}
+	return all
+}
+
+// becomes waits until the tree is this, and wants a mark for each key of ours.
+func (s *sky) becomes(want map[string]string, others ...string) {
+	s.Helper()
+	var got map[string]string
+	deadline := time.Now().Add(patience)
+	for {
+		if got = s.keys(skyTree); maps.Equal(got, want) {
+			break
+		}
+		if time.Now().After(deadline) {
+			s.Fatalf("the tree is\n%s\nwant\n%s", listed(got), listed(want))
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	for _, key := range others {
+		delete(got, key)
+	}
+	marks := s.keys(skyOurs + "owned/")
+	for path, value := range got {
+		if marks[path] != skyHash(value) {
+			s.Errorf("the mark of %s is %q", path, marks[path])
+		}
+		delete(marks, path)
+	}
+	if len(marks) > 0 {
+		s.Errorf("marks without keys: %s", listed(marks))
+	}
+}
+
+func listed(all map[string]string) string {
+	var text strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		fmt.Fprintf(&text, "%s %s\n", key, all[key])
+	}
+	return text.String()
+}
+
+func (s *sky) put(path, value string) {
+	s.Helper()
+	if _, err := s.client.Put(s.Context(), skyTree+path, value); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func skyHash(value string) string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(value))
+	return fmt.Sprintf("%x", h.Sum32())
+}
+
+func skyHost(host string) string {
+	return `{"host":"` + host + `","priority":10,"weight":10,"ttl":30}`
+}
+
+func skyPort(host string, port int) string {
+	return fmt.Sprintf(`{"host":"%s","port":%d,"priority":10,"weight":10,"ttl":30}`, host, port)
+}
+
+// skyRecords is a tree as it is written: lines of a path below the cluster's domain
+// or below arpa, a host, and the port of an SRV record. A path that ends with a
+// slash has the hash of its value for its last label; #10.0.0.1 is that of an
+// address.
+func skyRecords(lines ...string) map[string]string {
+	all := map[string]string{}
+	for _, line := range lines {
+		words := strings.Fields(line)
+		path, value := words[0], skyHost(words[1])
+		if len(words) > 2 {
+			port, _ := strconv.Atoi(words[2])
+			value = skyPort(words[1], port)
+		}
+		if strings.HasSuffix(path, "/") {
+			path += skyHash(value)
+		}
+		if before, address, ok := strings.Cut(path, "#"); ok {
+			path = before + skyHash(skyHost(address))
+		}
+		if !strings.HasPrefix(path, "arpa/") {
+			path = "local/cluster/" + path
+		}
+		all[path] = value
+	}
+	return all
+}
+
+// A bridge is a kube2sky.
+type bridge struct {
+	*process
+	pages string
+}
+
+func newBridge(t *testing.T, srv *Server, etcd string, more ...string) *bridge {
+	t.Helper()
+	port := freePort(t)
+	args := append([]string{
+		"--v=2", "--domain=cluster.local", "--kubecfg-file=" + must(srv.Kubeconfig())(t), "--etcd-server=" + etcd, "--healthz-port=" + port,
+	}, more...)
+	return &bridge{program(t, "", "kube2sky", nil, args...), "http://127.0.0.1:" + port}
+}
+
+func (b *bridge) page(path string) (int, string) {
+	resp, err := http.Get(b.pages + path)
+	if err != nil {
+		return 0, ""
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(text)
+}
+
+func (b *bridge) ready() {
+	b.Helper()
+	eventually(b.T, "readiness", func() bool { code, text := b.page("/readiness"); return code == http.StatusOK && text == "ok\n" })
+}
+
+// number is the value of a series; -1 is none.
+func (b *bridge) number(series string) float64 {
+	_, text := b.page("/metrics")
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, series+" "); ok {
+			v, _ := strconv.ParseFloat(strings.TrimSpace(rest), 64)
+			return v
+		}
+	}
+	return -1
+}
+
+func (b *bridge) leads() bool { return b.number("seamark_kube2sky_leader") == 1 }
+
+// kill is the end without a goodbye.
+func (b *bridge) kill() {
+	b.Helper()
+	if err := b.cmd.Process.Kill(); err != nil {
+		b.Fatal(err)
+	}
+	b.ended <- <-b.ended // for the test's end, which waits for it too
+}

@@ -1,0 +1,199 @@
+package kubetest
+
+import (
+	"context"
+	"crypto/x509"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Who has no certificate, or another authority's, is not let in, and says so. Files that
+// are renewed are used from the next connection on, the authority's too.
+func TestEtcdTLS(t *testing.T) {
+	s := newDNSStore(t, EtcdOptions{TLS: true})
+	s.fill()
+	cert, key, ca := s.ClientTLS()
+	dir := t.TempDir()
+	file := func(name string, from string) string {
+		t.Helper()
+		to := filepath.Join(dir, name)
+		text := must(os.ReadFile(from))(t)
+		// As a mount does it: never half of it.
+		if err := os.WriteFile(to+".new", text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(to+".new", to); err != nil {
+			t.Fatal(err)
+		}
+		return to
+	}
+	// A pair that nobody knows, and its authority.
+	strange := must(newCerts())(t)
+	strangeCert, strangeKey, err := strange.sign("stranger", x509.ExtKeyUsageClientAuth)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := func(name string, text []byte) string {
+		t.Helper()
+		at := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(at, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return at
+	}
+	wrongCert, wrongKey, wrongCA := other("crt", strangeCert), other("key", strangeKey), other("ca", strange.ca)
+
+	good := serve(t, etcdCorefile(s.Endpoints(), "tls "+cert+" "+key+" "+ca))
+	nobody := serve(t, etcdCorefile(s.Endpoints(), "tls "+ca))
+	stranger := serve(t, etcdCorefile(s.Endpoints(), "tls "+file("crt", wrongCert)+" "+file("key", wrongKey)+" "+ca))
+	mistrusts := serve(t, etcdCorefile(s.Endpoints(), "tls "+cert+" "+key+" "+file("ca", wrongCA)))
+	plain := serve(t, etcdCorefile([]string{strings.Replace(s.Endpoints()[0], "https:", "http:", 1)}))
+	good.becomes(stayNames()...)
+	for _, bad := range []*daemon{nobody, stranger, mistrusts, plain} {
+		eventually(t, "a word of the trouble", func() bool { return bad.logs("trying again, names are answered SERVFAIL") == 1 })
+		bad.says(inA("stays0.skydns.test", "SERVFAIL"))
+		for line := range strings.Lines(bad.log()) {
+			if strings.Contains(line, "trying again") {
+				t.Log(strings.TrimSpace(line))
+			}
+		}
+	}
+	if mistrusts.logs("certificate signed by unknown authority") == 0 {
+		t.Error("it does not say why it trusts nobody")
+	}
+	file("crt", cert)
+	file("key", key)
+	file("ca", ca)
+	stranger.becomes(stayNames()...)
+	mistrusts.becomes(stayNames()...)
+	c := good.crowd(stayNames()...)
+	s.Kill(etcdLeader(t, s.EtcdCluster)) // other connections
+	s.sees()
+	s.put("comes.skydns.test", `{"host":"10.7.0.1"}`)
+	for _, d := range []*daemon{good, stranger, mistrusts} {
+		d.becomes(inA("comes.skydns.test", "NOERROR 10.7.0.1"))
+	}
+	c.leave()
+}
+
+// A wrong password is told in words, once, and is taken as soon as it is right. So it is
+// with a user who may not read the keys, and with passwords that come and go.
+func TestEtcdPasswords(t *testing.T) {
+	s := newDNSStore(t, EtcdOptions{Username: "root", Password: "secret"})
+	s.fill()
+	try := func(what string, do func(context.Context) error) { t.Helper(); s.try(what, do) }
+	user := func(name, password string) {
+		try("a user", func(ctx context.Context) error { _, err := s.writer.UserAdd(ctx, name, password); return err })
+	}
+	user("dns", "right")
+	user("poor", "right")
+	try("a role", func(ctx context.Context) error { _, err := s.writer.RoleAdd(ctx, "reads"); return err })
+	try("a permission", func(ctx context.Context) error {
+		_, err := s.writer.RoleGrantPermission(ctx, "reads", "/skydns/", "/skydns0", 0)
+		return err
+	})
+	try("a grant", func(ctx context.Context) error { _, err := s.writer.UserGrantRole(ctx, "dns", "reads"); return err })
+
+	good := serve(t, etcdCorefile(s.Endpoints(), "credentials dns right"))
+	wrong := serve(t, etcdCorefile(s.Endpoints(), "credentials dns wrong"))
+	poor := serve(t, etcdCorefile(s.Endpoints(), "credentials poor right"))
+	nobody := serve(t, etcdCorefile(s.Endpoints()))
+	good.becomes(stayNames()...)
+	for d, word := range map[*daemon]string{wrong: "it does not take this user and password", poor: "this user may not read the keys", nobody: "it wants to know who asks"} {
+		eventually(t, word, func() bool { return d.logs("trying again", word) == 1 })
+		d.says(inA("stays0.skydns.test", "SERVFAIL"))
+		failures := d.metric(`seamark_etcd_failures_total{path="/skydns/"}`)
+		eventually(t, "another failure", func() bool { return d.metric(`seamark_etcd_failures_total{path="/skydns/"}`) > failures })
+		if n := d.logs("trying again"); n != 1 {
+			t.Errorf("%d lines about one trouble", n)
+		}
+	}
+	c := good.crowd(stayNames()...)
+	try("another password", func(ctx context.Context) error {
+		_, err := s.writer.UserChangePassword(ctx, "dns", "wrong")
+		return err
+	})
+	try("a grant", func(ctx context.Context) error { _, err := s.writer.UserGrantRole(ctx, "poor", "reads"); return err })
+	wrong.becomes(stayNames()...)
+	poor.becomes(stayNames()...)
+
+	// Whoever has a password shows it for nothing when nobody asks for one.
+	try("no passwords", func(ctx context.Context) error { _, err := s.writer.AuthDisable(ctx); return err })
+	nobody.becomes(stayNames()...)
+	s.put("comes.skydns.test", `{"host":"10.7.0.1"}`)
+	for _, d := range []*daemon{wrong, poor, nobody} {
+		d.becomes(inA("comes.skydns.test", "NOERROR 10.7.0.1"))
+	}
+	try("passwords", func(ctx context.Context) error { _, err := s.writer.AuthEnable(ctx); return err })
+	s.put("comes.skydns.test", `{"host":"10.7.0.2"}`)
+	for _, d := range []*daemon{wrong, poor} {
+		d.becomes(inA("comes.skydns.test", "NOERROR 10.7.0.2"))
+	}
+	c.leave()
+}
+
+// etcd comes later than the server: until then nothing is said about names in its zones,
+// and others are answered.
+func TestEtcdComesLater(t *testing.T) {
+	at := freeAddress(t)
+	d := serve(t, etcdCorefile([]string{at})+"other.test {\n whoami\n}\n")
+	d.says(inA("stays0.skydns.test", "SERVFAIL"), inA("other.test", "NOERROR"))
+	eventually(t, "a word of the trouble", func() bool { return d.logs("trying again, names are answered SERVFAIL until it answers", "connection refused") == 1 })
+	if d.isReadyNow() {
+		t.Error("it is ready")
+	}
+	s := newDNSStore(t, EtcdOptions{})
+	s.fill()
+	d.reload(etcdCorefile(s.Endpoints()) + "other.test {\n whoami\n}\n")
+	d.says(stayNames()...)
+	if !d.isReadyNow() {
+		t.Error("it is not ready")
+	}
+}
+
+// Blocks with the same etcd and path share its keys. A reload with another path has its
+// keys before it answers; one whose etcd is not there fails, and the old goes on.
+func TestEtcdReload(t *testing.T) {
+	s := newDNSStore(t, EtcdOptions{})
+	s.fill()
+	for i := range 20 {
+		name := strings.TrimSuffix(stayNames()[i].name, ".")
+		s.set(keyOfName("/other", name), strings.Replace(`{"host":"IP","ttl":5}`, "IP", strings.TrimPrefix(stayNames()[i].want, "NOERROR "), 1))
+	}
+	s.set(keyOfName("/other", "x.other.test"), `{"host":"10.3.0.1"}`)
+	second := "skydns.other:0 {\n etcd skydns.test {\n  endpoint " + strings.Join(s.Endpoints(), " ") + "\n }\n}\n"
+	text := etcdCorefile(s.Endpoints()) + strings.Replace(second, "skydns.other:0", "stays0.skydns.test", 1)
+	d := serve(t, text)
+	d.becomes(stayNames()...)
+	lists := func(path string) float64 { return d.metric(`seamark_etcd_lists_total{path="` + path + `"}`) }
+	if n := lists("/skydns/"); n != 1 {
+		t.Errorf("%v lists for two blocks", n)
+	}
+	c := d.crowd(stayNames()...)
+	for range 3 {
+		d.reload(text + "other.test {\n whoami\n}\n")
+		d.reload(text)
+	}
+	if n := lists("/skydns/"); n != 1 {
+		t.Errorf("%v lists after reloads that change nothing", n)
+	}
+	d.reload(etcdCorefile(s.Endpoints(), "path /other"))
+	d.says(stayNames()...)
+	if ttl := d.ttl(stayNames()[0]); ttl != 5 {
+		t.Errorf("the TTL is %d: these are the old keys", ttl)
+	}
+	if lists("/other/") != 1 || d.metric(`seamark_etcd_keys{path="/other/"}`) != 21 || d.metric(`seamark_etcd_keys{path="/skydns/"}`) != -1 {
+		t.Error("the metrics are others")
+	}
+	failed := d.logs("reload failed")
+	d.order(etcdCorefile([]string{freeAddress(t)}))
+	eventually(t, "a failed reload", func() bool { return d.logs("reload failed") == failed+1 && d.logs("did not come from") == 1 })
+	d.says(stayNames()...)
+	time.Sleep(10 * time.Millisecond)
+	d.reload(text)
+	d.says(stayNames()...)
+	c.leave()
+}

@@ -1,0 +1,252 @@
+package kubetest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// Each member dies and comes back under load, the leader first: no question is lost,
+// and what is written meanwhile is seen.
+func TestEtcdMembersDie(t *testing.T) {
+	s := newDNSStore(t, EtcdOptions{})
+	s.fill()
+	d := serve(t, etcdCorefile(s.Endpoints()))
+	d.becomes(stayNames()...)
+	c := d.crowd(stayNames()...)
+	for round := range 4 {
+		member := round % EtcdMembers
+		if round == 0 {
+			member = etcdLeader(t, s.EtcdCluster)
+		}
+		s.Kill(member)
+		s.sees()
+		want := fmt.Sprintf("10.9.0.%d", round)
+		s.put("changes.skydns.test", `{"host":"`+want+`"}`)
+		d.becomes(inA("changes.skydns.test", "NOERROR "+want))
+		ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+		if err := s.Restart(ctx, member); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		s.sees()
+		s.remove("changes.skydns.test")
+		d.becomes(inA("changes.skydns.test", "NXDOMAIN"))
+	}
+	c.leave()
+	if n := d.metric(`seamark_etcd_lists_total{path="/skydns/"}`); n != 1 {
+		t.Errorf("%v lists", n)
+	}
+}
+
+// A member that is cut off, from the server or from the other members, with or without
+// a word: the others tell.
+func TestEtcdPartitions(t *testing.T) {
+	s := newDNSStore(t, EtcdOptions{})
+	s.fill()
+	d := serve(t, etcdCorefile(s.Endpoints()))
+	d.becomes(stayNames()...)
+	c := d.crowd(stayNames()...)
+	round := 0
+	for _, fault := range []EtcdFault{EtcdRefused, EtcdSilent} {
+		for member := range EtcdMembers {
+			for _, cut := range []func(int, EtcdFault){s.Clients, s.Peers} {
+				round++
+				cut(member, fault)
+				// By a member that is not cut off, and each time another name: what a member
+				// could not do in time it may do later.
+				s.writer.SetEndpoints(s.direct()[(member+1)%EtcdMembers])
+				name := fmt.Sprintf("round%d.skydns.test", round)
+				s.put(name, `{"host":"10.9.0.1"}`)
+				d.becomes(inA(name, "NOERROR 10.9.0.1"))
+				s.Heal()
+			}
+		}
+	}
+	c.leave()
+	t.Logf("%d troubles were told", d.logs("trying again"))
+}
+
+// All members are away: the last state is served, with one line for the trouble. A
+// server that begins then answers SERVFAIL until they are back.
+func TestEtcdAllAway(t *testing.T) {
+	s := newDNSStore(t, EtcdOptions{})
+	s.fill()
+	s.put("changes.skydns.test", `{"host":"10.9.0.1"}`)
+	d := serve(t, etcdCorefile(s.Endpoints()))
+	d.becomes(stayNames()...)
+	c := d.crowd(stayNames()...)
+	for member := range EtcdMembers {
+		s.Kill(member)
+	}
+	late := serve(t, etcdCorefile(s.Endpoints()))
+	late.says(inA("stays0.skydns.test", "SERVFAIL"), inA("never.skydns.test", "SERVFAIL"))
+	eventually(t, "a word of the trouble", func() bool { return d.logs("trying again, the last state is served") == 1 })
+	eventually(t, "a word of the trouble", func() bool { return late.logs("trying again, names are answered SERVFAIL") == 1 })
+	if late.isReadyNow() {
+		t.Error("it is ready")
+	}
+	failures := d.metric(`seamark_etcd_failures_total{path="/skydns/"}`)
+	eventually(t, "another failure", func() bool { return d.metric(`seamark_etcd_failures_total{path="/skydns/"}`) > failures })
+	d.says(inA("changes.skydns.test", "NOERROR 10.9.0.1"))
+	if n := d.logs("trying again"); n != 1 {
+		t.Errorf("%d lines about one trouble", n)
+	}
+	// A reload for other reasons works meanwhile.
+	d.reload(etcdCorefile(s.Endpoints()) + "other.test {\n whoami\n}\n")
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	back := make(chan error)
+	for member := range EtcdMembers {
+		go func() { back <- s.begin(ctx, s.members[member]) }()
+	}
+	for range EtcdMembers {
+		if err := <-back; err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.sees()
+	s.put("changes.skydns.test", `{"host":"10.9.0.2"}`)
+	for _, one := range []*daemon{d, late} {
+		one.becomes(inA("changes.skydns.test", "NOERROR 10.9.0.2"))
+		one.says(stayNames()...)
+		if again, trouble := one.logs("it answers again"), one.logs("trying again"); again != trouble || trouble != 1 {
+			t.Errorf("%d lines about the trouble, %d about its end", trouble, again)
+		}
+	}
+	c.leave()
+}
+
+// The server is cut off, and when it is back its place in history has been compacted: it
+// lists anew. What has been deleted meanwhile is gone, and nothing else ever is.
+func TestEtcdCompaction(t *testing.T) {
+	s := newDNSStore(t, EtcdOptions{})
+	s.fill()
+	for i := range 100 {
+		s.put(fmt.Sprintf("n%d.goes.skydns.test", i), `{"host":"10.8.0.1"}`)
+	}
+	d := serve(t, etcdCorefile(s.Endpoints()))
+	d.becomes(append(stayNames(), inA("n7.goes.skydns.test", "NOERROR 10.8.0.1"))...)
+	c := d.crowd(stayNames()...)
+	for round, fault := range []EtcdFault{EtcdRefused, EtcdSilent} {
+		troubles := d.logs("trying again")
+		for member := range EtcdMembers {
+			s.Clients(member, fault)
+		}
+		if fault == EtcdSilent { // until the server gives the connections up: else nothing is lost
+			eventually(t, "a word of the trouble", func() bool { return d.logs("trying again") > troubles })
+		}
+		s.clear("goes.skydns.test")
+		s.put("comes.skydns.test", fmt.Sprintf(`{"host":"10.7.0.%d"}`, round))
+		s.put("stays0.skydns.test", `{"host":"10.0.0.1","priority":1}`) // the same address
+		_ = must(s.Compact(t.Context()))(t)
+		d.says(inA("n7.goes.skydns.test", "NOERROR 10.8.0.1"))
+		s.Heal()
+		d.becomes(inA("comes.skydns.test", fmt.Sprintf("NOERROR 10.7.0.%d", round)), inA("goes.skydns.test", "NXDOMAIN"), inA("n7.goes.skydns.test", "NXDOMAIN"))
+		if n := d.metric(`seamark_etcd_lists_total{path="/skydns/"}`); int(n) != round+2 {
+			t.Errorf("%v lists", n)
+		}
+		s.put("n7.goes.skydns.test", `{"host":"10.8.0.1"}`)
+		d.turns("a put", inA("n7.goes.skydns.test", "NOERROR 10.8.0.1"))
+	}
+	c.leave()
+}
+
+// Nobody can write: everything is answered.
+func TestEtcdQuota(t *testing.T) {
+	s := newDNSStore(t, EtcdOptions{Quota: 4 << 20})
+	s.fill()
+	d := serve(t, etcdCorefile(s.Endpoints()))
+	d.becomes(stayNames()...)
+	c := d.crowd(stayNames()...)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	if err := s.Fill(ctx); err != nil {
+		t.Fatal(err)
+	}
+	late := serve(t, etcdCorefile(s.Endpoints()))
+	late.becomes(stayNames()...)
+	if err := s.Free(ctx); err != nil {
+		t.Fatal(err)
+	}
+	s.put("comes.skydns.test", `{"host":"10.7.0.1"}`)
+	for _, one := range []*daemon{d, late} {
+		one.becomes(inA("comes.skydns.test", "NOERROR 10.7.0.1"))
+		if n := one.logs("trying again"); n > 0 {
+			t.Errorf("%d troubles", n)
+		}
+	}
+	c.leave()
+}
+
+// etcd is set back to a backup: what it does not know any more is gone.
+func TestEtcdIsSetBack(t *testing.T) {
+	first := newSky(t)
+	for i := range 50 {
+		first.put(fmt.Sprintf("test/skydns/n%d", i), `{"host":"10.0.0.1"}`)
+	}
+	gate := must(newEtcdGate(nil))(t)
+	t.Cleanup(gate.close)
+	gate.lead(first.client.Endpoints()[0][len("http://"):])
+	d := serve(t, etcdCorefile([]string{"http://" + gate.addr()}))
+	d.becomes(inA("n49.skydns.test", "NOERROR 10.0.0.1"))
+	second := newSky(t)
+	second.put("test/skydns/n0", `{"host":"10.0.0.2"}`)
+	gate.lead(second.client.Endpoints()[0][len("http://"):])
+	d.becomes(inA("n49.skydns.test", "NXDOMAIN"), inA("n0.skydns.test", "NOERROR 10.0.0.2"))
+	second.put("test/skydns/n1", `{"host":"10.0.0.3"}`)
+	d.turns("a put", inA("n1.skydns.test", "NOERROR 10.0.0.3"))
+}
+
+// With watch off, or more keys than most, each question is asked of etcd, and so it
+// is while members die.
+func TestEtcdAsksPerQuestion(t *testing.T) {
+	s := newDNSStore(t, EtcdOptions{})
+	s.fill()
+	off := serve(t, etcdCorefile(s.Endpoints(), "watch off"))
+	few := serve(t, etcdCorefile(s.Endpoints(), "most 10"))
+	all := serve(t, etcdCorefile(s.Endpoints(), "most 24"))
+	for _, d := range []*daemon{off, few, all} {
+		d.becomes(stayNames()...)
+		d.becomes(inSRV("stays0.skydns.test", "NOERROR 10 100 0 stays0.skydns.test."))
+		if !d.isReadyNow() {
+			t.Error("it is not ready")
+		}
+	}
+	if n := few.logs("20 keys below /skydns/ are more than the 10 that are held"); n != 1 {
+		t.Errorf("%d lines about too many keys", n)
+	}
+	// It grows beyond what is held, and is held again.
+	c := all.crowd(stayNames()...)
+	for i := range 6 {
+		s.put(fmt.Sprintf("n%d.more.skydns.test", i), `{"host":"10.8.0.1"}`)
+	}
+	eventually(t, "too many keys", func() bool { return all.logs("are more than the 24 that are held") == 1 })
+	all.becomes(inA("more.skydns.test", "NOERROR 10.8.0.1"))
+	s.put("n7.more.skydns.test", `{"host":"10.8.0.2"}`)
+	all.says(inA("more.skydns.test", "NOERROR 10.8.0.1 10.8.0.2"))
+	s.clear("more.skydns.test")
+	all.says(inA("more.skydns.test", "NXDOMAIN"))
+	eventually(t, "the keys to be held again", func() bool { return all.metric(`seamark_etcd_keys{path="/skydns/"}`) == 20 })
+	all.says(stayNames()...)
+	c.leave()
+
+	member := etcdLeader(t, s.EtcdCluster)
+	crowds := []*crowd{off.crowd(stayNames()...), few.crowd(stayNames()...)}
+	follower := (member + 1) % EtcdMembers
+	s.Kill(follower)
+	time.Sleep(500 * time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	if err := s.Restart(ctx, follower); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range crowds {
+		c.leave()
+	}
+	for member := range EtcdMembers {
+		s.Kill(member)
+	}
+	off.says(inA("stays0.skydns.test", "SERVFAIL"))
+}

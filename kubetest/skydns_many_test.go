@@ -1,0 +1,163 @@
+package kubetest
+
+import (
+	"fmt"
+	"hash/fnv"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+const manyKeys = 100000
+
+// manySky is an etcd with the keys of 25,000 Services, as kube2sky writes them: for each
+// an address, a port, and the pods of two names.
+func manySky(t *testing.T) *sky {
+	t.Helper()
+	s := newSky(t)
+	var ops []clientv3.Op
+	flush := func() {
+		if _, err := s.client.Txn(t.Context()).Then(ops...).Commit(); err != nil {
+			t.Fatal(err)
+		}
+		ops = ops[:0]
+	}
+	put := func(path, value string) {
+		h := fnv.New32a()
+		_, _ = h.Write([]byte(value))
+		if ops = append(ops, clientv3.OpPut(fmt.Sprintf("%slocal/cluster/%s/%x", skyTree, path, h.Sum32()), value)); len(ops) == 128 {
+			flush()
+		}
+	}
+	for i := range manyKeys / 4 {
+		ns, name := fmt.Sprintf("team-%d", i%200), fmt.Sprintf("service-%d", i)
+		put("svc/"+ns+"/"+name, skyHost(manyAddress(i)))
+		put("svc/"+ns+"/"+name+"/_tcp/_http", skyPort(name+"."+ns+".svc.cluster.local.", 80))
+		for pod := range 2 {
+			ip := fmt.Sprintf("10.%d.%d.%d", 128+pod, i/250, i%250)
+			put("pod/"+ns+"/"+strings.ReplaceAll(ip, ".", "-"), skyHost(ip))
+		}
+	}
+	flush()
+	return s
+}
+
+func manyAddress(i int) string { return fmt.Sprintf("10.%d.%d.%d", 96+i/62500, i/250%250, i%250) }
+
+func manyName(i int) string { return fmt.Sprintf("service-%d.team-%d.svc.cluster.local", i, i%200) }
+
+// The binary as it is built for everybody, with 100,000 keys: all are answered, and the
+// log of the test says what that costs.
+func TestEtcdHundredThousandKeys(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "seamark")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/seamark")
+	build.Dir = ".."
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Skipf("no binary: %v\n%s", err, out)
+	}
+	s := manySky(t)
+	port := freePort(t)
+	p := &process{daemon: &daemon{T: t, at: "127.0.0.1:" + port}, ended: make(chan error, 1)}
+	gate := must(newEtcdGate(nil))(t)
+	t.Cleanup(gate.close)
+	gate.lead(strings.TrimPrefix(s.at, "http://"))
+	p.cmd = exec.CommandContext(t.Context(), binary, "skydns", "-machines=http://"+gate.addr(), "-addr=127.0.0.1:"+port, "-domain=cluster.local.", "-no-rec")
+	p.cmd.Stdout, p.cmd.Stderr = &p.journal, &p.journal
+	began := time.Now()
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { p.ended <- p.cmd.Wait() }()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+		t.Logf("its log:\n%s", p.log())
+	})
+	last := inA(manyName(manyKeys/4-1), "NOERROR "+manyAddress(manyKeys/4-1))
+	for p.asks(last) != last.want {
+		if time.Since(began) > patience {
+			t.Fatal("no answer")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Logf("the first answer came %v after the start", time.Since(began).Round(time.Millisecond))
+	resident := func(when string) {
+		text := string(must(os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid)))(t))
+		var now, most string
+		for line := range strings.Lines(text) {
+			if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+				now = strings.TrimSpace(rest)
+			}
+			if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+				most = strings.TrimSpace(rest)
+			}
+		}
+		t.Logf("resident %s: %s, at most %s", when, now, most)
+	}
+	resident("after the first answer")
+	for i := 0; i < manyKeys/4; i += 7 {
+		if got, want := p.asks(inA(manyName(i), "")), "NOERROR "+manyAddress(i); got != want {
+			t.Fatalf("%s: got %s, want %s", manyName(i), got, want)
+		}
+	}
+	resident("after 3,500 questions")
+	conn := must(dns.Dial("udp", p.at))(t)
+	defer conn.Close()
+	client := &dns.Client{Timeout: replyTime}
+	var took latencies
+	for i := range 1000 {
+		want := fmt.Sprintf("10.20.%d.%d", i/250, i%250)
+		name := fmt.Sprintf("changes-%d.team-7.svc.cluster.local", i%50)
+		if _, err := s.client.Put(t.Context(), keyOfName("/skydns", name), skyHost(want)); err != nil {
+			t.Fatal(err)
+		}
+		put := time.Now()
+		q := inA(name, "NOERROR "+want)
+		for {
+			reply, _, err := client.ExchangeWithConn(q.message(), conn)
+			if answer(reply, err) == q.want {
+				break
+			}
+			if time.Since(put) > patience {
+				t.Fatalf("%s: %s", q, answer(reply, err))
+			}
+		}
+		took = append(took, time.Since(put))
+	}
+	t.Logf("a put is answered after: %v", took)
+	resident("after 1,000 puts")
+	time.Sleep(2 * time.Second)
+	resident("two seconds later")
+
+	// Cut off and compacted: everything is listed anew, while questions go on.
+	gate.set("", EtcdRefused)
+	s.put("local/cluster/svc/team-7/late", skyHost("10.21.0.1"))
+	now := must(s.client.Get(t.Context(), "/"))(t)
+	if _, err := s.client.Compact(t.Context(), now.Header.Revision); err != nil {
+		t.Fatal(err)
+	}
+	gate.set("", EtcdOpen)
+	began = time.Now()
+	for late := inA("late.team-7.svc.cluster.local", "NOERROR 10.21.0.1"); p.asks(late) != late.want; {
+		if got := p.asks(last); got != last.want {
+			t.Fatalf("%s: got %s", last, got)
+		}
+		if time.Since(began) > patience {
+			t.Fatal("it is not listed anew")
+		}
+	}
+	t.Logf("another list took %v, with the wait for the next attempt", time.Since(began).Round(time.Millisecond))
+	resident("after another list")
+}
+
+// asks asks once by UDP.
+func (d *daemon) asks(q question) string {
+	reply, _, err := (&dns.Client{Timeout: replyTime}).Exchange(q.message(), d.at)
+	return answer(reply, err)
+}

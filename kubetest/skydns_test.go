@@ -1,0 +1,275 @@
+package kubetest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// A dnsStore is three members of etcd as those see them who write names: by ways that no
+// fault between the members and the server concerns.
+type dnsStore struct {
+	*testing.T
+	*EtcdCluster
+	writer *clientv3.Client
+}
+
+func newDNSStore(t *testing.T, o EtcdOptions) *dnsStore {
+	t.Helper()
+	s := &dnsStore{T: t, EtcdCluster: startEtcdCluster(t, o)}
+	s.writer = etcdClient(t, s.Config(), s.direct()...)
+	return s
+}
+
+// direct are the members that run, without the gates before them.
+func (s *dnsStore) direct() (all []string) {
+	for _, m := range s.members {
+		if e := m.etcd(); e != nil {
+			all = append(all, s.scheme()+"://"+e.Clients[0].Addr().String())
+		}
+	}
+	return all
+}
+
+// sees has the writer know the members that run now.
+func (s *dnsStore) sees() { s.writer.SetEndpoints(s.direct()...) }
+
+// keyOfName is the key of a name.
+func keyOfName(prefix, name string) string {
+	labels := strings.Split(name, ".")
+	key := prefix
+	for i := len(labels) - 1; i >= 0; i-- {
+		key += "/" + labels[i]
+	}
+	return key
+}
+
+// put writes a name's message.
+func (s *dnsStore) put(name, value string, options ...clientv3.OpOption) {
+	s.Helper()
+	s.set(keyOfName("/skydns", name), value, options...)
+}
+
+func (s *dnsStore) set(key, value string, options ...clientv3.OpOption) {
+	s.Helper()
+	s.try("putting "+key, func(ctx context.Context) error { _, err := s.writer.Put(ctx, key, value, options...); return err })
+}
+
+func (s *dnsStore) remove(name string) {
+	s.Helper()
+	key := keyOfName("/skydns", name)
+	s.try("deleting "+key, func(ctx context.Context) error { _, err := s.writer.Delete(ctx, key); return err })
+}
+
+// clear deletes all that is below a name.
+func (s *dnsStore) clear(name string) {
+	s.Helper()
+	key := keyOfName("/skydns", name) + "/"
+	s.try("deleting "+key, func(ctx context.Context) error {
+		_, err := s.writer.Delete(ctx, key, clientv3.WithPrefix())
+		return err
+	})
+}
+
+// try does something as soon as the cluster lets it.
+func (s *dnsStore) try(what string, do func(context.Context) error) {
+	s.Helper()
+	var err error
+	deadline := time.Now().Add(patience)
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		err = do(ctx)
+		cancel()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.Fatalf("%s: %v", what, err)
+		}
+	}
+}
+
+// fill writes the names that stayNames tells.
+func (s *dnsStore) fill() {
+	s.Helper()
+	for i := range 20 {
+		s.put(fmt.Sprintf("stays%d.skydns.test", i), fmt.Sprintf(`{"host":"10.0.0.%d"}`, i+1))
+	}
+}
+
+// stayNames are names that are always there.
+func stayNames() (all []question) {
+	for i := range 20 {
+		all = append(all, inA(fmt.Sprintf("stays%d.skydns.test", i), fmt.Sprintf("NOERROR 10.0.0.%d", i+1)))
+	}
+	return append(all, inA("never.skydns.test", "NXDOMAIN"))
+}
+
+// etcdCorefile is a Corefile with the directive etcd for these endpoints.
+func etcdCorefile(endpoints []string, options ...string) string {
+	lines := append([]string{"endpoint " + strings.Join(endpoints, " ")}, options...)
+	return ". {\n errors\n ready $READY\n etcd skydns.test in-addr.arpa {\n  " + strings.Join(lines, "\n  ") + "\n }\n}\n"
+}
+
+// isReadyNow is what the directive ready says.
+func (d *daemon) isReadyNow() bool {
+	resp, err := http.Get("http://" + d.ready + "/ready")
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode == http.StatusOK
+}
+
+// ttl is that of the first record of an answer.
+func (d *daemon) ttl(q question) uint32 {
+	d.Helper()
+	reply := must(dns.Exchange(q.message(), d.at))(d.T)
+	if len(reply.Answer) == 0 {
+		d.Fatalf("%s: %s", q, reply)
+	}
+	return reply.Answer[0].Header().Ttl
+}
+
+// Keys come, change and go, one by one, in transactions and whole trees, and every
+// kind of answer is there.
+func TestEtcdFollows(t *testing.T) {
+	s := newDNSStore(t, EtcdOptions{})
+	s.fill()
+	s.put("x.web.skydns.test", `{"host":"10.1.0.1","port":80}`)
+	s.put("y.web.skydns.test", `{"host":"2001:db8::1","port":81,"priority":20}`)
+	s.put("text.skydns.test", `{"text":"hello"}`)
+	s.put("alias.skydns.test", `{"host":"stays0.skydns.test"}`)
+	s.put("mail.skydns.test", `{"host":"stays1.skydns.test","mail":true,"priority":5}`)
+	s.put("1.ns.dns.skydns.test", `{"host":"10.0.9.1"}`)
+	s.put("1.0.0.10.in-addr.arpa", `{"host":"stays0.skydns.test"}`)
+	s.set("/skydns/test/skydns/deep", `{"host":"10.2.0.1"}`)
+	s.set("/skydns/test/skydns/deep/er", `{"host":"10.2.0.2"}`)
+	s.set("/skydns/test/skydns/deeper", `{"host":"10.2.0.3"}`)
+	s.set("/skydnsx/test/skydns/sibling", `{"host":"10.3.0.1"}`)
+	s.set("/skydns", `{"host":"10.3.0.2"}`)
+	d := serve(t, etcdCorefile(s.Endpoints()))
+	d.becomes(stayNames()...)
+	d.says(
+		inA("web.skydns.test", "NOERROR 10.1.0.1"), inAAAA("web.skydns.test", "NOERROR 2001:db8::1"),
+		inSRV("web.skydns.test", "NOERROR 10 100 80 x.web.skydns.test. 20 100 81 y.web.skydns.test."),
+		question{"text.skydns.test", dns.TypeTXT, `NOERROR "hello"`},
+		inA("alias.skydns.test", "NOERROR 10.0.0.1 stays0.skydns.test."),
+		question{"mail.skydns.test", dns.TypeMX, "NOERROR 5 stays1.skydns.test."},
+		question{"skydns.test", dns.TypeNS, "NOERROR 1.ns.dns.skydns.test."},
+		inPTR("1.0.0.10.in-addr.arpa", "NOERROR stays0.skydns.test."),
+		inA("deep.skydns.test", "NOERROR 10.2.0.1 10.2.0.2"), inA("er.deep.skydns.test", "NOERROR 10.2.0.2"), inA("deeper.skydns.test", "NOERROR 10.2.0.3"),
+		inA("sibling.skydns.test", "NXDOMAIN"), inA("text.skydns.test", "NOERROR"),
+	)
+	if !d.isReadyNow() {
+		t.Error("it is not ready")
+	}
+	c := d.crowd(stayNames()...)
+	var l latencies
+	for i := range 30 {
+		want := fmt.Sprintf("10.4.0.%d", i)
+		s.put("comes.skydns.test", `{"host":"`+want+`"}`)
+		l = append(l, d.turns("a put", inA("comes.skydns.test", "NOERROR "+want)))
+		if i%10 == 9 {
+			s.remove("comes.skydns.test")
+			l = append(l, d.turns("a deletion", inA("comes.skydns.test", "NXDOMAIN")))
+		}
+	}
+	t.Log(l)
+	// As kube2sky does it: one transaction that puts and deletes.
+	s.put("a.txn.skydns.test", `{"host":"10.5.0.1"}`)
+	d.turns("a put", inA("txn.skydns.test", "NOERROR 10.5.0.1"))
+	s.try("a transaction", func(ctx context.Context) error {
+		_, err := s.writer.Txn(ctx).Then(
+			clientv3.OpPut(keyOfName("/skydns", "b.txn.skydns.test"), `{"host":"10.5.0.2"}`), clientv3.OpDelete(keyOfName("/skydns", "a.txn.skydns.test")),
+			clientv3.OpPut(keyOfName("/skydns", "c.txn.skydns.test"), `{"host":"10.5.0.3"}`)).Commit()
+		return err
+	})
+	d.becomes(inA("txn.skydns.test", "NOERROR 10.5.0.2 10.5.0.3"))
+	s.clear("txn.skydns.test")
+	d.turns("the deletion of a tree", inA("txn.skydns.test", "NXDOMAIN"))
+
+	// What is no message is told once, and stands in nobody's way.
+	for name, value := range map[string]string{
+		"json.bad.skydns.test": `{"host":`, "host.bad.skydns.test": `{"host":"10.0.0.1:80"}`, "port.bad.skydns.test": `{"host":"10.0.0.1","port":70000}`,
+		"good.bad.skydns.test": `{"host":"10.6.0.1","found":true}`, "empty.bad.skydns.test": `{}`, "odd *\"{}é.bad.skydns.test": `{"host":"10.6.0.2"}`,
+	} {
+		s.put(name, value)
+	}
+	s.put("json.bad.skydns.test", `{"host":`)
+	d.becomes(inA("bad.skydns.test", "NOERROR 10.6.0.1 10.6.0.2"), inA("json.bad.skydns.test", "NOERROR"), inA("empty.bad.skydns.test", "NOERROR"))
+	for _, name := range []string{"json", "host", "port"} {
+		if n := d.logs("is not used", "/skydns/test/skydns/bad/"+name); n != 1 {
+			t.Errorf("%d lines about %s", n, name)
+		}
+	}
+	c.leave()
+	if n := d.logs("trying again"); n > 0 {
+		t.Errorf("%d troubles", n)
+	}
+	if n := d.metric(`seamark_etcd_lists_total{path="/skydns/"}`); n != 1 {
+		t.Errorf("%v lists", n)
+	}
+	if n, keys := d.metric(`seamark_etcd_keys{path="/skydns/"}`), 20+7+3+6; int(n) != keys {
+		t.Errorf("%v keys, want %d", n, keys)
+	}
+	if age := d.metric(`seamark_etcd_data_age_seconds{path="/skydns/"}`); age < 0 || age > 15 {
+		t.Errorf("the data are %v seconds old", age)
+	}
+}
+
+// A key with a lease is answered with the time that this has left, as far as the
+// directive lets it, and is gone when the lease ends.
+func TestEtcdLeases(t *testing.T) {
+	s := newDNSStore(t, EtcdOptions{})
+	grant := func(seconds int64) clientv3.LeaseID {
+		return must(s.writer.Grant(t.Context(), seconds))(t).ID
+	}
+	s.put("short.skydns.test", `{"host":"10.0.0.1"}`, clientv3.WithLease(grant(1000)))
+	s.put("own.skydns.test", `{"host":"10.0.0.1","ttl":7}`, clientv3.WithLease(grant(1000)))
+	s.put("long.skydns.test", `{"host":"10.0.0.1"}`, clientv3.WithLease(grant(100000)))
+	brief := grant(3)
+	s.put("brief.skydns.test", `{"host":"10.0.0.2"}`, clientv3.WithLease(brief))
+	s.put("none.skydns.test", `{"host":"10.0.0.1"}`)
+	for _, watch := range []string{"on", "off"} {
+		d := serve(t, etcdCorefile(s.Endpoints(), "watch "+watch, "min-lease-ttl 5s", "max-lease-ttl 2000"))
+		d.becomes(inA("short.skydns.test", "NOERROR 10.0.0.1"))
+		eventually(t, "the TTL of the lease", func() bool { return d.ttl(inA("short.skydns.test", "")) > 900 })
+		before := d.ttl(inA("short.skydns.test", ""))
+		eventually(t, "a TTL that falls", func() bool { return d.ttl(inA("short.skydns.test", "")) < before })
+		eventually(t, "all leases to be known", func() bool { return d.ttl(inA("long.skydns.test", "")) == 2000 })
+		for name, want := range map[string]uint32{"own": 7, "none": 300, "long": 2000} {
+			if got := d.ttl(inA(name+".skydns.test", "")); got != want {
+				t.Errorf("watch %s: the TTL of %s is %d, want %d", watch, name, got, want)
+			}
+		}
+		if watch == "on" {
+			// Kept alive it stays, with the least TTL: there is less left than that.
+			for range 3 {
+				_ = must(s.writer.KeepAliveOnce(t.Context(), brief))(t)
+				if got := d.ttl(inA("brief.skydns.test", "")); got != 5 {
+					t.Errorf("the TTL is %d", got)
+				}
+				time.Sleep(1500 * time.Millisecond)
+			}
+			d.says(inA("brief.skydns.test", "NOERROR 10.0.0.2"))
+			d.becomes(inA("brief.skydns.test", "NXDOMAIN"))
+			// One that comes later, and is given another time by a new lease.
+			s.put("late.skydns.test", `{"host":"10.0.0.3"}`, clientv3.WithLease(grant(500)))
+			d.becomes(inA("late.skydns.test", "NOERROR 10.0.0.3"))
+			eventually(t, "the TTL of a new lease", func() bool { ttl := d.ttl(inA("late.skydns.test", "")); return ttl > 400 && ttl <= 500 })
+			s.put("late.skydns.test", `{"host":"10.0.0.3"}`, clientv3.WithLease(grant(1500)))
+			eventually(t, "the TTL of another lease", func() bool { return d.ttl(inA("late.skydns.test", "")) > 1400 })
+			s.put("late.skydns.test", `{"host":"10.0.0.3"}`)
+			eventually(t, "the TTL without a lease", func() bool { return d.ttl(inA("late.skydns.test", "")) == 300 })
+		}
+	}
+}
