@@ -70,7 +70,9 @@ type sharer struct{ zones []wire.Name }
 
 func (*sharer) ServeDNS(*dns.Query) dns.Verdict { return dns.Next }
 func (s *sharer) Shares() []wire.Name           { return s.zones }
-func (s *sharer) Share(zone wire.Name) string   { return strconv.FormatBool(slices.Contains(s.zones, zone)) }
+func (s *sharer) Share(zone wire.Name) string {
+	return strconv.FormatBool(slices.Contains(s.zones, zone))
+}
 
 // local stands for kubernetes: what it says is this server's own.
 type local func(q *dns.Query) dns.Verdict

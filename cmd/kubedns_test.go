@@ -1,7 +1,9 @@
 package cmd_test
 
 import (
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -35,5 +37,45 @@ func TestKubeDNSFlags(t *testing.T) {
 		if code != 2 || !strings.Contains(errs, c.want) {
 			t.Errorf("%s: %d %s", c.args, code, errs)
 		}
+	}
+}
+
+// Every line of what kube-dns did wrong has a test: a script, or a function of one
+// of the modules.
+func TestKubeDNSDefects(t *testing.T) {
+	page, err := os.ReadFile("../docs/reference/kube-dns.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var code strings.Builder
+	err = filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, "_test.go") {
+			text, err := os.ReadFile(path)
+			code.Write(text)
+			return err
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "\n## What kube-dns did wrong\n")
+	section, _, _ := strings.Cut(rest, "\n## ")
+	rows := 0
+	for line := range strings.Lines(section) {
+		cells := strings.Split(strings.TrimSpace(line), " | ")
+		if !strings.HasPrefix(line, "| ") || len(cells) != 3 || strings.Contains(line, "| test |") {
+			continue
+		}
+		rows++
+		for name := range strings.SplitSeq(strings.Trim(cells[2], " |"), ", ") {
+			name = strings.Trim(name, "`")
+			if _, err := os.Stat("../testdata/script/" + name + ".txt"); err != nil && !strings.Contains(code.String(), "\nfunc "+name+"(") {
+				t.Errorf("no test %q, for: %s", name, cells[0])
+			}
+		}
+	}
+	if rows < 30 {
+		t.Errorf("%d lines have been looked at", rows)
 	}
 }

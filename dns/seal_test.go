@@ -64,6 +64,19 @@ func TestOPT(t *testing.T) {
 	}
 }
 
+// What is too large for TCP, too, is cut as over UDP. kube-dns says SERVFAIL.
+func TestTooLargeForTCP(t *testing.T) {
+	r := newRig(t, 1, map[string]*Chain{".": chain(serve(addresses(5000)))})
+	packet, err := question("a.zone", mdns.TypeA).Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, reply := r.askBytes(packet, TCP)
+	if reply.Rcode != mdns.RcodeSuccess || !reply.Truncated || len(reply.Answer) < 4000 {
+		t.Errorf("%s, TC %v, %d answers", mdns.RcodeToString[reply.Rcode], reply.Truncated, len(reply.Answer))
+	}
+}
+
 // Sizes: the client's over UDP, from 512 to 4096; all of it over TCP. TC only
 // if an answer had to go.
 func TestSizes(t *testing.T) {
