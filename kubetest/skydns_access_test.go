@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // Who has no certificate, or another authority's, is not let in, and says so. Files that
@@ -61,8 +60,8 @@ func TestEtcdTLS(t *testing.T) {
 			}
 		}
 	}
-	if mistrusts.logs("certificate signed by unknown authority") == 0 {
-		t.Error("it does not say why it trusts nobody")
+	if mistrusts.logs("trying again", "certificate signed by unknown authority") == 0 || nobody.logs("trying again", "certificate") == 0 {
+		t.Error("it does not say what is wrong with a certificate")
 	}
 	file("crt", cert)
 	file("key", key)
@@ -141,7 +140,9 @@ func TestEtcdComesLater(t *testing.T) {
 	at := freeAddress(t)
 	d := serve(t, etcdCorefile([]string{at})+"other.test {\n whoami\n}\n")
 	d.says(inA("stays0.skydns.test", "SERVFAIL"), inA("other.test", "NOERROR"))
-	eventually(t, "a word of the trouble", func() bool { return d.logs("trying again, names are answered SERVFAIL until it answers", "connection refused") == 1 })
+	eventually(t, "a word of the trouble", func() bool {
+		return d.logs("trying again, names are answered SERVFAIL until it answers", "connection refused") == 1
+	})
 	if d.isReadyNow() {
 		t.Error("it is ready")
 	}
@@ -160,12 +161,11 @@ func TestEtcdReload(t *testing.T) {
 	s := newDNSStore(t, EtcdOptions{})
 	s.fill()
 	for i := range 20 {
-		name := strings.TrimSuffix(stayNames()[i].name, ".")
+		name := stayNames()[i].name
 		s.set(keyOfName("/other", name), strings.Replace(`{"host":"IP","ttl":5}`, "IP", strings.TrimPrefix(stayNames()[i].want, "NOERROR "), 1))
 	}
 	s.set(keyOfName("/other", "x.other.test"), `{"host":"10.3.0.1"}`)
-	second := "skydns.other:0 {\n etcd skydns.test {\n  endpoint " + strings.Join(s.Endpoints(), " ") + "\n }\n}\n"
-	text := etcdCorefile(s.Endpoints()) + strings.Replace(second, "skydns.other:0", "stays0.skydns.test", 1)
+	text := etcdCorefile(s.Endpoints()) + "stays0.skydns.test {\n etcd skydns.test {\n  endpoint " + strings.Join(s.Endpoints(), " ") + "\n }\n}\n"
 	d := serve(t, text)
 	d.becomes(stayNames()...)
 	lists := func(path string) float64 { return d.metric(`seamark_etcd_lists_total{path="` + path + `"}`) }
@@ -191,9 +191,6 @@ func TestEtcdReload(t *testing.T) {
 	failed := d.logs("reload failed")
 	d.order(etcdCorefile([]string{freeAddress(t)}))
 	eventually(t, "a failed reload", func() bool { return d.logs("reload failed") == failed+1 && d.logs("did not come from") == 1 })
-	d.says(stayNames()...)
-	time.Sleep(10 * time.Millisecond)
-	d.reload(text)
 	d.says(stayNames()...)
 	c.leave()
 }
