@@ -112,7 +112,7 @@ func TestSidecar(t *testing.T) {
 
 // The reference page of a command has every flag that its help has.
 func TestCommandPages(t *testing.T) {
-	for _, command := range []string{"sidecar", "kube-dns", "exec-healthz", "kube2sky"} {
+	for _, command := range []string{"sidecar", "kube-dns", "exec-healthz", "kube2sky", "skydns"} {
 		text, err := os.ReadFile("../docs/reference/" + command + ".md")
 		if err != nil {
 			t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/server"
 	"github.com/seamark/seamark/skydns"
 	"github.com/spf13/cobra"
@@ -55,7 +56,7 @@ metrics are served on that port. Flags may have one dash or two.`,
 	f.StringVar(&flags.Hostmaster, "hostmaster", "", "`NAME` of who is responsible for the zone; else hostmaster.ZONE")
 	f.Int("scache", 10000, "means nothing: there are no signatures to keep")
 	f.IntVar(&flags.RCache, "rcache", 0, "how many answers of servers elsewhere are kept, and as many denials; 0 is none")
-	f.IntVar(&flags.RCacheTTL, "rcache-ttl", flags.RCacheTTL, "how many seconds at most")
+	f.IntVar(&flags.RCacheTTL, "rcache-ttl", flags.RCacheTTL, "how many seconds at most; TTLs of names in etcd are cut as well")
 	f.IntVar(&flags.Ndots, "ndots", flags.Ndots, "how many labels a name must have to be asked elsewhere (SKYDNS_NDOTS)")
 	f.StringVar(&flags.PathPrefix, "path-prefix", flags.PathPrefix, "`NAME` that the keys in etcd begin with (SKYDNS_PATH_PREFIX)")
 	f.Bool("etcd3", true, "means nothing: etcd's API v3 is what is spoken")
@@ -111,9 +112,10 @@ func (p *program) serveSkyDNS(c *cobra.Command, flags skydns.Flags) error {
 	defer out.close()
 	log := server.NewLog(out, slog.LevelInfo)
 	limitMemory(log)
-	f := skydns.NewFollower(flags, os.Getenv, log)
+	o := p.options(log)
+	f := skydns.NewFollower(flags, os.Getenv, func(blocks []corefile.Server) error { return planned(o, blocks) }, log)
 	defer f.Stop()
-	r := server.Run{Options: p.options(log), Read: f.Read, Changed: f.Changed(), Out: out, Greeting: p.greeting()}
+	r := server.Run{Options: o, Read: f.Read, Changed: f.Changed(), Out: out, Greeting: p.greeting()}
 	if err := r.Serve(c.Context()); err != nil {
 		return failure{err}
 	}

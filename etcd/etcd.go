@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -39,16 +40,33 @@ const (
 // Check says everything that is wrong with the Options, and opens nothing.
 func (o Options) Check() error {
 	var errs []error
+	open, secure := 0, 0 // endpoints
 	for _, e := range o.endpoints() {
 		if err := checkEndpoint(e); err != nil {
 			errs = append(errs, err)
 		}
+		if strings.HasPrefix(e, "http://") {
+			open++
+		}
+		if strings.HasPrefix(e, "https://") {
+			secure++
+		}
+	}
+	// The client takes the first one's scheme for all.
+	switch {
+	case open > 0 && secure > 0:
+		errs = append(errs, errors.New("endpoint: want https:// for all or for none"))
+	case open > 0 && o.Cert+o.Key+o.CA != "":
+		errs = append(errs, errors.New("endpoint: the files of tls need https://, and nothing is secured by http://"))
 	}
 	if (o.Cert == "") != (o.Key == "") {
 		errs = append(errs, errors.New("tls: a certificate needs its key, and a key its certificate"))
 	}
-	if o.Username == "" && o.Password != "" {
+	switch {
+	case o.Username == "" && o.Password != "":
 		errs = append(errs, errors.New("credentials: a password needs a user"))
+	case o.Username != "" && o.Password == "":
+		errs = append(errs, errors.New("credentials: a user needs a password"))
 	}
 	return errors.Join(errs...)
 }
@@ -62,14 +80,18 @@ func (o Options) endpoints() []string {
 
 func checkEndpoint(e string) error {
 	wrong := fmt.Errorf("endpoint: want a URL such as https://10.0.0.1:2379, or HOST:PORT, got %q", e)
+	text := e
 	if !strings.Contains(e, "://") {
-		if e == "" || strings.ContainsAny(e, "/ ") {
-			return wrong
-		}
-		return nil
+		text = "http://" + e
 	}
-	u, err := url.Parse(e)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Path != "" && u.Path != "/" {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || text != e && u.Path != "" {
+		return wrong
+	}
+	if n, err := strconv.ParseUint(u.Port(), 10, 16); err != nil || n == 0 {
+		return wrong
+	}
+	if u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Path != "" && u.Path != "/" || strings.ContainsAny(e, " {}\"\\") {
 		return wrong
 	}
 	return nil

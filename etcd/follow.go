@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -39,7 +41,7 @@ func (f Few) Run(ctx context.Context, apply func(map[string]string)) {
 	trouble := false
 	heard := func() {
 		if trouble {
-			f.Log.Info("etcd answers again", "endpoints", f.Endpoints)
+			f.Log.Info("following the configuration in etcd: it answers again")
 		}
 		trouble = false
 	}
@@ -51,8 +53,11 @@ func (f Few) Run(ctx context.Context, apply func(map[string]string)) {
 		if ctx.Err() != nil {
 			return
 		}
+		if errors.Is(err, rpctypes.ErrCompacted) {
+			continue // no trouble: they are listed anew
+		}
 		if !trouble {
-			f.Log.Warn(fmt.Sprintf("following the configuration in etcd: %v: trying again", err))
+			f.Log.Warn(fmt.Sprintf("following the configuration in etcd: %v: trying again, what is known goes on", f.Why(ctx, err)))
 		}
 		trouble = true
 		select {

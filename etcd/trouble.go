@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
+	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// Trouble is an error of the client in words for a person: without the names that
-// gRPC has for kinds of errors, and with what to do where that is clear.
+// Trouble is an error of the client in words for a person: without gRPC's names for
+// kinds of errors, and with what to do where that is clear.
 func Trouble(err error) error {
 	switch {
 	case err == nil:
@@ -26,11 +29,37 @@ func Trouble(err error) error {
 	case errors.Is(err, rpctypes.ErrNoLeader):
 		return errors.New("none of its members leads")
 	}
-	text := err.Error()
-	for _, before := range [...]string{` desc = "transport: `, " desc = "} {
-		if i := strings.LastIndex(text, before); i >= 0 {
-			text = strings.TrimSuffix(text[i+len(before):], `"`)
-		}
+	return errors.New(inner(err.Error()))
+}
+
+// reason finds what gRPC had to say at the end: that is the cause.
+var reason = regexp.MustCompile(`(?s)^.* desc = "?(?:transport: )?(.*?)"?$`)
+
+func inner(text string) string {
+	if m := reason.FindStringSubmatch(text); m != nil {
+		return m[1]
 	}
-	return errors.New(text)
+	return text
+}
+
+// Why is Trouble, and if the trouble is that nobody has answered in time it asks once
+// more, to learn what stood in the way: the client says that to its log alone. It
+// takes a second at most.
+func (o Options) Why(ctx context.Context, err error) error {
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return Trouble(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	o.Username, o.Password = "", "" // they are shown when there is a connection
+	c, wrong := o.Client(ctx)
+	if wrong != nil {
+		return Trouble(wrong)
+	}
+	defer c.Close()
+	_, wrong = pb.NewKVClient(c.ActiveConnection()).Range(ctx, &pb.RangeRequest{Key: []byte{0}})
+	if wrong != nil && strings.Contains(wrong.Error(), "connection error:") {
+		return errors.New(inner(wrong.Error()))
+	}
+	return Trouble(err)
 }

@@ -61,10 +61,9 @@ func (o *Options) Check() error {
 	if err := o.Etcd.Check(); err != nil {
 		errs = append(errs, fmt.Errorf("--etcd-servers and the other flags of etcd: %w", err))
 	}
-	wrong(strings.Contains(o.Etcd.Endpoints, "http://") && o.Etcd.CA+o.Etcd.Cert+o.Etcd.Key != "",
-		"--etcd-cafile, --etcd-certfile, --etcd-keyfile: want https:// in --etcd-servers with them")
 	wrong(o.MutationTimeout < time.Millisecond, "--etcd-mutation-timeout: want a duration such as 10s, got %v", o.MutationTimeout)
 	wrong(o.Lease < 2*time.Second || o.Lease > time.Hour, "--lease-duration: want 2s to 1h, got %v", o.Lease)
+	wrong(o.Lease%time.Second != 0, "--lease-duration: want whole seconds, got %v", o.Lease)
 	return errors.Join(errs...)
 }
 

@@ -21,6 +21,7 @@ type edit struct {
 	path     string
 	value    string
 	revision int64 // that the key has until then; 0: there is none
+	counted  bool  // of a put or adopt: there is a mark already
 }
 
 type what uint8
@@ -49,9 +50,9 @@ func plan(wanted []record, tree map[string]found, marks map[string]string) (c ch
 		switch {
 		case there && at.value == r.value && mark == sum(r.value):
 		case there && at.value == r.value:
-			c.puts = append(c.puts, edit{adopt, r.path, r.value, at.revision})
+			c.puts = append(c.puts, edit{adopt, r.path, r.value, at.revision, marked})
 		case !there || marked && mark == sum(at.value):
-			c.puts = append(c.puts, edit{put, r.path, r.value, at.revision})
+			c.puts = append(c.puts, edit{put, r.path, r.value, at.revision, marked})
 		default:
 			c.foreign = append(c.foreign, r.path)
 			if marked {

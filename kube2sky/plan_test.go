@@ -1,10 +1,14 @@
 package kube2sky
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/seamark/seamark/metrics"
 )
 
 func (e edit) String() string {
@@ -35,6 +39,43 @@ func TestPlan(t *testing.T) {
 		if text = strings.Join(strings.Fields(text), " "); text != c.want {
 			t.Errorf("%s: %s, want %s", c.name, text, c.want)
 		}
+	}
+}
+
+// What is counted is what has a mark of ours, whoever has deleted or changed keys, and
+// it is known to who writes alone.
+func TestCount(t *testing.T) {
+	w := newWriter(Options{Log: slog.New(slog.DiscardHandler)}, newLayout("skydns", "cluster.local"), newTestState(), new(metrics.Registry))
+	wanted := []record{{"a", "1"}, {"b", "2"}}
+	for _, c := range []struct {
+		name  string
+		tree  map[string]found
+		marks map[string]string
+		want  int64
+	}{
+		{"nothing there", nil, nil, 2},
+		{"somebody has deleted one", map[string]found{"a": {"1", 5}}, map[string]string{"a": sum("1"), "b": sum("2")}, 2},
+		{"one is ours, and old", map[string]found{"a": {"0", 5}}, map[string]string{"a": sum("0")}, 2},
+		{"the same value from somebody else", map[string]found{"a": {"1", 5}, "b": {"2", 6}}, map[string]string{"a": sum("0")}, 2},
+		{"somebody else's over ours", map[string]found{"a": {"x", 5}, "b": {"2", 6}}, map[string]string{"a": sum("1"), "b": sum("2")}, 1},
+		{"one is not wanted", map[string]found{"a": {"1", 5}, "b": {"2", 6}, "c": {"3", 7}}, map[string]string{"a": sum("1"), "b": sum("2"), "c": sum("3")}, 2},
+	} {
+		p := place{kind: ofNobody, name: c.name}
+		changes := plan(wanted, c.tree, c.marks)
+		w.keys.Store(int64(len(c.marks)))
+		w.tell(p, changes.foreign)
+		w.count(append(changes.puts, changes.removals...))
+		if w.keys.Load() != c.want {
+			t.Errorf("%s: %d keys, want %d", c.name, w.keys.Load(), c.want)
+		}
+	}
+	if w.taken.Load() != 1 {
+		t.Errorf("%d keys are others'", w.taken.Load())
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := w.term(ended, &session{}); err != nil || w.keys.Load() != 0 || w.taken.Load() != 0 || len(w.foreign) != 0 || w.leads.Load() {
+		t.Errorf("after a term: %v, %d keys, %d are others'", err, w.keys.Load(), w.taken.Load())
 	}
 }
 

@@ -133,8 +133,7 @@ func (w *writer) term(ctx context.Context, s *session) error {
 	w.log.Info("this replica writes now", "tree", w.layout.tree+w.layout.path)
 	w.leads.Store(true)
 	w.state.follow()
-	defer w.leads.Store(false)
-	defer w.state.leave()
+	defer w.leave()
 	var due, since time.Time // of the next comparison; of the first failure
 	delay, announced := firstWait, false
 	for ctx.Err() == nil {
@@ -171,6 +170,15 @@ func (w *writer) term(ctx context.Context, s *session) error {
 		}
 	}
 	return nil
+}
+
+// leave ends a term. What there is in etcd is somebody else's to know then.
+func (w *writer) leave() {
+	w.state.leave()
+	w.leads.Store(false)
+	w.keys.Store(0)
+	w.taken.Store(0)
+	clear(w.foreign)
 }
 
 // wait waits for work.
@@ -247,16 +255,14 @@ func (w *writer) count(edits []edit) {
 		switch e.what {
 		case put:
 			w.puts.Add(1)
-			if e.revision == 0 {
-				w.keys.Add(1)
-			}
-		case adopt:
-			w.keys.Add(1)
 		case remove:
 			w.deletes.Add(1)
+		}
+		switch {
+		case e.what == remove || e.what == forget:
 			w.keys.Add(-1)
-		case forget:
-			w.keys.Add(-1)
+		case !e.counted:
+			w.keys.Add(1)
 		}
 	}
 }

@@ -54,14 +54,16 @@ type lookup struct {
 // conclude makes a reply of what was found.
 func (l *lookup) conclude(o outcome) dns.Verdict {
 	q := l.q
-	if l.waits {
+	kept := l.x.synced() // not if there got to be too many keys meanwhile: any may have been missed
+	switch {
+	case l.waits, !kept && l.ctx == nil && l.asks():
 		o = waiting
-	} else if l.failed != nil && q.Answer.Empty() {
+	case !kept, l.failed != nil && q.Answer.Empty():
 		o = unknown
 	}
 	switch o {
 	case waiting:
-		q.Answer.Clear()
+		q.Fail(wire.NoError)
 		if l.begun {
 			q.SetState(l.word, l.Handler)
 		}
@@ -140,7 +142,9 @@ func (l *lookup) write(r run, path []byte, apex bool) {
 		l.exactly(r, path, wire.TypeCNAME)
 		for _, k := range [3]kinds{four, six, texts} {
 			if q.Answer.Empty() {
-				l.direct(r, owner[:], k)
+				some := r
+				l.group(&some, k)
+				l.direct(some, owner[:], k)
 			}
 		}
 		if q.Answer.Empty() {

@@ -1,10 +1,12 @@
 package skydns
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -54,6 +56,45 @@ func TestNotSynced(t *testing.T) {
 	}
 	s.expect(t, "www.test.", "A", "NOERROR aa\nanswer www.test. 300 IN A 10.0.0.1\n")
 	s.expect(t, "missing.test.", "A", "NXDOMAIN\n") // the world's
+}
+
+// all is an asker who has some keys, whatever he is asked for.
+type all []keyValue
+
+func (a all) ask(context.Context, string) ([]keyValue, error) { return a, nil }
+
+// There get to be too many keys while a question is answered: what is not found any
+// more may be there.
+func TestTooManyMeanwhile(t *testing.T) {
+	keys := keyValues(`
+		/skydns/test/many/a {"host":"no.example"}
+		/skydns/test/many/b {"host":"www.test"}
+		/skydns/test/www/a {"host":"10.0.0.1"}`)
+	for _, inline := range []bool{true, false} {
+		h := handler(t, "etcd test")
+		h.index.put(keys...)
+		var asks atomic.Bool
+		h.unheld, h.asker = asks.Load, all(keys)
+		s := serve(t, h, &world{inline: inline, meanwhile: func() {
+			asks.Store(true)
+			h.index.clear()
+		}}, ".")
+		s.expect(t, "many.test.", "A", "NOERROR aa\nanswer many.test. 300 IN CNAME www.test.\nanswer www.test. 300 IN A 10.0.0.1\n")
+	}
+	h := handler(t, "etcd test")
+	h.index.put(keys...)
+	s := serve(t, h, &world{inline: true, meanwhile: h.index.clear}, ".")
+	s.expect(t, "many.test.", "A", "SERVFAIL\n")
+}
+
+// ANY is one set of records, of one group.
+func TestAny(t *testing.T) {
+	s := with(t, "", `
+		/skydns/test/www/a {"host":"10.0.0.1","group":"one"}
+		/skydns/test/www/b/c {"host":"10.0.0.2","group":"two"}
+		/skydns/test/www/d {"host":"fd00::1","text":"t"}`)
+	s.expect(t, "www.test.", "ANY", "NOERROR aa\nanswer www.test. 300 IN A 10.0.0.1\n")
+	s.expect(t, "d.www.test.", "ANY", "NOERROR aa\nanswer d.www.test. 300 IN AAAA fd00::1\n")
 }
 
 func rr(text string) mdns.RR {

@@ -18,7 +18,7 @@ const (
 	chunkBytes = 64 << 10
 )
 
-var errNoName = errors.New("a part of the key is longer than a label can be, or all of it than a name")
+var errNoName = errors.New("no name has such a key: a part of it is longer than a label can be or has a zero byte, all of it is longer than a name, or it is the path alone")
 
 // chunks are all keys in order. What belongs to which chunk never changes, so that
 // a change replaces only the chunks that it touches; another list is made when one

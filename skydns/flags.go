@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -126,6 +127,9 @@ func (f Flags) Check() error {
 	return err
 }
 
+// mostServers is as many as a forward takes.
+const mostServers = 15
+
 // A Stub is a zone and who is asked for it.
 type Stub struct {
 	Zone    string   // without a dot at the end
@@ -161,11 +165,33 @@ func (w *corefileOf) write(stubs []Stub) {
 		w.wrong("-addr: want IP:PORT, got %q", w.Addr)
 	}
 	domain, err := wire.ParseName(w.Domain)
-	if err != nil || domain == wire.Root {
+	if err != nil || domain == wire.Root || !isZone(w.Domain) {
 		w.wrong("-domain: want a name such as skydns.local., got %q", w.Domain)
 	}
 	if err := w.Etcd.Check(); err != nil {
-		w.wrong("-machines: %w", err)
+		w.wrong("etcd: %w", err)
+	}
+	if text := w.getenv("SKYDNS_NDOTS"); text != "" {
+		if _, err := strconv.Atoi(text); err != nil {
+			w.wrong("SKYDNS_NDOTS: want a number, got %q", text)
+		}
+	}
+	for _, n := range [...]struct {
+		name        string
+		value, most int64
+	}{
+		{"-ndots", int64(w.Ndots), wire.MaxLabels}, {"-rcache", int64(w.RCache), math.MaxInt32}, {"-rcache-ttl", int64(w.RCacheTTL), math.MaxInt32},
+		{"ttl", int64(w.TTL), math.MaxInt32}, {"min_ttl", int64(w.MinTTL), math.MaxInt32}, {"-nameservers", int64(len(w.Nameservers)), mostServers},
+	} {
+		if n.value < 0 || n.value > n.most {
+			w.wrong("%s: want 0..%d, got %d", n.name, n.most, n.value)
+		}
+	}
+	if w.ReadTimeout < 10*time.Millisecond || w.ReadTimeout > time.Minute {
+		w.wrong("-rtimeout: want 10ms..1m, got %v", w.ReadTimeout)
+	}
+	if w.Lameduck < 0 || w.Lameduck > time.Hour {
+		w.wrong("-lameduck: want 0s..1h, got %v", w.Lameduck)
 	}
 	common := func() {
 		if !at.Addr().IsUnspecified() {
@@ -236,7 +262,11 @@ func (w *corefileOf) metrics() {
 func (w *corefileOf) etcd(domain wire.Name) {
 	w.line("etcd %s in-addr.arpa ip6.arpa {", domain)
 	w.line("    path %s", w.word("/"+strings.Trim(w.PathPrefix, "/")))
-	w.line("    endpoint %s", strings.Join(strings.Split(w.Etcd.Endpoints, ","), " "))
+	var endpoints []string
+	for e := range strings.SplitSeq(w.Etcd.Endpoints, ",") {
+		endpoints = append(endpoints, w.word(e))
+	}
+	w.line("    endpoint %s", strings.Join(endpoints, " "))
 	if w.Etcd.Username != "" {
 		w.line("    credentials %s %s", w.word(w.Etcd.Username), w.word(w.Etcd.Password))
 	}
@@ -265,7 +295,7 @@ func (w *corefileOf) etcd(domain wire.Name) {
 }
 
 func (w *corefileOf) name(flag, text string) {
-	if _, err := wire.ParseName(text); err != nil || w.word(text) != text {
+	if !isZone(text) {
 		w.wrong("%s: want a name, got %q", flag, text)
 	}
 }
@@ -273,6 +303,8 @@ func (w *corefileOf) name(flag, text string) {
 // forward says who is asked for names elsewhere.
 func (w *corefileOf) forward() {
 	if w.NoRec {
+		// No name has so many: all are SERVFAIL, as in SkyDNS, and not REFUSED.
+		w.line("screen {\n        least_labels %d\n    }", wire.MaxLabels)
 		return
 	}
 	if w.Ndots > 1 {

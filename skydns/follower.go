@@ -16,8 +16,9 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// firstTime is how long the configuration in etcd is waited for at the start.
-const firstTime = 5 * time.Second
+// firstTime is how long the configuration in etcd is waited for at the start, and
+// nobody is answered.
+const firstTime = 2 * time.Second
 
 // A Follower makes a Corefile of SkyDNS's flags and of what etcd has for it: the
 // configuration, which counts before the flags, and the stub zones if they are
@@ -26,6 +27,7 @@ const firstTime = 5 * time.Second
 type Follower struct {
 	flags  Flags
 	getenv func(string) string
+	check  func([]corefile.Server) error // whether they can be served
 	log    *slog.Logger
 
 	cancel  context.CancelFunc
@@ -40,18 +42,35 @@ type Follower struct {
 }
 
 // NewFollower begins to follow; Stop ends it. The flags have been checked.
-func NewFollower(flags Flags, getenv func(string) string, log *slog.Logger) *Follower {
+func NewFollower(flags Flags, getenv func(string) string, check func([]corefile.Server) error, log *slog.Logger) *Follower {
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &Follower{
-		flags: flags, now: flags, getenv: getenv, log: log,
+		flags: flags, now: flags, getenv: getenv, check: check, log: log,
 		cancel: cancel, known: make(chan struct{}), changed: make(chan struct{}, 1),
 	}
-	few := etcd.Few{Options: flags.Etcd, Prefixes: []string{flags.configKey()}, Log: log}
-	if flags.StubZones {
-		few.Prefixes = append(few.Prefixes, flags.stubKey()+"/")
-	}
-	f.task.Go(func() { few.Run(ctx, f.take) })
+	f.task.Go(func() { f.run(ctx) })
 	return f
+}
+
+// run follows the configuration, and the stub zones where that has them: their keys
+// are those of names in the domain, which it may change.
+func (f *Follower) run(ctx context.Context) {
+	base := f.flags.stubKey()
+	for ctx.Err() == nil {
+		few := etcd.Few{Options: f.flags.Etcd, Prefixes: []string{f.flags.configKey()}, Log: f.log}
+		if f.flags.StubZones {
+			few.Prefixes = append(few.Prefixes, base+"/")
+		}
+		whole, end := context.WithCancel(ctx)
+		few.Run(whole, func(keys map[string]string) {
+			if before := base; whole.Err() == nil {
+				if base = f.take(keys, base); base != before {
+					end()
+				}
+			}
+		})
+		end()
+	}
 }
 
 // Stop ends it.
@@ -63,7 +82,7 @@ func (f *Follower) Stop() {
 // Changed gets a value when Read may give something else.
 func (f *Follower) Changed() <-chan struct{} { return f.changed }
 
-// Read gives the Corefile. The first time it waits for etcd, for five seconds at
+// Read gives the Corefile. The first time it waits for etcd, for two seconds at
 // most.
 func (f *Follower) Read() corefile.Reading {
 	timeout := time.NewTimer(firstTime)
@@ -72,10 +91,10 @@ func (f *Follower) Read() corefile.Reading {
 	case <-f.known:
 	case <-timeout.C:
 		f.log.Warn(fmt.Sprintf("no answer of etcd within %v: the flags count until it answers", firstTime))
-		f.begin()
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.begin()
 	text, err := f.now.Corefile(f.stubs, f.getenv)
 	if err != nil {
 		return corefile.Reading{Err: err}
@@ -83,10 +102,8 @@ func (f *Follower) Read() corefile.Reading {
 	return corefile.ReadText("(skydns)", []byte(text))
 }
 
-// begin says that nobody has to wait any more.
+// begin says that nobody has to wait any more. Its caller has the lock.
 func (f *Follower) begin() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	select {
 	case <-f.known:
 	default:
@@ -94,9 +111,11 @@ func (f *Follower) begin() {
 	}
 }
 
-// take reads what etcd has.
-func (f *Follower) take(keys map[string]string) {
+// take reads what etcd has, with the stub zones below base, and says where they are.
+// If that is elsewhere, nothing has been done: they have to be read first.
+func (f *Follower) take(keys map[string]string, base string) string {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	now, stubs := f.flags, []Stub(nil)
 	var wrong []string
 	if text, there := keys[f.flags.configKey()]; there {
@@ -109,23 +128,60 @@ func (f *Follower) take(keys map[string]string) {
 		}
 	}
 	if f.flags.StubZones {
+		if other := now.stubKey(); other != base {
+			return other
+		}
 		var bad []string
-		stubs, bad = stubsOf(f.flags.stubKey(), keys)
+		stubs, bad = stubsOf(base, keys)
 		wrong = append(wrong, bad...)
 	}
+	now, stubs, bad := f.served(now, stubs)
+	wrong = append(wrong, bad...)
 	f.now, f.stubs = now, stubs
 	if said := strings.Join(wrong, "; "); said != f.said {
 		f.said = said
 		if said != "" {
-			f.log.Warn("configuration in etcd: " + said)
+			f.log.Warn("configuration in etcd: " + strings.ReplaceAll(said, "\n", "; "))
 		}
 	}
-	f.mu.Unlock()
 	f.begin()
 	select {
 	case f.changed <- struct{}{}:
 	default: // it is known already
 	}
+	return base
+}
+
+// served gives what of the configuration and of the stub zones can be served, and
+// what is wrong with the rest. Its caller has the lock.
+func (f *Follower) served(now Flags, stubs []Stub) (Flags, []Stub, []string) {
+	try := func(now Flags, stubs ...Stub) error {
+		text, err := now.Corefile(stubs, f.getenv)
+		if err == nil {
+			r := corefile.ReadText("(skydns)", []byte(text))
+			if err = r.Err; err == nil {
+				err = f.check(r.Servers)
+			}
+		}
+		return err
+	}
+	if try(now, stubs...) == nil {
+		return now, stubs, nil
+	}
+	var wrong []string
+	if err := try(now); err != nil {
+		wrong = append(wrong, fmt.Sprintf("%s: %v", f.flags.configKey(), err))
+		now = f.now
+	}
+	var good []Stub
+	for _, s := range stubs {
+		if err := try(now, append(slices.Clip(good), s)...); err != nil {
+			wrong = append(wrong, fmt.Sprintf("stub zone %s: %v", s.Zone, err))
+			continue
+		}
+		good = append(good, s)
+	}
+	return now, good, wrong
 }
 
 // stubsOf reads the stub zones: the name of one, from the top, stands behind base
@@ -147,10 +203,11 @@ func stubsOf(base string, keys map[string]string) (stubs []Stub, wrong []string)
 			continue
 		}
 		labels = labels[:len(labels)-1]
+		dotted := slices.ContainsFunc(labels, func(l string) bool { return l == "" || strings.Contains(l, ".") })
 		slices.Reverse(labels)
-		zone := strings.Join(labels, ".")
-		if _, err := wire.ParseName(zone); err != nil {
-			wrong = append(wrong, fmt.Sprintf("%s: %v", key, err))
+		zone := strings.ToLower(strings.Join(labels, "."))
+		if dotted || !isZone(zone) {
+			wrong = append(wrong, fmt.Sprintf("%s: %q is no zone", key, zone))
 			continue
 		}
 		port := m.port
@@ -161,8 +218,16 @@ func stubsOf(base string, keys map[string]string) (stubs []Stub, wrong []string)
 	}
 	for _, zone := range slices.Sorted(maps.Keys(servers)) {
 		all := slices.Compact(slices.Sorted(slices.Values(servers[zone])))
-		const most = 15 // upstreams of a forward
-		stubs = append(stubs, Stub{zone, all[:min(len(all), most)]})
+		stubs = append(stubs, Stub{zone, all[:min(len(all), mostServers)]})
 	}
 	return stubs, wrong
+}
+
+// isZone says whether a zone can be written in a Corefile, where some characters mean
+// something.
+func isZone(text string) bool {
+	_, err := wire.ParseName(text)
+	return err == nil && !strings.ContainsFunc(text, func(c rune) bool {
+		return c != '-' && c != '_' && c != '.' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z')
+	})
 }

@@ -89,8 +89,11 @@ import (
 //
 // All keys below PATH are listed once, and watched: answers come from memory, and a
 // change is seen as soon as etcd tells it. Before the first list names in ZONES are
-// SERVFAIL, and ready waits. While etcd is away the last state is served. A reload that
-// changes where etcd is fails if the keys do not come within five seconds.
+// SERVFAIL, and ready waits. While etcd is away the last state is served, and the log has
+// one line when that begins and one when it ends. If etcd has dropped the changes since
+// then, is another one or has been set back, the keys are listed anew, and the old ones
+// are served until that is done. Blocks with the same etcd and PATH share the keys. A
+// reload that changes where etcd is fails if the keys do not come within five seconds.
 //
 // compatible skydns: labels * and any in a question stand for any one label; TTLs are 3600
 // and 60 unless given, and SOA records have SkyDNS's numbers; a host below the name that
@@ -116,8 +119,10 @@ import (
 //	    forward . 127.0.0.1:53
 //	}
 //
-// Metrics: seamark_etcd_lists_total, seamark_etcd_events_total and
-// seamark_etcd_failures_total, with the path.
+// Metrics, with the path: seamark_etcd_data_age_seconds, which is how long ago etcd said
+// last that there is nothing else (-1 is never; above ten seconds it is away),
+// seamark_etcd_keys, seamark_etcd_lists_total, seamark_etcd_events_total and
+// seamark_etcd_failures_total.
 //
 // Same as CoreDNS: syntax, defaults, keys, messages, apex.dns and ns.dns. Differs: CoreDNS
 // asks etcd for each question, and so does watch off here; a key and the keys below it
@@ -125,7 +130,7 @@ import (
 // is never NXDOMAIN for some types only; * and any stand for themselves unless
 // compatible skydns is given; texts do not hide a host, nor a host a text; targetstrip
 // changes names made of keys, not hosts; eight names and not eleven in a row; SRV and MX
-// targets have their IPv6 addresses. Ours: watch, most, ttl, negative_ttl, priority,
+// targets have their IPv6 addresses; files of tls with http:// are an error. Ours: watch, most, ttl, negative_ttl, priority,
 // hostmaster, local, compatible. stubzones, debug and upstream may be given and mean
 // nothing, as there.
 type Handler struct {

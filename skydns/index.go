@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -158,7 +159,17 @@ func (f *faults) report(kv keyValue, err error) {
 		f.known = map[string]uint64{}
 	}
 	f.known[string(kv.key)] = sum
-	f.log.Warn("etcd: a key's value is not used", "key", string(kv.key), "err", err)
+	f.log.Warn("etcd: a key's value is not used", "key", brief(string(kv.key)), "err", brief(err.Error()))
+}
+
+// brief is as much of a text as a line of the log needs: keys, and what is in
+// values, may be a megabyte long.
+func brief(text string) string {
+	const enough = 300
+	if len(text) <= enough {
+		return text
+	}
+	return strings.ToValidUTF8(text[:enough], "") + "…"
 }
 
 func (f *faults) forget(key []byte) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"reflect"
 	"strings"
 
 	"github.com/seamark/seamark/wire"
@@ -49,7 +50,7 @@ func parse(value []byte) (m message, err error) {
 		Mail                        bool
 	}
 	if err := json.Unmarshal(value, &v); err != nil {
-		return m, err
+		return m, inWords(err)
 	}
 	m = message{
 		text: v.Text, group: v.Group, mail: v.Mail, ttl: min(v.TTL, math.MaxInt32),
@@ -68,6 +69,28 @@ func parse(value []byte) (m message, err error) {
 	return m, m.setHost(v.Host)
 }
 
+// inWords says what is wrong with JSON to somebody who does not know what it is read
+// into.
+func inWords(err error) error {
+	var wrong *json.UnmarshalTypeError
+	if !errors.As(err, &wrong) {
+		return fmt.Errorf("no JSON: %w", err)
+	}
+	if wrong.Field == "" {
+		return fmt.Errorf("want an object, got %s", wrong.Value)
+	}
+	want := "a whole number"
+	switch wrong.Type.Kind() {
+	case reflect.String:
+		want = "a string"
+	case reflect.Bool:
+		want = "true or false"
+	case reflect.Uint32:
+		want = "a whole number of 0 or more"
+	}
+	return fmt.Errorf("%s: want %s, got %s", strings.ToLower(wrong.Field), want, wrong.Value)
+}
+
 var errHost = errors.New("host: want an address or a name")
 
 func (m *message) setHost(host string) error {
@@ -76,14 +99,14 @@ func (m *message) setHost(host string) error {
 	}
 	if ip, err := netip.ParseAddr(host); err == nil {
 		if ip.Zone() != "" {
-			return fmt.Errorf("%w, got %q", errHost, host)
+			return fmt.Errorf("%w, got %q", errHost, brief(host))
 		}
 		m.addr = ip.Unmap()
 		return nil
 	}
 	name, err := wire.ParseName(host)
 	if err != nil || !isHost(host) {
-		return fmt.Errorf("%w, got %q", errHost, host)
+		return fmt.Errorf("%w, got %q", errHost, brief(host))
 	}
 	m.name = string(name)
 	return nil

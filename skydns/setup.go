@@ -108,6 +108,9 @@ func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error 
 		corefile.Option{Name: "compatible", Min: 1, Max: 1, Set: corefile.OneOf(&compatible, "skydns")},
 		ignored("stubzones", 0), ignored("debug", 0), ignored("upstream", -1),
 	)
+	if err == nil {
+		err = each(d, o.Check(), "")
+	}
 	if o.leaseMin > o.leaseMax {
 		err = errors.Join(err, d.Errorf("min-lease-ttl is more than max-lease-ttl"))
 	}

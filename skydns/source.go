@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -32,11 +33,14 @@ const (
 	// pageBytes is how much one request of a list is to bring, and pageFirst and
 	// pageMost how many keys: etcd counts all keys behind it for each request, and
 	// nobody knows beforehand how large they are.
-	pageBytes = 1 << 20
+	pageBytes = 1 << 19
 	pageFirst = 200
 	pageMost  = 10000
-	// manyListed keys leave enough garbage to do something about it.
-	manyListed = 1000
+	// manyListed keys leave enough garbage to do something about it, and a list that
+	// replaces another collects it every so many bytes: else it would lie on top of
+	// what is served. The first one does not, since all wait for it.
+	manyListed   = 1000
+	collectEvery = 2 << 20
 )
 
 // A source keeps an index up to date with the keys under a prefix: it lists them
@@ -90,7 +94,7 @@ func (s *source) run(ctx context.Context) {
 			// it is made, and takes no member that says nothing.
 			s.disconnect()
 		}
-		s.failed(err)
+		s.failed(ctx, err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):
@@ -99,7 +103,7 @@ func (s *source) run(ctx context.Context) {
 }
 
 // failed says once that there is trouble.
-func (s *source) failed(err error) {
+func (s *source) failed(ctx context.Context, err error) {
 	s.failures.Add(1)
 	if s.trouble {
 		return
@@ -112,7 +116,7 @@ func (s *source) failed(err error) {
 	case s.index.synced():
 		meanwhile = "the last state is served"
 	}
-	s.log.Warn(fmt.Sprintf("etcd %s: %v: trying again, %s", s.name(), etcd.Trouble(err), meanwhile))
+	s.log.Warn(fmt.Sprintf("etcd %s: %v: trying again, %s", s.name(), s.Why(ctx, err), meanwhile))
 }
 
 // heard says that the trouble is over.
@@ -219,7 +223,9 @@ func (s *source) watch(ctx context.Context, c *clientv3.Client) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 	late := time.AfterFunc(requestTime, cancel) // the watch is there when Watch returns
-	changes := c.Watch(ctx, s.prefix, clientv3.WithPrefix(), clientv3.WithRev(s.revision+1), clientv3.WithProgressNotify(), clientv3.WithCreatedNotify())
+	// From the revision that is known, and not from the next: of one that is in the
+	// future a member gives no sign of life.
+	changes := c.Watch(ctx, s.prefix, clientv3.WithPrefix(), clientv3.WithRev(s.revision), clientv3.WithProgressNotify(), clientv3.WithCreatedNotify())
 	if !late.Stop() {
 		return errSilent
 	}
@@ -314,6 +320,7 @@ func (s *source) list(ctx context.Context, c *clientv3.Client) error {
 	end := clientv3.GetPrefixRangeEnd(s.prefix)
 	from, limit := s.prefix, int64(pageFirst)
 	revision, total := int64(0), int64(0)
+	garbage := 0
 	s.lists.Add(1)
 	s.index.begin()
 	for {
@@ -338,6 +345,10 @@ func (s *source) list(ctx context.Context, c *clientv3.Client) error {
 		for _, kv := range r.Kvs {
 			bytes += len(kv.Key) + len(kv.Value)
 		}
+		if garbage += bytes; garbage > collectEvery && s.index.synced() {
+			runtime.GC()
+			garbage = 0
+		}
 		from, limit = string(r.Kvs[len(r.Kvs)-1].Key)+"\x00", max(1, min(int64(len(r.Kvs)*pageBytes/bytes), 2*limit, pageMost))
 	}
 	s.index.end()
@@ -351,14 +362,14 @@ func (s *source) list(ctx context.Context, c *clientv3.Client) error {
 	return nil
 }
 
-// page asks for a part of a list, and once more if one member says nothing: the next
-// request goes to another.
+// page asks for a part of a list. If a member says nothing in the middle of one, it asks
+// again, which goes to another.
 func (s *source) page(ctx context.Context, c *clientv3.Client, from string, options ...clientv3.OpOption) (r *clientv3.GetResponse, err error) {
 	for range 3 {
 		limited, cancel := context.WithTimeout(ctx, requestTime)
 		r, err = c.Get(limited, from, options...)
 		cancel()
-		if !errors.Is(err, context.DeadlineExceeded) {
+		if from == s.prefix || !errors.Is(err, context.DeadlineExceeded) {
 			break
 		}
 		s.failures.Add(1)

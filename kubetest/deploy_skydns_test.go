@@ -1,0 +1,244 @@
+package kubetest
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+	"go.etcd.io/etcd/server/v3/embed"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/seamark/seamark/cluster"
+)
+
+// skyDNSDir is where the manifests of the first kube-dns lie, from those of
+// deploy/kubernetes.
+const skyDNSDir = "../skydns/"
+
+func skyDNSPod(t *testing.T) corev1.PodSpec {
+	return object[appsv1.Deployment](t, skyDNSDir+"deployment.yaml", "Deployment").Spec.Template.Spec
+}
+
+// What others see of the pod is what the ReplicationController had: four containers,
+// their arguments, ports and probes, the labels, the Service.
+func TestSkyDNSManifests(t *testing.T) {
+	d := object[appsv1.Deployment](t, skyDNSDir+"deployment.yaml", "Deployment")
+	pod := d.Spec.Template.Spec
+	get := func(path string, port int) string { return fmt.Sprintf("%s:%d", path, port) }
+	images, args, probes, ports := []string{}, map[string][]string{}, []string{}, []string{}
+	for _, c := range pod.Containers {
+		images = append(images, c.Name+" "+c.Image)
+		args[c.Name] = c.Args
+		for _, p := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe} {
+			if p != nil {
+				probes = append(probes, c.Name+" "+get(p.HTTPGet.Path, p.HTTPGet.Port.IntValue()))
+			}
+		}
+		for _, p := range c.Ports {
+			ports = append(ports, fmt.Sprintf("%s %s %d", c.Name, p.Protocol, p.ContainerPort))
+		}
+		s := c.SecurityContext
+		if *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || !equality.Semantic.DeepEqual(s.Capabilities, &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}) {
+			t.Errorf("%s: %+v", c.Name, s)
+		}
+	}
+	for _, c := range []struct{ got, want []string }{
+		{images, []string{"etcd etcd", "kube2sky seamark", "skydns seamark", "healthz seamark"}},
+		{args["kube2sky"], []string{"--domain=cluster.local"}},
+		{args["skydns"], []string{"-machines=http://127.0.0.1:4001", "-addr=0.0.0.0:53", "-ns-rotate=false", "-domain=cluster.local."}},
+		{args["healthz"], []string{"-cmd=nslookup kubernetes.default.svc.cluster.local 127.0.0.1 >/dev/null", "-port=8080"}},
+		{probes, []string{"kube2sky /healthz:8080", "kube2sky /readiness:8081"}},
+		{ports, []string{"skydns UDP 53", "skydns TCP 53", "skydns TCP 10055", "healthz TCP 8080"}},
+	} {
+		if !slices.Equal(c.got, c.want) {
+			t.Errorf("got %q, want %q", c.got, c.want)
+		}
+	}
+	for _, arg := range []string{"--listen-client-urls=http://127.0.0.1:2379,http://127.0.0.1:4001", "--data-dir=" + pod.Containers[0].VolumeMounts[0].MountPath} {
+		if !slices.Contains(args["etcd"], arg) {
+			t.Errorf("etcd's arguments have no %s: %q", arg, args["etcd"])
+		}
+	}
+	if pod.Volumes[0].EmptyDir == nil || pod.DNSPolicy != corev1.DNSDefault || !*pod.SecurityContext.RunAsNonRoot {
+		t.Errorf("%+v", pod)
+	}
+	kubeDNS := object[appsv1.Deployment](t, kubeDNSDir+"one-container/deployment.yaml", "Deployment")
+	if d.Name != kubeDNS.Name || !equality.Semantic.DeepEqual(d.Labels, kubeDNS.Labels) || !equality.Semantic.DeepEqual(d.Spec.Selector, kubeDNS.Spec.Selector) {
+		t.Errorf("%+v", d.ObjectMeta)
+	}
+	if got, want := object[corev1.Service](t, skyDNSDir+"service.yaml", "Service"), object[corev1.Service](t, kubeDNSDir+"base/service.yaml", "Service"); !equality.Semantic.DeepEqual(got, want) {
+		t.Errorf("%+v", got)
+	}
+	if account := object[corev1.ServiceAccount](t, skyDNSDir+"account.yaml", "ServiceAccount"); account.Name != pod.ServiceAccountName {
+		t.Errorf("%+v", account)
+	}
+	k := readKustomization(t, skyDNSDir)
+	for _, file := range must(filepath.Glob(filepath.Join(deployDir, skyDNSDir, "*.yaml")))(t) {
+		if name := filepath.Base(file); name != "kustomization.yaml" && !slices.Contains(k.Resources, name) {
+			t.Errorf("%s is not among the resources", name)
+		}
+	}
+}
+
+// The account may watch what kube2sky watches, and nothing else.
+func TestSkyDNSAccountMayWatch(t *testing.T) {
+	docs := documents(t, skyDNSDir+"rbac.yaml")
+	role, binding := decode[rbacv1.ClusterRole](t, docs["ClusterRole"]), decode[rbacv1.ClusterRoleBinding](t, docs["ClusterRoleBinding"])
+	if binding.RoleRef != (rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name}) ||
+		!slices.Equal(binding.Subjects, []rbacv1.Subject{{Kind: "ServiceAccount", Name: "kube-dns", Namespace: "kube-system"}}) {
+		t.Errorf("%+v", binding)
+	}
+	var may, needs []string
+	for _, rule := range role.Rules {
+		if !slices.Equal(rule.Verbs, []string{"list", "watch"}) {
+			t.Errorf("%+v", rule)
+		}
+		may = append(may, rule.Resources...)
+	}
+	for _, kind := range (cluster.Options{Pods: true}).Kinds() {
+		needs = append(needs, kind.String())
+	}
+	slices.Sort(may)
+	slices.Sort(needs)
+	if !slices.Equal(may, needs) {
+		t.Errorf("the account may watch %s, kube2sky watches %s", may, needs)
+	}
+}
+
+// Each of our containers' command lines is one that the binary takes.
+func TestSkyDNSCommandLines(t *testing.T) {
+	for _, c := range skyDNSPod(t).Containers[1:] {
+		dry := map[string]string{"kube2sky": "--version", "skydns": "-print-corefile", "exec-healthz": "-version"}[c.Command[1]]
+		p := exec.CommandContext(t.Context(), must(os.Executable())(t), append([]string{c.Command[1], dry}, c.Args...)...)
+		p.Env = append(os.Environ(), "SEAMARK_TEST_MAIN=1")
+		if out, err := p.CombinedOutput(); err != nil || len(out) == 0 || c.Command[0] != "/seamark" {
+			t.Errorf("%q: %v\n%s", c.Args, err, out)
+		}
+	}
+}
+
+// The pod, its containers as processes on the ports that it names, beside a real API
+// server: all probes succeed, and names go from the cluster by kube2sky, etcd and SkyDNS
+// to who asks, and away again.
+func TestSkyDNSManifestsServe(t *testing.T) { inOwnNetwork(t, serveSkyDNS) }
+
+func serveSkyDNS(t *testing.T) {
+	srv := start(t)
+	kubernetes := writer(t, srv)
+	kubernetes.namespace("default", nil)
+	kubernetes.service("default", "kubernetes", "10.96.0.1", nil)
+	pod := skyDNSPod(t)
+	serveEtcd(t, pod.Containers[0].Args)
+	resolv := t.TempDir() // for nslookup there must be nothing but ours
+	for _, c := range pod.Containers[1:] {
+		p := exec.CommandContext(t.Context(), must(os.Executable())(t), append([]string{c.Command[1]}, c.Args...)...)
+		if c.Name == "kube2sky" {
+			p.Args = append(p.Args, "--kubecfg-file="+must(srv.Kubeconfig())(t))
+		}
+		// Without programs, as in the image.
+		p.Env = []string{"SEAMARK_TEST_MAIN=1", "PATH=" + resolv}
+		for _, e := range c.Env {
+			p.Env = append(p.Env, e.Name+"="+e.Value)
+		}
+		p.Stdout, p.Stderr = t.Output(), t.Output()
+		if err := p.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = p.Process.Signal(syscall.SIGKILL)
+			_ = p.Wait()
+		})
+	}
+	for _, at := range []string{"http://127.0.0.1:8081/readiness", "http://127.0.0.1:8080/healthz"} {
+		eventually(t, at, func() bool {
+			reply, err := http.Get(at)
+			if err != nil {
+				return false
+			}
+			defer reply.Body.Close()
+			return reply.StatusCode == http.StatusOK
+		})
+	}
+	d := &daemon{T: t, at: "127.0.0.1:53"}
+	d.becomes(
+		inA("kubernetes.default.svc.cluster.local", "NOERROR 10.96.0.1"), inPTR("1.0.96.10.in-addr.arpa", "NOERROR kubernetes.default.svc.cluster.local."),
+		inA("missing.default.svc.cluster.local", "NXDOMAIN"),
+	)
+	kubernetes.service("default", "late", "10.96.0.7", nil)
+	d.turns("a Service", inA("late.default.svc.cluster.local", "NOERROR 10.96.0.7"))
+	remove(t, kubernetes.CoreV1().Services("default"), "late")
+	d.turns("no Service", inA("late.default.svc.cluster.local", "NXDOMAIN"))
+	if text := podPage("http://127.0.0.1:10055/metrics"); !strings.Contains(text, `skydns_skydns_dns_request_count_total{system="auth"}`) || !strings.Contains(text, "seamark_etcd_data_age_seconds{") {
+		t.Errorf("the metrics are\n%s", text)
+	}
+	reply, err := dns.Exchange(new(dns.Msg).SetQuestion("kubernetes.default.svc.cluster.local.", dns.TypeA), d.at)
+	if err != nil || len(reply.Answer) != 1 || reply.Answer[0].Header().Ttl != 30 {
+		t.Errorf("%v %v", reply, err)
+	}
+}
+
+// serveEtcd runs etcd with arguments as its own program takes them.
+func serveEtcd(t *testing.T, args []string) {
+	t.Helper()
+	c := embed.NewConfig()
+	c.Dir = filepath.Join(t.TempDir(), "etcd")
+	urls := func(text string) (all []url.URL) {
+		for _, one := range strings.Split(text, ",") {
+			all = append(all, *must(url.Parse(one))(t))
+		}
+		return all
+	}
+	for _, arg := range args {
+		switch name, value, _ := strings.Cut(arg, "="); name {
+		case "--data-dir": // a volume
+		case "--listen-client-urls":
+			c.ListenClientUrls = urls(value)
+		case "--advertise-client-urls":
+			c.AdvertiseClientUrls = urls(value)
+		case "--initial-cluster-token":
+			c.InitialClusterToken = value
+		case "--auto-compaction-retention":
+			c.AutoCompactionRetention = value
+		default:
+			t.Errorf("etcd's argument %s is not tried here", arg)
+		}
+	}
+	c.LogLevel = "fatal"
+	c.UnsafeNoFsync = true
+	e := must(embed.StartEtcd(c))(t)
+	t.Cleanup(e.Close)
+	select {
+	case <-e.Server.ReadyNotify():
+	case <-time.After(patience):
+		t.Fatal("etcd does not serve")
+	}
+}
+
+// The README's files are there.
+func TestSkyDNSReadme(t *testing.T) {
+	dir := filepath.Join(deployDir, skyDNSDir)
+	text := string(must(os.ReadFile(filepath.Join(dir, "README.md")))(t))
+	seen := 0
+	for _, at := range regexp.MustCompile("(?:\\]\\(|\\| `)((?:\\.\\./)*(?:[a-z0-9-]+/)*[a-z0-9-]+\\.(?:yaml|md))").FindAllStringSubmatch(text, -1) {
+		seen++
+		if _, err := os.Stat(filepath.Join(dir, at[1])); err != nil {
+			t.Errorf("the README names %s: %v", at[1], err)
+		}
+	}
+	if seen < 7 {
+		t.Errorf("%d files are named: the README has lost its form", seen)
+	}
+}

@@ -1,0 +1,190 @@
+package kubetest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// A replay is one file of skydns/testdata/skydns, whose form is told there: keys, and
+// questions with their answers.
+type replay struct {
+	options, zones, keys []string
+	world                map[string][]dns.RR
+	questions            []replayed
+}
+
+type replayed struct {
+	name string
+	kind uint16
+	want []string
+	line int
+}
+
+func readReplay(t *testing.T, file string) (r replay) {
+	t.Helper()
+	r.world = map[string][]dns.RR{}
+	text := string(must(os.ReadFile(file))(t))
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		line = strings.TrimSpace(line)
+		word, rest, _ := strings.Cut(line, " ")
+		switch {
+		case line == "" || line[0] == '#':
+		case line[0] == '/':
+			r.keys = append(r.keys, line)
+		case word == "option":
+			r.options = append(r.options, rest)
+		case word == "zones":
+			r.zones = strings.Fields(rest)
+		case word == "world":
+			rr := must(dns.NewRR(rest))(t)
+			r.world[strings.ToLower(rr.Header().Name)] = append(r.world[strings.ToLower(rr.Header().Name)], rr)
+		case word == "ask":
+			words := strings.Fields(rest)
+			r.questions = append(r.questions, replayed{name: words[0], kind: dns.StringToType[words[1]], line: n})
+		case len(r.questions) > 0:
+			q := &r.questions[len(r.questions)-1]
+			q.want = append(q.want, line)
+		default:
+			t.Fatalf("%s:%d: %q is not understood", file, n, line)
+		}
+	}
+	return r
+}
+
+// knows starts a server for what others know, which follows CNAME records.
+func (r *replay) knows(t *testing.T) (at string) {
+	t.Helper()
+	port := freePort(t)
+	handle := dns.HandlerFunc(func(w dns.ResponseWriter, m *dns.Msg) {
+		reply := new(dns.Msg).SetReply(m)
+		reply.RecursionAvailable = true
+		name, exists := strings.ToLower(m.Question[0].Name), false
+		for range 10 {
+			next := ""
+			for _, rr := range r.world[name] {
+				exists = true
+				cname, leads := rr.(*dns.CNAME)
+				if leads || rr.Header().Rrtype == m.Question[0].Qtype {
+					reply.Answer = append(reply.Answer, rr)
+				}
+				if leads && m.Question[0].Qtype != dns.TypeCNAME {
+					next = strings.ToLower(cname.Target)
+				}
+			}
+			if name = next; name == "" {
+				break
+			}
+		}
+		if !exists {
+			reply.Rcode = dns.RcodeNameError
+		}
+		_ = w.WriteMsg(reply)
+	})
+	for _, network := range []string{"udp", "tcp"} {
+		started, failed := make(chan struct{}), make(chan error, 1)
+		s := &dns.Server{Addr: "127.0.0.1:" + port, Net: network, Handler: handle, NotifyStartedFunc: func() { close(started) }}
+		go func() { failed <- s.ListenAndServe() }()
+		select {
+		case <-started:
+		case err := <-failed:
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Shutdown() })
+	}
+	return "127.0.0.1:" + port
+}
+
+// digest is what matters of a reply: the code, the flags, and each section's records,
+// sorted. Of a SOA record the numbers do not count.
+func digest(m *dns.Msg) []string {
+	code := dns.RcodeToString[m.Rcode]
+	if m.Authoritative {
+		code += " aa"
+	}
+	if m.Truncated {
+		code += " tc"
+	}
+	var records []string
+	for i, section := range [][]dns.RR{m.Answer, m.Ns, m.Extra} {
+		for _, rr := range section {
+			line := strings.Join(strings.Fields(rr.String()), " ")
+			switch rr := rr.(type) {
+			case *dns.OPT:
+				continue
+			case *dns.SOA:
+				line = fmt.Sprintf("%s %d IN SOA %s %s", rr.Hdr.Name, rr.Hdr.Ttl, rr.Ns, rr.Mbox)
+			}
+			records = append(records, []string{"answer ", "authority ", "additional "}[i]+line)
+		}
+	}
+	slices.Sort(records)
+	return append([]string{code}, records...)
+}
+
+// What SkyDNS and CoreDNS answer in their own tests is answered here, of keys in a real
+// etcd, by UDP and TCP, from memory and by asking for each question.
+func TestEtcdReplays(t *testing.T) {
+	s := newSky(t)
+	files := must(filepath.Glob("../skydns/testdata/skydns/*.txt"))(t)
+	if len(files) < 5 {
+		t.Fatalf("%d files", len(files))
+	}
+	asked := 0
+	for _, file := range files {
+		r := readReplay(t, file)
+		if _, err := s.client.Delete(t.Context(), "/", clientv3.WithPrefix()); err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range r.keys {
+			key, value, _ := strings.Cut(line, " ")
+			if _, err := s.client.Put(t.Context(), key, strings.TrimSpace(value)); err != nil {
+				t.Fatalf("%s: %s: %v", file, key, err)
+			}
+		}
+		for _, watch := range []string{"on", "off"} {
+			t.Run(filepath.Base(file)+" watch "+watch, func(t *testing.T) {
+				options := append([]string{"endpoint " + s.at, "watch " + watch}, r.options...)
+				directive := "etcd " + strings.Join(r.zones, " ") + " {\n  " + strings.Join(options, "\n  ") + "\n }\n"
+				text := strings.Join(r.zones, " ") + " {\n ready $READY\n " + directive + "}\n"
+				if len(r.world) > 0 {
+					text = ". {\n ready $READY\n " + directive + " forward . " + r.knows(t) + "\n}\n"
+				}
+				d := serve(t, text)
+				eventually(t, "readiness", d.isReadyNow)
+				for _, q := range r.questions {
+					for _, network := range []string{"udp", "tcp"} {
+						m := new(dns.Msg).SetQuestion(q.name, q.kind)
+						m.SetEdns0(4096, false)
+						ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+						reply, _, err := (&dns.Client{Net: network, UDPSize: 4096, Timeout: replyTime}).ExchangeContext(ctx, m, d.at)
+						cancel()
+						if err != nil {
+							t.Fatalf("%s:%d: %v", file, q.line, err)
+						}
+						if reply.Truncated && network == "udp" {
+							continue
+						}
+						want := slices.Clone(q.want)
+						slices.Sort(want[1:])
+						if got := digest(reply); !slices.Equal(got, want) {
+							t.Errorf("%s:%d: %s %s by %s\ngot\n%s\nwant\n%s", file, q.line, q.name, dns.TypeToString[q.kind], network, strings.Join(got, "\n"), strings.Join(want, "\n"))
+						}
+						asked++
+					}
+				}
+			})
+		}
+	}
+	t.Logf("%d answers", asked)
+}

@@ -1,0 +1,250 @@
+package kubetest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// A skyServer is seamark skydns as a process, with what it is asked at and its metrics.
+type skyServer struct {
+	*process
+	metrics string
+}
+
+func newSkyServer(t *testing.T, etcd string, env []string, more ...string) *skyServer {
+	t.Helper()
+	port, metrics := freePort(t), freePort(t)
+	env = append([]string{"PROMETHEUS_PORT=" + metrics, "ETCD_MACHINES=" + etcd, "SKYDNS_ADDR=127.0.0.1:" + port, "SKYDNS_DOMAIN=skydns.test."}, env...)
+	return &skyServer{program(t, "127.0.0.1:"+port, "skydns", env, more...), "http://127.0.0.1:" + metrics}
+}
+
+func (s *sky) key(key, value string) {
+	s.Helper()
+	if _, err := s.client.Put(s.Context(), key, value); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *sky) drop(key string, options ...clientv3.OpOption) {
+	s.Helper()
+	if _, err := s.client.Delete(s.Context(), key, options...); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// SkyDNS's flags and environment, its records and special names, its metrics; SIGTERM.
+func TestSkyDNSProgram(t *testing.T) {
+	s := newSky(t)
+	world := upstream(t, "www.example. 60 IN A 203.0.113.1", "1.113.0.203.in-addr.arpa. 60 IN PTR www.example.", "short. 60 IN A 203.0.113.9")
+	s.put("test/skydns/east/web/1", `{"host":"10.0.0.1","port":80}`)
+	s.put("test/skydns/west/web/1", `{"host":"10.0.0.2","port":80}`)
+	s.put("test/skydns/dns/ns/ns1", `{"host":"10.0.0.5"}`)
+	s.put("test/skydns/self", `{"host":"10.0.0.6"}`)
+	s.put("arpa/in-addr/10/0/0/1", `{"host":"web.east.skydns.test."}`)
+	s.key("/other/test/skydns/web", `{"host":"10.9.0.1"}`)
+	p := newSkyServer(t, s.at, nil, "-nameservers="+world, "-local=self.skydns.test", "-hostmaster=me.example.")
+	p.becomes(inA("web.east.skydns.test", "NOERROR 10.0.0.1"))
+	p.says(
+		inA("web.*.skydns.test", "NOERROR 10.0.0.1 10.0.0.2"), inA("any.west.skydns.test", "NOERROR 10.0.0.2"), inA("missing.skydns.test", "NXDOMAIN"),
+		inSRV("east.skydns.test", "NOERROR 10 100 80 1.web.east.skydns.test."),
+		question{"skydns.test", dns.TypeNS, "NOERROR ns1.ns.dns.skydns.test."},
+		inA("local.dns.skydns.test", "NOERROR 10.0.0.6"), inPTR("1.0.0.10.in-addr.arpa", "NOERROR web.east.skydns.test."),
+		inPTR("1.113.0.203.in-addr.arpa", "NOERROR www.example."), inA("www.example", "NOERROR 203.0.113.1"),
+		inA("missing.example", "NXDOMAIN"), inA("short", "SERVFAIL"),
+	)
+	if got := p.ttl(inA("web.east.skydns.test", "")); got != 3600 {
+		t.Errorf("the TTL is %d", got)
+	}
+	reply := must(dns.Exchange(new(dns.Msg).SetQuestion("skydns.test.", dns.TypeSOA), p.at))(t)
+	if !strings.Contains(reply.String(), "me.example.") {
+		t.Errorf("%s", reply)
+	}
+	for series, least := range map[string]float64{
+		`skydns_skydns_dns_request_count_total{system="auth"}`: 10, `skydns_skydns_dns_request_count_total{system="recursive"}`: 2,
+		`skydns_skydns_dns_error_count_total{system="auth",cause="nxdomain"}`: 1, `skydns_skydns_dns_request_duration_seconds_count{system="auth"}`: 1,
+		"process_resident_memory_bytes": 1 << 20,
+	} {
+		if n := value(t, p.metrics, series); n < least {
+			t.Errorf("%s is %v", series, n)
+		}
+	}
+	p.ends()
+
+	// -no-rec asks nobody; -ndots, -path-prefix, -round-robin, names of the metrics.
+	p = newSkyServer(t, s.at, []string{"PROMETHEUS_NAMESPACE=a", "PROMETHEUS_SUBSYSTEM=b", "PROMETHEUS_PATH=/m", "SKYDNS_NAMESERVERS=" + world}, "--no-rec", "-path-prefix=other", "-round-robin=false", "-etcd3", "-scache=5")
+	p.becomes(inA("web.skydns.test", "NOERROR 10.9.0.1"))
+	p.says(inA("www.example", "SERVFAIL"), inPTR("1.113.0.203.in-addr.arpa", "SERVFAIL"))
+	if _, text := page(t, p.metrics+"/m"); !strings.Contains(text, `a_b_dns_request_count_total{system="auth"}`) {
+		t.Errorf("the metrics are\n%s", text)
+	}
+	p.ends()
+
+	// -ndots=1 has plain names asked; -rcache keeps what others have said.
+	p = newSkyServer(t, s.at, []string{"SKYDNS_NDOTS=1", "SKYDNS_NAMESERVERS=" + world}, "-rcache=100", "-rcache-ttl=60", "-ns-rotate=false")
+	p.becomes(inA("short", "NOERROR 203.0.113.9"), inA("web.east.skydns.test", "NOERROR 10.0.0.1"))
+	if got := p.ttl(inA("web.east.skydns.test", "")); got > 60 {
+		t.Errorf("with -rcache the TTL is %d", got)
+	}
+	p.ends()
+}
+
+// The configuration in etcd counts before the flags, and is followed; one that is wrong is
+// one line, and what was before goes on.
+func TestSkyDNSConfiguration(t *testing.T) {
+	s := newSky(t)
+	world := upstream(t, "www.example. 60 IN A 203.0.113.1")
+	s.put("test/skydns/web", `{"host":"10.0.0.1"}`)
+	s.put("test/other/web", `{"host":"10.0.0.2"}`)
+	s.put("config", `{"ttl":77,"no_rec":true}`)
+	p := newSkyServer(t, s.at, nil, "-nameservers="+world)
+	p.becomes(inA("web.skydns.test", "NOERROR 10.0.0.1"))
+	if got := p.ttl(inA("web.skydns.test", "")); got != 77 {
+		t.Errorf("the TTL is %d", got)
+	}
+	c := p.crowd(inA("web.skydns.test", "NOERROR 10.0.0.1"))
+	s.put("config", fmt.Sprintf(`{"ttl":78,"nameservers":[%q],"read_timeout":1000000000,"unknown":1}`, world))
+	p.becomes(inA("www.example", "NOERROR 203.0.113.1"))
+	for _, wrong := range []string{`{"ttl":`, `{"ttl":"x"}`, `{"ttl":1,"dnssec":"Kskydns"}`, `{"ttl":1,"domain":"{"}`, `{"ttl":1,"nameservers":["a"]}`} {
+		before := p.logs("configuration in etcd")
+		s.put("config", wrong)
+		eventually(t, "a word about "+wrong, func() bool { return p.logs("configuration in etcd", "/skydns/config") == before+1 })
+		p.says(inA("www.example", "NOERROR 203.0.113.1"))
+		if got := p.ttl(inA("web.skydns.test", "")); got != 78 {
+			t.Errorf("with %s the TTL is %d", wrong, got)
+		}
+	}
+	if n := p.logs("is not used"); n > 0 {
+		t.Errorf("the configuration is taken for a message, %d times", n)
+	}
+	c.leave()
+	s.put("config", `{"domain":"other.test."}`)
+	p.becomes(inA("web.other.test", "NOERROR 10.0.0.2"), inA("web.skydns.test", "NXDOMAIN"))
+	s.drop("/skydns/config")
+	p.becomes(inA("web.skydns.test", "NOERROR 10.0.0.1"), inA("web.other.test", "NXDOMAIN"), inA("www.example", "NOERROR 203.0.113.1"))
+	p.ends()
+}
+
+// Stub zones in etcd come, change and go, and count before local names; those of the domain
+// that the configuration says.
+func TestSkyDNSStubZones(t *testing.T) {
+	s := newSky(t)
+	one := upstream(t, "a.stub.example. 60 IN A 203.0.113.1", "web.skydns.test. 60 IN A 203.0.113.7")
+	two := upstream(t, "a.stub.example. 60 IN A 203.0.113.2", "b.east.example. 60 IN A 203.0.113.3")
+	stub := func(at string) string {
+		host, port, _ := net.SplitHostPort(at)
+		return fmt.Sprintf(`{"host":%q,"port":%s}`, host, port)
+	}
+	s.put("test/skydns/web", `{"host":"10.0.0.1"}`)
+	s.put("test/skydns/dns/stub/example/stub/1", stub(one))
+	p := newSkyServer(t, s.at, nil, "-stubzones", "-no-rec")
+	p.becomes(inA("a.stub.example", "NOERROR 203.0.113.1"), inA("web.skydns.test", "NOERROR 10.0.0.1"))
+	c := p.crowd(inA("web.skydns.test", "NOERROR 10.0.0.1"))
+	s.put("test/skydns/dns/stub/example/stub/1", stub(two))
+	p.becomes(inA("a.stub.example", "NOERROR 203.0.113.2"))
+	s.put("test/skydns/dns/stub/example/east/1", stub(two))
+	p.becomes(inA("b.east.example", "NOERROR 203.0.113.3"))
+	for key, value := range map[string]string{"example/bad/1": `{"host":"a.name"}`, "example/json/1": `{`, "odd {zone}/1": stub(one), "1": stub(one)} {
+		s.put("test/skydns/dns/stub/"+key, value)
+		eventually(t, "a word about "+key, func() bool { return p.logs("configuration in etcd", "/dns/stub/"+key) > 0 })
+	}
+	p.says(inA("b.east.example", "NOERROR 203.0.113.3"), inA("a.stub.example", "NOERROR 203.0.113.2"))
+	s.drop("/skydns/test/skydns/dns/stub/example/east/1")
+	eventually(t, "a zone that is gone", func() bool { return p.ask("udp", inA("b.east.example", "")) != "NOERROR 203.0.113.3" })
+	c.leave()
+	s.put("test/skydns/dns/stub/test/skydns/1", stub(one))
+	p.becomes(inA("web.skydns.test", "NOERROR 203.0.113.7"))
+	s.drop("/skydns/test/skydns/dns/stub/", clientv3.WithPrefix())
+	p.becomes(inA("web.skydns.test", "NOERROR 10.0.0.1"))
+	s.put("test/other/dns/stub/example/stub/1", stub(one))
+	s.put("config", `{"domain":"other.test"}`)
+	p.becomes(inA("a.stub.example", "NOERROR 203.0.113.1"))
+	p.ends()
+}
+
+// With the flags for it SkyDNS's program speaks TLS and shows a password; it begins
+// without etcd, and outlives it.
+func TestSkyDNSAccess(t *testing.T) {
+	c := newDNSStore(t, EtcdOptions{TLS: true, Username: "dns", Password: "secret"})
+	c.fill()
+	cert, key, ca := c.ClientTLS()
+	flags := []string{"-tls-pem=" + cert, "-tls-key=" + key, "-ca-cert=" + ca, "-username=dns", "-no-rec"}
+	all := strings.Join(c.Endpoints(), ",")
+	p := newSkyServer(t, all, []string{"ETCD_PASSWORD=secret"}, flags...)
+	p.becomes(stayNames()...)
+	env := newSkyServer(t, all, []string{"ETCD_TLSPEM=" + cert, "ETCD_TLSKEY=" + key, "ETCD_CACERT=" + ca, "ETCD_USERNAME=dns", "ETCD_PASSWORD=secret"})
+	env.becomes(stayNames()...)
+	wrong := newSkyServer(t, all, []string{"ETCD_PASSWORD=guess"}, flags...)
+	eventually(t, "a word about the password", func() bool { return wrong.logs("trying again", "does not take this user and password") > 0 })
+	if strings.Contains(wrong.log()+p.log(), "guess") || strings.Contains(wrong.log()+p.log(), "secret") {
+		t.Error("a password is in the log")
+	}
+	for member := range EtcdMembers {
+		c.Clients(member, EtcdRefused)
+	}
+	late := newSkyServer(t, all, []string{"ETCD_PASSWORD=secret"}, flags...)
+	eventually(t, "an answer without etcd", func() bool { return late.ask("udp", stayNames()[0]) == "SERVFAIL" })
+	p.says(stayNames()...)
+	c.Heal()
+	late.becomes(stayNames()...)
+	for _, one := range []*skyServer{p, env, wrong, late} {
+		one.ends()
+	}
+}
+
+// SIGTERM is obeyed at once while etcd says nothing, before the first answer too.
+func TestSkyDNSEndsWithoutEtcd(t *testing.T) {
+	silent := must(net.Listen("tcp4", "127.0.0.1:0"))(t)
+	defer silent.Close()
+	for _, more := range [][]string{nil, {"-username=u", "-password=p"}} {
+		p := newSkyServer(t, "http://"+silent.Addr().String(), nil, more...)
+		time.Sleep(300 * time.Millisecond)
+		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-p.ended:
+			if err != nil {
+				t.Errorf("%v: %v", more, err)
+			}
+			p.ended <- err
+		case <-time.After(patience):
+			t.Fatalf("%v: SIGTERM is not obeyed", more)
+		}
+	}
+}
+
+// What is obsolete or wrong is refused with a sentence, all of it at once.
+func TestSkyDNSRefuses(t *testing.T) {
+	for _, c := range []struct{ args, env, want string }{
+		{"-dnssec=Kskydns", "", "-dnssec: answers are not signed here"},
+		{"-systemd", "", "-systemd: sockets are not taken"},
+		{"", "SKYDNS_SYSTEMD=true", "-systemd: sockets are not taken"},
+		{"-discover=x", "", "-discover: members are not looked for"},
+		{"", "GRAPHITE_SERVER=x", "GRAPHITE_SERVER: statistics are not sent"},
+		{"", "SKYDNS_NDOTS=x", "SKYDNS_NDOTS: want a number"},
+		{"", "PROMETHEUS_PORT=x", "PROMETHEUS_PORT: want a port"},
+		{"-addr=x -domain=. -ndots=-1 -machines=ftp://x", "", "-addr: want IP:PORT"},
+		{"-addr=x -domain=. -ndots=-1 -machines=ftp://x", "", "-domain: want a name"},
+		{"-addr=x -domain=. -ndots=-1 -machines=ftp://x", "", "-ndots: want at least 0"},
+		{"-addr=x -domain=. -ndots=-1 -machines=ftp://x", "", "want a URL"},
+		{"-tls-pem=x", "", "a certificate needs its key"},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		p := exec.CommandContext(ctx, must(exec.LookPath("/proc/self/exe"))(t), append([]string{"skydns"}, strings.Fields(c.args)...)...)
+		p.Env = append(p.Environ(), "SEAMARK_TEST_MAIN=1", c.env)
+		out, err := p.CombinedOutput()
+		cancel()
+		if err == nil || !strings.Contains(string(out), c.want) {
+			t.Errorf("%s %s: %v\n%s\nwant %s", c.args, c.env, err, out, c.want)
+		}
+	}
+}
