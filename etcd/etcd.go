@@ -107,7 +107,7 @@ func (o Options) Client(ctx context.Context) (*clientv3.Client, error) {
 	}
 	return clientv3.New(clientv3.Config{
 		Endpoints: o.endpoints(), Username: o.Username, Password: o.Password, TLS: secure,
-		Context: ctx, DialTimeout: patience, DialKeepAliveTime: lull, DialKeepAliveTimeout: patience, PermitWithoutStream: true,
+		Context: ctx, DialTimeout: patience, DialKeepAliveTime: lull, DialKeepAliveTimeout: patience,
 		Logger: zap.NewNop(), // errors come back to the caller, who says them once
 	})
 }

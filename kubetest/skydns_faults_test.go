@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // Each member dies and comes back under load, the leader first: no question is lost,
@@ -249,4 +251,22 @@ func TestEtcdAsksPerQuestion(t *testing.T) {
 		s.Kill(member)
 	}
 	off.says(inA("stays0.skydns.test", "SERVFAIL"))
+}
+
+// More keys than one request brings are below a name: the record that is asked for may
+// be at the last of them.
+func TestEtcdAsksForAllKeys(t *testing.T) {
+	s := newDNSStore(t, EtcdOptions{})
+	const keys = 5500
+	var puts []clientv3.Op
+	for i := range keys {
+		puts = append(puts, clientv3.OpPut(fmt.Sprintf("/skydns/test/skydns/big/k%05d", i), `{"text":"x"}`))
+		if len(puts) == 100 {
+			must(s.writer.Txn(t.Context()).Then(puts...).Commit())(t)
+			puts = nil
+		}
+	}
+	s.put("z.big.skydns.test", `{"host":"10.5.5.5"}`)
+	d := serve(t, etcdCorefile(s.Endpoints(), "watch off"))
+	d.becomes(inA("z.big.skydns.test", "NOERROR 10.5.5.5"), inA("big.skydns.test", "NOERROR 10.5.5.5"), inAAAA("big.skydns.test", "NOERROR"))
 }

@@ -232,10 +232,10 @@ func TestSkyDNSRefuses(t *testing.T) {
 		{"", "GRAPHITE_SERVER=x", "GRAPHITE_SERVER: statistics are not sent"},
 		{"", "SKYDNS_NDOTS=x", "SKYDNS_NDOTS: want a number"},
 		{"", "PROMETHEUS_PORT=x", "PROMETHEUS_PORT: want a port"},
-		{"-addr=x -domain=. -ndots=-1 -machines=ftp://x", "", "-addr: want IP:PORT"},
-		{"-addr=x -domain=. -ndots=-1 -machines=ftp://x", "", "-domain: want a name"},
-		{"-addr=x -domain=. -ndots=-1 -machines=ftp://x", "", "-ndots: want at least 0"},
-		{"-addr=x -domain=. -ndots=-1 -machines=ftp://x", "", "want a URL"},
+		{"-addr=x -domain=. -ndots=500 -machines=ftp://x", "", "-addr: want IP:PORT"},
+		{"-addr=x -domain=. -ndots=500 -machines=ftp://x", "", "-domain: want a name"},
+		{"-addr=x -domain=. -ndots=500 -machines=ftp://x", "", "-ndots: want 0..127"},
+		{"-addr=x -domain=. -ndots=500 -machines=ftp://x", "", "want a URL"},
 		{"-tls-pem=x", "", "a certificate needs its key"},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -1,6 +1,7 @@
 package skydns
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -160,6 +161,7 @@ func (w *corefileOf) wrong(format string, args ...any) {
 }
 
 func (w *corefileOf) write(stubs []Stub) {
+	w.usual()
 	at, err := parseAddr(w.Addr)
 	if err != nil {
 		w.wrong("-addr: want IP:PORT, got %q", w.Addr)
@@ -224,6 +226,15 @@ func (w *corefileOf) write(stubs []Stub) {
 		w.line("forward . %s {\n        read_timeout %s\n    }", strings.Join(s.Servers, " "), w.ReadTimeout)
 		w.text.WriteString("}\n")
 	}
+}
+
+// usual has SkyDNS's defaults for what it takes as not given.
+func (w *corefileOf) usual() {
+	w.Hostmaster = strings.ReplaceAll(w.Hostmaster, "@", ".")
+	w.RCache, w.Ndots = max(w.RCache, 0), max(w.Ndots, 0)
+	w.ReadTimeout = cmp.Or(w.ReadTimeout, 2*time.Second)
+	w.Priority, w.TTL, w.MinTTL = cmp.Or(w.Priority, 10), cmp.Or(w.TTL, 3600), cmp.Or(w.MinTTL, 60)
+	w.RCacheTTL, w.Ndots = cmp.Or(w.RCacheTTL, 60), cmp.Or(w.Ndots, 2)
 }
 
 // parseAddr reads IP:PORT, or :PORT for all addresses.

@@ -64,7 +64,7 @@ func TestFlagsCorefile(t *testing.T) {
 // All that is wrong is told.
 func TestFlagsRefused(t *testing.T) {
 	f := DefaultFlags(func(string) string { return "" })
-	f.Addr, f.Domain, f.Ndots, f.RCache, f.ReadTimeout = "127.0.0.1", "a b", -1, -1, 0
+	f.Addr, f.Domain, f.Ndots, f.RCache, f.ReadTimeout = "127.0.0.1", "a b", 500, 1<<40, 1
 	f.Local, f.Hostmaster, f.Nameservers = "a b", "{", []string{"x"}
 	f.Etcd.Endpoints, f.Etcd.Key = "a/b", "k"
 	_, err := f.Corefile(nil, func(name string) string {
@@ -74,7 +74,7 @@ func TestFlagsRefused(t *testing.T) {
 		t.Fatal("nothing is wrong")
 	}
 	for _, want := range []string{
-		`-addr: want IP:PORT, got "127.0.0.1"`, "-domain: want a name", "-ndots: want 0..127, got -1", "-rcache: want 0..2147483647, got -1", "-rtimeout: want 10ms..1m, got 0s",
+		`-addr: want IP:PORT, got "127.0.0.1"`, "-domain: want a name", "-ndots: want 0..127, got 500", "-rcache: want 0..2147483647, got 1099511627776", "-rtimeout: want 10ms..1m, got 1ns",
 		`-local: want a name, got "a b"`, "-hostmaster: want a name", `-nameservers: want IP or IP:PORT, got "x"`, "endpoint: want a URL", "a certificate needs its key",
 		"SKYDNS_NDOTS: want a number", "PROMETHEUS_PORT: want a port",
 	} {
@@ -141,5 +141,22 @@ func TestStubZones(t *testing.T) {
 	}
 	if len(wrong) != 6 {
 		t.Errorf("%d: %s", len(wrong), strings.Join(wrong, "\n"))
+	}
+}
+
+// What SkyDNS takes as not given has its default.
+func TestFlagsUsual(t *testing.T) {
+	f := DefaultFlags(func(string) string { return "" })
+	want, err := f.Corefile(nil, func(string) string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.ReadTimeout, f.TTL, f.MinTTL, f.Priority, f.Ndots, f.RCache, f.RCacheTTL = 0, 0, 0, 0, -3, -1, 0
+	if got, err := f.Corefile(nil, func(string) string { return "" }); got != want || err != nil {
+		t.Errorf("%v\n%s\nwant\n%s", err, got, want)
+	}
+	f.Hostmaster = "me@x.example"
+	if got, err := f.Corefile(nil, func(string) string { return "" }); err != nil || !strings.Contains(got, "hostmaster me.x.example\n") {
+		t.Errorf("%v\n%s", err, got)
 	}
 }

@@ -188,6 +188,7 @@ type running struct {
 func (r *running) Stop() {
 	r.cancel()
 	r.tasks.Wait()
+	r.makers.Wait()
 	r.disconnect()
 	for _, drop := range r.drops {
 		drop()

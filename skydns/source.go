@@ -56,8 +56,10 @@ type source struct {
 	log    *slog.Logger
 	series
 
-	making   sync.Mutex // of the client
+	mu       sync.Mutex
 	client   *clientv3.Client
+	making   *making // of the client; nil if nobody does
+	makers   sync.WaitGroup
 	tooLarge atomic.Bool // there are more keys: each question is asked of etcd
 	leases   leases
 	revision int64  // the index has everything up to here; 0 is nothing yet
@@ -145,24 +147,69 @@ func (s *source) name() string {
 	return s.Endpoints
 }
 
-// connect makes the client, once.
-func (s *source) connect() (*clientv3.Client, error) {
-	s.making.Lock()
-	defer s.making.Unlock()
-	if s.client != nil {
-		return s.client, nil
+// A making is a client that is being made, which takes as long as it takes to show a
+// password. Who needs it meanwhile waits for that, and gets the same; so do those who
+// come within a moment of a failure.
+type making struct {
+	done chan struct{}
+	err  error // when done
+}
+
+// moment is how long a failure counts for others.
+const moment = time.Second
+
+// connect gives the client. It makes one if there is none, and waits for it until ctx
+// ends.
+func (s *source) connect(ctx context.Context) (*clientv3.Client, error) {
+	s.mu.Lock()
+	if s.client != nil || s.life.Err() != nil {
+		defer s.mu.Unlock()
+		return s.client, s.life.Err()
 	}
+	m := s.making
+	if m == nil {
+		m = &making{done: make(chan struct{})}
+		s.making = m
+		s.makers.Go(func() { s.make(m) })
+	}
+	s.mu.Unlock()
+	select {
+	case <-m.done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if m.err != nil {
+		return nil, m.err
+	}
+	return s.connect(ctx)
+}
+
+// make makes the client.
+func (s *source) make(m *making) {
 	c, err := s.Client(s.life)
+	s.mu.Lock()
+	s.client, m.err = c, err
 	if err == nil {
-		s.client = c
+		s.making = nil
 	}
-	return c, err
+	s.mu.Unlock()
+	close(m.done)
+	if err == nil {
+		return
+	}
+	select {
+	case <-s.life.Done():
+	case <-time.After(moment):
+	}
+	s.mu.Lock()
+	s.making = nil
+	s.mu.Unlock()
 }
 
 // disconnect ends the client.
 func (s *source) disconnect() {
-	s.making.Lock()
-	defer s.making.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.client != nil {
 		_ = s.client.Close()
 		s.client = nil
@@ -181,7 +228,7 @@ var (
 // watches until that fails.
 func (s *source) follow(ctx context.Context) error {
 	for {
-		c, err := s.connect()
+		c, err := s.connect(ctx)
 		if err != nil {
 			return err
 		}
@@ -400,49 +447,4 @@ func (s *source) wait(ctx context.Context, c *clientv3.Client, total int64) erro
 			return errAnew
 		}
 	}
-}
-
-const (
-	// askTime is how long one attempt to ask for one question may take, and attempts
-	// how many there are: the next one goes to another member.
-	askTime  = 1500 * time.Millisecond
-	attempts = 3
-	// askedMost is how many keys a question can have: more records than theirs do not
-	// fit into a reply.
-	askedMost = 5000
-)
-
-// ask reads what etcd has at a key and below it, for one question.
-func (s *source) ask(ctx context.Context, key string) (all []keyValue, err error) {
-	var r *clientv3.TxnResponse
-	var c *clientv3.Client
-	for range attempts {
-		if c, err = s.connect(); err != nil {
-			return nil, fmt.Errorf("asking etcd: %w", etcd.Trouble(err))
-		}
-		limited, cancel := context.WithTimeout(ctx, askTime)
-		// Both in one transaction: as they are at the same time.
-		r, err = c.Txn(limited).Then(
-			clientv3.OpGet(key),
-			clientv3.OpGet(key+"/", clientv3.WithPrefix(), clientv3.WithLimit(askedMost)),
-		).Commit()
-		cancel()
-		if err == nil || ctx.Err() != nil {
-			break
-		}
-		s.failures.Add(1)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("asking etcd for %s: %w", key, etcd.Trouble(err))
-	}
-	var ids []clientv3.LeaseID
-	for _, part := range r.Responses {
-		for _, kv := range part.GetResponseRange().Kvs {
-			id := clientv3.LeaseID(kv.Lease)
-			ids = append(ids, id)
-			all = append(all, keyValue{key: kv.Key, value: kv.Value, lease: s.leases.of(id)})
-		}
-	}
-	s.leases.learnAll(ctx, c, ids)
-	return all, nil
 }

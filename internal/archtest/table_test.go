@@ -75,7 +75,7 @@ var table = map[string]row{
 	},
 
 	// The client, for those two; the logger is what it is told to keep quiet with.
-	"etcd": {third: []string{"go.etcd.io/etcd", "go.uber.org/zap"}},
+	"etcd": {third: []string{"go.etcd.io/etcd", "go.uber.org/zap", "google.golang.org/grpc"}},
 	// It writes the cluster's names into etcd; answering has no part in it.
 	"kube2sky": {own: []string{"cluster", "etcd", "metrics"}, third: []string{"go.etcd.io/etcd"}},
 
@@ -119,7 +119,7 @@ var table = map[string]row{
 
 	// Flags and subcommands.
 	"cmd": {
-		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "kubedns", "convert", "skydns", "sidecar", "healthz", "kube2sky", "dnsmasq", "metrics", "resolvconf"},
+		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "etcd", "kubedns", "convert", "skydns", "sidecar", "healthz", "kube2sky", "dnsmasq", "metrics", "resolvconf"},
 		third: []string{"github.com/spf13/cobra"},
 	},
 
