@@ -221,9 +221,6 @@ func TestOnce(t *testing.T) {
 
 // A cluster that does not answer is waited for once; then the defaults hold.
 func TestFollowerWithoutCluster(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits five seconds")
-	}
 	w := &watcher{T: t, metrics: new(metrics.Registry)}
 	f := NewFollower(func() corefile.Reading {
 		return corefile.ReadText("Corefile", []byte(".:53 {\nkubedns_config kube-system/kube-dns {\nendpoint http://127.0.0.1:1\n}\n}\n"))

@@ -59,7 +59,7 @@ func TestEtcdHundredThousandKeys(t *testing.T) {
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/seamark")
 	build.Dir = ".."
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Skipf("no binary: %v\n%s", err, out)
+		t.Fatalf("%v\n%s", err, out)
 	}
 	s := manySky(t)
 	port := freePort(t)
