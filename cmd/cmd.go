@@ -107,7 +107,7 @@ func (p *program) called(line []string) []string {
 
 func subcommand(root *cobra.Command, name string) *cobra.Command {
 	for _, c := range root.Commands() {
-		if c.Name() == name {
+		if c.Name() == name || c.HasAlias(name) {
 			return c
 		}
 	}

@@ -20,8 +20,9 @@ func (p *program) healthzCommand() *cobra.Command {
 	var quiet, showVersion bool
 	pagesPort := port(8080)
 	c := &cobra.Command{
-		Use:   "exec-healthz",
-		Short: "Run commands, and say over HTTP whether they succeed",
+		Use:     "exec-healthz",
+		Aliases: []string{"exechealthz"}, // as the old image has it
+		Short:   "Run commands, and say over HTTP whether they succeed",
 		Long: `Exec-healthz takes the place of Kubernetes' exec-healthz, the probe of the first
 kube-dns pods: it runs each -cmd by sh -c, again and again, and answers 200 at the
 -url of the same place if it succeeded, else 503. Where there is no shell it runs

@@ -22,6 +22,7 @@ func TestHealthzCommandLine(t *testing.T) {
 	}{
 		{"exec-healthz --help", "--latency", "", 0},
 		{"exec-healthz -version -quiet", "Seamark-test\nlinux/", "", 0},
+		{"exechealthz -version", "Seamark-test\nlinux/", "", 0},
 		{"exec-healthz -cmd=a -cmd=b", "", "want as many -url as -cmd, got 1 and 2", 2},
 		{"exec-healthz -url=healthz", "", `-url: want a path such as /healthz, got "healthz"`, 2},
 		{"exec-healthz -cmd=a -url=/a -cmd=b -url=/a", "", "two commands have -url /a", 2},
@@ -53,7 +54,7 @@ type healthz struct {
 func newHealthz(t *testing.T, path string, args ...string) *healthz {
 	t.Helper()
 	h := &healthz{program(t, t.TempDir(), append(args, "-addr=127.0.0.1", "-port=0", "-period", "50ms")...), t, "", nil}
-	h.Args[0] = "/usr/bin/exec-healthz"
+	h.Args[0] = "/exechealthz" // as the old image has it
 	if path != "" {
 		h.Env = append(h.Env, "PATH="+path)
 	}
