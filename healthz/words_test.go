@@ -83,7 +83,7 @@ func TestParseRefuses(t *testing.T) {
 func TestParseLikeShell(t *testing.T) {
 	sh, err := exec.LookPath("sh")
 	if err != nil {
-		t.Skip("no shell")
+		t.Fatal("no shell, which this is held against")
 	}
 	const program = `show() { printf '<%s>' "$@"; }; show `
 	r := rand.New(rand.NewPCG(1, 2))
@@ -123,7 +123,7 @@ func TestParseLikeShell(t *testing.T) {
 func TestCommandWithoutShell(t *testing.T) {
 	cat, err := exec.LookPath("cat")
 	if err != nil {
-		t.Skip("no cat")
+		t.Fatal("no cat, which this is held against")
 	}
 	t.Setenv("PATH", t.TempDir())
 	for _, c := range []struct {
