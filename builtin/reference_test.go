@@ -83,18 +83,18 @@ func says(t *testing.T, name string) {
 // pageOf gives the reference page of a directive: the longest doc comment in
 // its file.
 func pageOf(t *testing.T, name string) (page string) {
-	files := []string{"../handler/" + name + ".go", "../" + name + "/" + name + ".go", "../" + name + "/setup.go"}
+	files := []string{"../directive/" + name + ".go", "../directive/" + name + "/" + name + ".go", "../directive/" + name + "/setup.go"}
 	switch name {
 	case "kubernetes":
-		files = []string{"../kube/setup.go"}
+		files = []string{"../directive/kubernetes/setup.go"}
 	case "kubedns_config":
-		files = []string{"../kubedns/setup.go"}
+		files = []string{"../directive/kubedns/setup.go"}
 	case "k8s_external":
-		files = []string{"../kube/external.go"}
+		files = []string{"../directive/kubernetes/external.go"}
 	case "etcd":
-		files = []string{"../skydns/handler.go"}
+		files = []string{"../directive/etcd/handler.go"}
 	case "federation":
-		files = []string{"../kube/federation.go"}
+		files = []string{"../directive/kubernetes/federation.go"}
 	}
 	for _, file := range files {
 		if _, err := os.Stat(file); err == nil {

@@ -18,7 +18,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/seamark/seamark/sidecar"
+	"github.com/seamark/seamark/compat/sidecar"
 )
 
 // A counted is a server that tells dnsmasq's statistics.

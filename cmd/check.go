@@ -7,7 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/kubedns"
+	"github.com/seamark/seamark/directive/kubedns"
 	"github.com/seamark/seamark/server"
 	"github.com/spf13/cobra"
 )

@@ -15,7 +15,7 @@ import (
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/config"
-	"github.com/seamark/seamark/etcd"
+	"github.com/seamark/seamark/internal/etcdclient"
 	"github.com/spf13/cobra"
 )
 
@@ -23,7 +23,7 @@ import (
 // 1 if not, 2 if the command line itself is wrong.
 func Main(directives []config.Directive, version string) {
 	cluster.QuietKlog()
-	etcd.QuietGRPC()
+	etcdclient.QuietGRPC()
 	p := program{directives, version, os.Stdin, os.Stdout, os.Stderr}
 	os.Exit(p.run(context.Background(), p.called(os.Args)))
 }

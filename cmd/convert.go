@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seamark/seamark/convert"
-	"github.com/seamark/seamark/dnsmasq"
-	"github.com/seamark/seamark/kubedns"
+	"github.com/seamark/seamark/compat/convert"
+	"github.com/seamark/seamark/compat/dnsmasq"
+	"github.com/seamark/seamark/directive/kubedns"
 	"github.com/spf13/cobra"
 )
 

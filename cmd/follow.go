@@ -6,7 +6,7 @@ import (
 	"runtime"
 
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/kubedns"
+	"github.com/seamark/seamark/directive/kubedns"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
 )

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/seamark/seamark/healthz"
+	"github.com/seamark/seamark/compat/healthz"
 	"github.com/seamark/seamark/server"
 	"github.com/spf13/cobra"
 )

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/seamark/seamark/kube2sky"
+	"github.com/seamark/seamark/compat/kube2sky"
 	"github.com/spf13/cobra"
 )
 

@@ -11,9 +11,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seamark/seamark/compat/dnsmasq"
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/dnsmasq"
-	"github.com/seamark/seamark/kubedns"
+	"github.com/seamark/seamark/directive/kubedns"
 	"github.com/seamark/seamark/server"
 	"github.com/spf13/cobra"
 )

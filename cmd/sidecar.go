@@ -9,8 +9,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/seamark/seamark/compat/sidecar"
 	"github.com/seamark/seamark/server"
-	"github.com/seamark/seamark/sidecar"
 	"github.com/spf13/cobra"
 )
 

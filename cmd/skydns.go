@@ -8,18 +8,18 @@ import (
 	"strings"
 
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/directive/etcd"
 	"github.com/seamark/seamark/server"
-	"github.com/seamark/seamark/skydns"
 	"github.com/spf13/cobra"
 )
 
 func (p *program) skydnsCommand() *cobra.Command {
-	flags := skydns.DefaultFlags(os.Getenv)
+	flags := etcd.DefaultFlags(os.Getenv)
 	var nameservers string
 	var showVersion, printCorefile bool
 	machines := flags.Etcd.Endpoints
 	old := []struct{ name, why string }{
-		{"dnssec", skydns.NoDNSSEC},
+		{"dnssec", etcd.NoDNSSEC},
 		{"discover", "members are not looked for: name them all in -machines"},
 	}
 	c := &cobra.Command{
@@ -80,7 +80,7 @@ metrics are served on that port. Flags may have one dash or two.`,
 			}
 		}
 		if on, _ := c.Flags().GetBool("systemd"); on || os.Getenv("SKYDNS_SYSTEMD") == "true" {
-			errs = append(errs, fmt.Errorf("-systemd: %s", skydns.NoSystemd))
+			errs = append(errs, fmt.Errorf("-systemd: %s", etcd.NoSystemd))
 		}
 		for _, name := range []string{"GRAPHITE_SERVER", "STATHAT_USER"} {
 			if os.Getenv(name) != "" {
@@ -107,13 +107,13 @@ metrics are served on that port. Flags may have one dash or two.`,
 	return c
 }
 
-func (p *program) serveSkyDNS(c *cobra.Command, flags skydns.Flags) error {
+func (p *program) serveSkyDNS(c *cobra.Command, flags etcd.Flags) error {
 	out := newOutput(p.err)
 	defer out.close()
 	log := server.NewLog(out, slog.LevelInfo)
 	limitMemory(log)
 	o := p.options(log)
-	f := skydns.NewFollower(flags, os.Getenv, func(blocks []corefile.Server) error { return planned(o, blocks) }, log)
+	f := etcd.NewFollower(flags, os.Getenv, func(blocks []corefile.Server) error { return planned(o, blocks) }, log)
 	defer f.Stop()
 	r := server.Run{Options: o, Read: f.Read, Changed: f.Changed(), Out: out, Greeting: p.greeting()}
 	if err := r.Serve(c.Context()); err != nil {

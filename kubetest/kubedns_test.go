@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/seamark/seamark/kubedns"
+	"github.com/seamark/seamark/directive/kubedns"
 	"github.com/seamark/seamark/metrics"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
-	"github.com/seamark/seamark/zonefile"
+	"github.com/seamark/seamark/zone/zonefile"
 )
 
 func TestBuilderErrors(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
-	"github.com/seamark/seamark/zonefile"
+	"github.com/seamark/seamark/zone/zonefile"
 )
 
 // Whatever is in a zone file, what can be read of it can be asked for, and each

@@ -14,7 +14,7 @@ import (
 
 	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone"
-	"github.com/seamark/seamark/zonefile"
+	"github.com/seamark/seamark/zone/zonefile"
 )
 
 // read makes a zone of a zone file's text. skip, if it is not nil, is told of

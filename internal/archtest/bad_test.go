@@ -54,49 +54,49 @@ import (
 package wire
 import "github.com/miekg/dns"
 `, []string{"wire/a.go:4: wire must not import github.com/seamark/seamark/metrics", "wire/a.go:5: wire must not import github.com/miekg/dns"}},
-		{"handlers", "imports", `
--- cache/a.go --
+		{"directives", "imports", `
+-- directive/cache/a.go --
 package cache
 import (
 	"net"
 	"net/netip"
 	"github.com/fsnotify/fsnotify"
 	"github.com/seamark/seamark/dns"
-	"github.com/seamark/seamark/forward"
+	"github.com/seamark/seamark/directive/forward"
 	"github.com/seamark/seamark/server"
 	"github.com/seamark/seamark/cluster"
 )
--- cache/a_test.go --
+-- directive/cache/a_test.go --
 package cache
 import (
 	"net"
 	"github.com/seamark/seamark/server"
 	"github.com/seamark/seamark/internal/dnstest"
 )
--- cache/shard/a.go --
+-- directive/cache/shard/a.go --
 package shard
-import "github.com/seamark/seamark/cache"
--- rewrite/a.go --
+import "github.com/seamark/seamark/directive/cache"
+-- directive/rewrite/a.go --
 package rewrite
-import "github.com/seamark/seamark/cache"
--- forward/a.go --
+import "github.com/seamark/seamark/directive/cache"
+-- directive/forward/a.go --
 package forward
 import "net"
--- kube/a.go --
-package kube
+-- directive/kubernetes/a.go --
+package kubernetes
 import (
 	"net"
 	"github.com/seamark/seamark/cluster"
 	"k8s.io/api/core/v1"
 )
 `, []string{
-			"cache/a.go:3: cache must not import net: ",
-			"import github.com/seamark/seamark/forward",
-			"cache/a.go:8: cache must not import github.com/seamark/seamark/server",
+			"directive/cache/a.go:3: directive/cache must not import net: ",
+			"import github.com/seamark/seamark/directive/forward",
+			"directive/cache/a.go:8: directive/cache must not import github.com/seamark/seamark/server",
 			"import github.com/seamark/seamark/cluster",
-			"rewrite must not import github.com/seamark/seamark/cache",
-			"kube must not import net: ",
-			"kube must not import k8s.io/api/core/v1",
+			"directive/rewrite must not import github.com/seamark/seamark/directive/cache",
+			"directive/kubernetes must not import net: ",
+			"directive/kubernetes must not import k8s.io/api/core/v1",
 		}},
 		{"one package each", "imports", `
 -- cluster/a.go --
@@ -105,21 +105,21 @@ import ("k8s.io/client-go/kubernetes"; "go.yaml.in/yaml/v2")
 -- cluster/a_test.go --
 package cluster
 import "github.com/spf13/cobra"
--- skydns/a.go --
-package skydns
+-- directive/etcd/a.go --
+package etcd
 import ("go.etcd.io/etcd/client/v3"; "k8s.io/client-go/rest")
 -- transport/a.go --
 package transport
 import ("golang.org/x/sys/unix"; "net")
 -- server/a.go --
 package server
-import ("golang.org/x/sys/unix"; "github.com/seamark/seamark/kube"; "github.com/seamark/seamark/transport")
+import ("golang.org/x/sys/unix"; "github.com/seamark/seamark/directive/kubernetes"; "github.com/seamark/seamark/transport")
 -- corefile/a.go --
 package corefile
 import "github.com/coredns/caddy/caddyfile"
 -- builtin/a.go --
 package builtin
-import ("github.com/seamark/seamark/kube"; "github.com/seamark/seamark/handler"; "github.com/seamark/seamark/server")
+import ("github.com/seamark/seamark/directive/kubernetes"; "github.com/seamark/seamark/directive"; "github.com/seamark/seamark/server")
 -- cmd/seamark/a.go --
 package main
 import ("github.com/spf13/cobra"; "github.com/seamark/seamark/builtin"; "github.com/coredns/caddy/caddyfile")
@@ -128,9 +128,9 @@ package dnstest
 import ("github.com/miekg/dns"; "golang.org/x/tools/txtar"; "github.com/seamark/seamark/server"; "k8s.io/api/core/v1")
 `, []string{
 			"cluster must not import github.com/spf13/cobra",
-			"skydns must not import k8s.io/client-go/rest",
+			"directive/etcd must not import k8s.io/client-go/rest",
 			"server must not import golang.org/x/sys/unix",
-			"server must not import github.com/seamark/seamark/kube",
+			"server must not import github.com/seamark/seamark/directive/kubernetes",
 			"builtin must not import github.com/seamark/seamark/server",
 			"cmd/seamark must not import github.com/coredns/caddy/caddyfile",
 			"internal/dnstest must not import k8s.io/api/core/v1",

@@ -5,126 +5,112 @@ import (
 	"strings"
 )
 
-// A row says what the packages of one pattern may import besides the standard
-// library.
+// A row lists the imports allowed to the packages of one pattern, besides the
+// standard library and the packages of their own unit.
 type row struct {
-	own   []string // packages of ours and those below them; anyHandler, anything
-	third []string // modules or packages of others, and those below them
+	own   []string // packages of this module and those below them; or anything
+	third []string // modules or packages of other projects, and those below them
 	noNet bool     // package net itself is refused: the package opens no socket
 }
 
-const (
-	anyHandler = "*" // as a pattern: a top-level directory that has no row
-	anything   = "..."
-)
+const anything = "..."
 
-// Handlers meet each other, the server and the sockets only through a chain.
-var handlerImports = []string{"config", "corefile", "dns", "wire", "zone", "metrics", "web", "watch"}
+// chain lists what every directive may import. Directives meet each other, the
+// server and the sockets only through the chain.
+var chain = []string{"config", "corefile", "dns", "wire", "zone", "metrics", "internal/web", "internal/watch"}
 
-// Certificates, zone files, hosts: what an operator edits under us.
+// watchesFiles is for packages that follow certificates, zone files or hosts
+// files as an operator edits them.
 var watchesFiles = []string{"github.com/fsnotify/fsnotify"}
 
-// table is the architecture: package → what it may import. A pattern also
-// covers the packages below it, which may import each other; the longest
-// pattern that fits counts.
+// table is the architecture: pattern → allowed imports. A pattern covers a
+// package and the packages below it; "directive/*" covers every directory of
+// directive that has no row of its own. The longest pattern that fits counts.
+//
+// A package also imports freely within its unit: the top-level directory, or
+// one directory below it in directive, compat and internal. So no directive
+// imports another, and a package of compat is imported by cmd alone.
 var table = map[string]row{
-	// The bottom: bytes and counters, for anyone, upon nothing.
+	// The bottom: bytes and counters. Any package may import them.
 	"wire":    {},
 	"metrics": {},
 
 	// The text of a Corefile; the lexer is the grammar's own.
 	"corefile": {third: []string{"github.com/coredns/caddy/caddyfile"}},
 
-	// The core. Neither config nor a handler nor a socket is known here.
+	// The core, which knows neither directives nor sockets.
 	"zone": {own: []string{"wire"}},
 	"dns":  {own: []string{"wire", "metrics"}},
+	// RRs as text, in an operator's files and templates, need a parser.
+	"zone/zonefile": {third: []string{"github.com/miekg/dns"}, own: []string{"wire"}},
 
-	// The contract between a Corefile's word and a handler.
-	// Zones are names in wire form from here on.
+	// The contract between a directive and the server. Zones are names in wire
+	// form from here on.
 	"config": {own: []string{"corefile", "dns", "wire", "metrics"}},
 
 	// The only package that knows Kubernetes' API types and clients.
 	"cluster": {
-		own:   []string{"metrics"},
+		own:   []string{"metrics", "internal/watch"},
 		third: []string{"k8s.io", "go.yaml.in/yaml/v2", "github.com/fsnotify/fsnotify"},
 	},
 
-	// Handlers: every top-level directory that has no row of its own.
-	anyHandler: {own: handlerImports, third: watchesFiles, noNet: true},
-	// Signs that files have changed, for the handlers that read them again.
-	"watch": {third: watchesFiles, noNet: true},
-	// RRs as text, in an operator's files and templates: a parser's job.
-	"zonefile": {own: []string{"wire"}, third: []string{"github.com/miekg/dns"}},
-	"file":     {own: append([]string{"zonefile"}, handlerImports...), noNet: true},
-	"template": {own: append([]string{"zonefile", "expression"}, handlerImports...), noNet: true},
-	"records":  {own: append([]string{"zonefile"}, handlerImports...), noNet: true},
-	// The expressions of view and template, over one query.
-	"expression": {own: []string{"dns", "wire"}, third: []string{"github.com/expr-lang/expr"}},
-	"handler":    {own: append([]string{"expression"}, handlerImports...), third: watchesFiles, noNet: true},
-
-	// forward talks to upstreams, which is what it is for.
-	"forward": {own: handlerImports, third: watchesFiles},
+	// The directives of one file, and those with a package of their own.
+	"directive":          {own: append([]string{"internal/expression"}, chain...), third: watchesFiles, noNet: true},
+	"directive/*":        {own: chain, third: watchesFiles, noNet: true},
+	"directive/file":     {own: append([]string{"zone/zonefile"}, chain...), noNet: true},
+	"directive/template": {own: append([]string{"zone/zonefile", "internal/expression"}, chain...), noNet: true},
+	"directive/records":  {own: append([]string{"zone/zonefile"}, chain...), noNet: true},
+	// forward opens sockets to upstreams.
+	"directive/forward": {own: chain, third: watchesFiles},
 	// These answer from the cluster.
-	"kube":  {own: append([]string{"cluster"}, handlerImports...), noNet: true},
-	"hosts": {own: append([]string{"cluster"}, handlerImports...), noNet: true},
-	// The only package that knows etcd.
-	"skydns": {
-		own:   append([]string{"etcd"}, handlerImports...),
+	"directive/kubernetes": {own: append([]string{"cluster"}, chain...), noNet: true},
+	"directive/hosts":      {own: append([]string{"cluster"}, chain...), noNet: true},
+	// This one answers from etcd.
+	"directive/etcd": {
+		own:   append([]string{"internal/etcdclient"}, chain...),
 		third: []string{"go.etcd.io/etcd"},
 		noNet: true,
 	},
+	// The directive kubedns_config produces blocks, which the server plans as if
+	// it had read them in the Corefile.
+	"directive/kubedns": {own: append([]string{"cluster"}, chain...), noNet: true},
 
-	// The client, for those two; the logger is what it is told to keep quiet with.
-	"etcd": {third: []string{"go.etcd.io/etcd", "go.uber.org/zap", "google.golang.org/grpc"}},
-	// It writes the cluster's names into etcd; answering has no part in it.
-	"kube2sky": {own: []string{"cluster", "etcd", "metrics"}, third: []string{"go.etcd.io/etcd"}},
+	// The commands of earlier generations. Only cmd imports them.
+	"compat/convert":  {own: []string{"corefile", "directive/kubedns"}, third: []string{"go.yaml.in/yaml/v2"}, noNet: true},
+	"compat/dnsmasq":  {own: []string{"corefile"}, noNet: true},
+	"compat/healthz":  {third: []string{"github.com/miekg/dns"}},
+	"compat/kube2sky": {own: []string{"cluster", "internal/etcdclient", "metrics"}, third: []string{"go.etcd.io/etcd"}},
+	"compat/sidecar":  {own: []string{"metrics"}, third: []string{"github.com/miekg/dns"}},
 
-	// It produces blocks, which the server plans as if it had read them. The
-	// ConfigMap may be a mounted directory, whose changes tell themselves.
-	"kubedns": {own: []string{"config", "corefile", "cluster", "metrics", "watch", "wire"}, noNet: true},
-
-	// It makes a Corefile of what others run kube-dns with: texts in, a text out.
-	"convert": {own: []string{"corefile", "kubedns"}, third: []string{"go.yaml.in/yaml/v2"}, noNet: true},
-
-	// The addresses of probes and scrapes, which are not those of clients:
-	// health, ready and prometheus put their pages there.
-	"web": {own: []string{"config"}},
-
-	// It asks the DNS servers of a kube-dns pod as a client of theirs; answering
-	// has no part in it, so a library for messages may.
-	"sidecar": {own: []string{"metrics"}, third: []string{"github.com/miekg/dns"}},
-
-	// It runs commands and shows whether they succeed; one of them is a question to
-	// a DNS server, put as a client.
-	"healthz": {third: []string{"github.com/miekg/dns"}},
-
-	// dnsmasq's options as a Corefile: texts, and the files that they name.
-	"dnsmasq": {own: []string{"corefile"}, noNet: true},
-
-	// The only package that opens sockets to clients.
+	// The only package that opens sockets to DNS clients.
 	"transport": {
 		own:   []string{"dns", "wire", "metrics"},
 		third: []string{"golang.org/x/sys"},
 	},
 
-	// The list of directives: it meets every handler so that server need not.
-	"builtin": {own: []string{anyHandler, "handler", "file", "template", "records", "forward", "kube", "hosts", "kubedns", "skydns", "config"}},
+	// The list of directives. Package server does not know it.
+	"builtin": {own: []string{"config", "directive"}},
 	"server": {
 		own:   []string{"config", "corefile", "dns", "transport", "metrics"},
 		third: watchesFiles,
 	},
 
-	// A kubelet's rules, and pods as people write them: no part of a server.
-	"resolvconf": {third: []string{"go.yaml.in/yaml/v2"}, noNet: true},
-
 	// Flags and subcommands.
 	"cmd": {
-		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "etcd", "kubedns", "convert", "skydns", "sidecar", "healthz", "kube2sky", "dnsmasq", "metrics", "resolvconf"},
+		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/etcd", "directive/kubedns", "compat", "internal/etcdclient", "internal/resolvconf"},
 		third: []string{"github.com/spf13/cobra"},
 	},
 
-	// The load and the peers: it meets servers by their sockets alone.
+	// The benchmark meets servers by their sockets alone.
 	"bench": {third: []string{"github.com/miekg/dns", "golang.org/x/sys"}},
+
+	// Shared by some directives and commands.
+	"internal/web":        {own: []string{"config"}},
+	"internal/watch":      {third: watchesFiles, noNet: true},
+	"internal/expression": {own: []string{"dns", "wire"}, third: []string{"github.com/expr-lang/expr"}},
+	"internal/resolvconf": {third: []string{"go.yaml.in/yaml/v2"}, noNet: true},
+	// zap and gRPC are imported to silence the client's logging.
+	"internal/etcdclient": {third: []string{"go.etcd.io/etcd", "go.uber.org/zap", "google.golang.org/grpc"}},
 
 	// Test helpers: imported by _test.go files and by kubetest only.
 	"internal/dnstest": {
@@ -134,29 +120,41 @@ var table = map[string]row{
 	"internal/archtest": {},
 }
 
-// tests is what every _test.go file may import besides its package's row. The
-// oracle of another DNS library stays out of the server's code.
+// tests lists what every _test.go file may import besides its package's row. The
+// server's own code does not import the DNS library that serves as an oracle.
 var tests = row{
 	own:   []string{anything},
 	third: []string{"github.com/miekg/dns", "golang.org/x/tools/txtar"},
 }
 
-// vague names say where code is kept and not what it is.
+// vague lists package names that do not describe what the package provides.
 var vague = []string{"pkg", "util", "utils", "common", "types", "helpers", "helper", "base", "misc", "shared", "lib"}
 
-// pattern gives the key of the row for a package of ours, "" if it has none.
-func pattern(pkg string) string {
-	for p := pkg; p != ""; p = p[:max(strings.LastIndexByte(p, '/'), 0)] {
-		if _, ok := table[p]; ok {
+// pattern returns the key of the row for the package in dir, "" if it has none.
+func pattern(dir string) string {
+	for p := dir; p != ""; p = parent(p) {
+		if _, ok := table[p]; ok && (p == dir || unit(p) == unit(dir)) {
 			return p
 		}
+		if _, ok := table[parent(p)+"/*"]; ok {
+			return parent(p) + "/*"
+		}
 	}
-	top, _, _ := strings.Cut(pkg, "/")
-	if top == "" || top == "." || top == "internal" {
-		return ""
-	}
-	return anyHandler
+	return ""
 }
+
+// unit returns the directory whose packages may import each other.
+func unit(dir string) string {
+	parts := strings.SplitN(dir, "/", 3)
+	switch {
+	case len(parts) > 1 && (parts[0] == "directive" || parts[0] == "compat" || parts[0] == "internal"):
+		return parts[0] + "/" + parts[1]
+	default:
+		return parts[0]
+	}
+}
+
+func parent(dir string) string { return dir[:max(strings.LastIndexByte(dir, '/'), 0)] }
 
 // imports checks one module's packages against the table. Modules below the
 // root (kubetest) have dependencies of their own and are left alone.
@@ -182,34 +180,35 @@ func imports(m *module) (bad []string) {
 	return bad
 }
 
-// refuses says why a package in dir may not import path, "" if it may.
+// refuses returns the reason why a package in dir may not import path, "" if it
+// may.
 func (r row) refuses(dir, path string, test bool) string {
 	own, isOwn := strings.CutPrefix(path, modulePath+"/")
 	switch {
 	case isOwn:
-		if pattern(own) == pattern(dir) && top(own) == top(dir) {
+		if unit(own) == unit(dir) {
 			return ""
 		}
 		if test && covers(tests.own, own) || covers(r.own, own) {
 			return ""
 		}
-		return "its row in the import table names " + list(r.own)
+		return "its row in the import table lists " + list(r.own)
 	case standard(path):
 		if path == "net" && r.noNet && !test {
-			return "a handler opens no socket"
+			return "the package opens no socket"
 		}
 		return ""
 	default:
 		if test && within(tests.third, path) || within(r.third, path) {
 			return ""
 		}
-		return "its row in the import table names " + list(r.third)
+		return "its row in the import table lists " + list(r.third)
 	}
 }
 
 func covers(allowed []string, own string) bool {
 	for _, a := range allowed {
-		if a == anything || a == anyHandler && pattern(own) == anyHandler || within([]string{a}, own) {
+		if a == anything || within([]string{a}, own) {
 			return true
 		}
 	}

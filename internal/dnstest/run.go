@@ -14,7 +14,7 @@ import (
 
 	"github.com/seamark/seamark/builtin"
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/kubedns"
+	"github.com/seamark/seamark/directive/kubedns"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
 	"github.com/seamark/seamark/wire"

@@ -1,0 +1,108 @@
+package kube2sky
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seamark/seamark/internal/etcdclient"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// connect makes the client. Files may still have to be mounted; and where a password
+// is to be shown, etcd has to be there.
+func (w *writer) connect(ctx context.Context, o etcdclient.Options) *clientv3.Client {
+	for delay := firstWait; ctx.Err() == nil; delay = min(2*delay, lastWait) {
+		client, err := o.Client(ctx)
+		if err == nil {
+			return client
+		}
+		if ctx.Err() == nil {
+			w.failed(fmt.Errorf("connecting to etcd: %w", err))
+		}
+		sleep(ctx, delay)
+	}
+	return nil
+}
+
+// Waits before the next attempt: each is twice the one before.
+const (
+	firstWait = 50 * time.Millisecond
+	lastWait  = time.Second
+)
+
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// errLost is that somebody else leads, or may.
+var errLost = errors.New("leadership is lost")
+
+// A session is a time of writing: from one election to the next.
+type session struct {
+	client *clientv3.Client
+	layout layout
+	limit  time.Duration // of one request
+	guard  []clientv3.Cmp
+	lease  clientv3.LeaseID // of the election's key
+}
+
+// read asks for several ranges at once.
+func (s *session) read(ctx context.Context, gets ...clientv3.Op) (*clientv3.TxnResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.limit)
+	defer cancel()
+	answer, err := s.client.Txn(ctx).Then(gets...).Commit()
+	if err != nil {
+		return nil, fmt.Errorf("reading from etcd: %w", err)
+	}
+	return answer, nil
+}
+
+// write changes keys if everything is as it was read. done is false if it is not,
+// and errLost says that it is not we who lead.
+func (s *session) write(ctx context.Context, edits []edit) (done bool, err error) {
+	cmps := s.guard[:len(s.guard):len(s.guard)]
+	var ops []clientv3.Op
+	for _, e := range edits {
+		cmps = append(cmps, clientv3.Compare(clientv3.ModRevision(s.layout.tree+e.path), "=", e.revision))
+		ops = e.ops(ops, s.layout)
+	}
+	return s.commit(ctx, cmps, ops)
+}
+
+func (s *session) commit(ctx context.Context, cmps []clientv3.Cmp, ops []clientv3.Op) (done bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.limit)
+	defer cancel()
+	answer, err := s.client.Txn(ctx).If(cmps...).Then(ops...).Else(clientv3.OpGet(s.layout.leader)).Commit()
+	if err != nil {
+		return false, fmt.Errorf("writing to etcd: %w", err)
+	}
+	if answer.Succeeded || len(s.guard) == 0 {
+		return answer.Succeeded, nil
+	}
+	kvs := answer.Responses[0].GetResponseRange().Kvs
+	if len(kvs) == 0 || clientv3.LeaseID(kvs[0].Lease) != s.lease {
+		return false, errLost
+	}
+	return false, nil
+}
+
+// ops appends what etcd is told to do for an edit: two operations at most.
+func (e *edit) ops(ops []clientv3.Op, l layout) []clientv3.Op {
+	switch e.what {
+	case put:
+		ops = append(ops, clientv3.OpPut(l.tree+e.path, e.value))
+	case remove:
+		ops = append(ops, clientv3.OpDelete(l.tree+e.path))
+	}
+	if e.what == put || e.what == adopt {
+		return append(ops, clientv3.OpPut(l.marks+e.path, sum(e.value)))
+	}
+	return append(ops, clientv3.OpDelete(l.marks+e.path))
+}

@@ -1,0 +1,170 @@
+package etcd
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/seamark/seamark/wire"
+)
+
+// A share is the weights of all messages of one priority.
+type share struct {
+	priority uint16
+	sum      uint64
+}
+
+// services writes a SRV record for each message with a host. Weights are shares of a
+// hundred, of the records of one priority.
+func (l *lookup) services(r run) {
+	l.group(&r, 0)
+	var room [8]share
+	shares := room[:0]
+	var m message
+	for all := r; all.next(&m); {
+		if m.hosted() {
+			shares = weigh(shares, l.preference(&m), m.heaviness())
+		}
+	}
+	q, a := l.q, &l.q.Answer
+	var name [wire.MaxName]byte
+	for r.next(&m) {
+		if len(a.Buf) > q.Limit() {
+			return // what is missing shows when the message is cut
+		}
+		if !m.hosted() {
+			continue
+		}
+		target := appendTarget(name[:0], &m)
+		at := l.head([]byte(wire.OwnerIsQuestion), wire.TypeSRV, 6+len(target))
+		a.Buf = binary.BigEndian.AppendUint16(a.Buf, l.preference(&m))
+		a.Buf = binary.BigEndian.AppendUint16(a.Buf, l.weight(shares, &m))
+		a.Buf = binary.BigEndian.AppendUint16(a.Buf, m.port)
+		a.Buf = append(a.Buf, target...)
+		l.keep(at, len(wire.OwnerIsQuestion), l.ttlOf(&m, q.Now()))
+	}
+}
+
+func weigh(shares []share, priority uint16, weight uint32) []share {
+	for i := range shares {
+		if shares[i].priority == priority {
+			shares[i].sum += uint64(weight)
+			return shares
+		}
+	}
+	return append(shares, share{priority, uint64(weight)})
+}
+
+func (l *lookup) preference(m *message) uint16 {
+	if m.priority == 0 {
+		return l.priority
+	}
+	return m.priority
+}
+
+// weight is m's part, as SkyDNS calculates it; CoreDNS makes one of none.
+func (l *lookup) weight(shares []share, m *message) uint16 {
+	for _, s := range shares {
+		if s.priority == l.preference(m) {
+			part := 100 / float64(s.sum)
+			part *= float64(m.heaviness())
+			if w := uint16(math.Floor(part)); w > 0 || l.skydns {
+				return w
+			}
+		}
+	}
+	return 1
+}
+
+// appendTarget writes the name that a message's record leads to: its host, or, if
+// that is an address, the name of its key.
+func appendTarget(buf []byte, m *message) []byte {
+	if m.name != "" {
+		return append(buf, m.name...)
+	}
+	return appendName(buf, m.path, int(m.strip))
+}
+
+// exchanges writes a MX record for each message that says so.
+func (l *lookup) exchanges(r run) {
+	l.group(&r, 0)
+	a := &l.q.Answer
+	var m message
+	var name [wire.MaxName]byte
+	for r.next(&m) {
+		if l.q.Overfull() {
+			return
+		}
+		if !m.mail || !m.hosted() {
+			continue
+		}
+		target := appendTarget(name[:0], &m)
+		at := l.head([]byte(wire.OwnerIsQuestion), wire.TypeMX, 2+len(target))
+		a.Buf = append(binary.BigEndian.AppendUint16(a.Buf, l.preference(&m)), target...)
+		l.keep(at, len(wire.OwnerIsQuestion), l.ttlOf(&m, l.q.Now()))
+	}
+}
+
+// nameservers writes a NS record for each address below ns.dns, and the addresses.
+// A host that is a name is no name server: there is nothing to glue.
+func (l *lookup) nameservers(r run) {
+	l.group(&r, 0)
+	a := &l.q.Answer
+	var m message
+	var name [wire.MaxName]byte
+	for all := r; all.next(&m); {
+		if l.q.Overfull() {
+			return
+		}
+		if !m.addr.IsValid() {
+			continue
+		}
+		target := appendTarget(name[:0], &m)
+		at := l.head([]byte(wire.OwnerIsQuestion), wire.TypeNS, len(target))
+		a.Buf = append(a.Buf, target...)
+		l.keep(at, len(wire.OwnerIsQuestion), l.ttlOf(&m, l.q.Now()))
+	}
+	l.section = wire.Additional
+	for r.next(&m) {
+		if m.addr.IsValid() {
+			l.glue(&m)
+		}
+	}
+}
+
+// glue writes the address of a name that has been made of a key.
+func (l *lookup) glue(m *message) {
+	if l.q.Overfull() {
+		return
+	}
+	a := &l.q.Answer
+	var room [2 * wire.MaxName]byte
+	owner := a.AppendOwner(room[wire.MaxName:wire.MaxName], appendTarget(room[:0], m))
+	at := len(a.Buf)
+	a.Buf = wire.AppendAddress(a.Buf, owner, 0, m.addr)
+	l.keep(at, len(owner), l.ttlOf(m, l.q.Now()))
+}
+
+// targets writes the addresses of what SRV or MX records lead to.
+func (l *lookup) targets(r run, mail bool) {
+	l.group(&r, 0)
+	l.section = wire.Additional
+	a := &l.q.Answer
+	if len(a.Buf) > l.q.Limit() {
+		return
+	}
+	var m message
+	for r.next(&m) {
+		switch {
+		case l.q.Overfull():
+			return
+		case mail && !m.mail:
+		case m.addr.IsValid():
+			l.glue(&m)
+		case m.name != "" && l.written.add(l.seed, []byte(m.name)):
+			l.root = m.name
+			if l.target(m.name, four|six, 0); l.waits {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,352 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/dns"
+)
+
+// with is a server for the zone test. that has the lines KEY JSON.
+func with(t testing.TB, options, keys string) *server {
+	t.Helper()
+	h := handler(t, "etcd test in-addr.arpa {\n"+options+"\n}")
+	h.index.put(keyValues(keys)...)
+	return serve(t, h, nil, "test.", "in-addr.arpa.")
+}
+
+func (s *server) expect(t *testing.T, name, qtype, want string) {
+	t.Helper()
+	if got := digest(s.ask(t, name, qtype)); got != sorted(want) {
+		t.Errorf("%s %s\ngot\n%swant\n%s", name, qtype, got, sorted(want))
+	}
+}
+
+// Before the first list nothing is known, nothing falls through, and ready waits.
+func TestNotSynced(t *testing.T) {
+	h, err := plan("etcd test {\nfallthrough\n}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{records: []mdns.RR{rr("www.example. 60 IN A 192.0.2.1")}}
+	s := serve(t, h, w, ".")
+	h.index.put(keyValues(`/skydns/test/www {"host":"10.0.0.1"}`)...)
+	h.index.begin()
+	for _, name := range []string{"test.", "www.test.", "missing.test."} {
+		for _, qtype := range []string{"A", "SOA", "PTR"} {
+			s.expect(t, name, qtype, "SERVFAIL\n")
+		}
+	}
+	if h.Ready() || len(w.asked) > 0 {
+		t.Errorf("ready %v, others were asked for %v", h.Ready(), w.asked)
+	}
+	s.expect(t, "www.example.", "A", "NOERROR\nanswer www.example. 60 IN A 192.0.2.1\n")
+	h.index.put(keyValues(`/skydns/test/www {"host":"10.0.0.1"}`)...)
+	h.index.end()
+	if !h.Ready() {
+		t.Error("not ready after the list")
+	}
+	s.expect(t, "www.test.", "A", "NOERROR aa\nanswer www.test. 300 IN A 10.0.0.1\n")
+	s.expect(t, "missing.test.", "A", "NXDOMAIN\n") // the world's
+}
+
+// all is an asker who has some keys, whatever he is asked for.
+type all []keyValue
+
+func (a all) ask(context.Context, string) ([]keyValue, error) { return a, nil }
+
+// There get to be too many keys while a question is answered: what is not found any
+// more may be there.
+func TestTooManyMeanwhile(t *testing.T) {
+	keys := keyValues(`
+		/skydns/test/many/a {"host":"no.example"}
+		/skydns/test/many/b {"host":"www.test"}
+		/skydns/test/www/a {"host":"10.0.0.1"}`)
+	for _, inline := range []bool{true, false} {
+		h := handler(t, "etcd test")
+		h.index.put(keys...)
+		var asks atomic.Bool
+		h.unheld, h.asker = asks.Load, all(keys)
+		s := serve(t, h, &world{inline: inline, meanwhile: func() {
+			asks.Store(true)
+			h.index.clear()
+		}}, ".")
+		s.expect(t, "many.test.", "A", "NOERROR aa\nanswer many.test. 300 IN CNAME www.test.\nanswer www.test. 300 IN A 10.0.0.1\n")
+	}
+	h := handler(t, "etcd test")
+	h.index.put(keys...)
+	s := serve(t, h, &world{inline: true, meanwhile: h.index.clear}, ".")
+	s.expect(t, "many.test.", "A", "SERVFAIL\n")
+}
+
+// ANY is one set of records, of one group.
+func TestAny(t *testing.T) {
+	s := with(t, "", `
+		/skydns/test/www/a {"host":"10.0.0.1","group":"one"}
+		/skydns/test/www/b/c {"host":"10.0.0.2","group":"two"}
+		/skydns/test/www/d {"host":"fd00::1","text":"t"}`)
+	s.expect(t, "www.test.", "ANY", "NOERROR aa\nanswer www.test. 300 IN A 10.0.0.1\n")
+	s.expect(t, "d.www.test.", "ANY", "NOERROR aa\nanswer d.www.test. 300 IN AAAA fd00::1\n")
+}
+
+func rr(text string) mdns.RR {
+	r, err := mdns.NewRR(text)
+	if err != nil {
+		panic(err)
+	}
+	return r
+}
+
+// What falls through is what does not exist; a name with keys below it does, and so
+// does a zone's own.
+func TestFallthrough(t *testing.T) {
+	h := handler(t, "etcd test other {\nfallthrough a.test\n}")
+	h.index.put(keyValues("/skydns/test/a/b/c {\"host\":\"10.0.0.1\"}\n/skydns/test/a/to {\"host\":\"x.a.test\"}\n/skydns/test/to {\"host\":\"x.test\"}")...)
+	s := serve(t, h, &world{records: []mdns.RR{rr("x.a.test. 60 IN A 192.0.2.1"), rr("x.test. 60 IN A 192.0.2.2")}}, ".")
+	soa := "authority test. 30 IN SOA ns.dns.test. hostmaster.test.\n"
+	s.expect(t, "x.a.test.", "A", "NOERROR\nanswer x.a.test. 60 IN A 192.0.2.1\n")
+	s.expect(t, "b.a.test.", "TXT", "NOERROR aa\n"+soa)
+	s.expect(t, "x.test.", "A", "NXDOMAIN aa\n"+soa)
+	s.expect(t, "other.", "A", "NOERROR aa\nauthority other. 30 IN SOA ns.dns.other. hostmaster.other.\n")
+	s.expect(t, "to.a.test.", "A", "NOERROR aa\nanswer to.a.test. 300 IN CNAME x.a.test.\nanswer x.a.test. 60 IN A 192.0.2.1\n")
+	s.expect(t, "to.test.", "A", "NOERROR aa\n"+soa) // its target is not in a zone that falls through
+}
+
+// A chain has eight names, and one more is none.
+func TestChainLength(t *testing.T) {
+	var keys strings.Builder
+	for i := range 9 {
+		fmt.Fprintf(&keys, "/skydns/test/c%d {\"host\":\"c%d.test\"}\n", i+1, i)
+	}
+	keys.WriteString("/skydns/test/c0 {\"host\":\"10.0.0.1\"}\n")
+	s := with(t, "", keys.String())
+	if m := s.ask(t, "c8.test.", "A"); len(m.Answer) != 9 || m.Answer[0].Header().Name != "c8.test." || m.Answer[8].Header().Rrtype != mdns.TypeA {
+		t.Errorf("eight names: %s", m)
+	}
+	s.expect(t, "c9.test.", "A", "NOERROR aa\nauthority test. 30 IN SOA ns.dns.test. hostmaster.test.\n")
+	if m := s.ask(t, "c9.test.", "SRV"); len(m.Answer) != 1 || len(m.Extra) != 9 {
+		t.Errorf("from a target on: %s", m)
+	}
+}
+
+// A tree of names ends, however many there are: ten names that each lead to ten
+// others, ten deep.
+func TestChainsAreBounded(t *testing.T) {
+	var keys strings.Builder
+	for i := range 10 {
+		for j := range 10 {
+			for to := range 10 {
+				fmt.Fprintf(&keys, "/skydns/test/t%d/n%d/k%d {\"host\":\"n%d.t%d.test\"}\n", i, j, to, to, i+1)
+			}
+		}
+	}
+	keys.WriteString("/skydns/test/t10/n0 {\"host\":\"10.0.0.1\"}\n/skydns/test/t3/n5/a {\"host\":\"10.0.0.2\"}\n")
+	s := with(t, "", keys.String())
+	for _, qtype := range []string{"A", "AAAA", "SRV"} {
+		s.ask(t, "n0.t0.test.", qtype) // it comes back
+	}
+	if m := s.ask(t, "n0.t2.test.", "A"); len(m.Answer) < 2 {
+		t.Errorf("nothing was found on the way: %s", m)
+	}
+}
+
+// What others know is asked of them once, whether they answer at once or not.
+func TestOthersAreAskedOnce(t *testing.T) {
+	for _, inline := range []bool{true, false} {
+		h := handler(t, "etcd test")
+		h.index.put(keyValues(`
+			/skydns/test/one {"host":"www.example"}
+			/skydns/test/many/a {"host":"www.example"}
+			/skydns/test/many/b {"host":"web.example"}
+			/skydns/test/many/c {"host":"www.example","port":80}`)...)
+		w := &world{records: []mdns.RR{rr("www.example. 60 IN A 192.0.2.1"), rr("web.example. 60 IN A 192.0.2.2")}, inline: inline}
+		s := serve(t, h, w, ".")
+		for _, c := range []struct{ name, qtype, want string }{
+			{"one.test.", "A", "NOERROR aa\nanswer one.test. 300 IN CNAME www.example.\nanswer www.example. 60 IN A 192.0.2.1\n"},
+			{"many.test.", "A", "NOERROR aa\nanswer many.test. 300 IN CNAME www.example.\nanswer www.example. 60 IN A 192.0.2.1\n" +
+				"answer many.test. 300 IN CNAME web.example.\nanswer web.example. 60 IN A 192.0.2.2\n"},
+			{"many.test.", "SRV", "NOERROR aa\nanswer many.test. 300 IN SRV 10 33 0 www.example.\nanswer many.test. 300 IN SRV 10 33 0 web.example.\n" +
+				"answer many.test. 300 IN SRV 10 33 80 www.example.\nadditional www.example. 60 IN A 192.0.2.1\nadditional web.example. 60 IN A 192.0.2.2\n"},
+		} {
+			w.asked = nil
+			s.expect(t, c.name, c.qtype, c.want)
+			for asked, n := range w.asked {
+				if n != 1 {
+					t.Errorf("%s %s, inline %v: %s has been asked for %d times", c.name, c.qtype, inline, asked, n)
+				}
+			}
+		}
+	}
+}
+
+// What others say keeps its TTLs, and ours are not those.
+func TestOthersTTLs(t *testing.T) {
+	h := handler(t, "etcd test")
+	h.index.put(keyValues(`
+		/skydns/test/s/a {"host":"www.example","port":80,"ttl":100}
+		/skydns/test/s/b {"host":"10.0.0.1","port":80,"ttl":90}`)...)
+	s := serve(t, h, &world{records: []mdns.RR{rr("www.example. 60 IN A 192.0.2.1")}}, ".")
+	s.expect(t, "s.test.", "SRV", "NOERROR aa\nanswer s.test. 90 IN SRV 10 50 80 www.example.\nanswer s.test. 90 IN SRV 10 50 80 b.s.test.\n"+
+		"additional www.example. 60 IN A 192.0.2.1\nadditional b.s.test. 90 IN A 10.0.0.1\n")
+}
+
+// Who does not answer makes an answer fail that has nothing else, and no other.
+func TestOthersFail(t *testing.T) {
+	h := handler(t, "etcd test")
+	h.index.put(keyValues(`
+		/skydns/test/one {"host":"www.example"}
+		/skydns/test/two/a {"host":"www.example"}
+		/skydns/test/two/b {"host":"10.0.0.1"}
+		/skydns/test/three/a {"host":"www.example","port":80}
+		/skydns/test/three/b {"host":"web.example","port":80}`)...)
+	w := &world{failing: true}
+	s := serve(t, h, w, ".")
+	s.expect(t, "one.test.", "A", "SERVFAIL aa\nanswer one.test. 300 IN CNAME www.example.\n")
+	s.expect(t, "two.test.", "A", "NOERROR aa\nanswer two.test. 300 IN A 10.0.0.1\n")
+	s.expect(t, "two.test.", "AAAA", "SERVFAIL aa\nanswer two.test. 300 IN CNAME www.example.\n")
+	s.expect(t, "three.test.", "A", "SERVFAIL\n")
+	w.asked = nil
+	s.expect(t, "three.test.", "SRV", "NOERROR aa\nanswer three.test. 300 IN SRV 10 50 80 www.example.\nanswer three.test. 300 IN SRV 10 50 80 web.example.\n")
+	if len(w.asked) != 1 {
+		t.Errorf("who does not answer has been asked for %v", w.asked)
+	}
+}
+
+// The TTL is the message's or what is left of the lease, within its bounds.
+func TestTTL(t *testing.T) {
+	now := time.Now()
+	for _, c := range []struct {
+		left time.Duration // 0 is not known yet; -1 no lease
+		ttl  uint32
+		want uint32
+	}{
+		{-1, 0, 300}, {-1, 7, 7},
+		{0, 0, 30}, {0, 600, 30}, {0, 7, 7},
+		{100 * time.Second, 0, 100}, {100 * time.Second, 60, 60}, {100 * time.Second, 600, 100},
+		{time.Second, 0, 30}, {-10 * time.Second, 0, 30}, {time.Hour * 48, 0, 86400}, {time.Hour * 48, 90000, 86400},
+	} {
+		h := handler(t, "etcd test")
+		m := message{ttl: c.ttl}
+		if c.left != -1 {
+			m.lease = new(lease)
+			if c.left != 0 {
+				m.lease.ends.Store(now.Add(c.left).UnixNano())
+			}
+		}
+		if got := h.ttlOf(&m, now); got != c.want {
+			t.Errorf("lease %v, ttl %d: %d, want %d", c.left, c.ttl, got, c.want)
+		}
+	}
+}
+
+// A lease is in the index with its keys, and told by what it says when asked.
+func TestLeases(t *testing.T) {
+	h := handler(t, "etcd test {\nmin-lease-ttl 5\nmax-lease-ttl 1m\n}")
+	s := serve(t, h, nil, "test.")
+	one, other := new(lease), new(lease)
+	for _, l := range []struct {
+		key string
+		of  *lease
+	}{{"a", one}, {"b", one}, {"c", other}, {"d", nil}} {
+		kv := keyValues(`/skydns/test/` + l.key + ` {"host":"10.0.0.1"}`)[0]
+		kv.lease = l.of
+		h.index.put(kv)
+	}
+	one.ends.Store(time.Now().Add(time.Hour).UnixNano())
+	for name, ttl := range map[string]string{"a.test.": "60", "b.test.": "60", "c.test.": "5", "d.test.": "300", "test.": "5"} {
+		s.expect(t, name, "A", "NOERROR aa\nanswer "+name+" "+ttl+" IN A 10.0.0.1\n")
+	}
+	kv := keyValues(`/skydns/test/d {"host":"10.0.0.1"}`)[0]
+	kv.lease = one
+	h.index.put(kv) // the same, but for the lease
+	s.expect(t, "d.test.", "A", "NOERROR aa\nanswer d.test. 60 IN A 10.0.0.1\n")
+}
+
+// A subtree of any size is cut to what fits, and the client hears of it.
+func TestLargeAnswers(t *testing.T) {
+	h := handler(t, "etcd test")
+	var kvs []keyValue
+	for i := range 20000 {
+		kvs = append(kvs, keyValues(fmt.Sprintf("/skydns/test/big/k%d {\"host\":%q,\"port\":80}", i, netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)})))...)
+		kvs = append(kvs, keyValues(fmt.Sprintf("/skydns/test/same/k%d {\"host\":\"10.0.0.1\",\"targetstrip\":1}", i))...)
+	}
+	h.index.put(append(kvs, keyValues(`/skydns/test/few/to {"host":"big.test"}`)...)...)
+	s := serve(t, h, nil, "test.")
+	for _, c := range []struct {
+		name, qtype string
+		proto       dns.Proto
+		least       int
+		cut         bool
+	}{
+		{"big.test.", "A", dns.UDP, 70, true}, {"big.test.", "SRV", dns.UDP, 20, true}, {"big.test.", "A", dns.TCP, 4000, true},
+		{"big.test.", "SRV", dns.TCP, 1000, true}, {"big.test.", "TXT", dns.UDP, 0, false},
+		{"same.test.", "A", dns.UDP, 1, false}, {"same.test.", "SRV", dns.UDP, 1, false}, {"test.", "A", dns.UDP, 70, true}, {"to.few.test.", "AAAA", dns.UDP, 0, false},
+	} {
+		m := new(mdns.Msg)
+		reader := s.query
+		if err := m.Unpack(s.send(packet(t, c.name, c.qtype, 1232), c.proto)); err != nil {
+			t.Fatal(err)
+		}
+		if len(m.Answer) < c.least || c.least < 2 && len(m.Answer) != c.least || m.Truncated != c.cut {
+			t.Errorf("%s %s over %s: %d records, tc %v", c.name, c.qtype, c.proto, len(m.Answer), m.Truncated)
+		}
+		if s.query == reader {
+			t.Errorf("%s %s: so many keys have been walked over upon a reader", c.name, c.qtype)
+		}
+	}
+}
+
+// A value that is no message is told once, again when there is another, and its
+// neighbours answer.
+func TestFaults(t *testing.T) {
+	var log strings.Builder
+	x := newIndex("/skydns/", slog.New(slog.NewTextHandler(&log, nil)))
+	bad := `/skydns/test/www/bad {"host":"10.0.0.1:80"}`
+	told := func(what string, want int) {
+		t.Helper()
+		if n := strings.Count(log.String(), "\n"); n != want || want > 0 && !strings.Contains(log.String(), "key=/skydns/test/www/bad") {
+			t.Errorf("%s: %d lines, want %d\n%s", what, n, want, log.String())
+		}
+		log.Reset()
+	}
+	list := func(lines string) {
+		x.begin()
+		x.put(keyValues(lines)...)
+		x.end()
+	}
+	good := `/skydns/test/www/good {"host":"10.0.0.1"}`
+	list(bad + "\n" + good)
+	told("a list", 1)
+	list(bad + "\n" + good)
+	told("another list", 0)
+	x.put(keyValues(bad)...)
+	told("a change that is none", 0)
+	x.beside().put(keyValues(bad)...)
+	told("another index", 0)
+	x.put(keyValues(`/skydns/test/www/bad {`)...)
+	told("something else that is wrong", 1)
+	x.delete([]byte("/skydns/test/www/bad"))
+	x.put(keyValues(`/skydns/test/www/bad {`)...)
+	told("after it was gone", 1)
+	x.put(keyValues(bad)...)
+	told("something else again", 1)
+	list(good)
+	list(bad + "\n" + good)
+	told("after a list without it", 1)
+	x.put(keyValues(`/skydns/test/www/bad {"host":"10.0.0.2"}`)...)
+	x.put(keyValues(bad)...)
+	told("after it was right", 1)
+	h := handler(t, "etcd test")
+	h.index = x
+	s := serve(t, h, nil, "test.")
+	s.expect(t, "www.test.", "A", "NOERROR aa\nanswer www.test. 300 IN A 10.0.0.1\n")
+	s.expect(t, "bad.www.test.", "A", "NOERROR aa\nauthority test. 30 IN SOA ns.dns.test. hostmaster.test.\n")
+}

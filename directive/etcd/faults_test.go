@@ -1,0 +1,36 @@
+package etcd
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+)
+
+// What is wrong with a value is said in the words of a message, and what of a
+// megabyte.
+func TestFaultsInWords(t *testing.T) {
+	long := strings.Repeat("b", 900_000)
+	for _, c := range []struct{ key, value, want string }{
+		{"a", `["a"]`, "want an object, got array"},
+		{"a", `{"host":5}`, "host: want a string, got number"},
+		{"a", `{"mail":"yes"}`, "mail: want true or false, got string"},
+		{"a", `{"ttl":-1}`, "ttl: want a whole number of 0 or more, got number -1"},
+		{"a", `{"weight":1.5}`, "weight: want a whole number, got number 1.5"},
+		{"a", `{bad`, "no JSON: invalid character"},
+		{"a", `{"host":"` + long + `"}`, "host: want an address or a name, got \\\"bbb"},
+		{long, `{}`, "no name has such a key"},
+		{"", `{}`, "it is the path alone"},
+	} {
+		var log bytes.Buffer
+		x := newIndex("/skydns/", slog.New(slog.NewTextHandler(&log, nil)))
+		x.put(keyValue{key: []byte("/skydns/" + c.key), value: []byte(c.value)})
+		line := log.String()
+		if !strings.Contains(line, c.want) || strings.Contains(line, "Go ") || strings.Contains(line, "struct") {
+			t.Errorf("%.40s %.40s: %.400s, want %s", c.key, c.value, line, c.want)
+		}
+		if len(line) > 1000 {
+			t.Errorf("%.40s %.40s: a line of %d bytes", c.key, c.value, len(line))
+		}
+	}
+}

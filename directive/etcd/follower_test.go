@@ -1,0 +1,73 @@
+package etcd
+
+import (
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/seamark/seamark/corefile"
+)
+
+// What is in etcd and cannot be served is left out, and the rest is served.
+func TestFollowerServesWhatIsGood(t *testing.T) {
+	var log strings.Builder
+	flags := DefaultFlags(func(string) string { return "" })
+	flags.StubZones = true
+	f := &Follower{
+		flags: flags, now: flags, getenv: func(string) string { return "" }, log: slog.New(slog.NewTextHandler(&log, nil)),
+		known: make(chan struct{}), changed: make(chan struct{}, 1),
+		check: func(servers []corefile.Server) error { // two server blocks of one zone cannot
+			seen := map[string]bool{}
+			for _, s := range servers {
+				if seen[s.Keys[0].Text] || s.Keys[0].Text == "bad.example:53" {
+					return errors.New(s.Keys[0].Text + " cannot be served")
+				}
+				seen[s.Keys[0].Text] = true
+			}
+			return nil
+		},
+	}
+	base := flags.stubKey()
+	zones := func() (all []string) {
+		for _, s := range f.Read().Servers {
+			all = append(all, s.Keys[0].Text)
+		}
+		return all
+	}
+	stub := func(path string) string { return base + "/" + path }
+	keys := map[string]string{
+		stub("example/good/a"): `{"host":"10.0.0.1"}`, stub("example/bad/a"): `{"host":"10.0.0.1"}`, stub("Example/GOOD/b"): `{"host":"10.0.0.2"}`,
+		stub("./x"): `{"host":"10.0.0.3"}`, stub("example/a.b/x"): `{"host":"10.0.0.4"}`, stub("example//x"): `{"host":"10.0.0.5"}`,
+		flags.configKey(): `{"ndot":3}`,
+	}
+	f.take(keys, base)
+	if got := zones(); !slices.Equal(got, []string{".:53", "good.example:53"}) {
+		t.Errorf("served: %q", got)
+	}
+	for _, want := range []string{"stub zone bad.example: bad.example:53 cannot be served", `stub/./x: `, "stub/example/a.b/x: ", "stub/example//x: "} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("no %s in\n%s", want, log.String())
+		}
+	}
+	if len(f.stubs) != 1 || !slices.Equal(f.stubs[0].Servers, []string{"10.0.0.1:53", "10.0.0.2:53"}) || f.now.Ndots != 3 {
+		t.Errorf("%+v, ndots %d", f.stubs, f.now.Ndots)
+	}
+
+	// A configuration that is out of range is as if it had not come.
+	for _, bad := range []string{
+		`{"ndot":500}`, `{"min_ttl":4294967295}`, `{"ttl":4294967295}`, `{"read_timeout":1}`, `{"rcache":9999999999999}`, `{"rcache":5,"rcache_ttl":9999999999}`,
+		`{"nameservers":[` + strings.Repeat(`"10.0.0.1:53",`, 15) + `"10.0.0.1:53"]}`,
+	} {
+		before := strings.Count(log.String(), "\n")
+		keys[flags.configKey()] = bad
+		f.take(keys, base)
+		if f.now.Ndots != 3 || f.Read().Err != nil {
+			t.Errorf("%s: ndots %d, %v", bad, f.now.Ndots, f.Read().Err)
+		}
+		if n := strings.Count(log.String(), "\n") - before; n != 1 {
+			t.Errorf("%s: %d lines", bad, n)
+		}
+	}
+}

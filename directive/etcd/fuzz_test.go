@@ -1,0 +1,78 @@
+package etcd
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+// A value is refused or read; what is read is packed and unpacked the same, and
+// means what the JSON does.
+func FuzzMessage(f *testing.F) {
+	for _, text := range []string{
+		`{}`, `null`, ``, `[]`, `{"host":"10.0.0.1","port":80,"priority":10,"weight":100,"ttl":30}`, `{"host":"::ffff:10.0.0.1"}`, `{"host":"fe80::1%eth0"}`,
+		`{"HOST":"www.Example.org.","text":"a\u0000b","mail":true,"targetstrip":-1,"group":"g"}`, `{"host":"a..b"}`, `{"host":"."}`, `{"host":"10.0.0.256"}`,
+		`{"port":-1}`, `{"port":1e2}`, `{"ttl":4294967295,"weight":2147483647,"priority":65535}`, `{"host":"http://10.0.0.1"}`, `{"host":"a b"}`, `{"host":"\\065.b"}`,
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, value []byte) {
+		m, err := parse(value)
+		if err != nil {
+			return
+		}
+		packed := m.pack(nil)
+		var got message
+		if rest := got.unpack(string(packed) + "behind"); rest != "behind" {
+			t.Fatalf("%q is behind", rest)
+		}
+		if m.weight == defaultWeight {
+			m.weight = 0
+		}
+		if got != m {
+			t.Fatalf("%+v, want %+v", got, m)
+		}
+		var v map[string]any
+		if err := json.Unmarshal(value, &v); err != nil {
+			t.Fatalf("%q is no object: %v", value, err)
+		}
+		if host, ok := v["host"].(string); ok && len(v) == 1 {
+			ip, err := netip.ParseAddr(host)
+			switch {
+			case err == nil && m.addr != ip.Unmap(), err != nil && m.addr.IsValid(), host != "" && !m.hosted():
+				t.Fatalf("%q became %+v", host, m)
+			case m.name != "" && (strings.ContainsAny(host, ": /") || len(m.name) > 255):
+				t.Fatalf("%q is a name", host)
+			}
+		}
+	})
+}
+
+// A key has a path, and the path that key; a name has the path that its key has.
+func FuzzPath(f *testing.F) {
+	for _, key := range []string{"local/skydns/east", "a//b/", "", "a", "\x00", strings.Repeat("a", 64), strings.Repeat("a/", 127) + "b"} {
+		f.Add([]byte(key))
+	}
+	f.Fuzz(func(t *testing.T, key []byte) {
+		path, ok := pathOf("/skydns/", append([]byte("/skydns/"), key...))
+		if !ok {
+			return
+		}
+		if back := keyOf("/skydns/", []byte(path)); back != "/skydns/"+string(key) {
+			t.Fatalf("%q became %q", key, back)
+		}
+		for strip := range 4 {
+			name := appendName(nil, path, strip)
+			if len(name) > 255 {
+				t.Fatalf("%q has a name of %d bytes", key, len(name))
+			}
+			again, ok := appendPath(nil, name)
+			if parts := bytes.Split(bytes.TrimSuffix([]byte(path), []byte{0}), []byte{0}); strip == 0 && !bytes.Contains(key, []byte("//")) && key[0] != '/' && key[len(key)-1] != '/' &&
+				(!ok || string(again) != path || countLabels(path) != len(parts)) {
+				t.Fatalf("%q has the name %q, and that %q", path, name, again)
+			}
+		}
+	})
+}

@@ -1,0 +1,349 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/wire"
+)
+
+// plan reads the directive etcd, and opens nothing.
+func plan(directive string) (*Handler, error) {
+	servers, err := corefile.Parse("Corefile", []byte(".:53 {\n"+directive+"\n}\n"))
+	if err != nil {
+		return nil, err
+	}
+	b := &config.Block{Zones: []wire.Name{wire.Root}, Log: slog.New(slog.DiscardHandler), Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
+	b.Begin("etcd")
+	if err := Setup(b, servers[0].Directives); err != nil {
+		return nil, corefile.Sorted(err)
+	}
+	return config.Find[*Handler](b)[0], nil
+}
+
+// handler is a Handler with an empty index that has been listed.
+func handler(t testing.TB, directive string) *Handler {
+	t.Helper()
+	h, err := plan(directive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.seed = maphash.MakeSeed()
+	h.index.begin()
+	h.index.end()
+	return h
+}
+
+// keyValues reads lines KEY JSON.
+func keyValues(text string) (all []keyValue) {
+	for line := range strings.Lines(text) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
+			all = append(all, keyValue{key: []byte(key), value: []byte(strings.TrimSpace(value))})
+		}
+	}
+	return all
+}
+
+// world stands for forward: it knows some records, and waits before it tells them.
+type world struct {
+	records []mdns.RR
+	asked   map[string]int
+	inline  bool
+	failing bool
+
+	meanwhile func() // is called when somebody asks; nil is nothing
+}
+
+func (w *world) ServeDNS(q *dns.Query) dns.Verdict {
+	if w.inline {
+		w.answer(q)
+		return dns.Done
+	}
+	return dns.Wait
+}
+
+func (w *world) Resolve(_ context.Context, q *dns.Query) error {
+	w.answer(q)
+	return nil
+}
+
+func (w *world) answer(q *dns.Query) {
+	if w.meanwhile != nil {
+		w.meanwhile()
+	}
+	q.RA = true
+	name := wire.Name(q.Name()).String()
+	if w.asked == nil {
+		w.asked = map[string]int{}
+	}
+	w.asked[name+" "+q.Type.String()]++
+	if w.failing {
+		q.Fail(wire.ServFail)
+		return
+	}
+	exists := false
+	for again := true; again; {
+		again = false
+		for _, rr := range w.records {
+			if !strings.EqualFold(rr.Header().Name, name) {
+				continue
+			}
+			exists = true
+			if cname, ok := rr.(*mdns.CNAME); ok || rr.Header().Rrtype == uint16(q.Type) {
+				m := &mdns.Msg{Answer: []mdns.RR{rr}}
+				packed, err := m.Pack()
+				if err != nil {
+					panic(err)
+				}
+				if _, err := q.Answer.AppendRecord(wire.Answers, packed, wire.HeaderLen); err != nil {
+					panic(err)
+				}
+				if ok {
+					name, again = cname.Target, true
+				}
+			}
+		}
+	}
+	if !exists {
+		q.RCode = wire.NXDomain
+	}
+}
+
+// A server is a handler with what stands around it.
+type server struct {
+	port  dns.Port
+	query *dns.Query
+	later sent
+	lent  []byte
+	h     *Handler
+	world *world
+}
+
+type sent struct{ replies chan []byte }
+
+func (s sent) Send(q *dns.Query) { s.replies <- slices.Clone(q.Reply()) }
+
+// serve puts h in front of the world. zones are those that are served at all.
+func serve(t testing.TB, h *Handler, w *world, zones ...string) *server {
+	t.Helper()
+	c := new(dns.Chain)
+	c.Add("etcd", h)
+	if w != nil {
+		c.Add("world", w)
+	}
+	h.word = c.Word()
+	mux := dns.NewMux(dns.NewLot(64), func(_ *dns.Query, cause any) { panic(cause) })
+	for _, zone := range zones {
+		if err := mux.Route(mustName(zone), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &server{later: sent{make(chan []byte)}, lent: make([]byte, 1<<17), h: h, world: w}
+	s.query = dns.NewQuery(s.later)
+	s.port.Swap(mux)
+	return s
+}
+
+func mustName(text string) wire.Name {
+	name, err := wire.ParseName(text)
+	if err != nil {
+		panic(err)
+	}
+	return name
+}
+
+// send gives the server a packet, and returns the sealed reply.
+func (s *server) send(packet []byte, proto dns.Proto) []byte {
+	s.query.Received(append(s.query.Room(len(packet))[:0], packet...), proto, time.Now())
+	switch s.port.Serve(s.query, s.lent) {
+	case dns.Send:
+		return s.query.Reply()
+	case dns.Parked:
+		s.query = dns.NewQuery(s.later)
+		return <-s.later.replies
+	}
+	return nil
+}
+
+func packet(t testing.TB, name, qtype string, size uint16) []byte {
+	t.Helper()
+	m := new(mdns.Msg)
+	m.SetQuestion(name, mdns.StringToType[qtype])
+	m.Id = 4711
+	if size > 0 {
+		m.SetEdns0(size, false)
+	}
+	p, err := m.Pack()
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return p
+}
+
+// ask asks over TCP.
+func (s *server) ask(t testing.TB, name, qtype string) *mdns.Msg {
+	t.Helper()
+	m := new(mdns.Msg)
+	reply := s.send(packet(t, name, qtype, 0), dns.TCP)
+	if err := m.Unpack(reply); err != nil {
+		t.Fatalf("%s %s: reading %x: %v", name, qtype, reply, err)
+	}
+	return m
+}
+
+// digest is what matters of a reply: the code, and each section's records, sorted.
+// Of a SOA record that is only that there is one.
+func digest(m *mdns.Msg) string {
+	var b strings.Builder
+	b.WriteString(mdns.RcodeToString[m.Rcode])
+	if m.Authoritative {
+		b.WriteString(" aa")
+	}
+	if m.Truncated {
+		b.WriteString(" tc")
+	}
+	b.WriteString("\n")
+	for i, section := range [][]mdns.RR{m.Answer, m.Ns, m.Extra} {
+		var lines []string
+		for _, rr := range section {
+			line := strings.Join(strings.Fields(rr.String()), " ")
+			if soa, ok := rr.(*mdns.SOA); ok {
+				line = fmt.Sprintf("%s %d IN SOA %s %s", soa.Hdr.Name, soa.Hdr.Ttl, soa.Ns, soa.Mbox)
+			}
+			lines = append(lines, []string{"answer ", "authority ", "additional "}[i]+line)
+		}
+		for _, line := range slices.Sorted(slices.Values(lines)) {
+			b.WriteString(line + "\n")
+		}
+	}
+	return b.String()
+}
+
+// A replay is keys, and questions with the answers that they have. Its text has
+// lines
+//
+//	option TEXT          of the directive
+//	zones NAME...        those of the directive
+//	world RECORD         what others know
+//	/KEY JSON
+//	ask NAME TYPE        and behind it, as digest writes it, the reply
+type replay struct {
+	file      string
+	options   []string
+	zones     []string
+	world     []mdns.RR
+	keys      string
+	questions []question
+}
+
+type question struct {
+	name, qtype, want string
+	line              int
+}
+
+// replays reads what is in testdata/skydns.
+func replays(t testing.TB) (all []replay) {
+	t.Helper()
+	files, err := os.ReadDir("testdata/skydns")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		text, err := os.ReadFile("testdata/skydns/" + f.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, readReplay(t, f.Name(), string(text)))
+	}
+	return all
+}
+
+func readReplay(t testing.TB, file, text string) replay {
+	t.Helper()
+	r := replay{file: file}
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		line = strings.TrimSpace(line)
+		word, rest, _ := strings.Cut(line, " ")
+		switch {
+		case line == "" || line[0] == '#':
+		case line[0] == '/':
+			r.keys += line + "\n"
+		case word == "option":
+			r.options = append(r.options, rest)
+		case word == "zones":
+			r.zones = strings.Fields(rest)
+		case word == "world":
+			rr, err := mdns.NewRR(rest)
+			if err != nil {
+				t.Fatalf("%s:%d: %v", file, n, err)
+			}
+			r.world = append(r.world, rr)
+		case word == "ask":
+			words := strings.Fields(rest)
+			r.questions = append(r.questions, question{name: words[0], qtype: words[1], line: n})
+		case len(r.questions) > 0:
+			r.questions[len(r.questions)-1].want += line + "\n"
+		default:
+			t.Fatalf("%s:%d: %q is not understood", file, n, line)
+		}
+	}
+	return r
+}
+
+// directive is the replay's etcd directive.
+func (r *replay) directive() string {
+	return "etcd " + strings.Join(r.zones, " ") + " {\n" + strings.Join(r.options, "\n") + "\n}"
+}
+
+// serve answers the replay's questions by h.
+func (r *replay) serve(t testing.TB, h *Handler) *server {
+	zones := r.zones
+	var w *world
+	if r.world != nil {
+		w, zones = &world{records: r.world}, []string{"."}
+	}
+	return serve(t, h, w, zones...)
+}
+
+// run puts every question to s.
+func (r *replay) run(t *testing.T, s *server) {
+	t.Helper()
+	for _, q := range r.questions {
+		if got := digest(s.ask(t, q.name, q.qtype)); got != sorted(q.want) {
+			t.Errorf("%s:%d: %s %s\ngot\n%swant\n%s", r.file, q.line, q.name, q.qtype, got, sorted(q.want))
+		}
+	}
+}
+
+// sorted puts the records of a section in order.
+func sorted(want string) string {
+	lines := strings.SplitAfter(strings.TrimSuffix(want, "\n"), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimSuffix(lines[i], "\n") + "\n"
+	}
+	rank := map[string]int{"answer": 1, "authority": 2, "additional": 3}
+	slices.SortStableFunc(lines[1:], func(a, b string) int {
+		wordA, _, _ := strings.Cut(a, " ")
+		wordB, _, _ := strings.Cut(b, " ")
+		if d := rank[wordA] - rank[wordB]; d != 0 {
+			return d
+		}
+		return strings.Compare(a, b)
+	})
+	return strings.Join(lines, "")
+}

@@ -1,0 +1,307 @@
+package etcd
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+
+	mdns "github.com/miekg/dns"
+)
+
+// The naive model: a map of keys, walked over for each question. It is slow, and
+// shares no code with the index nor with the answers.
+type model struct {
+	values map[string]string // by key
+	skydns bool
+}
+
+// A service is what a key says, as SkyDNS reads it.
+type service struct {
+	Host        string   `json:"host"`
+	Port        int      `json:"port"`
+	Priority    int      `json:"priority"`
+	Weight      int      `json:"weight"`
+	Text        string   `json:"text"`
+	Mail        bool     `json:"mail"`
+	TTL         int      `json:"ttl"`
+	TargetStrip int      `json:"targetstrip"`
+	Group       string   `json:"group"`
+	labels      []string // of the key, from the top
+	ip          netip.Addr
+	bad         bool
+}
+
+func (m *model) read(key string) (s service) {
+	s.labels = strings.Split(strings.TrimPrefix(key, "/skydns/"), "/")
+	labels := s.labels
+	if err := json.Unmarshal([]byte(m.values[key]), &s); err != nil || s.Port > 65535 || strings.Contains(s.Host, ":80") {
+		return service{labels: labels, bad: true}
+	}
+	s.ip, _ = netip.ParseAddr(s.Host)
+	if s.Host != "" && !s.ip.IsValid() {
+		s.Host = strings.ToLower(strings.TrimSuffix(s.Host, ".")) + "."
+	}
+	if s.Priority == 0 {
+		s.Priority = 10
+	}
+	if s.Weight == 0 {
+		s.Weight = 100
+	}
+	if s.TTL == 0 {
+		s.TTL = 300
+		if m.skydns {
+			s.TTL = 3600
+		}
+	}
+	return s
+}
+
+func (s *service) isName() bool { return s.Host != "" && !s.ip.IsValid() }
+
+// target is where SRV, MX and NS records lead.
+func (s *service) target() string {
+	if s.isName() {
+		return s.Host
+	}
+	labels := slices.Clone(s.labels)
+	slices.Reverse(labels)
+	if s.TargetStrip < len(labels) {
+		labels = labels[s.TargetStrip:]
+	}
+	return strings.Join(labels, ".") + "."
+}
+
+// below gives what is at a name and below it, in order; and whether there is a key at
+// all.
+func (m *model) below(name string) (all []service, exists bool) {
+	want := strings.Split(strings.TrimSuffix(name, "."), ".")
+	slices.Reverse(want)
+	for key := range m.values {
+		s := m.read(key)
+		if len(s.labels) < len(want) {
+			continue
+		}
+		fits := true
+		for i, label := range want {
+			fits = fits && (label == s.labels[i] || m.skydns && (label == "*" || label == "any"))
+		}
+		if !fits {
+			continue
+		}
+		exists = true
+		if !s.bad {
+			all = append(all, s)
+		}
+	}
+	slices.SortFunc(all, func(a, b service) int { return slices.Compare(a.labels, b.labels) })
+	return all, exists
+}
+
+// grouped leaves those of one group.
+func grouped(all []service, texts bool) (left []service) {
+	depth := math.MaxInt
+	for _, s := range all {
+		if s.Host != "" || texts && s.Text != "" {
+			depth = min(depth, len(s.labels))
+		}
+	}
+	groups := map[string]bool{}
+	group := ""
+	for _, s := range all {
+		if len(s.labels) == depth && s.Group != "" && (s.Host != "" || texts && s.Text != "") {
+			groups[s.Group], group = true, s.Group
+		}
+	}
+	for _, s := range all {
+		if len(groups) != 1 || s.Group == "" || s.Group == group {
+			left = append(left, s)
+		}
+	}
+	return left
+}
+
+// A section is records without TTL, and the least TTL.
+type section struct {
+	records map[string]bool
+	ttl     int
+}
+
+func (s *section) add(ttl int, format string, args ...any) (fresh bool) {
+	if s.records == nil {
+		s.records, s.ttl = map[string]bool{}, ttl
+	}
+	s.ttl = min(s.ttl, ttl)
+	text := fmt.Sprintf(format, args...)
+	fresh = !s.records[text]
+	s.records[text] = true
+	return fresh
+}
+
+// reach adds what a name has for a type ("" is both kinds of addresses) and says
+// whether that is anything.
+func (m *model) reach(to *section, name, qtype string, all []service, root string, chain []string) (found bool) {
+	all = grouped(all, qtype == "TXT")
+	for _, s := range all {
+		switch {
+		case s.ip.Is4() && (qtype == "A" || qtype == ""):
+			to.add(s.TTL, "%s IN A %s", name, s.Host)
+		case s.ip.Is6() && (qtype == "AAAA" || qtype == ""):
+			to.add(s.TTL, "%s IN AAAA %s", name, s.Host)
+		case s.Text != "" && qtype == "TXT":
+			to.add(s.TTL, "%s IN TXT %q", name, s.Text)
+		default:
+			continue
+		}
+		found = true
+	}
+	for _, s := range all {
+		if !s.isName() || qtype == "TXT" && (s.Text != "" || m.skydns) || s.Host == name || s.Host == root || slices.Contains(chain, s.Host) ||
+			!m.skydns && mdns.IsSubDomain(name, s.Host) || len(chain) == 8 {
+			continue
+		}
+		next, _ := m.below(s.Host)
+		if s.Host == "test." && qtype != "TXT" {
+			next, _ = m.apex()
+		}
+		if !mdns.IsSubDomain("test.", s.Host) {
+			if qtype != "" { // nobody serves it: the client may
+				to.add(s.TTL, "%s IN CNAME %s", name, s.Host)
+				found = true
+			}
+			continue
+		}
+		link := fmt.Sprintf("%s IN CNAME %s", name, s.Host)
+		before := section{ttl: to.ttl, records: map[string]bool{}}
+		for r := range to.records {
+			before.records[r] = true
+		}
+		empty := to.records == nil
+		if fresh := to.add(s.TTL, "%s", link); !fresh || m.reach(to, s.Host, qtype, next, root, append(slices.Clone(chain), s.Host)) {
+			found = true
+		} else if *to = before; empty {
+			*to = section{}
+		}
+	}
+	return found
+}
+
+// apex is what the zone's own name has for addresses.
+func (m *model) apex() ([]service, bool) {
+	if all, exists := m.below("apex.dns.test."); exists {
+		return all, true
+	}
+	return m.below("test.")
+}
+
+// ask gives the reply that digest would write.
+func (m *model) ask(name, qtype string) string {
+	all, exists := m.below(name)
+	apex := name == "test."
+	var answer, extra section
+	code := "NOERROR"
+	if !exists && !apex {
+		code = "NXDOMAIN"
+	}
+	switch qtype {
+	case "A", "AAAA":
+		if apex {
+			all, _ = m.apex()
+		}
+		m.reach(&answer, name, qtype, all, name, nil)
+	case "TXT":
+		m.reach(&answer, name, qtype, all, name, nil)
+	case "CNAME", "PTR":
+		for _, s := range all {
+			if s.isName() && len(s.labels) == strings.Count(name, ".") {
+				answer.add(s.TTL, "%s IN %s %s", name, qtype, s.Host)
+				break
+			}
+		}
+	case "NS":
+		if apex {
+			all, _ = m.below("ns.dns.test.")
+			m.ns(&answer, &extra, grouped(all, false))
+		}
+	case "SRV", "MX":
+		m.services(&answer, &extra, name, qtype, grouped(all, false))
+	}
+	negative := 30
+	if m.skydns {
+		negative = 60
+	}
+	b := code
+	if qtype != "PTR" || !m.skydns {
+		b += " aa"
+	}
+	b += "\n" + answer.lines("answer")
+	if len(answer.records) == 0 {
+		b += fmt.Sprintf("authority test. %d IN SOA ns.dns.test. hostmaster.test.\n", negative)
+	}
+	return b + extra.lines("additional")
+}
+
+func (m *model) ns(answer, extra *section, all []service) {
+	for _, s := range all {
+		if s.ip.IsValid() {
+			answer.add(s.TTL, "test. IN NS %s", s.target())
+			extra.address(&s)
+		}
+	}
+}
+
+func (to *section) address(s *service) {
+	kind := "A"
+	if s.ip.Is6() {
+		kind = "AAAA"
+	}
+	to.add(s.TTL, "%s IN %s %s", s.target(), kind, s.Host)
+}
+
+func (m *model) services(answer, extra *section, name, qtype string, all []service) {
+	sums := map[int]int{}
+	for _, s := range all {
+		if s.Host != "" {
+			sums[s.Priority] += s.Weight
+		}
+	}
+	known := map[string]bool{}
+	for _, s := range all {
+		if s.Host == "" || qtype == "MX" && !s.Mail {
+			continue
+		}
+		if qtype == "MX" {
+			answer.add(s.TTL, "%s IN MX %d %s", name, s.Priority, s.target())
+		} else {
+			weight := int(math.Floor(100.0 / float64(sums[s.Priority]) * float64(s.Weight)))
+			if !m.skydns {
+				weight = max(weight, 1)
+			}
+			answer.add(s.TTL, "%s IN SRV %d %d %d %s", name, s.Priority, weight, s.Port, s.target())
+		}
+		if s.ip.IsValid() {
+			extra.address(&s)
+		} else if !known[s.Host] && mdns.IsSubDomain("test.", s.Host) {
+			known[s.Host] = true
+			next, _ := m.below(s.Host)
+			if s.Host == "test." {
+				next, _ = m.apex()
+			}
+			m.reach(extra, s.Host, "", next, s.Host, nil)
+		}
+	}
+}
+
+// lines writes a section as digest does.
+func (s *section) lines(word string) string {
+	var lines []string
+	for r := range s.records {
+		owner, rest, _ := strings.Cut(r, " ")
+		lines = append(lines, fmt.Sprintf("%s %s %d %s\n", word, owner, s.ttl, rest))
+	}
+	slices.SortFunc(lines, cmp.Compare)
+	return strings.Join(lines, "")
+}

@@ -1,0 +1,274 @@
+package etcd
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The index and its answers are what the naive model says, whatever happens to the
+// keys.
+func TestRandom(t *testing.T) {
+	for seed := range uint64(60) {
+		random := rand.New(rand.NewPCG(seed, 6))
+		live(t, func(n int) int { return random.IntN(n) }, 25)
+	}
+}
+
+func FuzzRandom(f *testing.F) {
+	f.Add([]byte("some keys come and go, and are listed again"))
+	f.Fuzz(func(t *testing.T, choices []byte) {
+		if len(choices) > 2000 {
+			t.Skip()
+		}
+		live(t, func(n int) int {
+			if len(choices) == 0 {
+				return 0
+			}
+			c := choices[0]
+			choices = choices[1:]
+			return int(c) % n
+		}, 10)
+	})
+}
+
+// live changes keys and asks, so many times. pick gives a number below n.
+func live(t *testing.T, pick func(n int) int, rounds int) {
+	m := &model{values: map[string]string{}, skydns: pick(2) == 1}
+	options := ""
+	if m.skydns {
+		options = "compatible skydns"
+	}
+	s := with(t, options, "")
+	for range rounds {
+		alter(m, s.h.index, pick)
+		holds(t, s.h.index, m)
+		for range 6 {
+			name, qtype := one(pick, names), one(pick, []string{"A", "AAAA", "TXT", "SRV", "MX", "CNAME", "PTR", "NS", "HINFO"})
+			if got, want := digest(s.ask(t, name, qtype)), sorted(m.ask(name, qtype)); got != want {
+				t.Fatalf("%s %s\ngot\n%swant\n%s%v", name, qtype, got, want, m.dump())
+			}
+		}
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+func (m *model) dump() (lines []string) {
+	for key, value := range m.values {
+		lines = append(lines, "\n"+key+" "+value)
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// names are asked for; keys are like them.
+var names = []string{
+	"test.", "a.test.", "b.test.", "ab.test.", "a.a.test.", "b.a.test.", "a-b.test.", "a.b.test.", "c.b.a.test.", "ns.dns.test.", "apex.dns.test.", "dns.test.",
+	"*.test.", "any.test.", "*.a.test.", "a.*.test.", "b.any.test.", "*.*.test.", "missing.test.", "a.missing.test.",
+}
+
+func one[T any](pick func(int) int, all []T) T { return all[pick(len(all))] }
+
+// aKey is a key of which the names that are asked for are at or above.
+func aKey(pick func(int) int) string {
+	key := "/skydns/test"
+	labels := []string{"a", "b", "ab", "a-b", "c", "x"}
+	switch pick(8) {
+	case 0:
+		key += "/dns/ns"
+	case 1:
+		key += "/dns/apex"
+	}
+	for range pick(4) {
+		key += "/" + one(pick, labels)
+	}
+	return key
+}
+
+func aValue(pick func(int) int) string {
+	if pick(12) == 0 {
+		return one(pick, []string{"", "{", "[]", `{"port":"80"}`, `{"port":65536}`, `{"host":"10.0.0.1:80"}`})
+	}
+	hosts := []string{"10.0.0.1", "10.0.0.2", "fd00::1", "", "a.test", "b.test", "ab.test.", "c.b.A.test", "a.b.test", "test", "www.example"}
+	fields := []string{fmt.Sprintf(`"host":%q`, one(pick, hosts))}
+	for _, f := range []string{`"port":%d`, `"priority":%d`, `"weight":%d`, `"ttl":%d`, `"targetstrip":%d`} {
+		if pick(3) == 0 {
+			fields = append(fields, fmt.Sprintf(f, pick(4)))
+		}
+	}
+	if pick(4) == 0 {
+		fields = append(fields, fmt.Sprintf(`"text":"t%d"`, pick(3)))
+	}
+	if pick(3) == 0 {
+		fields = append(fields, `"mail":true`)
+	}
+	if pick(4) == 0 {
+		fields = append(fields, fmt.Sprintf(`"group":"g%d"`, pick(2)))
+	}
+	return "{" + strings.Join(fields, ",") + `,"owner":"nobody"}`
+}
+
+func alter(m *model, x *index, pick func(int) int) {
+	var batch []keyValue
+	for range pick(6) {
+		key, value := aKey(pick), aValue(pick)
+		batch = append(batch, keyValue{key: []byte(key), value: []byte(value)})
+	}
+	apply := func() {
+		for _, kv := range batch {
+			m.values[string(kv.key)] = string(kv.value)
+		}
+		x.put(batch...)
+	}
+	switch pick(4) {
+	case 0, 1:
+		apply()
+	case 2:
+		for range pick(5) {
+			key := aKey(pick)
+			delete(m.values, key)
+			x.delete([]byte(key))
+		}
+	default: // a list, in which some are missing
+		x.begin()
+		for key, value := range m.values {
+			if len(batch) > 3 {
+				delete(m.values, key)
+				batch = batch[1:]
+				continue
+			}
+			x.put(keyValue{key: []byte(key), value: []byte(value)})
+		}
+		apply()
+		x.end()
+	}
+}
+
+// holds says whether the index has what the model has, and is sound.
+func holds(t *testing.T, x *index, m *model) {
+	t.Helper()
+	var have []string
+	x.list.Load().each(func(c *chunk) {
+		if n := len(c.at); n == 0 || n > chunkSize {
+			t.Fatalf("a chunk of %d keys", n)
+		}
+		for i := range c.at {
+			have = append(have, keyOf(x.prefix, []byte(c.path(i))))
+			var got message
+			c.message(i, &got)
+			if got.group != "" && !c.grouped {
+				t.Fatalf("nobody is told of the group of %s", have[len(have)-1])
+			}
+			if want := m.read(have[len(have)-1]); len(m.values) < 100 && (got.text != want.Text || got.addr != want.ip || int(got.port) != want.Port) {
+				t.Fatalf("%s: %+v, want %+v", have[len(have)-1], got, want)
+			}
+		}
+	})
+	if !slices.IsSortedFunc(have, func(a, b string) int { return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/")) }) {
+		t.Fatalf("out of order: %q", have)
+	}
+	if len(have) != len(m.values) || x.count() != len(have) {
+		t.Fatalf("%d keys, counted as %d, want %d", len(have), x.count(), len(m.values))
+	}
+	for _, key := range have {
+		if _, ok := m.values[key]; !ok {
+			t.Fatalf("%s is there still", key)
+		}
+	}
+}
+
+// Chunks grow, part and join, and keep what they have.
+func TestManyKeys(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	m := &model{values: map[string]string{}}
+	h := handler(t, "etcd test")
+	x := h.index
+	put := func(n int) {
+		var kvs []keyValue
+		for range n {
+			key := fmt.Sprintf("/skydns/test/k%d/k%d", random.IntN(50), random.IntN(100))
+			value := fmt.Sprintf(`{"host":%q}`, netip.AddrFrom4([4]byte{10, 0, byte(random.IntN(256)), byte(random.IntN(256))}))
+			if n > 100 && random.IntN(300) == 0 {
+				value = fmt.Sprintf(`{"text":%q}`, strings.Repeat("x", random.IntN(60000)))
+			}
+			m.values[key] = value
+			kvs = append(kvs, keyValue{key: []byte(key), value: []byte(value)})
+		}
+		x.put(kvs...)
+	}
+	for range 60 {
+		switch random.IntN(6) {
+		case 0:
+			put(1500)
+		case 1, 2:
+			for range 20 {
+				put(1 + random.IntN(3))
+			}
+		case 3:
+			gone := fmt.Sprintf("/skydns/test/k%d/", random.IntN(50))
+			for key := range m.values {
+				if strings.HasPrefix(key, gone) {
+					delete(m.values, key)
+					x.delete([]byte(key))
+				}
+			}
+		case 4:
+			var keys [][]byte
+			for key := range m.values {
+				if random.IntN(3) == 0 {
+					keys = append(keys, []byte(key))
+					delete(m.values, key)
+				}
+			}
+			x.delete(keys...)
+		default:
+			x.begin()
+			for key, value := range m.values {
+				if random.IntN(4) == 0 {
+					delete(m.values, key)
+					continue
+				}
+				x.put(keyValue{key: []byte(key), value: []byte(value)})
+			}
+			put(100)
+			x.end()
+		}
+		holds(t, x, m)
+		want := map[string]int{}
+		for key := range m.values {
+			want[strings.Split(key, "/")[3]]++
+		}
+		for i := range 50 {
+			label := fmt.Sprintf("k%d", i)
+			n := 0
+			for r := x.below([]byte("test\x00" + label + "\x00")); r.step(); r.j++ {
+				n++
+			}
+			if n != want[label] {
+				t.Fatalf("%d keys below %s, want %d", n, label, want[label])
+			}
+		}
+	}
+	put(3000)
+	for i := range 100 {
+		for j := range 50 {
+			if key := fmt.Sprintf("/skydns/test/k%d/k%d", j, i); i%10 > 0 { // few of each chunk stay
+				x.delete([]byte(key))
+				delete(m.values, key)
+			}
+		}
+	}
+	holds(t, x, m)
+	if n, most := len(x.list.Load().slots), 1+2*x.count()/(chunkSize/2); n > most {
+		t.Errorf("%d keys are in %d chunks, want no more than %d", x.count(), n, most)
+	}
+	x.clear()
+	if x.count() != 0 || x.synced() || x.below([]byte("test\x00")).any() {
+		t.Error("something is left")
+	}
+}

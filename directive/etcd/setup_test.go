@@ -1,0 +1,81 @@
+package etcd
+
+import "testing"
+
+// What the options mean.
+func TestSetup(t *testing.T) {
+	plain, err := plan("etcd example.org")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plain.ttl != 300 || plain.negative != 30 || plain.priority != 10 || plain.leaseMin != 30 || plain.leaseMax != 86400 || plain.skydns || plain.noApexFallback || plain.index.prefix != "/skydns/" {
+		t.Errorf("the defaults are %+v", plain)
+	}
+	old, err := plan("etcd {\ncompatible skydns\nmin-lease-ttl 0\nmax-lease-ttl 7\nmin-lease-ttl 5\n}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if old.ttl != 3600 || old.negative != 60 || !old.skydns || old.leaseMin != 5 || old.leaseMax != 7 {
+		t.Errorf("SkyDNS's defaults are %+v", old)
+	}
+	h, err := plan(`etcd a.example.org example.org in-addr.arpa {
+		path //services/dns/
+		ttl 0
+		negative_ttl 5
+		priority 20
+		hostmaster Admin.example.org
+		local here.example.org
+		no_apex_fallback
+		min-lease-ttl 1m
+		fallthrough example.org
+		compatible skydns
+	}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.ttl != 0 || h.negative != 5 || h.priority != 20 || h.hostmaster.String() != "admin.example.org." || h.local.String() != "here.example.org." || !h.noApexFallback ||
+		h.leaseMin != 60 || h.index.prefix != "/services/dns/" || !h.through.On || len(h.zones) != 3 || h.zones[0].name.String() != "a.example.org." {
+		t.Errorf("%+v", h)
+	}
+}
+
+// Paths are those of CoreDNS: slashes around them say nothing.
+func TestPath(t *testing.T) {
+	for text, want := range map[string]string{"skydns": "/skydns/", "/skydns": "/skydns/", "/skydns/": "/skydns/", "a/b": "/a/b/", "/": "/"} {
+		h, err := plan("etcd example.org {\npath " + text + "\n}")
+		if err != nil || h.index.prefix != want {
+			t.Errorf("%s: %q, %v", text, h.index.prefix, err)
+		}
+	}
+}
+
+// The options that change answers.
+func TestOptions(t *testing.T) {
+	keys := `/skydns/test/a/b {"host":"10.0.0.1","port":80}
+		/skydns/test/dns/apex/x {"host":"10.0.0.2"}`
+	soa := "authority test. 5 IN SOA ns.dns.test. admin.example.\n"
+	s := with(t, "ttl 7\nnegative_ttl 5\npriority 20\nhostmaster admin.example\nlocal a.test", keys)
+	s.expect(t, "a.test.", "SRV", "NOERROR aa\nanswer a.test. 7 IN SRV 20 100 80 b.a.test.\nadditional b.a.test. 7 IN A 10.0.0.1\n")
+	s.expect(t, "c.test.", "A", "NXDOMAIN aa\n"+soa)
+	s.expect(t, "test.", "A", "NOERROR aa\nanswer test. 7 IN A 10.0.0.2\n")
+	s.expect(t, "local.dns.test.", "A", "NOERROR aa\nanswer local.dns.test. 7 IN A 10.0.0.1\n")
+	s.expect(t, "b.local.dns.test.", "A", "NXDOMAIN aa\n"+soa)
+
+	s = with(t, "no_apex_fallback", `/skydns/test/a/b {"host":"10.0.0.1"}`)
+	s.expect(t, "test.", "A", "NOERROR aa\nauthority test. 30 IN SOA ns.dns.test. hostmaster.test.\n")
+	s.expect(t, "test.", "SRV", "NOERROR aa\nanswer test. 300 IN SRV 10 100 0 b.a.test.\nadditional b.a.test. 300 IN A 10.0.0.1\n")
+}
+
+// A zone in a zone is its own: the longest that a name is in.
+func TestZones(t *testing.T) {
+	h := handler(t, "etcd test in.test .")
+	h.index.put(keyValues(`/skydns/test/in/www {"host":"10.0.0.1"}
+		/skydns/www {"host":"to.in.test"}
+		/skydns/test/in/to {"host":"www.in.test"}`)...)
+	s := serve(t, h, nil, ".")
+	s.expect(t, "no.in.test.", "A", "NXDOMAIN aa\nauthority in.test. 30 IN SOA ns.dns.in.test. hostmaster.in.test.\n")
+	s.expect(t, "no.test.", "A", "NXDOMAIN aa\nauthority test. 30 IN SOA ns.dns.test. hostmaster.test.\n")
+	s.expect(t, "no.", "A", "NXDOMAIN aa\nauthority . 30 IN SOA ns.dns. hostmaster.\n")
+	s.expect(t, ".", "SOA", "NOERROR aa\nanswer . 30 IN SOA ns.dns. hostmaster.\n")
+	s.expect(t, "www.", "A", "NOERROR aa\nanswer www. 300 IN CNAME to.in.test.\nanswer to.in.test. 300 IN CNAME www.in.test.\nanswer www.in.test. 300 IN A 10.0.0.1\n")
+}

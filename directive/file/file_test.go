@@ -1,0 +1,336 @@
+package file
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/zone/zonefile"
+)
+
+const origin wire.Name = "\x07example\x03org\x00"
+
+// head begins the zone files of these tests.
+const head = "$TTL 300\n@ SOA ns host %d 2 3 4 60\n"
+
+// A log is lines that several goroutines write.
+type log struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// lines gives those with the level, as LEVEL MESSAGE, and forgets all.
+func (l *log) take(level string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var found []string
+	for line := range strings.Lines(l.b.String()) {
+		if _, rest, ok := strings.Cut(line, "level="+level+" msg="); ok {
+			found = append(found, strings.TrimSpace(rest))
+		}
+	}
+	l.b.Reset()
+	return strings.Join(found, "\n")
+}
+
+func write(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A server is one server block that answers without sockets.
+type server struct {
+	t     testing.TB
+	block *config.Block
+	start *config.Start
+	port  dns.Port
+	log   *log
+	query *dns.Query
+	lent  []byte
+}
+
+// plan sets the block up; the zones of its key are example.org.
+func plan(t testing.TB, text string) (*config.Block, *log, error) {
+	t.Helper()
+	servers, err := corefile.Parse("Corefile", []byte("example.org:53 {\n"+text+"\n}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := new(log)
+	b := &config.Block{Zones: []wire.Name{origin}, Log: slog.New(slog.NewTextHandler(out, nil)), Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
+	b.Begin("file")
+	return b, out, corefile.Sorted(Setup(b, servers[0].Directives))
+}
+
+// run starts it, in place of old if there is one.
+func run(t testing.TB, text string, old *server) *server {
+	t.Helper()
+	b, out, err := plan(t, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{t: t, block: b, log: out, query: dns.NewQuery(nil), lent: make([]byte, 65536)}
+	var before *config.Start
+	if old != nil {
+		before = old.start
+	}
+	s.start = config.NewStart(context.Background(), before)
+	if err := b.Started(s.start); err != nil {
+		t.Fatal(err)
+	}
+	mux := dns.NewMux(dns.NewLot(1), nil)
+	if err := mux.Route(wire.Root, b.Chain.For("dns://:53", ".")); err != nil {
+		t.Fatal(err)
+	}
+	s.port.Swap(mux)
+	b.Swapped()
+	s.start.Commit()
+	if old == nil {
+		t.Cleanup(func() { s.start.Stop() })
+	}
+	return s
+}
+
+// ask gives the code and the RDATA of the answers.
+func (s *server) ask(name string, qtype wire.Type) string {
+	s.t.Helper()
+	reply := s.reply(name, qtype)
+	out := wire.RCode(reply[3] & 15).String()
+	off := wire.HeaderLen
+	for ; reply[off] != 0; off += int(reply[off]) + 1 {
+	}
+	off += 5
+	for range int(reply[6])<<8 | int(reply[7]) {
+		r, ok := wire.ReadRecord(reply, off)
+		if !ok {
+			s.t.Fatalf("malformed reply %x", reply)
+		}
+		out += fmt.Sprintf(" %x", reply[r.RData:r.Next])
+		off = r.Next
+	}
+	return out
+}
+
+func (s *server) reply(name string, qtype wire.Type) []byte {
+	s.t.Helper()
+	n, err := wire.ParseName(name)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	q := s.query
+	q.Received(wire.AppendRequest(q.Room(512)[:0], 1, 0, []byte(n), qtype), dns.UDP, time.Unix(0, 0))
+	q.Peer = netip.MustParseAddrPort("10.0.0.1:53012")
+	if outcome := s.port.Serve(q, s.lent); outcome != dns.Send {
+		s.t.Fatalf("%s: outcome %d", name, outcome)
+	}
+	return q.Reply()
+}
+
+// source is that of the block's first zone file.
+func (s *server) source() *source {
+	for _, served := range config.Find[*File](s.block)[0].zones {
+		return served.source
+	}
+	return nil
+}
+
+func (s *server) failed() string {
+	var b strings.Builder
+	if err := s.block.Metrics.WriteText(&b); err != nil {
+		s.t.Fatal(err)
+	}
+	for line := range strings.Lines(b.String()) {
+		if strings.HasPrefix(line, "seamark_file_reload_failed_total{") {
+			return strings.TrimSpace(line[strings.IndexByte(line, '}')+1:])
+		}
+	}
+	return "none"
+}
+
+func TestSetupErrors(t *testing.T) {
+	folder := t.TempDir()
+	db := filepath.Join(folder, "db")
+	write(t, db, fmt.Sprintf(head, 1))
+	for _, c := range []struct{ text, want string }{
+		{"file", "Corefile:2: file: want at least 1 argument, got 0"},
+		{"file DB example..org", `Corefile:2: file: not a zone: "example..org": empty label`},
+		{"file DB {\n reload\n}", "Corefile:3: file: reload: want 1 argument, got 0"},
+		{"file DB {\n reload 1s 2s\n}", "Corefile:3: file: reload: want 1 argument, got 2"},
+		{"file DB {\n reload -1s\n}", `Corefile:3: file: reload: want a duration of 0s..8760h, got "-1s"`},
+		{"file DB {\n reload 5\n}", `Corefile:3: file: reload: want a duration of 0s..8760h, got "5"`},
+		{"file DB {\n reload 1ms\n}", `Corefile:3: file: reload: want 0 or at least 10ms, got "1ms"`},
+		{"file DB {\n reload_by_mtime yes\n}", "Corefile:3: file: reload_by_mtime: want no argument, got 1"},
+		{"file DB {\n fallthrough a..b\n}", `Corefile:3: file: fallthrough: not a zone: "a..b": empty label`},
+		{"file DB {\n transfer to *\n}", `Corefile:3: file: unknown option "transfer"`},
+		{"file DB\nfile DB", "Corefile:3: file: zone example.org. is already served from DB at Corefile:2"},
+		{"file DB a b a", "Corefile:2: file: zone a. is already served from DB at Corefile:2"},
+		{"file DB.gone", "Corefile:2: file: DB.gone: no such file or directory"},
+		{"file " + folder, "Corefile:2: file: " + folder + ": not a file"},
+	} {
+		_, _, err := plan(t, strings.ReplaceAll(c.text, "DB", db))
+		if want := strings.ReplaceAll(c.want, "DB", db); err == nil || err.Error() != want {
+			t.Errorf("%s:\ngot  %v\nwant %s", c.text, err, want)
+		}
+	}
+}
+
+func TestBadFiles(t *testing.T) {
+	first := fmt.Sprintf(head, 1)
+	for _, c := range []struct{ text, want string }{
+		{first + "a A 192.0.2.300\n", `DB:3: bad A A: "192.0.2.300"`},
+		{first + "a CNAME b\n\na CNAME c\n", "DB:5: a.example.org.: a second CNAME record"},
+		{first + "a CH TXT x\n", "DB:3: a.example.org.: class CH, want IN"},
+		{first + "@ SOA a b (\n 2 2 3 4 5 )\n", "DB:3: example.org.: a second SOA record"},
+		{first + "@ NSEC3PARAM 1 0 0 -\n", "DB:3: example.org.: NSEC3PARAM: NSEC3 is not supported, sign the zone with NSEC"},
+		{"$TTL 5\n@ NS a\n", "DB: no SOA record for example.org."},
+		{"", "DB: no SOA record for example.org."},
+		{"example.net. 5 SOA a b 2 2 3 4 5\n", "DB: no SOA record for example.org."},
+	} {
+		db := filepath.Join(t.TempDir(), "db")
+		write(t, db, c.text)
+		_, _, err := plan(t, "file "+db)
+		if want := "Corefile:2: file: " + strings.ReplaceAll(c.want, "DB", db); err == nil || err.Error() != want {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
+	}
+}
+
+// An option of CoreDNS's that does nothing there.
+func TestUpstreamDoesNothing(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "db")
+	write(t, db, fmt.Sprintf(head, 1))
+	s := run(t, "file "+db+" {\n upstream 192.0.2.1\n}", nil)
+	if got := s.log.take("WARN"); got != `"plugin/file: upstream does nothing: targets of CNAMEs are asked of this server" at=Corefile:3` {
+		t.Error(got)
+	}
+}
+
+// Records of no zone are left out, and that is said once.
+func TestOutOfZone(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "db")
+	write(t, db, fmt.Sprintf(head, 1)+"a A 192.0.2.1\nwww.example.com. A 192.0.2.2\nwww.example.edu. A 192.0.2.2\n")
+	s := run(t, "file "+db, nil)
+	want := `"plugin/file: ` + db + `:4: www.example.com.: out of zone example.org.: left out" records=2`
+	if got := s.log.take("WARN"); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if got := s.ask("a.example.org", wire.TypeA); got != "NOERROR c0000201" {
+		t.Error(got)
+	}
+}
+
+// A CNAME at the zone's own name is wrong, and people have it: it is served,
+// and the records beside it too.
+func TestCNAMEBesideOthers(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "db")
+	write(t, db, fmt.Sprintf(head, 1)+"@ CNAME www\nwww A 192.0.2.1\n@ TXT x\n")
+	s := run(t, "file "+db, nil)
+	want := `"plugin/file: ` + db + `:3: example.org.: SOA record beside a CNAME" records=2`
+	if got := s.log.take("WARN"); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	const www = "\x03www\x07example\x03org\x00"
+	if got, want := s.ask("example.org", wire.TypeA), fmt.Sprintf("NOERROR %x c0000201", www); got != want {
+		t.Errorf("A: %s, want %s", got, want)
+	}
+	if got := s.ask("example.org", wire.TypeTXT); got != "NOERROR 0178" {
+		t.Errorf("TXT: %s", got)
+	}
+}
+
+func TestRelativePathsBeginAtRoot(t *testing.T) {
+	folder := t.TempDir()
+	write(t, filepath.Join(folder, "db"), fmt.Sprintf(head, 1))
+	servers, err := corefile.Parse("Corefile", []byte(". {\nfile db\n}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &config.Block{Zones: []wire.Name{origin}, Root: folder, Log: slog.New(slog.DiscardHandler), Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
+	if err := Setup(b, servers[0].Directives); err != nil {
+		t.Error(err)
+	}
+}
+
+// An ordinary question allocates nothing.
+func TestAllocations(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "db")
+	write(t, db, fmt.Sprintf(head, 1)+"a A 192.0.2.1\n*.w A 192.0.2.2\nsub NS ns.sub\nns.sub A 192.0.2.3\nc CNAME a\n")
+	s := run(t, "file "+db+" {\n reload 0\n}", nil)
+	for _, name := range []string{"a", "no", "x.w", "www.sub", "c"} {
+		n, err := wire.ParseName(name + ".example.org")
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := s.query
+		packet := wire.AppendRequest(q.Room(512)[:0], 1, 0, []byte(n), wire.TypeA)
+		if n := testing.AllocsPerRun(100, func() {
+			q.Received(packet, dns.UDP, time.Unix(0, 0))
+			s.port.Serve(q, s.lent)
+			q.Observe(time.Unix(0, 0))
+		}); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
+// A version is stale when a file of it is another one, and not before.
+func TestStale(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "db")
+	write(t, db, fmt.Sprintf(head, 1)+"$INCLUDE part\n")
+	write(t, filepath.Join(filepath.Dir(db), "part"), "a A 192.0.2.1\n")
+	for _, change := range []func() error{
+		func() error { return os.Chtimes(db, time.Time{}, time.Now().Add(time.Hour)) },
+		func() error { return os.Remove(filepath.Join(filepath.Dir(db), "part")) },
+		func() error {
+			write(t, filepath.Join(filepath.Dir(db), "part"), "a A 192.0.2.2\n")
+			return nil
+		},
+	} {
+		v, err := load(db, []wire.Name{origin}, slog.New(slog.DiscardHandler))
+		if v.stale() {
+			t.Fatalf("stale before anything changed: %v", err)
+		}
+		if err := change(); err != nil {
+			t.Fatal(err)
+		}
+		if !v.stale() {
+			t.Error("not stale after a change")
+		}
+	}
+	if v := (&version{files: []zonefile.File{{Path: db + ".gone"}}}); v.stale() {
+		t.Error("what is still missing is stale")
+	}
+}

@@ -1,0 +1,231 @@
+package directive
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
+)
+
+// CoreDNS's own formats. The dash is where a web server logs a user's name.
+const (
+	commonFormat   = `{remote}:{port} - {>id} "{type} {class} {name} {proto} {size} {>do} {>bufsize}" {rcode} {>rflags} {rsize} {duration}`
+	combinedFormat = commonFormat + ` "{>opcode}"`
+	jsonFormat     = "{json}"
+)
+
+// A format is a line of the query log: text and placeholders in turn, or a JSON
+// object.
+type format struct {
+	pieces []piece
+	json   bool // then the pieces are the members of "metadata"
+}
+
+// A piece is a placeholder, by its index in placeholders, or text, or metadata.
+type piece struct {
+	text string // or the key of metadata, without the first slash
+	what int    // or one of those below
+
+	read func(q *dns.Query) string // metadata
+}
+
+// What a piece is that has no index.
+const (
+	isText     = -1
+	isMetadata = -2
+)
+
+// placeholders are what a format may have, in the order of the cases of append.
+var placeholders = [...]string{
+	"{type}", "{name}", "{class}", "{proto}", "{remote}", "{port}", "{local}", "{size}", "{rcode}", "{rsize}",
+	"{duration}", "{>id}", "{>opcode}", "{>do}", "{>bufsize}", "{>rflags}",
+}
+
+// placeholder is what looks like one: braces around a JSON object do not. A key
+// of metadata has a slash in it, and may have what a label of Kubernetes has.
+var placeholder = regexp.MustCompile(`\{>?[a-zA-Z][-a-zA-Z0-9_]*\}|\{/[-a-zA-Z0-9_./]*\}`)
+
+func parseFormat(text string) (*format, error) {
+	if rest, ok := strings.CutPrefix(text, jsonFormat); ok {
+		return parseJSONFormat(rest)
+	}
+	text = strings.NewReplacer("{common}", commonFormat, "{combined}", combinedFormat).Replace(text)
+	f, at := &format{pieces: []piece{{text: "[INFO] ", what: isText}}}, 0
+	for _, m := range placeholder.FindAllStringIndex(text, -1) {
+		p, err := parsePlaceholder(text[m[0]:m[1]])
+		if err != nil {
+			return nil, err
+		}
+		f.pieces = append(f.pieces, piece{text: text[at:m[0]], what: isText}, p)
+		at = m[1]
+	}
+	f.pieces = append(f.pieces, piece{text: text[at:] + "\n", what: isText})
+	return f, nil
+}
+
+// parseJSONFormat reads what follows {json}.
+func parseJSONFormat(rest string) (*format, error) {
+	f := &format{json: true}
+	for _, word := range strings.Fields(rest) {
+		p, err := parsePlaceholder(word)
+		if err != nil || p.what != isMetadata {
+			return nil, fmt.Errorf("want nothing but placeholders of metadata behind {json}, like {/kubernetes/namespace}, got %q", word)
+		}
+		f.pieces = append(f.pieces, p)
+	}
+	return f, nil
+}
+
+func parsePlaceholder(text string) (piece, error) {
+	if key, ok := strings.CutPrefix(text, "{/"); ok {
+		key = strings.TrimSuffix(key, "}")
+		if plugin, name, ok := strings.Cut(key, "/"); !ok || plugin == "" || name == "" {
+			return piece{}, fmt.Errorf("%s is no metadata: want {/PLUGIN/NAME}, like {/kubernetes/namespace}", text)
+		}
+		return piece{text: key, what: isMetadata}, nil
+	}
+	if text == jsonFormat {
+		return piece{}, errors.New("{json} stands at the beginning of a format")
+	}
+	what := slices.Index(placeholders[:], text)
+	if what < 0 {
+		return piece{}, fmt.Errorf("no such placeholder: %s; there are {common}, {combined}, {json}, %s and {/PLUGIN/NAME}", text, strings.Join(placeholders[:], ", "))
+	}
+	return piece{what: what}, nil
+}
+
+// find finds those of b who know the metadata.
+func (f *format) find(b *config.Block) {
+	if f == nil {
+		return
+	}
+	for i := range f.pieces {
+		if p := &f.pieces[i]; p.what == isMetadata {
+			p.read = b.Metadata(p.text)
+		}
+	}
+}
+
+// append writes the line of q behind buf.
+func (f *format) append(buf []byte, q *dns.Query) []byte {
+	if f.json {
+		return appendObject(buf, q, f.pieces)
+	}
+	for i := range f.pieces {
+		buf = f.pieces[i].append(buf, q)
+	}
+	return buf
+}
+
+func (p *piece) append(buf []byte, q *dns.Query) []byte {
+	switch p.what {
+	case isText:
+		return append(buf, p.text...)
+	case isMetadata:
+		return appendMetadata(buf, p.read(q))
+	case 0:
+		return append(buf, q.Type.String()...)
+	case 1:
+		return wire.AppendText(buf, q.Name())
+	case 2:
+		return append(buf, q.Class.String()...)
+	case 3:
+		return append(buf, q.Proto.String()...)
+	case 4:
+		return appendHost(buf, q.Peer.Addr())
+	case 5:
+		return strconv.AppendUint(buf, uint64(q.Peer.Port()), 10)
+	case 6:
+		return appendHost(buf, q.Local.Addr())
+	case 7:
+		return strconv.AppendInt(buf, int64(len(q.Packet())), 10)
+	case 8:
+		if q.Dropped() {
+			return append(buf, '-')
+		}
+		return append(buf, q.RCode.String()...)
+	case 9:
+		return strconv.AppendInt(buf, int64(len(q.Reply())), 10)
+	case 10:
+		return append(strconv.AppendFloat(buf, q.Elapsed.Seconds(), 'f', -1, 64), 's')
+	case 11:
+		return strconv.AppendUint(buf, uint64(q.ID), 10)
+	case 12:
+		return strconv.AppendUint(buf, uint64(opcode(q)), 10)
+	case 13:
+		return strconv.AppendBool(buf, q.DO)
+	case 14:
+		return strconv.AppendUint(buf, uint64(takes(q)), 10)
+	default:
+		return appendFlags(buf, q.Reply(), "")
+	}
+}
+
+func opcode(q *dns.Query) uint16 { return q.Flags >> 11 & 15 }
+
+// takes is the size of the largest reply that q's client takes.
+func takes(q *dns.Query) uint16 {
+	if q.Proto == dns.TCP {
+		return wire.MaxMessage
+	}
+	return q.Size
+}
+
+func appendHost(buf []byte, a netip.Addr) []byte {
+	if a.Is6() {
+		return append(a.AppendTo(append(buf, '[')), ']')
+	}
+	return a.AppendTo(buf)
+}
+
+// appendMetadata writes a value that comes from who knows where: no byte of it
+// begins a line.
+func appendMetadata(buf []byte, value string) []byte {
+	if value == "" {
+		return append(buf, '-')
+	}
+	for i := range len(value) {
+		c := value[i]
+		if c < ' ' || c == 0x7F {
+			buf = append(buf, '\\', '0'+c/100, '0'+c/10%10, '0'+c%10)
+		} else {
+			buf = append(buf, c)
+		}
+	}
+	return buf
+}
+
+// appendFlags writes the flags of a reply, with quote around each; there are
+// none of a dropped query.
+func appendFlags(buf, reply []byte, quote string) []byte {
+	if len(reply) < wire.HeaderLen {
+		if quote == "" {
+			return append(buf, '-')
+		}
+		return buf
+	}
+	flags := binary.BigEndian.Uint16(reply[2:])
+	const z = 1 << 6
+	for i, bit := range [...]uint16{wire.FlagQR, wire.FlagAA, wire.FlagTC, wire.FlagRD, wire.FlagRA, z, wire.FlagAD, wire.FlagCD} {
+		if flags&bit != 0 {
+			if i > 0 { // a reply has QR
+				buf = append(buf, ',')
+			}
+			buf = append(buf, quote...)
+			buf = append(buf, [...]string{"qr", "aa", "tc", "rd", "ra", "z", "ad", "cd"}[i]...)
+			buf = append(buf, quote...)
+		}
+	}
+	return buf
+}
+
+// wireText is a name in wire form as people write it.
+func wireText(name []byte) string { return string(wire.AppendText(nil, name)) }

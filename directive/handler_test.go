@@ -1,0 +1,298 @@
+package directive
+
+import (
+	"context"
+	"go/ast"
+	"go/doc"
+	"go/doc/comment"
+	"go/parser"
+	"go/token"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/wire"
+)
+
+// client is where the questions of these tests come from.
+const client = "10.0.0.1:53012"
+
+func setups() []config.Directive {
+	return []config.Directive{
+		{Name: "metadata", Setup: SetupMetadata},
+		{Name: "cancel", Setup: SetupCancel},
+		{Name: "timeouts", Setup: SetupTimeouts},
+		{Name: "multisocket", Setup: SetupMultisocket},
+		{Name: "reload", Setup: SetupReload},
+		{Name: "nsid", Setup: SetupNSID},
+		{Name: "bufsize", Setup: SetupBufsize},
+		{Name: "debug", Setup: SetupDebug},
+		{Name: "ready", Setup: SetupReady},
+		{Name: "kubedns_status", Setup: SetupKubednsStatus},
+		{Name: "lameduck", Setup: SetupLameduck},
+		{Name: "health", Setup: SetupHealth},
+		{Name: "pprof", Setup: SetupPprof},
+		{Name: "shed", Setup: SetupShed},
+		{Name: "prometheus", Setup: SetupPrometheus},
+		{Name: "skydns_metrics", Setup: SetupSkyDNSMetrics},
+		{Name: "errors", Setup: SetupErrors},
+		{Name: "log", Setup: SetupLog},
+		{Name: "local", Setup: SetupLocal},
+		{Name: "any", Setup: SetupAny},
+		{Name: "chaos", Setup: SetupChaos},
+		{Name: "loadbalance", Setup: SetupLoadbalance},
+		{Name: "acl", Setup: SetupACL},
+		{Name: "header", Setup: SetupHeader},
+		{Name: "minimal", Setup: SetupMinimal},
+		{Name: "erratic", Setup: SetupErratic},
+		{Name: "whoami", Setup: SetupWhoami},
+		{Name: "loop", Setup: SetupLoop},
+		{Name: "view", Setup: SetupView},
+	}
+}
+
+// A text is a file that several goroutines may use.
+type text struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (t *text) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.b.Write(p)
+}
+
+func (t *text) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.b.String()
+}
+
+// A running is one server block that answers without sockets.
+type running struct {
+	t     *testing.T
+	block *config.Block
+	start *config.Start
+	port  *dns.Port
+	query *dns.Query
+	lent  []byte
+	out   *text
+}
+
+func plan(t testing.TB, text string, add ...any) (*config.Block, error) {
+	t.Helper()
+	servers, err := corefile.Parse("Corefile", []byte(text))
+	if err != nil {
+		return nil, err
+	}
+	b := &config.Block{Zones: []wire.Name{wire.Root}, Log: slog.New(slog.DiscardHandler), Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
+	for _, h := range add {
+		b.Begin("test")
+		if as, ok := h.(interface{ directive() string }); ok {
+			b.Begin(as.directive())
+		}
+		b.Handle(h)
+	}
+	var errs []error
+	for _, d := range setups() {
+		var uses []corefile.Directive
+		for _, use := range servers[0].Directives {
+			if use.Text == d.Name {
+				uses = append(uses, use)
+			}
+		}
+		if len(uses) > 0 {
+			b.Begin(d.Name)
+			errs = append(errs, d.Setup(b, uses))
+		}
+	}
+	errs = append(errs, b.Planned()...)
+	return b, corefile.Sorted(errs...)
+}
+
+// run starts a Corefile of one block, with handlers of the test's own in front.
+func run(t *testing.T, corefile string, add ...any) *running {
+	t.Helper()
+	b, err := plan(t, corefile, add...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &running{t: t, block: b, start: config.NewStart(context.Background(), nil), port: &dns.Port{}, query: dns.NewQuery(nil), lent: make([]byte, 65536), out: &text{}}
+	_, _ = config.Keep(r.start, linesKey{}, func() (*lines, error) { return newLines(r.out, b.Metrics), nil })
+	if err := b.Started(r.start); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.start.Stop)
+	r.route()
+	b.Swapped()
+	return r
+}
+
+// route gives all queries to the block's chain as it is now.
+func (r *running) route() {
+	r.t.Helper()
+	mux := dns.NewMux(dns.NewLot(1), nil)
+	chain := r.block.Chain.For("dns://:53", ".")
+	r.block.Chained(chain)
+	if err := mux.Route(wire.Root, chain); err != nil {
+		r.t.Fatal(err)
+	}
+	r.port.Swap(mux)
+}
+
+func packet(t *testing.T, name string, qtype wire.Type) []byte {
+	t.Helper()
+	n, err := wire.ParseName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return wire.AppendRequest(nil, 4, wire.FlagRD, []byte(n), qtype)
+}
+
+// ask serves and observes one query; the reply is valid until the next.
+func (r *running) ask(packet []byte, proto dns.Proto, peer string) []byte {
+	q, now := r.query, time.Unix(0, 0)
+	room := q.Room(len(packet))
+	copy(room, packet)
+	q.Received(room, proto, now)
+	q.Peer, q.Local = netip.MustParseAddrPort(peer), netip.MustParseAddrPort("10.0.0.2:53")
+	outcome := r.serve()
+	if outcome == dns.Send || outcome == dns.Quiet {
+		q.Observe(now.Add(102 * time.Microsecond))
+	}
+	return q.Reply()
+}
+
+func (r *running) serve() (outcome dns.Outcome) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			outcome = r.port.Recover(r.query, r.lent, cause)
+		}
+	}()
+	return r.port.Serve(r.query, r.lent)
+}
+
+// stop ends the block and gives all it has written.
+func (r *running) stop() string {
+	next := config.NewStart(context.Background(), r.start)
+	_, _ = config.Keep(next, linesKey{}, func() (*lines, error) { panic("the lines were not kept") })
+	next.Commit() // what belongs to the plan ends first, as in a reload
+	next.Stop()
+	r.start = config.NewStart(context.Background(), nil)
+	return r.out.String()
+}
+
+// metrics is the text of the registry's series whose name has the prefix.
+func (r *running) metrics(prefix string) string {
+	var all, some strings.Builder
+	if err := r.block.Metrics.WriteText(&all); err != nil {
+		r.t.Fatal(err)
+	}
+	for line := range strings.Lines(all.String()) {
+		if strings.HasPrefix(line, prefix) {
+			some.WriteString(line)
+		}
+	}
+	return some.String()
+}
+
+// wrong plans a Corefile and wants these lines of errors.
+func wrong(t *testing.T, corefile, want string) {
+	t.Helper()
+	_, err := plan(t, corefile)
+	if err == nil || err.Error() != want {
+		t.Errorf("%s\ngot  %v\nwant %s", corefile, err, want)
+	}
+}
+
+// A says is a handler that gives one verdict and error.
+type says struct {
+	verdict dns.Verdict
+	code    wire.RCode
+	err     error
+	panics  bool
+}
+
+func (s *says) ServeDNS(q *dns.Query) dns.Verdict {
+	if s.panics {
+		panic("no such luck")
+	}
+	q.RCode, q.Err = s.code, s.err
+	return s.verdict
+}
+
+// Each Corefile in the doc comment of a directive is planned and started.
+func TestCorefilesInDocs(t *testing.T) {
+	key := regexp.MustCompile(`^\S*[.:]\S* \{\n`)
+	seen := 0
+	for _, file := range sources(t) {
+		fset := token.NewFileSet()
+		parsed, err := parser.ParseFile(fset, file, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pkg, err := doc.NewFromFiles(fset, []*ast.File{parsed}, "x", doc.PreserveAST)
+		if err != nil {
+			t.Fatal(err)
+		}
+		docs := map[string]string{}
+		for _, typ := range pkg.Types {
+			docs[typ.Name] = typ.Doc
+		}
+		for _, f := range pkg.Funcs {
+			docs[f.Name] = f.Doc
+		}
+		for name, text := range docs {
+			var p comment.Parser
+			for _, block := range p.Parse(text).Content {
+				if code, ok := block.(*comment.Code); ok && key.MatchString(code.Text) {
+					seen++
+					t.Run(name, func(t *testing.T) { run(t, code.Text) })
+				}
+			}
+		}
+	}
+	if seen < len(setups()) {
+		t.Errorf("%d Corefiles in doc comments, want one for each of %d directives", seen, len(setups()))
+	}
+}
+
+func sources(t *testing.T) (files []string) {
+	all, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		if !strings.HasSuffix(f, "_test.go") {
+			files = append(files, f)
+		}
+	}
+	return files
+}
+
+// With log off nothing that looks at a query allocates, nor does whoami.
+func TestAllocations(t *testing.T) {
+	r := run(t, ".:53 {\ncancel\nshed\nprometheus 127.0.0.1:0\nskydns_metrics 127.0.0.1:0\nerrors\nchaos {\nstatistics\n}\nwhoami\n}")
+	p := packet(t, "example.org", wire.TypeA)
+	q, now := r.query, time.Unix(0, 0)
+	room := q.Room(len(p))
+	copy(room, p)
+	q.Peer = netip.MustParseAddrPort(client)
+	if n := testing.AllocsPerRun(100, func() {
+		q.Received(room, dns.UDP, now)
+		r.port.Serve(q, r.lent)
+		q.Observe(now)
+	}); n != 0 {
+		t.Errorf("%v allocations, want none", n)
+	}
+}

@@ -1,0 +1,127 @@
+package directive
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/internal/web"
+)
+
+// page gets what the running block serves at a path of its one address.
+func (r *running) page(path string) (int, string) {
+	r.t.Helper()
+	site, err := web.At(r.start, "127.0.0.1:0")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return get(r.t, site.Addr(), path)
+}
+
+func get(t *testing.T, addr net.Addr, path string) (int, string) {
+	t.Helper()
+	resp, err := http.Get("http://" + addr.String() + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+func TestHealth(t *testing.T) {
+	r := run(t, ".:53 {\nhealth 127.0.0.1:0\n}")
+	if code, body := r.page("/health"); code != 200 || body != "OK" {
+		t.Errorf("got %d %q", code, body)
+	}
+	wrong(t, ".:53 {\nhealth 8080 {\nlameduck -1s\n}\n}", `Corefile:2: health: want an address and a port such as :8080, got "8080"
+Corefile:3: health: lameduck: want a duration of 0s..1h, got "-1s"`)
+}
+
+// /health answers while the first plan is still being started.
+func TestHealthFirst(t *testing.T) {
+	b, err := plan(t, ".:53 {\nhealth 127.0.0.1:0\nready 127.0.0.1:0\n}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := config.NewStart(context.Background(), nil)
+	defer start.Stop()
+	if err := b.Started(start); err != nil {
+		t.Fatal(err)
+	}
+	site, err := web.At(start, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, _ := get(t, site.Addr(), "/health"); code != 200 {
+		t.Errorf("got %d, want 200", code)
+	}
+}
+
+func TestLameduck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, err := plan(t, ".:53 {\nhealth {\nlameduck 5s\n}\n}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		config.Shutdown(t.Context(), b)
+		if took := time.Since(begin); took != 5*time.Second {
+			t.Errorf("took %v, want 5s", took)
+		}
+		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		config.Shutdown(impatient, b)
+		if took := time.Since(begin); took != 6*time.Second {
+			t.Errorf("took %v, want 6s", took)
+		}
+	})
+}
+
+func TestHealthTaken(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	for _, word := range []string{"health", "ready", "prometheus"} {
+		b, err := plan(t, ".:53 {\n"+word+" "+ln.Addr().String()+"\n}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = b.Started(config.NewStart(context.Background(), nil))
+		if err == nil || !strings.HasPrefix(err.Error(), "Corefile:2: "+word+": cannot listen on "+ln.Addr().String()+": the port is taken") {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+// The server asks itself, from one plan to the next.
+func TestHealthAsksItself(t *testing.T) {
+	r := run(t, ".:53 {\nhealth 127.0.0.1:0\n}")
+	if r.metrics("coredns_health_request_failures_total") != "coredns_health_request_failures_total 0\n" {
+		t.Error("the failures are not shown before there are any")
+	}
+	asked := r.block.Metrics.Histogram("coredns_health_request_duration_seconds", "", nil)
+	for end := time.Now().Add(20 * time.Second); asked.Count() == 0 && time.Now().Before(end); {
+		time.Sleep(20 * time.Millisecond)
+	}
+	if asked.Count() == 0 || asked.Sum() <= 0 {
+		t.Error("the server does not ask itself")
+	}
+	p := newPoll("127.0.0.1:1", r.block) // nobody is there
+	defer p.Stop()
+	p.once(t.Context())
+	if p.failures.Value() != 1 || asked.Count() < 2 {
+		t.Errorf("%d failures, %d asked", p.failures.Value(), asked.Count())
+	}
+}

@@ -1,0 +1,94 @@
+package directive
+
+import (
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
+)
+
+// appendObject writes the line of q behind buf as a JSON object: see Log for
+// its keys, which never change.
+func appendObject(buf []byte, q *dns.Query, metadata []piece) []byte {
+	buf = append(buf, `{"time":"`...)
+	buf = q.Start.UTC().AppendFormat(buf, "2006-01-02T15:04:05.000000Z07:00")
+	c := q.Chain()
+	buf = appendString(append(buf, `","server":`...), c.Server)
+	buf = appendString(append(buf, `,"zone":`...), c.Zone)
+	buf = appendString(append(buf, `,"view":`...), c.View)
+	buf = q.Peer.Addr().AppendTo(append(buf, `,"remote":"`...))
+	buf = strconv.AppendUint(append(buf, `","port":`...), uint64(q.Peer.Port()), 10)
+	buf = append(buf, `,"local":"`...)
+	if q.Local.IsValid() {
+		buf = q.Local.Addr().AppendTo(buf)
+	}
+	buf = appendString(append(buf, `","proto":`...), q.Proto.String())
+	buf = strconv.AppendUint(append(buf, `,"id":`...), uint64(q.ID), 10)
+	buf = strconv.AppendUint(append(buf, `,"opcode":`...), uint64(opcode(q)), 10)
+	buf = appendString(append(buf, `,"class":`...), q.Class.String())
+	buf = appendString(append(buf, `,"type":`...), q.Type.String())
+	var room [4 * wire.MaxName]byte // an escape is \046
+	buf = appendString(append(buf, `,"name":`...), wire.AppendText(room[:0], q.Name()))
+	buf = strconv.AppendBool(append(buf, `,"do":`...), q.DO)
+	buf = strconv.AppendUint(append(buf, `,"bufsize":`...), uint64(takes(q)), 10)
+	buf = strconv.AppendInt(append(buf, `,"size":`...), int64(len(q.Packet())), 10)
+	return appendOutcome(buf, q, metadata)
+}
+
+// appendOutcome writes the second half of the object: what became of q.
+func appendOutcome(buf []byte, q *dns.Query, metadata []piece) []byte {
+	buf = append(buf, `,"rcode":`...)
+	answers := uint64(q.Answer.Count[wire.Answers])
+	if q.Dropped() {
+		buf, answers = append(buf, "null"...), 0
+	} else {
+		buf = appendString(buf, q.RCode.String())
+	}
+	buf = append(appendFlags(append(buf, `,"rflags":[`...), q.Reply(), `"`), ']')
+	buf = strconv.AppendInt(append(buf, `,"rsize":`...), int64(len(q.Reply())), 10)
+	buf = strconv.AppendUint(append(buf, `,"answers":`...), answers, 10)
+	buf = strconv.AppendFloat(append(buf, `,"duration":`...), max(0, q.Elapsed).Seconds(), 'f', -1, 64)
+	buf = appendString(append(buf, `,"by":`...), q.By())
+	if q.Err != nil {
+		buf = appendString(append(buf, `,"error":`...), q.Err.Error())
+	}
+	for i := range metadata {
+		buf = append(buf, [...]string{`,"metadata":{`, `,`}[min(i, 1)]...)
+		buf = append(appendString(buf, metadata[i].text), ':')
+		if value := metadata[i].read(q); value != "" {
+			buf = appendString(buf, value)
+		} else {
+			buf = append(buf, "null"...)
+		}
+	}
+	if len(metadata) > 0 {
+		buf = append(buf, '}')
+	}
+	return append(buf, "}\n"...)
+}
+
+// appendString writes a JSON string (RFC 8259 §7). Bytes that are no UTF-8
+// become U+FFFD.
+func appendString[S string | []byte](buf []byte, s S) []byte {
+	const hex = "0123456789abcdef"
+	buf = append(buf, '"')
+	for i := 0; i < len(s); {
+		c := s[i]
+		switch {
+		case c == '"' || c == '\\':
+			buf = append(buf, '\\', c)
+		case c < ' ' || c == 0x7F:
+			buf = append(buf, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+		case c < utf8.RuneSelf:
+			buf = append(buf, c)
+		default:
+			r, size := utf8.DecodeRune([]byte(s[i:min(i+utf8.UTFMax, len(s))]))
+			buf = utf8.AppendRune(buf, r)
+			i += size
+			continue
+		}
+		i++
+	}
+	return append(buf, '"')
+}

@@ -1,0 +1,276 @@
+package kubernetes
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/seamark/seamark/cluster"
+)
+
+// String writes down all that there is in an entry.
+func (e *entry) String() string {
+	if e == nil {
+		return "nothing"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%q %x exists %v spread %v\nknown %v headless %v alias %v publish %v selector %v reached %v ports %v\nA %x\nAAAA %x\n", e.home.key, e.sum, e.exists, e.spread,
+		e.known(), e.headless, e.alias, e.publish, e.selector, e.reached, e.ports(), e.a(), e.aaaa())
+	write := func(ps []part) {
+		for _, p := range ps {
+			fmt.Fprintf(&b, "part %q of %q %v, %d count: %x A %x AAAA %x\n", p.name(), p.of.cluster, p.of.ports, p.count, p.endpoints(), p.a(), p.aaaa())
+		}
+	}
+	write(e.parts)
+	if e.mixed != nil {
+		fmt.Fprintf(&b, "mixed, shared %v, of\n", e.mixed.shared)
+		write(e.mixed.slices)
+	}
+	if e.outside != nil {
+		fmt.Fprintf(&b, "outside %v", e.outside)
+	}
+	return b.String()
+}
+
+// afresh builds the entry as if nothing had been there before.
+func (ix *Index) afresh(h *home, f facts, all []raw) *entry {
+	all = slices.Clone(all)
+	for i := range all {
+		all[i].packed = nil
+	}
+	return ix.build(h, f, all)
+}
+
+// sound says what is wrong with the index: an entry that is not as it would be
+// built of its own objects, or an address that is not where it should be.
+func (ix *Index) sound() error {
+	for _, imported := range []bool{false, true} {
+		for _, e := range ix.table(imported).All() {
+			var all []raw
+			for _, p := range e.slices() {
+				all = append(all, raw{p.name(), p.of, p.endpoints(), nil})
+			}
+			if want := ix.afresh(e.home, e.facts, all); e.String() != want.String() {
+				return fmt.Errorf("entry\n%v\nbuilt afresh\n%v", e, want)
+			}
+		}
+	}
+	want := map[pair]bool{}
+	beyond := map[pair]bool{}
+	for _, e := range ix.services.All() {
+		if !e.home.space.exposed.Load() {
+			continue
+		}
+		for ip := range e.addresses() {
+			want[pair{ip, e.home}] = true
+		}
+		for ip := range e.fromOutside() {
+			beyond[pair{ip, e.home}] = true
+		}
+	}
+	for what, c := range map[string]struct {
+		want map[pair]bool
+		got  []pair
+	}{"reverse": {want, all(&ix.reverse)}, "outside": {beyond, all(&ix.outside)}} {
+		sorted := slices.SortedFunc(maps.Keys(c.want), pair.compare)
+		if !slices.Equal(c.got, sorted) {
+			return fmt.Errorf("%s has %d pairs %v\nwant %d %v", what, len(c.got), c.got, len(sorted), sorted)
+		}
+	}
+	return nil
+}
+
+// A street is one Service with several slices, whose endpoints come, change,
+// move between slices and go.
+type street struct {
+	*rand.Rand
+	ix      *Index
+	service *cluster.Service
+	slices  map[string]*cluster.Slice
+	pool    int // of addresses
+}
+
+func (s *street) chance(percent int) bool { return s.IntN(100) < percent }
+
+func (s *street) addr() netip.Addr {
+	n := s.IntN(s.pool)
+	return at(n%5 == 0, 10<<24+n)
+}
+
+func (s *street) endpoint() cluster.Endpoint {
+	ep := cluster.Endpoint{Addr: s.addr(), Ready: s.chance(80)}
+	if s.chance(40) {
+		ep.Hostname = fmt.Sprintf("db-%d", s.IntN(s.pool))
+	}
+	if s.chance(3) {
+		ep.Hostname = "10-0-0-1"
+	}
+	if s.chance(20) {
+		ep.Zone = "zone-a"
+	}
+	return ep
+}
+
+// with is the slice with other endpoints.
+func with(sl *cluster.Slice, eps []cluster.Endpoint) *cluster.Slice {
+	var buf []byte
+	for _, ep := range eps {
+		buf = cluster.AppendEndpoint(buf, ep)
+	}
+	next := *sl
+	next.Endpoints = cluster.Endpoints(buf)
+	return &next
+}
+
+// change draws what becomes of one slice; nil is that it goes.
+func (s *street) change(name string) *cluster.Slice {
+	sl := s.slices[name]
+	if sl == nil {
+		return with(&cluster.Slice{Namespace: "shop", Name: name, Service: "db", Ports: ports("sql 5432/tcp")}, []cluster.Endpoint{s.endpoint(), s.endpoint()})
+	}
+	eps := slices.Collect(sl.Endpoints.All())
+	i := s.IntN(len(eps) + 1)
+	if s.chance(4) {
+		for range 40 {
+			eps = append(eps, s.endpoint())
+		}
+	}
+	switch s.IntN(8) {
+	case 0:
+		return nil
+	case 1, 2:
+		eps = slices.Insert(eps, i, s.endpoint())
+	case 3:
+		eps = slices.Delete(eps, i, min(i+1, len(eps)))
+	case 4, 5:
+		eps = slices.Delete(eps, i, min(i+1, len(eps)))
+		eps = slices.Insert(eps, i, s.endpoint())
+	case 6:
+		for j := range eps {
+			if s.chance(30) {
+				eps[j].Ready = !eps[j].Ready
+			}
+		}
+		s.Shuffle(len(eps), func(i, j int) { eps[i], eps[j] = eps[j], eps[i] })
+	case 7:
+		next := with(sl, eps)
+		next.Ports = slices.Clone(ports([]string{"sql 5432/tcp", "", "sql 5433/tcp, mon 90/tcp"}[s.IntN(3)]))
+		return next
+	}
+	return with(sl, eps)
+}
+
+// What is amended is as if it had been built from the whole Service, and what
+// could be amended is.
+func TestAmendedAsBuilt(t *testing.T) {
+	amended, built := 0, 0
+	for seed := range uint64(60) {
+		s := street{Rand: rand.New(rand.NewPCG(seed, 1)), slices: map[string]*cluster.Slice{}, pool: []int{8, 40, 4000}[seed%3]}
+		set := settings{ttl: 5, ignoreEmpty: s.chance(30)}
+		if s.chance(40) {
+			set.external = externalSettings{on: true, headless: s.chance(50), ttl: 7}
+		}
+		s.ix = NewIndex(set, plain().kinds(), quiet())
+		load(s.ix, namespace("shop"))
+		for step := range 80 {
+			if step == 0 || s.chance(4) {
+				s.service = clusterIP("shop", "db", "sql 5432/tcp")
+				if s.service.Headless = s.chance(60); !s.service.Headless {
+					s.service.ClusterIPs = []netip.Addr{s.addr()}
+				}
+				s.service.PublishNotReady = s.chance(30)
+				if s.chance(30) {
+					s.service.External = &cluster.External{IPs: []netip.Addr{s.addr()}}
+				}
+				s.ix.Put(cluster.Services, s.service)
+			}
+			if s.chance(5) { // hidden and shown
+				s.ix.Delete(cluster.Namespaces, cluster.Key{Name: "shop"})
+				if err := s.ix.sound(); err != nil {
+					t.Fatalf("seed %d, hidden: %v", seed, err)
+				}
+				s.ix.Put(cluster.Namespaces, namespace("shop"))
+			}
+			// One slice changes, or several at once as in a list.
+			d := &draft{home: &home{"\x02db\x04shop", s.ix.space("shop")}, old: s.ix.services.Get([]byte("\x02db\x04shop"))}
+			d.home = d.old.home
+			for range 1 + s.IntN(3)/2 {
+				name := fmt.Sprintf("db-%d", s.IntN(6))
+				sl := s.change(name)
+				d.fates = append(d.fates, fate{name, sl})
+				if s.slices[name] = sl; sl == nil {
+					delete(s.slices, name)
+				}
+			}
+			fates := slices.Clone(d.fates)
+			all, shifts := s.ix.plan(d)
+			f := d.facts(s.ix)
+			want := s.ix.afresh(d.home, f, all)
+			got := s.ix.amend(d.old, &f, all, shifts)
+			switch {
+			case got != nil && got.String() != want.String():
+				t.Fatalf("seed %d, step %d: %v\nbecomes\n%v\nwant\n%v", seed, step, d.old, got, want)
+			case got != nil:
+				amended++
+			case d.old.mixed == nil && want.mixed == nil && d.old.exists && want.exists && !(set.external.headless && f.headless):
+				t.Fatalf("seed %d, step %d: not amended: %v\nto\n%v", seed, step, d.old, want)
+			default:
+				built++
+			}
+			s.ix.tidy()
+			for _, f := range fates {
+				if f.to != nil {
+					s.ix.Put(cluster.Slices, f.to)
+				} else {
+					s.ix.Delete(cluster.Slices, cluster.Key{Namespace: "shop", Name: f.name})
+				}
+				if err := s.ix.sound(); err != nil {
+					t.Fatalf("seed %d, step %d: %v", seed, step, err)
+				}
+			}
+			if got := s.ix.services.Get([]byte("\x02db\x04shop")); got.String() != want.String() {
+				t.Fatalf("seed %d, step %d: one by one:\n%v\nwant\n%v", seed, step, got, want)
+			}
+		}
+	}
+	if amended < 500 || built < 500 {
+		t.Errorf("%d amended, %d built", amended, built)
+	}
+	t.Logf("%d amended, %d built", amended, built)
+}
+
+// The serial tells apart states in which endpoints have swapped what they have.
+func TestSerialOfSwaps(t *testing.T) {
+	seen := map[uint32][]string{}
+	for _, eps := range [][]string{
+		{"db-0=10.0.0.1", "db-1=10.0.0.2", "db-2=10.0.0.3"}, {"db-1=10.0.0.1", "db-0=10.0.0.2", "db-2=10.0.0.3"},
+		{"db-0=10.0.0.1", "db-2=10.0.0.2", "db-1=10.0.0.3"}, {"db-2=10.0.0.1", "db-1=10.0.0.2", "db-0=10.0.0.3"},
+		{"10.0.0.1@a", "10.0.0.2@b"}, {"10.0.0.1@b", "10.0.0.2@a"}, {"b=10.0.0.1", "10.0.0.2@a"},
+	} {
+		ix := load(plain().newIndex(), namespace("shop"), headless("shop", "db"), slice("shop", "db-1", "db", "sql 1/tcp", eps...))
+		serial := ix.serial.Load()
+		if other := seen[serial]; other != nil {
+			t.Errorf("%v and %v have serial %d", other, eps, serial)
+		}
+		seen[serial] = eps
+		slices.Reverse(eps)
+		again := load(plain().newIndex(), namespace("shop"), headless("shop", "db"), slice("shop", "db-a", "db", "sql 1/tcp", eps[:1]...), slice("shop", "other", "db", "sql 1/tcp", eps[1:]...))
+		if got := again.serial.Load(); got != serial {
+			t.Errorf("%v: serial %d, in other slices %d", eps, serial, got)
+		}
+	}
+}
+
+// A headless Service and one that has no address yet answer otherwise.
+func TestSerialOfHeadless(t *testing.T) {
+	of := func(s *cluster.Service) uint32 {
+		return load(plain().newIndex(), namespace("shop"), s, slice("shop", "db-1", "db", "sql 1/tcp", "10.0.0.1")).serial.Load()
+	}
+	if serial := of(headless("shop", "db")); serial == of(clusterIP("shop", "db", "")) {
+		t.Errorf("both have serial %d", serial)
+	}
+}

@@ -1,0 +1,124 @@
+package kubernetes
+
+import (
+	"bytes"
+	"net/netip"
+	"slices"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/wire"
+)
+
+// serverLabels is where the name server of a zone is in it.
+const serverLabels = "\x02ns\x03dns"
+
+// nameserver answers for ns.dns below the zone, which the SOA record names: the
+// addresses at which clients reach this server.
+func (l *lookup) nameserver() outcome {
+	if !l.listed(cluster.Slices) {
+		return unknown
+	}
+	l.serverAddresses(l.reachable(l.ownServices()))
+	return present
+}
+
+// serverAddresses writes the addresses of the family that is asked for, each
+// once.
+func (l *lookup) serverAddresses(all []netip.Addr) {
+	for _, t := range [2]wire.Type{wire.TypeA, wire.TypeAAAA} {
+		if !l.wants(t) {
+			continue
+		}
+		for ip := range once(all) {
+			if familyOf(ip) == t {
+				a := &l.q.Answer
+				a.Buf = wire.AppendAddress(a.Buf, wire.OwnerIsQuestion, l.ttl, ip)
+				a.Count[wire.Answers]++
+			}
+		}
+	}
+}
+
+// reachable gives the addresses of our own Services; if there are none, those
+// that we listen on.
+func (l *lookup) reachable(servers []ns) (all []netip.Addr) {
+	if len(servers) == 0 {
+		return l.local
+	}
+	for _, s := range servers {
+		all = append(all, s.addresses...)
+	}
+	return all
+}
+
+// An ns is a name server: its labels in front of the zone, and its addresses.
+type ns struct {
+	labels    string
+	addresses []netip.Addr
+}
+
+// nameservers writes the NS records of the zone with glue: the Services that
+// one of our own addresses is an endpoint of (kube-dns, as a rule), or ns.dns.
+// Names of Services are in the cluster's own zone alone.
+func (l *lookup) nameservers() {
+	servers := l.ownServices()
+	if len(servers) == 0 || l.zone.reverse || l.zone.multicluster {
+		servers = []ns{{l.server, l.reachable(servers)}}
+	}
+	l.servedBy(servers)
+}
+
+// servedBy writes the NS records of these name servers, and their addresses.
+func (l *lookup) servedBy(servers []ns) {
+	a, apex := &l.q.Answer, wire.Pointer(l.q.Offset(l.below))
+	for _, s := range servers {
+		a.Buf = wire.AppendHead(a.Buf, wire.OwnerIsQuestion, wire.TypeNS, l.ttl, len(s.labels)+2)
+		a.Buf = append(append(a.Buf, s.labels...), apex[:]...)
+		a.Count[wire.Answers]++
+	}
+	for _, s := range servers {
+		for ip := range once(s.addresses) {
+			a.Buf = wire.AppendAddress(a.Buf, s.labels+string(apex[:]), l.ttl, ip)
+			a.Count[wire.Additional]++
+		}
+	}
+}
+
+// ownServices finds the Services that this server is an endpoint of.
+func (l *lookup) ownServices() []ns {
+	var found []ns
+	for _, ip := range l.local {
+		for at := l.index.reverse.within(only(ip)); at.next(); {
+			if e := l.index.services.Get([]byte(at.home.key)); e.visible() {
+				found = append(found, l.asServers(e, ip)...)
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b ns) int { return bytes.Compare([]byte(a.labels), []byte(b.labels)) })
+	return slices.CompactFunc(found, func(a, b ns) bool { return a.labels == b.labels })
+}
+
+// asServers gives the names by which clients reach e's endpoint ip: the Service
+// itself or, if it is headless, the endpoint, with all addresses of that name.
+func (h *Handler) asServers(e *entry, ip netip.Addr) (found []ns) {
+	name := e.home.key + "\x03svc"
+	for w := e.walk(selection{}); w.next(); {
+		switch {
+		case w.ep.Addr != ip:
+		case e.headless:
+			label := h.appendLabel(nil, w.ep)
+			found = append(found, ns{string(label) + name, e.behind(h.named(label[1:]))})
+		case e.records != "":
+			return []ns{{name, slices.Collect(e.clusterIPs())}}
+		}
+	}
+	return found
+}
+
+// behind lists the addresses that sel selects.
+func (e *entry) behind(sel selection) (ips []netip.Addr) {
+	for w := e.walk(sel); w.next(); {
+		ips = append(ips, w.ep.Addr)
+	}
+	return ips
+}

@@ -1,0 +1,225 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
+)
+
+// An External answers names of Services with the addresses by which they are
+// reached from outside the cluster: the k8s_external directive.
+//
+//	k8s_external [ZONE…] {
+//	    apex LABEL                 # of the zone's name server; dns
+//	    ttl SECONDS                # 0 to 3600; 5
+//	    headless                   # headless Services too
+//	    fallthrough [ZONE…]        # names that do not exist are asked of the next handler
+//	}
+//
+// It can stand once in a server block, beside kubernetes, whose cluster it
+// answers from and whose options say which part of the cluster that is. Without
+// ZONE it serves the block's own; at least one must not be a reverse zone, and
+// the first of those is the one that reverse names point to.
+//
+// A Service's addresses are those of spec.externalIPs and of
+// status.loadBalancer.ingress. If it has none, but its load balancer has a host
+// name, the first of these is its CNAME, with the target's own answer. The
+// names in a ZONE:
+//
+//	SVC.NS                A, AAAA: the addresses; SRV: every port, named or not
+//	_PORT._PROTO.SVC.NS   SRV: a named port; A, AAAA as above, unless there is a CNAME
+//	EP.SVC.NS             A, AAAA, SRV: one ready endpoint of a headless Service (headless)
+//	ns1.LABEL             A, AAAA: the addresses of this server, as they are outside
+//	(the zone)            SOA, NS
+//
+// headless gives Services without a ClusterIP the addresses of their ready
+// endpoints, unless they have addresses outside. A Service that has no address
+// in any of these ways does not exist here; its namespace does. A reverse name
+// in one of the zones has a PTR record for each Service with that external
+// address. AXFR and IXFR are refused.
+//
+// What is asked most stands ready as records. Without this directive nothing of
+// it is kept: server blocks that watch one cluster share their data only if all
+// or none of them have k8s_external, with the same ttl and headless.
+//
+//	.:1053 {
+//	    kubernetes cluster.local {
+//	        manifests examples
+//	    }
+//	    k8s_external example.org 192.0.2.0/24 {
+//	        apex ns
+//	        ttl 30
+//	        headless
+//	    }
+//	}
+//
+// Same as CoreDNS: syntax, names, defaults. Differs: labels in front of a
+// Service are looked at (CoreDNS answers anything.SVC.NS); endpoints have names
+// under headless Services alone; a name between two others is NODATA; a host
+// name is a CNAME for every type, and never stands beside addresses; a namespace
+// that is called like LABEL has its Services answered, but for one called ns1;
+// zone transfers are refused.
+type External struct {
+	view     Handler // of the zones, with the index of kube
+	kube     *Handler
+	apex     string // the label, in wire form
+	headless bool
+}
+
+// firstServer is the name server's label in front of the apex label.
+const firstServer = "\x03ns1"
+
+// SetupExternal is the Setup of k8s_external.
+func SetupExternal(b *config.Block, uses []corefile.Directive) error {
+	d := uses[0]
+	e := new(External)
+	apex, ttl := "dns", 5
+	zones, err := b.ZonesOr(d)
+	err = errors.Join(config.Once(uses), err, d.Options(
+		corefile.Option{Name: "apex", Min: 1, Max: 1, Set: func(o corefile.Directive) error {
+			apex = o.Args[0].Text
+			if name, err := wire.ParseName(apex); err != nil || name.Labels() != 1 {
+				return o.Errorf("want one label, got %q", apex)
+			}
+			return nil
+		}},
+		corefile.Option{Name: "ttl", Min: 1, Max: 1, Set: corefile.Int(&ttl, 0, 3600)},
+		corefile.Option{Name: "headless", Set: corefile.Flag(&e.headless)},
+		e.view.through.Option(),
+	))
+	if err == nil {
+		err = e.view.serve(d, zones, nil)
+	}
+	if err != nil {
+		return err
+	}
+	e.apex = label(apex)
+	e.view.ttl, e.view.server = uint32(ttl), firstServer+e.apex
+	b.Handle(e)
+	b.OnPlanned(func() error { return e.plan(b, d) })
+	return nil
+}
+
+// plan finds the directive whose cluster it is, before that one starts.
+func (e *External) plan(b *config.Block, d corefile.Directive) error {
+	all := config.Find[*Handler](b)
+	if len(all) == 0 {
+		return d.Errorf("needs the directive kubernetes in the same server block")
+	}
+	e.kube = all[0]
+	e.kube.source.External = true
+	e.kube.source.external = externalSettings{true, e.headless, e.view.ttl}
+	b.OnStart(func(*config.Start) error { // behind that of kubernetes
+		e.view.index, e.view.local = e.kube.index, e.kube.local
+		return nil
+	})
+	return nil
+}
+
+// ServeDNS answers what is in the zones.
+func (e *External) ServeDNS(q *dns.Query) dns.Verdict {
+	z := e.view.zone(q)
+	if z == nil {
+		return dns.Next
+	}
+	l := lookup{Handler: &e.view, q: q, zone: z, below: q.Labels() - z.labels}
+	return l.conclude(e.answer(&l))
+}
+
+// Resolve takes up the chase of a host name that had to wait.
+func (e *External) Resolve(ctx context.Context, q *dns.Query) error { return e.view.Resolve(ctx, q) }
+
+// answer finds the name, right to left, and writes its records.
+func (e *External) answer(l *lookup) outcome {
+	name := l.q.Name()
+	switch {
+	case l.q.Type == wire.TypeAXFR || l.q.Type == wire.TypeIXFR:
+		return refused
+	case !l.listed(cluster.Services):
+		return unknown
+	case l.below == 0:
+		return e.atApex(l)
+	case string(name[l.q.Offset(l.below-1):l.q.Offset(l.below)]) == e.apex:
+		if l.below == 1 {
+			return present
+		}
+		if l.below == 2 && string(name[:l.q.Offset(1)]) == firstServer {
+			return e.server(l)
+		}
+	}
+	switch {
+	case l.zone.reverse:
+		return l.externalReverse()
+	case l.below == 1:
+		return l.namespace(name[:l.q.Offset(1)])
+	}
+	whole := l.listed(cluster.Slices) // before the look, as for kubernetes
+	inside := l.index.services.Get(name[l.q.Offset(l.below-2):l.q.Offset(l.below)])
+	found := inside.seen()
+	if !whole && e.headless && inside != nil && inside.known() && inside.headless && inside.reached == nil {
+		return unknown
+	}
+	if found == nil {
+		return missing
+	}
+	s := service{lookup: l, e: found, left: l.below - 2}
+	switch {
+	case !found.alias:
+		return s.answer()
+	case s.left == 0:
+		return l.alias(found)
+	}
+	return s.atPort()
+}
+
+// atApex answers for a zone's own name.
+func (e *External) atApex(l *lookup) outcome {
+	if l.wants(wire.TypeSOA) {
+		l.soa(wire.Answers)
+	}
+	if l.wants(wire.TypeNS) {
+		if !l.listed(cluster.Slices) {
+			return unknown
+		}
+		l.servedBy([]ns{{e.view.server, l.externalAddresses()}})
+	}
+	return present
+}
+
+// server answers for the name server's name.
+func (e *External) server(l *lookup) outcome {
+	if !l.listed(cluster.Slices) {
+		return unknown
+	}
+	l.serverAddresses(l.externalAddresses())
+	return present
+}
+
+// externalReverse answers below in-addr.arpa and ip6.arpa: every Service that
+// has the address.
+func (l *lookup) externalReverse() outcome {
+	b, ok := parseReverse(l.q.Name(), l.q.Labels(), l.q.Offset)
+	if !ok {
+		return missing
+	}
+	found := missing
+	for near := l.index.outside.within(&b); near.next(); {
+		e := l.index.services.Get([]byte(near.home.key)).seen()
+		switch {
+		case e == nil || !e.has(near.ip()):
+			continue // it has changed just now
+		case !b.single:
+			return between
+		case l.q.Overfull():
+			return present // what is missing shows when the message is cut
+		}
+		l.pointAt(e.home.key, "", nil)
+		found = present
+	}
+	return found
+}

@@ -1,0 +1,81 @@
+package kubernetes
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/wire"
+)
+
+// planBoth sets up k8s_external and kubernetes as the registry orders them.
+func planBoth(t *testing.T, text string) (*config.Block, error) {
+	t.Helper()
+	servers, err := corefile.Parse("Corefile", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &config.Block{Zones: []wire.Name{wire.Root}, Log: slog.New(slog.DiscardHandler), Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
+	var errs []error
+	for _, d := range []config.Directive{{Name: "k8s_external", Setup: SetupExternal}, {Name: "kubernetes", Setup: Setup}} {
+		var uses []corefile.Directive
+		for _, use := range servers[0].Directives {
+			if use.Text == d.Name {
+				uses = append(uses, use)
+			}
+		}
+		if b.Begin(d.Name); len(uses) > 0 {
+			errs = append(errs, d.Setup(b, uses))
+		}
+	}
+	if err := corefile.Sorted(errs...); err != nil {
+		return b, err
+	}
+	return b, corefile.Sorted(b.Planned()...)
+}
+
+func TestExternalSetupErrors(t *testing.T) {
+	for _, c := range []struct{ directive, want string }{
+		{"k8s_external example.org", "Corefile:2: k8s_external: needs the directive kubernetes in the same server block"},
+		{"kubernetes cluster.local\nk8s_external example.org\nk8s_external example.net", "Corefile:4: k8s_external: already given at Corefile:3, and can be given once in a server block"},
+		{"k8s_external a..b", `Corefile:2: k8s_external: not a zone: "a..b": empty label`},
+		{"k8s_external 10.0.0.0/8", "Corefile:2: k8s_external: want at least one zone that is not a reverse zone, such as cluster.local"},
+		{"k8s_external example.org {\n apex\n}", "Corefile:3: k8s_external: apex: want 1 argument, got 0"},
+		{"k8s_external example.org {\n apex a b\n}", "Corefile:3: k8s_external: apex: want 1 argument, got 2"},
+		{"k8s_external example.org {\n apex a.b\n}", `Corefile:3: k8s_external: apex: want one label, got "a.b"`},
+		{"k8s_external example.org {\n apex .\n}", `Corefile:3: k8s_external: apex: want one label, got "."`},
+		{"k8s_external example.org {\n ttl\n}", "Corefile:3: k8s_external: ttl: want 1 argument, got 0"},
+		{"k8s_external example.org {\n ttl 3601\n}", `Corefile:3: k8s_external: ttl: want 0..3600, got "3601"`},
+		{"k8s_external example.org {\n ttl -1\n}", `Corefile:3: k8s_external: ttl: want 0..3600, got "-1"`},
+		{"k8s_external example.org {\n headless yes\n}", "Corefile:3: k8s_external: headless: want no argument, got 1"},
+		{"k8s_external example.org {\n fallthrough a..b\n}", `Corefile:3: k8s_external: fallthrough: not a zone: "a..b": empty label`},
+		{"k8s_external example.org {\n headles\n}", `Corefile:3: k8s_external: unknown option "headles"; did you mean "headless"?`},
+	} {
+		_, err := planBoth(t, ".:53 {\n"+c.directive+"\n}\n")
+		if err == nil || err.Error() != c.want {
+			t.Errorf("%s\ngot  %v\nwant %s", c.directive, err, c.want)
+		}
+	}
+}
+
+// The fields are kept, and entries made of them, only where the directive
+// stands beside kubernetes.
+func TestExternalChangesTheSource(t *testing.T) {
+	for text, want := range map[string]externalSettings{
+		"kubernetes cluster.local":                                                    {},
+		"kubernetes cluster.local\nk8s_external example.org":                          {on: true, ttl: 5},
+		"k8s_external example.org {\n ttl 30\n headless\n}\nkubernetes cluster.local": {on: true, ttl: 30, headless: true},
+	} {
+		b, err := planBoth(t, ".:53 {\n"+text+"\n}\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := config.Find[*Handler](b)[0].source
+		if o.external != want || o.External != want.on {
+			t.Errorf("%s: %+v, fields kept: %v", text, o.external, o.External)
+		}
+	}
+}

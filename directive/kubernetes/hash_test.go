@@ -1,0 +1,59 @@
+package kubernetes
+
+import (
+	"fmt"
+	hashes "hash/fnv"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+)
+
+func TestHashLabel(t *testing.T) {
+	for ip, want := range map[string]string{
+		"1.2.3.4": "6263626163303737", "10.0.0.1": "3234633364383235", "10.0.0.2": "6661613463623165",
+		"10.96.0.1": "6266366134663036", "2001:db8::1": "3537393061303264",
+	} {
+		if got := appendHashLabel([]byte("x."), netip.MustParseAddr(ip)); string(got) != "x."+want {
+			t.Errorf("%s: got %s, want %s", ip, got[2:], want)
+		}
+	}
+}
+
+// A message is the type whose text kube-dns hashes: SkyDNS's.
+type message struct {
+	Host                   string
+	Port, Priority, Weight int
+	Text                   string
+	Mail                   bool
+	TTL                    uint32
+	TargetStrip            int
+	Group, Key             string
+}
+
+// The label is what printing the message gives; a hash with zeros in front is
+// shorter.
+func TestHashLabelIsThatOfTheMessage(t *testing.T) {
+	short := 0
+	for range 1000 {
+		ip := netip.AddrFrom4([4]byte{10, byte(rand.N(256)), byte(rand.N(256)), byte(rand.N(256))})
+		h := hashes.New32a()
+		fmt.Fprintf(h, "%v", &message{Host: ip.String(), Priority: 10, Weight: 10, TTL: 30})
+		want := fmt.Sprintf("%x", fmt.Sprintf("%x", h.Sum32()))
+		if got := appendHashLabel(nil, ip); string(got) != want {
+			t.Fatalf("%s: got %s, want %s", ip, got, want)
+		}
+		if len(want) < 16 {
+			short++
+		}
+	}
+	if short == 0 {
+		t.Error("no hash began with a zero")
+	}
+}
+
+func TestHashLabelAllocations(t *testing.T) {
+	ip, room := netip.MustParseAddr("2001:db8:1234:5678:9abc:def0:1234:5678"), make([]byte, 0, 16)
+	if n := testing.AllocsPerRun(100, func() { appendHashLabel(room, ip) }); n != 0 {
+		t.Errorf("%v allocations, want none", n)
+	}
+}

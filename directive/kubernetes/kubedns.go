@@ -1,0 +1,113 @@
+package kubernetes
+
+import (
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/wire"
+)
+
+// This file is the option compatible kube-dns: the labels that it gives to
+// addresses, and the names that it has below those of Services.
+
+const (
+	kubednsPriority = 10 // of all its SRV records
+	hashDigits      = 16 // in a label, at the most
+)
+
+// unhash reads a label that appendHashLabel has written.
+func unhash(label []byte) (h uint32, ok bool) {
+	if len(label) == 0 || len(label) > hashDigits || len(label)%2 != 0 {
+		return 0, false
+	}
+	for i := 0; i < len(label); i += 2 {
+		high, low := unhex(label[i]), unhex(label[i+1])
+		if high < 0 || low < 0 {
+			return 0, false
+		}
+		digit := unhex(byte(high<<4 | low))
+		if digit < 0 || digit == 0 && i == 0 && len(label) > 2 {
+			return 0, false
+		}
+		h = h<<4 | uint32(digit)
+	}
+	return h, true
+}
+
+// appendLabel writes the label of an endpoint in wire form: kube-dns has the hash
+// in the place of dashes.
+func (h *Handler) appendLabel(buf []byte, ep cluster.Endpoint) []byte {
+	if !h.kubedns || ep.Hostname != "" {
+		return appendEndpointLabel(buf, ep)
+	}
+	at := len(buf)
+	buf = appendHashLabel(append(buf, 0), ep.Addr)
+	buf[at] = byte(len(buf) - at - 1)
+	return buf
+}
+
+// named selects by an endpoint's label. Reading that once is cheaper than
+// writing it for each of a thousand endpoints. Where kube-dns's are answered it
+// is any of the hostname, the hash of the address and the address with dashes.
+func (h *Handler) named(label []byte) (sel selection) {
+	sel.label = label
+	sel.addr, _ = labelled(label)
+	if h.kubedns {
+		sel.forms = true
+		sel.hash, sel.hashed = unhash(label)
+	}
+	return sel
+}
+
+// hashedIPs selects the ClusterIP that the label is made of, if one is.
+func (e *entry) hashedIPs(label []byte) (sel selection, ok bool) {
+	if sel.hash, sel.hashed = unhash(label); !sel.hashed {
+		return sel, false
+	}
+	sel.own = true
+	for ip := range e.clusterIPs() {
+		ok = ok || sel.picksOwn(ip)
+	}
+	return sel, ok
+}
+
+// hashedIP answers for a ClusterIP's hash, in front of the Service's name or of a
+// port's: kube-dns has the port's records there under the same labels.
+func (s *service) hashedIP() outcome {
+	sel, ok := s.e.hashedIPs(s.label(0))
+	if ok && s.left > 1 {
+		ok = s.atPortName(&sel) && hasPort(s.e.ports(), &sel)
+	}
+	if !ok {
+		return missing
+	}
+	for ip := range s.e.clusterIPs() {
+		if sel.picksOwn(ip) {
+			s.address(ip)
+		}
+	}
+	if s.wants(wire.TypeSRV) {
+		s.srvRecords(&sel)
+	}
+	return present
+}
+
+// atPortName makes sel that of a port, where LABEL._PORT._PROTO stands in front
+// of the Service's name.
+func (s *service) atPortName(sel *selection) bool {
+	if s.left != 3 || s.label(0)[0] == '_' || s.label(1)[0] != '_' || s.label(2)[0] != '_' {
+		return false
+	}
+	sel.port, sel.proto = s.label(1)[1:], s.label(2)[1:]
+	return true
+}
+
+// labelAtPort answers for what kube-dns has in front of a port's name.
+func (s *service) labelAtPort() outcome {
+	if !s.e.headless {
+		return s.hashedIP()
+	}
+	sel := s.named(s.label(0))
+	if !s.atPortName(&sel) {
+		return missing
+	}
+	return s.selected(&sel)
+}

@@ -1,0 +1,222 @@
+package kubernetes
+
+import (
+	"fmt"
+	hashes "hash/fnv"
+	"net/netip"
+	"slices"
+	"strings"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/cluster"
+)
+
+// The model of the options compatible kube-dns and wildcards.
+
+// hashed is the label that kube-dns gives to an address.
+func hashed(ip netip.Addr) string {
+	h := hashes.New32a()
+	fmt.Fprintf(h, "%v", &message{Host: ip.String(), Priority: 10, Weight: 10, TTL: 30})
+	return fmt.Sprintf("%x", fmt.Sprintf("%x", h.Sum32()))
+}
+
+// own is the label by which an endpoint is called in records.
+func (m *model) own(e *endpoint) string {
+	if !m.kubedns || e.host != "" {
+		return e.label
+	}
+	return strings.TrimSuffix(hashed(e.addresses[0])+"."+e.cluster, ".")
+}
+
+// at lists the addresses of a name.
+func (m *model) at(name string) (ips []netip.Addr) {
+	for _, text := range slices.Concat(m.names[name]["A"], m.names[name]["AAAA"]) {
+		ips = append(ips, netip.MustParseAddr(text))
+	}
+	return ips
+}
+
+// message adds a SRV record, and counts it even if it is there already.
+func (m *model) message(name string, port uint16, target string) {
+	m.srv(name, cluster.Port{Port: port}, target)
+	m.heavy[name]++
+}
+
+// portless adds what kube-dns has for one address at a name that is no port's.
+func (m *model) portless(at, service string, e *endpoint, ip netip.Addr) {
+	target := m.own(e) + "." + service
+	m.addresses(at, []netip.Addr{ip})
+	m.message(at, 0, target)
+	m.glue[at] = append(m.glue[at], record(target, m.ttl, family(ip), ip.String()))
+}
+
+// ported adds what it has for one address at a port's name.
+func (m *model) ported(at, service string, e *endpoint, ip netip.Addr, p cluster.Port) {
+	target := m.own(e) + "." + service
+	m.addresses(at, []netip.Addr{ip})
+	m.message(at, p.Port, target)
+	if line := record(target, m.ttl, family(ip), ip.String()); !slices.Contains(m.glue[at], line) {
+		m.glue[at] = append(m.glue[at], line)
+	}
+}
+
+// asKubeDNS writes down a Service.
+func (m *model) asKubeDNS(name string, s *cluster.Service, endpoints []*endpoint) {
+	var ips []netip.Addr
+	if !s.Headless {
+		ips = m.clusterIPAsKubeDNS(name, s)
+	}
+	for _, e := range endpoints {
+		for _, ip := range e.addresses {
+			if s.Headless {
+				m.portless(name, name, e, ip)
+			}
+			forms := []string{dashed(ip), hashed(ip)}
+			if e.host != "" && e.host != dashed(ip) && e.host != hashed(ip) {
+				forms = append(forms, e.host)
+			}
+			for _, form := range forms {
+				if slices.ContainsFunc(ips, func(o netip.Addr) bool { return hashed(o) == form }) {
+					continue // it is the ClusterIP's
+				}
+				label := strings.TrimSuffix(form+"."+e.cluster, ".") + "."
+				m.portless(label+name, name, e, ip)
+				for _, p := range e.ports {
+					if port, ok := portName(p, name); ok && s.Headless {
+						m.ported(form+"."+port, name, e, ip, p)
+					}
+				}
+			}
+			for _, p := range e.ports {
+				if port, ok := portName(p, name); ok && s.Headless {
+					m.ported(port, name, e, ip, p)
+				}
+			}
+		}
+	}
+}
+
+func (m *model) clusterIPAsKubeDNS(name string, s *cluster.Service) (ips []netip.Addr) {
+	m.addresses(name, s.ClusterIPs)
+	for _, ip := range s.ClusterIPs {
+		if !slices.Contains(ips, ip) {
+			ips = append(ips, ip)
+		}
+	}
+	for _, p := range s.Ports {
+		if port, ok := portName(p, name); ok {
+			m.addresses(port, ips)
+		}
+	}
+	for _, ip := range ips {
+		target := hashed(ip) + "." + name
+		m.addresses(target, []netip.Addr{ip})
+		m.message(name, 0, target)
+		m.message(target, 0, target)
+		m.glue[name] = append(m.glue[name], record(target, m.ttl, family(ip), ip.String()))
+		for _, p := range s.Ports {
+			if port, ok := portName(p, name); ok {
+				m.message(port, p.Port, name)
+				m.message(hashed(ip)+"."+port, p.Port, name)
+				m.addresses(hashed(ip)+"."+port, []netip.Addr{ip})
+			}
+		}
+	}
+	return ips
+}
+
+// wild writes down the name of a question with wildcards: everything that is
+// written down for the names that it stands for.
+func (m *model) wild(name, zone string) {
+	delete(m.names, name)
+	delete(m.glue, name)
+	m.heavy[name] = 0
+	labels := mdns.SplitDomainName(strings.TrimSuffix(name, zone))
+	n := len(labels)
+	matches := func(pattern, label string) bool { return pattern == "*" || pattern == label }
+	if labels[n-1] == "pod" {
+		m.wildPod(name, zone, labels)
+		return
+	}
+	if !matches(labels[n-1], "svc") {
+		return
+	}
+	if n < 3 {
+		for ns := range m.have[cluster.Namespaces] {
+			if n == 1 || matches(labels[0], ns.Name) {
+				m.name(name)
+			}
+		}
+		if n == 1 {
+			m.name(name)
+		}
+		return
+	}
+	front := labels[:n-3]
+	if len(front) == 1 && front[0] == "*" || len(front) == 3 && front[0] == "*" && strings.HasPrefix(front[1], "_") && strings.HasPrefix(front[2], "_") && m.kubedns {
+		front = front[1:]
+	}
+	if slices.Contains(front, "*") || slices.Contains(front, "_zone") {
+		return
+	}
+	var aliases []string
+	for _, o := range m.have.list(cluster.Services) {
+		s := o.(*cluster.Service)
+		at := strings.Join(append(slices.Clone(front), s.Name, s.Namespace, "svc", zone), ".")
+		if m.names[at] == nil || !m.exposed(s.Namespace) || !matches(labels[n-2], s.Namespace) || !matches(labels[n-3], s.Name) {
+			continue
+		}
+		if target := m.names[at]["CNAME"]; target != nil && n > 3 {
+			continue
+		} else if target != nil {
+			aliases = append(aliases, s.Name+" "+s.Namespace+" "+target[0])
+			continue
+		}
+		m.merge(name, at)
+	}
+	if slices.Sort(aliases); len(aliases) > 0 && m.names[name] == nil {
+		m.name(name).add("CNAME", strings.Fields(aliases[0])[2])
+	}
+}
+
+// merge adds what is at another name.
+func (m *model) merge(name, at string) {
+	m.name(name)
+	targets := map[string]bool{}
+	for rtype, all := range m.names[at] {
+		for _, rdata := range all {
+			m.names[name].add(rtype, rdata)
+			if rtype == "SRV" {
+				targets[rdata[strings.LastIndexByte(rdata, ' ')+1:]] = true
+			}
+		}
+	}
+	if m.names[at]["SRV"] == nil {
+		return
+	}
+	if glue, ok := m.glue[at]; ok {
+		m.glue[name] = append(m.glue[name], glue...)
+	} else {
+		for target := range targets {
+			for _, ip := range m.at(target) {
+				m.glue[name] = append(m.glue[name], record(target, m.ttl, family(ip), ip.String()))
+			}
+		}
+	}
+	m.heavy[name] += m.heavy[at]
+}
+
+func (m *model) wildPod(name, zone string, labels []string) {
+	for ns := range m.have[cluster.Namespaces] {
+		switch {
+		case m.pods == podsDisabled:
+		case len(labels) == 2:
+			m.name(name)
+		case len(labels) == 3 && labels[0] != "*":
+			if at, ok := m.podName(labels[0]+"."+ns.Name+".pod."+zone, zone); ok {
+				m.names[name] = at
+			}
+		}
+	}
+}

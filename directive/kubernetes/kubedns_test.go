@@ -1,0 +1,152 @@
+package kubernetes
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/cluster"
+)
+
+func TestUnhash(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 7))
+	for range 100_000 {
+		ip := randomAddr(r)
+		label := appendHashLabel(nil, ip)
+		if h, ok := unhash(label); !ok || h != hashOf(ip) {
+			t.Fatalf("%s becomes %s and then %x, want %x", ip, label, h, hashOf(ip))
+		}
+	}
+	for _, label := range []string{
+		"", "3", "626362616330373", "626362616330373700", "62636261633037373737", // lengths
+		"3063626163303737", // a zero in front is not written
+		"6263626163303767", "6263626163303747", "626362616330373:", "62-362616330373", "10-0-0-1", "db-0",
+	} {
+		if h, ok := unhash([]byte(label)); ok {
+			t.Errorf("%q is the hash %x, want none", label, h)
+		}
+	}
+	if h, ok := unhash([]byte("30")); !ok || h != 0 {
+		t.Errorf("30 is %x, %v, want the hash 0", h, ok)
+	}
+}
+
+func kubeDNSOnes() []cheap {
+	label := func(ip string) string { return hashed(addr(ip)) }
+	return []cheap{
+		{"ClusterIP SRV without a port", "api.shop.svc.cluster.local.", "SRV"},
+		{"ClusterIP SRV", "_http._tcp.api.shop.svc.cluster.local.", "SRV"},
+		{"hash of a ClusterIP, A", label("10.96.0.1") + ".api.shop.svc.cluster.local.", "A"},
+		{"hash of a ClusterIP, SRV", label("fd00:0:96::1") + ".api.shop.svc.cluster.local.", "SRV"},
+		{"hash of a ClusterIP at a port", label("10.96.0.1") + "._http._tcp.api.shop.svc.cluster.local.", "SRV"},
+		{"no hash of a ClusterIP", label("10.9.9.9") + ".api.shop.svc.cluster.local.", "A"},
+		{"headless SRV without a port, 3 endpoints", "db.shop.svc.cluster.local.", "SRV"},
+		{"headless SRV without a port, 60 endpoints", "big.shop.svc.cluster.local.", "SRV"},
+		{"headless SRV, 60 endpoints", "_http._tcp.big.shop.svc.cluster.local.", "SRV"},
+		{"hash of an endpoint, A", label("10.1.0.41") + ".big.shop.svc.cluster.local.", "A"},
+		{"hash of an endpoint, SRV", label("10.1.0.41") + ".big.shop.svc.cluster.local.", "SRV"},
+		{"hash of an endpoint at a port", label("10.1.0.41") + "._http._tcp.big.shop.svc.cluster.local.", "SRV"},
+		{"hash of an endpoint with a hostname", label("10.0.0.2") + ".db.shop.svc.cluster.local.", "A"},
+		{"dashes of an endpoint with a hostname", "10-0-0-2.db.shop.svc.cluster.local.", "A"},
+		{"hostname", "db-1.db.shop.svc.cluster.local.", "SRV"},
+		{"PTR of an endpoint without a hostname", "41.0.1.10.in-addr.arpa.", "PTR"},
+		{"no wildcard", "nosuch.shop.svc.cluster.local.", "A"},
+	}
+}
+
+// An answer with compatible kube-dns allocates nothing either, and the option
+// wildcards does not change that for names without them.
+func TestKubeDNSAllocatesNothing(t *testing.T) {
+	s := shopOf(t, func(d *directive) { d.kubedns, d.wildcards = true, true })
+	check := func(c cheap) *mdns.Msg {
+		run, last := s.answerer(t, c)
+		run()
+		if n := testing.AllocsPerRun(200, run); n != 0 {
+			t.Errorf("%s: %v allocations", c.what, n)
+		}
+		return parse(t, last())
+	}
+	for _, c := range cheapOnes() {
+		check(c)
+	}
+	for _, c := range kubeDNSOnes() {
+		if m, none := check(c), strings.HasPrefix(c.what, "no "); none != (len(m.Answer) == 0) {
+			t.Errorf("%s: %s", c.what, digest(m))
+		}
+	}
+}
+
+func BenchmarkKubeDNS(b *testing.B) {
+	s := shopOf(b, func(d *directive) { d.kubedns = true })
+	for _, c := range kubeDNSOnes() {
+		b.Run(c.what, func(b *testing.B) {
+			run, _ := s.answerer(b, c)
+			b.ReportAllocs()
+			for b.Loop() {
+				run()
+			}
+		})
+	}
+}
+
+// From 101 records on the weight is zero, and what does not fit is cut.
+func TestKubeDNSWeights(t *testing.T) {
+	for n, want := range map[int]uint16{1: 100, 2: 50, 3: 33, 99: 1, 100: 1, 101: 0, 400: 0} {
+		d := plain()
+		d.kubedns = true
+		s := start(t, d, huge(n)...)
+		for _, name := range []string{"big.shop.svc.cluster.local.", "_http._tcp.big.shop.svc.cluster.local."} {
+			m := s.ask(t, name, "SRV")
+			if len(m.Answer) != n || len(m.Extra) != n {
+				t.Fatalf("%s: %d SRV records and %d addresses, want %d", name, len(m.Answer), len(m.Extra), n)
+			}
+			for _, rr := range m.Answer {
+				if srv := rr.(*mdns.SRV); srv.Priority != 10 || srv.Weight != want {
+					t.Fatalf("%d of %s: got %s, want weight %d", n, name, srv, want)
+				}
+			}
+			if m, _ := s.askUDP(t, name, "SRV", 512); m.Truncated != (n > 3) {
+				t.Errorf("%d of %s: tc=%v", n, name, m.Truncated)
+			}
+		}
+	}
+}
+
+// What a Service's own object tells is known before the endpoints are.
+func TestKubeDNSWithoutEndpoints(t *testing.T) {
+	d := plain()
+	d.kubedns = true
+	ix := d.newIndex()
+	s := serve(t, d, d.handler(t, ix))
+	relist(ix, cluster.Namespaces, []cluster.Object{namespace("shop")})
+	relist(ix, cluster.Services, []cluster.Object{clusterIP("shop", "api", "http 80/tcp", "10.96.0.1")})
+	own := hashed(addr("10.96.0.1"))
+	for name, want := range map[string]string{
+		"api.shop.svc.cluster.local.":                                         "NOERROR",
+		own + ".api.shop.svc.cluster.local.":                                  "NOERROR",
+		own + "._http._tcp.api.shop.svc.cluster.local.":                       "NOERROR",
+		hashed(addr("10.96.0.2")) + ".api.shop.svc.cluster.local.":            "SERVFAIL",
+		hashed(addr("10.96.0.2")) + "._http._tcp.api.shop.svc.cluster.local.": "NXDOMAIN",
+	} {
+		if got := mdns.RcodeToString[s.ask(t, name, "SRV").Rcode]; got != want {
+			t.Errorf("%s: got %s, want %s", name, got, want)
+		}
+	}
+}
+
+// Metadata knows the labels that kube-dns has in front of a port's name.
+func TestKubeDNSMetadata(t *testing.T) {
+	h := clientShop(t)
+	q := queryFor(t, "db-0._sql._tcp.db.shop.svc.cluster.local.", "10.0.0.9:53")
+	if v, ok := h.Metadata(q, "kubernetes/port-name"); ok {
+		t.Errorf("without the option: %q", v)
+	}
+	h.kubedns = true
+	for key, want := range map[string]string{"endpoint": "db-0", "port-name": "sql", "protocol": "tcp", "service": "db"} {
+		if v, _ := h.Metadata(q, "kubernetes/"+key); v != want {
+			t.Errorf("%s is %q, want %q", key, v, want)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package kubernetes
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/seamark/seamark/cluster"
+)
+
+// versioned are ten Services of which those with a number in vs exist: headless
+// ones and others, each with a slice whose name tells it and one whose name does
+// not. Addresses depend on the version.
+func versioned(vs map[int]int) (lists [cluster.Kinds][]cluster.Object) {
+	lists[cluster.Namespaces] = []cluster.Object{namespace("shop")}
+	for _, i := range slices.Sorted(maps.Keys(vs)) {
+		v, name := vs[i], fmt.Sprintf("s%d", i)
+		service := headless("shop", name)
+		if i%2 == 0 {
+			service = clusterIP("shop", name, "", fmt.Sprintf("10.96.%d.%d", v, i))
+		}
+		lists[cluster.Services] = append(lists[cluster.Services], service)
+		lists[cluster.Slices] = append(lists[cluster.Slices],
+			slice("shop", name+"-abcde", name, "", fmt.Sprintf("10.%d.0.%d", v, i)),
+			slice("shop", fmt.Sprintf("own%d", i), name, "", fmt.Sprintf("10.%d.1.%d", v, i)))
+	}
+	return lists
+}
+
+// every is a version of all ten.
+func every(v int) map[int]int {
+	vs := map[int]int{}
+	for i := range 10 {
+		vs[i] = v
+	}
+	return vs
+}
+
+// Lists replace lists: the same again changes nothing, half of one takes nothing
+// away, and of what is not in a whole one nothing is left.
+func TestListed(t *testing.T) {
+	ix := plain().newIndex()
+	kinds := plain().kinds()
+	list := func(vs map[int]int) {
+		lists := versioned(vs)
+		for _, kind := range kinds {
+			relist(ix, kind, lists[kind])
+		}
+	}
+	entries := func() map[string]*entry { return maps.Collect(ix.services.All()) }
+	// as says whether the index is one that has seen nothing but this.
+	as := func(what string, vs map[int]int) {
+		t.Helper()
+		fresh := plain().newIndex()
+		lists := versioned(vs)
+		for _, kind := range kinds {
+			relist(fresh, kind, lists[kind])
+		}
+		if got, want := ix.serial.Load(), fresh.serial.Load(); got != want {
+			t.Errorf("%s: serial %d, want %d", what, got, want)
+		}
+		if got, want := len(entries()), len(vs); got != want {
+			t.Errorf("%s: %d Services, want %d", what, got, want)
+		}
+		if got, want := len(ix.strays[cluster.Slices]), len(vs); got != want {
+			t.Errorf("%s: %d slices by themselves, want %d", what, got, want)
+		}
+		if got, want := pairsOf(&ix.reverse), pairsOf(&fresh.reverse); !slices.Equal(got, want) {
+			t.Errorf("%s: reverse names\n%v\nwant\n%v", what, got, want)
+		}
+	}
+	list(every(1))
+	as("the first", every(1))
+
+	before := entries()
+	list(every(1))
+	as("an equal one", every(1))
+	if !maps.Equal(entries(), before) {
+		t.Error("an equal list has replaced entries")
+	}
+
+	half := every(1)
+	for i := range 5 {
+		half[i] = 2
+	}
+	lists := versioned(half)
+	ix.Put(cluster.Services, lists[cluster.Services][:5]...)
+	ix.Put(cluster.Slices, lists[cluster.Slices][:10]...)
+	as("half of one", half)
+
+	list(every(3))
+	as("everything changed", every(3))
+
+	few := map[int]int{3: 3, 4: 3, 7: 4}
+	list(few)
+	as("most are gone", few)
+
+	list(nil)
+	as("all are gone", nil)
+}
+
+// pairsOf lists a reverse index.
+func pairsOf(a *addrs) (all []string) {
+	for _, s := range []*shelf{&a.four, &a.six} {
+		cs := s.list.Load()
+		if cs == nil {
+			continue
+		}
+		for i := range cs.slots {
+			c := cs.slots[i].Load()
+			for j := range c.homes {
+				all = append(all, fmt.Sprintf("%x %s", c.at(j, cs.width), c.homes[j].key))
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,207 @@
+package kubernetes
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/seamark/seamark/cluster"
+)
+
+// An index that has lived through events and lists, whole and broken off, holds
+// what one holds that is made of the same objects afresh: all entries, the serials,
+// and both reverse indexes.
+func TestLivedAsFresh(t *testing.T) {
+	for seed := range uint64(400) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		l := life{Rand: r, pool: []int{6, 60, 4000}[r.IntN(3)], set: settings{ttl: 5, ignoreEmpty: r.IntN(3) == 0}}
+		if r.IntN(2) == 0 {
+			l.set.external = externalSettings{on: true, headless: r.IntN(2) == 0, ttl: 7}
+		}
+		ix := NewIndex(l.set, livedKinds(), quiet())
+		for k := range l.have {
+			l.have[k] = map[cluster.Key]cluster.Object{}
+		}
+		for step := range 40 {
+			l.step(ix)
+			if r.IntN(3) > 0 {
+				continue
+			}
+			fresh := l.fresh()
+			ix.reverse.take(&ix.change) // what waits while a first list comes in
+			for i, want := range held(fresh) {
+				if got := held(ix)[i]; !slices.Equal(got, want) {
+					t.Fatalf("seed %d, step %d: got\n%v\nwant\n%v", seed, step, got, want)
+				}
+			}
+		}
+	}
+}
+
+func livedKinds() []cluster.Kind {
+	return []cluster.Kind{cluster.Namespaces, cluster.Services, cluster.Slices, cluster.Imports, cluster.ImportSlices}
+}
+
+// held is everything in an index that readers see.
+func held(ix *Index) [3][]string {
+	var entries []string
+	for _, imported := range []bool{false, true} {
+		for key, e := range ix.table(imported).All() {
+			entries = append(entries, fmt.Sprintf("%v %q %v, exposed %v, outside %v", imported, key, e, e.home.space.exposed.Load(), e.outside))
+		}
+	}
+	slices.Sort(entries)
+	entries = append(entries, fmt.Sprint(ix.serial.Load(), ix.importSerial.Load(), ix.spaces.Len(), len(ix.strays[cluster.Slices]), len(ix.strays[cluster.ImportSlices])))
+	texts := func(a *addrs) (all []string) {
+		for _, p := range pairsOf(a) {
+			all = append(all, fmt.Sprint(p))
+		}
+		return all
+	}
+	return [3][]string{entries, texts(&ix.reverse), texts(&ix.outside)}
+}
+
+// A life is a cluster and what happens to it.
+type life struct {
+	*rand.Rand
+	set  settings
+	pool int // addresses there are
+	have [cluster.Kinds]map[cluster.Key]cluster.Object
+}
+
+// step lets something happen to one kind.
+func (l *life) step(ix *Index) {
+	k := livedKinds()[l.IntN(len(livedKinds()))]
+	switch l.IntN(8) {
+	case 0, 1:
+		l.list(ix, k)
+	case 2, 3:
+		for key := range l.have[k] {
+			ix.Delete(k, key)
+			delete(l.have[k], key)
+			break
+		}
+	default:
+		ix.Put(k, l.some(k, 1+l.IntN(3))...)
+	}
+}
+
+// some makes or changes so many objects; two may be one and the same.
+func (l *life) some(k cluster.Kind, n int) (batch []cluster.Object) {
+	for range n {
+		o := l.object(k)
+		l.have[k][o.Key()] = o
+		batch = append(batch, o)
+	}
+	return batch
+}
+
+// list is a list in groups, in which half of what there was is missing. Some break
+// off before their end.
+func (l *life) list(ix *Index, k cluster.Kind) {
+	keep := map[cluster.Key]bool{}
+	for range 1 + l.IntN(3) {
+		batch := l.some(k, l.IntN(4))
+		for _, o := range batch {
+			keep[o.Key()] = true
+		}
+		ix.Put(k, batch...)
+	}
+	if l.IntN(3) == 0 {
+		return
+	}
+	for key := range l.have[k] {
+		if !keep[key] && l.IntN(2) == 0 {
+			delete(l.have[k], key)
+		} else {
+			keep[key] = true
+		}
+	}
+	ix.Listed(k, func(key cluster.Key) bool { return keep[key] })
+}
+
+// fresh is an index of what there is.
+func (l *life) fresh() *Index {
+	ix, kinds := NewIndex(l.set, livedKinds(), quiet()), livedKinds()
+	for _, i := range l.Perm(len(kinds)) {
+		k := kinds[i]
+		var all []cluster.Object
+		for _, o := range l.have[k] {
+			all = append(all, o)
+		}
+		ix.Put(k, all...)
+		ix.Listed(k, func(key cluster.Key) bool { return l.have[k][key] != nil })
+	}
+	return ix
+}
+
+func (l *life) addr() netip.Addr {
+	n := l.IntN(l.pool)
+	if l.IntN(4) == 0 {
+		return netip.MustParseAddr(fmt.Sprintf("fd00::%x", n+1))
+	}
+	return netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)})
+}
+
+func (l *life) one(of ...string) string { return of[l.IntN(len(of))] }
+
+func (l *life) ports() []cluster.Port {
+	return ports(l.one("", "a 80/tcp", "a 81/tcp, b 82/udp", "b 82/udp, a 81/tcp"))
+}
+
+func (l *life) object(k cluster.Kind) cluster.Object {
+	switch k {
+	case cluster.Namespaces:
+		return namespace(l.one("n0", "n1"))
+	case cluster.Services, cluster.Imports:
+		return l.service(k == cluster.Services)
+	}
+	return l.slice(k == cluster.ImportSlices)
+}
+
+func (l *life) service(own bool) *cluster.Service {
+	s := &cluster.Service{Namespace: l.one("n0", "n1"), Name: l.one("a", "b", "a-b")}
+	if own && l.IntN(8) == 0 {
+		s.ExternalName = l.one("x.y", "10.0.0.1")
+		return s
+	}
+	s.Ports, s.PublishNotReady, s.Selector = l.ports(), l.IntN(3) == 0, l.IntN(2) == 0
+	if s.Headless = l.IntN(2) == 0; !s.Headless {
+		for range l.IntN(3) {
+			s.ClusterIPs = append(s.ClusterIPs, l.addr())
+		}
+	}
+	switch {
+	case !own || !l.set.external.on || l.IntN(2) == 0:
+	case l.IntN(3) == 0:
+		s.External = &cluster.External{Hosts: []string{"h.x"}}
+	default:
+		s.External = &cluster.External{IPs: []netip.Addr{l.addr()}}
+	}
+	return s
+}
+
+// slice makes a slice whose name may be that of another Service's, with endpoints
+// that may share addresses and hostnames.
+func (l *life) slice(imported bool) *cluster.Slice {
+	s := &cluster.Slice{
+		Namespace: l.one("n0", "n1"), Name: l.one("a-1", "a-2", "b-1", "a-b-1", "odd", "odd-2"), Service: l.one("a", "b", "a-b"), Ports: l.ports()}
+	if imported {
+		s.Cluster = l.one("east", "west", "e.w", "bad..id")
+	}
+	var buf []byte
+	for range l.IntN(5) + l.IntN(2)*l.IntN(30) {
+		e := cluster.Endpoint{Addr: l.addr(), Ready: l.IntN(4) > 0}
+		if l.IntN(3) == 0 {
+			e.Hostname = l.one("h0", "h1", "10-0-0-1", fmt.Sprint("p", l.IntN(l.pool)))
+		}
+		if l.IntN(5) == 0 {
+			e.Zone = "z"
+		}
+		buf = cluster.AppendEndpoint(buf, e)
+	}
+	s.Endpoints = cluster.Endpoints(buf)
+	return s
+}

@@ -1,0 +1,416 @@
+package kubernetes
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/cluster"
+)
+
+// The naive model: from the plain set of objects it writes down every record
+// that there is, by the words of the Kubernetes DNS specification (numbers in
+// comments; M for the multi-cluster one) and of CoreDNS where that is silent
+// (§ for what clients rely on). An answer is then a lookup in that list. It is
+// slow, and shares no code with the index.
+
+// objects are a cluster as it is now.
+type objects [cluster.Kinds]map[cluster.Key]cluster.Object
+
+func noObjects() *objects {
+	have := new(objects)
+	for kind := range have {
+		have[kind] = map[cluster.Key]cluster.Object{}
+	}
+	return have
+}
+
+// list gives the objects of a kind in order.
+func (have *objects) list(kind cluster.Kind) []cluster.Object {
+	return slices.SortedFunc(maps.Values(have[kind]), func(a, b cluster.Object) int {
+		return cmp.Or(cmp.Compare(a.Key().Namespace, b.Key().Namespace), cmp.Compare(a.Key().Name, b.Key().Name))
+	})
+}
+
+// rrsets are the records of one name: by type, their RDATA in presentation form.
+type rrsets map[string][]string
+
+func (r rrsets) add(qtype, rdata string) {
+	if !slices.Contains(r[qtype], rdata) {
+		r[qtype] = append(r[qtype], rdata)
+	}
+}
+
+type model struct {
+	directive
+	have         *objects
+	serial       uint32
+	importSerial uint32
+
+	primary string
+	names   map[string]rrsets   // every name that exists
+	between map[string]bool     // those that only exist because others are below them
+	oneOf   map[string][]string // PTR names of an address that is the ClusterIP of several Services: any one will do
+	glue    map[string][]string // addresses to come with SRV records of this name, if not all that the targets have
+	heavy   map[string]int      // what weights are made of at this name, as kube-dns counts
+}
+
+// spell writes the whole list down.
+func spell(d directive, have *objects, serial, importSerial uint32) *model {
+	m := &model{directive: d, have: have, serial: serial, importSerial: importSerial,
+		names: map[string]rrsets{}, between: map[string]bool{}, oneOf: map[string][]string{}, glue: map[string][]string{}, heavy: map[string]int{}}
+	for _, z := range d.zones {
+		if m.primary == "" && !reversed(z) && !slices.Contains(d.multicluster, z) {
+			m.primary = z
+		}
+	}
+	for _, z := range d.zones {
+		m.name(z)
+		m.name("dns." + z)
+		m.name("ns.dns." + z)
+		switch {
+		case reversed(z):
+		case slices.Contains(d.multicluster, z):
+			m.forward(z, cluster.Imports, cluster.ImportSlices, "1.0.0") // M3
+		default:
+			m.forward(z, cluster.Services, cluster.Slices, "1.1.0") // 2.2
+			m.podSpaces(z)
+		}
+	}
+	m.backward()
+	for _, z := range d.zones {
+		m.apex(z)
+	}
+	return m
+}
+
+func reversed(z string) bool {
+	return mdns.IsSubDomain("in-addr.arpa.", z) || mdns.IsSubDomain("ip6.arpa.", z)
+}
+
+// zone is the longest one that the name is in. All are in lower case.
+func (m *model) zone(name string) (zone string) {
+	for _, z := range m.zones {
+		if (name == z || strings.HasSuffix(name, "."+z)) && len(z) > len(zone) {
+			zone = z
+		}
+	}
+	return zone
+}
+
+// name makes a name exist, and with it those between it and its zone (RFC 8020).
+func (m *model) name(name string) rrsets {
+	zone := m.zone(name)
+	for _, parent, _ := strings.Cut(name, "."); name != zone && parent != zone; _, parent, _ = strings.Cut(parent, ".") {
+		if m.names[parent] == nil {
+			m.names[parent] = rrsets{}
+			m.between[parent] = true
+		}
+	}
+	if m.names[name] == nil {
+		m.names[name] = rrsets{}
+	}
+	delete(m.between, name)
+	return m.names[name]
+}
+
+func (m *model) exposed(ns string) bool {
+	return m.have[cluster.Namespaces][cluster.Key{Name: ns}] != nil
+}
+
+// An endpoint is what one hostname, or one address without, stands for (D2). If
+// several slices have it, it is one nevertheless: the addresses and ports of all
+// are its own.
+type endpoint struct {
+	label     string // with the cluster's id behind it, if there is one
+	host      string
+	cluster   string
+	addresses []netip.Addr
+	zones     []string // of the addresses
+	ports     []cluster.Port
+}
+
+func (e *endpoint) has(p cluster.Port) bool { return slices.Contains(e.ports, p) }
+
+// endpoints lists the ready ones of a Service (D3).
+func (m *model) endpoints(s *cluster.Service, from cluster.Kind) (all []*endpoint) {
+	for _, o := range m.have.list(from) {
+		sl := o.(*cluster.Slice)
+		if sl.Namespace != s.Namespace || sl.Service != s.Name {
+			continue
+		}
+		for e := range sl.Endpoints.All() {
+			if !e.Ready && !s.PublishNotReady {
+				continue
+			}
+			label := e.Hostname
+			if label == "" {
+				label = dashed(e.Addr)
+			}
+			if sl.Cluster != "" {
+				label += "." + sl.Cluster
+			}
+			i := slices.IndexFunc(all, func(o *endpoint) bool { return o.label == label })
+			if i < 0 {
+				i = len(all)
+				all = append(all, &endpoint{label: label, cluster: sl.Cluster})
+			}
+			all[i].host = cmp.Or(all[i].host, e.Hostname)
+			if !slices.Contains(all[i].addresses, e.Addr) {
+				all[i].addresses = append(all[i].addresses, e.Addr)
+				all[i].zones = append(all[i].zones, e.Zone)
+			}
+			for _, p := range sl.Ports {
+				if !all[i].has(p) {
+					all[i].ports = append(all[i].ports, p)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// dashed is an address as a label (§3.5).
+func dashed(ip netip.Addr) string {
+	s := strings.NewReplacer(".", "-", ":", "-").Replace(ip.String())
+	if strings.HasSuffix(s, "-") {
+		s += "0"
+	}
+	return s
+}
+
+// forward writes down a zone of Services.
+func (m *model) forward(z string, services, from cluster.Kind, version string) {
+	m.name("svc." + z)
+	m.name("dns-version."+z).add("TXT", `"`+version+`"`)
+	for ns := range m.have[cluster.Namespaces] {
+		m.name(ns.Name + ".svc." + z)
+	}
+	for _, o := range m.have.list(services) {
+		s := o.(*cluster.Service)
+		if !m.exposed(s.Namespace) {
+			continue
+		}
+		name := s.Name + "." + s.Namespace + ".svc." + z
+		endpoints := m.endpoints(s, from)
+		switch {
+		case s.ExternalName != "": // 2.5
+			if target, ok := hostname(s.ExternalName); ok {
+				m.name(name).add("CNAME", target)
+			}
+			continue
+		case s.Headless:
+			if len(endpoints) == 0 { // 2.4.1b, M10
+				continue
+			}
+			if !m.kubedns {
+				m.headless(name, endpoints)
+			}
+			if m.zonal && services == cluster.Services {
+				m.topology(name, s)
+			}
+		default:
+			if m.ignoreEmpty && len(endpoints) == 0 {
+				continue
+			}
+			if !m.kubedns {
+				m.clusterIP(name, s)
+			}
+		}
+		if m.kubedns {
+			m.asKubeDNS(name, s, endpoints)
+			continue
+		}
+		for _, e := range endpoints { // 2.4.1c, d; M9; §3.5 under a ClusterIP too
+			m.addresses(e.label+"."+name, e.addresses)
+			for _, p := range e.ports {
+				m.srv(e.label+"."+name, p, e.label+"."+name)
+			}
+		}
+	}
+}
+
+// hostname is an ExternalName as a name in presentation form; an IP address is
+// none (§3.12).
+func hostname(s string) (string, bool) {
+	if _, err := netip.ParseAddr(s); err == nil {
+		return "", false
+	}
+	if _, ok := mdns.IsDomainName(s); !ok {
+		return "", false
+	}
+	return strings.ToLower(mdns.Fqdn(s)), true
+}
+
+func (m *model) addresses(name string, ips []netip.Addr) {
+	at := m.name(name)
+	for _, ip := range ips {
+		at.add(family(ip), ip.String())
+	}
+}
+
+func family(ip netip.Addr) string {
+	if ip.Is4() {
+		return "A"
+	}
+	return "AAAA"
+}
+
+// srv adds a SRV record; the weight is put in when all are there.
+func (m *model) srv(name string, p cluster.Port, target string) {
+	m.name(name).add("SRV", fmt.Sprintf("%d %s", p.Port, target))
+}
+
+// portName is where a named port's SRV records are (2.3.2, 2.4.2); other ports
+// have none.
+func portName(p cluster.Port, service string) (string, bool) {
+	return "_" + p.Name + "._" + p.Protocol + "." + service, p.Name != ""
+}
+
+func (m *model) clusterIP(name string, s *cluster.Service) {
+	m.addresses(name, s.ClusterIPs) // 2.3.1, M4
+	for _, p := range s.Ports {
+		m.srv(name, p, name) // §3.5: all ports, unnamed ones too
+		if port, ok := portName(p, name); ok {
+			m.srv(port, p, name)            // 2.3.2, M5
+			m.addresses(port, s.ClusterIPs) // §3.2
+		}
+	}
+}
+
+func (m *model) headless(name string, endpoints []*endpoint) {
+	for _, e := range endpoints {
+		m.addresses(name, e.addresses) // 2.4.1, M8
+		for _, p := range e.ports {
+			m.srv(name, p, e.label+"."+name) // §3.5
+			if port, ok := portName(p, name); ok {
+				m.srv(port, p, e.label+"."+name) // 2.4.2, M11
+				m.addresses(port, e.addresses)   // §3.2
+			}
+		}
+	}
+}
+
+// topology writes down the names ZONE.pin._zone; ZONE.prefer._zone is
+// everything (see prefer).
+func (m *model) topology(name string, s *cluster.Service) {
+	m.name("pin._zone." + name)
+	m.name("prefer._zone." + name)
+	for _, e := range m.endpoints(s, cluster.Slices) {
+		for i, ip := range e.addresses {
+			for _, how := range []string{"pin", "prefer"} {
+				if e.zones[i] == "" {
+					continue
+				}
+				at := e.zones[i] + "." + how + "._zone." + name
+				if m.kubedns {
+					m.portless(at, name, e, e.addresses[i])
+					continue
+				}
+				m.addresses(at, e.addresses[i:i+1])
+				for _, p := range e.ports {
+					m.srv(at, p, e.label+"."+name)
+				}
+				if len(e.ports) > 0 {
+					m.glue[at] = append(m.glue[at], record(e.label+"."+name, m.ttl, family(ip), ip.String()))
+				}
+			}
+		}
+	}
+}
+
+// podSpaces writes down NS.pod; the pods' own names are looked up by podName.
+func (m *model) podSpaces(z string) {
+	m.name("pod." + z)
+	for ns := range m.have[cluster.Namespaces] {
+		if m.pods != podsDisabled {
+			m.name(ns.Name + ".pod." + z)
+		}
+	}
+}
+
+// backward writes down the reverse zones (2.3.3, 2.4.3). The zone of
+// ServiceImports has none (M6).
+func (m *model) backward() {
+	if m.primary == "" {
+		return
+	}
+	owners, members := map[netip.Addr][]string{}, map[netip.Addr][]string{}
+	put := func(to map[netip.Addr][]string, ip netip.Addr, name string) {
+		if !slices.Contains(to[ip], name) {
+			to[ip] = append(to[ip], name)
+		}
+	}
+	for _, o := range m.have.list(cluster.Services) {
+		s := o.(*cluster.Service)
+		name := s.Name + "." + s.Namespace + ".svc." + m.primary
+		if m.names[name] == nil || s.ExternalName != "" {
+			continue
+		}
+		for _, ip := range s.ClusterIPs {
+			put(owners, ip, name)
+		}
+		for _, e := range m.endpoints(s, cluster.Slices) {
+			for _, ip := range e.addresses {
+				put(members, ip, m.own(e)+"."+name)
+			}
+		}
+	}
+	for ip, names := range members {
+		if at, err := mdns.ReverseAddr(ip.String()); err == nil && m.zone(at) != "" && owners[ip] == nil {
+			for _, name := range names {
+				m.name(at).add("PTR", name)
+			}
+		}
+	}
+	for ip, names := range owners { // §3.7: endpoints do not count beside a ClusterIP
+		if at, err := mdns.ReverseAddr(ip.String()); err == nil && m.zone(at) != "" {
+			m.name(at).add("PTR", names[0])
+			m.oneOf[at] = names
+		}
+	}
+}
+
+// apex writes down SOA, NS and the name server's addresses (§3.6): the Services
+// that the server is an endpoint of, or ns.dns.
+func (m *model) apex(z string) {
+	serial := m.serial
+	if slices.Contains(m.multicluster, z) {
+		serial = m.importSerial
+	}
+	m.names[z].add("SOA", fmt.Sprintf("ns.dns.%s hostmaster.%s %d 7200 1800 86400 %d", z, z, serial, m.ttl))
+	own := map[string][]netip.Addr{}
+	for _, o := range m.have.list(cluster.Services) {
+		s := o.(*cluster.Service)
+		name := s.Name + "." + s.Namespace + ".svc."
+		if m.primary == "" || m.names[name+m.primary] == nil || s.ExternalName != "" {
+			continue
+		}
+		for _, e := range m.endpoints(s, cluster.Slices) {
+			if !slices.ContainsFunc(e.addresses, func(ip netip.Addr) bool { return slices.Contains(m.local, ip) }) {
+				continue
+			}
+			if s.Headless {
+				own[m.own(e)+"."+name] = m.at(m.own(e) + "." + name + m.primary)
+			} else if len(s.ClusterIPs) > 0 {
+				own[name] = s.ClusterIPs
+			}
+		}
+	}
+	addresses := slices.Concat(slices.Collect(maps.Values(own))...)
+	if len(own) == 0 {
+		addresses = m.local
+	}
+	m.addresses("ns.dns."+z, addresses)
+	if len(own) == 0 || reversed(z) || slices.Contains(m.multicluster, z) {
+		own = map[string][]netip.Addr{"ns.dns.": addresses}
+	}
+	for name := range own {
+		m.names[z].add("NS", name+z)
+	}
+}

@@ -1,0 +1,298 @@
+package kubernetes
+
+import (
+	"net/netip"
+	"strings"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/wire"
+)
+
+// appendEndpointLabel writes the label of an endpoint in wire form: its
+// hostname, or its address with dashes (specification D2: an identifier of our
+// choice; this is CoreDNS's).
+func appendEndpointLabel(buf []byte, ep cluster.Endpoint) []byte {
+	if ep.Hostname != "" {
+		return wire.AppendLabel(buf, ep.Hostname)
+	}
+	at := len(buf)
+	buf = appendDashed(append(buf, 0), ep.Addr)
+	buf[at] = byte(len(buf) - at - 1)
+	return buf
+}
+
+// appendDashed writes 10.0.0.1 as 10-0-0-1 and fd00::1 as fd00--1. A label may
+// not end in a dash: a zero follows it then.
+func appendDashed(buf []byte, ip netip.Addr) []byte {
+	at := len(buf)
+	buf = ip.AppendTo(buf)
+	for i := at; i < len(buf); i++ {
+		if buf[i] == '.' || buf[i] == ':' {
+			buf[i] = '-'
+		}
+	}
+	if buf[len(buf)-1] == '-' {
+		buf = append(buf, '0')
+	}
+	return buf
+}
+
+// isEndpointLabel says whether label, without its length byte, is ep's.
+func isEndpointLabel(label []byte, ep cluster.Endpoint) bool {
+	if ep.Hostname != "" {
+		return string(label) == ep.Hostname
+	}
+	if ep.Addr.Is4() && (len(label) < len("0-0-0-0") || len(label) > len("255-255-255-255")) {
+		return false
+	}
+	var room [48]byte
+	return string(appendDashed(room[:0], ep.Addr)) == string(label)
+}
+
+// labelled gives the address that this label is made of, if it is made of one.
+// An address has one label only, unlike a pod's name.
+func labelled(label []byte) (netip.Addr, bool) {
+	if isFour(label) { // which are written in one way only
+		return parseIPv4(label)
+	}
+	if ip, ok := undash(label); ok && isEndpointLabel(label, cluster.Endpoint{Addr: ip}) {
+		return ip, true
+	}
+	return netip.Addr{}, false
+}
+
+// undash reads the label of a pod's address.
+func undash(label []byte) (netip.Addr, bool) {
+	if isFour(label) {
+		return parseIPv4(label)
+	}
+	return parseIPv6(label)
+}
+
+// isFour says that a label may be an IPv4 address: it has exactly three dashes,
+// no two of them together. Everything else may be IPv6.
+func isFour(label []byte) bool {
+	dashes := 0
+	for i, c := range label {
+		if c == '-' {
+			if dashes++; i > 0 && label[i-1] == '-' {
+				return false
+			}
+		}
+	}
+	return dashes == 3
+}
+
+// parseIPv4 reads four numbers with dashes between them.
+func parseIPv4(text []byte) (netip.Addr, bool) {
+	var ip [4]byte
+	i := 0
+	for n := range ip {
+		end := i
+		for end < len(text) && text[end] != '-' {
+			end++
+		}
+		octet, ok := parseOctet(text[i:end])
+		if !ok || (n < 3) != (end < len(text)) {
+			return netip.Addr{}, false
+		}
+		ip[n] = octet
+		i = end + 1
+	}
+	return netip.AddrFrom4(ip), true
+}
+
+// parseIPv6 reads RFC 4291's first two forms with dashes for colons.
+func parseIPv6(text []byte) (netip.Addr, bool) {
+	var ip [16]byte
+	n, gap := 0, -1 // bytes so far, and where "--" stands among them
+	i := 0
+	if len(text) >= 2 && text[0] == '-' && text[1] == '-' {
+		gap, i = 0, 2
+	}
+	for i < len(text) {
+		if n == len(ip) {
+			return netip.Addr{}, false
+		}
+		v, digits := 0, 0
+		for ; i < len(text) && digits < 5; i++ {
+			d := unhex(text[i])
+			if d < 0 {
+				break
+			}
+			v = v<<4 | d
+			digits++
+		}
+		if digits == 0 || digits > 4 {
+			return netip.Addr{}, false
+		}
+		ip[n], ip[n+1] = byte(v>>8), byte(v)
+		n += 2
+		if i == len(text) {
+			break
+		}
+		if text[i] != '-' || i+1 == len(text) {
+			return netip.Addr{}, false
+		}
+		i++
+		if text[i] == '-' {
+			if gap >= 0 {
+				return netip.Addr{}, false
+			}
+			gap = n
+			i++
+		}
+	}
+	switch {
+	case gap < 0 && n < len(ip), gap >= 0 && n == len(ip):
+		return netip.Addr{}, false
+	case gap >= 0:
+		copy(ip[len(ip)-(n-gap):], ip[gap:n])
+		clear(ip[gap : len(ip)-(n-gap)])
+	}
+	return netip.AddrFrom16(ip).Unmap(), true
+}
+
+func unhex(c byte) int {
+	switch {
+	case '0' <= c && c <= '9':
+		return int(c - '0')
+	case 'a' <= c && c <= 'f':
+		return int(c-'a') + 10
+	}
+	return -1
+}
+
+// parseOctet reads 0 to 255 without leading zeros.
+func parseOctet(text []byte) (byte, bool) {
+	if len(text) == 0 || len(text) > 3 || len(text) > 1 && text[0] == '0' {
+		return 0, false
+	}
+	v := 0
+	for _, c := range text {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		v = v*10 + int(c-'0')
+	}
+	return byte(v), v < 256
+}
+
+const (
+	arpa4 = "\x07in-addr\x04arpa\x00"
+	arpa6 = "\x03ip6\x04arpa\x00"
+)
+
+// isReverse says whether a zone holds reverse names.
+func isReverse(zone wire.Name) bool {
+	return zone.Within(arpa4) || zone.Within(arpa6)
+}
+
+// An address is sixteen bytes; IPv4 is mapped into IPv6.
+type address = [16]byte
+
+// A block is the addresses below a reverse name: one, if the name is complete.
+type block struct {
+	low, high address
+	ipv4      bool
+	single    bool
+}
+
+// ip is the block's first address.
+func (b *block) ip() netip.Addr {
+	if b.ipv4 {
+		return netip.AddrFrom4([4]byte(b.low[len(ipv4):]))
+	}
+	return netip.AddrFrom16(b.low)
+}
+
+// only is the block of one address.
+func only(ip netip.Addr) *block { return &block{ip.As16(), ip.As16(), ip.Is4(), true} }
+
+// ipv4 is where IPv4 addresses stand among those of IPv6 (RFC 4291 §2.5.5.2).
+const ipv4 = "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff"
+
+// parseReverse reads a name below in-addr.arpa or ip6.arpa (RFC 1035 §3.5, RFC
+// 3596 §2.5). labels are the offsets of its labels, the root's last.
+func parseReverse(name []byte, labels int, offset func(int) int) (b block, ok bool) {
+	if labels < 2 {
+		return b, false
+	}
+	label := func(i int) []byte { return name[offset(i)+1 : offset(i+1)] }
+	parts := labels - 2
+	switch string(name[offset(parts):]) {
+	case arpa4:
+		if parts > 4 {
+			return b, false
+		}
+		copy(b.low[:], ipv4)
+		b.high, b.ipv4 = b.low, true
+		for i := range 4 {
+			b.high[12+i] = 255
+			if i < parts {
+				octet, ok := parseOctet(label(parts - 1 - i))
+				if !ok {
+					return b, false
+				}
+				b.low[12+i], b.high[12+i] = octet, octet
+			}
+		}
+		b.single = parts == 4
+		return b, true
+	case arpa6:
+		if parts > 32 {
+			return b, false
+		}
+		for i := range 32 {
+			low, high := 0, 15
+			if i < parts {
+				l := label(parts - 1 - i)
+				if len(l) != 1 || unhex(l[0]) < 0 {
+					return b, false
+				}
+				low = unhex(l[0])
+				high = low
+			}
+			shift := 4 * (1 - i%2)
+			b.low[i/2] |= byte(low << shift)
+			b.high[i/2] |= byte(high << shift)
+		}
+		b.single = parts == 32
+		return b, true
+	}
+	return b, false
+}
+
+// isDotted says whether a cluster's id can stand in a name. The labels of
+// Kubernetes, which it comes from, may have two dots together.
+func isDotted(id string) bool {
+	name, err := wire.ParseName(id)
+	return err == nil && string(name) == string(appendDotted(nil, id))+"\x00"
+}
+
+// appendDotted writes the labels of a cluster's id or of a topology zone, which
+// may have dots, without a root label.
+func appendDotted(buf []byte, name string) []byte {
+	for name != "" {
+		first, rest, _ := strings.Cut(name, ".")
+		buf = wire.AppendLabel(buf, first)
+		name = rest
+	}
+	return buf
+}
+
+// isLabels says whether labels are those of a dotted name.
+func isLabels(labels []byte, name string) bool {
+	var room [wire.MaxName]byte
+	return string(appendDotted(room[:0], name)) == string(labels)
+}
+
+// endsIn says whether labels end in tail, itself a sequence of labels.
+func endsIn(labels, tail []byte) bool {
+	for i := 0; i < len(labels); i += int(labels[i]) + 1 {
+		if string(labels[i:]) == string(tail) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,250 @@
+package kubernetes
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"testing"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/wire"
+)
+
+func randomAddr(r *rand.Rand) netip.Addr {
+	if r.IntN(2) == 0 {
+		return netip.AddrFrom4([4]byte{byte(r.Uint32()), byte(r.Uint32()), byte(r.Uint32()), byte(r.Uint32())})
+	}
+	var b [16]byte
+	for i := range b {
+		if r.IntN(3) == 0 { // runs of zeros, for "::"
+			b[i] = byte(r.Uint32())
+		}
+	}
+	return netip.AddrFrom16(b).Unmap()
+}
+
+func TestDashedAddresses(t *testing.T) {
+	for ip, label := range map[string]string{
+		"10.0.0.1":        "10-0-0-1",
+		"fd00::1":         "fd00--1",
+		"fd00::":          "fd00--0", // no label ends in a dash
+		"::":              "--0",
+		"::1":             "--1",
+		"2001:db8::a":     "2001-db8--a",
+		"1:2:3:4:5:6:7:8": "1-2-3-4-5-6-7-8",
+	} {
+		if got := string(appendDashed(nil, netip.MustParseAddr(ip))); got != label {
+			t.Errorf("%s is %s, want %s", ip, got, label)
+		}
+		if got, ok := undash([]byte(label)); !ok || got.String() != ip {
+			t.Errorf("%s is %v, want %s", label, got, ip)
+		}
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 100_000 {
+		ip := randomAddr(r)
+		label := appendDashed(nil, ip)
+		if back, ok := undash(label); !ok || back != ip {
+			t.Fatalf("%s becomes %s and then %v", ip, label, back)
+		}
+		if !isEndpointLabel(label, cluster.Endpoint{Addr: ip}) {
+			t.Fatalf("%s is not the label of %s", label, ip)
+		}
+		other := randomAddr(r)
+		if other != ip && isEndpointLabel(label, cluster.Endpoint{Addr: other}) {
+			t.Fatalf("%s is the label of %s", label, other)
+		}
+	}
+}
+
+// undash agrees with netip about what an address is: three dashes, no two of
+// them together, are IPv4's dots; any others are colons.
+func TestUndashAgainstNetip(t *testing.T) {
+	check := func(label string) {
+		t.Helper()
+		text := strings.ReplaceAll(label, "-", ":")
+		if strings.Count(label, "-") == 3 && !strings.Contains(label, "--") {
+			text = strings.ReplaceAll(label, "-", ".")
+		}
+		want, err := netip.ParseAddr(text)
+		ok := err == nil && !strings.ContainsAny(label, ".:%")
+		if ok {
+			want = want.Unmap()
+		}
+		if got, found := undash([]byte(label)); found != ok || ok && got != want {
+			t.Errorf("undash(%q) = %v, %v, want %v, %v", label, got, found, want, ok)
+		}
+	}
+	for _, label := range []string{
+		"", "-", "--", "---", "----", "0", "1-2-3", "1-2-3-4", "1-2-3-4-", "-1-2-3", "1-2-3-256", "01-2-3-4", "1-2-3-04", "1-2-3-4-5",
+		"1--2--3", "1-2-3-4-5-6-7-8-9", "1-2-3-4-5-6-7--8", "1-2-3-4-5-6-7--", "--2-3-4-5-6-7-8", "1--8", "1---8", "12345--", "fd00--1-", "-1--",
+		"--ffff-a00-1", "--ffff-10.0.0.1", "fe80--1%eth0", "fd00:-1", "g--1", "a-b-c-d", "1-2-3-4%1", "0-0-0-0", "0000-0-0-0",
+	} {
+		check(label)
+	}
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 100_000 {
+		var b strings.Builder
+		for range r.IntN(20) {
+			b.WriteString([]string{"-", "-", "--", "0", "1", "f", "25", "255", "abcd", "g", "00", "."}[r.IntN(12)])
+		}
+		check(b.String())
+	}
+}
+
+// reverseOf parses a name as the handler does: from a request.
+func reverseOf(t *testing.T, name string) (block, bool) {
+	t.Helper()
+	var r wire.Request
+	if fault := r.Parse(request(t, name, mdns.TypePTR, 0)); fault != wire.Fine {
+		t.Fatalf("%s: %v", name, fault)
+	}
+	return parseReverse(r.Name(), r.Labels(), r.Offset)
+}
+
+func TestReverseNames(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for range 20_000 {
+		ip := randomAddr(r)
+		name, err := mdns.ReverseAddr(ip.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.IntN(2) == 0 {
+			name = strings.ToUpper(name)
+		}
+		b, ok := reverseOf(t, name)
+		if want := ip.As16(); !ok || !b.single || b.low != want || b.high != want || b.ipv4 != ip.Is4() {
+			t.Fatalf("%s: %+v, %v", name, b, ok)
+		}
+		// A name above it stands for a prefix that the address is in.
+		labels := mdns.SplitDomainName(name)
+		cut := 1 + r.IntN(len(labels)-2)
+		b, ok = reverseOf(t, strings.Join(labels[cut:], ".")+".")
+		bits := ip.BitLen() - cut*ip.BitLen()/(len(labels)-2)
+		prefix := netip.PrefixFrom(ip, bits).Masked()
+		first, last := netip.AddrFrom16(b.low), netip.AddrFrom16(b.high)
+		if ip.Is4() {
+			first, last = first.Unmap(), last.Unmap()
+		}
+		if !ok || b.single || first != prefix.Addr() || !prefix.Contains(last) || prefix.Contains(last.Next()) {
+			t.Fatalf("%s without %d labels: %s to %s, want %s", name, cut, first, last, prefix)
+		}
+	}
+}
+
+func TestNotReverseNames(t *testing.T) {
+	six := strings.Repeat("0.", 31)
+	for _, name := range []string{
+		"01.0.0.10.in-addr.arpa.", "1.00.0.10.in-addr.arpa.", "256.0.0.10.in-addr.arpa.", "1000.0.0.10.in-addr.arpa.", "x.10.in-addr.arpa.",
+		"1.1.0.0.10.in-addr.arpa.", "-1.0.0.10.in-addr.arpa.", "1.in-addr.arpa.example.", "arpa.", ".",
+		"00." + six + "ip6.arpa.", "g." + six + "ip6.arpa.", "0.0." + six + "ip6.arpa.", "1.0.0.10.ip6.arpa.x.",
+	} {
+		if b, ok := reverseOf(t, name); ok {
+			t.Errorf("%s is the name of %+v", name, b)
+		}
+	}
+	for _, name := range []string{"in-addr.arpa.", "IN-ADDR.ARPA.", "0.in-addr.arpa.", "ip6.arpa.", "F.ip6.arpa."} {
+		if b, ok := reverseOf(t, name); !ok || b.single {
+			t.Errorf("%s: %+v, %v", name, b, ok)
+		}
+	}
+}
+
+func TestDottedNames(t *testing.T) {
+	for _, c := range []struct {
+		name, labels string
+		same         bool
+	}{
+		{"east", "\x04east", true},
+		{"eu.west", "\x02eu\x04west", true},
+		{"eu.west", "\x04west", false},
+		{"eu.west", "\x07eu.west", false},
+		{"", "", true},
+		{"east", "", false},
+	} {
+		if got := isLabels([]byte(c.labels), c.name); got != c.same {
+			t.Errorf("isLabels(%q, %q) = %v", c.labels, c.name, got)
+		}
+	}
+	for tail, want := range map[string]bool{"\x04west": true, "\x02eu\x04west": true, "\x03est": false, "est": false, "\x02eu": false} {
+		if got := endsIn([]byte("\x02eu\x04west"), []byte(tail)); got != want {
+			t.Errorf("eu.west ends in %q: %v", tail, got)
+		}
+	}
+}
+
+// What no API server lets pass may stand in a file: an endpoint's hostname of
+// more than 63 bytes is none, and a cluster whose id is no name has no names.
+func TestNamesThatAreNone(t *testing.T) {
+	long := strings.Repeat("h", 64)
+	d := plain()
+	d.zones, d.multicluster = append(d.zones, "clusterset.local."), []string{"clusterset.local."}
+	s := start(t, d,
+		namespace("shop"),
+		headless("shop", "db"),
+		slice("shop", "db-1", "db", "sql 5432/tcp", long+"=10.0.0.1", long[1:]+"=10.0.0.2"),
+		imported{headless("shop", "db")},
+		from("a..b", slice("shop", "i1", "db", "sql 5432/tcp", "10.1.0.1")),
+		from(strings.Repeat("c", 64), slice("shop", "i2", "db", "sql 5432/tcp", "10.1.0.2")),
+		from(".x", slice("shop", "i3", "db", "sql 5432/tcp", "10.1.0.3")),
+		from(`a\.b`, slice("shop", "i4", "db", "sql 5432/tcp", "10.1.0.4")),
+		from("east", slice("shop", "i5", "db", "sql 5432/tcp", "10.1.0.5")),
+	)
+	s.check(t, "db.shop.svc.cluster.local.", "SRV", fmt.Sprintf(`NOERROR aa
+		db.shop.svc.cluster.local. 5 IN SRV 0 50 5432 10-0-0-1.db.shop.svc.cluster.local.
+		db.shop.svc.cluster.local. 5 IN SRV 0 50 5432 %[1]s.db.shop.svc.cluster.local.
+		additional: 10-0-0-1.db.shop.svc.cluster.local. 5 IN A 10.0.0.1
+		additional: %[1]s.db.shop.svc.cluster.local. 5 IN A 10.0.0.2`, long[1:]))
+	s.check(t, "db.shop.svc.clusterset.local.", "SRV", `NOERROR aa
+		db.shop.svc.clusterset.local. 5 IN SRV 0 100 5432 10-1-0-5.east.db.shop.svc.clusterset.local.
+		additional: 10-1-0-5.east.db.shop.svc.clusterset.local. 5 IN A 10.1.0.5`)
+	s.check(t, "db.shop.svc.clusterset.local.", "A", `NOERROR aa
+		db.shop.svc.clusterset.local. 5 IN A 10.1.0.5`)
+}
+
+// Labels may have 63 bytes, and a name 255: an endpoint whose name would be
+// longer is at the Service's name, but has none of its own.
+func TestLongestNames(t *testing.T) {
+	l63 := func(c string) string { return strings.Repeat(c, 63) }
+	d := plain()
+	d.zones = []string{"cluster.local.", "in-addr.arpa."}
+	objects := []cluster.Object{
+		namespace(l63("n")),
+		clusterIP(l63("n"), l63("s"), l63("p")+" 80/tcp", "10.96.0.1"),
+		headless(l63("n"), l63("h")),
+		slice(l63("n"), "a", l63("h"), "x 80/tcp", l63("e")+"=10.0.0.1", "10.0.0.2"),
+	}
+	s := start(t, d, objects...)
+	base := "." + l63("n") + ".svc.cluster.local."
+	s.check(t, l63("s")+base, "A", "NOERROR aa\n"+l63("s")+base+" 5 IN A 10.96.0.1")
+	s.check(t, l63("e")+"."+l63("h")+base, "A", "NOERROR aa\n"+l63("e")+"."+l63("h")+base+" 5 IN A 10.0.0.1")
+	s.check(t, "1.0.0.10.in-addr.arpa.", "PTR", "NOERROR aa\n1.0.0.10.in-addr.arpa. 5 IN PTR "+l63("e")+"."+l63("h")+base)
+
+	// With a zone of 60 bytes only the short label is left.
+	d.zones = []string{strings.Repeat("z", 58) + ".", "in-addr.arpa."}
+	s = start(t, d, objects...)
+	base = "." + l63("n") + ".svc." + d.zones[0]
+	s.check(t, l63("h")+base, "A", "NOERROR aa\n"+
+		l63("h")+base+" 5 IN A 10.0.0.1\n"+
+		l63("h")+base+" 5 IN A 10.0.0.2")
+	if name := l63("e") + "." + l63("h") + base; len(name)+1 <= wire.MaxName {
+		t.Fatalf("%s is short enough", name)
+	}
+	s.check(t, l63("h")+base, "SRV", "NOERROR aa\n"+
+		l63("h")+base+" 5 IN SRV 0 100 80 10-0-0-2."+l63("h")+base+"\n"+
+		"additional: 10-0-0-2."+l63("h")+base+" 5 IN A 10.0.0.2")
+	s.check(t, "1.0.0.10.in-addr.arpa.", "PTR", "NOERROR aa\nauthority: in-addr.arpa. 5 IN SOA "+soaOf(t, s, "in-addr.arpa."))
+	s.check(t, "2.0.0.10.in-addr.arpa.", "PTR", "NOERROR aa\n2.0.0.10.in-addr.arpa. 5 IN PTR 10-0-0-2."+l63("h")+base)
+}
+
+// soaOf gives the RDATA of a zone's SOA record.
+func soaOf(t *testing.T, s *server, zone string) string {
+	t.Helper()
+	answer := text(s.ask(t, zone, "SOA").Answer)
+	_, rdata, _ := strings.Cut(strings.TrimSpace(answer), " IN SOA ")
+	return rdata
+}

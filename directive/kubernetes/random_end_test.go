@@ -1,0 +1,63 @@
+package kubernetes
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/dns"
+)
+
+// rebuilt compares the index with one that has seen nothing but the objects as
+// they are now: replicas that started at different times must agree.
+func (c *cosmos) rebuilt(t *testing.T, s *server, m *model) error {
+	fresh := c.newIndex()
+	for _, i := range c.Perm(len(c.kinds())) {
+		relist(fresh, c.kinds()[i], c.have.list(c.kinds()[i]))
+	}
+	if got, want := c.index.serial.Load(), fresh.serial.Load(); got != want {
+		return fmt.Errorf("serial %d, from scratch %d", got, want)
+	}
+	if got, want := c.index.importSerial.Load(), fresh.importSerial.Load(); got != want {
+		return fmt.Errorf("serial of imports %d, from scratch %d", got, want)
+	}
+	other := serve(t, c.directive, c.handler(t, fresh))
+	for name := range m.names {
+		for _, qtype := range questionTypes() {
+			packet := request(t, name, mdns.StringToType[qtype], 0)
+			if got, want := s.send(packet, dns.TCP), other.send(packet, dns.TCP); !bytes.Equal(got, want) {
+				return fmt.Errorf("%s %s\ngot:\n%sfrom scratch:\n%s", name, qtype, digest(parse(t, got)), digest(parse(t, want)))
+			}
+		}
+	}
+	return nil
+}
+
+// emptied deletes everything, after which nothing must be left.
+func (c *cosmos) emptied() error {
+	for _, i := range c.Perm(len(c.kinds())) {
+		kind := c.kinds()[i]
+		if c.chance(50) {
+			c.set(kind, nil)
+			continue
+		}
+		for _, o := range c.have.list(kind) {
+			c.index.Delete(kind, o.Key())
+		}
+		clear(c.have[kind])
+	}
+	ix := c.index
+	for what, n := range map[string]int{
+		"reverse": len(chunksOf(&ix.reverse)), "services": ix.services.Len(), "imports": ix.imports.Len(), "spaces": ix.spaces.Len(), "pods": ix.pods.Len(),
+		"strays": len(ix.strays[cluster.Slices]) + len(ix.strays[cluster.ImportSlices]), "podsBy": len(ix.podsBy), "drafts": len(ix.drafts.order),
+		"serial": int(ix.serial.Load()), "importSerial": int(ix.importSerial.Load()),
+	} {
+		if n != 0 {
+			return fmt.Errorf("all is deleted, but %s holds %d", what, n)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,341 @@
+package kubernetes
+
+import (
+	"net/netip"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/zone"
+)
+
+// A lookup is one question in one of the handler's zones. Numbers in the
+// comments below are rules of the Kubernetes DNS specification 1.1.0; M rules
+// are those of the multi-cluster one.
+type lookup struct {
+	*Handler
+	q     *dns.Query
+	zone  *zoneInfo
+	below int // labels in front of the zone
+}
+
+// label is label i of the question, counted from the left, without its length.
+func (l *lookup) label(i int) []byte {
+	return l.q.Name()[l.q.Offset(i)+1 : l.q.Offset(i+1)]
+}
+
+// answer finds the name, right to left, and writes its records.
+func (l *lookup) answer() outcome {
+	switch {
+	case l.q.Type == wire.TypeAXFR || l.q.Type == wire.TypeIXFR:
+		return refused
+	case !l.listed(cluster.Services):
+		return unknown
+	case l.below == 0:
+		return l.apex()
+	}
+	last := string(l.label(l.below - 1))
+	switch {
+	case l.below == 1 && last == "dns": // stands between the zone and ns.dns
+		return present
+	case l.below == 2 && last == "dns" && string(l.label(0)) == "ns":
+		return l.nameserver()
+	case l.zone.reverse:
+		return l.reverseName()
+	case last == "svc":
+		return l.services()
+	case last == "pod" && !l.zone.multicluster:
+		return l.podNames()
+	case last == "dns-version" && l.below == 1:
+		return l.version()
+	}
+	return missing
+}
+
+// listed says whether there has been a list of the namespaces and of the kind,
+// or of what stands for it in a multi-cluster zone.
+func (l *lookup) listed(kind cluster.Kind) bool {
+	if l.zone.multicluster && kind == cluster.Services {
+		kind = cluster.Imports
+	} else if l.zone.multicluster && kind == cluster.Slices {
+		kind = cluster.ImportSlices
+	}
+	return l.index.has(cluster.Namespaces, kind)
+}
+
+// needsEndpoints says whether the answer depends on the Service's endpoints. A
+// Service with addresses of its own can be answered without.
+func (e *entry) needsEndpoints(l *lookup) bool {
+	if e == nil || !e.known() || e.alias {
+		return false
+	}
+	left := l.below - 3
+	if e.headless || l.index.set.ignoreEmpty {
+		return true
+	}
+	if l.kubedns && left == 1 {
+		if _, own := e.hashedIPs(l.label(0)); own {
+			return false
+		}
+	}
+	return left > 0 && l.label(left - 1)[0] != '_'
+}
+
+// services answers SVC.NS.svc and what is below it.
+func (l *lookup) services() outcome {
+	switch l.below {
+	case 1:
+		return present
+	case 2:
+		return l.namespace(l.q.Name()[l.q.Offset(0):l.q.Offset(1)])
+	}
+	key := l.q.Name()[l.q.Offset(l.below-3):l.q.Offset(l.below-1)]
+	whole := l.listed(cluster.Slices) // before the look: what is seen then is no older than the list
+	e := l.table().Get(key)
+	if !whole && e.needsEndpoints(l) {
+		return unknown
+	}
+	if !e.visible() {
+		return missing
+	}
+	s := service{lookup: l, e: e, left: l.below - 3}
+	if e.alias {
+		if s.left > 0 {
+			return missing
+		}
+		return l.alias(e)
+	}
+	return s.answer()
+}
+
+func (l *lookup) table() *zone.Table[entry] {
+	return l.index.table(l.zone.multicluster)
+}
+
+// namespace answers for a name that is there because of what is below it.
+func (l *lookup) namespace(label []byte) outcome {
+	if s := l.index.spaces.Get(label); s != nil && s.exposed.Load() {
+		return present
+	}
+	return missing
+}
+
+// wants says whether the question is for this type. A question for ANY gets
+// one RRset (RFC 8482 §4.1): the first that there is.
+func (l *lookup) wants(t wire.Type) bool {
+	return l.q.Type == t || l.q.Type == wire.TypeANY && l.q.Answer.Empty()
+}
+
+// alias answers for an ExternalName (2.5): the CNAME whatever the type, and
+// what its target has for it.
+func (l *lookup) alias(e *entry) outcome {
+	l.q.Answer.AppendString(wire.Answers, e.records, 1)
+	const head = len(wire.OwnerIsQuestion) + 10
+	return l.chase([]byte(e.records[head:]))
+}
+
+// chase looks up the target of the CNAME that has been written, unless that is
+// all that was asked for.
+func (l *lookup) chase(target []byte) outcome {
+	q := l.q
+	if q.Type == wire.TypeCNAME || q.Type == wire.TypeANY {
+		return present
+	}
+	sub, ok := q.Ask(target, q.Type)
+	if !ok {
+		return waiting
+	}
+	l.chased(q, sub)
+	return present
+}
+
+// chased adds what the target of a CNAME gave. If the target is elsewhere and
+// nobody here serves it, the CNAME is the answer; but a name of this zone that
+// nobody answers is our own failure.
+func (h *Handler) chased(q, sub *dns.Query) {
+	q.AA = true
+	if !q.Follow(sub) && h.zone(sub) != nil {
+		q.RCode, q.Err = sub.RCode, sub.Err
+	}
+}
+
+// finish makes the answer that of an authority: AA, and the zone's SOA if
+// there is nothing else in it (RFC 2308).
+func (l *lookup) finish(found outcome) {
+	q := l.q
+	q.AA = true
+	if found == missing {
+		q.RCode = wire.NXDomain
+	}
+	if q.Answer.Empty() {
+		l.soa(wire.Authority)
+	}
+}
+
+// apex answers for the zone's own name.
+func (l *lookup) apex() outcome {
+	if l.wants(wire.TypeSOA) {
+		l.soa(wire.Answers)
+	}
+	if l.q.Type == wire.TypeNS && !l.listed(cluster.Slices) {
+		return unknown
+	}
+	if l.wants(wire.TypeNS) {
+		l.nameservers()
+	}
+	return present
+}
+
+// soa writes the zone's SOA record. The serial is a hash of the data: equal on
+// replicas that hold the same, not ordered.
+func (l *lookup) soa(s wire.Section) {
+	apex := wire.Pointer(l.q.Offset(l.below))
+	const rname = "\x0ahostmaster"
+	mname := l.server
+	size := len(mname) + 2 + len(rname) + 2 + 20
+	a := &l.q.Answer
+	a.Buf = wire.AppendHead(a.Buf, apex[:], wire.TypeSOA, min(l.ttl, 300), size)
+	a.Buf = append(append(a.Buf, mname...), apex[:]...)
+	a.Buf = append(append(a.Buf, rname...), apex[:]...)
+	serial := &l.index.serial
+	if l.zone.multicluster {
+		serial = &l.index.importSerial
+	}
+	for _, v := range [5]uint32{serial.Load(), 7200, 1800, 86400, l.ttl} {
+		a.Buf = append(a.Buf, byte(v>>24), byte(v>>16), byte(v>>8), byte(v))
+	}
+	a.Count[s]++
+}
+
+// version is the TXT record that tells the schema's version (2.2, M3). Its TTL
+// is CoreDNS's.
+func (l *lookup) version() outcome {
+	if l.wants(wire.TypeTXT) {
+		text := "1.1.0"
+		if l.zone.multicluster {
+			text = "1.0.0"
+		}
+		a := &l.q.Answer
+		a.Buf = wire.AppendHead(a.Buf, wire.OwnerIsQuestion, wire.TypeTXT, 28800, len(text)+1)
+		a.Buf = wire.AppendLabel(a.Buf, text)
+		a.Count[wire.Answers]++
+	}
+	return present
+}
+
+// podNames answers IP-WITH-DASHES.NS.pod. The specification does not know
+// them.
+func (l *lookup) podNames() outcome {
+	if l.below == 1 {
+		return present
+	}
+	if l.pods == podsDisabled {
+		return missing
+	}
+	ns := l.q.Name()[l.q.Offset(l.below-2):l.q.Offset(l.below-1)]
+	if l.below == 2 || l.namespace(ns) == missing {
+		return l.namespace(ns)
+	}
+	if l.below > 3 {
+		return missing
+	}
+	ip, ok := undash(l.label(0))
+	if !ok {
+		return missing
+	}
+	if l.pods == podsVerified && !l.listed(cluster.Pods) {
+		return unknown
+	}
+	if l.pods == podsVerified {
+		var room [wire.MaxLabel + 1 + 16]byte
+		if l.index.pods.Get(podKey(room[:0], ns, ip)) == nil {
+			return missing
+		}
+	}
+	l.address(ip)
+	return present
+}
+
+// address writes one A or AAAA record of the question's name, if it is asked
+// for.
+func (l *lookup) address(ip netip.Addr) {
+	if l.wants(familyOf(ip)) {
+		a := &l.q.Answer
+		a.Buf = wire.AppendAddress(a.Buf, wire.OwnerIsQuestion, l.ttl, ip)
+		a.Count[wire.Answers]++
+	}
+}
+
+func familyOf(ip netip.Addr) wire.Type {
+	if ip.Is4() {
+		return wire.TypeA
+	}
+	return wire.TypeAAAA
+}
+
+// reverseName answers below in-addr.arpa and ip6.arpa (2.3.3, 2.4.3): the
+// Service whose ClusterIP it is, or else every endpoint that has the address.
+func (l *lookup) reverseName() outcome {
+	b, ok := parseReverse(l.q.Name(), l.q.Labels(), l.q.Offset)
+	if !ok || l.primary == "" {
+		return missing
+	}
+	found := missing
+	whole := l.listed(cluster.Slices) // before the look, as in services
+	ip := b.ip()
+	for near := l.index.reverse.within(&b); near.next(); {
+		if l.q.Overfull() {
+			return found // what is missing shows when the message is cut
+		}
+		e := l.index.services.Get([]byte(near.home.key))
+		if !e.visible() {
+			continue
+		}
+		if !b.single {
+			return between
+		}
+		if e.has(ip) {
+			l.q.Answer.Clear() // endpoints do not count beside a ClusterIP
+			l.pointTo(e, nil)
+			return present
+		}
+		for i := range e.parts {
+			var ep cluster.Endpoint
+			for rest := e.parts[i].endpoints(); rest != ""; {
+				if rest = rest.Next(&ep); ep.Addr == ip && e.counts(&ep) {
+					l.pointTo(e, &ep)
+					found = present
+				}
+			}
+		}
+	}
+	if !whole {
+		return unknown // any endpoint may have the address, or one below
+	}
+	return found
+}
+
+// pointTo writes the PTR record of a Service or of one of its endpoints.
+func (l *lookup) pointTo(e *entry, ep *cluster.Endpoint) { l.pointAt(e.home.key, "\x03svc", ep) }
+
+// pointAt writes a PTR record to labels in front of the primary zone, or to an
+// endpoint below them.
+func (l *lookup) pointAt(key, kind string, ep *cluster.Endpoint) {
+	if l.q.Type != wire.TypePTR && l.q.Type != wire.TypeANY {
+		return
+	}
+	a := &l.q.Answer
+	start := len(a.Buf)
+	a.Buf = wire.AppendHead(a.Buf, wire.OwnerIsQuestion, wire.TypePTR, l.ttl, 0)
+	at := len(a.Buf)
+	if ep != nil {
+		a.Buf = l.appendLabel(a.Buf, *ep)
+	}
+	a.Buf = append(append(append(a.Buf, key...), kind...), l.primary...)
+	if len(a.Buf)-at > wire.MaxName { // nobody can have that name
+		a.Buf = a.Buf[:start]
+		return
+	}
+	a.Buf[at-1] = byte(len(a.Buf) - at)
+	a.Count[wire.Answers]++
+}

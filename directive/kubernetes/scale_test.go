@@ -1,0 +1,230 @@
+package kubernetes
+
+import (
+	"fmt"
+	"net/netip"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/seamark/seamark/cluster"
+)
+
+// A town is a large cluster: ClusterIP Services of ten endpoints, in one slice
+// each, and headless ones of sixty, in namespaces of a hundred Services.
+type town struct{ plain, headless int }
+
+// city has the size that Kubernetes is tested for.
+func city() town { return town{9000, 1000} }
+
+func (w town) services() int  { return w.plain + w.headless }
+func (w town) endpoints() int { return 10*w.plain + 60*w.headless }
+
+func (w town) space(i int) string { return fmt.Sprintf("team-%d", i/100) }
+
+// lists makes the objects, each with memory of its own as a source decodes
+// them; only namespaces and the strings of ports are shared.
+func (w town) lists() (all [cluster.Kinds][]cluster.Object) {
+	next := uint32(10<<24 | 128<<16) // endpoints' addresses
+	var space string
+	for i := range w.services() {
+		if i%100 == 0 {
+			space = w.space(i)
+			all[cluster.Namespaces] = append(all[cluster.Namespaces], namespace(space))
+		}
+		name := fmt.Sprintf("service-%d", i)
+		s := &cluster.Service{Namespace: space, Name: name, Headless: i >= w.plain, Selector: true, Ports: []cluster.Port{{Name: "http", Protocol: "tcp", Port: 8080}}}
+		n := 60
+		if !s.Headless {
+			n = 10
+			s.ClusterIPs = []netip.Addr{netip.AddrFrom4([4]byte{10, byte(64 + i>>16), byte(i >> 8), byte(i)})}
+		}
+		all[cluster.Services] = append(all[cluster.Services], s)
+		all[cluster.Slices] = append(all[cluster.Slices], w.slice(i, 0, next, n))
+		next += uint32(n)
+	}
+	return all
+}
+
+// slice makes one of Service i's slices, with n endpoints.
+func (w town) slice(i, part int, first uint32, n int) *cluster.Slice {
+	var buf []byte
+	for a := first; a < first+uint32(n); a++ {
+		buf = cluster.AppendEndpoint(buf, cluster.Endpoint{Addr: netip.AddrFrom4([4]byte{byte(a >> 24), byte(a >> 16), byte(a >> 8), byte(a)}), Ready: true})
+	}
+	service := fmt.Sprintf("service-%d", i)
+	return &cluster.Slice{Namespace: w.space(i), Name: fmt.Sprintf("%s-x%04d", service, part), Service: service,
+		Ports: []cluster.Port{{Name: "http", Protocol: "tcp", Port: 8080}}, Endpoints: cluster.Endpoints(buf)}
+}
+
+// live is the bytes in use after a collection.
+func live() int {
+	runtime.GC()
+	runtime.GC() // what pools held goes with the second
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+// settle lists the town into a new index.
+func (w town) settle() *Index {
+	ix := plain().newIndex()
+	w.relist(ix)
+	return ix
+}
+
+func (w town) relist(ix *Index) {
+	all := w.lists()
+	for _, kind := range plain().kinds() {
+		relist(ix, kind, all[kind])
+		all[kind] = nil
+	}
+}
+
+// What a cluster costs; BenchmarkList tells it for larger ones. A relist leaves
+// nothing behind that had not been there before.
+func TestHeldBytes(t *testing.T) {
+	w := town{900, 100}
+	before := live()
+	ix := w.settle()
+	first := live() - before
+	if most := 48 * w.endpoints(); first > most {
+		t.Errorf("%d endpoints hold %d bytes, more than %d", w.endpoints(), first, most)
+	}
+	w.relist(ix)
+	if again := live() - before; again > first+first/50 {
+		t.Errorf("%d bytes after a list, %d after the next", first, again)
+	}
+	shrunk := town{90, 10}
+	shrunk.relist(ix)
+	if rest := live() - before; rest > first/5 {
+		t.Errorf("%d bytes with all, %d with a tenth", first, rest)
+	}
+	runtime.KeepAlive(ix)
+}
+
+// An event costs about its own slice, however many endpoints the Service has.
+func TestEventCostsItsSlice(t *testing.T) {
+	ix := town{900, 100}.settle()
+	w := city()
+	service, all := w.crowded(50, 100)
+	ix.Put(cluster.Services, service)
+	for _, sl := range all {
+		ix.Put(cluster.Slices, sl)
+	}
+	states := [2]*cluster.Slice{replaced(all[20], 50, netip.AddrFrom4([4]byte{10, 250, 0, 1})), all[20]}
+	const events = 100
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for i := range events {
+		ix.Put(cluster.Slices, states[i%2])
+	}
+	runtime.ReadMemStats(&after)
+	if n := (after.TotalAlloc - before.TotalAlloc) / events; n > 32<<10 {
+		t.Errorf("an event of a Service with 5,000 endpoints takes %d bytes", n)
+	}
+	if n := (after.Mallocs - before.Mallocs) / events; n > 40 {
+		t.Errorf("an event of a Service with 5,000 endpoints takes %d allocations", n)
+	}
+}
+
+func BenchmarkList(b *testing.B) {
+	for _, w := range []town{{900, 100}, city(), {90_000, 10_000}} {
+		b.Run(fmt.Sprintf("%d Services, %d endpoints", w.services(), w.endpoints()), func(b *testing.B) {
+			var took time.Duration
+			held := 0
+			for b.Loop() {
+				before := live()
+				all := w.lists()
+				ix := plain().newIndex()
+				start := time.Now()
+				for _, kind := range plain().kinds() {
+					relist(ix, kind, all[kind])
+					all[kind] = nil
+				}
+				took += time.Since(start)
+				held = live() - before
+				runtime.KeepAlive(ix)
+			}
+			b.ReportMetric(float64(took.Nanoseconds())/float64(b.N), "ns/list")
+			b.ReportMetric(float64(held)/float64(w.services()), "B/service")
+			b.ReportMetric(float64(held)/float64(w.endpoints()), "B/endpoint")
+		})
+	}
+}
+
+// crowded is one more headless Service, with these slices.
+func (w town) crowded(slices, each int) (service *cluster.Service, all []*cluster.Slice) {
+	i := w.services() // behind all others, in a namespace that exists
+	name, space := fmt.Sprintf("service-%d", i), w.space(0)
+	service = &cluster.Service{Namespace: space, Name: name, Headless: true, Selector: true}
+	for part := range slices {
+		sl := w.slice(i, part, uint32(10<<24|200<<16)+uint32(part*each*2), each)
+		sl.Namespace = space
+		all = append(all, sl)
+	}
+	return service, all
+}
+
+// replaced is the slice with another address in the place of one.
+func replaced(sl *cluster.Slice, at int, by netip.Addr) *cluster.Slice {
+	var buf []byte
+	i := 0
+	for ep := range sl.Endpoints.All() {
+		if i == at {
+			ep.Addr = by
+		}
+		buf = cluster.AppendEndpoint(buf, ep)
+		i++
+	}
+	next := *sl
+	next.Endpoints = cluster.Endpoints(buf)
+	return &next
+}
+
+// called gives every endpoint a hostname, as those of a StatefulSet have.
+func called(sl *cluster.Slice, from int) *cluster.Slice {
+	var buf []byte
+	for ep := range sl.Endpoints.All() {
+		ep.Hostname = fmt.Sprintf("db-%d", from)
+		from++
+		buf = cluster.AppendEndpoint(buf, ep)
+	}
+	next := *sl
+	next.Endpoints = cluster.Endpoints(buf)
+	return &next
+}
+
+// An event is one pod replaced by another, as a rolling update does it.
+func BenchmarkEvent(b *testing.B) {
+	for _, c := range []struct {
+		town
+		slices, each int
+		called       bool
+	}{
+		{city(), 1, 3, false}, {city(), 1, 60, false}, {city(), 1, 100, false}, {city(), 50, 100, false}, {city(), 50, 100, true},
+		{town{90_000, 10_000}, 1, 60, false}, {town{90_000, 10_000}, 50, 100, false},
+	} {
+		what := ""
+		if c.called {
+			what = " with hostnames"
+		}
+		b.Run(fmt.Sprintf("%d slices of %d endpoints%s among %d Services", c.slices, c.each, what, c.services()), func(b *testing.B) {
+			ix := c.settle()
+			service, all := c.crowded(c.slices, c.each)
+			ix.Put(cluster.Services, service)
+			for i, sl := range all {
+				if c.called {
+					all[i] = called(sl, i*c.each)
+				}
+				ix.Put(cluster.Slices, all[i])
+			}
+			sl := all[len(all)/2]
+			states := [2]*cluster.Slice{sl, replaced(sl, c.each/2, netip.AddrFrom4([4]byte{10, 129, 0, 1}))}
+			b.ReportAllocs()
+			for i := 1; b.Loop(); i++ {
+				ix.Put(cluster.Slices, states[i%2])
+			}
+		})
+	}
+}

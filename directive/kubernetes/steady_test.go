@@ -1,0 +1,56 @@
+package kubernetes
+
+import (
+	"log/slog"
+	"net/netip"
+	"testing"
+
+	"github.com/seamark/seamark/cluster"
+)
+
+// What does not change is never away for a moment: not while its object is put
+// again, and not during a list.
+func TestPodStaysWhilePutAgain(t *testing.T) {
+	ip := netip.MustParseAddr("10.2.0.1")
+	ix := NewIndex(settings{}, []cluster.Kind{cluster.Pods}, slog.New(slog.DiscardHandler))
+	pod := func(name string) *cluster.Pod {
+		return &cluster.Pod{Namespace: "shop", Name: name, IPs: []netip.Addr{ip}}
+	}
+	ix.Put(cluster.Pods, pod("web-0"))
+	serial := ix.serial.Load()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range 20000 {
+			if i%2 == 0 {
+				ix.Put(cluster.Pods, pod("web-0"))
+			} else {
+				relist(ix, cluster.Pods, []cluster.Object{pod("web-0")})
+			}
+		}
+	}()
+	key := podKey(nil, []byte("\x04shop"), ip)
+	for asked := 0; ; asked++ {
+		if ix.pods.Get(key) == nil {
+			t.Fatalf("the pod was away when it was asked for the %d. time", asked)
+		}
+		select {
+		case <-done:
+			if ix.serial.Load() != serial || ix.pods.Get(key).n != 1 {
+				t.Errorf("serial %d, was %d; %d pods", ix.serial.Load(), serial, ix.pods.Get(key).n)
+			}
+			// A host's address goes with its last pod.
+			ix.Put(cluster.Pods, pod("web-1"))
+			ix.Delete(cluster.Pods, cluster.Key{Namespace: "shop", Name: "web-0"})
+			if ix.pods.Get(key) == nil {
+				t.Error("a pod with that address is left")
+			}
+			ix.Delete(cluster.Pods, cluster.Key{Namespace: "shop", Name: "web-1"})
+			if ix.pods.Get(key) != nil {
+				t.Error("no pod with that address is left")
+			}
+			return
+		default:
+		}
+	}
+}

@@ -1,0 +1,39 @@
+package kubernetes
+
+import (
+	"time"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/metrics"
+)
+
+// A timing counts how long changes of endpoints took to become answers, by the
+// kind of their Service.
+type timing struct{ clusterIP, selected, unselected *metrics.Histogram }
+
+func newTiming(r *metrics.Registry) *timing {
+	kind := func(name string) *metrics.Histogram {
+		var bounds []float64 // a millisecond, doubled up to nine minutes
+		for i, b := 0, 0.001; i < 20; i, b = i+1, b*2 {
+			bounds = append(bounds, b)
+		}
+		return r.Histogram("coredns_kubernetes_dns_programming_duration_seconds", "From a change of endpoints until it is answered.",
+			bounds, "service_kind", name)
+	}
+	return &timing{kind("cluster_ip"), kind("headless_with_selector"), kind("headless_without_selector")}
+}
+
+// Programmed counts a change of endpoints that is an answer now.
+func (ix *Index) Programmed(of cluster.Key, took time.Duration) {
+	e := ix.services.Get([]byte(label(of.Name) + label(of.Namespace)))
+	if ix.timing == nil || !e.visible() || e.alias {
+		return
+	}
+	to := ix.timing.clusterIP
+	if e.headless && e.selector {
+		to = ix.timing.selected
+	} else if e.headless {
+		to = ix.timing.unselected
+	}
+	to.Observe(max(0, took).Seconds()) // clocks differ
+}

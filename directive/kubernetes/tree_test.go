@@ -1,0 +1,287 @@
+package kubernetes
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/seamark/seamark/cluster"
+)
+
+// A node is what kube-dns marshals for its page.
+type node struct {
+	ChildNodes map[string]*node
+	Entries    map[string]*skydns
+}
+
+// A skydns is SkyDNS's message.
+type skydns struct {
+	Host        string `json:"host,omitempty"`
+	Port        int    `json:"port,omitempty"`
+	Priority    int    `json:"priority,omitempty"`
+	Weight      int    `json:"weight,omitempty"`
+	Text        string `json:"text,omitempty"`
+	Mail        bool   `json:"mail,omitempty"`
+	TTL         uint32 `json:"ttl,omitempty"`
+	TargetStrip int    `json:"targetstrip,omitempty"`
+	Group       string `json:"group,omitempty"`
+}
+
+// treeOf gives the tree of a cluster, and checks that it is written as kube-dns
+// would write it: byte for byte what encoding/json makes of the same nodes.
+func treeOf(t *testing.T, d directive, objects ...cluster.Object) *node {
+	t.Helper()
+	h := d.handler(t, load(d.newIndex(), objects...))
+	var b bytes.Buffer
+	if err := h.WriteTree(&b); err != nil {
+		t.Fatal(err)
+	}
+	root := new(node)
+	read := json.NewDecoder(bytes.NewReader(b.Bytes()))
+	read.DisallowUnknownFields()
+	if err := read.Decode(root); err != nil {
+		t.Fatalf("%v\n%s", err, &b)
+	}
+	want, err := json.MarshalIndent(root, "", "\t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != string(want) {
+		t.Errorf("got:\n%s\nwant:\n%s", &b, want)
+	}
+	return root
+}
+
+// lines writes each entry of a tree on a line, and each node without any that has
+// nothing below it, with labels from the left to the right.
+func (n *node) lines() (all []string) {
+	var walk func(n *node, name string)
+	walk = func(n *node, name string) {
+		if len(n.ChildNodes)+len(n.Entries) == 0 {
+			all = append(all, name+" is empty")
+		}
+		for _, label := range slices.Sorted(maps.Keys(n.Entries)) {
+			m := n.Entries[label]
+			line := label + "." + name + " " + m.Host
+			if m.Port > 0 {
+				line += fmt.Sprintf(" :%d", m.Port)
+			}
+			if m.Priority != 10 || m.Weight != 10 || m.TTL != 30 {
+				line += fmt.Sprintf(" %+v", *m)
+			}
+			all = append(all, line)
+		}
+		for _, label := range slices.Sorted(maps.Keys(n.ChildNodes)) {
+			walk(n.ChildNodes[label], strings.TrimSuffix(label+"."+name, "."))
+		}
+	}
+	walk(n, "")
+	return all
+}
+
+// hash is the label of an address.
+func hash(ip string) string { return string(appendHashLabel(nil, netip.MustParseAddr(ip))) }
+
+func expectLines(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("got:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestTree(t *testing.T) {
+	d := plain()
+	d.ttl = 30
+	h := d.handler(t, load(d.newIndex(), namespace("shop"),
+		clusterIP("shop", "api", "http 80/tcp, 9090/tcp", "1.2.3.4"), external("shop", "web", "www.example.com")))
+	var b strings.Builder
+	if err := h.WriteTree(&b); err != nil {
+		t.Fatal(err)
+	}
+	const want = `{
+	"ChildNodes": {
+		"local": {
+			"ChildNodes": {
+				"cluster": {
+					"ChildNodes": {
+						"svc": {
+							"ChildNodes": {
+								"shop": {
+									"ChildNodes": {
+										"api": {
+											"ChildNodes": {
+												"_tcp": {
+													"ChildNodes": {
+														"_http": {
+															"ChildNodes": {},
+															"Entries": {
+																"6263626163303737": {
+																	"host": "api.shop.svc.cluster.local.",
+																	"port": 80,
+																	"priority": 10,
+																	"weight": 10,
+																	"ttl": 30
+																}
+															}
+														}
+													},
+													"Entries": {}
+												}
+											},
+											"Entries": {
+												"6263626163303737": {
+													"host": "1.2.3.4",
+													"priority": 10,
+													"weight": 10,
+													"ttl": 30
+												}
+											}
+										}
+									},
+									"Entries": {
+										"web": {
+											"host": "www.example.com",
+											"priority": 10,
+											"weight": 10,
+											"ttl": 30
+										}
+									}
+								}
+							},
+							"Entries": {}
+						}
+					},
+					"Entries": {}
+				}
+			},
+			"Entries": {}
+		}
+	},
+	"Entries": {}
+}`
+	if b.String() != want {
+		t.Errorf("got:\n%s\nwant:\n%s", &b, want)
+	}
+}
+
+func ttl30(zones ...string) directive {
+	d := plain()
+	d.ttl = 30
+	if len(zones) > 0 {
+		d.zones = zones
+	}
+	return d
+}
+
+func TestTreeServices(t *testing.T) {
+	got := treeOf(t, ttl30(),
+		namespace("shop"), namespace("a"), namespace("empty"),
+		clusterIP("shop", "api", "http 80/tcp, dns 53/udp, dns 53/tcp, 9090/tcp", "10.96.0.1", "fd00::1"),
+		slice("shop", "api-1", "api", "http 8080/tcp", "api-0=10.0.0.1"),
+		headless("shop", "db"),
+		slice("shop", "db-1", "db", "sql 5432/tcp, 1/tcp", "db-0=10.0.0.2", "10.0.0.3", "!10.0.0.4", "fd00::3"),
+		headless("shop", "none"),
+		slice("shop", "none-1", "none", "sql 5432/tcp", "!10.0.0.5"),
+		headless("shop", "plain"), slice("shop", "plain-1", "plain", "", "10.0.0.6"),
+		external("shop", "web", "www.Example.com"), external("shop", "bad", "10.0.0.1"),
+		clusterIP("a", "one", "", "10.96.0.2"),
+		clusterIP("hidden", "api", "http 80/tcp", "10.96.0.3"),
+	)
+	const zone = ".svc.cluster.local"
+	expectLines(t, got.lines(),
+		hash("10.96.0.2")+".one.a"+zone+" 10.96.0.2",
+		"web.shop"+zone+" www.example.com",
+		hash("10.96.0.1")+".api.shop"+zone+" 10.96.0.1",
+		hash("fd00::1")+".api.shop"+zone+" fd00::1",
+		hash("10.96.0.1")+"._dns._tcp.api.shop"+zone+" api.shop"+zone+". :53",
+		hash("fd00::1")+"._dns._tcp.api.shop"+zone+" api.shop"+zone+". :53",
+		hash("10.96.0.1")+"._http._tcp.api.shop"+zone+" api.shop"+zone+". :80",
+		hash("fd00::1")+"._http._tcp.api.shop"+zone+" api.shop"+zone+". :80",
+		hash("10.96.0.1")+"._dns._udp.api.shop"+zone+" api.shop"+zone+". :53",
+		hash("fd00::1")+"._dns._udp.api.shop"+zone+" api.shop"+zone+". :53",
+		hash("10.0.0.3")+".db.shop"+zone+" 10.0.0.3",
+		hash("fd00::3")+".db.shop"+zone+" fd00::3",
+		"db-0.db.shop"+zone+" 10.0.0.2",
+		hash("10.0.0.3")+"._sql._tcp.db.shop"+zone+" "+hash("10.0.0.3")+".db.shop"+zone+". :5432",
+		hash("fd00::3")+"._sql._tcp.db.shop"+zone+" "+hash("fd00::3")+".db.shop"+zone+". :5432",
+		"db-0._sql._tcp.db.shop"+zone+" db-0.db.shop"+zone+". :5432",
+		hash("10.0.0.6")+".plain.shop"+zone+" 10.0.0.6",
+	)
+}
+
+// An object has each name once: of two addresses with one hostname the second
+// stands at its hash, where kube-dns loses one of them. What has one label shares
+// its ports, as in answers.
+func TestTreeSharedLabels(t *testing.T) {
+	got := treeOf(t, ttl30(), namespace("shop"), headless("shop", "db"),
+		slice("shop", "db-1", "db", "sql 5432/tcp", "db-0=10.0.0.1", "db-0=fd00::1", "10.0.0.2"),
+		slice("shop", "db-2", "db", "sql 5433/tcp, web 80/tcp", "10.0.0.2", "db-0=10.0.0.1"))
+	const zone = ".db.shop.svc.cluster.local"
+	expectLines(t, got.lines(),
+		hash("fd00::1")+zone+" fd00::1", hash("10.0.0.2")+zone+" 10.0.0.2", "db-0"+zone+" 10.0.0.1",
+		hash("fd00::1")+"._sql._tcp"+zone+" "+hash("fd00::1")+zone+". :5432",
+		hash("10.0.0.2")+"._sql._tcp"+zone+" "+hash("10.0.0.2")+zone+". :5432",
+		"db-0._sql._tcp"+zone+" db-0"+zone+". :5432",
+		hash("fd00::1")+"._web._tcp"+zone+" "+hash("fd00::1")+zone+". :80",
+		hash("10.0.0.2")+"._web._tcp"+zone+" "+hash("10.0.0.2")+zone+". :80",
+		"db-0._web._tcp"+zone+" db-0"+zone+". :80",
+	)
+}
+
+// Every zone has the Services, but those of ServiceImports and reverse zones; in
+// a zone below another one's svc that zone answers, and not the other.
+func TestTreeZones(t *testing.T) {
+	objects := []cluster.Object{namespace("shop"), namespace("x"), clusterIP("shop", "api", "", "10.96.0.1"), clusterIP("x", "api", "", "10.96.0.2")}
+	at := func(zone string) string { return hash("10.96.0.1") + ".api.shop.svc" + zone + " 10.96.0.1" }
+	atX := func(zone string) string { return hash("10.96.0.2") + ".api.x.svc" + zone + " 10.96.0.2" }
+	d := ttl30("cluster.local.", "local.", "other.example.", "clusterset.local.", "in-addr.arpa.")
+	d.multicluster = []string{"clusterset.local."}
+	expectLines(t, treeOf(t, d, objects...).lines(),
+		at(".other.example"), atX(".other.example"), at(".cluster.local"), atX(".cluster.local"), at(".local"), atX(".local"))
+	expectLines(t, treeOf(t, ttl30("."), objects...).lines(), at(""), atX(""))
+	expectLines(t, treeOf(t, ttl30("local.", "svc.local."), objects...).lines(), at(".svc.local"), atX(".svc.local"))
+	expectLines(t, treeOf(t, ttl30("local.", "x.svc.local."), objects...).lines(), at(".local"), at(".x.svc.local"), atX(".x.svc.local"))
+	expectLines(t, treeOf(t, ttl30()).lines(), "svc.cluster.local is empty")
+}
+
+func TestTreeTTL0(t *testing.T) {
+	d := plain()
+	d.ttl = 0
+	treeOf(t, d, namespace("shop"), clusterIP("shop", "api", "", "10.96.0.1"))
+}
+
+// A writer that fails has the last word, and soon.
+func TestTreeWriterFails(t *testing.T) {
+	d := plain()
+	objects := []cluster.Object{namespace("shop")}
+	for i := range 1000 {
+		objects = append(objects, clusterIP("shop", fmt.Sprintf("s%d", i), "http 80/tcp", fmt.Sprintf("10.96.%d.%d", i/250, i%250)))
+	}
+	h := d.handler(t, load(d.newIndex(), objects...))
+	w := &failing{after: 1 << 14}
+	if err := h.WriteTree(w); !errors.Is(err, io.ErrClosedPipe) || w.calls != 1 {
+		t.Errorf("%v, written to %d times after the error, want once", err, w.calls)
+	}
+	if w.most > 1<<13 {
+		t.Errorf("%d bytes at once: the tree is held", w.most)
+	}
+}
+
+// A failing writer takes so many bytes, and counts the calls after that.
+type failing struct{ after, calls, most int }
+
+func (f *failing) Write(p []byte) (int, error) {
+	f.most = max(f.most, len(p))
+	if f.after -= len(p); f.after < 0 {
+		f.calls++
+		return 0, io.ErrClosedPipe
+	}
+	return len(p), nil
+}

@@ -1,0 +1,148 @@
+package kubernetes
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/cluster"
+)
+
+func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
+
+// crowdedShop is n Services with ClusterIPs in each of two namespaces.
+func crowdedShop(n int) []cluster.Object {
+	objects := []cluster.Object{namespace("shop"), namespace("mall")}
+	for i := range n {
+		for j, ns := range []string{"shop", "mall"} {
+			s := clusterIP(ns, fmt.Sprintf("svc-%d", i), "http 80/tcp")
+			s.ClusterIPs = []netip.Addr{netip.AddrFrom4([4]byte{10, byte(96 + j), byte(i >> 8), byte(i)})}
+			objects = append(objects, s)
+		}
+	}
+	return objects
+}
+
+// An answer has all that match, or as many as fit and TC.
+func TestWildcardsOfManyServices(t *testing.T) {
+	const n = 1000
+	d := plain()
+	d.wildcards = true
+	s := start(t, d, crowdedShop(n)...)
+	for name, want := range map[string]int{
+		"*.*.svc.cluster.local.":               2 * n,
+		"*.shop.svc.cluster.local.":            n,
+		"*.shop.*.cluster.local.":              n,
+		"svc-7.*.svc.cluster.local.":           2,
+		"svc-7.*.*.cluster.local.":             2,
+		"svc-7.shop.*.cluster.local.":          1,
+		"*.svc-7.shop.svc.cluster.local.":      1,
+		"*.*.shop.svc.cluster.local.":          n,
+		"_http._tcp.*.shop.svc.cluster.local.": n,
+	} {
+		m := s.ask(t, name, "A")
+		if len(m.Answer) != want || m.Truncated {
+			t.Errorf("%s: %d addresses, want %d", name, len(m.Answer), want)
+		}
+		seen := map[string]bool{}
+		for _, rr := range m.Answer {
+			seen[rr.(*mdns.A).A.String()] = true
+			if rr.Header().Name != name {
+				t.Fatalf("%s: owner %s", name, rr.Header().Name)
+			}
+		}
+		if len(seen) != want {
+			t.Errorf("%s: %d different addresses, want %d", name, len(seen), want)
+		}
+		m, size := s.askUDP(t, name, "A", 512)
+		if m.Truncated != (want > 100) || size > 512 || len(m.Answer) == 0 {
+			t.Errorf("%s: %d of %d addresses in %d bytes, tc=%v", name, len(m.Answer), want, size, m.Truncated)
+		}
+	}
+	m := s.ask(t, "_http._tcp.*.shop.svc.cluster.local.", "SRV")
+	if len(m.Answer) != n || m.Truncated {
+		t.Errorf("%d SRV records, want %d", len(m.Answer), n)
+	}
+	for _, rr := range m.Answer {
+		if srv := rr.(*mdns.SRV); srv.Weight != 1 {
+			t.Fatalf("%s: weight of one in %d", srv, n)
+		}
+	}
+	if m, size := s.askUDP(t, "*.*.svc.cluster.local.", "SRV", 1232); !m.Truncated || size > 1232 || len(m.Answer) < 10 {
+		t.Errorf("%d SRV records in %d bytes, tc=%v", len(m.Answer), size, m.Truncated)
+	}
+}
+
+// Walks over the tables go on beside changes: what stays is in every answer, and
+// what has never been there in none.
+func TestWildcardsBesideChanges(t *testing.T) {
+	d := plain()
+	d.wildcards = true
+	ix := load(d.newIndex(), crowdedShop(20)...)
+	h := d.handler(t, ix)
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 2 {
+		s := serve(t, d, h)
+		wg.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				m := s.ask(t, "*.shop.svc.cluster.local.", "A")
+				stays := 0
+				for _, rr := range m.Answer {
+					switch ip, _ := netip.AddrFromSlice(rr.(*mdns.A).A.To4()); {
+					case ip.As4()[1] == 96:
+						stays++
+					case ip.As4()[1] != 98:
+						t.Errorf("%s is of another namespace", ip)
+					}
+				}
+				if stays != 20 {
+					t.Errorf("%d of 20 Services", stays)
+				}
+				if got := len(s.ask(t, "svc-3.*.svc.cluster.local.", "A").Answer); got != 2 {
+					t.Errorf("%d of 2 Services", got)
+				}
+			}
+		})
+	}
+	for i := range 3000 {
+		s := clusterIP("shop", fmt.Sprintf("new-%d", i), "")
+		s.ClusterIPs = []netip.Addr{netip.AddrFrom4([4]byte{10, 98, byte(i >> 8), byte(i)})}
+		ix.Put(cluster.Services, s)
+		ix.Put(cluster.Namespaces, namespace(fmt.Sprintf("ns-%d", i)))
+		if i >= 100 {
+			ix.Delete(cluster.Services, cluster.Key{Namespace: "shop", Name: fmt.Sprintf("new-%d", i-100)})
+			ix.Delete(cluster.Namespaces, cluster.Key{Name: fmt.Sprintf("ns-%d", i-100)})
+		}
+	}
+	close(done)
+	wg.Wait()
+}
+
+// Servers with equal data give equal answers, in whatever order it has come.
+func TestWildcardsInOrder(t *testing.T) {
+	d := plain()
+	d.wildcards = true
+	objects := crowdedShop(30)
+	var first string
+	for range 3 {
+		s := start(t, d, objects...)
+		got := digest(s.ask(t, "*.*.svc.cluster.local.", "SRV")) + digest(s.ask(t, "*.shop.svc.cluster.local.", "A"))
+		if first == "" {
+			first = got
+		}
+		if got != first {
+			t.Fatalf("got\n%s\nwant\n%s", got, first)
+		}
+		slices.Reverse(objects)
+	}
+}

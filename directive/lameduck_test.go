@@ -1,0 +1,47 @@
+package directive
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seamark/seamark/config"
+)
+
+// A block waits for as long as it says, beside the others; whoever ends the process
+// at once does not wait for it.
+func TestLameduckAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var blocks []*config.Block
+		for _, text := range []string{"lameduck 5s", "lameduck 3s", "lameduck 0s", "health {\nlameduck 2s\n}\nlameduck 4s"} {
+			b, err := plan(t, ".:53 {\n"+text+"\n}")
+			if err != nil {
+				t.Fatal(err)
+			}
+			blocks = append(blocks, b)
+		}
+		for i, want := range []time.Duration{5 * time.Second, 3 * time.Second, 0, 4 * time.Second} {
+			begin := time.Now()
+			config.Shutdown(t.Context(), blocks[i])
+			if took := time.Since(begin); took != want {
+				t.Errorf("took %v, want %v", took, want)
+			}
+		}
+		begin := time.Now()
+		config.Shutdown(t.Context(), blocks...)
+		if took := time.Since(begin); took != 5*time.Second {
+			t.Errorf("all together took %v, want 5s", took)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		config.Shutdown(ended, blocks...)
+		if took := time.Since(begin); took != 5*time.Second {
+			t.Errorf("took %v after the end", took-5*time.Second)
+		}
+	})
+	wrong(t, ".:53 {\nlameduck\nlameduck 1s 2s {\nx\n}\n}", `Corefile:2: lameduck: want 1 argument, got 0
+Corefile:3: lameduck: already given at Corefile:2, and can be given once in a server block`)
+	wrong(t, ".:53 {\nlameduck 2h {\nx\n}\n}", `Corefile:2: lameduck: want a duration of 0s..1h, got "2h"
+Corefile:3: lameduck: takes no options, got "x"`)
+}

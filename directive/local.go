@@ -1,0 +1,151 @@
+package directive
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"strings"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/wire"
+)
+
+// A Local answers what should never leave a machine: the local directive.
+//
+//	local {
+//	    localhost_prefix on|off
+//	}
+//
+// It answers, with authority, everything in these zones:
+//
+//	localhost              A 127.0.0.1 and AAAA ::1, for it and all names below it
+//	127.in-addr.arpa       1.0.0.127.in-addr.arpa has PTR localhost.
+//	1.0.0…0.0.ip6.arpa     the reverse name of ::1 has PTR localhost.
+//	0.in-addr.arpa         empty
+//	255.in-addr.arpa       empty
+//
+// Each has a SOA and an NS record. TTLs are 604800, a week.
+//
+// A search path makes names such as localhost.svc.cluster.local of localhost.
+// With localhost_prefix on, the default, every name whose first label is
+// localhost has the addresses of localhost, too; they are counted in
+// coredns_local_localhost_requests_total, which has no labels, and told to the
+// log's debug lines. With off such names go on to the handlers below.
+//
+//	.:1053 {
+//	    local {
+//	        localhost_prefix on
+//	    }
+//	    whoami
+//	}
+//
+// Same as CoreDNS. Differs: names below localhost have its addresses, as RFC
+// 6761 §6.3 wants; names that do not exist are NXDOMAIN; ::1 has its PTR record.
+type Local struct {
+	zones  []localZone
+	prefix bool
+	log    *slog.Logger
+	count  *metrics.Counter
+}
+
+// A localZone is a zone, in wire form.
+type localZone struct {
+	name      string
+	labels    int
+	addresses bool   // it and all below it have those of localhost
+	pointer   string // the name that has a PTR record
+}
+
+const (
+	localhost  = "\x09localhost\x00"
+	localTTL   = 604800
+	localIPv4  = "\x03127\x07in-addr\x04arpa\x00"
+	localZeros = "\x010\x010\x010\x010\x010\x010\x010\x010"
+	localIPv6  = "\x011\x010\x010\x010\x010\x010\x010\x010" + localZeros + localZeros + localZeros + "\x03ip6\x04arpa\x00"
+)
+
+// SetupLocal is the Setup of local.
+func SetupLocal(b *config.Block, uses []corefile.Directive) error {
+	prefix := "on"
+	l := &Local{
+		log:   b.Log,
+		count: b.Metrics.Counter("coredns_local_localhost_requests_total", "Counter of localhost.<domain> requests."),
+		zones: []localZone{
+			{localhost, 1, true, ""},
+			{localIPv4, 3, false, "\x011\x010\x010" + localIPv4},
+			{"\x010\x07in-addr\x04arpa\x00", 3, false, ""},
+			{"\x03255\x07in-addr\x04arpa\x00", 3, false, ""},
+			{localIPv6, 34, false, localIPv6},
+		},
+	}
+	err := errors.Join(config.Once(uses), uses[0].Arity(0, 0), uses[0].Options(
+		corefile.Option{Name: "localhost_prefix", Min: 1, Max: 1, Set: corefile.OneOf(&prefix, "on", "off")},
+	))
+	l.prefix = prefix == "on"
+	b.Handle(l)
+	return err
+}
+
+// ServeDNS answers the names above.
+func (l *Local) ServeDNS(q *dns.Query) dns.Verdict {
+	for i := range l.zones {
+		at := q.Labels() - l.zones[i].labels
+		if at >= 0 && string(q.Name()[q.Offset(at):]) == l.zones[i].name {
+			l.zones[i].answer(q, at)
+			return dns.Done
+		}
+	}
+	if !l.prefix || !bytes.HasPrefix(q.Name(), []byte(localhost[:len(localhost)-1])) {
+		return dns.Next
+	}
+	l.count.Add(1)
+	if l.log.Enabled(context.Background(), slog.LevelDebug) {
+		l.log.Debug("local: a name that begins with localhost", "name", wireText(q.Name()), "client", q.Peer)
+	}
+	(&localZone{addresses: true}).answer(q, 0)
+	return dns.Done
+}
+
+// answer answers for a name whose zone begins at label apex.
+func (z *localZone) answer(q *dns.Query, apex int) {
+	q.AA = true
+	var room [64]byte
+	record := room[:0]
+	switch isPointer := z.pointer == string(q.Name()); {
+	case q.Type == wire.TypeA && z.addresses:
+		record = wire.AppendAddress(record, wire.OwnerIsQuestion, localTTL, netip.AddrFrom4([4]byte{127, 0, 0, 1}))
+	case q.Type == wire.TypeAAAA && z.addresses:
+		record = wire.AppendAddress(record, wire.OwnerIsQuestion, localTTL, netip.IPv6Loopback())
+	case q.Type == wire.TypePTR && isPointer, q.Type == wire.TypeNS && apex == 0:
+		record = append(wire.AppendHead(record, wire.OwnerIsQuestion, q.Type, localTTL, len(localhost)), localhost...)
+	case q.Type == wire.TypeSOA && apex == 0:
+		record = appendLocalSOA(record, 0)
+	default:
+		// What is above the name with the PTR record is there, and empty.
+		if apex > 0 && !z.addresses && !strings.HasSuffix(z.pointer, string(q.Name())) {
+			q.RCode = wire.NXDomain
+		}
+		q.Answer.Append(wire.Authority, appendLocalSOA(record, q.Offset(apex)), 1)
+		return
+	}
+	q.Answer.Append(wire.Answers, record, 1)
+}
+
+// appendLocalSOA writes the SOA of the zone that begins at offset apex of the
+// question. There is nothing to refresh.
+func appendLocalSOA(buf []byte, apex int) []byte {
+	const rname, serial, refresh, retry, expire = "\x04root" + localhost, 1, 0, 0, 0
+	owner := wire.Pointer(apex)
+	buf = wire.AppendHead(buf, owner[:], wire.TypeSOA, localTTL, len(localhost)+len(rname)+20)
+	buf = append(append(buf, localhost...), rname...)
+	for _, n := range [...]uint32{serial, refresh, retry, expire, localTTL} {
+		buf = binary.BigEndian.AppendUint32(buf, n)
+	}
+	return buf
+}

@@ -1,0 +1,186 @@
+package records
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/zone/zonefile"
+)
+
+// Setup is the Setup of records: see Handler.
+func Setup(b *config.Block, uses []corefile.Directive) error {
+	h := &Handler{}
+	var errs []error
+	for _, d := range uses {
+		errs = append(errs, h.table.read(b, d))
+	}
+	h.table.settle()
+	b.Handle(h)
+	return errors.Join(errs...)
+}
+
+// read adds the records of one use of the directive.
+func (t *table) read(b *config.Block, d corefile.Directive) error {
+	zones, err := b.ZonesOr(d)
+	errs := []error{err}
+	ttl := 3600
+	var options, lines []corefile.Directive
+	for _, o := range d.Body {
+		o.Path = d.Path
+		if o.Text == "ttl" && len(o.Args) < 2 { // a record has two words behind its name
+			o.Path += ": ttl"
+			options = append(options, o)
+		} else {
+			lines = append(lines, o)
+		}
+	}
+	d.Body = options
+	errs = append(errs, d.Options(corefile.Option{Name: "ttl", Min: 1, Max: 1, Once: true, Set: corefile.Int(&ttl, 0, math.MaxInt32)}))
+	if len(lines) == 0 {
+		errs = append(errs, d.Errorf("want records in braces, NAME [TTL] [IN] TYPE RDATA..."))
+	}
+	for _, o := range lines {
+		owner, r, err := parse(o, uint32(ttl))
+		switch {
+		case err != nil:
+		case len(zones) > 0 && !slices.ContainsFunc(zones, owner.Within):
+			err = fmt.Errorf("%s is not in %s", owner, list(zones))
+		default:
+			err = t.add(o.Token, owner, r)
+		}
+		if err != nil {
+			errs = append(errs, o.Errorf("%w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func list(zones []wire.Name) string {
+	var names []string
+	for _, z := range zones {
+		names = append(names, z.String())
+	}
+	return strings.Join(names, " or ")
+}
+
+// parse reads the line of one record. The record's own owner says nothing.
+func parse(o corefile.Directive, ttl uint32) (wire.Name, zonefile.Record, error) {
+	var r zonefile.Record
+	words := o.Words()
+	if o.Block {
+		return "", r, errors.New("a record has no braces")
+	}
+	at := behind(words)
+	if at+1 >= len(words) {
+		return "", r, fmt.Errorf("want NAME [TTL] [IN] TYPE RDATA..., got %q", strings.Join(append([]string{o.Text}, words...), " "))
+	}
+	if o.Text == "@" {
+		return "", r, errors.New("want a name, got @: there is no zone here")
+	}
+	owner, err := wire.ParseName(o.Text)
+	if err != nil {
+		return "", r, fmt.Errorf("not a name: %w", err)
+	}
+	kind, _ := wire.ParseType(words[at])
+	r, err = zonefile.ParseRecord(". "+strings.Join(words[:at+1], " ")+rdata(kind, words[at+1:]), wire.Root, ttl)
+	switch {
+	case err != nil && strings.HasPrefix(err.Error(), "not a TTL: "): // the library's word for what may be a type as well
+		err = fmt.Errorf("want NAME [TTL] [IN] TYPE RDATA..., got %q for a TYPE", words[at])
+	case err != nil:
+	case r.Class != wire.ClassIN:
+		err = fmt.Errorf("want class IN, got %s", r.Class)
+	case r.Type == wire.TypeDNAME:
+		err = errors.New("DNAME records are not for here: file has them")
+	}
+	return owner, r, err
+}
+
+// behind counts the words before the type: a TTL, a class.
+func behind(words []string) (n int) {
+	for n < min(2, len(words)) {
+		c, class := wire.ParseClass(words[n])
+		if (!class || c == wire.ClassANY) && (words[n] == "" || words[n][0] < '0' || words[n][0] > '9') {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// rdata writes words as a zone file has them. The Corefile has taken the quotes
+// off: they come back where a word needs them, or the type does.
+func rdata(t wire.Type, words []string) string {
+	var b strings.Builder
+	for i, word := range words {
+		b.WriteByte(' ')
+		switch {
+		case t == wire.TypeSVCB || t == wire.TypeHTTPS:
+			bare(&b, word) // quotes stand inside a word here: alpn="h2,h3"
+		case t == wire.TypeNAPTR && 2 <= i && i <= 4, word == "", special(word):
+			quote(&b, word)
+		default:
+			b.WriteString(word)
+		}
+	}
+	return b.String()
+}
+
+// special says that a word means something else in a zone file without quotes.
+func special(word string) bool {
+	for i := 0; i < len(word); i++ {
+		switch c := word[i]; {
+		case c == '\\' && i+1 < len(word) && word[i+1] > ' ':
+			i++ // what is behind it means itself
+		case c <= ' ' || strings.IndexByte(`";()\`, c) >= 0:
+			return true
+		}
+	}
+	return false
+}
+
+// quote writes a word in quotes. Escapes in it stay.
+func quote(b *strings.Builder, word string) {
+	b.WriteByte('"')
+	for i := 0; i < len(word); i++ {
+		switch c := word[i]; {
+		case c == '\\' && i+1 < len(word) && word[i+1] >= ' ':
+			b.WriteString(word[i : i+2])
+			i++
+		case c == '\\' || c == '"':
+			b.Write([]byte{'\\', c})
+		case c < ' ':
+			fmt.Fprintf(b, `\%03d`, c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	b.WriteByte('"')
+}
+
+// bare writes a word as it is. What would end the record, or the rest of it,
+// means itself.
+func bare(b *strings.Builder, word string) {
+	quoted := false
+	for i := 0; i < len(word); i++ {
+		switch c := word[i]; {
+		case c == '\\' && i+1 < len(word) && word[i+1] >= ' ':
+			b.WriteString(word[i : i+2])
+			i++
+		case c == '\\':
+			b.WriteString(`\\`)
+		case c < ' ':
+			fmt.Fprintf(b, `\%03d`, c)
+		case !quoted && strings.IndexByte(";()", c) >= 0:
+			b.Write([]byte{'\\', c})
+		default:
+			quoted = quoted != (c == '"')
+			b.WriteByte(c)
+		}
+	}
+}

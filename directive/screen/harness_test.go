@@ -1,0 +1,249 @@
+package screen
+
+import (
+	"bytes"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/directive/cache"
+	"github.com/seamark/seamark/directive/forward"
+	"github.com/seamark/seamark/directive/records"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/wire"
+)
+
+// A world is another server: the answers that it has, by question.
+type world map[string]*mdns.Msg
+
+// worldOf reads records, each below the question that it answers: "? NAME TYPE
+// [RCODE]". A line that begins with + is for the additional section, one with ^ for
+// the authority section.
+func worldOf(t testing.TB, text string) world {
+	t.Helper()
+	w := world{}
+	var m *mdns.Msg
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		fields := strings.Fields(line)
+		if len(fields) == 0 {
+			continue
+		}
+		if fields[0] == "?" {
+			m = new(mdns.Msg)
+			if len(fields) > 3 {
+				m.Rcode = mdns.StringToRcode[fields[3]]
+			}
+			w[fields[1]+". "+fields[2]] = m
+			continue
+		}
+		rr, err := mdns.NewRR(strings.TrimLeft(line, "+^"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch line[0] {
+		case '+':
+			m.Extra = append(m.Extra, rr)
+		case '^':
+			m.Ns = append(m.Ns, rr)
+		default:
+			m.Answer = append(m.Answer, rr)
+		}
+	}
+	return w
+}
+
+// ServeDNS answers what it has, and everything else with a TXT record.
+func (w world) ServeDNS(to mdns.ResponseWriter, query *mdns.Msg) {
+	m := new(mdns.Msg).SetReply(query)
+	m.RecursionAvailable = true
+	q := query.Question[0]
+	if has := w[strings.ToLower(q.Name)+" "+mdns.TypeToString[q.Qtype]]; has != nil {
+		m.Rcode, m.Answer, m.Ns, m.Extra = has.Rcode, has.Answer, has.Ns, slices.Clone(has.Extra)
+	} else if q.Qtype == mdns.TypeTXT || q.Qtype == mdns.TypeANY || q.Qtype == mdns.TypePTR {
+		rr, _ := mdns.NewRR(`. 60 TXT "upstream"`)
+		if q.Qtype == mdns.TypePTR {
+			rr, _ = mdns.NewRR(`. 60 PTR upstream.`)
+		}
+		rr.Header().Name = q.Name
+		m.Answer = []mdns.RR{rr}
+	}
+	_ = to.WriteMsg(m)
+}
+
+// listen serves w until the test ends.
+func listen(t testing.TB, w mdns.Handler) (addr netip.AddrPort) {
+	t.Helper()
+	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	started, ended := make(chan struct{}), make(chan error, 1)
+	s := &mdns.Server{PacketConn: udp, Handler: w, NotifyStartedFunc: func() { close(started) }}
+	go func() { ended <- s.ActivateAndServe() }()
+	<-started
+	t.Cleanup(func() {
+		_ = s.Shutdown() // the error of the server itself says more
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return netip.MustParseAddrPort(udp.LocalAddr().String())
+}
+
+// A journal is a log that several goroutines write.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
+// plan sets up a block of cache, records, screen and forward.
+func plan(text string, log *slog.Logger) (*config.Block, error) {
+	servers, err := corefile.Parse("Corefile", []byte(text))
+	if err != nil {
+		return nil, err
+	}
+	b := &config.Block{Zones: []wire.Name{wire.Root}, Log: log, Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
+	var errs []error
+	for _, d := range []config.Directive{{Name: "cache", Setup: cache.Setup}, {Name: "records", Setup: records.Setup}, {Name: "screen", Setup: Setup}, {Name: "forward", Setup: forward.Setup}} {
+		uses := slices.DeleteFunc(slices.Clone(servers[0].Directives), func(use corefile.Directive) bool { return use.Text != d.Name })
+		if len(uses) > 0 {
+			b.Begin(d.Name)
+			errs = append(errs, d.Setup(b, uses))
+		}
+	}
+	errs = append(errs, b.Planned()...)
+	return b, corefile.Sorted(errs...)
+}
+
+// A running is a block that answers without sockets of its own.
+type running struct {
+	t     testing.TB
+	block *config.Block
+	port  dns.Port
+	query *dns.Query
+	lent  []byte
+	sent  chan []byte
+	log   journal
+}
+
+// Send gets what was parked.
+func (r *running) Send(q *dns.Query) { r.sent <- slices.Clone(q.Reply()) }
+
+// run serves a block whose forward asks w.
+func run(t testing.TB, lines string, w mdns.Handler) *running {
+	t.Helper()
+	r := &running{t: t, lent: make([]byte, 1<<16), sent: make(chan []byte, 1)}
+	text := ".:53 {\n" + lines + "\nforward . " + listen(t, w).String() + "\n}"
+	var err error
+	if r.block, err = plan(text, slog.New(slog.NewTextHandler(&r.log, nil))); err != nil {
+		t.Fatal(err)
+	}
+	start := config.NewStart(t.Context(), nil)
+	if err := r.block.Started(start); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(start.Stop)
+	r.route(r.block.Chain)
+	return r
+}
+
+func (r *running) route(c *dns.Chain) {
+	r.t.Helper()
+	mux := dns.NewMux(dns.NewLot(8), nil) // one that has been sent may still be there
+	c = c.For("dns://:53", ".")
+	r.block.Chained(c)
+	if err := mux.Route(wire.Root, c); err != nil {
+		r.t.Fatal(err)
+	}
+	r.query = dns.NewQuery(r)
+	r.port.Swap(mux)
+	r.block.Swapped()
+}
+
+// ask gives the reply to one question, which has EDNS.
+func (r *running) ask(name, qtype string, at time.Time) *mdns.Msg {
+	r.t.Helper()
+	m := new(mdns.Msg).SetQuestion(name, mdns.StringToType[qtype])
+	m.SetEdns0(1232, false)
+	packet, err := m.Pack()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := m.Unpack(r.send(packet, at)); err != nil {
+		r.t.Fatalf("%s %s: %v", name, qtype, err)
+	}
+	return m
+}
+
+func (r *running) send(packet []byte, at time.Time) []byte {
+	q := r.query
+	room := q.Room(len(packet))
+	copy(room, packet)
+	q.Received(room, dns.UDP, at)
+	q.Peer, q.Local = netip.MustParseAddrPort("10.0.0.1:53012"), netip.MustParseAddrPort("10.0.0.2:53")
+	if r.port.Serve(q, r.lent) == dns.Parked {
+		r.query = dns.NewQuery(r) // that one is a worker's now
+		return <-r.sent
+	}
+	return q.Reply()
+}
+
+// metrics is the values of seamark_screen_total, by reason.
+func (r *running) metrics() string {
+	var all strings.Builder
+	if err := r.block.Metrics.WriteText(&all); err != nil {
+		r.t.Fatal(err)
+	}
+	var counts []string
+	for line := range strings.Lines(all.String()) {
+		if rest, ok := strings.CutPrefix(line, `seamark_screen_total{reason="`); ok {
+			counts = append(counts, strings.Replace(strings.TrimSpace(rest), `"}`, "", 1))
+		}
+	}
+	slices.Sort(counts)
+	return strings.Join(counts, ", ")
+}
+
+// digest is what clients make of a reply: the code, AA, RA and the records.
+func digest(m *mdns.Msg) string {
+	text := mdns.RcodeToString[m.Rcode]
+	if m.Authoritative {
+		text += " aa"
+	}
+	if m.RecursionAvailable {
+		text += " ra"
+	}
+	var lines []string
+	for i, rrs := range [][]mdns.RR{m.Answer, m.Ns, m.Extra} {
+		for _, rr := range rrs {
+			if rr.Header().Rrtype != mdns.TypeOPT {
+				lines = append(lines, "\n\t"+[]string{"", "^", "+"}[i]+strings.ReplaceAll(rr.String(), "\t", " "))
+			}
+		}
+	}
+	slices.Sort(lines)
+	return text + strings.Join(lines, "")
+}

@@ -1,0 +1,150 @@
+package directive
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
+)
+
+// block plans a server block of these lines.
+func block(t *testing.T, lines string) *config.Block {
+	t.Helper()
+	b, err := plan(t, ".:53 {\n"+lines+"\n}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestReload(t *testing.T) {
+	for lines, want := range map[string]config.Reload{
+		"reload":         {Interval: 30 * time.Second, Jitter: 15 * time.Second},
+		"reload 10s":     {Interval: 10 * time.Second, Jitter: 5 * time.Second},
+		"reload 2s 1s":   {Interval: 2 * time.Second, Jitter: time.Second},
+		"reload 1m 2m":   {Interval: time.Minute, Jitter: 30 * time.Second},
+		"reload 1m 10s":  {Interval: time.Minute, Jitter: 10 * time.Second},
+		"reload 60 20":   {Interval: time.Minute, Jitter: 20 * time.Second},
+		"reload 2s 100s": {Interval: 2 * time.Second, Jitter: time.Second},
+	} {
+		if got := block(t, lines).Reload; got == nil || *got != want {
+			t.Errorf("%s: got %v, want %v", lines, got, want)
+		}
+	}
+	if got := block(t, "reload off").Reload; got != nil {
+		t.Errorf("off: got %v", got)
+	}
+}
+
+func TestTimeouts(t *testing.T) {
+	got := block(t, "timeouts {\nread 1\nwrite 2s\nidle 1m\nmaxtcpqueries 7\n}").Timeouts
+	if want := (config.Timeouts{Read: time.Second, Write: 2 * time.Second, Idle: time.Minute, MaxTCPQueries: 7}); got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestMultisocket(t *testing.T) {
+	for lines, want := range map[string]int{"multisocket": runtime.GOMAXPROCS(0), "multisocket 1024": 1024, "": 0} {
+		if got := block(t, lines).Sockets; got != want {
+			t.Errorf("%q: got %d, want %d", lines, got, want)
+		}
+	}
+}
+
+func TestDebug(t *testing.T) {
+	if block(t, "").Debug || !block(t, "debug").Debug {
+		t.Error("the server is not told")
+	}
+}
+
+func TestCancel(t *testing.T) {
+	for lines, want := range map[string]time.Duration{"cancel": 5001 * time.Millisecond, "cancel 20ms": 20 * time.Millisecond} {
+		c := config.Find[*Cancel](block(t, lines))[0]
+		q := dns.NewQuery(nil)
+		if verdict := c.ServeDNS(q); verdict != dns.Next || q.Patience != want {
+			t.Errorf("%s: %v, %v", lines, verdict, q.Patience)
+		}
+	}
+}
+
+func TestSettingsWrong(t *testing.T) {
+	for _, c := range []struct{ lines, want string }{
+		{"reload 1s", `reload: want a duration of 2s..8760h, got "1s"`},
+		{"reload x y", "reload: want a duration of 2s..8760h, got \"x\"\nCorefile:2: reload: want a duration of 1s..8760h, got \"y\""},
+		{"reload 30s 10ms", `reload: want a duration of 1s..8760h, got "10ms"`},
+		{"reload off 1s", `reload: want a duration of 2s..8760h, got "off"`},
+		{"reload 1m 1m 1m", `reload: want at most 2 arguments, got 3`},
+		{"reload {\nx\n}", "X3: reload: takes no options, got \"x\""},
+		{"reload\nreload", "X3: reload: already given at Corefile:2, and can be given once in a server block"},
+		{"timeouts", `timeouts: want at least one of read, write, idle and maxtcpqueries in braces`},
+		{"timeouts 5s {\nread 5s\n}", `timeouts: want no argument, got 1`},
+		{"timeouts {\nread\n}", `X3: timeouts: read: want 1 argument, got 0`},
+		{"timeouts {\nread 5s\nread 6s\n}", `X4: timeouts: read: already given on line 3`},
+		{"timeouts {\nwrite 1ms\n}", `X3: timeouts: write: want a duration of 1s..24h, got "1ms"`},
+		{"timeouts {\nidle 25h\n}", `X3: timeouts: idle: want a duration of 1s..24h, got "25h"`},
+		{"timeouts {\nmaxtcpqueries 0\n}", `X3: timeouts: maxtcpqueries: want 1..2147483647, got "0"`},
+		{"timeouts {\nreads 1s\n}", `X3: timeouts: unknown option "reads"; did you mean "read"?`},
+		{"timeouts {\nread 1s\n}\ntimeouts {\nread 1s\n}", `X5: timeouts: already given at Corefile:2, and can be given once in a server block`},
+		{"multisocket 0", `multisocket: want 1..1024, got "0"`},
+		{"multisocket 1025", `multisocket: want 1..1024, got "1025"`},
+		{"multisocket 1 2", `multisocket: want at most 1 argument, got 2`},
+		{"multisocket {\nx\n}", `X3: multisocket: takes no options, got "x"`},
+		{"cancel 0s", `cancel: want a duration of 1ms..1h, got "0s"`},
+		{"cancel 1s 2s", `cancel: want at most 1 argument, got 2`},
+		{"cancel {\nx\n}", `X3: cancel: takes no options, got "x"`},
+		{"debug on", `debug: want no argument, got 1`},
+		{"debug {\nx\n}", `X3: debug: takes no options, got "x"`},
+		{"shed 5", `shed: want no argument, got 1`},
+		{"shed {\nqueue 5\n}", `X3: shed: takes no options, got "queue"`},
+		{"pprof 6053", `pprof: want an address and a port such as :8080, got "6053"`},
+		{"pprof :1 :2", `pprof: want at most 1 argument, got 2`},
+		{"pprof {\nblock -1\n}", `X3: pprof: block: want 1..2147483647, got "-1"`},
+		{"pprof {\nblock 1 2\n}", `X3: pprof: block: want at most 1 argument, got 2`},
+		{"pprof {\nblocks\n}", `X3: pprof: unknown option "blocks"; did you mean "block"?`},
+	} {
+		want := "Corefile:2: " + c.want
+		if at, ok := strings.CutPrefix(c.want, "X"); ok {
+			want = "Corefile:" + at
+		}
+		wrong(t, ".:53 {\n"+c.lines+"\n}", want)
+	}
+}
+
+// What had no room to wait is counted; the counter is there before that.
+func TestShed(t *testing.T) {
+	h := &says{verdict: dns.Done, code: wire.ServFail}
+	r := run(t, ".:53 {\nshed\n}", h)
+	for n, err := range []error{nil, dns.ErrFull, dns.ErrFull} {
+		want := `coredns_shed_dropped_total{server="dns://:53",reason="full"} ` + []string{"0", "0", "1"}[n] + "\n"
+		if got := r.metrics("coredns_shed"); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		h.err = err
+		r.ask(packet(t, "example.org", wire.TypeA), dns.UDP, client)
+	}
+}
+
+func TestPprof(t *testing.T) {
+	r := run(t, ".:53 {\npprof 127.0.0.1:0 {\nblock\n}\n}")
+	for path, want := range map[string]string{
+		"/debug/pprof/":                   "/debug/pprof/</title>",
+		"/debug/pprof/cmdline":            "test",
+		"/debug/pprof/symbol":             "num_symbols: 1",
+		"/debug/pprof/goroutine?debug=1":  "goroutine profile: total ",
+		"/debug/pprof/profile?seconds=1":  "",
+		"/debug/pprof/trace?seconds=0.01": "go 1.",
+	} {
+		if code, body := r.page(path); code != 200 || !strings.Contains(body, want) {
+			t.Errorf("%s: %d %.200q", path, code, body)
+		}
+	}
+	for path, want := range map[string]int{"/debug/": 404, "/": 404, "/debug/pprof/nothing": 404} {
+		if code, _ := r.page(path); code != want {
+			t.Errorf("%s: %d, want %d", path, code, want)
+		}
+	}
+}

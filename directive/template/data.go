@@ -1,0 +1,98 @@
+package template
+
+import (
+	"strconv"
+
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/internal/expression"
+	"github.com/seamark/seamark/wire"
+)
+
+// A data is what a template sees: its names are those of the reference page.
+type data struct {
+	Zone     string
+	Name     string
+	Regex    string
+	Match    []string
+	Group    map[string]string
+	Class    string
+	Type     string
+	Message  *message
+	Question *question
+	Remote   string
+	Var      map[string]any
+
+	q        *dns.Query
+	metadata expression.Metadata
+}
+
+// A message is the header of the query and its question.
+type message struct {
+	Id                 uint16
+	Response           bool
+	Opcode             int
+	Authoritative      bool
+	Truncated          bool
+	RecursionDesired   bool
+	RecursionAvailable bool
+	Zero               bool
+	AuthenticatedData  bool
+	CheckingDisabled   bool
+	Rcode              int
+	Question           []question
+}
+
+// A question is the one of the query, its name as it was spelled.
+type question struct {
+	Name   string
+	Qtype  uint16
+	Qclass uint16
+}
+
+// Meta is what is known of the query under a key; "" if nothing is.
+func (d *data) Meta(key string) string { return d.metadata(d.q, key) }
+
+// fill makes what the templates of a rule see. It says false, and answers
+// SERVFAIL, if a var cannot be evaluated.
+func (t *Template) fill(q *dns.Query, m *match) bool {
+	name := string(wire.AppendText(nil, q.Name()))
+	asked := question{string(wire.AppendText(nil, q.SpelledName())), uint16(q.Type), uint16(q.Class)}
+	flag := func(bit uint16) bool { return q.Flags&bit != 0 }
+	const zero = 1 << 6
+	m.data = &data{
+		Zone: m.zone.text, Name: name, Regex: ".*", Match: []string{name}, Group: map[string]string{},
+		Class: q.Class.String(), Type: q.Type.String(), Remote: q.Peer.Addr().Unmap().WithZone("").String(),
+		Message: &message{
+			Id: q.ID, Opcode: int(q.Flags >> 11 & 15), Authoritative: flag(wire.FlagAA), Truncated: flag(wire.FlagTC),
+			RecursionDesired: flag(wire.FlagRD), RecursionAvailable: flag(wire.FlagRA), Zero: flag(zero),
+			AuthenticatedData: flag(wire.FlagAD), CheckingDisabled: flag(wire.FlagCD), Rcode: int(q.Flags & 15),
+			Question: []question{asked},
+		},
+		Question: &asked,
+		q:        q, metadata: t.metadata,
+	}
+	if m.regex != nil {
+		m.data.Regex, m.data.Match = m.regex.String(), m.regex.FindStringSubmatch(name)
+	}
+	for i, part := range m.data.Match {
+		m.data.Group[strconv.Itoa(i)] = part
+		if m.regex == nil {
+			continue
+		}
+		if group := m.regex.SubexpNames()[i]; group != "" {
+			m.data.Group[group] = part
+		}
+	}
+	if len(m.rule.vars) > 0 {
+		m.data.Var = map[string]any{}
+	}
+	for _, v := range m.rule.vars {
+		value, err := v.value.Value(q)
+		if err != nil {
+			t.fail(q, m, v.record, err)
+			return false
+		}
+		m.data.Var[v.name] = value
+	}
+	return true
+}

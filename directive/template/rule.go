@@ -1,0 +1,235 @@
+package template
+
+import (
+	"errors"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/internal/expression"
+	"github.com/seamark/seamark/wire"
+)
+
+// A rule is one use of the directive.
+type rule struct {
+	class      wire.Class
+	qtype      wire.Type
+	zones      []zone
+	regexes    []*regexp.Regexp // none is every name
+	conditions []*expression.Expression
+	vars       []variable
+	records    [3][]*record // by wire.Section
+	rcode      wire.RCode
+	extended   *extended
+	through    config.Fallthrough
+	changes    bool // some record has to be made for each query
+}
+
+type zone struct {
+	name wire.Name
+	text string
+}
+
+// A variable is a var; its record is what a failure is counted under.
+type variable struct {
+	name  string
+	value *expression.Expression
+	*record
+}
+
+// An extended is an ederror.
+type extended struct {
+	code   uint16
+	reason string
+}
+
+// sections are how the Corefile calls them, by wire.Section.
+var sections = [...]string{wire.Answers: "answer", wire.Authority: "authority", wire.Additional: "additional"}
+
+// identifier is what a var and a group may be called, to be asked for with a dot.
+var identifier = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
+
+// parse reads one use of the directive.
+func (t *Template) parse(b *config.Block, d corefile.Directive) (*rule, error) {
+	r := &rule{}
+	errs := []error{d.Arity(2, -1)}
+	if len(d.Args) >= 2 {
+		errs = append(errs, r.parseArgs(b, d))
+	}
+	join := func(d corefile.Directive) string { return strings.Join(d.Words(), " ") }
+	options := []corefile.Option{
+		r.through.Option(),
+		{Name: "match", Min: 1, Max: -1, Set: r.parseMatch},
+		{Name: "expr", Min: 1, Max: -1, Set: func(o corefile.Directive) error {
+			e, err := expression.Condition(join(o), t.known)
+			if err != nil {
+				return o.Errorf("%w", err)
+			}
+			r.conditions = append(r.conditions, e)
+			return nil
+		}},
+		{Name: "var", Min: 2, Max: -1, Set: func(o corefile.Directive) error {
+			name := o.Args[0].Text
+			if !identifier.MatchString(name) {
+				return o.Errorf("want a name of letters, digits and _, got %q", name)
+			}
+			o.Args = o.Args[1:]
+			e, err := expression.Value(join(o), t.known)
+			r.vars = append(r.vars, variable{name, e, &record{section: "var", text: join(o)}})
+			if err != nil {
+				return o.Errorf("%w", err)
+			}
+			return nil
+		}},
+		{Name: "rcode", Min: 1, Max: 1, Set: func(o corefile.Directive) (err error) {
+			r.rcode, err = parseRCode(o)
+			return err
+		}},
+		{Name: "ederror", Min: 1, Max: 2, Set: r.parseExtended},
+		// CNAME records are followed without being told to.
+		{Name: "upstream", Max: -1, Set: func(corefile.Directive) error { return nil }},
+	}
+	var lines []line
+	for s, name := range sections {
+		options = append(options, corefile.Option{Name: name, Min: 1, Max: -1, Set: func(o corefile.Directive) error {
+			lines = append(lines, line{wire.Section(s), o})
+			return nil
+		}})
+	}
+	errs = append(errs, d.Options(options...))
+	for _, l := range lines { // when the groups and the vars are known
+		errs = append(errs, r.parseRecords(l))
+	}
+	return r, errors.Join(errs...)
+}
+
+// A line is one of answer, additional or authority.
+type line struct {
+	section wire.Section
+	corefile.Directive
+}
+
+func (r *rule) parseArgs(b *config.Block, d corefile.Directive) error {
+	var errs []error
+	var ok bool
+	if r.class, ok = wire.ParseClass(d.Args[0].Text); !ok {
+		errs = append(errs, d.Errorf("want a class, like IN or ANY, got %q", d.Args[0].Text))
+	}
+	if r.qtype, ok = wire.ParseType(d.Args[1].Text); !ok {
+		errs = append(errs, d.Errorf("want a type, like A, TYPE65280 or ANY, got %q", d.Args[1].Text))
+	}
+	d.Args = d.Args[2:]
+	zones, err := b.ZonesOr(d)
+	for _, z := range zones {
+		r.zones = append(r.zones, zone{z, z.String()})
+	}
+	return errors.Join(append(errs, err)...)
+}
+
+func (r *rule) parseMatch(o corefile.Directive) error {
+	var errs []error
+	for _, word := range o.Words() {
+		regex, err := regexp.Compile(word)
+		if err != nil {
+			errs = append(errs, o.Errorf("%w", err))
+			continue
+		}
+		r.regexes = append(r.regexes, regex)
+	}
+	return errors.Join(errs...)
+}
+
+func (r *rule) parseExtended(o corefile.Directive) error {
+	words := o.Words()
+	code, err := strconv.ParseUint(words[0], 10, 16)
+	if err != nil {
+		return o.Errorf("want 0..65535, got %q", words[0])
+	}
+	r.extended = &extended{code: uint16(code)}
+	if len(words) == 2 {
+		r.extended.reason = words[1]
+	}
+	return nil
+}
+
+// parseRCode reads a code by its name. Those above 11 cannot be: they belong to
+// EDNS and TSIG.
+func parseRCode(o corefile.Directive) (wire.RCode, error) {
+	got := strings.ToUpper(o.Args[0].Text)
+	for code, name := range [...]string{
+		"NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED",
+		"YXDOMAIN", "YXRRSET", "NXRRSET", "NOTAUTH", "NOTZONE", "DSOTYPENI", // RFC 6895 §2.3
+	} {
+		if got == name || got == strconv.Itoa(code) {
+			return wire.RCode(code), nil
+		}
+	}
+	return 0, o.Errorf("want a response code, like NXDOMAIN or REFUSED, got %q", o.Args[0].Text)
+}
+
+func (r *rule) parseRecords(l line) error {
+	var errs []error
+	for _, word := range l.Words() {
+		record, wrong := r.parseRecord(sections[l.section], word)
+		for _, err := range wrong {
+			errs = append(errs, l.Errorf("%q: %w", word, err))
+		}
+		if len(wrong) > 0 {
+			continue
+		}
+		r.changes = r.changes || record.making != nil
+		r.records[l.section] = append(r.records[l.section], record)
+	}
+	return errors.Join(errs...)
+}
+
+// zone finds the longest zone of the rule that the question is in.
+func (r *rule) zone(q *dns.Query) *zone {
+	name := q.Name()
+	for i := range q.Labels() + 1 {
+		for j := range r.zones {
+			if string(name[q.Offset(i):]) == string(r.zones[j].name) {
+				return &r.zones[j]
+			}
+		}
+	}
+	return nil
+}
+
+// asked says whether the rule is for the question's class and type.
+func (r *rule) asked(q *dns.Query) bool {
+	return (r.class == q.Class || r.class == wire.ClassANY || q.Class == wire.ClassANY) &&
+		(r.qtype == q.Type || r.qtype == wire.TypeANY || q.Type == wire.TypeANY)
+}
+
+// A match is a query that a rule answers.
+type match struct {
+	rule  *rule
+	zone  *zone
+	regex *regexp.Regexp // nil if the rule has none
+	data  *data          // what its templates see; nil if there are none
+}
+
+// matches says whether q has a name and whatever else the rule wants.
+func (m *match) matches(q *dns.Query) bool {
+	for _, e := range m.rule.conditions {
+		if holds, _ := e.True(q); !holds { // one that cannot be judged does not hold
+			return false
+		}
+	}
+	if len(m.rule.regexes) == 0 {
+		return true
+	}
+	var room [wire.MaxName + 1]byte
+	name := wire.AppendText(room[:0], q.Name())
+	for _, regex := range m.rule.regexes {
+		if regex.Match(name) {
+			m.regex = regex
+			return true
+		}
+	}
+	return false
+}

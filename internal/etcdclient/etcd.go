@@ -1,0 +1,144 @@
+// Package etcdclient is how this program meets an etcd cluster: where it is, who asks,
+// and the client that does. Packages skydns and kube2sky call it. It knows no keys.
+package etcdclient
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+// Options say where a cluster is. Equal Options are the same cluster, asked by the
+// same user.
+type Options struct {
+	Endpoints          string // URLs or HOST:PORT, with commas
+	Username, Password string
+	Cert, Key, CA      string // files; "" is none. With a CA alone, or with none and https, the server alone proves who it is
+}
+
+// Local is where etcd is if nobody says.
+const Local = "http://localhost:2379"
+
+const (
+	// patience is how long one request may take, and a member that is asked for a
+	// sign of life.
+	patience = 5 * time.Second
+	// lull is how long a connection may be silent before that: gRPC takes no less.
+	lull = 10 * time.Second
+)
+
+// Check says everything that is wrong with the Options, and opens nothing.
+func (o Options) Check() error {
+	var errs []error
+	open, secure := 0, 0 // endpoints
+	for _, e := range o.endpoints() {
+		if err := checkEndpoint(e); err != nil {
+			errs = append(errs, err)
+		}
+		if strings.HasPrefix(e, "http://") {
+			open++
+		}
+		if strings.HasPrefix(e, "https://") {
+			secure++
+		}
+	}
+	// The client takes the first one's scheme for all.
+	switch {
+	case open > 0 && secure > 0:
+		errs = append(errs, errors.New("endpoint: want https:// for all or for none"))
+	case open > 0 && o.Cert+o.Key+o.CA != "":
+		errs = append(errs, errors.New("endpoint: the files of tls need https://, and nothing is secured by http://"))
+	}
+	if (o.Cert == "") != (o.Key == "") {
+		errs = append(errs, errors.New("tls: a certificate needs its key, and a key its certificate"))
+	}
+	switch {
+	case o.Username == "" && o.Password != "":
+		errs = append(errs, errors.New("credentials: a password needs a user"))
+	case o.Username != "" && o.Password == "":
+		errs = append(errs, errors.New("credentials: a user needs a password"))
+	}
+	return errors.Join(errs...)
+}
+
+func (o Options) endpoints() []string {
+	if o.Endpoints == "" {
+		return []string{Local}
+	}
+	return strings.Split(o.Endpoints, ",")
+}
+
+func checkEndpoint(e string) error {
+	wrong := fmt.Errorf("endpoint: want a URL such as https://10.0.0.1:2379, or HOST:PORT, got %q", e)
+	text := e
+	if !strings.Contains(e, "://") {
+		text = "http://" + e
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || text != e && u.Path != "" {
+		return wrong
+	}
+	if n, err := strconv.ParseUint(u.Port(), 10, 16); err != nil || n == 0 {
+		return wrong
+	}
+	if u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Path != "" && u.Path != "/" || strings.ContainsAny(e, " {}\"\\") {
+		return wrong
+	}
+	return nil
+}
+
+// Client makes a client. That the cluster is away is no error, unless a password
+// has to be shown to it: the caller tries again then. Files are read now; the
+// certificate is read again for each connection, so that it may be renewed.
+func (o Options) Client(ctx context.Context) (*clientv3.Client, error) {
+	secure, err := o.tls()
+	if err != nil {
+		return nil, err
+	}
+	return clientv3.New(clientv3.Config{
+		Endpoints: o.endpoints(), Username: o.Username, Password: o.Password, TLS: secure,
+		Context: ctx, DialTimeout: patience, DialKeepAliveTime: lull, DialKeepAliveTimeout: patience,
+		Logger: zap.NewNop(), // errors come back to the caller, who says them once
+	})
+}
+
+func (o Options) tls() (*tls.Config, error) {
+	if o.Cert == "" && o.CA == "" && !strings.Contains(o.Endpoints, "https://") {
+		return nil, nil
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if o.CA != "" {
+		text, err := os.ReadFile(o.CA)
+		if err != nil {
+			return nil, fmt.Errorf("reading the CA of etcd: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("reading the CA of etcd: %s has no certificate", o.CA)
+		}
+	}
+	if o.Cert != "" {
+		load := func() (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(o.Cert, o.Key)
+			if err != nil {
+				return nil, fmt.Errorf("reading the certificate for etcd: %w", err)
+			}
+			return &pair, nil
+		}
+		if _, err := load(); err != nil {
+			return nil, err
+		}
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
+	}
+	return c, nil
+}

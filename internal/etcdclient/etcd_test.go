@@ -1,0 +1,125 @@
+package etcdclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+func TestCheck(t *testing.T) {
+	const endpoint = "endpoint: want a URL such as https://10.0.0.1:2379, or HOST:PORT, got "
+	for _, c := range []struct {
+		o    Options
+		want string // "" is nothing wrong
+	}{
+		{Options{}, ""},
+		{Options{Endpoints: "https://127.0.0.1:2379,https://[::1]:2379/,etcd:2379"}, ""},
+		{Options{Endpoints: "http://127.0.0.1:2379,"}, endpoint + `""`},
+		{Options{Endpoints: "ftp://a:1,http://a:1/path"}, endpoint + "\"ftp://a:1\"\n" + endpoint + `"http://a:1/path"`},
+		{Options{Endpoints: "http://a:1,https://b:1"}, "endpoint: want https:// for all or for none"},
+		{Options{Endpoints: "http://a:1", CA: "ca"}, "endpoint: the files of tls need https://, and nothing is secured by http://"},
+		{Options{Endpoints: "a:1", Cert: "c"}, "tls: a certificate needs its key, and a key its certificate"},
+		{Options{Endpoints: "a:1", Key: "k"}, "tls: a certificate needs its key, and a key its certificate"},
+		{Options{Endpoints: "a:1", Cert: "c", Key: "k", CA: "a", Username: "u", Password: "p"}, ""},
+		{Options{Password: "p"}, "credentials: a password needs a user"},
+		{Options{Username: "u"}, "credentials: a user needs a password"},
+	} {
+		got := ""
+		if err := c.o.Check(); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%+v: %s, want %s", c.o, got, c.want)
+		}
+	}
+}
+
+func TestEndpoints(t *testing.T) {
+	for _, e := range []string{"foo", "http://foo", ":2379", "a:99999", "a:0", "http://u:p@a:1", "http://a:1?x=y", "http://a:1#x", "{", "a b:1", "a:1/"} {
+		if err := (Options{Endpoints: e}).Check(); err == nil {
+			t.Errorf("%s is taken", e)
+		}
+	}
+}
+
+func TestClientFiles(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(empty, []byte("nothing"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		o    Options
+		want string
+	}{
+		{Options{CA: "/not/there"}, "reading the CA of etcd: open /not/there"},
+		{Options{CA: empty}, empty + " has no certificate"},
+		{Options{Cert: empty, Key: empty}, "reading the certificate for etcd: "},
+	} {
+		if _, err := c.o.Client(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %s", c.o, err, c.want)
+		}
+	}
+}
+
+func TestTrouble(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{fmt.Errorf("a: %w", context.DeadlineExceeded), "no answer within 5s"},
+		{rpctypes.ErrUserEmpty, "it wants to know who asks: give a user and a password"},
+		{rpctypes.ErrAuthFailed, "it does not take this user and password"},
+		{rpctypes.ErrPermissionDenied, "this user may not read the keys"},
+		{rpctypes.ErrNoLeader, "none of its members leads"},
+		{errors.New(`rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:1: connect: connection refused"`), "Error while dialing: dial tcp 127.0.0.1:1: connect: connection refused"},
+		{errors.New("rpc error: code = Unavailable desc = etcdserver: leader changed"), "etcdserver: leader changed"},
+		{errors.New("tls: no"), "tls: no"},
+	} {
+		if got := Trouble(c.err); got.Error() != c.want {
+			t.Errorf("%v: %v, want %s", c.err, got, c.want)
+		}
+	}
+	if err := Trouble(nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// Of a request that nobody has answered the reason is found: that nobody listens, or
+// that who listens says nothing.
+func TestWhy(t *testing.T) {
+	ln, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := Options{Endpoints: ln.Addr().String(), Username: "u", Password: "p"}
+	if got := at.Why(t.Context(), context.DeadlineExceeded).Error(); got != "no answer within 5s" {
+		t.Errorf("of one who says nothing: %s", got)
+	}
+	if err := ln.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := at.Why(t.Context(), context.DeadlineExceeded).Error(); !strings.HasSuffix(got, "connect: connection refused") {
+		t.Errorf("of nobody: %s", got)
+	}
+	if got := at.Why(t.Context(), rpctypes.ErrNoLeader).Error(); got != "none of its members leads" {
+		t.Errorf("of another error: %s", got)
+	}
+}
+
+// A prefix is a key and what is below it, and not what only begins like it.
+func TestFewFollows(t *testing.T) {
+	f := Few{Prefixes: []string{"/a/b", "/c/"}, Log: slog.New(slog.DiscardHandler)}
+	for key, want := range map[string]bool{"/a/b": true, "/a/b/c": true, "/a/bc": false, "/a": false, "/c/d": true, "/c": false, "/cd": false} {
+		if got := f.follows(key); got != want {
+			t.Errorf("%s: %v", key, got)
+		}
+	}
+}
