@@ -6,13 +6,28 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// shrink is more than compression can make a record smaller: two names of 255
-// bytes, the owner and the one in the RDATA, become pointers, and ten bytes stay.
-const shrink = 40
+const (
+	// shrink is more than compression can make a record smaller: two names of 255
+	// bytes, the owner and the one in the RDATA, become pointers, and ten bytes stay.
+	shrink = 40
+	// smallest is the size of the smallest record: an owner that is the root, and
+	// no RDATA.
+	smallest = 11
+)
 
-// Overfull says that the answer has more than fits even if it is compressed:
-// what else there is would be cut off, and the client hears of that.
-func (q *Query) Overfull() bool { return len(q.Answer.Buf) > shrink*q.Limit() }
+// Overfull reports whether the answer is too large for the reply even if it is
+// compressed. Records that are added to it are cut off, and the client sees TC.
+func (q *Query) Overfull() bool {
+	a, limit := &q.Answer, q.Limit()
+	if len(a.Buf) <= limit {
+		return false
+	}
+	records := 0
+	for _, n := range a.Count {
+		records += int(n)
+	}
+	return records*smallest > limit || len(a.Buf) > shrink*limit
+}
 
 // Follow adds what Ask or Asked gave for the target of the CNAME in which q's
 // answer ends: the records of each section behind those that are there, and the

@@ -8,7 +8,7 @@ import (
 
 // A resident is one endpoint of a slice.
 type resident struct {
-	of *kin
+	of *portSet
 	ep cluster.Endpoint
 }
 

@@ -84,11 +84,24 @@ func (l *lookup) servedBy(servers []ns) {
 	}
 }
 
-// ownServices finds the Services that this server is an endpoint of.
+// dnsService is the Service that selects the cluster's DNS servers, as kubeadm and
+// the API's own tests have it.
+const dnsService = "\x08kube-dns\x0bkube-system"
+
+// maxOwnServices bounds how many Services are considered as the server's own. Any
+// tenant can make Services that have the server's address as an endpoint.
+const maxOwnServices = 16
+
+// ownServices finds the Service that clients reach this server by: kube-dns in
+// kube-system. If there is none, it is those that this server is an endpoint of.
 func (l *lookup) ownServices() []ns {
+	if e := l.index.services.Get([]byte(dnsService)); e.visible() && !e.headless && !e.alias && e.records != "" {
+		return []ns{{dnsService + "\x03svc", slices.Collect(e.clusterIPs())}}
+	}
 	var found []ns
 	for _, ip := range l.local {
-		for at := l.index.reverse.within(only(ip)); at.next(); {
+		n := 0
+		for at := l.index.reverse.within(only(ip)); n < maxOwnServices && at.next(); n++ {
 			if e := l.index.services.Get([]byte(at.home.key)); e.visible() {
 				found = append(found, l.asServers(e, ip)...)
 			}
@@ -99,10 +112,10 @@ func (l *lookup) ownServices() []ns {
 }
 
 // asServers gives the names by which clients reach e's endpoint ip: the Service
-// itself or, if it is headless, the endpoint, with all addresses of that name.
+// itself or, if it is headless, the endpoint, with the addresses of that name.
 func (h *Handler) asServers(e *entry, ip netip.Addr) (found []ns) {
 	name := e.home.key + "\x03svc"
-	for w := e.walk(selection{}); w.next(); {
+	for w := e.walk(selection{}); w.next() && len(found) < maxOwnServices; {
 		switch {
 		case w.ep.Addr != ip:
 		case e.headless:
@@ -115,9 +128,9 @@ func (h *Handler) asServers(e *entry, ip netip.Addr) (found []ns) {
 	return found
 }
 
-// behind lists the addresses that sel selects.
+// behind lists the addresses that sel selects, up to maxOwnServices.
 func (e *entry) behind(sel selection) (ips []netip.Addr) {
-	for w := e.walk(sel); w.next(); {
+	for w := e.walk(sel); len(ips) < maxOwnServices && w.next(); {
 		ips = append(ips, w.ep.Addr)
 	}
 	return ips

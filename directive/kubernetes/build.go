@@ -11,7 +11,7 @@ import (
 // A raw is a slice that an entry is built of.
 type raw struct {
 	name      string
-	of        *kin
+	of        *portSet
 	endpoints cluster.Endpoints
 	packed    *part // as an entry has it already; nil if none does
 }
@@ -275,7 +275,7 @@ func (e *entry) members() (sum uint32) {
 
 // worth is what one endpoint adds to the sum of a Service, whose key has the
 // hash h.
-func worth(h uint32, of *kin, ep *cluster.Endpoint) uint32 {
+func worth(h uint32, of *portSet, ep *cluster.Endpoint) uint32 {
 	h = (h ^ of.hash) * fnvPrime
 	if ep.Addr.Is4() {
 		b := ep.Addr.As4()

@@ -231,7 +231,7 @@ func (ix *Index) plan(d *draft) (all []raw, shifts []shift) {
 		}
 		if order >= 0 {
 			if sl := fates[0].to; sl != nil {
-				all = append(all, raw{sl.Name, ix.kins.get(sl.Cluster, sl.Ports), sl.Endpoints, nil})
+				all = append(all, raw{sl.Name, ix.portSets.get(sl.Cluster, sl.Ports), sl.Endpoints, nil})
 				to = &all[len(all)-1]
 			}
 			fates = fates[1:]

@@ -52,7 +52,7 @@ type entry struct {
 // facts are what the Service's own object says. The zero value says that there
 // is none.
 type facts struct {
-	own     *kin              // its ports; nil only if it is an alias, or none
+	own     *portSet          // its ports; nil only if it is an alias, or none
 	reached *cluster.External // nil if there is nothing in it
 	// records are those of the Service's own name, owner OwnerIsQuestion: ends of
 	// them are A, the others AAAA; or the one CNAME of an ExternalName. For a
@@ -70,7 +70,7 @@ type facts struct {
 // its endpoints and, if the Service is headless, their records, in one piece of
 // memory.
 type part struct {
-	of    *kin
+	of    *portSet
 	data  string
 	end   uint32 // of the endpoints in data
 	ends  uint32 // of the A records behind them; the rest is AAAA
@@ -89,8 +89,9 @@ func (p *part) aaaa() string { return p.data[p.ends:] }
 // they mean. Its entry's parts are then the endpoints that count, by what they
 // have in common; those with the same label stand together.
 type mixture struct {
-	slices []part // in order of their names
-	shared bool   // some address is behind several labels
+	slices []part   // in order of their names
+	labels []uint32 // how many different labels the endpoints of each of the entry's parts have
+	shared bool     // some address is behind several labels
 }
 
 const (
@@ -158,6 +159,14 @@ func (e *entry) slices() []part {
 	return e.parts
 }
 
+// labels returns how many targets SRV records of part i have: one for each label.
+func (e *entry) labels(i int) int {
+	if e.mixed != nil {
+		return int(e.mixed.labels[i])
+	}
+	return int(e.parts[i].count)
+}
+
 // counts says whether the endpoint does. Not all of an entry's parts need to.
 func (f *facts) counts(ep *cluster.Endpoint) bool { return ep.Ready || f.publish }
 
@@ -172,8 +181,8 @@ func (f *facts) ports() []cluster.Port {
 	return f.own.ports
 }
 
-// kins are all that e has.
-func (e *entry) kins() (all []*kin) {
+// usedPortSets returns the port sets of e and of its endpoints.
+func (e *entry) usedPortSets() (all []*portSet) {
 	if e.own != nil {
 		all = append(all, e.own)
 	}
@@ -209,12 +218,12 @@ func (e *entry) addresses() iter.Seq[netip.Addr] {
 }
 
 // factsOf reads a Service.
-func (ks *kins) factsOf(s *cluster.Service, ttl uint32) facts {
+func (ps *portSets) factsOf(s *cluster.Service, ttl uint32) facts {
 	if s.ExternalName != "" {
 		return facts{alias: true, records: cname(s.ExternalName, ttl)}
 	}
 	f := facts{headless: s.Headless, publish: s.PublishNotReady, selector: s.Selector, reached: s.External}
-	f.own = ks.get("", s.Ports)
+	f.own = ps.get("", s.Ports)
 	f.setAddresses(s.ClusterIPs, ttl)
 	return f
 }

@@ -219,7 +219,9 @@ func (l *lookup) externalReverse() outcome {
 			return present // what is missing shows when the message is cut
 		}
 		l.pointAt(e.home.key, "", nil)
-		found = present
+		if found = present; l.q.Answer.Empty() {
+			return present // a type that a reverse name does not have
+		}
 	}
 	return found
 }

@@ -55,7 +55,8 @@ func (e *entry) seen() *entry {
 // listens on.
 func (l *lookup) externalAddresses() (all []netip.Addr) {
 	for _, ip := range l.local {
-		for at := l.index.reverse.within(only(ip)); at.next(); {
+		n := 0
+		for at := l.index.reverse.within(only(ip)); n < maxOwnServices && at.next(); n++ {
 			e := l.index.services.Get([]byte(at.home.key))
 			if out := e.seen(); out != nil && len(l.asServers(e, ip)) > 0 {
 				all = slices.AppendSeq(all, out.clusterIPs())
@@ -80,16 +81,19 @@ func (s *service) atPort() outcome {
 		sel.port = s.label(0)[1:]
 	}
 	sel.proto = s.label(s.left - 1)[1:]
-	n := countPorts(s.e.ports(), &sel)
-	if n == 0 {
+	if !s.e.own.has(&sel) {
 		return missing
 	}
 	if s.left == 2 && s.wants(wire.TypeSRV) {
 		const head = len(wire.OwnerIsQuestion) + 10
 		var room [wire.MaxName]byte
 		host := append(room[:0], s.e.records[head:]...)
-		for port := range matching(s.e.ports(), &sel) {
-			s.srvTo(n, port, nil, host)
+		ports := s.e.own.selected(&sel)
+		for _, port := range ports {
+			if len(s.q.Answer.Buf) > s.q.Limit() {
+				break
+			}
+			s.srvTo(len(ports), port, nil, host)
 		}
 	}
 	return present

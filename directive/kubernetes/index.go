@@ -36,7 +36,7 @@ type Index struct {
 	importSerial atomic.Uint32
 
 	mu       sync.Mutex // of the writer; what follows is the writer's alone
-	kins     kins
+	portSets portSets
 	strays   [cluster.Kinds]map[cluster.Key]*home // slices whose names do not tell their Services
 	podsBy   map[cluster.Key]*cluster.Pod
 	drafts   drafts              // Services being changed
@@ -261,7 +261,7 @@ func (ix *Index) finish(d *draft) {
 func (d *draft) facts(ix *Index) facts {
 	switch {
 	case d.changed && d.service != nil:
-		return ix.kins.factsOf(d.service, ix.set.ttl)
+		return ix.portSets.factsOf(d.service, ix.set.ttl)
 	case !d.changed && d.old != nil:
 		return d.old.facts
 	}

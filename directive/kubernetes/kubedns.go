@@ -74,7 +74,7 @@ func (e *entry) hashedIPs(label []byte) (sel selection, ok bool) {
 func (s *service) hashedIP() outcome {
 	sel, ok := s.e.hashedIPs(s.label(0))
 	if ok && s.left > 1 {
-		ok = s.atPortName(&sel) && hasPort(s.e.ports(), &sel)
+		ok = s.atPortName(&sel) && s.e.own.has(&sel)
 	}
 	if !ok {
 		return missing

@@ -14,11 +14,12 @@ func (e *entry) mix(ix *Index, slices []part) {
 	if !e.known() || e.alias {
 		return
 	}
-	groups, endpoints := e.targets(slices)
 	var ips []netip.Addr
-	for i, g := range groups {
-		e.parts = append(e.parts, ix.pack(&e.facts, raw{of: ix.kins.get(g.cluster, g.ports), endpoints: endpoints[i]}, false))
-		for ep := range endpoints[i].All() {
+	for _, g := range e.targets(ix, slices) {
+		p := ix.pack(&e.facts, raw{of: g.of, endpoints: cluster.Endpoints(g.packed)}, false)
+		e.parts = append(e.parts, p)
+		e.mixed.labels = append(e.mixed.labels, g.labels)
+		for ep := range p.endpoints().All() {
 			ips = append(ips, ep.Addr)
 		}
 	}
@@ -30,17 +31,18 @@ func (e *entry) mix(ix *Index, slices []part) {
 
 // A target is one endpoint under construction: the addresses behind one label.
 type target struct {
-	cluster string
-	eps     []cluster.Endpoint
-	has     map[netip.Addr]struct{} // the addresses of eps, if they are many
-	ports   []cluster.Port
+	eps []cluster.Endpoint
+	has map[netip.Addr]struct{} // the addresses of eps, if they are many
+	of  *portSet
 }
 
 // targets gathers the endpoints of slices that count: each address once for its
-// label, each port once. They come in the order of the slices.
-func (f *facts) targets(slices []part) ([]kin, []cluster.Endpoints) {
+// label, each port once. They come in the order of the slices, and those with
+// equal ports in one group.
+func (f *facts) targets(ix *Index, slices []part) []group {
 	known := map[identity]*target{}
 	var all []*target
+	unions := unions{sets: &ix.portSets}
 	for i := range slices {
 		p := &slices[i]
 		if !p.of.dotted {
@@ -57,14 +59,58 @@ func (f *facts) targets(slices []part) ([]kin, []cluster.Endpoints) {
 			id := identify(p.of.cluster, ep)
 			t := known[id]
 			if t == nil {
-				t = &target{cluster: p.of.cluster, ports: p.of.ports}
+				t = &target{of: p.of}
 				all = append(all, t)
 				known[id] = t
 			}
-			t.add(ep, p.of.ports)
+			t.add(ep)
+			t.of = unions.of(t.of, p.of)
 		}
 	}
 	return grouped(all)
+}
+
+// maxUnion is how many ports the unions of a Service's port sets may have in all.
+// Slices that share an endpoint have few ports as a rule. Without a limit a tenant
+// could have each of thousands of endpoints hold the ports of all slices.
+const maxUnion = 1 << 16
+
+// unions makes port sets that have the ports of two others.
+type unions struct {
+	sets  *portSets
+	known map[[2]*portSet]*portSet
+	ports int // of all that have been made
+}
+
+// of returns the ports of a and those of b, which is in the same cluster. If the
+// Service has too many ports it returns a.
+func (u *unions) of(a, b *portSet) *portSet {
+	if a == b {
+		return a
+	}
+	if of := u.known[[2]*portSet{a, b}]; of != nil {
+		return of
+	}
+	if u.known == nil {
+		u.known = map[[2]*portSet]*portSet{}
+	}
+	both := a
+	if !a.equal(b) && u.ports+len(a.ports)+len(b.ports) <= maxUnion {
+		seen := make(map[cluster.Port]struct{}, len(a.ports)+len(b.ports))
+		var ports []cluster.Port
+		for _, list := range [2][]cluster.Port{a.ports, b.ports} {
+			for _, p := range list {
+				if _, duplicate := seen[p]; !duplicate {
+					seen[p] = struct{}{}
+					ports = append(ports, p)
+				}
+			}
+		}
+		both = u.sets.get(a.cluster, ports)
+		u.ports += len(ports)
+	}
+	u.known[[2]*portSet{a, b}] = both
+	return both
 }
 
 // An identity stands for the label of an endpoint, without building it: the
@@ -85,25 +131,18 @@ func identify(id string, ep cluster.Endpoint) identity {
 	return identity{cluster: id, hostname: ep.Hostname}
 }
 
-func (t *target) add(ep cluster.Endpoint, ports []cluster.Port) {
+func (t *target) add(ep cluster.Endpoint) {
 	if len(t.eps) > 0 && t.eps[0].Hostname != ep.Hostname {
 		// The hostname of one is the address of the other, which has none.
-		ep.Hostname += t.eps[0].Hostname
-		for i := range t.eps {
-			t.eps[i].Hostname = ep.Hostname
+		if t.eps[0].Hostname == "" {
+			for i := range t.eps {
+				t.eps[i].Hostname = ep.Hostname
+			}
 		}
+		ep.Hostname = t.eps[0].Hostname
 	}
 	if !t.holds(ep.Addr) {
 		t.eps = append(t.eps, ep)
-	}
-	if slices.Equal(t.ports, ports) {
-		return
-	}
-	t.ports = slices.Clone(t.ports)
-	for _, p := range ports {
-		if !slices.Contains(t.ports, p) {
-			t.ports = append(t.ports, p)
-		}
 	}
 }
 
@@ -124,22 +163,27 @@ func (t *target) holds(ip netip.Addr) bool {
 	return ok
 }
 
-// grouped packs targets with equal ports together.
-func grouped(all []*target) (groups []kin, endpoints []cluster.Endpoints) {
-	var packed [][]byte
+// A group is the targets with equal ports: their endpoints, packed.
+type group struct {
+	of     *portSet
+	packed []byte
+	labels uint32 // different labels
+}
+
+// grouped groups targets by their ports.
+func grouped(all []*target) (groups []group) {
+	known := map[*portSet]int{}
 	for _, t := range all {
-		i := slices.IndexFunc(groups, func(k kin) bool { return k.cluster == t.cluster && slices.Equal(k.ports, t.ports) })
-		if i < 0 {
+		i, ok := known[t.of]
+		if !ok {
 			i = len(groups)
-			groups = append(groups, kin{cluster: t.cluster, ports: t.ports})
-			packed = append(packed, nil)
+			known[t.of] = i
+			groups = append(groups, group{of: t.of})
 		}
+		groups[i].labels++
 		for _, ep := range t.eps {
-			packed[i] = cluster.AppendEndpoint(packed[i], ep)
+			groups[i].packed = cluster.AppendEndpoint(groups[i].packed, ep)
 		}
 	}
-	for _, p := range packed {
-		endpoints = append(endpoints, cluster.Endpoints(p))
-	}
-	return groups, endpoints
+	return groups
 }

@@ -294,6 +294,9 @@ func (l *lookup) reverseName() outcome {
 		if !b.single {
 			return between
 		}
+		if l.q.Type != wire.TypePTR && l.q.Type != wire.TypeANY {
+			return present
+		}
 		if e.has(ip) {
 			l.q.Answer.Clear() // endpoints do not count beside a ClusterIP
 			l.pointTo(e, nil)

@@ -34,8 +34,8 @@ type selection struct {
 }
 
 // mayPick says whether any endpoint of the kin may be selected.
-func (sel *selection) mayPick(of *kin) bool {
-	return (sel.proto == nil || hasPort(of.ports, sel)) && (sel.cluster == nil || isLabels(sel.cluster, of.cluster))
+func (sel *selection) mayPick(of *portSet) bool {
+	return (sel.proto == nil || of.has(sel)) && (sel.cluster == nil || isLabels(sel.cluster, of.cluster))
 }
 
 // picks says whether this one of them is.
@@ -63,8 +63,9 @@ type walk struct {
 	sel  selection
 	all  bool // those that are not ready too
 	todo []part
-	rest cluster.Endpoints // of the part at hand
-	of   *kin              // of the endpoints at hand
+	part *part             // at hand
+	rest cluster.Endpoints // of the part
+	of   *portSet          // of the part
 	ep   cluster.Endpoint
 }
 
@@ -76,26 +77,40 @@ func (s *service) endpoints(sel *selection) walk {
 
 // next moves to the next endpoint, if there is one.
 func (w *walk) next() bool {
-	for {
-		for {
-			if w.sel.addr.Is4() {
-				w.rest = w.rest.From(w.sel.addr.As4())
-			}
-			if len(w.rest) == 0 {
-				break
-			}
-			w.rest = w.rest.Next(&w.ep)
-			if (w.ep.Ready || w.all) && w.sel.picks(&w.ep) {
-				return true
-			}
-		}
-		if len(w.todo) == 0 {
+	for !w.nextInPart() {
+		if !w.nextPart() {
 			return false
 		}
+	}
+	return true
+}
+
+// nextPart moves to the next part that may have a selected endpoint, in front of
+// its first one.
+func (w *walk) nextPart() bool {
+	for len(w.todo) > 0 {
 		p := &w.todo[0]
-		w.of, w.todo = p.of, w.todo[1:]
-		if w.sel.mayPick(w.of) {
-			w.rest = p.endpoints()
+		w.todo = w.todo[1:]
+		if p.count > 0 && w.sel.mayPick(p.of) {
+			w.part, w.of, w.rest = p, p.of, p.endpoints()
+			return true
+		}
+	}
+	return false
+}
+
+// nextInPart moves to the part's next endpoint, if there is one.
+func (w *walk) nextInPart() bool {
+	for {
+		if w.sel.addr.Is4() {
+			w.rest = w.rest.From(w.sel.addr.As4())
+		}
+		if len(w.rest) == 0 {
+			return false
+		}
+		w.rest = w.rest.Next(&w.ep)
+		if (w.ep.Ready || w.all) && w.sel.picks(&w.ep) {
+			return true
 		}
 	}
 }
@@ -200,7 +215,7 @@ func (s *service) port() outcome {
 		}
 	case s.left == 2 && s.e.headless:
 		return s.selected(&sel)
-	case hasPort(s.e.ports(), &sel):
+	case s.e.own.has(&sel):
 		if s.left == 2 {
 			s.own()
 			if s.wants(wire.TypeSRV) {

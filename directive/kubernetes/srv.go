@@ -1,7 +1,6 @@
 package kubernetes
 
 import (
-	"iter"
 	"net/netip"
 
 	"github.com/seamark/seamark/cluster"
@@ -18,16 +17,16 @@ func (s *service) srvRecords(sel *selection) {
 	}
 }
 
-// countSRV is the number that weights are made of, or one above a hundred, from
-// where on they are all the same: that of the records (specification 2.3.2,
-// 2.4.2: one for each endpoint and port). kube-dns counts one for each address
-// and port, before it leaves out those that are equal.
+// countSRV returns the number that weights are made of, or one above a hundred,
+// from where on they are all the same: the number of records (specification
+// 2.3.2, 2.4.2: one for each endpoint and port). kube-dns counts one for each
+// address and port, before it leaves out equal records.
 func (s *service) countSRV(sel *selection) (n int) {
 	if sel.own {
 		if sel.portless && len(s.target())+1+hashDigits > wire.MaxName {
 			return 0 // no address has a name
 		}
-		n = countPorts(s.e.ports(), sel)
+		n = min(101, len(s.e.own.selected(sel)))
 		if s.kubedns {
 			ips := 0
 			for ip := range s.e.clusterIPs() {
@@ -39,11 +38,26 @@ func (s *service) countSRV(sel *selection) (n int) {
 		}
 		return n
 	}
+	whole := sel.label == nil && sel.zone == nil
 	var before member
-	for w := s.endpoints(sel); n <= 100 && w.next(); {
-		if m := (member{w.of, w.ep.Hostname}); (s.kubedns || !m.same(before)) && s.fits(w.of, w.ep) {
-			n += countPorts(w.of.ports, sel)
-			before = m
+	for w := s.endpoints(sel); n <= 100 && w.nextPart(); {
+		ports := min(101, len(w.of.selected(sel)))
+		switch {
+		case ports == 0:
+			continue
+		case whole && s.allFit(w.of):
+			targets := int(w.part.count)
+			if !s.kubedns {
+				targets = s.e.labels(len(s.e.parts) - len(w.todo) - 1)
+			}
+			n += ports * min(101, targets)
+			continue
+		}
+		for n <= 100 && w.nextInPart() {
+			if m := (member{w.of, w.ep.Hostname}); (s.kubedns || !m.same(before)) && s.fits(w.of, w.ep) {
+				n += ports
+				before = m
+			}
 		}
 	}
 	return n
@@ -62,27 +76,33 @@ func (s *service) writeSRV(n int, sel *selection) {
 		}
 		return
 	case sel.own:
-		for port := range matching(s.e.ports(), sel) {
-			if len(a.Buf) > s.q.Limit() {
-				return
-			}
-			s.srv(n, port, nil)
-		}
+		s.writePorts(n, s.e.own.selected(sel), nil)
 		return
 	}
 	var before member
 	var room [wire.MaxName]byte
-	for w := s.endpoints(sel); w.next(); {
-		if len(a.Buf) > s.q.Limit() {
-			return // what is missing shows when the message is cut
-		}
-		if m := (member{w.of, w.ep.Hostname}); !m.same(before) && s.fits(w.of, w.ep) {
-			labels := appendDotted(s.appendLabel(room[:0], w.ep), w.of.cluster)
-			for port := range matching(w.of.ports, sel) {
-				s.srv(n, port, labels)
+	for w := s.endpoints(sel); w.nextPart(); {
+		ports := w.of.selected(sel)
+		for len(ports) > 0 && w.nextInPart() {
+			if len(a.Buf) > s.q.Limit() {
+				return // what is missing shows when the message is cut
 			}
-			before = m
+			if m := (member{w.of, w.ep.Hostname}); !m.same(before) && s.fits(w.of, w.ep) {
+				s.writePorts(n, ports, appendDotted(s.appendLabel(room[:0], w.ep), w.of.cluster))
+				before = m
+			}
 		}
+	}
+}
+
+// writePorts writes the SRV records of one target, but not many more than fit the
+// reply.
+func (s *service) writePorts(n int, ports []uint16, labels []byte) {
+	for _, port := range ports {
+		if len(s.q.Answer.Buf) > s.q.Limit() {
+			return
+		}
+		s.srv(n, port, labels)
 	}
 }
 
@@ -129,14 +149,20 @@ func (s *service) additional(labels []byte, ip netip.Addr) {
 // A member is what a SRV record has for a target: an endpoint with a hostname
 // may have several addresses, which stand one behind the other.
 type member struct {
-	of       *kin
+	of       *portSet
 	hostname string
 }
 
 func (m member) same(o member) bool { return m.hostname != "" && m == o }
 
+// allFit reports whether the names of all endpoints are short enough, whatever
+// their labels are.
+func (s *service) allFit(of *portSet) bool {
+	return 1+wire.MaxLabel+1+len(of.cluster)+len(s.target()) <= wire.MaxName
+}
+
 // fits says whether the name of an endpoint is short enough to be one.
-func (s *service) fits(of *kin, ep cluster.Endpoint) bool {
+func (s *service) fits(of *portSet, ep cluster.Endpoint) bool {
 	const longest = len("ffff-ffff-ffff-ffff-ffff-ffff-ffff-ffff")
 	name := len(s.target())
 	if 1+max(len(ep.Hostname), longest)+1+len(of.cluster)+name <= wire.MaxName {
@@ -182,54 +208,3 @@ func (s *service) appendOwner(labels []byte) []byte {
 	zone := wire.Pointer(at)
 	return append(labels, zone[:]...)
 }
-
-// matching gives the ports that sel selects, each number once. A port without
-// a name has no name of its own to be asked by.
-func matching(ports []cluster.Port, sel *selection) iter.Seq[uint16] {
-	fits := func(p cluster.Port) bool {
-		return sel.proto == nil ||
-			p.Name != "" && p.Protocol == string(sel.proto) && (sel.port == nil || p.Name == string(sel.port))
-	}
-	return func(yield func(uint16) bool) {
-		if sel.portless {
-			yield(0)
-			return
-		}
-		var many map[uint16]struct{} // a Service may have thousands
-		if len(ports) > 32 {
-			many = make(map[uint16]struct{})
-		}
-	ports:
-		for i, p := range ports {
-			if !fits(p) {
-				continue
-			}
-			if many != nil {
-				if _, before := many[p.Port]; before {
-					continue
-				}
-				many[p.Port] = struct{}{}
-			} else {
-				for _, before := range ports[:i] {
-					if before.Port == p.Port && fits(before) {
-						continue ports
-					}
-				}
-			}
-			if !yield(p.Port) {
-				return
-			}
-		}
-	}
-}
-
-func countPorts(ports []cluster.Port, sel *selection) (n int) {
-	for range matching(ports, sel) {
-		if n++; n > 100 {
-			break
-		}
-	}
-	return n
-}
-
-func hasPort(ports []cluster.Port, sel *selection) bool { return countPorts(ports, sel) > 0 }

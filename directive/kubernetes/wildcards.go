@@ -278,7 +278,7 @@ func (s *share) matches() bool {
 	sel.portless = s.kubedns && sel.proto == nil
 	s.sel = sel
 	if sel.own {
-		return sel.proto == nil || hasPort(s.e.ports(), &sel)
+		return sel.proto == nil || s.e.own.has(&sel)
 	}
 	w := s.endpoints(&sel)
 	return w.next()
