@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -27,13 +28,16 @@ func QuietKlog() { klog.SetLogger(klog.Logger{}) }
 // types that are read and no others: client-go's typed clientset would add
 // every type of Kubernetes to the binary and to the heap.
 type client struct {
-	opts  Options
-	state *state
+	opts   Options
+	state  *state
+	limits *limits
 
-	mu     sync.Mutex
-	stamp  stamp
-	config *rest.Config
-	http   *http.Client
+	mu      sync.Mutex
+	stamp   stamp
+	config  *rest.Config
+	http    *http.Client
+	probes  *http.Client // has connections of its own
+	probers map[string]*prober
 }
 
 // A stamp tells one version of the kubeconfig from the next.
@@ -42,12 +46,14 @@ type stamp struct {
 	size    int64
 }
 
-func newClient(opts Options, state *state) *client { return &client{opts: opts, state: state} }
+func newClient(opts Options, state *state) *client {
+	return &client{opts: opts, state: state, limits: newLimits(opts), probers: map[string]*prober{}}
+}
 
-// group gives a client for one resource. An error means that the
-// configuration cannot be used (yet): the file may still be mounted, or be
-// mended, so that it is read again whenever it has changed.
-func (c *client) group(r resource) (rest.Interface, error) {
+// group returns a client for one resource whose requests the detector supervises.
+// An error means that the configuration cannot be used yet: the file may still be
+// mounted or corrected, so it is read again whenever it has changed.
+func (c *client) group(r resource, detector *stallDetector) (rest.Interface, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.load(); err != nil {
@@ -69,7 +75,9 @@ func (c *client) group(r resource) (rest.Interface, error) {
 		const alone = ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 		config.AcceptContentTypes = runtime.ContentTypeProtobuf + alone + "," + runtime.ContentTypeJSON + alone + "," + config.AcceptContentTypes
 	}
-	return rest.RESTClientForConfigAndClient(&config, c.http)
+	supervised := *c.http
+	supervised.Transport = &transport{c.http.Transport, c.limits, detector, c.state}
+	return rest.RESTClientForConfigAndClient(&config, &supervised)
 }
 
 // load makes the configuration and the HTTP client, if there are none yet or
@@ -97,20 +105,30 @@ func (c *client) load() error {
 	// With a dialer of our own the connections are our own too, and for plain
 	// HTTP, which has no pings, a dead peer is noticed by TCP within a minute.
 	// (For HTTPS client-go has HTTP/2 pings: 30 s of silence and 15 s to reply.)
-	config.Dial = (&net.Dialer{
+	dialer := &net.Dialer{
 		Timeout:         10 * time.Second,
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3},
-	}).DialContext
-	config.QPS = -1 // no limit of client-go's, which leaves watches out: transport has one that does not
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return newTransport(next, c.opts, c.state) })
+	}
+	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		dialed, err := dialer.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &conn{Conn: dialed}, nil
+	}
+	config.QPS = -1 // no limit of client-go's: see limits
 	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return fmt.Errorf("setting up the connection: %w", err)
+	}
+	probes, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return fmt.Errorf("setting up the connection: %w", err)
 	}
 	// An API server does not redirect; what does is something else in its place.
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	c.closeIdle()
-	c.stamp, c.config, c.http = now, config, client
+	c.stamp, c.config, c.http, c.probes = now, config, client, probes
 	return nil
 }
 

@@ -79,14 +79,15 @@ type Programmed interface {
 
 // A Source is one cluster, opened but not yet watched.
 type Source struct {
-	opts    Options
-	timed   Programmed // nil if the sink does not want to know
-	log     *slog.Logger
-	metrics *metrics.Registry
-	heard   [Kinds]heard
-	count   counters
-	sweeper *sweeper
-	seed    maphash.Seed // of keys
+	opts     Options
+	timed    Programmed // nil if the sink does not want to know
+	log      *slog.Logger
+	metrics  *metrics.Registry
+	heard    [Kinds]heard
+	count    counters
+	sweeper  *sweeper
+	seed     maphash.Seed // of keys
+	timeouts timeouts
 }
 
 // counters count by kind, for kinds that the options ask for.
@@ -97,7 +98,7 @@ type counters struct {
 // Open makes a Source of options that Check finds nothing wrong with. Nothing
 // is read and nobody is called before Run.
 func Open(o Options, log *slog.Logger, reg *metrics.Registry) *Source {
-	s := &Source{opts: o, log: log, metrics: reg, sweeper: newSweeper(), seed: maphash.MakeSeed()}
+	s := &Source{opts: o, log: log, metrics: reg, sweeper: newSweeper(), seed: maphash.MakeSeed(), timeouts: defaultTimeouts()}
 	for _, kind := range o.Kinds() {
 		name := kind.String()
 		s.count.relists[kind] = reg.Counter("seamark_kubernetes_relists_total", "Lists that were received whole, the first one too.", "resource", name)

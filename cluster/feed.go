@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,8 +31,12 @@ const (
 	// An API server that has just started says for a moment that it is not ready,
 	// for one resource and not for another: that is no news yet.
 	busyWait = 300 * time.Millisecond
-	// A refusal (no permission, an internal error) will not be over so soon.
-	refusedWait = 30 * time.Second
+	// A list or watch that breaks off is requested again within this time.
+	brokenWait = 2 * time.Second
+	// A refusal, such as a missing permission, lasts longer.
+	refusedWait = 4 * time.Second
+	// A resource that the API server does not have needs a definition first.
+	missingWait = 30 * time.Second
 )
 
 // A feed follows one resource, in one namespace or in all, for as long as it
@@ -43,11 +49,12 @@ type feed struct {
 	client    *client
 	state     *state
 	store     *store
+	detector  *stallDetector
 
 	// listing is held during a list, which the reflector makes on a goroutine
 	// that it does not wait for.
 	listing sync.Mutex
-	good    bool // the watch has delivered something
+	good    atomic.Bool // the watch has delivered something
 }
 
 // run returns when ctx is done and nothing of the feed is running any more.
@@ -64,12 +71,19 @@ func (f *feed) run(ctx context.Context) {
 		},
 	}
 	f.store.fine = f.fine
+	prober := f.client.prober(f.String())
+	f.detector.probe = func(req *http.Request, since time.Time) bool {
+		return f.client.probe(prober, req, since, f.detector.timeouts)
+	}
+	f.detector.stalled = f.stalled
 	reflector := cache.NewReflectorWithOptions(lw, new(arrived), f.store, cache.ReflectorOptions{
 		Name: f.String(), TypeDescription: f.String(), Logger: &klog.Logger{},
 		Backoff: &wait.Backoff{Duration: firstWait, Factor: 2, Jitter: 1, Steps: 5, Cap: reconnectWait},
 	})
-	for delay := firstWait; ctx.Err() == nil; delay = min(2*delay, refusedWait) {
-		f.good, f.store.plain = false, false
+	delay := firstWait
+	for ctx.Err() == nil {
+		f.good.Store(false)
+		f.store.plain = false
 		err := reflector.ListAndWatchWithContext(ctx)
 		if ctx.Err() != nil {
 			break
@@ -79,13 +93,26 @@ func (f *feed) run(ctx context.Context) {
 		} else {
 			f.failed() // the watch broke off: the reflector keeps the reason to itself
 		}
-		if f.good {
+		if f.good.Load() {
 			delay = firstWait
 		}
 		sleep(ctx, delay)
+		delay = min(2*delay, longestWait(err))
 	}
 	f.listing.Lock()
 	defer f.listing.Unlock()
+}
+
+// longestWait returns the limit of the wait after err, which is nil for a list
+// or watch that broke off.
+func longestWait(err error) time.Duration {
+	switch {
+	case apierrors.IsNotFound(err):
+		return missingWait
+	case errors.As(err, new(apierrors.APIStatus)):
+		return refusedWait
+	}
+	return brokenWait
 }
 
 func (f *feed) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
@@ -104,8 +131,14 @@ func (f *feed) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interf
 	}
 	all := watching{w, cancel, make(chan watch.Event, 1)}
 	if opts.SendInitialEvents != nil && *opts.SendInitialEvents {
-		if last, ok := f.store.receive(w.ResultChan()); ok {
+		last, ok := f.store.receive(w.ResultChan())
+		if ok {
 			all.first <- last
+		}
+		if endsList(last) {
+			f.detector.listed()
+		} else if last.Type != watch.Error { // which the reflector returns
+			f.failed()
 		}
 	}
 	return all, nil
@@ -165,7 +198,7 @@ func (f *feed) list(ctx context.Context, opts metav1.ListOptions) (runtime.Objec
 func (f *feed) ask(ctx context.Context, verb string, opts *metav1.ListOptions, do func(*rest.Request) error) error {
 	opts.LabelSelector, opts.FieldSelector = f.labels, f.fields
 	for delay := firstWait; ; delay = min(2*delay, reconnectWait) {
-		group, err := f.client.group(f.resource)
+		group, err := f.client.group(f.resource, f.detector)
 		if err == nil {
 			err = do(group.Get().Namespace(f.namespace).Resource(f.name).VersionedParams(opts, metav1.ParameterCodec).MaxRetries(0))
 		}
@@ -181,7 +214,7 @@ func (f *feed) ask(ctx context.Context, verb string, opts *metav1.ListOptions, d
 			return refusal{verb, err}
 		}
 		if !away.logged && delay > busyWait {
-			f.good = false
+			f.good.Store(false)
 			f.state.trouble(f.topic(), "busy", "cannot "+verb+" "+f.where()+"; trying again", "error", err)
 		}
 		sleep(ctx, delay)
@@ -191,12 +224,23 @@ func (f *feed) ask(ctx context.Context, verb string, opts *metav1.ListOptions, d
 // fine is called when a watch has delivered something. That one was accepted
 // is not enough: it may break off at once.
 func (f *feed) fine() {
-	if f.good {
+	if f.good.Swap(true) {
 		return
 	}
-	f.good = true
 	f.state.fine("token", "the API server accepts us again")
 	f.state.fine(f.topic(), "watching "+f.where()+" again")
+}
+
+// stalled logs that the API server has been silent for some time, and whether the
+// request has been given up and is sent again.
+func (f *feed) stalled(silence time.Duration, retry bool) {
+	f.good.Store(false)
+	silence = silence.Round(time.Millisecond)
+	message := "API server does not respond"
+	if retry {
+		message = "list or watch stalled, retrying"
+	}
+	f.state.trouble(f.topic(), "stalled", message, "resource", f.String(), "namespace", f.namespace, "duration", silence)
 }
 
 // A refusal is an answer that is not the one that was asked for.
@@ -216,6 +260,7 @@ func (f *feed) report(err error) {
 		verb = r.verb
 	}
 	switch {
+	case errors.Is(err, errStalled): // which is logged
 	case apierrors.IsUnauthorized(err):
 		f.state.trouble("token", "", "the API server does not accept our token or certificate; trying again: give it one that is valid", "error", err)
 	case apierrors.IsForbidden(err):

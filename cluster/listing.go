@@ -49,11 +49,17 @@ func (s *store) receive(events <-chan watch.Event) (last watch.Event, ok bool) {
 			s.listing.put(a)
 		case last.Type == watch.Deleted:
 			s.listing.delete(a)
-		case last.Type == watch.Bookmark && a.annotations[annotationListed] == "true":
+		case endsList(last):
 			return last, true
 		}
 	}
 	return last, ok
+}
+
+// endsList reports whether e is the bookmark at the end of a streamed list.
+func endsList(e watch.Event) bool {
+	a, ok := e.Object.(*arrived)
+	return ok && e.Type == watch.Bookmark && a.annotations[annotationListed] == "true"
 }
 
 // put takes an object into the list, or out of it if it is not wanted any more.

@@ -24,7 +24,7 @@ func (s *Source) runLive(ctx context.Context, sink Sink) {
 	var feeds sync.WaitGroup
 	follow := func(r resource, namespace string, out outlet) {
 		f := &feed{resource: r, namespace: namespace, client: client, state: state,
-			store: &store{source: s, kinds: r.kinds, out: out}}
+			store: &store{source: s, kinds: r.kinds, out: out}, detector: newStallDetector(s.timeouts)}
 		feeds.Go(func() { f.run(ctx) })
 	}
 	var namespaces []string

@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -40,6 +43,21 @@ func serve(t *testing.T, a *api) *api {
 	a.Server = httptest.NewServer(a)
 	t.Cleanup(a.Close)
 	return a
+}
+
+// serveTLS serves a over HTTP/2 and returns the file of its certificate.
+func serveTLS(t *testing.T, a *api) (ca string) {
+	t.Helper()
+	a.Server = httptest.NewUnstartedServer(a)
+	a.EnableHTTP2 = true
+	a.StartTLS()
+	t.Cleanup(a.Close)
+	ca = filepath.Join(t.TempDir(), "ca.crt")
+	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.Certificate().Raw})
+	if err := os.WriteFile(ca, block, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return ca
 }
 
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"bytes"
-	"encoding/pem"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -214,15 +213,7 @@ func TestLiveHalfOpen(t *testing.T) {
 	t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "1") // client-go's defaults are 30 and 15
 	t.Setenv("HTTP2_PING_TIMEOUT_SECONDS", "1")
 	a := &api{ended: make(chan struct{})}
-	a.Server = httptest.NewUnstartedServer(a)
-	a.EnableHTTP2 = true
-	a.StartTLS()
-	t.Cleanup(a.Close)
-	ca := filepath.Join(t.TempDir(), "ca.crt")
-	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.Certificate().Raw})
-	if err := os.WriteFile(ca, block, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ca := serveTLS(t, a)
 	r := relay(t, a.Listener.Addr().String())
 	f, _ := watchCluster(t, Options{Endpoint: "https://" + r.addr, CA: ca, NoEndpoints: true})
 	f.got(t, "listed services ")
@@ -266,7 +257,7 @@ func TestLiveWatchEnds(t *testing.T) {
 	a := serve(t, &api{})
 	source := Open(Options{Endpoint: a.URL}, slog.New(slog.DiscardHandler), new(metrics.Registry))
 	state := &state{log: source.log}
-	f := &feed{resource: source.opts.resources(t.Errorf)[0], client: newClient(source.opts, state), state: state, store: &store{source: source}}
+	f := &feed{resource: source.opts.resources(t.Errorf)[0], client: newClient(source.opts, state), state: state, store: &store{source: source}, detector: newStallDetector(source.timeouts)}
 	defer f.client.closeIdle()
 	w, err := f.watch(t.Context(), metav1.ListOptions{TimeoutSeconds: new(int64(-29))})
 	if err != nil {

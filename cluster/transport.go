@@ -9,23 +9,19 @@ import (
 	"sync"
 	"time"
 
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/util/flowcontrol"
 )
 
-// A transport is what every request of a client goes through: it keeps the
-// limits that the options set, and sees whether the API server can be reached.
-// (client-go has a limit of requests per second as well, but it leaves watches
-// out, and nearly all we do is watch.)
-type transport struct {
-	next  http.RoundTripper
+// limits are the limits that the options set on the requests of a source.
+// (client-go has a limit of requests per second as well, but does not apply it to
+// watches, and nearly all requests are watches.)
+type limits struct {
 	pace  flowcontrol.RateLimiter // nil is no limit
 	slots chan struct{}           // nil is no limit
-	state *state
 }
 
-func newTransport(next http.RoundTripper, o Options, state *state) *transport {
-	t := &transport{next: next, state: state}
+func newLimits(o Options) *limits {
+	l := new(limits)
 	if o.QPS > 0 || o.Burst > 0 {
 		qps, burst := o.QPS, o.Burst
 		if qps == 0 {
@@ -34,43 +30,52 @@ func newTransport(next http.RoundTripper, o Options, state *state) *transport {
 		if burst == 0 {
 			burst = 10
 		}
-		t.pace = flowcontrol.NewTokenBucketRateLimiter(qps, burst)
+		l.pace = flowcontrol.NewTokenBucketRateLimiter(qps, burst)
 	}
 	if o.MaxInflight > 0 {
-		t.slots = make(chan struct{}, o.MaxInflight)
+		l.slots = make(chan struct{}, o.MaxInflight)
 	}
-	return t
+	return l
 }
 
-// WrappedRoundTripper lets client-go find the connections to close.
-func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
+// allowsProbe reports whether a request may be sent now that is not essential.
+func (l *limits) allowsProbe() bool { return l.pace == nil || l.pace.TryAccept() }
 
-// RoundTrip holds a slot from here to the end of the answer, but only to its
-// headers for a watch, whose answer has no end.
+// A transport sends the requests of one feed: within the limits, as long as they
+// do not stall. It reports to state whether the API server can be reached.
+type transport struct {
+	next     http.RoundTripper
+	limits   *limits
+	detector *stallDetector
+	state    *state
+}
+
+// RoundTrip holds a slot from here to the end of the response, but for a watch,
+// whose response has no end, only to its headers.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
-	if t.pace != nil {
+	if t.limits.pace != nil {
 		begin := time.Now()
-		if err := t.pace.Wait(ctx); err != nil {
+		if err := t.limits.pace.Wait(ctx); err != nil {
 			return nil, err
 		}
 		t.state.paced(req, time.Since(begin))
 	}
 	release := func() {}
-	if t.slots != nil {
+	if slots := t.limits.slots; slots != nil {
 		select {
-		case t.slots <- struct{}{}:
-			release = sync.OnceFunc(func() { <-t.slots })
+		case slots <- struct{}{}:
+			release = sync.OnceFunc(func() { <-slots })
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 	}
 	begin := time.Now()
-	resp, err := t.next.RoundTrip(req)
+	resp, err := t.detector.roundTrip(req, t.next)
 	t.state.answered(req, resp, time.Since(begin))
 	if err != nil {
 		release()
-		if !errors.Is(ctx.Err(), context.Canceled) {
+		if !errors.Is(ctx.Err(), context.Canceled) && err != errStalled { // which is logged
 			what := "" // the ways in which a connection fails differ from one attempt to the next
 			if errors.As(err, new(*tls.CertificateVerificationError)) {
 				what = "certificate" // but this is another trouble than a server that is away
@@ -80,9 +85,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, noAnswer{err.Error(), true}
 	}
 	t.state.fine("server", "the API server can be reached again", "server", req.URL.Host)
-	switch resp.StatusCode {
-	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable:
-		// It is starting or overloaded, or there is only a proxy in its place.
+	if unavailable(resp.StatusCode) {
 		resp.Body.Close()
 		release()
 		return nil, noAnswer{resp.Status, false}
@@ -93,6 +96,16 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		resp.Body = &body{resp.Body, release}
 	}
 	return resp, nil
+}
+
+// unavailable reports whether a response is from an API server that is starting
+// or overloaded, or from a proxy in its place.
+func unavailable(status int) bool {
+	switch status {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
 }
 
 // noAnswer is the error of a request that nobody has answered. It hides the
@@ -114,5 +127,3 @@ func (b *body) Close() error {
 	defer b.release()
 	return b.ReadCloser.Close()
 }
-
-var _ utilnet.RoundTripperWrapper = (*transport)(nil)
