@@ -172,9 +172,9 @@ func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 // API server is away.
 func (h *Handler) Ready() bool { return h.table.ready() }
 
-// Above says whether a name at or below the question's has a line. Whoever denies
-// the name for good asks: it must not deny those.
-func (h *Handler) Above(q *dns.Query) bool {
+// NameExists reports whether q's name or a name below it has a line. A handler that
+// answers NXDOMAIN checks it first (RFC 8020).
+func (h *Handler) NameExists(q *dns.Query) bool {
 	labels := h.zoneLabels(q)
 	if labels < 0 {
 		return false

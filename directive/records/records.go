@@ -107,9 +107,9 @@ func (h *Handler) Resolve(ctx context.Context, q *dns.Query) error {
 	return nil
 }
 
-// Above says whether a name below the question's has records. Whoever denies the
-// question's name denies those, too (RFC 8020).
-func (h *Handler) Above(q *dns.Query) bool {
+// NameExists reports whether a name below q's has records: q's own name then
+// exists too (RFC 8020).
+func (h *Handler) NameExists(q *dns.Query) bool {
 	_, above := h.table.above[string(q.Name())]
 	return above
 }

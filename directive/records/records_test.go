@@ -196,8 +196,8 @@ func TestTTL(t *testing.T) {
 	}
 }
 
-// Above knows every name that names with records are below.
-func TestAbove(t *testing.T) {
+// Every name above a name with records exists.
+func TestNameExists(t *testing.T) {
 	h, err := plan("records {\nx.y.test A 10.0.0.1\n*.w.test A 10.0.0.1\n}")
 	if err != nil {
 		t.Fatal(err)
@@ -206,7 +206,7 @@ func TestAbove(t *testing.T) {
 		n, _ := wire.ParseName(name)
 		q := dns.NewQuery(nil)
 		q.Parse(wire.AppendRequest(nil, 1, 0, []byte(n), wire.TypeA))
-		if got := h.Above(q); got != want {
+		if got := h.NameExists(q); got != want {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
 	}

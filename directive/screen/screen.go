@@ -133,9 +133,9 @@ type Screen struct {
 	locals, plains, few, reverses, rebinds, drops *metrics.Counter
 }
 
-// A neighbour is a handler above that knows whether names below a question's have
-// records, though that name itself has none.
-type neighbour interface{ Above(q *dns.Query) bool }
+// A neighbour is a handler above screen that has names of its own. NameExists
+// reports whether one of them is q's name or below it.
+type neighbour interface{ NameExists(q *dns.Query) bool }
 
 // Shares are the zones whose names are treated by themselves: cache asks, so that
 // a zone that comes or goes takes with it what is kept of its own names alone.
@@ -171,7 +171,7 @@ func (s *Screen) ServeDNS(q *dns.Query) dns.Verdict {
 	q.RA = true
 	q.RCode = wire.NXDomain
 	for _, n := range s.neighbours {
-		if n.Above(q) {
+		if n.NameExists(q) {
 			q.RCode = wire.NoError // RFC 8020
 		}
 	}
