@@ -23,23 +23,23 @@ func NewBuilder(origin wire.Name) *Builder {
 
 // Errors of Add that need not be the end of a zone.
 var (
-	// ErrOutside is for a record whose owner is not in the zone.
-	ErrOutside = errors.New("out of zone")
-	// ErrBeside is for a record that is added all the same, though there must
+	// ErrOutOfZone is for a record whose owner is not in the zone.
+	ErrOutOfZone = errors.New("out of zone")
+	// ErrCNAMEConflict is for a record that is added all the same, though there must
 	// not be a CNAME and others of one name (RFC 1034 §3.6.2): a resolver that
 	// has seen the CNAME may ask for none of the others.
-	ErrBeside = errors.New("beside a CNAME")
+	ErrCNAMEConflict = errors.New("beside a CNAME")
 )
 
 // Add adds a record of class IN. owner is in wire form, and its spelling is
 // kept; rdata is in wire form with names written out. A record that is there
 // already is left out. Errors are about this record beside those before it;
-// unless it is ErrBeside the zone is as if it had not been added.
+// unless it is ErrCNAMEConflict the zone is as if it had not been added.
 func (b *Builder) Add(owner string, t wire.Type, ttl uint32, rdata string) error {
 	name := wire.Lower(owner)
 	z := b.zone
 	if !name.Within(z.origin) {
-		return fmt.Errorf("%s: %w %s", name, ErrOutside, z.origin)
+		return fmt.Errorf("%s: %w %s", name, ErrOutOfZone, z.origin)
 	}
 	covered := t
 	switch {
@@ -56,7 +56,7 @@ func (b *Builder) Add(owner string, t wire.Type, ttl uint32, rdata string) error
 	n := z.nodes[string(name)]
 	var err error
 	if n != nil && t != wire.TypeRRSIG {
-		if err = n.beside(name, t, rdata); err != nil && !errors.Is(err, ErrBeside) {
+		if err = n.beside(name, t, rdata); err != nil && !errors.Is(err, ErrCNAMEConflict) {
 			return err
 		}
 	}
@@ -92,9 +92,9 @@ func (n *node) beside(name wire.Name, t wire.Type, rdata string) (err error) {
 		case s.t == t:
 			continue
 		case t == wire.TypeCNAME:
-			err = fmt.Errorf("%s: %s record %w", name, s.t, ErrBeside)
+			err = fmt.Errorf("%s: %s record %w", name, s.t, ErrCNAMEConflict)
 		case s.t == wire.TypeCNAME:
-			err = fmt.Errorf("%s: %s record %w", name, t, ErrBeside)
+			err = fmt.Errorf("%s: %s record %w", name, t, ErrCNAMEConflict)
 		}
 	}
 	return err

@@ -49,7 +49,7 @@ func TestBuilderErrors(t *testing.T) {
 		if err != nil {
 			got = err.Error()
 		}
-		if got != c.want || errors.Is(err, zone.ErrOutside) != strings.Contains(c.want, "out of zone") || errors.Is(err, zone.ErrBeside) != strings.Contains(c.want, "beside a") {
+		if got != c.want || errors.Is(err, zone.ErrOutOfZone) != strings.Contains(c.want, "out of zone") || errors.Is(err, zone.ErrCNAMEConflict) != strings.Contains(c.want, "beside a") {
 			t.Errorf("%s beside %s: got %q, want %q", c.text, c.before, got, c.want)
 		}
 	}

@@ -32,10 +32,10 @@ func load(path string, origins []wire.Name, log *slog.Logger) (*version, error) 
 				return fmt.Errorf("%s: class %s, want IN", r.Owner, r.Class)
 			}
 			switch err := build.Add(r.Spelled, r.Type, r.TTL, r.RData); {
-			case errors.Is(err, zone.ErrBeside):
+			case errors.Is(err, zone.ErrCNAMEConflict):
 				beside.add(&r, err)
 				return nil
-			case !errors.Is(err, zone.ErrOutside):
+			case !errors.Is(err, zone.ErrOutOfZone):
 				return err
 			case !slices.ContainsFunc(origins, r.Owner.Within):
 				outside.add(&r, err)
