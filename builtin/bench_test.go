@@ -73,7 +73,7 @@ func (w *walk) learn(name string, t uint16) {
 	}
 	w.learned = make(chan struct{}, 1)
 	q := dns.NewQuery(w)
-	q.Received(append(q.Room(len(packet))[:0], packet...), dns.UDP, time.Now())
+	q.Reset(append(q.Buffer(len(packet))[:0], packet...), dns.UDP, time.Now())
 	if w.port.Serve(q, w.lent) != dns.Parked {
 		w.tb.Fatal("an upstream's name is answered at once")
 	}
@@ -111,11 +111,11 @@ func newWalk(tb testing.TB, text string, without string) *walk {
 		tb.Fatal(err)
 	}
 	w := &walk{tb: tb, lent: make([]byte, 0, 1<<16)}
-	shard := b.Metrics.Shard()
+	shard := b.Metrics.NewShard()
 	shard.Lock() // as a reader does for a batch
 	w.q = dns.NewQuery(w)
-	w.q.CountBy(shard)
-	mux, chain := dns.NewMux(dns.NewLot(1), nil), b.Chain.For("dns://:53", ".")
+	w.q.SetShard(shard)
+	mux, chain := dns.NewMux(dns.NewParkingLot(1), nil), b.Chain.CopyFor("dns://:53", ".")
 	b.Chained(chain)
 	if err := mux.Route(wire.Root, chain); err != nil {
 		tb.Fatal(err)
@@ -144,8 +144,8 @@ func (w *walk) of(name string, t uint16) func() {
 	}
 	now := time.Now()
 	return func() {
-		w.q.Received(append(w.q.Room(len(packet))[:0], packet...), dns.UDP, now)
-		if w.port.Serve(w.q, w.lent) != dns.Send {
+		w.q.Reset(append(w.q.Buffer(len(packet))[:0], packet...), dns.UDP, now)
+		if w.port.Serve(w.q, w.lent) != dns.Answered {
 			w.tb.Fatal("not answered at once")
 		}
 		w.q.Observe(now)

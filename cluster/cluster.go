@@ -116,7 +116,7 @@ func (s *Source) Run(ctx context.Context, sink Sink) {
 	const age = "seamark_kubernetes_data_age_seconds"
 	for _, kind := range s.opts.Kinds() {
 		s.heard[kind].now()
-		drop := s.metrics.GaugeUntil(age, "Time since a list, an event or a bookmark of the watch was received.", s.heard[kind].age, "resource", kind.String())
+		drop := s.metrics.TemporaryGauge(age, "Time since a list, an event or a bookmark of the watch was received.", s.heard[kind].age, "resource", kind.String())
 		defer drop()
 	}
 	var sweeping sync.WaitGroup

@@ -110,8 +110,8 @@ func (b *Block) Handle(h any) {
 	b.Offer(h)
 }
 
-// Word gives a handler a place of its own for state in the block's queries.
-func (b *Block) Word() dns.Word { return b.Chain.Word() }
+// NewStateKey gives a handler a place of its own for state in the block's queries.
+func (b *Block) NewStateKey() dns.StateKey { return b.Chain.NewStateKey() }
 
 // Path is where a file is that a directive names.
 func (b *Block) Path(file string) string {

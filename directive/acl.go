@@ -249,12 +249,12 @@ func (l *ACL) ServeDNS(q *dns.Query) dns.Verdict {
 	case line.action == aclDrop:
 		return dns.Drop
 	case line.action == aclFilter:
-		q.Extend(wire.EDEFiltered, "")
+		q.AddExtendedError(wire.EDEFiltered, "")
 		return dns.Done
 	case line.sources != nil:
-		q.Extend(wire.EDEProhibited, "")
+		q.AddExtendedError(wire.EDEProhibited, "")
 	default:
-		q.Extend(wire.EDEBlocked, "")
+		q.AddExtendedError(wire.EDEBlocked, "")
 	}
 	q.Fail(wire.Refused)
 	return dns.Done
@@ -267,7 +267,7 @@ func (l *ACL) find(q *dns.Query) (*aclLine, int) {
 		u := &l.uses[i]
 		for _, zone := range u.zones {
 			at := q.Labels() - zone.labels
-			if at < 0 || string(q.Name()[q.Offset(at):]) != string(zone.name) {
+			if at < 0 || string(q.Name()[q.LabelOffset(at):]) != string(zone.name) {
 				continue
 			}
 			for j := range u.lines {

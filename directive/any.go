@@ -39,7 +39,7 @@ func (*Any) ServeDNS(q *dns.Query) dns.Verdict {
 	}
 	const ttl, cpu, system = 8482, "\x07RFC8482", "\x00"
 	var room [64]byte
-	record := wire.AppendHead(room[:0], wire.OwnerIsQuestion, wire.TypeHINFO, ttl, len(cpu+system))
+	record := wire.AppendRecordHeader(room[:0], wire.OwnerIsQuestion, wire.TypeHINFO, ttl, len(cpu+system))
 	q.Answer.Append(wire.Answers, append(record, cpu+system...), 1)
 	return dns.Done
 }

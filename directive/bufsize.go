@@ -31,7 +31,7 @@ func SetupBufsize(b *config.Block, uses []corefile.Directive) error {
 	d, size := uses[0], 1232
 	errs := []error{config.Once(uses), d.Arity(0, 1), d.Options()}
 	if len(d.Args) == 1 {
-		errs = append(errs, corefile.Int(&size, wire.MinUDP, wire.MaxUDP)(d))
+		errs = append(errs, corefile.Int(&size, wire.MinUDPSize, wire.MaxUDPReply)(d))
 	}
 	b.Handle(&Bufsize{uint16(size)})
 	return errors.Join(errs...)
@@ -42,6 +42,6 @@ func (*Bufsize) AnyClass() bool { return false }
 
 // ServeDNS bounds the size that the client takes.
 func (s *Bufsize) ServeDNS(q *dns.Query) dns.Verdict {
-	q.Size = min(q.Size, s.size)
+	q.UDPSize = min(q.UDPSize, s.size)
 	return dns.Next
 }

@@ -41,6 +41,6 @@ func SetupCancel(b *config.Block, uses []corefile.Directive) error {
 
 // ServeDNS says how long q may wait, if it comes to that.
 func (c *Cancel) ServeDNS(q *dns.Query) dns.Verdict {
-	q.Patience = c.after
+	q.Timeout = c.after
 	return dns.Next
 }

@@ -130,7 +130,7 @@ func say(q *dns.Query, texts ...string) {
 		size += 1 + min(len(text), longest)
 	}
 	var room [300]byte
-	record := wire.AppendHead(room[:0], wire.OwnerIsQuestion, wire.TypeTXT, 0, size)
+	record := wire.AppendRecordHeader(room[:0], wire.OwnerIsQuestion, wire.TypeTXT, 0, size)
 	const class = len(wire.OwnerIsQuestion) + 3 // its second byte, behind the type
 	record[class] = byte(wire.ClassCH)
 	for _, text := range texts {

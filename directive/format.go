@@ -176,7 +176,7 @@ func takes(q *dns.Query) uint16 {
 	if q.Proto == dns.TCP {
 		return wire.MaxMessage
 	}
-	return q.Size
+	return q.UDPSize
 }
 
 func appendHost(buf []byte, a netip.Addr) []byte {

@@ -141,8 +141,8 @@ func run(t *testing.T, corefile string, add ...any) *running {
 // route gives all queries to the block's chain as it is now.
 func (r *running) route() {
 	r.t.Helper()
-	mux := dns.NewMux(dns.NewLot(1), nil)
-	chain := r.block.Chain.For("dns://:53", ".")
+	mux := dns.NewMux(dns.NewParkingLot(1), nil)
+	chain := r.block.Chain.CopyFor("dns://:53", ".")
 	r.block.Chained(chain)
 	if err := mux.Route(wire.Root, chain); err != nil {
 		r.t.Fatal(err)
@@ -162,12 +162,12 @@ func packet(t *testing.T, name string, qtype wire.Type) []byte {
 // ask serves and observes one query; the reply is valid until the next.
 func (r *running) ask(packet []byte, proto dns.Proto, peer string) []byte {
 	q, now := r.query, time.Unix(0, 0)
-	room := q.Room(len(packet))
+	room := q.Buffer(len(packet))
 	copy(room, packet)
-	q.Received(room, proto, now)
+	q.Reset(room, proto, now)
 	q.Peer, q.Local = netip.MustParseAddrPort(peer), netip.MustParseAddrPort("10.0.0.2:53")
 	outcome := r.serve()
-	if outcome == dns.Send || outcome == dns.Quiet {
+	if outcome == dns.Answered || outcome == dns.Dropped {
 		q.Observe(now.Add(102 * time.Microsecond))
 	}
 	return q.Reply()
@@ -285,11 +285,11 @@ func TestAllocations(t *testing.T) {
 	r := run(t, ".:53 {\ncancel\nshed\nprometheus 127.0.0.1:0\nskydns_metrics 127.0.0.1:0\nerrors\nchaos {\nstatistics\n}\nwhoami\n}")
 	p := packet(t, "example.org", wire.TypeA)
 	q, now := r.query, time.Unix(0, 0)
-	room := q.Room(len(p))
+	room := q.Buffer(len(p))
 	copy(room, p)
 	q.Peer = netip.MustParseAddrPort(client)
 	if n := testing.AllocsPerRun(100, func() {
-		q.Received(room, dns.UDP, now)
+		q.Reset(room, dns.UDP, now)
 		r.port.Serve(q, r.lent)
 		q.Observe(now)
 	}); n != 0 {

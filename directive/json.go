@@ -49,7 +49,7 @@ func appendOutcome(buf []byte, q *dns.Query, metadata []piece) []byte {
 	buf = strconv.AppendInt(append(buf, `,"rsize":`...), int64(len(q.Reply())), 10)
 	buf = strconv.AppendUint(append(buf, `,"answers":`...), answers, 10)
 	buf = strconv.AppendFloat(append(buf, `,"duration":`...), max(0, q.Elapsed).Seconds(), 'f', -1, 64)
-	buf = appendString(append(buf, `,"by":`...), q.By())
+	buf = appendString(append(buf, `,"by":`...), q.AnsweredBy())
 	if q.Err != nil {
 		buf = appendString(append(buf, `,"error":`...), q.Err.Error())
 	}

@@ -142,10 +142,10 @@ func (l *Loadbalance) FinishDNS(q *dns.Query) {
 	if len(l.prefer) == 0 {
 		return
 	}
-	a.Runs(func(run wire.Run) {
+	a.RRsets(func(run wire.RRset) {
 		for _, p := range l.prefer {
 			if run.First.Type == wire.TypeA && p.Addr().Is4() || run.First.Type == wire.TypeAAAA && p.Addr().Is6() {
-				a.Raise(run, func(_ int, r wire.Record) bool {
+				a.MoveToFront(run, func(_ int, r wire.Record) bool {
 					addr, ok := netip.AddrFromSlice(a.Buf[r.RData:r.Next])
 					return ok && p.Contains(addr)
 				})

@@ -72,7 +72,7 @@ func TestLoadbalanceLeavesAlone(t *testing.T) {
 	}{{wire.TypeAXFR, 0}, {wire.TypeIXFR, 0}, {wire.TypeA, wire.ServFail}} {
 		q, l := seamark.NewQuery(nil), &Loadbalance{}
 		q.Type, q.RCode = c.qtype, c.code
-		q.Answer.Begin(nil, []byte("\x00\x00\x01\x00\x01"))
+		q.Answer.Reset(nil, []byte("\x00\x00\x01\x00\x01"))
 		(&replies{200}).ServeDNS(q)
 		before := string(q.Answer.Buf)
 		for range 5 {
@@ -186,7 +186,7 @@ func BenchmarkLoadbalance(b *testing.B) {
 	for _, n := range []int{2, 60} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			q, l := seamark.NewQuery(nil), &Loadbalance{}
-			q.Answer.Begin(make([]byte, 0, 8192), []byte("\x00\x00\x01\x00\x01"))
+			q.Answer.Reset(make([]byte, 0, 8192), []byte("\x00\x00\x01\x00\x01"))
 			(&replies{n}).ServeDNS(q)
 			b.ReportAllocs()
 			for b.Loop() {

@@ -96,7 +96,7 @@ func SetupLocal(b *config.Block, uses []corefile.Directive) error {
 func (l *Local) ServeDNS(q *dns.Query) dns.Verdict {
 	for i := range l.zones {
 		at := q.Labels() - l.zones[i].labels
-		if at >= 0 && string(q.Name()[q.Offset(at):]) == l.zones[i].name {
+		if at >= 0 && string(q.Name()[q.LabelOffset(at):]) == l.zones[i].name {
 			l.zones[i].answer(q, at)
 			return dns.Done
 		}
@@ -123,7 +123,7 @@ func (z *localZone) answer(q *dns.Query, apex int) {
 	case q.Type == wire.TypeAAAA && z.addresses:
 		record = wire.AppendAddress(record, wire.OwnerIsQuestion, localTTL, netip.IPv6Loopback())
 	case q.Type == wire.TypePTR && isPointer, q.Type == wire.TypeNS && apex == 0:
-		record = append(wire.AppendHead(record, wire.OwnerIsQuestion, q.Type, localTTL, len(localhost)), localhost...)
+		record = append(wire.AppendRecordHeader(record, wire.OwnerIsQuestion, q.Type, localTTL, len(localhost)), localhost...)
 	case q.Type == wire.TypeSOA && apex == 0:
 		record = appendLocalSOA(record, 0)
 	default:
@@ -131,7 +131,7 @@ func (z *localZone) answer(q *dns.Query, apex int) {
 		if apex > 0 && !z.addresses && !strings.HasSuffix(z.pointer, string(q.Name())) {
 			q.RCode = wire.NXDomain
 		}
-		q.Answer.Append(wire.Authority, appendLocalSOA(record, q.Offset(apex)), 1)
+		q.Answer.Append(wire.Authority, appendLocalSOA(record, q.LabelOffset(apex)), 1)
 		return
 	}
 	q.Answer.Append(wire.Answers, record, 1)
@@ -141,8 +141,8 @@ func (z *localZone) answer(q *dns.Query, apex int) {
 // question. There is nothing to refresh.
 func appendLocalSOA(buf []byte, apex int) []byte {
 	const rname, serial, refresh, retry, expire = "\x04root" + localhost, 1, 0, 0, 0
-	owner := wire.Pointer(apex)
-	buf = wire.AppendHead(buf, owner[:], wire.TypeSOA, localTTL, len(localhost)+len(rname)+20)
+	owner := wire.QuestionPointer(apex)
+	buf = wire.AppendRecordHeader(buf, owner[:], wire.TypeSOA, localTTL, len(localhost)+len(rname)+20)
 	buf = append(append(buf, localhost...), rname...)
 	for _, n := range [...]uint32{serial, refresh, retry, expire, localTTL} {
 		buf = binary.BigEndian.AppendUint32(buf, n)

@@ -210,7 +210,7 @@ func classify(q *dns.Query) class {
 // hasSOA says whether the authority section of a reply without answers has a
 // SOA record: there are no records of that type (RFC 2308 §2.2).
 func hasSOA(q *dns.Query) bool {
-	off := q.Answer.Body()
+	off := q.Answer.RecordsOffset()
 	for range q.Answer.Count[wire.Authority] {
 		r, ok := wire.ReadRecord(q.Answer.Buf, off)
 		if !ok || r.Type == wire.TypeSOA {

@@ -22,10 +22,10 @@ type answers struct {
 func (a *answers) ServeDNS(q *dns.Query) dns.Verdict {
 	q.RCode, q.AA = a.code, true
 	if a.signed {
-		q.Answer.Append(wire.Authority, wire.AppendHead(nil, "\x00", wire.TypeNSEC, 5, 0), 1)
+		q.Answer.Append(wire.Authority, wire.AppendRecordHeader(nil, "\x00", wire.TypeNSEC, 5, 0), 1)
 	}
 	if a.soa {
-		q.Answer.Append(wire.Authority, append(wire.AppendHead(nil, "\x00", wire.TypeSOA, 5, 22), make([]byte, 22)...), 1)
+		q.Answer.Append(wire.Authority, append(wire.AppendRecordHeader(nil, "\x00", wire.TypeSOA, 5, 22), make([]byte, 22)...), 1)
 	}
 	return dns.Done
 }

@@ -268,7 +268,7 @@ func (t *trial) exclude(at *dns.Chain) {
 	if t.drop != nil {
 		return
 	}
-	t.drop = t.loop.metrics.GaugeUntil("seamark_loop_detected", "Upstreams that lead back to this server and are left out.",
+	t.drop = t.loop.metrics.TemporaryGauge("seamark_loop_detected", "Upstreams that lead back to this server and are left out.",
 		func() float64 { return 1 }, "server", at.Server, "zone", at.Zone, "to", t.to)
 	t.loop.log.Error(fmt.Sprintf("plugin/loop: upstream %s sends the questions for zone %s back to %s: it is not asked any more until that ends. "+
 		"Give forward the address of a server that does not ask this one; a resolv.conf must not name the machine's own stub resolver", t.to, at.Zone, at.Server))

@@ -55,7 +55,7 @@ func (p *pretended) Probe(_ context.Context, to string, name wire.Name, t wire.T
 	p.asked = append(p.asked, name)
 	is := p.is[to]
 	p.mu.Unlock()
-	if is == "leads back" && p.comesIn(name, t) != dns.Send {
+	if is == "leads back" && p.comesIn(name, t) != dns.Answered {
 		return errors.New("the question was not answered")
 	}
 	if is == "silent" {
@@ -69,7 +69,7 @@ func (p *pretended) Probe(_ context.Context, to string, name wire.Name, t wire.T
 func (p *pretended) comesIn(name wire.Name, t wire.Type) dns.Outcome {
 	packet := wire.AppendRequest(nil, 1, wire.FlagRD, []byte(name), t)
 	q := dns.NewQuery(nil)
-	q.Received(append(q.Room(len(packet))[:0], packet...), dns.UDP, time.Now())
+	q.Reset(append(q.Buffer(len(packet))[:0], packet...), dns.UDP, time.Now())
 	return p.port.Serve(q, make([]byte, 0, 1024))
 }
 
@@ -100,8 +100,8 @@ func pretend(t *testing.T, log *text, is map[string]string) *pretended {
 	p.loop.ctx, p.loop.cancel = context.WithCancel(context.Background())
 	chain := &dns.Chain{}
 	chain.Add("loop", p.loop)
-	mux := dns.NewMux(dns.NewLot(1), nil)
-	if err := mux.Route(wire.Root, chain.For("dns://:53", ".")); err != nil {
+	mux := dns.NewMux(dns.NewParkingLot(1), nil)
+	if err := mux.Route(wire.Root, chain.CopyFor("dns://:53", ".")); err != nil {
 		t.Fatal(err)
 	}
 	p.port.Swap(mux)
@@ -197,7 +197,7 @@ func TestLoopCannotBeForged(t *testing.T) {
 				t.Errorf("a label of %d hexadecimal digits, want 32", label)
 			}
 			// One that was used is worth nothing.
-			if p.comesIn(name, wire.TypeHINFO) != dns.Send {
+			if p.comesIn(name, wire.TypeHINFO) != dns.Answered {
 				t.Error("no answer")
 			}
 		}
@@ -237,7 +237,7 @@ func TestLoopAllocates(t *testing.T) {
 	l := &Loop{names: map[wire.Name]chan<- *dns.Chain{}}
 	for _, qtype := range []wire.Type{wire.TypeA, wire.TypeHINFO} {
 		q := dns.NewQuery(nil)
-		q.Received(packet(t, "www.example.org", qtype), dns.UDP, time.Now())
+		q.Reset(packet(t, "www.example.org", qtype), dns.UDP, time.Now())
 		q.Parse(q.Packet())
 		if n := testing.AllocsPerRun(100, func() {
 			if l.ServeDNS(q) != dns.Next {

@@ -43,7 +43,7 @@ func (*Minimal) FinishDNS(q *dns.Query) {
 		q.Type == wire.TypeAXFR || q.Type == wire.TypeIXFR {
 		return
 	}
-	end := q.Answer.Body()
+	end := q.Answer.RecordsOffset()
 	q.Answer.Walk(func(s wire.Section, r wire.Record) bool {
 		if s == wire.Answers {
 			end = r.Next

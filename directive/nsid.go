@@ -53,7 +53,7 @@ func (*NSID) AnyClass() bool { return false }
 func (n *NSID) ServeDNS(q *dns.Query) dns.Verdict {
 	for code := range wire.Options(q.Request.Options(q.Packet())) {
 		if code == wire.OptionNSID {
-			q.ReplyOption(wire.OptionNSID, n.data)
+			q.AddReplyOption(wire.OptionNSID, n.data)
 			break
 		}
 	}

@@ -63,7 +63,7 @@ func newOrigins(b *config.Block) (s origins) {
 
 // of tells for a query that is finished.
 func (s *origins) of(q *dns.Query) source {
-	step, kept := q.Step(), false
+	step, kept := q.AnsweredStep(), false
 	if s.memory != nil {
 		step, kept = s.memory.Answered(q)
 	}

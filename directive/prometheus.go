@@ -101,7 +101,7 @@ func SetupPrometheus(b *config.Block, uses []corefile.Directive) error {
 		_, _ = config.Keep(s, p, func() (*Prometheus, error) { return p, nil })
 		page := newMetricsPage(p.metrics)
 		if everything {
-			p.metrics.DescribeAllGo()
+			p.metrics.RegisterAllGo()
 		}
 		site.Handle("/metrics", page)
 		b.OnSwap(site.Show)
@@ -156,8 +156,8 @@ type metricsPage struct{ of *metrics.Registry }
 // newMetricsPage sees to it that what every such page has is there.
 func newMetricsPage(r *metrics.Registry) metricsPage {
 	r.Counter("coredns_panics_total", "Panics of handlers; each was answered with SERVFAIL.")
-	r.DescribeProcess()
-	r.DescribeGo()
+	r.RegisterProcess()
+	r.RegisterGo()
 	return metricsPage{r}
 }
 
@@ -183,7 +183,7 @@ func (s *series) ObserveDNS(q *dns.Query) {
 	if q.Dropped() {
 		return
 	}
-	s.responses.at(int(min(q.RCode, highestRCode)), q.Step()+1, 0).AddTo(shard, 1)
+	s.responses.at(int(min(q.RCode, highestRCode)), q.AnsweredStep()+1, 0).AddTo(shard, 1)
 	s.duration.Observe(shard, uint64(max(0, q.Elapsed)))
 	s.replySize[q.Proto].Observe(shard, uint64(len(q.Reply())))
 }

@@ -116,7 +116,7 @@ func TestPrometheusAtOnce(t *testing.T) {
 // What no server block is for is refused, and counted in zone dropped.
 func TestPrometheusUnserved(t *testing.T) {
 	r := run(t, ".:53 {\nprometheus 127.0.0.1:0\nwhoami\n}")
-	mux := dns.NewMux(dns.NewLot(1), nil)
+	mux := dns.NewMux(dns.NewParkingLot(1), nil)
 	mux.Unserved = &dns.Chain{Server: "dns://:53", Zone: "dropped"}
 	mux.Unserved.Observe(r.block.Unserved)
 	r.port.Swap(mux)

@@ -30,9 +30,9 @@ type series struct {
 	drops               []func() // of what ends with the plan
 	requests, responses grid
 	do                  *metrics.Counter
-	duration            *metrics.Meter    // of nanoseconds
-	querySize           [2]*metrics.Meter // by dns.Proto
-	replySize           [2]*metrics.Meter
+	duration            *metrics.IntHistogram    // of nanoseconds
+	querySize           [2]*metrics.IntHistogram // by dns.Proto
+	replySize           [2]*metrics.IntHistogram
 }
 
 // newSeries makes the series of c; enabled are its block's directives.
@@ -43,7 +43,7 @@ func newSeries(r *metrics.Registry, c *dns.Chain, enabled []string) *series {
 	one := func() float64 { return 1 }
 	var drops []func()
 	for _, name := range enabled {
-		drops = append(drops, r.GaugeUntil("coredns_plugin_enabled", "1 for each directive that a zone of a server has.",
+		drops = append(drops, r.TemporaryGauge("coredns_plugin_enabled", "1 for each directive that a zone of a server has.",
 			one, labels("name", name)...))
 	}
 	names := []string{""} // by Query.Step and one
@@ -55,7 +55,7 @@ func newSeries(r *metrics.Registry, c *dns.Chain, enabled []string) *series {
 		drops: drops,
 		do: r.Counter("coredns_dns_do_requests_total", "Queries with the DO bit.",
 			"server", c.Server, "view", c.View, "zone", c.Zone),
-		duration: r.Meter("coredns_dns_request_duration_seconds", "From the packet of a query to its reply.",
+		duration: r.IntHistogram("coredns_dns_request_duration_seconds", "From the packet of a query to its reply.",
 			1e-9, durations(), labels()...),
 	}
 	s.requests = newGrid(len(s.querySize), 2, len(counted)+1, func(proto, family, t int) *metrics.Counter {
@@ -72,8 +72,8 @@ func newSeries(r *metrics.Registry, c *dns.Chain, enabled []string) *series {
 	})
 	for p := range s.querySize {
 		proto := labels("proto", dns.Proto(p).String())
-		s.querySize[p] = r.Meter("coredns_dns_request_size_bytes", "Size of queries.", 1, sizes, proto...)
-		s.replySize[p] = r.Meter("coredns_dns_response_size_bytes", "Size of replies.", 1, sizes, proto...)
+		s.querySize[p] = r.IntHistogram("coredns_dns_request_size_bytes", "Size of queries.", 1, sizes, proto...)
+		s.replySize[p] = r.IntHistogram("coredns_dns_response_size_bytes", "Size of replies.", 1, sizes, proto...)
 	}
 	return s
 }

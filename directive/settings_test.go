@@ -65,8 +65,8 @@ func TestCancel(t *testing.T) {
 	for lines, want := range map[string]time.Duration{"cancel": 5001 * time.Millisecond, "cancel 20ms": 20 * time.Millisecond} {
 		c := config.Find[*Cancel](block(t, lines))[0]
 		q := dns.NewQuery(nil)
-		if verdict := c.ServeDNS(q); verdict != dns.Next || q.Patience != want {
-			t.Errorf("%s: %v, %v", lines, verdict, q.Patience)
+		if verdict := c.ServeDNS(q); verdict != dns.Next || q.Timeout != want {
+			t.Errorf("%s: %v, %v", lines, verdict, q.Timeout)
 		}
 	}
 }
@@ -118,7 +118,7 @@ func TestSettingsWrong(t *testing.T) {
 func TestShed(t *testing.T) {
 	h := &says{verdict: dns.Done, code: wire.ServFail}
 	r := run(t, ".:53 {\nshed\n}", h)
-	for n, err := range []error{nil, dns.ErrFull, dns.ErrFull} {
+	for n, err := range []error{nil, dns.ErrParkingFull, dns.ErrParkingFull} {
 		want := `coredns_shed_dropped_total{server="dns://:53",reason="full"} ` + []string{"0", "0", "1"}[n] + "\n"
 		if got := r.metrics("coredns_shed"); got != want {
 			t.Errorf("got %s, want %s", got, want)

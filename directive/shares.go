@@ -146,7 +146,7 @@ func parseShares(text []byte) (weights, error) {
 // order puts one of the addresses of each run in front.
 func (w *shares) order(a *wire.Answer) {
 	all := *w.now.Load()
-	a.Runs(func(run wire.Run) {
+	a.RRsets(func(run wire.RRset) {
 		if t := run.First.Type; t != wire.TypeA && t != wire.TypeAAAA {
 			return
 		}
@@ -159,7 +159,7 @@ func (w *shares) order(a *wire.Answer) {
 		// With each record the sum of weights grows, and the record takes the
 		// front from those before with the probability of its part in it.
 		chosen, sum := 0, uint32(0)
-		a.Each(run, func(i int, r wire.Record) {
+		a.EachRecord(run, func(i int, r wire.Record) {
 			weight := uint32(1)
 			if addr, ok := netip.AddrFromSlice(a.Buf[r.RData:r.Next]); ok {
 				weight = max(weight, of[addr])
@@ -168,6 +168,6 @@ func (w *shares) order(a *wire.Answer) {
 				chosen = i
 			}
 		})
-		a.Raise(run, func(i int, _ wire.Record) bool { return i == chosen })
+		a.MoveToFront(run, func(i int, _ wire.Record) bool { return i == chosen })
 	})
 }

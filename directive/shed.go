@@ -55,7 +55,7 @@ func (s *Shed) begin(c *dns.Chain) *metrics.Counter {
 
 // ObserveDNS counts q if there was no room for it.
 func (s *Shed) ObserveDNS(q *dns.Query) {
-	if errors.Is(q.Err, dns.ErrFull) {
+	if errors.Is(q.Err, dns.ErrParkingFull) {
 		s.full.At(q.Chain(), s.begin).Add(1)
 	}
 }

@@ -87,7 +87,7 @@ const (
 // A systemSeries is what is counted of one system.
 type systemSeries struct {
 	requests       *metrics.Counter
-	duration, size *metrics.Meter
+	duration, size *metrics.IntHistogram
 	errors         [causes]*metrics.Counter
 }
 
@@ -166,9 +166,9 @@ func (m *SkyDNSMetrics) begin(r *metrics.Registry) {
 	for i, system := range [systems]string{bySelf: "auth", byMemory: "cache", byOthers: "recursive", byStub: "stub", reverse: "reverse"} {
 		s := &m.systems[i]
 		s.requests = r.Counter(name("request_count_total"), "Queries that came, by who knew the answer.", "system", system)
-		s.duration = r.Meter(name("request_duration_seconds"), "From the packet of a query to its reply.", 1e-9,
+		s.duration = r.IntHistogram(name("request_duration_seconds"), "From the packet of a query to its reply.", 1e-9,
 			[]float64{.001, .003, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}, "system", system)
-		s.size = r.Meter(name("response_size_bytes"), "Size of replies.", 1,
+		s.size = r.IntHistogram(name("response_size_bytes"), "Size of replies.", 1,
 			[]float64{0, 512, 1024, 1500, 2048, 4096, 8192, 16384, 32768, 65536}, "system", system)
 		for j, cause := range [causes]string{"nxdomain", "nodata", "truncated", "refused", "overflow", "servfail"} {
 			s.errors[j] = r.Counter(name("error_count_total"), "Replies that are no answer, by why.", "system", system, "cause", cause)
@@ -206,7 +206,7 @@ func isReverse(q *dns.Query) bool {
 	if at < 0 {
 		return false
 	}
-	zone := string(q.Name()[q.Offset(at):])
+	zone := string(q.Name()[q.LabelOffset(at):])
 	return zone == "\x07in-addr\x04arpa\x00" || zone == "\x03ip6\x04arpa\x00"
 }
 

@@ -48,7 +48,7 @@ func (a *elsewhere) ServeDNS(q *dns.Query) dns.Verdict {
 type remembering struct{ capacity, inserted, evicted uint64 }
 
 func (*remembering) Answered(q *dns.Query) (step int, kept bool) {
-	return q.Step(), q.Type == wire.TypeAAAA
+	return q.AnsweredStep(), q.Type == wire.TypeAAAA
 }
 
 func (m *remembering) Statistics() (capacity int, inserted, evicted uint64) {
@@ -60,7 +60,7 @@ func (*remembering) ServeDNS(*dns.Query) dns.Verdict { return dns.Next }
 // fill adds n records of 1000 bytes.
 func fill(q *dns.Query, n int) {
 	for range n {
-		record := wire.AppendHead(nil, wire.OwnerIsQuestion, wire.TypeTXT, 0, 1000)
+		record := wire.AppendRecordHeader(nil, wire.OwnerIsQuestion, wire.TypeTXT, 0, 1000)
 		q.Answer.Append(wire.Answers, append(record, make([]byte, 1000)...), 1)
 	}
 }

@@ -64,8 +64,8 @@ func TestHeaderTwice(t *testing.T) {
 	n, _ := wire.ParseName("a.example")
 	packet := wire.AppendRequest(nil, 1, wire.FlagRD|wire.FlagCD, []byte(n), wire.TypeA)
 	q := seamark.NewQuery(nil)
-	q.Received(packet, seamark.UDP, time.Now())
-	if fault := q.Parse(packet); fault != wire.Fine {
+	q.Reset(packet, seamark.UDP, time.Now())
+	if fault := q.Parse(packet); fault != wire.NoFault {
 		t.Fatal(fault)
 	}
 	for range 2 {
@@ -116,7 +116,7 @@ func TestBufsize(t *testing.T) {
 		}
 		var seen uint16
 		r := run(t, ".:53 {\n"+text+"\n}")
-		r.below(handles(func(q *seamark.Query) { seen = q.Size }))
+		r.below(handles(func(q *seamark.Query) { seen = q.UDPSize }))
 		m := new(dns.Msg).SetQuestion("a.example.", dns.TypeA)
 		m.SetEdns0(c.size, false)
 		p, _ := m.Pack()
@@ -207,9 +207,9 @@ func TestErratic(t *testing.T) {
 		for range 4 {
 			q := r.query
 			p := packet(t, "a.example", wire.TypeA)
-			q.Received(append(q.Room(len(p))[:0], p...), seamark.UDP, time.Unix(0, 0))
+			q.Reset(append(q.Buffer(len(p))[:0], p...), seamark.UDP, time.Unix(0, 0))
 			q.Parse(q.Packet())
-			q.Answer.Begin(r.lent, q.Question())
+			q.Answer.Reset(r.lent, q.Question())
 			switch verdict := e.ServeDNS(q); {
 			case verdict == seamark.Drop:
 				got = append(got, "silence")
@@ -266,11 +266,11 @@ func TestSmallAllocations(t *testing.T) {
 	r.below(&constant{wire.AppendAddress(wire.AppendAddress(nil, wire.OwnerIsQuestion, 60, netip.MustParseAddr("192.0.2.1")), wire.OwnerIsQuestion, 60, netip.MustParseAddr("192.0.2.3"))})
 	p := packet(t, "www.example.org", wire.TypeA)
 	q, now := r.query, time.Unix(0, 0)
-	room := q.Room(len(p))
+	room := q.Buffer(len(p))
 	copy(room, p)
 	q.Peer = netip.MustParseAddrPort(client)
 	if n := testing.AllocsPerRun(100, func() {
-		q.Received(room, seamark.UDP, now)
+		q.Reset(room, seamark.UDP, now)
 		r.port.Serve(q, r.lent)
 		q.Observe(now)
 	}); n != 0 {

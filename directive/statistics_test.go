@@ -23,11 +23,11 @@ func chaosed(t *testing.T, add ...any) (r *running, tell func(name string) []str
 		p := wire.AppendRequest(nil, 1, 0, []byte(n), wire.TypeTXT)
 		p[len(p)-1] = byte(wire.ClassCH)
 		q := dns.NewQuery(nil)
-		q.Received(p, dns.UDP, q.Start)
-		if fault := q.Parse(p); fault != wire.Fine {
+		q.Reset(p, dns.UDP, q.Start)
+		if fault := q.Parse(p); fault != wire.NoFault {
 			t.Fatal(fault)
 		}
-		q.Answer.Begin(nil, q.Question())
+		q.Answer.Reset(nil, q.Question())
 		if verdict := s.ServeDNS(q); verdict != dns.Wait {
 			t.Fatalf("%s: %v, want to wait", name, verdict)
 		}

@@ -46,7 +46,7 @@ func (*Whoami) ServeDNS(q *dns.Query) dns.Verdict {
 	port := q.Peer.Port()
 	record := append(wire.AppendLabel(room[:0], label), wire.OwnerIsQuestion...)
 	const size = 2 + 2 + 2 + 1 // priority, weight, port, the root as target
-	record = wire.AppendHead(record, "", wire.TypeSRV, 0, size)
+	record = wire.AppendRecordHeader(record, "", wire.TypeSRV, 0, size)
 	record = append(record, 0, 0, 0, 0, byte(port>>8), byte(port), 0)
 	q.Answer.Append(wire.Additional, record, 1)
 	return dns.Done

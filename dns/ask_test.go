@@ -26,10 +26,10 @@ func (h aliases) ServeDNS(q *Query) Verdict {
 		return addresses(1)(q)
 	}
 	name, _ := wire.ParseName(target)
-	q.Answer.Buf = wire.AppendHead(q.Answer.Buf, wire.OwnerIsQuestion, wire.TypeCNAME, 5, len(name))
+	q.Answer.Buf = wire.AppendRecordHeader(q.Answer.Buf, wire.OwnerIsQuestion, wire.TypeCNAME, 5, len(name))
 	q.Answer.Buf = append(q.Answer.Buf, name...)
 	q.Answer.Count[wire.Answers]++
-	sub, ok := q.Ask([]byte(name), q.Type)
+	sub, ok := q.SubQuery([]byte(name), q.Type)
 	if !ok {
 		return Wait
 	}
@@ -38,13 +38,13 @@ func (h aliases) ServeDNS(q *Query) Verdict {
 }
 
 func (h aliases) Resolve(ctx context.Context, q *Query) error {
-	h.add(q, q.Asked(ctx))
+	h.add(q, q.ResumeSubQuery(ctx))
 	return nil
 }
 
 func (h aliases) add(q, sub *Query) {
 	q.RCode, q.Err = sub.RCode, sub.Err
-	off := sub.Answer.Body()
+	off := sub.Answer.RecordsOffset()
 	for range sub.Answer.Count[wire.Answers] {
 		off, _ = q.Answer.AppendRecord(wire.Answers, sub.Answer.Buf, off)
 	}
@@ -132,9 +132,9 @@ func TestAskAllocatesNothing(t *testing.T) {
 	r := newRig(t, 1, map[string]*Chain{"zone": chain(asker{}), "sub": chain(serve(addresses(1)))})
 	packet, _ := question("a.zone", mdns.TypeA).Pack()
 	q, lent := NewQuery(r), make([]byte, 0, 4096)
-	room := append(q.Room(len(packet))[:0], packet...)
+	room := append(q.Buffer(len(packet))[:0], packet...)
 	if n := testing.AllocsPerRun(1000, func() {
-		q.Received(room, UDP, q.Start)
+		q.Reset(room, UDP, q.Start)
 		r.port.Serve(q, lent)
 	}); n != 0 {
 		t.Errorf("a query with a further one allocates %v times", n)
@@ -145,7 +145,7 @@ type asker struct{}
 
 func (asker) ServeDNS(q *Query) Verdict {
 	const target = "\x01b\x03sub\x00"
-	q.Ask([]byte(target), q.Type)
+	q.SubQuery([]byte(target), q.Type)
 	return Done
 }
 
@@ -156,7 +156,7 @@ func TestAskKeepsNoLargeAnswer(t *testing.T) {
 		r := newRig(t, 1, map[string]*Chain{"zone": chain(asker{}), "sub": chain(serve(addresses(n)))})
 		packet, _ := question("a.zone", mdns.TypeA).Pack()
 		q := NewQuery(r)
-		q.Received(append(q.Room(len(packet))[:0], packet...), UDP, q.Start)
+		q.Reset(append(q.Buffer(len(packet))[:0], packet...), UDP, q.Start)
 		r.port.Serve(q, nil)
 		if got := len(q.sub.Answer.Records()); got != 16*n {
 			t.Fatalf("%d records: %d bytes", n, got)

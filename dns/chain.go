@@ -86,14 +86,14 @@ type step struct {
 	anyClass bool
 }
 
-// A Word is the place of one handler's state in the queries of its chain. A
+// A StateKey is the place of one handler's state in the queries of its chain. A
 // handler asks for it when it is set up.
-type Word int
+type StateKey int
 
-// Word gives a handler of c a word of its own.
-func (c *Chain) Word() Word {
+// StateKey gives a handler of c a word of its own.
+func (c *Chain) NewStateKey() StateKey {
 	c.words++
-	return Word(c.words - 1)
+	return StateKey(c.words - 1)
 }
 
 // AnyClass is implemented by handlers that queries of other classes than IN
@@ -136,8 +136,8 @@ func (c *Chain) Exchange(old, o Observer) {
 	}
 }
 
-// For returns the same chain under another server's or zone's name.
-func (c *Chain) For(server, zone string) *Chain {
+// CopyFor returns the same chain under another server's or zone's name.
+func (c *Chain) CopyFor(server, zone string) *Chain {
 	copied := *c
 	copied.Server, copied.Zone = server, zone
 	copied.steps, copied.observers = slices.Clone(c.steps), slices.Clone(c.observers)
@@ -148,7 +148,7 @@ func (c *Chain) For(server, zone string) *Chain {
 // them. The answers are the same; tests show it.
 func (c *Chain) Slow() { c.slow = true }
 
-// A Step describes one handler for people: its directive and what it may do.
+// A AnsweredStep describes one handler for people: its directive and what it may do.
 type Step struct {
 	Name                       string
 	Inline, MayWait, Finishing bool

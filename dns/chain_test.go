@@ -70,7 +70,7 @@ func TestWalk(t *testing.T) {
 			var by string
 			seen := 0
 			done := make(chan struct{})
-			ch.Observe(observe(func(q *Query) { by = q.By(); seen++; close(done) }))
+			ch.Observe(observe(func(q *Query) { by = q.AnsweredBy(); seen++; close(done) }))
 			r := newRig(t, 10, map[string]*Chain{".": ch})
 			reply := r.answer(question("a.example", mdns.TypeA))
 			<-done
@@ -101,7 +101,7 @@ func TestDrop(t *testing.T) {
 		switch {
 		case slow && (outcome != Parked || r.wait() != nil):
 			t.Error("a dropped query that waited got a reply")
-		case !slow && (outcome != Quiet || reply != nil):
+		case !slow && (outcome != Dropped || reply != nil):
 			t.Errorf("a dropped query has outcome %v", outcome)
 		}
 		if !<-dropped {
@@ -226,11 +226,11 @@ func TestServingAllocatesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	q, lent := NewQuery(r), make([]byte, 0, 4096)
-	room := append(q.Room(len(packet))[:0], packet...)
+	room := append(q.Buffer(len(packet))[:0], packet...)
 	now := q.Start
 	if n := testing.AllocsPerRun(1000, func() {
-		q.Received(room, UDP, now)
-		if r.port.Serve(q, lent) != Send || q.Answer.Count[wire.Answers] != 1 {
+		q.Reset(room, UDP, now)
+		if r.port.Serve(q, lent) != Answered || q.Answer.Count[wire.Answers] != 1 {
 			t.Error("no answer")
 		}
 		q.Observe(now)
@@ -258,7 +258,7 @@ func TestAnsweredQueryLetsGo(t *testing.T) {
 	r := newRig(t, 1, map[string]*Chain{".": chain(asker{})})
 	packet, _ := question("a.zone", mdns.TypeA).Pack()
 	q := NewQuery(r)
-	q.Received(append(q.Room(len(packet))[:0], packet...), UDP, q.Start)
+	q.Reset(append(q.Buffer(len(packet))[:0], packet...), UDP, q.Start)
 	r.port.Serve(q, nil)
 	q.Observe(q.Start)
 	if q.mux != nil || q.chain != nil || q.sub.mux != nil || q.sub.chain != nil {

@@ -12,7 +12,7 @@ func TestDepth(t *testing.T) {
 	ask := serve(func(q *Query) Verdict {
 		depths = append(depths, q.Depth())
 		if q.Labels() > 1 {
-			q.Ask(q.Name()[q.Offset(1):], wire.TypeA)
+			q.SubQuery(q.Name()[q.LabelOffset(1):], wire.TypeA)
 		}
 		return Done
 	})

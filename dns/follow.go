@@ -15,10 +15,10 @@ const (
 	smallest = 11
 )
 
-// Overfull reports whether the answer is too large for the reply even if it is
+// ExceedsLimit reports whether the answer is too large for the reply even if it is
 // compressed. Records that are added to it are cut off, and the client sees TC.
-func (q *Query) Overfull() bool {
-	a, limit := &q.Answer, q.Limit()
+func (q *Query) ExceedsLimit() bool {
+	a, limit := &q.Answer, q.SizeLimit()
 	if len(a.Buf) <= limit {
 		return false
 	}
@@ -29,20 +29,20 @@ func (q *Query) Overfull() bool {
 	return records*smallest > limit || len(a.Buf) > shrink*limit
 }
 
-// Follow adds what Ask or Asked gave for the target of the CNAME in which q's
+// FollowCNAME adds what SubQuery or ResumeSubQuery gave for the target of the CNAME in which q's
 // answer ends: the records of each section behind those that are there, and the
 // response code, which is that of the last name (RFC 6604). Where the target has
 // addresses that were asked for, the rest of its answer is about other things and
 // stays away, but for DO, with which it may be proofs. It says false, and changes
 // nothing, if nobody here serves the target: then the CNAME is the answer, and
 // the client goes on from there (RFC 1034 §4.3.2).
-func (q *Query) Follow(sub *Query) (served bool) {
+func (q *Query) FollowCNAME(sub *Query) (served bool) {
 	if sub.Unanswered() {
 		return false
 	}
 	q.RCode, q.RA, q.TC, q.Err = sub.RCode, sub.RA, sub.TC, sub.Err
 	a := &q.Answer
-	end := a.Body() // of the answers
+	end := a.RecordsOffset() // of the answers
 	a.Walk(func(s wire.Section, r wire.Record) bool {
 		if s == wire.Answers {
 			end = r.Next
@@ -93,7 +93,7 @@ func (q *Query) adopt(s wire.Section, sub *Query) (err error) {
 		if section == s {
 			_, err = q.Answer.AppendRecord(s, sub.Answer.Buf, r.Owner)
 		}
-		return section <= s && err == nil && !q.Overfull()
+		return section <= s && err == nil && !q.ExceedsLimit()
 	})
 	return err
 }

@@ -33,12 +33,12 @@ func follower(t *testing.T, served *bool) serve {
 		put(t, q, wire.Answers, "a.zone. 5 IN CNAME b.zone.")
 		put(t, q, wire.Authority, "zone. 5 IN TXT proof")
 		put(t, q, wire.Additional, "a.zone. 5 IN TXT extra")
-		sub, ok := q.Ask([]byte("\x01b\x04zone\x00"), q.Type)
+		sub, ok := q.SubQuery([]byte("\x01b\x04zone\x00"), q.Type)
 		if !ok {
 			t.Error("it waits")
 			return Drop
 		}
-		*served = q.Follow(sub)
+		*served = q.FollowCNAME(sub)
 		return Done
 	}
 }
@@ -71,7 +71,7 @@ func TestFollow(t *testing.T) {
 		{"a failure", false, func(_ *testing.T, q *Query) { q.RCode = wire.ServFail }, mdns.RcodeServerFailure, true, "CNAME | TXT | TXT"},
 		{"nobody", false, nil, mdns.RcodeSuccess, false, "CNAME | TXT | TXT"},
 		{"what cannot be read", false, func(_ *testing.T, q *Query) {
-			q.Answer.Append(wire.Answers, wire.AppendHead(nil, wire.OwnerIsQuestion, wire.TypeCNAME, 5, 1), 0)
+			q.Answer.Append(wire.Answers, wire.AppendRecordHeader(nil, wire.OwnerIsQuestion, wire.TypeCNAME, 5, 1), 0)
 			q.Answer.Append(wire.Answers, []byte{0xFF}, 1)
 		}, mdns.RcodeServerFailure, true, " |  | "},
 	} {
@@ -112,7 +112,7 @@ func TestFollowNoMoreThanFits(t *testing.T) {
 		"b.zone": chain(serve(func(q *Query) Verdict {
 			const each = 1000
 			for range 100 {
-				q.Answer.Append(wire.Answers, wire.AppendHead(nil, wire.OwnerIsQuestion, 65280, 5, each), 0)
+				q.Answer.Append(wire.Answers, wire.AppendRecordHeader(nil, wire.OwnerIsQuestion, 65280, 5, each), 0)
 				q.Answer.Append(wire.Answers, bytes.Repeat([]byte{1}, each), 1)
 			}
 			return Done

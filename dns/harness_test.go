@@ -74,7 +74,7 @@ type rig struct {
 	t      *testing.T
 	port   Port
 	mux    *Mux
-	lot    *Lot
+	lot    *ParkingLot
 	mu     sync.Mutex
 	sent   chan *mdns.Msg // replies of parked queries; nil for those dropped
 	panics []any
@@ -82,7 +82,7 @@ type rig struct {
 
 func newRig(t *testing.T, room int, routes map[string]*Chain) *rig {
 	t.Helper()
-	r := &rig{t: t, lot: NewLot(room), sent: make(chan *mdns.Msg, 100)}
+	r := &rig{t: t, lot: NewParkingLot(room), sent: make(chan *mdns.Msg, 100)}
 	r.mux = NewMux(r.lot, func(q *Query, cause any) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -129,7 +129,7 @@ func (r *rig) askBytes(packet []byte, proto Proto) (outcome Outcome, reply *mdns
 	r.t.Helper()
 	q := NewQuery(r)
 	lent := make([]byte, 0, 1<<17)
-	q.Received(append(q.Room(len(packet))[:0], packet...), proto, time.Now())
+	q.Reset(append(q.Buffer(len(packet))[:0], packet...), proto, time.Now())
 	func() {
 		defer func() {
 			if cause := recover(); cause != nil {
@@ -139,10 +139,10 @@ func (r *rig) askBytes(packet []byte, proto Proto) (outcome Outcome, reply *mdns
 		outcome = r.port.Serve(q, lent)
 	}()
 	switch outcome {
-	case Send:
+	case Answered:
 		q.Observe(time.Now())
 		return outcome, unpack(r.t, q.Reply())
-	case Quiet:
+	case Dropped:
 		q.Observe(time.Now())
 	}
 	return outcome, nil

@@ -14,7 +14,7 @@ import (
 // joiner has q whenever it is asked, and answers when it is called again.
 type joiner struct {
 	to    *[]string
-	word  Word
+	word  StateKey
 	takes bool
 	below int
 	again func(q *Query) Verdict
@@ -73,7 +73,7 @@ func TestJoiner(t *testing.T) {
 			var path []string
 			j := &joiner{to: &path, takes: test.takes, again: test.again, resolve: test.resolve}
 			c := chain(trace{"above", &path, next}, j, trace{"between", &path, func(q *Query) Verdict { q.AA, q.RA = true, true; return Next }}, wait)
-			j.word = c.Word()
+			j.word = c.NewStateKey()
 			if slow {
 				c.Slow()
 			}
@@ -109,7 +109,7 @@ func TestJoinerAboveResolver(t *testing.T) {
 	c := chain(j, resolve(func(ctx context.Context, q *Query) error { q.Next(ctx); return nil }), both{
 		serve(func(*Query) Verdict { return Wait }), resolve(func(_ context.Context, q *Query) error { addresses(2)(q); return nil }),
 	})
-	j.word = c.Word()
+	j.word = c.NewStateKey()
 	r := newRig(t, 10, map[string]*Chain{".": c})
 	if m := r.answer(question("example.org", 1)); len(m.Answer) != 1 {
 		t.Errorf("the handler that always waits: %v", m)
@@ -142,7 +142,7 @@ func TestJoinerSeesItsQuestion(t *testing.T) {
 		if below {
 			c = chain(j, change, wait)
 		}
-		j.word = c.Word()
+		j.word = c.NewStateKey()
 		r := newRig(t, 10, map[string]*Chain{".": c})
 		if m := r.answer(question("example.org", 1)); len(m.Answer) != 1 {
 			t.Errorf("below %v: %v", below, m)
@@ -171,19 +171,19 @@ func TestAbandonedHalf(t *testing.T) {
 		serve(func(*Query) Verdict { return Wait }),
 		resolve(func(_ context.Context, q *Query) error {
 			addresses(1)(q)
-			q.Learned = true
+			q.Cacheable = true
 			panic("half way")
 		}),
 	}
 	finish := finisher(func(q *Query) {
-		seen = append(seen, q.Learned || q.RCode != wire.ServFail || !q.Answer.Empty() || q.Step() >= 0)
+		seen = append(seen, q.Cacheable || q.RCode != wire.ServFail || !q.Answer.Empty() || q.AnsweredStep() >= 0)
 	})
 	asks := both{
 		serve(func(q *Query) Verdict {
-			q.Ask([]byte("\x03sub\x00"), wire.TypeA)
+			q.SubQuery([]byte("\x03sub\x00"), wire.TypeA)
 			return Wait
 		}),
-		resolve(func(ctx context.Context, q *Query) error { q.Asked(ctx); return errors.New("not reached") }),
+		resolve(func(ctx context.Context, q *Query) error { q.ResumeSubQuery(ctx); return errors.New("not reached") }),
 	}
 	r := newRig(t, 10, map[string]*Chain{".": chain(asks), "sub.": chain(finish, half)})
 	if m := r.answer(question("example.org", 1)); m.Rcode != int(wire.ServFail) {
@@ -210,7 +210,7 @@ func TestNow(t *testing.T) {
 			resolve(func(_ context.Context, q *Query) error {
 				time.Sleep(time.Second)
 				after = q.Now().Sub(start)
-				q.Ask([]byte("\x03sub\x00"), wire.TypeA)
+				q.SubQuery([]byte("\x03sub\x00"), wire.TypeA)
 				return nil
 			}),
 		}

@@ -22,13 +22,13 @@ type Mux struct {
 	zones     map[wire.Name][]*Chain
 	root      []*Chain // of zones: every name comes here in the end
 	most      int      // labels of the longest zone
-	lot       *Lot
+	lot       *ParkingLot
 	recovered func(q *Query, cause any)
 }
 
 // NewMux makes an empty mux. Queries that must wait are parked in lot.
 // recovered is told of a handler that panicked; its client gets SERVFAIL.
-func NewMux(lot *Lot, recovered func(q *Query, cause any)) *Mux {
+func NewMux(lot *ParkingLot, recovered func(q *Query, cause any)) *Mux {
 	return &Mux{zones: map[wire.Name][]*Chain{}, lot: lot, recovered: recovered}
 }
 
@@ -55,7 +55,7 @@ func (m *Mux) find(q *Query) *Chain {
 	for i := max(0, labels-m.most); i <= labels; i++ {
 		chains := m.root
 		if i < labels {
-			chains = m.zones[wire.Name(name[q.Offset(i):])]
+			chains = m.zones[wire.Name(name[q.LabelOffset(i):])]
 		}
 		for _, chain := range chains {
 			if chain.Match != nil && !chain.Match(q) {
@@ -75,10 +75,10 @@ func (m *Mux) find(q *Query) *Chain {
 type Outcome uint8
 
 const (
-	Send   Outcome = iota // Reply is ready; Observe is still to be called
-	Silent                // nothing to send, nothing to observe
-	Quiet                 // nothing to send; Observe is still to be called
-	Parked                // the query is someone else's now: do not touch it
+	Answered Outcome = iota // Reply is ready; Observe is still to be called
+	Ignored                 // nothing to send, nothing to observe
+	Dropped                 // nothing to send; Observe is still to be called
+	Parked                  // the query is someone else's now: do not touch it
 )
 
 // A Port is one listening address: the Mux that it serves now. The mux is
@@ -98,12 +98,12 @@ type Turn struct{ sync.Mutex }
 // Join adds a connection.
 func (p *Port) Join() *Turn {
 	t := new(Turn)
-	p.Enter(t)
+	p.AddReader(t)
 	return t
 }
 
-// Enter adds a reader that has a turn of its own.
-func (p *Port) Enter(turn sync.Locker) {
+// AddReader adds a reader that has a turn of its own.
+func (p *Port) AddReader(turn sync.Locker) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.turns == nil {
@@ -112,15 +112,15 @@ func (p *Port) Enter(turn sync.Locker) {
 	p.turns[turn] = struct{}{}
 }
 
-// Leave takes a reader out.
-func (p *Port) Leave(t sync.Locker) {
+// RemoveReader takes a reader out.
+func (p *Port) RemoveReader(t sync.Locker) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.turns, t)
 }
 
-// Grace returns when no reader is inside a mux that was swapped out before.
-func (p *Port) Grace() {
+// WaitReaders returns when no reader is inside a mux that was swapped out before.
+func (p *Port) WaitReaders() {
 	p.mu.Lock()
 	turns := slices.Collect(maps.Keys(p.turns))
 	p.mu.Unlock()
@@ -142,20 +142,20 @@ func (p *Port) Serve(q *Query, lent []byte) (outcome Outcome) {
 	fault := q.Parse(q.packet)
 	if fault == wire.Unreadable {
 		q.mux = nil
-		return Silent
+		return Ignored
 	}
-	q.Answer.Begin(lent, q.Question())
+	q.Answer.Reset(lent, q.Question())
 	if code, ok := refusal(q, fault); ok {
 		q.RCode = code
 		q.seal()
-		return Send
+		return Answered
 	}
 	q.Options = passedOn(q.Request.Options(q.packet))
 	chain := q.mux.find(q)
 	if chain == nil || chain.empty() || q.Class != wire.ClassIN && !chain.anyClass {
 		q.chain, q.RCode = q.mux.Unserved, wire.Refused
 		q.seal()
-		return Send
+		return Answered
 	}
 	q.enter(chain)
 	if q.walk(0) == Wait {
@@ -165,10 +165,10 @@ func (p *Port) Serve(q *Query, lent []byte) (outcome Outcome) {
 		q.giveUp()
 	}
 	if q.dropped {
-		return Quiet
+		return Dropped
 	}
 	q.seal()
-	return Send
+	return Answered
 }
 
 // refusal is the code for what never gets to a chain.
@@ -176,9 +176,9 @@ func refusal(q *Query, fault wire.Fault) (wire.RCode, bool) {
 	switch {
 	case fault == wire.Malformed:
 		return wire.FormErr, true
-	case fault == wire.Unknown:
+	case fault == wire.UnknownOpcode:
 		return wire.NotImp, true
-	case fault == wire.Version:
+	case fault == wire.UnknownVersion:
 		return wire.BadVers, true
 	}
 	return 0, false
@@ -187,10 +187,10 @@ func refusal(q *Query, fault wire.Fault) (wire.RCode, bool) {
 // Recover is called by a reader whose Serve panicked with cause. The query is
 // answered with SERVFAIL.
 func (p *Port) Recover(q *Query, lent []byte, cause any) Outcome {
-	q.Answer.Begin(lent, q.Question())
+	q.Answer.Reset(lent, q.Question())
 	q.panicked(cause)
 	q.seal()
-	return Send
+	return Answered
 }
 
 // A Panic is the Err of a query whose handler panicked.
@@ -213,9 +213,9 @@ func (q *Query) panicked(cause any) {
 	}
 }
 
-// End says that the address is about to be closed: queries that would have to
+// StopParking says that the address is about to be closed: queries that would have to
 // wait are SERVFAIL from now on.
-func (p *Port) End() { p.ended.Store(true) }
+func (p *Port) StopParking() { p.ended.Store(true) }
 
 // Swap makes mux the one that serves from now on and returns the one before.
 func (p *Port) Swap(mux *Mux) *Mux { return p.mux.Swap(mux) }

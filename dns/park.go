@@ -16,14 +16,14 @@ import (
 // resolvers ask again after five seconds (resolv.conf(5)).
 const patience = 10 * time.Second
 
-// ErrFull is the Err of a query for which there was no room to wait.
-var ErrFull = errors.New("too many queries are waiting")
+// ErrParkingFull is the Err of a query for which there was no room to wait.
+var ErrParkingFull = errors.New("too many queries are waiting")
 
-// A Lot is where queries of one plan wait, off their readers: one goroutine
+// A ParkingLot is where queries of one plan wait, off their readers: one goroutine
 // each, and no more than it has room for.
-type Lot struct {
-	// GivenUp, if there is one, counts the queries for which there was no room.
-	GivenUp *metrics.Counter
+type ParkingLot struct {
+	// Rejected, if there is one, counts the queries for which there was no room.
+	Rejected *metrics.Counter
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -31,18 +31,18 @@ type Lot struct {
 	parked sync.WaitGroup
 }
 
-// NewLot makes a lot with room for n queries.
-func NewLot(n int) *Lot {
+// NewParkingLot makes a lot with room for n queries.
+func NewParkingLot(n int) *ParkingLot {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Lot{ctx: ctx, cancel: cancel, room: make(chan struct{}, n)}
+	return &ParkingLot{ctx: ctx, cancel: cancel, room: make(chan struct{}, n)}
 }
 
 // Parked counts the queries that wait now.
-func (l *Lot) Parked() int { return len(l.room) }
+func (l *ParkingLot) Parked() int { return len(l.room) }
 
 // Close waits until ctx ends for those that wait, then cancels the rest and
 // waits for them too. Nothing may be parked any more.
-func (l *Lot) Close(ctx context.Context) {
+func (l *ParkingLot) Close(ctx context.Context) {
 	empty := make(chan struct{})
 	go func() { l.parked.Wait(); close(empty) }()
 	select {
@@ -54,12 +54,12 @@ func (l *Lot) Close(ctx context.Context) {
 }
 
 // park takes q over. If there is no room it is left to the caller.
-func (l *Lot) park(q *Query) bool {
+func (l *ParkingLot) park(q *Query) bool {
 	select {
 	case l.room <- struct{}{}:
 	default:
-		if l.GivenUp != nil {
-			l.GivenUp.Add(1)
+		if l.Rejected != nil {
+			l.Rejected.Add(1)
 		}
 		return false
 	}
@@ -104,18 +104,18 @@ func (q *Query) finish(ctx context.Context) {
 }
 
 func (q *Query) allowed() time.Duration {
-	if q.Patience > 0 {
-		return q.Patience
+	if q.Timeout > 0 {
+		return q.Timeout
 	}
 	return patience
 }
 
-// Again puts q's question once more to the handlers below the one that calls
+// Requery puts q's question once more to the handlers below the one that calls
 // it, for itself and not for a client: what a cache does before an entry ends.
 // do gets a copy of q off the reader and asks with its Next; the context ends as
 // a parked query's does. Nobody above sees the copy. It says false, and does
 // not call do, if too many queries are waiting.
-func (q *Query) Again(do func(ctx context.Context, c *Query)) bool {
+func (q *Query) Requery(do func(ctx context.Context, c *Query)) bool {
 	lot := q.mux.lot
 	select {
 	case lot.room <- struct{}{}:
@@ -123,13 +123,13 @@ func (q *Query) Again(do func(ctx context.Context, c *Query)) bool {
 		return false
 	}
 	c := &Query{Request: q.Request}
-	c.Received(append(c.Room(len(q.packet))[:0], q.packet...), q.Proto, time.Now())
+	c.Reset(append(c.Buffer(len(q.packet))[:0], q.packet...), q.Proto, time.Now())
 	c.Options = slices.Clone(q.Options)
 	c.instead = slices.Clone(q.instead)
-	c.Peer, c.Local, c.Interface, c.mux, c.Patience = q.Peer, q.Local, q.Interface, q.mux, q.Patience
+	c.Peer, c.Local, c.Interface, c.mux, c.Timeout = q.Peer, q.Local, q.Interface, q.mux, q.Timeout
 	c.enter(q.chain)
 	c.at, c.floor, c.late = q.at, q.at+1, true
-	c.Answer.Begin(nil, c.Question())
+	c.Answer.Reset(nil, c.Question())
 	lot.parked.Add(1)
 	go func() {
 		defer lot.parked.Done()
@@ -151,6 +151,6 @@ func (q *Query) Again(do func(ctx context.Context, c *Query)) bool {
 func (q *Query) giveUp() {
 	q.abandon()
 	q.Fail(wire.ServFail)
-	q.Err = ErrFull
+	q.Err = ErrParkingFull
 	q.up(0, q.at, Done)
 }

@@ -13,15 +13,15 @@ import (
 func TestLotGivenUp(t *testing.T) {
 	release := make(chan struct{})
 	r := newRig(t, 1, map[string]*Chain{".": chain(resolve(func(context.Context, *Query) error { <-release; return nil }))})
-	r.lot.GivenUp = new(metrics.Counter)
+	r.lot.Rejected = new(metrics.Counter)
 	if outcome, _ := r.ask(question("a.", mdns.TypeA)); outcome != Parked {
 		t.Errorf("the first is %v", outcome)
 	}
 	for n := range uint64(3) {
-		if got := r.lot.GivenUp.Value(); got != n {
+		if got := r.lot.Rejected.Value(); got != n {
 			t.Errorf("counted %d, want %d", got, n)
 		}
-		if outcome, reply := r.ask(question("a.", mdns.TypeA)); outcome != Send || reply.Rcode != mdns.RcodeServerFailure {
+		if outcome, reply := r.ask(question("a.", mdns.TypeA)); outcome != Answered || reply.Rcode != mdns.RcodeServerFailure {
 			t.Errorf("got %v %v", outcome, reply)
 		}
 	}
@@ -32,7 +32,7 @@ func TestLotGivenUp(t *testing.T) {
 // slow has the handlers say how long a query may take, too.
 func TestPatienceOfSlowChains(t *testing.T) {
 	for _, slow := range []bool{false, true} {
-		c := chain(serve(func(q *Query) Verdict { q.Patience = 20 * time.Millisecond; return Next }),
+		c := chain(serve(func(q *Query) Verdict { q.Timeout = 20 * time.Millisecond; return Next }),
 			resolve(func(ctx context.Context, _ *Query) error { <-ctx.Done(); return ctx.Err() }))
 		if slow {
 			c.Slow()

@@ -19,9 +19,9 @@ const (
 
 func (p Proto) String() string { return [...]string{"udp", "tcp"}[p] }
 
-// A Mover carries packets: one UDP socket, or one TCP connection.
-type Mover interface {
-	// Send is called once for each query that was parked, from any goroutine,
+// A Sender carries packets: one UDP socket, or one TCP connection.
+type Sender interface {
+	// Answered is called once for each query that was parked, from any goroutine,
 	// when it is finished. It sends Reply to q.Peer from q.Local unless the
 	// reply is empty, and must not keep q.
 	Send(q *Query)
@@ -36,17 +36,17 @@ type Query struct {
 	AA, RA bool
 	AD, TC bool  // TC beside what sealing has to cut off: the answer came in without its end
 	Err    error // why the answer is SERVFAIL, if there is more to say
-	// Learned says that the answer is another server's, which a cache may keep
+	// Cacheable says that the answer is another server's, which a cache may keep
 	// for as long as its TTLs say. What this server knows by itself is looked
 	// up anew for each query, so that a change shows at once.
-	Learned bool
+	Cacheable bool
 	// Options is the EDNS options, as the RDATA of an OPT record, for those who
 	// send the question on: the request's but for those between neighbours. It
 	// may be exchanged for another slice.
 	Options []byte
-	// Patience is how long the query may take once it is parked; zero is the
+	// Timeout is how long the query may take once it is parked; zero is the
 	// usual ten seconds. It is looked at when the query is parked.
-	Patience time.Duration
+	Timeout time.Duration
 
 	Proto     Proto
 	Peer      netip.AddrPort // IPv4 addresses are never mapped into IPv6
@@ -56,7 +56,7 @@ type Query struct {
 	Elapsed   time.Duration  // from then until the reply was sealed
 
 	mux     *Mux
-	mover   Mover
+	mover   Sender
 	shard   *metrics.Shard
 	chain   *Chain
 	at, by  int // the step it stands at, and the one that answered
@@ -66,22 +66,22 @@ type Query struct {
 
 	parent, sub *Query
 	depth       int
-	floor       int // the step above which nothing is this query's: see Again
+	floor       int // the step above which nothing is this query's: see Requery
 
-	words    []any  // by Word
+	words    []any  // by StateKey
 	instead  []byte // the question that took the place of the client's; nil if none did
 	changed  int    // the step that did it
 	replyOpt []byte // options for the reply's OPT
 
 	packet   []byte
-	room     [RoomSize]byte // of packet, unless it is larger
-	own      []byte         // memory of the answer when none is lent
-	wordRoom [4]any         // of words, unless there are more
+	room     [BufferSize]byte // of packet, unless it is larger
+	own      []byte           // memory of the answer when none is lent
+	wordRoom [4]any           // of words, unless there are more
 }
 
-// CountBy gives the query the shard that its reader holds while it serves and
+// SetShard gives the query the shard that its reader holds while it serves and
 // observes it.
-func (q *Query) CountBy(s *metrics.Shard) { q.shard = s }
+func (q *Query) SetShard(s *metrics.Shard) { q.shard = s }
 
 // Shard is where to count what is about q, by Counter.AddTo and Meter.Observe:
 // the shard that its reader holds; nil if q has left it or never had one.
@@ -92,27 +92,27 @@ func (q *Query) Shard() *metrics.Shard {
 	return q.shard
 }
 
-// RoomSize is the size of a packet for which a query has room of its own: more
+// BufferSize is the size of a packet for which a query has room of its own: more
 // than an Ethernet frame holds.
-const RoomSize = 1536
+const BufferSize = 1536
 
 // NewQuery makes a query for mover.
-func NewQuery(mover Mover) *Query { return &Query{mover: mover} }
+func NewQuery(mover Sender) *Query { return &Query{mover: mover} }
 
-// Room gives n bytes to read a packet into.
-func (q *Query) Room(n int) []byte {
+// Buffer gives n bytes to read a packet into.
+func (q *Query) Buffer(n int) []byte {
 	if n <= len(q.room) {
 		return q.room[:n]
 	}
 	return make([]byte, n)
 }
 
-// Received says that packet, which lies in Room, has come. It starts the
+// Reset says that packet, which lies in Buffer, has come. It starts the
 // query; Peer, Local and Interface are set by whoever read it.
-func (q *Query) Received(packet []byte, proto Proto, start time.Time) {
+func (q *Query) Reset(packet []byte, proto Proto, start time.Time) {
 	q.packet, q.Proto, q.Start, q.Elapsed = packet, proto, start, 0
 	q.RCode, q.AA, q.RA, q.AD, q.TC, q.Err = wire.NoError, false, false, false, false, nil
-	q.Learned, q.Options, q.Patience = false, nil, 0
+	q.Cacheable, q.Options, q.Timeout = false, nil, 0
 	q.chain, q.at, q.by, q.dropped, q.sealed = nil, 0, -1, false, false
 	q.instead, q.replyOpt, q.floor = nil, q.replyOpt[:0], 0
 	q.parent, q.depth, q.late = nil, 0, false // sub stays: its memory serves again
@@ -131,7 +131,7 @@ func (q *Query) enter(c *Chain) {
 // State is what the handler that asked its chain for w has left there on the
 // query's way down; nil if nothing. It lives as long as the query walks this
 // chain.
-func (q *Query) State(w Word) any {
+func (q *Query) State(w StateKey) any {
 	if q.chain == nil {
 		return nil // a view asks which chain it is going to be
 	}
@@ -140,11 +140,11 @@ func (q *Query) State(w Word) any {
 
 // SetState leaves v, which is a pointer if it must not allocate, for the same
 // handler's Resolve and FinishDNS.
-func (q *Query) SetState(w Word, v any) { q.words[w] = v }
+func (q *Query) SetState(w StateKey, v any) { q.words[w] = v }
 
-// ReplyOption adds an option to the reply's OPT record, if the client takes
+// AddReplyOption adds an option to the reply's OPT record, if the client takes
 // one. Options that do not fit beside the records are left out.
-func (q *Query) ReplyOption(code uint16, data []byte) {
+func (q *Query) AddReplyOption(code uint16, data []byte) {
 	q.replyOpt = wire.AppendOption(q.replyOpt, code, data)
 }
 
@@ -152,7 +152,7 @@ func (q *Query) ReplyOption(code uint16, data []byte) {
 func passedOn(options []byte) []byte {
 	keep := 0
 	for code, data := range wire.Options(options) {
-		if !wire.BetweenNeighbours(code) {
+		if !wire.HopByHopOption(code) {
 			keep += 4 + len(data)
 		}
 	}
@@ -161,25 +161,25 @@ func passedOn(options []byte) []byte {
 	}
 	out := make([]byte, 0, keep)
 	for code, data := range wire.Options(options) {
-		if !wire.BetweenNeighbours(code) {
+		if !wire.HopByHopOption(code) {
 			out = wire.AppendOption(out, code, data)
 		}
 	}
 	return out
 }
 
-// Extend adds an extended error (RFC 8914) to the reply: one of wire's EDE
+// AddExtendedError adds an extended error (RFC 8914) to the reply: one of wire's EDE
 // codes and a text for people, which may be empty.
-func (q *Query) Extend(code uint16, text string) {
+func (q *Query) AddExtendedError(code uint16, text string) {
 	var room [256]byte
-	q.ReplyOption(wire.OptionEDE, append(binary.BigEndian.AppendUint16(room[:0], code), text...))
+	q.AddReplyOption(wire.OptionEDE, append(binary.BigEndian.AppendUint16(room[:0], code), text...))
 }
 
-// ReplyOptions is the options that ReplyOption has added, one behind the other.
+// ReplyOptions is the options that AddReplyOption has added, one behind the other.
 func (q *Query) ReplyOptions() []byte { return q.replyOpt }
 
-// DropReplyOption takes the options of this code out of the reply again.
-func (q *Query) DropReplyOption(code uint16) {
+// RemoveReplyOption takes the options of this code out of the reply again.
+func (q *Query) RemoveReplyOption(code uint16) {
 	rest := q.replyOpt
 	q.replyOpt = q.replyOpt[:0]
 	for len(rest) > 0 {
@@ -224,7 +224,7 @@ func (q *Query) SetQuestion(name []byte, t wire.Type, c wire.Class) bool {
 	question := append(make([]byte, 0, wire.MaxName+4), name...)
 	question = binary.BigEndian.AppendUint16(question, uint16(t))
 	q.instead = binary.BigEndian.AppendUint16(question, uint16(c))
-	q.Answer.Begin(q.Answer.Buf, q.instead)
+	q.Answer.Reset(q.Answer.Buf, q.instead)
 	return true
 }
 
@@ -238,7 +238,7 @@ func (q *Query) RestoreQuestion(rename wire.Rename) {
 	q.instead = nil
 	q.Request.RestoreQuestion(q.packet)
 	old := q.Answer
-	q.Answer.Begin(old.Buf[len(old.Buf):], q.Question())
+	q.Answer.Reset(old.Buf[len(old.Buf):], q.Question())
 	var err error
 	old.Walk(func(s wire.Section, r wire.Record) bool {
 		_, err = q.Answer.AppendRenamed(s, old.Buf, r.Owner, rename)
@@ -253,9 +253,9 @@ func (q *Query) RestoreQuestion(rename wire.Rename) {
 	}
 }
 
-// SpelledName is the question's name in wire form as it was spelled; the same
+// QuestionName is the question's name in wire form as it was spelled; the same
 // length as Name.
-func (q *Query) SpelledName() []byte {
+func (q *Query) QuestionName() []byte {
 	question := q.Question()
 	return question[:max(0, len(question)-4)]
 }
@@ -264,21 +264,21 @@ func (q *Query) SpelledName() []byte {
 // came to one.
 func (q *Query) Chain() *Chain { return q.chain }
 
-// By names the directive that answered, "" if none did.
-func (q *Query) By() string {
+// AnsweredBy names the directive that answered, "" if none did.
+func (q *Query) AnsweredBy() string {
 	if q.by < 0 || q.chain == nil {
 		return ""
 	}
 	return q.chain.steps[q.by].name
 }
 
-// Step is the place in Chain.Steps of the handler that answered, -1 if none did.
-func (q *Query) Step() int { return q.by }
+// AnsweredStep is the place in Chain.Steps of the handler that answered, -1 if none did.
+func (q *Query) AnsweredStep() int { return q.by }
 
 // Fail takes back what there is of an answer and makes it this code alone.
 func (q *Query) Fail(code wire.RCode) {
 	q.Answer.Clear()
-	q.RCode, q.AA, q.AD, q.TC, q.Learned = code, false, false, false, false
+	q.RCode, q.AA, q.AD, q.TC, q.Cacheable = code, false, false, false, false
 }
 
 // Dropped says that the client gets no reply.
@@ -296,8 +296,8 @@ func (q *Query) Reply() []byte {
 // question, and what comes has room for an ordinary answer.
 func (q *Query) keep() {
 	body := q.Answer.Buf
-	if cap(q.own) < len(body)+wire.MinUDP {
-		q.own = make([]byte, 0, len(body)+wire.MinUDP)
+	if cap(q.own) < len(body)+wire.MinUDPSize {
+		q.own = make([]byte, 0, len(body)+wire.MinUDPSize)
 	}
 	q.Answer.Buf = append(q.own[:0], body...)
 }

@@ -9,13 +9,13 @@ import (
 // optLen is the size of an OPT record without options.
 const optLen = 11
 
-// Limit is the size that the whole reply may have. An answer that is larger
+// SizeLimit is the size that the whole reply may have. An answer that is larger
 // before it is compressed may still fit; a handler need not write much more.
-func (q *Query) Limit() int {
+func (q *Query) SizeLimit() int {
 	if q.Proto == TCP {
 		return wire.MaxMessage
 	}
-	return min(int(q.Size), wire.MaxUDP)
+	return min(int(q.UDPSize), wire.MaxUDPReply)
 }
 
 // seal makes the answer a message: compressed if it is large, cut to the
@@ -23,12 +23,12 @@ func (q *Query) Limit() int {
 func (q *Query) seal() {
 	q.RestoreQuestion(nil) // a handler that panicked may have left it
 	a := &q.Answer
-	limit, opt := q.Limit(), 0
+	limit, opt := q.SizeLimit(), 0
 	if q.EDNS {
 		opt = 1
 		limit -= optLen
 	}
-	if len(a.Buf) > min(wire.MinUDP, limit) {
+	if len(a.Buf) > min(wire.MinUDPSize, limit) {
 		q.compress(limit)
 	}
 	options := q.replyOpt
@@ -53,7 +53,7 @@ func (q *Query) seal() {
 		if q.DO {
 			do = 0x80
 		}
-		const size = wire.OurUDP
+		const size = wire.AdvertisedUDPSize
 		a.Buf = append(a.Buf, 0, 0, byte(wire.TypeOPT), size>>8, size&0xFF, byte(q.RCode>>4), 0, do, 0, byte(len(options)>>8), byte(len(options)))
 		a.Buf = append(a.Buf, options...)
 	}
@@ -73,13 +73,13 @@ func (q *Query) seal() {
 func (q *Query) cut(limit int) (missed bool) {
 	a := &q.Answer
 	before := a.Count
-	if a.Cut(limit) {
+	if a.Truncate(limit) {
 		return true
 	}
 	if a.Count[wire.Authority] < before[wire.Authority] {
 		return q.DO || before[wire.Answers] == 0
 	}
-	referral := !q.AA && !q.Learned && before[wire.Answers] == 0 && before[wire.Authority] > 0
+	referral := !q.AA && !q.Cacheable && before[wire.Answers] == 0 && before[wire.Authority] > 0
 	return referral && a.Count[wire.Additional] < before[wire.Additional]
 }
 

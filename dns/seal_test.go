@@ -33,10 +33,10 @@ func TestRefusals(t *testing.T) {
 	} {
 		outcome, reply := r.ask(c.m)
 		switch {
-		case c.rcode < 0 && outcome != Silent:
+		case c.rcode < 0 && outcome != Ignored:
 			t.Errorf("%s: got %v, want silence", c.name, reply)
 		case c.rcode < 0:
-		case outcome != Send || reply.Rcode != c.rcode:
+		case outcome != Answered || reply.Rcode != c.rcode:
 			t.Errorf("%s: got %v, want %s", c.name, reply, mdns.RcodeToString[c.rcode])
 		case reply.Id != c.m.Id || !reply.Response || reply.RecursionDesired != c.m.RecursionDesired || reply.Opcode != c.m.Opcode:
 			t.Errorf("%s: header does not match the question's: %v", c.name, reply)
@@ -142,7 +142,7 @@ func TestSealedMessageStaysInPlace(t *testing.T) {
 	packet, _ := m.Pack()
 	q := NewQuery(r)
 	lent := make([]byte, 0, 1<<17)
-	q.Received(append(q.Room(len(packet))[:0], packet...), UDP, q.Start)
+	q.Reset(append(q.Buffer(len(packet))[:0], packet...), UDP, q.Start)
 	r.port.Serve(q, lent)
 	if &q.Reply()[0] != &lent[:1][0] {
 		t.Error("the reply is not at the beginning of the lent memory")

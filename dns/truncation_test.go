@@ -33,11 +33,11 @@ func TestTruncation(t *testing.T) {
 		r := newRig(t, 1, map[string]*Chain{".": chain(serve(func(q *Query) Verdict {
 			for s, n := range c.records {
 				for i := range n {
-					q.Answer.Append(wire.Section(s), wire.AppendHead(nil, wire.OwnerIsQuestion, wire.Type(65280+i), 5, 88), 0)
+					q.Answer.Append(wire.Section(s), wire.AppendRecordHeader(nil, wire.OwnerIsQuestion, wire.Type(65280+i), 5, 88), 0)
 					q.Answer.Append(wire.Section(s), bytes.Repeat([]byte{byte(i)}, 88), 1)
 				}
 			}
-			q.AA, q.Learned = c.aa, c.learned
+			q.AA, q.Cacheable = c.aa, c.learned
 			return Done
 		}))})
 		m := question("a.zone", mdns.TypeA)

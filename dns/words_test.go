@@ -25,7 +25,7 @@ func (h renamer) ServeDNS(q *Query) Verdict {
 
 func (h renamer) FinishDNS(q *Query) {
 	if h.seen != nil {
-		*h.seen = string(q.SpelledName())
+		*h.seen = string(q.QuestionName())
 	}
 	q.RestoreQuestion(h.rename)
 }
@@ -85,7 +85,7 @@ func TestRestoreFails(t *testing.T) {
 
 // stater leaves a value on the way down and reads it on the way up.
 type stater struct {
-	w     Word
+	w     StateKey
 	value string
 	got   *[]any
 }
@@ -102,10 +102,10 @@ func TestState(t *testing.T) {
 	c := &Chain{Zone: "."}
 	var got []any
 	for _, value := range strings.Split("a b c d e f", " ") {
-		c.Add(value, stater{c.Word(), value, &got})
+		c.Add(value, stater{c.NewStateKey(), value, &got})
 	}
 	c.Add("end", addresses(1))
-	r := newRig(t, 1, map[string]*Chain{".": c.For("dns://:53", ".")})
+	r := newRig(t, 1, map[string]*Chain{".": c.CopyFor("dns://:53", ".")})
 	for range 2 { // nothing stays for the next query
 		got = nil
 		r.answer(question("a.", mdns.TypeA))
@@ -127,7 +127,7 @@ func TestViews(t *testing.T) {
 		}
 		return c
 	}
-	lot := NewLot(1)
+	lot := NewParkingLot(1)
 	m := NewMux(lot, nil)
 	zone, _ := wire.ParseName("example.")
 	for _, c := range []*Chain{view("ten", "10.0.0.0/8", 1), view("one", "10.1.0.0/16", 2), view("", "", 3)} {
@@ -159,8 +159,8 @@ func TestViews(t *testing.T) {
 		p.Swap(m)
 		q := NewQuery(nil)
 		q.Peer = netip.AddrPortFrom(netip.MustParseAddr(c.peer), 1)
-		q.Received(wire.AppendRequest(q.Room(512)[:0], 1, 0, []byte(c.name), wire.TypeA), UDP, q.Start)
-		if out := p.Serve(q, make([]byte, 0, 1024)); out != Send || int(q.Answer.Count[0]) != c.want {
+		q.Reset(wire.AppendRequest(q.Buffer(512)[:0], 1, 0, []byte(c.name), wire.TypeA), UDP, q.Start)
+		if out := p.Serve(q, make([]byte, 0, 1024)); out != Answered || int(q.Answer.Count[0]) != c.want {
 			t.Errorf("%s %q: %d addresses, want %d", c.peer, c.name, q.Answer.Count[0], c.want)
 		}
 	}
@@ -199,7 +199,7 @@ type again struct {
 
 func (h again) ServeDNS(q *Query) Verdict {
 	*h.times++
-	ok := q.Again(func(ctx context.Context, c *Query) {
+	ok := q.Requery(func(ctx context.Context, c *Query) {
 		c.Next(ctx)
 		h.done <- c.RCode.String() + " " + string(c.Name()) + string('0'+rune(c.Answer.Count[0]))
 	})
@@ -255,8 +255,8 @@ func TestAgainPanics(t *testing.T) {
 func TestReplyOptions(t *testing.T) {
 	h := serve(func(q *Query) Verdict {
 		q.Fail(wire.ServFail)
-		q.Extend(wire.EDENoReachable, "no upstream")
-		q.ReplyOption(wire.OptionNSID, []byte("me"))
+		q.AddExtendedError(wire.EDENoReachable, "no upstream")
+		q.AddReplyOption(wire.OptionNSID, []byte("me"))
 		q.AD, q.TC = true, true
 		return Done
 	})
@@ -282,7 +282,7 @@ func TestReplyOptions(t *testing.T) {
 	}
 	// Options that do not fit are left out, and no record for them.
 	r = newRig(t, 1, map[string]*Chain{".": chain(serve(func(q *Query) Verdict {
-		q.ReplyOption(65001, make([]byte, 300))
+		q.AddReplyOption(65001, make([]byte, 300))
 		return addresses(20)(q)
 	}))})
 	query.Extra = nil
@@ -296,7 +296,7 @@ func TestUnserved(t *testing.T) {
 	r := newRig(t, 1, map[string]*Chain{"example.": chain(addresses(1))})
 	var seen []string
 	r.mux.Unserved = &Chain{Zone: "dropped"}
-	r.mux.Unserved.Observe(observe(func(q *Query) { seen = append(seen, q.Chain().Zone+" "+q.RCode.String()+" "+q.By()) }))
+	r.mux.Unserved.Observe(observe(func(q *Query) { seen = append(seen, q.Chain().Zone+" "+q.RCode.String()+" "+q.AnsweredBy()) }))
 	r.answer(question("example.", mdns.TypeA))
 	if reply := r.answer(question("org.", mdns.TypeA)); reply.Rcode != mdns.RcodeRefused || len(seen) != 1 || seen[0] != "dropped REFUSED " {
 		t.Errorf("%v %q", reply, seen)

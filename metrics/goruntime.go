@@ -54,9 +54,9 @@ var goCounters = [...]goSeries{
 	{"go_memstats_frees_total", "Total number of heap objects frees.", []string{"/gc/heap/frees:objects", "/gc/heap/tiny/allocs:objects"}},
 }
 
-// DescribeGo adds what the Go runtime says of itself, under the names that
+// RegisterGo adds what the Go runtime says of itself, under the names that
 // Prometheus's own client gives it: go_*.
-func (r *Registry) DescribeGo() {
+func (r *Registry) RegisterGo() {
 	for _, g := range goGauges {
 		r.Gauge(g.name, g.help, sum(g.of))
 	}
@@ -110,9 +110,9 @@ func number(v metrics.Value) float64 {
 	return 0
 }
 
-// DescribeAllGo adds every metric of package runtime/metrics under the name that
+// RegisterAllGo adds every metric of package runtime/metrics under the name that
 // Prometheus's own client gives it.
-func (r *Registry) DescribeAllGo() {
+func (r *Registry) RegisterAllGo() {
 	for _, d := range metrics.All() {
 		name := goName(d)
 		value := func() float64 { return number(read(d.Name)) }

@@ -13,7 +13,7 @@ import (
 // is one that this Go has.
 func TestDescribeGo(t *testing.T) {
 	var r Registry
-	r.DescribeGo()
+	r.RegisterGo()
 	runtime.GC()
 	var body bytes.Buffer
 	if err := r.WriteText(&body); err != nil {

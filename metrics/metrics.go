@@ -85,10 +85,10 @@ func (r *Registry) Gauge(name, help string, value func() float64, labels ...stri
 	r.family(name, help, "gauge").series[render(labels)] = gauges{{value}}
 }
 
-// GaugeUntil is Gauge for what may end: when drop is called the reading is
+// TemporaryGauge is Gauge for what may end: when drop is called the reading is
 // again that of the one before, unless that has been dropped too. A reload
 // starts the new before it ends the old, or gives the new up.
-func (r *Registry) GaugeUntil(name, help string, value func() float64, labels ...string) (drop func()) {
+func (r *Registry) TemporaryGauge(name, help string, value func() float64, labels ...string) (drop func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	series, key, own := r.family(name, help, "gauge").series, render(labels), &gauge{value}

@@ -75,7 +75,7 @@ without +Inf
 func TestGaugeUntil(t *testing.T) {
 	var r Registry
 	begin := func(value float64) (end func()) {
-		return r.GaugeUntil("age", "", func() float64 { return value }, "of", "it")
+		return r.TemporaryGauge("age", "", func() float64 { return value }, "of", "it")
 	}
 	reads := func(want string) {
 		t.Helper()
@@ -107,10 +107,10 @@ func TestGaugeUntil(t *testing.T) {
 // shown as one.
 func TestShards(t *testing.T) {
 	var r, other Registry
-	one, two, gone, foreign := r.Shard(), r.Shard(), r.Shard(), other.Shard()
+	one, two, gone, foreign := r.NewShard(), r.NewShard(), r.NewShard(), other.NewShard()
 	c := r.Counter("c", "")
-	m := r.Meter("m", "", 1e-3, []float64{0.005, 0.01}) // of thousandths
-	if r.Meter("m", "", 1e-3, nil) != m {
+	m := r.IntHistogram("m", "", 1e-3, []float64{0.005, 0.01}) // of thousandths
+	if r.IntHistogram("m", "", 1e-3, nil) != m {
 		t.Error("the same name gives another meter")
 	}
 	for i, s := range []*Shard{one, two, gone, foreign, nil} {
@@ -124,7 +124,7 @@ func TestShards(t *testing.T) {
 		}
 	}
 	new(Counter).AddTo(one, 1) // has no place there
-	r.Drop(gone)
+	r.RemoveShard(gone)
 	if c.Value() != 5 {
 		t.Errorf("%d counted, want 5", c.Value())
 	}
@@ -155,7 +155,7 @@ func TestShardsScraped(t *testing.T) {
 	var all sync.WaitGroup
 	const shards, rounds = 3, 500
 	for i := range shards {
-		s := r.Shard()
+		s := r.NewShard()
 		all.Go(func() {
 			for n := range rounds {
 				s.Lock()
@@ -163,7 +163,7 @@ func TestShardsScraped(t *testing.T) {
 				r.Counter("all", "").AddTo(s, 1)
 				s.Unlock()
 			}
-			r.Drop(s)
+			r.RemoveShard(s)
 		})
 	}
 	last := uint64(0)
@@ -188,8 +188,8 @@ func TestAllocations(t *testing.T) {
 	var r Registry
 	c := r.Counter("c", "")
 	h := r.Histogram("h", "", []float64{1, 2, 3})
-	m := r.Meter("m", "", 1, []float64{1, 2, 3})
-	s := r.Shard()
+	m := r.IntHistogram("m", "", 1, []float64{1, 2, 3})
+	s := r.NewShard()
 	if n := testing.AllocsPerRun(100, func() { c.Add(1); h.Observe(2); c.AddTo(s, 1); m.Observe(s, 2); m.Observe(nil, 2) }); n != 0 {
 		t.Errorf("%v allocations, want none", n)
 	}

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// DescribeProcess adds what is true of the process as a whole, under the names
+// RegisterProcess adds what is true of the process as a whole, under the names
 // that Prometheus's own client gives it: process_*. What the operating system does not
 // tell is left out.
-func (r *Registry) DescribeProcess() {
+func (r *Registry) RegisterProcess() {
 	if _, ok := readProcess(); !ok {
 		return
 	}

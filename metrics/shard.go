@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 )
 
-// A Shard is one writer's part of a Registry's counters: plain numbers, which it
+// A NewShard is one writer's part of a Registry's counters: plain numbers, which it
 // adds to while it holds the lock. A reader of packets has one, locks it for a
 // batch, and shares no memory with other readers; who scrapes takes the lock for
 // as long as it takes to copy the numbers.
@@ -18,8 +18,8 @@ type Shard struct {
 	cells []uint64 // by Counter.cell
 }
 
-// Shard makes a shard. It counts until it is dropped.
-func (r *Registry) Shard() *Shard {
+// NewShard makes a shard. It counts until it is dropped.
+func (r *Registry) NewShard() *Shard {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := &Shard{of: r}
@@ -27,9 +27,9 @@ func (r *Registry) Shard() *Shard {
 	return s
 }
 
-// Drop takes s out; what it has counted stays. Its owner, who calls this, does not
+// RemoveShard takes s out; what it has counted stays. Its owner, who calls this, does not
 // hold it, and does not use it any more.
-func (r *Registry) Drop(s *Shard) {
+func (r *Registry) RemoveShard(s *Shard) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.gone = s.addTo(r.gone)
@@ -99,9 +99,9 @@ func (c *Counter) AddTo(s *Shard, n uint64) {
 	s.from(c.cell, 1)[0] += n
 }
 
-// A Meter is a histogram of whole numbers: of bytes, or of nanoseconds that are
+// A IntHistogram is a histogram of whole numbers: of bytes, or of nanoseconds that are
 // shown as seconds.
-type Meter struct {
+type IntHistogram struct {
 	of     *Registry
 	cell   int
 	bounds []float64
@@ -110,18 +110,18 @@ type Meter struct {
 	shared []atomic.Uint64 // by bucket, and then the sum: who has no shard counts here
 }
 
-// Meter gives the histogram of that name and labels, and makes it at the first
+// IntHistogram gives the histogram of that name and labels, and makes it at the first
 // call. unit is what 1 is worth, 1e-9 for nanoseconds among bounds in seconds;
 // bounds ascend, and are whole numbers of units. It keeps bounds.
-func (r *Registry) Meter(name, help string, unit float64, bounds []float64, labels ...string) *Meter {
+func (r *Registry) IntHistogram(name, help string, unit float64, bounds []float64, labels ...string) *IntHistogram {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	series := r.family(name, help, "histogram").series
 	key := render(labels)
-	m, ok := series[key].(*Meter)
+	m, ok := series[key].(*IntHistogram)
 	if !ok {
 		buckets := len(bounds) + 1
-		m = &Meter{of: r, cell: r.place(buckets + 1), bounds: bounds, unit: unit, shared: make([]atomic.Uint64, buckets+1)}
+		m = &IntHistogram{of: r, cell: r.place(buckets + 1), bounds: bounds, unit: unit, shared: make([]atomic.Uint64, buckets+1)}
 		for _, b := range bounds {
 			m.limits = append(m.limits, uint64(math.Round(b/unit)))
 		}
@@ -132,7 +132,7 @@ func (r *Registry) Meter(name, help string, unit float64, bounds []float64, labe
 
 // Observe counts one value. The caller holds the lock of s; with nil it is safe
 // from any goroutine. It allocates nothing but a shard's first use of it.
-func (m *Meter) Observe(s *Shard, units uint64) {
+func (m *IntHistogram) Observe(s *Shard, units uint64) {
 	i := 0
 	for i < len(m.limits) && units > m.limits[i] {
 		i++
@@ -148,7 +148,7 @@ func (m *Meter) Observe(s *Shard, units uint64) {
 	cells[sum] += units
 }
 
-func (m *Meter) writeText(w io.Writer, name, labels string, t totals) {
+func (m *IntHistogram) writeText(w io.Writer, name, labels string, t totals) {
 	counts := make([]uint64, len(m.shared))
 	for i := range counts {
 		counts[i] = m.shared[i].Load() + t.at(m.cell+i)

@@ -28,7 +28,7 @@ const (
 // running is what a plan has when it has been started.
 type running struct {
 	start     *config.Start
-	lot       *dns.Lot
+	lot       *dns.ParkingLot
 	listeners []*transport.Listener // one for each site; the same over reloads
 	fresh     []*transport.Listener // those that no older plan had
 	hide      []func()              // of gauges that end with the plan
@@ -96,8 +96,8 @@ func (p *Plan) listensOn(port uint16) bool {
 
 // swap cannot fail: from here on the new plan answers.
 func (p *Plan) swap() {
-	p.lot = dns.NewLot(parkingRoom)
-	p.lot.GivenUp = p.opts.Metrics.Counter("seamark_given_up_queries_total", "Queries answered with SERVFAIL because too many others were waiting.")
+	p.lot = dns.NewParkingLot(parkingRoom)
+	p.lot.Rejected = p.opts.Metrics.Counter("seamark_given_up_queries_total", "Queries answered with SERVFAIL because too many others were waiting.")
 	p.until("seamark_waiting_queries", "Queries that wait for an upstream or the like.", func() float64 { return float64(p.lot.Parked()) })
 	p.showVersion()
 	p.setLevel()
@@ -106,7 +106,7 @@ func (p *Plan) swap() {
 		mux := dns.NewMux(p.lot, recovered)
 		mux.Unserved = s.unserved()
 		for _, r := range s.routes {
-			chain := r.block.Chain.For(s.name(), r.key.Zone.String())
+			chain := r.block.Chain.CopyFor(s.name(), r.key.Zone.String())
 			r.block.Chained(chain)
 			_ = mux.Route(r.key.Zone, chain) // NewPlan has refused what it would
 		}
@@ -123,7 +123,7 @@ func (p *Plan) swap() {
 
 // until is a gauge that ends with the plan.
 func (p *Plan) until(name, help string, value func() float64, labels ...string) {
-	p.hide = append(p.hide, p.opts.Metrics.GaugeUntil(name, help, value, labels...))
+	p.hide = append(p.hide, p.opts.Metrics.TemporaryGauge(name, help, value, labels...))
 }
 
 // keep tells a listener that an older plan may have opened what is new.
@@ -151,7 +151,7 @@ func (p *Plan) setLevel() {
 // in, then the queries that wait.
 func (p *Plan) retire(ctx context.Context, old *Plan) {
 	for _, l := range p.listeners {
-		l.Port().Grace()
+		l.Port().WaitReaders()
 	}
 	for _, l := range old.listeners {
 		if !slices.Contains(p.listeners, l) {

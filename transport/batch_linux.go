@@ -93,7 +93,7 @@ func probe(raw syscall.RawConn) (errno syscall.Errno) {
 func (b *batch) ready(i int) {
 	h := &b.messages[i].Hdr
 	h.Name, h.Namelen = &b.names[i][0], uint32(len(b.names[i]))
-	b.packets[i].Base = &b.slots[i].q.Room(datagram)[0]
+	b.packets[i].Base = &b.slots[i].q.Buffer(datagram)[0]
 	b.packets[i].SetLen(datagram)
 	h.Iov = &b.packets[i]
 	h.SetIovlen(1)
@@ -200,7 +200,7 @@ func (b *batch) take(i int, now time.Time) {
 func (b *batch) send(fd uintptr, n int) {
 	k := 0
 	for i := range n {
-		if b.slots[i].outcome != dns.Send {
+		if b.slots[i].outcome != dns.Answered {
 			continue
 		}
 		reply := b.slots[i].q.Reply()

@@ -89,7 +89,7 @@ func desks(l *Listener) bool {
 	}
 	defer d.poll.Close()
 	d.turn = l.o.Port.Join()
-	defer l.o.Port.Leave(d.turn)
+	defer l.o.Port.RemoveReader(d.turn)
 	l.conns.desk.Store(d)
 	l.acceptor.Go(func() {
 		<-l.stopping

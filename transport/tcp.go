@@ -130,7 +130,7 @@ func (c *conn) run() {
 	for c.step() {
 	}
 	c.flush()
-	c.l.o.Port.Leave(c.turn)
+	c.l.o.Port.RemoveReader(c.turn)
 	c.release(reading)
 }
 
@@ -192,7 +192,7 @@ func (c *conn) gather() (parked bool) {
 			break
 		}
 		c.q = a.lend(c)
-		packet := c.q.Room(len(message))
+		packet := c.q.Buffer(len(message))
 		copy(packet, message)
 		c.one(packet, a.answer[:0])
 		if c.q == nil {
@@ -207,24 +207,24 @@ func (c *conn) gather() (parked bool) {
 	return parked
 }
 
-// one serves the query that lies in packet, the next query's Room. If it is
+// one serves the query that lies in packet, the next query's Buffer. If it is
 // parked there is no next one any more.
 func (c *conn) one(packet, lent []byte) {
 	q := c.q
 	c.queries++
 	q.Peer, q.Local, q.Interface = c.peer, c.local, 0
-	q.Received(packet, dns.TCP, c.now)
+	q.Reset(packet, dns.TCP, c.now)
 	switch c.serve(q, lent) {
-	case dns.Send:
+	case dns.Answered:
 		now := time.Now()
 		if c.out == nil {
 			c.out = c.l.buffers.Get().(*buffer)
 		}
 		c.out.add(q.Reply())
 		c.observe(q, now)
-	case dns.Quiet:
+	case dns.Dropped:
 		c.observe(q, time.Now())
-	case dns.Silent:
+	case dns.Ignored:
 		c.l.counts.unreadableTCP.Add(1)
 		c.garbage = true
 	case dns.Parked:
@@ -292,7 +292,7 @@ func (c *conn) large(size int) bool {
 	c.begun = time.Now() // as in flush
 	c.q = dns.NewQuery(c)
 	q := c.q
-	packet := q.Room(size)
+	packet := q.Buffer(size)
 	n := copy(packet, c.in[c.r+2:c.w])
 	c.r += 2 + n
 	for n < size {

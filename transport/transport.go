@@ -236,7 +236,7 @@ func (l *Listener) Serve() {
 		l.readers.Go(r.run)
 	}
 	l.acceptor.Go(l.accept)
-	l.forget = l.o.Metrics.GaugeUntil("seamark_transport_connections", "TCP connections that are open now.", l.conns.count, "address", l.addr.String())
+	l.forget = l.o.Metrics.TemporaryGauge("seamark_transport_connections", "TCP connections that are open now.", l.conns.count, "address", l.addr.String())
 }
 
 // Stop ends the listener. Connections are not read any more. UDP is, as long as
@@ -249,7 +249,7 @@ func (l *Listener) Stop() { l.once.Do(l.stop) }
 func (l *Listener) stop() {
 	grace, cancel := context.WithTimeout(context.Background(), l.o.Grace)
 	defer cancel()
-	l.o.Port.End() // no new parked queries
+	l.o.Port.StopParking() // no new parked queries
 	close(l.stopping)
 	_ = l.tcp.Close()
 	l.acceptor.Wait() // from here on there are no new connections

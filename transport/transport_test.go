@@ -37,7 +37,7 @@ func (h inline) ServeDNS(q *dns.Query) dns.Verdict {
 	case wire.TypeTXT:
 		n, _ := strconv.Atoi(string(q.Name()[1 : 1+q.Name()[0]]))
 		for range n {
-			q.Answer.Buf = wire.AppendHead(q.Answer.Buf, wire.OwnerIsQuestion, wire.TypeTXT, 5, 101)
+			q.Answer.Buf = wire.AppendRecordHeader(q.Answer.Buf, wire.OwnerIsQuestion, wire.TypeTXT, 5, 101)
 			q.Answer.Buf = append(append(q.Answer.Buf, 100), strings.Repeat("x", 100)...)
 			q.Answer.Append(wire.Answers, nil, 1)
 		}
@@ -90,7 +90,7 @@ func (o *observing) ObserveDNS(q *dns.Query) {
 type server struct {
 	*Listener
 	t      *testing.T
-	lot    *dns.Lot
+	lot    *dns.ParkingLot
 	wait   *waiting
 	seen   *observing
 	panics atomic.Int32
@@ -117,7 +117,7 @@ func (s *server) mux(answer byte) *dns.Mux {
 func serve(t *testing.T, addr string, o Options) *server {
 	t.Helper()
 	before := runtime.NumGoroutine()
-	s := &server{t: t, lot: dns.NewLot(1000), wait: &waiting{gate: make(chan struct{})}, seen: new(observing), counts: new(metrics.Registry)}
+	s := &server{t: t, lot: dns.NewParkingLot(1000), wait: &waiting{gate: make(chan struct{})}, seen: new(observing), counts: new(metrics.Registry)}
 	o.Metrics = s.counts
 	o.Portable = o.Portable || strings.HasPrefix(t.Name(), "TestTCPPortable/")
 	if o.Grace == 0 {
@@ -335,7 +335,7 @@ func TestSwap(t *testing.T) {
 		}
 		for answer := byte(2); answer < 100; answer++ {
 			s.Port().Swap(s.mux(answer))
-			s.Port().Grace()
+			s.Port().WaitReaders()
 			oldest.Store(int32(answer))
 		}
 		close(stop)

@@ -14,16 +14,16 @@ import (
 
 const (
 	// datagram is the largest request that is read whole. We advertise less.
-	datagram = dns.RoomSize
+	datagram = dns.BufferSize
 
 	// batchSize is how many datagrams are read and answered at once, if so many
 	// are there. Nobody waits for a batch to become full. From 8 on the price
 	// of a system call is small beside what it does.
 	batchSize = 16
 
-	// arenaSize is the room for a batch's replies. Each takes at most MaxUDP
+	// arenaSize is the room for a batch's replies. Each takes at most MaxUDPReply
 	// once it is sealed, and before that whatever an answer may have.
-	arenaSize = wire.MaxMessage + 1 + batchSize*wire.MaxUDP
+	arenaSize = wire.MaxMessage + 1 + batchSize*wire.MaxUDPReply
 
 	// socketBuffer is asked for in both directions; the kernel may give less.
 	// The usual 208 KB are under 300 queries, which is what comes while a
@@ -38,7 +38,7 @@ const (
 type reader struct {
 	l        *Listener
 	conn     *net.UDPConn
-	mover    dns.Mover      // the reader, or the batch that it is part of
+	mover    dns.Sender     // the reader, or the batch that it is part of
 	wildcard bool           // the socket has no address of its own: see pktinfo_linux.go
 	shard    *metrics.Shard // held while a batch is answered
 	slots    []slot
@@ -53,16 +53,16 @@ type slot struct {
 }
 
 func newReader(l *Listener, conn *net.UDPConn) *reader {
-	r := &reader{l: l, conn: conn, wildcard: l.addr.Addr().IsUnspecified(), shard: l.o.Metrics.Shard()}
-	l.o.Port.Enter(r.shard)
+	r := &reader{l: l, conn: conn, wildcard: l.addr.Addr().IsUnspecified(), shard: l.o.Metrics.NewShard()}
+	l.o.Port.AddReader(r.shard)
 	return r
 }
 
 // run reads until the listener stops. It closes the socket itself, at once after
 // it has read the last: what comes then is refused, and not lost in it.
 func (r *reader) run() {
-	defer r.l.o.Metrics.Drop(r.shard)
-	defer r.l.o.Port.Leave(r.shard)
+	defer r.l.o.Metrics.RemoveShard(r.shard)
+	defer r.l.o.Port.RemoveReader(r.shard)
 	defer r.conn.Close()
 	if !r.l.o.Portable && batches(r) {
 		return
@@ -72,7 +72,7 @@ func (r *reader) run() {
 }
 
 // arm gives the reader n slots, whose parked queries mover will send.
-func (r *reader) arm(n int, mover dns.Mover) {
+func (r *reader) arm(n int, mover dns.Sender) {
 	r.arena = make([]byte, arenaSize)
 	r.slots = make([]slot, n)
 	r.mover = mover
@@ -83,20 +83,20 @@ func (r *reader) arm(n int, mover dns.Mover) {
 
 func (r *reader) newQuery() *dns.Query {
 	q := dns.NewQuery(r.mover)
-	q.CountBy(r.shard)
+	q.SetShard(r.shard)
 	return q
 }
 
 // received fills a slot's query. The datagram lies in its Room; whole is false
 // if that was too small for it.
 func (r *reader) received(q *dns.Query, n int, whole bool, now time.Time) {
-	packet := q.Room(datagram)[:n]
+	packet := q.Buffer(datagram)[:n]
 	if !whole && n >= wire.HeaderLen {
 		// Its records are not all here. A number of them that cannot have come
 		// makes it malformed, wherever it was cut.
 		binary.BigEndian.PutUint16(packet[10:], 0xFFFF)
 	}
-	q.Received(packet, dns.UDP, now)
+	q.Reset(packet, dns.UDP, now)
 }
 
 // answer serves the queries of the first n slots, which have just been read,
@@ -136,9 +136,9 @@ func (r *reader) rescue() {
 func (r *reader) settle(s *slot, outcome dns.Outcome) {
 	s.outcome = outcome
 	switch outcome {
-	case dns.Send:
+	case dns.Answered:
 		r.used += len(s.q.Reply())
-	case dns.Silent:
+	case dns.Ignored:
 		r.l.counts.unreadableUDP.Add(1)
 	case dns.Parked:
 		r.l.parked.off()
@@ -154,7 +154,7 @@ func (r *reader) observe(n int, sealed time.Time) {
 		}
 	}()
 	for ; r.at < n; r.at++ {
-		if s := &r.slots[r.at]; s.outcome == dns.Send || s.outcome == dns.Quiet {
+		if s := &r.slots[r.at]; s.outcome == dns.Answered || s.outcome == dns.Dropped {
 			s.q.Observe(sealed)
 		}
 	}
@@ -172,7 +172,7 @@ func (r *reader) oneByOne() {
 	oob := make([]byte, controlSize)
 	for {
 		s := &r.slots[0]
-		n, control, flags, from, err := r.conn.ReadMsgUDPAddrPort(s.q.Room(datagram), oob)
+		n, control, flags, from, err := r.conn.ReadMsgUDPAddrPort(s.q.Buffer(datagram), oob)
 		now := time.Now()
 		if r.l.isDeaf() && err != nil {
 			return
@@ -187,7 +187,7 @@ func (r *reader) oneByOne() {
 		control = r.turnAround(oob[:control], s.q)
 		r.received(s.q, n, err == nil && !truncated(flags, n), now)
 		r.answer(1)
-		if s.outcome == dns.Send {
+		if s.outcome == dns.Answered {
 			if _, _, err := r.conn.WriteMsgUDPAddrPort(s.q.Reply(), oob[:control], from); err != nil {
 				r.l.counts.sendUDP.Add(1)
 			}

@@ -29,8 +29,8 @@ type Answer struct {
 	body  int       // where the records begin
 }
 
-// Begin starts a message in buf[:0] with room for the header and the question.
-func (a *Answer) Begin(buf, question []byte) {
+// Reset starts a message in buf[:0] with room for the header and the question.
+func (a *Answer) Reset(buf, question []byte) {
 	a.Buf = append(append(buf[:0], make([]byte, HeaderLen)...), question...)
 	a.body = len(a.Buf)
 	a.Count = [3]uint16{}
@@ -48,8 +48,8 @@ func (a *Answer) Empty() bool { return len(a.Buf) == a.body }
 // Records are the bytes behind the question.
 func (a *Answer) Records() []byte { return a.Buf[a.body:] }
 
-// Body is the offset of the first record.
-func (a *Answer) Body() int { return a.body }
+// RecordsOffset is the offset of the first record.
+func (a *Answer) RecordsOffset() int { return a.body }
 
 // Append adds n records that are in the answer's form already.
 func (a *Answer) Append(s Section, records []byte, n int) {
@@ -70,15 +70,15 @@ func (a *Answer) count(s Section, n int) {
 	a.Count[s] = uint16(min(int(a.Count[s])+n, math.MaxUint16))
 }
 
-// Pointer makes an owner or target of a suffix of the question: the name that
+// QuestionPointer makes an owner or target of a suffix of the question: the name that
 // begins at offset off of it.
-func Pointer(off int) [2]byte {
+func QuestionPointer(off int) [2]byte {
 	return [2]byte{0xC0 | byte((HeaderLen+off)>>8), byte(HeaderLen + off)}
 }
 
-// AppendHead writes a record's owner, type, class IN, TTL and RDLENGTH behind
+// AppendRecordHeader writes a record's owner, type, class IN, TTL and RDLENGTH behind
 // buf. The owner is in the answer's form.
-func AppendHead[O string | []byte](buf []byte, owner O, t Type, ttl uint32, rdlen int) []byte {
+func AppendRecordHeader[O string | []byte](buf []byte, owner O, t Type, ttl uint32, rdlen int) []byte {
 	buf = append(buf, owner...)
 	return append(buf,
 		byte(t>>8), byte(t), 0, byte(ClassIN),
@@ -90,10 +90,10 @@ func AppendHead[O string | []byte](buf []byte, owner O, t Type, ttl uint32, rdle
 func AppendAddress[O string | []byte](buf []byte, owner O, ttl uint32, addr netip.Addr) []byte {
 	if addr.Is4() {
 		b := addr.As4()
-		return append(AppendHead(buf, owner, TypeA, ttl, 4), b[:]...)
+		return append(AppendRecordHeader(buf, owner, TypeA, ttl, 4), b[:]...)
 	}
 	b := addr.As16()
-	return append(AppendHead(buf, owner, TypeAAAA, ttl, 16), b[:]...)
+	return append(AppendRecordHeader(buf, owner, TypeAAAA, ttl, 16), b[:]...)
 }
 
 // A Record is where the parts of one record are in its message.
@@ -255,11 +255,11 @@ func PutHeader(msg []byte, id, flags uint16, questions int, count [3]uint16, add
 	binary.BigEndian.PutUint16(msg[10:], count[Additional]+uint16(additional))
 }
 
-// Cut takes records from the end until the message has at most size bytes. It
+// Truncate takes records from the end until the message has at most size bytes. It
 // says whether a record of the answer section had to go. Of the other sections
 // an RRset goes whole: nothing tells the client that a part of it is missing
 // (RFC 2181 §9). The header and the question stay, whatever the size.
-func (a *Answer) Cut(size int) (answersLost bool) {
+func (a *Answer) Truncate(size int) (answersLost bool) {
 	if len(a.Buf) <= size {
 		return false
 	}

@@ -13,8 +13,8 @@ func TestBeginAppendClear(t *testing.T) {
 	q := question(t, "Web.shop.svc.cluster.local.")
 	lent := bytes.Repeat([]byte{0xEE}, 512) // what was there before must not show
 	var a Answer
-	a.Begin(lent, q)
-	if !a.Empty() || a.Body() != HeaderLen+len(q) || &a.Buf[0] != &lent[0] {
+	a.Reset(lent, q)
+	if !a.Empty() || a.RecordsOffset() != HeaderLen+len(q) || &a.Buf[0] != &lent[0] {
 		t.Fatalf("begun: %+v", a)
 	}
 	if m := unpack(t, sealed(&a)); len(m.Question) != 1 || m.Question[0].Name != "Web.shop.svc.cluster.local." {
@@ -24,10 +24,10 @@ func TestBeginAppendClear(t *testing.T) {
 	v4, v6 := netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00::10")
 	a.Append(Answers, AppendAddress(nil, OwnerIsQuestion, 30, v4), 1)
 	a.AppendString(Answers, string(AppendAddress(nil, OwnerIsQuestion, 30, v6)), 1)
-	up := Pointer(len("\x03Web")) // shop.svc.cluster.local.
-	head := AppendHead(nil, up[:], TypeTXT, 1<<31-1, 4)
+	up := QuestionPointer(len("\x03Web")) // shop.svc.cluster.local.
+	head := AppendRecordHeader(nil, up[:], TypeTXT, 1<<31-1, 4)
 	a.Append(Additional, append(head, "\x03abc"...), 1)
-	if a.Empty() || a.Count != [3]uint16{2, 0, 1} || len(a.Records()) != len(a.Buf)-a.Body() {
+	if a.Empty() || a.Count != [3]uint16{2, 0, 1} || len(a.Records()) != len(a.Buf)-a.RecordsOffset() {
 		t.Fatalf("appended: %+v", a)
 	}
 	want := `answers
@@ -48,7 +48,7 @@ shop.svc.cluster.local.	2147483647	IN	TXT	"abc"
 
 	// Too little memory is no error, and what lies behind it is not written to.
 	room := make([]byte, 64)
-	a.Begin(room[:0:40], q)
+	a.Reset(room[:0:40], q)
 	a.Append(Answers, AppendAddress(nil, OwnerIsQuestion, 30, v4), 1)
 	if !bytes.Equal(room[40:], make([]byte, 24)) {
 		t.Error("written behind the memory lent")
@@ -58,8 +58,8 @@ shop.svc.cluster.local.	2147483647	IN	TXT	"abc"
 	}
 
 	// A request without a question that can be told.
-	a.Begin(room, nil)
-	if a.Body() != HeaderLen || len(a.Buf) != HeaderLen {
+	a.Reset(room, nil)
+	if a.RecordsOffset() != HeaderLen || len(a.Buf) != HeaderLen {
 		t.Errorf("without a question: %+v", a)
 	}
 }
@@ -123,15 +123,15 @@ func TestAppendRecord(t *testing.T) {
 				t.Errorf("got\n%swant\n%s", got, want)
 			}
 			// Every name is written out: the same bytes as without compression.
-			if plain := message(t, false, "WWW.example.org.", []string{s}, []string{s}, []string{s}); !bytes.Equal(a.Records(), plain[a.Body():]) {
-				t.Errorf("%s, compressed %v:\n got %x\nwant %x", s, compress, a.Records(), plain[a.Body():])
+			if plain := message(t, false, "WWW.example.org.", []string{s}, []string{s}, []string{s}); !bytes.Equal(a.Records(), plain[a.RecordsOffset():]) {
+				t.Errorf("%s, compressed %v:\n got %x\nwant %x", s, compress, a.Records(), plain[a.RecordsOffset():])
 			}
 		}
 	}
 }
 
 // The oracle does not compress names in the RDATA of most types; others do.
-// Each of these has one name in its RDATA that is a pointer to the question's.
+// EachRecord of these has one name in its RDATA that is a pointer to the question's.
 func TestAppendRecordPointersInRData(t *testing.T) {
 	const name = "\x01a\x00" // of the question
 	for _, tt := range []struct {
@@ -202,13 +202,13 @@ func TestAppendRecordPointersInRData(t *testing.T) {
 		// RDATA at 30. Behind it there are bytes that would complete what it lacks.
 		msg := append(make([]byte, HeaderLen), name+"\x00\x01\x00\x01"...)
 		off := len(msg)
-		msg = AppendHead(msg, "\x00", tt.typ, 300, len(tt.in))
+		msg = AppendRecordHeader(msg, "\x00", tt.typ, 300, len(tt.in))
 		msg = append(msg, tt.in...)
 		end := len(msg)
 		msg = append(msg, "\x00\x00\x0C\x00\x00\x00\x00\x00\x00"...)
 
 		var a Answer
-		a.Begin(nil, msg[HeaderLen:off])
+		a.Reset(nil, msg[HeaderLen:off])
 		next, err := a.AppendRecord(Authority, msg, off)
 		if tt.want == "" {
 			if err == nil {
@@ -223,7 +223,7 @@ func TestAppendRecordPointersInRData(t *testing.T) {
 			t.Errorf("%v %q: next at %d, want %d; counts %v, %v", tt.typ, tt.in, next, end, a.Count, err)
 			continue
 		}
-		rec, ok := ReadRecord(a.Buf, a.Body())
+		rec, ok := ReadRecord(a.Buf, a.RecordsOffset())
 		if !ok || rec.Next != len(a.Buf) || string(a.Buf[rec.RData:]) != tt.want {
 			t.Errorf("%v %q: got %q, want %q", tt.typ, tt.in, a.Records(), tt.want)
 		}
@@ -238,7 +238,7 @@ func TestAppendRecordMalformed(t *testing.T) {
 	}
 	body += 4
 	var a Answer
-	a.Begin(nil, msg[HeaderLen:body])
+	a.Reset(nil, msg[HeaderLen:body])
 	for n := range len(msg) { // cut short anywhere
 		if _, err := a.AppendRecord(Answers, msg[:n], body); err == nil || !a.Empty() || a.Count != [3]uint16{} {
 			t.Errorf("%d bytes of %d: %v, %+v", n, len(msg), err, a)
@@ -265,12 +265,12 @@ func TestAppendRecordRDataTooLong(t *testing.T) {
 		{MaxMessage - 18 - 2, false}, // 65535 bytes, of which two become three
 		{MaxMessage - 18 - 3, true},
 	} {
-		m := AppendHead(msg[:off:off], "\x00", typeSIG, 300, 18+2+tt.rest)
+		m := AppendRecordHeader(msg[:off:off], "\x00", typeSIG, 300, 18+2+tt.rest)
 		m = append(m, make([]byte, 18)...)
 		m = append(m, 0xC0, HeaderLen)
 		m = append(m, make([]byte, tt.rest)...)
 		var a Answer
-		a.Begin(nil, nil)
+		a.Reset(nil, nil)
 		_, err := a.AppendRecord(Answers, m, off)
 		if (err == nil) != tt.ok {
 			t.Errorf("%d bytes behind the name: %v", tt.rest, err)
@@ -353,11 +353,11 @@ func TestCut(t *testing.T) {
 			compressed := whole
 			plain := answerOf(t, tt.sections...)
 
-			lost := plain.Cut(size)
+			lost := plain.Truncate(size)
 			if lost != tt.lost || plain.Count != tt.want {
 				t.Errorf("counts %v, lost %v; want %v, %v", plain.Count, lost, tt.want, tt.lost)
 			}
-			if len(plain.Buf) > max(size, plain.Body()) {
+			if len(plain.Buf) > max(size, plain.RecordsOffset()) {
 				t.Errorf("%d bytes, want at most %d", len(plain.Buf), size)
 			}
 			m := unpack(t, sealed(plain)) // the counts are those of the bytes
@@ -366,9 +366,9 @@ func TestCut(t *testing.T) {
 			}
 
 			for size := len(compressed.Buf); size >= 0; size-- {
-				lost := compressed.Cut(size)
+				lost := compressed.Truncate(size)
 				m := unpack(t, sealed(compressed))
-				if lost && len(m.Answer) == len(tt.sections[0]) || len(compressed.Buf) > max(size, compressed.Body()) {
+				if lost && len(m.Answer) == len(tt.sections[0]) || len(compressed.Buf) > max(size, compressed.RecordsOffset()) {
 					t.Fatalf("compressed, cut to %d: lost %v, %d bytes, %v", size, lost, len(compressed.Buf), m)
 				}
 			}
@@ -385,17 +385,17 @@ func TestCutMoreThanCounted(t *testing.T) {
 	one := AppendAddress(nil, OwnerIsQuestion, 5, netip.MustParseAddr("10.0.0.1"))
 	for _, n := range []int{65534, 65535, 65536, 66000, 131072, 150000} {
 		var a Answer
-		a.Begin(nil, q)
+		a.Reset(nil, q)
 		a.Append(Answers, bytes.Repeat(one, n-n/2), n-n/2)
 		a.Append(Answers, bytes.Repeat(one, n/2), n/2)
 		if want := uint16(min(n, 65535)); a.Count[Answers] != want {
 			t.Errorf("%d records: counted %d", n, a.Count[Answers])
 		}
 		a.Compress(nil, MaxMessage)
-		if !a.Cut(MaxMessage) {
+		if !a.Truncate(MaxMessage) {
 			t.Errorf("%d records: none lost", n)
 		}
-		want := (MaxMessage - a.Body()) / len(one)
+		want := (MaxMessage - a.RecordsOffset()) / len(one)
 		if m := unpack(t, sealed(&a)); len(m.Answer) != want || int(a.Count[Answers]) != want || len(a.Buf) > MaxMessage {
 			t.Errorf("%d records: %d left, counted %d, in %d bytes; want %d", n, len(m.Answer), a.Count[Answers], len(a.Buf), want)
 		}
@@ -406,12 +406,12 @@ func TestCutMoreThanCounted(t *testing.T) {
 func TestCutDisorder(t *testing.T) {
 	a := answerOf(t, repeat(3, "web.shop.svc.cluster.local. 5 IN A 10.0.0.1"))
 	a.Count[Answers] = 2
-	if size := len(a.Buf) - 1; a.Cut(size) || len(unpack(t, sealed(a)).Answer) != 2 || len(a.Buf) > size {
+	if size := len(a.Buf) - 1; a.Truncate(size) || len(unpack(t, sealed(a)).Answer) != 2 || len(a.Buf) > size {
 		t.Errorf("one more than counted: %+v", a)
 	}
 	a = answerOf(t, repeat(2, "web.shop.svc.cluster.local. 5 IN A 10.0.0.1"))
 	a.Append(Answers, bytes.Repeat([]byte{0xFF}, 100), 1)
-	if !a.Cut(len(a.Buf)-1) || len(unpack(t, sealed(a)).Answer) != 2 {
+	if !a.Truncate(len(a.Buf)-1) || len(unpack(t, sealed(a)).Answer) != 2 {
 		t.Errorf("no record at the end: %+v", a)
 	}
 }
@@ -421,15 +421,15 @@ func TestLargestMessage(t *testing.T) {
 	q := question(t, "a.")
 	for _, over := range []int{0, 1} {
 		var a Answer
-		a.Begin(nil, q)
+		a.Reset(nil, q)
 		a.Append(Answers, AppendAddress(nil, OwnerIsQuestion, 5, netip.MustParseAddr("10.0.0.1")), 1)
 		n := MaxMessage - len(a.Buf) - 12 + over
-		a.Append(Answers, append(AppendHead(nil, OwnerIsQuestion, 65280, 5, n), make([]byte, n)...), 1)
+		a.Append(Answers, append(AppendRecordHeader(nil, OwnerIsQuestion, 65280, 5, n), make([]byte, n)...), 1)
 		if len(a.Buf) != MaxMessage+over {
 			t.Fatal("the test is wrong:", len(a.Buf))
 		}
 		a.Compress(nil, MaxMessage)
-		if lost := a.Cut(MaxMessage); lost != (over == 1) {
+		if lost := a.Truncate(MaxMessage); lost != (over == 1) {
 			t.Errorf("%d bytes over: lost %v", over, lost)
 		}
 		if m := unpack(t, sealed(&a)); len(m.Answer) != 2-over {
@@ -443,7 +443,7 @@ func TestAnswerOfAnySpelling(t *testing.T) {
 	a := answerOf(t)
 	a.Append(Answers, AppendAddress(nil, OwnerIsQuestion, 5, netip.MustParseAddr("10.0.0.1")), 1)
 	var b Answer
-	b.Begin(nil, question(t, strings.ToUpper("web.shop.svc.cluster.local.")))
+	b.Reset(nil, question(t, strings.ToUpper("web.shop.svc.cluster.local.")))
 	b.Append(Answers, a.Records(), 1)
 	m := unpack(t, sealed(&b))
 	if got := m.Answer[0].Header().Name; got != "WEB.SHOP.SVC.CLUSTER.LOCAL." {

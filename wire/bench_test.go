@@ -11,17 +11,17 @@ import (
 // srvAnswer builds an SRV answer of n endpoints with their addresses, in the
 // answer's form.
 func srvAnswer(a *Answer, buf, q, srvs, addrs []byte, n int) {
-	a.Begin(buf, q)
+	a.Reset(buf, q)
 	a.Append(Answers, srvs, n)
 	a.Append(Additional, addrs, n)
 }
 
 func srvRecords(t testing.TB, n int) (srvs, addrs []byte) {
-	web := Pointer(len("\x05_http\x04_tcp"))
+	web := QuestionPointer(len("\x05_http\x04_tcp"))
 	for i := range n {
 		label := fmt.Sprintf("10-0-0-%d", i)
 		target := onWire(t, label+".web.shop.svc.cluster.local.")
-		srvs = append(AppendHead(srvs, OwnerIsQuestion, TypeSRV, 5, 6+len(target)), 0, 0, 0, 1, 0, 80)
+		srvs = append(AppendRecordHeader(srvs, OwnerIsQuestion, TypeSRV, 5, 6+len(target)), 0, 0, 0, 1, 0, 80)
 		srvs = append(srvs, target...)
 		addrs = AppendAddress(addrs, append(AppendLabel(nil, label), web[:]...), 5, netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}))
 	}
@@ -55,20 +55,20 @@ func TestAllocations(t *testing.T) {
 	none("Begin, Append, Compress, Cut", func() {
 		srvAnswer(&a, lent, q, srvs, addrs, 40)
 		a.Compress(spare, MaxMessage)
-		if !a.Cut(1232) {
+		if !a.Truncate(1232) {
 			t.Fatal("nothing was cut")
 		}
 		PutHeader(a.Buf, 1, FlagQR|FlagTC, 1, a.Count, 0)
 	})
 	none("Cut of an RRset", func() {
 		srvAnswer(&a, lent, q, srvs, addrs, 40)
-		if a.Cut(len(a.Buf)-1) || a.Count[Additional] != 39 {
+		if a.Truncate(len(a.Buf)-1) || a.Count[Additional] != 39 {
 			t.Fatal("the last address was to go")
 		}
 	})
 	up := message(t, true, "www.example.org.", everyType())
 	none("AppendRecord", func() {
-		a.Begin(lent, up[HeaderLen:HeaderLen+21])
+		a.Reset(lent, up[HeaderLen:HeaderLen+21])
 		for off := HeaderLen + 21; off < len(up); {
 			next, err := a.AppendRecord(Answers, up, off)
 			if err != nil {
@@ -79,7 +79,7 @@ func TestAllocations(t *testing.T) {
 	})
 	bad := append(bytes.Clone(up[:HeaderLen+21]), "\xC0\x0C\x00\x02\x00\x01\x00\x00\x00\x00\x00\x02\xC0\xFF"...)
 	none("AppendRecord, malformed", func() {
-		a.Begin(lent, bad[HeaderLen:HeaderLen+21])
+		a.Reset(lent, bad[HeaderLen:HeaderLen+21])
 		if _, err := a.AppendRecord(Answers, bad, HeaderLen+21); err == nil {
 			t.Fatal("no error")
 		}
@@ -120,9 +120,9 @@ func BenchmarkAnswer(b *testing.B) {
 	var a Answer
 	b.ReportAllocs()
 	for b.Loop() {
-		a.Begin(lent, q)
+		a.Reset(lent, q)
 		a.Append(Answers, record, 1)
-		a.Cut(512)
+		a.Truncate(512)
 		PutHeader(a.Buf, 1, FlagQR, 1, a.Count, 0)
 	}
 }
@@ -134,7 +134,7 @@ func BenchmarkCompress(b *testing.B) {
 			var a Answer
 			b.ReportAllocs()
 			for b.Loop() {
-				a.Begin(lent, q)
+				a.Reset(lent, q)
 				a.Append(Answers, answers, n)
 				a.Append(Additional, additional, n)
 				a.Compress(spare, MaxMessage)
@@ -167,7 +167,7 @@ func BenchmarkCut(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		srvAnswer(&a, lent, q, srvs, addrs, 20)
-		a.Cut(1232)
+		a.Truncate(1232)
 	}
 }
 
@@ -178,7 +178,7 @@ func BenchmarkAppendRecord(b *testing.B) {
 	var a Answer
 	b.ReportAllocs()
 	for b.Loop() {
-		a.Begin(lent, up[HeaderLen:HeaderLen+21])
+		a.Reset(lent, up[HeaderLen:HeaderLen+21])
 		next, _ := a.AppendRecord(Answers, up, HeaderLen+21)
 		a.AppendRecord(Answers, up, next)
 	}

@@ -68,10 +68,10 @@ func TestCompress(t *testing.T) {
 // Records whose owners are pointers, and whose RDATA has no names, cannot be
 // shorter: they stay where they are.
 func TestCompressShort(t *testing.T) {
-	parent := Pointer(len("\x03web\x04shop"))
+	parent := QuestionPointer(len("\x03web\x04shop"))
 	addr := netip.MustParseAddr("10.0.0.2")
-	txt := append(AppendHead(nil, OwnerIsQuestion, TypeTXT, 5, 2), "\x01x"...)
-	ns := append(AppendHead(nil, OwnerIsQuestion, TypeNS, 5, 3), "\x01x\x00"...)
+	txt := append(AppendRecordHeader(nil, OwnerIsQuestion, TypeTXT, 5, 2), "\x01x"...)
+	ns := append(AppendRecordHeader(nil, OwnerIsQuestion, TypeNS, 5, 3), "\x01x\x00"...)
 	for _, tt := range []struct {
 		what  string
 		last  []byte
@@ -84,7 +84,7 @@ func TestCompressShort(t *testing.T) {
 		{"an owner written out", AppendAddress(nil, "\x01x\x00", 5, addr), false},
 	} {
 		a := new(Answer)
-		a.Begin(nil, question(t, "web.shop.svc.cluster.local."))
+		a.Reset(nil, question(t, "web.shop.svc.cluster.local."))
 		a.Append(Answers, AppendAddress(nil, OwnerIsQuestion, 5, addr), 1)
 		a.Append(Answers, tt.last, 1)
 		before := &a.Buf[0]
@@ -117,17 +117,17 @@ func TestCompressBytes(t *testing.T) {
 func TestCompressAnswersForm(t *testing.T) {
 	q := question(t, "Web.shop.svc.cluster.local.")
 	addr := netip.MustParseAddr("10.0.0.1")
-	zoneAt := Pointer(len("\x03Web\x04shop\x03svc")) // cluster.local.
-	rootAt := Pointer(len(q) - 5)
+	zoneAt := QuestionPointer(len("\x03Web\x04shop\x03svc")) // cluster.local.
+	rootAt := QuestionPointer(len(q) - 5)
 	var a Answer
-	a.Begin(nil, q)
+	a.Reset(nil, q)
 	a.Append(Answers, AppendAddress(nil, OwnerIsQuestion, 5, addr), 1)
 	a.Append(Answers, AppendAddress(nil, "\x01x"+OwnerIsQuestion, 5, addr), 1)
 	a.Append(Answers, AppendAddress(nil, "\x01y\x01x"+OwnerIsQuestion, 5, addr), 1)
 	a.Append(Answers, AppendAddress(nil, rootAt[:], 5, addr), 1)
 	a.Append(Answers, AppendAddress(nil, "\x01z"+string(rootAt[:]), 5, addr), 1)
-	a.Append(Answers, append(AppendHead(nil, zoneAt[:], TypeCNAME, 5, 2), OwnerIsQuestion...), 1)
-	a.Append(Authority, append(AppendHead(nil, zoneAt[:], TypeNS, 5, 5), "\x02ns"+string(zoneAt[:])...), 1)
+	a.Append(Answers, append(AppendRecordHeader(nil, zoneAt[:], TypeCNAME, 5, 2), OwnerIsQuestion...), 1)
+	a.Append(Authority, append(AppendRecordHeader(nil, zoneAt[:], TypeNS, 5, 5), "\x02ns"+string(zoneAt[:])...), 1)
 	a.Append(Additional, AppendAddress(nil, "\x02ns"+string(zoneAt[:]), 5, addr), 1)
 	out := compressed(t, &a)
 	want := "answers\n" +
@@ -171,10 +171,10 @@ func TestCompressLeavesNewerTypes(t *testing.T) {
 		"web.shop.svc.cluster.local. 5 IN HTTPS 1 web.shop.svc.cluster.local.",
 	} {
 		a := answerOf(t, []string{s}, nil, []string{"web.shop.svc.cluster.local. 5 IN A 10.0.0.1"})
-		rec, _ := ReadRecord(a.Buf, a.Body())
+		rec, _ := ReadRecord(a.Buf, a.RecordsOffset())
 		rdata := bytes.Clone(a.Buf[rec.RData:rec.Next])
 		compressed(t, a)
-		rec, _ = ReadRecord(a.Buf, a.Body())
+		rec, _ = ReadRecord(a.Buf, a.RecordsOffset())
 		if got := a.Buf[rec.RData:rec.Next]; !bytes.Equal(got, rdata) {
 			t.Errorf("%s: RDATA %q became %q", s, rdata, got)
 		}
@@ -206,9 +206,9 @@ func TestCompressPointerBorder(t *testing.T) {
 		shared bool
 	}{{1<<14 - 1, true}, {1 << 14, false}} {
 		var a Answer
-		a.Begin(nil, question(t, "a."))
+		a.Reset(nil, question(t, "a."))
 		n := tt.at - len(a.Buf) - 12
-		a.Append(Answers, append(AppendHead(nil, OwnerIsQuestion, 65280, 5, n), make([]byte, n)...), 1)
+		a.Append(Answers, append(AppendRecordHeader(nil, OwnerIsQuestion, 65280, 5, n), make([]byte, n)...), 1)
 		for range 2 {
 			a.Append(Answers, AppendAddress(nil, "\x01b\x00", 5, netip.MustParseAddr("10.0.0.1")), 1)
 		}
@@ -252,7 +252,7 @@ func TestCompressIntoSpare(t *testing.T) {
 
 	// Spare that is too short, and directly behind the message.
 	room := make([]byte, 0, 1000)
-	a.Begin(room, question(t, "web.shop.svc.cluster.local."))
+	a.Reset(room, question(t, "web.shop.svc.cluster.local."))
 	a.Append(Answers, bytes.Repeat(AppendAddress(nil, "\x01b\x00", 5, netip.MustParseAddr("10.0.0.1")), 50), 50)
 	if len(a.Buf)+100 > cap(room) || cap(room) > len(a.Buf)+200 {
 		t.Fatal("the test is wrong:", len(a.Buf))
@@ -268,7 +268,7 @@ func TestCompressIntoSpare(t *testing.T) {
 func TestCompressDisorder(t *testing.T) {
 	q := question(t, "a.")
 	head := func(owner string, typ Type, rdata string) string {
-		return string(append(AppendHead(nil, owner, typ, 5, len(rdata)), rdata...))
+		return string(append(AppendRecordHeader(nil, owner, typ, 5, len(rdata)), rdata...))
 	}
 	for _, records := range []string{
 		"\xFF",
@@ -287,7 +287,7 @@ func TestCompressDisorder(t *testing.T) {
 		head(OwnerIsQuestion, TypeNS, "\xC0") + head("\x00", TypeA, ""),
 	} {
 		var a Answer
-		a.Begin(nil, q)
+		a.Reset(nil, q)
 		a.AppendString(Answers, records, 1)
 		before := bytes.Clone(a.Buf)
 		spare := make([]byte, 1, 100)
@@ -296,7 +296,7 @@ func TestCompressDisorder(t *testing.T) {
 		}
 	}
 	var empty Answer
-	empty.Begin(nil, nil)
+	empty.Reset(nil, nil)
 	empty.Compress(nil, MaxMessage)
 	if len(empty.Buf) != HeaderLen {
 		t.Errorf("an empty message became %q", empty.Buf)
@@ -308,17 +308,17 @@ func TestCompressDisorder(t *testing.T) {
 func TestCompressHuge(t *testing.T) {
 	const n = 5000
 	var a Answer
-	a.Begin(nil, question(t, "a."))
+	a.Reset(nil, question(t, "a."))
 	for i := range n {
 		owner := fmt.Appendf(nil, "\x05h%04d", i)
 		a.Append(Answers, AppendAddress(nil, append(owner, OwnerIsQuestion...), 5, netip.MustParseAddr("10.0.0.1")), 1)
 	}
 	a.Compress(nil, MaxMessage)
-	if !a.Cut(MaxMessage) {
+	if !a.Truncate(MaxMessage) {
 		t.Error("nothing lost")
 	}
 	m := unpack(t, sealed(&a))
-	if want := (MaxMessage - a.Body()) / (8 + 14); len(m.Answer) != want {
+	if want := (MaxMessage - a.RecordsOffset()) / (8 + 14); len(m.Answer) != want {
 		t.Errorf("%d records, want %d", len(m.Answer), want)
 	}
 	for i, rr := range m.Answer {
@@ -345,7 +345,7 @@ func TestCompressNoFurtherThanCut(t *testing.T) {
 		long, short := make(), make()
 		long.Compress(nil, MaxMessage)
 		short.Compress(nil, size)
-		lost, want := short.Cut(size), long.Cut(size)
+		lost, want := short.Truncate(size), long.Truncate(size)
 		if lost != want || short.Count != long.Count || !bytes.Equal(short.Buf, long.Buf) {
 			t.Fatalf("cut to %d: lost %v, counts %v, %d bytes; want %v, %v, %d", size, lost, short.Count, len(short.Buf), want, long.Count, len(long.Buf))
 		}

@@ -37,9 +37,9 @@ func (a *Answer) Age(from int, seconds uint32) {
 	}
 }
 
-// BoundTTL raises the TTLs from offset from on to least, and lowers them to
+// ClampTTL raises the TTLs from offset from on to least, and lowers them to
 // most. Most have nothing to be changed.
-func (a *Answer) BoundTTL(from int, least, most uint32) {
+func (a *Answer) ClampTTL(from int, least, most uint32) {
 	msg := a.Buf
 	for from < len(msg) {
 		head := from + 2 // most owners are pointers, to the question
@@ -151,9 +151,9 @@ func (a *Answer) turn(first Record, length uint32, even bool, end int, n uint32)
 	a.Buf = moved[:len(a.Buf)]
 }
 
-// AppendAll copies the records of section from of another answer into section s
+// AppendSection copies the records of section from of another answer into section s
 // of this one, with their names written out.
-func (a *Answer) AppendAll(s Section, other *Answer, from Section) error {
+func (a *Answer) AppendSection(s Section, other *Answer, from Section) error {
 	var err error
 	other.Walk(func(section Section, r Record) bool {
 		if section == from {
@@ -177,7 +177,7 @@ func (a *Answer) AppendOwner(buf, name []byte) []byte {
 	question := a.Buf[HeaderLen:max(HeaderLen, a.body-4)]
 	for off := 0; off < len(question) && question[off] != 0; off += int(question[off]) + 1 {
 		if SameName(question[off:], name) {
-			p := Pointer(off)
+			p := QuestionPointer(off)
 			return append(buf, p[0], p[1])
 		}
 	}

@@ -10,7 +10,7 @@ import (
 // answer is a message with addresses 10.0.0.i and TTL 100+i under each owner.
 func addressed(owners ...string) *Answer {
 	a := new(Answer)
-	a.Begin(make([]byte, 0, 512), []byte("\x01a\x00\x00\x01\x00\x01"))
+	a.Reset(make([]byte, 0, 512), []byte("\x01a\x00\x00\x01\x00\x01"))
 	for i, owner := range owners {
 		a.Buf = AppendAddress(a.Buf, owner, uint32(100+i), netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}))
 		a.Count[Answers]++
@@ -55,7 +55,7 @@ func TestRotate(t *testing.T) {
 func TestRotateOthers(t *testing.T) {
 	a := addressed()
 	add := func(typ Type, rdata string) {
-		a.Buf = append(AppendHead(a.Buf, OwnerIsQuestion, typ, 5, len(rdata)), rdata...)
+		a.Buf = append(AppendRecordHeader(a.Buf, OwnerIsQuestion, typ, 5, len(rdata)), rdata...)
 		a.Count[Answers]++
 	}
 	add(TypeCNAME, "\x01c\x00")
@@ -79,13 +79,13 @@ func TestTTLs(t *testing.T) {
 	if ttl, ok := a.MinTTL(); ttl != 100 || !ok {
 		t.Error(ttl, ok)
 	}
-	second := a.Body() + len(OwnerIsQuestion) + 14
+	second := a.RecordsOffset() + len(OwnerIsQuestion) + 14
 	a.Age(second, 30)
-	a.BoundTTL(a.Body(), 72, 90)
+	a.ClampTTL(a.RecordsOffset(), 72, 90)
 	if got := last(a); got != "0/90 1/72 2/72" {
 		t.Error(got)
 	}
-	a.Age(a.Body(), 80)
+	a.Age(a.RecordsOffset(), 80)
 	if got := last(a); got != "0/10 1/0 2/0" {
 		t.Error(got)
 	}
@@ -97,7 +97,7 @@ func TestTTLs(t *testing.T) {
 
 func TestAppendAll(t *testing.T) {
 	a, other := addressed(OwnerIsQuestion), addressed(OwnerIsQuestion, "\x01b\x00")
-	if err := a.AppendAll(Additional, other, Answers); err != nil {
+	if err := a.AppendSection(Additional, other, Answers); err != nil {
 		t.Fatal(err)
 	}
 	if got := last(a); got != "0/100 0/100 1/101" || a.Count != [3]uint16{1, 0, 2} {
@@ -110,11 +110,11 @@ func TestAppendAll(t *testing.T) {
 
 func TestAppendRenamed(t *testing.T) {
 	other := addressed()
-	other.Buf = append(AppendHead(other.Buf, OwnerIsQuestion, TypeCNAME, 5, 3), "\x01b\x00"...)
+	other.Buf = append(AppendRecordHeader(other.Buf, OwnerIsQuestion, TypeCNAME, 5, 3), "\x01b\x00"...)
 	other.Count[Answers]++
 	a := addressed()
 	names := ""
-	_, err := a.AppendRenamed(Answers, other.Buf, other.Body(), func(name []byte, typ Type, rdata bool) []byte {
+	_, err := a.AppendRenamed(Answers, other.Buf, other.RecordsOffset(), func(name []byte, typ Type, rdata bool) []byte {
 		names += fmt.Sprintf("%q %v %v;", name, typ, rdata)
 		return append([]byte("\x03new"), name...)
 	})
@@ -122,7 +122,7 @@ func TestAppendRenamed(t *testing.T) {
 	if err != nil || string(a.Records()) != want || names != `"\x01a\x00" CNAME false;"\x01b\x00" CNAME true;` {
 		t.Errorf("%v %q %s", err, a.Records(), names)
 	}
-	if _, err := a.AppendRenamed(Answers, other.Buf, other.Body(), func([]byte, Type, bool) []byte { return nil }); err == nil || string(a.Records()) != want {
+	if _, err := a.AppendRenamed(Answers, other.Buf, other.RecordsOffset(), func([]byte, Type, bool) []byte { return nil }); err == nil || string(a.Records()) != want {
 		t.Errorf("no name at all: %v %q", err, a.Records())
 	}
 }
@@ -130,13 +130,13 @@ func TestAppendRenamed(t *testing.T) {
 func TestSetQuestion(t *testing.T) {
 	packet := AppendRequest(nil, 1, 0, []byte("\x03WWW\x07example\x00"), TypeA)
 	var r Request
-	if f := r.Parse(packet); f != Fine {
+	if f := r.Parse(packet); f != NoFault {
 		t.Fatal(f)
 	}
 	if !r.SetQuestion([]byte("\x01X\x01y\x02Zz\x00"), TypeMX, ClassCH) {
 		t.Fatal("refused")
 	}
-	if string(r.Name()) != "\x01x\x01y\x02zz\x00" || r.Labels() != 3 || r.Offset(2) != 4 || r.Offset(3) != 7 || r.Type != TypeMX || r.Class != ClassCH {
+	if string(r.Name()) != "\x01x\x01y\x02zz\x00" || r.Labels() != 3 || r.LabelOffset(2) != 4 || r.LabelOffset(3) != 7 || r.Type != TypeMX || r.Class != ClassCH {
 		t.Errorf("%q %d %v %v", r.Name(), r.Labels(), r.Type, r.Class)
 	}
 	for _, bad := range []string{"", "\x01", "\x01a", "\x01a\x00\x00", "\x40", "\xC0\x0C", strings.Repeat("\x3f"+strings.Repeat("a", 63), 4) + "\x00"} {
@@ -155,11 +155,11 @@ func TestOptions(t *testing.T) {
 	packet[11] = 1
 	packet = append(packet, 0, 0, 41, 4, 0xD0, 0, 0, 0, 0, 0, 5, 0, 3, 0, 1, 'x')
 	var r Request
-	if f := r.Parse(packet); f != Fine || string(r.Options(packet)) != "\x00\x03\x00\x01x" {
+	if f := r.Parse(packet); f != NoFault || string(r.Options(packet)) != "\x00\x03\x00\x01x" {
 		t.Errorf("%v %q", f, r.Options(packet))
 	}
 	packet = AppendRequest(nil, 1, 0, []byte("\x00"), TypeA)
-	if f := r.Parse(packet); f != Fine || len(r.Options(packet)) != 0 {
+	if f := r.Parse(packet); f != NoFault || len(r.Options(packet)) != 0 {
 		t.Errorf("%v %q: options of the packet before", f, r.Options(packet))
 	}
 }
@@ -168,8 +168,8 @@ func TestEditAllocations(t *testing.T) {
 	a := addressed(OwnerIsQuestion, OwnerIsQuestion, OwnerIsQuestion)
 	n := testing.AllocsPerRun(100, func() {
 		a.Rotate(1)
-		a.Age(a.Body(), 0)
-		a.BoundTTL(a.Body(), 0, 1000)
+		a.Age(a.RecordsOffset(), 0)
+		a.ClampTTL(a.RecordsOffset(), 0, 1000)
 		_, _ = a.MinTTL()
 		a.Walk(func(s Section, r Record) bool { return r.Type != TypeA })
 	})

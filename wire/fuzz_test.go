@@ -78,7 +78,7 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		if fault == Unknown {
+		if fault == UnknownOpcode {
 			if m.Opcode == dns.OpcodeQuery {
 				t.Fatalf("fault Unknown; the oracle reads %v", m)
 			}
@@ -95,13 +95,13 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("EDNS %v; the oracle reads %v", r.EDNS, opt)
 		}
 		if opt == nil {
-			if r.DO || r.Size != MinUDP || fault != Fine {
-				t.Fatalf("no OPT, but DO %v, size %d, fault %d", r.DO, r.Size, fault)
+			if r.DO || r.UDPSize != MinUDPSize || fault != NoFault {
+				t.Fatalf("no OPT, but DO %v, size %d, fault %d", r.DO, r.UDPSize, fault)
 			}
 			return
 		}
-		if r.DO != opt.Do() || r.Size != max(MinUDP, opt.UDPSize()) || (fault == Version) != (opt.Version() != 0) {
-			t.Fatalf("DO %v, size %d, fault %d; the oracle reads %v", r.DO, r.Size, fault, opt)
+		if r.DO != opt.Do() || r.UDPSize != max(MinUDPSize, opt.UDPSize()) || (fault == UnknownVersion) != (opt.Version() != 0) {
+			t.Fatalf("DO %v, size %d, fault %d; the oracle reads %v", r.DO, r.UDPSize, fault, opt)
 		}
 	})
 }
@@ -150,8 +150,8 @@ func packedOptions(o *dns.OPT) int {
 
 // checkRequest is what holds for every request with a question.
 func checkRequest(t *testing.T, r *Request, p []byte) {
-	if r.Size < MinUDP || !r.EDNS && r.DO {
-		t.Fatalf("EDNS %v, DO %v, size %d", r.EDNS, r.DO, r.Size)
+	if r.UDPSize < MinUDPSize || !r.EDNS && r.DO {
+		t.Fatalf("EDNS %v, DO %v, size %d", r.EDNS, r.DO, r.UDPSize)
 	}
 	if len(r.Name()) == 0 {
 		if len(r.Question(p)) != 0 {
@@ -244,7 +244,7 @@ func lacksName(rr dns.RR) bool {
 // checkImport compares the records of a with those that the oracle reads in p.
 func checkImport(t *testing.T, p []byte, a *Answer) {
 	end, _ := skip(p, HeaderLen)
-	from, to := end+4, a.Body()
+	from, to := end+4, a.RecordsOffset()
 	for to < len(a.Buf) {
 		in, ok := ReadRecord(p, from)
 		out, ok2 := ReadRecord(a.Buf, to)
@@ -272,9 +272,9 @@ func checkImport(t *testing.T, p []byte, a *Answer) {
 // checkCut cuts a, which means m, to size.
 func checkCut(t *testing.T, a *Answer, m *dns.Msg, size int) {
 	whole := len(a.Buf)
-	lost := a.Cut(size)
+	lost := a.Truncate(size)
 	got := unpack(t, sealed(a))
-	if len(a.Buf) > max(size, a.Body()) {
+	if len(a.Buf) > max(size, a.RecordsOffset()) {
 		t.Fatalf("cut to %d: %d bytes", size, len(a.Buf))
 	}
 	if lost != (len(got.Answer) < len(m.Answer)) {

@@ -26,9 +26,9 @@ func AppendOption(buf []byte, code uint16, data []byte) []byte {
 	return append(buf, data...)
 }
 
-// BetweenNeighbours says that an option is between a client and the server that
+// HopByHopOption says that an option is between a client and the server that
 // it asks, and not for those whom that server asks in turn.
-func BetweenNeighbours(code uint16) bool {
+func HopByHopOption(code uint16) bool {
 	const keepalive, padding = 11, 12 // RFC 7828, RFC 7830
 	return code == OptionNSID || code == OptionCookie || code == keepalive || code == padding
 }

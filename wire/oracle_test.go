@@ -91,7 +91,7 @@ func importAll(msg []byte) (*Answer, error) {
 		return nil, errRecord
 	}
 	a := new(Answer)
-	a.Begin(nil, msg[HeaderLen:end+4])
+	a.Reset(nil, msg[HeaderLen:end+4])
 	off := end + 4
 	for s := Answers; s <= Additional; s++ {
 		n := int(msg[6+2*s])<<8 | int(msg[7+2*s])

@@ -4,7 +4,7 @@ import "testing"
 
 func TestAppendOwner(t *testing.T) {
 	var a Answer
-	a.Begin(nil, []byte("\x03WwW\x02co\x03oRg\x00\x00\x01\x00\x01"))
+	a.Reset(nil, []byte("\x03WwW\x02co\x03oRg\x00\x00\x01\x00\x01"))
 	for _, c := range []struct{ name, want string }{
 		{"\x03www\x02co\x03org\x00", "\xC0\x0C"},
 		{"\x02CO\x03ORG\x00", "\xC0\x10"},
@@ -18,7 +18,7 @@ func TestAppendOwner(t *testing.T) {
 			t.Errorf("AppendOwner(%q) = %q, want %q", c.name, got, c.want)
 		}
 	}
-	a.Begin(nil, nil)
+	a.Reset(nil, nil)
 	if got := a.AppendOwner(nil, []byte("\x03org\x00")); string(got) != "\x03org\x00" {
 		t.Errorf("without a question: %q", got)
 	}

@@ -6,23 +6,23 @@ import "encoding/binary"
 type Fault uint8
 
 const (
-	Fine       Fault = iota
-	Unreadable       // no header, no question that can be told, or a reply: say nothing
-	Malformed        // FORMERR
-	Unknown          // opcode other than QUERY: NOTIMP
-	Version          // EDNS version other than 0: BADVERS
+	NoFault        Fault = iota
+	Unreadable           // no header, no question that can be told, or a reply: say nothing
+	Malformed            // FORMERR
+	UnknownOpcode        // opcode other than QUERY: NOTIMP
+	UnknownVersion       // EDNS version other than 0: BADVERS
 )
 
 // A Request is what a client's packet says: the header, one question, the OPT.
 // Parse fills it; the packet itself stays with its owner.
 type Request struct {
-	ID    uint16
-	Flags uint16 // second word of the header, as it came
-	Type  Type
-	Class Class
-	EDNS  bool   // there was an OPT
-	DO    bool   // DNSSEC OK
-	Size  uint16 // the UDP size that the client takes: at least 512
+	ID      uint16
+	Flags   uint16 // second word of the header, as it came
+	Type    Type
+	Class   Class
+	EDNS    bool   // there was an OPT
+	DO      bool   // DNSSEC OK
+	UDPSize uint16 // the UDP size that the client takes: at least 512
 
 	options [2]uint16 // where the OPT's RDATA begins and ends in the packet
 	end     uint16    // offset in the packet behind the question; HeaderLen if there is none
@@ -39,7 +39,7 @@ func (r *Request) Parse(packet []byte) Fault {
 	// Nothing of the request before stays, whatever this one is. (name and
 	// offsets are read up to nameLen and labels.)
 	r.ID, r.Flags, r.Type, r.Class = 0, 0, 0, 0
-	r.EDNS, r.DO, r.Size = false, false, MinUDP
+	r.EDNS, r.DO, r.UDPSize = false, false, MinUDPSize
 	r.end, r.nameLen, r.labels, r.options = HeaderLen, 0, 0, [2]uint16{}
 	if len(packet) < HeaderLen {
 		return Unreadable
@@ -58,7 +58,7 @@ func (r *Request) Parse(packet []byte) Fault {
 			// OPT, the reply has one too (RFC 6891 §6.1.1).
 			_ = r.parseRecords(packet, off)
 		}
-		return Unknown
+		return UnknownOpcode
 	}
 	if questions == 0 || !ok {
 		return Unreadable
@@ -109,7 +109,7 @@ func (r *Request) parseQuestion(packet []byte) (next int, ok bool) {
 // parseRecords looks for the OPT record among what follows the question.
 func (r *Request) parseRecords(packet []byte, off int) Fault {
 	if len(packet) == off && binary.BigEndian.Uint64(packet[4:]) == 1<<48 {
-		return Fine // nothing but a question: most of the world
+		return NoFault // nothing but a question: most of the world
 	}
 	skipped := int(binary.BigEndian.Uint16(packet[6:])) + int(binary.BigEndian.Uint16(packet[8:]))
 	all := skipped + int(binary.BigEndian.Uint16(packet[10:]))
@@ -132,7 +132,7 @@ func (r *Request) parseRecords(packet []byte, off int) Fault {
 			return Malformed
 		}
 		r.EDNS = true
-		r.Size = max(MinUDP, binary.BigEndian.Uint16(packet[at+2:]))
+		r.UDPSize = max(MinUDPSize, binary.BigEndian.Uint16(packet[at+2:]))
 		version = packet[at+5]
 		// What the options of another version look like is not known.
 		if version == 0 && !optionsFit(packet[at+10:off]) {
@@ -142,9 +142,9 @@ func (r *Request) parseRecords(packet []byte, off int) Fault {
 		r.options = [2]uint16{uint16(at + 10), uint16(off)}
 	}
 	if version != 0 {
-		return Version
+		return UnknownVersion
 	}
-	return Fine
+	return NoFault
 }
 
 func optionsFit(rdata []byte) bool {
@@ -207,9 +207,9 @@ func (r *Request) Name() []byte { return r.name[:r.nameLen] }
 // Labels counts the labels of the question's name.
 func (r *Request) Labels() int { return int(r.labels) }
 
-// Offset is where label i, counted from the left, begins in Name. That of
+// LabelOffset is where label i, counted from the left, begins in Name. That of
 // Labels is the root's.
-func (r *Request) Offset(i int) int { return int(r.offsets[i]) }
+func (r *Request) LabelOffset(i int) int { return int(r.offsets[i]) }
 
 // Question is the question as the client spelled it: name, type and class.
 // packet is what was parsed.

@@ -107,11 +107,11 @@ func TestParse(t *testing.T) {
 		{"records in all sections", header(1, 1, 1, 1).add(localA + recordA + soa + opt), edns(1232, false)},
 
 		{"EDNS version 1", header(1, 0, 0, 1).add(localA + edns1),
-			with(func(w *want) { w.fault, w.edns, w.size = Version, true, 1232 })},
+			with(func(w *want) { w.fault, w.edns, w.size = UnknownVersion, true, 1232 })},
 		{"EDNS version 1 with options of its own", header(1, 0, 0, 1).add(localA + edns1[:10] + "\x01!"),
-			with(func(w *want) { w.fault, w.edns, w.size = Version, true, 1232 })},
+			with(func(w *want) { w.fault, w.edns, w.size = UnknownVersion, true, 1232 })},
 		{"EDNS version 255 with DO", header(1, 0, 0, 1).add(localA + "\x00\x00\x29\x04\xD0\x00\xFF\x80\x00\x00\x00"),
-			with(func(w *want) { w.fault, w.edns, w.size, w.do = Version, true, 1232, true })},
+			with(func(w *want) { w.fault, w.edns, w.size, w.do = UnknownVersion, true, 1232, true })},
 
 		{"two OPTs", header(1, 0, 0, 2).add(localA + optDO + opt),
 			with(func(w *want) { w.fault, w.edns, w.size, w.do = Malformed, true, 4096, true })},
@@ -133,16 +133,16 @@ func TestParse(t *testing.T) {
 		{"two questions, it says", header(2, 0, 0, 0).add(localA), fault(Malformed)},
 		{"65535 questions in 23 bytes", packet{0, 0, 0, 0, 255, 255, 0, 0, 0, 0, 0, 0}.add(localA), fault(Malformed)},
 
-		{"opcode STATUS", plain.flags(2 << 11), fault(Unknown)},
-		{"opcode NOTIFY", plain.flags(4 << 11), fault(Unknown)},
+		{"opcode STATUS", plain.flags(2 << 11), fault(UnknownOpcode)},
+		{"opcode NOTIFY", plain.flags(4 << 11), fault(UnknownOpcode)},
 		{"opcode UPDATE", header(1, 0, 0, 0).add(local + "\x00\x06\x00\x01").flags(5 << 11),
-			with(func(w *want) { w.fault, w.typ = Unknown, TypeSOA })},
+			with(func(w *want) { w.fault, w.typ = UnknownOpcode, TypeSOA })},
 		{"opcode 15 with EDNS", header(1, 0, 0, 1).add(localA + optDO).flags(15 << 11),
-			with(func(w *want) { w.fault, w.edns, w.size, w.do = Unknown, true, 4096, true })},
+			with(func(w *want) { w.fault, w.edns, w.size, w.do = UnknownOpcode, true, 4096, true })},
 		{"opcode 15 with EDNS version 1", header(1, 0, 0, 1).add(localA + edns1).flags(15 << 11),
-			with(func(w *want) { w.fault, w.edns, w.size = Unknown, true, 1232 })},
-		{"opcode 6, no question", header(0, 0, 0, 0).flags(6 << 11), want{fault: Unknown, size: 512}},
-		{"opcode 6, no question that can be told", header(1, 0, 0, 0).add("\xFF").flags(6 << 11), want{fault: Unknown, size: 512}},
+			with(func(w *want) { w.fault, w.edns, w.size = UnknownOpcode, true, 1232 })},
+		{"opcode 6, no question", header(0, 0, 0, 0).flags(6 << 11), want{fault: UnknownOpcode, size: 512}},
+		{"opcode 6, no question that can be told", header(1, 0, 0, 0).add("\xFF").flags(6 << 11), want{fault: UnknownOpcode, size: 512}},
 
 		{"nothing", nil, unreadable},
 		{"eleven bytes", header(1, 0, 0, 0)[:11], unreadable},
@@ -168,7 +168,7 @@ func TestParse(t *testing.T) {
 		t.Run(tt.what, func(t *testing.T) {
 			// A request is filled again and again: what was in it must not show.
 			r := new(Request)
-			if f := r.Parse(header(1, 0, 0, 1).add("\x07example\x03org\x00\x00\xFF\x00\xFF" + optDO)); f != Fine {
+			if f := r.Parse(header(1, 0, 0, 1).add("\x07example\x03org\x00\x00\xFF\x00\xFF" + optDO)); f != NoFault {
 				t.Fatal("the request before:", f)
 			}
 			p := tt.packet
@@ -183,7 +183,7 @@ func TestParse(t *testing.T) {
 			if fault == Unreadable {
 				return
 			}
-			got := want{fault, string(r.Name()), r.Type, r.Class, r.EDNS, r.DO, r.Size}
+			got := want{fault, string(r.Name()), r.Type, r.Class, r.EDNS, r.DO, r.UDPSize}
 			if got != tt.want {
 				t.Errorf("got  %+v\nwant %+v", got, tt.want)
 			}
@@ -214,22 +214,22 @@ func checkLabels(t *testing.T, r *Request) {
 	}
 	at := 0
 	for i := range r.Labels() {
-		if r.Offset(i) != at {
-			t.Errorf("label %d at %d, want %d", i, r.Offset(i), at)
+		if r.LabelOffset(i) != at {
+			t.Errorf("label %d at %d, want %d", i, r.LabelOffset(i), at)
 		}
 		at += int(name[at]) + 1
 	}
-	if r.Offset(r.Labels()) != at || at != len(name)-1 {
-		t.Errorf("root at %d, want %d of %d", r.Offset(r.Labels()), at, len(name))
+	if r.LabelOffset(r.Labels()) != at || at != len(name)-1 {
+		t.Errorf("root at %d, want %d of %d", r.LabelOffset(r.Labels()), at, len(name))
 	}
 }
 
-// The same packet cut at each byte: never a panic, and never Fine before the
+// The same packet cut at each byte: never a panic, and never NoFault before the
 // last.
 func TestParseCutShort(t *testing.T) {
 	whole := header(1, 1, 1, 1).add(localA + recordA + soa + nsid)
 	var r Request
-	if f := r.Parse(whole); f != Fine {
+	if f := r.Parse(whole); f != NoFault {
 		t.Fatal("whole:", f)
 	}
 	for n := range whole {
@@ -257,7 +257,7 @@ func TestAppendRequest(t *testing.T) {
 		t.Errorf("got %v", m)
 	}
 	var r Request
-	if f := r.Parse(p); f != Fine || Name(r.Name()).String() != "web.shop.svc.cluster.local." {
+	if f := r.Parse(p); f != NoFault || Name(r.Name()).String() != "web.shop.svc.cluster.local." {
 		t.Errorf("fault %d, name %s", f, Name(r.Name()))
 	}
 }
@@ -279,7 +279,7 @@ func TestParseOfOracle(t *testing.T) {
 				t.Fatal(err)
 			}
 			var r Request
-			if f := r.Parse(p); f != Fine || r.ID != m.Id || !r.EDNS || r.DO != do || r.Size != 1400 || r.Type != TypeAAAA {
+			if f := r.Parse(p); f != NoFault || r.ID != m.Id || !r.EDNS || r.DO != do || r.UDPSize != 1400 || r.Type != TypeAAAA {
 				t.Errorf("%s: fault %d, %+v", name, f, r)
 			}
 			if got := string(AppendText(nil, r.Question(p)[:len(r.Name())])); got != name {

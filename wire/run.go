@@ -1,8 +1,8 @@
 package wire
 
-// A Run is records of the answer section, one behind the other, that have owner
+// A RRset is records of the answer section, one behind the other, that have owner
 // and type in common.
-type Run struct {
+type RRset struct {
 	First      Record
 	Len        int // how many records
 	start, end int // offsets in the message
@@ -15,11 +15,11 @@ func ReadName(buf, msg []byte, off int) (name []byte, next int, ok bool) {
 	return name, next, err == nil
 }
 
-// Runs calls f for each run of the answer section that has at least two
+// RRsets calls f for each run of the answer section that has at least two
 // records. f may put the records of that run in another order.
-func (a *Answer) Runs(f func(run Run)) {
+func (a *Answer) RRsets(f func(run RRset)) {
 	off, count := a.body, a.Count[Answers]
-	var run Run
+	var run RRset
 	for range count {
 		r, ok := ReadRecord(a.Buf, off)
 		if !ok {
@@ -31,7 +31,7 @@ func (a *Answer) Runs(f func(run Run)) {
 			if run.Len > 1 {
 				f(run)
 			}
-			run = Run{First: r, Len: 1, start: off}
+			run = RRset{First: r, Len: 1, start: off}
 		}
 		off = r.Next
 		run.end = off
@@ -41,8 +41,8 @@ func (a *Answer) Runs(f func(run Run)) {
 	}
 }
 
-// Each calls f for each record of a run.
-func (a *Answer) Each(run Run, f func(i int, r Record)) {
+// EachRecord calls f for each record of a run.
+func (a *Answer) EachRecord(run RRset, f func(i int, r Record)) {
 	off := run.start
 	for i := range run.Len {
 		r, _ := ReadRecord(a.Buf, off)
@@ -51,13 +51,13 @@ func (a *Answer) Each(run Run, f func(i int, r Record)) {
 	}
 }
 
-// Raise brings those records of a run to its front for which first says true;
+// MoveToFront brings those records of a run to its front for which first says true;
 // among themselves these and the others stay in their order. i is a record's
 // place in the run.
-func (a *Answer) Raise(run Run, first func(i int, r Record) bool) {
+func (a *Answer) MoveToFront(run RRset, first func(i int, r Record) bool) {
 	// The memory behind the message is free: it keeps those that stay behind.
 	length, to := len(a.Buf), run.start
-	a.Each(run, func(i int, r Record) {
+	a.EachRecord(run, func(i int, r Record) {
 		if first(i, r) {
 			to += copy(a.Buf[to:], a.Buf[r.Owner:r.Next])
 		} else {

@@ -22,9 +22,9 @@ func TestRaise(t *testing.T) {
 	} {
 		a := addressed(c.owners...)
 		size, runs := len(a.Buf), ""
-		a.Runs(func(run Run) {
+		a.RRsets(func(run RRset) {
 			runs += fmt.Sprint(run.Len)
-			a.Raise(run, func(i int, r Record) bool {
+			a.MoveToFront(run, func(i int, r Record) bool {
 				if c.odd {
 					return a.Buf[r.Next-1]%2 == 1
 				}
@@ -40,7 +40,7 @@ func TestRaise(t *testing.T) {
 func TestRaiseAllocatesNothing(t *testing.T) {
 	a := addressed(OwnerIsQuestion, OwnerIsQuestion, OwnerIsQuestion)
 	if n := testing.AllocsPerRun(100, func() {
-		a.Runs(func(run Run) { a.Raise(run, func(i int, _ Record) bool { return i == 1 }) })
+		a.RRsets(func(run RRset) { a.MoveToFront(run, func(i int, _ Record) bool { return i == 1 }) })
 	}); n != 0 {
 		t.Errorf("%v allocations, want none", n)
 	}
@@ -52,10 +52,10 @@ func TestRenameServiceTargets(t *testing.T) {
 	for _, typ := range []Type{TypeSVCB, TypeHTTPS} {
 		from := addressed()
 		rdata := "\x00\x01" + old + "\x00\x01\x00\x03\x02h2"
-		from.Buf = append(AppendHead(from.Buf, OwnerIsQuestion, typ, 5, len(rdata)), rdata...)
+		from.Buf = append(AppendRecordHeader(from.Buf, OwnerIsQuestion, typ, 5, len(rdata)), rdata...)
 		from.Count[Answers]++
 		to := addressed()
-		if _, err := to.AppendRenamed(Answers, from.Buf, from.Body(), func(name []byte, _ Type, in bool) []byte {
+		if _, err := to.AppendRenamed(Answers, from.Buf, from.RecordsOffset(), func(name []byte, _ Type, in bool) []byte {
 			if in && string(name) == old {
 				return []byte(other)
 			}
@@ -63,7 +63,7 @@ func TestRenameServiceTargets(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		r, ok := ReadRecord(to.Buf, to.Body())
+		r, ok := ReadRecord(to.Buf, to.RecordsOffset())
 		if got := string(to.Buf[r.RData:r.Next]); !ok || got != "\x00\x01"+other+"\x00\x01\x00\x03\x02h2" {
 			t.Errorf("%v: got %q", typ, got)
 		}
@@ -74,7 +74,7 @@ func TestReadName(t *testing.T) {
 	a := addressed(OwnerIsQuestion, "\x01B\x00")
 	a.Walk(func(_ Section, r Record) bool {
 		want := "\x01a\x00"
-		if r.Owner > a.Body() {
+		if r.Owner > a.RecordsOffset() {
 			want = "\x01B\x00"
 		}
 		if name, next, ok := ReadName(nil, a.Buf, r.Owner); string(name) != want || next != r.Head || !ok {
@@ -93,9 +93,9 @@ func TestReadName(t *testing.T) {
 // A run whose records differ in size and spelling is turned all the same.
 func TestRotateUneven(t *testing.T) {
 	a := addressed(OwnerIsQuestion, OwnerIsQuestion)
-	a.Buf = append(AppendHead(a.Buf, OwnerIsQuestion, TypeMX, 7, 3), 0, 1, 0)
-	a.Buf = append(AppendHead(a.Buf, OwnerIsQuestion, TypeMX, 8, 5), 0, 2, 1, 'm', 0)
-	a.Buf = append(AppendHead(a.Buf, OwnerIsQuestion, TypeMX, 9, 3), 0, 3, 0)
+	a.Buf = append(AppendRecordHeader(a.Buf, OwnerIsQuestion, TypeMX, 7, 3), 0, 1, 0)
+	a.Buf = append(AppendRecordHeader(a.Buf, OwnerIsQuestion, TypeMX, 8, 5), 0, 2, 1, 'm', 0)
+	a.Buf = append(AppendRecordHeader(a.Buf, OwnerIsQuestion, TypeMX, 9, 3), 0, 3, 0)
 	a.Count[Answers] += 3
 	var got []string
 	a.Rotate(2)

@@ -239,12 +239,12 @@ const (
 
 // Sizes of messages and of their parts, in bytes.
 const (
-	HeaderLen  = 12
-	MaxName    = 255 // with the root label (RFC 1035 §3.1)
-	MaxLabel   = 63
-	MaxLabels  = 127
-	MaxMessage = 65535
-	MinUDP     = 512  // what every client takes (RFC 1035 §4.2.1)
-	MaxUDP     = 4096 // the most we send in one datagram
-	OurUDP     = 1232 // the request size we advertise: no fragments at IPv6's least MTU
+	HeaderLen         = 12
+	MaxName           = 255 // with the root label (RFC 1035 §3.1)
+	MaxLabel          = 63
+	MaxLabels         = 127
+	MaxMessage        = 65535
+	MinUDPSize        = 512  // what every client takes (RFC 1035 §4.2.1)
+	MaxUDPReply       = 4096 // the most we send in one datagram
+	AdvertisedUDPSize = 1232 // the request size we advertise: no fragments at IPv6's least MTU
 )

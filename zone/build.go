@@ -117,7 +117,7 @@ func add(records []byte, n int, t wire.Type, ttl uint32, rdata string) ([]byte, 
 		}
 		i = next
 	}
-	records = wire.AppendHead(records, wire.OwnerIsQuestion, t, ttl, len(rdata))
+	records = wire.AppendRecordHeader(records, wire.OwnerIsQuestion, t, ttl, len(rdata))
 	return append(records, rdata...), n + 1
 }
 

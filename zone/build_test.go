@@ -115,7 +115,7 @@ func TestLookupAllocatesNothing(t *testing.T) {
 			r.DO = do
 			var a wire.Answer
 			if n := testing.AllocsPerRun(100, func() {
-				a.Begin(buf, r.Question(packet))
+				a.Reset(buf, r.Question(packet))
 				z.Lookup(&r, &a)
 			}); n != 0 {
 				t.Errorf("%s, DO %v: %v allocations", name, do, n)
@@ -142,7 +142,7 @@ func BenchmarkLookup(b *testing.B) {
 			buf := make([]byte, 0, 4096)
 			b.ReportAllocs()
 			for b.Loop() {
-				a.Begin(buf, r.Question(packet))
+				a.Reset(buf, r.Question(packet))
 				z.Lookup(&r, &a)
 			}
 		})

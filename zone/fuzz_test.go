@@ -61,9 +61,9 @@ func whole(t *testing.T, z *zone.Zone, name string, qtype uint16) {
 	r.Parse(packet)
 	r.DO = true
 	var a wire.Answer
-	a.Begin(nil, r.Question(packet))
+	a.Reset(nil, r.Question(packet))
 	z.Lookup(&r, &a)
-	n, off := 0, a.Body()
+	n, off := 0, a.RecordsOffset()
 	for s, count := range a.Count {
 		for range count {
 			rec, ok := wire.ReadRecord(a.Buf, off)

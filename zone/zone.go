@@ -226,7 +226,7 @@ func (l *lookup) redirect(n *node, name, spelled, made []byte) (target []byte, m
 	copy(made, spelled[:prefix])
 	target = made[:prefix+copy(made[prefix:], to)]
 	l.a.Buf = l.a.AppendOwner(l.a.Buf, at)
-	l.a.Buf = wire.AppendHead(l.a.Buf, "", wire.TypeCNAME, s.ttl(), len(target))
+	l.a.Buf = wire.AppendRecordHeader(l.a.Buf, "", wire.TypeCNAME, s.ttl(), len(target))
 	l.a.Append(wire.Answers, target, 1)
 	return target, l.t != wire.TypeCNAME && l.t != wire.TypeANY
 }
@@ -235,11 +235,11 @@ func (l *lookup) redirect(n *node, name, spelled, made []byte) (target []byte, m
 // by: then it is written as far as it goes, and not followed.
 func (l *lookup) repeats(target []byte) bool {
 	a := l.a
-	if question := a.Buf[wire.HeaderLen : a.Body()-4]; wire.SameName(question, target) {
+	if question := a.Buf[wire.HeaderLen : a.RecordsOffset()-4]; wire.SameName(question, target) {
 		return true
 	}
 	times := 0
-	for off := a.Body(); off < len(a.Buf); {
+	for off := a.RecordsOffset(); off < len(a.Buf); {
 		r, ok := wire.ReadRecord(a.Buf, off)
 		if !ok {
 			break
@@ -255,7 +255,7 @@ func (l *lookup) repeats(target []byte) bool {
 // outside says that the last CNAME's target is not ours to answer.
 func (l *lookup) outside() {
 	a := l.a
-	for off := a.Body(); off < len(a.Buf); {
+	for off := a.RecordsOffset(); off < len(a.Buf); {
 		r, _ := wire.ReadRecord(a.Buf, off)
 		if r.Type == wire.TypeCNAME {
 			l.Target = a.Buf[r.RData:r.Next]

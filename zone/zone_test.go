@@ -62,12 +62,12 @@ func ask(t testing.TB, z *zone.Zone, name string, qtype uint16, do bool) reply {
 	}
 	var r wire.Request
 	packet := wire.AppendRequest(nil, 0, 0, []byte(owner), wire.Type(qtype))
-	if fault := r.Parse(packet); fault != wire.Fine {
+	if fault := r.Parse(packet); fault != wire.NoFault {
 		t.Fatal(fault)
 	}
 	r.DO = do
 	var a wire.Answer
-	a.Begin(make([]byte, 0, 4096), r.Question(packet))
+	a.Reset(make([]byte, 0, 4096), r.Question(packet))
 	found := z.Lookup(&r, &a)
 	target := slices.Clone(found.Target)
 	found.Target = target

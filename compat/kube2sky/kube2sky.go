@@ -99,8 +99,8 @@ func Run(ctx context.Context, o Options) error {
 	defer cancel()
 
 	registry := new(metrics.Registry)
-	registry.DescribeProcess()
-	registry.DescribeGo()
+	registry.RegisterProcess()
+	registry.RegisterGo()
 	source := cluster.Open(o.cluster(), o.Log, registry)
 	layout := newLayout(o.PathPrefix, o.Domain)
 	state := newState(layout.zone, o.cluster().Kinds())

@@ -72,8 +72,8 @@ func Run(ctx context.Context, o Options) error {
 	defer cancel()
 
 	registry := new(metrics.Registry)
-	registry.DescribeProcess()
-	registry.DescribeGo()
+	registry.RegisterProcess()
+	registry.RegisterGo()
 	site := pages{metrics: registry, path: o.Path, probes: map[string]*prober{}}
 	for _, p := range o.Probes {
 		w := newProber(p, registry, o.Namespace, o.Log)

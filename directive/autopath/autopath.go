@@ -255,7 +255,7 @@ func (a *AutoPath) base(q *dns.Query) (labels int, ok bool) {
 		return 0, false
 	}
 	labels = q.Labels() - a.search[0].Labels()
-	return labels, labels > 0 && string(q.Name()[q.Offset(labels):]) == string(a.search[0])
+	return labels, labels > 0 && string(q.Name()[q.LabelOffset(labels):]) == string(a.search[0])
 }
 
 // A series is what is counted for one chain.

@@ -28,7 +28,7 @@ type walk struct {
 // exist for q's own type, and makes the answer of the one that counts.
 func (a *AutoPath) walk(ctx context.Context, q *dns.Query, labels int) error {
 	w := &walk{AutoPath: a, ctx: ctx, q: q, labels: labels}
-	w.name = append(w.room[:0], q.SpelledName()...)
+	w.name = append(w.room[:0], q.QuestionName()...)
 	if w.ask(w.other()).RCode != wire.NXDomain {
 		return nil
 	}
@@ -66,7 +66,7 @@ func (w *walk) suffixes() func(yield func(wire.Name) bool) {
 		}
 		zone := wire.Root
 		for i := w.labels + 1; i <= w.labels+2; i++ { // svc.ZONE, ZONE
-			zone = wire.Name(w.q.Name()[w.q.Offset(i):])
+			zone = wire.Name(w.q.Name()[w.q.LabelOffset(i):])
 			if zone != wire.Root && !yield(zone) {
 				return
 			}
@@ -84,7 +84,7 @@ func (w *walk) suffixes() func(yield func(wire.Name) bool) {
 // to makes the name that is looked for stand in front of suffix; it says no if
 // that is too long for a name.
 func (w *walk) to(suffix wire.Name) bool {
-	base := w.q.SpelledName()[:w.q.Offset(w.labels)]
+	base := w.q.QuestionName()[:w.q.LabelOffset(w.labels)]
 	if len(base)+len(suffix) > wire.MaxName {
 		return false
 	}
@@ -101,9 +101,9 @@ func (w *walk) other() wire.Type {
 }
 
 func (w *walk) ask(t wire.Type) *dns.Query {
-	sub, ok := w.q.Ask(w.name, t)
+	sub, ok := w.q.SubQuery(w.name, t)
 	if !ok {
-		sub = w.q.Asked(w.ctx)
+		sub = w.q.ResumeSubQuery(w.ctx)
 	}
 	return sub
 }
@@ -129,7 +129,7 @@ func (w *walk) look() (missing bool, found *dns.Query) {
 // ambiguous says whether the question may be the second one for a name that
 // ends in the namespace: not if no name ends so.
 func (w *walk) ambiguous() bool {
-	label := w.q.Name()[w.q.Offset(w.labels):w.q.Offset(w.labels+1)]
+	label := w.q.Name()[w.q.LabelOffset(w.labels):w.q.LabelOffset(w.labels+1)]
 	w.name = append(append(w.room[:0], label...), wire.Root...)
 	return w.ask(wire.TypeA).RCode != wire.NXDomain
 }
@@ -145,10 +145,10 @@ func (w *walk) answer(found *dns.Query, steps int) error {
 	q.Fail(wire.NoError)
 	q.AA, q.RA, q.TC = true, found.RA, found.TC
 	a := &q.Answer
-	a.Buf = append(wire.AppendHead(a.Buf, wire.OwnerIsQuestion, wire.TypeCNAME, ttl, len(w.name)), w.name...)
+	a.Buf = append(wire.AppendRecordHeader(a.Buf, wire.OwnerIsQuestion, wire.TypeCNAME, ttl, len(w.name)), w.name...)
 	a.Count[wire.Answers]++
 	for s := wire.Answers; s <= wire.Additional; s++ {
-		if err := a.AppendAll(s, &found.Answer, s); err != nil {
+		if err := a.AppendSection(s, &found.Answer, s); err != nil {
 			return err
 		}
 	}

@@ -67,7 +67,7 @@ func (w *world) answer(q *dns.Query) {
 		q.Answer.Append(wire.Answers, wire.AppendAddress(nil, wire.OwnerIsQuestion, 60, ip), 1)
 	}
 	if len(r.addrs) == 0 && r.code != wire.ServFail {
-		soa := wire.AppendHead(nil, "\x00", wire.TypeSOA, 30, 22)
+		soa := wire.AppendRecordHeader(nil, "\x00", wire.TypeSOA, 30, 22)
 		q.Answer.Append(wire.Authority, append(soa, "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x1e"...), 1)
 	}
 }
@@ -131,9 +131,9 @@ func serve(t testing.TB, w *world, a *AutoPath) *server {
 		c.Add("autopath", a)
 	}
 	c.Add("world", w)
-	lot := dns.NewLot(16)
+	lot := dns.NewParkingLot(16)
 	mux := dns.NewMux(lot, nil)
-	if err := mux.Route(wire.Root, c.For("dns://:53", ".")); err != nil {
+	if err := mux.Route(wire.Root, c.CopyFor("dns://:53", ".")); err != nil {
 		t.Fatal(err)
 	}
 	s.port.Swap(mux)
@@ -147,10 +147,10 @@ func (s *server) ask(name string, t wire.Type) *mdns.Msg {
 	}
 	s.queries++
 	q := dns.NewQuery(s.sent)
-	q.Received(wire.AppendRequest(q.Room(1500)[:0], 1, wire.FlagRD, []byte(n), t), dns.TCP, time.Now())
+	q.Reset(wire.AppendRequest(q.Buffer(1500)[:0], 1, wire.FlagRD, []byte(n), t), dns.TCP, time.Now())
 	var got []byte
 	switch s.port.Serve(q, make([]byte, 8192)) {
-	case dns.Send:
+	case dns.Answered:
 		got = q.Reply()
 	case dns.Parked:
 		got = <-s.sent
@@ -464,8 +464,8 @@ func TestPasses(t *testing.T) {
 		s := serve(t, w, a)
 		n, _ := wire.ParseName(c.name)
 		q := dns.NewQuery(s.sent)
-		q.Received(wire.AppendRequest(q.Room(1500)[:0], 1, wire.FlagRD, []byte(n), c.t), dns.UDP, time.Now())
-		if s.port.Serve(q, make([]byte, 4096)) != dns.Send {
+		q.Reset(wire.AppendRequest(q.Buffer(1500)[:0], 1, wire.FlagRD, []byte(n), c.t), dns.UDP, time.Now())
+		if s.port.Serve(q, make([]byte, 4096)) != dns.Answered {
 			t.Errorf("%s %s %s: it waits", c.how, c.name, c.t)
 		}
 	}

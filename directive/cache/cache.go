@@ -116,7 +116,7 @@ type Cache struct {
 	store    *Store
 	scope    *scope
 	ways     ways
-	word     dns.Word
+	word     dns.StateKey
 	step     int // where it stands in its chain
 	passages passages
 	spare    sync.Pool // of *look
@@ -161,7 +161,7 @@ func (c *Cache) concerns(q *dns.Query) bool {
 			continue
 		}
 		for i := range labels { // the bytes must be those of whole labels
-			if q.Offset(i) == at {
+			if q.LabelOffset(i) == at {
 				return true
 			}
 		}

@@ -35,7 +35,7 @@ func TestLocalIsCurrent(t *testing.T) {
 	}
 	for _, test := range []struct{ ttl, want uint32 }{{5, 7}, {90, 20}} {
 		w.local = func(q *dns.Query) dns.Verdict {
-			rr := wire.AppendHead(nil, wire.OwnerIsQuestion, wire.TypeSOA, test.ttl, 22)
+			rr := wire.AppendRecordHeader(nil, wire.OwnerIsQuestion, wire.TypeSOA, test.ttl, 22)
 			q.Answer.Append(wire.Authority, append(rr, make([]byte, 22)...), 1)
 			q.RCode = wire.NXDomain
 			return dns.Done
@@ -57,7 +57,7 @@ func TestLearnedAtOnce(t *testing.T) {
 	asked := 0
 	w.local = func(q *dns.Query) dns.Verdict {
 		asked++
-		q.Learned = true
+		q.Cacheable = true
 		_ = a(300)(q, asked)
 		return dns.Done
 	}
@@ -85,7 +85,7 @@ func TestFlagsBelow(t *testing.T) {
 	w.up["a"].wants(t, 2)
 	w.up["a"].serve = func(q *dns.Query) dns.Verdict {
 		q.Fail(wire.ServFail)
-		q.Err = dns.ErrFull
+		q.Err = dns.ErrParkingFull
 		return dns.Done
 	}
 	for i, m := range []*mdns.Msg{plain, recursive} {

@@ -159,7 +159,7 @@ func (e *entry) inherit(old *entry) {
 // write makes e the answer of q, its TTLs seconds less.
 func (e *entry) write(q *dns.Query, seconds uint32) {
 	q.Answer.Clear()
-	from := q.Answer.Body()
+	from := q.Answer.RecordsOffset()
 	q.Answer.Buf = append(q.Answer.Buf, e.body...)
 	q.Answer.Count = e.count
 	if seconds > 0 {
@@ -167,10 +167,10 @@ func (e *entry) write(q *dns.Query, seconds uint32) {
 	}
 	q.RCode, q.AA, q.RA, q.TC, q.Err = e.rcode, e.aa, e.ra, e.tc, e.err
 	q.AD = e.ad
-	q.Learned = e.err == nil
+	q.Cacheable = e.err == nil
 	for rest := e.extended; len(rest) >= 4; {
 		n := 4 + int(binary.BigEndian.Uint16(rest[2:]))
-		q.ReplyOption(wire.OptionEDE, rest[4:n])
+		q.AddReplyOption(wire.OptionEDE, rest[4:n])
 		rest = rest[n:]
 	}
 }

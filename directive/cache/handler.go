@@ -117,7 +117,7 @@ func (c *Cache) JoinDNS(q *dns.Query, below int) bool {
 	if !ok {
 		return false // it is not for us, or leads a flight
 	}
-	if q.Looped() {
+	if q.IsLoop() {
 		return false // whoever asks this may lead its flight
 	}
 	l := c.begin(q, p, below)
@@ -201,12 +201,12 @@ func (c *Cache) hitStale(q *dns.Query, e *entry) {
 	count.hits[e.kind.queue()].Add(1)
 	count.stale.Add(1)
 	e.write(q, 0)
-	q.Answer.BoundTTL(q.Answer.Body(), c.staleTTL, c.staleTTL)
+	q.Answer.ClampTTL(q.Answer.RecordsOffset(), c.staleTTL, c.staleTTL)
 	code := wire.EDEStale
 	if e.rcode == wire.NXDomain {
 		code = wire.EDEStaleNX
 	}
-	q.Extend(code, "")
+	q.AddExtendedError(code, "")
 }
 
 // FinishDNS bounds the answer's TTLs, keeps it if it is another server's, and
@@ -214,7 +214,7 @@ func (c *Cache) hitStale(q *dns.Query, e *entry) {
 func (c *Cache) FinishDNS(q *dns.Query) {
 	switch state := q.State(c.word).(type) {
 	case *passage:
-		if q.Err != nil && !q.Learned && c.rescue(q, state) {
+		if q.Err != nil && !q.Cacheable && c.rescue(q, state) {
 			q.SetState(c.word, ofMemory)
 			return
 		}
@@ -229,10 +229,10 @@ func (c *Cache) FinishDNS(q *dns.Query) {
 // rescue answers with an entry of those who would have waited, had they not
 // refused at once: forward's max_concurrent is no bound for what is kept.
 func (c *Cache) rescue(q *dns.Query, p *passage) bool {
-	if q.Step() <= c.step {
+	if q.AnsweredStep() <= c.step {
 		return false
 	}
-	l := c.begin(q, p, q.Step()-c.step)
+	l := c.begin(q, p, q.AnsweredStep()-c.step)
 	if l == nil {
 		return false
 	}
@@ -258,13 +258,13 @@ func (c *Cache) settle(q *dns.Query, l *look) {
 	}
 	alone := false
 	switch {
-	case q.Learned && e == nil:
+	case q.Cacheable && e == nil:
 		e = newEntry(c.scope, &l.key, q, l.replied)
 		e.stored = c.store.at(time.Now())
-	case q.Learned:
-	case q.RCode != wire.ServFail && q.Step() >= 0:
+	case q.Cacheable:
+	case q.RCode != wire.ServFail && q.AnsweredStep() >= 0:
 		alone = true // this server's own: it is cheap to look up
-	case q.RCode == wire.ServFail && q.Err != nil && !errors.Is(q.Err, dns.ErrFull) && !errors.Is(q.Err, context.Canceled):
+	case q.RCode == wire.ServFail && q.Err != nil && !errors.Is(q.Err, dns.ErrParkingFull) && !errors.Is(q.Err, context.Canceled):
 		e = newEntry(c.scope, &l.key, q, l.replied) // asking again would fail again
 	}
 	c.store.land(l.marker, e, alone)
@@ -277,13 +277,13 @@ func (c *Cache) bound(q *dns.Query) {
 		return
 	}
 	b := &c.bounds[looks(q).queue()]
-	q.Answer.BoundTTL(q.Answer.Body(), b.least, b.most)
+	q.Answer.ClampTTL(q.Answer.RecordsOffset(), b.least, b.most)
 }
 
 // keep bounds the answer's TTLs, and puts it into the store if it belongs
 // there.
 func (c *Cache) keep(q *dns.Query, l *look) *entry {
-	if !q.Learned {
+	if !q.Cacheable {
 		c.bound(q)
 		return nil
 	}
@@ -304,7 +304,7 @@ func (c *Cache) keep(q *dns.Query, l *look) *entry {
 		if kind == denial {
 			most = ttl // RFC 2308 §5: also that of the SOA record
 		}
-		q.Answer.BoundTTL(q.Answer.Body(), b.least, most)
+		q.Answer.ClampTTL(q.Answer.RecordsOffset(), b.least, most)
 	}
 	life := time.Duration(ttl) * time.Second
 	if kind == failure {

@@ -113,8 +113,8 @@ func TestAD(t *testing.T) {
 func TestExtendedErrors(t *testing.T) {
 	w := newWorld(t, stock)
 	w.up["a"].answer = func(q *dns.Query, _ int) error {
-		q.Extend(wire.EDEFiltered, "no")
-		q.ReplyOption(wire.OptionNSID, []byte("x"))
+		q.AddExtendedError(wire.EDEFiltered, "no")
+		q.AddReplyOption(wire.OptionNSID, []byte("x"))
 		return write(q, wire.NXDomain, ";\n"+soa)
 	}
 	m := withOptions(question("www.example.org", mdns.TypeA), false)

@@ -61,8 +61,8 @@ func TestWhatIsKept(t *testing.T) {
 		{name: "an alias of another name", text: "www.example.com. 300 IN CNAME www.example.org.\nwww.example.org. 300 IN A 192.0.2.1"},
 		{name: "two aliases", text: "www.example.org. 300 IN CNAME a.example.com.\nwww.example.org. 300 IN CNAME b.example.com.\na.example.com. 300 IN A 192.0.2.1"},
 		{name: "a loop", text: "www.example.org. 300 IN CNAME a.example.com.\na.example.com. 300 IN CNAME www.example.org.\nwww.example.org. 300 IN A 192.0.2.1"},
-		{name: "this server's own", text: "www.example.org. 300 IN A 192.0.2.1", edit: func(q *dns.Query) { q.Learned = false }},
-		{name: "this server's own SERVFAIL", rcode: wire.ServFail, edit: func(q *dns.Query) { q.Learned = false }},
+		{name: "this server's own", text: "www.example.org. 300 IN A 192.0.2.1", edit: func(q *dns.Query) { q.Cacheable = false }},
+		{name: "this server's own SERVFAIL", rcode: wire.ServFail, edit: func(q *dns.Query) { q.Cacheable = false }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

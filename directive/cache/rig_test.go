@@ -46,7 +46,7 @@ func (u *upstream) Resolve(ctx context.Context, q *dns.Query) error {
 			return ctx.Err()
 		}
 	}
-	q.RA, q.Learned = true, true
+	q.RA, q.Cacheable = true, true
 	return u.answer(q, n)
 }
 
@@ -113,9 +113,9 @@ func write(q *dns.Query, rcode wire.RCode, text string) error {
 // a is an A record, or a TXT record if that is asked for, of any name.
 func a(ttl uint32) func(q *dns.Query, n int) error {
 	return func(q *dns.Query, n int) error {
-		record := append(wire.AppendHead(nil, wire.OwnerIsQuestion, wire.TypeA, ttl, 4), 192, 0, 2, byte(n))
+		record := append(wire.AppendRecordHeader(nil, wire.OwnerIsQuestion, wire.TypeA, ttl, 4), 192, 0, 2, byte(n))
 		if q.Type == wire.TypeTXT {
-			record = append(wire.AppendHead(nil, wire.OwnerIsQuestion, wire.TypeTXT, ttl, 2), 1, byte('a'+n%26))
+			record = append(wire.AppendRecordHeader(nil, wire.OwnerIsQuestion, wire.TypeTXT, ttl, 2), 1, byte('a'+n%26))
 		}
 		q.Answer.Append(wire.Answers, record, 1)
 		return nil
@@ -148,7 +148,7 @@ type world struct {
 	t       testing.TB
 	port    dns.Port
 	metrics *metrics.Registry
-	lots    []*dns.Lot
+	lots    []*dns.ParkingLot
 	start   *config.Start
 	caches  []*Cache
 	chains  []*dns.Chain
@@ -269,7 +269,7 @@ func (w *world) load(text string) {
 		w.t.Fatal(err)
 	}
 	start := config.NewStart(w.t.Context(), w.start)
-	lot := dns.NewLot(1000)
+	lot := dns.NewParkingLot(1000)
 	mux := dns.NewMux(lot, nil)
 	w.caches, w.chains = nil, nil
 	for _, b := range blocks {
@@ -278,7 +278,7 @@ func (w *world) load(text string) {
 		}
 		w.caches = append(w.caches, config.Find[*Cache](b)...)
 		for _, z := range b.Zones {
-			chain := b.Chain.For("dns://:53", z.String())
+			chain := b.Chain.CopyFor("dns://:53", z.String())
 			b.Chained(chain)
 			w.chains = append(w.chains, chain)
 			if err := mux.Route(z, chain); err != nil {
@@ -325,13 +325,13 @@ func (w *world) ask(m *mdns.Msg, change ...func(q *dns.Query)) *mdns.Msg {
 		w.t.Fatal(err)
 	}
 	q := dns.NewQuery(w)
-	q.Received(append(q.Room(len(packet))[:0], packet...), dns.UDP, time.Now())
+	q.Reset(append(q.Buffer(len(packet))[:0], packet...), dns.UDP, time.Now())
 	for _, f := range change {
 		f(q)
 	}
 	lent := make([]byte, 0, 1<<16)
 	switch w.port.Serve(q, lent) {
-	case dns.Send:
+	case dns.Answered:
 		reply := unpack(w.t, q.Reply())
 		q.Observe(time.Now())
 		return reply

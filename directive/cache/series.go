@@ -47,7 +47,7 @@ func (c *Cache) count(chain *dns.Chain) {
 	for i, kind := range [...]string{"success", "denial"} {
 		s.hits[i] = counter("coredns_cache_hits_total", "Counter of queries that were answered from the cache.", "type", kind)
 		s.evictions[i] = counter("coredns_cache_evictions_total", "Counter of entries that had to make room for others.", "type", kind)
-		drop := c.metrics.GaugeUntil("coredns_cache_entries", "Number of entries in the cache.",
+		drop := c.metrics.TemporaryGauge("coredns_cache_entries", "Number of entries in the cache.",
 			func() float64 { return float64(c.store.entries(c.scope, i)) },
 			labels("type", kind)...)
 		c.drops = append(c.drops, drop)

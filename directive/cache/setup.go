@@ -33,7 +33,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		gap: time.Minute, percent: 10, failureFor: 5 * time.Second,
 	}}
 	err := errors.Join(config.Once(uses), c.arguments(b, uses[0]), c.read(uses[0]))
-	c.word = b.Word()
+	c.word = b.NewStateKey()
 	b.Handle(c)
 	name := ""
 	b.OnPlanned(func() error {

@@ -32,7 +32,7 @@ const ofMemory origin = 0
 // ask is theirs who were asked, whoever waited for it.
 func (c *Cache) Answered(q *dns.Query) (step int, kept bool) {
 	from, known := q.State(c.word).(origin)
-	switch step = q.Step(); {
+	switch step = q.AnsweredStep(); {
 	case known && from == ofMemory:
 		return step, true
 	case known && step == c.step:

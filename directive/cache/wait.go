@@ -132,7 +132,7 @@ func (c *Cache) refresh(q *dns.Query, e *entry, count *metrics.Counter) *flight 
 	if marker == nil {
 		return f
 	}
-	began := q.Again(func(ctx context.Context, again *dns.Query) {
+	began := q.Requery(func(ctx context.Context, again *dns.Query) {
 		l := &look{key: e.key, marker: marker}
 		// Whatever happens below: nobody waits for ever.
 		defer func() {

@@ -37,7 +37,7 @@ func TestCoalesced(t *testing.T) {
 		{"a referral", says(wire.NoError, ";\nexample.org. 300 IN NS ns.example.org."), 1, map[int]int{mdns.RcodeSuccess: n}},
 		{"no answer at all", func(*dns.Query, int) error { return errors.New("nobody there") }, 1, map[int]int{mdns.RcodeServerFailure: n}},
 		{"this server's own", func(q *dns.Query, n int) error {
-			q.Learned = false
+			q.Cacheable = false
 			return a(300)(q, n)
 		}, n, map[int]int{mdns.RcodeSuccess: n}},
 		{"the first two panic", func(q *dns.Query, n int) error {
@@ -87,9 +87,9 @@ func TestOwnFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, ".:53 {\n rename\n cache\n upstream a\n}\n")
 		w.up["a"].answer = func(q *dns.Query, _ int) error {
-			sub, ok := q.Ask([]byte("\x01b\x07example\x03org\x00"), q.Type)
+			sub, ok := q.SubQuery([]byte("\x01b\x07example\x03org\x00"), q.Type)
 			if !ok {
-				sub = q.Asked(t.Context())
+				sub = q.ResumeSubQuery(t.Context())
 			}
 			q.Fail(sub.RCode)
 			return sub.Err
@@ -156,12 +156,12 @@ func TestLeaderGivenUp(t *testing.T) {
 	q := dns.NewQuery(w)
 	packet, _ := question("www.example.org", mdns.TypeA).Pack()
 	w.load(stock)
-	full := dns.NewLot(0)
+	full := dns.NewParkingLot(0)
 	mux := dns.NewMux(full, nil)
 	old := w.port.Swap(mux)
 	_ = mux.Route(wire.Root, w.chains[0])
-	q.Received(append(q.Room(len(packet))[:0], packet...), dns.UDP, time.Now())
-	if w.port.Serve(q, make([]byte, 0, 4096)) != dns.Send || q.RCode != wire.ServFail {
+	q.Reset(append(q.Buffer(len(packet))[:0], packet...), dns.UDP, time.Now())
+	if w.port.Serve(q, make([]byte, 0, 4096)) != dns.Answered || q.RCode != wire.ServFail {
 		t.Errorf("code %v, want SERVFAIL", q.RCode)
 	}
 	if n := w.flights(); n != 0 {
@@ -184,7 +184,7 @@ func TestPatience(t *testing.T) {
 		w.ask(ask)
 		synctest.Wait()
 		w.local = func(q *dns.Query) dns.Verdict {
-			q.Patience = time.Second
+			q.Timeout = time.Second
 			return dns.Next
 		}
 		w.ask(ask)

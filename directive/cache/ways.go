@@ -31,7 +31,7 @@ func (ws *ways) of(q *dns.Query, below int) (way uint64, step uint32) {
 	}
 	name, labels := q.Name(), q.Labels()
 	for i := max(0, labels-ws.deepest); i < labels; i++ {
-		if w, ok := ws.zones[wire.Name(name[q.Offset(i):])]; ok {
+		if w, ok := ws.zones[wire.Name(name[q.LabelOffset(i):])]; ok {
 			return w, step
 		}
 	}

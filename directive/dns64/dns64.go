@@ -106,7 +106,7 @@ func (h *DNS64) ServeDNS(q *dns.Query) dns.Verdict {
 		}
 		var room [wire.MaxName]byte
 		name := appendReverse(room[:0], ip)
-		sub, ok := q.Ask(name, wire.TypePTR)
+		sub, ok := q.SubQuery(name, wire.TypePTR)
 		if !ok {
 			return dns.Wait
 		}
@@ -124,7 +124,7 @@ func (h *DNS64) ServeDNS(q *dns.Query) dns.Verdict {
 func (h *DNS64) Resolve(ctx context.Context, q *dns.Query) error {
 	if q.Type == wire.TypePTR {
 		ip, _ := h.reversed(q)
-		if sub := q.Asked(ctx); sub.Unanswered() {
+		if sub := q.ResumeSubQuery(ctx); sub.Unanswered() {
 			q.Next(ctx)
 		} else {
 			h.point(q, sub, appendReverse(nil, ip))
@@ -135,9 +135,9 @@ func (h *DNS64) Resolve(ctx context.Context, q *dns.Query) error {
 	if !h.lacks(q) {
 		return nil
 	}
-	sub, ok := q.Ask(q.SpelledName(), wire.TypeA)
+	sub, ok := q.SubQuery(q.QuestionName(), wire.TypeA)
 	if !ok {
-		sub = q.Asked(ctx)
+		sub = q.ResumeSubQuery(ctx)
 	}
 	return h.translate(q, sub)
 }
@@ -171,7 +171,7 @@ func (h *DNS64) lacks(q *dns.Query) bool {
 // dropMapped takes the AAAA records out that hold IPv4 addresses.
 func (h *DNS64) dropMapped(q *dns.Query) {
 	old := q.Answer
-	q.Answer.Begin(nil, q.Question())
+	q.Answer.Reset(nil, q.Question())
 	old.Walk(func(s wire.Section, r wire.Record) bool {
 		if s != wire.Answers || r.Type != wire.TypeAAAA || !isMapped(old.Buf[r.RData:r.Next]) {
 			q.Answer.Append(s, old.Buf[r.Owner:r.Next], 1)
@@ -201,7 +201,7 @@ func (h *DNS64) translate(q, sub *dns.Query) error {
 	}
 	most := negativeTTL(&q.Answer)
 	q.Fail(sub.RCode)
-	q.AA, q.RA, q.TC, q.Learned, q.Err = sub.AA, sub.RA, sub.TC, sub.Learned, sub.Err
+	q.AA, q.RA, q.TC, q.Cacheable, q.Err = sub.AA, sub.RA, sub.TC, sub.Cacheable, sub.Err
 	var err error
 	sub.Answer.Walk(func(s wire.Section, r wire.Record) bool {
 		switch {
@@ -246,7 +246,7 @@ func (h *DNS64) append(a *wire.Answer, msg []byte, r wire.Record, most uint32) e
 	}
 	made, _ := wire.ReadRecord(a.Buf, at)
 	ip := embed(h.prefix, [4]byte(a.Buf[made.RData:made.Next]))
-	a.Buf = wire.AppendHead(a.Buf[:made.Head], "", wire.TypeAAAA, min(most, r.TTL(msg)), len(ip))
+	a.Buf = wire.AppendRecordHeader(a.Buf[:made.Head], "", wire.TypeAAAA, min(most, r.TTL(msg)), len(ip))
 	a.Buf = append(a.Buf, ip[:]...)
 	return nil
 }
@@ -268,10 +268,10 @@ func (h *DNS64) point(q, sub *dns.Query, name []byte) {
 		ttl = soaless
 	}
 	a := &q.Answer
-	a.Buf = append(wire.AppendHead(a.Buf, wire.OwnerIsQuestion, wire.TypeCNAME, min(ttl, soaless), len(name)), name...)
+	a.Buf = append(wire.AppendRecordHeader(a.Buf, wire.OwnerIsQuestion, wire.TypeCNAME, min(ttl, soaless), len(name)), name...)
 	a.Count[wire.Answers]++
 	q.AA = true
-	q.Follow(sub)
+	q.FollowCNAME(sub)
 	h.translated(q.Chain())
 }
 

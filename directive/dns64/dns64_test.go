@@ -181,10 +181,10 @@ func start(t *testing.T, text string, below *world) *rig {
 	}
 	b.Begin("world")
 	b.Handle(below)
-	lot := dns.NewLot(16)
+	lot := dns.NewParkingLot(16)
 	t.Cleanup(func() { lot.Close(context.Background()) })
 	mux := dns.NewMux(lot, nil)
-	if err := mux.Route(wire.Root, b.Chain.For("dns://:53", ".")); err != nil {
+	if err := mux.Route(wire.Root, b.Chain.CopyFor("dns://:53", ".")); err != nil {
 		t.Fatal(err)
 	}
 	r := &rig{t: t, sent: make(sent, 1), block: b}
@@ -200,11 +200,11 @@ func (r *rig) ask(m *mdns.Msg, peer string) (reply string, parked bool) {
 		r.t.Fatal(err)
 	}
 	q := dns.NewQuery(r.sent)
-	q.Received(append(q.Room(len(packet))[:0], packet...), dns.UDP, time.Now())
+	q.Reset(append(q.Buffer(len(packet))[:0], packet...), dns.UDP, time.Now())
 	q.Peer = netip.MustParseAddrPort(peer)
 	var got []byte
 	switch r.port.Serve(q, make([]byte, 4096)) {
-	case dns.Send:
+	case dns.Answered:
 		got = q.Reply()
 	case dns.Parked:
 		got, parked = <-r.sent, true
@@ -360,9 +360,9 @@ func TestAllocations(t *testing.T) {
 	r := start(t, "dns64", &world{t: t})
 	q, lent := dns.NewQuery(nil), make([]byte, 4096)
 	name, _ := wire.ParseName("four.test")
-	packet := wire.AppendRequest(q.Room(1500)[:0], 1, wire.FlagRD, []byte(name), wire.TypeTXT)
+	packet := wire.AppendRequest(q.Buffer(1500)[:0], 1, wire.FlagRD, []byte(name), wire.TypeTXT)
 	h := &DNS64{prefix: netip.MustParsePrefix("64:ff9b::/96")}
-	q.Received(packet, dns.UDP, time.Now())
+	q.Reset(packet, dns.UDP, time.Now())
 	q.Peer = netip.MustParseAddrPort(v6)
 	r.port.Serve(q, lent)
 	if n := testing.AllocsPerRun(100, func() {

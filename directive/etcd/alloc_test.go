@@ -75,8 +75,8 @@ func (s *server) answerer(tb testing.TB, c cheap) func() {
 	q, lent := s.query, s.lent[:4096]
 	now := time.Now()
 	return func() {
-		q.Received(append(q.Room(len(p))[:0], p...), dns.UDP, now)
-		if s.port.Serve(q, lent) != dns.Send {
+		q.Reset(append(q.Buffer(len(p))[:0], p...), dns.UDP, now)
+		if s.port.Serve(q, lent) != dns.Answered {
 			panic("it waits")
 		}
 	}

@@ -162,7 +162,7 @@ func (l *lookup) far(r *run) bool {
 // named is the name to look at: the question's own, or what local.dns stands for.
 func (l *lookup) named() []byte {
 	q := l.q
-	if l.local != "" && q.Labels() == l.zone.labels+2 && string(q.Name()[:q.Offset(2)]) == "\x05local\x03dns" {
+	if l.local != "" && q.Labels() == l.zone.labels+2 && string(q.Name()[:q.LabelOffset(2)]) == "\x05local\x03dns" {
 		return []byte(l.local)
 	}
 	return q.Name()
@@ -242,7 +242,7 @@ func (l *lookup) exactly(r run, path []byte, t wire.Type) {
 func (l *lookup) head(owner []byte, t wire.Type, size int) (at int) {
 	a := &l.q.Answer
 	at = len(a.Buf)
-	a.Buf = wire.AppendHead(a.Buf, owner, t, 0, size)
+	a.Buf = wire.AppendRecordHeader(a.Buf, owner, t, 0, size)
 	return at
 }
 
@@ -293,7 +293,7 @@ func (l *lookup) level() {
 func (l *lookup) soa(s wire.Section) {
 	const mname, rname = "\x02ns\x03dns", "\x0ahostmaster"
 	q, a := l.q, &l.q.Answer
-	apex := wire.Pointer(q.Offset(q.Labels() - l.zone.labels))
+	apex := wire.QuestionPointer(q.LabelOffset(q.Labels() - l.zone.labels))
 	serial := uint32(l.x.changed.Load())
 	if l.from != nil {
 		serial = uint32(time.Now().Unix())
@@ -309,7 +309,7 @@ func (l *lookup) soa(s wire.Section) {
 	if l.hostmaster != "" {
 		size = len(l.hostmaster)
 	}
-	a.Buf = wire.AppendHead(a.Buf, apex[:], wire.TypeSOA, ttl, len(mname)+2+size+20)
+	a.Buf = wire.AppendRecordHeader(a.Buf, apex[:], wire.TypeSOA, ttl, len(mname)+2+size+20)
 	a.Buf = append(append(a.Buf, mname...), apex[:]...)
 	if l.hostmaster != "" {
 		a.Buf = append(a.Buf, l.hostmaster...)

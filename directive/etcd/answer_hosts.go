@@ -69,7 +69,7 @@ func (l *lookup) direct(r run, owner []byte, k kinds) (found bool, names int) {
 	q, a := l.q, &l.q.Answer
 	var m message
 	for r.next(&m) {
-		if len(a.Buf) > q.Limit() && (l.section == wire.Answers || q.Overfull()) {
+		if len(a.Buf) > q.SizeLimit() && (l.section == wire.Answers || q.ExceedsLimit()) {
 			return true, 0 // what is missing shows when the message is cut
 		}
 		if l.leads(&m, k) {
@@ -111,7 +111,7 @@ func (l *lookup) lead(r run, owner, name []byte, k kinds, steps int) (found bool
 		if !l.leads(&m, k) || l.loops(m.name, name, steps) {
 			continue
 		}
-		if steps >= maxChain || l.steps >= maxSteps || l.q.Overfull() {
+		if steps >= maxChain || l.steps >= maxSteps || l.q.ExceedsLimit() {
 			return found
 		}
 		l.steps++
@@ -202,13 +202,13 @@ func (l *lookup) further(name []byte, t wire.Type) (found, bool) {
 	if f := l.before; f != nil && f.t == t && bytes.Equal(f.name, name) {
 		return *f, true
 	}
-	sub, ok := l.q.Ask(name, t)
+	sub, ok := l.q.SubQuery(name, t)
 	if !ok && l.ctx == nil {
 		l.waits, l.begun = true, true
 		return found{}, false
 	}
 	if !ok {
-		sub = l.q.Asked(l.ctx)
+		sub = l.q.ResumeSubQuery(l.ctx)
 	}
 	return read(sub), true
 }
@@ -271,7 +271,7 @@ func (l *lookup) adopt(f *found, from wire.Section) (any bool) {
 		to = wire.Additional
 	}
 	f.answer.Walk(func(s wire.Section, r wire.Record) bool {
-		if s != from || l.q.Overfull() {
+		if s != from || l.q.ExceedsLimit() {
 			return s < from
 		}
 		if to == wire.Additional && r.Type != wire.TypeA && r.Type != wire.TypeAAAA && r.Type != wire.TypeCNAME {

@@ -28,7 +28,7 @@ func (l *lookup) services(r run) {
 	q, a := l.q, &l.q.Answer
 	var name [wire.MaxName]byte
 	for r.next(&m) {
-		if len(a.Buf) > q.Limit() {
+		if len(a.Buf) > q.SizeLimit() {
 			return // what is missing shows when the message is cut
 		}
 		if !m.hosted() {
@@ -91,7 +91,7 @@ func (l *lookup) exchanges(r run) {
 	var m message
 	var name [wire.MaxName]byte
 	for r.next(&m) {
-		if l.q.Overfull() {
+		if l.q.ExceedsLimit() {
 			return
 		}
 		if !m.mail || !m.hosted() {
@@ -112,7 +112,7 @@ func (l *lookup) nameservers(r run) {
 	var m message
 	var name [wire.MaxName]byte
 	for all := r; all.next(&m); {
-		if l.q.Overfull() {
+		if l.q.ExceedsLimit() {
 			return
 		}
 		if !m.addr.IsValid() {
@@ -133,7 +133,7 @@ func (l *lookup) nameservers(r run) {
 
 // glue writes the address of a name that has been made of a key.
 func (l *lookup) glue(m *message) {
-	if l.q.Overfull() {
+	if l.q.ExceedsLimit() {
 		return
 	}
 	a := &l.q.Answer
@@ -149,13 +149,13 @@ func (l *lookup) targets(r run, mail bool) {
 	l.group(&r, 0)
 	l.section = wire.Additional
 	a := &l.q.Answer
-	if len(a.Buf) > l.q.Limit() {
+	if len(a.Buf) > l.q.SizeLimit() {
 		return
 	}
 	var m message
 	for r.next(&m) {
 		switch {
-		case l.q.Overfull():
+		case l.q.ExceedsLimit():
 			return
 		case mail && !m.mail:
 		case m.addr.IsValid():

@@ -151,7 +151,7 @@ type Handler struct {
 	asker  asker
 	unheld func() bool // the index does not have the keys; nil is that it has
 	seed   maphash.Seed
-	word   dns.Word
+	word   dns.StateKey
 }
 
 // A zoneInfo is one zone that a handler serves.
@@ -187,7 +187,7 @@ func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 func (h *Handler) Resolve(ctx context.Context, q *dns.Query) error {
 	l := lookup{Handler: h, q: q, zone: h.zone(q), x: h.index, ctx: ctx}
 	if q.State(h.word) != nil {
-		l.before = foundIn(q.Asked(ctx))
+		l.before = foundIn(q.ResumeSubQuery(ctx))
 	}
 	if h.asks() {
 		l.x, l.from = h.index.beside(), h.asker
@@ -211,7 +211,7 @@ func (h *Handler) zone(q *dns.Query) *zoneInfo {
 	name, labels := q.Name(), q.Labels()
 	for i := range h.zones {
 		z := &h.zones[i]
-		if labels >= z.labels && string(name[q.Offset(labels-z.labels):]) == string(z.name) {
+		if labels >= z.labels && string(name[q.LabelOffset(labels-z.labels):]) == string(z.name) {
 			return z
 		}
 	}

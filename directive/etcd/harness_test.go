@@ -144,8 +144,8 @@ func serve(t testing.TB, h *Handler, w *world, zones ...string) *server {
 	if w != nil {
 		c.Add("world", w)
 	}
-	h.word = c.Word()
-	mux := dns.NewMux(dns.NewLot(64), func(_ *dns.Query, cause any) { panic(cause) })
+	h.word = c.NewStateKey()
+	mux := dns.NewMux(dns.NewParkingLot(64), func(_ *dns.Query, cause any) { panic(cause) })
 	for _, zone := range zones {
 		if err := mux.Route(mustName(zone), c); err != nil {
 			t.Fatal(err)
@@ -167,9 +167,9 @@ func mustName(text string) wire.Name {
 
 // send gives the server a packet, and returns the sealed reply.
 func (s *server) send(packet []byte, proto dns.Proto) []byte {
-	s.query.Received(append(s.query.Room(len(packet))[:0], packet...), proto, time.Now())
+	s.query.Reset(append(s.query.Buffer(len(packet))[:0], packet...), proto, time.Now())
 	switch s.port.Serve(s.query, s.lent) {
-	case dns.Send:
+	case dns.Answered:
 		return s.query.Reply()
 	case dns.Parked:
 		s.query = dns.NewQuery(s.later)

@@ -25,7 +25,7 @@ const patience = 5 * time.Second
 // Setup is the Setup of etcd: see Handler.
 func Setup(b *config.Block, uses []corefile.Directive) error {
 	d := uses[0]
-	h := &Handler{seed: maphash.MakeSeed(), word: b.Word()}
+	h := &Handler{seed: maphash.MakeSeed(), word: b.NewStateKey()}
 	o := options{prefix: "/skydns/", most: 1000000, ttl: -1, negative: -1, leaseMin: 30 * time.Second, leaseMax: 24 * time.Hour}
 	zones, err := b.ZonesOr(d)
 	errs := []error{config.Once(uses), err, o.read(b, d, h)}
@@ -235,8 +235,8 @@ func (o *options) follower(life context.Context, cancel context.CancelFunc, b *c
 	r.register(b.Metrics, o.prefix)
 	if !o.direct {
 		r.drops = []func(){
-			b.Metrics.GaugeUntil("seamark_etcd_data_age_seconds", "How long ago etcd said last that there is nothing else; -1 is never.", r.age, "path", o.prefix),
-			b.Metrics.GaugeUntil("seamark_etcd_keys", "Keys that are held.", func() float64 { return float64(r.index.count()) }, "path", o.prefix),
+			b.Metrics.TemporaryGauge("seamark_etcd_data_age_seconds", "How long ago etcd said last that there is nothing else; -1 is never.", r.age, "path", o.prefix),
+			b.Metrics.TemporaryGauge("seamark_etcd_keys", "Keys that are held.", func() float64 { return float64(r.index.count()) }, "path", o.prefix),
 		}
 	}
 	return r

@@ -111,17 +111,17 @@ func (f *File) ServeDNS(q *dns.Query) dns.Verdict {
 	if found.Target == nil {
 		return dns.Done
 	}
-	sub, ok := q.Ask(found.Target, q.Type)
+	sub, ok := q.SubQuery(found.Target, q.Type)
 	if !ok {
 		return dns.Wait
 	}
-	q.Follow(sub)
+	q.FollowCNAME(sub)
 	return dns.Done
 }
 
 // Resolve takes up the question for a CNAME's target that had to wait.
 func (f *File) Resolve(ctx context.Context, q *dns.Query) error {
-	q.Follow(q.Asked(ctx))
+	q.FollowCNAME(q.ResumeSubQuery(ctx))
 	return nil
 }
 
@@ -130,7 +130,7 @@ func (f *File) Resolve(ctx context.Context, q *dns.Query) error {
 func (f *File) zone(q *dns.Query) (s *served) {
 	name, labels := q.Name(), q.Labels()
 	for i := max(0, labels-f.most); i <= labels; i++ {
-		found := f.zones[wire.Name(name[q.Offset(i):])]
+		found := f.zones[wire.Name(name[q.LabelOffset(i):])]
 		if found == nil {
 			continue
 		}

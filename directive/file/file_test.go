@@ -111,8 +111,8 @@ func run(t testing.TB, text string, old *server) *server {
 	if err := b.Started(s.start); err != nil {
 		t.Fatal(err)
 	}
-	mux := dns.NewMux(dns.NewLot(1), nil)
-	if err := mux.Route(wire.Root, b.Chain.For("dns://:53", ".")); err != nil {
+	mux := dns.NewMux(dns.NewParkingLot(1), nil)
+	if err := mux.Route(wire.Root, b.Chain.CopyFor("dns://:53", ".")); err != nil {
 		t.Fatal(err)
 	}
 	s.port.Swap(mux)
@@ -151,9 +151,9 @@ func (s *server) reply(name string, qtype wire.Type) []byte {
 		s.t.Fatal(err)
 	}
 	q := s.query
-	q.Received(wire.AppendRequest(q.Room(512)[:0], 1, 0, []byte(n), qtype), dns.UDP, time.Unix(0, 0))
+	q.Reset(wire.AppendRequest(q.Buffer(512)[:0], 1, 0, []byte(n), qtype), dns.UDP, time.Unix(0, 0))
 	q.Peer = netip.MustParseAddrPort("10.0.0.1:53012")
-	if outcome := s.port.Serve(q, s.lent); outcome != dns.Send {
+	if outcome := s.port.Serve(q, s.lent); outcome != dns.Answered {
 		s.t.Fatalf("%s: outcome %d", name, outcome)
 	}
 	return q.Reply()
@@ -295,9 +295,9 @@ func TestAllocations(t *testing.T) {
 			t.Fatal(err)
 		}
 		q := s.query
-		packet := wire.AppendRequest(q.Room(512)[:0], 1, 0, []byte(n), wire.TypeA)
+		packet := wire.AppendRequest(q.Buffer(512)[:0], 1, 0, []byte(n), wire.TypeA)
 		if n := testing.AllocsPerRun(100, func() {
-			q.Received(packet, dns.UDP, time.Unix(0, 0))
+			q.Reset(packet, dns.UDP, time.Unix(0, 0))
 			s.port.Serve(q, s.lent)
 			q.Observe(time.Unix(0, 0))
 		}); n != 0 {

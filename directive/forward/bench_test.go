@@ -53,13 +53,13 @@ func BenchmarkForward(b *testing.B) {
 		lent := make([]byte, 0, 4096)
 		for p.Next() {
 			q := dns.NewQuery(c) // of which 3 KB are
-			room := q.Room(len(packet))
+			room := q.Buffer(len(packet))
 			copy(room, packet)
 			for i, label := n.Add(1), room[13:19]; i > 0; i /= 26 {
 				label[0] = 'a' + byte(i%26)
 				label = label[1:]
 			}
-			q.Received(room, dns.UDP, time.Now())
+			q.Reset(room, dns.UDP, time.Now())
 			if r.port.Serve(q, lent) != dns.Parked {
 				b.Error("not parked")
 			}

@@ -340,10 +340,10 @@ func (r *reply) write(q *dns.Query) {
 	q.RA = r.flags&wire.FlagRA != 0
 	q.AD = r.flags&wire.FlagAD != 0
 	q.TC = r.cut
-	q.Learned = !r.cut && !r.poor
+	q.Cacheable = !r.cut && !r.poor
 	for code, data := range wire.Options(r.options) {
 		if code != wire.OptionNSID || asksName(q) {
-			q.ReplyOption(code, data)
+			q.AddReplyOption(code, data)
 		}
 	}
 }

@@ -185,7 +185,7 @@ type Forward struct {
 	nodata   bool // next_on_nodata
 	options  options
 	after    []*Forward // those of the block behind this one
-	word     dns.Word
+	word     dns.StateKey
 	rejects  *metrics.Counter
 	waiting  atomic.Int64
 	set      *upstreams
@@ -236,7 +236,7 @@ func (f *Forward) has(q *dns.Query) bool {
 	}
 	inside := false
 	for i := q.Labels(); i >= 0; i-- {
-		suffix := name[q.Offset(i):]
+		suffix := name[q.LabelOffset(i):]
 		for _, zone := range f.except {
 			if string(suffix) == string(zone) && !(i == 0 && slices.Contains(f.from, zone)) {
 				return false
@@ -295,14 +295,14 @@ func (f *Forward) Resolve(ctx context.Context, q *dns.Query) error {
 	select {
 	case <-x.done:
 	case <-ctx.Done():
-		q.Extend(wire.EDENoReachable, "no answer in time")
+		q.AddExtendedError(wire.EDENoReachable, "no answer in time")
 		return fmt.Errorf("no upstream has answered yet: %w", ctx.Err())
 	}
 	if x.from != nil {
 		q.SetState(f.word, x.from)
 	}
 	if x.reply == nil {
-		q.Extend(x.ede, x.text)
+		q.AddExtendedError(x.ede, x.text)
 		return x.err
 	}
 	if f.goesOn(q, x.reply) {

@@ -440,7 +440,7 @@ func TestMatchAllocates(t *testing.T) {
 	f := config.Find[*Forward](b)[0]
 	q := dns.NewQuery(nil)
 	packet := pack(query("www.shop.svc.cluster.local.", mdns.TypeA))
-	q.Received(append(q.Room(len(packet))[:0], packet...), dns.UDP, time.Now())
+	q.Reset(append(q.Buffer(len(packet))[:0], packet...), dns.UDP, time.Now())
 	q.Parse(q.Packet())
 	if n := testing.AllocsPerRun(100, func() {
 		if f.ServeDNS(q) != dns.Next {

@@ -239,7 +239,7 @@ type rig struct {
 	start   *config.Start
 	port    dns.Port
 	mux     *dns.Mux
-	lot     *dns.Lot
+	lot     *dns.ParkingLot
 	forward []*Forward
 }
 
@@ -281,9 +281,9 @@ func (r *rig) serve(b *config.Block, old *config.Start) {
 		r.t.Fatal(err)
 	}
 	r.forward = config.Find[*Forward](b)
-	r.lot = dns.NewLot(1000)
+	r.lot = dns.NewParkingLot(1000)
 	r.mux = dns.NewMux(r.lot, func(q *dns.Query, cause any) { r.t.Errorf("panic: %v\n%s", cause, q.Err.(*dns.Panic).Stack) })
-	if err := r.mux.Route(wire.Root, b.Chain.For("dns://:53", ".")); err != nil {
+	if err := r.mux.Route(wire.Root, b.Chain.CopyFor("dns://:53", ".")); err != nil {
 		r.t.Fatal(err)
 	}
 	r.port.Swap(r.mux)
@@ -308,11 +308,11 @@ func (r *rig) ask(m *mdns.Msg, proto dns.Proto) (*mdns.Msg, error) {
 	c := &client{reply: make(chan []byte, 1)}
 	q := dns.NewQuery(c)
 	packet := pack(m)
-	q.Received(append(q.Room(len(packet))[:0], packet...), proto, time.Now())
+	q.Reset(append(q.Buffer(len(packet))[:0], packet...), proto, time.Now())
 	q.Peer = netip.MustParseAddrPort("10.0.0.1:53012")
 	var reply []byte
 	switch outcome := r.port.Serve(q, make([]byte, 0, 1<<17)); outcome {
-	case dns.Send:
+	case dns.Answered:
 		reply, c.err = q.Reply(), q.Err
 	case dns.Parked:
 		select {

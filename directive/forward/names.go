@@ -60,7 +60,7 @@ func appendOwner(buf, question, owner []byte) []byte {
 	name := question[:len(question)-4]
 	for i := 0; i < len(name) && name[i] != 0 && len(name)-i >= len(owner); i += int(name[i]) + 1 {
 		if same(name[i:], owner) {
-			p := wire.Pointer(i)
+			p := wire.QuestionPointer(i)
 			return append(buf, p[0], p[1])
 		}
 	}

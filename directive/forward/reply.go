@@ -145,7 +145,7 @@ func (p *parser) parse(packet, asked []byte, do bool) (*reply, fault) {
 
 // read takes every record in, and the OPT apart.
 func (p *parser) read(r *reply, packet []byte, off int) fault {
-	p.all.Begin(p.all.Buf, nil)
+	p.all.Reset(p.all.Buf, nil)
 	p.found = p.found[:0]
 	for s := range wire.Section(3) {
 		for range binary.BigEndian.Uint16(packet[6+2*s:]) {
@@ -192,7 +192,7 @@ func appendThrough(buf, options []byte) (out []byte, fits bool) {
 	size := 0
 	for code, data := range wire.Options(options) {
 		size += 4 + len(data)
-		if code == wire.OptionNSID || !wire.BetweenNeighbours(code) {
+		if code == wire.OptionNSID || !wire.HopByHopOption(code) {
 			buf = wire.AppendOption(buf, code, data)
 		}
 	}

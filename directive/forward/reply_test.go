@@ -32,7 +32,7 @@ func say(t testing.TB, name string, qtype uint16, records ...string) (packet, as
 // whole makes the message that a client would get.
 func whole(r *reply, asked []byte) []byte {
 	var a wire.Answer
-	a.Begin(nil, asked)
+	a.Reset(nil, asked)
 	a.Append(wire.Answers, r.records, 0)
 	wire.PutHeader(a.Buf, 1, wire.FlagQR, 1, r.count, 0)
 	return a.Buf
@@ -210,17 +210,17 @@ func FuzzReply(f *testing.F) {
 // and wants each record to be of one of them.
 func checkReply(t *testing.T, r *reply, asked []byte) {
 	var a wire.Answer
-	a.Begin(nil, asked)
+	a.Reset(nil, asked)
 	a.Append(wire.Answers, r.records, 0)
 	a.Count = r.count
 	name := func(off int) string {
 		var b wire.Answer
-		b.Begin(nil, nil)
+		b.Reset(nil, nil)
 		rec, _ := wire.ReadRecord(a.Buf, off)
 		// A record without RDATA but for its owner.
 		head := append(bytes.Clone(a.Buf[off:rec.Head]), 0, 16, 0, 1, 0, 0, 0, 0, 0, 0)
-		msg := append(bytes.Clone(a.Buf[:a.Body()]), head...)
-		if _, err := b.AppendRecord(wire.Answers, msg, a.Body()); err != nil {
+		msg := append(bytes.Clone(a.Buf[:a.RecordsOffset()]), head...)
+		if _, err := b.AppendRecord(wire.Answers, msg, a.RecordsOffset()); err != nil {
 			t.Fatal(err)
 		}
 		return string(wire.Lower(string(b.Buf[wire.HeaderLen : len(b.Buf)-10])))
@@ -232,7 +232,7 @@ func checkReply(t *testing.T, r *reply, asked []byte) {
 		rdata string
 	}
 	var all []record
-	off := a.Body()
+	off := a.RecordsOffset()
 	a.Walk(func(s wire.Section, rec wire.Record) bool {
 		off = rec.Next
 		all = append(all, record{s, rec.Type, name(rec.Owner), string(a.Buf[rec.RData:rec.Next])})

@@ -68,7 +68,7 @@ func (r *request) packet(edns bool) []byte {
 		do = 0x80
 	}
 	packet[11] = 1
-	packet = append(packet, 0, 0, byte(wire.TypeOPT), wire.OurUDP>>8, wire.OurUDP&0xFF, 0, 0, do, 0)
+	packet = append(packet, 0, 0, byte(wire.TypeOPT), wire.AdvertisedUDPSize>>8, wire.AdvertisedUDPSize&0xFF, 0, 0, do, 0)
 	packet = binary.BigEndian.AppendUint16(packet, uint16(len(r.options)))
 	return append(packet, r.options...)
 }

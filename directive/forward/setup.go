@@ -25,7 +25,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	var errs []error
 	for _, d := range uses {
 		f := newForward()
-		f.word = b.Word()
+		f.word = b.NewStateKey()
 		errs = append(errs, f.parse(b, d))
 		f.rejects = b.Metrics.Counter("coredns_forward_max_concurrent_rejects_total",
 			"Queries refused because max_concurrent of them were waiting.")

@@ -109,7 +109,7 @@ func (o *options) kept(usual int) int {
 // read gives out what comes until nobody waits for anything more.
 func (s *socket) read() {
 	var p parser
-	buf := make([]byte, wire.OurUDP+1)
+	buf := make([]byte, wire.AdvertisedUDPSize+1)
 	u, guesses := s.to, 0
 	defer context.AfterFunc(u.set.ctx, func() { _ = s.conn.Close() })()
 	_ = s.conn.SetReadDeadline(time.Now().Add(u.tick()))
@@ -117,7 +117,7 @@ func (s *socket) read() {
 		n, err := s.conn.Read(buf)
 		switch {
 		case err == nil:
-			if u.read(&s.table, buf[:n], &p, wire.OurUDP) {
+			if u.read(&s.table, buf[:n], &p, wire.AdvertisedUDPSize) {
 				guesses++
 			}
 			if guesses > mostGuesses {

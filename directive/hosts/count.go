@@ -18,8 +18,8 @@ type count struct {
 func newCount(reg *metrics.Registry) *count {
 	c := &count{tables: map[*table]int{}}
 	c.drops = []func(){
-		reg.GaugeUntil("coredns_hosts_entries", "Addresses of names, and names of addresses, that the hosts directives have.", c.entries),
-		reg.GaugeUntil("coredns_hosts_reload_timestamp_seconds", "When lines of a hosts directive were last taken in.", c.reloaded),
+		reg.TemporaryGauge("coredns_hosts_entries", "Addresses of names, and names of addresses, that the hosts directives have.", c.entries),
+		reg.TemporaryGauge("coredns_hosts_reload_timestamp_seconds", "When lines of a hosts directive were last taken in.", c.reloaded),
 	}
 	return c
 }

@@ -87,7 +87,7 @@ func newAsker(t testing.TB, h *Handler) *asker {
 	c := new(dns.Chain)
 	c.Add("hosts", h)
 	c.Add("below", below{})
-	mux := dns.NewMux(dns.NewLot(1), nil)
+	mux := dns.NewMux(dns.NewParkingLot(1), nil)
 	if err := mux.Route(wire.Root, c); err != nil {
 		t.Fatal(err)
 	}
@@ -106,9 +106,9 @@ func packet(t testing.TB, name, qtype string) []byte {
 }
 
 func (a *asker) send(packet []byte, proto dns.Proto) []byte {
-	a.query.Received(append(a.query.Room(len(packet))[:0], packet...), proto, time.Time{})
+	a.query.Reset(append(a.query.Buffer(len(packet))[:0], packet...), proto, time.Time{})
 	a.query.Local = a.local
-	if a.port.Serve(a.query, a.lent) != dns.Send {
+	if a.port.Serve(a.query, a.lent) != dns.Answered {
 		return nil
 	}
 	return a.query.Reply()

@@ -188,7 +188,7 @@ func (h *Handler) NameExists(q *dns.Query) bool {
 func (h *Handler) zoneLabels(q *dns.Query) int {
 	name, labels := q.Name(), q.Labels()
 	for i := range h.zones {
-		if z := &h.zones[i]; labels >= z.labels && string(name[q.Offset(labels-z.labels):]) == string(z.name) {
+		if z := &h.zones[i]; labels >= z.labels && string(name[q.LabelOffset(labels-z.labels):]) == string(z.name) {
 			return z.labels
 		}
 	}
@@ -220,17 +220,17 @@ func (h *Handler) addresses(q *dns.Query, addrs addresses) {
 	a := &q.Answer
 	if q.Type == wire.TypeA || q.Type == wire.TypeANY {
 		near, some := h.networks.near(q, addrs.v4)
-		for v4 := addrs.v4; len(v4) > 0 && len(a.Buf) <= q.Limit(); v4 = v4[4:] {
+		for v4 := addrs.v4; len(v4) > 0 && len(a.Buf) <= q.SizeLimit(); v4 = v4[4:] {
 			if some && !near.Contains(netip.AddrFrom4([4]byte(v4))) {
 				continue
 			}
-			a.Buf = append(wire.AppendHead(a.Buf, wire.OwnerIsQuestion, wire.TypeA, h.ttl, 4), v4[:4]...)
+			a.Buf = append(wire.AppendRecordHeader(a.Buf, wire.OwnerIsQuestion, wire.TypeA, h.ttl, 4), v4[:4]...)
 			a.Append(wire.Answers, nil, 1)
 		}
 	}
 	if q.Type == wire.TypeAAAA || q.Type == wire.TypeANY {
-		for v6 := addrs.v6; len(v6) > 0 && len(a.Buf) <= q.Limit(); v6 = v6[16:] {
-			a.Buf = append(wire.AppendHead(a.Buf, wire.OwnerIsQuestion, wire.TypeAAAA, h.ttl, 16), v6[:16]...)
+		for v6 := addrs.v6; len(v6) > 0 && len(a.Buf) <= q.SizeLimit(); v6 = v6[16:] {
+			a.Buf = append(wire.AppendRecordHeader(a.Buf, wire.OwnerIsQuestion, wire.TypeAAAA, h.ttl, 16), v6[:16]...)
 			a.Append(wire.Answers, nil, 1)
 		}
 	}
@@ -247,12 +247,12 @@ func (h *Handler) pointers(q *dns.Query, x *index, names []uint32) {
 	}
 	a := &q.Answer
 	for _, at := range names {
-		if len(a.Buf) > shrink*q.Limit() {
+		if len(a.Buf) > shrink*q.SizeLimit() {
 			q.TC = true // they might have fitted after all
 			return
 		}
 		name := x.name(at)
-		a.Buf = append(wire.AppendHead(a.Buf, wire.OwnerIsQuestion, wire.TypePTR, h.ttl, len(name)), name...)
+		a.Buf = append(wire.AppendRecordHeader(a.Buf, wire.OwnerIsQuestion, wire.TypePTR, h.ttl, len(name)), name...)
 		a.Append(wire.Answers, nil, 1)
 	}
 }

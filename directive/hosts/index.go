@@ -125,7 +125,7 @@ func (x *index) lookup(q *dns.Query, zoneLabels int) (addresses, found) {
 	}
 	var room [wire.MaxName]byte
 	for i := min(max(1, labels-x.depth), apex); ; i++ {
-		encloser := name[q.Offset(i):]
+		encloser := name[q.LabelOffset(i):]
 		if i < apex {
 			if c, _ := x.find(encloser); c == 0 {
 				continue

@@ -20,7 +20,7 @@ func reversed(q *dns.Query) (addr netip.Addr, in bool) {
 		return addr, false
 	}
 	name := q.Name()
-	switch string(name[q.Offset(labels-2):]) {
+	switch string(name[q.LabelOffset(labels-2):]) {
 	case reverse4:
 		return address4(name, labels-2), true
 	case reverse6:

@@ -37,7 +37,7 @@ func newState(kind, name string, log *slog.Logger, reg *metrics.Registry, apply 
 	}
 	s = &state{source: "kubedns " + kind + " " + name, log: log, apply: apply, applied: counter("applied"), invalid: counter("invalid")}
 	s.valid.Store(true)
-	return s, reg.GaugeUntil("seamark_kubedns_config_valid", "1, or 0 while the ConfigMap kube-dns that is there is not good and an earlier one holds.", func() float64 {
+	return s, reg.TemporaryGauge("seamark_kubedns_config_valid", "1, or 0 while the ConfigMap kube-dns that is there is not good and an earlier one holds.", func() float64 {
 		if s.valid.Load() {
 			return 1
 		}

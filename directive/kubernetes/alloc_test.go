@@ -77,7 +77,7 @@ func (s *server) answerer(tb testing.TB, c cheap) (run func(), last func() []byt
 	q, lent := s.query, s.lent[:4096]
 	now := time.Now()
 	return func() {
-		q.Received(append(q.Room(len(packet))[:0], packet...), dns.UDP, now)
+		q.Reset(append(q.Buffer(len(packet))[:0], packet...), dns.UDP, now)
 		s.port.Serve(q, lent)
 	}, q.Reply
 }

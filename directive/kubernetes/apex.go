@@ -70,9 +70,9 @@ func (l *lookup) nameservers() {
 
 // servedBy writes the NS records of these name servers, and their addresses.
 func (l *lookup) servedBy(servers []ns) {
-	a, apex := &l.q.Answer, wire.Pointer(l.q.Offset(l.below))
+	a, apex := &l.q.Answer, wire.QuestionPointer(l.q.LabelOffset(l.below))
 	for _, s := range servers {
-		a.Buf = wire.AppendHead(a.Buf, wire.OwnerIsQuestion, wire.TypeNS, l.ttl, len(s.labels)+2)
+		a.Buf = wire.AppendRecordHeader(a.Buf, wire.OwnerIsQuestion, wire.TypeNS, l.ttl, len(s.labels)+2)
 		a.Buf = append(append(a.Buf, s.labels...), apex[:]...)
 		a.Count[wire.Answers]++
 	}

@@ -87,14 +87,14 @@ func (h *Handler) SearchPath(q *dns.Query, byAddress bool) (labels int, ok bool)
 		return 0, false
 	}
 	name := q.Name()
-	if s := h.index.spaces.Get(name[q.Offset(l.below-2):q.Offset(l.below-1)]); s == nil || !s.exposed.Load() {
+	if s := h.index.spaces.Get(name[q.LabelOffset(l.below-2):q.LabelOffset(l.below-1)]); s == nil || !s.exposed.Load() {
 		return 0, false
 	} else if byAddress {
 		if p := h.index.podAt(q.Peer.Addr()); p == nil || p.Namespace != s.name {
 			return 0, false
 		}
 	}
-	if h.index.services.Get(name[q.Offset(l.below-3):q.Offset(l.below-1)]).visible() {
+	if h.index.services.Get(name[q.LabelOffset(l.below-3):q.LabelOffset(l.below-1)]).visible() {
 		return 0, false
 	}
 	return l.below - 2, true
@@ -151,7 +151,7 @@ func (l *lookup) parts() (map[string]string, bool) {
 		return p, true
 	}
 	text := func(from, to int) string {
-		return strings.TrimSuffix(string(wire.AppendText(nil, append(l.q.Name()[l.q.Offset(from):l.q.Offset(to):l.q.Offset(to)], 0))), ".")
+		return strings.TrimSuffix(string(wire.AppendText(nil, append(l.q.Name()[l.q.LabelOffset(from):l.q.LabelOffset(to):l.q.LabelOffset(to)], 0))), ".")
 	}
 	left := l.below - 3 // labels in front of the Service's
 	p["kind"] = text(l.below-1, l.below)

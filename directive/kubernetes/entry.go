@@ -271,6 +271,6 @@ func cname(target string, ttl uint32) string {
 	if err != nil {
 		return ""
 	}
-	head := wire.AppendHead(nil, wire.OwnerIsQuestion, wire.TypeCNAME, ttl, len(name))
+	head := wire.AppendRecordHeader(nil, wire.OwnerIsQuestion, wire.TypeCNAME, ttl, len(name))
 	return string(append(head, name...))
 }

@@ -144,11 +144,11 @@ func (e *External) answer(l *lookup) outcome {
 		return unknown
 	case l.below == 0:
 		return e.atApex(l)
-	case string(name[l.q.Offset(l.below-1):l.q.Offset(l.below)]) == e.apex:
+	case string(name[l.q.LabelOffset(l.below-1):l.q.LabelOffset(l.below)]) == e.apex:
 		if l.below == 1 {
 			return present
 		}
-		if l.below == 2 && string(name[:l.q.Offset(1)]) == firstServer {
+		if l.below == 2 && string(name[:l.q.LabelOffset(1)]) == firstServer {
 			return e.server(l)
 		}
 	}
@@ -156,10 +156,10 @@ func (e *External) answer(l *lookup) outcome {
 	case l.zone.reverse:
 		return l.externalReverse()
 	case l.below == 1:
-		return l.namespace(name[:l.q.Offset(1)])
+		return l.namespace(name[:l.q.LabelOffset(1)])
 	}
 	whole := l.listed(cluster.Slices) // before the look, as for kubernetes
-	inside := l.index.services.Get(name[l.q.Offset(l.below-2):l.q.Offset(l.below)])
+	inside := l.index.services.Get(name[l.q.LabelOffset(l.below-2):l.q.LabelOffset(l.below)])
 	found := inside.seen()
 	if !whole && e.headless && inside != nil && inside.known() && inside.headless && inside.reached == nil {
 		return unknown
@@ -203,7 +203,7 @@ func (e *External) server(l *lookup) outcome {
 // externalReverse answers below in-addr.arpa and ip6.arpa: every Service that
 // has the address.
 func (l *lookup) externalReverse() outcome {
-	b, ok := parseReverse(l.q.Name(), l.q.Labels(), l.q.Offset)
+	b, ok := parseReverse(l.q.Name(), l.q.Labels(), l.q.LabelOffset)
 	if !ok {
 		return missing
 	}
@@ -215,7 +215,7 @@ func (l *lookup) externalReverse() outcome {
 			continue // it has changed just now
 		case !b.single:
 			return between
-		case l.q.Overfull():
+		case l.q.ExceedsLimit():
 			return present // what is missing shows when the message is cut
 		}
 		l.pointAt(e.home.key, "", nil)

@@ -90,7 +90,7 @@ func (s *service) atPort() outcome {
 		host := append(room[:0], s.e.records[head:]...)
 		ports := s.e.own.selected(&sel)
 		for _, port := range ports {
-			if len(s.q.Answer.Buf) > s.q.Limit() {
+			if len(s.q.Answer.Buf) > s.q.SizeLimit() {
 				break
 			}
 			s.srvTo(len(ports), port, nil, host)

@@ -31,7 +31,7 @@ func outside(t testing.TB, zones []string, headless, through bool, objects ...cl
 	chain.Add("k8s_external", e)
 	chain.Add("kubernetes", e.kube)
 	chain.Add("world", world{})
-	mux := dns.NewMux(dns.NewLot(1), nil)
+	mux := dns.NewMux(dns.NewParkingLot(1), nil)
 	for _, zone := range names(t, append([]string{worldZone, "cluster.local."}, zones...)) {
 		if err := mux.Route(zone, chain); err != nil {
 			t.Fatal(err)

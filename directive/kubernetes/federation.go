@@ -203,17 +203,17 @@ func (f *Federation) answer(l *lookup, domain wire.Name) dns.Verdict {
 	}
 	q, whole := l.q, l.listed(cluster.Slices) // before the look, as for kubernetes
 	name := q.Name()
-	e := l.index.services.Get(name[:q.Offset(2)])
+	e := l.index.services.Get(name[:q.LabelOffset(2)])
 	var room [2 * wire.MaxName]byte
 	target := room[:0]
 	switch {
 	case e.backed():
-		target = append(append(target, name[:q.Offset(2)]...), name[q.Offset(3):]...)
+		target = append(append(target, name[:q.LabelOffset(2)]...), name[q.LabelOffset(3):]...)
 	case !whole && e != nil && e.known() && !e.alias:
 		return l.conclude(unknown)
 	default:
 		here, err := f.places.first()
-		target = append(append(append(target, name[:q.Offset(4)]...), here...), domain...)
+		target = append(append(append(target, name[:q.LabelOffset(4)]...), here...), domain...)
 		if err == nil && len(target) > wire.MaxName {
 			err = errTooLong
 		}
@@ -224,7 +224,7 @@ func (f *Federation) answer(l *lookup, domain wire.Name) dns.Verdict {
 		}
 	}
 	a := &q.Answer
-	a.Buf = wire.AppendHead(a.Buf, wire.OwnerIsQuestion, wire.TypeCNAME, l.ttl, len(target))
+	a.Buf = wire.AppendRecordHeader(a.Buf, wire.OwnerIsQuestion, wire.TypeCNAME, l.ttl, len(target))
 	a.Buf = append(a.Buf, target...)
 	a.Count[wire.Answers]++
 	return l.conclude(l.chase(target))

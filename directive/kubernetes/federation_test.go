@@ -165,7 +165,7 @@ func federate(t testing.TB, domain string) *federated {
 	chain.Add("federation", h)
 	chain.Add("kubernetes", k)
 	chain.Add("world", world{})
-	mux := dns.NewMux(dns.NewLot(1), nil)
+	mux := dns.NewMux(dns.NewParkingLot(1), nil)
 	for _, zone := range names(t, append([]string{worldZone}, d.zones...)) {
 		if err := mux.Route(zone, chain); err != nil {
 			t.Fatal(err)

@@ -120,7 +120,7 @@ func (h *Handler) Resolve(ctx context.Context, q *dns.Query) error {
 			}
 		}
 	}
-	h.chased(q, q.Asked(ctx))
+	h.chased(q, q.ResumeSubQuery(ctx))
 	return nil
 }
 
@@ -128,7 +128,7 @@ func (h *Handler) Resolve(ctx context.Context, q *dns.Query) error {
 func (h *Handler) zone(q *dns.Query) *zoneInfo {
 	name, labels := q.Name(), q.Labels()
 	for _, z := range h.zones {
-		if labels >= z.labels && string(name[q.Offset(labels-z.labels):]) == string(z.name) {
+		if labels >= z.labels && string(name[q.LabelOffset(labels-z.labels):]) == string(z.name) {
 			return z
 		}
 	}

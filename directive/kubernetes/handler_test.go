@@ -272,7 +272,7 @@ func TestAliasThatWaits(t *testing.T) {
 	chain := new(dns.Chain)
 	chain.Add("kubernetes", h)
 	chain.Add("far", far{})
-	mux := dns.NewMux(dns.NewLot(1), nil)
+	mux := dns.NewMux(dns.NewParkingLot(1), nil)
 	if err := mux.Route(wire.Root, chain); err != nil {
 		t.Fatal(err)
 	}
@@ -281,7 +281,7 @@ func TestAliasThatWaits(t *testing.T) {
 	to := sent{make(chan []byte)}
 	q := dns.NewQuery(to)
 	packet := request(t, "gone.shop.svc.cluster.local.", mdns.TypeA, 0)
-	q.Received(append(q.Room(len(packet))[:0], packet...), dns.UDP, time.Now())
+	q.Reset(append(q.Buffer(len(packet))[:0], packet...), dns.UDP, time.Now())
 	if got := port.Serve(q, make([]byte, 4096)); got != dns.Parked {
 		t.Fatalf("outcome %d", got)
 	}

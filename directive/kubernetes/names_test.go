@@ -99,10 +99,10 @@ func TestUndashAgainstNetip(t *testing.T) {
 func reverseOf(t *testing.T, name string) (block, bool) {
 	t.Helper()
 	var r wire.Request
-	if fault := r.Parse(request(t, name, mdns.TypePTR, 0)); fault != wire.Fine {
+	if fault := r.Parse(request(t, name, mdns.TypePTR, 0)); fault != wire.NoFault {
 		t.Fatalf("%s: %v", name, fault)
 	}
-	return parseReverse(r.Name(), r.Labels(), r.Offset)
+	return parseReverse(r.Name(), r.Labels(), r.LabelOffset)
 }
 
 func TestReverseNames(t *testing.T) {

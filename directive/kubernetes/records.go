@@ -21,7 +21,7 @@ type lookup struct {
 
 // label is label i of the question, counted from the left, without its length.
 func (l *lookup) label(i int) []byte {
-	return l.q.Name()[l.q.Offset(i)+1 : l.q.Offset(i+1)]
+	return l.q.Name()[l.q.LabelOffset(i)+1 : l.q.LabelOffset(i+1)]
 }
 
 // answer finds the name, right to left, and writes its records.
@@ -87,9 +87,9 @@ func (l *lookup) services() outcome {
 	case 1:
 		return present
 	case 2:
-		return l.namespace(l.q.Name()[l.q.Offset(0):l.q.Offset(1)])
+		return l.namespace(l.q.Name()[l.q.LabelOffset(0):l.q.LabelOffset(1)])
 	}
-	key := l.q.Name()[l.q.Offset(l.below-3):l.q.Offset(l.below-1)]
+	key := l.q.Name()[l.q.LabelOffset(l.below-3):l.q.LabelOffset(l.below-1)]
 	whole := l.listed(cluster.Slices) // before the look: what is seen then is no older than the list
 	e := l.table().Get(key)
 	if !whole && e.needsEndpoints(l) {
@@ -141,7 +141,7 @@ func (l *lookup) chase(target []byte) outcome {
 	if q.Type == wire.TypeCNAME || q.Type == wire.TypeANY {
 		return present
 	}
-	sub, ok := q.Ask(target, q.Type)
+	sub, ok := q.SubQuery(target, q.Type)
 	if !ok {
 		return waiting
 	}
@@ -154,7 +154,7 @@ func (l *lookup) chase(target []byte) outcome {
 // nobody answers is our own failure.
 func (h *Handler) chased(q, sub *dns.Query) {
 	q.AA = true
-	if !q.Follow(sub) && h.zone(sub) != nil {
+	if !q.FollowCNAME(sub) && h.zone(sub) != nil {
 		q.RCode, q.Err = sub.RCode, sub.Err
 	}
 }
@@ -189,12 +189,12 @@ func (l *lookup) apex() outcome {
 // soa writes the zone's SOA record. The serial is a hash of the data: equal on
 // replicas that hold the same, not ordered.
 func (l *lookup) soa(s wire.Section) {
-	apex := wire.Pointer(l.q.Offset(l.below))
+	apex := wire.QuestionPointer(l.q.LabelOffset(l.below))
 	const rname = "\x0ahostmaster"
 	mname := l.server
 	size := len(mname) + 2 + len(rname) + 2 + 20
 	a := &l.q.Answer
-	a.Buf = wire.AppendHead(a.Buf, apex[:], wire.TypeSOA, min(l.ttl, 300), size)
+	a.Buf = wire.AppendRecordHeader(a.Buf, apex[:], wire.TypeSOA, min(l.ttl, 300), size)
 	a.Buf = append(append(a.Buf, mname...), apex[:]...)
 	a.Buf = append(append(a.Buf, rname...), apex[:]...)
 	serial := &l.index.serial
@@ -216,7 +216,7 @@ func (l *lookup) version() outcome {
 			text = "1.0.0"
 		}
 		a := &l.q.Answer
-		a.Buf = wire.AppendHead(a.Buf, wire.OwnerIsQuestion, wire.TypeTXT, 28800, len(text)+1)
+		a.Buf = wire.AppendRecordHeader(a.Buf, wire.OwnerIsQuestion, wire.TypeTXT, 28800, len(text)+1)
 		a.Buf = wire.AppendLabel(a.Buf, text)
 		a.Count[wire.Answers]++
 	}
@@ -232,7 +232,7 @@ func (l *lookup) podNames() outcome {
 	if l.pods == podsDisabled {
 		return missing
 	}
-	ns := l.q.Name()[l.q.Offset(l.below-2):l.q.Offset(l.below-1)]
+	ns := l.q.Name()[l.q.LabelOffset(l.below-2):l.q.LabelOffset(l.below-1)]
 	if l.below == 2 || l.namespace(ns) == missing {
 		return l.namespace(ns)
 	}
@@ -276,7 +276,7 @@ func familyOf(ip netip.Addr) wire.Type {
 // reverseName answers below in-addr.arpa and ip6.arpa (2.3.3, 2.4.3): the
 // Service whose ClusterIP it is, or else every endpoint that has the address.
 func (l *lookup) reverseName() outcome {
-	b, ok := parseReverse(l.q.Name(), l.q.Labels(), l.q.Offset)
+	b, ok := parseReverse(l.q.Name(), l.q.Labels(), l.q.LabelOffset)
 	if !ok || l.primary == "" {
 		return missing
 	}
@@ -284,7 +284,7 @@ func (l *lookup) reverseName() outcome {
 	whole := l.listed(cluster.Slices) // before the look, as in services
 	ip := b.ip()
 	for near := l.index.reverse.within(&b); near.next(); {
-		if l.q.Overfull() {
+		if l.q.ExceedsLimit() {
 			return found // what is missing shows when the message is cut
 		}
 		e := l.index.services.Get([]byte(near.home.key))
@@ -329,7 +329,7 @@ func (l *lookup) pointAt(key, kind string, ep *cluster.Endpoint) {
 	}
 	a := &l.q.Answer
 	start := len(a.Buf)
-	a.Buf = wire.AppendHead(a.Buf, wire.OwnerIsQuestion, wire.TypePTR, l.ttl, 0)
+	a.Buf = wire.AppendRecordHeader(a.Buf, wire.OwnerIsQuestion, wire.TypePTR, l.ttl, 0)
 	at := len(a.Buf)
 	if ep != nil {
 		a.Buf = l.appendLabel(a.Buf, *ep)

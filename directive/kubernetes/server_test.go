@@ -100,7 +100,7 @@ func serve(t testing.TB, d directive, h *Handler) *server {
 	chain := new(dns.Chain)
 	chain.Add("kubernetes", h)
 	chain.Add("world", world{})
-	mux := dns.NewMux(dns.NewLot(1<<10), nil)
+	mux := dns.NewMux(dns.NewParkingLot(1<<10), nil)
 	for _, zone := range names(t, append([]string{worldZone}, d.zones...)) {
 		if err := mux.Route(zone, chain); err != nil {
 			t.Fatal(err)
@@ -118,9 +118,9 @@ func newReader() *server {
 
 // send gives the server a packet, and returns the sealed reply.
 func (s *server) send(packet []byte, proto dns.Proto) []byte {
-	s.query.Received(append(s.query.Room(len(packet))[:0], packet...), proto, time.Time{})
+	s.query.Reset(append(s.query.Buffer(len(packet))[:0], packet...), proto, time.Time{})
 	switch s.port.Serve(s.query, s.lent) {
-	case dns.Send:
+	case dns.Answered:
 		return s.query.Reply()
 	case dns.Parked:
 		s.query = dns.NewQuery(s.later)

@@ -181,14 +181,14 @@ func (s *service) own() {
 // packed copies records of one size, but no more than fit the reply: whether
 // some are lost shows when it is cut.
 func (s *service) packed(records string, size int) {
-	n := min(len(records)/size, s.q.Limit()/size+1)
+	n := min(len(records)/size, s.q.SizeLimit()/size+1)
 	s.q.Answer.AppendString(wire.Answers, records[:n*size], n)
 }
 
 // gather is packed for records that are spread over the parts.
 func (s *service) gather(size int, of func(*part) string) {
 	for i := range s.e.parts {
-		if len(s.q.Answer.Buf) > s.q.Limit() {
+		if len(s.q.Answer.Buf) > s.q.SizeLimit() {
 			return
 		}
 		s.packed(of(&s.e.parts[i]), size)
@@ -233,9 +233,9 @@ func (s *service) port() outcome {
 // are below, and has no records (M7).
 func (s *service) clusterEndpoint() outcome {
 	name := s.q.Name()
-	end := s.q.Offset(s.left)
+	end := s.q.LabelOffset(s.left)
 	sel := s.named(s.label(0))
-	sel.cluster = name[s.q.Offset(1):end]
+	sel.cluster = name[s.q.LabelOffset(1):end]
 	if s.selected(&sel) == present {
 		return present
 	}
@@ -261,7 +261,7 @@ func (s *service) inZone() outcome {
 	if s.left == 2 {
 		return present
 	}
-	sel := selection{zone: s.q.Name()[:s.q.Offset(s.left-2)]}
+	sel := selection{zone: s.q.Name()[:s.q.LabelOffset(s.left-2)]}
 	if s.selected(&sel) == present {
 		return present
 	}
@@ -312,7 +312,7 @@ func (s *service) addresses(sel *selection, t wire.Type) {
 			}
 			written[ep.Addr] = struct{}{}
 		}
-		if len(a.Buf) > s.q.Limit() {
+		if len(a.Buf) > s.q.SizeLimit() {
 			return // what is missing shows when the message is cut
 		}
 		a.Buf = wire.AppendAddress(a.Buf, wire.OwnerIsQuestion, s.ttl, ep.Addr)

@@ -84,7 +84,7 @@ func (s *service) writeSRV(n int, sel *selection) {
 	for w := s.endpoints(sel); w.nextPart(); {
 		ports := w.of.selected(sel)
 		for len(ports) > 0 && w.nextInPart() {
-			if len(a.Buf) > s.q.Limit() {
+			if len(a.Buf) > s.q.SizeLimit() {
 				return // what is missing shows when the message is cut
 			}
 			if m := (member{w.of, w.ep.Hostname}); !m.same(before) && s.fits(w.of, w.ep) {
@@ -99,7 +99,7 @@ func (s *service) writeSRV(n int, sel *selection) {
 // reply.
 func (s *service) writePorts(n int, ports []uint16, labels []byte) {
 	for _, port := range ports {
-		if len(s.q.Answer.Buf) > s.q.Limit() {
+		if len(s.q.Answer.Buf) > s.q.SizeLimit() {
 			return
 		}
 		s.srv(n, port, labels)
@@ -124,12 +124,12 @@ func (s *service) writeTargets(sel *selection) {
 		}
 		return
 	}
-	if len(s.q.Answer.Buf) > s.q.Limit() {
+	if len(s.q.Answer.Buf) > s.q.SizeLimit() {
 		return
 	}
 	var room [wire.MaxName]byte
 	for w := s.endpoints(sel); w.next(); {
-		if s.q.Overfull() { // owners can be compressed
+		if s.q.ExceedsLimit() { // owners can be compressed
 			return
 		}
 		if !sel.portless && len(w.of.ports) == 0 || !s.fits(w.of, w.ep) {
@@ -183,7 +183,7 @@ func (s *service) srvTo(n int, port uint16, labels, name []byte) {
 	if s.kubedns {
 		priority, weight = kubednsPriority, 100/n
 	}
-	a.Buf = wire.AppendHead(a.Buf, wire.OwnerIsQuestion, wire.TypeSRV, s.ttl, 6+len(labels)+len(name))
+	a.Buf = wire.AppendRecordHeader(a.Buf, wire.OwnerIsQuestion, wire.TypeSRV, s.ttl, 6+len(labels)+len(name))
 	a.Buf = append(a.Buf, 0, byte(priority), 0, byte(weight), byte(port>>8), byte(port))
 	a.Buf = append(append(a.Buf, labels...), name...)
 	a.Count[wire.Answers]++
@@ -194,17 +194,17 @@ func (s *service) target() []byte {
 	if s.name != nil {
 		return s.name
 	}
-	return s.q.SpelledName()[s.q.Offset(s.left):]
+	return s.q.QuestionName()[s.q.LabelOffset(s.left):]
 }
 
 // appendOwner makes labels in front of the Service's name an owner in the
 // answer's form.
 func (s *service) appendOwner(labels []byte) []byte {
-	at := s.q.Offset(s.left)
+	at := s.q.LabelOffset(s.left)
 	if s.name != nil {
 		labels = append(labels, s.name[:len(s.name)-len(s.lookup.zone.name)]...)
-		at = s.q.Offset(s.below)
+		at = s.q.LabelOffset(s.below)
 	}
-	zone := wire.Pointer(at)
+	zone := wire.QuestionPointer(at)
 	return append(labels, zone[:]...)
 }

@@ -76,7 +76,7 @@ func (l *lookup) spread() outcome {
 // wildNamespace answers for a name of namespaces.
 func (l *lookup) wildNamespace() outcome {
 	if !l.isStar(0) {
-		return l.namespace(l.q.Name()[:l.q.Offset(1)])
+		return l.namespace(l.q.Name()[:l.q.LabelOffset(1)])
 	}
 	for range l.namespaces() {
 		return present
@@ -153,7 +153,7 @@ func (l *lookup) gather(t wire.Type) outcome {
 	}
 	a := &l.q.Answer
 	for _, ip := range slices.SortedFunc(maps.Keys(c.ips), netip.Addr.Compare) {
-		if len(a.Buf) > l.q.Limit() {
+		if len(a.Buf) > l.q.SizeLimit() {
 			break // what is missing shows when the message is cut
 		}
 		a.Buf = wire.AppendAddress(a.Buf, wire.OwnerIsQuestion, l.ttl, ip)
@@ -161,13 +161,13 @@ func (l *lookup) gather(t wire.Type) outcome {
 	}
 	slices.SortFunc(c.srv, func(a, b share) int { return bytes.Compare(a.name, b.name) })
 	for _, s := range c.srv {
-		if len(a.Buf) > l.q.Limit() {
+		if len(a.Buf) > l.q.SizeLimit() {
 			return present
 		}
 		s.writeSRV(c.n, &s.sel)
 	}
 	for _, s := range c.srv {
-		if l.q.Overfull() {
+		if l.q.ExceedsLimit() {
 			break
 		}
 		s.writeTargets(&s.sel)
@@ -180,9 +180,9 @@ func (c *catch) full() bool {
 	const shortest = 28 // a SRV record
 	switch c.qtype {
 	case wire.TypeA, wire.TypeAAAA:
-		return len(c.ips)*lenA > c.q.Limit()
+		return len(c.ips)*lenA > c.q.SizeLimit()
 	case wire.TypeSRV:
-		return c.n > 100 && len(c.srv)*shortest > c.q.Limit()
+		return c.n > 100 && len(c.srv)*shortest > c.q.SizeLimit()
 	}
 	return c.any
 }
@@ -190,7 +190,7 @@ func (c *catch) full() bool {
 // candidates gives the entries of all Services whose names match.
 func (l *lookup) candidates() iter.Seq[*entry] {
 	name, at := l.q.Name(), l.below-3
-	service, space := name[l.q.Offset(at):l.q.Offset(at+1)], name[l.q.Offset(at+1):l.q.Offset(at+2)]
+	service, space := name[l.q.LabelOffset(at):l.q.LabelOffset(at+1)], name[l.q.LabelOffset(at+1):l.q.LabelOffset(at+2)]
 	return func(yield func(*entry) bool) {
 		switch {
 		case l.isStar(at):
@@ -206,7 +206,7 @@ func (l *lookup) candidates() iter.Seq[*entry] {
 				}
 			}
 		default:
-			if e := l.index.services.Get(name[l.q.Offset(at):l.q.Offset(at+2)]); e != nil {
+			if e := l.index.services.Get(name[l.q.LabelOffset(at):l.q.LabelOffset(at+2)]); e != nil {
 				yield(e)
 			}
 		}
@@ -215,7 +215,7 @@ func (l *lookup) candidates() iter.Seq[*entry] {
 
 // take adds what matches of one Service.
 func (c *catch) take(e *entry) {
-	spelled := c.q.SpelledName()[c.q.Offset(c.below):]
+	spelled := c.q.QuestionName()[c.q.LabelOffset(c.below):]
 	name := append([]byte(e.home.key+"\x03svc"), spelled...)
 	s := share{service: service{lookup: c.lookup, e: e, left: c.below - 3, name: name}}
 	switch {

@@ -93,17 +93,17 @@ func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 		return dns.Done
 	}
 	n.sets[0].put(&q.Answer, wire.Answers, []byte(wire.OwnerIsQuestion))
-	sub, ok := q.Ask(n.target, q.Type)
+	sub, ok := q.SubQuery(n.target, q.Type)
 	if !ok {
 		return dns.Wait
 	}
-	q.Follow(sub)
+	q.FollowCNAME(sub)
 	return dns.Done
 }
 
 // Resolve takes up the question for a CNAME's target that had to wait.
 func (h *Handler) Resolve(ctx context.Context, q *dns.Query) error {
-	q.Follow(q.Asked(ctx))
+	q.FollowCNAME(q.ResumeSubQuery(ctx))
 	return nil
 }
 
@@ -135,7 +135,7 @@ func (s *set) targets(q *dns.Query) {
 	for _, to := range s.to {
 		owner := q.Answer.AppendOwner(room[:0], to.name)
 		for i := range to.node.sets {
-			if a := &to.node.sets[i]; a.address() && !q.Overfull() {
+			if a := &to.node.sets[i]; a.address() && !q.ExceedsLimit() {
 				a.put(&q.Answer, wire.Additional, owner)
 			}
 		}
@@ -145,7 +145,7 @@ func (s *set) targets(q *dns.Query) {
 // put writes the records of s under an owner in the answer's form.
 func (s *set) put(a *wire.Answer, section wire.Section, owner []byte) {
 	for _, rdata := range s.rdata {
-		a.Buf = append(wire.AppendHead(a.Buf, owner, s.t, s.ttl, len(rdata)), rdata...)
+		a.Buf = append(wire.AppendRecordHeader(a.Buf, owner, s.t, s.ttl, len(rdata)), rdata...)
 		a.Append(section, nil, 1)
 	}
 }

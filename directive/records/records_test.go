@@ -56,7 +56,7 @@ func run(t testing.TB, body string) *asker {
 	c := new(dns.Chain)
 	c.Add("records", h)
 	c.Add("below", refuses{})
-	mux := dns.NewMux(dns.NewLot(1), nil)
+	mux := dns.NewMux(dns.NewParkingLot(1), nil)
 	if err := mux.Route(wire.Root, c); err != nil {
 		t.Fatal(err)
 	}
@@ -66,9 +66,9 @@ func run(t testing.TB, body string) *asker {
 }
 
 func (a *asker) send(packet []byte) []byte {
-	a.query.Received(append(a.query.Room(len(packet))[:0], packet...), dns.UDP, time.Time{})
+	a.query.Reset(append(a.query.Buffer(len(packet))[:0], packet...), dns.UDP, time.Time{})
 	a.query.Peer = netip.MustParseAddrPort("10.0.0.1:53012")
-	if a.port.Serve(a.query, a.lent) != dns.Send {
+	if a.port.Serve(a.query, a.lent) != dns.Answered {
 		return nil
 	}
 	return a.query.Reply()

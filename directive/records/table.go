@@ -52,7 +52,7 @@ func (t *table) find(q *dns.Query) *node {
 		return nil
 	}
 	for i := max(1, labels-t.deep); i <= labels; i++ {
-		if n := t.wild[wire.Name(name[q.Offset(i):])]; n != nil {
+		if n := t.wild[wire.Name(name[q.LabelOffset(i):])]; n != nil {
 			return n
 		}
 	}

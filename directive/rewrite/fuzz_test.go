@@ -29,10 +29,10 @@ func FuzzNames(f *testing.F) {
 		}
 		// An owner that is the question, one that is written out, one that is
 		// part of it, and a target.
-		q.Answer.Append(wire.Answers, append(wire.AppendHead(nil, wire.OwnerIsQuestion, wire.TypeCNAME, 5, len(seen)), seen...), 1)
-		q.Answer.Append(wire.Answers, append(wire.AppendHead(nil, seen, wire.TypeA, 5, 4), 192, 0, 2, 1), 1)
-		owner := wire.Pointer(q.Offset(q.Labels()))
-		q.Answer.Append(wire.Authority, append(wire.AppendHead(nil, owner[:], wire.TypeNS, 5, len(seen)), seen...), 1)
+		q.Answer.Append(wire.Answers, append(wire.AppendRecordHeader(nil, wire.OwnerIsQuestion, wire.TypeCNAME, 5, len(seen)), seen...), 1)
+		q.Answer.Append(wire.Answers, append(wire.AppendRecordHeader(nil, seen, wire.TypeA, 5, 4), 192, 0, 2, 1), 1)
+		owner := wire.QuestionPointer(q.LabelOffset(q.Labels()))
+		q.Answer.Append(wire.Authority, append(wire.AppendRecordHeader(nil, owner[:], wire.TypeNS, 5, len(seen)), seen...), 1)
 	}}
 	r := newRig(f, `.:53 {
 		rewrite continue name prefix old. new.

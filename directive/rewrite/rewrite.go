@@ -119,7 +119,7 @@ import (
 // groups.
 type Rewrite struct {
 	rules []rule
-	word  dns.Word
+	word  dns.StateKey
 	turns sync.Pool // of *turn
 }
 
@@ -197,7 +197,7 @@ func (rw *Rewrite) ServeDNS(q *dns.Query) dns.Verdict {
 	if t.another {
 		name := t.wire
 		if len(t.renamed) == 0 {
-			name = q.SpelledName()
+			name = q.QuestionName()
 		}
 		q.SetQuestion(name, t.typ, t.class)
 	}
@@ -229,7 +229,7 @@ func (rw *Rewrite) FinishDNS(q *dns.Query) {
 func (t *turn) finish(q *dns.Query) {
 	t.restoreOptions(q)
 	for _, code := range t.reverts {
-		q.DropReplyOption(code)
+		q.RemoveReplyOption(code)
 	}
 	switch {
 	case len(t.renamed) > 0:
@@ -245,7 +245,7 @@ func (t *turn) finish(q *dns.Query) {
 		}
 	}
 	for _, l := range t.ttls {
-		q.Answer.BoundTTL(q.Answer.Body(), l.least, l.most)
+		q.Answer.ClampTTL(q.Answer.RecordsOffset(), l.least, l.most)
 	}
 }
 
@@ -346,7 +346,7 @@ func (t *turn) chase(ctx context.Context, q *dns.Query) error {
 	}
 	old, passed := q.Answer, false
 	only := t.typ == wire.TypeCNAME || t.typ == wire.TypeANY
-	q.Answer.Begin(nil, q.Question())
+	q.Answer.Reset(nil, q.Question())
 	old.Walk(func(s wire.Section, r wire.Record) bool {
 		if passed && !only {
 			return false
@@ -367,11 +367,11 @@ func (t *turn) chase(ctx context.Context, q *dns.Query) error {
 	if err != nil || only {
 		return err
 	}
-	sub, ok := q.Ask([]byte(target), t.typ)
+	sub, ok := q.SubQuery([]byte(target), t.typ)
 	if !ok {
-		sub = q.Asked(ctx)
+		sub = q.ResumeSubQuery(ctx)
 	}
-	if !q.Follow(sub) { // the client goes on from there
+	if !q.FollowCNAME(sub) { // the client goes on from there
 		q.RCode, q.Err = wire.NoError, nil
 		return nil
 	}

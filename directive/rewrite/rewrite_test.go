@@ -27,7 +27,7 @@ func newRig(t testing.TB, corefile string, below ...any) *rig {
 		t.Fatal(err)
 	}
 	r := &rig{t: t, q: seamark.NewQuery(nil), lent: make([]byte, 1<<16)}
-	mux := seamark.NewMux(seamark.NewLot(1), nil)
+	mux := seamark.NewMux(seamark.NewParkingLot(1), nil)
 	if err := mux.Route(wire.Root, b.Chain); err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func newRig(t testing.TB, corefile string, below ...any) *rig {
 }
 
 func (r *rig) ask(packet []byte) []byte {
-	r.q.Received(append(r.q.Room(len(packet))[:0], packet...), seamark.UDP, time.Unix(0, 0))
+	r.q.Reset(append(r.q.Buffer(len(packet))[:0], packet...), seamark.UDP, time.Unix(0, 0))
 	r.q.Peer, r.q.Local = netip.MustParseAddrPort("192.0.2.77:5353"), netip.MustParseAddrPort("10.0.0.2:53")
 	r.port.Serve(r.q, r.lent)
 	return r.q.Reply()
@@ -104,7 +104,7 @@ func TestEDNS(t *testing.T) {
 		if c.peer == "" {
 			r.ask(p)
 		} else {
-			r.q.Received(append(r.q.Room(len(p))[:0], p...), seamark.UDP, time.Unix(0, 0))
+			r.q.Reset(append(r.q.Buffer(len(p))[:0], p...), seamark.UDP, time.Unix(0, 0))
 			r.q.Peer = netip.MustParseAddrPort(c.peer)
 			r.port.Serve(r.q, r.lent)
 		}
@@ -122,8 +122,8 @@ func TestEDNS(t *testing.T) {
 func TestRevert(t *testing.T) {
 	for rule, want := range map[string]int{"edns0 local set 0xffee a revert": 1, "edns0 local set 0xffee a": 2} {
 		r := newRig(t, ".:53 {\nrewrite "+rule+"\n}", &done{func(q *seamark.Query) {
-			q.ReplyOption(0xffee, []byte("answer"))
-			q.ReplyOption(0xffef, nil)
+			q.AddReplyOption(0xffee, []byte("answer"))
+			q.AddReplyOption(0xffef, nil)
 		}})
 		m := new(dns.Msg).SetQuestion("a.example.", dns.TypeA)
 		m.SetEdns0(1232, false)

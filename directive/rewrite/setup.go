@@ -18,7 +18,7 @@ import (
 
 // Setup is the Setup of rewrite.
 func Setup(b *config.Block, uses []corefile.Directive) error {
-	rw := &Rewrite{word: b.Word()}
+	rw := &Rewrite{word: b.NewStateKey()}
 	rw.turns.New = newTurn
 	waits := false
 	var errs []error

@@ -12,7 +12,7 @@ import (
 
 // FinishDNS looks at what another server has answered.
 func (s *Screen) FinishDNS(q *dns.Query) {
-	if !q.Learned || q.Answer.Empty() {
+	if !q.Cacheable || q.Answer.Empty() {
 		return
 	}
 	if s.rebind && !slices.ContainsFunc(s.trusted, func(z wire.Name) bool { return wire.Within(q.Name(), z) }) && s.refuse(q) {
@@ -40,7 +40,7 @@ func (s *Screen) refuse(q *dns.Query) bool {
 	case bad.IsValid():
 		a.Clear()
 		q.AA, q.AD, q.TC = false, false, false
-		q.Extend(wire.EDEBlocked, "private address")
+		q.AddExtendedError(wire.EDEBlocked, "private address")
 		s.tell(q, bad)
 	case beside:
 		remove(a, func(_ wire.Section, r wire.Record) bool { return s.private(r.Type, a.Buf[r.RData:r.Next]).IsValid() })
@@ -149,7 +149,7 @@ func (s *Screen) dropFrom(q *dns.Query) {
 	}
 	remove(a, func(section wire.Section, _ wire.Record) bool { return section != wire.Answers })
 	appendSOA(a, owner, ttl)
-	q.Extend(wire.EDEFiltered, "")
+	q.AddExtendedError(wire.EDEFiltered, "")
 }
 
 // appendSOA writes the SOA record with which a name's lack of records can be kept
@@ -158,7 +158,7 @@ func (s *Screen) dropFrom(q *dns.Query) {
 func appendSOA(a *wire.Answer, owner []byte, ttl uint32) {
 	const server, mailbox = "\x00", "\x06nobody\x07invalid\x00"
 	a.Buf = a.AppendOwner(a.Buf, owner)
-	a.Buf = wire.AppendHead(a.Buf, "", wire.TypeSOA, ttl, len(server+mailbox)+20)
+	a.Buf = wire.AppendRecordHeader(a.Buf, "", wire.TypeSOA, ttl, len(server+mailbox)+20)
 	a.Buf = append(a.Buf, server+mailbox...)
 	for _, n := range [...]uint32{1, 3600, 1200, 604800, ttl} {
 		a.Buf = binary.BigEndian.AppendUint32(a.Buf, n)
@@ -169,7 +169,7 @@ func appendSOA(a *wire.Answer, owner []byte, ttl uint32) {
 // remove takes the records out of which gone says true. It sees each of them once,
 // before it is moved.
 func remove(a *wire.Answer, gone func(s wire.Section, r wire.Record) bool) {
-	off, to := a.Body(), a.Body()
+	off, to := a.RecordsOffset(), a.RecordsOffset()
 	for s, n := range a.Count {
 		for range n {
 			r, ok := wire.ReadRecord(a.Buf, off)

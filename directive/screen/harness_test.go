@@ -172,8 +172,8 @@ func run(t testing.TB, lines string, w mdns.Handler) *running {
 
 func (r *running) route(c *dns.Chain) {
 	r.t.Helper()
-	mux := dns.NewMux(dns.NewLot(8), nil) // one that has been sent may still be there
-	c = c.For("dns://:53", ".")
+	mux := dns.NewMux(dns.NewParkingLot(8), nil) // one that has been sent may still be there
+	c = c.CopyFor("dns://:53", ".")
 	r.block.Chained(c)
 	if err := mux.Route(wire.Root, c); err != nil {
 		r.t.Fatal(err)
@@ -200,9 +200,9 @@ func (r *running) ask(name, qtype string, at time.Time) *mdns.Msg {
 
 func (r *running) send(packet []byte, at time.Time) []byte {
 	q := r.query
-	room := q.Room(len(packet))
+	room := q.Buffer(len(packet))
 	copy(room, packet)
-	q.Received(room, dns.UDP, at)
+	q.Reset(room, dns.UDP, at)
 	q.Peer, q.Local = netip.MustParseAddrPort("10.0.0.1:53012"), netip.MustParseAddrPort("10.0.0.2:53")
 	if r.port.Serve(q, r.lent) == dns.Parked {
 		r.query = dns.NewQuery(r) // that one is a worker's now

@@ -63,10 +63,10 @@ func reversed(q *dns.Query) (netip.Prefix, bool) {
 		return netip.Prefix{}, false
 	}
 	name := q.Name()
-	zone := string(name[q.Offset(n):])
+	zone := string(name[q.LabelOffset(n):])
 	var b [16]byte
 	for i := range n {
-		label := name[q.Offset(n-1-i)+1 : q.Offset(n-i)]
+		label := name[q.LabelOffset(n-1-i)+1 : q.LabelOffset(n-i)]
 		switch {
 		case zone == v4 && n <= 4:
 			v, ok := number(label, 10)

@@ -185,7 +185,7 @@ func (s *Screen) zone(q *dns.Query) (local, listed bool) {
 	}
 	name, labels := q.Name(), q.Labels()
 	for i := max(0, labels-s.deepest); i <= labels; i++ {
-		if local, listed = s.zones[wire.Name(name[q.Offset(i):])]; listed {
+		if local, listed = s.zones[wire.Name(name[q.LabelOffset(i):])]; listed {
 			return local, true
 		}
 	}

@@ -50,9 +50,9 @@ Corefile:3: screen: drop: ANY cannot be dropped`},
 type learned struct{ addr netip.Addr }
 
 func (l learned) ServeDNS(q *dns.Query) dns.Verdict {
-	q.Learned, q.RA, q.AD = l.addr.IsValid(), true, true
+	q.Cacheable, q.RA, q.AD = l.addr.IsValid(), true, true
 	addr := l.addr
-	if !q.Learned {
+	if !q.Cacheable {
 		addr = netip.MustParseAddr("10.0.0.1")
 	}
 	var room [64]byte
@@ -221,7 +221,7 @@ func TestSignatures(t *testing.T) {
 type message []byte
 
 func (m message) ServeDNS(q *dns.Query) dns.Verdict {
-	q.Learned = true
+	q.Cacheable = true
 	at := wire.HeaderLen
 	_, at, _ = wire.ReadName(nil, m, at)
 	at += 4

@@ -56,7 +56,7 @@ func (d *data) Meta(key string) string { return d.metadata(d.q, key) }
 // SERVFAIL, if a var cannot be evaluated.
 func (t *Template) fill(q *dns.Query, m *match) bool {
 	name := string(wire.AppendText(nil, q.Name()))
-	asked := question{string(wire.AppendText(nil, q.SpelledName())), uint16(q.Type), uint16(q.Class)}
+	asked := question{string(wire.AppendText(nil, q.QuestionName())), uint16(q.Type), uint16(q.Class)}
 	flag := func(bit uint16) bool { return q.Flags&bit != 0 }
 	const zero = 1 << 6
 	m.data = &data{

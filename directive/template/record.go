@@ -105,7 +105,7 @@ func (r *record) append(q *dns.Query, d *data, s wire.Section) error {
 	switch {
 	case r.named:
 		f := &r.fixed
-		a.Buf = wire.AppendHead(a.Buf, wire.OwnerIsQuestion, f.Type, f.TTL, len(f.RData))
+		a.Buf = wire.AppendRecordHeader(a.Buf, wire.OwnerIsQuestion, f.Type, f.TTL, len(f.RData))
 		class := len(a.Buf) - 8
 		a.Buf[class], a.Buf[class+1] = byte(f.Class>>8), byte(f.Class)
 		a.AppendString(s, f.RData, 1)

@@ -191,7 +191,7 @@ func (r *rule) zone(q *dns.Query) *zone {
 	name := q.Name()
 	for i := range q.Labels() + 1 {
 		for j := range r.zones {
-			if string(name[q.Offset(i):]) == string(r.zones[j].name) {
+			if string(name[q.LabelOffset(i):]) == string(r.zones[j].name) {
 				return &r.zones[j]
 			}
 		}

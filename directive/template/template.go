@@ -155,14 +155,14 @@ import (
 type Template struct {
 	rules    []*rule
 	answers  bool // some rule is for another class, by its name
-	word     dns.Word
+	word     dns.StateKey
 	metadata expression.Metadata
 	counts   *tally
 }
 
 // Setup is the Setup of template.
 func Setup(b *config.Block, uses []corefile.Directive) error {
-	t := &Template{word: b.Word(), counts: newTally(b.Metrics)}
+	t := &Template{word: b.NewStateKey(), counts: newTally(b.Metrics)}
 	var errs []error
 	for _, d := range uses {
 		r, err := t.parse(b, d)
@@ -212,7 +212,7 @@ var errUnmatched = errors.New("template: the query is of its class, type and zon
 // Resolve takes up the chase of a CNAME whose target had to wait.
 func (t *Template) Resolve(ctx context.Context, q *dns.Query) error {
 	m := q.State(t.word).(*match)
-	follow(q, m, q.Asked(ctx))
+	follow(q, m, q.ResumeSubQuery(ctx))
 	t.end(q, m)
 	return nil
 }
@@ -231,7 +231,7 @@ func (t *Template) begin(q *dns.Query, m match) dns.Verdict {
 		return dns.Done
 	}
 	if target := dangling(q); target != nil {
-		sub, ok := q.Ask(target, q.Type)
+		sub, ok := q.SubQuery(target, q.Type)
 		if !ok {
 			kept := m
 			q.SetState(t.word, &kept)
@@ -246,7 +246,7 @@ func (t *Template) begin(q *dns.Query, m match) dns.Verdict {
 // follow adds what the target of a CNAME gave. The code is the rule's own if it
 // has one.
 func follow(q *dns.Query, m *match, sub *dns.Query) {
-	if q.Follow(sub) && m.rule.rcode != wire.NoError {
+	if q.FollowCNAME(sub) && m.rule.rcode != wire.NoError {
 		q.RCode = m.rule.rcode
 	}
 }
@@ -255,7 +255,7 @@ func follow(q *dns.Query, m *match, sub *dns.Query) {
 func (t *Template) end(q *dns.Query, m *match) {
 	t.counts.match(q, m)
 	if e := m.rule.extended; e != nil {
-		q.Extend(e.code, e.reason)
+		q.AddExtendedError(e.code, e.reason)
 	}
 }
 

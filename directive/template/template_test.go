@@ -95,8 +95,8 @@ func run(t testing.TB, text string) *running {
 	}
 	r := &running{t: t, block: b, port: &dns.Port{}, lent: make([]byte, 65536), sent: make(chan sent, 1)}
 	r.query = dns.NewQuery(r)
-	mux := dns.NewMux(dns.NewLot(1), nil)
-	chain := b.Chain.For("dns://:53", "org.")
+	mux := dns.NewMux(dns.NewParkingLot(1), nil)
+	chain := b.Chain.CopyFor("dns://:53", "org.")
 	chain.View = "v"
 	if err := mux.Route(wire.Root, chain); err != nil {
 		t.Fatal(err)
@@ -115,9 +115,9 @@ func (r *running) ask(name []byte, qtype wire.Type) ([]byte, error) {
 
 func (r *running) serve(packet []byte) ([]byte, error) {
 	q := r.query
-	room := q.Room(len(packet))
+	room := q.Buffer(len(packet))
 	copy(room, packet)
-	q.Received(room, dns.TCP, time.Unix(0, 0))
+	q.Reset(room, dns.TCP, time.Unix(0, 0))
 	q.Peer, q.Local = netip.MustParseAddrPort("10.0.0.1:53012"), netip.MustParseAddrPort("10.0.0.2:53")
 	if r.port.Serve(q, r.lent) == dns.Parked {
 		r.query = dns.NewQuery(r) // that one is a worker's now

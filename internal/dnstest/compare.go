@@ -63,7 +63,7 @@ func (q *question) envelope(reply []byte, m *dns.Msg, proto string) (wrong []str
 			wrong = append(wrong, "the question is not the one that was asked")
 		}
 	}
-	if limit := min(q.sizes, wire.MaxUDP); proto == "udp" && len(reply) > limit {
+	if limit := min(q.sizes, wire.MaxUDPReply); proto == "udp" && len(reply) > limit {
 		wrong = append(wrong, fmt.Sprintf("%d bytes, and the client takes %d", len(reply), limit))
 	}
 	return wrong

@@ -134,7 +134,7 @@ func (q *question) parse() error {
 			digits = digits[:len(digits)-1]
 		}
 		var err error
-		q.sizes = wire.MinUDP
+		q.sizes = wire.MinUDPSize
 		if q.packet, err = hex.DecodeString(strings.Join(digits, "")); err == nil && len(q.packet) < 2 {
 			err = fmt.Errorf("a packet of %d bytes has no id", len(q.packet))
 		}
@@ -151,7 +151,7 @@ func (q *question) parse() error {
 	msg.Question = []dns.Question{{Name: dns.Fqdn(words[0]), Qtype: qtype, Qclass: dns.ClassINET}}
 	msg.RecursionDesired = true
 	opt := &dns.OPT{Hdr: dns.RR_Header{Name: ".", Rrtype: dns.TypeOPT}}
-	opt.SetUDPSize(wire.OurUDP)
+	opt.SetUDPSize(wire.AdvertisedUDPSize)
 	for _, word := range words[2:] {
 		if class, ok := dns.StringToClass[word]; ok {
 			msg.Question[0].Qclass = class
@@ -161,7 +161,7 @@ func (q *question) parse() error {
 			return err
 		}
 	}
-	q.sizes = wire.MinUDP
+	q.sizes = wire.MinUDPSize
 	if len(msg.Extra) > 0 {
 		q.sizes = max(q.sizes, int(opt.UDPSize()))
 	}

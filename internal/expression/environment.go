@@ -45,7 +45,7 @@ func newMachine(metadata Metadata) *machine {
 			if m.q.Proto == dns.TCP {
 				return wire.MaxMessage
 			}
-			return int(m.q.Size)
+			return int(m.q.UDPSize)
 		},
 		Class:      func() string { return m.q.Class.String() },
 		ClientIP:   func() string { return host(m.q.Peer) },

@@ -22,9 +22,9 @@ func query(t testing.TB, name string, qtype wire.Type, proto dns.Proto) *dns.Que
 	packet = append(packet, 0, 0, 41, 1232>>8, 1232&255, 0, 0, 0x80, 0, 0, 0)
 	packet[11] = 1
 	q := dns.NewQuery(nil)
-	q.Received(packet, proto, time.Unix(0, 0))
+	q.Reset(packet, proto, time.Unix(0, 0))
 	q.Peer, q.Local = netip.MustParseAddrPort("10.0.0.1:53012"), netip.MustParseAddrPort("[fe80::53%eth0]:53")
-	if fault := q.Parse(packet); fault != wire.Fine {
+	if fault := q.Parse(packet); fault != wire.NoFault {
 		t.Fatal(fault)
 	}
 	return q

@@ -196,7 +196,7 @@ func TestParseRecordErrors(t *testing.T) {
 func TestAppend(t *testing.T) {
 	var a wire.Answer
 	question := "\x03WwW\x07eXample\x03org\x00\x00\x01\x00\x01"
-	a.Begin(nil, []byte(question))
+	a.Reset(nil, []byte(question))
 	for _, text := range []string{"www A 192.0.2.1", "@ A 192.0.2.2", "Other A 192.0.2.3", "www CH TXT x"} {
 		r, err := ParseRecord(text, origin, 60)
 		if err != nil {

@@ -64,7 +64,7 @@ func ParseRecord(text string, origin wire.Name, ttl uint32) (Record, error) {
 func (r *Record) Append(a *wire.Answer, s wire.Section) {
 	a.Buf = a.AppendOwner(a.Buf, []byte(r.Spelled))
 	class := len(a.Buf) + 2
-	a.Buf = wire.AppendHead(a.Buf, "", r.Type, r.TTL, len(r.RData))
+	a.Buf = wire.AppendRecordHeader(a.Buf, "", r.Type, r.TTL, len(r.RData))
 	a.Buf[class], a.Buf[class+1] = byte(r.Class>>8), byte(r.Class)
 	a.AppendString(s, r.RData, 1)
 }
