@@ -12,11 +12,14 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/directive"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/server"
 )
@@ -97,15 +100,23 @@ func planned(text string) ([]corefile.Server, error) {
 		return nil, err
 	}
 	_, err = server.NewPlan(blocks, server.Options{
-		Directives: Directives(), Port: 53, Log: slog.New(slog.DiscardHandler), Metrics: new(metrics.Registry),
-		Interface: func(name string) ([]netip.Addr, error) {
-			return map[string][]netip.Addr{
-				"lo":   {netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")},
-				"eth0": {netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("fe80::1%eth0")},
-			}[name], nil
-		},
+		Directives: withInterfaces(), Port: 53, Log: slog.New(slog.DiscardHandler), Metrics: new(metrics.Registry),
 	})
 	return blocks, err
+}
+
+// withInterfaces returns the directives on a machine with the interfaces lo and
+// eth0.
+func withInterfaces() []config.Directive {
+	list := Directives()
+	bind := slices.IndexFunc(list, func(d config.Directive) bool { return d.Name == "bind" })
+	list[bind].Setup = directive.BindWith(func(name string) ([]netip.Addr, error) {
+		return map[string][]netip.Addr{
+			"lo":   {netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")},
+			"eth0": {netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("fe80::1%eth0")},
+		}[name], nil
+	})
+	return list
 }
 
 // folder has the files that the Corefiles of the tests name.

@@ -85,11 +85,8 @@ func runs(t *testing.T, where, text string) {
 		}
 	}
 	plan, err := server.NewPlan(blocks, server.Options{
-		Directives: Directives(), Port: 53, Log: slog.New(slog.DiscardHandler), Metrics: new(metrics.Registry),
+		Directives: withInterfaces(), Port: 53, Log: slog.New(slog.DiscardHandler), Metrics: new(metrics.Registry),
 		Listen: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")},
-		Interface: func(string) ([]netip.Addr, error) {
-			return []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("fe80::1%eth0")}, nil
-		},
 	})
 	if err == nil {
 		err = plan.Start(t.Context(), nil)

@@ -1,17 +1,38 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
+
+	"github.com/seamark/seamark/corefile"
 )
+
+// An Address is an IP address that a block listens on, without a port. The zone of
+// a link-local address is its interface.
+type Address struct {
+	IP   netip.Addr
+	From corefile.Token // its place in the Corefile
+}
+
+// Bound returns the addresses that a block listens on: those of the last value
+// offered that has such a method. None means every address.
+func (b *Block) Bound() []Address {
+	bound := Find[interface{ Bound() []Address }](b)
+	if len(bound) == 0 {
+		return nil
+	}
+	return bound[len(bound)-1].Bound()
+}
 
 // Addresses gives the addresses at which clients reach the block: those it is
 // bound to, or those of the machine. Loopback and link-local addresses are left
 // out unless the block is bound to nothing else.
 func (b *Block) Addresses() []netip.Addr {
 	var bound, usable []netip.Addr
-	for _, a := range b.Bind {
+	for _, a := range b.Bound() {
 		if !a.IP.IsUnspecified() {
 			bound = append(bound, a.IP.Unmap().WithZone(""))
 		}
@@ -48,4 +69,34 @@ func Networks() ([]netip.Prefix, error) {
 		}
 	}
 	return networks, nil
+}
+
+// InterfaceAddresses returns the addresses of a network interface of this machine,
+// none if there is no interface of that name.
+func InterfaceAddresses(name string) (ips []netip.Addr, err error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(all, func(i net.Interface) bool { return i.Name == name })
+	if i < 0 {
+		return nil, nil
+	}
+	addrs, err := all[i].Addrs()
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range addrs {
+		prefix, bad := netip.ParsePrefix(a.String())
+		if bad != nil {
+			err = errors.Join(err, bad)
+			continue
+		}
+		ip := prefix.Addr().Unmap()
+		if ip.Is6() && ip.IsLinkLocalUnicast() {
+			ip = ip.WithZone(name)
+		}
+		ips = append(ips, ip)
+	}
+	return ips, err
 }

@@ -7,10 +7,8 @@ package config
 import (
 	"context"
 	"log/slog"
-	"net/netip"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
@@ -41,32 +39,6 @@ type Block struct {
 
 	// Chain is what the block's queries walk. Handlers are added with Handle.
 	Chain *dns.Chain
-	// Bind is the addresses to listen on; none is every address.
-	Bind []Address
-	// Root is the folder that relative paths of files begin at; "" is the
-	// working directory. See Path.
-	Root string
-	// Timeouts are those of the block's connections. Blocks that share an
-	// address share the first's.
-	Timeouts Timeouts
-	// Sockets is how many UDP sockets each of the block's addresses gets; zero is
-	// the server's own number. Blocks that share an address share the first
-	// number that is given.
-	Sockets int
-	// Debug asks for the server's debug lines while the plan serves.
-	Debug bool
-	// Unserved, if it is set, sees the queries that come to one of the block's
-	// addresses and that no server block has. Of several blocks there the first
-	// one's does.
-	Unserved dns.Observer
-	// Reload, if it is set, asks for the Corefile to be looked at again and
-	// again.
-	Reload *Reload
-	// Described is the zones whose queries have metadata.
-	Described Fallthrough
-	// Interface gives the addresses that a network interface has now; none if
-	// there is no such interface.
-	Interface func(name string) ([]netip.Addr, error)
 
 	handlers []offer
 	planned  []func() error
@@ -77,27 +49,10 @@ type Block struct {
 	name     string
 }
 
-// Timeouts of client connections; zero is the server's own.
-type Timeouts struct {
-	Read, Write, Idle time.Duration
-	MaxTCPQueries     int // of one connection, which is closed then; zero is any number
-}
-
-// Reload says how often a Corefile is looked at for changes: every Interval,
-// and a random part of Jitter more.
-type Reload struct{ Interval, Jitter time.Duration }
-
 // An offer is a handler and the directive that made it.
 type offer struct {
 	name string
 	v    any
-}
-
-// An Address is what a block listens on: an IP address, with the interface as
-// its zone if it is link-local, without port.
-type Address struct {
-	IP   netip.Addr
-	From corefile.Token // for errors
 }
 
 // Begin names the directive whose Setup comes next. Only the server calls it.
@@ -113,12 +68,16 @@ func (b *Block) Handle(h any) {
 // NewStateKey gives a handler a place of its own for state in the block's queries.
 func (b *Block) NewStateKey() dns.StateKey { return b.Chain.NewStateKey() }
 
-// Path is where a file is that a directive names.
+// Path returns the path of a file that a directive names. The directive root
+// sets the directory of relative paths; without it they are relative to the
+// working directory. Path("") returns that directory, "" without root.
 func (b *Block) Path(file string) string {
-	if b.Root == "" || filepath.IsAbs(file) {
-		return file
+	for _, r := range Find[interface{ Root() string }](b) {
+		if !filepath.IsAbs(file) {
+			return filepath.Join(r.Root(), file)
+		}
 	}
-	return filepath.Join(b.Root, file)
+	return file
 }
 
 // Offer makes v known to Find, and an observer of the chain if it is a

@@ -19,17 +19,6 @@ func Once(uses []corefile.Directive) error {
 	return errors.Join(errs...)
 }
 
-// Before puts ds in front of the directive called name in all, so that a
-// query meets them first. It panics if there is none of that name: the program
-// is wrong then, and not its input.
-func Before(all []Directive, name string, ds ...Directive) []Directive {
-	i := slices.IndexFunc(all, func(d Directive) bool { return d.Name == name })
-	if i < 0 {
-		panic("config: no directive " + name + " to put another before")
-	}
-	return slices.Insert(slices.Clone(all), i, ds...)
-}
-
 // A Fallthrough is a set of zones that may be off altogether, as the option
 // "fallthrough [ZONES…]" gives it: names that do not exist are asked of the
 // handler below, those within the zones only if any are given.
@@ -65,6 +54,14 @@ type Describer interface {
 	Metadata(q *dns.Query, key string) (value string, ok bool)
 }
 
+// A scope selects the queries that have metadata. The directive metadata offers
+// one.
+type scope interface{ HasMetadata(name []byte) bool }
+
+// UsesMetadata reports whether any query of the block has metadata. Call it in
+// OnPlanned or later.
+func (b *Block) UsesMetadata() bool { return len(Find[scope](b)) > 0 }
+
 // Metadata gives what reads a key of b's metadata for a query: "" if no handler
 // knows it, or if the block has no metadata directive for the query's name. Call
 // it in OnPlanned or later.
@@ -75,9 +72,9 @@ func (b *Block) Metadata(key string) func(q *dns.Query) string {
 
 // AnyMetadata is Metadata for whoever learns the key with the query.
 func (b *Block) AnyMetadata() func(q *dns.Query, key string) string {
-	from := Find[Describer](b)
+	from, scopes := Find[Describer](b), Find[scope](b)
 	return func(q *dns.Query, key string) string {
-		if !b.Described.Through(q.Name()) {
+		if !slices.ContainsFunc(scopes, func(s scope) bool { return s.HasMetadata(q.Name()) }) {
 			return ""
 		}
 		for _, d := range from {

@@ -145,23 +145,3 @@ func TestOnce(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
-
-func TestBefore(t *testing.T) {
-	all := []Directive{{Name: "a"}, {Name: "b"}}
-	var got []string
-	for _, d := range Before(all, "b", Directive{Name: "mine"}, Directive{Name: "too"}) {
-		got = append(got, d.Name)
-	}
-	if s := strings.Join(got, " "); s != "a mine too b" {
-		t.Error(s)
-	}
-	if len(all) != 2 || all[1].Name != "b" {
-		t.Error("the list that was given has changed")
-	}
-	defer func() {
-		if recover() == nil {
-			t.Error("a name that is not there goes unnoticed")
-		}
-	}()
-	Before(all, "c", Directive{Name: "mine"})
-}

@@ -9,6 +9,12 @@ import (
 	"github.com/seamark/seamark/corefile"
 )
 
+// A Bind lists the addresses that a server block listens on.
+type Bind struct{ addresses []config.Address }
+
+// Bound returns the addresses.
+func (b *Bind) Bound() []config.Address { return b.addresses }
+
 // SetupBind is the Setup of the bind directive, which gives the addresses that a
 // server block listens on.
 //
@@ -30,40 +36,57 @@ import (
 // Same as CoreDNS. Differs: two server blocks cannot have one port, one of them
 // on all addresses and the other on a single one.
 func SetupBind(b *config.Block, uses []corefile.Directive) error {
-	var errs []error
-	for _, d := range uses {
-		var except []config.Address
-		errs = append(errs, d.Arity(1, -1), d.Options(corefile.Option{
-			Name: "except", Min: 1, Max: -1,
-			Set: func(o corefile.Directive) (err error) {
-				more, err := addresses(b, o)
-				except = append(except, more...)
-				return err
-			},
-		}))
-		listed, err := addresses(b, d)
-		errs = append(errs, err)
-		same := func(a, b config.Address) bool { return a.IP == b.IP }
-		left := slices.DeleteFunc(slices.Clone(listed), func(a config.Address) bool {
-			return slices.ContainsFunc(except, func(e config.Address) bool { return same(a, e) })
-		})
-		if len(listed) > 0 && len(left) == 0 {
-			errs = append(errs, d.Errorf("no address is left to listen on"))
+	return BindWith(config.InterfaceAddresses)(b, uses)
+}
+
+// BindWith returns the Setup of bind on a machine with the given network
+// interfaces. The function returns the addresses of an interface, none if there is
+// no interface of that name.
+func BindWith(interfaces func(name string) ([]netip.Addr, error)) func(*config.Block, []corefile.Directive) error {
+	return func(b *config.Block, uses []corefile.Directive) error {
+		bind := new(Bind)
+		b.Offer(bind)
+		var errs []error
+		for _, d := range uses {
+			errs = append(errs, bind.use(d, interfaces))
 		}
-		for _, a := range left {
-			if !slices.ContainsFunc(b.Bind, func(has config.Address) bool { return same(a, has) }) {
-				b.Bind = append(b.Bind, a)
-			}
+		return errors.Join(errs...)
+	}
+}
+
+// use adds the addresses of one use of the directive.
+func (b *Bind) use(d corefile.Directive, interfaces func(string) ([]netip.Addr, error)) error {
+	var except []config.Address
+	errs := []error{d.Arity(1, -1), d.Options(corefile.Option{
+		Name: "except", Min: 1, Max: -1,
+		Set: func(o corefile.Directive) (err error) {
+			more, err := addresses(o, interfaces)
+			except = append(except, more...)
+			return err
+		},
+	})}
+	listed, err := addresses(d, interfaces)
+	errs = append(errs, err)
+	contains := func(list []config.Address, a config.Address) bool {
+		return slices.ContainsFunc(list, func(b config.Address) bool { return a.IP == b.IP })
+	}
+	left := slices.DeleteFunc(slices.Clone(listed), func(a config.Address) bool { return contains(except, a) })
+	if len(listed) > 0 && len(left) == 0 {
+		errs = append(errs, d.Errorf("no address is left to listen on"))
+	}
+	for _, a := range left {
+		if !contains(b.addresses, a) {
+			b.addresses = append(b.addresses, a)
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // addresses reads arguments that are addresses or names of interfaces.
-func addresses(b *config.Block, d corefile.Directive) (found []config.Address, err error) {
+func addresses(d corefile.Directive, interfaces func(string) ([]netip.Addr, error)) (found []config.Address, err error) {
 	var errs []error
 	for _, arg := range d.Args {
-		ips, err := b.Interface(arg.Text)
+		ips, err := interfaces(arg.Text)
 		if ip, bad := netip.ParseAddr(arg.Text); bad == nil {
 			ips, err = []netip.Addr{ip.Unmap()}, nil
 		}

@@ -42,10 +42,10 @@ func TestBind(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := &config.Block{Interface: interfaces}
-		err = SetupBind(b, servers[0].Directives)
+		b := new(config.Block)
+		err = BindWith(interfaces)(b, servers[0].Directives)
 		var got []string
-		for _, a := range b.Bind {
+		for _, a := range b.Bound() {
 			got = append(got, a.IP.String())
 		}
 		text := ""

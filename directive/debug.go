@@ -7,6 +7,11 @@ import (
 	"github.com/seamark/seamark/corefile"
 )
 
+type debugLines struct{}
+
+// Debug makes the server log debug lines while the plan serves.
+func (debugLines) Debug() {}
+
 // SetupDebug shows what is otherwise not worth a line: the debug directive.
 //
 //	debug
@@ -27,6 +32,6 @@ import (
 // of the process. Its client gets SERVFAIL, coredns_panics_total counts it and
 // the log has its stack, with the directive as without it.
 func SetupDebug(b *config.Block, uses []corefile.Directive) error {
-	b.Debug = true
+	b.Offer(debugLines{})
 	return errors.Join(config.Once(uses), uses[0].Arity(0, 0), uses[0].Options())
 }

@@ -46,11 +46,14 @@ type Metadata struct {
 	zones config.Fallthrough
 }
 
+// HasMetadata reports whether queries for name, in wire form and lower case, have
+// metadata.
+func (m *Metadata) HasMetadata(name []byte) bool { return m.zones.Through(name) }
+
 // SetupMetadata is the Setup of metadata.
 func SetupMetadata(b *config.Block, uses []corefile.Directive) error {
 	zones, err := b.ZonesOr(uses[0])
 	m := &Metadata{config.Fallthrough{On: true, Zones: zones}}
-	b.Described = m.zones
 	b.Offer(m)
 	return errors.Join(config.Once(uses), err, uses[0].Options())
 }

@@ -8,6 +8,13 @@ import (
 	"github.com/seamark/seamark/corefile"
 )
 
+// A Multisocket is the number of UDP sockets of each address. Blocks that share an
+// address share the first number that is given.
+type Multisocket struct{ sockets int }
+
+// Sockets returns the number.
+func (m *Multisocket) Sockets() int { return m.sockets }
+
 // SetupMultisocket says how many sockets read queries: the multisocket
 // directive.
 //
@@ -36,9 +43,10 @@ func SetupMultisocket(b *config.Block, uses []corefile.Directive) error {
 	if err := errors.Join(config.Once(uses), d.Arity(0, 1), d.Options()); err != nil {
 		return err
 	}
-	b.Sockets = runtime.GOMAXPROCS(0)
+	m := &Multisocket{runtime.GOMAXPROCS(0)}
+	b.Offer(m)
 	if len(d.Args) == 0 {
 		return nil
 	}
-	return corefile.Int(&b.Sockets, 1, 1024)(d)
+	return corefile.Int(&m.sockets, 1, 1024)(d)
 }

@@ -84,7 +84,6 @@ func SetupPrometheus(b *config.Block, uses []corefile.Directive) error {
 		corefile.Option{Name: "runtime_metrics", Set: corefile.Flag(&everything)},
 	))
 	b.Offer(p)
-	b.Unserved = unserved{p}
 	b.OnPlanned(func() error {
 		for _, step := range b.Chain.Steps() {
 			p.names = append(p.names, step.Name)
@@ -110,6 +109,9 @@ func SetupPrometheus(b *config.Block, uses []corefile.Directive) error {
 	b.OnChain(func(c *dns.Chain) { c.Exchange(p, p.chains.At(c, p.begin)) })
 	return err
 }
+
+// Unserved returns the observer of queries in no server block's zone.
+func (p *Prometheus) Unserved() dns.Observer { return unserved{p} }
 
 // secure reads the option tls.
 func (p *Prometheus) secure(b *config.Block, d corefile.Directive) error {

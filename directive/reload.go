@@ -10,6 +10,13 @@ import (
 	"github.com/seamark/seamark/corefile"
 )
 
+// A Reload makes the server check the Corefile for changes.
+type Reload struct{ interval, jitter time.Duration }
+
+// CorefileChecks returns the interval between two checks, and the bound of the
+// random time that is added to it.
+func (r *Reload) CorefileChecks() (interval, jitter time.Duration) { return r.interval, r.jitter }
+
 // SetupReload has the Corefile looked at for changes: the reload directive.
 //
 //	reload [INTERVAL [JITTER]]
@@ -64,10 +71,10 @@ func SetupReload(b *config.Block, uses []corefile.Directive) error {
 	if len(d.Args) == 1 && d.Args[0].Text == "off" {
 		return nil
 	}
-	r := config.Reload{Interval: 30 * time.Second, Jitter: 15 * time.Second}
+	r := &Reload{interval: 30 * time.Second, jitter: 15 * time.Second}
 	var errs []error
 	for i, set := range []func(corefile.Directive) error{
-		corefile.Duration(&r.Interval, 2*time.Second, year), corefile.Duration(&r.Jitter, time.Second, year),
+		corefile.Duration(&r.interval, 2*time.Second, year), corefile.Duration(&r.jitter, time.Second, year),
 	} {
 		if i < len(d.Args) {
 			one := d
@@ -75,8 +82,8 @@ func SetupReload(b *config.Block, uses []corefile.Directive) error {
 			errs = append(errs, set(inSeconds(one)))
 		}
 	}
-	r.Jitter = min(r.Jitter, r.Interval/2)
-	b.Reload = &r
+	r.jitter = min(r.jitter, r.interval/2)
+	b.Offer(r)
 	return errors.Join(errs...)
 }
 

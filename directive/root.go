@@ -9,6 +9,12 @@ import (
 	"github.com/seamark/seamark/corefile"
 )
 
+// A Root is the directory of relative paths.
+type Root string
+
+// Root returns the directory.
+func (r Root) Root() string { return string(r) }
+
 // SetupRoot is the root directive: where the files are that a server block
 // names.
 //
@@ -42,6 +48,6 @@ func SetupRoot(b *config.Block, uses []corefile.Directive) error {
 	case !info.IsDir():
 		return d.Errorf("%s is not a folder", path)
 	}
-	b.Root = path
+	b.Offer(Root(path))
 	return nil
 }

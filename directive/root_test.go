@@ -41,8 +41,8 @@ func TestRootIsWherePathsBegin(t *testing.T) {
 
 func TestRootMayComeLater(t *testing.T) {
 	b, log, err := root(t, "root gone")
-	if err != nil || b.Root != "gone" || !strings.Contains(log, `level=WARN msg="root: there is no such folder" path=gone`) {
-		t.Errorf("%v, root %q, log %q", err, b.Root, log)
+	if err != nil || b.Path("") != "gone" || !strings.Contains(log, `level=WARN msg="root: there is no such folder" path=gone`) {
+		t.Errorf("%v, root %q, log %q", err, b.Path(""), log)
 	}
 }
 

@@ -22,41 +22,44 @@ func block(t *testing.T, lines string) *config.Block {
 }
 
 func TestReload(t *testing.T) {
-	for lines, want := range map[string]config.Reload{
-		"reload":         {Interval: 30 * time.Second, Jitter: 15 * time.Second},
-		"reload 10s":     {Interval: 10 * time.Second, Jitter: 5 * time.Second},
-		"reload 2s 1s":   {Interval: 2 * time.Second, Jitter: time.Second},
-		"reload 1m 2m":   {Interval: time.Minute, Jitter: 30 * time.Second},
-		"reload 1m 10s":  {Interval: time.Minute, Jitter: 10 * time.Second},
-		"reload 60 20":   {Interval: time.Minute, Jitter: 20 * time.Second},
-		"reload 2s 100s": {Interval: 2 * time.Second, Jitter: time.Second},
+	for lines, want := range map[string]Reload{
+		"reload":         {interval: 30 * time.Second, jitter: 15 * time.Second},
+		"reload 10s":     {interval: 10 * time.Second, jitter: 5 * time.Second},
+		"reload 2s 1s":   {interval: 2 * time.Second, jitter: time.Second},
+		"reload 1m 2m":   {interval: time.Minute, jitter: 30 * time.Second},
+		"reload 1m 10s":  {interval: time.Minute, jitter: 10 * time.Second},
+		"reload 60 20":   {interval: time.Minute, jitter: 20 * time.Second},
+		"reload 2s 100s": {interval: 2 * time.Second, jitter: time.Second},
 	} {
-		if got := block(t, lines).Reload; got == nil || *got != want {
+		if got := config.Find[*Reload](block(t, lines)); len(got) != 1 || *got[0] != want {
 			t.Errorf("%s: got %v, want %v", lines, got, want)
 		}
 	}
-	if got := block(t, "reload off").Reload; got != nil {
+	if got := config.Find[*Reload](block(t, "reload off")); got != nil {
 		t.Errorf("off: got %v", got)
 	}
 }
 
 func TestTimeouts(t *testing.T) {
-	got := block(t, "timeouts {\nread 1\nwrite 2s\nidle 1m\nmaxtcpqueries 7\n}").Timeouts
-	if want := (config.Timeouts{Read: time.Second, Write: 2 * time.Second, Idle: time.Minute, MaxTCPQueries: 7}); got != want {
+	got := config.Find[*Timeouts](block(t, "timeouts {\nread 1\nwrite 2s\nidle 1m\nmaxtcpqueries 7\n}"))[0]
+	if want := (Timeouts{read: time.Second, write: 2 * time.Second, idle: time.Minute, queries: 7}); *got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
 func TestMultisocket(t *testing.T) {
-	for lines, want := range map[string]int{"multisocket": runtime.GOMAXPROCS(0), "multisocket 1024": 1024, "": 0} {
-		if got := block(t, lines).Sockets; got != want {
+	for lines, want := range map[string]int{"multisocket": runtime.GOMAXPROCS(0), "multisocket 1024": 1024} {
+		if got := config.Find[*Multisocket](block(t, lines))[0].Sockets(); got != want {
 			t.Errorf("%q: got %d, want %d", lines, got, want)
 		}
+	}
+	if got := config.Find[*Multisocket](block(t, "")); got != nil {
+		t.Errorf("without the directive: got %v", got)
 	}
 }
 
 func TestDebug(t *testing.T) {
-	if block(t, "").Debug || !block(t, "debug").Debug {
+	if config.Find[debugLines](block(t, "")) != nil || config.Find[debugLines](block(t, "debug")) == nil {
 		t.Error("the server is not told")
 	}
 }

@@ -9,6 +9,22 @@ import (
 	"github.com/seamark/seamark/corefile"
 )
 
+// Timeouts are the limits of the block's TCP connections. Zero is the server's
+// default. Blocks that share an address share the first limit of each kind.
+type Timeouts struct {
+	read, write, idle time.Duration
+	queries           int // per connection
+}
+
+// ConnectionTimeouts returns the timeouts.
+func (t *Timeouts) ConnectionTimeouts() (read, write, idle time.Duration) {
+	return t.read, t.write, t.idle
+}
+
+// MaxTCPQueries returns the number of queries after which a connection is closed;
+// zero is no limit.
+func (t *Timeouts) MaxTCPQueries() int { return t.queries }
+
 // SetupTimeouts says how long TCP clients may take: the timeouts directive.
 //
 //	timeouts {
@@ -47,16 +63,17 @@ import (
 // for each of its pieces, so that a client which sends a byte now and then is
 // not waited for.
 func SetupTimeouts(b *config.Block, uses []corefile.Directive) error {
-	d, t := uses[0], &b.Timeouts
+	d, t := uses[0], new(Timeouts)
 	duration := func(name string, of *time.Duration) corefile.Option {
 		return corefile.Option{Name: name, Min: 1, Max: 1, Once: true, Set: func(o corefile.Directive) error {
 			return corefile.Duration(of, time.Second, 24*time.Hour)(inSeconds(o))
 		}}
 	}
 	err := errors.Join(config.Once(uses), d.Arity(0, 0), d.Options(
-		duration("read", &t.Read), duration("write", &t.Write), duration("idle", &t.Idle),
-		corefile.Option{Name: "maxtcpqueries", Min: 1, Max: 1, Once: true, Set: corefile.Int(&t.MaxTCPQueries, 1, math.MaxInt32)},
+		duration("read", &t.read), duration("write", &t.write), duration("idle", &t.idle),
+		corefile.Option{Name: "maxtcpqueries", Min: 1, Max: 1, Once: true, Set: corefile.Int(&t.queries, 1, math.MaxInt32)},
 	))
+	b.Offer(t)
 	if len(d.Body) == 0 {
 		err = errors.Join(err, d.Errorf("want at least one of read, write, idle and maxtcpqueries in braces"))
 	}

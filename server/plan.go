@@ -24,9 +24,6 @@ type Options struct {
 	// Listen, if there is any, takes the place of all addresses and ports that
 	// the Corefile gives.
 	Listen []netip.AddrPort
-	// Interface gives the addresses of a network interface; nil is this
-	// machine's.
-	Interface func(name string) ([]netip.Addr, error)
 
 	Log *slog.Logger
 	// Level, if there is one, is what Log is filtered by. Plans set it to debug
@@ -60,9 +57,6 @@ type route struct {
 // NewPlan sets up every directive of every block, in the order of the
 // registry. It reports every error, by file and line, and opens nothing.
 func NewPlan(servers []corefile.Server, opts Options) (*Plan, error) {
-	if opts.Interface == nil {
-		opts.Interface = interfaceAddresses
-	}
 	p := &Plan{opts: opts}
 	var errs []error
 	for _, s := range servers {
@@ -83,7 +77,7 @@ func NewPlan(servers []corefile.Server, opts Options) (*Plan, error) {
 // block plans one server block.
 func (p *Plan) block(s corefile.Server) (errs []error) {
 	b := &config.Block{
-		Source: s, Log: p.opts.Log, Metrics: p.opts.Metrics, Chain: new(dns.Chain), Interface: p.opts.Interface,
+		Source: s, Log: p.opts.Log, Metrics: p.opts.Metrics, Chain: new(dns.Chain),
 	}
 	var keys []config.Key
 	for _, k := range s.Keys {
@@ -118,10 +112,7 @@ func (p *Plan) block(s corefile.Server) (errs []error) {
 		errs = append(errs, p.unknown(left)...)
 	}
 	if len(p.opts.Listen) > 0 {
-		b.Bind = nil // whatever the Corefile says
-		for _, addr := range p.opts.Listen {
-			b.Bind = append(b.Bind, config.Address{IP: addr.Addr()})
-		}
+		b.Offer(&p.opts)
 	}
 	p.blocks = append(p.blocks, b)
 	for _, k := range keys {

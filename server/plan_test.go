@@ -23,9 +23,11 @@ func (a answer) ServeDNS(q *dns.Query) dns.Verdict { q.RCode = wire.RCode(a); re
 func directives() []config.Directive {
 	return []config.Directive{
 		{Name: "bind", Setup: func(b *config.Block, uses []corefile.Directive) error {
+			var bound addresses
 			for _, a := range uses[0].Args {
-				b.Bind = append(b.Bind, config.Address{IP: netip.MustParseAddr(a.Text), From: a})
+				bound = append(bound, config.Address{IP: netip.MustParseAddr(a.Text), From: a})
 			}
+			b.Offer(bound)
 			return nil
 		}},
 		{Name: "watch", Setup: func(b *config.Block, _ []corefile.Directive) error { b.Offer(new(watcher)); return nil }},
@@ -44,6 +46,11 @@ func directives() []config.Directive {
 		}},
 	}
 }
+
+// addresses are those of bind.
+type addresses []config.Address
+
+func (a addresses) Bound() []config.Address { return a }
 
 type watcher struct{}
 

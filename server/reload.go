@@ -68,34 +68,35 @@ func (r *Run) failures() *metrics.Counter {
 	return r.Metrics.Counter("coredns_reload_failed_total", "Reloads that failed and left the old configuration in place.")
 }
 
-// reload is how often the Corefile is looked at; nil is never. Of several
-// blocks the most eager one decides.
-func (p *Plan) reload() (often *config.Reload) {
+// reload returns the shortest interval between two checks of the Corefile of any
+// block, and its jitter. It is 0 if no block has the directive reload.
+func (p *Plan) reload() (interval, jitter time.Duration) {
 	for _, b := range p.blocks {
-		if b.Reload != nil && (often == nil || b.Reload.Interval < often.Interval) {
-			often = b.Reload
+		for _, r := range config.Find[corefileChecks](b) {
+			if i, j := r.CorefileChecks(); interval == 0 || i < interval {
+				interval, jitter = i, j
+			}
 		}
 	}
-	return often
+	return interval, jitter
 }
 
 // lookAgain tells when it is time to. Many servers share a ConfigMap: the
 // jitter keeps them from reloading together.
 func (p *Plan) lookAgain() <-chan time.Time {
-	often := p.reload()
-	if often == nil {
+	wait, jitter := p.reload()
+	if wait == 0 {
 		return nil
 	}
-	wait := often.Interval
-	if often.Jitter > 0 {
-		wait += rand.N(often.Jitter)
+	if jitter > 0 {
+		wait += rand.N(jitter)
 	}
 	return time.After(wait)
 }
 
 // showVersion says, in the log and in the metrics, which configuration runs.
 func (p *Plan) showVersion() {
-	if p.reload() == nil || p.sum == (corefile.Sum{}) {
+	if interval, _ := p.reload(); interval == 0 || p.sum == (corefile.Sum{}) {
 		return
 	}
 	p.opts.Log.Info("plugin/reload: Running configuration SHA512 = " + p.sum.String())

@@ -46,10 +46,31 @@ func (j *journal) count(text string) int { return strings.Count(j.String(), text
 // often is reload, with an interval of the test's choice.
 func often(interval, jitter time.Duration) config.Directive {
 	return config.Directive{Name: "often", Setup: func(b *config.Block, _ []corefile.Directive) error {
-		b.Reload = &config.Reload{Interval: interval, Jitter: jitter}
+		b.Offer(checks{interval, jitter})
 		return nil
 	}}
 }
+
+type checks struct{ interval, jitter time.Duration }
+
+func (c checks) CorefileChecks() (interval, jitter time.Duration) { return c.interval, c.jitter }
+
+// A limit limits connections, as the directives timeouts and multisocket do.
+type limit struct {
+	idle    time.Duration
+	queries int
+}
+
+func (l limit) ConnectionTimeouts() (read, write, idle time.Duration) { return 0, 0, l.idle }
+func (l limit) MaxTCPQueries() int                                    { return l.queries }
+
+type socketCount int
+
+func (n socketCount) Sockets() int { return int(n) }
+
+type debugLines struct{}
+
+func (debugLines) Debug() {}
 
 func write(t *testing.T, file, text string) {
 	t.Helper()
@@ -336,14 +357,14 @@ func TestReloadOfLimits(t *testing.T) {
 	var log journal
 	opts := onPortZero()
 	opts.Log = NewLog(&log, slog.LevelInfo)
-	limit := func(name string, set func(b *config.Block)) config.Directive {
-		return config.Directive{Name: name, Setup: func(b *config.Block, _ []corefile.Directive) error { set(b); return nil }}
+	offers := func(name string, v any) config.Directive {
+		return config.Directive{Name: name, Setup: func(b *config.Block, _ []corefile.Directive) error { b.Offer(v); return nil }}
 	}
 	opts.Directives = append(opts.Directives,
-		limit("one", func(b *config.Block) { b.Timeouts.MaxTCPQueries = 1 }),
-		limit("brief", func(b *config.Block) { b.Timeouts.Idle, b.Timeouts.MaxTCPQueries = 20*time.Millisecond, 5 }),
-		limit("two", func(b *config.Block) { b.Sockets = 2 }),
-		limit("three", func(b *config.Block) { b.Sockets = 3 }),
+		offers("one", limit{queries: 1}),
+		offers("brief", limit{20 * time.Millisecond, 5}),
+		offers("two", socketCount(2)),
+		offers("three", socketCount(3)),
 	)
 	p := start(t, ". {\n bind 127.0.0.1\n code 3\n two\n}\n", opts, nil)
 	l := p.listeners[0]
@@ -387,7 +408,7 @@ func TestUnserved(t *testing.T) {
 func TestLevel(t *testing.T) {
 	opts := onPortZero()
 	opts.Level = new(slog.LevelVar)
-	opts.Directives = append(opts.Directives, config.Directive{Name: "debug", Setup: func(b *config.Block, _ []corefile.Directive) error { b.Debug = true; return nil }})
+	opts.Directives = append(opts.Directives, config.Directive{Name: "debug", Setup: func(b *config.Block, _ []corefile.Directive) error { b.Offer(debugLines{}); return nil }})
 	p := start(t, ". {\n bind 127.0.0.1\n debug\n}\n", opts, nil)
 	if opts.Level.Level() != slog.LevelDebug {
 		t.Error("no debug lines")

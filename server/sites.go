@@ -2,9 +2,7 @@ package server
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 
@@ -24,11 +22,12 @@ func (p *Plan) addresses(k config.Key, b *config.Block) (sites []*site) {
 	if len(sites) > 0 {
 		return sites
 	}
-	if len(b.Bind) == 0 {
+	bound := b.Bound()
+	if len(bound) == 0 {
 		return []*site{{addr: netip.AddrPortFrom(everywhere, k.Port), from: k.From}}
 	}
-	all := slices.ContainsFunc(b.Bind, func(a config.Address) bool { return a.IP == everywhere })
-	for _, a := range b.Bind {
+	all := slices.ContainsFunc(bound, func(a config.Address) bool { return a.IP == everywhere })
+	for _, a := range bound {
 		if all && a.IP == netip.IPv4Unspecified() {
 			continue // :: is that, too
 		}
@@ -48,11 +47,13 @@ func (s *site) name() string {
 // limits are those of the first of the address's blocks that gives one each.
 func (s *site) limits() (l transport.Limits) {
 	for _, r := range s.routes {
-		t := r.block.Timeouts
-		l.IdleTimeout = cmp.Or(l.IdleTimeout, t.Idle)
-		l.MessageTimeout = cmp.Or(l.MessageTimeout, t.Read)
-		l.WriteTimeout = cmp.Or(l.WriteTimeout, t.Write)
-		l.MaxQueries = cmp.Or(l.MaxQueries, t.MaxTCPQueries)
+		for _, t := range config.Find[timeouts](r.block) {
+			read, write, idle := t.ConnectionTimeouts()
+			l.IdleTimeout = cmp.Or(l.IdleTimeout, idle)
+			l.MessageTimeout = cmp.Or(l.MessageTimeout, read)
+			l.WriteTimeout = cmp.Or(l.WriteTimeout, write)
+			l.MaxQueries = cmp.Or(l.MaxQueries, t.MaxTCPQueries())
+		}
 	}
 	return l
 }
@@ -60,7 +61,9 @@ func (s *site) limits() (l transport.Limits) {
 // sockets is zero if no block says how many.
 func (s *site) sockets() (n int) {
 	for _, r := range s.routes {
-		n = cmp.Or(n, r.block.Sockets)
+		for _, m := range config.Find[sockets](r.block) {
+			n = cmp.Or(n, m.Sockets())
+		}
 	}
 	return n
 }
@@ -69,9 +72,9 @@ func (s *site) sockets() (n int) {
 // CoreDNS gives them; nil if nobody looks at them.
 func (s *site) unserved() *dns.Chain {
 	for _, r := range s.routes {
-		if o := r.block.Unserved; o != nil {
+		for _, u := range config.Find[unserved](r.block) {
 			c := &dns.Chain{Server: s.name(), Zone: "dropped"}
-			c.Observe(o)
+			c.Observe(u.Unserved())
 			return c
 		}
 	}
@@ -95,33 +98,4 @@ func (p *Plan) overlaps() (errs []error) {
 
 func covers(wildcard, a netip.Addr) bool {
 	return wildcard == everywhere || wildcard == netip.IPv4Unspecified() && a.Is4() || wildcard == netip.IPv4Unspecified() && a == everywhere
-}
-
-// interfaceAddresses gives the addresses of an interface of this machine.
-func interfaceAddresses(name string) (ips []netip.Addr, err error) {
-	all, err := net.Interfaces()
-	if err != nil {
-		return nil, err
-	}
-	i := slices.IndexFunc(all, func(i net.Interface) bool { return i.Name == name })
-	if i < 0 {
-		return nil, nil
-	}
-	addrs, err := all[i].Addrs()
-	if err != nil {
-		return nil, err
-	}
-	for _, a := range addrs {
-		prefix, bad := netip.ParsePrefix(a.String())
-		if bad != nil {
-			err = errors.Join(err, bad)
-			continue
-		}
-		ip := prefix.Addr().Unmap()
-		if ip.Is6() && ip.IsLinkLocalUnicast() {
-			ip = ip.WithZone(name)
-		}
-		ips = append(ips, ip)
-	}
-	return ips, err
 }

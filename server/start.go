@@ -141,7 +141,7 @@ func (p *Plan) setLevel() {
 		return
 	}
 	level := slog.LevelInfo
-	if slices.ContainsFunc(p.blocks, func(b *config.Block) bool { return b.Debug }) {
+	if slices.ContainsFunc(p.blocks, func(b *config.Block) bool { return len(config.Find[debug](b)) > 0 }) {
 		level = slog.LevelDebug
 	}
 	p.opts.Level.Set(level)

@@ -40,7 +40,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		own := b.NameOf(c)
 		c.step = slices.IndexFunc(b.Chain.Steps(), func(s dns.Step) bool { return s.Name == own })
 		c.label, c.view = zonesText(c.zones), b.Chain.View
-		name = strconv.Quote(b.Chain.View) + zonesText(b.Zones) + "\n" + b.Root
+		name = strconv.Quote(b.Chain.View) + zonesText(b.Zones) + "\n" + b.Path("")
 		return nil
 	})
 	b.OnStart(func(s *config.Start) error {

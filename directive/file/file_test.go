@@ -278,11 +278,17 @@ func TestRelativePathsBeginAtRoot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &config.Block{Zones: []wire.Name{origin}, Root: folder, Log: slog.New(slog.DiscardHandler), Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
+	b := &config.Block{Zones: []wire.Name{origin}, Log: slog.New(slog.DiscardHandler), Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
+	b.Offer(root(folder))
 	if err := Setup(b, servers[0].Directives); err != nil {
 		t.Error(err)
 	}
 }
+
+// A root is the directory of relative paths, as the directive root offers it.
+type root string
+
+func (r root) Root() string { return string(r) }
 
 // An ordinary question allocates nothing.
 func TestAllocations(t *testing.T) {

@@ -358,7 +358,7 @@ func TestMetadata(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.Described = config.Fallthrough{On: true}
+	b.Offer(metadata{})
 	said := make(chan string, 1)
 	b.Offer(observer{b.Metadata("forward/upstream"), said})
 	r := &rig{t: t}
@@ -461,3 +461,8 @@ func TestAnswersAnotherType(t *testing.T) {
 		t.Errorf("asked %d times", n)
 	}
 }
+
+// A metadata selects every query, as the directive does.
+type metadata struct{}
+
+func (metadata) HasMetadata([]byte) bool { return true }

@@ -136,7 +136,10 @@ func TestSetupPath(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := &config.Block{Zones: []wire.Name{wire.Root}, Root: c.root, Log: slog.New(slog.DiscardHandler), Metrics: new(metrics.Registry), Chain: new(dns.Chain)}
+		b := &config.Block{Zones: []wire.Name{wire.Root}, Log: slog.New(slog.DiscardHandler), Metrics: new(metrics.Registry), Chain: new(dns.Chain)}
+		if c.root != "" {
+			b.Offer(root(c.root))
+		}
 		if err := Setup(b, servers[0].Directives); err != nil {
 			t.Fatal(err)
 		}
@@ -254,3 +257,8 @@ func TestConfigMapReloadFails(t *testing.T) {
 		t.Errorf("a start that is given up: %v", err)
 	}
 }
+
+// A root is the directory of relative paths, as the directive root offers it.
+type root string
+
+func (r root) Root() string { return string(r) }

@@ -121,7 +121,7 @@ var passed = [...]string{
 // Setup is the Setup of kubedns_config: it checks the options. What they are for a
 // Follower has done.
 func Setup(b *config.Block, uses []corefile.Directive) error {
-	_, err := parseUse(uses[0], b.Root)
+	_, err := parseUse(uses[0], b.Path(""))
 	return errors.Join(config.Once(uses), err)
 }
 

@@ -186,7 +186,9 @@ func TestMetadataChangesTheSource(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b.Described.On = described
+			if described {
+				b.Offer(metadata{})
+			}
 			if err := corefile.Sorted(b.Planned()...); err != nil {
 				t.Fatal(err)
 			}
@@ -231,3 +233,8 @@ func TestProgrammed(t *testing.T) {
 		}
 	}
 }
+
+// A metadata selects every query, as the directive does.
+type metadata struct{}
+
+func (metadata) HasMetadata([]byte) bool { return true }

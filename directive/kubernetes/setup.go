@@ -173,7 +173,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	h.source = &o
 	b.Handle(h)
 	b.OnPlanned(func() error {
-		if h.pods == podsVerified && b.Described.On {
+		if h.pods == podsVerified && b.UsesMetadata() {
 			o.clients, o.PodLabels = true, true
 		}
 		return nil

@@ -21,8 +21,8 @@ func plan(text string, below ...any) (*config.Block, error) {
 	}
 	b := &config.Block{
 		Log: slog.New(slog.DiscardHandler), Metrics: new(metrics.Registry), Chain: new(dns.Chain),
-		Described: config.Fallthrough{On: true},
 	}
+	b.Offer(metadata{})
 	b.Begin("rewrite")
 	err = Setup(b, servers[0].Directives)
 	b.Begin("below")
@@ -31,6 +31,11 @@ func plan(text string, below ...any) (*config.Block, error) {
 	}
 	return b, corefile.Sorted(append(b.Planned(), err)...)
 }
+
+// A metadata selects every query, as the directive does.
+type metadata struct{}
+
+func (metadata) HasMetadata([]byte) bool { return true }
 
 func TestSetupErrors(t *testing.T) {
 	const fields = "name, type, class, edns0, ttl, cname, rcode"

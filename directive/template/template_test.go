@@ -86,7 +86,7 @@ func run(t testing.TB, text string) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.Described.On = true
+	b.Offer(metadata{})
 	b.Offer(tells(`a"b\`))
 	b.Begin("below")
 	b.Handle(below{})
@@ -317,3 +317,8 @@ func TestAllocations(t *testing.T) {
 		}
 	}
 }
+
+// A metadata selects every query, as the directive does.
+type metadata struct{}
+
+func (metadata) HasMetadata([]byte) bool { return true }

@@ -1,0 +1,37 @@
+package server
+
+import (
+	"time"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/dns"
+)
+
+// Directives offer these to the server. Each has one directive, which is named in
+// the comment.
+type (
+	// timeouts limits the TCP connections of an address; zero is the server's
+	// default (timeouts).
+	timeouts interface {
+		ConnectionTimeouts() (read, write, idle time.Duration)
+		MaxTCPQueries() int
+	}
+	// sockets is the number of UDP sockets of an address (multisocket).
+	sockets interface{ Sockets() int }
+	// unserved observes queries in no server block's zone (prometheus).
+	unserved interface{ Unserved() dns.Observer }
+	// corefileChecks makes the server check its Corefile for changes (reload).
+	corefileChecks interface {
+		CorefileChecks() (interval, jitter time.Duration)
+	}
+	// debug makes the server log debug lines (debug).
+	debug interface{ Debug() }
+)
+
+// Bound returns the addresses of Listen, which replace those of the directive bind.
+func (o *Options) Bound() (addresses []config.Address) {
+	for _, a := range o.Listen {
+		addresses = append(addresses, config.Address{IP: a.Addr()})
+	}
+	return addresses
+}
