@@ -67,7 +67,7 @@ func (p *program) plan(file string, at port) (*server.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := server.Run{Read: func() corefile.Reading { return kubedns.Once(read()) }, Options: server.Options{
+	r := server.Run{Read: func() corefile.Reading { return kubedns.ExpandOnce(read()) }, Options: server.Options{
 		Directives: p.directives, Port: uint16(at), Log: server.NewLog(io.Discard, slog.LevelError),
 	}}
 	return r.Check()

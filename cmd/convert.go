@@ -12,6 +12,7 @@ import (
 
 	"github.com/seamark/seamark/compat/convert"
 	"github.com/seamark/seamark/compat/dnsmasq"
+	kubednscompat "github.com/seamark/seamark/compat/kubedns"
 	"github.com/seamark/seamark/directive/kubedns"
 	"github.com/spf13/cobra"
 )
@@ -177,7 +178,7 @@ func (p *program) part(program convert.Program) (part convert.Part, config strin
 		config, err = p.nannyPart(&part)
 	case convert.Dnsmasq:
 		// Its defaults are those of a nanny that follows nothing.
-		err = dnsmasqPart(&part, program.Args, dnsmasq.Place{Lameduck: 5 * time.Second})
+		err = dnsmasqPart(&part, program.Args, dnsmasq.Environment{Lameduck: 5 * time.Second})
 	}
 	if err != nil {
 		var lines []string
@@ -197,7 +198,7 @@ func parseLine(c *cobra.Command, args []string) error {
 }
 
 func (p *program) kubednsPart(part *convert.Part) (config string, err error) {
-	flags := kubedns.DefaultFlags()
+	flags := kubednscompat.DefaultFlags()
 	c := &cobra.Command{Use: convert.KubeDNS}
 	var verbosity int
 	kubednsFlags(c, &flags)
@@ -250,12 +251,12 @@ func (p *program) nannyPart(part *convert.Part) (config string, err error) {
 		part.Notes = append(part.Notes, "-logInterval is for the log of the nanny: chaos and prometheus tell the numbers of a server")
 	}
 	part.Runs = logging(c)
-	return part.Mounts[n.configDir], dnsmasqPart(part, f.Args(), dnsmasq.Place{ConfigMap: n.configDir, Period: n.sync, Resolver: n.resolver, Lameduck: n.lameduck})
+	return part.Mounts[n.configDir], dnsmasqPart(part, f.Args(), dnsmasq.Environment{ConfigMap: n.configDir, Period: n.sync, Resolver: n.resolver, Lameduck: n.lameduck})
 }
 
 // dnsmasqPart is what dnsmasq's options mean. The files that they name are read
 // where they are, but for one that belongs to this machine and not to a container.
-func dnsmasqPart(part *convert.Part, args []string, at dnsmasq.Place) error {
+func dnsmasqPart(part *convert.Part, args []string, at dnsmasq.Environment) error {
 	at.Interfaces = interfaces()
 	if part.Container != "" {
 		at.Interfaces = []string{"lo", "eth0"} // a pod's
@@ -265,7 +266,7 @@ func dnsmasqPart(part *convert.Part, args []string, at dnsmasq.Place) error {
 	if err != nil {
 		return err
 	}
-	part.Notes = append(part.Notes, options.Lost...)
+	part.Notes = append(part.Notes, options.Notes...)
 	if options.PIDFile != "" {
 		part.Notes = append(part.Notes, "--pid-file: it is seamark's own flag -pidfile that writes one")
 	}

@@ -61,7 +61,7 @@ func TestConvertCommandLine(t *testing.T) {
 		{base + "-- kube-dns --domain=a..b --dns-bind-address=x", "", "", "kube-dns: --dns-bind-address: want an IP address, got \"x\"\nkube-dns: --domain: want", 1},
 		{base + "-- dnsmasq-nanny -k", "", "", "dnsmasq-nanny: unknown shorthand flag: 'k' in -k\n", 1},
 		{base + "-- dnsmasq-nanny -syncInterval=0s", "", "", "dnsmasq-nanny: -syncInterval: want 10ms..24h, got 0s\n", 1},
-		{base + "bad.yaml", "", "", "ConfigMap kube-dns: federations: want NAME=DOMAIN, with a comma between two, got \"x\"\nConfigMap kube-dns: upstreamNameservers: want IP", 1},
+		{base + "bad.yaml", "", "", "ConfigMap kube-dns: federations: want NAME=DOMAIN,NAME=DOMAIN, got \"x\"\nConfigMap kube-dns: upstreamNameservers: want IP", 1},
 		{base + "broken", "", "", "broken: federations: want UTF-8, got \"\\xff\"\n", 1},
 		{base + "-", "a: b\n", "", "(standard input): not an object of Kubernetes: it has no kind\n", 1},
 		{base + "-", strings.Replace(stock, "- --v=2", "- --nonsense", 1), "", "kubedns (kube-dns): unknown flag: --nonsense\n", 1},

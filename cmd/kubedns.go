@@ -3,7 +3,7 @@ package cmd
 import (
 	"os"
 
-	"github.com/seamark/seamark/directive/kubedns"
+	"github.com/seamark/seamark/compat/kubedns"
 	"github.com/spf13/cobra"
 )
 

@@ -14,6 +14,7 @@ import (
 	"github.com/seamark/seamark/compat/dnsmasq"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/kubedns"
+	"github.com/seamark/seamark/internal/kubednsconfig"
 	"github.com/seamark/seamark/server"
 	"github.com/spf13/cobra"
 )
@@ -106,7 +107,7 @@ func (n *nanny) check() error {
 
 // nanny serves what the options ask for.
 func (p *program) nanny(c *cobra.Command, n nanny, options dnsmasq.Options, verbosity int) error {
-	at := dnsmasq.Place{Resolver: n.resolver, Period: n.sync, Lameduck: n.lameduck, Interfaces: interfaces()}
+	at := dnsmasq.Environment{Resolver: n.resolver, Period: n.sync, Lameduck: n.lameduck, Interfaces: interfaces()}
 	at.ConfigMap = n.configDir
 	text, err := options.Corefile(at)
 	switch {
@@ -140,8 +141,8 @@ func (p *program) nanny(c *cobra.Command, n nanny, options dnsmasq.Options, verb
 		_, err := p.out.Write([]byte(text))
 		return err
 	}
-	if len(options.Lost) > 0 {
-		log.Warn("dnsmasq-nanny: what these options mean is done in another way or not: " + strings.Join(options.Lost, "; "))
+	if len(options.Notes) > 0 {
+		log.Warn("dnsmasq-nanny: what these options mean is done in another way or not: " + strings.Join(options.Notes, "; "))
 	}
 	limitMemory(log)
 	if n.statistics > 0 {
@@ -154,13 +155,13 @@ func (p *program) nanny(c *cobra.Command, n nanny, options dnsmasq.Options, verb
 // else later is told, and not served.
 func (n *nanny) once(ctx context.Context, beside *sync.WaitGroup, r *server.Run, text string) (string, error) {
 	read := corefile.ReadText("(dnsmasq-nanny)", []byte(text))
-	with := func(c kubedns.Config) ([]corefile.Server, error) {
-		servers, err := kubedns.Expanded(read.Servers, c)
+	with := func(c kubednsconfig.Config) ([]corefile.Server, error) {
+		servers, err := kubedns.Expand(read.Servers, c)
 		return servers, errors.Join(read.Err, err)
 	}
-	first := make(chan kubedns.Config, 1)
+	first := make(chan kubednsconfig.Config, 1)
 	seen := false
-	d := kubedns.Directory{Path: n.configDir, Period: n.sync, Log: r.Log, Metrics: r.Metrics, Check: func(c kubedns.Config) error {
+	d := kubedns.Directory{Path: n.configDir, Period: n.sync, Log: r.Log, Metrics: r.Metrics, Check: func(c kubednsconfig.Config) error {
 		servers, err := with(c)
 		if err == nil {
 			err = planned(r.Options, servers)
@@ -168,7 +169,7 @@ func (n *nanny) once(ctx context.Context, beside *sync.WaitGroup, r *server.Run,
 		return err
 	}}
 	beside.Go(func() {
-		d.Run(ctx, func(c kubedns.Config) {
+		d.Run(ctx, func(c kubednsconfig.Config) {
 			if !seen {
 				seen = true
 				first <- c

@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seamark/seamark/directive/kubedns"
+	"github.com/seamark/seamark/internal/kubednsconfig"
+	"github.com/seamark/seamark/metrics"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/seamark/seamark/directive/kubedns"
-	"github.com/seamark/seamark/metrics"
 )
 
 // A kubeDNS is a kubedns.Object that runs, and what it has told.
@@ -100,7 +100,7 @@ func TestKubeDNSConfigMap(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		kubedns.Object{Options: o, Log: slog.New(slog.NewTextHandler(k, nil)), Metrics: &k.metrics}.Run(ctx, func(c kubedns.Config) {
+		kubedns.Object{Options: o, Log: slog.New(slog.NewTextHandler(k, nil)), Metrics: &k.metrics}.Run(ctx, func(c kubednsconfig.Config) {
 			k.mu.Lock()
 			defer k.mu.Unlock()
 			k.told = append(k.told, fmt.Sprint(c))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/kubedns"
+	"github.com/seamark/seamark/internal/kubednsconfig"
 )
 
 // A Part is what one program's command line means.
@@ -160,18 +161,18 @@ func (m *merging) servers() ([]corefile.Server, error) {
 		m.letStubs(&servers[len(servers)-1])
 	}
 	if masq != nil && kube != nil {
-		gone = kubedns.Self(blocks[kube][0])
+		gone = kubedns.ListenAddress(blocks[kube][0])
 	}
 	m.probes(servers, gone)
 	return servers, nil
 }
 
 // config reads the ConfigMap, if there is one. What is wrong with it is told whole.
-func (m *merging) config() (kubedns.Config, error) {
+func (m *merging) config() (kubednsconfig.Config, error) {
 	if m.Config == nil {
-		return kubedns.Config{}, nil
+		return kubednsconfig.Config{}, nil
 	}
-	c, err := kubedns.Parse(m.Config.Data)
+	c, err := kubednsconfig.Parse(m.Config.Data)
 	if err != nil {
 		var lines []string
 		for line := range strings.Lines(err.Error()) {
@@ -179,7 +180,7 @@ func (m *merging) config() (kubedns.Config, error) {
 		}
 		return c, errors.New(strings.Join(lines, "\n"))
 	}
-	for _, key := range kubedns.Unknown(m.Config.Data) {
+	for _, key := range kubednsconfig.UnknownKeys(m.Config.Data) {
 		m.note("%s: the key %q means nothing to kube-dns", m.Config.Place, key)
 	}
 	return c, nil
@@ -187,7 +188,7 @@ func (m *merging) config() (kubedns.Config, error) {
 
 // writeOut puts what the ConfigMap says in the place of kubedns_config. Federations
 // are for kube-dns alone.
-func (m *merging) writeOut(servers []corefile.Server, c kubedns.Config, federations bool) ([]corefile.Server, error) {
+func (m *merging) writeOut(servers []corefile.Server, c kubednsconfig.Config, federations bool) ([]corefile.Server, error) {
 	reads := slices.ContainsFunc(servers, func(s corefile.Server) bool { return first(s, "kubedns_config") >= 0 })
 	switch {
 	case !reads && !federations:
@@ -198,7 +199,7 @@ func (m *merging) writeOut(servers []corefile.Server, c kubedns.Config, federati
 		c.Federations = nil
 	}
 	m.note("%s is written out: a change of it needs another conversion; with --follow the Corefile follows it", m.Config.Place)
-	out, err := kubedns.Expanded(servers, c)
+	out, err := kubedns.Expand(servers, c)
 	for i := range out {
 		out[i].Directives = slices.DeleteFunc(out[i].Directives, shadowed(map[string]bool{}))
 	}
@@ -248,7 +249,7 @@ func (m *merging) probes(servers []corefile.Server, gone string) {
 		}
 		m.note("%s is no part of a Corefile: run seamark sidecar with its flags beside the server, or have probes look at %s", p.Called(), where)
 		if gone != "" && slices.ContainsFunc(p.Args, func(a string) bool { return strings.Contains(a, ","+gone+",") }) {
-			m.note("%s probes %s: it has to probe %s", p.Called(), gone, kubedns.Self(servers[len(servers)-1]))
+			m.note("%s probes %s: it has to probe %s", p.Called(), gone, kubedns.ListenAddress(servers[len(servers)-1]))
 		}
 	}
 }

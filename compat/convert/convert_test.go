@@ -157,7 +157,7 @@ func TestCorefileAlone(t *testing.T) {
 		{"two of a kind", []Part{masq, part(Nanny, masq.Text), kube, kube}, nil, "",
 			"c-kube-dns (kube-dns) and c-kube-dns (kube-dns) are two of a kind: give one of them\nc-dnsmasq (dnsmasq) and c-dnsmasq-nanny (dnsmasq-nanny) are two of a kind: give one of them"},
 		{"a bad ConfigMap", []Part{kube}, &ConfigMap{"ConfigMap x", "", "", map[string]string{"federations": "a", "upstreamNameservers": "x"}}, "",
-			"ConfigMap x: federations: want NAME=DOMAIN, with a comma between two, got \"a\"\nConfigMap x: upstreamNameservers: want a JSON array"},
+			"ConfigMap x: federations: want NAME=DOMAIN,NAME=DOMAIN, got \"a\"\nConfigMap x: upstreamNameservers: want a JSON array"},
 	} {
 		text, err := Conversion{From: "Pod p", Order: order, Parts: c.parts, Config: c.config}.Corefile()
 		if !strings.Contains(text, c.want) || (err == nil) != (c.err == "") || err != nil && !strings.HasPrefix(err.Error(), c.err) {

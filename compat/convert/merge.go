@@ -7,6 +7,7 @@ import (
 
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/kubedns"
+	"github.com/seamark/seamark/internal/kubednsconfig"
 )
 
 // dnsmasqs are the directives that one server has as dnsmasq has them, who stands in
@@ -25,8 +26,8 @@ type joining struct {
 
 // join gives the blocks of dnsmasq with what kube-dns knows in the last. One for the
 // names without a dot may stand before it; what kube-dns knows has more labels.
-func (m *merging) join(masq []corefile.Server, kube corefile.Server, config kubedns.Config) ([]corefile.Server, error) {
-	j := joining{merging: m, kube: kube, self: kubedns.Self(kube)}
+func (m *merging) join(masq []corefile.Server, kube corefile.Server, config kubednsconfig.Config) ([]corefile.Server, error) {
+	j := joining{merging: m, kube: kube, self: kubedns.ListenAddress(kube)}
 	out := slices.Clone(masq)
 	for i, s := range out {
 		j.asked = nil
@@ -76,7 +77,7 @@ func (j *joining) cut(s corefile.Server) corefile.Server {
 		d.Body = slices.Clone(d.Body)
 		for i, o := range d.Body {
 			if o.Text == "resolver" && slices.ContainsFunc(o.Args, j.isKube) {
-				d.Body[i].Args = []corefile.Token{{Text: kubedns.Self(s), File: o.File, Line: o.Line}}
+				d.Body[i].Args = []corefile.Token{{Text: kubedns.ListenAddress(s), File: o.File, Line: o.Line}}
 			}
 		}
 		out = append(out, d)
@@ -110,7 +111,7 @@ func (j *joining) zones(d corefile.Directive) corefile.Directive {
 }
 
 // others sees to names that kube-dns was asked for and asked others for.
-func (j *joining) others(config kubedns.Config) error {
+func (j *joining) others(config kubednsconfig.Config) error {
 	own, theirs := first(j.main, "kubedns_config"), first(j.kube, "kubedns_config")
 	everything := slices.Contains(j.asked, "") && root(j.main) == nil
 	switch {
@@ -125,7 +126,7 @@ func (j *joining) others(config kubedns.Config) error {
 			return err
 		}
 	}
-	both, err := kubedns.Expanded([]corefile.Server{j.main, j.kube}, config)
+	both, err := kubedns.Expand([]corefile.Server{j.main, j.kube}, config)
 	if err != nil {
 		return err
 	}
@@ -173,12 +174,12 @@ func (j *joining) place(own *corefile.Directive, theirs corefile.Directive) {
 }
 
 // federations writes those of a ConfigMap that kube-dns reads and dnsmasq does not.
-func (j *joining) federations(config kubedns.Config) error {
+func (j *joining) federations(config kubednsconfig.Config) error {
 	if j.Config == nil {
 		j.note("kube-dns's ConfigMap is not followed, since dnsmasq does not read it: give it here, and its federations are written out")
 		return nil
 	}
-	out, err := kubedns.Expanded([]corefile.Server{j.kube}, kubedns.Config{Federations: config.Federations})
+	out, err := kubedns.Expand([]corefile.Server{j.kube}, kubednsconfig.Config{Federations: config.Federations})
 	if err != nil {
 		return err
 	}

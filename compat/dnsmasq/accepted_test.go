@@ -51,7 +51,7 @@ func TestAccepted(t *testing.T) {
 		theirs := exec.CommandContext(t.Context(), program, append([]string{"--test", "-C", "/dev/null"}, strings.Fields(c.args)...)...).Run()
 		o, ours := dnsmasq.Parse(append([]string{"--test", "-C", "/dev/null"}, strings.Fields(c.args)...))
 		if ours == nil {
-			_, ours = o.Corefile(dnsmasq.Place{Interfaces: []string{"lo", "eth0"}})
+			_, ours = o.Corefile(dnsmasq.Environment{Interfaces: []string{"lo", "eth0"}})
 		}
 		switch same := (theirs == nil) == (ours == nil); {
 		case !same && c.why == "":

@@ -161,7 +161,7 @@ func (r *reader) set(o option, s setting) {
 		}
 	}
 	if o.lost != "" {
-		r.Lost = append(r.Lost, "--"+o.name+": "+o.lost)
+		r.Notes = append(r.Notes, "--"+o.name+": "+o.lost)
 	}
 }
 

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// A Place is where the server runs, which a command line does not say.
-type Place struct {
+// An Environment describes the host and the pod, which a command line does not
+// mention.
+type Environment struct {
 	ConfigMap  string        // the directory of the ConfigMap kube-dns that is followed; "" is none
 	Period     time.Duration // how often it is looked at besides
 	Resolver   string        // IP:PORT of who is asked for names of its servers in the cluster
@@ -18,12 +19,12 @@ type Place struct {
 	Interfaces []string      // those that have addresses
 }
 
-// ResolvConf is who is asked unless something else is said.
+// ResolvConf names the upstreams unless an option does.
 const ResolvConf = "/etc/resolv.conf"
 
 // Corefile is the options as the text of one. What cannot be said in one is an
 // error, all such errors together.
-func (o Options) Corefile(at Place) (string, error) {
+func (o Options) Corefile(at Environment) (string, error) {
 	w := &writer{Options: o, at: at}
 	if g := o.find(plainest); g != nil {
 		w.block(g)
@@ -42,7 +43,7 @@ func (o Options) find(zone string) *group {
 // A writer writes one Corefile.
 type writer struct {
 	Options
-	at   Place
+	at   Environment
 	text strings.Builder
 	errs []error
 }

@@ -21,7 +21,7 @@ type Options struct {
 	Debug               bool     // the log tells everything
 	PIDFile             string   // where to write the process id; "" is nowhere
 	Port                int      // 1 to 65535
-	Lost                []string // of what was asked for and is not done: a sentence for each option
+	Notes               []string // a sentence for each option that is ignored or works differently
 
 	listen, interfaces, except []string // addresses; names of interfaces, perhaps with * at the end
 
@@ -152,8 +152,8 @@ func (r *reader) check() {
 		r.errs = append(r.errs, g.check()...)
 	}
 	r.errs = append(r.errs, r.loops()...)
-	slices.Sort(r.Lost)
-	r.Lost = slices.Compact(r.Lost)
+	slices.Sort(r.Notes)
+	r.Notes = slices.Compact(r.Notes)
 	if r.debugging {
 		r.PIDFile = ""
 	}

@@ -237,7 +237,7 @@ func startOurs(t *testing.T, args []string) (addr string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := o.Corefile(dnsmasq.Place{})
+	text, err := o.Corefile(dnsmasq.Environment{})
 	if err != nil {
 		t.Fatal(err)
 	}

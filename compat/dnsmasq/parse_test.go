@@ -34,10 +34,10 @@ func (f folder) list(dir string) (names []string, err error) {
 	return names, nil
 }
 
-var here = Place{Interfaces: []string{"lo", "eth0", "eth1"}}
+var here = Environment{Interfaces: []string{"lo", "eth0", "eth1"}}
 
 // lines gives those of the Corefile, without the ends of braces.
-func lines(t *testing.T, args []string, f files, at Place) (out []string) {
+func lines(t *testing.T, args []string, f files, at Environment) (out []string) {
 	t.Helper()
 	o, err := parse(args, f)
 	if err != nil {
@@ -303,8 +303,8 @@ func TestLost(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	o, err = parse(strings.Fields("--all-servers --all-servers --no-poll --min-cache-ttl=9999 -8 /var/log/x -Q 5 -x /run/pid"), folder{})
-	if err != nil || len(o.Lost) != 5 || o.PIDFile != "/run/pid" {
-		t.Errorf("%q %q %v", o.Lost, o.PIDFile, err)
+	if err != nil || len(o.Notes) != 5 || o.PIDFile != "/run/pid" {
+		t.Errorf("%q %q %v", o.Notes, o.PIDFile, err)
 	}
 	for _, args := range []string{"-v", "--version", "-w", "--help", "--test"} {
 		if o, err := parse([]string{args}, folder{}); err != nil || !o.Version && !o.Help && !o.Test {
@@ -329,8 +329,8 @@ func TestManifests(t *testing.T) {
 		{"-k --cache-size=1000 --log-facility=- --addn-hosts=/dns/key --server=/cluster.local/127.0.0.1#10053", []string{"hosts /etc/hosts", "file /dns/key", "forward cluster.local 127.0.0.1:10053"}},
 	} {
 		o, err := parse(strings.Fields(c.args), folder{})
-		if err != nil || len(o.Lost) > 0 {
-			t.Errorf("%s: %v %q", c.args, err, o.Lost)
+		if err != nil || len(o.Notes) > 0 {
+			t.Errorf("%s: %v %q", c.args, err, o.Notes)
 		}
 		at := here
 		at.ConfigMap, at.Resolver, at.Period, at.Lameduck = "/etc/k8s/dns/dnsmasq-nanny", "127.0.0.1:10053", 10e9, 5e9
@@ -346,7 +346,7 @@ func TestManifests(t *testing.T) {
 			t.Errorf("%s: no %s in\n%s", c.args, fmt.Sprint(c.want), strings.Join(all, "\n"))
 		}
 	}
-	at := Place{ConfigMap: "/c"}
+	at := Environment{ConfigMap: "/c"}
 	if all := lines(t, []string{"-R"}, folder{}, at); !slices.Contains(all, "default none") {
 		t.Errorf("nobody is asked for the rest, which is not said: %q", all)
 	}
@@ -388,7 +388,7 @@ func TestPage(t *testing.T) {
 					got = "refused"
 				case err != nil:
 					got = err.Error()
-				case len(o.Lost) > 0:
+				case len(o.Notes) > 0:
 					got = "lost"
 				}
 				if _, err := o.Corefile(here); err != nil {
@@ -435,7 +435,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		out, err := o.Corefile(Place{ConfigMap: "/c", Period: 10e9, Interfaces: []string{"lo"}})
+		out, err := o.Corefile(Environment{ConfigMap: "/c", Period: 10e9, Interfaces: []string{"lo"}})
 		if err != nil {
 			return
 		}

@@ -162,7 +162,7 @@ func (r *reader) minCache(s setting) error {
 
 // lose says what of a value is not done.
 func (r *reader) lose(s setting, sentence string) {
-	r.Lost = append(r.Lost, strings.TrimSuffix(s.String(), ": ")+": "+sentence)
+	r.Notes = append(r.Notes, strings.TrimSuffix(s.String(), ": ")+": "+sentence)
 }
 
 func (r *reader) useStale(s setting) error {

@@ -15,7 +15,7 @@ func TestNamesOfWords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := o.Corefile(dnsmasq.Place{})
+	text, err := o.Corefile(dnsmasq.Environment{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/seamark/seamark/internal/kubednsconfig"
 	"github.com/seamark/seamark/internal/watch"
 	"github.com/seamark/seamark/metrics"
 )
@@ -32,7 +33,7 @@ type Directory struct {
 	Metrics *metrics.Registry
 	// Check, if there is one, says what is wrong with what a Config leads to: it is
 	// refused then like one that is not good by itself.
-	Check func(Config) error
+	Check func(kubednsconfig.Config) error
 
 	deaf bool // for tests: as such a file system
 }
@@ -57,7 +58,7 @@ const (
 // another, until ctx ends. If the first is not good it calls back with the default.
 // The calls come one after the other; what changes while one of them takes its time
 // is seen after it.
-func (d Directory) Run(ctx context.Context, apply func(Config)) {
+func (d Directory) Run(ctx context.Context, apply func(kubednsconfig.Config)) {
 	s, drop := newState("directory", d.Path, d.Log, d.Metrics, apply)
 	s.check = d.Check
 	defer drop()
@@ -136,7 +137,7 @@ func (f *follower) read() (map[string]string, error) {
 		case err != nil:
 			wrong = append(wrong, fmt.Sprintf("%s: %v", e.Name(), err))
 		case !utf8.ValidString(text):
-			wrong = append(wrong, fmt.Sprintf("%s: want UTF-8, got %s", e.Name(), quote(text)))
+			wrong = append(wrong, fmt.Sprintf("%s: want UTF-8, got %s", e.Name(), kubednsconfig.Quote(text)))
 		}
 		data[e.Name()] = text
 	}

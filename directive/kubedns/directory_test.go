@@ -36,8 +36,8 @@ func changes(t *testing.T, deaf bool) {
 	next(stub("10.0.0.3"), told("10.0.0.3"))
 	all := stub("10.0.0.3")
 	all[upstreams], all[federations] = `["8.8.8.8"]`, "a=b"
-	next(all, told("10.0.0.3")+" up=[8.8.8.8:53] fed=a:b")
-	next(map[string]string{upstreams: `["8.8.8.8"]`}, "up=[8.8.8.8:53]")
+	next(all, told("10.0.0.3")+" upstreams=[8.8.8.8:53] federation=a:b")
+	next(map[string]string{upstreams: `["8.8.8.8"]`}, "upstreams=[8.8.8.8:53]")
 	next(nil, "")
 	next(stub("10.0.0.4"), told("10.0.0.4"))
 	if lines := w.said("level=WARN"); len(lines) > 0 {
@@ -78,16 +78,16 @@ func TestDirectoryFiles(t *testing.T) {
 	write(t, filepath.Join(dir, "more", federations), `a=b`)
 	write(t, filepath.Join(dir, "README"), "stub domains of the lab")
 	write(t, filepath.Join(dir, federations), "c=d")
-	w.becomes("", told("10.0.0.1"), told("10.0.0.1")+" fed=c:d")
+	w.becomes("", told("10.0.0.1"), told("10.0.0.1")+" federation=c:d")
 
 	// A file that is reached by another name.
 	other := filepath.Join(t.TempDir(), "other")
 	write(t, other, "e=f")
 	must(t, os.Remove(filepath.Join(dir, federations)))
 	must(t, os.Link(other, filepath.Join(dir, federations)))
-	w.becomes("", told("10.0.0.1"), told("10.0.0.1")+" fed=c:d", told("10.0.0.1")+" fed=e:f")
+	w.becomes("", told("10.0.0.1"), told("10.0.0.1")+" federation=c:d", told("10.0.0.1")+" federation=e:f")
 	write(t, other, "g=h")
-	w.becomes("", told("10.0.0.1"), told("10.0.0.1")+" fed=c:d", told("10.0.0.1")+" fed=e:f", told("10.0.0.1")+" fed=g:h")
+	w.becomes("", told("10.0.0.1"), told("10.0.0.1")+" federation=c:d", told("10.0.0.1")+" federation=e:f", told("10.0.0.1")+" federation=g:h")
 
 	must(t, os.RemoveAll(dir))
 	eventually(t, "the default", func() bool { all := w.calls(); return all[len(all)-1] == "" })
@@ -131,7 +131,7 @@ func TestDirectoryInvalid(t *testing.T) {
 	}{
 		{"port", stub("1.1.1.1:123456789"), `1.1.1.1:123456789`},
 		{"dollars", stub("$$$$"), `$$$$`},
-		{"four upstreams", map[string]string{upstreams: `["1.1.1.1", "2.2.2.2", "3.3.3.3", "4.4.4.4"]`}, `want 3 servers at most, got 4`},
+		{"four upstreams", map[string]string{upstreams: `["1.1.1.1", "2.2.2.2", "3.3.3.3", "4.4.4.4"]`}, `want at most 3 nameservers, got 4`},
 		{"not UTF-8", map[string]string{federations: "a=\xff"}, `federations: want UTF-8`},
 		{"not UTF-8 elsewhere", map[string]string{"logo": "\x89PNG\xff"}, `logo: want UTF-8`},
 		{"too large", map[string]string{"logo": strings.Repeat("a", maxFile+1)}, `logo: larger than 4 MB`},
@@ -235,7 +235,9 @@ func TestDirectorySwaps(t *testing.T) {
 		m.swap(data(i))
 		time.Sleep(rand.N(2 * quiet))
 	}
-	whole := func(i int) string { return fmt.Sprintf("%s up=[10.0.0.%d:53]", told(fmt.Sprintf("10.0.0.%d", i)), i) }
+	whole := func(i int) string {
+		return fmt.Sprintf("%s upstreams=[10.0.0.%d:53]", told(fmt.Sprintf("10.0.0.%d", i)), i)
+	}
 	eventually(t, "the last", func() bool { all := w.calls(); return len(all) > 0 && all[len(all)-1] == whole(last) })
 	at := 0
 	for _, call := range w.calls() {

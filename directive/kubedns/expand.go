@@ -7,17 +7,18 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/internal/kubednsconfig"
 	"github.com/seamark/seamark/wire"
 )
 
 // expand puts what a ConfigMap says into the server block, whose directive stands
 // at place at. The directive itself stays, for the plan to check.
-func (u use) expand(s corefile.Server, at int, c Config) corefile.Server {
+func (u use) expand(s corefile.Server, at int, c kubednsconfig.Config) corefile.Server {
 	w := writing{use: u, d: s.Directives[at], block: s}
 	w.out = slices.Clone(s.Directives)
 	for _, stub := range c.StubDomains {
-		names := slices.ContainsFunc(stub.Servers, func(server Server) bool { return server.Name != "" && w.within(server.Name) })
-		w.insert(w.forward(stub.Domain, w.words(stub.Places()), names), stub.Domain)
+		names := slices.ContainsFunc(stub.Servers, func(server kubednsconfig.Server) bool { return server.Name != "" && w.within(server.Name) })
+		w.insert(w.forward(stub.Domain, w.words(targets(stub.Servers)), names), stub.Domain)
 		w.admit(stub.Domain)
 		w.passOn(stub.Domain)
 	}
@@ -34,7 +35,7 @@ func (u use) expand(s corefile.Server, at int, c Config) corefile.Server {
 	case own < 0:
 		switch {
 		case len(u.defaults) == 0:
-			w.insert(w.forward(".", w.words([]string{ResolvConf}), false), ".")
+			w.insert(w.forward(".", w.words([]string{"/etc/resolv.conf"}), false), ".")
 		case u.defaults[0].Text != none:
 			w.insert(w.forward(".", u.defaults, false), ".")
 		}
@@ -46,19 +47,21 @@ func (u use) expand(s corefile.Server, at int, c Config) corefile.Server {
 	return s
 }
 
-// Places are the servers as the TOs of a forward, each once. It takes 15.
-func (d StubDomain) Places() (to []string) {
-	const most = 15
-	for _, s := range d.Servers {
-		to = add(to, s.place())
+// targets returns the servers as arguments TO of forward, without duplicates. The
+// directive accepts 15.
+func targets(servers []kubednsconfig.Server) (to []string) {
+	const limit = 15
+	for _, s := range servers {
+		to = add(to, target(s))
 	}
-	return to[:min(len(to), most)]
+	return to[:min(len(to), limit)]
 }
 
-// place is the server as a TO of forward. That takes a name which ends in a number
-// for an address with a mistake in it, and kube-dns for a host without addresses:
-// no name in invalid has any (RFC 6761 §6.4). With a port no name is that of a file.
-func (s Server) place() string {
+// target returns a server as an argument TO of forward. To forward, a hostname
+// that ends in a number is a malformed address; to kube-dns it is a host without
+// addresses. A name below invalid. has none either (RFC 6761 §6.4). The port keeps
+// forward from taking a hostname for a file name.
+func target(s kubednsconfig.Server) string {
 	if s.Name == "" {
 		return s.Addr.String()
 	}
@@ -88,7 +91,7 @@ func (w *writing) joinUpstreams(at int, to []string) {
 }
 
 // join adds federations to the block's own, or to a directive that is new.
-func (w *writing) join(all []Federation) {
+func (w *writing) join(all []kubednsconfig.Federation) {
 	at := w.find("federation")
 	if at < 0 {
 		at = len(w.out)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/internal/kubednsconfig"
 	"github.com/seamark/seamark/metrics"
 )
 
@@ -113,7 +114,7 @@ func TestExpand(t *testing.T) {
 					data[key] = value
 				}
 			}
-			config, err := Parse(data)
+			config, err := kubednsconfig.Parse(data)
 			must(t, err)
 			before := text(servers[0])
 			got := strings.Replace(text(u.expand(servers[0], at, config)), line(servers[0].Directives[at]), "DIRECTIVE", 1)
@@ -208,9 +209,9 @@ func (w *watcher) eventuallySays(words string) {
 }
 
 // Once reads directories, and knows nothing of clusters.
-func TestOnce(t *testing.T) {
+func TestExpandOnce(t *testing.T) {
 	m := newMount(t, stub("10.0.0.1"))
-	r := Once(corefile.ReadText("Corefile", []byte(".:53 {\nkubedns_config "+m.dir+"\n}\n.:54 {\nkubedns_config kube-system/kube-dns\n}\n")))
+	r := ExpandOnce(corefile.ReadText("Corefile", []byte(".:53 {\nkubedns_config "+m.dir+"\n}\n.:54 {\nkubedns_config kube-system/kube-dns\n}\n")))
 	if got := text(r.Servers[0]); !strings.Contains(got, "forward acme.local 10.0.0.1:53") {
 		t.Error(got)
 	}

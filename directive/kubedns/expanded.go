@@ -4,12 +4,12 @@ import (
 	"slices"
 
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/internal/kubednsconfig"
 )
 
-// Expanded is a Corefile with what a ConfigMap says in the place of each
-// kubedns_config: it follows nothing any more. The servers that are given stay as
-// they are.
-func Expanded(servers []corefile.Server, c Config) ([]corefile.Server, error) {
+// Expand returns a copy of servers in which the directives that c stands for
+// replace each kubedns_config. The result follows no ConfigMap.
+func Expand(servers []corefile.Server, c kubednsconfig.Config) ([]corefile.Server, error) {
 	out := slices.Clone(servers)
 	for i, s := range servers {
 		u, at, ok := uses(s)
@@ -26,18 +26,16 @@ func Expanded(servers []corefile.Server, c Config) ([]corefile.Server, error) {
 	return out, nil
 }
 
-// Self is an address at which a server block asks itself: IP:PORT.
-func Self(s corefile.Server) string {
+// ListenAddress returns an address, as IP:PORT, at which server block s receives
+// queries from its own host.
+func ListenAddress(s corefile.Server) string {
 	w := writing{block: s}
 	return w.self().Text
 }
 
-// ReadDirectory gives the data of a ConfigMap that is mounted in a directory. What
-// cannot be read is an error, all of it.
+// ReadDirectory returns the data of a ConfigMap that is mounted at path. The error
+// names every file that cannot be read.
 func ReadDirectory(path string) (map[string]string, error) {
 	f := follower{Directory: Directory{Path: path}}
 	return f.read()
 }
-
-// Unknown lists the keys of a ConfigMap that mean nothing, in order.
-func Unknown(data map[string]string) []string { return unknown(data) }

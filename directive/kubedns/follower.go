@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/internal/kubednsconfig"
 	"github.com/seamark/seamark/metrics"
 )
 
@@ -48,7 +49,7 @@ func (f *Follower) Changed() <-chan struct{} { return f.changed }
 func (f *Follower) Read() corefile.Reading {
 	r := f.Base()
 	wanted := map[source]bool{}
-	r = replace(r, func(u use) Config {
+	r = replace(r, func(u use) kubednsconfig.Config {
 		wanted[u.source] = true
 		return f.follow(u.source).first(f.Log)
 	})
@@ -76,7 +77,7 @@ func (f *Follower) follow(s source) *watched {
 	w = &watched{source: s, cancel: cancel, known: make(chan struct{})}
 	f.watched[s] = w
 	w.task.Go(func() {
-		s.run(ctx, f.Log, f.Metrics, func(c Config) error { return f.try(s, c) }, func(c Config) {
+		s.run(ctx, f.Log, f.Metrics, func(c kubednsconfig.Config) error { return f.try(s, c) }, func(c kubednsconfig.Config) {
 			w.set(c)
 			select {
 			case f.changed <- struct{}{}:
@@ -89,13 +90,13 @@ func (f *Follower) follow(s source) *watched {
 
 // try says what is wrong with the Corefile if a source gives c, unless that is
 // wrong without it.
-func (f *Follower) try(s source, c Config) error {
+func (f *Follower) try(s source, c kubednsconfig.Config) error {
 	r := f.Base()
 	if f.Check == nil || r.Err != nil {
 		return nil
 	}
-	with := func(c Config) error {
-		return f.Check(replace(r, func(u use) Config {
+	with := func(c kubednsconfig.Config) error {
+		return f.Check(replace(r, func(u use) kubednsconfig.Config {
 			if u.source == s {
 				return c
 			}
@@ -110,12 +111,12 @@ func (f *Follower) try(s source, c Config) error {
 }
 
 // current is the state of a source; the default if there is none.
-func (f *Follower) current(s source) Config {
+func (f *Follower) current(s source) kubednsconfig.Config {
 	f.mu.Lock()
 	w := f.watched[s]
 	f.mu.Unlock()
 	if w == nil {
-		return Config{}
+		return kubednsconfig.Config{}
 	}
 	return w.now()
 }
@@ -137,7 +138,7 @@ func (f *Follower) forget(gone func(source) bool) {
 }
 
 // run follows the source until ctx ends.
-func (s source) run(ctx context.Context, log *slog.Logger, reg *metrics.Registry, check func(Config) error, apply func(Config)) {
+func (s source) run(ctx context.Context, log *slog.Logger, reg *metrics.Registry, check func(kubednsconfig.Config) error, apply func(kubednsconfig.Config)) {
 	if s.dir != "" {
 		Directory{Path: s.dir, Period: s.period, Log: log, Metrics: reg, Check: check}.Run(ctx, apply)
 		return
@@ -154,10 +155,10 @@ type watched struct {
 	told   bool          // that there is none
 
 	mu     sync.Mutex
-	config Config
+	config kubednsconfig.Config
 }
 
-func (w *watched) set(c Config) {
+func (w *watched) set(c kubednsconfig.Config) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.config = c
@@ -169,7 +170,7 @@ func (w *watched) set(c Config) {
 }
 
 // first gives the state, or the default if there is none in time.
-func (w *watched) first(log *slog.Logger) Config {
+func (w *watched) first(log *slog.Logger) kubednsconfig.Config {
 	wait := patience
 	if w.told {
 		wait = 0
@@ -187,7 +188,7 @@ func (w *watched) first(log *slog.Logger) Config {
 	return w.now()
 }
 
-func (w *watched) now() Config {
+func (w *watched) now() kubednsconfig.Config {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.config
@@ -195,7 +196,7 @@ func (w *watched) now() Config {
 
 // replace expands every block that names a ConfigMap, and makes what they say part
 // of the Sum.
-func replace(r corefile.Reading, config func(use) Config) corefile.Reading {
+func replace(r corefile.Reading, config func(use) kubednsconfig.Config) corefile.Reading {
 	h := sha512.New()
 	_, _ = h.Write(r.Sum[:]) // a hash's Write never fails
 	some := false
@@ -216,17 +217,17 @@ func replace(r corefile.Reading, config func(use) Config) corefile.Reading {
 	return r
 }
 
-// Once is a Corefile with what its ConfigMaps say now, as far as that can be told
-// without a cluster: those in directories. The others are the defaults.
-func Once(r corefile.Reading) corefile.Reading {
-	return replace(r, func(u use) Config {
+// ExpandOnce returns r with the current ConfigMaps in place of kubedns_config. It
+// reads those in directories; a ConfigMap in a cluster counts as the default.
+func ExpandOnce(r corefile.Reading) corefile.Reading {
+	return replace(r, func(u use) kubednsconfig.Config {
 		if u.dir == "" {
-			return Config{}
+			return kubednsconfig.Config{}
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
-		var found Config
-		u.source.run(ctx, slog.New(slog.DiscardHandler), new(metrics.Registry), nil, func(c Config) {
+		var found kubednsconfig.Config
+		u.source.run(ctx, slog.New(slog.DiscardHandler), new(metrics.Registry), nil, func(c kubednsconfig.Config) {
 			found = c
 			cancel()
 		})

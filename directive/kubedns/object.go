@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/internal/kubednsconfig"
 	"github.com/seamark/seamark/metrics"
 )
 
@@ -15,7 +16,7 @@ type Object struct {
 	Options cluster.Options // that Check finds nothing wrong with
 	Log     *slog.Logger
 	Metrics *metrics.Registry
-	Check   func(Config) error // as Directory's
+	Check   func(kubednsconfig.Config) error // as Directory's
 }
 
 // Run calls back with the first state that is known and then with each good one
@@ -24,7 +25,7 @@ type Object struct {
 // called. If the first is not good it calls back with the default. The calls come
 // one after the other; of what changes while one of them takes its time the last
 // state counts.
-func (o Object) Run(ctx context.Context, apply func(Config)) {
+func (o Object) Run(ctx context.Context, apply func(kubednsconfig.Config)) {
 	s, drop := newState("configmap", o.Options.ConfigMap, o.Log, o.Metrics, apply)
 	s.check = o.Check
 	defer drop()

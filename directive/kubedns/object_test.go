@@ -38,7 +38,7 @@ func TestObject(t *testing.T) {
 	w := begin(t, o.ConfigMap, func(w *watcher, ctx context.Context) {
 		Object{Options: o, Log: w.logger(), Metrics: w.metrics}.Run(ctx, w.apply)
 	})
-	want := []string{"up=[10.0.0.1:53]"}
+	want := []string{"upstreams=[10.0.0.1:53]"}
 	w.becomes(want...)
 	w.counts(1, 0, true)
 
@@ -48,14 +48,14 @@ func TestObject(t *testing.T) {
 		t.Errorf("the log:\n%s", w.log())
 	}
 	f.put("kube-dns", upstreams, `["10.0.0.2"]`)
-	want = append(want, "up=[10.0.0.2:53]")
+	want = append(want, "upstreams=[10.0.0.2:53]")
 	w.becomes(want...)
 
 	f.put("kube-dns-2", upstreams, `["10.0.0.3"]`) // ours is gone
 	want = append(want, "")
 	w.becomes(want...)
 	f.put("kube-dns", upstreams, `["10.0.0.2"]`)
-	want = append(want, "up=[10.0.0.2:53]")
+	want = append(want, "upstreams=[10.0.0.2:53]")
 	w.becomes(want...)
 	must(t, os.Remove(f.path))
 	w.becomes(append(want, "")...)

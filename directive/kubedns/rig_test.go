@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seamark/seamark/internal/kubednsconfig"
 	"github.com/seamark/seamark/metrics"
 )
 
@@ -59,10 +60,10 @@ func (w *watcher) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-func (w *watcher) apply(c Config) {
+func (w *watcher) apply(c kubednsconfig.Config) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.told = append(w.told, show(c))
+	w.told = append(w.told, c.String())
 }
 
 // begin runs a source under its name in the metrics.
@@ -215,3 +216,10 @@ func stub(server string) map[string]string {
 }
 
 func told(server string) string { return "acme.local=[" + server + ":53]" }
+
+// The keys of the ConfigMap.
+const (
+	federations = "federations"
+	stubDomains = "stubDomains"
+	upstreams   = "upstreamNameservers"
+)

@@ -1,3 +1,9 @@
+// Package kubedns implements the directive kubedns_config. It follows kube-dns's
+// ConfigMap, in a mounted directory (Directory) or through the API server (Object),
+// and expands the directive into forward, federation and related directives. A
+// Follower reads a Corefile with all its ConfigMaps expanded; the server plans the
+// result like any other Corefile. The package answers no queries and opens no
+// sockets.
 package kubedns
 
 import (

@@ -1,6 +1,7 @@
 package kubedns
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/seamark/seamark/internal/kubednsconfig"
 	"github.com/seamark/seamark/metrics"
 )
 
@@ -16,8 +18,8 @@ import (
 type state struct {
 	source           string // for the log
 	log              *slog.Logger
-	apply            func(Config)
-	check            func(Config) error // of what a Config makes, beyond what it says; nil is none
+	apply            func(kubednsconfig.Config)
+	check            func(kubednsconfig.Config) error // of what a kubednsconfig.Config makes, beyond what it says; nil is none
 	applied, invalid *metrics.Counter
 	valid            atomic.Bool // what was seen last; for who scrapes
 
@@ -25,12 +27,12 @@ type state struct {
 	data    map[string]string // as it was last
 	err     string            // if it could not be read
 	unknown []string          // keys, of which has been told
-	given   bool              // a Config has been, which is
-	config  Config
+	given   bool              // a kubednsconfig.Config has been, which is
+	config  kubednsconfig.Config
 }
 
 // newState counts under the name of a source, until drop.
-func newState(kind, name string, log *slog.Logger, reg *metrics.Registry, apply func(Config)) (s *state, drop func()) {
+func newState(kind, name string, log *slog.Logger, reg *metrics.Registry, apply func(kubednsconfig.Config)) (s *state, drop func()) {
 	const help = "Changes of the ConfigMap kube-dns that were seen, the first state too, by whether they were good."
 	counter := func(result string) *metrics.Counter {
 		return reg.Counter("seamark_kubedns_config_updates_total", help, "source", name, "result", result)
@@ -56,11 +58,9 @@ func (s *state) take(data map[string]string, err error) {
 		return
 	}
 	s.seen, s.data, s.err = true, data, text
-	s.ignore(unknown(data))
-	c, wrong := parse(data)
-	if err != nil {
-		wrong = []error{err}
-	}
+	s.ignore(kubednsconfig.UnknownKeys(data))
+	c, parseErr := kubednsconfig.Parse(data)
+	wrong := split(cmp.Or(err, parseErr))
 	if len(wrong) == 0 && s.check != nil {
 		if err := s.check(c); err != nil {
 			wrong = []error{err}
@@ -74,7 +74,7 @@ func (s *state) take(data map[string]string, err error) {
 	again := !s.valid.Swap(true)
 	switch {
 	case !s.given || !c.Equal(s.config):
-		s.log.Info(fmt.Sprintf("%s: %s", s.source, c.summary()))
+		s.log.Info(fmt.Sprintf("%s: %s", s.source, cmp.Or(c.String(), "the defaults")))
 		s.give(c)
 	case again:
 		s.log.Info(s.source + ": good again, and what it was before")
@@ -83,11 +83,22 @@ func (s *state) take(data map[string]string, err error) {
 	}
 }
 
+// split returns the errors that err joins.
+func split(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	if err == nil {
+		return nil
+	}
+	return []error{err}
+}
+
 // ignore names the keys that were not there before.
 func (s *state) ignore(keys []string) {
 	for _, key := range keys {
 		if !slices.Contains(s.unknown, key) {
-			s.log.Debug(fmt.Sprintf("%s: unknown key %s is ignored", s.source, quote(key)))
+			s.log.Debug(fmt.Sprintf("%s: unknown key %s is ignored", s.source, kubednsconfig.Quote(key)))
 		}
 	}
 	s.unknown = keys
@@ -105,47 +116,17 @@ func (s *state) refuse(wrong []error) {
 		why = append(why, fmt.Sprintf("and %d more", more))
 	}
 	stays := "the last good one stays"
-	if !s.given || s.config.Equal(Config{}) {
+	if !s.given || s.config.Equal(kubednsconfig.Config{}) {
 		stays = "the defaults stay"
 	}
 	s.log.Warn(fmt.Sprintf("%s is refused: %s: %s", s.source, strings.Join(why, "; "), stays))
 	s.invalid.Add(1)
 	if !s.given {
-		s.give(Config{})
+		s.give(kubednsconfig.Config{})
 	}
 }
 
-func (s *state) give(c Config) {
+func (s *state) give(c kubednsconfig.Config) {
 	s.given, s.config = true, c
 	s.apply(c)
-}
-
-// summary is for the log.
-func (c Config) summary() string {
-	const most = 10 // in a line
-	var says []string
-	for _, d := range c.StubDomains[:min(len(c.StubDomains), most)] {
-		var servers []string
-		for _, s := range d.Servers {
-			servers = append(servers, s.String())
-		}
-		says = append(says, d.Domain+" by "+strings.Join(servers, " "))
-	}
-	if more := len(c.StubDomains) - most; more > 0 {
-		says = append(says, fmt.Sprintf("%d stub domains more", more))
-	}
-	if len(c.Upstreams) > 0 {
-		var servers []string
-		for _, u := range c.Upstreams {
-			servers = append(servers, u.String())
-		}
-		says = append(says, "everything else by "+strings.Join(servers, " "))
-	}
-	if n := len(c.Federations); n > 0 {
-		says = append(says, fmt.Sprintf("%d federations", n))
-	}
-	if len(says) == 0 {
-		return "the defaults"
-	}
-	return strings.Join(says, ", ")
 }

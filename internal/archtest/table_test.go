@@ -73,12 +73,13 @@ var table = map[string]row{
 	},
 	// The directive kubedns_config produces blocks, which the server plans as if
 	// it had read them in the Corefile.
-	"directive/kubedns": {own: append([]string{"cluster"}, chain...), noNet: true},
+	"directive/kubedns": {own: append([]string{"cluster", "internal/kubednsconfig"}, chain...), noNet: true},
 
 	// The commands of earlier generations. Only cmd imports them.
-	"compat/convert":  {own: []string{"corefile", "directive/kubedns"}, third: []string{"go.yaml.in/yaml/v2"}, noNet: true},
+	"compat/convert":  {own: []string{"corefile", "directive/kubedns", "internal/kubednsconfig"}, third: []string{"go.yaml.in/yaml/v2"}, noNet: true},
 	"compat/dnsmasq":  {own: []string{"corefile"}, noNet: true},
 	"compat/healthz":  {third: []string{"github.com/miekg/dns"}},
+	"compat/kubedns":  {own: []string{"corefile", "internal/kubednsconfig"}, noNet: true},
 	"compat/kube2sky": {own: []string{"cluster", "internal/etcdclient", "metrics"}, third: []string{"go.etcd.io/etcd"}},
 	"compat/sidecar":  {own: []string{"metrics"}, third: []string{"github.com/miekg/dns"}},
 
@@ -97,7 +98,7 @@ var table = map[string]row{
 
 	// Flags and subcommands.
 	"cmd": {
-		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/etcd", "directive/kubedns", "compat", "internal/etcdclient", "internal/resolvconf"},
+		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/etcd", "directive/kubedns", "compat", "internal/etcdclient", "internal/kubednsconfig", "internal/resolvconf"},
 		third: []string{"github.com/spf13/cobra"},
 	},
 
@@ -105,10 +106,11 @@ var table = map[string]row{
 	"bench": {third: []string{"github.com/miekg/dns", "golang.org/x/sys"}},
 
 	// Shared by some directives and commands.
-	"internal/web":        {own: []string{"config"}},
-	"internal/watch":      {third: watchesFiles, noNet: true},
-	"internal/expression": {own: []string{"dns", "wire"}, third: []string{"github.com/expr-lang/expr"}},
-	"internal/resolvconf": {third: []string{"go.yaml.in/yaml/v2"}, noNet: true},
+	"internal/web":           {own: []string{"config"}},
+	"internal/watch":         {third: watchesFiles, noNet: true},
+	"internal/expression":    {own: []string{"dns", "wire"}, third: []string{"github.com/expr-lang/expr"}},
+	"internal/kubednsconfig": {noNet: true},
+	"internal/resolvconf":    {third: []string{"go.yaml.in/yaml/v2"}, noNet: true},
 	// zap and gRPC are imported to silence the client's logging.
 	"internal/etcdclient": {third: []string{"go.etcd.io/etcd", "go.uber.org/zap", "google.golang.org/grpc"}},
 

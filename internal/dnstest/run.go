@@ -161,7 +161,7 @@ func (r *runner) start() {
 // serve runs the real server on a port of the loopback interface.
 func serve(text string, v *variant) (at netip.AddrPort, stop func(), err error) {
 	text = strings.ReplaceAll(text, "$SOURCE", v.source.Corefile())
-	read := kubedns.Once(corefile.ReadText("Corefile", []byte(text)))
+	read := kubedns.ExpandOnce(corefile.ReadText("Corefile", []byte(text)))
 	if read.Err != nil {
 		return at, nil, read.Err
 	}

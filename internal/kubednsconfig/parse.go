@@ -1,4 +1,4 @@
-package kubedns
+package kubednsconfig
 
 import (
 	"encoding/json"
@@ -18,89 +18,84 @@ const (
 	upstreams   = "upstreamNameservers"
 )
 
-// maxUpstreams is as many as a resolv.conf may have.
+// maxUpstreams is the limit that resolv.conf has, too.
 const maxUpstreams = 3
 
-// What is wanted, for errors.
+// The expected forms, for errors.
 const (
-	wantDomain     = "want the name of a domain (labels of a-z, 0-9 and - within, dots between, none at the end)"
+	wantDomain     = "want a domain name (labels of a-z, 0-9 and inner -, without a trailing dot)"
 	wantAddress    = "want IP, IPv4:PORT or [IPv6]:PORT with a port of 1..65535"
-	wantServer     = wantAddress + ", or a host's name in lower case"
-	wantStubs      = `want a JSON object of domains and their servers such as {"acme.local": ["1.2.3.4"]}`
-	wantUpstreams  = `want a JSON array of at most 3 servers such as ["8.8.8.8", "8.8.4.4"]`
-	wantFederation = "want NAME=DOMAIN, with a comma between two"
-	wantLabel      = "want a name for the federation (a-z, 0-9 and - within, 63 bytes at most)"
+	wantServer     = wantAddress + ", or a hostname in lower case"
+	wantStubs      = `want a JSON object of domains and their nameservers such as {"acme.local": ["1.2.3.4"]}`
+	wantUpstreams  = `want a JSON array of at most 3 nameservers such as ["8.8.8.8", "8.8.4.4"]`
+	wantFederation = "want NAME=DOMAIN,NAME=DOMAIN"
+	wantLabel      = "want a federation name (a-z, 0-9 and inner -, at most 63 bytes)"
 )
 
-// Parse reads the data of a ConfigMap. Each key may be missing; other keys mean
-// nothing. stubDomains is a JSON object of lists of servers, upstreamNameservers
-// a JSON array, federations either a list of NAME=DOMAIN with commas or a JSON
-// object; JSON's null is nothing. A stub domain without servers is none. If
-// anything is wrong the Config is the default, and the error says all that is: a
-// part of a ConfigMap is not what its writer wanted.
+// Parse parses the data of a ConfigMap. Each key may be absent; unknown keys are
+// ignored. stubDomains is a JSON object of lists of servers, upstreamNameservers
+// a JSON array, federations either NAME=DOMAIN pairs separated by commas or a
+// JSON object; JSON's null is an empty value. A stub domain without servers is
+// dropped. On any mistake Parse returns the default Config and all mistakes,
+// joined: it never applies half of a ConfigMap.
 func Parse(data map[string]string) (Config, error) {
-	c, wrong := parse(data)
-	return c, errors.Join(wrong...)
-}
-
-func parse(data map[string]string) (Config, []error) {
-	var p parsing
+	var p parser
 	for _, key := range []struct {
-		name string
-		read func(string)
+		name  string
+		parse func(string)
 	}{
 		{federations, p.federations},
 		{stubDomains, p.stubDomains},
 		{upstreams, p.upstreams},
 	} {
-		value, there := data[key.name]
+		value, ok := data[key.name]
 		switch p.key = key.name; {
-		case !there:
+		case !ok:
 		case !utf8.ValidString(value):
 			p.fail("want UTF-8, got", value)
 		default:
-			key.read(value)
+			key.parse(value)
 		}
 	}
-	if len(p.wrong) > 0 {
-		return Config{}, p.wrong
+	if len(p.errs) > 0 {
+		return Config{}, errors.Join(p.errs...)
 	}
 	return p.config, nil
 }
 
-// unknown lists the keys that mean nothing, in order.
-func unknown(data map[string]string) []string {
+// UnknownKeys returns the keys that Parse ignores, sorted.
+func UnknownKeys(data map[string]string) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(data)), func(key string) bool {
 		return key == federations || key == stubDomains || key == upstreams
 	})
 }
 
-type parsing struct {
-	key    string // that is being read
+// A parser collects the Config and all mistakes.
+type parser struct {
+	key    string // being parsed
 	config Config
-	wrong  []error
+	errs   []error
 }
 
-// fail notes that something is wrong with a value: what comes before it in the
-// error ends in "got".
-func (p *parsing) fail(want, value string) {
-	p.wrong = append(p.wrong, fmt.Errorf("%s: %s %s", p.key, want, quote(value)))
+// fail reports a mistake in a value. want is the expected form and ends in "got".
+func (p *parser) fail(want, value string) {
+	p.errs = append(p.errs, fmt.Errorf("%s: %s %s", p.key, want, Quote(value)))
 }
 
-// quote shows the beginning of a value, which may be of any length.
-func quote(value string) string {
-	const most = 80
-	if len(value) <= most {
+// Quote returns the start of value in quotes, at most 80 bytes of it.
+func Quote(value string) string {
+	const limit = 80
+	if len(value) <= limit {
 		return fmt.Sprintf("%q", value)
 	}
-	cut := most
-	for !utf8.RuneStart(value[cut]) && cut > most-utf8.UTFMax {
+	cut := limit
+	for !utf8.RuneStart(value[cut]) && cut > limit-utf8.UTFMax {
 		cut--
 	}
-	return fmt.Sprintf("%q and %d bytes more", value[:cut], len(value)-cut)
+	return fmt.Sprintf("%q and %d more bytes", value[:cut], len(value)-cut)
 }
 
-func (p *parsing) federations(text string) {
+func (p *parser) federations(text string) {
 	text = strings.TrimSpace(text)
 	switch {
 	case text == "":
@@ -126,30 +121,30 @@ func (p *parsing) federations(text string) {
 	slices.SortFunc(p.config.Federations, func(a, b Federation) int { return strings.Compare(a.Name, b.Name) })
 }
 
-func (p *parsing) federation(name, domain string) {
-	good := true
-	wrong := func(want, value string) {
+func (p *parser) federation(name, domain string) {
+	valid := true
+	fail := func(want, value string) {
 		p.fail(want+", got", value)
-		good = false
+		valid = false
 	}
-	if !isLabel(name) {
-		wrong(wantLabel, name)
+	if !IsLabel(name) {
+		fail(wantLabel, name)
 	}
-	if !isSubdomain(domain) {
-		wrong(wantDomain, domain)
+	if !IsSubdomain(domain) {
+		fail(wantDomain, domain)
 	}
 	if slices.ContainsFunc(p.config.Federations, func(f Federation) bool { return f.Name == name }) {
-		wrong("want each name once", name)
+		fail("want each name once", name)
 	}
-	if good {
+	if valid {
 		p.config.Federations = append(p.config.Federations, Federation{name, domain})
 	}
 }
 
-func (p *parsing) stubDomains(text string) {
+func (p *parser) stubDomains(text string) {
 	seen := map[string]bool{}
 	for _, f := range p.object(text, wantStubs) {
-		if !isSubdomain(f.name) {
+		if !IsSubdomain(f.name) {
 			p.fail(wantDomain+", got", f.name)
 		}
 		if seen[f.name] {
@@ -158,15 +153,15 @@ func (p *parsing) stubDomains(text string) {
 		seen[f.name] = true
 		var list []json.RawMessage
 		if err := json.Unmarshal(f.value, &list); err != nil {
-			p.fail(quote(f.name)+`: want a list of servers such as ["1.2.3.4"], got`, string(f.value))
+			p.fail(Quote(f.name)+`: want a list of nameservers such as ["1.2.3.4"], got`, string(f.value))
 			continue
 		}
 		d := StubDomain{Domain: f.name}
 		for _, item := range list {
 			text, ok := asString(item)
-			s, known := parseServer(text)
-			if !ok || !known {
-				p.fail(quote(f.name)+": "+wantServer+", got", text)
+			s, valid := parseServer(text)
+			if !ok || !valid {
+				p.fail(Quote(f.name)+": "+wantServer+", got", text)
 				continue
 			}
 			d.Servers = append(d.Servers, s)
@@ -178,19 +173,19 @@ func (p *parsing) stubDomains(text string) {
 	slices.SortFunc(p.config.StubDomains, func(a, b StubDomain) int { return strings.Compare(a.Domain, b.Domain) })
 }
 
-func (p *parsing) upstreams(text string) {
+func (p *parser) upstreams(text string) {
 	var list []json.RawMessage
 	if err := json.Unmarshal([]byte(text), &list); err != nil {
 		p.notJSON(text, wantUpstreams, err)
 		return
 	}
 	if len(list) > maxUpstreams {
-		p.fail(fmt.Sprintf("want %d servers at most, got %d:", maxUpstreams, len(list)), text)
+		p.fail(fmt.Sprintf("want at most %d nameservers, got %d:", maxUpstreams, len(list)), text)
 	}
 	for _, item := range list {
 		text, ok := asString(item)
-		addr, known := parseAddress(text)
-		if !ok || !known {
+		addr, valid := ParseAddress(text)
+		if !ok || !valid {
 			p.fail(wantAddress+", got", text)
 			continue
 		}
@@ -198,15 +193,15 @@ func (p *parsing) upstreams(text string) {
 	}
 }
 
-// A field of a JSON object.
+// A field is one field of a JSON object.
 type field struct {
 	name  string
 	value json.RawMessage
 }
 
-// object gives the fields of a JSON object in their order, those that are there
-// twice too.
-func (p *parsing) object(text, want string) (all []field) {
+// object returns the fields of a JSON object in their order, including
+// duplicates.
+func (p *parser) object(text, want string) (fields []field) {
 	var value any
 	if err := json.Unmarshal([]byte(text), &value); err != nil {
 		p.notJSON(text, want, err)
@@ -220,7 +215,7 @@ func (p *parsing) object(text, want string) (all []field) {
 		p.fail(want+", got", text)
 		return nil
 	}
-	// It is right, so nothing can fail from here on.
+	// The text is a valid object: the decoder cannot fail.
 	d := json.NewDecoder(strings.NewReader(text))
 	_, _ = d.Token()
 	for d.More() {
@@ -228,20 +223,21 @@ func (p *parsing) object(text, want string) (all []field) {
 		name, _ := d.Token()
 		f.name, _ = name.(string)
 		_ = d.Decode(&f.value)
-		all = append(all, f)
+		fields = append(fields, f)
 	}
-	return all
+	return fields
 }
 
-func (p *parsing) notJSON(text, want string, err error) {
+func (p *parser) notJSON(text, want string, err error) {
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		p.fail(fmt.Sprintf("%s; at byte %d: %v: got", want, syntax.Offset, err), text)
-	} else { // something else than was wanted
+	} else { // JSON of another type
 		p.fail(want+", got", text)
 	}
 }
 
-// asString is false, and gives the JSON, for anything but a string, null too.
+// asString returns the string in value. For anything else, null included, it
+// returns the JSON text and false.
 func asString(value json.RawMessage) (string, bool) {
 	var s *string
 	if json.Unmarshal(value, &s) != nil || s == nil {
@@ -250,26 +246,26 @@ func asString(value json.RawMessage) (string, bool) {
 	return *s, true
 }
 
-// parseServer reads a server of a stub domain. What looks like a number of an
-// address too many is a name, as it is to kube-dns: one that has no address.
+// parseServer parses a nameserver of a stub domain. Text that resembles an
+// address with too many numbers is a hostname without addresses, as in kube-dns.
 func parseServer(text string) (Server, bool) {
-	if addr, ok := parseAddress(text); ok {
+	if addr, ok := ParseAddress(text); ok {
 		return Server{Addr: addr}, true
 	}
-	return Server{Name: text}, isSubdomain(text)
+	return Server{Name: text}, IsSubdomain(text)
 }
 
-// parseAddress reads IP, IP:PORT or [IPv6]:PORT.
-func parseAddress(text string) (netip.AddrPort, bool) {
+// ParseAddress parses IP, IP:PORT or [IPv6]:PORT; the default port is 53. It
+// refuses IPv6 zones, which differ from node to node.
+func ParseAddress(text string) (netip.AddrPort, bool) {
 	addr, err := netip.ParseAddr(text)
 	port := uint16(53)
 	if err != nil {
-		var both netip.AddrPort
-		if both, err = netip.ParseAddrPort(text); err != nil {
+		addrPort, err := netip.ParseAddrPort(text)
+		if err != nil {
 			return netip.AddrPort{}, false
 		}
-		addr, port = both.Addr(), both.Port()
+		addr, port = addrPort.Addr(), addrPort.Port()
 	}
-	// The interface of a link-local address is a node's own affair.
 	return netip.AddrPortFrom(addr.Unmap(), port), port != 0 && addr.Zone() == ""
 }

@@ -109,8 +109,9 @@ func TestFlagsOddWords(t *testing.T) {
 			continue
 		}
 		servers, parseErr := corefile.Parse("Corefile", []byte(text))
-		must(t, err)
-		must(t, parseErr)
+		if err != nil || parseErr != nil {
+			t.Fatalf("%q: Corefile: %v, parse: %v", c, err, parseErr)
+		}
 		k := servers[0].Directives[slices.IndexFunc(servers[0].Directives, func(d corefile.Directive) bool { return d.Text == "kubernetes" })]
 		if got := k.Body[0].Args[0].Text; got != c.kubeconfig || k.Body[0].Text != "kubeconfig" {
 			t.Errorf("%s %q, want %q", k.Body[0].Text, got, c.kubeconfig)

@@ -1,3 +1,6 @@
+// Package kubedns translates kube-dns's flags and environment into a Corefile. The
+// command kube-dns and package convert call it; the directives that the Corefile
+// names do the work.
 package kubedns
 
 import (
@@ -6,11 +9,13 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/internal/kubednsconfig"
 )
 
 // Flags are those of kube-dns, and a few of ours. DefaultFlags has the defaults.
@@ -151,7 +156,7 @@ func (w *flagWriter) metrics() {
 
 func (w *flagWriter) kubernetes() {
 	domain := strings.ToLower(strings.TrimSuffix(w.Domain, "."))
-	if !isSubdomain(domain) {
+	if !kubednsconfig.IsSubdomain(domain) {
 		w.wrong("--domain: want a name of DNS-1123 labels such as cluster.local., got %q", w.Domain)
 	}
 	w.line("kubernetes %s in-addr.arpa ip6.arpa {", domain)
@@ -191,7 +196,7 @@ func (w *flagWriter) configMap() {
 	switch {
 	case w.ConfigMap != "" && w.ConfigDir != "":
 		w.wrong("--config-map and --config-dir: want one of them")
-	case w.ConfigMap != "" && (!isLabel(w.ConfigMapNamespace) || !isSubdomain(w.ConfigMap)):
+	case w.ConfigMap != "" && (!kubednsconfig.IsLabel(w.ConfigMapNamespace) || !kubednsconfig.IsSubdomain(w.ConfigMap)):
 		w.wrong("--config-map-namespace and --config-map: want the names of a namespace and of a ConfigMap, got %q and %q", w.ConfigMapNamespace, w.ConfigMap)
 	case w.ConfigMap != "":
 		w.line("kubedns_config %s {", w.word("--config-map", w.ConfigMapNamespace+"/"+w.ConfigMap))
@@ -220,15 +225,17 @@ func (w *flagWriter) configMap() {
 
 // alone is who else is asked if there is no ConfigMap.
 func (w *flagWriter) alone() {
-	to := ResolvConf
+	to := "/etc/resolv.conf"
 	if w.Nameservers != "" {
 		var servers []string
 		for text := range strings.SplitSeq(w.Nameservers, ",") {
-			addr, ok := parseAddress(strings.TrimSpace(text))
+			addr, ok := kubednsconfig.ParseAddress(strings.TrimSpace(text))
 			if !ok {
 				w.wrong("--nameservers: want IP or IP:PORT, got %q", text)
 			}
-			servers = add(servers, addr.String())
+			if !slices.Contains(servers, addr.String()) {
+				servers = append(servers, addr.String())
+			}
 		}
 		to = strings.Join(servers, " ")
 	}
@@ -236,7 +243,7 @@ func (w *flagWriter) alone() {
 	if w.Federations == "" {
 		return
 	}
-	c, err := Parse(map[string]string{federations: w.Federations})
+	c, err := kubednsconfig.Parse(map[string]string{"federations": w.Federations})
 	if err != nil {
 		w.wrong("--federations: %w", err)
 	}

@@ -1,4 +1,4 @@
-package kubedns
+package kubednsconfig
 
 import (
 	"fmt"
@@ -7,21 +7,6 @@ import (
 	"testing"
 )
 
-// show writes a Config on one line.
-func show(c Config) string {
-	var words []string
-	for _, d := range c.StubDomains {
-		words = append(words, fmt.Sprintf("%s=%v", d.Domain, d.Servers))
-	}
-	if len(c.Upstreams) > 0 {
-		words = append(words, fmt.Sprintf("up=%v", c.Upstreams))
-	}
-	for _, f := range c.Federations {
-		words = append(words, "fed="+f.Name+":"+f.Domain)
-	}
-	return strings.Join(words, " ")
-}
-
 func TestParse(t *testing.T) {
 	label63 := strings.Repeat("a", 63)
 	long := strings.Repeat(label63+".", 3) + strings.Repeat("a", 61) // of 253 bytes
@@ -29,15 +14,15 @@ func TestParse(t *testing.T) {
 		name, key, value string
 		want             string // of the Config
 	}{
-		{"comma", federations, "abc=d.e.f", "fed=abc:d.e.f"},
-		{"comma, several", federations, "prod=example.org,dev=example.net", "fed=dev:example.net fed=prod:example.org"},
-		{"comma, spaces", federations, " prod = example.org , dev=example.net\n", "fed=dev:example.net fed=prod:example.org"},
+		{"comma", federations, "abc=d.e.f", "federation=abc:d.e.f"},
+		{"comma, several", federations, "prod=example.org,dev=example.net", "federation=dev:example.net federation=prod:example.org"},
+		{"comma, spaces", federations, " prod = example.org , dev=example.net\n", "federation=dev:example.net federation=prod:example.org"},
 		{"no federations", federations, "", ""},
 		{"no federations, a line", federations, " \n", ""},
-		{"JSON", federations, `{"prod": "example.org", "dev": "example.net"}`, "fed=dev:example.net fed=prod:example.org"},
+		{"JSON", federations, `{"prod": "example.org", "dev": "example.net"}`, "federation=dev:example.net federation=prod:example.org"},
 		{"JSON, none", federations, ` {} `, ""},
-		{"name of digits", federations, "1=2", "fed=1:2"},
-		{"longest name", federations, label63 + "=a", "fed=" + label63 + ":a"},
+		{"name of digits", federations, "1=2", "federation=1:2"},
+		{"longest name", federations, label63 + "=a", "federation=" + label63 + ":a"},
 
 		{"address", stubDomains, `{"acme.local": ["1.2.3.4"]}`, "acme.local=[1.2.3.4:53]"},
 		{"name", stubDomains, `{"acme.local": ["ns.foo.com"]}`, "acme.local=[ns.foo.com]"},
@@ -54,8 +39,8 @@ func TestParse(t *testing.T) {
 		{"escapes", stubDomains, `{"\u0061.local": ["\u0031.1.1.1"]}`, "a.local=[1.1.1.1:53]"},
 		{"lines", stubDomains, "\n{\n  \"a\" :\n [ \"1.1.1.1\" ]\n}\n", "a=[1.1.1.1:53]"},
 
-		{"three", upstreams, `["1.1.1.1", "2.2.2.2:5353", "[::1]:53"]`, "up=[1.1.1.1:53 2.2.2.2:5353 [::1]:53]"},
-		{"order of upstreams", upstreams, `["2.2.2.2", "1.1.1.1", "2.2.2.2"]`, "up=[2.2.2.2:53 1.1.1.1:53 2.2.2.2:53]"},
+		{"three", upstreams, `["1.1.1.1", "2.2.2.2:5353", "[::1]:53"]`, "upstreams=[1.1.1.1:53 2.2.2.2:5353 [::1]:53]"},
+		{"order of upstreams", upstreams, `["2.2.2.2", "1.1.1.1", "2.2.2.2"]`, "upstreams=[2.2.2.2:53 1.1.1.1:53 2.2.2.2:53]"},
 		{"no upstreams", upstreams, `[]`, ""},
 		{"null upstreams", upstreams, `null`, ""},
 
@@ -67,15 +52,15 @@ func TestParse(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if show(got) != c.want {
-				t.Errorf("got  %s\nwant %s", show(got), c.want)
+			if got.String() != c.want {
+				t.Errorf("%.100q:\ngot  %s\nwant %s", c.value, got, c.want)
 			}
 		})
 	}
 }
 
-// Whatever is wrong, the error has the key, the value and what is wanted.
-func TestParseRefuses(t *testing.T) {
+// An error names the key, the value and the expected form.
+func TestParseInvalid(t *testing.T) {
 	for _, c := range []struct {
 		name, key, value string
 		want             []string // an error for each
@@ -115,7 +100,7 @@ func TestParseRefuses(t *testing.T) {
 		{"space", stubDomains, `{"foo.com": [" 1.1.1.1"]}`, []string{`"foo.com": ` + wantServer + `, got " 1.1.1.1"`}},
 		{"null server", stubDomains, `{"foo.com": [null]}`, []string{`"foo.com": ` + wantServer + `, got "null"`}},
 		{"number", stubDomains, `{"foo.com": [1]}`, []string{`"foo.com": ` + wantServer + `, got "1"`}},
-		{"no list", stubDomains, `{"foo.com": "1.1.1.1"}`, []string{`"foo.com": want a list of servers such as ["1.2.3.4"], got "\"1.1.1.1\""`}},
+		{"no list", stubDomains, `{"foo.com": "1.1.1.1"}`, []string{`"foo.com": want a list of nameservers such as ["1.2.3.4"], got "\"1.1.1.1\""`}},
 		{"domain", stubDomains, `{"$$$$": ["1.2.3.4"]}`, []string{wantDomain + `, got "$$$$"`}},
 		{"empty domain", stubDomains, `{"": ["1.2.3.4"]}`, []string{wantDomain + `, got ""`}},
 		{"root", stubDomains, `{".": ["1.2.3.4"]}`, []string{wantDomain + `, got "."`}},
@@ -133,7 +118,7 @@ func TestParseRefuses(t *testing.T) {
 		{"not UTF-8", stubDomains, "{\"foo\xff\": []}", []string{`want UTF-8, got "{\"foo\xff\": []}"`}},
 		{"several", stubDomains, `{"$": ["$$"], "a": ["$$$", "1.1.1.1", "$$$$"]}`, []string{`got "$"`, `"$": ` + wantServer + `, got "$$"`, `"a": ` + wantServer + `, got "$$$"`, `"a": ` + wantServer + `, got "$$$$"`}},
 
-		{"four", upstreams, `["1.1.1.1", "2.2.2.2", "3.3.3.3", "4.4.4.4"]`, []string{`want 3 servers at most, got 4: "[\"1.1.1.1\", \"2.2.2.2\", \"3.3.3.3\", \"4.4.4.4\"]"`}},
+		{"four", upstreams, `["1.1.1.1", "2.2.2.2", "3.3.3.3", "4.4.4.4"]`, []string{`want at most 3 nameservers, got 4: "[\"1.1.1.1\", \"2.2.2.2\", \"3.3.3.3\", \"4.4.4.4\"]"`}},
 		{"name", upstreams, `["ns.foo.com"]`, []string{wantAddress + `, got "ns.foo.com"`}},
 		{"port", upstreams, `["1.1.1.1:123456789"]`, []string{wantAddress + `, got "1.1.1.1:123456789"`}},
 		{"letters", upstreams, `["1.1.1.1:abc"]`, []string{wantAddress + `, got "1.1.1.1:abc"`}},
@@ -146,30 +131,30 @@ func TestParseRefuses(t *testing.T) {
 		{"not UTF-8", upstreams, "[\"1.1.1.1\xff\"]", []string{`want UTF-8, got "[\"1.1.1.1\xff\"]"`}},
 	} {
 		t.Run(c.key+"/"+c.name, func(t *testing.T) {
-			// The rest is good, and yet nothing of it is taken.
+			// One invalid key discards the valid ones, too.
 			data := map[string]string{federations: "good=example.org", stubDomains: `{"good.local": ["10.0.0.1"]}`, upstreams: `["10.0.0.2"]`}
 			data[c.key] = c.value
 			got, err := Parse(data)
 			if err == nil {
-				t.Fatalf("no error, and %s", show(got))
+				t.Fatalf("%s: %q: parsed as %q, want an error", c.key, c.value, got)
 			}
 			if !got.Equal(Config{}) {
-				t.Errorf("with the error comes %s", show(got))
+				t.Errorf("%s: %q: the error comes with Config %q, want the default", c.key, c.value, got)
 			}
 			lines := strings.Split(err.Error(), "\n")
 			if len(lines) != len(c.want) {
-				t.Fatalf("%d errors, want %d:\n%v", len(lines), len(c.want), err)
+				t.Fatalf("%s: %q: %d errors, want %d:\n%v", c.key, c.value, len(lines), len(c.want), err)
 			}
 			for i, want := range c.want {
 				if !strings.HasPrefix(lines[i], c.key+": ") || !strings.Contains(lines[i], want) {
-					t.Errorf("got  %s\nwant %s: … %s", lines[i], c.key, want)
+					t.Errorf("%s: %q:\ngot  %s\nwant %s: … %s", c.key, c.value, lines[i], c.key, want)
 				}
 			}
 		})
 	}
 }
 
-// The errors of all keys come at once.
+// Parse reports the mistakes of all keys at once.
 func TestParseAllErrors(t *testing.T) {
 	_, err := Parse(map[string]string{federations: "a", stubDomains: "b", upstreams: "c"})
 	var keys []string
@@ -182,23 +167,22 @@ func TestParseAllErrors(t *testing.T) {
 	}
 }
 
-// An error stays readable whatever the value is.
 func TestQuote(t *testing.T) {
 	for _, c := range []struct{ value, want string }{
 		{"", `""`},
 		{strings.Repeat("a", 80), `"` + strings.Repeat("a", 80) + `"`},
-		{strings.Repeat("a", 1<<20), `"` + strings.Repeat("a", 80) + `" and 1048496 bytes more`},
-		{strings.Repeat("a", 79) + "€uro", `"` + strings.Repeat("a", 79) + `" and 6 bytes more`},
-		{strings.Repeat("\xbf", 100), `"` + strings.Repeat(`\xbf`, 76) + `" and 24 bytes more`},
+		{strings.Repeat("a", 1<<20), `"` + strings.Repeat("a", 80) + `" and 1048496 more bytes`},
+		{strings.Repeat("a", 79) + "€uro", `"` + strings.Repeat("a", 79) + `" and 6 more bytes`},
+		{strings.Repeat("\xbf", 100), `"` + strings.Repeat(`\xbf`, 76) + `" and 24 more bytes`},
 		{"a\nb", `"a\nb"`},
 	} {
-		if got := quote(c.value); got != c.want {
-			t.Errorf("got  %s\nwant %s", got, c.want)
+		if got := Quote(c.value); got != c.want {
+			t.Errorf("%.100q:\ngot  %s\nwant %s", c.value, got, c.want)
 		}
 	}
 }
 
-// FuzzParse: what is taken is right, whatever was given.
+// Parse accepts only valid configurations.
 func FuzzParse(f *testing.F) {
 	f.Add("a=b,c=d", `{"acme.local": ["1.2.3.4", "ns.foo.com"]}`, `["1.1.1.1", "[::1]:53"]`)
 	f.Add(`{"a": "b"}`, `{"a": [], "a": null}`, `null`)
@@ -207,26 +191,26 @@ func FuzzParse(f *testing.F) {
 		c, err := Parse(map[string]string{federations: feds, stubDomains: stubs, upstreams: ups})
 		if err != nil {
 			if !c.Equal(Config{}) {
-				t.Errorf("%v, and yet %s", err, show(c))
+				t.Errorf("error %q with Config %q, want the default", err, c)
 			}
 			return
 		}
 		if len(c.Upstreams) > maxUpstreams {
-			t.Errorf("%d upstreams", len(c.Upstreams))
+			t.Errorf("%q: %d upstreams, want at most %d", ups, len(c.Upstreams), maxUpstreams)
 		}
 		for i, d := range c.StubDomains {
-			if !isSubdomain(d.Domain) || len(d.Servers) == 0 || i > 0 && c.StubDomains[i-1].Domain >= d.Domain {
-				t.Errorf("stub domains: %s", show(c))
+			if !IsSubdomain(d.Domain) || len(d.Servers) == 0 || i > 0 && c.StubDomains[i-1].Domain >= d.Domain {
+				t.Errorf("%q: invalid or unsorted stub domains: %s", stubs, c)
 			}
 			for _, s := range d.Servers {
 				if again, ok := parseServer(s.String()); !ok || again != s {
-					t.Errorf("the server %s is not what it says", s)
+					t.Errorf("%q: server %s parses to %v", stubs, s, again)
 				}
 			}
 		}
 		for i, d := range c.Federations {
-			if !isLabel(d.Name) || !isSubdomain(d.Domain) || i > 0 && c.Federations[i-1].Name >= d.Name {
-				t.Errorf("federations: %s", show(c))
+			if !IsLabel(d.Name) || !IsSubdomain(d.Domain) || i > 0 && c.Federations[i-1].Name >= d.Name {
+				t.Errorf("%q: invalid or unsorted federations: %s", feds, c)
 			}
 		}
 	})
