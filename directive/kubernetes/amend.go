@@ -165,7 +165,7 @@ func (c *crowd) perhapsIn(packed string) bool {
 	}
 	for _, ip := range c.few {
 		var room [16]byte
-		if strings.Contains(packed, string(appendKey(room[:0], ip))) {
+		if strings.Contains(packed, string(appendAddr(room[:0], ip))) {
 			return true
 		}
 	}

@@ -59,24 +59,24 @@ func (ix *Index) sound() error {
 			}
 		}
 	}
-	want := map[pair]bool{}
-	beyond := map[pair]bool{}
+	want := map[addrRef]bool{}
+	beyond := map[addrRef]bool{}
 	for _, e := range ix.services.All() {
 		if !e.home.space.exposed.Load() {
 			continue
 		}
 		for ip := range e.addresses() {
-			want[pair{ip, e.home}] = true
+			want[addrRef{ip, e.home}] = true
 		}
 		for ip := range e.fromOutside() {
-			beyond[pair{ip, e.home}] = true
+			beyond[addrRef{ip, e.home}] = true
 		}
 	}
 	for what, c := range map[string]struct {
-		want map[pair]bool
-		got  []pair
-	}{"reverse": {want, all(&ix.reverse)}, "outside": {beyond, all(&ix.outside)}} {
-		sorted := slices.SortedFunc(maps.Keys(c.want), pair.compare)
+		want map[addrRef]bool
+		got  []addrRef
+	}{"reverse": {want, allRefs(&ix.reverse)}, "outside": {beyond, allRefs(&ix.outside)}} {
+		sorted := slices.SortedFunc(maps.Keys(c.want), addrRef.compare)
 		if !slices.Equal(c.got, sorted) {
 			return fmt.Errorf("%s has %d pairs %v\nwant %d %v", what, len(c.got), c.got, len(sorted), sorted)
 		}

@@ -101,8 +101,8 @@ func (l *lookup) ownServices() []ns {
 	var found []ns
 	for _, ip := range l.local {
 		n := 0
-		for at := l.index.reverse.within(only(ip)); n < maxOwnServices && at.next(); n++ {
-			if e := l.index.services.Get([]byte(at.home.key)); e.visible() {
+		for at := l.index.reverse.within(only(ip)); n < maxOwnServices && at.advance(); n++ {
+			if e := l.index.services.Get([]byte(at.service.key)); e.visible() {
 				found = append(found, l.asServers(e, ip)...)
 			}
 		}

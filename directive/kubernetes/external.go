@@ -208,10 +208,10 @@ func (l *lookup) externalReverse() outcome {
 		return missing
 	}
 	found := missing
-	for near := l.index.outside.within(&b); near.next(); {
-		e := l.index.services.Get([]byte(near.home.key)).seen()
+	for near := l.index.outside.within(&b); near.advance(); {
+		e := l.index.services.Get([]byte(near.service.key)).seen()
 		switch {
-		case e == nil || !e.has(near.ip()):
+		case e == nil || !e.has(near.addr()):
 			continue // it has changed just now
 		case !b.single:
 			return between

@@ -56,8 +56,8 @@ func (e *entry) seen() *entry {
 func (l *lookup) externalAddresses() (all []netip.Addr) {
 	for _, ip := range l.local {
 		n := 0
-		for at := l.index.reverse.within(only(ip)); n < maxOwnServices && at.next(); n++ {
-			e := l.index.services.Get([]byte(at.home.key))
+		for at := l.index.reverse.within(only(ip)); n < maxOwnServices && at.advance(); n++ {
+			e := l.index.services.Get([]byte(at.service.key))
 			if out := e.seen(); out != nil && len(l.asServers(e, ip)) > 0 {
 				all = slices.AppendSeq(all, out.clusterIPs())
 			}

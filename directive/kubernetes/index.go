@@ -25,9 +25,9 @@ type Index struct {
 	imports  zone.Table[entry] // ServiceImports, likewise
 	spaces   zone.Table[space] // by the label of the namespace; exposed or not
 	pods     zone.Table[podRef]
-	reverse  addrs
+	reverse  reverseIndex
 	clients  zone.Table[client] // pods by address, if settings.clients asks for it
-	outside  addrs              // the addresses that k8s_external knows
+	outside  reverseIndex       // the addresses that k8s_external knows
 	timing   *timing            // nil counts nothing
 
 	listed       atomic.Uint32 // a bit for each kind that has been listed, or is not asked for
@@ -54,7 +54,7 @@ type Index struct {
 }
 
 // A change is pairs to be added to a reverse index and to be removed.
-type change struct{ add, remove []pair }
+type change struct{ add, remove []addrRef }
 
 // A podRef counts the pods of a namespace that have an address.
 type podRef struct{ n int }
@@ -293,7 +293,7 @@ func (c *change) growing(pairs int) bool {
 }
 
 // take makes a change, and empties it.
-func (a *addrs) take(c *change) {
+func (a *reverseIndex) take(c *change) {
 	a.apply(c.add, c.remove)
 	c.add, c.remove = c.add[:0], c.remove[:0]
 	if cap(c.add)+cap(c.remove) > 1<<10 {
@@ -337,7 +337,7 @@ func (c *change) compare(of *home, had, has iter.Seq[netip.Addr]) {
 	old := sorted(had)
 	if len(old) == 0 { // as with most of a list
 		for ip := range has {
-			c.add = append(c.add, pair{ip, of})
+			c.add = append(c.add, addrRef{ip, of})
 		}
 		return
 	}
@@ -353,9 +353,9 @@ func (c *change) compare(of *home, had, has iter.Seq[netip.Addr]) {
 			order = old[0].Compare(now[0])
 		}
 		if order < 0 {
-			c.remove = append(c.remove, pair{old[0], of})
+			c.remove = append(c.remove, addrRef{old[0], of})
 		} else if order > 0 {
-			c.add = append(c.add, pair{now[0], of})
+			c.add = append(c.add, addrRef{now[0], of})
 		}
 		if order <= 0 {
 			old = old[1:]
@@ -373,7 +373,7 @@ func (c *change) note(of *home, diff *difference, f *facts, seen *crowd) {
 }
 
 // only adds pairs of the addresses that count among some and not among others.
-func (f *facts) only(some, others []resident, to []pair, of *home, c *crowd) []pair {
+func (f *facts) only(some, others []resident, to []addrRef, of *home, c *crowd) []addrRef {
 	c.expect(len(others))
 	for i := range others {
 		if f.counts(&others[i].ep) {
@@ -382,7 +382,7 @@ func (f *facts) only(some, others []resident, to []pair, of *home, c *crowd) []p
 	}
 	for i := range some {
 		if ep := &some[i].ep; f.counts(ep) && !c.hasAddr(ep.Addr) {
-			to = append(to, pair{ep.Addr, of})
+			to = append(to, addrRef{ep.Addr, of})
 		}
 	}
 	return to

@@ -66,7 +66,7 @@ func TestListed(t *testing.T) {
 		if got, want := len(ix.strays[cluster.Slices]), len(vs); got != want {
 			t.Errorf("%s: %d slices by themselves, want %d", what, got, want)
 		}
-		if got, want := pairsOf(&ix.reverse), pairsOf(&fresh.reverse); !slices.Equal(got, want) {
+		if got, want := refsOf(&ix.reverse), refsOf(&fresh.reverse); !slices.Equal(got, want) {
 			t.Errorf("%s: reverse names\n%v\nwant\n%v", what, got, want)
 		}
 	}
@@ -100,19 +100,10 @@ func TestListed(t *testing.T) {
 	as("all are gone", nil)
 }
 
-// pairsOf lists a reverse index.
-func pairsOf(a *addrs) (all []string) {
-	for _, s := range []*shelf{&a.four, &a.six} {
-		cs := s.list.Load()
-		if cs == nil {
-			continue
-		}
-		for i := range cs.slots {
-			c := cs.slots[i].Load()
-			for j := range c.homes {
-				all = append(all, fmt.Sprintf("%x %s", c.at(j, cs.width), c.homes[j].key))
-			}
-		}
+// refsOf lists a reverse index.
+func refsOf(x *reverseIndex) (refs []string) {
+	for _, r := range allRefs(x) {
+		refs = append(refs, fmt.Sprintf("%v %s", r.addr, r.service.key))
 	}
-	return all
+	return refs
 }

@@ -54,8 +54,8 @@ func held(ix *Index) [3][]string {
 	}
 	slices.Sort(entries)
 	entries = append(entries, fmt.Sprint(ix.serial.Load(), ix.importSerial.Load(), ix.spaces.Len(), len(ix.strays[cluster.Slices]), len(ix.strays[cluster.ImportSlices])))
-	texts := func(a *addrs) (all []string) {
-		for _, p := range pairsOf(a) {
+	texts := func(a *reverseIndex) (all []string) {
+		for _, p := range refsOf(a) {
 			all = append(all, fmt.Sprint(p))
 		}
 		return all

@@ -51,7 +51,7 @@ func (c *cosmos) emptied() error {
 	}
 	ix := c.index
 	for what, n := range map[string]int{
-		"reverse": len(chunksOf(&ix.reverse)), "services": ix.services.Len(), "imports": ix.imports.Len(), "spaces": ix.spaces.Len(), "pods": ix.pods.Len(),
+		"reverse": len(leavesOf(&ix.reverse)), "services": ix.services.Len(), "imports": ix.imports.Len(), "spaces": ix.spaces.Len(), "pods": ix.pods.Len(),
 		"strays": len(ix.strays[cluster.Slices]) + len(ix.strays[cluster.ImportSlices]), "podsBy": len(ix.podsBy), "drafts": len(ix.drafts.order),
 		"serial": int(ix.serial.Load()), "importSerial": int(ix.importSerial.Load()),
 	} {

@@ -283,11 +283,11 @@ func (l *lookup) reverseName() outcome {
 	found := missing
 	whole := l.listed(cluster.Slices) // before the look, as in services
 	ip := b.ip()
-	for near := l.index.reverse.within(&b); near.next(); {
+	for near := l.index.reverse.within(&b); near.advance(); {
 		if l.q.ExceedsLimit() {
 			return found // what is missing shows when the message is cut
 		}
-		e := l.index.services.Get([]byte(near.home.key))
+		e := l.index.services.Get([]byte(near.service.key))
 		if !e.visible() {
 			continue
 		}

@@ -1,0 +1,227 @@
+package kubernetes
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"net/netip"
+	"slices"
+	"sort"
+
+	"github.com/seamark/seamark/zone/ordered"
+)
+
+// An addrRef says that a Service has an address: as its ClusterIP or as that of
+// one of its endpoints.
+type addrRef struct {
+	addr    netip.Addr
+	service *home
+}
+
+func (r addrRef) compare(o addrRef) int {
+	if c := r.addr.Compare(o.addr); c != 0 {
+		return c
+	}
+	return cmp.Compare(r.service.key, o.service.key)
+}
+
+// appendKey appends the key by which the reverse index is ordered.
+func (r *addrRef) appendKey(buf []byte) []byte {
+	return append(appendAddr(buf, r.addr), r.service.key...)
+}
+
+// A reverseIndex finds the Services that have an address. It has one writer;
+// readers take no lock. Because it is ordered it also finds out whether a reverse
+// name has others below it.
+type reverseIndex struct {
+	ipv4, ipv6 ordered.Index[addrLeaf, *addrLeaf]
+}
+
+// An addrLeaf is consecutive references of one address family: their addresses in
+// one piece, and the Services that have them.
+type addrLeaf struct {
+	addrs    []byte
+	services []*home
+}
+
+// apply adds references and removes others. Readers see the additions before they
+// miss what is removed, so a name that both are below never disappears. Adding a
+// reference that exists and removing one that does not have no effect.
+func (x *reverseIndex) apply(add, remove []addrRef) {
+	for i, refs := range [2][]addrRef{add, remove} {
+		if len(refs) == 0 {
+			continue
+		}
+		slices.SortFunc(refs, addrRef.compare)
+		refs = slices.Compact(refs)
+		// netip orders IPv4 before IPv6.
+		n := sort.Search(len(refs), func(i int) bool { return refs[i].addr.Is6() })
+		merge := addRefs
+		if i == 1 {
+			merge = removeRefs
+		}
+		ordered.Apply(&x.ipv4, refs[:n], appendRefKey, merge)
+		ordered.Apply(&x.ipv6, refs[n:], appendRefKey, merge)
+	}
+}
+
+func appendRefKey(buf []byte, r *addrRef) []byte { return r.appendKey(buf) }
+
+func addRefs(l *addrLeaf, refs []addrRef) ([]*addrLeaf, bool)    { return l.merge(refs, true) }
+func removeRefs(l *addrLeaf, refs []addrRef) ([]*addrLeaf, bool) { return l.merge(refs, false) }
+
+// merge adds references, or removes them.
+func (l *addrLeaf) merge(refs []addrRef, add bool) (leaves []*addrLeaf, changed bool) {
+	if l == nil {
+		l = new(addrLeaf)
+	}
+	width := refs[0].addr.BitLen() / 8
+	size := len(l.services) + len(refs)
+	out := &addrLeaf{make([]byte, 0, size*width), make([]*home, 0, size)}
+	i := 0 // references of l that have been copied
+	for _, r := range refs {
+		var room [16]byte
+		addr := appendAddr(room[:0], r.addr)
+		j, found := l.find(r.service, addr)
+		out.appendFrom(l, i, j)
+		if i = j; found && !add {
+			i++
+		} else if !found && add {
+			out.addrs, out.services = append(out.addrs, addr...), append(out.services, r.service)
+		}
+		changed = changed || found != add
+	}
+	out.appendFrom(l, i, len(l.services))
+	return out.split(width), changed
+}
+
+// split returns leaves of a good size with the references of l.
+func (l *addrLeaf) split(width int) (leaves []*addrLeaf) {
+	n := len(l.services)
+	if n > 0 && n <= ordered.MaxItems {
+		return []*addrLeaf{l}
+	}
+	size := ordered.LeafItems(n)
+	for i := 0; i < n; i += size {
+		j := min(n, i+size)
+		leaves = append(leaves, &addrLeaf{slices.Clone(l.addrs[i*width : j*width]), slices.Clone(l.services[i:j])})
+	}
+	return leaves
+}
+
+// Size implements ordered.Leaf.
+func (l *addrLeaf) Size() (items, bytes int) { return len(l.services), len(l.addrs) }
+
+// AppendFirst implements ordered.Leaf.
+func (l *addrLeaf) AppendFirst(buf []byte) []byte {
+	return append(append(buf, l.addr(0)...), l.services[0].key...)
+}
+
+// Join implements ordered.Leaf.
+func (l *addrLeaf) Join(next *addrLeaf) *addrLeaf {
+	return &addrLeaf{slices.Concat(l.addrs, next.addrs), slices.Concat(l.services, next.services)}
+}
+
+// addr returns the address of reference i.
+func (l *addrLeaf) addr(i int) []byte {
+	width := len(l.addrs) / len(l.services)
+	return l.addrs[i*width:][:width]
+}
+
+// find returns how many references are before that of the service to addr, and
+// reports whether that one exists.
+func (l *addrLeaf) find(service *home, addr []byte) (int, bool) {
+	i := search(l.addrs, addr)
+	for ; i < len(l.services) && bytes.Equal(l.addr(i), addr); i++ {
+		if order := cmp.Compare(l.services[i].key, service.key); order >= 0 {
+			return i, order == 0
+		}
+	}
+	return i, false
+}
+
+// appendFrom appends references i to j of o.
+func (l *addrLeaf) appendFrom(o *addrLeaf, i, j int) {
+	if i < j {
+		width := len(o.addrs) / len(o.services)
+		l.addrs = append(l.addrs, o.addrs[i*width:j*width]...)
+		l.services = append(l.services, o.services[i:j]...)
+	}
+}
+
+// search returns the number of addresses before low. All have low's size.
+func search(addrs, low []byte) int {
+	from, to := 0, len(addrs)/len(low)
+	if len(low) == 4 { // nearly all are IPv4
+		for key := binary.BigEndian.Uint32(low); from < to; {
+			if i := (from + to) / 2; binary.BigEndian.Uint32(addrs[4*i:]) < key {
+				from = i + 1
+			} else {
+				to = i
+			}
+		}
+		return from
+	}
+	for from < to {
+		if i := (from + to) / 2; bytes.Compare(addrs[i*len(low):][:len(low)], low) < 0 {
+			from = i + 1
+		} else {
+			to = i
+		}
+	}
+	return from
+}
+
+func appendAddr(buf []byte, ip netip.Addr) []byte {
+	if ip.Is4() {
+		b := ip.As4()
+		return append(buf, b[:]...)
+	}
+	b := ip.As16()
+	return append(buf, b[:]...)
+}
+
+// An addrCursor moves over the references of an address block, in order. It is a
+// value, so that a query allocates nothing.
+type addrCursor struct {
+	leaves  ordered.Cursor[addrLeaf, *addrLeaf]
+	next    int    // index of the next reference in the leaf
+	service *home  // of the reference at the cursor
+	high    []byte // the block's last address
+}
+
+// within returns a cursor over a block.
+func (x *reverseIndex) within(b *block) (c addrCursor) {
+	low := b.low[:]
+	if b.ipv4 {
+		low, c.high = b.low[len(ipv4):], b.high[len(ipv4):]
+		c.leaves = x.ipv4.Seek(low)
+	} else {
+		c.high = b.high[:]
+		c.leaves = x.ipv6.Seek(low)
+	}
+	if c.leaves.Leaf != nil {
+		c.next = search(c.leaves.Leaf.addrs, low)
+	}
+	return c
+}
+
+// advance moves to the next reference and reports whether there is one.
+func (c *addrCursor) advance() bool {
+	for leaf := c.leaves.Leaf; leaf != nil; leaf = c.leaves.Leaf {
+		if c.next < len(leaf.services) {
+			c.service = leaf.services[c.next]
+			c.next++
+			return bytes.Compare(leaf.addr(c.next-1), c.high) <= 0
+		}
+		c.leaves.Next()
+		c.next = 0
+	}
+	return false
+}
+
+// addr returns the address of the reference at the cursor.
+func (c *addrCursor) addr() netip.Addr {
+	ip, _ := netip.AddrFromSlice(c.leaves.Leaf.addr(c.next - 1))
+	return ip
+}
