@@ -185,7 +185,7 @@ type Forward struct {
 	nodata   bool // next_on_nodata
 	options  options
 	after    []*Forward // those of the block behind this one
-	word     dns.StateKey
+	stateKey dns.StateKey
 	rejects  *metrics.Counter
 	waiting  atomic.Int64
 	set      *upstreams
@@ -299,7 +299,7 @@ func (f *Forward) Resolve(ctx context.Context, q *dns.Query) error {
 		return fmt.Errorf("no upstream has answered yet: %w", ctx.Err())
 	}
 	if x.from != nil {
-		q.SetState(f.word, x.from)
+		q.SetState(f.stateKey, x.from)
 	}
 	if x.reply == nil {
 		q.AddExtendedError(x.ede, x.text)
@@ -326,7 +326,7 @@ func (f *Forward) Metadata(q *dns.Query, key string) (string, bool) {
 	if key != "forward/upstream" {
 		return "", false
 	}
-	if u, ok := q.State(f.word).(*upstream); ok {
+	if u, ok := q.State(f.stateKey).(*upstream); ok {
 		return u.String(), true
 	}
 	return "", false

@@ -23,9 +23,12 @@ import (
 func Setup(b *config.Block, uses []corefile.Directive) error {
 	var all []*Forward
 	var errs []error
+	// A query holds the state of few keys without allocating: all forwards of the
+	// block share one.
+	key := b.NewStateKey()
 	for _, d := range uses {
 		f := newForward()
-		f.word = b.NewStateKey()
+		f.stateKey = key
 		errs = append(errs, f.parse(b, d))
 		f.rejects = b.Metrics.Counter("coredns_forward_max_concurrent_rejects_total",
 			"Queries refused because max_concurrent of them were waiting.")
