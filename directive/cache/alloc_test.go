@@ -11,7 +11,7 @@ import (
 )
 
 // serve gives what a reader does for one packet, again and again.
-func (w *world) serve(m *mdns.Msg) func() dns.Outcome {
+func (w *harness) serve(m *mdns.Msg) func() dns.Outcome {
 	packet, err := m.Pack()
 	if err != nil {
 		panic(err)
@@ -34,12 +34,12 @@ func TestAllocations(t *testing.T) {
 		m             *mdns.Msg
 		answer        func(q *dns.Query, n int) error
 	}{
-		{name: "a hit", m: question("www.example.org", mdns.TypeA), answer: a(300)},
-		{name: "a denial", m: question("www.example.org", mdns.TypeA), answer: says(wire.NXDomain, ";\n"+soa)},
-		{name: "a hit with a subnet", answer: a(300), m: withOptions(question("www.example.org", mdns.TypeA), true, subnet(1))},
-		{name: "a hit with a cookie", answer: a(300),
+		{name: "a hit", m: question("www.example.org", mdns.TypeA), answer: addressAnswer(300)},
+		{name: "a denial", m: question("www.example.org", mdns.TypeA), answer: answerWith(wire.NXDomain, ";\n"+soa)},
+		{name: "a hit with a subnet", answer: addressAnswer(300), m: withOptions(question("www.example.org", mdns.TypeA), true, subnet(1))},
+		{name: "a hit with a cookie", answer: addressAnswer(300),
 			m: withOptions(question("www.example.org", mdns.TypeA), true, &mdns.EDNS0_COOKIE{Code: mdns.EDNS0COOKIE, Cookie: "0011223344556677"})},
-		{name: "a hit with prefetch and stale", options: "prefetch 2\nserve_stale\nkeepttl\n", m: question("www.example.org", mdns.TypeA), answer: a(300)},
+		{name: "a hit with prefetch and stale", options: "prefetch 2\nserve_stale\nkeepttl\n", m: question("www.example.org", mdns.TypeA), answer: addressAnswer(300)},
 		{name: "an answer that passes", m: question("www.example.org", mdns.TypeA), local: func(q *dns.Query) dns.Verdict {
 			q.Answer.AppendString(wire.Answers, "\xC0\x0C\x00\x01\x00\x01\x00\x00\x00\x05\x00\x04\x01\x02\x03\x04", 1)
 			return dns.Done
@@ -50,13 +50,13 @@ func TestAllocations(t *testing.T) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w := newWorld(t, ".:53 {\n cache {\n"+test.options+"}\n local\n upstream a\n}\n")
+			w := newHarness(t, ".:53 {\n cache {\n"+test.options+"}\n local\n upstream a\n}\n")
 			if test.local != nil {
 				w.local = test.local
 			} else {
-				w.up["a"].answer = test.answer
+				w.upstreams["a"].answer = test.answer
 			}
-			w.answer(test.m)
+			w.ask(test.m)
 			serve := w.serve(test.m)
 			if n := testing.AllocsPerRun(1000, func() {
 				if serve() != dns.Answered {
@@ -80,7 +80,7 @@ func BenchmarkDisabled(b *testing.B) {
 }
 
 func benchmark(b *testing.B, directive string, known bool) {
-	w := newWorld(b, ".:53 {\n"+directive+" local\n upstream a\n}\n")
+	w := newHarness(b, ".:53 {\n"+directive+" local\n upstream a\n}\n")
 	const record = "\xC0\x0C\x00\x01\x00\x01\x00\x00\x00\x05\x00\x04\x01\x02\x03\x04"
 	w.local = func(q *dns.Query) dns.Verdict {
 		if !known {
@@ -90,7 +90,7 @@ func benchmark(b *testing.B, directive string, known bool) {
 		return dns.Done
 	}
 	m := question("kubernetes.default.svc.cluster.local", mdns.TypeA)
-	w.answer(m)
+	w.ask(m)
 	serve := w.serve(m)
 	b.ReportAllocs()
 	for b.Loop() {

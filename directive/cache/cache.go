@@ -1,6 +1,18 @@
-// Package cache keeps the answers of other servers: the cache directive. One
-// Store holds those of all server blocks, as bytes, and outlives reloads. What
-// this server knows by itself is never in it.
+// Package cache implements the cache directive: it stores answers of upstream
+// servers in wire form and answers equal queries from the store until their TTL
+// expires. Package builtin lists its Setup; package server calls it.
+//
+// A query passes the Cache twice. On its way down ServeDNS only marks it, and
+// the handlers below may answer it at once: answers of this server's own are
+// never stored and never outdated. If a handler below would have to wait for
+// another server, package dns calls JoinDNS, which looks the query up in the
+// Store. On a hit the query is answered from the entry. On a miss it becomes the
+// leader of a pending query: equal queries that arrive meanwhile wait for its
+// answer, which FinishDNS stores on the query's way up.
+//
+// One Store holds the entries of all server blocks and outlives reloads. Each
+// server block has a scope in it, identified by the block's zones and by the
+// directives below cache; a reload that changes either drops the scope.
 package cache
 
 import (
@@ -14,7 +26,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A Cache keeps the answers of other servers: the cache directive.
+// A Cache stores answers of other servers: the cache directive.
 //
 //	cache [TTL] [ZONES...] {
 //	    success CAPACITY [TTL] [MINTTL]
@@ -28,59 +40,61 @@ import (
 //	    keepttl
 //	}
 //
-// What came from another server, by forward for example, is kept, and answers
-// the same question until its TTL has run down. What this server knows by
-// itself (kubernetes, hosts, file, template ...) is never kept and always has
-// the first word, so that a change shows at once, even for a name that another
-// server has denied a moment ago; it is as cheap to look up as an entry.
+// Use it to answer repeated queries without asking the upstream again. Answers
+// from other servers, by forward for example, are stored until their TTL
+// expires. Answers that this server knows by itself (kubernetes, hosts, file,
+// template ...) are never stored and always take precedence, so that you see
+// every change at once, even for a name that an upstream denied a moment ago.
+// Looking them up costs no more than a cache hit.
 //
-// It can stand once in a server block. ZONES are those that it is for, the
-// block's own unless given. There, TTLs of all answers are brought between
-// MINTTL and TTL. TTL, in seconds, is for both kinds of answers.
+// You can give cache once in a server block. ZONES limit it to names in these
+// zones; the default is the zones of the server block. In these zones it also
+// raises and lowers the TTLs of all answers to between MINTTL and TTL. TTL, in
+// seconds, applies to both kinds of answers. Write it without a unit:
+// `cache 30s` caches names in the zone "30s".
 //
-// An answer with records is kept for the least of their TTLs. NXDOMAIN, and that
-// there is nothing of a type, are kept for the TTL or the MINIMUM of the zone's
-// SOA record, whichever is less (RFC 2308), also behind aliases. Not kept are
-// truncated answers, answers with records that do not belong to the question,
-// denials without a SOA record, referrals, and response codes other than
-// NOERROR, NXDOMAIN and SERVFAIL. Questions share an entry if name, type, class,
-// the bits RD, CD and DO, the options of EDNS that are sent on (client subnet)
-// and the view are the same.
+// A positive answer is stored for the lowest TTL of its records. NXDOMAIN and
+// NODATA are stored for the TTL or the MINIMUM field of the zone's SOA record,
+// whichever is lower (RFC 2308), also at the end of a CNAME chain. Not stored
+// are truncated answers, answers with records that do not belong to the query,
+// negative answers without a SOA record, referrals, and response codes other
+// than NOERROR, NXDOMAIN and SERVFAIL. Queries share an entry if their name,
+// type, class, RD, CD and DO bits, forwarded EDNS options (client subnet) and
+// view are the same.
 //
-// Equal questions that are under way at the same time are asked once.
+// Equal queries that wait at the same time are sent to the upstream once.
 //
-//   - success: how many answers with records are kept, 9984; the most, 3600,
-//     and the least, 5, that a TTL may be. 0 keeps none.
-//   - denial: the same for NXDOMAIN, no data and SERVFAIL; 9984, 1800, 5.
-//   - prefetch: an entry that was asked AMOUNT times, no two of them DURATION
-//     (1m) or more apart, is asked for anew when PERCENT (10%, of 10% to 90%)
-//     of its time are left, or a second. No client waits for it. 0, the
-//     default, is never.
-//   - serve_stale: answers are of use for DURATION (1h) after their end, with a
-//     TTL of REPLYTTL (0s) and the extended error 3, or 19 for NXDOMAIN.
-//     immediate, the default, gives them out at once and asks for a new one
-//     meanwhile. verify asks first, and gives them out if there is no answer,
-//     or SERVFAIL, REFUSED or the like, or none within TIMEOUT (0, the default,
-//     is no bound). If a new answer cannot be had the next attempt is RECHECK
-//     later, at least one second. SERVFAIL never takes the place of an answer
-//     that can still be given out.
-//   - serve_stale_policy prefer_positive: records that can be given out by
-//     serve_stale come before a later NXDOMAIN, too. Otherwise they are gone
-//     then (RFC 8767).
-//   - servfail: how long SERVFAIL from another server is kept, 5s, at most 5m.
-//     0 is not at all.
-//   - disable: keep no answers with records, or no denials, of names in these
-//     zones, or of any. It may be given several times.
-//   - keepttl: give out entries with the TTLs that they came with.
+//   - success: the capacity for positive answers, 9984, and the highest (3600)
+//     and lowest (5) TTL. A capacity of 0 disables storing them.
+//   - denial: the same for NXDOMAIN, NODATA and SERVFAIL; 9984, 1800, 5.
+//   - prefetch: refresh an entry before it expires if it was queried AMOUNT
+//     times with gaps shorter than DURATION (1m), when PERCENT (10%; 10% to 90%)
+//     of its TTL, or one second, remain. No client waits for the refresh. The
+//     default, 0, disables it.
+//   - serve_stale: answer from expired entries for DURATION (1h) after they
+//     expired, with a TTL of REPLYTTL (0s) and the extended DNS error 3, or 19
+//     for NXDOMAIN. immediate, the default, answers at once and refreshes the
+//     entry in the background. verify asks the upstream first, and uses the
+//     expired entry if there is no answer, SERVFAIL, REFUSED or a similar code,
+//     or no answer within TIMEOUT (0, the default, means no limit). After a
+//     failed refresh the next one is RECHECK later, at least one second.
+//     SERVFAIL never replaces an answer that can still be used.
+//   - serve_stale_policy prefer_positive: prefer a stored positive answer, also
+//     an expired one, to a later NXDOMAIN, NODATA or CNAME without a target. By
+//     default the later answer replaces it (RFC 8767). It needs serve_stale.
+//   - servfail: how long to store SERVFAIL from an upstream: 5s, at most 5m. 0
+//     disables it.
+//   - disable: do not store positive answers, or negative answers, for names in
+//     these zones; all names by default. You can give it several times.
+//   - keepttl: answer with the TTLs as they were received.
 //
-// When there is no room those go that were asked once: names that are asked
-// again and again stay, however many others come by. All server blocks share 64
-// MB; if that is full, those blocks give way that have most.
+// When the capacity is exhausted, entries that were queried once are evicted
+// first: a scan of many names does not displace names that are queried
+// regularly. All server blocks share 64 MB; when they are used up, the block
+// that uses most loses entries.
 //
-// A reload keeps the entries of each server block in which nothing changed
-// below cache, in the order of directives. Of several forwards in a block only those
-// count that a name is in the zone of: where one of them changes, comes or goes, the
-// entries of other names stay.
+// A reload keeps the entries of a server block unless its zones, its view or a
+// directive below cache, in the order of directives, have changed.
 //
 //	.:1053 {
 //	    cache 30 {
@@ -94,73 +108,73 @@ import (
 //
 // Metrics, by server, zones and view: coredns_cache_requests_total,
 // coredns_cache_misses_total, coredns_cache_prefetch_total,
-// coredns_cache_drops_total (answers that could not be kept though they hold
-// records), coredns_cache_served_stale_total, and by type, success or denial,
-// too: coredns_cache_entries, coredns_cache_hits_total,
-// coredns_cache_evictions_total. Answers of this server's own are misses; requests
-// are hits and misses together.
+// coredns_cache_drops_total (answers with records that could not be stored),
+// coredns_cache_served_stale_total, and also by type, success or denial:
+// coredns_cache_entries, coredns_cache_hits_total,
+// coredns_cache_evictions_total. Answers of this server's own count as misses;
+// requests is the sum of hits and misses.
 //
-// Same as CoreDNS: syntax, defaults and metrics. Differs: answers of this
-// server's own are not kept, records keep each their own TTL, authoritative
-// answers are so from the cache only if they came so, denials without a SOA
-// record are not kept, and SERVFAIL does not hide stale answers. Ours: the
-// bound in bytes, one question for many clients, entries over reloads, and what
-// is evicted.
+// Same as CoreDNS: syntax, defaults and metrics. Different: answers of this
+// server's own are not stored; each record keeps its own TTL; cached answers are
+// authoritative only if they were received so; negative answers without a SOA
+// record are not stored; SERVFAIL does not hide expired answers. Seamark only:
+// the limit in bytes, one upstream query for many clients, entries that survive
+// reloads, and the choice of evicted entries.
 type Cache struct {
-	zones      []wire.Name
-	everywhere bool   // the root is one of them
-	label      string // the zones, as metrics name them
-	view       string
 	options
+	zones    []wire.Name
+	allZones bool   // zones contains the root
+	label    string // the zones as a metric label
+	view     string
 
-	store    *Store
-	scope    *scope
-	ways     ways
-	word     dns.StateKey
-	step     int // where it stands in its chain
-	passages passages
-	spare    sync.Pool // of *look
+	store *Store
+	scope *scope
+
+	stateKey dns.StateKey
+	step     int // the Cache's index in its chain
+	marks    [1 << flagBits]queryFlags
+	lookups  sync.Pool // of *lookup
 
 	metrics *metrics.Registry
-	series  []*series // by server, all before the first query
-	drops   []func()  // of what ends with the plan
+	series  []*series // by server address; complete before the first query
+	drops   []func()  // remove the gauges
 }
 
-// bounds are those of one kind of answers: how many, and their TTLs in seconds.
-type bounds struct {
-	entries     int
-	least, most uint32
-}
-
-// options are what the directive says.
+// options are the arguments and options of one cache directive.
 type options struct {
-	bounds   [2]bounds             // success; denial
-	disabled [2]config.Fallthrough // zones of which nothing is kept
+	bounds   [2]bounds             // by queue: success, denial
+	disabled [2]config.Fallthrough // by queue: zones whose answers are not stored
 
-	prefetch uint32 // hits; zero is never
-	gap      time.Duration
-	percent  int
+	prefetch        uint32 // hits; zero disables it
+	prefetchGap     time.Duration
+	prefetchPercent int
 
-	staleFor       time.Duration
+	staleFor       time.Duration // zero disables serve_stale
 	staleTTL       uint32
 	recheck        time.Duration
 	verify         bool
-	verifyWithin   time.Duration
+	verifyTimeout  time.Duration // zero is no limit
 	preferPositive bool
 
-	failureFor time.Duration
-	keepTTL    bool
+	servfailFor time.Duration
+	keepTTL     bool
 }
 
-// concerns says whether q is in the directive's zones.
-func (c *Cache) concerns(q *dns.Query) bool {
+// bounds are the capacity and the TTL range, in seconds, of one kind of answer.
+type bounds struct {
+	entries        int
+	minTTL, maxTTL uint32
+}
+
+// inZones reports whether q's name is in the directive's zones.
+func (c *Cache) inZones(q *dns.Query) bool {
 	name, labels := q.Name(), q.Labels()
 	for _, zone := range c.zones {
 		at := len(name) - len(zone)
 		if at < 0 || string(name[at:]) != string(zone) {
 			continue
 		}
-		for i := range labels { // the bytes must be those of whole labels
+		for i := range labels { // the suffix must start at a label
 			if q.LabelOffset(i) == at {
 				return true
 			}
@@ -169,15 +183,15 @@ func (c *Cache) concerns(q *dns.Query) bool {
 	return false
 }
 
-// never says whether nothing of q is kept: it is no question about records, or
-// it is disabled altogether.
-func (c *Cache) never(q *dns.Query) bool {
+// uncacheable reports whether no answer to q is stored: its type is a meta type,
+// or storing is disabled for both kinds of answers.
+func (c *Cache) uncacheable(q *dns.Query) bool {
 	const firstMeta, lastMeta = 249, wire.TypeAXFR // TKEY, TSIG, IXFR, AXFR (RFC 6895 §3.1)
 	return firstMeta <= q.Type && q.Type <= lastMeta ||
 		c.disabled[0].Through(q.Name()) && c.disabled[1].Through(q.Name())
 }
 
-// zonesText is the zones as metrics name them.
+// zonesText returns the zones as a metric label.
 func zonesText(zones []wire.Name) string {
 	var names []string
 	for _, z := range zones {

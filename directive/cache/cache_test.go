@@ -10,21 +10,21 @@ import (
 
 const stock = ".:53 {\n cache\n local\n upstream a\n}\n"
 
-func TestHit(t *testing.T) {
+func TestHitAfterMiss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, stock)
-		r, inline := w.answer(question("Example.org", mdns.TypeA))
+		w := newHarness(t, stock)
+		r, inline := w.ask(question("Example.org", mdns.TypeA))
 		if inline || r.Answer[0].Header().Ttl != 300 {
 			t.Errorf("first: %v", r)
 		}
 		time.Sleep(7500 * time.Millisecond)
-		r, inline = w.answer(question("eXample.org", mdns.TypeA))
+		r, inline = w.ask(question("eXample.org", mdns.TypeA))
 		if !inline || r.Answer[0].Header().Ttl != 293 || r.Answer[0].Header().Name != "eXample.org." || !r.RecursionAvailable {
 			t.Errorf("second, inline %v: %v", inline, r)
 		}
-		w.up["a"].wants(t, 1)
+		w.upstreams["a"].wantQueries(t, 1)
 		time.Sleep(293 * time.Second)
-		w.answer(question("example.org", mdns.TypeA))
-		w.up["a"].wants(t, 2)
+		w.ask(question("example.org", mdns.TypeA))
+		w.upstreams["a"].wantQueries(t, 2)
 	})
 }

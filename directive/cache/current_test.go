@@ -13,22 +13,22 @@ import (
 
 // What this server knows by itself is current, whatever is in the store, and
 // only the TTLs are the directive's.
-func TestLocalIsCurrent(t *testing.T) {
-	w := newWorld(t, ".:53 {\n cache 30 {\n success 100 30 10\n denial 100 20 7\n}\n local\n upstream a\n}\n")
-	w.up["a"].answer = says(wire.NXDomain, ";\n. 900 IN SOA a. b. 1 2 3 4 60")
+func TestLocalAnswersNotCached(t *testing.T) {
+	w := newHarness(t, ".:53 {\n cache 30 {\n success 100 30 10\n denial 100 20 7\n}\n local\n upstream a\n}\n")
+	w.upstreams["a"].answer = answerWith(wire.NXDomain, ";\n. 900 IN SOA a. b. 1 2 3 4 60")
 	ask := question("api.shop.svc.cluster.local", mdns.TypeA)
 	for range 2 {
-		if r, _ := w.answer(ask); r.Rcode != mdns.RcodeNameError {
+		if r, _ := w.ask(ask); r.Rcode != mdns.RcodeNameError {
 			t.Fatalf("want what fell through: %v", r)
 		}
 	}
-	w.up["a"].wants(t, 1)
+	w.upstreams["a"].wantQueries(t, 1)
 	for _, test := range []struct{ ttl, want uint32 }{{5, 10}, {20, 20}, {90, 30}} {
 		w.local = func(q *dns.Query) dns.Verdict {
-			_ = a(test.ttl)(q, 1)
+			_ = addressAnswer(test.ttl)(q, 1)
 			return dns.Done
 		}
-		r, inline := w.answer(ask)
+		r, inline := w.ask(ask)
 		if !inline || len(r.Answer) != 1 || r.Answer[0].Header().Ttl != test.want {
 			t.Errorf("inline %v, want a TTL of %d: %v", inline, test.want, r)
 		}
@@ -40,29 +40,29 @@ func TestLocalIsCurrent(t *testing.T) {
 			q.RCode = wire.NXDomain
 			return dns.Done
 		}
-		if r, _ := w.answer(ask); r.Rcode != mdns.RcodeNameError || r.Ns[0].Header().Ttl != test.want {
+		if r, _ := w.ask(ask); r.Rcode != mdns.RcodeNameError || r.Ns[0].Header().Ttl != test.want {
 			t.Errorf("want a TTL of %d: %v", test.want, r)
 		}
 	}
 	w.local = func(*dns.Query) dns.Verdict { return dns.Next }
-	if r, inline := w.answer(ask); !inline || r.Rcode != mdns.RcodeNameError {
+	if r, inline := w.ask(ask); !inline || r.Rcode != mdns.RcodeNameError {
 		t.Errorf("want what fell through, from the store: %v", r)
 	}
-	w.up["a"].wants(t, 1)
+	w.upstreams["a"].wantQueries(t, 1)
 }
 
 // Those who answer at once are asked each time, whosever their answer is.
-func TestLearnedAtOnce(t *testing.T) {
-	w := newWorld(t, stock)
+func TestLearnedAnswerWithoutWait(t *testing.T) {
+	w := newHarness(t, stock)
 	asked := 0
 	w.local = func(q *dns.Query) dns.Verdict {
 		asked++
 		q.Cacheable = true
-		_ = a(300)(q, asked)
+		_ = addressAnswer(300)(q, asked)
 		return dns.Done
 	}
-	w.answer(question("www.example.org", mdns.TypeA))
-	w.answer(question("www.example.org", mdns.TypeA))
+	w.ask(question("www.example.org", mdns.TypeA))
+	w.ask(question("www.example.org", mdns.TypeA))
 	if asked != 2 || w.caches[0].store.bytes != 0 {
 		t.Errorf("asked %d times, %d bytes kept; want 2 and 0", asked, w.caches[0].store.bytes)
 	}
@@ -70,8 +70,8 @@ func TestLearnedAtOnce(t *testing.T) {
 
 // An entry is told by the client's flags, even if somebody below has others sent
 // on (header does), also where those below refuse at once.
-func TestFlagsBelow(t *testing.T) {
-	w := newWorld(t, stock)
+func TestFlagsChangedBelow(t *testing.T) {
+	w := newHarness(t, stock)
 	w.local = func(q *dns.Query) dns.Verdict {
 		q.Flags |= wire.FlagRD
 		return dns.Next
@@ -79,26 +79,26 @@ func TestFlagsBelow(t *testing.T) {
 	plain, recursive := question("www.example.org", mdns.TypeA), question("www.example.org", mdns.TypeA)
 	plain.RecursionDesired = false
 	for range 2 {
-		w.answer(plain)
-		w.answer(recursive)
+		w.ask(plain)
+		w.ask(recursive)
 	}
-	w.up["a"].wants(t, 2)
-	w.up["a"].serve = func(q *dns.Query) dns.Verdict {
+	w.upstreams["a"].wantQueries(t, 2)
+	w.upstreams["a"].serve = func(q *dns.Query) dns.Verdict {
 		q.Fail(wire.ServFail)
 		q.Err = dns.ErrParkingFull
 		return dns.Done
 	}
 	for i, m := range []*mdns.Msg{plain, recursive} {
-		if r, inline := w.answer(m); !inline || len(r.Answer) != 1 || r.Answer[0].(*mdns.A).A[3] != byte(i) {
+		if r, inline := w.ask(m); !inline || len(r.Answer) != 1 || r.Answer[0].(*mdns.A).A[3] != byte(i) {
 			t.Errorf("question %d: inline %v: %v", i, inline, r)
 		}
 	}
 }
 
 // Outside of the directive's zones nothing is looked at.
-func TestZones(t *testing.T) {
-	w := newWorld(t, ".:53 {\n cache example.org 10.0.0.0/8\n upstream a\n}\n")
-	w.up["a"].answer = a(86400)
+func TestZonesLimitCache(t *testing.T) {
+	w := newHarness(t, ".:53 {\n cache example.org 10.0.0.0/8\n upstream a\n}\n")
+	w.upstreams["a"].answer = addressAnswer(86400)
 	for _, test := range []struct {
 		name  string
 		times int64
@@ -106,24 +106,24 @@ func TestZones(t *testing.T) {
 		{"example.org", 1}, {"a.b.Example.org", 1}, {"1.0.0.10.in-addr.arpa", 1},
 		{"org", 2}, {"wwwexample.org", 2}, {"1.0.0.11.in-addr.arpa", 2},
 	} {
-		before := w.up["a"].asked.Load()
+		before := w.upstreams["a"].queries.Load()
 		want := uint32(3600)
 		if test.times == 2 {
 			want = 86400
 		}
 		for range 2 {
-			if r, _ := w.answer(question(test.name, mdns.TypeA)); r.Answer[0].Header().Ttl != want {
+			if r, _ := w.ask(question(test.name, mdns.TypeA)); r.Answer[0].Header().Ttl != want {
 				t.Errorf("want a TTL of %d: %v", want, r)
 			}
 		}
-		w.up["a"].wants(t, before+test.times)
+		w.upstreams["a"].wantQueries(t, before+test.times)
 	}
 	if got := w.metric(`coredns_cache_requests_total{server="dns://:53",zones="example.org.,10.in-addr.arpa.",view=""}`); got != "6" {
 		t.Errorf("%s requests, want 6", got)
 	}
 }
 
-func TestDisable(t *testing.T) {
+func TestDisableByKind(t *testing.T) {
 	for _, test := range []struct {
 		option           string
 		success, denials int64 // how often two questions reach the upstream
@@ -140,38 +140,38 @@ func TestDisable(t *testing.T) {
 		{"success 0", 2, 1},
 	} {
 		t.Run(test.option, func(t *testing.T) {
-			w := newWorld(t, ".:53 {\n cache {\n"+test.option+"\n}\n upstream a\n}\n")
-			u := w.up["a"]
+			w := newHarness(t, ".:53 {\n cache {\n"+test.option+"\n}\n upstream a\n}\n")
+			u := w.upstreams["a"]
 			for range 2 {
-				w.answer(question("www.example.org", mdns.TypeA))
+				w.ask(question("www.example.org", mdns.TypeA))
 			}
-			u.wants(t, test.success)
-			u.answer = says(wire.NXDomain, ";\n"+soa)
+			u.wantQueries(t, test.success)
+			u.answer = answerWith(wire.NXDomain, ";\n"+soa)
 			for range 2 {
-				w.answer(question("no.example.org", mdns.TypeA))
+				w.ask(question("no.example.org", mdns.TypeA))
 			}
-			u.wants(t, test.success+test.denials)
+			u.wantQueries(t, test.success+test.denials)
 		})
 	}
 }
 
 func TestKeepTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, ".:53 {\n cache {\n keepttl\n}\n upstream a\n}\n")
-		w.answer(question("www.example.org", mdns.TypeA))
+		w := newHarness(t, ".:53 {\n cache {\n keepttl\n}\n upstream a\n}\n")
+		w.ask(question("www.example.org", mdns.TypeA))
 		time.Sleep(299 * time.Second)
-		if r, inline := w.answer(question("www.example.org", mdns.TypeA)); !inline || r.Answer[0].Header().Ttl != 300 {
+		if r, inline := w.ask(question("www.example.org", mdns.TypeA)); !inline || r.Answer[0].Header().Ttl != 300 {
 			t.Errorf("inline %v: %v", inline, r)
 		}
 		time.Sleep(time.Second)
-		w.answer(question("www.example.org", mdns.TypeA))
-		w.up["a"].wants(t, 2)
+		w.ask(question("www.example.org", mdns.TypeA))
+		w.upstreams["a"].wantQueries(t, 2)
 	})
 }
 
 // A reload keeps what was kept if the answers come in the same way, and only
 // then.
-func TestReload(t *testing.T) {
+func TestReloadKeepsEntries(t *testing.T) {
 	before := ".:53 {\n cache 60\n local\n upstream a\n}\nexample.com:53 {\n cache\n upstream c\n}\n"
 	for _, test := range []struct {
 		name, after, upstream string
@@ -186,28 +186,28 @@ func TestReload(t *testing.T) {
 		{"in a view", ".:53 {\n view v\n cache 60\n local\n upstream b\n}\n.:53 {\n cache 60\n local\n upstream a\n}\n", "a", true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w := newWorld(t, before)
+			w := newHarness(t, before)
 			ask := question("www.example.org", mdns.TypeA)
-			w.answer(ask)
+			w.ask(ask)
 			store := w.caches[0].store
 			w.load(test.after)
 			if w.caches[0].store != store {
 				t.Error("the reload made another store")
 			}
-			asked := w.upstream(test.upstream).asked.Load()
-			_, inline := w.answer(ask)
+			asked := w.upstream(test.upstream).queries.Load()
+			_, inline := w.ask(ask)
 			if inline != test.kept {
 				t.Errorf("answered from the store: %v, want %v", inline, test.kept)
 			}
 			if !test.kept {
-				w.upstream(test.upstream).wants(t, asked+1)
+				w.upstream(test.upstream).wantQueries(t, asked+1)
 			}
 			w.load("example.com:53 {\n cache\n upstream c\n}\n") // and what is not used any more goes
 			if n := len(store.scopes); n != 1 || store.bytes != 0 {
 				t.Errorf("%d scopes and %d bytes are left", n, store.bytes)
 			}
 			w.load(before)
-			if _, inline := w.answer(ask); inline {
+			if _, inline := w.ask(ask); inline {
 				t.Error("an entry that was dropped came back")
 			}
 		})
@@ -216,32 +216,32 @@ func TestReload(t *testing.T) {
 
 // A query that began under the old plan ends without harm under the new one,
 // and those of the new one may have its answer.
-func TestReloadMeanwhile(t *testing.T) {
+func TestReloadWithPendingQuery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, stock)
-		w.up["a"].hold = make(chan struct{})
+		w := newHarness(t, stock)
+		w.upstreams["a"].block = make(chan struct{})
 		ask := question("www.example.org", mdns.TypeA)
-		w.ask(ask)
+		w.send(ask)
 		w.load(stock)
-		w.ask(ask)
+		w.send(ask)
 		synctest.Wait()
-		close(w.up["a"].hold)
+		close(w.upstreams["a"].block)
 		for range 2 {
 			if r := <-w.sent; len(r.Answer) != 1 {
 				t.Errorf("reply: %v", r)
 			}
 		}
-		w.up["a"].wants(t, 1)
-		if _, inline := w.answer(ask); !inline {
+		w.upstreams["a"].wantQueries(t, 1)
+		if _, inline := w.ask(ask); !inline {
 			t.Error("the answer was not kept")
 		}
 
-		w.up["a"].hold = make(chan struct{})
+		w.upstreams["a"].block = make(chan struct{})
 		other := question("other.example.org", mdns.TypeA)
-		w.ask(other)
+		w.send(other)
 		w.load(".:53 {\n cache\n upstream b\n}\n")
 		synctest.Wait()
-		close(w.up["a"].hold)
+		close(w.upstreams["a"].block)
 		if r := <-w.sent; len(r.Answer) != 1 {
 			t.Errorf("reply: %v", r)
 		}

@@ -20,7 +20,7 @@ func subnet(last byte) mdns.EDNS0 {
 }
 
 // Two questions share an answer only if an upstream would say the same to both.
-func TestKey(t *testing.T) {
+func TestKeyDistinguishesQueries(t *testing.T) {
 	name := "www.example.org"
 	plain := func() *mdns.Msg { return question(name, mdns.TypeA) }
 	cd, norec, ad, ch := plain(), plain(), plain(), plain()
@@ -54,72 +54,72 @@ func TestKey(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			block := "{\n cache\n upstream a\n}\n"
-			w := newWorld(t, ".:53 {\n view inside\n cache\n upstream a\n}\n.:53 "+block)
+			w := newHarness(t, ".:53 {\n view inside\n cache\n upstream a\n}\n.:53 "+block)
 			if test.change == nil {
 				test.change = func(*dns.Query) {}
 			}
 			want := int64(2)
-			w.answer(plain())
-			w.answer(test.m, test.change)
+			w.ask(plain())
+			w.ask(test.m, test.change)
 			if test.same {
 				want = 1
 			}
-			w.up["a"].wants(t, want)
-			w.answer(test.m, test.change)
-			w.answer(plain())
+			w.upstreams["a"].wantQueries(t, want)
+			w.ask(test.m, test.change)
+			w.ask(plain())
 			if test.never {
 				want++
 			}
-			w.up["a"].wants(t, want)
+			w.upstreams["a"].wantQueries(t, want)
 		})
 	}
 }
 
 // A key that is changed by those below is still the client's.
 func TestKeyChangedBelow(t *testing.T) {
-	w := newWorld(t, stock)
+	w := newHarness(t, stock)
 	w.local = func(q *dns.Query) dns.Verdict {
 		q.Flags |= wire.FlagCD
 		q.DO = true
 		q.Options = []byte{0, 8, 0, 0}
 		return dns.Next
 	}
-	w.answer(question("www.example.org", mdns.TypeA))
-	w.answer(question("www.example.org", mdns.TypeA))
-	w.up["a"].wants(t, 1)
+	w.ask(question("www.example.org", mdns.TypeA))
+	w.ask(question("www.example.org", mdns.TypeA))
+	w.upstreams["a"].wantQueries(t, 1)
 }
 
 // AD is for those who ask for it (RFC 6840 §5.8).
-func TestAD(t *testing.T) {
-	w := newWorld(t, stock)
-	w.up["a"].answer = func(q *dns.Query, n int) error {
+func TestADBit(t *testing.T) {
+	w := newHarness(t, stock)
+	w.upstreams["a"].answer = func(q *dns.Query, n int) error {
 		q.AD, q.AA = true, true
-		return a(300)(q, n)
+		return addressAnswer(300)(q, n)
 	}
 	ad := question("www.example.org", mdns.TypeA)
 	ad.AuthenticatedData = true
-	w.answer(ad)
+	w.ask(ad)
 	for _, test := range []struct {
 		m    *mdns.Msg
 		want bool
 	}{{ad, true}, {question("www.example.org", mdns.TypeA), false}} {
-		if r, inline := w.answer(test.m); !inline || r.AuthenticatedData != test.want || !r.Authoritative {
+		if r, inline := w.ask(test.m); !inline || r.AuthenticatedData != test.want || !r.Authoritative {
 			t.Errorf("inline %v, want AD %v: %v", inline, test.want, r)
 		}
 	}
 }
 
 // Extended errors are part of an answer; other options of the reply are not.
-func TestExtendedErrors(t *testing.T) {
-	w := newWorld(t, stock)
-	w.up["a"].answer = func(q *dns.Query, _ int) error {
+func TestExtendedErrorsCached(t *testing.T) {
+	w := newHarness(t, stock)
+	w.upstreams["a"].answer = func(q *dns.Query, _ int) error {
 		q.AddExtendedError(wire.EDEFiltered, "no")
 		q.AddReplyOption(wire.OptionNSID, []byte("x"))
 		return write(q, wire.NXDomain, ";\n"+soa)
 	}
 	m := withOptions(question("www.example.org", mdns.TypeA), false)
-	w.answer(m)
-	r, inline := w.answer(m)
+	w.ask(m)
+	r, inline := w.ask(m)
 	options := r.IsEdns0().Option
 	if !inline || len(options) != 1 || options[0].(*mdns.EDNS0_EDE).InfoCode != mdns.ExtendedErrorCodeFiltered || options[0].(*mdns.EDNS0_EDE).ExtraText != "no" {
 		t.Errorf("inline %v: %v", inline, r)
@@ -128,10 +128,10 @@ func TestExtendedErrors(t *testing.T) {
 
 // What another upstream of the block answers is another entry: a name that one
 // knew may be the other's by now.
-func TestWhoAnswers(t *testing.T) {
-	w := newWorld(t, ".:53 {\n cache\n upstream a\n upstream b\n}\n")
-	w.answer(question("www.example.org", mdns.TypeA))
-	w.answer(question("www.example.org", mdns.TypeA))
-	w.up["a"].wants(t, 1)
-	w.up["b"].wants(t, 0)
+func TestKeyIncludesAnsweringStep(t *testing.T) {
+	w := newHarness(t, ".:53 {\n cache\n upstream a\n upstream b\n}\n")
+	w.ask(question("www.example.org", mdns.TypeA))
+	w.ask(question("www.example.org", mdns.TypeA))
+	w.upstreams["a"].wantQueries(t, 1)
+	w.upstreams["b"].wantQueries(t, 0)
 }

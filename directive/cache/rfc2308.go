@@ -8,9 +8,36 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// looks is what an answer seems to say, at a glance: it decides whose bounds
-// its TTLs have.
-func looks(q *dns.Query) entryKind {
+// classify returns the kind of an answer from another server, and its TTL in
+// seconds by its own records. ok reports whether the answer may be stored: it
+// may not if it is truncated, has records that do not belong to the query,
+// refers to other servers, or is negative without a SOA record (RFC 2308 §5).
+// The kind of an answer that may not be stored is never success.
+func classify(q *dns.Query) (kind answerKind, ttl uint32, ok bool) {
+	switch {
+	case q.TC:
+		return failure, 0, false
+	case q.RCode == wire.ServFail:
+		return failure, 0, true
+	case q.RCode != wire.NoError && q.RCode != wire.NXDomain:
+		return failure, 0, false
+	}
+	var buf [wire.MaxName]byte
+	target, answered, ok := followAliases(q, &buf)
+	if !ok || answered && q.RCode != wire.NoError {
+		return failure, 0, false
+	}
+	lowest, _ := q.Answer.MinTTL()
+	if answered {
+		return success, lowest, true
+	}
+	minimum, ok := soaMinimum(q, target)
+	return denial, min(lowest, minimum), ok
+}
+
+// apparentKind returns the kind of an answer by its response code and number of
+// records alone.
+func apparentKind(q *dns.Query) answerKind {
 	switch {
 	case q.RCode == wire.NXDomain || q.RCode == wire.NoError && q.Answer.Count[wire.Answers] == 0:
 		return denial
@@ -20,47 +47,21 @@ func looks(q *dns.Query) entryKind {
 	return success
 }
 
-// judge says what another server's answer says, and for how many seconds by its
-// own records; not ok if it must not be kept: it is cut off, is about something
-// else than the question, sends elsewhere, or denies without a SOA record that
-// says for how long (RFC 2308 §5).
-func judge(q *dns.Query) (kind entryKind, ttl uint32, ok bool) {
-	switch {
-	case q.TC:
-		return 0, 0, false
-	case q.RCode == wire.ServFail:
-		return failure, 0, true
-	case q.RCode != wire.NoError && q.RCode != wire.NXDomain:
-		return 0, 0, false
-	}
-	var room [2 * wire.MaxName]byte
-	end, has, ok := follow(q, &room)
-	if !ok {
-		return 0, 0, false
-	}
-	least, _ := q.Answer.MinTTL()
-	if has {
-		return success, least, q.RCode == wire.NoError
-	}
-	minimum, ok := authority(q, end)
-	return denial, min(least, minimum), ok
-}
-
-// maxAliases is how many CNAMEs in one answer are looked at.
+// maxAliases bounds the CNAME records of an answer that is stored.
 const maxAliases = 16
 
-// follow goes from the question along the CNAMEs, in whatever order they stand.
-// It gives the name where they end, in lower case, and says whether that has
-// records of the type that was asked for. An answer that has other records than
-// those is not ok.
-func follow(q *dns.Query, room *[2 * wire.MaxName]byte) (end []byte, has, ok bool) {
+// followAliases follows the CNAME records of the answer section, in any order,
+// from the queried name. It returns the name at their end, in lower case, and
+// whether the section has records of the queried type for it. ok is false if the
+// section has other records than these.
+func followAliases(q *dns.Query, buf *[wire.MaxName]byte) (target []byte, answered, ok bool) {
 	a := &q.Answer
-	aliased := q.Type != wire.TypeCNAME && q.Type != wire.TypeANY
-	end = wire.AppendLower(room[:0:wire.MaxName], q.Name())
+	followed := q.Type != wire.TypeCNAME && q.Type != wire.TypeANY
+	target = wire.AppendLower(buf[:0], q.Name())
 	var other [wire.MaxName]byte
 	aliases := 0
-	if aliased {
-		each(a, wire.Answers, func(r wire.Record) {
+	if followed {
+		eachRecord(a, wire.Answers, func(r wire.Record) {
 			if r.Type == wire.TypeCNAME {
 				aliases++
 			}
@@ -71,39 +72,39 @@ func follow(q *dns.Query, room *[2 * wire.MaxName]byte) (end []byte, has, ok boo
 	}
 	for range aliases {
 		moved := false
-		each(a, wire.Answers, func(r wire.Record) {
-			if moved || r.Type != wire.TypeCNAME || !bytes.Equal(lowerName(&other, a.Buf, r.Owner), end) {
+		eachRecord(a, wire.Answers, func(r wire.Record) {
+			if moved || r.Type != wire.TypeCNAME || !bytes.Equal(lowerName(&other, a.Buf, r.Owner), target) {
 				return
 			}
-			end = append(end[:0], lowerName(&other, a.Buf, r.RData)...)
+			target = append(target[:0], lowerName(&other, a.Buf, r.RData)...)
 			moved = true
 		})
 		if !moved {
-			return nil, false, false // it belongs to no name of ours
+			return nil, false, false // a CNAME that is not part of the chain
 		}
 	}
 	ok = true
-	each(a, wire.Answers, func(r wire.Record) {
+	eachRecord(a, wire.Answers, func(r wire.Record) {
 		switch {
-		case aliased && r.Type == wire.TypeCNAME:
-			// A loop has one at its end.
-			ok = ok && !bytes.Equal(lowerName(&other, a.Buf, r.Owner), end)
+		case followed && r.Type == wire.TypeCNAME:
+			// A loop has a CNAME at its end.
+			ok = ok && !bytes.Equal(lowerName(&other, a.Buf, r.Owner), target)
 		case r.Type == q.Type || q.Type == wire.TypeANY:
-			has = true
-			ok = ok && bytes.Equal(lowerName(&other, a.Buf, r.Owner), end)
+			answered = true
+			ok = ok && bytes.Equal(lowerName(&other, a.Buf, r.Owner), target)
 		case r.Type != wire.TypeRRSIG && r.Type != wire.TypeDNAME:
 			ok = false
 		}
 	})
-	return end, has, ok
+	return target, answered, ok
 }
 
-// authority gives the MINIMUM of the SOA record in the authority section, if
-// its zone holds name.
-func authority(q *dns.Query, name []byte) (minimum uint32, ok bool) {
+// soaMinimum returns the MINIMUM field of the SOA record in the authority
+// section, if its zone contains name.
+func soaMinimum(q *dns.Query, name []byte) (minimum uint32, ok bool) {
 	a := &q.Answer
 	var owner [wire.MaxName]byte
-	each(a, wire.Authority, func(r wire.Record) {
+	eachRecord(a, wire.Authority, func(r wire.Record) {
 		if r.Type == wire.TypeSOA && r.Next-r.RData >= 4 && isWithin(name, lowerName(&owner, a.Buf, r.Owner)) {
 			minimum, ok = binary.BigEndian.Uint32(a.Buf[r.Next-4:]), true
 		}
@@ -111,7 +112,7 @@ func authority(q *dns.Query, name []byte) (minimum uint32, ok bool) {
 	return minimum, ok
 }
 
-func each(a *wire.Answer, section wire.Section, f func(r wire.Record)) {
+func eachRecord(a *wire.Answer, section wire.Section, f func(r wire.Record)) {
 	a.Walk(func(s wire.Section, r wire.Record) bool {
 		if s == section {
 			f(r)
@@ -120,17 +121,17 @@ func each(a *wire.Answer, section wire.Section, f func(r wire.Record)) {
 	})
 }
 
-// lowerName reads the name at msg[off:] into room; a name that cannot be read
-// is empty, as no name is.
-func lowerName(room *[wire.MaxName]byte, msg []byte, off int) []byte {
-	name, _, ok := wire.ReadName(room[:0], msg, off)
+// lowerName returns the name at msg[off:] in lower case, in buf; nil if it is
+// malformed.
+func lowerName(buf *[wire.MaxName]byte, msg []byte, off int) []byte {
+	name, _, ok := wire.ReadName(buf[:0], msg, off)
 	if !ok {
 		return nil
 	}
 	return wire.AppendLower(name[:0], name)
 }
 
-// isWithin says whether name is zone or below it; both are in lower case.
+// isWithin reports whether name is zone or below it; both are in lower case.
 func isWithin(name, zone []byte) bool {
 	for i := 0; i < len(name) && len(zone) > 0; i += int(name[i]) + 1 {
 		if bytes.Equal(name[i:], zone) {

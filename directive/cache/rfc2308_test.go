@@ -15,7 +15,7 @@ const soa = "example.org. 900 IN SOA ns.example.org. host.example.org. 1 2 3 4 6
 
 // What another server says is kept for as long as its records say, and not at
 // all if it must not be.
-func TestWhatIsKept(t *testing.T) {
+func TestCacheability(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		rcode wire.RCode
@@ -66,8 +66,8 @@ func TestWhatIsKept(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, stock)
-				u := w.up["a"]
+				w := newHarness(t, stock)
+				u := w.upstreams["a"]
 				u.answer = func(q *dns.Query, n int) error {
 					err := write(q, test.rcode, test.text)
 					if test.edit != nil {
@@ -76,21 +76,21 @@ func TestWhatIsKept(t *testing.T) {
 					return err
 				}
 				ask := question("www.example.org", mdns.TypeA)
-				first, _ := w.answer(ask)
+				first, _ := w.ask(ask)
 				if first.Rcode != int(test.rcode) {
 					t.Fatalf("first: %v", first)
 				}
 				if test.life == 0 {
-					w.answer(ask)
-					u.wants(t, 2)
+					w.ask(ask)
+					u.wantQueries(t, 2)
 					return
 				}
 				if got := w.metric(`coredns_cache_entries{server="dns://:53",type="` + test.kind + `",zones=".",view=""}`); got != "1" {
 					t.Errorf("%s entries of type %s", got, test.kind)
 				}
 				time.Sleep(test.life - time.Millisecond)
-				again, inline := w.answer(ask)
-				u.wants(t, 1)
+				again, inline := w.ask(ask)
+				u.wantQueries(t, 1)
 				if !inline || again.Rcode != first.Rcode || len(again.Answer) != len(first.Answer) || len(again.Ns) != len(first.Ns) {
 					t.Errorf("inline %v: %v\nfirst: %v", inline, again, first)
 				}
@@ -100,8 +100,8 @@ func TestWhatIsKept(t *testing.T) {
 					}
 				}
 				time.Sleep(time.Millisecond)
-				w.answer(ask)
-				u.wants(t, 2)
+				w.ask(ask)
+				u.wantQueries(t, 2)
 			})
 		})
 	}
@@ -109,43 +109,43 @@ func TestWhatIsKept(t *testing.T) {
 
 // RFC 2308 §5: the SOA record's TTL goes down to what the denial's is.
 func TestDenialTTL(t *testing.T) {
-	w := newWorld(t, stock)
-	w.up["a"].answer = says(wire.NXDomain, ";\n"+soa)
+	w := newHarness(t, stock)
+	w.upstreams["a"].answer = answerWith(wire.NXDomain, ";\n"+soa)
 	for range 2 {
-		r, _ := w.answer(question("www.example.org", mdns.TypeA))
+		r, _ := w.ask(question("www.example.org", mdns.TypeA))
 		if len(r.Ns) != 1 || r.Ns[0].Header().Ttl != 60 {
 			t.Errorf("want a TTL of 60: %v", r)
 		}
 	}
-	w.up["a"].wants(t, 1)
+	w.upstreams["a"].wantQueries(t, 1)
 }
 
-func TestServfailForever(t *testing.T) {
+func TestServfailZeroDisables(t *testing.T) {
 	for _, text := range []string{"servfail 0s", "disable denial", "denial 0"} {
-		w := newWorld(t, ".:53 {\n cache {\n"+text+"\n}\nupstream a\n}\n")
-		w.up["a"].answer = says(wire.ServFail, "")
-		w.answer(question("www.example.org", mdns.TypeA))
-		w.answer(question("www.example.org", mdns.TypeA))
-		w.up["a"].wants(t, 2)
+		w := newHarness(t, ".:53 {\n cache {\n"+text+"\n}\nupstream a\n}\n")
+		w.upstreams["a"].answer = answerWith(wire.ServFail, "")
+		w.ask(question("www.example.org", mdns.TypeA))
+		w.ask(question("www.example.org", mdns.TypeA))
+		w.upstreams["a"].wantQueries(t, 2)
 	}
 }
 
 // ANY has records of any type.
-func TestAny(t *testing.T) {
-	w := newWorld(t, stock)
-	w.up["a"].answer = says(wire.NoError, "www.example.org. 300 IN A 192.0.2.1\nwww.example.org. 300 IN TXT x")
-	w.answer(question("www.example.org", mdns.TypeANY))
-	w.answer(question("www.example.org", mdns.TypeANY))
-	w.up["a"].wants(t, 1)
+func TestANYQueries(t *testing.T) {
+	w := newHarness(t, stock)
+	w.upstreams["a"].answer = answerWith(wire.NoError, "www.example.org. 300 IN A 192.0.2.1\nwww.example.org. 300 IN TXT x")
+	w.ask(question("www.example.org", mdns.TypeANY))
+	w.ask(question("www.example.org", mdns.TypeANY))
+	w.upstreams["a"].wantQueries(t, 1)
 }
 
 // Transfers and the like are let through.
-func TestMetaTypes(t *testing.T) {
-	w := newWorld(t, stock)
+func TestMetaTypesNotCached(t *testing.T) {
+	w := newHarness(t, stock)
 	for _, qtype := range []uint16{mdns.TypeTKEY, mdns.TypeTSIG, mdns.TypeIXFR, mdns.TypeAXFR} {
-		w.up["a"].answer = says(wire.NXDomain, ";\n"+soa)
-		w.answer(question("www.example.org", qtype))
-		w.answer(question("www.example.org", qtype))
+		w.upstreams["a"].answer = answerWith(wire.NXDomain, ";\n"+soa)
+		w.ask(question("www.example.org", qtype))
+		w.ask(question("www.example.org", qtype))
 	}
-	w.up["a"].wants(t, 8)
+	w.upstreams["a"].wantQueries(t, 8)
 }

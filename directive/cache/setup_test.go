@@ -13,8 +13,8 @@ import (
 func TestSetup(t *testing.T) {
 	usual := func(change func(o *options)) options {
 		o := options{
-			bounds: [2]bounds{{9984, 5, 3600}, {9984, 5, 1800}},
-			gap:    time.Minute, percent: 10, failureFor: 5 * time.Second,
+			bounds:      [2]bounds{{9984, 5, 3600}, {9984, 5, 1800}},
+			prefetchGap: time.Minute, prefetchPercent: 10, servfailFor: 5 * time.Second,
 		}
 		if change != nil {
 			change(&o)
@@ -34,17 +34,17 @@ func TestSetup(t *testing.T) {
 		want options
 	}{
 		{"cache", usual(nil)},
-		{"cache 30", usual(func(o *options) { o.bounds[0].most, o.bounds[1].most = 30, 30 })},
+		{"cache 30", usual(func(o *options) { o.bounds[0].maxTTL, o.bounds[1].maxTTL = 30, 30 })},
 		{"cache 30 {\n success 10 20 0\n denial 11\n}", usual(func(o *options) {
 			o.bounds = [2]bounds{{10, 0, 20}, {11, 5, 30}}
 		})},
 		{"cache {\n success 0\n denial 9984 5\n}", usual(func(o *options) {
-			o.bounds[0].entries, o.bounds[1].most = 0, 5
+			o.bounds[0].entries, o.bounds[1].maxTTL = 0, 5
 		})},
 		{"cache {\n prefetch 3\n}", usual(func(o *options) { o.prefetch = 3 })},
-		{"cache {\n prefetch 3 10m\n}", usual(func(o *options) { o.prefetch, o.gap = 3, 10*time.Minute })},
-		{"cache {\n prefetch 3 20%\n}", usual(func(o *options) { o.prefetch, o.percent = 3, 20 })},
-		{"cache {\n prefetch 3 10m 90%\n}", usual(func(o *options) { o.prefetch, o.gap, o.percent = 3, 10*time.Minute, 90 })},
+		{"cache {\n prefetch 3 10m\n}", usual(func(o *options) { o.prefetch, o.prefetchGap = 3, 10*time.Minute })},
+		{"cache {\n prefetch 3 20%\n}", usual(func(o *options) { o.prefetch, o.prefetchPercent = 3, 20 })},
+		{"cache {\n prefetch 3 10m 90%\n}", usual(func(o *options) { o.prefetch, o.prefetchGap, o.prefetchPercent = 3, 10*time.Minute, 90 })},
 		{"cache {\n serve_stale\n}", stale(nil)},
 		{"cache {\n serve_stale 2h\n}", stale(func(o *options) { o.staleFor = 2 * time.Hour })},
 		{"cache {\n serve_stale immediate\n}", stale(nil)},
@@ -54,18 +54,25 @@ func TestSetup(t *testing.T) {
 		{"cache {\n serve_stale 1h verify\n}", stale(func(o *options) { o.verify = true })},
 		{"cache {\n serve_stale immediate 15\n}", stale(func(o *options) { o.staleTTL = 15 })},
 		{"cache {\n serve_stale 1h verify 500ms 30s 10s\n}", stale(func(o *options) {
-			o.verify, o.verifyWithin, o.staleTTL, o.recheck = true, 500*time.Millisecond, 30, 10*time.Second
+			o.verify, o.verifyTimeout, o.staleTTL, o.recheck = true, 500*time.Millisecond, 30, 10*time.Second
 		})},
+		{"cache {\n serve_stale 99999h immediate 30s\n}", stale(func(o *options) { o.staleFor, o.staleTTL = 99999*time.Hour, 30 })},
+		{"cache {\n serve_stale immediate 2000000h 2000000h\n}", stale(func(o *options) {
+			o.staleTTL, o.recheck = 1<<31-1, 876000*time.Hour
+		})},
+		{"cache {\n serve_stale 1h VERIFY\n}", stale(func(o *options) { o.verify = true })},
+		{"cache {\n serve_stale Immediate\n}", stale(nil)},
+		{"cache {\n serve_stale_policy Prefer_Positive\n serve_stale\n}", stale(func(o *options) { o.preferPositive = true })},
 		{"cache {\n serve_stale 1h\n serve_stale_policy prefer_positive\n}", stale(func(o *options) { o.preferPositive = true })},
-		{"cache {\n servfail 0s\n}", usual(func(o *options) { o.failureFor = 0 })},
-		{"cache {\n servfail 5m\n}", usual(func(o *options) { o.failureFor = 5 * time.Minute })},
+		{"cache {\n servfail 0s\n}", usual(func(o *options) { o.servfailFor = 0 })},
+		{"cache {\n servfail 5m\n}", usual(func(o *options) { o.servfailFor = 5 * time.Minute })},
 		{"cache {\n keepttl\n}", usual(func(o *options) { o.keepTTL = true })},
 		{"cache {\n disable success\n disable denial example.org\n disable denial 10.0.0.0/8\n}", usual(func(o *options) {
 			o.disabled[0].On = true
 			o.disabled[1] = config.Fallthrough{On: true, Zones: []wire.Name{"\x07example\x03org\x00", "\x0210\x07in-addr\x04arpa\x00"}}
 		})},
 	} {
-		w := newWorld(t, ".:53 {\n "+test.text+"\n upstream a\n}\n")
+		w := newHarness(t, ".:53 {\n "+test.text+"\n upstream a\n}\n")
 		if got := w.caches[0].options; !equal(got, test.want) {
 			t.Errorf("%s\n got %+v\nwant %+v", test.text, got, test.want)
 		}
@@ -79,9 +86,9 @@ func equal(a, b options) bool {
 		}
 	}
 	a.disabled, b.disabled = [2]config.Fallthrough{}, [2]config.Fallthrough{}
-	return a.bounds == b.bounds && a.prefetch == b.prefetch && a.gap == b.gap && a.percent == b.percent &&
+	return a.bounds == b.bounds && a.prefetch == b.prefetch && a.prefetchGap == b.prefetchGap && a.prefetchPercent == b.prefetchPercent &&
 		a.staleFor == b.staleFor && a.staleTTL == b.staleTTL && a.recheck == b.recheck && a.verify == b.verify &&
-		a.verifyWithin == b.verifyWithin && a.preferPositive == b.preferPositive && a.failureFor == b.failureFor && a.keepTTL == b.keepTTL
+		a.verifyTimeout == b.verifyTimeout && a.preferPositive == b.preferPositive && a.servfailFor == b.servfailFor && a.keepTTL == b.keepTTL
 }
 
 func TestSetupErrors(t *testing.T) {
@@ -108,14 +115,16 @@ func TestSetupErrors(t *testing.T) {
 		{"cache {\n prefetch 1 1m 9%\n}", `Corefile:3: cache: prefetch: want 10%..90%, got "9%"`},
 		{"cache {\n prefetch 1 91%\n}", `Corefile:3: cache: prefetch: want 10%..90%, got "91%"`},
 		{"cache {\n prefetch 1 10% 1m\n}", `Corefile:3: cache: prefetch: want 10%..90%, got "1m"`},
-		{"cache {\n serve_stale x\n}", `Corefile:3: cache: serve_stale: want a duration of 0s..8760h, got "x"`},
-		{"cache {\n serve_stale -1s\n}", `Corefile:3: cache: serve_stale: want a duration of 0s..8760h, got "-1s"`},
+		{"cache {\n serve_stale x\n}", `Corefile:3: cache: serve_stale: want a duration such as 30s or 1h, got "x"`},
+		{"cache {\n serve_stale -1s\n}", `Corefile:3: cache: serve_stale: want a duration such as 30s or 1h, got "-1s"`},
 		{"cache {\n serve_stale 1h soon\n}", `Corefile:3: cache: serve_stale: want immediate or verify, got "soon"`},
-		{"cache {\n serve_stale 1h verify x\n}", `Corefile:3: cache: serve_stale: want a duration of 0s..8760h, got "x"`},
+		{"cache {\n serve_stale 1h verify x\n}", `Corefile:3: cache: serve_stale: want a duration such as 30s or 1h, got "x"`},
 		{"cache {\n serve_stale 1h immediate 1s 1s 1s\n}", `Corefile:3: cache: serve_stale: want at most 4 arguments, got 5`},
 		{"cache {\n serve_stale 1h verify 1s 1s 1s 1s\n}", `Corefile:3: cache: serve_stale: want at most 5 arguments, got 6`},
 		{"cache {\n serve_stale_policy\n}", `Corefile:3: cache: serve_stale_policy: want 1 argument, got 0`},
-		{"cache {\n serve_stale_policy negative\n}", `Corefile:3: cache: serve_stale_policy: want prefer_positive, got "negative"`},
+		{"cache {\n serve_stale\n serve_stale_policy negative\n}", `Corefile:4: cache: serve_stale_policy: want prefer_positive, got "negative"`},
+		{"cache {\n serve_stale_policy prefer_positive\n}", `Corefile:3: cache: serve_stale_policy: needs serve_stale`},
+		{"cache {\n serve_stale\n serve_stale_policy prefer_positive\n serve_stale_policy prefer_positive\n}", `Corefile:5: cache: serve_stale_policy: already given on line 4`},
 		{"cache {\n servfail\n}", `Corefile:3: cache: servfail: want 1 argument, got 0`},
 		{"cache {\n servfail 6m\n}", `Corefile:3: cache: servfail: want a duration of 0s..5m, got "6m"`},
 		{"cache {\n disable\n}", `Corefile:3: cache: disable: want at least 1 argument, got 0`},
@@ -124,7 +133,7 @@ func TestSetupErrors(t *testing.T) {
 		{"cache {\n keepttl 3\n}", `Corefile:3: cache: keepttl: want no argument, got 1`},
 		{"cache {\n keepttl {\n x\n}\n}", `Corefile:3: cache: keepttl: takes no braces`},
 	} {
-		w := &world{t: t}
+		w := &harness{t: t}
 		_, err := w.blocks(".:53 {\n" + test.text + "\n upstream a\n}\n")
 		if err == nil || strings.TrimSpace(err.Error()) != test.want {
 			t.Errorf("%s\n got %v\nwant %s", test.text, err, test.want)
@@ -134,11 +143,11 @@ func TestSetupErrors(t *testing.T) {
 
 // The series have CoreDNS's names and labels, and the gauges end with their
 // plan.
-func TestMetrics(t *testing.T) {
-	w := newWorld(t, "example.org:53 example.net:53 {\n view v\n cache\n upstream a\n}\n")
+func TestMetricsLabels(t *testing.T) {
+	w := newHarness(t, "example.org:53 example.net:53 {\n view v\n cache\n upstream a\n}\n")
 	change := func(q *dns.Query) { q.Interface = 1 }
 	for range 3 {
-		w.answer(question("www.example.org", 1), change)
+		w.ask(question("www.example.org", 1), change)
 	}
 	const labels = `zones="example.org.,example.net.",view="v"}`
 	for name, want := range map[string]string{
@@ -158,8 +167,8 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s is %q, want %s", name, got, want)
 		}
 	}
-	w.up["a"].answer = says(wire.NoError, "www.example.com. 300 IN A 192.0.2.1")
-	w.answer(question("x.example.org", 1), change)
+	w.upstreams["a"].answer = answerWith(wire.NoError, "www.example.com. 300 IN A 192.0.2.1")
+	w.ask(question("x.example.org", 1), change)
 	if got := w.metric(`coredns_cache_drops_total{server="dns://:53",` + labels); got != "1" {
 		t.Errorf("%s drops, want 1", got)
 	}

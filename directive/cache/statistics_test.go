@@ -14,7 +14,7 @@ import (
 )
 
 // says checks what a cache says of its entries.
-func (c *Cache) says(t *testing.T, capacity int, inserted, evicted uint64) {
+func (c *Cache) checkStatistics(t *testing.T, capacity int, inserted, evicted uint64) {
 	t.Helper()
 	if n, in, out := c.Statistics(); n != capacity || in != inserted || out != evicted {
 		t.Errorf("%d entries may be, %d came, %d had to go; want %d, %d, %d", n, in, out, capacity, inserted, evicted)
@@ -25,69 +25,69 @@ func (c *Cache) says(t *testing.T, capacity int, inserted, evicted uint64) {
 func TestStatistics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const text = ".:53 {\n cache {\n success 10\n denial 7\n}\n upstream a\n}\n"
-		w := newWorld(t, text)
+		w := newHarness(t, text)
 		ask := func(kind string, n int) {
 			for i := range n {
-				w.answer(question(fmt.Sprintf("%s%d.example.org", kind, i), mdns.TypeA))
+				w.ask(question(fmt.Sprintf("%s%d.example.org", kind, i), mdns.TypeA))
 			}
 		}
-		w.caches[0].says(t, 17, 0, 0)
+		w.caches[0].checkStatistics(t, 17, 0, 0)
 		ask("early", 30)
-		w.caches[0].says(t, 17, 30, 20)
+		w.caches[0].checkStatistics(t, 17, 30, 20)
 		w.load(text)
 		time.Sleep(301 * time.Second)
 		ask("late", 10)
-		w.caches[0].says(t, 17, 40, 20)
+		w.caches[0].checkStatistics(t, 17, 40, 20)
 		ask("late", 10) // from memory
-		w.caches[0].says(t, 17, 40, 20)
-		w.up["a"].answer = says(wire.NXDomain, ";\n"+soa)
+		w.caches[0].checkStatistics(t, 17, 40, 20)
+		w.upstreams["a"].answer = answerWith(wire.NXDomain, ";\n"+soa)
 		ask("no", 9)
-		w.caches[0].says(t, 17, 49, 22)
-		w.up["a"].answer = says(wire.Refused, "") // is not kept
+		w.caches[0].checkStatistics(t, 17, 49, 22)
+		w.upstreams["a"].answer = answerWith(wire.Refused, "") // is not kept
 		ask("refused", 1)
-		w.caches[0].says(t, 17, 49, 22)
+		w.caches[0].checkStatistics(t, 17, 49, 22)
 	})
 }
 
 // A witness tells whose the answers were.
-type witness struct {
-	cache *Cache
-	saw   chan string
+type answerObserver struct {
+	cache    *Cache
+	answered chan string
 }
 
-func (w *witness) ObserveDNS(q *dns.Query) {
+func (w *answerObserver) ObserveDNS(q *dns.Query) {
 	step, kept := w.cache.Answered(q)
 	if kept {
-		w.saw <- "kept"
+		w.answered <- "kept"
 	} else {
-		w.saw <- q.Chain().Steps()[step].Name
+		w.answered <- q.Chain().Steps()[step].Name
 	}
 }
 
-func TestAnswered(t *testing.T) {
+func TestAnsweredStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, ".:53 {\n cache {\n serve_stale 1h verify\n}\n local\n upstream a\n}\n")
-		u, see := w.up["a"], &witness{w.caches[0], make(chan string, 10)}
+		w := newHarness(t, ".:53 {\n cache {\n serve_stale 1h verify\n}\n local\n upstream a\n}\n")
+		u, see := w.upstreams["a"], &answerObserver{w.caches[0], make(chan string, 10)}
 		w.chains[0].Observe(see)
 		wants := func(what, want string) {
 			t.Helper()
-			if got := <-see.saw; got != want {
+			if got := <-see.answered; got != want {
 				t.Errorf("%s: the answer is %s's, want %s's", what, got, want)
 			}
 		}
 		ask := question("www.example.org", mdns.TypeA)
-		u.hold = make(chan struct{})
+		u.block = make(chan struct{})
 		for range 3 {
-			w.ask(ask)
+			w.send(ask)
 		}
 		synctest.Wait()
-		close(u.hold)
+		close(u.block)
 		for range 3 {
 			<-w.sent
 			wants("one who was asked, and those who waited", "upstream")
 		}
-		u.hold = nil
-		w.answer(ask)
+		u.block = nil
+		w.ask(ask)
 		wants("a fresh entry", "kept")
 
 		u.serve = func(q *dns.Query) dns.Verdict {
@@ -95,25 +95,25 @@ func TestAnswered(t *testing.T) {
 			q.Err = errors.New("too many")
 			return dns.Done
 		}
-		w.answer(ask)
+		w.ask(ask)
 		wants("an entry in the place of a refusal", "kept")
-		w.answer(question("other.example.org", mdns.TypeA))
+		w.ask(question("other.example.org", mdns.TypeA))
 		wants("a refusal", "upstream")
 		u.serve = nil
 
 		time.Sleep(300 * time.Second)
-		w.answer(ask)
+		w.ask(ask)
 		wants("an entry that was proved wrong", "upstream")
 		time.Sleep(300 * time.Second)
-		u.answer = says(wire.ServFail, "")
-		w.answer(ask)
+		u.answer = answerWith(wire.ServFail, "")
+		w.ask(ask)
 		wants("an entry that must still do", "kept")
 
 		w.local = func(q *dns.Query) dns.Verdict {
 			q.RCode = wire.NXDomain
 			return dns.Done
 		}
-		w.answer(ask)
+		w.ask(ask)
 		wants("this server's own", "local")
 	})
 }

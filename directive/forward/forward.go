@@ -332,10 +332,6 @@ func (f *Forward) Metadata(q *dns.Query, key string) (string, bool) {
 	return "", false
 }
 
-// Zones are those of whose names the upstreams are asked; others have nothing to do
-// with f.
-func (f *Forward) Zones() []wire.Name { return f.from }
-
 // What loop asks of a forward.
 
 // From is the zone of whose names the upstreams are asked.

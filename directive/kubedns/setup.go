@@ -54,8 +54,8 @@ import (
 // others leave them out. Those of a federation directive in the block stay, beside
 // them.
 //
-// A change is served at once, as by a reload: nothing is lost, and what cache holds
-// stays but for the domains whose servers have changed. What is wrong in the
+// A change is served at once, as by a reload: no query is lost. It empties the cache,
+// since other servers may answer now. What is wrong in the
 // ConfigMap (a server that is no address, a fourth upstream, text that is no JSON)
 // is logged in one line with everything that is wrong, and the last good state
 // stays; at the start that is the defaults. A ConfigMap that is gone, or was never

@@ -8,10 +8,7 @@
 package screen
 
 import (
-	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync/atomic"
 
 	"github.com/seamark/seamark/dns"
@@ -136,17 +133,6 @@ type Screen struct {
 // A neighbour is a handler above screen that has names of its own. NameExists
 // reports whether one of them is q's name or below it.
 type neighbour interface{ NameExists(q *dns.Query) bool }
-
-// Shares are the zones whose names are treated by themselves: cache asks, so that
-// a zone that comes or goes takes with it what is kept of its own names alone.
-func (s *Screen) Shares() []wire.Name { return slices.Collect(maps.Keys(s.zones)) }
-
-// Share tells how the names are treated that are in a zone and in no longer one of
-// Shares; "" is none.
-func (s *Screen) Share(zone wire.Name) string {
-	local, listed := s.zones[zone]
-	return fmt.Sprint("screen ", local, listed, s.plain, s.least, s.reverse, s.rebind, s.trusted, s.localhost, s.drop)
-}
 
 // ServeDNS answers what must not be asked of others.
 func (s *Screen) ServeDNS(q *dns.Query) dns.Verdict {

@@ -14,7 +14,7 @@ import (
 )
 
 // replies takes n of those that were parked, and counts their codes.
-func (w *world) replies(n int) map[int]int {
+func (w *harness) replies(n int) map[int]int {
 	codes := map[int]int{}
 	for range n {
 		codes[(<-w.sent).Rcode]++
@@ -23,7 +23,7 @@ func (w *world) replies(n int) map[int]int {
 }
 
 // Equal questions that are asked at the same time are one for the upstream.
-func TestCoalesced(t *testing.T) {
+func TestEqualQueriesCoalesced(t *testing.T) {
 	const n = 100
 	for _, test := range []struct {
 		name   string
@@ -31,49 +31,49 @@ func TestCoalesced(t *testing.T) {
 		asked  int64
 		codes  map[int]int
 	}{
-		{"records", a(300), 1, map[int]int{mdns.RcodeSuccess: n}},
-		{"NXDOMAIN", says(wire.NXDomain, ";\n"+soa), 1, map[int]int{mdns.RcodeNameError: n}},
-		{"what must not be kept", says(wire.Refused, ""), 1, map[int]int{mdns.RcodeRefused: n}},
-		{"a referral", says(wire.NoError, ";\nexample.org. 300 IN NS ns.example.org."), 1, map[int]int{mdns.RcodeSuccess: n}},
+		{"records", addressAnswer(300), 1, map[int]int{mdns.RcodeSuccess: n}},
+		{"NXDOMAIN", answerWith(wire.NXDomain, ";\n"+soa), 1, map[int]int{mdns.RcodeNameError: n}},
+		{"what must not be kept", answerWith(wire.Refused, ""), 1, map[int]int{mdns.RcodeRefused: n}},
+		{"a referral", answerWith(wire.NoError, ";\nexample.org. 300 IN NS ns.example.org."), 1, map[int]int{mdns.RcodeSuccess: n}},
 		{"no answer at all", func(*dns.Query, int) error { return errors.New("nobody there") }, 1, map[int]int{mdns.RcodeServerFailure: n}},
 		{"this server's own", func(q *dns.Query, n int) error {
 			q.Cacheable = false
-			return a(300)(q, n)
+			return addressAnswer(300)(q, n)
 		}, n, map[int]int{mdns.RcodeSuccess: n}},
 		{"the first two panic", func(q *dns.Query, n int) error {
 			if n < 2 {
 				panic("as told")
 			}
-			return a(300)(q, n)
+			return addressAnswer(300)(q, n)
 		}, 3, map[int]int{mdns.RcodeSuccess: n - 2, mdns.RcodeServerFailure: 2}},
 		{"the first is cancelled", func(q *dns.Query, n int) error {
 			if n < 1 {
 				return context.Canceled
 			}
-			return a(300)(q, n)
+			return addressAnswer(300)(q, n)
 		}, 2, map[int]int{mdns.RcodeSuccess: n - 1, mdns.RcodeServerFailure: 1}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, stock)
-				u := w.up["a"]
-				u.answer, u.hold = test.answer, make(chan struct{})
+				w := newHarness(t, stock)
+				u := w.upstreams["a"]
+				u.answer, u.block = test.answer, make(chan struct{})
 				for range n {
-					if w.ask(question("www.example.org", mdns.TypeA)) != nil {
+					if w.send(question("www.example.org", mdns.TypeA)) != nil {
 						t.Fatal("answered before the upstream")
 					}
 				}
 				synctest.Wait()
-				u.wants(t, 1)
-				close(u.hold)
+				u.wantQueries(t, 1)
+				close(u.block)
 				got := w.replies(n)
 				for code, times := range test.codes {
 					if got[code] != times {
 						t.Errorf("%s: %d times, want %d", mdns.RcodeToString[code], got[code], times)
 					}
 				}
-				u.wants(t, test.asked)
-				if f := w.flights(); f != 0 {
+				u.wantQueries(t, test.asked)
+				if f := w.pendingQueries(); f != 0 {
 					t.Errorf("%d flights are left", f)
 				}
 			})
@@ -83,10 +83,10 @@ func TestCoalesced(t *testing.T) {
 
 // A question that leads back to itself by another name finds its own flight, and
 // would wait for itself.
-func TestOwnFlight(t *testing.T) {
+func TestQueryWaitingForItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, ".:53 {\n rename\n cache\n upstream a\n}\n")
-		w.up["a"].answer = func(q *dns.Query, _ int) error {
+		w := newHarness(t, ".:53 {\n rename\n cache\n upstream a\n}\n")
+		w.upstreams["a"].answer = func(q *dns.Query, _ int) error {
 			sub, ok := q.SubQuery([]byte("\x01b\x07example\x03org\x00"), q.Type)
 			if !ok {
 				sub = q.ResumeSubQuery(t.Context())
@@ -95,21 +95,21 @@ func TestOwnFlight(t *testing.T) {
 			return sub.Err
 		}
 		start := time.Now()
-		r, _ := w.answer(question("a.example.org", mdns.TypeA))
+		r, _ := w.ask(question("a.example.org", mdns.TypeA))
 		if took := time.Since(start); r.Rcode != mdns.RcodeServerFailure || took != 0 {
 			t.Errorf("after %v: %v, want SERVFAIL at once", took, r)
 		}
-		if f := w.flights(); f != 0 {
+		if f := w.pendingQueries(); f != 0 {
 			t.Errorf("%d flights are left", f)
 		}
 	})
 }
 
 // flights counts what is under way.
-func (w *world) flights() (n int) {
+func (w *harness) pendingQueries() (n int) {
 	for i := range w.caches[0].store.table {
 		for e := w.caches[0].store.table[i].Load(); e != nil; e = e.next.Load() {
-			if e.flight != nil {
+			if e.pending != nil {
 				n++
 			}
 		}
@@ -118,23 +118,23 @@ func (w *world) flights() (n int) {
 }
 
 // What was cut off for UDP is no answer for those who ask over TCP.
-func TestCutOff(t *testing.T) {
+func TestTruncatedAnswerNotSharedWithTCP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, stock)
-		u := w.up["a"]
-		u.hold = make(chan struct{})
+		w := newHarness(t, stock)
+		u := w.upstreams["a"]
+		u.block = make(chan struct{})
 		u.answer = func(q *dns.Query, n int) error {
 			q.TC = q.Proto == dns.UDP
-			return a(300)(q, n)
+			return addressAnswer(300)(q, n)
 		}
 		ask := question("www.example.org", mdns.TypeA)
 		tcp := func(q *dns.Query) { q.Proto = dns.TCP }
 		for range 10 {
-			w.ask(ask)
-			w.ask(ask, tcp)
+			w.send(ask)
+			w.send(ask, tcp)
 		}
 		synctest.Wait()
-		close(u.hold)
+		close(u.block)
 		cut := 0
 		for range 20 {
 			if r := <-w.sent; r.Truncated {
@@ -144,15 +144,15 @@ func TestCutOff(t *testing.T) {
 		if cut > 10 {
 			t.Errorf("%d replies are cut off, want those over UDP at most", cut)
 		}
-		if r, inline := w.answer(ask); !inline || r.Truncated {
+		if r, inline := w.ask(ask); !inline || r.Truncated {
 			t.Errorf("inline %v: %v", inline, r)
 		}
 	})
 }
 
 // A leader for which there is no room lets the others go on.
-func TestLeaderGivenUp(t *testing.T) {
-	w := newWorld(t, stock)
+func TestLeaderNotParked(t *testing.T) {
+	w := newHarness(t, stock)
 	q := dns.NewQuery(w)
 	packet, _ := question("www.example.org", mdns.TypeA).Pack()
 	w.load(stock)
@@ -164,56 +164,56 @@ func TestLeaderGivenUp(t *testing.T) {
 	if w.port.Serve(q, make([]byte, 0, 4096)) != dns.Answered || q.RCode != wire.ServFail {
 		t.Errorf("code %v, want SERVFAIL", q.RCode)
 	}
-	if n := w.flights(); n != 0 {
+	if n := w.pendingQueries(); n != 0 {
 		t.Errorf("%d flights are left", n)
 	}
 	w.port.Swap(old)
-	if r, _ := w.answer(question("www.example.org", mdns.TypeA)); len(r.Answer) != 1 {
+	if r, _ := w.ask(question("www.example.org", mdns.TypeA)); len(r.Answer) != 1 {
 		t.Errorf("afterwards: %v", r)
 	}
 }
 
 // A client that has waited for long enough gets SERVFAIL, and the others their
 // answer.
-func TestPatience(t *testing.T) {
+func TestClientTimeoutWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, stock)
-		u := w.up["a"]
-		u.hold = make(chan struct{})
+		w := newHarness(t, stock)
+		u := w.upstreams["a"]
+		u.block = make(chan struct{})
 		ask := question("www.example.org", mdns.TypeA)
-		w.ask(ask)
+		w.send(ask)
 		synctest.Wait()
 		w.local = func(q *dns.Query) dns.Verdict {
 			q.Timeout = time.Second
 			return dns.Next
 		}
-		w.ask(ask)
+		w.send(ask)
 		if r := <-w.sent; r.Rcode != mdns.RcodeServerFailure {
 			t.Errorf("impatient: %v", r)
 		}
-		close(u.hold)
+		close(u.block)
 		if r := <-w.sent; len(r.Answer) != 1 {
 			t.Errorf("patient: %v", r)
 		}
-		u.wants(t, 1)
+		u.wantQueries(t, 1)
 	})
 }
 
 // Those below may refuse at once what they would have to wait for: what is kept
 // is given out nevertheless.
-func TestRefusedBelow(t *testing.T) {
-	w := newWorld(t, stock)
+func TestRefusalAnsweredFromCache(t *testing.T) {
+	w := newHarness(t, stock)
 	ask := question("www.example.org", mdns.TypeA)
-	w.answer(ask)
-	w.up["a"].serve = func(q *dns.Query) dns.Verdict {
+	w.ask(ask)
+	w.upstreams["a"].serve = func(q *dns.Query) dns.Verdict {
 		q.Fail(wire.Refused)
 		q.Err = errors.New("too many")
 		return dns.Done
 	}
-	if r, inline := w.answer(ask); !inline || len(r.Answer) != 1 {
+	if r, inline := w.ask(ask); !inline || len(r.Answer) != 1 {
 		t.Errorf("inline %v: %v", inline, r)
 	}
-	if r, _ := w.answer(question("other.example.org", mdns.TypeA)); r.Rcode != mdns.RcodeRefused {
+	if r, _ := w.ask(question("other.example.org", mdns.TypeA)); r.Rcode != mdns.RcodeRefused {
 		t.Errorf("what is not kept: %v", r)
 	}
 	for name, want := range map[string]string{"requests": "3", "misses": "2"} {
@@ -225,20 +225,20 @@ func TestRefusedBelow(t *testing.T) {
 
 const staleFile = ".:53 {\n cache {\n serve_stale "
 
-func TestStaleImmediate(t *testing.T) {
+func TestServeStaleImmediate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, staleFile+"30m immediate 7s 20s\n}\n upstream a\n}\n")
-		u := w.up["a"]
+		w := newHarness(t, staleFile+"30m immediate 7s 20s\n}\n upstream a\n}\n")
+		u := w.upstreams["a"]
 		ask := withOptions(question("www.example.org", mdns.TypeA), false)
 		gone := withOptions(question("no.example.org", mdns.TypeA), false)
-		w.answer(ask)
-		u.answer = says(wire.NXDomain, ";\n"+soa)
-		w.answer(gone)
+		w.ask(ask)
+		u.answer = answerWith(wire.NXDomain, ";\n"+soa)
+		w.ask(gone)
 		u.answer = func(*dns.Query, int) error { return errors.New("nobody there") }
 		time.Sleep(301 * time.Second)
 		stale := func(m *mdns.Msg, rcode int, code uint16) {
 			t.Helper()
-			r, inline := w.answer(m)
+			r, inline := w.ask(m)
 			if !inline || r.Rcode != rcode {
 				t.Fatalf("inline %v: %v", inline, r)
 			}
@@ -254,13 +254,13 @@ func TestStaleImmediate(t *testing.T) {
 		}
 		stale(ask, mdns.RcodeSuccess, mdns.ExtendedErrorCodeStaleAnswer)
 		stale(gone, mdns.RcodeNameError, mdns.ExtendedErrorCodeStaleNXDOMAINAnswer)
-		u.wants(t, 4) // each was tried
+		u.wantQueries(t, 4) // each was tried
 		time.Sleep(19 * time.Second)
 		stale(ask, mdns.RcodeSuccess, mdns.ExtendedErrorCodeStaleAnswer)
-		u.wants(t, 4) // not yet again
+		u.wantQueries(t, 4) // not yet again
 		time.Sleep(time.Second)
 		stale(ask, mdns.RcodeSuccess, mdns.ExtendedErrorCodeStaleAnswer)
-		u.wants(t, 5)
+		u.wantQueries(t, 5)
 		if got := w.metric(`coredns_cache_served_stale_total{server="dns://:53",zones=".",view=""}`); got != "4" {
 			t.Errorf("%s stale answers, want 4", got)
 		}
@@ -269,47 +269,47 @@ func TestStaleImmediate(t *testing.T) {
 		}
 
 		// Another server's SERVFAIL does not hide what is known, either.
-		u.answer = says(wire.ServFail, "")
+		u.answer = answerWith(wire.ServFail, "")
 		time.Sleep(20 * time.Second)
 		stale(ask, mdns.RcodeSuccess, mdns.ExtendedErrorCodeStaleAnswer)
 		stale(ask, mdns.RcodeSuccess, mdns.ExtendedErrorCodeStaleAnswer)
-		u.wants(t, 6)
+		u.wantQueries(t, 6)
 
-		u.answer = a(300)
+		u.answer = addressAnswer(300)
 		time.Sleep(20 * time.Second)
 		stale(ask, mdns.RcodeSuccess, mdns.ExtendedErrorCodeStaleAnswer)
-		if r, inline := w.answer(ask); !inline || r.Answer[0].Header().Ttl != 300 || len(r.IsEdns0().Option) != 0 {
+		if r, inline := w.ask(ask); !inline || r.Answer[0].Header().Ttl != 300 || len(r.IsEdns0().Option) != 0 {
 			t.Errorf("want what is new, inline %v: %v", inline, r)
 		}
 
 		u.answer = func(*dns.Query, int) error { return errors.New("nobody there") }
 		time.Sleep(300*time.Second + 30*time.Minute)
-		if r, inline := w.answer(ask); inline || r.Rcode != mdns.RcodeServerFailure {
+		if r, inline := w.ask(ask); inline || r.Rcode != mdns.RcodeServerFailure {
 			t.Errorf("want nothing so old, inline %v: %v", inline, r)
 		}
 	})
 }
 
-func TestStaleVerify(t *testing.T) {
+func TestServeStaleVerify(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, staleFile+"1h verify 1s 0s 10s\n}\n upstream a\n}\n")
-		u := w.up["a"]
+		w := newHarness(t, staleFile+"1h verify 1s 0s 10s\n}\n upstream a\n}\n")
+		u := w.upstreams["a"]
 		ask := question("www.example.org", mdns.TypeA)
-		w.answer(ask)
+		w.ask(ask)
 		time.Sleep(300 * time.Second)
 
-		r, inline := w.answer(ask)
+		r, inline := w.ask(ask)
 		if inline || r.Answer[0].Header().Ttl != 300 {
 			t.Errorf("want what is new, inline %v: %v", inline, r)
 		}
-		u.wants(t, 2)
+		u.wantQueries(t, 2)
 		time.Sleep(300 * time.Second)
 
 		// Nobody answers in time: many have what there is, and one asks.
-		u.hold = make(chan struct{})
+		u.block = make(chan struct{})
 		before := time.Now()
 		for range 50 {
-			w.ask(ask)
+			w.send(ask)
 		}
 		for range 50 {
 			if r := <-w.sent; len(r.Answer) != 1 || r.Answer[0].Header().Ttl != 0 {
@@ -319,89 +319,125 @@ func TestStaleVerify(t *testing.T) {
 		if took := time.Since(before); took != time.Second {
 			t.Errorf("it took %v", took)
 		}
-		u.wants(t, 3)
-		close(u.hold) // what comes late is kept
+		u.wantQueries(t, 3)
+		close(u.block) // what comes late is kept
 		synctest.Wait()
-		u.hold = nil
-		if r, inline := w.answer(ask); !inline || r.Answer[0].Header().Ttl != 300 {
+		u.block = nil
+		if r, inline := w.ask(ask); !inline || r.Answer[0].Header().Ttl != 300 {
 			t.Errorf("want what came late, inline %v: %v", inline, r)
 		}
 
 		// A failure is no answer, and is not asked for again at once.
 		time.Sleep(300 * time.Second)
 		for _, answer := range []func(q *dns.Query, n int) error{
-			says(wire.ServFail, ""), says(wire.Refused, ""), func(*dns.Query, int) error { return errors.New("nobody there") },
+			answerWith(wire.ServFail, ""), answerWith(wire.Refused, ""), func(*dns.Query, int) error { return errors.New("nobody there") },
 		} {
 			u.answer = answer
 			for i := range 2 {
-				if r, inline := w.answer(ask); len(r.Answer) != 1 || r.Answer[0].Header().Ttl != 0 || inline != (i == 1) {
+				if r, inline := w.ask(ask); len(r.Answer) != 1 || r.Answer[0].Header().Ttl != 0 || inline != (i == 1) {
 					t.Errorf("want a stale answer, inline %v: %v", inline, r)
 				}
 			}
 			time.Sleep(10 * time.Second)
 		}
-		u.wants(t, 6)
+		u.wantQueries(t, 6)
 
 		// That there is no such name any more is one.
-		u.answer = says(wire.NXDomain, ";\n"+soa)
-		if r, _ := w.answer(ask); r.Rcode != mdns.RcodeNameError {
+		u.answer = answerWith(wire.NXDomain, ";\n"+soa)
+		if r, _ := w.ask(ask); r.Rcode != mdns.RcodeNameError {
 			t.Errorf("want what is new: %v", r)
 		}
 	})
 }
 
 // Without a bound a client waits as long as it takes to fail.
-func TestStaleVerifyUnbounded(t *testing.T) {
+func TestServeStaleVerifyWithoutTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, staleFile+"verify\n}\n upstream a\n}\n")
+		w := newHarness(t, staleFile+"verify\n}\n upstream a\n}\n")
 		ask := question("www.example.org", mdns.TypeA)
-		w.answer(ask)
+		w.ask(ask)
 		time.Sleep(300 * time.Second)
-		w.up["a"].answer = func(*dns.Query, int) error {
+		w.upstreams["a"].answer = func(*dns.Query, int) error {
 			time.Sleep(4 * time.Second)
 			return errors.New("nobody there")
 		}
 		before := time.Now()
-		if r, _ := w.answer(ask); len(r.Answer) != 1 || time.Since(before) != 4*time.Second {
+		if r, _ := w.ask(ask); len(r.Answer) != 1 || time.Since(before) != 4*time.Second {
 			t.Errorf("after %v: %v", time.Since(before), r)
 		}
 	})
 }
 
 // A denial takes the place of older records, unless the policy is another.
-func TestPreferPositive(t *testing.T) {
+func TestPreferPositiveImmediate(t *testing.T) {
 	for _, test := range []struct {
 		policy string
 		want   int
 	}{{"", mdns.RcodeNameError}, {"serve_stale_policy prefer_positive\n", mdns.RcodeSuccess}} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, staleFile+"1h\n"+test.policy+"}\n upstream a\n}\n")
+			w := newHarness(t, staleFile+"1h\n"+test.policy+"}\n upstream a\n}\n")
 			ask := question("www.example.org", mdns.TypeA)
-			w.answer(ask)
-			w.up["a"].answer = says(wire.NXDomain, ";\n"+soa)
+			w.ask(ask)
+			w.upstreams["a"].answer = answerWith(wire.NXDomain, ";\n"+soa)
 			time.Sleep(300 * time.Second)
-			w.answer(ask)
+			w.ask(ask)
 			synctest.Wait()
 			for range 3 {
-				if r, inline := w.answer(ask); !inline || r.Rcode != test.want {
+				if r, inline := w.ask(ask); !inline || r.Rcode != test.want {
 					t.Errorf("policy %q, inline %v: %v", test.policy, inline, r)
 				}
 			}
 			synctest.Wait()
-			w.up["a"].wants(t, 2)
+			w.upstreams["a"].wantQueries(t, 2)
 		})
 	}
 }
 
-func TestNothingStale(t *testing.T) {
+// With prefer_positive the answer of a refresh that has no records of the queried
+// type does not replace an expired positive answer, also when it is verified.
+func TestPreferPositiveVerify(t *testing.T) {
+	for _, refreshed := range []struct {
+		name   string
+		answer func(q *dns.Query, n int) error
+	}{
+		{"NXDOMAIN", answerWith(wire.NXDomain, ";\n"+soa)},
+		{"NODATA", answerWith(wire.NoError, ";\n"+soa)},
+		{"NODATA without SOA record", answerWith(wire.NoError, "")},
+		{"dangling CNAME", answerWith(wire.NoError, "www.example.org. 300 IN CNAME gone.example.org.\n;\n"+soa)},
+		{"dangling CNAME without SOA record", answerWith(wire.NoError, "www.example.org. 300 IN CNAME gone.example.org.")},
+	} {
+		t.Run(refreshed.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newHarness(t, staleFile+"1h verify\n serve_stale_policy prefer_positive\n}\n upstream a\n}\n")
+				query := question("www.example.org", mdns.TypeA)
+				w.ask(query)
+				w.upstreams["a"].answer = refreshed.answer
+				for range 3 {
+					time.Sleep(300 * time.Second)
+					r, _ := w.ask(query)
+					if r.Rcode != mdns.RcodeSuccess || len(r.Answer) != 1 || r.Answer[0].Header().Rrtype != mdns.TypeA || r.Answer[0].Header().Ttl != 0 {
+						t.Errorf("%v after a refresh with %s: got %v, want the expired A record", query.Question, refreshed.name, r)
+					}
+				}
+				w.upstreams["a"].answer = addressAnswer(300)
+				time.Sleep(10 * time.Second)
+				if r, _ := w.ask(query); len(r.Answer) != 1 || r.Answer[0].Header().Ttl != 300 {
+					t.Errorf("%v after a refresh with an A record: got %v, want the new record", query.Question, r)
+				}
+			})
+		})
+	}
+}
+
+func TestExpiredWithoutServeStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, stock)
+		w := newHarness(t, stock)
 		ask := question("www.example.org", mdns.TypeA)
-		w.answer(ask)
+		w.ask(ask)
 		time.Sleep(300 * time.Second)
-		w.up["a"].answer = says(wire.ServFail, "")
+		w.upstreams["a"].answer = answerWith(wire.ServFail, "")
 		for i := range 2 {
-			if r, inline := w.answer(ask); r.Rcode != mdns.RcodeServerFailure || inline != (i == 1) {
+			if r, inline := w.ask(ask); r.Rcode != mdns.RcodeServerFailure || inline != (i == 1) {
 				t.Errorf("inline %v: %v", inline, r)
 			}
 		}
@@ -409,37 +445,37 @@ func TestNothingStale(t *testing.T) {
 }
 
 // What ends while a query is held up above is not given out to it.
-func TestLate(t *testing.T) {
+func TestEntryExpiresWhileQueryWaitsAbove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, ".:53 {\n delay\n cache\n upstream a\n}\n")
+		w := newHarness(t, ".:53 {\n delay\n cache\n upstream a\n}\n")
 		ask := question("www.example.org", mdns.TypeA)
-		w.answer(ask)
+		w.ask(ask)
 		time.Sleep(297 * time.Second)
-		if r, _ := w.answer(ask); r.Answer[0].Header().Ttl != 1 {
+		if r, _ := w.ask(ask); r.Answer[0].Header().Ttl != 1 {
 			t.Errorf("want a TTL of 1: %v", r)
 		}
-		w.up["a"].wants(t, 1)
-		if r, _ := w.answer(ask); r.Answer[0].Header().Ttl != 300 {
+		w.upstreams["a"].wantQueries(t, 1)
+		if r, _ := w.ask(ask); r.Answer[0].Header().Ttl != 300 {
 			t.Errorf("want what is new: %v", r)
 		}
-		w.up["a"].wants(t, 2)
+		w.upstreams["a"].wantQueries(t, 2)
 	})
 }
 
-func TestPrefetch(t *testing.T) {
+func TestPrefetchNearExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, ".:53 {\n cache {\n prefetch 3 1m 20%\n}\n upstream a\n}\n")
-		u := w.up["a"]
+		w := newHarness(t, ".:53 {\n cache {\n prefetch 3 1m 20%\n}\n upstream a\n}\n")
+		u := w.upstreams["a"]
 		ask := question("www.example.org", mdns.TypeA)
-		w.answer(ask)
+		w.ask(ask)
 		hit := func(after time.Duration, asked int64) {
 			t.Helper()
 			time.Sleep(after)
-			if _, inline := w.answer(ask); !inline {
+			if _, inline := w.ask(ask); !inline {
 				t.Error("a client had to wait")
 			}
 			synctest.Wait()
-			u.wants(t, asked)
+			u.wantQueries(t, asked)
 		}
 		hit(100*time.Second, 1) // the first
 		hit(50*time.Second, 1)
@@ -456,10 +492,10 @@ func TestPrefetch(t *testing.T) {
 		hit(12*time.Second, 3)
 		hit(500*time.Millisecond, 3)
 		hit(500*time.Millisecond, 4) // one a second, until it ends
-		u.hold = make(chan struct{})
+		u.block = make(chan struct{})
 		hit(1*time.Second, 5)
 		hit(1*time.Second, 5) // one at a time
-		close(u.hold)
+		close(u.block)
 		if got := w.metric(`coredns_cache_prefetch_total{server="dns://:53",zones=".",view=""}`); got != "4" {
 			t.Errorf("%s prefetches, want 4", got)
 		}
@@ -467,14 +503,14 @@ func TestPrefetch(t *testing.T) {
 }
 
 // Those that are asked seldom are not asked for.
-func TestPrefetchSeldom(t *testing.T) {
+func TestPrefetchRareName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, ".:53 {\n cache {\n prefetch 2\n}\n upstream a\n}\n")
+		w := newHarness(t, ".:53 {\n cache {\n prefetch 2\n}\n upstream a\n}\n")
 		ask := question("www.example.org", mdns.TypeA)
-		w.answer(ask)
+		w.ask(ask)
 		time.Sleep(299 * time.Second)
-		w.answer(ask)
+		w.ask(ask)
 		synctest.Wait()
-		w.up["a"].wants(t, 1)
+		w.upstreams["a"].wantQueries(t, 1)
 	})
 }

@@ -15,38 +15,38 @@ import (
 
 // Forty thousand names that are asked once do not push out those that are asked
 // often, and the cache holds what it may and no more.
-func TestHotNamesStay(t *testing.T) {
+func TestFrequentNamesSurviveScan(t *testing.T) {
 	const limit, hot = 10000, 2000
 	for _, test := range []struct {
 		name  string
-		churn func(w *world)
+		churn func(w *harness)
 	}{
-		{"not asked meanwhile", func(w *world) {
+		{"not asked meanwhile", func(w *harness) {
 			for i := range 40000 {
-				w.answer(question(fmt.Sprintf("once%d.example.org", i), mdns.TypeA))
+				w.ask(question(fmt.Sprintf("once%d.example.org", i), mdns.TypeA))
 			}
 		}},
-		{"asked now and then", func(w *world) {
+		{"asked now and then", func(w *harness) {
 			for i := range 40000 {
-				w.answer(question(fmt.Sprintf("once%d.example.org", i), mdns.TypeA))
+				w.ask(question(fmt.Sprintf("once%d.example.org", i), mdns.TypeA))
 				if i%10 == 0 {
-					w.answer(question(fmt.Sprintf("hot%d.example.org", i/10%hot), mdns.TypeA))
+					w.ask(question(fmt.Sprintf("hot%d.example.org", i/10%hot), mdns.TypeA))
 				}
 			}
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w := newWorld(t, fmt.Sprintf(".:53 {\n cache {\n success %d\n}\n upstream a\n}\n", limit))
-			w.up["a"].answer = a(3600)
+			w := newHarness(t, fmt.Sprintf(".:53 {\n cache {\n success %d\n}\n upstream a\n}\n", limit))
+			w.upstreams["a"].answer = addressAnswer(3600)
 			for range 2 {
 				for i := range hot {
-					w.answer(question(fmt.Sprintf("hot%d.example.org", i), mdns.TypeA))
+					w.ask(question(fmt.Sprintf("hot%d.example.org", i), mdns.TypeA))
 				}
 			}
 			test.churn(w)
 			kept := 0
 			for i := range hot {
-				if _, inline := w.answer(question(fmt.Sprintf("hot%d.example.org", i), mdns.TypeA)); inline {
+				if _, inline := w.ask(question(fmt.Sprintf("hot%d.example.org", i), mdns.TypeA)); inline {
 					kept++
 				}
 			}
@@ -65,10 +65,10 @@ func TestHotNamesStay(t *testing.T) {
 }
 
 // What comes back soon after it had to go is kept longer.
-func TestGhosts(t *testing.T) {
-	w := newWorld(t, ".:53 {\n cache {\n success 100\n}\n upstream a\n}\n")
+func TestEvictedNameReturnsToMainQueue(t *testing.T) {
+	w := newHarness(t, ".:53 {\n cache {\n success 100\n}\n upstream a\n}\n")
 	ask := func(name string, i int) bool {
-		_, inline := w.answer(question(fmt.Sprintf("%s%d.example.org", name, i), mdns.TypeA))
+		_, inline := w.ask(question(fmt.Sprintf("%s%d.example.org", name, i), mdns.TypeA))
 		return inline
 	}
 	for i := range 120 {
@@ -92,12 +92,12 @@ func TestGhosts(t *testing.T) {
 }
 
 // Denials and failures have their own bound.
-func TestBoundsByKind(t *testing.T) {
-	w := newWorld(t, ".:53 {\n cache {\n success 20\n denial 10\n}\n upstream a\n}\n")
+func TestCapacityByKind(t *testing.T) {
+	w := newHarness(t, ".:53 {\n cache {\n success 20\n denial 10\n}\n upstream a\n}\n")
 	for i := range 100 {
-		u := w.up["a"]
-		u.answer = [...]func(*dns.Query, int) error{a(300), says(wire.NXDomain, ";\n"+soa), says(wire.ServFail, "")}[i%3]
-		w.answer(question(fmt.Sprintf("x%d.example.org", i), mdns.TypeA))
+		u := w.upstreams["a"]
+		u.answer = [...]func(*dns.Query, int) error{addressAnswer(300), answerWith(wire.NXDomain, ";\n"+soa), answerWith(wire.ServFail, "")}[i%3]
+		w.ask(question(fmt.Sprintf("x%d.example.org", i), mdns.TypeA))
 	}
 	for kind, want := range map[string]string{"success": "20", "denial": "10"} {
 		if got := w.metric(`coredns_cache_entries{server="dns://:53",type="` + kind + `",zones=".",view=""}`); got != want {
@@ -106,7 +106,7 @@ func TestBoundsByKind(t *testing.T) {
 	}
 	// A smaller bound counts at once.
 	w.load(".:53 {\n cache {\n success 5\n denial 0\n}\n upstream a\n}\n")
-	w.answer(question("x0.example.org", mdns.TypeAXFR))
+	w.ask(question("x0.example.org", mdns.TypeAXFR))
 	for kind, want := range map[string]string{"success": "5", "denial": "0"} {
 		if got := w.metric(`coredns_cache_entries{server="dns://:53",type="` + kind + `",zones=".",view=""}`); got != want {
 			t.Errorf("after the reload %s entries of type %s, want %s", got, kind, want)
@@ -116,13 +116,13 @@ func TestBoundsByKind(t *testing.T) {
 
 // The store is bounded in bytes, whatever the blocks are allowed: those with
 // most give way.
-func TestBytes(t *testing.T) {
+func TestStoreBytesLimit(t *testing.T) {
 	st := NewStore(100000)
-	big, small := scopeOf(st, "big", 1000, 1000), scopeOf(st, "small", 1000, 1000)
+	big, small := st.scope("big", [2]int{1000, 1000}), st.scope("small", [2]int{1000, 1000})
 	put := func(s *scope, i, size int) bool {
-		e := entryOf(st, s, fmt.Sprintf("x%d", i), 0)
-		e.body = make([]byte, size)
-		e.ends = time.Hour
+		e := newTestEntry(st, s, fmt.Sprintf("x%d", i), 0)
+		e.records = make([]byte, size)
+		e.expires = time.Hour
 		_, ok := st.put(e, 0, 0)
 		return ok
 	}
@@ -147,16 +147,9 @@ func TestBytes(t *testing.T) {
 	st.check(t)
 }
 
-// scopeOf makes a scope that has one way.
-func scopeOf(st *Store, name string, limits ...int) *scope {
-	s := st.scope(name, [2]int(limits))
-	s.ways = map[uint64]bool{1: true}
-	return s
-}
-
-func entryOf(st *Store, s *scope, name string, kind entryKind) *entry {
-	e := &entry{scope: s, kind: kind, key: key{name: []byte(name), t: wire.TypeA}}
-	e.place(st, s, 1, 1)
+func newTestEntry(st *Store, s *scope, name string, kind answerKind) *entry {
+	e := &entry{scope: s, kind: kind, key: key{name: []byte(name), t: wire.TypeA, step: 1}}
+	e.setHash(st, s)
 	return e
 }
 
@@ -178,10 +171,10 @@ func (st *Store) check(t *testing.T) {
 			q, sum := &s.queues[i], 0
 			for _, l := range []*list{&q.small, &q.main} {
 				n := 0
-				for e := l.first; e != nil; e = e.behind {
+				for e := l.newest; e != nil; e = e.older {
 					n++
 					sum += e.size()
-					if e.list != l || e.behind == nil && l.last != e {
+					if e.list != l || e.older == nil && l.oldest != e {
 						t.Errorf("%q is linked wrongly", e.name)
 					}
 				}
@@ -202,7 +195,7 @@ func (st *Store) check(t *testing.T) {
 
 // Random operations have the outcome that a plain map gives, but that a store
 // may forget.
-func TestModel(t *testing.T) {
+func TestStoreAgainstModel(t *testing.T) {
 	type question struct {
 		scope int
 		name  int
@@ -210,46 +203,46 @@ func TestModel(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		st := NewStore(20000 + int(seed)*5000)
-		scopes := []*scope{scopeOf(st, "a", 20, 10), scopeOf(st, "b", 5, 40)}
-		model := map[question][kinds]*entry{}
+		scopes := []*scope{st.scope("a", [2]int{20, 10}), st.scope("b", [2]int{5, 40})}
+		model := map[question][numKinds]*entry{}
 		now := time.Duration(0)
 		for range 5000 {
 			k := question{random.IntN(2), random.IntN(100)}
 			s := scopes[k.scope]
 			now += time.Duration(random.IntN(100)) * time.Millisecond
 			if random.IntN(2) == 0 {
-				e := entryOf(st, s, fmt.Sprint(k.name), entryKind(random.IntN(int(kinds))))
-				e.body = make([]byte, random.IntN(500))
-				e.stored, e.ends = now, now+time.Duration(random.IntN(20))*time.Second
+				e := newTestEntry(st, s, fmt.Sprint(k.name), answerKind(random.IntN(int(numKinds))))
+				e.records = make([]byte, random.IntN(500))
+				e.stored, e.expires = now, now+time.Duration(random.IntN(20))*time.Second
 				var keep kindSet
 				if e.kind == failure {
 					keep = 1<<success | 1<<denial
 				}
 				have := st.find(s, &e.key)
 				if _, ok := st.put(e, keep, now); !ok {
-					if e.kind != failure || !have.of[success].fresh(now) && !have.of[denial].fresh(now) {
+					if e.kind != failure || !have.byKind[success].fresh(now) && !have.byKind[denial].fresh(now) {
 						t.Fatal("an entry was refused")
 					}
 					continue
 				}
 				of := model[k]
 				if e.kind != failure {
-					of = [kinds]*entry{}
+					of = [numKinds]*entry{}
 				}
 				of[e.kind] = e
 				model[k] = of
 				continue
 			}
-			e := entryOf(st, s, fmt.Sprint(k.name), 0)
+			e := newTestEntry(st, s, fmt.Sprint(k.name), 0)
 			have := st.find(s, &e.key)
-			for kind, got := range have.of {
+			for kind, got := range have.byKind {
 				if got == nil {
 					continue
 				}
 				if got != model[k][kind] {
 					t.Fatalf("seed %d: an entry that is not the newest", seed)
 				}
-				got.used()
+				got.markUsed()
 			}
 		}
 		st.check(t)
@@ -257,10 +250,9 @@ func TestModel(t *testing.T) {
 }
 
 // Many ask and answer at the same time.
-func TestTogether(t *testing.T) {
+func TestStoreConcurrentUse(t *testing.T) {
 	st := NewStore(200000)
-	s := scopeOf(st, "a", 50, 50)
-	ways := s.ways
+	s := st.scope("a", [2]int{50, 50})
 	var all sync.WaitGroup
 	for g := range uint64(8) {
 		all.Go(func() {
@@ -268,35 +260,35 @@ func TestTogether(t *testing.T) {
 			for i := range 5000 {
 				name := fmt.Sprint(random.IntN(100))
 				now := time.Duration(i) * time.Millisecond
-				e := entryOf(st, s, name, entryKind(random.IntN(int(kinds))))
+				e := newTestEntry(st, s, name, answerKind(random.IntN(int(numKinds))))
 				switch random.IntN(4) {
 				case 0:
-					e.body = []byte(name)
-					e.ends = now + time.Second
+					e.records = []byte(name)
+					e.expires = now + time.Second
 					st.put(e, 0, now)
 				case 1:
-					if f, marker := st.lead(s, &e.key, 0); marker != nil {
-						st.land(marker, nil, false)
+					if f, marker := st.startPending(s, &e.key, 0); marker != nil {
+						st.finishPending(marker, nil, false)
 					} else {
 						<-f.done
 					}
 				case 2:
-					st.commit(map[*scope]*use{s: {[2]int{50 - i%10, 50}, ways}})
+					st.commit(&scopePlan{limits: map[*scope][2]int{s: {50 - i%10, 50}}})
 				default:
-					for _, e := range st.find(s, &e.key).of {
+					for _, e := range st.find(s, &e.key).byKind {
 						if e == nil {
 							continue
 						}
-						if string(e.body) != name {
-							t.Errorf("%q has the answer of %q", name, e.body)
+						if string(e.records) != name {
+							t.Errorf("%q has the answer of %q", name, e.records)
 						}
-						e.used()
+						e.markUsed()
 					}
 				}
 			}
 		})
 	}
 	all.Wait()
-	st.commit(map[*scope]*use{s: {[2]int{50, 50}, s.ways}})
+	st.commit(&scopePlan{limits: map[*scope][2]int{s: {50, 50}}})
 	st.check(t)
 }

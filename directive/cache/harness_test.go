@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,10 +20,10 @@ import (
 
 // upstream stands for forward: it waits, and what it says is another server's.
 type upstream struct {
-	answer func(q *dns.Query, n int) error // n is how many were asked before
-	asked  atomic.Int64
-	serve  func(q *dns.Query) dns.Verdict // if there is one, in place of Wait
-	hold   chan struct{}                  // if there is one, answers wait until it is closed
+	answer  func(q *dns.Query, n int) error // n is how many were asked before
+	queries atomic.Int64
+	serve   func(q *dns.Query) dns.Verdict // if there is one, in place of Wait
+	block   chan struct{}                  // if there is one, answers wait until it is closed
 }
 
 func (u *upstream) ServeDNS(q *dns.Query) dns.Verdict {
@@ -38,10 +36,10 @@ func (u *upstream) ServeDNS(q *dns.Query) dns.Verdict {
 func (*upstream) AnyClass() bool { return true }
 
 func (u *upstream) Resolve(ctx context.Context, q *dns.Query) error {
-	n := int(u.asked.Add(1)) - 1
-	if u.hold != nil {
+	n := int(u.queries.Add(1)) - 1
+	if u.block != nil {
 		select {
-		case <-u.hold:
+		case <-u.block:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -50,28 +48,17 @@ func (u *upstream) Resolve(ctx context.Context, q *dns.Query) error {
 	return u.answer(q, n)
 }
 
-// A stub is an upstream for the names in one zone.
-type stub struct {
+// A zoneUpstream is an upstream for the names in one zone.
+type zoneUpstream struct {
 	*upstream
 	zone wire.Name
 }
 
-func (s stub) Zones() []wire.Name { return []wire.Name{s.zone} }
-
-func (s stub) ServeDNS(q *dns.Query) dns.Verdict {
+func (s zoneUpstream) ServeDNS(q *dns.Query) dns.Verdict {
 	if !wire.Name(q.Name()).Within(s.zone) {
 		return dns.Next
 	}
 	return s.upstream.ServeDNS(q)
-}
-
-// A sharer treats the names in its zones by themselves.
-type sharer struct{ zones []wire.Name }
-
-func (*sharer) ServeDNS(*dns.Query) dns.Verdict { return dns.Next }
-func (s *sharer) Shares() []wire.Name           { return s.zones }
-func (s *sharer) Share(zone wire.Name) string {
-	return strconv.FormatBool(slices.Contains(s.zones, zone))
 }
 
 // local stands for kubernetes: what it says is this server's own.
@@ -81,7 +68,7 @@ func (f local) ServeDNS(q *dns.Query) dns.Verdict { return f(q) }
 
 // says gives an answer in zone file form: the records of the answer section,
 // and behind a line ";" those of the authority section.
-func says(rcode wire.RCode, text string) func(q *dns.Query, n int) error {
+func answerWith(rcode wire.RCode, text string) func(q *dns.Query, n int) error {
 	return func(q *dns.Query, _ int) error { return write(q, rcode, text) }
 }
 
@@ -111,7 +98,7 @@ func write(q *dns.Query, rcode wire.RCode, text string) error {
 }
 
 // a is an A record, or a TXT record if that is asked for, of any name.
-func a(ttl uint32) func(q *dns.Query, n int) error {
+func addressAnswer(ttl uint32) func(q *dns.Query, n int) error {
 	return func(q *dns.Query, n int) error {
 		record := append(wire.AppendRecordHeader(nil, wire.OwnerIsQuestion, wire.TypeA, ttl, 4), 192, 0, 2, byte(n))
 		if q.Type == wire.TypeTXT {
@@ -144,22 +131,22 @@ func (rename) ServeDNS(q *dns.Query) dns.Verdict {
 func (rename) FinishDNS(q *dns.Query) { q.RestoreQuestion(nil) }
 
 // world is what outlives a reload in a test.
-type world struct {
-	t       testing.TB
-	port    dns.Port
-	metrics *metrics.Registry
-	lots    []*dns.ParkingLot
-	start   *config.Start
-	caches  []*Cache
-	chains  []*dns.Chain
-	up      map[string]*upstream // by the argument of the word "upstream"
-	local   local
-	sent    chan *mdns.Msg
+type harness struct {
+	t         testing.TB
+	port      dns.Port
+	metrics   *metrics.Registry
+	lots      []*dns.ParkingLot
+	start     *config.Start
+	caches    []*Cache
+	chains    []*dns.Chain
+	upstreams map[string]*upstream // by the argument of the word "upstream"
+	local     local
+	sent      chan *mdns.Msg
 }
 
-func newWorld(t testing.TB, text string) *world {
-	w := &world{
-		t: t, metrics: new(metrics.Registry), up: map[string]*upstream{}, sent: make(chan *mdns.Msg, 1000),
+func newHarness(t testing.TB, text string) *harness {
+	w := &harness{
+		t: t, metrics: new(metrics.Registry), upstreams: map[string]*upstream{}, sent: make(chan *mdns.Msg, 1000),
 		local: func(*dns.Query) dns.Verdict { return dns.Next },
 	}
 	w.load(text)
@@ -174,14 +161,14 @@ func newWorld(t testing.TB, text string) *world {
 	return w
 }
 
-func (w *world) upstream(name string) *upstream {
-	if w.up[name] == nil {
-		w.up[name] = &upstream{answer: a(300)}
+func (w *harness) upstream(name string) *upstream {
+	if w.upstreams[name] == nil {
+		w.upstreams[name] = &upstream{answer: addressAnswer(300)}
 	}
-	return w.up[name]
+	return w.upstreams[name]
 }
 
-func (w *world) directives() []config.Directive {
+func (w *harness) directives() []config.Directive {
 	return []config.Directive{
 		{Name: "delay", Setup: func(b *config.Block, _ []corefile.Directive) error {
 			b.Handle(delay{})
@@ -196,10 +183,9 @@ func (w *world) directives() []config.Directive {
 			b.Handle(local(func(q *dns.Query) dns.Verdict { return w.local(q) }))
 			return nil
 		}},
-		{Name: "share", Setup: func(b *config.Block, uses []corefile.Directive) error {
-			zones, err := config.ParseZones("share", uses[0].Args)
-			b.Handle(&sharer{zones})
-			return err
+		{Name: "pass", Setup: func(b *config.Block, uses []corefile.Directive) error {
+			b.Handle(local(func(*dns.Query) dns.Verdict { return dns.Next }))
+			return nil
 		}},
 		{Name: "forward", Setup: func(b *config.Block, uses []corefile.Directive) error {
 			for _, d := range uses {
@@ -207,7 +193,7 @@ func (w *world) directives() []config.Directive {
 				if err != nil {
 					return err
 				}
-				b.Handle(&stub{w.upstream(d.Args[1].Text), zone})
+				b.Handle(&zoneUpstream{w.upstream(d.Args[1].Text), zone})
 			}
 			return nil
 		}},
@@ -221,7 +207,7 @@ func (w *world) directives() []config.Directive {
 }
 
 // blocks plans the server blocks of text. "view NAME" names a block's view.
-func (w *world) blocks(text string) (blocks []*config.Block, err error) {
+func (w *harness) blocks(text string) (blocks []*config.Block, err error) {
 	servers, err := corefile.Parse("Corefile", []byte(text))
 	if err != nil {
 		return nil, err
@@ -262,7 +248,7 @@ func (w *world) blocks(text string) (blocks []*config.Block, err error) {
 }
 
 // load makes text the Corefile.
-func (w *world) load(text string) {
+func (w *harness) load(text string) {
 	w.t.Helper()
 	blocks, err := w.blocks(text)
 	if err != nil {
@@ -296,7 +282,7 @@ func (w *world) load(text string) {
 }
 
 // Send is for queries that were parked.
-func (w *world) Send(q *dns.Query) {
+func (w *harness) Send(q *dns.Query) {
 	var m *mdns.Msg
 	if len(q.Reply()) > 0 {
 		m = unpack(w.t, q.Reply())
@@ -318,7 +304,7 @@ func question(name string, t uint16) *mdns.Msg {
 }
 
 // ask serves a packet as a reader would: the reply is nil if it is parked.
-func (w *world) ask(m *mdns.Msg, change ...func(q *dns.Query)) *mdns.Msg {
+func (w *harness) send(m *mdns.Msg, change ...func(q *dns.Query)) *mdns.Msg {
 	w.t.Helper()
 	packet, err := m.Pack()
 	if err != nil {
@@ -343,9 +329,9 @@ func (w *world) ask(m *mdns.Msg, change ...func(q *dns.Query)) *mdns.Msg {
 }
 
 // answer asks, waits if need be, and says whether the answer came inline.
-func (w *world) answer(m *mdns.Msg, change ...func(q *dns.Query)) (reply *mdns.Msg, inline bool) {
+func (w *harness) ask(m *mdns.Msg, change ...func(q *dns.Query)) (reply *mdns.Msg, inline bool) {
 	w.t.Helper()
-	if reply = w.ask(m, change...); reply != nil {
+	if reply = w.send(m, change...); reply != nil {
 		return reply, true
 	}
 	if reply = <-w.sent; reply == nil {
@@ -355,15 +341,15 @@ func (w *world) answer(m *mdns.Msg, change ...func(q *dns.Query)) (reply *mdns.M
 }
 
 // asks wants so many questions to have reached an upstream.
-func (u *upstream) wants(t *testing.T, n int64) {
+func (u *upstream) wantQueries(t *testing.T, n int64) {
 	t.Helper()
-	if got := u.asked.Load(); got != n {
+	if got := u.queries.Load(); got != n {
 		t.Errorf("the upstream was asked %d times, want %d", got, n)
 	}
 }
 
 // metric is the value of the series, with its labels, as they are written.
-func (w *world) metric(name string) string {
+func (w *harness) metric(name string) string {
 	var b strings.Builder
 	_ = w.metrics.WriteText(&b)
 	for line := range strings.Lines(b.String()) {

@@ -1,0 +1,98 @@
+package cache
+
+import (
+	"bytes"
+	"hash/maphash"
+	"math/bits"
+	"slices"
+
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
+)
+
+// queryFlags are the header bits of a query that are part of its key. The Cache
+// leaves them in each query on its way down, because handlers below, such as
+// header, may change the query's own.
+type queryFlags uint16
+
+const (
+	flagRD queryFlags = 1 << iota
+	flagCD
+	flagDO
+	flagBits = iota
+)
+
+// flagsOf returns the flags of q. The result points into c.marks, so that a
+// query can hold it without an allocation.
+func (c *Cache) flagsOf(q *dns.Query) *queryFlags {
+	flags := queryFlags(0)
+	if q.Flags&wire.FlagRD != 0 {
+		flags = flagRD
+	}
+	if q.Flags&wire.FlagCD != 0 {
+		flags |= flagCD
+	}
+	if q.DO {
+		flags |= flagDO
+	}
+	return &c.marks[flags]
+}
+
+// A key identifies a query within a scope.
+type key struct {
+	name    []byte // wire form, lower case
+	options []byte // the EDNS options that are sent to upstreams
+	t       wire.Type
+	class   wire.Class
+	flags   queryFlags
+	step    uint32 // distance to the handler below the Cache that answers
+	hash    uint64
+}
+
+// maxKeyOptions is the maximum length of a key's options. A client subnet takes
+// at most 24 bytes.
+const maxKeyOptions = 64
+
+// A keyBuffer is the memory of a key's name and options.
+type keyBuffer struct {
+	name    [wire.MaxName]byte
+	options [maxKeyOptions]byte
+}
+
+// set makes k the key of q as answered by the handler step positions below the
+// Cache. It reports false if q has too many options. k refers to buf.
+func (k *key) set(st *Store, s *scope, q *dns.Query, flags queryFlags, step int, buf *keyBuffer) bool {
+	if len(q.Options) > maxKeyOptions {
+		return false
+	}
+	k.name, k.options = buf.name[:copy(buf.name[:], q.Name())], nil
+	k.t, k.class, k.flags, k.step = q.Type, q.Class, flags, uint32(step)
+	if len(q.Options) > 0 {
+		k.options = buf.options[:copy(buf.options[:], q.Options)]
+	}
+	k.setHash(st, s)
+	return true
+}
+
+func (k *key) setHash(st *Store, s *scope) {
+	const odd = 0x9E3779B97F4A7C15
+	k.hash = maphash.Bytes(st.seed, k.name) ^ s.salt
+	k.hash += (uint64(k.t)<<32 | uint64(k.class)<<16 | uint64(k.flags)<<8 | uint64(k.step)) * odd
+	if len(k.options) > 0 {
+		k.hash = bits.RotateLeft64(k.hash, 7) ^ maphash.Bytes(st.seed, k.options)
+	}
+	k.hash ^= k.hash >> 32
+}
+
+func (k *key) equal(o *key) bool {
+	return k.t == o.t && k.class == o.class && k.flags == o.flags && k.step == o.step &&
+		bytes.Equal(k.name, o.name) && bytes.Equal(k.options, o.options)
+}
+
+// clone returns a copy of k that owns its memory.
+func (k *key) clone() key {
+	c := *k
+	both := slices.Concat(k.name, k.options)
+	c.name, c.options = both[:len(k.name):len(k.name)], both[len(k.name):]
+	return c
+}

@@ -1,0 +1,163 @@
+package cache
+
+import (
+	"context"
+	"time"
+
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/wire"
+)
+
+// Resolve waits for a pending query, or verifies an expired entry.
+func (c *Cache) Resolve(ctx context.Context, q *dns.Query) error {
+	l := q.State(c.stateKey).(*lookup)
+	var err error
+	queried, origin := true, answerOrigin(l.step)
+	if l.entry != nil {
+		queried = c.verifyEntry(ctx, q, l.entry)
+	} else {
+		err = c.wait(ctx, q, l)
+	}
+	c.endLookup(q, l)
+	if queried {
+		q.SetState(c.stateKey, origin)
+	}
+	return err
+}
+
+// wait answers q with the result of the pending query. If its leader failed, the
+// waiting queries lead one after the other.
+func (c *Cache) wait(ctx context.Context, q *dns.Query, l *lookup) error {
+	for {
+		p, marker := c.store.startPending(c.scope, &l.key, q.Proto)
+		if marker != nil {
+			if c.answerFresh(q, l) { // stored since the last pending query ended
+				c.store.finishPending(marker, nil, false)
+				return nil
+			}
+			l.marker = marker
+			c.query(ctx, q, l)
+			return nil
+		}
+		select {
+		case <-p.done:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		switch {
+		case p.answers(q.Proto):
+			p.result.write(q, 0)
+			return nil
+		case p.local:
+			c.query(ctx, q, l)
+			return nil
+		}
+	}
+}
+
+// query passes q down. If a handler panics, FinishDNS calls finish.
+func (c *Cache) query(ctx context.Context, q *dns.Query, l *lookup) {
+	q.Next(ctx)
+	c.finish(q, l)
+}
+
+// answerFresh answers q if there is a fresh entry by now.
+func (c *Cache) answerFresh(q *dns.Query, l *lookup) bool {
+	now := c.store.clock(time.Now())
+	found := c.store.find(c.scope, &l.key)
+	e, stale := c.choose(&found, now)
+	if e == nil || stale {
+		return false
+	}
+	c.writeFresh(q, e, now)
+	return true
+}
+
+// verifyEntry refreshes the expired entry e and answers q with the result; with
+// e if there is none that replaces it, or none within the timeout. It reports
+// whether q has the result. A result that arrives later is stored.
+func (c *Cache) verifyEntry(ctx context.Context, q *dns.Query, e *entry) (refreshed bool) {
+	p := c.refresh(q, e, nil)
+	if p == nil {
+		c.writeStale(q, e)
+		return false
+	}
+	if c.verifyTimeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.verifyTimeout)
+		defer cancel()
+	}
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+		c.writeStale(q, e)
+		return false
+	}
+	if p.answers(q.Proto) && c.replaces(p.result, e) {
+		c.seriesOf(q).misses.Add(1)
+		p.result.write(q, 0)
+		return true
+	}
+	c.writeStale(q, e)
+	return false
+}
+
+// replaces reports whether the answer of a refresh is used instead of the
+// expired entry (RFC 8767 §4).
+func (c *Cache) replaces(result, expired *entry) bool {
+	if c.preferPositive && expired.kind == success && result.kind != success {
+		return false
+	}
+	return (result.rcode == wire.NoError || result.rcode == wire.NXDomain) && !result.tc
+}
+
+// prefetchDue reports whether a fresh entry is to be refreshed: it was queried
+// often enough without a gap and expires soon.
+func (c *Cache) prefetchDue(e *entry, now time.Duration) bool {
+	if c.prefetch == 0 || e.kind == failure {
+		return false
+	}
+	streak := uint32(1)
+	if last := time.Duration(e.lastHit.Swap(int64(now))); e.streak.Load() > 0 && now-last < c.prefetchGap {
+		streak = e.streak.Add(1)
+	} else {
+		e.streak.Store(1)
+	}
+	left, life := e.expires-now, e.expires-e.stored
+	return streak >= c.prefetch && left <= max(life*time.Duration(c.prefetchPercent)/100, time.Second) &&
+		now >= time.Duration(e.retryAfter.Load())
+}
+
+// minRecheck is the minimum time between two refreshes of an entry. Without it
+// every query for a name whose upstream fails would send one.
+const minRecheck = time.Second
+
+// refresh sends the query of e down again, in the background, unless there is a
+// pending query for it. It returns the pending query; nil if too many queries
+// are waiting. It counts the query in counter, unless that is nil.
+func (c *Cache) refresh(q *dns.Query, e *entry, counter *metrics.Counter) *pending {
+	p, marker := c.store.startPending(c.scope, &e.key, q.Proto)
+	if marker == nil {
+		return p
+	}
+	started := q.Requery(func(ctx context.Context, again *dns.Query) {
+		l := &lookup{key: e.key, marker: marker}
+		defer func() {
+			if l.marker != nil { // a handler panicked
+				c.store.finishPending(l.marker, nil, false)
+			}
+		}()
+		again.Next(ctx)
+		e.retryAfter.Store(int64(c.store.clock(time.Now()) + max(c.recheck, minRecheck)))
+		c.finish(again, l)
+	})
+	if !started {
+		c.store.finishPending(marker, nil, false)
+		return nil
+	}
+	if counter != nil {
+		counter.Add(1)
+	}
+	return p
+}

@@ -1,0 +1,116 @@
+package cache
+
+import (
+	"fmt"
+	"hash/maphash"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+)
+
+// A scope holds the entries of the server blocks that have the same zones and
+// view, and the same directives below cache.
+type scope struct {
+	salt     uint64
+	queues   [2]queue // success, denial
+	inserted uint64
+	evicted  uint64 // before they expired
+}
+
+// scopeName returns a text that is equal for server blocks whose answers are
+// equal: it contains the block's zones and view, the folder of its files, and
+// the directives whose handlers stand below position step of its chain.
+func scopeName(b *config.Block, step int) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%q %s %q", b.Chain.View, zonesText(b.Zones), b.Path(""))
+	written := map[string]bool{}
+	for _, s := range b.Chain.Steps()[step+1:] {
+		if written[s.Name] {
+			continue
+		}
+		written[s.Name] = true
+		for _, d := range b.Source.Directives {
+			if d.Text == s.Name {
+				writeDirective(&text, d)
+			}
+		}
+	}
+	return text.String()
+}
+
+// writeDirective writes d without its position.
+func writeDirective(text *strings.Builder, d corefile.Directive) {
+	text.WriteString("\n" + strconv.Quote(d.Text))
+	for _, a := range d.Args {
+		text.WriteString(" " + strconv.Quote(a.Text))
+	}
+	text.WriteString("{")
+	for _, o := range d.Body {
+		writeDirective(text, o)
+	}
+	text.WriteString("}")
+}
+
+// scope returns the scope of that name. A new one has the limits given.
+func (st *Store) scope(name string, limits [2]int) *scope {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	s := st.scopes[name]
+	if s == nil {
+		s = &scope{salt: maphash.String(st.seed, name)}
+		for i := range s.queues {
+			s.queues[i].limit = limits[i]
+		}
+		st.scopes[name] = s
+	}
+	return s
+}
+
+// A scopePlan collects the scopes of a plan's server blocks, with the number of
+// entries in each queue.
+type scopePlan struct {
+	limits    map[*scope][2]int
+	committed bool
+}
+
+func newScopePlan() *scopePlan { return &scopePlan{limits: map[*scope][2]int{}} }
+
+// Stop implements config.Stopper.
+func (*scopePlan) Stop() {}
+
+// add adds a server block. Blocks that share a scope get the highest of their
+// limits.
+func (p *scopePlan) add(s *scope, limits [2]int) {
+	for i, n := range p.limits[s] {
+		limits[i] = max(limits[i], n)
+	}
+	p.limits[s] = limits
+}
+
+// commit applies the limits of the plan that starts to serve and drops the
+// scopes that it does not use.
+func (st *Store) commit(p *scopePlan) {
+	if p.committed {
+		return
+	}
+	p.committed = true
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	now := st.clock(time.Now())
+	for name, s := range st.scopes {
+		limits, used := p.limits[s]
+		if !used {
+			delete(st.scopes, name) // and put rejects what is still to come
+		}
+		for i := range s.queues {
+			q := &s.queues[i]
+			q.limit = limits[i]
+			for q.len() > q.limit {
+				q.evict(st, now)
+			}
+		}
+	}
+}
