@@ -3,57 +3,59 @@ package directive
 import (
 	"cmp"
 	"errors"
-	"net/netip"
-	"slices"
-
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/wire"
+	"net/netip"
+	"slices"
+	"strings"
 )
 
-// An ACL decides who may ask what: the acl directive.
+// ACL decides which clients may query which names: the acl directive.
 //
 //	acl [ZONES...] {
 //	    ACTION [type TYPES...] [net SOURCES...]
 //	}
 //
-// It judges the queries for names in ZONES, the server block's own unless
-// given. The first line that fits a query's type and the address it came from
-// decides; a query that no line fits is allowed. ACTION is
+// acl applies to queries for names in ZONES; the default is the server block's
+// zones. The first line that matches a query's type and client address decides.
+// A query that matches no line is allowed. ACTION is one of
 //
-//	allow    go on
+//	allow    pass the query on
 //	block    answer REFUSED
-//	filter   answer NOERROR without any record
-//	drop     do not answer
+//	filter   answer NOERROR without records
+//	drop     send no reply
 //
-// TYPES are types of records, such as A or TYPE65, and SOURCES addresses or
-// CIDRs; * and leaving them out is all of them. An IPv4 client is that,
-// whichever socket it came by, and ::ffff:10.0.0.0/104 is 10.0.0.0/8. Tens of
-// thousands of SOURCES cost a query no more than a few.
+// TYPES are record types such as A or TYPE65. SOURCES are IP addresses or
+// CIDRs. The default of both is *, which matches everything. An IPv4 client
+// matches IPv4 SOURCES even if it uses an IPv6 socket, and ::ffff:10.0.0.0/104
+// is the same as 10.0.0.0/8. The cost of a query does not grow with the number
+// of SOURCES. Actions, type and net may be written in capitals.
 //
-// acl may be given several times in a server block; the first whose ZONES hold
-// the name and of which a line fits decides.
+// You can give acl several times in a server block. The first one that has a
+// matching line decides.
 //
-// Clients that take EDNS are told why (RFC 8914): block is Prohibited (18) if
-// the line has SOURCES, since it is the client that may not ask, and Blocked
-// (15) if it holds for everybody; filter is Filtered (17).
+// Clients that use EDNS get an extended error (RFC 8914): Prohibited (18) from
+// a block line with SOURCES, Blocked (15) from a block line without SOURCES,
+// and Filtered (17) from filter.
 //
-// What is judged is the name that rewrite has made of the question, since that
-// is the one which will be answered; and it is judged before autopath and cache
-// have a say, so that nobody gets from memory, or by way of a search path, what
-// he may not ask for. Queries of all classes are judged. Only local, any and
-// chaos stand above acl: what they say is the same for everybody.
+// acl sees the name that rewrite has produced, because that is the name that
+// will be answered. It precedes autopath and cache, so a client cannot get a
+// name that it may not query from the cache or through a search path. acl
+// applies to queries of every class. Only local, any and chaos precede it: they
+// answer all clients alike.
 //
-// Metrics, by server, zone and view; zone is that of ZONES:
+// Metrics, by server, zone and view; zone is one of ZONES:
 //
 //	coredns_acl_blocked_requests_total
 //	coredns_acl_filtered_requests_total
 //	coredns_acl_dropped_requests_total
-//	coredns_acl_allowed_requests_total   by server and view alone
+//	coredns_acl_allowed_requests_total   by server and view only
 //
-// Only one network may ask, and nobody there may ask for everything at once:
+// This server answers only one network, and no client may send queries of type
+// ANY:
 //
 //	.:1053 {
 //	    acl cluster.local {
@@ -64,17 +66,18 @@ import (
 //	    whoami
 //	}
 //
-// Same as CoreDNS: syntax and actions. Differs: it stands above autopath and
-// cache, as written above; block with SOURCES is Prohibited and not Blocked.
+// Same as CoreDNS: syntax and actions. Differs: acl precedes autopath and
+// cache, as described above; the extended error of block with SOURCES is
+// Prohibited, not Blocked.
 type ACL struct {
-	uses    []aclUse
+	lists   []aclList
 	metrics *metrics.Registry
-	chains  dns.PerChain[aclCounts]
-	zones   []wire.Name // of all uses
+	chains  dns.PerChain[aclCounters]
+	zones   []wire.Name // of all lists
 }
 
-// An aclUse is one use of the directive.
-type aclUse struct {
+// An aclList holds the lines of one acl directive.
+type aclList struct {
 	zones []aclZone // longest first
 	lines []aclLine
 }
@@ -85,11 +88,11 @@ type aclZone struct {
 	index  int // in ACL.zones
 }
 
-// An aclLine is one line, or several of one action and the same types.
+// An aclLine is one line, or several lines that differ only in their sources.
 type aclLine struct {
 	action  aclAction
-	types   []wire.Type // none is all
-	sources *prefixes   // nil is all
+	types   []wire.Type // empty matches every type
+	sources *prefixes   // nil matches every client
 }
 
 type aclAction uint8
@@ -101,44 +104,44 @@ const (
 	aclDrop
 )
 
-// aclCounts are one chain's counters.
-type aclCounts struct {
+// aclCounters are the counters of one chain.
+type aclCounters struct {
 	allowed *metrics.Counter
 	stopped [aclDrop + 1][]*metrics.Counter // by action and by index in ACL.zones
 }
 
-// SetupACL is the Setup of acl.
+// SetupACL sets up the acl directive.
 func SetupACL(b *config.Block, uses []corefile.Directive) error {
 	l := &ACL{metrics: b.Metrics}
 	var errs []error
 	for _, d := range uses {
-		errs = append(errs, l.use(b, d))
+		errs = append(errs, l.addList(b, d))
 	}
 	b.Handle(l)
 	return errors.Join(errs...)
 }
 
-func (l *ACL) use(b *config.Block, d corefile.Directive) error {
+func (l *ACL) addList(b *config.Block, d corefile.Directive) error {
 	zones, err := b.ZonesOr(d)
 	errs := []error{err}
-	var use aclUse
+	var list aclList
 	for _, zone := range zones {
 		i := slices.Index(l.zones, zone)
 		if i < 0 {
 			i = len(l.zones)
 			l.zones = append(l.zones, zone)
 		}
-		use.zones = append(use.zones, aclZone{zone, zone.Labels(), i})
+		list.zones = append(list.zones, aclZone{zone, zone.Labels(), i})
 	}
-	slices.SortStableFunc(use.zones, func(a, b aclZone) int { return cmp.Compare(b.labels, a.labels) })
+	slices.SortStableFunc(list.zones, func(a, b aclZone) int { return cmp.Compare(b.labels, a.labels) })
 	option := func(action aclAction) func(corefile.Directive) error {
 		return func(o corefile.Directive) error {
 			line, err := parseACLLine(action, o)
-			use.add(line)
+			list.add(line)
 			return err
 		}
 	}
-	errs = append(errs, d.Options(
+	errs = append(errs, lowerOptions(d).Options(
 		corefile.Option{Name: "allow", Max: -1, Set: option(aclAllow)},
 		corefile.Option{Name: "block", Max: -1, Set: option(aclBlock)},
 		corefile.Option{Name: "filter", Max: -1, Set: option(aclFilter)},
@@ -147,23 +150,24 @@ func (l *ACL) use(b *config.Block, d corefile.Directive) error {
 	if len(d.Body) == 0 {
 		errs = append(errs, d.Errorf("want lines of allow, block, filter or drop in braces"))
 	}
-	l.uses = append(l.uses, use)
+	l.lists = append(l.lists, list)
 	return errors.Join(errs...)
 }
 
-// parseACLLine reads "type A AAAA net 10.0.0.0/8", in any order.
+// parseACLLine reads the arguments of a line, such as "type A AAAA net
+// 10.0.0.0/8", in any order.
 func parseACLLine(action aclAction, o corefile.Directive) (aclLine, error) {
-	line, word, begun := aclLine{action: action}, "", 0
+	line, word, count := aclLine{action: action}, "", 0
 	var sources []netip.Prefix
-	allTypes, allSources := true, true
+	anyType, anySource := true, true
 	var errs []error
 	for _, a := range o.Args {
 		switch {
-		case a.Text == "type" || a.Text == "net":
-			if word != "" && begun == 0 {
+		case strings.EqualFold(a.Text, "type") || strings.EqualFold(a.Text, "net"):
+			if word != "" && count == 0 {
 				errs = append(errs, a.Errorf(o.Path, "%s: want at least one, got none", word))
 			}
-			word, begun = a.Text, 0
+			word, count = strings.ToLower(a.Text), 0
 			continue
 		case word == "":
 			errs = append(errs, a.Errorf(o.Path, "want type or net, got %q", a.Text))
@@ -179,31 +183,31 @@ func parseACLLine(action aclAction, o corefile.Directive) (aclLine, error) {
 			if !ok {
 				errs = append(errs, a.Errorf(o.Path, "type: want a type like A or TYPE65, or *, got %q", a.Text))
 			}
-			line.types, allTypes = append(line.types, t), false
+			line.types, anyType = append(line.types, t), false
 		default:
 			p, err := parseSource(a.Text)
 			if err != nil {
 				errs = append(errs, a.Errorf(o.Path, "net: want an address, a CIDR or *, got %q", a.Text))
 			}
-			sources, allSources = append(sources, p), false
+			sources, anySource = append(sources, p), false
 		}
-		begun++
+		count++
 	}
-	if word != "" && begun == 0 {
+	if word != "" && count == 0 {
 		errs = append(errs, o.Errorf("%s: want at least one, got none", word))
 	}
-	// A * beside others is all the same.
-	if allTypes || slices.Contains(line.types, 0) {
+	// A * among others matches everything.
+	if anyType || slices.Contains(line.types, 0) {
 		line.types = nil
 	}
-	if !allSources && !slices.Contains(sources, netip.Prefix{}) {
+	if !anySource && !slices.Contains(sources, netip.Prefix{}) {
 		line.sources = newPrefixes(sources)
 	}
 	slices.Sort(line.types)
 	return line, errors.Join(errs...)
 }
 
-// parseSource reads an address or a CIDR. IPv4 within IPv6 is IPv4.
+// parseSource reads an address or a CIDR. It returns IPv4-mapped IPv6 as IPv4.
 func parseSource(text string) (netip.Prefix, error) {
 	if addr, err := netip.ParseAddr(text); err == nil {
 		addr = addr.Unmap().WithZone("")
@@ -219,26 +223,25 @@ func parseSource(text string) (netip.Prefix, error) {
 	return p.Masked(), nil
 }
 
-// add puts a line behind the others. What differs from the last one in its
-// sources alone is one line with it: the first that fits decides, and both say
-// the same.
-func (u *aclUse) add(line aclLine) {
+// add appends a line. A line that differs from the previous one only in its
+// sources is merged into it: the result is the same, and lookups stay fast.
+func (u *aclList) add(line aclLine) {
 	if n := len(u.lines); n > 0 && line.sources != nil {
 		last := &u.lines[n-1]
 		if last.action == line.action && last.sources != nil && slices.Equal(last.types, line.types) {
-			last.sources.join(line.sources)
+			last.sources.merge(line.sources)
 			return
 		}
 	}
 	u.lines = append(u.lines, line)
 }
 
-// AnyClass says that queries of all classes are judged.
+// AnyClass lets acl see queries of every class.
 func (*ACL) AnyClass() bool { return false }
 
-// ServeDNS judges q.
+// ServeDNS applies the first line that matches q.
 func (l *ACL) ServeDNS(q *dns.Query) dns.Verdict {
-	counts := l.chains.At(q.Chain(), l.counts)
+	counts := l.chains.At(q.Chain(), l.newCounters)
 	line, zone := l.find(q)
 	if line == nil || line.action == aclAllow {
 		counts.allowed.Add(1)
@@ -260,18 +263,19 @@ func (l *ACL) ServeDNS(q *dns.Query) dns.Verdict {
 	return dns.Done
 }
 
-// find gives the line that decides, nil if none does, and the index of its zone.
+// find returns the first line that matches q, or nil, and the index of its zone
+// in l.zones.
 func (l *ACL) find(q *dns.Query) (*aclLine, int) {
 	peer := q.Peer.Addr().Unmap()
-	for i := range l.uses {
-		u := &l.uses[i]
+	for i := range l.lists {
+		u := &l.lists[i]
 		for _, zone := range u.zones {
 			at := q.Labels() - zone.labels
 			if at < 0 || string(q.Name()[q.LabelOffset(at):]) != string(zone.name) {
 				continue
 			}
 			for j := range u.lines {
-				if u.lines[j].fits(q.Type, peer) {
+				if u.lines[j].matches(q.Type, peer) {
 					return &u.lines[j], zone.index
 				}
 			}
@@ -281,17 +285,17 @@ func (l *ACL) find(q *dns.Query) (*aclLine, int) {
 	return nil, 0
 }
 
-func (n *aclLine) fits(t wire.Type, peer netip.Addr) bool {
+func (n *aclLine) matches(t wire.Type, peer netip.Addr) bool {
 	return (n.types == nil || slices.Contains(n.types, t)) && (n.sources == nil || n.sources.contains(peer))
 }
 
-// counts makes the counters of c.
-func (l *ACL) counts(c *dns.Chain) *aclCounts {
-	n := &aclCounts{allowed: l.metrics.Counter("coredns_acl_allowed_requests_total", "Queries that acl has let through.",
+// newCounters returns the counters of c.
+func (l *ACL) newCounters(c *dns.Chain) *aclCounters {
+	n := &aclCounters{allowed: l.metrics.Counter("coredns_acl_allowed_requests_total", "Queries that acl allowed.",
 		"server", c.Server, "view", c.View)}
 	for _, zone := range l.zones {
 		for action, name := range map[aclAction]string{aclBlock: "blocked", aclFilter: "filtered", aclDrop: "dropped"} {
-			n.stopped[action] = append(n.stopped[action], l.metrics.Counter("coredns_acl_"+name+"_requests_total", "Queries that acl has "+name+".",
+			n.stopped[action] = append(n.stopped[action], l.metrics.Counter("coredns_acl_"+name+"_requests_total", "Queries that acl "+name+".",
 				"server", c.Server, "zone", zone.String(), "view", c.View))
 		}
 	}

@@ -15,16 +15,20 @@ type Bind struct{ addresses []config.Address }
 // Bound returns the addresses.
 func (b *Bind) Bound() []config.Address { return b.addresses }
 
-// SetupBind is the Setup of the bind directive, which gives the addresses that a
+// SetupBind sets up the bind directive, which selects the addresses that a
 // server block listens on.
 //
-//	bind ADDRESS|INTERFACE… {
-//	    except ADDRESS|INTERFACE…
+//	bind ADDRESS|INTERFACE... {
+//	    except ADDRESS|INTERFACE...
 //	}
 //
-// The server block listens on these addresses instead of on all, by UDP and TCP,
-// at the ports of its keys. An interface stands for every address that it has when the Corefile is read. Several uses
-// in one block add up; except takes from its own use alone.
+// Use bind to listen on these addresses, over UDP and TCP, instead of on all
+// addresses of the machine. The ports are those of the server block's keys. An
+// INTERFACE stands for all addresses that it has when the Corefile is read. If
+// you give bind several times in a server block, the block listens on the
+// addresses of all of them.
+//
+// except removes addresses from those of its own bind line.
 //
 //	.:53 {
 //	    bind lo eth0 {
@@ -33,8 +37,8 @@ func (b *Bind) Bound() []config.Address { return b.addresses }
 //	    whoami
 //	}
 //
-// Same as CoreDNS. Differs: two server blocks cannot have one port, one of them
-// on all addresses and the other on a single one.
+// Same as CoreDNS. Differs: two server blocks cannot share a port if one of
+// them listens on all addresses and the other on a single one.
 func SetupBind(b *config.Block, uses []corefile.Directive) error {
 	return BindWith(config.InterfaceAddresses)(b, uses)
 }
@@ -48,33 +52,33 @@ func BindWith(interfaces func(name string) ([]netip.Addr, error)) func(*config.B
 		b.Offer(bind)
 		var errs []error
 		for _, d := range uses {
-			errs = append(errs, bind.use(d, interfaces))
+			errs = append(errs, bind.add(d, interfaces))
 		}
 		return errors.Join(errs...)
 	}
 }
 
-// use adds the addresses of one use of the directive.
-func (b *Bind) use(d corefile.Directive, interfaces func(string) ([]netip.Addr, error)) error {
+// add adds the addresses of one bind directive.
+func (b *Bind) add(d corefile.Directive, interfaces func(string) ([]netip.Addr, error)) error {
 	var except []config.Address
 	errs := []error{d.Arity(1, -1), d.Options(corefile.Option{
 		Name: "except", Min: 1, Max: -1,
 		Set: func(o corefile.Directive) (err error) {
-			more, err := addresses(o, interfaces)
+			more, err := bindAddresses(o, interfaces)
 			except = append(except, more...)
 			return err
 		},
 	})}
-	listed, err := addresses(d, interfaces)
+	listed, err := bindAddresses(d, interfaces)
 	errs = append(errs, err)
 	contains := func(list []config.Address, a config.Address) bool {
 		return slices.ContainsFunc(list, func(b config.Address) bool { return a.IP == b.IP })
 	}
-	left := slices.DeleteFunc(slices.Clone(listed), func(a config.Address) bool { return contains(except, a) })
-	if len(listed) > 0 && len(left) == 0 {
+	selected := slices.DeleteFunc(slices.Clone(listed), func(a config.Address) bool { return contains(except, a) })
+	if len(listed) > 0 && len(selected) == 0 {
 		errs = append(errs, d.Errorf("no address is left to listen on"))
 	}
-	for _, a := range left {
+	for _, a := range selected {
 		if !contains(b.addresses, a) {
 			b.addresses = append(b.addresses, a)
 		}
@@ -82,17 +86,17 @@ func (b *Bind) use(d corefile.Directive, interfaces func(string) ([]netip.Addr, 
 	return errors.Join(errs...)
 }
 
-// addresses reads arguments that are addresses or names of interfaces.
-func addresses(d corefile.Directive, interfaces func(string) ([]netip.Addr, error)) (found []config.Address, err error) {
+// bindAddresses reads arguments that are IP addresses or names of interfaces.
+func bindAddresses(d corefile.Directive, interfaces func(string) ([]netip.Addr, error)) (found []config.Address, err error) {
 	var errs []error
 	for _, arg := range d.Args {
 		ips, err := interfaces(arg.Text)
-		if ip, bad := netip.ParseAddr(arg.Text); bad == nil {
+		if ip, parseErr := netip.ParseAddr(arg.Text); parseErr == nil {
 			ips, err = []netip.Addr{ip.Unmap()}, nil
 		}
 		switch {
 		case err != nil:
-			errs = append(errs, arg.Errorf(d.Path, "interface %s: %w", arg.Text, err))
+			errs = append(errs, arg.Errorf(d.Path, "reading the addresses of interface %s: %w", arg.Text, err))
 		case len(ips) == 0:
 			errs = append(errs, arg.Errorf(d.Path, "want an IP address or the name of an interface that has one, got %q", arg.Text))
 		}

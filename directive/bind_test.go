@@ -33,7 +33,7 @@ func TestBind(t *testing.T) {
 		{"bind eth0 lo {\n except lo\n except 192.0.2.1\n}", "2001:db8::1 fe80::1%eth0", ""},
 		{"bind", "", "Corefile:2: bind: want at least 1 argument, got 0"},
 		{"bind eth1", "", `Corefile:2: bind: want an IP address or the name of an interface that has one, got "eth1"`},
-		{"bind broken0", "", "Corefile:2: bind: interface broken0: no permission"},
+		{"bind broken0", "", "Corefile:2: bind: reading the addresses of interface broken0: no permission"},
 		{"bind lo {\n except lo\n}", "", "Corefile:2: bind: no address is left to listen on"},
 		{"bind lo {\n except eth9\n}", "127.0.0.1 ::1", `Corefile:3: bind: except: want an IP address or the name of an interface that has one, got "eth9"`},
 		{"bind lo {\n excpt lo\n}", "127.0.0.1 ::1", `Corefile:3: bind: unknown option "excpt"; did you mean "except"?`},

@@ -9,14 +9,15 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A Bufsize bounds the size of replies over UDP: the bufsize directive.
+// Bufsize limits the size of replies over UDP: the bufsize directive.
 //
 //	bufsize [SIZE]
 //
-// A client may say in its query that it takes replies over UDP of more than 512
-// bytes. bufsize lets that be SIZE at most, 512 to 4096 bytes, 1232 unless
-// given: larger ones may be fragmented on their way and get lost. What does not
-// fit is asked again over TCP. What the server says of itself stays.
+// Use bufsize to avoid fragmented replies, which get lost in many networks. A
+// client announces in its query the largest UDP reply that it accepts. bufsize
+// lowers that to SIZE, 512 to 4096 bytes; the default is 1232. A reply that
+// does not fit is truncated, and the client asks again over TCP. The size that
+// the server announces in its own replies does not change.
 //
 //	.:1053 {
 //	    bufsize 1232
@@ -26,7 +27,7 @@ import (
 // Same as CoreDNS.
 type Bufsize struct{ size uint16 }
 
-// SetupBufsize is the Setup of bufsize.
+// SetupBufsize sets up the bufsize directive.
 func SetupBufsize(b *config.Block, uses []corefile.Directive) error {
 	d, size := uses[0], 1232
 	errs := []error{config.Once(uses), d.Arity(0, 1), d.Options()}
@@ -37,10 +38,10 @@ func SetupBufsize(b *config.Block, uses []corefile.Directive) error {
 	return errors.Join(errs...)
 }
 
-// AnyClass says that replies of all classes are bounded.
+// AnyClass lets bufsize see queries of every class. It answers none.
 func (*Bufsize) AnyClass() bool { return false }
 
-// ServeDNS bounds the size that the client takes.
+// ServeDNS lowers the size that the client accepts.
 func (s *Bufsize) ServeDNS(q *dns.Query) dns.Verdict {
 	q.UDPSize = min(q.UDPSize, s.size)
 	return dns.Next

@@ -9,38 +9,37 @@ import (
 	"github.com/seamark/seamark/dns"
 )
 
-// A Cancel ends queries that take too long: the cancel directive.
+// Cancel limits how long a query may wait: the cancel directive.
 //
 //	cancel [TIMEOUT]
 //
-// A query that has waited for TIMEOUT (1ms to 1h, 5001ms unless given), be it
-// for an upstream or for anything else, is given up and answered with SERVFAIL.
-// The default is a little longer than the five seconds after which stub
-// resolvers ask again. Without the directive queries wait for ten seconds at
-// most.
+// A query that has waited for TIMEOUT, for an upstream or anything else, is
+// answered with SERVFAIL. TIMEOUT is 1ms to 1h. The default is 5001ms, slightly
+// longer than the five seconds after which stub resolvers repeat a query.
+// Without cancel a query waits for at most ten seconds.
 //
 //	.:1053 {
 //	    cancel 2s
 //	    whoami
 //	}
 //
-// Same as CoreDNS: syntax and default. Differs: a query that nobody waits for any
-// more ends without the directive, too.
-type Cancel struct{ after time.Duration }
+// Same as CoreDNS: syntax and default. Differs: a query whose client has
+// disconnected is abandoned even without the directive.
+type Cancel struct{ timeout time.Duration }
 
-// SetupCancel is the Setup of cancel.
+// SetupCancel sets up the cancel directive.
 func SetupCancel(b *config.Block, uses []corefile.Directive) error {
 	c, d := &Cancel{5001 * time.Millisecond}, uses[0]
 	err := errors.Join(config.Once(uses), d.Arity(0, 1), d.Options())
 	if len(d.Args) == 1 {
-		err = errors.Join(err, corefile.Duration(&c.after, time.Millisecond, time.Hour)(d))
+		err = errors.Join(err, corefile.Duration(&c.timeout, time.Millisecond, time.Hour)(d))
 	}
 	b.Handle(c)
 	return err
 }
 
-// ServeDNS says how long q may wait, if it comes to that.
+// ServeDNS sets how long q may wait.
 func (c *Cancel) ServeDNS(q *dns.Query) dns.Verdict {
-	q.Timeout = c.after
+	q.Timeout = c.timeout
 	return dns.Next
 }

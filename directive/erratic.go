@@ -14,10 +14,10 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// An Erratic is a server on which others can try how they cope with a bad one:
-// the erratic directive.
+// Erratic is a server that misbehaves on purpose, to test clients with: the
+// erratic directive.
 //
-//	erratic {
+//	erratic [ZONES...] {
 //	    drop [AMOUNT]
 //	    truncate [AMOUNT]
 //	    delay [AMOUNT [DURATION]]
@@ -25,16 +25,19 @@ import (
 //	}
 //
 // Every name has A 192.0.2.53 and AAAA 2001:db8::53, with a TTL of 0. AXFR over
-// TCP gets a zone of one address; other types are answered SERVFAIL.
+// TCP returns a zone with one address. Other types are answered with SERVFAIL.
+// ZONES have no effect.
 //
-// drop, truncate and delay do so to one query in AMOUNT, the first and then
-// each AMOUNT-th, 2 unless given; 0 is none. drop does not answer. truncate sets
-// TC over UDP, and leaves the last SOA record of a transfer out. delay waits for
-// DURATION, 1ms to 5s, 100ms unless given. Without any of the three, one query in
-// two is dropped. large gives each answer its record 30 times.
+// drop, truncate and delay apply to the first and then to every AMOUNT-th
+// query. The default for AMOUNT is 2; 0 turns the option off. drop sends no
+// reply. truncate sets TC over UDP, and omits the final SOA record of a
+// transfer. delay waits for DURATION before it answers: 1ms to 5s, 100ms by
+// default. Without these three options every second query is dropped. large
+// repeats the record of each answer 30 times.
 //
-// It is ready, as the ready directive sees it, when three or four queries have
-// been answered, and not before or after: readiness comes and goes.
+// For the ready directive, erratic is ready only while three or four queries
+// have been answered. So you can also test how a client handles readiness that
+// ends again.
 //
 //	.:1053 {
 //	    erratic {
@@ -43,17 +46,18 @@ import (
 //	    }
 //	}
 //
-// Same as CoreDNS. Differs: truncate is for UDP alone, and DURATION has a bound.
+// Same as CoreDNS. Differs: truncate affects UDP only, and DURATION has a
+// limit.
 type Erratic struct {
-	drop, truncate, delay int
-	wait                  time.Duration
+	drop, truncate, delay int // one query in so many; 0 is off
+	duration              time.Duration
 	large                 bool
 	count                 atomic.Uint64
 }
 
-// SetupErratic is the Setup of erratic.
+// SetupErratic sets up the erratic directive.
 func SetupErratic(b *config.Block, uses []corefile.Directive) error {
-	e := &Erratic{wait: 100 * time.Millisecond}
+	e := &Erratic{duration: 100 * time.Millisecond}
 	given := false
 	amount := func(n *int) func(corefile.Directive) error {
 		return func(o corefile.Directive) error {
@@ -66,13 +70,14 @@ func SetupErratic(b *config.Block, uses []corefile.Directive) error {
 		}
 	}
 	d := uses[0]
-	err := errors.Join(config.Once(uses), d.Arity(0, 0), d.Options(
+	_, zoneErr := b.ZonesOr(d)
+	err := errors.Join(config.Once(uses), zoneErr, d.Options(
 		corefile.Option{Name: "drop", Max: 1, Set: amount(&e.drop)},
 		corefile.Option{Name: "truncate", Max: 1, Set: amount(&e.truncate)},
 		corefile.Option{Name: "delay", Max: 2, Set: func(o corefile.Directive) error {
 			err := amount(&e.delay)(o)
 			if len(o.Args) == 2 {
-				err = errors.Join(err, corefile.Duration(&e.wait, time.Millisecond, 5*time.Second)(o))
+				err = errors.Join(err, corefile.Duration(&e.duration, time.Millisecond, 5*time.Second)(o))
 			}
 			return err
 		}},
@@ -85,29 +90,29 @@ func SetupErratic(b *config.Block, uses []corefile.Directive) error {
 	return err
 }
 
-// Ready comes and goes.
+// Ready reports whether three or four queries have been answered.
 func (e *Erratic) Ready() bool {
 	n := e.count.Load()
 	return n >= 3 && n < 5
 }
 
-// ServeDNS answers every query, or does not.
+// ServeDNS answers q, drops it or returns Wait.
 func (e *Erratic) ServeDNS(q *dns.Query) dns.Verdict {
 	n := e.count.Add(1) - 1
-	hit := func(amount int) bool { return amount > 0 && n%uint64(amount) == 0 }
-	if hit(e.drop) {
+	selected := func(amount int) bool { return amount > 0 && n%uint64(amount) == 0 }
+	if selected(e.drop) {
 		return dns.Drop
 	}
-	e.answer(q, hit(e.truncate))
-	if hit(e.delay) {
+	e.answer(q, selected(e.truncate))
+	if selected(e.delay) {
 		return dns.Wait
 	}
 	return dns.Done
 }
 
-// Resolve waits.
+// Resolve waits for the configured duration.
 func (e *Erratic) Resolve(ctx context.Context, _ *dns.Query) error {
-	timer := time.NewTimer(e.wait)
+	timer := time.NewTimer(e.duration)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -144,7 +149,7 @@ func (e *Erratic) answer(q *dns.Query, truncate bool) {
 	}
 }
 
-// transfer is a zone with one address in it.
+// transfer appends a zone that has one address.
 func (e *Erratic) transfer(q *dns.Query, addr netip.Addr, truncate bool) {
 	q.AA = true
 	var room [128]byte

@@ -16,38 +16,39 @@ import (
 	"github.com/seamark/seamark/dns"
 )
 
-// An Errors logs why queries were answered with an error: the errors directive.
+// Errors logs why queries were answered with an error: the errors directive.
 //
 //	errors [stdout] {
 //	    stacktrace
 //	    consolidate DURATION REGEXP [LEVEL] [show_first]
 //	}
 //
-// Each query that failed for a reason that can be told gets a line on standard
-// output, with the response code as a number, the name and the type:
+// Each query that failed for a known reason gets a line on standard output,
+// with the response code as a number, the name and the type:
 //
 //	[ERROR] plugin/errors: 2 api.shop.svc.cluster.local. A: the answer leads back to its own question
 //
-// A name that does not exist is no error.
+// A name that does not exist is not an error.
 //
-// stacktrace also writes the stack of a handler that panicked.
+// stacktrace also logs the stack of a handler that panicked.
 //
-// consolidate counts the errors whose text matches REGEXP and writes one line
-// for all those of DURATION (1ms to 24h), which begins with the first of them,
-// instead of a line for each. LEVEL is that line's: warning, error (the
-// default), info or debug, which is not written unless the server logs its own
-// debug lines: see debug. With show_first the first error is written at once, and the
-// count follows if there were more. consolidate may be given several times; the
-// first REGEXP that matches counts. What has been counted when the server stops
-// or reloads is written then.
+// consolidate counts the errors whose text matches REGEXP, and writes one line
+// for all errors within DURATION (1ms to 24h) instead of a line for each.
+// DURATION begins with the first of them. LEVEL is the level of that line:
+// warning, error (the default), info or debug. Lines of level debug are written
+// only if the server logs its own debug lines: see debug. With show_first the
+// first error is also logged at once, and the count follows if there were more.
+// You can give consolidate several times; the first REGEXP that matches an
+// error counts it. When the server stops or reloads it writes the counts that
+// are pending.
 //
 //	[WARNING] plugin/errors: 3 errors like '^read udp .* i/o timeout$' occurred in last 30s
 //
-// Lines wait in memory for standard output, 1 MB at most; what does not fit is
-// dropped and counted in seamark_log_dropped_lines_total.
+// Lines wait in memory until standard output accepts them, up to 1 MB. Lines
+// that exceed this are dropped and counted in seamark_log_dropped_lines_total.
 //
-// A server that says briefly what went wrong, and says timeouts once in half a
-// minute:
+// This server logs timeouts at most once in 30 seconds, and all other errors at
+// most once a minute:
 //
 //	.:1053 {
 //	    errors {
@@ -57,27 +58,28 @@ import (
 //	    whoami
 //	}
 //
-// Same as CoreDNS: syntax and lines. Differs: counts are written on a reload,
-// not only at their period's end, and a full pipe delays no query.
+// Same as CoreDNS: syntax and lines. Differs: counts are written at a reload
+// too, not only at the end of their period, and blocked standard output delays
+// no query.
 type Errors struct {
 	stacktrace bool
 	patterns   []*pattern
-	out        *lines
+	out        *lineWriter
 	log        *slog.Logger
 }
 
-// A pattern is one consolidate option and what it has counted in its period.
+// A pattern is one consolidate option and the count of its current period.
 type pattern struct {
-	errors *Errors
-	period time.Duration
-	text   *regexp.Regexp
-	level  string
-	first  bool
+	errors    *Errors
+	period    time.Duration
+	regexp    *regexp.Regexp
+	level     string
+	showFirst bool
 
-	mu    sync.Mutex
-	count int
-	timer *time.Timer // runs while count > 0
-	ended bool
+	mu      sync.Mutex
+	count   int
+	timer   *time.Timer // runs while count > 0
+	stopped bool
 }
 
 type errorsKey struct {
@@ -85,7 +87,7 @@ type errorsKey struct {
 	errors *Errors
 }
 
-// SetupErrors is the Setup of errors.
+// SetupErrors sets up the errors directive.
 func SetupErrors(b *config.Block, uses []corefile.Directive) error {
 	e, d := &Errors{log: b.Log}, uses[0]
 	err := errors.Join(config.Once(uses), d.Arity(0, 1), d.Options(
@@ -97,7 +99,7 @@ func SetupErrors(b *config.Block, uses []corefile.Directive) error {
 	}
 	b.Offer(e)
 	b.OnStart(func(s *config.Start) (err error) {
-		if e.out, err = startLines(s, b); err != nil {
+		if e.out, err = standardOutput(s, b); err != nil {
 			return err
 		}
 		_, err = config.Keep(s, errorsKey{s, e}, func() (*Errors, error) { return e, nil })
@@ -114,14 +116,14 @@ func (e *Errors) consolidate(d corefile.Directive) error {
 		return err
 	}
 	var err error
-	if p.text, err = regexp.Compile(args[1]); err != nil {
+	if p.regexp, err = regexp.Compile(args[1]); err != nil {
 		return d.Errorf("%v", err)
 	}
 	levels := []string{"warning", "error", "info", "debug"}
 	for i, word := range args[2:] {
 		switch {
 		case word == "show_first":
-			p.first = true
+			p.showFirst = true
 		case i == 0 && slices.Contains(levels, word):
 			p.level = strings.ToUpper(word)
 		default:
@@ -132,23 +134,23 @@ func (e *Errors) consolidate(d corefile.Directive) error {
 	return nil
 }
 
-// ObserveDNS writes or counts the error of a query that has one.
+// ObserveDNS logs or counts q's error, if it has one.
 func (e *Errors) ObserveDNS(q *dns.Query) {
 	if q.Err == nil {
 		return
 	}
 	text, level := q.Err.Error(), "ERROR"
 	for _, p := range e.patterns {
-		if !p.text.MatchString(text) {
+		if !p.regexp.MatchString(text) {
 			continue
 		}
-		if p.counts() {
+		if p.add() {
 			return
 		}
 		level = p.level
 		break
 	}
-	e.write(level, "%d %s %s: %s", uint16(q.RCode), wireText(q.Name()), q.Type, text)
+	e.write(level, "%d %s %s: %s", uint16(q.RCode), nameText(q.Name()), q.Type, text)
 	var p *dns.Panic
 	if e.stacktrace && errors.As(q.Err, &p) {
 		e.write(level, "%s", p.Stack)
@@ -162,11 +164,12 @@ func (e *Errors) write(level, format string, args ...any) {
 	}
 }
 
-// counts counts one error. It is false if that is to be written all the same.
-func (p *pattern) counts() bool {
+// add counts one error. It reports false if the error must be logged on its
+// own.
+func (p *pattern) add() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ended {
+	if p.stopped {
 		return false
 	}
 	p.count++
@@ -174,24 +177,24 @@ func (p *pattern) counts() bool {
 		return true
 	}
 	p.timer = time.AfterFunc(p.period, p.summary)
-	return !p.first
+	return !p.showFirst
 }
 
-// summary writes and forgets what was counted.
+// summary logs the count of the period that has ended, and resets it.
 func (p *pattern) summary() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.count > 1 || p.count == 1 && !p.first {
-		p.errors.write(p.level, "%d errors like '%s' occurred in last %s", p.count, p.text, p.period)
+	if p.count > 1 || p.count == 1 && !p.showFirst {
+		p.errors.write(p.level, "%d errors like '%s' occurred in last %s", p.count, p.regexp, p.period)
 	}
 	p.count = 0
 }
 
-// Stop writes what has been counted so far.
+// Stop logs the pending counts.
 func (e *Errors) Stop() {
 	for _, p := range e.patterns {
 		p.mu.Lock()
-		p.ended = true
+		p.stopped = true
 		if p.timer != nil {
 			p.timer.Stop()
 		}

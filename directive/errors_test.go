@@ -127,7 +127,7 @@ Corefile:8: errors: unknown option "consolidat"; did you mean "consolidate"?`)
 func TestLinesDrop(t *testing.T) {
 	stuck := make(chan struct{})
 	registry := &metrics.Registry{}
-	l := newLines(writer(func([]byte) { <-stuck }), registry)
+	l := newLineWriter(writer(func([]byte) { <-stuck }), registry)
 	line := []byte(strings.Repeat("x", 1023) + "\n")
 	for range 2*maxPending/len(line) + 10 {
 		l.write(line)

@@ -128,7 +128,7 @@ func run(t *testing.T, corefile string, add ...any) *running {
 		t.Fatal(err)
 	}
 	r := &running{t: t, block: b, start: config.NewStart(context.Background(), nil), port: &dns.Port{}, query: dns.NewQuery(nil), lent: make([]byte, 65536), out: &text{}}
-	_, _ = config.Keep(r.start, linesKey{}, func() (*lines, error) { return newLines(r.out, b.Metrics), nil })
+	_, _ = config.Keep(r.start, lineWriterKey{}, func() (*lineWriter, error) { return newLineWriter(r.out, b.Metrics), nil })
 	if err := b.Started(r.start); err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func (r *running) serve() (outcome dns.Outcome) {
 // stop ends the block and gives all it has written.
 func (r *running) stop() string {
 	next := config.NewStart(context.Background(), r.start)
-	_, _ = config.Keep(next, linesKey{}, func() (*lines, error) { panic("the lines were not kept") })
+	_, _ = config.Keep(next, lineWriterKey{}, func() (*lineWriter, error) { panic("the lines were not kept") })
 	next.Commit() // what belongs to the plan ends first, as in a reload
 	next.Stop()
 	r.start = config.NewStart(context.Background(), nil)

@@ -3,30 +3,31 @@ package directive
 import (
 	"encoding/binary"
 	"errors"
-
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
+	"strings"
 )
 
-// A Header sets and clears flags of messages: the header directive.
+// Header sets and clears header flags of queries and replies: the header
+// directive.
 //
 //	header {
 //	    [query|response] set|clear FLAGS...
 //	}
 //
 // FLAGS are aa (authoritative answer), ra (recursion available) and rd
-// (recursion desired). response, which counts if neither word is given, changes
-// the reply to the client. query changes what the handlers below see: rd decides
-// whether forward asks other servers for recursion; aa and ra mean nothing in a
-// query, and no handler here looks at them. A client gets its own rd back unless
-// a line for the response says otherwise.
+// (recursion desired). Lines with response, the default, change the reply to
+// the client. Lines with query change the query that the directives below see:
+// rd decides whether forward requests recursion, while aa and ra have no
+// meaning in a query. The client gets its own rd flag back unless a response
+// line changes it. All words may be written in capitals.
 //
-// Lines count in their order, so that of two for one flag the last one holds.
+// If several lines name the same flag, the last one applies.
 //
-// Clients that want nothing but authoritative answers from a server whose
-// upstreams do recursion for it:
+// Use header for clients that accept only authoritative answers, in front of
+// upstreams that do recursion:
 //
 //	.:1053 {
 //	    header {
@@ -37,28 +38,29 @@ import (
 //	    whoami
 //	}
 //
-// Same as CoreDNS. Differs: query rd does not come back to the client.
+// Same as CoreDNS. Differs: the client does not see the rd flag that a query
+// line has set.
 type Header struct{ query, response flagChange }
 
-// A flagChange is bits of the header's second word.
+// A flagChange holds bits of the second header word to set and to clear.
 type flagChange struct{ set, clear uint16 }
 
-// SetupHeader is the Setup of header.
+// SetupHeader sets up the header directive.
 func SetupHeader(b *config.Block, uses []corefile.Directive) error {
 	h := &Header{}
 	d := uses[0]
 	errs := []error{config.Once(uses), d.Arity(0, 0)}
-	line := func(change *flagChange) func(corefile.Directive) error {
-		return func(o corefile.Directive) error { return change.parse(o, o.Text, o.Args) }
+	withoutSelector := func(o corefile.Directive) error { return h.response.parse(o, o.Text, o.Args) }
+	withSelector := func(change *flagChange) func(corefile.Directive) error {
+		return func(o corefile.Directive) error {
+			return change.parse(o, strings.ToLower(o.Args[0].Text), o.Args[1:])
+		}
 	}
-	selected := func(change *flagChange) func(corefile.Directive) error {
-		return func(o corefile.Directive) error { return change.parse(o, o.Args[0].Text, o.Args[1:]) }
-	}
-	errs = append(errs, d.Options(
-		corefile.Option{Name: "query", Min: 2, Max: -1, Set: selected(&h.query)},
-		corefile.Option{Name: "response", Min: 2, Max: -1, Set: selected(&h.response)},
-		corefile.Option{Name: "set", Min: 1, Max: -1, Set: line(&h.response)},
-		corefile.Option{Name: "clear", Min: 1, Max: -1, Set: line(&h.response)},
+	errs = append(errs, lowerOptions(d).Options(
+		corefile.Option{Name: "query", Min: 2, Max: -1, Set: withSelector(&h.query)},
+		corefile.Option{Name: "response", Min: 2, Max: -1, Set: withSelector(&h.response)},
+		corefile.Option{Name: "set", Min: 1, Max: -1, Set: withoutSelector},
+		corefile.Option{Name: "clear", Min: 1, Max: -1, Set: withoutSelector},
 	))
 	if len(d.Body) == 0 {
 		errs = append(errs, d.Errorf("want lines of query or response, set or clear, and flags in braces"))
@@ -73,7 +75,7 @@ func (c *flagChange) parse(o corefile.Directive, action string, flags []corefile
 	}
 	var errs []error
 	for _, f := range flags {
-		bit, ok := map[string]uint16{"aa": wire.FlagAA, "ra": wire.FlagRA, "rd": wire.FlagRD}[f.Text]
+		bit, ok := map[string]uint16{"aa": wire.FlagAA, "ra": wire.FlagRA, "rd": wire.FlagRD}[strings.ToLower(f.Text)]
 		if !ok {
 			errs = append(errs, f.Errorf(o.Path, "want aa, ra or rd, got %q", f.Text))
 		}
@@ -87,24 +89,26 @@ func (c *flagChange) parse(o corefile.Directive, action string, flags []corefile
 	return errors.Join(errs...)
 }
 
-func (c flagChange) of(flags uint16) uint16 { return flags&^c.clear | c.set }
+func (c flagChange) apply(flags uint16) uint16 { return flags&^c.clear | c.set }
 
-// AnyClass says that the flags of every class are changed.
+// AnyClass lets header change messages of every class. It answers none.
 func (*Header) AnyClass() bool { return false }
 
-// ServeDNS changes the query. It may have come up already, with the reply's
-// flags, if a cache above had it and lets it by after all.
+// ServeDNS changes the query's flags. It begins with the client's own flags: if
+// a cache above resumes the query after a stale answer, q.Flags are those of a
+// reply.
 func (h *Header) ServeDNS(q *dns.Query) dns.Verdict {
-	q.Flags = h.query.of(asked(q))
+	q.Flags = h.query.apply(clientFlags(q))
 	return dns.Next
 }
 
-// asked is the client's own flags.
-func asked(q *dns.Query) uint16 { return binary.BigEndian.Uint16(q.Packet()[2:]) }
+// clientFlags returns the flags of the packet that the client sent.
+func clientFlags(q *dns.Query) uint16 { return binary.BigEndian.Uint16(q.Packet()[2:]) }
 
-// FinishDNS changes the reply.
+// FinishDNS changes the reply's flags.
 func (h *Header) FinishDNS(q *dns.Query) {
-	q.Flags = h.response.of(asked(q))&wire.FlagRD | asked(q)&^wire.FlagRD
+	flags := clientFlags(q)
+	q.Flags = h.response.apply(flags)&wire.FlagRD | flags&^wire.FlagRD
 	bit := func(on bool, flag uint16) bool { return on && h.response.clear&flag == 0 || h.response.set&flag != 0 }
 	q.AA, q.RA = bit(q.AA, wire.FlagAA), bit(q.RA, wire.FlagRA)
 }

@@ -14,19 +14,19 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// A Health says over HTTP that the process lives: the health directive.
+// Health reports over HTTP that the process is alive: the health directive.
 //
 //	health [ADDRESS] {
 //	    lameduck DURATION
 //	}
 //
-// GET /health at ADDRESS, :8080 unless given, answers 200 and OK, from before
-// the server is ready until it stops. It says nothing about the data that the
-// server has: see ready.
+// Use health for liveness probes. GET /health at ADDRESS, :8080 by default,
+// returns 200 and OK as long as the process runs, even before it can answer
+// queries. For readiness probes use ready.
 //
-// lameduck makes the server go on serving, healthy as before, for DURATION (at
-// most 1h) after it has been told to stop, so that those who have its address
-// still get answers until they have learnt of others. The default is 0s.
+// lameduck delays a shutdown for DURATION (0s to 1h, 0s by default) while the
+// server answers queries and reports itself healthy. Clients that have not yet
+// learned of the shutdown still get answers. See the lameduck directive.
 //
 //	.:1053 {
 //	    health 127.0.0.1:0 {
@@ -35,32 +35,33 @@ import (
 //	    whoami
 //	}
 //
-// Several server blocks may give the same ADDRESS, and the longest lameduck
-// counts; ready and prometheus may share it too. It stays bound over reloads.
+// If several server blocks have health, they may use the same ADDRESS, and the
+// longest lameduck applies. ready and prometheus may share the ADDRESS. It
+// stays open over reloads.
 //
-// Once a second the server asks itself for this page, so that its own slowness
-// shows. An answer that takes longer than a second is logged, too:
+// Once a second the server requests its own page, to measure how responsive the
+// process is. Requests that take longer than a second are logged.
 //
-//	coredns_health_request_duration_seconds  how long it took: a histogram
-//	coredns_health_request_failures_total    how often there was no answer
+//	coredns_health_request_duration_seconds  histogram of the durations
+//	coredns_health_request_failures_total    requests without a reply
 //
 // Same as CoreDNS.
 type Health struct {
-	addr string
-	duck Lameduck
+	addr     string
+	lameduck Lameduck
 }
 
-// SetupHealth is the Setup of health.
+// SetupHealth sets up the health directive.
 func SetupHealth(b *config.Block, uses []corefile.Directive) error {
-	h := &Health{addr: ":8080"}
-	err := errors.Join(config.Once(uses), address(uses[0], &h.addr), uses[0].Options(
-		corefile.Option{Name: "lameduck", Min: 1, Max: 1, Set: h.duck.read},
+	h := &Health{addr: ":8080", lameduck: Lameduck{log: b.Log}}
+	err := errors.Join(config.Once(uses), httpAddress(uses[0], &h.addr), uses[0].Options(
+		corefile.Option{Name: "lameduck", Min: 1, Max: 1, Set: h.lameduck.read},
 	))
 	b.Offer(h)
 	b.OnStart(func(s *config.Start) error {
-		site, err := web.At(s, h.addr)
+		site, err := openSite(s, uses[0], h.addr, web.TLS{})
 		if err != nil {
-			return uses[0].Errorf("%v", err)
+			return err
 		}
 		site.Handle("/health", h)
 		site.ShowFirst()
@@ -68,74 +69,74 @@ func SetupHealth(b *config.Block, uses []corefile.Directive) error {
 		_, _ = config.Keep(s, pollKey{h.addr}, func() (*poll, error) { return newPoll(site.Addr().String(), b), nil })
 		return nil
 	})
-	b.OnShutdown(h.duck.stay)
+	b.OnShutdown(h.lameduck.wait)
 	return err
 }
 
 func (h *Health) ServeHTTP(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "OK") }
 
 const (
-	pollEvery    = time.Second
-	pollPatience = 5 * time.Second
+	pollInterval = time.Second
+	pollTimeout  = 5 * time.Second
 )
 
 type pollKey struct{ addr string }
 
-// A poll asks for the page of one address again and again. It outlives reloads.
+// A poll requests the page of one address once a second. It survives reloads.
 type poll struct {
 	url      string
 	client   http.Client
 	log      *slog.Logger
 	duration *metrics.Histogram
 	failures *metrics.Counter
-	stop     context.CancelFunc
-	ended    chan struct{}
+	cancel   context.CancelFunc
+	done     chan struct{}
 }
 
 func newPoll(addr string, b *config.Block) *poll {
 	p := &poll{
 		url:    "http://" + addr + "/health",
-		client: http.Client{Timeout: pollPatience, Transport: new(http.Transport)}, // by no proxy
+		client: http.Client{Timeout: pollTimeout, Transport: new(http.Transport)}, // no proxy
 		log:    b.Log,
-		duration: b.Metrics.Histogram("coredns_health_request_duration_seconds", "How long the server waited for its own health page.",
+		duration: b.Metrics.Histogram("coredns_health_request_duration_seconds", "Duration of the server's requests for its own health page.",
 			[]float64{0.00025, 0.0025, 0.025, 0.25, 2.5}),
-		failures: b.Metrics.Counter("coredns_health_request_failures_total", "How often the server could not read its own health page."),
-		ended:    make(chan struct{}),
+		failures: b.Metrics.Counter("coredns_health_request_failures_total", "Requests for the server's own health page that failed."),
+		done:     make(chan struct{}),
 	}
 	var ctx context.Context
-	ctx, p.stop = context.WithCancel(context.Background())
+	ctx, p.cancel = context.WithCancel(context.Background())
 	go p.run(ctx)
 	return p
 }
 
 func (p *poll) run(ctx context.Context) {
-	defer close(p.ended)
+	defer close(p.done)
 	defer p.client.CloseIdleConnections()
-	next := time.NewTicker(pollEvery)
-	defer next.Stop()
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
 	for {
 		select {
-		case <-next.C:
-			p.once(ctx)
+		case <-ticker.C:
+			p.measure(ctx)
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// once asks once.
-func (p *poll) once(ctx context.Context) {
-	begun := time.Now()
+// measure makes one request and records its duration.
+func (p *poll) measure(ctx context.Context) {
+	start := time.Now()
 	err := p.get(ctx)
-	took := time.Since(begun)
+	took := time.Since(start)
 	switch {
 	case ctx.Err() != nil:
 		return
 	case err != nil:
 		p.failures.Add(1)
-		p.log.Warn("plugin/health: the server's own request for health failed", "url", p.url, "error", err)
-	case took > pollEvery:
-		p.log.Warn("plugin/health: the server's own request for health took more than a second", "url", p.url, "took", took)
+		p.log.Warn("plugin/health: request for the server's own page failed", "url", p.url, "error", err)
+	case took > pollInterval:
+		p.log.Warn("plugin/health: request for the server's own page took longer than a second", "url", p.url, "duration", took)
 	}
 	p.duration.Observe(took.Seconds())
 }
@@ -154,20 +155,8 @@ func (p *poll) get(ctx context.Context) error {
 	return err
 }
 
-// Stop ends the asking.
+// Stop ends the requests.
 func (p *poll) Stop() {
-	p.stop()
-	<-p.ended
-}
-
-// address reads the one argument of a directive that serves HTTP.
-func address(d corefile.Directive, addr *string) error {
-	if err := d.Arity(0, 1); err != nil || len(d.Args) == 0 {
-		return err
-	}
-	*addr = d.Args[0].Text
-	if err := web.ParseAddress(*addr); err != nil {
-		return d.Errorf("%v", err)
-	}
-	return nil
+	p.cancel()
+	<-p.done
 }

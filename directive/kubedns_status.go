@@ -13,30 +13,32 @@ import (
 	"github.com/seamark/seamark/internal/web"
 )
 
-// A KubednsStatus serves the pages that kube-dns has for its probe and for
-// people: the kubedns_status directive.
+// KubednsStatus serves kube-dns's status pages: the kubedns_status directive.
 //
 //	kubedns_status [ADDRESS] {
 //	    cache local|any
 //	}
 //
-// GET /readiness at ADDRESS, :8081 unless given, answers 200 and ok when every
-// directive of the server block that has to get ready has been: kubernetes, when
-// it has seen the whole cluster once. Until then it answers 503 and what is
-// missing. Once it has said ok it always does, over reloads too.
+// Use it when you replace kube-dns and keep its probe. GET /readiness at
+// ADDRESS, :8081 by default, returns 200 and ok when every directive of the
+// server block is ready; kubernetes is ready once it has received the cluster's
+// objects. Until then it returns 503 and the names of the directives that are
+// not ready. After the first ok it always returns ok, over reloads too.
 //
-// GET /cache answers with the names of Services, in JSON: a tree of labels from
-// the root on, in which each node has ChildNodes and Entries, and each entry is a
-// SkyDNS message (host, port, priority, weight, ttl). Addresses stand at the label
-// that kube-dns makes of them, SRV records below _PROTO and _PORT, ExternalNames
-// in their namespace; sorted. It is written as it is made, and is 750 bytes for a
-// Service with one named port. With several kubernetes it is an array of such
+// GET /cache returns the names of all Services as JSON: a tree of labels that
+// begins at the root, in which each node has ChildNodes and Entries, and each
+// entry is a SkyDNS message (host, port, priority, weight, ttl). Addresses are
+// at the label that kube-dns generates for them, SRV records below _PROTO and
+// _PORT, and ExternalNames in their namespace. The tree is sorted. It is
+// streamed, and takes 750 bytes for a Service with one named port. If the
+// server block has several kubernetes directives, the page is an array of such
 // trees.
 //
-// cache says who may have that: clients on this machine, of the loopback address
-// (local, the default: kubectl port-forward, or another container of the pod), or
-// everybody who can reach ADDRESS (any). Others are answered 403. Behind a proxy in
-// the pod, as service meshes have it, everybody is on this machine.
+// cache selects which clients may read /cache. With local, the default, only
+// clients with a loopback address may: kubectl port-forward, or another
+// container of the pod. With any, every client that reaches ADDRESS may. Other
+// clients get 403. Behind a proxy in the pod, such as a service mesh's, every
+// client has a loopback address.
 //
 //	.:1053 {
 //	    kubedns_status 127.0.0.1:0 {
@@ -45,16 +47,17 @@ import (
 //	    whoami
 //	}
 //
-// Several server blocks may give the same ADDRESS: ok needs all of them, and the
-// trees of all are shown, to everybody only if all say any. Other directives may
-// share it. It stays bound over reloads.
+// Several server blocks may use the same ADDRESS: ok requires that all are
+// ready, /cache shows the trees of all, and every client may read it only if
+// all have cache any. Other directives may share the ADDRESS. It stays open
+// over reloads.
 //
-// Same as kube-dns: paths, replies, the form of the tree. Differs: in kube-dns
-// /cache tells all Services of all namespaces to everybody who can reach the
-// port; profiles are at the same port, below /debug/pprof/, which is the
-// directive pprof here, at an address of its own; before it is ready kube-dns
-// does not listen; methods but GET and HEAD are answered 405; /cache has a
-// Content-Type, and the ttl is that of the directive kubernetes.
+// Same as kube-dns: paths, replies and the format of the tree. Differs: in
+// kube-dns every client that reaches the port can read /cache; kube-dns serves
+// profiles at the same port, for which you use the pprof directive here;
+// kube-dns does not listen before it is ready; methods other than GET and HEAD
+// return 405; /cache has a Content-Type; and ttl is that of the kubernetes
+// directive.
 type KubednsStatus struct {
 	addr   string
 	cache  string
@@ -62,32 +65,32 @@ type KubednsStatus struct {
 	trees  []treeWriter
 }
 
-// A treeWriter writes the names that it knows.
+// A treeWriter writes the JSON tree of the names that it serves.
 type treeWriter interface{ WriteTree(w io.Writer) error }
 
-// SetupKubednsStatus is the Setup of kubedns_status.
+// SetupKubednsStatus sets up the kubedns_status directive.
 func SetupKubednsStatus(b *config.Block, uses []corefile.Directive) error {
 	k := &KubednsStatus{addr: ":8081", cache: "local"}
-	err := errors.Join(config.Once(uses), address(uses[0], &k.addr), uses[0].Options(
+	err := errors.Join(config.Once(uses), httpAddress(uses[0], &k.addr), uses[0].Options(
 		corefile.Option{Name: "cache", Min: 1, Max: 1, Set: corefile.OneOf(&k.cache, "local", "any")},
 	))
 	b.OnPlanned(func() error {
-		k.probes, k.trees = probesOf(b, false), config.Find[treeWriter](b)
+		k.probes, k.trees = newProbes(b, false), config.Find[treeWriter](b)
 		return nil
 	})
 	b.OnStart(func(s *config.Start) error {
-		site, err := web.At(s, k.addr)
+		site, err := openSite(s, uses[0], k.addr, web.TLS{})
 		if err != nil {
-			return uses[0].Errorf("%v", err)
+			return err
 		}
-		once, _ := config.Keep(s, latchKey{k.addr}, func() (*latch, error) { return new(latch), nil })
-		page, _ := config.Keep(s, statusKey{s, k.addr}, func() (*statusPage, error) { return &statusPage{ready: once}, nil })
+		ready, _ := config.Keep(s, latchKey{k.addr}, func() (*latch, error) { return new(latch), nil })
+		page, _ := config.Keep(s, statusKey{s, k.addr}, func() (*statusPage, error) { return &statusPage{ready: ready}, nil })
 		page.probes = append(page.probes, k.probes...)
 		page.trees = append(page.trees, k.trees...)
 		page.local = page.local || k.cache == "local"
-		b.OnSwap(func() { // not before, as for ready
-			site.Handle("/readiness", reading(page.readiness))
-			site.Handle("/cache", reading(page.cache))
+		b.OnSwap(func() { // not earlier, as in SetupReady
+			site.Handle("/readiness", readOnly(page.readiness))
+			site.Handle("/cache", readOnly(page.cache))
 			site.Show()
 		})
 		return nil
@@ -95,13 +98,13 @@ func SetupKubednsStatus(b *config.Block, uses []corefile.Directive) error {
 	return err
 }
 
-// A latch is shut by the first ok at an address, and stays so while any plan has
-// that address.
+// A latch is set by the first ok at an address. It stays set as long as
+// consecutive plans use that address.
 type latch struct{ atomic.Bool }
 
 type latchKey struct{ addr string }
 
-// Stop is for config.Keep.
+// Stop implements config.Stopper.
 func (*latch) Stop() {}
 
 type statusKey struct {
@@ -109,23 +112,23 @@ type statusKey struct {
 	addr string
 }
 
-// A statusPage answers for all blocks of one plan that share an address.
+// A statusPage serves all blocks of one plan that share an address.
 type statusPage struct {
 	ready  *latch
 	probes []*probe
 	trees  []treeWriter
-	local  bool // the trees are for clients on this machine
+	local  bool // only loopback clients may read the trees
 }
 
-// Stop is for config.Keep: the page ends with its site.
+// Stop implements config.Stopper. The page ends with its site.
 func (*statusPage) Stop() {}
 
-// reading lets GET and HEAD through to a page.
-func reading(page http.HandlerFunc) http.Handler {
+// readOnly answers methods other than GET and HEAD with 405.
+func readOnly(page http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
-			http.Error(w, "this page can only be read: GET or HEAD", http.StatusMethodNotAllowed)
+			http.Error(w, "method not allowed: use GET or HEAD", http.StatusMethodNotAllowed)
 			return
 		}
 		page(w, r)
@@ -135,7 +138,7 @@ func reading(page http.HandlerFunc) http.Handler {
 func (p *statusPage) readiness(w http.ResponseWriter, _ *http.Request) {
 	if !p.ready.Load() {
 		if waiting := unready(p.probes); len(waiting) > 0 {
-			http.Error(w, "not ready yet: "+strings.Join(waiting, ", "), http.StatusServiceUnavailable)
+			http.Error(w, "not ready: "+strings.Join(waiting, ", "), http.StatusServiceUnavailable)
 			return
 		}
 		p.ready.Store(true)
@@ -144,8 +147,8 @@ func (p *statusPage) readiness(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (p *statusPage) cache(w http.ResponseWriter, r *http.Request) {
-	if p.local && !onThisMachine(r) {
-		http.Error(w, "the names of all Services are shown on this machine only, unless the Corefile says: cache any", http.StatusForbidden)
+	if p.local && !fromLoopback(r) {
+		http.Error(w, "only clients on this machine may read this page; the Corefile option \"cache any\" allows other clients", http.StatusForbidden)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -154,29 +157,29 @@ func (p *statusPage) cache(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// write writes the one tree; an empty one if there is none, and several as an
-// array. It ends early when the client has gone.
+// write writes the tree, an empty tree if there is none, or an array of several
+// trees. It returns early when the client has disconnected.
 func (p *statusPage) write(w io.Writer) {
-	open, shut := "", ""
+	before, end := "", ""
 	switch {
 	case len(p.trees) == 0:
-		shut = "{\n\t\"ChildNodes\": {},\n\t\"Entries\": {}\n}"
+		end = "{\n\t\"ChildNodes\": {},\n\t\"Entries\": {}\n}"
 	case len(p.trees) > 1:
-		open, shut = "[", "]"
+		before, end = "[", "]"
 	}
 	for _, t := range p.trees {
-		_, _ = io.WriteString(w, open)
+		_, _ = io.WriteString(w, before)
 		if t.WriteTree(w) != nil {
 			return
 		}
-		open = ",\n"
+		before = ",\n"
 	}
-	_, _ = io.WriteString(w, shut)
+	_, _ = io.WriteString(w, end)
 }
 
-// onThisMachine says whether the client is: packets from elsewhere do not come
-// from a loopback address.
-func onThisMachine(r *http.Request) bool {
+// fromLoopback reports whether the client has a loopback address, which packets
+// from other machines cannot have.
+func fromLoopback(r *http.Request) bool {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	return err == nil && from.Addr().Unmap().IsLoopback()
 }

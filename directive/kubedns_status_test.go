@@ -46,9 +46,9 @@ func TestKubednsReadiness(t *testing.T) {
 			t.Errorf("got %d %q, want %d %q", gotCode, got, code, body)
 		}
 	}
-	is(503, "not ready yet: test\n")
+	is(503, "not ready: test\n")
 	h.ready.Store(true)
-	is(503, "not ready yet: test\n")
+	is(503, "not ready: test\n")
 	other.ready.Store(true)
 	is(200, "ok\n")
 	h.ready.Store(false)
@@ -87,7 +87,7 @@ func TestKubednsStatusOfSeveralBlocks(t *testing.T) {
 		b.Swapped()
 	}
 	page, _ := config.Keep(start, statusKey{start, "127.0.0.1:0"}, func() (*statusPage, error) { return nil, errors.New("the plan has no page") })
-	site, err := web.At(start, "127.0.0.1:0")
+	site, err := web.Open(start, "127.0.0.1:0", web.TLS{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestKubednsStatusOfSeveralBlocks(t *testing.T) {
 
 // The tree shows which Services there are in all namespaces. In kube-dns
 // everybody who can reach the port can read it.
-func TestKubednsCacheIsNotForEverybody(t *testing.T) {
+func TestKubednsCacheClients(t *testing.T) {
 	for _, c := range []struct {
 		option, client string
 		code           int
@@ -124,8 +124,8 @@ func TestKubednsCacheIsNotForEverybody(t *testing.T) {
 		if c.code == 200 && got.Header.Get("Content-Type") != "application/json" {
 			t.Errorf("got %s", got.Header)
 		}
-		if c.code == 403 && !strings.HasSuffix(string(body), "unless the Corefile says: cache any\n") {
-			t.Errorf("got %q, which does not say why", body)
+		if want := "the Corefile option \"cache any\" allows other clients\n"; c.code == 403 && !strings.HasSuffix(string(body), want) {
+			t.Errorf("%s, client %q: got %q, want the end %q", c.option, c.client, body, want)
 		}
 		if got := status(t, http.HandlerFunc(page.readiness), "GET", "/readiness", c.client); got.StatusCode != 200 {
 			t.Errorf("readiness is for everybody, got %s", got.Status)
@@ -158,7 +158,7 @@ func TestKubednsCacheWithoutKubernetes(t *testing.T) {
 
 func TestKubednsStatusMethods(t *testing.T) {
 	r := run(t, ".:53 {\nkubedns_status 127.0.0.1:0\n}", &knows{`{"a":1}`})
-	site, err := web.At(r.start, "127.0.0.1:0")
+	site, err := web.Open(r.start, "127.0.0.1:0", web.TLS{})
 	if err != nil {
 		t.Fatal(err)
 	}

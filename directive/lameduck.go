@@ -3,58 +3,68 @@ package directive
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 )
 
-// A Lameduck lets the server go on answering for a while when it has been told to
-// stop: the lameduck directive.
+// Lameduck delays a shutdown while the server keeps answering: the lameduck
+// directive.
 //
 //	lameduck DURATION
 //
-// On SIGTERM or SIGINT the server goes on as before for DURATION, of 0s..1h, and
-// stops then; a second signal ends it at once. A reload is no reason to wait.
+// Use lameduck so that no query is lost when a pod ends. On SIGTERM or SIGINT
+// the server continues to answer for DURATION, 0s to 1h, and then stops. A
+// second signal stops it at once. A reload does not wait.
 //
-// Kubernetes tells a pod to stop, and everybody else that its address is not to be
-// used any more, at the same time. Until each node has taken the address out of its
-// tables, which takes a second or some, queries go on coming here, and those that
-// find nobody are lost: their clients wait for five seconds. DURATION must be
-// shorter than the pod's terminationGracePeriodSeconds, 30 unless given, at whose
-// end the process is killed.
+// When Kubernetes ends a pod, it sends the signal and removes the pod's address
+// from the Service at the same time. Nodes take a second or more to apply this.
+// Queries that reach the address in the meantime are lost if the server has
+// stopped, and their clients wait for five seconds. DURATION must be shorter
+// than the pod's terminationGracePeriodSeconds (30 by default), because
+// Kubernetes kills the process after that.
 //
 //	.:1053 {
 //	    lameduck 5s
 //	    whoami
 //	}
 //
-// Several server blocks wait at the same time, and the longest wait counts, as it
-// does with the option of that name in health, which is the same.
+// If several server blocks have lameduck, or the option of that name in health,
+// which does the same, the longest DURATION applies. The server logs the start
+// of the wait.
 //
-// Ours: CoreDNS has the option of health alone, which needs a listener.
-type Lameduck struct{ wait time.Duration }
+// Ours: CoreDNS only has the option of health, which needs a listener.
+type Lameduck struct {
+	duration time.Duration
+	log      *slog.Logger
+}
 
-// SetupLameduck is the Setup of lameduck.
+// SetupLameduck sets up the lameduck directive.
 func SetupLameduck(b *config.Block, uses []corefile.Directive) error {
-	l, d := &Lameduck{}, uses[0]
+	l, d := &Lameduck{log: b.Log}, uses[0]
 	err := errors.Join(config.Once(uses), d.Options())
-	if wrong := d.Arity(1, 1); wrong != nil {
-		return errors.Join(err, wrong)
+	if arity := d.Arity(1, 1); arity != nil {
+		return errors.Join(err, arity)
 	}
-	b.OnShutdown(l.stay)
+	b.OnShutdown(l.wait)
 	return errors.Join(err, l.read(d))
 }
 
-// read sets the wait to the last argument of a directive or option.
+// read sets the duration to the last argument of a directive or option.
 func (l *Lameduck) read(d corefile.Directive) error {
-	return corefile.Duration(&l.wait, 0, time.Hour)(d)
+	return corefile.Duration(&l.duration, 0, time.Hour)(d)
 }
 
-// stay returns when the server may stop.
-func (l *Lameduck) stay(ctx context.Context) {
+// wait returns when the duration has passed or ctx ends.
+func (l *Lameduck) wait(ctx context.Context) {
+	if l.duration == 0 {
+		return
+	}
+	l.log.Info("lameduck: shutdown delayed, still answering queries", "duration", l.duration)
 	select {
-	case <-time.After(l.wait):
+	case <-time.After(l.duration):
 	case <-ctx.Done():
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/seamark/seamark/config"
@@ -12,35 +13,38 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A Loadbalance changes the order of the addresses in answers, since most
-// clients use the first: the loadbalance directive.
+// Loadbalance changes the order of the addresses in answers: the loadbalance
+// directive.
 //
 //	loadbalance [round_robin | weighted FILE] {
 //	    reload DURATION
 //	    prefer CIDR...
 //	}
 //
-// round_robin, the default, begins the A, AAAA and MX records of a name at a
-// random one of them and goes around: each is as often the first. Records of
-// other types stay where they are, CNAMEs in front among them. This costs
-// little whatever the size of the answer, and it takes no lock.
+// Use it to distribute clients over servers: most clients use the first address
+// of an answer.
 //
-// weighted FILE puts one A and one AAAA record of each name first, at random
-// and by weight. FILE has names, each followed by lines of an address and its
-// weight of 1 to 255; an address that is not listed has the weight 1. # begins
-// a comment.
+// round_robin, the default, rotates the A, AAAA and MX records of each name by
+// a random number, so each record is equally often the first. Records of other
+// types, including CNAMEs, keep their place. The cost does not depend on the
+// size of the answer, and no lock is taken.
+//
+// weighted FILE puts one A and one AAAA record of each name first, chosen at
+// random by weight. FILE lists names, each followed by lines with an address
+// and its weight (1 to 255). An address that is not listed has weight 1. A #
+// begins a comment.
 //
 //	www.example.org
 //	192.0.2.1  3
 //	192.0.2.2  1
 //
-// reload, 30s unless given, is how often FILE is looked at for changes, 1s to
-// 24h or 0 for never. It goes with weighted only. A file that is missing or
-// wrong at the start is an error; later on, the last good one counts, and the
-// log says so.
+// reload sets how often FILE is checked for changes: 1s to 24h, 30s by default,
+// or 0 for never. It requires weighted. A FILE that is missing or wrong is an
+// error of the Corefile. If it becomes so later, the server keeps the last good
+// weights and logs a warning.
 //
-// prefer brings the addresses inside the CIDRs to the front, those of the first
-// CIDR before those of the second and so on; otherwise their order is as above.
+// prefer moves addresses inside the CIDRs to the front, those of the first CIDR
+// before those of the second and so on. Otherwise the order is as above.
 //
 //	.:1053 {
 //	    loadbalance {
@@ -49,26 +53,27 @@ import (
 //	    whoami
 //	}
 //
-// Answers with another code than NOERROR and zone transfers stay as they are.
-// Answers from a cache are put in order anew each time.
+// Answers with a response code other than NOERROR and zone transfers do not
+// change. Answers from the cache are reordered for every query. round_robin and
+// weighted may be written in capitals.
 //
-// Same as CoreDNS: syntax, and the file of weights. Differs: CoreDNS shuffles,
-// we rotate: the neighbours of a record are always the same. prefer may stand
-// beside weighted. A file without any name is an error.
+// Same as CoreDNS: syntax and the format of FILE. Differs: CoreDNS shuffles,
+// Seamark rotates, so the cyclic order of the records stays the same; you can
+// combine prefer with weighted; a FILE without names is an error.
 type Loadbalance struct {
-	prefer []netip.Prefix // last first
-	shares *shares        // nil: round robin
+	prefer  []netip.Prefix // in reverse order
+	weights *weightsFile   // nil for round_robin
 }
 
-// SetupLoadbalance is the Setup of loadbalance.
+// SetupLoadbalance sets up the loadbalance directive.
 func SetupLoadbalance(b *config.Block, uses []corefile.Directive) error {
 	l := &Loadbalance{}
 	d := uses[0]
 	period := 30 * time.Second
 	errs := []error{config.Once(uses), l.policy(b, d), d.Options(
 		corefile.Option{Name: "reload", Min: 1, Max: 1, Set: func(o corefile.Directive) error {
-			if l.shares == nil {
-				return o.Errorf("goes with weighted only")
+			if l.weights == nil {
+				return o.Errorf("requires weighted")
 			}
 			if o.Args[0].Text == "0" || o.Args[0].Text == "0s" {
 				period = 0
@@ -76,16 +81,16 @@ func SetupLoadbalance(b *config.Block, uses []corefile.Directive) error {
 			}
 			return corefile.Duration(&period, time.Second, 24*time.Hour)(o)
 		}},
-		corefile.Option{Name: "prefer", Min: 1, Max: -1, Set: l.prefers},
+		corefile.Option{Name: "prefer", Min: 1, Max: -1, Set: l.parsePrefer},
 	)}
 	b.Handle(l)
-	if l.shares != nil {
+	if l.weights != nil {
 		b.OnStart(func(s *config.Start) error {
-			kept, err := startShares(s, b, l.shares.file, period)
+			kept, err := keepWeights(s, b, l.weights.file, period)
 			if err != nil {
 				return d.Errorf("%w", err)
 			}
-			l.shares = kept
+			l.weights = kept
 			return nil
 		})
 	}
@@ -93,24 +98,28 @@ func SetupLoadbalance(b *config.Block, uses []corefile.Directive) error {
 }
 
 func (l *Loadbalance) policy(b *config.Block, d corefile.Directive) error {
-	words := d.Words()
-	switch {
-	case len(words) == 0:
-	case words[0] == "round_robin":
+	if len(d.Args) == 0 {
+		return nil
+	}
+	known := []string{"round_robin", "weighted"}
+	switch word := strings.ToLower(d.Args[0].Text); {
+	case word == "round_robin":
 		return d.Arity(1, 1)
-	case words[0] == "weighted" && len(words) == 2:
-		l.shares = &shares{file: b.Path(words[1])}
-	case words[0] == "weighted":
-		l.shares = &shares{}
+	case word == "weighted" && len(d.Args) == 2:
+		l.weights = &weightsFile{file: b.Path(d.Args[1].Text)}
+		if err := l.weights.read(); err != nil {
+			return d.Errorf("%w", err)
+		}
+	case word == "weighted":
+		l.weights = &weightsFile{}
 		return d.Errorf("weighted: want a file")
 	default:
-		known := []string{"round_robin", "weighted"}
-		return d.Errorf("want round_robin or weighted, got %q%s", words[0], corefile.DidYouMean(words[0], known))
+		return d.Errorf("want round_robin or weighted, got %q%s", d.Args[0].Text, corefile.DidYouMean(word, known))
 	}
 	return nil
 }
 
-func (l *Loadbalance) prefers(o corefile.Directive) error {
+func (l *Loadbalance) parsePrefer(o corefile.Directive) error {
 	var errs []error
 	for _, a := range o.Args {
 		p, err := netip.ParsePrefix(a.Text)
@@ -118,26 +127,26 @@ func (l *Loadbalance) prefers(o corefile.Directive) error {
 			errs = append(errs, a.Errorf(o.Path, "%q is not a CIDR: want one like 10.0.0.0/8 or fd00::/8", a.Text))
 			continue
 		}
-		// The one that is raised last is in front.
+		// FinishDNS raises the first CIDR last, so that it comes first.
 		l.prefer = append([]netip.Prefix{p.Masked()}, l.prefer...)
 	}
 	return errors.Join(errs...)
 }
 
-// ServeDNS lets every query by.
+// ServeDNS passes every query on.
 func (*Loadbalance) ServeDNS(*dns.Query) dns.Verdict { return dns.Next }
 
-// FinishDNS puts the addresses in order.
+// FinishDNS reorders the addresses.
 func (l *Loadbalance) FinishDNS(q *dns.Query) {
 	a := &q.Answer
 	if q.RCode != wire.NoError || a.Count[wire.Answers] < 2 && a.Count[wire.Authority] < 2 && a.Count[wire.Additional] < 2 ||
 		q.Type == wire.TypeAXFR || q.Type == wire.TypeIXFR {
 		return
 	}
-	if l.shares == nil {
+	if l.weights == nil {
 		a.Rotate(rand.Uint32())
 	} else {
-		l.shares.order(a)
+		l.weights.order(a)
 	}
 	if len(l.prefer) == 0 {
 		return

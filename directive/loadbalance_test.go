@@ -102,7 +102,7 @@ func TestLoadbalanceWeighted(t *testing.T) {
 	}
 }
 
-// A file that changes counts from the next look on; one that is wrong does not.
+// A changed file applies after the next check; a wrong one does not.
 func TestLoadbalanceReload(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "weights")
 	write := func(text string) {
@@ -121,7 +121,7 @@ func TestLoadbalanceReload(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer start.Stop()
-		w := config.Find[*Loadbalance](b)[0].shares
+		w := config.Find[*Loadbalance](b)[0].weights
 		for _, c := range []struct{ text, want string }{
 			{"www.example.org\n192.0.2.1 7\n", "7"},
 			{"www.example.org\n192.0.2.1 x\n", "7"},
@@ -131,7 +131,7 @@ func TestLoadbalanceReload(t *testing.T) {
 			write(c.text)
 			time.Sleep(6 * time.Second)
 			synctest.Wait()
-			if got := fmt.Sprint((*w.now.Load())["\x03www\x07example\x03org\x00"][netip.MustParseAddr("192.0.2.1")]); got != c.want {
+			if got := fmt.Sprint((*w.current.Load())["\x03www\x07example\x03org\x00"][netip.MustParseAddr("192.0.2.1")]); got != c.want {
 				t.Errorf("%q: got weight %s, want %s", c.text, got, c.want)
 			}
 		}
@@ -139,6 +139,10 @@ func TestLoadbalanceReload(t *testing.T) {
 }
 
 func TestLoadbalanceErrors(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "weights")
+	if err := os.WriteFile(file, []byte("www.example.org\n192.0.2.1 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct{ text, want string }{
 		{"loadbalance\nloadbalance", "Corefile:3: loadbalance: already given at Corefile:2, and can be given once in a server block"},
 		{"loadbalance random", `Corefile:2: loadbalance: want round_robin or weighted, got "random"`},
@@ -146,9 +150,10 @@ func TestLoadbalanceErrors(t *testing.T) {
 		{"loadbalance round_robin f", "Corefile:2: loadbalance: want 1 argument, got 2"},
 		{"loadbalance weighted", "Corefile:2: loadbalance: weighted: want a file"},
 		{"loadbalance weighted a b", "Corefile:2: loadbalance: weighted: want a file"},
-		{"loadbalance {\nreload 5s\n}", "Corefile:3: loadbalance: reload: goes with weighted only"},
-		{"loadbalance weighted f {\nreload 1ms\n}", `Corefile:3: loadbalance: reload: want a duration of 1s..24h, got "1ms"`},
-		{"loadbalance weighted f {\nreload\n}", "Corefile:3: loadbalance: reload: want 1 argument, got 0"},
+		{"loadbalance {\nreload 5s\n}", "Corefile:3: loadbalance: reload: requires weighted"},
+		{"loadbalance weighted /nonexistent/weights", "Corefile:2: loadbalance: reading weights: open /nonexistent/weights: no such file or directory"},
+		{"loadbalance weighted " + file + " {\nreload 1ms\n}", `Corefile:3: loadbalance: reload: want a duration of 1s..24h, got "1ms"`},
+		{"loadbalance weighted " + file + " {\nreload\n}", "Corefile:3: loadbalance: reload: want 1 argument, got 0"},
 		{"loadbalance {\nprefer\n}", "Corefile:3: loadbalance: prefer: want at least 1 argument, got 0"},
 		{"loadbalance {\nprefer 10.0.0.1\n}", `Corefile:3: loadbalance: prefer: "10.0.0.1" is not a CIDR: want one like 10.0.0.0/8 or fd00::/8`},
 		{"loadbalance {\nshuffle\n}", `Corefile:3: loadbalance: unknown option "shuffle"`},
@@ -160,25 +165,32 @@ func TestLoadbalanceErrors(t *testing.T) {
 		"www.example.org\n192.0.2.1 256\n": "2: want a weight of 1..255, got \"256\"",
 		"www.example.org\n192.0.2 1\n":     "2: want an IP address, got \"192.0.2\"",
 		"192.0.2.1 1\n":                    "1: want a name before the first address",
-		"a..b\n":                           "1: not a name: \"a..b\": empty label",
+		"a..b\n":                           "1: want a name: \"a..b\": empty label",
 		"a b c\n":                          "1: want a name, or an address and its weight, got \"a b c\"",
 		"# nothing\n":                      "2: want at least one name",
 	} {
-		if _, err := parseShares([]byte(text)); err == nil || err.Error() != want {
+		if _, err := parseWeights([]byte(text)); err == nil || err.Error() != want {
 			t.Errorf("%q: got %v, want %s", text, err, want)
 		}
 	}
 }
 
-// A file that is not there at the start keeps the server from starting.
-func TestLoadbalanceNoFile(t *testing.T) {
-	b, err := plan(t, ".:53 {\nloadbalance weighted /nonexistent/weights\n}")
+// A file that disappears between the plan and its start is an error of the start.
+func TestLoadbalanceMissingFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "weights")
+	if err := os.WriteFile(file, []byte("www.example.org\n192.0.2.1 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b, err := plan(t, ".:53 {\nloadbalance WEIGHTED "+file+"\n}")
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
 	err = b.Started(config.NewStart(context.Background(), nil))
-	if err == nil || err.Error() != "Corefile:2: loadbalance: reading weights: open /nonexistent/weights: no such file or directory" {
-		t.Error(err)
+	if want := "Corefile:2: loadbalance: reading weights: open " + file + ": no such file or directory"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 

@@ -16,27 +16,27 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A Local answers what should never leave a machine: the local directive.
+// Local answers names that must not leave the machine: the local directive.
 //
 //	local {
 //	    localhost_prefix on|off
 //	}
 //
-// It answers, with authority, everything in these zones:
+// It answers authoritatively for these zones:
 //
 //	localhost              A 127.0.0.1 and AAAA ::1, for it and all names below it
 //	127.in-addr.arpa       1.0.0.127.in-addr.arpa has PTR localhost.
-//	1.0.0…0.0.ip6.arpa     the reverse name of ::1 has PTR localhost.
+//	1.0.0...0.0.ip6.arpa   the reverse name of ::1 has PTR localhost.
 //	0.in-addr.arpa         empty
 //	255.in-addr.arpa       empty
 //
-// Each has a SOA and an NS record. TTLs are 604800, a week.
+// Each zone has an SOA and an NS record. All TTLs are 604800, one week.
 //
-// A search path makes names such as localhost.svc.cluster.local of localhost.
+// Search paths turn localhost into names such as localhost.svc.cluster.local.
 // With localhost_prefix on, the default, every name whose first label is
-// localhost has the addresses of localhost, too; they are counted in
-// coredns_local_localhost_requests_total, which has no labels, and told to the
-// log's debug lines. With off such names go on to the handlers below.
+// localhost has the addresses of localhost too. These queries are counted in
+// coredns_local_localhost_requests_total, which has no labels, and logged at
+// level debug. With off they go to the directives below.
 //
 //	.:1053 {
 //	    local {
@@ -46,7 +46,8 @@ import (
 //	}
 //
 // Same as CoreDNS. Differs: names below localhost have its addresses, as RFC
-// 6761 §6.3 wants; names that do not exist are NXDOMAIN; ::1 has its PTR record.
+// 6761 §6.3 requires; names that do not exist are NXDOMAIN; ::1 has a PTR
+// record.
 type Local struct {
 	zones  []localZone
 	prefix bool
@@ -54,12 +55,12 @@ type Local struct {
 	count  *metrics.Counter
 }
 
-// A localZone is a zone, in wire form.
+// A localZone is a zone that local answers for. Names are in wire form.
 type localZone struct {
 	name      string
 	labels    int
-	addresses bool   // it and all below it have those of localhost
-	pointer   string // the name that has a PTR record
+	addresses bool   // the zone's names have the addresses of localhost
+	pointer   string // the name that has a PTR record, if any
 }
 
 const (
@@ -70,12 +71,12 @@ const (
 	localIPv6  = "\x011\x010\x010\x010\x010\x010\x010\x010" + localZeros + localZeros + localZeros + "\x03ip6\x04arpa\x00"
 )
 
-// SetupLocal is the Setup of local.
+// SetupLocal sets up the local directive.
 func SetupLocal(b *config.Block, uses []corefile.Directive) error {
 	prefix := "on"
 	l := &Local{
 		log:   b.Log,
-		count: b.Metrics.Counter("coredns_local_localhost_requests_total", "Counter of localhost.<domain> requests."),
+		count: b.Metrics.Counter("coredns_local_localhost_requests_total", "Queries for localhost.<domain>."),
 		zones: []localZone{
 			{localhost, 1, true, ""},
 			{localIPv4, 3, false, "\x011\x010\x010" + localIPv4},
@@ -92,7 +93,8 @@ func SetupLocal(b *config.Block, uses []corefile.Directive) error {
 	return err
 }
 
-// ServeDNS answers the names above.
+// ServeDNS answers names in the zones, and names whose first label is
+// localhost.
 func (l *Local) ServeDNS(q *dns.Query) dns.Verdict {
 	for i := range l.zones {
 		at := q.Labels() - l.zones[i].labels
@@ -106,17 +108,18 @@ func (l *Local) ServeDNS(q *dns.Query) dns.Verdict {
 	}
 	l.count.Add(1)
 	if l.log.Enabled(context.Background(), slog.LevelDebug) {
-		l.log.Debug("local: a name that begins with localhost", "name", wireText(q.Name()), "client", q.Peer)
+		l.log.Debug("local: answered a name whose first label is localhost", "name", nameText(q.Name()), "client", q.Peer)
 	}
 	(&localZone{addresses: true}).answer(q, 0)
 	return dns.Done
 }
 
-// answer answers for a name whose zone begins at label apex.
+// answer answers for q's name, which is in z. apex is the index of the name's
+// label at which the zone begins.
 func (z *localZone) answer(q *dns.Query, apex int) {
 	q.AA = true
-	var room [64]byte
-	record := room[:0]
+	var buf [64]byte
+	record := buf[:0]
 	switch isPointer := z.pointer == string(q.Name()); {
 	case q.Type == wire.TypeA && z.addresses:
 		record = wire.AppendAddress(record, wire.OwnerIsQuestion, localTTL, netip.AddrFrom4([4]byte{127, 0, 0, 1}))
@@ -127,7 +130,7 @@ func (z *localZone) answer(q *dns.Query, apex int) {
 	case q.Type == wire.TypeSOA && apex == 0:
 		record = appendLocalSOA(record, 0)
 	default:
-		// What is above the name with the PTR record is there, and empty.
+		// Names above the one with the PTR record are empty non-terminals.
 		if apex > 0 && !z.addresses && !strings.HasSuffix(z.pointer, string(q.Name())) {
 			q.RCode = wire.NXDomain
 		}
@@ -137,8 +140,9 @@ func (z *localZone) answer(q *dns.Query, apex int) {
 	q.Answer.Append(wire.Answers, record, 1)
 }
 
-// appendLocalSOA writes the SOA of the zone that begins at offset apex of the
-// question. There is nothing to refresh.
+// appendLocalSOA appends the SOA record of the zone that begins at offset apex
+// of the name in the question section. The zones have no secondaries: refresh,
+// retry and expire are 0.
 func appendLocalSOA(buf []byte, apex int) []byte {
 	const rname, serial, refresh, retry, expire = "\x04root" + localhost, 1, 0, 0, 0
 	owner := wire.QuestionPointer(apex)

@@ -10,76 +10,77 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A Log writes a line for each query: the log directive.
+// Log writes a line for each query: the log directive.
 //
 //	log [NAMES...] [FORMAT] {
 //	    class CLASSES...
 //	}
 //
-// It logs the queries for NAMES and everything below them; without NAMES, all.
-// It may be given several times: the first one whose NAMES hold the query's
-// name has it. Lines go to standard output.
+// It logs queries for NAMES and all names below them, and all queries by
+// default. You can give log several times; the first one whose NAMES contain
+// the query's name logs it. Lines go to standard output.
 //
-// class picks queries by their answer; the default is all.
+// class selects queries by their answer. The default is all.
 //
-//	success   the name has what was asked for, or more servers to ask
-//	denial    NXDOMAIN, or no records of that type
-//	error     anything else: SERVFAIL, REFUSED, NOTIMP …, and dropped queries
-//	all       the three of them
+//	success   the answer has records or is a referral
+//	denial    NXDOMAIN, or no records of the type
+//	error     anything else: SERVFAIL, REFUSED, NOTIMP and others, and dropped queries
+//	all       all of these
 //
-// FORMAT is text with placeholders; it has at least one brace, or it would be a
-// name. {common} is the default, {combined} is that and "{>opcode}" in quotes.
+// FORMAT is text with placeholders. It contains a brace; without one it would
+// be a name. {common} is the default. {combined} is {common} followed by
+// "{>opcode}" in quotes.
 //
 //	{type} {class} {name}  of the question; the name in lower case
 //	{proto}                udp or tcp
-//	{remote} {port}        the client's address, an IPv6 one in brackets, and port
-//	{local}                the address that was asked
-//	{size} {rsize}         of the query and of the reply, in bytes
+//	{remote} {port}        the client's address, IPv6 in brackets, and port
+//	{local}                the address that received the query
+//	{size} {rsize}         size of the query and of the reply, in bytes
 //	{rcode}                response code; - if the query was dropped
-//	{duration}             from packet to reply, in seconds: 0.000102s
+//	{duration}             from receiving the query to the reply, in seconds: 0.000102s
 //	{>id} {>opcode} {>do}  of the query
-//	{>bufsize}             what reply the client can take, in bytes
+//	{>bufsize}             size of the largest reply that the client accepts, in bytes
 //	{>rflags}              flags of the reply: qr,aa,rd
-//	{/PLUGIN/NAME}         what the metadata directive knows; - if nothing
+//	{/PLUGIN/NAME}         a metadata value; - if there is none
 //
 // A line in the default format:
 //
 //	[INFO] 10.0.0.1:53012 - 4 "A IN example.org. udp 40 false 1232" NOERROR qr,aa,rd 106 0.000102s
 //
-// The format {json} writes an object on a line of its own instead. It may be
-// followed by placeholders of metadata, which then are in it, and by nothing
-// else: "{json} {/kubernetes/namespace}". Its keys, in this order:
+// The format {json} writes each query as one JSON object on a line. You may add
+// metadata placeholders to it, but nothing else: "{json}
+// {/kubernetes/namespace}". The keys, in this order:
 //
-//	time      when the query came: RFC 3339, UTC, with microseconds
+//	time      when the query was received: RFC 3339, UTC, with microseconds
 //	server    the server block's address: "dns://:53"
 //	zone      the server block's zone: "cluster.local."
 //	view      the server block's view, "" if it has none
 //	remote    the client's address, without brackets
 //	port      the client's port, a number
-//	local     the address that was asked
+//	local     the address that received the query
 //	proto     "udp" or "tcp"
 //	id        of the query, a number
 //	opcode    a number, 0 for a query
 //	class     "IN"
 //	type      "A"
 //	name      in lower case, with its final dot; special characters as \. or \046
-//	do        whether the client asks for DNSSEC records
-//	bufsize   the largest reply that the client takes, in bytes
+//	do        true if the client requests DNSSEC records
+//	bufsize   the largest reply that the client accepts, in bytes
 //	size      of the query, in bytes
 //	rcode     "NOERROR", null if the query was dropped
 //	rflags    flags of the reply, a list: ["qr","aa"]
 //	rsize     of the reply, in bytes; 0 if the query was dropped
-//	answers   records in the answer section
-//	duration  from packet to reply, in seconds: 0.000102
+//	answers   number of records in the answer section
+//	duration  from receiving the query to the reply, in seconds: 0.000102
 //	by        the directive that answered, "" if none did
-//	error     what the errors directive would say; only if there is something
-//	metadata  an object, only if the format names some: null for what is not known
+//	error     the text that the errors directive logs; only if there is one
+//	metadata  an object, only if the format names metadata; null for missing values
 //
-// Lines wait in memory for whoever reads standard output, 1 MB at most; what
-// does not fit is dropped and counted in seamark_log_dropped_lines_total.
+// Lines wait in memory until standard output accepts them, up to 1 MB. Lines
+// that exceed this are dropped and counted in seamark_log_dropped_lines_total.
 //
-// Everything that goes wrong in one zone, and one short line for whatever else
-// is asked:
+// This server logs everything that goes wrong in one zone, and one short line
+// for every other query:
 //
 //	.:1053 {
 //	    log cluster.local in-addr.arpa {
@@ -89,7 +90,7 @@ import (
 //	    whoami
 //	}
 //
-// Lines for a machine to read:
+// This server writes lines for a log collector:
 //
 //	.:1053 {
 //	    metadata
@@ -98,53 +99,56 @@ import (
 //	}
 //
 // Same as CoreDNS: syntax, placeholders, classes and the line. Differs: an
-// unknown placeholder is an error; NXDOMAIN without a SOA record is a denial,
-// too; a slow reader loses lines and delays no query; a query that failed has the
-// code, flags and size of the reply that went out, and not "- - 0". A query that
-// no server block is for is logged by none. Ours: {json}.
+// unknown placeholder is an error; NXDOMAIN without an SOA record is a denial
+// too; blocked standard output drops lines and delays no query; a query that
+// failed is logged with the code, flags and size of the reply that was sent,
+// not with "- - 0"; queries that no server block serves are not logged. Ours:
+// {json}.
 type Log struct {
-	rules []rule
-	out   *lines
+	rules []logRule
+	out   *lineWriter
 }
 
-// A rule is one use of the directive for one name.
-type rule struct {
+// A logRule is one log directive for one of its names.
+type logRule struct {
 	zone    wire.Name
 	format  *format
 	classes class
 }
 
-// A class is a set of kinds of answers.
+// A class is a set of answer classes.
 type class uint8
 
 const (
 	success class = 1 << iota
 	denial
 	failure
+
+	anyClass = success | denial | failure
 )
 
-// SetupLog is the Setup of log.
+// SetupLog sets up the log directive.
 func SetupLog(b *config.Block, uses []corefile.Directive) error {
 	l := &Log{}
 	var errs []error
 	for _, d := range uses {
-		errs = append(errs, l.use(d))
+		errs = append(errs, l.addRules(d))
 	}
 	b.Offer(l)
 	b.OnPlanned(func() error {
 		for _, r := range l.rules {
-			r.format.find(b)
+			r.format.bindMetadata(b)
 		}
 		return nil
 	})
 	b.OnStart(func(s *config.Start) (err error) {
-		l.out, err = startLines(s, b)
+		l.out, err = standardOutput(s, b)
 		return err
 	})
 	return errors.Join(errs...)
 }
 
-func (l *Log) use(d corefile.Directive) error {
+func (l *Log) addRules(d corefile.Directive) error {
 	names, text := d.Args, commonFormat
 	if n := len(names); n > 0 && strings.Contains(names[n-1].Text, "{") {
 		names, text = names[:n-1], names[n-1].Text
@@ -158,12 +162,12 @@ func (l *Log) use(d corefile.Directive) error {
 	}
 	f, err := parseFormat(text)
 	if err != nil {
-		errs = append(errs, d.Errorf("%v", err))
+		errs = append(errs, d.Errorf("%w", err))
 	}
 	var classes class
 	errs = append(errs, d.Options(corefile.Option{Name: "class", Min: 1, Max: -1, Set: func(o corefile.Directive) error {
 		for _, word := range o.Words() {
-			bits, ok := map[string]class{"success": success, "denial": denial, "error": failure, "all": success | denial | failure}[word]
+			bits, ok := map[string]class{"success": success, "denial": denial, "error": failure, "all": anyClass}[word]
 			if !ok {
 				return o.Errorf("want success, denial, error or all, got %q", word)
 			}
@@ -172,15 +176,15 @@ func (l *Log) use(d corefile.Directive) error {
 		return nil
 	}}))
 	if classes == 0 {
-		classes = success | denial | failure
+		classes = anyClass
 	}
 	for _, zone := range zones {
-		l.rules = append(l.rules, rule{zone, f, classes})
+		l.rules = append(l.rules, logRule{zone, f, classes})
 	}
 	return errors.Join(errs...)
 }
 
-// ObserveDNS writes q's line.
+// ObserveDNS logs q.
 func (l *Log) ObserveDNS(q *dns.Query) {
 	for i := range l.rules {
 		r := &l.rules[i]
@@ -188,8 +192,8 @@ func (l *Log) ObserveDNS(q *dns.Query) {
 			continue
 		}
 		if r.classes&classify(q) != 0 {
-			var room [1024]byte
-			l.out.write(r.format.append(room[:0], q))
+			var buf [1024]byte
+			l.out.write(r.format.append(buf[:0], q))
 		}
 		return
 	}
@@ -207,8 +211,9 @@ func classify(q *dns.Query) class {
 	return success
 }
 
-// hasSOA says whether the authority section of a reply without answers has a
-// SOA record: there are no records of that type (RFC 2308 §2.2).
+// hasSOA reports whether the first record of the authority section is an SOA,
+// or another record precedes it: without answers, that means that the name has
+// no records of the type (RFC 2308 §2.2).
 func hasSOA(q *dns.Query) bool {
 	off := q.Answer.RecordsOffset()
 	for range q.Answer.Count[wire.Authority] {

@@ -70,15 +70,15 @@ func TestLog(t *testing.T) {
 
 func TestLogWrong(t *testing.T) {
 	wrong(t, ".:53 {\nlog a..b \"{remote} {foo}\" {\nclass ok\n}\n}", `Corefile:2: log: not a zone: "a..b": empty label
-Corefile:2: log: no such placeholder: {foo}; there are {common}, {combined}, {json}, {type}, {name}, {class}, {proto}, {remote}, {port}, {local}, {size}, {rcode}, {rsize}, {duration}, {>id}, {>opcode}, {>do}, {>bufsize}, {>rflags} and {/PLUGIN/NAME}
+Corefile:2: log: unknown placeholder {foo}; want {common}, {combined}, {json}, {type}, {name}, {class}, {proto}, {remote}, {port}, {local}, {size}, {rcode}, {rsize}, {duration}, {>id}, {>opcode}, {>do}, {>bufsize}, {>rflags} or {/PLUGIN/NAME}
 Corefile:3: log: class: want success, denial, error or all, got "ok"`)
 	for directive, want := range map[string]string{
-		"log {/a}":                   "Corefile:2: log: {/a} is no metadata: want {/PLUGIN/NAME}, like {/kubernetes/namespace}",
-		"log {//a}":                  "Corefile:2: log: {//a} is no metadata: want {/PLUGIN/NAME}, like {/kubernetes/namespace}",
-		"log {/a/}":                  "Corefile:2: log: {/a/} is no metadata: want {/PLUGIN/NAME}, like {/kubernetes/namespace}",
-		"log \"x {json}\"":           "Corefile:2: log: {json} stands at the beginning of a format",
-		"log \"{json} {name}\"":      "Corefile:2: log: want nothing but placeholders of metadata behind {json}, like {/kubernetes/namespace}, got \"{name}\"",
-		"log \"{json}x\"":            "Corefile:2: log: want nothing but placeholders of metadata behind {json}, like {/kubernetes/namespace}, got \"x\"",
+		"log {/a}":                   "Corefile:2: log: {/a} is not a metadata placeholder: want {/PLUGIN/NAME}, such as {/kubernetes/namespace}",
+		"log {//a}":                  "Corefile:2: log: {//a} is not a metadata placeholder: want {/PLUGIN/NAME}, such as {/kubernetes/namespace}",
+		"log {/a/}":                  "Corefile:2: log: {/a/} is not a metadata placeholder: want {/PLUGIN/NAME}, such as {/kubernetes/namespace}",
+		"log \"x {json}\"":           "Corefile:2: log: {json} must be at the beginning of the format",
+		"log \"{json} {name}\"":      "Corefile:2: log: want only metadata placeholders after {json}, such as {/kubernetes/namespace}, got \"{name}\"",
+		"log \"{json}x\"":            "Corefile:2: log: want only metadata placeholders after {json}, such as {/kubernetes/namespace}, got \"x\"",
 		"log {\nclass\n}":            "Corefile:3: log: class: want at least 1 argument, got 0",
 		"log {\nclasses all\n}":      `Corefile:3: log: unknown option "classes"; did you mean "class"?`,
 		"log 10.0.0.0/33 ::1 {name}": "Corefile:2: log: \"10.0.0.0/33\" is not a CIDR: want one like 10.96.0.0/12 or fd00::/8\nCorefile:2: log: \"::1\" is not a zone: want a name or a CIDR like fd00::/8",
@@ -187,7 +187,7 @@ func TestLogAllocations(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := run(t, ".:53 {\nmetadata\nview v\nwhoami\n}")
-		f.find(r.block)
+		f.bindMetadata(r.block)
 		n := -1.0
 		r.block.Chain.Observe(observes(func(q *dns.Query) {
 			n = testing.AllocsPerRun(100, func() {

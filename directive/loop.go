@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -17,38 +15,43 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A Loop finds upstreams that send our own questions back to us, and has
-// forward leave them out: the loop directive.
+// Loop detects upstreams that send queries back to this server, and stops
+// forwarding to them: the loop directive.
 //
 //	loop
 //
-// A resolv.conf that names the machine's own stub resolver, which in turn asks
-// this server, makes each question go around until something gives way. loop
-// sends a question for HINFO of a random name in the server block's zone to
-// each upstream of its forwards, when the server starts or reloads and when an
-// upstream is new. If that question comes in here, the upstream leads back. It
-// is not asked any more; the log and a metric say so:
+// A resolv.conf that names the machine's own stub resolver, which in turn
+// forwards to this server, makes each query circulate until a limit is reached.
+// loop sends each upstream of the server block's forwards a query of type HINFO
+// for a random name in the block's zone: when the server starts or reloads, and
+// when an upstream is new. If that query arrives at this server, the upstream
+// leads back to it. forward then excludes the upstream, and loop logs this and
+// sets a metric:
 //
-//	[ERROR] plugin/loop: upstream 127.0.0.53:53 sends the questions for zone . back to dns://:53: it is not asked any more until that ends.
+//	[ERROR] plugin/loop: upstream sends queries back to this server, no longer forwarding to it upstream=127.0.0.53:53 zone=. server=dns://:53
 //
-// The process goes on, and so does /ready. The other upstreams serve; if there
-// are none, queries that would be forwarded are SERVFAIL. The upstream is
-// tried again each minute, and asked again once the question does not come
-// back. One that does not answer when it is new is tried for 30 seconds.
+// To repair it, give forward the address of a server that does not forward to
+// this one; a resolv.conf must not name the machine's own stub resolver.
 //
-// The names are random, of 128 bits, one for each question, and count for half
-// a minute or until the next: nobody can make a loop seem to be there by asking
-// for them.
+// The server continues to run, and /ready does not change. The other upstreams
+// are used; if there are none, queries that would be forwarded get SERVFAIL.
+// loop probes an excluded upstream once a minute, and forward uses it again
+// when the probe does not come back. A new upstream that does not answer is
+// probed for 30 seconds.
 //
-// Metric: seamark_loop_detected{server,zone,to}, 1 while the upstream to is
-// left out.
+// The names contain 128 random bits and are used for one probe each, for half a
+// minute at most, so clients cannot fake a loop.
+//
+// Metric: seamark_loop_detected{server,zone,to} is 1 while the upstream to is
+// excluded.
 //
 //	.:1053 {
 //	    loop
 //	    forward . 192.0.2.53
 //	}
 //
-// Differs from CoreDNS: the process does not exit, and each upstream is tried.
+// Differs from CoreDNS: the process does not exit, and each upstream is probed
+// on its own.
 type Loop struct {
 	zones    []wire.Name
 	forwards []forwarder
@@ -60,25 +63,26 @@ type Loop struct {
 	running sync.WaitGroup
 
 	mu    sync.Mutex
-	names map[wire.Name]chan<- *dns.Chain // of the questions that are under way
+	names map[wire.Name]chan<- *dns.Chain // of the outstanding probes
 }
 
-// A forwarder sends questions to upstreams: forward does.
+// A forwarder sends queries to upstreams. The forward directive is one.
 type forwarder interface {
-	// From is the zone of whose names the upstreams are asked.
+	// From returns the zone whose names are forwarded.
 	From() wire.Name
-	// Upstreams names them; changed is closed when there are others.
+	// Upstreams returns the current upstreams. changed is closed when the list
+	// changes.
 	Upstreams() (names []string, changed <-chan struct{})
-	// Probe asks one of them, even if it is excluded, and waits for a reply.
+	// Probe queries one upstream, even if it is excluded, and waits for a reply.
 	Probe(ctx context.Context, to string, name wire.Name, t wire.Type) error
-	// Exclude says that one is not to be asked, or is to be asked again.
+	// Exclude excludes an upstream from forwarding or includes it again.
 	Exclude(to string, out bool)
 }
 
 const (
-	loopPause = time.Second      // before an upstream that has not answered is tried again
-	loopTrial = 30 * time.Second // how long that is done
-	loopAgain = time.Minute      // how often one that is left out is tried
+	loopRetryInterval   = time.Second      // between probes of a new upstream that does not answer
+	loopRetryTime       = 30 * time.Second // after which such an upstream is no longer probed
+	loopRecheckInterval = time.Minute      // between probes of an excluded upstream
 )
 
 type loopKey struct {
@@ -86,7 +90,7 @@ type loopKey struct {
 	loop *Loop
 }
 
-// SetupLoop is the Setup of loop.
+// SetupLoop sets up the loop directive.
 func SetupLoop(b *config.Block, uses []corefile.Directive) error {
 	l := &Loop{zones: b.Zones, log: b.Log, metrics: b.Metrics, names: map[wire.Name]chan<- *dns.Chain{}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
@@ -104,16 +108,17 @@ func SetupLoop(b *config.Block, uses []corefile.Directive) error {
 			l.running.Go(func() { l.watch(f) })
 		}
 	})
-	return errors.Join(config.Once(uses), uses[0].Arity(0, 0), uses[0].Options())
+	return noArguments(uses)
 }
 
-// Stop ends all trials.
+// Stop ends all probes.
 func (l *Loop) Stop() {
 	l.cancel()
 	l.running.Wait()
 }
 
-// ServeDNS ends the way of our own questions.
+// ServeDNS answers probes that come back with NXDOMAIN, so that they do not
+// circulate.
 func (l *Loop) ServeDNS(q *dns.Query) dns.Verdict {
 	if q.Type != wire.TypeHINFO {
 		return dns.Next
@@ -126,36 +131,37 @@ func (l *Loop) ServeDNS(q *dns.Query) dns.Verdict {
 	}
 	select {
 	case back <- q.Chain():
-	default: // it has been told
+	default: // already reported
 	}
 	q.Fail(wire.NXDomain)
 	return dns.Done
 }
 
-// watch tries each upstream of f that is new.
+// watch starts a prober for each new upstream of f, and stops those of removed
+// upstreams.
 func (l *Loop) watch(f forwarder) {
-	tried := map[string]context.CancelFunc{}
+	probed := map[string]context.CancelFunc{}
 	for {
 		names, changed := f.Upstreams()
-		left := tried
-		tried = map[string]context.CancelFunc{}
+		removed := probed
+		probed = map[string]context.CancelFunc{}
 		for _, name := range names {
-			if cancel := left[name]; cancel != nil {
-				tried[name] = cancel
-				delete(left, name)
+			if cancel := removed[name]; cancel != nil {
+				probed[name] = cancel
+				delete(removed, name)
 				continue
 			}
 			ctx, cancel := context.WithCancel(l.ctx)
-			tried[name] = cancel
-			l.running.Go(func() { l.try(ctx, f, name) })
+			probed[name] = cancel
+			l.running.Go(func() { l.probe(ctx, f, name) })
 		}
-		for _, cancel := range left {
+		for _, cancel := range removed {
 			cancel()
 		}
 		select {
 		case <-changed:
 		case <-l.ctx.Done():
-			for _, cancel := range tried {
+			for _, cancel := range probed {
 				cancel()
 			}
 			return
@@ -163,67 +169,71 @@ func (l *Loop) watch(f forwarder) {
 	}
 }
 
-// try tries one upstream until it is known not to lead back.
-func (l *Loop) try(ctx context.Context, f forwarder, to string) {
-	t := &trial{loop: l, forward: f, to: to, back: make(chan *dns.Chain, 1)}
-	defer t.forget()
-	begun := time.Now()
+// probe probes one upstream until it has answered without leading back.
+func (l *Loop) probe(ctx context.Context, f forwarder, to string) {
+	p := &prober{loop: l, forward: f, to: to, back: make(chan *dns.Chain, 1)}
+	defer p.forget()
+	start := time.Now()
 	for {
-		at, answered := t.ask(ctx)
-		pause := loopPause
+		at, answered := p.send(ctx)
+		pause := loopRetryInterval
 		switch {
 		case ctx.Err() != nil:
-			t.admit()
+			p.include()
 			return
 		case at != nil:
-			t.exclude(at)
-			pause = loopAgain
+			p.exclude(at)
+			pause = loopRecheckInterval
 		case answered:
-			t.admit()
+			p.include()
 			return
-		case t.drop != nil:
-			pause = loopAgain
-		case time.Since(begun) > loopTrial:
+		case p.excluded():
+			pause = loopRecheckInterval
+		case time.Since(start) > loopRetryTime:
 			return
 		}
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
-		case at := <-t.back: // the question has taken its time
+		case at := <-p.back: // after Probe had given up
 			timer.Stop()
-			t.exclude(at)
+			p.exclude(at)
 		case <-ctx.Done():
 			timer.Stop()
-			t.admit()
+			p.include()
 			return
 		}
 	}
 }
 
-// A trial is the questions to one upstream.
-type trial struct {
+// A prober sends probes to one upstream.
+type prober struct {
 	loop    *Loop
 	forward forwarder
 	to      string
-	back    chan *dns.Chain // the chains that our questions came back to
-	names   []wire.Name
-	drop    func() // ends the metric; nil if it is not left out
+	back    chan *dns.Chain // receives the chains at which probes came back
+	names   []wire.Name     // of the probes sent
+	// removeGauge ends the metric; it is nil if the upstream is not excluded.
+	removeGauge func()
 }
 
-// ask sends one question. at is where it came back to, nil if it has not.
-func (t *trial) ask(ctx context.Context) (at *dns.Chain, answered bool) {
-	if t.drop != nil {
-		t.forget() // an answer that comes late says nothing of today
+func (p *prober) excluded() bool { return p.removeGauge != nil }
+
+// send sends one probe. It returns the chain at which the probe came back, or
+// nil if it did not.
+func (p *prober) send(ctx context.Context) (at *dns.Chain, answered bool) {
+	if p.excluded() {
+		p.forget() // a late return of an old probe does not describe the present
 	}
-	name := t.name()
+	name := p.newName()
 	done := make(chan error, 1)
-	t.loop.running.Go(func() { done <- t.forward.Probe(ctx, t.to, name, wire.TypeHINFO) })
+	p.loop.running.Go(func() { done <- p.forward.Probe(ctx, p.to, name, wire.TypeHINFO) })
 	select {
-	case at = <-t.back:
+	case at = <-p.back:
 		return at, true
 	case err := <-done:
 		select {
-		case at = <-t.back: // both have happened
+		case at = <-p.back: // the probe came back and was answered
 			return at, true
 		default:
 			return nil, err == nil
@@ -233,55 +243,55 @@ func (t *trial) ask(ctx context.Context) (at *dns.Chain, answered bool) {
 	}
 }
 
-// name makes a name that nobody can guess, and recognizes it from now on.
-func (t *trial) name() wire.Name {
-	zone := t.loop.zones[0]
-	if from := t.forward.From(); len(from) > len(zone) {
+// newName returns a random name and registers it with ServeDNS.
+func (p *prober) newName() wire.Name {
+	zone := p.loop.zones[0]
+	if from := p.forward.From(); len(from) > len(zone) {
 		zone = from
 	}
 	var random [16]byte
-	_, _ = rand.Read(random[:]) // it never fails
+	_, _ = rand.Read(random[:]) // never returns an error
 	label := hex.EncodeToString(random[:])
 	name := wire.Name(wire.AppendLabel(nil, label)) + zone
 	if len(name) > wire.MaxName {
 		name = wire.Name(wire.AppendLabel(nil, label)) + wire.Root
 	}
-	t.names = append(t.names, name)
-	t.loop.mu.Lock()
-	defer t.loop.mu.Unlock()
-	t.loop.names[name] = t.back
+	p.names = append(p.names, name)
+	p.loop.mu.Lock()
+	defer p.loop.mu.Unlock()
+	p.loop.names[name] = p.back
 	return name
 }
 
-// forget recognizes none of the names any more.
-func (t *trial) forget() {
-	t.loop.mu.Lock()
-	defer t.loop.mu.Unlock()
-	for _, name := range t.names {
-		delete(t.loop.names, name)
+// forget unregisters all names.
+func (p *prober) forget() {
+	p.loop.mu.Lock()
+	defer p.loop.mu.Unlock()
+	for _, name := range p.names {
+		delete(p.loop.names, name)
 	}
-	t.names = nil
+	p.names = nil
 }
 
-func (t *trial) exclude(at *dns.Chain) {
-	t.forward.Exclude(t.to, true)
-	if t.drop != nil {
+func (p *prober) exclude(at *dns.Chain) {
+	p.forward.Exclude(p.to, true)
+	if p.excluded() {
 		return
 	}
-	t.drop = t.loop.metrics.TemporaryGauge("seamark_loop_detected", "Upstreams that lead back to this server and are left out.",
-		func() float64 { return 1 }, "server", at.Server, "zone", at.Zone, "to", t.to)
-	t.loop.log.Error(fmt.Sprintf("plugin/loop: upstream %s sends the questions for zone %s back to %s: it is not asked any more until that ends. "+
-		"Give forward the address of a server that does not ask this one; a resolv.conf must not name the machine's own stub resolver", t.to, at.Zone, at.Server))
+	p.removeGauge = p.loop.metrics.TemporaryGauge("seamark_loop_detected", "1 for each upstream that leads back to this server and is excluded.",
+		func() float64 { return 1 }, "server", at.Server, "zone", at.Zone, "to", p.to)
+	p.loop.log.Error("plugin/loop: upstream sends queries back to this server, no longer forwarding to it",
+		"upstream", p.to, "zone", at.Zone, "server", at.Server)
 }
 
-func (t *trial) admit() {
-	if t.drop == nil {
+func (p *prober) include() {
+	if !p.excluded() {
 		return
 	}
-	t.drop()
-	t.drop = nil
-	t.forward.Exclude(t.to, false)
-	if t.loop.ctx.Err() == nil {
-		t.loop.log.Info(fmt.Sprintf("plugin/loop: upstream %s does not lead back any more", t.to))
+	p.removeGauge()
+	p.removeGauge = nil
+	p.forward.Exclude(p.to, false)
+	if p.loop.ctx.Err() == nil {
+		p.loop.log.Info("plugin/loop: upstream no longer leads back to this server, forwarding to it again", "upstream", p.to)
 	}
 }

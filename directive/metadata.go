@@ -7,33 +7,33 @@ import (
 	"github.com/seamark/seamark/corefile"
 )
 
-// A Metadata lets directives tell each other what they know of a query: the
+// Metadata passes values about a query between directives: the
 // metadata directive.
 //
 //	metadata [ZONES...]
 //
-// What is known has names of its own, PLUGIN/NAME: the namespace that a query is
-// about is kubernetes/namespace. Without this directive nothing is known. With
-// it, the queries for ZONES, and for everything below them, have metadata;
-// without ZONES, those for the server block's zones.
+// Each value has a key of the form PLUGIN/NAME: kubernetes/namespace is the
+// namespace of the Service or pod that the query is about. Give metadata so
+// that queries for names in ZONES have values; the default is the server block's
+// zones. Without the directive every value is empty.
 //
-// These know something:
+// These directives provide values:
 //
 //	forward     forward/upstream
-//	kubernetes  kubernetes/namespace, kubernetes/service and others: see there
+//	kubernetes  kubernetes/namespace, kubernetes/service and others: see its page
 //	view        view/name
 //
-// And these ask:
+// These directives can use them:
 //
 //	log       {/kubernetes/namespace} in its format
-//	rewrite   {kubernetes/namespace} where it makes an EDNS option
+//	rewrite   {kubernetes/namespace} in the value of an EDNS option
 //	template  {{ .Meta "kubernetes/namespace" }}
 //	view      metadata('kubernetes/namespace') in its expression
 //
-// What is not known of a query is an empty string, in a log line "-". Nothing is
-// found out that nobody asks for.
+// The value of an unknown key is an empty string, "-" in a log line. A value is
+// computed only when a directive uses it.
 //
-// A log that tells namespaces apart:
+// This log shows the namespace of each query:
 //
 //	cluster.local:1053 {
 //	    metadata
@@ -50,7 +50,7 @@ type Metadata struct {
 // metadata.
 func (m *Metadata) HasMetadata(name []byte) bool { return m.zones.Through(name) }
 
-// SetupMetadata is the Setup of metadata.
+// SetupMetadata sets up the metadata directive.
 func SetupMetadata(b *config.Block, uses []corefile.Directive) error {
 	zones, err := b.ZonesOr(uses[0])
 	m := &Metadata{config.Fallthrough{On: true, Zones: zones}}

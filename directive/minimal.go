@@ -1,23 +1,22 @@
 package directive
 
 import (
-	"errors"
-
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
 )
 
-// A Minimal takes out of replies what their answer does not need: the minimal
-// directive.
+// Minimal removes the records that an answer does not need from replies: the
+// minimal directive.
 //
 //	minimal
 //
-// It has no options. A reply that has an answer, and NOERROR as its code, loses
-// its authority and additional sections. Names without an answer, referrals and
-// errors keep theirs: there they say how long the answer holds, and where to go
-// on.
+// Use it for smaller replies. A NOERROR reply with records in its answer
+// section loses its authority and additional sections. Replies without an
+// answer, referrals and errors keep them: clients need these records to cache
+// the reply or to ask the next server. minimal takes no arguments and no
+// options.
 //
 //	.:1053 {
 //	    minimal
@@ -27,16 +26,16 @@ import (
 // Same as CoreDNS.
 type Minimal struct{}
 
-// SetupMinimal is the Setup of minimal.
+// SetupMinimal sets up the minimal directive.
 func SetupMinimal(b *config.Block, uses []corefile.Directive) error {
 	b.Handle(&Minimal{})
-	return errors.Join(config.Once(uses), uses[0].Arity(0, 0), uses[0].Options())
+	return noArguments(uses)
 }
 
-// ServeDNS lets every query by.
+// ServeDNS passes every query on.
 func (*Minimal) ServeDNS(*dns.Query) dns.Verdict { return dns.Next }
 
-// FinishDNS cuts the answer behind its first section.
+// FinishDNS removes the authority and additional sections.
 func (*Minimal) FinishDNS(q *dns.Query) {
 	count := &q.Answer.Count
 	if q.RCode != wire.NoError || count[wire.Answers] == 0 || count[wire.Authority] == 0 && count[wire.Additional] == 0 ||

@@ -8,36 +8,37 @@ import (
 	"github.com/seamark/seamark/corefile"
 )
 
-// A Multisocket is the number of UDP sockets of each address. Blocks that share an
-// address share the first number that is given.
+// A Multisocket is the number of UDP sockets of each address. Blocks that share
+// an address share the first number that is given.
 type Multisocket struct{ sockets int }
 
 // Sockets returns the number.
 func (m *Multisocket) Sockets() int { return m.sockets }
 
-// SetupMultisocket says how many sockets read queries: the multisocket
-// directive.
+// SetupMultisocket sets up the multisocket directive, which sets the number of
+// UDP sockets.
 //
 //	multisocket [N]
 //
-// Each address of the server block has N sockets for UDP (1 to 1024), and a
-// reader for each; the kernel spreads clients over them. N is the number of CPUs
-// that the process may use unless it is given, and so it is without this
-// directive: there is little to gain from it here. TCP has one socket, whatever
-// N is.
+// The server opens N UDP sockets for each address of the server block (1 to
+// 1024) with one reader each, and the kernel distributes clients over them. The
+// default for N, and the number without the directive, is the number of CPUs
+// that the process may use; so you rarely need multisocket. TCP always has one
+// socket.
 //
-// Server blocks that listen on one address share the first N that is given. An
-// address that stays open over a reload keeps its number, since closing a socket
-// would lose the queries that it holds; a warning says so, and a restart changes
-// it.
+// Server blocks that listen on the same address share the first N that one of
+// them gives. An address that stays open over a reload keeps its number of
+// sockets, since closing a socket would lose the queries in its buffer; the
+// server logs a warning, and a restart applies the new number.
 //
 //	.:1053 {
 //	    multisocket 2
 //	    whoami
 //	}
 //
-// Same as CoreDNS: syntax and default. Differs: without the directive there are
-// as many sockets as with it; elsewhere than on Linux the readers share one.
+// Same as CoreDNS: syntax and default. Differs: the default also applies
+// without the directive; on systems other than Linux all readers share one
+// socket.
 func SetupMultisocket(b *config.Block, uses []corefile.Directive) error {
 	d := uses[0]
 	if err := errors.Join(config.Once(uses), d.Arity(0, 1), d.Options()); err != nil {

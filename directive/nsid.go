@@ -11,13 +11,13 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// An NSID tells clients which of several servers they have reached: the nsid
-// directive.
+// NSID identifies the server to clients that ask for it: the nsid directive.
 //
 //	nsid [DATA]
 //
-// A query with the NSID option of EDNS (RFC 5001; dig +nsid) gets DATA in the
-// reply's, the machine's host name unless given. Several words are one text.
+// Use it to find out which of several servers answered a query. A query with
+// the EDNS option NSID (RFC 5001; dig +nsid) gets DATA in the option of the
+// reply. The default is the machine's host name. Several words become one text.
 //
 //	.:1053 {
 //	    nsid "zone a, rack 3"
@@ -27,26 +27,26 @@ import (
 // Same as CoreDNS.
 type NSID struct{ data []byte }
 
-// SetupNSID is the Setup of nsid.
+// SetupNSID sets up the nsid directive.
 func SetupNSID(b *config.Block, uses []corefile.Directive) error {
 	d := uses[0]
 	text := strings.Join(d.Words(), " ")
 	if len(d.Args) == 0 {
 		var err error
 		if text, err = os.Hostname(); err != nil {
-			return d.Errorf("no DATA is given, and there is no host name: %w", err)
+			return d.Errorf("reading the host name: %w; give DATA", err)
 		}
 	}
-	const most = 512 // a reply of the least size would never have it
+	const maxData = wire.MinUDPSize - 1 // the smallest reply has no room for more
 	errs := []error{config.Once(uses), d.Options()}
-	if len(text) >= most || text == "" {
-		errs = append(errs, d.Errorf("want DATA of 1..%d bytes, got %d", most-1, len(text)))
+	if len(text) > maxData || text == "" {
+		errs = append(errs, d.Errorf("want DATA of 1..%d bytes, got %d", maxData, len(text)))
 	}
 	b.Handle(&NSID{[]byte(text)})
 	return errors.Join(errs...)
 }
 
-// AnyClass says that queries of all classes are told.
+// AnyClass lets nsid see queries of every class. It answers none.
 func (*NSID) AnyClass() bool { return false }
 
 // ServeDNS adds the option to the reply if the query has it.

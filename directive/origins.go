@@ -6,72 +6,73 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A source is who knew the answer to a query.
-type source uint8
+// An origin is the part of the server that an answer came from.
+type origin uint8
 
 const (
-	bySelf   source = iota // this server, even if all it knew is that it has no answer
-	byMemory               // a cache
-	byOthers               // the upstreams of a forward for all names
-	byStub                 // those of a forward for some names
+	fromServer   origin = iota // this server's own data, or its own error
+	fromCache                  // cache
+	fromUpstream               // an upstream of a forward for all names
+	fromStub                   // an upstream of a forward for some names
 )
 
-// Origins tell for the queries of a server block who knew the answer. What a
-// handler made of the answers to further questions counts as its own.
+// origins finds out where the answers to a server block's queries come from.
+// The answer that a handler assembles from the replies to sub-queries counts as
+// its own.
 type origins struct {
-	steps  []source // by place in the chain
-	memory memory   // nil if the block has none
+	steps []origin      // by index in the chain
+	cache countingCache // nil if the block has none
 }
 
-// A memory keeps the answers of others: cache does.
-type memory interface {
-	// Answered gives the place of the handler whose answer q has, or says that
-	// the answer was kept.
+// A countingCache is the cache directive.
+type countingCache interface {
+	// Answered returns the step of the handler that answered q, or reports that
+	// the answer came from the cache.
 	Answered(q *dns.Query) (step int, kept bool)
-	// Statistics is how many answers there may be, how many were put in, and how
-	// many of these had to go before their time.
+	// Statistics returns the capacity in answers, and how many answers were
+	// inserted and evicted.
 	Statistics() (capacity int, inserted, evicted uint64)
 }
 
-// A sender asks other servers: forward does.
-type sender interface {
-	// From is the zone whose names it asks for.
+// A countingForward is a forward directive.
+type countingForward interface {
+	// From returns the zone whose names are forwarded.
 	From() wire.Name
-	// Sent tells for each upstream the questions that it was sent, and those of
-	// them that it did not answer.
-	Sent(yield func(upstream string, questions, unanswered uint64))
+	// Sent yields each upstream with the number of queries sent to it and the
+	// number of those without an answer.
+	Sent(yield func(upstream string, queries, unanswered uint64))
 }
 
-// newOrigins looks at b, whose directives have all been set up.
+// newOrigins must be called after every directive of b has been set up.
 func newOrigins(b *config.Block) (s origins) {
-	senders := config.Find[sender](b)
+	forwards := config.Find[countingForward](b)
 	for _, step := range b.Chain.Steps() {
-		from := bySelf
-		if len(senders) > 0 && b.NameOf(senders[0]) == step.Name {
-			if from = byOthers; senders[0].From() != wire.Root {
-				from = byStub
+		from := fromServer
+		if len(forwards) > 0 && b.NameOf(forwards[0]) == step.Name {
+			if from = fromUpstream; forwards[0].From() != wire.Root {
+				from = fromStub
 			}
-			senders = senders[1:]
+			forwards = forwards[1:]
 		}
 		s.steps = append(s.steps, from)
 	}
-	if found := config.Find[memory](b); len(found) > 0 {
-		s.memory = found[0]
+	if found := config.Find[countingCache](b); len(found) > 0 {
+		s.cache = found[0]
 	}
 	return s
 }
 
-// of tells for a query that is finished.
-func (s *origins) of(q *dns.Query) source {
+// origin returns where the answer of a finished query came from.
+func (s *origins) origin(q *dns.Query) origin {
 	step, kept := q.AnsweredStep(), false
-	if s.memory != nil {
-		step, kept = s.memory.Answered(q)
+	if s.cache != nil {
+		step, kept = s.cache.Answered(q)
 	}
 	switch {
 	case kept:
-		return byMemory
+		return fromCache
 	case step < 0:
-		return bySelf
+		return fromServer
 	}
 	return s.steps[step]
 }

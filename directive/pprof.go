@@ -13,25 +13,26 @@ import (
 	"github.com/seamark/seamark/internal/web"
 )
 
-// A Pprof serves profiles of the process: the pprof directive.
+// Pprof serves profiles of the process over HTTP: the pprof directive.
 //
 //	pprof [ADDRESS] {
 //	    block [RATE]
 //	}
 //
-// GET /debug/pprof/ at ADDRESS, localhost:6053 unless given, lists the profiles
-// that the Go runtime has (heap, goroutine, allocs, block …) in the form that go
-// tool pprof reads. /debug/pprof/profile?seconds=30 measures where CPU time goes,
-// /debug/pprof/trace?seconds=1 what happens when.
+// GET /debug/pprof/ at ADDRESS, localhost:6053 by default, lists the profiles
+// of the Go runtime (heap, goroutine, allocs, block and others) in the format
+// of go tool pprof. /debug/pprof/profile?seconds=30 is a CPU profile,
+// /debug/pprof/trace?seconds=1 an execution trace.
 //
 //	go tool pprof http://localhost:6053/debug/pprof/heap
 //
-// block also measures what goroutines wait for, and takes one sample for each
-// RATE nanoseconds of waiting, 1 unless given: all of it. That has a price.
+// block turns on the block profile, which records where goroutines wait: one
+// sample for each RATE nanoseconds of waiting. The default for RATE is 1, which
+// records every wait and slows the server down.
 //
-// Whoever can reach ADDRESS can learn much of the process and make it work:
-// leave it on localhost. It stays bound over reloads; other directives may share
-// it.
+// Leave ADDRESS on localhost: a client that reaches it can read much of the
+// process's state and make it work. The ADDRESS stays open over reloads, and
+// other directives may share it.
 //
 //	.:1053 {
 //	    pprof localhost:0 {
@@ -43,13 +44,13 @@ import (
 // Same as CoreDNS.
 type Pprof struct {
 	addr string
-	rate int // of the block profile; zero is none
+	rate int // of the block profile; zero turns it off
 }
 
-// SetupPprof is the Setup of pprof.
+// SetupPprof sets up the pprof directive.
 func SetupPprof(b *config.Block, uses []corefile.Directive) error {
 	p := &Pprof{addr: "localhost:6053"}
-	err := errors.Join(config.Once(uses), address(uses[0], &p.addr), uses[0].Options(
+	err := errors.Join(config.Once(uses), httpAddress(uses[0], &p.addr), uses[0].Options(
 		corefile.Option{Name: "block", Max: 1, Set: func(o corefile.Directive) error {
 			p.rate = 1
 			if len(o.Args) == 0 {
@@ -59,9 +60,9 @@ func SetupPprof(b *config.Block, uses []corefile.Directive) error {
 		}},
 	))
 	b.OnStart(func(s *config.Start) error {
-		site, err := web.At(s, p.addr)
+		site, err := openSite(s, uses[0], p.addr, web.TLS{})
 		if err != nil {
-			return uses[0].Errorf("%v", err)
+			return err
 		}
 		if p.rate > 0 {
 			_, _ = config.Keep(s, blockKey{}, func() (blockProfile, error) { return blockProfile{}, nil })
@@ -74,18 +75,20 @@ func SetupPprof(b *config.Block, uses []corefile.Directive) error {
 	return err
 }
 
-// A blockProfile is kept for as long as plans want one; each says its own rate.
+// A blockProfile is kept while consecutive plans have the option block; each
+// plan sets its own rate.
 type blockProfile struct{}
 
 type blockKey struct{}
 
-// Stop ends the measuring.
+// Stop turns the block profile off.
 func (blockProfile) Stop() { runtime.SetBlockProfileRate(0) }
 
-// ServeHTTP answers for everything below /debug/pprof/. Package net/http/pprof
-// also puts itself on http.DefaultServeMux, which nothing here serves.
+// ServeHTTP serves every path below /debug/pprof/. Importing net/http/pprof
+// also registers handlers on http.DefaultServeMux, which this server does not
+// use.
 func (p *Pprof) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// A profile takes as long as it was asked to.
+	// The client chooses how long a profile takes.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	switch r.URL.Path {
 	case "/debug/pprof/cmdline":

@@ -13,8 +13,8 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// A Prometheus counts queries and serves the server's metrics: the prometheus
-// directive.
+// Prometheus counts queries and serves the server's metrics over HTTP: the
+// prometheus directive.
 //
 //	prometheus [ADDRESS] {
 //	    runtime_metrics
@@ -23,9 +23,9 @@ import (
 //	    }
 //	}
 //
-// GET /metrics at ADDRESS, localhost:9153 unless given, answers in the
-// Prometheus text format 0.0.4, with everything that any part of the server
-// counts. The queries of those server blocks are counted that have the word:
+// GET /metrics at ADDRESS, localhost:9153 by default, returns all metrics of
+// the process in the Prometheus text format 0.0.4. Queries are counted in the
+// server blocks that have the directive:
 //
 //	coredns_dns_requests_total{server, zone, view, proto, family, type}
 //	coredns_dns_do_requests_total{server, view, zone}
@@ -34,26 +34,32 @@ import (
 //	coredns_dns_request_size_bytes{server, zone, view, proto}
 //	coredns_dns_response_size_bytes{server, zone, view, proto}
 //
-// server is dns:// and the address that was asked, zone the server block's, view
-// the block's view if it has one, proto udp or tcp, family 1 for IPv4 and 2 for
-// IPv6, type the question's or other, plugin the directive that answered. The
-// last three are histograms. Queries that no server block at the address is for,
-// which are refused, are counted in zone dropped.
+// The last three are histograms. The labels are
 //
-// There are also coredns_build_info, coredns_panics_total,
-// coredns_plugin_enabled{server, zone, view, name} of the directives that meet or
-// see queries, and what the Go runtime and the operating system say of the
-// process: go_*, process_*.
+//	server  dns:// and the address that received the query
+//	zone    the server block's zone; "dropped" for queries that no server block at
+//	        the address serves, which are refused
+//	view    the server block's view, if it has one
+//	proto   udp or tcp
+//	family  1 for IPv4, 2 for IPv6
+//	type    the query type, or other
+//	plugin  the directive that answered
 //
-// runtime_metrics adds everything else that the Go runtime measures (package
-// runtime/metrics), some hundred series more: go_sched_latencies_seconds and
-// others. Sums of such histograms are estimates.
+// Other metrics are coredns_build_info, coredns_panics_total,
+// coredns_plugin_enabled{server, zone, view, name} for each directive that
+// handles or observes queries, and the metrics of the Go runtime and the
+// operating system: go_*, process_*.
 //
-// tls serves HTTPS instead of HTTP, with this certificate and its key. If there
-// is a CA, clients must show a certificate signed by it, or do what client_auth
-// says: nocert asks for none, request and require do not look at who signed it,
-// verify_if_given lets clients come without one. The files are read again as
-// clients connect, so certificates can be renewed while the server runs.
+// runtime_metrics adds all metrics of Go's runtime/metrics package, some
+// hundred series: go_sched_latencies_seconds and others. The sums of these
+// histograms are estimates.
+//
+// tls serves HTTPS instead of HTTP with this certificate and key. With a CA,
+// clients must present a certificate signed by it. client_auth changes that:
+// nocert requests no certificate, request and require do not verify who signed
+// it, and verify_if_given accepts clients without one. The files are read again
+// as clients connect, so you can renew certificates while the server runs. A
+// missing file is an error of the Corefile.
 //
 //	.:1053 {
 //	    prometheus 127.0.0.1:0 {
@@ -62,26 +68,26 @@ import (
 //	    whoami
 //	}
 //
-// Several server blocks may give the same ADDRESS, and each address serves the
-// metrics of all blocks; health and ready may share it too, unless it is served
-// with tls. It stays bound over reloads, and counters go on from where they were.
+// Several server blocks may use the same ADDRESS; every address serves the
+// metrics of all blocks. health and ready may share it unless it uses tls. It
+// stays open over reloads, and counters keep their values.
 //
-// Same as CoreDNS: names, labels and buckets. Differs: coredns_plugin_enabled does
-// not name directives that queries do not come by, such as bind.
+// Same as CoreDNS: names, labels and buckets. Differs: coredns_plugin_enabled
+// does not list directives that handle no queries, such as bind.
 type Prometheus struct {
 	addr    string
 	tls     web.TLS
 	metrics *metrics.Registry
-	names   []string // of the directives that meet or see queries
+	names   []string // of the directives that handle or observe queries
 	chains  dns.PerChain[series]
 }
 
-// SetupPrometheus is the Setup of prometheus.
+// SetupPrometheus sets up the prometheus directive.
 func SetupPrometheus(b *config.Block, uses []corefile.Directive) error {
-	p, everything := &Prometheus{addr: "localhost:9153", metrics: b.Metrics}, false
-	err := errors.Join(config.Once(uses), address(uses[0], &p.addr), uses[0].Options(
-		corefile.Option{Name: "tls", Min: 2, Max: 3, Block: true, Once: true, Set: func(o corefile.Directive) error { return p.secure(b, o) }},
-		corefile.Option{Name: "runtime_metrics", Set: corefile.Flag(&everything)},
+	p, allRuntime := &Prometheus{addr: "localhost:9153", metrics: b.Metrics}, false
+	err := errors.Join(config.Once(uses), httpAddress(uses[0], &p.addr), uses[0].Options(
+		corefile.Option{Name: "tls", Min: 2, Max: 3, Block: true, Once: true, Set: func(o corefile.Directive) error { return p.parseTLS(b, o) }},
+		corefile.Option{Name: "runtime_metrics", Set: corefile.Flag(&allRuntime)},
 	))
 	b.Offer(p)
 	b.OnPlanned(func() error {
@@ -92,51 +98,55 @@ func SetupPrometheus(b *config.Block, uses []corefile.Directive) error {
 		return nil
 	})
 	b.OnStart(func(s *config.Start) error {
-		site, err := web.AtTLS(s, p.addr, p.tls)
+		site, err := openSite(s, uses[0], p.addr, p.tls)
 		if err != nil {
-			return uses[0].Errorf("%v", err)
+			return err
 		}
-		// Its key is its own: it ends with its plan.
+		// The key is p itself, so that p stops with its plan.
 		_, _ = config.Keep(s, p, func() (*Prometheus, error) { return p, nil })
 		page := newMetricsPage(p.metrics)
-		if everything {
+		if allRuntime {
 			p.metrics.RegisterAllGo()
 		}
 		site.Handle("/metrics", page)
 		b.OnSwap(site.Show)
 		return nil
 	})
-	b.OnChain(func(c *dns.Chain) { c.Exchange(p, p.chains.At(c, p.begin)) })
+	b.OnChain(func(c *dns.Chain) { c.Exchange(p, p.chains.At(c, p.newSeries)) })
 	return err
 }
 
-// Unserved returns the observer of queries in no server block's zone.
+// Unserved returns the observer of queries that no server block serves.
 func (p *Prometheus) Unserved() dns.Observer { return unserved{p} }
 
-// secure reads the option tls.
-func (p *Prometheus) secure(b *config.Block, d corefile.Directive) error {
+// parseTLS reads the option tls.
+func (p *Prometheus) parseTLS(b *config.Block, d corefile.Directive) error {
 	args := d.Words()
 	p.tls.Cert, p.tls.Key = b.Path(args[0]), b.Path(args[1])
 	if len(args) == 3 {
 		p.tls.CA, p.tls.Client = b.Path(args[2]), tls.RequireAndVerifyClientCert
 	}
-	modes := []string{"nocert", "request", "require", "verify_if_given", "require_and_verify"} // as tls.ClientAuthType counts them
-	return d.Options(corefile.Option{Name: "client_auth", Min: 1, Max: 1, Set: func(o corefile.Directive) error {
+	var fileErr error
+	if err := p.tls.Check(); err != nil {
+		fileErr = d.Errorf("%w", err)
+	}
+	modes := []string{"nocert", "request", "require", "verify_if_given", "require_and_verify"} // in the order of tls.ClientAuthType
+	return errors.Join(fileErr, d.Options(corefile.Option{Name: "client_auth", Min: 1, Max: 1, Set: func(o corefile.Directive) error {
 		word := ""
 		if err := corefile.OneOf(&word, modes...)(o); err != nil {
 			return err
 		}
 		p.tls.Client = tls.ClientAuthType(slices.Index(modes, word))
 		if p.tls.CA == "" && p.tls.Client >= tls.VerifyClientCertIfGiven {
-			return o.Errorf("%s needs a CA behind the key", word)
+			return o.Errorf("%s needs a CA; write tls CERT KEY CA", word)
 		}
 		return nil
-	}})
+	}}))
 }
 
-func (p *Prometheus) begin(c *dns.Chain) *series { return newSeries(p.metrics, c, p.names) }
+func (p *Prometheus) newSeries(c *dns.Chain) *series { return newSeries(p.metrics, c, p.names) }
 
-// Stop takes back that the plan's directives are enabled.
+// Stop removes the plan's series of coredns_plugin_enabled.
 func (p *Prometheus) Stop() {
 	for s := range p.chains.All() {
 		for _, drop := range s.drops {
@@ -145,19 +155,20 @@ func (p *Prometheus) Stop() {
 	}
 }
 
-// An unserved counts what no server block is for; no directive is enabled there.
+// An unserved counts queries that no server block serves. It lists no
+// directives as enabled.
 type unserved struct{ *Prometheus }
 
-func (u unserved) ObserveDNS(q *dns.Query) { u.chains.At(q.Chain(), u.begin).ObserveDNS(q) }
+func (u unserved) ObserveDNS(q *dns.Query) { u.chains.At(q.Chain(), u.newSeries).ObserveDNS(q) }
 
-func (u unserved) begin(c *dns.Chain) *series { return newSeries(u.metrics, c, nil) }
+func (u unserved) newSeries(c *dns.Chain) *series { return newSeries(u.metrics, c, nil) }
 
-// A metricsPage shows everything that is counted.
-type metricsPage struct{ of *metrics.Registry }
+// A metricsPage serves all metrics of a registry.
+type metricsPage struct{ registry *metrics.Registry }
 
-// newMetricsPage sees to it that what every such page has is there.
+// newMetricsPage also registers the metrics that every such page shows.
 func newMetricsPage(r *metrics.Registry) metricsPage {
-	r.Counter("coredns_panics_total", "Panics of handlers; each was answered with SERVFAIL.")
+	r.Counter("coredns_panics_total", "Handler panics, each answered with SERVFAIL.")
 	r.RegisterProcess()
 	r.RegisterGo()
 	return metricsPage{r}
@@ -165,17 +176,17 @@ func newMetricsPage(r *metrics.Registry) metricsPage {
 
 func (p metricsPage) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	_ = p.of.WriteText(w) // a scraper that goes away is no matter
+	_ = p.registry.WriteText(w) // the only errors are those of the connection
 }
 
-// ObserveDNS counts q where no chain has series of its own in p's place.
-func (p *Prometheus) ObserveDNS(q *dns.Query) { p.chains.At(q.Chain(), p.begin).ObserveDNS(q) }
+// ObserveDNS counts q if its chain has no series in place of p.
+func (p *Prometheus) ObserveDNS(q *dns.Query) { p.chains.At(q.Chain(), p.newSeries).ObserveDNS(q) }
 
-// ObserveDNS counts q, which walked the series' chain.
+// ObserveDNS counts q in the series of its chain.
 func (s *series) ObserveDNS(q *dns.Query) {
 	family, t, shard := family(q), typeIndex(q.Type), q.Shard()
 	if t < 0 {
-		t = len(counted)
+		t = len(countedTypes)
 	}
 	s.requests.at(int(q.Proto), family, t).AddTo(shard, 1)
 	if q.DO {

@@ -13,21 +13,23 @@ import (
 	"github.com/seamark/seamark/internal/web"
 )
 
-// A Ready says over HTTP whether the server can answer: the ready directive.
+// Ready reports over HTTP whether the server can answer queries: the ready
+// directive.
 //
 //	ready [ADDRESS] {
 //	    monitor until-ready|continuously
 //	}
 //
-// GET /ready at ADDRESS, :8181 unless given, answers 200 and OK when every
-// directive of the server block that has to get ready is: kubernetes, when it
-// has seen the whole cluster once. Until then it answers 503 and the names of
-// those that are not, with commas between.
+// Use ready for readiness probes. GET /ready at ADDRESS, :8181 by default,
+// returns 200 and OK when every directive of the server block is ready;
+// kubernetes is ready once it has received the cluster's objects. Until then it
+// returns 503 and the names of the directives that are not ready, separated by
+// commas.
 //
-// With monitor until-ready, the default, a directive that was ready once is not
-// asked again: an API server that is away must not take the addresses of all
-// DNS servers out of their Service. With continuously each request asks anew. A
-// reload begins anew in both.
+// monitor selects whether readiness can end. With until-ready, the default, a
+// directive that was ready once stays ready: an unreachable API server must not
+// remove all DNS servers from their Service. With continuously each request
+// checks every directive. A reload starts over in both modes.
 //
 //	.:1053 {
 //	    ready 127.0.0.1:0 {
@@ -36,50 +38,52 @@ import (
 //	    whoami
 //	}
 //
-// Several server blocks may give the same ADDRESS: 200 needs all of them.
-// health and prometheus may share it too. It stays bound over reloads.
+// Several server blocks may use the same ADDRESS: it returns 200 when all of
+// them are ready. health and prometheus may share it. It stays open over
+// reloads.
 //
-// Same as CoreDNS. Differs: the address is open until the very end of a
-// shutdown, and answers 200 there as long as the server does.
+// Same as CoreDNS. Differs: during a shutdown the address stays open, and
+// returns 200 as long as the server answers queries.
 type Ready struct {
 	addr    string
 	monitor string
 	probes  []*probe
 }
 
-// A probe asks one handler.
+// A probe checks the readiness of one handler.
 type probe struct {
 	name    string
 	handler interface{ Ready() bool }
-	forever bool // ask again after it was ready
+	// continuous makes the probe check the handler after it was ready.
+	continuous bool
 
 	mu    sync.Mutex
 	ready bool
 }
 
-// probesOf gives a probe for each handler of b that gets ready. Call it in
-// OnPlanned.
-func probesOf(b *config.Block, forever bool) (probes []*probe) {
+// newProbes returns a probe for each handler of b that has a Ready method. It
+// must be called in OnPlanned or later.
+func newProbes(b *config.Block, continuous bool) (probes []*probe) {
 	for _, h := range config.Find[interface{ Ready() bool }](b) {
-		probes = append(probes, &probe{name: b.NameOf(h), handler: h, forever: forever})
+		probes = append(probes, &probe{name: b.NameOf(h), handler: h, continuous: continuous})
 	}
 	return probes
 }
 
-// SetupReady is the Setup of ready.
+// SetupReady sets up the ready directive.
 func SetupReady(b *config.Block, uses []corefile.Directive) error {
 	r := &Ready{addr: ":8181", monitor: "until-ready"}
-	err := errors.Join(config.Once(uses), address(uses[0], &r.addr), uses[0].Options(
+	err := errors.Join(config.Once(uses), httpAddress(uses[0], &r.addr), uses[0].Options(
 		corefile.Option{Name: "monitor", Min: 1, Max: 1, Set: corefile.OneOf(&r.monitor, "until-ready", "continuously")},
 	))
 	b.OnPlanned(func() error {
-		r.probes = probesOf(b, r.monitor == "continuously")
+		r.probes = newProbes(b, r.monitor == "continuously")
 		return nil
 	})
 	b.OnStart(func(s *config.Start) error {
-		site, err := web.At(s, r.addr)
+		site, err := openSite(s, uses[0], r.addr, web.TLS{})
 		if err != nil {
-			return uses[0].Errorf("%v", err)
+			return err
 		}
 		page, err := config.Keep(s, readyKey{s, r.addr}, func() (*readyPage, error) { return &readyPage{}, nil })
 		if err != nil {
@@ -87,8 +91,8 @@ func SetupReady(b *config.Block, uses []corefile.Directive) error {
 		}
 		page.probes = append(page.probes, r.probes...)
 		b.OnSwap(func() {
-			// Not before: health may have shown the site, and the handlers of
-			// this plan may not have been started.
+			// Not earlier: health may already show the site while the
+			// handlers of this plan have not been started.
 			site.Handle("/ready", page)
 			site.Show()
 		})
@@ -102,10 +106,10 @@ type readyKey struct {
 	addr string
 }
 
-// A readyPage asks for all blocks of one plan that share an address.
+// A readyPage serves /ready for all blocks of one plan that share an address.
 type readyPage struct{ probes []*probe }
 
-// Stop is for config.Keep: the page ends with its site.
+// Stop implements config.Stopper. The page ends with its site.
 func (*readyPage) Stop() {}
 
 func (p *readyPage) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
@@ -117,20 +121,21 @@ func (p *readyPage) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, "OK")
 }
 
-// unready names those that are not ready, each once.
+// unready returns the names of the handlers that are not ready, without
+// duplicates.
 func unready(probes []*probe) (waiting []string) {
 	for _, probe := range probes {
-		if !probe.ask() && !slices.Contains(waiting, probe.name) {
+		if !probe.check() && !slices.Contains(waiting, probe.name) {
 			waiting = append(waiting, probe.name)
 		}
 	}
 	return waiting
 }
 
-func (p *probe) ask() bool {
+func (p *probe) check() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.ready || p.forever {
+	if !p.ready || p.continuous {
 		p.ready = p.handler.Ready()
 	}
 	return p.ready

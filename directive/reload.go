@@ -13,55 +13,58 @@ import (
 // A Reload makes the server check the Corefile for changes.
 type Reload struct{ interval, jitter time.Duration }
 
-// CorefileChecks returns the interval between two checks, and the bound of the
+// CorefileChecks returns the interval between two checks, and the limit of the
 // random time that is added to it.
 func (r *Reload) CorefileChecks() (interval, jitter time.Duration) { return r.interval, r.jitter }
 
-// SetupReload has the Corefile looked at for changes: the reload directive.
+// SetupReload sets up the reload directive, which applies changes of the
+// Corefile while the server runs.
 //
 //	reload [INTERVAL [JITTER]]
 //	reload off
 //
-// Every INTERVAL, 30s unless given (at least 2s), and a random part of JITTER
-// more, 15s unless given (at least 1s, and cut to half of INTERVAL), the server
-// reads its Corefile again, with every file that it imports and whatever the
-// patterns of its imports match by then. If the text of any of them has changed,
-// the server goes on with the new Corefile. Only what was read counts, so a
-// ConfigMap's exchanged links are seen, and a file that was merely touched is
-// not. A number without a unit is seconds.
+// The server reads its Corefile again every INTERVAL, plus a random part of
+// JITTER. If the text has changed, it applies the new Corefile. INTERVAL is at
+// least 2s, 30s by default. JITTER is 0s or at least 1s, 15s by default, and
+// limited to half of INTERVAL. A number without a unit is in seconds.
 //
-// Nothing is lost on the way: the old configuration answers until the new one
-// is ready to, addresses that both listen on stay open, and what both want (the
-// cluster's data, caches, counters, connections to upstreams) is handed on. The
-// log says
+// The server also reads all imported files, and evaluates the patterns of
+// imports again. Only the text counts: an update of a mounted ConfigMap, which
+// replaces symbolic links, is noticed, and a file whose modification time alone
+// has changed is not.
+//
+// A reload loses no query. The old configuration answers until the new one is
+// ready, addresses that both listen on stay open, and the new configuration
+// takes over the cluster's data, caches, counters and connections to upstreams
+// that both use. The log shows
 //
 //	[INFO] Reloading
-//	[INFO] plugin/reload: Running configuration SHA512 = 3d5f…
+//	[INFO] plugin/reload: Running configuration SHA512 = 3d5f...
 //	[INFO] Reloading complete
 //
-// A Corefile that cannot be read or used leaves the old one in place, is logged
-// once with every line that is wrong, and counted. It is tried again when its
-// text changes. SIGHUP and SIGUSR1 have the Corefile read at once, with this
-// directive or without it.
+// If the new Corefile has errors, the old configuration stays in use. The
+// server logs every error once, increments a counter, and tries again when the
+// text changes. SIGHUP and SIGUSR1 make the server read the Corefile at once,
+// with or without this directive.
 //
-// The directive is for the whole server: it is enough in one server block, and
-// if several have it the shortest INTERVAL counts. reload off says the same as
-// leaving it out.
+// reload applies to the whole server: give it in one server block. If several
+// have it, the shortest INTERVAL applies. reload off is the same as no reload
+// directive.
 //
-//	coredns_reload_failed_total              Corefiles that were not taken
-//	coredns_reload_version_info{hash, value} always 1; hash is sha512, value that of
-//	                                         the Corefile that runs
+//	coredns_reload_failed_total              Corefiles that could not be applied
+//	coredns_reload_version_info{hash, value} always 1; hash is sha512, value the hash
+//	                                         of the Corefile in use
 //
-// The value of a Corefile without imports is what sha512sum says of it.
+// The value for a Corefile without imports is the output of sha512sum.
 //
 //	.:1053 {
 //	    reload 10s 5s
 //	    whoami
 //	}
 //
-// Same as CoreDNS: syntax, limits, metrics and lines. Differs: value is made from
-// the texts; a Corefile whose braces are wrong is logged once and not at each
-// look, and it is counted as well.
+// Same as CoreDNS: syntax, limits, metrics and lines. Differs: value is
+// computed from the texts; a Corefile with unbalanced braces is logged once,
+// not at each check, and is counted too.
 func SetupReload(b *config.Block, uses []corefile.Directive) error {
 	const year = 365 * 24 * time.Hour
 	d := uses[0]
@@ -73,13 +76,15 @@ func SetupReload(b *config.Block, uses []corefile.Directive) error {
 	}
 	r := &Reload{interval: 30 * time.Second, jitter: 15 * time.Second}
 	var errs []error
-	for i, set := range []func(corefile.Directive) error{
-		corefile.Duration(&r.interval, 2*time.Second, year), corefile.Duration(&r.jitter, time.Second, year),
-	} {
+	jitter := corefile.Duration(&r.jitter, time.Second, year)
+	if len(d.Args) == 2 && (d.Args[1].Text == "0" || d.Args[1].Text == "0s") {
+		jitter = corefile.Duration(&r.jitter, 0, 0)
+	}
+	for i, set := range []func(corefile.Directive) error{corefile.Duration(&r.interval, 2*time.Second, year), jitter} {
 		if i < len(d.Args) {
-			one := d
-			one.Args = d.Args[i : i+1]
-			errs = append(errs, set(inSeconds(one)))
+			arg := d
+			arg.Args = d.Args[i : i+1]
+			errs = append(errs, set(inSeconds(arg)))
 		}
 	}
 	r.jitter = min(r.jitter, r.interval/2)
@@ -87,8 +92,8 @@ func SetupReload(b *config.Block, uses []corefile.Directive) error {
 	return errors.Join(errs...)
 }
 
-// inSeconds gives the number that is d's last argument the unit that CoreDNS
-// takes it to have.
+// inSeconds returns d with the unit s added to its last argument if that is a
+// plain number, as CoreDNS reads it.
 func inSeconds(d corefile.Directive) corefile.Directive {
 	i := len(d.Args) - 1
 	if _, err := strconv.ParseUint(d.Args[i].Text, 10, 32); err == nil {

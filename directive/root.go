@@ -9,23 +9,24 @@ import (
 	"github.com/seamark/seamark/corefile"
 )
 
-// A Root is the directory of relative paths.
+// A Root is the directory of relative file names.
 type Root string
 
 // Root returns the directory.
 func (r Root) Root() string { return string(r) }
 
-// SetupRoot is the root directive: where the files are that a server block
-// names.
+// SetupRoot sets up the root directive, which sets the directory of relative
+// file names.
 //
 //	root PATH
 //
-// A relative path of a zone file, a hosts file, a certificate or any other file
-// that a directive of the block names begins at the folder PATH. Without root,
-// and for a relative PATH itself, that is the folder in which the server was
-// started. A folder that does not exist is said in the log: it may come later.
+// Relative names of zone files, hosts files, certificates and other files in
+// the server block are relative to the directory PATH. Without root they are
+// relative to the server's working directory, as is PATH itself. If PATH does
+// not exist the server logs a warning and continues, because it may be created
+// later.
 //
-// Both zones are read from files in the folder zones:
+// Both zones are read from files in the directory zones:
 //
 //	.:1053 {
 //	    root zones
@@ -33,7 +34,7 @@ func (r Root) Root() string { return string(r) }
 //	    file db.example.net example.net
 //	}
 //
-// Same as CoreDNS. Differs: a PATH that is no folder is an error.
+// Same as CoreDNS. Differs: a PATH that is not a directory is an error.
 func SetupRoot(b *config.Block, uses []corefile.Directive) error {
 	d := uses[0]
 	if err := errors.Join(config.Once(uses), d.Arity(1, 1), d.Options()); err != nil {
@@ -42,11 +43,11 @@ func SetupRoot(b *config.Block, uses []corefile.Directive) error {
 	path := d.Args[0].Text
 	switch info, err := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist):
-		b.Log.Warn("root: there is no such folder", "path", path)
+		b.Log.Warn("root: directory does not exist", "file", path)
 	case err != nil:
 		return d.Errorf("%w", err)
 	case !info.IsDir():
-		return d.Errorf("%s is not a folder", path)
+		return d.Errorf("%s is not a directory", path)
 	}
 	b.Offer(Root(path))
 	return nil

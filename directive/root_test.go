@@ -25,7 +25,7 @@ func root(t *testing.T, text string) (b *config.Block, log string, err error) {
 	return b, out.String(), err
 }
 
-func TestRootIsWherePathsBegin(t *testing.T) {
+func TestRootRelativePaths(t *testing.T) {
 	folder := t.TempDir()
 	b, log, err := root(t, "root "+folder)
 	if err != nil || log != "" {
@@ -39,9 +39,9 @@ func TestRootIsWherePathsBegin(t *testing.T) {
 	}
 }
 
-func TestRootMayComeLater(t *testing.T) {
+func TestRootMissingDirectory(t *testing.T) {
 	b, log, err := root(t, "root gone")
-	if err != nil || b.Path("") != "gone" || !strings.Contains(log, `level=WARN msg="root: there is no such folder" path=gone`) {
+	if err != nil || b.Path("") != "gone" || !strings.Contains(log, `level=WARN msg="root: directory does not exist" file=gone`) {
 		t.Errorf("%v, root %q, log %q", err, b.Path(""), log)
 	}
 }
@@ -56,7 +56,7 @@ func TestRootErrors(t *testing.T) {
 		{"root a b", "Corefile:2: root: want 1 argument, got 2"},
 		{"root /\nroot /", "Corefile:3: root: already given at Corefile:2, and can be given once in a server block"},
 		{"root / {\n x\n}", `Corefile:3: root: takes no options, got "x"`},
-		{"root " + file, "Corefile:2: root: " + file + " is not a folder"},
+		{"root " + file, "Corefile:2: root: " + file + " is not a directory"},
 		{"root " + file + "/x", "Corefile:2: root: stat " + file + "/x: not a directory"},
 	} {
 		if _, _, err := root(t, c.text); err == nil || err.Error() != c.want {

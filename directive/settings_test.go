@@ -26,6 +26,8 @@ func TestReload(t *testing.T) {
 		"reload":         {interval: 30 * time.Second, jitter: 15 * time.Second},
 		"reload 10s":     {interval: 10 * time.Second, jitter: 5 * time.Second},
 		"reload 2s 1s":   {interval: 2 * time.Second, jitter: time.Second},
+		"reload 2s 0s":   {interval: 2 * time.Second},
+		"reload 1m 0":    {interval: time.Minute},
 		"reload 1m 2m":   {interval: time.Minute, jitter: 30 * time.Second},
 		"reload 1m 10s":  {interval: time.Minute, jitter: 10 * time.Second},
 		"reload 60 20":   {interval: time.Minute, jitter: 20 * time.Second},
@@ -45,6 +47,9 @@ func TestTimeouts(t *testing.T) {
 	if want := (Timeouts{read: time.Second, write: 2 * time.Second, idle: time.Minute, queries: 7}); *got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
+	if got := config.Find[*Timeouts](block(t, "timeouts {\nmaxtcpqueries -1\n}"))[0]; *got != (Timeouts{}) {
+		t.Errorf("maxtcpqueries -1: got %v, want no limits", got)
+	}
 }
 
 func TestMultisocket(t *testing.T) {
@@ -60,7 +65,7 @@ func TestMultisocket(t *testing.T) {
 
 func TestDebug(t *testing.T) {
 	if config.Find[debugLines](block(t, "")) != nil || config.Find[debugLines](block(t, "debug")) == nil {
-		t.Error("the server is not told")
+		t.Error("debug: want debugLines with the directive and none without it")
 	}
 }
 

@@ -9,53 +9,56 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// A Shed counts what is given up under too much load: the shed directive.
+// Shed counts the queries that the server rejects under overload: the shed
+// directive.
 //
 //	shed
 //
-// It needs no switching on: the server's work is bounded by design. Queries are
-// read no faster than they are answered, in batches, so that under overload the
-// kernel's socket buffers fill and drop what comes last; a client asks again.
-// Queries that have to wait, for an upstream or the like, are 4096 at most; the
-// next one is answered with SERVFAIL at once, so that its client may turn to
-// another server. TCP connections and what each of them may have under way are
-// bounded, too.
+// You do not need shed to protect the server: its work is always bounded.
+// Readers take queries in batches, and read no faster than they answer; under
+// overload the kernel's socket buffers fill and the kernel drops queries, which
+// clients repeat. At most 4096 queries wait for an upstream or something else
+// at one time; further queries that would have to wait are answered with
+// SERVFAIL at once, so that their clients can try another server. TCP
+// connections and the queries in progress on each of them are bounded too.
 //
-// What the directive adds is the count of the queries for which there was no
-// room to wait; reason is always full:
+// shed adds a counter of the queries that were rejected because too many others
+// were waiting. The label reason is always full:
 //
 //	coredns_shed_dropped_total{server, reason}
 //
+// Two metrics exist with or without the directive:
 // seamark_given_up_queries_total counts the same for the whole server, and
-// seamark_waiting_queries says how many wait, with the directive or without it.
+// seamark_waiting_queries is the number of waiting queries.
 //
 //	.:1053 {
 //	    shed
 //	    whoami
 //	}
 //
-// Same as CoreDNS: syntax and the metric's name. Differs: it sheds without being
-// told to, and with an answer instead of silence; reason has other values.
+// Same as CoreDNS: syntax and the metric's name. Differs: the server limits its
+// work without the directive, and answers SERVFAIL instead of sending nothing;
+// reason has other values.
 type Shed struct {
 	metrics *metrics.Registry
-	full    dns.PerChain[metrics.Counter]
+	dropped dns.PerChain[metrics.Counter]
 }
 
-// SetupShed is the Setup of shed.
+// SetupShed sets up the shed directive.
 func SetupShed(b *config.Block, uses []corefile.Directive) error {
 	s := &Shed{metrics: b.Metrics}
 	b.Offer(s)
-	b.OnChain(func(c *dns.Chain) { s.full.At(c, s.begin) })
-	return errors.Join(config.Once(uses), uses[0].Arity(0, 0), uses[0].Options())
+	b.OnChain(func(c *dns.Chain) { s.dropped.At(c, s.newCounter) })
+	return noArguments(uses)
 }
 
-func (s *Shed) begin(c *dns.Chain) *metrics.Counter {
-	return s.metrics.Counter("coredns_shed_dropped_total", "Queries given up because the server had too much to do.", "server", c.Server, "reason", "full")
+func (s *Shed) newCounter(c *dns.Chain) *metrics.Counter {
+	return s.metrics.Counter("coredns_shed_dropped_total", "Queries rejected because too many others were waiting.", "server", c.Server, "reason", "full")
 }
 
-// ObserveDNS counts q if there was no room for it.
+// ObserveDNS counts q if it was rejected.
 func (s *Shed) ObserveDNS(q *dns.Query) {
 	if errors.Is(q.Err, dns.ErrParkingFull) {
-		s.full.At(q.Chain(), s.begin).Add(1)
+		s.dropped.At(q.Chain(), s.newCounter).Add(1)
 	}
 }

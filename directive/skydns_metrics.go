@@ -13,19 +13,19 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A SkyDNSMetrics counts queries under the names that SkyDNS and kube-dns give
-// them, for dashboards and alerts that were made for these: the skydns_metrics
-// directive.
+// SkyDNSMetrics counts queries under the metric names of SkyDNS and kube-dns:
+// the skydns_metrics directive.
 //
 //	skydns_metrics ADDRESS [PATH] {
 //	    namespace NAME
 //	    subsystem NAME
 //	}
 //
-// GET PATH at ADDRESS, /metrics unless given, answers in the Prometheus text
-// format 0.0.4, with everything that any part of the server counts: go_*,
-// process_* and the names of prometheus are there, too, as far as something
-// counts them. The queries of those server blocks are counted that have the word:
+// Use it to keep dashboards and alerts that were made for SkyDNS or kube-dns.
+// GET PATH at ADDRESS returns all metrics of the process in the Prometheus text
+// format 0.0.4, those of prometheus, go_* and process_* included. The default
+// for PATH is /metrics. Queries are counted in the server blocks that have the
+// directive:
 //
 //	skydns_skydns_dns_request_count_total{system}
 //	skydns_skydns_dns_request_duration_seconds{system}
@@ -33,28 +33,30 @@ import (
 //	skydns_skydns_dns_error_count_total{system, cause}
 //	skydns_skydns_dns_cachemiss_count_total{cache}
 //
-// Names begin with namespace and subsystem, each skydns unless given: letters,
-// digits and _, the first no digit. The second and the third are histograms. All
-// series are there before the first query.
+// namespace and subsystem set the first and the second part of the names,
+// skydns by default. NAME has letters, digits and _, and does not begin with a
+// digit. The second and third metric are histograms. All series exist before
+// the first query.
 //
-// system says who knew the answer:
+// system is where the answer came from:
 //
-//   - auth: this server, by its own data, or nobody;
-//   - reverse: the same of names below in-addr.arpa and ip6.arpa;
+//   - auth: this server's own data, or no directive;
+//   - reverse: the same, for names below in-addr.arpa and ip6.arpa;
 //   - cache: cache;
 //   - stub: the upstreams of a forward whose FROM is not the root;
-//   - recursive: those of any other forward.
+//   - recursive: the upstreams of any other forward.
 //
-// Queries that waited for the answer to an equal one count as that one does.
-// What a directive makes of the answers to further questions, such as those for
-// the target of an alias, is its own.
+// A query that waited for the answer to an equal query counts like that one. An
+// answer that a directive assembles from replies to sub-queries, such as one
+// for the target of an alias, counts as the directive's own.
 //
 // cause is nxdomain, nodata (NOERROR without an answer), refused, servfail,
-// truncated (the answer was cut to its size over UDP) or overflow (over TCP).
+// truncated (the answer did not fit over UDP) or overflow (it did not fit over
+// TCP).
 //
-// cache is response: the queries that were sent on where there is a cache, which
-// did not have the answer. signature is always 0, since this server signs
-// nothing.
+// cache is response or signature. response counts forwarded queries in server
+// blocks that have a cache. signature is always 0, because this server does not
+// sign answers.
 //
 //	.:1053 {
 //	    skydns_metrics 127.0.0.1:0 {
@@ -63,13 +65,14 @@ import (
 //	    whoami
 //	}
 //
-// Several server blocks may give the same ADDRESS, and other directives may
-// share it; blocks with the same names count together. It stays bound over
-// reloads, and counters go on from where they were.
+// Several server blocks may use the same ADDRESS, and other directives may
+// share it. Blocks with the same metric names count together. The ADDRESS stays
+// open over reloads, and counters keep their values.
 //
-// Ours: CoreDNS has no such directive. Same as SkyDNS: names, labels and buckets.
-// Differs: every series is there from the start, answers of this server's own are
-// no cache misses, and queries that get no reply have neither duration nor size.
+// Ours: CoreDNS has no such directive. Same as SkyDNS: names, labels and
+// buckets. Differs: every series exists from the start, answers from this
+// server's own data are not cache misses, and queries without a reply have
+// neither duration nor size.
 type SkyDNSMetrics struct {
 	addr, path           string
 	namespace, subsystem string
@@ -78,20 +81,20 @@ type SkyDNSMetrics struct {
 	missed               *metrics.Counter
 }
 
-// The values of the label system are those of source, and reverse.
+// The values of the label system are those of origin, and reverse.
 const (
-	reverse = byStub + 1
+	reverse = fromStub + 1
 	systems = reverse + 1
 )
 
-// A systemSeries is what is counted of one system.
+// systemSeries holds the metrics of one system.
 type systemSeries struct {
 	requests       *metrics.Counter
 	duration, size *metrics.IntHistogram
 	errors         [causes]*metrics.Counter
 }
 
-// A cause is why a reply counts as an error.
+// A cause is the reason why a reply counts as an error.
 type cause int
 
 const (
@@ -105,7 +108,7 @@ const (
 	noCause cause = -1
 )
 
-// SetupSkyDNSMetrics is the Setup of skydns_metrics.
+// SetupSkyDNSMetrics sets up the skydns_metrics directive.
 func SetupSkyDNSMetrics(b *config.Block, uses []corefile.Directive) error {
 	m := &SkyDNSMetrics{path: "/metrics", namespace: "skydns", subsystem: "skydns"}
 	err := errors.Join(config.Once(uses), m.arguments(uses[0]), uses[0].Options(
@@ -118,11 +121,11 @@ func SetupSkyDNSMetrics(b *config.Block, uses []corefile.Directive) error {
 		return nil
 	})
 	b.OnStart(func(s *config.Start) error {
-		site, err := web.At(s, m.addr)
+		site, err := openSite(s, uses[0], m.addr, web.TLS{})
 		if err != nil {
-			return uses[0].Errorf("%v", err)
+			return err
 		}
-		m.begin(b.Metrics)
+		m.register(b.Metrics)
 		site.Handle(m.path, newMetricsPage(b.Metrics))
 		b.OnSwap(site.Show)
 		return nil
@@ -138,7 +141,7 @@ func (m *SkyDNSMetrics) arguments(d corefile.Directive) error {
 	var errs []error
 	m.addr = d.Args[0].Text
 	if err := web.ParseAddress(m.addr); err != nil {
-		errs = append(errs, d.Errorf("%v", err))
+		errs = append(errs, d.Errorf("%w", err))
 	}
 	if len(d.Args) == 2 {
 		if m.path = d.Args[1].Text; !strings.HasPrefix(m.path, "/") {
@@ -148,44 +151,44 @@ func (m *SkyDNSMetrics) arguments(d corefile.Directive) error {
 	return errors.Join(errs...)
 }
 
-// metricName reads a part of a metric's name.
+// metricName reads one part of a metric name.
 func metricName(to *string) func(corefile.Directive) error {
 	return func(d corefile.Directive) error {
 		if name := d.Args[0].Text; regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`).MatchString(name) {
 			*to = name
 			return nil
 		}
-		return d.Errorf("want letters, digits and _, the first no digit, got %q", d.Args[0].Text)
+		return d.Errorf("want a name of letters, digits and _ that does not begin with a digit, got %q", d.Args[0].Text)
 	}
 }
 
-// begin makes the series. Those that are there, by another block or an older
-// plan, are the same.
-func (m *SkyDNSMetrics) begin(r *metrics.Registry) {
+// register creates the series, or finds those that another block or plan has
+// created.
+func (m *SkyDNSMetrics) register(r *metrics.Registry) {
 	name := func(rest string) string { return m.namespace + "_" + m.subsystem + "_dns_" + rest }
-	for i, system := range [systems]string{bySelf: "auth", byMemory: "cache", byOthers: "recursive", byStub: "stub", reverse: "reverse"} {
+	for i, system := range [systems]string{fromServer: "auth", fromCache: "cache", fromUpstream: "recursive", fromStub: "stub", reverse: "reverse"} {
 		s := &m.systems[i]
-		s.requests = r.Counter(name("request_count_total"), "Queries that came, by who knew the answer.", "system", system)
-		s.duration = r.IntHistogram(name("request_duration_seconds"), "From the packet of a query to its reply.", 1e-9,
+		s.requests = r.Counter(name("request_count_total"), "Queries received, by origin of the answer.", "system", system)
+		s.duration = r.IntHistogram(name("request_duration_seconds"), "Time from receiving a query to its reply.", 1e-9,
 			[]float64{.001, .003, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}, "system", system)
 		s.size = r.IntHistogram(name("response_size_bytes"), "Size of replies.", 1,
 			[]float64{0, 512, 1024, 1500, 2048, 4096, 8192, 16384, 32768, 65536}, "system", system)
 		for j, cause := range [causes]string{"nxdomain", "nodata", "truncated", "refused", "overflow", "servfail"} {
-			s.errors[j] = r.Counter(name("error_count_total"), "Replies that are no answer, by why.", "system", system, "cause", cause)
+			s.errors[j] = r.Counter(name("error_count_total"), "Replies without an answer, by cause.", "system", system, "cause", cause)
 		}
 	}
-	const help = "Queries that were sent on because they were not in the cache."
+	const help = "Queries that were forwarded because the cache had no answer."
 	m.missed = r.Counter(name("cachemiss_count_total"), help, "cache", "response")
 	r.Counter(name("cachemiss_count_total"), help, "cache", "signature")
 }
 
 // ObserveDNS counts q.
 func (m *SkyDNSMetrics) ObserveDNS(q *dns.Query) {
-	system, shard := m.origins.of(q), q.Shard()
+	system, shard := m.origins.origin(q), q.Shard()
 	switch {
-	case system >= byOthers && m.origins.memory != nil:
+	case system >= fromUpstream && m.origins.cache != nil:
 		m.missed.AddTo(shard, 1)
-	case system == bySelf && isReverse(q):
+	case system == fromServer && isReverse(q):
 		system = reverse
 	}
 	s := &m.systems[system]
@@ -195,12 +198,12 @@ func (m *SkyDNSMetrics) ObserveDNS(q *dns.Query) {
 	}
 	s.duration.Observe(shard, uint64(max(0, q.Elapsed)))
 	s.size.Observe(shard, uint64(len(q.Reply())))
-	if why := causeOf(q); why != noCause {
-		s.errors[why].AddTo(shard, 1)
+	if c := causeOf(q); c != noCause {
+		s.errors[c].AddTo(shard, 1)
 	}
 }
 
-// isReverse says whether q's name is below one of the zones of reverse names.
+// isReverse reports whether q's name is below in-addr.arpa or ip6.arpa.
 func isReverse(q *dns.Query) bool {
 	at := q.Labels() - 2
 	if at < 0 {
@@ -210,10 +213,10 @@ func isReverse(q *dns.Query) bool {
 	return zone == "\x07in-addr\x04arpa\x00" || zone == "\x03ip6\x04arpa\x00"
 }
 
-// causeOf is why the reply to q counts as an error.
+// causeOf returns the reason why the reply to q counts as an error, or noCause.
 func causeOf(q *dns.Query) cause {
 	const flagTC = byte(wire.FlagTC >> 8) // in the third byte of a message
-	cut := len(q.Reply()) >= wire.HeaderLen && q.Reply()[2]&flagTC != 0
+	truncated := len(q.Reply()) >= wire.HeaderLen && q.Reply()[2]&flagTC != 0
 	switch {
 	case q.RCode == wire.NXDomain:
 		return causeNXDomain
@@ -221,9 +224,9 @@ func causeOf(q *dns.Query) cause {
 		return causeRefused
 	case q.RCode == wire.ServFail:
 		return causeServFail
-	case cut && q.Proto == dns.TCP:
+	case truncated && q.Proto == dns.TCP:
 		return causeOverflow
-	case cut:
+	case truncated:
 		return causeTruncated
 	case q.RCode == wire.NoError && q.Answer.Count[wire.Answers] == 0:
 		return causeNoData

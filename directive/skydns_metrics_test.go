@@ -186,8 +186,8 @@ func TestSkyDNSMetricsWrong(t *testing.T) {
 	wrong(t, ".:53 {\nskydns_metrics 10055 metrics {\nnamespace 1a\nsubsystem \"\"\nsystem x\n}\n}",
 		`Corefile:2: skydns_metrics: want an address and a port such as :8080, got "10055"
 Corefile:2: skydns_metrics: want a path such as /metrics, got "metrics"
-Corefile:3: skydns_metrics: namespace: want letters, digits and _, the first no digit, got "1a"
-Corefile:4: skydns_metrics: subsystem: want letters, digits and _, the first no digit, got ""
+Corefile:3: skydns_metrics: namespace: want a name of letters, digits and _ that does not begin with a digit, got "1a"
+Corefile:4: skydns_metrics: subsystem: want a name of letters, digits and _ that does not begin with a digit, got ""
 Corefile:5: skydns_metrics: unknown option "system"`)
 	wrong(t, ".:53 {\nskydns_metrics :1\nskydns_metrics :2\n}", "Corefile:3: skydns_metrics: already given at Corefile:2, and can be given once in a server block")
 }

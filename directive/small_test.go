@@ -41,7 +41,7 @@ func TestSmallErrors(t *testing.T) {
 		{"local x", "Corefile:2: local: want no argument, got 1"},
 		{"local {\nlocalhost_prefix yes\n}", `Corefile:3: local: localhost_prefix: want on or off, got "yes"`},
 		{"local {\nlocalhost_prefix\n}", "Corefile:3: local: localhost_prefix: want 1 argument, got 0"},
-		{"erratic x", "Corefile:2: erratic: want no argument, got 1"},
+		{"erratic a..b", `Corefile:2: erratic: not a zone: "a..b": empty label`},
 		{"erratic {\ndrop -1\n}", `Corefile:3: erratic: drop: want 0..2147483647, got "-1"`},
 		{"erratic {\ntruncate 1 2\n}", "Corefile:3: erratic: truncate: want at most 1 argument, got 2"},
 		{"erratic {\ndelay 1 10s\n}", `Corefile:3: erratic: delay: want a duration of 1ms..5s, got "10s"`},

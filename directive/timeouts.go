@@ -21,11 +21,12 @@ func (t *Timeouts) ConnectionTimeouts() (read, write, idle time.Duration) {
 	return t.read, t.write, t.idle
 }
 
-// MaxTCPQueries returns the number of queries after which a connection is closed;
-// zero is no limit.
+// MaxTCPQueries returns the number of queries after which a connection is closed.
+// Zero is no limit.
 func (t *Timeouts) MaxTCPQueries() int { return t.queries }
 
-// SetupTimeouts says how long TCP clients may take: the timeouts directive.
+// SetupTimeouts sets up the timeouts directive, which limits how long TCP
+// clients may take.
 //
 //	timeouts {
 //	    read DURATION
@@ -34,21 +35,20 @@ func (t *Timeouts) MaxTCPQueries() int { return t.queries }
 //	    maxtcpqueries N
 //	}
 //
-// At least one of them must be given; each DURATION is 1s to 24h, and a
-// number without a unit is seconds.
+// Give at least one option. DURATION is 1s to 24h. A number without a unit is
+// in seconds.
 //
-// read is for the whole of one message once its first byte has come, 3s unless
-// given; write for a client to take replies that are ready, 5s; idle for a
-// connection on which nothing has come and nothing is under way, 10s. Whoever
-// takes longer is disconnected; those that were slow in the middle of something
-// are counted in seamark_transport_connections_closed_total{why}.
+//	read           time to receive a whole message after its first byte, 3s by default
+//	write          time for the client to accept pending replies, 5s by default
+//	idle           time without a query on a connection, 10s by default
+//	maxtcpqueries  number of queries after which a connection is closed, once they
+//	               are answered; -1, the default, is no limit
 //
-// maxtcpqueries closes a connection when N queries have come by it and have been
-// answered. Unless given it is never closed for that.
+// The server closes connections that exceed a limit. Those closed during a
+// message are counted in seamark_transport_connections_closed_total{why}.
 //
-// Server blocks that listen on one address share what the first of them gives.
-// A reload with other values changes them for the connections that are open,
-// too.
+// Server blocks that listen on the same address share the values of the first
+// one. A reload changes the limits of open connections too.
 //
 //	.:1053 {
 //	    timeouts {
@@ -59,19 +59,26 @@ func (t *Timeouts) MaxTCPQueries() int { return t.queries }
 //	    whoami
 //	}
 //
-// Same as CoreDNS: options and defaults. Differs: read is for a message and not
-// for each of its pieces, so that a client which sends a byte now and then is
-// not waited for.
+// Same as CoreDNS: options and defaults. Differs: read limits the time for a
+// whole message, not for each part of it, so a client that sends single bytes
+// slowly is disconnected.
 func SetupTimeouts(b *config.Block, uses []corefile.Directive) error {
 	d, t := uses[0], new(Timeouts)
-	duration := func(name string, of *time.Duration) corefile.Option {
+	duration := func(name string, limit *time.Duration) corefile.Option {
 		return corefile.Option{Name: name, Min: 1, Max: 1, Once: true, Set: func(o corefile.Directive) error {
-			return corefile.Duration(of, time.Second, 24*time.Hour)(inSeconds(o))
+			return corefile.Duration(limit, time.Second, 24*time.Hour)(inSeconds(o))
 		}}
+	}
+	maxQueries := func(o corefile.Directive) error {
+		if o.Args[0].Text == "-1" {
+			t.queries = 0
+			return nil
+		}
+		return corefile.Int(&t.queries, 1, math.MaxInt32)(o)
 	}
 	err := errors.Join(config.Once(uses), d.Arity(0, 0), d.Options(
 		duration("read", &t.read), duration("write", &t.write), duration("idle", &t.idle),
-		corefile.Option{Name: "maxtcpqueries", Min: 1, Max: 1, Once: true, Set: corefile.Int(&t.queries, 1, math.MaxInt32)},
+		corefile.Option{Name: "maxtcpqueries", Min: 1, Max: 1, Once: true, Set: maxQueries},
 	))
 	b.Offer(t)
 	if len(d.Body) == 0 {

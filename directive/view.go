@@ -2,63 +2,66 @@ package directive
 
 import (
 	"errors"
-	"strings"
-
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/internal/expression"
 	"github.com/seamark/seamark/metrics"
+	"log/slog"
+	"strings"
+	"sync/atomic"
 )
 
-// A View says which queries a server block is for, beside its zones: the view
-// directive.
+// View restricts a server block to some queries: the view directive.
 //
 //	view NAME {
 //	    expr EXPRESSION
 //	}
 //
-// Several server blocks may have the same zone if each but the last has a view.
-// A query goes to the first of them, from top to bottom of the Corefile, whose
-// EXPRESSION is true for it. A block without a view takes what is left, so it
-// stands last; if there is none, the query goes to the next shorter zone that is
-// served, and is refused if there is none either. NAME is the view label of
-// metrics and the metadata view/name; each block for a zone and address has its
-// own.
+// Use it to give clients different answers. Several server blocks may have the
+// same zone if each but the last has a view. A query goes to the first of them,
+// from top to bottom of the Corefile, whose EXPRESSION is true. A block without
+// a view accepts every remaining query, so it must be the last. If no block
+// accepts the query, it goes to the block of the next shorter zone, and is
+// refused if there is none. NAME is the view label of metrics and the metadata
+// value view/name. Blocks with the same zone and address must have different
+// names.
 //
-// expr may be given several times, and then all of them must be true. EXPRESSION
-// is the rest of the line, in the language of
+// If you give expr several times, all expressions must be true. EXPRESSION is
+// the rest of the line, in the language of
 // https://expr-lang.org/docs/language-definition, with these functions:
 //
-//	bufsize()              the largest reply that the client takes, in bytes
+//	bufsize()              size of the largest reply that the client accepts, in bytes
 //	class()                'IN'
 //	client_ip()            the client's address: '10.0.0.1', 'fd00::1'
-//	do()                   whether the client asks for DNSSEC records
+//	do()                   true if the client requests DNSSEC records
 //	id()                   the query's ID
-//	incidr(IP, CIDR)       whether the address is in the prefix: '10.0.0.0/8'
-//	metadata(LABEL)        what the metadata directive knows, '' if nothing
+//	incidr(IP, CIDR)       true if the address is in the prefix: '10.0.0.0/8'
+//	metadata(KEY)          a metadata value, '' if there is none
 //	name()                 the name, in lower case and with its final dot
 //	opcode()               0 for a query
 //	port()                 the client's port: '53012'
 //	proto()                'udp' or 'tcp'
-//	server_ip()            the address that was asked
-//	server_port()          the port that was asked: '53'
+//	server_ip()            the address that received the query
+//	server_port()          the port that received the query: '53'
 //	size()                 the query's size in bytes
 //	type()                 'A', 'AAAA', 'TYPE65280'
 //
-// It is judged by the query as it came, before anything in the block changes it.
-// The further questions that an answer needs (the target of a CNAME) are judged
-// by themselves, with the client's address.
+// The expression is evaluated for the query as received, before any directive
+// of the block changes it. Sub-queries, such as one for the target of a CNAME,
+// are evaluated on their own, with the client's address.
 //
-// Write strings in single quotes, or in backquotes, where a backslash is just
-// that: the Corefile takes double quotes for its own, and begins a comment at a
-// #. An EXPRESSION that is neither true nor false, or has an unknown name or a
-// malformed prefix or regular expression in it, is an error of the Corefile. One
-// that cannot be evaluated for a query is false for it, and is counted:
+// Write strings in single quotes or in backquotes. A backslash between
+// backquotes is an ordinary character. The Corefile uses double quotes itself,
+// and # begins a comment there. It is an error of the Corefile if an EXPRESSION
+// is not a condition, or has an unknown name, an argument of the wrong type, or
+// an invalid constant address, prefix or regular expression. An expression that
+// cannot be evaluated for a query counts as false. The server logs this at most
+// once a minute for each view, and counts it:
 //
 //	seamark_view_failures_total{view}
 //
-// One answer for the office and another for the rest:
+// This server has one answer for the office and another for everyone else:
 //
 //	example.org:1053 {
 //	    view office {
@@ -72,22 +75,24 @@ import (
 //	    whoami
 //	}
 //
-// Same as CoreDNS. Differs: types are checked when the Corefile is read, and so
-// are constant prefixes.
+// Same as CoreDNS. Differs: types and constant arguments are checked when the
+// Corefile is read.
 type View struct {
 	name       string
 	conditions []*expression.Expression
 	failures   *metrics.Counter
 	metadata   expression.Metadata
+	log        *slog.Logger
+	lastLogged atomic.Int64 // minutes since the epoch
 }
 
-// SetupView is the Setup of view.
+// SetupView sets up the view directive.
 func SetupView(b *config.Block, uses []corefile.Directive) error {
-	v := &View{}
+	v := &View{log: b.Log}
 	if len(uses[0].Args) > 0 {
 		v.name = uses[0].Args[0].Text
 	}
-	b.Chain.View, b.Chain.Match = v.name, v.match // even if there are errors: others would follow from them
+	b.Chain.View, b.Chain.Match = v.name, v.match // even after errors, which would cause others
 	metadata := func(q *dns.Query, key string) string { return v.metadata(q, key) }
 	err := errors.Join(config.Once(uses), uses[0].Arity(1, 1), uses[0].Options(
 		corefile.Option{Name: "expr", Min: 1, Max: -1, Set: func(d corefile.Directive) error {
@@ -114,12 +119,13 @@ func SetupView(b *config.Block, uses []corefile.Directive) error {
 	return nil
 }
 
-// match says whether q is for the view's server block.
+// match reports whether q is for the view's server block.
 func (v *View) match(q *dns.Query) bool {
 	for _, e := range v.conditions {
 		holds, err := e.True(q)
 		if err != nil {
 			v.failures.Add(1)
+			v.logFailure(q, err)
 		}
 		if !holds {
 			return false
@@ -128,7 +134,15 @@ func (v *View) match(q *dns.Query) bool {
 	return true
 }
 
-// Metadata knows view/name.
+// logFailure logs err unless an error was logged in this minute.
+func (v *View) logFailure(q *dns.Query, err error) {
+	minute := q.Now().Unix()/60 + 1 // zero is never
+	if last := v.lastLogged.Load(); last != minute && v.lastLogged.CompareAndSwap(last, minute) {
+		v.log.Warn("view: evaluating expression failed, query does not match", "view", v.name, "name", nameText(q.Name()), "client", q.Peer, "error", err)
+	}
+}
+
+// Metadata returns the value of view/name.
 func (v *View) Metadata(_ *dns.Query, key string) (value string, ok bool) {
 	return v.name, key == "view/name"
 }

@@ -9,58 +9,64 @@ import (
 	"time"
 )
 
-// TLS is the files by which a site is served with HTTPS, all in PEM. CA, which
-// may be empty, holds the certificates of those who sign clients' certificates;
-// Client says what is asked of clients.
+// TLS names the PEM files of a site that is served with HTTPS. CA is optional;
+// it has the certificates of the authorities that sign client certificates.
+// Client is the policy for client certificates.
 type TLS struct {
 	Cert, Key, CA string
 	Client        tls.ClientAuthType
 }
 
-// fresh is how long files are taken to be what they were.
-const fresh = time.Second
-
-// A secure is the TLS of one site. Certificates are short-lived and are renewed
-// under us: the files are read again as clients connect. What cannot be read
-// then leaves what there was.
-type secure struct {
-	files  TLS
-	config *tls.Config
-
-	mu   sync.Mutex
-	now  *tls.Config
-	read time.Time
+// Check reports whether the files can be used.
+func (t TLS) Check() error {
+	_, err := t.load()
+	return err
 }
 
-func newSecure(files TLS) (*secure, error) {
-	s := &secure{files: files}
+// reloadInterval is the least time between two reads of the files.
+const reloadInterval = time.Second
+
+// tlsFiles provides the TLS configuration of one site. It reads the files again
+// as clients connect, so that renewed certificates are used; if that fails it
+// keeps the previous ones.
+type tlsFiles struct {
+	names  TLS
+	config *tls.Config
+
+	mu     sync.Mutex
+	loaded *tls.Config
+	read   time.Time
+}
+
+func newTLSFiles(names TLS) (*tlsFiles, error) {
+	s := &tlsFiles{names: names}
 	s.config = &tls.Config{
 		MinVersion:         tls.VersionTLS12,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.current(), nil },
 	}
 	var err error
-	s.now, err = files.load()
+	s.loaded, err = names.load()
 	s.read = time.Now()
 	return s, err
 }
 
-func (s *secure) current() *tls.Config {
+func (s *tlsFiles) current() *tls.Config {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if time.Since(s.read) > fresh {
-		if loaded, err := s.files.load(); err == nil {
-			s.now = loaded
+	if time.Since(s.read) > reloadInterval {
+		if loaded, err := s.names.load(); err == nil {
+			s.loaded = loaded
 		}
 		s.read = time.Now()
 	}
-	return s.now
+	return s.loaded
 }
 
 func (t TLS) load() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ClientAuth: t.Client, NextProtos: []string{"http/1.1"}}
 	pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
 	if err != nil {
-		return nil, fmt.Errorf("the certificate and its key cannot be used: %w", err)
+		return nil, fmt.Errorf("reading the certificate and its key: %w", err)
 	}
 	c.Certificates = []tls.Certificate{pair}
 	if t.CA == "" {
@@ -68,26 +74,26 @@ func (t TLS) load() (*tls.Config, error) {
 	}
 	text, err := os.ReadFile(t.CA)
 	if err != nil {
-		return nil, fmt.Errorf("the certificates of authorities cannot be read: %w", err)
+		return nil, fmt.Errorf("reading the CA certificates: %w", err)
 	}
 	c.ClientCAs = x509.NewCertPool()
 	if !c.ClientCAs.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s has no certificate in PEM", t.CA)
+		return nil, fmt.Errorf("reading the CA certificates: %s has no certificate in PEM format", t.CA)
 	}
 	return c, nil
 }
 
-// allows says whether a connection, which may be older than the site, is one
-// that the site would take now.
-func (s *secure) allows(state *tls.ConnectionState) bool {
+// allows reports whether the site accepts requests on a connection with this
+// state. The connection may have been opened before the site was shown.
+func (s *tlsFiles) allows(state *tls.ConnectionState) bool {
 	switch {
 	case s == nil:
 		return true
 	case state == nil:
 		return false
-	case s.files.Client == tls.RequireAnyClientCert:
+	case s.names.Client == tls.RequireAnyClientCert:
 		return len(state.PeerCertificates) > 0
-	case s.files.Client == tls.RequireAndVerifyClientCert:
+	case s.names.Client == tls.RequireAndVerifyClientCert:
 		return len(state.VerifiedChains) > 0
 	}
 	return true

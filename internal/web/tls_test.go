@@ -88,7 +88,7 @@ func TestTLS(t *testing.T) {
 	dir, start := t.TempDir(), config.NewStart(context.Background(), nil)
 	defer start.Stop()
 	files, cert := certify(t, dir, "server")
-	site, err := AtTLS(start, "127.0.0.1:0", files)
+	site, err := Open(start, "127.0.0.1:0", files)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,14 +107,14 @@ func TestTLS(t *testing.T) {
 	if err := os.WriteFile(files.Key, []byte("no key"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	site.secure.read = time.Time{}
+	site.tls.read = time.Time{}
 	if got := fetch(secured(t, cert), url); got != "one" {
 		t.Errorf("beside a broken file: got %q", got)
 	}
 	_, other := certify(t, dir, "server")
-	site.secure.mu.Lock()
-	site.secure.read = time.Time{}
-	site.secure.mu.Unlock()
+	site.tls.mu.Lock()
+	site.tls.read = time.Time{}
+	site.tls.mu.Unlock()
 	if got := fetch(secured(t, other), url); got != "one" {
 		t.Errorf("renewed: got %q", got)
 	}
@@ -138,7 +138,7 @@ func TestTLSOfClients(t *testing.T) {
 	} {
 		start := config.NewStart(context.Background(), nil)
 		files.Client = c.mode
-		site, err := AtTLS(start, "127.0.0.1:0", files)
+		site, err := Open(start, "127.0.0.1:0", files)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +164,7 @@ func TestTLSReload(t *testing.T) {
 	dir := t.TempDir()
 	files, cert := certify(t, dir, "server")
 	first := config.NewStart(context.Background(), nil)
-	old, err := At(first, addr)
+	old, err := Open(first, addr, TLS{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestTLSReload(t *testing.T) {
 	}
 	second := config.NewStart(context.Background(), first)
 	defer second.Stop()
-	site, err := AtTLS(second, addr, files)
+	site, err := Open(second, addr, files)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,11 +207,11 @@ func TestTLSMixed(t *testing.T) {
 		{files, files, ""},
 	} {
 		start := config.NewStart(context.Background(), nil)
-		_, err := AtTLS(start, "127.0.0.1:0", c.first)
+		_, err := Open(start, "127.0.0.1:0", c.first)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = AtTLS(start, "127.0.0.1:0", c.then)
+		_, err = Open(start, "127.0.0.1:0", c.then)
 		if got := ""; err != nil || c.want != "" {
 			if err != nil {
 				got = err.Error()
@@ -232,13 +232,13 @@ func TestTLSWrong(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, wrong := range map[string]TLS{
-		"the certificate and its key cannot be used: open ":     {Cert: dir + "/none", Key: files.Key},
-		"the certificate and its key cannot be used: tls: ":     {Cert: empty, Key: files.Key},
-		"the certificates of authorities cannot be read: open ": {Cert: files.Cert, Key: files.Key, CA: dir + "/none"},
-		empty + " has no certificate in PEM":                    {Cert: files.Cert, Key: files.Key, CA: empty},
+		"reading the certificate and its key: open ":                                  {Cert: dir + "/none", Key: files.Key},
+		"reading the certificate and its key: tls: ":                                  {Cert: empty, Key: files.Key},
+		"reading the CA certificates: open ":                                          {Cert: files.Cert, Key: files.Key, CA: dir + "/none"},
+		"reading the CA certificates: " + empty + " has no certificate in PEM format": {Cert: files.Cert, Key: files.Key, CA: empty},
 	} {
 		start := config.NewStart(context.Background(), nil)
-		if _, err := AtTLS(start, "127.0.0.1:0", wrong); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, err := Open(start, "127.0.0.1:0", wrong); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 		start.Abort()
@@ -249,7 +249,7 @@ func TestTLSWrong(t *testing.T) {
 func TestBelow(t *testing.T) {
 	start := config.NewStart(context.Background(), nil)
 	defer start.Stop()
-	site, err := At(start, "127.0.0.1:0")
+	site, err := Open(start, "127.0.0.1:0", TLS{})
 	if err != nil {
 		t.Fatal(err)
 	}

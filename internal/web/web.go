@@ -1,8 +1,8 @@
-// Package web is the HTTP side of the server: the addresses on which operators
-// and probes look at it. Directives (health, ready, prometheus, pprof) put pages on a
-// Site while a plan starts, and show it when the plan begins to serve. An
-// address is bound once, whatever asks for it, and stays bound over reloads.
-// No query ever comes here.
+// Package web serves the HTTP pages for operators, probes and scrapers. The
+// directives health, ready, prometheus, pprof and others add pages to a Site
+// while a plan starts, and show it when the plan begins to serve. All
+// directives that use the same address share one listener, which stays open
+// over reloads. DNS queries do not pass through this package.
 package web
 
 import (
@@ -13,7 +13,6 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,31 +22,31 @@ import (
 	"github.com/seamark/seamark/config"
 )
 
-// What a client of a probe or a scrape may take: they are on the same network.
+// Limits for clients. Probes and scrapers are usually on the same network.
 const (
 	headerTimeout = 5 * time.Second
-	bodyTimeout   = time.Second      // pages read none, but what comes is taken off the connection
-	writeTimeout  = 30 * time.Second // of a whole page, to a reader as slow as that
+	bodyTimeout   = time.Second      // pages read no body, but the server discards it
+	writeTimeout  = 30 * time.Second // of a whole page
 	idleTimeout   = 2 * time.Minute
 )
 
-// ParseAddress checks the text of an address: HOST:PORT or :PORT, which is
-// every address of the machine.
+// ParseAddress checks the text of an address: HOST:PORT, or :PORT for every
+// address of the machine. PORT is a number or the name of a service.
 func ParseAddress(text string) error {
 	_, port, err := net.SplitHostPort(text)
 	if err != nil {
 		return fmt.Errorf("want an address and a port such as :8080, got %q", text)
 	}
-	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+	if _, err := net.LookupPort("tcp", port); err != nil || port == "" {
 		return fmt.Errorf("want a port of 0..65535, got %q", port)
 	}
 	return nil
 }
 
-// A Site is the pages of one plan at one address.
+// A Site is the set of pages of one plan at one address.
 type Site struct {
 	listener *listener
-	secure   *secure // nil: plain HTTP
+	tls      *tlsFiles // nil for plain HTTP
 	mu       sync.Mutex
 	pages    map[string]http.Handler
 }
@@ -57,16 +56,11 @@ type siteKey struct {
 	addr string
 }
 
-// At gives the site at addr of the plan that is being started. The address is
-// bound when At returns, but the old plan's pages, if there are any, go on
-// being served until Show. The error is a sentence for the operator.
-func At(s *config.Start, addr string) (*Site, error) { return at(s, addr, TLS{}) }
-
-// AtTLS is At for a site that is served with HTTPS and nothing else. All pages
-// of an address are served in one way.
-func AtTLS(s *config.Start, addr string, files TLS) (*Site, error) { return at(s, addr, files) }
-
-func at(s *config.Start, addr string, files TLS) (*Site, error) {
+// Open returns the site at addr of the plan that is starting. The listener is
+// open when Open returns, but serves the old plan's pages, if there are any,
+// until Show. If files is not zero the site is served with HTTPS only; all
+// callers with the same addr must pass the same files.
+func Open(s *config.Start, addr string, files TLS) (*Site, error) {
 	l, err := config.Keep(s, listenerKey{addr}, func() (*listener, error) { return listen(addr) })
 	if err != nil {
 		return nil, err
@@ -74,46 +68,44 @@ func at(s *config.Start, addr string, files TLS) (*Site, error) {
 	site, err := config.Keep(s, siteKey{s, addr}, func() (site *Site, err error) {
 		site = &Site{listener: l, pages: map[string]http.Handler{}}
 		if files != (TLS{}) {
-			site.secure, err = newSecure(files)
+			site.tls, err = newTLSFiles(files)
 		}
 		return site, err
 	})
 	if err == nil && site.files() != files {
-		err = fmt.Errorf("another directive of this Corefile serves %s %s: give one of them another address", addr, site.way())
+		mode := "without TLS"
+		if site.tls != nil {
+			mode = "with TLS of its own"
+		}
+		err = fmt.Errorf("another directive of this Corefile serves %s %s: give one of them another address", addr, mode)
 	}
 	return site, err
 }
 
 func (s *Site) files() TLS {
-	if s.secure == nil {
+	if s.tls == nil {
 		return TLS{}
 	}
-	return s.secure.files
+	return s.tls.names
 }
 
-func (s *Site) way() string {
-	if s.secure == nil {
-		return "without TLS"
-	}
-	return "with TLS of its own"
-}
-
-// Handle puts a page at path, in place of whatever was there. A path that ends
-// in a slash also has everything below it that has no page of its own.
+// Handle sets the page for path, replacing an earlier one. A path that ends in
+// a slash also matches all paths below it that have no page of their own.
 func (s *Site) Handle(path string, page http.Handler) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pages[path] = page
 }
 
-// Show makes the site the one that its address serves.
+// Show makes the listener serve s.
 func (s *Site) Show() { s.listener.site.Store(s) }
 
-// ShowFirst is Show if the address serves nothing yet: what is true of the
-// process while its first plan starts.
+// ShowFirst is Show if the listener serves no site yet, for pages that are
+// valid while the process's first plan starts.
 func (s *Site) ShowFirst() { s.listener.site.CompareAndSwap(nil, s) }
 
-// Stop is for config.Keep: a site has nothing to end, its listener has.
+// Stop implements config.Stopper. A Site has nothing to stop; its listener
+// does.
 func (s *Site) Stop() {}
 
 func (s *Site) page(path string) http.Handler {
@@ -131,71 +123,73 @@ func (s *Site) page(path string) http.Handler {
 	}
 }
 
-// Addr is what was bound: with port 0, the port that was found.
+// Addr returns the listener's address, with the actual port if port 0 was
+// requested.
 func (s *Site) Addr() net.Addr { return s.listener.tcp.Addr() }
 
 type listenerKey struct{ addr string }
 
-// A listener is one bound address and the goroutine that serves it.
+// A listener is one open address and the goroutine that serves it.
 type listener struct {
 	tcp    net.Listener
 	server http.Server
 	site   atomic.Pointer[Site]
-	served chan struct{} // closed when the goroutine has ended
+	done   chan struct{} // closed when the goroutine ends
 }
 
 func listen(addr string) (*listener, error) {
 	tcp, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, refused(addr, err)
+		return nil, listenError(addr, err)
 	}
-	l := &listener{tcp: tcp, served: make(chan struct{})}
+	l := &listener{tcp: tcp, done: make(chan struct{})}
 	l.server = http.Server{
 		Handler:           l,
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
-		ErrorLog:          log.New(io.Discard, "", 0), // of clients that go away
+		ErrorLog:          log.New(io.Discard, "", 0), // client errors
 	}
 	go func() {
-		defer close(l.served)
-		_ = l.server.Serve(connections{tcp, l}) // ends with Stop
+		defer close(l.done)
+		_ = l.server.Serve(tlsListener{tcp, l}) // returns after Stop
 	}()
 	return l, nil
 }
 
-func refused(addr string, err error) error {
+func listenError(addr string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("cannot listen on %s: the port is taken: stop what uses it or give another address here", addr)
+		return fmt.Errorf("listening on %s: address already in use: stop the process that uses it or choose another address", addr)
 	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
-		return fmt.Errorf("cannot listen on %s: no permission: give a port above 1023 or the capability NET_BIND_SERVICE", addr)
+		return fmt.Errorf("listening on %s: permission denied: choose a port above 1023 or add the capability NET_BIND_SERVICE", addr)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return fmt.Errorf("cannot listen on %s: this machine does not have the address", addr)
+		return fmt.Errorf("listening on %s: this machine does not have the address", addr)
 	}
-	return fmt.Errorf("cannot listen on %s: %w", addr, err)
+	return fmt.Errorf("listening on %s: %w", addr, err)
 }
 
 // Stop closes the address and its connections.
 func (l *listener) Stop() {
 	_ = l.server.Close()
-	<-l.served
+	<-l.done
 }
 
 func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// Of this page, and not of the server: some take longer and say so.
+	// Deadlines are set for each page, not in http.Server, because some pages
+	// extend theirs.
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Now().Add(writeTimeout))
-	if r.Body != http.NoBody { // without one, reading goes on to see whether the client is still there
+	if r.Body != http.NoBody { // without a body, http.Server reads to notice a disconnect
 		_ = control.SetReadDeadline(time.Now().Add(bodyTimeout))
 	}
 	site := l.site.Load()
 	switch {
 	case site == nil:
 		http.NotFound(w, r)
-	case !site.secure.allows(r.TLS):
-		// The connection is older than this plan.
+	case !site.tls.allows(r.TLS):
+		// The connection was opened before this plan was served.
 		w.Header().Set("Connection", "close")
-		http.Error(w, "connect again, with TLS and a certificate if that is asked for", http.StatusForbidden)
+		http.Error(w, "connect again, with TLS and a client certificate if the server requires it", http.StatusForbidden)
 	default:
 		if page := site.page(r.URL.Path); page != nil {
 			page.ServeHTTP(w, r)
@@ -205,16 +199,16 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// connections are those of a listener, in the way of the site that it shows.
-type connections struct {
+// A tlsListener accepts TLS connections if the current site has TLS.
+type tlsListener struct {
 	net.Listener
 	l *listener
 }
 
-func (c connections) Accept() (net.Conn, error) {
+func (c tlsListener) Accept() (net.Conn, error) {
 	conn, err := c.Listener.Accept()
-	if site := c.l.site.Load(); err == nil && site != nil && site.secure != nil {
-		conn = tls.Server(conn, site.secure.config)
+	if site := c.l.site.Load(); err == nil && site != nil && site.tls != nil {
+		conn = tls.Server(conn, site.tls.config)
 	}
 	return conn, err
 }

@@ -35,7 +35,7 @@ func get(t *testing.T, addr net.Addr, path string) (int, string) {
 func TestReload(t *testing.T) {
 	const addr = "127.0.0.1:0"
 	first := config.NewStart(context.Background(), nil)
-	old, err := At(first, addr)
+	old, err := Open(first, addr, TLS{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,11 +45,11 @@ func TestReload(t *testing.T) {
 	}
 	old.Show()
 	second := config.NewStart(context.Background(), first)
-	site, err := At(second, addr)
+	site, err := Open(second, addr, TLS{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, _ := At(second, addr); again != site {
+	if again, _ := Open(second, addr, TLS{}); again != site {
 		t.Error("one plan has two sites at one address")
 	}
 	site.Handle("/a", page("two"))
@@ -77,7 +77,7 @@ func TestReload(t *testing.T) {
 func TestBody(t *testing.T) {
 	start := config.NewStart(context.Background(), nil)
 	defer start.Stop()
-	site, err := At(start, "127.0.0.1:0")
+	site, err := Open(start, "127.0.0.1:0", TLS{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,22 +98,22 @@ func TestBody(t *testing.T) {
 	}
 }
 
-func TestTaken(t *testing.T) {
+func TestOpenAddressInUse(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	_, err = At(config.NewStart(context.Background(), nil), ln.Addr().String())
-	if err == nil || !strings.Contains(err.Error(), "the port is taken: stop what uses it or give another address here") {
-		t.Errorf("got %v", err)
+	_, err = Open(config.NewStart(context.Background(), nil), ln.Addr().String(), TLS{})
+	if want := "listening on " + ln.Addr().String() + ": address already in use: stop the process that uses it or choose another address"; err == nil || err.Error() != want {
+		t.Errorf("Open(%s): got %v, want %s", ln.Addr(), err, want)
 	}
 }
 
 func TestParseAddress(t *testing.T) {
-	for text, ok := range map[string]bool{":8080": true, "localhost:9153": true, "[::1]:0": true, "8080": false, ":http": false, ":70000": false} {
+	for text, ok := range map[string]bool{":8080": true, "localhost:9153": true, "[::1]:0": true, ":http": true, "localhost:http": true, "8080": false, ":": false, ":nosuch": false, ":70000": false, ":-1": false} {
 		if err := ParseAddress(text); (err == nil) != ok {
-			t.Errorf("%s: %v", text, err)
+			t.Errorf("ParseAddress(%q): got %v, want success %v", text, err, ok)
 		}
 	}
 }

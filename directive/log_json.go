@@ -8,8 +8,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// appendObject writes the line of q behind buf as a JSON object: see Log for
-// its keys, which never change.
+// appendObject appends the line of q to buf as a JSON object. Its keys,
+// documented at Log, are stable.
 func appendObject(buf []byte, q *dns.Query, metadata []piece) []byte {
 	buf = append(buf, `{"time":"`...)
 	buf = q.Start.UTC().AppendFormat(buf, "2006-01-02T15:04:05.000000Z07:00")
@@ -28,15 +28,16 @@ func appendObject(buf []byte, q *dns.Query, metadata []piece) []byte {
 	buf = strconv.AppendUint(append(buf, `,"opcode":`...), uint64(opcode(q)), 10)
 	buf = appendString(append(buf, `,"class":`...), q.Class.String())
 	buf = appendString(append(buf, `,"type":`...), q.Type.String())
-	var room [4 * wire.MaxName]byte // an escape is \046
-	buf = appendString(append(buf, `,"name":`...), wire.AppendText(room[:0], q.Name()))
+	var text [4 * wire.MaxName]byte // an escape such as \046 has four bytes
+	buf = appendString(append(buf, `,"name":`...), wire.AppendText(text[:0], q.Name()))
 	buf = strconv.AppendBool(append(buf, `,"do":`...), q.DO)
-	buf = strconv.AppendUint(append(buf, `,"bufsize":`...), uint64(takes(q)), 10)
+	buf = strconv.AppendUint(append(buf, `,"bufsize":`...), uint64(maxReply(q)), 10)
 	buf = strconv.AppendInt(append(buf, `,"size":`...), int64(len(q.Packet())), 10)
 	return appendOutcome(buf, q, metadata)
 }
 
-// appendOutcome writes the second half of the object: what became of q.
+// appendOutcome appends the second half of the object, which describes the
+// reply.
 func appendOutcome(buf []byte, q *dns.Query, metadata []piece) []byte {
 	buf = append(buf, `,"rcode":`...)
 	answers := uint64(q.Answer.Count[wire.Answers])
@@ -68,8 +69,8 @@ func appendOutcome(buf []byte, q *dns.Query, metadata []piece) []byte {
 	return append(buf, "}\n"...)
 }
 
-// appendString writes a JSON string (RFC 8259 §7). Bytes that are no UTF-8
-// become U+FFFD.
+// appendString appends a JSON string (RFC 8259 §7). Invalid UTF-8 becomes
+// U+FFFD.
 func appendString[S string | []byte](buf []byte, s S) []byte {
 	const hex = "0123456789abcdef"
 	buf = append(buf, '"')

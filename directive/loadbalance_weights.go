@@ -17,29 +17,30 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// shares are the weights of a file: which address is how often the first.
-type shares struct {
-	file string
-	now  atomic.Pointer[weights]
+// A weightsFile is the file of "loadbalance weighted", checked for changes.
+type weightsFile struct {
+	file    string
+	current atomic.Pointer[weights]
 
-	text  []byte // the last that was read
-	log   *slog.Logger
-	stop  chan struct{}
-	ended chan struct{}
+	text []byte // the text of current
+	log  *slog.Logger
+	stop chan struct{}
+	done chan struct{}
 }
 
-// weights are by name and address.
+// weights maps owner names and addresses to weights.
 type weights map[wire.Name]map[netip.Addr]uint32
 
-type sharesKey struct {
+type weightsKey struct {
 	file   string
 	period time.Duration
 }
 
-// startShares reads a file and looks at it again and again.
-func startShares(s *config.Start, b *config.Block, file string, period time.Duration) (*shares, error) {
-	return config.Keep(s, sharesKey{file, period}, func() (*shares, error) {
-		w := &shares{file: file, log: b.Log, stop: make(chan struct{}), ended: make(chan struct{})}
+// keepWeights reads a file and checks it for changes every period, unless that
+// is zero. The result survives reloads.
+func keepWeights(s *config.Start, b *config.Block, file string, period time.Duration) (*weightsFile, error) {
+	return config.Keep(s, weightsKey{file, period}, func() (*weightsFile, error) {
+		w := &weightsFile{file: file, log: b.Log, stop: make(chan struct{}), done: make(chan struct{})}
 		if err := w.read(); err != nil {
 			return nil, err
 		}
@@ -48,20 +49,20 @@ func startShares(s *config.Start, b *config.Block, file string, period time.Dura
 	})
 }
 
-// Stop ends the looking.
-func (w *shares) Stop() {
+// Stop ends the checks.
+func (w *weightsFile) Stop() {
 	close(w.stop)
-	<-w.ended
+	<-w.done
 }
 
-func (w *shares) follow(period time.Duration) {
-	defer close(w.ended)
+func (w *weightsFile) follow(period time.Duration) {
+	defer close(w.done)
 	if period == 0 {
 		return
 	}
 	tick := time.NewTicker(period)
 	defer tick.Stop()
-	said := ""
+	logged := ""
 	for {
 		select {
 		case <-w.stop:
@@ -71,35 +72,35 @@ func (w *shares) follow(period time.Duration) {
 		err := w.read()
 		switch {
 		case err == nil:
-			said = ""
-		case err.Error() != said:
-			said = err.Error()
-			w.log.Warn("loadbalance: the weights stay as they were", "err", err)
+			logged = ""
+		case err.Error() != logged:
+			logged = err.Error()
+			w.log.Warn("loadbalance: reading weights failed, keeping the previous ones", "file", w.file, "error", err)
 		}
 	}
 }
 
-// read takes the file's weights, unless it is as it was.
-func (w *shares) read() error {
+// read updates the weights if the file's text has changed.
+func (w *weightsFile) read() error {
 	text, err := corefile.Text(w.file)
 	if err != nil {
 		return fmt.Errorf("reading weights: %w", err)
 	}
-	if w.now.Load() != nil && bytes.Equal(text, w.text) {
+	if w.current.Load() != nil && bytes.Equal(text, w.text) {
 		return nil
 	}
-	weights, err := parseShares(text)
+	weights, err := parseWeights(text)
 	if err != nil {
 		return fmt.Errorf("%s:%w", w.file, err)
 	}
 	w.text = text
-	w.now.Store(&weights)
+	w.current.Store(&weights)
 	return nil
 }
 
-// parseShares reads the text of a file. Its errors begin with the line.
-func parseShares(text []byte) (weights, error) {
-	all := weights{}
+// parseWeights reads the text of a file. Its errors begin with the line number.
+func parseWeights(text []byte) (weights, error) {
+	parsed := weights{}
 	var name wire.Name
 	in := bufio.NewScanner(bytes.NewReader(text))
 	line := 0
@@ -112,10 +113,10 @@ func parseShares(text []byte) (weights, error) {
 		case 1:
 			var err error
 			if name, err = wire.ParseName(words[0]); err != nil {
-				return nil, fmt.Errorf("%d: not a name: %w", line, err)
+				return nil, fmt.Errorf("%d: want a name: %w", line, err)
 			}
-			if all[name] == nil {
-				all[name] = map[netip.Addr]uint32{}
+			if parsed[name] == nil {
+				parsed[name] = map[netip.Addr]uint32{}
 			}
 		case 2:
 			addr, err := netip.ParseAddr(words[0])
@@ -129,7 +130,7 @@ func parseShares(text []byte) (weights, error) {
 			if name == "" {
 				return nil, fmt.Errorf("%d: want a name before the first address", line)
 			}
-			all[name][addr.Unmap()] = uint32(n)
+			parsed[name][addr.Unmap()] = uint32(n)
 		default:
 			return nil, fmt.Errorf("%d: want a name, or an address and its weight, got %q", line, in.Text())
 		}
@@ -140,12 +141,12 @@ func parseShares(text []byte) (weights, error) {
 	if name == "" {
 		return nil, fmt.Errorf("%d: want at least one name", line+1)
 	}
-	return all, nil
+	return parsed, nil
 }
 
-// order puts one of the addresses of each run in front.
-func (w *shares) order(a *wire.Answer) {
-	all := *w.now.Load()
+// order puts one address of each RRset first, chosen by weight.
+func (w *weightsFile) order(a *wire.Answer) {
+	current := *w.current.Load()
 	a.RRsets(func(run wire.RRset) {
 		if t := run.First.Type; t != wire.TypeA && t != wire.TypeAAAA {
 			return
@@ -155,14 +156,14 @@ func (w *shares) order(a *wire.Answer) {
 		if !ok {
 			return
 		}
-		of := all[wire.Name(wire.AppendLower(owner[:0], owner))]
-		// With each record the sum of weights grows, and the record takes the
-		// front from those before with the probability of its part in it.
+		byAddr := current[wire.Name(wire.AppendLower(owner[:0], owner))]
+		// Weighted reservoir sampling: each record replaces the chosen one with
+		// the probability weight/sum, where sum includes its own weight.
 		chosen, sum := 0, uint32(0)
 		a.EachRecord(run, func(i int, r wire.Record) {
 			weight := uint32(1)
 			if addr, ok := netip.AddrFromSlice(a.Buf[r.RData:r.Next]); ok {
-				weight = max(weight, of[addr])
+				weight = max(weight, byAddr[addr])
 			}
 			if sum += weight; rand.Uint32N(sum) < weight {
 				chosen = i

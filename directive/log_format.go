@@ -15,42 +15,43 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// CoreDNS's own formats. The dash is where a web server logs a user's name.
+// The names of CoreDNS's own formats. The dash stands for the user name of a web
+// server's log.
 const (
 	commonFormat   = `{remote}:{port} - {>id} "{type} {class} {name} {proto} {size} {>do} {>bufsize}" {rcode} {>rflags} {rsize} {duration}`
 	combinedFormat = commonFormat + ` "{>opcode}"`
 	jsonFormat     = "{json}"
 )
 
-// A format is a line of the query log: text and placeholders in turn, or a JSON
+// A format describes a line of the query log: text and placeholders, or a JSON
 // object.
 type format struct {
 	pieces []piece
-	json   bool // then the pieces are the members of "metadata"
+	json   bool // the pieces are the members of "metadata"
 }
 
-// A piece is a placeholder, by its index in placeholders, or text, or metadata.
+// A piece is text, a placeholder or a metadata value.
 type piece struct {
-	text string // or the key of metadata, without the first slash
-	what int    // or one of those below
+	kind int    // an index in placeholders, isText or isMetadata
+	text string // the text, or the metadata key without its first slash
 
-	read func(q *dns.Query) string // metadata
+	read func(q *dns.Query) string // for isMetadata
 }
 
-// What a piece is that has no index.
 const (
 	isText     = -1
 	isMetadata = -2
 )
 
-// placeholders are what a format may have, in the order of the cases of append.
+// placeholders lists the placeholders in the order of the cases in
+// piece.append.
 var placeholders = [...]string{
 	"{type}", "{name}", "{class}", "{proto}", "{remote}", "{port}", "{local}", "{size}", "{rcode}", "{rsize}",
 	"{duration}", "{>id}", "{>opcode}", "{>do}", "{>bufsize}", "{>rflags}",
 }
 
-// placeholder is what looks like one: braces around a JSON object do not. A key
-// of metadata has a slash in it, and may have what a label of Kubernetes has.
+// placeholder matches a placeholder, but not the braces around a JSON object. A
+// metadata key contains a slash and the characters of Kubernetes labels.
 var placeholder = regexp.MustCompile(`\{>?[a-zA-Z][-a-zA-Z0-9_]*\}|\{/[-a-zA-Z0-9_./]*\}`)
 
 func parseFormat(text string) (*format, error) {
@@ -58,26 +59,26 @@ func parseFormat(text string) (*format, error) {
 		return parseJSONFormat(rest)
 	}
 	text = strings.NewReplacer("{common}", commonFormat, "{combined}", combinedFormat).Replace(text)
-	f, at := &format{pieces: []piece{{text: "[INFO] ", what: isText}}}, 0
+	f, at := &format{pieces: []piece{{text: "[INFO] ", kind: isText}}}, 0
 	for _, m := range placeholder.FindAllStringIndex(text, -1) {
 		p, err := parsePlaceholder(text[m[0]:m[1]])
 		if err != nil {
 			return nil, err
 		}
-		f.pieces = append(f.pieces, piece{text: text[at:m[0]], what: isText}, p)
+		f.pieces = append(f.pieces, piece{text: text[at:m[0]], kind: isText}, p)
 		at = m[1]
 	}
-	f.pieces = append(f.pieces, piece{text: text[at:] + "\n", what: isText})
+	f.pieces = append(f.pieces, piece{text: text[at:] + "\n", kind: isText})
 	return f, nil
 }
 
-// parseJSONFormat reads what follows {json}.
+// parseJSONFormat reads the words after {json}.
 func parseJSONFormat(rest string) (*format, error) {
 	f := &format{json: true}
 	for _, word := range strings.Fields(rest) {
 		p, err := parsePlaceholder(word)
-		if err != nil || p.what != isMetadata {
-			return nil, fmt.Errorf("want nothing but placeholders of metadata behind {json}, like {/kubernetes/namespace}, got %q", word)
+		if err != nil || p.kind != isMetadata {
+			return nil, fmt.Errorf("want only metadata placeholders after {json}, such as {/kubernetes/namespace}, got %q", word)
 		}
 		f.pieces = append(f.pieces, p)
 	}
@@ -88,33 +89,33 @@ func parsePlaceholder(text string) (piece, error) {
 	if key, ok := strings.CutPrefix(text, "{/"); ok {
 		key = strings.TrimSuffix(key, "}")
 		if plugin, name, ok := strings.Cut(key, "/"); !ok || plugin == "" || name == "" {
-			return piece{}, fmt.Errorf("%s is no metadata: want {/PLUGIN/NAME}, like {/kubernetes/namespace}", text)
+			return piece{}, fmt.Errorf("%s is not a metadata placeholder: want {/PLUGIN/NAME}, such as {/kubernetes/namespace}", text)
 		}
-		return piece{text: key, what: isMetadata}, nil
+		return piece{text: key, kind: isMetadata}, nil
 	}
 	if text == jsonFormat {
-		return piece{}, errors.New("{json} stands at the beginning of a format")
+		return piece{}, errors.New("{json} must be at the beginning of the format")
 	}
-	what := slices.Index(placeholders[:], text)
-	if what < 0 {
-		return piece{}, fmt.Errorf("no such placeholder: %s; there are {common}, {combined}, {json}, %s and {/PLUGIN/NAME}", text, strings.Join(placeholders[:], ", "))
+	kind := slices.Index(placeholders[:], text)
+	if kind < 0 {
+		return piece{}, fmt.Errorf("unknown placeholder %s; want {common}, {combined}, {json}, %s or {/PLUGIN/NAME}", text, strings.Join(placeholders[:], ", "))
 	}
-	return piece{what: what}, nil
+	return piece{kind: kind}, nil
 }
 
-// find finds those of b who know the metadata.
-func (f *format) find(b *config.Block) {
+// bindMetadata looks up the providers of the format's metadata in b.
+func (f *format) bindMetadata(b *config.Block) {
 	if f == nil {
 		return
 	}
 	for i := range f.pieces {
-		if p := &f.pieces[i]; p.what == isMetadata {
+		if p := &f.pieces[i]; p.kind == isMetadata {
 			p.read = b.Metadata(p.text)
 		}
 	}
 }
 
-// append writes the line of q behind buf.
+// append appends the line of q to buf.
 func (f *format) append(buf []byte, q *dns.Query) []byte {
 	if f.json {
 		return appendObject(buf, q, f.pieces)
@@ -126,7 +127,7 @@ func (f *format) append(buf []byte, q *dns.Query) []byte {
 }
 
 func (p *piece) append(buf []byte, q *dns.Query) []byte {
-	switch p.what {
+	switch p.kind {
 	case isText:
 		return append(buf, p.text...)
 	case isMetadata:
@@ -163,7 +164,7 @@ func (p *piece) append(buf []byte, q *dns.Query) []byte {
 	case 13:
 		return strconv.AppendBool(buf, q.DO)
 	case 14:
-		return strconv.AppendUint(buf, uint64(takes(q)), 10)
+		return strconv.AppendUint(buf, uint64(maxReply(q)), 10)
 	default:
 		return appendFlags(buf, q.Reply(), "")
 	}
@@ -171,8 +172,8 @@ func (p *piece) append(buf []byte, q *dns.Query) []byte {
 
 func opcode(q *dns.Query) uint16 { return q.Flags >> 11 & 15 }
 
-// takes is the size of the largest reply that q's client takes.
-func takes(q *dns.Query) uint16 {
+// maxReply returns the size of the largest reply that q's client accepts.
+func maxReply(q *dns.Query) uint16 {
 	if q.Proto == dns.TCP {
 		return wire.MaxMessage
 	}
@@ -186,8 +187,8 @@ func appendHost(buf []byte, a netip.Addr) []byte {
 	return a.AppendTo(buf)
 }
 
-// appendMetadata writes a value that comes from who knows where: no byte of it
-// begins a line.
+// appendMetadata appends a value with control characters escaped: clients may
+// choose part of it, and it must not begin a new line.
 func appendMetadata(buf []byte, value string) []byte {
 	if value == "" {
 		return append(buf, '-')
@@ -203,8 +204,8 @@ func appendMetadata(buf []byte, value string) []byte {
 	return buf
 }
 
-// appendFlags writes the flags of a reply, with quote around each; there are
-// none of a dropped query.
+// appendFlags appends the flags of a reply with quote around each. A dropped
+// query has none.
 func appendFlags(buf, reply []byte, quote string) []byte {
 	if len(reply) < wire.HeaderLen {
 		if quote == "" {
@@ -216,7 +217,7 @@ func appendFlags(buf, reply []byte, quote string) []byte {
 	const z = 1 << 6
 	for i, bit := range [...]uint16{wire.FlagQR, wire.FlagAA, wire.FlagTC, wire.FlagRD, wire.FlagRA, z, wire.FlagAD, wire.FlagCD} {
 		if flags&bit != 0 {
-			if i > 0 { // a reply has QR
+			if i > 0 { // every reply has QR
 				buf = append(buf, ',')
 			}
 			buf = append(buf, quote...)
@@ -227,5 +228,5 @@ func appendFlags(buf, reply []byte, quote string) []byte {
 	return buf
 }
 
-// wireText is a name in wire form as people write it.
-func wireText(name []byte) string { return string(wire.AppendText(nil, name)) }
+// nameText returns the text form of a name in wire form.
+func nameText(name []byte) string { return string(wire.AppendText(nil, name)) }

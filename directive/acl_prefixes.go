@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// A prefixes is a set of prefixes: a set of addresses for each of their lengths,
-// so that looking an address up costs the same however many there are.
+// prefixes is a set of prefixes, with one hash set for each prefix length: a
+// lookup costs the same however many prefixes there are.
 type prefixes struct{ v4, v6 []prefixSet }
 
-// A prefixSet is prefixes of one length.
+// A prefixSet holds the prefixes of one length.
 type prefixSet struct {
 	bits  int
 	addrs map[netip.Addr]struct{}
 }
 
-func newPrefixes(all []netip.Prefix) *prefixes {
+func newPrefixes(list []netip.Prefix) *prefixes {
 	s := &prefixes{}
-	for _, p := range all {
+	for _, p := range list {
 		s.add(p)
 	}
 	return s
@@ -36,7 +36,7 @@ func (s *prefixes) add(p netip.Prefix) {
 	(*sets)[i].addrs[p.Addr()] = struct{}{}
 }
 
-func (s *prefixes) join(other *prefixes) {
+func (s *prefixes) merge(other *prefixes) {
 	for _, set := range slices.Concat(other.v4, other.v6) {
 		for addr := range set.addrs {
 			s.add(netip.PrefixFrom(addr, set.bits))
