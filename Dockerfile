@@ -8,7 +8,7 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 ARG VERSION=dev
-RUN make build VERSION=${VERSION}
+RUN make build PGO=auto VERSION=${VERSION}
 
 FROM scratch
 # Roots of certificates, for upstreams over TLS.

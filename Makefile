@@ -1,71 +1,116 @@
-# Everything here needs Go and make; `make test` finds or installs the rest.
+# Everything here needs Go and make. `make test` installs or asks for the rest.
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# auto builds with the profile cmd/seamark/default.pgo, as releases are built. It
+# compiles every package once more, so it is off while you work.
+PGO ?= off
 FUZZTIME ?= 10s
 # Packages built and tested at once, and fuzz workers.
 JOBS ?= 2
-# The modules whose code is checked: the server, and the real API machinery
-# that its tests run against. tools/ holds pinned versions and no code.
-MODULES := . kubetest
+# The modules whose code is checked: the server, the benchmark, and the tests
+# against the API machinery. tools/ pins versions and has no code.
+MODULES := . bench kubetest
 
 GO ?= go
 GOFMT := "$$($(GO) env GOROOT)/bin/gofmt"
-STATICCHECK := $(GO) tool -modfile="$(CURDIR)/tools/go.mod" staticcheck
+TOOL := $(GO) tool -modfile="$(CURDIR)/tools/go.mod"
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help build run test lint fuzz bench profile c-compiler
+# The results of the stages of `make test`, for its summary.
+RESULTS := $(CURDIR)/bin/test
+# test-stage NAME,DIRECTORY,GO TEST ARGUMENTS
+test-stage = cd $(2) && $(TOOL) gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg \
+	--hide-summary all --jsonfile $(RESULTS)/$(1).json -- -p $(JOBS) -timeout 30m $(3)
 
-help: ## say what there is to make
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' Makefile
+.PHONY: help build run test test-server test-api test-fuzz test-summary lint fuzz bench profile c-compiler
 
-build: ## build bin/seamark
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile
+
+build: ## build bin/seamark (PGO=auto for a release)
 	@mkdir -p bin
-	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false \
+	CGO_ENABLED=0 $(GO) build -v -trimpath -buildvcs=false -pgo=$(PGO) \
 		-ldflags '-X main.version=$(VERSION)' -o bin/seamark ./cmd/seamark
 
-run: build ## build, and serve examples/ on 127.0.0.1:1053
+run: ## build, and serve examples/ on 127.0.0.1:1053
+	@echo "== building bin/seamark: seconds, or about a minute and a half the first time; the packages are listed"
+	@$(MAKE) build
 	bin/seamark serve --manifests examples --listen 127.0.0.1:1053
 
-# Each module is tested even if one before it failed: one run shows everything.
-# The fuzz targets look for something new for a moment, without the detector.
-test: c-compiler ## run every test of both modules with the race detector
-	@$(MAKE) fuzz FUZZTIME=10000x
-	@failed=; for m in $(MODULES); do \
-		(cd $$m && CGO_ENABLED=1 $(GO) test -race -p $(JOBS) -timeout 30m ./...) || failed="$$failed $$m"; \
-	done; test -z "$$failed"
+# Every stage runs even if one before it failed: one run shows everything.
+test: c-compiler ## run every test, and end with a summary
+	@rm -rf $(RESULTS) && mkdir -p $(RESULTS)
+	@failed=; for stage in test-server test-api test-fuzz; do \
+		$(MAKE) $$stage || failed="$$failed $$stage"; \
+	done; \
+	$(MAKE) test-summary; \
+	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
 
-lint: ## gofmt, go vet and staticcheck on both modules
+test-server: # the server and the benchmark
+	@mkdir -p $(RESULTS)
+	@echo "== 1/3 the server's tests, with the race detector: about 3 minutes, or 7 the first time"
+	@CGO_ENABLED=1 $(GO) build -race -v -p $(JOBS) ./...
+	@export CGO_ENABLED=1; failed=; \
+	($(call test-stage,server,.,-race ./...)) || failed=1; \
+	($(call test-stage,bench,bench,./...)) || failed=1; \
+	test -z "$$failed"
+
+# The API machinery (some 1,400 packages) runs in a process of its own, built once
+# and without the race detector.
+test-api: # the server against the real API machinery and etcd
+	@mkdir -p bin $(RESULTS)
+	@echo "== 2/3 the tests against the Kubernetes API machinery and etcd: about 4 minutes, or 8 the first time"
+	@cd kubetest && CGO_ENABLED=0 $(GO) build -v -p $(JOBS) -o ../bin/kubetest-api ./cmd/api
+	@failed=; \
+	(export CGO_ENABLED=1; $(call test-stage,kubetest,kubetest,-race . ./certs ./control ./gate)) || failed=1; \
+	(export CGO_ENABLED=0; $(call test-stage,machinery,kubetest,./machinery ./cmd/...)) || failed=1; \
+	test -z "$$failed"
+
+test-fuzz: # each fuzz target, briefly
+	@echo "== 3/3 fuzzing, 10,000 inputs for each target: about 2 minutes"
+	@$(MAKE) fuzz FUZZTIME=10000x
+
+# gotestsum ends with the skipped tests, their reasons, and the counts.
+test-summary:
+	@echo "== summary"
+	@$(TOOL) gotestsum --format none --hide-summary output --raw-command -- cat $(RESULTS)/*.json
+
+lint: ## gofmt, go vet and staticcheck on every module
 	@files=$$($(GOFMT) -l .) || exit 1; \
 	if [ -n "$$files" ]; then echo "not formatted, run gofmt -w on:"; echo "$$files"; exit 1; fi
-	@for m in $(MODULES); do (cd $$m && $(GO) vet -p $(JOBS) ./...) || exit 1; done
-	@for m in $(MODULES); do (cd $$m && $(STATICCHECK) ./...) || exit 1; done
+	@for m in $(MODULES); do echo "== go vet and staticcheck: module $$m"; \
+		(cd $$m && CGO_ENABLED=0 $(GO) vet -p $(JOBS) ./... && CGO_ENABLED=0 $(TOOL) staticcheck ./...) || exit 1; done
 
-# go test -list prints a package's targets and then "ok" with its path; go
-# fuzzes one target of one package at a time.
+# go test -fuzz would compile all dependencies once more, for coverage that no
+# target needs. -d=libfuzzer, its flag of the compiler, is given for our packages.
 fuzz: ## run each fuzz target for FUZZTIME (10s)
-	@list=$$($(GO) test -p $(JOBS) -list '^Fuzz' ./...) || { echo "$$list"; exit 1; }; \
-	echo "$$list" | awk '/^Fuzz/ { t[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print $$2, t[i]; n = 0 }' | \
-	while read -r pkg target; do \
-		echo "$$pkg $$target"; \
-		$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x -parallel $(JOBS) "$$pkg" </dev/null || exit 1; \
+	@mkdir -p bin/fuzz
+	@grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u | while read -r dir; do \
+		CGO_ENABLED=0 $(GO) test -c -pgo=off -gcflags='github.com/seamark/seamark/...=-d=libfuzzer' -o bin/fuzz/package.test "$$dir" || exit 1; \
+		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\)(.*/\1/p' "$$dir"/*_test.go); do \
+			echo "fuzzing $$dir $$target"; \
+			(cd "$$dir" && "$(CURDIR)/bin/fuzz/package.test" -test.run '^$$' -test.fuzz "^$$target\$$" -test.fuzztime $(FUZZTIME) \
+				-test.fuzzminimizetime 10x -test.fuzzcachedir "$(CURDIR)/bin/fuzz/cache/$$dir" -test.parallel $(JOBS)) </dev/null >bin/fuzz/log 2>&1 || \
+				{ cat bin/fuzz/log; exit 1; }; \
+		done; \
 	done
 
-# What it is told by: QUICK=1, COREDNS=binary, KUBECONFIG=file, BENCH_INSTALL=1,
-# and BENCH_FLAGS for all else. A KUBECONFIG that is only in the environment is
-# that of somebody's cluster: the benchmark writes into the one it is given.
-bench: ## measure against Knot and others; bench/README.md says how
-	@mkdir -p bin && $(GO) build -o bin/bench ./bench
+# Its settings: QUICK=1, COREDNS=binary, KUBECONFIG=file, BENCH_INSTALL=1, and
+# BENCH_FLAGS for the rest. A KUBECONFIG of the environment is ignored, since the
+# benchmark writes into the cluster that it is given.
+bench: ## measure against Knot and others; see bench/README.md
+	@mkdir -p bin && cd bench && $(GO) build -o ../bin/bench .
 	bin/bench $(if $(QUICK),-quick) $(if $(BENCH_INSTALL),-install) \
 		$(if $(COREDNS),-coredns '$(COREDNS)') \
 		$(if $(filter command line,$(origin KUBECONFIG)),-kubeconfig '$(KUBECONFIG)') $(BENCH_FLAGS)
 
-profile: ## renew cmd/seamark/default.pgo, the profile that the compiler builds the server by
-	@mkdir -p bin && $(GO) build -o bin/bench ./bench
+profile: ## renew cmd/seamark/default.pgo, the profile for release builds
+	@mkdir -p bin && cd bench && $(GO) build -o ../bin/bench .
 	bin/bench -quick -time 3s -peers '' -profile cmd/seamark/default.pgo $(BENCH_FLAGS)
 
 # The race detector is linked by a C compiler and needs the C library's
-# headers. The probe is a preprocessor run, because a compiler without headers
-# is found on PATH and fails only later.
+# headers. The probe is a preprocessor run: a compiler without headers is found
+# on PATH, too.
 c-compiler:
 	@probe() { echo '#include <stdlib.h>' | $$($(GO) env CC) -E - >/dev/null 2>&1; }; \
 	if ! probe; then \
@@ -74,5 +119,5 @@ c-compiler:
 			export DEBIAN_FRONTEND=noninteractive; \
 			apt-get update -qq && apt-get install -y -qq --no-install-recommends gcc libc6-dev >/dev/null; \
 		fi; \
-		probe || { echo "make test needs a C compiler with the C library's headers for Go's race detector: install gcc and libc6-dev (or your system's like), or set CC." >&2; exit 1; }; \
+		probe || { echo "make test needs a C compiler and the C library's headers for Go's race detector: install gcc and libc6-dev (or your system's equivalents), or set CC" >&2; exit 1; }; \
 	fi

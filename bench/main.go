@@ -207,7 +207,7 @@ func (b *bench) prepare(ctx context.Context) error {
 	if b.binary == "" {
 		b.say("building our server")
 		b.binary = filepath.Join(b.dir, "seamark")
-		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", b.binary, "./cmd/seamark")
+		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-pgo=auto", "-ldflags", "-s -w", "-o", b.binary, "./cmd/seamark")
 		build.Dir = b.root
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if text, err := build.CombinedOutput(); err != nil {

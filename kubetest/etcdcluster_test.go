@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seamark/seamark/kubetest/gate"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -143,7 +144,7 @@ func TestEtcdClusterLosesItsLeader(t *testing.T) {
 // it. When the partition ends it has what was written meanwhile.
 func TestEtcdClusterPartition(t *testing.T) {
 	c := startEtcdCluster(t, EtcdOptions{})
-	for _, fault := range []EtcdFault{EtcdSilent, EtcdRefused} {
+	for _, fault := range []gate.Fault{gate.Silent, gate.Refused} {
 		first := etcdLeader(t, c)
 		alone := etcdClient(t, c.Config(), c.Endpoints()[first])
 		etcdPut(t, alone, "a", "before")
@@ -173,11 +174,11 @@ func TestEtcdClusterLink(t *testing.T) {
 		alone := etcdClient(t, c.Config(), c.Endpoints()[behind])
 		etcdPut(t, etcdClient(t, c.Config(), c.Endpoints()[first]), "a", value)
 		etcdBecomes(t, alone, "a", value)
-		c.Link(first, behind, EtcdSilent)
+		c.Link(first, behind, gate.Silent)
 		etcdPut(t, etcdClient(t, c.Config(), c.Endpoints()[first]), "a", value+" later")
 		got, err := etcdOwn(t, alone, "a")
 		still := etcdLeader(t, c) == first
-		c.Link(first, behind, EtcdOpen)
+		c.Link(first, behind, gate.Open)
 		etcdBecomes(t, alone, "a", value+" later")
 		if !still {
 			continue // the third leads, whom it sees
@@ -196,13 +197,13 @@ func TestEtcdClusterClients(t *testing.T) {
 	one := etcdClient(t, c.Config(), c.Endpoints()[member])
 	all := etcdClient(t, c.Config(), c.Endpoints()...)
 	etcdPut(t, one, "a", "1")
-	for _, fault := range []EtcdFault{EtcdSilent, EtcdRefused} {
+	for _, fault := range []gate.Fault{gate.Silent, gate.Refused} {
 		c.Clients(member, fault)
 		if value, err := etcdOwn(t, one, "a"); err == nil {
 			t.Errorf("cut off by %d it gets %s", fault, value)
 		}
 		etcdPut(t, all, "a", "2")
-		c.Clients(member, EtcdOpen)
+		c.Clients(member, gate.Open)
 		etcdBecomes(t, one, "a", "2")
 	}
 }
@@ -325,8 +326,8 @@ func TestEtcdClusterStops(t *testing.T) {
 	etcdPut(t, k, "a", "1")
 	events := k.Watch(t.Context(), "a")
 	c.Kill(0)
-	c.Clients(1, EtcdSilent)
-	c.Peers(2, EtcdSilent)
+	c.Clients(1, gate.Silent)
+	c.Peers(2, gate.Silent)
 	c.Stop()
 	c.Stop()
 	for _, endpoint := range c.Endpoints() {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,15 +23,12 @@ type sky struct {
 	at     string // URLs, with commas
 }
 
-// newSky is an etcd of one member.
+// newSky starts an etcd of one member.
 func newSky(t *testing.T) *sky {
 	t.Helper()
-	e, err := startEtcd(t.Context(), filepath.Join(t.TempDir(), "sky"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.Close)
-	return &sky{t, etcdClient(t, clientv3.Config{Logger: e.GetLogger()}, clientURL(e)), clientURL(e)}
+	c := startEtcdCluster(t, EtcdOptions{Members: 1})
+	url := c.Endpoints()[0]
+	return &sky{t, etcdClient(t, c.Config(), url), url}
 }
 
 const (

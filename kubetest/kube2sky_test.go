@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seamark/seamark/kubetest/gate"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -275,7 +276,7 @@ func TestKube2skyAway(t *testing.T) {
 	w := writer(t, srv)
 	w.shop()
 	for i := range EtcdMembers {
-		c.Clients(i, EtcdRefused)
+		c.Clients(i, gate.Refused)
 	}
 	wrong := newBridge(t, srv, s.at, "--etcd-username=kube2sky", "--etcd-password=wrong")
 	b := newBridge(t, srv, s.at, "--etcd-username=kube2sky", "--etcd-password=secret", "--etcd-mutation-timeout=2s", "--lease-duration=2s")
@@ -312,7 +313,7 @@ func TestKube2skyAway(t *testing.T) {
 	s.becomes(want)
 
 	leader = etcdLeader(t, c)
-	c.Clients(leader, EtcdSilent)
+	c.Clients(leader, gate.Silent)
 	more()
 	s2 := &sky{t, etcdClient(t, config, config.Endpoints[(leader+1)%EtcdMembers]), s.at}
 	s2.becomes(want)

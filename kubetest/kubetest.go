@@ -1,83 +1,60 @@
-// Package kubetest runs the real Kubernetes API machinery inside a test: the
-// generic API server library (list, watch, watch cache, bookmarks, WatchList,
-// 410 Expired, protobuf and JSON) upon an embedded etcd, on a loopback port.
-// A [Proxy] in front of it adds the faults that a healthy server cannot show.
+// Package kubetest gives tests a real Kubernetes API server and a real etcd
+// cluster, on loopback ports, in a process of their own (cmd/api, which runs
+// package machinery). A [Proxy] in front of the API server adds the faults that a
+// healthy server does not have.
 //
-// Call [Start] with a fresh directory and t.Cleanup(srv.Stop); hand
+// Call [Start] with a fresh directory and t.Cleanup(srv.Stop); pass
 // [Server.Config] to a client, [Server.Kubeconfig] or [Server.CAFile] to a
 // program. [Server.StopAPI] and [Server.StartAPI] are a crash of the API server
-// and its return; [Server.Compact] before them makes old resourceVersions
-// expire. Tests and cmd/api, which the benchmarks run, call it, and nothing else may: it never listens beyond
-// 127.0.0.1, lets everybody do everything, and is never part of a server.
-//
-// It serves namespaces, nodes, pods, services, endpoints, configmaps,
-// endpointslices and serviceimports, with the defaults that readers rely on.
-// It is not a cluster. There is no admission, no RBAC, no controller and no
-// allocator: a Service has the clusterIP that it was created with, its
-// EndpointSlices are those the test creates, a namespace need not exist to be
-// written into, and a deleted pod is gone at once.
+// and its restart; after [Server.Compact] and a restart, old resourceVersions are
+// expired. [StartEtcdCluster] is the same for an etcd cluster of three members.
 package kubetest
 
 import (
 	"context"
-	"errors"
+	"crypto/x509"
 	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
 
-	"go.etcd.io/etcd/server/v3/embed"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/klog/v2"
+
+	"github.com/seamark/seamark/kubetest/control"
 )
 
-// silence turns klog off. It runs once in a process because klog's logger may
-// not be replaced while somebody logs.
+// silence turns klog off. It runs once in a process because klog's logger must
+// not be replaced during a call of it.
 var silence = sync.OnceFunc(func() { klog.SetLogger(klog.Logger{}) })
 
-// errStopped is the answer to those who use a server after Stop.
-var errStopped = errors.New("the server was stopped")
-
-// A Server is an API server and its etcd. Its methods may be called from
-// several goroutines; those that start or stop something wait for each other.
+// A Server is an API server and its etcd. Its methods may be called from several
+// goroutines.
 type Server struct {
-	dir   string
-	addr  string // host:port of the API, the same for every run of it
-	certs *certs
-	kinds []kind
-	types *types
-
-	mu   sync.Mutex
-	etcd *embed.Etcd // nil after Stop
-	api  *apiRun     // nil while the API is stopped
+	*child
+	dir  string
+	info control.Server
 }
 
-// Start runs etcd and the API server with their data in dir, which must exist
-// and be empty, and returns when the server is ready: every watch cache is
-// filled. The context bounds the start alone; the server runs until Stop. The
-// first Start in a process silences klog, client-go's log included, for good.
+// Start runs etcd and the API server with their data in dir, which must exist and
+// be empty, and returns when every watch cache is filled. The context bounds the
+// start alone; the server runs until Stop. The first Start in a process silences
+// klog, client-go's log included.
 func Start(ctx context.Context, dir string) (*Server, error) {
 	silence()
-	s := &Server{dir: dir, kinds: kinds()}
-	var err error
-	if s.certs, err = newCerts(); err != nil {
-		return nil, fmt.Errorf("making certificates: %w", err)
+	c, err := startChild(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("starting an API server: %w", err)
 	}
-	if err := os.WriteFile(s.CAFile(), s.certs.ca, 0o600); err != nil {
-		return nil, fmt.Errorf("writing the CA: %w", err)
+	s := &Server{child: c, dir: dir}
+	if err = c.call(ctx, "Start", control.StartArgs{Wait: wait(ctx), Dir: dir}, &s.info); err == nil {
+		err = os.WriteFile(s.CAFile(), s.info.CA, 0o600)
 	}
-	if s.types, err = newTypes(s.kinds); err != nil {
-		return nil, fmt.Errorf("registering types: %w", err)
-	}
-	if s.etcd, err = startEtcd(ctx, filepath.Join(dir, "etcd")); err != nil {
-		return nil, fmt.Errorf("starting etcd: %w", err)
-	}
-	s.addr = "127.0.0.1:0"
-	if err := s.StartAPI(ctx); err != nil {
+	if err != nil {
 		s.Stop()
-		return nil, err
+		return nil, fmt.Errorf("starting an API server: %w", err)
 	}
 	return s, nil
 }
@@ -86,96 +63,53 @@ func Start(ctx context.Context, dir string) (*Server, error) {
 // data, and returns when it is ready. It does nothing if the server runs. The
 // context bounds the start alone.
 func (s *Server) StartAPI(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.etcd == nil {
-		return fmt.Errorf("starting the API server: %w", errStopped)
-	}
-	if s.api != nil {
-		return nil
-	}
-	ln, err := listen(ctx, s.addr)
-	if err != nil {
-		return fmt.Errorf("starting the API server: %w", err)
-	}
-	s.addr = ln.Addr().String()
-	s.api, err = s.startRun(ctx, ln, clientURL(s.etcd))
-	if err != nil {
-		return fmt.Errorf("starting the API server: %w", err)
-	}
-	return nil
+	return s.call(ctx, "StartAPI", wait(ctx), &control.None{})
 }
 
-// StopAPI stops the API server as a crash would: every connection is cut where
-// it stands, no answer says goodbye, and until StartAPI connections are
-// refused. The data stay. It does nothing if the server does not run.
+// StopAPI stops the API server as a crash would: every connection is cut, no
+// response is completed, and connections are refused until StartAPI. The data
+// stay. It does nothing if the server does not run.
 func (s *Server) StopAPI() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stopAPI()
+	// The only error is that the process, and the API with it, has ended.
+	_ = s.call(context.Background(), "StopAPI", control.None{}, &control.None{})
 }
 
-// stopAPI is StopAPI for those who hold the lock.
-func (s *Server) stopAPI() {
-	if s.api != nil {
-		s.api.stop()
-		s.api = nil
-	}
-}
-
-// Stop ends the API server and etcd and returns when both are gone. The
-// directory is left to the caller. A second Stop does nothing.
-func (s *Server) Stop() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stopAPI()
-	if s.etcd != nil {
-		s.etcd.Close()
-		s.etcd = nil
-	}
-}
-
-// Compact drops etcd's history up to now. The watch cache of a running API
-// server still holds it: only after a StopAPI and a StartAPI does a list or a
-// watch at an older resourceVersion get 410 Expired.
+// Compact drops etcd's history before the current revision. The watch cache of a
+// running API server still holds it: only after StopAPI and StartAPI does a list
+// or a watch at an older resourceVersion get 410 Expired.
 func (s *Server) Compact(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.etcd == nil {
-		return fmt.Errorf("compacting etcd: %w", errStopped)
-	}
-	if err := compact(ctx, s.etcd); err != nil {
-		return fmt.Errorf("compacting etcd: %w", err)
-	}
-	return nil
+	return s.call(ctx, "CompactAPI", wait(ctx), &control.None{})
 }
 
-// URL returns https://127.0.0.1:port. It stays the same as long as the Server.
-func (s *Server) URL() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return "https://" + s.addr
-}
+// URL returns https://127.0.0.1:port, the same for the life of the Server.
+func (s *Server) URL() string { return s.info.URL }
 
 // CAFile returns the path of a PEM file with the certificate authority of the
 // serving certificate.
 func (s *Server) CAFile() string { return filepath.Join(s.dir, "ca.crt") }
 
+// pool returns the certificate authority.
+func (s *Server) pool() *x509.CertPool {
+	p := x509.NewCertPool()
+	p.AppendCertsFromPEM(s.info.CA)
+	return p
+}
+
 // Config returns a new client configuration for this server. Clients are not
-// throttled; set its ContentType for protobuf, or leave it for JSON.
+// throttled. Set its ContentType for protobuf; the default is JSON.
 func (s *Server) Config() *rest.Config {
 	return &rest.Config{
 		Host:            s.URL(),
-		TLSClientConfig: rest.TLSClientConfig{CAData: s.certs.ca},
+		TLSClientConfig: rest.TLSClientConfig{CAData: s.info.CA},
 		QPS:             -1,
 	}
 }
 
-// Kubeconfig writes a kubeconfig for this server into the server's directory
-// and returns its path. It holds the CA itself and no credentials.
+// Kubeconfig writes a kubeconfig for this server into the server's directory and
+// returns its path. It contains the CA and no credentials.
 func (s *Server) Kubeconfig() (string, error) {
 	path := filepath.Join(s.dir, "kubeconfig")
-	cluster := &clientcmdapi.Cluster{Server: s.URL(), CertificateAuthorityData: s.certs.ca}
+	cluster := &clientcmdapi.Cluster{Server: s.URL(), CertificateAuthorityData: s.info.CA}
 	if err := writeKubeconfig(path, cluster); err != nil {
 		return "", fmt.Errorf("writing a kubeconfig: %w", err)
 	}

@@ -2,10 +2,8 @@ package kubetest
 
 import (
 	"context"
-	"crypto/tls"
 	"net/http"
 	"os"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -223,51 +221,6 @@ func TestKubeconfigAndCA(t *testing.T) {
 	c = &rest.Config{Host: srv.URL(), TLSClientConfig: rest.TLSClientConfig{CAFile: srv.CAFile()}}
 	if _, err := client(t, c).Discovery().ServerVersion(); err != nil {
 		t.Errorf("with the CA file: %v", err)
-	}
-}
-
-// TestStarts starts several servers, one after the other and two at once, and
-// looks for what they leave behind and how long they take.
-func TestStarts(t *testing.T) {
-	cycle := func() {
-		srv, err := Start(context.Background(), t.TempDir())
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: srv.certs.pool()}}
-		resp, err := (&http.Client{Transport: transport}).Get(srv.URL() + "/api/v1/pods?watch=1")
-		if err != nil {
-			t.Error(err)
-		} else {
-			defer resp.Body.Close() // the server stops with a watch open
-		}
-		srv.Stop()
-		srv.Stop() // does nothing
-		transport.CloseIdleConnections()
-		if err := srv.StartAPI(context.Background()); err == nil {
-			t.Error("StartAPI after Stop succeeded")
-		}
-	}
-	cycle() // what is started once in a process
-	before := runtime.NumGoroutine()
-	for range 3 {
-		cycle()
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		cycle()
-	}()
-	cycle()
-	<-done
-	deadline := time.Now().Add(patience)
-	for runtime.NumGoroutine() > before && time.Now().Before(deadline) {
-		time.Sleep(5 * time.Millisecond)
-	}
-	if n := runtime.NumGoroutine(); n > before {
-		buf := make([]byte, 1<<20)
-		t.Errorf("%d goroutines before, %d after:\n%s", before, n, buf[:runtime.Stack(buf, true)])
 	}
 }
 

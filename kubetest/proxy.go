@@ -25,37 +25,34 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// errCut ends a response that is to break off.
+// errCut ends a response early.
 var errCut = errors.New("cut by the proxy")
 
-// Faults are what a [Proxy] does wrong. The zero value is none. If several
-// apply, a request meets them in the order of the fields.
+// Faults are the faults of a [Proxy]. The zero value has none. Several faults apply
+// in the order of the fields.
 type Faults struct {
-	// Only limits the other faults to these resources ("endpointslices"); if
-	// it is empty they meet every request.
+	// Only limits the other faults to these resources ("endpointslices"); if it
+	// is empty, they apply to every request.
 	Only []string
-	// Stall accepts requests and says nothing, and lets nothing through on
-	// streams that are open: the half-open watch. When it ends, all go on as if
-	// nothing had been.
+	// Stall accepts requests without responding, and passes no byte of open
+	// streams: the half-open watch. Requests and streams continue when it ends.
 	Stall bool
-	// Delay is a wait before each answer, and before each piece of a watch.
+	// Delay is a delay before each response and before each chunk of a watch.
 	Delay time.Duration
-	// Unauthorized answers 401.
+	// Unauthorized responds 401.
 	Unauthorized bool
-	// Forbidden answers 403 for these resources.
+	// Forbidden responds 403 for these resources.
 	Forbidden []string
-	// Garbage answers 200, the content type that was asked for, and bytes that
-	// are no such thing.
+	// Garbage responds 200 with the requested content type and invalid bytes.
 	Garbage bool
-	// CutAfter closes the connection when that many bytes of a body went
-	// through; an open stream that is past it breaks off at its next piece.
-	// Zero cuts nothing.
+	// CutAfter closes the connection after this many bytes of a body, and an open
+	// stream beyond it at its next chunk. Zero cuts nothing.
 	CutAfter int
 }
 
 // A Proxy is an HTTP reverse proxy in front of a [Server], on a loopback port,
-// without TLS: "kubectl proxy" with faults. While the server's API is stopped
-// it answers 502.
+// without TLS: "kubectl proxy" with faults. It responds 502 while the server's
+// API is stopped.
 type Proxy struct {
 	ln        net.Listener
 	target    *url.URL
@@ -73,22 +70,22 @@ type Proxy struct {
 	handlers sync.WaitGroup
 }
 
-// A faultState is the faults of some time, and a channel that is closed when
-// others take their place.
+// A faultState is the present faults, and a channel that is closed when they are
+// replaced.
 type faultState struct {
 	Faults
 	over chan struct{}
 }
 
-// An exchange is a request on its way through the proxy.
+// An exchange is a request that the proxy is serving.
 type exchange struct {
 	*apirequest.RequestInfo
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 }
 
-// NewProxy starts a proxy in front of srv, without faults. It keeps working
-// when srv's API stops and starts.
+// NewProxy starts a proxy in front of srv, without faults. It survives stops and
+// starts of srv's API.
 func NewProxy(srv *Server) (*Proxy, error) {
 	target, err := url.Parse(srv.URL())
 	if err != nil {
@@ -106,9 +103,9 @@ func NewProxy(srv *Server) (*Proxy, error) {
 			APIPrefixes:          sets.NewString("api", "apis"),
 			GrouplessAPIPrefixes: sets.NewString("api"),
 		},
-		// HTTP/1.1 gives each stream a connection of its own to break.
+		// With HTTP/1.1 each stream has its own connection, which can be cut.
 		transport: &http.Transport{
-			TLSClientConfig:    &tls.Config{RootCAs: srv.certs.pool()},
+			TLSClientConfig:    &tls.Config{RootCAs: srv.pool()},
 			DisableCompression: true,
 		},
 		quiet:  log.New(io.Discard, "", 0),
@@ -119,7 +116,7 @@ func NewProxy(srv *Server) (*Proxy, error) {
 	p.server = &http.Server{Handler: p, ErrorLog: p.quiet}
 	go func() {
 		defer close(p.served)
-		p.server.Serve(ln) // it ends by Close alone
+		p.server.Serve(ln) // returns after Close
 	}()
 	return p, nil
 }
@@ -140,14 +137,14 @@ func (p *Proxy) Kubeconfig() (string, error) {
 	return path, nil
 }
 
-// Set puts these faults in the place of those before, at once, for requests
-// that wait and streams that are open too. Set(Faults{}) heals.
+// Set replaces the faults at once, for waiting requests and open streams, too.
+// Set(Faults{}) removes them.
 func (p *Proxy) Set(f Faults) {
 	f.Only, f.Forbidden = slices.Clone(f.Only), slices.Clone(f.Forbidden)
 	close(p.faults.Swap(&faultState{Faults: f, over: make(chan struct{})}).over)
 }
 
-// Cut breaks off every request that is under way. New ones are welcome.
+// Cut aborts every request in progress. Later requests are served.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -156,8 +153,8 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Close stops the proxy, cuts what is under way and waits for its end. A
-// second Close does nothing.
+// Close stops the proxy, aborts the requests in progress and waits until they have
+// ended. A second Close does nothing.
 func (p *Proxy) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -169,19 +166,19 @@ func (p *Proxy) Close() {
 	p.transport.CloseIdleConnections()
 }
 
-// ServeHTTP serves one request, or fails it as the faults have it.
+// ServeHTTP serves one request, with the present faults.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	info, err := p.paths.NewRequestInfo(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	x := p.begin(r.Context(), info)
-	defer p.end(x)
+	x := p.register(r.Context(), info)
+	defer p.unregister(x)
 	if x.wait(p, true) != nil {
-		panic(http.ErrAbortHandler) // closes the connection without an answer
+		panic(http.ErrAbortHandler) // closes the connection without a response
 	}
-	f := p.faults.Load().of(x)
+	f := p.faults.Load().affecting(x)
 	switch {
 	case f.Unauthorized:
 		refuse(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "Unauthorized")
@@ -194,8 +191,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// begin notes an exchange; after Close it is cut already.
-func (p *Proxy) begin(ctx context.Context, info *apirequest.RequestInfo) *exchange {
+// register adds an exchange to the open ones. After Close it is already cut.
+func (p *Proxy) register(ctx context.Context, info *apirequest.RequestInfo) *exchange {
 	x := &exchange{RequestInfo: info}
 	x.ctx, x.cancel = context.WithCancelCause(ctx)
 	p.mu.Lock()
@@ -209,8 +206,8 @@ func (p *Proxy) begin(ctx context.Context, info *apirequest.RequestInfo) *exchan
 	return x
 }
 
-// end forgets an exchange.
-func (p *Proxy) end(x *exchange) {
+// unregister removes an exchange.
+func (p *Proxy) unregister(x *exchange) {
 	x.cancel(nil)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -220,23 +217,23 @@ func (p *Proxy) end(x *exchange) {
 	}
 }
 
-// of returns the faults that concern an exchange.
-func (s *faultState) of(x *exchange) Faults {
+// affecting returns the faults that apply to an exchange.
+func (s *faultState) affecting(x *exchange) Faults {
 	if len(s.Only) > 0 && !slices.Contains(s.Only, x.Resource) {
 		return Faults{}
 	}
 	return s.Faults
 }
 
-// wait returns when no stall holds the exchange up and, if it asks for that,
-// its delay is over or was called off; or with an error, when it is cut.
+// wait blocks during a stall and, if delay is set, for the delay, which ends early
+// if the faults change. It returns an error if the exchange is cut.
 func (x *exchange) wait(p *Proxy, delay bool) error {
 	for {
 		state := p.faults.Load()
-		f := state.of(x)
+		f := state.affecting(x)
 		var after <-chan time.Time
 		switch {
-		case f.Stall: // only other faults or a cut end it
+		case f.Stall: // ends with other faults or a cut
 		case delay && f.Delay > 0:
 			after = time.After(f.Delay)
 		default:
@@ -252,8 +249,8 @@ func (x *exchange) wait(p *Proxy, delay bool) error {
 	}
 }
 
-// forward returns what passes an exchange on to the server and brings back a
-// response whose body the faults apply to.
+// forward returns a reverse proxy for one exchange. The faults apply to the body of
+// its response.
 func (p *Proxy) forward(x *exchange) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(p.target) },
@@ -268,7 +265,8 @@ func (p *Proxy) forward(x *exchange) *httputil.ReverseProxy {
 	}
 }
 
-// unreachable answers when the server did not. A cut is no answer.
+// unreachable responds for a server that cannot be reached. A cut exchange gets no
+// response.
 func unreachable(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
 		panic(http.ErrAbortHandler)
@@ -276,40 +274,40 @@ func unreachable(w http.ResponseWriter, r *http.Request, err error) {
 	http.Error(w, err.Error(), http.StatusBadGateway)
 }
 
-// A body is a response's body that faults happen to.
+// A body is the body of a response, with faults.
 type body struct {
 	io.ReadCloser
 	p    *Proxy
 	x    *exchange
-	sent int // bytes that went through
+	sent int // bytes passed
 }
 
-// Read reads on, as slowly and as far as the faults let it.
+// Read reads from the server, as the faults allow.
 func (b *body) Read(buf []byte) (int, error) {
 	if err := b.x.wait(b.p, false); err != nil {
 		return 0, err
 	}
 	n, err := b.ReadCloser.Read(buf)
-	// What came in may have met a stall that began while this was waiting.
+	// A stall may have begun during the read.
 	if err := b.x.wait(b.p, n > 0 && b.x.Verb == "watch"); err != nil {
 		return 0, err
 	}
-	if limit := b.p.faults.Load().of(b.x).CutAfter; limit > 0 && b.sent+n >= limit {
+	if limit := b.p.faults.Load().affecting(b.x).CutAfter; limit > 0 && b.sent+n >= limit {
 		n, err = max(0, limit-b.sent), errCut
 	}
 	b.sent += n
 	return n, err
 }
 
-// refuse answers with a Status, as the API server does.
+// refuse responds with a Status, as the API server does.
 func refuse(w http.ResponseWriter, code int, reason metav1.StatusReason, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":%q,"reason":%q,"code":%d}`+"\n", message, reason, code)
 }
 
-// garble answers with what is neither JSON nor protobuf, under the name of
-// what the client likes best.
+// garble responds with bytes that are neither JSON nor protobuf, with the content
+// type that the client prefers.
 func garble(w http.ResponseWriter, r *http.Request) {
 	first, _, _ := strings.Cut(r.Header.Get("Accept"), ",")
 	if first == "" || strings.Contains(first, "*") {

@@ -29,24 +29,26 @@ func TestScripts(t *testing.T) {
 		t.Fatal("no scripts in testdata/script")
 	}
 	srv := start(t)
+	kinds := everyKind(t, srv)
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			dnstest.Run(t, dnstest.Env{Live: func(t testing.TB) dnstest.Source { return live(t, srv) }}, file)
+			dnstest.Run(t, dnstest.Env{Live: func(t testing.TB) dnstest.Source { return live(t, srv, kinds) }}, file)
 		})
 	}
 }
 
-// A liveSource is the API server as the source of one script's objects. What
-// is left of them at the script's end goes then.
+// A liveSource is the API server as the source of one script's objects. The
+// remaining ones are deleted at the end of the script.
 type liveSource struct {
 	client     dynamic.Interface
 	kubeconfig string
+	kinds      []metav1.APIResource
 	made       []dnstest.Object
 }
 
-func live(t testing.TB, srv *Server) *liveSource {
+func live(t testing.TB, srv *Server, kinds []metav1.APIResource) *liveSource {
 	t.Helper()
-	l := new(liveSource)
+	l := &liveSource{kinds: kinds}
 	var err error
 	if l.client, err = dynamic.NewForConfig(srv.Config()); err != nil {
 		t.Fatal(err)
@@ -114,10 +116,10 @@ func (l *liveSource) resource(o dnstest.Object) (dynamic.ResourceInterface, erro
 	if err != nil {
 		return nil, err
 	}
-	for _, k := range kinds() {
-		if k.gv == gv && k.name == o.Kind {
-			in := l.client.Resource(gv.WithResource(k.resource))
-			if k.clusterScoped {
+	for _, k := range l.kinds {
+		if k.Group == gv.Group && k.Version == gv.Version && k.Kind == o.Kind {
+			in := l.client.Resource(gv.WithResource(k.Name))
+			if !k.Namespaced {
 				return in, nil
 			}
 			return in.Namespace(o.Namespace), nil

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// A gate lets requests through to an API server when enough of them stand in
+// A barrier lets requests through to an API server when enough of them stand in
 // front of it, or when no more of them come.
-type gate struct {
+type barrier struct {
 	http.Handler
 	enough int
 	open   chan struct{} // closed when there were enough
@@ -27,19 +27,19 @@ type gate struct {
 	came    []time.Time
 }
 
-// newGate puts a gate before the proxy, and gives its URL.
-func newGate(t *testing.T, p *Proxy, enough int) (*gate, string) {
+// newBarrier puts a barrier in front of the proxy and returns its URL.
+func newBarrier(t *testing.T, p *Proxy, enough int) (*barrier, string) {
 	t.Helper()
 	to := must(url.Parse(p.URL()))(t)
 	forward := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}
-	g := &gate{Handler: forward, enough: enough, open: make(chan struct{})}
+	g := &barrier{Handler: forward, enough: enough, open: make(chan struct{})}
 	front := httptest.NewServer(g)
 	t.Cleanup(front.Close)
 	t.Cleanup(front.CloseClientConnections)
 	return g, front.URL
 }
 
-func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (g *barrier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.mu.Lock()
 	g.came = append(g.came, time.Now())
 	g.waiting++
@@ -60,12 +60,12 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.Handler.ServeHTTP(w, r)
 }
 
-// behindGate starts a server with these options, waits for its data, and tells
+// behindBarrier starts a server with these options, waits for its data, and tells
 // how many requests were under way at a time and how long after the first the
 // third one came.
-func behindGate(t *testing.T, p *Proxy, options ...string) (most int, third time.Duration) {
+func behindBarrier(t *testing.T, p *Proxy, options ...string) (most int, third time.Duration) {
 	t.Helper()
-	g, at := newGate(t, p, 3)
+	g, at := newBarrier(t, p, 3)
 	d := serve(t, corefileOf(append(options, "endpoint "+at)...))
 	d.becomes(shopNames()...)
 	g.mu.Lock()
@@ -81,25 +81,25 @@ func TestServerLimits(t *testing.T) {
 	p := must(NewProxy(api))(t)
 	t.Cleanup(p.Close)
 	t.Run("none", func(t *testing.T) {
-		most, third := behindGate(t, p)
+		most, third := behindBarrier(t, p)
 		if most != 3 || third > 400*time.Millisecond {
 			t.Errorf("%d requests at a time, the third after %v: this shows no limits", most, third)
 		}
 	})
 	for limit := 1; limit <= 2; limit++ {
 		t.Run(fmt.Sprintf("apiserver_max_inflight %d", limit), func(t *testing.T) {
-			if most, _ := behindGate(t, p, fmt.Sprintf("apiserver_max_inflight %d", limit)); most != limit {
+			if most, _ := behindBarrier(t, p, fmt.Sprintf("apiserver_max_inflight %d", limit)); most != limit {
 				t.Errorf("%d requests at a time", most)
 			}
 		})
 	}
 	t.Run("apiserver_qps", func(t *testing.T) {
-		if _, third := behindGate(t, p, "apiserver_qps 4", "apiserver_burst 1"); third < 450*time.Millisecond || third > 3*time.Second {
+		if _, third := behindBarrier(t, p, "apiserver_qps 4", "apiserver_burst 1"); third < 450*time.Millisecond || third > 3*time.Second {
 			t.Errorf("the third request came after %v, want half a second", third)
 		}
 	})
 	t.Run("apiserver_burst", func(t *testing.T) {
-		if _, third := behindGate(t, p, "apiserver_qps 0.1", "apiserver_burst 3"); third > 2*time.Second {
+		if _, third := behindBarrier(t, p, "apiserver_qps 0.1", "apiserver_burst 3"); third > 2*time.Second {
 			t.Errorf("the third request came after %v, want it at once and not after 20 s", third)
 		}
 	})
@@ -111,7 +111,7 @@ func certificate(t *testing.T, api *Server) (cert, key string) {
 	t.Helper()
 	dir := t.TempDir()
 	cert, key = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	for file, text := range map[string][]byte{cert: api.certs.cert, key: api.certs.key} {
+	for file, text := range map[string][]byte{cert: api.info.Cert, key: api.info.Key} {
 		if err := os.WriteFile(file, text, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -45,7 +45,7 @@ func newRelay(t *testing.T, api *Server) *relay {
 func (r *relay) kubeconfig(t *testing.T, api *Server) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	cluster := &clientcmdapi.Cluster{Server: "https://" + r.ln.Addr().String(), CertificateAuthorityData: api.certs.ca}
+	cluster := &clientcmdapi.Cluster{Server: "https://" + r.ln.Addr().String(), CertificateAuthorityData: api.info.CA}
 	if err := writeKubeconfig(file, cluster); err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/seamark/seamark/kubetest/certs"
 )
 
 // Who has no certificate, or another authority's, is not let in, and says so. Files that
@@ -30,8 +32,8 @@ func TestEtcdTLS(t *testing.T) {
 		return to
 	}
 	// A pair that nobody knows, and its authority.
-	strange := must(newCerts())(t)
-	strangeCert, strangeKey, err := strange.sign("stranger", x509.ExtKeyUsageClientAuth)
+	strange := must(certs.New())(t)
+	strangeCert, strangeKey, err := strange.Sign("stranger", x509.ExtKeyUsageClientAuth)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +45,7 @@ func TestEtcdTLS(t *testing.T) {
 		}
 		return at
 	}
-	wrongCert, wrongKey, wrongCA := other("crt", strangeCert), other("key", strangeKey), other("ca", strange.ca)
+	wrongCert, wrongKey, wrongCA := other("crt", strangeCert), other("key", strangeKey), other("ca", strange.CA)
 
 	good := serve(t, etcdCorefile(s.Endpoints(), "tls "+cert+" "+key+" "+ca))
 	nobody := serve(t, etcdCorefile(s.Endpoints(), "tls "+ca))

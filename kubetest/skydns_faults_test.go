@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seamark/seamark/kubetest/gate"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -51,14 +52,14 @@ func TestEtcdPartitions(t *testing.T) {
 	d.becomes(stayNames()...)
 	c := d.crowd(stayNames()...)
 	round := 0
-	for _, fault := range []EtcdFault{EtcdRefused, EtcdSilent} {
+	for _, fault := range []gate.Fault{gate.Refused, gate.Silent} {
 		for member := range EtcdMembers {
-			for _, cut := range []func(int, EtcdFault){s.Clients, s.Peers} {
+			for _, cut := range []func(int, gate.Fault){s.Clients, s.Peers} {
 				round++
 				cut(member, fault)
 				// By a member that is not cut off, and each time another name: what a member
 				// could not do in time it may do later.
-				s.writer.SetEndpoints(s.direct()[(member+1)%EtcdMembers])
+				s.writer.SetEndpoints(s.Direct()[(member+1)%EtcdMembers])
 				name := fmt.Sprintf("round%d.skydns.test", round)
 				s.put(name, `{"host":"10.9.0.1"}`)
 				d.becomes(inA(name, "NOERROR 10.9.0.1"))
@@ -101,7 +102,7 @@ func TestEtcdAllAway(t *testing.T) {
 	defer cancel()
 	back := make(chan error)
 	for member := range EtcdMembers {
-		go func() { back <- s.begin(ctx, s.members[member]) }()
+		go func() { back <- s.Restart(ctx, member) }()
 	}
 	for range EtcdMembers {
 		if err := <-back; err != nil {
@@ -131,12 +132,12 @@ func TestEtcdCompaction(t *testing.T) {
 	d := serve(t, etcdCorefile(s.Endpoints()))
 	d.becomes(append(stayNames(), inA("n7.goes.skydns.test", "NOERROR 10.8.0.1"))...)
 	c := d.crowd(stayNames()...)
-	for round, fault := range []EtcdFault{EtcdRefused, EtcdSilent} {
+	for round, fault := range []gate.Fault{gate.Refused, gate.Silent} {
 		troubles := d.logs("trying again")
 		for member := range EtcdMembers {
 			s.Clients(member, fault)
 		}
-		if fault == EtcdSilent { // until the server gives the connections up: else nothing is lost
+		if fault == gate.Silent { // until the server gives the connections up: else nothing is lost
 			eventually(t, "a word of the trouble", func() bool { return d.logs("trying again") > troubles })
 		}
 		s.clear("goes.skydns.test")
@@ -188,14 +189,14 @@ func TestEtcdIsSetBack(t *testing.T) {
 	for i := range 50 {
 		first.put(fmt.Sprintf("test/skydns/n%d", i), `{"host":"10.0.0.1"}`)
 	}
-	gate := must(newEtcdGate(nil))(t)
-	t.Cleanup(gate.close)
-	gate.lead(first.client.Endpoints()[0][len("http://"):])
-	d := serve(t, etcdCorefile([]string{"http://" + gate.addr()}))
+	front := must(gate.New(nil))(t)
+	t.Cleanup(front.Close)
+	front.SetTarget(first.client.Endpoints()[0][len("http://"):])
+	d := serve(t, etcdCorefile([]string{"http://" + front.Addr()}))
 	d.becomes(inA("n49.skydns.test", "NOERROR 10.0.0.1"))
 	second := newSky(t)
 	second.put("test/skydns/n0", `{"host":"10.0.0.2"}`)
-	gate.lead(second.client.Endpoints()[0][len("http://"):])
+	front.SetTarget(second.client.Endpoints()[0][len("http://"):])
 	d.becomes(inA("n49.skydns.test", "NXDOMAIN"), inA("n0.skydns.test", "NOERROR 10.0.0.2"))
 	second.put("test/skydns/n1", `{"host":"10.0.0.3"}`)
 	d.turns("a put", inA("n1.skydns.test", "NOERROR 10.0.0.3"))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/kubetest/gate"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -64,10 +65,10 @@ func TestEtcdHundredThousandKeys(t *testing.T) {
 	s := manySky(t)
 	port := freePort(t)
 	p := &process{daemon: &daemon{T: t, at: "127.0.0.1:" + port}, ended: make(chan error, 1)}
-	gate := must(newEtcdGate(nil))(t)
-	t.Cleanup(gate.close)
-	gate.lead(strings.TrimPrefix(s.at, "http://"))
-	p.cmd = exec.CommandContext(t.Context(), binary, "skydns", "-machines=http://"+gate.addr(), "-addr=127.0.0.1:"+port, "-domain=cluster.local.", "-no-rec")
+	front := must(gate.New(nil))(t)
+	t.Cleanup(front.Close)
+	front.SetTarget(strings.TrimPrefix(s.at, "http://"))
+	p.cmd = exec.CommandContext(t.Context(), binary, "skydns", "-machines=http://"+front.Addr(), "-addr=127.0.0.1:"+port, "-domain=cluster.local.", "-no-rec")
 	p.cmd.Stdout, p.cmd.Stderr = &p.journal, &p.journal
 	began := time.Now()
 	if err := p.cmd.Start(); err != nil {
@@ -143,7 +144,7 @@ func TestEtcdHundredThousandKeys(t *testing.T) {
 	resident("two seconds later")
 
 	// Cut off and compacted: everything is listed anew, while questions go on.
-	gate.set("", EtcdRefused)
+	front.SetFault("", gate.Refused)
 	for i := range 10 {
 		s.put("local/cluster/svc/team-7/early", skyHost(fmt.Sprintf("10.21.1.%d", i)))
 	}
@@ -152,7 +153,7 @@ func TestEtcdHundredThousandKeys(t *testing.T) {
 	if _, err := s.client.Compact(t.Context(), now.Header.Revision); err != nil {
 		t.Fatal(err)
 	}
-	gate.set("", EtcdOpen)
+	front.SetFault("", gate.Open)
 	began = time.Now()
 	for late := inA("late.team-7.svc.cluster.local", "NOERROR 10.21.0.1"); p.asks(late) != late.want; {
 		if got := p.asks(last); got != last.want {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/kubetest/gate"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -188,7 +189,7 @@ func TestSkyDNSAccess(t *testing.T) {
 		t.Error("a password is in the log")
 	}
 	for member := range EtcdMembers {
-		c.Clients(member, EtcdRefused)
+		c.Clients(member, gate.Refused)
 	}
 	late := newSkyServer(t, all, []string{"ETCD_PASSWORD=secret"}, flags...)
 	eventually(t, "an answer without etcd", func() bool { return late.ask("udp", stayNames()[0]) == "SERVFAIL" })

@@ -24,22 +24,12 @@ type dnsStore struct {
 func newDNSStore(t *testing.T, o EtcdOptions) *dnsStore {
 	t.Helper()
 	s := &dnsStore{T: t, EtcdCluster: startEtcdCluster(t, o)}
-	s.writer = etcdClient(t, s.Config(), s.direct()...)
+	s.writer = etcdClient(t, s.Config(), s.Direct()...)
 	return s
 }
 
-// direct are the members that run, without the gates before them.
-func (s *dnsStore) direct() (all []string) {
-	for _, m := range s.members {
-		if e := m.etcd(); e != nil {
-			all = append(all, s.scheme()+"://"+e.Clients[0].Addr().String())
-		}
-	}
-	return all
-}
-
 // sees has the writer know the members that run now.
-func (s *dnsStore) sees() { s.writer.SetEndpoints(s.direct()...) }
+func (s *dnsStore) sees() { s.writer.SetEndpoints(s.Direct()...) }
 
 // keyOfName is the key of a name.
 func keyOfName(prefix, name string) string {

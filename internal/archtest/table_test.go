@@ -102,9 +102,6 @@ var table = map[string]row{
 		third: []string{"github.com/spf13/cobra"},
 	},
 
-	// The benchmark meets servers by their sockets alone.
-	"bench": {third: []string{"github.com/miekg/dns", "golang.org/x/sys"}},
-
 	// Shared by some directives and commands.
 	"internal/web":           {own: []string{"config"}},
 	"internal/watch":         {third: watchesFiles, noNet: true},
@@ -159,7 +156,7 @@ func unit(dir string) string {
 func parent(dir string) string { return dir[:max(strings.LastIndexByte(dir, '/'), 0)] }
 
 // imports checks one module's packages against the table. Modules below the
-// root (kubetest) have dependencies of their own and are left alone.
+// root (bench, kubetest) have dependencies of their own and are left alone.
 func imports(m *module) (bad []string) {
 	for _, p := range m.packages {
 		if p.nested {

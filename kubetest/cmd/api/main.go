@@ -1,22 +1,27 @@
-// Command api is the side of a benchmark that needs the Kubernetes API: a
-// server to watch, objects in it, and changes to them. bench/ calls it; it is
-// no part of the server and nothing to run in a cluster that is in use.
+// Command api runs the Kubernetes API machinery for tests and benchmarks: a server
+// to watch, objects in it, and changes to them. It is no part of the DNS server and
+// must not be run against a cluster in use, but for apply and clear, which keep to
+// namespaces of their own.
 //
+//	api control                run what a test asks for on standard input
 //	api serve DIR              run an API server with its data in DIR
-//	api apply KUBECONFIG DIR   create what the YAML files of DIR describe
-//	api change KUBECONFIG      write objects, and watch what is written
-//	api clear KUBECONFIG       delete the namespaces that apply has made
+//	api apply KUBECONFIG DIR   create the objects of the YAML files in DIR
+//	api change KUBECONFIG      write objects, and watch them
+//	api clear KUBECONFIG       delete the namespaces that apply created
+//	api etcd FLAGS             run etcd itself
 //
-// serve writes the path of a kubeconfig, and for each line "restart" of its
-// input restarts the server with its history gone and writes "ready".
+// control speaks the protocol of package control.
+//
+// serve writes the path of a kubeconfig. For each line "restart" of its input it
+// restarts the server without its history and writes "ready".
 //
 // change reads lines "PATH JSON", puts each object there, and writes
-// "acked LINE VERSION NANOSECONDS" when the server has said yes: VERSION is the
-// object's resourceVersion, the time that of CLOCK_MONOTONIC. Meanwhile it watches
-// all EndpointSlices with nothing behind it, and answers by UDP, at the address
-// that it has written first as "watching ADDRESS", which VERSION it saw last of
-// the slice whose name a datagram is; "again VERSION" says that the server ended
-// the watch, which goes on behind that. Both end with the input.
+// "acked LINE VERSION NANOSECONDS" when the server has acknowledged it: VERSION is
+// the object's resourceVersion, the time that of CLOCK_MONOTONIC. Meanwhile it
+// watches all EndpointSlices and writes "watching ADDRESS": over UDP at that
+// address it replies to a slice's name with the VERSION that the watch saw last.
+// It writes "again VERSION" when the server ended the watch, which continues from
+// there. Both commands end with their input.
 package main
 
 import (
@@ -24,11 +29,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
-	"github.com/seamark/seamark/kubetest"
+	"go.etcd.io/etcd/server/v3/etcdmain"
+	"google.golang.org/grpc/grpclog"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/seamark/seamark/kubetest/machinery"
 )
 
 func main() {
@@ -41,7 +53,13 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
+	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard))
 	switch {
+	case len(args) > 0 && args[0] == "etcd":
+		etcdmain.Main(args)
+		return nil
+	case len(args) == 1 && args[0] == "control":
+		return serveControl()
 	case len(args) == 2 && args[0] == "serve":
 		return serve(ctx, args[1])
 	case len(args) == 3 && args[0] == "apply":
@@ -51,17 +69,17 @@ func run(ctx context.Context, args []string) error {
 	case len(args) == 2 && args[0] == "clear":
 		return clearAll(ctx, args[1])
 	}
-	return errors.New("usage: api serve DIR | apply KUBECONFIG DIR | change KUBECONFIG | clear KUBECONFIG")
+	return errors.New("usage: api control | serve DIR | apply KUBECONFIG DIR | change KUBECONFIG | clear KUBECONFIG | etcd FLAGS")
 }
 
 // serve runs the server until its input ends.
 func serve(ctx context.Context, dir string) error {
-	srv, err := kubetest.Start(ctx, dir)
+	srv, err := machinery.Start(ctx, dir)
 	if err != nil {
 		return err
 	}
 	defer srv.Stop()
-	path, err := srv.Kubeconfig()
+	path, err := writeKubeconfig(dir, srv)
 	if err != nil {
 		return err
 	}
@@ -92,10 +110,22 @@ func serve(ctx context.Context, dir string) error {
 	}
 }
 
-// restart brings the server back with nothing that a watch could go on from.
-// Something else has to happen first: a client whose last event is the last of
-// all has missed nothing.
-func restart(ctx context.Context, srv *kubetest.Server, kubeconfig string) error {
+// writeKubeconfig writes a kubeconfig for srv into dir and returns its path.
+func writeKubeconfig(dir string, srv *machinery.Server) (string, error) {
+	path := filepath.Join(dir, "kubeconfig")
+	ca, _, _ := srv.Certificates()
+	config := clientcmdapi.NewConfig()
+	config.Clusters["api"] = &clientcmdapi.Cluster{Server: srv.URL(), CertificateAuthorityData: ca}
+	config.AuthInfos["api"] = clientcmdapi.NewAuthInfo()
+	config.Contexts["api"] = &clientcmdapi.Context{Cluster: "api", AuthInfo: "api"}
+	config.CurrentContext = "api"
+	return path, clientcmd.WriteToFile(*config, path)
+}
+
+// restart restarts the server without the history that a watch could resume from.
+// It writes other objects first: a client that has seen the last event of all has
+// missed nothing.
+func restart(ctx context.Context, srv *machinery.Server, kubeconfig string) error {
 	client, err := newClient(kubeconfig)
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/seamark/seamark/kubetest"
+	"github.com/seamark/seamark/kubetest/machinery"
 )
 
 const manifest = `apiVersion: v1
@@ -49,12 +49,13 @@ func TestParse(t *testing.T) {
 // restarted, taken away.
 func TestCluster(t *testing.T) {
 	ctx := t.Context()
-	srv, err := kubetest.Start(ctx, t.TempDir())
+	data := t.TempDir()
+	srv, err := machinery.Start(ctx, data)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer srv.Stop()
-	kubeconfig, err := srv.Kubeconfig()
+	kubeconfig, err := writeKubeconfig(data, srv)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package kubetest
+package machinery
 
 import (
 	"slices"
@@ -9,14 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// importVersion is the group and version of ServiceImport.
+// importVersion returns the group and version of ServiceImport.
 func importVersion() schema.GroupVersion {
 	return schema.GroupVersion{Group: "multicluster.x-k8s.io", Version: "v1alpha1"}
 }
 
 // A ServiceImport is a Service that other clusters of the clusterset export,
-// as the multi-cluster Services API defines it (KEP-1645), cut down to what a
-// DNS server reads. It is served as a custom resource is: in JSON and YAML.
+// as the multi-cluster Services API defines it (KEP-1645), reduced to the fields
+// that a DNS server reads. It is served as a custom resource: in JSON and YAML.
 type ServiceImport struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -24,7 +24,7 @@ type ServiceImport struct {
 	Status            ServiceImportStatus `json:"status,omitempty"`
 }
 
-// ServiceImportSpec says how the imported Service is reached.
+// ServiceImportSpec has the addresses and ports of the imported Service.
 type ServiceImportSpec struct {
 	Type  string              `json:"type"`          // "ClusterSetIP" or "Headless"
 	IPs   []string            `json:"ips,omitempty"` // the clusterset IPs; none if headless
@@ -39,7 +39,7 @@ type ServiceImportPort struct {
 	Port        int32           `json:"port"`
 }
 
-// ServiceImportStatus says where the Service comes from.
+// ServiceImportStatus lists the exporting clusters.
 type ServiceImportStatus struct {
 	Clusters []ServiceImportCluster `json:"clusters,omitempty"`
 }
@@ -71,7 +71,7 @@ func (s *ServiceImport) DeepCopy() *ServiceImport {
 	return &c
 }
 
-// DeepCopyObject is DeepCopy for those who do not know the type.
+// DeepCopyObject implements runtime.Object.
 func (s *ServiceImport) DeepCopyObject() runtime.Object { return s.DeepCopy() }
 
 // DeepCopyObject returns a copy that shares nothing with l.
@@ -85,10 +85,10 @@ func (l *ServiceImportList) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// OpenAPIModelName is the name of the type in API descriptions.
+// OpenAPIModelName returns the name of the type in API descriptions.
 func (ServiceImport) OpenAPIModelName() string { return "io.x-k8s.multicluster.v1alpha1.ServiceImport" }
 
-// OpenAPIModelName is the name of the type in API descriptions.
+// OpenAPIModelName returns the name of the type in API descriptions.
 func (ServiceImportList) OpenAPIModelName() string {
 	return "io.x-k8s.multicluster.v1alpha1.ServiceImportList"
 }

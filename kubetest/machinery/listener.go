@@ -1,4 +1,4 @@
-package kubetest
+package machinery
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A listener is a TCP listener that can die as the one of a crashed process
-// does: with all its connections, and without a word.
+// A listener is a TCP listener that can stop as if its process had crashed: with
+// all its connections, and without closing any of them in order.
 type listener struct {
 	net.Listener
 	mu    sync.Mutex
@@ -24,8 +24,8 @@ type conn struct {
 	of *listener
 }
 
-// listen listens on addr. A port that was ours a moment ago may serve as the
-// near end of somebody's connection for another moment, so it waits for that.
+// listen listens on addr. Shortly after the port was closed, another connection may
+// use it as its local port; listen retries until it is free.
 func listen(ctx context.Context, addr string) (*listener, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -45,8 +45,7 @@ func listen(ctx context.Context, addr string) (*listener, error) {
 	}
 }
 
-// Accept returns the next connection. Those that reach a dead listener are
-// closed unseen.
+// Accept returns the next connection. A dead listener closes connections at once.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
@@ -60,7 +59,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// keep notes a connection, or returns nil if the listener is dead.
+// keep registers a connection, or returns nil if the listener is dead.
 func (l *listener) keep(c net.Conn) net.Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,7 +71,7 @@ func (l *listener) keep(c net.Conn) net.Conn {
 	return own
 }
 
-// Close closes the connection and forgets it.
+// Close closes the connection and removes it from the listener.
 func (c *conn) Close() error {
 	c.of.mu.Lock()
 	delete(c.of.conns, c)
@@ -80,9 +79,9 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// die cuts all connections, now and in future. The socket itself goes on
-// listening until Close, since a generic API server panics if its listener
-// closes before it was told to stop.
+// die cuts all connections, present and future. The socket listens until Close,
+// since a generic API server panics if its listener is closed before its context
+// ends.
 func (l *listener) die() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,7 +92,7 @@ func (l *listener) die() {
 	clear(l.conns)
 }
 
-// Close dies and stops listening.
+// Close cuts all connections and closes the socket.
 func (l *listener) Close() error {
 	l.die()
 	return l.Listener.Close()

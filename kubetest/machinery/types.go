@@ -1,4 +1,4 @@
-package kubetest
+package machinery
 
 import (
 	"fmt"
@@ -16,17 +16,17 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// types are the registered Go types and what follows from them. Nothing in
-// them changes after newTypes.
+// types are the registered Go types and their codecs. They are immutable after
+// newTypes.
 type types struct {
 	scheme *runtime.Scheme
 	codecs serializer.CodecFactory
 	params runtime.ParameterCodec
 }
 
-// newTypes registers the kinds. The generic API server wants an internal
-// version of each beside the one on the wire; ours is the same Go type, so that
-// every conversion is the identity.
+// newTypes registers the kinds. The generic API server requires an internal version
+// of each besides the one on the wire; here both are the same Go type, so every
+// conversion is the identity.
 func newTypes(kinds []kind) (*types, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, discoveryv1.AddToScheme, addImports} {
@@ -64,17 +64,17 @@ func addImports(scheme *runtime.Scheme) error {
 	return nil
 }
 
-// hub is the group with the internal version.
+// hub returns the group with the internal version.
 func (k kind) hub() schema.GroupVersion {
 	return schema.GroupVersion{Group: k.gv.Group, Version: runtime.APIVersionInternal}
 }
 
-// groupResource is the resource as storage and errors name it.
+// groupResource returns the resource as storage and errors name it.
 func (k kind) groupResource() schema.GroupResource {
 	return schema.GroupResource{Group: k.gv.Group, Resource: k.resource}
 }
 
-// fieldLabel allows the fields that a selector for this kind may name.
+// fieldLabel accepts the fields that a selector of this kind may use.
 func (k kind) fieldLabel(label, value string) (string, string, error) {
 	if label == "metadata.name" || label == "metadata.namespace" && !k.clusterScoped || slices.Contains(k.fieldNames, label) {
 		return label, value, nil
@@ -93,8 +93,8 @@ func groupVersions(kinds []kind) []schema.GroupVersion {
 	return gvs
 }
 
-// describe is the OpenAPI description that managed fields are computed from:
-// every kind is an object that may hold anything.
+// describe returns the OpenAPI description from which managed fields are computed:
+// every kind is an object with arbitrary fields.
 func (t *types) describe(kinds []kind) *openapicommon.OpenAPIV3Config {
 	definitions := func(openapicommon.ReferenceCallback) map[string]openapicommon.OpenAPIDefinition {
 		m := make(map[string]openapicommon.OpenAPIDefinition, len(kinds))
@@ -109,13 +109,13 @@ func (t *types) describe(kinds []kind) *openapicommon.OpenAPIV3Config {
 		Info:              &spec.Info{InfoProps: spec.InfoProps{Title: "kubetest"}},
 		GetDefinitions:    definitions,
 		GetDefinitionName: openapi.NewDefinitionNamer(t.scheme).GetDefinitionName,
-		//lint:ignore SA1019 the function in its place needs routes that nobody asks for here
+		//lint:ignore SA1019 its replacement needs routes, which are not described here
 		GetOperationIDAndTags: openapi.GetOperationIDAndTags,
 	}
 }
 
-// noProtobuf is a serializer that knows no protobuf, as for custom resources:
-// who asks for nothing else gets 406, who sends it 415.
+// noProtobuf is a serializer without protobuf, as for custom resources: a request
+// for protobuf alone gets 406, a protobuf body 415.
 type noProtobuf struct{ runtime.NegotiatedSerializer }
 
 // SupportedMediaTypes returns the media types without protobuf.

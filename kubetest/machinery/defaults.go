@@ -1,4 +1,4 @@
-package kubetest
+package machinery
 
 import (
 	"net/netip"
@@ -10,12 +10,12 @@ import (
 )
 
 // These are the defaults and derived fields that readers of the API rely on.
-// The real server sets many more; one that a reader comes to need belongs here.
+// The real server sets many more; add the ones that readers need.
 
 // defaultNamespace sets the label by which selectors find a namespace by name.
 func defaultNamespace(n *corev1.Namespace) {
 	if n.Name == "" {
-		return // its name is yet to be generated
+		return // its name has not been generated yet
 	}
 	if n.Labels == nil {
 		n.Labels = map[string]string{}
@@ -68,10 +68,9 @@ func defaultService(s *corev1.Service) {
 	}
 }
 
-// prepareService keeps clusterIP and clusterIPs in agreement. A client that
-// knows only clusterIP sends the clusterIPs it has read along unchanged, so
-// where only the one was changed, the other follows. The families follow from
-// the addresses.
+// prepareService keeps clusterIP and clusterIPs in agreement. A client that knows
+// only clusterIP returns clusterIPs unchanged, so if only one of them changed, the
+// other is derived from it. The families are derived from the addresses.
 func prepareService(s, old *corev1.Service) {
 	spec := &s.Spec
 	if spec.Type == corev1.ServiceTypeExternalName {
@@ -99,8 +98,8 @@ func prepareService(s, old *corev1.Service) {
 	}
 }
 
-// families tells the IP family of each cluster IP. The headless "None" is of
-// the family of a cluster that has one only, and ours has IPv4.
+// families returns the IP family of each cluster IP. The headless "None" has the
+// family of a single-stack cluster, IPv4.
 func families(ips []string) []corev1.IPFamily {
 	var fs []corev1.IPFamily
 	for _, ip := range ips {
@@ -123,8 +122,8 @@ func defaultEndpoints(e *corev1.Endpoints) {
 	}
 }
 
-// defaultEndpointSlice names unnamed ports "" and gives them a protocol: both
-// are pointers that readers follow.
+// defaultEndpointSlice sets the name of unnamed ports to "" and their protocol to
+// TCP: readers dereference both pointers.
 func defaultEndpointSlice(e *discoveryv1.EndpointSlice) {
 	for i := range e.Ports {
 		p := &e.Ports[i]

@@ -1,4 +1,4 @@
-package kubetest
+package machinery
 
 import (
 	"context"
@@ -21,16 +21,16 @@ import (
 	restclient "k8s.io/client-go/rest"
 )
 
-// An apiRun is one life of the API server, from a start to a stop.
+// An apiRun is one run of the API server, from a start to a stop.
 type apiRun struct {
 	ln     *listener
 	cancel context.CancelFunc
-	done   chan struct{} // closed when everything of this run has ended
-	err    error         // why it ended; readable after done
+	done   chan struct{} // closed at the end of the run
+	err    error         // the reason of the end; valid after done
 }
 
-// startRun starts the API server on ln and waits until it is ready. It owns ln
-// also if it fails.
+// startRun starts the API server on ln and waits until it is ready. It takes
+// ownership of ln, even if it fails.
 func (s *Server) startRun(ctx context.Context, ln *listener, etcdURL string) (*apiRun, error) {
 	stores, err := s.openStores(etcdURL)
 	if err != nil {
@@ -57,18 +57,18 @@ func (s *Server) startRun(ctx context.Context, ln *listener, etcdURL string) (*a
 	return r, nil
 }
 
-// stop cuts all connections and waits until the run has ended. The order
-// matters twice: clients must see the cut and not an orderly shutdown, and the
-// server panics if its listener goes before its context.
+// stop cuts all connections and waits until the run has ended. The order matters:
+// clients must see a cut and not an orderly shutdown, and the server panics if its
+// listener is closed before its context ends.
 func (r *apiRun) stop() {
 	r.ln.die()
 	r.cancel()
 	<-r.done
 }
 
-// waitReady waits until /readyz says ok over the network.
+// waitReady polls /readyz until it responds 200.
 func (s *Server) waitReady(ctx context.Context, r *apiRun) error {
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: s.certs.pool()}}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: s.certs.Pool()}}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport}
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -88,7 +88,7 @@ func (s *Server) waitReady(ctx context.Context, r *apiRun) error {
 	}
 }
 
-// isReady asks once.
+// isReady requests url once and reports whether the response is 200.
 func isReady(ctx context.Context, client *http.Client, url string) (bool, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -99,7 +99,7 @@ func isReady(ctx context.Context, client *http.Client, url string) (bool, error)
 		return false, err
 	}
 	resp.Body.Close()
-	return resp.StatusCode == http.StatusOK, fmt.Errorf("/readyz answers %s", resp.Status)
+	return resp.StatusCode == http.StatusOK, fmt.Errorf("/readyz responds %s", resp.Status)
 }
 
 // openStores opens the storage of each kind, in the table's order.
@@ -126,7 +126,7 @@ func destroy(stores []*registry.Store) {
 // newAPI assembles the API server of this run. It closes the stores when its
 // own run ends.
 func (s *Server) newAPI(ln *listener, stores []*registry.Store) (*server.GenericAPIServer, error) {
-	cert, err := dynamiccertificates.NewStaticCertKeyContent("kubetest", s.certs.cert, s.certs.key)
+	cert, err := dynamiccertificates.NewStaticCertKeyContent("kubetest", s.certs.Cert, s.certs.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -136,14 +136,14 @@ func (s *Server) newAPI(ln *listener, stores []*registry.Store) (*server.Generic
 	c.SecureServing = &server.SecureServingInfo{Listener: ln, Cert: cert}
 	c.LoopbackClientConfig = &restclient.Config{
 		Host:            "https://" + ln.Addr().String(),
-		TLSClientConfig: restclient.TLSClientConfig{CAData: s.certs.ca},
+		TLSClientConfig: restclient.TLSClientConfig{CAData: s.certs.CA},
 	}
 	c.Authentication.Authenticator = anonymous.NewAuthenticator(nil)
 	c.Authorization.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
 	c.OpenAPIV3Config = s.types.describe(s.kinds)
 	c.SkipOpenAPIInstallation = true
 	c.EnableProfiling = false
-	c.EnableMetrics = false // they are of the process, not of this server
+	c.EnableMetrics = false // they belong to the process, not to this server
 	c.DisabledPostStartHooks = sets.NewString("max-in-flight-filter", "storage-object-count-tracker-hook")
 	c.ReadyzChecks = append(c.ReadyzChecks, healthz.NamedCheck("storage", func(*http.Request) error {
 		return ready(stores)

@@ -1,4 +1,4 @@
-package kubetest
+package machinery
 
 import (
 	"strconv"
@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A kind is a row of the table of what is served. Its functions are called
-// with objects of its own Go type only; nil ones have nothing to do.
+// A kind is a row of the table of served resources. Its functions are called with
+// objects of its own Go type only, and may be nil.
 type kind struct {
 	gv       schema.GroupVersion
 	name     string // the Kind
@@ -25,8 +25,8 @@ type kind struct {
 
 	defaults   func(obj runtime.Object)            // upon decoding
 	prepare    func(obj, old runtime.Object)       // before storing; old is nil upon creation
-	keepSpec   func(obj, old runtime.Object)       // what a write to /status may not change; nil: there is no /status
-	keepStatus func(obj, old runtime.Object)       // what any other write may not change
+	keepSpec   func(obj, old runtime.Object)       // restores the fields that a write to /status may not change; nil: there is no /status
+	keepStatus func(obj, old runtime.Object)       // restores the fields that any other write may not change
 	fieldNames []string                            // selectable besides name and namespace
 	fields     func(obj runtime.Object) fields.Set // the values of fieldNames
 }
@@ -108,12 +108,12 @@ func create[T any, P interface {
 	return P(new(T))
 }
 
-// on makes a function of one Go type fit the table.
+// on adapts a function of one Go type to the table.
 func on[P runtime.Object](f func(P)) func(runtime.Object) {
 	return func(obj runtime.Object) { f(obj.(P)) }
 }
 
-// onBoth does the same for a new object and the old one, which may be missing.
+// onBoth adapts a function of a new object and the old one, which may be nil.
 func onBoth[P runtime.Object](f func(obj, old P)) func(obj, old runtime.Object) {
 	return func(obj, old runtime.Object) {
 		was, _ := old.(P)
@@ -121,7 +121,7 @@ func onBoth[P runtime.Object](f func(obj, old P)) func(obj, old runtime.Object) 
 	}
 }
 
-// from does the same for a function that reads fields.
+// from adapts a function that reads fields.
 func from[P runtime.Object](f func(P) fields.Set) func(runtime.Object) fields.Set {
 	return func(obj runtime.Object) fields.Set { return f(obj.(P)) }
 }

@@ -1,4 +1,4 @@
-package kubetest
+package machinery
 
 import (
 	"context"
@@ -45,7 +45,7 @@ func (t *types) newStore(k kind, etcdURL string) (*registry.Store, error) {
 	return store, nil
 }
 
-// restOptions says where and in which encoding a kind is stored.
+// restOptions returns the location and encoding of a kind in storage.
 func (t *types) restOptions(k kind, etcdURL string) (generic.RESTOptions, error) {
 	c := storagebackend.NewDefaultConfig("/registry", nil)
 	c.Transport.ServerList = []string{etcdURL}
@@ -72,7 +72,7 @@ func (t *types) restOptions(k kind, etcdURL string) (generic.RESTOptions, error)
 	}, nil
 }
 
-// attrs returns what selectors look at.
+// attrs returns the labels and fields for selectors.
 func (k kind) attrs(obj runtime.Object) (labels.Set, fields.Set, error) {
 	m, err := meta.Accessor(obj)
 	if err != nil {
@@ -89,8 +89,8 @@ func (k kind) attrs(obj runtime.Object) (labels.Set, fields.Set, error) {
 	return m.GetLabels(), set, nil
 }
 
-// A strategy is how writes to a kind, or to its status, change an object on
-// its way to storage. Metadata are checked by the registry; nothing else is.
+// A strategy changes objects before they are stored, for a kind or for its status.
+// The registry validates metadata; nothing else is validated.
 type strategy struct {
 	kind
 	runtime.ObjectTyper
@@ -98,16 +98,16 @@ type strategy struct {
 	status bool // for writes to /status
 }
 
-// NamespaceScoped tells whether objects have a namespace.
+// NamespaceScoped reports whether objects have a namespace.
 func (s strategy) NamespaceScoped() bool { return !s.clusterScoped }
 
-// AllowCreateOnUpdate says that a PUT does not create.
+// AllowCreateOnUpdate reports that a PUT does not create.
 func (s strategy) AllowCreateOnUpdate(context.Context) bool { return false }
 
-// AllowUnconditionalUpdate tells whether an update may lack a resourceVersion.
+// AllowUnconditionalUpdate reports whether an update may omit the resourceVersion.
 func (s strategy) AllowUnconditionalUpdate(context.Context) bool { return !s.custom }
 
-// PrepareForCreate drops the status and sets what follows from the rest.
+// PrepareForCreate drops the status and sets derived fields.
 func (s strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 	if s.keepStatus != nil && !s.statusOnCreate {
 		s.keepStatus(obj, s.new())
@@ -117,8 +117,8 @@ func (s strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 	}
 }
 
-// PrepareForUpdate keeps what this write may not change and sets what follows
-// from the rest.
+// PrepareForUpdate restores fields that this write may not change and sets derived
+// fields.
 func (s strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	switch {
 	case s.status:
@@ -131,16 +131,15 @@ func (s strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	}
 }
 
-// Validate, ValidateUpdate, WarningsOnCreate, WarningsOnUpdate and Canonicalize
-// have nothing to say.
+// Validate, ValidateUpdate, WarningsOnCreate, WarningsOnUpdate and Canonicalize do
+// nothing.
 func (s strategy) Validate(context.Context, runtime.Object) field.ErrorList              { return nil }
 func (s strategy) ValidateUpdate(_ context.Context, _, _ runtime.Object) field.ErrorList { return nil }
 func (s strategy) WarningsOnCreate(context.Context, runtime.Object) []string             { return nil }
 func (s strategy) WarningsOnUpdate(_ context.Context, _, _ runtime.Object) []string      { return nil }
 func (s strategy) Canonicalize(runtime.Object)                                           {}
 
-// A statusStore serves /status: the object as a whole to read, its status
-// alone to write.
+// A statusStore serves /status: it reads whole objects and writes their status.
 type statusStore struct {
 	rest.TableConvertor
 	store *registry.Store
@@ -156,7 +155,7 @@ func (t *types) newStatusStore(k kind, store *registry.Store) *statusStore {
 // New returns an empty object to decode into.
 func (s *statusStore) New() runtime.Object { return s.store.New() }
 
-// Destroy does nothing: the storage is the store's.
+// Destroy does nothing: the store owns the storage.
 func (s *statusStore) Destroy() {}
 
 // Get returns the object.

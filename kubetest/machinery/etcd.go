@@ -1,4 +1,4 @@
-package kubetest
+package machinery
 
 import (
 	"context"
@@ -10,8 +10,12 @@ import (
 	"k8s.io/apiserver/pkg/storage/etcd3"
 )
 
-// startEtcd runs a cluster of one member in dir, on ports of the kernel's
-// choice, and waits until it serves.
+// A single member elects itself, so its election may be as short as etcd allows:
+// the default delays each start by a second. The unit is a millisecond.
+const shortTick, shortElection = 10, 100
+
+// startEtcd runs a cluster of one member in dir, on ports chosen by the
+// kernel, and waits until it serves.
 func startEtcd(ctx context.Context, dir string) (*embed.Etcd, error) {
 	local := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
 	c := embed.NewConfig()
@@ -22,9 +26,7 @@ func startEtcd(ctx context.Context, dir string) (*embed.Etcd, error) {
 	c.LogLevel = "fatal"
 	c.EnableGRPCGateway = false
 	c.UnsafeNoFsync = true // a test's data need not outlive the machine
-	// Nobody else votes, so the election may be as short as etcd allows: the
-	// default makes each start wait a second.
-	c.TickMs, c.ElectionMs = 10, 100
+	c.TickMs, c.ElectionMs = shortTick, shortElection
 	// The API server's bookmarks are as fresh as etcd's progress reports.
 	c.WatchProgressNotifyInterval = 5 * time.Second
 	e, err := embed.StartEtcd(c)
@@ -42,13 +44,13 @@ func startEtcd(ctx context.Context, dir string) (*embed.Etcd, error) {
 	return nil, err
 }
 
-// clientURL is where etcd's clients connect.
+// clientURL returns the URL for clients.
 func clientURL(e *embed.Etcd) string { return "http://" + e.Clients[0].Addr().String() }
 
-// compact drops all history before now in the way API servers do it among each
-// other, so that ours learns of it: the revision goes into a key of theirs,
-// guarded by that key's version. A first call learns the version and the
-// revision, the next compacts; another is needed if a server came between.
+// compact drops the history before the current revision as API servers do, so that
+// ours notices: API servers keep the compacted revision in a key and guard it by
+// that key's version. The first call reads version and revision, the second
+// compacts, and another follows if an API server came in between.
 func compact(ctx context.Context, e *embed.Etcd) error {
 	client := v3client.New(e.Server)
 	defer client.Close()

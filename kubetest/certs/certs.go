@@ -1,4 +1,5 @@
-package kubetest
+// Package certs makes certificates for servers and clients on loopback addresses.
+package certs
 
 import (
 	"crypto/ecdsa"
@@ -12,18 +13,18 @@ import (
 	"time"
 )
 
-// certs are a certificate authority and the serving certificate that it
+// An Authority is a certificate authority and a serving certificate that it has
 // signed for 127.0.0.1 and localhost, in PEM.
-type certs struct {
-	ca        []byte
-	cert, key []byte
+type Authority struct {
+	CA        []byte
+	Cert, Key []byte
 	issuer    *x509.Certificate
 	issuerKey *ecdsa.PrivateKey
 }
 
-// newCerts makes certificates that are valid for a day. The keys are of P-256:
-// RSA keys would take longer to make than the whole start.
-func newCerts() (*certs, error) {
+// New makes an authority that is valid for a day. The keys are P-256: making RSA
+// keys would take longer than the start of an API server.
+func New() (*Authority, error) {
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -42,13 +43,14 @@ func newCerts() (*certs, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &certs{ca: pemBlock("CERTIFICATE", caDER), issuer: ca, issuerKey: caKey}
-	c.cert, c.key, err = c.sign("kubetest", x509.ExtKeyUsageServerAuth)
+	c := &Authority{CA: pemBlock("CERTIFICATE", caDER), issuer: ca, issuerKey: caKey}
+	c.Cert, c.Key, err = c.Sign("kubetest", x509.ExtKeyUsageServerAuth)
 	return c, err
 }
 
-// sign makes a certificate for somebody on 127.0.0.1 and localhost, and its key.
-func (c *certs) sign(name string, usages ...x509.ExtKeyUsage) (cert, key []byte, err error) {
+// Sign returns a certificate for name on 127.0.0.1 and localhost, and its key, in
+// PEM.
+func (c *Authority) Sign(name string, usages ...x509.ExtKeyUsage) (cert, key []byte, err error) {
 	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, err
@@ -79,9 +81,9 @@ func pemBlock(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
-// pool returns the certificate authority as a pool to verify against.
-func (c *certs) pool() *x509.CertPool {
+// Pool returns the certificate authority as a pool to verify against.
+func (c *Authority) Pool() *x509.CertPool {
 	p := x509.NewCertPool()
-	p.AppendCertsFromPEM(c.ca)
+	p.AppendCertsFromPEM(c.CA)
 	return p
 }

@@ -1,0 +1,126 @@
+package kubetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/rpc"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/seamark/seamark/kubetest/control"
+)
+
+// defaultTimeout bounds a command whose context has no deadline.
+const defaultTimeout = time.Minute
+
+// A child is a running cmd/api control.
+type child struct {
+	cmd    *exec.Cmd
+	client *rpc.Client
+	stop   sync.Once
+}
+
+// pipes are the standard input and output of a process.
+type pipes struct {
+	io.ReadCloser
+	in io.WriteCloser
+}
+
+func (p pipes) Write(b []byte) (int, error) { return p.in.Write(b) }
+
+func (p pipes) Close() error { return errors.Join(p.in.Close(), p.ReadCloser.Close()) }
+
+// startChild builds cmd/api if necessary and starts it.
+func startChild(ctx context.Context) (*child, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	program, err := build()
+	if err != nil {
+		return nil, err
+	}
+	p := &child{cmd: exec.Command(program, "control")}
+	p.cmd.Stderr = os.Stderr
+	in, err := p.cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	p.client = rpc.NewClient(pipes{out, in})
+	return p, nil
+}
+
+// call runs a command. When ctx ends, it returns at once.
+func (p *child) call(ctx context.Context, command string, args, reply any) error {
+	done := p.client.Go(control.Service+"."+command, args, reply, make(chan *rpc.Call, 1)).Done
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("%s: %w", command, ctx.Err())
+	case c := <-done:
+		if c.Error != nil {
+			return fmt.Errorf("%s: %w", command, c.Error)
+		}
+		return nil
+	}
+}
+
+// Stop ends the process and everything in it, and returns when it has ended. The
+// caller removes the directory. A second Stop does nothing.
+func (p *child) Stop() {
+	p.stop.Do(func() {
+		_ = p.cmd.Process.Kill() // the data need not be kept
+		p.client.Close()
+		_ = p.cmd.Wait() // "signal: killed"
+	})
+}
+
+// wait returns the time that ctx leaves to a command.
+func wait(ctx context.Context) control.Wait {
+	if deadline, ok := ctx.Deadline(); ok {
+		return control.Wait{Timeout: time.Until(deadline)}
+	}
+	return control.Wait{Timeout: defaultTimeout}
+}
+
+// build builds cmd/api, without the race detector, and returns the path of the
+// program. The go command does nothing if the program is up to date. make test
+// has built it before the tests run; the first build takes minutes.
+var build = sync.OnceValues(func() (string, error) {
+	mod, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("locating module kubetest: %w", err)
+	}
+	root := filepath.Dir(strings.TrimSpace(string(mod)))
+	program := filepath.Join(root, "..", "bin", "kubetest-api")
+	if err := os.MkdirAll(filepath.Dir(program), 0o755); err != nil {
+		return "", err
+	}
+	// Test binaries of several packages may build it at once.
+	lock, err := os.Create(program + ".lock")
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", fmt.Errorf("locking %s: %w", lock.Name(), err)
+	}
+	cmd := exec.Command("go", "build", "-o", program, "./cmd/api")
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building kubetest/cmd/api: %w: %s", err, text)
+	}
+	return program, nil
+})
