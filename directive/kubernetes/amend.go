@@ -7,94 +7,94 @@ import (
 )
 
 // A resident is one endpoint of a slice.
-type resident struct {
-	of *portSet
-	ep cluster.Endpoint
+type endpointRef struct {
+	ports *portSet
+	ep    cluster.Endpoint
 }
 
 // A difference is the endpoints by which two states of a Service's slices
 // differ, each whole: one that becomes ready is gone, and it is fresh.
-type difference struct{ gone, fresh []resident }
+type endpointDiff struct{ removed, added []endpointRef }
 
 // amend makes the entry of old's Service after a change of some of its slices,
 // by the endpoints that differ: it comes out as build would make it, at the cost
 // of those slices. It is nil, and then build has to, if endpoints have to do with
 // each other, or if more changes than the endpoints.
-func (ix *Index) amend(old *entry, f *facts, all []raw, shifts []shift) *entry {
-	x := ix.set.external
+func (ix *Index) amendEntry(old *entry, f *serviceSpec, all []pendingPart, shifts []partChange) *entry {
+	x := ix.settings.k8sExternal
 	switch {
-	case old == nil || old.mixed != nil || !old.exists || old.alias || !old.same(f):
+	case old == nil || old.merged != nil || !old.exists || old.externalName || !old.equal(f):
 		return nil
-	case x.on && x.headless && old.headless: // the outside has the addresses too
+	case x.enabled && x.headless && old.headless: // the outside has the addresses too
 		return nil
 	}
 	diff := &ix.diff
 	for _, s := range shifts {
-		if s.to != nil && !s.to.of.dotted {
+		if s.now != nil && !s.now.ports.dotted {
 			return nil
 		}
-		diff.add(s)
+		diff.addChange(s)
 	}
-	if !f.stay(all, diff.fresh, &ix.seen) {
+	if !f.stillDisjoint(all, diff.added, &ix.addrSet) {
 		return nil
 	}
-	e := &entry{home: old.home, facts: old.facts, outside: old.outside}
+	e := &entry{key: old.key, serviceSpec: old.serviceSpec, k8sExternal: old.k8sExternal}
 	if old.headless {
-		e.records, e.ends = "", 0
+		e.records, e.aEnd = "", 0
 	}
 	if len(all) > 0 {
 		e.parts = make([]part, len(all))
 	}
 	for i, r := range all {
-		if r.packed != nil {
-			e.parts[i] = *r.packed
+		if r.unchanged != nil {
+			e.parts[i] = *r.unchanged
 		} else {
-			e.parts[i] = ix.pack(f, r, f.headless)
+			e.parts[i] = ix.packPart(f, r, f.headless)
 		}
 	}
-	e.settle(ix.set, f.headless)
+	e.derive(ix.settings, f.headless)
 	if !e.exists {
 		return nil
 	}
-	e.sum = old.sum
-	h := fnv(fnvBasis, e.home.key)
-	for i := range diff.gone {
-		if m := &diff.gone[i]; f.counts(&m.ep) {
-			e.sum -= worth(h, m.of, &m.ep)
+	e.hash = old.hash
+	h := fnv(fnvBasis, e.key.labels)
+	for i := range diff.removed {
+		if m := &diff.removed[i]; f.isServed(&m.ep) {
+			e.hash -= hashEndpoint(h, m.ports, &m.ep)
 		}
 	}
-	for i := range diff.fresh {
-		if m := &diff.fresh[i]; f.counts(&m.ep) {
-			e.sum += worth(h, m.of, &m.ep)
+	for i := range diff.added {
+		if m := &diff.added[i]; f.isServed(&m.ep) {
+			e.hash += hashEndpoint(h, m.ports, &m.ep)
 		}
 	}
 	return e
 }
 
 // add puts the endpoints by which the part and the slice differ.
-func (d *difference) add(s shift) {
+func (d *endpointDiff) addChange(s partChange) {
 	var had, has cluster.Endpoints
-	if s.from != nil {
-		had = s.from.endpoints()
+	if s.old != nil {
+		had = s.old.endpoints()
 	}
-	if s.to != nil {
-		has = s.to.endpoints
+	if s.now != nil {
+		has = s.now.endpoints
 	}
-	if s.from != nil && s.to != nil && s.from.of.equal(s.to.of) {
+	if s.old != nil && s.now != nil && s.old.ports.equal(s.now.ports) {
 		had, has = behindCommon(had, has)
 	}
-	gone, fresh := len(d.gone), len(d.fresh)
+	gone, fresh := len(d.removed), len(d.added)
 	for ep := range had.All() {
-		d.gone = append(d.gone, resident{s.from.of, ep})
+		d.removed = append(d.removed, endpointRef{s.old.ports, ep})
 	}
 	for ep := range has.All() {
-		d.fresh = append(d.fresh, resident{s.to.of, ep})
+		d.added = append(d.added, endpointRef{s.now.ports, ep})
 	}
-	if s.from == nil || s.to == nil || !s.from.of.equal(s.to.of) {
+	if s.old == nil || s.now == nil || !s.old.ports.equal(s.now.ports) {
 		return
 	}
-	for len(d.gone) > gone && len(d.fresh) > fresh && d.gone[len(d.gone)-1].ep == d.fresh[len(d.fresh)-1].ep {
-		d.gone, d.fresh = d.gone[:len(d.gone)-1], d.fresh[:len(d.fresh)-1]
+	for len(d.removed) > gone && len(d.added) > fresh && d.removed[len(d.removed)-1].ep == d.added[len(d.added)-1].ep {
+		d.removed, d.added = d.removed[:len(d.removed)-1], d.added[:len(d.added)-1]
 	}
 }
 
@@ -113,27 +113,27 @@ func behindCommon(a, b cluster.Endpoints) (cluster.Endpoints, cluster.Endpoints)
 }
 
 // forget drops what has been compared, and what a large change has grown.
-func (d *difference) forget() {
-	if cap(d.gone)+cap(d.fresh) > 1<<10 {
-		*d = difference{}
+func (d *endpointDiff) reset() {
+	if cap(d.removed)+cap(d.added) > 1<<10 {
+		*d = endpointDiff{}
 		return
 	}
-	clear(d.gone[:cap(d.gone)])
-	clear(d.fresh[:cap(d.fresh)])
-	d.gone, d.fresh = d.gone[:0], d.fresh[:0]
+	clear(d.removed[:cap(d.removed)])
+	clear(d.added[:cap(d.added)])
+	d.removed, d.added = d.removed[:0], d.added[:0]
 }
 
 // stay says whether the endpoints of all slices have nothing to do with each
 // other, if they had not before these came.
-func (f *facts) stay(all []raw, fresh []resident, seen *crowd) bool {
+func (f *serviceSpec) stillDisjoint(all []pendingPart, fresh []endpointRef, seen *addrSet) bool {
 	if len(fresh) == 0 {
 		return true
 	}
-	seen.expect(len(fresh))
+	seen.reset(len(fresh))
 	want := 0 // addresses and hostnames that are to be found
 	for i := range fresh {
 		ep := &fresh[i].ep
-		if ambiguous(ep) || f.has(ep.Addr) || !seen.addr(ep.Addr) || ep.Hostname != "" && !seen.host(ep.Hostname) {
+		if isAmbiguous(ep) || f.has(ep.Addr) || !seen.addAddr(ep.Addr) || ep.Hostname != "" && !seen.addHost(ep.Hostname) {
 			return false
 		}
 		want++
@@ -142,7 +142,7 @@ func (f *facts) stay(all []raw, fresh []resident, seen *crowd) bool {
 		}
 	}
 	for i := range all {
-		if all[i].packed != nil && !seen.perhapsIn(string(all[i].endpoints)) {
+		if all[i].unchanged != nil && !seen.mayOverlap(string(all[i].endpoints)) {
 			continue
 		}
 		for ep := range all[i].endpoints.All() {
@@ -159,17 +159,17 @@ func (f *facts) stay(all []raw, fresh []resident, seen *crowd) bool {
 
 // perhapsIn is false if none of the crowd is among packed endpoints. Where there
 // are few, that is told by their bytes.
-func (c *crowd) perhapsIn(packed string) bool {
-	if c.addrs != nil || len(c.few) > 4 {
+func (c *addrSet) mayOverlap(packed string) bool {
+	if c.addrMap != nil || len(c.addrList) > 4 {
 		return true
 	}
-	for _, ip := range c.few {
+	for _, ip := range c.addrList {
 		var room [16]byte
 		if strings.Contains(packed, string(appendAddr(room[:0], ip))) {
 			return true
 		}
 	}
-	for _, name := range c.hosts {
+	for _, name := range c.hostList {
 		if strings.Contains(packed, name) {
 			return true
 		}

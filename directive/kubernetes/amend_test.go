@@ -18,31 +18,31 @@ func (e *entry) String() string {
 		return "nothing"
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%q %x exists %v spread %v\nknown %v headless %v alias %v publish %v selector %v reached %v ports %v\nA %x\nAAAA %x\n", e.home.key, e.sum, e.exists, e.spread,
-		e.known(), e.headless, e.alias, e.publish, e.selector, e.reached, e.ports(), e.a(), e.aaaa())
+	fmt.Fprintf(&b, "%q %x exists %v spread %v\nknown %v headless %v alias %v publish %v selector %v reached %v ports %v\nA %x\nAAAA %x\n", e.key.labels, e.hash, e.exists, e.inParts,
+		e.known(), e.headless, e.externalName, e.publishNotReady, e.selector, e.external, e.portList(), e.a(), e.aaaa())
 	write := func(ps []part) {
 		for _, p := range ps {
-			fmt.Fprintf(&b, "part %q of %q %v, %d count: %x A %x AAAA %x\n", p.name(), p.of.cluster, p.of.ports, p.count, p.endpoints(), p.a(), p.aaaa())
+			fmt.Fprintf(&b, "part %q of %q %v, %d count: %x A %x AAAA %x\n", p.name(), p.ports.cluster, p.ports.ports, p.served, p.endpoints(), p.a(), p.aaaa())
 		}
 	}
 	write(e.parts)
-	if e.mixed != nil {
-		fmt.Fprintf(&b, "mixed, shared %v, of\n", e.mixed.shared)
-		write(e.mixed.slices)
+	if e.merged != nil {
+		fmt.Fprintf(&b, "mixed, shared %v, of\n", e.merged.sharedAddrs)
+		write(e.merged.slices)
 	}
-	if e.outside != nil {
-		fmt.Fprintf(&b, "outside %v", e.outside)
+	if e.k8sExternal != nil {
+		fmt.Fprintf(&b, "outside %v", e.k8sExternal)
 	}
 	return b.String()
 }
 
 // afresh builds the entry as if nothing had been there before.
-func (ix *Index) afresh(h *home, f facts, all []raw) *entry {
+func (ix *Index) afresh(h *serviceKey, f serviceSpec, all []pendingPart) *entry {
 	all = slices.Clone(all)
 	for i := range all {
-		all[i].packed = nil
+		all[i].unchanged = nil
 	}
-	return ix.build(h, f, all)
+	return ix.buildEntry(h, f, all)
 }
 
 // sound says what is wrong with the index: an entry that is not as it would be
@@ -50,11 +50,11 @@ func (ix *Index) afresh(h *home, f facts, all []raw) *entry {
 func (ix *Index) sound() error {
 	for _, imported := range []bool{false, true} {
 		for _, e := range ix.table(imported).All() {
-			var all []raw
+			var all []pendingPart
 			for _, p := range e.slices() {
-				all = append(all, raw{p.name(), p.of, p.endpoints(), nil})
+				all = append(all, pendingPart{p.name(), p.ports, p.endpoints(), nil})
 			}
-			if want := ix.afresh(e.home, e.facts, all); e.String() != want.String() {
+			if want := ix.afresh(e.key, e.serviceSpec, all); e.String() != want.String() {
 				return fmt.Errorf("entry\n%v\nbuilt afresh\n%v", e, want)
 			}
 		}
@@ -62,20 +62,20 @@ func (ix *Index) sound() error {
 	want := map[addrRef]bool{}
 	beyond := map[addrRef]bool{}
 	for _, e := range ix.services.All() {
-		if !e.home.space.exposed.Load() {
+		if !e.key.namespace.exposed.Load() {
 			continue
 		}
 		for ip := range e.addresses() {
-			want[addrRef{ip, e.home}] = true
+			want[addrRef{ip, e.key}] = true
 		}
-		for ip := range e.fromOutside() {
-			beyond[addrRef{ip, e.home}] = true
+		for ip := range e.externalAddresses() {
+			beyond[addrRef{ip, e.key}] = true
 		}
 	}
 	for what, c := range map[string]struct {
 		want map[addrRef]bool
 		got  []addrRef
-	}{"reverse": {want, allRefs(&ix.reverse)}, "outside": {beyond, allRefs(&ix.outside)}} {
+	}{"reverse": {want, allRefs(&ix.reverse)}, "outside": {beyond, allRefs(&ix.externalReverse)}} {
 		sorted := slices.SortedFunc(maps.Keys(c.want), addrRef.compare)
 		if !slices.Equal(c.got, sorted) {
 			return fmt.Errorf("%s has %d pairs %v\nwant %d %v", what, len(c.got), c.got, len(sorted), sorted)
@@ -172,10 +172,10 @@ func TestAmendedAsBuilt(t *testing.T) {
 		s := street{Rand: rand.New(rand.NewPCG(seed, 1)), slices: map[string]*cluster.Slice{}, pool: []int{8, 40, 4000}[seed%3]}
 		set := settings{ttl: 5, ignoreEmpty: s.chance(30)}
 		if s.chance(40) {
-			set.external = externalSettings{on: true, headless: s.chance(50), ttl: 7}
+			set.k8sExternal = externalSettings{enabled: true, headless: s.chance(50), ttl: 7}
 		}
 		s.ix = NewIndex(set, plain().kinds(), quiet())
-		load(s.ix, namespace("shop"))
+		load(s.ix, namespaceObject("shop"))
 		for step := range 80 {
 			if step == 0 || s.chance(4) {
 				s.service = clusterIP("shop", "db", "sql 5432/tcp")
@@ -193,38 +193,38 @@ func TestAmendedAsBuilt(t *testing.T) {
 				if err := s.ix.sound(); err != nil {
 					t.Fatalf("seed %d, hidden: %v", seed, err)
 				}
-				s.ix.Put(cluster.Namespaces, namespace("shop"))
+				s.ix.Put(cluster.Namespaces, namespaceObject("shop"))
 			}
 			// One slice changes, or several at once as in a list.
-			d := &draft{home: &home{"\x02db\x04shop", s.ix.space("shop")}, old: s.ix.services.Get([]byte("\x02db\x04shop"))}
-			d.home = d.old.home
+			d := &serviceChange{key: &serviceKey{"\x02db\x04shop", s.ix.namespace("shop")}, old: s.ix.services.Get([]byte("\x02db\x04shop"))}
+			d.key = d.old.key
 			for range 1 + s.IntN(3)/2 {
 				name := fmt.Sprintf("db-%d", s.IntN(6))
 				sl := s.change(name)
-				d.fates = append(d.fates, fate{name, sl})
+				d.slices = append(d.slices, sliceChange{name, sl})
 				if s.slices[name] = sl; sl == nil {
 					delete(s.slices, name)
 				}
 			}
-			fates := slices.Clone(d.fates)
-			all, shifts := s.ix.plan(d)
-			f := d.facts(s.ix)
-			want := s.ix.afresh(d.home, f, all)
-			got := s.ix.amend(d.old, &f, all, shifts)
+			fates := slices.Clone(d.slices)
+			all, shifts := s.ix.mergeSlices(d)
+			f := d.spec(s.ix)
+			want := s.ix.afresh(d.key, f, all)
+			got := s.ix.amendEntry(d.old, &f, all, shifts)
 			switch {
 			case got != nil && got.String() != want.String():
 				t.Fatalf("seed %d, step %d: %v\nbecomes\n%v\nwant\n%v", seed, step, d.old, got, want)
 			case got != nil:
 				amended++
-			case d.old.mixed == nil && want.mixed == nil && d.old.exists && want.exists && !(set.external.headless && f.headless):
+			case d.old.merged == nil && want.merged == nil && d.old.exists && want.exists && !(set.k8sExternal.headless && f.headless):
 				t.Fatalf("seed %d, step %d: not amended: %v\nto\n%v", seed, step, d.old, want)
 			default:
 				built++
 			}
-			s.ix.tidy()
+			s.ix.releaseBuffers()
 			for _, f := range fates {
-				if f.to != nil {
-					s.ix.Put(cluster.Slices, f.to)
+				if f.slice != nil {
+					s.ix.Put(cluster.Slices, f.slice)
 				} else {
 					s.ix.Delete(cluster.Slices, cluster.Key{Namespace: "shop", Name: f.name})
 				}
@@ -251,14 +251,14 @@ func TestSerialOfSwaps(t *testing.T) {
 		{"db-0=10.0.0.1", "db-2=10.0.0.2", "db-1=10.0.0.3"}, {"db-2=10.0.0.1", "db-1=10.0.0.2", "db-0=10.0.0.3"},
 		{"10.0.0.1@a", "10.0.0.2@b"}, {"10.0.0.1@b", "10.0.0.2@a"}, {"b=10.0.0.1", "10.0.0.2@a"},
 	} {
-		ix := load(plain().newIndex(), namespace("shop"), headless("shop", "db"), slice("shop", "db-1", "db", "sql 1/tcp", eps...))
+		ix := load(plain().newIndex(), namespaceObject("shop"), headless("shop", "db"), slice("shop", "db-1", "db", "sql 1/tcp", eps...))
 		serial := ix.serial.Load()
 		if other := seen[serial]; other != nil {
 			t.Errorf("%v and %v have serial %d", other, eps, serial)
 		}
 		seen[serial] = eps
 		slices.Reverse(eps)
-		again := load(plain().newIndex(), namespace("shop"), headless("shop", "db"), slice("shop", "db-a", "db", "sql 1/tcp", eps[:1]...), slice("shop", "other", "db", "sql 1/tcp", eps[1:]...))
+		again := load(plain().newIndex(), namespaceObject("shop"), headless("shop", "db"), slice("shop", "db-a", "db", "sql 1/tcp", eps[:1]...), slice("shop", "other", "db", "sql 1/tcp", eps[1:]...))
 		if got := again.serial.Load(); got != serial {
 			t.Errorf("%v: serial %d, in other slices %d", eps, serial, got)
 		}
@@ -268,7 +268,7 @@ func TestSerialOfSwaps(t *testing.T) {
 // A headless Service and one that has no address yet answer otherwise.
 func TestSerialOfHeadless(t *testing.T) {
 	of := func(s *cluster.Service) uint32 {
-		return load(plain().newIndex(), namespace("shop"), s, slice("shop", "db-1", "db", "sql 1/tcp", "10.0.0.1")).serial.Load()
+		return load(plain().newIndex(), namespaceObject("shop"), s, slice("shop", "db-1", "db", "sql 1/tcp", "10.0.0.1")).serial.Load()
 	}
 	if serial := of(headless("shop", "db")); serial == of(clusterIP("shop", "db", "")) {
 		t.Errorf("both have serial %d", serial)

@@ -14,12 +14,12 @@ const serverLabels = "\x02ns\x03dns"
 
 // nameserver answers for ns.dns below the zone, which the SOA record names: the
 // addresses at which clients reach this server.
-func (l *lookup) nameserver() outcome {
-	if !l.listed(cluster.Slices) {
-		return unknown
+func (l *lookup) nameserver() result {
+	if !l.haveListed(cluster.Slices) {
+		return notListed
 	}
-	l.serverAddresses(l.reachable(l.ownServices()))
-	return present
+	l.serverAddresses(l.serverAddrs(l.ownServices()))
+	return answered
 }
 
 // serverAddresses writes the addresses of the family that is asked for, each
@@ -41,20 +41,20 @@ func (l *lookup) serverAddresses(all []netip.Addr) {
 
 // reachable gives the addresses of our own Services; if there are none, those
 // that we listen on.
-func (l *lookup) reachable(servers []ns) (all []netip.Addr) {
+func (l *lookup) serverAddrs(servers []nameServer) (all []netip.Addr) {
 	if len(servers) == 0 {
 		return l.local
 	}
 	for _, s := range servers {
-		all = append(all, s.addresses...)
+		all = append(all, s.addrs...)
 	}
 	return all
 }
 
 // An ns is a name server: its labels in front of the zone, and its addresses.
-type ns struct {
-	labels    string
-	addresses []netip.Addr
+type nameServer struct {
+	labels string
+	addrs  []netip.Addr
 }
 
 // nameservers writes the NS records of the zone with glue: the Services that
@@ -63,21 +63,21 @@ type ns struct {
 func (l *lookup) nameservers() {
 	servers := l.ownServices()
 	if len(servers) == 0 || l.zone.reverse || l.zone.multicluster {
-		servers = []ns{{l.server, l.reachable(servers)}}
+		servers = []nameServer{{l.server, l.serverAddrs(servers)}}
 	}
-	l.servedBy(servers)
+	l.writeNS(servers)
 }
 
 // servedBy writes the NS records of these name servers, and their addresses.
-func (l *lookup) servedBy(servers []ns) {
-	a, apex := &l.q.Answer, wire.QuestionPointer(l.q.LabelOffset(l.below))
+func (l *lookup) writeNS(servers []nameServer) {
+	a, apex := &l.q.Answer, wire.QuestionPointer(l.q.LabelOffset(l.depth))
 	for _, s := range servers {
 		a.Buf = wire.AppendRecordHeader(a.Buf, wire.OwnerIsQuestion, wire.TypeNS, l.ttl, len(s.labels)+2)
 		a.Buf = append(append(a.Buf, s.labels...), apex[:]...)
 		a.Count[wire.Answers]++
 	}
 	for _, s := range servers {
-		for ip := range once(s.addresses) {
+		for ip := range once(s.addrs) {
 			a.Buf = wire.AppendAddress(a.Buf, s.labels+string(apex[:]), l.ttl, ip)
 			a.Count[wire.Additional]++
 		}
@@ -94,43 +94,43 @@ const maxOwnServices = 16
 
 // ownServices finds the Service that clients reach this server by: kube-dns in
 // kube-system. If there is none, it is those that this server is an endpoint of.
-func (l *lookup) ownServices() []ns {
-	if e := l.index.services.Get([]byte(dnsService)); e.visible() && !e.headless && !e.alias && e.records != "" {
-		return []ns{{dnsService + "\x03svc", slices.Collect(e.clusterIPs())}}
+func (l *lookup) ownServices() []nameServer {
+	if e := l.index.services.Get([]byte(dnsService)); e.visible() && !e.headless && !e.externalName && e.records != "" {
+		return []nameServer{{dnsService + "\x03svc", slices.Collect(e.clusterIPs())}}
 	}
-	var found []ns
+	var found []nameServer
 	for _, ip := range l.local {
 		n := 0
-		for at := l.index.reverse.within(only(ip)); n < maxOwnServices && at.advance(); n++ {
-			if e := l.index.services.Get([]byte(at.service.key)); e.visible() {
+		for at := l.index.reverse.within(blockOf(ip)); n < maxOwnServices && at.advance(); n++ {
+			if e := l.index.services.Get([]byte(at.service.labels)); e.visible() {
 				found = append(found, l.asServers(e, ip)...)
 			}
 		}
 	}
-	slices.SortFunc(found, func(a, b ns) int { return bytes.Compare([]byte(a.labels), []byte(b.labels)) })
-	return slices.CompactFunc(found, func(a, b ns) bool { return a.labels == b.labels })
+	slices.SortFunc(found, func(a, b nameServer) int { return bytes.Compare([]byte(a.labels), []byte(b.labels)) })
+	return slices.CompactFunc(found, func(a, b nameServer) bool { return a.labels == b.labels })
 }
 
 // asServers gives the names by which clients reach e's endpoint ip: the Service
 // itself or, if it is headless, the endpoint, with the addresses of that name.
-func (h *Handler) asServers(e *entry, ip netip.Addr) (found []ns) {
-	name := e.home.key + "\x03svc"
-	for w := e.walk(selection{}); w.next() && len(found) < maxOwnServices; {
+func (h *Handler) asServers(e *entry, ip netip.Addr) (found []nameServer) {
+	name := e.key.labels + "\x03svc"
+	for w := e.endpoints(selection{}); w.next() && len(found) < maxOwnServices; {
 		switch {
 		case w.ep.Addr != ip:
 		case e.headless:
 			label := h.appendLabel(nil, w.ep)
-			found = append(found, ns{string(label) + name, e.behind(h.named(label[1:]))})
+			found = append(found, nameServer{string(label) + name, e.addressesOf(h.selectLabel(label[1:]))})
 		case e.records != "":
-			return []ns{{name, slices.Collect(e.clusterIPs())}}
+			return []nameServer{{name, slices.Collect(e.clusterIPs())}}
 		}
 	}
 	return found
 }
 
 // behind lists the addresses that sel selects, up to maxOwnServices.
-func (e *entry) behind(sel selection) (ips []netip.Addr) {
-	for w := e.walk(sel); len(ips) < maxOwnServices && w.next(); {
+func (e *entry) addressesOf(sel selection) (ips []netip.Addr) {
+	for w := e.endpoints(sel); len(ips) < maxOwnServices && w.next(); {
 		ips = append(ips, w.ep.Addr)
 	}
 	return ips

@@ -45,7 +45,7 @@ func TestApexAlone(t *testing.T) {
 // clients reach it at its ClusterIP.
 func TestApexBehindAService(t *testing.T) {
 	s := start(t, localAt("10.0.0.53"),
-		namespace("kube-system"),
+		namespaceObject("kube-system"),
 		clusterIP("kube-system", "kube-dns", "dns 53/udp", "10.96.0.10", "fd00:96::a"),
 		slice("kube-system", "kube-dns-1", "kube-dns", "dns 53/udp", "10.0.0.53", "10.0.0.54"))
 	s.check(t, "cluster.local.", "NS", `NOERROR aa
@@ -69,7 +69,7 @@ func TestApexBehindAService(t *testing.T) {
 // server, with every address of that name.
 func TestApexBehindAHeadlessService(t *testing.T) {
 	s := start(t, localAt("10.0.0.53", "fd00::53"),
-		namespace("kube-system"), namespace("shop"),
+		namespaceObject("kube-system"), namespaceObject("shop"),
 		headless("kube-system", "dns"),
 		slice("kube-system", "v4", "dns", "dns 53/udp", "dns-0=10.0.0.53", "dns-1=10.0.0.54"),
 		slice("kube-system", "v6", "dns", "dns 53/udp", "dns-0=fd00::53"),

@@ -9,78 +9,78 @@ import (
 )
 
 // A raw is a slice that an entry is built of.
-type raw struct {
+type pendingPart struct {
 	name      string
-	of        *portSet
+	ports     *portSet
 	endpoints cluster.Endpoints
-	packed    *part // as an entry has it already; nil if none does
+	unchanged *part // as an entry has it already; nil if none does
 }
 
 // build makes the entry of a Service from what its object says and from its
 // slices, in order of their names. Parts that are right already are taken over.
-func (ix *Index) build(h *home, f facts, from []raw) *entry {
-	e := &entry{home: h, facts: f}
+func (ix *Index) buildEntry(h *serviceKey, f serviceSpec, from []pendingPart) *entry {
+	e := &entry{key: h, serviceSpec: f}
 	if f.headless {
-		e.records, e.ends = "", 0
+		e.records, e.aEnd = "", 0
 	}
-	apart := f.apart(from, &ix.seen)
+	apart := f.disjoint(from, &ix.addrSet)
 	recorded := f.known() && f.headless && apart
 	var parts []part
 	if len(from) > 0 {
 		parts = make([]part, len(from))
 	}
 	for i, r := range from {
-		if r.packed != nil && f.fits(r.packed, recorded) {
-			parts[i] = *r.packed
+		if r.unchanged != nil && f.isPackedFor(r.unchanged, recorded) {
+			parts[i] = *r.unchanged
 		} else {
-			parts[i] = ix.pack(&f, r, recorded)
+			parts[i] = ix.packPart(&f, r, recorded)
 		}
 	}
 	if apart {
 		e.parts = parts
 	} else {
-		e.mix(ix, parts)
+		e.mergeParts(ix, parts)
 	}
-	e.settle(ix.set, recorded)
-	if ix.set.external.on && f.known() {
-		e.outside = e.external(ix.set.external)
+	e.derive(ix.settings, recorded)
+	if ix.settings.k8sExternal.enabled && f.known() {
+		e.k8sExternal = e.externalEntry(ix.settings.k8sExternal)
 	}
-	e.sum = e.head() + e.members()
+	e.hash = e.headHash() + e.endpointsHash()
 	return e
 }
 
 // settle finds out what follows from the parts: where the records are, and
 // whether there is such a name.
-func (e *entry) settle(set settings, recorded bool) {
+func (e *entry) derive(set settings, recorded bool) {
 	switch {
 	case !recorded:
 	case len(e.parts) == 1: // they are the Service's too
 		p := &e.parts[0]
-		e.records, e.ends = p.data[p.end:], p.ends-p.end
+		e.records, e.aEnd = p.data[p.endpointsEnd:], p.aEnd-p.endpointsEnd
 	default:
-		e.spread = len(e.parts) > 0
+		e.inParts = len(e.parts) > 0
 	}
 	switch {
 	case !e.known(): // slices alone make no names
-	case e.alias:
+	case e.externalName:
 		e.exists = e.records != ""
 	case e.headless: // specification 2.4.1: none ready, no name
-		e.exists = e.populated()
+		e.exists = e.hasReadyEndpoints()
 	default:
-		e.exists = !set.ignoreEmpty || e.populated()
+		e.exists = !set.ignoreEmpty || e.hasReadyEndpoints()
 	}
 }
 
 // populated says whether any endpoint counts.
-func (e *entry) populated() bool {
-	return slices.ContainsFunc(e.parts, func(p part) bool { return p.count > 0 })
+func (e *entry) hasReadyEndpoints() bool {
+	return slices.ContainsFunc(e.parts, func(p part) bool { return p.served > 0 })
 }
 
 // fits says whether a part is packed as it would be for these facts.
-func (f *facts) fits(p *part, recorded bool) bool {
+func (f *serviceSpec) isPackedFor(p *part, recorded bool) bool {
 	count, bytes := uint32(0), 0
 	for ep := range p.endpoints().All() {
-		if f.counts(&ep) {
+		if f.isServed(&ep) {
 			count++
 			bytes += lenA
 			if ep.Addr.Is6() {
@@ -91,28 +91,28 @@ func (f *facts) fits(p *part, recorded bool) bool {
 	if !recorded {
 		bytes = 0
 	}
-	return count == p.count && bytes == len(p.data)-int(p.end)
+	return count == p.served && bytes == len(p.data)-int(p.endpointsEnd)
 }
 
 // pack makes a part of a slice, with the records of its endpoints if they are
 // wanted.
-func (ix *Index) pack(f *facts, r raw, recorded bool) part {
-	p := part{of: r.of, named: uint16(len(r.name))}
+func (ix *Index) packPart(f *serviceSpec, r pendingPart, recorded bool) part {
+	p := part{ports: r.ports, nameEnd: uint16(len(r.name))}
 	buf := append(append(ix.buf[:0], r.name...), r.endpoints...)
-	p.end = uint32(len(buf))
+	p.endpointsEnd = uint32(len(buf))
 	for ep := range r.endpoints.All() {
-		if f.counts(&ep) {
-			p.count++
+		if f.isServed(&ep) {
+			p.served++
 			if recorded && ep.Addr.Is4() {
-				buf = wire.AppendAddress(buf, wire.OwnerIsQuestion, ix.set.ttl, ep.Addr)
+				buf = wire.AppendAddress(buf, wire.OwnerIsQuestion, ix.settings.ttl, ep.Addr)
 			}
 		}
 	}
-	p.ends = uint32(len(buf))
-	if recorded && len(buf)-int(p.end) < lenA*int(p.count) {
+	p.aEnd = uint32(len(buf))
+	if recorded && len(buf)-int(p.endpointsEnd) < lenA*int(p.served) {
 		for ep := range r.endpoints.All() {
-			if f.counts(&ep) && ep.Addr.Is6() {
-				buf = wire.AppendAddress(buf, wire.OwnerIsQuestion, ix.set.ttl, ep.Addr)
+			if f.isServed(&ep) && ep.Addr.Is6() {
+				buf = wire.AppendAddress(buf, wire.OwnerIsQuestion, ix.settings.ttl, ep.Addr)
 			}
 		}
 	}
@@ -123,24 +123,24 @@ func (ix *Index) pack(f *facts, r raw, recorded bool) part {
 
 // apart says whether no two endpoints of the slices have anything to do with
 // each other, or with the Service's own addresses.
-func (f *facts) apart(from []raw, seen *crowd) bool {
-	if f.alias && len(from) > 0 { // no name has these endpoints
+func (f *serviceSpec) disjoint(from []pendingPart, seen *addrSet) bool {
+	if f.externalName && len(from) > 0 { // no name has these endpoints
 		return false
 	}
 	n := 0
 	for _, r := range from {
-		if !r.of.dotted {
+		if !r.ports.dotted {
 			return false
 		}
 		n += len(r.endpoints) / 5 // at the most
 	}
-	seen.expect(n + len(f.records)/lenA)
+	seen.reset(n + len(f.records)/lenA)
 	for ip := range f.clusterIPs() {
-		seen.addr(ip)
+		seen.addAddr(ip)
 	}
 	for _, r := range from {
 		for ep := range r.endpoints.All() {
-			if ambiguous(&ep) || !seen.addr(ep.Addr) || ep.Hostname != "" && !seen.host(ep.Hostname) {
+			if isAmbiguous(&ep) || !seen.addAddr(ep.Addr) || ep.Hostname != "" && !seen.addHost(ep.Hostname) {
 				return false
 			}
 		}
@@ -150,89 +150,89 @@ func (f *facts) apart(from []raw, seen *crowd) bool {
 
 // ambiguous says whether the endpoint's hostname is none, or reads like the
 // label of another endpoint.
-func ambiguous(ep *cluster.Endpoint) bool {
+func isAmbiguous(ep *cluster.Endpoint) bool {
 	if ep.Hostname == "" {
 		return false
 	}
 	if len(ep.Hostname) > wire.MaxLabel {
 		return true // no API server lets it pass
 	}
-	_, address := labelled([]byte(ep.Hostname))
+	_, address := addrOfLabel([]byte(ep.Hostname))
 	return address
 }
 
 // A crowd is addresses and hostnames, each once. It can be used again.
-type crowd struct {
-	few   []netip.Addr
-	hosts []string
-	addrs map[netip.Addr]struct{} // in place of few where there are many
-	named map[string]struct{}
+type addrSet struct {
+	addrList []netip.Addr
+	hostList []string
+	addrMap  map[netip.Addr]struct{} // in place of few where there are many
+	hostMap  map[string]struct{}
 }
 
 // many is from where on a map is faster than looking at each.
-const many = 24
+const mapThreshold = 24
 
 // expect empties it, and says how many there will be at the most.
-func (c *crowd) expect(n int) {
-	c.few, c.hosts, c.addrs, c.named = c.few[:0], c.hosts[:0], nil, nil
-	if n > many {
-		c.addrs, c.named = make(map[netip.Addr]struct{}, n), map[string]struct{}{}
-	} else if cap(c.few) < n {
-		c.few = make([]netip.Addr, 0, many)
+func (c *addrSet) reset(n int) {
+	c.addrList, c.hostList, c.addrMap, c.hostMap = c.addrList[:0], c.hostList[:0], nil, nil
+	if n > mapThreshold {
+		c.addrMap, c.hostMap = make(map[netip.Addr]struct{}, n), map[string]struct{}{}
+	} else if cap(c.addrList) < n {
+		c.addrList = make([]netip.Addr, 0, mapThreshold)
 	}
 }
 
 // addr adds an address, and is false if it is there.
-func (c *crowd) addr(ip netip.Addr) bool {
-	if c.addrs == nil {
-		if slices.Contains(c.few, ip) {
+func (c *addrSet) addAddr(ip netip.Addr) bool {
+	if c.addrMap == nil {
+		if slices.Contains(c.addrList, ip) {
 			return false
 		}
-		c.few = append(c.few, ip)
+		c.addrList = append(c.addrList, ip)
 		return true
 	}
-	n := len(c.addrs)
-	c.addrs[ip] = struct{}{}
-	return len(c.addrs) > n
+	n := len(c.addrMap)
+	c.addrMap[ip] = struct{}{}
+	return len(c.addrMap) > n
 }
 
 // host adds a hostname, and is false if it is there.
-func (c *crowd) host(name string) bool {
-	if c.named == nil {
-		if slices.Contains(c.hosts, name) {
+func (c *addrSet) addHost(name string) bool {
+	if c.hostMap == nil {
+		if slices.Contains(c.hostList, name) {
 			return false
 		}
-		c.hosts = append(c.hosts, name)
+		c.hostList = append(c.hostList, name)
 		return true
 	}
-	n := len(c.named)
-	c.named[name] = struct{}{}
-	return len(c.named) > n
+	n := len(c.hostMap)
+	c.hostMap[name] = struct{}{}
+	return len(c.hostMap) > n
 }
 
-func (c *crowd) hasAddr(ip netip.Addr) bool {
-	if c.addrs == nil {
-		return slices.Contains(c.few, ip)
+func (c *addrSet) hasAddr(ip netip.Addr) bool {
+	if c.addrMap == nil {
+		return slices.Contains(c.addrList, ip)
 	}
-	_, ok := c.addrs[ip]
+	_, ok := c.addrMap[ip]
 	return ok
 }
 
-func (c *crowd) hasHost(name string) bool {
-	if c.named == nil {
-		return slices.Contains(c.hosts, name)
+func (c *addrSet) hasHost(name string) bool {
+	if c.hostMap == nil {
+		return slices.Contains(c.hostList, name)
 	}
-	_, ok := c.named[name]
+	_, ok := c.hostMap[name]
 	return ok
 }
 
 // unique gives each address once, in order of their first place.
 func unique(ips []netip.Addr) []netip.Addr {
-	var seen crowd
-	seen.expect(len(ips))
+	var seen addrSet
+	seen.reset(len(ips))
 	once := make([]netip.Addr, 0, len(ips))
 	for _, ip := range ips {
-		if seen.addr(ip) {
+		if seen.addAddr(ip) {
 			once = append(once, ip)
 		}
 	}
@@ -241,13 +241,13 @@ func unique(ips []netip.Addr) []netip.Addr {
 
 // head is a number that two replicas with equal data agree on: what the answers
 // depend on besides the endpoints.
-func (e *entry) head() uint32 {
+func (e *entry) headHash() uint32 {
 	if !e.exists {
 		return 0
 	}
-	h := fnv(fnvBasis, e.home.key)
-	if e.own != nil {
-		h = (h ^ e.own.hash) * fnvPrime
+	h := fnv(fnvBasis, e.key.labels)
+	if e.ports != nil {
+		h = (h ^ e.ports.hash) * fnvPrime
 	}
 	if e.headless {
 		h *= fnvPrime // or one without any address of its own would look the same
@@ -255,27 +255,27 @@ func (e *entry) head() uint32 {
 		h = fnv(h, e.records)
 	}
 	sum := mix(h)
-	if e.outside != nil {
-		sum += mix(fnv(h*fnvPrime, e.outside.records))
+	if e.k8sExternal != nil {
+		sum += mix(fnv(h*fnvPrime, e.k8sExternal.records))
 	}
 	return sum
 }
 
 // members is the sum over all endpoints, in whatever order.
-func (e *entry) members() (sum uint32) {
+func (e *entry) endpointsHash() (sum uint32) {
 	if !e.exists {
 		return 0
 	}
-	h := fnv(fnvBasis, e.home.key)
-	for w := e.walk(selection{}); w.next(); {
-		sum += worth(h, w.of, &w.ep)
+	h := fnv(fnvBasis, e.key.labels)
+	for w := e.endpoints(selection{}); w.next(); {
+		sum += hashEndpoint(h, w.ports, &w.ep)
 	}
 	return sum
 }
 
 // worth is what one endpoint adds to the sum of a Service, whose key has the
 // hash h.
-func worth(h uint32, of *portSet, ep *cluster.Endpoint) uint32 {
+func hashEndpoint(h uint32, of *portSet, ep *cluster.Endpoint) uint32 {
 	h = (h ^ of.hash) * fnvPrime
 	if ep.Addr.Is4() {
 		b := ep.Addr.As4()

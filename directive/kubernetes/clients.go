@@ -13,16 +13,16 @@ import (
 )
 
 // A client is the pods that have one address. It is immutable.
-type client struct {
-	pod    *cluster.Pod
-	others *client
+type addrPods struct {
+	pod  *cluster.Pod
+	next *addrPods
 }
 
 // podAt gives the pod that has an address; nil if there is none, or if that
 // cannot be told: several have it, or it is its node's.
 func (ix *Index) podAt(ip netip.Addr) *cluster.Pod {
 	key := address(ip.As16())
-	if c := ix.clients.Get(key[:]); c != nil && c.others == nil && !c.pod.Host {
+	if c := ix.clients.Get(key[:]); c != nil && c.next == nil && !c.pod.Host {
 		return c.pod
 	}
 	return nil
@@ -30,8 +30,8 @@ func (ix *Index) podAt(ip netip.Addr) *cluster.Pod {
 
 // moveClient puts now, which may be nil, in the place of before, which may be
 // nil too, at all addresses of both: one that stays is never away.
-func (ix *Index) moveClient(before, now *cluster.Pod) {
-	if !ix.set.clients {
+func (ix *Index) replacePodAddrs(before, now *cluster.Pod) {
+	if !ix.settings.podsByAddr {
 		return
 	}
 	var at []netip.Addr
@@ -42,14 +42,14 @@ func (ix *Index) moveClient(before, now *cluster.Pod) {
 	}
 	for ip := range once(at) {
 		key := address(ip.As16())
-		var next *client
-		for c := ix.clients.Get(key[:]); c != nil; c = c.others {
+		var next *addrPods
+		for c := ix.clients.Get(key[:]); c != nil; c = c.next {
 			if c.pod != before {
-				next = &client{c.pod, next}
+				next = &addrPods{c.pod, next}
 			}
 		}
 		if now != nil && slices.Contains(now.IPs, ip) {
-			next = &client{now, next}
+			next = &addrPods{now, next}
 		}
 		if next == nil {
 			ix.clients.Delete(string(key[:]))
@@ -64,10 +64,10 @@ var errNotVerified = errors.New("needs the option pods verified in the directive
 // NeedClients says that somebody is going to ask which pod a client is. It is
 // called in a second pass of planning.
 func (h *Handler) NeedClients() error {
-	if h.pods != podsVerified {
+	if h.podMode != podsVerified {
 		return errNotVerified
 	}
-	h.source.clients = true
+	h.options.podsByAddr = true
 	return nil
 }
 
@@ -82,22 +82,22 @@ func (h *Handler) SearchPath(q *dns.Query, byAddress bool) (labels int, ok bool)
 	if z == nil || z.reverse || z.multicluster {
 		return 0, false
 	}
-	l := lookup{Handler: h, q: q, zone: z, below: q.Labels() - z.labels}
-	if l.below < 3 || string(l.label(l.below-1)) != "svc" {
+	l := lookup{Handler: h, q: q, zone: z, depth: q.Labels() - z.labels}
+	if l.depth < 3 || string(l.label(l.depth-1)) != "svc" {
 		return 0, false
 	}
 	name := q.Name()
-	if s := h.index.spaces.Get(name[q.LabelOffset(l.below-2):q.LabelOffset(l.below-1)]); s == nil || !s.exposed.Load() {
+	if s := h.index.namespaces.Get(name[q.LabelOffset(l.depth-2):q.LabelOffset(l.depth-1)]); s == nil || !s.exposed.Load() {
 		return 0, false
 	} else if byAddress {
 		if p := h.index.podAt(q.Peer.Addr()); p == nil || p.Namespace != s.name {
 			return 0, false
 		}
 	}
-	if h.index.services.Get(name[q.LabelOffset(l.below-3):q.LabelOffset(l.below-1)]).visible() {
+	if h.index.services.Get(name[q.LabelOffset(l.depth-3):q.LabelOffset(l.depth-1)]).visible() {
 		return 0, false
 	}
-	return l.below - 2, true
+	return l.depth - 2, true
 }
 
 // Metadata tells what the labels of the question's name say, and which pod
@@ -114,8 +114,8 @@ func (h *Handler) Metadata(q *dns.Query, key string) (value string, ok bool) {
 	if z == nil {
 		return "", false
 	}
-	l := lookup{Handler: h, q: q, zone: z, below: q.Labels() - z.labels}
-	p, ok := l.parts()
+	l := lookup{Handler: h, q: q, zone: z, depth: q.Labels() - z.labels}
+	p, ok := l.nameParts()
 	if key == "parse-error" {
 		return "invalid query name", !ok
 	}
@@ -145,23 +145,23 @@ func (h *Handler) ofClient(q *dns.Query, key string) (value string, ok bool) {
 
 // parts are the labels of a name by what they are; false if the name is none
 // that the zone could have.
-func (l *lookup) parts() (map[string]string, bool) {
+func (l *lookup) nameParts() (map[string]string, bool) {
 	p := map[string]string{"kind": "", "namespace": "", "service": "", "endpoint": "", "port-name": "", "protocol": "", "cluster": "", "zone": ""}
-	if l.below == 0 {
+	if l.depth == 0 {
 		return p, true
 	}
 	text := func(from, to int) string {
 		return strings.TrimSuffix(string(wire.AppendText(nil, append(l.q.Name()[l.q.LabelOffset(from):l.q.LabelOffset(to):l.q.LabelOffset(to)], 0))), ".")
 	}
-	left := l.below - 3 // labels in front of the Service's
-	p["kind"] = text(l.below-1, l.below)
+	left := l.depth - 3 // labels in front of the Service's
+	p["kind"] = text(l.depth-1, l.depth)
 	if p["kind"] != "svc" && p["kind"] != "pod" || l.zone.reverse {
 		return nil, false
 	}
-	if l.below > 1 {
-		p["namespace"] = text(l.below-2, l.below-1)
+	if l.depth > 1 {
+		p["namespace"] = text(l.depth-2, l.depth-1)
 	}
-	if l.below > 2 {
+	if l.depth > 2 {
 		p["service"] = text(left, left+1)
 	}
 	switch {
@@ -172,7 +172,7 @@ func (l *lookup) parts() (map[string]string, bool) {
 		if left > 2 {
 			p["zone"] = text(0, left-2)
 		}
-	case l.label(left - 1)[0] == '_' && (left <= 2 || left == 3 && l.kubedns):
+	case l.label(left - 1)[0] == '_' && (left <= 2 || left == 3 && l.kubeDNS):
 		p["protocol"] = text(left-1, left)[1:]
 		if left >= 2 {
 			p["port-name"] = strings.TrimPrefix(text(left-2, left-1), "_")

@@ -26,7 +26,7 @@ func podOf(ns, name string, host bool, ips ...string) *cluster.Pod {
 }
 
 func clientsIndex() *Index {
-	return NewIndex(settings{clients: true}, []cluster.Kind{cluster.Namespaces, cluster.Services, cluster.Slices, cluster.Pods}, slog.New(slog.DiscardHandler))
+	return NewIndex(settings{podsByAddr: true}, []cluster.Kind{cluster.Namespaces, cluster.Services, cluster.Slices, cluster.Pods}, slog.New(slog.DiscardHandler))
 }
 
 // A client is a pod only if it alone has the address.
@@ -72,12 +72,12 @@ func TestClientsAreNotKept(t *testing.T) {
 	if ix.clients.Len() != 0 || ix.pods.Len() != 1 {
 		t.Errorf("%d clients, %d pods", ix.clients.Len(), ix.pods.Len())
 	}
-	h := &Handler{pods: podsInsecure, source: &options{}}
-	if err := h.NeedClients(); err == nil || h.source.clients {
+	h := &Handler{podMode: podsInsecure, options: &options{}}
+	if err := h.NeedClients(); err == nil || h.options.podsByAddr {
 		t.Error("clients without pods")
 	}
-	h.pods = podsVerified
-	if err := h.NeedClients(); err != nil || !h.source.clients {
+	h.podMode = podsVerified
+	if err := h.NeedClients(); err != nil || !h.options.podsByAddr {
 		t.Error(err)
 	}
 }
@@ -97,7 +97,7 @@ func clientShop(t testing.TB) *Handler {
 	d := plain()
 	d.pods, d.zonal = podsVerified, true
 	d.zones, d.multicluster = append(d.zones, "clusterset.local."), []string{"clusterset.local."}
-	ix := load(clientsIndex(), namespace("shop"), namespace("dev"),
+	ix := load(clientsIndex(), namespaceObject("shop"), namespaceObject("dev"),
 		clusterIP("shop", "api", "http 80/tcp", "10.96.0.1"), clusterIP("hidden", "api", "", "10.96.0.2"),
 		podOf("shop", "web-1", false, "10.0.0.1"), podOf("hidden", "x", false, "10.0.0.2"))
 	return d.handler(t, ix)
@@ -193,8 +193,8 @@ func TestMetadataChangesTheSource(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, h := range config.Find[*Handler](b) {
-				if kept := want && described; h.source.clients != kept || h.source.PodLabels != kept {
-					t.Errorf("pods %s, metadata %v: %+v", pods, described, h.source)
+				if kept := want && described; h.options.podsByAddr != kept || h.options.PodLabels != kept {
+					t.Errorf("pods %s, metadata %v: %+v", pods, described, h.options)
 				}
 			}
 		}
@@ -202,13 +202,13 @@ func TestMetadataChangesTheSource(t *testing.T) {
 }
 
 func TestProgrammed(t *testing.T) {
-	ix := load(plain().newIndex(), namespace("shop"), clusterIP("shop", "api", "http 80/tcp", "10.96.0.1"),
+	ix := load(plain().newIndex(), namespaceObject("shop"), clusterIP("shop", "api", "http 80/tcp", "10.96.0.1"),
 		headless("shop", "db"), slice("shop", "db-1", "db", "", "10.0.0.1"),
 		&cluster.Service{Namespace: "shop", Name: "set", Headless: true, Selector: true}, slice("shop", "set-1", "set", "", "10.0.0.2"),
 		external("shop", "away", "www.example.com"), clusterIP("hidden", "api", "", "10.96.0.2"))
 	ix.Programmed(cluster.Key{Namespace: "shop", Name: "api"}, time.Second) // nobody counts
 	var r metrics.Registry
-	ix.timing = newTiming(&r)
+	ix.latency = newLatency(&r)
 	for _, name := range strings.Fields("shop/api shop/db shop/set shop/set shop/away shop/nobody hidden/api nowhere/x") {
 		ns, name, _ := strings.Cut(name, "/")
 		ix.Programmed(cluster.Key{Namespace: ns, Name: name}, 3*time.Millisecond)

@@ -10,88 +10,90 @@ import (
 
 // A draft is what is to become of a Service, or ServiceImport, at the next
 // flush.
-type draft struct {
-	home     *home
+type serviceChange struct {
+	key      *serviceKey
 	imported bool
 	old      *entry           // what readers see; nil if nothing is there
 	service  *cluster.Service // if its object has changed; nil is deleted
-	changed  bool             // the object has
-	fates    []fate
+	replaced bool             // the object has
+	slices   []sliceChange
 }
 
 // A fate is what becomes of one slice: it is replaced, or if to is nil deleted.
 // Of two for one slice the later one counts.
-type fate struct {
-	name string
-	to   *cluster.Slice
+type sliceChange struct {
+	name  string
+	slice *cluster.Slice
 }
 
 // drafts are those since the last flush. The zero value is none.
-type drafts struct {
-	order []*draft
-	known [2]map[string]*draft // by the key of the home; those of imports last
-	buf   []byte               // of a key
+type serviceChanges struct {
+	ordered []*serviceChange
+	byKey   [2]map[string]*serviceChange // by the key of the home; those of imports last
+	buf     []byte                       // of a key
 }
 
 // of finds the draft of a key.
-func (ds *drafts) of(imported bool, key []byte) *draft { return ds.known[order(imported)][string(key)] }
+func (ds *serviceChanges) get(imported bool, key []byte) *serviceChange {
+	return ds.byKey[tableIndex(imported)][string(key)]
+}
 
-func order(imported bool) int {
+func tableIndex(imported bool) int {
 	if imported {
 		return 1
 	}
 	return 0
 }
 
-func (ds *drafts) add(d *draft) {
-	known := &ds.known[order(d.imported)]
+func (ds *serviceChanges) add(d *serviceChange) {
+	known := &ds.byKey[tableIndex(d.imported)]
 	if *known == nil {
-		*known = map[string]*draft{}
+		*known = map[string]*serviceChange{}
 	}
-	(*known)[d.home.key] = d
-	ds.order = append(ds.order, d)
+	(*known)[d.key.labels] = d
+	ds.ordered = append(ds.ordered, d)
 }
 
 // forget drops all drafts, and what a list of many has grown.
-func (ds *drafts) forget() {
-	if len(ds.order) > 64 {
-		*ds = drafts{}
+func (ds *serviceChanges) reset() {
+	if len(ds.ordered) > 64 {
+		*ds = serviceChanges{}
 		return
 	}
-	clear(ds.order)
-	ds.order = ds.order[:0]
-	clear(ds.known[0])
-	clear(ds.known[1])
+	clear(ds.ordered)
+	ds.ordered = ds.ordered[:0]
+	clear(ds.byKey[0])
+	clear(ds.byKey[1])
 }
 
 // draft gives that of a Service, to be changed until the next flush; nil if the
 // name can have none.
-func (ix *Index) draft(imported bool, namespace, name string) *draft {
-	key := appendServiceKey(ix.drafts.buf[:0], namespace, name)
+func (ix *Index) changeOf(imported bool, namespace, name string) *serviceChange {
+	key := appendServiceKey(ix.changes.buf[:0], namespace, name)
 	if key == nil {
 		ix.log.Warn("a Service whose name is no DNS label has no names", "namespace", namespace, "service", name)
 		return nil
 	}
-	ix.drafts.buf = key[:0]
-	if d := ix.existing(imported, key); d != nil {
+	ix.changes.buf = key[:0]
+	if d := ix.existingChange(imported, key); d != nil {
 		return d
 	}
-	d := &draft{home: &home{string(key), ix.space(namespace)}, imported: imported}
-	ix.drafts.add(d)
+	d := &serviceChange{key: &serviceKey{string(key), ix.namespace(namespace)}, imported: imported}
+	ix.changes.add(d)
 	return d
 }
 
 // existing is draft for a Service of which there is something already.
-func (ix *Index) existing(imported bool, key []byte) *draft {
-	if d := ix.drafts.of(imported, key); d != nil {
+func (ix *Index) existingChange(imported bool, key []byte) *serviceChange {
+	if d := ix.changes.get(imported, key); d != nil {
 		return d
 	}
 	old := ix.table(imported).Get(key)
 	if old == nil {
 		return nil
 	}
-	d := &draft{home: old.home, imported: imported, old: old}
-	ix.drafts.add(d)
+	d := &serviceChange{key: old.key, imported: imported, old: old}
+	ix.changes.add(d)
 	return d
 }
 
@@ -114,14 +116,14 @@ func appendServiceKey(buf []byte, namespace, name string) []byte {
 }
 
 func (ix *Index) putService(kind cluster.Kind, s *cluster.Service) {
-	if d := ix.draft(kind == cluster.Imports, s.Namespace, s.Name); d != nil {
-		d.service, d.changed = s, true
+	if d := ix.changeOf(kind == cluster.Imports, s.Namespace, s.Name); d != nil {
+		d.service, d.replaced = s, true
 	}
 }
 
 func (ix *Index) deleteService(kind cluster.Kind, key cluster.Key) {
-	if d := ix.existing(kind == cluster.Imports, appendServiceKey(nil, key.Namespace, key.Name)); d != nil {
-		d.service, d.changed = nil, true
+	if d := ix.existingChange(kind == cluster.Imports, appendServiceKey(nil, key.Namespace, key.Name)); d != nil {
+		d.service, d.replaced = nil, true
 	}
 }
 
@@ -133,86 +135,86 @@ func (ix *Index) putSlice(kind cluster.Kind, sl *cluster.Slice) {
 		ix.log.Warn("an EndpointSlice with a name that no API server lets pass is ignored", "namespace", sl.Namespace, "service", sl.Service)
 		return
 	}
-	d := ix.draft(kind == cluster.ImportSlices, sl.Namespace, sl.Service)
+	d := ix.changeOf(kind == cluster.ImportSlices, sl.Namespace, sl.Service)
 	// It may have belonged to another Service.
-	if at := ix.keeper(kind, sl.Key()); at != nil && at != d {
-		at.fates = append(at.fates, fate{name: sl.Name})
+	if at := ix.ownerOf(kind, sl.Key()); at != nil && at != d {
+		at.slices = append(at.slices, sliceChange{name: sl.Name})
 	}
 	if d == nil {
-		delete(ix.strays[kind], sl.Key())
+		delete(ix.sliceOwners[kind], sl.Key())
 		return
 	}
-	if derived(sl.Name) == strings.ToLower(sl.Service) {
-		delete(ix.strays[kind], sl.Key())
+	if serviceOfSlice(sl.Name) == strings.ToLower(sl.Service) {
+		delete(ix.sliceOwners[kind], sl.Key())
 	} else {
-		if ix.strays[kind] == nil {
-			ix.strays[kind] = map[cluster.Key]*home{}
+		if ix.sliceOwners[kind] == nil {
+			ix.sliceOwners[kind] = map[cluster.Key]*serviceKey{}
 		}
-		ix.strays[kind][sl.Key()] = d.home
+		ix.sliceOwners[kind][sl.Key()] = d.key
 	}
-	d.fates = append(d.fates, fate{sl.Name, sl})
+	d.slices = append(d.slices, sliceChange{sl.Name, sl})
 }
 
 func (ix *Index) deleteSlice(kind cluster.Kind, key cluster.Key) {
-	if d := ix.keeper(kind, key); d != nil {
-		d.fates = append(d.fates, fate{name: key.Name})
-		delete(ix.strays[kind], key)
+	if d := ix.ownerOf(kind, key); d != nil {
+		d.slices = append(d.slices, sliceChange{name: key.Name})
+		delete(ix.sliceOwners[kind], key)
 	}
 }
 
 // keeper gives the draft of the Service that a slice belongs to, if to any.
-func (ix *Index) keeper(kind cluster.Kind, key cluster.Key) *draft {
+func (ix *Index) ownerOf(kind cluster.Kind, key cluster.Key) *serviceChange {
 	imported := kind == cluster.ImportSlices
-	if h := ix.strays[kind][key]; h != nil {
-		return ix.existing(imported, []byte(h.key))
+	if h := ix.sliceOwners[kind][key]; h != nil {
+		return ix.existingChange(imported, []byte(h.labels))
 	}
-	of := appendServiceKey(ix.drafts.buf[:0], key.Namespace, derived(key.Name))
+	of := appendServiceKey(ix.changes.buf[:0], key.Namespace, serviceOfSlice(key.Name))
 	if of == nil {
 		return nil
 	}
-	ix.drafts.buf = of[:0]
-	return ix.existing(imported, of)
+	ix.changes.buf = of[:0]
+	return ix.existingChange(imported, of)
 }
 
 // derived is the Service that a slice belongs to by its name, SERVICE-xxxxx, as
 // Kubernetes' own controllers give it. Slices of other names are strays: they
 // are noted one by one.
-func derived(slice string) string {
+func serviceOfSlice(slice string) string {
 	return strings.ToLower(slice[:max(0, strings.LastIndexByte(slice, '-'))])
 }
 
 // settle sorts the fates, and drops those that others have overtaken.
-func (d *draft) settle() {
-	if len(d.fates) < 2 {
+func (d *serviceChange) sortSlices() {
+	if len(d.slices) < 2 {
 		return
 	}
-	slices.SortStableFunc(d.fates, func(a, b fate) int { return cmp.Compare(a.name, b.name) })
-	last := d.fates[:0]
-	for i, t := range d.fates {
-		if i+1 == len(d.fates) || d.fates[i+1].name != t.name {
+	slices.SortStableFunc(d.slices, func(a, b sliceChange) int { return cmp.Compare(a.name, b.name) })
+	last := d.slices[:0]
+	for i, t := range d.slices {
+		if i+1 == len(d.slices) || d.slices[i+1].name != t.name {
 			last = append(last, t)
 		}
 	}
-	clear(d.fates[len(last):])
-	d.fates = last
+	clear(d.slices[len(last):])
+	d.slices = last
 }
 
 // A shift is what becomes of one part: nil is none.
-type shift struct {
-	from *part
-	to   *raw
+type partChange struct {
+	old *part
+	now *pendingPart
 }
 
 // plan merges the fates with the parts that there are: the slices as they will
 // be, in order of their names, and which of them differ.
-func (ix *Index) plan(d *draft) (all []raw, shifts []shift) {
-	d.settle()
-	all, shifts = ix.raws[:0], ix.shifts[:0]
+func (ix *Index) mergeSlices(d *serviceChange) (all []pendingPart, shifts []partChange) {
+	d.sortSlices()
+	all, shifts = ix.pending[:0], ix.partChanges[:0]
 	var parts []part
 	if d.old != nil {
 		parts = d.old.slices()
 	}
-	fates := d.fates
+	fates := d.slices
 	all = slices.Grow(all, len(parts)+len(fates)) // shifts point into it
 	for len(parts) > 0 || len(fates) > 0 {
 		order := 0
@@ -225,28 +227,28 @@ func (ix *Index) plan(d *draft) (all []raw, shifts []shift) {
 			order = cmp.Compare(parts[0].name(), fates[0].name)
 		}
 		var from *part
-		var to *raw
+		var to *pendingPart
 		if order <= 0 {
 			from, parts = &parts[0], parts[1:]
 		}
 		if order >= 0 {
-			if sl := fates[0].to; sl != nil {
-				all = append(all, raw{sl.Name, ix.portSets.get(sl.Cluster, sl.Ports), sl.Endpoints, nil})
+			if sl := fates[0].slice; sl != nil {
+				all = append(all, pendingPart{sl.Name, ix.portSets.get(sl.Cluster, sl.Ports), sl.Endpoints, nil})
 				to = &all[len(all)-1]
 			}
 			fates = fates[1:]
 		} else {
-			all = append(all, raw{from.name(), from.of, from.endpoints(), from})
+			all = append(all, pendingPart{from.name(), from.ports, from.endpoints(), from})
 			continue
 		}
 		switch {
 		case from == nil && to == nil:
-		case from != nil && to != nil && from.of.equal(to.of) && from.endpoints() == to.endpoints:
-			to.packed = from
+		case from != nil && to != nil && from.ports.equal(to.ports) && from.endpoints() == to.endpoints:
+			to.unchanged = from
 		default:
-			shifts = append(shifts, shift{from, to})
+			shifts = append(shifts, partChange{from, to})
 		}
 	}
-	ix.raws, ix.shifts = all, shifts
+	ix.pending, ix.partChanges = all, shifts
 	return all, shifts
 }

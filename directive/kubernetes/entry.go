@@ -12,86 +12,88 @@ import (
 
 // A home is the identity of a Service: it stays the same as long as there is
 // anything of that name, whatever becomes of its entry.
-type home struct {
-	key   string // labels "service.namespace" in wire form, as they stand in a question
-	space *space
+type serviceKey struct {
+	labels    string // labels "service.namespace" in wire form, as they stand in a question
+	namespace *namespace
 }
 
 // A space is a namespace. It may be known by a Service in it before it is
 // itself; names in it are answered once it is exposed.
-type space struct {
+type namespace struct {
 	name    string
 	exposed atomic.Bool
 
 	// The writer's alone: how much is in it, and what that adds to the serials
 	// while it is exposed.
-	used           int
-	sum, importSum uint32
+	objects          int
+	hash, importHash uint32
 }
 
 // An entry is what the index holds of one Service (or ServiceImport): what its
 // objects say, and the answers made of that. It is immutable.
 type entry struct {
-	home *home
-	facts
+	key *serviceKey
+	serviceSpec
 	parts []part // its endpoints, by their slices
 	// mixed is nil if no two of the endpoints have anything to do with each other:
 	// each address and each hostname is there once. Nearly all Services are like
 	// that. The parts are then the slices as they stand, in order of their names,
 	// and a change of one slice is a change of one part.
-	mixed *mixture
+	merged *mergedParts
 	// outside is what k8s_external answers of it, as an entry of its own; nil if
 	// that is nothing, or is not asked for.
-	outside *entry
+	k8sExternal *entry
 
-	sum    uint32 // of all that answers depend on
-	exists bool   // the name has records, or would have if it had the right type
-	spread bool   // the records are not here but in the parts
+	hash    uint32 // of all that answers depend on
+	exists  bool   // the name has records, or would have if it had the right type
+	inParts bool   // the records are not here but in the parts
 }
 
 // facts are what the Service's own object says. The zero value says that there
 // is none.
-type facts struct {
-	own     *portSet          // its ports; nil only if it is an alias, or none
-	reached *cluster.External // nil if there is nothing in it
+type serviceSpec struct {
+	ports    *portSet          // its ports; nil only if it is an alias, or none
+	external *cluster.External // nil if there is nothing in it
 	// records are those of the Service's own name, owner OwnerIsQuestion: ends of
 	// them are A, the others AAAA; or the one CNAME of an ExternalName. For a
 	// headless Service they are made of its endpoints.
 	records string
-	ends    uint32
+	aEnd    uint32
 
-	headless bool
-	alias    bool // an ExternalName
-	publish  bool // endpoints count whether they are ready or not
-	selector bool // a controller finds the endpoints
+	headless        bool
+	externalName    bool // an ExternalName
+	publishNotReady bool // endpoints count whether they are ready or not
+	selector        bool // a controller finds the endpoints
 }
 
 // A part is one slice, or some endpoints that have the same ports: its name,
 // its endpoints and, if the Service is headless, their records, in one piece of
 // memory.
 type part struct {
-	of    *portSet
-	data  string
-	end   uint32 // of the endpoints in data
-	ends  uint32 // of the A records behind them; the rest is AAAA
-	count uint32 // endpoints that count
-	named uint16 // bytes of the name
+	ports        *portSet
+	data         string
+	endpointsEnd uint32 // of the endpoints in data
+	aEnd         uint32 // of the A records behind them; the rest is AAAA
+	served       uint32 // endpoints that count
+	nameEnd      uint16 // bytes of the name
 }
 
-func (p *part) name() string                 { return p.data[:p.named] }
-func (p *part) endpoints() cluster.Endpoints { return cluster.Endpoints(p.data[p.named:p.end]) }
+func (p *part) name() string { return p.data[:p.nameEnd] }
+func (p *part) endpoints() cluster.Endpoints {
+	return cluster.Endpoints(p.data[p.nameEnd:p.endpointsEnd])
+}
 
 // a and aaaa are the records of the endpoints that count.
-func (p *part) a() string    { return p.data[p.end:p.ends] }
-func (p *part) aaaa() string { return p.data[p.ends:] }
+func (p *part) a() string    { return p.data[p.endpointsEnd:p.aEnd] }
+func (p *part) aaaa() string { return p.data[p.aEnd:] }
 
 // A mixture is of a Service whose slices have to be seen together to tell what
 // they mean. Its entry's parts are then the endpoints that count, by what they
 // have in common; those with the same label stand together.
-type mixture struct {
-	slices []part   // in order of their names
-	labels []uint32 // how many different labels the endpoints of each of the entry's parts have
-	shared bool     // some address is behind several labels
+type mergedParts struct {
+	slices      []part   // in order of their names
+	targets     []uint32 // how many different labels the endpoints of each of the entry's parts have
+	sharedAddrs bool     // some address is behind several labels
 }
 
 const (
@@ -103,29 +105,29 @@ const (
 type settings struct {
 	ttl         uint32
 	ignoreEmpty bool
-	clients     bool // find pods by their address
-	external    externalSettings
+	podsByAddr  bool // find pods by their address
+	k8sExternal externalSettings
 }
 
 // externalSettings are those of k8s_external.
 type externalSettings struct {
-	on, headless bool
-	ttl          uint32
+	enabled, headless bool
+	ttl               uint32
 }
 
 // visible says whether there is anything of e for a client.
 func (e *entry) visible() bool {
-	return e != nil && e.exists && e.home.space.exposed.Load()
+	return e != nil && e.exists && e.key.namespace.exposed.Load()
 }
 
 // a and aaaa are the records of the Service's own name, unless they are spread.
-func (f *facts) a() string    { return f.records[:f.ends] }
-func (f *facts) aaaa() string { return f.records[f.ends:] }
+func (f *serviceSpec) a() string    { return f.records[:f.aEnd] }
+func (f *serviceSpec) aaaa() string { return f.records[f.aEnd:] }
 
 // clusterIPs gives each of the Service's own addresses once, IPv4 first.
-func (f *facts) clusterIPs() iter.Seq[netip.Addr] {
+func (f *serviceSpec) clusterIPs() iter.Seq[netip.Addr] {
 	return func(yield func(netip.Addr) bool) {
-		if f.headless || f.alias {
+		if f.headless || f.externalName {
 			return
 		}
 		for a := f.a(); a != ""; a = a[lenA:] {
@@ -142,7 +144,7 @@ func (f *facts) clusterIPs() iter.Seq[netip.Addr] {
 }
 
 // has says whether ip is one of the Service's own addresses.
-func (f *facts) has(ip netip.Addr) bool {
+func (f *serviceSpec) has(ip netip.Addr) bool {
 	for own := range f.clusterIPs() {
 		if own == ip {
 			return true
@@ -153,45 +155,45 @@ func (f *facts) has(ip netip.Addr) bool {
 
 // slices are those of the Service, in order of their names.
 func (e *entry) slices() []part {
-	if e.mixed != nil {
-		return e.mixed.slices
+	if e.merged != nil {
+		return e.merged.slices
 	}
 	return e.parts
 }
 
 // labels returns how many targets SRV records of part i have: one for each label.
-func (e *entry) labels(i int) int {
-	if e.mixed != nil {
-		return int(e.mixed.labels[i])
+func (e *entry) targets(i int) int {
+	if e.merged != nil {
+		return int(e.merged.targets[i])
 	}
-	return int(e.parts[i].count)
+	return int(e.parts[i].served)
 }
 
 // counts says whether the endpoint does. Not all of an entry's parts need to.
-func (f *facts) counts(ep *cluster.Endpoint) bool { return ep.Ready || f.publish }
+func (f *serviceSpec) isServed(ep *cluster.Endpoint) bool { return ep.Ready || f.publishNotReady }
 
 // known says whether there is an object, not only slices.
-func (f *facts) known() bool { return f.own != nil || f.alias }
+func (f *serviceSpec) known() bool { return f.ports != nil || f.externalName }
 
 // ports are the Service's own.
-func (f *facts) ports() []cluster.Port {
-	if f.own == nil {
+func (f *serviceSpec) portList() []cluster.Port {
+	if f.ports == nil {
 		return nil
 	}
-	return f.own.ports
+	return f.ports.ports
 }
 
 // usedPortSets returns the port sets of e and of its endpoints.
 func (e *entry) usedPortSets() (all []*portSet) {
-	if e.own != nil {
-		all = append(all, e.own)
+	if e.ports != nil {
+		all = append(all, e.ports)
 	}
 	for i := range e.parts {
-		all = append(all, e.parts[i].of)
+		all = append(all, e.parts[i].ports)
 	}
-	if e.mixed != nil {
-		for i := range e.mixed.slices {
-			all = append(all, e.mixed.slices[i].of)
+	if e.merged != nil {
+		for i := range e.merged.slices {
+			all = append(all, e.merged.slices[i].ports)
 		}
 	}
 	return all
@@ -209,7 +211,7 @@ func (e *entry) addresses() iter.Seq[netip.Addr] {
 				return
 			}
 		}
-		for w := e.walk(selection{}); w.next(); {
+		for w := e.endpoints(selection{}); w.next(); {
 			if !yield(w.ep.Addr) {
 				return
 			}
@@ -218,18 +220,18 @@ func (e *entry) addresses() iter.Seq[netip.Addr] {
 }
 
 // factsOf reads a Service.
-func (ps *portSets) factsOf(s *cluster.Service, ttl uint32) facts {
+func (ps *portSets) factsOf(s *cluster.Service, ttl uint32) serviceSpec {
 	if s.ExternalName != "" {
-		return facts{alias: true, records: cname(s.ExternalName, ttl)}
+		return serviceSpec{externalName: true, records: cname(s.ExternalName, ttl)}
 	}
-	f := facts{headless: s.Headless, publish: s.PublishNotReady, selector: s.Selector, reached: s.External}
-	f.own = ps.get("", s.Ports)
+	f := serviceSpec{headless: s.Headless, publishNotReady: s.PublishNotReady, selector: s.Selector, external: s.External}
+	f.ports = ps.get("", s.Ports)
 	f.setAddresses(s.ClusterIPs, ttl)
 	return f
 }
 
 // setAddresses packs the records of the Service's own name, each address once.
-func (f *facts) setAddresses(ips []netip.Addr, ttl uint32) {
+func (f *serviceSpec) setAddresses(ips []netip.Addr, ttl uint32) {
 	var buf []byte
 	ips = unique(ips)
 	for _, ip := range ips {
@@ -237,7 +239,7 @@ func (f *facts) setAddresses(ips []netip.Addr, ttl uint32) {
 			buf = wire.AppendAddress(buf, wire.OwnerIsQuestion, ttl, ip)
 		}
 	}
-	f.ends = uint32(len(buf))
+	f.aEnd = uint32(len(buf))
 	for _, ip := range ips {
 		if !ip.Is4() {
 			buf = wire.AppendAddress(buf, wire.OwnerIsQuestion, ttl, ip)
@@ -247,17 +249,17 @@ func (f *facts) setAddresses(ips []netip.Addr, ttl uint32) {
 }
 
 // same says whether two objects say the same.
-func (f *facts) same(o *facts) bool {
+func (f *serviceSpec) equal(o *serviceSpec) bool {
 	a, b := *f, *o
 	if a.headless {
-		a.records, a.ends = "", 0
+		a.records, a.aEnd = "", 0
 	}
 	if b.headless {
-		b.records, b.ends = "", 0
+		b.records, b.aEnd = "", 0
 	}
-	alike := a.own == b.own || a.own != nil && b.own != nil && a.own.equal(b.own)
-	alike = alike && equalExternal(a.reached, b.reached)
-	a.own, b.own, a.reached, b.reached = nil, nil, nil, nil
+	alike := a.ports == b.ports || a.ports != nil && b.ports != nil && a.ports.equal(b.ports)
+	alike = alike && equalExternal(a.external, b.external)
+	a.ports, b.ports, a.external, b.external = nil, nil, nil, nil
 	return alike && a == b
 }
 

@@ -10,7 +10,7 @@ import (
 // each record is there once.
 func TestEndpointsOverSlices(t *testing.T) {
 	s := start(t, plain(),
-		namespace("shop"),
+		namespaceObject("shop"),
 		headless("shop", "db"),
 		// The families of dual-stack pods are in slices of their own, and while
 		// endpoints move between slices they are in both.
@@ -38,7 +38,7 @@ func TestEndpointsOverSlices(t *testing.T) {
 // all of them.
 func TestPortsOverSlices(t *testing.T) {
 	s := start(t, plain(),
-		namespace("shop"),
+		namespaceObject("shop"),
 		headless("shop", "db"),
 		slice("shop", "a", "db", "sql 5432/tcp", "a=10.0.0.1", "c=10.0.0.3"),
 		slice("shop", "b", "db", "sql 5433/tcp, mon 9090/tcp", "b=10.0.0.2", "c=10.0.0.3"),
@@ -64,7 +64,7 @@ func TestHostnameLikeAnAddress(t *testing.T) {
 		{"10.0.0.1", "10-0-0-1=10.0.0.9"},
 		{"10.0.0.1", "10-0-0-1=10.0.0.1", "10-0-0-1=10.0.0.9"},
 	} {
-		s := start(t, plain(), namespace("shop"), headless("shop", "db"), slice("shop", "a", "db", "sql 5432/tcp", order...))
+		s := start(t, plain(), namespaceObject("shop"), headless("shop", "db"), slice("shop", "a", "db", "sql 5432/tcp", order...))
 		m := s.ask(t, "10-0-0-1.db.shop.svc.cluster.local.", "A")
 		if len(m.Answer) != 2 {
 			t.Errorf("%v: %s", order, digest(m))
@@ -86,7 +86,7 @@ func TestHostnameLikeAnAddress(t *testing.T) {
 func TestEqualEndpointsOfTwoClusters(t *testing.T) {
 	d := plain()
 	d.zones, d.multicluster = []string{"clusterset.local.", "cluster.local."}, []string{"clusterset.local."}
-	s := start(t, d, namespace("shop"), imported{headless("shop", "db")},
+	s := start(t, d, namespaceObject("shop"), imported{headless("shop", "db")},
 		from("east", slice("shop", "a", "db", "sql 5432/tcp", "db-0=10.0.0.1")),
 		from("eu.west", slice("shop", "b", "db", "sql 5432/tcp", "db-0=10.0.0.1", "db-1=10.0.0.2")))
 	s.check(t, "db.shop.svc.clusterset.local.", "SRV", `NOERROR aa
@@ -127,10 +127,10 @@ func TestEndpointsAreKeptOnce(t *testing.T) {
 		{"within a slice", []cluster.Object{slice("shop", "a", "db", "", "db-0=10.0.0.1", "db-0=10.0.0.2")}, false},
 		{"a hostname like an address", []cluster.Object{slice("shop", "a", "db", "", "10-0-0-9=10.0.0.1")}, false},
 	} {
-		ix := load(plain().newIndex(), append(c.slices, namespace("shop"), headless("shop", "db"))...)
+		ix := load(plain().newIndex(), append(c.slices, namespaceObject("shop"), headless("shop", "db"))...)
 		e := ix.services.Get([]byte("\x02db\x04shop"))
-		if apart := e.mixed == nil; apart != c.apart || e.spread != (apart && len(c.slices) > 1) {
-			t.Errorf("%s: apart %v, spread %v", c.what, apart, e.spread)
+		if apart := e.merged == nil; apart != c.apart || e.inParts != (apart && len(c.slices) > 1) {
+			t.Errorf("%s: apart %v, spread %v", c.what, apart, e.inParts)
 		}
 	}
 }
@@ -138,7 +138,7 @@ func TestEndpointsAreKeptOnce(t *testing.T) {
 // An ExternalName that is no name has none itself.
 func TestExternalNameThatIsNone(t *testing.T) {
 	for _, target := range []string{"10.0.0.1", "fd00::1", "::ffff:10.0.0.1", "a..b", ".", "-"} {
-		ix := load(plain().newIndex(), namespace("shop"), external("shop", "x", target))
+		ix := load(plain().newIndex(), namespaceObject("shop"), external("shop", "x", target))
 		s := serve(t, plain(), plain().handler(t, ix))
 		code := s.ask(t, "x.shop.svc.cluster.local.", "CNAME").Rcode
 		if exists := target == "." || target == "-"; (code == 0) != exists {

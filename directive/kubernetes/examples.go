@@ -13,7 +13,7 @@ import (
 // one of its ports. It waits for the data until ctx ends.
 func (h *Handler) Examples(ctx context.Context) []string {
 	select {
-	case <-h.index.whole:
+	case <-h.index.synced:
 	case <-ctx.Done():
 		return nil
 	}
@@ -22,15 +22,15 @@ func (h *Handler) Examples(ctx context.Context) []string {
 	defer ix.mu.Unlock()
 	var best *entry
 	for _, e := range ix.services.All() {
-		if e.visible() && !e.headless && !e.alias && e.records != "" && (best == nil || better(e, best)) {
+		if e.visible() && !e.headless && !e.externalName && e.records != "" && (best == nil || better(e, best)) {
 			best = e
 		}
 	}
 	if best == nil || h.primary == "" {
 		return nil
 	}
-	name := (wire.Name(best.home.key+"\x03svc") + h.primary).String()
-	for _, p := range best.ports() {
+	name := (wire.Name(best.key.labels+"\x03svc") + h.primary).String()
+	for _, p := range best.portList() {
 		if p.Name != "" {
 			return []string{name, "_" + p.Name + "._" + p.Protocol + "." + name + " SRV"}
 		}
@@ -42,7 +42,7 @@ func (h *Handler) Examples(ctx context.Context) []string {
 // and makes the choice the same each time.
 func better(a, b *entry) bool {
 	named := func(e *entry) int {
-		return len(slices.DeleteFunc(slices.Clone(e.ports()), func(p cluster.Port) bool { return p.Name == "" }))
+		return len(slices.DeleteFunc(slices.Clone(e.portList()), func(p cluster.Port) bool { return p.Name == "" }))
 	}
-	return cmp.Or(named(b)-named(a), cmp.Compare(a.home.space.name, b.home.space.name), cmp.Compare(a.home.key, b.home.key)) < 0
+	return cmp.Or(named(b)-named(a), cmp.Compare(a.key.namespace.name, b.key.namespace.name), cmp.Compare(a.key.labels, b.key.labels)) < 0
 }

@@ -65,10 +65,10 @@ import (
 // that is called like LABEL has its Services answered, but for one called ns1;
 // zone transfers are refused.
 type External struct {
-	view     Handler // of the zones, with the index of kube
-	kube     *Handler
-	apex     string // the label, in wire form
-	headless bool
+	handler    Handler // of the zones, with the index of kube
+	kubernetes *Handler
+	apex       string // the label, in wire form
+	headless   bool
 }
 
 // firstServer is the name server's label in front of the apex label.
@@ -90,16 +90,16 @@ func SetupExternal(b *config.Block, uses []corefile.Directive) error {
 		}},
 		corefile.Option{Name: "ttl", Min: 1, Max: 1, Set: corefile.Int(&ttl, 0, 3600)},
 		corefile.Option{Name: "headless", Set: corefile.Flag(&e.headless)},
-		e.view.through.Option(),
+		e.handler.fallThrough.Option(),
 	))
 	if err == nil {
-		err = e.view.serve(d, zones, nil)
+		err = e.handler.setZones(d, zones, nil)
 	}
 	if err != nil {
 		return err
 	}
 	e.apex = label(apex)
-	e.view.ttl, e.view.server = uint32(ttl), firstServer+e.apex
+	e.handler.ttl, e.handler.server = uint32(ttl), firstServer+e.apex
 	b.Handle(e)
 	b.OnPlanned(func() error { return e.plan(b, d) })
 	return nil
@@ -111,11 +111,11 @@ func (e *External) plan(b *config.Block, d corefile.Directive) error {
 	if len(all) == 0 {
 		return d.Errorf("needs the directive kubernetes in the same server block")
 	}
-	e.kube = all[0]
-	e.kube.source.External = true
-	e.kube.source.external = externalSettings{true, e.headless, e.view.ttl}
+	e.kubernetes = all[0]
+	e.kubernetes.options.External = true
+	e.kubernetes.options.k8sExternal = externalSettings{true, e.headless, e.handler.ttl}
 	b.OnStart(func(*config.Start) error { // behind that of kubernetes
-		e.view.index, e.view.local = e.kube.index, e.kube.local
+		e.handler.index, e.handler.local = e.kubernetes.index, e.kubernetes.local
 		return nil
 	})
 	return nil
@@ -123,104 +123,104 @@ func (e *External) plan(b *config.Block, d corefile.Directive) error {
 
 // ServeDNS answers what is in the zones.
 func (e *External) ServeDNS(q *dns.Query) dns.Verdict {
-	z := e.view.zone(q)
+	z := e.handler.zone(q)
 	if z == nil {
 		return dns.Next
 	}
-	l := lookup{Handler: &e.view, q: q, zone: z, below: q.Labels() - z.labels}
-	return l.conclude(e.answer(&l))
+	l := lookup{Handler: &e.handler, q: q, zone: z, depth: q.Labels() - z.labels}
+	return l.reply(e.answer(&l))
 }
 
 // Resolve takes up the chase of a host name that had to wait.
-func (e *External) Resolve(ctx context.Context, q *dns.Query) error { return e.view.Resolve(ctx, q) }
+func (e *External) Resolve(ctx context.Context, q *dns.Query) error { return e.handler.Resolve(ctx, q) }
 
 // answer finds the name, right to left, and writes its records.
-func (e *External) answer(l *lookup) outcome {
+func (e *External) answer(l *lookup) result {
 	name := l.q.Name()
 	switch {
 	case l.q.Type == wire.TypeAXFR || l.q.Type == wire.TypeIXFR:
 		return refused
-	case !l.listed(cluster.Services):
-		return unknown
-	case l.below == 0:
+	case !l.haveListed(cluster.Services):
+		return notListed
+	case l.depth == 0:
 		return e.atApex(l)
-	case string(name[l.q.LabelOffset(l.below-1):l.q.LabelOffset(l.below)]) == e.apex:
-		if l.below == 1 {
-			return present
+	case string(name[l.q.LabelOffset(l.depth-1):l.q.LabelOffset(l.depth)]) == e.apex:
+		if l.depth == 1 {
+			return answered
 		}
-		if l.below == 2 && string(name[:l.q.LabelOffset(1)]) == firstServer {
+		if l.depth == 2 && string(name[:l.q.LabelOffset(1)]) == firstServer {
 			return e.server(l)
 		}
 	}
 	switch {
 	case l.zone.reverse:
 		return l.externalReverse()
-	case l.below == 1:
+	case l.depth == 1:
 		return l.namespace(name[:l.q.LabelOffset(1)])
 	}
-	whole := l.listed(cluster.Slices) // before the look, as for kubernetes
-	inside := l.index.services.Get(name[l.q.LabelOffset(l.below-2):l.q.LabelOffset(l.below)])
-	found := inside.seen()
-	if !whole && e.headless && inside != nil && inside.known() && inside.headless && inside.reached == nil {
-		return unknown
+	whole := l.haveListed(cluster.Slices) // before the look, as for kubernetes
+	inside := l.index.services.Get(name[l.q.LabelOffset(l.depth-2):l.q.LabelOffset(l.depth)])
+	found := inside.visibleExternal()
+	if !whole && e.headless && inside != nil && inside.known() && inside.headless && inside.external == nil {
+		return notListed
 	}
 	if found == nil {
-		return missing
+		return nameError
 	}
-	s := service{lookup: l, e: found, left: l.below - 2}
+	s := serviceLookup{lookup: l, entry: found, prefix: l.depth - 2}
 	switch {
-	case !found.alias:
+	case !found.externalName:
 		return s.answer()
-	case s.left == 0:
-		return l.alias(found)
+	case s.prefix == 0:
+		return l.externalName(found)
 	}
-	return s.atPort()
+	return s.externalPortName()
 }
 
 // atApex answers for a zone's own name.
-func (e *External) atApex(l *lookup) outcome {
+func (e *External) atApex(l *lookup) result {
 	if l.wants(wire.TypeSOA) {
 		l.soa(wire.Answers)
 	}
 	if l.wants(wire.TypeNS) {
-		if !l.listed(cluster.Slices) {
-			return unknown
+		if !l.haveListed(cluster.Slices) {
+			return notListed
 		}
-		l.servedBy([]ns{{e.view.server, l.externalAddresses()}})
+		l.writeNS([]nameServer{{e.handler.server, l.externalAddresses()}})
 	}
-	return present
+	return answered
 }
 
 // server answers for the name server's name.
-func (e *External) server(l *lookup) outcome {
-	if !l.listed(cluster.Slices) {
-		return unknown
+func (e *External) server(l *lookup) result {
+	if !l.haveListed(cluster.Slices) {
+		return notListed
 	}
 	l.serverAddresses(l.externalAddresses())
-	return present
+	return answered
 }
 
 // externalReverse answers below in-addr.arpa and ip6.arpa: every Service that
 // has the address.
-func (l *lookup) externalReverse() outcome {
+func (l *lookup) externalReverse() result {
 	b, ok := parseReverse(l.q.Name(), l.q.Labels(), l.q.LabelOffset)
 	if !ok {
-		return missing
+		return nameError
 	}
-	found := missing
-	for near := l.index.outside.within(&b); near.advance(); {
-		e := l.index.services.Get([]byte(near.service.key)).seen()
+	found := nameError
+	for near := l.index.externalReverse.within(&b); near.advance(); {
+		e := l.index.services.Get([]byte(near.service.labels)).visibleExternal()
 		switch {
 		case e == nil || !e.has(near.addr()):
 			continue // it has changed just now
 		case !b.single:
-			return between
+			return emptyNonTerminal
 		case l.q.ExceedsLimit():
-			return present // what is missing shows when the message is cut
+			return answered // what is missing shows when the message is cut
 		}
-		l.pointAt(e.home.key, "", nil)
-		if found = present; l.q.Answer.Empty() {
-			return present // a type that a reverse name does not have
+		l.writePTRTo(e.key.labels, "", nil)
+		if found = answered; l.q.Answer.Empty() {
+			return answered // a type that a reverse name does not have
 		}
 	}
 	return found

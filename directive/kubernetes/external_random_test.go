@@ -15,7 +15,7 @@ func randomOutside(r *rand.Rand) (cluster.Kind, cluster.Object) {
 	ns, name := fmt.Sprintf("ns%d", r.IntN(2)), fmt.Sprintf("s%d", r.IntN(3))
 	switch r.IntN(6) {
 	case 0:
-		return cluster.Namespaces, namespace(ns)
+		return cluster.Namespaces, namespaceObject(ns)
 	case 1:
 		ip := fmt.Sprintf("10.0.0.%d", r.IntN(4))
 		return cluster.Slices, slice(ns, name+"-1", name, "http 80/tcp", []string{ip, "ep=" + ip}[r.IntN(2)])

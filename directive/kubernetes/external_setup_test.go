@@ -66,16 +66,16 @@ func TestExternalSetupErrors(t *testing.T) {
 func TestExternalChangesTheSource(t *testing.T) {
 	for text, want := range map[string]externalSettings{
 		"kubernetes cluster.local":                                                    {},
-		"kubernetes cluster.local\nk8s_external example.org":                          {on: true, ttl: 5},
-		"k8s_external example.org {\n ttl 30\n headless\n}\nkubernetes cluster.local": {on: true, ttl: 30, headless: true},
+		"kubernetes cluster.local\nk8s_external example.org":                          {enabled: true, ttl: 5},
+		"k8s_external example.org {\n ttl 30\n headless\n}\nkubernetes cluster.local": {enabled: true, ttl: 30, headless: true},
 	} {
 		b, err := planBoth(t, ".:53 {\n"+text+"\n}\n")
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := config.Find[*Handler](b)[0].source
-		if o.external != want || o.External != want.on {
-			t.Errorf("%s: %+v, fields kept: %v", text, o.external, o.External)
+		o := config.Find[*Handler](b)[0].options
+		if o.k8sExternal != want || o.External != want.enabled {
+			t.Errorf("%s: %+v, fields kept: %v", text, o.k8sExternal, o.External)
 		}
 	}
 }

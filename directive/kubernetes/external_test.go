@@ -19,17 +19,17 @@ func outside(t testing.TB, zones []string, headless, through bool, objects ...cl
 	t.Helper()
 	d := plain()
 	d.zones = []string{"cluster.local."}
-	ix := NewIndex(settings{ttl: 5, external: externalSettings{true, headless, 60}}, d.kinds(), slog.New(slog.DiscardHandler))
+	ix := NewIndex(settings{ttl: 5, k8sExternal: externalSettings{true, headless, 60}}, d.kinds(), slog.New(slog.DiscardHandler))
 	load(ix, objects...)
-	e := &External{kube: d.handler(t, ix), apex: label("dns"), headless: headless}
-	e.view = Handler{ttl: 60, index: ix, server: firstServer + e.apex, local: []netip.Addr{netip.MustParseAddr("192.0.2.53")}}
-	e.view.through = config.Fallthrough{On: through}
-	if err := e.view.serve(corefile.Directive{}, names(t, zones), nil); err != nil {
+	e := &External{kubernetes: d.handler(t, ix), apex: label("dns"), headless: headless}
+	e.handler = Handler{ttl: 60, index: ix, server: firstServer + e.apex, local: []netip.Addr{netip.MustParseAddr("192.0.2.53")}}
+	e.handler.fallThrough = config.Fallthrough{On: through}
+	if err := e.handler.setZones(corefile.Directive{}, names(t, zones), nil); err != nil {
 		t.Fatal(err)
 	}
 	chain := new(dns.Chain)
 	chain.Add("k8s_external", e)
-	chain.Add("kubernetes", e.kube)
+	chain.Add("kubernetes", e.kubernetes)
 	chain.Add("world", world{})
 	mux := dns.NewMux(dns.NewParkingLot(1), nil)
 	for _, zone := range names(t, append([]string{worldZone, "cluster.local."}, zones...)) {
@@ -57,7 +57,7 @@ func reachable(s *cluster.Service, at ...string) *cluster.Service {
 
 func outsideShop() []cluster.Object {
 	return []cluster.Object{
-		namespace("shop"), namespace("dns"), namespace("empty"),
+		namespaceObject("shop"), namespaceObject("dns"), namespaceObject("empty"),
 		reachable(clusterIP("shop", "api", "http 80/tcp, https 443/tcp, dns 53/udp", "10.96.0.1"), "192.0.2.1", "2001:db8::1"),
 		reachable(clusterIP("shop", "two", "http 80/tcp", "10.96.0.2"), "192.0.2.1", "192.0.2.2"),
 		reachable(clusterIP("shop", "lb", "http 80/tcp", "10.96.0.3"), "www.example.com", "other.example.com"),
@@ -194,7 +194,7 @@ func TestExternalFallthrough(t *testing.T) {
 // Before there is a list it is not known what exists.
 func TestExternalNotSynced(t *testing.T) {
 	s, ix := outside(t, []string{"example.org."}, true, true)
-	ix.listed.Store(0)
+	ix.listedKinds.Store(0)
 	code := func(name string) string { return mdns.RcodeToString[s.ask(t, name, "A").Rcode] }
 	if got := code("example.org.") + code("nobody.example.org."); got != "SERVFAILSERVFAIL" {
 		t.Error(got)
@@ -209,7 +209,7 @@ func TestExternalNotSynced(t *testing.T) {
 		}
 		ix.Put(kind, o)
 	}
-	ix.listed.Store(1<<cluster.Namespaces | 1<<cluster.Services)
+	ix.listedKinds.Store(1<<cluster.Namespaces | 1<<cluster.Services)
 	for name, want := range map[string]string{
 		"api.shop.example.org.": "NOERROR", "db.shop.example.org.": "SERVFAIL", "db-0.db.shop.example.org.": "SERVFAIL", "pub.shop.example.org.": "NOERROR", "shop.example.org.": "NOERROR", "ns1.dns.example.org.": "SERVFAIL",
 	} {
@@ -245,7 +245,7 @@ func TestExternalChanges(t *testing.T) {
 	if m := s.ask(t, "2.2.0.192.in-addr.arpa.", "PTR"); m.Rcode != mdns.RcodeNameError {
 		t.Error(digest(m))
 	}
-	ix.Put(cluster.Namespaces, namespace("shop"))
+	ix.Put(cluster.Namespaces, namespaceObject("shop"))
 	if ptr("2.2.0.192.in-addr.arpa.") == "" {
 		t.Error("a namespace that is back has no reverse names")
 	}

@@ -78,10 +78,10 @@ import (
 // missing is SERVFAIL for every type, with the reason in the log (directive
 // errors).
 type Federation struct {
-	kube    *Handler
-	zones   []*zoneInfo          // of kube's
-	domains map[string]wire.Name // by the federation's label, lower case
-	places  *places
+	kubernetes *Handler
+	zones      []*zoneInfo          // of kube's
+	domains    map[string]wire.Name // by the federation's label, lower case
+	nodes      *nodeLocations
 }
 
 // SetupFederation is the Setup of federation.
@@ -91,7 +91,7 @@ func SetupFederation(b *config.Block, uses []corefile.Directive) error {
 	zones, err := config.ParseZones(d.Path, d.Args)
 	opts := []corefile.Option{{Name: "upstream", Max: -1, Set: f.upstream}}
 	for _, o := range d.Body {
-		opts = append(opts, corefile.Option{Name: o.Text, Min: 1, Max: 1, Set: f.join})
+		opts = append(opts, corefile.Option{Name: o.Text, Min: 1, Max: 1, Set: f.addDomain})
 	}
 	err = errors.Join(config.Once(uses), err, d.Options(opts...))
 	if err == nil && len(f.domains) == 0 {
@@ -116,11 +116,11 @@ func (f *Federation) upstream(o corefile.Directive) error {
 	if domain, err := wire.ParseName(o.Args[0].Text); notAddr == nil || notPort == nil || err != nil || !isHostName(domain) {
 		return nil
 	}
-	return f.join(o)
+	return f.addDomain(o)
 }
 
 // join takes in one federation.
-func (f *Federation) join(o corefile.Directive) error {
+func (f *Federation) addDomain(o corefile.Directive) error {
 	name := strings.ToLower(o.Text)
 	domain, err := wire.ParseName(o.Args[0].Text)
 	var errs []error
@@ -140,12 +140,12 @@ func (f *Federation) plan(b *config.Block, d corefile.Directive, zones []wire.Na
 	if len(all) == 0 {
 		return d.Errorf("needs the directive kubernetes in the same server block")
 	}
-	f.kube = all[0]
-	if f.kube.source.NoEndpoints {
+	f.kubernetes = all[0]
+	if f.kubernetes.options.NoEndpoints {
 		return d.Errorf("needs the endpoints that noendpoints of kubernetes leaves out")
 	}
 	var suited []string
-	for _, z := range f.kube.zones {
+	for _, z := range f.kubernetes.zones {
 		if !z.reverse && !z.multicluster {
 			suited = append(suited, z.name.String())
 			if len(zones) == 0 || slices.Contains(zones, z.name) {
@@ -177,11 +177,11 @@ func (f *Federation) Zones() (zones []wire.Name) {
 
 // ServeDNS answers federated names.
 func (f *Federation) ServeDNS(q *dns.Query) dns.Verdict {
-	z := f.kube.zone(q)
+	z := f.kubernetes.zone(q)
 	if z == nil || q.Labels() != z.labels+4 || !slices.Contains(f.zones, z) {
 		return dns.Next
 	}
-	l := lookup{Handler: f.kube, q: q, zone: z, below: 4}
+	l := lookup{Handler: f.kubernetes, q: q, zone: z, depth: 4}
 	domain, ok := f.domains[string(l.label(2))]
 	if !ok || string(l.label(3)) != "svc" || q.Type == wire.TypeAXFR || q.Type == wire.TypeIXFR {
 		return dns.Next
@@ -193,26 +193,28 @@ func (f *Federation) ServeDNS(q *dns.Query) dns.Verdict {
 }
 
 // Resolve takes up the chase of a target that had to wait.
-func (f *Federation) Resolve(ctx context.Context, q *dns.Query) error { return f.kube.Resolve(ctx, q) }
+func (f *Federation) Resolve(ctx context.Context, q *dns.Query) error {
+	return f.kubernetes.Resolve(ctx, q)
+}
 
 var errTooLong = errors.New("federation: the name in the other cluster would have more than 255 bytes")
 
 func (f *Federation) answer(l *lookup, domain wire.Name) dns.Verdict {
-	if !l.listed(cluster.Services) {
-		return l.conclude(unknown)
+	if !l.haveListed(cluster.Services) {
+		return l.reply(notListed)
 	}
-	q, whole := l.q, l.listed(cluster.Slices) // before the look, as for kubernetes
+	q, whole := l.q, l.haveListed(cluster.Slices) // before the look, as for kubernetes
 	name := q.Name()
 	e := l.index.services.Get(name[:q.LabelOffset(2)])
 	var room [2 * wire.MaxName]byte
 	target := room[:0]
 	switch {
-	case e.backed():
+	case e.hasEndpoints():
 		target = append(append(target, name[:q.LabelOffset(2)]...), name[q.LabelOffset(3):]...)
-	case !whole && e != nil && e.known() && !e.alias:
-		return l.conclude(unknown)
+	case !whole && e != nil && e.known() && !e.externalName:
+		return l.reply(notListed)
 	default:
-		here, err := f.places.first()
+		here, err := f.nodes.location()
 		target = append(append(append(target, name[:q.LabelOffset(4)]...), here...), domain...)
 		if err == nil && len(target) > wire.MaxName {
 			err = errTooLong
@@ -227,12 +229,12 @@ func (f *Federation) answer(l *lookup, domain wire.Name) dns.Verdict {
 	a.Buf = wire.AppendRecordHeader(a.Buf, wire.OwnerIsQuestion, wire.TypeCNAME, l.ttl, len(target))
 	a.Buf = append(a.Buf, target...)
 	a.Count[wire.Answers]++
-	return l.conclude(l.chase(target))
+	return l.reply(l.followCNAME(target))
 }
 
 // backed says whether a client may see e and something is behind it.
-func (e *entry) backed() bool {
-	if !e.visible() || e.alias || e.headless {
+func (e *entry) hasEndpoints() bool {
+	if !e.visible() || e.externalName || e.headless {
 		return e.visible() // a headless Service without endpoints has no name
 	}
 	return slices.ContainsFunc(e.slices(), func(p part) bool { return p.endpoints() != "" })

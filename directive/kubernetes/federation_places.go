@@ -13,39 +13,39 @@ import (
 
 // places are where a cluster's Nodes are. They are the Sink of a cluster.Source
 // that is asked for Nodes alone: kubernetes is ready without them.
-type places struct {
-	known chan struct{} // closed when there has been a list
-	here  atomic.Pointer[string]
+type nodeLocations struct {
+	synced chan struct{} // closed when there has been a list
+	first  atomic.Pointer[string]
 
 	mu     sync.Mutex
 	listed bool
 	nodes  map[string]string // by name: labels "zone.region", of those that tell both
 }
 
-func newPlaces() *places {
-	return &places{known: make(chan struct{}), nodes: map[string]string{}}
+func newPlaces() *nodeLocations {
+	return &nodeLocations{synced: make(chan struct{}), nodes: map[string]string{}}
 }
 
 var (
-	errNoNodes = errors.New("federation: the zone and the region of this cluster are not known: there is no list of nodes yet (the service account needs list and watch on nodes)")
-	errNoPlace = errors.New("federation: the zone and the region of this cluster are not known: no Node has both of the labels topology.kubernetes.io/zone and topology.kubernetes.io/region, or of failure-domain.beta.kubernetes.io/zone and …/region")
+	errNoNodes  = errors.New("federation: the zone and the region of this cluster are not known: there is no list of nodes yet (the service account needs list and watch on nodes)")
+	errNoLabels = errors.New("federation: the zone and the region of this cluster are not known: no Node has both of the labels topology.kubernetes.io/zone and topology.kubernetes.io/region, or of failure-domain.beta.kubernetes.io/zone and …/region")
 )
 
 // first gives the labels "zone.region" of the first Node that tells both, in wire
 // form without a root label. The error is for the log.
-func (p *places) first() (labels string, err error) {
-	here := p.here.Load()
+func (p *nodeLocations) location() (labels string, err error) {
+	here := p.first.Load()
 	switch {
 	case here == nil:
 		return "", errNoNodes
 	case *here == "":
-		return "", errNoPlace
+		return "", errNoLabels
 	}
 	return *here, nil
 }
 
 // Put adds or replaces Nodes.
-func (p *places) Put(_ cluster.Kind, objects ...cluster.Object) {
+func (p *nodeLocations) Put(_ cluster.Kind, objects ...cluster.Object) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	changed := false
@@ -66,22 +66,22 @@ func (p *places) Put(_ cluster.Kind, objects ...cluster.Object) {
 		}
 	}
 	if changed {
-		p.show()
+		p.publish()
 	}
 }
 
 // Delete removes one.
-func (p *places) Delete(_ cluster.Kind, key cluster.Key) {
+func (p *nodeLocations) Delete(_ cluster.Kind, key cluster.Key) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, ok := p.nodes[key.Name]; ok {
 		delete(p.nodes, key.Name)
-		p.show()
+		p.publish()
 	}
 }
 
 // Listed deletes those that were not in a list.
-func (p *places) Listed(_ cluster.Kind, has func(cluster.Key) bool) {
+func (p *nodeLocations) Listed(_ cluster.Kind, has func(cluster.Key) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for name := range p.nodes {
@@ -91,15 +91,15 @@ func (p *places) Listed(_ cluster.Kind, has func(cluster.Key) bool) {
 	}
 	first := !p.listed
 	p.listed = true
-	p.show()
+	p.publish()
 	if first {
-		close(p.known)
+		close(p.synced)
 	}
 }
 
 // show lets readers see the first Node, from the first list on: before that the
 // first of some may not be the first of all.
-func (p *places) show() {
+func (p *nodeLocations) publish() {
 	if !p.listed {
 		return
 	}
@@ -109,28 +109,28 @@ func (p *places) show() {
 			least, labels = name, of
 		}
 	}
-	p.here.Store(&labels)
+	p.first.Store(&labels)
 }
 
 // following is a watch of Nodes: it outlives reloads that do not change whose.
-type following struct {
-	*places
+type nodeWatch struct {
+	*nodeLocations
 	cancel context.CancelFunc
-	task   sync.WaitGroup
+	done   sync.WaitGroup
 }
 
 // Stop ends the watch.
-func (f *following) Stop() {
+func (f *nodeWatch) Stop() {
 	f.cancel()
-	f.task.Wait()
+	f.done.Wait()
 }
 
-type placesKey struct{ cluster.Options }
+type nodeWatchKey struct{ cluster.Options }
 
 // start watches the Nodes of kubernetes' cluster, unless the old plan does
 // already. A reload waits for them as long as for the rest, and goes on without.
 func (f *Federation) start(s *config.Start, b *config.Block) error {
-	o := f.kube.source
+	o := f.kubernetes.options
 	opts := cluster.Options{
 		Manifests: o.Manifests, Endpoint: o.Endpoint, Cert: o.Cert, Key: o.Key, CA: o.CA,
 		Kubeconfig: o.Kubeconfig, KubeconfigContext: o.KubeconfigContext,
@@ -138,24 +138,24 @@ func (f *Federation) start(s *config.Start, b *config.Block) error {
 		Nodes: true,
 	}
 	made := false
-	w, err := config.Keep(s, placesKey{opts}, func() (*following, error) {
+	w, err := config.Keep(s, nodeWatchKey{opts}, func() (*nodeWatch, error) {
 		made = true
 		ctx, cancel := context.WithCancel(context.Background())
-		w := &following{places: newPlaces(), cancel: cancel}
+		w := &nodeWatch{nodeLocations: newPlaces(), cancel: cancel}
 		source := cluster.Open(opts, b.Log, b.Metrics)
-		w.task.Go(func() { source.Run(ctx, w.places) })
+		w.done.Go(func() { source.Run(ctx, w.nodeLocations) })
 		return w, nil
 	})
 	if err != nil {
 		return err
 	}
-	f.places = w.places
+	f.nodes = w.nodeLocations
 	if !s.Reload || !made {
 		return nil
 	}
 	select {
-	case <-w.known:
-	case <-time.After(o.patience):
+	case <-w.synced:
+	case <-time.After(o.startupTimeout):
 	case <-s.Context.Done():
 		return s.Context.Err()
 	}

@@ -126,11 +126,11 @@ func TestFederationReload(t *testing.T) {
 	defer func() { start.Stop() }()
 	reload("kubernetes cluster.local {\n manifests DIR\n}")
 	one := reload("kubernetes cluster.local {\n manifests DIR\n}\nfederation {\n prod prod.example.org\n}")
-	if labels, err := one.places.first(); labels != "\x01z\x01r" {
+	if labels, err := one.nodes.location(); labels != "\x01z\x01r" {
 		t.Errorf("after the reload: %q, %v", labels, err)
 	}
 	two := reload("kubernetes cluster.local other.example {\n manifests DIR\n ttl 30\n pods verified\n namespaces shop\n}\nfederation {\n other example.org\n}")
-	if two.places != one.places {
+	if two.nodes != one.nodes {
 		t.Error("the Nodes are watched anew, and nothing has changed of whose they are")
 	}
 	reload("kubernetes cluster.local {\n manifests DIR\n}")
@@ -140,7 +140,7 @@ func TestFederationReload(t *testing.T) {
 type federated struct {
 	*server
 	index  *Index
-	places *places
+	places *nodeLocations
 	seen   error // of the last query
 }
 
@@ -154,7 +154,7 @@ func federate(t testing.TB, domain string) *federated {
 	d := plain()
 	f := &federated{index: d.newIndex(), places: newPlaces()}
 	k := d.handler(t, f.index)
-	h := &Federation{kube: k, domains: map[string]wire.Name{"prod": names(t, []string{domain})[0]}, places: f.places}
+	h := &Federation{kubernetes: k, domains: map[string]wire.Name{"prod": names(t, []string{domain})[0]}, nodes: f.places}
 	for _, z := range k.zones {
 		if !z.reverse {
 			h.zones = append(h.zones, z)
@@ -194,7 +194,7 @@ func TestFederationNotSynced(t *testing.T) {
 	for _, name := range all {
 		fails(name, nil)
 	}
-	relist(f.index, cluster.Namespaces, []cluster.Object{namespace("shop")})
+	relist(f.index, cluster.Namespaces, []cluster.Object{namespaceObject("shop")})
 	relist(f.index, cluster.Services, []cluster.Object{
 		clusterIP("shop", "api", "http 80/tcp", "10.96.0.1"), headless("shop", "db"), external("shop", "web", "www.example.com"), clusterIP("hidden", "api", "", "10.96.0.2"),
 	})
@@ -212,7 +212,7 @@ func TestFederationNotSynced(t *testing.T) {
 	f.check(t, db, "CNAME", "NOERROR aa\n"+db+" 5 IN CNAME db.shop.prod.svc.z.r.prod.example.org.")
 	f.check(t, hidden, "CNAME", "NOERROR aa\n"+hidden+" 5 IN CNAME api.hidden.prod.svc.z.r.prod.example.org.")
 	f.places.Listed(cluster.Nodes, func(cluster.Key) bool { return false })
-	fails(none, errNoPlace)
+	fails(none, errNoLabels)
 	f.check(t, api, "CNAME", "NOERROR aa\n"+api+" 5 IN CNAME api.shop.svc.cluster.local.")
 	for _, qtype := range []string{"AXFR", "IXFR"} {
 		f.check(t, api, qtype, "REFUSED")
@@ -222,7 +222,7 @@ func TestFederationNotSynced(t *testing.T) {
 // Endpoints count as well where the slices had to be seen together.
 func TestFederationBackedByMixedSlices(t *testing.T) {
 	f := federate(t, "prod.example.org")
-	load(f.index, namespace("shop"), clusterIP("shop", "api", "http 80/tcp", "10.96.0.1"),
+	load(f.index, namespaceObject("shop"), clusterIP("shop", "api", "http 80/tcp", "10.96.0.1"),
 		slice("shop", "api-1", "api", "", "!10.0.0.1"), slice("shop", "api-2", "api", "", "!10.0.0.1"))
 	const api = "api.shop.prod.svc.cluster.local."
 	f.check(t, api, "CNAME", "NOERROR aa\n"+api+" 5 IN CNAME api.shop.svc.cluster.local.")
@@ -233,7 +233,7 @@ func TestFederationTooLong(t *testing.T) {
 	long := strings.Repeat("a.", 59) + strings.Repeat("b", 63) + "." + strings.Repeat("c", 50) + "."
 	for length, want := range map[int]string{wire.MaxName: "NOERROR", wire.MaxName + 1: "SERVFAIL"} {
 		f := federate(t, long)
-		load(f.index, namespace("shop"))
+		load(f.index, namespaceObject("shop"))
 		f.places.Put(cluster.Nodes, &cluster.Node{Name: "n", Zone: "z", Region: "r"})
 		f.places.Listed(cluster.Nodes, func(cluster.Key) bool { return true })
 		name := strings.Repeat("s", length-len("\x04shop\x04prod\x03svc\x01z\x01r")-1-len(names(t, []string{long})[0]))
@@ -249,8 +249,8 @@ func TestFederationFollowsNodes(t *testing.T) {
 	p := newPlaces()
 	is := func(want string) {
 		t.Helper()
-		got, err := p.first()
-		if want == "" && !errors.Is(err, errNoPlace) || want != "" && (err != nil || got != string(appendDotted(nil, want))) {
+		got, err := p.location()
+		if want == "" && !errors.Is(err, errNoLabels) || want != "" && (err != nil || got != string(appendDotted(nil, want))) {
 			t.Errorf("%q, %v; want %s", got, err, want)
 		}
 	}
@@ -283,7 +283,7 @@ func TestFederationFollowsNodes(t *testing.T) {
 // What allocates is the further question alone.
 func TestFederationAllocations(t *testing.T) {
 	f := federate(t, "prod.example.org")
-	load(f.index, namespace("shop"), clusterIP("shop", "api", "http 80/tcp", "10.96.0.1"), slice("shop", "api-1", "api", "", "10.0.0.1"))
+	load(f.index, namespaceObject("shop"), clusterIP("shop", "api", "http 80/tcp", "10.96.0.1"), slice("shop", "api-1", "api", "", "10.0.0.1"))
 	f.places.Put(cluster.Nodes, &cluster.Node{Name: "n", Zone: "z", Region: "r"})
 	f.places.Listed(cluster.Nodes, func(cluster.Key) bool { return true })
 	for _, c := range []struct {

@@ -24,19 +24,19 @@ const (
 
 // A Handler is one use of the directive kubernetes.
 type Handler struct {
-	zones     []*zoneInfo // longest first
-	primary   wire.Name   // where reverse names point to
-	ttl       uint32
-	pods      podMode
-	zonal     bool
-	kubedns   bool          // records as kube-dns gives them
-	wildcards bool          // labels * stand for any
-	walks     chan struct{} // has room for those who walk over everything at a time
-	through   config.Fallthrough
-	local     []netip.Addr // addresses that the server listens on
-	index     *Index
-	server    string   // labels of the name server in front of each zone
-	source    *options // what other directives may still change before the start
+	zones       []*zoneInfo // longest first
+	primary     wire.Name   // where reverse names point to
+	ttl         uint32
+	podMode     podMode
+	zonal       bool
+	kubeDNS     bool          // records as kube-dns gives them
+	wildcards   bool          // labels * stand for any
+	scans       chan struct{} // has room for those who walk over everything at a time
+	fallThrough config.Fallthrough
+	local       []netip.Addr // addresses that the server listens on
+	index       *Index
+	server      string   // labels of the name server in front of each zone
+	options     *options // what other directives may still change before the start
 }
 
 // A zoneInfo is one zone that a handler serves.
@@ -48,15 +48,15 @@ type zoneInfo struct {
 }
 
 // An outcome is what was found for a question.
-type outcome uint8
+type result uint8
 
 const (
-	missing outcome = iota // the name does not exist
-	present                // it does; the answer is written, and empty if it lacks the type
-	between                // a reverse name that exists only because others are below it
-	unknown                // what would tell has not been listed yet
-	refused                // not for clients
-	waiting                // a CNAME is written, and its target must be waited for
+	nameError        result = iota // the name does not exist
+	answered                       // it does; the answer is written, and empty if it lacks the type
+	emptyNonTerminal               // a reverse name that exists only because others are below it
+	notListed                      // what would tell has not been listed yet
+	refused                        // not for clients
+	parked                         // a CNAME is written, and its target must be waited for
 )
 
 // Ready says whether the cluster has been seen whole once. It stays so while
@@ -69,29 +69,29 @@ func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 	if z == nil {
 		return dns.Next
 	}
-	l := lookup{Handler: h, q: q, zone: z, below: q.Labels() - z.labels}
+	l := lookup{Handler: h, q: q, zone: z, depth: q.Labels() - z.labels}
 	found := l.answer()
-	if found == missing && h.wildcards && l.wild() { // nothing is called *
+	if found == nameError && h.wildcards && l.hasWildcard() { // nothing is called *
 		return h.serveWildcard(q, z)
 	}
-	return l.conclude(found)
+	return l.reply(found)
 }
 
 // conclude makes a reply of what was found.
-func (l *lookup) conclude(found outcome) dns.Verdict {
+func (l *lookup) reply(found result) dns.Verdict {
 	q := l.q
 	switch found {
-	case waiting:
+	case parked:
 		return dns.Wait
-	case unknown:
+	case notListed:
 		// Neither NXDOMAIN nor anybody else's to answer.
 		q.Fail(wire.ServFail)
 		return dns.Done
 	case refused:
 		q.Fail(wire.Refused)
 		return dns.Done
-	case missing, between:
-		if l.through.Through(q.Name()) {
+	case nameError, emptyNonTerminal:
+		if l.fallThrough.Through(q.Name()) {
 			return dns.Next
 		}
 	}
@@ -103,15 +103,15 @@ func (l *lookup) conclude(found outcome) dns.Verdict {
 // chase of a CNAME whose target had to wait.
 func (h *Handler) Resolve(ctx context.Context, q *dns.Query) error {
 	if z := h.zone(q); z != nil && h.wildcards {
-		l := lookup{Handler: h, q: q, zone: z, below: q.Labels() - z.labels}
-		if l.wild() && l.wide() {
+		l := lookup{Handler: h, q: q, zone: z, depth: q.Labels() - z.labels}
+		if l.hasWildcard() && l.scansAllServices() {
 			select { // a walk takes a processor: others have to be answered, too
-			case h.walks <- struct{}{}:
-				defer func() { <-h.walks }()
+			case h.scans <- struct{}{}:
+				defer func() { <-h.scans }()
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-			switch l.conclude(l.spread()) {
+			switch l.reply(l.answerWildcards()) {
 			case dns.Next:
 				q.Next(ctx)
 				return nil
@@ -120,7 +120,7 @@ func (h *Handler) Resolve(ctx context.Context, q *dns.Query) error {
 			}
 		}
 	}
-	h.chased(q, q.ResumeSubQuery(ctx))
+	h.appendTarget(q, q.ResumeSubQuery(ctx))
 	return nil
 }
 

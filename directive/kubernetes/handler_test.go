@@ -26,7 +26,7 @@ func TestNotSynced(t *testing.T) {
 	h := d.handler(t, ix)
 	s := serve(t, d, h)
 	lists := [cluster.Kinds][]cluster.Object{
-		cluster.Namespaces:   {namespace("shop")},
+		cluster.Namespaces:   {namespaceObject("shop")},
 		cluster.Services:     {clusterIP("shop", "api", "http 80/tcp", "10.96.0.1"), headless("shop", "db"), headless("shop", "none"), external("shop", "web", "www.example.com")},
 		cluster.Slices:       {slice("shop", "db-1", "db", "", "db-0=10.0.0.1"), slice("shop", "api-1", "api", "", "api-0=10.0.0.2")},
 		cluster.Imports:      {clusterIP("shop", "api", "", "10.97.0.1"), headless("shop", "db")},
@@ -99,7 +99,7 @@ func TestNotSynced(t *testing.T) {
 // that only have others below them; never what exists and lacks the type.
 func TestFallthrough(t *testing.T) {
 	objects := []cluster.Object{
-		namespace("shop"),
+		namespaceObject("shop"),
 		clusterIP("shop", "api", "http 80/tcp", "10.96.0.1", "fd00:96::1"),
 		external("shop", "lost", "gone.shop.svc.cluster.local"),
 	}
@@ -158,7 +158,7 @@ func TestEmptyNonTerminals(t *testing.T) {
 	d := plain()
 	d.pods = podsInsecure
 	s := start(t, d,
-		namespace("shop"), namespace("other"),
+		namespaceObject("shop"), namespaceObject("other"),
 		clusterIP("shop", "api", "http 80/tcp, dns 53/udp", "10.96.0.1", "fd00:96::1"),
 		headless("shop", "db"), slice("shop", "db", "db", "sql 5432/tcp", "10.0.0.1"))
 	for name, want := range map[string]int{
@@ -181,7 +181,7 @@ func TestEmptyNonTerminals(t *testing.T) {
 // question's name. Names in PTR records are as the cluster has them.
 func TestSpelling(t *testing.T) {
 	s := start(t, plain(),
-		namespace("shop"),
+		namespaceObject("shop"),
 		clusterIP("shop", "api", "http 80/tcp", "10.96.0.1"),
 		headless("shop", "db"),
 		slice("shop", "db", "db", "sql 5432/tcp", "db-0=fd00::1"))
@@ -202,7 +202,7 @@ func TestSpelling(t *testing.T) {
 
 // A loop has each CNAME once; a chain may lead eight questions on.
 func TestAliases(t *testing.T) {
-	objects := []cluster.Object{namespace("shop"),
+	objects := []cluster.Object{namespaceObject("shop"),
 		external("shop", "self", "self.shop.svc.cluster.local"),
 		external("shop", "ping", "pong.shop.svc.cluster.local"), external("shop", "pong", "PING.shop.svc.cluster.local"),
 		external("shop", "web", "www.example.com"), external("shop", "gone", "gone.example.com"), external("shop", "nobody", "www.example.net"),
@@ -268,7 +268,7 @@ func (s sent) Send(q *dns.Query) { s.replies <- append([]byte(nil), q.Reply()...
 // A target that must be waited for is waited for off the reader, and the answer
 // is the same.
 func TestAliasThatWaits(t *testing.T) {
-	h := plain().handler(t, load(plain().newIndex(), namespace("shop"), external("shop", "web", "www.example.com"), external("shop", "gone", "web.shop.svc.cluster.local")))
+	h := plain().handler(t, load(plain().newIndex(), namespaceObject("shop"), external("shop", "web", "www.example.com"), external("shop", "gone", "web.shop.svc.cluster.local")))
 	chain := new(dns.Chain)
 	chain.Add("kubernetes", h)
 	chain.Add("far", far{})
@@ -297,7 +297,7 @@ www.example.com. 60 IN A 192.0.2.80
 
 // huge is a headless Service with n endpoints in slices of a hundred.
 func huge(n int) []cluster.Object {
-	objects := []cluster.Object{namespace("shop"), headless("shop", "big")}
+	objects := []cluster.Object{namespaceObject("shop"), headless("shop", "big")}
 	for i := 0; i < n; i += 100 {
 		var buf []byte
 		for j := i; j < min(n, i+100); j++ {
@@ -363,7 +363,7 @@ func TestHugeService(t *testing.T) {
 func TestReverseWithoutPrimaryZone(t *testing.T) {
 	d := plain()
 	d.zones, d.multicluster = []string{"clusterset.local.", "in-addr.arpa."}, []string{"clusterset.local."}
-	s := start(t, d, namespace("shop"), clusterIP("shop", "api", "http 80/tcp", "10.96.0.1"), imported{clusterIP("shop", "api", "", "10.97.0.1")})
+	s := start(t, d, namespaceObject("shop"), clusterIP("shop", "api", "http 80/tcp", "10.96.0.1"), imported{clusterIP("shop", "api", "", "10.97.0.1")})
 	for _, name := range []string{"1.0.96.10.in-addr.arpa.", "1.0.97.10.in-addr.arpa.", "10.in-addr.arpa."} {
 		if m := s.ask(t, name, "PTR"); m.Rcode != 3 {
 			t.Errorf("%s: %s", name, digest(m))
@@ -383,7 +383,7 @@ func TestAddressesOfOneTarget(t *testing.T) {
 	for i := range 200 {
 		eps = append(eps, fmt.Sprintf("%s=10.0.0.%d", strings.Repeat("h", 63), i+1))
 	}
-	s := serve(t, d, d.handler(t, load(d.newIndex(), namespace("shop"), headless("shop", "db"), slice("shop", "db", "db", "sql 1/tcp", eps...))))
+	s := serve(t, d, d.handler(t, load(d.newIndex(), namespaceObject("shop"), headless("shop", "db"), slice("shop", "db", "db", "sql 1/tcp", eps...))))
 	for size, want := range map[uint16]int{512: 0, 1232: 0, 4096: 200} {
 		r, _ := s.askUDP(t, "db.shop.svc.cluster.local.", "SRV", size)
 		if n := len(r.Extra) - 1; r.Truncated || len(r.Answer) != 1 || n != want {

@@ -18,54 +18,54 @@ import (
 // cluster.Source; handlers read it without a lock. It knows no zone: names in
 // it end at their namespace.
 type Index struct {
-	set settings
-	log *slog.Logger
+	settings settings
+	log      *slog.Logger
 
-	services zone.Table[entry] // by the labels "service.namespace"
-	imports  zone.Table[entry] // ServiceImports, likewise
-	spaces   zone.Table[space] // by the label of the namespace; exposed or not
-	pods     zone.Table[podRef]
-	reverse  reverseIndex
-	clients  zone.Table[client] // pods by address, if settings.clients asks for it
-	outside  reverseIndex       // the addresses that k8s_external knows
-	timing   *timing            // nil counts nothing
+	services        zone.Table[entry]     // by the labels "service.namespace"
+	imports         zone.Table[entry]     // ServiceImports, likewise
+	namespaces      zone.Table[namespace] // by the label of the namespace; exposed or not
+	pods            zone.Table[podCount]
+	reverse         reverseIndex
+	clients         zone.Table[addrPods] // pods by address, if settings.clients asks for it
+	externalReverse reverseIndex         // the addresses that k8s_external knows
+	latency         *latency             // nil counts nothing
 
-	listed       atomic.Uint32 // a bit for each kind that has been listed, or is not asked for
-	whole        chan struct{} // closed when that is all
+	listedKinds  atomic.Uint32 // a bit for each kind that has been listed, or is not asked for
+	synced       chan struct{} // closed when that is all
 	serial       atomic.Uint32 // sum over all entries and pods of exposed namespaces
 	importSerial atomic.Uint32
 
-	mu       sync.Mutex // of the writer; what follows is the writer's alone
-	portSets portSets
-	strays   [cluster.Kinds]map[cluster.Key]*home // slices whose names do not tell their Services
-	podsBy   map[cluster.Key]*cluster.Pod
-	drafts   drafts              // Services being changed
-	turned   map[*space]struct{} // namespaces shown or hidden since the last flush
-	change                       // of reverse
-	beyond   change              // of outside
-	reversed int                 // pairs that reverse has been given
+	mu             sync.Mutex // of the writer; what follows is the writer's alone
+	portSets       portSets
+	sliceOwners    [cluster.Kinds]map[cluster.Key]*serviceKey // slices whose names do not tell their Services
+	podObjects     map[cluster.Key]*cluster.Pod
+	changes        serviceChanges          // Services being changed
+	toggled        map[*namespace]struct{} // namespaces shown or hidden since the last flush
+	reverseChange                          // of reverse
+	externalChange reverseChange           // of outside
+	reverseLen     int                     // pairs that reverse has been given
 
 	// Memory that one draft after the other uses.
-	buf    []byte
-	raws   []raw
-	shifts []shift
-	diff   difference
-	seen   crowd
+	buf         []byte
+	pending     []pendingPart
+	partChanges []partChange
+	diff        endpointDiff
+	addrSet     addrSet
 }
 
 // A change is pairs to be added to a reverse index and to be removed.
-type change struct{ add, remove []addrRef }
+type reverseChange struct{ add, remove []addrRef }
 
 // A podRef counts the pods of a namespace that have an address.
-type podRef struct{ n int }
+type podCount struct{ pods int }
 
 // NewIndex makes an empty index, which is synced once all of kinds have been
 // listed.
 func NewIndex(set settings, kinds []cluster.Kind, log *slog.Logger) *Index {
-	ix := &Index{set: set, log: log, whole: make(chan struct{}), podsBy: map[cluster.Key]*cluster.Pod{}, turned: map[*space]struct{}{}}
-	ix.listed.Store(allKinds)
+	ix := &Index{settings: set, log: log, synced: make(chan struct{}), podObjects: map[cluster.Key]*cluster.Pod{}, toggled: map[*namespace]struct{}{}}
+	ix.listedKinds.Store(allKinds)
 	for _, k := range kinds {
-		ix.listed.Store(ix.listed.Load() &^ (1 << k))
+		ix.listedKinds.Store(ix.listedKinds.Load() &^ (1 << k))
 	}
 	return ix
 }
@@ -74,13 +74,13 @@ const allKinds = 1<<cluster.Kinds - 1
 
 // Synced says whether the index has held the whole cluster. It then stays so:
 // the last known state is served for as long as the source is away.
-func (ix *Index) Synced() bool { return ix.listed.Load() == allKinds }
+func (ix *Index) Synced() bool { return ix.listedKinds.Load() == allKinds }
 
 // missing names the kinds that have not been listed.
-func (ix *Index) missing() string {
+func (ix *Index) unlisted() string {
 	var names []string
 	for kind := range cluster.Kinds {
-		if ix.listed.Load()>>kind&1 == 0 {
+		if ix.listedKinds.Load()>>kind&1 == 0 {
 			names = append(names, kind.String())
 		}
 	}
@@ -89,9 +89,9 @@ func (ix *Index) missing() string {
 
 // has says whether the kinds have been listed: before that, what is missing may
 // exist.
-func (ix *Index) has(a, b cluster.Kind) bool {
+func (ix *Index) haveListed(a, b cluster.Kind) bool {
 	want := uint32(1)<<a | 1<<b
-	return ix.listed.Load()&want == want
+	return ix.listedKinds.Load()&want == want
 }
 
 // Put adds or replaces objects.
@@ -122,8 +122,8 @@ func (ix *Index) table(imported bool) *zone.Table[entry] {
 func (ix *Index) put(kind cluster.Kind, o cluster.Object) {
 	switch o := o.(type) {
 	case *cluster.Namespace:
-		if s := ix.space(o.Name); s != nil {
-			ix.expose(s, true)
+		if s := ix.namespace(o.Name); s != nil {
+			ix.setExposed(s, true)
 		}
 	case *cluster.Service:
 		ix.putService(kind, o)
@@ -137,9 +137,9 @@ func (ix *Index) put(kind cluster.Kind, o cluster.Object) {
 func (ix *Index) delete(kind cluster.Kind, key cluster.Key) {
 	switch kind {
 	case cluster.Namespaces:
-		if s := ix.spaces.Get([]byte(label(key.Name))); s != nil {
-			ix.expose(s, false)
-			ix.release(s)
+		if s := ix.namespaces.Get([]byte(label(key.Name))); s != nil {
+			ix.setExposed(s, false)
+			ix.removeIfEmpty(s)
 		}
 	case cluster.Services, cluster.Imports:
 		ix.deleteService(kind, key)
@@ -152,40 +152,40 @@ func (ix *Index) delete(kind cluster.Kind, key cluster.Key) {
 
 // space finds a namespace, or makes it, not yet exposed. It is nil if the name
 // cannot be a label.
-func (ix *Index) space(name string) *space {
+func (ix *Index) namespace(name string) *namespace {
 	key := label(name)
 	if key == "" {
 		ix.log.Warn("a namespace whose name is no DNS label has no names", "namespace", name)
 		return nil
 	}
-	s := ix.spaces.Get([]byte(key))
+	s := ix.namespaces.Get([]byte(key))
 	if s == nil {
-		s = &space{name: name}
-		ix.spaces.Set(key, s)
+		s = &namespace{name: name}
+		ix.namespaces.Set(key, s)
 	}
 	return s
 }
 
 // expose shows or hides all names of a namespace.
-func (ix *Index) expose(s *space, exposed bool) {
+func (ix *Index) setExposed(s *namespace, exposed bool) {
 	if s.exposed.Swap(exposed) == exposed {
 		return
 	}
-	ix.turned[s] = struct{}{}
+	ix.toggled[s] = struct{}{}
 	sign := uint32(1)
 	if !exposed {
 		sign = ^uint32(0)
 	}
-	ix.serial.Add(sign * s.sum)
-	ix.importSerial.Add(sign * s.importSum)
+	ix.serial.Add(sign * s.hash)
+	ix.importSerial.Add(sign * s.importHash)
 }
 
 // weigh adds to what a namespace's Services and pods, or its imports, are worth
 // in the serial.
-func (ix *Index) weigh(s *space, imported bool, by uint32) {
-	sum, serial := &s.sum, &ix.serial
+func (ix *Index) addHash(s *namespace, imported bool, by uint32) {
+	sum, serial := &s.hash, &ix.serial
 	if imported {
-		sum, serial = &s.importSum, &ix.importSerial
+		sum, serial = &s.importHash, &ix.importSerial
 	}
 	*sum += by
 	if s.exposed.Load() {
@@ -194,9 +194,9 @@ func (ix *Index) weigh(s *space, imported bool, by uint32) {
 }
 
 // release forgets a namespace that is neither exposed nor has anything in it.
-func (ix *Index) release(s *space) {
-	if s.used == 0 && !s.exposed.Load() {
-		ix.spaces.Delete(label(s.name))
+func (ix *Index) removeIfEmpty(s *namespace) {
+	if s.objects == 0 && !s.exposed.Load() {
+		ix.namespaces.Delete(label(s.name))
 	}
 }
 
@@ -204,133 +204,133 @@ func (ix *Index) release(s *space) {
 // other. Their addresses follow: until then a reverse name finds the Service
 // as it was, or not at all. The kind is that of the objects that have changed.
 func (ix *Index) flush(kind cluster.Kind) {
-	ix.turn()
-	for _, d := range ix.drafts.order {
-		ix.finish(d)
+	ix.applyToggled()
+	for _, d := range ix.changes.ordered {
+		ix.publish(d)
 	}
-	for _, d := range ix.drafts.order {
-		ix.release(d.home.space)
+	for _, d := range ix.changes.ordered {
+		ix.removeIfEmpty(d.key.namespace)
 	}
-	ix.drafts.forget()
-	ix.sweep()
-	if ix.has(kind, kind) || !ix.change.growing(ix.reversed) {
-		ix.reversed += len(ix.change.add)
-		ix.reverse.take(&ix.change)
+	ix.changes.reset()
+	ix.sweepPortSets()
+	if ix.haveListed(kind, kind) || !ix.reverseChange.deferrable(ix.reverseLen) {
+		ix.reverseLen += len(ix.reverseChange.add)
+		ix.reverse.applyChange(&ix.reverseChange)
 	}
-	ix.outside.take(&ix.beyond)
+	ix.externalReverse.applyChange(&ix.externalChange)
 }
 
 // finish puts a draft in the place of what it was made from.
-func (ix *Index) finish(d *draft) {
-	all, shifts := ix.plan(d)
-	defer ix.tidy()
-	f := d.facts(ix)
-	if len(shifts) == 0 && (d.old == nil && !f.known() || d.old != nil && d.old.same(&f)) {
+func (ix *Index) publish(d *serviceChange) {
+	all, shifts := ix.mergeSlices(d)
+	defer ix.releaseBuffers()
+	f := d.spec(ix)
+	if len(shifts) == 0 && (d.old == nil && !f.known() || d.old != nil && d.old.equal(&f)) {
 		return // as after most lists: what is there stays
 	}
-	e := ix.amend(d.old, &f, all, shifts)
+	e := ix.amendEntry(d.old, &f, all, shifts)
 	amended := e != nil
 	if !amended {
-		e = ix.build(d.home, f, all)
+		e = ix.buildEntry(d.key, f, all)
 	}
 	table, before := ix.table(d.imported), uint32(0)
 	if d.old != nil {
-		before = d.old.sum
+		before = d.old.hash
 	}
 	switch {
 	case e.known() || len(e.slices()) > 0:
-		table.Set(d.home.key, e)
+		table.Set(d.key.labels, e)
 		if d.old == nil {
-			d.home.space.used++
+			d.key.namespace.objects++
 		}
 	case d.old != nil:
-		table.Delete(d.home.key)
-		d.home.space.used--
+		table.Delete(d.key.labels)
+		d.key.namespace.objects--
 	}
-	ix.weigh(d.home.space, d.imported, e.sum-before)
+	ix.addHash(d.key.namespace, d.imported, e.hash-before)
 	switch {
-	case d.imported || !d.home.space.exposed.Load(): // imports have no reverse names (multi-cluster specification)
+	case d.imported || !d.key.namespace.exposed.Load(): // imports have no reverse names (multi-cluster specification)
 	case amended:
-		ix.change.note(d.home, &ix.diff, &f, &ix.seen)
+		ix.reverseChange.addAmended(d.key, &ix.diff, &f, &ix.addrSet)
 	default:
-		ix.compare(d.home, d.old, e)
+		ix.addReverseChanges(d.key, d.old, e)
 	}
 }
 
 // facts are those of the Service as the draft has it.
-func (d *draft) facts(ix *Index) facts {
+func (d *serviceChange) spec(ix *Index) serviceSpec {
 	switch {
-	case d.changed && d.service != nil:
-		return ix.portSets.factsOf(d.service, ix.set.ttl)
-	case !d.changed && d.old != nil:
-		return d.old.facts
+	case d.replaced && d.service != nil:
+		return ix.portSets.factsOf(d.service, ix.settings.ttl)
+	case !d.replaced && d.old != nil:
+		return d.old.serviceSpec
 	}
-	return facts{}
+	return serviceSpec{}
 }
 
 // tidy lets go of what the last draft was made from.
-func (ix *Index) tidy() {
+func (ix *Index) releaseBuffers() {
 	const plenty = 1 << 8
-	if cap(ix.raws) > plenty {
-		ix.raws, ix.shifts = nil, nil
+	if cap(ix.pending) > plenty {
+		ix.pending, ix.partChanges = nil, nil
 	}
 	if cap(ix.buf) > plenty<<8 {
 		ix.buf = nil
 	}
-	clear(ix.raws)
-	clear(ix.shifts)
-	ix.diff.forget()
-	ix.seen.expect(0)
-	clear(ix.seen.hosts[:cap(ix.seen.hosts)])
+	clear(ix.pending)
+	clear(ix.partChanges)
+	ix.diff.reset()
+	ix.addrSet.reset(0)
+	clear(ix.addrSet.hostList[:cap(ix.addrSet.hostList)])
 }
 
 // growing says whether the change can wait for more, while a first list comes in
 // and no reverse name has its answer from it yet: it brings little beside the so
 // many pairs that there are, and would touch all their chunks. What takes pairs
 // away cannot wait, since they might come back.
-func (c *change) growing(pairs int) bool {
+func (c *reverseChange) deferrable(pairs int) bool {
 	return len(c.remove) == 0 && len(c.add) < max(1<<12, pairs/2)
 }
 
 // take makes a change, and empties it.
-func (a *reverseIndex) take(c *change) {
+func (a *reverseIndex) applyChange(c *reverseChange) {
 	a.apply(c.add, c.remove)
 	c.add, c.remove = c.add[:0], c.remove[:0]
 	if cap(c.add)+cap(c.remove) > 1<<10 {
-		*c = change{}
+		*c = reverseChange{}
 	}
 }
 
 // turn notes the addresses of namespaces that have been shown or hidden. Those
 // of hidden ones are not in the reverse index: nobody has to step over them.
-func (ix *Index) turn() {
-	if len(ix.turned) == 0 {
+func (ix *Index) applyToggled() {
+	if len(ix.toggled) == 0 {
 		return
 	}
 	for _, e := range ix.services.All() {
-		if _, ok := ix.turned[e.home.space]; !ok {
+		if _, ok := ix.toggled[e.key.namespace]; !ok {
 			continue
 		}
 		var old, now *entry
-		if e.home.space.exposed.Load() {
+		if e.key.namespace.exposed.Load() {
 			now = e
 		} else {
 			old = e
 		}
-		ix.compare(e.home, old, now)
+		ix.addReverseChanges(e.key, old, now)
 	}
-	clear(ix.turned)
+	clear(ix.toggled)
 }
 
 // compare notes which addresses the change brings and which it takes.
-func (ix *Index) compare(of *home, old, now *entry) {
-	ix.change.compare(of, old.addresses(), now.addresses())
-	if ix.set.external.on {
-		ix.beyond.compare(of, old.fromOutside(), now.fromOutside())
+func (ix *Index) addReverseChanges(of *serviceKey, old, now *entry) {
+	ix.reverseChange.addDifference(of, old.addresses(), now.addresses())
+	if ix.settings.k8sExternal.enabled {
+		ix.externalChange.addDifference(of, old.externalAddresses(), now.externalAddresses())
 	}
 }
 
-func (c *change) compare(of *home, had, has iter.Seq[netip.Addr]) {
+func (c *reverseChange) addDifference(of *serviceKey, had, has iter.Seq[netip.Addr]) {
 	sorted := func(ips iter.Seq[netip.Addr]) []netip.Addr {
 		return slices.Compact(slices.SortedFunc(ips, netip.Addr.Compare))
 	}
@@ -367,21 +367,21 @@ func (c *change) compare(of *home, had, has iter.Seq[netip.Addr]) {
 }
 
 // note is compare for an entry that was amended.
-func (c *change) note(of *home, diff *difference, f *facts, seen *crowd) {
-	c.add = f.only(diff.fresh, diff.gone, c.add, of, seen)
-	c.remove = f.only(diff.gone, diff.fresh, c.remove, of, seen)
+func (c *reverseChange) addAmended(of *serviceKey, diff *endpointDiff, f *serviceSpec, seen *addrSet) {
+	c.add = f.addOnlyIn(diff.added, diff.removed, c.add, of, seen)
+	c.remove = f.addOnlyIn(diff.removed, diff.added, c.remove, of, seen)
 }
 
 // only adds pairs of the addresses that count among some and not among others.
-func (f *facts) only(some, others []resident, to []addrRef, of *home, c *crowd) []addrRef {
-	c.expect(len(others))
+func (f *serviceSpec) addOnlyIn(some, others []endpointRef, to []addrRef, of *serviceKey, c *addrSet) []addrRef {
+	c.reset(len(others))
 	for i := range others {
-		if f.counts(&others[i].ep) {
-			c.addr(others[i].ep.Addr)
+		if f.isServed(&others[i].ep) {
+			c.addAddr(others[i].ep.Addr)
 		}
 	}
 	for i := range some {
-		if ep := &some[i].ep; f.counts(ep) && !c.hasAddr(ep.Addr) {
+		if ep := &some[i].ep; f.isServed(ep) && !c.hasAddr(ep.Addr) {
 			to = append(to, addrRef{ep.Addr, of})
 		}
 	}

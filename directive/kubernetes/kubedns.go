@@ -14,7 +14,7 @@ const (
 )
 
 // unhash reads a label that appendHashLabel has written.
-func unhash(label []byte) (h uint32, ok bool) {
+func parseHashLabel(label []byte) (h uint32, ok bool) {
 	if len(label) == 0 || len(label) > hashDigits || len(label)%2 != 0 {
 		return 0, false
 	}
@@ -35,7 +35,7 @@ func unhash(label []byte) (h uint32, ok bool) {
 // appendLabel writes the label of an endpoint in wire form: kube-dns has the hash
 // in the place of dashes.
 func (h *Handler) appendLabel(buf []byte, ep cluster.Endpoint) []byte {
-	if !h.kubedns || ep.Hostname != "" {
+	if !h.kubeDNS || ep.Hostname != "" {
 		return appendEndpointLabel(buf, ep)
 	}
 	at := len(buf)
@@ -47,67 +47,67 @@ func (h *Handler) appendLabel(buf []byte, ep cluster.Endpoint) []byte {
 // named selects by an endpoint's label. Reading that once is cheaper than
 // writing it for each of a thousand endpoints. Where kube-dns's are answered it
 // is any of the hostname, the hash of the address and the address with dashes.
-func (h *Handler) named(label []byte) (sel selection) {
+func (h *Handler) selectLabel(label []byte) (sel selection) {
 	sel.label = label
-	sel.addr, _ = labelled(label)
-	if h.kubedns {
-		sel.forms = true
-		sel.hash, sel.hashed = unhash(label)
+	sel.addr, _ = addrOfLabel(label)
+	if h.kubeDNS {
+		sel.anyForm = true
+		sel.hash, sel.hashed = parseHashLabel(label)
 	}
 	return sel
 }
 
 // hashedIPs selects the ClusterIP that the label is made of, if one is.
 func (e *entry) hashedIPs(label []byte) (sel selection, ok bool) {
-	if sel.hash, sel.hashed = unhash(label); !sel.hashed {
+	if sel.hash, sel.hashed = parseHashLabel(label); !sel.hashed {
 		return sel, false
 	}
-	sel.own = true
+	sel.clusterIPs = true
 	for ip := range e.clusterIPs() {
-		ok = ok || sel.picksOwn(ip)
+		ok = ok || sel.matchesClusterIP(ip)
 	}
 	return sel, ok
 }
 
 // hashedIP answers for a ClusterIP's hash, in front of the Service's name or of a
 // port's: kube-dns has the port's records there under the same labels.
-func (s *service) hashedIP() outcome {
-	sel, ok := s.e.hashedIPs(s.label(0))
-	if ok && s.left > 1 {
-		ok = s.atPortName(&sel) && s.e.own.has(&sel)
+func (s *serviceLookup) hashedIP() result {
+	sel, ok := s.entry.hashedIPs(s.label(0))
+	if ok && s.prefix > 1 {
+		ok = s.selectPort(&sel) && s.entry.ports.has(&sel)
 	}
 	if !ok {
-		return missing
+		return nameError
 	}
-	for ip := range s.e.clusterIPs() {
-		if sel.picksOwn(ip) {
+	for ip := range s.entry.clusterIPs() {
+		if sel.matchesClusterIP(ip) {
 			s.address(ip)
 		}
 	}
 	if s.wants(wire.TypeSRV) {
 		s.srvRecords(&sel)
 	}
-	return present
+	return answered
 }
 
 // atPortName makes sel that of a port, where LABEL._PORT._PROTO stands in front
 // of the Service's name.
-func (s *service) atPortName(sel *selection) bool {
-	if s.left != 3 || s.label(0)[0] == '_' || s.label(1)[0] != '_' || s.label(2)[0] != '_' {
+func (s *serviceLookup) selectPort(sel *selection) bool {
+	if s.prefix != 3 || s.label(0)[0] == '_' || s.label(1)[0] != '_' || s.label(2)[0] != '_' {
 		return false
 	}
-	sel.port, sel.proto = s.label(1)[1:], s.label(2)[1:]
+	sel.port, sel.protocol = s.label(1)[1:], s.label(2)[1:]
 	return true
 }
 
 // labelAtPort answers for what kube-dns has in front of a port's name.
-func (s *service) labelAtPort() outcome {
-	if !s.e.headless {
+func (s *serviceLookup) labelledPortName() result {
+	if !s.entry.headless {
 		return s.hashedIP()
 	}
-	sel := s.named(s.label(0))
-	if !s.atPortName(&sel) {
-		return missing
+	sel := s.selectLabel(s.label(0))
+	if !s.selectPort(&sel) {
+		return nameError
 	}
-	return s.selected(&sel)
+	return s.endpointsName(&sel)
 }

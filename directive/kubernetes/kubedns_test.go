@@ -15,7 +15,7 @@ func TestUnhash(t *testing.T) {
 	for range 100_000 {
 		ip := randomAddr(r)
 		label := appendHashLabel(nil, ip)
-		if h, ok := unhash(label); !ok || h != hashOf(ip) {
+		if h, ok := parseHashLabel(label); !ok || h != hashOf(ip) {
 			t.Fatalf("%s becomes %s and then %x, want %x", ip, label, h, hashOf(ip))
 		}
 	}
@@ -24,11 +24,11 @@ func TestUnhash(t *testing.T) {
 		"3063626163303737", // a zero in front is not written
 		"6263626163303767", "6263626163303747", "626362616330373:", "62-362616330373", "10-0-0-1", "db-0",
 	} {
-		if h, ok := unhash([]byte(label)); ok {
+		if h, ok := parseHashLabel([]byte(label)); ok {
 			t.Errorf("%q is the hash %x, want none", label, h)
 		}
 	}
-	if h, ok := unhash([]byte("30")); !ok || h != 0 {
+	if h, ok := parseHashLabel([]byte("30")); !ok || h != 0 {
 		t.Errorf("30 is %x, %v, want the hash 0", h, ok)
 	}
 }
@@ -120,7 +120,7 @@ func TestKubeDNSWithoutEndpoints(t *testing.T) {
 	d.kubedns = true
 	ix := d.newIndex()
 	s := serve(t, d, d.handler(t, ix))
-	relist(ix, cluster.Namespaces, []cluster.Object{namespace("shop")})
+	relist(ix, cluster.Namespaces, []cluster.Object{namespaceObject("shop")})
 	relist(ix, cluster.Services, []cluster.Object{clusterIP("shop", "api", "http 80/tcp", "10.96.0.1")})
 	own := hashed(addr("10.96.0.1"))
 	for name, want := range map[string]string{
@@ -143,7 +143,7 @@ func TestKubeDNSMetadata(t *testing.T) {
 	if v, ok := h.Metadata(q, "kubernetes/port-name"); ok {
 		t.Errorf("without the option: %q", v)
 	}
-	h.kubedns = true
+	h.kubeDNS = true
 	for key, want := range map[string]string{"endpoint": "db-0", "port-name": "sql", "protocol": "tcp", "service": "db"} {
 		if v, _ := h.Metadata(q, "kubernetes/"+key); v != want {
 			t.Errorf("%s is %q, want %q", key, v, want)

@@ -9,17 +9,17 @@ func (ix *Index) Listed(kind cluster.Kind, has func(cluster.Key) bool) {
 	defer ix.mu.Unlock()
 	switch kind {
 	case cluster.Namespaces:
-		for _, s := range ix.spaces.All() {
+		for _, s := range ix.namespaces.All() {
 			if s.exposed.Load() && !has(cluster.Key{Name: s.name}) {
-				ix.expose(s, false)
-				ix.release(s)
+				ix.setExposed(s, false)
+				ix.removeIfEmpty(s)
 			}
 		}
 	case cluster.Services, cluster.Imports:
 		for _, e := range ix.table(kind == cluster.Imports).All() {
-			if e.known() && !has(e.home.name()) {
-				d := ix.existing(kind == cluster.Imports, []byte(e.home.key))
-				d.service, d.changed = nil, true
+			if e.known() && !has(e.key.objectKey()) {
+				d := ix.existingChange(kind == cluster.Imports, []byte(e.key.labels))
+				d.service, d.replaced = nil, true
 			}
 		}
 	case cluster.Slices, cluster.ImportSlices:
@@ -27,33 +27,33 @@ func (ix *Index) Listed(kind cluster.Kind, has func(cluster.Key) bool) {
 			ix.listedSlices(kind, e, has)
 		}
 	case cluster.Pods:
-		for key := range ix.podsBy {
+		for key := range ix.podObjects {
 			if !has(key) {
 				ix.deletePod(key)
 			}
 		}
 	}
 	ix.flush(kind)
-	ix.reverse.take(&ix.change) // what has waited for the end
-	if before := ix.listed.Or(1 << kind); before != allKinds && ix.Synced() {
-		close(ix.whole)
+	ix.reverse.applyChange(&ix.reverseChange) // what has waited for the end
+	if before := ix.listedKinds.Or(1 << kind); before != allKinds && ix.Synced() {
+		close(ix.synced)
 	}
 }
 
 func (ix *Index) listedSlices(kind cluster.Kind, e *entry, has func(cluster.Key) bool) {
 	parts := e.slices()
 	for i := range parts {
-		key := cluster.Key{Namespace: e.home.space.name, Name: parts[i].name()}
+		key := cluster.Key{Namespace: e.key.namespace.name, Name: parts[i].name()}
 		if !has(key) {
-			d := ix.existing(kind == cluster.ImportSlices, []byte(e.home.key))
-			d.fates = append(d.fates, fate{name: key.Name})
-			delete(ix.strays[kind], key)
+			d := ix.existingChange(kind == cluster.ImportSlices, []byte(e.key.labels))
+			d.slices = append(d.slices, sliceChange{name: key.Name})
+			delete(ix.sliceOwners[kind], key)
 		}
 	}
 }
 
 // name is the key of the Service's object, as an API server has it: in lower
 // case.
-func (h *home) name() cluster.Key {
-	return cluster.Key{Namespace: h.space.name, Name: h.key[1 : 1+h.key[0]]}
+func (h *serviceKey) objectKey() cluster.Key {
+	return cluster.Key{Namespace: h.namespace.name, Name: h.labels[1 : 1+h.labels[0]]}
 }

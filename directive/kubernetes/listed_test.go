@@ -13,7 +13,7 @@ import (
 // ones and others, each with a slice whose name tells it and one whose name does
 // not. Addresses depend on the version.
 func versioned(vs map[int]int) (lists [cluster.Kinds][]cluster.Object) {
-	lists[cluster.Namespaces] = []cluster.Object{namespace("shop")}
+	lists[cluster.Namespaces] = []cluster.Object{namespaceObject("shop")}
 	for _, i := range slices.Sorted(maps.Keys(vs)) {
 		v, name := vs[i], fmt.Sprintf("s%d", i)
 		service := headless("shop", name)
@@ -63,7 +63,7 @@ func TestListed(t *testing.T) {
 		if got, want := len(entries()), len(vs); got != want {
 			t.Errorf("%s: %d Services, want %d", what, got, want)
 		}
-		if got, want := len(ix.strays[cluster.Slices]), len(vs); got != want {
+		if got, want := len(ix.sliceOwners[cluster.Slices]), len(vs); got != want {
 			t.Errorf("%s: %d slices by themselves, want %d", what, got, want)
 		}
 		if got, want := refsOf(&ix.reverse), refsOf(&fresh.reverse); !slices.Equal(got, want) {
@@ -103,7 +103,7 @@ func TestListed(t *testing.T) {
 // refsOf lists a reverse index.
 func refsOf(x *reverseIndex) (refs []string) {
 	for _, r := range allRefs(x) {
-		refs = append(refs, fmt.Sprintf("%v %s", r.addr, r.service.key))
+		refs = append(refs, fmt.Sprintf("%v %s", r.addr, r.service.labels))
 	}
 	return refs
 }

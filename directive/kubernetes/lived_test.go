@@ -18,7 +18,7 @@ func TestLivedAsFresh(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		l := life{Rand: r, pool: []int{6, 60, 4000}[r.IntN(3)], set: settings{ttl: 5, ignoreEmpty: r.IntN(3) == 0}}
 		if r.IntN(2) == 0 {
-			l.set.external = externalSettings{on: true, headless: r.IntN(2) == 0, ttl: 7}
+			l.set.k8sExternal = externalSettings{enabled: true, headless: r.IntN(2) == 0, ttl: 7}
 		}
 		ix := NewIndex(l.set, livedKinds(), quiet())
 		for k := range l.have {
@@ -30,7 +30,7 @@ func TestLivedAsFresh(t *testing.T) {
 				continue
 			}
 			fresh := l.fresh()
-			ix.reverse.take(&ix.change) // what waits while a first list comes in
+			ix.reverse.applyChange(&ix.reverseChange) // what waits while a first list comes in
 			for i, want := range held(fresh) {
 				if got := held(ix)[i]; !slices.Equal(got, want) {
 					t.Fatalf("seed %d, step %d: got\n%v\nwant\n%v", seed, step, got, want)
@@ -49,18 +49,18 @@ func held(ix *Index) [3][]string {
 	var entries []string
 	for _, imported := range []bool{false, true} {
 		for key, e := range ix.table(imported).All() {
-			entries = append(entries, fmt.Sprintf("%v %q %v, exposed %v, outside %v", imported, key, e, e.home.space.exposed.Load(), e.outside))
+			entries = append(entries, fmt.Sprintf("%v %q %v, exposed %v, outside %v", imported, key, e, e.key.namespace.exposed.Load(), e.k8sExternal))
 		}
 	}
 	slices.Sort(entries)
-	entries = append(entries, fmt.Sprint(ix.serial.Load(), ix.importSerial.Load(), ix.spaces.Len(), len(ix.strays[cluster.Slices]), len(ix.strays[cluster.ImportSlices])))
+	entries = append(entries, fmt.Sprint(ix.serial.Load(), ix.importSerial.Load(), ix.namespaces.Len(), len(ix.sliceOwners[cluster.Slices]), len(ix.sliceOwners[cluster.ImportSlices])))
 	texts := func(a *reverseIndex) (all []string) {
 		for _, p := range refsOf(a) {
 			all = append(all, fmt.Sprint(p))
 		}
 		return all
 	}
-	return [3][]string{entries, texts(&ix.reverse), texts(&ix.outside)}
+	return [3][]string{entries, texts(&ix.reverse), texts(&ix.externalReverse)}
 }
 
 // A life is a cluster and what happens to it.
@@ -154,7 +154,7 @@ func (l *life) ports() []cluster.Port {
 func (l *life) object(k cluster.Kind) cluster.Object {
 	switch k {
 	case cluster.Namespaces:
-		return namespace(l.one("n0", "n1"))
+		return namespaceObject(l.one("n0", "n1"))
 	case cluster.Services, cluster.Imports:
 		return l.service(k == cluster.Services)
 	}
@@ -174,7 +174,7 @@ func (l *life) service(own bool) *cluster.Service {
 		}
 	}
 	switch {
-	case !own || !l.set.external.on || l.IntN(2) == 0:
+	case !own || !l.set.k8sExternal.enabled || l.IntN(2) == 0:
 	case l.IntN(3) == 0:
 		s.External = &cluster.External{Hosts: []string{"h.x"}}
 	default:

@@ -9,65 +9,65 @@ import (
 )
 
 // mix makes of slices what they mean together.
-func (e *entry) mix(ix *Index, slices []part) {
-	e.mixed = &mixture{slices: slices}
-	if !e.known() || e.alias {
+func (e *entry) mergeParts(ix *Index, slices []part) {
+	e.merged = &mergedParts{slices: slices}
+	if !e.known() || e.externalName {
 		return
 	}
 	var ips []netip.Addr
-	for _, g := range e.targets(ix, slices) {
-		p := ix.pack(&e.facts, raw{of: g.of, endpoints: cluster.Endpoints(g.packed)}, false)
+	for _, g := range e.mergeEndpoints(ix, slices) {
+		p := ix.packPart(&e.serviceSpec, pendingPart{ports: g.ports, endpoints: cluster.Endpoints(g.packed)}, false)
 		e.parts = append(e.parts, p)
-		e.mixed.labels = append(e.mixed.labels, g.labels)
+		e.merged.targets = append(e.merged.targets, g.labels)
 		for ep := range p.endpoints().All() {
 			ips = append(ips, ep.Addr)
 		}
 	}
 	if e.headless {
-		e.setAddresses(ips, ix.set.ttl)
+		e.setAddresses(ips, ix.settings.ttl)
 	}
-	e.mixed.shared = len(unique(ips)) < len(ips)
+	e.merged.sharedAddrs = len(unique(ips)) < len(ips)
 }
 
 // A target is one endpoint under construction: the addresses behind one label.
-type target struct {
-	eps []cluster.Endpoint
-	has map[netip.Addr]struct{} // the addresses of eps, if they are many
-	of  *portSet
+type mergedEndpoint struct {
+	endpoints []cluster.Endpoint
+	addrs     map[netip.Addr]struct{} // the addresses of eps, if they are many
+	ports     *portSet
 }
 
 // targets gathers the endpoints of slices that count: each address once for its
 // label, each port once. They come in the order of the slices, and those with
 // equal ports in one group.
-func (f *facts) targets(ix *Index, slices []part) []group {
-	known := map[identity]*target{}
-	var all []*target
-	unions := unions{sets: &ix.portSets}
+func (f *serviceSpec) mergeEndpoints(ix *Index, slices []part) []portGroup {
+	known := map[endpointID]*mergedEndpoint{}
+	var all []*mergedEndpoint
+	unions := portUnions{sets: &ix.portSets}
 	for i := range slices {
 		p := &slices[i]
-		if !p.of.dotted {
+		if !p.ports.dotted {
 			continue
 		}
 		for ep := range p.endpoints().All() {
-			if !f.counts(&ep) {
+			if !f.isServed(&ep) {
 				continue
 			}
 			ep.Ready = true
 			if len(ep.Hostname) > wire.MaxLabel {
 				ep.Hostname = "" // no API server lets it pass
 			}
-			id := identify(p.of.cluster, ep)
+			id := endpointIDOf(p.ports.cluster, ep)
 			t := known[id]
 			if t == nil {
-				t = &target{of: p.of}
+				t = &mergedEndpoint{ports: p.ports}
 				all = append(all, t)
 				known[id] = t
 			}
 			t.add(ep)
-			t.of = unions.of(t.of, p.of)
+			t.ports = unions.union(t.ports, p.ports)
 		}
 	}
-	return grouped(all)
+	return groupByPorts(all)
 }
 
 // maxUnion is how many ports the unions of a Service's port sets may have in all.
@@ -76,7 +76,7 @@ func (f *facts) targets(ix *Index, slices []part) []group {
 const maxUnion = 1 << 16
 
 // unions makes port sets that have the ports of two others.
-type unions struct {
+type portUnions struct {
 	sets  *portSets
 	known map[[2]*portSet]*portSet
 	ports int // of all that have been made
@@ -84,7 +84,7 @@ type unions struct {
 
 // of returns the ports of a and those of b, which is in the same cluster. If the
 // Service has too many ports it returns a.
-func (u *unions) of(a, b *portSet) *portSet {
+func (u *portUnions) union(a, b *portSet) *portSet {
 	if a == b {
 		return a
 	}
@@ -115,73 +115,73 @@ func (u *unions) of(a, b *portSet) *portSet {
 
 // An identity stands for the label of an endpoint, without building it: the
 // hostname, or the address that the label is made of.
-type identity struct {
+type endpointID struct {
 	cluster, hostname string
 	addr              netip.Addr
 }
 
-func identify(id string, ep cluster.Endpoint) identity {
+func endpointIDOf(id string, ep cluster.Endpoint) endpointID {
 	if ep.Hostname == "" {
-		return identity{id, "", ep.Addr}
+		return endpointID{id, "", ep.Addr}
 	}
 	// A hostname may read like the address of another endpoint.
-	if ip, ok := labelled([]byte(ep.Hostname)); ok {
-		return identity{id, "", ip}
+	if ip, ok := addrOfLabel([]byte(ep.Hostname)); ok {
+		return endpointID{id, "", ip}
 	}
-	return identity{cluster: id, hostname: ep.Hostname}
+	return endpointID{cluster: id, hostname: ep.Hostname}
 }
 
-func (t *target) add(ep cluster.Endpoint) {
-	if len(t.eps) > 0 && t.eps[0].Hostname != ep.Hostname {
+func (t *mergedEndpoint) add(ep cluster.Endpoint) {
+	if len(t.endpoints) > 0 && t.endpoints[0].Hostname != ep.Hostname {
 		// The hostname of one is the address of the other, which has none.
-		if t.eps[0].Hostname == "" {
-			for i := range t.eps {
-				t.eps[i].Hostname = ep.Hostname
+		if t.endpoints[0].Hostname == "" {
+			for i := range t.endpoints {
+				t.endpoints[i].Hostname = ep.Hostname
 			}
 		}
-		ep.Hostname = t.eps[0].Hostname
+		ep.Hostname = t.endpoints[0].Hostname
 	}
-	if !t.holds(ep.Addr) {
-		t.eps = append(t.eps, ep)
+	if !t.addAddr(ep.Addr) {
+		t.endpoints = append(t.endpoints, ep)
 	}
 }
 
 // holds says whether the address is there, and notes it. A hostname may have
 // thousands.
-func (t *target) holds(ip netip.Addr) bool {
-	if len(t.eps) < 32 {
-		return slices.ContainsFunc(t.eps, func(o cluster.Endpoint) bool { return o.Addr == ip })
+func (t *mergedEndpoint) addAddr(ip netip.Addr) bool {
+	if len(t.endpoints) < 32 {
+		return slices.ContainsFunc(t.endpoints, func(o cluster.Endpoint) bool { return o.Addr == ip })
 	}
-	if t.has == nil {
-		t.has = map[netip.Addr]struct{}{}
-		for _, o := range t.eps {
-			t.has[o.Addr] = struct{}{}
+	if t.addrs == nil {
+		t.addrs = map[netip.Addr]struct{}{}
+		for _, o := range t.endpoints {
+			t.addrs[o.Addr] = struct{}{}
 		}
 	}
-	_, ok := t.has[ip]
-	t.has[ip] = struct{}{}
+	_, ok := t.addrs[ip]
+	t.addrs[ip] = struct{}{}
 	return ok
 }
 
 // A group is the targets with equal ports: their endpoints, packed.
-type group struct {
-	of     *portSet
+type portGroup struct {
+	ports  *portSet
 	packed []byte
 	labels uint32 // different labels
 }
 
 // grouped groups targets by their ports.
-func grouped(all []*target) (groups []group) {
+func groupByPorts(all []*mergedEndpoint) (groups []portGroup) {
 	known := map[*portSet]int{}
 	for _, t := range all {
-		i, ok := known[t.of]
+		i, ok := known[t.ports]
 		if !ok {
 			i = len(groups)
-			known[t.of] = i
-			groups = append(groups, group{of: t.of})
+			known[t.ports] = i
+			groups = append(groups, portGroup{ports: t.ports})
 		}
 		groups[i].labels++
-		for _, ep := range t.eps {
+		for _, ep := range t.endpoints {
 			groups[i].packed = cluster.AppendEndpoint(groups[i].packed, ep)
 		}
 	}

@@ -51,19 +51,19 @@ func isEndpointLabel(label []byte, ep cluster.Endpoint) bool {
 
 // labelled gives the address that this label is made of, if it is made of one.
 // An address has one label only, unlike a pod's name.
-func labelled(label []byte) (netip.Addr, bool) {
-	if isFour(label) { // which are written in one way only
+func addrOfLabel(label []byte) (netip.Addr, bool) {
+	if isIPv4Label(label) { // which are written in one way only
 		return parseIPv4(label)
 	}
-	if ip, ok := undash(label); ok && isEndpointLabel(label, cluster.Endpoint{Addr: ip}) {
+	if ip, ok := parsePodLabel(label); ok && isEndpointLabel(label, cluster.Endpoint{Addr: ip}) {
 		return ip, true
 	}
 	return netip.Addr{}, false
 }
 
 // undash reads the label of a pod's address.
-func undash(label []byte) (netip.Addr, bool) {
-	if isFour(label) {
+func parsePodLabel(label []byte) (netip.Addr, bool) {
+	if isIPv4Label(label) {
 		return parseIPv4(label)
 	}
 	return parseIPv6(label)
@@ -71,7 +71,7 @@ func undash(label []byte) (netip.Addr, bool) {
 
 // isFour says that a label may be an IPv4 address: it has exactly three dashes,
 // no two of them together. Everything else may be IPv6.
-func isFour(label []byte) bool {
+func isIPv4Label(label []byte) bool {
 	dashes := 0
 	for i, c := range label {
 		if c == '-' {
@@ -207,7 +207,7 @@ func (b *block) ip() netip.Addr {
 }
 
 // only is the block of one address.
-func only(ip netip.Addr) *block { return &block{ip.As16(), ip.As16(), ip.Is4(), true} }
+func blockOf(ip netip.Addr) *block { return &block{ip.As16(), ip.As16(), ip.Is4(), true} }
 
 // ipv4 is where IPv4 addresses stand among those of IPv6 (RFC 4291 §2.5.5.2).
 const ipv4 = "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff"

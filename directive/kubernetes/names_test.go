@@ -39,7 +39,7 @@ func TestDashedAddresses(t *testing.T) {
 		if got := string(appendDashed(nil, netip.MustParseAddr(ip))); got != label {
 			t.Errorf("%s is %s, want %s", ip, got, label)
 		}
-		if got, ok := undash([]byte(label)); !ok || got.String() != ip {
+		if got, ok := parsePodLabel([]byte(label)); !ok || got.String() != ip {
 			t.Errorf("%s is %v, want %s", label, got, ip)
 		}
 	}
@@ -47,7 +47,7 @@ func TestDashedAddresses(t *testing.T) {
 	for range 100_000 {
 		ip := randomAddr(r)
 		label := appendDashed(nil, ip)
-		if back, ok := undash(label); !ok || back != ip {
+		if back, ok := parsePodLabel(label); !ok || back != ip {
 			t.Fatalf("%s becomes %s and then %v", ip, label, back)
 		}
 		if !isEndpointLabel(label, cluster.Endpoint{Addr: ip}) {
@@ -74,7 +74,7 @@ func TestUndashAgainstNetip(t *testing.T) {
 		if ok {
 			want = want.Unmap()
 		}
-		if got, found := undash([]byte(label)); found != ok || ok && got != want {
+		if got, found := parsePodLabel([]byte(label)); found != ok || ok && got != want {
 			t.Errorf("undash(%q) = %v, %v, want %v, %v", label, got, found, want, ok)
 		}
 	}
@@ -184,7 +184,7 @@ func TestNamesThatAreNone(t *testing.T) {
 	d := plain()
 	d.zones, d.multicluster = append(d.zones, "clusterset.local."), []string{"clusterset.local."}
 	s := start(t, d,
-		namespace("shop"),
+		namespaceObject("shop"),
 		headless("shop", "db"),
 		slice("shop", "db-1", "db", "sql 5432/tcp", long+"=10.0.0.1", long[1:]+"=10.0.0.2"),
 		imported{headless("shop", "db")},
@@ -213,7 +213,7 @@ func TestLongestNames(t *testing.T) {
 	d := plain()
 	d.zones = []string{"cluster.local.", "in-addr.arpa."}
 	objects := []cluster.Object{
-		namespace(l63("n")),
+		namespaceObject(l63("n")),
 		clusterIP(l63("n"), l63("s"), l63("p")+" 80/tcp", "10.96.0.1"),
 		headless(l63("n"), l63("h")),
 		slice(l63("n"), "a", l63("h"), "x 80/tcp", l63("e")+"=10.0.0.1", "10.0.0.2"),

@@ -84,12 +84,12 @@ func (p *portSet) selected(sel *selection) []uint16 {
 		return portless
 	case p == nil:
 		return nil
-	case sel.proto == nil:
+	case sel.protocol == nil:
 		return p.numbers
 	case sel.port == nil:
 		return nil // the name between a port's and the Service's has no records
 	}
-	if i := p.search(sel); i < len(p.named) && p.named[i].protocol == string(sel.proto) && p.named[i].name == string(sel.port) {
+	if i := p.search(sel); i < len(p.named) && p.named[i].protocol == string(sel.protocol) && p.named[i].name == string(sel.port) {
 		return p.named[i].numbers
 	}
 	return nil
@@ -97,9 +97,9 @@ func (p *portSet) selected(sel *selection) []uint16 {
 
 // has reports whether sel selects any port.
 func (p *portSet) has(sel *selection) bool {
-	if sel.proto != nil && sel.port == nil && !sel.portless && p != nil {
+	if sel.protocol != nil && sel.port == nil && !sel.portless && p != nil {
 		i := p.search(sel)
-		return i < len(p.named) && p.named[i].protocol == string(sel.proto)
+		return i < len(p.named) && p.named[i].protocol == string(sel.protocol)
 	}
 	return len(p.selected(sel)) > 0
 }
@@ -109,7 +109,7 @@ func (p *portSet) search(sel *selection) int {
 	from, to := 0, len(p.named)
 	for from < to {
 		i := int(uint(from+to) / 2)
-		if n := &p.named[i]; n.protocol < string(sel.proto) || n.protocol == string(sel.proto) && n.name < string(sel.port) {
+		if n := &p.named[i]; n.protocol < string(sel.protocol) || n.protocol == string(sel.protocol) && n.name < string(sel.port) {
 			from = i + 1
 		} else {
 			to = i
@@ -148,7 +148,7 @@ func (ps *portSets) get(id string, ports []cluster.Port) *portSet {
 }
 
 // sweep drops the port sets that no entry uses, once they are the majority.
-func (ix *Index) sweep() {
+func (ix *Index) sweepPortSets() {
 	if len(ix.portSets.known) <= 2*ix.portSets.kept+64 {
 		return
 	}

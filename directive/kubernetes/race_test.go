@@ -54,7 +54,7 @@ func TestReadersBesideTheWriter(t *testing.T) {
 	d := plain()
 	d.pods = podsVerified
 	vs := versions()
-	fixed := []cluster.Object{namespace("shop"), &cluster.Pod{Namespace: "shop", Name: "p", IPs: []netip.Addr{netip.MustParseAddr("10.7.0.1")}}}
+	fixed := []cluster.Object{namespaceObject("shop"), &cluster.Pod{Namespace: "shop", Name: "p", IPs: []netip.Addr{netip.MustParseAddr("10.7.0.1")}}}
 	ix := load(d.newIndex(), append(append(fixed, vs[0].services...), vs[0].slices...)...)
 	h := d.handler(t, ix)
 
@@ -131,11 +131,11 @@ func disturb(ix *Index, vs [2]version, fixed []cluster.Object) {
 			relist(ix, cluster.Slices, append(otherSlices, v.slices...))
 		case 6:
 			if r.IntN(2) == 0 {
-				ix.Put(cluster.Namespaces, namespace("other"))
+				ix.Put(cluster.Namespaces, namespaceObject("other"))
 			} else {
 				ix.Delete(cluster.Namespaces, cluster.Key{Name: "other"})
 			}
-			relist(ix, cluster.Namespaces, append(fixed[:1:1], namespace(fmt.Sprintf("n%d", r.IntN(50)))))
+			relist(ix, cluster.Namespaces, append(fixed[:1:1], namespaceObject(fmt.Sprintf("n%d", r.IntN(50)))))
 		case 7:
 			ix.Put(cluster.Pods, fixed[1])
 			relist(ix, cluster.Pods, fixed[1:])
@@ -150,7 +150,7 @@ func TestReadersBesideTheLastList(t *testing.T) {
 	for range 500 {
 		ix := d.newIndex()
 		h := d.handler(t, ix)
-		relist(ix, cluster.Namespaces, []cluster.Object{namespace("shop")})
+		relist(ix, cluster.Namespaces, []cluster.Object{namespaceObject("shop")})
 		relist(ix, cluster.Services, []cluster.Object{headless("shop", "db")})
 		var readers sync.WaitGroup
 		for _, q := range []struct{ name, qtype string }{{"db.shop.svc.cluster.local.", "A"}, {"1.0.0.10.in-addr.arpa.", "PTR"}} {

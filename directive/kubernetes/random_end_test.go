@@ -51,8 +51,8 @@ func (c *cosmos) emptied() error {
 	}
 	ix := c.index
 	for what, n := range map[string]int{
-		"reverse": len(leavesOf(&ix.reverse)), "services": ix.services.Len(), "imports": ix.imports.Len(), "spaces": ix.spaces.Len(), "pods": ix.pods.Len(),
-		"strays": len(ix.strays[cluster.Slices]) + len(ix.strays[cluster.ImportSlices]), "podsBy": len(ix.podsBy), "drafts": len(ix.drafts.order),
+		"reverse": len(leavesOf(&ix.reverse)), "services": ix.services.Len(), "imports": ix.imports.Len(), "spaces": ix.namespaces.Len(), "pods": ix.pods.Len(),
+		"strays": len(ix.sliceOwners[cluster.Slices]) + len(ix.sliceOwners[cluster.ImportSlices]), "podsBy": len(ix.podObjects), "drafts": len(ix.changes.ordered),
 		"serial": int(ix.serial.Load()), "importSerial": int(ix.importSerial.Load()),
 	} {
 		if n != 0 {

@@ -72,7 +72,7 @@ func (c *cosmos) addresses() []netip.Addr {
 }
 
 func (c *cosmos) namespace() string { return pick(c, "shop", "shop", "kube-system", "svc") }
-func (c *cosmos) service() string   { return pick(c, "api", "api", "db", "web", "svc", "pin") }
+func (c *cosmos) service() string         { return pick(c, "api", "api", "db", "web", "svc", "pin") }
 
 func (c *cosmos) ports() []cluster.Port {
 	return slices.Clone(pick(c,

@@ -16,7 +16,7 @@ type lookup struct {
 	*Handler
 	q     *dns.Query
 	zone  *zoneInfo
-	below int // labels in front of the zone
+	depth int // labels in front of the zone
 }
 
 // label is label i of the question, counted from the left, without its length.
@@ -25,20 +25,20 @@ func (l *lookup) label(i int) []byte {
 }
 
 // answer finds the name, right to left, and writes its records.
-func (l *lookup) answer() outcome {
+func (l *lookup) answer() result {
 	switch {
 	case l.q.Type == wire.TypeAXFR || l.q.Type == wire.TypeIXFR:
 		return refused
-	case !l.listed(cluster.Services):
-		return unknown
-	case l.below == 0:
+	case !l.haveListed(cluster.Services):
+		return notListed
+	case l.depth == 0:
 		return l.apex()
 	}
-	last := string(l.label(l.below - 1))
+	last := string(l.label(l.depth - 1))
 	switch {
-	case l.below == 1 && last == "dns": // stands between the zone and ns.dns
-		return present
-	case l.below == 2 && last == "dns" && string(l.label(0)) == "ns":
+	case l.depth == 1 && last == "dns": // stands between the zone and ns.dns
+		return answered
+	case l.depth == 2 && last == "dns" && string(l.label(0)) == "ns":
 		return l.nameserver()
 	case l.zone.reverse:
 		return l.reverseName()
@@ -46,34 +46,34 @@ func (l *lookup) answer() outcome {
 		return l.services()
 	case last == "pod" && !l.zone.multicluster:
 		return l.podNames()
-	case last == "dns-version" && l.below == 1:
+	case last == "dns-version" && l.depth == 1:
 		return l.version()
 	}
-	return missing
+	return nameError
 }
 
 // listed says whether there has been a list of the namespaces and of the kind,
 // or of what stands for it in a multi-cluster zone.
-func (l *lookup) listed(kind cluster.Kind) bool {
+func (l *lookup) haveListed(kind cluster.Kind) bool {
 	if l.zone.multicluster && kind == cluster.Services {
 		kind = cluster.Imports
 	} else if l.zone.multicluster && kind == cluster.Slices {
 		kind = cluster.ImportSlices
 	}
-	return l.index.has(cluster.Namespaces, kind)
+	return l.index.haveListed(cluster.Namespaces, kind)
 }
 
 // needsEndpoints says whether the answer depends on the Service's endpoints. A
 // Service with addresses of its own can be answered without.
 func (e *entry) needsEndpoints(l *lookup) bool {
-	if e == nil || !e.known() || e.alias {
+	if e == nil || !e.known() || e.externalName {
 		return false
 	}
-	left := l.below - 3
-	if e.headless || l.index.set.ignoreEmpty {
+	left := l.depth - 3
+	if e.headless || l.index.settings.ignoreEmpty {
 		return true
 	}
-	if l.kubedns && left == 1 {
+	if l.kubeDNS && left == 1 {
 		if _, own := e.hashedIPs(l.label(0)); own {
 			return false
 		}
@@ -82,28 +82,28 @@ func (e *entry) needsEndpoints(l *lookup) bool {
 }
 
 // services answers SVC.NS.svc and what is below it.
-func (l *lookup) services() outcome {
-	switch l.below {
+func (l *lookup) services() result {
+	switch l.depth {
 	case 1:
-		return present
+		return answered
 	case 2:
 		return l.namespace(l.q.Name()[l.q.LabelOffset(0):l.q.LabelOffset(1)])
 	}
-	key := l.q.Name()[l.q.LabelOffset(l.below-3):l.q.LabelOffset(l.below-1)]
-	whole := l.listed(cluster.Slices) // before the look: what is seen then is no older than the list
+	key := l.q.Name()[l.q.LabelOffset(l.depth-3):l.q.LabelOffset(l.depth-1)]
+	whole := l.haveListed(cluster.Slices) // before the look: what is seen then is no older than the list
 	e := l.table().Get(key)
 	if !whole && e.needsEndpoints(l) {
-		return unknown
+		return notListed
 	}
 	if !e.visible() {
-		return missing
+		return nameError
 	}
-	s := service{lookup: l, e: e, left: l.below - 3}
-	if e.alias {
-		if s.left > 0 {
-			return missing
+	s := serviceLookup{lookup: l, entry: e, prefix: l.depth - 3}
+	if e.externalName {
+		if s.prefix > 0 {
+			return nameError
 		}
-		return l.alias(e)
+		return l.externalName(e)
 	}
 	return s.answer()
 }
@@ -113,11 +113,11 @@ func (l *lookup) table() *zone.Table[entry] {
 }
 
 // namespace answers for a name that is there because of what is below it.
-func (l *lookup) namespace(label []byte) outcome {
-	if s := l.index.spaces.Get(label); s != nil && s.exposed.Load() {
-		return present
+func (l *lookup) namespace(label []byte) result {
+	if s := l.index.namespaces.Get(label); s != nil && s.exposed.Load() {
+		return answered
 	}
-	return missing
+	return nameError
 }
 
 // wants says whether the question is for this type. A question for ANY gets
@@ -128,31 +128,31 @@ func (l *lookup) wants(t wire.Type) bool {
 
 // alias answers for an ExternalName (2.5): the CNAME whatever the type, and
 // what its target has for it.
-func (l *lookup) alias(e *entry) outcome {
+func (l *lookup) externalName(e *entry) result {
 	l.q.Answer.AppendString(wire.Answers, e.records, 1)
 	const head = len(wire.OwnerIsQuestion) + 10
-	return l.chase([]byte(e.records[head:]))
+	return l.followCNAME([]byte(e.records[head:]))
 }
 
 // chase looks up the target of the CNAME that has been written, unless that is
 // all that was asked for.
-func (l *lookup) chase(target []byte) outcome {
+func (l *lookup) followCNAME(target []byte) result {
 	q := l.q
 	if q.Type == wire.TypeCNAME || q.Type == wire.TypeANY {
-		return present
+		return answered
 	}
 	sub, ok := q.SubQuery(target, q.Type)
 	if !ok {
-		return waiting
+		return parked
 	}
-	l.chased(q, sub)
-	return present
+	l.appendTarget(q, sub)
+	return answered
 }
 
 // chased adds what the target of a CNAME gave. If the target is elsewhere and
 // nobody here serves it, the CNAME is the answer; but a name of this zone that
 // nobody answers is our own failure.
-func (h *Handler) chased(q, sub *dns.Query) {
+func (h *Handler) appendTarget(q, sub *dns.Query) {
 	q.AA = true
 	if !q.FollowCNAME(sub) && h.zone(sub) != nil {
 		q.RCode, q.Err = sub.RCode, sub.Err
@@ -161,10 +161,10 @@ func (h *Handler) chased(q, sub *dns.Query) {
 
 // finish makes the answer that of an authority: AA, and the zone's SOA if
 // there is nothing else in it (RFC 2308).
-func (l *lookup) finish(found outcome) {
+func (l *lookup) finish(found result) {
 	q := l.q
 	q.AA = true
-	if found == missing {
+	if found == nameError {
 		q.RCode = wire.NXDomain
 	}
 	if q.Answer.Empty() {
@@ -173,23 +173,23 @@ func (l *lookup) finish(found outcome) {
 }
 
 // apex answers for the zone's own name.
-func (l *lookup) apex() outcome {
+func (l *lookup) apex() result {
 	if l.wants(wire.TypeSOA) {
 		l.soa(wire.Answers)
 	}
-	if l.q.Type == wire.TypeNS && !l.listed(cluster.Slices) {
-		return unknown
+	if l.q.Type == wire.TypeNS && !l.haveListed(cluster.Slices) {
+		return notListed
 	}
 	if l.wants(wire.TypeNS) {
 		l.nameservers()
 	}
-	return present
+	return answered
 }
 
 // soa writes the zone's SOA record. The serial is a hash of the data: equal on
 // replicas that hold the same, not ordered.
 func (l *lookup) soa(s wire.Section) {
-	apex := wire.QuestionPointer(l.q.LabelOffset(l.below))
+	apex := wire.QuestionPointer(l.q.LabelOffset(l.depth))
 	const rname = "\x0ahostmaster"
 	mname := l.server
 	size := len(mname) + 2 + len(rname) + 2 + 20
@@ -209,7 +209,7 @@ func (l *lookup) soa(s wire.Section) {
 
 // version is the TXT record that tells the schema's version (2.2, M3). Its TTL
 // is CoreDNS's.
-func (l *lookup) version() outcome {
+func (l *lookup) version() result {
 	if l.wants(wire.TypeTXT) {
 		text := "1.1.0"
 		if l.zone.multicluster {
@@ -220,40 +220,40 @@ func (l *lookup) version() outcome {
 		a.Buf = wire.AppendLabel(a.Buf, text)
 		a.Count[wire.Answers]++
 	}
-	return present
+	return answered
 }
 
 // podNames answers IP-WITH-DASHES.NS.pod. The specification does not know
 // them.
-func (l *lookup) podNames() outcome {
-	if l.below == 1 {
-		return present
+func (l *lookup) podNames() result {
+	if l.depth == 1 {
+		return answered
 	}
-	if l.pods == podsDisabled {
-		return missing
+	if l.podMode == podsDisabled {
+		return nameError
 	}
-	ns := l.q.Name()[l.q.LabelOffset(l.below-2):l.q.LabelOffset(l.below-1)]
-	if l.below == 2 || l.namespace(ns) == missing {
+	ns := l.q.Name()[l.q.LabelOffset(l.depth-2):l.q.LabelOffset(l.depth-1)]
+	if l.depth == 2 || l.namespace(ns) == nameError {
 		return l.namespace(ns)
 	}
-	if l.below > 3 {
-		return missing
+	if l.depth > 3 {
+		return nameError
 	}
-	ip, ok := undash(l.label(0))
+	ip, ok := parsePodLabel(l.label(0))
 	if !ok {
-		return missing
+		return nameError
 	}
-	if l.pods == podsVerified && !l.listed(cluster.Pods) {
-		return unknown
+	if l.podMode == podsVerified && !l.haveListed(cluster.Pods) {
+		return notListed
 	}
-	if l.pods == podsVerified {
+	if l.podMode == podsVerified {
 		var room [wire.MaxLabel + 1 + 16]byte
 		if l.index.pods.Get(podKey(room[:0], ns, ip)) == nil {
-			return missing
+			return nameError
 		}
 	}
 	l.address(ip)
-	return present
+	return answered
 }
 
 // address writes one A or AAAA record of the question's name, if it is asked
@@ -275,55 +275,55 @@ func familyOf(ip netip.Addr) wire.Type {
 
 // reverseName answers below in-addr.arpa and ip6.arpa (2.3.3, 2.4.3): the
 // Service whose ClusterIP it is, or else every endpoint that has the address.
-func (l *lookup) reverseName() outcome {
+func (l *lookup) reverseName() result {
 	b, ok := parseReverse(l.q.Name(), l.q.Labels(), l.q.LabelOffset)
 	if !ok || l.primary == "" {
-		return missing
+		return nameError
 	}
-	found := missing
-	whole := l.listed(cluster.Slices) // before the look, as in services
+	found := nameError
+	whole := l.haveListed(cluster.Slices) // before the look, as in services
 	ip := b.ip()
 	for near := l.index.reverse.within(&b); near.advance(); {
 		if l.q.ExceedsLimit() {
 			return found // what is missing shows when the message is cut
 		}
-		e := l.index.services.Get([]byte(near.service.key))
+		e := l.index.services.Get([]byte(near.service.labels))
 		if !e.visible() {
 			continue
 		}
 		if !b.single {
-			return between
+			return emptyNonTerminal
 		}
 		if l.q.Type != wire.TypePTR && l.q.Type != wire.TypeANY {
-			return present
+			return answered
 		}
 		if e.has(ip) {
 			l.q.Answer.Clear() // endpoints do not count beside a ClusterIP
-			l.pointTo(e, nil)
-			return present
+			l.writePTR(e, nil)
+			return answered
 		}
 		for i := range e.parts {
 			var ep cluster.Endpoint
 			for rest := e.parts[i].endpoints(); rest != ""; {
-				if rest = rest.Next(&ep); ep.Addr == ip && e.counts(&ep) {
-					l.pointTo(e, &ep)
-					found = present
+				if rest = rest.Next(&ep); ep.Addr == ip && e.isServed(&ep) {
+					l.writePTR(e, &ep)
+					found = answered
 				}
 			}
 		}
 	}
 	if !whole {
-		return unknown // any endpoint may have the address, or one below
+		return notListed // any endpoint may have the address, or one below
 	}
 	return found
 }
 
 // pointTo writes the PTR record of a Service or of one of its endpoints.
-func (l *lookup) pointTo(e *entry, ep *cluster.Endpoint) { l.pointAt(e.home.key, "\x03svc", ep) }
+func (l *lookup) writePTR(e *entry, ep *cluster.Endpoint) { l.writePTRTo(e.key.labels, "\x03svc", ep) }
 
 // pointAt writes a PTR record to labels in front of the primary zone, or to an
 // endpoint below them.
-func (l *lookup) pointAt(key, kind string, ep *cluster.Endpoint) {
+func (l *lookup) writePTRTo(key, kind string, ep *cluster.Endpoint) {
 	if l.q.Type != wire.TypePTR && l.q.Type != wire.TypeANY {
 		return
 	}

@@ -15,19 +15,19 @@ import (
 // one of its endpoints.
 type addrRef struct {
 	addr    netip.Addr
-	service *home
+	service *serviceKey
 }
 
 func (r addrRef) compare(o addrRef) int {
 	if c := r.addr.Compare(o.addr); c != 0 {
 		return c
 	}
-	return cmp.Compare(r.service.key, o.service.key)
+	return cmp.Compare(r.service.labels, o.service.labels)
 }
 
 // appendKey appends the key by which the reverse index is ordered.
 func (r *addrRef) appendKey(buf []byte) []byte {
-	return append(appendAddr(buf, r.addr), r.service.key...)
+	return append(appendAddr(buf, r.addr), r.service.labels...)
 }
 
 // A reverseIndex finds the Services that have an address. It has one writer;
@@ -41,7 +41,7 @@ type reverseIndex struct {
 // one piece, and the Services that have them.
 type addrLeaf struct {
 	addrs    []byte
-	services []*home
+	services []*serviceKey
 }
 
 // apply adds references and removes others. Readers see the additions before they
@@ -77,7 +77,7 @@ func (l *addrLeaf) merge(refs []addrRef, add bool) (leaves []*addrLeaf, changed 
 	}
 	width := refs[0].addr.BitLen() / 8
 	size := len(l.services) + len(refs)
-	out := &addrLeaf{make([]byte, 0, size*width), make([]*home, 0, size)}
+	out := &addrLeaf{make([]byte, 0, size*width), make([]*serviceKey, 0, size)}
 	i := 0 // references of l that have been copied
 	for _, r := range refs {
 		var room [16]byte
@@ -114,7 +114,7 @@ func (l *addrLeaf) Size() (items, bytes int) { return len(l.services), len(l.add
 
 // AppendFirst implements ordered.Leaf.
 func (l *addrLeaf) AppendFirst(buf []byte) []byte {
-	return append(append(buf, l.addr(0)...), l.services[0].key...)
+	return append(append(buf, l.addr(0)...), l.services[0].labels...)
 }
 
 // Join implements ordered.Leaf.
@@ -130,10 +130,10 @@ func (l *addrLeaf) addr(i int) []byte {
 
 // find returns how many references are before that of the service to addr, and
 // reports whether that one exists.
-func (l *addrLeaf) find(service *home, addr []byte) (int, bool) {
+func (l *addrLeaf) find(service *serviceKey, addr []byte) (int, bool) {
 	i := search(l.addrs, addr)
 	for ; i < len(l.services) && bytes.Equal(l.addr(i), addr); i++ {
-		if order := cmp.Compare(l.services[i].key, service.key); order >= 0 {
+		if order := cmp.Compare(l.services[i].labels, service.labels); order >= 0 {
 			return i, order == 0
 		}
 	}
@@ -185,9 +185,9 @@ func appendAddr(buf []byte, ip netip.Addr) []byte {
 // value, so that a query allocates nothing.
 type addrCursor struct {
 	leaves  ordered.Cursor[addrLeaf, *addrLeaf]
-	next    int    // index of the next reference in the leaf
-	service *home  // of the reference at the cursor
-	high    []byte // the block's last address
+	next    int         // index of the next reference in the leaf
+	service *serviceKey // of the reference at the cursor
+	high    []byte      // the block's last address
 }
 
 // within returns a cursor over a block.

@@ -23,7 +23,7 @@ func at(six bool, n int) netip.Addr {
 
 // from returns the references of a family from an address on.
 func (x *reverseIndex) from(low netip.Addr) (refs []addrRef) {
-	b := only(low)
+	b := blockOf(low)
 	for i := range b.high {
 		b.high[i] = 255
 	}
@@ -45,7 +45,7 @@ func checkLeaves(x *reverseIndex) error {
 			return fmt.Errorf("leaf %d has %d references", i, n)
 		}
 		for j := 1; j < len(l.services); j++ {
-			if order := cmp.Or(bytes.Compare(l.addr(j-1), l.addr(j)), cmp.Compare(l.services[j-1].key, l.services[j].key)); order >= 0 {
+			if order := cmp.Or(bytes.Compare(l.addr(j-1), l.addr(j)), cmp.Compare(l.services[j-1].labels, l.services[j].labels)); order >= 0 {
 				return fmt.Errorf("leaf %d is not in order", i)
 			}
 		}
@@ -56,9 +56,9 @@ func checkLeaves(x *reverseIndex) error {
 // The batches are single references, a thousand, references that exist already and
 // references that do not.
 func TestReverseIndexEqualsSortedSlice(t *testing.T) {
-	services := make([]*home, 8)
+	services := make([]*serviceKey, 8)
 	for i := range services {
-		services[i] = &home{key: string(rune('a' + i))}
+		services[i] = &serviceKey{labels: string(rune('a' + i))}
 	}
 	for seed := range uint64(9) {
 		r := rand.New(rand.NewPCG(seed, 7))
@@ -125,7 +125,7 @@ func TestReverseIndexAtLeafBorders(t *testing.T) {
 	var refs []addrRef
 	for n := range 6 {
 		for i := range ordered.MaxItems*2 + 5 {
-			refs = append(refs, addrRef{at(false, 10*n), &home{key: fmt.Sprintf("%04d", i)}})
+			refs = append(refs, addrRef{at(false, 10*n), &serviceKey{labels: fmt.Sprintf("%04d", i)}})
 		}
 	}
 	x.apply(slices.Clone(refs), nil)
@@ -140,7 +140,7 @@ func TestReverseIndexAtLeafBorders(t *testing.T) {
 func TestReverseIndexBlockOfOneFamily(t *testing.T) {
 	var x reverseIndex
 	var refs []addrRef
-	service := &home{key: "x"}
+	service := &serviceKey{labels: "x"}
 	for _, s := range []string{"::1", "::2", "::fffe:ffff:ffff", "0.0.0.0", "10.0.0.1", "255.255.255.255", "::1:0:0:0", "64:ff9b::a00:1", "fd00::1", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"} {
 		refs = append(refs, addrRef{netip.MustParseAddr(s), service})
 	}
@@ -175,7 +175,7 @@ func BenchmarkReverseIndexChange(b *testing.B) {
 	var x reverseIndex
 	var refs []addrRef
 	for i := range 150_000 {
-		refs = append(refs, addrRef{at(false, i), &home{key: "x"}})
+		refs = append(refs, addrRef{at(false, i), &serviceKey{labels: "x"}})
 	}
 	x.apply(slices.Clone(refs), nil)
 	slices.SortFunc(refs, func(x, y addrRef) int { return cmp.Compare(x.addr.As4()[3], y.addr.As4()[3]) })

@@ -30,7 +30,7 @@ func (w town) lists() (all [cluster.Kinds][]cluster.Object) {
 	for i := range w.services() {
 		if i%100 == 0 {
 			space = w.space(i)
-			all[cluster.Namespaces] = append(all[cluster.Namespaces], namespace(space))
+			all[cluster.Namespaces] = append(all[cluster.Namespaces], namespaceObject(space))
 		}
 		name := fmt.Sprintf("service-%d", i)
 		s := &cluster.Service{Namespace: space, Name: name, Headless: i >= w.plain, Selector: true, Ports: []cluster.Port{{Name: "http", Protocol: "tcp", Port: 8080}}}

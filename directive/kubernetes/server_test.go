@@ -50,9 +50,9 @@ func (d directive) newIndex() *Index {
 
 func (d directive) handler(t testing.TB, ix *Index) *Handler {
 	t.Helper()
-	h := &Handler{ttl: d.ttl, pods: d.pods, zonal: d.zonal, kubedns: d.kubedns, wildcards: d.wildcards, local: d.local, walks: make(chan struct{}, 1), index: ix, server: serverLabels}
-	h.through = config.Fallthrough{On: d.through, Zones: names(t, d.throughZones)}
-	if err := h.serve(corefile.Directive{}, names(t, d.zones), names(t, d.multicluster)); err != nil {
+	h := &Handler{ttl: d.ttl, podMode: d.pods, zonal: d.zonal, kubeDNS: d.kubedns, wildcards: d.wildcards, local: d.local, scans: make(chan struct{}, 1), index: ix, server: serverLabels}
+	h.fallThrough = config.Fallthrough{On: d.through, Zones: names(t, d.throughZones)}
+	if err := h.setZones(corefile.Directive{}, names(t, d.zones), names(t, d.multicluster)); err != nil {
 		t.Fatal(err)
 	}
 	return h
@@ -232,7 +232,7 @@ func load(ix *Index, objects ...cluster.Object) *Index {
 		lists[kind] = append(lists[kind], o)
 	}
 	for kind := range cluster.Kinds {
-		if ix.listed.Load()>>kind&1 == 0 { // it is asked for
+		if ix.listedKinds.Load()>>kind&1 == 0 { // it is asked for
 			relist(ix, kind, lists[kind])
 		}
 	}
@@ -258,7 +258,7 @@ func start(t testing.TB, d directive, objects ...cluster.Object) *server {
 	return serve(t, d, d.handler(t, load(d.newIndex(), objects...)))
 }
 
-func namespace(name string) *cluster.Namespace { return &cluster.Namespace{Name: name} }
+func namespaceObject(name string) *cluster.Namespace { return &cluster.Namespace{Name: name} }
 
 // clusterIP makes a Service; ports are written as ports reads them.
 func clusterIP(ns, name, ps string, ips ...string) *cluster.Service {

@@ -10,36 +10,36 @@ import (
 )
 
 // A service is a lookup that has come to an entry which is no alias.
-type service struct {
+type serviceLookup struct {
 	*lookup
-	e    *entry
-	left int    // labels in front of the Service's
-	name []byte // of the Service, where that is not what the question ends in: it has wildcards
+	entry  *entry
+	prefix int    // labels in front of the Service's
+	name   []byte // of the Service, where that is not what the question ends in: it has wildcards
 }
 
 // A selection selects endpoints: those of one cluster, with one label, in one
 // zone. What is nil selects all.
 type selection struct {
-	own      bool       // the Service's own addresses instead
-	portless bool       // SRV records have port zero
-	forms    bool       // label may be any of a hostname, an address and a hash
-	hashed   bool       // label may be a hash, which is
-	hash     uint32     // this one
-	label    []byte     // an endpoint's label, without its length
-	addr     netip.Addr // that it is made of, if it is
-	cluster  []byte     // labels of a cluster's id
-	zone     []byte     // labels of a topology zone
-	port     []byte     // name of a port, without the underscore
-	proto    []byte
+	clusterIPs bool       // the Service's own addresses instead
+	portless   bool       // SRV records have port zero
+	anyForm    bool       // label may be any of a hostname, an address and a hash
+	hashed     bool       // label may be a hash, which is
+	hash       uint32     // this one
+	label      []byte     // an endpoint's label, without its length
+	addr       netip.Addr // that it is made of, if it is
+	cluster    []byte     // labels of a cluster's id
+	zone       []byte     // labels of a topology zone
+	port       []byte     // name of a port, without the underscore
+	protocol   []byte
 }
 
 // mayPick says whether any endpoint of the kin may be selected.
-func (sel *selection) mayPick(of *portSet) bool {
-	return (sel.proto == nil || of.has(sel)) && (sel.cluster == nil || isLabels(sel.cluster, of.cluster))
+func (sel *selection) mayMatch(of *portSet) bool {
+	return (sel.protocol == nil || of.has(sel)) && (sel.cluster == nil || isLabels(sel.cluster, of.cluster))
 }
 
 // picks says whether this one of them is.
-func (sel *selection) picks(ep *cluster.Endpoint) bool {
+func (sel *selection) matches(ep *cluster.Endpoint) bool {
 	switch {
 	case sel.zone != nil && !isLabels(sel.zone, ep.Zone):
 		return false
@@ -47,36 +47,40 @@ func (sel *selection) picks(ep *cluster.Endpoint) bool {
 		return true
 	case ep.Hostname != "" && string(sel.label) == ep.Hostname:
 		return true
-	case ep.Hostname != "" && !sel.forms:
+	case ep.Hostname != "" && !sel.anyForm:
 		return false
 	}
 	return sel.addr == ep.Addr || sel.hashed && sel.hash == hashOf(ep.Addr)
 }
 
 // picksOwn says whether one of the Service's own addresses is selected.
-func (sel *selection) picksOwn(ip netip.Addr) bool { return !sel.hashed || sel.hash == hashOf(ip) }
+func (sel *selection) matchesClusterIP(ip netip.Addr) bool {
+	return !sel.hashed || sel.hash == hashOf(ip)
+}
 
 // A walk goes over the endpoints that a selection selects. The addresses behind
 // one label come one after the other. It is no iterator function, since that
 // would be allocated for each query.
-type walk struct {
-	sel  selection
-	all  bool // those that are not ready too
-	todo []part
-	part *part             // at hand
-	rest cluster.Endpoints // of the part
-	of   *portSet          // of the part
-	ep   cluster.Endpoint
+type endpointCursor struct {
+	sel       selection
+	notReady  bool // those that are not ready too
+	parts     []part
+	part      *part             // at hand
+	endpoints cluster.Endpoints // of the part
+	ports     *portSet          // of the part
+	ep        cluster.Endpoint
 }
 
-func (e *entry) walk(sel selection) walk { return walk{sel: sel, all: e.publish, todo: e.parts} }
+func (e *entry) endpoints(sel selection) endpointCursor {
+	return endpointCursor{sel: sel, notReady: e.publishNotReady, parts: e.parts}
+}
 
-func (s *service) endpoints(sel *selection) walk {
-	return walk{sel: *sel, all: s.e.publish, todo: s.e.parts}
+func (s *serviceLookup) endpoints(sel *selection) endpointCursor {
+	return endpointCursor{sel: *sel, notReady: s.entry.publishNotReady, parts: s.entry.parts}
 }
 
 // next moves to the next endpoint, if there is one.
-func (w *walk) next() bool {
+func (w *endpointCursor) next() bool {
 	for !w.nextInPart() {
 		if !w.nextPart() {
 			return false
@@ -87,12 +91,12 @@ func (w *walk) next() bool {
 
 // nextPart moves to the next part that may have a selected endpoint, in front of
 // its first one.
-func (w *walk) nextPart() bool {
-	for len(w.todo) > 0 {
-		p := &w.todo[0]
-		w.todo = w.todo[1:]
-		if p.count > 0 && w.sel.mayPick(p.of) {
-			w.part, w.of, w.rest = p, p.of, p.endpoints()
+func (w *endpointCursor) nextPart() bool {
+	for len(w.parts) > 0 {
+		p := &w.parts[0]
+		w.parts = w.parts[1:]
+		if p.served > 0 && w.sel.mayMatch(p.ports) {
+			w.part, w.ports, w.endpoints = p, p.ports, p.endpoints()
 			return true
 		}
 	}
@@ -100,16 +104,16 @@ func (w *walk) nextPart() bool {
 }
 
 // nextInPart moves to the part's next endpoint, if there is one.
-func (w *walk) nextInPart() bool {
+func (w *endpointCursor) nextInPart() bool {
 	for {
 		if w.sel.addr.Is4() {
-			w.rest = w.rest.From(w.sel.addr.As4())
+			w.endpoints = w.endpoints.From(w.sel.addr.As4())
 		}
-		if len(w.rest) == 0 {
+		if len(w.endpoints) == 0 {
 			return false
 		}
-		w.rest = w.rest.Next(&w.ep)
-		if (w.ep.Ready || w.all) && w.sel.picks(&w.ep) {
+		w.endpoints = w.endpoints.Next(&w.ep)
+		if (w.ep.Ready || w.notReady) && w.sel.matches(&w.ep) {
 			return true
 		}
 	}
@@ -124,181 +128,181 @@ func (w *walk) nextInPart() bool {
 //	EP.CLUSTER…               one endpoint of one cluster (M9)
 //	ZONE….pin._zone           endpoints in a topology zone (option zonal)
 //	ZONE….prefer._zone        those, or all if there are none
-func (s *service) answer() outcome {
-	last := s.left - 1
+func (s *serviceLookup) answer() result {
+	last := s.prefix - 1
 	switch {
-	case s.left == 0:
-		return s.self()
-	case s.zonal && s.e.headless && !s.lookup.zone.multicluster && string(s.label(last)) == "_zone":
-		return s.inZone()
+	case s.prefix == 0:
+		return s.serviceName()
+	case s.zonal && s.entry.headless && !s.lookup.zone.multicluster && string(s.label(last)) == "_zone":
+		return s.zoneName()
 	case s.label(last)[0] == '_':
-		return s.port()
+		return s.portName()
 	}
-	if s.kubedns && s.left == 1 {
-		if found := s.hashedIP(); found == present {
+	if s.kubeDNS && s.prefix == 1 {
+		if found := s.hashedIP(); found == answered {
 			return found
 		}
 	}
 	switch {
 	case s.lookup.zone.multicluster:
 		return s.clusterEndpoint()
-	case s.left == 1:
-		sel := s.named(s.label(0))
-		return s.selected(&sel)
+	case s.prefix == 1:
+		sel := s.selectLabel(s.label(0))
+		return s.endpointsName(&sel)
 	}
-	return missing
+	return nameError
 }
 
 // self answers for the Service's own name (2.3.1, 2.4.1). As in CoreDNS it has
 // a SRV record for every port, named or not; or as in kube-dns one for every
 // address, without a port.
-func (s *service) self() outcome {
-	s.own()
+func (s *serviceLookup) serviceName() result {
+	s.writeServiceAddrs()
 	if s.wants(wire.TypeSRV) {
-		s.srvRecords(&selection{own: !s.e.headless})
+		s.srvRecords(&selection{clusterIPs: !s.entry.headless})
 	}
-	return present
+	return answered
 }
 
 // own writes the Service's addresses.
-func (s *service) own() {
+func (s *serviceLookup) writeServiceAddrs() {
 	if s.wants(wire.TypeA) {
-		if s.e.spread {
-			s.gather(lenA, (*part).a)
+		if s.entry.inParts {
+			s.writePartRecords(lenA, (*part).a)
 		} else {
-			s.packed(s.e.a(), lenA)
+			s.writeRecords(s.entry.a(), lenA)
 		}
 	}
 	if s.wants(wire.TypeAAAA) {
-		if s.e.spread {
-			s.gather(lenAAAA, (*part).aaaa)
+		if s.entry.inParts {
+			s.writePartRecords(lenAAAA, (*part).aaaa)
 		} else {
-			s.packed(s.e.aaaa(), lenAAAA)
+			s.writeRecords(s.entry.aaaa(), lenAAAA)
 		}
 	}
 }
 
 // packed copies records of one size, but no more than fit the reply: whether
 // some are lost shows when it is cut.
-func (s *service) packed(records string, size int) {
+func (s *serviceLookup) writeRecords(records string, size int) {
 	n := min(len(records)/size, s.q.SizeLimit()/size+1)
 	s.q.Answer.AppendString(wire.Answers, records[:n*size], n)
 }
 
 // gather is packed for records that are spread over the parts.
-func (s *service) gather(size int, of func(*part) string) {
-	for i := range s.e.parts {
+func (s *serviceLookup) writePartRecords(size int, of func(*part) string) {
+	for i := range s.entry.parts {
 		if len(s.q.Answer.Buf) > s.q.SizeLimit() {
 			return
 		}
-		s.packed(of(&s.e.parts[i]), size)
+		s.writeRecords(of(&s.entry.parts[i]), size)
 	}
 }
 
 // port answers _PORT._PROTO (2.3.2, 2.4.2), and the name between it and the
 // Service. As in CoreDNS it has addresses too.
-func (s *service) port() outcome {
-	sel := selection{proto: s.label(s.left - 1)[1:]}
-	if s.kubedns && s.left == 3 {
-		return s.labelAtPort()
+func (s *serviceLookup) portName() result {
+	sel := selection{protocol: s.label(s.prefix - 1)[1:]}
+	if s.kubeDNS && s.prefix == 3 {
+		return s.labelledPortName()
 	}
-	if s.left > 2 || s.left == 2 && s.label(0)[0] != '_' {
-		return missing
+	if s.prefix > 2 || s.prefix == 2 && s.label(0)[0] != '_' {
+		return nameError
 	}
-	if s.left == 2 {
+	if s.prefix == 2 {
 		sel.port = s.label(0)[1:]
 	}
 	switch {
-	case s.left == 1 && s.e.headless:
+	case s.prefix == 1 && s.entry.headless:
 		if some := s.endpoints(&sel); some.next() {
-			return present
+			return answered
 		}
-	case s.left == 2 && s.e.headless:
-		return s.selected(&sel)
-	case s.e.own.has(&sel):
-		if s.left == 2 {
-			s.own()
+	case s.prefix == 2 && s.entry.headless:
+		return s.endpointsName(&sel)
+	case s.entry.ports.has(&sel):
+		if s.prefix == 2 {
+			s.writeServiceAddrs()
 			if s.wants(wire.TypeSRV) {
-				sel.own = true
+				sel.clusterIPs = true
 				s.srvRecords(&sel)
 			}
 		}
-		return present
+		return answered
 	}
-	return missing
+	return nameError
 }
 
 // clusterEndpoint answers EP.CLUSTER in a multi-cluster zone. A cluster's id
 // may have several labels; a name between EP and the Service is one that others
 // are below, and has no records (M7).
-func (s *service) clusterEndpoint() outcome {
+func (s *serviceLookup) clusterEndpoint() result {
 	name := s.q.Name()
-	end := s.q.LabelOffset(s.left)
-	sel := s.named(s.label(0))
+	end := s.q.LabelOffset(s.prefix)
+	sel := s.selectLabel(s.label(0))
 	sel.cluster = name[s.q.LabelOffset(1):end]
-	if s.selected(&sel) == present {
-		return present
+	if s.endpointsName(&sel) == answered {
+		return answered
 	}
-	for _, g := range s.e.parts {
+	for _, g := range s.entry.parts {
 		var room [wire.MaxName]byte
-		if g.count > 0 && endsIn(appendDotted(room[:0], g.of.cluster), name[:end]) {
-			return present
+		if g.served > 0 && endsIn(appendDotted(room[:0], g.ports.cluster), name[:end]) {
+			return answered
 		}
 	}
-	return missing
+	return nameError
 }
 
 // inZone answers the names of topology zones, and those between them and the
 // Service.
-func (s *service) inZone() outcome {
-	if s.left == 1 {
-		return present
+func (s *serviceLookup) zoneName() result {
+	if s.prefix == 1 {
+		return answered
 	}
-	how := string(s.label(s.left - 2))
+	how := string(s.label(s.prefix - 2))
 	if how != "pin" && how != "prefer" {
-		return missing
+		return nameError
 	}
-	if s.left == 2 {
-		return present
+	if s.prefix == 2 {
+		return answered
 	}
-	sel := selection{zone: s.q.Name()[:s.q.LabelOffset(s.left-2)]}
-	if s.selected(&sel) == present {
-		return present
+	sel := selection{zone: s.q.Name()[:s.q.LabelOffset(s.prefix-2)]}
+	if s.endpointsName(&sel) == answered {
+		return answered
 	}
 	for w := s.endpoints(&selection{}); w.next(); {
 		var room [wire.MaxName]byte
 		if endsIn(appendDotted(room[:0], w.ep.Zone), sel.zone) {
-			return present
+			return answered
 		}
 	}
 	if how == "prefer" {
-		return s.selected(&selection{})
+		return s.endpointsName(&selection{})
 	}
-	return missing
+	return nameError
 }
 
 // selected answers with the addresses and SRV records of the endpoints that
 // sel selects. The name exists if there are any.
-func (s *service) selected(sel *selection) outcome {
+func (s *serviceLookup) endpointsName(sel *selection) result {
 	if some := s.endpoints(sel); !some.next() {
-		return missing
+		return nameError
 	}
 	for _, t := range [2]wire.Type{wire.TypeA, wire.TypeAAAA} {
 		if s.wants(t) {
-			s.addresses(sel, t)
+			s.writeAddrs(sel, t)
 		}
 	}
 	if s.q.Type == wire.TypeSRV {
 		s.srvRecords(sel)
 	}
-	return present
+	return answered
 }
 
 // addresses writes the records of one family, each address once.
-func (s *service) addresses(sel *selection, t wire.Type) {
+func (s *serviceLookup) writeAddrs(sel *selection, t wire.Type) {
 	a := &s.q.Answer
 	var written map[netip.Addr]struct{} // made only where an address may come again
-	if s.e.mixed != nil && s.e.mixed.shared && (s.e.headless || s.kubedns) {
+	if s.entry.merged != nil && s.entry.merged.sharedAddrs && (s.entry.headless || s.kubeDNS) {
 		written = map[netip.Addr]struct{}{}
 	}
 	for w := s.endpoints(sel); w.next(); {

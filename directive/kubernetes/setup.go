@@ -156,11 +156,11 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	}
 	d := uses[0]
 	zones, errZones := b.ZonesOr(d)
-	o := options{ttl: 5, patience: 5 * time.Second}
+	o := options{ttl: 5, startupTimeout: 5 * time.Second}
 	h := new(Handler)
 	errs := []error{errZones, o.read(b, d, h)}
 	if errZones == nil {
-		errs = append(errs, h.serve(d, zones, o.multicluster))
+		errs = append(errs, h.setZones(d, zones, o.multicluster))
 	}
 	o.Multicluster = len(o.multicluster) > 0
 	if errs[1] == nil { // else what is missing may be what could not be read
@@ -170,11 +170,11 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		return err
 	}
 	h.ttl, h.zonal, h.server = uint32(o.ttl), o.Zones, serverLabels
-	h.source = &o
+	h.options = &o
 	b.Handle(h)
 	b.OnPlanned(func() error {
-		if h.pods == podsVerified && b.UsesMetadata() {
-			o.clients, o.PodLabels = true, true
+		if h.podMode == podsVerified && b.UsesMetadata() {
+			o.podsByAddr, o.PodLabels = true, true
 		}
 		return nil
 	})
@@ -198,19 +198,19 @@ func each(d corefile.Directive, err error) error {
 // options are a directive's, as far as they are not the handler's own.
 type options struct {
 	cluster.Options
-	ttl          int
-	ignoreEmpty  bool
-	multicluster []wire.Name
-	patience     time.Duration
-	clients      bool // somebody asks for pods by their address
-	external     externalSettings
+	ttl            int
+	ignoreEmpty    bool
+	multicluster   []wire.Name
+	startupTimeout time.Duration
+	podsByAddr     bool // somebody asks for pods by their address
+	k8sExternal    externalSettings
 }
 
 func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error {
 	var mode, ignored, compatible string
 	var qps float64
 	err := d.Options(
-		corefile.Option{Name: "endpoint", Min: 1, Max: -1, Set: given(func(e corefile.Directive) error {
+		corefile.Option{Name: "endpoint", Min: 1, Max: -1, Set: nonEmpty(func(e corefile.Directive) error {
 			o.Endpoint = e.Args[0].Text
 			if len(e.Args) > 1 {
 				b.Log.Warn("kubernetes: endpoint: only the first URL is used, as in CoreDNS", "url", o.Endpoint)
@@ -227,7 +227,7 @@ func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error 
 			return nil
 		}},
 		corefile.Option{Name: "manifests", Min: 1, Max: 1, Set: corefile.String(&o.Manifests)},
-		corefile.Option{Name: "namespaces", Min: 1, Max: -1, Set: given(func(e corefile.Directive) error {
+		corefile.Option{Name: "namespaces", Min: 1, Max: -1, Set: nonEmpty(func(e corefile.Directive) error {
 			all := append(strings.FieldsFunc(o.Namespaces, func(c rune) bool { return c == ',' }), e.Words()...)
 			slices.Sort(all)
 			o.Namespaces = strings.Join(slices.Compact(all), ",")
@@ -239,7 +239,7 @@ func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error 
 		corefile.Option{Name: "endpoint_pod_names", Set: corefile.Flag(&o.PodNames)},
 		corefile.Option{Name: "ttl", Min: 1, Max: 1, Set: corefile.Int(&o.ttl, 0, 3600)},
 		corefile.Option{Name: "noendpoints", Set: corefile.Flag(&o.NoEndpoints)},
-		h.through.Option(),
+		h.fallThrough.Option(),
 		corefile.Option{Name: "ignore", Min: 1, Max: 1, Set: corefile.OneOf(&ignored, "empty_service")},
 		corefile.Option{Name: "multicluster", Max: -1, Set: func(e corefile.Directive) (err error) {
 			if len(e.Args) == 0 {
@@ -252,19 +252,19 @@ func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error 
 		corefile.Option{Name: "zonal", Set: corefile.Flag(&o.Zones)},
 		corefile.Option{Name: "compatible", Min: 1, Max: 1, Set: corefile.OneOf(&compatible, "kube-dns")},
 		corefile.Option{Name: "wildcards", Set: corefile.Flag(&h.wildcards)},
-		corefile.Option{Name: "startup_timeout", Min: 1, Max: 1, Set: corefile.Duration(&o.patience, 0, time.Hour)},
+		corefile.Option{Name: "startup_timeout", Min: 1, Max: 1, Set: corefile.Duration(&o.startupTimeout, 0, time.Hour)},
 		corefile.Option{Name: "apiserver_qps", Min: 1, Max: 1, Set: corefile.Float(&qps, 0, 1e6)},
 		corefile.Option{Name: "apiserver_burst", Min: 1, Max: 1, Set: corefile.Int(&o.Burst, 0, 1e6)},
 		corefile.Option{Name: "apiserver_max_inflight", Min: 1, Max: 1, Set: corefile.Int(&o.MaxInflight, 0, 1e6)},
 	)
 	o.QPS = float32(qps)
-	h.walks = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
-	o.ignoreEmpty, h.kubedns = ignored != "", compatible != ""
+	h.scans = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
+	o.ignoreEmpty, h.kubeDNS = ignored != "", compatible != ""
 	switch mode {
 	case "insecure":
-		h.pods = podsInsecure
+		h.podMode = podsInsecure
 	case "verified":
-		h.pods, o.Pods = podsVerified, true
+		h.podMode, o.Pods = podsVerified, true
 	}
 	if o.ignoreEmpty && o.NoEndpoints {
 		err = errors.Join(err, d.Errorf("ignore empty_service needs endpoints: it cannot stand beside noendpoints"))
@@ -276,7 +276,7 @@ func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error 
 const clusterset wire.Name = "\x0aclusterset\x05local\x00"
 
 func words(s *string) func(corefile.Directive) error {
-	return given(func(e corefile.Directive) error {
+	return nonEmpty(func(e corefile.Directive) error {
 		*s = strings.Join(e.Words(), " ")
 		return nil
 	})
@@ -284,7 +284,7 @@ func words(s *string) func(corefile.Directive) error {
 
 // given refuses empty arguments: the name of a variable that is not set would
 // take away what limits a server to some namespaces or Services.
-func given(set func(corefile.Directive) error) func(corefile.Directive) error {
+func nonEmpty(set func(corefile.Directive) error) func(corefile.Directive) error {
 	return func(e corefile.Directive) error {
 		if slices.Contains(e.Words(), "") {
 			return e.Errorf(`want a value, got ""`)
@@ -294,7 +294,7 @@ func given(set func(corefile.Directive) error) func(corefile.Directive) error {
 }
 
 // serve gives h its zones.
-func (h *Handler) serve(d corefile.Directive, zones, multicluster []wire.Name) error {
+func (h *Handler) setZones(d corefile.Directive, zones, multicluster []wire.Name) error {
 	var errs []error
 	for _, z := range multicluster {
 		if !slices.Contains(zones, z) {
@@ -319,14 +319,14 @@ func (h *Handler) serve(d corefile.Directive, zones, multicluster []wire.Name) e
 }
 
 // running is a watched cluster: it outlives reloads that do not change it.
-type running struct {
+type watchedCluster struct {
 	*Index
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 }
 
 // Stop ends the watch.
-func (r *running) Stop() {
+func (r *watchedCluster) Stop() {
 	r.cancel()
 	r.tasks.Wait()
 }
@@ -338,16 +338,16 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 		cluster.Options
 		settings
 	}
-	set := settings{uint32(o.ttl), o.ignoreEmpty, o.clients, o.external}
+	set := settings{uint32(o.ttl), o.ignoreEmpty, o.podsByAddr, o.k8sExternal}
 	made := false
-	r, err := config.Keep(s, key{o.Options, set}, func() (*running, error) {
+	r, err := config.Keep(s, key{o.Options, set}, func() (*watchedCluster, error) {
 		made = true
 		ctx, cancel := context.WithCancel(context.Background())
-		r := &running{Index: NewIndex(set, o.Kinds(), b.Log), cancel: cancel}
-		r.timing = newTiming(b.Metrics)
+		r := &watchedCluster{Index: NewIndex(set, o.Kinds(), b.Log), cancel: cancel}
+		r.latency = newLatency(b.Metrics)
 		source := cluster.Open(o.Options, b.Log, b.Metrics)
 		r.tasks.Go(func() { source.Run(ctx, r.Index) })
-		r.tasks.Go(func() { o.report(ctx, b.Log, h.zoneNames(), r.Index) })
+		r.tasks.Go(func() { o.logSync(ctx, b.Log, h.zoneNames(), r.Index) })
 		return r, nil
 	})
 	if err != nil {
@@ -359,29 +359,29 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 	}
 	// The old plan serves what it knows meanwhile, and goes on if this one has
 	// nothing to put in its place.
-	timeout := time.NewTimer(o.patience)
+	timeout := time.NewTimer(o.startupTimeout)
 	defer timeout.Stop()
 	select {
-	case <-h.index.whole:
+	case <-h.index.synced:
 		return nil
 	case <-timeout.C:
-		return d.Errorf("the cluster's data did not come within %v (startup_timeout): no list of %s yet", o.patience, h.index.missing())
+		return d.Errorf("the cluster's data did not come within %v (startup_timeout): no list of %s yet", o.startupTimeout, h.index.unlisted())
 	case <-s.Context.Done():
 		return s.Context.Err()
 	}
 }
 
 // report says in the log when the data has come, and when it does not.
-func (o *options) report(ctx context.Context, log *slog.Logger, zones string, ix *Index) {
-	timeout := time.NewTimer(o.patience)
+func (o *options) logSync(ctx context.Context, log *slog.Logger, zones string, ix *Index) {
+	timeout := time.NewTimer(o.startupTimeout)
 	defer timeout.Stop()
 	for {
 		select {
-		case <-ix.whole:
+		case <-ix.synced:
 			log.Info("kubernetes: the cluster's data is complete", "zones", zones)
 			return
 		case <-timeout.C:
-			log.Warn("kubernetes: still without the cluster's data: names that depend on what is missing are answered SERVFAIL", "zones", zones, "missing", ix.missing())
+			log.Warn("kubernetes: still without the cluster's data: names that depend on what is missing are answered SERVFAIL", "zones", zones, "missing", ix.unlisted())
 		case <-ctx.Done():
 			return
 		}

@@ -146,7 +146,7 @@ func TestSetupOptions(t *testing.T) {
 	if fmt.Sprint(zones) != want {
 		t.Errorf("zones %v\nwant  %s", zones, want)
 	}
-	if got := fmt.Sprintf("%s %d %d %v %v %v %v", h.primary, h.ttl, h.pods, h.zonal, h.kubedns, h.wildcards, h.through); got != "cluster.local. 30 2 true true true {true [in-addr.arpa. ip6.arpa.]}" {
+	if got := fmt.Sprintf("%s %d %d %v %v %v %v", h.primary, h.ttl, h.podMode, h.zonal, h.kubeDNS, h.wildcards, h.fallThrough); got != "cluster.local. 30 2 true true true {true [in-addr.arpa. ip6.arpa.]}" {
 		t.Error(got)
 	}
 	o := options{}
@@ -159,8 +159,8 @@ func TestSetupOptions(t *testing.T) {
 	}); o.Options != want {
 		t.Errorf("got  %+v\nwant %+v", o.Options, want)
 	}
-	if o.patience != 500*time.Millisecond || !o.ignoreEmpty {
-		t.Errorf("startup_timeout %v, ignore empty_service %v", o.patience, o.ignoreEmpty)
+	if o.startupTimeout != 500*time.Millisecond || !o.ignoreEmpty {
+		t.Errorf("startup_timeout %v, ignore empty_service %v", o.startupTimeout, o.ignoreEmpty)
 	}
 }
 
@@ -171,7 +171,7 @@ func TestSetupDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := config.Find[*Handler](b)[0]
-	if h.ttl != 5 || h.pods != podsDisabled || h.through.On || h.kubedns || h.wildcards || h.primary != wire.Root || len(h.zones) != 1 {
+	if h.ttl != 5 || h.podMode != podsDisabled || h.fallThrough.On || h.kubeDNS || h.wildcards || h.primary != wire.Root || len(h.zones) != 1 {
 		t.Errorf("%+v", h)
 	}
 }
@@ -200,7 +200,7 @@ func TestReloadKeepsTheIndex(t *testing.T) {
 		return config.Find[*Handler](b)[0]
 	}
 	first := begin("pods insecure")
-	<-first.index.whole
+	<-first.index.synced
 	if !first.Ready() {
 		t.Error("not ready")
 	}

@@ -9,8 +9,8 @@ import (
 
 // srvRecords writes the SRV records of what sel selects, and the addresses of
 // their targets.
-func (s *service) srvRecords(sel *selection) {
-	sel.portless = s.kubedns && sel.proto == nil
+func (s *serviceLookup) srvRecords(sel *selection) {
+	sel.portless = s.kubeDNS && sel.protocol == nil
 	if n := s.countSRV(sel); n > 0 {
 		s.writeSRV(n, sel)
 		s.writeTargets(sel)
@@ -21,16 +21,16 @@ func (s *service) srvRecords(sel *selection) {
 // from where on they are all the same: the number of records (specification
 // 2.3.2, 2.4.2: one for each endpoint and port). kube-dns counts one for each
 // address and port, before it leaves out equal records.
-func (s *service) countSRV(sel *selection) (n int) {
-	if sel.own {
+func (s *serviceLookup) countSRV(sel *selection) (n int) {
+	if sel.clusterIPs {
 		if sel.portless && len(s.target())+1+hashDigits > wire.MaxName {
 			return 0 // no address has a name
 		}
-		n = min(101, len(s.e.own.selected(sel)))
-		if s.kubedns {
+		n = min(101, len(s.entry.ports.selected(sel)))
+		if s.kubeDNS {
 			ips := 0
-			for ip := range s.e.clusterIPs() {
-				if sel.picksOwn(ip) {
+			for ip := range s.entry.clusterIPs() {
+				if sel.matchesClusterIP(ip) {
 					ips++
 				}
 			}
@@ -39,22 +39,22 @@ func (s *service) countSRV(sel *selection) (n int) {
 		return n
 	}
 	whole := sel.label == nil && sel.zone == nil
-	var before member
+	var before srvTarget
 	for w := s.endpoints(sel); n <= 100 && w.nextPart(); {
-		ports := min(101, len(w.of.selected(sel)))
+		ports := min(101, len(w.ports.selected(sel)))
 		switch {
 		case ports == 0:
 			continue
-		case whole && s.allFit(w.of):
-			targets := int(w.part.count)
-			if !s.kubedns {
-				targets = s.e.labels(len(s.e.parts) - len(w.todo) - 1)
+		case whole && s.allFit(w.ports):
+			targets := int(w.part.served)
+			if !s.kubeDNS {
+				targets = s.entry.targets(len(s.entry.parts) - len(w.parts) - 1)
 			}
 			n += ports * min(101, targets)
 			continue
 		}
 		for n <= 100 && w.nextInPart() {
-			if m := (member{w.of, w.ep.Hostname}); (s.kubedns || !m.same(before)) && s.fits(w.of, w.ep) {
+			if m := (srvTarget{w.ports, w.ep.Hostname}); (s.kubeDNS || !m.equals(before)) && s.fits(w.ports, w.ep) {
 				n += ports
 				before = m
 			}
@@ -64,31 +64,31 @@ func (s *service) countSRV(sel *selection) (n int) {
 }
 
 // writeSRV writes the records, if n is their number.
-func (s *service) writeSRV(n int, sel *selection) {
+func (s *serviceLookup) writeSRV(n int, sel *selection) {
 	a := &s.q.Answer
 	switch {
-	case sel.own && sel.portless:
+	case sel.clusterIPs && sel.portless:
 		var room [1 + hashDigits]byte
-		for ip := range s.e.clusterIPs() {
-			if sel.picksOwn(ip) {
-				s.srv(n, 0, s.appendLabel(room[:0], cluster.Endpoint{Addr: ip}))
+		for ip := range s.entry.clusterIPs() {
+			if sel.matchesClusterIP(ip) {
+				s.writeOneSRV(n, 0, s.appendLabel(room[:0], cluster.Endpoint{Addr: ip}))
 			}
 		}
 		return
-	case sel.own:
-		s.writePorts(n, s.e.own.selected(sel), nil)
+	case sel.clusterIPs:
+		s.writePorts(n, s.entry.ports.selected(sel), nil)
 		return
 	}
-	var before member
+	var before srvTarget
 	var room [wire.MaxName]byte
 	for w := s.endpoints(sel); w.nextPart(); {
-		ports := w.of.selected(sel)
+		ports := w.ports.selected(sel)
 		for len(ports) > 0 && w.nextInPart() {
 			if len(a.Buf) > s.q.SizeLimit() {
 				return // what is missing shows when the message is cut
 			}
-			if m := (member{w.of, w.ep.Hostname}); !m.same(before) && s.fits(w.of, w.ep) {
-				s.writePorts(n, ports, appendDotted(s.appendLabel(room[:0], w.ep), w.of.cluster))
+			if m := (srvTarget{w.ports, w.ep.Hostname}); !m.equals(before) && s.fits(w.ports, w.ep) {
+				s.writePorts(n, ports, appendDotted(s.appendLabel(room[:0], w.ep), w.ports.cluster))
 				before = m
 			}
 		}
@@ -97,30 +97,30 @@ func (s *service) writeSRV(n int, sel *selection) {
 
 // writePorts writes the SRV records of one target, but not many more than fit the
 // reply.
-func (s *service) writePorts(n int, ports []uint16, labels []byte) {
+func (s *serviceLookup) writePorts(n int, ports []uint16, labels []byte) {
 	for _, port := range ports {
 		if len(s.q.Answer.Buf) > s.q.SizeLimit() {
 			return
 		}
-		s.srv(n, port, labels)
+		s.writeOneSRV(n, port, labels)
 	}
 }
 
 // writeTargets writes the addresses of the targets.
-func (s *service) writeTargets(sel *selection) {
+func (s *serviceLookup) writeTargets(sel *selection) {
 	switch {
-	case sel.own && sel.portless:
+	case sel.clusterIPs && sel.portless:
 		var room [1 + hashDigits + 2]byte
-		for ip := range s.e.clusterIPs() {
-			if sel.picksOwn(ip) {
-				s.additional(s.appendLabel(room[:0], cluster.Endpoint{Addr: ip}), ip)
+		for ip := range s.entry.clusterIPs() {
+			if sel.matchesClusterIP(ip) {
+				s.writeGlue(s.appendLabel(room[:0], cluster.Endpoint{Addr: ip}), ip)
 			}
 		}
 		return
-	case sel.own: // the Service, whichever of its addresses was asked for
+	case sel.clusterIPs: // the Service, whichever of its addresses was asked for
 		var room [2]byte
-		for ip := range s.e.clusterIPs() {
-			s.additional(room[:0], ip)
+		for ip := range s.entry.clusterIPs() {
+			s.writeGlue(room[:0], ip)
 		}
 		return
 	}
@@ -132,15 +132,15 @@ func (s *service) writeTargets(sel *selection) {
 		if s.q.ExceedsLimit() { // owners can be compressed
 			return
 		}
-		if !sel.portless && len(w.of.ports) == 0 || !s.fits(w.of, w.ep) {
+		if !sel.portless && len(w.ports.ports) == 0 || !s.fits(w.ports, w.ep) {
 			continue // no target of any record
 		}
-		s.additional(appendDotted(s.appendLabel(room[:0], w.ep), w.of.cluster), w.ep.Addr)
+		s.writeGlue(appendDotted(s.appendLabel(room[:0], w.ep), w.ports.cluster), w.ep.Addr)
 	}
 }
 
 // additional writes an address of the Service's name with labels in front.
-func (s *service) additional(labels []byte, ip netip.Addr) {
+func (s *serviceLookup) writeGlue(labels []byte, ip netip.Addr) {
 	a := &s.q.Answer
 	a.Buf = wire.AppendAddress(a.Buf, s.appendOwner(labels), s.ttl, ip)
 	a.Count[wire.Additional]++
@@ -148,21 +148,21 @@ func (s *service) additional(labels []byte, ip netip.Addr) {
 
 // A member is what a SRV record has for a target: an endpoint with a hostname
 // may have several addresses, which stand one behind the other.
-type member struct {
-	of       *portSet
+type srvTarget struct {
+	ports    *portSet
 	hostname string
 }
 
-func (m member) same(o member) bool { return m.hostname != "" && m == o }
+func (m srvTarget) equals(o srvTarget) bool { return m.hostname != "" && m == o }
 
 // allFit reports whether the names of all endpoints are short enough, whatever
 // their labels are.
-func (s *service) allFit(of *portSet) bool {
+func (s *serviceLookup) allFit(of *portSet) bool {
 	return 1+wire.MaxLabel+1+len(of.cluster)+len(s.target()) <= wire.MaxName
 }
 
 // fits says whether the name of an endpoint is short enough to be one.
-func (s *service) fits(of *portSet, ep cluster.Endpoint) bool {
+func (s *serviceLookup) fits(of *portSet, ep cluster.Endpoint) bool {
 	const longest = len("ffff-ffff-ffff-ffff-ffff-ffff-ffff-ffff")
 	name := len(s.target())
 	if 1+max(len(ep.Hostname), longest)+1+len(of.cluster)+name <= wire.MaxName {
@@ -173,14 +173,16 @@ func (s *service) fits(of *portSet, ep cluster.Endpoint) bool {
 
 // srv writes one of n SRV records. The target is the Service's name with labels
 // in front, never compressed (RFC 2782).
-func (s *service) srv(n int, port uint16, labels []byte) { s.srvTo(n, port, labels, s.target()) }
+func (s *serviceLookup) writeOneSRV(n int, port uint16, labels []byte) {
+	s.writeSRVTo(n, port, labels, s.target())
+}
 
 // srvTo is srv for a target that begins with labels and ends with name. Priority
 // and weight are CoreDNS's, of which all add up to a hundred, or kube-dns's.
-func (s *service) srvTo(n int, port uint16, labels, name []byte) {
+func (s *serviceLookup) writeSRVTo(n int, port uint16, labels, name []byte) {
 	a := &s.q.Answer
 	priority, weight := 0, max(1, 100/n)
-	if s.kubedns {
+	if s.kubeDNS {
 		priority, weight = kubednsPriority, 100/n
 	}
 	a.Buf = wire.AppendRecordHeader(a.Buf, wire.OwnerIsQuestion, wire.TypeSRV, s.ttl, 6+len(labels)+len(name))
@@ -190,20 +192,20 @@ func (s *service) srvTo(n int, port uint16, labels, name []byte) {
 }
 
 // target is the Service's name in wire form, as the client spells it.
-func (s *service) target() []byte {
+func (s *serviceLookup) target() []byte {
 	if s.name != nil {
 		return s.name
 	}
-	return s.q.QuestionName()[s.q.LabelOffset(s.left):]
+	return s.q.QuestionName()[s.q.LabelOffset(s.prefix):]
 }
 
 // appendOwner makes labels in front of the Service's name an owner in the
 // answer's form.
-func (s *service) appendOwner(labels []byte) []byte {
-	at := s.q.LabelOffset(s.left)
+func (s *serviceLookup) appendOwner(labels []byte) []byte {
+	at := s.q.LabelOffset(s.prefix)
 	if s.name != nil {
 		labels = append(labels, s.name[:len(s.name)-len(s.lookup.zone.name)]...)
-		at = s.q.LabelOffset(s.below)
+		at = s.q.LabelOffset(s.depth)
 	}
 	zone := wire.QuestionPointer(at)
 	return append(labels, zone[:]...)

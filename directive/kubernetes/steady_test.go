@@ -36,8 +36,8 @@ func TestPodStaysWhilePutAgain(t *testing.T) {
 		}
 		select {
 		case <-done:
-			if ix.serial.Load() != serial || ix.pods.Get(key).n != 1 {
-				t.Errorf("serial %d, was %d; %d pods", ix.serial.Load(), serial, ix.pods.Get(key).n)
+			if ix.serial.Load() != serial || ix.pods.Get(key).pods != 1 {
+				t.Errorf("serial %d, was %d; %d pods", ix.serial.Load(), serial, ix.pods.Get(key).pods)
 			}
 			// A host's address goes with its last pod.
 			ix.Put(cluster.Pods, pod("web-1"))

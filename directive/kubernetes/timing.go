@@ -9,9 +9,9 @@ import (
 
 // A timing counts how long changes of endpoints took to become answers, by the
 // kind of their Service.
-type timing struct{ clusterIP, selected, unselected *metrics.Histogram }
+type latency struct{ clusterIP, selected, unselected *metrics.Histogram }
 
-func newTiming(r *metrics.Registry) *timing {
+func newLatency(r *metrics.Registry) *latency {
 	kind := func(name string) *metrics.Histogram {
 		var bounds []float64 // a millisecond, doubled up to nine minutes
 		for i, b := 0, 0.001; i < 20; i, b = i+1, b*2 {
@@ -20,20 +20,20 @@ func newTiming(r *metrics.Registry) *timing {
 		return r.Histogram("coredns_kubernetes_dns_programming_duration_seconds", "From a change of endpoints until it is answered.",
 			bounds, "service_kind", name)
 	}
-	return &timing{kind("cluster_ip"), kind("headless_with_selector"), kind("headless_without_selector")}
+	return &latency{kind("cluster_ip"), kind("headless_with_selector"), kind("headless_without_selector")}
 }
 
 // Programmed counts a change of endpoints that is an answer now.
 func (ix *Index) Programmed(of cluster.Key, took time.Duration) {
 	e := ix.services.Get([]byte(label(of.Name) + label(of.Namespace)))
-	if ix.timing == nil || !e.visible() || e.alias {
+	if ix.latency == nil || !e.visible() || e.externalName {
 		return
 	}
-	to := ix.timing.clusterIP
+	to := ix.latency.clusterIP
 	if e.headless && e.selector {
-		to = ix.timing.selected
+		to = ix.latency.selected
 	} else if e.headless {
-		to = ix.timing.unselected
+		to = ix.latency.unselected
 	}
 	to.Observe(max(0, took).Seconds()) // clocks differ
 }

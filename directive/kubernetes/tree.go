@@ -29,20 +29,20 @@ import (
 // namespace that is not exposed, no Service without a name. Zones of
 // ServiceImports and reverse zones are not in it. An error is w's.
 func (h *Handler) WriteTree(w io.Writer) error {
-	root := new(stem)
+	root := new(zoneNode)
 	for _, z := range h.zones {
 		if !z.reverse && !z.multicluster {
-			root.plant(strings.TrimSuffix(z.name.String(), "."))
+			root.addZone(strings.TrimSuffix(z.name.String(), "."))
 		}
 	}
-	t := tree{out: bufio.NewWriter(w), ttl: h.ttl, entries: h.index.snapshot()}
-	err := t.stem(root)
+	t := tree{out: bufio.NewWriter(w), ttl: h.ttl, entries: h.index.visibleEntries()}
+	err := t.writeNode(root)
 	return cmp.Or(err, t.out.Flush())
 }
 
 // snapshot gives what is visible, by namespace and name. Changes wait for it, but
 // not for what is made of it.
-func (ix *Index) snapshot() []*entry {
+func (ix *Index) visibleEntries() []*entry {
 	ix.mu.Lock()
 	all := make([]*entry, 0, ix.services.Len())
 	for _, e := range ix.services.All() {
@@ -52,154 +52,154 @@ func (ix *Index) snapshot() []*entry {
 	}
 	ix.mu.Unlock()
 	slices.SortFunc(all, func(a, b *entry) int {
-		x, y := a.home.name(), b.home.name()
+		x, y := a.key.objectKey(), b.key.objectKey()
 		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
 	})
 	return all
 }
 
 // A stem is a name that zones are below or at.
-type stem struct {
-	below map[string]*stem
-	zone  bool
-	of    string // the zone, without a dot at its end, whose Services are below svc
-	svc   bool   // it is such a zone's svc
+type zoneNode struct {
+	children map[string]*zoneNode
+	isZone   bool
+	services string // the zone, without a dot at its end, whose Services are below svc
+	isSvc    bool   // it is such a zone's svc
 }
 
 // plant adds a zone.
-func (s *stem) plant(zone string) {
+func (s *zoneNode) addZone(zone string) {
 	labels := strings.Split(zone, ".")
 	slices.Reverse(labels)
 	if zone == "" {
 		labels = nil
 	}
 	for _, label := range labels {
-		s = s.at(label)
+		s = s.child(label)
 	}
-	s.zone = true
-	svc := s.at("svc")
-	svc.of, svc.svc = zone, true
+	s.isZone = true
+	svc := s.child("svc")
+	svc.services, svc.isSvc = zone, true
 }
 
-func (s *stem) at(label string) *stem {
-	if s.below == nil {
-		s.below = map[string]*stem{}
+func (s *zoneNode) child(label string) *zoneNode {
+	if s.children == nil {
+		s.children = map[string]*zoneNode{}
 	}
-	if s.below[label] == nil {
-		s.below[label] = new(stem)
+	if s.children[label] == nil {
+		s.children[label] = new(zoneNode)
 	}
-	return s.below[label]
+	return s.children[label]
 }
 
 // A tree is on its way to a writer.
 type tree struct {
-	out     *bufio.Writer
-	ttl     uint32
-	entries []*entry
-	depth   int  // of the object at hand
-	filled  bool // it has a member
+	out       *bufio.Writer
+	ttl       uint32
+	entries   []*entry
+	depth     int  // of the object at hand
+	hasMember bool // it has a member
 }
 
 // stem writes a node. A zone takes what is at its name from the zones above.
-func (t *tree) stem(s *stem) (err error) {
+func (t *tree) writeNode(s *zoneNode) (err error) {
 	spaces := map[string][]*entry{}
-	if s.svc && !s.zone {
+	if s.isSvc && !s.isZone {
 		for rest := t.entries; len(rest) > 0; {
-			ns := rest[0].home.space.name
-			n := slices.IndexFunc(rest, func(e *entry) bool { return e.home.space.name != ns })
+			ns := rest[0].key.namespace.name
+			n := slices.IndexFunc(rest, func(e *entry) bool { return e.key.namespace.name != ns })
 			if n < 0 {
 				n = len(rest)
 			}
 			spaces[ns], rest = rest[:n], rest[n:]
 		}
 	}
-	for label := range s.below {
+	for label := range s.children {
 		spaces[label] = nil
 	}
-	t.open("")
-	t.open("ChildNodes")
+	t.openObject("")
+	t.openObject("ChildNodes")
 	for _, label := range slices.Sorted(maps.Keys(spaces)) {
-		t.key(label)
-		if below := s.below[label]; below != nil {
-			err = cmp.Or(err, t.stem(below))
+		t.writeKey(label)
+		if below := s.children[label]; below != nil {
+			err = cmp.Or(err, t.writeNode(below))
 		} else {
-			err = cmp.Or(err, t.space(s, spaces[label]))
+			err = cmp.Or(err, t.writeNamespace(s, spaces[label]))
 		}
 	}
-	t.shut()
-	t.open("Entries")
-	t.shut()
-	t.shut()
+	t.closeObject()
+	t.openObject("Entries")
+	t.closeObject()
+	t.closeObject()
 	return err
 }
 
 // space writes a namespace's node.
-func (t *tree) space(s *stem, all []*entry) error {
-	t.open("")
-	t.open("ChildNodes")
+func (t *tree) writeNamespace(s *zoneNode, all []*entry) error {
+	t.openObject("")
+	t.openObject("ChildNodes")
 	for _, e := range all {
 		if _, err := t.out.Write(nil); err != nil {
 			return err // nobody reads on
 		}
-		if !e.alias {
-			t.key(e.home.name().Name)
-			t.service(s.of, e)
+		if !e.externalName {
+			t.writeKey(e.key.objectKey().Name)
+			t.writeService(s.services, e)
 		}
 	}
-	t.shut()
-	t.open("Entries")
+	t.closeObject()
+	t.openObject("Entries")
 	for _, e := range all {
-		if e.alias {
+		if e.externalName {
 			target := wire.Name(e.records[len(wire.OwnerIsQuestion)+10:])
-			t.message(e.home.name().Name, strings.TrimSuffix(target.String(), "."), 0)
+			t.writeMessage(e.key.objectKey().Name, strings.TrimSuffix(target.String(), "."), 0)
 		}
 	}
-	t.shut()
-	t.shut()
+	t.closeObject()
+	t.closeObject()
 	return nil
 }
 
 // service writes a Service's node.
-func (t *tree) service(zone string, e *entry) {
-	key := e.home.name()
+func (t *tree) writeService(zone string, e *entry) {
+	key := e.key.objectKey()
 	name := key.Name + "." + key.Namespace + ".svc."
 	if zone != "" {
 		name += zone + "."
 	}
 	hosts, srv := e.leaves()
-	t.open("")
-	t.open("ChildNodes")
+	t.openObject("")
+	t.openObject("ChildNodes")
 	for _, proto := range slices.Sorted(maps.Keys(srv)) {
-		t.open(proto)
-		t.open("ChildNodes")
+		t.openObject(proto)
+		t.openObject("ChildNodes")
 		for _, port := range slices.Sorted(maps.Keys(srv[proto])) {
 			at := srv[proto][port]
-			t.open(port)
-			t.open("ChildNodes")
-			t.shut()
-			t.open("Entries")
+			t.openObject(port)
+			t.openObject("ChildNodes")
+			t.closeObject()
+			t.openObject("Entries")
 			for _, label := range slices.Sorted(maps.Keys(at)) {
 				target := name
 				if e.headless {
 					target = label + "." + name
 				}
-				t.message(label, target, at[label])
+				t.writeMessage(label, target, at[label])
 			}
-			t.shut()
-			t.shut()
+			t.closeObject()
+			t.closeObject()
 		}
-		t.shut()
-		t.open("Entries")
-		t.shut()
-		t.shut()
+		t.closeObject()
+		t.openObject("Entries")
+		t.closeObject()
+		t.closeObject()
 	}
-	t.shut()
-	t.open("Entries")
+	t.closeObject()
+	t.openObject("Entries")
 	for _, label := range slices.Sorted(maps.Keys(hosts)) {
-		t.message(label, hosts[label].String(), 0)
+		t.writeMessage(label, hosts[label].String(), 0)
 	}
-	t.shut()
-	t.shut()
+	t.closeObject()
+	t.closeObject()
 }
 
 // leaves gives a Service's addresses by label, and by _PROTO, _PORT and label the
@@ -231,70 +231,70 @@ func (e *entry) leaves() (hosts map[string]netip.Addr, srv map[string]map[string
 		}
 	}
 	for ip := range e.clusterIPs() {
-		add("", ip, e.ports())
+		add("", ip, e.portList())
 	}
 	if e.headless {
-		for w := e.walk(selection{}); w.next(); {
-			add(w.ep.Hostname, w.ep.Addr, w.of.ports)
+		for w := e.endpoints(selection{}); w.next(); {
+			add(w.ep.Hostname, w.ep.Addr, w.ports.ports)
 		}
 	}
 	return hosts, srv
 }
 
 // message writes an entry.
-func (t *tree) message(label, host string, port uint16) {
-	t.open(label)
-	t.member("host", host)
+func (t *tree) writeMessage(label, host string, port uint16) {
+	t.openObject(label)
+	t.writeMember("host", host)
 	if port > 0 {
-		t.member("port", port)
+		t.writeMember("port", port)
 	}
-	t.member("priority", 10)
-	t.member("weight", 10)
+	t.writeMember("priority", 10)
+	t.writeMember("weight", 10)
 	if t.ttl > 0 {
-		t.member("ttl", t.ttl)
+		t.writeMember("ttl", t.ttl)
 	}
-	t.shut()
+	t.closeObject()
 }
 
 // open begins an object, as a member of that name if it has one.
-func (t *tree) open(name string) {
+func (t *tree) openObject(name string) {
 	if name != "" {
-		t.key(name)
+		t.writeKey(name)
 	}
 	t.out.WriteByte('{')
 	t.depth++
-	t.filled = false
+	t.hasMember = false
 }
 
 // shut ends it.
-func (t *tree) shut() {
+func (t *tree) closeObject() {
 	t.depth--
-	if t.filled {
-		t.line()
+	if t.hasMember {
+		t.newLine()
 	}
 	t.out.WriteByte('}')
-	t.filled = true
+	t.hasMember = true
 }
 
-func (t *tree) member(name string, value any) {
-	t.key(name)
+func (t *tree) writeMember(name string, value any) {
+	t.writeKey(name)
 	text, _ := json.Marshal(value) // a string or a number
 	t.out.Write(text)
 }
 
 // key begins a member.
-func (t *tree) key(name string) {
-	if t.filled {
+func (t *tree) writeKey(name string) {
+	if t.hasMember {
 		t.out.WriteByte(',')
 	}
-	t.line()
+	t.newLine()
 	text, _ := json.Marshal(name)
 	t.out.Write(text)
 	t.out.WriteString(": ")
-	t.filled = true
+	t.hasMember = true
 }
 
-func (t *tree) line() {
+func (t *tree) newLine() {
 	t.out.WriteByte('\n')
 	for range t.depth {
 		t.out.WriteByte('\t')

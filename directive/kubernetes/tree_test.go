@@ -99,7 +99,7 @@ func expectLines(t *testing.T, got []string, want ...string) {
 func TestTree(t *testing.T) {
 	d := plain()
 	d.ttl = 30
-	h := d.handler(t, load(d.newIndex(), namespace("shop"),
+	h := d.handler(t, load(d.newIndex(), namespaceObject("shop"),
 		clusterIP("shop", "api", "http 80/tcp, 9090/tcp", "1.2.3.4"), external("shop", "web", "www.example.com")))
 	var b strings.Builder
 	if err := h.WriteTree(&b); err != nil {
@@ -182,7 +182,7 @@ func ttl30(zones ...string) directive {
 
 func TestTreeServices(t *testing.T) {
 	got := treeOf(t, ttl30(),
-		namespace("shop"), namespace("a"), namespace("empty"),
+		namespaceObject("shop"), namespaceObject("a"), namespaceObject("empty"),
 		clusterIP("shop", "api", "http 80/tcp, dns 53/udp, dns 53/tcp, 9090/tcp", "10.96.0.1", "fd00::1"),
 		slice("shop", "api-1", "api", "http 8080/tcp", "api-0=10.0.0.1"),
 		headless("shop", "db"),
@@ -220,7 +220,7 @@ func TestTreeServices(t *testing.T) {
 // stands at its hash, where kube-dns loses one of them. What has one label shares
 // its ports, as in answers.
 func TestTreeSharedLabels(t *testing.T) {
-	got := treeOf(t, ttl30(), namespace("shop"), headless("shop", "db"),
+	got := treeOf(t, ttl30(), namespaceObject("shop"), headless("shop", "db"),
 		slice("shop", "db-1", "db", "sql 5432/tcp", "db-0=10.0.0.1", "db-0=fd00::1", "10.0.0.2"),
 		slice("shop", "db-2", "db", "sql 5433/tcp, web 80/tcp", "10.0.0.2", "db-0=10.0.0.1"))
 	const zone = ".db.shop.svc.cluster.local"
@@ -238,7 +238,7 @@ func TestTreeSharedLabels(t *testing.T) {
 // Every zone has the Services, but those of ServiceImports and reverse zones; in
 // a zone below another one's svc that zone answers, and not the other.
 func TestTreeZones(t *testing.T) {
-	objects := []cluster.Object{namespace("shop"), namespace("x"), clusterIP("shop", "api", "", "10.96.0.1"), clusterIP("x", "api", "", "10.96.0.2")}
+	objects := []cluster.Object{namespaceObject("shop"), namespaceObject("x"), clusterIP("shop", "api", "", "10.96.0.1"), clusterIP("x", "api", "", "10.96.0.2")}
 	at := func(zone string) string { return hash("10.96.0.1") + ".api.shop.svc" + zone + " 10.96.0.1" }
 	atX := func(zone string) string { return hash("10.96.0.2") + ".api.x.svc" + zone + " 10.96.0.2" }
 	d := ttl30("cluster.local.", "local.", "other.example.", "clusterset.local.", "in-addr.arpa.")
@@ -254,13 +254,13 @@ func TestTreeZones(t *testing.T) {
 func TestTreeTTL0(t *testing.T) {
 	d := plain()
 	d.ttl = 0
-	treeOf(t, d, namespace("shop"), clusterIP("shop", "api", "", "10.96.0.1"))
+	treeOf(t, d, namespaceObject("shop"), clusterIP("shop", "api", "", "10.96.0.1"))
 }
 
 // A writer that fails has the last word, and soon.
 func TestTreeWriterFails(t *testing.T) {
 	d := plain()
-	objects := []cluster.Object{namespace("shop")}
+	objects := []cluster.Object{namespaceObject("shop")}
 	for i := range 1000 {
 		objects = append(objects, clusterIP("shop", fmt.Sprintf("s%d", i), "http 80/tcp", fmt.Sprintf("10.96.%d.%d", i/250, i%250)))
 	}

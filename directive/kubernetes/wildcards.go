@@ -22,11 +22,11 @@ func (l *lookup) isStar(i int) bool { return string(l.label(i)) == "*" }
 
 // wild says whether the question has a wildcard. Reverse names and those of
 // ServiceImports, which kube-dns does not know, have none.
-func (l *lookup) wild() bool {
+func (l *lookup) hasWildcard() bool {
 	if l.zone.reverse || l.zone.multicluster {
 		return false
 	}
-	for i := range l.below {
+	for i := range l.depth {
 		if l.isStar(i) {
 			return true
 		}
@@ -35,59 +35,61 @@ func (l *lookup) wild() bool {
 }
 
 // wide says whether all Services or all namespaces have to be looked at.
-func (l *lookup) wide() bool { return l.below > 2 && (l.isStar(l.below-2) || l.isStar(l.below-3)) }
+func (l *lookup) scansAllServices() bool {
+	return l.depth > 2 && (l.isStar(l.depth-2) || l.isStar(l.depth-3))
+}
 
 // serveWildcard answers a question with wildcards, or says that it takes longer.
 // Its lookup is another one than that of all questions, which is never allocated.
 func (h *Handler) serveWildcard(q *dns.Query, z *zoneInfo) dns.Verdict {
-	l := lookup{Handler: h, q: q, zone: z, below: q.Labels() - z.labels}
-	if l.wide() {
+	l := lookup{Handler: h, q: q, zone: z, depth: q.Labels() - z.labels}
+	if l.scansAllServices() {
 		return dns.Wait
 	}
-	return l.conclude(l.spread())
+	return l.reply(l.answerWildcards())
 }
 
 // spread finds what a question with wildcards stands for, and writes its records.
-func (l *lookup) spread() outcome {
-	switch kind := string(l.label(l.below - 1)); {
+func (l *lookup) answerWildcards() result {
+	switch kind := string(l.label(l.depth - 1)); {
 	case kind == "pod":
 		return l.wildPods()
 	case kind != "svc" && kind != "*":
-		return missing
-	case l.below == 1:
-		return present
-	case l.below == 2:
+		return nameError
+	case l.depth == 1:
+		return answered
+	case l.depth == 2:
 		return l.wildNamespace()
-	case !l.listed(cluster.Slices):
-		return unknown
+	case !l.haveListed(cluster.Slices):
+		return notListed
 	}
-	found := missing
+	found := nameError
 	for _, t := range [3]wire.Type{wire.TypeA, wire.TypeAAAA, wire.TypeSRV} {
 		if l.q.Type == wire.TypeANY && l.wants(t) {
-			found = l.gather(t)
+			found = l.collect(t)
 		}
 	}
 	if l.q.Type != wire.TypeANY {
-		found = l.gather(l.q.Type)
+		found = l.collect(l.q.Type)
 	}
 	return found
 }
 
 // wildNamespace answers for a name of namespaces.
-func (l *lookup) wildNamespace() outcome {
+func (l *lookup) wildNamespace() result {
 	if !l.isStar(0) {
 		return l.namespace(l.q.Name()[:l.q.LabelOffset(1)])
 	}
 	for range l.namespaces() {
-		return present
+		return answered
 	}
-	return missing
+	return nameError
 }
 
 // namespaces gives the labels of those that the question's label may stand for.
 func (l *lookup) namespaces() iter.Seq[string] {
 	return func(yield func(string) bool) {
-		for label, s := range l.index.spaces.All() {
+		for label, s := range l.index.namespaces.All() {
 			if s.exposed.Load() && !yield(label) {
 				return
 			}
@@ -97,99 +99,99 @@ func (l *lookup) namespaces() iter.Seq[string] {
 
 // wildPods answers IP-WITH-DASHES.*.pod. A pod's address itself has to be told:
 // every address of a namespace is a pod's, unless they are verified.
-func (l *lookup) wildPods() outcome {
+func (l *lookup) wildPods() result {
 	switch {
-	case l.pods == podsDisabled:
-		return missing
-	case l.below == 2:
+	case l.podMode == podsDisabled:
+		return nameError
+	case l.depth == 2:
 		return l.wildNamespace()
-	case l.pods == podsVerified && !l.listed(cluster.Pods):
-		return unknown
+	case l.podMode == podsVerified && !l.haveListed(cluster.Pods):
+		return notListed
 	}
-	ip, ok := undash(l.label(0))
-	if !ok || l.below > 3 {
-		return missing
+	ip, ok := parsePodLabel(l.label(0))
+	if !ok || l.depth > 3 {
+		return nameError
 	}
 	for label := range l.namespaces() {
-		if l.pods == podsInsecure || l.index.pods.Get(podKey(nil, []byte(label), ip)) != nil {
+		if l.podMode == podsInsecure || l.index.pods.Get(podKey(nil, []byte(label), ip)) != nil {
 			l.address(ip)
-			return present
+			return answered
 		}
 	}
-	return missing
+	return nameError
 }
 
 // A catch is what matches a question with wildcards.
-type catch struct {
+type wildcardMatches struct {
 	*lookup
-	qtype wire.Type
-	any   bool   // some name does
-	alias *entry // the first ExternalName that does
-	ips   map[netip.Addr]struct{}
-	srv   []share
-	n     int // of SRV records, as countSRV has it
+	qtype        wire.Type
+	found        bool   // some name does
+	externalName *entry // the first ExternalName that does
+	addrs        map[netip.Addr]struct{}
+	services     []serviceMatch
+	srvCount     int // of SRV records, as countSRV has it
 }
 
 // A share is what a question takes of one Service.
-type share struct {
-	service
-	sel selection
+type serviceMatch struct {
+	serviceLookup
+	selection selection
 }
 
 // gather answers with the records of a type. They come in an order that servers
 // with equal data agree on, if they are not more than the reply can hold.
-func (l *lookup) gather(t wire.Type) outcome {
-	c := catch{lookup: l, qtype: t, ips: map[netip.Addr]struct{}{}}
+func (l *lookup) collect(t wire.Type) result {
+	c := wildcardMatches{lookup: l, qtype: t, addrs: map[netip.Addr]struct{}{}}
 	for e := range l.candidates() {
-		if c.take(e); c.full() {
+		if c.add(e); c.isFull() {
 			break
 		}
 	}
 	switch {
-	case !c.any && c.alias != nil:
-		return l.alias(c.alias)
-	case !c.any:
-		return missing
+	case !c.found && c.externalName != nil:
+		return l.externalName(c.externalName)
+	case !c.found:
+		return nameError
 	}
 	a := &l.q.Answer
-	for _, ip := range slices.SortedFunc(maps.Keys(c.ips), netip.Addr.Compare) {
+	for _, ip := range slices.SortedFunc(maps.Keys(c.addrs), netip.Addr.Compare) {
 		if len(a.Buf) > l.q.SizeLimit() {
 			break // what is missing shows when the message is cut
 		}
 		a.Buf = wire.AppendAddress(a.Buf, wire.OwnerIsQuestion, l.ttl, ip)
 		a.Count[wire.Answers]++
 	}
-	slices.SortFunc(c.srv, func(a, b share) int { return bytes.Compare(a.name, b.name) })
-	for _, s := range c.srv {
+	slices.SortFunc(c.services, func(a, b serviceMatch) int { return bytes.Compare(a.name, b.name) })
+	for _, s := range c.services {
 		if len(a.Buf) > l.q.SizeLimit() {
-			return present
+			return answered
 		}
-		s.writeSRV(c.n, &s.sel)
+		s.writeSRV(c.srvCount, &s.selection)
 	}
-	for _, s := range c.srv {
+	for _, s := range c.services {
 		if l.q.ExceedsLimit() {
 			break
 		}
-		s.writeTargets(&s.sel)
+		s.writeTargets(&s.selection)
 	}
-	return present
+	return answered
 }
 
 // full says that nothing more needs to be found.
-func (c *catch) full() bool {
+func (c *wildcardMatches) isFull() bool {
 	const shortest = 28 // a SRV record
 	switch c.qtype {
 	case wire.TypeA, wire.TypeAAAA:
-		return len(c.ips)*lenA > c.q.SizeLimit()
+		return len(c.addrs)*lenA > c.q.SizeLimit()
 	case wire.TypeSRV:
-		return c.n > 100 && len(c.srv)*shortest > c.q.SizeLimit()
+		return c.srvCount > 100 && len(c.services)*shortest > c.q.SizeLimit()
 	}
-	return c.any
+	return c.found
 }
 
 // candidates gives the entries of all Services whose names match.
 func (l *lookup) candidates() iter.Seq[*entry] {
-	name, at := l.q.Name(), l.below-3
+	name, at := l.q.Name(), l.depth-3
 	service, space := name[l.q.LabelOffset(at):l.q.LabelOffset(at+1)], name[l.q.LabelOffset(at+1):l.q.LabelOffset(at+2)]
 	return func(yield func(*entry) bool) {
 		switch {
@@ -214,28 +216,28 @@ func (l *lookup) candidates() iter.Seq[*entry] {
 }
 
 // take adds what matches of one Service.
-func (c *catch) take(e *entry) {
-	spelled := c.q.QuestionName()[c.q.LabelOffset(c.below):]
-	name := append([]byte(e.home.key+"\x03svc"), spelled...)
-	s := share{service: service{lookup: c.lookup, e: e, left: c.below - 3, name: name}}
+func (c *wildcardMatches) add(e *entry) {
+	spelled := c.q.QuestionName()[c.q.LabelOffset(c.depth):]
+	name := append([]byte(e.key.labels+"\x03svc"), spelled...)
+	s := serviceMatch{serviceLookup: serviceLookup{lookup: c.lookup, entry: e, prefix: c.depth - 3, name: name}}
 	switch {
 	case !e.visible() || len(name) > wire.MaxName: // nobody can have that name
 		return
-	case e.alias:
-		if s.left == 0 && (c.alias == nil || e.home.before(c.alias.home)) {
-			c.alias = e
+	case e.externalName:
+		if s.prefix == 0 && (c.externalName == nil || e.key.sortsBefore(c.externalName.key)) {
+			c.externalName = e
 		}
 		return
 	case !s.matches():
 		return
 	}
-	c.any = true
+	c.found = true
 	switch {
-	case s.sel.proto != nil && s.sel.port == nil: // stands between a port and the Service
+	case s.selection.protocol != nil && s.selection.port == nil: // stands between a port and the Service
 	case c.qtype == wire.TypeSRV:
-		if n := s.countSRV(&s.sel); n > 0 {
-			c.n += n
-			c.srv = append(c.srv, s)
+		if n := s.countSRV(&s.selection); n > 0 {
+			c.srvCount += n
+			c.services = append(c.services, s)
 		}
 	case c.qtype == wire.TypeA || c.qtype == wire.TypeAAAA:
 		s.addressesTo(c)
@@ -243,18 +245,18 @@ func (c *catch) take(e *entry) {
 }
 
 // before says whether the one Service's name is in front of the other's.
-func (h *home) before(o *home) bool {
-	a, b := h.name(), o.name()
+func (h *serviceKey) sortsBefore(o *serviceKey) bool {
+	a, b := h.objectKey(), o.objectKey()
 	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace)) < 0
 }
 
 // matches finds out what the labels in front of the Service's name select of it,
 // as service.answer does for names without wildcards, and whether there is that.
-func (s *share) matches() bool {
-	front := s.left // labels that are not a port's
-	sel := selection{own: !s.e.headless}
-	if s.left > 0 && s.label(s.left - 1)[0] == '_' {
-		sel.proto, front = s.label(s.left - 1)[1:], s.left-1
+func (s *serviceMatch) matches() bool {
+	front := s.prefix // labels that are not a port's
+	sel := selection{clusterIPs: !s.entry.headless}
+	if s.prefix > 0 && s.label(s.prefix - 1)[0] == '_' {
+		sel.protocol, front = s.label(s.prefix - 1)[1:], s.prefix-1
 		if front > 0 {
 			if s.label(front - 1)[0] != '_' {
 				return false
@@ -262,44 +264,44 @@ func (s *share) matches() bool {
 			sel.port, front = s.label(front - 1)[1:], front-1
 		}
 	}
-	if front > 1 || front == 1 && (s.label(0)[0] == '_' || sel.proto != nil && !s.kubedns) {
+	if front > 1 || front == 1 && (s.label(0)[0] == '_' || sel.protocol != nil && !s.kubeDNS) {
 		return false
 	}
 	if front == 1 && !s.isStar(0) {
-		some := s.named(s.label(0))
-		if own, ok := s.e.hashedIPs(s.label(0)); ok && s.kubedns {
+		some := s.selectLabel(s.label(0))
+		if own, ok := s.entry.hashedIPs(s.label(0)); ok && s.kubeDNS {
 			some = own
-		} else if sel.own && sel.proto != nil {
+		} else if sel.clusterIPs && sel.protocol != nil {
 			return false
 		}
-		some.proto, some.port = sel.proto, sel.port
+		some.protocol, some.port = sel.protocol, sel.port
 		sel = some
 	}
-	sel.portless = s.kubedns && sel.proto == nil
-	s.sel = sel
-	if sel.own {
-		return sel.proto == nil || s.e.own.has(&sel)
+	sel.portless = s.kubeDNS && sel.protocol == nil
+	s.selection = sel
+	if sel.clusterIPs {
+		return sel.protocol == nil || s.entry.ports.has(&sel)
 	}
 	w := s.endpoints(&sel)
 	return w.next()
 }
 
 // addressesTo adds the addresses of what is selected.
-func (s *share) addressesTo(c *catch) {
+func (s *serviceMatch) addressesTo(c *wildcardMatches) {
 	add := func(ip netip.Addr) {
 		if familyOf(ip) == c.qtype {
-			c.ips[ip] = struct{}{}
+			c.addrs[ip] = struct{}{}
 		}
 	}
-	if s.sel.own {
-		for ip := range s.e.clusterIPs() {
-			if s.sel.picksOwn(ip) {
+	if s.selection.clusterIPs {
+		for ip := range s.entry.clusterIPs() {
+			if s.selection.matchesClusterIP(ip) {
 				add(ip)
 			}
 		}
 		return
 	}
-	for w := s.endpoints(&s.sel); w.next() && !c.full(); {
+	for w := s.endpoints(&s.selection); w.next() && !c.isFull(); {
 		add(w.ep.Addr)
 	}
 }

@@ -16,7 +16,7 @@ func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
 
 // crowdedShop is n Services with ClusterIPs in each of two namespaces.
 func crowdedShop(n int) []cluster.Object {
-	objects := []cluster.Object{namespace("shop"), namespace("mall")}
+	objects := []cluster.Object{namespaceObject("shop"), namespaceObject("mall")}
 	for i := range n {
 		for j, ns := range []string{"shop", "mall"} {
 			s := clusterIP(ns, fmt.Sprintf("svc-%d", i), "http 80/tcp")
@@ -118,7 +118,7 @@ func TestWildcardsBesideChanges(t *testing.T) {
 		s := clusterIP("shop", fmt.Sprintf("new-%d", i), "")
 		s.ClusterIPs = []netip.Addr{netip.AddrFrom4([4]byte{10, 98, byte(i >> 8), byte(i)})}
 		ix.Put(cluster.Services, s)
-		ix.Put(cluster.Namespaces, namespace(fmt.Sprintf("ns-%d", i)))
+		ix.Put(cluster.Namespaces, namespaceObject(fmt.Sprintf("ns-%d", i)))
 		if i >= 100 {
 			ix.Delete(cluster.Services, cluster.Key{Namespace: "shop", Name: fmt.Sprintf("new-%d", i-100)})
 			ix.Delete(cluster.Namespaces, cluster.Key{Name: fmt.Sprintf("ns-%d", i-100)})
