@@ -23,7 +23,7 @@ type endpointDiff struct{ removed, added []endpointRef }
 func (ix *Index) amendEntry(old *entry, f *serviceSpec, all []pendingPart, shifts []partChange) *entry {
 	x := ix.settings.k8sExternal
 	switch {
-	case old == nil || old.merged != nil || !old.exists || old.externalName || !old.equal(f):
+	case old == nil || old.merged() != nil || !old.exists || old.externalName || !old.equal(f):
 		return nil
 	case x.enabled && x.headless && old.headless: // the outside has the addresses too
 		return nil
@@ -52,6 +52,7 @@ func (ix *Index) amendEntry(old *entry, f *serviceSpec, all []pendingPart, shift
 			e.parts[i] = ix.packPart(f, r, f.headless)
 		}
 	}
+	e.table = old.table.amended(e, ix.tableFrom, diff)
 	e.derive(ix.settings, f.headless)
 	if !e.exists {
 		return nil

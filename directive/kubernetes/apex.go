@@ -115,7 +115,8 @@ func (l *lookup) ownServices() []nameServer {
 // itself or, if it is headless, the endpoint, with the addresses of that name.
 func (h *Handler) asServers(e *entry, ip netip.Addr) (found []nameServer) {
 	name := e.key.labels + "\x03svc"
-	for w := e.endpoints(selection{}); w.next() && len(found) < maxOwnServices; {
+	w := e.endpoints(selection{})
+	for w.parts = e.partsAt(ip); w.next() && len(found) < maxOwnServices; {
 		switch {
 		case w.ep.Addr != ip:
 		case e.headless:

@@ -38,6 +38,7 @@ func (ix *Index) buildEntry(h *serviceKey, f serviceSpec, from []pendingPart) *e
 	}
 	if apart {
 		e.parts = parts
+		e.table = e.newTable(ix.tableFrom, nil)
 	} else {
 		e.mergeParts(ix, parts)
 	}

@@ -233,7 +233,7 @@ func (ix *Index) mergeSlices(d *serviceChange) (all []pendingPart, shifts []part
 		}
 		if order >= 0 {
 			if sl := fates[0].slice; sl != nil {
-				all = append(all, pendingPart{sl.Name, ix.portSets.get(sl.Cluster, sl.Ports), sl.Endpoints, nil})
+				all = append(all, pendingPart{sl.Name, ix.portSets.get(sl.Cluster, sl.Ports), readyFirst(sl.Endpoints), nil})
 				to = &all[len(all)-1]
 			}
 			fates = fates[1:]
@@ -251,4 +251,26 @@ func (ix *Index) mergeSlices(d *serviceChange) (all []pendingPart, shifts []part
 	}
 	ix.pending, ix.partChanges = all, shifts
 	return all, shifts
+}
+
+// readyFirst returns the endpoints that are ready in front of the others, so that an
+// answer does not go through these.
+func readyFirst(es cluster.Endpoints) cluster.Endpoints {
+	notReady, inOrder := false, true
+	for ep := range es.All() {
+		inOrder = inOrder && !(notReady && ep.Ready)
+		notReady = notReady || !ep.Ready
+	}
+	if inOrder {
+		return es
+	}
+	buf := make([]byte, 0, len(es))
+	for _, ready := range [2]bool{true, false} {
+		for ep := range es.All() {
+			if ep.Ready == ready {
+				buf = cluster.AppendEndpoint(buf, ep)
+			}
+		}
+	}
+	return cluster.Endpoints(buf)
 }

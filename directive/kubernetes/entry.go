@@ -39,7 +39,7 @@ type entry struct {
 	// each address and each hostname is there once. Nearly all Services are like
 	// that. The parts are then the slices as they stand, in order of their names,
 	// and a change of one slice is a change of one part.
-	merged *mergedParts
+	table *endpointTable
 	// outside is what k8s_external answers of it, as an entry of its own; nil if
 	// that is nothing, or is not asked for.
 	k8sExternal *entry
@@ -91,9 +91,9 @@ func (p *part) aaaa() string { return p.data[p.aEnd:] }
 // they mean. Its entry's parts are then the endpoints that count, by what they
 // have in common; those with the same label stand together.
 type mergedParts struct {
-	slices      []part   // in order of their names
-	targets     []uint32 // how many different labels the endpoints of each of the entry's parts have
-	sharedAddrs bool     // some address is behind several labels
+	slices      []part // in order of their names
+	targets     []part // for each of the entry's parts one with the first endpoint of each label
+	sharedAddrs bool   // some address is behind several labels
 }
 
 const (
@@ -153,20 +153,24 @@ func (f *serviceSpec) has(ip netip.Addr) bool {
 	return false
 }
 
-// slices are those of the Service, in order of their names.
-func (e *entry) slices() []part {
-	if e.merged != nil {
-		return e.merged.slices
+// hasPartRecords reports whether the parts have the address records of their
+// endpoints.
+func (e *entry) hasPartRecords() bool { return e.headless && e.known() }
+
+// merged returns nil if the parts are the slices as they are.
+func (e *entry) merged() *mergedParts {
+	if e.table == nil {
+		return nil
 	}
-	return e.parts
+	return e.table.merged
 }
 
-// labels returns how many targets SRV records of part i have: one for each label.
-func (e *entry) targets(i int) int {
-	if e.merged != nil {
-		return int(e.merged.targets[i])
+// slices are those of the Service, in order of their names.
+func (e *entry) slices() []part {
+	if m := e.merged(); m != nil {
+		return m.slices
 	}
-	return int(e.parts[i].served)
+	return e.parts
 }
 
 // counts says whether the endpoint does. Not all of an entry's parts need to.
@@ -191,9 +195,9 @@ func (e *entry) usedPortSets() (all []*portSet) {
 	for i := range e.parts {
 		all = append(all, e.parts[i].ports)
 	}
-	if e.merged != nil {
-		for i := range e.merged.slices {
-			all = append(all, e.merged.slices[i].ports)
+	if m := e.merged(); m != nil {
+		for i := range m.slices {
+			all = append(all, m.slices[i].ports)
 		}
 	}
 	return all

@@ -129,7 +129,7 @@ func TestEndpointsAreKeptOnce(t *testing.T) {
 	} {
 		ix := load(plain().newIndex(), append(c.slices, namespaceObject("shop"), headless("shop", "db"))...)
 		e := ix.services.Get([]byte("\x02db\x04shop"))
-		if apart := e.merged == nil; apart != c.apart || e.inParts != (apart && len(c.slices) > 1) {
+		if apart := e.merged() == nil; apart != c.apart || e.inParts != (apart && len(c.slices) > 1) {
 			t.Errorf("%s: apart %v, spread %v", c.what, apart, e.inParts)
 		}
 	}

@@ -24,7 +24,7 @@ func (e *entry) externalEntry(set externalSettings) *entry {
 		out.externalName, out.records, out.aEnd = true, cname(x.Hosts[0], set.ttl), 0
 		out.exists = out.records != ""
 	case set.headless && e.headless && e.exists:
-		out.exists, out.parts, out.merged = true, e.parts, e.merged
+		out.exists, out.parts, out.table = true, e.parts, e.table
 		out.setAddresses(slices.Collect(e.addresses()), set.ttl)
 	}
 	if !out.exists {

@@ -35,6 +35,8 @@ type Index struct {
 	serial       atomic.Uint32 // sum over all entries and pods of exposed namespaces
 	importSerial atomic.Uint32
 
+	tableFrom int // number of endpoints from which on a Service has a table
+
 	mu             sync.Mutex // of the writer; what follows is the writer's alone
 	portSets       portSets
 	sliceOwners    [cluster.Kinds]map[cluster.Key]*serviceKey // slices whose names do not tell their Services
@@ -62,7 +64,7 @@ type podCount struct{ pods int }
 // NewIndex makes an empty index, which is synced once all of kinds have been
 // listed.
 func NewIndex(set settings, kinds []cluster.Kind, log *slog.Logger) *Index {
-	ix := &Index{settings: set, log: log, synced: make(chan struct{}), podObjects: map[cluster.Key]*cluster.Pod{}, toggled: map[*namespace]struct{}{}}
+	ix := &Index{settings: set, tableFrom: largeService, log: log, synced: make(chan struct{}), podObjects: map[cluster.Key]*cluster.Pod{}, toggled: map[*namespace]struct{}{}}
 	ix.listedKinds.Store(allKinds)
 	for _, k := range kinds {
 		ix.listedKinds.Store(ix.listedKinds.Load() &^ (1 << k))

@@ -10,15 +10,17 @@ import (
 
 // mix makes of slices what they mean together.
 func (e *entry) mergeParts(ix *Index, slices []part) {
-	e.merged = &mergedParts{slices: slices}
+	merged := &mergedParts{slices: slices}
+	e.table = &endpointTable{merged: merged}
 	if !e.known() || e.externalName {
 		return
 	}
 	var ips []netip.Addr
 	for _, g := range e.mergeEndpoints(ix, slices) {
 		p := ix.packPart(&e.serviceSpec, pendingPart{ports: g.ports, endpoints: cluster.Endpoints(g.packed)}, false)
+		e.addRecords(&p, ix.settings.ttl)
 		e.parts = append(e.parts, p)
-		e.merged.targets = append(e.merged.targets, g.labels)
+		merged.targets = append(merged.targets, newRun(g.ports, cluster.Endpoints(g.targets), g.labels))
 		for ep := range p.endpoints().All() {
 			ips = append(ips, ep.Addr)
 		}
@@ -26,7 +28,24 @@ func (e *entry) mergeParts(ix *Index, slices []part) {
 	if e.headless {
 		e.setAddresses(ips, ix.settings.ttl)
 	}
-	e.merged.sharedAddrs = len(unique(ips)) < len(ips)
+	merged.sharedAddrs = len(unique(ips)) < len(ips)
+	e.table = e.newTable(ix.tableFrom, merged)
+}
+
+// addRecords adds the address records of a headless Service's endpoints to p, each
+// address once.
+func (e *entry) addRecords(p *part, ttl uint32) {
+	if !e.headless {
+		return
+	}
+	var ips []netip.Addr
+	for ep := range p.endpoints().All() {
+		ips = append(ips, ep.Addr)
+	}
+	var f serviceSpec
+	f.setAddresses(ips, ttl)
+	p.aEnd += f.aEnd
+	p.data += f.records
 }
 
 // A target is one endpoint under construction: the addresses behind one label.
@@ -165,15 +184,17 @@ func (t *mergedEndpoint) addAddr(ip netip.Addr) bool {
 
 // A group is the targets with equal ports: their endpoints, packed.
 type portGroup struct {
-	ports  *portSet
-	packed []byte
-	labels uint32 // different labels
+	ports   *portSet
+	packed  []byte
+	targets []byte // of these the first of each label
+	labels  uint32 // different labels
 }
 
 // grouped groups targets by their ports.
 func groupByPorts(all []*mergedEndpoint) (groups []portGroup) {
 	known := map[*portSet]int{}
 	for _, t := range all {
+		slices.SortStableFunc(t.endpoints, func(a, b cluster.Endpoint) int { return a.Addr.BitLen() - b.Addr.BitLen() })
 		i, ok := known[t.ports]
 		if !ok {
 			i = len(groups)
@@ -181,6 +202,7 @@ func groupByPorts(all []*mergedEndpoint) (groups []portGroup) {
 			groups = append(groups, portGroup{ports: t.ports})
 		}
 		groups[i].labels++
+		groups[i].targets = cluster.AppendEndpoint(groups[i].targets, t.endpoints[0])
 		for _, ep := range t.endpoints {
 			groups[i].packed = cluster.AppendEndpoint(groups[i].packed, ep)
 		}

@@ -39,6 +39,7 @@ func few[T any](c *cosmos, n int, from ...T) (some []T) {
 func newCosmos(seed uint64) *cosmos {
 	c := &cosmos{Rand: rand.New(rand.NewPCG(seed, 53)), have: noObjects()}
 	d := plain()
+	d.tables = seed%3 > 0
 	d.ttl = pick(c, uint32(0), 5, 30, 3600)
 	d.pods = pick(c, podsDisabled, podsInsecure, podsVerified, podsVerified)
 	d.zonal = c.chance(40)
@@ -72,7 +73,7 @@ func (c *cosmos) addresses() []netip.Addr {
 }
 
 func (c *cosmos) namespace() string { return pick(c, "shop", "shop", "kube-system", "svc") }
-func (c *cosmos) service() string         { return pick(c, "api", "api", "db", "web", "svc", "pin") }
+func (c *cosmos) service() string   { return pick(c, "api", "api", "db", "web", "svc", "pin") }
 
 func (c *cosmos) ports() []cluster.Port {
 	return slices.Clone(pick(c,

@@ -302,9 +302,13 @@ func (l *lookup) reverseName() result {
 			l.writePTR(e, nil)
 			return answered
 		}
-		for i := range e.parts {
+		parts := e.partsAt(ip)
+		for i := range parts {
+			if l.q.ExceedsLimit() {
+				return found
+			}
 			var ep cluster.Endpoint
-			for rest := e.parts[i].endpoints(); rest != ""; {
+			for rest := parts[i].endpoints(); rest != ""; {
 				if rest = rest.Next(&ep); ep.Addr == ip && e.isServed(&ep) {
 					l.writePTR(e, &ep)
 					found = answered

@@ -32,6 +32,7 @@ type directive struct {
 	through      bool
 	throughZones []string
 	local        []netip.Addr
+	tables       bool // Services with few endpoints have tables, too
 }
 
 // plain is a directive as most Corefiles have it.
@@ -45,7 +46,11 @@ func (d directive) kinds() []cluster.Kind {
 }
 
 func (d directive) newIndex() *Index {
-	return NewIndex(settings{ttl: d.ttl, ignoreEmpty: d.ignoreEmpty}, d.kinds(), slog.New(slog.DiscardHandler))
+	ix := NewIndex(settings{ttl: d.ttl, ignoreEmpty: d.ignoreEmpty}, d.kinds(), slog.New(slog.DiscardHandler))
+	if d.tables {
+		ix.tableFrom = 1
+	}
+	return ix
 }
 
 func (d directive) handler(t testing.TB, ix *Index) *Handler {

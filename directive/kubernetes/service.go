@@ -69,15 +69,38 @@ type endpointCursor struct {
 	endpoints cluster.Endpoints // of the part
 	ports     *portSet          // of the part
 	ep        cluster.Endpoint
+	left      uint32    // endpoints of the part that are served and have not been read
+	family    wire.Type // if it is not 0, parts of the other family are left out
+	oneFamily bool      // the endpoints of each part have one family
+	oneLabel  bool      // only one endpoint of each part is wanted
+	numbers   []uint32  // of the parts that have the port; nil is any
 }
 
 func (e *entry) endpoints(sel selection) endpointCursor {
-	return endpointCursor{sel: sel, notReady: e.publishNotReady, parts: e.parts}
+	c := endpointCursor{sel: sel, notReady: e.publishNotReady, parts: e.parts}
+	if e.table != nil {
+		c.parts, c.oneFamily = e.table.find(&sel, e.parts)
+		c.numbers = e.table.numbersOf(&sel)
+	}
+	return c
 }
 
-func (s *serviceLookup) endpoints(sel *selection) endpointCursor {
-	return endpointCursor{sel: *sel, notReady: s.entry.publishNotReady, parts: s.entry.parts}
+// targets returns a cursor over the endpoints that sel selects, of which those with
+// one label may be left out but for the first one.
+func (e *entry) targetsOf(sel selection) endpointCursor {
+	c := e.endpoints(sel)
+	c.oneLabel = sel.label != nil && !sel.anyForm
+	switch m := e.merged(); {
+	case m == nil || sel.label != nil:
+	case sel.zone == nil:
+		c.parts, c.oneFamily = m.targets, false
+	case e.table.byZone != nil:
+		c.parts, c.oneFamily = e.table.byZone[string(sel.zone)].targets, false
+	}
+	return c
 }
+
+func (s *serviceLookup) endpoints(sel *selection) endpointCursor { return s.entry.endpoints(*sel) }
 
 // next moves to the next endpoint, if there is one.
 func (w *endpointCursor) next() bool {
@@ -93,12 +116,25 @@ func (w *endpointCursor) next() bool {
 // its first one.
 func (w *endpointCursor) nextPart() bool {
 	for len(w.parts) > 0 {
-		p := &w.parts[0]
-		w.parts = w.parts[1:]
-		if p.served > 0 && w.sel.mayMatch(p.ports) {
-			w.part, w.ports, w.endpoints = p, p.ports, p.endpoints()
-			return true
+		var p *part
+		switch {
+		case w.numbers == nil:
+			p, w.parts = &w.parts[0], w.parts[1:]
+		case len(w.numbers) == 0:
+			return false
+		default:
+			p, w.numbers = &w.parts[w.numbers[0]], w.numbers[1:]
 		}
+		if p.served == 0 || !w.sel.mayMatch(p.ports) {
+			continue
+		}
+		w.part, w.ports, w.endpoints, w.left = p, p.ports, p.endpoints(), p.served
+		if w.family != 0 && w.oneFamily {
+			if w.endpoints.Next(&w.ep); familyOf(w.ep.Addr) != w.family {
+				continue
+			}
+		}
+		return true
 	}
 	return false
 }
@@ -109,11 +145,17 @@ func (w *endpointCursor) nextInPart() bool {
 		if w.sel.addr.Is4() {
 			w.endpoints = w.endpoints.From(w.sel.addr.As4())
 		}
-		if len(w.endpoints) == 0 {
+		if len(w.endpoints) == 0 || w.left == 0 {
 			return false
 		}
 		w.endpoints = w.endpoints.Next(&w.ep)
-		if (w.ep.Ready || w.notReady) && w.sel.matches(&w.ep) {
+		if !w.ep.Ready && !w.notReady {
+			continue
+		}
+		if w.left--; w.sel.matches(&w.ep) {
+			if w.oneLabel {
+				w.left = 0
+			}
 			return true
 		}
 	}
@@ -269,11 +311,8 @@ func (s *serviceLookup) zoneName() result {
 	if s.endpointsName(&sel) == answered {
 		return answered
 	}
-	for w := s.endpoints(&selection{}); w.next(); {
-		var room [wire.MaxName]byte
-		if endsIn(appendDotted(room[:0], w.ep.Zone), sel.zone) {
-			return answered
-		}
+	if s.entry.hasZone(sel.zone) {
+		return answered
 	}
 	if how == "prefer" {
 		return s.endpointsName(&selection{})
@@ -302,10 +341,15 @@ func (s *serviceLookup) endpointsName(sel *selection) result {
 func (s *serviceLookup) writeAddrs(sel *selection, t wire.Type) {
 	a := &s.q.Answer
 	var written map[netip.Addr]struct{} // made only where an address may come again
-	if s.entry.merged != nil && s.entry.merged.sharedAddrs && (s.entry.headless || s.kubeDNS) {
+	if m := s.entry.merged(); m != nil && m.sharedAddrs && (s.entry.headless || s.kubeDNS) && (sel.label == nil || s.kubeDNS) {
 		written = map[netip.Addr]struct{}{}
 	}
-	for w := s.endpoints(sel); w.next(); {
+	w := s.endpoints(sel)
+	if w.family = t; sel.label == nil && sel.zone == nil && s.entry.hasPartRecords() && s.ttl == s.index.settings.ttl {
+		s.writePartAddrs(&w, written)
+		return
+	}
+	for w.next() {
 		ep := w.ep
 		if familyOf(ep.Addr) != t {
 			continue
@@ -321,6 +365,34 @@ func (s *serviceLookup) writeAddrs(sel *selection, t wire.Type) {
 		}
 		a.Buf = wire.AppendAddress(a.Buf, wire.OwnerIsQuestion, s.ttl, ep.Addr)
 		a.Count[wire.Answers]++
+	}
+}
+
+// writePartAddrs writes the records of the cursor's family that the parts have.
+func (s *serviceLookup) writePartAddrs(w *endpointCursor, written map[netip.Addr]struct{}) {
+	a := &s.q.Answer
+	for w.nextPart() {
+		records, size := w.part.a(), lenA
+		if w.family == wire.TypeAAAA {
+			records, size = w.part.aaaa(), lenAAAA
+		}
+		if written == nil {
+			if len(a.Buf) > s.q.SizeLimit() {
+				return
+			}
+			s.writeRecords(records, size)
+			continue
+		}
+		for ; records != ""; records = records[size:] {
+			if len(a.Buf) > s.q.SizeLimit() {
+				return
+			}
+			ip, _ := netip.AddrFromSlice([]byte(records[len(wire.OwnerIsQuestion)+10 : size]))
+			if _, duplicate := written[ip]; !duplicate {
+				written[ip] = struct{}{}
+				a.AppendString(wire.Answers, records[:size], 1)
+			}
+		}
 	}
 }
 

@@ -40,17 +40,17 @@ func (s *serviceLookup) countSRV(sel *selection) (n int) {
 	}
 	whole := sel.label == nil && sel.zone == nil
 	var before srvTarget
-	for w := s.endpoints(sel); n <= 100 && w.nextPart(); {
+	w := s.entry.targetsOf(*sel)
+	if s.kubeDNS {
+		w = s.endpoints(sel)
+	}
+	for n <= 100 && w.nextPart() {
 		ports := min(101, len(w.ports.selected(sel)))
 		switch {
 		case ports == 0:
 			continue
 		case whole && s.allFit(w.ports):
-			targets := int(w.part.served)
-			if !s.kubeDNS {
-				targets = s.entry.targets(len(s.entry.parts) - len(w.parts) - 1)
-			}
-			n += ports * min(101, targets)
+			n += ports * min(101, int(w.part.served))
 			continue
 		}
 		for n <= 100 && w.nextInPart() {
@@ -81,7 +81,7 @@ func (s *serviceLookup) writeSRV(n int, sel *selection) {
 	}
 	var before srvTarget
 	var room [wire.MaxName]byte
-	for w := s.endpoints(sel); w.nextPart(); {
+	for w := s.entry.targetsOf(*sel); w.nextPart(); {
 		ports := w.ports.selected(sel)
 		for len(ports) > 0 && w.nextInPart() {
 			if len(a.Buf) > s.q.SizeLimit() {

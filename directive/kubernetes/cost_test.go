@@ -1,0 +1,159 @@
+package kubernetes
+
+import (
+	"fmt"
+	"net/netip"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
+)
+
+// threadTime returns the CPU time of this thread, which other processes and the
+// garbage collector do not add to.
+func threadTime(t *testing.T) time.Duration {
+	t.Helper()
+	var ts syscall.Timespec
+	const threadCPU = 3 // CLOCK_THREAD_CPUTIME_ID
+	if _, _, errno := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, threadCPU, uintptr(unsafe.Pointer(&ts)), 0); errno != 0 {
+		t.Fatal(errno)
+	}
+	return time.Duration(ts.Nano())
+}
+
+// cost returns the CPU time of one query, and the size of its reply: the least of
+// several batches, since interrupts only add. The caller has locked the thread.
+func (s *server) cost(t *testing.T, name, qtype string, proto dns.Proto) (least time.Duration, size int) {
+	t.Helper()
+	packet := request(t, name, mdns.StringToType[qtype], 1232)
+	now := time.Now()
+	least = time.Hour
+	lent := s.lent[:4096]
+	if proto == dns.TCP {
+		lent = s.lent
+	}
+	for range 12 {
+		const batch = 20
+		start := threadTime(t)
+		for range batch {
+			s.query.Reset(append(s.query.Buffer(len(packet))[:0], packet...), proto, now)
+			s.port.Serve(s.query, lent)
+		}
+		least = min(least, (threadTime(t)-start)/batch)
+	}
+	return least, len(s.query.Reply())
+}
+
+// kernelCost is what receiving a datagram and sending its reply cost at least, which
+// the tests leave out.
+const kernelCost = 2 * time.Microsecond
+
+// packed packs n endpoints, made by f.
+func packed(n int, f func(i int) cluster.Endpoint) cluster.Endpoints {
+	var buf []byte
+	for i := range n {
+		buf = cluster.AppendEndpoint(buf, f(i))
+	}
+	return cluster.Endpoints(buf)
+}
+
+func addr4(i int) netip.Addr {
+	return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
+}
+
+func manyPorts(prefix string, n int) (ports []cluster.Port) {
+	for i := range n {
+		ports = append(ports, cluster.Port{Name: fmt.Sprintf("%s%d", prefix, i), Protocol: "tcp", Port: uint16(1 + i)})
+	}
+	return ports
+}
+
+// An object of any size that the API accepts does not make an answer expensive: it
+// costs at most 20 times as much as the address of a Service, for each 1,232 bytes
+// of the reply.
+func TestAnswerCostOfHugeObjects(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector multiplies the time of some answers")
+	}
+	bomb := headless("evil", "bomb")
+	sliceOf := func(name string, ports []cluster.Port, es cluster.Endpoints) *cluster.Slice {
+		return &cluster.Slice{Namespace: "evil", Name: name, Service: "bomb", Ports: ports, Endpoints: es}
+	}
+	const most = 100_000 // 1,000 endpoints with 100 addresses each
+	plainEndpoint := func(i int) cluster.Endpoint { return cluster.Endpoint{Addr: addr4(i), Ready: true} }
+	hostnamed := func(i int) cluster.Endpoint {
+		return cluster.Endpoint{Addr: addr4(i), Hostname: fmt.Sprintf("h%d", i), Ready: true}
+	}
+	few := []cluster.Port{{Name: "p1", Protocol: "tcp", Port: 1}}
+	var slices []cluster.Object
+	for i := range 1000 {
+		slices = append(slices, sliceOf(fmt.Sprintf("bomb-%04d", i), manyPorts(fmt.Sprintf("s%d-", i), 20), packed(10, func(j int) cluster.Endpoint { return plainEndpoint(10*i + j) })))
+	}
+	var sameAddr []cluster.Object
+	for i := range 2000 {
+		name := fmt.Sprintf("same-%d", i)
+		sameAddr = append(sameAddr, headless("evil", name), slice("evil", name+"-1", name, "p1 1/tcp", "10.0.0.1"))
+	}
+	ports := manyPorts("p", 20000)
+	zoned := func(i int) cluster.Endpoint {
+		return cluster.Endpoint{Addr: addr4(i), Zone: fmt.Sprintf("zone-%d", i%3), Ready: true}
+	}
+	big := &cluster.Service{Namespace: "evil", Name: "bomb", ClusterIPs: []netip.Addr{addr4(1 << 23)}, Ports: ports}
+	for _, c := range []struct {
+		what      string
+		objects   []cluster.Object
+		questions string
+	}{
+		{"20,000 ports of a Service", []cluster.Object{big}, "_p19999._tcp.BOMB SRV, _x._tcp.BOMB SRV, BOMB SRV, _tcp.BOMB SRV, BOMB ANY"},
+		{"20,000 ports of 1,000 endpoints", []cluster.Object{bomb, sliceOf("bomb-1", ports, packed(1000, plainEndpoint))}, "_p1._tcp.BOMB SRV, _p1._tcp.BOMB A, _x._tcp.BOMB SRV, BOMB SRV, BOMB ANY, 10-0-3-1.BOMB SRV"},
+		{"two slices of the same 1,000 endpoints with 20,000 ports", []cluster.Object{bomb, sliceOf("bomb-1", ports, packed(1000, plainEndpoint)), sliceOf("bomb-2", manyPorts("q", 20000), packed(1000, plainEndpoint))}, "_p1._tcp.BOMB SRV, _q1._tcp.BOMB SRV, _q1._tcp.BOMB A, BOMB SRV, 10-0-3-1.BOMB A, 1.3.0.10.in-addr.arpa PTR"},
+		{"100,000 addresses", []cluster.Object{bomb, sliceOf("bomb-1", few, packed(most, plainEndpoint))}, "BOMB A, BOMB AAAA, BOMB SRV, _p1._tcp.BOMB AAAA, _p1._tcp.BOMB SRV, 10-1-0-1.BOMB A, 10-255-0-1.BOMB A, x.BOMB A, 1.0.1.10.in-addr.arpa PTR, 1.0.1.10.in-addr.arpa A"},
+		{"100,000 hostnames", []cluster.Object{bomb, sliceOf("bomb-1", few, packed(most, hostnamed))}, "BOMB A, BOMB SRV, h99999.BOMB A, h99999.BOMB SRV, x.BOMB A, 1.0.1.10.in-addr.arpa PTR"},
+		{"one hostname", []cluster.Object{bomb, sliceOf("bomb-1", few, packed(most, func(i int) cluster.Endpoint {
+			return cluster.Endpoint{Addr: addr4(i), Hostname: "h", Ready: true}
+		}))}, "BOMB A, h.BOMB A, h.BOMB AAAA, x.BOMB A, h.BOMB SRV, BOMB SRV, 1.0.1.10.in-addr.arpa PTR"},
+		{"one address", []cluster.Object{bomb, sliceOf("bomb-1", few, packed(most, func(i int) cluster.Endpoint {
+			return cluster.Endpoint{Addr: addr4(1), Hostname: fmt.Sprintf("h%d", i), Ready: true}
+		}))}, "BOMB A, h99999.BOMB A, BOMB SRV, 1.0.0.10.in-addr.arpa PTR, 1.0.0.10.in-addr.arpa TXT"},
+		{"one ready endpoint behind 99,999", []cluster.Object{bomb, sliceOf("bomb-1", few, packed(most, func(i int) cluster.Endpoint {
+			return cluster.Endpoint{Addr: addr4(i), Ready: i == most-1}
+		}))}, "BOMB A, BOMB SRV, _p1._tcp.BOMB SRV, 10-1-134-159.BOMB A"},
+		{"1,000 slices with 20 ports each", append([]cluster.Object{bomb}, slices...), "_s999-1._tcp.BOMB SRV, _x._tcp.BOMB A, BOMB SRV, BOMB A, 10-0-39-15.BOMB A, 15.39.0.10.in-addr.arpa PTR"},
+		{"2,000 Services of one address", sameAddr, "1.0.0.10.in-addr.arpa PTR, 1.0.0.10.in-addr.arpa A, cluster.local NS, ns.dns.cluster.local A"},
+		{"topology zones", []cluster.Object{bomb, sliceOf("bomb-1", few, packed(most, zoned))}, "zone-2.pin._zone.BOMB A, zone-2.pin._zone.BOMB AAAA, zone-9.pin._zone.BOMB A, zone-9.prefer._zone.BOMB A"},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			d := localAt("10.0.0.1")
+			d.zonal = true
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			before := threadTime(t)
+			s := start(t, d, append(c.objects, namespaceObject("evil"), clusterIP("evil", "plain", "http 80/tcp", "10.96.0.1"))...)
+			if took := threadTime(t) - before; took > 5*time.Second {
+				t.Errorf("processing the objects: %v of CPU time, want at most 5s", took)
+			}
+			base, _ := s.cost(t, "plain.evil.svc.cluster.local.", "A", dns.UDP)
+			for _, q := range strings.Split(c.questions, ", ") {
+				name, qtype, _ := strings.Cut(strings.ReplaceAll(q, "BOMB", "bomb.evil.svc.cluster.local"), " ")
+				for _, proto := range []dns.Proto{dns.UDP, dns.TCP} {
+					took, size := s.cost(t, name+".", qtype, proto)
+					if proto == dns.TCP {
+						size = wire.MaxMessage // addresses that do not fit are written before they are left out
+					}
+					most := 20 * (base + kernelCost) * time.Duration(1+size/1232)
+					if took > most {
+						t.Errorf("%s over %v: %v for a reply of %d bytes, want at most %v (%v for an address)", q, proto, took, size, most, base)
+					}
+				}
+			}
+		})
+	}
+}

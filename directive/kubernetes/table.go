@@ -1,0 +1,389 @@
+package kubernetes
+
+import (
+	"hash/maphash"
+	"net/netip"
+	"slices"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/wire"
+)
+
+const (
+	// largeService is how many endpoints a Service has from which on they are found
+	// by a table. Going through fewer costs less than the table's memory.
+	largeService = 256
+	// shardSize is how many endpoints a shard has on average.
+	shardSize = 32
+)
+
+// An endpointTable finds endpoints in the parts of an entry without going through
+// all of them: a tenant may write a hundred thousand into one EndpointSlice. It is
+// immutable.
+type endpointTable struct {
+	merged *mergedParts // nil if the parts are the slices as they are
+
+	// The endpoints that are served, by their hostnames and by their addresses. An
+	// event replaces a few shards. Nil if the parts are merged, or if they are few.
+	shards []*[]part
+	seed   maphash.Seed
+	size   int // endpoints in the shards
+
+	// The same for merged parts: endpoints that share a label or an address may be
+	// many, so each run of them has its own entry. These are made anew by each event.
+	byLabel map[endpointID][]part
+	byAddr  map[netip.Addr][]part
+
+	// byZone has the endpoints by the labels of their topology zone, and nothing for
+	// names between such a name and the Service.
+	byZone map[string]zoneParts
+
+	// byPort has the numbers of the parts that have a port of some name and protocol,
+	// or with an empty name of some protocol. Nil if the parts have few port sets.
+	byPort map[portKey][]uint32
+}
+
+// zoneParts are the endpoints of one topology zone.
+type zoneParts struct {
+	endpoints []part // those of each part have one family
+	targets   []part // one endpoint for each label
+}
+
+type portKey struct{ protocol, name string }
+
+// newTable returns the table of an entry's parts; nil if it needs none. It has the
+// endpoints if there are at least as many as from.
+func (e *entry) newTable(from int, merged *mergedParts) *endpointTable {
+	n, most := 0, 0
+	for i := range e.parts {
+		n += int(e.parts[i].served)
+		most += len(e.parts[i].endpoints()) / 5
+	}
+	if most < from {
+		if merged == nil {
+			return nil
+		}
+		return &endpointTable{merged: merged}
+	}
+	t := &endpointTable{merged: merged, size: n}
+	t.indexPorts(e)
+	t.indexZones(e)
+	if merged != nil {
+		t.indexRuns(e)
+		return t
+	}
+	t.seed = maphash.MakeSeed()
+	t.shards = make([]*[]part, shardCount(n))
+	groups := make([]partGroups, len(t.shards))
+	for c := e.endpoints(selection{}); c.next(); {
+		first, second := t.shardsOf(&c.ep)
+		groups[first].add(c.ports, c.ep)
+		if second != first {
+			groups[second].add(c.ports, c.ep)
+		}
+	}
+	for i := range groups {
+		t.shards[i] = groups[i].parts()
+	}
+	return t
+}
+
+func shardCount(endpoints int) (n int) {
+	for n = 1; n*shardSize < endpoints; {
+		n *= 2
+	}
+	return n
+}
+
+// amended returns the table of e, which differs by diff from the entry that t is
+// the table of. Neither has merged parts.
+func (t *endpointTable) amended(e *entry, from int, diff *endpointDiff) *endpointTable {
+	if t == nil || t.shards == nil {
+		return e.newTable(from, nil)
+	}
+	next := &endpointTable{shards: slices.Clone(t.shards), seed: t.seed, size: t.size}
+	next.indexPorts(e)
+	changes := map[int]*shardChange{}
+	note := func(refs []endpointRef, removed bool) {
+		for i := range refs {
+			r := &refs[i]
+			if !e.isServed(&r.ep) {
+				continue
+			}
+			first, second := t.shardsOf(&r.ep)
+			for n, shard := range [2]int{first, second} {
+				if n == 1 && second == first {
+					break
+				}
+				c := changes[shard]
+				if c == nil {
+					c = new(shardChange)
+					changes[shard] = c
+				}
+				if removed {
+					c.removed = append(c.removed, r.ep.Addr)
+				} else {
+					c.added = append(c.added, r)
+				}
+			}
+			if removed {
+				next.size--
+			} else {
+				next.size++
+			}
+		}
+	}
+	note(diff.removed, true)
+	note(diff.added, false)
+	if n := shardCount(next.size); next.size < from || n > 2*len(t.shards) || 2*n < len(t.shards) {
+		return e.newTable(from, nil)
+	}
+	for i, c := range changes {
+		next.shards[i] = c.apply(*t.shards[i])
+	}
+	if t.byZone != nil || slices.ContainsFunc(diff.added, func(r endpointRef) bool { return r.ep.Zone != "" }) {
+		next.indexZones(e)
+	}
+	return next
+}
+
+// A shardChange is what an event changes in one shard. Addresses are unique in it.
+type shardChange struct {
+	removed []netip.Addr
+	added   []*endpointRef
+}
+
+func (c *shardChange) apply(shard []part) *[]part {
+	groups := make(partGroups, 0, len(shard)+len(c.added))
+	for i := range shard {
+		groups = append(groups, partGroup{ports: shard[i].ports, endpoints: make([]byte, 0, len(shard[i].data)+32)})
+		for ep := range shard[i].endpoints().All() {
+			if !slices.Contains(c.removed, ep.Addr) {
+				groups.add(shard[i].ports, ep)
+			}
+		}
+	}
+	for _, r := range c.added {
+		groups.add(r.ports, r.ep)
+	}
+	return groups.parts()
+}
+
+// shardsOf returns the shards that an endpoint is in: that of its address, and that
+// of its hostname if it has one.
+func (t *endpointTable) shardsOf(ep *cluster.Endpoint) (byAddr, byHostname int) {
+	byAddr = t.shardOfAddr(ep.Addr)
+	if ep.Hostname == "" {
+		return byAddr, byAddr
+	}
+	return byAddr, int(maphash.String(t.seed, ep.Hostname) & uint64(len(t.shards)-1))
+}
+
+func (t *endpointTable) shardOfAddr(ip netip.Addr) int {
+	b := ip.As16()
+	return int(maphash.Bytes(t.seed, b[:]) & uint64(len(t.shards)-1))
+}
+
+// find returns parts that have all endpoints that sel selects among parts, which
+// are those of the entry. It reports whether the endpoints of each have one family.
+func (t *endpointTable) find(sel *selection, parts []part) (found []part, oneFamily bool) {
+	switch {
+	case t.byZone != nil && sel.zone != nil:
+		return t.byZone[string(sel.zone)].endpoints, true
+	case sel.label == nil || sel.anyForm:
+		return parts, false
+	case t.byLabel != nil && sel.addr.IsValid():
+		return t.byLabel[endpointID{cluster: string(sel.cluster), addr: sel.addr}], true
+	case t.byLabel != nil:
+		return t.byLabel[endpointID{cluster: string(sel.cluster), hostname: string(sel.label)}], true
+	case t.shards != nil && sel.addr.IsValid():
+		return *t.shards[t.shardOfAddr(sel.addr)], false
+	case t.shards != nil:
+		return *t.shards[maphash.Bytes(t.seed, sel.label)&uint64(len(t.shards)-1)], false
+	}
+	return parts, false
+}
+
+// partsAt returns parts that have all endpoints with an address.
+func (e *entry) partsAt(ip netip.Addr) []part {
+	switch t := e.table; {
+	case t != nil && t.byAddr != nil:
+		return t.byAddr[ip]
+	case t != nil && t.shards != nil:
+		return *t.shards[t.shardOfAddr(ip)]
+	}
+	return e.parts
+}
+
+// indexRuns makes the maps of merged parts. Endpoints with one label stand together,
+// and among them those of one family.
+func (t *endpointTable) indexRuns(e *entry) {
+	t.byLabel, t.byAddr = map[endpointID][]part{}, map[netip.Addr][]part{}
+	for i := range e.parts {
+		p := &e.parts[i]
+		cluster := string(appendDotted(nil, p.ports.cluster))
+		all := p.endpoints()
+		for rest := all; rest != ""; {
+			var first, ep endpointAt
+			first.read(rest)
+			id := endpointIDOf(cluster, first.Endpoint)
+			run, n := rest, uint32(0)
+			for ep = first; ; ep.read(rest) {
+				if endpointIDOf(cluster, ep.Endpoint) != id || ep.Addr.Is4() != first.Addr.Is4() {
+					break
+				}
+				t.byAddr[ep.Addr] = append(t.byAddr[ep.Addr], newRun(p.ports, rest[:len(rest)-len(ep.rest)], 1))
+				n++
+				if rest = ep.rest; rest == "" {
+					break
+				}
+			}
+			t.byLabel[id] = append(t.byLabel[id], newRun(p.ports, run[:len(run)-len(rest)], n))
+		}
+	}
+}
+
+// An endpointAt is the first of some endpoints, and those behind it.
+type endpointAt struct {
+	cluster.Endpoint
+	rest cluster.Endpoints
+}
+
+func (at *endpointAt) read(es cluster.Endpoints) { at.rest = es.Next(&at.Endpoint) }
+
+// newRun returns a part without a name and records.
+func newRun(ports *portSet, endpoints cluster.Endpoints, n uint32) part {
+	return part{ports: ports, data: string(endpoints), endpointsEnd: uint32(len(endpoints)), aEnd: uint32(len(endpoints)), served: n}
+}
+
+// indexZones makes the map of topology zones, if there are any.
+func (t *endpointTable) indexZones(e *entry) {
+	type zone struct{ ipv4, ipv6, targets partGroups }
+	zones := map[string]*zone{}
+	before := map[string]srvTarget{}
+	for c := e.endpoints(selection{}); c.next(); {
+		if c.ep.Zone == "" {
+			continue
+		}
+		z := zones[c.ep.Zone]
+		if z == nil {
+			z = new(zone)
+			zones[c.ep.Zone] = z
+		}
+		if c.ep.Addr.Is4() {
+			z.ipv4.add(c.ports, c.ep)
+		} else {
+			z.ipv6.add(c.ports, c.ep)
+		}
+		if target := (srvTarget{c.ports, c.ep.Hostname}); !target.equals(before[c.ep.Zone]) {
+			z.targets.add(c.ports, c.ep)
+			before[c.ep.Zone] = target
+		}
+	}
+	if len(zones) == 0 {
+		return
+	}
+	t.byZone = map[string]zoneParts{}
+	for name, z := range zones {
+		labels := string(appendDotted(nil, name))
+		t.byZone[labels] = zoneParts{slices.Concat(*z.ipv4.parts(), *z.ipv6.parts()), *z.targets.parts()}
+		for labels = labels[1+labels[0]:]; labels != ""; labels = labels[1+labels[0]:] {
+			if _, known := t.byZone[labels]; !known {
+				t.byZone[labels] = zoneParts{}
+			}
+		}
+	}
+}
+
+// hasZone reports whether a topology zone has these labels, or ends in them.
+func (e *entry) hasZone(labels []byte) bool {
+	if e.table != nil && e.table.byZone != nil {
+		_, known := e.table.byZone[string(labels)]
+		return known
+	}
+	for c := e.endpoints(selection{}); c.next(); {
+		var room [wire.MaxName]byte
+		if endsIn(appendDotted(room[:0], c.ep.Zone), labels) {
+			return true
+		}
+	}
+	return false
+}
+
+const (
+	// manyPortSets is how many parts may have different ports before these are
+	// indexed, and maxIndexedPorts how many ports the index may have.
+	manyPortSets    = 16
+	maxIndexedPorts = 1 << 16
+)
+
+// indexPorts makes the index of ports if there are many different sets.
+func (t *endpointTable) indexPorts(e *entry) {
+	if len(e.parts) < manyPortSets {
+		return
+	}
+	sets, named := map[*portSet]struct{}{}, 0
+	for i := range e.parts {
+		if _, known := sets[e.parts[i].ports]; !known {
+			sets[e.parts[i].ports] = struct{}{}
+			named += len(e.parts[i].ports.named)
+		}
+	}
+	if len(sets) < manyPortSets || named > maxIndexedPorts {
+		return
+	}
+	t.byPort = map[portKey][]uint32{}
+	for i := range e.parts {
+		protocol := ""
+		for _, p := range e.parts[i].ports.named {
+			key := portKey{p.protocol, p.name}
+			t.byPort[key] = append(t.byPort[key], uint32(i))
+			if p.protocol != protocol {
+				protocol = p.protocol
+				t.byPort[portKey{protocol, ""}] = append(t.byPort[portKey{protocol, ""}], uint32(i))
+			}
+		}
+	}
+}
+
+// numbersOf returns the numbers of the parts that have the ports of sel; nil means
+// any part may have them.
+func (t *endpointTable) numbersOf(sel *selection) []uint32 {
+	if t.byPort == nil || sel.protocol == nil || sel.label != nil || sel.zone != nil {
+		return nil
+	}
+	if numbers := t.byPort[portKey{string(sel.protocol), string(sel.port)}]; numbers != nil {
+		return numbers
+	}
+	return []uint32{}
+}
+
+// partGroups are parts under construction: endpoints by their ports.
+type partGroups []partGroup
+
+type partGroup struct {
+	ports     *portSet
+	endpoints []byte
+	n         uint32
+}
+
+func (gs *partGroups) add(ports *portSet, ep cluster.Endpoint) {
+	for i := len(*gs) - 1; i >= 0; i-- {
+		if g := &(*gs)[i]; g.ports == ports {
+			g.endpoints = cluster.AppendEndpoint(g.endpoints, ep)
+			g.n++
+			return
+		}
+	}
+	*gs = append(*gs, partGroup{ports, cluster.AppendEndpoint(nil, ep), 1})
+}
+
+func (gs partGroups) parts() *[]part {
+	parts := make([]part, 0, len(gs))
+	for _, g := range gs {
+		if g.n > 0 {
+			parts = append(parts, newRun(g.ports, cluster.Endpoints(g.endpoints), g.n))
+		}
+	}
+	return &parts
+}
