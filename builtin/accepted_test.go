@@ -131,6 +131,7 @@ func folder(t *testing.T) string {
 		"path.conf":     "nameserver 192.0.2.53\nsearch example.org example.net\n",
 		"example.hosts": "192.0.2.1 www.example.org\n",
 		"weights":       "www.example.org\n192.0.2.1 3\n",
+		"secret":        "root:$6$salt$HUNTER2:19000:0:99999:7:::\nlgo:HUNTER2\nlog {\n HUNTER2\n}\nview\n",
 		"kubeconfig":    "apiVersion: v1\nkind: Config\n",
 		"cert.pem":      cert, "key.pem": key, "ca.pem": cert,
 	} {

@@ -14,29 +14,51 @@ import (
 
 func (p *program) checkCommand() *cobra.Command {
 	var at port
+	var strict bool
 	c := &cobra.Command{
-		Use:     "check FILE…",
-		Short:   "Read Corefiles and say everything that is wrong with them",
-		Long:    "Check reads and plans, as serve would, but opens nothing and needs no cluster.",
-		Example: "  seamark check Corefile",
-		Args:    cobra.MinimumNArgs(1),
+		Use:   "check FILE...",
+		Short: "Report every error and warning of Corefiles",
+		Long: `Check reads Corefiles and plans a server for each, as serve does, but it opens no
+socket and contacts no API server or upstream. It prints every error with its
+file and line, and warnings about configurations that are valid but probably not
+intended. "-" is standard input.
+
+The exit status is 1 if there is an error or, with --strict, a warning.`,
+		Example: `  seamark check Corefile
+  seamark check --strict Corefile
+  kubectl -n kube-system get configmap coredns -o jsonpath={.data.Corefile} | seamark check -`,
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, files []string) error {
 			var errs []error
 			for _, file := range files {
-				if _, err := p.plan(file, at); err != nil {
-					errs = append(errs, err)
-					continue
-				}
-				fmt.Fprintf(p.out, "%s: OK\n", file)
+				errs = append(errs, p.check(file, at, strict))
 			}
-			if len(errs) > 0 {
-				return failure{errors.Join(errs...)}
+			if err := errors.Join(errs...); err != nil {
+				return failure{err}
 			}
 			return nil
 		},
 	}
 	portFlag(c, &at)
+	c.Flags().BoolVar(&strict, "strict", false, "treat warnings as errors")
 	return c
+}
+
+// check plans one Corefile and prints its warnings, or returns them if strict.
+func (p *program) check(file string, at port, strict bool) error {
+	plan, err := p.plan(file, at)
+	if err != nil {
+		return err
+	}
+	if warnings := plan.Warnings(); strict && warnings != nil {
+		return warnings
+	} else if warnings != nil {
+		for _, w := range corefile.All(warnings) {
+			fmt.Fprintf(p.err, "warning: %v\n", w)
+		}
+	}
+	_, err = fmt.Fprintf(p.out, "%s: OK\n", file)
+	return err
 }
 
 func (p *program) planCommand() *cobra.Command {
@@ -61,7 +83,7 @@ func (p *program) planCommand() *cobra.Command {
 	return c
 }
 
-// plan reads a Corefile and opens nothing.
+// plan plans the server of a Corefile and opens nothing.
 func (p *program) plan(file string, at port) (*server.Plan, error) {
 	read, err := p.reader(serve{conf: file})
 	if err != nil {

@@ -107,10 +107,11 @@ func TestCommandLine(t *testing.T) {
 // A process is a server that runs.
 type process struct {
 	*exec.Cmd
-	t     *testing.T
-	ports []string      // of the lines that say what is served
-	lines chan string   // what it prints afterwards
-	done  chan struct{} // it has ended
+	t      *testing.T
+	ports  []string      // of the lines that say what is served
+	before []string      // the lines up to the greeting
+	lines  chan string   // what it prints afterwards
+	done   chan struct{} // it has ended
 }
 
 // serve starts a server and waits for its greeting.
@@ -138,6 +139,7 @@ func serve(t *testing.T, dir, in string, args ...string) *process {
 	}()
 	for {
 		line := p.line()
+		p.before = append(p.before, line)
 		if strings.HasPrefix(line, "linux/") {
 			return p
 		}

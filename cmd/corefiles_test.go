@@ -2,6 +2,7 @@ package cmd_test
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -85,7 +86,7 @@ func TestCheckErrors(t *testing.T) {
 			"Corefile:1: tls://a: tls:// is known, not supported yet\n" +
 				"Corefile:2: whoami: want no argument, got 1\n" +
 				"Corefile:5: unknown directive \"lgo\"; did you mean \"log\"?\n" +
-				"Corefile:6: bind: want at least 1 argument, got 0\n"},
+				"Corefile:6: bind: got no arguments, usage: bind ADDRESS|INTERFACE...\n"},
 		{"syntax", ". {\n errors\n", "Corefile:1: .: its { is never closed\n"},
 		{"nothing", "# nothing\n", "Corefile:1: no server block\n"},
 		{"missing import and more", ". {\n import none\n whoamy\n}\n",
@@ -131,4 +132,30 @@ dns://[::1]:5353 zone example.org. (Corefile:12)
 	if out, stderr, code := run(t, dir, "", "plan", "Corefile"); out != want || code != 0 {
 		t.Errorf("exit %d\ngot\n%s%s\nwant\n%s", code, out, stderr, want)
 	}
+}
+
+// Warnings are printed on standard error and do not fail check without --strict.
+// "-" is standard input.
+func TestCheckWarnings(t *testing.T) {
+	const text = ".:0 {\n bind 127.0.0.1\n root /nonexistent\n}\n"
+	const want = "stdin:1: nothing answers here: every query is refused or fails; add a directive such as forward\n" +
+		"stdin:3: root: directory /nonexistent does not exist\n"
+	for _, c := range []struct {
+		args     []string
+		out, err string
+		code     int
+	}{
+		{[]string{"check", "-"}, "-: OK\n", "warning: " + strings.Replace(want, "\n", "\nwarning: ", 1), 0},
+		{[]string{"check", "--strict", "-"}, "", want, 1},
+	} {
+		out, stderr, code := run(t, t.TempDir(), text, c.args...)
+		if out != c.out || stderr != c.err || code != c.code {
+			t.Errorf("%s: exit %d, out %q, err %q\nwant exit %d, out %q, err %q", c.args, code, out, stderr, c.code, c.out, c.err)
+		}
+	}
+	p := serve(t, t.TempDir(), text, "-conf", "stdin")
+	if !strings.Contains(strings.Join(p.before, "\n"), `[WARNING] Corefile warning file=stdin line=3 directive=root error="directory /nonexistent does not exist"`) {
+		t.Errorf("serve logged %q, want the warnings", p.before)
+	}
+	p.stop()
 }

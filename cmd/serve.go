@@ -27,7 +27,7 @@ type serve struct {
 func (s *serve) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.SortFlags = false
-	f.StringVar(&s.conf, "conf", "", `Corefile to load, "stdin" for standard input (default "Corefile" if there is one)`)
+	f.StringVar(&s.conf, "conf", "", `Corefile to load, "stdin" or "-" for standard input (default "Corefile" if it exists)`)
 	f.StringVar(&s.manifests, "manifests", "", "serve the cluster described by the YAML and JSON files of this folder, without a Corefile")
 	f.StringArrayVar(&s.listen, "listen", nil, "`ADDRESS:PORT` to listen on, in place of what the Corefile says; may be given several times")
 	portFlag(c, &s.port)
@@ -120,7 +120,8 @@ func (p *program) reader(s serve) (func() corefile.Reading, error) {
 			return nil, fmt.Errorf("--manifests: %w", err)
 		}
 		file, text = "(--manifests)", fmt.Sprintf(folder, word)
-	case file == "stdin":
+	case file == "stdin", file == "-":
+		file = "stdin"
 		all, err := io.ReadAll(p.in)
 		if err != nil {
 			return nil, fmt.Errorf("reading the Corefile from standard input: %w", err)

@@ -16,11 +16,15 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A Directive is a word that a Corefile may use. Its place in the registry is
-// its place in the chain.
+// A Directive is a word that a Corefile may use. Its place in the list of
+// directives is its place in the chain.
 type Directive struct {
 	Name  string
-	Brief string // one line for people
+	Usage string // its syntax without options: "forward FROM TO..."
+	Brief string // its purpose, in one line
+	// Answers reports whether the directive may answer queries by itself. A
+	// server block without such a directive gets a warning.
+	Answers bool
 	// Setup is called once for each server block that uses the word, with every
 	// use of it there, in source order. It checks everything that can be
 	// checked without a socket, a goroutine or another server, reports every
@@ -40,6 +44,7 @@ type Block struct {
 	// Chain is what the block's queries walk. Handlers are added with Handle.
 	Chain *dns.Chain
 
+	warnings []error
 	handlers []offer
 	planned  []func() error
 	start    []func(*Start) error
@@ -57,6 +62,14 @@ type offer struct {
 
 // Begin names the directive whose Setup comes next. Only the server calls it.
 func (b *Block) Begin(name string) { b.name = name }
+
+// Warn records a problem that does not keep the configuration from being served.
+// The error has a position: make it with Errorf of the directive or of its
+// argument. check prints it, and serve logs it.
+func (b *Block) Warn(err error) { b.warnings = append(b.warnings, err) }
+
+// Warnings returns the errors passed to Warn.
+func (b *Block) Warnings() []error { return b.warnings }
 
 // Handle adds a handler to the chain: a dns.Handler, a dns.Resolver or both.
 // If it is a dns.Finisher or dns.Observer too, it is used as that.

@@ -100,6 +100,14 @@ type Key struct {
 // be left out, and so may the zone of ":53", which is the root. A CIDR may give
 // several zones.
 func ParseKey(key corefile.Token, port uint16) ([]Key, error) {
+	keys, err := parseKey(key, port)
+	if err != nil && !key.Shown() {
+		return nil, key.Errorf("", "not a server block's key, want ZONE[:PORT]")
+	}
+	return keys, err
+}
+
+func parseKey(key corefile.Token, port uint16) ([]Key, error) {
 	text := key.Text
 	if scheme, rest, ok := strings.Cut(text, "://"); ok {
 		switch scheme {

@@ -1,31 +1,40 @@
-// Package corefile turns the text of a Corefile into directives with their
-// positions, in source order, and reads their options. It knows the grammar
-// (that of coredns/caddy's caddyfile package: snippets, imports, environment
-// variables, quotes, comments) but no directive.
+// Package corefile parses the text of a Corefile into directives with their
+// positions, in source order, and reads their options. It implements the grammar
+// of coredns/caddy's caddyfile package (snippets, imports, environment variables,
+// quotes, comments) and knows no directive.
 package corefile
 
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 )
 
-// A Token is one word and where it stands.
+// A Token is a word of a Corefile and its position.
 type Token struct {
 	Text string
 	File string
 	Line int
+	// Imported reports whether File is a file that the Corefile imports.
+	Imported bool
+	// Unset lists the environment variables in the word that are not set,
+	// separated by commas.
+	Unset string
 }
 
-// A Directive is one use of a word: its arguments, and the lines in its braces,
-// which have the same form.
+// A Directive is one use of a directive or of an option: its name, its arguments,
+// and the lines between its braces, which have the same form.
 type Directive struct {
-	Token // the word itself
+	Token // the name
 	Args  []Token
 	Body  []Directive
-	Block bool // there were braces
-	// Path is the words that led here, for errors: "kubernetes: ttl".
+	Block bool // there are braces, which may be empty
+	// Path is the names that enclose the directive and its own, for errors:
+	// "kubernetes: ttl".
 	Path string
+	// Usage is the syntax that errors show: "forward FROM TO...".
+	Usage string
 }
 
 // A Server is one server block: its keys ("cluster.local:53") and directives.
@@ -34,17 +43,17 @@ type Server struct {
 	Directives []Directive
 }
 
-// An Error is what is wrong at one place. Its text is
-// "Corefile:7: kubernetes: ttl: want 0..3600, got "x"".
+// An Error is an error at a position in a Corefile. Its text has the form
+// `Corefile:7: kubernetes: ttl: want 0..3600, got "x"`.
 type Error struct {
 	File string
 	Line int
 	Path string
 	Text string
-	Err  error // what Text was made of, if it was an error
+	Err  error // the error that Text was made from, if any
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 func (e *Error) Error() string {
@@ -56,14 +65,49 @@ func (e *Error) Error() string {
 	return b.String() + e.Text
 }
 
-// Errorf makes an error at t; path is the words that led there. The format may
-// have a %w.
+// Errorf returns an error at t. The path is the names that enclose t, and the
+// format may have a %w.
 func (t Token) Errorf(path, format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
-	return &Error{t.File, t.Line, path, err.Error(), errors.Unwrap(err)}
+	return &Error{t.File, t.Line, path, err.Error() + unset(t), errors.Unwrap(err)}
 }
 
-// Errorf makes an error at d. The format may have a %w.
+// Errorf returns an error at d. The format may have a %w.
 func (d Directive) Errorf(format string, args ...any) error {
-	return d.Token.Errorf(d.Path, format, args...)
+	err := fmt.Errorf(format, args...)
+	return &Error{d.File, d.Line, d.Path, err.Error() + unset(append([]Token{d.Token}, d.Args...)...), errors.Unwrap(err)}
+}
+
+// unset returns the end of an error about words with unset environment variables.
+func unset(words ...Token) string {
+	var names []string
+	for _, w := range words {
+		if w.Unset != "" {
+			names = append(names, w.Unset)
+		}
+	}
+	switch {
+	case len(names) == 0:
+		return ""
+	case len(names) == 1 && !strings.Contains(names[0], ","):
+		return "; environment variable " + names[0] + " is not set"
+	default:
+		return "; environment variables " + strings.Join(names, ", ") + " are not set"
+	}
+}
+
+// plain matches names and addresses.
+var plain = regexp.MustCompile(`^[\w.:/*\[\]-]{1,255}$`)
+
+// Shown reports whether an error may contain the word although it has no meaning
+// in a Corefile. A file that is imported by mistake may hold secrets.
+func (t Token) Shown() bool { return !t.Imported && plain.MatchString(t.Text) }
+
+// Describe returns the word between quotes, or the name of its kind if it must not
+// be shown.
+func (t Token) Describe(kind string) string {
+	if t.Shown() {
+		return fmt.Sprintf("%s %q", kind, t.Text)
+	}
+	return kind
 }

@@ -6,8 +6,12 @@ import (
 	"slices"
 )
 
-// Sorted joins every error inside errs, in the order of files and lines. One
-// without a position comes last. The same text is not said twice.
+// All returns the errors that err joins, at any depth: err itself if it joins none,
+// nothing if err is nil.
+func All(err error) []error { return flatten(nil, []error{err}) }
+
+// Sorted joins every error inside errs, in the order of files and lines. Errors
+// without a position come last. Of errors with one text it keeps the first.
 func Sorted(errs ...error) error {
 	flat := flatten(nil, errs)
 	slices.SortStableFunc(flat, func(a, b error) int {

@@ -93,7 +93,7 @@ func Word(text string) (string, error) {
 // quoted is the text of a word, between quotes if it needs them.
 func quoted(text string) (string, bool) {
 	switch {
-	case text == "{" || text == "}", environment(text) != text, !utf8.ValidString(text), strings.ContainsFunc(text, garbage):
+	case text == "{" || text == "}", expanded(Token{Text: text}).Text != text, !utf8.ValidString(text), strings.ContainsFunc(text, garbage):
 		return "", false
 	case text != "" && text[0] != '"' && !strings.ContainsFunc(text, special):
 		return text, true

@@ -2,76 +2,129 @@ package corefile
 
 import (
 	"bytes"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/coredns/caddy/caddyfile"
 )
 
-// Limits on imports, so that those which import each other end in an error.
+// Limits on imports, so that a Corefile cannot expand without end.
 const (
 	maxDepth   = 50     // imports inside imports
 	maxImports = 10_000 // in one Corefile
 )
 
-// A word is a token as it was lexed.
+// A word is a token and its place on its line.
 type word struct {
 	Token
-	first bool // on its line, or of what was imported
+	first bool // the first word of its line or of an import
 }
 
-func lex(file string, text []byte) (words []word) {
+func lex(file string, text []byte, imported bool) (words []word) {
 	lexer := caddyfile.NewDispenser(file, bytes.NewReader(text))
-	end := 0 // the line on which the token before ends
+	end := 0 // the line on which the previous token ends
 	for lexer.Next() {
-		t := Token{lexer.Val(), file, lexer.Line()}
+		t := Token{Text: lexer.Val(), File: file, Line: lexer.Line(), Imported: imported}
 		words = append(words, word{t, t.Line > end})
 		end = t.Line + strings.Count(t.Text, "\n")
 	}
 	return words
 }
 
-// A source is the words that are still to be read: the Corefile's own, and on
-// top of them those of the imports that are under way.
-type source struct {
-	stack    [][]word
-	snippets map[string][]word
-	imports  int
-	read     map[string][]byte // contents of imported files; nil if one could not be read
-	errs     []error
-}
-
-// peek returns the next word, with imports replaced by what they import.
-func (s *source) peek() (word, bool) {
-	for {
-		top := len(s.stack) - 1
+// openQuote returns the line of a quote that is never closed, 0 if there is none.
+// If several quoted words span lines, that is the first of them: the closing quote
+// is missing there, and every later quote is taken for its opposite.
+func openQuote(text []byte) int {
+	line, opened, long := 1, 0, 0
+	var quoted, escaped, comment, inside bool // inside a word without quotes
+	for _, c := range string(text) {
 		switch {
-		case top < 0:
-			return word{}, false
-		case len(s.stack[top]) == 0:
-			s.stack = s.stack[:top]
-		case s.stack[top][0].first && s.stack[top][0].Text == "import":
-			s.expand(s.take())
+		case quoted && c == '"' && !escaped:
+			quoted = false
+			if long == 0 && opened < line {
+				long = opened
+			}
+		case quoted:
+			escaped = c == '\\' && !escaped
+		case c == '\n':
+			inside, comment = false, false
+		case c == '\r' || comment:
+		case c == '#':
+			comment = true
+		case c == '"' && !inside:
+			quoted, opened, escaped = true, line, false
 		default:
-			return s.stack[top][0], true
+			inside = !unicode.IsSpace(c)
 		}
+		if c == '\n' {
+			line++
+		}
+	}
+	switch {
+	case !quoted:
+		return 0
+	case long > 0:
+		return long
+	default:
+		return opened
 	}
 }
 
-// take removes the word that peek would look at first.
+// A source is the words that the parser has not read yet: those of the Corefile
+// and, above them, those of the imports in progress.
+type source struct {
+	stack    []*imported
+	snippets map[string][]word
+	imports  int
+	read     map[string][]byte // contents of imported files, nil if unreadable
+	texts    map[string][]byte // of the Corefile and of imported files
+	open     *Token            // the word before a { that is probably not closed
+	errs     []error
+}
+
+// imported is the rest of a file or of a snippet.
+type imported struct {
+	words []word
+	name  string    // as an import names it
+	by    *imported // the file or snippet with the import; nil for the Corefile
+}
+
+// top returns the words that are read next.
+func (s *source) top() *imported { return s.stack[len(s.stack)-1] }
+
+// peek returns the next word after expanding the imports before it.
+func (s *source) peek() (word, bool) {
+	for len(s.stack) > 0 {
+		words := s.top().words
+		switch {
+		case len(words) == 0:
+			s.stack = s.stack[:len(s.stack)-1]
+		case words[0].first && words[0].Text == "import":
+			s.expand(s.take())
+		default:
+			return words[0], true
+		}
+	}
+	return word{}, false
+}
+
+// take removes and returns the next word.
 func (s *source) take() word {
-	top := len(s.stack) - 1
-	w := s.stack[top][0]
-	s.stack[top] = s.stack[top][1:]
+	top := s.top()
+	w := top.words[0]
+	top.words = top.words[1:]
 	return w
 }
 
-// line takes the words that follow on this line, up to a closing brace.
+// line takes the rest of the line, up to a closing brace.
 func (s *source) line() (rest []word) {
-	for top := len(s.stack) - 1; len(s.stack[top]) > 0; {
-		if w := s.stack[top][0]; w.first || w.Text == "}" {
+	for top := s.top(); len(top.words) > 0; {
+		if w := top.words[0]; w.first || w.Text == "}" {
 			break
 		}
 		rest = append(rest, s.take())
@@ -79,31 +132,32 @@ func (s *source) line() (rest []word) {
 	return rest
 }
 
-func (s *source) fail(at Token, text string) {
-	s.errs = append(s.errs, at.Errorf("", "%s", text))
+func (s *source) fail(at Token, format string, args ...any) {
+	s.errs = append(s.errs, at.Errorf("", format, args...))
 }
 
-// expand puts what an import names in front of the rest.
+// expand replaces an import by the words of the snippet or files that it names.
 func (s *source) expand(at word) {
-	rest := s.line()
+	by, rest := s.top(), s.line()
 	if len(rest) != 1 {
 		s.fail(at.Token, "import: want one snippet, file or pattern")
 		return
 	}
 	if s.imports++; s.imports > maxImports || len(s.stack) > maxDepth {
 		if s.imports <= maxImports+1 {
-			s.fail(at.Token, "import: "+rest[0].Text+" imports itself, or too much is imported")
+			s.fail(at.Token, "import: more than %d imports, or more than %d inside each other", maxImports, maxDepth)
 		}
 		s.imports = maxImports + 1
 		return
 	}
-	name := environment(rest[0].Text)
+	t := expanded(rest[0].Token)
+	name := t.Text
 	if words, ok := s.snippets[name]; ok {
-		s.push(words)
+		s.push(at.Token, name, by, words)
 		return
 	}
 	if strings.TrimSpace(name) == "" {
-		s.fail(at.Token, "import: the name is empty")
+		s.errs = append(s.errs, t.Errorf("", "import: the name is empty"))
 		return
 	}
 	if !filepath.IsAbs(name) {
@@ -111,20 +165,21 @@ func (s *source) expand(at word) {
 	}
 	files, err := filepath.Glob(name)
 	if err != nil {
-		s.fail(at.Token, "import: "+name+": "+err.Error())
+		s.fail(at.Token, "import: %s: %w", name, err)
 		return
 	}
 	if len(files) == 0 && !strings.ContainsAny(name, "*?[") {
-		s.fail(at.Token, "import: no snippet or file "+rest[0].Text)
+		s.fail(at.Token, "import: no snippet or file %s", rest[0].Text)
 		return
 	}
 	for _, file := range slices.Backward(files) {
 		text, err := s.file(file)
 		if err != nil {
-			s.fail(at.Token, "import: "+err.Error())
+			s.fail(at.Token, "import: %w", err)
 			continue
 		}
-		s.push(lex(file, text))
+		s.texts[file] = text
+		s.push(at.Token, file, by, lex(file, text, true))
 	}
 }
 
@@ -142,25 +197,47 @@ func (s *source) file(name string) ([]byte, error) {
 		return nil, err
 	}
 	s.read[name] = append([]byte{}, text...) // an empty file is not nil
-	return text, nil
+	return s.read[name], nil
 }
 
-func (s *source) push(words []word) {
+// push puts words in front of the rest. An import at a position in by names them.
+func (s *source) push(at Token, name string, by *imported, words []word) {
+	for i := by; i != nil; i = i.by {
+		if i.name == name {
+			s.fail(at, "import cycle: %s", cycle(name, by))
+			return
+		}
+	}
 	if len(words) > 0 {
 		words = slices.Clone(words)
 		words[0].first = true
-		s.stack = append(s.stack, words)
+		s.stack = append(s.stack, &imported{words, name, by})
 	}
 }
 
-// environment replaces {$NAME} and {%NAME%} by the variable's value, which is
-// not looked at again; an unknown one is empty.
-func environment(s string) string {
+// cycle returns "a imports b imports a" for an import of a in b.
+func cycle(name string, by *imported) string {
+	text := name
+	for i := by; i != nil; i = i.by {
+		text = i.name + " imports " + text
+		if i.name == name {
+			break
+		}
+	}
+	return text
+}
+
+// expanded replaces {$NAME} and {%NAME%} in a word by the values of the
+// environment variables. A variable that is not set is empty. Values are not
+// expanded again.
+func expanded(t Token) Token {
 	var out strings.Builder
+	s := t.Text
 	for {
 		i := strings.IndexByte(s, '{')
 		if i < 0 || i+1 == len(s) {
-			return out.String() + s
+			t.Text = out.String() + s
+			return t
 		}
 		end := map[byte]string{'$': "}", '%': "%}"}[s[i+1]]
 		n := -1
@@ -172,7 +249,58 @@ func environment(s string) string {
 			s = s[i+1:]
 			continue
 		}
-		out.WriteString(s[:i] + os.Getenv(s[i+2:i+2+n]))
+		name := s[i+2 : i+2+n]
+		value, ok := os.LookupEnv(name)
+		if !ok && t.Unset != "" {
+			t.Unset += ", "
+		}
+		if !ok {
+			t.Unset += name
+		}
+		out.WriteString(s[:i] + value)
 		s = s[i+2+n+len(end):]
 	}
+}
+
+// indent returns the indentation of a line of a file, and whether text, which is
+// on the line, is the first of it.
+func (s *source) indent(at Token) (width int, first bool) {
+	lines := bytes.Split(s.texts[at.File], []byte("\n"))
+	if at.Line > len(lines) {
+		return 0, false
+	}
+	line := lines[at.Line-1]
+	trimmed := bytes.TrimLeft(line, " \t")
+	return len(line) - len(trimmed), bytes.HasPrefix(trimmed, []byte(at.Text))
+}
+
+// closes notes that a } closes the { after opened. If the } is indented less than
+// the line of the {, a } is missing before it.
+func (s *source) closes(opened, brace Token) {
+	if s.open != nil || opened.File != brace.File {
+		return
+	}
+	want, _ := s.indent(opened)
+	if got, first := s.indent(brace); first && got < want {
+		s.open = &opened
+	}
+}
+
+// unclosed reports the { after opened as not closed, or what is the cause: a quote,
+// or a { inside it.
+func (s *source) unclosed(opened Token) {
+	for _, file := range slices.Sorted(maps.Keys(s.texts)) {
+		if line := openQuote(s.texts[file]); line > 0 {
+			s.fail(Token{File: file, Line: line}, "the quote is never closed")
+			return
+		}
+	}
+	if s.open != nil {
+		opened = *s.open
+	}
+	text := "the { is never closed"
+	if opened.Shown() {
+		text = fmt.Sprintf("%s: its { is never closed", opened.Text)
+	}
+	s.fail(opened, "%s", text)
 }

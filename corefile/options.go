@@ -13,9 +13,11 @@ import (
 // several times, and unless Set collects, the last one counts, as in CoreDNS.
 type Option struct {
 	Name     string
-	Min, Max int  // how many arguments; Max < 0 is any number
-	Block    bool // it may have braces of its own
-	Once     bool // a second use is an error
+	Usage    string // the syntax, for errors: "tls CERT KEY [CA]"; may be left out
+	Min, Max int    // number of arguments; Max < 0 is any number
+	Block    bool   // the option may have braces
+	Once     bool   // a second use is an error
+	Removed  string // why the option no longer exists: "removed in CoreDNS 1.7"
 	Set      func(o Directive) error
 }
 
@@ -37,7 +39,10 @@ func (d Directive) Options(opts ...Option) error {
 			errs = append(errs, o.Errorf("already given on line %d", line))
 		case o.Block && !opt.Block:
 			errs = append(errs, o.Errorf("takes no braces"))
+		case opt.Removed != "":
+			errs = append(errs, o.Errorf("%s: delete this line", opt.Removed))
 		default:
+			o.Usage = opt.Usage
 			err := o.Arity(opt.Min, opt.Max)
 			if err == nil {
 				err = opt.Set(o)
@@ -50,40 +55,50 @@ func (d Directive) Options(opts ...Option) error {
 
 func (d Directive) unknown(o Directive, opts []Option) error {
 	o.Path = d.Path
-	if len(opts) == 0 {
+	if len(opts) == 0 && o.Shown() {
 		return o.Errorf("takes no options, got %q", o.Text)
+	}
+	if len(opts) == 0 {
+		return o.Errorf("takes no options")
 	}
 	var known []string
 	for _, opt := range opts {
-		known = append(known, opt.Name)
+		if opt.Removed == "" {
+			known = append(known, opt.Name)
+		}
 	}
-	return o.Errorf("unknown option %q%s", o.Text, DidYouMean(o.Text, known))
+	return o.Errorf("unknown %s%s", o.Describe("option"), DidYouMean(o.Text, known))
 }
 
-// Arity says whether d has between min and max arguments; max < 0 is any
+// Arity returns an error unless d has from least to most arguments; most < 0 is any
 // number.
-func (d Directive) Arity(min, max int) error {
+func (d Directive) Arity(least, most int) error {
 	got := len(d.Args)
-	if got >= min && (got <= max || max < 0) {
+	if got >= least && (got <= most || most < 0) {
 		return nil
 	}
 	want := ""
 	switch {
-	case max == 0:
+	case most == 0:
 		want = "no argument"
-	case max < 0:
-		want = fmt.Sprintf("at least %s", arguments(min))
-	case min == max:
-		want = arguments(min)
-	case min == 0:
-		want = "at most " + arguments(max)
+	case d.Usage != "":
+		return d.Errorf("got %s, usage: %s", arguments(got), d.Usage)
+	case most < 0:
+		want = fmt.Sprintf("at least %s", arguments(least))
+	case least == most:
+		want = arguments(least)
+	case least == 0:
+		want = "at most " + arguments(most)
 	default:
-		want = fmt.Sprintf("%d to %s", min, arguments(max))
+		want = fmt.Sprintf("%d to %s", least, arguments(most))
 	}
 	return d.Errorf("want %s, got %d", want, got)
 }
 
 func arguments(n int) string {
+	if n == 0 {
+		return "no arguments"
+	}
 	if n == 1 {
 		return "1 argument"
 	}

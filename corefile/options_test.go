@@ -32,6 +32,12 @@ func TestOptions(t *testing.T) {
 		{"name \"\"", `Corefile:3: kubernetes: name: want a value, got ""`},
 		{"kubeconfig", "Corefile:3: kubernetes: kubeconfig: want 1 to 2 arguments, got 0"},
 		{"namespaces", "Corefile:3: kubernetes: namespaces: want at least 1 argument, got 0"},
+		{"tls", "Corefile:3: kubernetes: tls: got no arguments, usage: tls CERT KEY [CA]"},
+		{"tls a", "Corefile:3: kubernetes: tls: got 1 argument, usage: tls CERT KEY [CA]"},
+		{"upstream", "Corefile:3: kubernetes: upstream: removed in CoreDNS 1.7: delete this line"},
+		{"upstrem", `Corefile:3: kubernetes: unknown option "upstrem"`},
+		{"ttl {$SEAMARK_NONE}", `Corefile:3: kubernetes: ttl: want 0..3600, got ""; environment variable SEAMARK_NONE is not set`},
+		{"ttl {$SEAMARK_NONE} {%SEAMARK_TOO%}{$HOME}{$SEAMARK_THREE}", `Corefile:3: kubernetes: ttl: want 1 argument, got 2; environment variables SEAMARK_NONE, SEAMARK_TOO, SEAMARK_THREE are not set`},
 		{"few 1 2 3", "Corefile:3: kubernetes: few: want at most 2 arguments, got 3"},
 		{"ttl x\nfoo\npods", "Corefile:3: kubernetes: ttl: want 0..3600, got \"x\"\n" +
 			"Corefile:4: kubernetes: unknown option \"foo\"\n" +
@@ -57,6 +63,8 @@ func TestOptions(t *testing.T) {
 			Option{Name: "kubeconfig", Min: 1, Max: 2, Set: nothing},
 			Option{Name: "namespaces", Min: 1, Max: -1, Set: nothing},
 			Option{Name: "few", Max: 2, Set: nothing},
+			Option{Name: "tls", Usage: "tls CERT KEY [CA]", Min: 2, Max: 3, Set: nothing},
+			Option{Name: "upstream", Removed: "removed in CoreDNS 1.7"},
 		)
 		got := ""
 		if err != nil {
@@ -76,7 +84,7 @@ func TestOptions(t *testing.T) {
 }
 
 func TestNoOptions(t *testing.T) {
-	d := Directive{Token: Token{"whoami", "Corefile", 2}, Path: "whoami", Body: []Directive{{Token: Token{"x", "Corefile", 3}}}}
+	d := Directive{Token: Token{Text: "whoami", File: "Corefile", Line: 2}, Path: "whoami", Body: []Directive{{Token: Token{Text: "x", File: "Corefile", Line: 3}}}}
 	if err := d.Options(); err == nil || err.Error() != `Corefile:3: whoami: takes no options, got "x"` {
 		t.Error(err)
 	}
@@ -96,7 +104,7 @@ func TestNearest(t *testing.T) {
 }
 
 func TestSorted(t *testing.T) {
-	at := func(line int) error { return Token{"", "Corefile", line}.Errorf("", "wrong") }
+	at := func(line int) error { return Token{File: "Corefile", Line: line}.Errorf("", "wrong") }
 	err := Sorted(errors.Join(at(9), errors.New("elsewhere"), errors.Join(at(2), nil)), nil, at(3), at(2))
 	want := "Corefile:2: wrong\nCorefile:3: wrong\nCorefile:9: wrong\nelsewhere"
 	if err == nil || err.Error() != want {
@@ -108,7 +116,7 @@ func TestSorted(t *testing.T) {
 	if err := at(1); errors.Is(err, fs.ErrNotExist) {
 		t.Error("a cause from nowhere")
 	}
-	if err := (Token{"", "f", 1}).Errorf("a: b", "reading: %w", fs.ErrNotExist); !errors.Is(err, fs.ErrNotExist) || err.Error() != "f:1: a: b: reading: file does not exist" {
+	if err := (Token{File: "f", Line: 1}).Errorf("a: b", "reading: %w", fs.ErrNotExist); !errors.Is(err, fs.ErrNotExist) || err.Error() != "f:1: a: b: reading: file does not exist" {
 		t.Error(err)
 	}
 }

@@ -3,6 +3,7 @@ package corefile
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -25,7 +26,8 @@ func (s *source) parse(file string, text []byte) ([]Server, error) {
 		at := Token{File: file, Line: 1 + bytes.Count(text[:i], []byte("\n"))}
 		return nil, at.Errorf("", "want text in UTF-8, got byte 0x%02x", text[i])
 	}
-	s.push(lex(file, text))
+	s.texts = map[string][]byte{file: text}
+	s.push(Token{}, file, nil, lex(file, text, false))
 	var servers []Server
 	sound := true
 	for {
@@ -41,6 +43,9 @@ func (s *source) parse(file string, text []byte) ([]Server, error) {
 		ok := true
 		if _, more := s.peek(); more || braces {
 			server.Directives, ok = s.body("", braces, keys)
+		}
+		if ok && !braces && len(server.Directives) == 0 && prose(keys) {
+			s.fail(keys[0], "not a server block: want ZONE {, and directives up to a }")
 		}
 		sound = sound && ok
 		if len(keys) > 0 {
@@ -83,15 +88,22 @@ func (s *source) keys() (keys []Token, braces bool) {
 			return keys, false
 		}
 		s.take()
-		text := environment(w.Text)
-		another = strings.HasSuffix(text, ",")
-		for key := range strings.SplitSeq(text, ",") {
+		t := expanded(w.Token)
+		another = strings.HasSuffix(t.Text, ",")
+		for key := range strings.SplitSeq(t.Text, ",") {
 			if key != "" {
-				keys = append(keys, Token{key, w.File, w.Line})
+				t.Text = key
+				keys = append(keys, t)
 			}
 		}
 		another = another || len(keys) == 0
 	}
+}
+
+// prose reports whether the keys of a block without braces and directives are the
+// words of some other text: none has a port.
+func prose(keys []Token) bool {
+	return len(keys) > 0 && !slices.ContainsFunc(keys, func(k Token) bool { return strings.Contains(k.Text, ":") })
 }
 
 func snippet(key string) bool {
@@ -104,9 +116,8 @@ func (s *source) define(key Token) bool {
 	name := key.Text[1 : len(key.Text)-1]
 	var words []word
 	for depth := 1; ; {
-		top := len(s.stack) - 1
-		if top < 0 || len(s.stack[top]) == 0 {
-			s.fail(key, "snippet "+key.Text+": its { is never closed")
+		if len(s.stack) == 0 || len(s.top().words) == 0 {
+			s.fail(key, "snippet %s: its { is never closed", key.Text)
 			return false
 		}
 		w := s.take()
@@ -122,7 +133,7 @@ func (s *source) define(key Token) bool {
 		words = append(words, w)
 	}
 	if _, ok := s.snippets[name]; ok {
-		s.fail(key, "snippet "+key.Text+" is defined twice")
+		s.fail(key, "snippet %s is defined twice", key.Text)
 	}
 	s.snippets[name] = words
 	return true
@@ -136,13 +147,15 @@ func (s *source) body(path string, braces bool, opened []Token) (ds []Directive,
 		switch {
 		case !more:
 			if braces && len(opened) > 0 {
-				s.fail(opened[0], opened[0].Text+": its { is never closed")
+				s.unclosed(opened[0])
 			}
 			return ds, !braces
 		case w.Text == "}":
 			s.take()
 			if !braces {
 				s.fail(w.Token, "} without a {")
+			} else if len(opened) > 0 {
+				s.closes(opened[0], w.Token)
 			}
 			return ds, braces
 		case w.Text == "{":
@@ -164,8 +177,7 @@ func (s *source) body(path string, braces bool, opened []Token) (ds []Directive,
 
 // directive reads one line and the braces at its end.
 func (s *source) directive(path string) (d Directive, ok bool) {
-	d.Token = s.take().Token
-	d.Text = environment(d.Text)
+	d.Token = expanded(s.take().Token)
 	d.Path = d.Text
 	if path != "" {
 		d.Path = path + ": " + d.Text
@@ -182,6 +194,6 @@ func (s *source) directive(path string) (d Directive, ok bool) {
 			return d, true
 		}
 		s.take()
-		d.Args = append(d.Args, Token{environment(w.Text), w.File, w.Line})
+		d.Args = append(d.Args, expanded(w.Token))
 	}
 }

@@ -43,7 +43,7 @@ func SetupRoot(b *config.Block, uses []corefile.Directive) error {
 	path := d.Args[0].Text
 	switch info, err := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist):
-		b.Log.Warn("root: directory does not exist", "file", path)
+		b.Warn(d.Errorf("directory %s does not exist", path))
 	case err != nil:
 		return d.Errorf("%w", err)
 	case !info.IsDir():

@@ -1,35 +1,35 @@
 package directive
 
 import (
-	"bytes"
-	"log/slog"
+	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 )
 
-// root sets up the directives of one server block.
-func root(t *testing.T, text string) (b *config.Block, log string, err error) {
+// root sets up the directives of one server block and returns its warnings.
+func root(t *testing.T, text string) (b *config.Block, warnings string, err error) {
 	t.Helper()
 	servers, err := corefile.Parse("Corefile", []byte(".:53 {\n"+text+"\n}"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out bytes.Buffer
-	b = &config.Block{Log: slog.New(slog.NewTextHandler(&out, nil))}
+	b = new(config.Block)
 	err = SetupRoot(b, servers[0].Directives)
-	return b, out.String(), err
+	if all := b.Warnings(); all != nil {
+		warnings = fmt.Sprint(all)
+	}
+	return b, warnings, err
 }
 
 func TestRootRelativePaths(t *testing.T) {
 	folder := t.TempDir()
-	b, log, err := root(t, "root "+folder)
-	if err != nil || log != "" {
-		t.Fatalf("%v, log %q", err, log)
+	b, warnings, err := root(t, "root "+folder)
+	if err != nil || warnings != "" {
+		t.Fatalf("%v, warnings %q", err, warnings)
 	}
 	if got, want := b.Path("db"), filepath.Join(folder, "db"); got != want {
 		t.Errorf("Path(db) = %s, want %s", got, want)
@@ -40,9 +40,9 @@ func TestRootRelativePaths(t *testing.T) {
 }
 
 func TestRootMissingDirectory(t *testing.T) {
-	b, log, err := root(t, "root gone")
-	if err != nil || b.Path("") != "gone" || !strings.Contains(log, `level=WARN msg="root: directory does not exist" file=gone`) {
-		t.Errorf("%v, root %q, log %q", err, b.Path(""), log)
+	b, warnings, err := root(t, "root gone")
+	if err != nil || b.Path("") != "gone" || warnings != "[Corefile:2: root: directory gone does not exist]" {
+		t.Errorf("%v, root %q, warnings %q", err, b.Path(""), warnings)
 	}
 }
 

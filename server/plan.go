@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
@@ -74,6 +75,16 @@ func NewPlan(servers []corefile.Server, opts Options) (*Plan, error) {
 	return p, nil
 }
 
+// Warnings returns an error that joins the warnings about the plan's Corefile, in
+// the order of their lines; nil if there are none.
+func (p *Plan) Warnings() error {
+	var all []error
+	for _, b := range p.blocks {
+		all = append(all, b.Warnings()...)
+	}
+	return corefile.Sorted(all...)
+}
+
 // block plans one server block.
 func (p *Plan) block(s corefile.Server) (errs []error) {
 	b := &config.Block{
@@ -95,18 +106,26 @@ func (p *Plan) block(s corefile.Server) (errs []error) {
 			b.Ports = append(b.Ports, port)
 		}
 	}
+	answers := false
 	uses := map[string][]corefile.Directive{}
 	for _, d := range s.Directives {
 		uses[d.Text] = append(uses[d.Text], d)
 	}
 	for _, d := range p.opts.Directives {
 		if of := uses[d.Name]; of != nil {
+			for i := range of {
+				of[i].Usage = d.Usage
+			}
+			answers = answers || d.Answers
 			b.Begin(d.Name)
 			if err := d.Setup(b, of); err != nil {
 				errs = append(errs, err)
 			}
 			delete(uses, d.Name)
 		}
+	}
+	if !answers && len(s.Keys) > 0 {
+		b.Warn(s.Keys[0].Errorf("", "nothing answers here: every query is refused or fails; add a directive such as forward"))
 	}
 	for _, left := range uses {
 		errs = append(errs, p.unknown(left)...)
@@ -121,18 +140,22 @@ func (p *Plan) block(s corefile.Server) (errs []error) {
 	return errs
 }
 
-// unknown says what is wrong with a word that no directive has.
+// unknown returns errors for the uses of a word that is no directive of this
+// server.
 func (p *Plan) unknown(uses []corefile.Directive) (errs []error) {
-	words := slices.Clone(known)
+	words := strings.Fields(unsupported)
 	for _, d := range p.opts.Directives {
 		words = append(words, d.Name)
 	}
 	for _, d := range uses {
-		if slices.Contains(known, d.Text) {
+		switch {
+		case slices.Contains(strings.Fields(unsupported), d.Text):
 			errs = append(errs, d.Errorf("known to CoreDNS, not supported yet"))
-			continue
+		case d.Text == "proxy":
+			errs = append(errs, d.Errorf("removed in CoreDNS 1.5, use forward"))
+		default:
+			errs = append(errs, d.Token.Errorf("", "unknown %s%s", d.Describe("directive"), corefile.DidYouMean(d.Text, words)))
 		}
-		errs = append(errs, d.Token.Errorf("", "unknown directive %q%s", d.Text, corefile.DidYouMean(d.Text, words)))
 	}
 	return errs
 }

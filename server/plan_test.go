@@ -71,9 +71,11 @@ func planOf(text string, opts Options) (*Plan, error) {
 func TestPlanErrors(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"unknown directive", "a {\n cod 1\n}\n", `Corefile:2: unknown directive "cod"; did you mean "code"?`},
-		{"one of CoreDNS's, misspelled", "a {\n fowrard . 1.1.1.1\n}\n", `Corefile:2: unknown directive "fowrard"; did you mean "forward"?`},
+		{"one of CoreDNS's, misspelled", "a {\n dnsec\n}\n", `Corefile:2: unknown directive "dnsec"; did you mean "dnssec"?`},
+		{"removed", "a {\n proxy . 1.1.1.1\n}\n", "Corefile:2: proxy: removed in CoreDNS 1.5, use forward"},
+		{"unset variable", "a:{$SEAMARK_PORT} {\n}\n", `Corefile:1: a:: want a port of 0..65535 after the last colon, got ""; environment variable SEAMARK_PORT is not set`},
 		{"nothing like it", "a {\n zzzzzz\n}\n", `Corefile:2: unknown directive "zzzzzz"`},
-		{"not yet", "a {\n cache 30\n reload\n}\n", "Corefile:2: cache: known to CoreDNS, not supported yet\nCorefile:3: reload: known to CoreDNS, not supported yet"},
+		{"not yet", "a {\n nomad 30\n trace\n}\n", "Corefile:2: nomad: known to CoreDNS, not supported yet\nCorefile:3: trace: known to CoreDNS, not supported yet"},
 		{"twice in a block", "a {\n code 1\n code 2\n}\n", "Corefile:3: code: already given at Corefile:2, and can be given once in a server block"},
 		{"scheme", "tls://a {\n}\n", "Corefile:1: tls://a: tls:// is known, not supported yet"},
 		{"CIDR", "10.0.0.0/33 {\n}\n", `Corefile:1: "10.0.0.0/33" is not a CIDR: want one like 10.96.0.0/12 or fd00::/8`},
@@ -89,14 +91,14 @@ func TestPlanErrors(t *testing.T) {
 		{"all of both and all of IPv4", "a {\n}\nb {\n bind 0.0.0.0\n}\n",
 			"Corefile:4: dns://0.0.0.0:1053 and dns://:1053 (Corefile:1) cannot both be listened on: give each of these blocks a bind with single addresses"},
 		{"second pass", "a {\n code 13\n}\nb {\n code 13\n}\n", "Corefile:2: code: thirteen\nCorefile:5: code: thirteen"},
-		{"every error, sorted", "a:x {\n zzzzzz\n code 99\n}\nb {\n code\n}\nb {\n forward\n}\n", strings.Join([]string{
+		{"every error, sorted", "a:x {\n zzzzzz\n code 99\n}\nb {\n code\n}\nb {\n trace\n}\n", strings.Join([]string{
 			`Corefile:1: a:x: want a port of 0..65535 after the last colon, got "x"`,
 			`Corefile:2: unknown directive "zzzzzz"`,
 			`Corefile:3: code: want 0..15, got "99"`,
 			"Corefile:6: code: want 1 argument, got 0",
 			`Corefile:6: code: want 0..15, got ""`,
 			"Corefile:8: b: zone b. is already served on dns://:1053 by b at Corefile:5",
-			"Corefile:9: forward: known to CoreDNS, not supported yet",
+			"Corefile:9: trace: known to CoreDNS, not supported yet",
 		}, "\n")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -115,7 +117,7 @@ func TestPlanFits(t *testing.T) {
 		"same zone, two addresses":  "a {\n bind 127.0.0.1\n}\na {\n bind 127.0.0.2\n}\n",
 		"two zones on one address":  "a {\n bind 127.0.0.1\n}\nb {\n bind 127.0.0.1\n}\n",
 		"all and one, two ports":    "a:1 {\n}\nb:2 {\n bind 127.0.0.1\n}\n",
-		"a block without directive": "a",
+		"a block without directive": "a {\n}",
 	} {
 		if _, err := planOf(text, options()); err != nil {
 			t.Errorf("%s: %v", name, err)

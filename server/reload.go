@@ -35,6 +35,7 @@ func (r *Run) reload(ctx context.Context, old *Plan, c corefile.Reading, level s
 		r.Log.Error("reload failed, the old configuration goes on:\n" + err.Error())
 		return old
 	}
+	r.warn(plan)
 	r.Log.Log(ctx, level, "Reloading complete")
 	return plan
 }

@@ -54,6 +54,18 @@ func (r *Run) plan(c corefile.Reading) (*Plan, error) {
 	return plan, nil
 }
 
+// warn logs the warnings about a plan's Corefile.
+func (r *Run) warn(plan *Plan) {
+	for _, err := range corefile.All(plan.Warnings()) {
+		at, _ := errors.AsType[*corefile.Error](err)
+		if at == nil {
+			r.Log.Warn("Corefile warning", "error", err)
+			continue
+		}
+		r.Log.Warn("Corefile warning", "file", at.File, "line", at.Line, "directive", at.Path, "error", at.Text)
+	}
+}
+
 // Serve runs the server until ctx ends or the process gets SIGTERM or SIGINT,
 // after which a second one ends it at once. SIGHUP and SIGUSR1 make it read its
 // Corefile again; if there is something wrong with it, the old one goes on. So
@@ -118,6 +130,7 @@ func (r *Run) begin(ctx context.Context) (*Plan, error) {
 			return nil, fmt.Errorf("writing the process id: %w", err)
 		}
 	}
+	r.warn(plan)
 	if r.Out != nil {
 		plan.listening(r.Out)
 		fmt.Fprintln(r.Out, r.Greeting)

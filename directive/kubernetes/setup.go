@@ -240,6 +240,8 @@ func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error 
 		corefile.Option{Name: "ttl", Min: 1, Max: 1, Set: corefile.Int(&o.ttl, 0, 3600)},
 		corefile.Option{Name: "noendpoints", Set: corefile.Flag(&o.NoEndpoints)},
 		h.fallThrough.Option(),
+		corefile.Option{Name: "upstream", Removed: "removed in CoreDNS 1.7"},
+		corefile.Option{Name: "resyncperiod", Removed: "removed in CoreDNS 1.7"},
 		corefile.Option{Name: "ignore", Min: 1, Max: 1, Set: corefile.OneOf(&ignored, "empty_service")},
 		corefile.Option{Name: "multicluster", Max: -1, Set: func(e corefile.Directive) (err error) {
 			if len(e.Args) == 0 {

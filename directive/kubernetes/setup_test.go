@@ -41,10 +41,10 @@ func TestSetupErrors(t *testing.T) {
 		{"kubernetes {\n ttll 5\n pod insecure\n}", `Corefile:3: kubernetes: unknown option "ttll"; did you mean "ttl"?` + "\n" +
 			`Corefile:4: kubernetes: unknown option "pod"; did you mean "pods"?`},
 		{"kubernetes {\n endpoint\n}", `Corefile:3: kubernetes: endpoint: want at least 1 argument, got 0`},
-		{"kubernetes {\n namespaces a {$SEAMARK_NONE}\n}", `Corefile:3: kubernetes: namespaces: want a value, got ""`},
+		{"kubernetes {\n namespaces a {$SEAMARK_NONE}\n}", `Corefile:3: kubernetes: namespaces: want a value, got ""; environment variable SEAMARK_NONE is not set`},
 		{"kubernetes {\n namespace_labels \"\"\n}", `Corefile:3: kubernetes: namespace_labels: want a value, got ""`},
-		{"kubernetes {\n labels {$SEAMARK_NONE}\n}", `Corefile:3: kubernetes: labels: want a value, got ""`},
-		{"kubernetes {\n endpoint {$SEAMARK_NONE}\n}", `Corefile:3: kubernetes: endpoint: want a value, got ""`},
+		{"kubernetes {\n labels {$SEAMARK_NONE}\n}", `Corefile:3: kubernetes: labels: want a value, got ""; environment variable SEAMARK_NONE is not set`},
+		{"kubernetes {\n endpoint {$SEAMARK_NONE}\n}", `Corefile:3: kubernetes: endpoint: want a value, got ""; environment variable SEAMARK_NONE is not set`},
 		{"kubernetes {\n endpoint 10.0.0.1:6443\n}", `Corefile:2: kubernetes: endpoint: want a URL such as https://10.0.0.1:6443, got "10.0.0.1:6443"`},
 		{"kubernetes {\n endpoint https://a\n tls cert key\n}", `Corefile:4: kubernetes: tls: want 3 arguments, got 2`},
 		{"kubernetes {\n tls cert key ca\n}", `Corefile:2: kubernetes: tls: is for an endpoint, and none is given`},
