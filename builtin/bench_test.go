@@ -122,7 +122,6 @@ func newWalk(tb testing.TB, text string, without string) *walk {
 	w.q = dns.NewQuery(w)
 	w.q.SetShard(shard)
 	mux, chain := dns.NewMux(dns.NewParkingLot(1), nil), b.Chain.CopyFor("dns://:53", ".")
-	b.Chained(chain)
 	if err := mux.Route(wire.Root, chain); err != nil {
 		tb.Fatal(err)
 	}

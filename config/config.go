@@ -48,7 +48,6 @@ type Block struct {
 	handlers []offer
 	planned  []func() error
 	start    []func(*Start) error
-	chains   []func(*dns.Chain)
 	swap     []func()
 	shutdown []func(context.Context)
 	name     string
@@ -143,11 +142,6 @@ func (b *Block) OnPlanned(f func() error) { b.planned = append(b.planned, f) }
 // old server as it is.
 func (b *Block) OnStart(f func(*Start) error) { b.start = append(b.start, f) }
 
-// OnChain registers what has to be there for each chain that is made of the
-// block's, one for each address and zone, before the first query walks it: it
-// cannot fail and must not block. It runs after OnStart, before OnSwap.
-func (b *Block) OnChain(f func(*dns.Chain)) { b.chains = append(b.chains, f) }
-
 // OnSwap registers what must happen when the new plan begins to serve: it
 // cannot fail and must not block.
 func (b *Block) OnSwap(f func()) { b.swap = append(b.swap, f) }
@@ -176,13 +170,6 @@ func (b *Block) Started(s *Start) error {
 		}
 	}
 	return nil
-}
-
-// Chained cannot fail. Only the server calls it.
-func (b *Block) Chained(c *dns.Chain) {
-	for _, f := range b.chains {
-		f(c)
-	}
 }
 
 // Swapped cannot fail.

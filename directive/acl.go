@@ -72,8 +72,8 @@ import (
 type ACL struct {
 	lists   []aclList
 	metrics *metrics.Registry
-	chains  dns.PerChain[aclCounters]
-	zones   []wire.Name // of all lists
+	counts  *aclCounters // of the chain that BindChain was called for
+	zones   []wire.Name  // of all lists
 }
 
 // An aclList holds the lines of one acl directive.
@@ -241,7 +241,7 @@ func (*ACL) AnyClass() bool { return false }
 
 // ServeDNS applies the first line that matches q.
 func (l *ACL) ServeDNS(q *dns.Query) dns.Verdict {
-	counts := l.chains.At(q.Chain(), l.newCounters)
+	counts := l.counts
 	line, zone := l.find(q)
 	if line == nil || line.action == aclAllow {
 		counts.allowed.Add(1)
@@ -289,8 +289,8 @@ func (n *aclLine) matches(t wire.Type, peer netip.Addr) bool {
 	return (n.types == nil || slices.Contains(n.types, t)) && (n.sources == nil || n.sources.contains(peer))
 }
 
-// newCounters returns the counters of c.
-func (l *ACL) newCounters(c *dns.Chain) *aclCounters {
+// BindChain returns a copy of l that counts for c.
+func (l *ACL) BindChain(c *dns.Chain) any {
 	n := &aclCounters{allowed: l.metrics.Counter("coredns_acl_allowed_requests_total", "Queries that acl allowed.",
 		"server", c.Server, "view", c.View)}
 	for _, zone := range l.zones {
@@ -299,5 +299,7 @@ func (l *ACL) newCounters(c *dns.Chain) *aclCounters {
 				"server", c.Server, "zone", zone.String(), "view", c.View))
 		}
 	}
-	return n
+	bound := *l
+	bound.counts = n
+	return &bound
 }

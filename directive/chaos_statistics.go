@@ -20,7 +20,7 @@ type statistics struct {
 	origins
 	forwards []countingForward
 	metrics  *metrics.Registry
-	chains   dns.PerChain[hitCounters]
+	chains   []*hitCounters
 }
 
 // hitCounters are the counters of one chain.
@@ -36,20 +36,22 @@ func setupStatistics(b *config.Block, c *Chaos) {
 		s.origins, s.forwards = newOrigins(b), config.Find[countingForward](b)
 		return nil
 	})
-	b.OnChain(func(c *dns.Chain) { c.Exchange(s, s.chains.At(c, s.newCounters)) })
 }
 
-func (s *statistics) newCounters(c *dns.Chain) *hitCounters {
+// BindChain returns the counters of c, which serve in s's place.
+func (s *statistics) BindChain(c *dns.Chain) any {
 	labels := []string{"server", c.Server, "zone", c.Zone, "view", c.View}
-	return &hitCounters{
+	t := &hitCounters{
 		statistics: s,
 		hits:       s.metrics.Counter("seamark_chaos_hits_total", "Queries that this server answered itself, as in hits.bind.", labels...),
 		misses:     s.metrics.Counter("seamark_chaos_misses_total", "Queries that were forwarded, as in misses.bind.", labels...),
 	}
+	s.chains = append(s.chains, t)
+	return t
 }
 
-// ObserveDNS counts q if its chain has no counters in place of s.
-func (s *statistics) ObserveDNS(q *dns.Query) { s.chains.At(q.Chain(), s.newCounters).ObserveDNS(q) }
+// ObserveDNS makes s an observer. BindChain replaces s in each chain.
+func (s *statistics) ObserveDNS(*dns.Query) {}
 
 // ObserveDNS counts q as a hit or a miss.
 func (t *hitCounters) ObserveDNS(q *dns.Query) {
@@ -109,7 +111,7 @@ func (s *statistics) Resolve(ctx context.Context, q *dns.Query) error {
 
 // sum returns the total of one counter over the block's chains.
 func (s *statistics) sum(counter func(*hitCounters) *metrics.Counter) (n uint64) {
-	for t := range s.chains.All() {
+	for _, t := range s.chains {
 		n += counter(t).Value()
 	}
 	return n

@@ -143,7 +143,6 @@ func (r *running) route() {
 	r.t.Helper()
 	mux := dns.NewMux(dns.NewParkingLot(1), nil)
 	chain := r.block.Chain.CopyFor("dns://:53", ".")
-	r.block.Chained(chain)
 	if err := mux.Route(wire.Root, chain); err != nil {
 		r.t.Fatal(err)
 	}

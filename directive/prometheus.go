@@ -79,7 +79,7 @@ type Prometheus struct {
 	tls     web.TLS
 	metrics *metrics.Registry
 	names   []string // of the directives that handle or observe queries
-	chains  dns.PerChain[series]
+	drops   []func() // remove the gauges of this plan
 }
 
 // SetupPrometheus sets up the prometheus directive.
@@ -112,12 +112,12 @@ func SetupPrometheus(b *config.Block, uses []corefile.Directive) error {
 		b.OnSwap(site.Show)
 		return nil
 	})
-	b.OnChain(func(c *dns.Chain) { c.Exchange(p, p.chains.At(c, p.newSeries)) })
 	return err
 }
 
 // Unserved returns the observer of queries that no server block serves.
-func (p *Prometheus) Unserved() dns.Observer { return unserved{p} }
+// They walk c, and no directive is enabled there.
+func (p *Prometheus) Unserved(c *dns.Chain) dns.Observer { return newSeries(p.metrics, c, nil) }
 
 // parseTLS reads the option tls.
 func (p *Prometheus) parseTLS(b *config.Block, d corefile.Directive) error {
@@ -144,24 +144,19 @@ func (p *Prometheus) parseTLS(b *config.Block, d corefile.Directive) error {
 	}}))
 }
 
-func (p *Prometheus) newSeries(c *dns.Chain) *series { return newSeries(p.metrics, c, p.names) }
+// BindChain returns the series of c, which count in p's place.
+func (p *Prometheus) BindChain(c *dns.Chain) any {
+	s := newSeries(p.metrics, c, p.names)
+	p.drops = append(p.drops, s.drops...)
+	return s
+}
 
 // Stop removes the plan's series of coredns_plugin_enabled.
 func (p *Prometheus) Stop() {
-	for s := range p.chains.All() {
-		for _, drop := range s.drops {
-			drop()
-		}
+	for _, drop := range p.drops {
+		drop()
 	}
 }
-
-// An unserved counts queries that no server block serves. It lists no
-// directives as enabled.
-type unserved struct{ *Prometheus }
-
-func (u unserved) ObserveDNS(q *dns.Query) { u.chains.At(q.Chain(), u.newSeries).ObserveDNS(q) }
-
-func (u unserved) newSeries(c *dns.Chain) *series { return newSeries(u.metrics, c, nil) }
 
 // A metricsPage serves all metrics of a registry.
 type metricsPage struct{ registry *metrics.Registry }
@@ -179,8 +174,8 @@ func (p metricsPage) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_ = p.registry.WriteText(w) // the only errors are those of the connection
 }
 
-// ObserveDNS counts q if its chain has no series in place of p.
-func (p *Prometheus) ObserveDNS(q *dns.Query) { p.chains.At(q.Chain(), p.newSeries).ObserveDNS(q) }
+// ObserveDNS makes p an observer. BindChain replaces p in each chain.
+func (p *Prometheus) ObserveDNS(*dns.Query) {}
 
 // ObserveDNS counts q in the series of its chain.
 func (s *series) ObserveDNS(q *dns.Query) {

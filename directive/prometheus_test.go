@@ -110,7 +110,7 @@ func TestPrometheusUnserved(t *testing.T) {
 	r := run(t, ".:53 {\nprometheus 127.0.0.1:0\nwhoami\n}")
 	mux := dns.NewMux(dns.NewParkingLot(1), nil)
 	mux.Unserved = &dns.Chain{Server: "dns://:53", Zone: "dropped"}
-	mux.Unserved.Observe(config.Find[*Prometheus](r.block)[0].Unserved())
+	mux.Unserved.Observe(config.Find[*Prometheus](r.block)[0].Unserved(mux.Unserved))
 	r.port.Swap(mux)
 	r.ask(packet(t, "example.org", wire.TypeA), dns.UDP, client)
 	want := `coredns_dns_responses_total{server="dns://:53",zone="dropped",view="",rcode="REFUSED",plugin=""} 1` + "\n"

@@ -41,24 +41,26 @@ import (
 // reason has other values.
 type Shed struct {
 	metrics *metrics.Registry
-	dropped dns.PerChain[metrics.Counter]
+	dropped *metrics.Counter // of the chain that BindChain was called for
 }
 
 // SetupShed sets up the shed directive.
 func SetupShed(b *config.Block, uses []corefile.Directive) error {
 	s := &Shed{metrics: b.Metrics}
 	b.Offer(s)
-	b.OnChain(func(c *dns.Chain) { s.dropped.At(c, s.newCounter) })
 	return noArguments(uses)
 }
 
-func (s *Shed) newCounter(c *dns.Chain) *metrics.Counter {
-	return s.metrics.Counter("coredns_shed_dropped_total", "Queries rejected because too many others were waiting.", "server", c.Server, "reason", "full")
+// BindChain returns a copy of s that counts for c.
+func (s *Shed) BindChain(c *dns.Chain) any {
+	bound := *s
+	bound.dropped = s.metrics.Counter("coredns_shed_dropped_total", "Queries rejected because too many others were waiting.", "server", c.Server, "reason", "full")
+	return &bound
 }
 
 // ObserveDNS counts q if it was rejected.
 func (s *Shed) ObserveDNS(q *dns.Query) {
 	if errors.Is(q.Err, dns.ErrParkingFull) {
-		s.dropped.At(q.Chain(), s.newCounter).Add(1)
+		s.dropped.Add(1)
 	}
 }

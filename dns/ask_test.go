@@ -74,7 +74,7 @@ func TestAsk(t *testing.T) {
 			ch := chain(c.h)
 			ch.Observe(observe(func(q *Query) { observed <- string(wire.Name(q.Name()).String()) }))
 			if slow {
-				ch.Slow()
+				parkFirst(ch)
 			}
 			r := newRig(t, 10, map[string]*Chain{"zone": ch})
 			reply := r.answer(question(c.ask, mdns.TypeA))

@@ -10,7 +10,6 @@ package dns
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/seamark/seamark/wire"
 )
@@ -41,16 +40,25 @@ type Resolver interface {
 // block.
 type Finisher interface{ FinishDNS(q *Query) }
 
-// A Joiner may answer in the place of handlers that would wait, or let queries
-// with one question wait for one answer. When a handler below it, which it has
-// said Next to, says Wait, it is asked whether it has q instead; below is how
-// many steps further down that handler stands. If it has, those between finish
-// as if an empty answer had come, and its own ServeDNS is called again, which
-// then says Done or Wait; as for others that say so, its FinishDNS is not
-// called. It is not asked about another question than the one that it has seen.
-// It must not block.
-type Joiner interface {
-	JoinDNS(q *Query, below int) bool
+// An Interceptor may answer a query in place of a handler below it that would
+// wait. The chain calls InterceptDNS when the handler that stands below steps
+// further down returns Wait, after the Interceptor's own ServeDNS returned Next.
+// The answer is empty. Next leaves the query to the other handler. Any other
+// verdict means what it means from ServeDNS: the Interceptor's FinishDNS is not
+// called then, and the finishers between the two handlers see an empty answer. An
+// Interceptor sees only the question that it passed on: the chain does not call it
+// if a handler below it has changed the question. InterceptDNS must not block.
+type Interceptor interface {
+	InterceptDNS(q *Query, below int) Verdict
+}
+
+// A ChainBinder is a handler or an observer that keeps state for each chain, for
+// example counters that are labelled with the chain's server and zone. CopyFor
+// calls BindChain once for each new chain, and puts the result in the place of the
+// handler. The result must implement the same interfaces. Observers are bound when
+// the chain has all its handlers.
+type ChainBinder interface {
+	BindChain(c *Chain) any
 }
 
 // An Observer sees each client's query once, when its reply is sealed or it has
@@ -72,18 +80,18 @@ type Chain struct {
 	steps     []step
 	observers []Observer
 	words     int
-	slow      bool
-	joins     bool // some step is a Joiner
+	intercept bool // some step is an Interceptor
 	anyClass  bool // some step answers other classes than IN
 }
 
 type step struct {
-	name     string
-	handler  Handler
-	resolver Resolver
-	finisher Finisher
-	joiner   Joiner
-	anyClass bool
+	name        string
+	value       any // which implements the interfaces below, or some of them
+	handler     Handler
+	resolver    Resolver
+	finisher    Finisher
+	interceptor Interceptor
+	anyClass    bool
 }
 
 // A StateKey is the place of one handler's state in the queries of its chain. A
@@ -104,15 +112,15 @@ type AnyClass interface{ AnyClass() (answers bool) }
 // Add puts h behind those that are there. It must be at least one of Handler
 // and Resolver.
 func (c *Chain) Add(name string, h any) {
-	s := step{name: name}
+	s := step{name: name, value: h}
 	s.handler, _ = h.(Handler)
 	s.resolver, _ = h.(Resolver)
 	s.finisher, _ = h.(Finisher)
-	s.joiner, _ = h.(Joiner)
-	c.joins = c.joins || s.joiner != nil
-	if any, ok := h.(AnyClass); ok {
+	s.interceptor, _ = h.(Interceptor)
+	c.intercept = c.intercept || s.interceptor != nil
+	if classes, ok := h.(AnyClass); ok {
 		s.anyClass = true
-		c.anyClass = c.anyClass || any.AnyClass()
+		c.anyClass = c.anyClass || classes.AnyClass()
 	}
 	if s.handler == nil && s.resolver == nil {
 		panic("dns: " + name + " neither serves nor resolves")
@@ -128,25 +136,29 @@ func (c *Chain) empty() bool { return len(c.steps) == 0 && len(c.observers) == 0
 // were added.
 func (c *Chain) Observe(o Observer) { c.observers = append(c.observers, o) }
 
-// Exchange puts an observer into the place of another: what that keeps for this
-// chain alone, which then need not be looked for. It is called before c serves.
-func (c *Chain) Exchange(old, o Observer) {
-	if i := slices.Index(c.observers, old); i >= 0 {
-		c.observers[i] = o
-	}
-}
-
-// CopyFor returns the same chain under another server's or zone's name.
+// CopyFor returns a copy of c for another server address and zone. It binds each
+// ChainBinder to the copy.
 func (c *Chain) CopyFor(server, zone string) *Chain {
-	copied := *c
-	copied.Server, copied.Zone = server, zone
-	copied.steps, copied.observers = slices.Clone(c.steps), slices.Clone(c.observers)
-	return &copied
+	copied := &Chain{Server: server, Zone: zone, View: c.View, Match: c.Match, words: c.words}
+	bound := map[ChainBinder]any{} // a handler may be an observer, too
+	bind := func(v any) any {
+		binder, ok := v.(ChainBinder)
+		if !ok {
+			return v
+		}
+		if _, ok := bound[binder]; !ok {
+			bound[binder] = binder.BindChain(copied)
+		}
+		return bound[binder]
+	}
+	for _, s := range c.steps {
+		copied.Add(s.name, bind(s.value))
+	}
+	for _, o := range c.observers {
+		copied.Observe(bind(o).(Observer))
+	}
+	return copied
 }
-
-// Slow makes every handler wait: each query leaves its reader at the first of
-// them. The answers are the same; tests show it.
-func (c *Chain) Slow() { c.slow = true }
 
 // A AnsweredStep describes one handler for people: its directive and what it may do.
 type Step struct {
@@ -163,8 +175,9 @@ func (c *Chain) Steps() []Step {
 	return steps
 }
 
-// walk goes down from q.at. If nobody waits it then goes up again as far as
-// floor, and the answer stands. If somebody does, q.at is his.
+// walk calls the handlers from q.at downwards. If none waits, it then calls the
+// finishers upwards as far as floor, and the answer is complete. Otherwise it
+// returns Wait, and q.at is the step of the handler that waits.
 func (q *Query) walk(floor int) Verdict {
 	steps := q.chain.steps
 	for ; q.at < len(steps); q.at++ {
@@ -172,15 +185,14 @@ func (q *Query) walk(floor int) Verdict {
 			continue
 		}
 		verdict := Wait
-		if h := steps[q.at].handler; h != nil && !q.chain.slow {
+		if h := steps[q.at].handler; h != nil {
 			verdict = h.ServeDNS(q)
+		}
+		if verdict == Wait && q.chain.intercept {
+			verdict = q.intercept(floor)
 		}
 		switch verdict {
 		case Wait:
-			if q.chain.joins && (!q.chain.slow || steps[q.at].handler == nil) && q.join(floor) {
-				q.at--
-				continue
-			}
 			return Wait
 		case Next:
 			continue
@@ -218,60 +230,49 @@ func (q *Query) climb(floor int) {
 	}
 }
 
-// join asks the Joiners between floor and the handler that says Wait, the
-// nearest first. If one has q it stands at that one.
-func (q *Query) join(floor int) bool {
+// intercept calls the Interceptors between floor and q.at, whose handler waits,
+// from the nearest upwards. If one returns another verdict than Next, q.at becomes
+// its step.
+func (q *Query) intercept(floor int) Verdict {
 	for i := q.at - 1; i >= floor; i-- {
 		s := &q.chain.steps[i]
-		if s.joiner == nil || q.Class != wire.ClassIN && !s.anyClass {
+		if s.interceptor == nil || q.Class != wire.ClassIN && !s.anyClass || q.instead != nil && q.changed > i {
 			continue
 		}
-		if q.instead != nil && q.changed > i || !s.joiner.JoinDNS(q, q.at-i) {
-			continue // those above whoever has changed the question do not know this one
+		partial := q.setAside()
+		q.interceptor = i
+		verdict := s.interceptor.InterceptDNS(q, q.at-i)
+		q.interceptor = -1
+		if verdict == Next {
+			q.Result = partial
+			continue
 		}
+		found := q.setAside()
 		q.abandon()
-		q.begin()
 		q.climb(i + 1)
-		q.begin()
-		return true
+		q.Result = found
+		q.Answer.MoveTo(partial.Answer.Buf)
+		if verdict != Wait {
+			return verdict
+		}
 	}
-	return false
+	return Wait
 }
 
-// begin takes back everything of an answer.
-func (q *Query) begin() {
-	q.Fail(wire.NoError)
-	q.RA, q.Err = false, nil
+// setAside returns the result and makes q's an empty one, in the memory behind it.
+func (q *Query) setAside() Result {
+	old := q.Result
+	q.Result = Result{}
+	q.Answer.Reset(old.Answer.Buf[len(old.Answer.Buf):], q.Question())
+	return old
 }
 
-// resume continues a query from where walk left it waiting, as long as it
-// takes, and then up to floor.
+// resume calls Resolve of the handler at q.at, and then the finishers upwards as
+// far as floor.
 func (q *Query) resume(ctx context.Context, floor int) {
 	at := q.at
-	s := &q.chain.steps[at]
-	if q.chain.slow && s.handler != nil {
-		switch verdict := s.handler.ServeDNS(q); verdict {
-		case Next:
-			q.at++
-			if q.walk(floor) == Wait {
-				// The handler may have said how long, which is otherwise
-				// looked at when the query is parked.
-				ctx, cancel := context.WithTimeout(ctx, q.allowed())
-				defer cancel()
-				q.resume(ctx, floor)
-			}
-			return
-		case Done, Drop:
-			q.up(floor, at, verdict)
-			return
-		}
-		if q.join(floor) {
-			q.resume(ctx, floor)
-			return
-		}
-	}
 	q.by, q.dropped = at, false
-	if err := s.resolver.Resolve(ctx, q); err != nil {
+	if err := q.chain.steps[at].resolver.Resolve(ctx, q); err != nil {
 		q.Fail(wire.ServFail)
 		q.Err = err
 	}
@@ -313,6 +314,11 @@ func (q *Query) Next(ctx context.Context) {
 	at := q.at
 	q.at++
 	if q.walk(at+1) == Wait {
+		if q.Timeout > 0 { // a handler below may have set it
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, q.Timeout)
+			defer cancel()
+		}
 		q.resume(ctx, at+1)
 	}
 	q.at = at

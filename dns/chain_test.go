@@ -65,7 +65,7 @@ func TestWalk(t *testing.T) {
 			var log []string
 			ch := chain(c.handlers(&log)...)
 			if slow {
-				ch.Slow()
+				parkFirst(ch)
 			}
 			var by string
 			seen := 0
@@ -92,7 +92,7 @@ func TestDrop(t *testing.T) {
 		var log []string
 		ch := chain(trace{"a", &log, next}, serve(func(*Query) Verdict { return Drop }))
 		if slow {
-			ch.Slow()
+			parkFirst(ch)
 		}
 		dropped := make(chan bool, 1)
 		ch.Observe(observe(func(q *Query) { dropped <- q.Dropped() }))

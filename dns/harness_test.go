@@ -69,6 +69,12 @@ func chain(handlers ...any) *Chain {
 	return c
 }
 
+// parkFirst puts a handler above those of c that makes every query wait.
+func parkFirst(c *Chain) {
+	park := resolve(func(ctx context.Context, q *Query) error { q.Next(ctx); return nil })
+	c.steps = append([]step{{name: "park", value: park, resolver: park, anyClass: true}}, c.steps...)
+}
+
 // rig is a port with one mover, which keeps what it is given to send.
 type rig struct {
 	t      *testing.T

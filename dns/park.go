@@ -128,7 +128,11 @@ func (q *Query) Requery(do func(ctx context.Context, c *Query)) bool {
 	c.instead = slices.Clone(q.instead)
 	c.Peer, c.Local, c.Interface, c.mux, c.Timeout = q.Peer, q.Local, q.Interface, q.mux, q.Timeout
 	c.enter(q.chain)
-	c.at, c.floor, c.late = q.at, q.at+1, true
+	c.at, c.late = q.at, true
+	if q.interceptor >= 0 {
+		c.at = q.interceptor
+	}
+	c.floor = c.at + 1
 	c.Answer.Reset(nil, c.Question())
 	lot.parked.Add(1)
 	go func() {

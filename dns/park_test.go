@@ -35,7 +35,7 @@ func TestPatienceOfSlowChains(t *testing.T) {
 		c := chain(serve(func(q *Query) Verdict { q.Timeout = 20 * time.Millisecond; return Next }),
 			resolve(func(ctx context.Context, _ *Query) error { <-ctx.Done(); return ctx.Err() }))
 		if slow {
-			c.Slow()
+			parkFirst(c)
 		}
 		r := newRig(t, 1, map[string]*Chain{".": c})
 		if reply := r.answer(question("a.", mdns.TypeA)); reply.Rcode != mdns.RcodeServerFailure {

@@ -27,19 +27,25 @@ type Sender interface {
 	Send(q *Query)
 }
 
+// A Result is the answer to a query, as far as the handlers have made it.
+type Result struct {
+	Answer wire.Answer // until the query is parked, its memory belongs to the transport
+	RCode  wire.RCode
+	AA, RA bool
+	AD     bool
+	TC     bool  // the answer came in truncated; sealing sets the flag where it truncates
+	Err    error // why the answer is SERVFAIL; may be nil
+	// Cacheable is set on an answer of another server, which a cache may keep
+	// for as long as its TTLs allow. An answer from this server's own data is
+	// looked up for each query, so that a change shows at once.
+	Cacheable bool
+}
+
 // A Query is one question and its answer under way. It has one owner at a time:
 // the reader, or, from the moment it is parked, the worker that resumes it.
 type Query struct {
 	wire.Request
-	Answer wire.Answer // its memory is lent by the mover until the query is parked
-	RCode  wire.RCode
-	AA, RA bool
-	AD, TC bool  // TC beside what sealing has to cut off: the answer came in without its end
-	Err    error // why the answer is SERVFAIL, if there is more to say
-	// Cacheable says that the answer is another server's, which a cache may keep
-	// for as long as its TTLs say. What this server knows by itself is looked
-	// up anew for each query, so that a change shows at once.
-	Cacheable bool
+	Result
 	// Options is the EDNS options, as the RDATA of an OPT record, for those who
 	// send the question on: the request's but for those between neighbours. It
 	// may be exchanged for another slice.
@@ -55,14 +61,17 @@ type Query struct {
 	Start     time.Time      // when the packet, or its batch, was read
 	Elapsed   time.Duration  // from then until the reply was sealed
 
-	mux     *Mux
-	mover   Sender
-	shard   *metrics.Shard
-	chain   *Chain
-	at, by  int // the step it stands at, and the one that answered
-	dropped bool
-	sealed  bool
-	late    bool // it has left its reader: Start is not now any more
+	mux    *Mux
+	mover  Sender
+	shard  *metrics.Shard
+	chain  *Chain
+	at, by int // the step it stands at, and the one that answered
+	// interceptor is the step whose InterceptDNS is running, -1 if none is. It
+	// stands above at.
+	interceptor int
+	dropped     bool
+	sealed      bool
+	late        bool // it has left its reader: Start is not now any more
 
 	parent, sub *Query
 	depth       int
@@ -111,9 +120,9 @@ func (q *Query) Buffer(n int) []byte {
 // query; Peer, Local and Interface are set by whoever read it.
 func (q *Query) Reset(packet []byte, proto Proto, start time.Time) {
 	q.packet, q.Proto, q.Start, q.Elapsed = packet, proto, start, 0
-	q.RCode, q.AA, q.RA, q.AD, q.TC, q.Err = wire.NoError, false, false, false, false, nil
-	q.Cacheable, q.Options, q.Timeout = false, nil, 0
-	q.chain, q.at, q.by, q.dropped, q.sealed = nil, 0, -1, false, false
+	q.Result = Result{Answer: q.Answer} // whose memory serves again
+	q.Options, q.Timeout = nil, 0
+	q.chain, q.at, q.by, q.interceptor, q.dropped, q.sealed = nil, 0, -1, -1, false, false
 	q.instead, q.replyOpt, q.floor = nil, q.replyOpt[:0], 0
 	q.parent, q.depth, q.late = nil, 0, false // sub stays: its memory serves again
 }
@@ -244,9 +253,7 @@ func (q *Query) RestoreQuestion(rename wire.Rename) {
 		_, err = q.Answer.AppendRenamed(s, old.Buf, r.Owner, rename)
 		return err == nil
 	})
-	if written := q.Answer.Buf; len(written) <= cap(old.Buf) {
-		q.Answer.Buf = old.Buf[:copy(old.Buf[:len(written)], written)]
-	}
+	q.Answer.MoveTo(old.Buf)
 	if err != nil {
 		q.Fail(wire.ServFail)
 		q.Err = err

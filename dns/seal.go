@@ -89,9 +89,7 @@ func (q *Query) compress(limit int) {
 	a := &q.Answer
 	old := a.Buf
 	a.Compress(old[len(old):], limit)
-	if len(a.Buf) <= cap(old) {
-		a.Buf = old[:copy(old[:len(a.Buf)], a.Buf)]
-	}
+	a.MoveTo(old)
 }
 
 // Observe shows a finished query to the observers of its chain. now is when its

@@ -47,7 +47,7 @@ func TestSetAndRestoreQuestion(t *testing.T) {
 	for _, slow := range []bool{false, true} {
 		c := chain(renamer{"\x01B\x00", back, &seen}, both{serve(below), func(context.Context, *Query) error { return nil }})
 		if slow {
-			c.Slow()
+			parkFirst(c)
 		}
 		r := newRig(t, 1, map[string]*Chain{".": c})
 		reply := r.answer(question("WWW.example", mdns.TypeA))

@@ -10,12 +10,3 @@ func (p *Plan) Addresses() (at []netip.AddrPort) {
 	}
 	return at
 }
-
-// Slow makes every handler of a plan that has not been started wait, so that
-// each query is answered off its reader. Tests show that the answers are the
-// same.
-func (p *Plan) Slow() {
-	for _, b := range p.blocks {
-		b.Chain.Slow()
-	}
-}

@@ -19,7 +19,9 @@ type (
 	// sockets is the number of UDP sockets of an address (multisocket).
 	sockets interface{ Sockets() int }
 	// unserved observes queries in no server block's zone (prometheus).
-	unserved interface{ Unserved() dns.Observer }
+	unserved interface {
+		Unserved(c *dns.Chain) dns.Observer
+	}
 	// corefileChecks makes the server check its Corefile for changes (reload).
 	corefileChecks interface {
 		CorefileChecks() (interval, jitter time.Duration)

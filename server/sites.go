@@ -74,7 +74,7 @@ func (s *site) unserved() *dns.Chain {
 	for _, r := range s.routes {
 		for _, u := range config.Find[unserved](r.block) {
 			c := &dns.Chain{Server: s.name(), Zone: "dropped"}
-			c.Observe(u.Unserved())
+			c.Observe(u.Unserved(c))
 			return c
 		}
 	}

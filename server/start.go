@@ -107,7 +107,6 @@ func (p *Plan) swap() {
 		mux.Unserved = s.unserved()
 		for _, r := range s.routes {
 			chain := r.block.Chain.CopyFor(s.name(), r.key.Zone.String())
-			r.block.Chained(chain)
 			_ = mux.Route(r.key.Zone, chain) // NewPlan has refused what it would
 		}
 		p.keep(s, p.listeners[i])

@@ -36,6 +36,14 @@ func (a *Answer) Reset(buf, question []byte) {
 	a.Count = [3]uint16{}
 }
 
+// MoveTo moves the message to the start of buf's memory, if it fits there. The two
+// may overlap.
+func (a *Answer) MoveTo(buf []byte) {
+	if len(a.Buf) <= cap(buf) {
+		a.Buf = buf[:copy(buf[:len(a.Buf)], a.Buf)]
+	}
+}
+
 // Clear takes all records out again.
 func (a *Answer) Clear() {
 	a.Buf = a.Buf[:a.body]

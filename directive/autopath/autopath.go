@@ -95,7 +95,7 @@ type AutoPath struct {
 	more    []wire.Name // behind the cluster's zone
 	cluster cluster
 	metrics *metrics.Registry
-	chains  dns.PerChain[series]
+	series  series // of the chain that BindChain was called for
 }
 
 // A cluster is the handler that knows what search paths its pods have.
@@ -261,9 +261,12 @@ func (a *AutoPath) base(q *dns.Query) (labels int, ok bool) {
 // A series is what is counted for one chain.
 type series struct{ success, saved *metrics.Counter }
 
-func (a *AutoPath) count(c *dns.Chain) *series {
-	return &series{
+// BindChain returns a copy of a that counts for c.
+func (a *AutoPath) BindChain(c *dns.Chain) any {
+	bound := *a
+	bound.series = series{
 		a.metrics.Counter("coredns_autopath_success_total", "Counter of requests that did autopath.", "server", c.Server),
 		a.metrics.Counter("seamark_autopath_saved_queries_total", "Queries that clients need not send because autopath has answered an earlier one.", "server", c.Server),
 	}
+	return &bound
 }

@@ -152,9 +152,8 @@ func (w *walk) answer(found *dns.Query, steps int) error {
 			return err
 		}
 	}
-	series := w.chains.At(q.Chain(), w.count)
-	series.success.Add(1)
-	series.saved.Add(uint64(steps))
+	w.series.success.Add(1)
+	w.series.saved.Add(uint64(steps))
 	return nil
 }
 

@@ -5,7 +5,7 @@
 // A query passes the Cache twice. On its way down ServeDNS only marks it, and
 // the handlers below may answer it at once: answers of this server's own are
 // never stored and never outdated. If a handler below would have to wait for
-// another server, package dns calls JoinDNS, which looks the query up in the
+// another server, package dns calls InterceptDNS, which looks the query up in the
 // Store. On a hit the query is answered from the entry. On a miss it becomes the
 // leader of a pending query: equal queries that arrive meanwhile wait for its
 // answer, which FinishDNS stores on the query's way up.

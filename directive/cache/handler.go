@@ -12,7 +12,7 @@ import (
 // A query's state is, in this order,
 //
 //   - its *queryFlags, from ServeDNS on, if the directive applies to it;
-//   - a *lookup, from JoinDNS on, while it waits for an answer;
+//   - a *lookup, from InterceptDNS on, while it waits for an answer;
 //   - an answerOrigin, once it has one that did not come from the handler that
 //     answered it.
 
@@ -22,12 +22,8 @@ import (
 func (*Cache) AnyClass() bool { return false }
 
 // ServeDNS passes q to the handlers below: what this server knows by itself is
-// as cheap to look up as an entry, and always current. It is called again for a
-// query that JoinDNS took, and then answers from the entry or waits.
+// as cheap to look up as an entry, and always current.
 func (c *Cache) ServeDNS(q *dns.Query) dns.Verdict {
-	if l, ok := q.State(c.stateKey).(*lookup); ok && l.joined {
-		return c.serve(q, l)
-	}
 	if c.allZones || c.inZones(q) {
 		q.SetState(c.stateKey, c.flagsOf(q))
 	}
@@ -40,27 +36,26 @@ type lookup struct {
 	key
 	buf         keyBuffer
 	optionsFrom int // where the reply options of the handlers below begin
-	joined      bool
 	now         time.Duration
 	entry       *entry // what answers the query, if there is one
 	stale       bool   // entry has expired
 	marker      *entry // of the pending query that the query leads
 }
 
-// JoinDNS is called when the handler that stands below positions further down
-// would wait. It reports true if q has an entry or waits for a pending query;
+// InterceptDNS is called when the handler that stands below positions further
+// down would wait. It answers from an entry or waits for a pending query;
 // otherwise q is passed down and leads a new pending query.
-func (c *Cache) JoinDNS(q *dns.Query, below int) bool {
+func (c *Cache) InterceptDNS(q *dns.Query, below int) dns.Verdict {
 	flags, ok := q.State(c.stateKey).(*queryFlags)
 	if !ok {
-		return false // not in our zones, or it leads a pending query
+		return dns.Next // not in our zones, or it leads a pending query
 	}
 	if q.IsLoop() {
-		return false // the query that it is part of may lead the pending query
+		return dns.Next // the query that it is part of may lead the pending query
 	}
 	l := c.newLookup(q, *flags, below)
 	if l == nil {
-		return false
+		return dns.Next
 	}
 	found := c.store.find(c.scope, &l.key)
 	if l.entry, l.stale = c.choose(&found, l.now); l.entry == nil {
@@ -69,8 +64,10 @@ func (c *Cache) JoinDNS(q *dns.Query, below int) bool {
 			_, l.marker = c.store.startPending(c.scope, &l.key, q.Proto)
 		}
 	}
-	l.joined = l.marker == nil
-	return l.joined
+	if l.marker != nil {
+		return dns.Next
+	}
+	return c.serve(q, l)
 }
 
 // newLookup leaves a lookup for the handler at that position in q and returns
@@ -83,7 +80,7 @@ func (c *Cache) newLookup(q *dns.Query, flags queryFlags, below int) *lookup {
 	if !ok {
 		l = new(lookup)
 	}
-	l.optionsFrom, l.joined = len(q.ReplyOptions()), false
+	l.optionsFrom = len(q.ReplyOptions())
 	l.entry, l.stale, l.marker = nil, false, nil
 	if !l.set(c.store, c.scope, q, flags, below, &l.buf) {
 		c.lookups.Put(l)
@@ -122,7 +119,7 @@ func (c *Cache) choose(f *found, now time.Duration) (e *entry, stale bool) {
 	return nil, false
 }
 
-// serve answers a query that JoinDNS took. It returns Wait if there is no entry,
+// serve answers q from l's entry. It returns Wait if there is no entry,
 // or the entry must be verified first.
 func (c *Cache) serve(q *dns.Query, l *lookup) dns.Verdict {
 	e, now := l.entry, l.now

@@ -265,7 +265,6 @@ func (w *harness) load(text string) {
 		w.caches = append(w.caches, config.Find[*Cache](b)...)
 		for _, z := range b.Zones {
 			chain := b.Chain.CopyFor("dns://:53", z.String())
-			b.Chained(chain)
 			w.chains = append(w.chains, chain)
 			if err := mux.Route(z, chain); err != nil {
 				w.t.Fatal(err)

@@ -26,6 +26,13 @@ func (c *Cache) findSeries(server string) *series {
 	return nil
 }
 
+// BindChain registers the metrics of the chain's server address. c itself serves in
+// every chain.
+func (c *Cache) BindChain(chain *dns.Chain) any {
+	c.addSeries(chain)
+	return c
+}
+
 // addSeries registers the metrics of a chain's server address, unless they are
 // registered.
 func (c *Cache) addSeries(chain *dns.Chain) {

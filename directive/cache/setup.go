@@ -43,7 +43,6 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		return nil
 	})
 	b.OnStart(func(s *config.Start) error { return c.start(b, s) })
-	b.OnChain(c.addSeries)
 	return err
 }
 

@@ -60,7 +60,7 @@ type DNS64 struct {
 	prefix       netip.Prefix
 	all, ipv4    bool
 	metrics      *metrics.Registry
-	translations dns.PerChain[metrics.Counter]
+	translations *metrics.Counter // of the chain that BindChain was called for
 }
 
 // soaless is the longest TTL without a SOA record, in seconds (RFC 6147 §5.1.7).
@@ -214,7 +214,7 @@ func (h *DNS64) translate(q, sub *dns.Query) error {
 		return err == nil
 	})
 	if err == nil && some {
-		h.translated(q.Chain())
+		h.translations.Add(1)
 	}
 	return err
 }
@@ -272,11 +272,12 @@ func (h *DNS64) point(q, sub *dns.Query, name []byte) {
 	a.Count[wire.Answers]++
 	q.AA = true
 	q.FollowCNAME(sub)
-	h.translated(q.Chain())
+	h.translations.Add(1)
 }
 
-func (h *DNS64) translated(c *dns.Chain) {
-	h.translations.At(c, func(c *dns.Chain) *metrics.Counter {
-		return h.metrics.Counter("coredns_dns64_requests_translated_total", "Questions that dns64 has answered with addresses of its own making.", "server", c.Server)
-	}).Add(1)
+// BindChain returns a copy of h that counts for c.
+func (h *DNS64) BindChain(c *dns.Chain) any {
+	bound := *h
+	bound.translations = h.metrics.Counter("coredns_dns64_requests_translated_total", "Questions that dns64 has answered with addresses of its own making.", "server", c.Server)
+	return &bound
 }

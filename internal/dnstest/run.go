@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/builtin"
+	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/kubedns"
 	"github.com/seamark/seamark/metrics"
@@ -90,8 +91,8 @@ type runner struct {
 // A variant is one way to ask: a server and a protocol.
 type variant struct {
 	source Source
-	slow   bool
-	name   string // "folder, udp, every handler waits"
+	parked bool   // every query is parked before it is answered
+	name   string // "folder, udp, parked"
 	proto  string
 	at     netip.AddrPort
 	log    *journal
@@ -99,12 +100,12 @@ type variant struct {
 
 func (r *runner) open(name string, source Source) {
 	r.sources = append(r.sources, source)
-	for _, slow := range []bool{false, true} {
+	for _, parked := range []bool{false, true} {
 		log := new(journal)
 		for _, proto := range []string{"udp", "tcp"} {
-			v := &variant{source: source, slow: slow, name: name + ", " + proto, proto: proto, log: log}
-			if slow {
-				v.name += ", every handler waits"
+			v := &variant{source: source, parked: parked, name: name + ", " + proto, proto: proto, log: log}
+			if parked {
+				v.name += ", parked"
 			}
 			r.variants = append(r.variants, v)
 		}
@@ -165,8 +166,13 @@ func serve(text string, v *variant) (at netip.AddrPort, stop func(), err error) 
 	if read.Err != nil {
 		return at, nil, read.Err
 	}
+	directives := builtin.Directives()
+	if v.parked {
+		directives = append([]config.Directive{parked()}, directives...)
+		park(read.Servers)
+	}
 	plan, err := server.NewPlan(read.Servers, server.Options{
-		Directives: builtin.Directives(),
+		Directives: directives,
 		Port:       53,
 		Listen:     []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")},
 		Log:        server.NewLog(v.log, slog.LevelInfo),
@@ -174,9 +180,6 @@ func serve(text string, v *variant) (at netip.AddrPort, stop func(), err error) 
 	})
 	if err != nil {
 		return at, nil, err
-	}
-	if v.slow {
-		plan.Slow()
 	}
 	if err := plan.Start(context.Background(), nil); err != nil {
 		return at, nil, err

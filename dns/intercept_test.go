@@ -1,0 +1,239 @@
+package dns
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seamark/seamark/wire"
+)
+
+// interceptor logs its calls to to and returns the verdict of intercept.
+type interceptor struct {
+	to        *[]string
+	intercept serve
+	below     int // what InterceptDNS was last called with
+	resolve
+}
+
+func (h *interceptor) ServeDNS(*Query) Verdict {
+	*h.to = append(*h.to, "down interceptor")
+	return Next
+}
+
+func (h *interceptor) InterceptDNS(q *Query, below int) Verdict {
+	*h.to = append(*h.to, "intercept")
+	h.below = below
+	return h.intercept(q)
+}
+
+func (h *interceptor) FinishDNS(*Query) { *h.to = append(*h.to, "up interceptor") }
+
+// An Interceptor may answer, drop or resolve a query in place of the handler below
+// it that waits. Each finisher runs once for each time that its handler was passed.
+func TestInterceptor(t *testing.T) {
+	wait := both{
+		serve(func(q *Query) Verdict { _ = addresses(3)(q); return Wait }),
+		resolve(func(_ context.Context, q *Query) error { q.Answer.Clear(); addresses(2)(q); return nil }),
+	}
+	waits := func(*Query) Verdict { return Wait }
+	intercepted := []string{"down above", "down interceptor", "down between", "intercept", "up between", "up above"}
+	for _, test := range []struct {
+		name      string
+		intercept serve
+		resolve   resolve
+		inline    bool
+		answers   int // -1: no reply
+		want      []string
+	}{
+		{name: "next", intercept: next, answers: 2,
+			want: []string{"down above", "down interceptor", "down between", "intercept", "up between", "up interceptor", "up above"}},
+		{name: "next with records", intercept: func(q *Query) Verdict { addresses(1)(q); return Next }, answers: 2,
+			want: []string{"down above", "down interceptor", "down between", "intercept", "up between", "up interceptor", "up above"}},
+		{name: "done", intercept: addresses(1), inline: true, answers: 1, want: intercepted},
+		{name: "drop", intercept: func(*Query) Verdict { return Drop }, inline: true, answers: -1, want: intercepted},
+		{name: "wait", intercept: waits, resolve: func(_ context.Context, q *Query) error { addresses(1)(q); return nil }, answers: 1, want: intercepted},
+		{name: "wait, then the handlers below", intercept: waits, resolve: func(ctx context.Context, q *Query) error { q.Next(ctx); return nil }, answers: 2,
+			want: []string{"down above", "down interceptor", "down between", "intercept", "up between", "down between", "up between", "up above"}},
+	} {
+		for _, parked := range []bool{false, true} {
+			var path []string
+			h := &interceptor{to: &path, intercept: test.intercept, resolve: test.resolve}
+			between := trace{"between", &path, func(q *Query) Verdict { q.AA, q.RA = true, true; return Next }}
+			c := chain(trace{"above", &path, next}, h, between, wait)
+			if parked {
+				parkFirst(c)
+			}
+			r := newRig(t, 10, map[string]*Chain{".": c})
+			outcome, m := r.ask(question("example.org", 1))
+			if outcome == Parked {
+				m = r.wait()
+			}
+			if inline := outcome != Parked; inline != (test.inline && !parked) {
+				t.Errorf("%s (parked %v): answered inline: got %v, want %v", test.name, parked, inline, !inline)
+			}
+			switch {
+			case m == nil && test.answers >= 0:
+				t.Errorf("%s (parked %v): got no reply, want %d records", test.name, parked, test.answers)
+			case m != nil && (len(m.Answer) != test.answers || m.RecursionAvailable && test.inline):
+				t.Errorf("%s (parked %v): got %v, want %d records", test.name, parked, m, test.answers)
+			}
+			if !slices.Equal(path, test.want) {
+				t.Errorf("%s (parked %v):\n got %q\nwant %q", test.name, parked, path, test.want)
+			}
+			if h.below != 2 {
+				t.Errorf("%s (parked %v): InterceptDNS was called for %d steps below, want 2", test.name, parked, h.below)
+			}
+		}
+	}
+}
+
+// The nearest Interceptor decides first. One above it sees the query if that one
+// waits.
+func TestInterceptorAboveInterceptor(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		inner   serve
+		outer   serve
+		answers int
+		want    []string
+	}{
+		{"inner answers", addresses(1), addresses(3), 1, []string{"down interceptor", "down interceptor", "intercept", "up interceptor"}},
+		{"inner passes", next, addresses(3), 3, []string{"down interceptor", "down interceptor", "intercept", "intercept", "up interceptor"}},
+		{"inner waits", func(*Query) Verdict { return Wait }, addresses(3), 3, []string{"down interceptor", "down interceptor", "intercept", "intercept"}},
+	} {
+		var path []string
+		outer, inner := &interceptor{to: &path, intercept: test.outer}, &interceptor{to: &path, intercept: test.inner}
+		r := newRig(t, 10, map[string]*Chain{".": chain(outer, inner, resolve(func(context.Context, *Query) error { return nil }))})
+		if m := r.answer(question("example.org", 1)); len(m.Answer) != test.answers {
+			t.Errorf("%s: got %v, want %d records", test.name, m, test.answers)
+		}
+		if !slices.Equal(path, test.want) {
+			t.Errorf("%s:\n got %q\nwant %q", test.name, path, test.want)
+		}
+	}
+}
+
+// Query.Next considers only the Interceptors below the handler that calls it.
+func TestInterceptorAboveResolver(t *testing.T) {
+	var path []string
+	h := &interceptor{to: &path, intercept: addresses(1)}
+	c := chain(h, resolve(func(ctx context.Context, q *Query) error { q.Next(ctx); return nil }), both{
+		serve(func(*Query) Verdict { return Wait }), resolve(func(_ context.Context, q *Query) error { addresses(2)(q); return nil }),
+	})
+	r := newRig(t, 10, map[string]*Chain{".": c})
+	if m := r.answer(question("example.org", 1)); len(m.Answer) != 1 {
+		t.Errorf("intercepted: got %v, want one record", m)
+	}
+	h.intercept = next
+	path = nil
+	if m := r.answer(question("example.org", 1)); len(m.Answer) != 2 {
+		t.Errorf("not intercepted: got %v, want two records", m)
+	}
+	if want := []string{"down interceptor", "intercept", "up interceptor"}; !slices.Equal(path, want) {
+		t.Errorf("got %q, want %q", path, want)
+	}
+}
+
+// An Interceptor is not called if a handler below it has changed the question, and
+// is called if a handler above it has.
+func TestInterceptorChangedQuestion(t *testing.T) {
+	for below, want := range map[bool][]string{
+		true:  {"down interceptor", "up interceptor"},
+		false: {"down interceptor", "intercept", "up interceptor"},
+	} {
+		var path []string
+		h := &interceptor{to: &path, intercept: next}
+		change := changes{}
+		wait := both{
+			serve(func(*Query) Verdict { return Wait }),
+			resolve(func(_ context.Context, q *Query) error { addresses(1)(q); return nil }),
+		}
+		c := chain(change, h, wait)
+		if below {
+			c = chain(h, change, wait)
+		}
+		r := newRig(t, 10, map[string]*Chain{".": c})
+		if m := r.answer(question("example.org", 1)); len(m.Answer) != 1 {
+			t.Errorf("changed below %v: got %v, want one record", below, m)
+		}
+		if !slices.Equal(path, want) {
+			t.Errorf("changed below %v: got %q, want %q", below, path, want)
+		}
+	}
+}
+
+// changes asks for another name.
+type changes struct{}
+
+func (changes) ServeDNS(q *Query) Verdict {
+	q.SetQuestion([]byte("\x05other\x00"), wire.TypeA, wire.ClassIN)
+	return Next
+}
+
+func (changes) FinishDNS(q *Query) { q.RestoreQuestion(nil) }
+
+// A further question that is given up has no answer that its handlers could
+// take for one, whatever was written of it.
+func TestAbandonedHalf(t *testing.T) {
+	var seen []bool
+	half := both{
+		serve(func(*Query) Verdict { return Wait }),
+		resolve(func(_ context.Context, q *Query) error {
+			addresses(1)(q)
+			q.Cacheable = true
+			panic("half way")
+		}),
+	}
+	finish := finisher(func(q *Query) {
+		seen = append(seen, q.Cacheable || q.RCode != wire.ServFail || !q.Answer.Empty() || q.AnsweredStep() >= 0)
+	})
+	asks := both{
+		serve(func(q *Query) Verdict {
+			q.SubQuery([]byte("\x03sub\x00"), wire.TypeA)
+			return Wait
+		}),
+		resolve(func(ctx context.Context, q *Query) error { q.ResumeSubQuery(ctx); return errors.New("not reached") }),
+	}
+	r := newRig(t, 10, map[string]*Chain{".": chain(asks), "sub.": chain(finish, half)})
+	if m := r.answer(question("example.org", 1)); m.Rcode != int(wire.ServFail) {
+		t.Errorf("reply: %v", m)
+	}
+	if len(seen) != 1 || seen[0] {
+		t.Errorf("the handler above saw an answer: %v", seen)
+	}
+}
+
+type finisher func(q *Query)
+
+func (f finisher) ServeDNS(*Query) Verdict { return Next }
+func (f finisher) FinishDNS(q *Query)      { f(q) }
+
+// The time stands still on the reader, and goes on for those that have left it
+// and for what they ask.
+func TestNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var before, after, sub time.Duration
+		start := time.Now()
+		asks := both{
+			serve(func(q *Query) Verdict { before = q.Now().Sub(start); return Wait }),
+			resolve(func(_ context.Context, q *Query) error {
+				time.Sleep(time.Second)
+				after = q.Now().Sub(start)
+				q.SubQuery([]byte("\x03sub\x00"), wire.TypeA)
+				return nil
+			}),
+		}
+		r := newRig(t, 10, map[string]*Chain{
+			".":    chain(asks),
+			"sub.": chain(serve(func(q *Query) Verdict { sub = q.Now().Sub(start); return Done })),
+		})
+		r.answer(question("example.org", 1))
+		if before != 0 || after != time.Second || sub != time.Second {
+			t.Errorf("%v, then %v and %v; want 0s, then 1s and 1s", before, after, sub)
+		}
+	})
+}
