@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpuTime is what all threads of a process have used, those that have ended
-// included: user and system together, to the nanosecond. /proc/PID/stat counts
-// the same in ticks of ten milliseconds.
+// cpuTime returns the CPU time, user and system, of all threads of a process,
+// ended ones included, with nanosecond resolution. /proc/PID/stat has the same in
+// ticks of ten milliseconds.
 func cpuTime(pid int) (time.Duration, error) {
 	const schedClock = 2
 	var t unix.Timespec
@@ -31,8 +31,7 @@ func cpuTime(pid int) (time.Duration, error) {
 // Linux 2.6.
 const tick = 10 * time.Millisecond
 
-// userTime is the part of a process's CPU time that it spent outside the
-// kernel.
+// userTime returns the CPU time that a process spent outside the kernel.
 func userTime(pid int) (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -42,7 +41,7 @@ func userTime(pid int) (time.Duration, error) {
 }
 
 func parseUserTime(stat []byte) (time.Duration, error) {
-	// The second field is a name in brackets that may hold anything.
+	// The second field is a name in parentheses that may contain any byte.
 	end := bytes.LastIndexByte(stat, ')')
 	if end < 0 {
 		return 0, errors.New("/proc/PID/stat: no name")
@@ -51,14 +50,14 @@ func parseUserTime(stat []byte) (time.Duration, error) {
 	if len(fields) < 13 {
 		return 0, errors.New("/proc/PID/stat: too few fields")
 	}
-	n, err := strconv.ParseInt(fields[11], 10, 64) // the 14th of all: utime
+	n, err := strconv.ParseInt(fields[11], 10, 64) // field 14, utime
 	if err != nil {
 		return 0, fmt.Errorf("/proc/PID/stat: %w", err)
 	}
 	return time.Duration(n) * tick, nil
 }
 
-// busyTime is what all CPUs of the machine have been busy for.
+// busyTime returns the busy time of all CPUs of the machine.
 func busyTime() (time.Duration, error) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -73,8 +72,8 @@ func parseBusyTime(stat []byte) (time.Duration, error) {
 	if len(fields) < 9 || fields[0] != "cpu" {
 		return 0, errors.New("/proc/stat: no line of all CPUs")
 	}
-	// user nice system idle iowait irq softirq steal; what guests use is in
-	// user already.
+	// user nice system idle iowait irq softirq steal; guest time is included in
+	// user.
 	var busy int64
 	for i, text := range fields[1:9] {
 		n, err := strconv.ParseInt(text, 10, 64)
@@ -119,7 +118,7 @@ func parseMemory(status []byte) (footprint, error) {
 	return footprint{values["VmRSS"], values["RssAnon"], values["VmHWM"]}, nil
 }
 
-// forgetPeak makes the peak of a process its size of now.
+// forgetPeak resets the peak of a process to its present size.
 func forgetPeak(pid int) error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
 }

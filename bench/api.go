@@ -15,19 +15,19 @@ import (
 	"time"
 )
 
-// An api is an API server with the population in it: one that was started
-// here, or one that a kubeconfig leads to.
+// An api is an API server that serves the population: one started by the
+// benchmark, or the one of a kubeconfig.
 type api struct {
 	kubeconfig string
 	program    string   // kubetest/cmd/api, built
-	server     *command // nil if the server is not ours
+	server     *command // nil with a kubeconfig
 }
 
-// A command is a process that is talked to by lines.
+// A command is a process with a line protocol on its standard input and output.
 type command struct {
 	cmd   *exec.Cmd
 	in    io.WriteCloser
-	lines chan string // what it writes; closed at its end
+	lines chan string // its output; closed at its end
 	ended chan struct{}
 }
 
@@ -52,26 +52,25 @@ func newCommand(argv ...string) (*command, error) {
 		for text := bufio.NewScanner(out); text.Scan(); {
 			c.lines <- text.Text()
 		}
-		_ = c.cmd.Wait() // what is wrong with it has been written to standard error
+		_ = c.cmd.Wait() // its standard error has the reason
 	}()
 	return c, nil
 }
 
-// line waits for the next line.
+// line returns the next line of output.
 func (c *command) line(ctx context.Context) (string, error) {
 	select {
 	case <-ctx.Done():
 		return "", ctx.Err()
 	case text, ok := <-c.lines:
 		if !ok {
-			return "", errors.New("the command has ended")
+			return "", errors.New("the command has ended: see its errors above")
 		}
 		return text, nil
 	}
 }
 
-// stop ends the process: by the end of its input, and if it takes long by
-// force.
+// stop closes the process's input, and kills it if it does not end soon.
 func (c *command) stop() {
 	c.in.Close()
 	late := time.After(10 * time.Second)
@@ -83,13 +82,13 @@ func (c *command) stop() {
 				return
 			}
 		case <-late:
-			_ = c.cmd.Process.Kill() // it may have ended meanwhile
+			_ = c.cmd.Process.Kill() // it may have ended already
 		}
 	}
 }
 
-// startAPI builds the command, starts a server if no kubeconfig names one, and
-// puts the population into it.
+// startAPI builds the command, starts a server if there is no kubeconfig, and
+// creates the population's objects.
 func (b *bench) startAPI(ctx context.Context, kubeconfig string) error {
 	b.say("building kubetest/cmd/api (the first time takes minutes)")
 	program := filepath.Join(b.dir, "api")
@@ -121,7 +120,7 @@ func (b *bench) startAPI(ctx context.Context, kubeconfig string) error {
 	return nil
 }
 
-// stopAPI takes away what was made.
+// stopAPI deletes the objects and stops the server.
 func (b *bench) stopAPI() {
 	switch {
 	case b.api == nil:
@@ -129,7 +128,7 @@ func (b *bench) stopAPI() {
 		b.api.server.stop()
 	default:
 		if text, err := exec.Command(b.api.program, "clear", b.api.kubeconfig).CombinedOutput(); err != nil {
-			b.say("the namespaces ns-0 and so on are still there: %v: %s", err, text)
+			b.say("deleting the namespaces ns-0 and following failed: %v: %s", err, text)
 		}
 	}
 	b.api = nil

@@ -17,10 +17,10 @@ import (
 
 func TestStatistics(t *testing.T) {
 	if got := spreadOf([]float64{3, 1, 2}); got != (spread{2, 1, 3}) {
-		t.Errorf("odd: %v", got)
+		t.Errorf("spreadOf(3, 1, 2) = %v", got)
 	}
 	if got := spreadOf([]float64{4, 1, 2, 3}); got != (spread{2.5, 1, 4}) {
-		t.Errorf("even: %v", got)
+		t.Errorf("spreadOf(4, 1, 2, 3) = %v", got)
 	}
 	sorted := make([]float64, 100)
 	for i := range sorted {
@@ -32,7 +32,7 @@ func TestStatistics(t *testing.T) {
 		}
 	}
 	if !math.IsNaN(percentile(nil, 0.5)) {
-		t.Error("the percentile of nothing is a number")
+		t.Error("percentile of no values is not NaN")
 	}
 	if got := ratios([]float64{2, 3, 1}, []float64{1, 2}); !reflect.DeepEqual(got, []float64{2, 1.5}) {
 		t.Errorf("ratios: %v", got)
@@ -65,8 +65,8 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// Every goal's series is one that some scenario makes: a goal that is
-// misspelled would be "not measured" for ever.
+// Every goal's series is produced by a scenario: a misspelled one would always be
+// "not measured".
 func TestGoalsAreMeasured(t *testing.T) {
 	source := ""
 	for _, name := range []string{"scenarios.go", "memory.go", "change.go", "questions.go"} {
@@ -85,7 +85,7 @@ func TestGoalsAreMeasured(t *testing.T) {
 			whole := strings.Contains(source, `"`+series+`"`)
 			parts := strings.Contains(source, `"`+scenario) && strings.Contains(source, `"`+label+`"`)
 			if !whole && !parts {
-				t.Errorf("%s: nothing makes the series %s", g.text, series)
+				t.Errorf("%s: no scenario produces the series %s", g.text, series)
 			}
 		}
 	}
@@ -112,7 +112,7 @@ func TestProc(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	// And of a process that there is.
+	// A process that exists.
 	self := os.Getpid()
 	if u, err := usageOf(self); err != nil || u.cpu <= 0 || u.busy <= 0 {
 		t.Errorf("usage of this process: %v, %v", u, err)
@@ -150,7 +150,7 @@ func TestDnsperf(t *testing.T) {
 	}
 }
 
-// A wrong answer is seen, whatever is wrong with it.
+// Every kind of wrong answer is detected.
 func TestCheck(t *testing.T) {
 	q := ask("svc-1.ns-1.svc.cluster.local.", dns.TypeA, false, dns.RcodeSuccess, "A 10.96.64.1")
 	reply := func(change func(*dns.Msg)) []byte {
@@ -173,7 +173,7 @@ func TestCheck(t *testing.T) {
 		return packet
 	}
 	if why := q.wrong(reply(func(*dns.Msg) {}), true); why != "" {
-		t.Errorf("the right answer: %s", why)
+		t.Errorf("right answer: wrong() = %q", why)
 	}
 	for name, change := range map[string]func(*dns.Msg){
 		"a query":          func(r *dns.Msg) { r.Response = false },
@@ -185,16 +185,16 @@ func TestCheck(t *testing.T) {
 		"another question": func(r *dns.Msg) { r.Question[0].Qtype = dns.TypeAAAA },
 	} {
 		if q.wrong(reply(change), true) == "" {
-			t.Errorf("%s passes", name)
+			t.Errorf(`wrong(%s) = "", want a difference`, name)
 		}
 	}
 	if q.wrong(nil, false) == "" {
-		t.Error("an empty packet passes")
+		t.Error(`wrong(empty packet) = "", want a difference`)
 	}
 }
 
-// What the servers are given agrees with what they are asked: each question's
-// answer is among the records of the zone files.
+// The servers' data agree with the queries: each expected answer is among the
+// records of the zone files.
 func TestPopulation(t *testing.T) {
 	p := populate(100)
 	zones := map[string][]string{}
@@ -216,7 +216,7 @@ func TestPopulation(t *testing.T) {
 		total += len(p.service(i).endpoints)
 	}
 	if total != p.endpoints() {
-		t.Errorf("%d endpoints, said to be %d", total, p.endpoints())
+		t.Errorf("%d endpoints, endpoints() = %d", total, p.endpoints())
 	}
 	for name, w := range p.workloads() {
 		for _, q := range w.questions {

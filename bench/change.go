@@ -17,17 +17,17 @@ import (
 	"github.com/miekg/dns"
 )
 
-// A changer writes EndpointSlices of the moving Services and knows when each
-// write was acknowledged. Beside the writer there is a bare watch, which can be
-// asked what it has seen.
+// A changer writes EndpointSlices of the moving Services and records when each
+// write was acknowledged. The writer also runs a bare watch, which reports the
+// versions that it has seen.
 type changer struct {
 	command *command
 	pop     population
 	written int
-	watch   net.Conn // asks the bare watch which version of a slice it saw last
-	again   int      // how often the API server has ended that watch
+	watch   net.Conn // queries the bare watch for the last version of a slice
+	again   int      // number of times that the API server ended that watch
 
-	acked map[int]time.Duration // by line
+	acked map[int]time.Duration // by line number
 }
 
 func (b *bench) newChanger(ctx context.Context) (*changer, error) {
@@ -36,7 +36,7 @@ func (b *bench) newChanger(ctx context.Context) (*changer, error) {
 		return nil, err
 	}
 	c := &changer{command: cmd, pop: b.pop, acked: map[int]time.Duration{}}
-	for { // the watch begins with the objects that are there
+	for { // the watch starts with the existing objects
 		text, err := cmd.line(ctx)
 		if err != nil {
 			cmd.stop()
@@ -45,7 +45,7 @@ func (b *bench) newChanger(ctx context.Context) (*changer, error) {
 		if at, ok := strings.CutPrefix(text, "watching "); ok {
 			if c.watch, err = net.Dial("udp4", at); err != nil {
 				cmd.stop()
-				return nil, fmt.Errorf("asking the bare watch: %w", err)
+				return nil, fmt.Errorf("querying the bare watch: %w", err)
 			}
 			return c, nil
 		}
@@ -57,16 +57,16 @@ func (c *changer) close() {
 	c.command.stop()
 }
 
-// newAddress is the n-th address that an endpoint gets: of a range of its own.
+// newAddress returns the address of the n-th change, from a range of its own.
 func newAddress(n int) netip.Addr { return address(10, 250, 0, n%(1<<16)+1) }
 
-// moving is the Service of the n-th change.
+// moving returns the Service of the n-th change.
 func (c *changer) moving(n int) service {
 	return c.pop.service(c.pop.firstMoving() + n%c.pop.moving)
 }
 
 // write sends the n-th change: the first endpoint of a moving Service gets an
-// address that tells it. It returns the question that shows it.
+// address unique to the change. It returns the query whose answer contains it.
 func (c *changer) write(n int) (*question, error) {
 	s := c.moving(n)
 	s.endpoints[0] = newAddress(n)
@@ -100,7 +100,7 @@ func (c *changer) put(s service) error {
 	return err
 }
 
-// collect reads what the command has said until a condition holds.
+// collect reads the command's output until a condition holds.
 func (c *changer) collect(ctx context.Context, enough func() bool) error {
 	for !enough() {
 		text, err := c.command.line(ctx)
@@ -114,7 +114,7 @@ func (c *changer) collect(ctx context.Context, enough func() bool) error {
 	return nil
 }
 
-// drain reads what the command has said so far.
+// drain reads the command's output so far.
 func (c *changer) drain() error {
 	for len(c.command.lines) > 0 {
 		if err := c.parse(<-c.command.lines); err != nil {
@@ -133,19 +133,19 @@ func (c *changer) parse(text string) error {
 		return nil
 	}
 	if _, err := fmt.Sscanf(text, "acked %d %s %d", &line, &version, &at); err != nil {
-		return fmt.Errorf("the command that writes changes says %q", text)
+		return fmt.Errorf("unexpected output of api change: %q", text)
 	}
 	c.acked[line] = time.Duration(at)
 	return nil
 }
 
-// A delay is how long after the acknowledgement of a change it was answered, by
-// our server and by the bare watch. Our answer may have been there since the
-// question before: unsure is how long that is.
+// A delay is the time from the acknowledgement of a change to its answer, by our
+// server and by the bare watch. unsure is the time since the previous query: our
+// answer may have been available for that long.
 type delay struct{ answered, watched, unsure time.Duration }
 
-// change makes the n-th change and asks until the server answers it, and until
-// the bare watch does.
+// change makes the n-th change and queries until the server and the bare watch
+// answer it.
 func (c *changer) change(ctx context.Context, s *server, n int, within time.Duration) (delay, error) {
 	conn, err := net.Dial("udp4", s.addr.String())
 	if err != nil {
@@ -164,7 +164,7 @@ func (c *changer) change(ctx context.Context, s *server, n int, within time.Dura
 	}
 	p := poll{conn: conn, q: q, c: c, slice: slice, version: before, room: make([]byte, 4096)}
 	if err := p.run(ctx, within); err != nil {
-		return delay{}, errors.Join(err, c.drain()) // it may say that its watch has failed
+		return delay{}, errors.Join(err, c.drain()) // it may report that its watch failed
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -176,7 +176,7 @@ func (c *changer) change(ctx context.Context, s *server, n int, within time.Dura
 	return delay{p.answered - ack, p.watched - ack, p.unsure}, nil
 }
 
-// seen asks the bare watch which version of a slice it saw last.
+// seen queries the bare watch for the last version of a slice.
 func (c *changer) seen(slice string) (string, error) {
 	room := make([]byte, 64)
 	for range 100 {
@@ -190,17 +190,17 @@ func (c *changer) seen(slice string) (string, error) {
 			return string(room[:n]), nil
 		}
 	}
-	return "", errors.New("the bare watch does not answer")
+	return "", errors.New("no reply from the bare watch")
 }
 
-// A poll asks our server and the bare watch in turns, with a pause of 100 µs,
-// until both have answered a change. Both wait for the same processors: what
-// they differ in is what our server does.
+// A poll queries our server and the bare watch alternately, with a pause of 100
+// µs, until both have answered a change. Both compete for the same processors, so
+// the difference is our server's work.
 type poll struct {
 	conn           net.Conn
 	q              *question
 	c              *changer
-	slice, version string // the version that was there before
+	slice, version string // the version before the change
 	room           []byte
 
 	answered, watched, unsure time.Duration
@@ -242,7 +242,7 @@ func (p *poll) run(ctx context.Context, within time.Duration) error {
 	return fmt.Errorf("a change was not answered in %v: %s", within, why)
 }
 
-// change measures how old an answer can be, at 100 changes a second.
+// change measures the age of answers at 100 changes a second.
 func (b *bench) change(ctx context.Context) error {
 	defer b.stopServers()
 	s, err := b.seamark(fromAPI(b.api.kubeconfig), 1)
@@ -286,12 +286,12 @@ func (b *bench) change(ctx context.Context) error {
 	return b.burst(ctx, s, c, rate)
 }
 
-// inBurst is how many EndpointSlices change at once.
+// inBurst is the number of EndpointSlices that change at once.
 const inBurst = 5000
 
-// burst measures the same while so many other EndpointSlices as the cluster has
-// change, as fast as they can be written. Their endpoints are put into another
-// order, so that all answers stay what they are.
+// burst measures the same while inBurst other EndpointSlices, or all of a smaller
+// cluster, change as fast as they can be written. Their endpoints are reordered,
+// so no answer changes.
 func (b *bench) burst(ctx context.Context, s *server, c *changer, rate int) error {
 	var answered, watched, rates []float64
 	for range b.rounds {
@@ -346,7 +346,7 @@ func (b *bench) burst(ctx context.Context, s *server, c *changer, rate int) erro
 	return nil
 }
 
-// delays makes so many changes, one after the other.
+// delays makes count changes, one after the other.
 func (c *changer) delays(ctx context.Context, s *server, count, rate int) ([]delay, error) {
 	tick := time.NewTicker(time.Second / time.Duration(rate))
 	defer tick.Stop()
@@ -362,7 +362,7 @@ func (c *changer) delays(ctx context.Context, s *server, count, rate int) ([]del
 	return all, nil
 }
 
-// milliseconds gives one of the delays of all changes, sorted.
+// milliseconds returns one of the delays of all changes, sorted.
 func milliseconds(all []delay, of func(delay) time.Duration) []float64 {
 	var out []float64
 	for _, d := range all {
@@ -372,8 +372,8 @@ func milliseconds(all []delay, of func(delay) time.Duration) []float64 {
 	return out
 }
 
-// latency compares ours with the bare loop at half of what ours can, while the
-// cluster changes 200 times a second.
+// latency compares our server with the bare loop at half of our server's maximum
+// rate, while the cluster changes 200 times a second.
 func (b *bench) latency(ctx context.Context) error {
 	defer b.stopServers()
 	peers, err := b.peers(ctx, 1, false, "A")
@@ -400,7 +400,7 @@ func (b *bench) latency(ctx context.Context) error {
 	return err
 }
 
-// compareAtHalf compares at half of what our server can while all this goes on.
+// compareAtHalf compares the peers at half of our server's maximum rate.
 func (b *bench) compareAtHalf(ctx context.Context, peers []peer) error {
 	full := b.load(peers[0].server, "A")
 	full.rate = 0
@@ -417,7 +417,7 @@ func (b *bench) compareAtHalf(ctx context.Context, peers []peer) error {
 	return b.compare(ctx, "latency", "ClusterIP, A, half load, 200 changes a second", contenders)
 }
 
-// keepChanging writes changes until it is stopped.
+// keepChanging writes changes until ctx ends.
 func (c *changer) keepChanging(ctx context.Context, rate int) error {
 	tick := time.NewTicker(time.Second / time.Duration(rate))
 	defer tick.Stop()

@@ -21,8 +21,8 @@ const (
 	movers      = 20
 )
 
-// A population is a cluster made by rule: its Services in a fixed order, their
-// addresses counted upwards, so that a name alone says what its answer is.
+// A population is a generated cluster: its Services in a fixed order, with
+// consecutive addresses, so that the answer follows from the name.
 type population struct {
 	namespaces int
 	plain      int // Services with a ClusterIP
@@ -32,10 +32,10 @@ type population struct {
 	moving     int // headless Services of 10 whose endpoints are changed
 }
 
-// populate gives a cluster of about so many Services: nine of ten have a
-// ClusterIP and ten endpoints, the others are headless and have sixty. At
-// 10,000 these are 150,000 endpoints in 50 namespaces, and a few more in small
-// and moving Services.
+// populate returns a cluster of about that many Services: nine of ten have a
+// ClusterIP and ten endpoints, the others are headless and have sixty. 10,000
+// Services have 150,000 endpoints in 50 namespaces, and a few more in small and
+// moving Services.
 func populate(services int) population {
 	return population{
 		namespaces: min(50, max(2, services/20)),
@@ -47,11 +47,11 @@ func populate(services int) population {
 	}
 }
 
-// A service is one Service with its endpoints, all on port 8080, and its own
-// port 80 called http.
+// A service is a Service with its endpoints, all on port 8080, and its port 80
+// named http.
 type service struct {
 	name, namespace string
-	ip              netip.Addr // not valid if the Service is headless
+	ip              netip.Addr // invalid for headless Services
 	endpoints       []netip.Addr
 }
 
@@ -59,7 +59,7 @@ func (s service) fqdn() string { return s.name + "." + s.namespace + ".svc." + d
 
 func (s service) srv() string { return "_http._tcp." + s.fqdn() }
 
-// endpoint is the name of one endpoint.
+// endpoint returns the name of an endpoint.
 func (s service) endpoint(ip netip.Addr) string {
 	return strings.ReplaceAll(ip.String(), ".", "-") + "." + s.fqdn()
 }
@@ -70,13 +70,13 @@ func (p population) endpoints() int {
 	return p.plain*p.perService + p.headless*perHeadless + p.small*perSmall + p.moving*perMoving
 }
 
-// firsts are the numbers at which the kinds begin: plain, headless, small,
-// moving.
+// firstHeadless and the others return the number of the first Service of a kind:
+// plain, headless, small, moving.
 func (p population) firstHeadless() int { return p.plain }
 func (p population) firstSmall() int    { return p.plain + p.headless }
 func (p population) firstMoving() int   { return p.plain + p.headless + p.small }
 
-// service gives the Service of a number below services().
+// service returns the Service with a number below services().
 func (p population) service(i int) service {
 	s := service{namespace: p.namespace(i)}
 	var first, n int
@@ -106,24 +106,24 @@ func (p population) service(i int) service {
 
 func (p population) namespace(i int) string { return fmt.Sprintf("ns-%d", i%p.namespaces) }
 
-// address counts n upwards from a.b.c.0.
+// address returns the n-th address from a.b.c.0.
 func address(a, b, c byte, n int) netip.Addr {
 	v := uint32(a)<<24 | uint32(b)<<16 | uint32(c)<<8
 	v += uint32(n)
 	return netip.AddrFrom4([4]byte{byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)})
 }
 
-// reverse is the name under which the address's PTR stands.
+// reverse returns the owner name of the address's PTR record.
 func reverse(ip netip.Addr) string {
 	b := ip.As4()
 	return fmt.Sprintf("%d.%d.%d.%d.in-addr.arpa.", b[3], b[2], b[1], b[0])
 }
 
-// A record is one resource record in the text form of a zone file.
+// A record is a resource record in the text form of a zone file.
 type record struct{ owner, kind, data string }
 
-// records gives all records of one Service, that of an endpoint's own name
-// before the Service's: dnsmasq makes its PTR of the first that it reads.
+// records returns all records of a Service, those of endpoint names before those
+// of the Service: dnsmasq makes the PTR record of the first name that it reads.
 func (s service) records() (rs []record) {
 	if s.ip.IsValid() {
 		rs = append(rs, record{s.fqdn(), "A", s.ip.String()},
@@ -140,21 +140,21 @@ func (s service) records() (rs []record) {
 	return rs
 }
 
-// soa is the data of the SOA of every zone, as long as that of Kubernetes' own.
+// soa is the data of every zone's SOA record, as long as that of Kubernetes.
 const soa = "ns.dns.cluster.local. hostmaster.cluster.local. 1700000000 7200 1800 86400 30"
 
-// apexes are the records at the top of a zone.
+// apexes returns the records at the apex of a zone.
 func apexes(origin string) []record {
 	return []record{{origin, "SOA", soa}, {origin, "NS", "ns.dns.cluster.local."}}
 }
 
-// The zones that the population lies in.
+// The zones of the population.
 const (
 	forwardZone = domain + "."
 	reverseZone = "10.in-addr.arpa."
 )
 
-// each visits every record of the population, the tops of the zones first.
+// each visits every record of the population, the zone apexes first.
 func (p population) each(visit func(record)) {
 	for _, origin := range []string{forwardZone, reverseZone} {
 		for _, r := range apexes(origin) {
@@ -169,7 +169,7 @@ func (p population) each(visit func(record)) {
 	}
 }
 
-// writeFile makes a file from what fill writes.
+// writeFile creates a file with the output of fill.
 func writeFile(name string, fill func(io.Writer)) error {
 	f, err := os.Create(name)
 	if err != nil {
@@ -259,8 +259,8 @@ spec:
 `, s.name, s.namespace, s.name, ip, ip)
 }
 
-// writeSlice writes what the controllers of a cluster write: each endpoint
-// names its node and its pod.
+// writeSlice writes an EndpointSlice as Kubernetes' controllers do: each endpoint
+// has a node and a pod.
 func (s service) writeSlice(w io.Writer) {
 	fmt.Fprintf(w, `---
 apiVersion: discovery.k8s.io/v1

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A contender is a server under a load, beside others in one comparison.
+// A contender is a server with a load in a comparison.
 type contender struct {
 	label  string
 	server *server
@@ -18,20 +18,20 @@ type contender struct {
 
 // A sample is one run of one contender.
 type sample struct {
-	CPU       float64 `json:"cpu_us"`     // user and system time of the server for an answer
-	User      float64 `json:"user_us"`    // of that, outside the kernel
-	Busy      float64 `json:"busy"`       // share of the whole machine's CPUs, the generator's own included
-	Rate      float64 `json:"answers_s"`  // answers in a second
-	Bytes     float64 `json:"bytes"`      // of an answer
-	P50       float64 `json:"p50_ms"`     // zero over TCP; what was lost counts as a second
-	P99       float64 `json:"p99_ms"`     // the same
-	Answered  int     `json:"answered"`   // right ones
-	Lost      int     `json:"lost"`       // without an answer in a second
-	Wrong     int     `json:"wrong"`      // answers
-	WrongText string  `json:"wrong_text"` // what was wrong with one of them
+	CPU       float64 `json:"cpu_us"`     // user and system time of the server for each answer, in µs
+	User      float64 `json:"user_us"`    // the part of CPU outside the kernel
+	Busy      float64 `json:"busy"`       // share of all CPUs of the machine that was busy, the generator included
+	Rate      float64 `json:"answers_s"`  // answers per second
+	Bytes     float64 `json:"bytes"`      // size of an answer
+	P50       float64 `json:"p50_ms"`     // 0 over TCP; a lost query counts as a second
+	P99       float64 `json:"p99_ms"`     // as P50
+	Answered  int     `json:"answered"`   // correct answers
+	Lost      int     `json:"lost"`       // queries without an answer within a second
+	Wrong     int     `json:"wrong"`      // wrong answers
+	WrongText string  `json:"wrong_text"` // the difference in one of the wrong answers
 }
 
-// A result is what one contender showed in a comparison.
+// A result is the samples of a contender in a comparison.
 type result struct {
 	Scenario string   `json:"scenario"`
 	Title    string   `json:"title"`
@@ -41,7 +41,7 @@ type result struct {
 	CPU      spread   `json:"cpu_us"`
 }
 
-// values gives one number of each sample.
+// values returns one number of each sample.
 func (r *result) values(of func(sample) float64) []float64 {
 	var out []float64
 	for _, s := range r.Samples {
@@ -52,8 +52,8 @@ func (r *result) values(of func(sample) float64) []float64 {
 
 func cpuOf(s sample) float64 { return s.CPU }
 
-// right says whether the contender may be compared: a fast server that is wrong
-// has won nothing.
+// right returns the reason why the contender cannot be compared, "" if it can:
+// the speed of wrong answers does not count.
 func (r *result) right() string {
 	for _, s := range r.Samples {
 		switch {
@@ -68,7 +68,7 @@ func (r *result) right() string {
 	return ""
 }
 
-// load makes a load of the usual form for a workload.
+// load returns the usual load for a workload.
 func (b *bench) load(s *server, workload string) load {
 	transport := overUDP
 	if b.dnsperf {
@@ -88,7 +88,7 @@ func (l load) String() string {
 	return fmt.Sprintf("%s, %d sockets, %d outstanding", l.transport, l.sockets, l.window)
 }
 
-// compare runs the contenders in turns and keeps what they showed.
+// compare runs the contenders in turns and keeps their results.
 func (b *bench) compare(ctx context.Context, scenario, title string, contenders []contender) error {
 	results := make([]*result, len(contenders))
 	var able []int
@@ -126,8 +126,8 @@ func (b *bench) compare(ctx context.Context, scenario, title string, contenders 
 	return nil
 }
 
-// keep puts a result into the report, and its CPU among the series that goals
-// are judged by if it was right.
+// keep adds a result to the report, and its CPU time, if the answers were right,
+// to the series by which goals are judged.
 func (b *bench) keep(r *result) {
 	r.CPU = spreadOf(r.values(cpuOf))
 	b.report.Results = append(b.report.Results, r)
@@ -142,7 +142,7 @@ func (b *bench) keep(r *result) {
 		spreadOf(r.values(func(s sample) float64 { return s.Bytes })).Median)
 }
 
-// usage is what a process and the machine have used so far.
+// A usage is the time that a process and the machine have used.
 type usage struct{ cpu, user, busy time.Duration }
 
 func usageOf(pid int) (u usage, err error) {

@@ -18,9 +18,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// runDnsperf lets dnsperf send the load: a second opinion about our own
-// generator. It tells response codes; that the records are right has to be seen
-// by other means.
+// runDnsperf sends the load with dnsperf, as a check of our own generator. It
+// reports response codes only; the records are not validated.
 func (l load) runDnsperf(ctx context.Context) (*tally, error) {
 	f, err := os.CreateTemp("", "seamark-bench-*.dnsperf")
 	if err != nil {
@@ -34,7 +33,7 @@ func (l load) runDnsperf(ctx context.Context) (*tally, error) {
 	}
 	args := []string{"-s", l.to.Addr().String(), "-p", fmt.Sprint(l.to.Port()), "-d", f.Name(), "-T", "1",
 		"-c", fmt.Sprint(l.sockets), "-q", fmt.Sprint(l.window), "-t", fmt.Sprint(patience.Seconds()),
-		"-l", fmt.Sprint(math.Ceil(l.time.Seconds()))} // it takes whole seconds
+		"-l", fmt.Sprint(math.Ceil(l.time.Seconds()))} // dnsperf accepts whole seconds
 	if edns {
 		args = append(args, "-e")
 	}
@@ -48,8 +47,8 @@ func (l load) runDnsperf(ctx context.Context) (*tally, error) {
 	return parseDnsperf(text, rcodes)
 }
 
-// writeDnsperf writes the questions as dnsperf reads them, and tells which
-// response codes are right.
+// writeDnsperf writes the queries in dnsperf's format and returns the response
+// codes that are right.
 func writeDnsperf(w io.Writer, questions []*question) (edns bool, rcodes map[string]bool, err error) {
 	rcodes = map[string]bool{}
 	var text bytes.Buffer
@@ -71,7 +70,7 @@ func parseDnsperf(text []byte, rcodes map[string]bool) (*tally, error) {
 	field := func(name string) (float64, error) {
 		m := regexp.MustCompile(`(?m)^ *` + name + ` +([0-9.]+)`).FindSubmatch(text)
 		if m == nil {
-			return 0, fmt.Errorf("dnsperf says nothing of %s", name)
+			return 0, fmt.Errorf("dnsperf reports no %s", name)
 		}
 		return strconv.ParseFloat(string(m[1]), 64)
 	}

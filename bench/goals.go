@@ -2,24 +2,23 @@
 
 package main
 
-// How a goal's number is made of series.
+// How a goal's number is computed from series.
 const (
 	asRatio      = "ratio"
 	asDifference = "difference"
 	asValue      = "value"
 )
 
-// A goal is a limit that a number is not to exceed. Series are named
-// "scenario/contender".
+// A goal is a limit for a number. Series are named "scenario/contender".
 type goal struct {
 	text        string
 	how         string
 	over, under string
-	limit       float64 // 0: none
+	limit       float64 // 0 is no limit
 	unit        string
 }
 
-// goals lists what the project has set itself.
+// goals lists the project's performance goals.
 func goals() []goal {
 	gs := []goal{
 		{"CPU of a ClusterIP A, to Knot", asRatio, "A/seamark", "A/knot", 0.85, ""},
@@ -27,7 +26,7 @@ func goals() []goal {
 		{"CPU of a ClusterIP A, over the bare loop", asDifference, "A/seamark", "A/loop", 0.2, "µs"},
 		{"CPU of a ClusterIP A, to CoreDNS", asRatio, "A/seamark", "A/coredns", 1.0 / 14, ""},
 	}
-	// Without a limit: what can be reached on this machine at all.
+	// Without a limit: the lower bound on this machine.
 	gs = append(gs, goal{"for comparison: the bare loop to Knot, ClusterIP A", asRatio, "A/loop", "A/knot", 0, ""},
 		goal{"for comparison: the bare loop to Knot, 1,000 q/s", asRatio, "idle/loop", "idle/knot", 0, ""})
 	for _, w := range []struct{ name, text string }{
@@ -56,16 +55,16 @@ func goals() []goal {
 	)
 }
 
-// A verdict is a goal and what was measured.
+// A verdict is a goal and the measured number.
 type verdict struct {
 	Goal    string  `json:"goal"`
 	Limit   float64 `json:"limit"`
 	Unit    string  `json:"unit,omitempty"`
-	Value   *spread `json:"value,omitempty"` // nil if it was not measured
+	Value   *spread `json:"value,omitempty"` // nil if not measured
 	Verdict string  `json:"verdict"`
 }
 
-// judgeAll compares the goals with what was measured.
+// judgeAll compares the goals with the measurements.
 func judgeAll(goals []goal, series map[string][]float64) []verdict {
 	var out []verdict
 	for _, g := range goals {

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A table is answers by question: the bytes of the question behind the header,
-// the OPT included, in lower case.
+// A table maps question sections to answers. The key is the bytes after the
+// header, the OPT record included, in lower case.
 type table map[string][]byte
 
 func (t table) write(name string) error {
@@ -42,13 +42,14 @@ func readTable(name string) (table, error) {
 	return t, gob.NewDecoder(f).Decode(&t)
 }
 
-// loopBatch is how many datagrams the loop reads at once, as our server does.
+// loopBatch is the number of datagrams that the loop reads at once, as our server
+// does.
 const loopBatch = 16
 
-// A loop is one reader of the bare loop: the floor under every server that uses
-// these system calls. It reads datagrams, finds each answer in a map by the
-// bytes of its question, and sends them. It parses nothing, checks nothing and
-// counts nothing. What is not in the table is an NXDOMAIN without records.
+// A loop is one reader of the bare loop: the lower bound for any server that uses
+// these system calls. It reads datagrams, finds each answer in a map by the bytes
+// of the question, and sends it. It parses, checks and counts nothing. A question
+// that is not in the table gets NXDOMAIN without records.
 type loop struct {
 	table   table
 	raw     syscall.RawConn
@@ -59,10 +60,10 @@ type loop struct {
 	outIO   [loopBatch]unix.Iovec
 	names   [loopBatch][unix.SizeofSockaddrInet6]byte
 
-	upstream bool // asked by forwarders, whose OPT is not ours: only the question counts
+	upstream bool // serves forwarders, whose OPT records differ: only the question is compared
 }
 
-// runLoop is the command "bench loop".
+// runLoop runs the command "bench loop".
 func runLoop(ctx context.Context, args []string) error {
 	f := flag.NewFlagSet("loop", flag.ContinueOnError)
 	listen := f.String("listen", "", "address")
@@ -81,7 +82,7 @@ func runLoop(ctx context.Context, args []string) error {
 		var err error
 		control := raw.Control(func(fd uintptr) {
 			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
-			// Less than asked for is no error.
+			// The kernel may grant less without an error.
 			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 1<<20)
 		})
 		if control != nil {
@@ -119,7 +120,7 @@ func (l *loop) run() error {
 		if err := l.raw.Read(pump); err != nil {
 			return err
 		}
-		// Errors are about packets sent before.
+		// Errors concern packets sent before.
 	}
 }
 
@@ -132,8 +133,8 @@ func (l *loop) arm(i int) {
 	h.SetIovlen(1)
 }
 
-// pump is called by the netpoller when there may be something to read, and
-// calls without blocking, as our server does. Returning false is to wait.
+// pump is called by the netpoller when the socket may be readable, and makes
+// non-blocking calls, as our server does. It returns false to wait.
 func (l *loop) pump(fd uintptr) bool {
 	for {
 		n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&l.in)), loopBatch, unix.MSG_DONTWAIT, 0, 0)
@@ -177,13 +178,13 @@ func (l *loop) answer(i int) {
 	h.Iov, h.Flags = &l.outIO[i], 0
 }
 
-// questionOf cuts off what follows the name, the type and the class.
+// questionOf returns the name, type and class at the start of b.
 func questionOf(b []byte) []byte {
-	end := bytes.IndexByte(b, 0) + 1 + 4 // no label of ours has a zero, and none is so long
+	end := bytes.IndexByte(b, 0) + 1 + 4 // our labels contain no zero byte and none is that long
 	return b[:min(end, len(b))]
 }
 
-// send drops what the socket has no room for.
+// send drops datagrams that do not fit into the socket's buffer.
 func (l *loop) send(fd uintptr, left []unix.Mmsghdr) {
 	for len(left) > 0 {
 		n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&left[0])), uintptr(len(left)), unix.MSG_DONTWAIT, 0, 0)

@@ -1,9 +1,9 @@
 //go:build linux
 
-// Command bench measures what an answer costs our server, its peers and a bare
-// loop of system calls, in turns on one machine, and holds the figures against
-// the goals. README.md says how, and how to attack it; "make bench" runs it.
-// It is never part of a server.
+// Command bench measures the cost of an answer of our server, its peers and a
+// bare loop of system calls, alternately on one machine, and compares the figures
+// with the goals. README.md describes the method and its limits; "make bench"
+// runs it. It is not part of a server.
 package main
 
 import (
@@ -60,14 +60,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return errors.Join(err, b.finish())
 }
 
-// options are the flags.
+// options are the values of the flags.
 type options struct {
 	quick, install, pin, wildcard, dnsperf bool
 	services, rounds                       int
 	time                                   time.Duration
 	rate                                   float64
 	only, peers                            []string
-	binary, corednsPath, kubeconfig        string
+	binary, pgo, corednsPath, kubeconfig   string
 	results, root, profileFile             string
 }
 
@@ -76,23 +76,24 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	var only, peers string
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(out)
-	f.BoolVar(&o.quick, "quick", false, "a small cluster from a folder, short runs: under two minutes")
-	f.BoolVar(&o.install, "install", false, "install peers that are missing by apt-get, as root")
-	f.BoolVar(&o.pin, "pin", false, "servers on CPU 0, the generator on CPU 1")
-	f.BoolVar(&o.wildcard, "wildcard", false, "servers listen on all addresses, as in a pod, and not on 127.0.0.1")
-	f.BoolVar(&o.dnsperf, "dnsperf", false, "UDP by dnsperf, which counts response codes and looks at no answer")
-	f.IntVar(&o.services, "services", 0, "Services of the cluster (10000; quick: 200)")
-	f.IntVar(&o.rounds, "rounds", 0, "rounds, each second one backwards (4; quick: 2)")
-	f.DurationVar(&o.time, "time", 0, "length of one run (2s; quick: 400ms)")
-	f.Float64Var(&o.rate, "rate", 0, "queries a second over UDP, open loop; 0: 100 outstanding, as fast as the server answers")
-	f.StringVar(&only, "scenarios", "", "only these of "+strings.Join(names(scenarios()), ","))
-	f.StringVar(&peers, "peers", "knot,dnsmasq,unbound", "which of these to compare with, if they are there; may be empty")
-	f.StringVar(&o.binary, "seamark", "", "our server's binary; built if it is not given")
-	f.StringVar(&o.corednsPath, "coredns", "", "CoreDNS's binary")
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "a real API server: of a cluster that is for this alone")
+	f.BoolVar(&o.quick, "quick", false, "a small cluster from a folder and short runs: under two minutes")
+	f.BoolVar(&o.install, "install", false, "install missing peers with apt-get, as root")
+	f.BoolVar(&o.pin, "pin", false, "run servers on CPU 0 and the generator on CPU 1")
+	f.BoolVar(&o.wildcard, "wildcard", false, "servers listen on all addresses, as in a pod, instead of 127.0.0.1")
+	f.BoolVar(&o.dnsperf, "dnsperf", false, "send UDP queries with dnsperf, which checks response codes only")
+	f.IntVar(&o.services, "services", 0, "number of Services (default 10000; quick: 200)")
+	f.IntVar(&o.rounds, "rounds", 0, "number of rounds; every second one in reverse order (default 4; quick: 2)")
+	f.DurationVar(&o.time, "time", 0, "length of one run (default 2s; quick: 400ms)")
+	f.Float64Var(&o.rate, "rate", 0, "queries per second over UDP, independent of replies; 0 keeps 100 outstanding")
+	f.StringVar(&only, "scenarios", "", "run only these of "+strings.Join(names(scenarios()), ","))
+	f.StringVar(&peers, "peers", "knot,dnsmasq,unbound", "compare with the installed ones of these; may be empty")
+	f.StringVar(&o.binary, "seamark", "", "binary of our server (default: build it)")
+	f.StringVar(&o.pgo, "pgo", "auto", "go build's -pgo for our server; off builds faster")
+	f.StringVar(&o.corednsPath, "coredns", "", "binary of CoreDNS")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of a cluster that is used for nothing else")
 	f.StringVar(&o.results, "results", "bench/results", "directory for the results")
-	f.StringVar(&o.profileFile, "profile", "", "measure nothing; write a CPU profile of our server under all kinds of load to this file")
-	f.StringVar(&o.root, "root", ".", "the repository")
+	f.StringVar(&o.profileFile, "profile", "", "write a CPU profile of our server under all kinds of load to this file, and measure nothing")
+	f.StringVar(&o.root, "root", ".", "root directory of the repository")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
@@ -109,13 +110,13 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	}
 	for _, name := range words(peers) {
 		if _, ok := packages()[name]; !ok {
-			return o, fmt.Errorf("no peer %q", name)
+			return o, fmt.Errorf("unknown peer %q", name)
 		}
 		o.peers = append(o.peers, name)
 	}
 	for _, name := range words(only) {
 		if !slices.Contains(names(scenarios()), name) {
-			return o, fmt.Errorf("no scenario %q: there are %s", name, strings.Join(names(scenarios()), ", "))
+			return o, fmt.Errorf("unknown scenario %q: want one of %s", name, strings.Join(names(scenarios()), ", "))
 		}
 		o.only = append(o.only, name)
 	}
@@ -123,15 +124,15 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 		return o, errors.New("dnsperf is not installed: apt-get install dnsperf")
 	}
 	if o.services < 20 || o.services > 100000 {
-		return o, errors.New("-services: want 20 to 100000")
+		return o, errors.New("-services: want a number from 20 to 100000")
 	}
 	if o.rounds < 1 || o.time < 50*time.Millisecond {
-		return o, errors.New("want one round at least, and runs of 50ms")
+		return o, errors.New("want at least one round, and runs of at least 50ms")
 	}
 	return o, nil
 }
 
-// words splits a list.
+// words splits a comma-separated list.
 func words(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 }
@@ -156,9 +157,9 @@ func names(all []scenario) (out []string) {
 type bench struct {
 	options
 	out      io.Writer
-	dir      string // scratch, removed at the end
+	dir      string // temporary directory, removed at the end
 	self     string
-	paths    map[string]string // of the peers that are there
+	paths    map[string]string // programs of the installed peers
 	pop      population
 	work     map[string]*workload
 	api      *api // nil without an API server
@@ -191,7 +192,7 @@ func newBench(o options, out io.Writer) (*bench, error) {
 	return b, err
 }
 
-// selected gives the scenarios of this run.
+// selected returns the scenarios of this run.
 func (b *bench) selected() (out []scenario) {
 	for _, s := range scenarios() {
 		if slices.Contains(b.only, s.name) || len(b.only) == 0 && (s.quick || !b.quick) {
@@ -201,20 +202,20 @@ func (b *bench) selected() (out []scenario) {
 	return out
 }
 
-// prepare makes everything that the scenarios need.
+// prepare builds and writes everything that the scenarios need.
 func (b *bench) prepare(ctx context.Context) error {
 	b.findPeers(ctx)
 	if b.binary == "" {
 		b.say("building our server")
 		b.binary = filepath.Join(b.dir, "seamark")
-		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-pgo=auto", "-ldflags", "-s -w", "-o", b.binary, "./cmd/seamark")
+		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-pgo="+b.pgo, "-ldflags", "-s -w", "-o", b.binary, "./cmd/seamark")
 		build.Dir = b.root
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if text, err := build.CombinedOutput(); err != nil {
 			return fmt.Errorf("building our server: %w: %s", err, text)
 		}
 	}
-	b.say("making a cluster of %d Services with %d endpoints", b.pop.services(), b.pop.endpoints())
+	b.say("generating a cluster of %d Services with %d endpoints", b.pop.services(), b.pop.endpoints())
 	if err := b.writeCluster(); err != nil {
 		return err
 	}
@@ -256,7 +257,7 @@ func (b *bench) writeCluster() error {
 	return err
 }
 
-// measureAll runs the scenarios. One that fails is said, and the others go on.
+// measureAll runs the scenarios. It reports a failed one and continues.
 func (b *bench) measureAll(ctx context.Context) error {
 	var failed error
 	for _, s := range b.selected() {
@@ -272,7 +273,7 @@ func (b *bench) measureAll(ctx context.Context) error {
 	return failed
 }
 
-// stopServers ends the servers of a scenario; the upstream goes on.
+// stopServers stops the servers of a scenario but for the upstream.
 func (b *bench) stopServers() {
 	for i := len(b.running) - 1; i > 0; i-- {
 		b.running[i].stop()
@@ -282,7 +283,7 @@ func (b *bench) stopServers() {
 
 func cpus() int { return runtime.NumCPU() }
 
-// serverCPU and generatorCPU are where they run; negative is anywhere.
+// serverCPU and generatorCPU return the CPU to run on; negative is any.
 func (b *bench) serverCPU() int {
 	if b.pin && cpus() > 1 {
 		return 0

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// show writes a spread as people read it.
+// show formats a spread.
 func show(s spread, unit string) string {
 	text := digits(s.Median)
 	if unit != "" {
@@ -20,7 +20,7 @@ func show(s spread, unit string) string {
 	return text
 }
 
-// digits writes a number with as many digits as mean something.
+// digits formats a number with its significant digits.
 func digits(v float64) string {
 	switch {
 	case v >= 100:
@@ -33,7 +33,7 @@ func digits(v float64) string {
 	return fmt.Sprintf("%.3f", v)
 }
 
-// markdown is the report as a page.
+// markdown returns the report as a page.
 func (r *report) markdown() string {
 	var w strings.Builder
 	fmt.Fprintf(&w, "# Benchmark of %s\n\n", r.Date.Format("2006-01-02 15:04 MST"))

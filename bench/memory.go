@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// megabyte is what limits of containers are written in: "48Mi".
+// megabyte is the unit of container limits: "48Mi".
 const megabyte = 1 << 20
 
-// settle is how long a server is left alone before its memory is read: the
-// garbage of the start goes back to the system bit by bit.
+// settle returns the time to wait before a server's memory is read: the runtime
+// returns the garbage of the start to the system gradually.
 func (b *bench) settle() time.Duration {
 	if b.quick {
 		return 3 * time.Second
@@ -34,8 +34,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// weigh starts our server on a cluster and reads its memory when it has
-// settled.
+// weigh starts our server on a cluster and reads its memory after settle.
 func (b *bench) weigh(ctx context.Context, source string, q *question) (*server, footprint, error) {
 	s, err := b.seamark(source, 2)
 	if err != nil {
@@ -51,9 +50,9 @@ func (b *bench) weigh(ctx context.Context, source string, q *question) (*server,
 	return s, f, err
 }
 
-// memory is what our server holds of a cluster, from each origin, after the
-// first sync and after some load; and what an endpoint costs, which is the
-// difference to a cluster of next to nothing.
+// memory measures our server's memory for a cluster, from each origin, after the
+// first sync and after some load; and the memory of an endpoint, as the
+// difference to an almost empty cluster.
 func (b *bench) memory(ctx context.Context) error {
 	defer b.stopServers()
 	var folder footprint
@@ -78,7 +77,7 @@ func (b *bench) memory(ctx context.Context) error {
 		b.stopServers()
 	}
 	if b.services < 2000 {
-		return nil // too little of it would be of the endpoints
+		return nil // endpoints would be too small a part of it
 	}
 	little := populate(20)
 	dir := filepath.Join(b.dir, "little")
@@ -95,12 +94,12 @@ func (b *bench) memory(ctx context.Context) error {
 	return nil
 }
 
-// restart stops the API server, lets it forget its history, starts it again and
-// reads how large our server was meanwhile.
+// restart stops the API server, drops its history, starts it again and reads our
+// server's peak memory meanwhile.
 func (b *bench) restart(ctx context.Context) error {
 	defer b.stopServers()
 	if b.api.server == nil {
-		b.miss("restart: a real API server is not restarted from here")
+		b.miss("restart: only an API server started by the benchmark is restarted")
 		return nil
 	}
 	s, f, err := b.weigh(ctx, fromAPI(b.api.kubeconfig), b.pop.last())
@@ -133,8 +132,8 @@ func (b *bench) restart(ctx context.Context) error {
 	return nil
 }
 
-// relists is how many lists of Services and EndpointSlices our server has
-// received, by its own count.
+// relists returns the number of lists of Services and EndpointSlices that our
+// server has received, from its metrics.
 func (s *server) relists(ctx context.Context) (int, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.metrics.String()+"/metrics", nil)
 	if err != nil {
@@ -161,7 +160,7 @@ func (s *server) relists(ctx context.Context) (int, error) {
 	return total, text.Err()
 }
 
-// awaitRelists waits until the server has received so many lists.
+// awaitRelists waits until the server has received that many lists.
 func (s *server) awaitRelists(ctx context.Context, want int, within time.Duration) error {
 	for until := clock() + within; ; {
 		n, err := s.relists(ctx)
@@ -172,7 +171,7 @@ func (s *server) awaitRelists(ctx context.Context, want int, within time.Duratio
 			return nil
 		}
 		if clock() > until {
-			return fmt.Errorf("%d lists after the restart, not %d: the server need not have read anything again", n, want)
+			return fmt.Errorf("%d lists after the restart, want %d: the server resumed its watches", n, want)
 		}
 		if err := pause(ctx, 100*time.Millisecond); err != nil {
 			return err

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// profile writes a CPU profile of our server under every kind of load to a file:
-// what the compiler is given to build the server by (default.pgo).
+// profile writes a CPU profile of our server under every kind of load: the input
+// of profile-guided builds (default.pgo).
 func (b *bench) profile(ctx context.Context, file string) error {
 	defer b.stopServers()
 	at, err := freeAddress()
@@ -46,7 +46,7 @@ func (b *bench) profile(ctx context.Context, file string) error {
 	return <-got
 }
 
-// fetch writes what is at url into a file.
+// fetch writes the response for url to a file.
 func fetch(ctx context.Context, url, file string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()

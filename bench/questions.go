@@ -12,26 +12,25 @@ import (
 	"github.com/miekg/dns"
 )
 
-// A question is a packet and what its answer has to be.
+// A question is a query packet and the expected answer.
 type question struct {
-	packet []byte // its id is filled in by who sends it
+	packet []byte // the generator sets the ID
 	rcode  int
 	want   []string // the answer section, "TYPE data", sorted
 }
 
-// A workload is a set of questions that are asked in turn.
+// A workload is a set of queries that are sent in turn.
 type workload struct {
 	name      string
 	title     string
 	questions []*question
 }
 
-// mostQuestions bounds a workload: more would measure the caches of the CPU
-// that asks.
+// mostQuestions bounds a workload: more would measure the generator's CPU caches.
 const mostQuestions = 10000
 
-// ask makes a question. EDNS is for answers that do not fit into 512 bytes;
-// what resolvers in pods send has none.
+// ask makes a question. edns is for answers over 512 bytes; the queries of
+// resolvers in pods have no OPT record.
 func ask(name string, kind uint16, edns bool, rcode int, want ...string) *question {
 	m := new(dns.Msg)
 	m.SetQuestion(dns.Fqdn(name), kind)
@@ -40,14 +39,14 @@ func ask(name string, kind uint16, edns bool, rcode int, want ...string) *questi
 	}
 	packet, err := m.Pack()
 	if err != nil {
-		panic(fmt.Sprintf("the question %s: %v", name, err)) // the names are our own
+		panic(fmt.Sprintf("the question %s: %v", name, err)) // the names are generated
 	}
 	slices.Sort(want)
 	return &question{packet: packet, rcode: rcode, want: want}
 }
 
-// wrong says what is wrong with an answer, "" if nothing is. Every answer is
-// looked at; whole asks for all of its records.
+// wrong returns the difference of an answer from the expected one, "" if there is
+// none. Every answer is checked; whole compares all of its records.
 func (q *question) wrong(packet []byte, whole bool) string {
 	if len(packet) < 12 || packet[2]&0x80 == 0 {
 		return "no answer"
@@ -89,8 +88,8 @@ func (q *question) wrong(packet []byte, whole bool) string {
 	return ""
 }
 
-// essence is a record without what servers may differ in: the TTL and the
-// weight.
+// essence returns a record without the TTL and the weight, which may differ
+// between servers.
 func essence(rr dns.RR) string {
 	switch r := rr.(type) {
 	case *dns.A:
@@ -103,8 +102,8 @@ func essence(rr dns.RR) string {
 	return rr.String()
 }
 
-// workloads gives the questions about a population, by name. The numbers are
-// random, and the same in every run.
+// workloads returns the queries about a population, by name. The random numbers
+// are the same in every run.
 func (p population) workloads() map[string]*workload {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	n := min(mostQuestions, 4*p.plain)
@@ -185,14 +184,14 @@ func (p population) workloads() map[string]*workload {
 	return byName
 }
 
-// outside is how many names the upstream has.
+// outside is the number of names that the upstream serves.
 const outside = 1000
 
 func outsideName(k int) string { return fmt.Sprintf("host-%d.example.test.", k) }
 
 func outsideAddress(k int) string { return fmt.Sprintf("192.0.2.%d", k%250+1) }
 
-// outsideTable is what the upstream answers.
+// outsideTable returns the upstream's answers.
 func outsideTable() (table, error) {
 	t := table{}
 	for k := range outside {

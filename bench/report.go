@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A report is what a run writes.
+// A report is the result of a run.
 type report struct {
 	Date     time.Time         `json:"date"`
 	Commit   string            `json:"commit"`
@@ -28,7 +28,7 @@ type report struct {
 	Goals    []verdict         `json:"goals"`
 	Results  []*result         `json:"results"`
 	Numbers  []number          `json:"numbers"`
-	Missing  []string          `json:"missing"` // what could not be measured, and why
+	Missing  []string          `json:"missing"` // measurements that were not possible, and why
 }
 
 type machine struct {
@@ -38,7 +38,7 @@ type machine struct {
 	Memory int64  `json:"memory_bytes"`
 }
 
-// A number is a measurement that is no CPU of answers.
+// A number is a measurement other than the CPU time of answers.
 type number struct {
 	Name   string    `json:"name"`
 	Title  string    `json:"title"`
@@ -46,30 +46,29 @@ type number struct {
 	Values []float64 `json:"values"`
 }
 
-// number keeps a measurement.
+// number adds a measurement to the report.
 func (b *bench) number(name, title, unit string, values ...float64) {
 	b.report.Numbers = append(b.report.Numbers, number{name, title, unit, values})
 	b.series[name] = values
 	fmt.Fprintf(b.out, "%-35s %s: %s\n", name, title, show(spreadOf(values), unit))
 }
 
-// miss says what is not measured, and why.
+// miss reports a measurement that was not possible, and why.
 func (b *bench) miss(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	b.report.Missing = append(b.report.Missing, text)
 	b.say("not measured: %s", text)
 }
 
-// packages are the peers, and the Debian packages that they are in. dnsmasq's
-// is the program without the service.
+// packages returns the peers with their Debian packages and programs. dnsmasq's
+// package is the program without the service.
 func packages() map[string][2]string {
 	return map[string][2]string{
 		"knot": {"knotd", "knot"}, "dnsmasq": {"dnsmasq", "dnsmasq-base"}, "unbound": {"unbound", "unbound"},
 	}
 }
 
-// findPeers looks for the peers, and installs those that are missing if it was
-// asked to.
+// findPeers locates the peers, and installs missing ones with -install.
 func (b *bench) findPeers(ctx context.Context) {
 	b.report.Versions = map[string]string{"go": runtime.Version()}
 	for _, name := range b.options.peers {
@@ -91,13 +90,13 @@ func (b *bench) findPeers(ctx context.Context) {
 		b.report.Versions[name] = version(ctx, path, map[string]string{"unbound": "-V"}[name])
 	}
 	if b.corednsPath == "" {
-		b.miss("CoreDNS: name its binary by COREDNS=")
+		b.miss("CoreDNS: set COREDNS to its binary")
 	} else {
 		b.report.Versions["coredns"] = version(ctx, b.corednsPath, "-version")
 	}
 }
 
-// find looks where servers are, which is not in everybody's PATH.
+// find locates a server, which may not be in PATH.
 func find(program string) (string, error) {
 	if path, err := exec.LookPath(program); err == nil {
 		return path, nil
@@ -160,7 +159,8 @@ func (b *bench) finish() error {
 	return nil
 }
 
-// commit names the state of the repository; "-dirty" says that it is none.
+// commit returns the commit of the repository, with "-dirty" if files have
+// changed.
 func commit(root string) string {
 	text, err := exec.Command("git", "-C", root, "describe", "--always", "--dirty", "--abbrev=12").Output()
 	if err != nil {

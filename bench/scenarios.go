@@ -12,7 +12,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// A scenario is a part of a run that can be asked for by name.
+// A scenario is a part of a run, selected by name.
 type scenario struct {
 	name  string
 	quick bool // part of a quick run
@@ -36,7 +36,7 @@ func scenarios() []scenario {
 	}
 }
 
-// source is where the servers of a comparison have the cluster from.
+// source returns the origin of the cluster for the servers of a comparison.
 func (b *bench) source() string {
 	if b.api != nil {
 		return fromAPI(b.api.kubeconfig)
@@ -44,21 +44,21 @@ func (b *bench) source() string {
 	return fromFolder(b.folder())
 }
 
-// last is a question about the last Service of a population: a server that has
-// not read the whole cluster is not likely to answer it. It is about the last
-// endpoint; the first is what changes.
+// last returns a query about the last Service of a population, which a server is
+// not likely to answer before it has read the whole cluster. It is about the last
+// endpoint, since the first one changes.
 func (p population) last() *question {
 	s := p.service(p.services() - 1)
 	ip := s.endpoints[len(s.endpoints)-1]
 	return ask(s.endpoint(ip), dns.TypeA, false, dns.RcodeSuccess, "A "+ip.String())
 }
 
-// loading bounds how long a server may take to read the cluster: Unbound has
-// half a million lines to read.
+// loading bounds the time that a server takes to read the cluster: Unbound reads
+// half a million lines.
 const loading = 2 * time.Minute
 
-// record asks a server every question of some workloads, so that the bare loop
-// can say the same.
+// record queries a server for some workloads, so that the bare loop can return
+// the same answers.
 func (b *bench) record(s *server, names ...string) (table, error) {
 	conn, err := net.Dial("udp4", s.addr.String())
 	if err != nil {
@@ -74,7 +74,7 @@ func (b *bench) record(s *server, names ...string) (table, error) {
 			}
 			n, err := exchange(conn, q, room, 5*patience)
 			if err != nil {
-				return nil, fmt.Errorf("asking for the answers of the loop: %w", err)
+				return nil, fmt.Errorf("recording the answers of the loop: %w", err)
 			}
 			if why := q.wrong(room[:n], true); why != "" {
 				return nil, fmt.Errorf("%s: our own answer is wrong: %s", name, why)
@@ -85,11 +85,11 @@ func (b *bench) record(s *server, names ...string) (table, error) {
 	return t, nil
 }
 
-// A peer is a server beside ours, and the workloads that it can serve.
+// A peer is a server to compare with, and the workloads that it can serve.
 type peer struct {
 	label  string
 	server *server
-	only   []string // nil: all
+	only   []string // nil is all
 }
 
 func (p peer) serves(workload string) bool {
@@ -101,7 +101,7 @@ func (p peer) serves(workload string) bool {
 	return p.only == nil
 }
 
-// peers starts ours, the loop and whoever else is there, each with so many
+// peers starts our server, the loop and the other peers, each with that many
 // readers, and waits until they answer.
 func (b *bench) peers(ctx context.Context, readers int, all bool, names ...string) ([]peer, error) {
 	ours, err := b.seamark(b.source(), readers)
@@ -136,7 +136,7 @@ func (b *bench) peers(ctx context.Context, readers int, all bool, names ...strin
 			if ctx.Err() != nil {
 				return err
 			}
-			b.miss("%v", err) // a peer that does not come up is no reason to end
+			b.miss("%v", err) // the run continues without a peer that does not start
 			return nil
 		}
 		peers = append(peers, peer{name, s, only})
@@ -184,7 +184,7 @@ func (b *bench) udp(ctx context.Context) error {
 	return nil
 }
 
-// two is A with two readers each.
+// two compares A queries with two readers each.
 func (b *bench) two(ctx context.Context) error {
 	defer b.stopServers()
 	peers, err := b.peers(ctx, 2, true, "A")
@@ -195,14 +195,14 @@ func (b *bench) two(ctx context.Context) error {
 	for _, p := range peers {
 		if p.serves("A") {
 			l := b.load(p.server, "A")
-			l.sockets = 64 // spread over the readers by hash
+			l.sockets = 64 // distributed over the readers by hash
 			contenders = append(contenders, contender{p.label, p.server, l})
 		}
 	}
 	return b.compare(ctx, "two", "ClusterIP, A, two readers", contenders)
 }
 
-// ways is the same names by other ways, beside UDP.
+// ways compares transports and forwarding with plain UDP.
 func (b *bench) ways(ctx context.Context) error {
 	defer b.stopServers()
 	peers, err := b.peers(ctx, 1, false, "A")
@@ -227,17 +227,17 @@ func (b *bench) ways(ctx context.Context) error {
 	var contenders []contender
 	for _, p := range peers {
 		if p.label == "loop" {
-			continue // it has no TCP
+			continue // the loop has no TCP
 		}
 		l := b.load(p.server, "A")
-		// Knot's queue of connections that wait for accept is ten long.
+		// Knot's listen backlog is ten connections.
 		l.transport, l.rate, l.sockets = perTCP, 0, 8
 		contenders = append(contenders, contender{p.label, p.server, l})
 	}
 	return b.compare(ctx, "new", "ClusterIP, A, a TCP connection for each query", contenders)
 }
 
-// idle is little load: what waiting costs.
+// idle measures the cost of waiting, at low load.
 func (b *bench) idle(ctx context.Context) error {
 	defer b.stopServers()
 	peers, err := b.peers(ctx, 1, false, "A")
@@ -262,7 +262,7 @@ func (b *bench) binarySize(context.Context) error {
 	return nil
 }
 
-// starts measures start to first right answer, several times.
+// starts measures the time from start to the first right answer, several times.
 func (b *bench) starts(ctx context.Context) error {
 	for _, from := range b.origins() {
 		var seconds []float64
@@ -279,14 +279,14 @@ func (b *bench) starts(ctx context.Context) error {
 			seconds = append(seconds, (at - begin).Seconds())
 			s.stop()
 		}
-		// The first reads the binary from the disk.
+		// The first start reads the binary from disk.
 		b.number("start/"+from.name, "start to first right answer, "+from.name, "s", seconds[1:]...)
 		b.stopServers()
 	}
 	return nil
 }
 
-// An origin is a way by which a server may learn of the cluster.
+// An origin is a source of the cluster's objects for a server.
 type origin struct{ name, source string }
 
 func (b *bench) origins() []origin {

@@ -19,21 +19,21 @@ import (
 	"time"
 )
 
-// A server is a process that was started here and is stopped here.
+// A server is a process that the benchmark has started.
 type server struct {
 	name string
 	addr netip.AddrPort
 	cmd  *exec.Cmd
-	log  string        // the file that it writes to
-	done chan struct{} // closed when it has ended
+	log  string        // its output
+	done chan struct{} // closed at its end
 
-	metrics netip.AddrPort // of ours and CoreDNS
+	metrics netip.AddrPort // of our server and CoreDNS
 }
 
 func (s *server) pid() int { return s.cmd.Process.Pid }
 
-// spawn starts a process. Its output goes to a file of the scratch directory,
-// whose end is shown if it does not live.
+// spawn starts a process. Its output goes to a file in the temporary directory,
+// whose end is shown if the process fails.
 func (b *bench) spawn(name string, addr netip.AddrPort, argv ...string) (*server, error) {
 	b.spawned++
 	s := &server{name: name, addr: addr, log: filepath.Join(b.dir, fmt.Sprintf("%s-%d.log", name, b.spawned)), done: make(chan struct{})}
@@ -44,20 +44,20 @@ func (b *bench) spawn(name string, addr netip.AddrPort, argv ...string) (*server
 	defer out.Close()
 	s.cmd = exec.Command(argv[0], argv[1:]...)
 	s.cmd.Stdout, s.cmd.Stderr, s.cmd.Dir = out, out, b.dir
-	// A signal to our process group is for us alone: we end what we started.
+	// A signal to our process group must not reach the servers: we stop them.
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := startPinned(s.cmd, b.serverCPU()); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
 	go func() {
 		defer close(s.done)
-		_ = s.cmd.Wait() // it is killed, which is an error
+		_ = s.cmd.Wait() // an error, since it is killed
 	}()
 	b.running = append(b.running, s)
 	return s, nil
 }
 
-// startPinned starts a process on one CPU: it inherits that of the thread.
+// startPinned starts a process on one CPU, which it inherits from the thread.
 func startPinned(cmd *exec.Cmd, cpu int) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -69,18 +69,18 @@ func startPinned(cmd *exec.Cmd, cpu int) error {
 	return cmd.Start()
 }
 
-// stop kills the process and waits until it is gone. What is measured has
-// nothing to save, and some take seconds for their farewell.
+// stop kills the process and waits for its end. Servers have no state to save
+// here, and some take seconds to shut down.
 func (s *server) stop() {
 	select {
 	case <-s.done:
 	default:
-		_ = s.cmd.Process.Kill() // it may have ended meanwhile
+		_ = s.cmd.Process.Kill() // it may have ended already
 		<-s.done
 	}
 }
 
-// stopAll ends every server that runs, the last first.
+// stopAll stops every running server, the last one first.
 func (b *bench) stopAll() {
 	for i := len(b.running) - 1; i >= 0; i-- {
 		b.running[i].stop()
@@ -88,7 +88,7 @@ func (b *bench) stopAll() {
 	b.running = nil
 }
 
-// tail is the end of what a server wrote.
+// tail returns the end of a server's output.
 func (s *server) tail() string {
 	text, err := os.ReadFile(s.log)
 	if err != nil {
@@ -97,7 +97,7 @@ func (s *server) tail() string {
 	return string(bytes.TrimSpace(text[max(0, len(text)-1000):]))
 }
 
-// await asks a question until the answer is right, and returns when that was.
+// await sends a query until the answer is right, and returns the time of that.
 func (s *server) await(ctx context.Context, q *question, within time.Duration) (time.Duration, error) {
 	var conn net.Conn
 	var err error
@@ -119,16 +119,16 @@ func (s *server) await(ctx context.Context, q *question, within time.Duration) (
 		}
 		n, err := exchange(conn, q, room, 100*time.Millisecond)
 		if err != nil {
-			continue // nobody is there yet
+			continue // the port is not open yet
 		}
 		if last = q.wrong(room[:n], true); last == "" {
 			return clock(), nil
 		}
 	}
-	return 0, fmt.Errorf("%s gives no right answer in %v: %s; %s", s.name, within, last, s.tail())
+	return 0, fmt.Errorf("%s: no right answer within %v: %s; %s", s.name, within, last, s.tail())
 }
 
-// exchange asks once.
+// exchange sends a query once.
 func exchange(conn net.Conn, q *question, room []byte, patience time.Duration) (int, error) {
 	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		return 0, err
@@ -139,9 +139,8 @@ func exchange(conn net.Conn, q *question, room []byte, patience time.Duration) (
 	return conn.Read(room)
 }
 
-// freeAddress finds a port that nobody has, for UDP and TCP. It lies below those
-// that the kernel gives to clients: the generator's sockets would take it
-// before the server does.
+// freeAddress returns a loopback address whose port is free for UDP and TCP. It
+// is below the ephemeral ports, which the generator's sockets use.
 func freeAddress() (netip.AddrPort, error) {
 	const first, ports = 20000, 12000
 	for range 100 {
@@ -158,30 +157,30 @@ func freeAddress() (netip.AddrPort, error) {
 			return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(port)), nil
 		}
 	}
-	return netip.AddrPort{}, errors.New("found no port that is free for UDP and TCP")
+	return netip.AddrPort{}, errors.New("no port is free for both UDP and TCP")
 }
 
-// file writes a file into the scratch directory and gives its path.
+// file writes a file into the temporary directory and returns its path.
 func (b *bench) file(name, text string) (string, error) {
 	name = filepath.Join(b.dir, name)
 	return name, os.WriteFile(name, []byte(text), 0o644)
 }
 
-// fromFolder and fromAPI are the lines of the kubernetes block that say where
-// the cluster is.
+// fromFolder and fromAPI return the option of the kubernetes directive for the
+// origin of the cluster.
 func fromFolder(dir string) string     { return `manifests "` + dir + `"` }
 func fromAPI(kubeconfig string) string { return `kubeconfig "` + kubeconfig + `"` }
 
-// folder is the population as YAML.
+// folder returns the directory of the population's manifests.
 func (b *bench) folder() string { return filepath.Join(b.dir, "manifests") }
 
-// lines is for text that begins in the line after its quote.
+// lines formats text that begins in the line after its quote.
 func lines(format string, a ...any) string {
 	return fmt.Sprintf(strings.TrimPrefix(format, "\n"), a...)
 }
 
-// stock starts a server with kubeadm's Corefile, in which only the addresses are
-// others. It is started with args and the path of that file.
+// stock starts a server with kubeadm's Corefile, with other addresses only. Its
+// arguments are args and the path of that file.
 func (b *bench) stock(name, source, more string, args ...string) (*server, error) {
 	var free [4]netip.AddrPort
 	for i := range free {
@@ -236,12 +235,12 @@ func (b *bench) seamark(source string, readers int) (*server, error) {
 	return b.stock("seamark", source, fmt.Sprintf("    multisocket %d\n", readers), b.binary, "serve", "--conf")
 }
 
-// coredns starts the binary that was named, with the same Corefile.
+// coredns starts the given binary with the same Corefile.
 func (b *bench) coredns() (*server, error) {
 	return b.stock("coredns", fromAPI(b.api.kubeconfig), "", b.corednsPath, "-conf")
 }
 
-// loop starts the bare loop with answers from a table.
+// loop starts the bare loop with the answers of a table.
 func (b *bench) loop(name string, t table, readers int, more ...string) (*server, error) {
 	addr, err := freeAddress()
 	if err != nil {
@@ -255,7 +254,7 @@ func (b *bench) loop(name string, t table, readers int, more ...string) (*server
 	return b.spawn(name, addr, append(argv, more...)...)
 }
 
-// listen is where a server listens that is asked at addr.
+// listen returns the address to listen on for a server that is queried at addr.
 func (b *bench) listen(addr netip.AddrPort) string {
 	if b.wildcard {
 		return fmt.Sprintf("0.0.0.0:%d", addr.Port())
@@ -304,8 +303,7 @@ zone:
 	return b.spawn("knot", addr, b.paths["knot"], "-c", conf)
 }
 
-// dnsmasq starts dnsmasq with a hosts file. It has no SRV of ours and one
-// thread.
+// dnsmasq starts dnsmasq with a hosts file. It has no SRV records and one thread.
 func (b *bench) dnsmasq() (*server, error) {
 	addr, err := freeAddress()
 	if err != nil {

@@ -7,22 +7,22 @@ import (
 	"slices"
 )
 
-// A spread is what a number was in several rounds.
+// A spread is the median, least and greatest value of several rounds.
 type spread struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
 	Max    float64 `json:"max"`
 }
 
-// spreadOf needs one value at least.
+// spreadOf requires at least one value.
 func spreadOf(values []float64) spread {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)
 	return spread{(sorted[(n-1)/2] + sorted[n/2]) / 2, sorted[0], sorted[n-1]}
 }
 
-// percentile gives the value that a part p of the sorted values do not exceed:
-// the nearest rank. NaN if there is none.
+// percentile returns the p-th quantile of sorted values by nearest rank; NaN if
+// there are no values.
 func percentile(sorted []float64, p float64) float64 {
 	if len(sorted) == 0 {
 		return math.NaN()
@@ -31,7 +31,7 @@ func percentile(sorted []float64, p float64) float64 {
 	return sorted[max(0, min(rank, len(sorted)-1))]
 }
 
-// ratios divides round by round: what disturbed one round disturbed both.
+// ratios divides round by round, since a disturbance affects a whole round.
 func ratios(over, under []float64) []float64 {
 	n := min(len(over), len(under))
 	out := make([]float64, 0, n)
@@ -43,8 +43,8 @@ func ratios(over, under []float64) []float64 {
 	return out
 }
 
-// turns gives the order of n contenders in so many rounds: ABBA. Each second
-// round goes backwards, so that what drifts slowly weighs on all alike.
+// turns returns the order of n contenders in each round: ABBA. Every second round
+// is reversed, so that slow drifts affect all contenders alike.
 func turns(n, rounds int) [][]int {
 	all := make([][]int, rounds)
 	for r := range all {
@@ -62,7 +62,7 @@ func turns(n, rounds int) [][]int {
 const (
 	met     = "met"
 	missed  = "missed"
-	near    = "unclear" // the limit lies within what the rounds differ by
+	near    = "unclear" // the limit lies within the spread of the rounds
 	unknown = "not measured"
 )
 

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How a load is carried.
+// The transports of a load.
 const (
 	overUDP = "udp"
 	overTCP = "tcp"
@@ -18,19 +18,19 @@ const (
 	dnsperf = "udp, dnsperf"
 )
 
-// A load is what a generator sends.
+// A load describes the queries of a generator.
 type load struct {
 	to        netip.AddrPort
 	questions []*question
 	transport string
 	sockets   int           // sockets or connections
-	window    int           // queries outstanding on all of them; with a rate, no limit
-	rate      float64       // queries in a second, whatever comes back; 0: as fast as the window allows
-	time      time.Duration // for how long
-	cpu       int           // to run on; negative: any
+	window    int           // outstanding queries on all of them; with a rate there is no limit
+	rate      float64       // queries per second, independent of replies; 0: as fast as the window allows
+	time      time.Duration // duration
+	cpu       int           // CPU to run on; negative is any
 }
 
-// run sends the load and returns what came back.
+// run sends the load and counts the replies.
 func (l load) run(ctx context.Context) (*tally, error) {
 	switch l.transport {
 	case overTCP:
@@ -43,20 +43,19 @@ func (l load) run(ctx context.Context) (*tally, error) {
 	return l.runUDP(ctx)
 }
 
-// checkEvery is how many answers are between two whose records are all looked
-// at.
+// checkEvery is the interval, in answers, at which all records are validated.
 const checkEvery = 64
 
-// patience is how long an answer may take before it counts as lost.
+// patience is the time after which a query counts as lost.
 const patience = time.Second
 
-// A tally is what came of a load.
+// A tally is the result of a load.
 type tally struct {
 	sent, answered, lost, wrong int
 	bytes                       int // of all answers
 	elapsed                     time.Duration
-	latencies                   []float64 // seconds; of UDP only
-	example                     string    // of a wrong answer
+	latencies                   []float64 // seconds; UDP only
+	example                     string    // a wrong answer
 }
 
 // got counts an answer and checks it.
@@ -80,12 +79,11 @@ func (t *tally) add(o *tally) {
 	}
 }
 
-// A clock reads nanoseconds of no particular beginning, the same in every
-// process of the machine.
+// clock returns CLOCK_MONOTONIC, the same in every process of the machine.
 func clock() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
-		panic(err) // every Linux has it
+		panic(err) // every Linux has this clock
 	}
 	return time.Duration(t.Nano())
 }

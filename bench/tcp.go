@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// runTCP has sockets clients, each a goroutine, and each with its part of the
-// window.
+// runTCP runs one goroutine for each of sockets clients, each with its share of
+// the window.
 func (l load) runTCP(ctx context.Context, one func(context.Context, int, *tally) error) (*tally, error) {
 	all := new(tally)
 	var mu sync.Mutex
@@ -39,24 +39,23 @@ func (l load) runTCP(ctx context.Context, one func(context.Context, int, *tally)
 	return all, failed
 }
 
-// A stream is one connection with queries on it.
+// A stream is a connection with its queries.
 type stream struct {
 	conn    net.Conn
 	ids     uint16
 	waiting map[uint16]*question
 	out     []byte
-	in      []byte // what has been read and not been taken
+	in      []byte // received bytes before the next whole answer
 }
 
-// dialTCP comes from an address of its own for each connection and client, so
-// that ports in TIME_WAIT do not run out. All of 127.0.0.0/8 is this machine.
+// dialTCP connects from an address of its own for each connection and client, so
+// that ports in TIME_WAIT do not run out. All of 127.0.0.0/8 is loopback.
 func (l load) dialTCP(ctx context.Context, client, n int) (*stream, error) {
 	d := net.Dialer{
 		Timeout:   patience,
 		LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 1, byte(client), byte(n%250+1))},
 	}
-	// The load's end is no reason to break off here: the last answers are
-	// waited for.
+	// The end of the load does not cancel the dial: the last answers are awaited.
 	conn, err := d.DialContext(context.WithoutCancel(ctx), "tcp4", l.to.String())
 	if err != nil {
 		return nil, err
@@ -64,7 +63,7 @@ func (l load) dialTCP(ctx context.Context, client, n int) (*stream, error) {
 	return &stream{conn: conn, waiting: map[uint16]*question{}}, nil
 }
 
-// add puts a query behind those that are to be written.
+// add appends a query to the unwritten ones.
 func (s *stream) add(q *question) {
 	s.out = binary.BigEndian.AppendUint16(s.out, uint16(len(q.packet)))
 	at := len(s.out)
@@ -80,7 +79,7 @@ func (s *stream) flush() error {
 	return err
 }
 
-// take reads once, and tallies the answers that are whole.
+// take reads once and tallies the complete answers.
 func (s *stream) take(t *tally) (n int, err error) {
 	if err := s.conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		return 0, err
@@ -101,12 +100,12 @@ func (s *stream) take(t *tally) (n int, err error) {
 		packet := s.in[2 : 2+size]
 		s.in = s.in[2+size:]
 		if size < 12 {
-			return n, errors.New("a message of less than a header")
+			return n, errors.New("a message shorter than a header")
 		}
 		id := binary.BigEndian.Uint16(packet)
 		q := s.waiting[id]
 		if q == nil {
-			return n, errors.New("an answer that nobody waits for")
+			return n, errors.New("an answer without a query")
 		}
 		delete(s.waiting, id)
 		t.got(q, packet)
@@ -115,8 +114,7 @@ func (s *stream) take(t *tally) (n int, err error) {
 	return n, nil
 }
 
-// streams keeps one connection full: for as many answers as came at once as
-// many queries go out at once.
+// streams keeps one connection full: it sends as many queries as answers arrived.
 func (l load) streams(ctx context.Context, client int, t *tally) error {
 	s, err := l.dialTCP(ctx, client, 0)
 	if err != nil {
@@ -151,7 +149,7 @@ func (l load) streams(ctx context.Context, client int, t *tally) error {
 	}
 }
 
-// connections makes a connection for each query.
+// connections opens a connection for each query.
 func (l load) connections(ctx context.Context, client int, t *tally) error {
 	at := client * len(l.questions) / l.sockets
 	for n := 0; ctx.Err() == nil; n++ {

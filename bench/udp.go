@@ -14,42 +14,42 @@ import (
 )
 
 const (
-	// burst is how many datagrams one system call sends or reads.
+	// burst is the number of datagrams per system call.
 	burst = 16
-	// slots is how many queries may be on their way by one socket.
+	// slots is the number of outstanding queries of a socket.
 	slots = 4096
 )
 
-// A client is one connected UDP socket of the generator.
+// A client is a connected UDP socket of the generator.
 type client struct {
 	fd      int
-	next    uint16 // the id of the next query
+	next    uint16 // the ID of the next query
 	pending []pending
-	out     int // of them that wait
-	owed    int // queries that it may send now
+	out     int // outstanding queries
+	owed    int // queries that are due
 }
 
-// A pending query waits for its answer. It is found by its id.
+// A pending query is identified by its ID.
 type pending struct {
 	question int32
 	id       uint16
 	waits    bool
-	at       time.Duration // when it was sent, or was to be sent
+	at       time.Duration // the time when it was sent or, with a rate, due
 }
 
-// A generator sends queries on one thread and reads the answers on it. With a
-// rate the schedule is kept whatever the server does, and latency counts from
-// when a query was due: a server that stalls does not spare itself queries.
+// A generator sends queries and reads answers on one thread. With a rate, the
+// schedule does not depend on the server, and latency counts from the time when a
+// query was due: a server that stalls is not spared queries.
 type generator struct {
 	load
 	clients []*client
 	polls   []unix.PollFd
-	at      int // the next question
+	at      int // index of the next question
 	tally   tally
 
 	begin, end time.Duration
-	scheduled  int // queries sent by the rate
-	turn       int // the client whose turn it is
+	scheduled  int // queries due so far
+	turn       int // index of the client that sends next
 
 	in, out     [burst]unix.Mmsghdr
 	inIO, outIO [burst]unix.Iovec
@@ -67,7 +67,7 @@ func (l load) runUDP(ctx context.Context) (*tally, error) {
 	for range l.sockets {
 		fd, err := dial(l)
 		if err != nil {
-			return nil, fmt.Errorf("a socket to %s: %w", l.to, err)
+			return nil, fmt.Errorf("opening a socket to %s: %w", l.to, err)
 		}
 		g.clients = append(g.clients, &client{fd: fd, pending: make([]pending, slots)})
 		g.polls = append(g.polls, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
@@ -88,7 +88,7 @@ func (l load) runUDP(ctx context.Context) (*tally, error) {
 		return nil, err
 	}
 	defer release()
-	// Timers of a thread are late by 50 µs unless it asks for less.
+	// Timers of a thread are late by 50 µs by default.
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func dial(l load) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	// Less than asked for is no error, and more than the limit is for root.
+	// The kernel may grant less without an error; root may exceed the limit.
 	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20) != nil {
 		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 4<<20)
 	}
@@ -147,7 +147,7 @@ func (g *generator) generate(ctx context.Context) error {
 	return g.drain()
 }
 
-// due gives the clients what the schedule has come to, each in turn.
+// due assigns the queries that have become due to the clients in turn.
 func (g *generator) due(now time.Duration) {
 	total := int(float64(now-g.begin) / float64(time.Second) * g.rate)
 	for ; g.scheduled < total; g.scheduled++ {
@@ -156,7 +156,7 @@ func (g *generator) due(now time.Duration) {
 	}
 }
 
-// untilNext is how long nothing is to be sent.
+// untilNext returns the time until the next query is due.
 func (g *generator) untilNext(now time.Duration) time.Duration {
 	if g.rate == 0 {
 		return 10 * time.Millisecond
@@ -165,7 +165,7 @@ func (g *generator) untilNext(now time.Duration) time.Duration {
 	return min(max(next-now, 0), 10*time.Millisecond)
 }
 
-// send sends what a client owes.
+// send sends the due queries of a client.
 func (g *generator) send(c *client, now time.Duration) error {
 	for c.owed > 0 {
 		n := min(c.owed, burst)
@@ -179,7 +179,7 @@ func (g *generator) send(c *client, now time.Duration) error {
 				sent += int(k)
 			case unix.EAGAIN, unix.EINTR:
 			case unix.ECONNREFUSED:
-				return fmt.Errorf("nobody answers at %s", g.to)
+				return fmt.Errorf("%s refuses connections", g.to)
 			default:
 				return fmt.Errorf("sending: %w", errno)
 			}
@@ -190,16 +190,16 @@ func (g *generator) send(c *client, now time.Duration) error {
 	return nil
 }
 
-// fill makes the i-th datagram of a burst.
+// fill builds the i-th datagram of a burst.
 func (g *generator) fill(c *client, i int, now time.Duration) {
 	at := now
-	if g.rate > 0 { // when it was due: those owed are the last of the schedule
+	if g.rate > 0 { // the time when it was due: the last ones of the schedule
 		at = g.begin + time.Duration(float64(g.tally.sent+i+1)/g.rate*float64(time.Second))
 		at = min(at, now)
 	}
 	p := &c.pending[c.next%slots]
 	if p.waits {
-		g.lose(c, p) // so many were sent after it
+		g.lose(c, p) // slots queries were sent after it
 	}
 	c.out++
 	*p = pending{int32(g.at), c.next, true, at}
@@ -212,7 +212,7 @@ func (g *generator) fill(c *client, i int, now time.Duration) {
 	}
 }
 
-// receive reads what has come, or waits for something to come.
+// receive reads replies, and waits if there are none.
 func (g *generator) receive(wait time.Duration) error {
 	timeout := unix.NsecToTimespec(int64(wait))
 	n, err := unix.Ppoll(g.polls, &timeout, nil)
@@ -241,7 +241,7 @@ func (g *generator) read(c *client) error {
 		case unix.EAGAIN, unix.EINTR:
 			return nil
 		case unix.ECONNREFUSED:
-			return fmt.Errorf("nobody answers at %s", g.to)
+			return fmt.Errorf("%s refuses connections", g.to)
 		default:
 			return fmt.Errorf("reading: %w", errno)
 		}
@@ -255,7 +255,7 @@ func (g *generator) read(c *client) error {
 	}
 }
 
-// took takes an answer.
+// took matches a reply with its query.
 func (g *generator) took(c *client, packet []byte, now time.Duration) {
 	if len(packet) < 12 {
 		g.tally.wrong++
@@ -265,7 +265,7 @@ func (g *generator) took(c *client, packet []byte, now time.Duration) {
 	id := binary.BigEndian.Uint16(packet)
 	p := &c.pending[id%slots]
 	if !p.waits || p.id != id {
-		return // too late: it has been counted as lost
+		return // late: already counted as lost
 	}
 	p.waits = false
 	c.out--
@@ -293,8 +293,7 @@ func (g *generator) sweep(before time.Duration) {
 	}
 }
 
-// lose counts a query that has no answer. To a client that is the longest of
-// all latencies.
+// lose counts a lost query, which has the longest latency.
 func (g *generator) lose(c *client, p *pending) {
 	p.waits = false
 	c.out--
@@ -302,7 +301,7 @@ func (g *generator) lose(c *client, p *pending) {
 	g.tally.latencies = append(g.tally.latencies, patience.Seconds())
 }
 
-// drain waits for the last answers.
+// drain waits for the last replies.
 func (g *generator) drain() error {
 	for until := clock() + patience; ; {
 		out := 0
@@ -320,7 +319,7 @@ func (g *generator) drain() error {
 	return nil
 }
 
-// pinThread keeps the calling thread on one CPU until release is called.
+// pinThread binds the calling thread to one CPU until release is called.
 func pinThread(cpu int) (release func(), err error) {
 	if cpu < 0 {
 		return func() {}, nil
@@ -334,7 +333,7 @@ func pinThread(cpu int) (release func(), err error) {
 		return nil, fmt.Errorf("pinning to CPU %d: %w", cpu, err)
 	}
 	return func() {
-		// It worked before, and if not this thread is merely slow.
+		// Restoring can hardly fail, and would leave this thread on one CPU.
 		_ = unix.SchedSetaffinity(0, &before)
 	}, nil
 }

@@ -136,7 +136,7 @@ func digest(m *dns.Msg) []string {
 // etcd, by UDP and TCP, from memory and by asking for each question.
 func TestEtcdReplays(t *testing.T) {
 	s := newSky(t)
-	files := must(filepath.Glob("../skydns/testdata/skydns/*.txt"))(t)
+	files := must(filepath.Glob("../directive/etcd/testdata/skydns/*.txt"))(t)
 	if len(files) < 5 {
 		t.Fatalf("%d files", len(files))
 	}
