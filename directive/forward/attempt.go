@@ -11,61 +11,61 @@ import (
 	"time"
 )
 
-// An attempt is one request sent to one upstream. It ends once, with an
-// outcome; whoever takes it out of its table ends it.
+// An attempt is one request sent to one upstream. It ends with one outcome,
+// which the goroutine that removes it from its table sends.
 type attempt struct {
-	request *request
-	packet  []byte // its first two bytes are the id
-	edns    bool
-	bare    bool // without EDNS, because the same upstream did not like it
-	stream  bool // over a connection, and not by datagram
-	fresh   bool // not by the socket, or connection, of the attempt before
-	probe   bool // not for a client: to see whether the upstream lives
-	reused  bool // over a connection that others have used
-	resent  int  // on how many further connections
-	nudged  bool
-	to      *upstream
-	sent    time.Time
-	local   net.Addr     // where it was sent from; nil over a connection
-	over    *atomic.Bool // the question has been answered; the outcome is for statistics
-	ended   chan<- *outcome
+	request    *request
+	packet     []byte // the first two bytes are the ID
+	edns       bool
+	noEDNS     bool // send without EDNS, because the upstream rejected it
+	useStream  bool // send over a connection instead of UDP
+	fresh      bool // do not use the socket or connection of the attempt before
+	probe      bool // a health check
+	reused     bool // sent over a connection that had been used before
+	resent     int  // the number of connections that were closed under it
+	sawInvalid bool
+	upstream   *upstream
+	sent       time.Time
+	local      net.Addr     // the UDP source address; nil over a connection
+	finished   *atomic.Bool // the exchange has ended; the outcome only counts
+	outcomes   chan<- *outcome
 }
 
-// An outcome is how an attempt ended: with a reply or an error. A nudge is no
-// end: the upstream has said something that is no answer, and it is time to
-// ask another.
+// An outcome is the end of an attempt: a reply or an error. If invalid is set,
+// the attempt has not ended: the upstream sent something that is no reply to it,
+// so that another upstream should be queried now.
 type outcome struct {
 	*attempt
-	reply *reply
-	err   error
-	nudge bool
+	reply   *reply
+	err     error
+	invalid bool
 }
 
-// A table is the attempts that wait on one socket or connection, by id.
+// A table holds the attempts that wait on one socket or connection, by ID.
 type table struct {
 	mu      sync.Mutex
 	waiting map[uint16]*attempt
-	used    [1 << 10]uint64 // a bit for each id that has ever been in here
+	used    [1 << 10]uint64 // a bit for each ID that has been used
 	closed  bool
 }
 
-// mostWaiting leaves most ids free, so that one is found at once and a guess of
-// another's is still a guess.
-const mostWaiting = 4096
+// maxWaiting leaves most IDs unused, so that a free one is found at once and a
+// guessed ID is unlikely to be in use.
+const maxWaiting = 4096
 
-// add gives a an id that nobody can foresee. It says false if there is no room,
-// or the table is closed.
+// add gives a an unpredictable ID and adds it. It reports false if the table is
+// full or closed.
 func (t *table) add(a *attempt) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed || len(t.waiting) >= mostWaiting {
+	if t.closed || len(t.waiting) >= maxWaiting {
 		return false
 	}
 	if t.waiting == nil {
 		t.waiting = map[uint16]*attempt{}
 	}
 	for {
-		_, _ = rand.Read(a.packet[:2]) // it never fails
+		_, _ = rand.Read(a.packet[:2]) // never returns an error
 		id := binary.BigEndian.Uint16(a.packet)
 		if _, taken := t.waiting[id]; !taken {
 			a.sent = time.Now()
@@ -76,15 +76,15 @@ func (t *table) add(a *attempt) bool {
 	}
 }
 
-// find gives the attempt with that id; nil if there is none. used says that
-// there was one.
+// find returns the attempt with that ID, nil if there is none, and whether the ID
+// has ever been used.
 func (t *table) find(id uint16) (a *attempt, used bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.waiting[id], t.used[id>>6]&(1<<(id&63)) != 0
 }
 
-// take takes a out. It says false if somebody has done so.
+// take removes a. It reports false if a has been removed before.
 func (t *table) take(a *attempt) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,7 +96,7 @@ func (t *table) take(a *attempt) bool {
 	return true
 }
 
-// expire takes out what was sent before then.
+// expire removes and returns the attempts sent before that time.
 func (t *table) expire(before time.Time) (old []*attempt) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -109,7 +109,7 @@ func (t *table) expire(before time.Time) (old []*attempt) {
 	return old
 }
 
-// close takes everything out, and nothing more comes in.
+// close removes and returns all attempts. No more can be added.
 func (t *table) close() []*attempt {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -119,21 +119,21 @@ func (t *table) close() []*attempt {
 	return all
 }
 
-// load is how many wait.
+// load returns the number of waiting attempts.
 func (t *table) load() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.waiting)
 }
 
-// timedOut is the error of an attempt that has waited in vain.
-func (a *attempt) timedOut() error {
+// timeoutError returns the error of an attempt that timed out.
+func (a *attempt) timeoutError() error {
 	network := "udp"
-	if a.stream {
+	if a.useStream {
 		network = "tcp"
 	}
-	if !a.to.addr.IsValid() {
-		return timedOut(network, nil, nil)
+	if !a.upstream.addr.IsValid() {
+		return timeoutError(network, nil, nil)
 	}
-	return timedOut(network, a.local, net.UDPAddrFromAddrPort(a.to.addr))
+	return timeoutError(network, a.local, net.UDPAddrFromAddrPort(a.upstream.addr))
 }

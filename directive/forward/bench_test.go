@@ -37,8 +37,8 @@ func BenchmarkForward(b *testing.B) {
 			_, _ = c.WriteTo(buf[:min(end+5, n)], from)
 		}
 	}()
-	r := &rig{t: new(testing.T)}
-	blk, err := plan(".:53 {\nforward . "+c.LocalAddr().String()+"\n}", nil)
+	r := &harness{t: new(testing.T)}
+	blk, err := setup(".:53 {\nforward . "+c.LocalAddr().String()+"\n}", nil)
 	if err != nil {
 		b.Fatal(err)
 	}

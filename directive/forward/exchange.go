@@ -12,124 +12,126 @@ import (
 )
 
 const (
-	// allowed is how long one question may take, as in CoreDNS.
-	allowed = 5 * time.Second
-	// mostSends bounds what one question makes upstreams see.
-	mostSends = 16
-	// outpaced is how much slower than another an upstream may be.
-	outpaced = 4
+	// exchangeTimeout is the time for one query, as in CoreDNS.
+	exchangeTimeout = 5 * time.Second
+	// maxSends bounds the attempts for one query.
+	maxSends = 16
+	// slowFactor is how many times slower than another an upstream may be before
+	// a query is also sent to that one.
+	slowFactor = 4
 )
 
 var (
-	errStopped   = errors.New("forward has been stopped")
-	errBusy      = errors.New("too many questions are waiting for the upstream")
-	errGuessed   = errors.New("somebody sends replies with wrong ids in the upstream's name")
-	errHungUp    = errors.New("connection closed by the upstream")
-	errProbe     = errors.New("no reply to a health check")
-	errUnhealthy = errors.New("unreachable backend: no healthy upstream")
-	errNone      = errors.New("no upstream is known yet: unreachable backend")
-	errLooped    = errors.New("every upstream leads back to this server: see loop")
+	errStopped    = errors.New("forward is stopping")
+	errBusy       = errors.New("too many queries are waiting for the upstream")
+	errSpoofed    = errors.New("packets with wrong IDs arrive from the upstream's address")
+	errClosed     = errors.New("connection closed by the upstream")
+	errProbe      = errors.New("no reply to a health check")
+	errUnhealthy  = errors.New("unreachable backend: no healthy upstream")
+	errNoUpstream = errors.New("unreachable backend: no upstream address is known")
+	errLooped     = errors.New("unreachable backend: directive loop excluded every upstream")
 )
 
-// An exchange is one question under way, for every client that asks it
-// meanwhile. Its goroutine alone sends and decides; it reads the outcomes of
-// its attempts.
+// An exchange is one query to the upstreams, on behalf of all clients that send
+// it at the same time. Its goroutine sends the attempts, reads their outcomes and
+// decides how to continue.
 type exchange struct {
 	request
-	set   *upstreams
-	done  chan struct{}
-	over  atomic.Bool
-	ended chan *outcome
+	set      *upstreamSet
+	done     chan struct{}
+	finished atomic.Bool
+	outcomes chan *outcome
 
-	began    time.Time
-	end      *time.Timer
-	order    []*upstream // whom to ask, best first
-	sent     int
-	turn     int // into order
-	live     int
-	failures int
-	failed   []*upstream // which refused, or hung up
-	last     *attempt
-	kept     outcome // a reply to give if nothing better comes
+	started    time.Time
+	timeout    *time.Timer
+	candidates []*upstream // best first
+	sent       int
+	nextIndex  int // of the next candidate, modulo their number
+	inFlight   int
+	failures   int
+	refused    []*upstream // that refused the query or closed the connection
+	last       *attempt
+	fallback   outcome // a reply that is used if no better one arrives
 
-	// What came of it, once done is closed.
-	reply *reply
-	from  *upstream
-	err   error
-	ede   uint16
-	text  string // of the extended error
+	// The result, once done is closed.
+	reply    *reply
+	upstream *upstream
+	err      error
+	ede      uint16
+	edeText  string // the text of the extended error
 }
 
-// join gives the exchange that has q's question under way, or begins one.
-func (s *upstreams) join(q *dns.Query, excluded *exclusion) *exchange {
+// join returns the exchange for q, which is a new one unless an equal query is
+// being sent.
+func (s *upstreamSet) join(q *dns.Query, excluded *exclusion) *exchange {
 	r := newRequest(q, s.options.forceTCP || q.Proto == dns.TCP && !s.options.preferUDP)
 	key := r.key(q, excluded.id)
-	s.flight.Lock()
-	defer s.flight.Unlock()
-	if x := s.flights[key]; x != nil {
+	s.exchangeMu.Lock()
+	defer s.exchangeMu.Unlock()
+	if x := s.exchanges[key]; x != nil {
 		s.coalesced.Add(1)
 		return x
 	}
-	x := &exchange{request: r, set: s, done: make(chan struct{}), ended: make(chan *outcome, 2*mostSends)}
-	s.flights[key] = x
+	x := &exchange{request: r, set: s, done: make(chan struct{}), outcomes: make(chan *outcome, 2*maxSends)}
+	s.exchanges[key] = x
 	work := func() {
 		x.run(excluded)
-		x.over.Store(true)
-		s.flight.Lock()
-		delete(s.flights, key)
-		s.flight.Unlock()
+		x.finished.Store(true)
+		s.exchangeMu.Lock()
+		delete(s.exchanges, key)
+		s.exchangeMu.Unlock()
 		close(x.done)
 	}
 	if !s.spawn(work) {
-		delete(s.flights, key)
+		delete(s.exchanges, key)
 		x.fail(errStopped, wire.EDENoReachable)
 		close(x.done)
 	}
 	return x
 }
 
-func (x *exchange) fail(err error, ede uint16) { x.err, x.ede, x.text = err, ede, err.Error() }
+func (x *exchange) fail(err error, ede uint16) { x.err, x.ede, x.edeText = err, ede, err.Error() }
 
-// run asks until there is an answer, or nobody left to ask.
+// run sends attempts until there is a reply or no upstream left.
 func (x *exchange) run(excluded *exclusion) {
 	var err error
-	if x.order, err = x.set.order(excluded); err != nil && !x.triesAllTheSame(err) {
+	if x.candidates, err = x.set.candidates(excluded); err != nil && !x.triesDownUpstream(err) {
 		x.fail(err, wire.EDENoReachable)
 		return
 	}
-	x.began, x.end = time.Now(), time.NewTimer(allowed)
-	defer x.end.Stop()
-	retry := time.NewTimer(x.send(x.next()))
+	x.started, x.timeout = time.Now(), time.NewTimer(exchangeTimeout)
+	defer x.timeout.Stop()
+	retry := time.NewTimer(x.send(x.nextAttempt()))
 	defer retry.Stop()
 	for {
 		select {
-		case o := <-x.ended:
-			again, done := x.take(*o)
+		case o := <-x.outcomes:
+			again, done := x.handle(*o)
 			switch {
 			case done:
 				return
 			case again != nil:
 				retry.Reset(x.send(again))
-			case x.live == 0 && !x.more():
+			case x.inFlight == 0 && !x.maySend():
 				x.giveUp()
 				return
 			}
 		case <-retry.C:
-			if len(x.ended) > 0 {
-				retry.Reset(0) // this process was late, and not the upstream
+			if len(x.outcomes) > 0 {
+				retry.Reset(0) // this process is late, not the upstream
 				continue
 			}
 			if x.last != nil {
-				x.last.to.waits()
+				x.last.upstream.countOverdue()
 			}
 			switch {
 			case x.allDown():
 				x.giveUp()
 				return
-			case x.more():
-				retry.Reset(x.sendAgain())
+			case x.maySend():
+				retry.Reset(x.retry())
 			}
-		case <-x.end.C:
+		case <-x.timeout.C:
 			x.giveUp()
 			return
 		case <-x.set.ctx.Done():
@@ -139,45 +141,44 @@ func (x *exchange) run(excluded *exclusion) {
 	}
 }
 
-// more says whether the question may be sent once more: with a whole reply at
-// hand, only to those who have not been asked.
-func (x *exchange) more() bool {
-	if x.kept.reply != nil && !x.kept.reply.cut && x.turn >= len(x.order) {
+// maySend reports whether another attempt may be sent. With a complete reply at
+// hand only upstreams that have not been queried are.
+func (x *exchange) maySend() bool {
+	if x.fallback.reply != nil && !x.fallback.reply.truncated && x.nextIndex >= len(x.candidates) {
 		return false
 	}
 	most := x.set.options.maxAttempts
 	if most < 0 {
-		most = 2 * len(x.order)
+		most = 2 * len(x.candidates)
 	}
-	return x.sent < mostSends && (most == 0 || x.failures < most)
+	return x.sent < maxSends && (most == 0 || x.failures < most)
 }
 
-// allDown says that health checks have failed meanwhile.
+// allDown reports whether all candidates have failed their health checks.
 func (x *exchange) allDown() bool {
-	return !slices.ContainsFunc(x.order, func(u *upstream) bool { return !u.down() })
+	return !slices.ContainsFunc(x.candidates, func(u *upstream) bool { return !u.down() })
 }
 
-// next is an attempt at the next upstream in turn. From the second time around
-// those that have failed, or do not answer anybody, are left out, if there are
-// others.
-func (x *exchange) next() *attempt {
-	n := len(x.order)
-	if x.turn >= n {
-		x.turn += x.unfit()
+// nextAttempt returns an attempt at the next candidate. From the second round on
+// it skips those that refused the query or answer slowly, if there are others.
+func (x *exchange) nextAttempt() *attempt {
+	n := len(x.candidates)
+	if x.nextIndex >= n {
+		x.nextIndex += x.unfitCount()
 	}
-	a := x.attempt(x.order[x.turn%n])
-	a.fresh = x.turn >= n
-	x.turn++
+	a := x.newAttempt(x.candidates[x.nextIndex%n])
+	a.fresh = x.nextIndex >= n
+	x.nextIndex++
 	return a
 }
 
-// unfit is how many there are in turn before one that may answer.
-func (x *exchange) unfit() int {
-	n, now := len(x.order), time.Now()
+// unfitCount returns the number of candidates to skip.
+func (x *exchange) unfitCount() int {
+	n, now := len(x.candidates), time.Now()
 	silent := -1
 	for i := range n {
-		switch u := x.order[(x.turn+i)%n]; {
-		case u.down() || slices.Contains(x.failed, u):
+		switch u := x.candidates[(x.nextIndex+i)%n]; {
+		case u.down() || slices.Contains(x.refused, u):
 		case !u.suspect(now):
 			return i
 		case silent < 0:
@@ -187,122 +188,122 @@ func (x *exchange) unfit() int {
 	return max(silent, 0)
 }
 
-func (x *exchange) attempt(u *upstream) *attempt {
-	return &attempt{request: &x.request, stream: x.stream, to: u, over: &x.over, ended: x.ended}
+func (x *exchange) newAttempt(u *upstream) *attempt {
+	return &attempt{request: &x.request, useStream: x.stream, upstream: u, finished: &x.finished, outcomes: x.outcomes}
 }
 
-// sendAgain is send for a question that has been waiting.
-func (x *exchange) sendAgain() time.Duration {
-	a := x.next()
-	a.to.counted.retries.Add(1)
+// retry sends another attempt, because the last one has not been answered.
+func (x *exchange) retry() time.Duration {
+	a := x.nextAttempt()
+	a.upstream.metrics.retries.Add(1)
 	return x.send(a)
 }
 
-// send sends a and says how long to leave it alone, and half as long again with
-// each further round.
+// send sends a and returns the delay after which to send another attempt. The
+// delay grows by half with each round.
 func (x *exchange) send(a *attempt) (wait time.Duration) {
 	x.sent++
-	x.live++
+	x.inFlight++
 	x.last = a
-	wait = x.leave(a.to)
-	if a.stream {
-		wait *= 3 // the connection has to be made first
+	wait = x.retryDelay(a.upstream)
+	if a.useStream {
+		wait *= 3 // includes connecting
 	}
-	for range (x.sent - 1) / len(x.order) {
+	for range (x.sent - 1) / len(x.candidates) {
 		wait += wait / 2
 	}
-	a.to.send(a)
+	a.upstream.send(a)
 	return min(wait, x.set.options.readTimeout)
 }
 
-// leave is how long a question is left to u alone: as long as u usually takes,
-// or until others would have answered several times. One that has been letting
-// questions wait gets no longer than they take.
-func (x *exchange) leave(u *upstream) time.Duration {
-	wait, times := u.tail(), time.Duration(outpaced)
+// retryDelay returns how long to wait for u alone: as long as u usually takes,
+// but no longer than slowFactor times what the fastest candidate takes. A suspect
+// upstream gets no longer than the fastest.
+func (x *exchange) retryDelay(u *upstream) time.Duration {
+	wait, times := u.latency95(), time.Duration(slowFactor)
 	if x.set.options.policy == sequential {
-		return wait // the first is preferred, however slow
+		return wait // the order has precedence over speed
 	}
 	if u.suspect(time.Now()) {
 		times = 1
 	}
-	for _, other := range x.order {
-		if wait <= times*retryLeast {
+	for _, other := range x.candidates {
+		if wait <= times*minRetryDelay {
 			break
 		}
-		wait = min(wait, times*other.tail())
+		wait = min(wait, times*other.latency95())
 	}
 	return wait
 }
 
-// take looks at an outcome. It gives a further attempt to send now, if there is
-// reason for one, or says that all is done.
-func (x *exchange) take(o outcome) (again *attempt, done bool) {
-	if o.nudge {
-		if x.last == o.attempt && x.more() {
-			x.last.to.counted.retries.Add(1)
-			return x.next(), false
+// handle processes an outcome. It returns an attempt to send now, if any, or
+// reports that the exchange is done.
+func (x *exchange) handle(o outcome) (again *attempt, done bool) {
+	if o.invalid {
+		if x.last == o.attempt && x.maySend() {
+			x.last.upstream.metrics.retries.Add(1)
+			return x.nextAttempt(), false
 		}
 		return nil, false
 	}
-	x.live--
+	x.inFlight--
 	if x.last == o.attempt {
 		x.last = nil
 	}
 	switch {
 	case o.err != nil:
-		return x.takeError(o), false
-	case o.edns && o.reply.dislikes() && x.sent < mostSends:
-		again = x.attempt(o.to)
-		again.bare = true
+		return x.handleError(o), false
+	case o.edns && o.reply.rejectsRequest() && x.sent < maxSends:
+		again = x.newAttempt(o.upstream)
+		again.noEDNS = true
 		return again, false
-	case o.reply.cut && !o.stream && x.sent < mostSends:
-		if !x.stream { // where TCP is blocked on the way, what has come is given
-			x.end.Reset(min(max(x.set.options.readTimeout, dialTime), time.Until(x.began.Add(allowed))))
+	case o.reply.truncated && !o.useStream && x.sent < maxSends:
+		if !x.stream { // TCP may be blocked: limit the time to wait for it
+			x.timeout.Reset(min(max(x.set.options.readTimeout, minDialTimeout), time.Until(x.started.Add(exchangeTimeout))))
 		}
-		x.kept, x.stream = o, true
-		return x.attempt(o.to), false
-	case slices.Contains(x.set.options.failover, o.reply.code) && (x.turn < len(x.order) || x.live > 0):
-		if x.kept.reply == nil || !x.kept.reply.cut {
-			x.kept = o
+		x.fallback, x.stream = o, true
+		return x.newAttempt(o.upstream), false
+	case slices.Contains(x.set.options.failover, o.reply.code) && (x.nextIndex < len(x.candidates) || x.inFlight > 0):
+		if x.fallback.reply == nil || !x.fallback.reply.truncated {
+			x.fallback = o
 		}
-		if x.more() {
-			again = x.next()
+		if x.maySend() {
+			again = x.nextAttempt()
 		}
 		return again, false
 	}
-	x.reply, x.from = o.reply, o.to
+	x.reply, x.upstream = o.reply, o.upstream
 	return nil, true
 }
 
-// takeError sends the question on at once, as long as that is no flood. Where
-// one was waited for in vain, others have been asked meanwhile.
-func (x *exchange) takeError(o outcome) *attempt {
-	x.err, x.from = o.err, o.to
+// handleError returns an attempt to send now, nil if the limit of failures is
+// reached. After a timeout the query has been sent to other candidates already.
+func (x *exchange) handleError(o outcome) *attempt {
+	x.err, x.upstream = o.err, o.upstream
 	late := isTimeout(o.err)
 	if !late {
-		x.failed = append(x.failed, o.to)
+		x.refused = append(x.refused, o.upstream)
 	}
 	if x.set.options.maxAttempts >= 0 || !late {
 		x.failures++
 	}
-	if !x.more() || late && x.live > 0 || x.failures >= 2*len(x.order) {
+	if !x.maySend() || late && x.inFlight > 0 || x.failures >= 2*len(x.candidates) {
 		return nil
 	}
-	a := x.next()
-	a.to.counted.retries.Add(1)
-	a.stream = a.stream || o.err == errGuessed // where guesses do not get through
+	a := x.nextAttempt()
+	a.upstream.metrics.retries.Add(1)
+	a.useStream = a.useStream || o.err == errSpoofed // spoofed packets would keep the reply out
 	return a
 }
 
-// giveUp makes the best of what has come.
+// giveUp ends the exchange with the fallback reply or an error.
 func (x *exchange) giveUp() {
 	switch {
-	case x.kept.reply != nil:
-		x.reply, x.from, x.err = x.kept.reply, x.kept.to, nil
+	case x.fallback.reply != nil:
+		x.reply, x.upstream, x.err = x.fallback.reply, x.fallback.upstream, nil
 	case x.err == nil && x.last != nil:
-		x.from = x.last.to
-		x.fail(x.last.timedOut(), wire.EDENoReachable)
+		x.upstream = x.last.upstream
+		x.fail(x.last.timeoutError(), wire.EDENoReachable)
 	case x.err == nil:
 		x.fail(errUnhealthy, wire.EDENoReachable)
 	case isTimeout(x.err):
@@ -310,8 +311,8 @@ func (x *exchange) giveUp() {
 	default:
 		x.fail(x.err, wire.EDENetworkError)
 	}
-	if x.err != nil && x.from != nil {
-		x.text = fmt.Sprintf("no answer from %s", x.from)
+	if x.err != nil && x.upstream != nil {
+		x.edeText = fmt.Sprintf("no answer from %s", x.upstream)
 	}
 }
 
@@ -320,15 +321,15 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// triesAllTheSame says whether one upstream is asked although none is healthy,
-// and no longer than it usually takes: it may be health checks alone that fail,
-// and any answer makes the upstream healthy.
-func (x *exchange) triesAllTheSame(err error) bool {
+// triesDownUpstream reports whether a candidate is queried although all are down.
+// Health checks alone may fail, and any reply makes the upstream healthy. The
+// query waits no longer than the upstream usually takes.
+func (x *exchange) triesDownUpstream(err error) bool {
 	if err != errUnhealthy {
 		return false
 	}
-	x.set.broken.Add(1)
-	return len(x.order) > 0 && x.order[0].worthTrying(time.Now())
+	x.set.allDown.Add(1)
+	return len(x.candidates) > 0 && x.candidates[0].allowTrial(time.Now())
 }
 
 // write makes r the answer to q.
@@ -339,17 +340,17 @@ func (r *reply) write(q *dns.Query) {
 	q.AA = r.flags&wire.FlagAA != 0
 	q.RA = r.flags&wire.FlagRA != 0
 	q.AD = r.flags&wire.FlagAD != 0
-	q.TC = r.cut
-	q.Cacheable = !r.cut && !r.poor
+	q.TC = r.truncated
+	q.Cacheable = !r.truncated && !r.otherType
 	for code, data := range wire.Options(r.options) {
-		if code != wire.OptionNSID || asksName(q) {
+		if code != wire.OptionNSID || asksNSID(q) {
 			q.AddReplyOption(code, data)
 		}
 	}
 }
 
-// asksName says whether rewrite has the upstream asked for its name.
-func asksName(q *dns.Query) bool {
+// asksNSID reports whether rewrite added the NSID option to the query.
+func asksNSID(q *dns.Query) bool {
 	for code := range wire.Options(q.Options) {
 		if code == wire.OptionNSID {
 			return true

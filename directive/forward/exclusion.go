@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// An exclusion is the upstreams that one forward does not ask: those that loop
-// has found to lead back here. It does not change.
+// An exclusion is the set of upstreams that one forward must not query: loop has
+// found that they forward to this server. It is immutable.
 type exclusion struct {
 	names []string
 	id    string // equal for equal exclusions
@@ -16,7 +16,7 @@ func (e *exclusion) has(name string) bool {
 	return len(e.names) > 0 && slices.Contains(e.names, name)
 }
 
-// with is e with name, or without it.
+// with returns a copy of e with or without name.
 func (e *exclusion) with(name string, out bool) *exclusion {
 	names := slices.DeleteFunc(slices.Clone(e.names), func(n string) bool { return n == name })
 	if out {

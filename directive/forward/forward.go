@@ -1,8 +1,14 @@
-// Package forward sends questions on to other DNS servers, and keeps what they
-// say wrong away from clients: the forward directive. A Forward is the handler;
-// the upstreams are what it shares with the plan after a reload; an exchange is
-// one question under way, and an attempt one packet of it. No other handler
-// opens sockets to servers.
+// Package forward implements the forward directive: it sends queries to other DNS
+// servers and validates their replies. Package builtin lists its Setup; package
+// server calls it. No other handler opens sockets to DNS servers.
+//
+// A Forward is the handler of one directive. Its upstreamSet holds the upstreams
+// with their sockets and outlives a reload that does not change the options; an
+// updater keeps it up to date with files and host names. For a query,
+// Forward.Resolve joins an exchange, which equal queries share. The exchange
+// sends attempts to one upstream after the other, over UDP (socket), TCP and TLS
+// (stream) or HTTPS, until a reply arrives. A parser drops the records of the
+// reply that do not belong to the query.
 package forward
 
 import (
@@ -19,7 +25,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A Forward asks other servers and gives their answers: the forward directive.
+// A Forward sends queries to other DNS servers: the forward directive.
 //
 //	forward FROM TO... {
 //	    except ZONES...
@@ -45,108 +51,113 @@ import (
 //	    resolver IP[:PORT]...
 //	}
 //
-// FROM is the zone whose names are sent on, or a CIDR for its reverse zones.
-// Each TO is an upstream, or several; there may be 15 in all:
+// Use it for names that other servers know. FROM is the zone whose names are
+// forwarded, or a CIDR for its reverse zones. Each TO is one or more upstreams;
+// up to 15 in all:
 //
-//   - an address, IP, IP:PORT or [IPv6]:PORT, with dns:// in front if you like;
-//   - tls://IP for DNS over TLS at port 853, tls://IP%NAME to say which name its
-//     certificate must have;
-//   - https://HOST[:PORT][/PATH] for DNS over HTTPS, at /dns-query unless given;
+//   - an address: IP, IP:PORT or [IPv6]:PORT, optionally with dns:// in front;
+//   - tls://IP for DNS over TLS, at port 853 by default, or tls://IP%NAME to set
+//     the name in its certificate;
+//   - https://HOST[:PORT] for DNS over HTTPS, at the path /dns-query;
 //   - a file such as /etc/resolv.conf, whose nameserver lines count. It is read
-//     again when it changes. A file that has become unreadable, or empty,
-//     changes nothing;
-//   - the name of a host, whose addresses are looked up every 30s by the
-//     machine's own resolver, or by that of the option resolver.
+//     again when it changes. As long as it is unreadable or has no such line, the
+//     last addresses are used;
+//   - a host name, whose addresses are looked up every 30s by the machine's own
+//     resolver, or by those of the option resolver.
 //
-// forward may be given several times. A query goes to the first whose FROM has
-// its name, in the order of the file.
+// You can give forward several times. A query goes to the first one, in the
+// order of the file, whose FROM contains its name.
 //
-// A question goes to one upstream. If there is no answer in the time in which
-// that one gives 95 of 100 answers (at least 20ms; 250ms as long as it is not
-// known), the question goes to the next as well, and so on; the first good
-// answer counts. Unless the policy is sequential, no upstream has longer than
-// four times what the fastest takes, and one that keeps being late comes last.
-// Who has refused, or hung up, is not asked the same again while there are
-// others. After 5s, or when nobody is left to ask, the client gets SERVFAIL
-// with an extended error: 22 if nobody answered, 23 if the network refused.
-// Equal questions that are under way at the same time are one: the upstream
-// sees it once. A truncated answer is asked for again over TCP; if there is no
-// answer within read_timeout, clients get what came, marked as truncated.
+// A query is sent to one upstream. If that does not reply within its 95th
+// percentile (at least 20ms; 250ms until it is known), the query is also sent to
+// the next one, and so on; the first good reply counts. Unless the policy is
+// sequential, no upstream gets more than four times as long as the fastest needs,
+// and one that is repeatedly late comes last. An upstream that refuses the query
+// or closes the connection is not queried again while there are others. After 5s,
+// or when there is no upstream left to try, the client gets SERVFAIL with an
+// extended DNS error: 22 if there was no reply, 23 for a network error. Equal
+// queries that wait at the same time are sent once. A truncated reply is queried
+// again over TCP; if there is no reply within read_timeout, clients get the
+// truncated one.
 //
-// What it costs: some 10 µs of processor time for a question, and 18 KB for as
-// long as it is under way; a socket or connection of each upstream is a
-// goroutine. Retries are at most 16 for a question, and about one for twenty
-// questions where upstreams are well.
+// A waiting query costs some 10 µs of processor time and 18 KB of memory; each
+// socket or connection costs a goroutine. A query is sent at most 16 times, and
+// where upstreams are healthy one query in twenty is sent twice.
 //
-// Questions over UDP share a few sockets for each upstream, 4 as a rule. Each
-// has a port of its own and makes way for another after expire, or between
-// 1024 and 2048 questions. Connections are shared in the same way. Ids are random.
-// A packet that has not the id and the question of one that is waiting, that
-// does not parse, or that holds answers to something else alone, is counted and
-// ignored, and the right answer may still come; when more than 64 wrong ones
-// have come to a socket, its questions go over TCP. Of a good reply only those
-// records are used that belong to the question: its name, what CNAMEs lead to,
-// the zone's own authority, and addresses of names that these tell. A reply that
-// has records of the name and none of the type, as some load balancers give, is
-// taken for NODATA, and not kept.
+// Queries over UDP share a few sockets for each upstream, usually 4. Each socket
+// has its own port and is replaced after expire or after 1024 to 2048 queries.
+// Connections are shared in the same way. IDs are random. A packet without the ID
+// and question of a waiting query, a malformed packet, and one whose records all
+// belong to another name are counted and ignored, and the right reply may still
+// arrive; after 64 packets with a wrong ID or question a socket's queries are
+// sent over TCP. Of a reply only the records that belong to the query are used:
+// those of its name, of CNAME targets, the zone's own authority records, and the
+// addresses of names in them. Duplicate records are dropped. A CNAME loop or a
+// chain of more than 31 CNAME records becomes SERVFAIL. A reply with records of
+// the name but none of the type, as some load balancers send it, becomes NODATA
+// that is not cached.
 //
 // The options:
 //
-//   - except: zones within FROM whose names are not sent on.
-//   - force_tcp: ask over TCP only. Otherwise what came over UDP is sent over
-//     UDP, and over TCP over TCP.
-//   - prefer_udp: ask over UDP what came over TCP, too.
-//   - policy: whom to ask first: a random one (the default), each in turn, or
-//     the first in the file. Those that do not answer just now come last.
-//   - max_concurrent: how many queries may be waiting; more are REFUSED. 0, the
-//     default, is any number, though the server as a whole lets 4096 wait. Each costs
-//     some 18 KB as long as it waits.
-//   - read_timeout: how long to wait for one upstream, 2s; 10ms to 1m, though
-//     the 5s of the question count in any case.
-//   - max_connect_attempts: after how many attempts that failed a question is
-//     given up; 0 is not before the 5s. Unless given, as many as twice the
-//     number of upstreams, where only what is refused or closed counts, and
-//     not what is not answered in time.
-//   - failover: with these codes, too, the next upstream is asked. The last
-//     reply counts if all say so.
-//   - next, next_on_nodata: with these codes, or if the name has nothing of
-//     the type, the next forward is asked whose FROM has the name.
-//   - health_check: how often an upstream is checked that has failed, 500ms.
-//     The question is NS of the root, or of domain, with RD unless no_rec. Any
-//     reply is health.
-//   - max_fails: after how many failed checks in a row an upstream is down, 2.
-//     It is not asked until it answers one. If all are down, clients get
-//     SERVFAIL at once. 0: never down, and no checks.
-//   - failfast_all_unhealthy_upstreams: if all are down, ask nobody. Otherwise
-//     one of them gets the question nevertheless, if that is not more than a
-//     hundred in a second, and has the time in which it usually answers. An
-//     answer shows that the upstream is back.
-//   - expire: when a connection that nobody uses is closed, and a UDP socket
-//     makes way, 10s.
-//   - max_age: when a connection makes way in any case. Never unless given.
-//   - max_idle_conns: how many sockets, or connections, to hold for one
-//     upstream while nobody uses them, 0 for as many as there are.
-//   - tls: the certificate and key to show to upstreams, and the CA that theirs
-//     must be from instead of the machine's.
-//   - tls_servername: the name that their certificates must have.
-//   - doh_method: how to ask over HTTPS, POST unless given.
-//   - source_address: the address to ask from, of upstreams of its family.
-//   - resolver: who is asked for the addresses of upstreams given by name.
+//   - except: zones within FROM whose names are not forwarded.
+//   - force_tcp: send all queries over TCP. By default a query is sent over the
+//     protocol that the client used.
+//   - prefer_udp: send queries over UDP, also those received over TCP.
+//   - policy: the upstream to query first: a random one (the default), each in
+//     turn, or the first in the file. Upstreams that are suspect or down come
+//     last.
+//   - max_concurrent: the number of queries that may wait; more are REFUSED. The
+//     default, 0, is no limit, but the server lets at most 4096 queries wait.
+//   - read_timeout: the time for one upstream to reply: 2s, from 10ms to 1m. The
+//     limit of 5s for the query applies as well.
+//   - max_connect_attempts: give up after this number of failed attempts; 0 means
+//     to try for 5s. By default it is twice the number of upstreams, and timeouts
+//     do not count.
+//   - failover: also try the next upstream on these response codes. If all
+//     upstreams return one, the last reply is used.
+//   - next, next_on_nodata: on these response codes, or on NODATA, pass the query
+//     to the next forward whose FROM contains its name.
+//   - health_check: how often to check an upstream after a failure, 500ms. The
+//     query is NS of the root, or of domain, with RD unless no_rec is given. Any
+//     reply counts as healthy.
+//   - max_fails: the number of failed checks in a row after which an upstream is
+//     down, 2. It gets no queries until it answers a check. If all upstreams are
+//     down, clients get SERVFAIL at once. 0 disables checks.
+//   - failfast_all_unhealthy_upstreams: send no queries while all upstreams are
+//     down. By default up to a hundred queries a second are sent to one of them,
+//     with the time it usually takes; a reply marks it healthy.
+//   - expire: close unused connections, and replace UDP sockets, after this time,
+//     10s.
+//   - max_age: replace connections after this time in any case; no shorter than
+//     expire. The default is never.
+//   - max_idle_conns: the number of unused sockets, or connections, to keep for
+//     each upstream; 0, the default, is no limit.
+//   - tls: the client certificate and key, and the CA to verify upstreams with
+//     instead of the system's.
+//   - tls_servername: the name in the upstreams' certificates. It excludes %NAME
+//     in a TO.
+//   - doh_method: the HTTP method for DNS over HTTPS, POST by default.
+//   - source_address: the local address for upstreams of its family.
+//   - resolver: the servers that look up host names of upstreams.
 //
-// The key forward/upstream of metadata is the upstream that answered. Metrics,
-// by to, the upstream: coredns_proxy_request_duration_seconds{proxy_name,to,rcode},
+// The metadata key forward/upstream is the upstream that answered. The log
+// reports when an upstream goes down and when it is up again.
+//
+// Metrics, by to, the upstream: coredns_proxy_request_duration_seconds{proxy_name,to,rcode},
 // coredns_proxy_healthcheck_failures_total{proxy_name,to},
 // coredns_proxy_conn_cache_hits_total and _misses_total{proxy_name,to,proto},
 // coredns_forward_healthcheck_broken_total,
 // coredns_forward_max_concurrent_rejects_total; for older dashboards
 // coredns_forward_requests_total{to}, coredns_forward_responses_total{to,rcode}
 // and coredns_forward_request_duration_seconds{to,rcode}; and
+// seamark_forward_upstream_up{to}, 1 if the upstream is up and 0 if it is down;
+// seamark_forward_upstream_down_total{to}, how often it went down;
 // seamark_forward_discarded_total{to,reason}, with the reasons malformed, id,
 // question, records, size, late and record; seamark_forward_coalesced_total;
-// seamark_forward_retries_total{to}; seamark_forward_failures_total{to}, the
-// questions that the upstream did not answer.
+// seamark_forward_retries_total{to}; seamark_forward_failures_total{to}, queries
+// that the upstream did not answer.
 //
-// The usual one, and a stub zone with two servers of which the first is
+// The usual forward, and a stub zone with two servers of which the first is
 // preferred:
 //
 //	.:1053 {
@@ -160,7 +171,7 @@ import (
 //	    }
 //	}
 //
-// Everything over TLS, to one provider:
+// All queries over TLS, to one provider:
 //
 //	.:1053 {
 //	    forward . tls://9.9.9.9 tls://149.112.112.112 {
@@ -169,54 +180,54 @@ import (
 //	    }
 //	}
 //
-// Same as CoreDNS: syntax and defaults, and the errors that log lines show.
-// Differs: a slow upstream is not waited for but another asked; truncated
-// answers are asked for over TCP; replies are checked and trimmed to the
-// question, and options of EDNS that are between two servers (cookie, NSID,
-// keepalive, padding) are not handed through; all zones of a CIDR count; when
-// all upstreams are down the wait is short, or none; a hostname is looked up again and
-// need not resolve at the start; queries for AXFR and IXFR are NOTIMP. Ours:
-// that equal questions are asked once, and retries.
+// Same as CoreDNS: syntax and defaults, and the errors in log lines. Different:
+// another upstream is queried when one is slow; truncated replies are queried
+// again over TCP; replies are validated, and hop-by-hop EDNS options (cookie,
+// NSID, keepalive, padding) are not passed on; all zones of a CIDR count; when all
+// upstreams are down the wait is short, or none; host names are looked up again
+// and need not resolve at the start; queries for AXFR and IXFR are NOTIMP.
+// Seamark only: equal queries are sent once, and queries are retried.
 type Forward struct {
-	from     []wire.Name
-	except   []wire.Name
-	most     int64 // max_concurrent
-	next     []wire.RCode
-	nodata   bool // next_on_nodata
-	options  options
-	after    []*Forward // those of the block behind this one
-	stateKey dns.StateKey
-	rejects  *metrics.Counter
-	waiting  atomic.Int64
-	set      *upstreams
-	excluded atomic.Pointer[exclusion]
+	from          []wire.Name
+	except        []wire.Name
+	maxConcurrent int64 // zero: no limit
+	nextCodes     []wire.RCode
+	nextOnNodata  bool
+	options       options
+	later         []*Forward // the block's forwards after this one
+	stateKey      dns.StateKey
+	rejects       *metrics.Counter
+	waiting       atomic.Int64
+	set           *upstreamSet
+	excluded      atomic.Pointer[exclusion]
 }
 
-// Options are what makes one set of upstreams differ from another.
+// options are the options that belong to a set of upstreams. Forwards with equal
+// options share one.
 type options struct {
-	to          []place
-	forceTCP    bool
-	preferUDP   bool
-	expire      time.Duration
-	maxAge      time.Duration // 0: none
-	maxIdle     int           // 0: any number
-	readTimeout time.Duration
-	maxFails    int
-	maxAttempts int // 0: any number; -1: by the number of upstreams
-	dohGet      bool
-	tls         secure
-	serverName  string
-	policy      string
-	checkEvery  time.Duration
-	checkNoRec  bool
-	checkDomain wire.Name
-	failfast    bool
-	failover    []wire.RCode
-	source      netip.Addr
-	resolvers   []netip.AddrPort
+	destinations []destination
+	forceTCP     bool
+	preferUDP    bool
+	expire       time.Duration
+	maxAge       time.Duration // zero: no limit
+	maxIdleConns int           // zero: no limit
+	readTimeout  time.Duration
+	maxFails     int
+	maxAttempts  int // zero: no limit; -1: depends on the number of upstreams
+	dohGet       bool
+	tls          tlsOptions
+	serverName   string
+	policy       string
+	checkEvery   time.Duration
+	checkNoRec   bool
+	checkDomain  wire.Name
+	failfast     bool
+	failover     []wire.RCode
+	source       netip.Addr
+	resolvers    []netip.AddrPort
 }
 
-// The policies.
+// Values of the option policy.
 const (
 	random     = "random"
 	roundRobin = "round_robin"
@@ -225,11 +236,11 @@ const (
 
 var errLimit = errors.New("concurrent queries exceeded maximum")
 
-// AnyClass says that queries of other classes than IN are sent on as well.
+// AnyClass reports that queries of other classes than IN are forwarded, too.
 func (f *Forward) AnyClass() bool { return true }
 
-// has says whether f is asked for a name.
-func (f *Forward) has(q *dns.Query) bool {
+// matches reports whether q's name is forwarded.
+func (f *Forward) matches(q *dns.Query) bool {
 	name := q.Name()
 	if len(f.from) == 1 && f.from[0] == wire.Root && len(f.except) == 0 {
 		return true
@@ -249,33 +260,34 @@ func (f *Forward) has(q *dns.Query) bool {
 	return inside
 }
 
-// ServeDNS lets the names of others by.
+// ServeDNS passes names outside the zones of f to the handlers below. Other queries
+// wait for Resolve.
 func (f *Forward) ServeDNS(q *dns.Query) dns.Verdict {
 	switch {
-	case !f.has(q):
+	case !f.matches(q):
 		return dns.Next
 	case q.Type == wire.TypeAXFR || q.Type == wire.TypeIXFR:
 		q.Fail(wire.NotImp)
 		return dns.Done
-	case f.most > 0 && f.waiting.Load() >= f.most:
+	case f.maxConcurrent > 0 && f.waiting.Load() >= f.maxConcurrent:
 		f.refuse(q)
 		return dns.Done
 	}
 	return dns.Wait
 }
 
-// refuse answers a query that is one too many.
+// refuse answers a query above max_concurrent.
 func (f *Forward) refuse(q *dns.Query) {
 	f.rejects.Add(1)
 	q.Fail(wire.Refused)
-	q.Err = fmt.Errorf("%w %d", errLimit, f.most)
+	q.Err = fmt.Errorf("%w %d", errLimit, f.maxConcurrent)
 }
 
-// enter counts a query that waits, unless it is one too many.
-func (f *Forward) enter() bool {
+// acquire counts a waiting query. It reports false if there are max_concurrent.
+func (f *Forward) acquire() bool {
 	for {
 		n := f.waiting.Load()
-		if f.most > 0 && n >= f.most {
+		if f.maxConcurrent > 0 && n >= f.maxConcurrent {
 			return false
 		}
 		if f.waiting.CompareAndSwap(n, n+1) {
@@ -284,9 +296,9 @@ func (f *Forward) enter() bool {
 	}
 }
 
-// Resolve asks the upstreams, or waits for somebody who asks them the same.
+// Resolve sends q to the upstreams, or waits for an equal query that has been sent.
 func (f *Forward) Resolve(ctx context.Context, q *dns.Query) error {
-	if !f.enter() {
+	if !f.acquire() {
 		f.refuse(q)
 		return nil
 	}
@@ -296,16 +308,16 @@ func (f *Forward) Resolve(ctx context.Context, q *dns.Query) error {
 	case <-x.done:
 	case <-ctx.Done():
 		q.AddExtendedError(wire.EDENoReachable, "no answer in time")
-		return fmt.Errorf("no upstream has answered yet: %w", ctx.Err())
+		return fmt.Errorf("no reply from any upstream: %w", ctx.Err())
 	}
-	if x.from != nil {
-		q.SetState(f.stateKey, x.from)
+	if x.upstream != nil {
+		q.SetState(f.stateKey, x.upstream)
 	}
 	if x.reply == nil {
-		q.AddExtendedError(x.ede, x.text)
+		q.AddExtendedError(x.ede, x.edeText)
 		return x.err
 	}
-	if f.goesOn(q, x.reply) {
+	if f.passesOn(q, x.reply) {
 		q.Next(ctx)
 		return nil
 	}
@@ -313,15 +325,15 @@ func (f *Forward) Resolve(ctx context.Context, q *dns.Query) error {
 	return nil
 }
 
-// goesOn says that another forward is to be asked.
-func (f *Forward) goesOn(q *dns.Query, r *reply) bool {
-	if !slices.Contains(f.next, r.code) && !(f.nodata && r.nodata()) {
+// passesOn reports whether the query goes to the next forward because of the reply.
+func (f *Forward) passesOn(q *dns.Query, r *reply) bool {
+	if !slices.Contains(f.nextCodes, r.code) && !(f.nextOnNodata && r.isNODATA()) {
 		return false
 	}
-	return slices.ContainsFunc(f.after, func(g *Forward) bool { return g.has(q) })
+	return slices.ContainsFunc(f.later, func(g *Forward) bool { return g.matches(q) })
 }
 
-// Metadata knows forward/upstream.
+// Metadata returns the value of forward/upstream.
 func (f *Forward) Metadata(q *dns.Query, key string) (string, bool) {
 	if key != "forward/upstream" {
 		return "", false
@@ -332,37 +344,36 @@ func (f *Forward) Metadata(q *dns.Query, key string) (string, bool) {
 	return "", false
 }
 
-// What loop asks of a forward.
-
-// From is the zone of whose names the upstreams are asked.
+// From returns the zone whose names are forwarded. This and the methods below are
+// for directive loop.
 func (f *Forward) From() wire.Name { return f.from[0] }
 
-// Upstreams names those that there are now. changed is closed when there are
-// others.
+// Upstreams returns the names of the current upstreams. changed is closed when
+// they change.
 func (f *Forward) Upstreams() (names []string, changed <-chan struct{}) {
-	r := f.set.roster.Load()
-	for _, u := range r.all {
+	list := f.set.current.Load()
+	for _, u := range list.all {
 		names = append(names, u.String())
 	}
-	return names, r.changed
+	return names, list.changed
 }
 
-// Probe asks one upstream for a name and type, whether it is excluded or not,
-// and waits for any reply.
+// Probe sends a query to one upstream, even if it is excluded, and waits for any
+// reply.
 func (f *Forward) Probe(ctx context.Context, name string, q wire.Name, t wire.Type) error {
-	for _, u := range f.set.roster.Load().all {
+	for _, u := range f.set.current.Load().all {
 		if u.String() == name {
 			return u.probe(ctx, &request{question: questionOf(q, t), flags: wire.FlagRD})
 		}
 	}
-	return errNone
+	return errNoUpstream
 }
 
-// Exclude takes an upstream out of this forward, or back in.
-func (f *Forward) Exclude(name string, out bool) {
+// Exclude excludes an upstream from f's queries, or includes it again.
+func (f *Forward) Exclude(name string, exclude bool) {
 	for {
 		old := f.excluded.Load()
-		if f.excluded.CompareAndSwap(old, old.with(name, out)) {
+		if f.excluded.CompareAndSwap(old, old.with(name, exclude)) {
 			return
 		}
 	}

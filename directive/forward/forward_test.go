@@ -17,8 +17,8 @@ import (
 )
 
 func TestAnswers(t *testing.T) {
-	up := upstreamOf(t, good("1"))
-	r := run(t, "forward . "+up.addr)
+	up := newFakeUpstream(t, answerWithAddress("1"))
+	r := newHarness(t, "forward . "+up.addr)
 	m, err := r.ask(query("WwW.Example.Org.", mdns.TypeA), dns.UDP)
 	if err != nil || brief(m) != "192.0.2.1" || m.Answer[0].Header().Name != "WwW.Example.Org." {
 		t.Errorf("%v: %v", err, m)
@@ -26,7 +26,7 @@ func TestAnswers(t *testing.T) {
 	if !m.RecursionAvailable || m.Authoritative || m.Truncated || m.IsEdns0() != nil {
 		t.Errorf("flags: %v", m)
 	}
-	all, _ := up.questions()
+	all, _ := up.queries()
 	asked := all[0]
 	if asked.Question[0].Name != "WwW.Example.Org." || !asked.RecursionDesired || asked.IsEdns0() == nil || asked.IsEdns0().UDPSize() != 1232 {
 		t.Errorf("the upstream was asked %v", asked)
@@ -44,15 +44,15 @@ func TestAnswers(t *testing.T) {
 
 // What the header and the OPT say of the question goes on, and what they say of
 // the connection to us does not.
-func TestRequest(t *testing.T) {
-	up := upstreamOf(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
+func TestRequestToUpstream(t *testing.T) {
+	up := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
 		m := answerOf(q, "1")
 		m.AuthenticatedData, m.Authoritative = true, true
 		m.IsEdns0().Option = append(m.IsEdns0().Option, &mdns.EDNS0_EDE{InfoCode: 3, ExtraText: "old"},
 			&mdns.EDNS0_NSID{Code: mdns.EDNS0NSID, Nsid: "beef"})
 		send(pack(m))
 	})
-	r := run(t, "forward . "+up.addr)
+	r := newHarness(t, "forward . "+up.addr)
 	q := query("a.example.", mdns.TypeA)
 	q.RecursionDesired, q.CheckingDisabled = false, true
 	q.SetEdns0(4096, true)
@@ -67,7 +67,7 @@ func TestRequest(t *testing.T) {
 	if o := m.IsEdns0().Option; len(o) != 1 || o[0].Option() != mdns.EDNS0EDE {
 		t.Errorf("the reply has the options %v", o)
 	}
-	all, _ := up.questions()
+	all, _ := up.queries()
 	asked := all[0]
 	if asked.RecursionDesired || !asked.CheckingDisabled || !asked.IsEdns0().Do() {
 		t.Errorf("asked %v", asked)
@@ -81,9 +81,9 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-func TestZones(t *testing.T) {
-	a, b := upstreamOf(t, good("1")), upstreamOf(t, good("2"))
-	r := run(t, "forward corp.example "+a.addr+" {\n except home.corp.example 10.0.0.0/8\n}\nforward . "+b.addr+" {\n except 10.0.0.0/8 lan\n}\nforward lan "+a.addr)
+func TestZonesAndExcept(t *testing.T) {
+	a, b := newFakeUpstream(t, answerWithAddress("1")), newFakeUpstream(t, answerWithAddress("2"))
+	r := newHarness(t, "forward corp.example "+a.addr+" {\n except home.corp.example 10.0.0.0/8\n}\nforward . "+b.addr+" {\n except 10.0.0.0/8 lan\n}\nforward lan "+a.addr)
 	for name, want := range map[string]string{
 		"corp.example.": "192.0.2.1", "X.CORP.example.": "192.0.2.1", "a.b.corp.example.": "192.0.2.1",
 		"xcorp.example.": "192.0.2.2", "a.home.corp.example.": "192.0.2.2", "example.": "192.0.2.2", ".": "NOERROR",
@@ -93,38 +93,38 @@ func TestZones(t *testing.T) {
 		if name == "." {
 			qtype = mdns.TypeNS
 		}
-		r.want(name, qtype, want)
+		r.wantAnswer(name, qtype, want)
 	}
 }
 
 // Questions of other classes than IN go on; those for a whole zone do not.
-func TestClassAndTransfer(t *testing.T) {
-	up := upstreamOf(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
+func TestOtherClassesAndTransfers(t *testing.T) {
+	up := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
 		m := answerOf(q, "1")
 		m.Answer = []mdns.RR{rr(`version.bind. 0 CH TXT "x"`)}
 		send(pack(m))
 	})
-	r := run(t, "forward . "+up.addr)
+	r := newHarness(t, "forward . "+up.addr)
 	q := query("version.bind.", mdns.TypeTXT)
 	q.Question[0].Qclass = mdns.ClassCHAOS
 	if m, _ := r.ask(q, dns.UDP); len(m.Answer) != 1 {
 		t.Errorf("%v", m)
 	}
-	n := up.times()
-	r.want("example.", mdns.TypeAXFR, "NOTIMP")
-	if up.times() != n {
+	n := up.queryCount()
+	r.wantAnswer("example.", mdns.TypeAXFR, "NOTIMP")
+	if up.queryCount() != n {
 		t.Error("AXFR was sent on")
 	}
 }
 
 // Equal questions under way are one at the upstream, in whatever spelling, and
 // each client has its own id and spelling again.
-func TestCoalesce(t *testing.T) {
+func TestEqualQueriesCoalesced(t *testing.T) {
 	release := make(chan struct{})
-	up := upstreamOf(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
+	up := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
 		go func() { <-release; send(pack(answerOf(q, "1"))) }()
 	})
-	r := run(t, "forward . "+up.addr)
+	r := newHarness(t, "forward . "+up.addr)
 	var all sync.WaitGroup
 	for i := range 50 {
 		all.Go(func() {
@@ -142,75 +142,75 @@ func TestCoalesce(t *testing.T) {
 	close(release)
 	all.Wait()
 	// A lone upstream may be asked again after a quarter of a second.
-	if n := up.times(); n < 1 || n > 4 {
+	if n := up.queryCount(); n < 1 || n > 4 {
 		t.Errorf("the upstream was asked %d times", n)
 	}
 	// Another type, DO or CD is another question.
-	up.becomes(good("1"))
-	n := up.times()
+	up.setBehavior(answerWithAddress("1"))
+	n := up.queryCount()
 	for _, do := range []bool{false, true} {
 		q := query("many.example.", mdns.TypeA)
 		q.CheckingDisabled = do
 		_, _ = r.ask(q, dns.UDP)
 	}
-	if up.times() != n+2 {
-		t.Errorf("asked %d times for CD and without", up.times()-n)
+	if up.queryCount() != n+2 {
+		t.Errorf("asked %d times for CD and without", up.queryCount()-n)
 	}
 }
 
 // An upstream that is silent, or loses every other packet, costs clients no more
 // than the time in which others answer.
-func TestRetryElsewhere(t *testing.T) {
-	lost, fine := upstreamOf(t, silent), upstreamOf(t, good("2"))
-	r := run(t, "forward . "+lost.addr+" "+fine.addr+" {\n policy sequential\n}")
+func TestRetryAtNextUpstream(t *testing.T) {
+	lost, fine := newFakeUpstream(t, noReply), newFakeUpstream(t, answerWithAddress("2"))
+	r := newHarness(t, "forward . "+lost.addr+" "+fine.addr+" {\n policy sequential\n}")
 	for i := range 10 {
-		r.want(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "192.0.2.2")
+		r.wantAnswer(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "192.0.2.2")
 	}
-	if n := lost.times(); n < suspicion || n > suspicion+2 {
-		t.Errorf("the silent upstream was asked %d times: it is to come last after %d", n, suspicion)
+	if n := lost.queryCount(); n < suspectAfter || n > suspectAfter+2 {
+		t.Errorf("the silent upstream was asked %d times: it is to come last after %d", n, suspectAfter)
 	}
 	if n := r.metric(fmt.Sprintf(`seamark_forward_retries_total{to=%q}`, fine.addr)); n == "" || n == "0" {
 		t.Errorf("retries: %q", n)
 	}
 }
 
-func TestRetryAlone(t *testing.T) {
+func TestRetryAtOnlyUpstream(t *testing.T) {
 	var mu sync.Mutex
 	seen := map[string]int{}
-	up := upstreamOf(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
+	up := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
 		mu.Lock()
 		defer mu.Unlock()
 		if seen[q.Question[0].Name]++; seen[q.Question[0].Name] == 3 {
 			send(pack(answerOf(q, "1")))
 		}
 	})
-	r := run(t, "forward . "+up.addr)
+	r := newHarness(t, "forward . "+up.addr)
 	for i := range 2 {
-		r.want(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "192.0.2.1")
+		r.wantAnswer(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "192.0.2.1")
 	}
-	if _, _, ports := up.count(); ports < 2 {
+	if _, _, ports := up.counts(); ports < 2 {
 		t.Error("a retry of the same upstream does not come from another port")
 	}
 }
 
 // A resolver that takes its time for some names is waited for, and its answer
 // counts though others were asked.
-func TestSlowAnswer(t *testing.T) {
-	up := upstreamOf(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
+func TestSlowAnswerUsed(t *testing.T) {
+	up := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
 		go func() {
 			time.Sleep(700 * time.Millisecond)
 			send(pack(answerOf(q, "1")))
 		}()
 	})
-	r := run(t, "forward . "+up.addr)
-	r.want("slow.example.", mdns.TypeA, "192.0.2.1")
+	r := newHarness(t, "forward . "+up.addr)
+	r.wantAnswer("slow.example.", mdns.TypeA, "192.0.2.1")
 }
 
 // The error of a time out is worded as that of package net, which is what
 // people's consolidate options match.
-func TestTimeOut(t *testing.T) {
-	up := upstreamOf(t, silent)
-	r := run(t, "forward . "+up.addr+" {\n read_timeout 50ms\n max_connect_attempts 2\n}")
+func TestTimeoutServfail(t *testing.T) {
+	up := newFakeUpstream(t, noReply)
+	r := newHarness(t, "forward . "+up.addr+" {\n read_timeout 50ms\n max_connect_attempts 2\n}")
 	q := query("a.example.", mdns.TypeA)
 	q.SetEdns0(1232, false)
 	m, err := r.ask(q, dns.UDP)
@@ -226,10 +226,10 @@ func TestTimeOut(t *testing.T) {
 }
 
 // Nobody listens: the kernel says so, and the client knows at once.
-func TestRefused(t *testing.T) {
-	up := upstreamOf(t, silent)
+func TestRefusedConnection(t *testing.T) {
+	up := newFakeUpstream(t, noReply)
 	up.stop()
-	r := run(t, "forward . "+up.addr)
+	r := newHarness(t, "forward . "+up.addr)
 	q := query("a.example.", mdns.TypeA)
 	q.SetEdns0(1232, false)
 	for _, proto := range []dns.Proto{dns.UDP, dns.TCP} {
@@ -245,13 +245,13 @@ func TestRefused(t *testing.T) {
 
 func TestMaxConcurrent(t *testing.T) {
 	release := make(chan struct{})
-	up := upstreamOf(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
+	up := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
 		go func() { <-release; send(pack(answerOf(q, "1"))) }()
 	})
-	r := run(t, "forward . "+up.addr+" {\n max_concurrent 2\n}")
+	r := newHarness(t, "forward . "+up.addr+" {\n max_concurrent 2\n}")
 	var all sync.WaitGroup
 	for i := range 2 {
-		all.Go(func() { r.want(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "192.0.2.1") })
+		all.Go(func() { r.wantAnswer(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "192.0.2.1") })
 	}
 	eventually(t, "two wait", func() bool { return r.forward[0].waiting.Load() == 2 })
 	m, err := r.ask(query("more.example.", mdns.TypeA), dns.UDP)
@@ -263,47 +263,47 @@ func TestMaxConcurrent(t *testing.T) {
 	}
 	close(release)
 	all.Wait()
-	r.want("more.example.", mdns.TypeA, "192.0.2.1")
+	r.wantAnswer("more.example.", mdns.TypeA, "192.0.2.1")
 }
 
-func TestFailover(t *testing.T) {
-	bad, fine := upstreamOf(t, code(mdns.RcodeServerFailure)), upstreamOf(t, good("2"))
+func TestFailoverCodes(t *testing.T) {
+	bad, fine := newFakeUpstream(t, answerWithCode(mdns.RcodeServerFailure)), newFakeUpstream(t, answerWithAddress("2"))
 	to := bad.addr + " " + fine.addr
-	run(t, "forward . "+to+" {\n policy sequential\n}").want("a.example.", mdns.TypeA, "SERVFAIL")
-	r := run(t, "forward . "+to+" {\n policy sequential\n failover SERVFAIL refused\n}")
-	r.want("a.example.", mdns.TypeA, "192.0.2.2")
-	fine.becomes(code(mdns.RcodeRefused))
-	r.want("b.example.", mdns.TypeA, "REFUSED") // the last reply counts
+	newHarness(t, "forward . "+to+" {\n policy sequential\n}").wantAnswer("a.example.", mdns.TypeA, "SERVFAIL")
+	r := newHarness(t, "forward . "+to+" {\n policy sequential\n failover SERVFAIL refused\n}")
+	r.wantAnswer("a.example.", mdns.TypeA, "192.0.2.2")
+	fine.setBehavior(answerWithCode(mdns.RcodeRefused))
+	r.wantAnswer("b.example.", mdns.TypeA, "REFUSED") // the last reply counts
 }
 
-func TestNext(t *testing.T) {
-	first, second := upstreamOf(t, code(mdns.RcodeNameError)), upstreamOf(t, good("2"))
-	two := func(options string) *rig {
-		return run(t, "forward . "+first.addr+" {\n "+options+"\n}\nforward example "+second.addr)
+func TestNextForward(t *testing.T) {
+	first, second := newFakeUpstream(t, answerWithCode(mdns.RcodeNameError)), newFakeUpstream(t, answerWithAddress("2"))
+	two := func(options string) *harness {
+		return newHarness(t, "forward . "+first.addr+" {\n "+options+"\n}\nforward example "+second.addr)
 	}
-	two("").want("a.example.", mdns.TypeA, "NXDOMAIN")
-	two("next REFUSED").want("a.example.", mdns.TypeA, "NXDOMAIN")
-	two("next NXDOMAIN").want("a.example.", mdns.TypeA, "192.0.2.2")
-	two("next NXDOMAIN").want("a.test.", mdns.TypeA, "NXDOMAIN") // no other forward has it
-	first.becomes(code(mdns.RcodeSuccess))
-	two("next NXDOMAIN").want("a.example.", mdns.TypeA, "NOERROR")
-	two("next_on_nodata").want("a.example.", mdns.TypeA, "192.0.2.2")
+	two("").wantAnswer("a.example.", mdns.TypeA, "NXDOMAIN")
+	two("next REFUSED").wantAnswer("a.example.", mdns.TypeA, "NXDOMAIN")
+	two("next NXDOMAIN").wantAnswer("a.example.", mdns.TypeA, "192.0.2.2")
+	two("next NXDOMAIN").wantAnswer("a.test.", mdns.TypeA, "NXDOMAIN") // no other forward has it
+	first.setBehavior(answerWithCode(mdns.RcodeSuccess))
+	two("next NXDOMAIN").wantAnswer("a.example.", mdns.TypeA, "NOERROR")
+	two("next_on_nodata").wantAnswer("a.example.", mdns.TypeA, "192.0.2.2")
 }
 
 func TestPolicies(t *testing.T) {
-	ups := []*fake{upstreamOf(t, good("1")), upstreamOf(t, good("2")), upstreamOf(t, good("3"))}
+	ups := []*fakeUpstream{newFakeUpstream(t, answerWithAddress("1")), newFakeUpstream(t, answerWithAddress("2")), newFakeUpstream(t, answerWithAddress("3"))}
 	to := ups[0].addr + " " + ups[1].addr + " " + ups[2].addr
 	counts := func(policy string) [3]int {
 		var before, n [3]int
 		for i, u := range ups {
-			before[i] = u.times()
+			before[i] = u.queryCount()
 		}
-		r := run(t, "forward . "+to+" {\n "+policy+"\n}")
+		r := newHarness(t, "forward . "+to+" {\n "+policy+"\n}")
 		for i := range 30 {
-			r.get(fmt.Sprintf("n%d.example.", i), mdns.TypeA)
+			r.query(fmt.Sprintf("n%d.example.", i), mdns.TypeA)
 		}
 		for i, u := range ups {
-			n[i] = u.times() - before[i]
+			n[i] = u.queryCount() - before[i]
 		}
 		return n
 	}
@@ -322,16 +322,16 @@ func TestPolicies(t *testing.T) {
 
 // What loop takes out is not asked any more; if nothing is left, clients are
 // told so. The other forward of the same upstreams goes on.
-func TestExclude(t *testing.T) {
-	a, b := upstreamOf(t, good("1")), upstreamOf(t, good("2"))
-	r := run(t, "forward example "+a.addr+" "+b.addr+"\nforward . "+a.addr+" "+b.addr)
+func TestExcludedUpstream(t *testing.T) {
+	a, b := newFakeUpstream(t, answerWithAddress("1")), newFakeUpstream(t, answerWithAddress("2"))
+	r := newHarness(t, "forward example "+a.addr+" "+b.addr+"\nforward . "+a.addr+" "+b.addr)
 	f := r.forward[0]
 	if names, _ := f.Upstreams(); len(names) != 2 || names[0] != a.addr || f.From().String() != "example." {
 		t.Errorf("%v of %s", names, f.From())
 	}
 	f.Exclude(a.addr, true)
 	for i := range 20 {
-		r.want(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "192.0.2.2")
+		r.wantAnswer(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "192.0.2.2")
 	}
 	f.Exclude(b.addr, true)
 	q := query("a.example.", mdns.TypeA)
@@ -340,47 +340,47 @@ func TestExclude(t *testing.T) {
 	if m.Rcode != mdns.RcodeServerFailure || err == nil || m.IsEdns0().Option[0].Option() != mdns.EDNS0EDE {
 		t.Errorf("%v %v", err, m)
 	}
-	if got := r.get("a.test.", mdns.TypeA); got != "192.0.2.1" && got != "192.0.2.2" {
+	if got := r.query("a.test.", mdns.TypeA); got != "192.0.2.1" && got != "192.0.2.2" {
 		t.Errorf("the other forward says %s", got)
 	}
-	n := a.times()
-	if err := f.Probe(t.Context(), a.addr, "\x05probe\x07example\x00", wire.TypeHINFO); err != nil || a.times() != n+1 {
+	n := a.queryCount()
+	if err := f.Probe(t.Context(), a.addr, "\x05probe\x07example\x00", wire.TypeHINFO); err != nil || a.queryCount() != n+1 {
 		t.Errorf("%v: an upstream that is left out cannot be tried", err)
 	}
 	f.Exclude(a.addr, false)
-	r.want("b.example.", mdns.TypeA, "192.0.2.1")
+	r.wantAnswer("b.example.", mdns.TypeA, "192.0.2.1")
 }
 
 // Others learn which upstream has answered.
-func TestMetadata(t *testing.T) {
-	up := upstreamOf(t, good("1"))
-	b, err := plan(".:53 {\nforward . "+up.addr+" {\n except lan\n}\n}", nil)
+func TestUpstreamMetadata(t *testing.T) {
+	up := newFakeUpstream(t, answerWithAddress("1"))
+	b, err := setup(".:53 {\nforward . "+up.addr+" {\n except lan\n}\n}", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.Offer(metadata{})
 	said := make(chan string, 1)
-	b.Offer(observer{b.Metadata("forward/upstream"), said})
-	r := &rig{t: t}
+	b.Offer(metadataObserver{b.Metadata("forward/upstream"), said})
+	r := &harness{t: t}
 	r.serve(b, nil)
 	defer func() { r.lot.Close(t.Context()); r.start.Stop() }()
-	r.get("a.example.", mdns.TypeA)
+	r.query("a.example.", mdns.TypeA)
 	if got := <-said; got != up.addr {
 		t.Errorf("got %q, want %s", got, up.addr)
 	}
 }
 
-type observer struct {
-	read func(*dns.Query) string
-	said chan string
+type metadataObserver struct {
+	read   func(*dns.Query) string
+	values chan string
 }
 
-func (o observer) ObserveDNS(q *dns.Query) { o.said <- o.read(q) }
+func (o metadataObserver) ObserveDNS(q *dns.Query) { o.values <- o.read(q) }
 
 // TestManyFaults is an hour of bad luck in a few seconds: upstreams that lose,
 // delay, forge, repeat, cut and hang up, all at once, and clients that all get
 // the right answer.
-func TestManyFaults(t *testing.T) {
+func TestRandomFaults(t *testing.T) {
 	faulty := func(q *mdns.Msg, tcp bool, send func([]byte)) {
 		m := answerOf(q, strings.TrimPrefix(strings.SplitN(q.Question[0].Name, ".", 2)[0], "n"))
 		switch rand.IntN(10) {
@@ -393,11 +393,11 @@ func TestManyFaults(t *testing.T) {
 			}()
 			return
 		case 3:
-			send(forged(q, func(m *mdns.Msg) { m.Id++ }))
+			send(packForged(q, func(m *mdns.Msg) { m.Id++ }))
 		case 4:
-			send(forged(q, func(m *mdns.Msg) { m.Question[0].Name = "bank.example." }))
+			send(packForged(q, func(m *mdns.Msg) { m.Question[0].Name = "bank.example." }))
 		case 5:
-			send(forged(q, func(m *mdns.Msg) { m.Answer = []mdns.RR{rr("bank.example. 9 IN A 192.0.2.66")} }))
+			send(packForged(q, func(m *mdns.Msg) { m.Answer = []mdns.RR{rr("bank.example. 9 IN A 192.0.2.66")} }))
 		case 6:
 			send(pack(m))
 		case 7:
@@ -410,8 +410,8 @@ func TestManyFaults(t *testing.T) {
 		}
 		send(pack(m))
 	}
-	a, b, c := upstreamOf(t, faulty), upstreamOf(t, faulty), upstreamOf(t, silent)
-	r := run(t, "forward . "+a.addr+" "+b.addr+" "+c.addr)
+	a, b, c := newFakeUpstream(t, faulty), newFakeUpstream(t, faulty), newFakeUpstream(t, noReply)
+	r := newHarness(t, "forward . "+a.addr+" "+b.addr+" "+c.addr)
 	var all sync.WaitGroup
 	for k := range 20 {
 		all.Go(func() {
@@ -432,8 +432,8 @@ func TestManyFaults(t *testing.T) {
 }
 
 // TestMatchAllocates is for what every query passes that forward is above.
-func TestMatchAllocates(t *testing.T) {
-	b, err := plan(".:53 {\nforward corp.example 192.0.2.1 {\n except a.corp.example\n}\n}\n", nil)
+func TestMatchesAllocations(t *testing.T) {
+	b, err := setup(".:53 {\nforward corp.example 192.0.2.1 {\n except a.corp.example\n}\n}\n", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -453,11 +453,11 @@ func TestMatchAllocates(t *testing.T) {
 
 // One who answers every type with its address says that it has no other, and
 // need not be asked twice.
-func TestAnswersAnotherType(t *testing.T) {
-	up := upstreamOf(t, func(q *mdns.Msg, _ bool, send func([]byte)) { send(pack(answerOf(q, "1"))) })
-	r := run(t, "forward . "+up.addr)
-	r.want("a.example.", mdns.TypeAAAA, "NOERROR")
-	if n := up.times(); n != 1 {
+func TestOnlyOtherTypesIsNODATA(t *testing.T) {
+	up := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) { send(pack(answerOf(q, "1"))) })
+	r := newHarness(t, "forward . "+up.addr)
+	r.wantAnswer("a.example.", mdns.TypeAAAA, "NOERROR")
+	if n := up.queryCount(); n != 1 {
 		t.Errorf("asked %d times", n)
 	}
 }

@@ -27,17 +27,17 @@ import (
 
 // A behave says what an upstream does with a question. send sends a packet as
 // it is; it may be called any number of times, from any goroutine.
-type behave func(q *mdns.Msg, tcp bool, send func([]byte))
+type behavior func(q *mdns.Msg, tcp bool, send func([]byte))
 
 // A fake is an upstream that misbehaves as a test wants, over UDP and TCP.
-type fake struct {
+type fakeUpstream struct {
 	t    *testing.T
 	addr string
 	udp  net.PacketConn
 	tcp  net.Listener
 
 	mu      sync.Mutex
-	do      behave
+	do      behavior
 	asked   []*mdns.Msg // without health checks
 	overTCP int
 	from    map[string]bool // addresses that questions came from
@@ -45,9 +45,9 @@ type fake struct {
 	checks  int
 }
 
-func upstreamOf(t *testing.T, do behave) *fake {
+func newFakeUpstream(t *testing.T, do behavior) *fakeUpstream {
 	t.Helper()
-	f := &fake{t: t, do: do, from: map[string]bool{}, conns: map[net.Conn]bool{}}
+	f := &fakeUpstream{t: t, do: do, from: map[string]bool{}, conns: map[net.Conn]bool{}}
 	var err error
 	for range 10 { // the port may be another's in the other protocol
 		if f.tcp, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
@@ -81,13 +81,13 @@ func upstreamOf(t *testing.T, do behave) *fake {
 }
 
 // stop closes everything; the port is nobody's then.
-func (f *fake) stop() {
+func (f *fakeUpstream) stop() {
 	_ = f.udp.Close()
 	_ = f.tcp.Close()
-	f.hangUp()
+	f.closeConns()
 }
 
-func (f *fake) hangUp() {
+func (f *fakeUpstream) closeConns() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for c := range f.conns {
@@ -95,7 +95,7 @@ func (f *fake) hangUp() {
 	}
 }
 
-func (f *fake) serveUDP() {
+func (f *fakeUpstream) serveUDP() {
 	buf := make([]byte, 4096)
 	for {
 		n, from, err := f.udp.ReadFrom(buf)
@@ -109,7 +109,7 @@ func (f *fake) serveUDP() {
 	}
 }
 
-func (f *fake) serveTCP(c net.Conn) {
+func (f *fakeUpstream) serveTCP(c net.Conn) {
 	defer func() {
 		_ = c.Close()
 		f.mu.Lock()
@@ -134,7 +134,7 @@ func (f *fake) serveTCP(c net.Conn) {
 	}
 }
 
-func (f *fake) handle(packet []byte, from net.Addr, tcp bool, send func([]byte)) {
+func (f *fakeUpstream) handle(packet []byte, from net.Addr, tcp bool, send func([]byte)) {
 	m := new(mdns.Msg)
 	if err := m.Unpack(packet); err != nil || len(m.Question) != 1 {
 		f.t.Errorf("the upstream was sent nonsense: %v %x", err, packet)
@@ -155,29 +155,29 @@ func (f *fake) handle(packet []byte, from net.Addr, tcp bool, send func([]byte))
 	do(m, tcp, send)
 }
 
-func (f *fake) becomes(do behave) {
+func (f *fakeUpstream) setBehavior(do behavior) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.do = do
 }
 
 // count is how many questions came, over TCP, from how many ports.
-func (f *fake) count() (asked, tcp, ports int) {
+func (f *fakeUpstream) counts() (asked, tcp, ports int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.asked), f.overTCP, len(f.from)
 }
 
 // questions are those that came, in order, and the addresses they came from.
-func (f *fake) questions() (asked []*mdns.Msg, from []string) {
+func (f *fakeUpstream) queries() (asked []*mdns.Msg, from []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.asked), slices.Collect(maps.Keys(f.from))
 }
 
-func (f *fake) times() int { n, _, _ := f.count(); return n }
+func (f *fakeUpstream) queryCount() int { n, _, _ := f.counts(); return n }
 
-func (f *fake) checked() int {
+func (f *fakeUpstream) checkCount() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.checks
@@ -217,14 +217,14 @@ func answerOf(q *mdns.Msg, last string) *mdns.Msg {
 }
 
 // good answers at once, with an address that ends in last.
-func good(last string) behave {
+func answerWithAddress(last string) behavior {
 	return func(q *mdns.Msg, _ bool, send func([]byte)) { send(pack(answerOf(q, last))) }
 }
 
-func silent(*mdns.Msg, bool, func([]byte)) {}
+func noReply(*mdns.Msg, bool, func([]byte)) {}
 
 // code answers with a response code alone.
-func code(rcode int) behave {
+func answerWithCode(rcode int) behavior {
 	return func(q *mdns.Msg, _ bool, send func([]byte)) {
 		m := answerOf(q, "0")
 		m.Answer, m.Rcode = nil, rcode
@@ -233,7 +233,7 @@ func code(rcode int) behave {
 }
 
 // A rig is one server block that answers without sockets of its own.
-type rig struct {
+type harness struct {
 	t       *testing.T
 	block   *config.Block
 	start   *config.Start
@@ -244,7 +244,7 @@ type rig struct {
 }
 
 // plan sets a Corefile of one block up.
-func plan(text string, log *slog.Logger) (*config.Block, error) {
+func setup(text string, log *slog.Logger) (*config.Block, error) {
 	servers, err := corefile.Parse("Corefile", []byte(text))
 	if err != nil {
 		return nil, err
@@ -256,10 +256,10 @@ func plan(text string, log *slog.Logger) (*config.Block, error) {
 }
 
 // run serves forwards written as in a Corefile.
-func run(t *testing.T, text string) *rig {
+func newHarness(t *testing.T, text string) *harness {
 	t.Helper()
-	r := &rig{t: t}
-	b, err := plan(".:53 {\n"+text+"\n}\n", slog.New(slog.NewTextHandler(t.Output(), nil)))
+	r := &harness{t: t}
+	b, err := setup(".:53 {\n"+text+"\n}\n", slog.New(slog.NewTextHandler(t.Output(), nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +274,7 @@ func run(t *testing.T, text string) *rig {
 }
 
 // serve starts b in place of what r has.
-func (r *rig) serve(b *config.Block, old *config.Start) {
+func (r *harness) serve(b *config.Block, old *config.Start) {
 	r.t.Helper()
 	r.block, r.start = b, config.NewStart(context.Background(), old)
 	if err := b.Started(r.start); err != nil {
@@ -303,7 +303,7 @@ func (c *client) Send(q *dns.Query) {
 }
 
 // ask puts a question and waits. The error is the query's own.
-func (r *rig) ask(m *mdns.Msg, proto dns.Proto) (*mdns.Msg, error) {
+func (r *harness) ask(m *mdns.Msg, proto dns.Proto) (*mdns.Msg, error) {
 	r.t.Helper()
 	c := &client{reply: make(chan []byte, 1)}
 	q := dns.NewQuery(c)
@@ -338,7 +338,7 @@ func query(name string, qtype uint16) *mdns.Msg { return new(mdns.Msg).SetQuesti
 
 // get asks over UDP and gives what came in short: the code, or the data of the
 // answers.
-func (r *rig) get(name string, qtype uint16) string {
+func (r *harness) query(name string, qtype uint16) string {
 	r.t.Helper()
 	m, _ := r.ask(query(name, qtype), dns.UDP)
 	return brief(m)
@@ -356,15 +356,15 @@ func brief(m *mdns.Msg) string {
 	return strings.Join(data, " ")
 }
 
-func (r *rig) want(name string, qtype uint16, want string) {
+func (r *harness) wantAnswer(name string, qtype uint16, want string) {
 	r.t.Helper()
-	if got := r.get(name, qtype); got != want {
+	if got := r.query(name, qtype); got != want {
 		r.t.Errorf("%s: got %s, want %s", name, got, want)
 	}
 }
 
 // metric is the value of a series; "" if there is none.
-func (r *rig) metric(series string) string {
+func (r *harness) metric(series string) string {
 	var b strings.Builder
 	_ = r.block.Metrics.WriteText(&b)
 	for line := range strings.Lines(b.String()) {
@@ -376,7 +376,7 @@ func (r *rig) metric(series string) string {
 }
 
 // discarded is how many packets of an upstream were ignored for that reason.
-func (r *rig) discarded(f *fake, why fault) string {
+func (r *harness) discarded(f *fakeUpstream, why discardReason) string {
 	return r.metric(fmt.Sprintf(`seamark_forward_discarded_total{to=%q,reason=%q}`, f.addr, why))
 }
 

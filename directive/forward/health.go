@@ -8,32 +8,32 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// probeTime is how long a health check waits for its reply.
-const probeTime = time.Second
+// probeTimeout is the time for the reply to a health check.
+const probeTimeout = time.Second
 
-// check starts health checks, unless they are under way: they end with the
-// first reply, whatever it says.
-func (u *upstream) check() {
+// startChecks starts health checks unless they are running. They end with the
+// first reply, whatever it is.
+func (u *upstream) startChecks() {
 	if u.options().maxFails == 0 || !u.checking.CompareAndSwap(false, true) {
 		return
 	}
-	if !u.set.spawn(u.checks) {
+	if !u.set.spawn(u.runChecks) {
 		u.checking.Store(false)
 	}
 }
 
-func (u *upstream) checks() {
+func (u *upstream) runChecks() {
 	defer u.checking.Store(false)
 	for {
 		began := time.Now()
-		if u.probe(u.set.ctx, u.options().checkRequest()) == nil {
+		err := u.probe(u.set.ctx, u.options().checkRequest())
+		if err == nil || u.set.ctx.Err() != nil {
 			return
 		}
-		if u.heardSince(began) {
+		if u.repliedSince(began) {
 			return
 		}
-		u.fails.Add(1)
-		u.counted.unhealthy.Add(1)
+		u.countFailedCheck(err)
 		wait := time.NewTimer(u.options().checkEvery - time.Since(began))
 		select {
 		case <-wait.C:
@@ -42,25 +42,46 @@ func (u *upstream) checks() {
 			return
 		}
 		u.mu.Lock()
-		gone := u.gone
+		gone := u.retired
 		u.mu.Unlock()
-		if gone || u.heardSince(began) {
+		if gone || u.repliedSince(began) {
 			return
 		}
 	}
 }
 
-// heardSince says that a client's question was answered meanwhile. A failure
-// that was counted since does not count: nobody would take it back.
-func (u *upstream) heardSince(then time.Time) bool {
-	if u.heard.Load() < then.UnixNano() {
+// repliedSince reports whether the upstream answered a client's query since then.
+// If it did, it is healthy, even if a check failed meanwhile.
+func (u *upstream) repliedSince(then time.Time) bool {
+	if u.lastReply.Load() < then.UnixNano() {
 		return false
 	}
-	u.fails.Store(0)
+	u.countSuccess()
 	return true
 }
 
-// checkRequest is the question of health checks.
+// countFailedCheck counts a failed check, and logs when the upstream goes down.
+func (u *upstream) countFailedCheck(err error) {
+	u.metrics.unhealthy.Add(1)
+	if int(u.failedChecks.Add(1)) == u.options().maxFails {
+		u.downSince.Store(time.Now().UnixNano())
+		u.metrics.wentDown.Add(1)
+		u.set.log.Warn("plugin/forward: upstream is down", "upstream", u.String(), "error", err)
+	}
+}
+
+// countSuccess is called for each reply. It logs when the upstream was down.
+func (u *upstream) countSuccess() {
+	if u.failedChecks.Load() == 0 {
+		return
+	}
+	if failed, maxFails := int(u.failedChecks.Swap(0)), u.options().maxFails; maxFails > 0 && failed >= maxFails {
+		duration := time.Since(time.Unix(0, u.downSince.Load())).Round(time.Millisecond)
+		u.set.log.Info("plugin/forward: upstream is up again", "upstream", u.String(), "duration", duration)
+	}
+}
+
+// checkRequest returns the request of health checks.
 func (o *options) checkRequest() *request {
 	r := &request{question: questionOf(o.checkDomain, wire.TypeNS)}
 	if !o.checkNoRec {
@@ -73,16 +94,16 @@ func questionOf(name wire.Name, t wire.Type) []byte {
 	return append([]byte(name), byte(t>>8), byte(t), 0, byte(wire.ClassIN))
 }
 
-// probe asks u and waits for any reply.
+// probe sends a request to u and waits for any reply.
 func (u *upstream) probe(ctx context.Context, r *request) error {
 	ended := make(chan *outcome, 2)
-	u.send(&attempt{request: r, probe: true, fresh: true, over: new(atomic.Bool), ended: ended})
-	timer := time.NewTimer(max(probeTime, u.options().checkEvery))
+	u.send(&attempt{request: r, probe: true, fresh: true, finished: new(atomic.Bool), outcomes: ended})
+	timer := time.NewTimer(max(probeTimeout, u.options().checkEvery))
 	defer timer.Stop()
 	for {
 		select {
 		case o := <-ended:
-			if !o.nudge {
+			if !o.invalid {
 				return o.err
 			}
 		case <-timer.C:

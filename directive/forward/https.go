@@ -19,36 +19,36 @@ import (
 
 const (
 	dnsMessage = "application/dns-message" // RFC 8484 §6
-	// webConns is how many connections there may be to an upstream that knows
-	// HTTP/1.1 alone; HTTP/2 needs one.
-	webConns = 16
+	// maxHTTPConns is the maximum number of connections to an upstream that
+	// supports HTTP/1.1 only; HTTP/2 needs one.
+	maxHTTPConns = 16
 )
 
-// A webConn is closed at the latest when the set of upstreams stops.
-type webConn struct {
+// A trackedConn is closed when the set of upstreams stops, at the latest.
+type trackedConn struct {
 	net.Conn
-	forget func() bool
+	untrack func() bool
 }
 
-func (c *webConn) Close() error {
-	c.forget()
+func (c *trackedConn) Close() error {
+	c.untrack()
 	return c.Conn.Close()
 }
 
-// webClient makes the client of DNS over HTTPS. Names of hosts are looked up
-// when a connection is made.
-func (u *upstream) webClient() *http.Client {
+// httpClient returns the client for DNS over HTTPS. It looks up host names when
+// it connects.
+func (u *upstream) httpClient() *http.Client {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.web != nil {
-		return u.web
+	if u.client != nil {
+		return u.client
 	}
 	o := u.options()
-	// A connection comes about for whoever asks next, and not within the time of
-	// one question; it must not take for ever all the same, or hang later.
-	patience := max(o.readTimeout, dialTime)
+	// A connection is shared by later queries, so it may take longer than one of
+	// them, but not forever.
+	patience := max(o.readTimeout, minDialTimeout)
 	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
-		to := o.source // of a name, the addresses of its family
+		to := o.source // for a host name: use the addresses of this family
 		if ap, err := netip.ParseAddrPort(addr); err == nil {
 			to = ap.Addr()
 		}
@@ -58,51 +58,51 @@ func (u *upstream) webClient() *http.Client {
 		if err != nil {
 			return nil, err
 		}
-		return &webConn{conn, context.AfterFunc(u.set.ctx, func() { _ = conn.Close() })}, nil
+		return &trackedConn{conn, context.AfterFunc(u.set.ctx, func() { _ = conn.Close() })}, nil
 	}
-	u.web = &http.Client{
+	u.client = &http.Client{
 		Transport: &http.Transport{
 			DialContext:         dial,
-			TLSClientConfig:     u.set.tlsFor(u.target),
+			TLSClientConfig:     u.set.tlsConfig(u.target),
 			TLSHandshakeTimeout: patience,
 			ForceAttemptHTTP2:   true,
 			HTTP2:               &http.HTTP2Config{SendPingTimeout: patience, PingTimeout: patience},
-			IdleConnTimeout:     max(o.expire, time.Millisecond), // 0 would be for ever
-			MaxIdleConnsPerHost: o.kept(webConns),
-			MaxConnsPerHost:     webConns,
+			IdleConnTimeout:     max(o.expire, time.Millisecond), // 0 would mean forever
+			MaxIdleConnsPerHost: o.idleLimit(maxHTTPConns),
+			MaxConnsPerHost:     maxHTTPConns,
 			DisableCompression:  true,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	return u.web
+	return u.client
 }
 
-// sendHTTPS sends a as RFC 8484 has it, with id 0, and waits for the reply.
+// sendHTTPS sends a with the ID 0 (RFC 8484 §4.1) and waits for the reply.
 func (u *upstream) sendHTTPS(a *attempt) {
 	var t table
-	t.add(a) // for the time; nobody can find it
+	t.add(a) // sets the time sent
 	a.packet[0], a.packet[1] = 0, 0
 	ctx, cancel := context.WithTimeout(u.set.ctx, u.options().readTimeout)
 	defer cancel()
 	packet, err := u.exchangeHTTPS(ctx, a.packet)
 	switch {
 	case u.set.ctx.Err() != nil:
-		u.failed(a, errStopped)
+		u.fail(a, errStopped)
 		return
 	case err != nil:
-		u.failed(a, err)
+		u.fail(a, err)
 		return
 	}
 	r, why := (*reply)(nil), malformed
 	if len(packet) >= wire.HeaderLen {
 		r, why = u.parse(a, packet, new(parser), wire.MaxMessage)
 	}
-	if why != sound {
-		u.counted.discard(why)
-		u.failed(a, fmt.Errorf("%s: reply is not an answer: %s", u.url, why))
+	if why != valid {
+		u.metrics.discard(why)
+		u.fail(a, fmt.Errorf("%s: reply is not an answer: %s", u.url, why))
 		return
 	}
-	u.answered(a, r)
+	u.finish(a, r)
 }
 
 func (u *upstream) exchangeHTTPS(ctx context.Context, packet []byte) (answer []byte, err error) {
@@ -119,9 +119,9 @@ func (u *upstream) exchangeHTTPS(ctx context.Context, packet []byte) (answer []b
 	if body != nil {
 		request.Header.Set("Content-Type", dnsMessage)
 	}
-	response, err := u.webClient().Do(request)
+	response, err := u.httpClient().Do(request)
 	if err != nil {
-		var of *url.Error // its text has the whole question in it
+		var of *url.Error // its text contains the encoded query
 		if errors.As(err, &of) {
 			err = of.Err
 		}

@@ -6,36 +6,35 @@ import (
 )
 
 const (
-	// retryLeast and retryMost bound the time after which a question goes to
-	// another upstream, too. A machine that is busy makes the fastest upstream
-	// look late for a moment.
-	retryLeast = 20 * time.Millisecond
-	retryFirst = 250 * time.Millisecond // of an upstream that is not known yet
-	// known is how many answers make it known.
-	known = 8
+	// minRetryDelay is the shortest time after which a query is also sent to
+	// another upstream. On a busy machine even the fastest upstream looks late
+	// for a moment.
+	minRetryDelay     = 20 * time.Millisecond
+	initialRetryDelay = 250 * time.Millisecond // for an upstream with few samples
+	minSamples        = 8
 )
 
-// Latencies is how long one upstream takes to answer: a histogram whose buckets
-// grow by a quarter, in which what is old counts less.
-type latencies struct {
+// A latencyHistogram counts the response times of one upstream in buckets that
+// grow by a quarter. Old samples lose weight.
+type latencyHistogram struct {
 	mu      sync.Mutex
 	buckets [48]uint16
 	total   int
 }
 
-// bucket is the first whose bound is not below t. Bounds begin at a
-// quarter of a millisecond and end at nine seconds.
+// bucket returns the first bucket whose bound is at least t. The bounds range
+// from a quarter of a millisecond to nine seconds.
 func bucket(t time.Duration) int {
 	i, bound := 0, 250*time.Microsecond
-	for i < len(latencies{}.buckets)-1 && t > bound {
+	for i < len(latencyHistogram{}.buckets)-1 && t > bound {
 		bound += bound / 4
 		i++
 	}
 	return i
 }
 
-// add counts one answer.
-func (l *latencies) add(t time.Duration) {
+// add adds a sample.
+func (l *latencyHistogram) add(t time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.buckets[bucket(t)]++
@@ -49,13 +48,13 @@ func (l *latencies) add(t time.Duration) {
 	}
 }
 
-// tail is what ninety-five of a hundred answers are not slower than: who waits
-// longer waits for one that is lost, or one that is rare.
-func (l *latencies) tail(most time.Duration) time.Duration {
+// percentile95 returns the 95th percentile, at most the limit given. A reply
+// that takes longer is probably lost.
+func (l *latencyHistogram) percentile95(most time.Duration) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.total < known {
-		return min(retryFirst, most)
+	if l.total < minSamples {
+		return min(initialRetryDelay, most)
 	}
 	beyond, bound := l.total-l.total/20, 250*time.Microsecond
 	for _, n := range l.buckets {
@@ -65,5 +64,5 @@ func (l *latencies) tail(most time.Duration) time.Duration {
 		}
 		bound += bound / 4
 	}
-	return min(max(bound, retryLeast), most)
+	return min(max(bound, minRetryDelay), most)
 }

@@ -4,7 +4,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// Names here are bytes in wire form, written out, in any spelling.
+// Names in this file are in uncompressed wire form and compared without regard
+// to case.
 
 func lower(c byte) byte {
 	if 'A' <= c && c <= 'Z' {
@@ -13,10 +14,9 @@ func lower(c byte) byte {
 	return c
 }
 
-// same compares two names, or two questions, whatever their spelling. The
-// bytes of lengths are no letters; those of type and class are compared as they
-// are by whoever has them.
-func same(a, b []byte) bool {
+// equalNames compares two names or questions. Length bytes are not letters, so
+// that folding them is harmless; callers compare type and class exactly.
+func equalNames(a, b []byte) bool {
 	if len(a) != len(b) {
 		return false
 	}
@@ -28,11 +28,11 @@ func same(a, b []byte) bool {
 	return true
 }
 
-// within says whether name is zone or below it.
-func within(name, zone []byte) bool {
+// inZone reports whether name is zone or below it.
+func inZone(name, zone []byte) bool {
 	for i := 0; i < len(name) && len(name)-i >= len(zone); i += int(name[i]) + 1 {
 		if len(name)-i == len(zone) {
-			return same(name[i:], zone)
+			return equalNames(name[i:], zone)
 		}
 		if name[i] == 0 {
 			break
@@ -41,7 +41,7 @@ func within(name, zone []byte) bool {
 	return false
 }
 
-// nameAt gives the name that rdata has at off, written out, whole.
+// nameAt returns the uncompressed name at offset off of rdata.
 func nameAt(rdata []byte, off int) (name []byte, ok bool) {
 	for i := off; i < len(rdata); i += int(rdata[i]) + 1 {
 		switch n := rdata[i]; {
@@ -54,12 +54,13 @@ func nameAt(rdata []byte, off int) (name []byte, ok bool) {
 	return nil, false
 }
 
-// appendOwner writes an owner behind buf: as a pointer into the question if
-// that is the name, or ends in it, so that each client finds its own spelling.
+// appendOwner appends an owner name to buf. A name that the question's name ends
+// in becomes a pointer into the question, so that each client sees its own
+// spelling.
 func appendOwner(buf, question, owner []byte) []byte {
 	name := question[:len(question)-4]
 	for i := 0; i < len(name) && name[i] != 0 && len(name)-i >= len(owner); i += int(name[i]) + 1 {
-		if same(name[i:], owner) {
+		if equalNames(name[i:], owner) {
 			p := wire.QuestionPointer(i)
 			return append(buf, p[0], p[1])
 		}

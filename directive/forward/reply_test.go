@@ -13,7 +13,7 @@ import (
 )
 
 // say gives a packet with these records; "--" begins the next section.
-func say(t testing.TB, name string, qtype uint16, records ...string) (packet, asked []byte) {
+func packReply(t testing.TB, name string, qtype uint16, records ...string) (packet, asked []byte) {
 	t.Helper()
 	q := query(name, qtype)
 	m := new(mdns.Msg).SetReply(q)
@@ -39,14 +39,14 @@ func whole(r *reply, asked []byte) []byte {
 }
 
 // dropped gives the data of those records that the parser leaves out.
-func dropped(t *testing.T, packet, asked []byte, do bool) (left []string, why fault) {
+func dropped(t *testing.T, packet, asked []byte, do bool) (left []string, why discardReason) {
 	t.Helper()
 	var all, have mdns.Msg
 	if err := all.Unpack(packet); err != nil {
 		t.Fatal(err)
 	}
 	r, why := new(parser).parse(packet, asked, do)
-	if why != sound {
+	if why != valid {
 		return nil, why
 	}
 	if err := have.Unpack(whole(r, asked)); err != nil {
@@ -58,10 +58,10 @@ func dropped(t *testing.T, packet, asked []byte, do bool) (left []string, why fa
 			left = append(left, record.Header().Name+mdns.TypeToString[record.Header().Rrtype])
 		}
 	}
-	if len(left) != r.left {
-		t.Errorf("%d records are said to be left, %v are", r.left, left)
+	if len(left) != r.dropped {
+		t.Errorf("%d records are said to be left, %v are", r.dropped, left)
 	}
-	return left, sound
+	return left, valid
 }
 
 const (
@@ -70,7 +70,7 @@ const (
 	nsec3 = "60 IN NSEC3 1 0 1 AABB VNK9OOAVKBP5UKJVJI2IKSURDLSKBJSK A RRSIG"
 )
 
-func TestScrubbing(t *testing.T) {
+func TestSelectRecords(t *testing.T) {
 	cases := map[string]struct {
 		name    string
 		qtype   uint16
@@ -85,7 +85,6 @@ func TestScrubbing(t *testing.T) {
 		"ANY takes all":    {"a.example.", mdns.TypeANY, false, []string{"a.example. 60 IN A 192.0.2.1", "a.example. 60 IN AAAA ::1", "b.example. 60 IN A 192.0.2.1"}, "b.example.A"},
 		"CNAMEs":           {"a.example.", mdns.TypeA, false, []string{"c.test. 60 IN A 192.0.2.1", "b.test. 60 IN CNAME c.test.", "a.example. 60 IN CNAME b.test.", "d.test. 60 IN CNAME a.example."}, "d.test.CNAME"},
 		"CAA behind one":   {"a.example.", mdns.TypeCAA, false, []string{"a.example. 60 IN CNAME b.test.", "b.test. 60 IN CAA 0 issue \"ca.test\"", "b.test. 60 IN A 192.0.2.1"}, "b.test.A"},
-		"a ring":           {"a.example.", mdns.TypeA, false, []string{"a.example. 60 IN CNAME b.example.", "b.example. 60 IN CNAME a.example."}, ""},
 		"a CNAME alone":    {"a.example.", mdns.TypeCNAME, false, []string{"a.example. 60 IN CNAME b.test.", "b.test. 60 IN A 192.0.2.1", "b.test. 60 IN CNAME c.test."}, "b.test.A b.test.CNAME"},
 		"a DNAME":          {"x.a.example.", mdns.TypeA, false, []string{"a.example. 60 IN DNAME b.test.", "x.a.example. 60 IN CNAME x.b.test.", "x.b.test. 60 IN A 192.0.2.1", "c.example. 60 IN DNAME d.test."}, "c.example.DNAME"},
 		"a DNAME's owner":  {"a.example.", mdns.TypeA, false, []string{"a.example. 60 IN A 192.0.2.1", "a.example. 60 IN DNAME b.test."}, "a.example.DNAME"},
@@ -109,32 +108,32 @@ func TestScrubbing(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			packet, asked := say(t, c.name, c.qtype, c.records...)
+			packet, asked := packReply(t, c.name, c.qtype, c.records...)
 			left, why := dropped(t, packet, asked, c.do)
-			if got := strings.Join(left, " "); why != sound || got != c.left {
+			if got := strings.Join(left, " "); why != valid || got != c.left {
 				t.Errorf("%s: left out %q, want %q", why, got, c.left)
 			}
 		})
 	}
-	packet, asked := say(t, "a.example.", mdns.TypeA, "b.example. 60 IN A 192.0.2.2")
-	if _, why := dropped(t, packet, asked, false); why != foreign {
+	packet, asked := packReply(t, "a.example.", mdns.TypeA, "b.example. 60 IN A 192.0.2.2")
+	if _, why := dropped(t, packet, asked, false); why != unrelated {
 		t.Errorf("a reply with nothing to the question: %q", why)
 	}
-	packet, asked = say(t, "a.example.", mdns.TypeAAAA, "a.example. 60 IN A 192.0.2.2")
+	packet, asked = packReply(t, "a.example.", mdns.TypeAAAA, "a.example. 60 IN A 192.0.2.2")
 	r, why := new(parser).parse(packet, asked, false)
-	if why != sound || !r.poor || len(r.records) > 0 || r.left != 1 {
+	if why != valid || !r.otherType || len(r.records) > 0 || r.dropped != 1 {
 		t.Errorf("a reply with another type: %q %+v", why, r)
 	}
 }
 
 // An answer of the largest size, with names that all point to one, is read in
 // bounded memory; one that would not fit is refused.
-func TestBombs(t *testing.T) {
+func TestParseCostBounded(t *testing.T) {
 	long := strings.Repeat(strings.Repeat("a", 60)+".", 4)
 	m := new(mdns.Msg).SetReply(query(long, mdns.TypeNS))
 	m.Compress = true
-	for len(m.Answer) < 4000 {
-		m.Answer = append(m.Answer, rr(long+" 1 IN NS "+long))
+	for i := range 3000 {
+		m.Answer = append(m.Answer, rr(fmt.Sprintf("%s 1 IN NS n%d.%s", long, i, long)))
 	}
 	packet := pack(m)
 	if len(packet) > wire.MaxMessage {
@@ -147,16 +146,69 @@ func TestBombs(t *testing.T) {
 	for i := range 2000 {
 		records = append(records, fmt.Sprintf("n%d. 1 IN CNAME n%d.", i+1, i))
 	}
-	packet, asked := say(t, "n2000.", mdns.TypeA, records...)
+	packet, asked := packReply(t, "n2000.", mdns.TypeA, records...)
 	r, why := new(parser).parse(packet, asked, false)
-	if why != sound || r.count[wire.Answers] > mostNames+1 {
-		t.Errorf("%s: followed %d CNAMEs", why, r.count[wire.Answers])
+	if why != valid || r.code != wire.ServFail || r.count[wire.Answers] != 0 {
+		t.Errorf("2000 CNAME records: got %q, %v with %d records, want SERVFAIL without", why, r.code, r.count[wire.Answers])
+	}
+}
+
+// A CNAME loop, and a chain that is too long, become SERVFAIL.
+func TestBrokenCNAMEChains(t *testing.T) {
+	chain := func(n int) (records []string) {
+		for i := range n {
+			records = append(records, fmt.Sprintf("n%d. 1 IN CNAME n%d.", i, i+1))
+		}
+		return append(records, fmt.Sprintf("n%d. 1 IN A 192.0.2.1", n))
+	}
+	var self []string
+	for i := range 3000 {
+		self = append(self, fmt.Sprintf("n0. %d IN CNAME n0.", i))
+	}
+	for _, test := range []struct {
+		name    string
+		records []string
+		qtype   uint16
+		broken  bool
+	}{
+		{"longest chain", chain(maxNames - 1), mdns.TypeA, false},
+		{"chain too long", chain(maxNames), mdns.TypeA, true},
+		{"self-reference", []string{"n0. 1 IN CNAME n0."}, mdns.TypeA, true},
+		{"3000 self-references", self, mdns.TypeA, true},
+		{"loop of two", []string{"n0. 60 IN CNAME n1.", "n1. 60 IN CNAME n0."}, mdns.TypeA, true},
+		{"loop of three", []string{"n0. 1 IN CNAME n1.", "n1. 1 IN CNAME n2.", "n2. 1 IN CNAME N0."}, mdns.TypeA, true},
+		{"loop that the name leads to", []string{"n0. 1 IN CNAME n1.", "n1. 1 IN CNAME n2.", "n2. 1 IN CNAME n1."}, mdns.TypeA, true},
+		{"loop with an address", []string{"n0. 1 IN CNAME n1.", "n1. 1 IN CNAME n0.", "n1. 1 IN A 192.0.2.1"}, mdns.TypeA, true},
+		{"loop of another name", []string{"n0. 1 IN A 192.0.2.1", "n1. 1 IN CNAME n1."}, mdns.TypeA, false},
+		{"query for CNAME", []string{"n0. 1 IN CNAME n0."}, mdns.TypeCNAME, false},
+	} {
+		packet, asked := packReply(t, "n0.", test.qtype, test.records...)
+		r, why := new(parser).parse(packet, asked, false)
+		switch {
+		case why != valid:
+			t.Errorf("%s: got the discard reason %q, want none", test.name, why)
+		case test.broken && (r.code != wire.ServFail || r.count[wire.Answers] != 0):
+			t.Errorf("%s: got %v with %d answers, want SERVFAIL without", test.name, r.code, r.count[wire.Answers])
+		case !test.broken && (r.code != wire.NoError || r.count[wire.Answers] == 0):
+			t.Errorf("%s: got %v with %d answers, want NOERROR with answers", test.name, r.code, r.count[wire.Answers])
+		}
+	}
+}
+
+// Of records that differ at most in TTL and case the first is kept.
+func TestDuplicateRecordsDropped(t *testing.T) {
+	packet, asked := packReply(t, "a.example.", mdns.TypeA,
+		"a.example. 60 IN CNAME b.example.", "A.example. 60 IN CNAME B.example.", "a.example. 30 IN CNAME b.example.",
+		"b.example. 60 IN A 192.0.2.1", "b.example. 60 IN A 192.0.2.2", "B.example. 60 IN A 192.0.2.1")
+	r, why := new(parser).parse(packet, asked, false)
+	if why != valid || r.count[wire.Answers] != 3 || r.dropped != 3 {
+		t.Errorf("6 records, 3 of them duplicates: got %q, %d records kept and %d dropped, want 3 and 3", why, r.count[wire.Answers], r.dropped)
 	}
 }
 
 // TTLs with the highest bit are zero (RFC 2181 §8).
-func TestHugeTTL(t *testing.T) {
-	packet, asked := say(t, "a.example.", mdns.TypeA, "a.example. 4294967295 IN A 192.0.2.1", "a.example. 2147483647 IN A 192.0.2.2")
+func TestTTLAboveMaximum(t *testing.T) {
+	packet, asked := packReply(t, "a.example.", mdns.TypeA, "a.example. 4294967295 IN A 192.0.2.1", "a.example. 2147483647 IN A 192.0.2.2")
 	r, _ := new(parser).parse(packet, asked, false)
 	var m mdns.Msg
 	if err := m.Unpack(whole(r, asked)); err != nil || m.Answer[0].Header().Ttl != 0 || m.Answer[1].Header().Ttl != 1<<31-1 {
@@ -176,7 +228,7 @@ func FuzzReply(f *testing.F) {
 		{"a.example. 60 IN SRV 1 2 3 mail.example.", "a.example. 60 IN HTTPS 1 . alpn=h2"},
 	} {
 		for _, do := range []bool{false, true} {
-			packet, _ := say(f, "a.example.", mdns.TypeA, c...)
+			packet, _ := packReply(f, "a.example.", mdns.TypeA, c...)
 			f.Add(packet, uint16(mdns.TypeA), do)
 			f.Add(packet, uint16(mdns.TypeANY), do)
 		}
@@ -184,11 +236,11 @@ func FuzzReply(f *testing.F) {
 	p := new(parser)
 	f.Fuzz(func(t *testing.T, packet []byte, qtype uint16, do bool) {
 		asked := pack(query("a.example.", qtype))[wire.HeaderLen:]
-		if len(packet) < wire.HeaderLen || len(packet) > wire.MaxMessage || !echoes(packet, asked) {
+		if len(packet) < wire.HeaderLen || len(packet) > wire.MaxMessage || !echoesQuestion(packet, asked) {
 			return
 		}
 		r, why := p.parse(packet, asked, do)
-		if why != sound {
+		if why != valid {
 			return
 		}
 		checkReply(t, r, asked)
@@ -198,7 +250,7 @@ func FuzzReply(f *testing.F) {
 			t.Errorf("%x: a used parser says otherwise than a new one", packet)
 		}
 		var theirs, ours mdns.Msg
-		if theirs.Unpack(packet) == nil && !r.cut {
+		if theirs.Unpack(packet) == nil && !r.truncated {
 			if err := ours.Unpack(whole(r, asked)); err != nil {
 				t.Errorf("%x: the oracle reads the packet, and not what became of it: %v", packet, err)
 			}
@@ -276,29 +328,29 @@ func checkReply(t *testing.T, r *reply, asked []byte) {
 	}
 }
 
-func TestEchoes(t *testing.T) {
-	packet, asked := say(t, "A.Example.", mdns.TypeA)
-	if !echoes(packet, asked) {
+func TestEchoesQuestion(t *testing.T) {
+	packet, asked := packReply(t, "A.Example.", mdns.TypeA)
+	if !echoesQuestion(packet, asked) {
 		t.Error("its own question is refused")
 	}
-	lowered, _ := say(t, "a.example.", mdns.TypeA)
-	if !echoes(lowered, asked) {
+	lowered, _ := packReply(t, "a.example.", mdns.TypeA)
+	if !echoesQuestion(lowered, asked) {
 		t.Error("the question in lower case is refused")
 	}
-	if echoes(packet, lowered[wire.HeaderLen:]) {
+	if echoesQuestion(packet, lowered[wire.HeaderLen:]) {
 		t.Error("a spelling that is neither ours nor lower case is taken")
 	}
-	if echoes(packet[:len(packet)-1], asked) {
+	if echoesQuestion(packet[:len(packet)-1], asked) {
 		t.Error("half a question is taken")
 	}
 }
 
 func BenchmarkReply(b *testing.B) {
-	packet, asked := say(b, "www.example.", mdns.TypeA, "www.example. 60 IN CNAME web.example.", "web.example. 60 IN A 192.0.2.1", "web.example. 60 IN A 192.0.2.2")
+	packet, asked := packReply(b, "www.example.", mdns.TypeA, "www.example. 60 IN CNAME web.example.", "web.example. 60 IN A 192.0.2.1", "web.example. 60 IN A 192.0.2.2")
 	p := new(parser)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, why := p.parse(packet, asked, false); why != sound {
+		if _, why := p.parse(packet, asked, false); why != valid {
 			b.Fatal(why)
 		}
 	}

@@ -8,25 +8,24 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// passed are the bits of a client's header that are its question's. AD asks
-// whether the answer is validated (RFC 6840 §5.7), which is always asked, so that
-// one answer does for clients who want to know it and for those who do not.
-const passed = wire.FlagRD | wire.FlagCD
+// forwardedFlags are the header bits that are copied from the client. AD, which
+// requests validation (RFC 6840 §5.7), is always set, so that one answer serves
+// clients with and without it.
+const forwardedFlags = wire.FlagRD | wire.FlagCD
 
-// A request is what is asked of upstreams for one or more clients.
+// A request is the query to send to upstreams, for one or more clients.
 type request struct {
 	question []byte // in the first client's spelling, with type and class
 	flags    uint16
 	do       bool
-	stream   bool // over a connection from the start
+	stream   bool // send over a connection from the start
 	options  []byte
 }
 
-// newRequest makes the request for q's question.
 func newRequest(q *dns.Query, stream bool) request {
 	r := request{
 		question: append([]byte(nil), q.Question()...),
-		flags:    q.Flags&passed | wire.FlagAD,
+		flags:    q.Flags&forwardedFlags | wire.FlagAD,
 		do:       q.DO,
 		stream:   stream,
 	}
@@ -34,7 +33,7 @@ func newRequest(q *dns.Query, stream bool) request {
 	return r
 }
 
-// key is equal for requests whose answers are.
+// key returns a string that is equal for requests with equal answers.
 func (r *request) key(q *dns.Query, excluded string) string {
 	var b strings.Builder
 	b.Grow(len(r.question) + len(r.options) + len(excluded) + 9)
@@ -54,8 +53,7 @@ func (r *request) key(q *dns.Query, excluded string) string {
 	return b.String()
 }
 
-// packet writes the request with room for an id. Without EDNS it says less: for
-// upstreams that do not know it.
+// packet returns the message with room for an ID.
 func (r *request) packet(edns bool) []byte {
 	name := r.question[:len(r.question)-4]
 	packet := wire.AppendRequest(make([]byte, 0, 64+len(r.question)+len(r.options)), 0, r.flags, name, 0)

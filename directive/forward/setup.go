@@ -19,7 +19,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// Setup is the Setup of forward.
+// Setup reads the forward directives of a server block.
 func Setup(b *config.Block, uses []corefile.Directive) error {
 	var all []*Forward
 	var errs []error
@@ -31,17 +31,17 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		f.stateKey = key
 		errs = append(errs, f.parse(b, d))
 		f.rejects = b.Metrics.Counter("coredns_forward_max_concurrent_rejects_total",
-			"Queries refused because max_concurrent of them were waiting.")
+			"Queries refused because max_concurrent queries were waiting.")
 		b.Handle(f)
 		all = append(all, f)
 	}
 	for i, f := range all {
-		f.after = all[i+1:]
+		f.later = all[i+1:]
 	}
 	b.OnStart(func(s *config.Start) (err error) {
 		for _, f := range all {
-			f.set, err = config.Keep(s, setKey{f.options.key()}, func() (*upstreams, error) {
-				return newUpstreams(s.Context, f.options, b.Log, b.Metrics), nil
+			f.set, err = config.Keep(s, upstreamSetKey{f.options.key()}, func() (*upstreamSet, error) {
+				return newUpstreamSet(s.Context, f.options, b.Log, b.Metrics), nil
 			})
 			if err != nil {
 				return err
@@ -61,31 +61,31 @@ func newForward() *Forward {
 		policy:      random,
 		checkEvery:  500 * time.Millisecond,
 		checkDomain: wire.Root,
-		tls:         secure{Config: &tls.Config{MinVersion: tls.VersionTLS12}},
+		tls:         tlsOptions{Config: &tls.Config{MinVersion: tls.VersionTLS12}},
 	}}
 	f.excluded.Store(&exclusion{})
 	return f
 }
 
-// A setKey is the identity of a set of upstreams.
-type setKey struct{ options string }
+// An upstreamSetKey identifies a set of upstreams across reloads.
+type upstreamSetKey struct{ key string }
 
-// key is equal for options that make the same.
+// key returns a string that is equal for equal options.
 func (o options) key() string {
-	o.tls.Config = nil // its id tells
+	o.tls.Config = nil // tls.id identifies it
 	return fmt.Sprintf("%+v", o)
 }
 
-// A secure is how connections are secured, with what identifies that: the
-// files' names and content.
-type secure struct {
+// tlsOptions are the option tls. id identifies the configuration: it is a hash of
+// the files' names and contents.
+type tlsOptions struct {
 	*tls.Config
 	id string
 }
 
 const (
-	day  = 24 * time.Hour
-	many = 1 << 20
+	oneDay   = 24 * time.Hour
+	maxCount = 1 << 20
 )
 
 func (f *Forward) parse(b *config.Block, d corefile.Directive) error {
@@ -104,12 +104,12 @@ func (f *Forward) parse(b *config.Block, d corefile.Directive) error {
 		}},
 		corefile.Option{Name: "force_tcp", Set: corefile.Flag(&o.forceTCP)},
 		corefile.Option{Name: "prefer_udp", Set: corefile.Flag(&o.preferUDP)},
-		corefile.Option{Name: "expire", Min: 1, Max: 1, Set: corefile.Duration(&o.expire, 0, day)},
-		corefile.Option{Name: "max_age", Min: 1, Max: 1, Set: corefile.Duration(&o.maxAge, 0, 365*day)},
-		corefile.Option{Name: "max_idle_conns", Min: 1, Max: 1, Set: corefile.Int(&o.maxIdle, 0, many)},
+		corefile.Option{Name: "expire", Min: 1, Max: 1, Set: corefile.Duration(&o.expire, 0, oneDay)},
+		corefile.Option{Name: "max_age", Min: 1, Max: 1, Set: corefile.Duration(&o.maxAge, 0, 365*oneDay)},
+		corefile.Option{Name: "max_idle_conns", Min: 1, Max: 1, Set: corefile.Int(&o.maxIdleConns, 0, maxCount)},
 		corefile.Option{Name: "read_timeout", Min: 1, Max: 1, Set: corefile.Duration(&o.readTimeout, 10*time.Millisecond, time.Minute)},
-		corefile.Option{Name: "max_fails", Min: 1, Max: 1, Set: corefile.Int(&o.maxFails, 0, many)},
-		corefile.Option{Name: "max_connect_attempts", Min: 1, Max: 1, Set: corefile.Int(&o.maxAttempts, 0, many)},
+		corefile.Option{Name: "max_fails", Min: 1, Max: 1, Set: corefile.Int(&o.maxFails, 0, maxCount)},
+		corefile.Option{Name: "max_connect_attempts", Min: 1, Max: 1, Set: corefile.Int(&o.maxAttempts, 0, maxCount)},
 		corefile.Option{Name: "doh_method", Min: 1, Max: 1, Set: func(d corefile.Directive) error {
 			method := ""
 			err := corefile.OneOf(&method, "GET", "POST")(d)
@@ -118,21 +118,25 @@ func (f *Forward) parse(b *config.Block, d corefile.Directive) error {
 		}},
 		corefile.Option{Name: "tls", Max: 3, Set: func(d corefile.Directive) error { return o.parseTLS(b, d) }},
 		corefile.Option{Name: "tls_servername", Min: 1, Max: 1, Set: corefile.String(&o.serverName)},
-		corefile.Option{Name: "policy", Min: 1, Max: 1, Set: corefile.OneOf(&o.policy, random, roundRobin, sequential)},
+		corefile.Option{Name: "policy", Min: 1, Max: 1, Set: func(d corefile.Directive) error {
+			d.Args = slices.Clone(d.Args)
+			d.Args[0].Text = strings.ToLower(d.Args[0].Text)
+			return corefile.OneOf(&o.policy, random, roundRobin, sequential)(d)
+		}},
 		corefile.Option{Name: "health_check", Min: 1, Max: 4, Set: o.parseCheck},
 		corefile.Option{Name: "max_concurrent", Min: 1, Max: 1, Set: func(d corefile.Directive) error {
 			n := 0
 			err := corefile.Int(&n, 0, 1<<30)(d)
-			f.most = int64(n)
+			f.maxConcurrent = int64(n)
 			return err
 		}},
-		corefile.Option{Name: "next", Min: 1, Max: -1, Set: codes(&f.next)},
-		corefile.Option{Name: "next_on_nodata", Set: corefile.Flag(&f.nodata)},
+		corefile.Option{Name: "next", Min: 1, Max: -1, Set: parseCodes(&f.nextCodes)},
+		corefile.Option{Name: "next_on_nodata", Set: corefile.Flag(&f.nextOnNodata)},
 		corefile.Option{Name: "failfast_all_unhealthy_upstreams", Set: corefile.Flag(&o.failfast)},
 		corefile.Option{Name: "failover", Min: 1, Max: -1, Set: func(d corefile.Directive) error {
-			err := codes(&o.failover)(d)
+			err := parseCodes(&o.failover)(d)
 			if err == nil && slices.Contains(o.failover, wire.NoError) {
-				err = d.Errorf("NOERROR is no failure: there would be no answer")
+				err = d.Errorf("NOERROR cannot be used in failover")
 			}
 			return err
 		}},
@@ -145,15 +149,28 @@ func (f *Forward) parse(b *config.Block, d corefile.Directive) error {
 		}},
 		corefile.Option{Name: "resolver", Min: 1, Max: -1, Set: o.parseResolvers},
 	))
-	return errors.Join(errs...)
+	return errors.Join(append(errs, o.checkConflicts(d))...)
 }
 
-// parseTo reads the TOs, and the files that they name.
+// checkConflicts returns an error for options that contradict each other.
+func (o *options) checkConflicts(d corefile.Directive) error {
+	if o.maxAge > 0 && o.maxAge < o.expire {
+		return d.Errorf("max_age %v is shorter than expire %v", o.maxAge, o.expire)
+	}
+	for _, to := range o.destinations {
+		if o.serverName != "" && to.serverName != "" {
+			return d.Errorf("tls_servername %s excludes the name %%%s in a TO: give one of them", o.serverName, to.serverName)
+		}
+	}
+	return nil
+}
+
+// parseTo reads the TO arguments and the files that they name.
 func (f *Forward) parseTo(b *config.Block, d corefile.Directive) error {
 	var errs []error
 	upstreams := 0
 	for _, a := range d.Args[1:] {
-		p, err := parsePlace(a.Text, func(path string) bool {
+		p, err := parseDestination(a.Text, func(path string) bool {
 			info, err := os.Stat(b.Path(path))
 			return err == nil && !info.IsDir()
 		})
@@ -174,10 +191,10 @@ func (f *Forward) parseTo(b *config.Block, d corefile.Directive) error {
 			}
 			upstreams += len(addrs) - 1
 		}
-		f.options.to = append(f.options.to, p)
+		f.options.destinations = append(f.options.destinations, p)
 	}
-	if upstreams > mostUpstreams {
-		errs = append(errs, d.Errorf("want at most %d upstreams, got %d", mostUpstreams, upstreams))
+	if upstreams > maxUpstreams {
+		errs = append(errs, d.Errorf("want at most %d upstreams, got %d", maxUpstreams, upstreams))
 	}
 	return errors.Join(errs...)
 }
@@ -186,7 +203,7 @@ func (f *Forward) parseTo(b *config.Block, d corefile.Directive) error {
 func (o *options) parseCheck(d corefile.Directive) error {
 	args := d.Args
 	d.Args = args[:1]
-	if err := corefile.Duration(&o.checkEvery, 10*time.Millisecond, day)(d); err != nil {
+	if err := corefile.Duration(&o.checkEvery, 10*time.Millisecond, oneDay)(d); err != nil {
 		return err
 	}
 	for i := 1; i < len(args); i++ {
@@ -207,8 +224,8 @@ func (o *options) parseCheck(d corefile.Directive) error {
 	return nil
 }
 
-// codes adds the arguments to *to.
-func codes(to *[]wire.RCode) func(corefile.Directive) error {
+// parseCodes returns a function that adds the arguments to *to.
+func parseCodes(to *[]wire.RCode) func(corefile.Directive) error {
 	return func(d corefile.Directive) error {
 		var errs []error
 		for _, a := range d.Args {
@@ -255,7 +272,7 @@ func (o *options) parseResolvers(d corefile.Directive) error {
 
 // parseTLS reads tls [CERT KEY] [CA].
 func (o *options) parseTLS(b *config.Block, d corefile.Directive) error {
-	o.tls = secure{Config: &tls.Config{MinVersion: tls.VersionTLS12}}
+	o.tls = tlsOptions{Config: &tls.Config{MinVersion: tls.VersionTLS12}}
 	files, hash := d.Words(), sha256.New()
 	for i, file := range files {
 		files[i] = b.Path(file)
@@ -273,7 +290,7 @@ func (o *options) parseTLS(b *config.Block, d corefile.Directive) error {
 		}
 		o.tls.RootCAs = x509.NewCertPool()
 		if !o.tls.RootCAs.AppendCertsFromPEM(text) {
-			return d.Errorf("%s has no certificate", files[len(files)-1])
+			return d.Errorf("%s contains no certificate", files[len(files)-1])
 		}
 	}
 	if len(files) >= 2 {

@@ -14,8 +14,8 @@ import (
 )
 
 func TestSetup(t *testing.T) {
-	b, err := plan(`.:53 {
-    forward example.org 192.0.2.1 [2001:db8::1]:5353 dns://192.0.2.2:54 tls://192.0.2.3%dns.example https://dns.example up.example:55 {
+	b, err := setup(`.:53 {
+    forward example.org 192.0.2.1 [2001:db8::1]:5353 dns://192.0.2.2:54 tls://192.0.2.3 https://dns.example up.example:55 {
         except a.example.org b.example.org
         except c.example.org
         force_tcp
@@ -28,7 +28,7 @@ func TestSetup(t *testing.T) {
         max_connect_attempts 7
         doh_method GET
         tls_servername name.example
-        policy sequential
+        policy Sequential
         health_check 2s no_rec domain example.org
         max_concurrent 9
         next NXDOMAIN servfail
@@ -44,35 +44,35 @@ func TestSetup(t *testing.T) {
 	}
 	f := config.Find[*Forward](b)[0]
 	o := f.options
-	if len(f.except) != 3 || f.most != 9 || len(f.next) != 2 || f.next[1] != wire.ServFail || !f.nodata {
+	if len(f.except) != 3 || f.maxConcurrent != 9 || len(f.nextCodes) != 2 || f.nextCodes[1] != wire.ServFail || !f.nextOnNodata {
 		t.Errorf("%+v", f)
 	}
-	if !o.forceTCP || !o.preferUDP || o.expire != 20*time.Second || o.maxAge != time.Minute || o.maxIdle != 3 ||
+	if !o.forceTCP || !o.preferUDP || o.expire != 20*time.Second || o.maxAge != time.Minute || o.maxIdleConns != 3 ||
 		o.readTimeout != time.Second || o.maxFails != 5 || o.maxAttempts != 7 || !o.dohGet || o.serverName != "name.example" ||
 		o.policy != sequential || o.checkEvery != 2*time.Second || !o.checkNoRec || o.checkDomain.String() != "example.org." ||
 		!o.failfast || len(o.failover) != 2 || o.source != netip.MustParseAddr("127.0.0.1") ||
 		len(o.resolvers) != 2 || o.resolvers[1].Port() != 5353 {
 		t.Errorf("%+v", o)
 	}
-	want := []place{
-		{scheme: plain, addr: netip.MustParseAddrPort("192.0.2.1:53"), port: 53},
-		{scheme: plain, addr: netip.MustParseAddrPort("[2001:db8::1]:5353"), port: 5353},
-		{scheme: plain, addr: netip.MustParseAddrPort("192.0.2.2:54"), port: 54},
-		{scheme: overTLS, addr: netip.MustParseAddrPort("192.0.2.3:853"), port: 853, server: "dns.example"},
-		{scheme: overHTTPS, url: "https://dns.example/dns-query", port: 0},
-		{scheme: plain, host: "up.example", port: 55},
+	want := []destination{
+		{scheme: schemeDNS, addr: netip.MustParseAddrPort("192.0.2.1:53"), port: 53},
+		{scheme: schemeDNS, addr: netip.MustParseAddrPort("[2001:db8::1]:5353"), port: 5353},
+		{scheme: schemeDNS, addr: netip.MustParseAddrPort("192.0.2.2:54"), port: 54},
+		{scheme: schemeTLS, addr: netip.MustParseAddrPort("192.0.2.3:853"), port: 853},
+		{scheme: schemeHTTPS, url: "https://dns.example/dns-query", port: 0},
+		{scheme: schemeDNS, host: "up.example", port: 55},
 	}
-	for i, p := range o.to {
+	for i, p := range o.destinations {
 		if p != want[i] {
 			t.Errorf("%+v, want %+v", p, want[i])
 		}
 	}
 }
 
-func TestDefaults(t *testing.T) {
+func TestSetupDefaults(t *testing.T) {
 	o := newForward().options
 	if o.expire != 10*time.Second || o.readTimeout != 2*time.Second || o.maxFails != 2 || o.maxAttempts != -1 ||
-		o.policy != random || o.checkEvery != 500*time.Millisecond || o.checkDomain != wire.Root || o.maxIdle != 0 || o.maxAge != 0 {
+		o.policy != random || o.checkEvery != 500*time.Millisecond || o.checkDomain != wire.Root || o.maxIdleConns != 0 || o.maxAge != 0 {
 		t.Errorf("%+v", o)
 	}
 }
@@ -96,16 +96,23 @@ func TestSetupErrors(t *testing.T) {
 		"forward . 192.0.2.1:dns":        `forward: want a port of 1..65535, got "dns"`,
 		"forward . a_b!":                 `forward: want an address, a host's name or a file, got "a_b!"`,
 		"forward . quic://192.0.2.1":     `forward: unknown scheme "quic": want dns://, tls:// or https://`,
-		"forward . https://":             `forward: want https://HOST[:PORT][/PATH], got "https://"`,
-		"forward . https://a/b?c":        `forward: want https://HOST[:PORT][/PATH], got "https://a/b?c"`,
-		"forward . https://300.1.1.1/":   `forward: want https://HOST[:PORT][/PATH], got "https://300.1.1.1/"`,
+		"forward . https://":             `forward: want https://HOST[:PORT], got "https://"`,
+		"forward . https://a/b?c":        `forward: want https://HOST[:PORT] without a path, which is always /dns-query: got "https://a/b?c"`,
+		"forward . https://a?b":          `forward: want https://HOST[:PORT], got "https://a?b"`,
+		"forward . https://300.1.1.1":    `forward: want https://HOST[:PORT], got "https://300.1.1.1"`,
+		"forward . https://a/dns-query":  `forward: want https://HOST[:PORT] without a path, which is always /dns-query: got "https://a/dns-query"`,
+		"forward . https://a/":           `forward: want https://HOST[:PORT] without a path, which is always /dns-query: got "https://a/"`,
 		"forward . /nowhere/resolv.conf": `forward: not an address, and no such file: "/nowhere/resolv.conf"`,
 		"forward . " + empty:             "forward: " + empty + " has no nameserver line",
 		"forward . 192.0.2.1 " + many:    "forward: want at most 15 upstreams, got 16",
 	} {
-		wrong(t, body, want, 2)
+		checkSetupError(t, body, want, 2)
 	}
-	wrong(t, "forward . 192.0.2.1 {\n to x\n }", `forward: unknown option "to"`, 3)
+	checkSetupError(t, "forward . tls://192.0.2.1%a.example {\n tls_servername b.example\n }",
+		"forward: tls_servername b.example excludes the name %a.example in a TO: give one of them", 2)
+	checkSetupError(t, "forward . 192.0.2.1 {\n max_age 9s\n }", "forward: max_age 9s is shorter than expire 10s", 2)
+	checkSetupError(t, "forward . 192.0.2.1 {\n max_age 1m\n expire 2m\n }", "forward: max_age 1m0s is shorter than expire 2m0s", 2)
+	checkSetupError(t, "forward . 192.0.2.1 {\n to x\n }", `forward: unknown option "to"`, 3)
 	for option, want := range map[string]string{
 		"except":                              "except: want at least 1 argument, got 0",
 		"except a..b":                         `except: not a zone: "a..b": empty label`,
@@ -121,7 +128,7 @@ func TestSetupErrors(t *testing.T) {
 		"doh_method PUT":                      `doh_method: want GET or POST, got "PUT"`,
 		"tls a b c d":                         "tls: want at most 3 arguments, got 4",
 		"tls /nowhere":                        "tls: open /nowhere: no such file or directory",
-		"tls " + conf:                         "tls: " + conf + " has no certificate",
+		"tls " + conf:                         "tls: " + conf + " contains no certificate",
 		"tls " + conf + " " + conf:            "tls: tls: failed to find any PEM data in certificate input",
 		"tls_servername":                      "tls_servername: want 1 argument, got 0",
 		"policy best":                         `policy: want random or round_robin or sequential, got "best"`,
@@ -136,19 +143,19 @@ func TestSetupErrors(t *testing.T) {
 		"next_on_nodata yes":                  "next_on_nodata: want no argument, got 1",
 		"failfast_all_unhealthy_upstreams no": "failfast_all_unhealthy_upstreams: want no argument, got 1",
 		"failover":                            "failover: want at least 1 argument, got 0",
-		"failover NOERROR":                    "failover: NOERROR is no failure: there would be no answer",
+		"failover NOERROR":                    "failover: NOERROR cannot be used in failover",
 		"failover WHAT":                       `failover: want response codes such as SERVFAIL or NXDOMAIN, got "WHAT"`,
 		"source_address lo":                   `source_address: want an IP address, got "lo"`,
 		"resolver":                            "resolver: want at least 1 argument, got 0",
 		"resolver dns.example":                `resolver: want IP or IP:PORT, got "dns.example"`,
 	} {
-		wrong(t, "forward . 192.0.2.1 {\n"+option+"\n}", "forward: "+want, 3)
+		checkSetupError(t, "forward . 192.0.2.1 {\n"+option+"\n}", "forward: "+want, 3)
 	}
 }
 
-func wrong(t *testing.T, body, want string, line int) {
+func checkSetupError(t *testing.T, body, want string, line int) {
 	t.Helper()
-	_, err := plan(".:53 {\n"+body+"\n}\n", slog.New(slog.DiscardHandler))
+	_, err := setup(".:53 {\n"+body+"\n}\n", slog.New(slog.DiscardHandler))
 	want = "Corefile:" + string(rune('0'+line)) + ": " + want
 	got := ""
 	if err != nil {
@@ -159,27 +166,27 @@ func wrong(t *testing.T, body, want string, line int) {
 	}
 }
 
-func TestParsePlace(t *testing.T) {
+func TestParseDestination(t *testing.T) {
 	exists := func(path string) bool { return path == "resolv.conf" || path == "/etc/resolv.conf" }
-	for text, want := range map[string]place{
-		"::1":                        {scheme: plain, addr: netip.MustParseAddrPort("[::1]:53"), port: 53},
-		"[::1]":                      {scheme: plain, addr: netip.MustParseAddrPort("[::1]:53"), port: 53},
-		"fe80::1%eth0":               {scheme: plain, addr: netip.MustParseAddrPort("[fe80::1%eth0]:53"), port: 53},
-		"::ffff:192.0.2.1":           {scheme: plain, addr: netip.MustParseAddrPort("192.0.2.1:53"), port: 53},
-		"tls://[::1]:8853":           {scheme: overTLS, addr: netip.MustParseAddrPort("[::1]:8853"), port: 8853},
-		"tls://192.0.2.1%a.b:8853":   {scheme: overTLS, addr: netip.MustParseAddrPort("192.0.2.1:8853"), port: 8853, server: "a.b"},
-		"tls://dns.example":          {scheme: overTLS, host: "dns.example", port: 853},
-		"tls://dns.example:8853":     {scheme: overTLS, host: "dns.example", port: 8853},
-		"dns.example.":               {scheme: plain, host: "dns.example.", port: 53},
-		"kube-dns":                   {scheme: plain, host: "kube-dns", port: 53},
-		"resolv.conf":                {scheme: plain, file: "resolv.conf", port: 53},
-		"dns:///etc/resolv.conf":     {scheme: plain, file: "/etc/resolv.conf", port: 53},
-		"https://[::1]:444/":         {scheme: overHTTPS, url: "https://[::1]:444/"},
-		"https://dns.example/a/b":    {scheme: overHTTPS, url: "https://dns.example/a/b"},
-		"tls:///etc/resolv.conf":     {scheme: overTLS, file: "/etc/resolv.conf", port: 853},
-		"tls://[2001:db8::1]%a.test": {scheme: overTLS, addr: netip.MustParseAddrPort("[2001:db8::1]:853"), port: 853, server: "a.test"},
+	for text, want := range map[string]destination{
+		"::1":                        {scheme: schemeDNS, addr: netip.MustParseAddrPort("[::1]:53"), port: 53},
+		"[::1]":                      {scheme: schemeDNS, addr: netip.MustParseAddrPort("[::1]:53"), port: 53},
+		"fe80::1%eth0":               {scheme: schemeDNS, addr: netip.MustParseAddrPort("[fe80::1%eth0]:53"), port: 53},
+		"::ffff:192.0.2.1":           {scheme: schemeDNS, addr: netip.MustParseAddrPort("192.0.2.1:53"), port: 53},
+		"tls://[::1]:8853":           {scheme: schemeTLS, addr: netip.MustParseAddrPort("[::1]:8853"), port: 8853},
+		"tls://192.0.2.1%a.b:8853":   {scheme: schemeTLS, addr: netip.MustParseAddrPort("192.0.2.1:8853"), port: 8853, serverName: "a.b"},
+		"tls://dns.example":          {scheme: schemeTLS, host: "dns.example", port: 853},
+		"tls://dns.example:8853":     {scheme: schemeTLS, host: "dns.example", port: 8853},
+		"dns.example.":               {scheme: schemeDNS, host: "dns.example.", port: 53},
+		"kube-dns":                   {scheme: schemeDNS, host: "kube-dns", port: 53},
+		"resolv.conf":                {scheme: schemeDNS, file: "resolv.conf", port: 53},
+		"dns:///etc/resolv.conf":     {scheme: schemeDNS, file: "/etc/resolv.conf", port: 53},
+		"https://[::1]:444":          {scheme: schemeHTTPS, url: "https://[::1]:444/dns-query"},
+		"https://dns.example":        {scheme: schemeHTTPS, url: "https://dns.example/dns-query"},
+		"tls:///etc/resolv.conf":     {scheme: schemeTLS, file: "/etc/resolv.conf", port: 853},
+		"tls://[2001:db8::1]%a.test": {scheme: schemeTLS, addr: netip.MustParseAddrPort("[2001:db8::1]:853"), port: 853, serverName: "a.test"},
 	} {
-		got, err := parsePlace(text, exists)
+		got, err := parseDestination(text, exists)
 		if err != nil || got != want {
 			t.Errorf("%s: %v\ngot  %+v\nwant %+v", text, err, got, want)
 		}
@@ -187,16 +194,16 @@ func TestParsePlace(t *testing.T) {
 }
 
 // A certificate is checked for what the place says.
-func TestServerName(t *testing.T) {
-	b, err := plan(".:53 {\nforward . tls://192.0.2.3%a.example tls://b.example tls://192.0.2.4 https://c.example\n}", slog.New(slog.DiscardHandler))
+func TestTLSServerName(t *testing.T) {
+	b, err := setup(".:53 {\nforward . tls://192.0.2.3%a.example tls://b.example tls://192.0.2.4 https://c.example\n}", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	o := config.Find[*Forward](b)[0].options
-	s := &upstreams{options: o}
+	s := &upstreamSet{options: o}
 	var names []string
 	for _, target := range s.targets([][]netip.Addr{1: {netip.MustParseAddr("192.0.2.9")}, 3: nil}) {
-		names = append(names, s.tlsFor(target).ServerName)
+		names = append(names, s.tlsConfig(target).ServerName)
 	}
 	if got := strings.Join(names, " "); got != "a.example b.example 192.0.2.4 " {
 		t.Errorf("%q", got)

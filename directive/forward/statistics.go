@@ -1,11 +1,11 @@
 package forward
 
-// Sent calls yield for each upstream that there is now, in the order of the
-// Corefile: how many questions were sent to it, retries among them, and how many
-// of these it did not answer. Health checks do not count. The numbers are of the
-// process: forwards that have an upstream in common give it the same ones.
+// Sent calls yield for each current upstream, in the order of the Corefile, with
+// the number of queries sent to it, including retries, and of those it did not
+// answer. Health checks do not count. Forwards that share an upstream share its
+// numbers, which are those of the process.
 func (f *Forward) Sent(yield func(upstream string, questions, unanswered uint64)) {
-	for _, u := range f.set.roster.Load().all {
-		yield(u.String(), u.counted.requests.Value(), u.counted.failed.Value())
+	for _, u := range f.set.current.Load().all {
+		yield(u.String(), u.metrics.requests.Value(), u.metrics.failed.Value())
 	}
 }

@@ -10,10 +10,10 @@ import (
 
 // What an upstream was sent, and what it left without an answer, is told for each,
 // in the order of the Corefile.
-func TestSent(t *testing.T) {
-	gone, up := upstreamOf(t, good("1")), upstreamOf(t, good("2"))
+func TestSentStatistics(t *testing.T) {
+	gone, up := newFakeUpstream(t, answerWithAddress("1")), newFakeUpstream(t, answerWithAddress("2"))
 	gone.stop()
-	r := run(t, "forward . "+gone.addr+" "+up.addr+" {\n policy sequential\n max_fails 0\n}\nforward stub.example "+up.addr)
+	r := newHarness(t, "forward . "+gone.addr+" "+up.addr+" {\n policy sequential\n max_fails 0\n}\nforward stub.example "+up.addr)
 	sent := func(i int) (all []string) {
 		r.forward[i].Sent(func(upstream string, questions, unanswered uint64) {
 			all = append(all, fmt.Sprint(upstream, " ", questions, " ", unanswered))
@@ -23,9 +23,9 @@ func TestSent(t *testing.T) {
 	if got, want := sent(0), []string{gone.addr + " 0 0", up.addr + " 0 0"}; !slices.Equal(got, want) {
 		t.Errorf("before the first question: got %q, want %q", got, want)
 	}
-	r.want("a.example.", mdns.TypeA, "192.0.2.2")
-	r.want("a.stub.example.", mdns.TypeA, "192.0.2.2")
-	if got, want := sent(0), []string{gone.addr + " 1 1", fmt.Sprintf("%s %d 0", up.addr, up.times())}; !slices.Equal(got, want) {
+	r.wantAnswer("a.example.", mdns.TypeA, "192.0.2.2")
+	r.wantAnswer("a.stub.example.", mdns.TypeA, "192.0.2.2")
+	if got, want := sent(0), []string{gone.addr + " 1 1", fmt.Sprintf("%s %d 0", up.addr, up.queryCount())}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if got, want := sent(1), sent(0)[1:]; !slices.Equal(got, want) {

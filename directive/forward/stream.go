@@ -17,44 +17,44 @@ import (
 )
 
 const (
-	// usualStreams is how many connections an upstream has at most, unless more
-	// than throng questions wait on each.
-	usualStreams = 4
-	mostStreams  = 16
-	throng       = 64
-	// mostResent is how many connections may end on one attempt without being
-	// its failure.
-	mostResent = 4
-	// dialTime is the least that a connection may take to come about.
-	dialTime = time.Second
+	// defaultStreams is the maximum number of connections to an upstream, unless
+	// more than maxStreamLoad queries wait on each.
+	defaultStreams = 4
+	maxStreams     = 16
+	maxStreamLoad  = 64
+	// maxResent is how many connections may be closed under an attempt before it
+	// fails.
+	maxResent = 4
+	// minDialTimeout is the minimum timeout for connecting.
+	minDialTimeout = time.Second
 )
 
-// A stream is a connection to one upstream, over TCP or TLS. Many questions
-// wait on it, and answers may come in any order (RFC 7766 §6.2.1.1).
+// A stream is a TCP or TLS connection to one upstream. Many queries wait on it,
+// and replies arrive in any order (RFC 7766 §6.2.1.1).
 type stream struct {
 	table
-	to      *upstream
-	ready   chan struct{} // closed when the connection has been made, or not
-	err     error         // why not
-	conn    net.Conn
-	born    time.Time
-	last    atomic.Int64 // when a question was sent, or something came
-	heard   time.Time    // when the last whole message came; the reader's
-	retired atomic.Bool
+	upstream     *upstream
+	ready        chan struct{} // closed once connecting has succeeded or failed
+	err          error         // the error of connecting
+	conn         net.Conn
+	opened       time.Time
+	lastActivity atomic.Int64 // the time of the last query sent or data received
+	lastMessage  time.Time    // the time of the last complete message; owned by the reader
+	retired      atomic.Bool
 
-	writing sync.Mutex // held from the table to the wire
+	writeMu sync.Mutex // held while adding to the table and writing
 }
 
-// sendStream sends a over a connection, and waits until it is made.
+// sendStream sends a over a connection. It blocks until the connection is made.
 func (u *upstream) sendStream(a *attempt) {
-	for range 3 { // a connection may be closed in between
+	for range 3 { // a connection may be closed at any time
 		s, reused := u.stream(a.fresh)
 		if s == nil {
 			break
 		}
 		<-s.ready
 		if s.err != nil {
-			u.failed(a, s.err)
+			u.fail(a, s.err)
 			return
 		}
 		a.reused = reused
@@ -62,17 +62,17 @@ func (u *upstream) sendStream(a *attempt) {
 			return
 		}
 	}
-	u.failed(a, errBusy)
+	u.fail(a, errBusy)
 }
 
-// stream gives the connection with the fewest questions, a new one if fresh or
-// if there are too few. reused says that it has been made already.
+// stream returns the connection with the fewest waiting queries; a new one if
+// fresh is set or all are loaded. reused reports whether it was connected before.
 func (u *upstream) stream(fresh bool) (s *stream, reused bool) {
 	now := time.Now()
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.streams = slices.DeleteFunc(u.streams, func(s *stream) bool {
-		if age := u.options().maxAge; age > 0 && now.Sub(s.born) > age {
+		if age := u.options().maxAge; age > 0 && now.Sub(s.opened) > age {
 			s.retired.Store(true)
 		}
 		return s.retired.Load()
@@ -84,18 +84,18 @@ func (u *upstream) stream(fresh bool) (s *stream, reused bool) {
 		}
 	}
 	n := len(u.streams)
-	if s != nil && (n >= mostStreams || !fresh && (least < throng || n >= u.options().kept(usualStreams) && least < crowd)) {
+	if s != nil && (n >= maxStreams || !fresh && (least < maxStreamLoad || n >= u.options().idleLimit(defaultStreams) && least < maxSocketLoad)) {
 		select {
 		case <-s.ready:
 			reused = true
 		default:
 		}
-		u.counted.hit(u.proto())
+		u.metrics.hit(u.proto())
 		return s, reused
 	}
-	u.counted.miss(u.proto())
-	s = &stream{to: u, ready: make(chan struct{}), born: now}
-	s.last.Store(now.UnixNano())
+	u.metrics.miss(u.proto())
+	s = &stream{upstream: u, ready: make(chan struct{}), opened: now}
+	s.lastActivity.Store(now.UnixNano())
 	if !u.set.spawn(s.run) {
 		return nil, false
 	}
@@ -103,15 +103,16 @@ func (u *upstream) stream(fresh bool) (s *stream, reused bool) {
 	return s, false
 }
 
-// proto is the upstream's place in series: 1 for TCP, 2 for TLS.
+// proto returns the index of the upstream's protocol in upstreamMetrics: 1 for
+// TCP, 2 for TLS.
 func (u *upstream) proto() int {
-	if u.scheme == overTLS {
+	if u.scheme == schemeTLS {
 		return 2
 	}
 	return 1
 }
 
-// run makes the connection and reads it until it ends.
+// run connects and reads until the connection ends.
 func (s *stream) run() {
 	err := s.dial()
 	if err != nil {
@@ -125,15 +126,15 @@ func (s *stream) run() {
 }
 
 func (s *stream) dial() error {
-	o := s.to.options()
-	ctx, cancel := context.WithTimeout(s.to.set.ctx, max(o.readTimeout, dialTime))
+	o := s.upstream.options()
+	ctx, cancel := context.WithTimeout(s.upstream.set.ctx, max(o.readTimeout, minDialTimeout))
 	defer cancel()
-	conn, err := o.dialer("tcp", s.to.addr.Addr()).DialContext(ctx, "tcp", s.to.addr.String())
+	conn, err := o.dialer("tcp", s.upstream.addr.Addr()).DialContext(ctx, "tcp", s.upstream.addr.String())
 	if err != nil {
 		return err
 	}
-	if s.to.scheme == overTLS {
-		secure := tls.Client(conn, s.to.set.tlsFor(s.to.target))
+	if s.upstream.scheme == schemeTLS {
+		secure := tls.Client(conn, s.upstream.set.tlsConfig(s.upstream.target))
 		if err := secure.HandshakeContext(ctx); err != nil {
 			_ = conn.Close()
 			return &net.OpError{Op: "handshake", Net: "tcp", Addr: conn.RemoteAddr(), Err: err}
@@ -144,30 +145,31 @@ func (s *stream) dial() error {
 	return nil
 }
 
-// send puts a into the table and writes it. It says false if there is no room.
+// send adds a to the table and writes it. It reports false if the table is full
+// or closed.
 func (s *stream) send(a *attempt) bool {
-	s.writing.Lock()
-	defer s.writing.Unlock()
+	s.writeMu.Lock()
+	defer s.writeMu.Unlock()
 	if !s.add(a) {
 		return false
 	}
 	framed := append(binary.BigEndian.AppendUint16(make([]byte, 0, 2+len(a.packet)), uint16(len(a.packet))), a.packet...)
-	s.last.Store(time.Now().UnixNano())
-	_ = s.conn.SetWriteDeadline(time.Now().Add(s.to.options().readTimeout))
+	s.lastActivity.Store(time.Now().UnixNano())
+	_ = s.conn.SetWriteDeadline(time.Now().Add(s.upstream.options().readTimeout))
 	if _, err := s.conn.Write(framed); err != nil {
-		s.hangUp() // the reader says so to all who wait
+		s.disconnect() // the reader fails all waiting attempts
 	}
 	return true
 }
 
-// hangUp ends the connection; its reader does the rest. It does not wait for
-// TLS to say goodbye.
-func (s *stream) hangUp() {
+// disconnect closes the connection, without TLS's closing handshake. The reader
+// fails the waiting attempts.
+func (s *stream) disconnect() {
 	s.retired.Store(true)
 	select {
 	case <-s.ready:
 	default:
-		return // the dial ends with the set's context
+		return // dialing ends with the set's context
 	}
 	if s.err != nil {
 		return
@@ -179,48 +181,48 @@ func (s *stream) hangUp() {
 	_ = s.conn.Close()
 }
 
-// read gives out what comes. What has come of a message stays in buf when the
-// deadline is over.
+// read reads messages until the connection ends. Read deadlines make it fail
+// overdue attempts; a partial message stays in buf.
 func (s *stream) read() {
-	defer s.hangUp()
-	defer context.AfterFunc(s.to.set.ctx, s.hangUp)()
+	defer s.disconnect()
+	defer context.AfterFunc(s.upstream.set.ctx, s.disconnect)()
 	var p parser
 	buf, have := make([]byte, 4096), 0
-	u := s.to
-	_ = s.conn.SetReadDeadline(time.Now().Add(u.tick()))
+	u := s.upstream
+	_ = s.conn.SetReadDeadline(time.Now().Add(u.sweepInterval()))
 	for {
 		n, err := s.conn.Read(buf[have:])
 		have += n
 		if n > 0 {
-			s.last.Store(time.Now().UnixNano())
-			buf, have = s.messages(buf, have, &p)
+			s.lastActivity.Store(time.Now().UnixNano())
+			buf, have = s.handleMessages(buf, have, &p)
 		}
 		switch {
 		case err == nil:
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			now := time.Now()
-			if s.sweep(now) || s.done(now) {
+			if s.failOverdue(now) || s.closeIfDone(now) {
 				return
 			}
-			_ = s.conn.SetReadDeadline(now.Add(u.tick()))
+			_ = s.conn.SetReadDeadline(now.Add(u.sweepInterval()))
 		default:
-			s.broken(err)
+			s.fail(err)
 			return
 		}
 	}
 }
 
-// messages gives out the whole ones of buf[:have] and keeps the rest, with room
-// behind it.
-func (s *stream) messages(buf []byte, have int, p *parser) ([]byte, int) {
+// handleMessages processes the complete messages in buf[:have]. It returns the
+// rest, with room for the complete next message.
+func (s *stream) handleMessages(buf []byte, have int, p *parser) ([]byte, int) {
 	off := 0
 	for have-off >= 2 {
 		end := off + 2 + int(binary.BigEndian.Uint16(buf[off:]))
 		if end > have {
 			break
 		}
-		s.to.read(&s.table, buf[off+2:end], p, wire.MaxMessage)
-		s.heard = time.Now()
+		s.upstream.receive(&s.table, buf[off+2:end], p, wire.MaxMessage)
+		s.lastMessage = time.Now()
 		off = end
 	}
 	have = copy(buf, buf[off:have])
@@ -233,62 +235,63 @@ func (s *stream) messages(buf []byte, have int, p *parser) ([]byte, int) {
 	return buf, have
 }
 
-// broken ends the attempts on a connection that has ended. A server may close
-// one that has been idle just when it is used again, or after each answer: then,
-// a few times, a new one is made.
-func (s *stream) broken(err error) {
-	s.hangUp()
+// fail ends the connection and its attempts. A server may close a connection that
+// has been idle, or after each reply: then the attempts are sent again, a few
+// times, over a new connection.
+func (s *stream) fail(err error) {
+	s.disconnect()
 	switch {
-	case errors.Is(err, net.ErrClosed) && s.to.set.ctx.Err() != nil:
+	case errors.Is(err, net.ErrClosed) && s.upstream.set.ctx.Err() != nil:
 		err = errStopped
 	case errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed):
-		err = &net.OpError{Op: "read", Net: "tcp", Source: s.conn.LocalAddr(), Addr: s.conn.RemoteAddr(), Err: errHungUp}
+		err = &net.OpError{Op: "read", Net: "tcp", Source: s.conn.LocalAddr(), Addr: s.conn.RemoteAddr(), Err: errClosed}
 	}
-	s.writing.Lock() // who writes has its packet in hand
+	s.writeMu.Lock() // a sender may hold an attempt that is in the table but not written
 	waiting := s.close()
-	s.writing.Unlock()
+	s.writeMu.Unlock()
 	for _, a := range waiting {
-		again := (a.reused && a.resent == 0 || !s.heard.IsZero() && a.resent < mostResent) && err != errStopped
+		again := (a.reused && a.resent == 0 || !s.lastMessage.IsZero() && a.resent < maxResent) && err != errStopped
 		a.fresh = true
 		a.resent++
-		if !again || !s.to.set.spawn(func() { s.to.sendStream(a) }) {
-			s.to.failed(a, err)
+		if !again || !s.upstream.set.spawn(func() { s.upstream.sendStream(a) }) {
+			s.upstream.fail(a, err)
 		}
 	}
 }
 
-// sweep ends what has waited too long. A connection on which nothing whole came
-// meanwhile is dead, whatever was sent on it.
-func (s *stream) sweep(now time.Time) (dead bool) {
-	for _, a := range s.expire(now.Add(-s.to.options().readTimeout)) {
-		dead = dead || s.heard.Before(a.sent)
-		s.to.failed(a, timedOut("tcp", s.conn.LocalAddr(), s.conn.RemoteAddr()))
+// failOverdue fails the attempts that timed out. A connection on which no
+// complete message arrived since such an attempt was sent is closed.
+func (s *stream) failOverdue(now time.Time) (dead bool) {
+	for _, a := range s.expire(now.Add(-s.upstream.options().readTimeout)) {
+		dead = dead || s.lastMessage.Before(a.sent)
+		s.upstream.fail(a, timeoutError("tcp", s.conn.LocalAddr(), s.conn.RemoteAddr()))
 	}
 	if dead {
-		s.broken(timedOut("tcp", s.conn.LocalAddr(), s.conn.RemoteAddr()))
+		s.fail(timeoutError("tcp", s.conn.LocalAddr(), s.conn.RemoteAddr()))
 	}
 	return dead
 }
 
-// done closes a connection that nobody uses, or that has had its time.
-func (s *stream) done(now time.Time) bool {
+// closeIfDone closes the connection if no attempt waits on it and it has expired
+// or been retired.
+func (s *stream) closeIfDone(now time.Time) bool {
 	if s.load() > 0 {
 		return false
 	}
-	if now.UnixNano()-s.last.Load() > int64(s.to.options().expire) || s.to.tooMany(s) {
+	if now.UnixNano()-s.lastActivity.Load() > int64(s.upstream.options().expire) || s.upstream.exceedsMaxIdle(s) {
 		s.retired.Store(true)
 	}
 	if !s.retired.Load() {
 		return false
 	}
-	s.broken(errHungUp)
+	s.fail(errClosed)
 	return true
 }
 
-// tooMany says whether more idle connections are held than max_idle_conns
-// allows; s is one of them.
-func (u *upstream) tooMany(s *stream) bool {
-	most := u.options().maxIdle
+// exceedsMaxIdle reports whether the upstream has more idle connections than
+// max_idle_conns; s is one of them.
+func (u *upstream) exceedsMaxIdle(s *stream) bool {
+	most := u.options().maxIdleConns
 	if most == 0 {
 		return false
 	}

@@ -28,7 +28,7 @@ import (
 )
 
 // What came over TCP goes over TCP, unless the options say otherwise.
-func TestProtocol(t *testing.T) {
+func TestProtocolToUpstream(t *testing.T) {
 	cases := []struct {
 		options string
 		proto   dns.Proto
@@ -39,20 +39,20 @@ func TestProtocol(t *testing.T) {
 		{"prefer_udp", dns.UDP, 0}, {"prefer_udp", dns.TCP, 0},
 	}
 	for _, c := range cases {
-		up := upstreamOf(t, good("1"))
-		r := run(t, "forward . "+up.addr+" {\n "+c.options+"\n}")
+		up := newFakeUpstream(t, answerWithAddress("1"))
+		r := newHarness(t, "forward . "+up.addr+" {\n "+c.options+"\n}")
 		m, err := r.ask(query("a.example.", mdns.TypeA), c.proto)
-		if _, tcp, _ := up.count(); brief(m) != "192.0.2.1" || tcp != c.tcp {
+		if _, tcp, _ := up.counts(); brief(m) != "192.0.2.1" || tcp != c.tcp {
 			t.Errorf("%q, %s: %v %v, %d over TCP", c.options, c.proto, err, m, tcp)
 		}
 	}
 }
 
 // Many questions share a connection, and answers come in any order.
-func TestPipelining(t *testing.T) {
+func TestStreamPipelining(t *testing.T) {
 	var mu sync.Mutex
 	var held []func()
-	up := upstreamOf(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
+	up := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
 		mu.Lock()
 		defer mu.Unlock()
 		held = append(held, func() { send(pack(answerOf(q, "1"))) })
@@ -62,13 +62,13 @@ func TestPipelining(t *testing.T) {
 			}
 		}
 	})
-	r := run(t, "forward . "+up.addr+" {\n force_tcp\n}")
+	r := newHarness(t, "forward . "+up.addr+" {\n force_tcp\n}")
 	var all sync.WaitGroup
 	for i := range 20 {
-		all.Go(func() { r.want(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "192.0.2.1") })
+		all.Go(func() { r.wantAnswer(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "192.0.2.1") })
 	}
 	all.Wait()
-	if _, _, ports := up.count(); ports != 1 {
+	if _, _, ports := up.counts(); ports != 1 {
 		t.Errorf("%d connections for 20 questions", ports)
 	}
 	if n := r.metric(fmt.Sprintf(`coredns_proxy_conn_cache_misses_total{proxy_name="forward",to=%q,proto="tcp"}`, up.addr)); n != "1" {
@@ -78,45 +78,45 @@ func TestPipelining(t *testing.T) {
 
 // A connection that the upstream closes is made anew, and the client notices
 // nothing.
-func TestClosedConnection(t *testing.T) {
-	up := upstreamOf(t, good("1"))
-	r := run(t, "forward . "+up.addr+" {\n force_tcp\n}")
-	r.want("a.example.", mdns.TypeA, "192.0.2.1")
-	up.hangUp()
-	r.want("b.example.", mdns.TypeA, "192.0.2.1")
+func TestClosedConnectionRetried(t *testing.T) {
+	up := newFakeUpstream(t, answerWithAddress("1"))
+	r := newHarness(t, "forward . "+up.addr+" {\n force_tcp\n}")
+	r.wantAnswer("a.example.", mdns.TypeA, "192.0.2.1")
+	up.closeConns()
+	r.wantAnswer("b.example.", mdns.TypeA, "192.0.2.1")
 
 	var n atomic.Int32
-	up.becomes(func(q *mdns.Msg, tcp bool, send func([]byte)) {
+	up.setBehavior(func(q *mdns.Msg, tcp bool, send func([]byte)) {
 		if n.Add(1) == 1 {
-			go up.hangUp() // instead of an answer
+			go up.closeConns() // instead of an answer
 			return
 		}
-		good("1")(q, tcp, send)
+		answerWithAddress("1")(q, tcp, send)
 	})
-	r.want("c.example.", mdns.TypeA, "192.0.2.1")
+	r.wantAnswer("c.example.", mdns.TypeA, "192.0.2.1")
 }
 
 // Over a connection, too, only the answer counts, in however many pieces it
 // comes.
 func TestStreamFaults(t *testing.T) {
-	up := upstreamOf(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
+	up := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
 		send(nil)
 		send([]byte("garbage"))
-		send(forged(q, func(m *mdns.Msg) { m.Id++ }))
-		send(forged(q, func(m *mdns.Msg) { m.Question[0].Name = "b.example." }))
+		send(packForged(q, func(m *mdns.Msg) { m.Id++ }))
+		send(packForged(q, func(m *mdns.Msg) { m.Question[0].Name = "b.example." }))
 		m := answerOf(q, "1")
 		for i := range 200 {
 			m.Answer = append(m.Answer, rr(fmt.Sprintf("%s 60 IN TXT %d-%0200d", q.Question[0].Name, i, i)))
 		}
 		send(pack(m))
 	})
-	r := run(t, "forward . "+up.addr)
+	r := newHarness(t, "forward . "+up.addr)
 	q := query("a.example.", mdns.TypeTXT)
 	m, err := r.ask(q, dns.TCP)
 	if err != nil || len(m.Answer) != 201 {
 		t.Errorf("%v: %d records", err, len(m.Answer))
 	}
-	for why, want := range map[fault]string{malformed: "2", unasked: "1", question: "1"} {
+	for why, want := range map[discardReason]string{malformed: "2", unknownID: "1", wrongQuestion: "1"} {
 		if n := r.discarded(up, why); n != want {
 			t.Errorf("%s: counted %q", why, n)
 		}
@@ -124,48 +124,48 @@ func TestStreamFaults(t *testing.T) {
 }
 
 // expire closes a connection that is not used.
-func TestExpire(t *testing.T) {
-	up := upstreamOf(t, good("1"))
-	r := run(t, "forward . "+up.addr+" {\n force_tcp\n expire 100ms\n read_timeout 80ms\n}")
-	r.want("a.example.", mdns.TypeA, "192.0.2.1")
+func TestExpireClosesConnection(t *testing.T) {
+	up := newFakeUpstream(t, answerWithAddress("1"))
+	r := newHarness(t, "forward . "+up.addr+" {\n force_tcp\n expire 100ms\n read_timeout 80ms\n}")
+	r.wantAnswer("a.example.", mdns.TypeA, "192.0.2.1")
 	eventually(t, "the connection is closed", func() bool {
 		up.mu.Lock()
 		defer up.mu.Unlock()
 		return len(up.conns) == 0
 	})
-	r.want("b.example.", mdns.TypeA, "192.0.2.1")
+	r.wantAnswer("b.example.", mdns.TypeA, "192.0.2.1")
 }
 
-func TestMaxAge(t *testing.T) {
-	up := upstreamOf(t, good("1"))
-	r := run(t, "forward . "+up.addr+" {\n force_tcp\n max_age 50ms\n}")
+func TestMaxAgeClosesConnection(t *testing.T) {
+	up := newFakeUpstream(t, answerWithAddress("1"))
+	r := newHarness(t, "forward . "+up.addr+" {\n force_tcp\n expire 50ms\n max_age 50ms\n}")
 	n := 0
 	eventually(t, "a second connection", func() bool {
 		n++
-		r.want(fmt.Sprintf("n%d.example.", n), mdns.TypeA, "192.0.2.1")
-		_, _, ports := up.count()
+		r.wantAnswer(fmt.Sprintf("n%d.example.", n), mdns.TypeA, "192.0.2.1")
+		_, _, ports := up.counts()
 		return ports > 1
 	})
 }
 
 // An authority makes certificates for the tests.
-type authority struct {
+type testCA struct {
 	t    *testing.T
 	dir  string
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-func newAuthority(t *testing.T) *authority {
-	a := &authority{t: t, dir: t.TempDir()}
-	a.cert, a.key = a.make("ca", &x509.Certificate{
+func newTestCA(t *testing.T) *testCA {
+	a := &testCA{t: t, dir: t.TempDir()}
+	a.cert, a.key = a.issue("ca", &x509.Certificate{
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	})
 	return a
 }
 
 // make writes NAME.pem and NAME.key.
-func (a *authority) make(name string, c *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
+func (a *testCA) issue(name string, c *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -200,12 +200,12 @@ func (a *authority) make(name string, c *x509.Certificate) (*x509.Certificate, *
 	return made, key
 }
 
-func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
+func (a *testCA) file(name string) string { return filepath.Join(a.dir, name) }
 
 // config is that of a server whose certificate is for dns.example and
 // 127.0.0.1, and who wants a client's if asked to.
-func (a *authority) config(client bool) *tls.Config {
-	a.make("server", &x509.Certificate{DNSNames: []string{"dns.example"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}})
+func (a *testCA) config(client bool) *tls.Config {
+	a.issue("server", &x509.Certificate{DNSNames: []string{"dns.example"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}})
 	pair, err := tls.LoadX509KeyPair(a.file("server.pem"), a.file("server.key"))
 	if err != nil {
 		a.t.Fatal(err)
@@ -219,8 +219,8 @@ func (a *authority) config(client bool) *tls.Config {
 }
 
 // secured puts TLS in front of f's TCP.
-func secured(t *testing.T, c *tls.Config) *fake {
-	f := upstreamOf(t, good("1"))
+func newTLSUpstream(t *testing.T, c *tls.Config) *fakeUpstream {
+	f := newFakeUpstream(t, answerWithAddress("1"))
 	l, err := tls.Listen("tcp", "127.0.0.1:0", c)
 	if err != nil {
 		t.Fatal(err)
@@ -239,17 +239,17 @@ func secured(t *testing.T, c *tls.Config) *fake {
 			running.Go(func() { f.serveTCP(conn) })
 		}
 	})
-	t.Cleanup(func() { _ = l.Close(); f.hangUp(); running.Wait() })
+	t.Cleanup(func() { _ = l.Close(); f.closeConns(); running.Wait() })
 	return f
 }
 
-func TestTLS(t *testing.T) {
-	ca := newAuthority(t)
-	ca.make("client", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
-	open, closed := secured(t, ca.config(false)), secured(t, ca.config(true))
+func TestTLSUpstream(t *testing.T) {
+	ca := newTestCA(t)
+	ca.issue("client", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	open, closed := newTLSUpstream(t, ca.config(false)), newTLSUpstream(t, ca.config(true))
 	pem := ca.file("ca.pem")
 	for _, c := range []struct {
-		to      *fake
+		to      *fakeUpstream
 		server  string
 		options string
 		want    string
@@ -264,7 +264,7 @@ func TestTLS(t *testing.T) {
 		{closed, "", "tls " + ca.file("client.pem") + " " + ca.file("client.key") + " " + pem, "192.0.2.1"},
 	} {
 		host, port, _ := net.SplitHostPort(c.to.addr)
-		r := run(t, "forward . tls://"+host+c.server+":"+port+" {\n "+c.options+"\n}")
+		r := newHarness(t, "forward . tls://"+host+c.server+":"+port+" {\n "+c.options+"\n}")
 		for _, proto := range []dns.Proto{dns.UDP, dns.TCP} {
 			m, err := r.ask(query("a.example.", mdns.TypeA), proto)
 			if brief(m) != c.want || (err != nil) != (c.want == "SERVFAIL") {
@@ -275,7 +275,7 @@ func TestTLS(t *testing.T) {
 }
 
 // webbed is DNS over HTTPS in front of do.
-func webbed(t *testing.T, c *tls.Config, do func(w http.ResponseWriter, q *mdns.Msg, r *http.Request)) *httptest.Server {
+func newHTTPSUpstream(t *testing.T, c *tls.Config, do func(w http.ResponseWriter, q *mdns.Msg, r *http.Request)) *httptest.Server {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, err := io.ReadAll(r.Body)
 		if r.Method == http.MethodGet {
@@ -299,10 +299,10 @@ func webbed(t *testing.T, c *tls.Config, do func(w http.ResponseWriter, q *mdns.
 	return s
 }
 
-func TestHTTPS(t *testing.T) {
-	ca := newAuthority(t)
+func TestHTTPSUpstream(t *testing.T) {
+	ca := newTestCA(t)
 	var http2, methods sync.Map
-	s := webbed(t, ca.config(false), func(w http.ResponseWriter, q *mdns.Msg, r *http.Request) {
+	s := newHTTPSUpstream(t, ca.config(false), func(w http.ResponseWriter, q *mdns.Msg, r *http.Request) {
 		http2.Store(r.Proto, true)
 		methods.Store(r.Method+r.URL.Path, true)
 		w.Header().Set("Content-Type", "application/dns-message")
@@ -317,7 +317,7 @@ func TestHTTPS(t *testing.T) {
 		case "large.example.":
 			_, _ = w.Write(make([]byte, 70000))
 		case "wrong.example.":
-			_, _ = w.Write(forged(q, func(m *mdns.Msg) { m.Question[0].Name = "b.example." }))
+			_, _ = w.Write(packForged(q, func(m *mdns.Msg) { m.Question[0].Name = "b.example." }))
 		case "move.example.":
 			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 		default:
@@ -325,15 +325,15 @@ func TestHTTPS(t *testing.T) {
 		}
 	})
 	for _, method := range []string{"", "doh_method GET", "doh_method POST"} {
-		r := run(t, "forward . "+s.URL+" {\n tls "+ca.file("ca.pem")+"\n "+method+"\n max_fails 0\n}")
-		r.want("a.example.", mdns.TypeA, "192.0.2.1")
+		r := newHarness(t, "forward . "+s.URL+" {\n tls "+ca.file("ca.pem")+"\n "+method+"\n max_fails 0\n}")
+		r.wantAnswer("a.example.", mdns.TypeA, "192.0.2.1")
 		for _, name := range []string{"status", "html", "garbage", "large", "wrong", "move"} {
 			m, err := r.ask(query(name+".example.", mdns.TypeA), dns.UDP)
 			if m.Rcode != mdns.RcodeServerFailure || err == nil {
 				t.Errorf("%s: %v %v", name, err, m)
 			}
 		}
-		r.want("b.example.", mdns.TypeA, "192.0.2.1")
+		r.wantAnswer("b.example.", mdns.TypeA, "192.0.2.1")
 	}
 	for _, m := range []string{"POST/dns-query", "GET/dns-query"} {
 		if _, ok := methods.Load(m); !ok {
@@ -351,16 +351,16 @@ func TestHTTPS(t *testing.T) {
 func fromBase64(s string) ([]byte, error) { return base64.RawURLEncoding.DecodeString(s) }
 
 // max_idle_conns bounds what is held for later.
-func TestMaxIdle(t *testing.T) {
+func TestMaxIdleConns(t *testing.T) {
 	release := make(chan struct{})
-	up := upstreamOf(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
+	up := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
 		go func() { <-release; send(pack(answerOf(q, "1"))) }()
 	})
-	r := run(t, "forward . "+up.addr+" {\n force_tcp\n max_idle_conns 1\n read_timeout 800ms\n}")
-	u := r.forward[0].set.roster.Load().all[0]
+	r := newHarness(t, "forward . "+up.addr+" {\n force_tcp\n max_idle_conns 1\n read_timeout 800ms\n}")
+	u := r.forward[0].set.current.Load().all[0]
 	var all sync.WaitGroup
 	for i := range 100 {
-		all.Go(func() { r.want(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "192.0.2.1") })
+		all.Go(func() { r.wantAnswer(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "192.0.2.1") })
 	}
 	open := func() int {
 		up.mu.Lock()

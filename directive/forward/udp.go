@@ -14,37 +14,38 @@ import (
 )
 
 const (
-	// usualSockets is how many an upstream has when several questions are under
-	// way at a time: an answer must be forged for the right one of them.
-	usualSockets = 4
-	// mostSockets and crowd bound what a slow upstream makes of them.
-	mostSockets = 32
-	crowd       = 512
-	// leastUses and mostUses is after how many questions a socket makes way for
-	// one with another port.
-	leastUses, mostUses = 1024, 2048
-	// mostGuesses is how many packets with a wrong id or question a socket takes
-	// before its questions go over TCP.
-	mostGuesses = 64
+	// defaultSockets is the number of sockets to an upstream with several waiting
+	// queries. A forged reply must match the right one.
+	defaultSockets = 4
+	// maxSockets and maxSocketLoad bound the sockets to a slow upstream, and the
+	// queries on each before another is opened.
+	maxSockets    = 32
+	maxSocketLoad = 512
+	// After a random number of queries in this range a socket is replaced by one
+	// with another port.
+	minUses, maxUses = 1024, 2048
+	// maxSpoofed is the number of packets with a wrong ID or question after which
+	// a socket's queries are sent over TCP instead.
+	maxSpoofed = 64
 )
 
-// A socket is connected to one upstream. Many questions wait on it, and one
-// goroutine reads it.
+// A socket is a UDP socket connected to one upstream. Many queries wait on it,
+// and one goroutine reads it.
 type socket struct {
 	table
-	to      *upstream
-	conn    net.Conn
-	uses    int // left; guarded by the upstream's mutex
-	born    time.Time
-	retired atomic.Bool
+	upstream *upstream
+	conn     net.Conn
+	uses     int // remaining; guarded by upstream.mu
+	opened   time.Time
+	retired  atomic.Bool
 }
 
 // sendUDP sends a in a datagram.
 func (u *upstream) sendUDP(a *attempt) {
-	for range 3 { // a socket may be closed in between
+	for range 3 { // a socket may be closed at any time
 		s, err := u.socket(a.fresh)
 		if err != nil {
-			u.failed(a, err)
+			u.fail(a, err)
 			return
 		}
 		a.local = s.conn.LocalAddr()
@@ -52,14 +53,15 @@ func (u *upstream) sendUDP(a *attempt) {
 			continue
 		}
 		if _, err := s.conn.Write(a.packet); err != nil && s.take(a) {
-			u.failed(a, err)
+			u.fail(a, err)
 		}
 		return
 	}
-	u.failed(a, errBusy)
+	u.fail(a, errBusy)
 }
 
-// socket gives one to send by, a new one if fresh or if there are too few.
+// socket returns a socket to send on; a new one if fresh is set or all are
+// loaded.
 func (u *upstream) socket(fresh bool) (*socket, error) {
 	now := time.Now()
 	u.mu.Lock()
@@ -69,27 +71,27 @@ func (u *upstream) socket(fresh bool) (*socket, error) {
 		life = min(life, age)
 	}
 	u.sockets = slices.DeleteFunc(u.sockets, func(s *socket) bool {
-		old := s.uses <= 0 || now.Sub(s.born) > life || s.retired.Load()
+		old := s.uses <= 0 || now.Sub(s.opened) > life || s.retired.Load()
 		if old {
 			s.retired.Store(true)
 		}
 		return old
 	})
-	if n := len(u.sockets); n > 0 && (!fresh || n >= mostSockets) {
+	if n := len(u.sockets); n > 0 && (!fresh || n >= maxSockets) {
 		s := u.sockets[rand.IntN(n)]
 		load := s.load()
-		if n >= mostSockets || load == 0 || load < crowd && n >= u.options().kept(usualSockets) {
+		if n >= maxSockets || load == 0 || load < maxSocketLoad && n >= u.options().idleLimit(defaultSockets) {
 			s.uses--
-			u.counted.hit(0)
+			u.metrics.hit(0)
 			return s, nil
 		}
 	}
-	u.counted.miss(0)
+	u.metrics.miss(0)
 	conn, err := u.options().dialer("udp", u.addr.Addr()).DialContext(u.set.ctx, "udp", u.addr.String())
 	if err != nil {
 		return nil, err
 	}
-	s := &socket{to: u, conn: conn, uses: leastUses + rand.IntN(mostUses-leastUses), born: now}
+	s := &socket{upstream: u, conn: conn, uses: minUses + rand.IntN(maxUses-minUses), opened: now}
 	if !u.set.spawn(s.read) {
 		_ = conn.Close()
 		return nil, errStopped
@@ -98,74 +100,75 @@ func (u *upstream) socket(fresh bool) (*socket, error) {
 	return s, nil
 }
 
-// kept is how many sockets or connections are held for later.
-func (o *options) kept(usual int) int {
-	if o.maxIdle > 0 {
-		return min(o.maxIdle, usual)
+// idleLimit returns the number of sockets or connections to keep open.
+func (o *options) idleLimit(usual int) int {
+	if o.maxIdleConns > 0 {
+		return min(o.maxIdleConns, usual)
 	}
 	return usual
 }
 
-// read gives out what comes until nobody waits for anything more.
+// read reads packets until the socket is closed.
 func (s *socket) read() {
 	var p parser
 	buf := make([]byte, wire.AdvertisedUDPSize+1)
-	u, guesses := s.to, 0
+	u, guesses := s.upstream, 0
 	defer context.AfterFunc(u.set.ctx, func() { _ = s.conn.Close() })()
-	_ = s.conn.SetReadDeadline(time.Now().Add(u.tick()))
+	_ = s.conn.SetReadDeadline(time.Now().Add(u.sweepInterval()))
 	for {
 		n, err := s.conn.Read(buf)
 		switch {
 		case err == nil:
-			if u.read(&s.table, buf[:n], &p, wire.AdvertisedUDPSize) {
+			if u.receive(&s.table, buf[:n], &p, wire.AdvertisedUDPSize) {
 				guesses++
 			}
-			if guesses > mostGuesses {
-				s.end(errGuessed)
+			if guesses > maxSpoofed {
+				s.closeWith(errSpoofed)
 				return
 			}
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			now := time.Now()
-			s.sweep(now)
-			if s.done(now) {
+			s.failOverdue(now)
+			if s.closeIfDone(now) {
 				return
 			}
-			_ = s.conn.SetReadDeadline(now.Add(u.tick()))
+			_ = s.conn.SetReadDeadline(now.Add(u.sweepInterval()))
 		default:
-			// The upstream's machine says that nobody listens, or we stop.
+			// An ICMP error such as "connection refused", or Stop closed the socket.
 			if errors.Is(err, net.ErrClosed) {
 				err = errStopped
 			}
-			s.end(err)
+			s.closeWith(err)
 			return
 		}
 	}
 }
 
-// sweep ends what has waited too long.
-func (s *socket) sweep(now time.Time) {
-	for _, a := range s.expire(now.Add(-s.to.options().readTimeout)) {
-		s.to.failed(a, timedOut("udp", s.conn.LocalAddr(), s.conn.RemoteAddr()))
+// failOverdue fails the attempts that timed out.
+func (s *socket) failOverdue(now time.Time) {
+	for _, a := range s.expire(now.Add(-s.upstream.options().readTimeout)) {
+		s.upstream.fail(a, timeoutError("udp", s.conn.LocalAddr(), s.conn.RemoteAddr()))
 	}
 }
 
-// done closes a socket that has had its time.
-func (s *socket) done(now time.Time) bool {
-	if now.Sub(s.born) > s.to.options().expire {
+// closeIfDone closes the socket if no attempt waits on it and it has expired or
+// been retired.
+func (s *socket) closeIfDone(now time.Time) bool {
+	if now.Sub(s.opened) > s.upstream.options().expire {
 		s.retired.Store(true)
 	}
 	if !s.retired.Load() || s.load() > 0 {
 		return false
 	}
-	s.end(errBusy) // for those that came in this moment
+	s.closeWith(errBusy) // for attempts added just now
 	return true
 }
 
-// end closes the socket, and ends the attempts on it.
-func (s *socket) end(err error) {
+// closeWith closes the socket and fails its attempts.
+func (s *socket) closeWith(err error) {
 	s.retired.Store(true)
 	_ = s.conn.Close()
 	for _, a := range s.close() {
-		s.to.failed(a, err)
+		s.upstream.fail(a, err)
 	}
 }

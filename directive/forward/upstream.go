@@ -13,144 +13,157 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// An upstream is one server that questions are sent to.
+// An upstream is a server to which queries are sent.
 type upstream struct {
 	target
-	set     *upstreams
-	latency latencies
-	counted *series
+	set     *upstreamSet
+	latency latencyHistogram
+	metrics *upstreamMetrics
 
-	heard    atomic.Int64 // when it answered last, in nanoseconds since 1970
-	misses   atomic.Int32 // questions, since it answered in time, that it has let wait
-	missed   atomic.Int64 // when it did so last
-	fails    atomic.Int32 // health checks that failed since it answered
-	checking atomic.Bool
-	tried    atomic.Int64 // when it was last sent a question although it is down
-	noEDNS   atomic.Int64 // until when it is asked without EDNS
+	lastReply    atomic.Int64 // Unix time in nanoseconds
+	overdue      atomic.Int32 // queries overdue since the last timely reply
+	lastOverdue  atomic.Int64 // Unix time in nanoseconds
+	failedChecks atomic.Int32 // since the last reply
+	downSince    atomic.Int64 // Unix time in nanoseconds
+	checking     atomic.Bool
+	lastTrial    atomic.Int64 // when a query was last sent although the upstream was down
+	noEDNSUntil  atomic.Int64 // Unix time in nanoseconds
 
-	mu      sync.Mutex
-	sockets []*socket
-	streams []*stream
-	web     *http.Client // of DNS over HTTPS
-	gone    bool         // it is no upstream any more: no health checks
+	mu        sync.Mutex
+	sockets   []*socket
+	streams   []*stream
+	client    *http.Client // for DNS over HTTPS
+	dropGauge func()
+	retired   bool // removed from the set: no more health checks
 }
 
 const (
-	// suspicion is how many questions an upstream lets wait before others are
-	// asked first, and for how long after the last.
-	suspicion    = 3
-	suspicionEnd = 2 * time.Second
-	// withoutEDNS is how long we believe that an upstream does not know EDNS.
-	withoutEDNS = 10 * time.Minute
+	// An upstream is suspect after suspectAfter overdue queries, for suspectFor
+	// after the last of them.
+	suspectAfter = 3
+	suspectFor   = 2 * time.Second
+	// noEDNSFor is how long queries are sent without EDNS to an upstream that does
+	// not support it.
+	noEDNSFor = 10 * time.Minute
 )
+
+func newUpstream(s *upstreamSet, t target) *upstream {
+	u := &upstream{target: t, set: s, metrics: newUpstreamMetrics(s.registry, t)}
+	u.dropGauge = s.registry.TemporaryGauge("seamark_forward_upstream_up", "1 if the upstream is up, 0 if it has failed its health checks.",
+		func() float64 {
+			if u.down() {
+				return 0
+			}
+			return 1
+		}, "to", t.String())
+	return u
+}
 
 func (u *upstream) options() *options { return &u.set.options }
 
-// down says that health checks have failed.
+// down reports whether the upstream has failed its health checks.
 func (u *upstream) down() bool {
 	most := u.options().maxFails
-	return most > 0 && int(u.fails.Load()) >= most
+	return most > 0 && int(u.failedChecks.Load()) >= most
 }
 
-// suspect says that it has been letting questions wait just now.
+// suspect reports whether recent queries have been overdue.
 func (u *upstream) suspect(now time.Time) bool {
-	return u.misses.Load() >= suspicion && now.UnixNano()-u.missed.Load() < int64(suspicionEnd)
+	return u.overdue.Load() >= suspectAfter && now.UnixNano()-u.lastOverdue.Load() < int64(suspectFor)
 }
 
-// worthTrying says whether an upstream that is down gets a question all the
-// same: a hundred in a second do, so that those which wait for it are few
-// however many clients there are.
-func (u *upstream) worthTrying(now time.Time) bool {
-	last := u.tried.Load()
-	return now.UnixNano()-last > int64(10*time.Millisecond) && u.tried.CompareAndSwap(last, now.UnixNano())
+// allowTrial reports whether a query may be sent although the upstream is down:
+// a hundred a second may, so that few queries wait for it.
+func (u *upstream) allowTrial(now time.Time) bool {
+	last := u.lastTrial.Load()
+	return now.UnixNano()-last > int64(10*time.Millisecond) && u.lastTrial.CompareAndSwap(last, now.UnixNano())
 }
 
-// tail is how long a question is left to it alone.
-func (u *upstream) tail() time.Duration { return u.latency.tail(u.options().readTimeout) }
+// latency95 returns how long to wait for the upstream before trying another.
+func (u *upstream) latency95() time.Duration { return u.latency.percentile95(u.options().readTimeout) }
 
-// waits notes that it has let a question wait for longer than its tail.
-func (u *upstream) waits() {
-	u.missed.Store(time.Now().UnixNano())
-	if u.misses.Add(1) >= suspicion {
-		u.check()
+// countOverdue counts a query that has waited longer than latency95.
+func (u *upstream) countOverdue() {
+	u.lastOverdue.Store(time.Now().UnixNano())
+	if u.overdue.Add(1) >= suspectAfter {
+		u.startChecks()
 	}
 }
 
-// send sends a, and never blocks. The outcome comes by a.ended.
+// send sends a without blocking. The outcome is sent to a.outcomes.
 func (u *upstream) send(a *attempt) {
-	a.to = u
-	a.edns = !a.bare && u.noEDNS.Load() < time.Now().UnixNano()
+	a.upstream = u
+	a.edns = !a.noEDNS && u.noEDNSUntil.Load() < time.Now().UnixNano()
 	a.packet = a.request.packet(a.edns)
 	if !a.probe {
-		u.counted.requests.Add(1)
+		u.metrics.requests.Add(1)
 	}
 	work := u.sendStream
 	switch {
-	case u.scheme == overHTTPS:
-		a.stream, work = true, u.sendHTTPS
-	case u.scheme == overTLS || u.options().forceTCP || a.stream:
-		a.stream = true
+	case u.scheme == schemeHTTPS:
+		a.useStream, work = true, u.sendHTTPS
+	case u.scheme == schemeTLS || u.options().forceTCP || a.useStream:
+		a.useStream = true
 	default:
 		u.sendUDP(a)
 		return
 	}
 	if !u.set.spawn(func() { work(a) }) {
-		u.failed(a, errStopped)
+		u.fail(a, errStopped)
 	}
 }
 
-// answered ends a with a reply.
-func (u *upstream) answered(a *attempt, r *reply) {
-	now, tooLate := time.Now(), a.over.Load()
-	u.heard.Store(now.UnixNano())
-	u.fails.Store(0)
+// finish ends a with a reply.
+func (u *upstream) finish(a *attempt, r *reply) {
+	now, tooLate := time.Now(), a.finished.Load()
+	u.lastReply.Store(now.UnixNano())
+	u.countSuccess()
 	if !tooLate && !a.probe {
-		u.misses.Store(0)
+		u.overdue.Store(0)
 	}
 	if !a.probe {
 		u.latency.add(now.Sub(a.sent))
-		u.counted.answered(r.code, now.Sub(a.sent))
+		u.metrics.countReply(r.code, now.Sub(a.sent))
 	}
-	if a.bare && !r.dislikes() && len(a.request.options) == 0 {
-		u.noEDNS.Store(now.Add(withoutEDNS).UnixNano()) // RFC 6891 §7
+	if a.noEDNS && !r.rejectsRequest() && len(a.request.options) == 0 {
+		u.noEDNSUntil.Store(now.Add(noEDNSFor).UnixNano()) // RFC 6891 §7
 	}
 	if tooLate {
-		u.counted.discard(late)
+		u.metrics.discard(late)
 	}
-	if r.left > 0 && !a.probe {
-		u.counted.discard(scrubbed)
+	if r.dropped > 0 && !a.probe {
+		u.metrics.discard(extraRecord)
 	}
-	a.ended <- &outcome{attempt: a, reply: r}
+	a.outcomes <- &outcome{attempt: a, reply: r}
 }
 
-// failed ends a with an error.
-func (u *upstream) failed(a *attempt, err error) {
-	if !a.probe && err != errStopped && err != errGuessed {
-		u.counted.failed.Add(1)
-		if !isTimeout(err) { // it refuses, or hangs up: others first
-			u.misses.Store(suspicion)
-			u.missed.Store(time.Now().UnixNano())
+// fail ends a with an error.
+func (u *upstream) fail(a *attempt, err error) {
+	if !a.probe && err != errStopped && err != errSpoofed {
+		u.metrics.failed.Add(1)
+		if !isTimeout(err) { // refused or closed: prefer other upstreams
+			u.overdue.Store(suspectAfter)
+			u.lastOverdue.Store(time.Now().UnixNano())
 		}
-		u.check()
+		u.startChecks()
 	}
-	a.ended <- &outcome{attempt: a, err: err}
+	a.outcomes <- &outcome{attempt: a, err: err}
 }
 
-// discard counts a packet that is not a's answer. a goes on waiting: the
-// answer may still come.
-func (u *upstream) discard(a *attempt, why fault) {
-	u.counted.discard(why)
-	if a == nil || a.nudged {
+// discard counts a packet that is no reply to a, if a is not nil. a keeps waiting:
+// the reply may still arrive.
+func (u *upstream) discard(a *attempt, why discardReason) {
+	u.metrics.discard(why)
+	if a == nil || a.sawInvalid {
 		return
 	}
-	a.nudged = true
-	a.ended <- &outcome{attempt: a, nudge: true}
+	a.sawInvalid = true
+	a.outcomes <- &outcome{attempt: a, invalid: true}
 }
 
-// read looks at a packet that came by a socket or connection of u's. p is the
-// caller's. A guess is a packet that u has no reason to send: somebody else may
-// be trying ids.
-func (u *upstream) read(t *table, packet []byte, p *parser, most int) (guess bool) {
+// receive processes a packet from a socket or connection to u. It reports whether
+// the packet may be spoofed: u has no reason to send it. p belongs to the caller.
+func (u *upstream) receive(t *table, packet []byte, p *parser, most int) (guess bool) {
 	if len(packet) < wire.HeaderLen {
 		u.discard(nil, malformed)
 		return true
@@ -158,54 +171,54 @@ func (u *upstream) read(t *table, packet []byte, p *parser, most int) (guess boo
 	a, used := t.find(uint16(packet[0])<<8 | uint16(packet[1]))
 	switch {
 	case a == nil && used:
-		u.discard(nil, late) // we had given up, or it comes twice
+		u.discard(nil, late) // the attempt timed out, or this is a duplicate
 		return false
 	case a == nil:
-		u.discard(nil, unasked)
+		u.discard(nil, unknownID)
 		return true
 	}
 	r, why := u.parse(a, packet, p, most)
 	switch {
-	case why == question:
+	case why == wrongQuestion:
 		u.discard(nil, why)
 		return true
-	case why != sound:
+	case why != valid:
 		u.discard(a, why)
 	case t.take(a):
-		u.answered(a, r)
+		u.finish(a, r)
 	}
 	return false
 }
 
-// parse checks a packet that has a's id.
-func (u *upstream) parse(a *attempt, packet []byte, p *parser, most int) (*reply, fault) {
+// parse validates a packet that has a's ID.
+func (u *upstream) parse(a *attempt, packet []byte, p *parser, most int) (*reply, discardReason) {
 	switch {
-	case !echoes(packet, a.request.question):
-		return nil, question
+	case !echoesQuestion(packet, a.request.question):
+		return nil, wrongQuestion
 	case len(packet) > most:
-		u.counted.discard(oversize)
-		return &reply{flags: wire.FlagTC, cut: true, edns: true}, sound
+		u.metrics.discard(oversize)
+		return &reply{flags: wire.FlagTC, truncated: true, edns: true}, valid
 	}
 	r, why := p.parse(packet, a.request.question, a.request.do)
-	if why == sound && r.cut && a.stream {
-		return nil, malformed // there is no other way left to ask
+	if why == valid && r.truncated && a.useStream {
+		return nil, malformed // there is no other transport to try
 	}
 	return r, why
 }
 
-// timedOut is the error of a read that waited in vain, in the words of package
-// net: people's configurations look for them.
-func timedOut(network string, from, to net.Addr) error {
+// timeoutError returns the error of a read that timed out, in the wording of
+// package net, which users' log filters match.
+func timeoutError(network string, from, to net.Addr) error {
 	return &net.OpError{Op: "read", Net: network, Source: from, Addr: to, Err: os.ErrDeadlineExceeded}
 }
 
-// tick is how often sockets and connections look for what has waited too long.
-func (u *upstream) tick() time.Duration {
+// sweepInterval returns how often sockets and connections look for attempts that
+// timed out.
+func (u *upstream) sweepInterval() time.Duration {
 	return min(max(u.options().readTimeout/8, 5*time.Millisecond), 250*time.Millisecond)
 }
 
-// dialer makes connections from the address that was asked for, to upstreams
-// of its family.
+// dialer returns a dialer that uses source_address for upstreams of its family.
 func (o *options) dialer(network string, to netip.Addr) *net.Dialer {
 	d := &net.Dialer{}
 	if o.source.IsValid() && o.source.Is4() == to.Is4() {
@@ -218,12 +231,13 @@ func (o *options) dialer(network string, to netip.Addr) *net.Dialer {
 	return d
 }
 
-// retire is for an upstream that is nobody's any more: what is open takes no
-// more questions, and closes when those under way have ended.
+// retire is called when u is removed from the set. Its sockets and connections
+// take no more queries, and are closed once those that wait have ended.
 func (u *upstream) retire() {
 	u.mu.Lock()
-	u.gone = true
-	sockets, streams, web := u.sockets, u.streams, u.web
+	u.retired = true
+	u.dropGauge()
+	sockets, streams, web := u.sockets, u.streams, u.client
 	u.sockets, u.streams = nil, nil
 	u.mu.Unlock()
 	for _, s := range sockets {

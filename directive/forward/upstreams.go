@@ -15,13 +15,13 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// mostUpstreams is how many one forward may have, as in CoreDNS.
-const mostUpstreams = 15
+// maxUpstreams is the maximum number of upstreams of a forward, as in CoreDNS.
+const maxUpstreams = 15
 
-// Upstreams is the servers of one forward, with their sockets, latencies and
-// health. They outlive a reload that changes nothing about them. Everything
-// that runs for them runs in spawn, and has ended when Stop returns.
-type upstreams struct {
+// An upstreamSet holds the upstreams of a forward, with their sockets, latencies
+// and health. It outlives a reload that does not change its options. Its
+// goroutines are started by spawn and have ended when Stop returns.
+type upstreamSet struct {
 	options  options
 	log      *slog.Logger
 	registry *metrics.Registry
@@ -29,7 +29,7 @@ type upstreams struct {
 	sessions tls.ClientSessionCache
 
 	coalesced *metrics.Counter
-	broken    *metrics.Counter
+	allDown   *metrics.Counter
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -37,55 +37,55 @@ type upstreams struct {
 	closed  bool
 	running sync.WaitGroup
 
-	roster atomic.Pointer[roster]
-	robin  atomic.Uint32
+	current         atomic.Pointer[upstreamList]
+	roundRobinCount atomic.Uint32
 
-	flight  sync.Mutex
-	flights map[string]*exchange
+	exchangeMu sync.Mutex
+	exchanges  map[string]*exchange
 }
 
-// A roster is the upstreams at one time, in the order of the Corefile and of
-// the files it names. It does not change.
-type roster struct {
+// An upstreamList holds the current upstreams, in the order of the Corefile and
+// of the files that it names. It is immutable.
+type upstreamList struct {
 	all     []*upstream
-	changed chan struct{} // closed when there is another roster
+	changed chan struct{} // closed when there is a newer list
 }
 
-// newUpstreams begins to follow the places of o. It waits until names of hosts
-// have been looked up once, but not long, and not for ever.
-func newUpstreams(ctx context.Context, o options, log *slog.Logger, r *metrics.Registry) *upstreams {
-	s := &upstreams{
+// newUpstreamSet returns a running set of the upstreams of o. It waits for the
+// first lookup of host names, at most resolveTimeout.
+func newUpstreamSet(ctx context.Context, o options, log *slog.Logger, r *metrics.Registry) *upstreamSet {
+	s := &upstreamSet{
 		options:   o,
 		log:       log,
 		registry:  r,
 		sessions:  tls.NewLRUClientSessionCache(0),
-		coalesced: r.Counter("seamark_forward_coalesced_total", "Questions that waited for the answer to an equal one that was under way."),
-		broken:    r.Counter("coredns_forward_healthcheck_broken_total", "Questions for which every upstream was down."),
-		flights:   map[string]*exchange{},
+		coalesced: r.Counter("seamark_forward_coalesced_total", "Queries that waited for the reply to an equal query."),
+		allDown:   r.Counter("coredns_forward_healthcheck_broken_total", "Queries for which every upstream was down."),
+		exchanges: map[string]*exchange{},
 	}
 	s.resolver = &net.Resolver{PreferGo: true}
 	if len(o.resolvers) > 0 {
 		s.resolver = &net.Resolver{PreferGo: true, Dial: s.dialResolver}
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.roster.Store(&roster{changed: make(chan struct{})})
-	f := newFollower(s)
-	first, cancel := context.WithTimeout(ctx, resolveTime)
+	s.current.Store(&upstreamList{changed: make(chan struct{})})
+	f := newUpdater(s)
+	first, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
-	f.look(first)
+	f.update(first)
 	s.spawn(f.run)
 	return s
 }
 
-// dialResolver connects to one of those that `resolver` names.
-func (s *upstreams) dialResolver(ctx context.Context, network, _ string) (net.Conn, error) {
+// dialResolver connects to a server of the option resolver.
+func (s *upstreamSet) dialResolver(ctx context.Context, network, _ string) (net.Conn, error) {
 	to := s.options.resolvers[rand.IntN(len(s.options.resolvers))]
 	return s.options.dialer(network, to.Addr()).DialContext(ctx, network, to.String())
 }
 
-// spawn runs f until it returns, and Stop waits for it. It says false if Stop
-// has been called.
-func (s *upstreams) spawn(f func()) bool {
+// spawn runs f in a goroutine for which Stop waits. It reports false if Stop has
+// been called.
+func (s *upstreamSet) spawn(f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -95,32 +95,31 @@ func (s *upstreams) spawn(f func()) bool {
 	return true
 }
 
-// Stop ends everything and waits for it.
-func (s *upstreams) Stop() {
+// Stop ends all goroutines of the set and waits for them.
+func (s *upstreamSet) Stop() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
 	s.cancel()
 	s.running.Wait()
-	for _, u := range s.roster.Load().all {
-		u.retire() // HTTP keeps its connections
+	for _, u := range s.current.Load().all {
+		u.retire() // package http keeps idle connections
 	}
 }
 
-// become makes targets the upstreams. Those that were there before go on with
-// what they have.
-func (s *upstreams) become(targets []target) {
-	old := s.roster.Load()
-	next := &roster{changed: make(chan struct{})}
+// setTargets replaces the upstreams. Those that stay keep their state.
+func (s *upstreamSet) setTargets(targets []target) {
+	old := s.current.Load()
+	next := &upstreamList{changed: make(chan struct{})}
 	for _, t := range targets {
 		i := slices.IndexFunc(old.all, func(u *upstream) bool { return u.target == t })
 		if i >= 0 {
 			next.all = append(next.all, old.all[i])
 		} else {
-			next.all = append(next.all, &upstream{target: t, set: s, counted: newSeries(s.registry, t)})
+			next.all = append(next.all, newUpstream(s, t))
 		}
 	}
-	s.roster.Store(next)
+	s.current.Store(next)
 	close(old.changed)
 	for _, u := range old.all {
 		if !slices.Contains(next.all, u) {
@@ -129,13 +128,13 @@ func (s *upstreams) become(targets []target) {
 	}
 }
 
-// order says whom to ask, best first. Without a healthy upstream the error says
-// why; with errUnhealthy there is one to try all the same, unless that has been
-// forbidden.
-func (s *upstreams) order(excluded *exclusion) ([]*upstream, error) {
-	all := s.roster.Load().all
+// candidates returns the upstreams to query, best first. If none is healthy it
+// returns errUnhealthy and, unless failfast_all_unhealthy_upstreams is set, one
+// upstream to try.
+func (s *upstreamSet) candidates(excluded *exclusion) ([]*upstream, error) {
+	all := s.current.Load().all
 	if len(all) == 0 {
-		return nil, errNone
+		return nil, errNoUpstream
 	}
 	usable := make([]*upstream, 0, len(all))
 	for _, u := range all {
@@ -146,7 +145,7 @@ func (s *upstreams) order(excluded *exclusion) ([]*upstream, error) {
 	if len(usable) == 0 {
 		return nil, errLooped
 	}
-	s.arrange(usable)
+	s.applyPolicy(usable)
 	healthy := make([]*upstream, 0, len(usable))
 	var slow []*upstream
 	now := time.Now()
@@ -170,12 +169,12 @@ func (s *upstreams) order(excluded *exclusion) ([]*upstream, error) {
 	return usable[i : i+1], errUnhealthy
 }
 
-// arrange puts us into the order of the policy.
-func (s *upstreams) arrange(us []*upstream) {
+// applyPolicy sorts us by the policy.
+func (s *upstreamSet) applyPolicy(us []*upstream) {
 	switch s.options.policy {
 	case sequential:
 	case roundRobin:
-		n := int(s.robin.Add(1)-1) % len(us)
+		n := int(s.roundRobinCount.Add(1)-1) % len(us)
 		slices.Reverse(us[:n])
 		slices.Reverse(us[n:])
 		slices.Reverse(us)
@@ -184,39 +183,39 @@ func (s *upstreams) arrange(us []*upstream) {
 	}
 }
 
-// tlsFor is the configuration of connections to one upstream.
-func (s *upstreams) tlsFor(t target) *tls.Config {
+// tlsConfig returns the configuration of connections to one upstream.
+func (s *upstreamSet) tlsConfig(t target) *tls.Config {
 	c := s.options.tls.Clone()
 	c.ClientSessionCache = s.sessions
 	switch {
 	case s.options.serverName != "":
 		c.ServerName = s.options.serverName
-	case t.scheme == overHTTPS: // the URL says it
-	case t.server != "":
-		c.ServerName = t.server
+	case t.scheme == schemeHTTPS: // package http uses the URL's host
+	case t.serverName != "":
+		c.ServerName = t.serverName
 	default:
 		c.ServerName = t.addr.Addr().WithZone("").String()
 	}
 	return c
 }
 
-// places gives the targets of each place as they are now.
-func (s *upstreams) targets(found [][]netip.Addr) (targets []target) {
-	for i, p := range s.options.to {
+// targets returns the targets of all destinations, without duplicates.
+func (s *upstreamSet) targets(found [][]netip.Addr) (targets []target) {
+	for i, p := range s.options.destinations {
 		switch {
-		case p.scheme == overHTTPS:
+		case p.scheme == schemeHTTPS:
 			targets = append(targets, target{scheme: p.scheme, url: p.url})
 		case p.addr.IsValid():
-			targets = append(targets, p.at(p.addr.Addr()))
+			targets = append(targets, p.targetAt(p.addr.Addr()))
 		default:
 			for _, addr := range found[i] {
-				targets = append(targets, p.at(addr))
+				targets = append(targets, p.targetAt(addr))
 			}
 		}
 	}
 	var once []target
 	for _, t := range targets {
-		if !slices.Contains(once, t) && len(once) < mostUpstreams {
+		if !slices.Contains(once, t) && len(once) < maxUpstreams {
 			once = append(once, t)
 		}
 	}

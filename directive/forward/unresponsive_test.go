@@ -19,7 +19,7 @@ import (
 
 // accepting gives each connection to serve, with its number from 1 on. closed
 // counts those that the other side has closed.
-func accepting(t *testing.T, serve func(n int, c net.Conn)) (addr string) {
+func newTCPServer(t *testing.T, serve func(n int, c net.Conn)) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -76,7 +76,7 @@ func framed(m *mdns.Msg) []byte {
 
 // A connection on which no answer comes any more is closed, however many
 // questions are sent on it, and whatever else comes.
-func TestWedgedConnection(t *testing.T) {
+func TestUnresponsiveConnection(t *testing.T) {
 	silence := func(net.Conn) {}
 	drip := func(c net.Conn) {
 		_, _ = c.Write([]byte{0xFF, 0xFF})
@@ -91,7 +91,7 @@ func TestWedgedConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var closed atomic.Bool
-			addr := accepting(t, func(n int, c net.Conn) {
+			addr := newTCPServer(t, func(n int, c net.Conn) {
 				for i := 0; ; i++ {
 					q := readFramed(c)
 					if q == nil {
@@ -107,8 +107,8 @@ func TestWedgedConnection(t *testing.T) {
 				}
 				closed.Store(closed.Load() || n == 1)
 			})
-			r := run(t, "forward . "+addr+" {\n force_tcp\n read_timeout 100ms\n max_fails 0\n}")
-			r.want("first.example.", mdns.TypeA, "192.0.2.1")
+			r := newHarness(t, "forward . "+addr+" {\n force_tcp\n read_timeout 100ms\n max_fails 0\n}")
+			r.wantAnswer("first.example.", mdns.TypeA, "192.0.2.1")
 			stop := make(chan struct{})
 			var all sync.WaitGroup
 			defer all.Wait()
@@ -121,7 +121,7 @@ func TestWedgedConnection(t *testing.T) {
 							return
 						case <-time.After(5 * time.Millisecond):
 						}
-						r.want(fmt.Sprintf("n%d-%d.example.", w, i), mdns.TypeA, "192.0.2.1")
+						r.wantAnswer(fmt.Sprintf("n%d-%d.example.", w, i), mdns.TypeA, "192.0.2.1")
 					}
 				})
 			}
@@ -132,9 +132,9 @@ func TestWedgedConnection(t *testing.T) {
 
 // An upstream that closes after each answer, or resets, costs further
 // connections and no answers.
-func TestClosesAfterEach(t *testing.T) {
+func TestConnectionClosedAfterEachReply(t *testing.T) {
 	for _, linger := range []int{-1, 0} {
-		addr := accepting(t, func(_ int, c net.Conn) {
+		addr := newTCPServer(t, func(_ int, c net.Conn) {
 			if q := readFramed(c); q != nil {
 				for _, b := range framed(answerOf(q, "1")) {
 					_, _ = c.Write([]byte{b})
@@ -143,13 +143,13 @@ func TestClosesAfterEach(t *testing.T) {
 			time.Sleep(2 * time.Millisecond) // a reset takes with it what has not been read
 			_ = c.(*net.TCPConn).SetLinger(linger)
 		})
-		r := run(t, "forward . "+addr+" {\n force_tcp\n max_fails 0\n max_connect_attempts 0\n}")
+		r := newHarness(t, "forward . "+addr+" {\n force_tcp\n max_fails 0\n max_connect_attempts 0\n}")
 		for i := range 20 {
-			r.want(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "192.0.2.1")
+			r.wantAnswer(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "192.0.2.1")
 		}
 		var all sync.WaitGroup
 		for i := range 8 {
-			all.Go(func() { r.get(fmt.Sprintf("m%d.example.", i), mdns.TypeA) })
+			all.Go(func() { r.query(fmt.Sprintf("m%d.example.", i), mdns.TypeA) })
 		}
 		all.Wait()
 	}
@@ -165,12 +165,12 @@ func relay(c net.Conn, to string, hold func() bool) {
 	defer func() { _ = back.Close() }()
 	go func() {
 		defer func() { _ = c.Close() }()
-		through(c, back, hold)
+		copyUntilHeld(c, back, hold)
 	}()
-	through(back, c, hold)
+	copyUntilHeld(back, c, hold)
 }
 
-func through(to io.Writer, from io.Reader, hold func() bool) {
+func copyUntilHeld(to io.Writer, from io.Reader, hold func() bool) {
 	buf := make([]byte, 4096)
 	for {
 		n, err := from.Read(buf)
@@ -183,22 +183,22 @@ func through(to io.Writer, from io.Reader, hold func() bool) {
 	}
 }
 
-func answersWeb(w http.ResponseWriter, q *mdns.Msg, _ *http.Request) {
+func answerHTTPS(w http.ResponseWriter, q *mdns.Msg, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/dns-message")
 	_, _ = w.Write(pack(answerOf(q, "1")))
 }
 
 // HTTPS: connections that hang, before TLS or later, make way for new ones, and
 // none is left when all has stopped.
-func TestWedgedHTTPS(t *testing.T) {
+func TestUnresponsiveHTTPSConnection(t *testing.T) {
 	t.Run("handshake", func(t *testing.T) {
 		t.Parallel()
-		ca := newAuthority(t)
-		s := webbed(t, ca.config(false), answersWeb)
+		ca := newTestCA(t)
+		s := newHTTPSUpstream(t, ca.config(false), answerHTTPS)
 		var mute atomic.Bool
 		var open atomic.Int32
 		mute.Store(true)
-		addr := accepting(t, func(_ int, c net.Conn) {
+		addr := newTCPServer(t, func(_ int, c net.Conn) {
 			open.Add(1)
 			defer open.Add(-1)
 			if mute.Load() {
@@ -207,59 +207,59 @@ func TestWedgedHTTPS(t *testing.T) {
 			}
 			relay(c, s.Listener.Addr().String(), func() bool { return false })
 		})
-		r := run(t, "forward . https://"+addr+" {\n tls "+ca.file("ca.pem")+"\n read_timeout 50ms\n max_fails 0\n max_connect_attempts 2\n}")
-		for i := range 2 * webConns {
-			r.want(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "SERVFAIL")
+		r := newHarness(t, "forward . https://"+addr+" {\n tls "+ca.file("ca.pem")+"\n read_timeout 50ms\n max_fails 0\n max_connect_attempts 2\n}")
+		for i := range 2 * maxHTTPConns {
+			r.wantAnswer(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "SERVFAIL")
 		}
 		mute.Store(false)
-		eventually(t, "it answers", func() bool { return r.get("a.example.", mdns.TypeA) == "192.0.2.1" })
+		eventually(t, "it answers", func() bool { return r.query("a.example.", mdns.TypeA) == "192.0.2.1" })
 		mute.Store(true)
 		r.forward[0].set.Stop()
 		eventually(t, "nothing is open", func() bool { return open.Load() == 0 })
 	})
 	t.Run("later", func(t *testing.T) {
 		t.Parallel()
-		ca := newAuthority(t)
-		s := webbed(t, ca.config(false), answersWeb)
+		ca := newTestCA(t)
+		s := newHTTPSUpstream(t, ca.config(false), answerHTTPS)
 		var holds atomic.Bool
-		addr := accepting(t, func(n int, c net.Conn) {
+		addr := newTCPServer(t, func(n int, c net.Conn) {
 			relay(c, s.Listener.Addr().String(), func() bool { return n == 1 && holds.Load() })
 		})
-		r := run(t, "forward . https://"+addr+" {\n tls "+ca.file("ca.pem")+"\n read_timeout 50ms\n max_fails 0\n max_connect_attempts 2\n}")
-		r.want("a.example.", mdns.TypeA, "192.0.2.1")
+		r := newHarness(t, "forward . https://"+addr+" {\n tls "+ca.file("ca.pem")+"\n read_timeout 50ms\n max_fails 0\n max_connect_attempts 2\n}")
+		r.wantAnswer("a.example.", mdns.TypeA, "192.0.2.1")
 		holds.Store(true)
 		n := 0
 		eventually(t, "it answers again", func() bool {
 			n++
-			return r.get(fmt.Sprintf("n%d.example.", n), mdns.TypeA) == "192.0.2.1"
+			return r.query(fmt.Sprintf("n%d.example.", n), mdns.TypeA) == "192.0.2.1"
 		})
 	})
 }
 
 // Where TCP is blocked on the way, a truncated answer is not held back while
 // TCP is tried again and again.
-func TestTruncatedWithMuteTCP(t *testing.T) {
-	up := upstreamOf(t, func(q *mdns.Msg, tcp bool, send func([]byte)) {
+func TestTruncatedWithUnresponsiveTCP(t *testing.T) {
+	up := newFakeUpstream(t, func(q *mdns.Msg, tcp bool, send func([]byte)) {
 		if !tcp {
 			m := answerOf(q, "1")
 			m.Truncated = true
 			send(pack(m))
 		}
 	})
-	r := run(t, "forward . "+up.addr)
+	r := newHarness(t, "forward . "+up.addr)
 	m, err := r.ask(query("a.example.", mdns.TypeA), dns.UDP)
 	if err != nil || !m.Truncated || brief(m) != "192.0.2.1" {
 		t.Errorf("%v: %v", err, m)
 	}
-	if n, tcp, _ := up.count(); tcp > 3 {
+	if n, tcp, _ := up.counts(); tcp > 3 {
 		t.Errorf("asked %d times, %d over TCP", n, tcp)
 	}
 }
 
 // One question that a server does not like, whatever the reason, does not take
 // EDNS, and with it DNSSEC, from all others.
-func TestFormatErrorOfOne(t *testing.T) {
-	up := upstreamOf(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
+func TestFormatErrorFromOneUpstream(t *testing.T) {
+	up := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
 		opt := q.IsEdns0()
 		m := answerOf(q, "1")
 		if opt != nil && len(opt.Option) > 0 || strings.HasPrefix(q.Question[0].Name, "bad.") {
@@ -267,50 +267,50 @@ func TestFormatErrorOfOne(t *testing.T) {
 		}
 		send(pack(m))
 	})
-	r := run(t, "forward . "+up.addr)
+	r := newHarness(t, "forward . "+up.addr)
 	q := query("a.example.", mdns.TypeA)
 	q.SetEdns0(1232, false)
 	q.IsEdns0().Option = append(q.IsEdns0().Option, &mdns.EDNS0_LOCAL{Code: 65001, Data: []byte("x")})
 	if m, err := r.ask(q, dns.UDP); err != nil || brief(m) != "192.0.2.1" {
 		t.Errorf("with an option: %v %v", err, m)
 	}
-	r.want("bad.example.", mdns.TypeA, "FORMERR")
-	r.want("b.example.", mdns.TypeA, "192.0.2.1")
-	asked, _ := up.questions()
+	r.wantAnswer("bad.example.", mdns.TypeA, "FORMERR")
+	r.wantAnswer("b.example.", mdns.TypeA, "192.0.2.1")
+	asked, _ := up.queries()
 	if last := asked[len(asked)-1]; last.Question[0].Name != "b.example." || last.IsEdns0() == nil {
 		t.Errorf("asked without EDNS: %v", last)
 	}
 }
 
 // failover waits for those who have been asked and may say better.
-func TestFailoverWaits(t *testing.T) {
-	slow := upstreamOf(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
+func TestFailoverWaitsForOthers(t *testing.T) {
+	slow := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
 		go func() { time.Sleep(600 * time.Millisecond); send(pack(answerOf(q, "1"))) }()
 	})
-	bad := upstreamOf(t, code(mdns.RcodeServerFailure))
-	r := run(t, "forward . "+slow.addr+" "+bad.addr+" {\n policy sequential\n failover SERVFAIL\n}")
-	r.want("a.example.", mdns.TypeA, "192.0.2.1")
-	if bad.times() == 0 {
+	bad := newFakeUpstream(t, answerWithCode(mdns.RcodeServerFailure))
+	r := newHarness(t, "forward . "+slow.addr+" "+bad.addr+" {\n policy sequential\n failover SERVFAIL\n}")
+	r.wantAnswer("a.example.", mdns.TypeA, "192.0.2.1")
+	if bad.queryCount() == 0 {
 		t.Error("the other was not asked meanwhile")
 	}
-	slow.becomes(silent)
-	r.want("b.example.", mdns.TypeA, "SERVFAIL")
+	slow.setBehavior(noReply)
+	r.wantAnswer("b.example.", mdns.TypeA, "SERVFAIL")
 }
 
 // An upstream that answers questions and no health checks serves, even if it is
 // asked seldom.
-func TestOnlyChecksFail(t *testing.T) {
-	up := upstreamOf(t, func(q *mdns.Msg, tcp bool, send func([]byte)) {
+func TestHealthChecksFailQueriesSucceed(t *testing.T) {
+	up := newFakeUpstream(t, func(q *mdns.Msg, tcp bool, send func([]byte)) {
 		if q.Question[0].Name != "." {
-			good("1")(q, tcp, send)
+			answerWithAddress("1")(q, tcp, send)
 		}
 	})
-	r := run(t, "forward . "+up.addr)
-	u := r.forward[0].set.roster.Load().all[0]
+	r := newHarness(t, "forward . "+up.addr)
+	u := r.forward[0].set.current.Load().all[0]
 	for i := range 3 {
-		u.fails.Store(2)
-		u.tried.Store(0) // the last was long ago
-		r.want(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "192.0.2.1")
+		u.failedChecks.Store(2)
+		u.lastTrial.Store(0) // the last was long ago
+		r.wantAnswer(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "192.0.2.1")
 	}
 	if n := r.metric("coredns_forward_healthcheck_broken_total"); n != "3" {
 		t.Errorf("broken: %s", n)
@@ -318,21 +318,21 @@ func TestOnlyChecksFail(t *testing.T) {
 }
 
 // One that refuses is not asked again and again while another loses questions.
-func TestRefusesBesideLossy(t *testing.T) {
-	gone := upstreamOf(t, silent)
+func TestRefusingBesideLossyUpstream(t *testing.T) {
+	gone := newFakeUpstream(t, noReply)
 	gone.stop()
 	var copies sync.Map
-	up := upstreamOf(t, func(q *mdns.Msg, tcp bool, send func([]byte)) {
+	up := newFakeUpstream(t, func(q *mdns.Msg, tcp bool, send func([]byte)) {
 		n, _ := copies.LoadOrStore(q.Question[0].Name, new(atomic.Int32))
 		if n.(*atomic.Int32).Add(1) == 6 {
-			good("1")(q, tcp, send)
+			answerWithAddress("1")(q, tcp, send)
 		}
 	})
-	r := run(t, "forward . "+gone.addr+" "+up.addr+" {\n policy sequential\n max_fails 0\n}")
-	all := r.forward[0].set.roster.Load().all
-	for range known {
+	r := newHarness(t, "forward . "+gone.addr+" "+up.addr+" {\n policy sequential\n max_fails 0\n}")
+	all := r.forward[0].set.current.Load().all
+	for range minSamples {
 		all[1].latency.add(time.Millisecond)
 	}
-	r.want("a.example.", mdns.TypeA, "192.0.2.1")
-	r.want("b.example.", mdns.TypeA, "192.0.2.1")
+	r.wantAnswer("a.example.", mdns.TypeA, "192.0.2.1")
+	r.wantAnswer("b.example.", mdns.TypeA, "192.0.2.1")
 }

@@ -63,14 +63,14 @@ func loopback(t *testing.T, hosts ...string) (port string) {
 }
 
 // atPort makes a file's name servers listen at another port than 53.
-func atPort(t *testing.T, r *rig, port string) {
+func atPort(t *testing.T, r *harness, port string) {
 	t.Helper()
 	n, err := netip.ParseAddrPort("127.0.0.1:" + port)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range r.forward {
-		r.forward[i].options.to[0].port = n.Port()
+		r.forward[i].options.destinations[0].port = n.Port()
 	}
 }
 
@@ -85,13 +85,13 @@ func write(t *testing.T, file, text string) {
 }
 
 // serveFile serves what a resolv.conf lists, at a port of the test's.
-func serveFile(t *testing.T, file, port string, log io.Writer) *rig {
+func serveFile(t *testing.T, file, port string, log io.Writer) *harness {
 	t.Helper()
-	b, err := plan(".:53 {\nforward . "+file+"\n}", slog.New(slog.NewTextHandler(log, nil)))
+	b, err := setup(".:53 {\nforward . "+file+"\n}", slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t}
+	r := &harness{t: t}
 	r.forward = find(b)
 	atPort(t, r, port)
 	r.serve(b, nil)
@@ -119,7 +119,7 @@ func (t *text) String() string {
 
 // A resolv.conf that changes under load is followed, and no question is lost; one
 // that goes away, or has no server, changes nothing.
-func TestResolvConf(t *testing.T) {
+func TestResolvConfChanges(t *testing.T) {
 	port := loopback(t, "127.0.0.2", "127.0.0.3")
 	file := filepath.Join(t.TempDir(), "resolv.conf")
 	write(t, file, "search x\nnameserver 127.0.0.2\n")
@@ -130,7 +130,7 @@ func TestResolvConf(t *testing.T) {
 	for c := range 4 {
 		load.Go(func() {
 			for i := 0; !stop.Load(); i++ {
-				if got := r.get(fmt.Sprintf("n%d-%d.example.", c, i), mdns.TypeA); got != "192.0.2.2" && got != "192.0.2.3" {
+				if got := r.query(fmt.Sprintf("n%d-%d.example.", c, i), mdns.TypeA); got != "192.0.2.2" && got != "192.0.2.3" {
 					t.Errorf("got %s", got)
 				}
 			}
@@ -150,7 +150,7 @@ func TestResolvConf(t *testing.T) {
 	write(t, file, "nameserver 127.0.0.3\n")
 	<-changed
 	eventually(t, "the second server", is("127.0.0.3"))
-	eventually(t, "it answers", func() bool { return r.get("x.example.", mdns.TypeA) == "192.0.2.3" })
+	eventually(t, "it answers", func() bool { return r.query("x.example.", mdns.TypeA) == "192.0.2.3" })
 	write(t, file, "nameserver 127.0.0.3\nnameserver 127.0.0.2\nnameserver 127.0.0.3\n")
 	eventually(t, "both", is("127.0.0.3", "127.0.0.2"))
 	write(t, file, "# nothing\n")
@@ -169,71 +169,71 @@ func TestResolvConf(t *testing.T) {
 }
 
 // The upstreams that a change leaves alone keep what is known of them.
-func TestBecomeKeeps(t *testing.T) {
-	up := upstreamOf(t, good("1"))
-	r := run(t, "forward . "+up.addr)
-	r.get("a.example.", mdns.TypeA)
+func TestSetTargetsKeepsUpstreams(t *testing.T) {
+	up := newFakeUpstream(t, answerWithAddress("1"))
+	r := newHarness(t, "forward . "+up.addr)
+	r.query("a.example.", mdns.TypeA)
 	s := r.forward[0].set
-	first := s.roster.Load().all[0]
-	other := target{scheme: plain, addr: netip.MustParseAddrPort("127.0.0.9:53")}
-	s.become([]target{other, first.target})
-	if now := s.roster.Load().all; len(now) != 2 || now[1] != first {
+	first := s.current.Load().all[0]
+	other := target{scheme: schemeDNS, addr: netip.MustParseAddrPort("127.0.0.9:53")}
+	s.setTargets([]target{other, first.target})
+	if now := s.current.Load().all; len(now) != 2 || now[1] != first {
 		t.Error("the upstream is another one")
 	}
-	s.become([]target{other})
+	s.setTargets([]target{other})
 	first.mu.Lock()
 	defer first.mu.Unlock()
-	if !first.gone || len(first.sockets) != 0 {
+	if !first.retired || len(first.sockets) != 0 {
 		t.Error("an upstream that has gone still has sockets")
 	}
 }
 
 // The name of a host is looked up, and not only once.
-func TestHostname(t *testing.T) {
+func TestHostnameAddressesChange(t *testing.T) {
 	port := loopback(t, "127.0.0.2", "127.0.0.3")
 	var host atomic.Value
 	host.Store("127.0.0.2")
-	resolver := upstreamOf(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
+	resolver := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
 		m := new(mdns.Msg).SetReply(q)
 		if to := host.Load().(string); q.Question[0].Qtype == mdns.TypeA && to != "" {
 			m.Answer = append(m.Answer, rr(q.Question[0].Name+" 1 IN A "+to))
 		}
 		send(pack(m))
 	})
-	r := run(t, "forward . up.example.test:"+port+" {\n resolver "+resolver.addr+"\n}")
-	r.want("a.example.", mdns.TypeA, "192.0.2.2")
+	r := newHarness(t, "forward . up.example.test:"+port+" {\n resolver "+resolver.addr+"\n}")
+	r.wantAnswer("a.example.", mdns.TypeA, "192.0.2.2")
 	again := func(text string) {
 		host.Store(text)
-		f := newFollower(r.forward[0].set)
-		f.found[0], f.have = []netip.Addr{netip.MustParseAddr("127.0.0.2")}, []target{}
-		f.look(t.Context()) // as run does when the time has come
+		f := newUpdater(r.forward[0].set)
+		f.addrs[0], f.current = []netip.Addr{netip.MustParseAddr("127.0.0.2")}, []target{}
+		f.update(t.Context()) // as run does when the time has come
 	}
 	again("127.0.0.3")
-	r.want("b.example.", mdns.TypeA, "192.0.2.3")
+	r.wantAnswer("b.example.", mdns.TypeA, "192.0.2.3")
 	again("")
-	r.want("c.example.", mdns.TypeA, "192.0.2.2") // the last that was known
+	r.wantAnswer("c.example.", mdns.TypeA, "192.0.2.2") // the last that was known
 }
 
 // The machine's names are not there when it starts: the server does, and says
 // what is missing until they are.
-func TestHostnameMissing(t *testing.T) {
-	resolver := upstreamOf(t, code(mdns.RcodeNameError))
-	r := run(t, "forward . up.example.test {\n resolver "+resolver.addr+"\n}")
+func TestHostnameWithoutAddress(t *testing.T) {
+	resolver := newFakeUpstream(t, answerWithCode(mdns.RcodeNameError))
+	r := newHarness(t, "forward . up.example.test {\n resolver "+resolver.addr+"\n}")
 	m, err := r.ask(query("a.example.", mdns.TypeA), dns.UDP)
-	if m.Rcode != mdns.RcodeServerFailure || err == nil || !strings.Contains(err.Error(), "no upstream is known yet") {
+	if m.Rcode != mdns.RcodeServerFailure || err == nil || !strings.Contains(err.Error(), "no upstream address is known") {
 		t.Errorf("%v %v", m, err)
 	}
 }
 
 func TestSourceAddress(t *testing.T) {
-	up := upstreamOf(t, good("1"))
-	r := run(t, "forward . "+up.addr+" {\n source_address 127.0.0.7\n}")
+	up := newFakeUpstream(t, answerWithAddress("1"))
+	r := newHarness(t, "forward . "+up.addr+" {\n source_address 127.0.0.7\n}")
 	for _, proto := range []dns.Proto{dns.UDP, dns.TCP} {
 		if m, err := r.ask(query("a.example.", mdns.TypeA), proto); err != nil || brief(m) != "192.0.2.1" {
 			t.Errorf("%v %v", err, m)
 		}
 	}
-	_, from := up.questions()
+	_, from := up.queries()
 	for _, from := range from {
 		if !strings.HasPrefix(from, "127.0.0.7:") {
 			t.Errorf("asked from %s", from)
@@ -243,13 +243,13 @@ func TestSourceAddress(t *testing.T) {
 
 // A reload that changes nothing about the upstreams keeps them, with their
 // sockets; one that does ends them.
-func TestReload(t *testing.T) {
-	up := upstreamOf(t, good("1"))
-	r := run(t, "forward . "+up.addr+" {\n max_concurrent 5\n}")
-	r.get("a.example.", mdns.TypeA)
+func TestReloadKeepsUpstreams(t *testing.T) {
+	up := newFakeUpstream(t, answerWithAddress("1"))
+	r := newHarness(t, "forward . "+up.addr+" {\n max_concurrent 5\n}")
+	r.query("a.example.", mdns.TypeA)
 	before := r.forward[0].set
 	again := func(text string) {
-		b, err := plan(".:53 {\n"+text+"\n}", slog.New(slog.DiscardHandler))
+		b, err := setup(".:53 {\n"+text+"\n}", slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -261,20 +261,20 @@ func TestReload(t *testing.T) {
 	if r.forward[0].set != before || r.forward[1].set != before {
 		t.Error("the upstreams are others")
 	}
-	r.get("b.example.", mdns.TypeA)
-	if _, _, ports := up.count(); ports != 1 {
+	r.query("b.example.", mdns.TypeA)
+	if _, _, ports := up.counts(); ports != 1 {
 		t.Errorf("%d sockets: it was not kept", ports)
 	}
 	again("forward . " + up.addr + " {\n expire 1s\n}")
 	if r.forward[0].set == before || before.ctx.Err() == nil {
 		t.Error("the old upstreams go on")
 	}
-	r.want("c.example.", mdns.TypeA, "192.0.2.1")
+	r.wantAnswer("c.example.", mdns.TypeA, "192.0.2.1")
 }
 
 // Stop ends every goroutine and socket, whatever is under way.
-func TestStop(t *testing.T) {
-	quiet, fine := upstreamOf(t, silent), upstreamOf(t, good("1"))
+func TestStopEndsQueries(t *testing.T) {
+	quiet, fine := newFakeUpstream(t, noReply), newFakeUpstream(t, answerWithAddress("1"))
 	count := func() int { return runtime.NumGoroutine() }
 	files := func() int { all, _ := os.ReadDir("/proc/self/fd"); return len(all) }
 	goroutines, open := count(), files()
@@ -286,23 +286,23 @@ func TestStop(t *testing.T) {
 		"forward . https://" + quiet.addr,
 		"forward . localhost:1",
 	} {
-		b, err := plan(".:53 {\n"+text+"\n}", slog.New(slog.DiscardHandler))
+		b, err := setup(".:53 {\n"+text+"\n}", slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := &rig{t: t}
+		r := &harness{t: t}
 		r.serve(b, nil)
 		var all sync.WaitGroup
 		for i := range 20 {
-			all.Go(func() { r.get(fmt.Sprintf("n%d.example.", i), mdns.TypeA) })
+			all.Go(func() { r.query(fmt.Sprintf("n%d.example.", i), mdns.TypeA) })
 		}
-		eventually(t, "all wait", func() bool { return r.forward[0].waiting.Load() > 0 || fine.times() > 0 })
+		eventually(t, "all wait", func() bool { return r.forward[0].waiting.Load() > 0 || fine.queryCount() > 0 })
 		r.start.Stop()
 		all.Wait()
 		r.lot.Close(t.Context())
 	}
-	quiet.hangUp()
-	fine.hangUp()
+	quiet.closeConns()
+	fine.closeConns()
 	eventually(t, "goroutines have ended", func() bool { return count() <= goroutines })
 	eventually(t, "sockets are closed", func() bool { return files() <= open })
 }
