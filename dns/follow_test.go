@@ -118,7 +118,7 @@ func TestFollowNoMoreThanFits(t *testing.T) {
 			return Done
 		})),
 	})
-	if _, reply := r.ask(question("a.zone", 65280)); !reply.Truncated || size > shrink*512+2000 {
+	if _, reply := r.ask(question("a.zone", 65280)); !reply.Truncated || size > maxShrink*512+2000 {
 		t.Errorf("TC %v, %d bytes copied", reply.Truncated, size)
 	}
 }

@@ -12,36 +12,36 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// patience is how long a parked query may take before its context ends. Stub
-// resolvers ask again after five seconds (resolv.conf(5)).
-const patience = 10 * time.Second
+// defaultTimeout bounds the time that a parked query may take. Stub resolvers repeat
+// a query after five seconds (resolv.conf(5)).
+const defaultTimeout = 10 * time.Second
 
-// ErrParkingFull is the Err of a query for which there was no room to wait.
+// ErrParkingFull is the Err of a query that could not be parked.
 var ErrParkingFull = errors.New("too many queries are waiting")
 
-// A ParkingLot is where queries of one plan wait, off their readers: one goroutine
-// each, and no more than it has room for.
+// A ParkingLot holds the queries of one plan that wait. Each has a goroutine, and
+// their number is bounded.
 type ParkingLot struct {
-	// Rejected, if there is one, counts the queries for which there was no room.
+	// Rejected counts the queries that could not be parked. It may be nil.
 	Rejected *metrics.Counter
 
 	ctx    context.Context
 	cancel context.CancelFunc
-	room   chan struct{}
+	places chan struct{} // holds an element for each parked query
 	parked sync.WaitGroup
 }
 
-// NewParkingLot makes a lot with room for n queries.
+// NewParkingLot returns a lot for n queries.
 func NewParkingLot(n int) *ParkingLot {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &ParkingLot{ctx: ctx, cancel: cancel, room: make(chan struct{}, n)}
+	return &ParkingLot{ctx: ctx, cancel: cancel, places: make(chan struct{}, n)}
 }
 
-// Parked counts the queries that wait now.
-func (l *ParkingLot) Parked() int { return len(l.room) }
+// Parked returns the number of queries that wait.
+func (l *ParkingLot) Parked() int { return len(l.places) }
 
-// Close waits until ctx ends for those that wait, then cancels the rest and
-// waits for them too. Nothing may be parked any more.
+// Close waits for the parked queries until ctx ends, then cancels the others and
+// waits for them. No more queries may be parked.
 func (l *ParkingLot) Close(ctx context.Context) {
 	empty := make(chan struct{})
 	go func() { l.parked.Wait(); close(empty) }()
@@ -53,48 +53,62 @@ func (l *ParkingLot) Close(ctx context.Context) {
 	<-empty
 }
 
-// park takes q over. If there is no room it is left to the caller.
-func (l *ParkingLot) park(q *Query) bool {
+// reserve takes a place in the lot. It returns false if the lot is full.
+func (l *ParkingLot) reserve() bool {
 	select {
-	case l.room <- struct{}{}:
+	case l.places <- struct{}{}:
+		return true
 	default:
+		return false
+	}
+}
+
+// start calls f on a goroutine that has a place, and then frees the place.
+func (l *ParkingLot) start(f func()) {
+	l.parked.Add(1)
+	go func() {
+		defer l.parked.Done()
+		defer func() { <-l.places }()
+		f()
+	}()
+}
+
+// park takes q from its reader. It returns false, and leaves q to the reader, if the
+// lot is full.
+func (l *ParkingLot) park(q *Query) bool {
+	if !l.reserve() {
 		if l.Rejected != nil {
 			l.Rejected.Add(1)
 		}
 		return false
 	}
-	l.parked.Add(1)
-	q.keep()
+	q.keepAnswer()
 	q.late = true
-	go func() {
-		defer l.parked.Done()
-		defer func() { <-l.room }()
+	l.start(func() {
 		q.finish(l.ctx)
-		q.mover.Send(q)
+		q.sender.Send(q)
 		q.observeParked()
-	}()
+	})
 	return true
 }
 
-// observeParked is Observe with nobody above to catch an observer that panics.
-func (q *Query) observeParked() {
-	mux := q.mux
-	defer func() {
-		if cause := recover(); cause != nil && mux.recovered != nil {
-			q.Err = &Panic{cause, debug.Stack()}
-			mux.recovered(q, cause)
-		}
-	}()
-	q.Observe(time.Now())
+// keepAnswer copies the answer out of memory that belongs to the transport. Usually
+// it holds only the question, so there is also room for an ordinary answer.
+func (q *Query) keepAnswer() {
+	body := q.Answer.Buf
+	if cap(q.own) < len(body)+wire.MinUDPSize {
+		q.own = make([]byte, 0, len(body)+wire.MinUDPSize)
+	}
+	q.Answer.Buf = append(q.own[:0], body...)
 }
 
 // finish resumes a parked query and seals it.
 func (q *Query) finish(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, q.allowed())
+	ctx, cancel := context.WithTimeout(ctx, q.timeout())
 	defer cancel()
 	defer func() {
 		if cause := recover(); cause != nil {
-			q.panicked(cause)
+			q.failPanicked(cause)
 		}
 		if !q.dropped {
 			q.seal()
@@ -103,23 +117,42 @@ func (q *Query) finish(ctx context.Context) {
 	q.resume(ctx, 0)
 }
 
-func (q *Query) allowed() time.Duration {
+func (q *Query) timeout() time.Duration {
 	if q.Timeout > 0 {
 		return q.Timeout
 	}
-	return patience
+	return defaultTimeout
 }
 
-// Requery puts q's question once more to the handlers below the one that calls
-// it, for itself and not for a client: what a cache does before an entry ends.
-// do gets a copy of q off the reader and asks with its Next; the context ends as
-// a parked query's does. Nobody above sees the copy. It says false, and does
-// not call do, if too many queries are waiting.
+// observeParked calls Observe and recovers from a panic of an observer.
+func (q *Query) observeParked() {
+	mux := q.mux
+	defer func() {
+		if cause := recover(); cause != nil && mux.onPanic != nil {
+			q.Err = &Panic{cause, debug.Stack()}
+			mux.onPanic(q, cause)
+		}
+	}()
+	q.Observe(time.Now())
+}
+
+// failUnparked makes the answer to a query that cannot be parked SERVFAIL, and calls
+// the finishers of the handlers that it has passed.
+func (q *Query) failUnparked() {
+	q.abandonSubQuery()
+	q.Fail(wire.ServFail)
+	q.Err = ErrParkingFull
+	q.complete(0, q.at, Done)
+}
+
+// Requery asks the handlers below the one that calls it again, in the background: a
+// cache refreshes an entry in this way before the entry expires. do is called with a
+// copy of q on another goroutine, and calls the copy's Next. Handlers above do not
+// see the copy. Its context ends as that of a parked query does. Requery returns
+// false and does not call do if too many queries are waiting.
 func (q *Query) Requery(do func(ctx context.Context, c *Query)) bool {
 	lot := q.mux.lot
-	select {
-	case lot.room <- struct{}{}:
-	default:
+	if !lot.reserve() {
 		return false
 	}
 	c := &Query{Request: q.Request}
@@ -134,27 +167,15 @@ func (q *Query) Requery(do func(ctx context.Context, c *Query)) bool {
 	}
 	c.floor = c.at + 1
 	c.Answer.Reset(nil, c.Question())
-	lot.parked.Add(1)
-	go func() {
-		defer lot.parked.Done()
-		defer func() { <-lot.room }()
-		ctx, cancel := context.WithTimeout(lot.ctx, c.allowed())
+	lot.start(func() {
+		ctx, cancel := context.WithTimeout(lot.ctx, c.timeout())
 		defer cancel()
 		defer func() {
 			if cause := recover(); cause != nil {
-				c.panicked(cause)
+				c.failPanicked(cause)
 			}
 		}()
 		do(ctx, c)
-	}()
+	})
 	return true
-}
-
-// giveUp answers a query for which there is no room: SERVFAIL, at once. The
-// handlers that it passed still see it.
-func (q *Query) giveUp() {
-	q.abandon()
-	q.Fail(wire.ServFail)
-	q.Err = ErrParkingFull
-	q.up(0, q.at, Done)
 }

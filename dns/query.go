@@ -9,7 +9,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A Proto is how a query came.
+// A Proto is the transport protocol that a query came by.
 type Proto uint8
 
 const (
@@ -19,11 +19,11 @@ const (
 
 func (p Proto) String() string { return [...]string{"udp", "tcp"}[p] }
 
-// A Sender carries packets: one UDP socket, or one TCP connection.
+// A Sender sends replies: it is a UDP socket or a TCP connection.
 type Sender interface {
-	// Answered is called once for each query that was parked, from any goroutine,
-	// when it is finished. It sends Reply to q.Peer from q.Local unless the
-	// reply is empty, and must not keep q.
+	// Send is called once for each parked query, from any goroutine, when the
+	// query is finished. It sends Reply to q.Peer from q.Local, unless the reply is
+	// empty, and must not keep q.
 	Send(q *Query)
 }
 
@@ -41,59 +41,109 @@ type Result struct {
 	Cacheable bool
 }
 
-// A Query is one question and its answer under way. It has one owner at a time:
-// the reader, or, from the moment it is parked, the worker that resumes it.
+// A Query is one question and the answer to it. It has one owner at a time: its
+// reader, or, once it is parked, the goroutine that resumes it. A Query is used again
+// for the next packet.
 type Query struct {
 	wire.Request
 	Result
-	// Options is the EDNS options, as the RDATA of an OPT record, for those who
-	// send the question on: the request's but for those between neighbours. It
-	// may be exchanged for another slice.
+	// Options holds the EDNS options for handlers that send the question to
+	// another server, as the RDATA of an OPT record: those of the request except
+	// the hop-by-hop options. A handler may replace the slice.
 	Options []byte
-	// Timeout is how long the query may take once it is parked; zero is the
-	// usual ten seconds. It is looked at when the query is parked.
+	// Timeout bounds the time that the query may take once it is parked; zero is
+	// ten seconds. It is read when the query is parked.
 	Timeout time.Duration
 
 	Proto     Proto
-	Peer      netip.AddrPort // IPv4 addresses are never mapped into IPv6
-	Local     netip.AddrPort // the address that was asked
-	Interface int            // index of the interface it came in by; zero if that was not asked for
+	Peer      netip.AddrPort // the client; an IPv4 address is never mapped into IPv6
+	Local     netip.AddrPort // the address that the client sent the query to
+	Interface int            // index of the interface that the packet came in by; zero if unknown
 	Start     time.Time      // when the packet, or its batch, was read
-	Elapsed   time.Duration  // from then until the reply was sealed
+	Elapsed   time.Duration  // from Start until the reply was sealed
 
-	mux    *Mux
-	mover  Sender
-	shard  *metrics.Shard
-	chain  *Chain
-	at, by int // the step it stands at, and the one that answered
+	mux     *Mux
+	sender  Sender
+	shard   *metrics.Shard
+	chain   *Chain
+	at, by  int // the current step of the chain, and the step that answered
+	dropped bool
+	sealed  bool
+	late    bool // q has left its reader: Start is not the current time any more
 	// interceptor is the step whose InterceptDNS is running, -1 if none is. It
 	// stands above at.
 	interceptor int
-	dropped     bool
-	sealed      bool
-	late        bool // it has left its reader: Start is not now any more
 
-	parent, sub *Query
-	depth       int
-	floor       int // the step above which nothing is this query's: see Requery
+	parent, sub *Query // of a sub-query; the sub-query of q, whose memory is used again
+	depth       int    // the number of parents
+	floor       int    // the first step that q walks; zero unless Requery made q
 
-	words    []any  // by StateKey
-	instead  []byte // the question that took the place of the client's; nil if none did
-	changed  int    // the step that did it
-	replyOpt []byte // options for the reply's OPT
+	state    []any  // by StateKey
+	instead  []byte // the question that SetQuestion put in place of the client's, or nil
+	changed  int    // the step that called SetQuestion
+	replyOpt []byte // options for the reply's OPT record
 
-	packet   []byte
-	room     [BufferSize]byte // of packet, unless it is larger
-	own      []byte           // memory of the answer when none is lent
-	wordRoom [4]any           // of words, unless there are more
+	packet     []byte
+	own        []byte           // memory for the answer when the transport lends none
+	buffer     [BufferSize]byte // for packet, unless it is larger
+	stateArray [4]any           // for state, unless there are more
 }
 
-// SetShard gives the query the shard that its reader holds while it serves and
-// observes it.
+// BufferSize is the size of the buffer that each query has for its packet: larger
+// than an Ethernet frame.
+const BufferSize = 1536
+
+// NewQuery returns a query whose replies s sends if it is parked.
+func NewQuery(s Sender) *Query { return &Query{sender: s} }
+
+// Buffer returns n bytes to read a packet into.
+func (q *Query) Buffer(n int) []byte {
+	if n <= len(q.buffer) {
+		return q.buffer[:n]
+	}
+	return make([]byte, n)
+}
+
+// Reset prepares q for a packet that was read into Buffer. The caller sets Peer,
+// Local and Interface.
+func (q *Query) Reset(packet []byte, proto Proto, start time.Time) {
+	q.packet, q.Proto, q.Start, q.Elapsed = packet, proto, start, 0
+	q.Result = Result{Answer: q.Answer} // whose memory is used again
+	q.Options, q.Timeout = nil, 0
+	q.chain, q.at, q.by, q.interceptor, q.dropped, q.sealed = nil, 0, -1, -1, false, false
+	q.instead, q.replyOpt, q.floor = nil, q.replyOpt[:0], 0
+	q.parent, q.depth, q.late = nil, 0, false
+}
+
+// enter puts the query at the top of a chain.
+func (q *Query) enter(c *Chain) {
+	q.chain = c
+	clear(q.state) // Observe has cleared it, except in a sub-query that is used again
+	if q.state = q.stateArray[:]; c.stateKeys > len(q.state) {
+		q.state = make([]any, c.stateKeys)
+	}
+	q.state = q.state[:c.stateKeys]
+}
+
+// State returns what the handler with that key has stored in the query, or nil. It is
+// kept while the query walks its chain.
+func (q *Query) State(key StateKey) any {
+	if q.chain == nil {
+		return nil // a view's condition is evaluated before there is a chain
+	}
+	return q.state[key]
+}
+
+// SetState stores v for the handler's Resolve and FinishDNS. Storing a pointer does
+// not allocate.
+func (q *Query) SetState(key StateKey, v any) { q.state[key] = v }
+
+// SetShard sets the shard that the query's reader locks while it serves and observes
+// the query.
 func (q *Query) SetShard(s *metrics.Shard) { q.shard = s }
 
-// Shard is where to count what is about q, by Counter.AddTo and Meter.Observe:
-// the shard that its reader holds; nil if q has left it or never had one.
+// Shard returns the shard to pass to Counter.AddTo and IntHistogram.Observe: the
+// locked shard of q's reader, or nil if q has left its reader or never had one.
 func (q *Query) Shard() *metrics.Shard {
 	if q.late {
 		return nil
@@ -101,107 +151,8 @@ func (q *Query) Shard() *metrics.Shard {
 	return q.shard
 }
 
-// BufferSize is the size of a packet for which a query has room of its own: more
-// than an Ethernet frame holds.
-const BufferSize = 1536
-
-// NewQuery makes a query for mover.
-func NewQuery(mover Sender) *Query { return &Query{mover: mover} }
-
-// Buffer gives n bytes to read a packet into.
-func (q *Query) Buffer(n int) []byte {
-	if n <= len(q.room) {
-		return q.room[:n]
-	}
-	return make([]byte, n)
-}
-
-// Reset says that packet, which lies in Buffer, has come. It starts the
-// query; Peer, Local and Interface are set by whoever read it.
-func (q *Query) Reset(packet []byte, proto Proto, start time.Time) {
-	q.packet, q.Proto, q.Start, q.Elapsed = packet, proto, start, 0
-	q.Result = Result{Answer: q.Answer} // whose memory serves again
-	q.Options, q.Timeout = nil, 0
-	q.chain, q.at, q.by, q.interceptor, q.dropped, q.sealed = nil, 0, -1, -1, false, false
-	q.instead, q.replyOpt, q.floor = nil, q.replyOpt[:0], 0
-	q.parent, q.depth, q.late = nil, 0, false // sub stays: its memory serves again
-}
-
-// enter puts the query at the top of a chain.
-func (q *Query) enter(c *Chain) {
-	q.chain = c
-	clear(q.words) // Observe has, but not for a further question's next one
-	if q.words = q.wordRoom[:]; c.words > len(q.words) {
-		q.words = make([]any, c.words)
-	}
-	q.words = q.words[:c.words]
-}
-
-// State is what the handler that asked its chain for w has left there on the
-// query's way down; nil if nothing. It lives as long as the query walks this
-// chain.
-func (q *Query) State(w StateKey) any {
-	if q.chain == nil {
-		return nil // a view asks which chain it is going to be
-	}
-	return q.words[w]
-}
-
-// SetState leaves v, which is a pointer if it must not allocate, for the same
-// handler's Resolve and FinishDNS.
-func (q *Query) SetState(w StateKey, v any) { q.words[w] = v }
-
-// AddReplyOption adds an option to the reply's OPT record, if the client takes
-// one. Options that do not fit beside the records are left out.
-func (q *Query) AddReplyOption(code uint16, data []byte) {
-	q.replyOpt = wire.AppendOption(q.replyOpt, code, data)
-}
-
-// passedOn is the options of a request that are not between neighbours.
-func passedOn(options []byte) []byte {
-	keep := 0
-	for code, data := range wire.Options(options) {
-		if !wire.HopByHopOption(code) {
-			keep += 4 + len(data)
-		}
-	}
-	if keep == len(options) || keep == 0 {
-		return options[:keep]
-	}
-	out := make([]byte, 0, keep)
-	for code, data := range wire.Options(options) {
-		if !wire.HopByHopOption(code) {
-			out = wire.AppendOption(out, code, data)
-		}
-	}
-	return out
-}
-
-// AddExtendedError adds an extended error (RFC 8914) to the reply: one of wire's EDE
-// codes and a text for people, which may be empty.
-func (q *Query) AddExtendedError(code uint16, text string) {
-	var room [256]byte
-	q.AddReplyOption(wire.OptionEDE, append(binary.BigEndian.AppendUint16(room[:0], code), text...))
-}
-
-// ReplyOptions is the options that AddReplyOption has added, one behind the other.
-func (q *Query) ReplyOptions() []byte { return q.replyOpt }
-
-// RemoveReplyOption takes the options of this code out of the reply again.
-func (q *Query) RemoveReplyOption(code uint16) {
-	rest := q.replyOpt
-	q.replyOpt = q.replyOpt[:0]
-	for len(rest) > 0 {
-		n := 4 + int(binary.BigEndian.Uint16(rest[2:]))
-		if binary.BigEndian.Uint16(rest) != code {
-			q.replyOpt = append(q.replyOpt, rest[:n]...)
-		}
-		rest = rest[n:]
-	}
-}
-
-// Now is the time: when the packet was read, as long as the query is on its
-// reader, and the clock's from then on.
+// Now returns the time: Start while the query is with its reader, and the current
+// time after that.
 func (q *Query) Now() time.Time {
 	if q.late {
 		return time.Now()
@@ -209,11 +160,11 @@ func (q *Query) Now() time.Time {
 	return q.Start
 }
 
-// Packet is the request as it came.
+// Packet returns the request as it was received.
 func (q *Query) Packet() []byte { return q.packet }
 
-// Question is the question as it was spelled: name, type and class. It is the
-// client's, or what SetQuestion put in its place.
+// Question returns the question section: name, in the client's letter case, type and
+// class. It is the client's, or the one that SetQuestion put in its place.
 func (q *Query) Question() []byte {
 	if q.instead != nil {
 		return q.instead
@@ -221,10 +172,17 @@ func (q *Query) Question() []byte {
 	return q.Request.Question(q.packet)
 }
 
-// SetQuestion puts another question in the place of the client's for the
-// handlers below the one that calls it. There must be no answer yet. name is in
-// wire form, in any spelling; it says false, and changes nothing, if that is no
-// name. Whoever calls it calls RestoreQuestion in FinishDNS.
+// QuestionName returns the question's name in wire form, in the client's letter
+// case. It is as long as Name.
+func (q *Query) QuestionName() []byte {
+	question := q.Question()
+	return question[:max(0, len(question)-4)]
+}
+
+// SetQuestion replaces the question for the handlers below the one that calls it,
+// which must call RestoreQuestion in FinishDNS. name is in wire form and may have any
+// letter case. There must be no answer yet. SetQuestion returns false and changes
+// nothing if name is not valid.
 func (q *Query) SetQuestion(name []byte, t wire.Type, c wire.Class) bool {
 	if !q.Request.SetQuestion(name, t, c) {
 		return false
@@ -237,9 +195,9 @@ func (q *Query) SetQuestion(name []byte, t wire.Type, c wire.Class) bool {
 	return true
 }
 
-// RestoreQuestion takes the client's own question back, and writes what there
-// is of an answer anew under it, with the names that rename gives; nil keeps
-// them all. A record that cannot be written makes the answer SERVFAIL.
+// RestoreQuestion restores the client's question and writes the answer again, with
+// each name replaced by the result of rename; nil keeps all names. If a record cannot
+// be written, the answer is SERVFAIL.
 func (q *Query) RestoreQuestion(rename wire.Rename) {
 	if q.instead == nil {
 		return
@@ -260,18 +218,65 @@ func (q *Query) RestoreQuestion(rename wire.Rename) {
 	}
 }
 
-// QuestionName is the question's name in wire form as it was spelled; the same
-// length as Name.
-func (q *Query) QuestionName() []byte {
-	question := q.Question()
-	return question[:max(0, len(question)-4)]
+// forwardable returns options without the hop-by-hop options.
+func forwardable(options []byte) []byte {
+	size := 0
+	for code, data := range wire.Options(options) {
+		if !wire.HopByHopOption(code) {
+			size += 4 + len(data)
+		}
+	}
+	if size == len(options) || size == 0 {
+		return options[:size]
+	}
+	out := make([]byte, 0, size)
+	for code, data := range wire.Options(options) {
+		if !wire.HopByHopOption(code) {
+			out = wire.AppendOption(out, code, data)
+		}
+	}
+	return out
 }
 
-// Chain is the chain that the query walks; nil if it was answered before it
-// came to one.
+// AddReplyOption adds an option to the reply's OPT record, if the client supports
+// EDNS. Options that do not fit into the reply beside the records are left out.
+func (q *Query) AddReplyOption(code uint16, data []byte) {
+	q.replyOpt = wire.AppendOption(q.replyOpt, code, data)
+}
+
+// AddExtendedError adds an extended error (RFC 8914) to the reply: one of wire's EDE
+// codes, and a text, which may be empty.
+func (q *Query) AddExtendedError(code uint16, text string) {
+	var buf [256]byte
+	q.AddReplyOption(wire.OptionEDE, append(binary.BigEndian.AppendUint16(buf[:0], code), text...))
+}
+
+// ReplyOptions returns the options that were added to the reply, in wire form.
+func (q *Query) ReplyOptions() []byte { return q.replyOpt }
+
+// RemoveReplyOption removes the options with this code from the reply.
+func (q *Query) RemoveReplyOption(code uint16) {
+	rest := q.replyOpt
+	q.replyOpt = q.replyOpt[:0]
+	for len(rest) > 0 {
+		n := 4 + int(binary.BigEndian.Uint16(rest[2:]))
+		if binary.BigEndian.Uint16(rest) != code {
+			q.replyOpt = append(q.replyOpt, rest[:n]...)
+		}
+		rest = rest[n:]
+	}
+}
+
+// Fail discards the answer and sets the response code.
+func (q *Query) Fail(code wire.RCode) {
+	q.Answer.Clear()
+	q.RCode, q.AA, q.AD, q.TC, q.Cacheable = code, false, false, false, false
+}
+
+// Chain returns the chain that the query walks; nil if there is none for it.
 func (q *Query) Chain() *Chain { return q.chain }
 
-// AnsweredBy names the directive that answered, "" if none did.
+// AnsweredBy returns the name of the directive that answered, "" if none did.
 func (q *Query) AnsweredBy() string {
 	if q.by < 0 || q.chain == nil {
 		return ""
@@ -279,32 +284,17 @@ func (q *Query) AnsweredBy() string {
 	return q.chain.steps[q.by].name
 }
 
-// AnsweredStep is the place in Chain.Steps of the handler that answered, -1 if none did.
+// AnsweredStep returns the index in Chain.Steps of the handler that answered, -1 if
+// none did.
 func (q *Query) AnsweredStep() int { return q.by }
 
-// Fail takes back what there is of an answer and makes it this code alone.
-func (q *Query) Fail(code wire.RCode) {
-	q.Answer.Clear()
-	q.RCode, q.AA, q.AD, q.TC, q.Cacheable = code, false, false, false, false
-}
-
-// Dropped says that the client gets no reply.
+// Dropped reports whether the client gets no reply.
 func (q *Query) Dropped() bool { return q.dropped }
 
-// Reply is the sealed message; empty if there is none to send.
+// Reply returns the sealed message; it is empty if there is none to send.
 func (q *Query) Reply() []byte {
 	if !q.sealed || q.dropped {
 		return nil
 	}
 	return q.Answer.Buf
-}
-
-// keep moves the answer out of lent memory. Mostly there is nothing yet but the
-// question, and what comes has room for an ordinary answer.
-func (q *Query) keep() {
-	body := q.Answer.Buf
-	if cap(q.own) < len(body)+wire.MinUDPSize {
-		q.own = make([]byte, 0, len(body)+wire.MinUDPSize)
-	}
-	q.Answer.Buf = append(q.own[:0], body...)
 }

@@ -6,11 +6,23 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// optLen is the size of an OPT record without options.
-const optLen = 11
+const (
+	// optLen is the size of an OPT record without options.
+	optLen = 11
+	// maxShrink is more than compression can make a record smaller: two names of
+	// 255 bytes, the owner and the one in the RDATA, become pointers, and ten bytes
+	// stay.
+	maxShrink = 40
+	// minRecord is the size of the smallest record: an owner that is the root, and
+	// no RDATA.
+	minRecord = 11
+	// maxKept bounds the memory of a sub-query's answer that is used again: every
+	// reader and every idle connection may hold eight of them.
+	maxKept = 4 << 10
+)
 
-// SizeLimit is the size that the whole reply may have. An answer that is larger
-// before it is compressed may still fit; a handler need not write much more.
+// SizeLimit returns the largest size of the reply. A larger answer may still fit when
+// it is compressed.
 func (q *Query) SizeLimit() int {
 	if q.Proto == TCP {
 		return wire.MaxMessage
@@ -18,10 +30,24 @@ func (q *Query) SizeLimit() int {
 	return min(int(q.UDPSize), wire.MaxUDPReply)
 }
 
-// seal makes the answer a message: compressed if it is large, cut to the
-// client's size, with OPT and header. It happens once, for every reply.
+// ExceedsLimit reports whether the answer is too large for the reply even if it is
+// compressed. Records that are added to it are cut off, and the client sees TC.
+func (q *Query) ExceedsLimit() bool {
+	a, limit := &q.Answer, q.SizeLimit()
+	if len(a.Buf) <= limit {
+		return false
+	}
+	records := 0
+	for _, n := range a.Count {
+		records += int(n)
+	}
+	return records*minRecord > limit || len(a.Buf) > maxShrink*limit
+}
+
+// seal makes the answer a message: it compresses a large answer, truncates it to the
+// client's size, and adds the OPT record and the header. Every reply is sealed once.
 func (q *Query) seal() {
-	q.RestoreQuestion(nil) // a handler that panicked may have left it
+	q.RestoreQuestion(nil) // a handler that panicked has not
 	a := &q.Answer
 	limit, opt := q.SizeLimit(), 0
 	if q.EDNS {
@@ -36,7 +62,7 @@ func (q *Query) seal() {
 		options = nil
 	}
 	flags := wire.FlagQR | q.Flags&(15<<11|wire.FlagRD|wire.FlagCD) | uint16(q.RCode&15)
-	if q.cut(limit) || q.TC {
+	if q.truncate(limit) || q.TC {
 		flags |= wire.FlagTC
 	}
 	if q.AA {
@@ -65,12 +91,22 @@ func (q *Query) seal() {
 	q.sealed = true
 }
 
-// cut takes from the end what is over limit. It says whether the client must
-// hear of it, since something that it needs is gone (RFC 2181 §9): answers; the
-// SOA record of a negative answer or the name servers of a referral, and with
-// DO the proofs of any answer (RFC 4035 §3.1); the glue of a referral (RFC 9471
-// §3). What else is lost from behind an answer is not missed.
-func (q *Query) cut(limit int) (missed bool) {
+// compress compresses the answer in the memory behind it and moves the result back,
+// so that the message still begins where its memory does. Records behind limit are
+// not compressed, since truncate removes them.
+func (q *Query) compress(limit int) {
+	a := &q.Answer
+	old := a.Buf
+	a.Compress(old[len(old):], limit)
+	a.MoveTo(old)
+}
+
+// truncate removes records from the end until the answer fits into limit. It reports
+// whether the reply needs the TC flag because the client needs a removed record (RFC
+// 2181 §9): any record of the answer section; the SOA record of a negative answer or
+// the NS records of a referral, and with DO the proofs of any answer (RFC 4035 §3.1);
+// the glue of a referral (RFC 9471 §3).
+func (q *Query) truncate(limit int) (tc bool) {
 	a := &q.Answer
 	before := a.Count
 	if a.Truncate(limit) {
@@ -83,19 +119,10 @@ func (q *Query) cut(limit int) (missed bool) {
 	return referral && a.Count[wire.Additional] < before[wire.Additional]
 }
 
-// compress writes the message behind itself and moves it back, so that it still
-// begins where its memory does. What is behind limit is going to be cut off.
-func (q *Query) compress(limit int) {
-	a := &q.Answer
-	old := a.Buf
-	a.Compress(old[len(old):], limit)
-	a.MoveTo(old)
-}
-
-// Observe shows a finished query to the observers of its chain. now is when its
-// reply was sealed; one reading of the clock may serve a batch. It ends the
-// query: a slot that waits for its next packet must not hold an old plan, nor
-// the memory of a large answer to a further question.
+// Observe calls the observers of the query's chain. now is the time at which the
+// reply was sealed; a batch may share one. Observe releases everything that belongs
+// to a plan, and the memory of large sub-queries, since the query may be kept for a
+// long time before the next packet.
 func (q *Query) Observe(now time.Time) {
 	q.Elapsed = now.Sub(q.Start)
 	if q.chain != nil {
@@ -103,22 +130,18 @@ func (q *Query) Observe(now time.Time) {
 			o.ObserveDNS(q)
 		}
 	}
-	q.forget()
+	q.release()
 	for q = q.sub; q != nil; q = q.sub {
-		q.forget()
+		q.release()
 		if max(cap(q.own), cap(q.Answer.Buf)) > maxKept {
 			q.own, q.Answer.Buf = nil, nil
 		}
 	}
 }
 
-// forget lets go of what belongs to a plan.
-func (q *Query) forget() {
+// release drops the references to a plan.
+func (q *Query) release() {
 	q.mux, q.chain, q.Err = nil, nil, nil
-	clear(q.words)
-	q.words = nil
+	clear(q.state)
+	q.state = nil
 }
-
-// maxKept is how much memory of a further question's answer serves again: every
-// slot and every idle connection may hold eight of them.
-const maxKept = 4 << 10

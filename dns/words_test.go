@@ -238,7 +238,7 @@ func TestAgainPanics(t *testing.T) {
 	h := again{make(chan string, 1), &times}
 	r := newRig(t, 2, map[string]*Chain{".": chain(h, both{
 		func(q *Query) Verdict {
-			if q.mover == nil {
+			if q.sender == nil {
 				panic("copy")
 			}
 			return addresses(1)(q)
@@ -311,7 +311,7 @@ func TestOptionsPassedOn(t *testing.T) {
 		"\x00\x08\x00\x01s": "\x00\x08\x00\x01s",
 		"\x00\x0a\x00\x01c\x00\x08\x00\x01s\x00\x03\x00\x00\x00\x0b\x00\x00\x00\x0c\x00\x02pp\xfd\xe9\x00\x00": "\x00\x08\x00\x01s\xfd\xe9\x00\x00",
 	} {
-		if got := passedOn([]byte(in)); string(got) != want {
+		if got := forwardable([]byte(in)); string(got) != want {
 			t.Errorf("%q: got %q, want %q", in, got, want)
 		}
 	}

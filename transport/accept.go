@@ -11,26 +11,26 @@ import (
 
 // accept takes connections until the listener stops.
 func (l *Listener) accept() {
-	if l.o.Portable || !desks(l) {
+	if l.o.Portable || !runAcceptLoop(l) {
 		l.acceptAll()
 	}
 }
 
 // acceptAll takes connections by package net, and gives each a goroutine.
 func (l *Listener) acceptAll() {
-	t := trouble{l: l}
+	t := acceptErrors{l: l}
 	for {
 		c, err := l.tcp.Accept()
 		switch {
 		case err == nil:
-			t.none()
+			t.succeeded()
 			l.admit(c.(*net.TCPConn))
 		case l.isStopping():
 			return
 		default:
 			select {
 			case <-l.stopping:
-			case <-time.After(t.with(err)):
+			case <-time.After(t.failed(err)):
 			}
 		}
 	}
@@ -39,26 +39,26 @@ func (l *Listener) acceptAll() {
 // trouble is with accepting. Errors such as EMFILE are said once and waited for:
 // the connections that are there go on meanwhile, and their ends give the
 // descriptors back.
-type trouble struct {
-	l     *Listener
-	last  time.Time // zero if all is well
-	pause time.Duration
+type acceptErrors struct {
+	l         *Listener
+	lastError time.Time // zero if all is well
+	pause     time.Duration
 }
 
 // none says that a connection has been accepted.
-func (t *trouble) none() {
-	if !t.last.IsZero() && time.Since(t.last) > time.Second {
+func (t *acceptErrors) succeeded() {
+	if !t.lastError.IsZero() && time.Since(t.lastError) > time.Second {
 		t.l.o.Log.Info("tcp connections are accepted again", "address", t.l.addr)
-		t.last, t.pause = time.Time{}, 0
+		t.lastError, t.pause = time.Time{}, 0
 	}
 }
 
 // with says that there was an error, and returns how long to wait.
-func (t *trouble) with(err error) time.Duration {
-	if t.last.IsZero() {
+func (t *acceptErrors) failed(err error) time.Duration {
+	if t.lastError.IsZero() {
 		t.l.o.Log.Error("tcp connections cannot be accepted", "address", t.l.addr, "error", err)
 	}
-	t.last = time.Now()
+	t.lastError = time.Now()
 	t.pause = min(max(2*t.pause, 5*time.Millisecond), time.Second)
 	return t.pause
 }
@@ -66,12 +66,12 @@ func (t *trouble) with(err error) time.Duration {
 // admit attends to a connection, or closes it at once if there are too many.
 func (l *Listener) admit(tcp *net.TCPConn) {
 	c := newConn(l, addrPort(tcp.RemoteAddr()), addrPort(tcp.LocalAddr()))
-	ok, evicted := l.wanted(c)
+	ok, evicted := l.admits(c)
 	if evicted != nil {
 		evicted.cut()
 	}
 	if ok {
-		c.attend(tcp)
+		c.startReader(tcp)
 	} else {
 		reset(tcp)
 	}
@@ -79,7 +79,7 @@ func (l *Listener) admit(tcp *net.TCPConn) {
 
 // wanted counts a connection, and says whether it may stay, and which has to go
 // for it.
-func (l *Listener) wanted(c *conn) (ok bool, evicted *conn) {
+func (l *Listener) admits(c *conn) (ok bool, evicted *conn) {
 	refused, evicted := l.conns.add(c, l.o.MaxConns, l.o.MaxConnsPerClient)
 	if evicted != nil {
 		l.counts.evicted.Add(1)
@@ -103,7 +103,7 @@ func reset(tcp socket) {
 // conns is the TCP connections of a listener.
 type conns struct {
 	running sync.WaitGroup // goroutines of connections
-	desk    atomic.Pointer[desk]
+	loop    atomic.Pointer[acceptLoop]
 
 	mu      sync.Mutex
 	all     map[*conn]struct{}
@@ -127,7 +127,7 @@ const (
 
 // client is whom a connection is counted for: an IPv4 address, or the /64 of an
 // IPv6 address, within which a host may choose its address.
-func client(addr netip.Addr) netip.Addr {
+func clientKey(addr netip.Addr) netip.Addr {
 	if addr.Is4() {
 		return addr
 	}
@@ -163,7 +163,7 @@ func (s *conns) add(c *conn, most, mostOfClient int) (why refusal, evicted *conn
 // microseconds, and below it nothing has to be kept in order.
 func (s *conns) idlest() (idlest *conn) {
 	for c := range s.all {
-		if c.inFlight() == 0 && (idlest == nil || c.last.Load() < idlest.last.Load()) {
+		if c.inFlight() == 0 && (idlest == nil || c.lastActive.Load() < idlest.lastActive.Load()) {
 			idlest = c
 		}
 	}
@@ -171,7 +171,7 @@ func (s *conns) idlest() (idlest *conn) {
 }
 
 // forget takes out a connection that has ended.
-func (s *conns) forget(c *conn) {
+func (s *conns) removeClosed(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.remove(c)
@@ -210,13 +210,13 @@ func (s *conns) list() (list []*conn) {
 
 // wake makes the readers of all connections see that the listener stops.
 func (s *conns) wake() {
-	if d := s.desk.Load(); d != nil {
-		d.poke()
+	if d := s.loop.Load(); d != nil {
+		d.wake()
 	}
 	for _, c := range s.list() {
 		c.mu.Lock()
-		if c.tcp != nil && !c.ending {
-			_ = c.tcp.SetReadDeadline(longAgo())
+		if c.tcp != nil && !c.closing {
+			_ = c.tcp.SetReadDeadline(pastDeadline())
 		}
 		c.mu.Unlock()
 	}

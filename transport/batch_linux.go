@@ -30,7 +30,7 @@ import (
 type batch struct {
 	*reader
 	raw      syscall.RawConn
-	breather breather
+	yielder  yielder
 	messages [batchSize]unix.Mmsghdr
 	packets  [batchSize]unix.Iovec
 	names    [batchSize]sockaddr
@@ -43,16 +43,16 @@ type batch struct {
 	answers [batchSize]unix.Iovec
 }
 
-// spell is how long a reader answers what is always there before it lets others
+// maxBusyUDP is how long a reader answers what is always there before it lets others
 // have its processor.
-const spell = time.Millisecond
+const maxBusyUDP = time.Millisecond
 
 // A sockaddr is a struct sockaddr_in or sockaddr_in6 as the kernel wrote it.
 type sockaddr [unix.SizeofSockaddrInet6]byte
 
 // batches runs r in batches until the listener stops. It returns false, and has
 // not begun, if this is not allowed: seccomp profiles know only old calls.
-func batches(r *reader) bool {
+func runBatches(r *reader) bool {
 	raw, err := r.conn.SyscallConn()
 	if err != nil {
 		return false
@@ -62,11 +62,11 @@ func batches(r *reader) bool {
 		return false
 	}
 	b := &batch{reader: r, raw: raw}
-	b.breather.open()
-	defer b.breather.close()
-	r.arm(batchSize, b)
+	b.yielder.open()
+	defer b.yielder.close()
+	r.allocSlots(batchSize, b)
 	for i := range batchSize {
-		b.ready(i)
+		b.prepare(i)
 	}
 	b.run()
 	return true
@@ -90,7 +90,7 @@ func probe(raw syscall.RawConn) (errno syscall.Errno) {
 }
 
 // ready lets the kernel fill a slot (again).
-func (b *batch) ready(i int) {
+func (b *batch) prepare(i int) {
 	h := &b.messages[i].Hdr
 	h.Name, h.Namelen = &b.names[i][0], uint32(len(b.names[i]))
 	b.packets[i].Base = &b.slots[i].q.Buffer(datagram)[0]
@@ -104,10 +104,10 @@ func (b *batch) ready(i int) {
 }
 
 func (b *batch) run() {
-	pump := b.pump // made once: it would be allocated at each call
+	pump := b.readAll // made once: it would be allocated at each call
 	for {
 		if err := b.raw.Read(pump); err != nil {
-			if b.l.isDeaf() {
+			if b.l.isUDPStopping() {
 				b.drain()
 				return
 			}
@@ -124,7 +124,7 @@ func (b *batch) run() {
 // pump is called by the netpoller when there may be something to read. It
 // answers until there is nothing left, and then returns false, which is to
 // wait.
-func (b *batch) pump(fd uintptr) (done bool) {
+func (b *batch) readAll(fd uintptr) (done bool) {
 	var begun time.Time
 	for {
 		b.receive(fd)
@@ -134,8 +134,8 @@ func (b *batch) pump(fd uintptr) (done bool) {
 		case b.errno != 0:
 			return true
 		}
-		now := b.round(fd)
-		if b.l.isDeaf() {
+		now := b.serveBatch(fd)
+		if b.l.isUDPStopping() {
 			return true // the next Read says so
 		}
 		// One packet alone, and the kernel has seen that no other was behind
@@ -147,8 +147,8 @@ func (b *batch) pump(fd uintptr) (done bool) {
 		switch {
 		case begun.IsZero():
 			begun = now
-		case now.Sub(begun) > spell:
-			b.breather.take()
+		case now.Sub(begun) > maxBusyUDP:
+			b.yielder.yield()
 			begun = time.Time{}
 		}
 	}
@@ -162,7 +162,7 @@ func (b *batch) drain() {
 			if b.receive(fd); b.errno != 0 {
 				return
 			}
-			b.round(fd)
+			b.serveBatch(fd)
 		}
 	})
 }
@@ -174,25 +174,25 @@ func (b *batch) receive(fd uintptr) {
 }
 
 // round answers what the last call read, and says when that was.
-func (b *batch) round(fd uintptr) time.Time {
+func (b *batch) serveBatch(fd uintptr) time.Time {
 	n, now := b.n, time.Now()
 	for i := range n {
-		b.take(i, now)
+		b.fillQuery(i, now)
 	}
 	b.answer(n)
 	b.send(fd, n)
 	for i := range n {
-		b.ready(i)
+		b.prepare(i)
 	}
 	return now
 }
 
 // take makes a query of what the kernel has put into a slot.
-func (b *batch) take(i int, now time.Time) {
+func (b *batch) fillQuery(i int, now time.Time) {
 	m, q := &b.messages[i], b.slots[i].q
 	q.Peer = b.names[i].addrPort()
 	q.Local, q.Interface = b.l.addr, 0
-	m.Hdr.SetControllen(b.turnAround(b.controls[i][:m.Hdr.Controllen], q))
+	m.Hdr.SetControllen(b.replyControl(b.controls[i][:m.Hdr.Controllen], q))
 	b.received(q, int(m.Len), !truncated(int(m.Hdr.Flags), 0), now)
 }
 
@@ -243,7 +243,7 @@ func (l *Listener) sendAll(fd uintptr, left []unix.Mmsghdr) {
 // Send sends the reply of a query that was parked, like any other: with no
 // more patience than a reader has.
 func (b *batch) Send(q *dns.Query) {
-	defer b.l.parked.down()
+	defer b.l.parked.done()
 	reply := q.Reply()
 	if len(reply) == 0 {
 		return
@@ -262,7 +262,7 @@ func (b *batch) Send(q *dns.Query) {
 	h.Iov = &p.iov
 	h.SetIovlen(1)
 	if b.wildcard {
-		if control := controlFrom(q.Local.Addr(), q.Interface, v6); len(control) > 0 {
+		if control := controlMessage(q.Local.Addr(), q.Interface, v6); len(control) > 0 {
 			h.Control = &control[0]
 			h.SetControllen(len(control))
 		}

@@ -187,11 +187,11 @@ func TestControl(t *testing.T) {
 		name      string
 		got, want []byte
 	}{
-		{"IPv4", controlFrom(addr4, 7, false), info4},
-		{"mapped", controlFrom(addr4, 7, true), unix.PktInfo6(&unix.Inet6Pktinfo{Addr: addr4.As16()})},
-		{"IPv6", controlFrom(addr6, 7, true), unix.PktInfo6(&unix.Inet6Pktinfo{Addr: addr6.As16()})},
-		{"link-local", controlFrom(local, 7, true), unix.PktInfo6(&unix.Inet6Pktinfo{Addr: local.As16(), Ifindex: 7})},
-		{"unknown", controlFrom(netip.IPv6Unspecified(), 0, true), nil},
+		{"IPv4", controlMessage(addr4, 7, false), info4},
+		{"mapped", controlMessage(addr4, 7, true), unix.PktInfo6(&unix.Inet6Pktinfo{Addr: addr4.As16()})},
+		{"IPv6", controlMessage(addr6, 7, true), unix.PktInfo6(&unix.Inet6Pktinfo{Addr: addr6.As16()})},
+		{"link-local", controlMessage(local, 7, true), unix.PktInfo6(&unix.Inet6Pktinfo{Addr: local.As16(), Ifindex: 7})},
+		{"unknown", controlMessage(netip.IPv6Unspecified(), 0, true), nil},
 	} {
 		if string(tc.got) != string(tc.want) {
 			t.Errorf("%s: % x\nwant % x", tc.name, tc.got, tc.want)
@@ -199,15 +199,15 @@ func TestControl(t *testing.T) {
 		if len(tc.want) == 0 {
 			continue
 		}
-		if addr, _, size := reverse(tc.got); size == 0 || addr.WithZone("") != map[string]netip.Addr{"IPv4": addr4, "mapped": addr4, "IPv6": addr6, "link-local": local}[tc.name].WithZone("") {
+		if addr, _, size := replyInfo(tc.got); size == 0 || addr.WithZone("") != map[string]netip.Addr{"IPv4": addr4, "mapped": addr4, "IPv6": addr6, "link-local": local}[tc.name].WithZone("") {
 			t.Errorf("%s: read back as %s", tc.name, addr)
 		}
 	}
 	request := unix.PktInfo4(&unix.Inet4Pktinfo{Ifindex: 3, Spec_dst: addr4.As4(), Addr: [4]byte{192, 0, 2, 255}})
-	if addr, index, size := reverse(request); addr != addr4 || index != 3 || size != unix.CmsgLen(unix.SizeofInet4Pktinfo) || string(request[:unix.CmsgLen(8)]) != string(info4[:unix.CmsgLen(8)]) {
+	if addr, index, size := replyInfo(request); addr != addr4 || index != 3 || size != unix.CmsgLen(unix.SizeofInet4Pktinfo) || string(request[:unix.CmsgLen(8)]) != string(info4[:unix.CmsgLen(8)]) {
 		t.Errorf("%s %d %d % x", addr, index, size, request)
 	}
-	if _, _, size := reverse(nil); size > 0 {
+	if _, _, size := replyInfo(nil); size > 0 {
 		t.Error("nothing is a control message")
 	}
 	if unsafe.Sizeof(unix.Cmsghdr{}) != unix.SizeofCmsghdr || controlSize != unix.CmsgSpace(unix.SizeofInet6Pktinfo) {

@@ -47,19 +47,19 @@ func newCounters(r *metrics.Registry) counters {
 // A landing counts queries that are parked and lets Stop wait for them. A
 // worker may be done before the reader has counted it, so the number can be
 // negative for a moment.
-type landing struct {
+type parkedCounter struct {
 	n       atomic.Int64
 	waiting atomic.Bool
 	empty   chan struct{}
 }
 
-func (p *landing) init() { p.empty = make(chan struct{}, 1) }
+func (p *parkedCounter) init() { p.empty = make(chan struct{}, 1) }
 
 // off counts one that has been parked.
-func (p *landing) off() { p.n.Add(1) }
+func (p *parkedCounter) add() { p.n.Add(1) }
 
 // down counts one that has been sent.
-func (p *landing) down() {
+func (p *parkedCounter) done() {
 	if p.n.Add(-1) == 0 && p.waiting.Load() {
 		select {
 		case p.empty <- struct{}{}:
@@ -69,7 +69,7 @@ func (p *landing) down() {
 }
 
 // wait returns when none is left, or ctx ends. No more may be parked.
-func (p *landing) wait(ctx context.Context) {
+func (p *parkedCounter) wait(ctx context.Context) {
 	p.waiting.Store(true)
 	for p.n.Load() > 0 {
 		select {

@@ -84,7 +84,7 @@ const (
 // long for what the kernel has for it on its stack. local is the address that was
 // asked and index the interface that it was asked by. A size of zero is no such
 // message.
-func reverse(control []byte) (local netip.Addr, index, size int) {
+func replyInfo(control []byte) (local netip.Addr, index, size int) {
 	if len(control) < unix.SizeofCmsghdr {
 		return netip.Addr{}, 0, 0
 	}
@@ -116,7 +116,7 @@ func reverse(control []byte) (local netip.Addr, index, size int) {
 
 // controlFrom makes the control message for a reply that leaves from local. v6
 // says that the socket is one of IPv6, whatever it carries.
-func controlFrom(local netip.Addr, index int, v6 bool) []byte {
+func controlMessage(local netip.Addr, index int, v6 bool) []byte {
 	if local.IsUnspecified() {
 		return nil // it is not known
 	}

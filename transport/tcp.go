@@ -49,25 +49,25 @@ type conn struct {
 	peer, local netip.AddrPort
 
 	// The reader's own. The desk lends the first two, as long as it reads.
-	turn     *dns.Turn
-	in       []byte
-	q        *dns.Query // the next, while there is something to answer
-	r, w     int        // what of in is still to be looked at
-	now      time.Time
-	begun    time.Time // when the message came of which in holds a part
-	deadline time.Time // as it is set
-	out      *buffer   // replies not yet sent; nil if there are none
-	garbage  bool      // something came that is no query
-	queries  int       // how many have come
-	polite   bool      // there may be unread bytes: see end
-	desk     place     // where it is while it is not attended
+	serving      *sync.Mutex
+	in           []byte
+	q            *dns.Query // the next, while there is something to answer
+	r, w         int        // what of in is still to be looked at
+	now          time.Time
+	messageStart time.Time // when the message came of which in holds a part
+	deadline     time.Time // as it is set
+	out          *buffer   // replies not yet sent; nil if there are none
+	invalid      bool      // something came that is no query
+	queries      int       // how many have come
+	drainFirst   bool      // there may be unread bytes: see end
+	loop         loopState // where it is while it is not attended
 
-	last   atomic.Int64  // when something was read or a late reply sent: see Listener.clock
-	refs   atomic.Int32  // queries in flight, and reading
-	landed chan struct{} // told when there are less of them
-	gone   chan struct{} // closed when it is cut
+	lastActive atomic.Int64  // when something was read or a late reply sent: see Listener.clock
+	refs       atomic.Int32  // queries in flight, and reading
+	written    chan struct{} // told when there are less of them
+	cutDone    chan struct{} // closed when it is cut
 
-	late
+	sendState
 }
 
 // A socket is what a connection needs of its own: a *net.TCPConn, or what the
@@ -83,14 +83,14 @@ type socket interface {
 // newConn makes a connection that is not attended.
 func newConn(l *Listener, peer, local netip.AddrPort) *conn {
 	c := &conn{
-		l: l, peer: peer, local: local, client: client(peer.Addr()),
-		landed: make(chan struct{}, 1), gone: make(chan struct{}),
+		l: l, peer: peer, local: local, client: clientKey(peer.Addr()),
+		written: make(chan struct{}, 1), cutDone: make(chan struct{}),
 	}
 	c.refs.Store(reading)
-	c.idle.L = &c.mu
+	c.writerDone.L = &c.mu
 	c.writing = true
 	c.now = time.Now()
-	c.last.Store(l.clock(c.now))
+	c.lastActive.Store(l.clock(c.now))
 	return c
 }
 
@@ -103,17 +103,18 @@ func (c *conn) inFlight() int { return int(c.refs.Load() & (reading - 1)) }
 // release lets go of the connection; the last one ends it.
 func (c *conn) release(refs int32) {
 	if c.refs.Add(-refs) == 0 {
-		c.end()
+		c.closeGracefully()
 	}
 }
 
 // attend gives the connection a goroutine, which takes up what has been read
 // and not answered, and answered and not sent.
-func (c *conn) attend(tcp socket) {
+func (c *conn) startReader(tcp socket) {
 	own := make([]byte, inSize)
 	c.w = copy(own, c.in[c.r:c.w])
 	c.in, c.r = own, 0
-	c.turn = c.l.o.Port.Join()
+	c.serving = new(sync.Mutex)
+	c.l.o.Port.AddReader(c.serving)
 	c.mu.Lock()
 	c.tcp = tcp
 	dead := c.dead
@@ -126,18 +127,18 @@ func (c *conn) attend(tcp socket) {
 
 // run reads until the client or the listener has had enough.
 func (c *conn) run() {
-	c.takeUp()
-	for c.step() {
+	c.flushInitial()
+	for c.readNext() {
 	}
 	c.flush()
-	c.l.o.Port.RemoveReader(c.turn)
+	c.l.o.Port.RemoveReader(c.serving)
 	c.release(reading)
 }
 
 // step does one thing and says whether there is more to do.
-func (c *conn) step() bool {
-	if c.enough() {
-		c.polite = true
+func (c *conn) readNext() bool {
+	if c.doneReading() {
+		c.drainFirst = true
 		return false
 	}
 	have := c.w - c.r
@@ -147,15 +148,15 @@ func (c *conn) step() bool {
 	size := int(binary.BigEndian.Uint16(c.in[c.r:]))
 	switch {
 	case size > datagram:
-		return c.large(size)
+		return c.readLarge(size)
 	case have < 2+size:
 		return c.fill()
 	}
-	return c.answer()
+	return c.serveRead()
 }
 
 // take gives the next message, if it is there.
-func (c *conn) take() ([]byte, bool) {
+func (c *conn) nextMessage() ([]byte, bool) {
 	have := c.in[c.r:c.w]
 	if len(have) < 2 {
 		return nil, false
@@ -165,16 +166,16 @@ func (c *conn) take() ([]byte, bool) {
 		return nil, false
 	}
 	c.r += 2 + size
-	c.begun = c.now
+	c.messageStart = c.now
 	return have[2 : 2+size], true
 }
 
 // answer serves the messages that have been read.
-func (c *conn) answer() bool {
-	if !c.room() {
+func (c *conn) serveRead() bool {
+	if !c.waitInFlight() {
 		return false
 	}
-	c.gather()
+	c.serveMessages()
 	if c.out != nil && len(c.out.b) >= outSize {
 		return c.flush()
 	}
@@ -183,33 +184,33 @@ func (c *conn) answer() bool {
 
 // gather serves messages and leaves the replies in out. It holds the turn, and
 // never waits while it does. It says whether a query has been parked.
-func (c *conn) gather() (parked bool) {
+func (c *conn) serveMessages() (parked bool) {
 	a := c.l.arenas.Get().(*arena)
-	c.turn.Lock()
-	for !c.enough() && c.inFlight() < c.l.o.MaxInFlight && (c.out == nil || len(c.out.b) < outSize) {
-		message, ok := c.take()
+	c.serving.Lock()
+	for !c.doneReading() && c.inFlight() < c.l.o.MaxInFlight && (c.out == nil || len(c.out.b) < outSize) {
+		message, ok := c.nextMessage()
 		if !ok {
 			break
 		}
-		c.q = a.lend(c)
+		c.q = a.query(c)
 		packet := c.q.Buffer(len(message))
 		copy(packet, message)
-		c.one(packet, a.answer[:0])
+		c.serveQuery(packet, a.answer[:0])
 		if c.q == nil {
 			parked, a.q = true, nil
 		}
 	}
-	c.turn.Unlock()
+	c.serving.Unlock()
 	c.q = nil
-	a.back()
+	a.release()
 	c.l.arenas.Put(a)
-	c.last.Store(c.l.clock(c.now))
+	c.lastActive.Store(c.l.clock(c.now))
 	return parked
 }
 
 // one serves the query that lies in packet, the next query's Buffer. If it is
 // parked there is no next one any more.
-func (c *conn) one(packet, lent []byte) {
+func (c *conn) serveQuery(packet, lent []byte) {
 	q := c.q
 	c.queries++
 	q.Peer, q.Local, q.Interface = c.peer, c.local, 0
@@ -226,7 +227,7 @@ func (c *conn) one(packet, lent []byte) {
 		c.observe(q, time.Now())
 	case dns.Ignored:
 		c.l.counts.unreadableTCP.Add(1)
-		c.garbage = true
+		c.invalid = true
 	case dns.Parked:
 		// If the worker has been faster, the count was too small for a moment:
 		// reading is part of it, so nobody saw the last one leave.
@@ -255,7 +256,7 @@ func (c *conn) observe(q *dns.Query, sealed time.Time) {
 
 // room waits until another query may be parked. The client is not read
 // meanwhile; what it has already been answered is sent.
-func (c *conn) room() bool {
+func (c *conn) waitInFlight() bool {
 	if c.inFlight() < c.l.o.MaxInFlight {
 		return true
 	}
@@ -264,18 +265,18 @@ func (c *conn) room() bool {
 	}
 	for c.inFlight() >= c.l.o.MaxInFlight {
 		select {
-		case <-c.landed:
-		case <-c.gone:
+		case <-c.written:
+		case <-c.cutDone:
 			return false
 		}
 	}
-	c.begun = time.Now() // as in flush
+	c.messageStart = time.Now() // as in flush
 	return true
 }
 
 // large reads and answers a message for which a Query has no room.
-func (c *conn) large(size int) bool {
-	if !c.room() || !c.flush() {
+func (c *conn) readLarge(size int) bool {
+	if !c.waitInFlight() || !c.flush() {
 		return false
 	}
 	timeout := time.NewTimer(c.l.limits.Load().MessageTimeout)
@@ -283,13 +284,13 @@ func (c *conn) large(size int) bool {
 	select {
 	case c.l.large <- struct{}{}:
 	case <-timeout.C:
-		return c.slow()
+		return c.cutSlowSender()
 	case <-c.l.stopping:
 		return false
-	case <-c.gone:
+	case <-c.cutDone:
 		return false
 	}
-	c.begun = time.Now() // as in flush
+	c.messageStart = time.Now() // as in flush
 	c.q = dns.NewQuery(c)
 	q := c.q
 	packet := q.Buffer(size)
@@ -303,24 +304,24 @@ func (c *conn) large(size int) bool {
 		}
 		n += k
 	}
-	c.begun = c.now
+	c.messageStart = c.now
 	a := c.l.arenas.Get().(*arena)
-	c.turn.Lock()
-	c.one(packet, a.answer[:0])
-	c.turn.Unlock()
+	c.serving.Lock()
+	c.serveQuery(packet, a.answer[:0])
+	c.serving.Unlock()
 	c.l.arenas.Put(a)
 	if c.q != nil { // or it is parked, and Send makes room
 		c.q = nil
 		<-c.l.large
 	}
-	c.last.Store(c.l.clock(c.now))
+	c.lastActive.Store(c.l.clock(c.now))
 	return true
 }
 
 // enough says that nothing more is to be read.
-func (c *conn) enough() bool {
+func (c *conn) doneReading() bool {
 	most := c.l.limits.Load().MaxQueries
-	return c.garbage || most > 0 && c.queries >= most
+	return c.invalid || most > 0 && c.queries >= most
 }
 
 // fill reads more of the input. Before it waits for the client it gives it all
@@ -334,7 +335,7 @@ func (c *conn) fill() bool {
 	first := c.w == 0
 	n, ok := c.read(c.in[c.w:], !first)
 	if first {
-		c.begun = c.now
+		c.messageStart = c.now
 	}
 	c.w += n
 	return ok
@@ -345,16 +346,16 @@ func (c *conn) fill() bool {
 func (c *conn) read(to []byte, begun bool) (n int, ok bool) {
 	for {
 		limits := c.l.limits.Load()
-		until, span := c.begun.Add(limits.MessageTimeout), limits.MessageTimeout
+		until, span := c.messageStart.Add(limits.MessageTimeout), limits.MessageTimeout
 		if !begun {
 			span = limits.IdleTimeout
-			if until = c.l.start.Add(time.Duration(c.last.Load()) + span); c.inFlight() > 0 {
+			if until = c.l.start.Add(time.Duration(c.lastActive.Load()) + span); c.inFlight() > 0 {
 				until = time.Now().Add(span)
 			}
 		}
-		c.arm(until, span)
-		if c.l.isStopping() || !begun && c.enough() {
-			c.polite = true
+		c.setReadDeadline(until, span)
+		if c.l.isStopping() || !begun && c.doneReading() {
+			c.drainFirst = true
 			return 0, false
 		}
 		n, err := c.tcp.Read(to)
@@ -369,8 +370,8 @@ func (c *conn) read(to []byte, begun bool) (n int, ok bool) {
 		switch {
 		case c.l.isStopping() || c.now.Before(until): // armed too early, or too late: look again
 		case begun:
-			return 0, c.slow()
-		case c.inFlight() == 0 && c.l.clock(c.now)-c.last.Load() >= int64(span):
+			return 0, c.cutSlowSender()
+		case c.inFlight() == 0 && c.l.clock(c.now)-c.lastActive.Load() >= int64(span):
 			return 0, false
 		}
 	}
@@ -378,7 +379,7 @@ func (c *conn) read(to []byte, begun bool) (n int, ok bool) {
 
 // arm sets the deadline of reads, unless it is nearly what it should be and
 // comes no later: then the reader looks again when it has come.
-func (c *conn) arm(until time.Time, span time.Duration) {
+func (c *conn) setReadDeadline(until time.Time, span time.Duration) {
 	if c.deadline.After(until) || until.Sub(c.deadline) > span/8 {
 		_ = c.tcp.SetReadDeadline(until)
 		c.deadline = until
@@ -386,7 +387,7 @@ func (c *conn) arm(until time.Time, span time.Duration) {
 }
 
 // slow cuts a connection whose message did not come in time.
-func (c *conn) slow() bool {
+func (c *conn) cutSlowSender() bool {
 	c.l.counts.slowSender.Add(1)
 	c.cut()
 	return false
@@ -396,17 +397,17 @@ func (c *conn) slow() bool {
 // the kernel send a reset and throw away replies that are still on their way;
 // if that may be so, the client is given a moment to take them and to close its
 // side.
-func (c *conn) end() {
+func (c *conn) closeGracefully() {
 	const moment = 500 * time.Millisecond
-	if c.polite && c.tcp.CloseWrite() == nil {
+	if c.drainFirst && c.tcp.CloseWrite() == nil {
 		c.mu.Lock()
-		c.ending = true
+		c.closing = true
 		c.mu.Unlock()
 		_ = c.tcp.SetReadDeadline(time.Now().Add(moment))
 		_, _ = io.Copy(io.Discard, c.tcp)
 	}
 	_ = c.tcp.Close()
-	c.l.conns.forget(c)
+	c.l.conns.removeClosed(c)
 }
 
 // An arena is what a connection needs to answer, and has only for as long as it
@@ -415,29 +416,29 @@ func (c *conn) end() {
 type arena struct {
 	answer [2 * (wire.MaxMessage + 1)]byte
 	q      *dns.Query
-	relay  *relay // its mover
+	sender *connSender // its mover
 }
 
 // A relay moves the replies of the connection that the query was lent to.
-type relay struct{ c *conn }
+type connSender struct{ c *conn }
 
-func (r *relay) Send(q *dns.Query) { r.c.Send(q) }
+func (r *connSender) Send(q *dns.Query) { r.c.Send(q) }
 
 // lend gives the query, or another one if that has been parked.
-func (a *arena) lend(c *conn) *dns.Query {
+func (a *arena) query(c *conn) *dns.Query {
 	if a.q == nil {
-		a.relay = new(relay)
-		a.q = dns.NewQuery(a.relay)
+		a.sender = new(connSender)
+		a.q = dns.NewQuery(a.sender)
 	}
-	a.relay.c = c
+	a.sender.c = c
 	return a.q
 }
 
 // back says that the connection has done, unless its query is parked: nothing
 // holds it then.
-func (a *arena) back() {
+func (a *arena) release() {
 	if a.q != nil {
-		a.relay.c = nil
+		a.sender.c = nil
 	}
 }
 
@@ -458,14 +459,14 @@ func (l *Listener) free(b *buffer) {
 }
 
 // late is the sending side of a connection.
-type late struct {
-	mu      sync.Mutex
-	tcp     socket    // nil until it is attended, and then always the same
-	idle    sync.Cond // told when writing becomes false
-	writing bool      // somebody writes, or will when it is attended, and will look at queue before he stops
-	dead    bool      // it has been cut
-	ending  bool      // reads have a deadline of end's own
-	queue   *buffer   // replies of parked queries, to be written next
-	queued  int32     // how many queries those are, with the dropped ones
-	until   time.Time // the deadline of writes as it is set; whoever is writing owns it
+type sendState struct {
+	mu            sync.Mutex
+	tcp           socket    // nil until it is attended, and then always the same
+	writerDone    sync.Cond // told when writing becomes false
+	writing       bool      // somebody writes, or will when it is attended, and will look at queue before he stops
+	dead          bool      // it has been cut
+	closing       bool      // reads have a deadline of end's own
+	queue         *buffer   // replies of parked queries, to be written next
+	queued        int32     // how many queries those are, with the dropped ones
+	writeDeadline time.Time // the deadline of writes as it is set; whoever is writing owns it
 }

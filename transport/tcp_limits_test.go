@@ -194,7 +194,7 @@ func TestClient(t *testing.T) {
 	for in, want := range map[string]string{
 		"192.0.2.1": "192.0.2.1", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::", "fe80::1%lo": "fe80::",
 	} {
-		if got := client(netip.MustParseAddr(in)); got.String() != want {
+		if got := clientKey(netip.MustParseAddr(in)); got.String() != want {
 			t.Errorf("%s counts for %s, want %s", in, got, want)
 		}
 	}

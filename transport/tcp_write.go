@@ -25,29 +25,29 @@ func (c *conn) Send(q *dns.Query) {
 		<-c.l.large
 	}
 	switch reply := q.Reply(); c.enqueue(reply) {
-	case tooMuch:
+	case overLimit:
 		c.l.counts.slowReader.Add(1)
 		c.cut()
 		c.release(1)
-	case tooLate:
+	case connCut:
 		c.release(1)
 	}
 }
 
 // What becomes of a late reply.
-type fate uint8
+type enqueueResult uint8
 
 const (
-	queued  fate = iota // the writer releases the query
-	tooMuch             // the client has too many that it does not read
-	tooLate             // the connection is cut
+	enqueued  enqueueResult = iota // the writer releases the query
+	overLimit                      // the client has too many that it does not read
+	connCut                        // the connection is cut
 )
 
-func (c *conn) enqueue(reply []byte) fate {
+func (c *conn) enqueue(reply []byte) enqueueResult {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.dead {
-		return tooLate
+		return connCut
 	}
 	if len(reply) > 0 { // or it was dropped
 		size := int64(len(reply) + 2)
@@ -56,11 +56,11 @@ func (c *conn) enqueue(reply []byte) fate {
 		}
 		waiting := len(c.queue.b)
 		if waiting > 0 && waiting+int(size) > maxQueued {
-			return tooMuch
+			return overLimit
 		}
 		if c.l.queued.Add(size) > maxQueuedAll {
 			c.l.queued.Add(-size)
-			return tooMuch
+			return overLimit
 		}
 		c.queue.add(reply)
 	}
@@ -69,7 +69,7 @@ func (c *conn) enqueue(reply []byte) fate {
 		c.writing = true
 		c.l.conns.running.Go(c.writeLate)
 	}
-	return queued
+	return enqueued
 }
 
 // writeLate writes late replies while there are any.
@@ -78,7 +78,7 @@ func (c *conn) writeLate() {
 	last := c.drain()
 	c.mu.Unlock()
 	if last {
-		c.end()
+		c.closeGracefully()
 	}
 }
 
@@ -91,14 +91,14 @@ func (c *conn) flush() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.writing {
-		c.idle.Wait()
+		c.writerDone.Wait()
 	}
 	c.writing = true
 	return c.writeOut()
 }
 
 // takeUp writes what there was to write when the connection was attended.
-func (c *conn) takeUp() {
+func (c *conn) flushInitial() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.writeOut()
@@ -110,7 +110,7 @@ func (c *conn) writeOut() bool {
 	if c.out != nil {
 		c.write(c.out)
 		c.out = nil
-		c.begun = time.Now() // the client could not send while we did not read
+		c.messageStart = time.Now() // the client could not send while we did not read
 	}
 	c.drain() // never the last: the reader is still there
 	return !c.dead
@@ -128,15 +128,15 @@ func (c *conn) drain() (last bool) {
 			c.write(b)
 			c.l.queued.Add(-size)
 		}
-		c.last.Store(c.l.clock(time.Now()))
+		c.lastActive.Store(c.l.clock(time.Now()))
 		last = c.refs.Add(-n) == 0
 		select {
-		case c.landed <- struct{}{}:
+		case c.written <- struct{}{}:
 		default:
 		}
 	}
 	c.writing = false
-	c.idle.Broadcast()
+	c.writerDone.Broadcast()
 	return last
 }
 
@@ -154,9 +154,9 @@ func (c *conn) write(b *buffer) {
 func (c *conn) writeNow(p []byte) {
 	timeout := c.l.limits.Load().WriteTimeout
 	// As in arm, but a deadline must not be early: it is set for an eighth more.
-	if now := time.Now(); c.until.Sub(now) < timeout {
-		c.until = now.Add(timeout + timeout/8)
-		_ = c.tcp.SetWriteDeadline(c.until)
+	if now := time.Now(); c.writeDeadline.Sub(now) < timeout {
+		c.writeDeadline = now.Add(timeout + timeout/8)
+		_ = c.tcp.SetWriteDeadline(c.writeDeadline)
 	}
 	_, err := c.tcp.Write(p)
 	switch {
@@ -180,7 +180,7 @@ func (c *conn) cut() {
 	if dead {
 		return
 	}
-	close(c.gone)
+	close(c.cutDone)
 	if tcp != nil { // or attend sees that it is dead
 		reset(tcp)
 	}

@@ -87,15 +87,15 @@ type Listener struct {
 	tcp    net.Listener
 	udp    []*net.UDPConn
 
-	limits   atomic.Pointer[Limits]
-	once     sync.Once
-	stopping chan struct{}
-	deaf     chan struct{}  // closed when UDP is not to be read any more
-	readers  sync.WaitGroup // of UDP
-	acceptor sync.WaitGroup
-	conns    conns
-	parked   landing // queries that came by UDP
-	forget   func()  // takes the gauge of conns out of the metrics
+	limits      atomic.Pointer[Limits]
+	once        sync.Once
+	stopping    chan struct{}
+	udpStopping chan struct{}  // closed when UDP is not to be read any more
+	readers     sync.WaitGroup // of UDP
+	acceptor    sync.WaitGroup
+	conns       conns
+	parked      parkedCounter // queries that came by UDP
+	removeGauge func()        // takes the gauge of conns out of the metrics
 
 	// Shared by the TCP connections: see tcp.go.
 	start           time.Time
@@ -131,7 +131,7 @@ func Listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, err
 // listenUDP.
 func listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, error) {
 	l := &Listener{
-		o: o, counts: newCounters(o.Metrics), stopping: make(chan struct{}), deaf: make(chan struct{}),
+		o: o, counts: newCounters(o.Metrics), stopping: make(chan struct{}), udpStopping: make(chan struct{}),
 		start: time.Now(), large: make(chan struct{}, maxLarge),
 	}
 	l.setLimits(o.Limits)
@@ -236,7 +236,7 @@ func (l *Listener) Serve() {
 		l.readers.Go(r.run)
 	}
 	l.acceptor.Go(l.accept)
-	l.forget = l.o.Metrics.TemporaryGauge("seamark_transport_connections", "TCP connections that are open now.", l.conns.count, "address", l.addr.String())
+	l.removeGauge = l.o.Metrics.TemporaryGauge("seamark_transport_connections", "TCP connections that are open now.", l.conns.count, "address", l.addr.String())
 }
 
 // Stop ends the listener. Connections are not read any more. UDP is, as long as
@@ -255,15 +255,15 @@ func (l *Listener) stop() {
 	l.acceptor.Wait() // from here on there are no new connections
 	l.conns.wake()
 	l.parked.wait(grace)
-	close(l.deaf)
+	close(l.udpStopping)
 	for _, c := range l.udp {
-		_ = c.SetReadDeadline(longAgo())
+		_ = c.SetReadDeadline(pastDeadline())
 	}
 	l.readers.Wait()
 	l.conns.wait(grace)
 	l.close()
-	if l.forget != nil {
-		l.forget()
+	if l.removeGauge != nil {
+		l.removeGauge()
 	}
 }
 
@@ -277,7 +277,7 @@ func (l *Listener) close() {
 
 func (l *Listener) isStopping() bool { return closed(l.stopping) }
 
-func (l *Listener) isDeaf() bool { return closed(l.deaf) }
+func (l *Listener) isUDPStopping() bool { return closed(l.udpStopping) }
 
 func closed(c chan struct{}) bool {
 	select {
@@ -289,4 +289,4 @@ func closed(c chan struct{}) bool {
 }
 
 // longAgo is a deadline that wakes whoever waits.
-func longAgo() time.Time { return time.Unix(1, 0) }
+func pastDeadline() time.Time { return time.Unix(1, 0) }

@@ -38,11 +38,11 @@ const (
 type reader struct {
 	l        *Listener
 	conn     *net.UDPConn
-	mover    dns.Sender     // the reader, or the batch that it is part of
+	sender   dns.Sender     // the reader, or the batch that it is part of
 	wildcard bool           // the socket has no address of its own: see pktinfo_linux.go
 	shard    *metrics.Shard // held while a batch is answered
 	slots    []slot
-	at       int // the slot at hand
+	current  int // the slot at hand
 	arena    []byte
 	used     int // of arena
 }
@@ -64,25 +64,25 @@ func (r *reader) run() {
 	defer r.l.o.Metrics.RemoveShard(r.shard)
 	defer r.l.o.Port.RemoveReader(r.shard)
 	defer r.conn.Close()
-	if !r.l.o.Portable && batches(r) {
+	if !r.l.o.Portable && runBatches(r) {
 		return
 	}
-	r.arm(1, r)
-	r.oneByOne()
+	r.allocSlots(1, r)
+	r.readSingly()
 }
 
 // arm gives the reader n slots, whose parked queries mover will send.
-func (r *reader) arm(n int, mover dns.Sender) {
+func (r *reader) allocSlots(n int, mover dns.Sender) {
 	r.arena = make([]byte, arenaSize)
 	r.slots = make([]slot, n)
-	r.mover = mover
+	r.sender = mover
 	for i := range r.slots {
 		r.slots[i].q = r.newQuery()
 	}
 }
 
 func (r *reader) newQuery() *dns.Query {
-	q := dns.NewQuery(r.mover)
+	q := dns.NewQuery(r.sender)
 	q.SetShard(r.shard)
 	return q
 }
@@ -106,34 +106,34 @@ func (r *reader) answer(n int) {
 	r.shard.Lock()
 	defer r.shard.Unlock()
 	r.used = 0
-	for r.at = 0; r.at < n; {
+	for r.current = 0; r.current < n; {
 		r.serve(n)
 	}
 	sealed := time.Now()
-	for r.at = 0; r.at < n; {
+	for r.current = 0; r.current < n; {
 		r.observe(n, sealed)
 	}
 }
 
 // serve goes on to answer until all are or one panics.
 func (r *reader) serve(n int) {
-	defer r.rescue()
-	for ; r.at < n; r.at++ {
-		s := &r.slots[r.at]
-		r.settle(s, r.l.o.Port.Serve(s.q, r.arena[r.used:r.used]))
+	defer r.recoverServe()
+	for ; r.current < n; r.current++ {
+		s := &r.slots[r.current]
+		r.record(s, r.l.o.Port.Serve(s.q, r.arena[r.used:r.used]))
 	}
 }
 
 // rescue answers the query that panicked.
-func (r *reader) rescue() {
+func (r *reader) recoverServe() {
 	if cause := recover(); cause != nil {
-		s := &r.slots[r.at]
-		r.settle(s, r.l.o.Port.Recover(s.q, r.arena[r.used:r.used], cause))
-		r.at++
+		s := &r.slots[r.current]
+		r.record(s, r.l.o.Port.Recover(s.q, r.arena[r.used:r.used], cause))
+		r.current++
 	}
 }
 
-func (r *reader) settle(s *slot, outcome dns.Outcome) {
+func (r *reader) record(s *slot, outcome dns.Outcome) {
 	s.outcome = outcome
 	switch outcome {
 	case dns.Answered:
@@ -141,7 +141,7 @@ func (r *reader) settle(s *slot, outcome dns.Outcome) {
 	case dns.Ignored:
 		r.l.counts.unreadableUDP.Add(1)
 	case dns.Parked:
-		r.l.parked.off()
+		r.l.parked.add()
 		s.q = r.newQuery() // the old one is not to be touched
 	}
 }
@@ -150,11 +150,11 @@ func (r *reader) observe(n int, sealed time.Time) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			r.l.observerPanicked(cause)
-			r.at++
+			r.current++
 		}
 	}()
-	for ; r.at < n; r.at++ {
-		if s := &r.slots[r.at]; s.outcome == dns.Answered || s.outcome == dns.Dropped {
+	for ; r.current < n; r.current++ {
+		if s := &r.slots[r.current]; s.outcome == dns.Answered || s.outcome == dns.Dropped {
 			s.q.Observe(sealed)
 		}
 	}
@@ -168,13 +168,13 @@ func (l *Listener) observerPanicked(cause any) {
 
 // oneByOne reads and answers single datagrams by package net. This is the way
 // of all systems but Linux, and of Linux where recvmmsg is forbidden.
-func (r *reader) oneByOne() {
+func (r *reader) readSingly() {
 	oob := make([]byte, controlSize)
 	for {
 		s := &r.slots[0]
 		n, control, flags, from, err := r.conn.ReadMsgUDPAddrPort(s.q.Buffer(datagram), oob)
 		now := time.Now()
-		if r.l.isDeaf() && err != nil {
+		if r.l.isUDPStopping() && err != nil {
 			return
 		}
 		if err != nil && !tooLarge(err) {
@@ -184,7 +184,7 @@ func (r *reader) oneByOne() {
 		}
 		s.q.Peer = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
 		s.q.Local, s.q.Interface = r.l.addr, 0
-		control = r.turnAround(oob[:control], s.q)
+		control = r.replyControl(oob[:control], s.q)
 		r.received(s.q, n, err == nil && !truncated(flags, n), now)
 		r.answer(1)
 		if s.outcome == dns.Answered {
@@ -197,11 +197,11 @@ func (r *reader) oneByOne() {
 
 // turnAround reads the control message that came with a request, and makes of
 // it that of the reply. It returns its length.
-func (r *reader) turnAround(control []byte, q *dns.Query) int {
+func (r *reader) replyControl(control []byte, q *dns.Query) int {
 	if !r.wildcard {
 		return 0
 	}
-	local, index, size := reverse(control)
+	local, index, size := replyInfo(control)
 	if size > 0 {
 		q.Local, q.Interface = netip.AddrPortFrom(local, q.Local.Port()), index
 	}
@@ -211,21 +211,21 @@ func (r *reader) turnAround(control []byte, q *dns.Query) int {
 // pause keeps a socket whose reads fail from taking a whole CPU.
 func (r *reader) pause() {
 	select {
-	case <-r.l.deaf:
+	case <-r.l.udpStopping:
 	case <-time.After(10 * time.Millisecond):
 	}
 }
 
 // Send sends the reply of a query that was parked.
 func (r *reader) Send(q *dns.Query) {
-	defer r.l.parked.down()
+	defer r.l.parked.done()
 	reply := q.Reply()
 	if len(reply) == 0 {
 		return
 	}
 	var control []byte
 	if r.wildcard {
-		control = controlFrom(q.Local.Addr(), q.Interface, r.l.addr.Addr().Is6())
+		control = controlMessage(q.Local.Addr(), q.Interface, r.l.addr.Addr().Is6())
 	}
 	if _, _, err := r.conn.WriteMsgUDPAddrPort(reply, control, q.Peer); err != nil {
 		r.l.counts.sendUDP.Add(1)

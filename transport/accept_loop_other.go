@@ -3,11 +3,11 @@
 package transport
 
 // A desk would accept connections: each is attended at once.
-type desk struct{}
+type acceptLoop struct{}
 
 // A place would be a connection's at the desk.
-type place struct{}
+type loopState struct{}
 
-func (*desk) poke() {}
+func (*acceptLoop) poke() {}
 
-func desks(*Listener) bool { return false }
+func runAcceptLoop(*Listener) bool { return false }

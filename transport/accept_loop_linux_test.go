@@ -41,7 +41,7 @@ func TestDesk(t *testing.T) {
 	for range n {
 		c := dialTCP(t, s, "127.0.0.1")
 		clients = append(clients, c)
-		for id := range uint16(visits - 1) {
+		for id := range uint16(maxReads - 1) {
 			c.ask(id, "a.in.", mdns.TypeA)
 			wantA(t, c.next(), 1)
 		}
@@ -64,14 +64,14 @@ func TestDesk(t *testing.T) {
 // TestDeskCrowd: connections that were there before anybody could accept them
 // are all answered, and the desk does not have them all.
 func TestDeskCrowd(t *testing.T) {
-	l, err := Listen(t.Context(), netip.MustParseAddrPort("127.0.0.1:0"), Options{MaxConns: 2 * crowd, Grace: 50 * time.Millisecond})
+	l, err := Listen(t.Context(), netip.MustParseAddrPort("127.0.0.1:0"), Options{MaxConns: 2 * maxAccepted, Grace: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Stop()
 	s := &server{Listener: l, t: t, wait: new(waiting), seen: new(observing)}
 	l.Port().Swap(s.mux(1))
-	const n = 2*crowd - 4
+	const n = 2*maxAccepted - 4
 	var clients []tcpClient
 	for i := range n + 2 {
 		c := dialTCP(t, s, "127.0.0.1")
@@ -90,7 +90,7 @@ func TestDeskCrowd(t *testing.T) {
 	for _, c := range clients {
 		wantA(t, c.next(), 1)
 	}
-	if k := s.attended(); k < n-crowd || k == n {
+	if k := s.attended(); k < n-maxAccepted || k == n {
 		t.Errorf("%d of %d are attended", k, n)
 	}
 	eventually(t, "the closed ones are forgotten", func() bool { return len(s.conns.list()) == n })
@@ -102,7 +102,7 @@ func TestDeskOptions(t *testing.T) {
 	c := dialTCP(t, s, "127.0.0.1")
 	c.ask(1, "a.in.", mdns.TypeA)
 	c.next()
-	fd := s.conns.list()[0].desk.fd
+	fd := s.conns.list()[0].loop.fd
 	if on, err := unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY); on == 0 || err != nil {
 		t.Error("TCP_NODELAY:", on, err)
 	}
@@ -187,7 +187,7 @@ type lingering struct{ begun, gate chan struct{} }
 func (h lingering) ServeDNS(q *dns.Query) dns.Verdict {
 	h.begun <- struct{}{}
 	<-h.gate
-	time.Sleep(2 * stint)
+	time.Sleep(2 * maxBusyTCP)
 	return inline(1).ServeDNS(q)
 }
 
@@ -223,7 +223,7 @@ func TestDeskEnd(t *testing.T) {
 // TestDeskEvicts: a connection at the desk makes room for another, and an
 // attended one too.
 func TestDeskEvicts(t *testing.T) {
-	for _, queries := range []int{1, visits} {
+	for _, queries := range []int{1, maxReads} {
 		t.Run(fmt.Sprint(queries), func(t *testing.T) {
 			s := serve(t, "127.0.0.1", Options{MaxConns: 2})
 			var all [3]tcpClient

@@ -1,0 +1,18 @@
+// Package dns answers queries. It is between package transport, which reads
+// packets and sends replies, and the directives, which are its handlers.
+//
+// A reader of package transport puts a packet into a Query and calls Port.Serve,
+// which parses it and looks up, in the Mux of the listening address, the Chain of
+// the longest zone that contains the name. The chain calls its handlers from top to
+// bottom until one of them returns a Verdict other than Next: Done if the answer is
+// complete, Drop if there is to be no reply, Wait if the handler must block. After
+// that the finishers of the handlers that were passed edit the answer, from bottom to
+// top. A query that must wait is parked: its reader goes on with the next packet,
+// and a goroutine of the ParkingLot calls the handler's Resolve and the finishers,
+// and gives the query to its Sender. In the end every reply is sealed: compressed,
+// truncated to the client's size, and completed by its OPT record and header.
+//
+// Read query.go, handler.go, chain.go, walk.go, mux.go, port.go, park.go,
+// subquery.go and seal.go, in this order. The package opens no sockets and reads no
+// configuration. Its only goroutines are those of parked queries.
+package dns

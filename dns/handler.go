@@ -1,0 +1,61 @@
+package dns
+
+import "context"
+
+// A Verdict is the result of a handler's ServeDNS.
+type Verdict uint8
+
+const (
+	Next Verdict = iota // call the handler below; the answer is unchanged
+	Done                // the answer is complete; it may be empty (NODATA)
+	Drop                // send no reply; observers see the query
+	Wait                // the handler must block: park the query and call Resolve
+)
+
+// A Handler looks at a query on its way down the chain. ServeDNS must not block and
+// must not keep q.
+type Handler interface{ ServeDNS(q *Query) Verdict }
+
+// A Resolver may block. Resolve is called on a goroutine of its own after the same
+// handler's ServeDNS returned Wait; a Resolver without ServeDNS always waits. It may
+// call the handlers below with q.Next. An error makes the answer SERVFAIL.
+type Resolver interface {
+	Resolve(ctx context.Context, q *Query) error
+}
+
+// A Finisher edits the answer on its way up, if its ServeDNS returned Next. It is
+// called once for each such query, even if a handler below dropped the query or
+// panicked. FinishDNS must not block.
+type Finisher interface{ FinishDNS(q *Query) }
+
+// An Interceptor may answer a query in place of a handler below it that would
+// wait. The chain calls InterceptDNS when the handler that stands below steps
+// further down returns Wait, after the Interceptor's own ServeDNS returned Next.
+// The answer is empty. Next leaves the query to the other handler. Any other
+// verdict means what it means from ServeDNS: the Interceptor's FinishDNS is not
+// called then, and the finishers between the two handlers see an empty answer. An
+// Interceptor sees only the question that it passed on: the chain does not call it
+// if a handler below it has changed the question. InterceptDNS must not block.
+type Interceptor interface {
+	InterceptDNS(q *Query, below int) Verdict
+}
+
+// An Observer sees each query of a client once, after its reply was sealed or it
+// was dropped. It changes nothing and has no place in the walk. Sub-queries are not
+// observed.
+type Observer interface{ ObserveDNS(q *Query) }
+
+// AnyClass is implemented by handlers that are called for queries of all classes;
+// the chain skips other handlers unless the class is IN. AnyClass reports whether
+// the handler may answer such queries. A chain without a handler that may refuses
+// them.
+type AnyClass interface{ AnyClass() (answers bool) }
+
+// A ChainBinder is a handler or an observer that keeps state for each chain, for
+// example counters that are labelled with the chain's server and zone. CopyFor
+// calls BindChain once for each new chain, and puts the result in the place of the
+// handler. The result must implement the same interfaces. Observers are bound when
+// the chain has all its handlers.
+type ChainBinder interface {
+	BindChain(c *Chain) any
+}

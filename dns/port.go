@@ -1,0 +1,149 @@
+package dns
+
+import (
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/seamark/seamark/wire"
+)
+
+// A Port is one listening address and the Mux that serves it. A reload swaps the mux.
+//
+// Each reader registers a lock, which it holds while it serves packets. After Swap,
+// WaitReaders takes each lock once; then no reader uses the old mux any more, and
+// only parked queries do.
+type Port struct {
+	mux       atomic.Pointer[Mux]
+	noParking atomic.Bool
+	mu        sync.Mutex
+	readers   map[sync.Locker]struct{}
+}
+
+// An Outcome is what a reader must do with a query that it served.
+type Outcome uint8
+
+const (
+	Answered Outcome = iota // send Reply, then call Observe
+	Dropped                 // send nothing; call Observe
+	Ignored                 // send nothing; the packet was no query
+	Parked                  // do not touch the query: it has another owner
+)
+
+// AddReader registers the lock that a reader holds while it serves.
+func (p *Port) AddReader(l sync.Locker) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.readers == nil {
+		p.readers = map[sync.Locker]struct{}{}
+	}
+	p.readers[l] = struct{}{}
+}
+
+// RemoveReader removes a reader that has ended.
+func (p *Port) RemoveReader(l sync.Locker) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.readers, l)
+}
+
+// Swap makes mux the one that serves and returns the one before.
+func (p *Port) Swap(mux *Mux) *Mux { return p.mux.Swap(mux) }
+
+// WaitReaders blocks until no reader uses a mux that was swapped out before.
+func (p *Port) WaitReaders() {
+	p.mu.Lock()
+	readers := slices.Collect(maps.Keys(p.readers))
+	p.mu.Unlock()
+	for _, l := range readers {
+		waitFor(l)
+	}
+}
+
+// waitFor blocks until the holder of l, if there is one, has released it.
+func waitFor(l sync.Locker) {
+	l.Lock()
+	defer l.Unlock()
+}
+
+// StopParking makes the answer to queries that would have to wait SERVFAIL, since the
+// address is going to be closed.
+func (p *Port) StopParking() { p.noParking.Store(true) }
+
+// Serve answers the packet of q, and builds the reply in lent; or it parks q.
+func (p *Port) Serve(q *Query, lent []byte) Outcome {
+	q.mux = p.mux.Load()
+	fault := q.Parse(q.packet)
+	if fault == wire.Unreadable {
+		q.mux = nil
+		return Ignored
+	}
+	q.Answer.Reset(lent, q.Question())
+	if fault != wire.NoFault {
+		q.RCode = faultCode(fault)
+		q.seal()
+		return Answered
+	}
+	q.Options = forwardable(q.Request.Options(q.packet))
+	chain := q.mux.find(q)
+	if chain == nil || chain.empty() || q.Class != wire.ClassIN && !chain.anyClass {
+		q.chain, q.RCode = q.mux.Unserved, wire.Refused
+		q.seal()
+		return Answered
+	}
+	q.enter(chain)
+	if q.walk(0) == Wait {
+		if !p.noParking.Load() && q.mux.lot.park(q) {
+			return Parked
+		}
+		q.failUnparked()
+	}
+	if q.dropped {
+		return Dropped
+	}
+	q.seal()
+	return Answered
+}
+
+// faultCode returns the response code for a request that no chain sees.
+func faultCode(fault wire.Fault) wire.RCode {
+	switch fault {
+	case wire.UnknownOpcode:
+		return wire.NotImp
+	case wire.UnknownVersion:
+		return wire.BadVers
+	}
+	return wire.FormErr
+}
+
+// Recover makes the reply to q SERVFAIL. A reader calls it if Serve panicked with
+// cause.
+func (p *Port) Recover(q *Query, lent []byte, cause any) Outcome {
+	q.Answer.Reset(lent, q.Question())
+	q.failPanicked(cause)
+	q.seal()
+	return Answered
+}
+
+// A Panic is the Err of a query whose handler panicked.
+type Panic struct {
+	Cause any
+	Stack []byte // as debug.Stack returns it
+}
+
+func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.Cause) }
+
+// failPanicked makes the answer SERVFAIL and calls the finishers of the handlers that
+// the query has passed.
+func (q *Query) failPanicked(cause any) {
+	q.dropped, q.by = false, -1
+	q.Fail(wire.ServFail)
+	q.unwind()
+	q.Err = &Panic{cause, debug.Stack()}
+	if q.mux.onPanic != nil {
+		q.mux.onPanic(q, cause)
+	}
+}

@@ -1,0 +1,166 @@
+package dns
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/seamark/seamark/wire"
+)
+
+// maxDepth is the longest chain of sub-queries: as many CNAMEs as one answer may
+// have.
+const maxDepth = 8
+
+var (
+	errDepth = errors.New("the answer needs more than 8 sub-queries, each made by the one before")
+	errLoop  = errors.New("the answer leads back to its own question")
+)
+
+// SubQuery sends another question, from the client's address, to the query's own
+// Mux, so that all server blocks and their handlers apply to it. name is in wire
+// form and may have any letter case. If ok, the answer is complete, and valid as
+// long as q; otherwise the handler must return Wait and call ResumeSubQuery in
+// Resolve.
+//
+// A question that q or one of its parents asks is a loop. The answer to a loop, and
+// to a sub-query of more than eight parents, is SERVFAIL without records. A query
+// has at most one unfinished sub-query.
+func (q *Query) SubQuery(name []byte, t wire.Type) (sub *Query, ok bool) {
+	if q.sub == nil {
+		q.sub = NewQuery(nil)
+	}
+	sub = q.sub
+	packet := wire.AppendRequest(sub.buffer[:0], 0, q.Flags&(wire.FlagRD|wire.FlagCD), name, t)
+	sub.Reset(packet, q.Proto, q.Start)
+	sub.parent, sub.depth, sub.late = q, q.depth+1, q.late
+	sub.Peer, sub.Local, sub.Interface, sub.mux = q.Peer, q.Local, q.Interface, q.mux
+	fault := sub.Parse(packet)
+	sub.EDNS, sub.DO, sub.UDPSize, sub.Options = q.EDNS, q.DO, q.UDPSize, q.Options
+	sub.Answer.Reset(sub.own, sub.Question())
+	switch {
+	case fault != wire.NoFault:
+		sub.RCode = wire.ServFail
+		return sub, true
+	case sub.depth > maxDepth:
+		sub.RCode, sub.Err = wire.ServFail, errDepth
+		return sub, true
+	case sub.IsLoop():
+		sub.RCode, sub.Err = wire.ServFail, errLoop
+		return sub, true
+	}
+	chain := sub.mux.find(sub)
+	if chain == nil || chain.empty() {
+		sub.RCode = wire.Refused
+		return sub, true
+	}
+	sub.enter(chain)
+	if sub.walk(0) == Wait {
+		return nil, false
+	}
+	sub.finishSub()
+	return sub, true
+}
+
+// ResumeSubQuery blocks until the answer to the last SubQuery is complete.
+func (q *Query) ResumeSubQuery(ctx context.Context) *Query {
+	q.sub.late = true
+	q.sub.resume(ctx, 0)
+	q.sub.finishSub()
+	return q.sub
+}
+
+func (q *Query) finishSub() {
+	q.own = q.Answer.Buf // which may have grown
+	if q.dropped {
+		q.Fail(wire.ServFail)
+	}
+}
+
+// Depth returns the number of q's parents: zero for a client's own query.
+func (q *Query) Depth() int { return q.depth }
+
+// IsLoop reports whether one of q's parents asks the same question, perhaps because
+// SetQuestion changed it. A query that waits for the answer to that parent waits for
+// itself.
+func (q *Query) IsLoop() bool {
+	for p := q.parent; p != nil; p = p.parent {
+		if p.Type == q.Type && bytes.Equal(p.Name(), q.Name()) {
+			return true
+		}
+	}
+	return false
+}
+
+// FollowCNAME adds the answer for the target of the CNAME record that ends q's
+// answer section: the records of each section behind those of q, and the response
+// code, which is that of the last name (RFC 6604). If sub has the addresses that
+// were asked for, its other sections are left out, unless DO is set, since they may
+// hold proofs. FollowCNAME returns false and changes nothing if no server block has
+// the target: then the CNAME is the answer, and the client continues from there (RFC
+// 1034 §4.3.2).
+func (q *Query) FollowCNAME(sub *Query) (served bool) {
+	if sub.Unanswered() {
+		return false
+	}
+	q.RCode, q.RA, q.TC, q.Err = sub.RCode, sub.RA, sub.TC, sub.Err
+	a := &q.Answer
+	end := a.RecordsOffset() // of the answer section
+	a.Walk(func(s wire.Section, r wire.Record) bool {
+		if s == wire.Answers {
+			end = r.Next
+		}
+		return s == wire.Answers
+	})
+	sections := wire.Additional
+	if !q.DO && sub.hasAddresses() {
+		sections = wire.Answers
+	}
+	behind, count := slices.Clone(a.Buf[end:]), a.Count
+	a.Buf, a.Count = a.Buf[:end], [3]uint16{count[wire.Answers]}
+	for s := wire.Answers; s <= wire.Additional; s++ {
+		if s > wire.Answers {
+			n := 0
+			for range count[s] {
+				r, _ := wire.ReadRecord(behind, n)
+				n = r.Next
+			}
+			a.Append(s, behind[:n], int(count[s]))
+			behind = behind[n:]
+		}
+		if s > sections {
+			continue
+		}
+		if err := q.appendSection(s, sub); err != nil {
+			q.Fail(wire.ServFail)
+			q.Err = err
+			return true
+		}
+	}
+	return true
+}
+
+// hasAddresses reports whether q asks for addresses and its answer has some.
+func (q *Query) hasAddresses() (has bool) {
+	if q.Type != wire.TypeA && q.Type != wire.TypeAAAA {
+		return false
+	}
+	q.Answer.Walk(func(s wire.Section, r wire.Record) bool {
+		has = has || s == wire.Answers && r.Type == q.Type
+		return s == wire.Answers && !has
+	})
+	return has
+}
+
+// appendSection adds the records of one section of sub's answer, until they cannot
+// fit into the reply.
+func (q *Query) appendSection(s wire.Section, sub *Query) (err error) {
+	sub.Answer.Walk(func(section wire.Section, r wire.Record) bool {
+		if section == s {
+			_, err = q.Answer.AppendRecord(s, sub.Answer.Buf, r.Owner)
+		}
+		return section <= s && err == nil && !q.ExceedsLimit()
+	})
+	return err
+}

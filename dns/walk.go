@@ -1,0 +1,164 @@
+package dns
+
+import (
+	"context"
+	"errors"
+
+	"github.com/seamark/seamark/wire"
+)
+
+// A walk goes down the steps of the chain, calling handlers, and up again, calling
+// the finishers of the handlers that were passed. It may be nested: a Resolver calls
+// the handlers below it with Next, and that walk ends at the step below the
+// Resolver, its floor.
+
+var errUnanswered = errors.New("no directive answers this name here")
+
+// walk calls the handlers from q.at downwards. If none waits, it then calls the
+// finishers upwards as far as floor, and the answer is complete. Otherwise it
+// returns Wait, and q.at is the step of the handler that waits.
+func (q *Query) walk(floor int) Verdict {
+	steps := q.chain.steps
+	for ; q.at < len(steps); q.at++ {
+		if !steps[q.at].serves(q) {
+			continue
+		}
+		verdict := Wait
+		if h := steps[q.at].handler; h != nil {
+			verdict = h.ServeDNS(q)
+		}
+		if verdict == Wait && q.chain.interceptors {
+			verdict = q.intercept(floor)
+		}
+		switch verdict {
+		case Next:
+			continue
+		case Wait:
+			return Wait
+		}
+		return q.complete(floor, q.at, verdict)
+	}
+	q.Fail(wire.ServFail) // as CoreDNS
+	q.Err = errUnanswered
+	return q.complete(floor, -1, Done)
+}
+
+// intercept calls the Interceptors between floor and q.at, whose handler waits,
+// from the nearest upwards. If one returns another verdict than Next, q.at becomes
+// its step.
+func (q *Query) intercept(floor int) Verdict {
+	for i := q.at - 1; i >= floor; i-- {
+		s := &q.chain.steps[i]
+		if s.interceptor == nil || !s.serves(q) || q.instead != nil && q.changed > i {
+			continue
+		}
+		partial := q.setAside()
+		q.interceptor = i
+		verdict := s.interceptor.InterceptDNS(q, q.at-i)
+		q.interceptor = -1
+		if verdict == Next {
+			q.Result = partial
+			continue
+		}
+		found := q.setAside()
+		q.abandonSubQuery()
+		q.finishUp(i + 1)
+		q.Result = found
+		q.Answer.MoveTo(partial.Answer.Buf)
+		if verdict != Wait {
+			return verdict
+		}
+	}
+	return Wait
+}
+
+// setAside returns q's result and replaces it by an empty one, in the memory behind
+// it.
+func (q *Query) setAside() Result {
+	old := q.Result
+	q.Result = Result{}
+	q.Answer.Reset(old.Answer.Buf[len(old.Answer.Buf):], q.Question())
+	return old
+}
+
+// complete notes that the handler at step answered, -1 if none did, and calls the
+// finishers.
+func (q *Query) complete(floor, step int, verdict Verdict) Verdict {
+	q.by = step
+	q.dropped = verdict == Drop
+	q.finishUp(floor)
+	return verdict
+}
+
+// finishUp calls the finishers above q.at, as far as floor.
+func (q *Query) finishUp(floor int) {
+	for q.at--; q.at >= floor; q.at-- {
+		s := &q.chain.steps[q.at]
+		if s.finisher != nil && s.serves(q) {
+			s.finisher.FinishDNS(q)
+		}
+	}
+}
+
+// resume calls Resolve of the handler at q.at, and then the finishers upwards as
+// far as floor.
+func (q *Query) resume(ctx context.Context, floor int) {
+	at := q.at
+	q.by, q.dropped = at, false
+	if err := q.chain.steps[at].resolver.Resolve(ctx, q); err != nil {
+		q.Fail(wire.ServFail)
+		q.Err = err
+	}
+	q.abandonSubQuery()
+	q.at = at
+	q.finishUp(floor)
+}
+
+// Next calls the handlers below the one whose Resolve is running, and blocks until
+// the answer is complete.
+func (q *Query) Next(ctx context.Context) {
+	at := q.at
+	q.at++
+	if q.walk(at+1) == Wait {
+		if q.Timeout > 0 { // a handler below may have set it
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, q.Timeout)
+			defer cancel()
+		}
+		q.resume(ctx, at+1)
+	}
+	q.at = at
+}
+
+// unwind calls the finishers that a panic has skipped, or those above a handler that
+// cannot be waited for: first those of an unfinished sub-query, then those above
+// q.at. If a finisher panics, the others are called nevertheless.
+func (q *Query) unwind() {
+	q.abandonSubQuery()
+	for q.chain != nil && q.at >= q.floor {
+		func() {
+			defer func() { _ = recover() }()
+			q.finishUp(q.floor)
+		}()
+	}
+}
+
+// abandonSubQuery ends a sub-query that is not finished. Its finishers see SERVFAIL
+// in place of a partial answer.
+func (q *Query) abandonSubQuery() {
+	s := q.sub
+	if s == nil {
+		return
+	}
+	if s.chain != nil && s.at >= s.floor {
+		s.Fail(wire.ServFail)
+		s.by = -1
+	}
+	s.unwind()
+}
+
+// Unanswered reports whether no server block has the name, or all handlers of its
+// chain passed it on.
+func (q *Query) Unanswered() bool {
+	return q.by < 0 && (q.Err == errUnanswered || q.Err == nil && q.RCode == wire.Refused)
+}
