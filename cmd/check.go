@@ -8,12 +8,13 @@ import (
 
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/kubedns"
+	"github.com/seamark/seamark/internal/flags"
 	"github.com/seamark/seamark/server"
 	"github.com/spf13/cobra"
 )
 
 func (p *program) checkCommand() *cobra.Command {
-	var at port
+	var at flags.Port
 	var strict bool
 	c := &cobra.Command{
 		Use:   "check FILE...",
@@ -45,7 +46,7 @@ The exit status is 1 if there is an error or, with --strict, a warning.`,
 }
 
 // check plans one Corefile and prints its warnings, or returns them if strict.
-func (p *program) check(file string, at port, strict bool) error {
+func (p *program) check(file string, at flags.Port, strict bool) error {
 	plan, err := p.plan(file, at)
 	if err != nil {
 		return err
@@ -62,7 +63,7 @@ func (p *program) check(file string, at port, strict bool) error {
 }
 
 func (p *program) planCommand() *cobra.Command {
-	var at port
+	var at flags.Port
 	c := &cobra.Command{
 		Use:     "plan FILE",
 		Short:   "Show which handlers a query meets, for each address and zone",
@@ -84,7 +85,7 @@ func (p *program) planCommand() *cobra.Command {
 }
 
 // plan plans the server of a Corefile and opens nothing.
-func (p *program) plan(file string, at port) (*server.Plan, error) {
+func (p *program) plan(file string, at flags.Port) (*server.Plan, error) {
 	read, err := p.reader(serve{conf: file})
 	if err != nil {
 		return nil, err

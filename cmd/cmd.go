@@ -11,12 +11,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/internal/etcdclient"
+	"github.com/seamark/seamark/internal/flags"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Main runs the command line of the process and exits: with 0 if all went well,
@@ -40,7 +41,7 @@ type failure struct{ error }
 
 func (p *program) run(ctx context.Context, args []string) (code int) {
 	root := p.root()
-	root.SetArgs(long(root, args))
+	root.SetArgs(longForm(root, args))
 	err := root.ExecuteContext(ctx)
 	var failed failure
 	switch {
@@ -114,35 +115,15 @@ func subcommand(root *cobra.Command, name string) *cobra.Command {
 	return nil
 }
 
-// long gives flags that others write with one dash, such as -conf, the two that
-// the library wants, and has - for _ in names that are written with either.
-func long(root *cobra.Command, args []string) []string {
-	c := root
+// longForm rewrites the flags of the command line for pflag: see flags.LongForm.
+func longForm(root *cobra.Command, args []string) []string {
+	sets := []*pflag.FlagSet{root.Flags()}
 	if len(args) > 0 {
 		if sub := subcommand(root, args[0]); sub != nil {
-			c = sub
+			sets = append(sets, sub.Flags())
 		}
 	}
-	known := func(name string) bool { return root.Flags().Lookup(name) != nil || c.Flags().Lookup(name) != nil }
-	var out []string
-	for i, arg := range args {
-		if arg == "--" {
-			return append(out, args[i:]...)
-		}
-		text, value, assigned := strings.Cut(arg, "=")
-		name := strings.TrimPrefix(strings.TrimPrefix(text, "-"), "-")
-		if dashed := strings.ReplaceAll(name, "_", "-"); !known(name) && known(dashed) {
-			name = dashed
-		}
-		if len(name) > 1 && len(text) > len(name) && known(name) {
-			arg = "--" + name
-			if assigned {
-				arg += "=" + value
-			}
-		}
-		out = append(out, arg)
-	}
-	return out
+	return flags.LongForm(args, sets...)
 }
 
 func (p *program) showVersion() error {

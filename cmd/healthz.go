@@ -1,15 +1,14 @@
 package cmd
 
 import (
+	"context"
 	"log/slog"
 	"net"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/seamark/seamark/compat/healthz"
+	"github.com/seamark/seamark/internal/flags"
 	"github.com/seamark/seamark/server"
 	"github.com/spf13/cobra"
 )
@@ -18,16 +17,16 @@ func (p *program) healthzCommand() *cobra.Command {
 	var o healthz.Options
 	var addr string
 	var quiet, showVersion bool
-	pagesPort := port(8080)
+	port := flags.Port(8080)
 	c := &cobra.Command{
 		Use:     "exec-healthz",
-		Aliases: []string{"exechealthz"}, // as the old image has it
-		Short:   "Run commands, and say over HTTP whether they succeed",
-		Long: `Exec-healthz takes the place of Kubernetes' exec-healthz, the probe of the first
-kube-dns pods: it runs each -cmd by sh -c, again and again, and answers 200 at the
--url of the same place if it succeeded, else 503. Where there is no shell it runs
-simple commands by itself, and asks DNS servers as nslookup does. Flags may have one
-dash or two.`,
+		Aliases: []string{"exechealthz"}, // the entry point of the original image
+		Short:   "Run commands and report their success over HTTP",
+		Long: `Exec-healthz replaces Kubernetes' program of that name, the probe of the first
+kube-dns pods. It runs each -cmd with sh -c at an interval; the page at the -url in
+the same position answers 200 if the last run succeeded, else 503. Without a shell in
+the image it runs simple commands itself, and replaces nslookup. Flags may start with
+one dash or two.`,
 		Example: `  seamark exec-healthz -cmd="nslookup kubernetes.default.svc.cluster.local 127.0.0.1 >/dev/null" -port=8080
   seamark exec-healthz -quiet -cmd="nslookup kubernetes.default.svc.cluster.local 127.0.0.1:53" -url=/healthz-dnsmasq \
     -cmd="nslookup kubernetes.default.svc.cluster.local 127.0.0.1:10053" -url=/healthz-kubedns`,
@@ -35,15 +34,15 @@ dash or two.`,
 	}
 	f := c.Flags()
 	f.SortFlags = false
-	f.StringArrayVar(&o.Commands, "cmd", []string{"echo healthz"}, "`COMMAND` to run; may be given several times")
-	f.StringArrayVar(&o.URLs, "url", []string{"/healthz"}, "`PATH` of the page of a command: one for each, in the same order")
-	f.Var(&pagesPort, "port", "port of the pages")
-	f.StringVar(&addr, "addr", "", "address of the pages; all of the machine's unless given")
-	f.DurationVar(&o.Period, "period", 2*time.Second, "from one run of a command to the next")
-	f.DurationVar(&o.Latency, "latency", 30*time.Second, "how old a result may be")
-	f.DurationVar(&o.Timeout, "timeout", 0, "how long a command may run before it is killed; as long as -latency unless given")
-	f.BoolVar(&o.Output, "output", false, "show on the pages what the commands have written")
-	f.BoolVar(&quiet, "quiet", false, "log nothing")
+	f.StringArrayVar(&o.Commands, "cmd", []string{"echo healthz"}, "`COMMAND` to run; may be repeated")
+	f.StringArrayVar(&o.URLs, "url", []string{"/healthz"}, "`PATH` of a command's page: one for each -cmd, in the same order")
+	f.Var(&port, "port", "port of the pages")
+	f.StringVar(&addr, "addr", "", "address of the pages (default all addresses)")
+	f.DurationVar(&o.Period, "period", 2*time.Second, "interval between runs of a command")
+	f.DurationVar(&o.Latency, "latency", 30*time.Second, "maximum age of a result")
+	f.DurationVar(&o.Timeout, "timeout", 0, "kill a command after this time (default the value of -latency)")
+	f.BoolVar(&o.Output, "output", false, "include the output of the commands in their pages")
+	f.BoolVar(&quiet, "quiet", false, "do not log")
 	f.BoolVar(&showVersion, "version", false, "show the version")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if showVersion {
@@ -52,7 +51,7 @@ dash or two.`,
 		if !f.Changed("timeout") {
 			o.Timeout = o.Latency
 		}
-		o.Listen = net.JoinHostPort(strings.Trim(addr, "[]"), pagesPort.String())
+		o.Listen = net.JoinHostPort(strings.Trim(addr, "[]"), port.String())
 		if err := o.Check(); err != nil {
 			return err
 		}
@@ -62,15 +61,7 @@ dash or two.`,
 			defer out.close()
 			o.Log = server.NewLog(out, slog.LevelInfo)
 		}
-		ctx, release := signal.NotifyContext(c.Context(), syscall.SIGTERM, os.Interrupt)
-		defer release()
-		// Whoever reads standard error may go away: commands go on. The signal is
-		// caught and not ignored, which they would inherit.
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-		if err := healthz.Run(ctx, o); err != nil {
-			return failure{err}
-		}
-		return nil
+		return p.runUntilSignal(c, func(ctx context.Context) error { return healthz.Run(ctx, o) })
 	}
 	return c
 }

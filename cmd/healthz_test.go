@@ -25,7 +25,7 @@ func TestHealthzCommandLine(t *testing.T) {
 		{"exechealthz -version", "Seamark-test\nlinux/", "", 0},
 		{"exec-healthz -cmd=a -cmd=b", "", "want as many -url as -cmd, got 1 and 2", 2},
 		{"exec-healthz -url=healthz", "", `-url: want a path such as /healthz, got "healthz"`, 2},
-		{"exec-healthz -cmd=a -url=/a -cmd=b -url=/a", "", "two commands have -url /a", 2},
+		{"exec-healthz -cmd=a -url=/a -cmd=b -url=/a", "", "-url: two commands have /a", 2},
 		{"exec-healthz -port=70000", "", "want a port of 0..65535", 2},
 		{"exec-healthz -port=x", "", "want a port of 0..65535", 2},
 		{"exec-healthz -period=0", "", "-period: want at least 1ms, got 0s", 2},
@@ -67,10 +67,10 @@ func newHealthz(t *testing.T, path string, args ...string) *healthz {
 	}
 	h.log = bufio.NewScanner(stderr)
 	if h.log.Scan() {
-		_, h.base, _ = strings.Cut(h.log.Text(), "exec-healthz serves address=")
+		_, h.base, _ = strings.Cut(h.log.Text(), "Serving status pages address=")
 	}
 	if h.base == "" {
-		t.Fatalf("it says %s", h.log.Text())
+		t.Fatalf("got log %s, want the address of the status pages", h.log.Text())
 	}
 	return h
 }
@@ -123,11 +123,11 @@ func TestHealthzWithoutShell(t *testing.T) {
 	if body := h.becomes("/healthz", 200, ""); body != "ok" {
 		t.Error(body)
 	}
-	h.becomes("/nobody", 503, "says NXDOMAIN to nobody.shop.svc.cluster.local.")
+	h.becomes("/nobody", 503, "reply NXDOMAIN for nobody.shop.svc.cluster.local.")
 	server.stop()
 	h.becomes("/healthz", 503, at)
 	log := h.stop()
-	for _, want := range []string{"[INFO] command succeeds url=/healthz", "[WARNING] command fails url=/healthz", "[WARNING] command fails url=/nobody"} {
+	for _, want := range []string{"[INFO] Command succeeded url=/healthz", "[WARNING] Command failed url=/healthz", "[WARNING] Command failed url=/nobody"} {
 		if strings.Count(log, want) != 1 {
 			t.Errorf("the log has no or more than one %s:\n%s", want, log)
 		}

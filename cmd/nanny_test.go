@@ -39,12 +39,12 @@ func TestNannyCommandLine(t *testing.T) {
 		{base + "-configDir=" + odd + " -- -R", "    forward acme.local 192.0.2.256.invalid:53 {\n", "", 0},
 		{base + "-configDir=" + dir + " -- -S 192.0.2.9", "    forward . 192.0.2.9:53 192.0.2.8:5353 {\n", "", 0},
 		{"dnsmasq-nanny -k", "", "unknown shorthand flag: 'k'", 2},
-		{"dnsmasq-nanny word", "", "unknown word \"word\": dnsmasq's options stand behind --", 2},
+		{"dnsmasq-nanny word", "", "unknown word \"word\": write dnsmasq's options behind --", 2},
 		{"dnsmasq-nanny --nonsense -- -k", "", "unknown flag: --nonsense", 2},
 		{"dnsmasq-nanny -- --dnssec --nonsense", "", "--dnssec: not served: answers are not validated here: ask a server that validates, and its AD is passed on\n--nonsense: unknown option\n", 2},
 		{"dnsmasq-nanny -- --test --conf-file=/nowhere", "", "open /nowhere: no such file or directory", 2},
 		{"dnsmasq-nanny -kubednsServer=kube-dns", "", "-kubednsServer: want IP:PORT, got \"kube-dns\"", 2},
-		{"dnsmasq-nanny -syncInterval=0s -logInterval=-1s -configDir=x --lameduck=2h", "", "-syncInterval: want 10ms..24h, got 0s\n-logInterval: want a time, got -1s\n--lameduck: want 0s..1h, got 2h0m0s\n-configDir: want a directory that begins with / or ., got \"x\"", 2},
+		{"dnsmasq-nanny -syncInterval=0s -logInterval=-1s -configDir=x --lameduck=2h", "", "-syncInterval: want 10ms..24h0m0s, got 0s\n-logInterval: want 0s or more, got -1s\n--lameduck: want 0s..1h0m0s, got 2h0m0s\n-configDir: want a directory that starts with / or ., got \"x\"", 2},
 		{"dnsmasq-nanny -configDir= -- -a 192.0.2.77 -p 5399 -R", "", "no interface of this machine has that address", 1},
 	} {
 		out, stderr, code := run(t, t.TempDir(), "", strings.Fields(c.args)...)
@@ -230,7 +230,7 @@ func TestNanny(t *testing.T) {
 	// Upstreams are asked beside the server of the command line, as dnsmasq does.
 	n.put("upstreamNameservers", `["`+acme+`"]`)
 	n.put("stubDomains", `{}`)
-	n.says("statistics of a server server=" + acme)
+	n.says("Upstream statistics upstream=" + acme)
 	n.alternates("198.18.0.1", "198.18.0.2")
 	n.stop()
 }
@@ -243,7 +243,7 @@ func TestNannyHolds(t *testing.T) {
 	n.start()
 	n.becomes("www.acme.local.", "198.18.0.2")
 	n.put("stubDomains", `{"other.local": ["`+acme+`"]}`)
-	n.says("has changed; -restartDnsmasq=false is to go on as before")
+	n.says("has changed; -restartDnsmasq=false keeps the old configuration")
 	n.becomes("www2.acme.local.", "198.18.0.2")
 	n.becomes("www.other.local.", "198.18.0.1")
 	n.stop()

@@ -8,9 +8,9 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
-	"strconv"
 
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/internal/flags"
 	"github.com/seamark/seamark/server"
 	"github.com/spf13/cobra"
 )
@@ -19,7 +19,7 @@ import (
 type serve struct {
 	conf, manifests string
 	listen          []string
-	port            port
+	port            flags.Port
 	pidfile         string
 	quiet           bool
 }
@@ -35,27 +35,10 @@ func (s *serve) flags(c *cobra.Command) {
 	f.BoolVar(&s.quiet, "quiet", false, "do not show what is served at the start")
 }
 
-func portFlag(c *cobra.Command, p *port) {
+func portFlag(c *cobra.Command, p *flags.Port) {
 	*p = 53
 	c.Flags().VarP(p, "dns.port", "p", "`PORT` of server blocks that name none")
 }
-
-// A port is the value of a flag.
-type port uint16
-
-func (p *port) Set(text string) error {
-	n, err := strconv.ParseUint(text, 10, 16)
-	if err != nil {
-		return errors.New("want a port of 0..65535")
-	}
-	*p = port(n)
-	return nil
-}
-
-func (p *port) String() string { return strconv.Itoa(int(*p)) }
-
-// Type is what the library calls it.
-func (p *port) Type() string { return "port" }
 
 func (p *program) serveCommand() *cobra.Command {
 	var s serve

@@ -25,7 +25,7 @@ func TestSidecarCommandLine(t *testing.T) {
 		{"sidecar -probe=a-b,c,d", "", `label must be of format ^[a-zA-Z0-9_]+$`, 2},
 		{"sidecar --probe a,b,c,0.5", "", `parsing "0.5": invalid syntax`, 2},
 		{"sidecar --probe=a,b,c,5,MX", "", "invalid type for DNS: MX", 2},
-		{"sidecar --probe=a,b,c --probe=a,b,d", "", "two probes are called a", 2},
+		{"sidecar --probe=a,b,c --probe=a,b,d", "", "--probe: two probes have the label a", 2},
 		{"sidecar --dnsmasq-poll-interval-ms=0", "", "--dnsmasq-poll-interval-ms: want at least 1, got 0", 2},
 		{"sidecar --dnsmasq-port=70000", "", "want a port of 0..65535", 2},
 		{"sidecar --prometheus-port=x", "", "want a port of 0..65535", 2},
@@ -68,10 +68,10 @@ func TestSidecar(t *testing.T) {
 	}
 	base, log := "", bufio.NewScanner(stderr)
 	for base == "" && log.Scan() {
-		if _, rest, ok := strings.Cut(log.Text(), "sidecar serves address="); ok {
+		if _, rest, ok := strings.Cut(log.Text(), "Serving status pages address="); ok {
 			base, _, _ = strings.Cut(rest, " ")
 		} else if !strings.Contains(log.Text(), "flags=--stderrthreshold") {
-			t.Errorf("it says %s", log.Text())
+			t.Errorf("got log %s, want the address of the status pages", log.Text())
 		}
 	}
 	go func() { _, _ = io.Copy(io.Discard, stderr) }()

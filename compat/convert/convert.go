@@ -1,7 +1,8 @@
-// Package convert turns what people run kube-dns with into a Corefile: it finds the
-// ConfigMap and the containers' command lines in manifests, and makes one server of
-// those that a pod has. What the command lines mean is for who calls it, package cmd,
-// which knows their flags. It asks no cluster and starts nothing.
+// Package convert converts the configuration of a kube-dns pod to a Corefile. It
+// finds the ConfigMap and the containers' command lines in manifests (objects.go,
+// programs.go), translates each command line to a Corefile (input.go), and merges
+// these into one server (convert.go, merge.go). Package cmd calls Input.Corefile for
+// the command convert. The package does not contact a cluster and starts no process.
 package convert
 
 import (
@@ -15,27 +16,27 @@ import (
 	"github.com/seamark/seamark/internal/kubednsconfig"
 )
 
-// A Part is what one program's command line means.
+// A Part is one program with the Corefile for its command line.
 type Part struct {
 	Program
-	Text  string   // a Corefile; "" of one that answers nothing
-	Notes []string // what of the command line is done in another way, or not
-	Runs  []string // flags that say how the program runs and logs
+	Text         string   // the Corefile; "" if the program answers no queries
+	Notes        []string // arguments that are ignored or work differently
+	ProcessFlags []string // flags that affect the process and its log only
 }
 
-// A Conversion is all there is to make one Corefile of.
+// A Conversion merges the programs of one pod into one Corefile.
 type Conversion struct {
 	From   string // for the comment: "Deployment kube-system/kube-dns", "a command line"
 	Parts  []Part
-	Config *ConfigMap // to be written out; nil is to follow the one that is named
-	Order  []string   // the names of directives, as they are to stand
-	Notes  []string   // of what there is besides
+	Config *ConfigMap // to write into the Corefile; nil: follow the ConfigMap
+	Order  []string   // the names of directives in their order
+	Notes  []string   // about the rest of the input
 }
 
-// Corefile gives the text, which begins with comments: what comes from where, and
-// what is not carried over.
+// Corefile returns the merged Corefile. It starts with comments: its sources, and
+// what it does not cover.
 func (c Conversion) Corefile() (string, error) {
-	m := merging{Conversion: c, notes: slices.Clone(c.Notes)}
+	m := merger{Conversion: c, notes: slices.Clone(c.Notes)}
 	servers, err := m.servers()
 	if err != nil {
 		return "", err
@@ -50,20 +51,20 @@ func (c Conversion) Corefile() (string, error) {
 		return "", err
 	}
 	var out strings.Builder
-	fmt.Fprintf(&out, "# Made by seamark convert of %s.\n", m.sources())
-	var runs []string
+	fmt.Fprintf(&out, "# Converted by seamark convert from %s.\n", m.sources())
+	var processFlags []string
 	for _, p := range c.Parts {
 		for _, n := range append(slices.Clone(p.Program.Notes), p.Notes...) {
 			m.note("%s: %s", p.Called(), n)
 		}
-		for _, r := range p.Runs {
-			if !slices.Contains(runs, r) {
-				runs = append(runs, r)
+		for _, f := range p.ProcessFlags {
+			if !slices.Contains(processFlags, f) {
+				processFlags = append(processFlags, f)
 			}
 		}
 	}
-	if len(runs) > 0 {
-		m.note("how a program runs and logs is no part of a Corefile: %s", strings.Join(runs, ", "))
+	if len(processFlags) > 0 {
+		m.note("not part of a Corefile, since they affect the process or its log: %s", strings.Join(processFlags, ", "))
 	}
 	for _, n := range m.notes {
 		out.WriteString("# - " + oneLine(n) + "\n")
@@ -71,7 +72,7 @@ func (c Conversion) Corefile() (string, error) {
 	return out.String() + text, nil
 }
 
-// oneLine keeps a text within its comment.
+// oneLine replaces control characters, which could end a comment.
 func oneLine(text string) string {
 	return strings.Map(func(c rune) rune {
 		if c < ' ' || c == 0x7f {
@@ -81,52 +82,53 @@ func oneLine(text string) string {
 	}, text)
 }
 
-type merging struct {
+// A merger merges the parts of a Conversion and collects notes.
+type merger struct {
 	Conversion
 	notes []string
 }
 
-func (m *merging) note(format string, args ...any) {
+func (m *merger) note(format string, args ...any) {
 	m.notes = append(m.notes, fmt.Sprintf(format, args...))
 }
 
-// sources is what the Corefile is made of.
-func (m *merging) sources() string {
+// sources describes the input in the first comment.
+func (m *merger) sources() string {
 	var programs []string
 	for _, p := range m.Parts {
 		programs = append(programs, p.Called())
 	}
 	text := m.From + ": " + strings.Join(programs, ", ")
 	if m.Config != nil {
-		text += "; and of " + m.Config.Place
+		text += "; and " + m.Config.Place
 	}
 	return text
 }
 
-// find gives the part of a program, nil if there is none.
-func (m *merging) find(names ...string) (*Part, error) {
+// find returns the part of a program; nil if there is none.
+func (m *merger) find(names ...string) (*Part, error) {
 	var found *Part
 	for i, p := range m.Parts {
 		if !slices.Contains(names, p.Name) {
 			continue
 		}
 		if found != nil {
-			return nil, fmt.Errorf("%s and %s are two of a kind: give one of them", found.Called(), p.Called())
+			return nil, fmt.Errorf("the input has both %s and %s: remove one of them", found.Called(), p.Called())
 		}
 		found = &m.Parts[i]
 	}
 	return found, nil
 }
 
-// servers makes server blocks of the parts.
-func (m *merging) servers() ([]corefile.Server, error) {
+// servers merges the parts into server blocks.
+func (m *merger) servers() ([]corefile.Server, error) {
 	kube, err := m.find(KubeDNS)
 	masq, err2 := m.find(Nanny, Dnsmasq)
 	if err := errors.Join(err, err2); err != nil {
 		return nil, err
 	}
 	if kube == nil && masq == nil {
-		return nil, errors.New("nothing that answers questions: no kube-dns, dnsmasq-nanny or dnsmasq")
+		return nil, errors.New("no program that answers queries in the input: want kube-dns, dnsmasq-nanny or dnsmasq")
 	}
 	blocks := map[*Part][]corefile.Server{}
 	var errs []error
@@ -152,53 +154,49 @@ func (m *merging) servers() ([]corefile.Server, error) {
 		}
 	}
 	if m.Config == nil {
-		m.followed(servers)
+		m.noteFollowed(servers)
 	} else if servers, err = m.writeOut(servers, config, kube != nil && first(blocks[kube][0], "kubedns_config") >= 0); err != nil {
 		return nil, err
 	}
-	gone := ""
+	removed := ""
 	if masq != nil {
-		m.letStubs(&servers[len(servers)-1])
+		m.passStubDomains(&servers[len(servers)-1])
 	}
 	if masq != nil && kube != nil {
-		gone = kubedns.ListenAddress(blocks[kube][0])
+		removed = kubedns.ListenAddress(blocks[kube][0])
 	}
-	m.probes(servers, gone)
+	m.noteSidecar(servers, removed)
 	return servers, nil
 }
 
-// config reads the ConfigMap, if there is one. What is wrong with it is told whole.
-func (m *merging) config() (kubednsconfig.Config, error) {
+// config parses the ConfigMap in the input; without one it returns the default.
+func (m *merger) config() (kubednsconfig.Config, error) {
 	if m.Config == nil {
 		return kubednsconfig.Config{}, nil
 	}
 	c, err := kubednsconfig.Parse(m.Config.Data)
 	if err != nil {
-		var lines []string
-		for line := range strings.Lines(err.Error()) {
-			lines = append(lines, m.Config.Place+": "+strings.TrimSuffix(line, "\n"))
-		}
-		return c, errors.New(strings.Join(lines, "\n"))
+		return c, prefixLines(m.Config.Place+": ", err)
 	}
 	for _, key := range kubednsconfig.UnknownKeys(m.Config.Data) {
-		m.note("%s: the key %q means nothing to kube-dns", m.Config.Place, key)
+		m.note("%s: kube-dns ignores the key %q", m.Config.Place, key)
 	}
 	return c, nil
 }
 
-// writeOut puts what the ConfigMap says in the place of kubedns_config. Federations
-// are for kube-dns alone.
-func (m *merging) writeOut(servers []corefile.Server, c kubednsconfig.Config, federations bool) ([]corefile.Server, error) {
-	reads := slices.ContainsFunc(servers, func(s corefile.Server) bool { return first(s, "kubedns_config") >= 0 })
+// writeOut replaces kubedns_config with the directives for the ConfigMap. Only
+// kube-dns reads federations.
+func (m *merger) writeOut(servers []corefile.Server, c kubednsconfig.Config, federations bool) ([]corefile.Server, error) {
+	reader := slices.ContainsFunc(servers, func(s corefile.Server) bool { return first(s, "kubedns_config") >= 0 })
 	switch {
-	case !reads && !federations:
-		m.note("%s: none of these command lines reads it: it is left out", m.Config.Place)
+	case !reader && !federations:
+		m.note("%s: omitted, since none of these command lines reads it", m.Config.Place)
 		return servers, nil
 	case len(c.Federations) > 0 && !federations:
-		m.note("%s: federations are left out: kube-dns reads them, and no command line of one that does was given", m.Config.Place)
+		m.note("%s: federations are omitted: only kube-dns reads them, and the input has no command line of it", m.Config.Place)
 		c.Federations = nil
 	}
-	m.note("%s is written out: a change of it needs another conversion; with --follow the Corefile follows it", m.Config.Place)
+	m.note("%s: the Corefile contains its settings; repeat the conversion after a change, or use --follow", m.Config.Place)
 	out, err := kubedns.Expand(servers, c)
 	for i := range out {
 		out[i].Directives = slices.DeleteFunc(out[i].Directives, shadowed(map[string]bool{}))
@@ -206,55 +204,56 @@ func (m *merging) writeOut(servers []corefile.Server, c kubednsconfig.Config, fe
 	return out, err
 }
 
-// shadowed finds forwards that nothing comes to: one before has the same zone.
+// shadowed reports forwards that receive no queries, since an earlier one has the
+// same zone.
 func shadowed(seen map[string]bool) func(corefile.Directive) bool {
 	return func(d corefile.Directive) bool {
 		if d.Text != "forward" {
 			return false
 		}
-		again := seen[zone(d.Args[0])]
+		duplicate := seen[zone(d.Args[0])]
 		seen[zone(d.Args[0])] = true
-		return again
+		return duplicate
 	}
 }
 
-// followed says what kubedns_config needs.
-func (m *merging) followed(servers []corefile.Server) {
+// noteFollowed adds a note about what kubedns_config needs.
+func (m *merger) noteFollowed(servers []corefile.Server) {
 	for _, s := range servers {
 		at := first(s, "kubedns_config")
 		if at < 0 {
 			continue
 		}
-		what := s.Directives[at].Args[0].Text
-		if directory(what) {
-			m.note("kubedns_config follows the ConfigMap that is mounted in %s: the server needs that mount, too", what)
+		source := s.Directives[at].Args[0].Text
+		if isDirectory(source) {
+			m.note("kubedns_config follows the ConfigMap mounted at %s: add this mount to the server's pod", source)
 		} else {
-			m.note("kubedns_config follows the ConfigMap %s: the account needs get, list and watch on it", what)
+			m.note("kubedns_config follows the ConfigMap %s: grant the service account get, list and watch on it", source)
 		}
 	}
 }
 
-// probes says what becomes of the sidecar. gone is the address at which kube-dns
-// answered if nobody does there any more.
-func (m *merging) probes(servers []corefile.Server, gone string) {
+// noteSidecar adds a note about the sidecar. removed is the address of kube-dns if no
+// server listens there after the conversion.
+func (m *merger) noteSidecar(servers []corefile.Server, removed string) {
 	for _, p := range m.Parts {
 		if p.Name != Sidecar {
 			continue
 		}
-		where := "kubedns_status"
+		page := "kubedns_status"
 		for _, s := range servers {
 			if at := first(s, "kubedns_status"); at >= 0 {
-				where = "http://ADDRESS" + s.Directives[at].Args[0].Text + "/readiness"
+				page = "http://ADDRESS" + s.Directives[at].Args[0].Text + "/readiness"
 			}
 		}
-		m.note("%s is no part of a Corefile: run seamark sidecar with its flags beside the server, or have probes look at %s", p.Called(), where)
-		if gone != "" && slices.ContainsFunc(p.Args, func(a string) bool { return strings.Contains(a, ","+gone+",") }) {
-			m.note("%s probes %s: it has to probe %s", p.Called(), gone, kubedns.ListenAddress(servers[len(servers)-1]))
+		m.note("%s is not part of a Corefile: run seamark sidecar with its flags beside the server, or point probes to %s", p.Called(), page)
+		if removed != "" && slices.ContainsFunc(p.Args, func(a string) bool { return strings.Contains(a, ","+removed+",") }) {
+			m.note("%s probes %s: let it probe %s", p.Called(), removed, kubedns.ListenAddress(servers[len(servers)-1]))
 		}
 	}
 }
 
-// first gives the place of a directive, -1 if there is none.
+// first returns the index of the first directive of that name, -1 if there is none.
 func first(s corefile.Server, name string) int {
 	return slices.IndexFunc(s.Directives, func(d corefile.Directive) bool { return d.Text == name })
 }

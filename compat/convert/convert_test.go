@@ -50,11 +50,11 @@ func lines(text string) string {
 
 func TestCorefile(t *testing.T) {
 	const (
-		made   = "# Made by seamark convert of Pod p: kube-dns, dnsmasq-nanny"
-		one    = "# - one server answers now, where dnsmasq did: nothing listens at 127.0.0.1:10053 any more\n"
+		made   = "# Converted by seamark convert from Pod p: kube-dns, dnsmasq-nanny"
+		one    = "# - one server replaces both, at the address of dnsmasq: nothing listens at 127.0.0.1:10053 any more\n"
 		zones  = "kubernetes cluster.local in-addr.arpa ip6.arpa {\n"
-		out    = "# - ConfigMap kube-dns is written out: a change of it needs another conversion; with --follow the Corefile follows it\n"
-		follow = "# - kubedns_config follows the ConfigMap that is mounted in /kube-dns-config: the server needs that mount, too\n"
+		out    = "# - ConfigMap kube-dns: the Corefile contains its settings; repeat the conversion after a change, or use --follow\n"
+		follow = "# - kubedns_config follows the ConfigMap mounted at /kube-dns-config: add this mount to the server's pod\n"
 	)
 	stub := map[string]string{"stubDomains": `{"acme.local": ["10.1.1.1"]}`}
 	all := map[string]string{"stubDomains": `{"acme.local": ["10.1.1.1"]}`, "upstreamNameservers": `["8.8.8.8"]`, "federations": "f=a.b"}
@@ -66,11 +66,11 @@ func TestCorefile(t *testing.T) {
 		{"as in the manifest", behind + "forward . /etc/resolv.conf\n" + live, live, nil,
 			made + ".\n" + one + follow + "kubedns_config /kube-dns-config\n" + zones + "forward . /etc/resolv.conf"},
 		{"with a ConfigMap", behind + "forward . /etc/resolv.conf\nkubedns_config /nanny {\nresolver 127.0.0.1:10053\nmax_fails 3\n}\n", live, all,
-			made + "; and of ConfigMap kube-dns.\n" + one + out + "federation {\nf a.b\n" + zones + "forward acme.local 10.1.1.1:53 {\nmax_fails 3\nforward . 8.8.8.8:53 {\nmax_fails 3"},
+			made + "; and ConfigMap kube-dns.\n" + one + out + "federation {\nf a.b\n" + zones + "forward acme.local 10.1.1.1:53 {\nmax_fails 3\nforward . 8.8.8.8:53 {\nmax_fails 3"},
 		{"a server of the cluster", behind + "kubedns_config /kube-dns-config {\nresolver 127.0.0.1:10053\n}\n", live, map[string]string{"stubDomains": `{"a": ["ns.x.svc.cluster.local"]}`},
-			made + "; and of ConfigMap kube-dns.\n" + one + out + zones + "forward a ns.x.svc.cluster.local:53 {\nresolver 10.0.0.1:53\nforward . /etc/resolv.conf"},
+			made + "; and ConfigMap kube-dns.\n" + one + out + zones + "forward a ns.x.svc.cluster.local:53 {\nresolver 10.0.0.1:53\nforward . /etc/resolv.conf"},
 		{"everything is asked of kube-dns", "forward . 127.0.0.1:10053\n", live, stub,
-			made + "; and of ConfigMap kube-dns.\n" + one + out + zones + "forward acme.local 10.1.1.1:53\nforward . /etc/resolv.conf"},
+			made + "; and ConfigMap kube-dns.\n" + one + out + zones + "forward acme.local 10.1.1.1:53\nforward . /etc/resolv.conf"},
 		{"everything, without a ConfigMap", "forward . [::1]:10053 10.0.0.9:53\nforward a 127.0.0.1:10054\n", "forward . 9.9.9.9:53\n", nil,
 			made + ".\n" + one + zones + "forward . 10.0.0.9:53\nforward a 127.0.0.1:10054"},
 		{"everything, of kube-dns's own servers", "forward . 127.0.0.1:10053\n", "forward . 9.9.9.9:53\nfederation {\na b\n}\n", nil,
@@ -80,34 +80,34 @@ func TestCorefile(t *testing.T) {
 		{"dnsmasq has none", behind, "forward . /etc/resolv.conf\n", nil,
 			made + ".\n" + one + zones + "forward in-addr.arpa /etc/resolv.conf\nforward ip6.arpa /etc/resolv.conf"},
 		{"dnsmasq has none, and kube-dns those of a ConfigMap", behind + "kubedns_config /kube-dns-config {\ndefault none\n}\n", live, nil,
-			made + ".\n# - names of in-addr.arpa that the cluster does not have were asked of who kube-dns's ConfigMap names; dnsmasq's servers are asked now\n" +
-				"# - names of ip6.arpa that the cluster does not have were asked of who kube-dns's ConfigMap names; dnsmasq's servers are asked now\n" +
+			made + ".\n# - kube-dns forwarded names of in-addr.arpa that the cluster lacks to the upstreams in its ConfigMap; the new server forwards them to dnsmasq's upstreams\n" +
+				"# - kube-dns forwarded names of ip6.arpa that the cluster lacks to the upstreams in its ConfigMap; the new server forwards them to dnsmasq's upstreams\n" +
 				one + follow + "kubedns_config /kube-dns-config {\ndefault none\n" + zones[:len(zones)-1]},
 		{"some zones", "forward cluster.local 127.0.0.1:10053\nforward 10.in-addr.arpa 127.0.0.1:10053\nforward . /etc/resolv.conf\n", "forward . /etc/resolv.conf\n", nil,
-			made + ".\n# - dnsmasq asks others for ip6.arpa: kube-dns's records there have not been seen by anybody, and are left out\n" + one +
+			made + ".\n# - dnsmasq forwards ip6.arpa to other servers: kube-dns's records in it were unreachable and are omitted\n" + one +
 				"kubernetes cluster.local 10.in-addr.arpa {\nforward . /etc/resolv.conf"},
 		{"no zone", "forward . 9.9.9.9:53\n", "forward . 9.9.9.9:53\n", nil,
-			made + ".\n# - dnsmasq asks kube-dns, at 127.0.0.1:10053, for no name of cluster.local: the cluster's names are answered all the same now\n" + one + zones + "forward . 9.9.9.9:53"},
+			made + ".\n# - dnsmasq forwards no names of cluster.local to kube-dns at 127.0.0.1:10053; the new server answers them nevertheless\n" + one + zones + "forward . 9.9.9.9:53"},
 		{"only kube-dns reads it", behind + "forward . 9.9.9.9:53\n", live, all,
-			made + "; and of ConfigMap kube-dns.\n" + one + out + "federation {\nf a.b\n" + zones + "forward in-addr.arpa 8.8.8.8:53\nforward ip6.arpa 8.8.8.8:53\nforward . 9.9.9.9:53"},
+			made + "; and ConfigMap kube-dns.\n" + one + out + "federation {\nf a.b\n" + zones + "forward in-addr.arpa 8.8.8.8:53\nforward ip6.arpa 8.8.8.8:53\nforward . 9.9.9.9:53"},
 		{"only kube-dns follows it", behind + "forward . 9.9.9.9:53\n", live, nil,
-			made + ".\n# - kube-dns's ConfigMap is not followed, since dnsmasq does not read it: give it here, and its federations are written out\n" +
-				"# - names of in-addr.arpa that the cluster does not have were asked of who kube-dns's ConfigMap names; dnsmasq's servers are asked now\n" +
-				"# - names of ip6.arpa that the cluster does not have were asked of who kube-dns's ConfigMap names; dnsmasq's servers are asked now\n" +
+			made + ".\n# - the Corefile does not follow kube-dns's ConfigMap, since dnsmasq does not read it: add it to the input for its federations\n" +
+				"# - kube-dns forwarded names of in-addr.arpa that the cluster lacks to the upstreams in its ConfigMap; the new server forwards them to dnsmasq's upstreams\n" +
+				"# - kube-dns forwarded names of ip6.arpa that the cluster lacks to the upstreams in its ConfigMap; the new server forwards them to dnsmasq's upstreams\n" +
 				one + zones + "forward . 9.9.9.9:53"},
 		{"only dnsmasq reads it", behind + "forward . 9.9.9.9:53\n" + live, "forward . 8.8.8.8:53\n", all,
-			made + "; and of ConfigMap kube-dns.\n" + one + "# - ConfigMap kube-dns: federations are left out: kube-dns reads them, and no command line of one that does was given\n" + out +
+			made + "; and ConfigMap kube-dns.\n" + one + "# - ConfigMap kube-dns: federations are omitted: only kube-dns reads them, and the input has no command line of it\n" + out +
 				zones + "forward acme.local 10.1.1.1:53\nforward . 8.8.8.8:53"},
 		{"nobody reads it", behind + "forward . /etc/resolv.conf\n", "forward . /etc/resolv.conf\n", all,
-			made + "; and of ConfigMap kube-dns.\n" + one + "# - ConfigMap kube-dns: none of these command lines reads it: it is left out\n" + zones + "forward . /etc/resolv.conf"},
+			made + "; and ConfigMap kube-dns.\n" + one + "# - ConfigMap kube-dns: omitted, since none of these command lines reads it\n" + zones + "forward . /etc/resolv.conf"},
 		{"a stub domain in the cluster's", behind + "forward a.cluster.local 10.0.0.1:53\nforward b.a.cluster.local 10.0.0.2:53\nforward . /etc/resolv.conf\n", "forward . /etc/resolv.conf\n", nil,
-			made + ".\n" + one + "# - a.cluster.local lies within the cluster's zone: names that the cluster does not have are asked of its servers\n" +
+			made + ".\n" + one + "# - a.cluster.local is below the cluster's zone: the server forwards names in it that the cluster lacks\n" +
 				zones + "fallthrough in-addr.arpa ip6.arpa a.cluster.local\nforward a.cluster.local 10.0.0.1:53\nforward b.a.cluster.local 10.0.0.2:53\nforward . /etc/resolv.conf"},
 		{"in two places", behind + "forward . /etc/resolv.conf\nkubedns_config /nanny {\nperiod 3s\n}\n", live, nil,
-			made + ".\n# - the ConfigMap was read in two places, /nanny and /kube-dns-config: they are taken for one\n" + one + follow +
+			made + ".\n# - the programs read the ConfigMap in two places, /nanny and /kube-dns-config: the conversion assumes that they are the same\n" + one + follow +
 				"kubedns_config /kube-dns-config {\nperiod 3s\n" + zones + "forward . /etc/resolv.conf"},
 		{"unknown keys", "", "", map[string]string{"x\ny": ""},
-			made + "; and of ConfigMap kube-dns.\n# - ConfigMap kube-dns: the key \"x\\ny\" means nothing to kube-dns\n"},
+			made + "; and ConfigMap kube-dns.\n# - ConfigMap kube-dns: kube-dns ignores the key \"x\\ny\"\n"},
 	} {
 		conversion := Conversion{From: "Pod p", Order: order, Parts: []Part{
 			{Program: Program{Name: KubeDNS}, Text: strings.Replace(kubeText, "OTHERS", c.kube, 1)},
@@ -138,7 +138,7 @@ func TestCorefileAlone(t *testing.T) {
 	kube := part(KubeDNS, strings.Replace(kubeText, "OTHERS", live, 1))
 	masq := part(Dnsmasq, strings.Replace(masqText, "OTHERS", behind+live, 1))
 	noted := kube
-	noted.Program.Notes, noted.Notes, noted.Runs = []string{"n1\x00"}, []string{"n2"}, []string{"-v", "-k", "-v"}
+	noted.Program.Notes, noted.Notes, noted.ProcessFlags = []string{"n1\x00"}, []string{"n2"}, []string{"-v", "-k", "-v"}
 	config := &ConfigMap{"ConfigMap kube-dns", "", "kube-dns", map[string]string{"federations": "a=b"}}
 	for _, c := range []struct {
 		name   string
@@ -147,15 +147,15 @@ func TestCorefileAlone(t *testing.T) {
 		want   string // the comments behind the first, and some lines
 		err    string
 	}{
-		{"kube-dns", []Part{kube, part(Sidecar, "")}, nil, "# - kubedns_config follows the ConfigMap that is mounted in /kube-dns-config: the server needs that mount, too\n" +
-			"# - c-sidecar (sidecar) is no part of a Corefile: run seamark sidecar with its flags beside the server, or have probes look at http://ADDRESS:8081/readiness\n.:10053 {\n", ""},
+		{"kube-dns", []Part{kube, part(Sidecar, "")}, nil, "# - kubedns_config follows the ConfigMap mounted at /kube-dns-config: add this mount to the server's pod\n" +
+			"# - c-sidecar (sidecar) is not part of a Corefile: run seamark sidecar with its flags beside the server, or point probes to http://ADDRESS:8081/readiness\n.:10053 {\n", ""},
 		{"kube-dns with a ConfigMap", []Part{kube}, config, "    federation {\n        a b\n    }\n", ""},
-		{"dnsmasq with a ConfigMap", []Part{masq}, config, "federations are left out", ""},
+		{"dnsmasq with a ConfigMap", []Part{masq}, config, "federations are omitted", ""},
 		{"dnsmasq", []Part{masq}, nil, "    forward cluster.local 127.0.0.1:10053\n", ""},
-		{"notes", []Part{noted}, nil, "# - c-kube-dns (kube-dns): n1 \n# - c-kube-dns (kube-dns): n2\n# - how a program runs and logs is no part of a Corefile: -v, -k\n", ""},
-		{"nothing", []Part{part(Sidecar, "")}, nil, "", "nothing that answers questions: no kube-dns, dnsmasq-nanny or dnsmasq"},
+		{"notes", []Part{noted}, nil, "# - c-kube-dns (kube-dns): n1 \n# - c-kube-dns (kube-dns): n2\n# - not part of a Corefile, since they affect the process or its log: -v, -k\n", ""},
+		{"nothing", []Part{part(Sidecar, "")}, nil, "", "no program that answers queries in the input: want kube-dns, dnsmasq-nanny or dnsmasq"},
 		{"two of a kind", []Part{masq, part(Nanny, masq.Text), kube, kube}, nil, "",
-			"c-kube-dns (kube-dns) and c-kube-dns (kube-dns) are two of a kind: give one of them\nc-dnsmasq (dnsmasq) and c-dnsmasq-nanny (dnsmasq-nanny) are two of a kind: give one of them"},
+			"the input has both c-kube-dns (kube-dns) and c-kube-dns (kube-dns): remove one of them\nthe input has both c-dnsmasq (dnsmasq) and c-dnsmasq-nanny (dnsmasq-nanny): remove one of them"},
 		{"a bad ConfigMap", []Part{kube}, &ConfigMap{"ConfigMap x", "", "", map[string]string{"federations": "a", "upstreamNameservers": "x"}}, "",
 			"ConfigMap x: federations: want NAME=DOMAIN,NAME=DOMAIN, got \"a\"\nConfigMap x: upstreamNameservers: want a JSON array"},
 	} {

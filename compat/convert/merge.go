@@ -10,65 +10,65 @@ import (
 	"github.com/seamark/seamark/internal/kubednsconfig"
 )
 
-// dnsmasqs are the directives that one server has as dnsmasq has them, who stands in
-// front, and not as kube-dns does behind it.
-var dnsmasqs = [...]string{"bind", "bufsize", "lameduck", "chaos", "loadbalance", "cache", "loop", "forward", "kubedns_config"}
+// frontDirectives are the directives that the merged server takes from dnsmasq, which
+// receives the clients' queries, and not from kube-dns behind it.
+var frontDirectives = [...]string{"bind", "bufsize", "lameduck", "chaos", "loadbalance", "cache", "loop", "forward", "kubedns_config"}
 
-// A joining makes one server of dnsmasq and of kube-dns behind it: what dnsmasq asks
-// of kube-dns it knows by itself.
-type joining struct {
-	*merging
-	kube  corefile.Server
-	self  string          // an address at which kube-dns was asked
-	main  corefile.Server // in the making
-	asked []string        // zones that kube-dns was asked for, without a dot at the end
+// A joiner merges dnsmasq and the kube-dns behind it into one server, which answers
+// itself the queries that dnsmasq forwarded to kube-dns.
+type joiner struct {
+	*merger
+	kube      corefile.Server
+	kubeAddr  string          // at which dnsmasq queried kube-dns
+	main      corefile.Server // the result
+	forwarded []string        // zones that dnsmasq forwarded to kube-dns, without a trailing dot
 }
 
-// join gives the blocks of dnsmasq with what kube-dns knows in the last. One for the
-// names without a dot may stand before it; what kube-dns knows has more labels.
-func (m *merging) join(masq []corefile.Server, kube corefile.Server, config kubednsconfig.Config) ([]corefile.Server, error) {
-	j := joining{merging: m, kube: kube, self: kubedns.ListenAddress(kube)}
+// join returns dnsmasq's blocks with kube-dns's directives in the last one. A block
+// for names without a dot may precede it; the names of kube-dns have more labels.
+func (m *merger) join(masq []corefile.Server, kube corefile.Server, config kubednsconfig.Config) ([]corefile.Server, error) {
+	j := joiner{merger: m, kube: kube, kubeAddr: kubedns.ListenAddress(kube)}
 	out := slices.Clone(masq)
 	for i, s := range out {
-		j.asked = nil
-		out[i] = j.cut(s)
+		j.forwarded = nil
+		out[i] = j.removeKube(s)
 	}
 	last := len(out) - 1
 	j.main = out[last]
 	cluster := first(kube, "kubernetes")
-	if zones := kube.Directives[cluster].Args; len(zones) > 0 && !slices.ContainsFunc(j.asked, func(z string) bool { return related(z, zone(zones[0])) }) {
-		m.note("dnsmasq asks kube-dns, at %s, for no name of %s: the cluster's names are answered all the same now", j.self, zones[0].Text)
-		j.asked = append(j.asked, "")
+	if zones := kube.Directives[cluster].Args; len(zones) > 0 && !slices.ContainsFunc(j.forwarded, func(z string) bool { return related(z, zone(zones[0])) }) {
+		m.note("dnsmasq forwards no names of %[2]s to kube-dns at %[1]s; the new server answers them nevertheless", j.kubeAddr, zones[0].Text)
+		j.forwarded = append(j.forwarded, "")
 	}
 	for _, d := range kube.Directives {
 		if d.Text == "kubernetes" {
-			d = j.zones(d)
+			d = j.limitZones(d)
 		}
-		if !slices.Contains(dnsmasqs[:], d.Text) && first(j.main, d.Text) < 0 {
+		if !slices.Contains(frontDirectives[:], d.Text) && first(j.main, d.Text) < 0 {
 			j.main.Directives = append(j.main.Directives, d)
 		}
 	}
-	if err := j.others(config); err != nil {
+	if err := j.addUpstreams(config); err != nil {
 		return nil, err
 	}
 	out[last] = j.main
-	m.note("one server answers now, where dnsmasq did: nothing listens at %s any more", j.self)
+	m.note("one server replaces both, at the address of dnsmasq: nothing listens at %s any more", j.kubeAddr)
 	return out, nil
 }
 
-// isKube says whether TO of a forward, or a resolver, is kube-dns.
-func (j *joining) isKube(to corefile.Token) bool {
-	self, _ := netip.ParseAddrPort(j.self)
+// isKube reports whether a TO of forward, or a resolver, is kube-dns.
+func (j *joiner) isKube(to corefile.Token) bool {
+	kube, _ := netip.ParseAddrPort(j.kubeAddr)
 	addr, err := netip.ParseAddrPort(to.Text)
-	return err == nil && addr.Port() == self.Port() && (addr.Addr().IsLoopback() || addr == self)
+	return err == nil && addr.Port() == kube.Port() && (addr.Addr().IsLoopback() || addr == kube)
 }
 
-// cut takes kube-dns out of who is asked by a block.
-func (j *joining) cut(s corefile.Server) corefile.Server {
+// removeKube removes kube-dns from the upstreams of a block.
+func (j *joiner) removeKube(s corefile.Server) corefile.Server {
 	var out []corefile.Directive
 	for _, d := range s.Directives {
 		if d.Text == "forward" && slices.ContainsFunc(d.Args, j.isKube) {
-			j.asked = append(j.asked, zone(d.Args[0]))
+			j.forwarded = append(j.forwarded, zone(d.Args[0]))
 			d.Args = slices.DeleteFunc(slices.Clone(d.Args), j.isKube)
 			if len(d.Args) == 1 {
 				continue
@@ -86,41 +86,41 @@ func (j *joining) cut(s corefile.Server) corefile.Server {
 	return s
 }
 
-// zones leaves kubernetes those that kube-dns was asked for.
-func (j *joining) zones(d corefile.Directive) corefile.Directive {
+// limitZones limits the zones of kubernetes to those that dnsmasq forwarded.
+func (j *joiner) limitZones(d corefile.Directive) corefile.Directive {
 	var args []corefile.Token
 	for _, a := range d.Args {
 		n := len(args)
 		whole := false
-		for _, asked := range j.asked {
-			whole = whole || inside(zone(a), asked)
+		for _, forwarded := range j.forwarded {
+			whole = whole || inside(zone(a), forwarded)
 		}
-		for _, asked := range j.asked {
-			if !whole && inside(asked, zone(a)) {
-				args = append(args, corefile.Token{Text: asked, File: a.File, Line: a.Line})
+		for _, forwarded := range j.forwarded {
+			if !whole && inside(forwarded, zone(a)) {
+				args = append(args, corefile.Token{Text: forwarded, File: a.File, Line: a.Line})
 			}
 		}
 		if whole {
 			args = append(args, a)
 		} else if len(args) == n {
-			j.note("dnsmasq asks others for %s: kube-dns's records there have not been seen by anybody, and are left out", a.Text)
+			j.note("dnsmasq forwards %s to other servers: kube-dns's records in it were unreachable and are omitted", a.Text)
 		}
 	}
 	d.Args = args
 	return d
 }
 
-// others sees to names that kube-dns was asked for and asked others for.
-func (j *joining) others(config kubednsconfig.Config) error {
+// addUpstreams adds the upstreams of kube-dns for names that dnsmasq forwarded to it.
+func (j *joiner) addUpstreams(config kubednsconfig.Config) error {
 	own, theirs := first(j.main, "kubedns_config"), first(j.kube, "kubedns_config")
-	everything := slices.Contains(j.asked, "") && root(j.main) == nil
+	everything := slices.Contains(j.forwarded, "") && root(j.main) == nil
 	switch {
 	case everything && theirs >= 0 && own < 0:
 		j.add(j.kube.Directives[theirs])
 	case everything && theirs < 0 && root(j.kube) != nil:
 		j.add(*root(j.kube))
 	case theirs >= 0 && own >= 0:
-		j.place(&j.main.Directives[own], j.kube.Directives[theirs])
+		j.mergeSource(&j.main.Directives[own], j.kube.Directives[theirs])
 	case theirs >= 0:
 		if err := j.federations(config); err != nil {
 			return err
@@ -131,12 +131,12 @@ func (j *joining) others(config kubednsconfig.Config) error {
 		return err
 	}
 	mine, before := servers(root(both[0])), root(both[1])
-	for _, z := range j.asked {
+	for _, z := range j.forwarded {
 		if z == "" || slices.Equal(mine, servers(before)) || before == nil || j.final(z) {
 			continue
 		}
 		if theirs >= 0 && j.Config == nil {
-			j.note("names of %s that the cluster does not have were asked of who kube-dns's ConfigMap names; dnsmasq's servers are asked now", z)
+			j.note("kube-dns forwarded names of %s that the cluster lacks to the upstreams in its ConfigMap; the new server forwards them to dnsmasq's upstreams", z)
 			continue
 		}
 		f := *before
@@ -146,9 +146,9 @@ func (j *joining) others(config kubednsconfig.Config) error {
 	return nil
 }
 
-// add puts a directive at the end; a forward in front of those whose zone it is in,
-// since the first that fits is asked.
-func (j *joining) add(d corefile.Directive) {
+// add appends a directive; it inserts a forward before those whose zones contain its
+// own, since the first match wins.
+func (j *joiner) add(d corefile.Directive) {
 	at := len(j.main.Directives)
 	for i, f := range j.main.Directives[:at] {
 		if d.Text == "forward" && f.Text == "forward" && inside(zone(d.Args[0]), zone(f.Args[0])) {
@@ -159,24 +159,24 @@ func (j *joining) add(d corefile.Directive) {
 	j.main.Directives = slices.Insert(j.main.Directives, at, d)
 }
 
-// place has dnsmasq's ConfigMap read where kube-dns read it, which is to be the same.
-func (j *joining) place(own *corefile.Directive, theirs corefile.Directive) {
+// mergeSource makes dnsmasq's kubedns_config read the ConfigMap where kube-dns does.
+func (j *joiner) mergeSource(own *corefile.Directive, theirs corefile.Directive) {
 	a, b := own.Args[0].Text, theirs.Args[0].Text
 	if a == b {
 		return
 	}
-	if directory(a) && directory(b) {
+	if isDirectory(a) && isDirectory(b) {
 		own.Args = theirs.Args
 	}
 	if j.Config == nil {
-		j.note("the ConfigMap was read in two places, %s and %s: they are taken for one", a, b)
+		j.note("the programs read the ConfigMap in two places, %s and %s: the conversion assumes that they are the same", a, b)
 	}
 }
 
-// federations writes those of a ConfigMap that kube-dns reads and dnsmasq does not.
-func (j *joining) federations(config kubednsconfig.Config) error {
+// federations adds the federations of a ConfigMap that only kube-dns reads.
+func (j *joiner) federations(config kubednsconfig.Config) error {
 	if j.Config == nil {
-		j.note("kube-dns's ConfigMap is not followed, since dnsmasq does not read it: give it here, and its federations are written out")
+		j.note("the Corefile does not follow kube-dns's ConfigMap, since dnsmasq does not read it: add it to the input for its federations")
 		return nil
 	}
 	out, err := kubedns.Expand([]corefile.Server{j.kube}, kubednsconfig.Config{Federations: config.Federations})
@@ -189,16 +189,16 @@ func (j *joining) federations(config kubednsconfig.Config) error {
 	return nil
 }
 
-// final says whether kubernetes asks nobody else for the names of a zone.
-func (j *joining) final(z string) bool {
+// final reports whether kubernetes passes no names of a zone on.
+func (j *joiner) final(z string) bool {
 	d := j.main.Directives[first(j.main, "kubernetes")]
 	return slices.ContainsFunc(d.Args, func(a corefile.Token) bool { return inside(z, zone(a)) }) &&
 		!slices.ContainsFunc(through(d), func(a corefile.Token) bool { return inside(z, zone(a)) })
 }
 
-// letStubs lets names of zones that others are asked for pass kubernetes, whose zone
-// they are in.
-func (m *merging) letStubs(s *corefile.Server) {
+// passStubDomains lets names of stub domains below the cluster's zone fall through
+// kubernetes.
+func (m *merger) passStubDomains(s *corefile.Server) {
 	at := first(*s, "kubernetes")
 	if at < 0 {
 		return
@@ -215,7 +215,7 @@ func (m *merging) letStubs(s *corefile.Server) {
 		}
 		if within(d.Args) && !within(through(d)) && !within(pass) {
 			pass = append(pass, z)
-			m.note("%s lies within the cluster's zone: names that the cluster does not have are asked of its servers", z.Text)
+			m.note("%s is below the cluster's zone: the server forwards names in it that the cluster lacks", z.Text)
 		}
 	}
 	d.Body = slices.Clone(d.Body)
@@ -227,7 +227,7 @@ func (m *merging) letStubs(s *corefile.Server) {
 	s.Directives[at] = d
 }
 
-// through are the zones of fallthrough.
+// through returns the zones of fallthrough.
 func through(d corefile.Directive) (zones []corefile.Token) {
 	for _, o := range d.Body {
 		if o.Text == "fallthrough" {
@@ -237,7 +237,7 @@ func through(d corefile.Directive) (zones []corefile.Token) {
 	return zones
 }
 
-// root is the first forward of everything; nil if there is none.
+// root returns the first forward of the root zone; nil if there is none.
 func root(s corefile.Server) *corefile.Directive {
 	for i, d := range s.Directives {
 		if d.Text == "forward" && zone(d.Args[0]) == "" {
@@ -247,7 +247,7 @@ func root(s corefile.Server) *corefile.Directive {
 	return nil
 }
 
-// servers are who a forward asks.
+// servers returns the upstreams of a forward.
 func servers(f *corefile.Directive) []string {
 	if f == nil {
 		return nil
@@ -255,7 +255,7 @@ func servers(f *corefile.Directive) []string {
 	return f.Words()[1:]
 }
 
-// zone is one without the dot at its end; "" is the root.
+// zone returns a zone without its trailing dot; "" is the root.
 func zone(t corefile.Token) string { return strings.ToLower(strings.TrimSuffix(t.Text, ".")) }
 
 func inside(name, zone string) bool {
@@ -264,5 +264,7 @@ func inside(name, zone string) bool {
 
 func related(a, b string) bool { return inside(a, b) || inside(b, a) }
 
-// directory says whether a kubedns_config reads one.
-func directory(name string) bool { return strings.HasPrefix(name, "/") || strings.HasPrefix(name, ".") }
+// isDirectory reports whether a kubedns_config reads a directory.
+func isDirectory(name string) bool {
+	return strings.HasPrefix(name, "/") || strings.HasPrefix(name, ".")
+}

@@ -11,20 +11,20 @@ import (
 	"go.yaml.in/yaml/v2"
 )
 
-// Objects are what manifests have of interest.
+// Objects are the objects in manifests that matter for a conversion.
 type Objects struct {
 	Pods    []Pod
 	Configs []ConfigMap
 }
 
-// A ConfigMap is one that was given.
+// A ConfigMap is a ConfigMap in the input.
 type ConfigMap struct {
 	Place           string // for messages: "ConfigMap kube-system/kube-dns", or a directory
-	Namespace, Name string // "" and "" of a directory
+	Namespace, Name string // both empty for a directory
 	Data            map[string]string
 }
 
-// An object is as much of one as is looked at.
+// An object has the fields of every object that this package reads.
 type object struct {
 	Kind     string `json:"kind"`
 	Metadata struct {
@@ -45,7 +45,7 @@ func (o object) name() string {
 	return o.Kind + " " + name
 }
 
-// A podSpec is as much of a pod as is looked at.
+// A podSpec has the fields of a pod that this package reads.
 type podSpec struct {
 	Containers []container `json:"containers"`
 	Volumes    []struct {
@@ -72,8 +72,8 @@ type container struct {
 	} `json:"volumeMounts"`
 }
 
-// Read reads a text with objects in YAML or JSON: one or more documents, and lists.
-// Every mistake is reported.
+// Read adds the objects in text: YAML or JSON, one or more documents, also lists. It
+// reports all mistakes.
 func (o *Objects) Read(file string, text []byte) error {
 	docs, err := documents(text)
 	if err != nil {
@@ -86,7 +86,7 @@ func (o *Objects) Read(file string, text []byte) error {
 	return errors.Join(errs...)
 }
 
-// documents gives what is in a text as JSON, without what is empty.
+// documents returns the documents in text as JSON, without empty ones.
 func documents(text []byte) (docs []json.RawMessage, err error) {
 	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
 	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
@@ -99,7 +99,7 @@ func documents(text []byte) (docs []json.RawMessage, err error) {
 			case errors.Is(err, io.EOF):
 				return docs, nil
 			}
-			break // it may be YAML's own way of writing { }
+			break // it may be YAML in flow style
 		}
 		docs = nil
 	}
@@ -125,7 +125,7 @@ func documents(text []byte) (docs []json.RawMessage, err error) {
 	}
 }
 
-// plain gives a value of YAML the form that JSON knows.
+// plain converts a YAML value to the types of package json.
 func plain(value any) (any, error) {
 	switch value := value.(type) {
 	case map[any]any:
@@ -152,12 +152,12 @@ func plain(value any) (any, error) {
 	return value, nil
 }
 
-// add takes an object, or those of a list. An item of a ConfigMapList and its like
-// need not say its kind.
+// add adds an object, or the items of a list. kind is the default kind: items of a
+// ConfigMapList, for example, may omit it.
 func (o *Objects) add(file, kind string, doc json.RawMessage) error {
 	var head object
 	if err := json.Unmarshal(doc, &head); err != nil {
-		return fmt.Errorf("%s: not an object of Kubernetes: %w", file, err)
+		return fmt.Errorf("%s: not a Kubernetes object: %w", file, err)
 	}
 	if head.Kind == "" {
 		head.Kind = kind
@@ -170,7 +170,7 @@ func (o *Objects) add(file, kind string, doc json.RawMessage) error {
 	}
 	switch head.Kind {
 	case "":
-		return fmt.Errorf("%s: not an object of Kubernetes: it has no kind", file)
+		return fmt.Errorf("%s: not a Kubernetes object: no kind", file)
 	case "ConfigMap":
 		var c struct {
 			Data       map[string]string `json:"data"`

@@ -38,14 +38,14 @@ func TestRead(t *testing.T) {
 		{"by the image", pod("{name: x, image: 'registry.example:5000/dns/k8s-dns-dnsmasq-nanny-amd64:1.14.5@sha256:abc', args: [-v=2]}"), `Pod p x: dnsmasq-nanny ["-v=2"]`},
 		{"by older images", pod("{name: a, image: gcr.io/google_containers/kubedns-amd64:1.9}", "{name: b, image: gcr.io/google_containers/kube-dnsmasq-amd64:1.4, args: [--cache-size=5]}",
 			"{name: healthz, image: gcr.io/google_containers/exechealthz-amd64:1.2}"),
-			"Pod p a: kube-dns []\nPod p b: dnsmasq [\"--cache-size=5\"]\nPod p container healthz is none of kube-dns's programs: it is not looked at"},
+			"Pod p a: kube-dns []\nPod p b: dnsmasq [\"--cache-size=5\"]\nPod p container healthz is ignored: it runs none of kube-dns's programs"},
 		{"by the container's name", pod("{name: kubedns, image: mirror/dns}", "{name: dnsmasq, image: mirror/x, args: [--, -k]}", "{name: sidecar, image: mirror/y}"),
 			"Pod p kubedns: kube-dns []\nPod p dnsmasq: dnsmasq-nanny [\"--\" \"-k\"]\nPod p sidecar: sidecar []"},
 		{"dnsmasq by its name", pod("{name: dnsmasq, image: mirror/x, args: [-k]}"), `Pod p dnsmasq: dnsmasq ["-k"]`},
 		{"ours", pod("{name: a, image: seamark, command: [/seamark, kube-dns], args: [-v=1]}", "{name: b, image: seamark, args: [dnsmasq-nanny, --, -k]}"),
 			"Pod p a: kube-dns [\"-v=1\"]\nPod p b: dnsmasq-nanny [\"--\" \"-k\"]"},
 		{"a shell", pod(kube, "{name: dnsmasq, image: x, command: [sh, -c, dnsmasq -k]}"),
-			"Pod p a: kube-dns [\"-v=2\"]\nPod p container dnsmasq runs sh, and what that runs is not known here: give its command line behind --"},
+			"Pod p a: kube-dns [\"-v=2\"]\nPod p container dnsmasq is ignored: it runs sh, which is unknown; if that starts kube-dns or dnsmasq, write their command line behind --"},
 		{"a sidecar alone", pod("{name: sidecar, image: k8s-dns-sidecar}"), ""},
 		{"variables", pod("{name: kubedns, image: x, env: [{name: D, value: x.y}, {name: E, value: a.$(D)}, {name: NODE, valueFrom: {}}], args: ['--domain=$(E).', '$$(E) $(F) $ $(', $(D)$(D)]}"),
 			`Pod p kubedns: kube-dns ["--domain=a.x.y." "$(E) $(F) $ $(" "x.yx.y"]`},
@@ -67,9 +67,9 @@ func TestRead(t *testing.T) {
 func TestReadErrors(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"a: [", "f: yaml: line 1: did not find expected node content"},
-		{"- a\n", "f: not an object of Kubernetes: json: cannot unmarshal array"},
-		{"metadata: {name: x}\n", "f: not an object of Kubernetes: it has no kind"},
-		{"kind: List\nitems: [{data: {}}]\n", "f: not an object of Kubernetes: it has no kind"},
+		{"- a\n", "f: not a Kubernetes object: json: cannot unmarshal array"},
+		{"metadata: {name: x}\n", "f: not a Kubernetes object: no kind"},
+		{"kind: List\nitems: [{data: {}}]\n", "f: not a Kubernetes object: no kind"},
 		{"1: 2\n", "f: want a string for a key, got 1"},
 		{"kind: ConfigMap\nmetadata: {name: x}\ndata: {a: 5}\n", "f: ConfigMap x: json: cannot unmarshal number into Go struct field .data of type string"},
 		{"kind: Pod\nspec: {containers: [{args: [1]}]}\n---\nkind: ConfigMap\ndata: x\n", "containers.args of type string\nf: ConfigMap : json: cannot unmarshal string"},
@@ -102,7 +102,7 @@ func TestPod(t *testing.T) {
 		{"none", nil, ""},
 		{"what a Deployment makes", []string{one("Pod", "p", "ReplicaSet r", "a"), one("ReplicaSet", "r", "Deployment d", "b"), one("Deployment", "d", "", "c")}, "Deployment ns/d"},
 		{"two that are the same", []string{one("Pod", "p", "ReplicaSet r", "a"), one("Pod", "q", "ReplicaSet r", "a")}, "Pod ns/p"},
-		{"two that differ", []string{one("Pod", "p", "", "a"), one("Pod", "q", "", "b")}, "2 pods with DNS servers that differ, Pod ns/p, Pod ns/q: give one of them"},
+		{"two that differ", []string{one("Pod", "p", "", "a"), one("Pod", "q", "", "b")}, "2 pods with different DNS servers, Pod ns/p, Pod ns/q: remove all but one from the input"},
 	} {
 		var o Objects
 		if err := o.Read("f", []byte(strings.Join(c.docs, "---\n"))); err != nil {
@@ -129,7 +129,7 @@ func TestConfig(t *testing.T) {
 		{maps, "b", "kube-dns", "two"},
 		{maps, "", "other", "three"},
 		{maps, "b", "none", ""},
-		{maps, "c", "kube-dns", "2 ConfigMaps, one, two: give one of them"},
+		{maps, "c", "kube-dns", "2 ConfigMaps, one, two: remove all but one from the input"},
 		{[]ConfigMap{{Place: "/dir"}}, "b", "kube-dns", "/dir"},
 		{append(slices.Clone(maps), ConfigMap{Place: "/dir"}), "b", "other", "three"},
 	} {

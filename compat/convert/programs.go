@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// The programs of a kube-dns pod, by the names that they are called by.
+// The programs of a kube-dns pod.
 const (
 	KubeDNS = "kube-dns"
 	Nanny   = "dnsmasq-nanny"
@@ -15,27 +15,27 @@ const (
 	Sidecar = "sidecar"
 )
 
-// A Pod is one, or the template of some, with programs in it that are known.
+// A Pod is a pod or pod template that contains known programs.
 type Pod struct {
 	Place     string // for messages: "Deployment kube-system/kube-dns"
 	Namespace string
 	Programs  []Program
-	Notes     []string // what of its containers is not looked at
+	Notes     []string // about ignored containers
 
-	owners []string // Places of those that made it
+	owners []string // the Places of its owners
 }
 
-// A Program is one with its command line.
+// A Program is a program with its command line.
 type Program struct {
 	Name      string
 	Container string // "" on a command line
 	Args      []string
 	Env       map[string]string
-	Mounts    map[string]string // paths to the names of the ConfigMaps that are mounted there
-	Notes     []string          // what of it is not understood
+	Mounts    map[string]string // mount paths to names of ConfigMaps
+	Notes     []string          // about unsupported parts
 }
 
-// Called is the program for messages.
+// Called returns the name of the container and the program for messages.
 func (p Program) Called() string {
 	if p.Container == "" || p.Container == p.Name {
 		return p.Name
@@ -43,10 +43,10 @@ func (p Program) Called() string {
 	return p.Container + " (" + p.Name + ")"
 }
 
-// Getenv gives a variable of the program's environment.
+// Getenv returns a variable of the program's environment.
 func (p Program) Getenv(name string) string { return p.Env[name] }
 
-// known is the program that a word stands for: the name of a file or of an image.
+// known returns the program of a file or image name; "" if it is unknown.
 func known(word string) string {
 	word = strings.TrimSuffix(path.Base(word), ".exe")
 	for _, arch := range [...]string{"-amd64", "-arm64", "-arm", "-ppc64le", "-s390x"} {
@@ -65,8 +65,8 @@ func known(word string) string {
 	return ""
 }
 
-// Command is the program that a command line calls, and whether it is known. The
-// program of this repository may stand before it.
+// Command returns the program that a command line starts, and whether it is known.
+// The command line may start with seamark.
 func Command(words []string) (Program, bool) {
 	if len(words) > 1 && path.Base(words[0]) == "seamark" {
 		words = words[1:]
@@ -78,13 +78,13 @@ func Command(words []string) (Program, bool) {
 	return p, p.Name != ""
 }
 
-// program is what a container runs.
+// program returns the program that a container runs.
 func (c container) program() (Program, bool) {
 	env, notes := map[string]string{}, []string(nil)
 	for _, e := range c.Env {
 		env[e.Name] = expand(e.Value, env)
 		if len(e.ValueFrom) > 0 && strings.HasPrefix(e.Name, "PROMETHEUS_") {
-			notes = append(notes, fmt.Sprintf("the value of %s comes from elsewhere and is not known here", e.Name))
+			notes = append(notes, fmt.Sprintf("the value of %s is a reference, which convert cannot resolve", e.Name))
 		}
 	}
 	words := func(all []string) (out []string) {
@@ -96,8 +96,8 @@ func (c container) program() (Program, bool) {
 	command, args := words(c.Command), words(c.Args)
 	p, ok := Command(append(slices.Clone(command), args...))
 	if len(command) == 0 {
-		// The image has a program of its own, and args are its words; an image of
-		// this repository's has the name of one for its first.
+		// The image's entry point gets args. In an image of Seamark, the first
+		// argument is the command.
 		if image := known(image(c.Image)); image != "" {
 			p, ok = Program{Name: image, Args: args}, true
 		} else if own := known(c.Name); !ok && own != "" {
@@ -111,15 +111,15 @@ func (c container) program() (Program, bool) {
 	return p, ok
 }
 
-// image is a container image without its registry, tag and digest.
+// image returns the name of a container image without registry, tag and digest.
 func image(ref string) string {
 	ref, _, _ = strings.Cut(ref, "@")
 	ref, _, _ = strings.Cut(path.Base(ref), ":")
 	return ref
 }
 
-// expand puts variables into a word as the kubelet does: $(NAME), where it is known;
-// $$ is a $.
+// expand replaces $(NAME) in word as the kubelet does, if the variable exists; $$
+// becomes $.
 func expand(word string, env map[string]string) string {
 	var out strings.Builder
 	for {
@@ -129,12 +129,12 @@ func expand(word string, env map[string]string) string {
 			return out.String()
 		}
 		word = after
-		name, rest, closed := strings.Cut(strings.TrimPrefix(word, "("), ")")
-		switch value, there := env[name]; {
+		name, rest, isClosed := strings.Cut(strings.TrimPrefix(word, "("), ")")
+		switch value, ok := env[name]; {
 		case strings.HasPrefix(word, "$"):
 			out.WriteString("$")
 			word = word[1:]
-		case strings.HasPrefix(word, "(") && closed && there:
+		case strings.HasPrefix(word, "(") && isClosed && ok:
 			out.WriteString(value)
 			word = rest
 		default:
@@ -143,7 +143,7 @@ func expand(word string, env map[string]string) string {
 	}
 }
 
-// pod takes one, if a known program is in it.
+// pod adds a pod if it contains a known DNS server.
 func (o *Objects) pod(head object, spec podSpec) {
 	p := Pod{Place: head.name(), Namespace: head.Metadata.Namespace}
 	volumes := map[string]string{}
@@ -155,9 +155,9 @@ func (o *Objects) pod(head object, spec podSpec) {
 	for _, c := range spec.Containers {
 		program, ok := c.program()
 		if !ok {
-			note := "is none of kube-dns's programs: it is not looked at"
+			note := "is ignored: it runs none of kube-dns's programs"
 			if len(c.Command) > 0 && (known(image(c.Image)) != "" || known(c.Name) != "") {
-				note = fmt.Sprintf("runs %s, and what that runs is not known here: give its command line behind --", c.Command[0])
+				note = fmt.Sprintf("is ignored: it runs %s, which is unknown; if that starts kube-dns or dnsmasq, write their command line behind --", c.Command[0])
 			}
 			p.Notes = append(p.Notes, fmt.Sprintf("container %s %s", c.Name, note))
 			continue
@@ -181,17 +181,17 @@ func (o *Objects) pod(head object, spec podSpec) {
 	o.Pods = append(o.Pods, p)
 }
 
-// answers says whether the program answers questions.
+// answers reports whether the program answers queries.
 func (p Program) answers() bool { return p.Name != Sidecar }
 
-// Pod gives the pod that is meant: the only one, besides those that it makes and
-// those that are the same. Without any it is a zero Pod.
+// Pod returns the only pod, apart from pods with the same programs and those that
+// another object in the input owns. Without a pod it returns the zero Pod.
 func (o Objects) Pod() (Pod, error) {
 	var roots []Pod
 	for _, p := range o.Pods {
-		made := slices.ContainsFunc(o.Pods, func(other Pod) bool { return slices.Contains(p.owners, other.Place) })
+		owned := slices.ContainsFunc(o.Pods, func(other Pod) bool { return slices.Contains(p.owners, other.Place) })
 		same := slices.ContainsFunc(roots, func(other Pod) bool { return equal(p.Programs, other.Programs) })
-		if !made && !same {
+		if !owned && !same {
 			roots = append(roots, p)
 		}
 	}
@@ -205,37 +205,36 @@ func (o Objects) Pod() (Pod, error) {
 	for _, p := range roots {
 		places = append(places, p.Place)
 	}
-	return Pod{}, fmt.Errorf("%d pods with DNS servers that differ, %s: give one of them", len(roots), strings.Join(places, ", "))
+	return Pod{}, fmt.Errorf("%d pods with different DNS servers, %s: remove all but one from the input", len(roots), strings.Join(places, ", "))
 }
 
 func equal(a, b []Program) bool {
 	return slices.EqualFunc(a, b, func(a, b Program) bool { return fmt.Sprint(a) == fmt.Sprint(b) })
 }
 
-// Config gives the ConfigMap with a name, in a namespace if more than one has it.
-// ok is false if there is none. A directory is the one that is meant whatever it is
-// called.
+// Config returns the ConfigMap of that name, in the given namespace if several have
+// it. A directory matches every name. ok is false if there is none.
 func (o Objects) Config(namespace, name string) (c ConfigMap, ok bool, err error) {
-	var all []ConfigMap
+	var found []ConfigMap
 	for _, c := range o.Configs {
 		if c.Name == name || c.Name == "" {
-			all = append(all, c)
+			found = append(found, c)
 		}
 	}
-	if len(all) > 1 {
-		if own := slices.DeleteFunc(slices.Clone(all), func(c ConfigMap) bool { return c.Namespace != namespace }); len(own) > 0 {
-			all = own
+	if len(found) > 1 {
+		if own := slices.DeleteFunc(slices.Clone(found), func(c ConfigMap) bool { return c.Namespace != namespace }); len(own) > 0 {
+			found = own
 		}
 	}
-	switch len(all) {
+	switch len(found) {
 	case 0:
 		return ConfigMap{}, false, nil
 	case 1:
-		return all[0], true, nil
+		return found[0], true, nil
 	}
 	var places []string
-	for _, c := range all {
+	for _, c := range found {
 		places = append(places, c.Place)
 	}
-	return ConfigMap{}, false, fmt.Errorf("%d ConfigMaps, %s: give one of them", len(all), strings.Join(places, ", "))
+	return ConfigMap{}, false, fmt.Errorf("%d ConfigMaps, %s: remove all but one from the input", len(found), strings.Join(places, ", "))
 }

@@ -10,66 +10,66 @@ import (
 	"time"
 )
 
-// A check is a command, and what became of it when it was last run.
+// A check runs one command at an interval and keeps its last result.
 type check struct {
 	url, text string
 	run       command
 	latency   time.Duration
 	log       *slog.Logger
-	last      atomic.Pointer[result] // nil before the first run has ended
+	last      atomic.Pointer[result] // nil before the end of the first run
 }
 
-// A result is that of one run.
+// A result is the outcome of one run.
 type result struct {
 	ended  time.Time
 	output []byte
-	err    error // nil if it succeeded
+	err    error // nil if the command succeeded
 }
 
-// every runs the command at once and then each period, until ctx ends. A run that
-// takes longer than that delays the next.
-func (c *check) every(ctx context.Context, period, timeout time.Duration) {
-	turns := time.NewTicker(period)
-	defer turns.Stop()
+// repeat runs the command at once and then every period until ctx ends. A run that
+// takes longer delays the next one.
+func (c *check) repeat(ctx context.Context, period, timeout time.Duration) {
+	ticker := time.NewTicker(period)
+	defer ticker.Stop()
 	for ctx.Err() == nil {
-		c.once(ctx, timeout)
+		c.runOnce(ctx, timeout)
 		select {
 		case <-ctx.Done():
-		case <-turns.C:
+		case <-ticker.C:
 		}
 	}
 }
 
-// once runs the command and notes the result. A run that the end of ctx breaks off
-// has none.
-func (c *check) once(ctx context.Context, timeout time.Duration) {
-	turn, cancel := context.WithTimeout(ctx, timeout)
+// runOnce runs the command and stores the result. A run that ctx cancels has no
+// result.
+func (c *check) runOnce(ctx context.Context, timeout time.Duration) {
+	runCtx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	output, err := c.run(turn)
+	output, err := c.run(runCtx)
 	if ctx.Err() != nil {
 		return
 	}
-	if err != nil && turn.Err() != nil {
-		err = fmt.Errorf("it did not end within %v", timeout)
+	if err != nil && runCtx.Err() != nil {
+		err = fmt.Errorf("the command did not end within %v", timeout)
 	}
 	old := c.last.Swap(&result{time.Now(), output, err})
 	switch {
 	case err != nil && (old == nil || old.err == nil):
-		c.log.Warn("command fails", "url", c.url, "cmd", c.text, "err", err, "output", firstWords(output))
+		c.log.Warn("Command failed", "error", err, "output", truncated(output))
 	case err == nil && (old == nil || old.err != nil):
-		c.log.Info("command succeeds", "url", c.url, "cmd", c.text)
+		c.log.Info("Command succeeded")
 	}
 }
 
-// health is what a probe is told: the error is nil if all is well. output is of the
-// last run.
+// health returns the output of the last run, and an error if that run failed or is
+// too old.
 func (c *check) health(now time.Time) (output []byte, err error) {
 	last := c.last.Load()
 	if last == nil {
 		return nil, errors.New("the command has not run yet")
 	}
 	if age := now.Sub(last.ended); age > c.latency {
-		err = fmt.Errorf("the last result is of %v ago", age.Round(time.Millisecond))
+		err = fmt.Errorf("the last result is %v old", age.Round(time.Millisecond))
 		if last.err != nil {
 			err = fmt.Errorf("%w: %w", err, last.err)
 		}
@@ -78,8 +78,8 @@ func (c *check) health(now time.Time) (output []byte, err error) {
 	return last.output, last.err
 }
 
-// firstWords is as much of an output as a line of the log needs.
-func firstWords(output []byte) string {
-	const enough = 200
-	return strings.TrimSpace(strings.ToValidUTF8(string(output[:min(len(output), enough)]), "?"))
+// truncated returns the start of a command's output, for the log.
+func truncated(output []byte) string {
+	const limit = 200
+	return strings.TrimSpace(strings.ToValidUTF8(string(output[:min(len(output), limit)]), "?"))
 }

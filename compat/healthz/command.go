@@ -13,42 +13,42 @@ import (
 )
 
 const (
-	// maxOutput is how many bytes of what a command writes are kept.
+	// maxOutput limits the bytes of a command's output that are kept.
 	maxOutput = 64 << 10
-	// lastWords is how long, when a command has ended, its output is still read, and
-	// the end of those whom it left behind waited for: somebody who left its process
-	// group may hold the one open for ever, and the kernel may hold up the other.
-	lastWords = time.Second
+	// exitTimeout limits, after the end of a command, how long its output is read
+	// and how long the rest of its process group is reaped. A process that left the
+	// group may keep the pipe open, and the kernel may delay a process's end.
+	exitTimeout = time.Second
 )
 
-// A command runs until ctx ends at the latest and gives the first maxOutput bytes
-// of what it wrote. It may be called again when it has returned.
+// A command runs until its end or the end of ctx and returns the first maxOutput
+// bytes of its output. It is not safe for concurrent use.
 type command func(ctx context.Context) (output []byte, err error)
 
-// newCommand is what a shell would do with text. Where there is no shell, and text
-// needs one, that is the error.
+// newCommand returns a command that does what sh -c text does. If there is no shell
+// and text needs one, it returns an error.
 func newCommand(text string) (command, error) {
-	s, needs := parse(text)
-	if errors.Is(needs, errEmpty) {
-		return nil, needs
+	s, parseErr := parse(text) // an error states why text needs a shell
+	if errors.Is(parseErr, errEmpty) {
+		return nil, parseErr
 	}
 	_, noShell := exec.LookPath("sh")
-	if noShell != nil && needs != nil {
-		return nil, fmt.Errorf("there is no shell (sh) here: %w", needs)
+	if noShell != nil && parseErr != nil {
+		return nil, fmt.Errorf("no shell (sh) found: %w", parseErr)
 	}
-	if needs == nil {
-		_, absent := exec.LookPath(s.words[0])
+	if parseErr == nil {
+		_, notFound := exec.LookPath(s.words[0])
 		switch {
-		case s.words[0] == "nslookup" && absent != nil:
-			look, err := parseLookup(s.words[1:])
-			return s.does(look.run), err
-		case s.words[0] == "echo" && noShell != nil && absent != nil:
-			return s.does(echo(s.words[1:])), nil
+		case s.words[0] == "nslookup" && notFound != nil:
+			l, err := parseLookup(s.words[1:])
+			return s.redirected(l.run), err
+		case s.words[0] == "echo" && noShell != nil && notFound != nil:
+			return s.redirected(echo(s.words[1:])), nil
 		}
 	}
 	if noShell != nil {
 		return func(ctx context.Context) ([]byte, error) {
-			return process(ctx, s.out, s.errs, s.words[0], s.words[1:]...)
+			return process(ctx, s.stdout, s.stderr, s.words[0], s.words[1:]...)
 		}, nil
 	}
 	return func(ctx context.Context) ([]byte, error) {
@@ -56,50 +56,49 @@ func newCommand(text string) (command, error) {
 	}, nil
 }
 
-// A builtin is done by this program itself. What it writes is short.
-type builtin func(ctx context.Context, out io.Writer) error
+// A builtin is a command that this program implements. Its output is short.
+type builtin func(ctx context.Context, stdout io.Writer) error
 
-// does is a builtin with the redirections of a command, whose errors it writes as
-// programs do.
-func (s simple) does(what builtin) command {
+// redirected returns a command that runs b with the redirections of s. Like other
+// programs, it writes the error to standard error.
+func (s simple) redirected(b builtin) command {
 	return func(ctx context.Context) ([]byte, error) {
-		var all bytes.Buffer
-		var out io.Writer = &all
-		if !s.out {
-			out = io.Discard
+		var output bytes.Buffer
+		var stdout io.Writer = &output
+		if !s.stdout {
+			stdout = io.Discard
 		}
-		err := what(ctx, out)
-		if err != nil && s.errs {
-			fmt.Fprintf(&all, "%s: %v\n", s.words[0], err)
+		err := b(ctx, stdout)
+		if err != nil && s.stderr {
+			fmt.Fprintf(&output, "%s: %v\n", s.words[0], err)
 		}
-		return all.Bytes(), err
+		return output.Bytes(), err
 	}
 }
 
 func echo(words []string) builtin {
-	return func(_ context.Context, out io.Writer) error {
-		_, err := fmt.Fprintln(out, strings.Join(words, " "))
+	return func(_ context.Context, stdout io.Writer) error {
+		_, err := fmt.Fprintln(stdout, strings.Join(words, " "))
 		return err
 	}
 }
 
-// process runs a program in a process group of its own. When it ends, or ctx does,
-// everyone in the group is killed. out and errs say whether its standard output and
-// its standard error are kept.
-func process(ctx context.Context, out, errs bool, name string, args ...string) ([]byte, error) {
+// process runs a program in a process group of its own and kills the group when the
+// program or ctx ends. stdout and stderr select the output to keep.
+func process(ctx context.Context, stdout, stderr bool, name string, args ...string) ([]byte, error) {
 	c := exec.CommandContext(ctx, name, args...)
-	ownGroup(c)
-	// A pipe of our own: with one of the library's Wait would wait for everyone
-	// whom the program left behind.
+	setProcessGroup(c)
+	// With a pipe of package exec, Wait would block until every process that the
+	// program left behind has closed it.
 	r, w, err := os.Pipe()
 	if err != nil {
-		return nil, fmt.Errorf("making a pipe: %w", err)
+		return nil, fmt.Errorf("creating a pipe: %w", err)
 	}
 	defer r.Close()
-	if out {
+	if stdout {
 		c.Stdout = w
 	}
-	if errs {
+	if stderr {
 		c.Stderr = w
 	}
 	err = c.Start()
@@ -107,17 +106,17 @@ func process(ctx context.Context, out, errs bool, name string, args ...string) (
 	if err != nil {
 		return nil, err
 	}
-	head := make(chan []byte, 1)
+	output := make(chan []byte, 1)
 	go func() {
 		text, _ := io.ReadAll(io.LimitReader(r, maxOutput))
-		head <- text
+		output <- text
 		_, _ = io.Copy(io.Discard, r)
-		close(head)
+		close(output)
 	}()
 	err = c.Wait()
-	endGroup(c.Process.Pid)
-	_ = r.SetReadDeadline(time.Now().Add(lastWords))
-	text := <-head
-	<-head
+	killProcessGroup(c.Process.Pid)
+	_ = r.SetReadDeadline(time.Now().Add(exitTimeout))
+	text := <-output
+	<-output
 	return text, err
 }

@@ -4,8 +4,8 @@ package healthz
 
 import "os/exec"
 
-// ownGroup does nothing: there are no process groups, and the end of its context
-// kills a command alone.
-func ownGroup(*exec.Cmd) {}
+// setProcessGroup does nothing: there are no process groups. The end of its context
+// kills the command alone.
+func setProcessGroup(*exec.Cmd) {}
 
-func endGroup(int) {}
+func killProcessGroup(int) {}

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// ownGroup puts a command that has not started into a process group of its own,
-// all of which the end of its context kills.
-func ownGroup(c *exec.Cmd) {
+// setProcessGroup makes a command that has not started the leader of a process
+// group. The end of its context kills the group.
+func setProcessGroup(c *exec.Cmd) {
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error {
 		if err := syscall.Kill(-c.Process.Pid, syscall.SIGKILL); errors.Is(err, syscall.ESRCH) {
@@ -24,17 +24,15 @@ func ownGroup(c *exec.Cmd) {
 	}
 }
 
-// endGroup kills who is left in a process group whose leader has ended. The
-// group's number belongs to nobody else: the kernel gives it away anew only when
-// the last member is gone, and has then a whole round of numbers to go. As process 1
-// of a container this program inherits the members, and has to take their results,
-// since they would stay as zombies.
-func endGroup(pid int) {
-	_ = syscall.Kill(-pid, syscall.SIGKILL)
-	for within := time.Now().Add(lastWords); time.Now().Before(within); {
-		switch n, err := syscall.Wait4(-pid, nil, syscall.WNOHANG, nil); {
+// killProcessGroup kills the rest of a process group whose leader has ended. The
+// kernel does not reuse the group's ID before the last member has ended. As process
+// 1 of a container, this program is the parent of orphans and has to reap them.
+func killProcessGroup(pgid int) {
+	_ = syscall.Kill(-pgid, syscall.SIGKILL)
+	for deadline := time.Now().Add(exitTimeout); time.Now().Before(deadline); {
+		switch n, err := syscall.Wait4(-pgid, nil, syscall.WNOHANG, nil); {
 		case errors.Is(err, syscall.EINTR):
-		case err != nil: // nobody is left, or all of them are somebody else's
+		case err != nil: // no member is left, or all are children of other processes
 			return
 		case n == 0:
 			time.Sleep(time.Millisecond)

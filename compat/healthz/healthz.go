@@ -1,9 +1,10 @@
-// Package healthz is the last container of the first kube-dns pods: it runs
-// commands, and says over HTTP whether they succeed, so that a kubelet can probe
-// what speaks no HTTP. Package cmd calls it for the subcommand exec-healthz; flags
-// and pages are in docs/reference/exec-healthz.md. It knows nothing of DNS but the
-// one question that such a pod's manifest asks, knows no Kubernetes, and no server
-// of ours depends on it.
+// Package healthz implements the command exec-healthz, which replaces the last
+// container of the first kube-dns pods: it runs commands and reports their success
+// over HTTP, so that a kubelet can probe servers that do not speak HTTP. Package
+// cmd calls Run; flags and pages are in docs/reference/exec-healthz.md. Where there
+// is no shell, the package runs simple commands itself, among them the one DNS
+// lookup that those pods' manifests contain. It does not contact the API server, and
+// no server of this module depends on it.
 package healthz
 
 import (
@@ -15,40 +16,42 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/seamark/seamark/internal/status"
 )
 
-// Options is what the flags say.
+// Options are the values of the flags.
 type Options struct {
-	Commands []string      // what is run
-	URLs     []string      // where the state of each of them is
+	Commands []string
+	URLs     []string      // the path of each command's page, in the same order
 	Listen   string        // HOST:PORT of the pages
-	Period   time.Duration // from one run of a command to the next
-	Latency  time.Duration // how old a result may be
-	Timeout  time.Duration // how long a command may run
-	Output   bool          // pages show what the command has written
+	Period   time.Duration // interval between runs of a command
+	Latency  time.Duration // maximum age of a result
+	Timeout  time.Duration // maximum duration of a run
+	Output   bool          // pages include the commands' output
 	Log      *slog.Logger
 }
 
-// Check says what is wrong with the options, in terms of the flags.
+// Check returns all mistakes in the options, by the names of the flags.
 func (o *Options) Check() error {
-	var wrong []error
+	var errs []error
 	if len(o.Commands) != len(o.URLs) {
-		wrong = append(wrong, fmt.Errorf("want as many -url as -cmd, got %d and %d", len(o.URLs), len(o.Commands)))
+		errs = append(errs, fmt.Errorf("want as many -url as -cmd, got %d and %d", len(o.URLs), len(o.Commands)))
 	}
 	for _, text := range o.Commands {
 		if _, err := newCommand(text); err != nil {
-			wrong = append(wrong, fmt.Errorf("-cmd %q: %w", text, err))
+			errs = append(errs, fmt.Errorf("-cmd %q: %w", text, err))
 		}
 	}
 	seen := map[string]bool{}
 	for _, url := range o.URLs {
 		switch {
 		case !strings.HasPrefix(url, "/") || strings.ContainsAny(url, "?#% \t\n"):
-			wrong = append(wrong, fmt.Errorf("-url: want a path such as /healthz, got %q", url))
+			errs = append(errs, fmt.Errorf("-url: want a path such as /healthz, got %q", url))
 		case url == indexPath:
-			wrong = append(wrong, errors.New("-url: / is the list of all commands"))
+			errs = append(errs, errors.New("-url: / is the list of all commands: choose another path"))
 		case seen[url]:
-			wrong = append(wrong, fmt.Errorf("two commands have -url %s: give each one of its own", url))
+			errs = append(errs, fmt.Errorf("-url: two commands have %s: choose distinct paths", url))
 		}
 		seen[url] = true
 	}
@@ -57,18 +60,18 @@ func (o *Options) Check() error {
 		value time.Duration
 	}{{"period", o.Period}, {"latency", o.Latency}, {"timeout", o.Timeout}} {
 		if d.value < time.Millisecond {
-			wrong = append(wrong, fmt.Errorf("-%s: want at least 1ms, got %v", d.flag, d.value))
+			errs = append(errs, fmt.Errorf("-%s: want at least 1ms, got %v", d.flag, d.value))
 		}
 	}
 	if o.Latency < o.Period {
-		wrong = append(wrong, fmt.Errorf("-latency: want at least the period, %v, got %v: results would be too old before the next run", o.Period, o.Latency))
+		errs = append(errs, fmt.Errorf("-latency: want at least the period, %v, got %v: results would expire before the next run", o.Period, o.Latency))
 	}
-	return errors.Join(wrong...)
+	return errors.Join(errs...)
 }
 
-// Run runs the commands, and serves the pages, until ctx ends, which is no error.
-// The options have passed Check. It waits for what it has started, and leaves no
-// process behind.
+// Run runs the commands and serves their pages until ctx ends, and then returns
+// nil. The options have passed Check. All goroutines and processes have ended when
+// Run returns.
 func Run(ctx context.Context, o Options) error {
 	var checks []*check
 	for i, text := range o.Commands {
@@ -76,29 +79,20 @@ func Run(ctx context.Context, o Options) error {
 		if err != nil {
 			return fmt.Errorf("-cmd %q: %w", text, err)
 		}
-		checks = append(checks, &check{url: o.URLs[i], text: text, run: run, latency: o.Latency, log: o.Log})
+		checks = append(checks, &check{url: o.URLs[i], text: text, run: run, latency: o.Latency, log: o.Log.With("url", o.URLs[i], "command", text)})
 	}
 	listener, err := net.Listen("tcp", o.Listen)
 	if err != nil {
-		return fmt.Errorf("serving pages: %w: see -addr and -port", err)
+		return fmt.Errorf("serving status pages: %w: see -addr and -port", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	var all sync.WaitGroup
-	defer all.Wait()
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
 	defer cancel()
 
-	o.Log.Info("exec-healthz serves", "address", listener.Addr())
+	o.Log.Info("Serving status pages", "address", listener.Addr())
 	for _, c := range checks {
-		all.Go(func() { c.every(ctx, o.Period, o.Timeout) })
+		tasks.Go(func() { c.repeat(ctx, o.Period, o.Timeout) })
 	}
-	server := pages{checks, o.Output}.server()
-	served := make(chan error, 1)
-	all.Go(func() { served <- server.Serve(listener) })
-	select {
-	case <-ctx.Done():
-		_ = server.Close() // a page that is being read is cut off: there is nothing to save
-		return nil
-	case err := <-served:
-		return fmt.Errorf("serving pages: %w", err)
-	}
+	return status.Serve(ctx, listener, pages{checks, o.Output})
 }

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// lines is a log that others write to while it is read.
+// lines is a log buffer that is safe for concurrent use.
 type lines struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -36,9 +36,9 @@ func (l *lines) String() string {
 	return l.b.String()
 }
 
-// begin runs commands until the end of the test, or the call of stop, which gives
-// what Run gave.
-func begin(t *testing.T, o Options) (base string, log *lines, stop func() error) {
+// start runs commands until the end of the test or until stop, which returns Run's
+// error.
+func start(t *testing.T, o Options) (base string, log *lines, stop func() error) {
 	t.Helper()
 	log = new(lines)
 	o.Log = slog.New(slog.NewTextHandler(log, nil))
@@ -51,14 +51,14 @@ func begin(t *testing.T, o Options) (base string, log *lines, stop func() error)
 	go func() { result <- Run(ctx, o) }()
 	stop = sync.OnceValue(func() error { cancel(); return <-result })
 	t.Cleanup(func() { _ = stop() })
-	address := regexp.MustCompile(`msg="exec-healthz serves" address=(\S+)`)
+	address := regexp.MustCompile(`msg="Serving status pages" address=(\S+)`)
 	for range 1000 {
 		if found := address.FindStringSubmatch(log.String()); found != nil {
 			return "http://" + found[1], log, stop
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	t.Fatal("it does not serve")
+	t.Fatalf("no status pages after 5s; log:\n%s", log)
 	return "", nil, nil
 }
 
@@ -76,85 +76,86 @@ func get(t *testing.T, url string) (code int, body, contentType string) {
 	return r.StatusCode, string(text), r.Header.Get("Content-Type")
 }
 
-// until asks for a page until it is what is wanted.
-func until(t *testing.T, url string, code int, text string) (body string) {
+// waitFor requests a page until it has the status code and contains text.
+func waitFor(t *testing.T, url string, code int, text string) (body string) {
 	t.Helper()
+	var got int
 	for range 2000 {
-		got, body, _ := get(t, url)
+		got, body, _ = get(t, url)
 		if got == code && strings.Contains(body, text) {
 			return body
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Fatalf("%s never is %d with %q", url, code, text)
+	t.Fatalf("%s: got %d %q after 2000 requests, want %d %q", url, got, body, code, text)
 	return ""
 }
 
 func TestRun(t *testing.T) {
 	before := runtime.NumGoroutine()
 	flag := filepath.Join(t.TempDir(), "flag")
-	base, log, stop := begin(t, Options{
+	base, log, stop := start(t, Options{
 		Commands: []string{"echo fine >&2", "cat " + flag, "echo '<b>' ; sleep 1000", "sleep 1000"},
 		URLs:     []string{"/healthz", "/flag", "/slow", "/never"},
 		Period:   20 * time.Millisecond, Latency: time.Hour, Timeout: time.Second,
 	})
 	if code, _, _ := get(t, base+"/never"); code != 503 {
-		t.Errorf("before the first run has ended: %d", code)
+		t.Errorf("/never before the end of the first run: got %d, want 503", code)
 	}
-	if body := until(t, base+"/healthz", 200, "ok"); body != "ok" {
-		t.Error(body)
+	if body := waitFor(t, base+"/healthz", 200, "ok"); body != "ok" {
+		t.Errorf("/healthz: got %q, want %q", body, "ok")
 	}
-	if body := until(t, base+"/flag", 503, "exit status 1"); body != "exit status 1\n" {
-		t.Error(body)
+	if body := waitFor(t, base+"/flag", 503, "exit status 1"); body != "exit status 1\n" {
+		t.Errorf("/flag: got %q, want %q", body, "exit status 1\n")
 	}
-	if body := until(t, base+"/slow", 503, "did not end"); body != "it did not end within 1s\n" {
-		t.Error(body)
+	if body := waitFor(t, base+"/slow", 503, "did not end"); body != "the command did not end within 1s\n" {
+		t.Errorf("/slow: got %q, want %q", body, "the command did not end within 1s\n")
 	}
 	if err := os.WriteFile(flag, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	until(t, base+"/flag", 200, "ok")
+	waitFor(t, base+"/flag", 200, "ok")
 	if err := os.Remove(flag); err != nil {
 		t.Fatal(err)
 	}
-	until(t, base+"/flag", 503, "exit status 1")
+	waitFor(t, base+"/flag", 503, "exit status 1")
 
 	code, body, kind := get(t, base+"/")
 	if code != 200 || kind != "text/html; charset=utf-8" {
-		t.Errorf("%d %s", code, kind)
+		t.Errorf("/: got %d %s, want 200 text/html; charset=utf-8", code, kind)
 	}
 	for _, want := range []string{
 		`<td><a href="/healthz">/healthz</a></td><td><code>echo fine &gt;&amp;2</code></td><td>ok</td>`,
-		`<code>echo &#39;&lt;b&gt;&#39; ; sleep 1000</code></td><td>it did not end within 1s</td>`,
+		`<code>echo &#39;&lt;b&gt;&#39; ; sleep 1000</code></td><td>the command did not end within 1s</td>`,
 		`<td>exit status 1</td>`,
 	} {
 		if !strings.Contains(body, want) {
-			t.Errorf("the index has no %s:\n%s", want, body)
+			t.Errorf("/: got\n%s\nwant %s in it", body, want)
 		}
 	}
 	for _, path := range []string{"/quit", "/debug/pprof/", "/debug/pprof/cmdline", "/healthz/", "/flagg", "/metrics"} {
 		if code, _, _ := get(t, base+path); code != 404 {
-			t.Errorf("%s: %d", path, code)
+			t.Errorf("%s: got %d, want 404", path, code)
 		}
 	}
 	if code, _, _ := get(t, base+"/healthz?x=1"); code != 200 {
-		t.Errorf("with a query: %d", code)
+		t.Errorf("/healthz?x=1: got %d, want 200", code)
 	}
 
 	http.DefaultClient.CloseIdleConnections()
 	if err := stop(); err != nil {
-		t.Error(err)
+		t.Errorf("Run returned %v, want nil", err)
 	}
-	changes := regexp.MustCompile(`msg="command (\w+)" url=/flag `).FindAllStringSubmatch(log.String(), -1)
-	var told []string
+	changes := regexp.MustCompile(`msg="Command (\w+)" url=/flag `).FindAllStringSubmatch(log.String(), -1)
+	var outcomes []string
 	for _, c := range changes {
-		told = append(told, c[1])
+		outcomes = append(outcomes, c[1])
 	}
-	if got := strings.Join(told, " "); got != "fails succeeds fails" {
-		t.Errorf("the log has %s:\n%s", got, log)
+	if got := strings.Join(outcomes, " "); got != "failed succeeded failed" {
+		t.Errorf("outcomes of /flag in the log: got %s, want failed succeeded failed:\n%s", got, log)
 	}
 	if !strings.Contains(log.String(), `output="cat: `) || strings.Count(log.String(), " url=/healthz ") != 1 {
-		t.Errorf("the log:\n%s", log)
+		t.Errorf("got log\n%s\nwant the output of cat and one line of /healthz", log)
 	}
 	for i := 0; runtime.NumGoroutine() > before; i++ {
 		if i == 500 {
@@ -165,30 +166,29 @@ func TestRun(t *testing.T) {
 	}
 }
 
-func TestRunShowsOutput(t *testing.T) {
-	base, _, _ := begin(t, Options{
+func TestRunOutput(t *testing.T) {
+	base, _, _ := start(t, Options{
 		Commands: []string{"echo one; echo two >&2", "echo '<p>'; exit 7", "true"}, URLs: []string{"/good", "/bad", "/mute"},
 		Period: 20 * time.Millisecond, Latency: time.Hour, Timeout: time.Hour, Output: true,
 	})
-	if body := until(t, base+"/good", 200, ""); body != "one\ntwo\n" {
-		t.Error(body)
+	if body := waitFor(t, base+"/good", 200, ""); body != "one\ntwo\n" {
+		t.Errorf("/good: got %q, want %q", body, "one\ntwo\n")
 	}
-	if body := until(t, base+"/bad", 503, "exit"); body != "exit status 7\n<p>\n" {
-		t.Error(body)
+	if body := waitFor(t, base+"/bad", 503, "exit"); body != "exit status 7\n<p>\n" {
+		t.Errorf("/bad: got %q, want %q", body, "exit status 7\n<p>\n")
 	}
-	if body := until(t, base+"/mute", 200, ""); body != "" {
-		t.Error(body)
+	if body := waitFor(t, base+"/mute", 200, ""); body != "" {
+		t.Errorf("/mute: got %q, want %q", body, "")
 	}
 	if _, _, kind := get(t, base+"/bad"); kind != "text/plain; charset=utf-8" {
-		t.Error(kind)
+		t.Errorf("/bad: got content type %q, want text/plain; charset=utf-8", kind)
 	}
 }
 
-// A run that takes longer than the period delays the next: two would meet in the
-// directory.
-func TestRunsDoNotOverlap(t *testing.T) {
+// A run longer than the period delays the next one: mkdir fails if two overlap.
+func TestRunLongerThanPeriod(t *testing.T) {
 	dir := t.TempDir()
-	base, log, stop := begin(t, Options{
+	base, log, stop := start(t, Options{
 		Commands: []string{"mkdir " + dir + "/busy && sleep 0.05 && echo >>" + dir + "/count && rmdir " + dir + "/busy"},
 		URLs:     []string{"/x"},
 		Period:   time.Millisecond, Latency: time.Hour, Timeout: time.Hour,
@@ -199,18 +199,18 @@ func TestRunsDoNotOverlap(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	until(t, base+"/x", 200, "ok")
+	waitFor(t, base+"/x", 200, "ok")
 	_ = stop()
 	text, err := os.ReadFile(dir + "/count")
-	if err != nil || len(text) < 5 || strings.Contains(log.String(), "fails") {
-		t.Errorf("%d runs, %v:\n%s", len(text), err, log)
+	if err != nil || len(text) < 5 || strings.Contains(log.String(), "failed") {
+		t.Errorf("got %d runs, error %v, want at least 5 and no failure:\n%s", len(text), err, log)
 	}
 }
 
-// The end does not wait for commands, nor for a client that holds its connection.
-func TestRunEndsAtOnce(t *testing.T) {
+// Canceling ends Run despite a running command and an open HTTP connection.
+func TestRunCanceled(t *testing.T) {
 	started := filepath.Join(t.TempDir(), "started")
-	base, log, stop := begin(t, Options{
+	base, log, stop := start(t, Options{
 		Commands: []string{"echo >" + started + "; sleep 1000"}, URLs: []string{"/x"},
 		Period: time.Second, Latency: time.Hour, Timeout: time.Hour,
 	})
@@ -228,32 +228,32 @@ func TestRunEndsAtOnce(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	if err := stop(); err != nil {
-		t.Error(err)
+		t.Errorf("Run returned %v, want nil", err)
 	}
 	if n, err := conn.Read(make([]byte, 1)); err == nil {
-		t.Errorf("read %d bytes of a connection that is closed", n)
+		t.Errorf("read %d bytes after the end of Run, want a closed connection", n)
 	}
-	if strings.Contains(log.String(), "fails") {
-		t.Errorf("a command that was broken off is told as a failure:\n%s", log)
+	if strings.Contains(log.String(), "failed") {
+		t.Errorf("got a failure of the canceled command in the log:\n%s", log)
 	}
 }
 
-func TestRunWithoutItsPort(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
+func TestRunPortInUse(t *testing.T) {
+	other, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer taken.Close()
-	err = Run(t.Context(), Options{Listen: taken.Addr().String(), Log: slog.New(slog.DiscardHandler)})
+	defer other.Close()
+	err = Run(t.Context(), Options{Listen: other.Addr().String(), Log: slog.New(slog.DiscardHandler)})
 	if err == nil || !strings.Contains(err.Error(), "address already in use") || !strings.Contains(err.Error(), "-port") {
-		t.Error(err)
+		t.Errorf("Run on a port in use: got error %v, want \"address already in use\" and the flag", err)
 	}
 }
 
-func TestHealth(t *testing.T) {
+func TestCheckHealth(t *testing.T) {
 	now := time.Now()
 	c := &check{latency: time.Minute}
-	says := func(want string) {
+	expect := func(want string) {
 		t.Helper()
 		_, err := c.health(now)
 		got := ""
@@ -261,26 +261,26 @@ func TestHealth(t *testing.T) {
 			got = err.Error()
 		}
 		if got != want {
-			t.Errorf("it says %q, want %q", got, want)
+			t.Errorf("health: got error %q, want %q", got, want)
 		}
 	}
-	says("the command has not run yet")
+	expect("the command has not run yet")
 	c.last.Store(&result{ended: now.Add(-time.Minute)})
-	says("")
+	expect("")
 	c.last.Store(&result{ended: now.Add(-time.Minute - time.Second)})
-	says("the last result is of 1m1s ago")
+	expect("the last result is 1m1s old")
 	c.last.Store(&result{ended: now.Add(-time.Hour), err: errors.New("exit status 1")})
-	says("the last result is of 1h0m0s ago: exit status 1")
+	expect("the last result is 1h0m0s old: exit status 1")
 	c.last.Store(&result{ended: now, err: errors.New("exit status 1")})
-	says("exit status 1")
+	expect("exit status 1")
 }
 
-func TestOptions(t *testing.T) {
+func TestOptionsCheck(t *testing.T) {
 	good := func() Options {
 		return Options{Commands: []string{"a", "b"}, URLs: []string{"/a", "/b"}, Period: time.Second, Latency: time.Second, Timeout: time.Second}
 	}
 	if o := good(); o.Check() != nil {
-		t.Error(o.Check())
+		t.Errorf("%+v: got error %v, want none", o, o.Check())
 	}
 	for want, change := range map[string]func(*Options){
 		"want as many -url as -cmd, got 1 and 2": func(o *Options) { o.URLs = o.URLs[:1] },
@@ -288,7 +288,7 @@ func TestOptions(t *testing.T) {
 		`want a path such as /healthz, got ""`:   func(o *Options) { o.URLs[1] = "" },
 		`such as /healthz, got "/a?b"`:           func(o *Options) { o.URLs[1] = "/a?b" },
 		"-url: / is the list of all commands":    func(o *Options) { o.URLs[1] = "/" },
-		"two commands have -url /a":              func(o *Options) { o.URLs[1] = "/a" },
+		"-url: two commands have /a":             func(o *Options) { o.URLs[1] = "/a" },
 		`-cmd " ": want a command`:               func(o *Options) { o.Commands[0] = " " },
 		"-period: want at least 1ms, got 0s":     func(o *Options) { o.Period = 0 },
 		"-latency: want at least 1ms, got -1s":   func(o *Options) { o.Latency = -time.Second },
@@ -298,7 +298,7 @@ func TestOptions(t *testing.T) {
 		o := good()
 		change(&o)
 		if err := o.Check(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %s", err, want)
+			t.Errorf("%+v: got error %v, want %q", o, err, want)
 		}
 	}
 }

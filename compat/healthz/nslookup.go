@@ -14,44 +14,47 @@ import (
 )
 
 const (
-	// patience is how long all questions of a lookup wait for their answers.
-	patience = 2 * time.Second
-	// resolvConf says who is asked if the command does not.
+	// lookupTimeout limits all queries of a lookup together.
+	lookupTimeout = 2 * time.Second
+	// resolvConf lists the servers for a lookup without a server argument.
 	resolvConf = "/etc/resolv.conf"
 )
 
-// A lookup is what nslookup does in the manifests of kube-dns: it succeeds if the
+// A lookup replaces nslookup as the manifests of kube-dns use it: it succeeds if the
 // name has an address.
 type lookup struct {
 	name   string
-	server string // HOST:PORT, or empty: those of the machine
+	server string // HOST:PORT; "" means the servers in resolvConf
 }
 
-// parseLookup reads NAME [SERVER[:PORT]].
+// parseLookup parses NAME [SERVER[:PORT]].
 func parseLookup(args []string) (lookup, error) {
 	for _, arg := range args {
 		if strings.HasPrefix(arg, "-") {
-			return lookup{}, fmt.Errorf("there is no nslookup here but ours, which has no options, got %s", arg)
+			return lookup{}, fmt.Errorf(builtinOnly+"want no options, got %s", arg)
 		}
 	}
 	if len(args) < 1 || len(args) > 2 {
-		return lookup{}, fmt.Errorf("there is no nslookup here but ours: want nslookup NAME [SERVER[:PORT]], got %d words", len(args))
+		return lookup{}, fmt.Errorf(builtinOnly+"want nslookup NAME [SERVER[:PORT]], got %d words", len(args))
 	}
 	l := lookup{name: dns.Fqdn(args[0])}
 	if _, ok := dns.IsDomainName(l.name); !ok || net.ParseIP(args[0]) != nil {
-		return lookup{}, fmt.Errorf("there is no nslookup here but ours: want a name, got %q", args[0])
+		return lookup{}, fmt.Errorf(builtinOnly+"want a name, got %q", args[0])
 	}
 	if len(args) == 2 {
 		l.server = withPort(args[1])
 		if host, _, err := net.SplitHostPort(l.server); err != nil || host == "" {
-			return lookup{}, fmt.Errorf("there is no nslookup here but ours: want SERVER[:PORT], got %q", args[1])
+			return lookup{}, fmt.Errorf(builtinOnly+"want SERVER[:PORT], got %q", args[1])
 		}
 	}
 	return l, nil
 }
 
-// withPort is server, with port 53 if it names none. An IPv6 address may stand
-// alone, without brackets.
+// builtinOnly starts errors about arguments of nslookup.
+const builtinOnly = "no nslookup found and the built-in one is limited: "
+
+// withPort returns server with port 53 if it has none. An IPv6 address may lack
+// brackets.
 func withPort(server string) string {
 	if bare := strings.Trim(server, "[]"); net.ParseIP(bare) != nil {
 		return net.JoinHostPort(bare, "53")
@@ -62,8 +65,8 @@ func withPort(server string) string {
 	return server
 }
 
-func (l lookup) run(ctx context.Context, out io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (l lookup) run(ctx context.Context, stdout io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	servers := []string{l.server}
 	if l.server == "" {
@@ -76,12 +79,12 @@ func (l lookup) run(ctx context.Context, out io.Writer) error {
 			servers = append(servers, net.JoinHostPort(s, conf.Port))
 		}
 	}
-	err := errors.New("there is nobody to ask in " + resolvConf)
+	err := fmt.Errorf("reading %s: no nameservers", resolvConf)
 	for i, server := range servers {
-		// Each gets its share of the time that is left.
+		// Divide the remaining time among the remaining servers.
 		deadline, _ := ctx.Deadline()
-		turn, cancel := context.WithTimeout(ctx, time.Until(deadline)/time.Duration(len(servers)-i))
-		err = l.ask(turn, server, out)
+		queryCtx, cancel := context.WithTimeout(ctx, time.Until(deadline)/time.Duration(len(servers)-i))
+		err = l.query(queryCtx, server, stdout)
 		cancel()
 		if err == nil {
 			return nil
@@ -90,22 +93,22 @@ func (l lookup) run(ctx context.Context, out io.Writer) error {
 	return err
 }
 
-// ask puts the question for A to one server, and the one for AAAA if there is none:
-// a cluster may have no IPv4.
-func (l lookup) ask(ctx context.Context, server string, out io.Writer) error {
-	for _, kind := range []uint16{dns.TypeA, dns.TypeAAAA} {
-		q := new(dns.Msg).SetQuestion(l.name, kind)
+// query queries server for A records and, if there are none, for AAAA records: a
+// cluster may lack IPv4.
+func (l lookup) query(ctx context.Context, server string, stdout io.Writer) error {
+	for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA} {
+		q := new(dns.Msg).SetQuestion(l.name, qtype)
 		reply, err := exchange(ctx, "udp", server, q)
 		if err == nil && reply.Truncated {
 			reply, err = exchange(ctx, "tcp", server, q)
 		}
 		switch {
-		case ctx.Err() != nil, errors.Is(err, os.ErrDeadlineExceeded): // the socket's deadline is the same
-			return fmt.Errorf("no answer from %s in time", server)
+		case ctx.Err() != nil, errors.Is(err, os.ErrDeadlineExceeded): // ctx's deadline is the socket's, too
+			return fmt.Errorf("querying %s: no reply in time", server)
 		case err != nil:
-			return fmt.Errorf("asking %s: %w", server, err)
+			return fmt.Errorf("querying %s: %w", server, err)
 		case reply.Rcode != dns.RcodeSuccess:
-			return fmt.Errorf("%s says %s to %s", server, dns.RcodeToString[reply.Rcode], l.name)
+			return fmt.Errorf("querying %s: reply %s for %s", server, dns.RcodeToString[reply.Rcode], l.name)
 		}
 		var addresses []string
 		for _, rr := range reply.Answer {
@@ -117,16 +120,16 @@ func (l lookup) ask(ctx context.Context, server string, out io.Writer) error {
 			}
 		}
 		if len(addresses) > 0 {
-			fmt.Fprintf(out, "Server:  %s\nName:    %s\nAddress: %s\n", server, l.name, strings.Join(addresses, " "))
+			fmt.Fprintf(stdout, "Server:  %s\nName:    %s\nAddress: %s\n", server, l.name, strings.Join(addresses, " "))
 			return nil
 		}
 	}
-	return fmt.Errorf("%s has no address for %s", server, l.name)
+	return fmt.Errorf("querying %s: no address for %s", server, l.name)
 }
 
-// exchange waits for one reply; the end of ctx breaks it off.
+// exchange sends q and returns the reply, or an error when ctx ends.
 func exchange(ctx context.Context, network, server string, q *dns.Msg) (*dns.Msg, error) {
-	client := dns.Client{Net: network, Timeout: patience}
+	client := dns.Client{Net: network, Timeout: lookupTimeout}
 	conn, err := client.DialContext(ctx, server)
 	if err != nil {
 		return nil, err

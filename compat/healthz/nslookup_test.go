@@ -13,7 +13,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// nameserver answers until the end of the test, by UDP and TCP on one port.
+// nameserver starts a server over UDP and TCP that runs until the end of the test.
 func nameserver(t *testing.T, answer func(q dns.Question, r *dns.Msg, network string)) string {
 	t.Helper()
 	tcp, err := net.Listen("tcp", "127.0.0.1:0")
@@ -42,7 +42,7 @@ func nameserver(t *testing.T, answer func(q dns.Question, r *dns.Msg, network st
 }
 
 func TestLookup(t *testing.T) {
-	a := func(text string) dns.RR {
+	rr := func(text string) dns.RR {
 		rr, err := dns.NewRR(text)
 		if err != nil {
 			t.Fatal(err)
@@ -52,15 +52,15 @@ func TestLookup(t *testing.T) {
 	server := nameserver(t, func(q dns.Question, r *dns.Msg, network string) {
 		switch {
 		case q.Name == "four.example." && q.Qtype == dns.TypeA:
-			r.Answer = []dns.RR{a("four.example. 5 IN CNAME x.example."), a("x.example. 5 IN A 192.0.2.4")}
+			r.Answer = []dns.RR{rr("four.example. 5 IN CNAME x.example."), rr("x.example. 5 IN A 192.0.2.4")}
 		case q.Name == "six.example." && q.Qtype == dns.TypeAAAA:
-			r.Answer = []dns.RR{a("six.example. 5 IN AAAA 2001:db8::6")}
+			r.Answer = []dns.RR{rr("six.example. 5 IN AAAA 2001:db8::6")}
 		case q.Name == "many.example." && network == "udp":
 			r.Truncated = true
 		case q.Name == "many.example.":
-			r.Answer = []dns.RR{a("many.example. 5 IN A 192.0.2.5")}
+			r.Answer = []dns.RR{rr("many.example. 5 IN A 192.0.2.5")}
 		case q.Name == "alias.example.":
-			r.Answer = []dns.RR{a("alias.example. 5 IN CNAME x.example.")}
+			r.Answer = []dns.RR{rr("alias.example. 5 IN CNAME x.example.")}
 		case q.Name == "none.example.", q.Name == "six.example.":
 		case q.Name == "broken.example.":
 			r.Rcode = dns.RcodeServerFailure
@@ -79,10 +79,10 @@ func TestLookup(t *testing.T) {
 		{"nslookup four.example. " + server + " >/dev/null", "", ""},
 		{"nslookup six.example " + server, "Address: 2001:db8::6\n", ""},
 		{"nslookup many.example " + server, "Address: 192.0.2.5\n", ""},
-		{"nslookup alias.example " + server, "nslookup: ", "has no address for alias.example."},
-		{"nslookup none.example " + server, "nslookup: ", "has no address for none.example."},
-		{"nslookup broken.example " + server, "nslookup: ", "says SERVFAIL to broken.example."},
-		{"nslookup nobody.example " + server + " >/dev/null 2>&1", "", "says NXDOMAIN to nobody.example."},
+		{"nslookup alias.example " + server, "nslookup: ", "no address for alias.example."},
+		{"nslookup none.example " + server, "nslookup: ", "no address for none.example."},
+		{"nslookup broken.example " + server, "nslookup: ", "reply SERVFAIL for broken.example."},
+		{"nslookup missing.example " + server + " >/dev/null 2>&1", "", "reply NXDOMAIN for missing.example."},
 		{"nslookup four.example " + closed.Addr().String(), "nslookup: ", "connection refused"},
 	} {
 		run, err := newCommand(c.text)
@@ -92,21 +92,21 @@ func TestLookup(t *testing.T) {
 		out, err := run(t.Context())
 		if !strings.Contains(string(out), c.out) || c.out == "" && len(out) > 0 ||
 			(c.err == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.err) {
-			t.Errorf("%s: %q, %v", c.text, out, err)
+			t.Errorf("%s: got output %q, error %v; want %q, %q", c.text, out, err, c.out, c.err)
 		}
 	}
 }
 
-// A server that says nothing is not waited for longer than the command may run.
-func TestLookupOfSilentServer(t *testing.T) {
+// A lookup ends with its context if the server does not reply.
+func TestLookupNoReply(t *testing.T) {
 	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	asked := make(chan struct{})
+	received := make(chan struct{})
 	go func() {
-		defer close(asked)
+		defer close(received)
 		_, _, _ = silent.ReadFrom(make([]byte, 512))
 	}()
 	l, err := parseLookup([]string{"a.example", silent.LocalAddr().String()})
@@ -114,12 +114,12 @@ func TestLookupOfSilentServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() { <-asked; cancel() }()
+	go func() { <-received; cancel() }()
 	if err := l.run(ctx, nil); err == nil || !strings.Contains(err.Error(), "in time") {
-		t.Error(err)
+		t.Errorf("canceled lookup: got error %v, want no reply in time", err)
 	}
-	if err := l.run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "no answer from") {
-		t.Error(err)
+	if err := l.run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "no reply in time") {
+		t.Errorf("lookup without a reply: got error %v, want no reply in time", err)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestParseLookup(t *testing.T) {
 		"a.example ns:10053":    "ns:10053",
 	} {
 		if l, err := parseLookup(strings.Fields(text)); err != nil || l.server != want || l.name != "a.example." {
-			t.Errorf("%s: %+v, %v", text, l, err)
+			t.Errorf("parseLookup(%q): got %+v, error %v, want a.example. at %q", text, l, err, want)
 		}
 	}
 	for text, want := range map[string]string{
@@ -146,22 +146,22 @@ func TestParseLookup(t *testing.T) {
 		"a.example ::1:x": "want SERVER[:PORT]",
 	} {
 		if _, err := parseLookup(strings.Fields(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", text, err)
+			t.Errorf("parseLookup(%q): got error %v, want %q", text, err, want)
 		}
 	}
 }
 
-// A program of that name is run, if there is one, whether by a shell or without;
-// with a shell and without the program, ours.
-func TestWhoseLookup(t *testing.T) {
+// newCommand prefers an nslookup in PATH, with or without a shell, to the built-in
+// one.
+func TestLookupPrefersProgram(t *testing.T) {
 	sh, err := exec.LookPath("sh")
 	if err != nil {
-		t.Fatal("no shell, which this is held against")
+		t.Fatal("sh not found")
 	}
 	server := nameserver(t, func(_ dns.Question, r *dns.Msg, _ string) { r.Rcode = dns.RcodeRefused })
 	dir := t.TempDir()
 	t.Setenv("PATH", dir)
-	says := func(text, want string) {
+	prints := func(text, want string) {
 		t.Helper()
 		run, err := newCommand(text)
 		if err != nil {
@@ -170,22 +170,22 @@ func TestWhoseLookup(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		if out, _ := run(ctx); !strings.Contains(string(out), want) {
-			t.Errorf("%s says %q, want %s", text, out, want)
+			t.Errorf("%s: got output %q, want %q", text, out, want)
 		}
 	}
-	theirs := filepath.Join(dir, "nslookup")
-	if err := os.WriteFile(theirs, []byte("#!"+sh+"\necho theirs $#\n"), 0o755); err != nil {
+	program := filepath.Join(dir, "nslookup")
+	if err := os.WriteFile(program, []byte("#!"+sh+"\necho program $#\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	says("nslookup a 'b c'", "theirs 2")
+	prints("nslookup a 'b c'", "program 2")
 	if err := os.Symlink(sh, filepath.Join(dir, "sh")); err != nil {
 		t.Fatal(err)
 	}
-	says("nslookup a b; echo more", "more")
-	says("nslookup a b", "theirs 2")
-	if err := os.Remove(theirs); err != nil {
+	prints("nslookup a b; echo more", "more")
+	prints("nslookup a b", "program 2")
+	if err := os.Remove(program); err != nil {
 		t.Fatal(err)
 	}
-	says("nslookup a.example "+server, "says REFUSED")
-	says("nslookup a.example "+server+" || echo the shell", "the shell")
+	prints("nslookup a.example "+server, "reply REFUSED")
+	prints("nslookup a.example "+server+" || echo the shell", "the shell")
 }

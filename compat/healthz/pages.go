@@ -3,75 +3,50 @@ package healthz
 import (
 	"fmt"
 	"html"
-	"io"
-	"log"
 	"net/http"
 	"time"
 )
 
-// indexPath is the page about all commands.
+// indexPath is the page that lists all commands.
 const indexPath = "/"
 
-// What a client may take: the limits of package web, whose sites belong to the
-// plans of a Corefile, which there is none of here.
-const (
-	headerTimeout = 5 * time.Second
-	bodyTimeout   = time.Second
-	writeTimeout  = 30 * time.Second
-	idleTimeout   = 2 * time.Minute
-)
-
-// pages is what is served over HTTP.
+// pages serves the index and a page for each command.
 type pages struct {
-	checks []*check
-	output bool // is shown
-}
-
-func (p pages) server() *http.Server {
-	return &http.Server{
-		Handler:           p,
-		ReadHeaderTimeout: headerTimeout,
-		IdleTimeout:       idleTimeout,
-		ErrorLog:          log.New(io.Discard, "", 0), // of clients that go away
-	}
+	checks     []*check
+	showOutput bool
 }
 
 func (p pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	control := http.NewResponseController(w)
-	_ = control.SetWriteDeadline(time.Now().Add(writeTimeout))
-	if r.Body != http.NoBody { // without one, reading goes on to see whether the client is still there
-		_ = control.SetReadDeadline(time.Now().Add(bodyTimeout))
-	}
 	if r.URL.Path == indexPath {
 		p.index(w)
 		return
 	}
 	for _, c := range p.checks {
 		if c.url == r.URL.Path {
-			p.state(w, c)
+			p.check(w, c)
 			return
 		}
 	}
 	http.NotFound(w, r)
 }
 
-// state is the page of one command.
-func (p pages) state(w http.ResponseWriter, c *check) {
+// check writes the page of one command.
+func (p pages) check(w http.ResponseWriter, c *check) {
 	output, err := c.health(time.Now())
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("X-Content-Type-Options", "nosniff") // the output is anybody's
+	w.Header().Set("X-Content-Type-Options", "nosniff") // the output is untrusted
 	if err != nil {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		fmt.Fprintln(w, err)
-	} else if !p.output {
+	} else if !p.showOutput {
 		fmt.Fprint(w, "ok")
 	}
-	if p.output {
-		_, _ = w.Write(output) // a prober that goes away is no matter
+	if p.showOutput {
+		_, _ = w.Write(output) // fails only if the client disconnects
 	}
 }
 
-// index is the page about all commands, for people.
+// index writes the page of all commands.
 func (p pages) index(w http.ResponseWriter) {
 	now := time.Now()
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")

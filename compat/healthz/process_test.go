@@ -14,21 +14,21 @@ import (
 	"time"
 )
 
-// soon waits until ok.
-func soon(t *testing.T, what string, ok func() bool) {
+// eventually waits until ok returns true.
+func eventually(t *testing.T, failure string, ok func() bool) {
 	t.Helper()
-	for within := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(within) {
-			t.Fatalf("timeout: %s", what)
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after 20s: %s", failure)
 		}
 	}
 }
 
-// pid waits for a file that a shell writes its number into.
+// pid waits for a process ID in a file and returns it.
 func pid(t *testing.T, file string) int {
 	t.Helper()
 	n := 0
-	soon(t, "no number in "+file, func() bool {
+	eventually(t, "no process ID in "+file, func() bool {
 		text, _ := os.ReadFile(file)
 		var err error
 		n, err = strconv.Atoi(strings.TrimSpace(string(text)))
@@ -37,8 +37,9 @@ func pid(t *testing.T, file string) int {
 	return n
 }
 
-// adopt makes this process inherit orphans, as process 1 of a container does.
-func adopt(t *testing.T) {
+// becomeSubreaper makes this process the parent of orphans, as process 1 of a
+// container is.
+func becomeSubreaper(t *testing.T) {
 	t.Helper()
 	const setChildSubreaper = 36 // prctl(2)
 	set := func(on uintptr) {
@@ -50,12 +51,11 @@ func adopt(t *testing.T) {
 	t.Cleanup(func() { set(0) })
 }
 
-func gone(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
+func ended(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
 
-// The end of its time takes a command with all whom it has started, and nobody
-// stays as a zombie.
-func TestProcessIsKilled(t *testing.T) {
-	adopt(t)
+// Canceling kills a command and its children and leaves no zombie.
+func TestProcessCanceled(t *testing.T) {
+	becomeSubreaper(t)
 	dir := t.TempDir()
 	first, second := filepath.Join(dir, "first"), filepath.Join(dir, "second")
 	run, err := newCommand("sleep 1000 & echo $! >" + first + "; (sleep 1000 & echo $! >" + second + "; wait) & echo started; wait")
@@ -66,7 +66,7 @@ func TestProcessIsKilled(t *testing.T) {
 	var pids []int
 	go func() {
 		defer cancel()
-		for range 2000 { // not by t, which this goroutine may not end
+		for range 2000 { // t.Fatal is not allowed in this goroutine
 			a, _ := os.ReadFile(first)
 			b, _ := os.ReadFile(second)
 			if strings.HasSuffix(string(a), "\n") && strings.HasSuffix(string(b), "\n") {
@@ -77,22 +77,21 @@ func TestProcessIsKilled(t *testing.T) {
 	}()
 	out, err := run(ctx)
 	if err == nil || string(out) != "started\n" {
-		t.Errorf("%q, %v", out, err)
+		t.Errorf("got output %q, error %v; want \"started\\n\" and an error", out, err)
 	}
 	for _, file := range []string{first, second} {
 		pids = append(pids, pid(t, file))
 	}
 	for _, p := range pids {
-		if !gone(p) {
-			t.Errorf("process %d is still there", p)
+		if !ended(p) {
+			t.Errorf("process %d exists after the end of its command", p)
 		}
 	}
 }
 
-// A command that ends is not waited for longer because of whom it has left behind,
-// and they are killed.
-func TestProcessLeavesNobody(t *testing.T) {
-	adopt(t)
+// The end of a command kills its background children.
+func TestProcessBackgroundChild(t *testing.T) {
+	becomeSubreaper(t)
 	file := filepath.Join(t.TempDir(), "pid")
 	run, err := newCommand("sleep 1000 & echo $! >" + file + "; echo done")
 	if err != nil {
@@ -100,16 +99,15 @@ func TestProcessLeavesNobody(t *testing.T) {
 	}
 	out, err := run(t.Context())
 	if err != nil || string(out) != "done\n" {
-		t.Errorf("%q, %v", out, err)
+		t.Errorf("got output %q, error %v; want \"done\\n\" and none", out, err)
 	}
-	if p := pid(t, file); !gone(p) {
-		t.Errorf("process %d is still there", p)
+	if p := pid(t, file); !ended(p) {
+		t.Errorf("process %d exists after the end of its command", p)
 	}
 }
 
-// Somebody who has left the process group holds the output open: the command ends
-// without him.
-func TestProcessWithoutItsOutput(t *testing.T) {
+// A process outside the group that keeps the output open does not delay the end.
+func TestProcessOutputHeldOpen(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")
 	run, err := newCommand(`setsid sh -c 'echo $$ >` + file + `; exec sleep 1000' & until [ -s ` + file + ` ]; do sleep 0.01; done; echo done`)
 	if err != nil {
@@ -118,17 +116,17 @@ func TestProcessWithoutItsOutput(t *testing.T) {
 	defer func() { _ = syscall.Kill(pid(t, file), syscall.SIGKILL) }()
 	out, err := run(t.Context())
 	if err != nil || string(out) != "done\n" {
-		t.Errorf("%q, %v", out, err)
+		t.Errorf("got output %q, error %v; want \"done\\n\" and none", out, err)
 	}
 }
 
-func TestProcessOutputIsBounded(t *testing.T) {
+func TestProcessOutputLimit(t *testing.T) {
 	run, err := newCommand("head -c 3000000 /dev/zero | tr '\\0' x; echo end >&2; exit 3")
 	if err != nil {
 		t.Fatal(err)
 	}
 	out, err := run(t.Context())
 	if err == nil || err.Error() != "exit status 3" || string(out) != strings.Repeat("x", maxOutput) {
-		t.Errorf("%d bytes, %v", len(out), err)
+		t.Errorf("got %d bytes, error %v; want %d bytes and exit status 3", len(out), err, maxOutput)
 	}
 }

@@ -8,33 +8,33 @@ import (
 	"strings"
 )
 
-// A simple is a command that needs no shell: a program, its arguments, and whether
-// what it writes is kept.
+// A simple is a simple command of the shell's grammar: a program with arguments.
 type simple struct {
-	words     []string
-	out, errs bool
+	words          []string
+	stdout, stderr bool // keep this output; false if redirected to /dev/null
 }
 
 var errEmpty = errors.New("want a command, got none")
 
-// redirection is what is understood of them: to nowhere, and to each other.
+// redirection matches the supported redirections: to /dev/null and to each other.
 var redirection = regexp.MustCompile(`^([12]?)>(>?[ \t]*/dev/null|&1|&2)(?:[ \t]|$)`)
 
-// anyRedirection is how they all begin.
+// anyRedirection matches the start of every redirection.
 var anyRedirection = regexp.MustCompile(`^[0-9]*[<>]`)
 
 var assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
 
-// ofShells are the first words of commands that no program does: POSIX.1-2024,
-// Shell Command Language, 2.4 and 2.15, and the built-ins that a program of that
-// name could not stand in for.
-var ofShells = strings.Fields(`if then else elif fi do done case esac while until for { } !
+// shellWords are the reserved words and built-in commands that only a shell can run:
+// POSIX.1-2024, Shell Command Language, 2.4 and 2.15, and built-ins that no program
+// of the same name replaces.
+var shellWords = strings.Fields(`if then else elif fi do done case esac while until for { } !
 	break : . continue eval exec exit export readonly return set shift times trap unset
 	cd command type ulimit umask wait read jobs fg bg alias unalias getopts hash`)
 
-// parse splits text as a shell would. The error says what only a shell understands.
+// parse parses text as a shell does. The error names the first part that needs a
+// shell.
 func parse(text string) (simple, error) {
-	s := simple{out: true, errs: true}
+	s := simple{stdout: true, stderr: true}
 	text = strings.Trim(text, " \t\n")
 	for {
 		text = strings.TrimLeft(text, " \t")
@@ -47,7 +47,7 @@ func parse(text string) (simple, error) {
 			continue
 		}
 		if found := anyRedirection.FindString(text); found != "" {
-			return s, fmt.Errorf("a redirection (%s) is understood as >/dev/null, 2>/dev/null and 2>&1 only", found)
+			return s, fmt.Errorf("redirection %s is not supported: use >/dev/null, 2>/dev/null or 2>&1", found)
 		}
 		word, rest, err := nextWord(text)
 		if err != nil {
@@ -55,10 +55,10 @@ func parse(text string) (simple, error) {
 		}
 		if plain := text[:len(text)-len(rest)]; len(s.words) == 0 {
 			if found := assignment.FindString(plain); found != "" {
-				return s, fmt.Errorf("an assignment (%s) is not understood", found)
+				return s, fmt.Errorf("assignment %s is not supported", found)
 			}
-			if slices.Contains(ofShells, plain) {
-				return s, fmt.Errorf("the shell's %s is not understood", plain)
+			if slices.Contains(shellWords, plain) {
+				return s, fmt.Errorf("the shell command %s is not supported", plain)
 			}
 		}
 		s.words = append(s.words, word)
@@ -70,31 +70,31 @@ func parse(text string) (simple, error) {
 	return s, nil
 }
 
-// redirect does as FROM>TO says, in the order of the text: 2>&1 takes over what
-// the standard output is by then.
+// redirect applies FROM>TO. The order of redirections matters: 2>&1 copies the
+// current state of standard output.
 func (s *simple) redirect(from, to string) {
-	kept := false
+	keep := false
 	switch to {
 	case "&1":
-		kept = s.out
+		keep = s.stdout
 	case "&2":
-		kept = s.errs
+		keep = s.stderr
 	}
 	if from == "2" {
-		s.errs = kept
+		s.stderr = keep
 	} else {
-		s.out = kept
+		s.stdout = keep
 	}
 }
 
-// special is what a shell sees in characters that stand outside quotes.
+// special names the meaning of characters outside quotes.
 var special = map[byte]string{
 	'|': "a pipe or list (|)", '&': "a list or background (&)", ';': "a list (;)", '\n': "a second line",
 	'(': "a group (()", ')': "a group ())", '$': "an expansion ($)", '`': "a substitution (`)",
 	'*': "a pattern (*)", '?': "a pattern (?)", '[': "a pattern ([)",
 }
 
-// nextWord takes the quotes off the word that text begins with.
+// nextWord returns the first word of text without its quotes, and the rest.
 func nextWord(text string) (word, rest string, err error) {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {
@@ -104,7 +104,7 @@ func nextWord(text string) (word, rest string, err error) {
 		case '\'':
 			inside, _, ended := strings.Cut(text[i+1:], "'")
 			if !ended {
-				return "", "", errors.New("a quote (') does not end")
+				return "", "", errors.New("unclosed quote '")
 			}
 			b.WriteString(inside)
 			i += len(inside) + 1
@@ -116,9 +116,9 @@ func nextWord(text string) (word, rest string, err error) {
 			i += n
 		case '\\':
 			if i++; i == len(text) {
-				return "", "", errors.New("there is nothing behind the last \\")
+				return "", "", errors.New("nothing follows the last \\")
 			}
-			if text[i] != '\n' { // which is a line that goes on
+			if text[i] != '\n' { // a continued line
 				b.WriteByte(text[i])
 			}
 		default:
@@ -130,7 +130,7 @@ func nextWord(text string) (word, rest string, err error) {
 				name, ok = "a home directory (~)", true
 			}
 			if ok {
-				return "", "", fmt.Errorf("%s is not understood", name)
+				return "", "", fmt.Errorf("%s is not supported", name)
 			}
 			b.WriteByte(c)
 		}
@@ -138,14 +138,15 @@ func nextWord(text string) (word, rest string, err error) {
 	return b.String(), "", nil
 }
 
-// quoted takes text up to the closing " and gives its length, that included.
+// quoted appends text up to the closing " to b and returns the length consumed,
+// including the ".
 func quoted(b *strings.Builder, text string) (int, error) {
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
 		case c == '"':
 			return i + 1, nil
 		case c == '$' || c == '`':
-			return 0, fmt.Errorf("%s is not understood", special[c])
+			return 0, fmt.Errorf("%s is not supported", special[c])
 		case c == '\\' && i+1 < len(text) && text[i+1] == '\n':
 			i++
 		case c == '\\' && i+1 < len(text) && strings.IndexByte("$`\"\\", text[i+1]) >= 0:
@@ -155,5 +156,5 @@ func quoted(b *strings.Builder, text string) (int, error) {
 			b.WriteByte(c)
 		}
 	}
-	return 0, errors.New("a quote (\") does not end")
+	return 0, errors.New("unclosed quote \"")
 }

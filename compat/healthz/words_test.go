@@ -11,8 +11,8 @@ import (
 
 func TestParse(t *testing.T) {
 	for _, c := range []struct {
-		text, words string // joined by |
-		out, errs   bool
+		text, words    string // joined by |
+		stdout, stderr bool   // kept
 	}{
 		{"nslookup kubernetes.default.svc.cluster.local 127.0.0.1 >/dev/null", "nslookup|kubernetes.default.svc.cluster.local|127.0.0.1", false, true},
 		{"a >/dev/null 2>&1", "a", false, false},
@@ -31,13 +31,13 @@ func TestParse(t *testing.T) {
 		{"a \\\nb", "a|b", true, true},
 	} {
 		s, err := parse(c.text)
-		if got := strings.Join(s.words, "|"); err != nil || got != c.words || s.out != c.out || s.errs != c.errs {
-			t.Errorf("%q: %s, %v, %v, %v", c.text, got, s.out, s.errs, err)
+		if got := strings.Join(s.words, "|"); err != nil || got != c.words || s.stdout != c.stdout || s.stderr != c.stderr {
+			t.Errorf("parse(%q): got %q, stdout %v, stderr %v, error %v; want %q, %v, %v", c.text, got, s.stdout, s.stderr, err, c.words, c.stdout, c.stderr)
 		}
 	}
 }
 
-func TestParseRefuses(t *testing.T) {
+func TestParseNeedsShell(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                  "want a command",
 		" \n":               "want a command",
@@ -57,38 +57,38 @@ func TestParseRefuses(t *testing.T) {
 		"a b?":              "a pattern (?)",
 		"a # b":             "a comment (#)",
 		"a ~":               "a home directory (~)",
-		"A=b c":             "an assignment (A=)",
-		"exit 1":            "the shell's exit",
-		"if true":           "the shell's if",
-		"! a":               "the shell's !",
-		"{ a":               "the shell's {",
-		"a > file":          "a redirection (>)",
-		"a >/dev/nullx":     "a redirection (>)",
-		"a 2>x":             "a redirection (2>)",
-		"a 3>&1":            "a redirection (3>)",
-		"a < /dev/null":     "a redirection (<)",
-		"a 'b":              "a quote (') does not end",
-		`a "b`:              "a quote (\") does not end",
-		`a "b\"`:            "a quote (\") does not end",
-		`a \`:               "nothing behind the last \\",
-		"a >/dev/null;exit": "a redirection (>)",
+		"A=b c":             "assignment A=",
+		"exit 1":            "the shell command exit",
+		"if true":           "the shell command if",
+		"! a":               "the shell command !",
+		"{ a":               "the shell command {",
+		"a > file":          "redirection >",
+		"a >/dev/nullx":     "redirection >",
+		"a 2>x":             "redirection 2>",
+		"a 3>&1":            "redirection 3>",
+		"a < /dev/null":     "redirection <",
+		"a 'b":              "unclosed quote '",
+		`a "b`:              "unclosed quote \"",
+		`a "b\"`:            "unclosed quote \"",
+		`a \`:               "nothing follows the last \\",
+		"a >/dev/null;exit": "redirection >",
 	} {
 		if s, err := parse(text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %q, %v, want %s", text, s.words, err, want)
+			t.Errorf("parse(%q): got %q, error %v, want error %q", text, s.words, err, want)
 		}
 	}
 }
 
-// What is understood means the same to a shell.
-func TestParseLikeShell(t *testing.T) {
+// parse and a shell agree on every text that parse accepts.
+func TestParseAgreesWithShell(t *testing.T) {
 	sh, err := exec.LookPath("sh")
 	if err != nil {
-		t.Fatal("no shell, which this is held against")
+		t.Fatal("sh not found; the test compares parse with it")
 	}
 	const program = `show() { printf '<%s>' "$@"; }; show `
 	r := rand.New(rand.NewPCG(1, 2))
 	pieces := strings.Split(`a b 1 2 ' ' ' " " \ $ > # ~ = { } | * [ ! - , . /dev/null >/dev/null 2>/dev/null >&1 \" \\ é`, " ")
-	understood := 0
+	accepted := 0
 	for range 4000 {
 		var b strings.Builder
 		b.WriteString("a ")
@@ -102,28 +102,28 @@ func TestParseLikeShell(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		understood++
+		accepted++
 		var want strings.Builder
 		for _, w := range s.words {
 			fmt.Fprintf(&want, "<%s>", w)
 		}
-		if !s.out {
+		if !s.stdout {
 			want.Reset()
 		}
 		got, err := exec.CommandContext(t.Context(), sh, "-c", program+b.String()).Output()
 		if err != nil || string(got) != want.String() {
-			t.Errorf("%q: %s, the shell has %s, %v", b.String(), &want, got, err)
+			t.Errorf("%q: parse returns %s, the shell prints %s, error %v", b.String(), &want, got, err)
 		}
 	}
-	if understood < 300 {
-		t.Errorf("only %d of the texts were understood", understood)
+	if accepted < 300 {
+		t.Errorf("parse accepted %d of 4000 texts, want at least 300", accepted)
 	}
 }
 
 func TestCommandWithoutShell(t *testing.T) {
 	cat, err := exec.LookPath("cat")
 	if err != nil {
-		t.Fatal("no cat, which this is held against")
+		t.Fatal("cat not found")
 	}
 	t.Setenv("PATH", t.TempDir())
 	for _, c := range []struct {
@@ -144,11 +144,11 @@ func TestCommandWithoutShell(t *testing.T) {
 			out, err := run(t.Context())
 			if !strings.HasSuffix(string(out), c.out) || c.out == "" && len(out) > 0 ||
 				(c.err == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.err) {
-				t.Errorf("%s: %q, %v", c.text, out, err)
+				t.Errorf("%s: got output %q, error %v; want %q, %q", c.text, out, err, c.out, c.err)
 			}
 		}
 	}
 	if _, err := newCommand("a | b"); err == nil || !slices.Contains(strings.Fields(err.Error()), "(sh)") {
-		t.Error(err)
+		t.Errorf("newCommand(a | b) without a shell: got error %v, want one about sh", err)
 	}
 }

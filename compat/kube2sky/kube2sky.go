@@ -24,6 +24,7 @@ import (
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/internal/etcdclient"
+	"github.com/seamark/seamark/internal/status"
 	"github.com/seamark/seamark/metrics"
 )
 
@@ -91,7 +92,7 @@ func (o *Options) cluster() cluster.Options {
 func Run(ctx context.Context, o Options) error {
 	listener, err := net.Listen("tcp", o.Listen)
 	if err != nil {
-		return fmt.Errorf("serving pages: %w: see --healthz-port", err)
+		return fmt.Errorf("serving status pages: %w: see --healthz-port", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
@@ -108,15 +109,6 @@ func Run(ctx context.Context, o Options) error {
 	all.Go(func() { source.Run(ctx, state) })
 	all.Go(func() { w.run(ctx, o.Etcd) })
 
-	o.Log.Info("kube2sky serves", "address", listener.Addr())
-	server := (&pages{ready: w.ready.Load, metrics: registry}).server()
-	served := make(chan error, 1)
-	all.Go(func() { served <- server.Serve(listener) })
-	select {
-	case <-ctx.Done():
-		_ = server.Close() // a page that is being read is cut off: there is nothing to save
-		return nil
-	case err := <-served:
-		return fmt.Errorf("serving pages: %w", err)
-	}
+	o.Log.Info("Serving status pages", "address", listener.Addr())
+	return status.Serve(ctx, listener, &pages{ready: w.ready.Load, metrics: status.Metrics(registry)})
 }

@@ -15,33 +15,35 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/internal/flags"
 	"github.com/seamark/seamark/internal/kubednsconfig"
+	"github.com/spf13/pflag"
 )
 
-// Flags are those of kube-dns, and a few of ours. DefaultFlags has the defaults.
+// Flags are the flags of kube-dns and a few of Seamark.
 type Flags struct {
 	Domain             string
 	Nameservers        string // ip[:port],…; only without a ConfigMap
-	Federations        string // name=domain,…; likewise
-	Kubeconfig, Master string // "" and "" is the pod's own cluster
+	Federations        string // name=domain,…; only without a ConfigMap
+	Kubeconfig, Master string // both empty: the pod's own cluster
 	HealthzPort        uint16
 	BindAddress        string
 	Port               uint16
 	ConfigMapNamespace string
-	ConfigMap          string // "" is none
-	ConfigDir          string // "" is none
+	ConfigMap          string // may be empty
+	ConfigDir          string // may be empty
 	ConfigPeriod       time.Duration
 	InitialSyncTimeout time.Duration
 	Profiling          bool
 
-	// Ours.
-	CacheSize int // answers of other servers, and as many denials; 0 is no cache
+	// Flags that kube-dns does not have.
+	CacheSize int // capacity for positive and for negative answers; 0: no cache
 	Wildcards bool
-	CacheFor  string // who may see /cache: local, any
+	CacheFor  string // clients that may read /cache: local, any
 	Lameduck  time.Duration
 }
 
-// DefaultFlags are kube-dns's.
+// DefaultFlags returns the defaults of kube-dns.
 func DefaultFlags() Flags {
 	return Flags{
 		Domain: "cluster.local.", HealthzPort: 8081, BindAddress: "0.0.0.0", Port: 53,
@@ -50,16 +52,37 @@ func DefaultFlags() Flags {
 	}
 }
 
-// Corefile is what the flags and the environment mean, as the text of a Corefile,
-// and in notes what of them means nothing. getenv gives the environment's
-// variables.
+// AddFlags adds kube-dns's flags to f. Their defaults are the current values.
+func (f *Flags) AddFlags(set *pflag.FlagSet) {
+	set.StringVar(&f.Domain, "domain", f.Domain, "`ZONE` of the cluster")
+	set.StringVar(&f.Nameservers, "nameservers", "", "`IP[:PORT],…` of the upstreams without a ConfigMap (default those in /etc/resolv.conf)")
+	set.StringVar(&f.Kubeconfig, "kubecfg-file", "", "kubeconfig `FILE` of the cluster (default the pod's service account)")
+	set.StringVar(&f.Master, "kube-master-url", "", "`URL` of the API server; may contain environment variables ($NAME)")
+	set.Var((*flags.Port)(&f.HealthzPort), "healthz-port", "`PORT` of /readiness and /cache")
+	set.StringVar(&f.BindAddress, "dns-bind-address", f.BindAddress, "`ADDRESS` to listen on")
+	set.Var((*flags.Port)(&f.Port), "dns-port", "`PORT` to listen on, UDP and TCP")
+	set.StringVar(&f.Federations, "federations", "", "`NAME=DOMAIN,…` without a ConfigMap")
+	set.StringVar(&f.ConfigMapNamespace, "config-map-namespace", f.ConfigMapNamespace, "`NAMESPACE` of --config-map")
+	set.StringVar(&f.ConfigMap, "config-map", "", "`NAME` of the ConfigMap to follow through the API server")
+	set.StringVar(&f.ConfigDir, "config-dir", "", "`DIR` with the mounted ConfigMap to follow")
+	set.DurationVar(&f.ConfigPeriod, "config-period", f.ConfigPeriod, "poll --config-dir at this interval, for file systems without change notification")
+	set.DurationVar(&f.InitialSyncTimeout, "initial-sync-timeout", f.InitialSyncTimeout, "log after this time that the cluster's data is incomplete; other names are answered at once")
+	set.BoolVar(&f.Profiling, "profiling", false, "serve profiles at localhost:6060")
+	set.IntVar(&f.CacheSize, "cache-size", f.CacheSize, "cache this many positive and as many negative answers of upstreams; 0 disables the cache")
+	set.BoolVar(&f.Wildcards, "wildcards", f.Wildcards, "let * match any label in queries")
+	set.StringVar(&f.CacheFor, "cache-for", f.CacheFor, "clients that may read /cache: local (this host) or any")
+	set.DurationVar(&f.Lameduck, "lameduck", f.Lameduck, "keep answering for this time after SIGTERM")
+}
+
+// Corefile returns the Corefile for the flags and the environment, and a note for
+// each flag that is ignored. getenv returns environment variables.
 func (f Flags) Corefile(getenv func(string) string) (text string, notes []string, err error) {
 	w := flagWriter{Flags: f, getenv: getenv}
 	w.block()
 	return w.text.String(), w.notes, errors.Join(w.errs...)
 }
 
-// A flagWriter writes the Corefile, and gathers everything that is wrong.
+// A flagWriter writes the Corefile and collects all mistakes.
 type flagWriter struct {
 	Flags
 	getenv func(string) string
@@ -72,45 +95,37 @@ func (w *flagWriter) line(format string, args ...any) {
 	fmt.Fprintf(&w.text, "    "+format+"\n", args...)
 }
 
-func (w *flagWriter) wrong(format string, args ...any) {
+func (w *flagWriter) fail(format string, args ...any) {
 	w.errs = append(w.errs, fmt.Errorf(format, args...))
 }
 
 func (w *flagWriter) block() {
 	fmt.Fprintf(&w.text, ".:%d {\n", w.Port)
 	if addr, err := netip.ParseAddr(w.BindAddress); err != nil {
-		w.wrong("--dns-bind-address: want an IP address, got %q", w.BindAddress)
+		w.fail("--dns-bind-address: want an IP address, got %q", w.BindAddress)
 	} else {
 		w.line("bind %s", addr)
 	}
-	w.line("errors {\n        consolidate 30s . warning show_first\n    }") // a dead upstream is one line
+	w.line("errors {\n        consolidate 30s . warning show_first\n    }") // a failing upstream logs one line
 	w.line("kubedns_status :%d {\n        cache %s\n    }", w.HealthzPort, w.CacheFor)
 	if w.CacheFor != "local" && w.CacheFor != "any" {
-		w.wrong("--cache-for: want local or any, got %q", w.CacheFor)
+		w.fail("--cache-for: want local or any, got %q", w.CacheFor)
 	}
 	for _, p := range [...]struct {
 		name string
 		port uint16
 	}{{"--dns-port", w.Port}, {"--healthz-port", w.HealthzPort}} {
 		if p.port == 0 {
-			w.wrong("%s: want a port of 1..65535, got 0", p.name)
+			w.fail("%s: want a port of 1..65535, got 0", p.name)
 		}
 	}
 	if w.CacheSize < 0 {
-		w.wrong("--cache-size: want 0 or more, got %d", w.CacheSize)
+		w.fail("--cache-size: want 0 or more, got %d", w.CacheSize)
 	}
-	for _, t := range [...]struct {
-		name       string
-		time       time.Duration
-		least, max time.Duration
-	}{
-		{"--lameduck", w.Lameduck, 0, time.Hour}, {"--initial-sync-timeout", w.InitialSyncTimeout, 0, time.Hour},
-		{"--config-period", w.ConfigPeriod, 10 * time.Millisecond, 24 * time.Hour},
-	} {
-		if t.time < t.least || t.time > t.max {
-			w.wrong("%s: want %s..%s, got %s", t.name, t.least, t.max, t.time)
-		}
-	}
+	w.errs = append(w.errs,
+		flags.CheckRange("--lameduck", w.Lameduck, 0, time.Hour),
+		flags.CheckRange("--initial-sync-timeout", w.InitialSyncTimeout, 0, time.Hour),
+		flags.CheckRange("--config-period", w.ConfigPeriod, 10*time.Millisecond, 24*time.Hour))
 	w.metrics()
 	if w.Profiling {
 		w.line("pprof localhost:6060")
@@ -120,7 +135,7 @@ func (w *flagWriter) block() {
 	}
 	w.line("header {\n        response set ra\n    }")
 	w.line("template CH ANY . {\n        rcode SERVFAIL\n    }")
-	w.line("chaos {\n        statistics\n    }") // dnsmasq's, which a sidecar asks for
+	w.line("chaos {\n        statistics\n    }") // dnsmasq's counters, which a sidecar polls
 	w.line("loadbalance")
 	w.kubernetes()
 	w.configMap()
@@ -131,14 +146,14 @@ func (w *flagWriter) block() {
 	w.text.WriteString("}\n")
 }
 
-// metrics are on if the environment says where.
+// metrics enables metrics if the environment sets their port.
 func (w *flagWriter) metrics() {
 	port := w.getenv("PROMETHEUS_PORT")
 	if port == "" {
 		return
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		w.wrong("PROMETHEUS_PORT: want a port of 1..65535, got %q", port)
+		w.fail("PROMETHEUS_PORT: want a port of 1..65535, got %q", port)
 	}
 	path := w.getenv("PROMETHEUS_PATH")
 	if path == "" {
@@ -157,7 +172,7 @@ func (w *flagWriter) metrics() {
 func (w *flagWriter) kubernetes() {
 	domain := strings.ToLower(strings.TrimSuffix(w.Domain, "."))
 	if !kubednsconfig.IsSubdomain(domain) {
-		w.wrong("--domain: want a name of DNS-1123 labels such as cluster.local., got %q", w.Domain)
+		w.fail("--domain: want a name of DNS-1123 labels such as cluster.local., got %q", w.Domain)
 	}
 	w.line("kubernetes %s in-addr.arpa ip6.arpa {", domain)
 	w.source("    ")
@@ -172,18 +187,18 @@ func (w *flagWriter) kubernetes() {
 	w.line("}")
 }
 
-// source says where the cluster is.
+// source writes the location of the API server.
 func (w *flagWriter) source(indent string) {
 	master := os.Expand(w.Master, w.getenv)
 	if master != "" {
 		u, err := url.Parse(master)
 		if err != nil || u.Scheme == "" || u.Host == "" {
-			w.wrong("--kube-master-url: want a URL such as https://10.0.0.1:6443, got %q", w.Master)
+			w.fail("--kube-master-url: want a URL such as https://10.0.0.1:6443, got %q", w.Master)
 		}
 	}
 	switch {
 	case w.Kubeconfig != "" && master != "":
-		w.wrong("--kubecfg-file and --kube-master-url: want one of them: the file can name the server")
+		w.fail("--kubecfg-file and --kube-master-url: want one of them: the file can name the server")
 	case w.Kubeconfig != "":
 		w.line("%skubeconfig %s", indent, w.word("--kubecfg-file", w.Kubeconfig))
 	case master != "":
@@ -191,13 +206,13 @@ func (w *flagWriter) source(indent string) {
 	}
 }
 
-// configMap says who else is asked.
+// configMap writes the upstreams for names outside the cluster.
 func (w *flagWriter) configMap() {
 	switch {
 	case w.ConfigMap != "" && w.ConfigDir != "":
-		w.wrong("--config-map and --config-dir: want one of them")
+		w.fail("--config-map and --config-dir: want one of them")
 	case w.ConfigMap != "" && (!kubednsconfig.IsLabel(w.ConfigMapNamespace) || !kubednsconfig.IsSubdomain(w.ConfigMap)):
-		w.wrong("--config-map-namespace and --config-map: want the names of a namespace and of a ConfigMap, got %q and %q", w.ConfigMapNamespace, w.ConfigMap)
+		w.fail("--config-map-namespace and --config-map: want the names of a namespace and of a ConfigMap, got %q and %q", w.ConfigMapNamespace, w.ConfigMap)
 	case w.ConfigMap != "":
 		w.line("kubedns_config %s {", w.word("--config-map", w.ConfigMapNamespace+"/"+w.ConfigMap))
 		w.source("    ")
@@ -213,25 +228,25 @@ func (w *flagWriter) configMap() {
 		w.line("    policy sequential")
 		w.line("}")
 	default:
-		w.alone()
+		w.withoutConfigMap()
 		return
 	}
 	for _, f := range [...]struct{ name, value string }{{"--nameservers", w.Nameservers}, {"--federations", w.Federations}} {
 		if f.value != "" {
-			w.notes = append(w.notes, f.name+" means nothing beside a ConfigMap, which says that itself")
+			w.notes = append(w.notes, f.name+" is ignored: the ConfigMap replaces it")
 		}
 	}
 }
 
-// alone is who else is asked if there is no ConfigMap.
-func (w *flagWriter) alone() {
+// withoutConfigMap writes the upstreams and federations of the flags.
+func (w *flagWriter) withoutConfigMap() {
 	to := "/etc/resolv.conf"
 	if w.Nameservers != "" {
 		var servers []string
 		for text := range strings.SplitSeq(w.Nameservers, ",") {
 			addr, ok := kubednsconfig.ParseAddress(strings.TrimSpace(text))
 			if !ok {
-				w.wrong("--nameservers: want IP or IP:PORT, got %q", text)
+				w.fail("--nameservers: want IP or IP:PORT, got %q", text)
 			}
 			if !slices.Contains(servers, addr.String()) {
 				servers = append(servers, addr.String())
@@ -245,23 +260,23 @@ func (w *flagWriter) alone() {
 	}
 	c, err := kubednsconfig.Parse(map[string]string{"federations": w.Federations})
 	if err != nil {
-		w.wrong("--federations: %w", err)
+		w.fail("--federations: %w", err)
 	}
 	w.line("federation {")
 	for _, f := range c.Federations {
-		if f.Name == "import" { // a Corefile would read a file
-			w.wrong("--federations: a federation cannot be called import here: give it in a ConfigMap")
+		if f.Name == "import" { // the Corefile would import a file
+			w.fail("--federations: the name import has a meaning in a Corefile: set this federation in a ConfigMap")
 		}
 		w.line("    %s %s", f.Name, f.Domain)
 	}
 	w.line("}")
 }
 
-// word writes one that may have any characters.
+// word returns text as a word of a Corefile.
 func (w *flagWriter) word(flag, text string) string {
 	written, err := corefile.Word(text)
 	if err != nil {
-		w.wrong("%s: %w", flag, err)
+		w.fail("%s: %w", flag, err)
 	}
 	return written
 }

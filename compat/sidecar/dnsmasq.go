@@ -13,78 +13,78 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// counted is what dnsmasq counts since it started, or since it last read its hosts
-// files: each is a name of class CHAOS, NAME.bind, whose TXT record is a number.
-var counted = [...]struct{ name, help string }{
-	{"hits", "Answers that dnsmasq gave by itself, from its cache or from hosts."},
-	{"misses", "Questions that dnsmasq forwarded."},
-	{"evictions", "Entries that dnsmasq took out of its cache before their time."},
-	{"insertions", "Entries that dnsmasq put into its cache."},
+// counters are dnsmasq's counters since its start, or since it last read its hosts
+// files. Each is the TXT record of NAME.bind in class CHAOS.
+var counters = [...]struct{ name, help string }{
+	{"hits", "Queries that dnsmasq answered from its cache or its hosts files."},
+	{"misses", "Queries that dnsmasq forwarded."},
+	{"evictions", "Cache entries that dnsmasq evicted before they expired."},
+	{"insertions", "Entries that dnsmasq inserted into its cache."},
 }
 
-// sizeName is the number of entries that dnsmasq's cache may have.
+// sizeName is the name of the capacity of dnsmasq's cache.
 const sizeName = "cachesize"
 
-// statistics is what dnsmasq says of itself. One goroutine calls poll.
+// statistics holds dnsmasq's counters. One goroutine calls poll.
 type statistics struct {
 	server   string
 	log      *slog.Logger
-	counters [len(counted)]*metrics.Counter
-	last     [len(counted)]uint64 // what dnsmasq said in the last round that succeeded
+	counters [len(counters)]*metrics.Counter
+	last     [len(counters)]uint64 // of the last successful poll
 	size     atomic.Uint64
 	errors   *metrics.Counter
-	state    state
+	result   lastResult
 }
 
 func newStatistics(server string, r *metrics.Registry, namespace string, log *slog.Logger) *statistics {
-	s := &statistics{server: server, log: log.With("server", server)}
-	for i, c := range counted {
-		s.counters[i] = r.Counter(full(namespace, "dnsmasq", c.name), c.help)
+	s := &statistics{server: server, log: log.With("address", server)}
+	for i, c := range counters {
+		s.counters[i] = r.Counter(metricName(namespace, "dnsmasq", c.name), c.help)
 	}
-	r.Gauge(full(namespace, "dnsmasq", "max_size"), "Entries that dnsmasq's cache may have.", func() float64 { return float64(s.size.Load()) })
-	s.errors = r.Counter(full(namespace, "dnsmasq", "errors"), "Rounds of questions for dnsmasq's statistics that failed.")
+	r.Gauge(metricName(namespace, "dnsmasq", "max_size"), "Capacity of dnsmasq's cache in entries.", func() float64 { return float64(s.size.Load()) })
+	s.errors = r.Counter(metricName(namespace, "dnsmasq", "errors"), "Failed polls of dnsmasq's statistics.")
 	return s
 }
 
-// poll asks one round of questions. It counts only if each has an answer, so that
-// the numbers are of about one moment.
+// poll queries all counters. It updates the metrics only if every query succeeds, so
+// that they belong together.
 func (s *statistics) poll(ctx context.Context) {
-	var now [len(counted)]uint64
-	size, err := s.ask(ctx, sizeName)
+	var now [len(counters)]uint64
+	size, err := s.query(ctx, sizeName)
 	for i := range now {
 		if err == nil {
-			now[i], err = s.ask(ctx, counted[i].name)
+			now[i], err = s.query(ctx, counters[i].name)
 		}
 	}
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return // the sidecar ends
+		return // the sidecar ends: no result
 	}
 	if err != nil {
 		s.errors.Add(1)
-		s.log.Log(ctx, s.state.level(false, slog.LevelWarn), "no statistics of dnsmasq", "error", err)
+		s.log.Log(ctx, s.result.level(false, slog.LevelWarn), "Polling dnsmasq's statistics failed", "error", err)
 		return
 	}
 	s.size.Store(size)
 	for i, n := range now {
-		s.counters[i].Add(since(s.last[i], n))
+		s.counters[i].Add(increase(s.last[i], n))
 	}
 	s.last = now
-	s.log.Log(ctx, s.state.level(true, slog.LevelInfo), "statistics of dnsmasq", "cachesize", size, "hits", now[0], "misses", now[1])
+	s.log.Log(ctx, s.result.level(true, slog.LevelInfo), "Polled dnsmasq's statistics", "cachesize", size, "hits", now[0], "misses", now[1])
 }
 
-// since is what was counted between two readings. A number that went down began
-// again from zero: dnsmasq has been restarted, or, as it sets back only some of
-// them then, has read its hosts files again.
-func since(last, now uint64) uint64 {
+// increase returns the increase of a counter between two polls. A lower value
+// means that dnsmasq reset the counter: it restarted or, which resets only some
+// counters, read its hosts files again.
+func increase(last, now uint64) uint64 {
 	if now < last {
 		return now
 	}
 	return now - last
 }
 
-// ask puts the question for one number.
-func (s *statistics) ask(ctx context.Context, what string) (uint64, error) {
-	name := what + ".bind."
+// query returns the number in the TXT record of label.bind.
+func (s *statistics) query(ctx context.Context, label string) (uint64, error) {
+	name := label + ".bind."
 	m := new(dns.Msg)
 	m.SetQuestion(name, dns.TypeTXT)
 	m.Question[0].Qclass = dns.ClassCHAOS
@@ -104,5 +104,5 @@ func (s *statistics) ask(ctx context.Context, what string) (uint64, error) {
 		}
 		return n, nil
 	}
-	return 0, fmt.Errorf("%s: %s answers %s without a TXT record: is it dnsmasq, and without --no-ident?", name, s.server, rcode(reply))
+	return 0, fmt.Errorf("%s: %s replied %s without a TXT record: check that it is dnsmasq without --no-ident", name, s.server, rcode(reply))
 }

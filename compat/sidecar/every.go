@@ -6,28 +6,29 @@ import (
 	"time"
 )
 
-// spread is a first delay: sidecars that start together do not ask together.
-func spread(interval time.Duration) time.Duration { return rand.N(interval) }
+// randomDelay returns a delay below interval, so that sidecars that start together
+// do not probe together.
+func randomDelay(interval time.Duration) time.Duration { return rand.N(interval) }
 
-// every calls do after a first delay and then once per interval, until ctx ends. do
-// gets a context that ends with its interval, and returns when that does.
-func every(ctx context.Context, first, interval time.Duration, do func(context.Context)) {
-	delay := time.NewTimer(first)
-	defer delay.Stop()
+// every calls do after delay and then once per interval until ctx ends. The context
+// of each call ends after one interval; do returns when it ends.
+func every(ctx context.Context, delay, interval time.Duration, do func(context.Context)) {
+	first := time.NewTimer(delay)
+	defer first.Stop()
 	select {
 	case <-ctx.Done():
 		return
-	case <-delay.C:
+	case <-first.C:
 	}
-	turns := time.NewTicker(interval)
-	defer turns.Stop()
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
 	for ctx.Err() == nil {
-		turn, cancel := context.WithTimeout(ctx, interval)
-		do(turn)
+		callCtx, cancel := context.WithTimeout(ctx, interval)
+		do(callCtx)
 		cancel()
 		select {
 		case <-ctx.Done():
-		case <-turns.C:
+		case <-ticker.C:
 		}
 	}
 }

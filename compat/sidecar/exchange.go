@@ -13,38 +13,38 @@ import (
 	"github.com/miekg/dns"
 )
 
-// exchange puts m to server by UDP, and by TCP if the answer was truncated. It ends
-// with ctx, and after patience at the latest. The library's own client is not used:
-// it takes the first datagram that it cannot read for the end, so that one stray
-// packet would be a failure.
+// exchange sends m to server over UDP, and over TCP if the reply is truncated. It
+// returns when ctx ends, and after queryTimeout at the latest. The client of the DNS
+// library gives up at the first malformed datagram, so one stray packet would fail
+// a probe.
 func exchange(ctx context.Context, server string, m *dns.Msg) (*dns.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	deadline, _ := ctx.Deadline()
 	limit := time.Until(deadline).Round(time.Millisecond)
 
 	request, err := m.Pack()
 	if err != nil {
-		return nil, fmt.Errorf("packing a question: %w", err)
+		return nil, fmt.Errorf("packing the query: %w", err)
 	}
-	reply, stray, err := byUDP(ctx, server, m, request)
+	reply, stray, err := exchangeUDP(ctx, server, m, request)
 	if err == nil && reply.Truncated {
 		stray = nil
-		reply, err = byTCP(ctx, server, m, request)
+		reply, err = exchangeTCP(ctx, server, m, request)
 	}
 	switch {
 	case err == nil:
 		return reply, nil
 	case ctx.Err() == nil:
-		return nil, fmt.Errorf("asking %s: %w", server, err)
+		return nil, fmt.Errorf("querying %s: %w", server, err)
 	case stray != nil:
-		return nil, fmt.Errorf("no answer from %s within %v, but %w", server, limit, stray)
+		return nil, fmt.Errorf("querying %s: no reply within %v, but %w", server, limit, stray)
 	}
-	return nil, fmt.Errorf("no answer from %s within %v", server, limit)
+	return nil, fmt.Errorf("querying %s: no reply within %v", server, limit)
 }
 
-// dial opens a socket that is of no use once ctx has ended.
-func dial(ctx context.Context, network, server string) (conn net.Conn, end func(), err error) {
+// dial opens a socket whose operations fail once ctx has ended.
+func dial(ctx context.Context, network, server string) (conn net.Conn, closeConn func(), err error) {
 	conn, err = new(net.Dialer).DialContext(ctx, network, server)
 	if err != nil {
 		return nil, nil, err
@@ -53,71 +53,70 @@ func dial(ctx context.Context, network, server string) (conn net.Conn, end func(
 	return conn, func() { stop(); _ = conn.Close() }, nil
 }
 
-// byUDP waits for the datagram that answers; stray is what was wrong with the last
-// one that does not.
-func byUDP(ctx context.Context, server string, m *dns.Msg, request []byte) (reply *dns.Msg, stray, err error) {
-	conn, end, err := dial(ctx, "udp", server)
+// exchangeUDP waits for a valid reply; stray describes the last invalid datagram.
+func exchangeUDP(ctx context.Context, server string, m *dns.Msg, request []byte) (reply *dns.Msg, stray, err error) {
+	conn, closeConn, err := dial(ctx, "udp", server)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer end()
+	defer closeConn()
 	if _, err := conn.Write(request); err != nil {
 		return nil, nil, err
 	}
-	packet := make([]byte, 4096) // 512 are allowed without EDNS
+	packet := make([]byte, 4096) // more than the 512 bytes of a reply without EDNS
 	for {
 		n, err := conn.Read(packet)
 		if err != nil {
 			return nil, stray, err
 		}
-		reply, wrong := accept(m, packet[:n])
-		if wrong == nil {
+		reply, err := accept(m, packet[:n])
+		if err == nil {
 			return reply, nil, nil
 		}
-		stray = wrong
+		stray = err
 	}
 }
 
-func byTCP(ctx context.Context, server string, m *dns.Msg, request []byte) (*dns.Msg, error) {
-	conn, end, err := dial(ctx, "tcp", server)
+func exchangeTCP(ctx context.Context, server string, m *dns.Msg, request []byte) (*dns.Msg, error) {
+	conn, closeConn, err := dial(ctx, "tcp", server)
 	if err != nil {
 		return nil, err
 	}
-	defer end()
+	defer closeConn()
 	request = append(binary.BigEndian.AppendUint16(nil, uint16(len(request))), request...)
 	if _, err := conn.Write(request); err != nil {
 		return nil, err
 	}
 	var size [2]byte
 	if _, err := io.ReadFull(conn, size[:]); err != nil {
-		return nil, fmt.Errorf("reading from TCP: %w", err)
+		return nil, fmt.Errorf("reading from a TCP connection: %w", err)
 	}
 	packet := make([]byte, binary.BigEndian.Uint16(size[:]))
 	if _, err := io.ReadFull(conn, packet); err != nil {
-		return nil, fmt.Errorf("reading from TCP: %w", err)
+		return nil, fmt.Errorf("reading from a TCP connection: %w", err)
 	}
 	return accept(m, packet)
 }
 
-// accept reads a reply to m. One that is truncated may end anywhere: what matters is
-// its header.
+// accept parses packet and returns an error if it is not a reply to m. A truncated
+// reply may end anywhere: only its header counts.
 func accept(m *dns.Msg, packet []byte) (*dns.Msg, error) {
 	const header, response, truncated = 12, 0x80, 0x02 // of the third byte: RFC 1035 §4.1.1
 	switch {
 	case len(packet) < header:
-		return nil, errors.New("a packet that is too short for a message")
+		return nil, errors.New("a packet shorter than a message header")
 	case binary.BigEndian.Uint16(packet) != m.Id:
-		return nil, errors.New("a message with another id")
+		return nil, errors.New("a message with another ID")
 	case packet[2]&response == 0:
-		return nil, errors.New("a message that is no reply")
+		return nil, errors.New("a message that is not a reply")
 	}
 	reply := new(dns.Msg)
 	if err := reply.Unpack(packet); err != nil && packet[2]&truncated == 0 {
-		return nil, fmt.Errorf("a message that cannot be read: %w", err)
+		return nil, fmt.Errorf("a malformed message: %w", err)
 	} else if err != nil {
 		return &dns.Msg{MsgHdr: dns.MsgHdr{Id: m.Id, Response: true, Truncated: true}}, nil
 	}
-	// Who does not understand a request may leave the question out of an error.
+	// A server that cannot parse a request may omit the question from its error.
 	if len(reply.Question) == 0 && len(reply.Answer) == 0 {
 		return reply, nil
 	}
@@ -129,7 +128,7 @@ func accept(m *dns.Msg, packet []byte) (*dns.Msg, error) {
 	return reply, nil
 }
 
-// rcode is a reply's, as dig writes it.
+// rcode returns the name of a reply's response code as dig writes it.
 func rcode(m *dns.Msg) string {
 	if text, ok := dns.RcodeToString[m.Rcode]; ok {
 		return text

@@ -3,13 +3,9 @@ package sidecar
 import (
 	"encoding/json"
 	"fmt"
-	"io"
-	"log"
 	"net/http"
 	"strings"
 	"time"
-
-	"github.com/seamark/seamark/metrics"
 )
 
 const (
@@ -17,67 +13,43 @@ const (
 	healthcheckPath = "/healthcheck/"
 )
 
-// What a client of a probe or a scrape may take: the limits of package web, whose
-// sites belong to the plans of a Corefile, which there is none of here.
-const (
-	headerTimeout = 5 * time.Second
-	bodyTimeout   = time.Second
-	writeTimeout  = 30 * time.Second
-	idleTimeout   = 2 * time.Minute
-)
-
-// pages is what is served over HTTP.
+// pages serves the metrics, /healthz, and /healthcheck/LABEL for each probe.
 type pages struct {
-	metrics *metrics.Registry
-	path    string // of metrics
-	probes  map[string]*prober
+	path    string // of the metrics
+	metrics http.Handler
+	probers map[string]*prober
 }
 
-func (p pages) server() *http.Server {
-	return &http.Server{
-		Handler:           p,
-		ReadHeaderTimeout: headerTimeout,
-		IdleTimeout:       idleTimeout,
-		ErrorLog:          log.New(io.Discard, "", 0), // of clients that go away
-	}
-}
-
-// A health is the page of one probe. Its fields' names are the contract.
+// A health is the page of one probe. Clients depend on the names of its fields.
 type health struct {
 	IsOk           bool
 	LatencySeconds float64 // of the last probe; 0 if it failed
-	Err            string  // empty if it did not
+	Err            string  // "" if it succeeded
 }
 
 func (p pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	control := http.NewResponseController(w)
-	_ = control.SetWriteDeadline(time.Now().Add(writeTimeout))
-	if r.Body != http.NoBody { // without one, reading goes on to see whether the client is still there
-		_ = control.SetReadDeadline(time.Now().Add(bodyTimeout))
-	}
 	switch r.URL.Path {
 	case p.path:
-		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		_ = p.metrics.WriteText(w) // a scraper that goes away is no matter
+		p.metrics.ServeHTTP(w, r)
 		return
 	case healthzPath:
 		fmt.Fprintf(w, "ok (%v)\n", time.Now())
 		return
 	}
 	label, ok := strings.CutPrefix(r.URL.Path, healthcheckPath)
-	probe := p.probes[label]
-	if !ok || probe == nil {
+	prober := p.probers[label]
+	if !ok || prober == nil {
 		http.NotFound(w, r)
 		return
 	}
-	now := probe.health()
-	text, err := json.Marshal(now)
+	result := prober.health()
+	text, err := json.Marshal(result)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if !now.IsOk {
+	if !result.IsOk {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	_, _ = w.Write(text)

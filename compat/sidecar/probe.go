@@ -17,9 +17,9 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// A Probe is one question that is put to one server again and again.
+// A Probe is a query that is sent to one server at an interval.
 type Probe struct {
-	Label    string // in the path of its page and in the names of its metrics
+	Label    string // in the path of the page and the names of the metrics
 	Server   string // HOST:PORT
 	Name     string // fully qualified
 	Interval time.Duration
@@ -36,13 +36,13 @@ var (
 	probeTypes   = map[string]uint16{"ANY": dns.TypeANY, "A": dns.TypeA, "AAAA": dns.TypeAAAA, "SRV": dns.TypeSRV}
 )
 
-// ParseProbe reads what --probe is given:
+// ParseProbe parses a value of --probe:
 //
 //	LABEL,SERVER[:PORT],NAME[,SECONDS][,TYPE]
 //
-// The port is 53, the interval five seconds and the type ANY unless they are
-// given. Errors of the format, the label, the interval's digits and the type are
-// the words that scripts know of kube-dns's sidecar.
+// The default port is 53, the default interval five seconds, the default type ANY.
+// Errors about the format, the label, the interval's digits and the type have the
+// text of kube-dns's sidecar, which scripts may match.
 func ParseProbe(text string) (Probe, error) {
 	fields := strings.Split(text, ",")
 	if len(fields) < 3 || len(fields) > 5 {
@@ -58,7 +58,7 @@ func ParseProbe(text string) (Probe, error) {
 		return Probe{}, fmt.Errorf("invalid server of --probe: want a port of 0..65535, got %q", port)
 	}
 	if _, ok := dns.IsDomainName(p.Name); !ok {
-		return Probe{}, fmt.Errorf("invalid name of --probe: %q is no domain name", fields[2])
+		return Probe{}, fmt.Errorf("invalid name of --probe: %q is not a domain name", fields[2])
 	}
 	if len(fields) > 3 {
 		seconds, err := strconv.Atoi(fields[3])
@@ -66,9 +66,9 @@ func ParseProbe(text string) (Probe, error) {
 		case err != nil:
 			return Probe{}, err
 		case seconds < 1:
-			return Probe{}, fmt.Errorf("invalid interval of --probe: want 1 second or more, got %d", seconds)
+			return Probe{}, fmt.Errorf("invalid interval of --probe: want 1..%d seconds, got %d", maxSeconds, seconds)
 		case seconds > maxSeconds:
-			return Probe{}, fmt.Errorf("invalid interval of --probe: want 1 second or more, and at most %d, got %d", maxSeconds, seconds)
+			return Probe{}, fmt.Errorf("invalid interval of --probe: want 1..%d seconds, got %d", maxSeconds, seconds)
 		}
 		p.Interval = time.Duration(seconds) * time.Second
 	}
@@ -82,24 +82,25 @@ func ParseProbe(text string) (Probe, error) {
 	return p, nil
 }
 
-// String is what ParseProbe reads.
+// String returns p in the form that ParseProbe parses.
 func (p Probe) String() string {
 	return strings.Join([]string{p.Label, p.Server, p.Name, strconv.Itoa(int(p.Interval / time.Second)), dns.TypeToString[p.Type]}, ",")
 }
 
-// A prober is a probe that runs: one goroutine calls probe, any may call health.
+// A prober runs a Probe. One goroutine calls probe; health is safe for concurrent
+// use.
 type prober struct {
 	Probe
 	log     *slog.Logger
 	latency *metrics.Histogram
 	errors  *metrics.Counter
-	state   state
+	result  lastResult
 
 	mu   sync.Mutex
 	last health
 }
 
-// latencyBuckets are upper bounds in milliseconds: 0.25, 0.5, … 8192.
+// latencyBuckets returns the upper bounds in milliseconds: 0.25, 0.5, … 8192.
 func latencyBuckets() (bounds []float64) {
 	for k := range 16 {
 		bounds = append(bounds, math.Ldexp(0.25, k))
@@ -108,13 +109,13 @@ func latencyBuckets() (bounds []float64) {
 }
 
 func newProber(p Probe, r *metrics.Registry, namespace string, log *slog.Logger) *prober {
-	name := func(what string) string { return full(namespace, "probe", p.Label+"_"+what) }
+	name := func(suffix string) string { return metricName(namespace, "probe", p.Label+"_"+suffix) }
 	return &prober{
 		Probe: p,
-		log:   log.With("label", p.Label, "server", p.Server),
-		latency: r.Histogram(name("latency_ms"), "Milliseconds until the probe "+p.Label+" had its answer; failures are not counted.",
+		log:   log.With("label", p.Label, "address", p.Server),
+		latency: r.Histogram(name("latency_ms"), "Milliseconds until the reply to the probe "+p.Label+"; failures are not counted.",
 			latencyBuckets()),
-		errors: r.Counter(name("errors"), "Failures of the probe "+p.Label+"."),
+		errors: r.Counter(name("errors"), "Failed probes "+p.Label+"."),
 		last:   health{Err: "waiting for first probe"},
 	}
 }
@@ -125,33 +126,33 @@ func (p *prober) health() health {
 	return p.last
 }
 
-// probe asks once.
+// probe sends the query once and records the outcome.
 func (p *prober) probe(ctx context.Context) {
 	start := time.Now()
-	err := p.ask(ctx)
-	took := time.Since(start)
+	err := p.query(ctx)
+	latency := time.Since(start)
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return // the sidecar ends, which says nothing of the server
+		return // the sidecar ends: no result
 	}
 	if err != nil {
 		p.errors.Add(1)
-		p.show(health{Err: err.Error()})
-		p.log.Log(ctx, p.state.level(false, slog.LevelWarn), "probe fails", "error", err)
+		p.set(health{Err: err.Error()})
+		p.log.Log(ctx, p.result.level(false, slog.LevelWarn), "Probe failed", "error", err)
 		return
 	}
-	p.latency.Observe(float64(took) / float64(time.Millisecond))
-	p.show(health{IsOk: true, LatencySeconds: took.Seconds()})
-	p.log.Log(ctx, p.state.level(true, slog.LevelInfo), "probe succeeds", "took", took)
+	p.latency.Observe(float64(latency) / float64(time.Millisecond))
+	p.set(health{IsOk: true, LatencySeconds: latency.Seconds()})
+	p.log.Log(ctx, p.result.level(true, slog.LevelInfo), "Probe succeeded", "duration", latency)
 }
 
-func (p *prober) show(h health) {
+func (p *prober) set(h health) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.last = h
 }
 
-// ask fails without an answer, and with one that has no record.
-func (p *prober) ask(ctx context.Context) error {
+// query sends the query. A reply without records in its answer section is an error.
+func (p *prober) query(ctx context.Context) error {
 	m := new(dns.Msg)
 	m.SetQuestion(p.Name, p.Type)
 	reply, err := exchange(ctx, p.Server, m)
@@ -159,8 +160,7 @@ func (p *prober) ask(ctx context.Context) error {
 		return err
 	}
 	if len(reply.Answer) == 0 {
-		return fmt.Errorf("no records of type %s for %s in the answer of %s, which is %s",
-			dns.TypeToString[p.Type], p.Name, p.Server, rcode(reply))
+		return fmt.Errorf("querying %s: %s %s: reply %s without records", p.Server, p.Name, dns.TypeToString[p.Type], rcode(reply))
 	}
 	return nil
 }

@@ -11,17 +11,17 @@ import (
 	"github.com/miekg/dns"
 )
 
-// A reply makes the messages that a server sends for one request.
+// A reply returns the messages that a server sends for one query.
 type reply func(m *dns.Msg, network string) [][]byte
 
-// listen starts a server on loopback, of UDP and TCP, that answers as r does. It
-// ends with the test.
+// listen starts a server on loopback, over UDP and TCP, that replies with r. It
+// stops at the end of the test.
 func listen(t *testing.T, r reply) (addr string) {
 	t.Helper()
 	var udp net.PacketConn
 	var tcp net.Listener
 	var err error
-	for range 20 { // the TCP port may be taken by others
+	for range 20 { // the TCP port may be in use
 		if udp, err = net.ListenPacket("udp", "127.0.0.1:0"); err != nil {
 			t.Fatal(err)
 		}
@@ -33,9 +33,9 @@ func listen(t *testing.T, r reply) (addr string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all sync.WaitGroup
-	t.Cleanup(func() { udp.Close(); tcp.Close(); all.Wait() })
-	all.Go(func() {
+	var tasks sync.WaitGroup
+	t.Cleanup(func() { udp.Close(); tcp.Close(); tasks.Wait() })
+	tasks.Go(func() {
 		packet := make([]byte, 4096)
 		for {
 			n, peer, err := udp.ReadFrom(packet)
@@ -52,7 +52,7 @@ func listen(t *testing.T, r reply) (addr string) {
 			}
 		}
 	})
-	all.Go(func() {
+	tasks.Go(func() {
 		for {
 			conn, err := tcp.Accept()
 			if err != nil {
@@ -84,7 +84,7 @@ func serveTCP(t *testing.T, conn net.Conn, r reply) {
 	}
 }
 
-// pack answers m with records, after f has made of it what it wants.
+// pack returns a reply to m with records, modified by f unless f is nil.
 func pack(m *dns.Msg, f func(*dns.Msg), records ...string) []byte {
 	r := new(dns.Msg).SetReply(m)
 	for _, text := range records {
@@ -104,21 +104,21 @@ func pack(m *dns.Msg, f func(*dns.Msg), records ...string) []byte {
 	return out
 }
 
-// silence answers nothing.
+// silence sends no reply.
 func silence(*dns.Msg, string) [][]byte { return nil }
 
-// always answers with records.
+// always replies with records.
 func always(records ...string) reply {
 	return func(m *dns.Msg, _ string) [][]byte { return [][]byte{pack(m, nil, records...)} }
 }
 
-// A cache is a dnsmasq of ours: what it says of itself.
-type cache struct {
+// A fakeDnsmasq replies with its counters.
+type fakeDnsmasq struct {
 	mu      sync.Mutex
-	numbers map[string]string // by the label before .bind; "" is REFUSED
+	numbers map[string]string // by the label before .bind; "" means REFUSED
 }
 
-func (c *cache) say(numbers map[string]uint64) {
+func (c *fakeDnsmasq) set(numbers map[string]uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.numbers = map[string]string{}
@@ -127,13 +127,13 @@ func (c *cache) say(numbers map[string]uint64) {
 	}
 }
 
-func (c *cache) put(name, text string) {
+func (c *fakeDnsmasq) setText(name, text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.numbers[name] = text
 }
 
-func (c *cache) reply(m *dns.Msg, _ string) [][]byte {
+func (c *fakeDnsmasq) reply(m *dns.Msg, _ string) [][]byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	q := m.Question[0]

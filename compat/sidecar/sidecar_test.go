@@ -18,7 +18,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// lines is a log that others write to while it is read.
+// lines is a log buffer that is safe for concurrent use.
 type lines struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -36,9 +36,9 @@ func (l *lines) String() string {
 	return l.b.String()
 }
 
-// begin runs a sidecar until the end of the test, or the call of stop, which gives
-// what Run gave.
-func begin(t *testing.T, o Options) (base string, log *lines, stop func() error) {
+// start runs a sidecar until the end of the test or until stop, which returns Run's
+// error.
+func start(t *testing.T, o Options) (base string, log *lines, stop func() error) {
 	t.Helper()
 	log = new(lines)
 	o.Log = slog.New(slog.NewTextHandler(log, nil))
@@ -51,14 +51,14 @@ func begin(t *testing.T, o Options) (base string, log *lines, stop func() error)
 	go func() { result <- Run(ctx, o) }()
 	stop = sync.OnceValue(func() error { cancel(); return <-result })
 	t.Cleanup(func() { _ = stop() })
-	address := regexp.MustCompile(`msg="sidecar serves" address=(\S+)`)
+	address := regexp.MustCompile(`msg="Serving status pages" address=(\S+)`)
 	for range 1000 {
 		if found := address.FindStringSubmatch(log.String()); found != nil {
 			return "http://" + found[1], log, stop
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	t.Fatal("it does not serve")
+	t.Fatalf("no status pages after 5s; log:\n%s", log)
 	return "", nil, nil
 }
 
@@ -76,24 +76,25 @@ func get(t *testing.T, url string) (code int, body, contentType string) {
 	return r.StatusCode, string(text), r.Header.Get("Content-Type")
 }
 
-// until asks for a page until it says what is wanted.
-func until(t *testing.T, url string, code int, text string) (body string) {
+// waitFor requests a page until it has the status code and contains text.
+func waitFor(t *testing.T, url string, code int, text string) (body string) {
 	t.Helper()
+	var got int
 	for range 1000 {
-		got, body, _ := get(t, url)
+		got, body, _ = get(t, url)
 		if got == code && strings.Contains(body, text) {
 			return body
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Fatalf("%s never is %d with %s", url, code, text)
+	t.Fatalf("%s: got %d %q after 1000 requests, want %d %q", url, got, body, code, text)
 	return ""
 }
 
 func TestRun(t *testing.T) {
 	before := runtime.NumGoroutine()
-	var c cache
-	c.say(map[string]uint64{"hits": 10, "misses": 20, "evictions": 30, "insertions": 40, "cachesize": 1000})
+	var c fakeDnsmasq
+	c.set(map[string]uint64{"hits": 10, "misses": 20, "evictions": 30, "insertions": 40, "cachesize": 1000})
 	addr := listen(t, func(m *dns.Msg, network string) [][]byte {
 		switch q := m.Question[0]; {
 		case q.Qclass == dns.ClassCHAOS:
@@ -104,7 +105,7 @@ func TestRun(t *testing.T) {
 		return always("a.example. 5 IN SRV 10 100 53 b.example.")(m, network)
 	})
 	serving := runtime.NumGoroutine() - before
-	base, log, stop := begin(t, Options{
+	base, log, stop := start(t, Options{
 		Probes: []Probe{
 			{"good", addr, "a.example.", time.Second, dns.TypeSRV},
 			{"any", addr, "a.example.", time.Second, dns.TypeANY},
@@ -118,38 +119,38 @@ func TestRun(t *testing.T) {
 		LatencySeconds *float64
 		Err            *string
 	}
-	page := func(body string) {
+	decode := func(body string) {
 		t.Helper()
 		h.IsOk, h.LatencySeconds, h.Err = nil, nil, nil
 		d := json.NewDecoder(strings.NewReader(body))
 		d.DisallowUnknownFields()
 		if err := d.Decode(&h); err != nil || h.IsOk == nil || h.LatencySeconds == nil || h.Err == nil {
-			t.Fatalf("%s: %v", body, err)
+			t.Fatalf("page %s: error %v, want exactly IsOk, LatencySeconds and Err", body, err)
 		}
 	}
-	page(until(t, base+"/healthcheck/good", 200, `"IsOk":true`))
+	decode(waitFor(t, base+"/healthcheck/good", 200, `"IsOk":true`))
 	if *h.LatencySeconds <= 0 || *h.LatencySeconds > 2 || *h.Err != "" {
-		t.Errorf("%v s, %q", *h.LatencySeconds, *h.Err)
+		t.Errorf("/healthcheck/good: got latency %v and error %q, want 0..2 seconds and none", *h.LatencySeconds, *h.Err)
 	}
-	page(until(t, base+"/healthcheck/any", 503, "REFUSED"))
+	decode(waitFor(t, base+"/healthcheck/any", 503, "REFUSED"))
 	if *h.IsOk || *h.LatencySeconds != 0 {
-		t.Errorf("%v, %v s", *h.IsOk, *h.LatencySeconds)
+		t.Errorf("/healthcheck/any: got IsOk %v and latency %v, want false and 0", *h.IsOk, *h.LatencySeconds)
 	}
 	if code, body, kind := get(t, base+"/healthcheck/later"); code != 503 || kind != "application/json" ||
 		body != `{"IsOk":false,"LatencySeconds":0,"Err":"waiting for first probe"}` {
-		t.Errorf("%d %s %s", code, kind, body)
+		t.Errorf("/healthcheck/later: got %d %s %s, want 503 and the error \"waiting for first probe\"", code, kind, body)
 	}
 	if code, body, _ := get(t, base+"/healthz"); code != 200 || !regexp.MustCompile(`^ok \(\d{4}-\d\d-\d\d .*\)\n$`).MatchString(body) {
-		t.Errorf("%d %s", code, body)
+		t.Errorf("/healthz: got %d %q, want 200 and ok (TIME)", code, body)
 	}
-	for _, path := range []string{"/", "/healthcheck", "/healthcheck/", "/healthcheck/nobody", "/healthcheck/good/", "/metrics/", "/debug/pprof/"} {
+	for _, path := range []string{"/", "/healthcheck", "/healthcheck/", "/healthcheck/unknown", "/healthcheck/good/", "/metrics/", "/debug/pprof/"} {
 		if code, _, _ := get(t, base+path); code != 404 {
-			t.Errorf("%s: %d", path, code)
+			t.Errorf("%s: got %d, want 404", path, code)
 		}
 	}
 
-	body := until(t, base+"/metrics", 200, "\nkubedns_dnsmasq_hits 10\n")
-	wants(t, body, "kubedns_dnsmasq_misses 20", "kubedns_dnsmasq_evictions 30", "kubedns_dnsmasq_insertions 40", "kubedns_dnsmasq_max_size 1000",
+	body := waitFor(t, base+"/metrics", 200, "\nkubedns_dnsmasq_hits 10\n")
+	wantLines(t, body, "kubedns_dnsmasq_misses 20", "kubedns_dnsmasq_evictions 30", "kubedns_dnsmasq_insertions 40", "kubedns_dnsmasq_max_size 1000",
 		"# TYPE kubedns_probe_good_latency_ms histogram", "# TYPE kubedns_probe_good_errors counter", "kubedns_probe_good_errors 0",
 		"kubedns_probe_any_latency_ms_count 0", "kubedns_probe_later_errors 0")
 	var buckets []string
@@ -157,20 +158,20 @@ func TestRun(t *testing.T) {
 		buckets = append(buckets, found[1])
 	}
 	if got := strings.Join(buckets, " "); got != "0.25 0.5 1 2 4 8 16 32 64 128 256 512 1024 2048 4096 8192 +Inf" {
-		t.Errorf("buckets %s", got)
+		t.Errorf("got buckets %s, want powers of two from 0.25 to 8192", got)
 	}
 	for _, name := range []string{"go_goroutines ", "go_info{", "process_start_time_seconds ", "process_open_fds "} {
 		if !strings.Contains(body, "\n"+name) {
-			t.Errorf("no %s", name)
+			t.Errorf("got\n%s\nwant the metric %s", body, name)
 		}
 	}
-	if n := strings.Count(log.String(), "refuses questions of type ANY"); n != 1 || !strings.Contains(log.String(), "labels=any") {
-		t.Errorf("type ANY is mentioned %d times:\n%s", n, log)
+	if n := strings.Count(log.String(), "Probes of type ANY fail"); n != 1 || !strings.Contains(log.String(), "labels=any") {
+		t.Errorf("%d warnings about type ANY, want 1 with the label any:\n%s", n, log)
 	}
 
 	http.DefaultClient.CloseIdleConnections()
 	if err := stop(); err != nil {
-		t.Error(err)
+		t.Errorf("Run returned %v, want nil", err)
 	}
 	for i := 0; runtime.NumGoroutine() > before+serving; i++ {
 		if i == 500 {
@@ -181,12 +182,11 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// The end does not wait for servers that say nothing, nor for a client that holds
-// its connection.
-func TestRunEndsAtOnce(t *testing.T) {
-	asked := make(chan struct{}, 1000)
-	addr := listen(t, func(*dns.Msg, string) [][]byte { asked <- struct{}{}; return nil })
-	base, _, stop := begin(t, Options{
+// Canceling ends Run despite unanswered queries and an open HTTP connection.
+func TestRunCanceled(t *testing.T) {
+	received := make(chan struct{}, 1000)
+	addr := listen(t, func(*dns.Msg, string) [][]byte { received <- struct{}{}; return nil })
+	base, _, stop := start(t, Options{
 		Probes:  []Probe{{"x", addr, "a.example.", time.Second, dns.TypeA}},
 		Dnsmasq: addr, Poll: time.Hour, Path: "/metrics",
 	})
@@ -195,24 +195,24 @@ func TestRunEndsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	<-asked
-	<-asked
+	<-received
+	<-received
 	if err := stop(); err != nil {
-		t.Error(err)
+		t.Errorf("Run returned %v, want nil", err)
 	}
 	if n, err := conn.Read(make([]byte, 1)); err == nil {
-		t.Errorf("read %d bytes of a connection that is closed", n)
+		t.Errorf("read %d bytes after the end of Run, want a closed connection", n)
 	}
 }
 
-func TestRunWithoutItsPort(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
+func TestRunPortInUse(t *testing.T) {
+	other, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer taken.Close()
-	err = Run(t.Context(), Options{Listen: taken.Addr().String(), Poll: time.Second, Path: "/metrics", Log: slog.New(slog.DiscardHandler)})
+	defer other.Close()
+	err = Run(t.Context(), Options{Listen: other.Addr().String(), Poll: time.Second, Path: "/metrics", Log: slog.New(slog.DiscardHandler)})
 	if err == nil || !strings.Contains(err.Error(), "address already in use") || !strings.Contains(err.Error(), "--prometheus-port") {
-		t.Error(err)
+		t.Errorf("Run on a port in use: got error %v, want \"address already in use\" and the flag", err)
 	}
 }

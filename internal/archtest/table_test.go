@@ -76,12 +76,20 @@ var table = map[string]row{
 	"directive/kubedns": {own: append([]string{"cluster", "internal/kubednsconfig"}, chain...), noNet: true},
 
 	// The commands of earlier generations. Only cmd imports them.
-	"compat/convert":  {own: []string{"corefile", "directive/kubedns", "internal/kubednsconfig"}, third: []string{"go.yaml.in/yaml/v2"}, noNet: true},
+	"compat/convert": {
+		own:   []string{"corefile", "compat/dnsmasq", "compat/kubedns", "compat/nanny", "directive/kubedns", "internal/flags", "internal/kubednsconfig"},
+		third: []string{"github.com/spf13/pflag", "go.yaml.in/yaml/v2"},
+		noNet: true,
+	},
+	"compat/nanny": {
+		own:   []string{"corefile", "compat/dnsmasq", "directive/kubedns", "internal/flags", "internal/kubednsconfig", "metrics"},
+		third: []string{"github.com/spf13/pflag"},
+	},
 	"compat/dnsmasq":  {own: []string{"corefile"}, noNet: true},
-	"compat/healthz":  {third: []string{"github.com/miekg/dns"}},
-	"compat/kubedns":  {own: []string{"corefile", "internal/kubednsconfig"}, noNet: true},
-	"compat/kube2sky": {own: []string{"cluster", "internal/etcdclient", "metrics"}, third: []string{"go.etcd.io/etcd"}},
-	"compat/sidecar":  {own: []string{"metrics"}, third: []string{"github.com/miekg/dns"}},
+	"compat/healthz":  {own: []string{"internal/status"}, third: []string{"github.com/miekg/dns"}},
+	"compat/kubedns":  {own: []string{"corefile", "internal/flags", "internal/kubednsconfig"}, third: []string{"github.com/spf13/pflag"}, noNet: true},
+	"compat/kube2sky": {own: []string{"cluster", "internal/etcdclient", "internal/status", "metrics"}, third: []string{"go.etcd.io/etcd"}},
+	"compat/sidecar":  {own: []string{"metrics", "internal/status"}, third: []string{"github.com/miekg/dns"}},
 
 	// The only package that opens sockets to DNS clients.
 	"transport": {
@@ -98,12 +106,14 @@ var table = map[string]row{
 
 	// Flags and subcommands.
 	"cmd": {
-		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/etcd", "directive/kubedns", "compat", "internal/etcdclient", "internal/kubednsconfig", "internal/resolvconf"},
-		third: []string{"github.com/spf13/cobra"},
+		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/etcd", "directive/kubedns", "compat", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "internal/resolvconf"},
+		third: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
 	},
 
 	// Shared by some directives and commands.
-	"internal/web":           {own: []string{"config"}},
+	"internal/flags":         {third: []string{"github.com/spf13/pflag"}, noNet: true},
+	"internal/status":        {own: []string{"metrics"}},
+	"internal/web":           {own: []string{"config", "internal/status"}},
 	"internal/watch":         {third: watchesFiles, noNet: true},
 	"internal/expression":    {own: []string{"dns", "wire"}, third: []string{"github.com/expr-lang/expr"}},
 	"internal/kubednsconfig": {noNet: true},

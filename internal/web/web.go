@@ -9,25 +9,15 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"net"
 	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"github.com/seamark/seamark/config"
-)
-
-// Limits for clients. Probes and scrapers are usually on the same network.
-const (
-	headerTimeout = 5 * time.Second
-	bodyTimeout   = time.Second      // pages read no body, but the server discards it
-	writeTimeout  = 30 * time.Second // of a whole page
-	idleTimeout   = 2 * time.Minute
+	"github.com/seamark/seamark/internal/status"
 )
 
 // ParseAddress checks the text of an address: HOST:PORT, or :PORT for every
@@ -132,7 +122,7 @@ type listenerKey struct{ addr string }
 // A listener is one open address and the goroutine that serves it.
 type listener struct {
 	tcp    net.Listener
-	server http.Server
+	server *http.Server
 	site   atomic.Pointer[Site]
 	done   chan struct{} // closed when the goroutine ends
 }
@@ -143,12 +133,7 @@ func listen(addr string) (*listener, error) {
 		return nil, listenError(addr, err)
 	}
 	l := &listener{tcp: tcp, done: make(chan struct{})}
-	l.server = http.Server{
-		Handler:           l,
-		ReadHeaderTimeout: headerTimeout,
-		IdleTimeout:       idleTimeout,
-		ErrorLog:          log.New(io.Discard, "", 0), // client errors
-	}
+	l.server = status.NewServer(l)
 	go func() {
 		defer close(l.done)
 		_ = l.server.Serve(tlsListener{tcp, l}) // returns after Stop
@@ -175,13 +160,6 @@ func (l *listener) Stop() {
 }
 
 func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// Deadlines are set for each page, not in http.Server, because some pages
-	// extend theirs.
-	control := http.NewResponseController(w)
-	_ = control.SetWriteDeadline(time.Now().Add(writeTimeout))
-	if r.Body != http.NoBody { // without a body, http.Server reads to notice a disconnect
-		_ = control.SetReadDeadline(time.Now().Add(bodyTimeout))
-	}
 	site := l.site.Load()
 	switch {
 	case site == nil:

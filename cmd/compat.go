@@ -1,0 +1,41 @@
+package cmd
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/seamark/seamark/internal/flags"
+	"github.com/seamark/seamark/server"
+	"github.com/spf13/cobra"
+)
+
+// runUntilSignal calls run with a context that SIGTERM and SIGINT cancel.
+func (p *program) runUntilSignal(c *cobra.Command, run func(context.Context) error) error {
+	ctx, release := signal.NotifyContext(c.Context(), syscall.SIGTERM, os.Interrupt)
+	defer release()
+	// Writing to a closed standard error must not end the process. The signal is
+	// caught and not ignored, because child processes inherit ignored signals.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	if err := run(ctx); err != nil {
+		return failure{err}
+	}
+	return nil
+}
+
+// klogLogger returns a logger to out at the level of klog's flags, or with debug
+// messages, and logs which of these flags have no effect.
+func klogLogger(out *output, klog *flags.Klog, debug bool) *slog.Logger {
+	level := klog.Level()
+	if debug {
+		level = slog.LevelDebug
+	}
+	log := server.NewLog(out, level)
+	if ignored := klog.Ignored(); len(ignored) > 0 {
+		log.Info("Ignored flags of klog: the log goes to standard error", "flags", strings.Join(ignored, ","))
+	}
+	return log
+}

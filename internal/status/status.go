@@ -1,0 +1,68 @@
+// Package status serves status pages over HTTP: probes, metrics and profiles. It
+// limits how long each request may take, so that a slow client cannot hold a
+// connection forever. Package web uses its server for the pages of directives; the
+// commands sidecar, exec-healthz and kube2sky, which read no Corefile, use Serve.
+package status
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/seamark/seamark/metrics"
+)
+
+// The limits of a request. Probes and scrapers are on the same network.
+const (
+	headerTimeout = 5 * time.Second
+	bodyTimeout   = time.Second // no page reads a body; the server discards it
+	writeTimeout  = 30 * time.Second
+	idleTimeout   = 2 * time.Minute
+)
+
+// NewServer returns a server of pages with limits for each request.
+func NewServer(pages http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           limited(pages),
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		ErrorLog:          log.New(io.Discard, "", 0), // only of clients that disconnect
+	}
+}
+
+// limited sets the deadlines per request and not for the server: some pages, such
+// as profiles, take longer and replace them.
+func limited(pages http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		control := http.NewResponseController(w)
+		_ = control.SetWriteDeadline(time.Now().Add(writeTimeout))
+		if r.Body != http.NoBody { // without a body, the server reads to detect a disconnect
+			_ = control.SetReadDeadline(time.Now().Add(bodyTimeout))
+		}
+		pages.ServeHTTP(w, r)
+	})
+}
+
+// Serve serves pages on l until ctx ends. It then closes l and all connections,
+// and returns nil.
+func Serve(ctx context.Context, l net.Listener, pages http.Handler) error {
+	server := NewServer(pages)
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	err := server.Serve(l)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("serving status pages: %w", err)
+}
+
+// Metrics returns the page of a registry's metrics in the Prometheus text format.
+func Metrics(r *metrics.Registry) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		_ = r.WriteText(w) // fails only if the client disconnects
+	})
+}
