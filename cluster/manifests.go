@@ -38,7 +38,7 @@ type folder struct {
 	sink        Sink
 	dir         string // absolute
 	poll        time.Duration
-	limit       int64 // bytes of a file
+	limit       int64 // bytes of a YAML file
 	seed        maphash.Seed
 	watch       dirWatch
 	scope       scope
@@ -99,7 +99,7 @@ func (s *Source) openFolder(sink Sink) (*folder, error) {
 	}
 	return &folder{
 		Source: s, sink: sink, dir: dir, scope: scope, files: map[string]*manifest{},
-		poll: pollFolder, limit: maxManifest, seed: maphash.MakeSeed(),
+		poll: pollFolder, limit: maxYAML, seed: maphash.MakeSeed(),
 	}, nil
 }
 

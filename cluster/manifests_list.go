@@ -6,14 +6,13 @@ import (
 	"strings"
 )
 
-// partSize is about how many bytes of a list are decoded at a time. The YAML
+// partSize is about how many bytes of a list are decoded at a time: the YAML
 // parser needs forty times the memory of its text.
 const partSize = 128 << 10
 
-// parts cuts a YAML list, as kubectl get -o yaml writes it, into pieces that
-// are decoded one by one, and its head. Any other document is one piece.
-// Anchors may be used far from where they are set, so text that may have some
-// stays whole.
+// parts splits a YAML list, in the form that kubectl get -o yaml writes, into
+// chunks of some items. Any other document is one chunk, and so is one that may
+// have anchors, which its items may share.
 func (c chunk) parts() []chunk {
 	if !bytes.Contains(c.text, []byte("items:")) {
 		return []chunk{c}
@@ -23,7 +22,7 @@ func (c chunk) parts() []chunk {
 		return []chunk{c}
 	}
 	rest := append(append([]byte{}, c.text[:from]...), c.text[to:]...)
-	raw, _, err := yamlToJSON(rest)
+	raw, err := yamlToJSON(rest)
 	list := new(head)
 	if err != nil || json.Unmarshal(raw, list) != nil || !strings.HasSuffix(list.Kind, "List") {
 		return []chunk{c}
@@ -48,8 +47,8 @@ func (c chunk) parts() []chunk {
 	return parts
 }
 
-// itemLines finds the block sequence under the key items: where it begins and
-// ends, and its first line.
+// itemLines returns the offsets and the first line of the block sequence under the
+// key items.
 func (c chunk) itemLines() (from, to, line int) {
 	inItems, indent := false, -1
 	for at, n := 0, c.line; at < len(c.text); n++ {
@@ -59,7 +58,7 @@ func (c chunk) itemLines() (from, to, line int) {
 		switch {
 		case !inItems:
 			inItems = string(bytes.TrimRight(text, " \r\n")) == "items:"
-		case len(trimmed) == 0 || trimmed[0] == '#': // part of whatever is around it
+		case len(trimmed) == 0 || trimmed[0] == '#': // belongs to the lines around it
 		case indent < 0 && trimmed[0] == '-':
 			indent, from, to, line = indentOf(text), at, end, n
 		case indent >= 0 && (indentOf(text) > indent || indentOf(text) == indent && trimmed[0] == '-'):

@@ -39,16 +39,26 @@ type item struct {
 	pod     *folderPod     // of a Pod that may be an endpoint
 }
 
-// object takes in one object or list; known is its head, nil if that is still
-// to be read. An item of a typed list need not say what it is.
-func (d *decoder) object(raw json.RawMessage, known, list *head, at *place) {
+var errNoObject = errors.New("not a Kubernetes object: it needs apiVersion and kind")
+
+// object adds an object or the items of a list. An item of a typed list, such as a
+// ServiceList, need not have a kind.
+func (d *decoder) object(raw json.RawMessage, list *head, at position) {
+	h, err := d.head(raw)
+	d.typed(raw, h, err, list, at)
+}
+
+func (d *decoder) head(raw json.RawMessage) (h head, err error) {
+	err = json.Unmarshal(raw, &h)
+	return h, err
+}
+
+// typed does the same for an object whose head has been decoded.
+func (d *decoder) typed(raw json.RawMessage, h head, err error, list *head, at position) {
 	if bytes.Equal(raw, []byte("null")) {
 		return
 	}
-	var h head
-	if known != nil {
-		h = *known
-	} else if err := json.Unmarshal(raw, &h); err != nil {
+	if err != nil {
 		d.fail(jsonFault(at, err))
 		return
 	}
@@ -57,11 +67,11 @@ func (d *decoder) object(raw json.RawMessage, known, list *head, at *place) {
 		h.APIVersion = cmp.Or(h.APIVersion, list.APIVersion)
 	}
 	if h.Kind == "" || h.APIVersion == "" {
-		d.fail(at.line, errors.New("not a Kubernetes object: it needs apiVersion and kind"))
+		d.fail(at.line, errNoObject)
 		return
 	}
 	if strings.HasSuffix(h.Kind, "List") && len(h.Items) > 0 && h.Items[0] == '[' {
-		d.list(raw, &h, at)
+		d.list(&h, at)
 		return
 	}
 	it := &item{kind: intern(h.Kind), key: Key{intern(h.Metadata.Namespace), h.Metadata.Name}, line: int32(at.line)}
@@ -85,20 +95,24 @@ func (d *decoder) object(raw json.RawMessage, known, list *head, at *place) {
 	d.items = append(d.items, it)
 }
 
-func (d *decoder) list(raw json.RawMessage, h *head, at *place) {
+func (d *decoder) list(h *head, at position) {
 	var items []json.RawMessage
-	_ = json.Unmarshal(h.Items, &items) // it has been scanned as part of raw
-	each, from := *at, 0
+	_ = json.Unmarshal(h.Items, &items) // its syntax is correct, as a part of the list
+	from := bytes.Index(at.text, h.Items)
 	for _, item := range items {
-		from += max(0, bytes.Index(raw[from:], item)) // with the very bytes it has there
-		each.move(at.offset + from)
-		d.object(item, nil, h, &each)
-		from += len(item)
+		begin := at
+		if from >= 0 {
+			from += max(0, bytes.Index(at.text[from:], item))
+			begin = position{text: item, line: at.lineOf(from)}
+			from += len(item)
+		}
+		d.object(item, h, begin)
 	}
 }
 
-// jsonFault finds the line of an error in JSON.
-func jsonFault(at *place, err error) (int, error) {
+// jsonFault returns the line of a JSON error, and the error with the field that it
+// is about.
+func jsonFault(at position, err error) (int, error) {
 	if t, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return at.lineOf(int(t.Offset) - 1), fmt.Errorf("%s: got %s, want %s", cmp.Or(t.Field, "document"), t.Value, t.Type.Kind())
 	}

@@ -1,10 +1,10 @@
 package cluster
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -14,12 +14,12 @@ import (
 	"sync/atomic"
 )
 
-// A decoder turns one file into items. Objects are slimmed as soon as they are
-// decoded, so that a large folder is never held as typed objects.
+// A decoder decodes one file into items. It slims each object at once, so that a
+// large folder is never held as full-size objects.
 type decoder struct {
 	opts     Options
 	scope    scope
-	file     string // as it is named in messages
+	file     string // name for messages
 	items    []*item
 	errors   []fault  // documents that do not parse
 	warnings []string // of objects that do, with file and line
@@ -31,7 +31,7 @@ type fault struct {
 	err  error
 }
 
-// complaint is one line for all faults of the file.
+// complaint returns one line about all errors of the file.
 func (d *decoder) complaint() string {
 	text := fmt.Sprintf("%s:%d: %v", d.file, d.errors[0].line, d.errors[0].err)
 	if more := len(d.errors) - 1; more > 0 {
@@ -46,10 +46,24 @@ func (d *decoder) warn(line int, format string, args ...any) {
 	d.warnings = append(d.warnings, fmt.Sprintf("%s:%d: %s", d.file, line, fmt.Sprintf(format, args...)))
 }
 
-// decode reads the whole file. Chunks are decoded side by side, and what they
-// gave is put together in their order.
-func (d *decoder) decode(ctx context.Context, data []byte) {
-	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+// decode reads the file. JSON is decoded as it is read, one object at a time;
+// YAML is read whole and its chunks are decoded in parallel, in their order.
+func (d *decoder) decode(ctx context.Context, file io.Reader) error {
+	head := bufio.NewReaderSize(file, 64<<10)
+	if bom, _ := head.Peek(3); string(bom) == "\xef\xbb\xbf" {
+		_, _ = head.Discard(3)
+	}
+	if isJSONFile(d.file) {
+		_, bad, err := d.json(ctx, head, 1)
+		if bad.err != nil {
+			d.fail(bad.line, bad.err)
+		}
+		return err
+	}
+	data, err := io.ReadAll(head)
+	if err != nil {
+		return err
+	}
 	var chunks []chunk
 	for _, doc := range split(data) {
 		chunks = append(chunks, doc.parts()...)
@@ -57,16 +71,17 @@ func (d *decoder) decode(ctx context.Context, data []byte) {
 	parts := make([]decoder, len(chunks))
 	inParallel(ctx, len(chunks), func(i int) {
 		parts[i] = decoder{opts: d.opts, scope: d.scope, file: d.file}
-		parts[i].chunk(chunks[i])
+		parts[i].chunk(ctx, chunks[i])
 	})
 	for _, p := range parts {
 		d.items = append(d.items, p.items...)
 		d.errors = append(d.errors, p.errors...)
 		d.warnings = append(d.warnings, p.warnings...)
 	}
+	return nil
 }
 
-// A chunk is a document, or some items of a list.
+// A chunk is a YAML document, or some items of a YAML list.
 type chunk struct {
 	text  []byte
 	line  int   // of its first byte in the file
@@ -74,18 +89,26 @@ type chunk struct {
 	lines []int // of these items
 }
 
-func (d *decoder) chunk(c chunk) {
+func (d *decoder) chunk(ctx context.Context, c chunk) {
 	if c.list == nil && isJSON(c.text) {
-		d.json(c)
+		values, bad, _ := d.json(ctx, bytes.NewReader(c.text), c.line)
+		if bad.err == nil {
+			return
+		}
+		if raw, err := yamlToJSON(c.text); values == 0 && err == nil { // YAML's flow style
+			d.object(raw, nil, position{line: c.line})
+		} else {
+			d.fail(bad.line, bad.err)
+		}
 		return
 	}
-	raw, known, err := yamlToJSON(c.text)
+	raw, err := yamlToJSON(c.text)
 	if err != nil {
 		d.fail(yamlFault(c, err))
 		return
 	}
 	if c.list == nil {
-		d.object(raw, known, nil, &place{line: c.line})
+		d.object(raw, nil, position{line: c.line})
 		return
 	}
 	var items []json.RawMessage
@@ -94,12 +117,11 @@ func (d *decoder) chunk(c chunk) {
 		return
 	}
 	for i, item := range items {
-		d.object(item, nil, c.list, &place{line: c.lines[min(i, len(c.lines)-1)]})
+		d.object(item, c.list, position{line: c.lines[min(i, len(c.lines)-1)]})
 	}
 }
 
-// split cuts a file at the lines that YAML reserves for it. A JSON file is one
-// chunk, whatever number of values it has.
+// split splits a file at YAML's document markers.
 func split(data []byte) (docs []chunk) {
 	from, fromLine := 0, 1
 	add := func(to int) {
@@ -113,7 +135,7 @@ func split(data []byte) (docs []chunk) {
 		if begins || isMarker(data[at:end], "...") {
 			add(at)
 			from, fromLine = end, line+1
-			if begins && len(bytes.TrimSpace(data[at:end])) > 3 { // content behind the marker
+			if begins && len(bytes.TrimSpace(data[at:end])) > 3 { // content after the marker
 				from, fromLine = at, line
 			}
 		}
@@ -123,7 +145,7 @@ func split(data []byte) (docs []chunk) {
 	return docs
 }
 
-// lineEnd is the start of the line behind the one at at.
+// lineEnd returns the offset of the line after the one that begins at at.
 func lineEnd(data []byte, at int) int {
 	if i := bytes.IndexByte(data[at:], '\n'); i >= 0 {
 		return at + i + 1
@@ -135,9 +157,11 @@ func isMarker(line []byte, marker string) bool {
 	return bytes.HasPrefix(line, []byte(marker)) && (len(line) == 3 || strings.IndexByte(" \t\r\n", line[3]) >= 0)
 }
 
+func isJSONFile(name string) bool { return filepath.Ext(name) == ".json" }
+
 func isJSON(data []byte) bool { return bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) }
 
-// hasContent is false for text of comments, directives and empty lines alone.
+// hasContent reports whether text has more than comments, directives and empty lines.
 func hasContent(text []byte) bool {
 	for line := range bytes.Lines(text) {
 		if isMarker(line, "---") {
@@ -151,56 +175,20 @@ func hasContent(text []byte) bool {
 	return false
 }
 
-// json decodes the JSON values of a chunk. One that turns out to be YAML's own
-// way of writing { } is left to the YAML parser.
-func (d *decoder) json(c chunk) {
-	at := &place{text: c.text, line: c.line}
-	dec := json.NewDecoder(bytes.NewReader(c.text))
-	for {
-		var raw json.RawMessage
-		err := dec.Decode(&raw)
-		if errors.Is(err, io.EOF) {
-			return
-		}
-		end := int(dec.InputOffset())
-		if err == nil {
-			at.move(end - len(raw))
-			d.object(raw, nil, nil, at)
-			continue
-		}
-		if end == 0 && filepath.Ext(d.file) != ".json" {
-			if raw, known, err := yamlToJSON(c.text); err == nil {
-				d.object(raw, known, nil, &place{line: c.line})
-				return
-			}
-		}
-		end = len(c.text)
-		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-			end = int(syntax.Offset)
-		}
-		d.fail(at.lineOf(end-at.offset), err)
-		return
-	}
+// A position is where an object begins in the file. Text is the object's own if
+// it was JSON; all of what was YAML counts as being in its first line.
+type position struct {
+	text []byte
+	line int
 }
 
-// A place is where an object begins: an offset and its line. What was YAML has
-// no text, and all of it is at its first line.
-type place struct {
-	text         []byte
-	offset, line int
+// lineOf returns the line of the byte at an offset of the text.
+func (p position) lineOf(offset int) int {
+	return p.line + bytes.Count(p.text[:min(max(offset, 0), len(p.text))], []byte("\n"))
 }
 
-// move goes forward to an offset.
-func (p *place) move(offset int) { *p = place{p.text, offset, p.lineOf(offset - p.offset)} }
-
-// lineOf is the line n bytes further on.
-func (p *place) lineOf(n int) int {
-	rest := p.text[min(p.offset, len(p.text)):]
-	return p.line + bytes.Count(rest[:min(max(n, 0), len(rest))], []byte("\n"))
-}
-
-// inParallel calls do for every number below n, on as many goroutines as pay
-// off, and waits for them. It stops early when ctx is done.
+// inParallel calls do for every number below n, on up to four goroutines, and
+// waits for them. It stops early when ctx is done.
 func inParallel(ctx context.Context, n int, do func(int)) {
 	var next atomic.Int64
 	var wait sync.WaitGroup

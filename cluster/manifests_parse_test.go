@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -199,7 +200,9 @@ func FuzzManifest(f *testing.F) {
 			t.Fatal(err)
 		}
 		d := decoder{opts: o, scope: scope, file: "x.yaml"}
-		d.decode(t.Context(), data)
+		if err := d.decode(t.Context(), bytes.NewReader(data)); err != nil {
+			t.Fatalf("decoding %q: %v", data, err)
+		}
 		lines := strings.Count(string(data), "\n") + 2
 		for _, e := range d.errors {
 			if e.line < 1 || e.line > lines {

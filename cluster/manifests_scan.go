@@ -16,9 +16,11 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// maxManifest is the largest file that is read: a whole cluster of 10,000
-// Services fits in half of it.
-const maxManifest = 64 << 20
+// The largest files that are read. YAML is held in memory; JSON is not.
+const (
+	maxYAML = 64 << 20
+	maxJSON = 1 << 30
+)
 
 // freshFor is how long after a file's time stamp another change may bear the
 // same one: file systems count in steps of up to two seconds.
@@ -117,8 +119,8 @@ func (t *tree) entry(rel string) {
 		t.keep(rel)
 	case !info.Mode().IsRegular():
 		t.complain(rel, errNotRegular)
-	case info.Size() > t.f.limit:
-		t.complain(rel, t.f.tooLarge())
+	case info.Size() > t.f.limitOf(rel):
+		t.complain(rel, t.f.tooLarge(rel))
 	default:
 		t.files[rel] = info
 	}
@@ -126,8 +128,20 @@ func (t *tree) entry(rel string) {
 
 var errNotRegular = errors.New("skipped, not a regular file")
 
-func (f *folder) tooLarge() error {
-	return fmt.Errorf("skipped, larger than %d MB", f.limit>>20)
+func (f *folder) tooLarge(path string) error {
+	hint := ""
+	if !isJSONFile(path) {
+		hint = "; use the output of kubectl get -o json"
+	}
+	return fmt.Errorf("skipped, larger than %d MB%s", f.limitOf(path)>>20, hint)
+}
+
+// limitOf returns the largest size of the file at path.
+func (f *folder) limitOf(path string) int64 {
+	if isJSONFile(path) {
+		return f.limit * (maxJSON / maxYAML)
+	}
+	return f.limit
 }
 
 func isManifest(name string) bool {
@@ -198,18 +212,16 @@ func (f *folder) readFile(ctx context.Context, path string, info fs.FileInfo) re
 	if old != nil {
 		m.items, m.whole, m.sum = old.items, old.whole, old.sum
 	}
-	data, err := f.bytes(path)
+	d := decoder{opts: f.opts, scope: f.scope, file: f.path(path)}
+	sum, err := f.decode(ctx, path, old, &d)
 	if err != nil {
 		m.failed = true
 		return readFile{manifest: &m, err: err}
 	}
-	sum := maphash.Bytes(f.seed, data)
 	if old != nil && sum == old.sum {
 		return readFile{manifest: &m}
 	}
 	m.sum = sum
-	d := decoder{opts: f.opts, scope: f.scope, file: f.path(path)}
-	d.decode(ctx, data)
 	if len(d.errors) > 0 {
 		w := []string{"manifest " + d.complaint()}
 		if m.whole {
@@ -222,26 +234,47 @@ func (f *folder) readFile(ctx context.Context, path string, info fs.FileInfo) re
 	return readFile{manifest: &m, changed: true, warnings: d.warnings}
 }
 
-// bytes reads a file. It may have become something else since it was listed,
-// so it is opened without waiting for a writer, and looked at again.
-func (f *folder) bytes(path string) ([]byte, error) {
+// decode decodes a file, unless its content is that of old, and returns a hash of
+// its content. The file may have been replaced since its directory was read, so it
+// is opened without waiting for a writer, and examined again.
+func (f *folder) decode(ctx context.Context, path string, old *manifest, d *decoder) (sum uint64, err error) {
 	file, err := os.OpenFile(filepath.Join(f.dir, path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, errNotRegular
+		return 0, errNotRegular
 	}
-	data, err := io.ReadAll(io.LimitReader(file, f.limit+1))
-	if err == nil && int64(len(data)) > f.limit {
-		err = f.tooLarge()
+	var hash maphash.Hash
+	hash.SetSeed(f.seed)
+	if old != nil {
+		if _, err := io.Copy(&hash, file); err != nil {
+			return 0, err
+		}
+		if hash.Sum64() == old.sum {
+			return old.sum, nil
+		}
+		hash.Reset()
+		if _, err := file.Seek(0, io.SeekStart); err != nil {
+			return 0, err
+		}
 	}
-	return data, err
+	limited := io.LimitedReader{R: io.TeeReader(file, &hash), N: f.limitOf(path) + 1}
+	if err := d.decode(ctx, &limited); err != nil {
+		return 0, err
+	}
+	if _, err := io.Copy(io.Discard, &limited); err != nil { // after a syntax error
+		return 0, err
+	}
+	if limited.N == 0 {
+		return 0, f.tooLarge(path)
+	}
+	return hash.Sum64(), nil
 }
 
 // A dirWatch tells that something in a folder has changed, not what: the walk

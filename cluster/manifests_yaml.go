@@ -11,22 +11,11 @@ import (
 	"go.yaml.in/yaml/v2"
 )
 
-// yamlToJSON converts one document as Kubernetes does: YAML 1.1, keys that are
-// not strings become strings. The parser bounds how many nodes aliases may
-// make of a few, but a node may be a long string; so what the document grows
-// to is bounded here.
-//
-// h is what the object is, if that is known already, else nil.
-func yamlToJSON(text []byte) (raw []byte, h *head, err error) {
-	if raw, h, ok := plainToJSON(text); ok {
-		return raw, h, nil
-	}
-	raw, err = parsedToJSON(text)
-	return raw, nil, err
-}
-
-// parsedToJSON is the same by the YAML parser.
-func parsedToJSON(text []byte) ([]byte, error) {
+// yamlToJSON converts one document as Kubernetes does: YAML 1.1, with keys that
+// are not strings converted to strings. The parser limits how many nodes aliases
+// may expand to, but a node may be a long string, so the size of the result is
+// limited here.
+func yamlToJSON(text []byte) ([]byte, error) {
 	var value any
 	if err := yaml.Unmarshal(text, &value); err != nil {
 		return nil, err
@@ -94,11 +83,11 @@ func (j *jsonWriter) object(m map[any]any) error {
 	return nil
 }
 
-// text appends a string; nearly all need no escapes.
+// text appends a string. Nearly all need no escapes.
 func (j *jsonWriter) text(s string) {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' || s[i] == '"' || s[i] == '\\' {
-			raw, _ := json.Marshal(s) // a string has no errors
+			raw, _ := json.Marshal(s) // never fails for a string
 			j.buf = append(j.buf, raw...)
 			return
 		}
@@ -106,10 +95,9 @@ func (j *jsonWriter) text(s string) {
 	j.buf = strconv.AppendQuote(j.buf, s)
 }
 
-// yamlFault finds the line of an error in c. The parser counts from the first
-// line of its text; from zero, where the grammar is at fault and not the
-// spelling; says nothing when it is the first line; and at the end may be one
-// too far.
+// yamlFault returns the line in the file, and the text, of an error in c. The
+// parser counts lines from one for scanner errors and from zero for grammar
+// errors, names no line for the first one, and may be one too far at the end.
 func yamlFault(c chunk, err error) (int, error) {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	var line int
