@@ -111,6 +111,11 @@ import (
 // slices gets them from the Pods that it selects; a ClusterIP that is missing is
 // chosen from 10.96.0.0/16, the same one each time, and shown in the log. A
 // file that cannot be read keeps its last good version.
+// Use JSON for a large cluster: kubectl get
+// namespaces,services,endpointslices -A -o json writes a List, whose items are
+// decoded one by one. 10,000 Services with 150,000 endpoints (112 MB) need 55 MB
+// of memory and 6 s of processor time; a YAML file of them needs about 180 MB and
+// 9 s. A YAML file may have up to 64 MB, a JSON file 1 GB.
 //
 // pods verified watches all Pods; nothing else does. Selectors are the API's:
 // "tier in (front, back), !internal".
