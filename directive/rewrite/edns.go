@@ -9,34 +9,37 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// An action is what is done to an option.
+// An action is what a rule does to an option.
 type action uint8
 
 const (
-	actionSet     action = iota // put it in, in place of one that is there
-	actionAppend                // put it in if there is none
-	actionReplace               // put it in the place of one that is there
-	actionUnset                 // take it out
+	actionSet     action = iota // add the option, replacing one of the same code
+	actionAppend                // add the option if there is none
+	actionReplace               // replace the option if there is one
+	actionUnset                 // remove the option
 )
 
-// actions are the words for them, in order.
+// actions are the Corefile's words, by action.
 var actions = [...]string{actionSet: "set", actionAppend: "append", actionReplace: "replace", actionUnset: "unset"}
 
-// An option changes one option of EDNS.
+// An option is an edns0 rule: it changes one EDNS option of the forwarded
+// query.
 type option struct {
 	code   uint16
 	action action
 	revert bool
-	// data is what the option has; not ok if this query has nothing for it.
-	data func(q *dns.Query, t *turn) (data []byte, ok bool)
+	// data returns the option's data. It is not ok if there is none for the query.
+	data func(q *dns.Query, t *transaction) (data []byte, ok bool)
 }
 
-func (o *option) apply(q *dns.Query, t *turn) (bool, error) {
-	there := false
-	for code := range wire.Options(q.Options) {
-		there = there || code == o.code
+func (o *option) apply(q *dns.Query, t *transaction) (bool, error) {
+	before := replyOption{code: o.code}
+	for code, body := range wire.Options(q.Options) {
+		if code == o.code {
+			before.present, before.data = true, body
+		}
 	}
-	if there && o.action == actionAppend || !there && (o.action == actionReplace || o.action == actionUnset) {
+	if before.present && o.action == actionAppend || !before.present && (o.action == actionReplace || o.action == actionUnset) {
 		return false, nil
 	}
 	var data []byte
@@ -46,8 +49,8 @@ func (o *option) apply(q *dns.Query, t *turn) (bool, error) {
 			return false, nil
 		}
 	}
-	if !t.optioned {
-		t.options, t.optioned = q.Options, true
+	if !t.optionsChanged {
+		t.options, t.optionsChanged = q.Options, true
 	}
 	var out []byte
 	for code, body := range wire.Options(q.Options) {
@@ -60,19 +63,40 @@ func (o *option) apply(q *dns.Query, t *turn) (bool, error) {
 	}
 	q.Options = out
 	if o.revert {
-		t.reverts = append(t.reverts, o.code)
+		t.reverts = append(t.reverts, before)
 	}
 	return true, nil
 }
 
-func fixed(data []byte) func(*dns.Query, *turn) ([]byte, bool) {
-	return func(*dns.Query, *turn) ([]byte, bool) { return data, true }
+// A replyOption is an EDNS option as it was before an edns0 rule with revert.
+type replyOption struct {
+	code    uint16
+	present bool
+	data    []byte
 }
 
-// subnet is the option of RFC 7871 §6: family, bits, none of the reply's, and as
-// many bytes of the address as the bits need.
-func subnet(bits4, bits6 int) func(*dns.Query, *turn) ([]byte, bool) {
-	return func(q *dns.Query, _ *turn) ([]byte, bool) {
+// restore makes the reply's option, if it has one, equal to o.
+func (o *replyOption) restore(q *dns.Query) {
+	for code := range wire.Options(q.ReplyOptions()) {
+		if code == o.code {
+			q.RemoveReplyOption(o.code)
+			if o.present {
+				q.AddReplyOption(o.code, o.data)
+			}
+			return
+		}
+	}
+}
+
+func fixed(data []byte) func(*dns.Query, *transaction) ([]byte, bool) {
+	return func(*dns.Query, *transaction) ([]byte, bool) { return data, true }
+}
+
+// subnet returns the data of the client subnet option (RFC 7871 §6): family,
+// source prefix length, scope prefix length 0, and the bytes of the address
+// that the prefix covers.
+func subnet(bits4, bits6 int) func(*dns.Query, *transaction) ([]byte, bool) {
+	return func(q *dns.Query, _ *transaction) ([]byte, bool) {
 		addr, family, bits := q.Peer.Addr().Unmap(), byte(1), bits4
 		if addr.Is6() {
 			family, bits = 2, bits6
@@ -85,29 +109,30 @@ func subnet(bits4, bits6 int) func(*dns.Query, *turn) ([]byte, bool) {
 	}
 }
 
-// variable gives what reads {NAME}, nil if there is none of that name.
-func variable(name string) func(*dns.Query, *turn) ([]byte, bool) {
+// variable returns the function that computes {NAME}, or nil if the name is
+// unknown.
+func variable(name string) func(*dns.Query, *transaction) ([]byte, bool) {
 	port := func(a netip.AddrPort) ([]byte, bool) { return binary.BigEndian.AppendUint16(nil, a.Port()), true }
 	host := func(a netip.AddrPort) ([]byte, bool) {
 		return a.Addr().Unmap().AsSlice(), a.IsValid()
 	}
 	switch name {
 	case "qname":
-		return func(_ *dns.Query, t *turn) ([]byte, bool) { return bytes.Clone(t.written()), true }
+		return func(_ *dns.Query, t *transaction) ([]byte, bool) { return bytes.Clone(t.String()), true }
 	case "qtype":
-		return func(_ *dns.Query, t *turn) ([]byte, bool) {
+		return func(_ *dns.Query, t *transaction) ([]byte, bool) {
 			return binary.BigEndian.AppendUint16(nil, uint16(t.typ)), true
 		}
 	case "protocol":
-		return func(q *dns.Query, _ *turn) ([]byte, bool) { return []byte(q.Proto.String()), true }
+		return func(q *dns.Query, _ *transaction) ([]byte, bool) { return []byte(q.Proto.String()), true }
 	case "client_ip":
-		return func(q *dns.Query, _ *turn) ([]byte, bool) { return host(q.Peer) }
+		return func(q *dns.Query, _ *transaction) ([]byte, bool) { return host(q.Peer) }
 	case "client_port":
-		return func(q *dns.Query, _ *turn) ([]byte, bool) { return port(q.Peer) }
+		return func(q *dns.Query, _ *transaction) ([]byte, bool) { return port(q.Peer) }
 	case "server_ip":
-		return func(q *dns.Query, _ *turn) ([]byte, bool) { return host(q.Local) }
+		return func(q *dns.Query, _ *transaction) ([]byte, bool) { return host(q.Local) }
 	case "server_port":
-		return func(q *dns.Query, _ *turn) ([]byte, bool) { return port(q.Local) }
+		return func(q *dns.Query, _ *transaction) ([]byte, bool) { return port(q.Local) }
 	}
 	return nil
 }

@@ -11,23 +11,23 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A subject is a name that patterns are held against.
-type subject struct {
+// A domain is a name that patterns are compared with.
+type domain struct {
 	wire []byte // in wire form, lower case
-	text []byte // as people write it, once somebody has asked; memory that serves again
+	text []byte // in text form once String was called; the buffer is reused
 }
 
-func (s *subject) reset(name []byte) { s.wire, s.text = name, s.text[:0] }
+func (s *domain) reset(name []byte) { s.wire, s.text = name, s.text[:0] }
 
-// written is the name as people write it, with the final dot.
-func (s *subject) written() []byte {
+// String returns the text form with the final dot.
+func (s *domain) String() []byte {
 	if len(s.text) == 0 {
 		s.text = wire.AppendText(s.text, s.wire)
 	}
 	return s.text
 }
 
-// A match is a way to compare a name.
+// A match is a way to compare a name with a pattern.
 type match uint8
 
 const (
@@ -38,10 +38,10 @@ const (
 	regex
 )
 
-// matches are the words for them, in order.
-var matches = [...]string{exact: "exact", prefix: "prefix", suffix: "suffix", substring: "substring", regex: "regex"}
+// matchWords are the Corefile's words, by match.
+var matchWords = [...]string{exact: "exact", prefix: "prefix", suffix: "suffix", substring: "substring", regex: "regex"}
 
-// A pattern is what a name is compared with.
+// A pattern matches names.
 type pattern struct {
 	match match
 	name  wire.Name      // exact
@@ -69,27 +69,27 @@ func parsePattern(m match, text string) (p pattern, err error) {
 	return p, err
 }
 
-// dotted is the end of a name with the final dot.
+// dotted returns text in lower case with a final dot.
 func dotted(text string) string { return strings.ToLower(strings.TrimSuffix(text, ".") + ".") }
 
-func (p *pattern) fits(s *subject) bool {
+func (p *pattern) matches(s *domain) bool {
 	switch p.match {
 	case exact:
 		return string(s.wire) == string(p.name)
 	case prefix:
-		return bytes.HasPrefix(s.written(), p.text)
+		return bytes.HasPrefix(s.String(), p.text)
 	case suffix:
-		return bytes.HasSuffix(s.written(), p.text)
+		return bytes.HasSuffix(s.String(), p.text)
 	case substring:
-		return bytes.Contains(s.written(), p.text)
+		return bytes.Contains(s.String(), p.text)
 	}
-	return p.expr.Match(s.written())
+	return p.expr.Match(s.String())
 }
 
-// A template is text with the groups of a regular expression in it.
+// A template is text with references to the groups of a regular expression.
 type template []piece
 
-// A piece is text, and the group behind it: -1 is none.
+// A piece is text followed by a group, or by nothing if group is -1.
 type piece struct {
 	text  string
 	group int
@@ -100,10 +100,10 @@ func parseTemplate(text string, expr *regexp.Regexp) (t template, err error) {
 	rest := text
 	for {
 		open := strings.IndexByte(rest, '{')
-		if open < 0 {
-			return append(t, piece{rest, -1}), nil
+		length := -1
+		if open >= 0 {
+			length = strings.IndexByte(rest[open:], '}')
 		}
-		length := strings.IndexByte(rest[open:], '}')
 		if length < 0 {
 			return append(t, piece{rest, -1}), nil
 		}
@@ -121,8 +121,9 @@ func parseTemplate(text string, expr *regexp.Regexp) (t template, err error) {
 	}
 }
 
-// fill gives the text for what expr found in src.
-func (t template) fill(src []byte, found []int) string {
+// expand returns the text with the groups that a match of the expression found
+// in src.
+func (t template) expand(src []byte, found []int) string {
 	var out strings.Builder
 	for _, p := range t {
 		out.WriteString(p.text)
@@ -133,11 +134,11 @@ func (t template) fill(src []byte, found []int) string {
 	return out.String()
 }
 
-// A renaming is a pattern and what takes its place.
+// A renaming is a pattern and the replacement for what it matches.
 type renaming struct {
 	pattern
-	with   string   // but for regex
-	filled template // regex
+	with     string   // for all but regex
+	template template // for regex
 }
 
 func parseRenaming(m match, from, with string) (r renaming, err error) {
@@ -151,80 +152,82 @@ func parseRenaming(m match, from, with string) (r renaming, err error) {
 	case suffix:
 		r.with = dotted(with)
 	case regex:
-		r.filled, err = parseTemplate(with, r.expr)
+		r.template, err = parseTemplate(with, r.expr)
 	default:
 		r.with = strings.ToLower(with)
 	}
 	return r, err
 }
 
-// to gives the new name of s; it is not ok if the pattern does not fit.
-func (r *renaming) to(s *subject) (name wire.Name, ok bool, err error) {
-	if !r.fits(s) {
+// rename returns the new name of s. It is not ok if the pattern does not match.
+func (r *renaming) rename(s *domain) (name wire.Name, ok bool, err error) {
+	if !r.matches(s) {
 		return "", false, nil
 	}
-	text, made := s.text, ""
+	text, renamed := s.text, ""
 	switch r.match {
 	case exact:
-		made = r.with
+		renamed = r.with
 	case prefix:
-		made = r.with + string(text[len(r.text):])
+		renamed = r.with + string(text[len(r.text):])
 	case suffix:
-		made = string(text[:len(text)-len(r.text)]) + r.with
+		renamed = string(text[:len(text)-len(r.text)]) + r.with
 	case substring:
-		made = string(bytes.ReplaceAll(text, r.text, []byte(r.with)))
+		renamed = string(bytes.ReplaceAll(text, r.text, []byte(r.with)))
 	case regex:
-		made = r.filled.fill(text, r.expr.FindSubmatchIndex(text))
+		renamed = r.template.expand(text, r.expr.FindSubmatchIndex(text))
 	}
-	if name, err = wire.ParseName(made); err != nil {
-		return "", true, fmt.Errorf("rewrite: %s becomes no name: %w", s.written(), err)
+	if name, err = wire.ParseName(renamed); err != nil {
+		return "", true, fmt.Errorf("rewriting the name %s: %w", s.String(), err)
 	}
 	return name, true, nil
 }
 
-// An answer changes names in answers that a regular expression finds.
+// An answer is an option "answer name" or "answer value": it renames names in
+// answers that match a regular expression.
 type answer struct {
-	value bool // in the data of records; otherwise owners
+	value bool // names in record data; otherwise owner names
 	expr  *regexp.Regexp
 	with  template
 }
 
-// A nameRule asks for another name.
+// A nameRule replaces the query's name.
 type nameRule struct {
 	renaming
 	auto    bool
 	answers []answer
 }
 
-func (r *nameRule) apply(_ *dns.Query, t *turn) (bool, error) {
-	name, ok, err := r.to(&t.subject)
+func (r *nameRule) apply(_ *dns.Query, t *transaction) (bool, error) {
+	name, ok, err := r.rename(&t.domain)
 	if !ok || err != nil {
 		return ok, err
 	}
 	t.renamed = append(t.renamed, renamed{r, t.wire, []byte(name)})
-	t.another = true
+	t.changed = true
 	t.reset([]byte(name))
 	return true, nil
 }
 
-// A renamed is what a name rule did. from is in the client's own spelling for
-// the first of them, once there is an answer.
+// A renamed records what a name rule did. When the answer is restored, from of
+// the first one is the client's own spelling.
 type renamed struct {
 	rule     *nameRule
 	from, to []byte
 }
 
-// rename turns a name of the answer back: it is a wire.Rename.
-func (t *turn) rename(name []byte, _ wire.Type, rdata bool) []byte {
+// restoreName undoes the renamings in a name of the answer. It is a
+// wire.Rename.
+func (t *transaction) restoreName(name []byte, _ wire.Type, rdata bool) []byte {
 	for i := len(t.renamed) - 1; i >= 0; i-- {
-		name = t.renamed[i].back(name, rdata)
+		name = t.renamed[i].restore(name, rdata)
 	}
 	return name
 }
 
-// back turns a name back as far as one rule says. It is empty, which is no
-// name, if the rule's options make none of it.
-func (r *renamed) back(name []byte, rdata bool) []byte {
+// restore undoes one rule's renaming. It returns an empty name, which is not
+// valid, if an answer option yields an invalid name.
+func (r *renamed) restore(name []byte, rdata bool) []byte {
 	changed := false
 	for i := range r.rule.answers {
 		a := &r.rule.answers[i]
@@ -233,11 +236,11 @@ func (r *renamed) back(name []byte, rdata bool) []byte {
 		}
 		text := bytes.ToLower(wire.AppendText(nil, name))
 		if found := a.expr.FindSubmatchIndex(text); found != nil {
-			made, err := wire.ParseName(a.with.fill(text, found))
+			replacement, err := wire.ParseName(a.with.expand(text, found))
 			if err != nil {
 				return nil
 			}
-			name, changed = []byte(made), true
+			name, changed = []byte(replacement), true
 		}
 	}
 	switch {
@@ -248,8 +251,8 @@ func (r *renamed) back(name []byte, rdata bool) []byte {
 	case r.rule.auto && r.rule.match == suffix:
 		text := bytes.ToLower(wire.AppendText(nil, name))
 		if head, ok := bytes.CutSuffix(text, []byte(r.rule.with)); ok {
-			if made, err := wire.ParseName(string(head) + string(r.rule.text)); err == nil {
-				return []byte(made)
+			if restored, err := wire.ParseName(string(head) + string(r.rule.text)); err == nil {
+				return []byte(restored)
 			}
 		}
 	}

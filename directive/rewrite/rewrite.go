@@ -1,8 +1,8 @@
-// Package rewrite changes questions on their way down and their answers on the
-// way up: the rewrite directive. rewrite.go applies the rules, name.go matches
-// and changes names, edns.go changes the options of EDNS, setup.go reads the
-// directive. Package builtin lists Setup; nothing else calls in. It opens no
-// socket and knows no other handler.
+// Package rewrite implements the rewrite directive, which changes queries and
+// the answers to them. rewrite.go applies the rules, name.go matches and
+// changes names, edns.go changes EDNS options, setup.go reads the directive.
+// Package builtin lists Setup and is the only caller. The package opens no
+// sockets and depends on no other handler.
 package rewrite
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A Rewrite changes questions and their answers: the rewrite directive.
+// Rewrite changes queries and their answers: the rewrite directive.
 //
 //	rewrite [continue|stop] FIELD [MATCH] FROM TO [OPTIONS]
 //	rewrite [continue|stop] {
@@ -21,30 +21,31 @@ import (
 //	    OPTIONS
 //	}
 //
-// Each use is a rule, and the rules of a server block are tried in the order in
-// which they stand. The first one that fits ends the search, unless it says
-// continue: then the next ones see what it has made of the question. Lines in
-// braces are read as one line.
+// Each rewrite is a rule. The rules of a server block are tried in the order of
+// the Corefile. The first rule that matches ends the search, unless it has
+// continue: then the following rules see the changed query. The lines in braces
+// are read as one line. Words other than names and data may be written in
+// capitals.
 //
-// The handlers below (acl, cache, kubernetes, forward and so on) see the new
-// question, the client gets a reply to its own.
+// The directives below rewrite (acl, cache, kubernetes, forward and others) see
+// the changed query. The client gets a reply to its own query.
 //
-// MATCH says how FROM is compared with a name, which is in lower case and ends
-// in a dot:
+// MATCH selects how FROM is compared with a name. Names are in lower case with
+// a final dot.
 //
-//	exact      the whole name; this is what counts without MATCH
-//	prefix     what the name begins with; TO takes its place
-//	suffix     what it ends in, to the final dot; TO takes its place
-//	substring  what it holds somewhere; TO takes the place of each
-//	regex      a regular expression that need not fit the whole name; TO is the
-//	           whole new name, and {1} in it what the first group found, {0} all
+//	exact      the whole name; the default
+//	prefix     the beginning of the name; TO replaces it
+//	suffix     the end of the name, including the final dot; TO replaces it
+//	substring  any part of the name; TO replaces every occurrence
+//	regex      a regular expression, which need not match the whole name; TO is the
+//	           whole new name; {1} in it is the first group, {0} the whole match
 //
-// prefix, suffix and substring are compared as text: suffix example.org fits
-// myexample.org, suffix .example.org does not.
+// prefix, suffix and substring compare text, not labels: suffix example.org
+// matches myexample.org, suffix .example.org does not.
 //
 // FIELD is one of these:
 //
-//	name [MATCH] FROM TO [answer auto|answer name REGEX NAME|answer value REGEX NAME]...
+//	name [MATCH] FROM TO [answer auto|name REGEX NAME|value REGEX NAME]...
 //	type FROM TO
 //	class FROM TO
 //	edns0 local set|append|replace CODE DATA [revert]
@@ -56,51 +57,52 @@ import (
 //	rcode [MATCH] NAME FROM TO
 //	cname [MATCH] FROM TO
 //
-// name asks for another name. Resolvers refuse an answer whose records are not
-// of the name that they asked for, so owners that are the new name become the
-// client's name again, in its own spelling, and all other names stay. Options
-// do more:
+// name changes the query name. Resolvers reject answers with records of a name
+// that they did not ask for, so owner names equal to the new name are changed
+// back to the client's name, in the client's spelling. Other names stay. Use
+// the answer options to change more; the word answer may be omitted from the
+// second one on:
 //
-//	answer auto              the new name becomes the client's in the data of
-//	                         records, too; with suffix, so does every name that
-//	                         ends in TO
-//	answer name REGEX NAME   owners that REGEX finds become NAME
-//	answer value REGEX NAME  names in the data of records do: targets of CNAME,
+//	answer auto              also changes the new name back in the data of records;
+//	                         with suffix, every name that ends in TO
+//	answer name REGEX NAME   changes owner names that match REGEX to NAME
+//	answer value REGEX NAME  changes names in the data of records: targets of CNAME,
 //	                         SRV, MX, PTR, NS, HTTPS and others
 //
-// NAME has groups as TO has. Of rules with continue the answers are turned back
-// in the opposite order. If TO makes no valid name of a query's (an empty label,
-// or one of more than 63 bytes), the answer is SERVFAIL: it fails where it can
-// be seen instead of asking for what nobody meant.
+// NAME may contain groups, as TO. You cannot combine auto with name. If several
+// rules with continue have matched, their changes are undone in the opposite
+// order. If TO results in an invalid name (an empty label, or one longer than
+// 63 bytes), the query is answered with SERVFAIL.
 //
-// type and class ask for records of another type (A, TYPE65) or class (IN, CH).
+// type and class change the query's type (A, TYPE65) or class (IN, CH).
 //
-// edns0 changes the options that go to other servers with the question. set
-// puts the option in, in place of one that is there; append does so only if
-// there is none, replace only if there is one, and unset takes it out. A rule
-// that has nothing to change does not fit. CODE is a number (0xffee, 65518);
-// DATA is bytes in hexadecimal digits behind 0x, text, or one of
+// edns0 changes the EDNS options of forwarded queries. set adds the option,
+// replacing one with the same code; append adds it only if there is none;
+// replace replaces it only if there is one; unset removes it. A rule that
+// changes nothing does not match. CODE is a number (0xffee, 65518). DATA is 0x
+// followed by hexadecimal digits, text, or one of
 //
 //	{qname} {protocol}         as text
 //	{qtype} {client_port} {server_port}   two bytes
 //	{client_ip} {server_ip}    4 or 16 bytes
-//	{kubernetes/namespace}     metadata, by its key; {/kubernetes/namespace} is
-//	                           the same; a query without it does not fit
+//	{kubernetes/namespace}     a metadata value; {/kubernetes/namespace} is the same;
+//	                           the rule does not match if there is no value
 //
-// subnet tells so many bits of the client's address (RFC 7871). revert also
-// takes options of that code out of the reply to the client.
+// subnet sends this many bits of the client's address (RFC 7871). With revert,
+// options of that code in the reply get the value that the client sent, and are
+// removed if the client sent none.
 //
-// ttl, rcode and cname change replies. ttl sets the TTLs of all records in
-// replies to questions for NAME: to 30, or into 30-300, 30- (at least), -300 (at
-// most). rcode makes the response code TO if it is FROM: names such as
-// NXDOMAIN, or numbers. ttl and rcode fit every query for NAME. cname looks
-// for a CNAME record in the answer whose target FROM fits, gives it TO as its
-// target, and asks for that in place of what followed. It fits every query, so
-// rules behind it need its continue; queries that come to it leave their reader.
+// ttl, rcode and cname change replies. ttl limits the TTLs of all records in
+// replies to queries for NAME: 30 (exactly), 30-300, 30- (at least) or -300 (at
+// most). rcode changes the response code from FROM to TO, which are names such
+// as NXDOMAIN or numbers. ttl and rcode match every query for NAME. cname looks
+// for a CNAME record whose target matches FROM, changes the target to TO, and
+// resolves it in place of the records that followed. cname matches every query,
+// so rules after it require its continue; queries that reach it are parked.
 //
-// A target that cname asks for, like that of an ExternalName, is a question of
-// its own: it passes the rules, too. Rules that lead in a circle end after eight
-// such questions in SERVFAIL. A rule is not tried again on its own result.
+// The target of a cname rule, like that of an ExternalName, is resolved by a
+// sub-query to which the rules apply as well. Rules that lead in a circle end
+// in SERVFAIL after eight sub-queries. A rule is not applied to its own result.
 //
 //	.:1053 {
 //	    rewrite continue ttl suffix .example.org -30
@@ -113,55 +115,56 @@ import (
 //	    whoami
 //	}
 //
-// Same as CoreDNS: syntax, order and what fits. Differs: owners that are the new
-// name are turned back without answer auto; answer auto turns back the suffix
-// of other names; what a client's name puts into {1} is not itself searched for
-// groups.
+// Same as CoreDNS: syntax, order and matching. Differs: owner names equal to
+// the new name are changed back without answer auto; answer auto changes back
+// the suffix of other names; groups in TO are not expanded inside the text that
+// a group has matched.
 type Rewrite struct {
-	rules []rule
-	word  dns.StateKey
-	turns sync.Pool // of *turn
+	rules        []rule
+	word         dns.StateKey
+	transactions sync.Pool // of *transaction
 }
 
-// A rule is one use of the directive.
+// A rule is one rewrite directive.
 type rule struct {
 	change
 	stop bool
 }
 
-// A change is what a rule does if it fits. An error ends the query.
+// A change is the effect of a rule. apply reports whether the rule matches. An
+// error ends the query with SERVFAIL.
 type change interface {
-	apply(q *dns.Query, t *turn) (fits bool, err error)
+	apply(q *dns.Query, t *transaction) (matched bool, err error)
 }
 
-// A turn is one query under the rules: what the question has become, and what
-// is to be done to the answer.
-type turn struct {
-	subject // the name
+// A transaction is the state of one query: the changed question, and the
+// changes to make to the answer.
+type transaction struct {
+	domain  // the query name
 	typ     wire.Type
 	class   wire.Class
-	another bool // the question is not the client's any more
+	changed bool // the question is not the client's
 
 	renamed []renamed
 	ttls    []*ttl
 	codes   []*rcode
 	cnames  []*cname
-	reverts []uint16 // codes of options
-	options []byte   // as they were, if optioned
-	// optioned says that edns0 changed the options.
-	optioned bool
+	reverts []replyOption
+
+	optionsChanged bool
+	options        []byte // before the change
 }
 
-func newTurn() any { return new(turn) }
+func newTransaction() any { return new(transaction) }
 
-func (t *turn) begin(q *dns.Query) {
+func (t *transaction) begin(q *dns.Query) {
 	t.reset(q.Name())
-	t.typ, t.class, t.another, t.optioned = q.Type, q.Class, false, false
+	t.typ, t.class, t.changed, t.optionsChanged = q.Type, q.Class, false, false
 	t.renamed, t.ttls, t.codes, t.cnames, t.reverts = t.renamed[:0], t.ttls[:0], t.codes[:0], t.cnames[:0], t.reverts[:0]
 }
 
-// AnyClass says that queries of all classes are rewritten. A class rule may
-// make of them what somebody answers.
+// AnyClass lets rewrite see queries of every class. It reports whether a class
+// rule may turn them into queries that have an answer.
 func (rw *Rewrite) AnyClass() (answers bool) {
 	for _, r := range rw.rules {
 		if _, ok := r.change.(*classRule); ok {
@@ -171,30 +174,30 @@ func (rw *Rewrite) AnyClass() (answers bool) {
 	return false
 }
 
-// ServeDNS applies the rules to the question.
+// ServeDNS applies the rules to q.
 func (rw *Rewrite) ServeDNS(q *dns.Query) dns.Verdict {
-	t := rw.turns.Get().(*turn)
+	t := rw.transactions.Get().(*transaction)
 	t.begin(q)
-	fitted := false
+	anyMatched := false
 	for i := range rw.rules {
 		r := &rw.rules[i]
-		fits, err := r.apply(q, t)
+		matched, err := r.apply(q, t)
 		if err != nil {
 			t.restoreOptions(q)
 			q.Fail(wire.ServFail)
 			q.Err = err
 			return dns.Done
 		}
-		fitted = fitted || fits
-		if fits && r.stop {
+		anyMatched = anyMatched || matched
+		if matched && r.stop {
 			break
 		}
 	}
-	if !fitted {
-		rw.end(t)
+	if !anyMatched {
+		rw.release(t)
 		return dns.Next
 	}
-	if t.another {
+	if t.changed {
 		name := t.wire
 		if len(t.renamed) == 0 {
 			name = q.QuestionName()
@@ -208,34 +211,35 @@ func (rw *Rewrite) ServeDNS(q *dns.Query) dns.Verdict {
 	return dns.Next
 }
 
-// end lets another query have the turn, with nothing of this one's.
-func (rw *Rewrite) end(t *turn) {
+// release returns t to the pool.
+func (rw *Rewrite) release(t *transaction) {
 	t.wire, t.options = nil, nil
 	clear(t.renamed)
-	rw.turns.Put(t)
+	clear(t.reverts)
+	rw.transactions.Put(t)
 }
 
-// FinishDNS turns the answer back.
+// FinishDNS changes the answer.
 func (rw *Rewrite) FinishDNS(q *dns.Query) {
-	t, _ := q.State(rw.word).(*turn)
+	t, _ := q.State(rw.word).(*transaction)
 	if t == nil {
 		return
 	}
 	q.SetState(rw.word, nil)
 	t.finish(q)
-	rw.end(t)
+	rw.release(t)
 }
 
-func (t *turn) finish(q *dns.Query) {
+func (t *transaction) finish(q *dns.Query) {
 	t.restoreOptions(q)
-	for _, code := range t.reverts {
-		q.RemoveReplyOption(code)
+	for i := len(t.reverts) - 1; i >= 0; i-- {
+		t.reverts[i].restore(q)
 	}
 	switch {
 	case len(t.renamed) > 0:
 		t.renamed[0].from = clientName(q)
-		q.RestoreQuestion(t.rename)
-	case t.another:
+		q.RestoreQuestion(t.restoreName)
+	case t.changed:
 		q.RestoreQuestion(nil)
 	}
 	for _, c := range t.codes {
@@ -249,86 +253,86 @@ func (t *turn) finish(q *dns.Query) {
 	}
 }
 
-// clientName is the name in the client's own question and spelling.
+// clientName returns the name in the client's own question, in its spelling.
 func clientName(q *dns.Query) []byte {
 	question := q.Request.Question(q.Packet())
 	return question[:len(question)-4] // without type and class
 }
 
-func (t *turn) restoreOptions(q *dns.Query) {
-	if t.optioned {
+func (t *transaction) restoreOptions(q *dns.Query) {
+	if t.optionsChanged {
 		q.Options = t.options
 	}
 }
 
-// A typeRule asks for another type.
+// A typeRule changes the query's type.
 type typeRule struct{ from, to wire.Type }
 
-func (r *typeRule) apply(_ *dns.Query, t *turn) (bool, error) {
+func (r *typeRule) apply(_ *dns.Query, t *transaction) (bool, error) {
 	if t.typ != r.from {
 		return false, nil
 	}
-	t.typ, t.another = r.to, true
+	t.typ, t.changed = r.to, true
 	return true, nil
 }
 
-// A classRule asks for another class.
+// A classRule changes the query's class.
 type classRule struct{ from, to wire.Class }
 
-func (r *classRule) apply(_ *dns.Query, t *turn) (bool, error) {
+func (r *classRule) apply(_ *dns.Query, t *transaction) (bool, error) {
 	if t.class != r.from {
 		return false, nil
 	}
-	t.class, t.another = r.to, true
+	t.class, t.changed = r.to, true
 	return true, nil
 }
 
-// A ttl bounds TTLs.
+// A ttl limits TTLs.
 type ttl struct {
 	pattern
 	least, most uint32
 }
 
-func (r *ttl) apply(_ *dns.Query, t *turn) (bool, error) {
-	if !r.fits(&t.subject) {
+func (r *ttl) apply(_ *dns.Query, t *transaction) (bool, error) {
+	if !r.matches(&t.domain) {
 		return false, nil
 	}
 	t.ttls = append(t.ttls, r)
 	return true, nil
 }
 
-// An rcode exchanges a response code.
+// An rcode changes a response code.
 type rcode struct {
 	pattern
 	from, to wire.RCode
 }
 
-func (r *rcode) apply(_ *dns.Query, t *turn) (bool, error) {
-	if !r.fits(&t.subject) {
+func (r *rcode) apply(_ *dns.Query, t *transaction) (bool, error) {
+	if !r.matches(&t.domain) {
 		return false, nil
 	}
 	t.codes = append(t.codes, r)
 	return true, nil
 }
 
-// A cname exchanges the target of a CNAME.
+// A cname changes the target of a CNAME.
 type cname struct{ renaming }
 
-func (r *cname) apply(_ *dns.Query, t *turn) (bool, error) {
+func (r *cname) apply(_ *dns.Query, t *transaction) (bool, error) {
 	t.cnames = append(t.cnames, r)
 	return true, nil
 }
 
-// A chasing is a Rewrite with cname rules: queries wait for their answer, since
-// it may need a further question.
-type chasing struct{ *Rewrite }
+// A cnameRewrite is a Rewrite with cname rules. All its queries are parked,
+// because the answer may require a sub-query.
+type cnameRewrite struct{ *Rewrite }
 
-// Resolve asks those below, turns the answer back, and asks for the target that
-// a CNAME has got.
-func (c *chasing) Resolve(ctx context.Context, q *dns.Query) error {
-	t := q.State(c.word).(*turn)
+// Resolve runs the handlers below, changes the answer, and resolves the new
+// target of a CNAME.
+func (c *cnameRewrite) Resolve(ctx context.Context, q *dns.Query) error {
+	t := q.State(c.word).(*transaction)
 	q.SetState(c.word, nil)
-	defer c.end(t)
+	defer c.release(t)
 	q.Next(ctx)
 	t.finish(q)
 	if q.Dropped() || q.Class != wire.ClassIN {
@@ -337,9 +341,9 @@ func (c *chasing) Resolve(ctx context.Context, q *dns.Query) error {
 	return t.chase(ctx, q)
 }
 
-// chase gives the first CNAME that a rule is for its new target, and puts the
-// target's answer in the place of what followed.
-func (t *turn) chase(ctx context.Context, q *dns.Query) error {
+// chase changes the target of the first CNAME that a rule matches, and replaces
+// the records after it with the answer for the new target.
+func (t *transaction) chase(ctx context.Context, q *dns.Query) error {
 	at, target, err := t.alias(q)
 	if err != nil || target == "" {
 		return err
@@ -371,7 +375,7 @@ func (t *turn) chase(ctx context.Context, q *dns.Query) error {
 	if !ok {
 		sub = q.ResumeSubQuery(ctx)
 	}
-	if !q.FollowCNAME(sub) { // the client goes on from there
+	if !q.FollowCNAME(sub) { // the client resolves the target itself
 		q.RCode, q.Err = wire.NoError, nil
 		return nil
 	}
@@ -379,9 +383,9 @@ func (t *turn) chase(ctx context.Context, q *dns.Query) error {
 	return nil
 }
 
-// alias finds the first CNAME in the answer that a rule is for; target is "" if
-// there is none.
-func (t *turn) alias(q *dns.Query) (at wire.Record, target wire.Name, err error) {
+// alias returns the first CNAME in the answer that a rule matches. target is ""
+// if there is none.
+func (t *transaction) alias(q *dns.Query) (at wire.Record, target wire.Name, err error) {
 	a := &q.Answer
 	a.Walk(func(s wire.Section, r wire.Record) bool {
 		if s != wire.Answers {
@@ -394,10 +398,10 @@ func (t *turn) alias(q *dns.Query) (at wire.Record, target wire.Name, err error)
 		if !ok {
 			return true
 		}
-		var old subject
+		var old domain
 		old.reset(wire.AppendLower(name[:0], name))
 		for _, rule := range t.cnames {
-			if target, ok, err = rule.to(&old); ok || err != nil {
+			if target, ok, err = rule.rename(&old); ok || err != nil {
 				at = r
 				return false
 			}

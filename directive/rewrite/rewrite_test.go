@@ -42,7 +42,7 @@ func (r *rig) ask(packet []byte) []byte {
 	return r.q.Reply()
 }
 
-// Options of EDNS, as the handler below sees them.
+// EDNS options, as the handler below sees them.
 func TestEDNS(t *testing.T) {
 	for _, c := range []struct {
 		rules string
@@ -113,44 +113,62 @@ func TestEDNS(t *testing.T) {
 			t.Errorf("%s on %q: got %q, want %q", c.rules, c.has, text, c.want)
 		}
 		if string(after) != string(has) {
-			t.Errorf("%s: on the way up the options are %x, want the client's %x", c.rules, after, has)
+			t.Errorf("%s: after FinishDNS: got options %x, want the client's %x", c.rules, after, has)
 		}
 	}
 }
 
-// revert keeps what was asked of others in the client's name from the client.
+// revert gives the reply's option the value that the client sent, and removes
+// the option if the client sent none.
 func TestRevert(t *testing.T) {
-	for rule, want := range map[string]int{"edns0 local set 0xffee a revert": 1, "edns0 local set 0xffee a": 2} {
-		r := newRig(t, ".:53 {\nrewrite "+rule+"\n}", &done{func(q *seamark.Query) {
-			q.AddReplyOption(0xffee, []byte("answer"))
+	for _, c := range []struct{ rules, client, want string }{
+		{"rewrite edns0 local set 0xffee a", "", "65519: 65518:answer"},
+		{"rewrite edns0 local set 0xffee a revert", "", "65519:"},
+		{"rewrite edns0 local append 0xffee a revert", "", "65519:"},
+		{"rewrite edns0 local set 0xffee a revert", "own", "65519: 65518:own"},
+		{"rewrite edns0 local replace 0xffee a revert", "own", "65519: 65518:own"},
+		{"rewrite edns0 local unset 0xffee revert", "own", "65519: 65518:own"},
+		{"rewrite edns0 local append 0xffee a revert", "own", "65519: 65518:answer"},
+		{"rewrite continue edns0 local set 0xffee a\nrewrite edns0 local replace 0xffee b revert", "", "65519: 65518:a"},
+		{"rewrite continue edns0 local set 0xffee a revert\nrewrite edns0 local set 0xffee b revert", "own", "65519: 65518:own"},
+	} {
+		r := newRig(t, ".:53 {\n"+c.rules+"\n}", &done{func(q *seamark.Query) {
 			q.AddReplyOption(0xffef, nil)
+			q.AddReplyOption(0xffee, []byte("answer"))
 		}})
 		m := new(dns.Msg).SetQuestion("a.example.", dns.TypeA)
 		m.SetEdns0(1232, false)
+		if c.client != "" {
+			m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: 0xffee, Data: []byte(c.client)}}
+		}
 		p, _ := m.Pack()
 		reply := new(dns.Msg)
 		if err := reply.Unpack(r.ask(p)); err != nil {
 			t.Fatal(err)
 		}
-		if got := len(reply.IsEdns0().Option); got != want {
-			t.Errorf("%s: got %d options in the reply, want %d", rule, got, want)
+		var options []string
+		for _, o := range reply.IsEdns0().Option {
+			options = append(options, fmt.Sprintf("%d:%s", o.Option(), o.(*dns.EDNS0_LOCAL).Data))
+		}
+		if got := strings.Join(options, " "); got != c.want {
+			t.Errorf("%s\nclient option %q: got %s, want %s", c.rules, c.client, got, c.want)
 		}
 	}
 }
 
-// What a client's name puts into a group is not searched for groups.
-func TestGroupsAreNotNested(t *testing.T) {
+// The text of a group is not searched for groups.
+func TestGroupsNotExpandedTwice(t *testing.T) {
 	var got string
 	r := newRig(t, ".:53 {\nrewrite name regex (.*)\\.(.*)\\.example\\. {1}.{2}.org\n}", &done{func(q *seamark.Query) {
 		got = wire.Name(q.Name()).String()
 	}})
 	r.ask(wire.AppendRequest(nil, 1, 0, name(t, "{2}.secret.example."), wire.TypeA))
 	if got != "{2}.secret.org." {
-		t.Errorf("got %s", got)
+		t.Errorf("{2}.secret.example.: got %s, want {2}.secret.org.", got)
 	}
 }
 
-// A query that no rule fits allocates nothing, whatever the rules compare.
+// A query that matches no rule allocates nothing.
 func TestAllocations(t *testing.T) {
 	r := newRig(t, `.:53 {
 		rewrite name exact a.example.org b.example.org
@@ -173,7 +191,7 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// One turn serves many queries: nothing of one is left for the next.
+// One transaction serves many queries: nothing of one is left for the next.
 func TestTurnsAreClean(t *testing.T) {
 	var seen []string
 	r := newRig(t, ".:53 {\nrewrite continue ttl a.example 5\nrewrite name a.example b.example\nrewrite edns0 local set 1 x\n}", &done{func(q *seamark.Query) {

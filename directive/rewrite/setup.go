@@ -16,10 +16,10 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// Setup is the Setup of rewrite.
+// Setup sets up the rewrite directive.
 func Setup(b *config.Block, uses []corefile.Directive) error {
 	rw := &Rewrite{word: b.NewStateKey()}
-	rw.turns.New = newTurn
+	rw.transactions.New = newTransaction
 	waits := false
 	var errs []error
 	for _, d := range uses {
@@ -33,14 +33,14 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		rw.rules = append(rw.rules, r)
 	}
 	if waits {
-		b.Handle(&chasing{rw})
+		b.Handle(&cnameRewrite{rw})
 	} else {
 		b.Handle(rw)
 	}
 	return errors.Join(errs...)
 }
 
-// fields read what stands behind their word.
+// fields returns the parsers of the FIELDs.
 func fields(b *config.Block) map[string]func(corefile.Directive) (change, error) {
 	return map[string]func(corefile.Directive) (change, error){
 		"name": parseName, "type": parseType, "class": parseClass, "ttl": parseTTL, "rcode": parseRCode, "cname": parseCNAME,
@@ -48,25 +48,26 @@ func fields(b *config.Block) map[string]func(corefile.Directive) (change, error)
 	}
 }
 
-// parse reads one use.
+// parse reads one rewrite directive.
 func parse(b *config.Block, d corefile.Directive) (rule, error) {
 	words := slices.Clone(d.Args)
-	for _, line := range d.Body { // all lines are one
+	for _, line := range d.Body { // the lines are read as one
 		if line.Block {
 			return rule{}, line.Errorf("takes no braces")
 		}
 		words = append(append(words, line.Token), line.Args...)
 	}
 	r := rule{stop: true}
-	if len(words) > 0 && (words[0].Text == "continue" || words[0].Text == "stop") {
-		r.stop = words[0].Text == "stop"
+	if len(words) > 0 && (lower(words[0]) == "continue" || lower(words[0]) == "stop") {
+		r.stop = lower(words[0]) == "stop"
 		words = words[1:]
 	}
 	known := []string{"name", "type", "class", "edns0", "ttl", "cname", "rcode"}
 	if len(words) == 0 {
-		return r, d.Errorf("want %s and what belongs to it", strings.Join(known, ", "))
+		return r, d.Errorf("want one of %s and its arguments", strings.Join(known, ", "))
 	}
 	field := words[0]
+	field.Text = lower(field)
 	read := fields(b)[field.Text]
 	if read == nil {
 		return r, field.Errorf(d.Path, "want %s, got %q%s", strings.Join(known, ", "), field.Text, corefile.DidYouMean(field.Text, known))
@@ -76,13 +77,15 @@ func parse(b *config.Block, d corefile.Directive) (rule, error) {
 	return r, err
 }
 
-// takeMatch takes the word for the match off d's arguments. Behind it come n
-// more, and then perhaps options.
+func lower(t corefile.Token) string { return strings.ToLower(t.Text) }
+
+// takeMatch removes the word for the match from d's arguments. n arguments must
+// follow, and options may follow if option is not empty.
 func takeMatch(d *corefile.Directive, n int, option string) (match, error) {
 	if len(d.Args) <= n {
 		return exact, d.Arity(n, n+1)
 	}
-	if i := slices.Index(matches[:], d.Args[0].Text); i >= 0 {
+	if i := slices.Index(matchWords[:], lower(d.Args[0])); i >= 0 {
 		d.Args = d.Args[1:]
 		return match(i), nil
 	}
@@ -90,7 +93,7 @@ func takeMatch(d *corefile.Directive, n int, option string) (match, error) {
 		return exact, nil
 	}
 	return exact, d.Errorf("want exact, prefix, suffix, substring or regex before %d arguments, got %q%s",
-		n, d.Args[0].Text, corefile.DidYouMean(d.Args[0].Text, matches[:]))
+		n, d.Args[0].Text, corefile.DidYouMean(d.Args[0].Text, matchWords[:]))
 }
 
 func parseName(d corefile.Directive) (change, error) {
@@ -99,33 +102,46 @@ func parseName(d corefile.Directive) (change, error) {
 		return nil, err
 	}
 	r := &nameRule{}
+	last := "" // the previous option of answer
+	explicit := false
 	var errs []error
 	if r.renaming, err = parseRenaming(m, d.Args[0].Text, d.Args[1].Text); err != nil {
 		errs = append(errs, d.Errorf("%w", err))
 	}
 	for left := d.Args[2:]; len(left) > 0; {
-		if left[0].Text != "answer" {
-			errs = append(errs, left[0].Errorf(d.Path, "want answer, got %q", left[0].Text))
-			break
+		at := left[0]
+		switch {
+		case at.Text == "answer":
+			left = left[1:]
+		case last == "": // CoreDNS requires the word answer only once
+			errs = append(errs, at.Errorf(d.Path, "want answer, got %q", at.Text))
+			return r, errors.Join(errs...)
 		}
-		if len(left) > 1 && left[1].Text == "auto" {
+		if last = ""; len(left) > 0 {
+			last = left[0].Text
+		}
+		if last == "auto" {
 			r.auto = true
-			left = left[2:]
+			left = left[1:]
 			continue
 		}
-		if len(left) < 4 || left[1].Text != "name" && left[1].Text != "value" {
-			errs = append(errs, left[0].Errorf(d.Path, "answer: want auto, name REGEX NAME or value REGEX NAME"))
+		if len(left) < 3 || last != "name" && last != "value" {
+			errs = append(errs, at.Errorf(d.Path, "answer: want auto, name REGEX NAME or value REGEX NAME"))
 			break
 		}
-		a := answer{value: left[1].Text == "value"}
-		if a.expr, err = regexp.Compile(left[2].Text); err == nil {
-			a.with, err = parseTemplate(left[3].Text, a.expr)
+		explicit = explicit || last == "name"
+		a := answer{value: last == "value"}
+		if a.expr, err = regexp.Compile(left[1].Text); err == nil {
+			a.with, err = parseTemplate(left[2].Text, a.expr)
 		}
 		if err != nil {
-			errs = append(errs, left[0].Errorf(d.Path, "answer: %s: %w", left[1].Text, err))
+			errs = append(errs, at.Errorf(d.Path, "answer: %s: %w", last, err))
 		}
 		r.answers = append(r.answers, a)
-		left = left[4:]
+		left = left[3:]
+	}
+	if r.auto && explicit {
+		errs = append(errs, d.Errorf("answer: auto cannot be combined with name REGEX NAME"))
 	}
 	return r, errors.Join(errs...)
 }
@@ -227,13 +243,13 @@ func parseRCode(d corefile.Directive) (change, error) {
 	return r, errors.Join(errs...)
 }
 
-// parseCode reads a response code that needs no OPT record.
+// parseCode reads a response code that fits into the message header.
 func parseCode(text string) (wire.RCode, bool) {
 	n, err := strconv.ParseUint(text, 10, 4)
 	if err == nil {
 		return wire.RCode(n), true
 	}
-	// RFC 6895 §2.3; those without a use here have no constant.
+	// RFC 6895 §2.3. Package wire has constants only for the codes that are used.
 	names := []string{"NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED", "YXDOMAIN", "YXRRSET", "NXRRSET", "NOTAUTH", "NOTZONE"}
 	i := slices.Index(names, strings.ToUpper(text))
 	return wire.RCode(max(i, 0)), i >= 0
@@ -255,7 +271,7 @@ func parseOption(b *config.Block, d corefile.Directive) (*option, error) {
 	if len(d.Args) < 2 {
 		return nil, d.Errorf("want local, nsid or subnet, and set, append, replace or unset")
 	}
-	kind, word := d.Args[0].Text, d.Args[1].Text
+	kind, word := lower(d.Args[0]), lower(d.Args[1])
 	i := slices.Index(actions[:], word)
 	if i < 0 {
 		return nil, d.Errorf("%s: want set, append, replace or unset, got %q%s", kind, word, corefile.DidYouMean(word, actions[:]))
@@ -315,12 +331,12 @@ func (o *option) parseLocal(b *config.Block, d corefile.Directive) error {
 	return nil
 }
 
-// data reads what a local option has.
-func data(b *config.Block, text string) (func(*dns.Query, *turn) ([]byte, bool), error) {
+// data reads the DATA of a local option.
+func data(b *config.Block, text string) (func(*dns.Query, *transaction) ([]byte, bool), error) {
 	if digits, ok := strings.CutPrefix(text, "0x"); ok {
 		bytes, err := hex.DecodeString(digits)
 		if err != nil {
-			return nil, fmt.Errorf("%q: want pairs of hexadecimal digits behind 0x", text)
+			return nil, fmt.Errorf("%q: want pairs of hexadecimal digits after 0x", text)
 		}
 		return fixed(bytes), nil
 	}
@@ -333,14 +349,14 @@ func data(b *config.Block, text string) (func(*dns.Query, *turn) ([]byte, bool),
 	}
 	key := strings.TrimPrefix(name, "/")
 	if !strings.Contains(key, "/") {
-		return nil, fmt.Errorf("no such variable: %s; there are {qname}, {qtype}, {protocol}, {client_ip}, {client_port}, {server_ip}, {server_port} and metadata like {kubernetes/namespace}", text)
+		return nil, fmt.Errorf("unknown variable %s; want {qname}, {qtype}, {protocol}, {client_ip}, {client_port}, {server_ip}, {server_port} or metadata such as {kubernetes/namespace}", text)
 	}
 	var value func(q *dns.Query) string
 	b.OnPlanned(func() error {
 		value = b.Metadata(key)
 		return nil
 	})
-	return func(q *dns.Query, _ *turn) ([]byte, bool) {
+	return func(q *dns.Query, _ *transaction) ([]byte, bool) {
 		v := value(q)
 		return []byte(v), v != ""
 	}, nil

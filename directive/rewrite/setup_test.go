@@ -40,8 +40,8 @@ func (metadata) HasMetadata([]byte) bool { return true }
 func TestSetupErrors(t *testing.T) {
 	const fields = "name, type, class, edns0, ttl, cname, rcode"
 	for _, c := range []struct{ line, want string }{
-		{"", "want " + fields + " and what belongs to it"},
-		{"stop", "want " + fields + " and what belongs to it"},
+		{"", "want one of " + fields + " and its arguments"},
+		{"stop", "want one of " + fields + " and its arguments"},
 		{"nam a b", "want " + fields + `, got "nam"; did you mean "name"?`},
 		{"stop {\n name a b {\n x\n }\n}", "Corefile:3: rewrite: name: takes no braces"},
 		{"name a", "name: want 2 to 3 arguments, got 1"},
@@ -60,6 +60,14 @@ func TestSetupErrors(t *testing.T) {
 		{"name a b answer nam x y", "name: answer: want auto, name REGEX NAME or value REGEX NAME"},
 		{"name a b answer value ( y", "name: answer: value: error parsing regexp: missing closing ): `(`"},
 		{"name a b answer name x {1}", "name: answer: name: {1}: the regular expression has 0 groups"},
+		{"name a.b c.d answer name A B name C D", ""},
+		{"name a.b c.d answer name A B value C D answer value E F", ""},
+		{"name a b answer auto value C D", ""},
+		{"name a b answer name A B C D", "name: answer: want auto, name REGEX NAME or value REGEX NAME"},
+		{"name a b answer auto answer name A B", "name: answer: auto cannot be combined with name REGEX NAME"},
+		{"CONTINUE NAME SUFFIX a b", ""},
+		{"Stop EDNS0 LOCAL Set 0xffee x", ""},
+		{"TTL Exact a 5", ""},
 		{"type A", "type: want 2 arguments, got 1"},
 		{"type A B", `type: want two types like A or TYPE65, got ["A" "B"]`},
 		{"class IN", "class: want 2 arguments, got 1"},
@@ -85,8 +93,8 @@ func TestSetupErrors(t *testing.T) {
 		{"edns0 local sett 1 2", `edns0: local: want set, append, replace or unset, got "sett"; did you mean "set"?`},
 		{"edns0 local set 0xffee", "edns0: local: want 2 arguments, got 1"},
 		{"edns0 local set 65536 x", `edns0: local: want the number of an option, like 0xffee, got "65536"`},
-		{"edns0 local set 0xffee 0x123", `edns0: local: "0x123": want pairs of hexadecimal digits behind 0x`},
-		{"edns0 local set 0xffee {qnam}", "edns0: local: no such variable: {qnam}; there are {qname}, {qtype}, {protocol}, {client_ip}, {client_port}, {server_ip}, {server_port} and metadata like {kubernetes/namespace}"},
+		{"edns0 local set 0xffee 0x123", `edns0: local: "0x123": want pairs of hexadecimal digits after 0x`},
+		{"edns0 local set 0xffee {qnam}", "edns0: local: unknown variable {qnam}; want {qname}, {qtype}, {protocol}, {client_ip}, {client_port}, {server_ip}, {server_port} or metadata such as {kubernetes/namespace}"},
 		{"edns0 local unset 0xffee x", "edns0: local: want 1 argument, got 2"},
 		{"edns0 nsid set x", "edns0: nsid: want no argument, got 1"},
 		{"edns0 subnet set 24", "edns0: subnet: want 2 arguments, got 1"},
@@ -109,8 +117,8 @@ func TestSetupErrors(t *testing.T) {
 	}
 }
 
-// Every wrong use is told, and the plan names who waits.
-func TestSetupSeveral(t *testing.T) {
+// Every error is reported, and the plan shows which handlers may wait.
+func TestSetupSeveralRules(t *testing.T) {
 	_, err := plan(".:53 {\nrewrite x\nrewrite name a b\nrewrite y\n}")
 	if err == nil || strings.Count(err.Error(), "\n") != 1 {
 		t.Errorf("got %v, want two errors", err)
@@ -123,7 +131,7 @@ func TestSetupSeveral(t *testing.T) {
 	}
 }
 
-// A class rule may make answers of a class that nobody below has.
+// A class rule may produce answers of a class that no handler below has.
 func TestAnyClass(t *testing.T) {
 	for text, answers := range map[string]bool{"class CH IN": true, "name a b": false} {
 		b, err := plan(".:53 {\nrewrite " + text + "\n}")
@@ -131,12 +139,12 @@ func TestAnyClass(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := config.Find[dns.AnyClass](b)[0].AnyClass(); got != answers {
-			t.Errorf("%s: answers other classes: %v", text, got)
+			t.Errorf("rewrite %s: AnyClass: got %v, want %v", text, got, answers)
 		}
 	}
 }
 
-// done is a handler that answers with what it has seen.
+// done is a handler that calls see and answers.
 type done struct{ see func(q *dns.Query) }
 
 func (d *done) ServeDNS(q *dns.Query) dns.Verdict {

@@ -10,7 +10,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// FinishDNS looks at what another server has answered.
+// FinishDNS filters the answer of an upstream.
 func (s *Screen) FinishDNS(q *dns.Query) {
 	if !q.Cacheable || q.Answer.Empty() {
 		return
@@ -23,17 +23,19 @@ func (s *Screen) FinishDNS(q *dns.Query) {
 	}
 }
 
-// refuse takes the records away of an answer that leads to a private address.
+// refuse removes the records of an answer that contains a private address, and
+// private addresses from the additional section. It reports whether the answer
+// was refused.
 func (s *Screen) refuse(q *dns.Query) bool {
 	var bad netip.Addr
-	beside := false
+	additional := false
 	a := &q.Answer
 	a.Walk(func(section wire.Section, r wire.Record) bool {
 		addr := s.private(r.Type, a.Buf[r.RData:r.Next])
 		if addr.IsValid() && section == wire.Answers {
 			bad = addr
 		}
-		beside = beside || addr.IsValid()
+		additional = additional || addr.IsValid()
 		return !bad.IsValid()
 	})
 	switch {
@@ -41,8 +43,8 @@ func (s *Screen) refuse(q *dns.Query) bool {
 		a.Clear()
 		q.AA, q.AD, q.TC = false, false, false
 		q.AddExtendedError(wire.EDEBlocked, "private address")
-		s.tell(q, bad)
-	case beside:
+		s.logRebind(q, bad)
+	case additional:
 		remove(a, func(_ wire.Section, r wire.Record) bool { return s.private(r.Type, a.Buf[r.RData:r.Next]).IsValid() })
 	default:
 		return false
@@ -51,8 +53,7 @@ func (s *Screen) refuse(q *dns.Query) bool {
 	return bad.IsValid()
 }
 
-// private gives the first private address in a record; it is not valid if there
-// is none.
+// private returns the first private address in a record, or the zero Addr.
 func (s *Screen) private(t wire.Type, rdata []byte) netip.Addr {
 	switch t {
 	case wire.TypeA, wire.TypeAAAA:
@@ -63,7 +64,7 @@ func (s *Screen) private(t wire.Type, rdata []byte) netip.Addr {
 	return netip.Addr{}
 }
 
-// privateIn looks at addresses of n bytes.
+// privateIn returns the first private address among addresses of n bytes each.
 func (s *Screen) privateIn(addrs []byte, n int) netip.Addr {
 	for ; n > 0 && len(addrs) >= n; addrs = addrs[n:] {
 		addr, _ := netip.AddrFromSlice(addrs[:n])
@@ -74,7 +75,8 @@ func (s *Screen) privateIn(addrs []byte, n int) netip.Addr {
 	return netip.Addr{}
 }
 
-// privateHint looks at the hints of a service (RFC 9460 §7.3).
+// privateHint returns the first private address in the hints of an SVCB or
+// HTTPS record (RFC 9460 §7.3).
 func (s *Screen) privateHint(rdata []byte) netip.Addr {
 	const ipv4hint, ipv6hint, priority, root = 4, 6, 2, 1
 	at := priority
@@ -100,51 +102,52 @@ func (s *Screen) privateHint(rdata []byte) netip.Addr {
 	return netip.Addr{}
 }
 
-// tell writes a line into the log, if it has not done so in this second. The words
-// are dnsmasq's: somebody may look for them.
-func (s *Screen) tell(q *dns.Query, bad netip.Addr) {
+// logRebind logs a refused answer, at most once a second. The message is
+// dnsmasq's, because log monitors search for it.
+func (s *Screen) logRebind(q *dns.Query, bad netip.Addr) {
 	now := q.Now().Unix()
-	if last := s.told.Load(); last == now || !s.told.CompareAndSwap(last, now) {
-		s.untold.Add(1)
+	if last := s.lastLogged.Load(); last == now || !s.lastLogged.CompareAndSwap(last, now) {
+		s.suppressed.Add(1)
 		return
 	}
 	name := wire.AppendText(nil, q.Name())
-	more := []any{slog.String("type", q.Type.String()), slog.String("address", bad.String())}
-	if n := s.untold.Swap(0); n > 0 {
-		more = append(more, slog.Uint64("not_shown_before", n))
+	attrs := []any{slog.String("name", string(name[:len(name)-1])), slog.String("type", q.Type.String()), slog.String("address", bad.String())}
+	if n := s.suppressed.Swap(0); n > 0 {
+		attrs = append(attrs, slog.Uint64("suppressed", n))
 	}
-	s.log.Warn("screen: possible DNS-rebind attack detected: "+string(name[:len(name)-1]), more...)
+	s.log.Warn("screen: possible DNS-rebind attack detected", attrs...)
 }
 
-// dropFrom takes records out of an answer, and says so if it has nothing else.
+// dropFrom removes records of the types in s.drop. If the answer has no other
+// records it becomes NODATA.
 func (s *Screen) dropFrom(q *dns.Query) {
 	a := &q.Answer
 	before := a.Count
 	var room [wire.MaxName]byte
 	owner, ttl := room[:0], uint32(1<<31-1)
-	left := false // an answer
+	answered := false // a record other than an alias remains
 	remove(a, func(section wire.Section, r wire.Record) bool {
 		t := r.Type
 		if t == wire.TypeRRSIG && r.Next-r.RData > 2 {
 			t = wire.Type(binary.BigEndian.Uint16(a.Buf[r.RData:]))
 		}
-		gone := slices.Contains(s.drop, t)
+		removed := slices.Contains(s.drop, t)
 		switch {
 		case section != wire.Answers:
-		case gone:
+		case removed:
 			owner, _, _ = wire.ReadName(room[:0], a.Buf, r.Owner)
 			ttl = min(ttl, r.TTL(a.Buf))
 		case t != wire.TypeCNAME && t != wire.TypeDNAME:
-			left = true
+			answered = true
 		}
-		return gone
+		return removed
 	})
 	if a.Count == before {
 		return
 	}
 	s.drops.AddTo(q.Shard(), 1)
 	q.AD = false
-	if left || len(owner) == 0 || q.RCode != wire.NoError {
+	if answered || len(owner) == 0 || q.RCode != wire.NoError {
 		return
 	}
 	remove(a, func(section wire.Section, _ wire.Record) bool { return section != wire.Answers })
@@ -152,9 +155,9 @@ func (s *Screen) dropFrom(q *dns.Query) {
 	q.AddExtendedError(wire.EDEFiltered, "")
 }
 
-// appendSOA writes the SOA record with which a name's lack of records can be kept
-// for ttl seconds (RFC 2308 §5). There is no zone: its other fields are those of RFC
-// 6303 §3.
+// appendSOA appends an SOA record with which a negative answer can be cached
+// for ttl seconds (RFC 2308 §5). It belongs to no zone; its other fields are
+// those of RFC 6303 §3.
 func appendSOA(a *wire.Answer, owner []byte, ttl uint32) {
 	const server, mailbox = "\x00", "\x06nobody\x07invalid\x00"
 	a.Buf = a.AppendOwner(a.Buf, owner)
@@ -166,18 +169,18 @@ func appendSOA(a *wire.Answer, owner []byte, ttl uint32) {
 	a.Append(wire.Authority, nil, 1)
 }
 
-// remove takes the records out of which gone says true. It sees each of them once,
-// before it is moved.
-func remove(a *wire.Answer, gone func(s wire.Section, r wire.Record) bool) {
+// remove removes the records for which removed returns true. It calls removed
+// once for each record, before the record is moved.
+func remove(a *wire.Answer, removed func(s wire.Section, r wire.Record) bool) {
 	off, to := a.RecordsOffset(), a.RecordsOffset()
 	for s, n := range a.Count {
 		for range n {
 			r, ok := wire.ReadRecord(a.Buf, off)
 			if !ok {
-				break // there are fewer than that
+				break // fewer records than the count
 			}
 			off = r.Next
-			if gone(wire.Section(s), r) {
+			if removed(wire.Section(s), r) {
 				a.Count[s]--
 				continue
 			}

@@ -7,13 +7,14 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// localhost is the addresses of the machine itself; 0.0.0.0 and :: reach it too.
+// localhost lists the addresses of the machine itself. 0.0.0.0 and :: also
+// reach it.
 var localhost = [...]netip.Prefix{
 	netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("0.0.0.0/8"),
 	netip.MustParsePrefix("::1/128"), netip.MustParsePrefix("::/128"),
 }
 
-// private is the other private addresses.
+// private lists the other private addresses.
 var private = [...]netip.Prefix{
 	netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("192.168.0.0/16"),
 	netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("198.51.100.0/24"),
@@ -22,19 +23,20 @@ var private = [...]netip.Prefix{
 	netip.MustParsePrefix("2001:db8::/32"),
 }
 
-func isLocalhost(addr netip.Addr) bool { return within(whole(addr), localhost[:]) }
+func isLocalhost(addr netip.Addr) bool { return within(singleAddr(addr), localhost[:]) }
 
-func isPrivate(addr netip.Addr) bool { return isPrivateNet(whole(addr)) }
+func isPrivate(addr netip.Addr) bool { return isPrivateNet(singleAddr(addr)) }
 
 func isPrivateNet(p netip.Prefix) bool { return within(p, localhost[:]) || within(p, private[:]) }
 
-// whole is the network of one address. Those of IPv4 in IPv6 are IPv4.
-func whole(addr netip.Addr) netip.Prefix {
+// singleAddr returns the prefix of one address. An IPv4-mapped address becomes
+// IPv4.
+func singleAddr(addr netip.Addr) netip.Prefix {
 	addr = addr.Unmap()
 	return netip.PrefixFrom(addr, addr.BitLen())
 }
 
-// within says whether all of p is in one of nets.
+// within reports whether one of nets contains p.
 func within(p netip.Prefix, nets []netip.Prefix) bool {
 	for _, n := range nets {
 		if n.Bits() <= p.Bits() && n.Contains(p.Addr()) {
@@ -44,8 +46,8 @@ func within(p netip.Prefix, nets []netip.Prefix) bool {
 	return false
 }
 
-// privateName says whether a question is for the reverse name of a private address,
-// or of a network of such.
+// privateName reports whether q is for the reverse name of a private address or
+// network.
 func privateName(q *dns.Query) bool {
 	if q.Type != wire.TypePTR && q.Type != wire.TypeANY {
 		return false
@@ -54,8 +56,8 @@ func privateName(q *dns.Query) bool {
 	return ok && isPrivateNet(p)
 }
 
-// reversed reads a reverse name, of an address or of a network (RFC 1035 §3.5, RFC
-// 3596 §2.5).
+// reversed returns the address or network that a reverse name stands for (RFC
+// 1035 §3.5, RFC 3596 §2.5).
 func reversed(q *dns.Query) (netip.Prefix, bool) {
 	const v4, v6 = "\x07in-addr\x04arpa\x00", "\x03ip6\x04arpa\x00"
 	n := q.Labels() - 2
@@ -94,7 +96,7 @@ func reversed(q *dns.Query) (netip.Prefix, bool) {
 	return netip.PrefixFrom(addr, bits), true
 }
 
-// number reads a label of digits, which is at most 255.
+// number parses a label of digits with a value up to 255.
 func number(label []byte, base int) (byte, bool) {
 	if len(label) > 3 || len(label) > 1 && label[0] == '0' {
 		return 0, false

@@ -1,10 +1,11 @@
-// Package screen stands between this server and others: it says what those may be
-// asked, and what they may answer. It is the directive screen. setup.go reads it,
-// screen.go looks at questions, answers.go at answers, private.go knows the private
-// addresses and their names.
+// Package screen implements the screen directive, which restricts the queries
+// that are forwarded and filters the answers of upstreams. setup.go reads the
+// directive, screen.go checks queries, answers.go checks answers, and
+// private.go has the private addresses and their reverse names.
 //
-// Package builtin lists its Setup, above what asks other servers. It opens nothing,
-// and changes no answer of this server's own.
+// Package builtin lists Setup, before the directives that forward queries. The
+// package opens no sockets and does not change answers from this server's own
+// data.
 package screen
 
 import (
@@ -16,73 +17,76 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A Screen says what other servers may be asked, and what they may answer: the
+// Screen restricts forwarded queries and filters the answers of upstreams: the
 // screen directive.
 //
 //	screen {
-//	    local ZONES...        # names that no other server is asked for: NXDOMAIN
-//	    except ZONES...       # names that are asked of others nevertheless
-//	    plain_names           # names of one label are not, for A and AAAA: NXDOMAIN
-//	    least_labels N        # names with fewer labels are not, for any type: SERVFAIL
-//	    private_reverse       # reverse names of private addresses are not: NXDOMAIN
-//	    rebind [ZONES...]     # private addresses in answers are refused, but for names in ZONES
-//	    rebind_localhost_ok   # but for those of the machine itself
-//	    drop TYPE...          # records that are taken out of answers: A, AAAA and so on
+//	    local ZONES...        # answer NXDOMAIN for names that must not be forwarded
+//	    except ZONES...       # forward these names nevertheless
+//	    plain_names           # answer NXDOMAIN for A and AAAA of single-label names
+//	    least_labels N        # answer SERVFAIL for names with fewer labels
+//	    private_reverse       # answer NXDOMAIN for reverse names of private addresses
+//	    rebind [ZONES...]     # refuse private addresses, except for names in ZONES
+//	    rebind_localhost_ok   # allow the addresses of the machine itself
+//	    drop TYPE...          # remove records of these types: A, AAAA and so on
 //	}
 //
-// It stands above forward and below all that this server knows by itself: names
-// with an answer of hosts, records, kubernetes or file never come to it, and no
-// answer of theirs is changed. It stands below cache too, which keeps what is left
-// of an answer. It can be given once, with one option at least; local, except,
-// rebind and drop may be given several times and add up.
+// screen comes directly before forward: names that hosts, records, kubernetes
+// or file answer do not reach it, and their answers do not change. It comes
+// after cache, which stores the filtered answers. Give screen once, with at
+// least one option. You can give local, except, rebind and drop several times;
+// their arguments add up.
 //
-// local: the names of ZONES, and those below, are never asked of other servers.
-// They do not exist, unless hosts or records has names below them: then the answer
-// is NOERROR without records. Of all ZONES of local and except the longest
-// decides that has the name.
+// local: names in ZONES are never forwarded. They do not exist (NXDOMAIN),
+// unless hosts or records has names below them: then the answer is NOERROR
+// without records. The longest zone of local and except that contains the name
+// decides.
 //
-// except: besides, private_reverse leaves the names of ZONES alone: it is for
-// zones that have a forward of their own.
+// except: forwards names in ZONES although local covers them, and exempts ZONES
+// from private_reverse. Use it for zones that have their own forward.
 //
-// plain_names: what holds for local holds for names of one label, for the types A,
-// AAAA and ANY, whatever except says.
+// plain_names: treats names with one label like those of local, for the types
+// A, AAAA and ANY, regardless of except.
 //
-// least_labels: nothing is said of whether such names exist. It is SkyDNS's -ndots.
+// least_labels: answers SERVFAIL, which does not deny that the name exists. It
+// is SkyDNS's -ndots.
 //
-// private_reverse: it also holds for the reverse names of private addresses, and
-// of networks that lie within theirs, for the types PTR and ANY.
+// private_reverse: treats reverse names of private addresses, and of networks
+// inside the private networks, like those of local, for the types PTR and ANY.
 //
-// rebind: an answer with a private address leads browsers to machines behind the
-// firewall, under a name that is somebody else's. It is refused whole, be it in an
-// A or AAAA record or in a hint of an HTTPS or SVCB record: the client gets its
-// response code, no records, and the extended error 15. One a second is told in the
-// log. In the additional section such addresses are left out alone. ZONES are for
-// questions: a name outside that is an alias for one inside is refused.
+// rebind: refuses answers with a private address, which an attacker can use to
+// make browsers reach machines behind the firewall under a name of the
+// attacker. It checks A and AAAA records and the address hints of HTTPS and
+// SVCB records. The client gets the answer's response code, no records, and the
+// extended error 15. At most one refused answer a second is logged. In the
+// additional section only the private addresses are removed. ZONES apply to the
+// query name: a name outside that is an alias of a name inside is refused.
 //
-// rebind_localhost_ok: 127.0.0.0/8, ::1, 0.0.0.0/8 and :: may be in answers. Lists
-// of bad names answer so.
+// rebind_localhost_ok: allows 127.0.0.0/8, ::1, 0.0.0.0/8 and :: in answers.
+// Block lists answer so.
 //
-// drop: records of these types are taken out of all sections, with their
-// signatures. Aliases before them stay, and so does NXDOMAIN. An answer that has
-// nothing else becomes NOERROR without records, or with the aliases alone, with the
-// extended error 17 and a SOA record that bears the name and the TTL of what was
-// taken out, so that cache and clients can keep it. The question is asked of others
-// all the same, which alone know whether the name exists. Any type will do but CNAME,
-// DNAME, NS, SOA and those of DNSSEC, without which answers are not understood.
+// drop: removes records of these types, and their signatures, from all
+// sections. Aliases before them stay, and so does NXDOMAIN. An answer without
+// other records becomes NOERROR without records, or with the aliases only. It
+// has the extended error 17 and an SOA record with the name and TTL of the
+// removed records, so that cache and clients can keep it. The query is still
+// forwarded, because only the upstream knows whether the name exists. You
+// cannot drop CNAME, DNAME, NS, SOA and the DNSSEC types, which are needed to
+// understand answers.
 //
-// Private addresses are those of RFC 6303 and their like:
+// Private addresses are those of RFC 6303 and similar ones:
 //
-//	10.0.0.0/8 172.16.0.0/12 192.168.0.0/16    RFC 1918
-//	127.0.0.0/8 0.0.0.0/8 ::1 ::               the machine itself
-//	169.254.0.0/16 fe80::/10                   the link
-//	fd00::/8 fec0::/10                         the site
-//	192.0.2.0/24 198.51.100.0/24 203.0.113.0/24 2001:db8::/32  documents
-//	255.255.255.255                            everybody on the link
+//	10.0.0.0/8 172.16.0.0/12 192.168.0.0/16                    RFC 1918
+//	127.0.0.0/8 0.0.0.0/8 ::1 ::                               the machine itself
+//	169.254.0.0/16 fe80::/10                                   link-local
+//	fd00::/8 fec0::/10                                         unique and site-local
+//	192.0.2.0/24 198.51.100.0/24 203.0.113.0/24 2001:db8::/32  documentation
+//	255.255.255.255                                            broadcast
 //
-// and those of IPv4 within ::ffff:0:0/96. Not among them are 100.64.0.0/10 and
-// fc00::/8.
+// and the IPv4 addresses among them as ::ffff:0:0/96. 100.64.0.0/10 and
+// fc00::/8 are not private.
 //
-// What a home or an office may not tell or be told:
+// A configuration for a home or an office:
 //
 //	.:1053 {
 //	    screen {
@@ -97,35 +101,37 @@ import (
 //	    forward . 9.9.9.9
 //	}
 //
-// Metrics: seamark_screen_total, by reason: local, plain_name, few_labels and
-// private_reverse are questions that were not asked, rebind and drop answers that were changed.
+// Metric: seamark_screen_total, by reason. local, plain_name, few_labels and
+// private_reverse count queries that were not forwarded; rebind and drop count
+// answers that were changed.
 //
-// Ours: CoreDNS has no such directive. The options are those of dnsmasq 2.90: local is
-// --local=/ZONE/, except is --server=/ZONE/ with a server or with #, plain_names is
-// --domain-needed, private_reverse is --bogus-priv, rebind is --stop-dns-rebind with
-// --rebind-domain-ok, drop is --filter-A and --filter-AAAA. Flags and response codes
-// are dnsmasq's, with AA for private_reverse alone. Differs: in dnsmasq
-// --server=/ZONE/# makes no exception from --bogus-priv; rebind lets private addresses
-// by in answers to ANY, in HTTPS records and in the additional section, which drop
-// leaves alone as well; an answer of which nothing is left has no SOA record. What
-// dnsmasq says of plain names of all types, --local=// and --rebind-domain-ok=//,
-// cannot be said here.
+// Ours: CoreDNS has no such directive. The options are those of dnsmasq 2.90:
+// local is --local=/ZONE/, except is --server=/ZONE/ with a server or with #,
+// plain_names is --domain-needed, private_reverse is --bogus-priv, rebind is
+// --stop-dns-rebind with --rebind-domain-ok, drop is --filter-A and
+// --filter-AAAA. Flags and response codes are dnsmasq's, except that
+// private_reverse alone sets AA. Differs: in dnsmasq --server=/ZONE/# is no
+// exception from --bogus-priv; its rebind allows private addresses in answers
+// to ANY, in HTTPS records and in the additional section, and its filters
+// ignore the additional section; its answer without remaining records has no
+// SOA record. There is no equivalent for plain names of every type, --local=//
+// and --rebind-domain-ok=//.
 type Screen struct {
-	zones   map[wire.Name]bool // whether they are local
-	deepest int                // labels of the longest
+	zones   map[wire.Name]bool // true for local, false for except
+	deepest int                // number of labels of the longest zone
 	plain   bool
 	reverse bool
 	least   int // labels
 
 	rebind    bool
-	trusted   []wire.Name // whose answers may have private addresses
-	localhost bool        // those of the machine itself may be anywhere
+	trusted   []wire.Name // zones whose answers may have private addresses
+	localhost bool        // answers may have localhost addresses
 	drop      []wire.Type
 
 	neighbours []neighbour
 	log        *slog.Logger
-	told       atomic.Int64  // the second in which the log was told of an answer
-	untold     atomic.Uint64 // how many it was not told of since
+	lastLogged atomic.Int64  // Unix time of the last logged answer
+	suppressed atomic.Uint64 // refused answers not logged since then
 
 	locals, plains, few, reverses, rebinds, drops *metrics.Counter
 }
@@ -134,13 +140,13 @@ type Screen struct {
 // reports whether one of them is q's name or below it.
 type neighbour interface{ NameExists(q *dns.Query) bool }
 
-// ServeDNS answers what must not be asked of others.
+// ServeDNS answers queries that must not be forwarded.
 func (s *Screen) ServeDNS(q *dns.Query) dns.Verdict {
 	local, listed := s.zone(q)
 	switch {
 	case s.reverse && (local || !listed) && privateName(q):
 		s.reverses.AddTo(q.Shard(), 1)
-		q.AA = true // RFC 6303: the zone is ours
+		q.AA = true // RFC 6303: this server is authoritative for the zone
 	case local:
 		s.locals.AddTo(q.Shard(), 1)
 	case s.plain && q.Labels() == 1 && (q.Type == wire.TypeA || q.Type == wire.TypeAAAA || q.Type == wire.TypeANY):
@@ -152,8 +158,8 @@ func (s *Screen) ServeDNS(q *dns.Query) dns.Verdict {
 	default:
 		return dns.Next
 	}
-	// To the client this is the answer of a resolver: without RA and AA some take
-	// NOERROR without records for a mistake, and ask another.
+	// The client expects the answer of a resolver. Without RA and AA some clients
+	// take NOERROR without records for a lame server, and query another one.
 	q.RA = true
 	q.RCode = wire.NXDomain
 	for _, n := range s.neighbours {
@@ -164,7 +170,8 @@ func (s *Screen) ServeDNS(q *dns.Query) dns.Verdict {
 	return dns.Done
 }
 
-// zone looks for the longest zone that has the question's name.
+// zone returns whether the longest zone that contains the query name is local,
+// and whether there is one.
 func (s *Screen) zone(q *dns.Query) (local, listed bool) {
 	if len(s.zones) == 0 {
 		return false, false

@@ -32,10 +32,10 @@ Corefile:8: screen: drop: want at least 1 argument, got 0
 Corefile:9: screen: unknown option "allow"`},
 		{"screen {\nlocal a..b test\nexcept c..d Test.\nrebind e..f\n}", `Corefile:3: screen: local: not a zone: "a..b": empty label
 Corefile:4: screen: except: not a zone: "c..d": empty label
-Corefile:4: screen: except: test. stands in both local and except
+Corefile:4: screen: except: test. is in both local and except
 Corefile:5: screen: rebind: not a zone: "e..f": empty label`},
-		{"screen {\nrebind_localhost_ok\n}", "Corefile:2: screen: rebind_localhost_ok says what rebind lets by, and that is not given"},
-		{"screen {\ndrop A six CNAME aaaa ANY TYPE65280\n}", `Corefile:3: screen: drop: want types, like A or AAAA, got "six"
+		{"screen {\nrebind_localhost_ok\n}", "Corefile:2: screen: rebind_localhost_ok requires rebind"},
+		{"screen {\ndrop A six CNAME aaaa ANY TYPE65280\n}", `Corefile:3: screen: drop: want types such as A or AAAA, got "six"
 Corefile:3: screen: drop: CNAME cannot be dropped
 Corefile:3: screen: drop: ANY cannot be dropped`},
 	} {
@@ -84,9 +84,9 @@ func TestLog(t *testing.T) {
 		_, text, _ := strings.Cut(strings.TrimSpace(line), " ")
 		lines = append(lines, text)
 	}
-	want := `level=WARN msg="screen: possible DNS-rebind attack detected: evil0.test" type=A address=192.168.1.2
-level=WARN msg="screen: possible DNS-rebind attack detected: evil3.test" type=A address=192.168.1.2 not_shown_before=2
-level=WARN msg="screen: possible DNS-rebind attack detected: evil4.test" type=A address=192.168.1.2`
+	want := `level=WARN msg="screen: possible DNS-rebind attack detected" name=evil0.test type=A address=192.168.1.2
+level=WARN msg="screen: possible DNS-rebind attack detected" name=evil3.test type=A address=192.168.1.2 suppressed=2
+level=WARN msg="screen: possible DNS-rebind attack detected" name=evil4.test type=A address=192.168.1.2`
 	if got := strings.Join(lines, "\n"); got != want {
 		t.Errorf("the log is\n%s\nwant\n%s", got, want)
 	}

@@ -10,12 +10,12 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// Setup is the Setup of screen: see Screen.
+// Setup sets up the screen directive.
 func Setup(b *config.Block, uses []corefile.Directive) error {
 	d := uses[0]
 	s := &Screen{log: b.Log, zones: map[wire.Name]bool{}}
 	for reason, counter := range s.counters() {
-		*counter = b.Metrics.Counter("seamark_screen_total", "Questions that were not asked of other servers, and answers of theirs that were changed.", "reason", reason)
+		*counter = b.Metrics.Counter("seamark_screen_total", "Queries that were not forwarded, and answers of upstreams that were changed.", "reason", reason)
 	}
 	err := errors.Join(config.Once(uses), d.Arity(0, 0), d.Options(
 		corefile.Option{Name: "local", Min: 1, Max: -1, Set: s.setZones(true)},
@@ -31,7 +31,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		err = errors.Join(err, d.Errorf("want options in braces: local, plain_names, least_labels, private_reverse, rebind or drop"))
 	}
 	if err == nil && s.localhost && !s.rebind {
-		err = d.Errorf("rebind_localhost_ok says what rebind lets by, and that is not given")
+		err = d.Errorf("rebind_localhost_ok requires rebind")
 	}
 	for z := range s.zones {
 		s.deepest = max(s.deepest, z.Labels())
@@ -50,14 +50,14 @@ func (s *Screen) counters() map[string]**metrics.Counter {
 	}
 }
 
-// setZones reads local and except.
+// setZones returns the parser of local or except.
 func (s *Screen) setZones(local bool) func(corefile.Directive) error {
 	return func(o corefile.Directive) error {
 		zones, err := config.ParseZones(o.Path, o.Args)
 		errs := []error{err}
 		for _, z := range zones {
 			if other, ok := s.zones[z]; ok && other != local {
-				errs = append(errs, o.Errorf("%s stands in both local and except", z))
+				errs = append(errs, o.Errorf("%s is in both local and except", z))
 			}
 			s.zones[z] = local
 		}
@@ -72,7 +72,7 @@ func (s *Screen) setRebind(o corefile.Directive) error {
 	return err
 }
 
-// structure is the types without which the others in an answer are not understood.
+// structure lists the types without which clients cannot interpret an answer.
 var structure = [...]wire.Type{wire.TypeCNAME, wire.TypeDNAME, wire.TypeNS, wire.TypeSOA, wire.TypeOPT, wire.TypeRRSIG, wire.TypeDS, wire.TypeDNSKEY, wire.TypeNSEC, wire.TypeNSEC3}
 
 func (s *Screen) setDrop(o corefile.Directive) error {
@@ -81,7 +81,7 @@ func (s *Screen) setDrop(o corefile.Directive) error {
 		t, ok := wire.ParseType(a.Text)
 		switch {
 		case !ok:
-			errs = append(errs, o.Errorf("want types, like A or AAAA, got %q", a.Text))
+			errs = append(errs, o.Errorf("want types such as A or AAAA, got %q", a.Text))
 		case slices.Contains(structure[:], t) || t == 0 || 128 <= t && t <= 255:
 			errs = append(errs, o.Errorf("%s cannot be dropped", t))
 		default:

@@ -9,16 +9,18 @@ import (
 	"text/template/parse"
 )
 
-// check finds names in a template that nothing has, so that a query need not:
-// fields of the data, groups of the rule's regular expressions, vars. What is
-// inside a range or with is looked at only where it says $.
+// check reports names in a template that do not exist: fields of the data,
+// groups of the rule's regular expressions, and vars. So no query fails because
+// of them. Inside range and with, where the dot changes, only names after $ are
+// checked.
 func (r *rule) check(root *parse.ListNode) []error {
 	c := checker{rule: r}
 	c.list(root, true)
 	return c.errs
 }
 
-// A checker walks one template. dot says whether the dot is the data.
+// A checker checks one template. dot parameters report whether the dot is the
+// data.
 type checker struct {
 	rule *rule
 	errs []error
@@ -70,7 +72,7 @@ func (c *checker) pipe(p *parse.PipeNode, dot bool) {
 	}
 }
 
-// path looks at .A.B with what stands before and behind it in its command.
+// path checks .A.B. before and behind are the other arguments of its command.
 func (c *checker) path(path []string, before, behind []parse.Node) {
 	all := reflect.TypeFor[*data]()
 	if _, ok := all.MethodByName(path[0]); ok {
@@ -78,7 +80,7 @@ func (c *checker) path(path []string, before, behind []parse.Node) {
 	}
 	field, ok := all.Elem().FieldByName(path[0])
 	if !ok || !field.IsExported() {
-		c.errorf("there is no .%s; there are %s", path[0], strings.Join(known(), ", "))
+		c.errorf("unknown field .%s; want one of %s", path[0], strings.Join(known(), ", "))
 		return
 	}
 	indexed := len(before) == 1 && before[0].String() == "index" && len(behind) > 0
@@ -95,16 +97,16 @@ func (c *checker) path(path []string, before, behind []parse.Node) {
 		c.group(path[1])
 	case path[0] == "Var" && len(path) > 1:
 		if !slices.ContainsFunc(c.rule.vars, func(v variable) bool { return v.name == path[1] }) {
-			c.errorf("there is no var %s", path[1])
+			c.errorf("unknown var %s", path[1])
 		}
 	case field.Type.Kind() == reflect.Pointer && len(path) > 1:
 		if _, ok := field.Type.Elem().FieldByName(path[1]); !ok {
-			c.errorf("there is no .%s.%s", path[0], path[1])
+			c.errorf("unknown field .%s.%s", path[0], path[1])
 		}
 	}
 }
 
-// group wants some regular expression to have the group.
+// group checks that a regular expression of the rule has the group.
 func (c *checker) group(name string) {
 	if n, err := strconv.Atoi(name); err == nil && n >= 0 && n <= c.rule.groups() {
 		return
@@ -117,7 +119,8 @@ func (c *checker) group(name string) {
 	c.errorf("no regular expression has a group %s", name)
 }
 
-// groups is how many groups a regular expression of the rule has at most.
+// groups returns the largest number of groups of the rule's regular
+// expressions.
 func (r *rule) groups() (most int) {
 	for _, regex := range r.regexes {
 		most = max(most, regex.NumSubexp())
@@ -129,7 +132,7 @@ func (c *checker) errorf(format string, args ...any) {
 	c.errs = append(c.errs, fmt.Errorf(format, args...))
 }
 
-// known is what a template may ask for.
+// known returns the names that a template may use.
 func known() (names []string) {
 	t := reflect.TypeFor[*data]()
 	for i := range t.NumMethod() {

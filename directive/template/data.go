@@ -8,7 +8,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A data is what a template sees: its names are those of the reference page.
+// data is the value that templates are executed with. The reference page
+// documents its names.
 type data struct {
 	Zone     string
 	Name     string
@@ -26,7 +27,7 @@ type data struct {
 	metadata expression.Metadata
 }
 
-// A message is the header of the query and its question.
+// A message is the header and the question of the query.
 type message struct {
 	Id                 uint16
 	Response           bool
@@ -42,18 +43,18 @@ type message struct {
 	Question           []question
 }
 
-// A question is the one of the query, its name as it was spelled.
+// A question is the query's question, with the name as the client spelled it.
 type question struct {
 	Name   string
 	Qtype  uint16
 	Qclass uint16
 }
 
-// Meta is what is known of the query under a key; "" if nothing is.
+// Meta returns the metadata value for a key, or "".
 func (d *data) Meta(key string) string { return d.metadata(d.q, key) }
 
-// fill makes what the templates of a rule see. It says false, and answers
-// SERVFAIL, if a var cannot be evaluated.
+// fill creates the data for the templates of a rule. If a var cannot be
+// evaluated it answers SERVFAIL and returns false.
 func (t *Template) fill(q *dns.Query, m *match) bool {
 	name := string(wire.AppendText(nil, q.Name()))
 	asked := question{string(wire.AppendText(nil, q.QuestionName())), uint16(q.Type), uint16(q.Class)}

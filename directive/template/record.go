@@ -13,41 +13,40 @@ import (
 	"github.com/seamark/seamark/zone/zonefile"
 )
 
-// defaultTTL is that of an RR which gives none.
+// defaultTTL is the TTL of an RR without one.
 const defaultTTL = 3600
 
-// A record is one RR of the Corefile. Most are always the same, or are so but
-// for the question's name at their front: those are read once.
+// A record is one RR of the Corefile. An RR that does not depend on the query,
+// or only by its owner name, is parsed once.
 type record struct {
-	section string // as the Corefile calls it
-	text    string
-	making  *template.Template // nil if the record is fixed
-	fixed   zonefile.Record
-	named   bool // the owner is the question's name
+	section  string // the option's name
+	text     string
+	template *template.Template // nil if the record is fixed
+	fixed    zonefile.Record
+	atQuery  bool // the owner is the query name
 }
 
-// An Error is why a query could not be answered: a record that could not be
-// made, or not be read.
+// An Error reports a record that could not be generated or parsed for a query.
 type Error struct {
 	Section string // answer, additional, authority or var
-	Text    string // as it stands in the Corefile
+	Text    string // as in the Corefile
 	Err     error
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("template: %s %q: %v", e.Section, e.Text, e.Err) }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// A malformed is an Err of text that was made and is no record.
+// A malformed is an error for generated text that is not a record.
 type malformed struct {
 	text string
 	err  error
 }
 
-func (m *malformed) Error() string { return fmt.Sprintf("made %q: %v", m.text, m.err) }
+func (m *malformed) Error() string { return fmt.Sprintf("generated %q: %v", m.text, m.err) }
 
-// parseRecord reads an RR, and all of it that can be read now.
+// parseRecord parses an RR as far as possible without a query.
 func (r *rule) parseRecord(section, text string) (*record, []error) {
 	t, err := template.New("RR").Funcs(template.FuncMap{"parseInt": strconv.ParseUint}).Parse(text)
 	if err != nil {
@@ -56,12 +55,12 @@ func (r *rule) parseRecord(section, text string) (*record, []error) {
 	rec := &record{section: section, text: text}
 	nodes := t.Root.Nodes
 	if rest, ok := behindName(nodes); ok {
-		rec.named = true
+		rec.atQuery = true
 		rec.fixed, err = zonefile.ParseRecord("."+rest, wire.Root, defaultTTL)
 	} else if plain, ok := plainText(nodes); ok {
 		rec.fixed, err = zonefile.ParseRecord(plain, wire.Root, defaultTTL)
 	} else {
-		rec.making = t
+		rec.template = t
 		return rec, r.check(t.Root)
 	}
 	if err != nil {
@@ -70,10 +69,10 @@ func (r *rule) parseRecord(section, text string) (*record, []error) {
 	return rec, nil
 }
 
-// plain is an error of the library without its name.
+// plain returns a template error without the prefix of the library.
 func plain(err error) error { return errors.New(strings.TrimPrefix(err.Error(), "template: ")) }
 
-// plainText is what nodes come out as if there is no action in them.
+// plainText returns the text of nodes. It is not ok if they contain an action.
 func plainText(nodes []parse.Node) (text string, ok bool) {
 	for _, n := range nodes {
 		part, ok := n.(*parse.TextNode)
@@ -85,8 +84,8 @@ func plainText(nodes []parse.Node) (text string, ok bool) {
 	return text, true
 }
 
-// behindName is the text behind {{ .Name }}, if that alone is at the front and
-// nothing else is an action.
+// behindName returns the text after {{ .Name }}. It is not ok unless that is at
+// the beginning and the only action.
 func behindName(nodes []parse.Node) (text string, ok bool) {
 	if len(nodes) == 0 {
 		return "", false
@@ -103,27 +102,27 @@ func behindName(nodes []parse.Node) (text string, ok bool) {
 func (r *record) append(q *dns.Query, d *data, s wire.Section) error {
 	a := &q.Answer
 	switch {
-	case r.named:
+	case r.atQuery:
 		f := &r.fixed
 		a.Buf = wire.AppendRecordHeader(a.Buf, wire.OwnerIsQuestion, f.Type, f.TTL, len(f.RData))
 		class := len(a.Buf) - 8
 		a.Buf[class], a.Buf[class+1] = byte(f.Class>>8), byte(f.Class)
 		a.AppendString(s, f.RData, 1)
 		return nil
-	case r.making == nil:
+	case r.template == nil:
 		r.fixed.Append(a, s)
 		return nil
 	}
-	var made strings.Builder
-	if err := r.making.Execute(&made, d); err != nil {
+	var text strings.Builder
+	if err := r.template.Execute(&text, d); err != nil {
 		return plain(err)
 	}
-	if strings.TrimSpace(made.String()) == "" {
+	if strings.TrimSpace(text.String()) == "" {
 		return nil
 	}
-	record, err := zonefile.ParseRecord(made.String(), wire.Root, defaultTTL)
+	record, err := zonefile.ParseRecord(text.String(), wire.Root, defaultTTL)
 	if err != nil {
-		return &malformed{made.String(), err}
+		return &malformed{text.String(), err}
 	}
 	record.Append(a, s)
 	return nil

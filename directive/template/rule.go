@@ -13,19 +13,19 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A rule is one use of the directive.
+// A rule is one template directive.
 type rule struct {
 	class      wire.Class
 	qtype      wire.Type
 	zones      []zone
-	regexes    []*regexp.Regexp // none is every name
+	regexes    []*regexp.Regexp // empty matches every name
 	conditions []*expression.Expression
 	vars       []variable
 	records    [3][]*record // by wire.Section
 	rcode      wire.RCode
 	extended   *extended
 	through    config.Fallthrough
-	changes    bool // some record has to be made for each query
+	dynamic    bool // a record is generated for each query
 }
 
 type zone struct {
@@ -33,26 +33,26 @@ type zone struct {
 	text string
 }
 
-// A variable is a var; its record is what a failure is counted under.
+// A variable is a var. Its record is the one that a failure is counted for.
 type variable struct {
 	name  string
 	value *expression.Expression
 	*record
 }
 
-// An extended is an ederror.
+// An extended is an ederror option.
 type extended struct {
 	code   uint16
 	reason string
 }
 
-// sections are how the Corefile calls them, by wire.Section.
+// sections are the option names, by wire.Section.
 var sections = [...]string{wire.Answers: "answer", wire.Authority: "authority", wire.Additional: "additional"}
 
-// identifier is what a var and a group may be called, to be asked for with a dot.
+// identifier matches names that templates can use after a dot.
 var identifier = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
-// parse reads one use of the directive.
+// parse reads one template directive.
 func (t *Template) parse(b *config.Block, d corefile.Directive) (*rule, error) {
 	r := &rule{}
 	errs := []error{d.Arity(2, -1)}
@@ -89,7 +89,7 @@ func (t *Template) parse(b *config.Block, d corefile.Directive) (*rule, error) {
 			return err
 		}},
 		{Name: "ederror", Min: 1, Max: 2, Set: r.parseExtended},
-		// CNAME records are followed without being told to.
+		// CoreDNS had this option. CNAME records are always followed.
 		{Name: "upstream", Max: -1, Set: func(corefile.Directive) error { return nil }},
 	}
 	var lines []line
@@ -100,13 +100,13 @@ func (t *Template) parse(b *config.Block, d corefile.Directive) (*rule, error) {
 		}})
 	}
 	errs = append(errs, d.Options(options...))
-	for _, l := range lines { // when the groups and the vars are known
+	for _, l := range lines { // after all groups and vars are known
 		errs = append(errs, r.parseRecords(l))
 	}
 	return r, errors.Join(errs...)
 }
 
-// A line is one of answer, additional or authority.
+// A line is an answer, additional or authority option.
 type line struct {
 	section wire.Section
 	corefile.Directive
@@ -155,8 +155,8 @@ func (r *rule) parseExtended(o corefile.Directive) error {
 	return nil
 }
 
-// parseRCode reads a code by its name. Those above 11 cannot be: they belong to
-// EDNS and TSIG.
+// parseRCode reads a response code up to 11. Higher codes belong to EDNS and
+// TSIG.
 func parseRCode(o corefile.Directive) (wire.RCode, error) {
 	got := strings.ToUpper(o.Args[0].Text)
 	for code, name := range [...]string{
@@ -180,13 +180,14 @@ func (r *rule) parseRecords(l line) error {
 		if len(wrong) > 0 {
 			continue
 		}
-		r.changes = r.changes || record.making != nil
+		r.dynamic = r.dynamic || record.template != nil
 		r.records[l.section] = append(r.records[l.section], record)
 	}
 	return errors.Join(errs...)
 }
 
-// zone finds the longest zone of the rule that the question is in.
+// zone returns the longest zone of the rule that contains the query name, or
+// nil.
 func (r *rule) zone(q *dns.Query) *zone {
 	name := q.Name()
 	for i := range q.Labels() + 1 {
@@ -199,8 +200,8 @@ func (r *rule) zone(q *dns.Query) *zone {
 	return nil
 }
 
-// asked says whether the rule is for the question's class and type.
-func (r *rule) asked(q *dns.Query) bool {
+// appliesTo reports whether the rule has q's class and type.
+func (r *rule) appliesTo(q *dns.Query) bool {
 	return (r.class == q.Class || r.class == wire.ClassANY || q.Class == wire.ClassANY) &&
 		(r.qtype == q.Type || r.qtype == wire.TypeANY || q.Type == wire.TypeANY)
 }
@@ -210,21 +211,22 @@ type match struct {
 	rule  *rule
 	zone  *zone
 	regex *regexp.Regexp // nil if the rule has none
-	data  *data          // what its templates see; nil if there are none
+	data  *data          // nil if the rule has no dynamic record
 }
 
-// matches says whether q has a name and whatever else the rule wants.
+// matches reports whether q fulfils the rule's conditions and regular
+// expressions.
 func (m *match) matches(q *dns.Query) bool {
 	for _, e := range m.rule.conditions {
-		if holds, _ := e.True(q); !holds { // one that cannot be judged does not hold
+		if holds, _ := e.True(q); !holds { // an error counts as false
 			return false
 		}
 	}
 	if len(m.rule.regexes) == 0 {
 		return true
 	}
-	var room [wire.MaxName + 1]byte
-	name := wire.AppendText(room[:0], q.Name())
+	var buf [wire.MaxName + 1]byte
+	name := wire.AppendText(buf[:0], q.Name())
 	for _, regex := range m.rule.regexes {
 		if regex.Match(name) {
 			m.regex = regex

@@ -45,20 +45,20 @@ func TestWrong(t *testing.T) {
 		// So are the actions in the others.
 		`answer "{{ .Name"`:                 `Corefile:3: template: answer: "{{ .Name": RR:1: unclosed action`,
 		`answer "{{ parseUint .Name }}"`:    `Corefile:3: template: answer: "{{ parseUint .Name }}": RR:1: function "parseUint" not defined`,
-		`answer "{{ .Nmae }} A 192.0.2.1"`:  `Corefile:3: template: answer: "{{ .Nmae }} A 192.0.2.1": there is no .Nmae; there are .Class, .Group, .Match, .Message, .Meta, .Name, .Question, .Regex, .Remote, .Type, .Var, .Zone`,
-		`answer "{{ .q }} A 192.0.2.1"`:     `Corefile:3: template: answer: "{{ .q }} A 192.0.2.1": there is no .q; there are .Class, .Group, .Match, .Message, .Meta, .Name, .Question, .Regex, .Remote, .Type, .Var, .Zone`,
+		`answer "{{ .Nmae }} A 192.0.2.1"`:  `Corefile:3: template: answer: "{{ .Nmae }} A 192.0.2.1": unknown field .Nmae; want one of .Class, .Group, .Match, .Message, .Meta, .Name, .Question, .Regex, .Remote, .Type, .Var, .Zone`,
+		`answer "{{ .q }} A 192.0.2.1"`:     `Corefile:3: template: answer: "{{ .q }} A 192.0.2.1": unknown field .q; want one of .Class, .Group, .Match, .Message, .Meta, .Name, .Question, .Regex, .Remote, .Type, .Var, .Zone`,
 		`answer "{{ .Group.a }}"`:           `Corefile:3: template: answer: "{{ .Group.a }}": no regular expression has a group a`,
 		`answer "{{ index .Group \"1\" }}"`: `Corefile:3: template: answer: "{{ index .Group \"1\" }}": no regular expression has a group 1`,
 		`answer "{{ index .Match 1 }}"`:     `Corefile:3: template: answer: "{{ index .Match 1 }}": no regular expression has a group 1`,
-		`answer "{{ .Var.a }}"`:             `Corefile:3: template: answer: "{{ .Var.a }}": there is no var a`,
-		`answer "{{ .Message.ID }}"`:        `Corefile:3: template: answer: "{{ .Message.ID }}": there is no .Message.ID`,
-		`answer "{{ .Question.Type }}"`:     `Corefile:3: template: answer: "{{ .Question.Type }}": there is no .Question.Type`,
+		`answer "{{ .Var.a }}"`:             `Corefile:3: template: answer: "{{ .Var.a }}": unknown var a`,
+		`answer "{{ .Message.ID }}"`:        `Corefile:3: template: answer: "{{ .Message.ID }}": unknown field .Message.ID`,
+		`answer "{{ .Question.Type }}"`:     `Corefile:3: template: answer: "{{ .Question.Type }}": unknown field .Question.Type`,
 		`answer "{{ if (eq .A .Type) }}{{ else }}{{ .B }}{{ end }}{{ range .Match }}{{ .C }}{{ $.Group.c }}{{ else }}{{ .D }}{{ end }}"`: "" +
 			lines(`Corefile:3: template: answer: "{{ if (eq .A .Type) }}{{ else }}{{ .B }}{{ end }}{{ range .Match }}{{ .C }}{{ $.Group.c }}{{ else }}{{ .D }}{{ end }}": `,
-				"there is no .A; there are .Class, .Group, .Match, .Message, .Meta, .Name, .Question, .Regex, .Remote, .Type, .Var, .Zone",
-				"there is no .B; there are .Class, .Group, .Match, .Message, .Meta, .Name, .Question, .Regex, .Remote, .Type, .Var, .Zone",
+				"unknown field .A; want one of .Class, .Group, .Match, .Message, .Meta, .Name, .Question, .Regex, .Remote, .Type, .Var, .Zone",
+				"unknown field .B; want one of .Class, .Group, .Match, .Message, .Meta, .Name, .Question, .Regex, .Remote, .Type, .Var, .Zone",
 				"no regular expression has a group c",
-				"there is no .D; there are .Class, .Group, .Match, .Message, .Meta, .Name, .Question, .Regex, .Remote, .Type, .Var, .Zone"),
+				"unknown field .D; want one of .Class, .Group, .Match, .Message, .Meta, .Name, .Question, .Regex, .Remote, .Type, .Var, .Zone"),
 	} {
 		text := ".:53 {\n" + directive + "\n}"
 		if directive[:min(8, len(directive))] != "template" {

@@ -1,6 +1,6 @@
-// Package template answers queries with records that are written like Go
-// templates: the template directive. It reads their text by package zonefile,
-// when the Corefile is read if it can, else for each query.
+// Package template implements the template directive, which answers queries
+// with records written as Go templates. It parses records with package
+// zonefile: when the Corefile is read if possible, otherwise for each query.
 package template
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A Template answers with records made from the question: the template
+// Template answers queries with records generated from the query: the template
 // directive.
 //
 //	template CLASS TYPE [ZONES...] {
@@ -29,73 +29,74 @@ import (
 //	    fallthrough [ZONES...]
 //	}
 //
-// It is for queries of CLASS and TYPE, either of which may be ANY, that are for
-// ZONES or below them; without ZONES, for the server block's zones. It may be
-// given several times, and the first one that matches answers, with AA. Queries
-// that none is for go to the handlers below.
+// A template applies to queries of CLASS and TYPE, either of which may be ANY,
+// for names in ZONES; the default is the server block's zones. You can give
+// template several times. The first one that matches answers, with AA set.
+// Queries that no template applies to go to the directives below.
 //
-// match: one of REGEX (https://golang.org/s/re2syntax) must match the name, in
-// lower case with its final dot; without match, any does. It may be given
-// several times; the first REGEX that matches counts.
+// match: at least one REGEX (https://golang.org/s/re2syntax) must match the
+// name, which is in lower case with its final dot. Without match every name
+// matches. You can give match several times; the first REGEX that matches is
+// used.
 //
-// expr: EXPRESSION, the rest of the line as in the view directive, must be true.
-// It may be given several times; all of them must be.
+// expr: EXPRESSION, the rest of the line as in the view directive, must be
+// true. If you give expr several times, all must be true.
 //
-// fallthrough: what happens to a query that the template is for and that does
-// not match: the next template is tried, and then the handlers below. With
-// ZONES, if its name is in one of them. Otherwise the answer is SERVFAIL, with a
-// line of the errors directive.
+// fallthrough: a query that the template applies to but does not match goes to
+// the next template and then to the directives below; with ZONES, only if its
+// name is in one of them. Without fallthrough it is answered with SERVFAIL, and
+// errors logs it.
 //
-// answer, additional, authority: RR is one record, as in a zone file, in quotes.
-// It may leave out the TTL, which is 3600 then, and the class. It is a Go
-// template (https://pkg.go.dev/text/template), and what is between {{ and }} is
-// made anew for each query. An RR that comes out empty adds nothing.
+// answer, additional, authority: each RR is one record as in a zone file, in
+// quotes. You may omit the class, and the TTL, which is then 3600. An RR is a
+// Go template (https://pkg.go.dev/text/template): the text between {{ and }} is
+// evaluated for each query. An RR that evaluates to empty text adds nothing.
 //
 //	.Name      the name, in lower case with its final dot; special characters
 //	           are escaped as in zone files
 //	.Class     the class: IN
 //	.Type      the type: A
-//	.Zone      the zone of ZONES that the name is in
-//	.Match     what REGEX matched: {{ index .Match 0 }} is all of it,
+//	.Zone      the zone of ZONES that contains the name
+//	.Match     the match of REGEX: {{ index .Match 0 }} is all of it,
 //	           {{ index .Match 1 }} its first group
 //	.Group     the named groups of REGEX: {{ .Group.host }} is that of (?P<host>...)
 //	.Regex     the REGEX that matched
 //	.Remote    the client's address
-//	.Question  the question: .Question.Name as it was spelled, .Question.Qtype
-//	           and .Question.Qclass as numbers
+//	.Question  the question: .Question.Name in the client's spelling,
+//	           .Question.Qtype and .Question.Qclass as numbers
 //	.Message   the query: .Message.Id, .Message.Opcode, .Message.Question, and the
 //	           flags .Message.RecursionDesired, .Message.CheckingDisabled,
 //	           .Message.AuthenticatedData and .Message.Zero
-//	.Meta      what the metadata directive knows: {{ .Meta "kubernetes/namespace" }}
+//	.Meta      a metadata value: {{ .Meta "kubernetes/namespace" }}
 //	.Var       the values of var: {{ .Var.host }}
-//	parseInt   a number from a string, a base and its bits: {{ parseInt .Group.a 16 8 }}
+//	parseInt   a number from a string, a base and a bit size: {{ parseInt .Group.a 16 8 }}
 //
-// var: NAME is the value of EXPRESSION, which may have any type.
+// var: sets NAME to the value of EXPRESSION, which may have any type.
 //
-// rcode: the response code, NOERROR unless given. With SERVFAIL there are no
-// records in the answer.
+// rcode: the response code, NOERROR by default. With SERVFAIL the answer has no
+// records.
 //
-// ederror: an extended error (RFC 8914) for clients that use EDNS: its code,
-// 0..65535, and a text.
+// ederror: an extended error (RFC 8914) for clients that use EDNS: its code, 0
+// to 65535, and a text.
 //
-// A CNAME record whose target has no record in the answer section is followed,
-// unless the question is for CNAME or ANY: the target is asked of this server,
-// and its records, its response code and, if there are none, its SOA record
-// become part of the answer. Where no server block has the target, the CNAME
-// record is the answer.
+// If the answer section has a CNAME record but no record of its target, the
+// CNAME is followed, unless the query type is CNAME or ANY: the target is
+// resolved by a sub-query, and its records, its response code and, without
+// records, its SOA become part of the answer. If no server block serves the
+// target, the answer is the CNAME record alone.
 //
-// RRs without {{ are read when the Corefile is read, and an error there is one of
-// the Corefile, as are unknown names in the others. An RR that cannot be read
-// when it is made, or cannot be made, gives SERVFAIL and a line of the errors
-// directive.
+// An RR without {{ is parsed when the Corefile is read, and an error in it is
+// an error of the Corefile. So are unknown names in other RRs. If an RR cannot
+// be evaluated or parsed for a query, the answer is SERVFAIL, and errors logs
+// it.
 //
-// Metrics; zone is .Zone, class and type are the question's, or other:
+// Metrics; zone is .Zone, class and type are those of the query, or other:
 //
 //	coredns_template_matches_total{server, zone, view, class, type}
 //	coredns_template_template_failures_total{server, zone, view, class, type, section, template}
 //	coredns_template_rr_failures_total{server, zone, view, class, type, section, template}
 //
-// Every name of internal.example has one address, and nothing else:
+// Every name of internal.example has one address and no other records:
 //
 //	.:1053 {
 //	    template IN A internal.example {
@@ -107,7 +108,7 @@ import (
 //	    whoami
 //	}
 //
-// Addresses that stand in names, and back again:
+// Names contain addresses, and PTR records lead back to the names:
 //
 //	.:1053 {
 //	    template IN A example.org {
@@ -122,7 +123,7 @@ import (
 //	    whoami
 //	}
 //
-// The same with a CIDR's worth of checking, and a value:
+// Only clients of one network get an answer, which contains a computed value:
 //
 //	.:1053 {
 //	    template IN TXT where.example {
@@ -134,7 +135,7 @@ import (
 //	    whoami
 //	}
 //
-// Names that only a search path can have made do not exist:
+// Names that only a search path can produce do not exist:
 //
 //	.:1053 {
 //	    template ANY ANY corp.example {
@@ -148,21 +149,21 @@ import (
 //	}
 //
 // Same as CoreDNS: syntax, values, fallthrough and metrics. Differs: CNAME
-// records are followed for every type, not for A and AAAA alone; .Message has
-// the header and the question only; TYPE and CODE may be in any case; a type
-// that has no name is other in metrics. Ours: an RR that comes out empty adds
-// nothing; expr and var have the view directive's functions.
+// records are followed for every type, not only for A and AAAA; .Message has
+// only the header and the question; TYPE and CODE may be in any case; types
+// without a name are other in metrics. Ours: an RR that evaluates to empty text
+// adds nothing; expr and var have the view directive's functions.
 type Template struct {
 	rules    []*rule
-	answers  bool // some rule is for another class, by its name
+	answers  bool // a rule names a class other than IN
 	word     dns.StateKey
 	metadata expression.Metadata
-	counts   *tally
+	counts   *counters
 }
 
-// Setup is the Setup of template.
+// Setup sets up the template directive.
 func Setup(b *config.Block, uses []corefile.Directive) error {
-	t := &Template{word: b.NewStateKey(), counts: newTally(b.Metrics)}
+	t := &Template{word: b.NewStateKey(), counts: newCounters(b.Metrics)}
 	var errs []error
 	for _, d := range uses {
 		r, err := t.parse(b, d)
@@ -178,25 +179,25 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	return errors.Join(errs...)
 }
 
-// known is what templates and expressions ask for metadata: what b knows when
-// all of it has been set up.
+// known returns metadata values to templates and expressions. They are compiled
+// before the block's providers of metadata are known.
 func (t *Template) known(q *dns.Query, key string) string { return t.metadata(q, key) }
 
-// AnyClass says that queries of other classes than IN are looked at, and
-// whether a template names one.
+// AnyClass lets template see queries of every class, and reports whether a
+// template names a class other than IN.
 func (t *Template) AnyClass() (answers bool) { return t.answers }
 
-// ServeDNS answers what a template is for. It waits for the target of a CNAME
-// record only.
+// ServeDNS answers queries that match a template. It returns Wait only for the
+// target of a CNAME.
 func (t *Template) ServeDNS(q *dns.Query) dns.Verdict {
 	for _, r := range t.rules {
 		z := r.zone(q)
-		if z == nil || !r.asked(q) {
+		if z == nil || !r.appliesTo(q) {
 			continue
 		}
 		m := match{rule: r, zone: z}
 		if m.matches(q) {
-			return t.begin(q, m)
+			return t.answer(q, m)
 		}
 		if !r.through.Through(q.Name()) {
 			q.Fail(wire.ServFail)
@@ -207,9 +208,9 @@ func (t *Template) ServeDNS(q *dns.Query) dns.Verdict {
 	return dns.Next
 }
 
-var errUnmatched = errors.New("template: the query is of its class, type and zones, does not match, and there is no fallthrough")
+var errUnmatched = errors.New("template: query does not match, and the template has no fallthrough")
 
-// Resolve takes up the chase of a CNAME whose target had to wait.
+// Resolve continues after the sub-query for the target of a CNAME.
 func (t *Template) Resolve(ctx context.Context, q *dns.Query) error {
 	m := q.State(t.word).(*match)
 	follow(q, m, q.ResumeSubQuery(ctx))
@@ -217,9 +218,9 @@ func (t *Template) Resolve(ctx context.Context, q *dns.Query) error {
 	return nil
 }
 
-// begin writes the answer. If it ends in a CNAME it must wait for the target
-// perhaps.
-func (t *Template) begin(q *dns.Query, m match) dns.Verdict {
+// answer writes the answer. It returns Wait if the target of a CNAME has to be
+// waited for.
+func (t *Template) answer(q *dns.Query, m match) dns.Verdict {
 	r := m.rule
 	if r.rcode == wire.ServFail {
 		q.Fail(wire.ServFail)
@@ -227,7 +228,7 @@ func (t *Template) begin(q *dns.Query, m match) dns.Verdict {
 		return dns.Done
 	}
 	q.RCode, q.AA = r.rcode, true
-	if r.changes && !t.fill(q, &m) || !t.write(q, &m) {
+	if r.dynamic && !t.fill(q, &m) || !t.write(q, &m) {
 		return dns.Done
 	}
 	if target := dangling(q); target != nil {
@@ -243,15 +244,15 @@ func (t *Template) begin(q *dns.Query, m match) dns.Verdict {
 	return dns.Done
 }
 
-// follow adds what the target of a CNAME gave. The code is the rule's own if it
-// has one.
+// follow adds the answer for the target of a CNAME. The rule's rcode, if it has
+// one, takes precedence.
 func follow(q *dns.Query, m *match, sub *dns.Query) {
 	if q.FollowCNAME(sub) && m.rule.rcode != wire.NoError {
 		q.RCode = m.rule.rcode
 	}
 }
 
-// end counts the match, and says what is said beside the answer.
+// end counts the match and adds the extended error.
 func (t *Template) end(q *dns.Query, m *match) {
 	t.counts.match(q, m)
 	if e := m.rule.extended; e != nil {
@@ -259,8 +260,8 @@ func (t *Template) end(q *dns.Query, m *match) {
 	}
 }
 
-// write adds the rule's records. It says false, and answers SERVFAIL, if one of
-// them cannot be made.
+// write adds the rule's records. If one cannot be generated it answers SERVFAIL
+// and returns false.
 func (t *Template) write(q *dns.Query, m *match) bool {
 	for s, records := range m.rule.records {
 		for _, r := range records {
@@ -273,7 +274,7 @@ func (t *Template) write(q *dns.Query, m *match) bool {
 	return true
 }
 
-// fail answers SERVFAIL for a record, or a var, that cannot be made.
+// fail answers SERVFAIL because of a record or var that cannot be generated.
 func (t *Template) fail(q *dns.Query, m *match, r *record, err error) {
 	q.Fail(wire.ServFail)
 	q.Err = &Error{r.section, r.text, err}
@@ -281,8 +282,8 @@ func (t *Template) fail(q *dns.Query, m *match, r *record, err error) {
 	t.counts.failure(q, m, r, err)
 }
 
-// dangling is the target of the answer's last CNAME if it has to be followed,
-// in wire form. Further questions are of class IN.
+// dangling returns the target of the answer's last CNAME, in wire form, if it
+// has to be followed. Sub-queries are always of class IN.
 func dangling(q *dns.Query) (target []byte) {
 	if q.Class != wire.ClassIN || q.Type == wire.TypeCNAME || q.Type == wire.TypeANY {
 		return nil

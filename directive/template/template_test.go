@@ -222,9 +222,9 @@ func TestFailures(t *testing.T) {
 		qtype wire.Type
 		err   string
 	}{
-		{"x.org", wire.TypeA, `template: answer "{{ .Name }} 60 IN A 192.0.2.{{ .Group.a }}": made "x.org. 60 IN A 192.0.2.x": bad A A: "192.0.2.x"`},
+		{"x.org", wire.TypeA, `template: answer "{{ .Name }} 60 IN A 192.0.2.{{ .Group.a }}": generated "x.org. 60 IN A 192.0.2.x": bad A A: "192.0.2.x"`},
 		{"x.org", wire.TypeAAAA, `template: answer "{{ .Name }} 60 IN AAAA fd00::{{ parseInt .Name 10 8 }}": RR:1:32: executing "RR" at <parseInt .Name 10 8>: error calling parseInt: strconv.ParseUint: parsing "x.org.": invalid syntax`},
-		{"x.org", wire.TypeMX, `template: authority "{{ .Name }} 60 IN MX {{ .Message.Id }} a. b.": made "x.org. 60 IN MX 4 a. b.": garbage after rdata: "b."`},
+		{"x.org", wire.TypeMX, `template: authority "{{ .Name }} 60 IN MX {{ .Message.Id }} a. b.": generated "x.org. 60 IN MX 4 a. b.": garbage after rdata: "b."`},
 		{"x.org", 65280, `template: var "fromJSON(name())": invalid character 'x' looking for beginning of value, at character 1 of fromJSON(name())`},
 	} {
 		for range 2 {

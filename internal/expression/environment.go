@@ -3,6 +3,7 @@ package expression
 import (
 	"fmt"
 	"net/netip"
+	"reflect"
 	"strconv"
 
 	"github.com/expr-lang/expr/vm"
@@ -11,8 +12,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// An environment is the functions of an expression. They are fields and not
-// methods, because Go's methods cannot have these names.
+// An environment holds the functions of an expression. They are fields because
+// exported methods cannot have these names.
 type environment struct {
 	BufSize    func() int          `expr:"bufsize"`
 	Class      func() string       `expr:"class"`
@@ -30,8 +31,7 @@ type environment struct {
 	Type       func() string       `expr:"type"`
 }
 
-// A machine evaluates one expression at a time. Its environment is of the query
-// at hand.
+// A machine evaluates one expression at a time, for the query q.
 type machine struct {
 	environment
 	vm vm.VM
@@ -64,7 +64,7 @@ func newMachine(metadata Metadata) *machine {
 	return m
 }
 
-// run evaluates a program for q, of which nothing is kept.
+// run evaluates a program for q. It retains nothing of q.
 func (m *machine) run(p *vm.Program, q *dns.Query) (any, error) {
 	m.q = q
 	v, err := m.vm.Run(p, &m.environment)
@@ -72,24 +72,25 @@ func (m *machine) run(p *vm.Program, q *dns.Query) (any, error) {
 	return v, err
 }
 
-// host is an address without the interface of a link-local one.
+// host returns the text of an address, without the zone of a link-local
+// address.
 func host(a netip.AddrPort) string { return a.Addr().Unmap().WithZone("").String() }
 
 func port(a netip.AddrPort) string { return strconv.Itoa(int(a.Port())) }
 
-// name is in lower case, with the final dot; what is special in it is escaped
-// as in a zone file.
+// name returns q's name in lower case with its final dot. Special characters
+// are escaped as in zone files.
 func name(q *dns.Query) string {
-	var room [wire.MaxName]byte
-	return string(wire.AppendText(room[:0], q.Name()))
+	var buf [wire.MaxName]byte
+	return string(wire.AppendText(buf[:0], q.Name()))
 }
 
-// within is incidr.
-func within(args ...any) (any, error) {
+// inCIDR is the function incidr.
+func inCIDR(args ...any) (any, error) {
 	text, _ := args[0].(string)
-	ip, err := netip.ParseAddr(text)
+	ip, err := parseAddr(text)
 	if err != nil {
-		return false, fmt.Errorf("incidr: %q is not an IP address", text)
+		return false, err
 	}
 	text, _ = args[1].(string)
 	p, err := parsePrefix(text)
@@ -97,6 +98,25 @@ func within(args ...any) (any, error) {
 		return false, err
 	}
 	return p.Contains(ip.Unmap().WithZone("")), nil
+}
+
+func parseAddr(text string) (netip.Addr, error) {
+	addr, err := netip.ParseAddr(text)
+	if err != nil {
+		return addr, fmt.Errorf("incidr: %q is not an IP address", text)
+	}
+	return addr, nil
+}
+
+// isFunction reports whether expressions have a function called name.
+func isFunction(name string) bool {
+	t := reflect.TypeFor[environment]()
+	for i := range t.NumField() {
+		if t.Field(i).Tag.Get("expr") == name {
+			return true
+		}
+	}
+	return name == "incidr"
 }
 
 func parsePrefix(text string) (netip.Prefix, error) {

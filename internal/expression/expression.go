@@ -1,7 +1,8 @@
 // Package expression compiles and evaluates the expressions of the view and
-// template directives: conditions and values over one query, in the language of
-// github.com/expr-lang/expr with CoreDNS's functions. It reads no Corefile and
-// knows no handler; what metadata knows is given to it.
+// template directives: conditions and values of one query, in the language of
+// github.com/expr-lang/expr with CoreDNS's functions. It does not read
+// Corefiles and depends on no handler; callers pass the function that returns
+// metadata.
 package expression
 
 import (
@@ -18,19 +19,19 @@ import (
 	"github.com/seamark/seamark/dns"
 )
 
-// Metadata reads what is known of a query under a key; "" if nothing is.
+// Metadata returns the metadata value of a query for a key, or "".
 type Metadata func(q *dns.Query, key string) string
 
-// An Expression is compiled and may be evaluated by several goroutines.
+// An Expression is a compiled expression. It is safe for concurrent use.
 type Expression struct {
 	text    string
 	program *vm.Program
 	idle    sync.Pool // of *machine
 }
 
-// Condition compiles an expression that is true or false. What it is otherwise
-// is an error, and so are unknown names, wrong types, regular expressions that
-// are none and constant prefixes that are none.
+// Condition compiles an expression that is true or false. It returns an error
+// for any other type, and for unknown names, wrong argument types, and invalid
+// constant regular expressions, addresses and prefixes.
 func Condition(text string, metadata Metadata) (*Expression, error) {
 	return compile(text, metadata, expr.AsBool())
 }
@@ -40,22 +41,22 @@ func Value(text string, metadata Metadata) (*Expression, error) {
 	return compile(text, metadata, expr.AsAny())
 }
 
-// limit is how long an expression may be, in bytes. The compiler goes as deep as
-// its parentheses do, and a stack that is full ends the process.
-const limit = 64 << 10
+// maxLength is the largest length of an expression in bytes. The compiler
+// recurses for each parenthesis, and a stack overflow would end the process.
+const maxLength = 64 << 10
 
 func compile(text string, metadata Metadata, result expr.Option) (*Expression, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, errors.New("want an expression, got nothing")
 	}
-	if len(text) > limit {
-		return nil, fmt.Errorf("want an expression of at most %d bytes, got %d", limit, len(text))
+	if len(text) > maxLength {
+		return nil, fmt.Errorf("want an expression of at most %d bytes, got %d", maxLength, len(text))
 	}
-	var constants prefixes
-	program, err := expr.Compile(text, expr.Env(&environment{}), result, expr.Patch(&constants),
-		expr.Function("incidr", within, new(func(string, string) bool)))
+	c := checker{variables: map[string]bool{}}
+	program, err := expr.Compile(text, expr.Env(&environment{}), result, expr.Patch(&c),
+		expr.Function("incidr", inCIDR, new(func(string, string) bool)))
 	if err == nil {
-		err = constants.err
+		err = c.result()
 	}
 	if err != nil {
 		return nil, explain(err, text)
@@ -65,7 +66,7 @@ func compile(text string, metadata Metadata, result expr.Option) (*Expression, e
 	return e, nil
 }
 
-// explain says an error of the compiler in one line.
+// explain turns an error of the compiler into one line.
 func explain(err error, text string) error {
 	var at *file.Error
 	if !errors.As(err, &at) {
@@ -78,30 +79,62 @@ func explain(err error, text string) error {
 	return fmt.Errorf("%s, at character %d of %s", message, at.Column+1, text)
 }
 
-// prefixes looks at the constant prefixes of incidr.
-type prefixes struct{ err error }
+// A checker checks what the compiler does not: names of functions inside the
+// arguments of incidr, and the constant arguments of incidr.
+type checker struct {
+	variables map[string]bool // declared by let
+	calls     []*ast.IdentifierNode
+	err       error
+}
 
 // Visit is called for each node of an expression.
-func (p *prefixes) Visit(node *ast.Node) {
-	call, ok := (*node).(*ast.CallNode)
-	if !ok || len(call.Arguments) != 2 {
-		return
-	}
-	callee, named := call.Callee.(*ast.IdentifierNode)
-	constant, known := call.Arguments[1].(*ast.StringNode)
-	if !named || callee.Value != "incidr" || !known {
-		return
-	}
-	if _, err := parsePrefix(constant.Value); err != nil && p.err == nil {
-		p.err = &file.Error{Location: constant.Location(), Column: constant.Location().From, Message: err.Error()}
+func (c *checker) Visit(node *ast.Node) {
+	switch n := (*node).(type) {
+	case *ast.VariableDeclaratorNode:
+		c.variables[n.Name] = true
+	case *ast.CallNode:
+		callee, ok := n.Callee.(*ast.IdentifierNode)
+		if !ok {
+			return
+		}
+		c.calls = append(c.calls, callee)
+		if callee.Value == "incidr" && len(n.Arguments) == 2 {
+			checkConstant(c, n.Arguments[1], parsePrefix)
+			checkConstant(c, n.Arguments[0], parseAddr)
+		}
 	}
 }
 
-// String is the expression as it was written.
+func checkConstant[T any](c *checker, argument ast.Node, parse func(string) (T, error)) {
+	if constant, ok := argument.(*ast.StringNode); ok {
+		if _, err := parse(constant.Value); err != nil {
+			c.fail(constant, err.Error())
+		}
+	}
+}
+
+func (c *checker) fail(node ast.Node, message string) {
+	if c.err == nil {
+		c.err = &file.Error{Location: node.Location(), Column: node.Location().From, Message: message}
+	}
+}
+
+// result returns the first error. It must be called after every node has been
+// visited.
+func (c *checker) result() error {
+	for _, callee := range c.calls {
+		if !c.variables[callee.Value] && !isFunction(callee.Value) {
+			c.fail(callee, "unknown name "+callee.Value)
+		}
+	}
+	return c.err
+}
+
+// String returns the text that was compiled.
 func (e *Expression) String() string { return e.text }
 
-// True says whether a condition holds for q's question as it is now. One that
-// cannot be evaluated does not, and err says why.
+// True reports whether the condition holds for the current question of q. If it
+// cannot be evaluated, True returns false and the error.
 func (e *Expression) True(q *dns.Query) (bool, error) {
 	v, err := e.Value(q)
 	holds, _ := v.(bool)

@@ -74,7 +74,7 @@ func TestFunctions(t *testing.T) {
 			t.Errorf("%s is %v, %v, want %v", text, got, err, want)
 		}
 		if e.String() != text {
-			t.Errorf("%s is written %s", text, e)
+			t.Errorf("String() of %s: got %s", text, e)
 		}
 	}
 	e, err := Value("bufsize()", known)
@@ -86,8 +86,8 @@ func TestFunctions(t *testing.T) {
 	}
 }
 
-// A name cannot be taken for another: what is special in it is escaped.
-func TestNameIsEscaped(t *testing.T) {
+// Special characters are escaped, so that a name cannot be mistaken for another.
+func TestNameEscaped(t *testing.T) {
 	e, err := Value("name()", known)
 	if err != nil {
 		t.Fatal(err)
@@ -98,22 +98,25 @@ func TestNameIsEscaped(t *testing.T) {
 	}
 }
 
-func TestWrong(t *testing.T) {
+func TestConditionErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                         "want an expression, got nothing",
-		"nome() == 'a'":            "unknown name nome, at character 1 of nome() == 'a'",
-		"type()":                   "want true or false, got string, in type()",
-		"size()":                   "want true or false, got int, in size()",
-		"type == 'A'":              "invalid operation: == (mismatched types func() string and string), at character 6 of type == 'A'",
-		"port() == 53":             "invalid operation: == (mismatched types string and int), at character 8 of port() == 53",
-		"do() do()":                `unexpected token Identifier("do"), at character 6 of do() do()`,
-		"name() +":                 "unexpected token EOF, at character 8 of name() +",
-		"name() matches '('":       "error parsing regexp: missing closing ): `(`, at character 8 of name() matches '('",
-		`name() matches 'a\.b'`:    `invalid char escape (write a backslash twice, or the string between backquotes), at character 19 of name() matches 'a\.b'`,
-		"incidr(client_ip())":      "not enough arguments to call incidr, at character 1 of incidr(client_ip())",
-		"incidr('a', 'fd00::')":    `incidr: "fd00::" is not a CIDR: want one like 10.96.0.0/12 or fd00::/8, at character 13 of incidr('a', 'fd00::')`,
-		"metadata(1) == 'a'":       "cannot use int as argument (type string) to call metadata, at character 10 of metadata(1) == 'a'",
-		"incidr(size(), 'fd::/8')": "cannot use int as argument (type string) to call incidr, at character 8 of incidr(size(), 'fd::/8')",
+		"":                                   "want an expression, got nothing",
+		"nome() == 'a'":                      "unknown name nome, at character 1 of nome() == 'a'",
+		"type()":                             "want true or false, got string, in type()",
+		"size()":                             "want true or false, got int, in size()",
+		"type == 'A'":                        "invalid operation: == (mismatched types func() string and string), at character 6 of type == 'A'",
+		"port() == 53":                       "invalid operation: == (mismatched types string and int), at character 8 of port() == 53",
+		"do() do()":                          `unexpected token Identifier("do"), at character 6 of do() do()`,
+		"name() +":                           "unexpected token EOF, at character 8 of name() +",
+		"name() matches '('":                 "error parsing regexp: missing closing ): `(`, at character 8 of name() matches '('",
+		`name() matches 'a\.b'`:              `invalid char escape (write a backslash twice, or the string between backquotes), at character 19 of name() matches 'a\.b'`,
+		"incidr(client_ip())":                "not enough arguments to call incidr, at character 1 of incidr(client_ip())",
+		"incidr('a', 'fd00::')":              `incidr: "fd00::" is not a CIDR: want one like 10.96.0.0/12 or fd00::/8, at character 13 of incidr('a', 'fd00::')`,
+		"metadata(1) == 'a'":                 "cannot use int as argument (type string) to call metadata, at character 10 of metadata(1) == 'a'",
+		"incidr('a', 'fd00::/8')":            `incidr: "a" is not an IP address, at character 8 of incidr('a', 'fd00::/8')`,
+		"incidr(client_ipp(), '10.0.0.0/8')": "unknown name client_ipp, at character 8 of incidr(client_ipp(), '10.0.0.0/8')",
+		"do() || incidr(client_ip(), lower(nome()))": "unknown name nome, at character 35 of do() || incidr(client_ip(), lower(nome()))",
+		"incidr(size(), 'fd::/8')":                   "cannot use int as argument (type string) to call incidr, at character 8 of incidr(size(), 'fd::/8')",
 	} {
 		if _, err := Condition(text, known); err == nil || err.Error() != want {
 			t.Errorf("%s\ngot  %v\nwant %s", text, err, want)
@@ -121,8 +124,8 @@ func TestWrong(t *testing.T) {
 	}
 }
 
-// What can only fail for a query is false for it, and says why.
-func TestConditionFails(t *testing.T) {
+// A condition that fails for a query is false and returns the error.
+func TestTrueEvaluationErrors(t *testing.T) {
 	q := query(t, "a", wire.TypeA, dns.UDP)
 	for text, want := range map[string]string{
 		"incidr(client_ip(), metadata('x/cidr'))": `incidr: "10.0.0.0/40" is not a CIDR`,
@@ -141,16 +144,15 @@ func TestConditionFails(t *testing.T) {
 	}
 }
 
-// One expression serves all readers.
-func TestManyAtOnce(t *testing.T) {
+func TestExpressionConcurrentUse(t *testing.T) {
 	e, err := Condition("name() == lower(type()) + '.'", known)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all sync.WaitGroup
+	var readers sync.WaitGroup
 	for i, name := range []string{"a", "aaaa", "txt", "a"} {
 		q := query(t, name, []wire.Type{wire.TypeA, wire.TypeAAAA, wire.TypeTXT, wire.TypeMX}[i], dns.UDP)
-		all.Go(func() {
+		readers.Go(func() {
 			for range 200 {
 				if holds, err := e.True(q); holds != (i < 3) || err != nil {
 					t.Errorf("%s %s: %v, %v", name, q.Type, holds, err)
@@ -158,11 +160,11 @@ func TestManyAtOnce(t *testing.T) {
 			}
 		})
 	}
-	all.Wait()
+	readers.Wait()
 }
 
-// An expression costs a word for each string that a function gives, and the
-// text of each that has to be written first, and one for each number above 255.
+// An expression allocates an interface value for each string that a function
+// returns, the text of each string that is built, and each number above 255.
 func TestAllocations(t *testing.T) {
 	q := query(t, "api.example.org", wire.TypeAAAA, dns.UDP)
 	for text, most := range map[string]float64{
@@ -188,13 +190,13 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// One with a million parentheses would end the process.
-func TestLongest(t *testing.T) {
+// Deeply nested parentheses must not overflow the stack.
+func TestExpressionTooLong(t *testing.T) {
 	nested := func(n int) string { return strings.Repeat("(", n) + "true" + strings.Repeat(")", n) }
-	if _, err := Condition(nested(limit/2-2), known); err != nil {
-		t.Errorf("as long as may be: %.80v", err)
+	if _, err := Condition(nested(maxLength/2-2), known); err != nil {
+		t.Errorf("%d bytes: got %.80v, want no error", maxLength, err)
 	}
-	_, err := Condition(nested(limit/2-1), known)
+	_, err := Condition(nested(maxLength/2-1), known)
 	if want := "want an expression of at most 65536 bytes, got 65538"; err == nil || err.Error() != want {
 		t.Errorf("got %.80v, want %s", err, want)
 	}
