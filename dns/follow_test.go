@@ -67,6 +67,11 @@ func TestFollow(t *testing.T) {
 			put(t, q, wire.Answers, "b.zone. 5 IN CNAME c.zone.")
 			soa(t, q)
 		}, mdns.RcodeNameError, true, "CNAME CNAME | TXT SOA | TXT"},
+		{"records that the answer has already", true, func(t *testing.T, q *Query) {
+			put(t, q, wire.Answers, "b.zone. 5 IN A 10.0.0.1")
+			put(t, q, wire.Authority, "Zone. 5 IN TXT proof")
+			put(t, q, wire.Authority, "c.zone. 5 IN TXT proof")
+		}, mdns.RcodeSuccess, true, "CNAME A | TXT TXT | TXT"},
 		{"none", false, soa, mdns.RcodeNameError, true, "CNAME | TXT SOA | TXT"},
 		{"a failure", false, func(_ *testing.T, q *Query) { q.RCode = wire.ServFail }, mdns.RcodeServerFailure, true, "CNAME | TXT | TXT"},
 		{"nobody", false, nil, mdns.RcodeSuccess, false, "CNAME | TXT | TXT"},

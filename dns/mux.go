@@ -65,3 +65,16 @@ func (m *Mux) find(q *Query) *Chain {
 	}
 	return child
 }
+
+// HasLongerZone reports whether a server block of q's address has a zone that
+// contains name, in wire form, and that is longer than origin, which contains name
+// too.
+func (q *Query) HasLongerZone(origin wire.Name, name []byte) bool {
+	var low [wire.MaxName]byte
+	for name = wire.AppendLower(low[:0], name); len(name) > len(origin); name = name[1+name[0]:] {
+		if len(q.mux.zones[wire.Name(name)]) > 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -120,7 +120,9 @@ func (q *Query) FollowCNAME(sub *Query) (served bool) {
 	behind, count := slices.Clone(a.Buf[end:]), a.Count
 	a.Buf, a.Count = a.Buf[:end], [3]uint16{count[wire.Answers]}
 	for s := wire.Answers; s <= wire.Additional; s++ {
+		first := a.RecordsOffset() // of q's own records in the section
 		if s > wire.Answers {
+			first = len(a.Buf)
 			n := 0
 			for range count[s] {
 				r, _ := wire.ReadRecord(behind, n)
@@ -132,7 +134,7 @@ func (q *Query) FollowCNAME(sub *Query) (served bool) {
 		if s > sections {
 			continue
 		}
-		if err := q.appendSection(s, sub); err != nil {
+		if err := q.appendSection(s, sub, first); err != nil {
 			q.Fail(wire.ServFail)
 			q.Err = err
 			return true
@@ -153,14 +155,43 @@ func (q *Query) hasAddresses() (has bool) {
 	return has
 }
 
-// appendSection adds the records of one section of sub's answer, until they cannot
-// fit into the reply.
-func (q *Query) appendSection(s wire.Section, sub *Query) (err error) {
+// appendSection adds the records of one section of sub's answer, except those that
+// are among q's own, which begin at first. It stops when no more records fit into a
+// reply; the client then sees TC.
+func (q *Query) appendSection(s wire.Section, sub *Query, first int) (err error) {
+	own := len(q.Answer.Buf)
 	sub.Answer.Walk(func(section wire.Section, r wire.Record) bool {
 		if section == s {
-			_, err = q.Answer.AppendRecord(s, sub.Answer.Buf, r.Owner)
+			at, count := len(q.Answer.Buf), q.Answer.Count
+			if _, err = q.Answer.AppendRecord(s, sub.Answer.Buf, r.Owner); err == nil && q.repeats(first, own, at) {
+				q.Answer.Buf, q.Answer.Count = q.Answer.Buf[:at], count
+			}
 		}
 		return section <= s && err == nil && !q.ExceedsLimit()
 	})
 	return err
+}
+
+// repeats reports whether the record at offset at, the last one of the answer, is
+// among those from first to end. The DNAME and NSEC records of a zone can be part
+// of the answers for several names of a CNAME chain.
+func (q *Query) repeats(first, end, at int) bool {
+	buf := q.Answer.Buf
+	last, _ := wire.ReadRecord(buf, at)
+	var room, name [wire.MaxName]byte
+	for off := first; off < end; {
+		r, ok := wire.ReadRecord(buf, off)
+		if !ok {
+			return false
+		}
+		if r.Type == last.Type && string(buf[r.RData:r.Next]) == string(buf[last.RData:last.Next]) {
+			old, _, ok1 := wire.ReadName(room[:0], buf, off)
+			added, _, ok2 := wire.ReadName(name[:0], buf, at)
+			if ok1 && ok2 && wire.SameName(old, added) {
+				return true
+			}
+		}
+		off = r.Next
+	}
+	return false
 }

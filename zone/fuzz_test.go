@@ -62,7 +62,7 @@ func whole(t *testing.T, z *zone.Zone, name string, qtype uint16) {
 	r.DO = true
 	var a wire.Answer
 	a.Reset(nil, r.Question(packet))
-	z.Lookup(&r, &a)
+	z.Lookup(&r, &a, zone.Scope{})
 	n, off := 0, a.RecordsOffset()
 	for s, count := range a.Count {
 		for range count {

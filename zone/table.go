@@ -1,8 +1,14 @@
-// Package zone holds names in memory for handlers that answer from them. A
-// Table maps the labels of a name, as they stand in a question, to an entry;
-// it has one writer and any number of readers that take no lock. A Zone is a
-// whole authoritative zone, which never changes: it answers questions, and a
-// Builder makes it of records. Where those come from is not known here.
+// Package zone holds DNS data in memory for the directives that answer from it.
+// It has two independent parts.
+//
+// A Table maps the labels of a name to an entry. It has one writer and any
+// number of readers, which take no lock. Directives whose data changes record by
+// record, such as kubernetes, use it.
+//
+// A Zone is an immutable authoritative zone. A Builder makes it from records,
+// and Zone.Lookup answers a query from it: exact names, wildcards, delegations,
+// CNAME and DNAME records, and NSEC proofs. The file directive reads the records
+// and replaces a Zone as a whole when its file changes.
 package zone
 
 import (
@@ -11,24 +17,23 @@ import (
 	"sync/atomic"
 )
 
-// A Table maps bytes to entries. Get may be called at any time, from any
-// goroutine; everything else by one writer at a time. Entries are immutable: a
-// change is a new entry in the old one's place, and a reader sees one or the
-// other. The zero Table is empty and ready.
+// A Table maps keys to entries. Get is safe for concurrent use; the other
+// methods are for a single writer. Entries are immutable: the writer replaces an
+// entry as a whole, and a reader sees the old entry or the new one. The zero
+// Table is empty and ready for use.
 type Table[E any] struct {
 	cells atomic.Pointer[cells[E]]
-	used  int // cells that hold an entry or held one
-	live  int
+	used  int // cells with a key, including those of deleted entries
+	live  int // cells with an entry
 }
 
-// cells is an open-addressed array, a power of two long and never full. A cell
-// is claimed by the first store of its entry and keeps its key for as long as
-// the array lives; a reader looks at the key only when it has seen an entry, so
-// it sees the key that was written before.
+// cells is an open-addressed hash table. Its length is a power of two, and it is
+// never full. The writer sets a cell's key before it stores the first entry, and
+// never changes the key; a reader loads the entry before it reads the key.
 type cells[E any] struct {
-	seed maphash.Seed
-	gone *E // stands for an entry that was deleted
-	cell []cell[E]
+	seed    maphash.Seed
+	deleted *E // marks a deleted entry
+	cell    []cell[E]
 }
 
 type cell[E any] struct {
@@ -50,7 +55,7 @@ func (t *Table[E]) Get(key []byte) *E {
 			return nil
 		}
 		if c.key == string(key) {
-			if e == cs.gone {
+			if e == cs.deleted {
 				return nil
 			}
 			return e
@@ -58,7 +63,7 @@ func (t *Table[E]) Get(key []byte) *E {
 	}
 }
 
-// Set puts entry at key, in place of what is there.
+// Set sets the entry of key.
 func (t *Table[E]) Set(key string, entry *E) {
 	cs := t.cells.Load()
 	if cs == nil || (t.used+1)*4 > len(cs.cell)*3 {
@@ -70,34 +75,35 @@ func (t *Table[E]) Set(key string, entry *E) {
 		c.key = key
 		t.used++
 		t.live++
-	case cs.gone:
+	case cs.deleted:
 		t.live++
 	}
 	c.entry.Store(entry)
 }
 
-// Delete takes key's entry out.
+// Delete removes the entry of key.
 func (t *Table[E]) Delete(key string) {
 	cs := t.cells.Load()
 	if cs == nil {
 		return
 	}
 	c := cs.find(key)
-	if e := c.entry.Load(); e != nil && e != cs.gone {
-		c.entry.Store(cs.gone)
+	if e := c.entry.Load(); e != nil && e != cs.deleted {
+		c.entry.Store(cs.deleted)
 		t.live--
 		if len(cs.cell) > 256 && t.live < len(cs.cell)/8 {
-			t.rebuild() // what was once large keeps neither cells nor keys
+			t.rebuild() // release the cells and keys of a table that was large
 		}
 	}
 }
 
-// Len counts the entries. Only the writer may ask.
+// Len returns the number of entries. Only the writer may call it.
 func (t *Table[E]) Len() int { return t.live }
 
-// All gives the entries in no order. The writer may change entries meanwhile but
-// not add any. A reader sees those that are there all the time, and of the others
-// some.
+// All iterates over the entries in no particular order. During the iteration the
+// writer may replace and delete entries, but not add any. A reader's iteration
+// includes every entry that exists throughout, and possibly entries that are
+// added or deleted meanwhile.
 func (t *Table[E]) All() iter.Seq2[string, *E] {
 	return func(yield func(string, *E) bool) {
 		cs := t.cells.Load()
@@ -106,14 +112,14 @@ func (t *Table[E]) All() iter.Seq2[string, *E] {
 		}
 		for i := range cs.cell {
 			c := &cs.cell[i]
-			if e := c.entry.Load(); e != nil && e != cs.gone && !yield(c.key, e) {
+			if e := c.entry.Load(); e != nil && e != cs.deleted && !yield(c.key, e) {
 				return
 			}
 		}
 	}
 }
 
-// find returns the cell that has the key, or the free one where it belongs.
+// find returns the cell of key, or the free cell where it belongs.
 func (cs *cells[E]) find(key string) *cell[E] {
 	mask := uint64(len(cs.cell) - 1)
 	for i := maphash.String(cs.seed, key) & mask; ; i = (i + 1) & mask {
@@ -124,14 +130,14 @@ func (cs *cells[E]) find(key string) *cell[E] {
 	}
 }
 
-// rebuild copies the entries to an array with room for as many again; what was
-// deleted stays behind. Readers go on with the old array until they look again.
+// rebuild copies the entries to a new array with room for as many again, without
+// the deleted ones. Readers may still use the old array.
 func (t *Table[E]) rebuild() *cells[E] {
 	size := 16
 	for size < t.live*2 {
 		size *= 2
 	}
-	next := &cells[E]{seed: maphash.MakeSeed(), gone: new(E), cell: make([]cell[E], size)}
+	next := &cells[E]{seed: maphash.MakeSeed(), deleted: new(E), cell: make([]cell[E], size)}
 	for key, e := range t.All() {
 		c := next.find(key)
 		c.key = key

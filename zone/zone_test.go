@@ -68,7 +68,7 @@ func ask(t testing.TB, z *zone.Zone, name string, qtype uint16, do bool) reply {
 	r.DO = do
 	var a wire.Answer
 	a.Reset(make([]byte, 0, 4096), r.Question(packet))
-	found := z.Lookup(&r, &a)
+	found := z.Lookup(&r, &a, zone.Scope{})
 	target := slices.Clone(found.Target)
 	found.Target = target
 	wire.PutHeader(a.Buf, 0, wire.FlagQR|uint16(found.RCode), 1, a.Count, 0)
@@ -182,7 +182,7 @@ func (n *naive) ask(qname string, qtype uint16) string {
 	asked := map[string]bool{}
 	for name := qname; ; {
 		if asked[name] {
-			return show(dns.RcodeSuccess, true, false, "", answer, nil, nil)
+			return show(dns.RcodeServerFailure, true, false, "", answer, nil, nil)
 		}
 		asked[name] = true
 		if !dns.IsSubDomain(n.origin, name) {

@@ -1,6 +1,10 @@
-// Package file answers from zone files: the directive file. file.go is the
-// handler, setup.go reads its options, load.go reads files and source.go follows
-// their changes. What the answers are is package zone's.
+// Package file implements the file directive: authoritative answers from zone
+// files.
+//
+// Setup reads the options (setup.go) and the zone files (load.go), so that seamark
+// check finds their errors. A source (source.go) serves a file's zones and
+// replaces them when the file changes. File (file.go) selects the zone for a
+// query; package zone computes the answer.
 package file
 
 import (
@@ -11,7 +15,7 @@ import (
 	"github.com/seamark/seamark/zone"
 )
 
-// A File answers from zone files: the file directive.
+// A File answers authoritatively from zone files: the file directive.
 //
 //	file DBFILE [ZONES…] {
 //	    reload DURATION
@@ -19,53 +23,62 @@ import (
 //	    fallthrough [ZONES…]
 //	}
 //
-// It serves ZONES, or those of the server block, from the master file DBFILE
-// (RFC 1035 §5) with authority. It may stand several times in a server block;
-// a query is for the longest of all their zones that its name is in, and one
-// for none of them is asked of the next directive. A relative DBFILE begins at
-// the folder of the root directive.
+// Name the zone file in DBFILE, in the master file format of RFC 1035 §5. Its
+// records are served for ZONES, or for the zones of the server block if you give
+// none. You can use file several times in a server block, but only once for each
+// zone. A query is answered from the longest zone that contains its name; a query
+// for a name outside all zones goes to the next directive. A relative DBFILE is
+// relative to the directory of the root directive.
 //
-// DBFILE may have $ORIGIN, $TTL, $INCLUDE and $GENERATE; a file that it
-// includes is looked for in the folder of the one that includes it. Names that
-// are not absolute end in the zone until there is an $ORIGIN. Types that have no
-// mnemonic are written as RFC 3597 has it. A zone needs a SOA record. Records
-// that are in none of the directive's zones are left out, with a warning. A
-// CNAME beside other records of its name is a warning too, and all are served:
-// the CNAME to those who ask for none of the others' types.
+// Write the file as for any other name server:
 //
-// Wildcards, delegations with their glue, DNAME, and names that exist only
-// because of names below them are answered as RFC 1034, 4592, 6672 and 2308
-// say. A CNAME is followed: inside the zone, and elsewhere by asking this server
-// the further question, as its Corefile answers it; if nobody here answers that
-// the CNAME is the answer. The addresses of the names in MX, SRV, NS, SVCB and
-// HTTPS records come with them if they are in the zone. ANY gives every record
-// of the name. AXFR and IXFR are refused.
+//   - $ORIGIN, $TTL, $INCLUDE and $GENERATE work. A relative path after $INCLUDE is
+//     relative to the file that contains it.
+//   - Relative names are completed with the zone until there is an $ORIGIN.
+//   - Write types without a mnemonic as in RFC 3597 (TYPE65280 \# 2 0a0b).
+//   - The file needs a SOA record. If the zone's own name has none, the first SOA
+//     record in the file is served at the zone's name, and a warning is logged.
+//   - Records outside ZONES are ignored with a warning.
+//   - A CNAME record beside other records of the same name is logged as a warning.
+//     All of them are served; the CNAME record answers queries for the types that
+//     the name does not have.
 //
-// A zone that was signed is served with its signatures, and with the NSEC
-// records that prove an answer, to clients that set DO. A zone signed with
-// NSEC3 is an error.
+// Wildcards, empty non-terminals, delegations with glue, and DNAME records work as
+// in RFC 1034, 2308, 4592 and 6672. The addresses of names in MX, SRV, NS, SVCB and
+// HTTPS records are added if they are in the zone. ANY returns all records of the
+// name. AXFR and IXFR are refused.
 //
-// reload is how often the file and those that it includes are looked at: 1m
-// unless given, 0 for never. With anything but 0 they are watched too, with
-// their folders, so that most changes are seen at once. A zone is exchanged,
-// whole, when its file has changed and the serial of its SOA is another one.
-// With reload_by_mtime the serial does not count; neither does it for a file
-// that was written within two seconds of when it was read, since that may have
-// been half of it. A file with an error changes nothing: the last good zone is
-// served, and the error is logged once:
+// The target of a CNAME record is looked up in the same zone if the zone has the
+// name. Otherwise, and if a server block or a file directive has a longer zone with
+// the target, the server resolves the target as if a client had asked for it, so
+// all directives apply. If the server does not serve the target, the CNAME record
+// is the answer, and the client's resolver continues from there. A loop of CNAME
+// or DNAME records is answered with SERVFAIL.
 //
-//	[ERROR] plugin/file: zones/db.example.org:12: bad A A: "192.0.2.300"
+// If the zone is signed, clients that set DO receive the signatures and the NSEC
+// records that prove the answer. A zone signed with NSEC3 is an error.
 //
-// When the server starts, or its Corefile is reloaded, such a file is an error
-// of the Corefile. seamark check finds it too.
+// reload sets how often the file and the files that it includes are checked for
+// changes: the default is 1m, and 0 turns it off. Unless it is 0, they are watched
+// as well, so that most changes take effect at once. A zone is replaced as a whole
+// when its file has changed and its SOA record has another serial number. With
+// reload_by_mtime the serial number does not matter. Neither does it for a file
+// that was written within two seconds of being read, because it may have been
+// incomplete. If the changed file has an error, the previous zone is served, and
+// the error is logged once:
 //
-// fallthrough asks the next directive for names that do not exist, within ZONES
-// if there are any.
+//	[ERROR] plugin/file: Failed to reload zone file file=zones/db.example.org error="zones/db.example.org:12: bad A A: \"192.0.2.300\""
 //
-// upstream is accepted and does nothing.
+// When the server starts or reloads its Corefile, an error in a zone file, or a
+// missing zone file, is an error in the Corefile. seamark check reports it too.
 //
-// Metrics: seamark_file_reload_failed_total, by file: the changed files that
-// could not be read.
+// fallthrough passes queries for names that do not exist to the next directive:
+// those in its ZONES, or all of them if it has none.
+//
+// upstream is accepted for compatibility and has no effect.
+//
+// Metrics: seamark_file_reload_failed_total counts the changed files that could not
+// be read, by file.
 //
 //	example.org:1053 {
 //	    file zones/db.example.org {
@@ -73,28 +86,31 @@ import (
 //	    }
 //	}
 //
-// Same as CoreDNS: syntax and options. Differs: a file that is missing when the
-// server starts is an error, a zone may stand once in a server block, answers
-// that are not referrals have no NS records in their authority section, the TTL
-// of negative answers is bounded by the last number of the SOA, the TTL of what
-// $GENERATE makes is that of $TTL, and files that changed are noticed at once.
+// Same as CoreDNS: syntax and options. Differences: a zone file that is missing
+// when the server starts is an error; a zone can be given once in a server block;
+// only referrals have NS records in the authority section; the TTL of negative
+// answers is limited by the MINIMUM field of the SOA record; $TTL applies to records
+// that $GENERATE makes; changes of files take effect at once; a CNAME loop is
+// SERVFAIL; a CNAME target that the zone does not have is resolved by the server; a
+// SOA record of another name is served at the zone's name.
 type File struct {
-	zones map[wire.Name]*served
-	most  int // labels of the longest zone
+	zones   map[wire.Name]*served
+	origins map[wire.Name]struct{} // the keys of zones
+	most    int                    // labels of the longest zone
 }
 
-// A served is one zone of a handler.
+// A served is one zone of a File.
 type served struct {
 	*use
-	index int // of the zone in its use
+	index int // in use.origins
 }
 
-// now is the zone as its file has it.
-func (s *served) now() *zone.Zone { return s.source.zones[s.index].Load() }
+// zone returns the current version of the zone.
+func (s *served) zone() *zone.Zone { return s.source.zones[s.index].Load() }
 
-// ServeDNS answers what is in the handler's zones.
+// ServeDNS answers queries for names in f's zones.
 func (f *File) ServeDNS(q *dns.Query) dns.Verdict {
-	s := f.zone(q)
+	s := f.find(q)
 	if s == nil {
 		return dns.Next
 	}
@@ -102,8 +118,8 @@ func (f *File) ServeDNS(q *dns.Query) dns.Verdict {
 		q.Fail(wire.Refused)
 		return dns.Done
 	}
-	found := s.now().Lookup(&q.Request, &q.Answer)
-	if found.Missing && s.through.Through(q.Name()) {
+	found := s.zone().Lookup(&q.Request, &q.Answer, zone.Scope{Server: q, Zones: f.origins})
+	if found.Missing && s.fallthru.Through(q.Name()) {
 		q.Answer.Clear()
 		return dns.Next
 	}
@@ -119,15 +135,15 @@ func (f *File) ServeDNS(q *dns.Query) dns.Verdict {
 	return dns.Done
 }
 
-// Resolve takes up the question for a CNAME's target that had to wait.
+// Resolve waits for the answer to the sub-query for a CNAME target.
 func (f *File) Resolve(ctx context.Context, q *dns.Query) error {
 	q.FollowCNAME(q.ResumeSubQuery(ctx))
 	return nil
 }
 
-// zone finds the longest zone that the question is in. The records of type DS
-// at a zone's own name are its parent's (RFC 4035 §3.1.4.1), if that is here.
-func (f *File) zone(q *dns.Query) (s *served) {
+// find returns the longest zone that contains the query name, or nil. DS records
+// at a zone's own name belong to its parent (RFC 4035 §3.1.4.1), if f has that.
+func (f *File) find(q *dns.Query) (s *served) {
 	name, labels := q.Name(), q.Labels()
 	for i := max(0, labels-f.most); i <= labels; i++ {
 		found := f.zones[wire.Name(name[q.LabelOffset(i):])]

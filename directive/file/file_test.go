@@ -23,10 +23,10 @@ import (
 
 const origin wire.Name = "\x07example\x03org\x00"
 
-// head begins the zone files of these tests.
+// head is the beginning of the zone files in these tests.
 const head = "$TTL 300\n@ SOA ns host %d 2 3 4 60\n"
 
-// A log is lines that several goroutines write.
+// A log collects log lines. It is safe for concurrent use.
 type log struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -44,7 +44,7 @@ func (l *log) String() string {
 	return l.b.String()
 }
 
-// lines gives those with the level, as LEVEL MESSAGE, and forgets all.
+// take returns the messages and attributes of a level, and empties the log.
 func (l *log) take(level string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,7 +71,7 @@ func write(t testing.TB, path, text string) {
 	}
 }
 
-// A server is one server block that answers without sockets.
+// A server is one server block without sockets.
 type server struct {
 	t     testing.TB
 	block *config.Block
@@ -82,7 +82,7 @@ type server struct {
 	lent  []byte
 }
 
-// plan sets the block up; the zones of its key are example.org.
+// plan sets up a server block for example.org.
 func plan(t testing.TB, text string) (*config.Block, *log, error) {
 	t.Helper()
 	servers, err := corefile.Parse("Corefile", []byte("example.org:53 {\n"+text+"\n}"))
@@ -95,7 +95,7 @@ func plan(t testing.TB, text string) (*config.Block, *log, error) {
 	return b, out, corefile.Sorted(Setup(b, servers[0].Directives))
 }
 
-// run starts it, in place of old if there is one.
+// run starts a server block. It takes the place of old unless that is nil.
 func run(t testing.TB, text string, old *server) *server {
 	t.Helper()
 	b, out, err := plan(t, text)
@@ -124,7 +124,7 @@ func run(t testing.TB, text string, old *server) *server {
 	return s
 }
 
-// ask gives the code and the RDATA of the answers.
+// ask returns the response code and the RDATA of the answer section.
 func (s *server) ask(name string, qtype wire.Type) string {
 	s.t.Helper()
 	reply := s.reply(name, qtype)
@@ -136,7 +136,7 @@ func (s *server) ask(name string, qtype wire.Type) string {
 	for range int(reply[6])<<8 | int(reply[7]) {
 		r, ok := wire.ReadRecord(reply, off)
 		if !ok {
-			s.t.Fatalf("malformed reply %x", reply)
+			s.t.Fatalf("%s %s: malformed reply %x", name, qtype, reply)
 		}
 		out += fmt.Sprintf(" %x", reply[r.RData:r.Next])
 		off = r.Next
@@ -154,12 +154,12 @@ func (s *server) reply(name string, qtype wire.Type) []byte {
 	q.Reset(wire.AppendRequest(q.Buffer(512)[:0], 1, 0, []byte(n), qtype), dns.UDP, time.Unix(0, 0))
 	q.Peer = netip.MustParseAddrPort("10.0.0.1:53012")
 	if outcome := s.port.Serve(q, s.lent); outcome != dns.Answered {
-		s.t.Fatalf("%s: outcome %d", name, outcome)
+		s.t.Fatalf("%s %s: outcome %d, want an answer", name, qtype, outcome)
 	}
 	return q.Reply()
 }
 
-// source is that of the block's first zone file.
+// source returns the source of the block's only file directive.
 func (s *server) source() *source {
 	for _, served := range config.Find[*File](s.block)[0].zones {
 		return served.source
@@ -167,6 +167,7 @@ func (s *server) source() *source {
 	return nil
 }
 
+// failed returns the value of seamark_file_reload_failed_total.
 func (s *server) failed() string {
 	var b strings.Builder
 	if err := s.block.Metrics.WriteText(&b); err != nil {
@@ -217,61 +218,80 @@ func TestBadFiles(t *testing.T) {
 		{first + "@ NSEC3PARAM 1 0 0 -\n", "DB:3: example.org.: NSEC3PARAM: NSEC3 is not supported, sign the zone with NSEC"},
 		{"$TTL 5\n@ NS a\n", "DB: no SOA record for example.org."},
 		{"", "DB: no SOA record for example.org."},
-		{"example.net. 5 SOA a b 2 2 3 4 5\n", "DB: no SOA record for example.org."},
+		{"example.net. 5 SOA a b 2 2 3 4 5\n@ 5 SOA a b 1 2 3 4 5\n@ 5 SOA a b 2 2 3 4 5\n", "DB:3: example.org.: a second SOA record"},
 	} {
 		db := filepath.Join(t.TempDir(), "db")
 		write(t, db, c.text)
 		_, _, err := plan(t, "file "+db)
 		if want := "Corefile:2: file: " + strings.ReplaceAll(c.want, "DB", db); err == nil || err.Error() != want {
-			t.Errorf("got  %v\nwant %s", err, want)
+			t.Errorf("%q:\ngot  %v\nwant %s", c.text, err, want)
 		}
 	}
 }
 
-// An option of CoreDNS's that does nothing there.
-func TestUpstreamDoesNothing(t *testing.T) {
-	db := filepath.Join(t.TempDir(), "db")
-	write(t, db, fmt.Sprintf(head, 1))
-	s := run(t, "file "+db+" {\n upstream 192.0.2.1\n}", nil)
-	if got := s.log.take("WARN"); got != `"plugin/file: upstream does nothing: targets of CNAMEs are asked of this server" at=Corefile:3` {
-		t.Error(got)
+// A SOA record of another name is the zone's own if it has none.
+func TestSOAOfAnotherName(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"example.net. 5 SOA a b 2 2 3 4 5\n", `"plugin/file: Using the SOA record of another name" file=DB line=1 zone=example.org. name=example.net.`},
+		{"sub 5 SOA a b 2 2 3 4 5\nsub2 5 SOA a b 3 2 3 4 5\n", `"plugin/file: Using the SOA record of another name" file=DB line=1 zone=example.org. name=sub.example.org.`},
+		{"@ 5 SOA a b 2 2 3 4 5\nsub 5 SOA a b 3 2 3 4 5\n", `"plugin/file: Ignored the SOA record of another name" file=DB line=2 zone=example.org. name=sub.example.org.`},
+	} {
+		db := filepath.Join(t.TempDir(), "db")
+		write(t, db, c.text)
+		s := run(t, "file "+db, nil)
+		if got, want := s.log.take("WARN"), strings.ReplaceAll(c.want, "DB", db); got != want {
+			t.Errorf("%q: logged\n%s\nwant\n%s", c.text, got, want)
+		}
+		if serial, ok := config.Find[*File](s.block)[0].zones[origin].zone().Serial(); serial != 2 || !ok {
+			t.Errorf("%q: serial %d, %v, want 2", c.text, serial, ok)
+		}
 	}
 }
 
-// Records of no zone are left out, and that is said once.
+// CoreDNS ignores the option upstream too.
+func TestUpstreamIgnored(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "db")
+	write(t, db, fmt.Sprintf(head, 1))
+	s := run(t, "file "+db+" {\n upstream 192.0.2.1\n}", nil)
+	if got := s.log.take("WARN"); got != `"plugin/file: Ignoring option upstream: the server resolves CNAME targets itself" file=Corefile line=3` {
+		t.Errorf("logged %s", got)
+	}
+}
+
+// Records outside the zone are ignored with one warning.
 func TestOutOfZone(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "db")
 	write(t, db, fmt.Sprintf(head, 1)+"a A 192.0.2.1\nwww.example.com. A 192.0.2.2\nwww.example.edu. A 192.0.2.2\n")
 	s := run(t, "file "+db, nil)
-	want := `"plugin/file: ` + db + `:4: www.example.com.: out of zone example.org.: left out" records=2`
+	want := `"plugin/file: Ignored records outside the zone" file=` + db + ` line=4 error="www.example.com.: out of zone example.org." count=2`
 	if got := s.log.take("WARN"); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	if got := s.ask("a.example.org", wire.TypeA); got != "NOERROR c0000201" {
-		t.Error(got)
+	if got, want := s.ask("a.example.org", wire.TypeA), "NOERROR c0000201"; got != want {
+		t.Errorf("a.example.org A: got %s, want %s", got, want)
 	}
 }
 
-// A CNAME at the zone's own name is wrong, and people have it: it is served,
-// and the records beside it too.
+// A CNAME record at the zone's name violates RFC 1034, but zone files have it. It
+// is served, and so are the records beside it.
 func TestCNAMEBesideOthers(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "db")
 	write(t, db, fmt.Sprintf(head, 1)+"@ CNAME www\nwww A 192.0.2.1\n@ TXT x\n")
 	s := run(t, "file "+db, nil)
-	want := `"plugin/file: ` + db + `:3: example.org.: SOA record beside a CNAME" records=2`
+	want := `"plugin/file: Found records beside a CNAME record" file=` + db + ` line=3 error="example.org.: SOA record beside a CNAME" count=2`
 	if got := s.log.take("WARN"); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	const www = "\x03www\x07example\x03org\x00"
 	if got, want := s.ask("example.org", wire.TypeA), fmt.Sprintf("NOERROR %x c0000201", www); got != want {
-		t.Errorf("A: %s, want %s", got, want)
+		t.Errorf("example.org A: got %s, want %s", got, want)
 	}
-	if got := s.ask("example.org", wire.TypeTXT); got != "NOERROR 0178" {
-		t.Errorf("TXT: %s", got)
+	if got, want := s.ask("example.org", wire.TypeTXT), "NOERROR 0178"; got != want {
+		t.Errorf("example.org TXT: got %s, want %s", got, want)
 	}
 }
 
-func TestRelativePathsBeginAtRoot(t *testing.T) {
+func TestRelativePath(t *testing.T) {
 	folder := t.TempDir()
 	write(t, filepath.Join(folder, "db"), fmt.Sprintf(head, 1))
 	servers, err := corefile.Parse("Corefile", []byte(". {\nfile db\n}"))
@@ -281,17 +301,17 @@ func TestRelativePathsBeginAtRoot(t *testing.T) {
 	b := &config.Block{Zones: []wire.Name{origin}, Log: slog.New(slog.DiscardHandler), Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
 	b.Offer(root(folder))
 	if err := Setup(b, servers[0].Directives); err != nil {
-		t.Error(err)
+		t.Errorf("file db with root %s: %v", folder, err)
 	}
 }
 
-// A root is the directory of relative paths, as the directive root offers it.
+// A root is the directory of relative paths, as the root directive offers it.
 type root string
 
 func (r root) Root() string { return string(r) }
 
-// An ordinary question allocates nothing.
-func TestAllocations(t *testing.T) {
+// An answer allocates nothing.
+func TestServeDNSAllocations(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "db")
 	write(t, db, fmt.Sprintf(head, 1)+"a A 192.0.2.1\n*.w A 192.0.2.2\nsub NS ns.sub\nns.sub A 192.0.2.3\nc CNAME a\n")
 	s := run(t, "file "+db+" {\n reload 0\n}", nil)
@@ -307,17 +327,17 @@ func TestAllocations(t *testing.T) {
 			s.port.Serve(q, s.lent)
 			q.Observe(time.Unix(0, 0))
 		}); n != 0 {
-			t.Errorf("%s: %v allocations", name, n)
+			t.Errorf("%s.example.org A: %v allocations, want 0", name, n)
 		}
 	}
 }
 
-// A version is stale when a file of it is another one, and not before.
-func TestStale(t *testing.T) {
+// A version is stale as soon as one of its files has changed.
+func TestVersionStale(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "db")
 	write(t, db, fmt.Sprintf(head, 1)+"$INCLUDE part\n")
 	write(t, filepath.Join(filepath.Dir(db), "part"), "a A 192.0.2.1\n")
-	for _, change := range []func() error{
+	for i, change := range []func() error{
 		func() error { return os.Chtimes(db, time.Time{}, time.Now().Add(time.Hour)) },
 		func() error { return os.Remove(filepath.Join(filepath.Dir(db), "part")) },
 		func() error {
@@ -327,16 +347,16 @@ func TestStale(t *testing.T) {
 	} {
 		v, err := load(db, []wire.Name{origin}, slog.New(slog.DiscardHandler))
 		if v.stale() {
-			t.Fatalf("stale before anything changed: %v", err)
+			t.Fatalf("change %d: stale before the change: %v", i, err)
 		}
 		if err := change(); err != nil {
 			t.Fatal(err)
 		}
 		if !v.stale() {
-			t.Error("not stale after a change")
+			t.Errorf("change %d: not stale after the change", i)
 		}
 	}
 	if v := (&version{files: []zonefile.File{{Path: db + ".gone"}}}); v.stale() {
-		t.Error("what is still missing is stale")
+		t.Error("a version of a missing file is stale while the file is still missing")
 	}
 }

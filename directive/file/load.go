@@ -13,72 +13,124 @@ import (
 	"github.com/seamark/seamark/zone/zonefile"
 )
 
-// A version is what a zone file had in it at one time.
+// A version is the content of a zone file at one time.
 type version struct {
-	zones []*zone.Zone    // in the order of the origins; none if it could not be read
-	files []zonefile.File // it and what it includes
-	when  time.Time       // it was read
+	zones  []*zone.Zone    // in the order of the origins; empty if there was an error
+	files  []zonefile.File // the zone file and the files that it includes
+	readAt time.Time
 }
 
-// load reads a file once for each of its zones. There is a version beside the
-// error, too: that of which it is true.
+// load reads a zone file once for each origin. The version is not nil if there is
+// an error: it has the files that the error depends on.
 func load(path string, origins []wire.Name, log *slog.Logger) (*version, error) {
-	v := &version{when: time.Now()}
+	v := &version{readAt: time.Now()}
 	for _, origin := range origins {
-		build := zone.NewBuilder(origin)
-		var beside, outside remark
-		files, err := zonefile.Read(path, origin, func(r zonefile.Record) error {
-			if r.Class != wire.ClassIN {
-				return fmt.Errorf("%s: class %s, want IN", r.Owner, r.Class)
-			}
-			switch err := build.Add(r.Spelled, r.Type, r.TTL, r.RData); {
-			case errors.Is(err, zone.ErrCNAMEConflict):
-				beside.add(&r, err)
-				return nil
-			case !errors.Is(err, zone.ErrOutOfZone):
-				return err
-			case !slices.ContainsFunc(origins, r.Owner.Within):
-				outside.add(&r, err)
-			}
-			return nil
-		})
+		l := loader{origin: origin, origins: origins, builder: zone.NewBuilder(origin)}
+		files, err := zonefile.Read(path, origin, l.add)
 		if v.files == nil || err != nil {
 			v.files = files
 		}
 		if err != nil {
 			return v, err
 		}
-		z := build.Zone()
-		if _, ok := z.Serial(); !ok {
-			return v, fmt.Errorf("%s: no SOA record for %s", path, origin)
+		z, err := l.zone(path)
+		if err != nil {
+			return v, err
 		}
-		beside.warn(log, "")
-		outside.warn(log, ": left out")
+		l.warn(log)
 		v.zones = append(v.zones, z)
 	}
 	return v, nil
 }
 
-// A remark is what is wrong with some records and not an error.
-type remark struct {
-	first   error
-	records int
+// A loader adds the records of a zone file to one zone.
+type loader struct {
+	origin  wire.Name
+	origins []wire.Name // all zones that are served from the file
+	builder *zone.Builder
+
+	hasSOA    bool
+	otherSOA  *zonefile.Record // the first SOA record of another name
+	conflicts warning          // records beside a CNAME record
+	outside   warning          // records that are in none of the zones
 }
 
-func (m *remark) add(r *zonefile.Record, err error) {
-	if m.records++; m.first == nil {
-		m.first = r.Errorf("%w", err)
+// add adds one record.
+func (l *loader) add(r zonefile.Record) error {
+	if r.Class != wire.ClassIN {
+		return fmt.Errorf("%s: class %s, want IN", r.Owner, r.Class)
+	}
+	if r.Type == wire.TypeSOA && r.Owner != l.origin {
+		if l.otherSOA == nil {
+			l.otherSOA = &r
+		}
+		return nil
+	}
+	l.hasSOA = l.hasSOA || r.Type == wire.TypeSOA
+	switch err := l.builder.Add(r.Spelled, r.Type, r.TTL, r.RData); {
+	case errors.Is(err, zone.ErrCNAMEConflict):
+		l.conflicts.add(&r, err)
+		return nil
+	case !errors.Is(err, zone.ErrOutOfZone):
+		return err
+	case !slices.ContainsFunc(l.origins, r.Owner.Within):
+		l.outside.add(&r, err)
+	}
+	return nil
+}
+
+// zone returns the zone. If its name has no SOA record, it has the first one in the
+// file, as in CoreDNS.
+func (l *loader) zone(path string) (*zone.Zone, error) {
+	if !l.hasSOA {
+		if l.otherSOA == nil {
+			return nil, fmt.Errorf("%s: no SOA record for %s", path, l.origin)
+		}
+		if err := l.builder.Add(string(l.origin), wire.TypeSOA, l.otherSOA.TTL, l.otherSOA.RData); err != nil && !errors.Is(err, zone.ErrCNAMEConflict) {
+			return nil, l.otherSOA.Errorf("%w", err)
+		}
+	}
+	z := l.builder.Zone()
+	if _, ok := z.Serial(); !ok {
+		return nil, fmt.Errorf("%s: malformed SOA record for %s", path, l.origin)
+	}
+	return z, nil
+}
+
+// warn logs what is wrong with the file but not an error.
+func (l *loader) warn(log *slog.Logger) {
+	l.conflicts.log(log, "plugin/file: Found records beside a CNAME record")
+	l.outside.log(log, "plugin/file: Ignored records outside the zone")
+	switch r := l.otherSOA; {
+	case r == nil:
+	case !l.hasSOA:
+		log.Warn("plugin/file: Using the SOA record of another name", "file", r.File, "line", r.Line, "zone", l.origin, "name", r.Owner)
+	case !slices.Contains(l.origins, r.Owner):
+		log.Warn("plugin/file: Ignored the SOA record of another name", "file", r.File, "line", r.Line, "zone", l.origin, "name", r.Owner)
 	}
 }
 
-// warn says the first of them and how many there are.
-func (m *remark) warn(log *slog.Logger, then string) {
-	if m.records > 0 {
-		log.Warn("plugin/file: "+m.first.Error()+then, "records", m.records)
+// A warning is a defect that some records of a file share.
+type warning struct {
+	first *zonefile.Record
+	err   error // of the first record
+	count int
+}
+
+func (w *warning) add(r *zonefile.Record, err error) {
+	if w.count++; w.first == nil {
+		w.first, w.err = r, err
 	}
 }
 
-// stale says whether one of the files is not what was read.
+// log logs message with the first record and the number of records.
+func (w *warning) log(log *slog.Logger, message string) {
+	if w.count > 0 {
+		log.Warn(message, "file", w.first.File, "line", w.first.Line, "error", w.err, "count", w.count)
+	}
+}
+
+// stale reports whether a file has changed since it was read.
 func (v *version) stale() bool {
 	for _, f := range v.files {
 		now, err := os.Stat(f.Path)
@@ -95,23 +147,24 @@ func (v *version) stale() bool {
 	return false
 }
 
-// young says whether one of the files was written so soon after the version
-// before was read that its writer may not have been done then.
-func (v *version) young(before *version) bool {
+const (
+	// maxWrite is the longest time that a program is expected to take to write a
+	// zone file.
+	maxWrite = 2 * time.Second
+	// maxClockLag is more than the time stamps of a file system lag behind the clock.
+	maxClockLag = 50 * time.Millisecond
+)
+
+// mayComplete reports whether a file of v was written so soon after the previous
+// version was read that the previous version may have been incomplete.
+func (v *version) mayComplete(previous *version) bool {
 	for _, f := range v.files {
 		if f.Info == nil {
 			continue
 		}
-		if after := f.Info.ModTime().Sub(before.when); -coarse < after && after < settling {
+		if after := f.Info.ModTime().Sub(previous.readAt); -maxClockLag < after && after < maxWrite {
 			return true
 		}
 	}
 	return false
 }
-
-// settling is the longest that the writing of a file is thought to take; coarse
-// is more than a file system's clock is behind.
-const (
-	settling = 2 * time.Second
-	coarse   = 50 * time.Millisecond
-)

@@ -13,7 +13,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// later makes a file look as if it had been written long after it was read.
+// later sets the time stamp of a file to hours from now: long after it was read.
 func later(t *testing.T, path string, hours int) {
 	t.Helper()
 	if err := os.Chtimes(path, time.Time{}, time.Now().Add(time.Duration(hours)*time.Hour)); err != nil {
@@ -21,9 +21,9 @@ func later(t *testing.T, path string, hours int) {
 	}
 }
 
-const never = " {\n reload 0\n}" // the tests look themselves
+const never = " {\n reload 0\n}" // these tests call reload
 
-func TestChangesByTheSerial(t *testing.T) {
+func TestReloadSerial(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "db")
 	write(t, db, fmt.Sprintf(head, 1)+"a A 192.0.2.1\n")
 	s := run(t, "file "+db+never, nil)
@@ -35,85 +35,86 @@ func TestChangesByTheSerial(t *testing.T) {
 	}{
 		{1, "192.0.2.2", "NOERROR c0000201", true},
 		{2, "192.0.2.3", "NOERROR c0000203", false},
-		{1, "192.0.2.4", "NOERROR c0000204", false}, // backwards is another one, too
+		{1, "192.0.2.4", "NOERROR c0000204", false}, // a smaller serial number is another one
 		{1, "192.0.2.5", "NOERROR c0000204", true},
 	} {
 		write(t, db, fmt.Sprintf(head, c.serial)+"a A "+c.address+"\n")
 		later(t, db, i+1)
-		s.source().look()
-		s.source().look() // does nothing
+		s.source().reload()
+		s.source().reload() // does nothing: the file is the same
 		got := s.ask("a.example.org", wire.TypeA)
 		warning := s.log.take("WARN")
-		if got != c.want || strings.Count(warning, "its serial has not") != map[bool]int{true: 1}[c.warned] {
-			t.Errorf("step %d: %s, want %s, log %q", i, got, c.want, warning)
+		if got != c.want || strings.Count(warning, "serial number unchanged") != map[bool]int{true: 1}[c.warned] {
+			t.Errorf("step %d: serial %d: got %s, want %s; warned %v, logged %q", i, c.serial, got, c.want, c.warned, warning)
 		}
 	}
 }
 
-func TestChangesByTheTime(t *testing.T) {
+func TestReloadByMtime(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "db")
 	write(t, db, fmt.Sprintf(head, 1)+"a A 192.0.2.1\n")
 	s := run(t, "file "+db+" {\n reload 0\n reload_by_mtime\n}", nil)
 	write(t, db, fmt.Sprintf(head, 1)+"a A 192.0.2.2\n")
 	later(t, db, 1)
-	s.source().look()
-	if got := s.ask("a.example.org", wire.TypeA); got != "NOERROR c0000202" {
-		t.Error(got)
+	s.source().reload()
+	if got, want := s.ask("a.example.org", wire.TypeA), "NOERROR c0000202"; got != want {
+		t.Errorf("a.example.org A: got %s, want %s", got, want)
 	}
 }
 
-// A writer that is not done when its file is read is waited for, though the
-// serial stays the same.
-func TestHalfAFileIsReadAgain(t *testing.T) {
+// A file that was read while a program wrote it is read again, although its serial
+// number is the same.
+func TestReloadIncompleteFile(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "db")
 	write(t, db, fmt.Sprintf(head, 1))
 	s := run(t, "file "+db+never, nil)
 	write(t, db, fmt.Sprintf(head, 1)+"a A 192.0.2.2\n")
-	if err := os.Chtimes(db, time.Time{}, s.source().last.when.Add(time.Second)); err != nil {
+	if err := os.Chtimes(db, time.Time{}, s.source().latest.readAt.Add(time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	s.source().look()
-	if got := s.ask("a.example.org", wire.TypeA); got != "NOERROR c0000202" {
-		t.Error(got)
+	s.source().reload()
+	if got, want := s.ask("a.example.org", wire.TypeA), "NOERROR c0000202"; got != want {
+		t.Errorf("a.example.org A: got %s, want %s", got, want)
 	}
 }
 
-// A file with an error changes nothing, and is said and counted once.
-func TestABrokenFileKeepsTheZone(t *testing.T) {
+// A file with an error does not change the zone. It is logged and counted once.
+func TestReloadFileWithError(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "db")
 	write(t, db, fmt.Sprintf(head, 1)+"a A 192.0.2.1\n")
 	s := run(t, "file "+db+never, nil)
+	failure := `"plugin/file: Failed to reload zone file" file=` + db + ` error=`
 	for i, c := range []struct{ text, log, failed, want string }{
-		{fmt.Sprintf(head, 2) + "a A 192.0.2.300\n", `"plugin/file: ` + db + `:3: bad A A: \"192.0.2.300\""`, "1", "NOERROR c0000201"},
-		{"", `"plugin/file: ` + db + `: no SOA record for example.org."`, "2", "NOERROR c0000201"},
+		{fmt.Sprintf(head, 2) + "a A 192.0.2.300\n", failure + `"` + db + `:3: bad A A: \"192.0.2.300\""`, "1", "NOERROR c0000201"},
+		{"", failure + `"` + db + `: no SOA record for example.org."`, "2", "NOERROR c0000201"},
 		{fmt.Sprintf(head, 3) + "a A 192.0.2.3\n", "", "2", "NOERROR c0000203"},
 	} {
 		write(t, db, c.text)
 		later(t, db, i+1)
 		for range 3 {
-			s.source().look()
+			s.source().reload()
 		}
 		if got := s.log.take("ERROR"); got != c.log {
-			t.Errorf("step %d: log %s, want %s", i, got, c.log)
+			t.Errorf("step %d: logged %s, want %s", i, got, c.log)
 		}
 		if got := s.ask("a.example.org", wire.TypeA); got != c.want || s.failed() != c.failed {
-			t.Errorf("step %d: %s, want %s; %s failed, want %s", i, got, c.want, s.failed(), c.failed)
+			t.Errorf("step %d: a.example.org A: got %s, want %s; %s failed, want %s", i, got, c.want, s.failed(), c.failed)
 		}
 	}
 	if err := os.Remove(db); err != nil {
 		t.Fatal(err)
 	}
-	s.source().look()
-	if got := s.log.take("ERROR"); got != `"plugin/file: `+db+`: no such file or directory"` {
-		t.Errorf("log %s", got)
+	s.source().reload()
+	if got, want := s.log.take("ERROR"), failure+`"`+db+`: no such file or directory"`; got != want {
+		t.Errorf("file removed: logged %s, want %s", got, want)
 	}
-	if got := s.ask("a.example.org", wire.TypeA); got != "NOERROR c0000203" {
-		t.Errorf("after the file had gone: %s", got)
+	if got, want := s.ask("a.example.org", wire.TypeA), "NOERROR c0000203"; got != want {
+		t.Errorf("file removed: a.example.org A: got %s, want %s", got, want)
 	}
 }
 
-// What cannot be read, though it is there, is said and counted once.
-func TestWhatIsNoFileIsSaidOnce(t *testing.T) {
+// A directory in place of the file is logged and counted once.
+func TestReloadDirectory(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "db")
 	write(t, db, fmt.Sprintf(head, 1)+"a A 192.0.2.1\n")
 	s := run(t, "file "+db+never, nil)
@@ -121,47 +122,52 @@ func TestWhatIsNoFileIsSaidOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		s.source().look()
+		s.source().reload()
 	}
-	if got := s.log.take("ERROR"); got != `"plugin/file: `+db+`: not a file"` || s.failed() != "1" {
-		t.Errorf("%s failed, log %s", s.failed(), got)
+	want := `"plugin/file: Failed to reload zone file" file=` + db + ` error="` + db + `: not a file"`
+	if got := s.log.take("ERROR"); got != want || s.failed() != "1" {
+		t.Errorf("%s failed, want 1; logged %s, want %s", s.failed(), got, want)
 	}
 	if err := os.Remove(db); err != nil {
 		t.Fatal(err)
 	}
 	write(t, db, fmt.Sprintf(head, 2)+"a A 192.0.2.2\n")
-	s.source().look()
-	if got := s.ask("a.example.org", wire.TypeA); got != "NOERROR c0000202" {
-		t.Error(got)
+	s.source().reload()
+	if got, want := s.ask("a.example.org", wire.TypeA), "NOERROR c0000202"; got != want {
+		t.Errorf("a.example.org A: got %s, want %s", got, want)
 	}
 }
 
-// A file that could not be opened is looked at again when it may be.
-func TestModeIsPartOfAVersion(t *testing.T) {
+// A version is stale when the mode of its file has changed: a file without read
+// permission may have become readable.
+func TestVersionStaleMode(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "db")
 	write(t, db, fmt.Sprintf(head, 1))
 	s := run(t, "file "+db+never, nil)
 	if err := os.Chmod(db, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if !s.source().last.stale() {
-		t.Error("it is the same as before")
+	if !s.source().latest.stale() {
+		t.Error("not stale after chmod")
 	}
 }
 
-// eventually waits for what another goroutine does.
+// eventually waits until the condition is true.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("in ten seconds: not %s", what)
+	deadline := time.After(10 * time.Second)
+	for !is() {
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-deadline:
+			t.Fatalf("condition not met within ten seconds: %s", what)
 		}
 	}
 }
 
-// A ConfigMap is mounted as links into a folder that is exchanged whole. The
-// change is seen without polling.
-func TestChangesOfAConfigMap(t *testing.T) {
+// A mounted ConfigMap consists of links into a directory that is replaced. The
+// change takes effect without polling.
+func TestFollowConfigMap(t *testing.T) {
 	mount := t.TempDir()
 	version := func(n int) {
 		write(t, filepath.Join(mount, fmt.Sprintf("..%d", n), "db"), fmt.Sprintf(head, n)+fmt.Sprintf("a A 192.0.2.%d\n", n))
@@ -184,9 +190,9 @@ func TestChangesOfAConfigMap(t *testing.T) {
 	}
 }
 
-// A zone file that is a link, or has another name elsewhere as one that is
-// mounted alone into a container, is written there: events tell of that, too.
-func TestChangesInAnotherFolder(t *testing.T) {
+// There are events too for a zone file that is a symbolic link, or that has another
+// name in another directory, such as a file mounted into a container.
+func TestFollowOtherDirectory(t *testing.T) {
 	for name, link := range map[string]func(from, to string) error{"link": os.Symlink, "mount": os.Link} {
 		t.Run(name, func(t *testing.T) {
 			real, db := filepath.Join(t.TempDir(), "real"), filepath.Join(t.TempDir(), "db")
@@ -206,9 +212,9 @@ func TestChangesInAnotherFolder(t *testing.T) {
 	}
 }
 
-// Without events a poll finds the change: of an included file in a folder that
-// came after the watch began.
-func TestChangesFoundByPolling(t *testing.T) {
+// Polling finds a change that has no event: in a directory that was created after
+// the watch.
+func TestFollowPolls(t *testing.T) {
 	folder := t.TempDir()
 	db := filepath.Join(folder, "db")
 	part := filepath.Join(folder, "sub", "deep", "part")
@@ -223,9 +229,9 @@ func TestChangesFoundByPolling(t *testing.T) {
 	eventually(t, "changed", func() bool { return s.ask("a.example.org", wire.TypeA) == "NOERROR c0000202" })
 }
 
-// While a zone changes again and again, each answer is of one version: its
-// serial and its text belong together.
-func TestNoAnswerIsOfTwoVersions(t *testing.T) {
+// While a zone changes, each answer comes from one version: its serial number and
+// its TXT record belong together.
+func TestAnswersDuringReloads(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "db")
 	text := func(n int) string { return fmt.Sprintf(head, n) + fmt.Sprintf("@ TXT \"%010d\"\n", n) }
 	write(t, db, text(1))
@@ -242,7 +248,7 @@ func TestNoAnswerIsOfTwoVersions(t *testing.T) {
 				body += "broken\n"
 			}
 			write(t, db, body)
-			source.look()
+			source.reload()
 		}
 	})
 	asked, versions := 0, map[string]bool{}
@@ -259,7 +265,7 @@ func TestNoAnswerIsOfTwoVersions(t *testing.T) {
 		for range 2 {
 			r, ok := wire.ReadRecord(reply, off)
 			if !ok {
-				t.Fatalf("malformed: %x", reply)
+				t.Fatalf("example.org ANY: malformed reply %x", reply)
 			}
 			if rdata := reply[r.RData:r.Next]; r.Type == wire.TypeSOA {
 				n := rdata[len(rdata)-20:]
@@ -270,19 +276,19 @@ func TestNoAnswerIsOfTwoVersions(t *testing.T) {
 			off = r.Next
 		}
 		if fmt.Sprintf("%010d", serial) != number {
-			t.Fatalf("serial %d beside text %s", serial, number)
+			t.Fatalf("example.org ANY: got TXT record %s beside serial %d, want the same number", number, serial)
 		}
 		versions[number] = true
 	}
 	writer.Wait()
 	if last := fmt.Sprintf("%010d", 59); !versions[last] || len(versions) < 2 {
-		t.Errorf("%d versions in %d answers, %s among them: %v", len(versions), asked, last, versions[last])
+		t.Errorf("got %d versions in %d answers, want at least 2; got the last one, %s: %v", len(versions), asked, last, versions[last])
 	}
 }
 
-// A reload of the Corefile reads the file anew, whatever its serial, and keeps
-// following it; a plan that is given up changes nothing.
-func TestReloadOfTheCorefile(t *testing.T) {
+// A reload of the Corefile reads the file again regardless of its serial number and
+// keeps the source. A plan that is not started has no effect.
+func TestCorefileReload(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "db")
 	write(t, db, fmt.Sprintf(head, 1)+"a A 192.0.2.1\n")
 	first := run(t, "file "+db+never, nil)
@@ -291,19 +297,19 @@ func TestReloadOfTheCorefile(t *testing.T) {
 	if _, _, err := plan(t, "file "+db); err != nil {
 		t.Fatal(err)
 	}
-	if got := first.ask("a.example.org", wire.TypeA); got != "NOERROR c0000201" {
-		t.Errorf("after a plan alone: %s", got)
+	if got, want := first.ask("a.example.org", wire.TypeA), "NOERROR c0000201"; got != want {
+		t.Errorf("after a plan: a.example.org A: got %s, want %s", got, want)
 	}
 	second := run(t, "file "+db+never, first)
 	if second.source() != first.source() {
-		t.Error("the file is not kept")
+		t.Error("same options: got another source, want the same")
 	}
-	if got := second.ask("a.example.org", wire.TypeA); got != "NOERROR c0000202" {
-		t.Errorf("after a reload: %s", got)
+	if got, want := second.ask("a.example.org", wire.TypeA), "NOERROR c0000202"; got != want {
+		t.Errorf("after a reload: a.example.org A: got %s, want %s", got, want)
 	}
 	third := run(t, "file "+db+" {\n reload 1h\n}", second)
 	t.Cleanup(func() { third.start.Stop() })
 	if third.source() == second.source() {
-		t.Error("other options, and the same is kept")
+		t.Error("other options: got the same source, want another")
 	}
 }

@@ -2,7 +2,6 @@ package file
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -11,22 +10,22 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A use is one line of a Corefile that names a zone file.
+// A use is one file directive in a Corefile.
 type use struct {
-	path    string
-	origins []wire.Name
-	reload  time.Duration
-	byTime  bool
-	through config.Fallthrough
+	path     string
+	origins  []wire.Name
+	reload   time.Duration
+	byTime   bool
+	fallthru config.Fallthrough
 
-	read   *version // what the plan has read; nil when it serves
-	source *source  // what is served; nil until the plan starts
+	planned *version // read by Setup; nil once it is served
+	source  *source  // nil until the plan starts
 }
 
-// Setup is the Setup of file. It reads the files, so that what is wrong in them
-// is wrong in the plan.
+// Setup sets up the file directives of a server block: see File. It reads the zone
+// files, so that their errors are errors of the plan.
 func Setup(b *config.Block, uses []corefile.Directive) error {
-	f := &File{zones: map[wire.Name]*served{}}
+	f := &File{zones: map[wire.Name]*served{}, origins: map[wire.Name]struct{}{}}
 	first := map[wire.Name]corefile.Directive{}
 	var errs []error
 	for _, d := range uses {
@@ -41,22 +40,23 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 				continue
 			}
 			first[origin] = d
-			f.zones[origin] = &served{u, i}
+			f.zones[origin], f.origins[origin] = &served{u, i}, struct{}{}
 			f.most = max(f.most, origin.Labels())
 		}
-		if u.read, err = load(u.path, u.origins, b.Log); err != nil {
+		if u.planned, err = load(u.path, u.origins, b.Log); err != nil {
 			errs = append(errs, d.Errorf("%w", err))
 		}
 		b.OnStart(func(s *config.Start) error { return u.start(s, b) })
 		b.OnSwap(func() {
-			u.source.take(u.read)
-			u.read = nil
+			u.source.serve(u.planned)
+			u.planned = nil
 		})
 	}
 	b.Handle(f)
 	return errors.Join(errs...)
 }
 
+// parse reads one file directive.
 func parse(b *config.Block, d corefile.Directive) (*use, error) {
 	if err := d.Arity(1, -1); err != nil {
 		return nil, err
@@ -77,15 +77,16 @@ func parse(b *config.Block, d corefile.Directive) (*use, error) {
 			return nil
 		}},
 		corefile.Option{Name: "reload_by_mtime", Set: corefile.Flag(&u.byTime)},
-		u.through.Option(),
+		u.fallthru.Option(),
 		corefile.Option{Name: "upstream", Max: -1, Set: func(o corefile.Directive) error {
-			b.Log.Warn("plugin/file: upstream does nothing: targets of CNAMEs are asked of this server", "at", fmt.Sprintf("%s:%d", o.File, o.Line))
+			b.Log.Warn("plugin/file: Ignoring option upstream: the server resolves CNAME targets itself", "file", o.File, "line", o.Line)
 			return nil
 		}},
 	))
 }
 
-// start follows the file, unless the old plan does already.
+// start sets u.source. It keeps the source of the old plan if the path, the zones
+// and the options are the same.
 func (u *use) start(s *config.Start, b *config.Block) (err error) {
 	type key struct {
 		path, origins string
@@ -97,7 +98,7 @@ func (u *use) start(s *config.Start, b *config.Block) (err error) {
 		names.WriteString(string(o))
 	}
 	u.source, err = config.Keep(s, key{u.path, names.String(), u.reload, u.byTime}, func() (*source, error) {
-		return open(u, b), nil
+		return newSource(u, b), nil
 	})
 	return err
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/seamark/seamark/zone"
 )
 
-// A source is a zone file that is served and followed. It outlives reloads that
-// do not change its path, zones and options.
+// A source serves the zones of one zone file and reloads them when the file
+// changes. A reload of the Corefile keeps it if its path, zones and options are the
+// same.
 type source struct {
 	path    string
 	origins []wire.Name
@@ -24,126 +25,126 @@ type source struct {
 	log     *slog.Logger
 	failed  *metrics.Counter
 	cancel  context.CancelFunc
-	ended   sync.WaitGroup
+	tasks   sync.WaitGroup
 
-	mu   sync.Mutex // of what follows, and of changes of zones
-	last *version   // that was looked at, whether it was good or not
+	mu     sync.Mutex // held while zones change
+	latest *version   // the last one that was read, even with an error; guarded by mu
 }
 
-// open begins to serve and to follow a file that has been read.
-func open(u *use, b *config.Block) *source {
+// newSource serves and follows the file of u.
+func newSource(u *use, b *config.Block) *source {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &source{
 		path: u.path, origins: u.origins, byTime: u.byTime, zones: make([]atomic.Pointer[zone.Zone], len(u.origins)),
 		log: b.Log, cancel: cancel, failed: b.Metrics.Counter("seamark_file_reload_failed_total",
 			"Counter of changed zone files that could not be read.", "file", u.path),
 	}
-	s.take(u.read)
+	s.serve(u.planned)
 	if u.reload > 0 {
-		s.ended.Go(func() { s.follow(ctx, u.reload) })
+		s.tasks.Go(func() { s.follow(ctx, u.reload) })
 	}
 	return s
 }
 
-// Stop ends the following.
+// Stop stops following the file.
 func (s *source) Stop() {
 	s.cancel()
-	s.ended.Wait()
+	s.tasks.Wait()
 }
 
-// take serves what a plan has read, unless something newer was read meanwhile.
-func (s *source) take(v *version) {
+// serve serves the version that a plan has read, unless s has a newer one.
+func (s *source) serve(v *version) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.last != nil && s.last.when.After(v.when) {
+	if s.latest != nil && s.latest.readAt.After(v.readAt) {
 		return
 	}
-	s.last = v
+	s.latest = v
 	for i, z := range v.zones {
 		s.zones[i].Store(z)
 	}
 }
 
-// latest is the version that was looked at last.
-func (s *source) latest() *version {
+// version returns the last version that was read.
+func (s *source) version() *version {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.last
+	return s.latest
 }
 
-// look reads the file anew if it has changed.
-func (s *source) look() {
-	last := s.latest()
-	if !last.stale() {
-		return
+// settleTime is how long a source waits after the first event of a change.
+const settleTime = 100 * time.Millisecond
+
+// follow reloads the file at each interval, and shortly after each event.
+func (s *source) follow(ctx context.Context, interval time.Duration) {
+	poll := time.NewTicker(interval)
+	defer poll.Stop()
+	settled := time.NewTimer(0) // the file may have changed since the plan has read it
+	defer settled.Stop()
+	var w watch.Files
+	if err := w.Open(); err != nil {
+		s.log.Warn("plugin/file: File watch unavailable, polling", "file", s.path, "error", err)
 	}
-	v, err := load(s.path, s.origins, s.log)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.last != last {
-		return // a plan was quicker
-	}
-	s.last = v
-	if err != nil {
-		s.failed.Add(1)
-		s.log.Error("plugin/file: " + err.Error())
-		return
-	}
-	for i, z := range v.zones {
-		old, _ := s.zones[i].Load().Serial()
-		serial, _ := z.Serial()
-		if serial == old && !s.byTime && !v.young(last) {
-			s.log.Warn("plugin/file: "+s.path+" has changed and its serial has not: the zone stays as it was", "zone", z.Origin(), "serial", serial)
+	defer w.Close()
+	s.watch(&w)
+	for waiting := false; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.Events():
+		case <-w.Errors(): // events were lost
+		case <-settled.C:
+			waiting = false
+			s.reload()
+			s.watch(&w)
+			continue
+		case <-poll.C:
+			s.reload()
+			s.watch(&w)
 			continue
 		}
-		s.zones[i].Store(z)
-		s.log.Info("plugin/file: "+s.path+" has been read anew", "zone", z.Origin(), "serial", serial)
+		if !waiting {
+			waiting = true
+			settled.Reset(settleTime)
+		}
 	}
 }
 
-// watch follows the files that were read last.
+// watch watches the files of the last version.
 func (s *source) watch(w *watch.Files) {
 	var paths []string
-	for _, f := range s.latest().files {
+	for _, f := range s.version().files {
 		paths = append(paths, f.Path)
 	}
 	w.Follow(paths...)
 }
 
-// gathering is how long after the first sign of a change its end is waited for.
-const gathering = 100 * time.Millisecond
-
-// follow looks again and again, and soon after something happens to the files.
-func (s *source) follow(ctx context.Context, every time.Duration) {
-	poll := time.NewTicker(every)
-	defer poll.Stop()
-	soon := time.NewTimer(0) // what changed since the plan has read it
-	defer soon.Stop()
-	var w watch.Files
-	if err := w.Open(); err != nil {
-		s.log.Warn("plugin/file: cannot watch for changes, looking at times only", "file", s.path, "error", err)
+// reload reads the file if it has changed.
+func (s *source) reload() {
+	previous := s.version()
+	if !previous.stale() {
+		return
 	}
-	defer w.Close()
-	s.watch(&w)
-	for gathers := false; ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-w.Events():
-		case <-w.Errors(): // there were more events than could be told
-		case <-soon.C:
-			gathers = false
-			s.look()
-			s.watch(&w)
-			continue
-		case <-poll.C:
-			s.look()
-			s.watch(&w)
+	v, err := load(s.path, s.origins, s.log)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.latest != previous {
+		return // a plan has replaced it meanwhile
+	}
+	s.latest = v
+	if err != nil {
+		s.failed.Add(1)
+		s.log.Error("plugin/file: Failed to reload zone file", "file", s.path, "error", err)
+		return
+	}
+	for i, z := range v.zones {
+		old, _ := s.zones[i].Load().Serial()
+		serial, _ := z.Serial()
+		if serial == old && !s.byTime && !v.mayComplete(previous) {
+			s.log.Warn("plugin/file: Ignored changed zone file: serial number unchanged", "file", s.path, "zone", z.Origin(), "serial", serial)
 			continue
 		}
-		if !gathers {
-			gathers = true
-			soon.Reset(gathering)
-		}
+		s.zones[i].Store(z)
+		s.log.Info("plugin/file: Reloaded zone", "file", s.path, "zone", z.Origin(), "serial", serial)
 	}
 }

@@ -12,6 +12,7 @@ import (
 // ConfigMap: the inode number of a new one is at times that of one before.
 func TestFollowReplaced(t *testing.T) {
 	dir := t.TempDir()
+	random := rand.New(rand.NewPCG(1, 2))
 	var w Files
 	must(t, w.Open())
 	defer w.Close()
@@ -30,7 +31,7 @@ func TestFollowReplaced(t *testing.T) {
 		} else {
 			must(t, os.RemoveAll(filepath.Join(dir, old)))
 		}
-		if rand.N(3) == 0 {
+		if random.IntN(3) == 0 {
 			w.Follow(paths...)
 			w.Drain()
 		}

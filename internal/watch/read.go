@@ -10,15 +10,16 @@ import (
 	"syscall"
 )
 
-// What is no file, for Read.
+// Errors of Read.
 var (
 	ErrDirectory  = errors.New("a directory")
 	ErrNotRegular = errors.New("want a file")
 )
 
-// Read gives what is in a regular file of at most limit bytes, which are whole MB.
-// It opens without waiting for a writer, and looks at what it has opened: that may
-// be something else than whoever listed it has seen. Errors are without the path.
+// Read returns the content of a regular file of at most limit bytes, a multiple of
+// 1 MB. It never blocks on a FIFO, and checks the file after opening it: the file
+// may have been replaced since its directory was read. Errors do not contain the
+// path.
 func Read(path string, limit int64) (string, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -48,7 +49,7 @@ func Read(path string, limit int64) (string, error) {
 	return b.String(), nil
 }
 
-// Plain is an error without the path, which is said already.
+// Plain returns err without the path, for messages that name the file already.
 func Plain(err error) error {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err

@@ -1,10 +1,11 @@
-// Package watch tells handlers that files which an operator edits may have
-// changed: zone files, hosts files. What they are then, and whether somebody is
-// still writing them, is for the handler to find out; it looks at times besides,
-// since not every file system tells. Read reads one.
+// Package watch reports changes of files that an operator edits or a kubelet
+// mounts, and reads such files. A Watcher is for everything that follows files;
+// Files is the older interface, for packages that do not use a Watcher yet.
 package watch
 
 import (
+	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,70 +13,85 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Files are watched in the folders that their paths lead through: editors put
-// another file in the place of one, and a mounted ConfigMap is links into a
-// folder that is replaced. The files themselves are watched too, for they may be
+// Files reports events of files and of the directories that their paths lead
+// through: an editor may replace a file, and a mounted ConfigMap consists of links
+// into a directory that is replaced. The files are watched too, since they may be
 // mounted from elsewhere and written there. One goroutine at a time owns it. The
 // zero Files watches nothing.
 type Files struct {
-	fs    *fsnotify.Watcher // nil if there can be none
+	fs    *fsnotify.Watcher // nil without file events
 	paths map[string]fs.FileInfo
+	// names are the paths, real ones and links, whose events matter; any event in
+	// one of contents does.
+	names, contents map[string]bool
 }
 
-// Open begins with no files. Without the system's help it says why.
+// Open prepares to watch files; none is watched yet. It fails if the system has no
+// file events.
 func (w *Files) Open() (err error) {
 	w.fs, err = fsnotify.NewWatcher()
 	return err
 }
 
-// Close ends it.
+// Close releases the resources.
 func (w *Files) Close() {
 	if w.fs != nil {
-		_ = w.fs.Close() // nobody looks at it any more
+		_ = w.fs.Close()
 	}
 }
 
-// Active says whether there will be events.
+// Active reports whether there are file events.
 func (w *Files) Active() bool { return w.fs != nil }
 
-// Follow watches these paths, of files or directories, as they are now, and
-// nothing else any more. What cannot be watched is left to the poll.
-func (w *Files) Follow(paths ...string) {
-	if w.fs == nil {
-		return
-	}
+// Follow watches these files or directories as they are now, and nothing else. A
+// path that cannot be watched causes no events.
+func (w *Files) Follow(paths ...string) { _ = w.follow(paths...) }
+
+// follow returns the first error of a directory that cannot be watched.
+func (w *Files) follow(paths ...string) (failed error) {
 	now := map[string]fs.FileInfo{}
-	// Each is watched where it really is: with two names of one, of which an earlier
-	// holder had the same inode number, fsnotify panics when it drops them.
+	w.names, w.contents = map[string]bool{}, map[string]bool{}
+	// Only real paths are watched: fsnotify panics when it removes two watches of
+	// one file by different paths after its inode number has been reused.
 	want := func(path string) (real string) {
 		real, err := filepath.EvalSymlinks(path)
 		if err != nil {
 			return ""
 		}
-		// A device or a FIFO is nothing to read, nor to watch.
+		// A device or a FIFO is not watched: Read rejects it.
 		if info, err := os.Stat(real); err == nil && (info.IsDir() || info.Mode().IsRegular()) {
 			now[real] = info
 		}
 		return real
 	}
 	for _, path := range paths {
-		want(filepath.Dir(path))
+		if dir := want(filepath.Dir(path)); dir != "" {
+			w.names[filepath.Join(dir, filepath.Base(path))] = true
+			w.names[filepath.Join(dir, dataLink)] = true
+		}
 		if real := want(path); real != "" {
 			want(filepath.Dir(real))
+			w.names[real], w.contents[real] = true, true
 		}
+	}
+	if w.fs == nil {
+		return nil
 	}
 	for path, info := range w.paths {
 		if now[path] == nil || !os.SameFile(now[path], info) {
-			_ = w.fs.Remove(path) // fails if it went with what it watched
+			_ = w.fs.Remove(path) // fails if the file has been removed
 		}
 	}
 	for path := range now {
-		_ = w.fs.Add(path)
+		if err := w.fs.Add(path); err != nil && !errors.Is(err, fs.ErrNotExist) && failed == nil {
+			failed = fmt.Errorf("watching %s: %w", path, err)
+		}
 	}
 	w.paths = now
+	return failed
 }
 
-// Events tell that something has happened to the files or beside them.
+// Events returns the channel of events of the files and of their directories.
 func (w *Files) Events() <-chan fsnotify.Event {
 	if w.fs == nil {
 		return nil
@@ -83,8 +99,8 @@ func (w *Files) Events() <-chan fsnotify.Event {
 	return w.fs.Events
 }
 
-// Errors tell that there were more events than could be told. They must be read
-// for the events to go on.
+// Errors returns a channel that receives an error when events were lost. Events
+// stop until it is read.
 func (w *Files) Errors() <-chan error {
 	if w.fs == nil {
 		return nil
@@ -92,7 +108,7 @@ func (w *Files) Errors() <-chan error {
 	return w.fs.Errors
 }
 
-// Drain takes what has come of both.
+// Drain discards the events and errors received so far.
 func (w *Files) Drain() {
 	for {
 		select {

@@ -116,7 +116,7 @@ func TestLookupAllocatesNothing(t *testing.T) {
 			var a wire.Answer
 			if n := testing.AllocsPerRun(100, func() {
 				a.Reset(buf, r.Question(packet))
-				z.Lookup(&r, &a)
+				z.Lookup(&r, &a, zone.Scope{})
 			}); n != 0 {
 				t.Errorf("%s, DO %v: %v allocations", name, do, n)
 			}
@@ -143,7 +143,7 @@ func BenchmarkLookup(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				a.Reset(buf, r.Question(packet))
-				z.Lookup(&r, &a)
+				z.Lookup(&r, &a, zone.Scope{})
 			}
 		})
 	}
