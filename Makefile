@@ -1,9 +1,10 @@
 # Everything here needs Go and make. `make test` installs or asks for the rest.
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-# auto builds with the profile cmd/seamark/default.pgo, as releases are built. It
-# compiles every package once more, so it is off while you work.
+# PGO=auto builds with the profile cmd/seamark/default.pgo, as releases are built. It
+# compiles every package once more, so it is off by default.
 PGO ?= off
+export GOFLAGS := $(GOFLAGS) -pgo=$(PGO)
 FUZZTIME ?= 10s
 # Packages built and tested at once, and fuzz workers.
 JOBS ?= 2
@@ -29,7 +30,7 @@ help: ## list the targets
 
 build: ## build bin/seamark (PGO=auto for a release)
 	@mkdir -p bin
-	CGO_ENABLED=0 $(GO) build -v -trimpath -buildvcs=false -pgo=$(PGO) \
+	CGO_ENABLED=0 $(GO) build -v -trimpath -buildvcs=false \
 		-ldflags '-X main.version=$(VERSION)' -o bin/seamark ./cmd/seamark
 
 run: ## build, and serve examples/ on 127.0.0.1:1053
@@ -86,7 +87,7 @@ lint: ## gofmt, go vet and staticcheck on every module
 fuzz: ## run each fuzz target for FUZZTIME (10s)
 	@mkdir -p bin/fuzz
 	@grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u | while read -r dir; do \
-		CGO_ENABLED=0 $(GO) test -c -pgo=off -gcflags='github.com/seamark/seamark/...=-d=libfuzzer' -o bin/fuzz/package.test "$$dir" || exit 1; \
+		CGO_ENABLED=0 $(GO) test -c -gcflags='github.com/seamark/seamark/...=-d=libfuzzer' -o bin/fuzz/package.test "$$dir" || exit 1; \
 		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\)(.*/\1/p' "$$dir"/*_test.go); do \
 			echo "fuzzing $$dir $$target"; \
 			(cd "$$dir" && "$(CURDIR)/bin/fuzz/package.test" -test.run '^$$' -test.fuzz "^$$target\$$" -test.fuzztime $(FUZZTIME) \
