@@ -11,22 +11,26 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/internal/etcdclient"
 	"github.com/seamark/seamark/internal/flags"
+	"github.com/seamark/seamark/server"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
-// Main runs the command line of the process and exits: with 0 if all went well,
-// 1 if not, 2 if the command line itself is wrong.
+// Main runs the command line of the process and exits: with status 0 on success, 1
+// if the command failed, and 2 if the command line is invalid.
 func Main(directives []config.Directive, version string) {
+	signals := server.CatchSignals(context.Background())
 	cluster.QuietKlog()
 	etcdclient.QuietGRPC()
-	p := program{directives, version, os.Stdin, os.Stdout, os.Stderr}
-	os.Exit(p.run(context.Background(), p.called(os.Args)))
+	p := program{directives, version, os.Stdin, os.Stdout, os.Stderr, signals}
+	os.Exit(p.run(signals.Context, p.called(os.Args)))
 }
 
 type program struct {
@@ -34,9 +38,10 @@ type program struct {
 	version    string
 	in         io.Reader
 	out, err   io.Writer
+	signals    *server.Signals
 }
 
-// A failure is an error of what a command did: the command line was right.
+// A failure is the error of a command whose command line is valid.
 type failure struct{ error }
 
 func (p *program) run(ctx context.Context, args []string) (code int) {
@@ -51,7 +56,15 @@ func (p *program) run(ctx context.Context, args []string) (code int) {
 		fmt.Fprintln(p.err, failed.Error())
 		return 1
 	}
-	fmt.Fprintf(p.err, "seamark: %v\nSee seamark --help.\n", err)
+	suggestion := ""
+	if word, ok := unknownCommand(root, args); ok {
+		var known []string
+		for _, c := range root.Commands() {
+			known = append(known, c.Name())
+		}
+		err, suggestion = fmt.Errorf("unknown command %q", word), corefile.DidYouMean(word, known)
+	}
+	fmt.Fprintf(p.err, "seamark: %v%s\nSee seamark --help.\n", err, suggestion)
 	return 2
 }
 
@@ -71,6 +84,13 @@ without a subcommand it serves.`,
 		Args:          cobra.NoArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		PersistentPreRun: func(c *cobra.Command, _ []string) {
+			switch c.Name() {
+			case "seamark", "serve", "skydns", "kube-dns", "dnsmasq-nanny":
+			default: // not a server
+				p.signals.Release()
+			}
+		},
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
 			case showVersion:
@@ -104,6 +124,15 @@ func (p *program) called(line []string) []string {
 		return append([]string{name}, line[1:]...)
 	}
 	return line[1:]
+}
+
+// unknownCommand returns the first argument if it should be a subcommand and is
+// none.
+func unknownCommand(root *cobra.Command, args []string) (word string, unknown bool) {
+	if len(args) == 0 || strings.HasPrefix(args[0], "-") || subcommand(root, args[0]) != nil {
+		return "", false
+	}
+	return args[0], true
 }
 
 func subcommand(root *cobra.Command, name string) *cobra.Command {

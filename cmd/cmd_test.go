@@ -84,11 +84,12 @@ func TestCommandLine(t *testing.T) {
 		{"check nowhere", "", "reading the Corefile: open nowhere: no such file or directory\n", 1},
 		{"plan bad", "", "bad:2: unknown directive", 1},
 		{"-conf bad", "", "bad:2: unknown directive", 1},
-		{"-conf good -quiet -pidfile no/pid", "", "writing the process id: open no/pid: no such file or directory\n", 1},
+		{"-conf good -quiet -pidfile no/pid", "", "writing the process ID: open no/pid: no such file or directory\n", 1},
 		{"-conf nowhere", "", "reading the Corefile: open nowhere: no such file or directory\n", 1},
 		{"check", "", "requires at least 1 arg", 2},
 		{"plan good good", "", "accepts 1 arg", 2},
-		{"chekc good", "", "seamark: unknown command \"chekc\"", 2},
+		{"chekc good", "", "seamark: unknown command \"chekc\"; did you mean \"check\"?\nSee seamark --help.\n", 2},
+		{"nonsense", "", "seamark: unknown command \"nonsense\"\nSee seamark --help.\n", 2},
 		{"-nonsense", "", "seamark: unknown shorthand flag", 2},
 		{"--nonsense", "", "seamark: unknown flag: --nonsense\nSee seamark --help.\n", 2},
 		{"-dns.port 70000", "", "seamark: invalid argument \"70000\" for \"-p, --dns.port\" flag: want a port of 0..65535\n", 2},
@@ -117,8 +118,13 @@ type process struct {
 // serve starts a server and waits for its greeting.
 func serve(t *testing.T, dir, in string, args ...string) *process {
 	t.Helper()
+	return serveTo(t, os.Stderr, dir, in, args...)
+}
+
+func serveTo(t *testing.T, stderr io.Writer, dir, in string, args ...string) *process {
+	t.Helper()
 	p := &process{Cmd: program(t, dir, args...), t: t, lines: make(chan string, 1000), done: make(chan struct{})}
-	p.Stdin, p.Stderr = strings.NewReader(in), os.Stderr
+	p.Stdin, p.Stderr = strings.NewReader(in), stderr
 	r, w := io.Pipe()
 	p.Stdout = w
 	if err := p.Start(); err != nil {
@@ -367,7 +373,8 @@ func TestLameduckAndSecondSignal(t *testing.T) {
 	}
 	health := free.Addr().String()
 	free.Close()
-	p := serve(t, t.TempDir(), ".:0 {\n bind 127.0.0.1\n whoami\n health "+health+" {\n  lameduck 1h\n }\n}\n", "-conf", "stdin")
+	dir := t.TempDir()
+	p := serve(t, dir, ".:0 {\n bind 127.0.0.1\n whoami\n health "+health+" {\n  lameduck 1h\n }\n}\n", "-conf", "stdin", "-pidfile", "pid")
 	p.signal(syscall.SIGTERM)
 	p.until("shutting down")
 	if reply, err := ask("udp", p.ports[0], "a.", dns.TypeA); err != nil || reply.Rcode != 0 {
@@ -381,6 +388,31 @@ func TestLameduckAndSecondSignal(t *testing.T) {
 	p.signal(syscall.SIGTERM)
 	if code := p.exit(); code != -1 {
 		t.Errorf("exit %d, want the signal's", code)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "pid")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("pidfile after the second SIGTERM: %v, want it removed", err)
+	}
+}
+
+// SIGQUIT stops the server without lameduck and without a dump of its goroutines,
+// unless GOTRACEBACK asks for one.
+func TestSIGQUIT(t *testing.T) {
+	const text = ".:0 {\n bind 127.0.0.1\n whoami\n lameduck 1h\n}\n"
+	for _, c := range []struct {
+		traceback string
+		code      int
+		dump      bool
+	}{{"", 0, false}, {"all", 2, true}} {
+		t.Setenv("GOTRACEBACK", c.traceback)
+		var stderr bytes.Buffer
+		p := serveTo(t, &stderr, t.TempDir(), text, "-conf", "stdin")
+		p.signal(syscall.SIGQUIT)
+		if code := p.exit(); code != c.code {
+			t.Errorf("GOTRACEBACK=%s: exit %d, want %d", c.traceback, code, c.code)
+		}
+		if got := strings.Contains(stderr.String(), "goroutine "); got != c.dump {
+			t.Errorf("GOTRACEBACK=%s: dump %v, want %v: %.200s", c.traceback, got, c.dump, stderr.String())
+		}
 	}
 }
 

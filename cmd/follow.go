@@ -15,7 +15,7 @@ import (
 // the process is told to.
 func (p *program) follow(ctx context.Context, out *output, log *slog.Logger, file, text string) error {
 	limitMemory(log)
-	r := server.Run{Options: p.options(log), Out: out, Greeting: p.greeting()}
+	r := server.Run{Options: p.options(log), Out: out, Greeting: p.greeting(), Signals: p.signals}
 	return p.serves(ctx, &r, func() corefile.Reading { return corefile.ReadText(file, []byte(text)) })
 }
 

@@ -170,9 +170,14 @@ func (p *Plan) route(k config.Key, b *config.Block) (errs []error) {
 		}
 		s := p.sites[i]
 		j := slices.IndexFunc(s.routes, func(r route) bool {
-			return r.key.Zone == k.Zone && (r.block.Chain.Match == nil || r.block.Chain.View == b.Chain.View)
+			return r.key.Zone == k.Zone && (r.block.Chain.Match == nil || b.Chain.Match != nil && r.block.Chain.View == b.Chain.View)
 		})
-		if j >= 0 {
+		switch {
+		case j < 0:
+		case s.routes[j].block.Chain.Match == nil && b.Chain.Match != nil:
+			at := s.routes[j].key.From
+			b.Warn(k.From.Errorf("", "view %s of zone %s is never used: the block at %s:%d comes first and has no view", b.Chain.View, k.Zone, at.File, at.Line))
+		default:
 			errs = append(errs, s.taken(s.routes[j], k, b))
 			continue
 		}
@@ -181,15 +186,12 @@ func (p *Plan) route(k config.Key, b *config.Block) (errs []error) {
 	return errs
 }
 
-// taken says why b cannot answer for k beside the block of first.
+// taken returns the error for a second block that answers for a key.
 func (s *site) taken(first route, k config.Key, b *config.Block) error {
-	what, why := fmt.Sprintf("zone %s", k.Zone), ""
-	switch c := first.block.Chain; {
-	case c.Match != nil:
-		what = fmt.Sprintf("view %s of zone %s", c.View, k.Zone)
-	case b.Chain.Match != nil:
-		why = ": blocks with a view stand before the one without"
+	what := fmt.Sprintf("zone %s", k.Zone)
+	if b.Chain.Match != nil {
+		what = fmt.Sprintf("view %s of zone %s", b.Chain.View, k.Zone)
 	}
 	at := first.key.From
-	return k.From.Errorf("", "%s: %s is already served on %s by %s at %s:%d%s", k.From.Text, what, s.name(), at.Text, at.File, at.Line, why)
+	return k.From.Errorf("", "%s: %s is already served on %s by %s at %s:%d", k.From.Text, what, s.name(), at.Text, at.File, at.Line)
 }

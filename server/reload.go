@@ -82,9 +82,10 @@ func (p *Plan) reload() (interval, jitter time.Duration) {
 	return interval, jitter
 }
 
-// lookAgain tells when it is time to. Many servers share a ConfigMap: the
-// jitter keeps them from reloading together.
-func (p *Plan) lookAgain() <-chan time.Time {
+// nextCheck returns a channel that receives a value when the Corefile is due for a
+// check; nil if it is not checked. The jitter keeps servers that share a ConfigMap
+// from reloading at the same time.
+func (p *Plan) nextCheck() <-chan time.Time {
 	wait, jitter := p.reload()
 	if wait == 0 {
 		return nil

@@ -250,7 +250,7 @@ func TestLook(t *testing.T) {
 		return fmt.Sprintf(". {\n bind 127.0.0.1\n often\n code %d\n import extra/*.conf\n}\n", code)
 	}
 	write(t, file, good(3))
-	plan, err := r.begin(t.Context())
+	plan, err := r.start(t.Context(), new(Signals))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +302,7 @@ func TestLook(t *testing.T) {
 	}
 	write(t, file, ". {\n bind 127.0.0.1\n code 1\n}\n")
 	plan = r.look(t.Context(), plan, slog.LevelInfo)
-	if got := shown(t, r.Metrics, "coredns_reload_version_info"); len(got) != 0 || plan.lookAgain() != nil {
+	if got := shown(t, r.Metrics, "coredns_reload_version_info"); len(got) != 0 || plan.nextCheck() != nil {
 		t.Errorf("without the directive: %v", got)
 	}
 }
@@ -318,7 +318,7 @@ func TestLookWhileItChanges(t *testing.T) {
 		}
 		return corefile.ReadText("Corefile", fmt.Appendf(nil, ". {\n bind 127.0.0.1\n code %d\n}\n", code))
 	}}
-	plan, err := r.begin(t.Context())
+	plan, err := r.start(t.Context(), new(Signals))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -342,7 +342,7 @@ func TestLookAgain(t *testing.T) {
 		least, most := time.Hour, time.Duration(0)
 		for range 200 {
 			begun := time.Now()
-			<-p.lookAgain()
+			<-p.nextCheck()
 			took := time.Since(begun)
 			least, most = min(least, took), max(most, took)
 		}

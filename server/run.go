@@ -17,37 +17,40 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// A Run is a server from start to end.
+// A Run runs a server from its start to its end.
 type Run struct {
 	Options
-	// Read gives the Corefile, at the start, at each reload, and as often as the
-	// directive reload has it looked at.
+	// Read returns the Corefile. It is called at the start, at each reload, and as
+	// often as the directive reload says.
 	Read func() corefile.Reading
-	// Changed gets a value when Read may give something else; nil never does.
+	// Changed receives a value when Read may return another Corefile; it may be
+	// nil.
 	Changed <-chan struct{}
-	// Out is told what is served where; nil is nobody.
+	// Out receives the zones and addresses after the start; it may be nil.
 	Out io.Writer
-	// Greeting is written after that.
+	// Greeting is written after them.
 	Greeting string
-	// Try is questions to show as worth trying, in dig's words, if no handler
-	// knows better ones; none shows nothing.
+	// Try lists queries to suggest to a user, in dig's words, if no handler knows
+	// better ones. If it is empty, none are suggested.
 	Try     []string
 	PIDFile string
+	// Signals are those of the process; if nil, Serve catches them.
+	Signals *Signals
 
-	seen corefile.Sum // of the last Corefile that was planned, or found to be wrong
+	seen corefile.Sum // of the last Corefile that was planned or rejected
 }
 
-// Check reads and plans, and opens nothing. If the Corefile cannot be read
-// whole, what is wrong with the rest of it is reported too.
+// Check reads the Corefile and plans it, and opens nothing. If a part of the
+// Corefile cannot be read, errors in the rest are reported too.
 func (r *Run) Check() (*Plan, error) { return r.plan(r.Read()) }
 
 func (r *Run) plan(c corefile.Reading) (*Plan, error) {
 	if r.Metrics == nil {
-		r.Metrics = new(metrics.Registry) // of this run: counters survive reloads
+		r.Metrics = new(metrics.Registry) // one for all plans: counters survive reloads
 	}
 	r.seen = c.Sum
-	plan, wrong := NewPlan(c.Servers, r.Options)
-	if err := corefile.Sorted(c.Err, wrong); err != nil {
+	plan, err := NewPlan(c.Servers, r.Options)
+	if err := corefile.Sorted(c.Err, err); err != nil {
 		return nil, err
 	}
 	plan.sum = c.Sum
@@ -66,71 +69,72 @@ func (r *Run) warn(plan *Plan) {
 	}
 }
 
-// Serve runs the server until ctx ends or the process gets SIGTERM or SIGINT,
-// after which a second one ends it at once. SIGHUP and SIGUSR1 make it read its
-// Corefile again; if there is something wrong with it, the old one goes on. So
-// does the directive reload, when the Corefile or what it imports has changed, and
-// Changed.
+// Serve runs the server until ctx ends or the process receives SIGTERM, SIGINT or
+// SIGQUIT. It reads the Corefile again on SIGHUP and SIGUSR1, when Changed has a
+// value, and as often as the directive reload says. If the new Corefile has an
+// error, the old configuration stays.
 func (r *Run) Serve(ctx context.Context) error {
-	ctx, release := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
-	defer release()
-	defer context.AfterFunc(ctx, release)() // a second signal has its usual effect, while this one starts too
-	reload := make(chan os.Signal, 1)
-	signal.Notify(reload, reloadSignals()...)
-	defer signal.Stop(reload)
-	signal.Ignore(syscall.SIGPIPE) // whoever reads standard output may go away: answers go on
+	signals := r.Signals
+	if signals == nil {
+		signals = CatchSignals(ctx)
+		defer signals.Release()
+		ctx = signals.Context
+	}
+	signal.Ignore(syscall.SIGPIPE) // the reader of standard output may close it
 
-	plan, err := r.begin(ctx)
+	plan, err := r.start(ctx, signals)
 	if err != nil {
 		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-			return nil // it was told to end before it served
+			return nil // stopped before it served
 		}
 		return err
 	}
 	for {
 		select {
-		case <-reload:
+		case <-signals.reload:
 			plan = r.reload(ctx, plan, r.Read(), slog.LevelInfo)
 			continue
-		case <-plan.lookAgain():
+		case <-plan.nextCheck():
 			plan = r.look(ctx, plan, slog.LevelInfo)
 			continue
 		case <-r.Changed:
-			plan = r.look(ctx, plan, slog.LevelDebug) // who has changed says so
+			plan = r.look(ctx, plan, slog.LevelDebug) // its sender logs the change
 			continue
 		case <-ctx.Done():
 		}
-		release() // from here on a second signal has its usual effect
 		r.Log.Info("shutting down")
-		plan.Stop(context.WithoutCancel(ctx))
-		if r.PIDFile != "" {
-			if err := os.Remove(r.PIDFile); !errors.Is(err, os.ErrNotExist) {
-				return err
+		patience, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		defer cancel()
+		go func() {
+			select {
+			case <-signals.quit:
+				cancel()
+			case <-patience.Done():
 			}
-		}
-		return nil
+		}()
+		plan.Stop(patience)
+		return r.removePIDFile()
 	}
 }
 
-// begin starts the first plan and says so.
-func (r *Run) begin(ctx context.Context) (*Plan, error) {
+// start starts the first plan and prints its addresses. The pidfile exists before
+// the server opens anything, so that an error in it is the only one.
+func (r *Run) start(ctx context.Context, signals *Signals) (*Plan, error) {
 	plan, err := r.Check()
 	if err != nil {
 		return nil, err
 	}
-	r.failures().Add(0) // it is shown before there is one
-	if err := plan.Start(ctx, nil); err != nil {
-		return nil, err
-	}
 	if r.PIDFile != "" {
+		signals.pidfile.Store(&r.PIDFile)
 		if err := os.WriteFile(r.PIDFile, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o644); err != nil {
-			ended, cancel := context.WithCancel(ctx)
-			cancel()
-			plan.Stop(ended) // at once: nobody knows of this server yet
-			return nil, fmt.Errorf("writing the process id: %w", err)
+			return nil, fmt.Errorf("writing the process ID: %w", err)
 		}
 	}
 	r.warn(plan)
+	r.failures().Add(0) // the metric exists before the first failure
+	if err := plan.Start(ctx, nil); err != nil {
+		return nil, errors.Join(err, r.removePIDFile())
+	}
 	if r.Out != nil {
 		plan.listening(r.Out)
 		fmt.Fprintln(r.Out, r.Greeting)
@@ -139,11 +143,21 @@ func (r *Run) begin(ctx context.Context) (*Plan, error) {
 	return plan, nil
 }
 
+func (r *Run) removePIDFile() error {
+	if r.PIDFile == "" {
+		return nil
+	}
+	if err := os.Remove(r.PIDFile); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("removing the pidfile: %w", err)
+	}
+	return nil
+}
+
 func (r *Run) try(ctx context.Context, plan *Plan) {
 	if len(r.Try) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // a person is waiting
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // a user is waiting
 	defer cancel()
 	fmt.Fprintln(r.Out, "\nTry:\n  "+strings.Join(plan.examples(ctx, r.Try), "\n  ")+"\n")
 }
