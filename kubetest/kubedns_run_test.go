@@ -265,7 +265,7 @@ func TestKubeDNSWithoutAPIServer(t *testing.T) {
 	if code := p.readiness(); code != http.StatusServiceUnavailable {
 		t.Errorf("readiness: %d", code)
 	}
-	eventually(t, "the log says that the data are missing", func() bool { return p.kubedns.logs("still without the cluster's data") == 1 })
+	eventually(t, "the log says that the data are missing", func() bool { return p.kubedns.logs("objects not received yet") == 1 })
 	p.kubedns.says(inA("www.example", "NOERROR 203.0.113.1"))
 	if err := srv.StartAPI(t.Context()); err != nil {
 		t.Fatal(err)

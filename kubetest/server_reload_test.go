@@ -124,7 +124,7 @@ func TestServerReloadWithoutAPI(t *testing.T) {
 	d.failing("services", 2)
 	d.order(corefileOf(option, "ttl 30", "startup_timeout 100ms"))
 	eventually(t, "a failed reload", func() bool {
-		return d.logs("did not come within 100ms (startup_timeout): no list of namespaces, services, endpointslices yet") == 1
+		return d.logs("no list of namespaces, services, endpointslices within 100ms (startup_timeout)") == 1
 	})
 	d.says(shopNames()...)
 	if err := api.StartAPI(t.Context()); err != nil {

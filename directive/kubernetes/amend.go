@@ -1,31 +1,29 @@
 package kubernetes
 
 import (
-	"strings"
-
 	"github.com/seamark/seamark/cluster"
 )
 
-// A resident is one endpoint of a slice.
+// An endpointRef is an endpoint and the ports of its slice.
 type endpointRef struct {
 	ports *portSet
 	ep    cluster.Endpoint
 }
 
-// A difference is the endpoints by which two states of a Service's slices
-// differ, each whole: one that becomes ready is gone, and it is fresh.
+// An endpointDiff is the endpoints by which two states of a Service's slices differ. An
+// endpoint that becomes ready is both removed and added.
 type endpointDiff struct{ removed, added []endpointRef }
 
-// amend makes the entry of old's Service after a change of some of its slices,
-// by the endpoints that differ: it comes out as build would make it, at the cost
-// of those slices. It is nil, and then build has to, if endpoints have to do with
-// each other, or if more changes than the endpoints.
+// amendEntry makes the entry of a Service after a change of some of its slices, from
+// the old entry and the endpoints that differ. The result equals that of buildEntry,
+// but the cost is that of the changed slices. It returns nil, and the entry has to be
+// built, if endpoints share an address or hostname, or if the spec has changed.
 func (ix *Index) amendEntry(old *entry, f *serviceSpec, all []pendingPart, shifts []partChange) *entry {
 	x := ix.settings.k8sExternal
 	switch {
 	case old == nil || old.merged() != nil || !old.exists || old.externalName || !old.equal(f):
 		return nil
-	case x.enabled && x.headless && old.headless: // the outside has the addresses too
+	case x.enabled && x.headless && old.headless: // the outside records depend on all endpoints
 		return nil
 	}
 	diff := &ix.diff
@@ -72,7 +70,7 @@ func (ix *Index) amendEntry(old *entry, f *serviceSpec, all []pendingPart, shift
 	return e
 }
 
-// add puts the endpoints by which the part and the slice differ.
+// addChange adds the endpoints by which a part differs after a change.
 func (d *endpointDiff) addChange(s partChange) {
 	var had, has cluster.Endpoints
 	if s.old != nil {
@@ -99,7 +97,7 @@ func (d *endpointDiff) addChange(s partChange) {
 	}
 }
 
-// behindCommon cuts off what both begin with.
+// behindCommon returns the endpoints behind the longest common prefix.
 func behindCommon(a, b cluster.Endpoints) (cluster.Endpoints, cluster.Endpoints) {
 	var ep cluster.Endpoint
 	for a != "" && b != "" {
@@ -113,7 +111,7 @@ func behindCommon(a, b cluster.Endpoints) (cluster.Endpoints, cluster.Endpoints)
 	return a, b
 }
 
-// forget drops what has been compared, and what a large change has grown.
+// reset empties the difference, and drops the memory of a large one.
 func (d *endpointDiff) reset() {
 	if cap(d.removed)+cap(d.added) > 1<<10 {
 		*d = endpointDiff{}
@@ -124,14 +122,14 @@ func (d *endpointDiff) reset() {
 	d.removed, d.added = d.removed[:0], d.added[:0]
 }
 
-// stay says whether the endpoints of all slices have nothing to do with each
-// other, if they had not before these came.
+// stillDisjoint reports whether the endpoints of all slices share no address or
+// hostname. Before these were added they did not.
 func (f *serviceSpec) stillDisjoint(all []pendingPart, fresh []endpointRef, seen *addrSet) bool {
 	if len(fresh) == 0 {
 		return true
 	}
 	seen.reset(len(fresh))
-	want := 0 // addresses and hostnames that are to be found
+	want := 0 // number of occurrences if each is unique
 	for i := range fresh {
 		ep := &fresh[i].ep
 		if isAmbiguous(ep) || f.has(ep.Addr) || !seen.addAddr(ep.Addr) || ep.Hostname != "" && !seen.addHost(ep.Hostname) {
@@ -156,24 +154,4 @@ func (f *serviceSpec) stillDisjoint(all []pendingPart, fresh []endpointRef, seen
 		}
 	}
 	return want == 0
-}
-
-// perhapsIn is false if none of the crowd is among packed endpoints. Where there
-// are few, that is told by their bytes.
-func (c *addrSet) mayOverlap(packed string) bool {
-	if c.addrMap != nil || len(c.addrList) > 4 {
-		return true
-	}
-	for _, ip := range c.addrList {
-		var room [16]byte
-		if strings.Contains(packed, string(appendAddr(room[:0], ip))) {
-			return true
-		}
-	}
-	for _, name := range c.hostList {
-		if strings.Contains(packed, name) {
-			return true
-		}
-	}
-	return false
 }

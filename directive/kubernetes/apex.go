@@ -9,11 +9,11 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// serverLabels is where the name server of a zone is in it.
+// serverLabels are the labels of the name server, in front of the zone.
 const serverLabels = "\x02ns\x03dns"
 
-// nameserver answers for ns.dns below the zone, which the SOA record names: the
-// addresses at which clients reach this server.
+// nameserver answers for ns.dns, which SOA records name: the addresses at which clients
+// reach this server.
 func (l *lookup) nameserver() result {
 	if !l.haveListed(cluster.Slices) {
 		return notListed
@@ -22,8 +22,7 @@ func (l *lookup) nameserver() result {
 	return answered
 }
 
-// serverAddresses writes the addresses of the family that is asked for, each
-// once.
+// serverAddresses writes the addresses of the query's family, each once.
 func (l *lookup) serverAddresses(all []netip.Addr) {
 	for _, t := range [2]wire.Type{wire.TypeA, wire.TypeAAAA} {
 		if !l.wants(t) {
@@ -39,8 +38,8 @@ func (l *lookup) serverAddresses(all []netip.Addr) {
 	}
 }
 
-// reachable gives the addresses of our own Services; if there are none, those
-// that we listen on.
+// serverAddrs returns the addresses of the server's Services; without any, those that
+// the server listens on.
 func (l *lookup) serverAddrs(servers []nameServer) (all []netip.Addr) {
 	if len(servers) == 0 {
 		return l.local
@@ -51,15 +50,14 @@ func (l *lookup) serverAddrs(servers []nameServer) (all []netip.Addr) {
 	return all
 }
 
-// An ns is a name server: its labels in front of the zone, and its addresses.
+// A nameServer is its labels in front of the zone, and its addresses.
 type nameServer struct {
 	labels string
 	addrs  []netip.Addr
 }
 
-// nameservers writes the NS records of the zone with glue: the Services that
-// one of our own addresses is an endpoint of (kube-dns, as a rule), or ns.dns.
-// Names of Services are in the cluster's own zone alone.
+// nameservers writes the zone's NS records with glue: the server's Services, or ns.dns.
+// Only the zone of Services has names of Services.
 func (l *lookup) nameservers() {
 	servers := l.ownServices()
 	if len(servers) == 0 || l.zone.reverse || l.zone.multicluster {
@@ -68,7 +66,7 @@ func (l *lookup) nameservers() {
 	l.writeNS(servers)
 }
 
-// servedBy writes the NS records of these name servers, and their addresses.
+// writeNS writes the NS records of name servers, and their addresses.
 func (l *lookup) writeNS(servers []nameServer) {
 	a, apex := &l.q.Answer, wire.QuestionPointer(l.q.LabelOffset(l.depth))
 	for _, s := range servers {
@@ -84,16 +82,16 @@ func (l *lookup) writeNS(servers []nameServer) {
 	}
 }
 
-// dnsService is the Service that selects the cluster's DNS servers, as kubeadm and
-// the API's own tests have it.
+// dnsService is the Service that selects the DNS servers of a cluster: the one that
+// kubeadm makes and Kubernetes' own tests expect.
 const dnsService = "\x08kube-dns\x0bkube-system"
 
-// maxOwnServices bounds how many Services are considered as the server's own. Any
-// tenant can make Services that have the server's address as an endpoint.
+// maxOwnServices limits how many Services are considered the server's own: any tenant
+// can make Services that have the server's address as an endpoint.
 const maxOwnServices = 16
 
-// ownServices finds the Service that clients reach this server by: kube-dns in
-// kube-system. If there is none, it is those that this server is an endpoint of.
+// ownServices returns the Service by which clients reach this server: kube-dns in
+// kube-system. Without it, the Services that have this server as an endpoint.
 func (l *lookup) ownServices() []nameServer {
 	if e := l.index.services.Get([]byte(dnsService)); e.visible() && !e.headless && !e.externalName && e.records != "" {
 		return []nameServer{{dnsService + "\x03svc", slices.Collect(e.clusterIPs())}}
@@ -111,8 +109,8 @@ func (l *lookup) ownServices() []nameServer {
 	return slices.CompactFunc(found, func(a, b nameServer) bool { return a.labels == b.labels })
 }
 
-// asServers gives the names by which clients reach e's endpoint ip: the Service
-// itself or, if it is headless, the endpoint, with the addresses of that name.
+// asServers returns the names by which clients reach e's endpoint ip: the Service or, if
+// it is headless, the endpoint, with the addresses of that name.
 func (h *Handler) asServers(e *entry, ip netip.Addr) (found []nameServer) {
 	name := e.key.labels + "\x03svc"
 	w := e.endpoints(selection{})
@@ -129,7 +127,7 @@ func (h *Handler) asServers(e *entry, ip netip.Addr) (found []nameServer) {
 	return found
 }
 
-// behind lists the addresses that sel selects, up to maxOwnServices.
+// addressesOf returns the addresses that sel selects, up to maxOwnServices.
 func (e *entry) addressesOf(sel selection) (ips []netip.Addr) {
 	for w := e.endpoints(sel); len(ips) < maxOwnServices && w.next(); {
 		ips = append(ips, w.ep.Addr)

@@ -1,23 +1,22 @@
 package kubernetes
 
 import (
-	"net/netip"
 	"slices"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/wire"
 )
 
-// A raw is a slice that an entry is built of.
+// A pendingPart is a slice from which an entry is built.
 type pendingPart struct {
 	name      string
 	ports     *portSet
 	endpoints cluster.Endpoints
-	unchanged *part // as an entry has it already; nil if none does
+	unchanged *part // the part of the old entry that equals it; nil if none does
 }
 
-// build makes the entry of a Service from what its object says and from its
-// slices, in order of their names. Parts that are right already are taken over.
+// buildEntry makes the entry of a Service from its spec and its slices, in the order
+// of their names. It reuses parts of the old entry.
 func (ix *Index) buildEntry(h *serviceKey, f serviceSpec, from []pendingPart) *entry {
 	e := &entry{key: h, serviceSpec: f}
 	if f.headless {
@@ -50,12 +49,12 @@ func (ix *Index) buildEntry(h *serviceKey, f serviceSpec, from []pendingPart) *e
 	return e
 }
 
-// settle finds out what follows from the parts: where the records are, and
-// whether there is such a name.
+// derive sets the fields that follow from the parts: where the records are, and
+// whether the Service has a name.
 func (e *entry) derive(set settings, recorded bool) {
 	switch {
 	case !recorded:
-	case len(e.parts) == 1: // they are the Service's too
+	case len(e.parts) == 1: // its records are those of the Service's name
 		p := &e.parts[0]
 		e.records, e.aEnd = p.data[p.endpointsEnd:], p.aEnd-p.endpointsEnd
 	default:
@@ -65,19 +64,19 @@ func (e *entry) derive(set settings, recorded bool) {
 	case !e.known(): // slices alone make no names
 	case e.externalName:
 		e.exists = e.records != ""
-	case e.headless: // specification 2.4.1: none ready, no name
+	case e.headless: // 2.4.1: without a ready endpoint the name does not exist
 		e.exists = e.hasReadyEndpoints()
 	default:
 		e.exists = !set.ignoreEmpty || e.hasReadyEndpoints()
 	}
 }
 
-// populated says whether any endpoint counts.
+// hasReadyEndpoints reports whether any endpoint is served.
 func (e *entry) hasReadyEndpoints() bool {
 	return slices.ContainsFunc(e.parts, func(p part) bool { return p.served > 0 })
 }
 
-// fits says whether a part is packed as it would be for these facts.
+// isPackedFor reports whether packPart would return an equal part.
 func (f *serviceSpec) isPackedFor(p *part, recorded bool) bool {
 	count, bytes := uint32(0), 0
 	for ep := range p.endpoints().All() {
@@ -95,8 +94,7 @@ func (f *serviceSpec) isPackedFor(p *part, recorded bool) bool {
 	return count == p.served && bytes == len(p.data)-int(p.endpointsEnd)
 }
 
-// pack makes a part of a slice, with the records of its endpoints if they are
-// wanted.
+// packPart makes a part of a slice, with the records of its endpoints if recorded.
 func (ix *Index) packPart(f *serviceSpec, r pendingPart, recorded bool) part {
 	p := part{ports: r.ports, nameEnd: uint16(len(r.name))}
 	buf := append(append(ix.buf[:0], r.name...), r.endpoints...)
@@ -122,10 +120,10 @@ func (ix *Index) packPart(f *serviceSpec, r pendingPart, recorded bool) part {
 	return p
 }
 
-// apart says whether no two endpoints of the slices have anything to do with
-// each other, or with the Service's own addresses.
+// disjoint reports whether no two endpoints of the slices share an address or a
+// hostname, and none has a ClusterIP of the Service.
 func (f *serviceSpec) disjoint(from []pendingPart, seen *addrSet) bool {
-	if f.externalName && len(from) > 0 { // no name has these endpoints
+	if f.externalName && len(from) > 0 { // the endpoints have no names
 		return false
 	}
 	n := 0
@@ -133,7 +131,7 @@ func (f *serviceSpec) disjoint(from []pendingPart, seen *addrSet) bool {
 		if !r.ports.dotted {
 			return false
 		}
-		n += len(r.endpoints) / 5 // at the most
+		n += len(r.endpoints) / 5 // an endpoint has at least five bytes
 	}
 	seen.reset(n + len(f.records)/lenA)
 	for ip := range f.clusterIPs() {
@@ -149,143 +147,15 @@ func (f *serviceSpec) disjoint(from []pendingPart, seen *addrSet) bool {
 	return true
 }
 
-// ambiguous says whether the endpoint's hostname is none, or reads like the
-// label of another endpoint.
+// isAmbiguous reports whether the endpoint's hostname is not a label, or equals the
+// label of another endpoint's address.
 func isAmbiguous(ep *cluster.Endpoint) bool {
 	if ep.Hostname == "" {
 		return false
 	}
 	if len(ep.Hostname) > wire.MaxLabel {
-		return true // no API server lets it pass
+		return true // the API server rejects it
 	}
 	_, address := addrOfLabel([]byte(ep.Hostname))
 	return address
-}
-
-// A crowd is addresses and hostnames, each once. It can be used again.
-type addrSet struct {
-	addrList []netip.Addr
-	hostList []string
-	addrMap  map[netip.Addr]struct{} // in place of few where there are many
-	hostMap  map[string]struct{}
-}
-
-// many is from where on a map is faster than looking at each.
-const mapThreshold = 24
-
-// expect empties it, and says how many there will be at the most.
-func (c *addrSet) reset(n int) {
-	c.addrList, c.hostList, c.addrMap, c.hostMap = c.addrList[:0], c.hostList[:0], nil, nil
-	if n > mapThreshold {
-		c.addrMap, c.hostMap = make(map[netip.Addr]struct{}, n), map[string]struct{}{}
-	} else if cap(c.addrList) < n {
-		c.addrList = make([]netip.Addr, 0, mapThreshold)
-	}
-}
-
-// addr adds an address, and is false if it is there.
-func (c *addrSet) addAddr(ip netip.Addr) bool {
-	if c.addrMap == nil {
-		if slices.Contains(c.addrList, ip) {
-			return false
-		}
-		c.addrList = append(c.addrList, ip)
-		return true
-	}
-	n := len(c.addrMap)
-	c.addrMap[ip] = struct{}{}
-	return len(c.addrMap) > n
-}
-
-// host adds a hostname, and is false if it is there.
-func (c *addrSet) addHost(name string) bool {
-	if c.hostMap == nil {
-		if slices.Contains(c.hostList, name) {
-			return false
-		}
-		c.hostList = append(c.hostList, name)
-		return true
-	}
-	n := len(c.hostMap)
-	c.hostMap[name] = struct{}{}
-	return len(c.hostMap) > n
-}
-
-func (c *addrSet) hasAddr(ip netip.Addr) bool {
-	if c.addrMap == nil {
-		return slices.Contains(c.addrList, ip)
-	}
-	_, ok := c.addrMap[ip]
-	return ok
-}
-
-func (c *addrSet) hasHost(name string) bool {
-	if c.hostMap == nil {
-		return slices.Contains(c.hostList, name)
-	}
-	_, ok := c.hostMap[name]
-	return ok
-}
-
-// unique gives each address once, in order of their first place.
-func unique(ips []netip.Addr) []netip.Addr {
-	var seen addrSet
-	seen.reset(len(ips))
-	once := make([]netip.Addr, 0, len(ips))
-	for _, ip := range ips {
-		if seen.addAddr(ip) {
-			once = append(once, ip)
-		}
-	}
-	return once
-}
-
-// head is a number that two replicas with equal data agree on: what the answers
-// depend on besides the endpoints.
-func (e *entry) headHash() uint32 {
-	if !e.exists {
-		return 0
-	}
-	h := fnv(fnvBasis, e.key.labels)
-	if e.ports != nil {
-		h = (h ^ e.ports.hash) * fnvPrime
-	}
-	if e.headless {
-		h *= fnvPrime // or one without any address of its own would look the same
-	} else {
-		h = fnv(h, e.records)
-	}
-	sum := mix(h)
-	if e.k8sExternal != nil {
-		sum += mix(fnv(h*fnvPrime, e.k8sExternal.records))
-	}
-	return sum
-}
-
-// members is the sum over all endpoints, in whatever order.
-func (e *entry) endpointsHash() (sum uint32) {
-	if !e.exists {
-		return 0
-	}
-	h := fnv(fnvBasis, e.key.labels)
-	for w := e.endpoints(selection{}); w.next(); {
-		sum += hashEndpoint(h, w.ports, &w.ep)
-	}
-	return sum
-}
-
-// worth is what one endpoint adds to the sum of a Service, whose key has the
-// hash h.
-func hashEndpoint(h uint32, of *portSet, ep *cluster.Endpoint) uint32 {
-	h = (h ^ of.hash) * fnvPrime
-	if ep.Addr.Is4() {
-		b := ep.Addr.As4()
-		h = fnv(h, b[:])
-	} else {
-		b := ep.Addr.As16()
-		h = fnv(h, b[:])
-	}
-	h = fnv(h, ep.Hostname)
-	h = fnv(h*fnvPrime, ep.Zone)
-	return mix(h)
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A client is the pods that have one address. It is immutable.
+// An addrPods is a list of the pods that have one address. It is immutable.
 type addrPods struct {
 	pod  *cluster.Pod
 	next *addrPods
 }
 
-// podAt gives the pod that has an address; nil if there is none, or if that
-// cannot be told: several have it, or it is its node's.
+// podAt returns the pod that has an address; nil if no pod or several have it, or if it
+// is the node's address.
 func (ix *Index) podAt(ip netip.Addr) *cluster.Pod {
 	key := address(ip.As16())
 	if c := ix.clients.Get(key[:]); c != nil && c.next == nil && !c.pod.Host {
@@ -28,8 +28,8 @@ func (ix *Index) podAt(ip netip.Addr) *cluster.Pod {
 	return nil
 }
 
-// moveClient puts now, which may be nil, in the place of before, which may be
-// nil too, at all addresses of both: one that stays is never away.
+// replacePodAddrs replaces a pod by its new version at all addresses of both. Either may
+// be nil. An address that both have never disappears.
 func (ix *Index) replacePodAddrs(before, now *cluster.Pod) {
 	if !ix.settings.podsByAddr {
 		return
@@ -61,8 +61,8 @@ func (ix *Index) replacePodAddrs(before, now *cluster.Pod) {
 
 var errNotVerified = errors.New("needs the option pods verified in the directive kubernetes")
 
-// NeedClients says that somebody is going to ask which pod a client is. It is
-// called in a second pass of planning.
+// NeedClients has the index keep pods by their addresses. Directives that use them call
+// it in the second pass of planning.
 func (h *Handler) NeedClients() error {
 	if h.podMode != podsVerified {
 		return errNotVerified
@@ -71,12 +71,11 @@ func (h *Handler) NeedClients() error {
 	return nil
 }
 
-// SearchPath finds out whether the question is for a name that a pod's resolver
-// has put together from what it looks for and the first element of its search
-// path, NS.svc.ZONE; labels counts those of what it looks for. With byAddress
-// NS is the namespace of the pod that asks; otherwise any namespace that there
-// is. Names at a Service of that namespace, or below one, are never taken for
-// that.
+// SearchPath reports whether a pod's resolver has made the query's name from the name
+// that it looks up and the first element of its search path, NS.svc.ZONE. labels is the
+// number of labels of the name that it looks up. With byAddress NS is the namespace of
+// the client's pod, otherwise any namespace that exists. It reports false for names of
+// Services in that namespace, and for names below these.
 func (h *Handler) SearchPath(q *dns.Query, byAddress bool) (labels int, ok bool) {
 	z := h.zone(q)
 	if z == nil || z.reverse || z.multicluster {
@@ -100,8 +99,8 @@ func (h *Handler) SearchPath(q *dns.Query, byAddress bool) (labels int, ok bool)
 	return l.depth - 2, true
 }
 
-// Metadata tells what the labels of the question's name say, and which pod
-// asks.
+// Metadata implements [config.Describer]: parts of the query's name, and the client's
+// pod.
 func (h *Handler) Metadata(q *dns.Query, key string) (value string, ok bool) {
 	key, ours := strings.CutPrefix(key, "kubernetes/")
 	if !ours {
@@ -143,8 +142,8 @@ func (h *Handler) ofClient(q *dns.Query, key string) (value string, ok bool) {
 	return "", false
 }
 
-// parts are the labels of a name by what they are; false if the name is none
-// that the zone could have.
+// nameParts returns the labels of the name by their meaning. It reports false if the zone
+// cannot have such a name.
 func (l *lookup) nameParts() (map[string]string, bool) {
 	p := map[string]string{"kind": "", "namespace": "", "service": "", "endpoint": "", "port-name": "", "protocol": "", "cluster": "", "zone": ""}
 	if l.depth == 0 {
@@ -153,7 +152,7 @@ func (l *lookup) nameParts() (map[string]string, bool) {
 	text := func(from, to int) string {
 		return strings.TrimSuffix(string(wire.AppendText(nil, append(l.q.Name()[l.q.LabelOffset(from):l.q.LabelOffset(to):l.q.LabelOffset(to)], 0))), ".")
 	}
-	left := l.depth - 3 // labels in front of the Service's
+	left := l.depth - 3 // labels in front of the Service's name
 	p["kind"] = text(l.depth-1, l.depth)
 	if p["kind"] != "svc" && p["kind"] != "pod" || l.zone.reverse {
 		return nil, false

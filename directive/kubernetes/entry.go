@@ -10,72 +10,70 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A home is the identity of a Service: it stays the same as long as there is
-// anything of that name, whatever becomes of its entry.
+// A serviceKey identifies a Service. It stays the same as long as the Service or one
+// of its slices exists, through all entries.
 type serviceKey struct {
 	labels    string // labels "service.namespace" in wire form, as they stand in a question
 	namespace *namespace
 }
 
-// A space is a namespace. It may be known by a Service in it before it is
-// itself; names in it are answered once it is exposed.
+// A namespace may be known from a Service in it before its own object arrives. Names
+// in it are answered once it is exposed.
 type namespace struct {
 	name    string
 	exposed atomic.Bool
 
-	// The writer's alone: how much is in it, and what that adds to the serials
-	// while it is exposed.
+	// For the writer alone: the number of objects in it, and what these add to the
+	// serials while it is exposed.
 	objects          int
 	hash, importHash uint32
 }
 
-// An entry is what the index holds of one Service (or ServiceImport): what its
-// objects say, and the answers made of that. It is immutable.
+// An entry is what the index holds of one Service or ServiceImport: its spec, its
+// endpoints, and their records. It is immutable.
 type entry struct {
 	key *serviceKey
 	serviceSpec
-	parts []part // its endpoints, by their slices
-	// mixed is nil if no two of the endpoints have anything to do with each other:
-	// each address and each hostname is there once. Nearly all Services are like
-	// that. The parts are then the slices as they stand, in order of their names,
-	// and a change of one slice is a change of one part.
+	parts []part // the endpoints: a part for each slice, in the order of the slices' names
+	// table finds the endpoints if they are many. If slices share an address or a
+	// hostname, which is rare, the parts are not the slices but what they mean together,
+	// and table has the slices.
 	table *endpointTable
-	// outside is what k8s_external answers of it, as an entry of its own; nil if
-	// that is nothing, or is not asked for.
+	// k8sExternal is the entry that k8s_external answers from; nil if the Service has
+	// no external name, or if the directive is not used.
 	k8sExternal *entry
 
-	hash    uint32 // of all that answers depend on
-	exists  bool   // the name has records, or would have if it had the right type
-	inParts bool   // the records are not here but in the parts
+	hash    uint32 // of everything that answers depend on
+	exists  bool   // the Service has a name in DNS
+	inParts bool   // the records of the Service's name are in the parts
 }
 
-// facts are what the Service's own object says. The zero value says that there
-// is none.
+// A serviceSpec is what answers need of a Service's own object. The zero value is that
+// of no object.
 type serviceSpec struct {
-	ports    *portSet          // its ports; nil only if it is an alias, or none
-	external *cluster.External // nil if there is nothing in it
-	// records are those of the Service's own name, owner OwnerIsQuestion: ends of
-	// them are A, the others AAAA; or the one CNAME of an ExternalName. For a
-	// headless Service they are made of its endpoints.
+	ports    *portSet          // nil for an ExternalName, and without an object
+	external *cluster.External // addresses outside the cluster; nil if there are none
+	// records are those of the Service's name, with the owner wire.OwnerIsQuestion: A
+	// records up to aEnd, then AAAA records; or the CNAME of an ExternalName. A headless
+	// Service has those of its endpoints.
 	records string
 	aEnd    uint32
 
 	headless        bool
-	externalName    bool // an ExternalName
-	publishNotReady bool // endpoints count whether they are ready or not
-	selector        bool // a controller finds the endpoints
+	externalName    bool
+	publishNotReady bool // endpoints are served whether they are ready or not
+	selector        bool // it has a selector, so a controller makes its slices
 }
 
-// A part is one slice, or some endpoints that have the same ports: its name,
-// its endpoints and, if the Service is headless, their records, in one piece of
-// memory.
+// A part is an EndpointSlice, or endpoints that have the same ports. Its name, its
+// endpoints and, if the Service is headless, their records are one piece of memory.
 type part struct {
 	ports        *portSet
 	data         string
 	endpointsEnd uint32 // of the endpoints in data
 	aEnd         uint32 // of the A records behind them; the rest is AAAA
-	served       uint32 // endpoints that count
-	nameEnd      uint16 // bytes of the name
+	served       uint32 // number of endpoints that are served
+	nameEnd      uint16 // of the slice's name in data
 }
 
 func (p *part) name() string { return p.data[:p.nameEnd] }
@@ -83,48 +81,48 @@ func (p *part) endpoints() cluster.Endpoints {
 	return cluster.Endpoints(p.data[p.nameEnd:p.endpointsEnd])
 }
 
-// a and aaaa are the records of the endpoints that count.
+// a and aaaa return the address records of the endpoints that are served.
 func (p *part) a() string    { return p.data[p.endpointsEnd:p.aEnd] }
 func (p *part) aaaa() string { return p.data[p.aEnd:] }
 
-// A mixture is of a Service whose slices have to be seen together to tell what
-// they mean. Its entry's parts are then the endpoints that count, by what they
-// have in common; those with the same label stand together.
+// mergedParts belong to an entry whose slices share addresses or hostnames. The
+// entry's parts are then the endpoints that are served, grouped by their ports;
+// endpoints with the same label are consecutive.
 type mergedParts struct {
-	slices      []part // in order of their names
+	slices      []part // in the order of their names
 	targets     []part // for each of the entry's parts one with the first endpoint of each label
-	sharedAddrs bool   // some address is behind several labels
+	sharedAddrs bool   // an address has several labels
 }
 
 const (
-	lenA    = 16 // bytes of an A record whose owner is the question
+	lenA    = 16 // size of an A record whose owner is wire.OwnerIsQuestion
 	lenAAAA = 28
 )
 
-// settings are what the answers in an entry depend on besides the objects.
+// settings are the options that entries depend on.
 type settings struct {
 	ttl         uint32
 	ignoreEmpty bool
-	podsByAddr  bool // find pods by their address
+	podsByAddr  bool // keep the pods by their addresses
 	k8sExternal externalSettings
 }
 
-// externalSettings are those of k8s_external.
+// externalSettings are the options of k8s_external that entries depend on.
 type externalSettings struct {
 	enabled, headless bool
 	ttl               uint32
 }
 
-// visible says whether there is anything of e for a client.
+// visible reports whether the Service has a name that clients may see.
 func (e *entry) visible() bool {
 	return e != nil && e.exists && e.key.namespace.exposed.Load()
 }
 
-// a and aaaa are the records of the Service's own name, unless they are spread.
+// a and aaaa return the records of the Service's name, unless they are in the parts.
 func (f *serviceSpec) a() string    { return f.records[:f.aEnd] }
 func (f *serviceSpec) aaaa() string { return f.records[f.aEnd:] }
 
-// clusterIPs gives each of the Service's own addresses once, IPv4 first.
+// clusterIPs returns the Service's ClusterIPs, IPv4 first.
 func (f *serviceSpec) clusterIPs() iter.Seq[netip.Addr] {
 	return func(yield func(netip.Addr) bool) {
 		if f.headless || f.externalName {
@@ -143,7 +141,7 @@ func (f *serviceSpec) clusterIPs() iter.Seq[netip.Addr] {
 	}
 }
 
-// has says whether ip is one of the Service's own addresses.
+// has reports whether ip is one of the Service's ClusterIPs.
 func (f *serviceSpec) has(ip netip.Addr) bool {
 	for own := range f.clusterIPs() {
 		if own == ip {
@@ -157,7 +155,7 @@ func (f *serviceSpec) has(ip netip.Addr) bool {
 // endpoints.
 func (e *entry) hasPartRecords() bool { return e.headless && e.known() }
 
-// merged returns nil if the parts are the slices as they are.
+// merged returns nil if the parts are the slices.
 func (e *entry) merged() *mergedParts {
 	if e.table == nil {
 		return nil
@@ -165,7 +163,7 @@ func (e *entry) merged() *mergedParts {
 	return e.table.merged
 }
 
-// slices are those of the Service, in order of their names.
+// slices returns the Service's slices in the order of their names.
 func (e *entry) slices() []part {
 	if m := e.merged(); m != nil {
 		return m.slices
@@ -173,13 +171,13 @@ func (e *entry) slices() []part {
 	return e.parts
 }
 
-// counts says whether the endpoint does. Not all of an entry's parts need to.
+// isServed reports whether answers include the endpoint.
 func (f *serviceSpec) isServed(ep *cluster.Endpoint) bool { return ep.Ready || f.publishNotReady }
 
-// known says whether there is an object, not only slices.
+// known reports whether the Service's object exists, or only slices that name it.
 func (f *serviceSpec) known() bool { return f.ports != nil || f.externalName }
 
-// ports are the Service's own.
+// portList returns the Service's own ports.
 func (f *serviceSpec) portList() []cluster.Port {
 	if f.ports == nil {
 		return nil
@@ -187,7 +185,7 @@ func (f *serviceSpec) portList() []cluster.Port {
 	return f.ports.ports
 }
 
-// usedPortSets returns the port sets of e and of its endpoints.
+// usedPortSets returns the port sets of the Service, its parts and its slices.
 func (e *entry) usedPortSets() (all []*portSet) {
 	if e.ports != nil {
 		all = append(all, e.ports)
@@ -203,8 +201,8 @@ func (e *entry) usedPortSets() (all []*portSet) {
 	return all
 }
 
-// addresses gives those by which reverse names find the Service; if the parts
-// are mixed, some of them several times.
+// addresses returns the addresses whose reverse names point to the Service. If the
+// parts are merged, an address may occur several times.
 func (e *entry) addresses() iter.Seq[netip.Addr] {
 	return func(yield func(netip.Addr) bool) {
 		if e == nil || !e.exists {
@@ -223,8 +221,8 @@ func (e *entry) addresses() iter.Seq[netip.Addr] {
 	}
 }
 
-// factsOf reads a Service.
-func (ps *portSets) factsOf(s *cluster.Service, ttl uint32) serviceSpec {
+// specOf returns the spec of a Service.
+func (ps *portSets) specOf(s *cluster.Service, ttl uint32) serviceSpec {
 	if s.ExternalName != "" {
 		return serviceSpec{externalName: true, records: cname(s.ExternalName, ttl)}
 	}
@@ -234,7 +232,7 @@ func (ps *portSets) factsOf(s *cluster.Service, ttl uint32) serviceSpec {
 	return f
 }
 
-// setAddresses packs the records of the Service's own name, each address once.
+// setAddresses makes the records of the Service's name, each address once.
 func (f *serviceSpec) setAddresses(ips []netip.Addr, ttl uint32) {
 	var buf []byte
 	ips = unique(ips)
@@ -252,7 +250,7 @@ func (f *serviceSpec) setAddresses(ips []netip.Addr, ttl uint32) {
 	f.records = string(buf)
 }
 
-// same says whether two objects say the same.
+// equal reports whether two specs are equal but for the records of endpoints.
 func (f *serviceSpec) equal(o *serviceSpec) bool {
 	a, b := *f, *o
 	if a.headless {
@@ -267,8 +265,8 @@ func (f *serviceSpec) equal(o *serviceSpec) bool {
 	return alike && a == b
 }
 
-// cname is the record for a target as a user wrote it; "" if it is not a name.
-// An IP address is none: CoreDNS gives NXDOMAIN for it, and so do we.
+// cname returns the CNAME record for an externalName; "" if that is not a host name.
+// An IP address is not: CoreDNS answers NXDOMAIN, too.
 func cname(target string, ttl uint32) string {
 	if _, err := netip.ParseAddr(target); err == nil || strings.Trim(strings.ToLower(target), "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "" {
 		return ""

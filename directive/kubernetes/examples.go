@@ -9,8 +9,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// Examples gives questions worth a try, in dig's words: a Service's name and
-// one of its ports. It waits for the data until ctx ends.
+// Examples returns queries to try, as arguments of dig: a Service's name and one of its
+// ports. It waits for the objects until ctx ends.
 func (h *Handler) Examples(ctx context.Context) []string {
 	select {
 	case <-h.index.synced:
@@ -38,8 +38,8 @@ func (h *Handler) Examples(ctx context.Context) []string {
 	return []string{name}
 }
 
-// better prefers Services with names for their ports and with several ports,
-// and makes the choice the same each time.
+// better prefers Services with many named ports. The order is total, so that the choice
+// is always the same.
 func better(a, b *entry) bool {
 	named := func(e *entry) int {
 		return len(slices.DeleteFunc(slices.Clone(e.portList()), func(p cluster.Port) bool { return p.Name == "" }))

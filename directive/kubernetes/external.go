@@ -11,41 +11,38 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// An External answers names of Services with the addresses by which they are
-// reached from outside the cluster: the k8s_external directive.
+// An External is the k8s_external directive, which answers names of Services with the
+// addresses by which clients outside the cluster reach them.
 //
 //	k8s_external [ZONE…] {
 //	    apex LABEL                 # of the zone's name server; dns
 //	    ttl SECONDS                # 0 to 3600; 5
 //	    headless                   # headless Services too
-//	    fallthrough [ZONE…]        # names that do not exist are asked of the next handler
+//	    fallthrough [ZONE…]        # the next handler answers names that do not exist
 //	}
 //
-// It can stand once in a server block, beside kubernetes, whose cluster it
-// answers from and whose options say which part of the cluster that is. Without
-// ZONE it serves the block's own; at least one must not be a reverse zone, and
-// the first of those is the one that reverse names point to.
+// Use it once in a server block, together with kubernetes, whose options select the part
+// of the cluster. Without ZONE it serves the zones of the block. At least one must not be a
+// reverse zone; PTR records point to names in the first of those.
 //
-// A Service's addresses are those of spec.externalIPs and of
-// status.loadBalancer.ingress. If it has none, but its load balancer has a host
-// name, the first of these is its CNAME, with the target's own answer. The
-// names in a ZONE:
+// A Service's addresses are those of spec.externalIPs and status.loadBalancer.ingress. If
+// it has none, but its load balancer has a host name, the Service has a CNAME to the first
+// one, with the target's own answer. These are the names in a ZONE:
 //
 //	SVC.NS                A, AAAA: the addresses; SRV: every port, named or not
 //	_PORT._PROTO.SVC.NS   SRV: a named port; A, AAAA as above, unless there is a CNAME
 //	EP.SVC.NS             A, AAAA, SRV: one ready endpoint of a headless Service (headless)
-//	ns1.LABEL             A, AAAA: the addresses of this server, as they are outside
+//	ns1.LABEL             A, AAAA: the external addresses of this server
 //	(the zone)            SOA, NS
 //
-// headless gives Services without a ClusterIP the addresses of their ready
-// endpoints, unless they have addresses outside. A Service that has no address
-// in any of these ways does not exist here; its namespace does. A reverse name
-// in one of the zones has a PTR record for each Service with that external
-// address. AXFR and IXFR are refused.
+// With headless, a Service without a ClusterIP and without external addresses has the
+// addresses of its ready endpoints. A Service without any of these addresses does not exist
+// here; its namespace does. A reverse name has a PTR record for each Service with that
+// external address. Zone transfers (AXFR, IXFR) are refused.
 //
-// What is asked most stands ready as records. Without this directive nothing of
-// it is kept: server blocks that watch one cluster share their data only if all
-// or none of them have k8s_external, with the same ttl and headless.
+// The records of Services are kept in memory, but only with this directive. Server blocks
+// that watch one cluster share their data if all or none of them have k8s_external, with the
+// same ttl and headless.
 //
 //	.:1053 {
 //	    kubernetes cluster.local {
@@ -58,23 +55,22 @@ import (
 //	    }
 //	}
 //
-// Same as CoreDNS: syntax, names, defaults. Differs: labels in front of a
-// Service are looked at (CoreDNS answers anything.SVC.NS); endpoints have names
-// under headless Services alone; a name between two others is NODATA; a host
-// name is a CNAME for every type, and never stands beside addresses; a namespace
-// that is called like LABEL has its Services answered, but for one called ns1;
-// zone transfers are refused.
+// Same as CoreDNS: syntax, names, defaults. Differs: labels in front of a Service must exist
+// (CoreDNS answers anything.SVC.NS); only headless Services have names for endpoints; an
+// empty non-terminal is NODATA; a host name is a CNAME for every type, without addresses
+// beside it; in a namespace named like LABEL all Services but ns1 are answered; zone
+// transfers are refused.
 type External struct {
-	handler    Handler // of the zones, with the index of kube
+	handler    Handler // of the zones; its index is that of kubernetes
 	kubernetes *Handler
-	apex       string // the label, in wire form
+	apex       string // in wire form
 	headless   bool
 }
 
 // firstServer is the name server's label in front of the apex label.
 const firstServer = "\x03ns1"
 
-// SetupExternal is the Setup of k8s_external.
+// SetupExternal is the setup function of k8s_external.
 func SetupExternal(b *config.Block, uses []corefile.Directive) error {
 	d := uses[0]
 	e := new(External)
@@ -105,7 +101,7 @@ func SetupExternal(b *config.Block, uses []corefile.Directive) error {
 	return nil
 }
 
-// plan finds the directive whose cluster it is, before that one starts.
+// plan finds the directive kubernetes of the block, before that starts.
 func (e *External) plan(b *config.Block, d corefile.Directive) error {
 	all := config.Find[*Handler](b)
 	if len(all) == 0 {
@@ -114,14 +110,14 @@ func (e *External) plan(b *config.Block, d corefile.Directive) error {
 	e.kubernetes = all[0]
 	e.kubernetes.options.External = true
 	e.kubernetes.options.k8sExternal = externalSettings{true, e.headless, e.handler.ttl}
-	b.OnStart(func(*config.Start) error { // behind that of kubernetes
+	b.OnStart(func(*config.Start) error { // after kubernetes has started
 		e.handler.index, e.handler.local = e.kubernetes.index, e.kubernetes.local
 		return nil
 	})
 	return nil
 }
 
-// ServeDNS answers what is in the zones.
+// ServeDNS implements [dns.Handler].
 func (e *External) ServeDNS(q *dns.Query) dns.Verdict {
 	z := e.handler.zone(q)
 	if z == nil {
@@ -131,10 +127,10 @@ func (e *External) ServeDNS(q *dns.Query) dns.Verdict {
 	return l.reply(e.answer(&l))
 }
 
-// Resolve takes up the chase of a host name that had to wait.
+// Resolve waits for the answer to a CNAME's target.
 func (e *External) Resolve(ctx context.Context, q *dns.Query) error { return e.handler.Resolve(ctx, q) }
 
-// answer finds the name, right to left, and writes its records.
+// answer finds the name and writes its records.
 func (e *External) answer(l *lookup) result {
 	name := l.q.Name()
 	switch {
@@ -158,7 +154,7 @@ func (e *External) answer(l *lookup) result {
 	case l.depth == 1:
 		return l.namespace(name[:l.q.LabelOffset(1)])
 	}
-	whole := l.haveListed(cluster.Slices) // before the look, as for kubernetes
+	whole := l.haveListed(cluster.Slices) // before the entry is read, as for kubernetes
 	inside := l.index.services.Get(name[l.q.LabelOffset(l.depth-2):l.q.LabelOffset(l.depth)])
 	found := inside.visibleExternal()
 	if !whole && e.headless && inside != nil && inside.known() && inside.headless && inside.external == nil {
@@ -177,7 +173,7 @@ func (e *External) answer(l *lookup) result {
 	return s.externalPortName()
 }
 
-// atApex answers for a zone's own name.
+// atApex answers a zone's own name.
 func (e *External) atApex(l *lookup) result {
 	if l.wants(wire.TypeSOA) {
 		l.soa(wire.Answers)
@@ -191,7 +187,7 @@ func (e *External) atApex(l *lookup) result {
 	return answered
 }
 
-// server answers for the name server's name.
+// server answers the name of the name server.
 func (e *External) server(l *lookup) result {
 	if !l.haveListed(cluster.Slices) {
 		return notListed
@@ -200,8 +196,8 @@ func (e *External) server(l *lookup) result {
 	return answered
 }
 
-// externalReverse answers below in-addr.arpa and ip6.arpa: every Service that
-// has the address.
+// externalReverse answers below in-addr.arpa and ip6.arpa: every Service that has the
+// address.
 func (l *lookup) externalReverse() result {
 	b, ok := parseReverse(l.q.Name(), l.q.Labels(), l.q.LabelOffset)
 	if !ok {
@@ -212,15 +208,15 @@ func (l *lookup) externalReverse() result {
 		e := l.index.services.Get([]byte(near.service.labels)).visibleExternal()
 		switch {
 		case e == nil || !e.has(near.addr()):
-			continue // it has changed just now
+			continue // a change is being applied
 		case !b.single:
 			return emptyNonTerminal
 		case l.q.ExceedsLimit():
-			return answered // what is missing shows when the message is cut
+			return answered // the cut sets TC
 		}
 		l.writePTRTo(e.key.labels, "", nil)
 		if found = answered; l.q.Answer.Empty() {
-			return answered // a type that a reverse name does not have
+			return answered // reverse names have only PTR records
 		}
 	}
 	return found

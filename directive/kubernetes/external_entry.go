@@ -8,16 +8,16 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// external makes the entry that k8s_external answers from: the Service with the
-// addresses by which it is reached from outside in place of its own, or with
-// the host name of its load balancer as an alias. It is nil if there is none of
-// that, unless a headless Service's endpoints are to be known outside.
+// externalEntry returns the entry that k8s_external answers from: the Service with the
+// addresses by which clients outside the cluster reach it, or with the host name of its
+// load balancer as the target of a CNAME. With the option headless, a headless Service
+// without such addresses has its endpoints. It returns nil if there is nothing of these.
 func (e *entry) externalEntry(set externalSettings) *entry {
 	out := &entry{key: e.key, serviceSpec: e.serviceSpec}
 	switch x := e.external; {
 	case x != nil && len(x.IPs) > 0:
-		// An alias has no addresses beside it (RFC 2181 §10.1): host names count
-		// only where there are none.
+		// A CNAME excludes other records (RFC 2181 §10.1), so host names count only without
+		// addresses.
 		out.headless, out.externalName, out.exists = false, false, true
 		out.setAddresses(x.IPs, set.ttl)
 	case x != nil:
@@ -33,8 +33,8 @@ func (e *entry) externalEntry(set externalSettings) *entry {
 	return out
 }
 
-// fromOutside gives each address by which reverse names find the Service in
-// k8s_external.
+// externalAddresses returns the addresses whose reverse names k8s_external answers with
+// the Service.
 func (e *entry) externalAddresses() iter.Seq[netip.Addr] {
 	if e == nil || e.k8sExternal == nil || e.external == nil {
 		return slices.Values[[]netip.Addr](nil)
@@ -42,7 +42,7 @@ func (e *entry) externalAddresses() iter.Seq[netip.Addr] {
 	return slices.Values(e.external.IPs)
 }
 
-// seen gives what k8s_external answers of the entry, if a client may see it.
+// visibleExternal returns the entry of k8s_external if clients may see it.
 func (e *entry) visibleExternal() *entry {
 	if e == nil || !e.k8sExternal.visible() {
 		return nil
@@ -50,9 +50,8 @@ func (e *entry) visibleExternal() *entry {
 	return e.k8sExternal
 }
 
-// externalAddresses are those of the Services that this server is an endpoint
-// of, as they are reached from outside; if there are none, those that it
-// listens on.
+// externalAddresses returns the external addresses of the Services that this server is an
+// endpoint of; without any, those that it listens on.
 func (l *lookup) externalAddresses() (all []netip.Addr) {
 	for _, ip := range l.local {
 		n := 0
@@ -69,9 +68,9 @@ func (l *lookup) externalAddresses() (all []netip.Addr) {
 	return all
 }
 
-// atPort answers below the name of a Service that a host name stands for. A
-// SRV record leads to the host, since its target must not be an alias (RFC
-// 2782); addresses have no place beside it.
+// externalPortName answers below the name of a Service that has a host name. The target of
+// a SRV record is the host, since it must not be an alias (RFC 2782). There are no
+// addresses.
 func (s *serviceLookup) externalPortName() result {
 	sel := selection{}
 	switch {

@@ -14,27 +14,26 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A Federation leads from the federated names of Services to those of this
-// cluster or of another one: the federation directive.
+// A Federation is the federation directive, which answers federated names of Services with
+// a CNAME to the Service in this cluster or in another one.
 //
 //	federation [ZONES…] {
 //	    NAME DOMAIN        # one or more
 //	    upstream [ADDRESS…]
 //	}
 //
-// It can stand once in a server block, beside kubernetes, whose cluster and ttl
-// it answers with. ZONES are among those of kubernetes that hold Services;
-// without any they are all of these. NAME is a label, DOMAIN a name that the
-// federation's clusters have theirs below; of two lines with one NAME the last
-// one counts. upstream is accepted and has no effect, as in CoreDNS: targets are
-// looked up by this server. With a DOMAIN it is a federation of that name.
+// Use it once in a server block, together with kubernetes, whose cluster and ttl it uses.
+// ZONES are zones of kubernetes that hold Services; without any they are all of these. NAME
+// is a label, and DOMAIN a name that the names of the federation's clusters are below. Of
+// two lines with one NAME the last one counts. upstream is accepted without effect, as in
+// CoreDNS: this server looks up the targets. With a DOMAIN it is a federation of that name.
 //
-// A question of any type for
+// A query of any type for
 //
 //	SVC.NS.NAME.svc.ZONE
 //
-// is answered with a CNAME and what its target has. If the Service SVC.NS is here
-// and something is behind it, the target is
+// is answered with a CNAME and the target's answer. If the Service SVC.NS is in this cluster
+// and has endpoints, the target is
 //
 //	SVC.NS.svc.ZONE
 //
@@ -42,20 +41,17 @@ import (
 //
 //	SVC.NS.NAME.svc.TOPOLOGY-ZONE.REGION.DOMAIN
 //
-// Behind a headless Service is something if it has a ready endpoint; behind one
-// with a ClusterIP if it has any endpoint, ready or not; an ExternalName always
-// counts. TOPOLOGY-ZONE and REGION are those of this cluster: of its first Node,
-// by name, with the labels topology.kubernetes.io/zone and
-// topology.kubernetes.io/region, or in their place
-// failure-domain.beta.kubernetes.io/zone and …/region. The service account needs
-// list and watch on nodes; of manifests the Nodes among them count. As long as
-// no Node tells both, a name that leads to another cluster is SERVFAIL; ready
-// does not wait for that.
+// A headless Service needs a ready endpoint for that, one with a ClusterIP any endpoint, an
+// ExternalName none. TOPOLOGY-ZONE and REGION are those of this cluster's first Node, by
+// name, that has the labels topology.kubernetes.io/zone and topology.kubernetes.io/region,
+// or instead failure-domain.beta.kubernetes.io/zone and …/region. Allow the service account
+// to list and watch nodes; with manifests the Nodes among them count. While no Node has both
+// labels, a name that leads to another cluster is SERVFAIL. ready does not wait for it.
 //
-// SVC has to be a label of RFC 1035 and NS one of RFC 1123; every other name is
-// asked of kubernetes. A federated name has as many labels as that of an
-// endpoint, EP.SVC.NS.svc.ZONE: endpoints in a namespace that is called NAME have
-// no names, unless EP is no label of RFC 1035, as one that begins with a digit.
+// SVC must be a label of RFC 1035 and NS one of RFC 1123; kubernetes answers all other
+// names. A federated name has as many labels as that of an endpoint, EP.SVC.NS.svc.ZONE, so
+// endpoints in a namespace named NAME have no names, unless EP is not a label of RFC 1035,
+// for example because it begins with a digit.
 //
 //	.:1053 {
 //	    kubernetes cluster.local {
@@ -67,24 +63,22 @@ import (
 //	    }
 //	}
 //
-// Same as CoreDNS up to 1.6: syntax. Differs from it: answers are those of
-// kube-dns, so that a Service with nothing behind it leads elsewhere, and one
-// that is here is the target of a CNAME; without ZONES the zones are those of
-// kubernetes and not of the block.
+// Same as CoreDNS up to 1.6: syntax. Differs from it: answers are those of kube-dns, so a
+// Service without endpoints leads to another cluster, and one in this cluster is the target
+// of a CNAME; without ZONES the zones are those of kubernetes and not of the block.
 //
-// Same as kube-dns: names and targets. Differs: labels of Nodes are followed
-// (kube-dns reads them once) and may be topology.kubernetes.io's; every type of
-// question has the CNAME, whether its target can be looked up or not; what is
-// missing is SERVFAIL for every type, with the reason in the log (directive
-// errors).
+// Same as kube-dns: names and targets. Differs: labels of Nodes are followed (kube-dns reads
+// them once) and may be topology.kubernetes.io's; a query of every type has the CNAME,
+// whether its target can be looked up or not; without the labels every type is SERVFAIL,
+// with the reason in the log (directive errors).
 type Federation struct {
 	kubernetes *Handler
-	zones      []*zoneInfo          // of kube's
-	domains    map[string]wire.Name // by the federation's label, lower case
+	zones      []*zoneInfo          // of kubernetes
+	domains    map[string]wire.Name // by the name of the federation in lower case
 	nodes      *nodeLocations
 }
 
-// SetupFederation is the Setup of federation.
+// SetupFederation is the setup function of federation.
 func SetupFederation(b *config.Block, uses []corefile.Directive) error {
 	d := uses[0]
 	f := &Federation{domains: map[string]wire.Name{}}
@@ -105,8 +99,8 @@ func SetupFederation(b *config.Block, uses []corefile.Directive) error {
 	return nil
 }
 
-// upstream is an option with addresses, or with one name the federation that is
-// called so: a ConfigMap of kube-dns may have any.
+// upstream accepts addresses, which have no effect. With one name it is a federation of
+// that name: a ConfigMap of kube-dns may have any name.
 func (f *Federation) upstream(o corefile.Directive) error {
 	if len(o.Args) != 1 {
 		return nil
@@ -119,7 +113,7 @@ func (f *Federation) upstream(o corefile.Directive) error {
 	return f.addDomain(o)
 }
 
-// join takes in one federation.
+// addDomain adds one federation.
 func (f *Federation) addDomain(o corefile.Directive) error {
 	name := strings.ToLower(o.Text)
 	domain, err := wire.ParseName(o.Args[0].Text)
@@ -134,7 +128,7 @@ func (f *Federation) addDomain(o corefile.Directive) error {
 	return errors.Join(errs...)
 }
 
-// plan finds the directive whose cluster it is.
+// plan finds the directive kubernetes of the block.
 func (f *Federation) plan(b *config.Block, d corefile.Directive, zones []wire.Name) error {
 	all := config.Find[*Handler](b)
 	if len(all) == 0 {
@@ -162,12 +156,12 @@ func (f *Federation) plan(b *config.Block, d corefile.Directive, zones []wire.Na
 	if len(suited) == 0 {
 		errs = []error{d.Errorf("kubernetes has no zone with Services")}
 	}
-	b.OnStart(func(s *config.Start) error { return f.start(s, b) }) // behind that of kubernetes
+	b.OnStart(func(s *config.Start) error { return f.start(s, b) }) // after kubernetes has started
 	return errors.Join(errs...)
 }
 
-// Zones are those with federated names: what cache holds of others stays when the
-// federations change.
+// Zones returns the zones with federated names. The cache drops only their entries when
+// the federations change.
 func (f *Federation) Zones() (zones []wire.Name) {
 	for _, z := range f.zones {
 		zones = append(zones, z.name)
@@ -175,7 +169,7 @@ func (f *Federation) Zones() (zones []wire.Name) {
 	return zones
 }
 
-// ServeDNS answers federated names.
+// ServeDNS implements [dns.Handler].
 func (f *Federation) ServeDNS(q *dns.Query) dns.Verdict {
 	z := f.kubernetes.zone(q)
 	if z == nil || q.Labels() != z.labels+4 || !slices.Contains(f.zones, z) {
@@ -192,18 +186,18 @@ func (f *Federation) ServeDNS(q *dns.Query) dns.Verdict {
 	return f.answer(&l, domain)
 }
 
-// Resolve takes up the chase of a target that had to wait.
+// Resolve waits for the answer to a CNAME's target.
 func (f *Federation) Resolve(ctx context.Context, q *dns.Query) error {
 	return f.kubernetes.Resolve(ctx, q)
 }
 
-var errTooLong = errors.New("federation: the name in the other cluster would have more than 255 bytes")
+var errTooLong = errors.New("federation: the name in the other cluster has more than 255 bytes")
 
 func (f *Federation) answer(l *lookup, domain wire.Name) dns.Verdict {
 	if !l.haveListed(cluster.Services) {
 		return l.reply(notListed)
 	}
-	q, whole := l.q, l.haveListed(cluster.Slices) // before the look, as for kubernetes
+	q, whole := l.q, l.haveListed(cluster.Slices) // before the entry is read, as for kubernetes
 	name := q.Name()
 	e := l.index.services.Get(name[:q.LabelOffset(2)])
 	var room [2 * wire.MaxName]byte
@@ -232,7 +226,7 @@ func (f *Federation) answer(l *lookup, domain wire.Name) dns.Verdict {
 	return l.reply(l.followCNAME(target))
 }
 
-// backed says whether a client may see e and something is behind it.
+// hasEndpoints reports whether the Service is visible and has endpoints.
 func (e *entry) hasEndpoints() bool {
 	if !e.visible() || e.externalName || e.headless {
 		return e.visible() // a headless Service without endpoints has no name
@@ -240,8 +234,8 @@ func (e *entry) hasEndpoints() bool {
 	return slices.ContainsFunc(e.slices(), func(p part) bool { return p.endpoints() != "" })
 }
 
-// isHostLabel says whether a label in lower case is one of RFC 1123 §2.1, as
-// Kubernetes has it: letters, digits and dashes, none of these at an end.
+// isHostLabel reports whether a label in lower case is one of RFC 1123 §2.1: letters,
+// digits and dashes, no dash at an end.
 func isHostLabel(label []byte) bool {
 	for _, c := range label {
 		if c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') {
@@ -252,7 +246,7 @@ func isHostLabel(label []byte) bool {
 	return n > 0 && n <= wire.MaxLabel && label[0] != '-' && label[n-1] != '-'
 }
 
-// isHostName says whether a name has only such labels, and at least one.
+// isHostName reports whether a name has only such labels, and at least one.
 func isHostName(name wire.Name) bool {
 	for at := 0; name[at] != 0; at += 1 + int(name[at]) {
 		if !isHostLabel([]byte(name[at+1 : at+1+int(name[at])])) {

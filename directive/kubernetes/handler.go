@@ -1,7 +1,21 @@
-// Package kubernetes answers a cluster's names by the Kubernetes DNS specification:
-// the directive kubernetes. records.go says what answer each name has,
-// entry.go makes answers of objects, index.go keeps them, setup.go reads the
-// directive's options.
+// Package kubernetes implements the directives kubernetes, k8s_external and
+// federation, which answer a cluster's names by the Kubernetes DNS specification.
+//
+// A name is resolved in five steps. [Handler.ServeDNS] finds the longest of its
+// zones that the name is in. A [lookup] reads the labels in front of the zone from
+// right to left and dispatches on the kind: svc, pod, a reverse name or the zone
+// itself. For a Service it gets the [entry] of the labels SERVICE.NAMESPACE from the
+// [Index], by one read without a lock. A [serviceLookup] reads the labels in front of
+// the Service as an endpoint, a port, a cluster or a topology zone, which is a
+// [selection] of the entry's endpoints. It copies their records, which the index has
+// made when the objects changed, or writes them, until the reply is full.
+//
+// A watch event takes the opposite way. [Index.Put] gets an object and notes it in
+// the [serviceChange] of its Service (change.go). [Index.flush] merges the changes of
+// slices with the parts of the old entry (change.go), makes a new entry by the
+// endpoints that differ (amend.go) or from all slices (build.go, merge.go), puts it
+// into the table in place of the old one, and applies the addresses that differ to
+// the [reverseIndex] (publish.go, reverse.go).
 package kubernetes
 
 import (
@@ -13,57 +27,57 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A podMode says which pod names exist.
+// A podMode is a value of the option pods.
 type podMode uint8
 
 const (
 	podsDisabled podMode = iota
-	podsInsecure         // every address of an existing namespace
-	podsVerified         // those that a pod of the namespace has
+	podsInsecure         // every address in a namespace that exists
+	podsVerified         // the addresses of the namespace's pods
 )
 
-// A Handler is one use of the directive kubernetes.
+// A Handler is the directive kubernetes of one server block.
 type Handler struct {
 	zones       []*zoneInfo // longest first
-	primary     wire.Name   // where reverse names point to
+	primary     wire.Name   // PTR records point to names in it
 	ttl         uint32
 	podMode     podMode
 	zonal       bool
-	kubeDNS     bool          // records as kube-dns gives them
-	wildcards   bool          // labels * stand for any
-	scans       chan struct{} // has room for those who walk over everything at a time
+	kubeDNS     bool          // compatible kube-dns
+	wildcards   bool          // the label * matches any
+	scans       chan struct{} // limits the concurrent scans of all Services
 	fallThrough config.Fallthrough
-	local       []netip.Addr // addresses that the server listens on
+	local       []netip.Addr // the server listens on them
 	index       *Index
 	server      string   // labels of the name server in front of each zone
-	options     *options // what other directives may still change before the start
+	options     *options // other directives may change them before the start
 }
 
-// A zoneInfo is one zone that a handler serves.
+// A zoneInfo is one of the handler's zones.
 type zoneInfo struct {
 	name         wire.Name
 	labels       int
 	reverse      bool // under in-addr.arpa or ip6.arpa
-	multicluster bool // names of ServiceImports
+	multicluster bool // it has names of ServiceImports
 }
 
-// An outcome is what was found for a question.
+// A result is the outcome of a lookup.
 type result uint8
 
 const (
 	nameError        result = iota // the name does not exist
-	answered                       // it does; the answer is written, and empty if it lacks the type
-	emptyNonTerminal               // a reverse name that exists only because others are below it
-	notListed                      // what would tell has not been listed yet
-	refused                        // not for clients
-	parked                         // a CNAME is written, and its target must be waited for
+	answered                       // the name exists; its records are written, none if it lacks the type
+	emptyNonTerminal               // the reverse name exists only because of names below it
+	notListed                      // objects that decide the answer have not been listed yet
+	refused                        // a zone transfer
+	parked                         // the CNAME is written; its target's answer has to be awaited
 )
 
-// Ready says whether the cluster has been seen whole once. It stays so while
-// the API server is away.
+// Ready reports whether every object has been listed once. It stays true while the
+// API server is away.
 func (h *Handler) Ready() bool { return h.index.Synced() }
 
-// ServeDNS answers what is in the handler's zones.
+// ServeDNS implements [dns.Handler].
 func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 	z := h.zone(q)
 	if z == nil {
@@ -71,20 +85,20 @@ func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 	}
 	l := lookup{Handler: h, q: q, zone: z, depth: q.Labels() - z.labels}
 	found := l.answer()
-	if found == nameError && h.wildcards && l.hasWildcard() { // nothing is called *
+	if found == nameError && h.wildcards && l.hasWildcard() { // no object is named *
 		return h.serveWildcard(q, z)
 	}
 	return l.reply(found)
 }
 
-// conclude makes a reply of what was found.
+// reply completes the reply by the result.
 func (l *lookup) reply(found result) dns.Verdict {
 	q := l.q
 	switch found {
 	case parked:
 		return dns.Wait
 	case notListed:
-		// Neither NXDOMAIN nor anybody else's to answer.
+		// The name may exist, so other handlers must not answer it either.
 		q.Fail(wire.ServFail)
 		return dns.Done
 	case refused:
@@ -99,13 +113,13 @@ func (l *lookup) reply(found result) dns.Verdict {
 	return dns.Done
 }
 
-// Resolve walks over all Services for a question with wildcards, and takes up the
-// chase of a CNAME whose target had to wait.
+// Resolve implements [dns.Resolver]. It scans all Services for a query with
+// wildcards, and waits for the answer to a CNAME's target.
 func (h *Handler) Resolve(ctx context.Context, q *dns.Query) error {
 	if z := h.zone(q); z != nil && h.wildcards {
 		l := lookup{Handler: h, q: q, zone: z, depth: q.Labels() - z.labels}
 		if l.hasWildcard() && l.scansAllServices() {
-			select { // a walk takes a processor: others have to be answered, too
+			select { // each scan occupies a processor
 			case h.scans <- struct{}{}:
 				defer func() { <-h.scans }()
 			case <-ctx.Done():
@@ -124,7 +138,7 @@ func (h *Handler) Resolve(ctx context.Context, q *dns.Query) error {
 	return nil
 }
 
-// zone finds the longest zone that the question is in.
+// zone returns the longest zone that the query's name is in; nil if it is in none.
 func (h *Handler) zone(q *dns.Query) *zoneInfo {
 	name, labels := q.Name(), q.Labels()
 	for _, z := range h.zones {

@@ -5,11 +5,10 @@ import (
 	"strconv"
 )
 
-// appendHashLabel writes the label that kube-dns gives to an address, without a
-// length byte: 1.2.3.4 has 6263626163303737. It is a hash of the SkyDNS message
-// with that address, printed as hexadecimal digits, and these printed so again:
-// 16 of them, or fewer where the hash begins with zeros. Two addresses may share
-// one.
+// appendHashLabel appends the label that kube-dns makes of an address, without a length
+// byte: 6263626163303737 for 1.2.3.4. It is the hash of the SkyDNS message with the
+// address in hexadecimal digits, which are encoded in hexadecimal digits again: 16 of
+// them, or fewer if the hash begins with zeros. Two addresses may have the same label.
 func appendHashLabel(buf []byte, ip netip.Addr) []byte {
 	var digits [8]byte
 	const hex = "0123456789abcdef"
@@ -19,7 +18,7 @@ func appendHashLabel(buf []byte, ip netip.Addr) []byte {
 	return buf
 }
 
-// hashOf is the hash in the label of an address.
+// hashOf returns the hash in the label of an address.
 func hashOf(ip netip.Addr) uint32 {
 	var room [48]byte
 	return fnv(fnv(fnv(fnvBasis, "&{"), ip.AppendTo(room[:0])), " 0 10 10  false 30 0  }")

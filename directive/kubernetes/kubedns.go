@@ -5,15 +5,15 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// This file is the option compatible kube-dns: the labels that it gives to
-// addresses, and the names that it has below those of Services.
+// This file is the option compatible kube-dns: the labels that kube-dns makes of
+// addresses, and its names below those of Services.
 
 const (
 	kubednsPriority = 10 // of all its SRV records
-	hashDigits      = 16 // in a label, at the most
+	hashDigits      = 16 // the longest label
 )
 
-// unhash reads a label that appendHashLabel has written.
+// parseHashLabel parses a label of appendHashLabel.
 func parseHashLabel(label []byte) (h uint32, ok bool) {
 	if len(label) == 0 || len(label) > hashDigits || len(label)%2 != 0 {
 		return 0, false
@@ -32,8 +32,8 @@ func parseHashLabel(label []byte) (h uint32, ok bool) {
 	return h, true
 }
 
-// appendLabel writes the label of an endpoint in wire form: kube-dns has the hash
-// in the place of dashes.
+// appendLabel appends the label of an endpoint in wire form. With compatible kube-dns it
+// is the hash of the address instead of the address with dashes.
 func (h *Handler) appendLabel(buf []byte, ep cluster.Endpoint) []byte {
 	if !h.kubeDNS || ep.Hostname != "" {
 		return appendEndpointLabel(buf, ep)
@@ -44,9 +44,9 @@ func (h *Handler) appendLabel(buf []byte, ep cluster.Endpoint) []byte {
 	return buf
 }
 
-// named selects by an endpoint's label. Reading that once is cheaper than
-// writing it for each of a thousand endpoints. Where kube-dns's are answered it
-// is any of the hostname, the hash of the address and the address with dashes.
+// selectLabel returns the selection of an endpoint's label. Parsing the label once is
+// cheaper than making the label of each endpoint. With compatible kube-dns it may be the
+// hostname, the hash of the address or the address with dashes.
 func (h *Handler) selectLabel(label []byte) (sel selection) {
 	sel.label = label
 	sel.addr, _ = addrOfLabel(label)
@@ -57,7 +57,8 @@ func (h *Handler) selectLabel(label []byte) (sel selection) {
 	return sel
 }
 
-// hashedIPs selects the ClusterIP that the label is made of, if one is.
+// hashedIPs selects the ClusterIP whose hash the label is, and reports whether there is
+// one.
 func (e *entry) hashedIPs(label []byte) (sel selection, ok bool) {
 	if sel.hash, sel.hashed = parseHashLabel(label); !sel.hashed {
 		return sel, false
@@ -69,8 +70,8 @@ func (e *entry) hashedIPs(label []byte) (sel selection, ok bool) {
 	return sel, ok
 }
 
-// hashedIP answers for a ClusterIP's hash, in front of the Service's name or of a
-// port's: kube-dns has the port's records there under the same labels.
+// hashedIP answers the hash of a ClusterIP, in front of the Service's name or of a
+// port's. kube-dns has the port's records at the same labels.
 func (s *serviceLookup) hashedIP() result {
 	sel, ok := s.entry.hashedIPs(s.label(0))
 	if ok && s.prefix > 1 {
@@ -90,8 +91,8 @@ func (s *serviceLookup) hashedIP() result {
 	return answered
 }
 
-// atPortName makes sel that of a port, where LABEL._PORT._PROTO stands in front
-// of the Service's name.
+// selectPort sets the port of sel if the name is LABEL._PORT._PROTO in front of the
+// Service's, and reports whether it is.
 func (s *serviceLookup) selectPort(sel *selection) bool {
 	if s.prefix != 3 || s.label(0)[0] == '_' || s.label(1)[0] != '_' || s.label(2)[0] != '_' {
 		return false
@@ -100,7 +101,7 @@ func (s *serviceLookup) selectPort(sel *selection) bool {
 	return true
 }
 
-// labelAtPort answers for what kube-dns has in front of a port's name.
+// labelledPortName answers a label in front of a port's name.
 func (s *serviceLookup) labelledPortName() result {
 	if !s.entry.headless {
 		return s.hashedIP()

@@ -2,8 +2,8 @@ package kubernetes
 
 import "github.com/seamark/seamark/cluster"
 
-// Listed deletes what there is of a kind but was not in its list. From the first
-// one of each kind on readers are told what depends on it.
+// Listed implements [cluster.Sink]. It deletes the objects of a kind that are not in the
+// list. After the first list of a kind, names that depend on it are answered.
 func (ix *Index) Listed(kind cluster.Kind, has func(cluster.Key) bool) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
@@ -34,7 +34,7 @@ func (ix *Index) Listed(kind cluster.Kind, has func(cluster.Key) bool) {
 		}
 	}
 	ix.flush(kind)
-	ix.reverse.applyChange(&ix.reverseChange) // what has waited for the end
+	ix.reverse.applyChange(&ix.reverseChange) // deferred while the list arrived
 	if before := ix.listedKinds.Or(1 << kind); before != allKinds && ix.Synced() {
 		close(ix.synced)
 	}
@@ -52,8 +52,7 @@ func (ix *Index) listedSlices(kind cluster.Kind, e *entry, has func(cluster.Key)
 	}
 }
 
-// name is the key of the Service's object, as an API server has it: in lower
-// case.
+// objectKey returns the key of the Service's object, in lower case.
 func (h *serviceKey) objectKey() cluster.Key {
 	return cluster.Key{Namespace: h.namespace.name, Name: h.labels[1 : 1+h.labels[0]]}
 }

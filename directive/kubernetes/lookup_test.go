@@ -73,6 +73,9 @@ func (m *model) ask(name, qtype string, before ...asked) []reply {
 	if !exists {
 		at, exists = m.prefer(name)
 	}
+	if !exists && m.pinned(name) {
+		at, exists = rrsets{}, true
+	}
 	through := m.through && (len(m.throughZones) == 0 || slices.ContainsFunc(m.throughZones, func(z string) bool { return mdns.IsSubDomain(z, name) }))
 	switch {
 	case through && (!exists || reversed(zone) && m.between[name]):
@@ -210,6 +213,12 @@ func (m *model) prefer(name string) (rrsets, bool) {
 		delete(m.glue, name)
 	}
 	return m.names[service], true
+}
+
+// pinned reports whether a name is ZONE.pin._zone, whatever the topology zone is.
+func (m *model) pinned(name string) bool {
+	i := strings.LastIndex(name, ".pin._zone.")
+	return i >= 0 && m.names[name[i+1:]] != nil
 }
 
 // fromWorld is what the handler below kubernetes says.

@@ -8,9 +8,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// appendEndpointLabel writes the label of an endpoint in wire form: its
-// hostname, or its address with dashes (specification D2: an identifier of our
-// choice; this is CoreDNS's).
+// appendEndpointLabel appends the label of an endpoint in wire form: its hostname, or its
+// address with dashes as in CoreDNS (the specification leaves the choice, D2).
 func appendEndpointLabel(buf []byte, ep cluster.Endpoint) []byte {
 	if ep.Hostname != "" {
 		return wire.AppendLabel(buf, ep.Hostname)
@@ -21,8 +20,8 @@ func appendEndpointLabel(buf []byte, ep cluster.Endpoint) []byte {
 	return buf
 }
 
-// appendDashed writes 10.0.0.1 as 10-0-0-1 and fd00::1 as fd00--1. A label may
-// not end in a dash: a zero follows it then.
+// appendDashed appends 10.0.0.1 as 10-0-0-1 and fd00::1 as fd00--1. A label may not end
+// in a dash, so 0 is appended.
 func appendDashed(buf []byte, ip netip.Addr) []byte {
 	at := len(buf)
 	buf = ip.AppendTo(buf)
@@ -37,7 +36,7 @@ func appendDashed(buf []byte, ip netip.Addr) []byte {
 	return buf
 }
 
-// isEndpointLabel says whether label, without its length byte, is ep's.
+// isEndpointLabel reports whether label, without its length byte, is ep's.
 func isEndpointLabel(label []byte, ep cluster.Endpoint) bool {
 	if ep.Hostname != "" {
 		return string(label) == ep.Hostname
@@ -49,10 +48,10 @@ func isEndpointLabel(label []byte, ep cluster.Endpoint) bool {
 	return string(appendDashed(room[:0], ep.Addr)) == string(label)
 }
 
-// labelled gives the address that this label is made of, if it is made of one.
-// An address has one label only, unlike a pod's name.
+// addrOfLabel returns the address that an endpoint's label is made of. Unlike the name of
+// a pod, an endpoint's label has only one form.
 func addrOfLabel(label []byte) (netip.Addr, bool) {
-	if isIPv4Label(label) { // which are written in one way only
+	if isIPv4Label(label) { // these have only one form
 		return parseIPv4(label)
 	}
 	if ip, ok := parsePodLabel(label); ok && isEndpointLabel(label, cluster.Endpoint{Addr: ip}) {
@@ -61,7 +60,7 @@ func addrOfLabel(label []byte) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// undash reads the label of a pod's address.
+// parsePodLabel parses the label of a pod's address.
 func parsePodLabel(label []byte) (netip.Addr, bool) {
 	if isIPv4Label(label) {
 		return parseIPv4(label)
@@ -69,8 +68,8 @@ func parsePodLabel(label []byte) (netip.Addr, bool) {
 	return parseIPv6(label)
 }
 
-// isFour says that a label may be an IPv4 address: it has exactly three dashes,
-// no two of them together. Everything else may be IPv6.
+// isIPv4Label reports whether a label with an address has an IPv4 address: exactly three
+// dashes, no two of them adjacent.
 func isIPv4Label(label []byte) bool {
 	dashes := 0
 	for i, c := range label {
@@ -83,7 +82,7 @@ func isIPv4Label(label []byte) bool {
 	return dashes == 3
 }
 
-// parseIPv4 reads four numbers with dashes between them.
+// parseIPv4 parses four numbers separated by dashes.
 func parseIPv4(text []byte) (netip.Addr, bool) {
 	var ip [4]byte
 	i := 0
@@ -102,7 +101,7 @@ func parseIPv4(text []byte) (netip.Addr, bool) {
 	return netip.AddrFrom4(ip), true
 }
 
-// parseIPv6 reads RFC 4291's first two forms with dashes for colons.
+// parseIPv6 parses RFC 4291's first two forms with dashes for colons.
 func parseIPv6(text []byte) (netip.Addr, bool) {
 	var ip [16]byte
 	n, gap := 0, -1 // bytes so far, and where "--" stands among them
@@ -163,7 +162,7 @@ func unhex(c byte) int {
 	return -1
 }
 
-// parseOctet reads 0 to 255 without leading zeros.
+// parseOctet parses 0 to 255 without leading zeros.
 func parseOctet(text []byte) (byte, bool) {
 	if len(text) == 0 || len(text) > 3 || len(text) > 1 && text[0] == '0' {
 		return 0, false
@@ -183,22 +182,22 @@ const (
 	arpa6 = "\x03ip6\x04arpa\x00"
 )
 
-// isReverse says whether a zone holds reverse names.
+// isReverse reports whether a zone holds reverse names.
 func isReverse(zone wire.Name) bool {
 	return zone.Within(arpa4) || zone.Within(arpa6)
 }
 
-// An address is sixteen bytes; IPv4 is mapped into IPv6.
+// An address has sixteen bytes; IPv4 is mapped into IPv6.
 type address = [16]byte
 
-// A block is the addresses below a reverse name: one, if the name is complete.
+// A block is the addresses below a reverse name: one if the name is complete.
 type block struct {
 	low, high address
 	ipv4      bool
 	single    bool
 }
 
-// ip is the block's first address.
+// ip returns the block's first address.
 func (b *block) ip() netip.Addr {
 	if b.ipv4 {
 		return netip.AddrFrom4([4]byte(b.low[len(ipv4):]))
@@ -206,14 +205,14 @@ func (b *block) ip() netip.Addr {
 	return netip.AddrFrom16(b.low)
 }
 
-// only is the block of one address.
+// blockOf returns the block of one address.
 func blockOf(ip netip.Addr) *block { return &block{ip.As16(), ip.As16(), ip.Is4(), true} }
 
-// ipv4 is where IPv4 addresses stand among those of IPv6 (RFC 4291 §2.5.5.2).
+// ipv4 is the prefix of IPv4 addresses that are mapped into IPv6 (RFC 4291 §2.5.5.2).
 const ipv4 = "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff"
 
-// parseReverse reads a name below in-addr.arpa or ip6.arpa (RFC 1035 §3.5, RFC
-// 3596 §2.5). labels are the offsets of its labels, the root's last.
+// parseReverse parses a name below in-addr.arpa or ip6.arpa (RFC 1035 §3.5, RFC 3596
+// §2.5). offset returns the offset of a label.
 func parseReverse(name []byte, labels int, offset func(int) int) (b block, ok bool) {
 	if labels < 2 {
 		return b, false
@@ -263,15 +262,15 @@ func parseReverse(name []byte, labels int, offset func(int) int) (b block, ok bo
 	return b, false
 }
 
-// isDotted says whether a cluster's id can stand in a name. The labels of
-// Kubernetes, which it comes from, may have two dots together.
+// isDotted reports whether a cluster's ID can be part of a name. It is the value of a
+// Kubernetes label, which may have two adjacent dots.
 func isDotted(id string) bool {
 	name, err := wire.ParseName(id)
 	return err == nil && string(name) == string(appendDotted(nil, id))+"\x00"
 }
 
-// appendDotted writes the labels of a cluster's id or of a topology zone, which
-// may have dots, without a root label.
+// appendDotted appends the labels of a cluster's ID or of a topology zone, which may have
+// dots, without a root label.
 func appendDotted(buf []byte, name string) []byte {
 	for name != "" {
 		first, rest, _ := strings.Cut(name, ".")
@@ -281,13 +280,13 @@ func appendDotted(buf []byte, name string) []byte {
 	return buf
 }
 
-// isLabels says whether labels are those of a dotted name.
+// isLabels reports whether labels are those of a dotted name.
 func isLabels(labels []byte, name string) bool {
 	var room [wire.MaxName]byte
 	return string(appendDotted(room[:0], name)) == string(labels)
 }
 
-// endsIn says whether labels end in tail, itself a sequence of labels.
+// endsIn reports whether labels end in tail, itself a sequence of labels.
 func endsIn(labels, tail []byte) bool {
 	for i := 0; i < len(labels); i += int(labels[i]) + 1 {
 		if string(labels[i:]) == string(tail) {

@@ -6,15 +6,15 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// podKey is how `pods verified` finds a pod: the namespace's label and the
-// address.
+// podKey appends the key under which the index has a pod's address: the label of its
+// namespace and the address.
 func podKey(buf []byte, ns []byte, ip netip.Addr) []byte {
 	addr := ip.As16()
 	return append(append(buf, ns...), addr[:]...)
 }
 
-// putPod counts the pod before it forgets what it was before: an address that
-// it has kept is never away.
+// putPod adds the new version of a pod before it removes the old one, so that an address
+// of both never disappears.
 func (ix *Index) putPod(p *cluster.Pod) {
 	s := ix.namespace(p.Namespace)
 	if s == nil {
@@ -27,7 +27,7 @@ func (ix *Index) putPod(p *cluster.Pod) {
 		ix.addPodAddr(s, ip, 1)
 	}
 	ix.removePodAddrs(before)
-	ix.removeIfEmpty(s) // there may be no address in it
+	ix.removeIfEmpty(s) // the pod may have no address
 }
 
 func (ix *Index) deletePod(key cluster.Key) {
@@ -36,13 +36,13 @@ func (ix *Index) deletePod(key cluster.Key) {
 	ix.removePod(before)
 }
 
-// dropPod takes a pod away that is in podsBy no more; p may be nil.
+// removePod removes a pod that is no longer in podObjects; p may be nil.
 func (ix *Index) removePod(p *cluster.Pod) {
 	ix.replacePodAddrs(p, nil)
 	ix.removePodAddrs(p)
 }
 
-// forgetPod takes back what putPod has counted; p may be nil.
+// removePodAddrs undoes putPod; p may be nil.
 func (ix *Index) removePodAddrs(p *cluster.Pod) {
 	if p == nil {
 		return
@@ -54,8 +54,8 @@ func (ix *Index) removePodAddrs(p *cluster.Pod) {
 	ix.removeIfEmpty(s)
 }
 
-// countPod keeps how many pods of a namespace have an address: those in the
-// host's network share it.
+// addPodAddr counts the pods of a namespace that have an address. Pods in the host's
+// network share one.
 func (ix *Index) addPodAddr(s *namespace, ip netip.Addr, by int) {
 	key := podKey(nil, []byte(label(s.name)), ip)
 	before, n := 0, by

@@ -174,20 +174,3 @@ const (
 	fnvBasis = 2166136261
 	fnvPrime = 16777619
 )
-
-func fnv[S string | []byte](h uint32, s S) uint32 {
-	for i := range len(s) {
-		h = (h ^ uint32(s[i])) * fnvPrime
-	}
-	return h
-}
-
-// mix spreads a hash's bits over all of it. The serial is a sum of hashes, and
-// without this two that swap their last bytes would often add up to the same.
-func mix(h uint32) uint32 {
-	h ^= h >> 16
-	h *= 0x85ebca6b
-	h ^= h >> 13
-	h *= 0xc2b2ae35
-	return h ^ h>>16
-}

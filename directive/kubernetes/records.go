@@ -9,9 +9,9 @@ import (
 	"github.com/seamark/seamark/zone"
 )
 
-// A lookup is one question in one of the handler's zones. Numbers in the
-// comments below are rules of the Kubernetes DNS specification 1.1.0; M rules
-// are those of the multi-cluster one.
+// A lookup answers one query in one of the handler's zones. Numbers in the comments
+// below are sections of the Kubernetes DNS specification 1.1.0; those with an M are
+// rules of the Multi-Cluster Services specification.
 type lookup struct {
 	*Handler
 	q     *dns.Query
@@ -19,12 +19,13 @@ type lookup struct {
 	depth int // labels in front of the zone
 }
 
-// label is label i of the question, counted from the left, without its length.
+// label returns label i of the query's name, counted from the left, without its
+// length.
 func (l *lookup) label(i int) []byte {
 	return l.q.Name()[l.q.LabelOffset(i)+1 : l.q.LabelOffset(i+1)]
 }
 
-// answer finds the name, right to left, and writes its records.
+// answer finds the name and writes its records.
 func (l *lookup) answer() result {
 	switch {
 	case l.q.Type == wire.TypeAXFR || l.q.Type == wire.TypeIXFR:
@@ -36,7 +37,7 @@ func (l *lookup) answer() result {
 	}
 	last := string(l.label(l.depth - 1))
 	switch {
-	case l.depth == 1 && last == "dns": // stands between the zone and ns.dns
+	case l.depth == 1 && last == "dns": // an empty non-terminal: ns.dns is below it
 		return answered
 	case l.depth == 2 && last == "dns" && string(l.label(0)) == "ns":
 		return l.nameserver()
@@ -52,8 +53,8 @@ func (l *lookup) answer() result {
 	return nameError
 }
 
-// listed says whether there has been a list of the namespaces and of the kind,
-// or of what stands for it in a multi-cluster zone.
+// haveListed reports whether the namespaces and the objects of a kind have been
+// listed. In a multi-cluster zone it is the kind's counterpart there.
 func (l *lookup) haveListed(kind cluster.Kind) bool {
 	if l.zone.multicluster && kind == cluster.Services {
 		kind = cluster.Imports
@@ -63,8 +64,8 @@ func (l *lookup) haveListed(kind cluster.Kind) bool {
 	return l.index.haveListed(cluster.Namespaces, kind)
 }
 
-// needsEndpoints says whether the answer depends on the Service's endpoints. A
-// Service with addresses of its own can be answered without.
+// needsEndpoints reports whether the answer depends on the Service's endpoints. Names
+// of a Service with ClusterIPs do not, as a rule.
 func (e *entry) needsEndpoints(l *lookup) bool {
 	if e == nil || !e.known() || e.externalName {
 		return false
@@ -81,7 +82,7 @@ func (e *entry) needsEndpoints(l *lookup) bool {
 	return left > 0 && l.label(left - 1)[0] != '_'
 }
 
-// services answers SVC.NS.svc and what is below it.
+// services answers SVC.NS.svc and the names below it.
 func (l *lookup) services() result {
 	switch l.depth {
 	case 1:
@@ -90,7 +91,7 @@ func (l *lookup) services() result {
 		return l.namespace(l.q.Name()[l.q.LabelOffset(0):l.q.LabelOffset(1)])
 	}
 	key := l.q.Name()[l.q.LabelOffset(l.depth-3):l.q.LabelOffset(l.depth-1)]
-	whole := l.haveListed(cluster.Slices) // before the look: what is seen then is no older than the list
+	whole := l.haveListed(cluster.Slices) // before the entry is read, which is then no older than the list
 	e := l.table().Get(key)
 	if !whole && e.needsEndpoints(l) {
 		return notListed
@@ -112,7 +113,7 @@ func (l *lookup) table() *zone.Table[entry] {
 	return l.index.table(l.zone.multicluster)
 }
 
-// namespace answers for a name that is there because of what is below it.
+// namespace answers the name of a namespace, an empty non-terminal.
 func (l *lookup) namespace(label []byte) result {
 	if s := l.index.namespaces.Get(label); s != nil && s.exposed.Load() {
 		return answered
@@ -120,22 +121,22 @@ func (l *lookup) namespace(label []byte) result {
 	return nameError
 }
 
-// wants says whether the question is for this type. A question for ANY gets
-// one RRset (RFC 8482 §4.1): the first that there is.
+// wants reports whether the query's type is t. A query for ANY is answered with one
+// RRset (RFC 8482 §4.1), the first that is written.
 func (l *lookup) wants(t wire.Type) bool {
 	return l.q.Type == t || l.q.Type == wire.TypeANY && l.q.Answer.Empty()
 }
 
-// alias answers for an ExternalName (2.5): the CNAME whatever the type, and
-// what its target has for it.
+// externalName answers for an ExternalName (2.5): the CNAME for every type, and the
+// answer of its target.
 func (l *lookup) externalName(e *entry) result {
 	l.q.Answer.AppendString(wire.Answers, e.records, 1)
 	const head = len(wire.OwnerIsQuestion) + 10
 	return l.followCNAME([]byte(e.records[head:]))
 }
 
-// chase looks up the target of the CNAME that has been written, unless that is
-// all that was asked for.
+// followCNAME appends the answer of target, which the CNAME written last points to,
+// unless the query's type is CNAME or ANY.
 func (l *lookup) followCNAME(target []byte) result {
 	q := l.q
 	if q.Type == wire.TypeCNAME || q.Type == wire.TypeANY {
@@ -149,9 +150,8 @@ func (l *lookup) followCNAME(target []byte) result {
 	return answered
 }
 
-// chased adds what the target of a CNAME gave. If the target is elsewhere and
-// nobody here serves it, the CNAME is the answer; but a name of this zone that
-// nobody answers is our own failure.
+// appendTarget appends the answer of a CNAME's target. If no handler serves the
+// target, the CNAME alone is the answer; in the handler's own zones it is a failure.
 func (h *Handler) appendTarget(q, sub *dns.Query) {
 	q.AA = true
 	if !q.FollowCNAME(sub) && h.zone(sub) != nil {
@@ -159,8 +159,7 @@ func (h *Handler) appendTarget(q, sub *dns.Query) {
 	}
 }
 
-// finish makes the answer that of an authority: AA, and the zone's SOA if
-// there is nothing else in it (RFC 2308).
+// finish sets AA, and adds the zone's SOA record to an empty answer (RFC 2308).
 func (l *lookup) finish(found result) {
 	q := l.q
 	q.AA = true
@@ -172,7 +171,7 @@ func (l *lookup) finish(found result) {
 	}
 }
 
-// apex answers for the zone's own name.
+// apex answers the zone's own name.
 func (l *lookup) apex() result {
 	if l.wants(wire.TypeSOA) {
 		l.soa(wire.Answers)
@@ -186,8 +185,8 @@ func (l *lookup) apex() result {
 	return answered
 }
 
-// soa writes the zone's SOA record. The serial is a hash of the data: equal on
-// replicas that hold the same, not ordered.
+// soa writes the zone's SOA record. The serial is a hash of the objects: replicas with
+// equal objects have equal serials. It does not increase.
 func (l *lookup) soa(s wire.Section) {
 	apex := wire.QuestionPointer(l.q.LabelOffset(l.depth))
 	const rname = "\x0ahostmaster"
@@ -207,8 +206,8 @@ func (l *lookup) soa(s wire.Section) {
 	a.Count[s]++
 }
 
-// version is the TXT record that tells the schema's version (2.2, M3). Its TTL
-// is CoreDNS's.
+// version writes the TXT record with the version of the specification (2.2, M3). Its
+// TTL is CoreDNS's.
 func (l *lookup) version() result {
 	if l.wants(wire.TypeTXT) {
 		text := "1.1.0"
@@ -223,8 +222,7 @@ func (l *lookup) version() result {
 	return answered
 }
 
-// podNames answers IP-WITH-DASHES.NS.pod. The specification does not know
-// them.
+// podNames answers IP-WITH-DASHES.NS.pod, as CoreDNS does.
 func (l *lookup) podNames() result {
 	if l.depth == 1 {
 		return answered
@@ -256,8 +254,7 @@ func (l *lookup) podNames() result {
 	return answered
 }
 
-// address writes one A or AAAA record of the question's name, if it is asked
-// for.
+// address writes an address record of the query's name if its type matches.
 func (l *lookup) address(ip netip.Addr) {
 	if l.wants(familyOf(ip)) {
 		a := &l.q.Answer
@@ -273,19 +270,19 @@ func familyOf(ip netip.Addr) wire.Type {
 	return wire.TypeAAAA
 }
 
-// reverseName answers below in-addr.arpa and ip6.arpa (2.3.3, 2.4.3): the
-// Service whose ClusterIP it is, or else every endpoint that has the address.
+// reverseName answers below in-addr.arpa and ip6.arpa (2.3.3, 2.4.3): the Service that
+// has the ClusterIP, or else every endpoint that has the address.
 func (l *lookup) reverseName() result {
 	b, ok := parseReverse(l.q.Name(), l.q.Labels(), l.q.LabelOffset)
 	if !ok || l.primary == "" {
 		return nameError
 	}
 	found := nameError
-	whole := l.haveListed(cluster.Slices) // before the look, as in services
+	whole := l.haveListed(cluster.Slices) // before the index is read, as in services
 	ip := b.ip()
 	for near := l.index.reverse.within(&b); near.advance(); {
 		if l.q.ExceedsLimit() {
-			return found // what is missing shows when the message is cut
+			return found // the cut sets TC
 		}
 		e := l.index.services.Get([]byte(near.service.labels))
 		if !e.visible() {
@@ -298,7 +295,7 @@ func (l *lookup) reverseName() result {
 			return answered
 		}
 		if e.has(ip) {
-			l.q.Answer.Clear() // endpoints do not count beside a ClusterIP
+			l.q.Answer.Clear() // a ClusterIP takes precedence over endpoints
 			l.writePTR(e, nil)
 			return answered
 		}
@@ -317,16 +314,16 @@ func (l *lookup) reverseName() result {
 		}
 	}
 	if !whole {
-		return notListed // any endpoint may have the address, or one below
+		return notListed // an endpoint that is not listed yet may have the address
 	}
 	return found
 }
 
-// pointTo writes the PTR record of a Service or of one of its endpoints.
+// writePTR writes the PTR record of a Service, or of one of its endpoints.
 func (l *lookup) writePTR(e *entry, ep *cluster.Endpoint) { l.writePTRTo(e.key.labels, "\x03svc", ep) }
 
-// pointAt writes a PTR record to labels in front of the primary zone, or to an
-// endpoint below them.
+// writePTRTo writes a PTR record to labels in front of the primary zone, or to an
+// endpoint below these.
 func (l *lookup) writePTRTo(key, kind string, ep *cluster.Endpoint) {
 	if l.q.Type != wire.TypePTR && l.q.Type != wire.TypeANY {
 		return
@@ -339,7 +336,7 @@ func (l *lookup) writePTRTo(key, kind string, ep *cluster.Endpoint) {
 		a.Buf = l.appendLabel(a.Buf, *ep)
 	}
 	a.Buf = append(append(append(a.Buf, key...), kind...), l.primary...)
-	if len(a.Buf)-at > wire.MaxName { // nobody can have that name
+	if len(a.Buf)-at > wire.MaxName { // such a name cannot exist
 		a.Buf = a.Buf[:start]
 		return
 	}

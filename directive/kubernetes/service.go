@@ -5,163 +5,20 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/wire"
 )
 
-// A service is a lookup that has come to an entry which is no alias.
+// A serviceLookup answers a query for a name at or below a Service's.
 type serviceLookup struct {
 	*lookup
 	entry  *entry
-	prefix int    // labels in front of the Service's
-	name   []byte // of the Service, where that is not what the question ends in: it has wildcards
-}
-
-// A selection selects endpoints: those of one cluster, with one label, in one
-// zone. What is nil selects all.
-type selection struct {
-	clusterIPs bool       // the Service's own addresses instead
-	portless   bool       // SRV records have port zero
-	anyForm    bool       // label may be any of a hostname, an address and a hash
-	hashed     bool       // label may be a hash, which is
-	hash       uint32     // this one
-	label      []byte     // an endpoint's label, without its length
-	addr       netip.Addr // that it is made of, if it is
-	cluster    []byte     // labels of a cluster's id
-	zone       []byte     // labels of a topology zone
-	port       []byte     // name of a port, without the underscore
-	protocol   []byte
-}
-
-// mayPick says whether any endpoint of the kin may be selected.
-func (sel *selection) mayMatch(of *portSet) bool {
-	return (sel.protocol == nil || of.has(sel)) && (sel.cluster == nil || isLabels(sel.cluster, of.cluster))
-}
-
-// picks says whether this one of them is.
-func (sel *selection) matches(ep *cluster.Endpoint) bool {
-	switch {
-	case sel.zone != nil && !isLabels(sel.zone, ep.Zone):
-		return false
-	case sel.label == nil:
-		return true
-	case ep.Hostname != "" && string(sel.label) == ep.Hostname:
-		return true
-	case ep.Hostname != "" && !sel.anyForm:
-		return false
-	}
-	return sel.addr == ep.Addr || sel.hashed && sel.hash == hashOf(ep.Addr)
-}
-
-// picksOwn says whether one of the Service's own addresses is selected.
-func (sel *selection) matchesClusterIP(ip netip.Addr) bool {
-	return !sel.hashed || sel.hash == hashOf(ip)
-}
-
-// A walk goes over the endpoints that a selection selects. The addresses behind
-// one label come one after the other. It is no iterator function, since that
-// would be allocated for each query.
-type endpointCursor struct {
-	sel       selection
-	notReady  bool // those that are not ready too
-	parts     []part
-	part      *part             // at hand
-	endpoints cluster.Endpoints // of the part
-	ports     *portSet          // of the part
-	ep        cluster.Endpoint
-	left      uint32    // endpoints of the part that are served and have not been read
-	family    wire.Type // if it is not 0, parts of the other family are left out
-	oneFamily bool      // the endpoints of each part have one family
-	oneLabel  bool      // only one endpoint of each part is wanted
-	numbers   []uint32  // of the parts that have the port; nil is any
-}
-
-func (e *entry) endpoints(sel selection) endpointCursor {
-	c := endpointCursor{sel: sel, notReady: e.publishNotReady, parts: e.parts}
-	if e.table != nil {
-		c.parts, c.oneFamily = e.table.find(&sel, e.parts)
-		c.numbers = e.table.numbersOf(&sel)
-	}
-	return c
-}
-
-// targets returns a cursor over the endpoints that sel selects, of which those with
-// one label may be left out but for the first one.
-func (e *entry) targetsOf(sel selection) endpointCursor {
-	c := e.endpoints(sel)
-	c.oneLabel = sel.label != nil && !sel.anyForm
-	switch m := e.merged(); {
-	case m == nil || sel.label != nil:
-	case sel.zone == nil:
-		c.parts, c.oneFamily = m.targets, false
-	case e.table.byZone != nil:
-		c.parts, c.oneFamily = e.table.byZone[string(sel.zone)].targets, false
-	}
-	return c
+	prefix int    // labels in front of the Service's name
+	name   []byte // the Service's name if it differs from the query's: with wildcards
 }
 
 func (s *serviceLookup) endpoints(sel *selection) endpointCursor { return s.entry.endpoints(*sel) }
 
-// next moves to the next endpoint, if there is one.
-func (w *endpointCursor) next() bool {
-	for !w.nextInPart() {
-		if !w.nextPart() {
-			return false
-		}
-	}
-	return true
-}
-
-// nextPart moves to the next part that may have a selected endpoint, in front of
-// its first one.
-func (w *endpointCursor) nextPart() bool {
-	for len(w.parts) > 0 {
-		var p *part
-		switch {
-		case w.numbers == nil:
-			p, w.parts = &w.parts[0], w.parts[1:]
-		case len(w.numbers) == 0:
-			return false
-		default:
-			p, w.numbers = &w.parts[w.numbers[0]], w.numbers[1:]
-		}
-		if p.served == 0 || !w.sel.mayMatch(p.ports) {
-			continue
-		}
-		w.part, w.ports, w.endpoints, w.left = p, p.ports, p.endpoints(), p.served
-		if w.family != 0 && w.oneFamily {
-			if w.endpoints.Next(&w.ep); familyOf(w.ep.Addr) != w.family {
-				continue
-			}
-		}
-		return true
-	}
-	return false
-}
-
-// nextInPart moves to the part's next endpoint, if there is one.
-func (w *endpointCursor) nextInPart() bool {
-	for {
-		if w.sel.addr.Is4() {
-			w.endpoints = w.endpoints.From(w.sel.addr.As4())
-		}
-		if len(w.endpoints) == 0 || w.left == 0 {
-			return false
-		}
-		w.endpoints = w.endpoints.Next(&w.ep)
-		if !w.ep.Ready && !w.notReady {
-			continue
-		}
-		if w.left--; w.sel.matches(&w.ep) {
-			if w.oneLabel {
-				w.left = 0
-			}
-			return true
-		}
-	}
-}
-
-// answer looks at the labels in front of the Service's name:
+// answer answers by the labels in front of the Service's name:
 //
 //	(none)                    the Service
 //	EP                        one endpoint
@@ -169,7 +26,7 @@ func (w *endpointCursor) nextInPart() bool {
 //	LABEL._PORT._PROTO        one port of one endpoint or ClusterIP (compatible kube-dns)
 //	EP.CLUSTER…               one endpoint of one cluster (M9)
 //	ZONE….pin._zone           endpoints in a topology zone (option zonal)
-//	ZONE….prefer._zone        those, or all if there are none
+//	ZONE….prefer._zone        the same, or all if there are none
 func (s *serviceLookup) answer() result {
 	last := s.prefix - 1
 	switch {
@@ -195,9 +52,9 @@ func (s *serviceLookup) answer() result {
 	return nameError
 }
 
-// self answers for the Service's own name (2.3.1, 2.4.1). As in CoreDNS it has
-// a SRV record for every port, named or not; or as in kube-dns one for every
-// address, without a port.
+// serviceName answers the Service's own name (2.3.1, 2.4.1). As in CoreDNS it has a SRV
+// record for every port, named or not; with compatible kube-dns one for every address,
+// without a port.
 func (s *serviceLookup) serviceName() result {
 	s.writeServiceAddrs()
 	if s.wants(wire.TypeSRV) {
@@ -206,7 +63,7 @@ func (s *serviceLookup) serviceName() result {
 	return answered
 }
 
-// own writes the Service's addresses.
+// writeServiceAddrs writes the Service's addresses.
 func (s *serviceLookup) writeServiceAddrs() {
 	if s.wants(wire.TypeA) {
 		if s.entry.inParts {
@@ -224,14 +81,14 @@ func (s *serviceLookup) writeServiceAddrs() {
 	}
 }
 
-// packed copies records of one size, but no more than fit the reply: whether
-// some are lost shows when it is cut.
+// writeRecords copies records of one size, hardly more than fit the reply. The cut sets
+// TC.
 func (s *serviceLookup) writeRecords(records string, size int) {
 	n := min(len(records)/size, s.q.SizeLimit()/size+1)
 	s.q.Answer.AppendString(wire.Answers, records[:n*size], n)
 }
 
-// gather is packed for records that are spread over the parts.
+// writePartRecords is writeRecords for the records of all parts.
 func (s *serviceLookup) writePartRecords(size int, of func(*part) string) {
 	for i := range s.entry.parts {
 		if len(s.q.Answer.Buf) > s.q.SizeLimit() {
@@ -241,8 +98,8 @@ func (s *serviceLookup) writePartRecords(size int, of func(*part) string) {
 	}
 }
 
-// port answers _PORT._PROTO (2.3.2, 2.4.2), and the name between it and the
-// Service. As in CoreDNS it has addresses too.
+// portName answers _PORT._PROTO (2.3.2, 2.4.2), and _PROTO, an empty non-terminal. As in
+// CoreDNS it has addresses, too.
 func (s *serviceLookup) portName() result {
 	sel := selection{protocol: s.label(s.prefix - 1)[1:]}
 	if s.kubeDNS && s.prefix == 3 {
@@ -274,9 +131,8 @@ func (s *serviceLookup) portName() result {
 	return nameError
 }
 
-// clusterEndpoint answers EP.CLUSTER in a multi-cluster zone. A cluster's id
-// may have several labels; a name between EP and the Service is one that others
-// are below, and has no records (M7).
+// clusterEndpoint answers EP.CLUSTER in a multi-cluster zone. A cluster's ID may have
+// several labels. A name between EP and the Service is an empty non-terminal (M7).
 func (s *serviceLookup) clusterEndpoint() result {
 	name := s.q.Name()
 	end := s.q.LabelOffset(s.prefix)
@@ -294,8 +150,8 @@ func (s *serviceLookup) clusterEndpoint() result {
 	return nameError
 }
 
-// inZone answers the names of topology zones, and those between them and the
-// Service.
+// zoneName answers the names of topology zones, and the empty non-terminals between
+// them and the Service.
 func (s *serviceLookup) zoneName() result {
 	if s.prefix == 1 {
 		return answered
@@ -311,17 +167,14 @@ func (s *serviceLookup) zoneName() result {
 	if s.endpointsName(&sel) == answered {
 		return answered
 	}
-	if s.entry.hasZone(sel.zone) {
-		return answered
+	if how == "pin" || s.entry.hasZone(sel.zone) {
+		return answered // a zone may lose its endpoints for a while
 	}
-	if how == "prefer" {
-		return s.endpointsName(&selection{})
-	}
-	return nameError
+	return s.endpointsName(&selection{})
 }
 
-// selected answers with the addresses and SRV records of the endpoints that
-// sel selects. The name exists if there are any.
+// endpointsName answers with the addresses and SRV records of the selected endpoints.
+// The name exists if there are any.
 func (s *serviceLookup) endpointsName(sel *selection) result {
 	if some := s.endpoints(sel); !some.next() {
 		return nameError
@@ -337,10 +190,10 @@ func (s *serviceLookup) endpointsName(sel *selection) result {
 	return answered
 }
 
-// addresses writes the records of one family, each address once.
+// writeAddrs writes the records of one family, each address once.
 func (s *serviceLookup) writeAddrs(sel *selection, t wire.Type) {
 	a := &s.q.Answer
-	var written map[netip.Addr]struct{} // made only where an address may come again
+	var written map[netip.Addr]struct{} // made only where an address may occur twice
 	if m := s.entry.merged(); m != nil && m.sharedAddrs && (s.entry.headless || s.kubeDNS) && (sel.label == nil || s.kubeDNS) {
 		written = map[netip.Addr]struct{}{}
 	}
@@ -361,14 +214,14 @@ func (s *serviceLookup) writeAddrs(sel *selection, t wire.Type) {
 			written[ep.Addr] = struct{}{}
 		}
 		if len(a.Buf) > s.q.SizeLimit() {
-			return // what is missing shows when the message is cut
+			return // the cut sets TC
 		}
 		a.Buf = wire.AppendAddress(a.Buf, wire.OwnerIsQuestion, s.ttl, ep.Addr)
 		a.Count[wire.Answers]++
 	}
 }
 
-// writePartAddrs writes the records of the cursor's family that the parts have.
+// writePartAddrs copies the parts' records of the cursor's family.
 func (s *serviceLookup) writePartAddrs(w *endpointCursor, written map[netip.Addr]struct{}) {
 	a := &s.q.Answer
 	for w.nextPart() {
@@ -396,7 +249,7 @@ func (s *serviceLookup) writePartAddrs(w *endpointCursor, written map[netip.Addr
 	}
 }
 
-// once gives each of a few addresses once.
+// once returns each of a few addresses once.
 func once(ips []netip.Addr) iter.Seq[netip.Addr] {
 	return func(yield func(netip.Addr) bool) {
 		for i, ip := range ips {

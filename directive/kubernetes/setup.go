@@ -16,109 +16,84 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// Setup reads the directive
+// Setup sets up the kubernetes directive, which answers names of a cluster's Services
+// and Pods.
 //
 //	kubernetes [ZONES…] {
 //	    endpoint URL                       # an API server; http:// may be a kubectl proxy
 //	    tls CERT KEY CA                    # files, for endpoint
-//	    kubeconfig FILE [CONTEXT]          # wins over endpoint
+//	    kubeconfig FILE [CONTEXT]          # takes precedence over endpoint
 //	    manifests DIR                      # a folder of YAML and JSON instead of a cluster
 //	    namespaces NAMESPACE…              # only these
 //	    namespace_labels EXPRESSION        # only namespaces with these labels
 //	    labels EXPRESSION                  # only Services, EndpointSlices and Pods with these
-//	    pods disabled|insecure|verified    # names of pods by their address; disabled
-//	    endpoint_pod_names                 # an endpoint without hostname is called like its pod
+//	    pods disabled|insecure|verified    # names of Pods by their addresses; disabled
+//	    endpoint_pod_names                 # an endpoint without hostname has its Pod's name
 //	    ttl SECONDS                        # 0 to 3600; 5
 //	    noendpoints                        # do not watch EndpointSlices
-//	    fallthrough [ZONES…]               # names that do not exist are asked of the next handler
-//	    ignore empty_service               # a ClusterIP Service without ready endpoints has no name
-//	    multicluster [ZONES…]              # those of the zones that hold ServiceImports; clusterset.local
+//	    fallthrough [ZONES…]               # the next handler answers names that do not exist
+//	    ignore empty_service               # a Service with ClusterIPs needs a ready endpoint to have a name
+//	    multicluster [ZONES…]              # the zones that hold ServiceImports; clusterset.local
 //	    zonal                              # names for the endpoints of one topology zone
-//	    compatible kube-dns                # SRV records, endpoint labels and names below Services as kube-dns gives them
-//	    wildcards                          # a label * stands for any
-//	    startup_timeout DURATION           # how long a reload waits for new data before it fails; 5s
+//	    compatible kube-dns                # SRV records, endpoint labels and names below Services as in kube-dns
+//	    wildcards                          # the label * matches any
+//	    startup_timeout DURATION           # a reload fails if it has no data after that time; 5s
 //	    apiserver_qps N
 //	    apiserver_burst N
 //	    apiserver_max_inflight N
 //	}
 //
-// It can stand once in a server block. Without ZONES it serves the block's own;
-// at least one must not be a reverse zone, and the first of those is the one
-// that reverse names point to. Reverse zones may be given as CIDRs.
+// Use it once in a server block. Without ZONES it serves the zones of the block. At least
+// one must not be a reverse zone; PTR records point to names in the first of those. You
+// may write reverse zones as CIDRs.
 //
-// The names in a ZONE, with the TTL of the option ttl:
+// # Names
+//
+// These are the names in a ZONE. Their TTL is that of the option ttl.
 //
 //	SVC.NS.svc                      A, AAAA: the ClusterIPs, or the ready endpoints of a headless Service
 //	                                CNAME: the target of an ExternalName, with the target's own answer
 //	                                SRV: every port, named or not
 //	_PORT._PROTO.SVC.NS.svc         SRV: a named port; A, AAAA as above
-//	EP.SVC.NS.svc                   A, AAAA, SRV: one ready endpoint; EP is its hostname, its pod's name
+//	EP.SVC.NS.svc                   A, AAAA, SRV: one ready endpoint; EP is its hostname, its Pod's name
 //	                                (endpoint_pod_names), or its address with dashes
-//	EP.CLUSTER.SVC.NS.svc           likewise, in a zone of multicluster
+//	EP.CLUSTER.SVC.NS.svc           the same in a zone of multicluster
 //	TOPOLOGY.pin._zone.SVC.NS.svc   endpoints of a headless Service in one topology zone (zonal);
-//	                                prefer in place of pin: all endpoints, if there are none there
+//	                                with prefer instead of pin all endpoints if the zone has none
 //	10-1-2-3.NS.pod                 A, AAAA: the address itself (pods insecure, verified)
 //	dns-version                     TXT: the version of the specification, TTL 28800
 //	ns.dns                          A, AAAA: the addresses of this server
 //	(the zone)                      SOA, NS
 //
-// A reverse name has the PTR record of the Service whose ClusterIP it is, or
-// else one for each endpoint that has the address. AXFR and IXFR are refused.
+// A reverse name has the PTR record of the Service that has the ClusterIP, or else one for
+// each endpoint that has the address. The NS record names the Service kube-dns in
+// kube-system; without it, the Services that have this server as an endpoint; without
+// these ns.dns. Zone transfers (AXFR, IXFR) are refused.
 //
-// compatible kube-dns is for clients that rely on what kube-dns says where the
-// specification is silent. The label of an endpoint without hostname is then the
-// hash that kube-dns makes of its address, up to 16 digits, in SRV and PTR records;
-// EP in a question may be that, the address with dashes or the hostname, of any
-// endpoint. SRV records have priority 10 and weight 100/n without remainder (0
-// from 101 on), n being the number of addresses times that of ports. The names
-// that are different or new:
+// # Until the data is complete
 //
-//	SVC.NS.svc                      SRV: port 0 at HASH.SVC.NS.svc for each ClusterIP, at EP.SVC.NS.svc for each endpoint
-//	HASH.SVC.NS.svc                 A, AAAA, SRV: the ClusterIP with that hash; SRV has port 0
-//	EP.SVC.NS.svc                   SRV: port 0 at the endpoint's own label
-//	HASH._PORT._PROTO.SVC.NS.svc    A, AAAA, SRV: the port of that ClusterIP; the hash is the address's
-//	EP._PORT._PROTO.SVC.NS.svc      A, AAAA, SRV: the port of that endpoint
+// Until every kind of object has been listed once, ready reports false. A name is then
+// answered with SERVFAIL, and not passed to the next handler, if objects that are not
+// listed yet may decide its answer: before Namespaces and Services are listed that is every
+// name, before EndpointSlices it is names that depend on endpoints. Later the last known
+// state is served while the API server is away. A missing kubeconfig or permission is
+// logged once and tried again.
 //
-// The specification counts all the same where kube-dns fails it: several
-// addresses with one hostname are all answered, endpoints without hostname have
-// PTR records, and ANY is answered. An ExternalName that is an address has no name,
-// as without the option. kube-dns's TTL is 30: say ttl 30.
+// # Manifests
 //
-// wildcards lets a label * of a question in a zone with Services stand for any
-// label in its place, but not for one that begins with an underscore: *.NS.svc,
-// SVC.*.svc, SVC.NS.*, EP.*.NS.svc, _http._tcp.*.NS.svc and so on, and
-// 10-1-2-3.*.pod. The answer is the addresses or SRV records of all Services and
-// endpoints that match, each once, under the name that was asked for; if there
-// are more than fit, some of them. In front of a Service with ClusterIPs * stands
-// for these, in front of a headless one for its endpoints. Names of topology zones
-// do not go with it. A CNAME cannot stand beside other records: an ExternalName
-// is answered only if nothing else matches, and of several the first in the order
-// of their names. Where nothing matches it is NXDOMAIN. Questions in which * is a
-// Service or a namespace wait for a walk over all of them, on half of the processors
-// at most.
+// manifests DIR reads every .yaml, .yml and .json file below DIR, with several documents
+// and Lists, and follows changes. A namespace exists if any object is in it. Endpoints
+// become EndpointSlices. A Service with a selector and without slices gets the Pods that it
+// selects as endpoints. A Service without its ClusterIP gets one from 10.96.0.0/16, always
+// the same, which is logged. A file with an error keeps its last valid content.
 //
-// Until everything has been listed once ready says no, and a name whose answer
-// depends on what is still to come is answered SERVFAIL and does not fall
-// through: every name, before Namespaces and Services have come; what endpoints
-// decide, before EndpointSlices have. From then on the last known state is
-// served while the API server is away. What is missing or
-// forbidden (a kubeconfig, a verb on a resource) is said once in the log and
-// tried again.
+// Use JSON for a large cluster: kubectl get namespaces,services,endpointslices -A -o json
+// writes a List, whose items are decoded one by one. 10,000 Services with 150,000
+// endpoints (112 MB) need 55 MB of memory and 6 s of CPU time; a YAML file of them needs
+// about 180 MB and 9 s. A YAML file may have up to 64 MB, a JSON file 1 GB.
 //
-// manifests DIR takes every .yaml, .yml and .json file below DIR, with several
-// documents and Lists, and follows changes. A namespace exists if any object is
-// in it. Endpoints become EndpointSlices; a Service with a selector and no
-// slices gets them from the Pods that it selects; a ClusterIP that is missing is
-// chosen from 10.96.0.0/16, the same one each time, and shown in the log. A
-// file that cannot be read keeps its last good version.
-// Use JSON for a large cluster: kubectl get
-// namespaces,services,endpointslices -A -o json writes a List, whose items are
-// decoded one by one. 10,000 Services with 150,000 endpoints (112 MB) need 55 MB
-// of memory and 6 s of processor time; a YAML file of them needs about 180 MB and
-// 9 s. A YAML file may have up to 64 MB, a JSON file 1 GB.
-//
-// pods verified watches all Pods; nothing else does. Selectors are the API's:
-// "tier in (front, back), !internal".
+// pods verified watches all Pods; other options do not. EXPRESSION is a label selector as
+// in the API: "tier in (front, back), !internal".
 //
 //	.:1053 {
 //	    kubernetes cluster.local 10.96.0.0/16 10.244.0.0/16 {
@@ -128,33 +103,73 @@ import (
 //	    }
 //	}
 //
-// With the metadata directive other directives know of a query, as
-// kubernetes/KEY, the parts of its name, which may be empty: kind (svc or pod),
-// namespace, service (for a pod its label), endpoint, port-name and protocol
-// (without underscores), cluster (multicluster) and zone (zonal); or parse-error,
-// for a name that is not built like one of the above. With pods verified they
-// know the client too, if its address is that of one pod alone and not its
-// node's: client-namespace, client-pod-name and client-label/LABEL. This, and
-// autopath @kubernetes, keeps 100 bytes for each address of a pod; metadata and
-// pods verified together keep the labels of every pod.
+// # compatible kube-dns
 //
-// Metrics: seamark_kubernetes_data_age_seconds, _events_total, _relists_total
-// and _watch_errors_total, each by resource;
-// coredns_kubernetes_dns_programming_duration_seconds{service_kind}, from a
-// change of endpoints, as endpoints.kubernetes.io/last-change-trigger-time on an
-// EndpointSlice tells it, until it is answered (service_kind is cluster_ip,
-// headless_with_selector or headless_without_selector; lists do not count); and
-// of requests to the API server
+// Use compatible kube-dns for clients that depend on kube-dns where the specification
+// leaves a choice. The label of an endpoint without hostname is then the hash that kube-dns
+// makes of its address, up to 16 digits, in SRV and PTR records. In a query EP may be the
+// hash, the address with dashes or the hostname. SRV records have priority 10 and weight
+// 100/n, rounded down, where n is the number of addresses times the number of ports. These
+// names differ or are new:
+//
+//	SVC.NS.svc                      SRV: port 0 at HASH.SVC.NS.svc for each ClusterIP, at EP.SVC.NS.svc for each endpoint
+//	HASH.SVC.NS.svc                 A, AAAA, SRV: the ClusterIP with that hash; SRV has port 0
+//	EP.SVC.NS.svc                   SRV: port 0 at the endpoint's own label
+//	HASH._PORT._PROTO.SVC.NS.svc    A, AAAA, SRV: the port of that ClusterIP; the hash is the address's
+//	EP._PORT._PROTO.SVC.NS.svc      A, AAAA, SRV: the port of that endpoint
+//
+// Where kube-dns violates the specification, the specification applies: all addresses of a
+// hostname are answered, endpoints without hostname have PTR records, and ANY is answered.
+// An ExternalName that is an address has no name, as without the option. To have kube-dns's
+// TTL write ttl 30.
+//
+// # wildcards
+//
+// With wildcards a label * in a query matches any label in its place that does not begin
+// with an underscore: *.NS.svc, SVC.*.svc, SVC.NS.*, EP.*.NS.svc, _http._tcp.*.NS.svc and
+// 10-1-2-3.*.pod. The answer has the addresses or SRV records of all Services and endpoints
+// that match, each once, with the query's name as the owner. If they do not fit it has some
+// of them. In front of a Service with ClusterIPs * matches these, in front of a headless
+// one its endpoints. Names of topology zones have no wildcards. An ExternalName is answered
+// only if nothing else matches, since a CNAME excludes other records; of several the first
+// by name. If nothing matches the answer is NXDOMAIN. Queries with * as a Service or a
+// namespace scan all Services, on half of the processors at most.
+//
+// # Limits
+//
+// An answer costs as much CPU time as its reply is large, whatever an object holds. Where
+// slices of one Service share endpoints, their ports are merged up to 65,536 in all; further
+// ports of such an endpoint are left out.
+//
+// # Metadata
+//
+// With the metadata directive other directives know the parts of a query's name as
+// kubernetes/KEY: kind (svc or pod), namespace, service (for a Pod its label), endpoint,
+// port-name and protocol (without underscores), cluster (multicluster) and zone (zonal).
+// Any may be empty. parse-error is set for other names. With pods verified they also know
+// the client, if its address belongs to one Pod only and not to the node:
+// client-namespace, client-pod-name and client-label/LABEL. This, and autopath
+// @kubernetes, costs 100 bytes for each address of a Pod. metadata and pods verified
+// together keep the labels of every Pod.
+//
+// # Metrics
+//
+// seamark_kubernetes_data_age_seconds, _events_total, _relists_total and
+// _watch_errors_total, each by resource.
+// coredns_kubernetes_dns_programming_duration_seconds{service_kind} is the time from a
+// change of endpoints (endpoints.kubernetes.io/last-change-trigger-time of the
+// EndpointSlice) until it is answered. service_kind is cluster_ip, headless_with_selector
+// or headless_without_selector; lists are not observed.
 // coredns_kubernetes_rest_client_request_duration_seconds{verb,host},
-// _rate_limiter_duration_seconds{verb,host}, the wait for apiserver_qps, and
-// _requests_total{method,code,host}. A watch counts when its answer begins.
+// _rate_limiter_duration_seconds{verb,host} (the wait for apiserver_qps) and
+// _requests_total{method,code,host} are about requests to the API server. A watch is
+// observed when its response begins.
 //
-// Same as CoreDNS: options, defaults, metrics and metadata. Differs: answers, where
-// the specification or an RFC asks for others; each is in
-// docs/reference/differences.md. Ours: manifests, compatible kube-dns, and
-// wildcards, which CoreDNS had before 1.9; any is no wildcard, as in kube-dns.
-// Differs from kube-dns: there *.NS.svc has the ExternalNames of the namespace
-// alone.
+// Same as CoreDNS: options, defaults, metrics and metadata. Differs: answers for which the
+// specification or an RFC requires others; each is in docs/reference/differences.md. Ours:
+// manifests, compatible kube-dns, and wildcards, which CoreDNS had before 1.9 (any is not a
+// wildcard, as in kube-dns). Differs from kube-dns: there *.NS.svc has the ExternalNames of
+// the namespace only.
 func Setup(b *config.Block, uses []corefile.Directive) error {
 	if err := config.Once(uses); err != nil {
 		return err
@@ -163,12 +178,12 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	zones, errZones := b.ZonesOr(d)
 	o := options{ttl: 5, startupTimeout: 5 * time.Second}
 	h := new(Handler)
-	errs := []error{errZones, o.read(b, d, h)}
+	errs := []error{errZones, o.read(b, d, zones, h)}
 	if errZones == nil {
 		errs = append(errs, h.setZones(d, zones, o.multicluster))
 	}
 	o.Multicluster = len(o.multicluster) > 0
-	if errs[1] == nil { // else what is missing may be what could not be read
+	if errs[1] == nil { // the missing zone may be in an option that failed
 		errs = append(errs, each(d, o.Options.Check()))
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -187,7 +202,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	return nil
 }
 
-// each puts the directive's position before every error that is joined in err.
+// each adds the directive's position to every error that is joined in err.
 func each(d corefile.Directive, err error) error {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
@@ -200,25 +215,25 @@ func each(d corefile.Directive, err error) error {
 	return errors.Join(errs...)
 }
 
-// options are a directive's, as far as they are not the handler's own.
+// options are the directive's options that are not fields of the handler.
 type options struct {
 	cluster.Options
 	ttl            int
 	ignoreEmpty    bool
 	multicluster   []wire.Name
 	startupTimeout time.Duration
-	podsByAddr     bool // somebody asks for pods by their address
+	podsByAddr     bool // another directive finds pods by address
 	k8sExternal    externalSettings
 }
 
-func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error {
+func (o *options) read(b *config.Block, d corefile.Directive, zones []wire.Name, h *Handler) error {
 	var mode, ignored, compatible string
 	var qps float64
 	err := d.Options(
 		corefile.Option{Name: "endpoint", Min: 1, Max: -1, Set: nonEmpty(func(e corefile.Directive) error {
 			o.Endpoint = e.Args[0].Text
 			if len(e.Args) > 1 {
-				b.Log.Warn("kubernetes: endpoint: only the first URL is used, as in CoreDNS", "url", o.Endpoint)
+				b.Log.Warn("kubernetes: ignoring all URLs of endpoint but the first", "url", o.Endpoint)
 			}
 			return nil
 		})},
@@ -247,10 +262,17 @@ func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error 
 		h.fallThrough.Option(),
 		corefile.Option{Name: "upstream", Removed: "removed in CoreDNS 1.7"},
 		corefile.Option{Name: "resyncperiod", Removed: "removed in CoreDNS 1.7"},
-		corefile.Option{Name: "ignore", Min: 1, Max: 1, Set: corefile.OneOf(&ignored, "empty_service")},
+		corefile.Option{Name: "ignore", Min: 1, Max: -1, Set: func(e corefile.Directive) error {
+			e.Args = e.Args[:1] // CoreDNS accepts more
+			return corefile.OneOf(&ignored, "empty_service")(e)
+		}},
 		corefile.Option{Name: "multicluster", Max: -1, Set: func(e corefile.Directive) (err error) {
 			if len(e.Args) == 0 {
-				o.multicluster = []wire.Name{clusterset}
+				if slices.Contains(zones, clusterset) {
+					o.multicluster = []wire.Name{clusterset}
+				} else {
+					b.Log.Warn("kubernetes: ignoring multicluster, since clusterset.local is not a zone of the directive")
+				}
 				return nil
 			}
 			o.multicluster, err = config.ParseZones(e.Path, e.Args)
@@ -279,7 +301,7 @@ func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error 
 	return err
 }
 
-// clusterset is the zone of the multi-cluster specification (M1).
+// clusterset is the zone of the Multi-Cluster Services specification (M1).
 const clusterset wire.Name = "\x0aclusterset\x05local\x00"
 
 func words(s *string) func(corefile.Directive) error {
@@ -289,8 +311,8 @@ func words(s *string) func(corefile.Directive) error {
 	})
 }
 
-// given refuses empty arguments: the name of a variable that is not set would
-// take away what limits a server to some namespaces or Services.
+// nonEmpty rejects empty arguments: a variable that is not set would remove the limits on
+// namespaces or Services.
 func nonEmpty(set func(corefile.Directive) error) func(corefile.Directive) error {
 	return func(e corefile.Directive) error {
 		if slices.Contains(e.Words(), "") {
@@ -300,7 +322,7 @@ func nonEmpty(set func(corefile.Directive) error) func(corefile.Directive) error
 	}
 }
 
-// serve gives h its zones.
+// setZones sets the zones of h.
 func (h *Handler) setZones(d corefile.Directive, zones, multicluster []wire.Name) error {
 	var errs []error
 	for _, z := range multicluster {
@@ -325,7 +347,8 @@ func (h *Handler) setZones(d corefile.Directive, zones, multicluster []wire.Name
 	return errors.Join(errs...)
 }
 
-// running is a watched cluster: it outlives reloads that do not change it.
+// A watchedCluster is a watch and its index. It survives reloads that do not change its
+// options.
 type watchedCluster struct {
 	*Index
 	cancel context.CancelFunc
@@ -338,8 +361,8 @@ func (r *watchedCluster) Stop() {
 	r.tasks.Wait()
 }
 
-// start watches the cluster, unless the old plan does already. A reload waits
-// for the data and fails without it; a first start serves at once.
+// start watches the cluster. It keeps the watch of the old plan if there is one. A reload
+// waits for the objects and fails without them; a first start serves at once.
 func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, h *Handler) error {
 	type key struct {
 		cluster.Options
@@ -364,38 +387,37 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 	if !s.Reload || !made {
 		return nil
 	}
-	// The old plan serves what it knows meanwhile, and goes on if this one has
-	// nothing to put in its place.
+	// The old plan serves meanwhile, and stays if this one fails.
 	timeout := time.NewTimer(o.startupTimeout)
 	defer timeout.Stop()
 	select {
 	case <-h.index.synced:
 		return nil
 	case <-timeout.C:
-		return d.Errorf("the cluster's data did not come within %v (startup_timeout): no list of %s yet", o.startupTimeout, h.index.unlisted())
+		return d.Errorf("waiting for objects: no list of %[2]s within %[1]v (startup_timeout)", o.startupTimeout, h.index.unlisted())
 	case <-s.Context.Done():
 		return s.Context.Err()
 	}
 }
 
-// report says in the log when the data has come, and when it does not.
+// logSync logs when all objects are listed, and once when they are late.
 func (o *options) logSync(ctx context.Context, log *slog.Logger, zones string, ix *Index) {
 	timeout := time.NewTimer(o.startupTimeout)
 	defer timeout.Stop()
 	for {
 		select {
 		case <-ix.synced:
-			log.Info("kubernetes: the cluster's data is complete", "zones", zones)
+			log.Info("kubernetes: received all objects", "zones", zones)
 			return
 		case <-timeout.C:
-			log.Warn("kubernetes: still without the cluster's data: names that depend on what is missing are answered SERVFAIL", "zones", zones, "missing", ix.unlisted())
+			log.Warn("kubernetes: objects not received yet, answering SERVFAIL for names that depend on them", "zones", zones, "missing", ix.unlisted())
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// zoneNames gives the handler's zones as people write them.
+// zoneNames returns the handler's zones in presentation form.
 func (h *Handler) zoneNames() string {
 	var names []string
 	for _, z := range h.zones {

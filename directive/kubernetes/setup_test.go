@@ -30,6 +30,19 @@ func plan(t *testing.T, text string) (*config.Block, error) {
 	return b, corefile.Sorted(Setup(b, servers[0].Directives))
 }
 
+// CoreDNS accepts these, too.
+func TestSetupAccepts(t *testing.T) {
+	for _, directive := range []string{
+		"kubernetes cluster.local {\n multicluster\n}",
+		"kubernetes cluster.local clusterset.local {\n multicluster\n}",
+		"kubernetes cluster.local {\n ignore empty_service always\n}",
+	} {
+		if _, err := plan(t, ".:53 {\n"+directive+"\n}"); err != nil {
+			t.Errorf("%s: got error %v, want none", directive, err)
+		}
+	}
+}
+
 func TestSetupErrors(t *testing.T) {
 	for _, c := range []struct{ directive, want string }{
 		{"kubernetes a..b 10.0.0.0/33 cluster.local", `Corefile:2: kubernetes: not a zone: "a..b": empty label` + "\n" +
@@ -67,7 +80,7 @@ func TestSetupErrors(t *testing.T) {
 		{"kubernetes {\n noendpoints all\n}", `Corefile:3: kubernetes: noendpoints: want no argument, got 1`},
 		{"kubernetes {\n noendpoints\n zonal\n}", `Corefile:2: kubernetes: zonal: needs the endpoints that noendpoints leaves out`},
 		{"kubernetes {\n fallthrough a..b\n}", `Corefile:3: kubernetes: fallthrough: not a zone: "a..b": empty label`},
-		{"kubernetes {\n ignore\n}", `Corefile:3: kubernetes: ignore: want 1 argument, got 0`},
+		{"kubernetes {\n ignore\n}", `Corefile:3: kubernetes: ignore: want at least 1 argument, got 0`},
 		{"kubernetes {\n ignore everything\n}", `Corefile:3: kubernetes: ignore: want empty_service, got "everything"`},
 		{"kubernetes cluster.local {\n multicluster clusterset.local\n ttl x\n}", `Corefile:2: kubernetes: multicluster: clusterset.local. is not among the directive's zones` + "\n" +
 			`Corefile:4: kubernetes: ttl: want 0..3600, got "x"`},
@@ -150,7 +163,7 @@ func TestSetupOptions(t *testing.T) {
 		t.Error(got)
 	}
 	o := options{}
-	if err := o.read(b, servers[0].Directives[0], new(Handler)); err != nil {
+	if err := o.read(b, servers[0].Directives[0], nil, new(Handler)); err != nil {
 		t.Fatal(err)
 	}
 	if want := (cluster.Options{

@@ -7,8 +7,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// srvRecords writes the SRV records of what sel selects, and the addresses of
-// their targets.
+// srvRecords writes the SRV records of the selected endpoints or ClusterIPs, and the
+// addresses of their targets.
 func (s *serviceLookup) srvRecords(sel *selection) {
 	sel.portless = s.kubeDNS && sel.protocol == nil
 	if n := s.countSRV(sel); n > 0 {
@@ -17,14 +17,14 @@ func (s *serviceLookup) srvRecords(sel *selection) {
 	}
 }
 
-// countSRV returns the number that weights are made of, or one above a hundred,
-// from where on they are all the same: the number of records (specification
-// 2.3.2, 2.4.2: one for each endpoint and port). kube-dns counts one for each
-// address and port, before it leaves out equal records.
+// countSRV returns the number from which weights are calculated, or one above 100, from
+// which on all weights are equal. It is the number of records: one for each endpoint and
+// port (2.3.2, 2.4.2). kube-dns counts one for each address and port, before it removes
+// duplicates.
 func (s *serviceLookup) countSRV(sel *selection) (n int) {
 	if sel.clusterIPs {
 		if sel.portless && len(s.target())+1+hashDigits > wire.MaxName {
-			return 0 // no address has a name
+			return 0 // the targets' names are too long
 		}
 		n = min(101, len(s.entry.ports.selected(sel)))
 		if s.kubeDNS {
@@ -63,7 +63,7 @@ func (s *serviceLookup) countSRV(sel *selection) (n int) {
 	return n
 }
 
-// writeSRV writes the records, if n is their number.
+// writeSRV writes the records; n is countSRV's result.
 func (s *serviceLookup) writeSRV(n int, sel *selection) {
 	a := &s.q.Answer
 	switch {
@@ -85,7 +85,7 @@ func (s *serviceLookup) writeSRV(n int, sel *selection) {
 		ports := w.ports.selected(sel)
 		for len(ports) > 0 && w.nextInPart() {
 			if len(a.Buf) > s.q.SizeLimit() {
-				return // what is missing shows when the message is cut
+				return // the cut sets TC
 			}
 			if m := (srvTarget{w.ports, w.ep.Hostname}); !m.equals(before) && s.fits(w.ports, w.ep) {
 				s.writePorts(n, ports, appendDotted(s.appendLabel(room[:0], w.ep), w.ports.cluster))
@@ -95,8 +95,7 @@ func (s *serviceLookup) writeSRV(n int, sel *selection) {
 	}
 }
 
-// writePorts writes the SRV records of one target, but not many more than fit the
-// reply.
+// writePorts writes the SRV records of one target, hardly more than fit the reply.
 func (s *serviceLookup) writePorts(n int, ports []uint16, labels []byte) {
 	for _, port := range ports {
 		if len(s.q.Answer.Buf) > s.q.SizeLimit() {
@@ -117,7 +116,7 @@ func (s *serviceLookup) writeTargets(sel *selection) {
 			}
 		}
 		return
-	case sel.clusterIPs: // the Service, whichever of its addresses was asked for
+	case sel.clusterIPs: // all addresses of the Service's name
 		var room [2]byte
 		for ip := range s.entry.clusterIPs() {
 			s.writeGlue(room[:0], ip)
@@ -129,25 +128,25 @@ func (s *serviceLookup) writeTargets(sel *selection) {
 	}
 	var room [wire.MaxName]byte
 	for w := s.endpoints(sel); w.next(); {
-		if s.q.ExceedsLimit() { // owners can be compressed
+		if s.q.ExceedsLimit() { // owners are compressed
 			return
 		}
 		if !sel.portless && len(w.ports.ports) == 0 || !s.fits(w.ports, w.ep) {
-			continue // no target of any record
+			continue // not a target
 		}
 		s.writeGlue(appendDotted(s.appendLabel(room[:0], w.ep), w.ports.cluster), w.ep.Addr)
 	}
 }
 
-// additional writes an address of the Service's name with labels in front.
+// writeGlue writes an address record of the Service's name with labels in front.
 func (s *serviceLookup) writeGlue(labels []byte, ip netip.Addr) {
 	a := &s.q.Answer
 	a.Buf = wire.AppendAddress(a.Buf, s.appendOwner(labels), s.ttl, ip)
 	a.Count[wire.Additional]++
 }
 
-// A member is what a SRV record has for a target: an endpoint with a hostname
-// may have several addresses, which stand one behind the other.
+// A srvTarget is the target of SRV records. An endpoint with a hostname may have
+// several addresses, which are consecutive.
 type srvTarget struct {
 	ports    *portSet
 	hostname string
@@ -155,13 +154,13 @@ type srvTarget struct {
 
 func (m srvTarget) equals(o srvTarget) bool { return m.hostname != "" && m == o }
 
-// allFit reports whether the names of all endpoints are short enough, whatever
-// their labels are.
+// allFit reports whether the names of all endpoints are short enough, whatever their
+// labels are.
 func (s *serviceLookup) allFit(of *portSet) bool {
 	return 1+wire.MaxLabel+1+len(of.cluster)+len(s.target()) <= wire.MaxName
 }
 
-// fits says whether the name of an endpoint is short enough to be one.
+// fits reports whether the name of an endpoint is short enough.
 func (s *serviceLookup) fits(of *portSet, ep cluster.Endpoint) bool {
 	const longest = len("ffff-ffff-ffff-ffff-ffff-ffff-ffff-ffff")
 	name := len(s.target())
@@ -171,14 +170,14 @@ func (s *serviceLookup) fits(of *portSet, ep cluster.Endpoint) bool {
 	return len(appendDotted(s.appendLabel(nil, ep), of.cluster))+name <= wire.MaxName
 }
 
-// srv writes one of n SRV records. The target is the Service's name with labels
-// in front, never compressed (RFC 2782).
+// writeOneSRV writes one of n SRV records. The target is the Service's name with labels
+// in front, which is not compressed (RFC 2782).
 func (s *serviceLookup) writeOneSRV(n int, port uint16, labels []byte) {
 	s.writeSRVTo(n, port, labels, s.target())
 }
 
-// srvTo is srv for a target that begins with labels and ends with name. Priority
-// and weight are CoreDNS's, of which all add up to a hundred, or kube-dns's.
+// writeSRVTo is writeSRV for one record, whose target is labels and name. Priority and
+// weight are CoreDNS's, with weights that add up to 100, or kube-dns's.
 func (s *serviceLookup) writeSRVTo(n int, port uint16, labels, name []byte) {
 	a := &s.q.Answer
 	priority, weight := 0, max(1, 100/n)
@@ -191,7 +190,7 @@ func (s *serviceLookup) writeSRVTo(n int, port uint16, labels, name []byte) {
 	a.Count[wire.Answers]++
 }
 
-// target is the Service's name in wire form, as the client spells it.
+// target returns the Service's name in wire form, in the client's spelling.
 func (s *serviceLookup) target() []byte {
 	if s.name != nil {
 		return s.name
@@ -199,8 +198,7 @@ func (s *serviceLookup) target() []byte {
 	return s.q.QuestionName()[s.q.LabelOffset(s.prefix):]
 }
 
-// appendOwner makes labels in front of the Service's name an owner in the
-// answer's form.
+// appendOwner appends the owner that is the Service's name with labels in front.
 func (s *serviceLookup) appendOwner(labels []byte) []byte {
 	at := s.q.LabelOffset(s.prefix)
 	if s.name != nil {

@@ -14,20 +14,20 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// WriteTree writes what kube-dns shows at /cache: the names of Services as a tree
-// of labels from the root on, in JSON of many lines, sorted.
+// WriteTree writes the document that kube-dns serves at /cache: the names of Services as
+// a tree of labels from the root on, in indented JSON, sorted.
 //
 //	{"ChildNodes": {LABEL: …}, "Entries": {LABEL: MESSAGE}}
 //
-// A message is SkyDNS's, without what is zero: host, port, priority, weight, ttl.
-// Below a Service stand its addresses, each at the hash that kube-dns has for its
-// label or at its hostname, and below _PROTO and _PORT, at the same labels, the
-// SRV records. An ExternalName is an entry of its namespace. Of several addresses
-// with one hostname only the first stands there, the others at their hashes.
+// A message is SkyDNS's, without fields that are zero: host, port, priority, weight, ttl.
+// Below a Service are its addresses, each at its hostname or at kube-dns's hash, and
+// below _PROTO and _PORT, at the same labels, the SRV records. An ExternalName is an
+// entry of its namespace. Of several addresses with one hostname only the first is at the
+// hostname, the others are at their hashes.
 //
-// It is the state of one moment, and of that only what clients may see: no
-// namespace that is not exposed, no Service without a name. Zones of
-// ServiceImports and reverse zones are not in it. An error is w's.
+// The tree is the state of one moment, as far as clients see it: exposed namespaces, and
+// Services that have a name. Zones of ServiceImports and reverse zones are left out. An
+// error is w's.
 func (h *Handler) WriteTree(w io.Writer) error {
 	root := new(zoneNode)
 	for _, z := range h.zones {
@@ -40,8 +40,8 @@ func (h *Handler) WriteTree(w io.Writer) error {
 	return cmp.Or(err, t.out.Flush())
 }
 
-// snapshot gives what is visible, by namespace and name. Changes wait for it, but
-// not for what is made of it.
+// visibleEntries returns the visible entries by namespace and name. Changes wait while
+// they are collected.
 func (ix *Index) visibleEntries() []*entry {
 	ix.mu.Lock()
 	all := make([]*entry, 0, ix.services.Len())
@@ -58,15 +58,15 @@ func (ix *Index) visibleEntries() []*entry {
 	return all
 }
 
-// A stem is a name that zones are below or at.
+// A zoneNode is a name at or above a zone.
 type zoneNode struct {
 	children map[string]*zoneNode
 	isZone   bool
-	services string // the zone, without a dot at its end, whose Services are below svc
-	isSvc    bool   // it is such a zone's svc
+	services string // the zone without a final dot, at its node svc
+	isSvc    bool   // the node svc of a zone
 }
 
-// plant adds a zone.
+// addZone adds a zone.
 func (s *zoneNode) addZone(zone string) {
 	labels := strings.Split(zone, ".")
 	slices.Reverse(labels)
@@ -91,16 +91,16 @@ func (s *zoneNode) child(label string) *zoneNode {
 	return s.children[label]
 }
 
-// A tree is on its way to a writer.
+// A tree writes the document.
 type tree struct {
 	out       *bufio.Writer
 	ttl       uint32
 	entries   []*entry
-	depth     int  // of the object at hand
-	hasMember bool // it has a member
+	depth     int  // of the current object
+	hasMember bool // the current object has a member
 }
 
-// stem writes a node. A zone takes what is at its name from the zones above.
+// writeNode writes a node. A zone takes precedence over names of a zone above it.
 func (t *tree) writeNode(s *zoneNode) (err error) {
 	spaces := map[string][]*entry{}
 	if s.isSvc && !s.isZone {
@@ -133,13 +133,13 @@ func (t *tree) writeNode(s *zoneNode) (err error) {
 	return err
 }
 
-// space writes a namespace's node.
+// writeNamespace writes the node of a namespace.
 func (t *tree) writeNamespace(s *zoneNode, all []*entry) error {
 	t.openObject("")
 	t.openObject("ChildNodes")
 	for _, e := range all {
 		if _, err := t.out.Write(nil); err != nil {
-			return err // nobody reads on
+			return err // the writer has failed
 		}
 		if !e.externalName {
 			t.writeKey(e.key.objectKey().Name)
@@ -159,7 +159,7 @@ func (t *tree) writeNamespace(s *zoneNode, all []*entry) error {
 	return nil
 }
 
-// service writes a Service's node.
+// writeService writes the node of a Service.
 func (t *tree) writeService(zone string, e *entry) {
 	key := e.key.objectKey()
 	name := key.Name + "." + key.Namespace + ".svc."
@@ -202,8 +202,8 @@ func (t *tree) writeService(zone string, e *entry) {
 	t.closeObject()
 }
 
-// leaves gives a Service's addresses by label, and by _PROTO, _PORT and label the
-// port numbers of its SRV records.
+// leaves returns a Service's addresses by label, and by _PROTO, _PORT and label the port
+// numbers of its SRV records.
 func (e *entry) leaves() (hosts map[string]netip.Addr, srv map[string]map[string]map[string]uint16) {
 	hosts, srv = map[string]netip.Addr{}, map[string]map[string]map[string]uint16{}
 	add := func(label string, ip netip.Addr, ports []cluster.Port) {
@@ -241,7 +241,7 @@ func (e *entry) leaves() (hosts map[string]netip.Addr, srv map[string]map[string
 	return hosts, srv
 }
 
-// message writes an entry.
+// writeMessage writes an entry.
 func (t *tree) writeMessage(label, host string, port uint16) {
 	t.openObject(label)
 	t.writeMember("host", host)
@@ -256,7 +256,7 @@ func (t *tree) writeMessage(label, host string, port uint16) {
 	t.closeObject()
 }
 
-// open begins an object, as a member of that name if it has one.
+// openObject begins an object, as a member if it has a name.
 func (t *tree) openObject(name string) {
 	if name != "" {
 		t.writeKey(name)
@@ -266,7 +266,7 @@ func (t *tree) openObject(name string) {
 	t.hasMember = false
 }
 
-// shut ends it.
+// closeObject ends an object.
 func (t *tree) closeObject() {
 	t.depth--
 	if t.hasMember {
@@ -282,7 +282,7 @@ func (t *tree) writeMember(name string, value any) {
 	t.out.Write(text)
 }
 
-// key begins a member.
+// writeKey begins a member.
 func (t *tree) writeKey(name string) {
 	if t.hasMember {
 		t.out.WriteByte(',')

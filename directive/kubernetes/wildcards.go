@@ -13,14 +13,13 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// This file is the option wildcards: questions with labels that stand for any.
-// They are rare and may concern every Service, so all of it may allocate, and
-// what walks over a whole table is done in Resolve. That may happen beside changes:
-// a table's cell has its key before its entry, and keeps it.
+// This file is the option wildcards: queries in which the label * matches any label.
+// They are rare and may concern every Service, so this code may allocate, and scans of a
+// whole table run in Resolve. The writer may change the table during a scan.
 
 func (l *lookup) isStar(i int) bool { return string(l.label(i)) == "*" }
 
-// wild says whether the question has a wildcard. Reverse names and those of
+// hasWildcard reports whether the query's name has a wildcard. Reverse names and those of
 // ServiceImports, which kube-dns does not know, have none.
 func (l *lookup) hasWildcard() bool {
 	if l.zone.reverse || l.zone.multicluster {
@@ -34,13 +33,14 @@ func (l *lookup) hasWildcard() bool {
 	return false
 }
 
-// wide says whether all Services or all namespaces have to be looked at.
+// scansAllServices reports whether the answer needs a scan of all Services or all
+// namespaces.
 func (l *lookup) scansAllServices() bool {
 	return l.depth > 2 && (l.isStar(l.depth-2) || l.isStar(l.depth-3))
 }
 
-// serveWildcard answers a question with wildcards, or says that it takes longer.
-// Its lookup is another one than that of all questions, which is never allocated.
+// serveWildcard answers a query with wildcards, or has Resolve do it. It has a lookup of
+// its own: that of other queries is not allocated.
 func (h *Handler) serveWildcard(q *dns.Query, z *zoneInfo) dns.Verdict {
 	l := lookup{Handler: h, q: q, zone: z, depth: q.Labels() - z.labels}
 	if l.scansAllServices() {
@@ -49,7 +49,7 @@ func (h *Handler) serveWildcard(q *dns.Query, z *zoneInfo) dns.Verdict {
 	return l.reply(l.answerWildcards())
 }
 
-// spread finds what a question with wildcards stands for, and writes its records.
+// answerWildcards writes the records of all matching Services.
 func (l *lookup) answerWildcards() result {
 	switch kind := string(l.label(l.depth - 1)); {
 	case kind == "pod":
@@ -75,7 +75,7 @@ func (l *lookup) answerWildcards() result {
 	return found
 }
 
-// wildNamespace answers for a name of namespaces.
+// wildNamespace answers a name of namespaces.
 func (l *lookup) wildNamespace() result {
 	if !l.isStar(0) {
 		return l.namespace(l.q.Name()[:l.q.LabelOffset(1)])
@@ -86,7 +86,7 @@ func (l *lookup) wildNamespace() result {
 	return nameError
 }
 
-// namespaces gives the labels of those that the question's label may stand for.
+// namespaces returns the labels of the namespaces that exist.
 func (l *lookup) namespaces() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for label, s := range l.index.namespaces.All() {
@@ -97,8 +97,8 @@ func (l *lookup) namespaces() iter.Seq[string] {
 	}
 }
 
-// wildPods answers IP-WITH-DASHES.*.pod. A pod's address itself has to be told:
-// every address of a namespace is a pod's, unless they are verified.
+// wildPods answers IP-WITH-DASHES.*.pod. The address itself cannot be a wildcard: without
+// pods verified every address would match.
 func (l *lookup) wildPods() result {
 	switch {
 	case l.podMode == podsDisabled:
@@ -121,25 +121,25 @@ func (l *lookup) wildPods() result {
 	return nameError
 }
 
-// A catch is what matches a question with wildcards.
+// wildcardMatches are the entries that match a query with wildcards.
 type wildcardMatches struct {
 	*lookup
 	qtype        wire.Type
-	found        bool   // some name does
-	externalName *entry // the first ExternalName that does
+	found        bool   // a name matches
+	externalName *entry // the first ExternalName that matches
 	addrs        map[netip.Addr]struct{}
 	services     []serviceMatch
-	srvCount     int // of SRV records, as countSRV has it
+	srvCount     int // number of SRV records, as from countSRV
 }
 
-// A share is what a question takes of one Service.
+// A serviceMatch is the matching part of one Service.
 type serviceMatch struct {
 	serviceLookup
 	selection selection
 }
 
-// gather answers with the records of a type. They come in an order that servers
-// with equal data agree on, if they are not more than the reply can hold.
+// collect answers with the records of a type. If the reply can hold them all, their order
+// is the same on servers with equal objects.
 func (l *lookup) collect(t wire.Type) result {
 	c := wildcardMatches{lookup: l, qtype: t, addrs: map[netip.Addr]struct{}{}}
 	for e := range l.candidates() {
@@ -156,7 +156,7 @@ func (l *lookup) collect(t wire.Type) result {
 	a := &l.q.Answer
 	for _, ip := range slices.SortedFunc(maps.Keys(c.addrs), netip.Addr.Compare) {
 		if len(a.Buf) > l.q.SizeLimit() {
-			break // what is missing shows when the message is cut
+			break // the cut sets TC
 		}
 		a.Buf = wire.AppendAddress(a.Buf, wire.OwnerIsQuestion, l.ttl, ip)
 		a.Count[wire.Answers]++
@@ -177,9 +177,9 @@ func (l *lookup) collect(t wire.Type) result {
 	return answered
 }
 
-// full says that nothing more needs to be found.
+// isFull reports whether there are enough matches for a full reply.
 func (c *wildcardMatches) isFull() bool {
-	const shortest = 28 // a SRV record
+	const shortest = 28 // of a SRV record
 	switch c.qtype {
 	case wire.TypeA, wire.TypeAAAA:
 		return len(c.addrs)*lenA > c.q.SizeLimit()
@@ -189,7 +189,7 @@ func (c *wildcardMatches) isFull() bool {
 	return c.found
 }
 
-// candidates gives the entries of all Services whose names match.
+// candidates returns the entries of all Services whose names match.
 func (l *lookup) candidates() iter.Seq[*entry] {
 	name, at := l.q.Name(), l.depth-3
 	service, space := name[l.q.LabelOffset(at):l.q.LabelOffset(at+1)], name[l.q.LabelOffset(at+1):l.q.LabelOffset(at+2)]
@@ -215,13 +215,13 @@ func (l *lookup) candidates() iter.Seq[*entry] {
 	}
 }
 
-// take adds what matches of one Service.
+// add adds the matching part of one Service.
 func (c *wildcardMatches) add(e *entry) {
 	spelled := c.q.QuestionName()[c.q.LabelOffset(c.depth):]
 	name := append([]byte(e.key.labels+"\x03svc"), spelled...)
 	s := serviceMatch{serviceLookup: serviceLookup{lookup: c.lookup, entry: e, prefix: c.depth - 3, name: name}}
 	switch {
-	case !e.visible() || len(name) > wire.MaxName: // nobody can have that name
+	case !e.visible() || len(name) > wire.MaxName: // such a name cannot exist
 		return
 	case e.externalName:
 		if s.prefix == 0 && (c.externalName == nil || e.key.sortsBefore(c.externalName.key)) {
@@ -233,7 +233,7 @@ func (c *wildcardMatches) add(e *entry) {
 	}
 	c.found = true
 	switch {
-	case s.selection.protocol != nil && s.selection.port == nil: // stands between a port and the Service
+	case s.selection.protocol != nil && s.selection.port == nil: // an empty non-terminal
 	case c.qtype == wire.TypeSRV:
 		if n := s.countSRV(&s.selection); n > 0 {
 			c.srvCount += n
@@ -244,16 +244,17 @@ func (c *wildcardMatches) add(e *entry) {
 	}
 }
 
-// before says whether the one Service's name is in front of the other's.
+// sortsBefore reports whether the Service's name is before that of the other.
 func (h *serviceKey) sortsBefore(o *serviceKey) bool {
 	a, b := h.objectKey(), o.objectKey()
 	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace)) < 0
 }
 
-// matches finds out what the labels in front of the Service's name select of it,
-// as service.answer does for names without wildcards, and whether there is that.
+// matches sets the selection from the labels in front of the Service's name, as
+// serviceLookup.answer does for names without wildcards, and reports whether it selects
+// anything.
 func (s *serviceMatch) matches() bool {
-	front := s.prefix // labels that are not a port's
+	front := s.prefix // labels in front of a port's
 	sel := selection{clusterIPs: !s.entry.headless}
 	if s.prefix > 0 && s.label(s.prefix - 1)[0] == '_' {
 		sel.protocol, front = s.label(s.prefix - 1)[1:], s.prefix-1
@@ -286,7 +287,7 @@ func (s *serviceMatch) matches() bool {
 	return w.next()
 }
 
-// addressesTo adds the addresses of what is selected.
+// addressesTo adds the addresses of the selected endpoints.
 func (s *serviceMatch) addressesTo(c *wildcardMatches) {
 	add := func(ip netip.Addr) {
 		if familyOf(ip) == c.qtype {

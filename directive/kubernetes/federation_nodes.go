@@ -11,10 +11,10 @@ import (
 	"github.com/seamark/seamark/config"
 )
 
-// places are where a cluster's Nodes are. They are the Sink of a cluster.Source
-// that is asked for Nodes alone: kubernetes is ready without them.
+// nodeLocations are the zones and regions of a cluster's Nodes. They are the
+// [cluster.Sink] of a source of Nodes only: kubernetes is ready without them.
 type nodeLocations struct {
-	synced chan struct{} // closed when there has been a list
+	synced chan struct{} // closed after the first list
 	first  atomic.Pointer[string]
 
 	mu     sync.Mutex
@@ -27,12 +27,12 @@ func newPlaces() *nodeLocations {
 }
 
 var (
-	errNoNodes  = errors.New("federation: the zone and the region of this cluster are not known: there is no list of nodes yet (the service account needs list and watch on nodes)")
-	errNoLabels = errors.New("federation: the zone and the region of this cluster are not known: no Node has both of the labels topology.kubernetes.io/zone and topology.kubernetes.io/region, or of failure-domain.beta.kubernetes.io/zone and …/region")
+	errNoNodes  = errors.New("federation: finding the zone and region of this cluster: nodes are not listed yet (allow the service account to list and watch nodes)")
+	errNoLabels = errors.New("federation: finding the zone and region of this cluster: no Node has the labels topology.kubernetes.io/zone and topology.kubernetes.io/region, or failure-domain.beta.kubernetes.io/zone and …/region")
 )
 
-// first gives the labels "zone.region" of the first Node that tells both, in wire
-// form without a root label. The error is for the log.
+// location returns the labels "zone.region" of the first Node that has both, in wire form
+// without a root label.
 func (p *nodeLocations) location() (labels string, err error) {
 	here := p.first.Load()
 	switch {
@@ -44,7 +44,7 @@ func (p *nodeLocations) location() (labels string, err error) {
 	return *here, nil
 }
 
-// Put adds or replaces Nodes.
+// Put implements [cluster.Sink].
 func (p *nodeLocations) Put(_ cluster.Kind, objects ...cluster.Object) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -56,7 +56,7 @@ func (p *nodeLocations) Put(_ cluster.Kind, objects ...cluster.Object) {
 			labels = string(appendDotted(appendDotted(nil, n.Zone), n.Region))
 		}
 		if p.nodes[n.Name] == labels {
-			continue // as after most lists, and with every sign of life
+			continue // as after most lists, and with every heartbeat
 		}
 		changed = true
 		if labels == "" {
@@ -70,7 +70,7 @@ func (p *nodeLocations) Put(_ cluster.Kind, objects ...cluster.Object) {
 	}
 }
 
-// Delete removes one.
+// Delete implements [cluster.Sink].
 func (p *nodeLocations) Delete(_ cluster.Kind, key cluster.Key) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -80,7 +80,7 @@ func (p *nodeLocations) Delete(_ cluster.Kind, key cluster.Key) {
 	}
 }
 
-// Listed deletes those that were not in a list.
+// Listed implements [cluster.Sink].
 func (p *nodeLocations) Listed(_ cluster.Kind, has func(cluster.Key) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,8 +97,7 @@ func (p *nodeLocations) Listed(_ cluster.Kind, has func(cluster.Key) bool) {
 	}
 }
 
-// show lets readers see the first Node, from the first list on: before that the
-// first of some may not be the first of all.
+// publish publishes the location of the first Node, once there has been a list.
 func (p *nodeLocations) publish() {
 	if !p.listed {
 		return
@@ -112,7 +111,7 @@ func (p *nodeLocations) publish() {
 	p.first.Store(&labels)
 }
 
-// following is a watch of Nodes: it outlives reloads that do not change whose.
+// A nodeWatch is a watch of Nodes. It survives reloads that do not change its options.
 type nodeWatch struct {
 	*nodeLocations
 	cancel context.CancelFunc
@@ -127,8 +126,8 @@ func (f *nodeWatch) Stop() {
 
 type nodeWatchKey struct{ cluster.Options }
 
-// start watches the Nodes of kubernetes' cluster, unless the old plan does
-// already. A reload waits for them as long as for the rest, and goes on without.
+// start watches the Nodes of kubernetes' cluster. It keeps the watch of the old plan if
+// there is one. A reload waits startup_timeout for the Nodes, and continues without them.
 func (f *Federation) start(s *config.Start, b *config.Block) error {
 	o := f.kubernetes.options
 	opts := cluster.Options{

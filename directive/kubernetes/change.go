@@ -8,32 +8,31 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// A draft is what is to become of a Service, or ServiceImport, at the next
-// flush.
+// A serviceChange is what the next flush changes of a Service or ServiceImport.
 type serviceChange struct {
 	key      *serviceKey
 	imported bool
-	old      *entry           // what readers see; nil if nothing is there
-	service  *cluster.Service // if its object has changed; nil is deleted
-	replaced bool             // the object has
+	old      *entry           // the entry that readers see; nil if there is none
+	service  *cluster.Service // nil if the object is deleted
+	replaced bool             // the Service's object has changed
 	slices   []sliceChange
 }
 
-// A fate is what becomes of one slice: it is replaced, or if to is nil deleted.
-// Of two for one slice the later one counts.
+// A sliceChange replaces one slice, or removes it if slice is nil. The later of two
+// for the same slice counts.
 type sliceChange struct {
 	name  string
 	slice *cluster.Slice
 }
 
-// drafts are those since the last flush. The zero value is none.
+// serviceChanges are the changes since the last flush. The zero value is empty.
 type serviceChanges struct {
 	ordered []*serviceChange
-	byKey   [2]map[string]*serviceChange // by the key of the home; those of imports last
-	buf     []byte                       // of a key
+	byKey   [2]map[string]*serviceChange // by serviceKey.labels; those of imports last
+	buf     []byte                       // for building a key
 }
 
-// of finds the draft of a key.
+// get returns the change of the Service with a key; nil if there is none.
 func (ds *serviceChanges) get(imported bool, key []byte) *serviceChange {
 	return ds.byKey[tableIndex(imported)][string(key)]
 }
@@ -54,7 +53,7 @@ func (ds *serviceChanges) add(d *serviceChange) {
 	ds.ordered = append(ds.ordered, d)
 }
 
-// forget drops all drafts, and what a list of many has grown.
+// reset removes all changes, and the memory of a large list.
 func (ds *serviceChanges) reset() {
 	if len(ds.ordered) > 64 {
 		*ds = serviceChanges{}
@@ -66,12 +65,12 @@ func (ds *serviceChanges) reset() {
 	clear(ds.byKey[1])
 }
 
-// draft gives that of a Service, to be changed until the next flush; nil if the
-// name can have none.
+// changeOf returns the pending change of a Service, which it creates if there is none.
+// It returns nil if the name is not a DNS label.
 func (ix *Index) changeOf(imported bool, namespace, name string) *serviceChange {
 	key := appendServiceKey(ix.changes.buf[:0], namespace, name)
 	if key == nil {
-		ix.log.Warn("a Service whose name is no DNS label has no names", "namespace", namespace, "service", name)
+		ix.log.Warn("ignoring a Service whose name is not a DNS label", "namespace", namespace, "service", name)
 		return nil
 	}
 	ix.changes.buf = key[:0]
@@ -83,7 +82,8 @@ func (ix *Index) changeOf(imported bool, namespace, name string) *serviceChange 
 	return d
 }
 
-// existing is draft for a Service of which there is something already.
+// existingChange is changeOf for a Service that has an entry or a pending change; it
+// returns nil for others.
 func (ix *Index) existingChange(imported bool, key []byte) *serviceChange {
 	if d := ix.changes.get(imported, key); d != nil {
 		return d
@@ -97,7 +97,8 @@ func (ix *Index) existingChange(imported bool, key []byte) *serviceChange {
 	return d
 }
 
-// appendServiceKey writes the labels of a Service; nil if a name is no label.
+// appendServiceKey appends the labels of a Service; it returns nil if a name is not a
+// label.
 func appendServiceKey(buf []byte, namespace, name string) []byte {
 	for _, s := range [2]string{name, namespace} {
 		if !isLabel(s) {
@@ -127,16 +128,16 @@ func (ix *Index) deleteService(kind cluster.Kind, key cluster.Key) {
 	}
 }
 
-// longestName is what a part can hold.
+// longestName is the longest name of a slice that a part can hold.
 const longestName = 1<<16 - 1
 
 func (ix *Index) putSlice(kind cluster.Kind, sl *cluster.Slice) {
 	if len(sl.Name) > longestName {
-		ix.log.Warn("an EndpointSlice with a name that no API server lets pass is ignored", "namespace", sl.Namespace, "service", sl.Service)
+		ix.log.Warn("ignoring an EndpointSlice whose name is too long", "namespace", sl.Namespace, "service", sl.Service)
 		return
 	}
 	d := ix.changeOf(kind == cluster.ImportSlices, sl.Namespace, sl.Service)
-	// It may have belonged to another Service.
+	// The slice may have named another Service before.
 	if at := ix.ownerOf(kind, sl.Key()); at != nil && at != d {
 		at.slices = append(at.slices, sliceChange{name: sl.Name})
 	}
@@ -162,7 +163,8 @@ func (ix *Index) deleteSlice(kind cluster.Kind, key cluster.Key) {
 	}
 }
 
-// keeper gives the draft of the Service that a slice belongs to, if to any.
+// ownerOf returns the change of the Service that a slice belongs to; nil if there is
+// none.
 func (ix *Index) ownerOf(kind cluster.Kind, key cluster.Key) *serviceChange {
 	imported := kind == cluster.ImportSlices
 	if h := ix.sliceOwners[kind][key]; h != nil {
@@ -176,14 +178,15 @@ func (ix *Index) ownerOf(kind cluster.Kind, key cluster.Key) *serviceChange {
 	return ix.existingChange(imported, of)
 }
 
-// derived is the Service that a slice belongs to by its name, SERVICE-xxxxx, as
-// Kubernetes' own controllers give it. Slices of other names are strays: they
-// are noted one by one.
+// serviceOfSlice returns the Service that a slice belongs to by its name,
+// SERVICE-xxxxx, which is how Kubernetes' controllers name slices. For slices with
+// other names the Service is in Index.sliceOwners.
 func serviceOfSlice(slice string) string {
 	return strings.ToLower(slice[:max(0, strings.LastIndexByte(slice, '-'))])
 }
 
-// settle sorts the fates, and drops those that others have overtaken.
+// sortSlices sorts the changes of slices by name, and drops those that a later one
+// replaces.
 func (d *serviceChange) sortSlices() {
 	if len(d.slices) < 2 {
 		return
@@ -199,14 +202,14 @@ func (d *serviceChange) sortSlices() {
 	d.slices = last
 }
 
-// A shift is what becomes of one part: nil is none.
+// A partChange is a part before and after the change; nil is none.
 type partChange struct {
 	old *part
 	now *pendingPart
 }
 
-// plan merges the fates with the parts that there are: the slices as they will
-// be, in order of their names, and which of them differ.
+// mergeSlices merges the changes of slices with the old entry's parts. It returns the
+// slices after the change, in the order of their names, and the parts that differ.
 func (ix *Index) mergeSlices(d *serviceChange) (all []pendingPart, shifts []partChange) {
 	d.sortSlices()
 	all, shifts = ix.pending[:0], ix.partChanges[:0]
@@ -215,7 +218,7 @@ func (ix *Index) mergeSlices(d *serviceChange) (all []pendingPart, shifts []part
 		parts = d.old.slices()
 	}
 	fates := d.slices
-	all = slices.Grow(all, len(parts)+len(fates)) // shifts point into it
+	all = slices.Grow(all, len(parts)+len(fates)) // partChange points into it
 	for len(parts) > 0 || len(fates) > 0 {
 		order := 0
 		switch {
@@ -253,8 +256,8 @@ func (ix *Index) mergeSlices(d *serviceChange) (all []pendingPart, shifts []part
 	return all, shifts
 }
 
-// readyFirst returns the endpoints that are ready in front of the others, so that an
-// answer does not go through these.
+// readyFirst returns the endpoints with those that are ready in front, so that an
+// answer does not read the others.
 func readyFirst(es cluster.Endpoints) cluster.Endpoints {
 	notReady, inOrder := false, true
 	for ep := range es.All() {

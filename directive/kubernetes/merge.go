@@ -8,7 +8,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// mix makes of slices what they mean together.
+// mergeParts makes the parts of slices that share addresses or hostnames.
 func (e *entry) mergeParts(ix *Index, slices []part) {
 	merged := &mergedParts{slices: slices}
 	e.table = &endpointTable{merged: merged}
@@ -48,16 +48,16 @@ func (e *entry) addRecords(p *part, ttl uint32) {
 	p.data += f.records
 }
 
-// A target is one endpoint under construction: the addresses behind one label.
+// A mergedEndpoint is the addresses of one label, under construction.
 type mergedEndpoint struct {
 	endpoints []cluster.Endpoint
-	addrs     map[netip.Addr]struct{} // the addresses of eps, if they are many
+	addrs     map[netip.Addr]struct{} // set of the addresses, if they are many
 	ports     *portSet
 }
 
-// targets gathers the endpoints of slices that count: each address once for its
-// label, each port once. They come in the order of the slices, and those with
-// equal ports in one group.
+// mergeEndpoints returns the endpoints of slices that are served: each address once
+// for its label, each port once. They are in the order of the slices, grouped by their
+// ports.
 func (f *serviceSpec) mergeEndpoints(ix *Index, slices []part) []portGroup {
 	known := map[endpointID]*mergedEndpoint{}
 	var all []*mergedEndpoint
@@ -73,7 +73,7 @@ func (f *serviceSpec) mergeEndpoints(ix *Index, slices []part) []portGroup {
 			}
 			ep.Ready = true
 			if len(ep.Hostname) > wire.MaxLabel {
-				ep.Hostname = "" // no API server lets it pass
+				ep.Hostname = "" // the API server rejects it
 			}
 			id := endpointIDOf(p.ports.cluster, ep)
 			t := known[id]
@@ -89,20 +89,20 @@ func (f *serviceSpec) mergeEndpoints(ix *Index, slices []part) []portGroup {
 	return groupByPorts(all)
 }
 
-// maxUnion is how many ports the unions of a Service's port sets may have in all.
-// Slices that share an endpoint have few ports as a rule. Without a limit a tenant
-// could have each of thousands of endpoints hold the ports of all slices.
+// maxUnion limits the ports that the unions of a Service's port sets have in all. As a
+// rule slices that share an endpoint have few ports. Without a limit a tenant could
+// give thousands of endpoints the ports of all slices.
 const maxUnion = 1 << 16
 
-// unions makes port sets that have the ports of two others.
+// portUnions makes the unions of port sets.
 type portUnions struct {
 	sets  *portSets
 	known map[[2]*portSet]*portSet
-	ports int // of all that have been made
+	ports int // in all unions
 }
 
-// of returns the ports of a and those of b, which is in the same cluster. If the
-// Service has too many ports it returns a.
+// union returns the ports of a and of b, which are in the same cluster. It returns a if
+// the Service has too many ports.
 func (u *portUnions) union(a, b *portSet) *portSet {
 	if a == b {
 		return a
@@ -132,8 +132,7 @@ func (u *portUnions) union(a, b *portSet) *portSet {
 	return both
 }
 
-// An identity stands for the label of an endpoint, without building it: the
-// hostname, or the address that the label is made of.
+// An endpointID identifies the label of an endpoint: its hostname, or else its address.
 type endpointID struct {
 	cluster, hostname string
 	addr              netip.Addr
@@ -143,7 +142,7 @@ func endpointIDOf(id string, ep cluster.Endpoint) endpointID {
 	if ep.Hostname == "" {
 		return endpointID{id, "", ep.Addr}
 	}
-	// A hostname may read like the address of another endpoint.
+	// A hostname may equal the label of another endpoint's address.
 	if ip, ok := addrOfLabel([]byte(ep.Hostname)); ok {
 		return endpointID{id, "", ip}
 	}
@@ -152,7 +151,7 @@ func endpointIDOf(id string, ep cluster.Endpoint) endpointID {
 
 func (t *mergedEndpoint) add(ep cluster.Endpoint) {
 	if len(t.endpoints) > 0 && t.endpoints[0].Hostname != ep.Hostname {
-		// The hostname of one is the address of the other, which has none.
+		// One has the hostname that is the label of the other's address.
 		if t.endpoints[0].Hostname == "" {
 			for i := range t.endpoints {
 				t.endpoints[i].Hostname = ep.Hostname
@@ -165,8 +164,8 @@ func (t *mergedEndpoint) add(ep cluster.Endpoint) {
 	}
 }
 
-// holds says whether the address is there, and notes it. A hostname may have
-// thousands.
+// addAddr adds an address to the set and reports whether it was there. A hostname may
+// have thousands.
 func (t *mergedEndpoint) addAddr(ip netip.Addr) bool {
 	if len(t.endpoints) < 32 {
 		return slices.ContainsFunc(t.endpoints, func(o cluster.Endpoint) bool { return o.Addr == ip })
@@ -182,15 +181,15 @@ func (t *mergedEndpoint) addAddr(ip netip.Addr) bool {
 	return ok
 }
 
-// A group is the targets with equal ports: their endpoints, packed.
+// A portGroup is the endpoints with equal ports.
 type portGroup struct {
 	ports   *portSet
 	packed  []byte
-	targets []byte // of these the first of each label
-	labels  uint32 // different labels
+	targets []byte // the first endpoint of each label
+	labels  uint32 // number of different labels
 }
 
-// grouped groups targets by their ports.
+// groupByPorts groups endpoints by their ports.
 func groupByPorts(all []*mergedEndpoint) (groups []portGroup) {
 	known := map[*portSet]int{}
 	for _, t := range all {

@@ -7,13 +7,13 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// A timing counts how long changes of endpoints took to become answers, by the
-// kind of their Service.
+// A latency observes how long changes of endpoints take to become answers, by the kind
+// of their Service.
 type latency struct{ clusterIP, selected, unselected *metrics.Histogram }
 
 func newLatency(r *metrics.Registry) *latency {
 	kind := func(name string) *metrics.Histogram {
-		var bounds []float64 // a millisecond, doubled up to nine minutes
+		var bounds []float64 // 1 ms to 524 s, each twice the one before
 		for i, b := 0, 0.001; i < 20; i, b = i+1, b*2 {
 			bounds = append(bounds, b)
 		}
@@ -23,7 +23,7 @@ func newLatency(r *metrics.Registry) *latency {
 	return &latency{kind("cluster_ip"), kind("headless_with_selector"), kind("headless_without_selector")}
 }
 
-// Programmed counts a change of endpoints that is an answer now.
+// Programmed observes that a change of endpoints is answered.
 func (ix *Index) Programmed(of cluster.Key, took time.Duration) {
 	e := ix.services.Get([]byte(label(of.Name) + label(of.Namespace)))
 	if ix.latency == nil || !e.visible() || e.externalName {

@@ -1,0 +1,72 @@
+package kubernetes
+
+import (
+	"github.com/seamark/seamark/cluster"
+)
+
+// headHash returns a hash of everything that answers depend on besides the endpoints.
+// Replicas with equal objects have equal hashes.
+func (e *entry) headHash() uint32 {
+	if !e.exists {
+		return 0
+	}
+	h := fnv(fnvBasis, e.key.labels)
+	if e.ports != nil {
+		h = (h ^ e.ports.hash) * fnvPrime
+	}
+	if e.headless {
+		h *= fnvPrime // distinguishes it from a Service without addresses
+	} else {
+		h = fnv(h, e.records)
+	}
+	sum := mix(h)
+	if e.k8sExternal != nil {
+		sum += mix(fnv(h*fnvPrime, e.k8sExternal.records))
+	}
+	return sum
+}
+
+// endpointsHash returns the sum of the endpoints' hashes, which their order does not
+// change.
+func (e *entry) endpointsHash() (sum uint32) {
+	if !e.exists {
+		return 0
+	}
+	h := fnv(fnvBasis, e.key.labels)
+	for w := e.endpoints(selection{}); w.next(); {
+		sum += hashEndpoint(h, w.ports, &w.ep)
+	}
+	return sum
+}
+
+// hashEndpoint returns the hash of an endpoint. h is the hash of the Service's key.
+func hashEndpoint(h uint32, of *portSet, ep *cluster.Endpoint) uint32 {
+	h = (h ^ of.hash) * fnvPrime
+	if ep.Addr.Is4() {
+		b := ep.Addr.As4()
+		h = fnv(h, b[:])
+	} else {
+		b := ep.Addr.As16()
+		h = fnv(h, b[:])
+	}
+	h = fnv(h, ep.Hostname)
+	h = fnv(h*fnvPrime, ep.Zone)
+	return mix(h)
+}
+
+func fnv[S string | []byte](h uint32, s S) uint32 {
+	for i := range len(s) {
+		h = (h ^ uint32(s[i])) * fnvPrime
+	}
+	return h
+}
+
+// mix spreads a hash's bits over all of it. The serial is a sum of hashes, and
+// without this two that swap their last bytes would often add up to the same.
+func mix(h uint32) uint32 {
+	h ^= h >> 16
+	h *= 0x85ebca6b
+	h ^= h >> 13
+	h *= 0xc2b2ae35
+	return h ^ h>>16
+}

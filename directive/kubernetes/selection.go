@@ -1,0 +1,148 @@
+package kubernetes
+
+import (
+	"net/netip"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/wire"
+)
+
+// A selection is the endpoints that a name stands for. A field that is nil selects all.
+type selection struct {
+	clusterIPs bool       // the Service's ClusterIPs instead of endpoints
+	portless   bool       // SRV records have port 0
+	anyForm    bool       // label may be a hostname, an address or a hash (compatible kube-dns)
+	hashed     bool       // label is a hash
+	hash       uint32     // the hash
+	label      []byte     // an endpoint's label without its length
+	addr       netip.Addr // the address that label is made of
+	cluster    []byte     // labels of a cluster's ID
+	zone       []byte     // labels of a topology zone
+	port       []byte     // name of a port without the underscore
+	protocol   []byte
+}
+
+// mayMatch reports whether endpoints with these ports may be selected.
+func (sel *selection) mayMatch(of *portSet) bool {
+	return (sel.protocol == nil || of.has(sel)) && (sel.cluster == nil || isLabels(sel.cluster, of.cluster))
+}
+
+// matches reports whether the selection includes an endpoint.
+func (sel *selection) matches(ep *cluster.Endpoint) bool {
+	switch {
+	case sel.zone != nil && !isLabels(sel.zone, ep.Zone):
+		return false
+	case sel.label == nil:
+		return true
+	case ep.Hostname != "" && string(sel.label) == ep.Hostname:
+		return true
+	case ep.Hostname != "" && !sel.anyForm:
+		return false
+	}
+	return sel.addr == ep.Addr || sel.hashed && sel.hash == hashOf(ep.Addr)
+}
+
+// matchesClusterIP reports whether the selection includes a ClusterIP.
+func (sel *selection) matchesClusterIP(ip netip.Addr) bool {
+	return !sel.hashed || sel.hash == hashOf(ip)
+}
+
+// An endpointCursor moves over the selected endpoints. The addresses of one label are
+// consecutive. It is a value: an iterator function would be allocated for each query.
+type endpointCursor struct {
+	sel       selection
+	notReady  bool // includes endpoints that are not ready
+	parts     []part
+	part      *part             // the current part
+	endpoints cluster.Endpoints // of the part, behind the cursor
+	ports     *portSet          // of the part
+	ep        cluster.Endpoint
+	left      uint32    // endpoints of the part, behind the cursor, that are served
+	family    wire.Type // if not 0, parts of the other family are skipped
+	oneFamily bool      // the endpoints of each part have one family
+	oneLabel  bool      // only one endpoint of each part is wanted
+	numbers   []uint32  // indexes of the parts that have the port; nil is all
+}
+
+func (e *entry) endpoints(sel selection) endpointCursor {
+	c := endpointCursor{sel: sel, notReady: e.publishNotReady, parts: e.parts}
+	if e.table != nil {
+		c.parts, c.oneFamily = e.table.find(&sel, e.parts)
+		c.numbers = e.table.numbersOf(&sel)
+	}
+	return c
+}
+
+// targetsOf returns a cursor over the endpoints that sel selects, which may leave out
+// all but the first one of each label.
+func (e *entry) targetsOf(sel selection) endpointCursor {
+	c := e.endpoints(sel)
+	c.oneLabel = sel.label != nil && !sel.anyForm
+	switch m := e.merged(); {
+	case m == nil || sel.label != nil:
+	case sel.zone == nil:
+		c.parts, c.oneFamily = m.targets, false
+	case e.table.byZone != nil:
+		c.parts, c.oneFamily = e.table.byZone[string(sel.zone)].targets, false
+	}
+	return c
+}
+
+// next moves to the next endpoint and reports whether there is one.
+func (w *endpointCursor) next() bool {
+	for !w.nextInPart() {
+		if !w.nextPart() {
+			return false
+		}
+	}
+	return true
+}
+
+// nextPart moves in front of the next part that may have a selected endpoint, and
+// reports whether there is one.
+func (w *endpointCursor) nextPart() bool {
+	for len(w.parts) > 0 {
+		var p *part
+		switch {
+		case w.numbers == nil:
+			p, w.parts = &w.parts[0], w.parts[1:]
+		case len(w.numbers) == 0:
+			return false
+		default:
+			p, w.numbers = &w.parts[w.numbers[0]], w.numbers[1:]
+		}
+		if p.served == 0 || !w.sel.mayMatch(p.ports) {
+			continue
+		}
+		w.part, w.ports, w.endpoints, w.left = p, p.ports, p.endpoints(), p.served
+		if w.family != 0 && w.oneFamily {
+			if w.endpoints.Next(&w.ep); familyOf(w.ep.Addr) != w.family {
+				continue
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// nextInPart moves to the part's next endpoint and reports whether there is one.
+func (w *endpointCursor) nextInPart() bool {
+	for {
+		if w.sel.addr.Is4() {
+			w.endpoints = w.endpoints.From(w.sel.addr.As4())
+		}
+		if len(w.endpoints) == 0 || w.left == 0 {
+			return false
+		}
+		w.endpoints = w.endpoints.Next(&w.ep)
+		if !w.ep.Ready && !w.notReady {
+			continue
+		}
+		if w.left--; w.sel.matches(&w.ep) {
+			if w.oneLabel {
+				w.left = 0
+			}
+			return true
+		}
+	}
+}
