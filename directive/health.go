@@ -58,6 +58,7 @@ func SetupHealth(b *config.Block, uses []corefile.Directive) error {
 		corefile.Option{Name: "lameduck", Min: 1, Max: 1, Set: h.lameduck.read},
 	))
 	b.Offer(h)
+	b.Offer(&httpPages{h.addr, uses[0]})
 	b.OnStart(func(s *config.Start) error {
 		site, err := openSite(s, uses[0], h.addr, web.TLS{})
 		if err != nil {

@@ -27,3 +27,13 @@ func openSite(s *config.Start, d corefile.Directive, addr string, files web.TLS)
 	}
 	return site, nil
 }
+
+// httpPages is offered to the server, which checks that no address overlaps with
+// another one.
+type httpPages struct {
+	addr string
+	from corefile.Directive
+}
+
+// HTTPAddress returns the address and the directive that names it.
+func (p *httpPages) HTTPAddress() (addr string, from corefile.Directive) { return p.addr, p.from }

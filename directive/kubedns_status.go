@@ -78,6 +78,7 @@ func SetupKubednsStatus(b *config.Block, uses []corefile.Directive) error {
 		k.probes, k.trees = newProbes(b, false), config.Find[treeWriter](b)
 		return nil
 	})
+	b.Offer(&httpPages{k.addr, uses[0]})
 	b.OnStart(func(s *config.Start) error {
 		site, err := openSite(s, uses[0], k.addr, web.TLS{})
 		if err != nil {

@@ -59,6 +59,7 @@ func SetupPprof(b *config.Block, uses []corefile.Directive) error {
 			return corefile.Int(&p.rate, 1, math.MaxInt32)(o)
 		}},
 	))
+	b.Offer(&httpPages{p.addr, uses[0]})
 	b.OnStart(func(s *config.Start) error {
 		site, err := openSite(s, uses[0], p.addr, web.TLS{})
 		if err != nil {

@@ -97,6 +97,7 @@ func SetupPrometheus(b *config.Block, uses []corefile.Directive) error {
 		p.names = append(p.names, b.Observers()...)
 		return nil
 	})
+	b.Offer(&httpPages{p.addr, uses[0]})
 	b.OnStart(func(s *config.Start) error {
 		site, err := openSite(s, uses[0], p.addr, p.tls)
 		if err != nil {

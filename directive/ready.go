@@ -80,6 +80,7 @@ func SetupReady(b *config.Block, uses []corefile.Directive) error {
 		r.probes = newProbes(b, r.monitor == "continuously")
 		return nil
 	})
+	b.Offer(&httpPages{r.addr, uses[0]})
 	b.OnStart(func(s *config.Start) error {
 		site, err := openSite(s, uses[0], r.addr, web.TLS{})
 		if err != nil {

@@ -120,6 +120,7 @@ func SetupSkyDNSMetrics(b *config.Block, uses []corefile.Directive) error {
 		m.origins = newOrigins(b)
 		return nil
 	})
+	b.Offer(&httpPages{m.addr, uses[0]})
 	b.OnStart(func(s *config.Start) error {
 		site, err := openSite(s, uses[0], m.addr, web.TLS{})
 		if err != nil {

@@ -64,6 +64,7 @@ func NewPlan(servers []corefile.Server, opts Options) (*Plan, error) {
 		errs = append(errs, p.block(s)...)
 	}
 	errs = append(errs, p.overlaps()...)
+	errs = append(errs, p.httpOverlaps()...)
 	if len(errs) == 0 {
 		for _, b := range p.blocks {
 			errs = append(errs, b.Planned()...)

@@ -1,0 +1,71 @@
+package server
+
+import (
+	"net"
+	"net/netip"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+)
+
+// An httpListener is an address at which a directive serves HTTP pages (health,
+// ready, prometheus and others). Listeners with the same text share one socket.
+type httpListener interface {
+	HTTPAddress() (addr string, from corefile.Directive)
+}
+
+// httpOverlaps reports HTTP addresses that overlap with each other or with an
+// address for DNS over TCP.
+func (p *Plan) httpOverlaps() (errs []error) {
+	type listener struct {
+		name string
+		from corefile.Token
+		addr netip.AddrPort
+	}
+	var listeners []listener
+	for _, s := range p.sites {
+		listeners = append(listeners, listener{s.name(), s.from, s.addr})
+	}
+	for _, b := range p.blocks {
+		for _, h := range config.Find[httpListener](b) {
+			name, from := h.HTTPAddress()
+			addr, ok := parseHTTPAddress(name)
+			if !ok || addr.Port() == 0 {
+				continue // unknown before the start
+			}
+			for _, l := range listeners {
+				a, b := addr.Addr(), l.addr.Addr()
+				if l.name != name && l.addr.Port() == addr.Port() && (a == b || covers(a, b) || covers(b, a)) {
+					errs = append(errs, from.Errorf("%s and %s (%s:%d) cannot both be listened on: give one of them another port",
+						name, l.name, l.from.File, l.from.Line))
+					break
+				}
+			}
+			listeners = append(listeners, listener{name, from.Token, addr})
+		}
+	}
+	return errs
+}
+
+// parseHTTPAddress is not ok for a host name other than localhost.
+func parseHTTPAddress(text string) (addr netip.AddrPort, ok bool) {
+	host, service, err := net.SplitHostPort(text)
+	if err != nil {
+		return addr, false
+	}
+	port, err := net.LookupPort("tcp", service)
+	if err != nil {
+		return addr, false
+	}
+	ip := everywhere
+	switch host {
+	case "":
+	case "localhost":
+		ip = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	default:
+		if ip, err = netip.ParseAddr(host); err != nil {
+			return addr, false
+		}
+	}
+	return netip.AddrPortFrom(ip.Unmap(), uint16(port)), true
+}
