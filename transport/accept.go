@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// accept takes connections until the listener stops.
+// accept accepts connections until the listener stops.
 func (l *Listener) accept() {
 	if l.o.Portable || !runAcceptLoop(l) {
 		l.acceptAll()
 	}
 }
 
-// acceptAll takes connections by package net, and gives each a goroutine.
+// acceptAll accepts connections with package net and gives each a goroutine.
 func (l *Listener) acceptAll() {
 	t := acceptErrors{l: l}
 	for {
@@ -36,34 +36,34 @@ func (l *Listener) acceptAll() {
 	}
 }
 
-// trouble is with accepting. Errors such as EMFILE are said once and waited for:
-// the connections that are there go on meanwhile, and their ends give the
-// descriptors back.
+// acceptErrors handles errors of accept, such as EMFILE. It logs the first one and
+// makes the caller wait: open connections continue, and free descriptors when they
+// end.
 type acceptErrors struct {
 	l         *Listener
-	lastError time.Time // zero if all is well
+	lastError time.Time // zero if accepting works
 	pause     time.Duration
 }
 
-// none says that a connection has been accepted.
+// succeeded notes that a connection was accepted.
 func (t *acceptErrors) succeeded() {
 	if !t.lastError.IsZero() && time.Since(t.lastError) > time.Second {
-		t.l.o.Log.Info("tcp connections are accepted again", "address", t.l.addr)
+		t.l.o.Log.Info("accepting tcp connections again", "address", t.l.addr)
 		t.lastError, t.pause = time.Time{}, 0
 	}
 }
 
-// with says that there was an error, and returns how long to wait.
+// failed notes an error and returns how long to wait before the next attempt.
 func (t *acceptErrors) failed(err error) time.Duration {
 	if t.lastError.IsZero() {
-		t.l.o.Log.Error("tcp connections cannot be accepted", "address", t.l.addr, "error", err)
+		t.l.o.Log.Error("accepting tcp connections failed, retrying", "address", t.l.addr, "error", err)
 	}
 	t.lastError = time.Now()
 	t.pause = min(max(2*t.pause, 5*time.Millisecond), time.Second)
 	return t.pause
 }
 
-// admit attends to a connection, or closes it at once if there are too many.
+// admit serves a connection, or closes it at once if there are too many.
 func (l *Listener) admit(tcp *net.TCPConn) {
 	c := newConn(l, addrPort(tcp.RemoteAddr()), addrPort(tcp.LocalAddr()))
 	ok, evicted := l.admits(c)
@@ -77,8 +77,8 @@ func (l *Listener) admit(tcp *net.TCPConn) {
 	}
 }
 
-// wanted counts a connection, and says whether it may stay, and which has to go
-// for it.
+// admits counts a connection and reports whether it is within the limits. evicted is
+// the connection to close in its place, or nil.
 func (l *Listener) admits(c *conn) (ok bool, evicted *conn) {
 	refused, evicted := l.conns.add(c, l.o.MaxConns, l.o.MaxConnsPerClient)
 	if evicted != nil {
@@ -93,14 +93,14 @@ func (l *Listener) admits(c *conn) (ok bool, evicted *conn) {
 	return refused == admitted, evicted
 }
 
-// reset closes a connection whose client is not to be waited for. Its end goes
-// into no state of the kernel, and what is still unsent goes nowhere.
+// reset closes a connection without waiting for its client: the kernel discards
+// unsent data and keeps no state of the connection.
 func reset(tcp socket) {
 	_ = tcp.SetLinger(0)
 	_ = tcp.Close()
 }
 
-// conns is the TCP connections of a listener.
+// conns holds the TCP connections of a listener.
 type conns struct {
 	running sync.WaitGroup // goroutines of connections
 	loop    atomic.Pointer[acceptLoop]
@@ -108,7 +108,7 @@ type conns struct {
 	mu      sync.Mutex
 	all     map[*conn]struct{}
 	clients map[netip.Addr]int
-	empty   chan struct{} // told when the last one ends
+	empty   chan struct{} // receives a value when the last connection ends
 }
 
 func (s *conns) init() {
@@ -116,7 +116,7 @@ func (s *conns) init() {
 	s.empty = make(chan struct{}, 1)
 }
 
-// A refusal is why a connection is not wanted.
+// A refusal is the reason why a connection is refused.
 type refusal uint8
 
 const (
@@ -125,8 +125,9 @@ const (
 	overTotal
 )
 
-// client is whom a connection is counted for: an IPv4 address, or the /64 of an
-// IPv6 address, within which a host may choose its address.
+// clientKey returns the key under which connections of a client are counted: an IPv4
+// address, or the /64 of an IPv6 address, within which a host may choose its
+// address.
 func clientKey(addr netip.Addr) netip.Addr {
 	if addr.Is4() {
 		return addr
@@ -138,10 +139,9 @@ func clientKey(addr netip.Addr) netip.Addr {
 	return p.Addr()
 }
 
-// add admits c, if need be in place of the connection that has been idle
-// longest (RFC 7766 §6.2.3 lets servers close those). There are many reasons
-// for idle connections and none to refuse a client for them; but if all have
-// something under way, it is the new one that has to go.
+// add admits c, unless there are too many connections. At the limit of the listener
+// it evicts the connection that has been idle longest (RFC 7766 §6.2.3 allows that);
+// if none is idle, it refuses c.
 func (s *conns) add(c *conn, most, mostOfClient int) (why refusal, evicted *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,8 +159,8 @@ func (s *conns) add(c *conn, most, mostOfClient int) (why refusal, evicted *conn
 	return admitted, evicted
 }
 
-// idlest looks at all of them: at the cap an accept costs that, some ten
-// microseconds, and below it nothing has to be kept in order.
+// idlest searches all connections. That takes some ten microseconds for each accept
+// at the limit; below it there is no order to maintain.
 func (s *conns) idlest() (idlest *conn) {
 	for c := range s.all {
 		if c.inFlight() == 0 && (idlest == nil || c.lastActive.Load() < idlest.lastActive.Load()) {
@@ -170,7 +170,7 @@ func (s *conns) idlest() (idlest *conn) {
 	return idlest
 }
 
-// forget takes out a connection that has ended.
+// removeClosed removes a connection that has ended.
 func (s *conns) removeClosed(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,7 +208,8 @@ func (s *conns) list() (list []*conn) {
 	return list
 }
 
-// wake makes the readers of all connections see that the listener stops.
+// wake makes the readers of all connections notice that the listener stops or its
+// limits have changed.
 func (s *conns) wake() {
 	if d := s.loop.Load(); d != nil {
 		d.wake()
@@ -222,8 +223,8 @@ func (s *conns) wake() {
 	}
 }
 
-// wait returns when all connections have ended; those that have not when ctx
-// ends are cut. There must be no new ones.
+// wait blocks until all connections have ended. When ctx ends it cuts those that are
+// left. No connections may be added.
 func (s *conns) wait(ctx context.Context) {
 	for len(s.list()) > 0 && ctx.Err() == nil {
 		select {

@@ -13,69 +13,69 @@ import (
 )
 
 const (
-	// visits is how often the desk serves a connection before it is attended:
-	// for the pair of A and AAAA, and once more.
+	// maxReads is the number of reads after which a connection gets a goroutine:
+	// one each for an A and an AAAA query, and two more.
 	maxReads = 4
 
-	// maxBusyTCP is how long the desk works before it waits in the netpoller although
-	// there may be more to do. Where there is one processor nobody else looks
-	// whether UDP sockets have something to read; to yield is not enough.
+	// maxBusyTCP is how long the loop works before it waits in the netpoller,
+	// even if it has more work. On a single processor the scheduler would
+	// otherwise not poll the UDP sockets; yielding does not make it.
 	maxBusyTCP = 200 * time.Microsecond
 
-	// maxAccepted is how many connections the desk takes of those that are there at
-	// once. Those behind them get goroutines, so that other processors help.
+	// maxAccepted is how many connections the loop keeps of those that it accepts
+	// at once. The others get goroutines, so that other processors serve them.
 	maxAccepted = 32
 )
 
-// A desk accepts connections and answers their first queries, all on one
-// goroutine. Most connections have no others: a client asks once by TCP because
-// an answer was cut over UDP. While one waits at the desk it costs a conn and a
-// descriptor, and no goroutine, no buffer and no query.
+// An acceptLoop accepts TCP connections and answers their first queries, all on one
+// goroutine. Most connections send no other queries: a client uses TCP for one query
+// whose answer was truncated over UDP. While a connection waits in the loop it costs
+// a conn and a descriptor, and no goroutine, buffer or query.
 //
-// A connection that wants more than that is attended (conn.attend) and goes its
-// own way: one whose query is parked, whose message is large or has come in
-// part, whose client does not take its replies, that has come too often, or that
-// is to be closed politely. So the desk never waits for a client.
+// The loop never waits for a client. It hands a connection off to a goroutine
+// (conn.startReader) if a query is parked, a message is large or incomplete, the
+// client does not read its replies, it has sent more than a few queries, or it must
+// be closed gracefully.
 //
-// It has an epoll instance of its own, for the listening socket and the
-// connections, and waits for that in the netpoller as for any descriptor. Its
-// calls are RawSyscalls for the reason that batch gives. Only its goroutine
-// touches the descriptors and places of connections that are at the desk.
+// The loop has an epoll instance for the listening socket and the connections, and
+// waits for the instance in the netpoller as for any descriptor. It uses RawSyscall
+// for the reason given at batch. Only its goroutine uses the descriptors and the
+// loopState of its connections.
 type acceptLoop struct {
 	l          *Listener
 	listener   syscall.RawConn
-	listenFD   int32    // its descriptor
+	listenFD   int32    // of listener
 	epollFile  *os.File // the epoll instance
 	epollFD    int
-	acceptFunc func(fd uintptr) // made once: it would be allocated at each call
+	acceptFunc func(fd uintptr) // acceptFrom; a method value for each call would allocate
 
-	serving *sync.Mutex
+	serving *sync.Mutex // held while queries are served: see dns.Port
 	in      [inSize]byte
 
-	byFD     []*conn // by descriptor
-	accepted []*conn // just accepted
-	backlog  bool    // there may be more to accept
+	byFD     []*conn // the connections in the loop, by descriptor
+	accepted []*conn // by the current acceptNew
+	backlog  bool    // there may be more connections to accept
 	events   [64]unix.EpollEvent
-	event    unix.EpollEvent // to be added
+	event    unix.EpollEvent // argument of EPOLL_CTL_ADD
 	addr     sockaddr
-	addrLen  uint32 // of name
+	addrLen  uint32
 
 	errors  acceptErrors
-	retryAt time.Time // when to accept again; zero if that goes on
-	checkAt time.Time // when to look round, as the deadline is set; zero if none is
+	retryAt time.Time // when to accept again after an error; zero if there was none
+	checkAt time.Time // when checkDeadlines is due, as the deadline is set; zero if none is
 	woken   atomic.Bool
 }
 
-// A place is a connection's at the desk.
+// A loopState is the part of a conn that the acceptLoop uses.
 type loopState struct {
 	fd         int
 	inLoop     bool
-	registered bool // epoll knows it
+	registered bool // with epoll
 	reads      int
 }
 
-// runAcceptLoop accepts at a desk until the listener stops. It returns false, and has
-// not begun, if there cannot be one.
+// runAcceptLoop accepts connections until the listener stops. It returns false at
+// once if the system does not allow epoll.
 func runAcceptLoop(l *Listener) bool {
 	tcp, ok := l.tcp.(*net.TCPListener)
 	if !ok {
@@ -83,7 +83,7 @@ func runAcceptLoop(l *Listener) bool {
 	}
 	a := &acceptLoop{l: l, errors: acceptErrors{l: l}}
 	if err := a.open(tcp); err != nil {
-		l.o.Log.Info("epoll cannot be used here; each tcp connection gets a goroutine at once", "error", err)
+		l.o.Log.Info("epoll unavailable, using a goroutine for each tcp connection", "error", err)
 		return false
 	}
 	defer a.epollFile.Close()
@@ -106,7 +106,7 @@ func (a *acceptLoop) open(tcp *net.TCPListener) (err error) {
 	if a.epollFD, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return os.NewSyscallError("epoll_create1", err)
 	}
-	if err = unix.SetNonblock(a.epollFD, true); err != nil { // or NewFile would not have it in the netpoller
+	if err = unix.SetNonblock(a.epollFD, true); err != nil { // NewFile registers only non-blocking descriptors with the netpoller
 		_ = unix.Close(a.epollFD)
 		return err
 	}
@@ -128,34 +128,34 @@ func (a *acceptLoop) open(tcp *net.TCPListener) (err error) {
 func (a *acceptLoop) run() {
 	raw, err := a.epollFile.SyscallConn()
 	if err != nil {
-		return // it is not closed
+		return // cannot happen: the file is open
 	}
 	serve := a.handleEvents
 	for !a.l.isStopping() {
-		_ = raw.Read(serve) // ends when it is time to look round, or the deadline says so
+		_ = raw.Read(serve) // until checkDeadlines is due
 		a.checkDeadlines()
 	}
 	for _, c := range a.byFD {
 		if c != nil {
-			a.handOff(c) // it sees that the listener stops
+			a.handOff(c) // its goroutine sees that the listener stops
 		}
 	}
 }
 
-// poke makes the desk look round. It may be called from any goroutine.
+// wake makes the loop call checkDeadlines. It may be called from any goroutine.
 func (a *acceptLoop) wake() {
 	a.woken.Store(true)
 	_ = a.epollFile.SetReadDeadline(pastDeadline())
 }
 
-// serve is called by the netpoller when something has happened. It goes on
-// until nothing has, or for a maxBusyTCP, and then returns false, which is to wait;
-// it returns true when it is time to look round.
+// handleEvents is called by the netpoller when the epoll instance is ready. It
+// handles events until there are none, or for maxBusyTCP, and then returns false to
+// wait again. It returns true when checkDeadlines is due.
 //
-// The netpoller tells once of what happens. So serve may wait if all has been
-// seen to that epoll had to say when it was last asked, and not before.
+// The netpoller is edge-triggered: handleEvents may wait only after it has handled
+// everything that the last epoll_pwait reported.
 func (a *acceptLoop) handleEvents(uintptr) (done bool) {
-	begun := time.Now()
+	start := time.Now()
 	for {
 		n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(a.epollFD), uintptr(unsafe.Pointer(&a.events)), uintptr(len(a.events)), 0, 0, 0)
 		switch {
@@ -164,28 +164,28 @@ func (a *acceptLoop) handleEvents(uintptr) (done bool) {
 		case errno != 0 || n == 0:
 			return false
 		}
-		all := int(n) < len(a.events)
+		handled := int(n) < len(a.events)
 		for _, e := range a.events[:n] {
 			if e.Fd == a.listenFD {
-				all = a.acceptNew() && all
+				handled = a.acceptNew() && handled
 			} else if c := a.byFD[e.Fd]; c != nil {
 				a.serveConn(c)
-				all = all && (!c.loop.inLoop || e.Events == unix.EPOLLIN) // or its end is behind what was read
+				handled = handled && (!c.loop.inLoop || e.Events == unix.EPOLLIN) // otherwise end of file follows
 			}
 		}
 		now := time.Now()
 		if a.woken.Load() || !a.checkAt.IsZero() && now.After(a.checkAt) {
 			return true
 		}
-		if all && now.Sub(begun) > maxBusyTCP {
+		if handled && now.Sub(start) > maxBusyTCP {
 			return false
 		}
 	}
 }
 
-// lookRound ends connections that have been idle for too long or have had their
-// queries, and says when that is to be done again. With many idle connections
-// it is not done for each of them, but some sixty times in their timeout.
+// checkDeadlines closes connections that have reached the idle timeout, hands off
+// those that have sent their last query, and sets the time of the next check. Checks
+// are at least 1/64 of the idle timeout apart, since each visits all connections.
 func (a *acceptLoop) checkDeadlines() {
 	for again := true; again; again = a.woken.Load() {
 		a.woken.Store(false)
@@ -220,33 +220,32 @@ func (a *acceptLoop) checkDeadlines() {
 	}
 }
 
-// by makes sure that the desk looks round at t, or sooner.
+// checkBefore makes sure that checkDeadlines is called at t or earlier.
 func (a *acceptLoop) checkBefore(t time.Time) {
 	if a.checkAt.IsZero() || t.Before(a.checkAt) {
 		a.checkAt = t
 		_ = a.epollFile.SetReadDeadline(t)
-		if a.woken.Load() { // before that, and it must not be lost
+		if a.woken.Load() { // this deadline replaced the one that wake set
 			_ = a.epollFile.SetReadDeadline(pastDeadline())
 		}
 	}
 }
 
-// listen says what is to be told of the listening socket.
+// setListening sets the events that epoll reports for the listening socket.
 func (a *acceptLoop) setListening(events uint32) {
 	_ = with(a.listener, func(fd int) error {
 		return unix.EpollCtl(a.epollFD, unix.EPOLL_CTL_MOD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)})
 	})
 }
 
-// accept takes the connections that are there, and then answers them: who has
-// just been answered may have the next connection ready. It says whether it has
-// seen all.
-func (a *acceptLoop) acceptNew() (all bool) {
+// acceptNew accepts connections and then serves those that have sent a query
+// already. It reports whether no connections are left to accept.
+func (a *acceptLoop) acceptNew() (done bool) {
 	a.accepted, a.backlog = a.accepted[:0], true
-	_ = a.listener.Control(a.acceptFunc) // or it is closed
+	_ = a.listener.Control(a.acceptFunc) // fails only if the listener is closed
 	for i, c := range a.accepted {
 		switch {
-		case !c.loop.inLoop: // it had to make room for one behind it
+		case !c.loop.inLoop: // evicted for a later connection
 		case i < maxAccepted:
 			a.serveConn(c)
 		default:
@@ -257,7 +256,7 @@ func (a *acceptLoop) acceptNew() (all bool) {
 	return !a.backlog
 }
 
-// acceptFrom takes connections. If it leaves some, epoll says so again.
+// acceptFrom accepts connections. epoll reports the ones that it leaves again.
 func (a *acceptLoop) acceptFrom(fd uintptr) {
 	for range 2 * maxAccepted {
 		a.addrLen = uint32(len(a.addr))
@@ -274,14 +273,14 @@ func (a *acceptLoop) acceptFrom(fd uintptr) {
 			a.setListening(0)
 			a.retryAt = time.Now().Add(a.errors.failed(os.NewSyscallError("accept4", errno)))
 			a.checkBefore(a.retryAt)
-			a.backlog = false // that matters now
+			a.backlog = false // until retryAt
 			return
 		}
 	}
 }
 
-// admit gives a connection, whose client's address lies in name, its place,
-// unless there are too many.
+// admit adds a connection, whose client address is in a.addr, unless there are too
+// many.
 func (a *acceptLoop) admit(fd int) {
 	peer, local := a.addr.addrPort(), a.l.addr
 	if local.Addr().IsUnspecified() {
@@ -313,7 +312,7 @@ func (a *acceptLoop) admit(fd int) {
 	a.accepted = append(a.accepted, c)
 }
 
-// visit answers what a connection has sent.
+// serveConn reads from a connection and answers its queries.
 func (a *acceptLoop) serveConn(c *conn) {
 	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(c.loop.fd), uintptr(unsafe.Pointer(&a.in)), inSize)
 	switch {
@@ -330,7 +329,7 @@ func (a *acceptLoop) serveConn(c *conn) {
 	parked := c.serveMessages()
 	if c.out != nil && !a.send(c) {
 		if parked {
-			c.cut() // and its goroutine waits for what is parked
+			c.cut() // its goroutine waits for the parked query
 		} else {
 			a.resetConn(c)
 			return
@@ -345,8 +344,8 @@ func (a *acceptLoop) serveConn(c *conn) {
 	a.awaitQuery(c)
 }
 
-// send writes the replies as far as the socket takes them at once, and leaves
-// the rest. It says whether the connection is still good.
+// send writes the replies as far as the socket accepts them without blocking, and
+// leaves the rest in c.out. It reports whether the connection is usable.
 func (a *acceptLoop) send(c *conn) bool {
 	b := c.out.b
 	n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(c.loop.fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
@@ -364,13 +363,13 @@ func (a *acceptLoop) send(c *conn) bool {
 	return errno == 0
 }
 
-// keep lets a connection wait for its client.
+// awaitQuery registers a connection with epoll.
 func (a *acceptLoop) awaitQuery(c *conn) {
 	if !c.loop.registered {
 		c.loop.registered = true
 		a.event = unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP, Fd: int32(c.loop.fd)}
 		_, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(a.epollFD), unix.EPOLL_CTL_ADD, uintptr(c.loop.fd), uintptr(unsafe.Pointer(&a.event)), 0, 0)
-		if errno != 0 { // no memory
+		if errno != 0 { // out of memory
 			a.resetConn(c)
 			return
 		}
@@ -380,7 +379,7 @@ func (a *acceptLoop) awaitQuery(c *conn) {
 	}
 }
 
-// giveAway attends to a connection.
+// handOff gives a connection a goroutine of its own.
 func (a *acceptLoop) handOff(c *conn) {
 	if c.loop.registered {
 		_ = unix.EpollCtl(a.epollFD, unix.EPOLL_CTL_DEL, c.loop.fd, nil)
@@ -389,14 +388,14 @@ func (a *acceptLoop) handOff(c *conn) {
 	c.startReader(descriptor{os.NewFile(uintptr(c.loop.fd), "tcp")})
 }
 
-// end closes a connection that has nothing under way.
+// closeConn closes a connection that has no parked queries.
 func (a *acceptLoop) closeConn(c *conn) {
 	a.byFD[c.loop.fd], c.loop.inLoop = nil, false
 	closeFD(c.loop.fd)
 	a.l.conns.removeClosed(c)
 }
 
-// reset is end for a client that is not to be waited for.
+// resetConn closes a connection without waiting for its client: see reset.
 func (a *acceptLoop) resetConn(c *conn) {
 	linger(c.loop.fd)
 	a.closeConn(c)
@@ -408,8 +407,8 @@ func linger(fd int) {
 
 func closeFD(fd int) { _, _, _ = unix.RawSyscall(unix.SYS_CLOSE, uintptr(fd), 0, 0) }
 
-// A descriptor is a connection's socket, once it has left the desk. Package net
-// would make a TCPConn only of a copy.
+// A descriptor is the socket of a connection that has left the loop. Package net
+// could make a TCPConn only from a duplicate of it.
 type descriptor struct{ *os.File }
 
 func (s descriptor) CloseWrite() error {

@@ -268,14 +268,14 @@ func TestDeskAcceptErrors(t *testing.T) {
 	}
 	defer late.Close()
 	_ = late.SetDeadline(time.Now().Add(patience))
-	eventually(t, "it is said", func() bool { return out.count("cannot be accepted") == 1 })
+	eventually(t, "it is said", func() bool { return out.count("accepting tcp connections failed") == 1 })
 	c.ask(2, "a.in.", mdns.TypeA)
 	wantA(t, c.next(), 1)
 	restore()
 	other := tcpClient{late.(*net.TCPConn), t}
 	other.ask(1, "a.in.", mdns.TypeA)
 	wantA(t, other.next(), 1)
-	if out.count("cannot be accepted") != 1 {
+	if out.count("accepting tcp connections failed") != 1 {
 		t.Error("it is said more than once")
 	}
 }

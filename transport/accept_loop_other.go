@@ -2,12 +2,12 @@
 
 package transport
 
-// A desk would accept connections: each is attended at once.
+// An acceptLoop exists only on Linux. Elsewhere every connection gets a goroutine.
 type acceptLoop struct{}
 
-// A place would be a connection's at the desk.
+// A loopState is the part of a conn that the acceptLoop uses.
 type loopState struct{}
 
-func (*acceptLoop) poke() {}
+func (*acceptLoop) wake() {}
 
 func runAcceptLoop(*Listener) bool { return false }

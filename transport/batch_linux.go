@@ -13,20 +13,19 @@ import (
 	"github.com/seamark/seamark/dns"
 )
 
-// A batch is a reader that reads and sends several datagrams by one system
-// call. All that the kernel reads and writes lies in it or in its queries, so
-// that a round allocates nothing; the addresses and control messages of
-// requests serve again for their replies, as they are.
+// A batch is a reader that receives and sends several datagrams by one system call.
+// All memory that the kernel uses is in the batch or its queries, so serving
+// allocates nothing. The addresses and control messages of the requests are those of
+// the replies, too.
 //
-// It waits in the netpoller (RawConn.Read) and calls with MSG_DONTWAIT. A
-// thread that is blocked in recvmmsg costs three times as much CPU when there
-// is little to do.
+// It waits in the netpoller (RawConn.Read) and calls with MSG_DONTWAIT. A thread
+// that blocks in recvmmsg uses three times as much CPU under low load.
 //
-// It calls by RawSyscall6, which the scheduler does not see. A call that it sees
-// wakes its monitor thread (sysmon) whenever the process was idle, and that
-// costs more than answering the query. What the scheduler then cannot do is to
-// take the processor away in the middle of a call: a stop of the world waits
-// until sixteen packets are through the network stack, some 50 µs.
+// It uses RawSyscall6, which the scheduler does not see. A visible call wakes the
+// scheduler's monitor thread (sysmon) whenever the process was idle, which costs
+// more than to answer the query. The disadvantage is that the goroutine cannot be
+// preempted during the call: stopping the world takes until sixteen packets have
+// passed the network stack, some 50 µs.
 type batch struct {
 	*reader
 	raw      syscall.RawConn
@@ -36,29 +35,29 @@ type batch struct {
 	names    [batchSize]sockaddr
 	controls [batchSize][controlSize]byte
 
-	n     int // messages that the last call read
+	n     int // messages that the last call received
 	errno syscall.Errno
 
 	replies [batchSize]unix.Mmsghdr
 	answers [batchSize]unix.Iovec
 }
 
-// maxBusyUDP is how long a reader answers what is always there before it lets others
-// have its processor.
+// maxBusyUDP is how long a reader that always has packets serves them before it
+// yields to other goroutines.
 const maxBusyUDP = time.Millisecond
 
 // A sockaddr is a struct sockaddr_in or sockaddr_in6 as the kernel wrote it.
 type sockaddr [unix.SizeofSockaddrInet6]byte
 
-// batches runs r in batches until the listener stops. It returns false, and has
-// not begun, if this is not allowed: seccomp profiles know only old calls.
+// runBatches runs r in batches until the listener stops. It returns false at once if
+// the system calls are not allowed: some seccomp profiles know only older calls.
 func runBatches(r *reader) bool {
 	raw, err := r.conn.SyscallConn()
 	if err != nil {
 		return false
 	}
 	if errno := probe(raw); errno != 0 {
-		r.l.o.Log.Info("recvmmsg and sendmmsg cannot be used here; packets are read one by one", "error", error(errno))
+		r.l.o.Log.Info("recvmmsg and sendmmsg unavailable, reading single packets", "error", error(errno))
 		return false
 	}
 	b := &batch{reader: r, raw: raw}
@@ -72,7 +71,7 @@ func runBatches(r *reader) bool {
 	return true
 }
 
-// probe asks for no message at all.
+// probe calls recvmmsg and sendmmsg for no messages.
 func probe(raw syscall.RawConn) (errno syscall.Errno) {
 	var none unix.Mmsghdr
 	err := raw.Control(func(fd uintptr) {
@@ -89,7 +88,7 @@ func probe(raw syscall.RawConn) (errno syscall.Errno) {
 	return errno
 }
 
-// ready lets the kernel fill a slot (again).
+// prepare makes a slot ready for the kernel to fill.
 func (b *batch) prepare(i int) {
 	h := &b.messages[i].Hdr
 	h.Name, h.Namelen = &b.names[i][0], uint32(len(b.names[i]))
@@ -104,7 +103,7 @@ func (b *batch) prepare(i int) {
 }
 
 func (b *batch) run() {
-	pump := b.readAll // made once: it would be allocated at each call
+	pump := b.readAll // a method value for each call would allocate
 	for {
 		if err := b.raw.Read(pump); err != nil {
 			if b.l.isUDPStopping() {
@@ -114,18 +113,17 @@ func (b *batch) run() {
 			b.pause()
 			continue
 		}
-		// Errors are about packets sent before (ICMP), or pass.
+		// The error concerns a packet that was sent before (ICMP), or is temporary.
 		if b.errno != 0 && b.errno != unix.EINTR {
 			b.pause()
 		}
 	}
 }
 
-// pump is called by the netpoller when there may be something to read. It
-// answers until there is nothing left, and then returns false, which is to
-// wait.
+// readAll is called by the netpoller when the socket is readable. It serves packets
+// until there are none, and then returns false to wait again.
 func (b *batch) readAll(fd uintptr) (done bool) {
-	var begun time.Time
+	var busySince time.Time
 	for {
 		b.receive(fd)
 		switch {
@@ -136,26 +134,25 @@ func (b *batch) readAll(fd uintptr) (done bool) {
 		}
 		now := b.serveBatch(fd)
 		if b.l.isUDPStopping() {
-			return true // the next Read says so
+			return true // the next Read returns the error
 		}
-		// One packet alone, and the kernel has seen that no other was behind
-		// it: it will tell of the next. If there were more, more will have come
-		// meanwhile.
+		// After a single packet the socket was empty, and the netpoller reports
+		// the next packet. After several packets more have probably arrived.
 		if b.n == 1 {
 			return false
 		}
 		switch {
-		case begun.IsZero():
-			begun = now
-		case now.Sub(begun) > maxBusyUDP:
+		case busySince.IsZero():
+			busySince = now
+		case now.Sub(busySince) > maxBusyUDP:
 			b.yielder.yield()
-			begun = time.Time{}
+			busySince = time.Time{}
 		}
 	}
 }
 
-// drain answers what came before the reader was stopped. It ends, whoever goes on
-// sending.
+// drain serves the packets that arrived before the reader was stopped. It ends even
+// if clients continue to send.
 func (b *batch) drain() {
 	_ = b.raw.Control(func(fd uintptr) {
 		for range socketBuffer / datagram / batchSize {
@@ -167,13 +164,14 @@ func (b *batch) drain() {
 	})
 }
 
-// receive reads what is there, up to a batch.
+// receive receives up to batchSize packets without blocking.
 func (b *batch) receive(fd uintptr) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&b.messages)), batchSize, unix.MSG_DONTWAIT, 0, 0)
 	b.n, b.errno = int(n), errno
 }
 
-// round answers what the last call read, and says when that was.
+// serveBatch answers the packets of the last receive. It returns the time at which
+// it started.
 func (b *batch) serveBatch(fd uintptr) time.Time {
 	n, now := b.n, time.Now()
 	for i := range n {
@@ -187,7 +185,7 @@ func (b *batch) serveBatch(fd uintptr) time.Time {
 	return now
 }
 
-// take makes a query of what the kernel has put into a slot.
+// fillQuery prepares the query of a slot for the packet that the kernel wrote.
 func (b *batch) fillQuery(i int, now time.Time) {
 	m, q := &b.messages[i], b.slots[i].q
 	q.Peer = b.names[i].addrPort()
@@ -215,10 +213,10 @@ func (b *batch) send(fd uintptr, n int) {
 	b.l.sendAll(fd, b.replies[:k])
 }
 
-// sendAll sends messages by one system call, if the kernel takes them all. A
-// message that cannot be sent is no reason not to send those behind it. If the
-// socket's buffer is full, the network is slower than we are: that is waited for
-// a little, and then the rest is dropped, since the next queries wait behind it.
+// sendAll sends messages, if possible by one system call. A message that cannot be
+// sent does not prevent the others. If the socket's buffer stays full for some
+// milliseconds, sendAll discards the remaining messages, since the next queries are
+// waiting.
 func (l *Listener) sendAll(fd uintptr, left []unix.Mmsghdr) {
 	const tries = 6
 	for try := 0; len(left) > 0; {
@@ -240,8 +238,7 @@ func (l *Listener) sendAll(fd uintptr, left []unix.Mmsghdr) {
 	}
 }
 
-// Send sends the reply of a query that was parked, like any other: with no
-// more patience than a reader has.
+// Send sends the reply of a parked query, with the same limit on waiting as sendAll.
 func (b *batch) Send(q *dns.Query) {
 	defer b.l.parked.done()
 	reply := q.Reply()
@@ -267,13 +264,13 @@ func (b *batch) Send(q *dns.Query) {
 			h.SetControllen(len(control))
 		}
 	}
-	if err := b.raw.Control(func(fd uintptr) { b.l.sendAll(fd, p.message[:]) }); err != nil { // the socket is closed
+	if err := b.raw.Control(func(fd uintptr) { b.l.sendAll(fd, p.message[:]) }); err != nil { // closed
 		b.l.counts.sendUDP.Add(1)
 	}
 }
 
-// addrPort reads the address. A link-local one has the interface's index for
-// its zone.
+// addrPort returns the address. The zone of a link-local address is the index of its
+// interface.
 func (s *sockaddr) addrPort() netip.AddrPort {
 	port := binary.BigEndian.Uint16(s[2:])
 	if binary.NativeEndian.Uint16(s[:]) == unix.AF_INET {
@@ -286,8 +283,8 @@ func (s *sockaddr) addrPort() netip.AddrPort {
 	return netip.AddrPortFrom(addr, port)
 }
 
-// put writes the address and returns its size. v6 says that the socket is one
-// of IPv6.
+// put writes the address and returns its size. v6 reports whether the socket is an
+// IPv6 socket.
 func (s *sockaddr) put(ap netip.AddrPort, v6 bool) uint32 {
 	binary.BigEndian.PutUint16(s[2:], ap.Port())
 	if !v6 {

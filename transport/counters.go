@@ -7,7 +7,7 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// counters is what can go wrong with packets. All listeners share them.
+// counters counts failures. All listeners share them.
 type counters struct {
 	unreadableUDP, unreadableTCP *metrics.Counter
 	sendUDP, sendTCP             *metrics.Counter
@@ -20,13 +20,13 @@ type counters struct {
 func newCounters(r *metrics.Registry) counters {
 	const (
 		unreadable     = "seamark_transport_unreadable_total"
-		unreadableHelp = "Packets that got no reply because they have no header and question, or are replies."
+		unreadableHelp = "Packets without a reply because they had no header or question, or were replies themselves."
 		send           = "seamark_transport_send_errors_total"
 		sendHelp       = "Replies that could not be sent."
 		refused        = "seamark_transport_connections_refused_total"
-		refusedHelp    = "TCP connections closed at once because the client, or all clients together, had too many."
+		refusedHelp    = "TCP connections refused because the client, or all clients together, had too many."
 		closed         = "seamark_transport_connections_closed_total"
-		closedHelp     = "TCP connections cut: a message did not come in time (slow_sender), replies were not read in time (slow_reader), or an idle one had to make room (idlest)."
+		closedHelp     = "TCP connections closed because a message was not complete in time (slow_sender), replies were not read in time (slow_reader), or a new connection needed the place of an idle one (idlest)."
 		panics         = "seamark_transport_observer_panics_total"
 		panicsHelp     = "Panics of observers; the replies were sent."
 	)
@@ -44,9 +44,9 @@ func newCounters(r *metrics.Registry) counters {
 	}
 }
 
-// A landing counts queries that are parked and lets Stop wait for them. A
-// worker may be done before the reader has counted it, so the number can be
-// negative for a moment.
+// A parkedCounter counts parked UDP queries, so that Stop can wait for them. A query
+// may be finished before its reader has counted it, so the count may be negative for
+// a moment.
 type parkedCounter struct {
 	n       atomic.Int64
 	waiting atomic.Bool
@@ -55,10 +55,10 @@ type parkedCounter struct {
 
 func (p *parkedCounter) init() { p.empty = make(chan struct{}, 1) }
 
-// off counts one that has been parked.
+// add counts a query that was parked.
 func (p *parkedCounter) add() { p.n.Add(1) }
 
-// down counts one that has been sent.
+// done counts a query whose reply was sent.
 func (p *parkedCounter) done() {
 	if p.n.Add(-1) == 0 && p.waiting.Load() {
 		select {
@@ -68,7 +68,7 @@ func (p *parkedCounter) done() {
 	}
 }
 
-// wait returns when none is left, or ctx ends. No more may be parked.
+// wait blocks until the count is zero or ctx ends. No more queries may be parked.
 func (p *parkedCounter) wait(ctx context.Context) {
 	p.waiting.Store(true)
 	for p.n.Load() > 0 {

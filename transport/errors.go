@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// A bindError is why an address could not be opened, in an operator's words.
+// A bindError explains to operators why an address could not be opened.
 type bindError struct {
 	text  string
 	cause error
@@ -17,7 +17,7 @@ type bindError struct {
 func (e *bindError) Error() string { return e.text }
 func (e *bindError) Unwrap() error { return e.cause }
 
-// explain says what is wrong with an address, and what to do.
+// explain returns an error that says what is wrong with the address and what to do.
 func explain(proto string, addr netip.AddrPort, err error) error {
 	var why string
 	switch {

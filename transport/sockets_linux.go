@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sharded says that several sockets can share an address and that the kernel
-// spreads clients over them (SO_REUSEPORT).
+// sharded is true where several sockets can share an address, among which the kernel
+// distributes the clients (SO_REUSEPORT).
 const sharded = true
 
-// connBuffer bounds what the kernel holds for one TCP connection, in each
-// direction: without it a client that does not read has some megabytes. It is
-// what one message may have.
+// connBuffer bounds the kernel's buffers of one TCP connection, in each direction.
+// It is the size of the largest message. Without a bound, a client that does not
+// read its replies occupies several megabytes.
 const connBuffer = 64 << 10
 
 // controlTCP sets the options of a listening socket before it is bound;
@@ -36,14 +36,14 @@ func controlUDP(addr netip.Addr) func(_, _ string, c syscall.RawConn) error {
 			if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
 				return err
 			}
-			// What follows makes things better where it is possible.
+			// The server also works without the following options.
 			_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, socketBuffer)
 			_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, socketBuffer)
-			// Large replies are fragmented on their way rather than lost, and
-			// nobody can make us cut them small by a forged ICMP message.
+			// Large replies are fragmented rather than dropped, and a forged ICMP
+			// message cannot reduce their size.
 			_ = unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_OMIT)
 			switch addr {
-			case netip.IPv6Unspecified(): // tells of IPv4 too, as mapped addresses
+			case netip.IPv6Unspecified(): // also reports IPv4, as mapped addresses
 				return unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO, 1)
 			case netip.IPv4Unspecified():
 				return unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_PKTINFO, 1)
@@ -61,29 +61,29 @@ func with(c syscall.RawConn, do func(fd int) error) error {
 	return err
 }
 
-// truncated says that a datagram was larger than its room.
+// truncated reports whether a datagram was larger than its buffer.
 func truncated(flags, _ int) bool { return flags&unix.MSG_TRUNC != 0 }
 
-// tooLarge says the same where it is an error.
+// tooLarge reports whether err means that a datagram was larger than its buffer, as
+// on Windows.
 func tooLarge(error) bool { return false }
 
-// A socket bound to a wildcard learns from a control message (struct cmsghdr
-// and struct in6_pktinfo or in_pktinfo, ipv6(7) and ip(7)) which address a
-// client asked, and says by the same kind of message which one the reply comes
-// from. Without that the kernel takes the address of the outgoing interface,
-// and the client, which asked another, throws the reply away.
+// A socket bound to a wildcard address receives the destination address of a packet
+// in a control message (struct cmsghdr and struct in6_pktinfo or in_pktinfo, ipv6(7)
+// and ip(7)), and sets the source address of the reply by the same kind of message.
+// Otherwise the kernel uses an address of the outgoing interface, and the client
+// discards a reply from an address that it did not send to.
 const (
 	head4 = unix.SizeofCmsghdr // struct in_pktinfo: ifindex, spec_dst, addr
 	head6 = unix.SizeofCmsghdr // struct in6_pktinfo: addr, ifindex
 
-	controlSize = unix.SizeofCmsghdr + (unix.SizeofInet6Pktinfo+7)&^7 // of the larger of both
+	controlSize = unix.SizeofCmsghdr + (unix.SizeofInet6Pktinfo+7)&^7 // of the larger one
 )
 
-// reverse makes of a request's control message the reply's, in place, and says how
-// long that is: without the padding behind it, with which it would be just too
-// long for what the kernel has for it on its stack. local is the address that was
-// asked and index the interface that it was asked by. A size of zero is no such
-// message.
+// replyInfo turns the control message of a request into that of its reply, in place,
+// and returns its size without padding; with padding it would not fit into the
+// kernel's buffer. local is the destination address of the request and index its
+// interface. A size of zero means that there is no such message.
 func replyInfo(control []byte) (local netip.Addr, index, size int) {
 	if len(control) < unix.SizeofCmsghdr {
 		return netip.Addr{}, 0, 0
@@ -99,8 +99,7 @@ func replyInfo(control []byte) (local netip.Addr, index, size int) {
 		if local.Is6() && local.IsLinkLocalUnicast() {
 			return local.WithZone(strconv.Itoa(index)), index, head6 + unix.SizeofInet6Pktinfo
 		}
-		// The reply is routed by its address: it need not go out where the
-		// request came in.
+		// The reply is routed by its address, and may leave by another interface.
 		native.PutUint32(info[16:], 0)
 		return local, index, head6 + unix.SizeofInet6Pktinfo
 	case level == unix.IPPROTO_IP && kind == unix.IP_PKTINFO && len(control) >= head4+unix.SizeofInet4Pktinfo:
@@ -114,11 +113,11 @@ func replyInfo(control []byte) (local netip.Addr, index, size int) {
 	return netip.Addr{}, 0, 0
 }
 
-// controlFrom makes the control message for a reply that leaves from local. v6
-// says that the socket is one of IPv6, whatever it carries.
+// controlMessage returns the control message for a reply whose source address is
+// local. v6 reports whether the socket is an IPv6 socket; it may carry IPv4.
 func controlMessage(local netip.Addr, index int, v6 bool) []byte {
 	if local.IsUnspecified() {
-		return nil // it is not known
+		return nil // unknown
 	}
 	control := make([]byte, controlSize)
 	native := binary.NativeEndian

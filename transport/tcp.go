@@ -15,63 +15,63 @@ import (
 )
 
 const (
-	// inSize holds one message with its length, or some forty ordinary ones.
+	// inSize is the size of the read buffer: a message with its length, or some
+	// forty ordinary ones.
 	inSize = 2048
 
-	// outSize is when replies are sent although more queries have been read.
+	// outSize is the size of the replies at which they are written before the
+	// queries that have been read are answered.
 	outSize = 8 << 10
 
-	// maxLarge bounds the messages that are larger than a Query's own room, of
-	// all connections together: up to 64 KB each, which nobody needs for a
-	// question. At the bound they wait for one another.
+	// maxLarge bounds the messages that do not fit into a Query's buffer, of all
+	// connections together. They have up to 64 KB each; queries are smaller.
 	maxLarge = 64
 
-	// reading is the reader's share in conn.refs.
+	// reading is the reader's share of conn.refs.
 	reading = 1 << 20
 )
 
-// A conn is one TCP connection (RFC 7766). Its reader answers what it can at
-// once and gathers the replies of all that one read brought; the replies of
-// parked queries go when they are ready, in any order (tcp_write.go). It is
-// closed when the reader and the last parked query have let go of it, so a
-// client that has shut down its side gets all its answers.
+// A conn is one TCP connection (RFC 7766). Its reader answers the queries of one
+// read and writes the replies together; the replies of parked queries are written
+// when they are ready, in any order (tcp_write.go). The connection is closed when
+// its reader has ended and no query is parked, so a client that shuts down its
+// sending side receives all its answers.
 //
-// Its reader is a goroutine of its own (run), from the time that it is attended.
-// Before that, on Linux, it has none: the desk answers its first queries
-// (desk_linux.go).
+// The reader is a goroutine (run), which startReader starts. On Linux the first
+// queries are answered by the acceptLoop, and the connection has no goroutine until
+// then.
 //
-// What cannot be a query (no header, no question, a reply) ends the connection
-// after the answers to what came before: who sends that has lost count of the
-// lengths.
+// A message that cannot be a query (no header, no question, a reply) means that the
+// client has lost framing: the connection is closed after the answers to the queries
+// before it.
 type conn struct {
 	l           *Listener
-	client      netip.Addr // whom it is counted for
+	client      netip.Addr // the key for its number of connections: see clientKey
 	peer, local netip.AddrPort
 
-	// The reader's own. The desk lends the first two, as long as it reads.
+	// Used by the reader only. The acceptLoop sets the first two while it reads.
 	serving      *sync.Mutex
 	in           []byte
-	q            *dns.Query // the next, while there is something to answer
-	r, w         int        // what of in is still to be looked at
+	q            *dns.Query // the next query, while there are messages to answer
+	r, w         int        // in[r:w] is still to be answered
 	now          time.Time
-	messageStart time.Time // when the message came of which in holds a part
-	deadline     time.Time // as it is set
-	out          *buffer   // replies not yet sent; nil if there are none
-	invalid      bool      // something came that is no query
-	queries      int       // how many have come
-	drainFirst   bool      // there may be unread bytes: see end
-	loop         loopState // where it is while it is not attended
+	messageStart time.Time // when the first part of the current message was read
+	deadline     time.Time // of reads, as it is set
+	out          *buffer   // replies to write; nil if there are none
+	invalid      bool      // the client sent a message that is no query
+	queries      int       // the number of queries received
+	drainFirst   bool      // there may be unread data: see closeGracefully
+	loop         loopState // while the connection is in the acceptLoop
 
-	lastActive atomic.Int64  // when something was read or a late reply sent: see Listener.clock
-	refs       atomic.Int32  // queries in flight, and reading
-	written    chan struct{} // told when there are less of them
-	cutDone    chan struct{} // closed when it is cut
+	lastActive atomic.Int64  // Listener.clock of the last read, or write of a parked reply
+	refs       atomic.Int32  // parked queries, plus reading while there is a reader
+	written    chan struct{} // receives a value when replies of parked queries were written
+	cutDone    chan struct{} // closed by cut
 
 	sendState
 }
 
-// A socket is what a connection needs of its own: a *net.TCPConn, or what the
-// desk makes of a descriptor.
+// A socket is a connection's socket: a *net.TCPConn, or a descriptor.
 type socket interface {
 	io.ReadWriteCloser
 	CloseWrite() error
@@ -80,7 +80,7 @@ type socket interface {
 	SetWriteDeadline(t time.Time) error
 }
 
-// newConn makes a connection that is not attended.
+// newConn returns a connection without a reader.
 func newConn(l *Listener, peer, local netip.AddrPort) *conn {
 	c := &conn{
 		l: l, peer: peer, local: local, client: clientKey(peer.Addr()),
@@ -94,21 +94,21 @@ func newConn(l *Listener, peer, local netip.AddrPort) *conn {
 	return c
 }
 
-// clock is t as a number that never goes back.
+// clock returns t as a number that is not affected by changes of the wall clock.
 func (l *Listener) clock(t time.Time) int64 { return int64(t.Sub(l.start)) }
 
-// inFlight counts the parked queries whose replies are not yet written.
+// inFlight returns the number of parked queries whose replies are not yet written.
 func (c *conn) inFlight() int { return int(c.refs.Load() & (reading - 1)) }
 
-// release lets go of the connection; the last one ends it.
+// release drops references to the connection, and closes it with the last one.
 func (c *conn) release(refs int32) {
 	if c.refs.Add(-refs) == 0 {
 		c.closeGracefully()
 	}
 }
 
-// attend gives the connection a goroutine, which takes up what has been read
-// and not answered, and answered and not sent.
+// startReader starts the goroutine of the connection. It continues with the messages
+// that were read but not answered, and the replies that were not written.
 func (c *conn) startReader(tcp socket) {
 	own := make([]byte, inSize)
 	c.w = copy(own, c.in[c.r:c.w])
@@ -125,7 +125,8 @@ func (c *conn) startReader(tcp socket) {
 	c.l.conns.running.Go(c.run)
 }
 
-// run reads until the client or the listener has had enough.
+// run reads and answers queries until the client has sent all, or a limit is
+// reached.
 func (c *conn) run() {
 	c.flushInitial()
 	for c.readNext() {
@@ -135,7 +136,7 @@ func (c *conn) run() {
 	c.release(reading)
 }
 
-// step does one thing and says whether there is more to do.
+// readNext reads or answers a part of the input. It reports whether to continue.
 func (c *conn) readNext() bool {
 	if c.doneReading() {
 		c.drainFirst = true
@@ -155,7 +156,7 @@ func (c *conn) readNext() bool {
 	return c.serveRead()
 }
 
-// take gives the next message, if it is there.
+// nextMessage returns the next message if it is complete.
 func (c *conn) nextMessage() ([]byte, bool) {
 	have := c.in[c.r:c.w]
 	if len(have) < 2 {
@@ -170,7 +171,7 @@ func (c *conn) nextMessage() ([]byte, bool) {
 	return have[2 : 2+size], true
 }
 
-// answer serves the messages that have been read.
+// serveRead answers the messages that have been read.
 func (c *conn) serveRead() bool {
 	if !c.waitInFlight() {
 		return false
@@ -182,8 +183,9 @@ func (c *conn) serveRead() bool {
 	return true
 }
 
-// gather serves messages and leaves the replies in out. It holds the turn, and
-// never waits while it does. It says whether a query has been parked.
+// serveMessages answers the messages that have been read and adds the replies to
+// out. It holds the lock that Port knows, and does not block. It reports whether a
+// query was parked.
 func (c *conn) serveMessages() (parked bool) {
 	a := c.l.arenas.Get().(*arena)
 	c.serving.Lock()
@@ -208,8 +210,8 @@ func (c *conn) serveMessages() (parked bool) {
 	return parked
 }
 
-// one serves the query that lies in packet, the next query's Buffer. If it is
-// parked there is no next one any more.
+// serveQuery answers the query in packet, which is c.q's Buffer. If the query is
+// parked, c.q is nil afterwards.
 func (c *conn) serveQuery(packet, lent []byte) {
 	q := c.q
 	c.queries++
@@ -229,8 +231,8 @@ func (c *conn) serveQuery(packet, lent []byte) {
 		c.l.counts.unreadableTCP.Add(1)
 		c.invalid = true
 	case dns.Parked:
-		// If the worker has been faster, the count was too small for a moment:
-		// reading is part of it, so nobody saw the last one leave.
+		// The query may be finished already. The count cannot have been zero,
+		// since it includes reading.
 		c.refs.Add(1)
 		c.q = nil
 	}
@@ -254,8 +256,8 @@ func (c *conn) observe(q *dns.Query, sealed time.Time) {
 	q.Observe(sealed)
 }
 
-// room waits until another query may be parked. The client is not read
-// meanwhile; what it has already been answered is sent.
+// waitInFlight blocks until the number of parked queries is below the limit. The
+// client is not read meanwhile; its finished replies are written first.
 func (c *conn) waitInFlight() bool {
 	if c.inFlight() < c.l.o.MaxInFlight {
 		return true
@@ -270,11 +272,11 @@ func (c *conn) waitInFlight() bool {
 			return false
 		}
 	}
-	c.messageStart = time.Now() // as in flush
+	c.messageStart = time.Now() // as in writeOut
 	return true
 }
 
-// large reads and answers a message for which a Query has no room.
+// readLarge reads and answers a message that does not fit into a Query's buffer.
 func (c *conn) readLarge(size int) bool {
 	if !c.waitInFlight() || !c.flush() {
 		return false
@@ -290,7 +292,7 @@ func (c *conn) readLarge(size int) bool {
 	case <-c.cutDone:
 		return false
 	}
-	c.messageStart = time.Now() // as in flush
+	c.messageStart = time.Now() // as in writeOut
 	c.q = dns.NewQuery(c)
 	q := c.q
 	packet := q.Buffer(size)
@@ -310,7 +312,7 @@ func (c *conn) readLarge(size int) bool {
 	c.serveQuery(packet, a.answer[:0])
 	c.serving.Unlock()
 	c.l.arenas.Put(a)
-	if c.q != nil { // or it is parked, and Send makes room
+	if c.q != nil { // otherwise Send frees the place
 		c.q = nil
 		<-c.l.large
 	}
@@ -318,14 +320,13 @@ func (c *conn) readLarge(size int) bool {
 	return true
 }
 
-// enough says that nothing more is to be read.
+// doneReading reports whether nothing more is to be read.
 func (c *conn) doneReading() bool {
 	most := c.l.limits.Load().MaxQueries
 	return c.invalid || most > 0 && c.queries >= most
 }
 
-// fill reads more of the input. Before it waits for the client it gives it all
-// the replies that are there.
+// fill reads more input. Before that it writes the replies that are ready.
 func (c *conn) fill() bool {
 	if !c.flush() {
 		return false
@@ -341,8 +342,8 @@ func (c *conn) fill() bool {
 	return ok
 }
 
-// read waits for bytes: as long as a connection may be idle, or, when a message
-// has begun, as long as one may take.
+// read blocks until data arrives, the idle timeout is over, or, within a message,
+// the message timeout.
 func (c *conn) read(to []byte, begun bool) (n int, ok bool) {
 	for {
 		limits := c.l.limits.Load()
@@ -368,7 +369,7 @@ func (c *conn) read(to []byte, begun bool) (n int, ok bool) {
 		}
 		c.deadline = time.Time{}
 		switch {
-		case c.l.isStopping() || c.now.Before(until): // armed too early, or too late: look again
+		case c.l.isStopping() || c.now.Before(until): // the deadline was early, or limits have changed
 		case begun:
 			return 0, c.cutSlowSender()
 		case c.inFlight() == 0 && c.l.clock(c.now)-c.lastActive.Load() >= int64(span):
@@ -377,8 +378,9 @@ func (c *conn) read(to []byte, begun bool) (n int, ok bool) {
 	}
 }
 
-// arm sets the deadline of reads, unless it is nearly what it should be and
-// comes no later: then the reader looks again when it has come.
+// setReadDeadline sets the deadline, unless the one that is set is at most an eighth
+// of span earlier: then read waits again when it has passed. That saves most changes
+// of timers.
 func (c *conn) setReadDeadline(until time.Time, span time.Duration) {
 	if c.deadline.After(until) || until.Sub(c.deadline) > span/8 {
 		_ = c.tcp.SetReadDeadline(until)
@@ -386,17 +388,17 @@ func (c *conn) setReadDeadline(until time.Time, span time.Duration) {
 	}
 }
 
-// slow cuts a connection whose message did not come in time.
+// cutSlowSender cuts a connection whose message was not complete in time.
 func (c *conn) cutSlowSender() bool {
 	c.l.counts.slowSender.Add(1)
 	c.cut()
 	return false
 }
 
-// end closes the connection. Closing it while there are unread bytes would make
-// the kernel send a reset and throw away replies that are still on their way;
-// if that may be so, the client is given a moment to take them and to close its
-// side.
+// closeGracefully closes the connection. If it is closed with unread data, the
+// kernel sends a reset, and replies that are on their way may be lost. If there may
+// be such data, closeGracefully shuts down the sending side first and gives the
+// client a moment to read the replies and close its side.
 func (c *conn) closeGracefully() {
 	const moment = 500 * time.Millisecond
 	if c.drainFirst && c.tcp.CloseWrite() == nil {
@@ -410,21 +412,20 @@ func (c *conn) closeGracefully() {
 	c.l.conns.removeClosed(c)
 }
 
-// An arena is what a connection needs to answer, and has only for as long as it
-// does: a query, and room for an answer; twice what one may have, because
-// compression writes it a second time.
+// An arena is what a connection needs while it answers: a query, and memory for an
+// answer, twice its largest size since compression writes it a second time.
 type arena struct {
 	answer [2 * (wire.MaxMessage + 1)]byte
 	q      *dns.Query
 	sender *connSender // its mover
 }
 
-// A relay moves the replies of the connection that the query was lent to.
+// A connSender sends the replies of the connection that uses the arena.
 type connSender struct{ c *conn }
 
 func (r *connSender) Send(q *dns.Query) { r.c.Send(q) }
 
-// lend gives the query, or another one if that has been parked.
+// query returns the arena's query. It makes a new one if the last was parked.
 func (a *arena) query(c *conn) *dns.Query {
 	if a.q == nil {
 		a.sender = new(connSender)
@@ -434,15 +435,14 @@ func (a *arena) query(c *conn) *dns.Query {
 	return a.q
 }
 
-// back says that the connection has done, unless its query is parked: nothing
-// holds it then.
+// release drops the reference to the connection.
 func (a *arena) release() {
 	if a.q != nil {
 		a.sender.c = nil
 	}
 }
 
-// A buffer holds replies, each with its length in front.
+// A buffer holds replies, each behind its length.
 type buffer struct{ b []byte }
 
 func (b *buffer) add(reply []byte) {
@@ -450,7 +450,7 @@ func (b *buffer) add(reply []byte) {
 	b.b = append(b.b, reply...)
 }
 
-// free gives a buffer back, unless it has become too large to be kept.
+// free returns a buffer to the pool, unless it has grown too large.
 func (l *Listener) free(b *buffer) {
 	if cap(b.b) <= 4*outSize {
 		b.b = b.b[:0]
@@ -458,15 +458,15 @@ func (l *Listener) free(b *buffer) {
 	}
 }
 
-// late is the sending side of a connection.
+// sendState is the sending side of a connection.
 type sendState struct {
 	mu            sync.Mutex
-	tcp           socket    // nil until it is attended, and then always the same
-	writerDone    sync.Cond // told when writing becomes false
-	writing       bool      // somebody writes, or will when it is attended, and will look at queue before he stops
-	dead          bool      // it has been cut
-	closing       bool      // reads have a deadline of end's own
-	queue         *buffer   // replies of parked queries, to be written next
-	queued        int32     // how many queries those are, with the dropped ones
-	writeDeadline time.Time // the deadline of writes as it is set; whoever is writing owns it
+	tcp           socket    // nil until startReader
+	writerDone    sync.Cond // signals that writing is false
+	writing       bool      // a goroutine writes, and will write queue before it stops
+	dead          bool      // cut was called
+	closing       bool      // closeGracefully has set its own read deadline
+	queue         *buffer   // replies of parked queries to write
+	queued        int32     // the number of queries in queue, including dropped ones
+	writeDeadline time.Time // as it is set; used by the goroutine that writes
 }

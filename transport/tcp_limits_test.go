@@ -362,7 +362,7 @@ func TestAcceptErrors(t *testing.T) {
 	dial(t, "tcp", s.at("127.0.0.1")) // the pending accept
 	eventually(t, "it fails again", func() bool { return f.left.Load() < 998 })
 	l.Stop()
-	if bad, good := out.count("cannot be accepted"), out.count("accepted again"); bad != 2 || good != 1 {
+	if bad, good := out.count("accepting tcp connections failed"), out.count("accepting tcp connections again"); bad != 2 || good != 1 {
 		t.Errorf("logged %d times that it fails, %d times that it works again", bad, good)
 	}
 }

@@ -9,17 +9,17 @@ import (
 	"github.com/seamark/seamark/dns"
 )
 
-// Bounds for replies that wait to be written, in bytes: sixteen of the largest for
-// one connection, whose client may read well and ask many at once; and for all of a
-// listener what a small pod can spare. Who is over them does not read.
+// Bounds on replies that wait to be written, in bytes: sixteen of the largest for one
+// connection, and for all connections of a listener what a small pod can spare.
+// Clients over the limits are disconnected.
 const (
 	maxQueued    = 1 << 20
 	maxQueuedAll = 16 << 20
 )
 
-// Send queues the reply of a query that was parked. It does not wait for the
-// client: workers are everybody's. Whoever is writing already takes it along,
-// otherwise a goroutine writes it.
+// Send queues the reply of a parked query. It does not wait for the client. The
+// goroutine that is writing to the connection also writes the queue; if there is
+// none, Send starts one.
 func (c *conn) Send(q *dns.Query) {
 	if len(q.Packet()) > datagram {
 		<-c.l.large
@@ -34,12 +34,12 @@ func (c *conn) Send(q *dns.Query) {
 	}
 }
 
-// What becomes of a late reply.
+// An enqueueResult is what enqueue did with a reply.
 type enqueueResult uint8
 
 const (
 	enqueued  enqueueResult = iota // the writer releases the query
-	overLimit                      // the client has too many that it does not read
+	overLimit                      // too many replies are not read by the client
 	connCut                        // the connection is cut
 )
 
@@ -49,7 +49,7 @@ func (c *conn) enqueue(reply []byte) enqueueResult {
 	if c.dead {
 		return connCut
 	}
-	if len(reply) > 0 { // or it was dropped
+	if len(reply) > 0 { // otherwise it was dropped
 		size := int64(len(reply) + 2)
 		if c.queue == nil {
 			c.queue = c.l.buffers.Get().(*buffer)
@@ -72,7 +72,7 @@ func (c *conn) enqueue(reply []byte) enqueueResult {
 	return enqueued
 }
 
-// writeLate writes late replies while there are any.
+// writeLate writes the queue until it is empty.
 func (c *conn) writeLate() {
 	c.mu.Lock()
 	last := c.drain()
@@ -82,8 +82,8 @@ func (c *conn) writeLate() {
 	}
 }
 
-// flush writes what the reader has gathered, and waits for the client to take
-// it: who does not read is not read from.
+// flush writes the replies of the reader and waits for the client to accept them: a
+// client that does not read is not read from.
 func (c *conn) flush() bool {
 	if c.out == nil {
 		return true
@@ -97,28 +97,28 @@ func (c *conn) flush() bool {
 	return c.writeOut()
 }
 
-// takeUp writes what there was to write when the connection was attended.
+// flushInitial writes what there was to write when the reader was started.
 func (c *conn) flushInitial() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.writeOut()
 }
 
-// writeOut writes what the reader has gathered, and what is queued. c.mu is
-// held and c.writing is the caller's.
+// writeOut writes the reader's replies and the queue. The caller holds c.mu and has
+// set c.writing.
 func (c *conn) writeOut() bool {
 	if c.out != nil {
 		c.write(c.out)
 		c.out = nil
-		c.messageStart = time.Now() // the client could not send while we did not read
+		c.messageStart = time.Now() // the message timeout excludes the time of writing
 	}
-	c.drain() // never the last: the reader is still there
+	c.drain() // returns false: the reader holds a reference
 	return !c.dead
 }
 
-// drain writes the queue until it is empty, releases its queries, and lets
-// others write. It says whether nobody is left. c.mu is held and c.writing is
-// the caller's.
+// drain writes the queue until it is empty, releases its queries and resets
+// c.writing. It reports whether no references are left. The caller holds c.mu and
+// has set c.writing.
 func (c *conn) drain() (last bool) {
 	for c.queued > 0 {
 		b, n := c.queue, c.queued
@@ -140,8 +140,8 @@ func (c *conn) drain() (last bool) {
 	return last
 }
 
-// write writes and frees b. c.mu is held, but not while it waits; c.writing is
-// the caller's.
+// write writes and frees b. The caller holds c.mu, which is released while write
+// blocks, and has set c.writing.
 func (c *conn) write(b *buffer) {
 	if !c.dead {
 		c.mu.Unlock()
@@ -153,7 +153,7 @@ func (c *conn) write(b *buffer) {
 
 func (c *conn) writeNow(p []byte) {
 	timeout := c.l.limits.Load().WriteTimeout
-	// As in arm, but a deadline must not be early: it is set for an eighth more.
+	// As in setReadDeadline, but the deadline must not be early.
 	if now := time.Now(); c.writeDeadline.Sub(now) < timeout {
 		c.writeDeadline = now.Add(timeout + timeout/8)
 		_ = c.tcp.SetWriteDeadline(c.writeDeadline)
@@ -170,8 +170,8 @@ func (c *conn) writeNow(p []byte) {
 	c.cut()
 }
 
-// cut ends the connection now. Whoever reads from it or writes to it sees that,
-// and its parked queries go nowhere.
+// cut ends the connection at once. Its reader and writer get errors, and the replies
+// of its parked queries are discarded.
 func (c *conn) cut() {
 	c.mu.Lock()
 	dead, tcp := c.dead, c.tcp
@@ -181,7 +181,7 @@ func (c *conn) cut() {
 		return
 	}
 	close(c.cutDone)
-	if tcp != nil { // or attend sees that it is dead
+	if tcp != nil { // otherwise startReader resets it
 		reset(tcp)
 	}
 }

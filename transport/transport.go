@@ -1,9 +1,16 @@
-// Package transport moves packets: it reads queries from UDP sockets and TCP
-// connections, has a dns.Port answer them, and sends the replies. It is the
-// only package that opens sockets for clients. The server makes a Listener for
-// each address and swaps the muxes of its Port; this package knows nothing of
-// names, zones or configuration, and never looks into a packet but for the two
-// bytes of length that TCP puts in front.
+// Package transport reads queries from UDP sockets and TCP connections, has a
+// dns.Port answer them, and sends the replies. It is the only package that opens
+// sockets for clients. It knows nothing of names, zones and configuration, and reads
+// nothing of a packet except the two bytes of length that TCP puts in front.
+//
+// The server makes a Listener for each address. On Linux a UDP reader receives up to
+// 16 datagrams by one system call, answers them on its own goroutine and sends the
+// replies by another call (batch_linux.go); elsewhere it reads single datagrams
+// (udp.go). The first queries of a TCP connection are answered by the acceptLoop,
+// without a goroutine of the connection (accept_loop_linux.go); a connection that
+// sends more gets a goroutine (tcp.go). The replies of parked queries are sent when
+// they are ready: over UDP by the goroutine of the parked query, over TCP by a
+// writer (tcp_write.go).
 package transport
 
 import (
@@ -22,32 +29,33 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// Options of a Listener. What is zero has its default.
+// Options configure a Listener. The zero value of a field means its default.
 type Options struct {
-	Port     *dns.Port // what answers; a new one if nil
-	Readers  int       // of UDP, each with a socket of its own on Linux; GOMAXPROCS
-	Portable bool      // reads packets one by one, as where there is no recvmmsg
-	Grace    time.Duration
+	Port     *dns.Port     // answers the queries; nil is a new one
+	Readers  int           // of UDP, each with its own socket on Linux; default GOMAXPROCS
+	Portable bool          // read single packets, as where there is no recvmmsg
+	Grace    time.Duration // for parked queries when the listener stops; default 5 s
 
 	Limits
 
-	// An idle connection costs about 1 KB of ours, some 9 KB once it has asked
-	// more than a few times, and a little of the kernel's: at worst the default
-	// of 4,000 is a quarter of the 170 MB that clusters give their DNS pods.
+	// MaxConns bounds the TCP connections; the default is 4,000. An idle
+	// connection costs about 1 KB, or 9 KB after more than a few queries, and some
+	// kernel memory: at worst 4,000 are a quarter of the 170 MB that clusters give
+	// their DNS pods.
 	MaxConns          int
-	MaxConnsPerClient int // an IPv4 address or an IPv6 /64; 100
-	MaxInFlight       int // parked queries of one connection; at that it is not read; 100
+	MaxConnsPerClient int // of an IPv4 address or an IPv6 /64; default 100
+	MaxInFlight       int // parked queries of one connection, which is not read meanwhile; default 100
 
 	Log     *slog.Logger
 	Metrics *metrics.Registry
 }
 
-// Limits of one TCP connection. What is zero has its default.
+// Limits of one TCP connection. The zero value of a field means its default.
 type Limits struct {
-	IdleTimeout    time.Duration // while nothing is under way; 10 s
-	MessageTimeout time.Duration // for the whole of one message, once it has begun; 3 s
-	WriteTimeout   time.Duration // for a client to take its replies; 5 s
-	MaxQueries     int           // after which it is closed; zero is any number
+	IdleTimeout    time.Duration // while no query is parked; default 10 s
+	MessageTimeout time.Duration // for the whole of one message; default 3 s
+	WriteTimeout   time.Duration // for a client to accept its replies; default 5 s
+	MaxQueries     int           // after which the connection is closed; zero is no limit
 }
 
 func (l *Limits) defaults() {
@@ -79,7 +87,7 @@ func orDefault[T int | time.Duration](v *T, standard T) {
 	}
 }
 
-// A Listener has one address, over UDP and TCP.
+// A Listener serves one address, over UDP and TCP.
 type Listener struct {
 	o      Options
 	addr   netip.AddrPort
@@ -90,26 +98,25 @@ type Listener struct {
 	limits      atomic.Pointer[Limits]
 	once        sync.Once
 	stopping    chan struct{}
-	udpStopping chan struct{}  // closed when UDP is not to be read any more
+	udpStopping chan struct{}  // closed when UDP is not read any more
 	readers     sync.WaitGroup // of UDP
 	acceptor    sync.WaitGroup
 	conns       conns
-	parked      parkedCounter // queries that came by UDP
-	removeGauge func()        // takes the gauge of conns out of the metrics
+	parked      parkedCounter // UDP queries
+	removeGauge func()        // removes the gauge of conns
 
 	// Shared by the TCP connections: see tcp.go.
 	start           time.Time
 	arenas, buffers sync.Pool
-	large           chan struct{} // as many as there are large messages
+	large           chan struct{} // holds an element for each large message
 	queued          atomic.Int64  // bytes of replies that wait to be written
 }
 
-// Listen opens addr. The zero address is every address of this machine, as
-// [::] is: IPv4 too, and nothing but IPv4 where there is no IPv6. Port 0 picks
-// one that is free for UDP and TCP. Its errors are sentences for operators.
+// Listen opens addr. The zero address means all addresses of the machine, as [::]
+// does; on a machine without IPv6 it means all IPv4 addresses. Port 0 means a port
+// that is free for UDP and TCP. Errors say what an operator can do.
 //
-// Nothing is read before Serve. A Listener that has come this far must be
-// stopped.
+// Nothing is read before Serve. The caller must call Stop.
 func Listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, error) {
 	o.defaults()
 	if !addr.Addr().IsValid() {
@@ -127,7 +134,7 @@ func Listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, err
 	return l, err
 }
 
-// listen binds TCP first, because that alone says whether the port is free: see
+// listen binds TCP first, since only that reports whether the port is free: see
 // listenUDP.
 func listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, error) {
 	l := &Listener{
@@ -139,7 +146,7 @@ func listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, err
 	l.buffers.New = func() any { return new(buffer) }
 	l.conns.init()
 	l.parked.init()
-	lc := net.ListenConfig{Control: controlTCP, KeepAlive: -1} // idle connections are closed anyway
+	lc := net.ListenConfig{Control: controlTCP, KeepAlive: -1} // the idle timeout is shorter
 	lc.SetMultipathTCP(false)
 	var err error
 	if l.tcp, err = lc.Listen(ctx, network("tcp", addr.Addr()), addr.String()); err != nil {
@@ -153,10 +160,9 @@ func listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, err
 	return l, nil
 }
 
-// listenUDP opens the sockets. SO_REUSEPORT would silently share a port that
-// another process of the same user has bound with it, and the two would get
-// half of the packets each. So a socket without it must have the port for a
-// moment first.
+// listenUDP opens the sockets. With SO_REUSEPORT the kernel would silently share a
+// port between two processes of one user, and each would receive half of the
+// packets. So a socket without the option must bind the port first.
 func (l *Listener) listenUDP(ctx context.Context) error {
 	var plain net.ListenConfig
 	probe, err := plain.ListenPacket(ctx, network("udp", l.addr.Addr()), l.addr.String())
@@ -181,8 +187,8 @@ func (l *Listener) listenUDP(ctx context.Context) error {
 	return nil
 }
 
-// network is the name by which package net opens an address of that family
-// alone, except [::], which has both.
+// network returns the name by which package net opens an address of its family only.
+// [::] has both families.
 func network(proto string, addr netip.Addr) string {
 	switch {
 	case addr.Is4():
@@ -193,7 +199,7 @@ func network(proto string, addr netip.Addr) string {
 	return proto + "6"
 }
 
-// addrPort is the address of a socket; IPv4 is never mapped into IPv6.
+// addrPort returns the address of a socket. An IPv4 address is not mapped into IPv6.
 func addrPort(a net.Addr) netip.AddrPort {
 	var ap netip.AddrPort
 	switch a := a.(type) {
@@ -205,54 +211,54 @@ func addrPort(a net.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
 }
 
-// Port is what the listener serves. It must have a mux before Serve.
+// Port returns the port that answers. It must have a mux before Serve.
 func (l *Listener) Port() *dns.Port { return l.o.Port }
 
-// Addr is the address that was opened, with the port that was picked.
+// Addr returns the address that was opened, with the chosen port.
 func (l *Listener) Addr() netip.AddrPort { return l.addr }
 
-// Readers is how many readers of UDP there are.
+// Readers returns the number of UDP readers.
 func (l *Listener) Readers() int { return l.o.Readers }
 
-// SetLimits changes the limits of the connections that are there and of those
-// to come. One that is just beginning to wait may do so once as before.
+// SetLimits changes the limits of open and future connections. A connection that is
+// just starting to wait may do so once with the old limits.
 func (l *Listener) SetLimits(limits Limits) {
 	if l.setLimits(limits) {
 		l.conns.wake()
 	}
 }
 
-// setLimits says whether they are others.
+// setLimits reports whether the limits have changed.
 func (l *Listener) setLimits(limits Limits) bool {
 	limits.defaults()
 	old := l.limits.Swap(&limits)
 	return old != nil && *old != limits
 }
 
-// Serve starts to answer. It returns at once.
+// Serve starts to answer and returns at once.
 func (l *Listener) Serve() {
 	for i := range l.o.Readers {
 		r := newReader(l, l.udp[i%len(l.udp)])
 		l.readers.Go(r.run)
 	}
 	l.acceptor.Go(l.accept)
-	l.removeGauge = l.o.Metrics.TemporaryGauge("seamark_transport_connections", "TCP connections that are open now.", l.conns.count, "address", l.addr.String())
+	l.removeGauge = l.o.Metrics.TemporaryGauge("seamark_transport_connections", "Open TCP connections.", l.conns.count, "address", l.addr.String())
 }
 
-// Stop ends the listener. Connections are not read any more. UDP is, as long as
-// queries are parked, for at most Options.Grace: what can be answered at once is,
-// and the rest is SERVFAIL, so that no query disappears in a socket that nobody
-// reads. Replies that take longer than the grace go nowhere. All sockets are
-// closed and all goroutines of this package have ended when it returns.
+// Stop ends the listener. It stops reading connections at once, and UDP when no
+// query is parked, after Options.Grace at the latest: until then, queries that would
+// have to wait get SERVFAIL, so that none is lost in a socket buffer. Replies of
+// queries that take longer are discarded. When Stop returns, all sockets are closed
+// and all goroutines have ended.
 func (l *Listener) Stop() { l.once.Do(l.stop) }
 
 func (l *Listener) stop() {
 	grace, cancel := context.WithTimeout(context.Background(), l.o.Grace)
 	defer cancel()
-	l.o.Port.StopParking() // no new parked queries
+	l.o.Port.StopParking()
 	close(l.stopping)
 	_ = l.tcp.Close()
-	l.acceptor.Wait() // from here on there are no new connections
+	l.acceptor.Wait() // after this there are no new connections
 	l.conns.wake()
 	l.parked.wait(grace)
 	close(l.udpStopping)
@@ -267,7 +273,7 @@ func (l *Listener) stop() {
 	}
 }
 
-// close closes whatever is open.
+// close closes the sockets that are open.
 func (l *Listener) close() {
 	_ = l.tcp.Close()
 	for _, c := range l.udp {
@@ -288,5 +294,5 @@ func closed(c chan struct{}) bool {
 	}
 }
 
-// longAgo is a deadline that wakes whoever waits.
+// pastDeadline returns a deadline that ends a blocked read or write at once.
 func pastDeadline() time.Time { return time.Unix(1, 0) }

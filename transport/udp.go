@@ -13,38 +13,40 @@ import (
 )
 
 const (
-	// datagram is the largest request that is read whole. We advertise less.
+	// datagram is the size of the largest request that is read completely; the
+	// server advertises less.
 	datagram = dns.BufferSize
 
-	// batchSize is how many datagrams are read and answered at once, if so many
-	// are there. Nobody waits for a batch to become full. From 8 on the price
-	// of a system call is small beside what it does.
+	// batchSize is the largest number of datagrams that one call reads. A reader
+	// does not wait for a batch to fill. From 8 datagrams on the cost of a system
+	// call is small relative to its work.
 	batchSize = 16
 
-	// arenaSize is the room for a batch's replies. Each takes at most MaxUDPReply
-	// once it is sealed, and before that whatever an answer may have.
+	// arenaSize is the size of the memory for a batch's replies. A sealed reply
+	// has at most MaxUDPReply bytes; the answer before that may be larger.
 	arenaSize = wire.MaxMessage + 1 + batchSize*wire.MaxUDPReply
 
-	// socketBuffer is asked for in both directions; the kernel may give less.
-	// The usual 208 KB are under 300 queries, which is what comes while a
-	// reader is off its CPU for a millisecond; and on the way out it is what
-	// the kernel holds for one neighbour that no longer answers its ARP.
+	// socketBuffer is the requested size of the socket buffers; the kernel may
+	// allow less. The usual 208 KB hold fewer than 300 queries, as many as may
+	// arrive while a reader is off its CPU for a millisecond. In the send
+	// direction the kernel holds as much for one neighbour that does not answer
+	// ARP.
 	socketBuffer = 1 << 20
 )
 
-// A reader answers what comes in at one UDP socket. It owns its queries from
-// the time that they are read until their replies are sent; those that are
-// parked are given away, and their slot gets another. It is the mover of both.
+// A reader answers the queries of one UDP socket. It owns a query until the reply is
+// sent, or the query is parked; then its slot gets a new one. It is the dns.Sender
+// of its queries, or the batch that contains it is.
 type reader struct {
 	l        *Listener
 	conn     *net.UDPConn
 	sender   dns.Sender     // the reader, or the batch that it is part of
-	wildcard bool           // the socket has no address of its own: see pktinfo_linux.go
+	wildcard bool           // the socket is bound to a wildcard address: see sockets_linux.go
 	shard    *metrics.Shard // held while a batch is answered
 	slots    []slot
-	current  int // the slot at hand
+	current  int // the index of the slot that is served
 	arena    []byte
-	used     int // of arena
+	used     int // of arena, by sealed replies
 }
 
 type slot struct {
@@ -58,8 +60,9 @@ func newReader(l *Listener, conn *net.UDPConn) *reader {
 	return r
 }
 
-// run reads until the listener stops. It closes the socket itself, at once after
-// it has read the last: what comes then is refused, and not lost in it.
+// run reads until the listener stops. It closes the socket right after the last
+// read: a packet that arrives later is rejected by the kernel, not lost in the
+// socket.
 func (r *reader) run() {
 	defer r.l.o.Metrics.RemoveShard(r.shard)
 	defer r.l.o.Port.RemoveReader(r.shard)
@@ -71,11 +74,12 @@ func (r *reader) run() {
 	r.readSingly()
 }
 
-// arm gives the reader n slots, whose parked queries mover will send.
-func (r *reader) allocSlots(n int, mover dns.Sender) {
+// allocSlots gives the reader n slots. sender sends the replies of their parked
+// queries.
+func (r *reader) allocSlots(n int, sender dns.Sender) {
 	r.arena = make([]byte, arenaSize)
 	r.slots = make([]slot, n)
-	r.sender = mover
+	r.sender = sender
 	for i := range r.slots {
 		r.slots[i].q = r.newQuery()
 	}
@@ -87,21 +91,20 @@ func (r *reader) newQuery() *dns.Query {
 	return q
 }
 
-// received fills a slot's query. The datagram lies in its Room; whole is false
-// if that was too small for it.
-func (r *reader) received(q *dns.Query, n int, whole bool, now time.Time) {
+// received prepares a slot's query for the datagram in its Buffer. complete is false
+// if the datagram was larger.
+func (r *reader) received(q *dns.Query, n int, complete bool, now time.Time) {
 	packet := q.Buffer(datagram)[:n]
-	if !whole && n >= wire.HeaderLen {
-		// Its records are not all here. A number of them that cannot have come
-		// makes it malformed, wherever it was cut.
+	if !complete && n >= wire.HeaderLen {
+		// Records are missing. An impossible number of records makes Parse
+		// report a malformed request.
 		binary.BigEndian.PutUint16(packet[10:], 0xFFFF)
 	}
 	q.Reset(packet, dns.UDP, now)
 }
 
-// answer serves the queries of the first n slots, which have just been read,
-// and lets the observers see them. It holds the reader's shard, which is its turn
-// too, and reads the clock once for all.
+// answer serves and observes the queries of the first n slots. It holds the shard,
+// which is also the lock that Port knows, and reads the clock once for the batch.
 func (r *reader) answer(n int) {
 	r.shard.Lock()
 	defer r.shard.Unlock()
@@ -115,7 +118,7 @@ func (r *reader) answer(n int) {
 	}
 }
 
-// serve goes on to answer until all are or one panics.
+// serve answers queries until all are answered or one panics.
 func (r *reader) serve(n int) {
 	defer r.recoverServe()
 	for ; r.current < n; r.current++ {
@@ -124,7 +127,7 @@ func (r *reader) serve(n int) {
 	}
 }
 
-// rescue answers the query that panicked.
+// recoverServe answers a query whose handler panicked.
 func (r *reader) recoverServe() {
 	if cause := recover(); cause != nil {
 		s := &r.slots[r.current]
@@ -142,7 +145,7 @@ func (r *reader) record(s *slot, outcome dns.Outcome) {
 		r.l.counts.unreadableUDP.Add(1)
 	case dns.Parked:
 		r.l.parked.add()
-		s.q = r.newQuery() // the old one is not to be touched
+		s.q = r.newQuery() // the old one has another owner
 	}
 }
 
@@ -160,14 +163,15 @@ func (r *reader) observe(n int, sealed time.Time) {
 	}
 }
 
-// observerPanicked is called while the stack is still there.
+// observerPanicked logs the stack, so it must be called by the deferred function
+// that recovers.
 func (l *Listener) observerPanicked(cause any) {
 	l.counts.panics.Add(1)
-	l.o.Log.Error("an observer panicked", "cause", cause, "stack", string(debug.Stack()))
+	l.o.Log.Error("observer panicked", "error", cause, "stack", string(debug.Stack()))
 }
 
-// oneByOne reads and answers single datagrams by package net. This is the way
-// of all systems but Linux, and of Linux where recvmmsg is forbidden.
+// readSingly reads and answers single datagrams with package net: on all systems
+// except Linux, and on Linux where recvmmsg is forbidden.
 func (r *reader) readSingly() {
 	oob := make([]byte, controlSize)
 	for {
@@ -178,7 +182,7 @@ func (r *reader) readSingly() {
 			return
 		}
 		if err != nil && !tooLarge(err) {
-			// Errors of a UDP socket are about packets sent before, or pass.
+			// The error concerns a packet that was sent before, or is temporary.
 			r.pause()
 			continue
 		}
@@ -195,8 +199,8 @@ func (r *reader) readSingly() {
 	}
 }
 
-// turnAround reads the control message that came with a request, and makes of
-// it that of the reply. It returns its length.
+// replyControl sets q's Local and Interface from the request's control message, and
+// turns the message into that of the reply. It returns its length.
 func (r *reader) replyControl(control []byte, q *dns.Query) int {
 	if !r.wildcard {
 		return 0
@@ -208,7 +212,7 @@ func (r *reader) replyControl(control []byte, q *dns.Query) int {
 	return size
 }
 
-// pause keeps a socket whose reads fail from taking a whole CPU.
+// pause keeps a reader whose reads fail from using a whole CPU.
 func (r *reader) pause() {
 	select {
 	case <-r.l.udpStopping:
@@ -216,7 +220,7 @@ func (r *reader) pause() {
 	}
 }
 
-// Send sends the reply of a query that was parked.
+// Send sends the reply of a parked query.
 func (r *reader) Send(q *dns.Query) {
 	defer r.l.parked.done()
 	reply := q.Reply()

@@ -8,20 +8,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A yielder lets others have the processor of a goroutine that always has
-// something to do and makes no call that the scheduler sees. The monitor thread
-// may be asleep then, so nobody takes the processor away; and while something
-// can run on each processor nobody looks whether descriptors are ready, so to
-// yield is not enough. It waits in the netpoller for an eventfd of its own that
-// it has just made ready: that goes through all that is ready meanwhile. A short
-// sleep would do the same and take a millisecond, of which epoll cannot wait a
-// part.
+// A yielder lets other goroutines run in place of one that always has work and makes
+// no call that the scheduler sees. The monitor thread may be asleep then, so the
+// goroutine is not preempted; and while every processor is busy the scheduler does
+// not poll the network, so runtime.Gosched is not enough. A yielder waits in the
+// netpoller for an eventfd that it has just made ready, which makes the scheduler
+// poll all descriptors. A short sleep would do the same, but takes at least a
+// millisecond, the resolution of epoll_wait.
 type yielder struct {
-	file      *os.File // nil: there is no eventfd, and nothing is waited for
+	file      *os.File // nil if there is no eventfd: yield returns at once
 	raw       syscall.RawConn
-	number    [8]byte // 1, or what has been read
+	number    [8]byte // the value to write, or the value that was read
 	signalled bool
-	onReady   func(fd uintptr) bool // made once: it would be allocated at each call
+	onReady   func(fd uintptr) bool // signalOrRead; a method value for each call would allocate
 }
 
 func (b *yielder) open() {
@@ -43,7 +42,7 @@ func (b *yielder) close() {
 	}
 }
 
-// take returns when the others have had their turn.
+// yield blocks until the scheduler has polled the network.
 func (b *yielder) yield() {
 	if b.file != nil {
 		b.signalled = false

@@ -16,20 +16,20 @@ const (
 	Additional
 )
 
-// OwnerIsQuestion is the owner name "the question's name" as it stands in a
-// record: a pointer to the question.
+// OwnerIsQuestion is an owner name in a record that equals the question's name: a
+// pointer to the question.
 const OwnerIsQuestion = "\xC0\x0C"
 
-// An Answer is a message under construction, in the answer's form (see the
-// package's doc). Its memory is lent; it grows by append, so it may leave that
-// memory if it is too small.
+// An Answer is a message under construction, in the form that the package comment
+// describes. Its memory belongs to the caller. It grows by append, and so leaves
+// that memory if it is too small.
 type Answer struct {
 	Buf   []byte
-	Count [3]uint16 // records by section
-	body  int       // where the records begin
+	Count [3]uint16 // of records, by section
+	body  int       // offset of the first record
 }
 
-// Reset starts a message in buf[:0] with room for the header and the question.
+// Reset starts a message in buf[:0] with space for the header, and the question.
 func (a *Answer) Reset(buf, question []byte) {
 	a.Buf = append(append(buf[:0], make([]byte, HeaderLen)...), question...)
 	a.body = len(a.Buf)
@@ -44,48 +44,48 @@ func (a *Answer) MoveTo(buf []byte) {
 	}
 }
 
-// Clear takes all records out again.
+// Clear removes all records.
 func (a *Answer) Clear() {
 	a.Buf = a.Buf[:a.body]
 	a.Count = [3]uint16{}
 }
 
-// Empty says that there is no record in it.
+// Empty reports whether the message has no records.
 func (a *Answer) Empty() bool { return len(a.Buf) == a.body }
 
-// Records are the bytes behind the question.
+// Records returns the bytes behind the question.
 func (a *Answer) Records() []byte { return a.Buf[a.body:] }
 
-// RecordsOffset is the offset of the first record.
+// RecordsOffset returns the offset of the first record.
 func (a *Answer) RecordsOffset() int { return a.body }
 
-// Append adds n records that are in the answer's form already.
+// Append adds n records that are in the form of an Answer.
 func (a *Answer) Append(s Section, records []byte, n int) {
 	a.Buf = append(a.Buf, records...)
 	a.count(s, n)
 }
 
-// AppendString is Append for records kept as a string.
+// AppendString is like Append for records in a string.
 func (a *Answer) AppendString(s Section, records string, n int) {
 	a.Buf = append(a.Buf, records...)
 	a.count(s, n)
 }
 
-// count stops at the most that a header can say: a Service may have more
-// endpoints than that. So many records never fit into a message, and Cut finds
-// the true number of those that do.
+// count adds to the number of records, up to the largest number that a header can
+// hold: a Service may have more endpoints. So many records never fit into a message,
+// and Truncate counts those that do.
 func (a *Answer) count(s Section, n int) {
 	a.Count[s] = uint16(min(int(a.Count[s])+n, math.MaxUint16))
 }
 
-// QuestionPointer makes an owner or target of a suffix of the question: the name that
-// begins at offset off of it.
+// QuestionPointer returns a pointer to the suffix of the question name that begins
+// at offset off.
 func QuestionPointer(off int) [2]byte {
 	return [2]byte{0xC0 | byte((HeaderLen+off)>>8), byte(HeaderLen + off)}
 }
 
-// AppendRecordHeader writes a record's owner, type, class IN, TTL and RDLENGTH behind
-// buf. The owner is in the answer's form.
+// AppendRecordHeader appends a record's owner, type, class IN, TTL and RDLENGTH to
+// buf. The owner is in the form of an Answer.
 func AppendRecordHeader[O string | []byte](buf []byte, owner O, t Type, ttl uint32, rdlen int) []byte {
 	buf = append(buf, owner...)
 	return append(buf,
@@ -94,7 +94,7 @@ func AppendRecordHeader[O string | []byte](buf []byte, owner O, t Type, ttl uint
 		byte(rdlen>>8), byte(rdlen))
 }
 
-// AppendAddress writes an A or AAAA record behind buf.
+// AppendAddress appends an A or AAAA record to buf.
 func AppendAddress[O string | []byte](buf []byte, owner O, ttl uint32, addr netip.Addr) []byte {
 	if addr.Is4() {
 		b := addr.As4()
@@ -104,16 +104,16 @@ func AppendAddress[O string | []byte](buf []byte, owner O, ttl uint32, addr neti
 	return append(AppendRecordHeader(buf, owner, TypeAAAA, ttl, 16), b[:]...)
 }
 
-// A Record is where the parts of one record are in its message.
+// A Record holds the offsets of the parts of one record in its message.
 type Record struct {
-	Owner int // offset of the owner name
-	Head  int // offset of the type; class, TTL and RDLENGTH follow
+	Owner int // of the owner name
+	Head  int // of the type, which precedes class, TTL and RDLENGTH
 	RData int
-	Next  int // offset behind the record
+	Next  int // of the end of the record
 	Type  Type
 }
 
-// ReadRecord finds the parts of the record at msg[off:].
+// ReadRecord returns the offsets of the record at msg[off:].
 func ReadRecord(msg []byte, off int) (Record, bool) {
 	head, ok := skip(msg, off)
 	if !ok || head+10 > len(msg) {
@@ -128,16 +128,17 @@ func ReadRecord(msg []byte, off int) (Record, bool) {
 
 var errRecord = errors.New("malformed record")
 
-// AppendRecord copies the record at msg[off:] of another message into section
-// s. It writes the names in it out, those in the RDATA of the types of RFC
-// 3597 §4 included, and checks them; other RDATA holds no compressed names and
-// is copied as it is. It returns the offset behind the record; on an error
-// nothing has been added. msg must not be a's own memory.
+// AppendRecord copies the record at msg[off:] of another message into section s. It
+// writes out and checks the names in it, also those in the RDATA of the types of RFC
+// 3597 §4; other RDATA has no compressed names and is copied. It returns the offset
+// of the end of the record. On an error nothing is added. msg must not share memory
+// with a.
 func (a *Answer) AppendRecord(s Section, msg []byte, off int) (next int, err error) {
 	return a.AppendRenamed(s, msg, off, nil)
 }
 
-// AppendRenamed is AppendRecord with other names.
+// AppendRenamed is like AppendRecord, and replaces each name by the result of
+// rename.
 func (a *Answer) AppendRenamed(s Section, msg []byte, off int, rename Rename) (next int, err error) {
 	rec, ok := ReadRecord(msg, off)
 	if !ok {
@@ -165,7 +166,7 @@ func (a *Answer) AppendRenamed(s Section, msg []byte, off int, rename Rename) (n
 	return rec.Next, nil
 }
 
-// expand is expand, and then the renaming, if there is one.
+// expand appends the name at msg[off:] to buf, written out and renamed.
 func (rename Rename) expand(buf, msg []byte, off int, t Type, rdata bool) (out []byte, next int, err error) {
 	start := len(buf)
 	if out, next, err = expand(buf, msg, off); err != nil || rename == nil {
@@ -178,18 +179,18 @@ func (rename Rename) expand(buf, msg []byte, off int, t Type, rdata bool) (out [
 	return append(out[:start], other...), next, nil
 }
 
-// A layout is how the RDATA of a type is built in which names may be
-// compressed: bytes, character-strings, names, bytes.
+// A layout describes the RDATA of a type in which names may be compressed: bytes,
+// character-strings, names, bytes.
 type layout struct {
 	before  int
 	strings int
-	names   int  // none: the RDATA is opaque
+	names   int  // zero: the RDATA is opaque
 	after   int  // -1: any number
-	shrinks bool // one of RFC 1035's own, whose names we may compress too
+	shrinks bool // defined by RFC 1035, so the names may be compressed in replies
 }
 
-// layout knows the types of RFC 3597 §4: senders may have compressed the names
-// in these, and must not in any other.
+// layout returns the layout of the types of RFC 3597 §4, in which senders may have
+// compressed names.
 func (t Type) layout() layout {
 	switch t {
 	case TypeNS, TypeCNAME, TypePTR, typeMD, typeMF, typeMB, typeMG, typeMR:
@@ -220,11 +221,11 @@ func (t Type) layout() layout {
 	return layout{}
 }
 
-// appendRData writes the RDATA of rec behind buf; msg ends where rec does.
+// appendRData appends the RDATA of rec to buf. msg ends where rec does.
 func appendRData(buf, msg []byte, rec Record, rename Rename) ([]byte, error) {
 	l := rec.Type.layout()
 	if rename != nil && (rec.Type == TypeSVCB || rec.Type == TypeHTTPS) {
-		// Their target is never compressed (RFC 9460 §2.2), but it is a name.
+		// The target is not compressed (RFC 9460 §2.2), but it can be renamed.
 		l = layout{before: 2, names: 1, after: -1}
 	}
 	if l.names == 0 {
@@ -263,10 +264,10 @@ func PutHeader(msg []byte, id, flags uint16, questions int, count [3]uint16, add
 	binary.BigEndian.PutUint16(msg[10:], count[Additional]+uint16(additional))
 }
 
-// Truncate takes records from the end until the message has at most size bytes. It
-// says whether a record of the answer section had to go. Of the other sections
-// an RRset goes whole: nothing tells the client that a part of it is missing
-// (RFC 2181 §9). The header and the question stay, whatever the size.
+// Truncate removes records from the end until the message has at most size bytes. It
+// reports whether a record of the answer section was removed. An RRset of another
+// section is removed completely, since nothing shows the client that a part is
+// missing (RFC 2181 §9). The header and the question always stay.
 func (a *Answer) Truncate(size int) (answersLost bool) {
 	if len(a.Buf) <= size {
 		return false
@@ -274,7 +275,7 @@ func (a *Answer) Truncate(size int) (answersLost bool) {
 	before := a.Count[Answers]
 	off, kept := a.body, [3]uint16{}
 	for s := range a.Count {
-		first, behind := Record{}, uint16(0) // of the RRset: its first record, how many follow that
+		first, behind := Record{}, uint16(0) // of the current RRset: the first record, and the number of others
 		for i := range a.Count[s] {
 			rec, ok := ReadRecord(a.Buf, off)
 			if ok && Section(s) != Answers {
@@ -295,12 +296,12 @@ func (a *Answer) Truncate(size int) (answersLost bool) {
 			kept[s]++
 		}
 	}
-	a.Buf = a.Buf[:off] // what nobody counted
+	a.Buf = a.Buf[:off] // bytes behind the counted records
 	return false
 }
 
-// sameSet says whether two records have owner and type in common. Records of
-// one RRset spell their owner alike: they were added by one hand.
+// sameSet reports whether two records have the same owner and type. Owners are
+// compared byte by byte, since one handler adds all records of an RRset.
 func sameSet(msg []byte, a, b Record) bool {
 	if a.Type != b.Type {
 		return false

@@ -2,33 +2,32 @@ package wire
 
 import "encoding/binary"
 
-// suffixes remembers where names and their suffixes stand in a message. A
-// suffix is known by the offset where it was written first: its first label is
-// there, written out, and of what follows it has the offset. So to look for a
-// name, label by label from the root, takes time by its length alone, whatever
-// an upstream sends us to compress.
+// suffixes records where names and their suffixes are in a message. A suffix is
+// identified by the offset where it was written first: its first label is there,
+// written out, and parent is the offset of the rest. So the time to look a name up,
+// label by label from the root, depends on its length alone, whatever the message
+// contains.
 type suffixes struct {
 	at     [256]uint16 // offset by hash; zero is free
 	parent [256]uint16 // offset of the suffix behind the first label; zero is the root
 
-	name   [MaxName]byte    // the name at hand
-	starts [MaxLabels]uint8 // of its labels
+	name   [MaxName]byte    // the current name
+	starts [MaxLabels]uint8 // the offsets of its labels
 }
 
-// probes is in how many places of the table a suffix may be. If they are taken
-// it is not remembered, and neither is what ends in it.
+// probes is the number of table entries in which a suffix may be. If they are in
+// use, the suffix is not recorded, nor are names that end in it.
 const probes = 8
 
-// Compress writes a's message into spare (behind which it may grow) with names
-// compressed (RFC 1035 §4.1.4): owners, and the names in the RDATA of the types
-// that RFC 1035 itself defines (RFC 3597 §4). Only suffixes of the same
-// spelling are shared, so no name changes, and the message gets no longer. A
-// message that is not in the answer's form stays where and as it is, and so does
-// one of which nothing can be saved.
+// Compress writes a's message into spare, or behind it, with compressed names (RFC
+// 1035 §4.1.4): owners, and the names in the RDATA of the types that RFC 1035
+// defines (RFC 3597 §4). Suffixes are shared only if their letter case is the same,
+// so no name changes and the message does not grow. A message that is not in the
+// form of an Answer, or that cannot be compressed, stays where it is.
 //
-// What is behind the first size bytes is copied as it is: it is going to be cut
-// off. A Service of a thousand endpoints is not worth compressing to its end for
-// a client that takes twenty of them.
+// Records behind the first size bytes are copied as they are, since they will be
+// truncated: a Service may have a thousand endpoints of which the client receives
+// twenty.
 func (a *Answer) Compress(spare []byte, size int) {
 	if a.short(size) {
 		return
@@ -53,8 +52,8 @@ func (a *Answer) Compress(spare []byte, size int) {
 		}
 		out = append(out, msg[rec.Head:rec.RData]...)
 		rdata, at := len(out), rec.RData
-		// An SRV's target is written out (RFC 2782), but its addresses, which
-		// come behind, can share it.
+		// The target of SRV is written out (RFC 2782), but the owner names of
+		// its addresses can point to it.
 		if l := rec.Type.layout(); l.shrinks || rec.Type == TypeSRV {
 			at += l.before
 			if at > rec.Next {
@@ -74,8 +73,8 @@ func (a *Answer) Compress(spare []byte, size int) {
 	a.Buf = out
 }
 
-// short says whether none of the first size bytes can be saved: every owner is a
-// pointer, and no RDATA has names. The addresses of a Service are like that.
+// short reports whether the first size bytes cannot be compressed: every owner is a
+// pointer and no RDATA has names. The addresses of a Service are an example.
 func (a *Answer) short(size int) bool {
 	msg := a.Buf
 	for off := a.body; off < len(msg) && off <= size; {
@@ -90,12 +89,12 @@ func (a *Answer) short(size int) bool {
 	return true
 }
 
-// copy writes the name at msg[off:] behind out and returns the offset behind it
-// in msg. body is where msg's records begin. Unless it shrinks, the name is
-// written out.
+// copy appends the name at msg[off:] to out, and returns the offset behind it in
+// msg. body is the offset of the first record of msg. The name is compressed only if
+// shrinks is set.
 func (s *suffixes) copy(out, msg []byte, off, body int, shrinks bool) (longer []byte, next int, ok bool) {
 	if shrinks && off+1 < len(msg) && msg[off] >= 0xC0 {
-		// A pointer into the question: that is at the same place in out.
+		// The question has the same offset in out.
 		if to := int(binary.BigEndian.Uint16(msg[off:]) & 0x3FFF); HeaderLen <= to && to < body {
 			return append(out, msg[off], msg[off+1]), off + 2, true
 		}
@@ -107,15 +106,15 @@ func (s *suffixes) copy(out, msg []byte, off, body int, shrinks bool) (longer []
 	return s.add(out, name, shrinks), next, true
 }
 
-// add writes name behind out and remembers where its suffixes are. If it
-// shrinks, the longest one that was there before becomes a pointer.
+// add appends name to out and records its suffixes. If shrinks is set, the longest
+// suffix that is recorded already becomes a pointer.
 func (s *suffixes) add(out, name []byte, shrinks bool) []byte {
 	labels := 0
 	for i := 0; i < len(name) && name[i] != 0; i += int(name[i]) + 1 {
 		s.starts[labels] = uint8(i)
 		labels++
 	}
-	known, end := uint16(0), len(name)-1 // the suffix known, and where it begins in name
+	known, end := uint16(0), len(name)-1 // the longest recorded suffix, and its offset in name
 	for labels > 0 {
 		i := int(s.starts[labels-1])
 		at := s.find(out, known, name[i:end])
@@ -142,8 +141,8 @@ func (s *suffixes) add(out, name []byte, shrinks bool) []byte {
 	return append(out, name...)
 }
 
-// find returns the offset in msg of the suffix that is this label, with its
-// length byte, in front of parent; zero if it is not there.
+// find returns the offset in msg of the suffix that consists of label, with its
+// length byte, and parent; zero if it is not recorded.
 func (s *suffixes) find(msg []byte, parent uint16, label []byte) uint16 {
 	slot := hash(parent, label)
 	for range probes {
@@ -154,12 +153,12 @@ func (s *suffixes) find(msg []byte, parent uint16, label []byte) uint16 {
 		if s.parent[slot] == parent && string(msg[at:min(at+len(label), len(msg))]) == string(label) {
 			return uint16(at)
 		}
-		slot++ // wraps: the table has 256 places
+		slot++ // wraps around: the table has 256 entries
 	}
 	return 0
 }
 
-// remember says that label, in front of parent, is going to be at that offset.
+// remember records that label, followed by parent, will be at offset at.
 func (s *suffixes) remember(at, parent uint16, label []byte) bool {
 	slot := hash(parent, label)
 	for range probes {
@@ -172,7 +171,7 @@ func (s *suffixes) remember(at, parent uint16, label []byte) bool {
 	return false
 }
 
-// hash is FNV-1a folded to the table's size.
+// hash returns the FNV-1a hash, folded to the table's size.
 func hash(parent uint16, label []byte) uint8 {
 	h := (2166136261 ^ uint32(parent)) * 16777619
 	for _, c := range label {

@@ -2,14 +2,14 @@ package wire
 
 import "encoding/binary"
 
-// TTL is that of the record r of msg.
+// TTL returns the TTL of the record, which is in msg.
 func (r Record) TTL(msg []byte) uint32 { return binary.BigEndian.Uint32(msg[r.Head+4:]) }
 
-// SetTTL changes the TTL of the record r of msg.
+// SetTTL sets the TTL of the record, which is in msg.
 func (r Record) SetTTL(msg []byte, ttl uint32) { binary.BigEndian.PutUint32(msg[r.Head+4:], ttl) }
 
-// Walk calls f for each record of a, in order, as long as f says true. f may
-// change TTLs and nothing else.
+// Walk calls f for each record, in order, until f returns false. f may change TTLs
+// only.
 func (a *Answer) Walk(f func(s Section, r Record) bool) {
 	off := a.body
 	for s, n := range a.Count {
@@ -23,8 +23,8 @@ func (a *Answer) Walk(f func(s Section, r Record) bool) {
 	}
 }
 
-// Age takes seconds off the TTL of each record that begins at offset from or
-// behind it, as far as zero: what a cache gives out.
+// Age reduces the TTL of each record at or behind offset from by seconds, but not
+// below zero. A cache calls it.
 func (a *Answer) Age(from int, seconds uint32) {
 	for from < len(a.Buf) {
 		r, ok := ReadRecord(a.Buf, from)
@@ -37,12 +37,12 @@ func (a *Answer) Age(from int, seconds uint32) {
 	}
 }
 
-// ClampTTL raises the TTLs from offset from on to least, and lowers them to
-// most. Most have nothing to be changed.
+// ClampTTL sets TTLs at or behind offset from that are below least to least, and
+// those above most to most.
 func (a *Answer) ClampTTL(from int, least, most uint32) {
 	msg := a.Buf
 	for from < len(msg) {
-		head := from + 2 // most owners are pointers, to the question
+		head := from + 2 // a pointer, as most owners are
 		if msg[from] < 0xC0 {
 			var ok bool
 			if head, ok = skip(msg, from); !ok {
@@ -63,7 +63,7 @@ func (a *Answer) ClampTTL(from int, least, most uint32) {
 	}
 }
 
-// MinTTL is the least TTL among the records; false if there are none.
+// MinTTL returns the smallest TTL of all records; false if there are none.
 func (a *Answer) MinTTL() (least uint32, ok bool) {
 	least = 1<<32 - 1
 	for off := a.body; off < len(a.Buf); {
@@ -77,9 +77,8 @@ func (a *Answer) MinTTL() (least uint32, ok bool) {
 	return least, ok
 }
 
-// Rotate turns each run of address or MX records that have owner and type in
-// common, in every section, by n of them: what was first comes behind the rest.
-// CNAMEs and everything else stay where they are.
+// Rotate rotates each RRset of A, AAAA or MX records, in every section, by n
+// records: the first n become the last.
 func (a *Answer) Rotate(n uint32) {
 	if a.Count[Answers] < 2 && a.Count[Additional] < 2 && a.Count[Authority] < 2 {
 		return
@@ -102,17 +101,17 @@ func (a *Answer) Rotate(n uint32) {
 				length++
 				even = false
 			} else {
-				a.turn(first, length, even, off, n)
+				a.rotateSet(first, length, even, off, n)
 				first, length, even = r, 1, true
 			}
 			off = r.Next
 		}
-		a.turn(first, length, even, off, n)
+		a.rotateSet(first, length, even, off, n)
 	}
 }
 
-// alike says whether at off there is a record with r's owner, type, class and
-// size. Most runs are made of such.
+// alike reports whether the record at off has the owner, type, class and size of r.
+// The records of most RRsets do.
 func (a *Answer) alike(r Record, off int) bool {
 	length, ttl := r.RData-2, r.Head+4
 	move := off - r.Owner
@@ -121,14 +120,14 @@ func (a *Answer) alike(r Record, off int) bool {
 		string(a.Buf[r.Owner:ttl]) == string(a.Buf[off:ttl+move])
 }
 
-// sameOwner compares owners as they are written: a pointer is equal to itself.
+// sameOwner compares owners as they are written: equal pointers are equal.
 func sameOwner(msg []byte, a, b Record) bool {
 	return string(msg[a.Owner:a.Head]) == string(msg[b.Owner:b.Head])
 }
 
-// turn moves the first n mod length records of the run that ends at end behind
-// the others of it. even says that they are all of one size.
-func (a *Answer) turn(first Record, length uint32, even bool, end int, n uint32) {
+// rotateSet moves the first n mod length records of the RRset that ends at end
+// behind the others. even means that all records have the same size.
+func (a *Answer) rotateSet(first Record, length uint32, even bool, end int, n uint32) {
 	if length < 2 || first.Type != TypeA && first.Type != TypeAAAA && first.Type != TypeMX {
 		return
 	}
@@ -144,7 +143,7 @@ func (a *Answer) turn(first Record, length uint32, even bool, end int, n uint32)
 	if middle == first.Owner {
 		return
 	}
-	// The memory behind the message is free: it keeps the part that moves.
+	// The memory behind the message holds the records that move.
 	moved := append(a.Buf, a.Buf[first.Owner:middle]...)
 	copy(moved[first.Owner:], moved[middle:end])
 	copy(moved[first.Owner+end-middle:], moved[len(a.Buf):])
@@ -152,7 +151,7 @@ func (a *Answer) turn(first Record, length uint32, even bool, end int, n uint32)
 }
 
 // AppendSection copies the records of section from of another answer into section s
-// of this one, with their names written out.
+// of a, with all names written out.
 func (a *Answer) AppendSection(s Section, other *Answer, from Section) error {
 	var err error
 	other.Walk(func(section Section, r Record) bool {
@@ -164,14 +163,14 @@ func (a *Answer) AppendSection(s Section, other *Answer, from Section) error {
 	return err
 }
 
-// A Rename gives a name, in wire form and written out, another one: name itself
-// to keep it. rdata says that the name stands in a record's RDATA, not at its
-// front. The result is copied at once.
+// A Rename returns the replacement of a name, which is in wire form and written out,
+// or the name itself. rdata reports whether the name is in the RDATA of a record of
+// type t; otherwise it is the owner. The result is copied at once.
 type Rename func(name []byte, t Type, rdata bool) []byte
 
-// AppendOwner writes name, in wire form and any spelling, behind buf as the
-// owner of a record of a: as a pointer if the question is that name or ends in
-// it, so that the client's spelling stays, and else written out. buf may be
+// AppendOwner appends name, in wire form and any letter case, to buf as the owner of
+// a record of a: as a pointer if the question name equals name or ends in it, so
+// that the letter case is that of the client, and written out otherwise. buf may be
 // a.Buf.
 func (a *Answer) AppendOwner(buf, name []byte) []byte {
 	question := a.Buf[HeaderLen:max(HeaderLen, a.body-4)]
@@ -184,12 +183,12 @@ func (a *Answer) AppendOwner(buf, name []byte) []byte {
 	return append(buf, name...)
 }
 
-// SameName compares two names in wire form, whatever their spelling.
+// SameName reports whether two names in wire form are equal, ignoring letter case.
 func SameName(a, b []byte) bool {
 	if len(a) != len(b) {
 		return false
 	}
-	for i, c := range a { // the bytes of lengths are no letters
+	for i, c := range a { // length bytes are below 'A'
 		if lower(c) != lower(b[i]) {
 			return false
 		}

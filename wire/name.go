@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// A Name is a domain name in wire form (length byte and label, the root label
-// last), lower case, not compressed. As a string it is a map key and never
+// A Name is a domain name in wire form (length bytes and labels, the root label
+// last), in lower case, not compressed. As a string it can be a map key and never
 // changes.
 type Name string
 
 // Root is the name of the root zone.
 const Root Name = "\x00"
 
-// ParseName reads the presentation form (RFC 1035 §5.1: \. and \DDD escapes,
-// the final dot may be missing) and lowers its case.
+// ParseName parses a name in presentation form (RFC 1035 §5.1: with \. and \DDD
+// escapes; the final dot is optional) and converts it to lower case.
 func ParseName(s string) (Name, error) {
 	if s == "" {
 		return "", errors.New("empty name")
@@ -25,7 +25,7 @@ func ParseName(s string) (Name, error) {
 		return Root, nil
 	}
 	var b []byte
-	at := 0 // where the current label's length byte stands
+	at := 0 // offset of the current label's length byte
 	b = append(b, 0)
 	end := func() error {
 		n := len(b) - at - 1
@@ -79,11 +79,11 @@ func digits(s string) bool {
 	return strings.Trim(s, "0123456789") == ""
 }
 
-// String gives the presentation form with the final dot.
+// String returns the presentation form with the final dot.
 func (n Name) String() string { return string(AppendText(nil, []byte(n))) }
 
-// AppendText writes the presentation form of a name in wire form behind buf,
-// with the final dot. The spelling is kept.
+// AppendText appends the presentation form of a name in wire form to buf, with the
+// final dot. The letter case is kept.
 func AppendText(buf, name []byte) []byte {
 	if len(name) <= 1 {
 		return append(buf, '.')
@@ -106,7 +106,7 @@ func AppendText(buf, name []byte) []byte {
 	return buf
 }
 
-// Labels counts the labels; the root has none.
+// Labels returns the number of labels; the root has none.
 func (n Name) Labels() int {
 	count := 0
 	for i := 0; i < len(n) && n[i] != 0; i += int(n[i]) + 1 {
@@ -115,10 +115,10 @@ func (n Name) Labels() int {
 	return count
 }
 
-// Within says whether n is zone or below it.
+// Within reports whether n is zone or below it.
 func (n Name) Within(zone Name) bool { return Within(n, zone) }
 
-// Within says whether name, in wire form and lower case, is zone or below it.
+// Within reports whether name, in wire form and lower case, is zone or below it.
 func Within[N Name | []byte](name N, zone Name) bool {
 	for i := 0; i < len(name) && len(name)-i >= len(zone); i += int(name[i]) + 1 {
 		if string(name[i:]) == string(zone) {
@@ -128,20 +128,20 @@ func Within[N Name | []byte](name N, zone Name) bool {
 	return false
 }
 
-// Join puts labels, in wire form without the root, in front of n.
+// Join returns the name that consists of labels, in wire form without the root, and
+// n.
 func (n Name) Join(labels string) Name { return Name(labels) + n }
 
-// AppendLabel writes one label behind buf, as it is spelled. It must not be
-// empty or longer than MaxLabel.
+// AppendLabel appends one label to buf. It must have 1 to MaxLabel bytes.
 func AppendLabel(buf []byte, label string) []byte {
 	return append(append(buf, byte(len(label))), label...)
 }
 
-// Lower gives a name in wire form, in any spelling, its lower case.
+// Lower converts a name in wire form to lower case.
 func Lower(name string) Name {
 	b := []byte(name)
 	for i, c := range b {
-		b[i] = lower(c) // the bytes of lengths are no letters
+		b[i] = lower(c) // length bytes are below 'A'
 	}
 	return Name(b)
 }
@@ -153,9 +153,9 @@ func lower(c byte) byte {
 	return c
 }
 
-// copyLower fills to with the first bytes of from, a name in wire form, in lower
-// case: the bytes of lengths are no letters. It takes eight bytes at a time, the
-// last eight once more if need be.
+// copyLower copies the first len(to) bytes of from, a name in wire form, to to, in
+// lower case. It converts eight bytes at a time; the last eight may overlap the ones
+// before.
 func copyLower(to, from []byte) {
 	n := len(to)
 	if n < 8 {
@@ -173,9 +173,9 @@ func copyLower(to, from []byte) {
 	}
 }
 
-// lower8 is lower for eight bytes in any order. Seven bits of each are added to
-// what makes the eighth say whether they are past 'Z', or 'A' at least; a byte
-// that has its eighth bit set is no letter.
+// lower8 is lower for eight bytes in any order. It adds to the low seven bits of
+// each byte, so that the eighth bit shows whether they are above 'Z', or at least
+// 'A'. A byte whose eighth bit is set is no letter.
 func lower8(w uint64) uint64 {
 	const each = 0x0101010101010101
 	low := w & (0x7F * each)
@@ -183,12 +183,12 @@ func lower8(w uint64) uint64 {
 	return w | (least&^past&^w&(0x80*each))>>2
 }
 
-// errName is one error for all that can be wrong with a name in a message: it
-// is made of a client's or an upstream's bytes, and nobody reads which.
+// errName is the error for all malformed names: their bytes come from a client or an
+// upstream, and there is nothing more to report.
 var errName = errors.New("malformed name")
 
-// expand appends the name at msg[off:] to buf, written out, and returns the
-// offset behind it. Pointers may only point backwards, so it ends.
+// expand appends the name at msg[off:] to buf, written out, and returns the offset
+// behind it. It terminates because a pointer must point to a lower offset.
 func expand(buf, msg []byte, off int) (out []byte, next int, err error) {
 	out, next = buf, -1
 	limit := off // pointers must point before this
@@ -228,8 +228,7 @@ func expand(buf, msg []byte, off int) (out []byte, next int, err error) {
 	}
 }
 
-// skip returns the offset behind the name at msg[off:], without following
-// pointers.
+// skip returns the offset behind the name at msg[off:], without following pointers.
 func skip(msg []byte, off int) (next int, ok bool) {
 	for off < len(msg) {
 		n := int(msg[off])

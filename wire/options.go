@@ -5,8 +5,8 @@ import (
 	"iter"
 )
 
-// Options goes through the options of an OPT record's RDATA (RFC 6891 §6.1.2).
-// It ends before one that is cut off.
+// Options returns an iterator over the options in an OPT record's RDATA (RFC 6891
+// §6.1.2). It stops before an incomplete option.
 func Options(rdata []byte) iter.Seq2[uint16, []byte] {
 	return func(yield func(code uint16, data []byte) bool) {
 		for len(rdata) >= 4 {
@@ -19,15 +19,15 @@ func Options(rdata []byte) iter.Seq2[uint16, []byte] {
 	}
 }
 
-// AppendOption writes an option behind buf.
+// AppendOption appends an option to buf.
 func AppendOption(buf []byte, code uint16, data []byte) []byte {
 	buf = binary.BigEndian.AppendUint16(buf, code)
 	buf = binary.BigEndian.AppendUint16(buf, uint16(len(data)))
 	return append(buf, data...)
 }
 
-// HopByHopOption says that an option is between a client and the server that
-// it asks, and not for those whom that server asks in turn.
+// HopByHopOption reports whether an option concerns only a client and the server
+// that it sends the query to, so that it must not be forwarded.
 func HopByHopOption(code uint16) bool {
 	const keepalive, padding = 11, 12 // RFC 7828, RFC 7830
 	return code == OptionNSID || code == OptionCookie || code == keepalive || code == padding

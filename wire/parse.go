@@ -5,15 +5,14 @@ import (
 	"strings"
 )
 
-// ParseType reads a type as people write it, in any case: a mnemonic or TYPE123
-// (RFC 3597).
+// ParseType parses a type in any letter case: a mnemonic or TYPE123 (RFC 3597).
 func ParseType(s string) (Type, bool) {
 	s = strings.ToUpper(s)
 	if n, ok := strings.CutPrefix(s, "TYPE"); ok {
 		t, err := strconv.ParseUint(n, 10, 16)
 		return Type(t), err == nil
 	}
-	for t := range Type(1 << 9) { // the mnemonics that we know end well before
+	for t := range Type(1 << 9) { // all known mnemonics are below
 		if s != "" && t.mnemonic() == s {
 			return t, true
 		}
@@ -21,8 +20,7 @@ func ParseType(s string) (Type, bool) {
 	return 0, false
 }
 
-// ParseClass reads a class as people write it, in any case: a mnemonic or
-// CLASS123 (RFC 3597).
+// ParseClass parses a class in any letter case: a mnemonic or CLASS123 (RFC 3597).
 func ParseClass(s string) (Class, bool) {
 	s = strings.ToUpper(s)
 	if n, ok := strings.CutPrefix(s, "CLASS"); ok {
@@ -37,10 +35,9 @@ func ParseClass(s string) (Class, bool) {
 	return 0, false
 }
 
-// AppendLower writes name, in wire form, in lower case behind buf, which may be
-// name[:0].
+// AppendLower appends name, in wire form, to buf in lower case. buf may be name[:0].
 func AppendLower(buf, name []byte) []byte {
-	for _, c := range name { // the bytes of lengths are no letters
+	for _, c := range name { // length bytes are below 'A'
 		buf = append(buf, lower(c))
 	}
 	return buf

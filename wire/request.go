@@ -2,42 +2,41 @@ package wire
 
 import "encoding/binary"
 
-// A Fault is what is wrong with a request.
+// A Fault is the result of parsing a request.
 type Fault uint8
 
 const (
 	NoFault        Fault = iota
-	Unreadable           // no header, no question that can be told, or a reply: say nothing
+	Unreadable           // no header, no question, or a reply: send nothing
 	Malformed            // FORMERR
-	UnknownOpcode        // opcode other than QUERY: NOTIMP
-	UnknownVersion       // EDNS version other than 0: BADVERS
+	UnknownOpcode        // an opcode other than QUERY: NOTIMP
+	UnknownVersion       // an EDNS version other than 0: BADVERS
 )
 
-// A Request is what a client's packet says: the header, one question, the OPT.
-// Parse fills it; the packet itself stays with its owner.
+// A Request holds the parsed parts of a client's packet: the header, one question,
+// and the OPT record. The packet belongs to the caller.
 type Request struct {
 	ID      uint16
 	Flags   uint16 // second word of the header, as it came
 	Type    Type
 	Class   Class
-	EDNS    bool   // there was an OPT
+	EDNS    bool   // the request has an OPT record
 	DO      bool   // DNSSEC OK
-	UDPSize uint16 // the UDP size that the client takes: at least 512
+	UDPSize uint16 // the largest UDP reply that the client accepts: at least 512
 
-	options [2]uint16 // where the OPT's RDATA begins and ends in the packet
-	end     uint16    // offset in the packet behind the question; HeaderLen if there is none
+	options [2]uint16 // start and end of the OPT record's RDATA in the packet
+	end     uint16    // offset behind the question in the packet; HeaderLen if there is none
 	nameLen uint8
 	labels  uint8
-	offsets [MaxLabels + 1]uint8 // where each label begins in name; that of the root last
+	offsets [MaxLabels + 1]uint8 // of each label in name, and of the root label
 	name    [MaxName]byte
 }
 
-// Parse reads packet. Unless the fault is Unreadable, ID, Flags and the
-// question are set; with the fault Unknown there may be no question, and its
-// name is empty then. Bytes behind the last record are ignored.
+// Parse parses packet. Unless it returns Unreadable, ID, Flags and the question are
+// set; with UnknownOpcode there may be no question, and then its name is empty.
+// Bytes behind the last record are ignored.
 func (r *Request) Parse(packet []byte) Fault {
-	// Nothing of the request before stays, whatever this one is. (name and
-	// offsets are read up to nameLen and labels.)
+	// name and offsets need no reset: they are valid up to nameLen and labels.
 	r.ID, r.Flags, r.Type, r.Class = 0, 0, 0, 0
 	r.EDNS, r.DO, r.UDPSize = false, false, MinUDPSize
 	r.end, r.nameLen, r.labels, r.options = HeaderLen, 0, 0, [2]uint16{}
@@ -54,8 +53,8 @@ func (r *Request) Parse(packet []byte) Fault {
 	off, ok := r.parseQuestion(packet)
 	if opcode != 0 {
 		if ok && questions == 1 {
-			// The other opcodes' messages may be built alike: if there is an
-			// OPT, the reply has one too (RFC 6891 §6.1.1).
+			// Messages of other opcodes may have the same format: the reply to
+			// one with an OPT record needs one (RFC 6891 §6.1.1).
 			_ = r.parseRecords(packet, off)
 		}
 		return UnknownOpcode
@@ -69,11 +68,11 @@ func (r *Request) Parse(packet []byte) Fault {
 	return r.parseRecords(packet, off)
 }
 
-// parseQuestion reads the question behind the header. A name in it cannot be
-// compressed: there is nothing before it to point to.
+// parseQuestion parses the question behind the header. Its name cannot be
+// compressed, since no other name precedes it.
 func (r *Request) parseQuestion(packet []byte) (next int, ok bool) {
-	const least = 5 // root, type, class
-	if binary.BigEndian.Uint16(packet[4:]) == 0 || len(packet) < HeaderLen+least {
+	const minQuestion = 5 // root, type, class
+	if binary.BigEndian.Uint16(packet[4:]) == 0 || len(packet) < HeaderLen+minQuestion {
 		return HeaderLen, false
 	}
 	in := packet[HeaderLen:]
@@ -83,7 +82,7 @@ func (r *Request) parseQuestion(packet []byte) (next int, ok bool) {
 			return HeaderLen, false
 		}
 		n := int(in[off])
-		// The root label, which comes here too, needs one of the 255 bytes.
+		// For the root label n is zero, and it needs one of the 255 bytes.
 		if n > MaxLabel || off+n+1 > len(in) || off+n+1 > MaxName {
 			return HeaderLen, false
 		}
@@ -106,15 +105,15 @@ func (r *Request) parseQuestion(packet []byte) (next int, ok bool) {
 	return int(r.end), true
 }
 
-// parseRecords looks for the OPT record among what follows the question.
+// parseRecords searches the records behind the question for OPT.
 func (r *Request) parseRecords(packet []byte, off int) Fault {
 	if len(packet) == off && binary.BigEndian.Uint64(packet[4:]) == 1<<48 {
-		return NoFault // nothing but a question: most of the world
+		return NoFault // only a question, as in most requests
 	}
 	skipped := int(binary.BigEndian.Uint16(packet[6:])) + int(binary.BigEndian.Uint16(packet[8:]))
-	all := skipped + int(binary.BigEndian.Uint16(packet[10:]))
+	records := skipped + int(binary.BigEndian.Uint16(packet[10:]))
 	version := uint8(0)
-	for i := range all {
+	for i := range records {
 		owner := off
 		at, ok := skip(packet, off)
 		if !ok || at+10 > len(packet) {
@@ -134,7 +133,7 @@ func (r *Request) parseRecords(packet []byte, off int) Fault {
 		r.EDNS = true
 		r.UDPSize = max(MinUDPSize, binary.BigEndian.Uint16(packet[at+2:]))
 		version = packet[at+5]
-		// What the options of another version look like is not known.
+		// The format of options in other versions is not known.
 		if version == 0 && !optionsFit(packet[at+10:off]) {
 			return Malformed
 		}
@@ -147,6 +146,7 @@ func (r *Request) parseRecords(packet []byte, off int) Fault {
 	return NoFault
 }
 
+// optionsFit reports whether rdata consists of complete options.
 func optionsFit(rdata []byte) bool {
 	for len(rdata) >= 4 {
 		n := 4 + int(binary.BigEndian.Uint16(rdata[2:]))
@@ -158,13 +158,13 @@ func optionsFit(rdata []byte) bool {
 	return len(rdata) == 0
 }
 
-// Options is the RDATA of the OPT record: options of EDNS, one behind the
-// other; empty if there is none. packet is what was parsed.
+// Options returns the RDATA of the OPT record, which is a list of options; empty if
+// there is none. packet is the parsed packet.
 func (r *Request) Options(packet []byte) []byte { return packet[r.options[0]:r.options[1]] }
 
-// SetQuestion puts another question in the place of the one that was parsed.
-// name is in wire form, in any spelling, and no part of Name; it says false, and
-// changes nothing, if that is no name.
+// SetQuestion replaces the parsed question. name is in wire form, in any letter
+// case, and must not share memory with r. SetQuestion returns false and changes
+// nothing if name is not valid.
 func (r *Request) SetQuestion(name []byte, t Type, c Class) bool {
 	if !valid(name) {
 		return false
@@ -181,10 +181,10 @@ func (r *Request) SetQuestion(name []byte, t Type, c Class) bool {
 	return true
 }
 
-// RestoreQuestion takes back what SetQuestion did. packet is what was parsed.
+// RestoreQuestion reverts SetQuestion. packet is the parsed packet.
 func (r *Request) RestoreQuestion(packet []byte) { r.parseQuestion(packet) }
 
-// valid says whether name is one whole name in wire form, written out.
+// valid reports whether name is a complete, uncompressed name in wire form.
 func valid(name []byte) bool {
 	if len(name) > MaxName {
 		return false
@@ -200,22 +200,22 @@ func valid(name []byte) bool {
 	return false
 }
 
-// Name is the question's name in wire form, lower case. It is valid until the
-// next Parse or SetQuestion.
+// Name returns the name of the question in wire form and lower case. It is valid
+// until the next Parse or SetQuestion.
 func (r *Request) Name() []byte { return r.name[:r.nameLen] }
 
-// Labels counts the labels of the question's name.
+// Labels returns the number of labels in Name.
 func (r *Request) Labels() int { return int(r.labels) }
 
-// LabelOffset is where label i, counted from the left, begins in Name. That of
-// Labels is the root's.
+// LabelOffset returns the offset in Name of label i, counted from the left. Label
+// number Labels is the root label.
 func (r *Request) LabelOffset(i int) int { return int(r.offsets[i]) }
 
-// Question is the question as the client spelled it: name, type and class.
-// packet is what was parsed.
+// Question returns the question as the client sent it: name, type and class. packet
+// is the parsed packet.
 func (r *Request) Question(packet []byte) []byte { return packet[HeaderLen:r.end] }
 
-// AppendRequest writes a request for name and type in class IN behind buf.
+// AppendRequest appends a request for name and type in class IN to buf.
 func AppendRequest(buf []byte, id, flags uint16, name []byte, t Type) []byte {
 	buf = binary.BigEndian.AppendUint16(buf, id)
 	buf = binary.BigEndian.AppendUint16(buf, flags)

@@ -5,7 +5,7 @@ import "strconv"
 // A Type is the TYPE of a resource record or of a question.
 type Type uint16
 
-// The types that this server's code names. Any other is just a number.
+// The types that the code of this server uses by name.
 const (
 	TypeA     Type = 1
 	TypeNS    Type = 2
@@ -39,7 +39,7 @@ const (
 	TypeANY   Type = 255
 )
 
-// Types that only matter because names in their RDATA may be compressed.
+// Types in whose RDATA names may be compressed.
 const (
 	typeMD    Type = 3
 	typeMF    Type = 4
@@ -53,7 +53,7 @@ const (
 	typeNXT   Type = 30
 )
 
-// String gives the mnemonic, or TYPE123 (RFC 3597).
+// String returns the mnemonic, or TYPE123 (RFC 3597).
 func (t Type) String() string {
 	if s := t.mnemonic(); s != "" {
 		return s
@@ -151,7 +151,7 @@ const (
 	ClassANY Class = 255
 )
 
-// String gives the mnemonic, or CLASS123 (RFC 3597).
+// String returns the mnemonic, or CLASS123 (RFC 3597).
 func (c Class) String() string {
 	switch c {
 	case ClassIN:
@@ -178,10 +178,10 @@ const (
 	Refused  RCode = 5
 	YXDomain RCode = 6
 	NotAuth  RCode = 9
-	BadVers  RCode = 16 // needs the OPT record
+	BadVers  RCode = 16 // sent in the OPT record
 )
 
-// String gives the mnemonic, or RCODE11.
+// String returns the mnemonic, or RCODE11.
 func (r RCode) String() string {
 	switch r {
 	case NoError:
@@ -206,7 +206,7 @@ func (r RCode) String() string {
 	return "RCODE" + strconv.Itoa(int(r))
 }
 
-// The options of EDNS that this server's code names.
+// EDNS options that the code of this server uses by name.
 const (
 	OptionNSID   = 3  // RFC 5001
 	OptionSubnet = 8  // RFC 7871
@@ -244,7 +244,7 @@ const (
 	MaxLabel          = 63
 	MaxLabels         = 127
 	MaxMessage        = 65535
-	MinUDPSize        = 512  // what every client takes (RFC 1035 §4.2.1)
-	MaxUDPReply       = 4096 // the most we send in one datagram
-	AdvertisedUDPSize = 1232 // the request size we advertise: no fragments at IPv6's least MTU
+	MinUDPSize        = 512  // accepted by every client (RFC 1035 §4.2.1)
+	MaxUDPReply       = 4096 // the largest reply sent over UDP
+	AdvertisedUDPSize = 1232 // the advertised request size: not fragmented at the minimum IPv6 MTU
 )
