@@ -176,7 +176,7 @@ func (changes) ServeDNS(q *Query) Verdict {
 
 func (changes) FinishDNS(q *Query) { q.RestoreQuestion(nil) }
 
-// A further question that is given up has no answer that its handlers could
+// A sub-query that is given up has no answer that its handlers could
 // take for one, whatever was written of it.
 func TestAbandonedHalf(t *testing.T) {
 	var seen []bool

@@ -94,7 +94,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// A further question is put to the Mux with the client's address: the longest
+// A sub-query is put to the Mux with the client's address: the longest
 // zone answers it, whatever chain asked.
 func TestAskGoesThroughTheMux(t *testing.T) {
 	peer := make(chan string, 1)
@@ -110,11 +110,11 @@ func TestAskGoesThroughTheMux(t *testing.T) {
 		t.Errorf("got %v, want the CNAME and an address", reply)
 	}
 	if got := <-peer; got != "invalid AddrPort" { // the rig gives none
-		t.Errorf("the further question comes from %s", got)
+		t.Errorf("the sub-query comes from %s", got)
 	}
 }
 
-// A panic under a further question is the client's SERVFAIL, and the finishers
+// A panic under a sub-query is the client's SERVFAIL, and the finishers
 // of both questions run.
 func TestAskPanics(t *testing.T) {
 	var log []string
@@ -137,7 +137,7 @@ func TestAskAllocatesNothing(t *testing.T) {
 		q.Reset(room, UDP, q.Start)
 		r.port.Serve(q, lent)
 	}); n != 0 {
-		t.Errorf("a query with a further one allocates %v times", n)
+		t.Errorf("a query with a sub-query allocates %v times", n)
 	}
 }
 
@@ -149,7 +149,7 @@ func (asker) ServeDNS(q *Query) Verdict {
 	return Done
 }
 
-// The memory of a large answer to a further question is let go with the query,
+// The memory of a large answer to a sub-query is let go with the query,
 // that of a small one serves again.
 func TestAskKeepsNoLargeAnswer(t *testing.T) {
 	for n, kept := range map[int]bool{3: true, 4000: false} {

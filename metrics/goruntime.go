@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// A goSeries is one of the series that Prometheus's own client gives every Go
-// program: the sum of some of the runtime's metrics.
+// A goSeries is one of the series that Prometheus's own client has for Go programs:
+// the sum of some metrics of the runtime.
 type goSeries struct {
 	name, help string
-	of         []string
+	runtime    []string
 }
 
 // goGauges are read without stopping the world, unlike runtime.MemStats, whose
@@ -54,14 +54,14 @@ var goCounters = [...]goSeries{
 	{"go_memstats_frees_total", "Total number of heap objects frees.", []string{"/gc/heap/frees:objects", "/gc/heap/tiny/allocs:objects"}},
 }
 
-// RegisterGo adds what the Go runtime says of itself, under the names that
-// Prometheus's own client gives it: go_*.
+// RegisterGo adds the series go_*, under the names that Prometheus's own client
+// uses.
 func (r *Registry) RegisterGo() {
 	for _, g := range goGauges {
-		r.Gauge(g.name, g.help, sum(g.of))
+		r.Gauge(g.name, g.help, sum(g.runtime))
 	}
 	for _, c := range goCounters {
-		r.CounterFunc(c.name, c.help, sum(c.of))
+		r.CounterFunc(c.name, c.help, sum(c.runtime))
 	}
 	r.Gauge("go_info", "Information about the Go environment.", func() float64 { return 1 }, "version", runtime.Version())
 	r.Gauge("go_threads", "Number of OS threads created.", func() float64 { n, _ := runtime.ThreadCreateProfile(nil); return float64(n) })
@@ -84,7 +84,8 @@ func (r *Registry) RegisterGo() {
 	})
 }
 
-// sum reads some of the runtime's metrics; what this Go does not have is zero.
+// sum returns a function that adds up metrics of the runtime. Metrics that this
+// version of Go does not have are zero.
 func sum(names []string) func() float64 {
 	return func() (total float64) {
 		for _, name := range names {
@@ -110,8 +111,8 @@ func number(v metrics.Value) float64 {
 	return 0
 }
 
-// RegisterAllGo adds every metric of package runtime/metrics under the name that
-// Prometheus's own client gives it.
+// RegisterAllGo adds all metrics of package runtime/metrics, under the names that
+// Prometheus's own client uses.
 func (r *Registry) RegisterAllGo() {
 	for _, d := range metrics.All() {
 		name := goName(d)
@@ -127,7 +128,7 @@ func (r *Registry) RegisterAllGo() {
 	}
 }
 
-// goName makes go_gc_cycles_total_gc_cycles_total of /gc/cycles/total:gc-cycles.
+// goName returns go_gc_cycles_total_gc_cycles_total for /gc/cycles/total:gc-cycles.
 func goName(d metrics.Description) string {
 	at, unit, _ := strings.Cut(d.Name, ":")
 	at = strings.TrimPrefix(path.Clean(at), "/")
@@ -138,9 +139,9 @@ func goName(d metrics.Description) string {
 	return name
 }
 
-// distribution reads one of the runtime's histograms, which have hundreds of
-// buckets: of those that are closer together than a factor of two one is kept.
-// The runtime keeps no sum; ours takes each value for the middle of its bucket.
+// distribution reads a histogram of the runtime. Since it has hundreds of buckets,
+// buckets whose bounds differ by less than a factor of two are merged. The runtime
+// keeps no sum; this one takes each value as the middle of its bucket.
 func distribution(name string) (d Distribution) {
 	v := read(name)
 	if v.Kind() != metrics.KindFloat64Histogram {

@@ -30,7 +30,7 @@ func TestDescribeGo(t *testing.T) {
 		if v, ok := values[g.name]; !ok || v == 0 && !strings.Contains(g.name, "released") {
 			t.Errorf("%s is %v, %v", g.name, v, ok)
 		}
-		for _, name := range g.of {
+		for _, name := range g.runtime {
 			if read(name).Kind() == metrics.KindBad {
 				t.Errorf("%s: this Go has no %s", g.name, name)
 			}

@@ -9,10 +9,10 @@ import (
 	"sync/atomic"
 )
 
-// A Histogram counts values by size. Observe is safe from any goroutine and
-// allocates nothing.
+// A Histogram counts values by size. Observe is safe for concurrent use and does not
+// allocate.
 type Histogram struct {
-	bounds []float64 // upper, inclusive, ascending; what is above the last has a bucket too
+	bounds []float64 // upper, inclusive, ascending; counts has one more bucket, above the last
 	counts []atomic.Uint64
 	sum    atomic.Uint64 // bits of a float64
 }
@@ -32,7 +32,7 @@ func (h *Histogram) Observe(v float64) {
 	}
 }
 
-// Count is how many values were observed, Sum what they add up to.
+// Count returns the number of observed values.
 func (h *Histogram) Count() (n uint64) {
 	for i := range h.counts {
 		n += h.counts[i].Load()
@@ -40,11 +40,12 @@ func (h *Histogram) Count() (n uint64) {
 	return n
 }
 
-// Sum is what the observed values add up to.
+// Sum returns the sum of the observed values.
 func (h *Histogram) Sum() float64 { return math.Float64frombits(h.sum.Load()) }
 
-// Histogram gives the histogram of that name and labels, and makes it at the
-// first call, with these upper bounds, which ascend. It keeps bounds.
+// Histogram returns the histogram with that name and labels. It creates the
+// histogram at the first call, with these upper bounds, which ascend and must not be
+// changed by the caller.
 func (r *Registry) Histogram(name, help string, bounds []float64, labels ...string) *Histogram {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,14 +59,13 @@ func (r *Registry) Histogram(name, help string, bounds []float64, labels ...stri
 	return h
 }
 
-// CounterFunc is Gauge for a reading that only grows.
+// CounterFunc is like Gauge for a value that only grows.
 func (r *Registry) CounterFunc(name, help string, value func() float64, labels ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.family(name, help, "counter").series[render(labels)] = gauges{{value}}
 }
 
-// writeText writes the histogram's lines.
 func (h *Histogram) writeText(w io.Writer, name, labels string, _ totals) {
 	counts := make([]uint64, len(h.counts))
 	for i := range h.counts {
@@ -74,8 +74,8 @@ func (h *Histogram) writeText(w io.Writer, name, labels string, _ totals) {
 	Distribution{h.bounds, counts, h.Sum()}.writeText(w, name, labels)
 }
 
-// writeText writes the lines of a histogram. The buckets of the format count
-// what the smaller ones have, too.
+// writeText writes the lines of a histogram. In the text format each bucket includes
+// the smaller ones.
 func (d Distribution) writeText(w io.Writer, name, labels string) {
 	total := uint64(0)
 	for i, n := range d.Counts {
@@ -89,7 +89,7 @@ func (d Distribution) writeText(w io.Writer, name, labels string) {
 	fmt.Fprintf(w, "%s_sum%s %s\n%s_count%s %d\n", name, labels, format(d.Sum), name, labels, total)
 }
 
-// with adds a label to rendered ones.
+// with adds a label to rendered labels.
 func with(labels, name, value string) string {
 	if labels == "" {
 		labels = "{"

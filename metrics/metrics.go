@@ -1,8 +1,7 @@
-// Package metrics keeps counters, gauges and histograms by name and labels and writes them
-// in the Prometheus text format. Everything that counts asks a Registry for
-// its series once, when it is planned, and keeps the pointer; a query never
-// looks a series up. It uses the standard library alone and imports nothing of
-// ours.
+// Package metrics keeps counters, gauges and histograms by name and labels, and
+// writes them in the Prometheus text format. A directive gets its series from a
+// Registry when it is set up and keeps the pointers, so that a query looks up no
+// series. The package imports only the standard library.
 package metrics
 
 import (
@@ -17,14 +16,14 @@ import (
 	"sync/atomic"
 )
 
-// A Registry holds the series of one server. The same name and labels always
-// give the same series, so counters survive a reload.
+// A Registry holds the series of one server. The same name and labels always return
+// the same series, so counters continue over a reload.
 type Registry struct {
 	mu       sync.Mutex
 	families map[string]*family
 	shards   []*Shard
-	gone     []uint64 // what shards had counted that have been dropped
-	cells    int      // that each shard may have
+	gone     []uint64 // by cell: the counts of removed shards
+	cells    int      // the number of cells of a shard
 }
 
 type family struct {
@@ -32,7 +31,8 @@ type family struct {
 	series     map[string]any // by rendered labels: *Counter, gauges or a writer
 }
 
-// gauges are what gives a series its readings: the last one does.
+// gauges are the functions that were registered for a series; the last one returns
+// its value.
 type gauges []*gauge
 
 type gauge struct{ value func() float64 }
@@ -42,28 +42,28 @@ type writer interface {
 	writeText(w io.Writer, name, labels string, t totals)
 }
 
-// A Counter only grows. Add is safe from any goroutine.
+// A Counter only grows. Add is safe for concurrent use.
 type Counter struct {
-	n    atomic.Uint64
-	of   *Registry // nil: it has no cell in shards
-	cell int
+	n        atomic.Uint64
+	registry *Registry // nil if it has no cell in shards
+	cell     int
 }
 
-// Add counts n more.
+// Add adds n.
 func (c *Counter) Add(n uint64) { c.n.Add(n) }
 
-// Value is what has been counted so far. It takes the lock of each shard: whoever
-// holds one must not ask.
+// Value returns the count. It takes the lock of each shard, so the caller must not
+// hold one.
 func (c *Counter) Value() uint64 {
 	n := c.n.Load()
-	if c.of != nil {
-		n += c.of.totals().at(c.cell)
+	if c.registry != nil {
+		n += c.registry.totals().at(c.cell)
 	}
 	return n
 }
 
-// Counter gives the counter of that name and labels (pairs of name and value),
-// and makes it at the first call.
+// Counter returns the counter with that name and labels (pairs of name and value).
+// It creates the counter at the first call.
 func (r *Registry) Counter(name, help string, labels ...string) *Counter {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,23 +71,24 @@ func (r *Registry) Counter(name, help string, labels ...string) *Counter {
 	key := render(labels)
 	c, ok := series[key].(*Counter)
 	if !ok {
-		c = &Counter{of: r, cell: r.place(1)}
+		c = &Counter{registry: r, cell: r.place(1)}
 		series[key] = c
 	}
 	return c
 }
 
-// Gauge makes value the reading of that name and labels, in place of whatever
-// gave it before. It is called at each scrape, from any goroutine.
+// Gauge makes value the function that returns the value of the series with that name
+// and labels, in place of earlier ones. It is called at each scrape, from any
+// goroutine.
 func (r *Registry) Gauge(name, help string, value func() float64, labels ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.family(name, help, "gauge").series[render(labels)] = gauges{{value}}
 }
 
-// TemporaryGauge is Gauge for what may end: when drop is called the reading is
-// again that of the one before, unless that has been dropped too. A reload
-// starts the new before it ends the old, or gives the new up.
+// TemporaryGauge is like Gauge until drop is called; then the function before it is
+// used again, unless it was dropped, too. In a reload the new plan registers its
+// gauges before the old plan drops its own, or before it fails and drops them.
 func (r *Registry) TemporaryGauge(name, help string, value func() float64, labels ...string) (drop func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,8 +120,8 @@ func (r *Registry) family(name, help, kind string) *family {
 	return f
 }
 
-// WriteText writes every series in the Prometheus text format 0.0.4, sorted by
-// name and labels.
+// WriteText writes all series in the Prometheus text format 0.0.4, sorted by name
+// and labels.
 func (r *Registry) WriteText(w io.Writer) error {
 	type line struct {
 		labels string
@@ -140,7 +141,7 @@ func (r *Registry) WriteText(w io.Writer) error {
 		}
 		blocks = append(blocks, b)
 	}
-	r.mu.Unlock() // gauges are called without it: they may ask for series themselves
+	r.mu.Unlock() // gauges may use the registry
 
 	totals := r.totals()
 	out := bufio.NewWriter(w)
@@ -164,7 +165,7 @@ func (r *Registry) WriteText(w io.Writer) error {
 	return out.Flush()
 }
 
-// render writes pairs as {a="b",c="d"}, in the order given.
+// render returns pairs as {a="b",c="d"}, in the given order.
 func render(labels []string) string {
 	if len(labels) == 0 {
 		return ""

@@ -10,9 +10,8 @@ import (
 	"time"
 )
 
-// RegisterProcess adds what is true of the process as a whole, under the names
-// that Prometheus's own client gives it: process_*. What the operating system does not
-// tell is left out.
+// RegisterProcess adds the series process_*, under the names that Prometheus's own
+// client uses. It adds none if the system has no /proc.
 func (r *Registry) RegisterProcess() {
 	if _, ok := readProcess(); !ok {
 		return
@@ -34,19 +33,20 @@ func (r *Registry) RegisterProcess() {
 	r.CounterFunc("process_network_transmit_bytes_total", "Number of bytes sent by the process over the network.", func() float64 { return octets("OutOctets") })
 }
 
-// A process is what Linux says of ours: bytes, seconds, seconds since 1970.
+// A process holds values of proc(5): bytes, seconds, seconds since 1970.
 type process struct{ memory, virtual, cpu, start float64 }
 
-// ticks is the unit of times in /proc: USER_HZ, on every architecture of Go's.
+// ticks is USER_HZ, the unit of times in /proc, which is the same on all
+// architectures.
 const ticks = 100
 
-// readProcess reads proc(5).
+// readProcess reads /proc/self/stat.
 func readProcess() (p process, ok bool) {
 	stat, err := os.ReadFile("/proc/self/stat")
 	if err != nil {
 		return p, false
 	}
-	// The name, in parentheses, may hold anything; state is the field behind.
+	// The name, in parentheses, may contain any bytes; the next field is the state.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	const utime, stime, starttime, vsize, rss = 14 - 3, 15 - 3, 22 - 3, 23 - 3, 24 - 3
 	if len(fields) <= rss {
@@ -63,8 +63,8 @@ func readProcess() (p process, ok bool) {
 	return p, true
 }
 
-// limit is a soft limit of ours; that of one which is off is the largest number
-// of the kernel's.
+// limit returns a soft resource limit; an unlimited resource has the largest number
+// of the kernel.
 func limit(name string) float64 {
 	text, _ := os.ReadFile("/proc/self/limits")
 	for line := range strings.Lines(string(text)) {
@@ -80,8 +80,8 @@ func limit(name string) float64 {
 	return 0
 }
 
-// octets reads a counter of the network namespace that the process is in, from
-// two lines, one of names and one of values.
+// octets returns a counter of the process's network namespace. The file has a line
+// of names and a line of values.
 func octets(name string) float64 {
 	text, _ := os.ReadFile("/proc/self/net/netstat")
 	var names []string
@@ -101,7 +101,7 @@ func octets(name string) float64 {
 	return 0
 }
 
-// bootTime is in seconds since 1970.
+// bootTime returns the seconds since 1970.
 func bootTime() float64 {
 	stat, _ := os.ReadFile("/proc/stat")
 	for line := range bytes.Lines(stat) {

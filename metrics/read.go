@@ -5,17 +5,18 @@ import (
 	"io"
 )
 
-// A Distribution is a histogram that somebody else keeps: how many values were
-// at most as large as each of Bounds, which ascend, and larger than the one
-// before; Counts has one number more, of those above the last bound.
+// A Distribution is the state of a histogram that is kept elsewhere. Counts[i] is
+// the number of values at most as large as Bounds[i] and larger than the bound
+// before; the last element of Counts is the number of values above all bounds.
+// Bounds ascend.
 type Distribution struct {
 	Bounds []float64
 	Counts []uint64
 	Sum    float64 // of all values
 }
 
-// Quantiles is a summary that somebody else keeps: the values below which are
-// these shares of all.
+// Quantiles is the state of a summary that is kept elsewhere. Values[i] is the
+// quantile Shares[i].
 type Quantiles struct {
 	Shares, Values []float64 // of one length
 	Sum            float64   // of all values
@@ -27,14 +28,14 @@ type (
 	summaries     struct{ read func() Quantiles }
 )
 
-// HistogramFunc is Gauge for a histogram.
+// HistogramFunc is like Gauge for a histogram.
 func (r *Registry) HistogramFunc(name, help string, read func() Distribution, labels ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.family(name, help, "histogram").series[render(labels)] = distributions{read}
 }
 
-// SummaryFunc is Gauge for a summary.
+// SummaryFunc is like Gauge for a summary.
 func (r *Registry) SummaryFunc(name, help string, read func() Quantiles, labels ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -8,27 +8,27 @@ import (
 	"sync/atomic"
 )
 
-// A NewShard is one writer's part of a Registry's counters: plain numbers, which it
-// adds to while it holds the lock. A reader of packets has one, locks it for a
-// batch, and shares no memory with other readers; who scrapes takes the lock for
-// as long as it takes to copy the numbers.
+// A Shard is one writer's part of the counters of a Registry: plain numbers, which
+// it adds to while it holds the lock. Each UDP reader has one and locks it for a
+// batch, so that readers share no memory. A scrape takes the lock to copy the
+// numbers.
 type Shard struct {
 	sync.Mutex
-	of    *Registry
-	cells []uint64 // by Counter.cell
+	registry *Registry
+	cells    []uint64 // by Counter.cell
 }
 
-// NewShard makes a shard. It counts until it is dropped.
+// NewShard returns a shard that counts until RemoveShard.
 func (r *Registry) NewShard() *Shard {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := &Shard{of: r}
+	s := &Shard{registry: r}
 	r.shards = append(r.shards, s)
 	return s
 }
 
-// RemoveShard takes s out; what it has counted stays. Its owner, who calls this, does not
-// hold it, and does not use it any more.
+// RemoveShard removes s and keeps its counts. The caller must not hold s, and must
+// not use it any more.
 func (r *Registry) RemoveShard(s *Shard) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -36,7 +36,7 @@ func (r *Registry) RemoveShard(s *Shard) {
 	r.shards = slices.DeleteFunc(r.shards, func(o *Shard) bool { return o == s })
 }
 
-// addTo adds what s has counted to sums.
+// addTo adds the counts of s to sums.
 func (s *Shard) addTo(sums []uint64) []uint64 {
 	s.Lock()
 	defer s.Unlock()
@@ -49,8 +49,9 @@ func (s *Shard) addTo(sums []uint64) []uint64 {
 	return sums
 }
 
-// totals is what all shards have counted, by cell. It takes no shard's lock while
-// it has the registry's: who holds a shard may ask for a new counter.
+// totals returns the counts of all shards, by cell. It does not take the lock of a
+// shard while it holds that of the registry, since the holder of a shard may create
+// a counter.
 func (r *Registry) totals() totals {
 	r.mu.Lock()
 	sums, shards := slices.Clone(r.gone), slices.Clone(r.shards)
@@ -63,7 +64,7 @@ func (r *Registry) totals() totals {
 
 type totals []uint64
 
-// at is zero for what no shard has counted yet.
+// at returns zero for a cell that no shard has.
 func (t totals) at(cell int) uint64 {
 	if cell < len(t) {
 		return t[cell]
@@ -71,48 +72,48 @@ func (t totals) at(cell int) uint64 {
 	return 0
 }
 
-// place gives n cells to whoever is made with r.mu held.
+// place allocates n cells. The caller holds r.mu.
 func (r *Registry) place(n int) (cell int) {
 	cell = r.cells
 	r.cells += n
 	return cell
 }
 
-// mine says whether s, which may be nil, has cells of r's.
-func (r *Registry) mine(s *Shard) bool { return s != nil && r != nil && s.of == r }
+// owns reports whether s, which may be nil, belongs to r.
+func (r *Registry) owns(s *Shard) bool { return s != nil && r != nil && s.registry == r }
 
-// from gives the cells from the first of a group of n, which are made at their
-// first use.
-func (s *Shard) from(cell, n int) []uint64 {
+// group returns n cells from the first one on. It creates them at their first use.
+func (s *Shard) group(cell, n int) []uint64 {
 	if cell+n > len(s.cells) {
 		s.cells = append(s.cells, make([]uint64, cell+n-len(s.cells))...)
 	}
 	return s.cells[cell : cell+n]
 }
 
-// AddTo is Add where the caller holds the lock of s; nil is as Add.
+// AddTo adds n in shard s, whose lock the caller holds. With nil it is like Add.
 func (c *Counter) AddTo(s *Shard, n uint64) {
-	if !c.of.mine(s) {
+	if !c.registry.owns(s) {
 		c.n.Add(n)
 		return
 	}
-	s.from(c.cell, 1)[0] += n
+	s.group(c.cell, 1)[0] += n
 }
 
-// A IntHistogram is a histogram of whole numbers: of bytes, or of nanoseconds that are
-// shown as seconds.
+// An IntHistogram is a histogram of integers: of bytes, or of nanoseconds that are
+// written as seconds.
 type IntHistogram struct {
-	of     *Registry
-	cell   int
-	bounds []float64
-	limits []uint64 // bounds in units
-	unit   float64
-	shared []atomic.Uint64 // by bucket, and then the sum: who has no shard counts here
+	registry *Registry
+	cell     int
+	bounds   []float64
+	limits   []uint64 // bounds in units
+	unit     float64
+	shared   []atomic.Uint64 // the buckets and the sum, of values without a shard
 }
 
-// IntHistogram gives the histogram of that name and labels, and makes it at the first
-// call. unit is what 1 is worth, 1e-9 for nanoseconds among bounds in seconds;
-// bounds ascend, and are whole numbers of units. It keeps bounds.
+// IntHistogram returns the histogram with that name and labels. It creates the
+// histogram at the first call. unit is the value of 1: 1e-9 for nanoseconds if
+// bounds are in seconds. bounds ascend, are whole numbers of units, and must not be
+// changed by the caller.
 func (r *Registry) IntHistogram(name, help string, unit float64, bounds []float64, labels ...string) *IntHistogram {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,7 +122,7 @@ func (r *Registry) IntHistogram(name, help string, unit float64, bounds []float6
 	m, ok := series[key].(*IntHistogram)
 	if !ok {
 		buckets := len(bounds) + 1
-		m = &IntHistogram{of: r, cell: r.place(buckets + 1), bounds: bounds, unit: unit, shared: make([]atomic.Uint64, buckets+1)}
+		m = &IntHistogram{registry: r, cell: r.place(buckets + 1), bounds: bounds, unit: unit, shared: make([]atomic.Uint64, buckets+1)}
 		for _, b := range bounds {
 			m.limits = append(m.limits, uint64(math.Round(b/unit)))
 		}
@@ -130,20 +131,20 @@ func (r *Registry) IntHistogram(name, help string, unit float64, bounds []float6
 	return m
 }
 
-// Observe counts one value. The caller holds the lock of s; with nil it is safe
-// from any goroutine. It allocates nothing but a shard's first use of it.
+// Observe counts one value in shard s, whose lock the caller holds. With nil it is
+// safe for concurrent use. Only the first use of a shard allocates.
 func (m *IntHistogram) Observe(s *Shard, units uint64) {
 	i := 0
 	for i < len(m.limits) && units > m.limits[i] {
 		i++
 	}
 	sum := len(m.limits) + 1
-	if !m.of.mine(s) {
+	if !m.registry.owns(s) {
 		m.shared[i].Add(1)
 		m.shared[sum].Add(units)
 		return
 	}
-	cells := s.from(m.cell, sum+1)
+	cells := s.group(m.cell, sum+1)
 	cells[i]++
 	cells[sum] += units
 }
