@@ -313,7 +313,7 @@ func TestKubeDNSConfigMapOfTheAPI(t *testing.T) {
 	p.kubedns.turns("another server", inA("db.acme.example", "NOERROR 203.0.113.2"))
 	p.kubedns.says(inA("www.example", "NOERROR 203.0.113.1"))
 	write("kube-dns", "1.1.1.1:123456789", second, false)
-	eventually(t, "what is wrong is said", func() bool { return p.kubedns.logs("is refused") == 1 })
+	eventually(t, "what is wrong is said", func() bool { return p.kubedns.logs("Refused kube-dns's ConfigMap") == 1 })
 	p.kubedns.says(inA("db.acme.example", "NOERROR 203.0.113.2"), inA("www.example", "NOERROR 203.0.113.1"))
 	if n := value(t, p.metrics, `seamark_kubedns_config_valid{source="kube-system/kube-dns"}`); n != 0 {
 		t.Errorf("valid is %v", n)
@@ -343,12 +343,12 @@ func TestKubeDNSConfigFlips(t *testing.T) {
 	)
 	for i := range 30 {
 		maps.change(bad[i%len(bad)])
-		eventually(t, "what is wrong is said", func() bool { return p.kubedns.logs("is refused") == i+1 })
+		eventually(t, "what is wrong is said", func() bool { return p.kubedns.logs("Refused kube-dns's ConfigMap") == i+1 })
 		maps.change(good(fmt.Sprintf("x%d.example", i/2)))
 		if i%2 == 0 {
 			eventually(t, "what is good is served", func() bool { return p.kubedns.logs("Reloading complete") == i/2+1 })
 		} else {
-			eventually(t, "it is good again", func() bool { return p.kubedns.logs("good again, and what it was before") == i/2+1 })
+			eventually(t, "it is good again", func() bool { return p.kubedns.logs("is valid again and unchanged") == i/2+1 })
 		}
 	}
 	crowd.leave()

@@ -114,8 +114,8 @@ func TestKubeDNSConfigMap(t *testing.T) {
 			t.Error("Run has not returned")
 		}
 	}()
-	const none = "{[] [] []}"
-	stub := func(server string) string { return "{[{acme.local [" + server + ":53]}] [] []}" }
+	const none = ""
+	stub := func(server string) string { return "acme.local=[" + server + ":53]" }
 
 	k.becomes(none)
 	write("kube-dns", true, "10.0.0.1")
@@ -134,13 +134,13 @@ func TestKubeDNSConfigMap(t *testing.T) {
 	write("kube-dns", false, "10.0.0.2")
 	want = append(want, stub("10.0.0.2"))
 	k.becomes(want...)
-	if n := k.says("is refused"); n != 5 {
-		t.Errorf("five bad states are told %d times", n)
+	if n := k.says("Refused kube-dns's ConfigMap"); n != 5 {
+		t.Errorf("got %d refusals in the log, want 5", n)
 	}
 	write("kube-dns", false, "$$$$")
 	k.counts("invalid", 6)
 	if !k.shows("seamark_kubedns_config_valid{source=\"kube-system/kube-dns\"} 0\n") {
-		t.Error("what is there is not good, and is called so")
+		t.Error("seamark_kubedns_config_valid is not 0 while the ConfigMap is invalid")
 	}
 
 	// It goes while it is bad, and comes again.

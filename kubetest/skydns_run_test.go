@@ -201,24 +201,29 @@ func TestSkyDNSAccess(t *testing.T) {
 	}
 }
 
-// SIGTERM is obeyed at once while etcd says nothing, before the first answer too.
+// SIGTERM ends the program while etcd accepts connections and does not reply.
 func TestSkyDNSEndsWithoutEtcd(t *testing.T) {
 	silent := must(net.Listen("tcp4", "127.0.0.1:0"))(t)
 	defer silent.Close()
 	for _, more := range [][]string{nil, {"-username=u", "-password=p"}} {
 		p := newSkyServer(t, "http://"+silent.Addr().String(), nil, more...)
-		time.Sleep(300 * time.Millisecond)
+		_ = silent.(*net.TCPListener).SetDeadline(time.Now().Add(patience))
+		conn, err := silent.Accept() // the program runs and waits for etcd
+		if err != nil {
+			t.Fatalf("%v: the program does not connect to etcd: %v", more, err)
+		}
+		defer conn.Close()
 		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
 		select {
 		case err := <-p.ended:
 			if err != nil {
-				t.Errorf("%v: %v", more, err)
+				t.Errorf("%v: after SIGTERM: got %v, want exit status 0", more, err)
 			}
 			p.ended <- err
 		case <-time.After(patience):
-			t.Fatalf("%v: SIGTERM is not obeyed", more)
+			t.Fatalf("%v: the program runs %v after SIGTERM, want its end", more, patience)
 		}
 	}
 }
@@ -228,9 +233,9 @@ func TestSkyDNSRefuses(t *testing.T) {
 	for _, c := range []struct{ args, env, want string }{
 		{"-dnssec=Kskydns", "", "-dnssec: answers are not signed here"},
 		{"-systemd", "", "-systemd: sockets are not taken"},
-		{"", "SKYDNS_SYSTEMD=true", "-systemd: sockets are not taken"},
-		{"-discover=x", "", "-discover: members are not looked for"},
-		{"", "GRAPHITE_SERVER=x", "GRAPHITE_SERVER: statistics are not sent"},
+		{"", "SKYDNS_SYSTEMD=true", "SKYDNS_SYSTEMD: sockets are not taken"},
+		{"-discover=x", "", "-discover: members are not discovered"},
+		{"", "GRAPHITE_SERVER=x", "GRAPHITE_SERVER: the server does not push statistics"},
 		{"", "SKYDNS_NDOTS=x", "SKYDNS_NDOTS: want a number"},
 		{"", "PROMETHEUS_PORT=x", "PROMETHEUS_PORT: want a port"},
 		{"-addr=x -domain=. -ndots=500 -machines=ftp://x", "", "-addr: want IP:PORT"},

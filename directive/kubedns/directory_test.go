@@ -1,7 +1,6 @@
 package kubedns
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -11,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seamark/seamark/internal/watch"
 	"github.com/seamark/seamark/metrics"
 )
 
@@ -21,10 +21,10 @@ func TestDirectory(t *testing.T) {
 	t.Run("poll", func(t *testing.T) { changes(t, true) })
 }
 
-func changes(t *testing.T, deaf bool) {
+func changes(t *testing.T, noEvents bool) {
 	m := newMount(t, stub("10.0.0.1"))
-	w := follow(t, m.dir, deaf)
-	want := []string{told("10.0.0.1")}
+	w := follow(t, m.dir, noEvents)
+	want := []string{configText("10.0.0.1")}
 	w.becomes(want...)
 	next := func(data map[string]string, config string) {
 		t.Helper()
@@ -32,16 +32,16 @@ func changes(t *testing.T, deaf bool) {
 		want = append(want, config)
 		w.becomes(want...)
 	}
-	next(stub("10.0.0.2"), told("10.0.0.2"))
-	next(stub("10.0.0.3"), told("10.0.0.3"))
+	next(stub("10.0.0.2"), configText("10.0.0.2"))
+	next(stub("10.0.0.3"), configText("10.0.0.3"))
 	all := stub("10.0.0.3")
 	all[upstreams], all[federations] = `["8.8.8.8"]`, "a=b"
-	next(all, told("10.0.0.3")+" upstreams=[8.8.8.8:53] federation=a:b")
+	next(all, configText("10.0.0.3")+" upstreams=[8.8.8.8:53] federation=a:b")
 	next(map[string]string{upstreams: `["8.8.8.8"]`}, "upstreams=[8.8.8.8:53]")
 	next(nil, "")
-	next(stub("10.0.0.4"), told("10.0.0.4"))
+	next(stub("10.0.0.4"), configText("10.0.0.4"))
 	if lines := w.said("level=WARN"); len(lines) > 0 {
-		t.Errorf("warnings: %q", lines)
+		t.Errorf("got warnings %q, want none", lines)
 	}
 	w.counts(7, 0, true)
 	w.stop()
@@ -54,11 +54,11 @@ func changes(t *testing.T, deaf bool) {
 func TestDirectoryEqual(t *testing.T) {
 	m := newMount(t, stub("10.0.0.1"))
 	w := follow(t, m.dir, false)
-	w.becomes(told("10.0.0.1"))
+	w.becomes(configText("10.0.0.1"))
 	m.swap(map[string]string{stubDomains: `{"acme.local":["10.0.0.1:53"]}`, upstreams: `[]`})
 	w.counts(2, 0, true)
 	m.swap(stub("10.0.0.2"))
-	w.becomes(told("10.0.0.1"), told("10.0.0.2"))
+	w.becomes(configText("10.0.0.1"), configText("10.0.0.2"))
 }
 
 // Plain files, as of a directory that somebody edits.
@@ -68,7 +68,7 @@ func TestDirectoryFiles(t *testing.T) {
 	w.becomes("") // there is none yet
 	must(t, os.Mkdir(dir, 0o755))
 	write(t, filepath.Join(dir, "stubDomains"), stub("10.0.0.1")[stubDomains])
-	w.becomes("", told("10.0.0.1"))
+	w.becomes("", configText("10.0.0.1"))
 
 	// What has no part in it.
 	write(t, filepath.Join(dir, ".upstreamNameservers"), `["8.8.8.8"]`)
@@ -78,51 +78,50 @@ func TestDirectoryFiles(t *testing.T) {
 	write(t, filepath.Join(dir, "more", federations), `a=b`)
 	write(t, filepath.Join(dir, "README"), "stub domains of the lab")
 	write(t, filepath.Join(dir, federations), "c=d")
-	w.becomes("", told("10.0.0.1"), told("10.0.0.1")+" federation=c:d")
+	w.becomes("", configText("10.0.0.1"), configText("10.0.0.1")+" federation=c:d")
 
 	// A file that is reached by another name.
 	other := filepath.Join(t.TempDir(), "other")
 	write(t, other, "e=f")
 	must(t, os.Remove(filepath.Join(dir, federations)))
 	must(t, os.Link(other, filepath.Join(dir, federations)))
-	w.becomes("", told("10.0.0.1"), told("10.0.0.1")+" federation=c:d", told("10.0.0.1")+" federation=e:f")
+	w.becomes("", configText("10.0.0.1"), configText("10.0.0.1")+" federation=c:d", configText("10.0.0.1")+" federation=e:f")
 	write(t, other, "g=h")
-	w.becomes("", told("10.0.0.1"), told("10.0.0.1")+" federation=c:d", told("10.0.0.1")+" federation=e:f", told("10.0.0.1")+" federation=g:h")
+	w.becomes("", configText("10.0.0.1"), configText("10.0.0.1")+" federation=c:d", configText("10.0.0.1")+" federation=e:f", configText("10.0.0.1")+" federation=g:h")
 
 	must(t, os.RemoveAll(dir))
 	eventually(t, "the default", func() bool { all := w.calls(); return all[len(all)-1] == "" })
-	if lines := w.said("unknown key"); len(lines) != 1 || !strings.Contains(lines[0], `unknown key \"README\" is ignored`) || !strings.Contains(lines[0], "DEBUG") {
-		t.Errorf("unknown keys: %q", lines)
+	if lines := w.said("unknown key"); len(lines) != 1 || !strings.Contains(lines[0], "key=README") || !strings.Contains(lines[0], "DEBUG") {
+		t.Errorf("got %q in the log, want one debug message about the unknown key README", lines)
 	}
 }
 
-// A writer who takes its time is waited for: what it has written by half is
-// nothing to complain of, and nothing is lost meanwhile.
+// An incomplete write causes no error, and the write is not missed.
 func TestDirectoryHalfWritten(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, stubDomains)
 	write(t, path, stub("10.0.0.1")[stubDomains])
 	w := follow(t, dir, false)
-	w.becomes(told("10.0.0.1"))
+	w.becomes(configText("10.0.0.1"))
 	text := stub("10.0.0.2")[stubDomains]
 	for cut := range 8 { // emptied first
 		write(t, path, text[:cut*3])
-		time.Sleep(quiet / 5)
+		time.Sleep(retryDelay / 5)
 	}
 	write(t, path, text)
-	w.becomes(told("10.0.0.1"), told("10.0.0.2"))
+	w.becomes(configText("10.0.0.1"), configText("10.0.0.2"))
 	w.counts(2, 0, true)
 
-	// Half a text that stays is not good.
+	// An incomplete file that stays is invalid.
 	write(t, path, text[:20])
 	w.counts(2, 1, false)
 	write(t, path, text)
 	w.counts(3, 1, true)
-	w.becomes(told("10.0.0.1"), told("10.0.0.2"))
+	w.becomes(configText("10.0.0.1"), configText("10.0.0.2"))
 }
 
-// Whatever is wrong: the last good state stays, one line says why, and the next
-// good one holds.
+// A mistake is logged once and the last valid state remains in use until the next
+// valid one.
 func TestDirectoryInvalid(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -140,88 +139,87 @@ func TestDirectoryInvalid(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			m := newMount(t, stub("10.0.0.1"))
 			w := follow(t, m.dir, false)
-			w.becomes(told("10.0.0.1"))
+			w.becomes(configText("10.0.0.1"))
 			m.swap(c.data)
 			w.counts(1, 1, false)
 			lines := w.said("level=WARN")
-			if len(lines) != 1 || !strings.Contains(lines[0], c.want) || !strings.Contains(lines[0], "kubedns directory "+m.dir+" is refused: ") || !strings.HasSuffix(lines[0], ": the last good one stays\"\n") {
-				t.Errorf("warnings: %q", lines)
+			if len(lines) != 1 || !strings.Contains(lines[0], c.want) || !strings.Contains(lines[0], `msg="Refused kube-dns's ConfigMap" configmap=`+m.dir+" ") || !strings.HasSuffix(lines[0], " in_use=\"last valid state\"\n") {
+				t.Errorf("got warnings %q, want one with %q", lines, c.want)
 			}
 			m.swap(stub("10.0.0.1"))
 			w.counts(2, 1, true)
-			if lines := w.said("good again"); len(lines) != 1 {
-				t.Errorf("that it is good again: %q", lines)
+			if lines := w.said("valid again"); len(lines) != 1 {
+				t.Errorf("got %q in the log, want one message that the ConfigMap is valid again", lines)
 			}
 			m.swap(stub("10.0.0.2"))
-			w.becomes(told("10.0.0.1"), told("10.0.0.2"))
+			w.becomes(configText("10.0.0.1"), configText("10.0.0.2"))
 		})
 	}
 }
 
-// Before anything was good the defaults hold.
+// The defaults are in use before the first valid state.
 func TestDirectoryInvalidFirst(t *testing.T) {
 	m := newMount(t, stub("$$$$"))
 	w := follow(t, m.dir, false)
 	w.becomes("")
 	w.counts(0, 1, false)
-	if lines := w.said("the defaults stay"); len(lines) != 1 {
-		t.Errorf("%q", lines)
+	if lines := w.said("in_use=defaults"); len(lines) != 1 {
+		t.Errorf("got %q in the log, want one refusal that keeps the defaults", lines)
 	}
 	m.swap(stub("10.0.0.1"))
-	w.becomes("", told("10.0.0.1"))
+	w.becomes("", configText("10.0.0.1"))
 	w.counts(1, 1, true)
 }
 
-// What can be no file of a ConfigMap, and what is no directory.
 func TestDirectoryUnreadable(t *testing.T) {
 	dir := t.TempDir()
 	must(t, syscall.Mkfifo(filepath.Join(dir, stubDomains), 0o600))
 	w := follow(t, dir, false)
 	w.becomes("")
 	if lines := w.said("stubDomains: want a file"); len(lines) != 1 {
-		t.Errorf("a FIFO: %q", w.log())
+		t.Errorf("FIFO: got log %q, want one \"stubDomains: want a file\"", w.log())
 	}
 	file := filepath.Join(dir, stubDomains)
 	must(t, os.Remove(file))
 	write(t, file, stub("10.0.0.1")[stubDomains])
-	w.becomes("", told("10.0.0.1"))
+	w.becomes("", configText("10.0.0.1"))
 
 	v := follow(t, file, false)
 	v.becomes("")
-	if lines := v.said("is refused: not a directory"); len(lines) != 1 {
-		t.Errorf("a file: %q", v.log())
+	if lines := v.said(`error="not a directory"`); len(lines) != 1 {
+		t.Errorf("file in place of the directory: got log %q, want one \"not a directory\"", v.log())
 	}
 }
 
-// A ConfigMap that is good and bad by turns: the last good state stays, and each
-// change is told once, however often the directory is looked at.
-func TestDirectoryFlips(t *testing.T) {
-	for _, deaf := range []bool{false, true} {
-		t.Run(fmt.Sprintf("deaf %v", deaf), func(t *testing.T) {
+// Each change between valid and invalid is logged once, however often the directory
+// is polled.
+func TestDirectoryAlternating(t *testing.T) {
+	for _, noEvents := range []bool{false, true} {
+		t.Run(fmt.Sprintf("no events %v", noEvents), func(t *testing.T) {
 			const rounds = 6
 			m := newMount(t, stub("10.0.0.1"))
-			w := follow(t, m.dir, deaf)
-			w.becomes(told("10.0.0.1"))
+			w := follow(t, m.dir, noEvents)
+			w.becomes(configText("10.0.0.1"))
 			for i := range rounds {
 				m.swap(stub("1.1.1.1:123456789"))
 				w.counts(1+i, 1+i, false)
-				if deaf {
-					time.Sleep(3 * quiet) // some more looks
+				if noEvents {
+					time.Sleep(3 * retryDelay) // a few more polls
 				}
 				m.swap(stub("10.0.0.1"))
 				w.counts(2+i, 1+i, true)
 			}
-			w.becomes(told("10.0.0.1"))
+			w.becomes(configText("10.0.0.1"))
 			w.stop()
-			if n, m := len(w.said("is refused")), len(w.said("good again")); n != rounds || m != rounds || strings.Count(w.log(), "\n") != 1+2*rounds {
-				t.Errorf("%d refusals and %d returns told, want %d each\n%s", n, m, rounds, w.log())
+			if n, m := len(w.said("Refused")), len(w.said("valid again")); n != rounds || m != rounds || strings.Count(w.log(), "\n") != 1+2*rounds {
+				t.Errorf("got %d refusals and %d returns in the log, want %d each\n%s", n, m, rounds, w.log())
 			}
 		})
 	}
 }
 
-// Swaps at any moment: the two keys are always of one version, none is missing,
-// and what vanishes while it is read is no error.
+// Both keys always come from the same version, whenever the mount is replaced, and
+// files that vanish during a read cause no error.
 func TestDirectorySwaps(t *testing.T) {
 	data := func(i int) map[string]string {
 		d := stub(fmt.Sprintf("10.0.0.%d", i))
@@ -233,10 +231,10 @@ func TestDirectorySwaps(t *testing.T) {
 	w := follow(t, m.dir, false)
 	for i := 2; i <= last; i++ {
 		m.swap(data(i))
-		time.Sleep(rand.N(2 * quiet))
+		time.Sleep(rand.N(2 * retryDelay))
 	}
 	whole := func(i int) string {
-		return fmt.Sprintf("%s upstreams=[10.0.0.%d:53]", told(fmt.Sprintf("10.0.0.%d", i)), i)
+		return fmt.Sprintf("%s upstreams=[10.0.0.%d:53]", configText(fmt.Sprintf("10.0.0.%d", i)), i)
 	}
 	eventually(t, "the last", func() bool { all := w.calls(); return len(all) > 0 && all[len(all)-1] == whole(last) })
 	at := 0
@@ -246,47 +244,39 @@ func TestDirectorySwaps(t *testing.T) {
 			i++
 		}
 		if i > last {
-			t.Fatalf("after version %d: %s", at, call)
+			t.Fatalf("after version %d: got %s, want a later version", at, call)
 		}
 		at = i
 	}
 	if lines := w.said("level=WARN"); len(lines) > 0 {
-		t.Errorf("warnings: %q", lines)
+		t.Errorf("got unexpected warnings %q", lines)
 	}
 }
 
-// A link whose file comes a moment later, and one whose file does not come.
+// load waits for the target of a link, and reports a link that stays broken.
 func TestDirectoryDangling(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.Symlink("..data/stubDomains", filepath.Join(dir, stubDomains)))
 	w := &watcher{T: t}
-	s, drop := newState("directory", dir, w.logger(), new(metrics.Registry), w.apply)
-	defer drop()
-	f := follower{Directory: Directory{Path: dir}, state: s}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	later := time.AfterFunc(quiet, func() {
+	s, unregister := newState(dir, w.logger(), new(metrics.Registry), w.apply)
+	defer unregister()
+	d := Directory{Path: dir}
+	files := watch.New([]string{dir}, watch.Options{Poll: time.Hour})
+	defer files.Close()
+	later := time.AfterFunc(retryDelay, func() {
 		_ = os.Mkdir(filepath.Join(dir, "..v1"), 0o755)
 		_ = os.WriteFile(filepath.Join(dir, "..v1", stubDomains), []byte(stub("10.0.0.1")[stubDomains]), 0o600)
 		_ = os.Symlink("..v1", filepath.Join(dir, "..data"))
 	})
 	defer later.Stop()
-	if !f.look(ctx) {
-		t.Fatal("it has ended")
-	}
-	w.becomes(told("10.0.0.1"))
+	d.load(t.Context(), files, s)
+	w.becomes(configText("10.0.0.1"))
 	must(t, os.Remove(filepath.Join(dir, "..data")))
 	for range 2 {
-		if !f.look(ctx) {
-			t.Fatal("it has ended")
-		}
+		d.load(t.Context(), files, s)
 	}
-	w.becomes(told("10.0.0.1"))
-	if lines := w.said("level=WARN"); len(lines) != 1 || !strings.Contains(lines[0], "stubDomains: a link to nothing: the last good one stays") {
-		t.Errorf("warnings: %q", lines)
-	}
-	cancel()
-	if f.look(ctx) {
-		t.Error("it goes on after its end")
+	w.becomes(configText("10.0.0.1"))
+	if lines := w.said("level=WARN"); len(lines) != 1 || !strings.Contains(lines[0], `error="stubDomains: broken symbolic link" in_use="last valid state"`) {
+		t.Errorf("got unexpected warnings %q", lines)
 	}
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// expand puts what a ConfigMap says into the server block, whose directive stands
-// at place at. The directive itself stays, for the plan to check.
+// expand returns server block s, whose kubedns_config has index at, with the
+// directives for c. The kubedns_config itself remains, for the plan to check.
 func (u use) expand(s corefile.Server, at int, c kubednsconfig.Config) corefile.Server {
-	w := writing{use: u, d: s.Directives[at], block: s}
+	w := expander{use: u, d: s.Directives[at], block: s}
 	w.out = slices.Clone(s.Directives)
 	for _, stub := range c.StubDomains {
 		names := slices.ContainsFunc(stub.Servers, func(server kubednsconfig.Server) bool { return server.Name != "" && w.within(server.Name) })
@@ -41,7 +41,7 @@ func (u use) expand(s corefile.Server, at int, c kubednsconfig.Config) corefile.
 		}
 	}
 	if k := w.find("kubernetes"); len(c.Federations) > 0 && k >= 0 && !slices.ContainsFunc(w.out[k].Body, func(o corefile.Directive) bool { return o.Text == "noendpoints" }) {
-		w.join(c.Federations)
+		w.addFederations(c.Federations)
 	}
 	s.Directives = w.out
 	return s
@@ -76,9 +76,8 @@ func target(s kubednsconfig.Server) string {
 	return name + ":53"
 }
 
-// joinUpstreams adds servers to the forward at a place, in which they take the place
-// of files.
-func (w *writing) joinUpstreams(at int, to []string) {
+// joinUpstreams adds upstreams to the forward at an index and removes its files.
+func (w *expander) joinUpstreams(at int, to []string) {
 	f := w.out[at]
 	args := slices.DeleteFunc(slices.Clone(f.Args), func(a corefile.Token) bool { return strings.HasPrefix(a.Text, "/") })
 	for _, server := range to {
@@ -90,8 +89,8 @@ func (w *writing) joinUpstreams(at int, to []string) {
 	w.out[at] = f
 }
 
-// join adds federations to the block's own, or to a directive that is new.
-func (w *writing) join(all []kubednsconfig.Federation) {
+// addFederations adds federations to the block's directive federation, or to a new one.
+func (w *expander) addFederations(federations []kubednsconfig.Federation) {
 	at := w.find("federation")
 	if at < 0 {
 		at = len(w.out)
@@ -99,7 +98,7 @@ func (w *writing) join(all []kubednsconfig.Federation) {
 	}
 	f := w.out[at]
 	f.Block, f.Body = true, slices.Clone(f.Body)
-	for _, one := range all {
+	for _, one := range federations {
 		f.Body = append(f.Body, corefile.Directive{
 			Token: w.word(one.Name), Args: w.words([]string{one.Domain}), Path: f.Path + ": " + one.Name,
 		})
@@ -107,8 +106,8 @@ func (w *writing) join(all []kubednsconfig.Federation) {
 	w.out[at] = f
 }
 
-// find gives the place of the first directive of that name; -1 if there is none.
-func (w *writing) find(name string) int {
+// find returns the index of the first directive of that name, -1 if there is none.
+func (w *expander) find(name string) int {
 	return slices.IndexFunc(w.out, func(d corefile.Directive) bool { return d.Text == name })
 }
 
@@ -119,33 +118,32 @@ func add(to []string, server string) []string {
 	return append(to, server)
 }
 
-// A writing is a block that is being expanded. All that is written stands where
-// the directive does.
-type writing struct {
+// An expander expands one block. New directives get the position of kubedns_config.
+type expander struct {
 	use
 	d     corefile.Directive
 	block corefile.Server
 	out   []corefile.Directive
 }
 
-func (w *writing) word(text string) corefile.Token {
+func (w *expander) word(text string) corefile.Token {
 	return corefile.Token{Text: text, File: w.d.File, Line: w.d.Line}
 }
 
-func (w *writing) words(texts []string) (words []corefile.Token) {
+func (w *expander) words(texts []string) (words []corefile.Token) {
 	for _, text := range texts {
 		words = append(words, w.word(text))
 	}
 	return words
 }
 
-func (w *writing) line(name string, args ...corefile.Token) corefile.Directive {
+func (w *expander) line(name string, args ...corefile.Token) corefile.Directive {
 	return corefile.Directive{Token: w.word(name), Args: args, Path: w.d.Path + ": " + name}
 }
 
-// forward is the line for a zone. Names of servers that this block answers are
-// looked up here.
-func (w *writing) forward(zone string, to []corefile.Token, names bool) corefile.Directive {
+// forward returns a forward for a zone. If names is true, the server itself or the
+// option resolver resolves the hostnames of upstreams.
+func (w *expander) forward(zone string, to []corefile.Token, names bool) corefile.Directive {
 	f := w.line("forward", append([]corefile.Token{w.word(zone)}, to...)...)
 	f.Body = slices.Clone(w.options)
 	if names {
@@ -160,8 +158,8 @@ func (w *writing) forward(zone string, to []corefile.Token, names bool) corefile
 	return f
 }
 
-// self is an address at which this block is asked.
-func (w *writing) self() corefile.Token {
+// self returns an address at which this block receives queries.
+func (w *expander) self() corefile.Token {
 	host, port := netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(53)
 	for _, d := range w.block.Directives {
 		if d.Text == "bind" && len(d.Args) > 0 {
@@ -183,44 +181,43 @@ func (w *writing) self() corefile.Token {
 	return w.word(netip.AddrPortFrom(host, port).String())
 }
 
-// within says whether a name lies in a zone that this block answers by itself, or
-// asks somebody else for who is not asked for everything.
-func (w *writing) within(name string) bool {
-	of := zoneOf(name)
+// within reports whether the block answers name from the cluster or forwards it by a
+// zone other than the root.
+func (w *expander) within(name string) bool {
+	n := parseName(name)
 	for _, d := range w.block.Directives {
-		if slices.ContainsFunc(append(w.served(d), forwarded(d)...), func(z wire.Name) bool { return z != wire.Root && of.Within(z) }) {
+		if slices.ContainsFunc(append(w.served(d), forwarded(d)...), func(z wire.Name) bool { return z != wire.Root && n.Within(z) }) {
 			return true
 		}
 	}
 	return false
 }
 
-// insert puts a forward in front of the first one of a zone that its own is in.
-func (w *writing) insert(f corefile.Directive, zone string) {
-	of := zoneOf(zone)
-	at := slices.IndexFunc(w.out, func(d corefile.Directive) bool { return slices.ContainsFunc(forwarded(d), of.Within) })
+// insert inserts a forward before the first one whose zone contains its own.
+func (w *expander) insert(f corefile.Directive, zone string) {
+	z := parseName(zone)
+	at := slices.IndexFunc(w.out, func(d corefile.Directive) bool { return slices.ContainsFunc(forwarded(d), z.Within) })
 	if at < 0 {
 		at = len(w.out)
 	}
 	w.out = slices.Insert(w.out, at, f)
 }
 
-// admit lets a screen of the block have the names of a zone be asked, which has
-// servers now.
-func (w *writing) admit(zone string) {
+// admit exempts a stub domain from the local zones of a screen.
+func (w *expander) admit(zone string) {
 	for i, d := range w.out {
 		if d.Text != "screen" {
 			continue
 		}
-		of, local, known := zoneOf(zone), false, false
+		z, local, known := parseName(zone), false, false
 		d.Body = slices.Clone(d.Body)
 		for j, o := range d.Body {
 			o.Args = slices.DeleteFunc(slices.Clone(o.Args), func(a corefile.Token) bool {
-				return o.Text == "local" && slices.Equal(parseZones([]corefile.Token{a}), []wire.Name{of})
+				return o.Text == "local" && slices.Equal(parseZones([]corefile.Token{a}), []wire.Name{z})
 			})
 			zones := parseZones(o.Args)
-			local = local || o.Text == "local" && slices.ContainsFunc(zones, of.Within)
-			known = known || o.Text == "except" && slices.Contains(zones, of)
+			local = local || o.Text == "local" && slices.ContainsFunc(zones, z.Within)
+			known = known || o.Text == "except" && slices.Contains(zones, z)
 			d.Body[j] = o
 		}
 		d.Body = slices.DeleteFunc(d.Body, func(o corefile.Directive) bool { return o.Text == "local" && len(o.Args) == 0 })
@@ -235,11 +232,11 @@ func (w *writing) admit(zone string) {
 	}
 }
 
-// passOn lets kubernetes leave the names in a zone that it has none of to the zone's
-// servers: dnsmasq, in front of kube-dns, asks them for a zone within the cluster's.
-func (w *writing) passOn(zone string) {
+// passOn lets names of a stub domain fall through kubernetes. dnsmasq, which receives
+// queries before kube-dns, forwards stub domains below the cluster's zone, too.
+func (w *expander) passOn(zone string) {
 	for i, d := range w.out {
-		if !slices.ContainsFunc(w.served(d), zoneOf(zone).Within) {
+		if !slices.ContainsFunc(w.served(d), parseName(zone).Within) {
 			continue
 		}
 		at := slices.IndexFunc(d.Body, func(o corefile.Directive) bool { return o.Text == "fallthrough" })
@@ -249,15 +246,15 @@ func (w *writing) passOn(zone string) {
 			through := w.line("fallthrough", w.word(zone))
 			through.Path = d.Path + ": fallthrough"
 			d.Body = append(d.Body, through)
-		case len(d.Body[at].Args) > 0: // without zones it is for all
+		case len(d.Body[at].Args) > 0: // without zones it applies to all
 			d.Body[at].Args = append(slices.Clone(d.Body[at].Args), w.word(zone))
 		}
 		w.out[i] = d
 	}
 }
 
-// served gives the zones of a kubernetes directive; none of another.
-func (w *writing) served(d corefile.Directive) []wire.Name {
+// served returns the zones of a kubernetes directive; none for other directives.
+func (w *expander) served(d corefile.Directive) []wire.Name {
 	switch {
 	case d.Text != "kubernetes":
 		return nil
@@ -267,7 +264,7 @@ func (w *writing) served(d corefile.Directive) []wire.Name {
 	return parseZones(d.Args)
 }
 
-// forwarded gives the zones of a forward; none of another directive.
+// forwarded returns the zone of a forward; none for other directives.
 func forwarded(d corefile.Directive) []wire.Name {
 	if d.Text != "forward" || len(d.Args) == 0 {
 		return nil
@@ -275,8 +272,8 @@ func forwarded(d corefile.Directive) []wire.Name {
 	return parseZones(d.Args[:1])
 }
 
-// parseZones reads zones, and keys of server blocks; what is wrong is left to the
-// plan.
+// parseZones parses zones and keys of server blocks. It skips invalid ones, which the
+// plan reports.
 func parseZones(words []corefile.Token) (zones []wire.Name) {
 	for _, word := range words {
 		if some, err := config.ParseZones("", []corefile.Token{word}); err == nil {
@@ -290,8 +287,8 @@ func parseZones(words []corefile.Token) (zones []wire.Name) {
 	return zones
 }
 
-// zoneOf is a name that Parse has let by; "" is none.
-func zoneOf(name string) wire.Name {
+// parseName parses a name that kubednsconfig.Parse has accepted.
+func parseName(name string) wire.Name {
 	parsed, err := wire.ParseName(name)
 	if err != nil {
 		return ""

@@ -104,7 +104,7 @@ func TestExpand(t *testing.T) {
 			directive := "kubedns_config ./map {\n" + c.options + "\n}\n"
 			servers, err := corefile.Parse("Corefile", []byte(key+" {\n"+c.block+"\n"+directive+"}\n"))
 			must(t, err)
-			u, at, ok := uses(servers[0])
+			u, at, ok := findUse(servers[0])
 			if !ok {
 				t.Fatal("the directive is not understood")
 			}
@@ -133,7 +133,7 @@ func TestSetup(t *testing.T) {
 		{"kubedns_config", `Corefile:2: kubedns_config: want 1 argument, got 0`},
 		{"kubedns_config kube-dns", `Corefile:2: kubedns_config: configmap: want NAMESPACE/NAME, got "kube-dns"`},
 		{"kubedns_config kube-system/kube-dns {\nendpoint x\n}", `Corefile:2: kubedns_config: endpoint: want a URL such as https://10.0.0.1:6443, got "x"`},
-		{"kubedns_config /dir {\nendpoint http://127.0.0.1\n}", "Corefile:2: kubedns_config: endpoint, tls, kubeconfig and manifests say where a ConfigMap is, and /dir is a directory"},
+		{"kubedns_config /dir {\nendpoint http://127.0.0.1\n}", "Corefile:2: kubedns_config: endpoint, tls, kubeconfig and manifests are for a ConfigMap in a cluster, and /dir is a directory: remove them"},
 		{"kubedns_config /dir {\nresolver ns.example 1.1.1.1 ::1 [::1]:5\nperiod 1\n}", "Corefile:3: kubedns_config: resolver: want IP or IP:PORT, got \"ns.example\"\nCorefile:4: kubedns_config: period: want a duration of 10ms..24h, got \"1\""},
 		{"kubedns_config /dir {\nnext NXDOMAIN\n}", `Corefile:3: kubedns_config: unknown option "next"`},
 	} {
@@ -179,12 +179,12 @@ func TestFollower(t *testing.T) {
 	m.swap(stub("10.0.0.1"))
 	changed()
 	if f.Read().Sum != first.Sum {
-		t.Error("the first state again has another sum")
+		t.Error("the first state has a different sum the second time")
 	}
 	m.swap(stub("$$$$"))
-	w.eventuallySays("is refused")
+	w.eventuallySays("Refused kube-dns")
 	if f.Read().Sum != first.Sum || !has("10.0.0.1") {
-		t.Error("the last good state is not kept")
+		t.Errorf("after an invalid state: got sum %x, want the last valid state", f.Read().Sum)
 	}
 
 	// One that is not named any more is not watched, and a Corefile that cannot be
@@ -237,12 +237,12 @@ func TestFollowerWithoutCluster(t *testing.T) {
 				t.Error(got)
 			}
 		case <-ctx.Done():
-			t.Fatal("Read waits for ever")
+			t.Fatal("Read did not return within 20s")
 		}
 		cancel()
 	}
-	if n := len(w.said("the defaults hold until it is")); n != 1 {
-		t.Errorf("said %d times", n)
+	if n := len(w.said("not available yet, using the defaults")); n != 1 {
+		t.Errorf("got %d warnings about the missing ConfigMap, want 1", n)
 	}
 }
 
@@ -265,11 +265,11 @@ func TestFollowerChecks(t *testing.T) {
 	if got := text(first.Servers[0]); !strings.HasSuffix(got, "\nforward . /etc/resolv.conf") || strings.Contains(got, "acme") {
 		t.Errorf("not the defaults: %s", got)
 	}
-	w.eventuallySays("is refused: one reason; another: the defaults stay")
+	w.eventuallySays(`error="one reason; another" in_use=defaults`)
 	m.swap(stub("10.0.0.1"))
 	eventually(t, "what is good is served", func() bool { return strings.Contains(text(f.Read().Servers[0]), "10.0.0.1:53") })
 	m.swap(stub("10.0.0.9"))
-	w.eventuallySays("is refused: one reason; another: the last good one stays")
+	w.eventuallySays(`error="one reason; another" in_use="last valid state"`)
 	if got := text(f.Read().Servers[0]); !strings.Contains(got, "10.0.0.1:53") {
 		t.Errorf("not the last good state: %s", got)
 	}

@@ -12,7 +12,7 @@ import (
 func Expand(servers []corefile.Server, c kubednsconfig.Config) ([]corefile.Server, error) {
 	out := slices.Clone(servers)
 	for i, s := range servers {
-		u, at, ok := uses(s)
+		u, at, ok := findUse(s)
 		switch {
 		case ok:
 			s = u.expand(s, at, c)
@@ -29,13 +29,6 @@ func Expand(servers []corefile.Server, c kubednsconfig.Config) ([]corefile.Serve
 // ListenAddress returns an address, as IP:PORT, at which server block s receives
 // queries from its own host.
 func ListenAddress(s corefile.Server) string {
-	w := writing{block: s}
+	w := expander{block: s}
 	return w.self().Text
-}
-
-// ReadDirectory returns the data of a ConfigMap that is mounted at path. The error
-// names every file that cannot be read.
-func ReadDirectory(path string) (map[string]string, error) {
-	f := follower{Directory: Directory{Path: path}}
-	return f.read()
 }

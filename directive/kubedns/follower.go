@@ -1,14 +1,13 @@
 package kubedns
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha512"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -17,54 +16,54 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// patience is how long the first state of a ConfigMap in a cluster is waited for.
-const patience = 5 * time.Second
+// firstTimeout limits how long Read waits for the first state of a ConfigMap.
+const firstTimeout = 5 * time.Second
 
-// A Follower reads a Corefile, puts into its blocks what the ConfigMaps that they
-// name say now, and tells when that is something else. It watches them from the
-// first Read that finds them to the first that does not, or to Stop.
+// A Follower reads a Corefile with each kubedns_config expanded for the current state
+// of its ConfigMap, and signals changes. It watches a ConfigMap from the first Read
+// that finds it in the Corefile to the first that does not, or to Stop.
 type Follower struct {
 	Base    func() corefile.Reading
 	Log     *slog.Logger
 	Metrics *metrics.Registry
-	// Check, if there is one, says whether server blocks can be served. A ConfigMap
-	// that they cannot be served with is refused.
+	// Check, unless nil, returns an error if the server cannot serve the blocks. The
+	// Follower then refuses the ConfigMap.
 	Check func([]corefile.Server) error
 
-	changed chan struct{} // has room for one
+	changed chan struct{} // of capacity 1
 	mu      sync.Mutex
 	watched map[source]*watched
 }
 
-// NewFollower follows the Corefile that base reads.
+// NewFollower returns a Follower for the Corefile that base reads.
 func NewFollower(base func() corefile.Reading, log *slog.Logger, reg *metrics.Registry) *Follower {
 	return &Follower{Base: base, Log: log, Metrics: reg, changed: make(chan struct{}, 1), watched: map[source]*watched{}}
 }
 
-// Changed gets a value after a change of a ConfigMap: it is time to Read.
+// Changed receives a value after a change of a ConfigMap. The caller then calls Read.
 func (f *Follower) Changed() <-chan struct{} { return f.changed }
 
-// Read gives the Corefile as it is now, with the ConfigMaps in it. It waits for
-// one that is new for up to five seconds.
+// Read returns the expanded Corefile. It waits up to five seconds for the first state
+// of a ConfigMap.
 func (f *Follower) Read() corefile.Reading {
 	r := f.Base()
-	wanted := map[source]bool{}
-	r = replace(r, func(u use) kubednsconfig.Config {
-		wanted[u.source] = true
+	used := map[source]bool{}
+	r = expandAll(r, func(u use) kubednsconfig.Config {
+		used[u.source] = true
 		return f.follow(u.source).first(f.Log)
 	})
-	wrong := slices.ContainsFunc(r.Servers, func(s corefile.Server) bool {
-		_, at, ok := uses(s)
+	invalid := slices.ContainsFunc(r.Servers, func(s corefile.Server) bool {
+		_, at, ok := findUse(s)
 		return at >= 0 && !ok
 	})
-	if r.Err == nil && !wrong { // otherwise the old configuration goes on, and its ConfigMaps with it
-		f.forget(func(s source) bool { return !wanted[s] })
+	if r.Err == nil && !invalid { // else the server keeps the old Corefile with its ConfigMaps
+		f.stop(func(s source) bool { return !used[s] })
 	}
 	return r
 }
 
 // Stop ends all watches.
-func (f *Follower) Stop() { f.forget(func(source) bool { return true }) }
+func (f *Follower) Stop() { f.stop(func(source) bool { return true }) }
 
 func (f *Follower) follow(s source) *watched {
 	f.mu.Lock()
@@ -81,36 +80,36 @@ func (f *Follower) follow(s source) *watched {
 			w.set(c)
 			select {
 			case f.changed <- struct{}{}:
-			default: // it is known already
+			default: // the last signal has not been handled yet
 			}
 		})
 	})
 	return w
 }
 
-// try says what is wrong with the Corefile if a source gives c, unless that is
-// wrong without it.
+// try returns an error if c makes the Corefile unservable. If the Corefile is
+// unservable anyway, it returns nil.
 func (f *Follower) try(s source, c kubednsconfig.Config) error {
 	r := f.Base()
 	if f.Check == nil || r.Err != nil {
 		return nil
 	}
-	with := func(c kubednsconfig.Config) error {
-		return f.Check(replace(r, func(u use) kubednsconfig.Config {
+	check := func(c kubednsconfig.Config) error {
+		return f.Check(expandAll(r, func(u use) kubednsconfig.Config {
 			if u.source == s {
 				return c
 			}
 			return f.current(u.source)
 		}).Servers)
 	}
-	err := with(c)
-	if err != nil && with(f.current(s)) == nil {
-		return errors.New(strings.ReplaceAll(err.Error(), "\n", "; ")) // for one line
+	err := check(c)
+	if err != nil && check(f.current(s)) == nil {
+		return err
 	}
 	return nil
 }
 
-// current is the state of a source; the default if there is none.
+// current returns the Config of a source; the default if it is unknown.
 func (f *Follower) current(s source) kubednsconfig.Config {
 	f.mu.Lock()
 	w := f.watched[s]
@@ -118,20 +117,21 @@ func (f *Follower) current(s source) kubednsconfig.Config {
 	if w == nil {
 		return kubednsconfig.Config{}
 	}
-	return w.now()
+	return w.current()
 }
 
-func (f *Follower) forget(gone func(source) bool) {
+// stop stops the watches of the sources for which match returns true.
+func (f *Follower) stop(match func(source) bool) {
 	var ended []*watched
 	f.mu.Lock()
 	for s, w := range f.watched {
-		if gone(s) {
+		if match(s) {
 			ended = append(ended, w)
 			delete(f.watched, s)
 		}
 	}
 	f.mu.Unlock()
-	for _, w := range ended { // which may ask for the state of others meanwhile
+	for _, w := range ended { // without the lock: their Check may call current
 		w.cancel()
 		w.task.Wait()
 	}
@@ -146,13 +146,13 @@ func (s source) run(ctx context.Context, log *slog.Logger, reg *metrics.Registry
 	Object{Options: s.object, Log: log, Metrics: reg, Check: check}.Run(ctx, apply)
 }
 
-// A watched is a source that is followed.
+// A watched is a source with its current Config.
 type watched struct {
 	source source
 	cancel context.CancelFunc
 	task   sync.WaitGroup
-	known  chan struct{} // closed once there is a state
-	told   bool          // that there is none
+	known  chan struct{} // closed after the first state
+	warned bool          // that the first state is missing
 
 	mu     sync.Mutex
 	config kubednsconfig.Config
@@ -169,10 +169,10 @@ func (w *watched) set(c kubednsconfig.Config) {
 	}
 }
 
-// first gives the state, or the default if there is none in time.
+// first returns the Config, or the default if it is not known in time.
 func (w *watched) first(log *slog.Logger) kubednsconfig.Config {
-	wait := patience
-	if w.told {
+	wait := firstTimeout
+	if w.warned {
 		wait = 0
 	}
 	timeout := time.NewTimer(wait)
@@ -180,38 +180,37 @@ func (w *watched) first(log *slog.Logger) kubednsconfig.Config {
 	select {
 	case <-w.known:
 	case <-timeout.C:
-		if !w.told {
-			log.Warn(fmt.Sprintf("kubedns %s%s: not seen within %v: the defaults hold until it is", w.source.dir, w.source.object.ConfigMap, patience))
+		if !w.warned {
+			log.Warn("kube-dns's ConfigMap is not available yet, using the defaults", "configmap", cmp.Or(w.source.dir, w.source.object.ConfigMap), "duration", firstTimeout)
 		}
-		w.told = true
+		w.warned = true
 	}
-	return w.now()
+	return w.current()
 }
 
-func (w *watched) now() kubednsconfig.Config {
+func (w *watched) current() kubednsconfig.Config {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.config
 }
 
-// replace expands every block that names a ConfigMap, and makes what they say part
-// of the Sum.
-func replace(r corefile.Reading, config func(use) kubednsconfig.Config) corefile.Reading {
+// expandAll expands every kubedns_config of r and adds the Configs to its Sum.
+func expandAll(r corefile.Reading, config func(use) kubednsconfig.Config) corefile.Reading {
 	h := sha512.New()
 	_, _ = h.Write(r.Sum[:]) // a hash's Write never fails
-	some := false
+	found := false
 	servers := make([]corefile.Server, len(r.Servers))
 	for i, s := range r.Servers {
 		servers[i] = s
-		if u, at, ok := uses(s); ok {
-			some = true
+		if u, at, ok := findUse(s); ok {
+			found = true
 			c := config(u)
 			servers[i] = u.expand(s, at, c)
 			_, _ = io.WriteString(h, fmt.Sprintf("%d %+v\n", i, c))
 		}
 	}
 	r.Servers = servers
-	if some && r.Sum != (corefile.Sum{}) {
+	if found && r.Sum != (corefile.Sum{}) {
 		h.Sum(r.Sum[:0])
 	}
 	return r
@@ -220,7 +219,7 @@ func replace(r corefile.Reading, config func(use) kubednsconfig.Config) corefile
 // ExpandOnce returns r with the current ConfigMaps in place of kubedns_config. It
 // reads those in directories; a ConfigMap in a cluster counts as the default.
 func ExpandOnce(r corefile.Reading) corefile.Reading {
-	return replace(r, func(u use) kubednsconfig.Config {
+	return expandAll(r, func(u use) kubednsconfig.Config {
 		if u.dir == "" {
 			return kubednsconfig.Config{}
 		}

@@ -10,56 +10,55 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// An Object is one ConfigMap in a cluster: the one that Options.ConfigMap names.
-// No other is asked for or looked at. If there is none it is the default Config.
+// An Object is the ConfigMap that Options.ConfigMap names, in a cluster. It watches
+// this object alone. A missing object is the default Config.
 type Object struct {
-	Options cluster.Options // that Check finds nothing wrong with
+	Options cluster.Options // have passed their Check
 	Log     *slog.Logger
 	Metrics *metrics.Registry
-	Check   func(kubednsconfig.Config) error // as Directory's
+	Check   func(kubednsconfig.Config) error // as in Directory
 }
 
-// Run calls back with the first state that is known and then with each good one
-// that is another, until ctx ends. While the API server is away the last state
-// holds; as long as it has never been there nothing is known, and nobody is
-// called. If the first is not good it calls back with the default. The calls come
-// one after the other; of what changes while one of them takes its time the last
-// state counts.
+// Run calls apply with the first state, once the API server has returned it, and then
+// with each valid state that differs from the last one, until ctx ends. If the first
+// state is invalid it applies the default. While the API server is unavailable the
+// last state remains. Calls do not overlap; of several changes during a call, Run
+// applies the last.
 func (o Object) Run(ctx context.Context, apply func(kubednsconfig.Config)) {
-	s, drop := newState("configmap", o.Options.ConfigMap, o.Log, o.Metrics, apply)
+	s, unregister := newState(o.Options.ConfigMap, o.Log, o.Metrics, apply)
 	s.check = o.Check
-	defer drop()
-	seen := &sink{news: make(chan struct{}, 1)}
-	from := cluster.Open(o.Options, o.Log, o.Metrics)
+	defer unregister()
+	received := &sink{changed: make(chan struct{}, 1)}
+	source := cluster.Open(o.Options, o.Log, o.Metrics)
 	var watching sync.WaitGroup
 	defer watching.Wait()
-	watching.Go(func() { from.Run(ctx, seen) })
+	watching.Go(func() { source.Run(ctx, received) })
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-seen.news:
-			s.take(seen.now(), nil)
+		case <-received.changed:
+			s.update(received.current(), nil)
 		}
 	}
 }
 
-// A sink is the cluster.Sink of the watch. It keeps the last state for the one who
-// takes it, so that the watch waits for nobody.
+// A sink is the cluster.Sink of the watch. It stores the last state, so that the watch
+// never blocks.
 type sink struct {
-	news chan struct{} // has room for one
-	mu   sync.Mutex
-	of   cluster.Key // of the object; zero if there is none
-	data map[string]string
+	changed chan struct{} // of capacity 1
+	mu      sync.Mutex
+	key     cluster.Key // zero if the object does not exist
+	data    map[string]string
 }
 
-func (s *sink) now() map[string]string {
+func (s *sink) current() map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.data
 }
 
-// Put takes in the object.
+// Put stores the object.
 func (s *sink) Put(_ cluster.Kind, objects ...cluster.Object) {
 	for _, o := range objects {
 		if o, ok := o.(*cluster.ConfigMap); ok {
@@ -68,25 +67,25 @@ func (s *sink) Put(_ cluster.Kind, objects ...cluster.Object) {
 	}
 }
 
-// Delete brings the defaults back.
+// Delete restores the default.
 func (s *sink) Delete(cluster.Kind, cluster.Key) { s.set(cluster.Key{}, nil) }
 
-// Listed brings the defaults back if the object is not in the list.
+// Listed restores the default if the object is not in the list.
 func (s *sink) Listed(_ cluster.Kind, has func(cluster.Key) bool) {
 	s.mu.Lock()
-	of := s.of
+	key := s.key
 	s.mu.Unlock()
-	if of == (cluster.Key{}) || !has(of) {
+	if key == (cluster.Key{}) || !has(key) {
 		s.set(cluster.Key{}, nil)
 	}
 }
 
-func (s *sink) set(of cluster.Key, data map[string]string) {
+func (s *sink) set(key cluster.Key, data map[string]string) {
 	s.mu.Lock()
-	s.of, s.data = of, data
+	s.key, s.data = key, data
 	s.mu.Unlock()
 	select {
-	case s.news <- struct{}{}:
-	default: // the one before has not been taken
+	case s.changed <- struct{}{}:
+	default: // Run has not handled the last change yet
 	}
 }

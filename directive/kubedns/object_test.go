@@ -35,7 +35,7 @@ func TestObject(t *testing.T) {
 	f.put("kube-dns", upstreams, `["10.0.0.1"]`)
 	o := cluster.Options{Manifests: filepath.Dir(f.path), ConfigMap: "kube-system/kube-dns"}
 	must(t, o.Check())
-	w := begin(t, o.ConfigMap, func(w *watcher, ctx context.Context) {
+	w := startSource(t, o.ConfigMap, func(w *watcher, ctx context.Context) {
 		Object{Options: o, Log: w.logger(), Metrics: w.metrics}.Run(ctx, w.apply)
 	})
 	want := []string{"upstreams=[10.0.0.1:53]"}
@@ -44,7 +44,7 @@ func TestObject(t *testing.T) {
 
 	f.put("kube-dns", upstreams, `["1.1.1.1:123456789"]`)
 	w.counts(1, 1, false)
-	if lines := w.said("kubedns configmap kube-system/kube-dns is refused: upstreamNameservers: want IP"); len(lines) != 1 || !strings.Contains(lines[0], "the last good one stays") {
+	if lines := w.said(`msg="Refused kube-dns's ConfigMap" configmap=kube-system/kube-dns error="upstreamNameservers: want IP`); len(lines) != 1 || !strings.Contains(lines[0], `in_use="last valid state"`) {
 		t.Errorf("the log:\n%s", w.log())
 	}
 	f.put("kube-dns", upstreams, `["10.0.0.2"]`)
@@ -65,7 +65,7 @@ func TestObject(t *testing.T) {
 // Without the object it is the default, once that is known.
 func TestObjectMissing(t *testing.T) {
 	o := cluster.Options{Manifests: t.TempDir(), ConfigMap: "kube-system/kube-dns"}
-	w := begin(t, o.ConfigMap, func(w *watcher, ctx context.Context) {
+	w := startSource(t, o.ConfigMap, func(w *watcher, ctx context.Context) {
 		Object{Options: o, Log: w.logger(), Metrics: w.metrics}.Run(ctx, w.apply)
 	})
 	w.becomes("")
@@ -76,7 +76,7 @@ func TestObjectMissing(t *testing.T) {
 // last counts.
 func TestSink(t *testing.T) {
 	key := cluster.Key{Namespace: "kube-system", Name: "kube-dns"}
-	s := &sink{news: make(chan struct{}, 1)}
+	s := &sink{changed: make(chan struct{}, 1)}
 	in := func(keys ...cluster.Key) func(cluster.Key) bool {
 		return func(k cluster.Key) bool {
 			for _, one := range keys {
@@ -90,11 +90,11 @@ func TestSink(t *testing.T) {
 	is := func(what, value string) {
 		t.Helper()
 		select {
-		case <-s.news:
+		case <-s.changed:
 		default:
 			t.Errorf("%s: no news", what)
 		}
-		if got := s.now()[upstreams]; got != value {
+		if got := s.current()[upstreams]; got != value {
 			t.Errorf("%s: %q, want %q", what, got, value)
 		}
 	}
@@ -107,7 +107,7 @@ func TestSink(t *testing.T) {
 	put("2")
 	is("two in a row", "2")
 	s.Listed(cluster.ConfigMaps, in(key))
-	if len(s.news) > 0 || s.now()[upstreams] != "2" {
+	if len(s.changed) > 0 || s.current()[upstreams] != "2" {
 		t.Error("a list with what was put changes something")
 	}
 	s.Listed(cluster.ConfigMaps, in())

@@ -32,21 +32,21 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not in twenty seconds", what)
+			t.Fatalf("%s: not within 20s", what)
 		}
 	}
 }
 
-// A watcher is a source that runs until the test ends, and what it has told.
+// A watcher runs a source until the end of the test and records its calls.
 type watcher struct {
 	*testing.T
 	name    string
 	metrics *metrics.Registry
 	stop    func()
 
-	mu    sync.Mutex
-	lines bytes.Buffer
-	told  []string
+	mu      sync.Mutex
+	lines   bytes.Buffer
+	configs []string
 }
 
 func (w *watcher) Write(line []byte) (int, error) {
@@ -55,7 +55,7 @@ func (w *watcher) Write(line []byte) (int, error) {
 	return w.lines.Write(line)
 }
 
-// logger is for the source; debug lines come too.
+// logger returns the logger of the source, at debug level.
 func (w *watcher) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
@@ -63,11 +63,11 @@ func (w *watcher) logger() *slog.Logger {
 func (w *watcher) apply(c kubednsconfig.Config) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.told = append(w.told, c.String())
+	w.configs = append(w.configs, c.String())
 }
 
-// begin runs a source under its name in the metrics.
-func begin(t *testing.T, name string, run func(*watcher, context.Context)) *watcher {
+// startSource runs a source; name is its label in the metrics.
+func startSource(t *testing.T, name string, run func(*watcher, context.Context)) *watcher {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	w := &watcher{T: t, name: name, metrics: new(metrics.Registry)}
@@ -81,31 +81,31 @@ func begin(t *testing.T, name string, run func(*watcher, context.Context)) *watc
 		select {
 		case <-done:
 		case <-time.After(10 * time.Second):
-			t.Error("the source does not end")
+			t.Error("Run did not return within 10s of the end of its context")
 		}
 	}
 	t.Cleanup(w.stop)
 	return w
 }
 
-// follow runs a Directory that is looked at for its events' sake alone, or, if it
-// is deaf, often.
-func follow(t *testing.T, path string, deaf bool) *watcher {
+// follow runs a Directory that relies on events, or, with noEvents, on frequent
+// polls.
+func follow(t *testing.T, path string, noEvents bool) *watcher {
 	t.Helper()
-	return begin(t, path, func(w *watcher, ctx context.Context) {
-		d := Directory{Path: path, Period: time.Hour, Log: w.logger(), Metrics: w.metrics, deaf: deaf}
-		if deaf {
+	return startSource(t, path, func(w *watcher, ctx context.Context) {
+		d := Directory{Path: path, Period: time.Hour, Log: w.logger(), Metrics: w.metrics, noEvents: noEvents}
+		if noEvents {
 			d.Period = 10 * time.Millisecond
 		}
 		d.Run(ctx, w.apply)
 	})
 }
 
-// calls are what has been told so far.
+// calls returns the Configs applied so far.
 func (w *watcher) calls() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return append([]string(nil), w.told...)
+	return append([]string(nil), w.configs...)
 }
 
 func (w *watcher) log() string {
@@ -114,7 +114,7 @@ func (w *watcher) log() string {
 	return w.lines.String()
 }
 
-// said gives the lines of the log that have the words.
+// said returns the lines of the log that contain words.
 func (w *watcher) said(words string) (lines []string) {
 	for line := range strings.Lines(w.log()) {
 		if strings.Contains(line, words) {
@@ -124,7 +124,7 @@ func (w *watcher) said(words string) (lines []string) {
 	return lines
 }
 
-// becomes waits until these have been told, and no others.
+// becomes waits until exactly these Configs have been applied.
 func (w *watcher) becomes(want ...string) {
 	w.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(2 * time.Millisecond) {
@@ -133,12 +133,12 @@ func (w *watcher) becomes(want ...string) {
 			return
 		}
 		if len(got) > len(want) || time.Now().After(deadline) {
-			w.Fatalf("told %q\nwant %q\nlog:\n%s", got, want, w.log())
+			w.Fatalf("applied %q\nwant %q\nlog:\n%s", got, want, w.log())
 		}
 	}
 }
 
-// shows is whether the metrics have this line.
+// shows reports whether the metrics have this line.
 func (w *watcher) shows(format string, args ...any) bool {
 	var text strings.Builder
 	if err := w.metrics.WriteText(&text); err != nil {
@@ -147,7 +147,7 @@ func (w *watcher) shows(format string, args ...any) bool {
 	return strings.Contains(text.String(), fmt.Sprintf(format, args...)+"\n")
 }
 
-// counts waits until so many changes have been seen, and checks how the last was.
+// counts waits for these values of the counters and checks the gauge.
 func (w *watcher) counts(applied, invalid int, valid bool) {
 	w.Helper()
 	for result, n := range map[string]int{"applied": applied, "invalid": invalid} {
@@ -160,11 +160,11 @@ func (w *watcher) counts(applied, invalid int, valid bool) {
 		want = 1
 	}
 	if !w.shows(`seamark_kubedns_config_valid{source=%q} %d`, w.name, want) {
-		w.Errorf("valid is not %d", want)
+		w.Errorf("seamark_kubedns_config_valid is not %d", want)
 	}
 }
 
-// A mount is a volume with a ConfigMap, changed as the kubelet changes it.
+// A mount is a volume with a ConfigMap that changes as the kubelet changes it.
 type mount struct {
 	*testing.T
 	dir     string
@@ -179,9 +179,8 @@ func newMount(t *testing.T, data map[string]string) *mount {
 	return m
 }
 
-// swap writes another folder, puts the link ..data to it in the place of the one
-// before, makes links for new keys, and takes away those of old ones and the old
-// folder.
+// swap writes a new directory, replaces the link ..data, adds links for new keys, and
+// removes the links of old keys and the old directory.
 func (m *mount) swap(data map[string]string) {
 	m.Helper()
 	m.version++
@@ -210,12 +209,12 @@ func (m *mount) swap(data map[string]string) {
 	m.data = data
 }
 
-// stub is data with one stub domain, and told is what it comes to.
+// stub returns data with one stub domain, and configText the text of its Config.
 func stub(server string) map[string]string {
 	return map[string]string{stubDomains: `{"acme.local": ["` + server + `"]}`}
 }
 
-func told(server string) string { return "acme.local=[" + server + ":53]" }
+func configText(server string) string { return "acme.local=[" + server + ":53]" }
 
 // The keys of the ConfigMap.
 const (

@@ -20,7 +20,7 @@ import (
 	"github.com/seamark/seamark/corefile"
 )
 
-// A use is one use of the directive, understood: kubedns_config.
+// A use is one kubedns_config: follow the ConfigMap of kube-dns.
 //
 //	kubedns_config NAMESPACE/NAME|DIR {
 //	    default TO...|none
@@ -34,51 +34,47 @@ import (
 //	    OPTION…              # of forward: policy, max_concurrent, force_tcp …
 //	}
 //
-// It puts what the ConfigMap of kube-dns says into its server block: a line of
-// forward for each of the stubDomains and for the upstreamNameservers, and one of
-// federation. The ConfigMap is NAMESPACE/NAME in a cluster, or a directory that
-// begins with / or ., as it is mounted in a pod: its files are the keys.
+// Use kubedns_config to keep the ConfigMap of a kube-dns installation. It expands to
+// other directives of its server block: one forward for each of the stubDomains, one
+// for the upstreamNameservers, and federation. The argument is a ConfigMap in the
+// cluster, or a directory that starts with / or . and in which the ConfigMap is
+// mounted: each file is a key.
 //
 //	stubDomains           {"acme.example": ["10.0.0.10", "[fd00::1]:53", "ns.acme.example"]}
-//	upstreamNameservers   ["8.8.8.8", "8.8.4.4:53"], three at most
+//	upstreamNameservers   ["8.8.8.8", "8.8.4.4:53"], at most three
 //	federations           name=domain,name2=domain2
 //
-// A stub domain stands before every forward of the block whose zone it is in, so
-// that the longest zone counts, and is no local zone of screen any more. Within the
-// zones of kubernetes its servers are asked for the names that the cluster does not
-// have, as if fallthrough named it. The upstreams stand before every other forward
-// of the root. If there are no upstreams,
-// those of default are asked, /etc/resolv.conf unless given; none, or a forward of the
-// root in the block, is to add nobody. Of a stub domain's servers the first 15 are
-// asked. Federations are for a block with a kubernetes directive that has endpoints;
-// others leave them out. Those of a federation directive in the block stay, beside
-// them.
+// A stub domain takes precedence over every forward whose zone contains it, and is
+// exempt from the local zones of screen. Within the zones of kubernetes, names that
+// the cluster does not have fall through to the servers of the stub domain. The
+// server uses the first 15 servers of a stub domain. upstreamNameservers take
+// precedence over every other forward of the root zone. If there are none, the server
+// uses the block's forward of the root zone, or else the upstreams of default.
+// federations apply to blocks whose kubernetes directive watches endpoints, in
+// addition to the block's own directive federation.
 //
-// A change is served at once, as by a reload: no query is lost. It empties the cache,
-// since other servers may answer now. What is wrong in the
-// ConfigMap (a server that is no address, a fourth upstream, text that is no JSON)
-// is logged in one line with everything that is wrong, and the last good state
-// stays; at the start that is the defaults. A ConfigMap that is gone, or was never
-// there, is the defaults. The service account needs get, list and watch on
-// configmaps with its name in resourceNames. If the API server is away at the start
-// the server waits five seconds for it and then begins with the defaults; later the
-// last state stays.
+// The server applies a change at once, as a reload that loses no query; the block's
+// cache starts empty. If the ConfigMap has a mistake (an invalid address, a fourth
+// upstream, malformed JSON), the server logs all mistakes in one message and keeps the
+// last valid state, at the start the defaults. A missing ConfigMap is the defaults. If
+// the API server is unavailable at the start, the server waits five seconds for it and
+// then starts with the defaults; later it keeps the last state. Grant the service
+// account get, list and watch on configmaps with this name in resourceNames.
 //
-//   - default: who is asked for everything else, as TO of forward.
-//   - join_upstreams: upstreamNameservers are asked beside the servers of the block's
-//     forward of the root, and in the place of files such as /etc/resolv.conf there.
-//   - resolver: who is asked for the addresses of servers given by a name that lies
-//     within a zone of the block, such as ns.default.svc.cluster.local; this server
-//     itself unless given. Other names are looked up by the machine's resolver. All
-//     are looked up every 30s.
-//   - period: how often a directory is looked at besides, where changes do not tell
-//     themselves; 10s.
-//   - endpoint, tls, kubeconfig, manifests: where the ConfigMap is, as of
-//     kubernetes; else in the pod's own cluster.
-//   - every option of forward that has to do with how others are asked goes to each
-//     of the lines.
+//   - default: the upstreams, as TO of forward, if the ConfigMap has none; /etc/resolv.conf
+//     unless given. none adds no forward.
+//   - join_upstreams: add the upstreamNameservers to the block's forward of the root
+//     zone, in place of files such as /etc/resolv.conf there.
+//   - resolver: resolve hostnames of servers within the zones of this block, such as
+//     ns.default.svc.cluster.local, with these servers; the default is this server
+//     itself. The host's resolver resolves other hostnames. Both are repeated every 30s.
+//   - period: the interval at which a directory is polled, for file systems without
+//     change notification; 10s by default.
+//   - endpoint, tls, kubeconfig, manifests: the location of the ConfigMap, as for
+//     kubernetes; the default is the pod's own cluster.
+//   - All options of forward about upstream queries apply to each forward.
 //
-// The usual one beside a cluster:
+// With a cluster:
 //
 //	.:1053 {
 //	    kubernetes cluster.local in-addr.arpa ip6.arpa {
@@ -91,47 +87,47 @@ import (
 //	    cache
 //	}
 //
-// Metrics: seamark_kubedns_config_updates_total{source,result}, the changes that
-// were seen, applied or invalid; seamark_kubedns_config_valid{source}, 0 as long as
-// what is there is not good.
+// Metrics: seamark_kubedns_config_updates_total{source,result} counts changes by
+// result (applied, invalid); seamark_kubedns_config_valid{source} is 0 while the
+// ConfigMap is invalid.
 //
-// Ours: CoreDNS has its users translate the ConfigMap by hand. Differs from
-// kube-dns and dnsmasq-nanny: stub domains hold for the targets of ExternalName
-// Services too; servers' names are looked up again and again, those in the cluster
-// whatever its domain is called; changes need no restart and keep the cache;
-// federations may also be a JSON object.
+// Ours: CoreDNS has no such directive; its users translate the ConfigMap by hand.
+// Differs from kube-dns
+// and dnsmasq-nanny: stub domains also apply to targets of ExternalName Services;
+// hostnames of servers are resolved repeatedly, those in the cluster for any cluster
+// domain; a change needs no restart; federations may also be a JSON object.
 type use struct {
 	source
-	defaults []corefile.Token // nil is ResolvConf
+	defaults []corefile.Token // nil: /etc/resolv.conf
 	resolver []corefile.Token
-	joined   bool                 // upstreams go to the block's forward
+	joined   bool                 // add upstreams to the block's forward
 	options  []corefile.Directive // for each forward
 }
 
-// A source is where a ConfigMap comes from. Equal sources are one.
+// A source is the location of a ConfigMap.
 type source struct {
-	dir    string // absolute or relative to the working directory; "" is object
+	dir    string // absolute or relative to the working directory; "" means object
 	period time.Duration
 	object cluster.Options
 }
 
-// none, in the place of a default, is nobody.
+// none is the argument of default for no upstreams.
 const none = "none"
 
-// passed are the options that go to each forward.
-var passed = [...]string{
+// forwardOptions are the options that each forward gets.
+var forwardOptions = [...]string{
 	"expire", "failfast_all_unhealthy_upstreams", "failover", "force_tcp", "health_check", "max_age", "max_concurrent",
 	"max_connect_attempts", "max_fails", "max_idle_conns", "policy", "prefer_udp", "read_timeout", "source_address",
 }
 
-// Setup is the Setup of kubedns_config: it checks the options. What they are for a
-// Follower has done.
+// Setup checks the options of kubedns_config. A Follower has expanded the directive
+// before the plan.
 func Setup(b *config.Block, uses []corefile.Directive) error {
 	_, err := parseUse(uses[0], b.Path(""))
 	return errors.Join(config.Once(uses), err)
 }
 
-// parseUse reads a directive; root is the folder of relative paths.
+// parseUse parses a kubedns_config; root is the base directory of relative paths.
 func parseUse(d corefile.Directive, root string) (u use, err error) {
 	path := func(file string) string {
 		if filepath.IsAbs(file) {
@@ -160,7 +156,7 @@ func parseUse(d corefile.Directive, root string) (u use, err error) {
 		}},
 		{Name: "manifests", Min: 1, Max: 1, Set: func(o corefile.Directive) error { u.object.Manifests = path(o.Args[0].Text); return nil }},
 	}
-	for _, name := range passed {
+	for _, name := range forwardOptions {
 		options = append(options, corefile.Option{Name: name, Max: -1, Set: func(o corefile.Directive) error {
 			u.options = append(u.options, o)
 			return nil
@@ -169,7 +165,7 @@ func parseUse(d corefile.Directive, root string) (u use, err error) {
 	errs = append(errs, d.Options(options...))
 	if name := d.Args[0].Text; strings.HasPrefix(name, "/") || strings.HasPrefix(name, ".") {
 		if u.object != (cluster.Options{}) {
-			errs = append(errs, d.Errorf("endpoint, tls, kubeconfig and manifests say where a ConfigMap is, and %s is a directory", name))
+			errs = append(errs, d.Errorf("endpoint, tls, kubeconfig and manifests are for a ConfigMap in a cluster, and %s is a directory: remove them", name))
 		}
 		u.object, u.dir = cluster.Options{}, path(name)
 	} else {
@@ -179,7 +175,7 @@ func parseUse(d corefile.Directive, root string) (u use, err error) {
 	return u, errors.Join(errs...)
 }
 
-// addresses checks that the arguments are.
+// addresses checks that the arguments are IP addresses with optional ports.
 func addresses(o corefile.Directive) error {
 	var errs []error
 	for _, a := range o.Args {
@@ -193,7 +189,7 @@ func addresses(o corefile.Directive) error {
 	return errors.Join(errs...)
 }
 
-// wrap puts the directive's place in front of what is wrong with a source.
+// wrap adds the directive's position to an error.
 func wrap(d corefile.Directive, err error) error {
 	if err == nil {
 		return nil
@@ -201,9 +197,9 @@ func wrap(d corefile.Directive, err error) error {
 	return d.Errorf("%w", err)
 }
 
-// uses finds the directive in a server block, understood. One that is wrong is
-// left to the plan, which says so.
-func uses(s corefile.Server) (u use, at int, ok bool) {
+// findUse finds and parses the kubedns_config of a server block. ok is false if there
+// is none or if it is invalid, which the plan reports.
+func findUse(s corefile.Server) (u use, at int, ok bool) {
 	at = slices.IndexFunc(s.Directives, func(d corefile.Directive) bool { return d.Text == "kubedns_config" })
 	if at < 0 {
 		return u, at, false

@@ -13,120 +13,110 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// A state is what a source has seen of its ConfigMap, and what came of it. One
-// goroutine owns it.
+// A state is the last known state of a ConfigMap and the Config in use. One goroutine
+// owns it.
 type state struct {
-	source           string // for the log
 	log              *slog.Logger
 	apply            func(kubednsconfig.Config)
-	check            func(kubednsconfig.Config) error // of what a kubednsconfig.Config makes, beyond what it says; nil is none
+	check            func(kubednsconfig.Config) error // may be nil
 	applied, invalid *metrics.Counter
-	valid            atomic.Bool // what was seen last; for who scrapes
+	valid            atomic.Bool // the last known state is valid; read by the metrics page
 
-	seen    bool              // anything at all
-	data    map[string]string // as it was last
-	err     string            // if it could not be read
-	unknown []string          // keys, of which has been told
-	given   bool              // a kubednsconfig.Config has been, which is
-	config  kubednsconfig.Config
+	known   bool              // update was called
+	data    map[string]string // of the last update
+	err     string            // of the last update
+	unknown []string          // keys that were logged
+
+	hasConfig bool // apply was called
+	config    kubednsconfig.Config
 }
 
-// newState counts under the name of a source, until drop.
-func newState(kind, name string, log *slog.Logger, reg *metrics.Registry, apply func(kubednsconfig.Config)) (s *state, drop func()) {
-	const help = "Changes of the ConfigMap kube-dns that were seen, the first state too, by whether they were good."
+// newState registers the metrics of a source; unregister removes the gauge.
+func newState(source string, log *slog.Logger, reg *metrics.Registry, apply func(kubednsconfig.Config)) (s *state, unregister func()) {
+	const help = "Changes of the ConfigMap kube-dns, including the first state, by result."
 	counter := func(result string) *metrics.Counter {
-		return reg.Counter("seamark_kubedns_config_updates_total", help, "source", name, "result", result)
+		return reg.Counter("seamark_kubedns_config_updates_total", help, "source", source, "result", result)
 	}
-	s = &state{source: "kubedns " + kind + " " + name, log: log, apply: apply, applied: counter("applied"), invalid: counter("invalid")}
+	s = &state{log: log.With("configmap", source), apply: apply, applied: counter("applied"), invalid: counter("invalid")}
 	s.valid.Store(true)
-	return s, reg.TemporaryGauge("seamark_kubedns_config_valid", "1, or 0 while the ConfigMap kube-dns that is there is not good and an earlier one holds.", func() float64 {
+	return s, reg.TemporaryGauge("seamark_kubedns_config_valid", "1 if the ConfigMap kube-dns is valid, 0 while an earlier state is in use instead.", func() float64 {
 		if s.valid.Load() {
 			return 1
 		}
 		return 0
-	}, "source", name)
+	}, "source", source)
 }
 
-// take looks at the data, or at the reason why there is none, and does nothing if
-// they are what they were.
-func (s *state) take(data map[string]string, err error) {
+// update applies data, unless it equals that of the last update or is invalid. err is
+// the error of reading it.
+func (s *state) update(data map[string]string, err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()
 	}
-	if s.seen && text == s.err && maps.Equal(data, s.data) {
+	if s.known && text == s.err && maps.Equal(data, s.data) {
 		return
 	}
-	s.seen, s.data, s.err = true, data, text
-	s.ignore(kubednsconfig.UnknownKeys(data))
+	s.known, s.data, s.err = true, data, text
+	s.logUnknown(kubednsconfig.UnknownKeys(data))
 	c, parseErr := kubednsconfig.Parse(data)
-	wrong := split(cmp.Or(err, parseErr))
-	if len(wrong) == 0 && s.check != nil {
-		if err := s.check(c); err != nil {
-			wrong = []error{err}
-		}
+	err = cmp.Or(err, parseErr)
+	if err == nil && s.check != nil {
+		err = s.check(c)
 	}
-	if len(wrong) > 0 {
-		s.refuse(wrong)
+	if err != nil {
+		s.refuse(err)
 		return
 	}
 	s.applied.Add(1)
-	again := !s.valid.Swap(true)
+	wasValid := s.valid.Swap(true)
 	switch {
-	case !s.given || !c.Equal(s.config):
-		s.log.Info(fmt.Sprintf("%s: %s", s.source, cmp.Or(c.String(), "the defaults")))
-		s.give(c)
-	case again:
-		s.log.Info(s.source + ": good again, and what it was before")
+	case !s.hasConfig || !c.Equal(s.config):
+		s.log.Info("Applied kube-dns's ConfigMap", "config", cmp.Or(c.String(), "defaults"))
+		s.set(c)
+	case !wasValid:
+		s.log.Info("kube-dns's ConfigMap is valid again and unchanged")
 	default:
-		s.log.Debug(s.source + ": another text that says the same")
+		s.log.Debug("kube-dns's ConfigMap changed without effect")
 	}
 }
 
-// split returns the errors that err joins.
-func split(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return joined.Unwrap()
-	}
-	if err == nil {
-		return nil
-	}
-	return []error{err}
-}
-
-// ignore names the keys that were not there before.
-func (s *state) ignore(keys []string) {
+// logUnknown logs keys that were not in the last state.
+func (s *state) logUnknown(keys []string) {
 	for _, key := range keys {
 		if !slices.Contains(s.unknown, key) {
-			s.log.Debug(fmt.Sprintf("%s: unknown key %s is ignored", s.source, kubednsconfig.Quote(key)))
+			s.log.Debug("Ignored an unknown key of kube-dns's ConfigMap", "key", key)
 		}
 	}
 	s.unknown = keys
 }
 
-// refuse keeps the last good Config; before there was one it is the default.
-func (s *state) refuse(wrong []error) {
-	const most = 10 // in a line
+// refuse keeps the Config in use; before the first valid state it applies the default.
+func (s *state) refuse(err error) {
 	s.valid.Store(false)
-	var why []string
-	for _, err := range wrong[:min(len(wrong), most)] {
-		why = append(why, err.Error())
+	inUse := "last valid state"
+	if !s.hasConfig || s.config.Equal(kubednsconfig.Config{}) {
+		inUse = "defaults"
 	}
-	if more := len(wrong) - len(why); more > 0 {
-		why = append(why, fmt.Sprintf("and %d more", more))
-	}
-	stays := "the last good one stays"
-	if !s.given || s.config.Equal(kubednsconfig.Config{}) {
-		stays = "the defaults stay"
-	}
-	s.log.Warn(fmt.Sprintf("%s is refused: %s: %s", s.source, strings.Join(why, "; "), stays))
+	s.log.Warn("Refused kube-dns's ConfigMap", "error", oneLine(err), "in_use", inUse)
 	s.invalid.Add(1)
-	if !s.given {
-		s.give(kubednsconfig.Config{})
+	if !s.hasConfig {
+		s.set(kubednsconfig.Config{})
 	}
 }
 
-func (s *state) give(c kubednsconfig.Config) {
-	s.given, s.config = true, c
+func (s *state) set(c kubednsconfig.Config) {
+	s.hasConfig, s.config = true, c
 	s.apply(c)
+}
+
+// oneLine returns the first ten lines of an error's text, joined.
+func oneLine(err error) string {
+	const limit = 10
+	lines := strings.Split(err.Error(), "\n")
+	text := strings.Join(lines[:min(len(lines), limit)], "; ")
+	if more := len(lines) - limit; more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return text
 }
