@@ -10,7 +10,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// serve gives what a reader does for one packet, again and again.
+// serve returns a function that does what a reader does for one packet.
 func (w *harness) serve(m *mdns.Msg) func() dns.Outcome {
 	packet, err := m.Pack()
 	if err != nil {
@@ -25,8 +25,7 @@ func (w *harness) serve(m *mdns.Msg) func() dns.Outcome {
 	}
 }
 
-// A hit allocates nothing, and neither does an answer of this server's own that
-// passes.
+// Neither a hit nor an answer of this server's own allocates.
 func TestAllocations(t *testing.T) {
 	for _, test := range []struct {
 		name, options string
@@ -72,7 +71,7 @@ func TestAllocations(t *testing.T) {
 func BenchmarkHit(b *testing.B)  { benchmark(b, " cache\n", false) }
 func BenchmarkPass(b *testing.B) { benchmark(b, " cache\n", true) }
 
-// What a server block without cache takes for the same.
+// BenchmarkBare measures a server block without cache.
 func BenchmarkBare(b *testing.B) { benchmark(b, "", true) }
 
 func BenchmarkDisabled(b *testing.B) {

@@ -11,8 +11,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// What this server knows by itself is current, whatever is in the store, and
-// only the TTLs are the directive's.
+// Answers of this server's own are not stored, and are used whatever is in the
+// store. Their TTLs are clamped.
 func TestLocalAnswersNotCached(t *testing.T) {
 	w := newHarness(t, ".:53 {\n cache 30 {\n success 100 30 10\n denial 100 20 7\n}\n local\n upstream a\n}\n")
 	w.upstreams["a"].answer = answerWith(wire.NXDomain, ";\n. 900 IN SOA a. b. 1 2 3 4 60")
@@ -51,7 +51,7 @@ func TestLocalAnswersNotCached(t *testing.T) {
 	w.upstreams["a"].wantQueries(t, 1)
 }
 
-// Those who answer at once are asked each time, whosever their answer is.
+// Handlers that answer at once are called for each query.
 func TestLearnedAnswerWithoutWait(t *testing.T) {
 	w := newHarness(t, stock)
 	asked := 0
@@ -68,8 +68,8 @@ func TestLearnedAnswerWithoutWait(t *testing.T) {
 	}
 }
 
-// An entry is told by the client's flags, even if somebody below has others sent
-// on (header does), also where those below refuse at once.
+// An entry's key has the client's flags, even if a handler below changes the
+// query's flags (as header does), also where a handler below refuses the query.
 func TestFlagsChangedBelow(t *testing.T) {
 	w := newHarness(t, stock)
 	w.local = func(q *dns.Query) dns.Verdict {
@@ -95,7 +95,7 @@ func TestFlagsChangedBelow(t *testing.T) {
 	}
 }
 
-// Outside of the directive's zones nothing is looked at.
+// Queries outside the directive's zones are not looked up.
 func TestZonesLimitCache(t *testing.T) {
 	w := newHarness(t, ".:53 {\n cache example.org 10.0.0.0/8\n upstream a\n}\n")
 	w.upstreams["a"].answer = addressAnswer(86400)
@@ -126,7 +126,7 @@ func TestZonesLimitCache(t *testing.T) {
 func TestDisableByKind(t *testing.T) {
 	for _, test := range []struct {
 		option           string
-		success, denials int64 // how often two questions reach the upstream
+		success, denials int64 // how many of two queries reach the upstream
 	}{
 		{"disable success", 2, 1},
 		{"disable denial", 1, 2},
@@ -169,8 +169,7 @@ func TestKeepTTL(t *testing.T) {
 	})
 }
 
-// A reload keeps what was kept if the answers come in the same way, and only
-// then.
+// A reload keeps entries if the block below cache is unchanged, and only then.
 func TestReloadKeepsEntries(t *testing.T) {
 	before := ".:53 {\n cache 60\n local\n upstream a\n}\nexample.com:53 {\n cache\n upstream c\n}\n"
 	for _, test := range []struct {
@@ -202,7 +201,7 @@ func TestReloadKeepsEntries(t *testing.T) {
 			if !test.kept {
 				w.upstream(test.upstream).wantQueries(t, asked+1)
 			}
-			w.load("example.com:53 {\n cache\n upstream c\n}\n") // and what is not used any more goes
+			w.load("example.com:53 {\n cache\n upstream c\n}\n") // drops unused scopes
 			if n := len(store.scopes); n != 1 || store.bytes != 0 {
 				t.Errorf("%d scopes and %d bytes are left", n, store.bytes)
 			}
@@ -214,8 +213,8 @@ func TestReloadKeepsEntries(t *testing.T) {
 	}
 }
 
-// A query that began under the old plan ends without harm under the new one,
-// and those of the new one may have its answer.
+// A query that started under the old plan ends under the new one, whose queries
+// may share its answer.
 func TestReloadWithPendingQuery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHarness(t, stock)

@@ -18,12 +18,12 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// upstream stands for forward: it waits, and what it says is another server's.
+// upstream stands for forward: it waits, and its answers are cacheable.
 type upstream struct {
-	answer  func(q *dns.Query, n int) error // n is how many were asked before
+	answer  func(q *dns.Query, n int) error // n is the number of queries before
 	queries atomic.Int64
-	serve   func(q *dns.Query) dns.Verdict // if there is one, in place of Wait
-	block   chan struct{}                  // if there is one, answers wait until it is closed
+	serve   func(q *dns.Query) dns.Verdict // if set, replaces ServeDNS
+	block   chan struct{}                  // if set, answers wait until it is closed
 }
 
 func (u *upstream) ServeDNS(q *dns.Query) dns.Verdict {
@@ -61,13 +61,13 @@ func (s zoneUpstream) ServeDNS(q *dns.Query) dns.Verdict {
 	return s.upstream.ServeDNS(q)
 }
 
-// local stands for kubernetes: what it says is this server's own.
+// local stands for kubernetes: its answers are this server's own.
 type local func(q *dns.Query) dns.Verdict
 
 func (f local) ServeDNS(q *dns.Query) dns.Verdict { return f(q) }
 
-// says gives an answer in zone file form: the records of the answer section,
-// and behind a line ";" those of the authority section.
+// answerWith returns an answer in zone file form: the records of the answer
+// section and, after a line ";", those of the authority section.
 func answerWith(rcode wire.RCode, text string) func(q *dns.Query, n int) error {
 	return func(q *dns.Query, _ int) error { return write(q, rcode, text) }
 }
@@ -97,7 +97,7 @@ func write(q *dns.Query, rcode wire.RCode, text string) error {
 	return nil
 }
 
-// a is an A record, or a TXT record if that is asked for, of any name.
+// addressAnswer returns an A record, or a TXT record for queries of that type.
 func addressAnswer(ttl uint32) func(q *dns.Query, n int) error {
 	return func(q *dns.Query, n int) error {
 		record := append(wire.AppendRecordHeader(nil, wire.OwnerIsQuestion, wire.TypeA, ttl, 4), 192, 0, 2, byte(n))
@@ -109,7 +109,7 @@ func addressAnswer(ttl uint32) func(q *dns.Query, n int) error {
 	}
 }
 
-// delay lets queries wait for two seconds on their way down.
+// delay parks queries for two seconds on their way down.
 type delay struct{}
 
 func (delay) Resolve(ctx context.Context, q *dns.Query) error {
@@ -118,7 +118,7 @@ func (delay) Resolve(ctx context.Context, q *dns.Query) error {
 	return nil
 }
 
-// rename stands for rewrite: b.example.org is a.example.org.
+// rename stands for rewrite: it renames b.example.org to a.example.org.
 type rename struct{}
 
 func (rename) ServeDNS(q *dns.Query) dns.Verdict {
@@ -130,7 +130,7 @@ func (rename) ServeDNS(q *dns.Query) dns.Verdict {
 
 func (rename) FinishDNS(q *dns.Query) { q.RestoreQuestion(nil) }
 
-// world is what outlives a reload in a test.
+// A harness is a server without sockets. It outlives reloads.
 type harness struct {
 	t         testing.TB
 	port      dns.Port
@@ -139,7 +139,7 @@ type harness struct {
 	start     *config.Start
 	caches    []*Cache
 	chains    []*dns.Chain
-	upstreams map[string]*upstream // by the argument of the word "upstream"
+	upstreams map[string]*upstream // by the argument of directive upstream
 	local     local
 	sent      chan *mdns.Msg
 }
@@ -206,7 +206,7 @@ func (w *harness) directives() []config.Directive {
 	}
 }
 
-// blocks plans the server blocks of text. "view NAME" names a block's view.
+// blocks sets up the server blocks of text. "view NAME" sets a block's view.
 func (w *harness) blocks(text string) (blocks []*config.Block, err error) {
 	servers, err := corefile.Parse("Corefile", []byte(text))
 	if err != nil {
@@ -247,7 +247,7 @@ func (w *harness) blocks(text string) (blocks []*config.Block, err error) {
 	return blocks, nil
 }
 
-// load makes text the Corefile.
+// load replaces the configuration.
 func (w *harness) load(text string) {
 	w.t.Helper()
 	blocks, err := w.blocks(text)
@@ -280,7 +280,7 @@ func (w *harness) load(text string) {
 	w.lots = append(w.lots, lot)
 }
 
-// Send is for queries that were parked.
+// Send receives the replies of parked queries.
 func (w *harness) Send(q *dns.Query) {
 	var m *mdns.Msg
 	if len(q.Reply()) > 0 {
@@ -302,7 +302,7 @@ func question(name string, t uint16) *mdns.Msg {
 	return new(mdns.Msg).SetQuestion(mdns.Fqdn(name), t)
 }
 
-// ask serves a packet as a reader would: the reply is nil if it is parked.
+// send serves a packet as a reader does. The reply is nil if the query is parked.
 func (w *harness) send(m *mdns.Msg, change ...func(q *dns.Query)) *mdns.Msg {
 	w.t.Helper()
 	packet, err := m.Pack()
@@ -327,7 +327,8 @@ func (w *harness) send(m *mdns.Msg, change ...func(q *dns.Query)) *mdns.Msg {
 	return nil
 }
 
-// answer asks, waits if need be, and says whether the answer came inline.
+// ask sends a query and waits for the reply. inline reports whether the query was
+// answered without parking.
 func (w *harness) ask(m *mdns.Msg, change ...func(q *dns.Query)) (reply *mdns.Msg, inline bool) {
 	w.t.Helper()
 	if reply = w.send(m, change...); reply != nil {
@@ -339,7 +340,7 @@ func (w *harness) ask(m *mdns.Msg, change ...func(q *dns.Query)) (reply *mdns.Ms
 	return reply, false
 }
 
-// asks wants so many questions to have reached an upstream.
+// wantQueries checks the number of queries that reached the upstream.
 func (u *upstream) wantQueries(t *testing.T, n int64) {
 	t.Helper()
 	if got := u.queries.Load(); got != n {
@@ -347,7 +348,7 @@ func (u *upstream) wantQueries(t *testing.T, n int64) {
 	}
 }
 
-// metric is the value of the series, with its labels, as they are written.
+// metric returns the value of a series, given with its labels; "" if there is none.
 func (w *harness) metric(name string) string {
 	var b strings.Builder
 	_ = w.metrics.WriteText(&b)

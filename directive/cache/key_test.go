@@ -19,7 +19,7 @@ func subnet(last byte) mdns.EDNS0 {
 	return &mdns.EDNS0_SUBNET{Code: mdns.EDNS0SUBNET, Family: 1, SourceNetmask: 24, Address: []byte{192, 0, last, 0}}
 }
 
-// Two questions share an answer only if an upstream would say the same to both.
+// Two queries share an entry only if an upstream would answer both alike.
 func TestKeyDistinguishesQueries(t *testing.T) {
 	name := "www.example.org"
 	plain := func() *mdns.Msg { return question(name, mdns.TypeA) }
@@ -31,8 +31,8 @@ func TestKeyDistinguishesQueries(t *testing.T) {
 		name   string
 		m      *mdns.Msg
 		change func(q *dns.Query)
-		same   bool // as the plain question
-		never  bool // not even as itself
+		same   bool // shares the entry of the plain query
+		never  bool // is not cached at all
 	}{
 		{name: "the same", m: plain(), same: true},
 		{name: "another spelling", m: question("WWW.example.ORG", mdns.TypeA), same: true},
@@ -75,7 +75,7 @@ func TestKeyDistinguishesQueries(t *testing.T) {
 	}
 }
 
-// A key that is changed by those below is still the client's.
+// The key of a query that a handler below changes is the client's.
 func TestKeyChangedBelow(t *testing.T) {
 	w := newHarness(t, stock)
 	w.local = func(q *dns.Query) dns.Verdict {
@@ -89,7 +89,7 @@ func TestKeyChangedBelow(t *testing.T) {
 	w.upstreams["a"].wantQueries(t, 1)
 }
 
-// AD is for those who ask for it (RFC 6840 §5.8).
+// AD is only sent to clients that ask for it (RFC 6840 §5.8).
 func TestADBit(t *testing.T) {
 	w := newHarness(t, stock)
 	w.upstreams["a"].answer = func(q *dns.Query, n int) error {
@@ -109,7 +109,7 @@ func TestADBit(t *testing.T) {
 	}
 }
 
-// Extended errors are part of an answer; other options of the reply are not.
+// Extended errors are part of the entry; other options of the reply are not.
 func TestExtendedErrorsCached(t *testing.T) {
 	w := newHarness(t, stock)
 	w.upstreams["a"].answer = func(q *dns.Query, _ int) error {
@@ -126,8 +126,7 @@ func TestExtendedErrorsCached(t *testing.T) {
 	}
 }
 
-// What another upstream of the block answers is another entry: a name that one
-// knew may be the other's by now.
+// Answers of different handlers of a block have different entries.
 func TestKeyIncludesAnsweringStep(t *testing.T) {
 	w := newHarness(t, ".:53 {\n cache\n upstream a\n upstream b\n}\n")
 	w.ask(question("www.example.org", mdns.TypeA))

@@ -13,8 +13,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// Forty thousand names that are asked once do not push out those that are asked
-// often, and the cache holds what it may and no more.
+// A scan of forty thousand names does not evict names that are queried often, and
+// the cache holds exactly as many entries as it may.
 func TestFrequentNamesSurviveScan(t *testing.T) {
 	const limit, hot = 10000, 2000
 	for _, test := range []struct {
@@ -64,7 +64,7 @@ func TestFrequentNamesSurviveScan(t *testing.T) {
 	}
 }
 
-// What comes back soon after it had to go is kept longer.
+// An entry that returns soon after it was evicted is kept longer.
 func TestEvictedNameReturnsToMainQueue(t *testing.T) {
 	w := newHarness(t, ".:53 {\n cache {\n success 100\n}\n upstream a\n}\n")
 	ask := func(name string, i int) bool {
@@ -75,7 +75,7 @@ func TestEvictedNameReturnsToMainQueue(t *testing.T) {
 		ask("x", i)
 	}
 	for i := range 10 {
-		ask("x", i) // those that went
+		ask("x", i) // the evicted ones
 	}
 	for i := range 1000 {
 		ask("once", i)
@@ -86,12 +86,12 @@ func TestEvictedNameReturnsToMainQueue(t *testing.T) {
 			kept++
 		}
 	}
-	if kept < 4 { // two names may share the place where one is remembered
+	if kept < 4 { // two names may collide in the list of ghosts
 		t.Errorf("%d of 10 names that came back were kept", kept)
 	}
 }
 
-// Denials and failures have their own bound.
+// Positive and negative answers have separate capacities.
 func TestCapacityByKind(t *testing.T) {
 	w := newHarness(t, ".:53 {\n cache {\n success 20\n denial 10\n}\n upstream a\n}\n")
 	for i := range 100 {
@@ -104,7 +104,7 @@ func TestCapacityByKind(t *testing.T) {
 			t.Errorf("%s entries of type %s, want %s", got, kind, want)
 		}
 	}
-	// A smaller bound counts at once.
+	// A smaller capacity applies at once.
 	w.load(".:53 {\n cache {\n success 5\n denial 0\n}\n upstream a\n}\n")
 	w.ask(question("x0.example.org", mdns.TypeAXFR))
 	for kind, want := range map[string]string{"success": "5", "denial": "0"} {
@@ -114,8 +114,8 @@ func TestCapacityByKind(t *testing.T) {
 	}
 }
 
-// The store is bounded in bytes, whatever the blocks are allowed: those with
-// most give way.
+// The store is limited in bytes, whatever the capacities are: the queue that uses
+// most loses entries.
 func TestStoreBytesLimit(t *testing.T) {
 	st := NewStore(100000)
 	big, small := st.scope("big", [2]int{1000, 1000}), st.scope("small", [2]int{1000, 1000})
@@ -153,7 +153,7 @@ func newTestEntry(st *Store, s *scope, name string, kind answerKind) *entry {
 	return e
 }
 
-// check wants table, queues and sums to agree.
+// check checks that the table, the queues and the sums agree.
 func (st *Store) check(t *testing.T) {
 	t.Helper()
 	inTable, inQueues, bytes := 0, 0, 0
@@ -193,8 +193,8 @@ func (st *Store) check(t *testing.T) {
 	}
 }
 
-// Random operations have the outcome that a plain map gives, but that a store
-// may forget.
+// Random operations have the results of a plain map, except that a store may
+// evict.
 func TestStoreAgainstModel(t *testing.T) {
 	type question struct {
 		scope int
@@ -249,7 +249,7 @@ func TestStoreAgainstModel(t *testing.T) {
 	}
 }
 
-// Many ask and answer at the same time.
+// All operations of a store run concurrently.
 func TestStoreConcurrentUse(t *testing.T) {
 	st := NewStore(200000)
 	s := st.scope("a", [2]int{50, 50})

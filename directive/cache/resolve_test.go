@@ -13,7 +13,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// replies takes n of those that were parked, and counts their codes.
+// replies receives n replies of parked queries and counts their response codes.
 func (w *harness) replies(n int) map[int]int {
 	codes := map[int]int{}
 	for range n {
@@ -22,7 +22,7 @@ func (w *harness) replies(n int) map[int]int {
 	return codes
 }
 
-// Equal questions that are asked at the same time are one for the upstream.
+// Equal queries that wait at the same time reach the upstream once.
 func TestEqualQueriesCoalesced(t *testing.T) {
 	const n = 100
 	for _, test := range []struct {
@@ -81,8 +81,8 @@ func TestEqualQueriesCoalesced(t *testing.T) {
 	}
 }
 
-// A question that leads back to itself by another name finds its own flight, and
-// would wait for itself.
+// A query that leads back to itself by another name would wait for its own pending
+// query; it gets SERVFAIL.
 func TestQueryWaitingForItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHarness(t, ".:53 {\n rename\n cache\n upstream a\n}\n")
@@ -105,7 +105,7 @@ func TestQueryWaitingForItself(t *testing.T) {
 	})
 }
 
-// flights counts what is under way.
+// pendingQueries returns the number of pending queries.
 func (w *harness) pendingQueries() (n int) {
 	for i := range w.caches[0].store.table {
 		for e := w.caches[0].store.table[i].Load(); e != nil; e = e.next.Load() {
@@ -117,7 +117,7 @@ func (w *harness) pendingQueries() (n int) {
 	return n
 }
 
-// What was cut off for UDP is no answer for those who ask over TCP.
+// A truncated answer over UDP does not answer queries over TCP.
 func TestTruncatedAnswerNotSharedWithTCP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHarness(t, stock)
@@ -150,7 +150,7 @@ func TestTruncatedAnswerNotSharedWithTCP(t *testing.T) {
 	})
 }
 
-// A leader for which there is no room lets the others go on.
+// If the leader cannot be parked, the waiting queries go on.
 func TestLeaderNotParked(t *testing.T) {
 	w := newHarness(t, stock)
 	q := dns.NewQuery(w)
@@ -173,8 +173,7 @@ func TestLeaderNotParked(t *testing.T) {
 	}
 }
 
-// A client that has waited for long enough gets SERVFAIL, and the others their
-// answer.
+// A client's query that times out gets SERVFAIL; the others get the answer.
 func TestClientTimeoutWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHarness(t, stock)
@@ -199,8 +198,8 @@ func TestClientTimeoutWhileWaiting(t *testing.T) {
 	})
 }
 
-// Those below may refuse at once what they would have to wait for: what is kept
-// is given out nevertheless.
+// A query that a handler below refuses at once is answered from the store if
+// possible.
 func TestRefusalAnsweredFromCache(t *testing.T) {
 	w := newHarness(t, stock)
 	ask := question("www.example.org", mdns.TypeA)
@@ -254,10 +253,10 @@ func TestServeStaleImmediate(t *testing.T) {
 		}
 		stale(ask, mdns.RcodeSuccess, mdns.ExtendedErrorCodeStaleAnswer)
 		stale(gone, mdns.RcodeNameError, mdns.ExtendedErrorCodeStaleNXDOMAINAnswer)
-		u.wantQueries(t, 4) // each was tried
+		u.wantQueries(t, 4) // each was refreshed
 		time.Sleep(19 * time.Second)
 		stale(ask, mdns.RcodeSuccess, mdns.ExtendedErrorCodeStaleAnswer)
-		u.wantQueries(t, 4) // not yet again
+		u.wantQueries(t, 4) // not refreshed yet
 		time.Sleep(time.Second)
 		stale(ask, mdns.RcodeSuccess, mdns.ExtendedErrorCodeStaleAnswer)
 		u.wantQueries(t, 5)
@@ -268,7 +267,7 @@ func TestServeStaleImmediate(t *testing.T) {
 			t.Errorf("%s times asked anew, want 3", got)
 		}
 
-		// Another server's SERVFAIL does not hide what is known, either.
+		// SERVFAIL from the upstream does not hide a stale answer either.
 		u.answer = answerWith(wire.ServFail, "")
 		time.Sleep(20 * time.Second)
 		stale(ask, mdns.RcodeSuccess, mdns.ExtendedErrorCodeStaleAnswer)
@@ -305,7 +304,8 @@ func TestServeStaleVerify(t *testing.T) {
 		u.wantQueries(t, 2)
 		time.Sleep(300 * time.Second)
 
-		// Nobody answers in time: many have what there is, and one asks.
+		// Without an answer in time all clients get the stale answer, and one query is
+		// sent.
 		u.block = make(chan struct{})
 		before := time.Now()
 		for range 50 {
@@ -320,14 +320,14 @@ func TestServeStaleVerify(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 		u.wantQueries(t, 3)
-		close(u.block) // what comes late is kept
+		close(u.block) // a late answer is stored
 		synctest.Wait()
 		u.block = nil
 		if r, inline := w.ask(ask); !inline || r.Answer[0].Header().Ttl != 300 {
 			t.Errorf("want what came late, inline %v: %v", inline, r)
 		}
 
-		// A failure is no answer, and is not asked for again at once.
+		// A failure does not replace the stale answer and is not retried at once.
 		time.Sleep(300 * time.Second)
 		for _, answer := range []func(q *dns.Query, n int) error{
 			answerWith(wire.ServFail, ""), answerWith(wire.Refused, ""), func(*dns.Query, int) error { return errors.New("nobody there") },
@@ -342,7 +342,7 @@ func TestServeStaleVerify(t *testing.T) {
 		}
 		u.wantQueries(t, 6)
 
-		// That there is no such name any more is one.
+		// NXDOMAIN replaces the stale answer.
 		u.answer = answerWith(wire.NXDomain, ";\n"+soa)
 		if r, _ := w.ask(ask); r.Rcode != mdns.RcodeNameError {
 			t.Errorf("want what is new: %v", r)
@@ -350,7 +350,7 @@ func TestServeStaleVerify(t *testing.T) {
 	})
 }
 
-// Without a bound a client waits as long as it takes to fail.
+// Without a timeout a client waits until the refresh fails.
 func TestServeStaleVerifyWithoutTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHarness(t, staleFile+"verify\n}\n upstream a\n}\n")
@@ -368,7 +368,7 @@ func TestServeStaleVerifyWithoutTimeout(t *testing.T) {
 	})
 }
 
-// A denial takes the place of older records, unless the policy is another.
+// A denial replaces older records, unless the policy is prefer_positive.
 func TestPreferPositiveImmediate(t *testing.T) {
 	for _, test := range []struct {
 		policy string
@@ -444,7 +444,7 @@ func TestExpiredWithoutServeStale(t *testing.T) {
 	})
 }
 
-// What ends while a query is held up above is not given out to it.
+// An entry that expires while the query waits above is not used.
 func TestEntryExpiresWhileQueryWaitsAbove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHarness(t, ".:53 {\n delay\n cache\n upstream a\n}\n")
@@ -477,9 +477,9 @@ func TestPrefetchNearExpiry(t *testing.T) {
 			synctest.Wait()
 			u.wantQueries(t, asked)
 		}
-		hit(100*time.Second, 1) // the first
+		hit(100*time.Second, 1) // the first of a streak
 		hit(50*time.Second, 1)
-		hit(60*time.Second, 1) // a gap: the first again
+		hit(60*time.Second, 1) // a gap: a new streak
 		hit(20*time.Second, 1)
 		hit(9*time.Second, 1)
 		hit(1*time.Second, 2) // 20% are left of 300s
@@ -491,7 +491,7 @@ func TestPrefetchNearExpiry(t *testing.T) {
 		u.answer = func(*dns.Query, int) error { return errors.New("nobody there") }
 		hit(12*time.Second, 3)
 		hit(500*time.Millisecond, 3)
-		hit(500*time.Millisecond, 4) // one a second, until it ends
+		hit(500*time.Millisecond, 4) // one a second until it expires
 		u.block = make(chan struct{})
 		hit(1*time.Second, 5)
 		hit(1*time.Second, 5) // one at a time
@@ -502,7 +502,7 @@ func TestPrefetchNearExpiry(t *testing.T) {
 	})
 }
 
-// Those that are asked seldom are not asked for.
+// Names that are queried rarely are not prefetched.
 func TestPrefetchRareName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHarness(t, ".:53 {\n cache {\n prefetch 2\n}\n upstream a\n}\n")

@@ -13,16 +13,15 @@ import (
 
 const soa = "example.org. 900 IN SOA ns.example.org. host.example.org. 1 2 3 4 60\n"
 
-// What another server says is kept for as long as its records say, and not at
-// all if it must not be.
+// Cacheability and life of answers of an upstream.
 func TestCacheability(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		rcode wire.RCode
 		text  string
 		edit  func(q *dns.Query)
-		life  time.Duration // zero is not kept
-		kind  string        // as metrics call it
+		life  time.Duration // zero: not stored
+		kind  string        // the metric label
 	}{
 		{name: "records", text: "www.example.org. 300 IN A 192.0.2.1\nwww.example.org. 200 IN A 192.0.2.2", life: 200 * time.Second, kind: "success"},
 		{name: "the least TTL of all sections", text: "www.example.org. 300 IN A 192.0.2.1\n;\nexample.org. 100 IN NS ns.example.org.", life: 100 * time.Second, kind: "success"},
@@ -107,7 +106,7 @@ func TestCacheability(t *testing.T) {
 	}
 }
 
-// RFC 2308 §5: the SOA record's TTL goes down to what the denial's is.
+// The SOA record's TTL is lowered to that of the denial (RFC 2308 §5).
 func TestDenialTTL(t *testing.T) {
 	w := newHarness(t, stock)
 	w.upstreams["a"].answer = answerWith(wire.NXDomain, ";\n"+soa)
@@ -130,7 +129,7 @@ func TestServfailZeroDisables(t *testing.T) {
 	}
 }
 
-// ANY has records of any type.
+// Answers to ANY have records of any type.
 func TestANYQueries(t *testing.T) {
 	w := newHarness(t, stock)
 	w.upstreams["a"].answer = answerWith(wire.NoError, "www.example.org. 300 IN A 192.0.2.1\nwww.example.org. 300 IN TXT x")
@@ -139,7 +138,7 @@ func TestANYQueries(t *testing.T) {
 	w.upstreams["a"].wantQueries(t, 1)
 }
 
-// Transfers and the like are let through.
+// Transfers and other meta types are passed through.
 func TestMetaTypesNotCached(t *testing.T) {
 	w := newHarness(t, stock)
 	for _, qtype := range []uint16{mdns.TypeTKEY, mdns.TypeTSIG, mdns.TypeIXFR, mdns.TypeAXFR} {

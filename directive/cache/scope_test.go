@@ -54,7 +54,7 @@ func TestReloadChangedBelow(t *testing.T) {
 	}
 }
 
-// The arguments of a directive below that is no forward count, too.
+// The arguments of every directive below count.
 func TestReloadChangedArguments(t *testing.T) {
 	w := newHarness(t, ".:53 {\n cache\n pass a.org b.org\n upstream u\n}\n")
 	names := []string{"x.a.org", "x.b.org", "x.c.org", "org"}

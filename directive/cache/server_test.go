@@ -21,7 +21,8 @@ import (
 	"github.com/seamark/seamark/server"
 )
 
-// upstream answers every name with an address for a minute, and counts.
+// upstream starts a server that answers every name with an address for a minute. It
+// counts the queries.
 func upstream(t *testing.T) (addr string, asked *atomic.Int64) {
 	asked = new(atomic.Int64)
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -38,7 +39,7 @@ func upstream(t *testing.T) (addr string, asked *atomic.Int64) {
 			return
 		}
 		m.Answer = []mdns.RR{rr}
-		_ = w.WriteMsg(m) // who asked tells what has not come
+		_ = w.WriteMsg(m) // the client reports a missing reply
 	})}
 	ended := make(chan error, 1)
 	go func() { ended <- s.ActivateAndServe() }()
@@ -72,8 +73,8 @@ func start(t *testing.T, counted *metrics.Registry, old *server.Plan, text strin
 	return plan
 }
 
-// Reloads under load lose no question, and forget no answer: a name is asked of
-// the upstream once, however many clients ask for it meanwhile.
+// Reloads under load lose no query and drop no entry: each name is sent to the
+// upstream once, however many clients query it.
 func TestReloadsUnderLoad(t *testing.T) {
 	const clients, rounds, names, reloads = 8, 6, 300, 10
 	addr, asked := upstream(t)
@@ -112,7 +113,7 @@ func TestReloadsUnderLoad(t *testing.T) {
 		plan = start(t, counted, plan, fmt.Sprintf(text, 1000+i))
 	}
 	all.Wait()
-	if n := asked.Load(); n > names*3/2 { // forward may have asked twice for what came late
+	if n := asked.Load(); n > names*3/2 { // forward may send a late query twice
 		t.Errorf("the upstream was asked %d times for %d names", n, names)
 	}
 }

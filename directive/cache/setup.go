@@ -84,6 +84,11 @@ func (c *Cache) parseArguments(b *config.Block, d corefile.Directive) (err error
 			d.Args = d.Args[1:]
 		}
 	}
+	if len(d.Args) > 0 {
+		if _, err := time.ParseDuration(d.Args[0].Text); err == nil {
+			b.Warn(d.Args[0].Errorf(d.Path, "%s is a zone here, not a TTL: write a TTL as seconds without a unit", d.Args[0].Text))
+		}
+	}
 	c.zones, err = b.ZonesOr(d)
 	c.allZones = slices.Contains(c.zones, wire.Root)
 	return err

@@ -141,8 +141,30 @@ func TestSetupErrors(t *testing.T) {
 	}
 }
 
-// The series have CoreDNS's names and labels, and the gauges end with their
-// plan.
+// A zone that looks like a duration gets a warning, since a TTL was probably meant.
+func TestSetupWarnsOfDuration(t *testing.T) {
+	for text, want := range map[string]string{
+		"cache 30s":         "Corefile:2: cache: 30s is a zone here, not a TTL: write a TTL as seconds without a unit",
+		"cache 30":          "",
+		"cache 30 30s":      "Corefile:2: cache: 30s is a zone here, not a TTL: write a TTL as seconds without a unit",
+		"cache example.org": "",
+	} {
+		w := &harness{t: t, upstreams: map[string]*upstream{}}
+		blocks, err := w.blocks(".:53 {\n" + text + "\n upstream a\n}\n")
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		got := ""
+		for _, warning := range blocks[0].Warnings() {
+			got += warning.Error()
+		}
+		if got != want {
+			t.Errorf("%s: got the warning %q, want %q", text, got, want)
+		}
+	}
+}
+
+// The series have CoreDNS's names and labels, and the gauges end with the plan.
 func TestMetricsLabels(t *testing.T) {
 	w := newHarness(t, "example.org:53 example.net:53 {\n view v\n cache\n upstream a\n}\n")
 	change := func(q *dns.Query) { q.Interface = 1 }

@@ -13,7 +13,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// says checks what a cache says of its entries.
+// checkStatistics checks the results of Statistics.
 func (c *Cache) checkStatistics(t *testing.T, capacity int, inserted, evicted uint64) {
 	t.Helper()
 	if n, in, out := c.Statistics(); n != capacity || in != inserted || out != evicted {
@@ -21,7 +21,7 @@ func (c *Cache) checkStatistics(t *testing.T, capacity int, inserted, evicted ui
 	}
 }
 
-// Entries that have ended make room without having been evicted.
+// Expired entries that make room do not count as evicted.
 func TestStatistics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const text = ".:53 {\n cache {\n success 10\n denial 7\n}\n upstream a\n}\n"
@@ -38,18 +38,18 @@ func TestStatistics(t *testing.T) {
 		time.Sleep(301 * time.Second)
 		ask("late", 10)
 		w.caches[0].checkStatistics(t, 17, 40, 20)
-		ask("late", 10) // from memory
+		ask("late", 10) // from the store
 		w.caches[0].checkStatistics(t, 17, 40, 20)
 		w.upstreams["a"].answer = answerWith(wire.NXDomain, ";\n"+soa)
 		ask("no", 9)
 		w.caches[0].checkStatistics(t, 17, 49, 22)
-		w.upstreams["a"].answer = answerWith(wire.Refused, "") // is not kept
+		w.upstreams["a"].answer = answerWith(wire.Refused, "") // not stored
 		ask("refused", 1)
 		w.caches[0].checkStatistics(t, 17, 49, 22)
 	})
 }
 
-// A witness tells whose the answers were.
+// An answerObserver records which handler answered.
 type answerObserver struct {
 	cache    *Cache
 	answered chan string

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"path/filepath"
 	"slices"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
-
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/internal/watch"
 )
 
 const (
@@ -50,48 +48,44 @@ func newUpdater(s *upstreamSet) *updater {
 
 // run updates the set until its context ends.
 func (f *updater) run() {
-	every, files := time.Duration(0), false
-	for _, p := range f.set.options.destinations {
-		files = files || p.file != ""
-		if p.file != "" {
-			every = pollInterval
-		}
-		if p.host != "" {
-			every = resolveRetryAtStart
+	ctx := f.set.ctx
+	var files []string
+	var lookups <-chan time.Time
+	interval := resolveRetryAtStart
+	clock := time.NewTicker(interval)
+	defer clock.Stop()
+	for _, d := range f.set.options.destinations {
+		switch {
+		case d.file != "":
+			files = append(files, d.file)
+		case d.host != "":
+			lookups = clock.C
 		}
 	}
-	if every == 0 {
+	if files == nil && lookups == nil {
 		return
 	}
-	var events chan fsnotify.Event
-	var faults chan error // must be received from, or the watcher blocks
-	if w, err := fsnotify.NewWatcher(); err == nil && files {
-		defer func() { _ = w.Close() }()
-		events, faults = w.Events, w.Errors
-		for _, p := range f.set.options.destinations {
-			if p.file != "" {
-				_ = w.Add(filepath.Dir(p.file)) // on an error the file is polled
-			}
-		}
-	} else if err == nil {
-		_ = w.Close()
+	changed := make(chan struct{}, 1)
+	if files != nil {
+		w := watch.New(files, watch.Options{Poll: pollInterval, Log: f.set.log})
+		f.set.spawn(func() {
+			defer w.Close()
+			w.Run(ctx, changed)
+		})
 	}
-	clock := time.NewTicker(every)
-	defer clock.Stop()
-	f.update(f.set.ctx) // for changes before the watch began
+	f.update(ctx) // for changes before the watch began
 	for {
 		select {
-		case <-f.set.ctx.Done():
+		case <-ctx.Done():
 			return
-		case <-clock.C:
-			if every == resolveRetryAtStart && f.retryInterval() == resolveRetry {
-				every = resolveRetry
-				clock.Reset(every)
+		case <-changed:
+		case <-lookups:
+			if next := f.retryInterval(); next != interval {
+				interval = next
+				clock.Reset(interval)
 			}
-		case <-events:
-		case <-faults:
 		}
-		f.update(f.set.ctx)
+		f.update(ctx)
 	}
 }
 
@@ -127,7 +121,7 @@ func (f *updater) update(ctx context.Context) {
 		return
 	}
 	if f.current != nil {
-		f.set.log.Info("forward: upstreams have changed", "upstreams", now)
+		f.set.log.Info("plugin/forward: upstreams changed", "upstreams", now)
 	}
 	f.current = now
 	f.set.setTargets(now)
@@ -153,9 +147,9 @@ func (f *updater) setAddrs(i int, name string, addrs []netip.Addr, err error) {
 		return
 	}
 	f.warned[name] = true
-	what := "forward: no upstream found: the last known ones stay"
 	if len(f.addrs[i]) == 0 {
-		what = "forward: no upstream found: nobody is asked until there is one"
+		f.set.log.Warn("plugin/forward: no upstream address found, no queries are sent", "source", name, "error", err)
+	} else {
+		f.set.log.Warn("plugin/forward: no upstream address found, using the last ones", "source", name, "error", err)
 	}
-	f.set.log.Warn(what, "in", name, "error", err)
 }

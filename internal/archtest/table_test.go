@@ -61,7 +61,7 @@ var table = map[string]row{
 	"directive/template": {own: append([]string{"zone/zonefile", "internal/expression"}, chain...), noNet: true},
 	"directive/records":  {own: append([]string{"zone/zonefile"}, chain...), noNet: true},
 	// forward opens sockets to upstreams.
-	"directive/forward": {own: chain, third: watchesFiles},
+	"directive/forward": {own: chain},
 	// These answer from the cluster.
 	"directive/kubernetes": {own: append([]string{"cluster"}, chain...), noNet: true},
 	"directive/hosts":      {own: append([]string{"cluster"}, chain...), noNet: true},
