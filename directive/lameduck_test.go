@@ -9,9 +9,9 @@ import (
 	"github.com/seamark/seamark/config"
 )
 
-// A block waits for as long as it says, beside the others; whoever ends the process
-// at once does not wait for it.
-func TestLameduckAlone(t *testing.T) {
+// Blocks wait at the same time, each for its own duration, and stop waiting
+// when the context ends.
+func TestLameduckSeveralBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var blocks []*config.Block
 		for _, text := range []string{"lameduck 5s", "lameduck 3s", "lameduck 0s", "health {\nlameduck 2s\n}\nlameduck 4s"} {

@@ -1,9 +1,11 @@
 package directive
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 
+	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
 )
@@ -11,7 +13,7 @@ import (
 func TestView(t *testing.T) {
 	tests := []struct {
 		view string
-		want string // what the queries of the loop below meet: y or n for each
+		want string // y or n for each query of the loop below
 	}{
 		{"view v {\nexpr type() == 'A'\n}", "yn"},
 		{"view v {\nexpr type() == 'A'\nexpr client_ip() == '10.0.0.1'\n}", "yn"},
@@ -48,7 +50,21 @@ func TestView(t *testing.T) {
 	}
 }
 
-func TestViewWrong(t *testing.T) {
+// The first failed evaluation in a minute is logged.
+func TestViewFailureLog(t *testing.T) {
+	r := run(t, ".:53 {\nwhoami\nmetadata\nview v {\nexpr incidr(client_ip(), metadata('view/name'))\n}\n}")
+	log := &text{}
+	config.Find[*View](r.block)[0].log = slog.New(slog.NewTextHandler(log, nil))
+	for range 2 {
+		r.ask(packet(t, "example.org", wire.TypeA), dns.UDP, client)
+	}
+	const want = `msg="view: evaluating expression failed, query does not match" view=v name=example.org. client=` + client + ` error=`
+	if got := log.String(); strings.Count(got, want) != 1 {
+		t.Errorf("two queries in one minute: got %q, want one line with %q", got, want)
+	}
+}
+
+func TestViewErrors(t *testing.T) {
 	for corefile, want := range map[string]string{
 		"view":                     "Corefile:2: view: want 1 argument, got 0",
 		`view ""`:                  `Corefile:2: view: want a value, got ""`,
