@@ -4,14 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Check says what is wrong with the options, all of it. It opens nothing: that
-// a file or a server is not there is not an error, since it may yet come.
+// Check returns all errors of the options, joined. It opens nothing: a file or an
+// API server that does not exist may appear later. CheckFiles looks for files.
 func (o Options) Check() error {
 	var errs []error
 	wrong := func(bad bool, format string, args ...any) {
@@ -48,5 +49,31 @@ func (o Options) Check() error {
 	wrong(o.QPS < 0, "apiserver_qps: want a positive number, got %v", o.QPS)
 	wrong(o.Burst < 0, "apiserver_burst: want a positive number, got %d", o.Burst)
 	wrong(o.MaxInflight < 0, "apiserver_max_inflight: want a positive number, got %d", o.MaxInflight)
+	return errors.Join(errs...)
+}
+
+// CheckFiles returns an error for each file and folder of the options that cannot
+// be read now. A Source waits for them, so this is for commands that check a
+// configuration.
+func (o Options) CheckFiles() error {
+	var errs []error
+	for _, f := range []struct{ option, path string }{
+		{"kubeconfig", o.Kubeconfig}, {"tls", o.Cert}, {"tls", o.Key}, {"tls", o.CA},
+	} {
+		if f.path == "" {
+			continue
+		}
+		file, err := os.Open(f.path)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", f.option, err))
+			continue
+		}
+		_ = file.Close()
+	}
+	if o.Manifests != "" {
+		if _, err := os.ReadDir(o.Manifests); err != nil {
+			errs = append(errs, fmt.Errorf("manifests: %w", err))
+		}
+	}
 	return errors.Join(errs...)
 }

@@ -129,6 +129,16 @@ func (s *Source) Run(ctx context.Context, sink Sink) {
 	}
 }
 
+// age returns how long ago the source last heard of the kind that it has not heard
+// of for longest.
+func (s *Source) age() time.Duration {
+	age := time.Duration(0)
+	for _, kind := range s.opts.Kinds() {
+		age = max(age, s.heard[kind].since())
+	}
+	return age
+}
+
 // Kinds lists the kinds that o asks for, in the order of their constants.
 func (o Options) Kinds() []Kind {
 	if o.ConfigMap != "" {

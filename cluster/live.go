@@ -17,7 +17,7 @@ import (
 // resource and namespace if the options name namespaces.
 func (s *Source) runLive(ctx context.Context, sink Sink) {
 	ctx = klog.NewContext(ctx, klog.Logger{}) // the reflector has nothing to say that is not logged here
-	state := &state{log: s.log, metrics: s.metrics}
+	state := &state{log: s.log, metrics: s.metrics, age: s.age}
 	client := newClient(s.opts, state)
 	defer client.closeIdle()
 

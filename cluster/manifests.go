@@ -15,66 +15,61 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/seamark/seamark/internal/watch"
 )
 
-// How a folder is watched. Editors write a file in several steps, so events
-// are gathered before anything is read; the poll is for file systems that
-// send none, and for links to files elsewhere.
-const (
-	gatherQuiet  = 50 * time.Millisecond  // this long without an event,
-	gatherMost   = 300 * time.Millisecond // or this long after the first
-	pollFolder   = 5 * time.Second
-	retryMissing = time.Second // a folder that is not there may be mounted later
-)
+// pollFolder is the interval of checks besides file events.
+const pollFolder = 5 * time.Second
 
-// manyLines is how many changes or warnings at once are named in the log; more
-// are only counted.
+// manyLines is the largest number of changes or warnings at once that are logged
+// one by one.
 const manyLines = 20
 
-// A folder serves the objects that the manifests of a directory describe, as
-// if they had been applied to a cluster. One goroutine owns it.
+// A folder delivers the objects of a directory's manifests as if they had been
+// applied to a cluster. One goroutine owns it.
 type folder struct {
 	*Source
-	sink        Sink
-	dir         string // absolute
-	poll        time.Duration
-	limit       int64 // bytes of a YAML file
-	seed        maphash.Seed
-	watch       dirWatch
-	scope       scope
-	files       map[string]*manifest   // by path within dir
-	state       *[Kinds]map[Key]placed // what the sink has; nil before the first read
-	decoded     int                    // objects since the sink was told last
-	given       map[Key]netip.Addr     // ClusterIPs that were chosen, and logged
-	folderTold  told                   // of what lies in the folder: found at every check
-	objectsTold told                   // of objects beside each other: found when any changes
+	sink           Sink
+	dir            string // absolute
+	poll           time.Duration
+	limit          int64 // bytes of a YAML file
+	seed           maphash.Seed
+	watcher        *watch.Watcher // nil in tests that check the folder once
+	scope          scope
+	files          map[string]*manifest   // by path within dir
+	state          *[Kinds]map[Key]placed // the sink's objects; nil before the first read
+	decoded        int                    // objects since the sink was last updated
+	given          map[Key]netip.Addr     // allocated ClusterIPs, which have been logged
+	fileWarnings   warned                 // found at every check
+	objectWarnings warned                 // found when an object changes
 }
 
-// A placed object is one that the sink has, with the file it comes from.
+// A placed object is one that the sink has, and its file.
 type placed struct {
 	Object
 	file string
 }
 
-// A told set is what has been warned of and still holds. It is said again only
-// when it has gone in between.
-type told map[string]bool
+// warned is the set of warnings that have been logged and still hold. A warning is
+// logged again only if it has not held in between.
+type warned map[string]bool
 
-// warn logs what is new in now, if it is much only the first of it.
-func (t *told) warn(log *slog.Logger, now []string) {
-	all, news := told{}, 0
+// warn logs the new warnings of now, up to a number of them.
+func (t *warned) warn(log *slog.Logger, now []string) {
+	present, added := warned{}, 0
 	for _, text := range now {
-		if !(*t)[text] && !all[text] {
-			if news++; news <= manyLines {
+		if !(*t)[text] && !present[text] {
+			if added++; added <= manyLines {
 				log.Warn(text)
 			}
 		}
-		all[text] = true
+		present[text] = true
 	}
-	if news > manyLines {
-		log.Warn(fmt.Sprintf("manifests: %d more warnings like these", news-manyLines))
+	if added > manyLines {
+		log.Warn(fmt.Sprintf("manifests: %d more warnings like these", added-manyLines))
 	}
-	*t = all
+	*t = present
 }
 
 // runManifests serves the folder o.Manifests until ctx is done.
@@ -104,32 +99,26 @@ func (s *Source) openFolder(sink Sink) (*folder, error) {
 }
 
 func (f *folder) run(ctx context.Context) {
-	if err := f.watch.open(f.dir); err != nil {
-		f.log.Warn(fmt.Sprintf("manifests %s: no events, looking every %v: %v", f.opts.Manifests, f.poll, err))
-	}
-	defer f.watch.close()
-	for ctx.Err() == nil {
-		pause := f.poll
-		if !f.check(ctx) {
-			pause = min(pause, retryMissing)
-		}
-		f.watch.wait(ctx, pause)
-		for end := time.Now().Add(gatherMost); time.Now().Before(end) && f.watch.wait(ctx, gatherQuiet); {
-		}
+	f.watcher = watch.New([]string{f.dir}, watch.Options{Poll: f.poll, Log: f.log.With("file", f.opts.Manifests)})
+	defer f.watcher.Close()
+	for ok := true; ok; ok = f.watcher.Wait(ctx) {
+		f.check(ctx)
 	}
 }
 
-// check reads what has changed in the folder and tells the sink. It is false
-// if the folder could not be read.
-func (f *folder) check(ctx context.Context) bool {
+// check reads the files that have changed and updates the sink.
+func (f *folder) check(ctx context.Context) {
 	tree := f.walk()
 	changed := tree.ok && f.read(ctx, tree)
 	if ctx.Err() != nil {
-		return false
+		return
 	}
-	f.folderTold.warn(f.log, tree.complaints)
+	f.fileWarnings.warn(f.log, tree.complaints)
 	if !tree.ok {
-		return false
+		return
+	}
+	if f.watcher != nil {
+		f.watcher.Follow(append(tree.dirs, f.dir)...)
 	}
 	if changed || f.state == nil {
 		f.publish()
@@ -139,13 +128,12 @@ func (f *folder) check(ctx context.Context) bool {
 	for _, k := range f.opts.Kinds() {
 		f.heard[k].now()
 	}
-	return true
 }
 
-// publish brings the sink from the last state to the present one.
+// publish updates the sink from the last state to the present one.
 func (f *folder) publish() {
 	a := f.assemble()
-	f.objectsTold.warn(f.log, a.complaints)
+	f.objectWarnings.warn(f.log, a.complaints)
 	f.logAddresses(a.given)
 	next := &a.objects
 	if f.state == nil {
@@ -169,7 +157,7 @@ func (f *folder) publish() {
 		}
 		f.logChanges(changes)
 	}
-	kept := *next // and not the assembly that it is in
+	kept := *next // without the assembly
 	f.state = &kept
 }
 
@@ -181,7 +169,7 @@ func (f *folder) summary(objects *[Kinds]map[Key]placed) string {
 	return fmt.Sprintf("%s in %d files", strings.Join(parts, ", "), len(f.files))
 }
 
-// A folderChange of one object is a line in the log.
+// A folderChange is the change of one object, for the log.
 type folderChange struct {
 	verb string
 	kind Kind
@@ -189,8 +177,8 @@ type folderChange struct {
 	file string
 }
 
-// apply gives the sink what differs between old and next. Objects that are
-// equal stay those that the sink holds.
+// apply updates the sink by the difference between old and next. It keeps the sink's
+// objects where they are equal.
 func (f *folder) apply(k Kind, old, next map[Key]placed) (changes []folderChange) {
 	for key, p := range next {
 		was, had := old[key]
@@ -230,7 +218,7 @@ func (f *folder) logChanges(changes []folderChange) {
 	}
 }
 
-// logAddresses shows each ClusterIP that was chosen, when it is new.
+// logAddresses logs each newly allocated ClusterIP.
 func (f *folder) logAddresses(given map[Key]netip.Addr) {
 	for _, key := range slices.SortedFunc(maps.Keys(given), compareKeys) {
 		if f.given[key] != given[key] {
@@ -240,14 +228,14 @@ func (f *folder) logAddresses(given map[Key]netip.Addr) {
 	f.given = given
 }
 
-// path is a file's name as the operator would write it.
+// path returns a file's name for messages.
 func (f *folder) path(file string) string { return filepath.Join(f.opts.Manifests, file) }
 
 func compareKeys(a, b Key) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// A scope is the part of the folder's cluster that the options ask for.
+// A scope selects the objects that the options ask for.
 type scope struct {
 	names      map[string]bool // namespaces; nil is all
 	namespaces labels.Selector
@@ -275,11 +263,11 @@ func newScope(o Options) (scope, error) {
 
 func (s scope) hasNamespace(name string) bool { return s.names == nil || s.names[name] }
 
-// has says whether an object is wanted.
+// has reports whether the options ask for an object.
 func (s scope) has(it *item) bool { return it.wanted && s.hasNamespace(it.key.Namespace) }
 
-// exposes says whether the selector for namespaces matches one with these
-// labels, and with the one that every namespace has.
+// exposes reports whether the namespace selector matches a namespace with these
+// labels and the one that every namespace has.
 func (s scope) exposes(name string, own map[string]string) bool {
 	l := labels.Set{}
 	maps.Copy(l, own)
@@ -287,7 +275,7 @@ func (s scope) exposes(name string, own map[string]string) bool {
 	return s.namespaces.Matches(l)
 }
 
-// String is the key as kubectl writes it.
+// String returns the key as kubectl prints it.
 func (k Key) String() string {
 	if k.Namespace == "" {
 		return k.Name

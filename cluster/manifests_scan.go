@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
+	"github.com/seamark/seamark/internal/watch"
 )
 
 // The largest files that are read. YAML is held in memory; JSON is not.
@@ -22,40 +22,39 @@ const (
 	maxJSON = 1 << 30
 )
 
-// freshFor is how long after a file's time stamp another change may bear the
-// same one: file systems count in steps of up to two seconds.
+// freshFor is how long after a file's modification time another change may have the
+// same modification time: some file systems count in steps of two seconds.
 const freshFor = 3 * time.Second
 
-// A manifest is a file as it was last read.
+// A manifest is the result of reading a file.
 type manifest struct {
 	info   fs.FileInfo
 	read   time.Time
 	sum    uint64 // of its bytes
-	failed bool   // it could not be read; items are of before
+	failed bool   // it could not be read; items are those of an earlier version
 	items  []*item
 	whole  bool // items are those of a version without errors
 }
 
-// stale says whether the file may hold something else now.
+// stale reports whether the file may have changed since it was read.
 func (m *manifest) stale(now fs.FileInfo) bool {
 	return m == nil || m.failed || !os.SameFile(m.info, now) || m.info.Size() != now.Size() ||
 		!m.info.ModTime().Equal(now.ModTime()) || m.read.Sub(now.ModTime()) < freshFor
 }
 
-// A tree is what one walk of the folder found.
+// A tree is the result of one walk of the folder.
 type tree struct {
 	f          *folder
 	ok         bool                   // the folder itself could be read
 	files      map[string]fs.FileInfo // by path within the folder
+	dirs       []string               // directories below the folder
 	seen       map[string]bool        // directories by their real path: links may go in circles
 	complaints []string
 }
 
-// walk lists the manifests. Each directory is watched before it is listed, so
-// that no file is missed in between.
+// walk lists the manifests.
 func (f *folder) walk() *tree {
 	t := &tree{f: f, files: map[string]fs.FileInfo{}, seen: map[string]bool{}}
-	f.watch.begin()
 	info, err := os.Stat(f.dir)
 	switch {
 	case err != nil:
@@ -63,10 +62,7 @@ func (f *folder) walk() *tree {
 	case !info.IsDir():
 		t.complain(".", errors.New("not a directory"))
 	default:
-		t.ok = t.dir(".", info)
-	}
-	if t.ok {
-		f.watch.end()
+		t.ok = t.dir(".")
 	}
 	return t
 }
@@ -74,14 +70,14 @@ func (f *folder) walk() *tree {
 func (t *tree) complain(file string, err error) {
 	var p *fs.PathError
 	if errors.As(err, &p) {
-		err = p.Err // the path is said already
+		err = p.Err // the path is in the message
 	}
 	t.complaints = append(t.complaints, fmt.Sprintf("manifests %s: %v", t.f.path(file), err))
 }
 
-// dir lists one directory, and is false if it cannot be read: then what was
-// known of its files stays.
-func (t *tree) dir(rel string, info fs.FileInfo) bool {
+// dir lists one directory. It returns false if that cannot be read; its known files
+// are kept then.
+func (t *tree) dir(rel string) bool {
 	path := filepath.Join(t.f.dir, rel)
 	real, err := filepath.EvalSymlinks(path)
 	if t.seen[real] {
@@ -90,8 +86,8 @@ func (t *tree) dir(rel string, info fs.FileInfo) bool {
 	var entries []fs.DirEntry
 	if err == nil {
 		t.seen[real] = true
-		if err := t.f.watch.follow(real, info); err != nil {
-			t.complain(rel, fmt.Errorf("no events, looking every %v: %w", t.f.poll, err))
+		if rel != "." {
+			t.dirs = append(t.dirs, path)
 		}
 		entries, err = os.ReadDir(real)
 	}
@@ -101,7 +97,7 @@ func (t *tree) dir(rel string, info fs.FileInfo) bool {
 		return false
 	}
 	for _, e := range entries {
-		if !strings.ContainsAny(e.Name()[:1], ".#~") {
+		if !watch.Ignored(e.Name()) {
 			t.entry(filepath.Join(rel, e.Name()))
 		}
 	}
@@ -112,7 +108,7 @@ func (t *tree) entry(rel string) {
 	info, err := os.Stat(filepath.Join(t.f.dir, rel)) // follows links, as those of a mounted ConfigMap
 	switch {
 	case err == nil && info.IsDir():
-		t.dir(rel, info)
+		t.dir(rel)
 	case !isManifest(rel) || errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		t.complain(rel, err)
@@ -152,7 +148,7 @@ func isManifest(name string) bool {
 	return false
 }
 
-// keep counts the known files at and below rel as found and unchanged.
+// keep adds the known files at and below rel as unchanged.
 func (t *tree) keep(rel string) {
 	for path, m := range t.f.files {
 		if rel == "." || path == rel || strings.HasPrefix(path, rel+string(filepath.Separator)) {
@@ -161,8 +157,8 @@ func (t *tree) keep(rel string) {
 	}
 }
 
-// read takes in the files of t that are new or changed and forgets those that
-// are gone. It says whether there is anything new.
+// read reads the files of t that are new or changed and removes those that no longer
+// exist. It reports whether anything has changed.
 func (f *folder) read(ctx context.Context, t *tree) (changed bool) {
 	for path := range f.files {
 		if t.files[path] == nil {
@@ -196,7 +192,7 @@ func (f *folder) read(ctx context.Context, t *tree) (changed bool) {
 	return changed
 }
 
-// A readFile is what reading a file gave.
+// A readFile is the result of reading a file.
 type readFile struct {
 	*manifest
 	changed  bool
@@ -204,8 +200,8 @@ type readFile struct {
 	err      error
 }
 
-// readFile reads and decodes one file. Of a file with errors the last version
-// without any stays; if there never was one, its good documents count.
+// readFile reads and decodes one file. If it has errors, its last version without
+// errors is kept; if there was none, its valid documents are used.
 func (f *folder) readFile(ctx context.Context, path string, info fs.FileInfo) readFile {
 	m := manifest{info: info, read: time.Now()}
 	old := f.files[path]
@@ -275,90 +271,4 @@ func (f *folder) decode(ctx context.Context, path string, old *manifest, d *deco
 		return 0, f.tooLarge(path)
 	}
 	return hash.Sum64(), nil
-}
-
-// A dirWatch tells that something in a folder has changed, not what: the walk
-// finds that out. Directories go by their real paths: the system knows each
-// but once, whatever links lead there.
-type dirWatch struct {
-	fs     *fsnotify.Watcher // nil if there can be none
-	dir    string
-	before map[string]fs.FileInfo // directories watched until the last walk,
-	now    map[string]fs.FileInfo // and in this one
-	again  bool                   // another walk is due
-}
-
-func (w *dirWatch) open(dir string) (err error) {
-	w.dir = dir
-	w.fs, err = fsnotify.NewWatcher()
-	return err
-}
-
-func (w *dirWatch) close() {
-	if w.fs != nil {
-		w.fs.Close()
-	}
-}
-
-// begin starts a walk. The folder's parent is watched too, for the folder may
-// be made, mounted or linked anew.
-func (w *dirWatch) begin() {
-	w.now = map[string]fs.FileInfo{}
-	if w.fs != nil {
-		_ = w.fs.Add(filepath.Dir(w.dir)) // if it is not there, the poll must do
-	}
-}
-
-// follow watches a directory. What is at its path may be another directory
-// than before, whose watch must be given up first; adding one twice is free.
-func (w *dirWatch) follow(path string, info fs.FileInfo) error {
-	w.now[path] = info
-	if w.fs == nil {
-		return nil
-	}
-	if was := w.before[path]; was != nil && !os.SameFile(was, info) {
-		_ = w.fs.Remove(path) // fails if it went with the directory
-	}
-	return w.fs.Add(path)
-}
-
-// end forgets the directories that this walk did not find. One that was
-// renamed has lost its new watch with the old one, so the next walk is due.
-func (w *dirWatch) end() {
-	for path := range w.before {
-		if w.now[path] == nil && w.fs != nil && w.fs.Remove(path) == nil {
-			w.again = true
-		}
-	}
-	w.before = w.now
-}
-
-// wait returns true at an event that concerns the folder, false after d or
-// when ctx is done.
-func (w *dirWatch) wait(ctx context.Context, d time.Duration) bool {
-	if w.again {
-		w.again = false
-		return true
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	var events chan fsnotify.Event
-	var errs chan error
-	if w.fs != nil {
-		events, errs = w.fs.Events, w.fs.Errors
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-timer.C:
-			return false
-		case <-errs: // too many events: some were lost
-			return true
-		case e := <-events:
-			if filepath.Dir(e.Name) != filepath.Dir(w.dir) || e.Name == w.dir {
-				return true
-			}
-		}
-	}
 }

@@ -3,6 +3,8 @@ package cluster
 import (
 	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -281,5 +283,34 @@ func TestSlimPodLabels(t *testing.T) {
 		if v, ok := labels.Get(key); fmt.Sprint(v, " ", ok) != want {
 			t.Errorf("%s: %q %v", key, v, ok)
 		}
+	}
+}
+
+// CheckFiles names each file that cannot be read.
+func TestCheckFiles(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	must(t, os.WriteFile(file, nil, 0o600))
+	missing := filepath.Join(dir, "missing")
+	for _, c := range []struct {
+		options Options
+		want    string
+	}{
+		{Options{}, ""}, {Options{Manifests: dir}, ""}, {Options{Kubeconfig: file}, ""},
+		{Options{Endpoint: "https://10.0.0.1", Cert: file, Key: file, CA: file}, ""},
+		{Options{Manifests: missing}, "manifests: open " + missing + ": no such file or directory"},
+		{Options{Kubeconfig: missing}, "kubeconfig: open " + missing + ": no such file or directory"},
+		{Options{CA: missing}, "tls: open " + missing + ": no such file or directory"},
+	} {
+		got := ""
+		if err := c.options.CheckFiles(); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("CheckFiles of %+v: %q, want %q", c.options, got, c.want)
+		}
+	}
+	if err := (Options{Manifests: file}).CheckFiles(); err == nil || !strings.Contains(err.Error(), "not a directory") {
+		t.Errorf("CheckFiles of a file as a folder of manifests: %v, want not a directory", err)
 	}
 }

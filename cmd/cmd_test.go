@@ -97,6 +97,7 @@ func TestCommandLine(t *testing.T) {
 		{"check -p 1053x good", "", "flag: want a port of 0..65535\n", 2},
 		{"serve --listen 1053", "", "seamark: --listen: want ADDRESS:PORT, got \"1053\"\n", 2},
 		{"serve --conf good --manifests .", "", "--manifests needs no Corefile", 2},
+		{"serve --manifests nosuch", "", "--manifests: open nosuch: no such file or directory\n", 1},
 	} {
 		out, stderr, code := run(t, dir, "", strings.Fields(c.args)...)
 		if !strings.Contains(out, c.out) || !strings.Contains(stderr, c.err) || code != c.code || c.err == "" && stderr != "" {

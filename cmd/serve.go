@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 
+	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/internal/flags"
 	"github.com/seamark/seamark/server"
@@ -98,6 +99,9 @@ func (p *program) reader(s serve) (func() corefile.Reading, error) {
 	file, text := s.conf, ""
 	switch {
 	case s.manifests != "":
+		if err := (cluster.Options{Manifests: s.manifests}).CheckFiles(); err != nil {
+			return nil, fmt.Errorf("--%w", err)
+		}
 		word, err := corefile.Word(s.manifests)
 		if err != nil {
 			return nil, fmt.Errorf("--manifests: %w", err)

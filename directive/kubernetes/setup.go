@@ -77,7 +77,8 @@ import (
 // listed yet may decide its answer: before Namespaces and Services are listed that is every
 // name, before EndpointSlices it is names that depend on endpoints. Later the last known
 // state is served while the API server is away. A missing kubeconfig or permission is
-// logged once and tried again.
+// logged and tried again. The message is repeated after 1, 2, 4 ... 60 minutes with the age
+// of the data.
 //
 // # Manifests
 //
@@ -188,6 +189,9 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
+	}
+	if err := o.Options.CheckFiles(); err != nil { // the server waits for them
+		b.Warn(each(d, err))
 	}
 	h.ttl, h.zonal, h.server = uint32(o.ttl), o.Zones, serverLabels
 	h.options = &o
