@@ -72,51 +72,22 @@ func (s *source) version() *version {
 	return s.latest
 }
 
-// settleTime is how long a source waits after the first event of a change.
-const settleTime = 100 * time.Millisecond
-
-// follow reloads the file at each interval, and shortly after each event.
+// follow reloads the file when it, or a file that it includes, has changed.
 func (s *source) follow(ctx context.Context, interval time.Duration) {
-	poll := time.NewTicker(interval)
-	defer poll.Stop()
-	settled := time.NewTimer(0) // the file may have changed since the plan has read it
-	defer settled.Stop()
-	var w watch.Files
-	if err := w.Open(); err != nil {
-		s.log.Warn("plugin/file: File watch unavailable, polling", "file", s.path, "error", err)
-	}
+	w := watch.New(s.paths(), watch.Options{Poll: interval, Log: s.log})
 	defer w.Close()
-	s.watch(&w)
-	for waiting := false; ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-w.Events():
-		case <-w.Errors(): // events were lost
-		case <-settled.C:
-			waiting = false
-			s.reload()
-			s.watch(&w)
-			continue
-		case <-poll.C:
-			s.reload()
-			s.watch(&w)
-			continue
-		}
-		if !waiting {
-			waiting = true
-			settled.Reset(settleTime)
-		}
+	for ok := true; ok; ok = w.Wait(ctx) { // the file may have changed since the plan has read it
+		s.reload()
+		w.Follow(s.paths()...)
 	}
 }
 
-// watch watches the files of the last version.
-func (s *source) watch(w *watch.Files) {
-	var paths []string
+// paths returns the files of the last version.
+func (s *source) paths() (paths []string) {
 	for _, f := range s.version().files {
 		paths = append(paths, f.Path)
 	}
-	w.Follow(paths...)
+	return paths
 }
 
 // reload reads the file if it has changed.

@@ -10,19 +10,19 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// A configMap is one ConfigMap, watched. It is the cluster.Sink of its watch,
-// and keeps the last state while the API server is away.
+// A configMap has the data of one ConfigMap. It is the cluster.Sink of its watch, and
+// keeps the last state while the API server is unavailable.
 type configMap struct {
-	mu      sync.Mutex
-	of      cluster.Key // of the object; zero if there is none
-	data    map[string]string
-	listed  bool
-	tellers []chan<- struct{}
-	cancel  context.CancelFunc
-	tasks   sync.WaitGroup
+	mu          sync.Mutex
+	key         cluster.Key // zero if the ConfigMap does not exist
+	data        map[string]string
+	listed      bool
+	subscribers []chan<- struct{}
+	cancel      context.CancelFunc
+	tasks       sync.WaitGroup
 }
 
-// watchMap watches the ConfigMap that the options name, until Stop.
+// watchMap watches the ConfigMap in the options until Stop.
 func watchMap(o cluster.Options, log *slog.Logger, reg *metrics.Registry) *configMap {
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &configMap{cancel: cancel}
@@ -31,13 +31,13 @@ func watchMap(o cluster.Options, log *slog.Logger, reg *metrics.Registry) *confi
 	return m
 }
 
-// Stop ends the watch.
+// Stop stops the watch.
 func (m *configMap) Stop() {
 	m.cancel()
 	m.tasks.Wait()
 }
 
-// Put takes in the object.
+// Put sets the data.
 func (m *configMap) Put(_ cluster.Kind, objects ...cluster.Object) {
 	for _, o := range objects {
 		if o, ok := o.(*cluster.ConfigMap); ok {
@@ -46,54 +46,58 @@ func (m *configMap) Put(_ cluster.Kind, objects ...cluster.Object) {
 	}
 }
 
-// Delete empties it.
+// Delete deletes the data.
 func (m *configMap) Delete(cluster.Kind, cluster.Key) { m.set(cluster.Key{}, nil) }
 
-// Listed empties it if a list is without the object.
+// Listed deletes the data if the ConfigMap is not in the list.
 func (m *configMap) Listed(_ cluster.Kind, has func(cluster.Key) bool) {
 	m.mu.Lock()
-	of := m.of
+	key := m.key
 	m.mu.Unlock()
-	if of == (cluster.Key{}) || !has(of) {
+	if key == (cluster.Key{}) || !has(key) {
 		m.set(cluster.Key{}, nil)
 	}
 }
 
-func (m *configMap) set(of cluster.Key, data map[string]string) {
+// set sets the data and notifies the subscribers.
+func (m *configMap) set(key cluster.Key, data map[string]string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.of, m.data, m.listed = of, data, true
-	for _, c := range m.tellers {
+	m.key, m.data, m.listed = key, data, true
+	for _, c := range m.subscribers {
 		select {
 		case c <- struct{}{}:
-		default: // it has not been taken since the last one
+		default: // a notification is pending
 		}
 	}
 }
 
-// tell sends to c, which has room for one, whenever something has come.
-func (m *configMap) tell(c chan<- struct{}) {
+// subscribe sends to c, whose capacity is one, whenever the data has been set.
+func (m *configMap) subscribe(c chan<- struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.tellers = append(m.tellers, c)
+	m.subscribers = append(m.subscribers, c)
 }
 
-func (m *configMap) forget(c chan<- struct{}) {
+// unsubscribe stops sending to c.
+func (m *configMap) unsubscribe(c chan<- struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.tellers = slices.DeleteFunc(m.tellers, func(other chan<- struct{}) bool { return other == c })
+	m.subscribers = slices.DeleteFunc(m.subscribers, func(other chan<- struct{}) bool { return other == c })
 }
 
-// A mapped is the lines under one key of a ConfigMap.
-type mapped struct {
+// A mapKey is one key of a ConfigMap.
+type mapKey struct {
 	*configMap
-	name, key string // the ConfigMap's, with its namespace
+	name string // NAMESPACE/NAME
+	key  string
 }
 
-func (m mapped) String() string { return "configmap " + m.name + " " + m.key }
+func (m mapKey) String() string { return "configmap " + m.name + " " + m.key }
 
-// lines gives the text; listed says whether the ConfigMap is known at all.
-func (m mapped) lines() (lines string, listed bool) {
+// lines returns the lines of the key. listed reports whether the ConfigMap has been
+// listed.
+func (m mapKey) lines() (lines string, listed bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.data[m.key], m.listed

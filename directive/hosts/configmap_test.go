@@ -6,13 +6,13 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// The end of a list empties the ConfigMap only if the list is without it.
+// Listed deletes the data only if the list does not have the ConfigMap.
 func TestConfigMapListed(t *testing.T) {
 	m := new(configMap)
-	of := mapped{m, "dns/custom", "hosts"}
+	key := mapKey{m, "dns/custom", "hosts"}
 	expect := func(want string, wantListed bool) {
 		t.Helper()
-		if got, listed := of.lines(); got != want || listed != wantListed {
+		if got, listed := key.lines(); got != want || listed != wantListed {
 			t.Errorf("got %q %v, want %q %v", got, listed, want, wantListed)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	mdns "github.com/miekg/dns"
 )
 
-// The same lines, asked of dnsmasq and of us: the addresses are the same, in
-// whatever order, and so is the first name of each address.
+// dnsmasq and hosts answer from the same lines with the same addresses, in any order,
+// and with the same first name of each address.
 func TestAgainstDnsmasq(t *testing.T) {
 	dir := t.TempDir()
 	file, more := filepath.Join(dir, "hosts"), filepath.Join(dir, "more")
@@ -59,20 +59,20 @@ func TestAgainstDnsmasq(t *testing.T) {
 		}
 	}
 	if got := ask(ours, "both.", mdns.TypeA); !slices.Equal(got, []string{"127.0.0.9", "127.4.0.9"}) {
-		t.Errorf("both, asked at 127.0.0.1: %q", got)
+		t.Errorf("both. A, sent to 127.0.0.1: got %q, want 127.0.0.9 and 127.4.0.9", got)
 	}
 }
 
-// dnsmasq runs one with these options until the test ends.
+// dnsmasq runs dnsmasq with these options until the test ends, and returns its address.
 func dnsmasq(t *testing.T, options ...string) (at string) {
 	t.Helper()
 	program, err := exec.LookPath("dnsmasq")
 	if err != nil {
 		if program, err = exec.LookPath("/usr/sbin/dnsmasq"); err != nil {
 			if os.Getenv("SEAMARK_TEST_DNSMASQ") != "" {
-				t.Fatal("there is no dnsmasq: install Debian's dnsmasq-base, or your system's like")
+				t.Fatal("dnsmasq not found: install Debian's dnsmasq-base, or the equivalent of your system")
 			}
-			t.Skip("there is no dnsmasq") // CI does not let this pass
+			t.Skip("dnsmasq not found") // a failure in CI
 		}
 	}
 	port, log := freePort(t), new(journal)
@@ -99,7 +99,7 @@ func dnsmasq(t *testing.T, options ...string) (at string) {
 	return at
 }
 
-// freePort is one that nobody listens on, by UDP and TCP, for the moment.
+// freePort returns a port that is free for UDP and TCP at present.
 func freePort(t *testing.T) string {
 	t.Helper()
 	for range 20 {
@@ -113,6 +113,6 @@ func freePort(t *testing.T) string {
 			return port
 		}
 	}
-	t.Fatal("no port is free")
+	t.Fatal("no free port found")
 	return ""
 }

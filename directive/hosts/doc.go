@@ -1,9 +1,11 @@
-// Package hosts answers from lines in the form of /etc/hosts: the directive
-// hosts. They stand in the Corefile, in a file, in the files of a directory or
-// in a ConfigMap. parse.go reads them, index.go keeps what they say, table.go
-// follows their changes, networks.go knows the machine's networks, hosts.go answers,
-// setup.go reads the directive.
+// Package hosts implements the hosts directive: answers from lines in the format
+// of /etc/hosts, in the Corefile, in files and directories, and in ConfigMaps.
 //
-// Package builtin lists its Setup. It opens no socket; a ConfigMap is package
-// cluster's.
+// Handler (hosts.go) answers queries from an index (index.go): an immutable map
+// from names to addresses, and sorted addresses with their names. A table
+// (table.go) owns the current index. It reads its sources, the files (files.go) and
+// the ConfigMaps (configmap.go), parses their lines (parse.go), and builds
+// (build.go) and publishes a new index whenever one of them has changed. Setup
+// (setup.go) reads the directive. networks.go has the machine's networks, for the
+// option localise.
 package hosts

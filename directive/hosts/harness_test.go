@@ -16,7 +16,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A journal is a log.
+// A journal collects log lines. It is safe for concurrent use.
 type journal struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -34,7 +34,7 @@ func (j *journal) String() string {
 	return j.text.String()
 }
 
-// count counts the lines that have the words.
+// count returns the number of lines that contain words.
 func (j *journal) count(words string) (n int) {
 	for line := range strings.Lines(j.String()) {
 		if strings.Contains(line, words) {
@@ -44,7 +44,7 @@ func (j *journal) count(words string) (n int) {
 	return n
 }
 
-// write puts another file in the place of one.
+// write replaces a file.
 func write(t testing.TB, file, text string) {
 	t.Helper()
 	spare := filepath.Join(t.TempDir(), "spare")
@@ -56,17 +56,20 @@ func write(t testing.TB, file, text string) {
 	}
 }
 
-// eventually waits until it is so.
+// eventually waits until the condition is true.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not after twenty seconds", what)
+	deadline := time.After(20 * time.Second)
+	for !ok() {
+		select {
+		case <-time.After(time.Millisecond):
+		case <-deadline:
+			t.Fatalf("condition not met within twenty seconds: %s", what)
 		}
 	}
 }
 
-// below refuses what reaches it, so that one can tell.
+// below answers REFUSED to the queries that fall through.
 type below struct{}
 
 func (below) ServeDNS(q *dns.Query) dns.Verdict {
@@ -74,12 +77,13 @@ func (below) ServeDNS(q *dns.Query) dns.Verdict {
 	return dns.Done
 }
 
-// An asker puts questions to a handler, one at a time, without sockets.
+// An asker sends queries to a handler, one at a time, without sockets.
 type asker struct {
-	port  dns.Port
-	query *dns.Query
-	lent  []byte
-	local netip.AddrPort // that is asked
+	handler *Handler
+	port    dns.Port
+	query   *dns.Query
+	lent    []byte
+	local   netip.AddrPort // destination of the queries
 }
 
 func newAsker(t testing.TB, h *Handler) *asker {
@@ -91,7 +95,7 @@ func newAsker(t testing.TB, h *Handler) *asker {
 	if err := mux.Route(wire.Root, c); err != nil {
 		t.Fatal(err)
 	}
-	a := &asker{query: dns.NewQuery(nil), lent: make([]byte, 1<<17)}
+	a := &asker{handler: h, query: dns.NewQuery(nil), lent: make([]byte, 1<<17)}
 	a.port.Swap(mux)
 	return a
 }
@@ -123,7 +127,7 @@ func (a *asker) ask(t testing.TB, name, qtype string, proto dns.Proto) *mdns.Msg
 	return m
 }
 
-// digest is the code, aa, and the data of the answers.
+// digest returns the response code, aa, and the RDATA of the answer section.
 func (a *asker) digest(t testing.TB, name, qtype string) string {
 	t.Helper()
 	m := a.ask(t, name, qtype, dns.TCP)
@@ -137,7 +141,7 @@ func (a *asker) digest(t testing.TB, name, qtype string) string {
 	return strings.Join(words, " ")
 }
 
-// check wants an answer with these data.
+// check expects an answer with this RDATA.
 func (a *asker) check(t testing.TB, name, qtype string, ttl60 bool, data ...string) {
 	t.Helper()
 	want := strings.Join(append([]string{"NOERROR aa"}, data...), " ")
@@ -145,7 +149,7 @@ func (a *asker) check(t testing.TB, name, qtype string, ttl60 bool, data ...stri
 		t.Errorf("%s %s: got %s, want %s", name, qtype, got, want)
 	}
 	if m := a.ask(t, name, qtype, dns.TCP); ttl60 && m.Answer[0].Header().Ttl != 60 {
-		t.Errorf("%s %s: TTL %d", name, qtype, m.Answer[0].Header().Ttl)
+		t.Errorf("%s %s: TTL %d, want 60", name, qtype, m.Answer[0].Header().Ttl)
 	}
 }
 

@@ -8,81 +8,83 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A Handler answers from lines such as those of /etc/hosts: the hosts directive.
+// A Handler answers from lines in the format of /etc/hosts: the hosts directive.
 //
 //	hosts [FILE [ZONES…]] {
-//	    ADDRESS NAME…                # a line of hosts
-//	    file PATH…                   # more files and directories; may be given several times
-//	    domain NAME                  # names of one label have NAME behind them as well
-//	    localise                     # of a name's IPv4 addresses, those in the network that was asked
-//	    ttl SECONDS                  # of all records; 3600
+//	    ADDRESS NAME…                # a line of a hosts file
+//	    file PATH…                   # more files and directories; can be repeated
+//	    domain NAME                  # add names of one label with NAME appended too
+//	    localise                     # prefer IPv4 addresses in the network of the queried address
+//	    ttl SECONDS                  # TTL of all records; default 3600
 //	    no_reverse                   # no PTR records
-//	    reload DURATION              # how often files are looked at besides; 0 reads them once; 5s
-//	    fallthrough [ZONES…]         # names without a line are asked of the next handler
-//	    fallthrough_unsupported      # types other than A, AAAA, PTR and ANY are, too
-//	    configmap NAMESPACE/NAME KEY # lines in a ConfigMap; may be given several times
+//	    reload DURATION              # interval of checks for changed files; 0 turns it off; default 5s
+//	    fallthrough [ZONES…]         # pass queries for names without a line to the next directive
+//	    fallthrough_unsupported      # and queries for types other than A, AAAA, PTR and ANY
+//	    configmap NAMESPACE/NAME KEY # lines in a ConfigMap; can be repeated
 //	    endpoint URL                 # the API server with the ConfigMaps
 //	    tls CERT KEY CA              # files, for endpoint
-//	    kubeconfig FILE [CONTEXT]    # wins over endpoint
-//	    manifests DIR                # a folder of YAML and JSON instead of a cluster
+//	    kubeconfig FILE [CONTEXT]    # takes precedence over endpoint
+//	    manifests DIR                # a directory of YAML and JSON instead of a cluster
 //	}
 //
-// It can stand once in a server block. FILE is /etc/hosts unless it is given, or a
-// file or a configmap is: hosts { file X } reads X alone. Names outside of ZONES,
-// which are the block's own unless given, are left out. Lines of FILE, of each PATH,
-// of the Corefile and of ConfigMaps add up, in this order; what is said twice counts
-// once.
+// Use hosts once in a server block. Name the hosts file in FILE. The default is
+// /etc/hosts, unless you use file or configmap: hosts { file X } reads only X. The
+// lines of FILE, of each PATH, of the Corefile, and of ConfigMaps are combined in
+// this order; duplicates count once. Names outside ZONES, by default the zones of
+// the server block, are ignored.
 //
-// A line has an address and its names. # begins a comment. A line that is wrong
-// is left out alone, and one warning for each file and change names the first of
-// them with FILE:LINE; in the Corefile it is an error. A file that was good and
-// has no right line any more is not taken: what it said before stays. Addresses
-// that mean something on one machine alone (fe80::1%eth0) are left out.
+// A line has an address and its names. # begins a comment. An invalid line of a file
+// is ignored, with one warning for each file and change that has the position of the
+// first such line; in the Corefile it is an error. If a file had valid lines and has
+// none any more, it keeps its previous lines. Addresses with a zone (fe80::1%eth0)
+// are ignored.
 //
-// FILE and PATH may be directories: all regular files in one count, in the order of
-// their names, but those that begin with a dot or # or end with ~. What is not there
-// is one warning, and read when it comes.
+// FILE and PATH can be directories: their regular files are read in the order of
+// their names, except those whose names begin with a dot, # or ~, or end with ~. A
+// missing file is logged as a warning, by seamark check too, and read when it is
+// created. A path that cannot be examined for another reason is an error.
 //
-// With domain, a line for db says what one for db.NAME would say, too. Names with
-// more labels, and those that are written with a dot at the end, stay as they are.
-// The longer name is the first PTR record.
+// Use domain to append a domain to short names: a line for db then counts as one for
+// db.NAME too. Names with more labels, and names with a dot at the end, are not
+// changed. The longer name is the first PTR record.
 //
-// With localise, if any IPv4 address of a name is in the network of the address that
-// the query was sent to, as the machine's interface has it with the length of its
-// prefix, the answer has only those that are. If none is, if the address is not one
-// of an interface, and over IPv6, it has all of them. IPv6 addresses are given always.
-// An address that an interface gets later is known a moment after the first query
-// for it.
+// Use localise for names that have an address in each network of the machine. If any
+// IPv4 address of a name is in the network of the address that the query was sent
+// to, according to the machine's interfaces, the answer has only those. Otherwise,
+// and for queries over IPv6, it has all of them. IPv6 addresses are never removed. A
+// new address of an interface takes effect shortly after the first query to it.
 //
-// Each address is an A or AAAA record of each of its names, and each name a PTR
-// record of its address. A name with a line has no other records: questions for
-// other types are answered NOERROR without any. So are names that others are
-// below. All other names in ZONES do not exist: NXDOMAIN, unless they fall
-// through. Reverse names without a line are asked of the next handler always.
-// There is no SOA record to any of this, so that no resolver keeps a negative
-// answer.
+// Each address is an A or AAAA record of each of its names, and each name is a PTR
+// record of its address. A name with a line, or with names below it, is answered
+// with NOERROR and no records for other types. All other names in ZONES are NXDOMAIN
+// unless they fall through; reverse names without a line always go to the next
+// directive. Negative answers have no SOA record, so that resolvers do not cache
+// them. Of a name with more than 256 IPv4 addresses they are sorted.
 //
-// A name such as *.example.org stands for every name below example.org, at any
-// depth, that nothing else is said of (RFC 4592): beside a line for
-// www.example.org neither that name nor one below it has the wildcard's
-// addresses. Wildcards have no PTR records.
+// fallthrough_unsupported needs fallthrough, and applies to the same zones: queries
+// for other types in these zones go to the next directive, whether the name has a
+// line or not.
 //
-// A change of files is answered at once, as soon as they have been left alone for
-// 50 ms. A file that was emptied is given half a second to be filled again. The files
-// of a mounted ConfigMap, which change all together when a link does, wait for
-// nothing. What cannot be read any more keeps its lines, and is said once; a file
-// that has left its directory takes its lines with it. A file may have 256 MB, and a
-// line 1 MB. A million names are read within a second and take 85 MB, and a few times
-// that meanwhile.
+// A name such as *.example.org matches all names below example.org that have no
+// line, at any depth, as in RFC 4592: if www.example.org has a line, the wildcard
+// matches neither it nor names below it. Wildcards have no PTR records.
 //
-// A ConfigMap is watched by itself: the service account needs get, list and
-// watch on configmaps with its name in resourceNames. Without endpoint,
-// kubeconfig or manifests it is that of the pod's own cluster. Changes are
-// answered as they come; when the key or the object is deleted, its lines go.
-// While the API server is away the last state is served. Until the first one has
-// come ready says no, and what the other lines have no records of is answered
-// SERVFAIL unless it falls through; a reload that brings a new configmap waits
-// for it, and fails without it after five seconds.
+// Changes of files take effect once the file has not changed for 50 ms, or 500 ms if
+// it is empty. The files of a mounted ConfigMap take effect immediately when the
+// kubelet replaces its link. A file that cannot be read any more keeps its lines,
+// with one warning; the lines of a file that was removed from a directory are
+// removed. A file can have 256 MB, and a line 1 MB. A million names take about two
+// seconds to load and about 105 MB of memory, and several times that while they load.
+//
+// To read lines from a ConfigMap without mounting it, use configmap. The service
+// account needs the verbs get, list and watch on configmaps with its name in
+// resourceNames. Without endpoint, kubeconfig or manifests, the ConfigMap is in the
+// pod's own cluster. Changes take effect immediately; if the key or the ConfigMap is
+// deleted, its lines are removed. While the API server is unavailable, the last
+// state is served. Until the ConfigMap has been read, ready reports that the server
+// is not ready, and queries without records in the other lines are answered with
+// SERVFAIL unless they fall through. A reload that adds a configmap waits five
+// seconds for it, and then fails.
 //
 //	.:1053 {
 //	    hosts {
@@ -93,8 +95,8 @@ import (
 //	    whoami
 //	}
 //
-// The files of a folder, such as a mounted ConfigMap, for names that are nobody
-// else's:
+// Serve the files of a directory, such as a mounted ConfigMap, as the only names of
+// a zone:
 //
 //	example.org:1053 {
 //	    hosts /etc/seamark/hosts.d {
@@ -102,7 +104,7 @@ import (
 //	    }
 //	}
 //
-// What dnsmasq reads with --no-hosts --addn-hosts=/dns/key --expand-hosts
+// Replace dnsmasq --no-hosts --addn-hosts=/dns/key --expand-hosts
 // --domain=example.org --localise-queries:
 //
 //	.:1053 {
@@ -116,34 +118,33 @@ import (
 //	    whoami
 //	}
 //
-// Metrics: coredns_hosts_entries, the records that all hosts directives have, and
-// coredns_hosts_reload_timestamp_seconds.
+// Metrics: coredns_hosts_entries is the number of records of all hosts directives,
+// and coredns_hosts_reload_timestamp_seconds the time of the last change.
 //
-// Same as CoreDNS: syntax, defaults, zones, and that PTR records do not depend on
-// ZONES. Differs: NXDOMAIN where CoreDNS says SERVFAIL; a wrong word in the
-// braces is an error, and not a line that is left out; ANY has all addresses;
-// addresses with a scope are left out. Ours: directories, events in place of the
-// poll alone, names between, file, domain, localise, configmap. domain and localise
-// are dnsmasq's --expand-hosts and --localise-queries, but an address has all of its
-// names as PTR records.
+// Same as CoreDNS: syntax, defaults, zones, and PTR records that do not depend on
+// ZONES. Differences: NXDOMAIN instead of SERVFAIL; an invalid line in the Corefile
+// is an error; ANY has all addresses; addresses with a zone are ignored. Additions:
+// directories, file events, empty non-terminals, file, domain, localise, configmap.
+// domain and localise are dnsmasq's --expand-hosts and --localise-queries, but an
+// address has PTR records for all of its names.
 type Handler struct {
 	zones       []zone // longest first
 	ttl         uint32
-	through     config.Fallthrough
-	unsupported bool // types that there are no records of fall through
+	fallthru    config.Fallthrough
+	unsupported bool // queries for unsupported types fall through
 	table       *table
-	networks    *networks // the machine's, if only addresses in the client's count
+	networks    *networks // nil without localise
 }
 
-// A zone is one that a handler serves.
+// A zone is a zone of a Handler.
 type zone struct {
 	name   wire.Name
 	labels int
 }
 
-// ServeDNS answers the names of the handler's lines.
+// ServeDNS answers queries for names and addresses that have a line.
 func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
-	if h.unsupported && !supported(q.Type) {
+	if h.unsupported && !supported(q.Type) && h.fallthru.Through(q.Name()) {
 		return dns.Next
 	}
 	x := h.table.index.Load()
@@ -162,14 +163,13 @@ func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 	switch {
 	case found == present:
 		h.addresses(q, addrs)
-	case reverse || h.through.Through(q.Name()):
+	case reverse || h.fallthru.Through(q.Name()):
 		return dns.Next
 	}
 	return h.done(q, found)
 }
 
-// Ready says whether every ConfigMap has been seen once. It stays so while the
-// API server is away.
+// Ready reports whether every ConfigMap has been read once.
 func (h *Handler) Ready() bool { return h.table.ready() }
 
 // NameExists reports whether q's name or a name below it has a line. A handler that
@@ -183,8 +183,8 @@ func (h *Handler) NameExists(q *dns.Query) bool {
 	return found != missing
 }
 
-// zoneLabels counts the labels of the longest zone that the question is in; -1
-// if it is in none.
+// zoneLabels returns the number of labels of the longest zone that contains the
+// query name, or -1.
 func (h *Handler) zoneLabels(q *dns.Query) int {
 	name, labels := q.Name(), q.Labels()
 	for i := range h.zones {
@@ -195,13 +195,13 @@ func (h *Handler) zoneLabels(q *dns.Query) int {
 	return -1
 }
 
-// supported says whether lines can give records of the type.
+// supported reports whether lines can have records of type t.
 func supported(t wire.Type) bool {
 	return t == wire.TypeA || t == wire.TypeAAAA || t == wire.TypePTR || t == wire.TypeANY
 }
 
-// done ends the answer. That there are no such records nobody can know before
-// every ConfigMap has come.
+// done completes the answer. A negative one is SERVFAIL until every ConfigMap has
+// been read.
 func (h *Handler) done(q *dns.Query, found found) dns.Verdict {
 	q.AA = true
 	switch {
@@ -214,14 +214,17 @@ func (h *Handler) done(q *dns.Query, found found) dns.Verdict {
 	return dns.Done
 }
 
-// addresses writes those of the type asked for. More than the reply may hold is
-// of no use to anybody.
+// addresses writes the addresses of the query type, as many as the reply can hold.
 func (h *Handler) addresses(q *dns.Query, addrs addresses) {
 	a := &q.Answer
 	if q.Type == wire.TypeA || q.Type == wire.TypeANY {
-		near, some := h.networks.near(q, addrs.v4)
-		for v4 := addrs.v4; len(v4) > 0 && len(a.Buf) <= q.SizeLimit(); v4 = v4[4:] {
-			if some && !near.Contains(netip.AddrFrom4([4]byte(v4))) {
+		v4 := addrs.v4
+		network, filter := h.networks.local(q, v4)
+		if filter && many(v4) {
+			v4, filter = within(v4, network), false
+		}
+		for ; len(v4) > 0 && len(a.Buf) <= q.SizeLimit(); v4 = v4[4:] {
+			if filter && !network.Contains(netip.AddrFrom4([4]byte(v4))) {
 				continue
 			}
 			a.Buf = append(wire.AppendRecordHeader(a.Buf, wire.OwnerIsQuestion, wire.TypeA, h.ttl, 4), v4[:4]...)
@@ -236,11 +239,11 @@ func (h *Handler) addresses(q *dns.Query, addrs addresses) {
 	}
 }
 
-// shrink is more than compression makes an answer of PTR records smaller that
-// anybody waits for.
+// shrink is more than the factor by which compression makes usual PTR records
+// smaller.
 const shrink = 4
 
-// pointers writes the names of an address.
+// pointers writes the names of an address as PTR records.
 func (h *Handler) pointers(q *dns.Query, x *index, names []uint32) {
 	if q.Type != wire.TypePTR && q.Type != wire.TypeANY {
 		return
@@ -248,7 +251,7 @@ func (h *Handler) pointers(q *dns.Query, x *index, names []uint32) {
 	a := &q.Answer
 	for _, at := range names {
 		if len(a.Buf) > shrink*q.SizeLimit() {
-			q.TC = true // they might have fitted after all
+			q.TC = true // compression might make the others fit
 			return
 		}
 		name := x.name(at)

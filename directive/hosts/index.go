@@ -6,90 +6,57 @@ import (
 	"hash/maphash"
 	"net/netip"
 	"slices"
+	"sort"
 
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
 )
 
-// An index is what all lines together say. It never changes: a change of the
-// lines makes another one. It holds no pointers but those to its few arrays, so
-// that a million names cost the garbage collector nothing.
+// An index has the names and addresses of all lines. It is immutable. It contains
+// no pointers besides those to its few slices and maps, so that a million names cost
+// the garbage collector nothing.
 type index struct {
-	// data has, for each name: the name in wire form; how many IPv4 and how
-	// many IPv6 addresses it has, as uvarints; these addresses.
+	// data has for each name: the name in wire form, the numbers of its IPv4 and its
+	// IPv6 addresses as uvarints, and the addresses.
 	data []byte
-	// cells is an open-addressed table of the names in data, and of the names
-	// that others are below: the ends of these others.
-	cells []cell
+	// names has the position of each name, and of each name above one, by hash. Names
+	// with equal hashes have consecutive keys.
+	names map[uint64]position
 	seed  maphash.Seed
-	wild  bool // there is a name that begins with *
+	wild  bool // a name begins with *
 	depth int  // labels of the longest name
 
-	// addrs is sorted. The names of addrs[i] are at names[first[i]:first[i+1]],
-	// as offsets in data.
+	// addrs is sorted. The names of addrs[i] are ptrs[first[i]:first[i+1]], as offsets
+	// in data.
 	addrs   [][16]byte
 	first   []uint32
-	names   []uint32
-	entries int // addresses of names, and names of addresses
+	ptrs    []uint32
+	entries int // addresses of names and names of addresses
 }
 
-// A cell is free if it is zero. The upper half is of the name's hash; the lower
-// one is the name's offset in data, plus one, with a mark if there are only
-// names below it.
-type cell uint64
+// A position is the offset of a name in an index's data. The names above a name are
+// its suffixes; their positions have the mark above.
+type position uint32
 
 const (
-	between   cell = 1 << 31
-	maxData        = 1<<31 - 2 // what the offset can say
-	hashBits  cell = 0xFFFFFFFF << 32
-	cellsLoad      = 3 // of four cells may be taken
+	above   position = 1 << 31
+	maxData          = 1<<31 - 2 // the largest offset
 )
 
-func (c cell) offset() uint32 { return uint32(c&^between) - 1 }
+func (p position) offset() uint32 { return uint32(p &^ above) }
 
-// find gives the cell of a name in wire form and lower case; zero if there is
-// none, and where it would have to be.
-func (x *index) find(name []byte) (c cell, at uint64) {
-	hash := maphash.Bytes(x.seed, name)
-	mask := uint64(len(x.cells) - 1)
-	for at = hash & mask; ; at = (at + 1) & mask {
-		c = x.cells[at]
-		if c == 0 {
-			return 0, at
-		}
-		if c&hashBits == cell(hash)&hashBits && bytes.HasPrefix(x.data[c.offset():], name) {
-			return c, at // the root label ends both
+// find returns the position of a name in wire form and lower case. If ok is false,
+// key is the free key for it.
+func (x *index) find(name []byte) (p position, key uint64, ok bool) {
+	for key = maphash.Bytes(x.seed, name); ; key++ {
+		p, ok = x.names[key]
+		if !ok || bytes.HasPrefix(x.data[p.offset():], name) { // both end with the root label
+			return p, key, ok
 		}
 	}
 }
 
-// insert adds a name that find has not found, and whose place it has told.
-func (x *index) insert(name []byte, at uint64, offset uint32, mark cell, taken *int) {
-	x.cells[at] = cell(maphash.Bytes(x.seed, name))&hashBits | mark | cell(offset+1)
-	if *taken++; *taken*4 > len(x.cells)*cellsLoad {
-		x.grow(2 * len(x.cells))
-	}
-}
-
-// grow makes the table larger.
-func (x *index) grow(size int) {
-	old := x.cells
-	x.cells = make([]cell, size)
-	mask := uint64(size - 1)
-	for _, c := range old {
-		if c == 0 {
-			continue
-		}
-		name := x.data[c.offset():]
-		at := maphash.Bytes(x.seed, name[:nameLen(name)]) & mask
-		for x.cells[at] != 0 {
-			at = (at + 1) & mask
-		}
-		x.cells[at] = c
-	}
-}
-
-// nameLen is the length of the name that data begins with.
+// nameLen returns the length of the name at the beginning of data.
 func nameLen(data []byte) int {
 	n := 0
 	for data[n] != 0 {
@@ -98,22 +65,22 @@ func nameLen(data []byte) int {
 	return n + 1
 }
 
-// A found says what there is of a name.
+// A found is the result of a lookup.
 type found uint8
 
 const (
-	missing found = iota // nothing: it does not exist
-	empty                // names below it
-	present              // addresses
+	missing found = iota // the name does not exist
+	empty                // there are only names below the name
+	present              // the name has addresses
 )
 
-// lookup finds the question's name, or the wildcard that stands for it (RFC
-// 4592): the one right below the closest name above it that exists. The zone's
-// own name, which has so many labels, always exists.
+// lookup finds the query name, or the wildcard that matches it (RFC 4592): the one
+// below the closest existing name above the query name. The zone's name, which has
+// zoneLabels labels, always exists.
 func (x *index) lookup(q *dns.Query, zoneLabels int) (addresses, found) {
 	name := q.Name()
-	if c, _ := x.find(name); c != 0 {
-		return x.found(c)
+	if p, _, ok := x.find(name); ok {
+		return x.at(p)
 	}
 	labels := q.Labels()
 	apex := labels - zoneLabels
@@ -127,38 +94,49 @@ func (x *index) lookup(q *dns.Query, zoneLabels int) (addresses, found) {
 	for i := min(max(1, labels-x.depth), apex); ; i++ {
 		encloser := name[q.LabelOffset(i):]
 		if i < apex {
-			if c, _ := x.find(encloser); c == 0 {
+			if _, _, ok := x.find(encloser); !ok {
 				continue
 			}
 		}
-		c, _ := x.find(append(append(room[:0], 1, '*'), encloser...))
-		if c == 0 {
-			return addresses{}, missing
+		if p, _, ok := x.find(append(append(room[:0], 1, '*'), encloser...)); ok {
+			return x.at(p)
 		}
-		return x.found(c)
+		return addresses{}, missing
 	}
 }
 
-func (x *index) found(c cell) (addresses, found) {
-	if c&between != 0 {
+// at returns the addresses of the name at a position.
+func (x *index) at(p position) (addresses, found) {
+	if p&above != 0 {
 		return addresses{}, empty
 	}
-	data := x.data[c.offset():]
-	return readAddresses(data[nameLen(data):]), present
-}
-
-// addresses are those of one name, four and sixteen bytes each.
-type addresses struct{ v4, v6 []byte }
-
-func readAddresses(data []byte) addresses {
+	data := x.data[p.offset():]
+	data = data[nameLen(data):]
 	n4, size := binary.Uvarint(data)
 	data = data[size:]
 	n6, size := binary.Uvarint(data)
 	data = data[size:]
-	return addresses{data[:4*n4], data[4*n4:][:16*n6]}
+	return addresses{data[:4*n4], data[4*n4:][:16*n6]}, present
 }
 
-// namesOf gives the names of an address, as offsets for name.
+// addresses are the addresses of a name, four and sixteen bytes each. IPv4 addresses
+// are sorted if they are many.
+type addresses struct{ v4, v6 []byte }
+
+// many reports whether IPv4 addresses are more than a UDP reply of 4096 bytes holds.
+func many(v4 []byte) bool { return len(v4) > 4*256 }
+
+// within returns the addresses of v4 that are in network. v4 must be sorted.
+func within(v4 []byte, network netip.Prefix) []byte {
+	search := func(addr uint64) int {
+		return 4 * sort.Search(len(v4)/4, func(i int) bool { return uint64(binary.BigEndian.Uint32(v4[4*i:])) >= addr })
+	}
+	from := network.Masked().Addr().As4()
+	first := uint64(binary.BigEndian.Uint32(from[:]))
+	return v4[search(first):search(first+1<<(32-network.Bits()))]
+}
+
+// namesOf returns the names of an address, as offsets for name.
 func (x *index) namesOf(addr netip.Addr) []uint32 {
 	if !addr.IsValid() || addr.Is4In6() {
 		return nil
@@ -168,10 +146,10 @@ func (x *index) namesOf(addr netip.Addr) []uint32 {
 	if !ok {
 		return nil
 	}
-	return x.names[x.first[i]:x.first[i+1]]
+	return x.ptrs[x.first[i]:x.first[i+1]]
 }
 
-// name is the one at an offset, in wire form.
+// name returns the name at an offset, in wire form.
 func (x *index) name(offset uint32) []byte {
 	data := x.data[offset:]
 	return data[:nameLen(data)]

@@ -17,8 +17,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// of is a handler of lines in some zones.
-func of(t testing.TB, lines string, zones ...string) *Handler {
+// newHandler returns a Handler of lines in some zones.
+func newHandler(t testing.TB, lines string, zones ...string) *Handler {
 	t.Helper()
 	h := &Handler{ttl: 60}
 	from := source{reverse: true, inline: []text{{name: "Corefile", lines: lines}}}
@@ -31,13 +31,13 @@ func of(t testing.TB, lines string, zones ...string) *Handler {
 		h.zones = append(h.zones, zone{name, name.Labels()})
 	}
 	slices.SortStableFunc(h.zones, func(a, b zone) int { return b.labels - a.labels })
-	h.table = newTable(from, quietLog(), newCount(new(metrics.Registry)))
+	h.table = newTable(from, quietLog(), newCounts(new(metrics.Registry)))
 	return h
 }
 
 func TestAnswers(t *testing.T) {
 	const lines = "10.0.0.1 a.b.example.test *.example.test\nfd00::1 a.b.example.test\n10.0.0.2 example.test outside.test\n10.0.0.1 second.example.test\n0.0.0.0 1.0.0.10.in-addr.arpa.example.test\n"
-	a := newAsker(t, of(t, lines, "example.test", "sub.example.test"))
+	a := newAsker(t, newHandler(t, lines, "example.test", "sub.example.test"))
 	for _, c := range []struct{ name, qtype, want string }{
 		{"a.b.example.test.", "A", "NOERROR aa 10.0.0.1"},
 		{"a.b.example.test.", "AAAA", "NOERROR aa fd00::1"},
@@ -64,7 +64,7 @@ func TestAnswers(t *testing.T) {
 		{"1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.D.F.ip6.arpa.", "PTR", "NOERROR aa a.b.example.test."},
 		{"2.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.d.f.ip6.arpa.", "PTR", "REFUSED"},
 		{"g.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.d.f.ip6.arpa.", "PTR", "REFUSED"},
-		// the address of an IPv4 host, written as IPv6: another name
+		// an IPv4-mapped IPv6 address: another name than that of the IPv4 address
 		{"1.0.0.0.0.0.a.0.f.f.f.f.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.ip6.arpa.", "PTR", "REFUSED"},
 		{"1.0.0.10.in-addr.arpa.example.test.", "A", "NOERROR aa 0.0.0.0"},
 	} {
@@ -74,7 +74,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// A model answers as RFC 4592 says, by looking at every line.
+// model answers a query by RFC 4592. It compares the name with every line.
 func model(lines map[string][]string, zone, name string) (addrs []string, found found) {
 	if addrs, ok := lines[name]; ok {
 		return addrs, present
@@ -124,7 +124,7 @@ func TestIndexAgainstModel(t *testing.T) {
 				lines[n] = append(lines[n], addr)
 			}
 		}
-		a := newAsker(t, of(t, text, "test"))
+		a := newAsker(t, newHandler(t, text, "test"))
 		for range 50 {
 			n := name(false)
 			addrs, found := model(lines, "test.", n)
@@ -136,9 +136,9 @@ func TestIndexAgainstModel(t *testing.T) {
 	}
 }
 
-// Many addresses of one name, and many names of one address: as many as a reply
-// may hold, with TC, at a cost that does not grow with them.
-func TestManyOfOne(t *testing.T) {
+// Of many addresses of one name, or many names of one address, an answer has as many
+// as the reply can hold, and TC. Its cost does not depend on their number.
+func TestManyAddressesAndNames(t *testing.T) {
 	const n = 100_000
 	var text strings.Builder
 	for i := range n {
@@ -147,37 +147,37 @@ func TestManyOfOne(t *testing.T) {
 			fmt.Fprintf(&text, "127.0.0.2 few%d.test\n", i)
 		}
 	}
-	a := newAsker(t, of(t, text.String(), "test"))
+	a := newAsker(t, newHandler(t, text.String(), "test"))
 	for _, proto := range []dns.Proto{dns.UDP, dns.TCP} {
 		for _, q := range []string{"one.test. A", "one.test. ANY", "1.0.0.127.in-addr.arpa. PTR"} {
 			name, qtype, _ := strings.Cut(q, " ")
 			m := a.ask(t, name, qtype, proto)
 			if !m.Truncated || len(m.Answer) == 0 || m.Rcode != mdns.RcodeSuccess {
-				t.Errorf("%s over %v: %d answers, tc %t", q, proto, len(m.Answer), m.Truncated)
+				t.Errorf("%s over %v: %s, %d answers, TC %t; want NOERROR, answers and TC", q, proto, mdns.RcodeToString[m.Rcode], len(m.Answer), m.Truncated)
 			}
 		}
 	}
 	if buf := cap(a.query.Answer.Buf); buf > 1<<20 {
-		t.Errorf("an answer took %d bytes of memory", buf)
+		t.Errorf("the answers needed a buffer of %d bytes, want at most 1 MB", buf)
 	}
-	// Larger than 512 bytes before it is compressed, and smaller afterwards.
+	// This answer fits into 512 bytes only after compression.
 	if m := a.ask(t, "2.0.0.127.in-addr.arpa.", "PTR", dns.UDP); m.Truncated || len(m.Answer) != 20 {
-		t.Errorf("%d answers, tc %t", len(m.Answer), m.Truncated)
+		t.Errorf("2.0.0.127.in-addr.arpa. PTR: %d answers, TC %t; want 20 without TC", len(m.Answer), m.Truncated)
 	}
 }
 
-// An answer allocates nothing, whatever it is.
-func TestAnswersAllocateNothing(t *testing.T) {
-	a := newAsker(t, of(t, "10.0.0.1 a.example.test b.example.test\nfd00::1 a.example.test\n10.0.0.2 *.w.example.test\n", "example.test"))
+// No answer allocates.
+func TestAnswerAllocations(t *testing.T) {
+	a := newAsker(t, newHandler(t, "10.0.0.1 a.example.test b.example.test\nfd00::1 a.example.test\n10.0.0.2 *.w.example.test\n", "example.test"))
 	for _, q := range []string{
 		"a.example.test. A", "a.example.test. AAAA", "a.example.test. ANY", "a.example.test. MX", "b.example.test. AAAA",
-		"nobody.example.test. A", "x.y.w.example.test. A", "1.0.0.10.in-addr.arpa. PTR", "9.0.0.10.in-addr.arpa. PTR",
+		"absent.example.test. A", "x.y.w.example.test. A", "1.0.0.10.in-addr.arpa. PTR", "9.0.0.10.in-addr.arpa. PTR",
 		"1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.d.f.ip6.arpa. PTR", "other.test. A",
 	} {
 		name, qtype, _ := strings.Cut(q, " ")
 		p := packet(t, name, qtype)
 		if n := testing.AllocsPerRun(100, func() { a.send(p, dns.UDP) }); n != 0 {
-			t.Errorf("%s: %v allocations", q, n)
+			t.Errorf("%s: %v allocations, want 0", q, n)
 		}
 		if len(a.query.Reply()) == 0 {
 			t.Errorf("%s: no reply", q)
@@ -186,9 +186,9 @@ func TestAnswersAllocateNothing(t *testing.T) {
 }
 
 func BenchmarkAnswer(b *testing.B) {
-	lines := millionLines(200_000)
-	a := newAsker(b, of(b, lines+"10.0.0.2 *.w.test\n", "test"))
-	for _, q := range []string{"host-1234.zone-34.test. A", "nobody.zone-34.test. A", "x.y.w.test. A", "210.4.0.10.in-addr.arpa. PTR"} {
+	lines := distinctLines(200_000)
+	a := newAsker(b, newHandler(b, lines+"10.0.0.2 *.w.test\n", "test"))
+	for _, q := range []string{"host-1234.zone-34.test. A", "absent.zone-34.test. A", "x.y.w.test. A", "210.4.0.10.in-addr.arpa. PTR"} {
 		b.Run(q, func(b *testing.B) {
 			name, qtype, _ := strings.Cut(q, " ")
 			p := packet(b, name, qtype)
@@ -200,8 +200,8 @@ func BenchmarkAnswer(b *testing.B) {
 	}
 }
 
-// millionLines has n lines, each of an address and a name of its own.
-func millionLines(n int) string {
+// distinctLines returns n lines, each with another address and name.
+func distinctLines(n int) string {
 	var text strings.Builder
 	for i := range n {
 		fmt.Fprintf(&text, "10.%d.%d.%d host-%d.zone-%d.test\n", i>>16, i>>8&255, i&255, i, i%1000)
@@ -210,7 +210,7 @@ func millionLines(n int) string {
 }
 
 func BenchmarkMillionLines(b *testing.B) {
-	lines := millionLines(1_000_000)
+	lines := distinctLines(1_000_000)
 	b.SetBytes(int64(len(lines)))
 	var before, after runtime.MemStats
 	for b.Loop() {
@@ -219,7 +219,7 @@ func BenchmarkMillionLines(b *testing.B) {
 		begin := time.Now()
 		builder := newBuilder([]wire.Name{wire.Root}, true)
 		builder.expect(1_000_000, len(lines))
-		parse(lines, "", func(addr netip.Addr, name []byte) { builder.add(addr, name) }, func(complaint) {})
+		parse(lines, "", func(addr netip.Addr, name []byte) { builder.add(addr, name) }, func(lineError) {})
 		x := builder.index()
 		b.ReportMetric(time.Since(begin).Seconds(), "s/load")
 		builder = nil
@@ -228,5 +228,56 @@ func BenchmarkMillionLines(b *testing.B) {
 		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/1e6, "MB")
 		b.ReportMetric(float64(after.TotalAlloc-before.TotalAlloc)/1e6, "MB-allocated")
 		runtime.KeepAlive(x)
+	}
+}
+
+// A name with many addresses costs no more than a reply has: localise finds those in
+// a network by binary search, which compares as many as the logarithm of their number.
+func TestWithin(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for n := range 600 {
+		var v4 []byte
+		var addrs []netip.Addr
+		for range n {
+			addr := netip.AddrFrom4([4]byte{10, byte(r.IntN(2)), byte(r.IntN(4)), byte(r.IntN(256))})
+			if n%7 == 0 {
+				addr = netip.AddrFrom4([4]byte{byte(255 * r.IntN(2)), 255, 255, byte(r.IntN(256))})
+			}
+			v4, addrs = append(v4, addr.AsSlice()...), append(addrs, addr)
+		}
+		sortAddresses(v4)
+		slices.SortFunc(addrs, netip.Addr.Compare)
+		for _, network := range prefixes("10.0.1.0/24", "10.1.2.128/25", "0.0.0.0/0", "255.255.255.0/24", "10.0.0.0/32", "0.0.0.0/8") {
+			var want []byte
+			for _, addr := range addrs {
+				if network.Contains(addr) {
+					want = append(want, addr.AsSlice()...)
+				}
+			}
+			if got := within(v4, network); string(got) != string(want) {
+				t.Fatalf("%d addresses in %v: got %v, want %v", n, network, got, want)
+			}
+		}
+	}
+}
+
+// Localise of a name with many addresses answers with those in the network.
+func TestLocaliseManyAddresses(t *testing.T) {
+	var text strings.Builder
+	for i := range 50_000 {
+		fmt.Fprintf(&text, "10.%d.%d.%d many.test\n", i>>16+1, i>>8&255, i&255)
+	}
+	text.WriteString("10.9.0.5 many.test\n10.9.0.4 many.test\n")
+	h := newHandler(t, text.String(), "test")
+	h.networks = watchNetworks(func() ([]netip.Prefix, error) { return prefixes("10.9.0.1/24", "192.0.2.1/24"), nil }, quietLog())
+	defer h.networks.Stop()
+	a := newAsker(t, h)
+	a.local = netip.MustParseAddrPort("10.9.0.1:53")
+	if got, want := a.digest(t, "many.test.", "A"), "NOERROR aa 10.9.0.4 10.9.0.5"; got != want {
+		t.Errorf("many.test. A at %v: got %s, want %s", a.local, got, want)
+	}
+	a.local = netip.MustParseAddrPort("192.0.2.1:53")
+	if m := a.ask(t, "many.test.", "A", dns.UDP); !m.Truncated || len(m.Answer) < 20 {
+		t.Errorf("many.test. A at %v: %d answers, TC %t; want all that fit, with TC", a.local, len(m.Answer), m.Truncated)
 	}
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/seamark/seamark/server"
 )
 
-// A mount is a folder in which a kubelet keeps a ConfigMap: each key is a link to
-// the file in the folder that ..data leads to, and a change exchanges that one link.
+// A mount is a directory to which a kubelet mounts a ConfigMap: each key is a link to
+// a file in the directory that ..data links to. A change replaces that link.
 type mount struct {
 	t   testing.TB
 	dir string
@@ -38,7 +38,7 @@ func (m *mount) must(err error) {
 	}
 }
 
-// put changes the ConfigMap, in a kubelet's order of steps.
+// put replaces the data of the ConfigMap in the same steps as a kubelet.
 func (m *mount) put(keys map[string]string) {
 	m.t.Helper()
 	m.n++
@@ -69,8 +69,8 @@ func (m *mount) put(keys map[string]string) {
 	}
 }
 
-// serve runs a server with these lines in the braces of hosts, until the test
-// ends, and gives its address. Only events can tell it of changes.
+// serve runs a server with these lines in the braces of hosts until the test ends,
+// and returns its address. It finds changes by file events only.
 func serve(t testing.TB, log *journal, lines ...string) (at string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "Corefile")
@@ -78,7 +78,7 @@ func serve(t testing.TB, log *journal, lines ...string) (at string) {
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	directives := []config.Directive{{Name: "bind", Setup: directive.SetupBind}, {Name: "hosts", Setup: Setup}}
+	directives := []config.Directive{{Name: "bind", Setup: directive.SetupBind}, {Name: "hosts", Setup: Setup, Answers: true}}
 	said := new(journal)
 	r := server.Run{
 		Options: server.Options{Directives: directives, Log: server.NewLog(log, slog.LevelInfo), Metrics: new(metrics.Registry)},
@@ -107,7 +107,7 @@ func serve(t testing.TB, log *journal, lines ...string) (at string) {
 	return fmt.Sprintf("127.0.0.1:%d", port)
 }
 
-// digestOf is the code and the addresses of a reply.
+// digestOf returns the response code and the RDATA of a reply.
 func digestOf(m *mdns.Msg) string {
 	words := []string{mdns.RcodeToString[m.Rcode]}
 	for _, rr := range m.Answer {
@@ -116,7 +116,7 @@ func digestOf(m *mdns.Msg) string {
 	return strings.Join(words, " ")
 }
 
-// A client puts one question after the other, by one connection.
+// A client sends one query after the other over one connection.
 type client struct{ conn *mdns.Conn }
 
 func dial(t testing.TB, network, at string) *client {
@@ -140,7 +140,7 @@ func (c *client) ask(name string) string {
 	case err != nil:
 		return err.Error()
 	case reply.Id != m.Id:
-		return "an answer to something else"
+		return "a reply with another ID"
 	}
 	return digestOf(reply)
 }
@@ -156,9 +156,9 @@ func (c *client) becomes(t testing.TB, name, want string) {
 	eventually(t, name+": "+want, func() bool { got = c.ask(name); return got == want })
 }
 
-// load asks for names that every version has, over UDP, over TCP, and over a
-// connection for each question, until stop, which gives how many questions these
-// were: no answer may be wrong, or missing.
+// load sends queries for names that every version has over UDP, over TCP, and over a
+// new connection for each query, and expects the same answers until stop is called.
+// stop returns the number of queries.
 func load(t *testing.T, at string, want map[string]string) (stop func() (asked int64)) {
 	t.Helper()
 	var asked atomic.Int64
@@ -201,8 +201,8 @@ func load(t *testing.T, at string, want map[string]string) (stop func() (asked i
 	return stop
 }
 
-// A ConfigMap changes a thousand times under load. No question goes without its
-// answer, and each new name has one within a second.
+// A mounted ConfigMap changes a thousand times under load. No query is lost, and each
+// new name is served within a second.
 func TestMounted(t *testing.T) {
 	for _, path := range []string{"key", "."} {
 		t.Run(path, func(t *testing.T) {
@@ -222,7 +222,7 @@ func TestMounted(t *testing.T) {
 			}
 			stop := load(t, at, stays)
 			a := dial(t, "udp", at)
-			// A second of asking: what stops the whole process does not count.
+			// A second of queries: time in which the process does not run does not count.
 			const pause = 200 * time.Microsecond
 			const most = int(time.Second / pause)
 			var took []time.Duration
@@ -231,27 +231,27 @@ func TestMounted(t *testing.T) {
 				name, asks := fmt.Sprintf("n%d.test.", i), 1
 				for got := a.ask(name); got != "NOERROR 10.0.0.2"; got, asks = a.ask(name), asks+1 {
 					if got != "NXDOMAIN" || asks == most {
-						t.Fatalf("%s: %s after asking %d times", name, got, asks)
+						t.Fatalf("%s A: got %s after %d queries, want NOERROR 10.0.0.2", name, got, asks)
 					}
-					time.Sleep(pause)
+					<-time.After(pause)
 				}
 				took = append(took, time.Since(m.at))
 				if got, want := a.ask("changes.test."), fmt.Sprintf("NOERROR 10.0.%d.%d", i/250, i%250); got != want {
-					t.Errorf("version %d: got %s, want %s", i, got, want)
+					t.Errorf("version %d: changes.test. A: got %s, want %s", i, got, want)
 				}
 				if name := fmt.Sprintf("n%d.test.", i-1); a.ask(name) != "NXDOMAIN" {
-					t.Errorf("%s is still there", name)
+					t.Errorf("%s A, of the previous version: want NXDOMAIN", name)
 				}
 			}
 			asked := stop()
 			if asked < 1000 {
-				t.Errorf("%d questions are no load", asked)
+				t.Errorf("%d queries, want at least 1000", asked)
 			}
 			if log.count("WARN") > 0 {
-				t.Errorf("logged\n%s", log)
+				t.Errorf("want no warnings, logged\n%s", log)
 			}
 			slices.Sort(took)
-			t.Logf("%d questions; from a swap to its answer: median %v, 99%% %v, most %v", asked, took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
+			t.Logf("%d queries; time from a change to its answer: median %v, 99%% %v, longest %v", asked, took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
 		})
 	}
 }

@@ -11,42 +11,42 @@ import (
 	"github.com/seamark/seamark/dns"
 )
 
-// networks is the IPv4 networks that the machine is in, by its own addresses in
-// them. They are read when it begins, and when a query finds that they may have
-// changed: it does not wait for that. A nil one knows none.
+// networks has the IPv4 networks of the machine's interfaces by the interfaces'
+// addresses. They are read at first, and in the background when a query finds that
+// they may have changed. A nil *networks has none.
 type networks struct {
-	read  func() ([]netip.Prefix, error) // the machine's addresses with their networks' lengths
-	log   *slog.Logger
-	known atomic.Pointer[reading]
-	stale chan struct{} // has room for one
-	stop  context.CancelFunc
-	tasks sync.WaitGroup
+	read    func() ([]netip.Prefix, error) // returns the interfaces' addresses and prefix lengths
+	log     *slog.Logger
+	current atomic.Pointer[reading]
+	stale   chan struct{} // of capacity one
+	stop    context.CancelFunc
+	tasks   sync.WaitGroup
 }
 
-// A reading is what networks were once.
+// A reading is the networks at one time.
 type reading struct {
-	of map[netip.Addr]netip.Prefix
-	at time.Time
+	networks map[netip.Addr]netip.Prefix
+	at       time.Time
 }
 
 const (
-	// networksAge is how old they may be: a prefix may change, and addresses move.
+	// networksAge is the age at which they are read again.
 	networksAge = 30 * time.Second
-	// networksRest is how seldom they are read when many ask an address that is
-	// none of the machine's.
-	networksRest = time.Second
+	// networksInterval is the shortest interval at which they are read, if queries
+	// are sent to an address that no interface has.
+	networksInterval = time.Second
 )
 
-// watchNetworks reads them by read, now and then, until Stop.
+// watchNetworks returns networks that follow the result of read until Stop.
 func watchNetworks(read func() ([]netip.Prefix, error), log *slog.Logger) *networks {
 	ctx, cancel := context.WithCancel(context.Background())
 	n := &networks{read: read, log: log, stale: make(chan struct{}, 1), stop: cancel}
-	n.look()
+	n.refresh()
 	n.tasks.Go(func() { n.run(ctx) })
 	return n
 }
 
-// Stop ends the reading.
+// Stop stops following changes.
 func (n *networks) Stop() {
 	n.stop()
 	n.tasks.Wait()
@@ -58,50 +58,56 @@ func (n *networks) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-n.stale:
-			n.look()
+			n.refresh()
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(networksRest):
+		case <-time.After(networksInterval):
 		}
 	}
 }
 
-// look reads the networks. Those of before stay if that fails.
-func (n *networks) look() {
-	r := &reading{of: map[netip.Addr]netip.Prefix{}, at: time.Now()}
+// refresh reads the networks. It keeps the previous ones if that fails.
+func (n *networks) refresh() {
+	r := &reading{networks: map[netip.Addr]netip.Prefix{}, at: time.Now()}
 	addrs, err := n.read()
 	if err != nil {
-		n.log.Warn("hosts: localise: " + err.Error())
-		if old := n.known.Load(); old != nil {
-			r.of = old.of
+		n.log.Warn("plugin/hosts: Failed to read the network interfaces", "error", err)
+		if old := n.current.Load(); old != nil {
+			r.networks = old.networks
 		}
 	}
 	for _, p := range addrs {
 		if p.Addr().Is4() {
-			r.of[p.Addr()] = p.Masked()
+			r.networks[p.Addr()] = p.Masked()
 		}
 	}
-	n.known.Store(r)
+	n.current.Store(r)
 }
 
-// near gives the network of the address that was asked; some says whether any of
-// these addresses, of four bytes each, is in it.
-func (n *networks) near(q *dns.Query, v4 []byte) (near netip.Prefix, some bool) {
+// local returns the network of the address that q was sent to. some reports whether
+// any of these addresses, of four bytes each, is in it.
+func (n *networks) local(q *dns.Query, v4 []byte) (network netip.Prefix, some bool) {
 	if n == nil || !q.Local.Addr().Is4() {
-		return near, false
+		return network, false
 	}
-	r := n.known.Load()
-	near, ok := r.of[q.Local.Addr()]
+	r := n.current.Load()
+	network, ok := r.networks[q.Local.Addr()]
 	if !ok || q.Now().Sub(r.at) > networksAge {
 		select {
 		case n.stale <- struct{}{}:
-		default: // somebody was quicker
+		default: // a refresh is pending
 		}
 	}
-	for ; ok && len(v4) > 0 && !some; v4 = v4[4:] {
-		some = near.Contains(netip.AddrFrom4([4]byte(v4)))
+	if !ok {
+		return network, false
 	}
-	return near, some
+	if many(v4) {
+		return network, len(within(v4, network)) > 0
+	}
+	for ; len(v4) > 0 && !some; v4 = v4[4:] {
+		some = network.Contains(netip.AddrFrom4([4]byte(v4)))
+	}
+	return network, some
 }

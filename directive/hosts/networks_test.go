@@ -12,7 +12,7 @@ import (
 	"github.com/seamark/seamark/dns"
 )
 
-// prefixes are what a machine's interfaces have.
+// prefixes parses the addresses of a machine's interfaces.
 func prefixes(texts ...string) (out []netip.Prefix) {
 	for _, text := range texts {
 		out = append(out, netip.MustParsePrefix(text))
@@ -30,10 +30,10 @@ fd00:9::5 db.test
 fd00:8::7 db.test
 `
 
-// The answers of dnsmasq 2.90 with these lines and addresses, in its words: only
-// those in the network of the address that was asked, and all if there is none.
+// dnsmasq 2.90 has the same answers: only the addresses in the network of the queried
+// address, or all if there is none.
 func TestLocalise(t *testing.T) {
-	h := of(t, localLines, ".")
+	h := newHandler(t, localLines, ".")
 	h.networks = watchNetworks(func() ([]netip.Prefix, error) {
 		return prefixes("10.9.0.1/24", "10.8.0.1/24", "10.9.0.200/32", "10.7.0.1/8", "fd00:9::1/64"), nil
 	}, quietLog())
@@ -48,8 +48,8 @@ func TestLocalise(t *testing.T) {
 		{"10.9.0.1", "x.far.test.", "A", " 10.9.0.9"},
 		{"10.8.0.1", "db.test.", "A", " 10.8.0.7"},
 		{"10.9.0.200", "db.test.", "A", all},
-		{"10.7.0.1", "db.test.", "A", all}, // they all are in 10.0.0.0/8
-		{"10.9.0.2", "db.test.", "A", all}, // no address of the machine
+		{"10.7.0.1", "db.test.", "A", all}, // all are in 10.0.0.0/8
+		{"10.9.0.2", "db.test.", "A", all}, // not an address of the machine
 		{"fd00:9::1", "db.test.", "A", all},
 		{"fd00:9::1", "db.test.", "AAAA", v6},
 		{"10.9.0.1", "5.0.9.10.in-addr.arpa.", "PTR", " db.test."},
@@ -62,12 +62,12 @@ func TestLocalise(t *testing.T) {
 	a.local = netip.MustParseAddrPort("10.9.0.1:53")
 	p := packet(t, "db.test.", "A")
 	if n := testing.AllocsPerRun(100, func() { a.send(p, dns.UDP) }); n != 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("db.test. A: %v allocations, want 0", n)
 	}
 }
 
-// Networks are read when an unknown address is asked, not for each query, and
-// when they have got old; what cannot be read any more stays.
+// The networks are read again when a query is sent to an unknown address, but not for
+// each such query, and when they are old. They stay the same if that fails.
 func TestNetworksChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var have atomic.Value
@@ -87,7 +87,7 @@ func TestNetworksChange(t *testing.T) {
 			q := dns.NewQuery(nil)
 			q.Reset(q.Buffer(0), dns.UDP, time.Now())
 			q.Local = netip.AddrPortFrom(netip.MustParseAddr(asked), 53)
-			_, got := n.near(q, []byte{10, 8, 0, 9, 10, 9, 0, 9})
+			_, got := n.local(q, []byte{10, 8, 0, 9, 10, 9, 0, 9})
 			synctest.Wait()
 			if got != want || reads.Load() != wantReads {
 				t.Errorf("%s: got %t after reading %d times, want %t after %d", asked, got, reads.Load(), want, wantReads)
@@ -96,8 +96,8 @@ func TestNetworksChange(t *testing.T) {
 		expect("10.9.0.1", true, 1)
 		expect("10.8.0.1", false, 2)
 		have.Store(prefixes("10.9.0.1/24", "10.8.0.1/24"))
-		expect("10.8.0.1", false, 2) // it was read a moment ago
-		time.Sleep(networksRest)
+		expect("10.8.0.1", false, 2) // they have just been read
+		time.Sleep(networksInterval)
 		synctest.Wait()
 		expect("10.8.0.1", true, 3)
 		have.Store(prefixes("10.9.0.1/30", "10.8.0.1/24"))
@@ -110,8 +110,8 @@ func TestNetworksChange(t *testing.T) {
 		time.Sleep(networksAge + time.Second)
 		expect("10.8.0.1", true, 5)
 		expect("10.8.0.1", true, 5)
-		if log.count("WARN") != 1 || log.count("hosts: localise: no addresses") != 1 {
-			t.Error(log)
+		if log.count("WARN") != 1 || log.count("error=\"no addresses\"") != 1 {
+			t.Errorf("want one warning with error=\"no addresses\"; logged\n%s", log)
 		}
 	})
 }

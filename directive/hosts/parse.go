@@ -9,26 +9,25 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// maxLine is how long a line may be. A program writes such a line, and it is
-// not one of hosts.
+// maxLine is the size of the longest line. A longer one is not a line of a hosts
+// file.
 const maxLine = 1 << 20
 
-// A complaint is what is wrong with a line.
-type complaint struct {
+// A lineError describes an invalid line.
+type lineError struct {
 	line int
 	text string
 }
 
-// A fields reader goes through the lines of a text, and through the words of
-// each, without copying them.
-type fields struct {
-	text string
-	line int // that of the words
-	rest string
+// A scanner splits a text into lines and words without copying it.
+type scanner struct {
+	text string // after the line
+	line int    // number
+	rest string // of the line
 }
 
-// next goes to the next line that has words. It says how long the line is.
-func (f *fields) next() (size int, ok bool) {
+// next advances to the next line that has words, and returns its size.
+func (f *scanner) next() (size int, ok bool) {
 	for f.text != "" {
 		line := f.text
 		if i := strings.IndexByte(line, '\n'); i >= 0 {
@@ -47,11 +46,11 @@ func (f *fields) next() (size int, ok bool) {
 	return 0, false
 }
 
-// blanks stand between words: of Windows' line ends one is left.
+// blanks separate words. Lines of Windows end in "\r\n".
 const blanks = " \t\r\v\f"
 
-// word takes the next word of the line; "" if there is none.
-func (f *fields) word() (word string) {
+// word returns the next word of the line, or "".
+func (f *scanner) word() (word string) {
 	word = f.rest
 	if i := strings.IndexAny(word, blanks); i >= 0 {
 		word, f.rest = word[:i], strings.TrimLeft(word[i:], blanks)
@@ -63,32 +62,32 @@ func (f *fields) word() (word string) {
 
 const byteOrderMark = "\xef\xbb\xbf"
 
-// parse reads text and gives take each address with one of its names, in wire
-// form, lower case, which is valid until take returns. Names of one label it gives
-// with domain behind them first, unless that is "" or they end with a dot. It tells
-// complain what it leaves out: the rest of the text counts.
-func parse(text string, domain wire.Name, take func(addr netip.Addr, name []byte), complain func(complaint)) {
+// parse calls add for each address and each of its names in text. The name is in
+// wire form and lower case, and is valid until add returns. Before a name of one
+// label that does not end with a dot, parse adds the name with domain appended,
+// unless domain is "". It calls ignore for invalid lines and names, and continues.
+func parse(text string, domain wire.Name, add func(addr netip.Addr, name []byte), ignore func(lineError)) {
 	var room, longer [wire.MaxName]byte
-	f := fields{text: strings.TrimPrefix(text, byteOrderMark)}
+	f := scanner{text: strings.TrimPrefix(text, byteOrderMark)}
 	for {
 		size, ok := f.next()
 		if !ok {
 			return
 		}
 		if size > maxLine {
-			complain(complaint{f.line, fmt.Sprintf("longer than %d bytes", maxLine)})
+			ignore(lineError{f.line, fmt.Sprintf("longer than %d bytes", maxLine)})
 			continue
 		}
 		word := f.word()
 		addr, err := netip.ParseAddr(word)
 		switch {
 		case err != nil:
-			complain(complaint{f.line, fmt.Sprintf("%s is not an IP address", quote(word))})
+			ignore(lineError{f.line, fmt.Sprintf("%s is not an IP address", quote(word))})
 			continue
 		case f.rest == "":
-			complain(complaint{f.line, "no name behind the address"})
+			ignore(lineError{f.line, "no name after the address"})
 			continue
-		case addr.Zone() != "": // which means something on one machine alone
+		case addr.Zone() != "": // has a meaning only on one machine
 			continue
 		}
 		addr = addr.Unmap()
@@ -96,22 +95,22 @@ func parse(text string, domain wire.Name, take func(addr netip.Addr, name []byte
 			word := f.word()
 			name, wrong := appendName(room[:0], word)
 			if wrong != "" {
-				complain(complaint{f.line, quote(word) + " " + wrong})
+				ignore(lineError{f.line, quote(word) + " " + wrong})
 				continue
 			}
 			if domain != "" && simple(name) && !strings.HasSuffix(word, ".") {
 				if long := append(append(longer[:0], name[:len(name)-1]...), domain...); len(long) <= wire.MaxName {
-					take(addr, long)
+					add(addr, long)
 				} else {
-					complain(complaint{f.line, fmt.Sprintf("%s has no room for %v behind it", quote(word), domain)})
+					ignore(lineError{f.line, fmt.Sprintf("%s is too long with %v appended", quote(word), domain)})
 				}
 			}
-			take(addr, name)
+			add(addr, name)
 		}
 	}
 }
 
-// quote shortens a word that is going to be shown.
+// quote quotes the beginning of a word.
 func quote(word string) string {
 	const most = 80
 	if len(word) > most {
@@ -120,9 +119,9 @@ func quote(word string) string {
 	return fmt.Sprintf("%q", word)
 }
 
-// appendName writes a name of a hosts file in wire form behind buf, lower case.
-// There are no escapes in such files. A whole label * in front stands for any
-// name below the rest.
+// appendName appends a name of a hosts file, which has no escapes, to buf in wire
+// form and lower case. The first label may be *. If the name is invalid, wrong is the
+// reason.
 func appendName(buf []byte, text string) (name []byte, wrong string) {
 	text = strings.TrimSuffix(text, ".")
 	for at := 0; ; {
@@ -146,7 +145,7 @@ func appendName(buf []byte, text string) (name []byte, wrong string) {
 		for i := range len(label) {
 			c := label[i]
 			if c <= ' ' || c == '\\' || c == 0x7F {
-				return nil, "is not a name: it has a byte that names have not"
+				return nil, "is not a name: a byte is not allowed"
 			}
 			if 'A' <= c && c <= 'Z' {
 				c += 'a' - 'A'
@@ -160,8 +159,8 @@ func appendName(buf []byte, text string) (name []byte, wrong string) {
 	}
 }
 
-// simple says whether a name in wire form has one label, which is not *.
+// simple reports whether a name in wire form has one label, which is not *.
 func simple(name []byte) bool { return len(name) == int(name[0])+2 && !isWildcard(name) }
 
-// isWildcard says whether a name in wire form begins with the label *.
+// isWildcard reports whether the first label of a name in wire form is *.
 func isWildcard(name []byte) bool { return bytes.HasPrefix(name, []byte("\x01*")) }

@@ -10,12 +10,12 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// parsed writes what a text says, "address name", and what is wrong with it,
-// "line: complaint".
+// parsed returns the addresses and names of a text, "address name", and its errors,
+// "line: error".
 func parsed(text string, domain wire.Name) (pairs, wrong []string) {
 	parse(text, domain, func(addr netip.Addr, name []byte) {
 		pairs = append(pairs, addr.String()+" "+wire.Name(name).String())
-	}, func(c complaint) {
+	}, func(c lineError) {
 		wrong = append(wrong, fmt.Sprintf("%d: %s", c.line, c.text))
 	})
 	return pairs, wrong
@@ -38,7 +38,7 @@ func TestParse(t *testing.T) {
 		{"fe80::1%eth0 a\nfe80::1%1 b", nil, nil},
 		{"10.0.0.1 _srv.a x-_y xn--bcher-kva bücher 0/26.a", []string{"10.0.0.1 _srv.a.", "10.0.0.1 x-_y.", "10.0.0.1 xn--bcher-kva.", `10.0.0.1 b\195\188cher.`, "10.0.0.1 0/26.a."}, nil},
 		{"10.0.0.1 * *.a", []string{"10.0.0.1 *.", "10.0.0.1 *.a."}, nil},
-		{"10.0.0.1\n10.0.0.2 # a\n", nil, []string{"1: no name behind the address", "2: no name behind the address"}},
+		{"10.0.0.1\n10.0.0.2 # a\n", nil, []string{"1: no name after the address", "2: no name after the address"}},
 		{"\n10.0.0.256 a\n10.0.0 b\n010.0.0.1 c\n:::1 d\na 10.0.0.1\n10.0.0.1 e", []string{"10.0.0.1 e."}, []string{
 			`2: "10.0.0.256" is not an IP address`, `3: "10.0.0" is not an IP address`, `4: "010.0.0.1" is not an IP address`,
 			`5: ":::1" is not an IP address`, `6: "a" is not an IP address`}},
@@ -51,8 +51,8 @@ func TestParse(t *testing.T) {
 			`1: "a.*" is not a name: * can only be the whole first label`, `1: "*a" is not a name: * can only be the whole first label`,
 			`1: "a*" is not a name: * can only be the whole first label`, `1: "**" is not a name: * can only be the whole first label`}},
 		{"10.0.0.1 a\x00b a\\046b \x7f", nil, []string{
-			`1: "a\x00b" is not a name: it has a byte that names have not`, `1: "a\\046b" is not a name: it has a byte that names have not`,
-			`1: "\x7f" is not a name: it has a byte that names have not`}},
+			`1: "a\x00b" is not a name: a byte is not allowed`, `1: "a\\046b" is not a name: a byte is not allowed`,
+			`1: "\x7f" is not a name: a byte is not allowed`}},
 		{"10.0.0.1 " + label + " " + label + "b", []string{"10.0.0.1 " + label + "."}, []string{
 			`1: "` + label + `b" is not a name: a label has more than 63 bytes`}},
 		// 255 bytes in wire form, and one more.
@@ -69,25 +69,24 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Names of one label have the domain behind them as well.
+// The domain is appended to names of one label.
 func TestParseDomain(t *testing.T) {
 	domain, err := wire.ParseName("Example.org." + strings.Repeat("a.", 100))
 	must(t, err)
 	long := strings.Repeat("b", 63)
-	behind := domain.String()
+	suffix := domain.String()
 	pairs, wrong := parsed("10.0.0.1 db a.b web\n10.0.0.2 dot. * *.c "+long+" d", domain)
-	want := []string{"10.0.0.1 db." + behind, "10.0.0.1 db.", "10.0.0.1 a.b.", "10.0.0.1 web." + behind, "10.0.0.1 web.",
-		"10.0.0.2 dot.", "10.0.0.2 *.", "10.0.0.2 *.c.", "10.0.0.2 " + long + ".", "10.0.0.2 d." + behind, "10.0.0.2 d."}
+	want := []string{"10.0.0.1 db." + suffix, "10.0.0.1 db.", "10.0.0.1 a.b.", "10.0.0.1 web." + suffix, "10.0.0.1 web.",
+		"10.0.0.2 dot.", "10.0.0.2 *.", "10.0.0.2 *.c.", "10.0.0.2 " + long + ".", "10.0.0.2 d." + suffix, "10.0.0.2 d."}
 	if !slices.Equal(pairs, want) {
 		t.Errorf("got %q, want %q", pairs, want)
 	}
-	if want := []string{`2: "` + long + `" has no room for ` + behind + " behind it"}; !slices.Equal(wrong, want) {
+	if want := []string{`2: "` + long + `" is too long with ` + suffix + " appended"}; !slices.Equal(wrong, want) {
 		t.Errorf("got %q, want %q", wrong, want)
 	}
 }
 
-// Whatever a file holds, every name that is taken in is one that a question can
-// have, and is found.
+// Every name that parse accepts is one that a query can have, and is in the index.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{
 		"10.0.0.1 a b.c # x\n::1 *.d\n", "\xef\xbb\xbffe80::1%1 a\r\n10.0.0.256 b", "10.0.0.1 a..b *.* . \x00\n\n1.1.1.1\v* _a.*",
@@ -102,23 +101,26 @@ func FuzzParse(f *testing.F) {
 			presentation := wire.Name(name).String()
 			again, err := wire.ParseName(presentation)
 			if err != nil || again != wire.Name(name) {
-				t.Fatalf("%q: %q, %v", name, again, err)
+				t.Fatalf("name %q: parsed again it is %q, %v", name, again, err)
 			}
 			if !addr.IsValid() || addr.Zone() != "" || addr.Is4In6() {
-				t.Fatalf("%v", addr)
+				t.Fatalf("address %v: want one without a zone, not mapped into IPv6", addr)
 			}
 			b.add(addr, name)
-		}, func(c complaint) {
+		}, func(c lineError) {
 			if c.line < last || c.line > 1+strings.Count(text, "\n") || len(c.text) > 500 {
-				t.Fatalf("%d: %q", c.line, c.text)
+				t.Fatalf("error %q of line %d after one of line %d", c.text, c.line, last)
 			}
 			last = c.line
 		})
 		x := b.index()
 		parse(text, "", func(addr netip.Addr, name []byte) {
-			c, _ := x.find(name)
-			addrs, found := x.found(c)
-			if c == 0 || found != present {
+			p, _, ok := x.find(name)
+			if !ok {
+				t.Fatalf("%q is not found", name)
+			}
+			addrs, found := x.at(p)
+			if found != present {
 				t.Fatalf("%q is not found", name)
 			}
 			slice := addr.AsSlice()
@@ -135,6 +137,6 @@ func FuzzParse(f *testing.F) {
 			if !slices.ContainsFunc(x.namesOf(addr), func(at uint32) bool { return string(x.name(at)) == string(name) }) {
 				t.Fatalf("%v has no %q", addr, name)
 			}
-		}, func(complaint) {})
+		}, func(lineError) {})
 	})
 }

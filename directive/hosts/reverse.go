@@ -12,8 +12,8 @@ const (
 	reverse6 = "\x03ip6\x04arpa\x00"
 )
 
-// reversed says whether the question's name is in a reverse tree, and which
-// address it stands for, if it stands for a whole one.
+// reversed reports whether the query name is in a reverse tree. addr is its address
+// if the name is that of a whole address.
 func reversed(q *dns.Query) (addr netip.Addr, in bool) {
 	labels := q.Labels()
 	if labels < 2 {
@@ -29,8 +29,8 @@ func reversed(q *dns.Query) (addr netip.Addr, in bool) {
 	return addr, false
 }
 
-// address4 reads four labels, last byte first. A number has no zeros in front:
-// the name with them is another one.
+// address4 parses four labels, the last byte first. Numbers with leading zeros are
+// other names.
 func address4(name []byte, labels int) netip.Addr {
 	if labels != 4 {
 		return netip.Addr{}
@@ -58,7 +58,7 @@ func address4(name []byte, labels int) netip.Addr {
 	return netip.AddrFrom4(b)
 }
 
-// address6 reads 32 labels of one digit, the last one first.
+// address6 parses 32 labels of one digit, the last digit first.
 func address6(name []byte, labels int) netip.Addr {
 	if labels != 32 {
 		return netip.Addr{}

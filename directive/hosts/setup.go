@@ -3,8 +3,10 @@ package hosts
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,19 +15,20 @@ import (
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/internal/watch"
 	"github.com/seamark/seamark/wire"
 )
 
-// system is the file of the machine, or of the pod.
-const system = "/etc/hosts"
+// defaultFile is the hosts file of the machine or of the pod.
+const defaultFile = "/etc/hosts"
 
-// Setup is the Setup of hosts: see Handler.
+// Setup sets up the hosts directive of a server block: see Handler.
 func Setup(b *config.Block, uses []corefile.Directive) error {
 	if err := config.Once(uses); err != nil {
 		return err
 	}
 	d := uses[0]
-	p := plan{ttl: 3600, patience: patience, source: source{reload: 5 * time.Second, reverse: true}}
+	p := plan{ttl: 3600, timeout: mapTimeout, source: source{reload: 5 * time.Second, reverse: true}}
 	h := new(Handler)
 	errs := []error{p.read(b, d, h)}
 	switch {
@@ -36,9 +39,10 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		p.paths = slices.Insert(p.paths, 0, path(b, d.Args[0]))
 		d.Args = d.Args[1:]
 	case len(p.paths) == 0 && len(p.settings) == 0:
-		p.paths = []string{system}
+		p.paths = []string{defaultFile}
 	}
-	p.paths = different(p.paths)
+	p.paths = unrepeated(p.paths)
+	errs = append(errs, p.checkPaths(d, b))
 	zones, err := b.ZonesOr(d)
 	errs = append(errs, err)
 	for _, s := range p.settings {
@@ -64,11 +68,11 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	return nil
 }
 
-// path is where a file or a directory is, in one spelling.
+// path returns the cleaned path of a file or a directory.
 func path(b *config.Block, at corefile.Token) string { return filepath.Clean(b.Path(at.Text)) }
 
-// different leaves out what was there already.
-func different(paths []string) (out []string) {
+// unrepeated returns paths without repetitions.
+func unrepeated(paths []string) (out []string) {
 	for _, path := range paths {
 		if !slices.Contains(out, path) {
 			out = append(out, path)
@@ -77,26 +81,51 @@ func different(paths []string) (out []string) {
 	return out
 }
 
-// A plan is what a directive asks for, as far as it is not the handler's own.
+// checkPaths returns an error for each path that cannot be examined. As in CoreDNS, a
+// path that does not exist is a warning.
+func (p *plan) checkPaths(d corefile.Directive, b *config.Block) error {
+	var errs []error
+	for _, path := range p.paths {
+		_, err := os.Stat(path)
+		switch {
+		case err == nil:
+		case errors.Is(err, fs.ErrNotExist):
+			if p.reported == nil {
+				p.reported = map[string]string{}
+			}
+			b.Warn(d.Errorf("file %s does not exist", path))
+			p.reported[path] = warning(failedMessage, "file", path, "error", watch.Plain(err))
+		default:
+			errs = append(errs, d.Errorf("reading %s: %w", path, watch.Plain(err)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// A plan has the settings of a hosts directive, besides those of its Handler.
 type plan struct {
 	source
 	ttl      int
 	localise bool
-	patience time.Duration
+	timeout  time.Duration     // of a reload that waits for a ConfigMap
 	settings []cluster.Options // of each ConfigMap
-	keys     []string
+	keys     []string          // in each ConfigMap
 }
 
-// read reads the lines in the braces: those that begin with an address are
-// lines of hosts, the others are options.
+// read reads the lines in the braces: those that begin with an address are lines of a
+// hosts file, the others are options.
 func (p *plan) read(b *config.Block, d corefile.Directive, h *Handler) error {
 	var errs []error
 	var options []corefile.Directive
+	var unsupported corefile.Directive
 	for _, o := range d.Body {
 		if strings.Contains(o.Text, ":") || o.Text != "" && strings.Contains("0123456789", o.Text[:1]) {
-			errs = append(errs, p.line(d, o))
-		} else {
-			options = append(options, o)
+			errs = append(errs, p.addLine(d, o))
+			continue
+		}
+		options = append(options, o)
+		if o.Text == "fallthrough_unsupported" {
+			unsupported = o
 		}
 	}
 	d.Body = options
@@ -105,7 +134,7 @@ func (p *plan) read(b *config.Block, d corefile.Directive, h *Handler) error {
 		corefile.Option{Name: "ttl", Min: 1, Max: 1, Set: corefile.Int(&p.ttl, 0, math.MaxInt32)},
 		corefile.Option{Name: "no_reverse", Set: func(corefile.Directive) error { p.reverse = false; return nil }},
 		corefile.Option{Name: "reload", Min: 1, Max: 1, Set: corefile.Duration(&p.reload, 0, 365*24*time.Hour)},
-		h.through.Option(),
+		h.fallthru.Option(),
 		corefile.Option{Name: "fallthrough_unsupported", Set: corefile.Flag(&h.unsupported)},
 		corefile.Option{Name: "file", Min: 1, Max: -1, Set: func(o corefile.Directive) error {
 			var errs []error
@@ -145,8 +174,11 @@ func (p *plan) read(b *config.Block, d corefile.Directive, h *Handler) error {
 			return err
 		}},
 	))
+	if h.unsupported && !h.fallthru.On {
+		errs = append(errs, d.Errorf("fallthrough_unsupported on line %d needs fallthrough", unsupported.Line))
+	}
 	if len(p.settings) == 0 && api != (cluster.Options{}) {
-		errs = append(errs, d.Errorf("endpoint, tls, kubeconfig and manifests say where a configmap is, and none is given"))
+		errs = append(errs, d.Errorf("endpoint, tls, kubeconfig and manifests need configmap"))
 	}
 	for i, s := range p.settings {
 		api.ConfigMap = s.ConfigMap
@@ -155,14 +187,14 @@ func (p *plan) read(b *config.Block, d corefile.Directive, h *Handler) error {
 	return errors.Join(errs...)
 }
 
-// line takes in one line of hosts. Unlike one of a file it must be right.
-func (p *plan) line(d, o corefile.Directive) error {
+// addLine adds one line of a hosts file.
+func (p *plan) addLine(d, o corefile.Directive) error {
 	o.Path = d.Path
 	if _, err := netip.ParseAddr(o.Text); err != nil {
 		return o.Errorf("want an IP address and names, got %q", o.Text)
 	}
 	if len(o.Args) == 0 {
-		return o.Errorf("want names behind %s", o.Text)
+		return o.Errorf("want names after %s", o.Text)
 	}
 	line := text{name: o.File, lines: o.Text}
 	var errs []error
@@ -176,7 +208,7 @@ func (p *plan) line(d, o corefile.Directive) error {
 	return errors.Join(errs...)
 }
 
-// each puts the directive's position before every error that is joined in err.
+// each adds the directive's position to each of the errors that are joined in err.
 func each(d corefile.Directive, err error) error {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
@@ -189,68 +221,69 @@ func each(d corefile.Directive, err error) error {
 	return errors.Join(errs...)
 }
 
-// The keys under which things outlive a reload.
+// Keys of the values that a reload keeps.
 type (
-	countKey    struct{}
+	countsKey   struct{}
 	networksKey struct{}
-	mapKey      struct{ cluster.Options }
+	watchKey    struct{ cluster.Options }
 	tableKey    struct {
 		paths, inline, maps, zones string
 		domain                     wire.Name
 		reload                     time.Duration
 		reverse                    bool
-		plan                       *config.Start // if the table must not outlive it
+		plan                       *config.Start // set if a reload must not keep the table
 	}
 )
 
-// patience is how long a reload waits for a ConfigMap that is new.
-const patience = 5 * time.Second
+// mapTimeout is how long a reload waits for a new ConfigMap.
+const mapTimeout = 5 * time.Second
 
-// start makes the table, unless the old plan has it already. A reload waits for
-// its ConfigMaps and fails without them; a first start serves at once.
+// start returns the table of the old plan if its settings are the same, or a new
+// one. A reload waits for the new table's ConfigMaps, and fails without them; the
+// first start does not wait.
 func (p *plan) start(s *config.Start, d corefile.Directive, b *config.Block) (*table, error) {
-	counts, err := config.Keep(s, countKey{}, func() (*count, error) { return newCount(b.Metrics), nil })
+	counts, err := config.Keep(s, countsKey{}, func() (*counts, error) { return newCounts(b.Metrics), nil })
 	if err != nil {
 		return nil, err
 	}
 	key := tableKey{paths: strings.Join(p.paths, "\n"), domain: p.domain, zones: join(p.zones), reload: p.reload, reverse: p.reverse}
 	from := p.source
 	for i, o := range p.settings {
-		m, err := config.Keep(s, mapKey{o}, func() (*configMap, error) { return watchMap(o, b.Log, b.Metrics), nil })
+		m, err := config.Keep(s, watchKey{o}, func() (*configMap, error) { return watchMap(o, b.Log, b.Metrics), nil })
 		if err != nil {
 			return nil, err
 		}
-		from.maps = append(from.maps, mapped{m, o.ConfigMap, p.keys[i]})
+		from.maps = append(from.maps, mapKey{m, o.ConfigMap, p.keys[i]})
 		key.maps += fmt.Sprintf("%+v\n%s\n", o, p.keys[i])
 	}
 	for _, line := range p.inline {
 		key.inline += line.lines + "\n"
 	}
 	if p.reload == 0 {
-		key.plan = s // each plan reads the file anew, since nothing else does
+		key.plan = s // each plan reads the files, because the table does not follow them
 	}
-	made := false
+	created := false
 	t, err := config.Keep(s, key, func() (*table, error) {
-		made = true
+		created = true
 		return newTable(from, b.Log, counts).start(), nil
 	})
-	if err != nil || !s.Reload || !made {
+	if err != nil || !s.Reload || !created {
 		return t, err
 	}
-	timeout := time.NewTimer(p.patience)
+	timeout := time.NewTimer(p.timeout)
 	defer timeout.Stop()
 	select {
-	case <-t.whole:
+	case <-t.synced:
 		return t, nil
 	case <-timeout.C:
-		return nil, d.Errorf("no answer of the API server about %s within %v", t.unseen(), p.patience)
+		return nil, d.Errorf("waiting for %s: no answer from the API server within %v", t.unlisted(), p.timeout)
 	case <-s.Context.Done():
 		return nil, s.Context.Err()
 	}
 }
 
-// unseen names the ConfigMaps that have not been listed.
-func (t *table) unseen() string {
+// unlisted returns the names of the ConfigMaps that have not been listed.
+func (t *table) unlisted() string {
 	var names []string
 	for _, m := range t.maps {
 		if _, listed := m.lines(); !listed {
@@ -260,6 +293,7 @@ func (t *table) unseen() string {
 	return strings.Join(names, ", ")
 }
 
+// join returns the zones as one key.
 func join(zones []wire.Name) string {
 	var b strings.Builder
 	for _, z := range zones {

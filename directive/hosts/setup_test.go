@@ -47,7 +47,7 @@ func TestSetupErrors(t *testing.T) {
 		{"hosts {\n web 10.0.0.1\n}", `Corefile:3: hosts: unknown option "web"`},
 		{"hosts {\n 10.0.0.256 web\n}", `Corefile:3: hosts: want an IP address and names, got "10.0.0.256"`},
 		{"hosts {\n fd00::g web\n}", `Corefile:3: hosts: want an IP address and names, got "fd00::g"`},
-		{"hosts {\n 10.0.0.1\n}", `Corefile:3: hosts: want names behind 10.0.0.1`},
+		{"hosts {\n 10.0.0.1\n}", `Corefile:3: hosts: want names after 10.0.0.1`},
 		{"hosts {\n 10.0.0.1 a..b ok *c\n}", `Corefile:3: hosts: "a..b" is not a name: a label is empty` + "\n" +
 			`Corefile:3: hosts: "*c" is not a name: * can only be the whole first label`},
 		{"hosts {\n ttl\n}", `Corefile:3: hosts: ttl: want 1 argument, got 0`},
@@ -58,7 +58,9 @@ func TestSetupErrors(t *testing.T) {
 		{"hosts {\n reload 5\n}", `Corefile:3: hosts: reload: want a duration of 0s..8760h, got "5"`},
 		{"hosts {\n reload -1s\n}", `Corefile:3: hosts: reload: want a duration of 0s..8760h, got "-1s"`},
 		{"hosts {\n fallthrough a..b\n}", `Corefile:3: hosts: fallthrough: not a zone: "a..b": empty label`},
-		{"hosts {\n fallthrough_unsupported example.test\n}", `Corefile:3: hosts: fallthrough_unsupported: want no argument, got 1`},
+		{"hosts {\n fallthrough\n fallthrough_unsupported example.test\n}", `Corefile:4: hosts: fallthrough_unsupported: want no argument, got 1`},
+		{"hosts {\n ttl 5\n fallthrough_unsupported\n}", `Corefile:2: hosts: fallthrough_unsupported on line 4 needs fallthrough`},
+		{"hosts setup_test.go/hosts", `Corefile:2: hosts: reading setup_test.go/hosts: not a directory`},
 		{"hosts {\n file\n}", `Corefile:3: hosts: file: want at least 1 argument, got 0`},
 		{"hosts {\n file a \"\" b\n}", `Corefile:3: hosts: file: want files and directories, got ""`},
 		{"hosts {\n domain a b\n}", `Corefile:3: hosts: domain: want 1 argument, got 2`},
@@ -68,7 +70,7 @@ func TestSetupErrors(t *testing.T) {
 		{"hosts {\n configmap dns/custom\n}", `Corefile:3: hosts: configmap: want 2 arguments, got 1`},
 		{"hosts {\n configmap custom hosts\n}", `Corefile:2: hosts: configmap: want NAMESPACE/NAME, got "custom"`},
 		{"hosts {\n configmap dns/Custom hosts\n}", `Corefile:2: hosts: configmap: want NAMESPACE/NAME, got "dns/Custom"`},
-		{"hosts {\n endpoint http://localhost:8001\n}", `Corefile:2: hosts: endpoint, tls, kubeconfig and manifests say where a configmap is, and none is given`},
+		{"hosts {\n endpoint http://localhost:8001\n}", `Corefile:2: hosts: endpoint, tls, kubeconfig and manifests need configmap`},
 		{"hosts {\n configmap dns/custom hosts\n endpoint localhost\n}", `Corefile:2: hosts: endpoint: want a URL such as https://10.0.0.1:6443, got "localhost"`},
 		{"hosts {\n configmap dns/custom hosts\n endpoint\n}", `Corefile:4: hosts: endpoint: want 1 argument, got 0`},
 		{"hosts {\n configmap dns/custom hosts\n tls cert key\n}", `Corefile:4: hosts: tls: want 3 arguments, got 2`},
@@ -84,7 +86,7 @@ func TestSetupErrors(t *testing.T) {
 	}
 }
 
-// What is right in CoreDNS is right here.
+// Setup accepts the directives that CoreDNS accepts.
 func TestSetup(t *testing.T) {
 	for _, directive := range []string{
 		"hosts", "hosts {\n}", "hosts /etc/hosts", "hosts /etc/hosts example.org 10.0.0.0/8",
@@ -98,7 +100,7 @@ func TestSetup(t *testing.T) {
 	}
 }
 
-// started sets up and starts a directive; the test ends it.
+// started sets up and starts a directive. It is stopped when the test ends.
 func started(t testing.TB, text string, log *journal, old *config.Start) (*config.Block, *Handler, *config.Start) {
 	t.Helper()
 	b, h, err := set(t, text, log)
@@ -118,7 +120,7 @@ func started(t testing.TB, text string, log *journal, old *config.Start) (*confi
 	return b, h, s
 }
 
-// The file is that of the machine unless something else is named.
+// The default file is /etc/hosts unless there is another source.
 func TestSetupPath(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct{ directive, root, want string }{
@@ -154,8 +156,8 @@ func TestSetupPath(t *testing.T) {
 	}
 }
 
-// A reload that changes nothing of the lines keeps the table; with reload 0 it
-// is the only thing that reads the file anew.
+// A reload keeps the table if the lines come from the same sources. With reload 0
+// only a reload reads the file again, so it does not keep the table.
 func TestReloadKeepsTable(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "hosts")
 	write(t, file, "10.0.0.1 a.example.test\n")
@@ -179,13 +181,27 @@ func TestReloadKeepsTable(t *testing.T) {
 		_, before, s := started(t, "hosts "+file+" {\n "+c.before+"\n}", log, nil)
 		_, after, _ := started(t, "hosts "+file+" {\n "+c.after+"\n}", log, s)
 		if (before.table == after.table) != c.same {
-			t.Errorf("from %q to %q: the same table: %t", c.before, c.after, !c.same)
+			t.Errorf("from %q to %q: kept the table: %t, want %t", c.before, c.after, !c.same, c.same)
 		}
 		newAsker(t, after).check(t, "a.example.test.", "A", c.after == "ttl 60", "10.0.0.1")
 	}
 }
 
-// The metrics count what there is now, and nothing of what was.
+// A missing file is a warning of Setup, which check prints. The server does not log
+// it again.
+func TestSetupMissingFile(t *testing.T) {
+	file, log := filepath.Join(t.TempDir(), "hosts"), new(journal)
+	b, _, _ := started(t, "hosts "+file, log, nil)
+	want := "Corefile:2: hosts: file " + file + " does not exist"
+	if got := b.Warnings(); len(got) != 1 || got[0].Error() != want {
+		t.Errorf("got the warnings %v, want %s", got, want)
+	}
+	if log.count("WARN") != 0 {
+		t.Errorf("want no warning in the log, logged\n%s", log)
+	}
+}
+
+// The metrics count the present entries.
 func TestMetrics(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "hosts")
 	write(t, file, "10.0.0.1 a.example.test b.example.test\nfd00::1 a.example.test\n10.0.0.1 a.example.test\n10.0.0.2 *.example.test\n")
@@ -199,31 +215,31 @@ func TestMetrics(t *testing.T) {
 	}
 	// Four addresses of names, three names of addresses.
 	if got := text(); !strings.Contains(got, "\ncoredns_hosts_entries 7\n") || !strings.Contains(got, "\ncoredns_hosts_reload_timestamp_seconds ") {
-		t.Error(got)
+		t.Errorf("want coredns_hosts_entries 7 and a timestamp, got\n%s", got)
 	}
 	write(t, file, "10.0.0.1 a.example.test\n")
 	eventually(t, "two entries", func() bool { return strings.Contains(text(), "\ncoredns_hosts_entries 2\n") })
 	s.Stop()
 	if got := text(); strings.Contains(got, "coredns_hosts") {
-		t.Error("after the end:", got)
+		t.Errorf("after Stop: the metrics still have coredns_hosts:\n%s", got)
 	}
 }
 
-// A new ConfigMap that does not come makes a reload fail and leaves the old
-// plan; a first start serves what it has.
+// If a ConfigMap cannot be read, the first start serves the other lines; negative
+// answers are SERVFAIL.
 func TestConfigMapMissing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "not-there")
 	text := "hosts {\n 10.0.0.1 a.example.test\n configmap dns/custom hosts\n manifests " + dir + "\n}"
 	_, h, _ := started(t, text, new(journal), nil)
 	if h.Ready() {
-		t.Error("ready without the ConfigMap")
+		t.Error("Ready without the ConfigMap: got true, want false")
 	}
 	a := newAsker(t, h)
 	a.check(t, "a.example.test.", "A", false, "10.0.0.1")
 	for _, q := range []string{"b.example.test. A", "a.example.test. AAAA", "example.test. A"} {
 		name, qtype, _ := strings.Cut(q, " ")
 		if got := a.digest(t, name, qtype); got != "SERVFAIL" {
-			t.Errorf("%s: %s", q, got)
+			t.Errorf("%s: got %s, want SERVFAIL", q, got)
 		}
 	}
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -231,30 +247,31 @@ func TestConfigMapMissing(t *testing.T) {
 	}
 	eventually(t, "an empty folder", h.Ready)
 	if got := a.digest(t, "b.example.test.", "A"); got != "NXDOMAIN aa" {
-		t.Error(got)
+		t.Errorf("b.example.test. A with the ConfigMap: got %s, want NXDOMAIN aa", got)
 	}
 }
 
+// A reload fails if a new ConfigMap cannot be read.
 func TestConfigMapReloadFails(t *testing.T) {
 	b, _, s := started(t, "hosts {\n 10.0.0.1 a.example.test\n}", new(journal), nil)
 	missing := cluster.Options{ConfigMap: "dns/custom", Manifests: filepath.Join(t.TempDir(), "not-there")}
-	p := plan{patience: 50 * time.Millisecond, settings: []cluster.Options{missing}, keys: []string{"hosts"}}
+	p := plan{timeout: 50 * time.Millisecond, settings: []cluster.Options{missing}, keys: []string{"hosts"}}
 	d := corefile.Directive{Token: corefile.Token{Text: "hosts", File: "Corefile", Line: 2}, Path: "hosts"}
 	next := config.NewStart(t.Context(), s)
 	_, err := p.start(next, d, b)
 	next.Abort()
-	const want = "Corefile:2: hosts: no answer of the API server about configmap dns/custom hosts within 50ms"
+	const want = "Corefile:2: hosts: waiting for configmap dns/custom hosts: no answer from the API server within 50ms"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	p.patience = time.Hour
+	p.timeout = time.Hour
 	next = config.NewStart(ctx, s)
 	_, err = p.start(next, d, b)
 	next.Abort()
 	if err != context.Canceled {
-		t.Errorf("a start that is given up: %v", err)
+		t.Errorf("a canceled start: got %v, want %v", err, context.Canceled)
 	}
 }
 

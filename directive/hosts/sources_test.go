@@ -6,39 +6,40 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
-// Files and directories add up in their order. One that is missing is said once,
-// and read when it comes; the others do not wait for it, nor for one that is
-// written all the time.
+// The lines of files and directories are combined in their order. A missing one is
+// logged once, and read when it is created.
 func TestSeveralFiles(t *testing.T) {
-	dir, log := t.TempDir(), new(journal)
-	in := func(name string) string { return filepath.Join(dir, name) }
-	write(t, in("first"), "10.0.0.1 all.test\n")
-	write(t, in("second"), "10.0.0.2 all.test\n")
-	h := followAll(t, []string{in("first"), in("missing"), in("second"), in("folder")}, log, nil)
-	a := newAsker(t, h)
-	a.becomes(t, "all.test.", "NOERROR aa 10.0.0.1 10.0.0.2")
-	write(t, in("missing"), "10.0.0.3 all.test\n")
-	a.becomes(t, "all.test.", "NOERROR aa 10.0.0.1 10.0.0.3 10.0.0.2")
-	must(t, os.Mkdir(in("folder"), 0o755))
-	write(t, in("folder/b"), "10.0.0.5 all.test\n")
-	write(t, in("folder/a"), "10.0.0.4 all.test\n10.0.0.1 all.test\n")
-	a.becomes(t, "all.test.", "NOERROR aa 10.0.0.1 10.0.0.3 10.0.0.2 10.0.0.4 10.0.0.5")
-	must(t, os.Remove(in("second")))
-	must(t, os.Remove(in("folder/b")))
-	a.becomes(t, "all.test.", "NOERROR aa 10.0.0.1 10.0.0.3 10.0.0.2 10.0.0.4")
-	if n := log.count(in("missing") + ": no such file or directory\""); n != 1 {
-		t.Errorf("that a file is missing is said %d times\n%s", n, log)
-	}
-	eventually(t, "that a file has gone", func() bool {
-		return log.count(in("second")+": no such file or directory; what it said before stays") == 1
+	synctest.Test(t, func(t *testing.T) {
+		dir, log := t.TempDir(), new(journal)
+		in := func(name string) string { return filepath.Join(dir, name) }
+		write(t, in("first"), "10.0.0.1 all.test\n")
+		write(t, in("second"), "10.0.0.2 all.test\n")
+		a := follow(t, log, nil, in("first"), in("missing"), in("second"), in("folder"))
+		a.becomes(t, "all.test.", "NOERROR aa 10.0.0.1 10.0.0.2")
+		write(t, in("missing"), "10.0.0.3 all.test\n")
+		a.becomes(t, "all.test.", "NOERROR aa 10.0.0.1 10.0.0.3 10.0.0.2")
+		must(t, os.Mkdir(in("folder"), 0o755))
+		write(t, in("folder/b"), "10.0.0.5 all.test\n")
+		write(t, in("folder/a"), "10.0.0.4 all.test\n10.0.0.1 all.test\n")
+		a.becomes(t, "all.test.", "NOERROR aa 10.0.0.1 10.0.0.3 10.0.0.2 10.0.0.4 10.0.0.5")
+		must(t, os.Remove(in("second")))
+		must(t, os.Remove(in("folder/b")))
+		a.becomes(t, "all.test.", "NOERROR aa 10.0.0.1 10.0.0.3 10.0.0.2 10.0.0.4")
+		if n := log.count(fmt.Sprintf("msg=%q file=%s ", failedMessage, in("missing"))); n != 1 {
+			t.Errorf("%d messages that a file is missing, want 1\n%s", n, log)
+		}
+		eventually(t, "a message that a file keeps its lines", func() bool {
+			return log.count(fmt.Sprintf("msg=%q file=%s ", keptMessage, in("second"))) == 1
+		})
 	})
 }
 
-// A file that is always being written keeps no other one waiting.
-func TestOthersDoNotWait(t *testing.T) {
+// A file that is written all the time does not delay the others.
+func TestFilesIndependent(t *testing.T) {
 	dir := t.TempDir()
 	restless := filepath.Join(dir, "restless")
 	write(t, restless, "10.0.0.1 restless.test\n")
@@ -65,16 +66,16 @@ func TestOthersDoNotWait(t *testing.T) {
 	c := dial(t, "udp", at)
 	for i := range 20 {
 		m.put(map[string]string{"key": fmt.Sprintf("10.0.0.1 n%d.test\n", i)})
-		for name := fmt.Sprintf("n%d.test.", i); c.ask(name) != "NOERROR 10.0.0.1"; time.Sleep(time.Millisecond) {
-			if time.Since(m.at) > settleMost/2 {
-				t.Fatalf("%s: it waits for the other file", name)
-			}
+		name := fmt.Sprintf("n%d.test.", i)
+		eventually(t, name, func() bool { return c.ask(name) == "NOERROR 10.0.0.1" })
+		if took := time.Since(m.at); took > 2500*time.Millisecond { // watch waits 5s for the other file
+			t.Fatalf("%s: served after %v, want at most 2.5s", name, took)
 		}
 	}
 }
 
-// A key of a mounted ConfigMap goes and comes again: a file keeps its lines
-// meanwhile, a directory does not.
+// A key of a mounted ConfigMap is removed and added again. Meanwhile a file keeps its
+// lines; a directory does not.
 func TestMountedKey(t *testing.T) {
 	for _, path := range []string{"key", "."} {
 		t.Run(path, func(t *testing.T) {
@@ -89,24 +90,24 @@ func TestMountedKey(t *testing.T) {
 					c.becomes(t, "a.test.", "NXDOMAIN")
 					c.becomes(t, "other.test.", "NOERROR 10.0.0.9")
 				} else {
-					gone := "key: no such file or directory; what it said before stays\n"
-					eventually(t, "that the key has gone", func() bool { return log.count(gone) == i-1 })
+					eventually(t, "a message that the file keeps its lines", func() bool { return log.count(keptMessage) == i-1 })
 					c.becomes(t, "a.test.", fmt.Sprintf("NOERROR 10.0.0.%d", i-1))
 				}
 				m.put(map[string]string{"key": fmt.Sprintf("10.0.0.%d a.test\n", i), "other": other})
 				c.becomes(t, "a.test.", fmt.Sprintf("NOERROR 10.0.0.%d", i))
 			}
-			if n := log.count("WARN"); path == "." && n > 0 || n > 10 {
-				t.Errorf("%d warnings", n)
+			if n := log.count("] plugin/hosts: Failed"); path == "." && n > 0 || n > 10 {
+				t.Errorf("%d warnings, want 10 for a file and none for a directory\n%s", n, log)
 			}
-			// An empty key is one without lines: nobody is about to fill it.
+			// An empty key has no lines. It takes effect at once.
 			m.put(map[string]string{"key": "", "other": other})
 			c.becomes(t, "a.test.", "NXDOMAIN")
 		})
 	}
 }
 
-// What is no text leaves the last good lines, and one warning says so.
+// A file keeps its lines, with one warning, if it changes to something that is not
+// text.
 func TestMountedGarbage(t *testing.T) {
 	for _, path := range []string{"key", "."} {
 		t.Run(path, func(t *testing.T) {
@@ -121,14 +122,16 @@ func TestMountedGarbage(t *testing.T) {
 				m.put(map[string]string{"key": garbage, "version": fmt.Sprintf("10.0.1.%d v.test\n", i)})
 				c.becomes(t, "v.test.", fmt.Sprintf("NOERROR 10.0.1.%d", i))
 				c.becomes(t, "a.test.", "NOERROR 10.0.0.1")
-				if n := log.count("no line of it is right"); n != i+1 || log.count("WARN") != i+1 || log.count("; what it said before stays") != i+1 {
-					t.Errorf("it is said %d times\n%s", n, log)
+				// The files are followed one by one: this one may be read last.
+				eventually(t, "a warning", func() bool { return log.count("no valid line: ") > i })
+				if n := log.count("] plugin/hosts: Failed"); n != i+1 || log.count(keptMessage) != i+1 {
+					t.Errorf("%d warnings, want %d\n%s", n, i+1, log)
 				}
 			}
 			m.put(map[string]string{"key": "10.0.0.2 a.test\n", "version": "10.0.0.1 v.test\n"})
 			c.becomes(t, "a.test.", "NOERROR 10.0.0.2")
-			if log.count("can be read now") != 1 {
-				t.Error("that it can be read is not said")
+			if n := log.count("can be read again"); n != 1 {
+				t.Errorf("%d messages that the file can be read again, want 1\n%s", n, log)
 			}
 		})
 	}

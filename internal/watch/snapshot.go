@@ -17,7 +17,7 @@ const dataLink = "..data"
 type snapshot struct {
 	files   map[string]fs.FileInfo // nil for a file that cannot be examined
 	links   map[string]string      // destination of dataLink, by directory
-	missing bool                   // a path does not exist
+	missing bool                   // a path does not exist; other errors do not count
 	newest  time.Time              // the latest modification time
 	taken   time.Time
 }
@@ -97,7 +97,7 @@ func (s *snapshot) update(paths []string) {
 // equal reports whether s and t show no difference. A directory's own
 // modification time does not count.
 func (s snapshot) equal(t snapshot) bool {
-	return maps.Equal(s.links, t.links) && maps.EqualFunc(s.files, t.files, func(a, b fs.FileInfo) bool {
+	return s.missing == t.missing && maps.Equal(s.links, t.links) && maps.EqualFunc(s.files, t.files, func(a, b fs.FileInfo) bool {
 		if a == nil || b == nil {
 			return a == b
 		}
