@@ -11,9 +11,8 @@ import (
 	"github.com/seamark/seamark/dns"
 )
 
-// BenchmarkForward is a question from a client's packet to its reply, by an
-// upstream that answers at once, with as many clients as the benchmark has
-// goroutines.
+// BenchmarkForward measures a query from the client's packet to the reply, with an
+// upstream that answers at once and one client for each goroutine.
 func BenchmarkForward(b *testing.B) {
 	c, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {

@@ -16,15 +16,15 @@ import (
 	"github.com/seamark/seamark/dns"
 )
 
-// forged is a packet of ours with something about it changed.
+// packForged packs a reply after a change.
 func packForged(q *mdns.Msg, change func(m *mdns.Msg)) []byte {
 	m := answerOf(q, "66")
 	change(m)
 	return pack(m)
 }
 
-// Whatever comes that is not the answer is counted and ignored, and the answer
-// that comes behind it counts. None of it reaches a client.
+// Packets that are no reply to the query are counted and ignored, and the reply that
+// follows is used.
 func TestForgedRepliesIgnored(t *testing.T) {
 	cases := map[string]struct {
 		why   discardReason
@@ -77,7 +77,7 @@ func TestForgedRepliesIgnored(t *testing.T) {
 	}
 }
 
-// An upstream that never says anything else is given up, not believed.
+// An upstream that sends only invalid packets is given up.
 func TestOnlyInvalidReplies(t *testing.T) {
 	bad := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
 		send(packForged(q, func(m *mdns.Msg) { m.Answer = []mdns.RR{rr("bank.example. 9 IN A 192.0.2.66")} }))
@@ -96,7 +96,7 @@ func TestOnlyInvalidReplies(t *testing.T) {
 	}
 }
 
-// A server that makes lower case of questions is understood.
+// A server that answers with the question in lower case is accepted.
 func TestLowerCaseQuestionAccepted(t *testing.T) {
 	up := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
 		q.Question[0].Name = strings.ToLower(q.Question[0].Name)
@@ -109,7 +109,7 @@ func TestLowerCaseQuestionAccepted(t *testing.T) {
 	}
 }
 
-// Records that do not belong to the question are left out of a good reply.
+// Records that do not belong to the query are dropped from a valid reply.
 func TestUnrelatedRecordsDropped(t *testing.T) {
 	up := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
 		m := answerOf(q, "1")
@@ -137,8 +137,7 @@ func TestUnrelatedRecordsDropped(t *testing.T) {
 	}
 }
 
-// An answer that comes when another has been given is counted, and tells how
-// long the upstream takes.
+// A reply after another upstream's is counted, and its latency recorded.
 func TestLateReplyDiscarded(t *testing.T) {
 	late := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
 		go func() {
@@ -161,7 +160,7 @@ func TestLateReplyDiscarded(t *testing.T) {
 	}
 }
 
-// Duplicates and answers in another order than the questions are no trouble.
+// Duplicate replies, and replies in another order than the queries, are accepted.
 func TestReorderedAndDuplicateReplies(t *testing.T) {
 	var mu sync.Mutex
 	var held [][2]any
@@ -188,8 +187,7 @@ func TestReorderedAndDuplicateReplies(t *testing.T) {
 	all.Wait()
 }
 
-// Somebody who tries ids in the upstream's name does not get far: the question
-// goes over TCP.
+// Many packets with wrong IDs move the query to TCP.
 func TestWrongIDsMoveQueriesToTCP(t *testing.T) {
 	up := newFakeUpstream(t, func(q *mdns.Msg, tcp bool, send func([]byte)) {
 		if tcp {
@@ -207,7 +205,7 @@ func TestWrongIDsMoveQueriesToTCP(t *testing.T) {
 	}
 }
 
-// Ids cannot be foreseen, and ports change.
+// IDs are unpredictable, and ports change.
 func TestRandomIDsAndPorts(t *testing.T) {
 	up := newFakeUpstream(t, answerWithAddress("1"))
 	r := newHarness(t, "forward . "+up.addr+" {\n expire 200ms\n}")
@@ -233,7 +231,7 @@ func TestRandomIDsAndPorts(t *testing.T) {
 	})
 }
 
-// Truncated and oversize answers are asked for again over TCP.
+// Truncated and oversize replies are queried again over TCP.
 func TestTruncatedRetriedOverTCP(t *testing.T) {
 	cut := func(q *mdns.Msg, tcp bool, send func([]byte)) {
 		m := answerOf(q, "1")
@@ -276,7 +274,7 @@ func TestTruncatedRetriedOverTCP(t *testing.T) {
 	}
 }
 
-// If there is no TCP, clients get what came, and are told that it is not all.
+// Without TCP, clients get the truncated reply.
 func TestTruncatedWithoutTCP(t *testing.T) {
 	up := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
 		m := answerOf(q, "1")
@@ -291,7 +289,7 @@ func TestTruncatedWithoutTCP(t *testing.T) {
 	}
 }
 
-// A server that does not know EDNS is asked without, from then on.
+// An upstream that does not support EDNS is queried without it from then on.
 func TestUpstreamWithoutEDNS(t *testing.T) {
 	for name, whole := range map[string]bool{"a header alone": false, "with the question": true} {
 		t.Run(name, func(t *testing.T) {
@@ -316,8 +314,8 @@ func TestUpstreamWithoutEDNS(t *testing.T) {
 	}
 }
 
-// TestHealth goes through an outage: the upstream is given up, clients are told
-// at once, and it is asked again when it is back.
+// During an outage the upstream goes down, clients get SERVFAIL at once, and the
+// upstream is queried again once it is up.
 func TestHealthChecks(t *testing.T) {
 	up := newFakeUpstream(t, noReply)
 	r := newHarness(t, "forward . "+up.addr+" {\n read_timeout 50ms\n health_check 20ms no_rec domain health.example\n failfast_all_unhealthy_upstreams\n}")
@@ -404,8 +402,7 @@ func TestUpstreamDownReported(t *testing.T) {
 	}
 }
 
-// Where only health checks are not answered, a question gets through and shows
-// that the upstream is there.
+// If only health checks fail, a client's query marks the upstream healthy.
 func TestQueryMarksUpstreamHealthy(t *testing.T) {
 	var dead atomic.Bool
 	dead.Store(true)

@@ -42,8 +42,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// What the header and the OPT say of the question goes on, and what they say of
-// the connection to us does not.
+// The query's own header bits and options are forwarded, hop-by-hop ones are not.
 func TestRequestToUpstream(t *testing.T) {
 	up := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
 		m := answerOf(q, "1")
@@ -97,7 +96,7 @@ func TestZonesAndExcept(t *testing.T) {
 	}
 }
 
-// Questions of other classes than IN go on; those for a whole zone do not.
+// Queries of other classes than IN are forwarded; zone transfers are not.
 func TestOtherClassesAndTransfers(t *testing.T) {
 	up := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
 		m := answerOf(q, "1")
@@ -117,8 +116,8 @@ func TestOtherClassesAndTransfers(t *testing.T) {
 	}
 }
 
-// Equal questions under way are one at the upstream, in whatever spelling, and
-// each client has its own id and spelling again.
+// Equal queries in any spelling are sent once, and each client gets its own ID and
+// spelling.
 func TestEqualQueriesCoalesced(t *testing.T) {
 	release := make(chan struct{})
 	up := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
@@ -158,8 +157,8 @@ func TestEqualQueriesCoalesced(t *testing.T) {
 	}
 }
 
-// An upstream that is silent, or loses every other packet, costs clients no more
-// than the time in which others answer.
+// An upstream that is silent or loses packets delays clients no longer than the
+// retry delay.
 func TestRetryAtNextUpstream(t *testing.T) {
 	lost, fine := newFakeUpstream(t, noReply), newFakeUpstream(t, answerWithAddress("2"))
 	r := newHarness(t, "forward . "+lost.addr+" "+fine.addr+" {\n policy sequential\n}")
@@ -193,8 +192,7 @@ func TestRetryAtOnlyUpstream(t *testing.T) {
 	}
 }
 
-// A resolver that takes its time for some names is waited for, and its answer
-// counts though others were asked.
+// A slow reply is used, even if other upstreams have been queried meanwhile.
 func TestSlowAnswerUsed(t *testing.T) {
 	up := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
 		go func() {
@@ -206,8 +204,8 @@ func TestSlowAnswerUsed(t *testing.T) {
 	r.wantAnswer("slow.example.", mdns.TypeA, "192.0.2.1")
 }
 
-// The error of a time out is worded as that of package net, which is what
-// people's consolidate options match.
+// The error of a timeout has the wording of package net, which users' consolidate
+// options match.
 func TestTimeoutServfail(t *testing.T) {
 	up := newFakeUpstream(t, noReply)
 	r := newHarness(t, "forward . "+up.addr+" {\n read_timeout 50ms\n max_connect_attempts 2\n}")
@@ -225,7 +223,7 @@ func TestTimeoutServfail(t *testing.T) {
 	}
 }
 
-// Nobody listens: the kernel says so, and the client knows at once.
+// If the port is closed, the client gets SERVFAIL at once.
 func TestRefusedConnection(t *testing.T) {
 	up := newFakeUpstream(t, noReply)
 	up.stop()
@@ -320,8 +318,8 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// What loop takes out is not asked any more; if nothing is left, clients are
-// told so. The other forward of the same upstreams goes on.
+// An excluded upstream gets no queries; if all are excluded, clients get SERVFAIL.
+// Other forwards still use it.
 func TestExcludedUpstream(t *testing.T) {
 	a, b := newFakeUpstream(t, answerWithAddress("1")), newFakeUpstream(t, answerWithAddress("2"))
 	r := newHarness(t, "forward example "+a.addr+" "+b.addr+"\nforward . "+a.addr+" "+b.addr)
@@ -351,7 +349,7 @@ func TestExcludedUpstream(t *testing.T) {
 	r.wantAnswer("b.example.", mdns.TypeA, "192.0.2.1")
 }
 
-// Others learn which upstream has answered.
+// Metadata names the upstream that answered.
 func TestUpstreamMetadata(t *testing.T) {
 	up := newFakeUpstream(t, answerWithAddress("1"))
 	b, err := setup(".:53 {\nforward . "+up.addr+" {\n except lan\n}\n}", nil)
@@ -377,9 +375,8 @@ type metadataObserver struct {
 
 func (o metadataObserver) ObserveDNS(q *dns.Query) { o.values <- o.read(q) }
 
-// TestManyFaults is an hour of bad luck in a few seconds: upstreams that lose,
-// delay, forge, repeat, cut and hang up, all at once, and clients that all get
-// the right answer.
+// Upstreams lose, delay, forge, repeat, truncate and close, and all clients get the
+// right answer.
 func TestRandomFaults(t *testing.T) {
 	faulty := func(q *mdns.Msg, tcp bool, send func([]byte)) {
 		m := answerOf(q, strings.TrimPrefix(strings.SplitN(q.Question[0].Name, ".", 2)[0], "n"))
@@ -431,7 +428,7 @@ func TestRandomFaults(t *testing.T) {
 	all.Wait()
 }
 
-// TestMatchAllocates is for what every query passes that forward is above.
+// Matching a query that is not forwarded does not allocate.
 func TestMatchesAllocations(t *testing.T) {
 	b, err := setup(".:53 {\nforward corp.example 192.0.2.1 {\n except a.corp.example\n}\n}\n", nil)
 	if err != nil {
@@ -451,8 +448,7 @@ func TestMatchesAllocations(t *testing.T) {
 	}
 }
 
-// One who answers every type with its address says that it has no other, and
-// need not be asked twice.
+// A reply with records of another type only is NODATA and is not retried.
 func TestOnlyOtherTypesIsNODATA(t *testing.T) {
 	up := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) { send(pack(answerOf(q, "1"))) })
 	r := newHarness(t, "forward . "+up.addr)

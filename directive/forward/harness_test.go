@@ -25,11 +25,11 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A behave says what an upstream does with a question. send sends a packet as
-// it is; it may be called any number of times, from any goroutine.
+// A behavior handles a query to an upstream. send may be called any number of
+// times, from any goroutine.
 type behavior func(q *mdns.Msg, tcp bool, send func([]byte))
 
-// A fake is an upstream that misbehaves as a test wants, over UDP and TCP.
+// A fakeUpstream is a UDP and TCP server that misbehaves as a test wants.
 type fakeUpstream struct {
 	t    *testing.T
 	addr string
@@ -161,14 +161,14 @@ func (f *fakeUpstream) setBehavior(do behavior) {
 	f.do = do
 }
 
-// count is how many questions came, over TCP, from how many ports.
+// counts returns the number of queries, of those over TCP, and of source ports.
 func (f *fakeUpstream) counts() (asked, tcp, ports int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.asked), f.overTCP, len(f.from)
 }
 
-// questions are those that came, in order, and the addresses they came from.
+// queries returns the queries in order, and their source addresses.
 func (f *fakeUpstream) queries() (asked []*mdns.Msg, from []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -199,7 +199,7 @@ func rr(text string) mdns.RR {
 	return r
 }
 
-// answerOf is a good answer: an address, or a text for TXT.
+// answerOf returns a good answer: an address, or a text for TXT.
 func answerOf(q *mdns.Msg, last string) *mdns.Msg {
 	m := new(mdns.Msg).SetReply(q)
 	m.RecursionAvailable = true
@@ -216,14 +216,14 @@ func answerOf(q *mdns.Msg, last string) *mdns.Msg {
 	return m
 }
 
-// good answers at once, with an address that ends in last.
+// answerWithAddress answers at once with an address that ends in last.
 func answerWithAddress(last string) behavior {
 	return func(q *mdns.Msg, _ bool, send func([]byte)) { send(pack(answerOf(q, last))) }
 }
 
 func noReply(*mdns.Msg, bool, func([]byte)) {}
 
-// code answers with a response code alone.
+// answerWithCode answers with a response code and no records.
 func answerWithCode(rcode int) behavior {
 	return func(q *mdns.Msg, _ bool, send func([]byte)) {
 		m := answerOf(q, "0")
@@ -232,7 +232,7 @@ func answerWithCode(rcode int) behavior {
 	}
 }
 
-// A rig is one server block that answers without sockets of its own.
+// A harness is a server block without sockets.
 type harness struct {
 	t       *testing.T
 	block   *config.Block
@@ -243,7 +243,7 @@ type harness struct {
 	forward []*Forward
 }
 
-// plan sets a Corefile of one block up.
+// setup sets up a Corefile of one block.
 func setup(text string, log *slog.Logger) (*config.Block, error) {
 	servers, err := corefile.Parse("Corefile", []byte(text))
 	if err != nil {
@@ -255,7 +255,7 @@ func setup(text string, log *slog.Logger) (*config.Block, error) {
 	return b, corefile.Sorted(append(errs, b.Planned()...)...)
 }
 
-// run serves forwards written as in a Corefile.
+// newHarness serves the directives in text.
 func newHarness(t *testing.T, text string) *harness {
 	t.Helper()
 	r := &harness{t: t}
@@ -273,7 +273,7 @@ func newHarness(t *testing.T, text string) *harness {
 	return r
 }
 
-// serve starts b in place of what r has.
+// serve starts b in place of the current block.
 func (r *harness) serve(b *config.Block, old *config.Start) {
 	r.t.Helper()
 	r.block, r.start = b, config.NewStart(context.Background(), old)
@@ -291,7 +291,7 @@ func (r *harness) serve(b *config.Block, old *config.Start) {
 	r.start.Commit()
 }
 
-// A client is who one query's reply goes to.
+// A client receives the reply of one query.
 type client struct {
 	reply chan []byte
 	err   error
@@ -302,7 +302,7 @@ func (c *client) Send(q *dns.Query) {
 	c.reply <- append([]byte(nil), q.Reply()...)
 }
 
-// ask puts a question and waits. The error is the query's own.
+// ask sends a query and waits. The error is that of the query.
 func (r *harness) ask(m *mdns.Msg, proto dns.Proto) (*mdns.Msg, error) {
 	r.t.Helper()
 	c := &client{reply: make(chan []byte, 1)}
@@ -336,8 +336,8 @@ func (r *harness) ask(m *mdns.Msg, proto dns.Proto) (*mdns.Msg, error) {
 
 func query(name string, qtype uint16) *mdns.Msg { return new(mdns.Msg).SetQuestion(name, qtype) }
 
-// get asks over UDP and gives what came in short: the code, or the data of the
-// answers.
+// query sends a query over UDP. It returns the data of the answers, or the response
+// code if there are none.
 func (r *harness) query(name string, qtype uint16) string {
 	r.t.Helper()
 	m, _ := r.ask(query(name, qtype), dns.UDP)
@@ -363,7 +363,7 @@ func (r *harness) wantAnswer(name string, qtype uint16, want string) {
 	}
 }
 
-// metric is the value of a series; "" if there is none.
+// metric returns the value of a series; "" if there is none.
 func (r *harness) metric(series string) string {
 	var b strings.Builder
 	_ = r.block.Metrics.WriteText(&b)
@@ -375,12 +375,12 @@ func (r *harness) metric(series string) string {
 	return ""
 }
 
-// discarded is how many packets of an upstream were ignored for that reason.
+// discarded returns the number of packets discarded for that reason.
 func (r *harness) discarded(f *fakeUpstream, why discardReason) string {
 	return r.metric(fmt.Sprintf(`seamark_forward_discarded_total{to=%q,reason=%q}`, f.addr, why))
 }
 
-// eventually waits for what happens in the background.
+// eventually waits for a condition.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {

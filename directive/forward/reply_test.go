@@ -12,7 +12,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// say gives a packet with these records; "--" begins the next section.
+// packReply packs a reply with these records; "--" begins the next section.
 func packReply(t testing.TB, name string, qtype uint16, records ...string) (packet, asked []byte) {
 	t.Helper()
 	q := query(name, qtype)
@@ -29,7 +29,7 @@ func packReply(t testing.TB, name string, qtype uint16, records ...string) (pack
 	return pack(m), pack(q)[wire.HeaderLen:]
 }
 
-// whole makes the message that a client would get.
+// whole returns the message that a client would get.
 func whole(r *reply, asked []byte) []byte {
 	var a wire.Answer
 	a.Reset(nil, asked)
@@ -38,7 +38,7 @@ func whole(r *reply, asked []byte) []byte {
 	return a.Buf
 }
 
-// dropped gives the data of those records that the parser leaves out.
+// dropped returns the records that the parser drops.
 func dropped(t *testing.T, packet, asked []byte, do bool) (left []string, why discardReason) {
 	t.Helper()
 	var all, have mdns.Msg

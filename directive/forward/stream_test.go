@@ -27,7 +27,7 @@ import (
 	"github.com/seamark/seamark/dns"
 )
 
-// What came over TCP goes over TCP, unless the options say otherwise.
+// A query received over TCP is sent over TCP, unless the options say otherwise.
 func TestProtocolToUpstream(t *testing.T) {
 	cases := []struct {
 		options string
@@ -48,7 +48,7 @@ func TestProtocolToUpstream(t *testing.T) {
 	}
 }
 
-// Many questions share a connection, and answers come in any order.
+// Many queries share a connection, with replies in any order.
 func TestStreamPipelining(t *testing.T) {
 	var mu sync.Mutex
 	var held []func()
@@ -76,8 +76,7 @@ func TestStreamPipelining(t *testing.T) {
 	}
 }
 
-// A connection that the upstream closes is made anew, and the client notices
-// nothing.
+// When the upstream closes a connection, the query is sent over a new one.
 func TestClosedConnectionRetried(t *testing.T) {
 	up := newFakeUpstream(t, answerWithAddress("1"))
 	r := newHarness(t, "forward . "+up.addr+" {\n force_tcp\n}")

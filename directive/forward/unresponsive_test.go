@@ -74,8 +74,7 @@ func framed(m *mdns.Msg) []byte {
 	return append(binary.BigEndian.AppendUint16(nil, uint16(len(b))), b...)
 }
 
-// A connection on which no answer comes any more is closed, however many
-// questions are sent on it, and whatever else comes.
+// A connection without replies is closed, however many queries are sent on it.
 func TestUnresponsiveConnection(t *testing.T) {
 	silence := func(net.Conn) {}
 	drip := func(c net.Conn) {
@@ -130,8 +129,7 @@ func TestUnresponsiveConnection(t *testing.T) {
 	}
 }
 
-// An upstream that closes after each answer, or resets, costs further
-// connections and no answers.
+// An upstream that closes or resets after each reply loses no queries.
 func TestConnectionClosedAfterEachReply(t *testing.T) {
 	for _, linger := range []int{-1, 0} {
 		addr := newTCPServer(t, func(_ int, c net.Conn) {
@@ -188,8 +186,8 @@ func answerHTTPS(w http.ResponseWriter, q *mdns.Msg, _ *http.Request) {
 	_, _ = w.Write(pack(answerOf(q, "1")))
 }
 
-// HTTPS: connections that hang, before TLS or later, make way for new ones, and
-// none is left when all has stopped.
+// HTTPS connections that hang, before or after the TLS handshake, are replaced, and
+// none is left after Stop.
 func TestUnresponsiveHTTPSConnection(t *testing.T) {
 	t.Run("handshake", func(t *testing.T) {
 		t.Parallel()
@@ -236,8 +234,7 @@ func TestUnresponsiveHTTPSConnection(t *testing.T) {
 	})
 }
 
-// Where TCP is blocked on the way, a truncated answer is not held back while
-// TCP is tried again and again.
+// Where TCP is blocked, a truncated reply is not delayed by retries over TCP.
 func TestTruncatedWithUnresponsiveTCP(t *testing.T) {
 	up := newFakeUpstream(t, func(q *mdns.Msg, tcp bool, send func([]byte)) {
 		if !tcp {
@@ -256,8 +253,7 @@ func TestTruncatedWithUnresponsiveTCP(t *testing.T) {
 	}
 }
 
-// One question that a server does not like, whatever the reason, does not take
-// EDNS, and with it DNSSEC, from all others.
+// FORMERR for one query does not disable EDNS for all others.
 func TestFormatErrorFromOneUpstream(t *testing.T) {
 	up := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
 		opt := q.IsEdns0()
@@ -282,7 +278,7 @@ func TestFormatErrorFromOneUpstream(t *testing.T) {
 	}
 }
 
-// failover waits for those who have been asked and may say better.
+// failover waits for the upstreams that have been queried.
 func TestFailoverWaitsForOthers(t *testing.T) {
 	slow := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
 		go func() { time.Sleep(600 * time.Millisecond); send(pack(answerOf(q, "1"))) }()
@@ -317,7 +313,7 @@ func TestHealthChecksFailQueriesSucceed(t *testing.T) {
 	}
 }
 
-// One that refuses is not asked again and again while another loses questions.
+// An upstream that refuses is not queried repeatedly while another loses queries.
 func TestRefusingBesideLossyUpstream(t *testing.T) {
 	gone := newFakeUpstream(t, noReply)
 	gone.stop()

@@ -117,8 +117,8 @@ func (t *text) String() string {
 	return t.b.String()
 }
 
-// A resolv.conf that changes under load is followed, and no question is lost; one
-// that goes away, or has no server, changes nothing.
+// A resolv.conf that changes under load is followed without losing queries; one that
+// is removed or empty changes nothing.
 func TestResolvConfChanges(t *testing.T) {
 	port := loopback(t, "127.0.0.2", "127.0.0.3")
 	file := filepath.Join(t.TempDir(), "resolv.conf")
@@ -168,7 +168,7 @@ func TestResolvConfChanges(t *testing.T) {
 	}
 }
 
-// The upstreams that a change leaves alone keep what is known of them.
+// Upstreams that stay keep their state.
 func TestSetTargetsKeepsUpstreams(t *testing.T) {
 	up := newFakeUpstream(t, answerWithAddress("1"))
 	r := newHarness(t, "forward . "+up.addr)
@@ -188,7 +188,7 @@ func TestSetTargetsKeepsUpstreams(t *testing.T) {
 	}
 }
 
-// The name of a host is looked up, and not only once.
+// Host names are looked up repeatedly.
 func TestHostnameAddressesChange(t *testing.T) {
 	port := loopback(t, "127.0.0.2", "127.0.0.3")
 	var host atomic.Value
@@ -214,8 +214,7 @@ func TestHostnameAddressesChange(t *testing.T) {
 	r.wantAnswer("c.example.", mdns.TypeA, "192.0.2.2") // the last that was known
 }
 
-// The machine's names are not there when it starts: the server does, and says
-// what is missing until they are.
+// A host name without an address is logged, and looked up until it has one.
 func TestHostnameWithoutAddress(t *testing.T) {
 	resolver := newFakeUpstream(t, answerWithCode(mdns.RcodeNameError))
 	r := newHarness(t, "forward . up.example.test {\n resolver "+resolver.addr+"\n}")
@@ -241,8 +240,7 @@ func TestSourceAddress(t *testing.T) {
 	}
 }
 
-// A reload that changes nothing about the upstreams keeps them, with their
-// sockets; one that does ends them.
+// A reload with the same options keeps the upstreams and their sockets.
 func TestReloadKeepsUpstreams(t *testing.T) {
 	up := newFakeUpstream(t, answerWithAddress("1"))
 	r := newHarness(t, "forward . "+up.addr+" {\n max_concurrent 5\n}")
@@ -272,7 +270,7 @@ func TestReloadKeepsUpstreams(t *testing.T) {
 	r.wantAnswer("c.example.", mdns.TypeA, "192.0.2.1")
 }
 
-// Stop ends every goroutine and socket, whatever is under way.
+// Stop ends every goroutine and socket.
 func TestStopEndsQueries(t *testing.T) {
 	quiet, fine := newFakeUpstream(t, noReply), newFakeUpstream(t, answerWithAddress("1"))
 	count := func() int { return runtime.NumGoroutine() }
