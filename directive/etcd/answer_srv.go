@@ -7,22 +7,55 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A share is the weights of all messages of one priority.
-type share struct {
+// weightSums are the sums of the weights of the messages of each priority. The zero
+// value is empty.
+type weightSums struct {
+	few  [8]weightSum // the first n priorities
+	n    int
+	many map[uint16]uint64 // further ones: each key may have its own
+}
+
+type weightSum struct {
 	priority uint16
 	sum      uint64
+}
+
+func (w *weightSums) add(priority uint16, weight uint32) {
+	for i := range w.few[:w.n] {
+		if w.few[i].priority == priority {
+			w.few[i].sum += uint64(weight)
+			return
+		}
+	}
+	if w.n < len(w.few) {
+		w.few[w.n] = weightSum{priority, uint64(weight)}
+		w.n++
+		return
+	}
+	if w.many == nil {
+		w.many = map[uint16]uint64{}
+	}
+	w.many[priority] += uint64(weight)
+}
+
+func (w *weightSums) sum(priority uint16) uint64 {
+	for i := range w.few[:w.n] {
+		if w.few[i].priority == priority {
+			return w.few[i].sum
+		}
+	}
+	return w.many[priority]
 }
 
 // services writes a SRV record for each message with a host. Weights are shares of a
 // hundred, of the records of one priority.
 func (l *lookup) services(r run) {
 	l.group(&r, 0)
-	var room [8]share
-	shares := room[:0]
+	var sums weightSums
 	var m message
 	for all := r; all.next(&m); {
 		if m.hosted() {
-			shares = weigh(shares, l.preference(&m), m.heaviness())
+			sums.add(l.preference(&m), m.heaviness())
 		}
 	}
 	q, a := l.q, &l.q.Answer
@@ -37,21 +70,11 @@ func (l *lookup) services(r run) {
 		target := appendTarget(name[:0], &m)
 		at := l.head([]byte(wire.OwnerIsQuestion), wire.TypeSRV, 6+len(target))
 		a.Buf = binary.BigEndian.AppendUint16(a.Buf, l.preference(&m))
-		a.Buf = binary.BigEndian.AppendUint16(a.Buf, l.weight(shares, &m))
+		a.Buf = binary.BigEndian.AppendUint16(a.Buf, l.weight(sums.sum(l.preference(&m)), &m))
 		a.Buf = binary.BigEndian.AppendUint16(a.Buf, m.port)
 		a.Buf = append(a.Buf, target...)
 		l.keep(at, len(wire.OwnerIsQuestion), l.ttlOf(&m, q.Now()))
 	}
-}
-
-func weigh(shares []share, priority uint16, weight uint32) []share {
-	for i := range shares {
-		if shares[i].priority == priority {
-			shares[i].sum += uint64(weight)
-			return shares
-		}
-	}
-	return append(shares, share{priority, uint64(weight)})
 }
 
 func (l *lookup) preference(m *message) uint16 {
@@ -61,16 +84,13 @@ func (l *lookup) preference(m *message) uint16 {
 	return m.priority
 }
 
-// weight is m's part, as SkyDNS calculates it; CoreDNS makes one of none.
-func (l *lookup) weight(shares []share, m *message) uint16 {
-	for _, s := range shares {
-		if s.priority == l.preference(m) {
-			part := 100 / float64(s.sum)
-			part *= float64(m.heaviness())
-			if w := uint16(math.Floor(part)); w > 0 || l.skydns {
-				return w
-			}
-		}
+// weight returns m's share of a hundred, as SkyDNS calculates it; CoreDNS raises 0 to 1.
+// sum is the sum of the weights of its priority.
+func (l *lookup) weight(sum uint64, m *message) uint16 {
+	share := 100 / float64(sum)
+	share *= float64(m.heaviness())
+	if w := uint16(math.Floor(share)); w > 0 || l.skydns {
+		return w
 	}
 	return 1
 }

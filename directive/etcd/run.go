@@ -73,7 +73,7 @@ func (r *run) next(m *message) bool {
 }
 
 // wideChunks is how many chunks a reader walks over for an answer.
-const wideChunks = 32
+const wideChunks = 8
 
 // wide says whether there are so many keys that a reader should not walk over
 // them.
