@@ -12,11 +12,11 @@ import (
 	"github.com/seamark/seamark/dns"
 )
 
-// A cheap is a question whose answer must cost nothing but time.
-type cheap struct{ what, name, qtype string }
+// An allocCase is a query whose answer must not allocate.
+type allocCase struct{ name, query, qtype string }
 
-func cheapOnes() []cheap {
-	return []cheap{
+func allocCases() []allocCase {
+	return []allocCase{
 		{"ClusterIP A", "api.shop.svc.cluster.local.", "A"},
 		{"ClusterIP AAAA NODATA", "api.shop.svc.cluster.local.", "AAAA"},
 		{"search path NXDOMAIN", "www.example.com.shop.svc.cluster.local.", "A"},
@@ -45,7 +45,7 @@ func cheapOnes() []cheap {
 	}
 }
 
-// shop is a cluster with a thousand other Services in it.
+// shop is a cluster with a thousand more Services.
 func shop(tb testing.TB) *server { return shopOf(tb, func(*directive) {}) }
 
 // shopOf is shop with other options.
@@ -70,10 +70,10 @@ func shopOf(tb testing.TB, change func(*directive)) *server {
 	return start(tb, d, objects...)
 }
 
-// answerer returns what a reader does for one packet, from Serve to the sealed
-// reply, and the reply.
-func (s *server) answerer(tb testing.TB, c cheap) (run func(), last func() []byte) {
-	packet := request(tb, c.name, mdns.StringToType[c.qtype], 1232)
+// answerer returns a function that answers one packet as a reader does, from Serve to the
+// sealed reply, and one that returns the reply.
+func (s *server) answerer(tb testing.TB, c allocCase) (run func(), last func() []byte) {
+	packet := request(tb, c.query, mdns.StringToType[c.qtype], 1232)
 	q, lent := s.query, s.lent[:4096]
 	now := time.Now()
 	return func() {
@@ -85,22 +85,22 @@ func (s *server) answerer(tb testing.TB, c cheap) (run func(), last func() []byt
 // A cluster answer allocates nothing.
 func TestAnswersAllocateNothing(t *testing.T) {
 	s := shop(t)
-	for _, c := range cheapOnes() {
+	for _, c := range allocCases() {
 		run, last := s.answerer(t, c)
 		run() // the memory of a further question is made once for each reader
 		if n := testing.AllocsPerRun(200, run); n != 0 {
-			t.Errorf("%s: %v allocations", c.what, n)
+			t.Errorf("%s: %v allocations", c.name, n)
 		}
 		if m := parse(t, last()); len(m.Answer)+len(m.Ns) == 0 {
-			t.Errorf("%s: %s", c.what, digest(m))
+			t.Errorf("%s: %s", c.name, digest(m))
 		}
 	}
 }
 
 func BenchmarkAnswer(b *testing.B) {
 	s := shop(b)
-	for _, c := range cheapOnes() {
-		b.Run(c.what, func(b *testing.B) {
+	for _, c := range allocCases() {
+		b.Run(c.name, func(b *testing.B) {
 			run, last := s.answerer(b, c)
 			b.ReportAllocs()
 			for b.Loop() {

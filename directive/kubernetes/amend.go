@@ -18,7 +18,7 @@ type endpointDiff struct{ removed, added []endpointRef }
 // the old entry and the endpoints that differ. The result equals that of buildEntry,
 // but the cost is that of the changed slices. It returns nil, and the entry has to be
 // built, if endpoints share an address or hostname, or if the spec has changed.
-func (ix *Index) amendEntry(old *entry, f *serviceSpec, all []pendingPart, shifts []partChange) *entry {
+func (ix *Index) amendEntry(old *entry, f *serviceSpec, all []pendingPart, partChanges []partChange) *entry {
 	x := ix.settings.k8sExternal
 	switch {
 	case old == nil || old.merged() != nil || !old.exists || old.externalName || !old.equal(f):
@@ -27,7 +27,7 @@ func (ix *Index) amendEntry(old *entry, f *serviceSpec, all []pendingPart, shift
 		return nil
 	}
 	diff := &ix.diff
-	for _, s := range shifts {
+	for _, s := range partChanges {
 		if s.now != nil && !s.now.ports.dotted {
 			return nil
 		}
@@ -72,27 +72,27 @@ func (ix *Index) amendEntry(old *entry, f *serviceSpec, all []pendingPart, shift
 
 // addChange adds the endpoints by which a part differs after a change.
 func (d *endpointDiff) addChange(s partChange) {
-	var had, has cluster.Endpoints
+	var before, after cluster.Endpoints
 	if s.old != nil {
-		had = s.old.endpoints()
+		before = s.old.endpoints()
 	}
 	if s.now != nil {
-		has = s.now.endpoints
+		after = s.now.endpoints
 	}
 	if s.old != nil && s.now != nil && s.old.ports.equal(s.now.ports) {
-		had, has = behindCommon(had, has)
+		before, after = behindCommon(before, after)
 	}
-	gone, fresh := len(d.removed), len(d.added)
-	for ep := range had.All() {
+	removed, added := len(d.removed), len(d.added)
+	for ep := range before.All() {
 		d.removed = append(d.removed, endpointRef{s.old.ports, ep})
 	}
-	for ep := range has.All() {
+	for ep := range after.All() {
 		d.added = append(d.added, endpointRef{s.now.ports, ep})
 	}
 	if s.old == nil || s.now == nil || !s.old.ports.equal(s.now.ports) {
 		return
 	}
-	for len(d.removed) > gone && len(d.added) > fresh && d.removed[len(d.removed)-1].ep == d.added[len(d.added)-1].ep {
+	for len(d.removed) > removed && len(d.added) > added && d.removed[len(d.removed)-1].ep == d.added[len(d.added)-1].ep {
 		d.removed, d.added = d.removed[:len(d.removed)-1], d.added[:len(d.added)-1]
 	}
 }
@@ -124,14 +124,14 @@ func (d *endpointDiff) reset() {
 
 // stillDisjoint reports whether the endpoints of all slices share no address or
 // hostname. Before these were added they did not.
-func (f *serviceSpec) stillDisjoint(all []pendingPart, fresh []endpointRef, seen *addrSet) bool {
-	if len(fresh) == 0 {
+func (f *serviceSpec) stillDisjoint(all []pendingPart, added []endpointRef, seen *addrSet) bool {
+	if len(added) == 0 {
 		return true
 	}
-	seen.reset(len(fresh))
+	seen.reset(len(added))
 	want := 0 // number of occurrences if each is unique
-	for i := range fresh {
-		ep := &fresh[i].ep
+	for i := range added {
+		ep := &added[i].ep
 		if isAmbiguous(ep) || f.has(ep.Addr) || !seen.addAddr(ep.Addr) || ep.Hostname != "" && !seen.addHost(ep.Hostname) {
 			return false
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// String writes down all that there is in an entry.
+// String returns all fields of an entry.
 func (e *entry) String() string {
 	if e == nil {
 		return "nothing"
@@ -36,7 +36,7 @@ func (e *entry) String() string {
 	return b.String()
 }
 
-// afresh builds the entry as if nothing had been there before.
+// afresh builds the entry without an old one.
 func (ix *Index) afresh(h *serviceKey, f serviceSpec, all []pendingPart) *entry {
 	all = slices.Clone(all)
 	for i := range all {
@@ -45,8 +45,8 @@ func (ix *Index) afresh(h *serviceKey, f serviceSpec, all []pendingPart) *entry 
 	return ix.buildEntry(h, f, all)
 }
 
-// sound says what is wrong with the index: an entry that is not as it would be
-// built of its own objects, or an address that is not where it should be.
+// sound reports an entry that differs from one built from the same objects, or an address
+// that is missing in a reverse index or does not belong there.
 func (ix *Index) sound() error {
 	for _, imported := range []bool{false, true} {
 		for _, e := range ix.table(imported).All() {
@@ -84,9 +84,9 @@ func (ix *Index) sound() error {
 	return nil
 }
 
-// A street is one Service with several slices, whose endpoints come, change,
-// move between slices and go.
-type street struct {
+// A serviceChurn is one Service with several slices, whose endpoints are added, changed,
+// moved between slices and removed.
+type serviceChurn struct {
 	*rand.Rand
 	ix      *Index
 	service *cluster.Service
@@ -94,14 +94,14 @@ type street struct {
 	pool    int // of addresses
 }
 
-func (s *street) chance(percent int) bool { return s.IntN(100) < percent }
+func (s *serviceChurn) chance(percent int) bool { return s.IntN(100) < percent }
 
-func (s *street) addr() netip.Addr {
+func (s *serviceChurn) addr() netip.Addr {
 	n := s.IntN(s.pool)
 	return at(n%5 == 0, 10<<24+n)
 }
 
-func (s *street) endpoint() cluster.Endpoint {
+func (s *serviceChurn) endpoint() cluster.Endpoint {
 	ep := cluster.Endpoint{Addr: s.addr(), Ready: s.chance(80)}
 	if s.chance(40) {
 		ep.Hostname = fmt.Sprintf("db-%d", s.IntN(s.pool))
@@ -115,7 +115,7 @@ func (s *street) endpoint() cluster.Endpoint {
 	return ep
 }
 
-// with is the slice with other endpoints.
+// with returns the slice with other endpoints.
 func with(sl *cluster.Slice, eps []cluster.Endpoint) *cluster.Slice {
 	var buf []byte
 	for _, ep := range eps {
@@ -126,8 +126,8 @@ func with(sl *cluster.Slice, eps []cluster.Endpoint) *cluster.Slice {
 	return &next
 }
 
-// change draws what becomes of one slice; nil is that it goes.
-func (s *street) change(name string) *cluster.Slice {
+// change returns a random change of one slice; nil removes it.
+func (s *serviceChurn) change(name string) *cluster.Slice {
 	sl := s.slices[name]
 	if sl == nil {
 		return with(&cluster.Slice{Namespace: "shop", Name: name, Service: "db", Ports: ports("sql 5432/tcp")}, []cluster.Endpoint{s.endpoint(), s.endpoint()})
@@ -164,12 +164,12 @@ func (s *street) change(name string) *cluster.Slice {
 	return with(sl, eps)
 }
 
-// What is amended is as if it had been built from the whole Service, and what
-// could be amended is.
-func TestAmendedAsBuilt(t *testing.T) {
+// An amended entry equals one built from the whole Service, and every change that can be
+// amended is.
+func TestAmendedEntryEqualsBuiltEntry(t *testing.T) {
 	amended, built := 0, 0
 	for seed := range uint64(60) {
-		s := street{Rand: rand.New(rand.NewPCG(seed, 1)), slices: map[string]*cluster.Slice{}, pool: []int{8, 40, 4000}[seed%3]}
+		s := serviceChurn{Rand: rand.New(rand.NewPCG(seed, 1)), slices: map[string]*cluster.Slice{}, pool: []int{8, 40, 4000}[seed%3]}
 		set := settings{ttl: 5, ignoreEmpty: s.chance(30)}
 		if s.chance(40) {
 			set.k8sExternal = externalSettings{enabled: true, headless: s.chance(50), ttl: 7}
@@ -246,8 +246,8 @@ func TestAmendedAsBuilt(t *testing.T) {
 	t.Logf("%d amended, %d built", amended, built)
 }
 
-// The serial tells apart states in which endpoints have swapped what they have.
-func TestSerialOfSwaps(t *testing.T) {
+// Endpoints that swap their ports or hostnames change the serial.
+func TestSerialAfterSwappedEndpoints(t *testing.T) {
 	seen := map[uint32][]string{}
 	for _, eps := range [][]string{
 		{"db-0=10.0.0.1", "db-1=10.0.0.2", "db-2=10.0.0.3"}, {"db-1=10.0.0.1", "db-0=10.0.0.2", "db-2=10.0.0.3"},
@@ -268,8 +268,8 @@ func TestSerialOfSwaps(t *testing.T) {
 	}
 }
 
-// A headless Service and one that has no address yet answer otherwise.
-func TestSerialOfHeadless(t *testing.T) {
+// A headless Service and one without an address have different serials.
+func TestSerialHeadlessAndClusterIP(t *testing.T) {
 	of := func(s *cluster.Service) uint32 {
 		return load(plain().newIndex(), namespaceObject("shop"), s, slice("shop", "db-1", "db", "sql 1/tcp", "10.0.0.1")).serial.Load()
 	}

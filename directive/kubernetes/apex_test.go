@@ -14,9 +14,8 @@ func localAt(ips ...string) directive {
 	return d
 }
 
-// Without a Service of its own the server is ns.dns, at the addresses that it
-// listens on.
-func TestApexAlone(t *testing.T) {
+// Without a Service of its own the server is ns.dns, at the addresses that it listens on.
+func TestApexWithoutService(t *testing.T) {
 	s := start(t, localAt("10.0.0.53", "fd00::53"))
 	soa := soaOf(t, s, "cluster.local.")
 	if soa != "ns.dns.cluster.local. hostmaster.cluster.local. 0 7200 1800 86400 5" {
@@ -41,9 +40,8 @@ func TestApexAlone(t *testing.T) {
 	s.check(t, "ns.dns.cluster.local.", "MX", "NOERROR aa\nauthority: cluster.local. 5 IN SOA "+soa)
 }
 
-// As a rule kube-dns is the server's Service: its name is the name server's, and
-// clients reach it at its ClusterIP.
-func TestApexBehindAService(t *testing.T) {
+// The name server is the Service kube-dns, at its ClusterIPs.
+func TestApexWithService(t *testing.T) {
 	s := start(t, localAt("10.0.0.53"),
 		namespaceObject("kube-system"),
 		clusterIP("kube-system", "kube-dns", "dns 53/udp", "10.96.0.10", "fd00:96::a"),
@@ -65,9 +63,9 @@ func TestApexBehindAService(t *testing.T) {
 		additional: kube-dns.kube-system.svc.CLUSTER.local. 5 IN AAAA fd00:96::a`)
 }
 
-// A headless Service has names for its endpoints; the server's own is the name
-// server, with every address of that name.
-func TestApexBehindAHeadlessService(t *testing.T) {
+// A headless Service has names for its endpoints. The name server is the server's own
+// endpoint, with all addresses of its name.
+func TestApexWithHeadlessService(t *testing.T) {
 	s := start(t, localAt("10.0.0.53", "fd00::53"),
 		namespaceObject("kube-system"), namespaceObject("shop"),
 		headless("kube-system", "dns"),
@@ -81,8 +79,8 @@ func TestApexBehindAHeadlessService(t *testing.T) {
 		additional: dns-0.dns.kube-system.svc.cluster.local. 5 IN AAAA fd00::53`)
 }
 
-// A hidden namespace's Service is no name server.
-func TestApexBehindAHiddenService(t *testing.T) {
+// A Service in a hidden namespace is not a name server.
+func TestApexWithHiddenService(t *testing.T) {
 	s := start(t, localAt("10.0.0.53"),
 		clusterIP("kube-system", "kube-dns", "dns 53/udp", "10.96.0.10"),
 		slice("kube-system", "kube-dns-1", "kube-dns", "dns 53/udp", "10.0.0.53"))

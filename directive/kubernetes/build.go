@@ -22,8 +22,8 @@ func (ix *Index) buildEntry(h *serviceKey, f serviceSpec, from []pendingPart) *e
 	if f.headless {
 		e.records, e.aEnd = "", 0
 	}
-	apart := f.disjoint(from, &ix.addrSet)
-	recorded := f.known() && f.headless && apart
+	disjoint := f.disjoint(from, &ix.addrSet)
+	recorded := f.known() && f.headless && disjoint
 	var parts []part
 	if len(from) > 0 {
 		parts = make([]part, len(from))
@@ -35,7 +35,7 @@ func (ix *Index) buildEntry(h *serviceKey, f serviceSpec, from []pendingPart) *e
 			parts[i] = ix.packPart(&f, r, recorded)
 		}
 	}
-	if apart {
+	if disjoint {
 		e.parts = parts
 		e.table = e.newTable(ix.tableFrom, nil)
 	} else {

@@ -210,24 +210,24 @@ type partChange struct {
 
 // mergeSlices merges the changes of slices with the old entry's parts. It returns the
 // slices after the change, in the order of their names, and the parts that differ.
-func (ix *Index) mergeSlices(d *serviceChange) (all []pendingPart, shifts []partChange) {
+func (ix *Index) mergeSlices(d *serviceChange) (all []pendingPart, partChanges []partChange) {
 	d.sortSlices()
-	all, shifts = ix.pending[:0], ix.partChanges[:0]
+	all, partChanges = ix.pending[:0], ix.partChanges[:0]
 	var parts []part
 	if d.old != nil {
 		parts = d.old.slices()
 	}
-	fates := d.slices
-	all = slices.Grow(all, len(parts)+len(fates)) // partChange points into it
-	for len(parts) > 0 || len(fates) > 0 {
+	changes := d.slices
+	all = slices.Grow(all, len(parts)+len(changes)) // partChange points into it
+	for len(parts) > 0 || len(changes) > 0 {
 		order := 0
 		switch {
 		case len(parts) == 0:
 			order = 1
-		case len(fates) == 0:
+		case len(changes) == 0:
 			order = -1
 		default:
-			order = cmp.Compare(parts[0].name(), fates[0].name)
+			order = cmp.Compare(parts[0].name(), changes[0].name)
 		}
 		var from *part
 		var to *pendingPart
@@ -235,11 +235,11 @@ func (ix *Index) mergeSlices(d *serviceChange) (all []pendingPart, shifts []part
 			from, parts = &parts[0], parts[1:]
 		}
 		if order >= 0 {
-			if sl := fates[0].slice; sl != nil {
+			if sl := changes[0].slice; sl != nil {
 				all = append(all, pendingPart{sl.Name, ix.portSets.get(sl.Cluster, sl.Ports), readyFirst(sl.Endpoints), nil})
 				to = &all[len(all)-1]
 			}
-			fates = fates[1:]
+			changes = changes[1:]
 		} else {
 			all = append(all, pendingPart{from.name(), from.ports, from.endpoints(), from})
 			continue
@@ -249,11 +249,11 @@ func (ix *Index) mergeSlices(d *serviceChange) (all []pendingPart, shifts []part
 		case from != nil && to != nil && from.ports.equal(to.ports) && from.endpoints() == to.endpoints:
 			to.unchanged = from
 		default:
-			shifts = append(shifts, partChange{from, to})
+			partChanges = append(partChanges, partChange{from, to})
 		}
 	}
-	ix.pending, ix.partChanges = all, shifts
-	return all, shifts
+	ix.pending, ix.partChanges = all, partChanges
+	return all, partChanges
 }
 
 // readyFirst returns the endpoints with those that are ready in front, so that an

@@ -66,7 +66,7 @@ func TestPodAt(t *testing.T) {
 }
 
 // A cluster in which nobody asks who clients are keeps nothing of them.
-func TestClientsAreNotKept(t *testing.T) {
+func TestClientsNotKeptByDefault(t *testing.T) {
 	ix := NewIndex(settings{}, []cluster.Kind{cluster.Pods}, slog.New(slog.DiscardHandler))
 	relist(ix, cluster.Pods, []cluster.Object{podOf("shop", "a", false, "10.0.0.1")})
 	if ix.clients.Len() != 0 || ix.pods.Len() != 1 {
@@ -179,7 +179,7 @@ func TestMetadata(t *testing.T) {
 }
 
 // Labels and addresses of pods are kept only where metadata asks for them.
-func TestMetadataChangesTheSource(t *testing.T) {
+func TestMetadataChangesSourceOptions(t *testing.T) {
 	for pods, want := range map[string]bool{"insecure": false, "verified": true} {
 		for _, described := range []bool{false, true} {
 			b, err := plan(t, ".:53 {\nkubernetes cluster.local {\n pods "+pods+"\n}\n}\n")

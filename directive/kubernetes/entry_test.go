@@ -6,9 +6,9 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// An endpoint may be in several slices, and an address behind several labels:
-// each record is there once.
-func TestEndpointsOverSlices(t *testing.T) {
+// An endpoint may be in several slices, and an address may have several labels. Each
+// record is written once.
+func TestEndpointsInSeveralSlices(t *testing.T) {
 	s := start(t, plain(),
 		namespaceObject("shop"),
 		headless("shop", "db"),
@@ -34,9 +34,9 @@ func TestEndpointsOverSlices(t *testing.T) {
 		additional: 10-0-0-3.db.shop.svc.cluster.local. 5 IN A 10.0.0.3`)
 }
 
-// Slices whose ports differ give each endpoint its own, and one that is in both
-// all of them.
-func TestPortsOverSlices(t *testing.T) {
+// In slices with different ports each endpoint has the ports of its slice. An endpoint in
+// both slices has the ports of both.
+func TestPortsInSeveralSlices(t *testing.T) {
 	s := start(t, plain(),
 		namespaceObject("shop"),
 		headless("shop", "db"),
@@ -56,9 +56,9 @@ func TestPortsOverSlices(t *testing.T) {
 		_mon._tcp.db.shop.svc.cluster.local. 5 IN A 10.0.0.2`)
 }
 
-// A hostname may read like the address of another endpoint. The name is then of
-// both, and no record is there twice.
-func TestHostnameLikeAnAddress(t *testing.T) {
+// A hostname may equal the label of another endpoint's address. The name then has both
+// endpoints, and no duplicate records.
+func TestHostnameEqualsAddressLabel(t *testing.T) {
 	for _, order := range [][]string{
 		{"10-0-0-1=10.0.0.9", "10.0.0.1"},
 		{"10.0.0.1", "10-0-0-1=10.0.0.9"},
@@ -81,9 +81,9 @@ func TestHostnameLikeAnAddress(t *testing.T) {
 	}
 }
 
-// Pods of two clusters may have one hostname, and one address: they are two
-// targets, and one address.
-func TestEqualEndpointsOfTwoClusters(t *testing.T) {
+// Pods of two clusters may have the same hostname and the same address. They are two
+// targets with one address.
+func TestEqualEndpointsInTwoClusters(t *testing.T) {
 	d := plain()
 	d.zones, d.multicluster = []string{"clusterset.local.", "cluster.local."}, []string{"clusterset.local."}
 	s := start(t, d, namespaceObject("shop"), imported{headless("shop", "db")},
@@ -112,9 +112,9 @@ func TestEqualEndpointsOfTwoClusters(t *testing.T) {
 	}
 }
 
-// Most Services have slices that have nothing to do with each other: their
-// endpoints and records are kept once.
-func TestEndpointsAreKeptOnce(t *testing.T) {
+// Most Services have slices without shared addresses or hostnames: their endpoints and
+// records are stored once.
+func TestEndpointsStoredOnce(t *testing.T) {
 	for _, c := range []struct {
 		what   string
 		slices []cluster.Object
@@ -135,8 +135,8 @@ func TestEndpointsAreKeptOnce(t *testing.T) {
 	}
 }
 
-// An ExternalName that is no name has none itself.
-func TestExternalNameThatIsNone(t *testing.T) {
+// An ExternalName whose target is not a host name does not exist.
+func TestExternalNameInvalidTarget(t *testing.T) {
 	for _, target := range []string{"10.0.0.1", "fd00::1", "::ffff:10.0.0.1", "a..b", ".", "-"} {
 		ix := load(plain().newIndex(), namespaceObject("shop"), external("shop", "x", target))
 		s := serve(t, plain(), plain().handler(t, ix))

@@ -63,7 +63,7 @@ func TestExternalSetupErrors(t *testing.T) {
 
 // The fields are kept, and entries made of them, only where the directive
 // stands beside kubernetes.
-func TestExternalChangesTheSource(t *testing.T) {
+func TestExternalChangesSourceOptions(t *testing.T) {
 	for text, want := range map[string]externalSettings{
 		"kubernetes cluster.local":                                                    {},
 		"kubernetes cluster.local\nk8s_external example.org":                          {enabled: true, ttl: 5},

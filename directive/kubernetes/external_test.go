@@ -30,9 +30,9 @@ func outside(t testing.TB, zones []string, headless, through bool, objects ...cl
 	chain := new(dns.Chain)
 	chain.Add("k8s_external", e)
 	chain.Add("kubernetes", e.kubernetes)
-	chain.Add("world", world{})
+	chain.Add("world", otherZones{})
 	mux := dns.NewMux(dns.NewParkingLot(1), nil)
-	for _, zone := range names(t, append([]string{worldZone, "cluster.local."}, zones...)) {
+	for _, zone := range names(t, append([]string{otherZone, "cluster.local."}, zones...)) {
 		if err := mux.Route(zone, chain); err != nil {
 			t.Fatal(err)
 		}
@@ -253,7 +253,7 @@ func TestExternalChanges(t *testing.T) {
 
 func TestExternalAllocatesNothing(t *testing.T) {
 	s, _ := outside(t, []string{"example.org.", "2.0.192.in-addr.arpa."}, true, false, outsideShop()...)
-	for _, c := range []cheap{
+	for _, c := range []allocCase{
 		{"A", "api.shop.example.org.", "A"}, {"AAAA", "api.shop.example.org.", "AAAA"}, {"NODATA", "api.shop.example.org.", "TXT"},
 		{"SRV", "_http._tcp.api.shop.example.org.", "SRV"}, {"host", "lb.shop.example.org.", "AAAA"}, {"SRV of a host", "_http._tcp.lb.shop.example.org.", "SRV"},
 		{"NXDOMAIN", "nobody.example.org.", "A"}, {"PTR", "2.2.0.192.in-addr.arpa.", "PTR"}, {"endpoint", "db-0.db.shop.example.org.", "A"},
@@ -262,10 +262,10 @@ func TestExternalAllocatesNothing(t *testing.T) {
 		run, last := s.answerer(t, c)
 		run()
 		if n := testing.AllocsPerRun(200, run); n != 0 {
-			t.Errorf("%s: %v allocations", c.what, n)
+			t.Errorf("%s: %v allocations", c.name, n)
 		}
 		if m := parse(t, last()); len(m.Answer)+len(m.Ns) == 0 {
-			t.Errorf("%s: %s", c.what, digest(m))
+			t.Errorf("%s: %s", c.name, digest(m))
 		}
 	}
 }

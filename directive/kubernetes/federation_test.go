@@ -164,9 +164,9 @@ func federate(t testing.TB, domain string) *federated {
 	chain.Add("seen", f)
 	chain.Add("federation", h)
 	chain.Add("kubernetes", k)
-	chain.Add("world", world{})
+	chain.Add("world", otherZones{})
 	mux := dns.NewMux(dns.NewParkingLot(1), nil)
-	for _, zone := range names(t, append([]string{worldZone}, d.zones...)) {
+	for _, zone := range names(t, append([]string{otherZone}, d.zones...)) {
 		if err := mux.Route(zone, chain); err != nil {
 			t.Fatal(err)
 		}
@@ -220,7 +220,7 @@ func TestFederationNotSynced(t *testing.T) {
 }
 
 // Endpoints count as well where the slices had to be seen together.
-func TestFederationBackedByMixedSlices(t *testing.T) {
+func TestFederationMergedSlices(t *testing.T) {
 	f := federate(t, "prod.example.org")
 	load(f.index, namespaceObject("shop"), clusterIP("shop", "api", "http 80/tcp", "10.96.0.1"),
 		slice("shop", "api-1", "api", "", "!10.0.0.1"), slice("shop", "api-2", "api", "", "!10.0.0.1"))

@@ -15,9 +15,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// What has not been listed is not known: SERVFAIL, never NXDOMAIN, and nothing
-// falls through. What does not depend on it is answered: an API server may
-// forbid one kind for good.
+// Before a kind is listed, names that depend on it are SERVFAIL, never NXDOMAIN, and do not
+// fall through. Other names are answered: the API server may forbid a kind for good.
 func TestNotSynced(t *testing.T) {
 	d := plain()
 	d.through, d.pods = true, podsVerified
@@ -95,8 +94,8 @@ func TestNotSynced(t *testing.T) {
 	}
 }
 
-// fallthrough gives away names that do not exist, and in reverse zones those
-// that only have others below them; never what exists and lacks the type.
+// fallthrough passes on names that do not exist, and in reverse zones empty non-terminals,
+// but not names that lack the type.
 func TestFallthrough(t *testing.T) {
 	objects := []cluster.Object{
 		namespaceObject("shop"),
@@ -148,7 +147,7 @@ func TestFallthrough(t *testing.T) {
 	d := plain()
 	d.through = true
 	s := start(t, d, objects...)
-	// The target of a CNAME that is here falls through like any other name.
+	// The target of a CNAME falls through like any other name of the zone.
 	s.check(t, "lost.shop.svc.cluster.local.", "A", `NXDOMAIN aa
 		lost.shop.svc.cluster.local. 5 IN CNAME gone.shop.svc.cluster.local.`)
 }
@@ -177,9 +176,9 @@ func TestEmptyNonTerminals(t *testing.T) {
 	}
 }
 
-// The client's spelling is kept: in owners, and where a target ends in the
-// question's name. Names in PTR records are as the cluster has them.
-func TestSpelling(t *testing.T) {
+// Owners and targets keep the case of the query's name. Names in PTR records have that of
+// the cluster.
+func TestCaseOfQueryName(t *testing.T) {
 	s := start(t, plain(),
 		namespaceObject("shop"),
 		clusterIP("shop", "api", "http 80/tcp", "10.96.0.1"),
@@ -200,8 +199,8 @@ func TestSpelling(t *testing.T) {
 		1.0.96.10.IN-ADDR.arpa. 5 IN PTR api.shop.svc.cluster.local.`)
 }
 
-// A loop has each CNAME once; a chain may lead eight questions on.
-func TestAliases(t *testing.T) {
+// A loop has each CNAME once. A chain has at most eight sub-queries.
+func TestExternalNameAnswers(t *testing.T) {
 	objects := []cluster.Object{namespaceObject("shop"),
 		external("shop", "self", "self.shop.svc.cluster.local"),
 		external("shop", "ping", "pong.shop.svc.cluster.local"), external("shop", "pong", "PING.shop.svc.cluster.local"),
@@ -250,24 +249,23 @@ func TestAliases(t *testing.T) {
 	s.check(t, "n0.shop.svc.cluster.local.", "A", "SERVFAIL aa\n"+chain(0, 9))
 }
 
-// far is a handler whose answers take a while.
-type far struct{ world }
+// far is a handler whose answers have to be awaited.
+type far struct{ otherZones }
 
 func (far) ServeDNS(q *dns.Query) dns.Verdict { return dns.Wait }
 
 func (f far) Resolve(_ context.Context, q *dns.Query) error {
-	f.world.ServeDNS(q)
+	f.otherZones.ServeDNS(q)
 	return nil
 }
 
-// sent takes what was parked.
+// sent receives the replies to parked queries.
 type sent struct{ replies chan []byte }
 
 func (s sent) Send(q *dns.Query) { s.replies <- append([]byte(nil), q.Reply()...) }
 
-// A target that must be waited for is waited for off the reader, and the answer
-// is the same.
-func TestAliasThatWaits(t *testing.T) {
+// A target that has to be awaited does not block the reader, and the answer is the same.
+func TestExternalNameTargetWaits(t *testing.T) {
 	h := plain().handler(t, load(plain().newIndex(), namespaceObject("shop"), external("shop", "web", "www.example.com"), external("shop", "gone", "web.shop.svc.cluster.local")))
 	chain := new(dns.Chain)
 	chain.Add("kubernetes", h)
@@ -295,7 +293,7 @@ www.example.com. 60 IN A 192.0.2.80
 	}
 }
 
-// huge is a headless Service with n endpoints in slices of a hundred.
+// huge returns a headless Service with n endpoints in slices of a hundred.
 func huge(n int) []cluster.Object {
 	objects := []cluster.Object{namespaceObject("shop"), headless("shop", "big")}
 	for i := 0; i < n; i += 100 {
@@ -308,9 +306,9 @@ func huge(n int) []cluster.Object {
 	return objects
 }
 
-// An answer is as long as the client takes it, with TC if records had to go, and
-// every record that is left is whole.
-func TestHugeService(t *testing.T) {
+// An answer is as large as the client accepts, with TC if records are cut, and every record
+// is whole.
+func TestServiceLargerThanReply(t *testing.T) {
 	const n = 5000
 	s := start(t, plain(), huge(n)...)
 	const (
@@ -341,7 +339,7 @@ func TestHugeService(t *testing.T) {
 			t.Errorf("%s SRV, TCP: %d records, %d additional, tc=%v", name, len(m.Answer), len(m.Extra), m.Truncated)
 		}
 	}
-	// Those that fit are all there.
+	// All records that fit are in the reply.
 	s = start(t, plain(), huge(4000)...)
 	m := s.ask(t, "big.shop.svc.cluster.local.", "A")
 	seen := map[string]bool{}
@@ -359,7 +357,7 @@ func TestHugeService(t *testing.T) {
 	s.check(t, "10-1-1-243.big.shop.svc.cluster.local.", "A", "NOERROR aa\n10-1-1-243.big.shop.svc.cluster.local. 5 IN A 10.1.1.243")
 }
 
-// A directive with ServiceImports alone has no names to point back to.
+// Without a zone of Services there are no PTR records.
 func TestReverseWithoutPrimaryZone(t *testing.T) {
 	d := plain()
 	d.zones, d.multicluster = []string{"clusterset.local.", "in-addr.arpa."}, []string{"clusterset.local."}
@@ -374,10 +372,9 @@ func TestReverseWithoutPrimaryZone(t *testing.T) {
 		dns-version.clusterset.local. 28800 IN TXT "1.0.0"`)
 }
 
-// A hostname may have many addresses, whose owners compress to nothing. They
-// come with its SRV record all or not at all: nothing would tell the client that
-// a part of them is missing (RFC 2181 §9).
-func TestAddressesOfOneTarget(t *testing.T) {
+// A hostname may have many addresses. They come with its SRV record all or not at all, since
+// the client could not detect that some are missing (RFC 2181 §9).
+func TestTargetWithSeveralAddresses(t *testing.T) {
 	d := plain()
 	var eps []string
 	for i := range 200 {

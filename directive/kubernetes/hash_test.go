@@ -32,7 +32,7 @@ type message struct {
 
 // The label is what printing the message gives; a hash with zeros in front is
 // shorter.
-func TestHashLabelIsThatOfTheMessage(t *testing.T) {
+func TestHashLabelEqualsMessageHash(t *testing.T) {
 	short := 0
 	for range 1000 {
 		ip := netip.AddrFrom4([4]byte{10, byte(rand.N(256)), byte(rand.N(256)), byte(rand.N(256))})

@@ -10,7 +10,7 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-func TestUnhash(t *testing.T) {
+func TestParseHashLabel(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	for range 100_000 {
 		ip := randomAddr(r)
@@ -33,9 +33,9 @@ func TestUnhash(t *testing.T) {
 	}
 }
 
-func kubeDNSOnes() []cheap {
+func kubeDNSOnes() []allocCase {
 	label := func(ip string) string { return hashed(addr(ip)) }
-	return []cheap{
+	return []allocCase{
 		{"ClusterIP SRV without a port", "api.shop.svc.cluster.local.", "SRV"},
 		{"ClusterIP SRV", "_http._tcp.api.shop.svc.cluster.local.", "SRV"},
 		{"hash of a ClusterIP, A", label("10.96.0.1") + ".api.shop.svc.cluster.local.", "A"},
@@ -60,20 +60,20 @@ func kubeDNSOnes() []cheap {
 // wildcards does not change that for names without them.
 func TestKubeDNSAllocatesNothing(t *testing.T) {
 	s := shopOf(t, func(d *directive) { d.kubedns, d.wildcards = true, true })
-	check := func(c cheap) *mdns.Msg {
+	check := func(c allocCase) *mdns.Msg {
 		run, last := s.answerer(t, c)
 		run()
 		if n := testing.AllocsPerRun(200, run); n != 0 {
-			t.Errorf("%s: %v allocations", c.what, n)
+			t.Errorf("%s: %v allocations", c.name, n)
 		}
 		return parse(t, last())
 	}
-	for _, c := range cheapOnes() {
+	for _, c := range allocCases() {
 		check(c)
 	}
 	for _, c := range kubeDNSOnes() {
-		if m, none := check(c), strings.HasPrefix(c.what, "no "); none != (len(m.Answer) == 0) {
-			t.Errorf("%s: %s", c.what, digest(m))
+		if m, none := check(c), strings.HasPrefix(c.name, "no "); none != (len(m.Answer) == 0) {
+			t.Errorf("%s: %s", c.name, digest(m))
 		}
 	}
 }
@@ -81,7 +81,7 @@ func TestKubeDNSAllocatesNothing(t *testing.T) {
 func BenchmarkKubeDNS(b *testing.B) {
 	s := shopOf(b, func(d *directive) { d.kubedns = true })
 	for _, c := range kubeDNSOnes() {
-		b.Run(c.what, func(b *testing.B) {
+		b.Run(c.name, func(b *testing.B) {
 			run, _ := s.answerer(b, c)
 			b.ReportAllocs()
 			for b.Loop() {

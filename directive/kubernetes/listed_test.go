@@ -9,9 +9,8 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// versioned are ten Services of which those with a number in vs exist: headless
-// ones and others, each with a slice whose name tells it and one whose name does
-// not. Addresses depend on the version.
+// versioned returns ten Services, of which those in vs exist: headless ones and others, each
+// with a slice that is named after it and one that is not. Addresses depend on the version.
 func versioned(vs map[int]int) (lists [cluster.Kinds][]cluster.Object) {
 	lists[cluster.Namespaces] = []cluster.Object{namespaceObject("shop")}
 	for _, i := range slices.Sorted(maps.Keys(vs)) {
@@ -28,7 +27,7 @@ func versioned(vs map[int]int) (lists [cluster.Kinds][]cluster.Object) {
 	return lists
 }
 
-// every is a version of all ten.
+// every returns the same version for all ten.
 func every(v int) map[int]int {
 	vs := map[int]int{}
 	for i := range 10 {
@@ -37,8 +36,8 @@ func every(v int) map[int]int {
 	return vs
 }
 
-// Lists replace lists: the same again changes nothing, half of one takes nothing
-// away, and of what is not in a whole one nothing is left.
+// An equal list changes nothing, half of a list removes nothing, and a whole one removes
+// everything else.
 func TestListed(t *testing.T) {
 	ix := plain().newIndex()
 	kinds := plain().kinds()
@@ -49,7 +48,7 @@ func TestListed(t *testing.T) {
 		}
 	}
 	entries := func() map[string]*entry { return maps.Collect(ix.services.All()) }
-	// as says whether the index is one that has seen nothing but this.
+	// as compares the index with a new one of the same objects.
 	as := func(what string, vs map[int]int) {
 		t.Helper()
 		fresh := plain().newIndex()
@@ -100,7 +99,7 @@ func TestListed(t *testing.T) {
 	as("all are gone", nil)
 }
 
-// refsOf lists a reverse index.
+// refsOf returns the references of a reverse index.
 func refsOf(x *reverseIndex) (refs []string) {
 	for _, r := range allRefs(x) {
 		refs = append(refs, fmt.Sprintf("%v %s", r.addr, r.service.labels))

@@ -10,13 +10,12 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// An index that has lived through events and lists, whole and broken off, holds
-// what one holds that is made of the same objects afresh: all entries, the serials,
-// and both reverse indexes.
-func TestLivedAsFresh(t *testing.T) {
+// After events and lists, complete and interrupted, an index equals a new one of the same
+// objects: all entries, the serials, and both reverse indexes.
+func TestChangedIndexEqualsNewIndex(t *testing.T) {
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 5))
-		l := life{Rand: r, pool: []int{6, 60, 4000}[r.IntN(3)], set: settings{ttl: 5, ignoreEmpty: r.IntN(3) == 0}}
+		l := objectChurn{Rand: r, pool: []int{6, 60, 4000}[r.IntN(3)], set: settings{ttl: 5, ignoreEmpty: r.IntN(3) == 0}}
 		if r.IntN(2) == 0 {
 			l.set.k8sExternal = externalSettings{enabled: true, headless: r.IntN(2) == 0, ttl: 7}
 		}
@@ -44,7 +43,7 @@ func livedKinds() []cluster.Kind {
 	return []cluster.Kind{cluster.Namespaces, cluster.Services, cluster.Slices, cluster.Imports, cluster.ImportSlices}
 }
 
-// held is everything in an index that readers see.
+// held returns everything in an index that readers see.
 func held(ix *Index) [3][]string {
 	var entries []string
 	for _, imported := range []bool{false, true} {
@@ -63,8 +62,8 @@ func held(ix *Index) [3][]string {
 	return [3][]string{entries, texts(&ix.reverse), texts(&ix.externalReverse)}
 }
 
-// A life is a cluster and what happens to it.
-type life struct {
+// An objectChurn is a cluster and its random changes.
+type objectChurn struct {
 	*rand.Rand
 	set  settings
 	pool int // addresses there are
@@ -72,7 +71,7 @@ type life struct {
 }
 
 // step lets something happen to one kind.
-func (l *life) step(ix *Index) {
+func (l *objectChurn) step(ix *Index) {
 	k := livedKinds()[l.IntN(len(livedKinds()))]
 	switch l.IntN(8) {
 	case 0, 1:
@@ -89,7 +88,7 @@ func (l *life) step(ix *Index) {
 }
 
 // some makes or changes so many objects; two may be one and the same.
-func (l *life) some(k cluster.Kind, n int) (batch []cluster.Object) {
+func (l *objectChurn) some(k cluster.Kind, n int) (batch []cluster.Object) {
 	for range n {
 		o := l.object(k)
 		l.have[k][o.Key()] = o
@@ -100,7 +99,7 @@ func (l *life) some(k cluster.Kind, n int) (batch []cluster.Object) {
 
 // list is a list in groups, in which half of what there was is missing. Some break
 // off before their end.
-func (l *life) list(ix *Index, k cluster.Kind) {
+func (l *objectChurn) list(ix *Index, k cluster.Kind) {
 	keep := map[cluster.Key]bool{}
 	for range 1 + l.IntN(3) {
 		batch := l.some(k, l.IntN(4))
@@ -123,7 +122,7 @@ func (l *life) list(ix *Index, k cluster.Kind) {
 }
 
 // fresh is an index of what there is.
-func (l *life) fresh() *Index {
+func (l *objectChurn) fresh() *Index {
 	ix, kinds := NewIndex(l.set, livedKinds(), quiet()), livedKinds()
 	for _, i := range l.Perm(len(kinds)) {
 		k := kinds[i]
@@ -137,7 +136,7 @@ func (l *life) fresh() *Index {
 	return ix
 }
 
-func (l *life) addr() netip.Addr {
+func (l *objectChurn) addr() netip.Addr {
 	n := l.IntN(l.pool)
 	if l.IntN(4) == 0 {
 		return netip.MustParseAddr(fmt.Sprintf("fd00::%x", n+1))
@@ -145,13 +144,13 @@ func (l *life) addr() netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)})
 }
 
-func (l *life) one(of ...string) string { return of[l.IntN(len(of))] }
+func (l *objectChurn) one(of ...string) string { return of[l.IntN(len(of))] }
 
-func (l *life) ports() []cluster.Port {
+func (l *objectChurn) ports() []cluster.Port {
 	return ports(l.one("", "a 80/tcp", "a 81/tcp, b 82/udp", "b 82/udp, a 81/tcp"))
 }
 
-func (l *life) object(k cluster.Kind) cluster.Object {
+func (l *objectChurn) object(k cluster.Kind) cluster.Object {
 	switch k {
 	case cluster.Namespaces:
 		return namespaceObject(l.one("n0", "n1"))
@@ -161,7 +160,7 @@ func (l *life) object(k cluster.Kind) cluster.Object {
 	return l.slice(k == cluster.ImportSlices)
 }
 
-func (l *life) service(own bool) *cluster.Service {
+func (l *objectChurn) service(own bool) *cluster.Service {
 	s := &cluster.Service{Namespace: l.one("n0", "n1"), Name: l.one("a", "b", "a-b")}
 	if own && l.IntN(8) == 0 {
 		s.ExternalName = l.one("x.y", "10.0.0.1")
@@ -185,7 +184,7 @@ func (l *life) service(own bool) *cluster.Service {
 
 // slice makes a slice whose name may be that of another Service's, with endpoints
 // that may share addresses and hostnames.
-func (l *life) slice(imported bool) *cluster.Slice {
+func (l *objectChurn) slice(imported bool) *cluster.Slice {
 	s := &cluster.Slice{
 		Namespace: l.one("n0", "n1"), Name: l.one("a-1", "a-2", "b-1", "a-b-1", "odd", "odd-2"), Service: l.one("a", "b", "a-b"), Ports: l.ports()}
 	if imported {

@@ -54,8 +54,8 @@ type asked struct{ name, qtype string }
 func (m *model) ask(name, qtype string, before ...asked) []reply {
 	zone := m.zone(name)
 	switch {
-	case zone == "" && mdns.IsSubDomain(worldZone, name):
-		return []reply{fromWorld(name, qtype)}
+	case zone == "" && mdns.IsSubDomain(otherZone, name):
+		return []reply{fromOtherZones(name, qtype)}
 	case zone == "": // nobody serves it
 		return []reply{{code: "REFUSED"}}
 	case qtype == "AXFR" || qtype == "IXFR":
@@ -79,7 +79,7 @@ func (m *model) ask(name, qtype string, before ...asked) []reply {
 	through := m.through && (len(m.throughZones) == 0 || slices.ContainsFunc(m.throughZones, func(z string) bool { return mdns.IsSubDomain(z, name) }))
 	switch {
 	case through && (!exists || reversed(zone) && m.between[name]):
-		return []reply{fromWorld(name, qtype)}
+		return []reply{fromOtherZones(name, qtype)}
 	case !exists:
 		return []reply{{code: "NXDOMAIN", aa: true, authority: []string{soa}}}
 	case at["CNAME"] != nil:
@@ -221,10 +221,10 @@ func (m *model) pinned(name string) bool {
 	return i >= 0 && m.names[name[i+1:]] != nil
 }
 
-// fromWorld is what the handler below kubernetes says.
-func fromWorld(name, qtype string) reply {
+// fromOtherZones is what the handler below kubernetes says.
+func fromOtherZones(name, qtype string) reply {
 	switch {
-	case name != "www."+worldZone:
+	case name != "www."+otherZone:
 		return reply{code: "NXDOMAIN"}
 	case qtype == "A":
 		return reply{code: "NOERROR", answer: []string{record(name, 60, "A", "192.0.2.80")}}

@@ -60,9 +60,9 @@ func TestDashedAddresses(t *testing.T) {
 	}
 }
 
-// undash agrees with netip about what an address is: three dashes, no two of
-// them together, are IPv4's dots; any others are colons.
-func TestUndashAgainstNetip(t *testing.T) {
+// parsePodLabel agrees with netip: three dashes, no two of them adjacent, are the dots of
+// IPv4; all others are colons.
+func TestParsePodLabelAgainstNetip(t *testing.T) {
 	check := func(label string) {
 		t.Helper()
 		text := strings.ReplaceAll(label, "-", ":")
@@ -95,7 +95,7 @@ func TestUndashAgainstNetip(t *testing.T) {
 	}
 }
 
-// reverseOf parses a name as the handler does: from a request.
+// reverseOf parses a reverse name from a request.
 func reverseOf(t *testing.T, name string) (block, bool) {
 	t.Helper()
 	var r wire.Request
@@ -120,7 +120,7 @@ func TestReverseNames(t *testing.T) {
 		if want := ip.As16(); !ok || !b.single || b.low != want || b.high != want || b.ipv4 != ip.Is4() {
 			t.Fatalf("%s: %+v, %v", name, b, ok)
 		}
-		// A name above it stands for a prefix that the address is in.
+		// A name above it stands for a prefix of the address.
 		labels := mdns.SplitDomainName(name)
 		cut := 1 + r.IntN(len(labels)-2)
 		b, ok = reverseOf(t, strings.Join(labels[cut:], ".")+".")
@@ -136,7 +136,7 @@ func TestReverseNames(t *testing.T) {
 	}
 }
 
-func TestNotReverseNames(t *testing.T) {
+func TestInvalidReverseNames(t *testing.T) {
 	six := strings.Repeat("0.", 31)
 	for _, name := range []string{
 		"01.0.0.10.in-addr.arpa.", "1.00.0.10.in-addr.arpa.", "256.0.0.10.in-addr.arpa.", "1000.0.0.10.in-addr.arpa.", "x.10.in-addr.arpa.",
@@ -177,9 +177,9 @@ func TestDottedNames(t *testing.T) {
 	}
 }
 
-// What no API server lets pass may stand in a file: an endpoint's hostname of
-// more than 63 bytes is none, and a cluster whose id is no name has no names.
-func TestNamesThatAreNone(t *testing.T) {
+// Objects in a file may be invalid: a hostname of more than 63 bytes is ignored, and a
+// cluster whose ID cannot be part of a name has no names.
+func TestInvalidNames(t *testing.T) {
 	long := strings.Repeat("h", 64)
 	d := plain()
 	d.zones, d.multicluster = append(d.zones, "clusterset.local."), []string{"clusterset.local."}
@@ -206,8 +206,8 @@ func TestNamesThatAreNone(t *testing.T) {
 		db.shop.svc.clusterset.local. 5 IN A 10.1.0.5`)
 }
 
-// Labels may have 63 bytes, and a name 255: an endpoint whose name would be
-// longer is at the Service's name, but has none of its own.
+// A label has at most 63 bytes and a name 255. An endpoint whose name would be longer is
+// among the addresses of the Service, but has no name.
 func TestLongestNames(t *testing.T) {
 	l63 := func(c string) string { return strings.Repeat(c, 63) }
 	d := plain()
@@ -224,7 +224,7 @@ func TestLongestNames(t *testing.T) {
 	s.check(t, l63("e")+"."+l63("h")+base, "A", "NOERROR aa\n"+l63("e")+"."+l63("h")+base+" 5 IN A 10.0.0.1")
 	s.check(t, "1.0.0.10.in-addr.arpa.", "PTR", "NOERROR aa\n1.0.0.10.in-addr.arpa. 5 IN PTR "+l63("e")+"."+l63("h")+base)
 
-	// With a zone of 60 bytes only the short label is left.
+	// With a zone of 60 bytes only the short label fits.
 	d.zones = []string{strings.Repeat("z", 58) + ".", "in-addr.arpa."}
 	s = start(t, d, objects...)
 	base = "." + l63("n") + ".svc." + d.zones[0]
@@ -241,7 +241,7 @@ func TestLongestNames(t *testing.T) {
 	s.check(t, "2.0.0.10.in-addr.arpa.", "PTR", "NOERROR aa\n2.0.0.10.in-addr.arpa. 5 IN PTR 10-0-0-2."+l63("h")+base)
 }
 
-// soaOf gives the RDATA of a zone's SOA record.
+// soaOf returns the RDATA of a zone's SOA record.
 func soaOf(t *testing.T, s *server, zone string) string {
 	t.Helper()
 	answer := text(s.ask(t, zone, "SOA").Answer)

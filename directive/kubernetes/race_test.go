@@ -50,7 +50,7 @@ func versions() [2]version {
 // Readers see each Service as it was or as it is, never half of it, never
 // nothing: while the writer puts and lists objects, shows and hides another
 // namespace, and grows and shrinks every table.
-func TestReadersBesideTheWriter(t *testing.T) {
+func TestReadersDuringChanges(t *testing.T) {
 	d := plain()
 	d.pods = podsVerified
 	vs := versions()
@@ -145,7 +145,7 @@ func disturb(ix *Index, vs [2]version, fixed []cluster.Object) {
 
 // Whoever asks while the last list comes hears SERVFAIL or the answer, never
 // that there is no such name.
-func TestReadersBesideTheLastList(t *testing.T) {
+func TestReadersDuringLastList(t *testing.T) {
 	d := plain()
 	for range 500 {
 		ix := d.newIndex()

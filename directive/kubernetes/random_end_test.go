@@ -13,7 +13,7 @@ import (
 
 // rebuilt compares the index with one that has seen nothing but the objects as
 // they are now: replicas that started at different times must agree.
-func (c *cosmos) rebuilt(t *testing.T, s *server, m *model) error {
+func (c *randomCluster) rebuilt(t *testing.T, s *server, m *model) error {
 	fresh := c.newIndex()
 	for _, i := range c.Perm(len(c.kinds())) {
 		relist(fresh, c.kinds()[i], c.have.list(c.kinds()[i]))
@@ -37,7 +37,7 @@ func (c *cosmos) rebuilt(t *testing.T, s *server, m *model) error {
 }
 
 // emptied deletes everything, after which nothing must be left.
-func (c *cosmos) emptied() error {
+func (c *randomCluster) emptied() error {
 	for _, i := range c.Perm(len(c.kinds())) {
 		kind := c.kinds()[i]
 		if c.chance(50) {

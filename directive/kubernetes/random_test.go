@@ -17,27 +17,27 @@ import (
 
 // A cosmos is a random cluster that changes, an index that lives through its
 // changes, and the plain objects for the model.
-type cosmos struct {
+type randomCluster struct {
 	*rand.Rand
 	directive
 	have  *objects
 	index *Index
 }
 
-func pick[T any](c *cosmos, from ...T) T { return from[c.IntN(len(from))] }
+func pick[T any](c *randomCluster, from ...T) T { return from[c.IntN(len(from))] }
 
-func (c *cosmos) chance(percent int) bool { return c.IntN(100) < percent }
+func (c *randomCluster) chance(percent int) bool { return c.IntN(100) < percent }
 
 // few draws up to n of them, none twice.
-func few[T any](c *cosmos, n int, from ...T) (some []T) {
+func few[T any](c *randomCluster, n int, from ...T) (some []T) {
 	for _, i := range c.Perm(len(from))[:min(len(from), c.IntN(n+1))] {
 		some = append(some, from[i])
 	}
 	return some
 }
 
-func newCosmos(seed uint64) *cosmos {
-	c := &cosmos{Rand: rand.New(rand.NewPCG(seed, 53)), have: noObjects()}
+func newRandomCluster(seed uint64) *randomCluster {
+	c := &randomCluster{Rand: rand.New(rand.NewPCG(seed, 53)), have: noObjects()}
 	d := plain()
 	d.tables = seed%3 > 0
 	d.ttl = pick(c, uint32(0), 5, 30, 3600)
@@ -63,7 +63,7 @@ func newCosmos(seed uint64) *cosmos {
 	return c
 }
 
-func (c *cosmos) addresses() []netip.Addr {
+func (c *randomCluster) addresses() []netip.Addr {
 	var ips []netip.Addr
 	for _, s := range []string{"10.0.0.1", "10.0.0.2", "10.0.0.10", "10.0.1.1", "10.96.0.1", "10.96.0.2", "192.168.7.1", "255.0.0.1",
 		"fd00::1", "fd00::2", "fd00:1::", "fd00::1:0:0", "::2", "64:ff9b::a00:1"} {
@@ -72,10 +72,10 @@ func (c *cosmos) addresses() []netip.Addr {
 	return ips
 }
 
-func (c *cosmos) namespace() string { return pick(c, "shop", "shop", "kube-system", "svc") }
-func (c *cosmos) service() string   { return pick(c, "api", "api", "db", "web", "svc", "pin") }
+func (c *randomCluster) namespace() string { return pick(c, "shop", "shop", "kube-system", "svc") }
+func (c *randomCluster) service() string   { return pick(c, "api", "api", "db", "web", "svc", "pin") }
 
-func (c *cosmos) ports() []cluster.Port {
+func (c *randomCluster) ports() []cluster.Port {
 	return slices.Clone(pick(c,
 		nil,
 		ports("80/tcp"),
@@ -87,7 +87,7 @@ func (c *cosmos) ports() []cluster.Port {
 	))
 }
 
-func (c *cosmos) target() string {
+func (c *randomCluster) target() string {
 	inside := c.service() + "." + c.namespace() + ".svc." + c.zones[0]
 	return pick(c, "www.example.com", "gone.example.com", "www.example.net", "WWW.Example.Com",
 		inside, inside, inside, inside, "db-0."+inside, "_http._tcp."+inside, "missing.shop.svc."+c.zones[0],
@@ -95,7 +95,7 @@ func (c *cosmos) target() string {
 		"10.0.0.1", "fd00::1", "not..a.name")
 }
 
-func (c *cosmos) newService(kind cluster.Kind, key cluster.Key) *cluster.Service {
+func (c *randomCluster) newService(kind cluster.Kind, key cluster.Key) *cluster.Service {
 	s := &cluster.Service{Namespace: key.Namespace, Name: key.Name}
 	switch {
 	case kind == cluster.Services && c.chance(25):
@@ -114,7 +114,7 @@ func (c *cosmos) newService(kind cluster.Kind, key cluster.Key) *cluster.Service
 	return s
 }
 
-func (c *cosmos) newSlice(kind cluster.Kind, key cluster.Key) *cluster.Slice {
+func (c *randomCluster) newSlice(kind cluster.Kind, key cluster.Key) *cluster.Slice {
 	sl := &cluster.Slice{Namespace: key.Namespace, Name: key.Name, Service: c.service(), Ports: c.ports()}
 	if kind == cluster.ImportSlices {
 		sl.Cluster = pick(c, "east", "west", "eu.west", "db-0.west")
@@ -142,7 +142,7 @@ func (c *cosmos) newSlice(kind cluster.Kind, key cluster.Key) *cluster.Slice {
 	return sl
 }
 
-func (c *cosmos) key(kind cluster.Kind) cluster.Key {
+func (c *randomCluster) key(kind cluster.Kind) cluster.Key {
 	switch kind {
 	case cluster.Namespaces:
 		return cluster.Key{Name: c.namespace()}
@@ -155,7 +155,7 @@ func (c *cosmos) key(kind cluster.Kind) cluster.Key {
 }
 
 // make gives an object of random content.
-func (c *cosmos) make(kind cluster.Kind, key cluster.Key) cluster.Object {
+func (c *randomCluster) make(kind cluster.Kind, key cluster.Key) cluster.Object {
 	switch kind {
 	case cluster.Namespaces:
 		return &cluster.Namespace{Name: key.Name}
@@ -168,7 +168,7 @@ func (c *cosmos) make(kind cluster.Kind, key cluster.Key) cluster.Object {
 }
 
 // replace lists a kind anew: most objects are as they were, in another order.
-func (c *cosmos) replace(kind cluster.Kind, keep int) {
+func (c *randomCluster) replace(kind cluster.Kind, keep int) {
 	next := map[cluster.Key]cluster.Object{}
 	for _, o := range c.have.list(kind) {
 		if c.chance(keep) {
@@ -182,7 +182,7 @@ func (c *cosmos) replace(kind cluster.Kind, keep int) {
 	c.set(kind, next)
 }
 
-func (c *cosmos) set(kind cluster.Kind, next map[cluster.Key]cluster.Object) {
+func (c *randomCluster) set(kind cluster.Kind, next map[cluster.Key]cluster.Object) {
 	c.have[kind] = next
 	list := c.have.list(kind)
 	c.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
@@ -212,7 +212,7 @@ func again(o cluster.Object) cluster.Object {
 }
 
 // change does one thing that a watch may deliver.
-func (c *cosmos) change() {
+func (c *randomCluster) change() {
 	kind := pick(c, c.kinds()...)
 	key := c.key(kind)
 	switch {
@@ -231,13 +231,13 @@ func (c *cosmos) change() {
 	}
 }
 
-func (c *cosmos) model() *model {
+func (c *randomCluster) model() *model {
 	return spell(c.directive, c.have, c.index.serial.Load(), c.index.importSerial.Load())
 }
 
 // String writes the objects down, nearly as YAML, for whoever has to understand
 // a failure.
-func (c *cosmos) String() string {
+func (c *randomCluster) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "directive: %+v\n", c.directive)
 	for kind := range cluster.Kinds {
@@ -278,7 +278,7 @@ func questionTypes() []string {
 }
 
 // mutate makes another name of one that exists: most of them do not.
-func (c *cosmos) mutate(name string) string {
+func (c *randomCluster) mutate(name string) string {
 	labels := mdns.SplitDomainName(name)
 	if len(labels) == 0 {
 		return name
@@ -327,7 +327,7 @@ func (c *cosmos) mutate(name string) string {
 }
 
 // compare asks one question and says what is wrong with the reply.
-func (c *cosmos) compare(t *testing.T, s *server, m *model, name, qtype string) error {
+func (c *randomCluster) compare(t *testing.T, s *server, m *model, name, qtype string) error {
 	t.Helper()
 	if _, ok := mdns.IsDomainName(name); !ok {
 		return nil
@@ -348,7 +348,7 @@ func TestRandomClusters(t *testing.T) {
 	const worlds = 30
 	failed := 0
 	for seed := range uint64(worlds) {
-		c := newCosmos(seed)
+		c := newRandomCluster(seed)
 		if err := c.live(t); err != nil {
 			t.Errorf("seed %d:\n%s\n%v", seed, c, err)
 			if failed++; failed == 3 {
@@ -359,7 +359,7 @@ func TestRandomClusters(t *testing.T) {
 }
 
 // live goes through one cluster's life.
-func (c *cosmos) live(t *testing.T) error {
+func (c *randomCluster) live(t *testing.T) error {
 	const changes, questions = 30, 60
 	s := serve(t, c.directive, c.handler(t, c.index))
 	if err := c.begin(t, s); err != nil {
@@ -399,7 +399,7 @@ func (c *cosmos) live(t *testing.T) error {
 
 // begin delivers the first lists, in any order. An answer that is given before
 // all are there is SERVFAIL, or the one that will be given when they are.
-func (c *cosmos) begin(t *testing.T, s *server) error {
+func (c *randomCluster) begin(t *testing.T, s *server) error {
 	for _, kind := range c.kinds() {
 		for range 6 {
 			key := c.key(kind)

@@ -10,26 +10,26 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// A town is a large cluster: ClusterIP Services of ten endpoints, in one slice
+// A clusterSize is the size of a cluster: ClusterIP Services of ten endpoints, in one slice
 // each, and headless ones of sixty, in namespaces of a hundred Services.
-type town struct{ plain, headless int }
+type clusterSize struct{ plain, headless int }
 
-// city has the size that Kubernetes is tested for.
-func city() town { return town{9000, 1000} }
+// largeCluster has the size that Kubernetes is tested for.
+func largeCluster() clusterSize { return clusterSize{9000, 1000} }
 
-func (w town) services() int  { return w.plain + w.headless }
-func (w town) endpoints() int { return 10*w.plain + 60*w.headless }
+func (w clusterSize) services() int  { return w.plain + w.headless }
+func (w clusterSize) endpoints() int { return 10*w.plain + 60*w.headless }
 
-func (w town) space(i int) string { return fmt.Sprintf("team-%d", i/100) }
+func (w clusterSize) namespaceOf(i int) string { return fmt.Sprintf("team-%d", i/100) }
 
-// lists makes the objects, each with memory of its own as a source decodes
-// them; only namespaces and the strings of ports are shared.
-func (w town) lists() (all [cluster.Kinds][]cluster.Object) {
+// lists returns the objects. As from a source, only namespaces and the strings of ports
+// share memory.
+func (w clusterSize) lists() (all [cluster.Kinds][]cluster.Object) {
 	next := uint32(10<<24 | 128<<16) // endpoints' addresses
 	var space string
 	for i := range w.services() {
 		if i%100 == 0 {
-			space = w.space(i)
+			space = w.namespaceOf(i)
 			all[cluster.Namespaces] = append(all[cluster.Namespaces], namespaceObject(space))
 		}
 		name := fmt.Sprintf("service-%d", i)
@@ -46,18 +46,18 @@ func (w town) lists() (all [cluster.Kinds][]cluster.Object) {
 	return all
 }
 
-// slice makes one of Service i's slices, with n endpoints.
-func (w town) slice(i, part int, first uint32, n int) *cluster.Slice {
+// slice returns one slice of Service i, with n endpoints.
+func (w clusterSize) slice(i, part int, first uint32, n int) *cluster.Slice {
 	var buf []byte
 	for a := first; a < first+uint32(n); a++ {
 		buf = cluster.AppendEndpoint(buf, cluster.Endpoint{Addr: netip.AddrFrom4([4]byte{byte(a >> 24), byte(a >> 16), byte(a >> 8), byte(a)}), Ready: true})
 	}
 	service := fmt.Sprintf("service-%d", i)
-	return &cluster.Slice{Namespace: w.space(i), Name: fmt.Sprintf("%s-x%04d", service, part), Service: service,
+	return &cluster.Slice{Namespace: w.namespaceOf(i), Name: fmt.Sprintf("%s-x%04d", service, part), Service: service,
 		Ports: []cluster.Port{{Name: "http", Protocol: "tcp", Port: 8080}}, Endpoints: cluster.Endpoints(buf)}
 }
 
-// live is the bytes in use after a collection.
+// live returns the bytes in use after a collection.
 func live() int {
 	runtime.GC()
 	runtime.GC() // what pools held goes with the second
@@ -66,14 +66,14 @@ func live() int {
 	return int(m.HeapAlloc)
 }
 
-// settle lists the town into a new index.
-func (w town) settle() *Index {
+// newIndex lists the objects into a new index.
+func (w clusterSize) newIndex() *Index {
 	ix := plain().newIndex()
 	w.relist(ix)
 	return ix
 }
 
-func (w town) relist(ix *Index) {
+func (w clusterSize) relist(ix *Index) {
 	all := w.lists()
 	for _, kind := range plain().kinds() {
 		relist(ix, kind, all[kind])
@@ -81,12 +81,12 @@ func (w town) relist(ix *Index) {
 	}
 }
 
-// What a cluster costs; BenchmarkList tells it for larger ones. A relist leaves
-// nothing behind that had not been there before.
-func TestHeldBytes(t *testing.T) {
-	w := town{900, 100}
+// The index has a limited size for each endpoint, and another list of the same objects adds
+// no memory. BenchmarkList reports the size of larger clusters.
+func TestMemoryOfIndex(t *testing.T) {
+	w := clusterSize{900, 100}
 	before := live()
-	ix := w.settle()
+	ix := w.newIndex()
 	first := live() - before
 	if most := 48 * w.endpoints(); first > most {
 		t.Errorf("%d endpoints hold %d bytes, more than %d", w.endpoints(), first, most)
@@ -95,7 +95,7 @@ func TestHeldBytes(t *testing.T) {
 	if again := live() - before; again > first+first/50 {
 		t.Errorf("%d bytes after a list, %d after the next", first, again)
 	}
-	shrunk := town{90, 10}
+	shrunk := clusterSize{90, 10}
 	shrunk.relist(ix)
 	if rest := live() - before; rest > first/5 {
 		t.Errorf("%d bytes with all, %d with a tenth", first, rest)
@@ -103,11 +103,11 @@ func TestHeldBytes(t *testing.T) {
 	runtime.KeepAlive(ix)
 }
 
-// An event costs about its own slice, however many endpoints the Service has.
-func TestEventCostsItsSlice(t *testing.T) {
-	ix := town{900, 100}.settle()
-	w := city()
-	service, all := w.crowded(50, 100)
+// An event costs as much as its slice is large, however many endpoints the Service has.
+func TestEventCostIndependentOfService(t *testing.T) {
+	ix := clusterSize{900, 100}.newIndex()
+	w := largeCluster()
+	service, all := w.largeService(50, 100)
 	ix.Put(cluster.Services, service)
 	for _, sl := range all {
 		ix.Put(cluster.Slices, sl)
@@ -121,15 +121,15 @@ func TestEventCostsItsSlice(t *testing.T) {
 	}
 	runtime.ReadMemStats(&after)
 	if n := (after.TotalAlloc - before.TotalAlloc) / events; n > 32<<10 {
-		t.Errorf("an event of a Service with 5,000 endpoints takes %d bytes", n)
+		t.Errorf("an event of a Service with 5,000 endpoints: got %d bytes allocated, want at most %d", n, 32<<10)
 	}
 	if n := (after.Mallocs - before.Mallocs) / events; n > 40 {
-		t.Errorf("an event of a Service with 5,000 endpoints takes %d allocations", n)
+		t.Errorf("an event of a Service with 5,000 endpoints: got %d allocations, want at most 40", n)
 	}
 }
 
 func BenchmarkList(b *testing.B) {
-	for _, w := range []town{{900, 100}, city(), {90_000, 10_000}} {
+	for _, w := range []clusterSize{{900, 100}, largeCluster(), {90_000, 10_000}} {
 		b.Run(fmt.Sprintf("%d Services, %d endpoints", w.services(), w.endpoints()), func(b *testing.B) {
 			var took time.Duration
 			held := 0
@@ -153,10 +153,10 @@ func BenchmarkList(b *testing.B) {
 	}
 }
 
-// crowded is one more headless Service, with these slices.
-func (w town) crowded(slices, each int) (service *cluster.Service, all []*cluster.Slice) {
+// largeService returns one more headless Service, with these slices.
+func (w clusterSize) largeService(slices, each int) (service *cluster.Service, all []*cluster.Slice) {
 	i := w.services() // behind all others, in a namespace that exists
-	name, space := fmt.Sprintf("service-%d", i), w.space(0)
+	name, space := fmt.Sprintf("service-%d", i), w.namespaceOf(0)
 	service = &cluster.Service{Namespace: space, Name: name, Headless: true, Selector: true}
 	for part := range slices {
 		sl := w.slice(i, part, uint32(10<<24|200<<16)+uint32(part*each*2), each)
@@ -166,7 +166,7 @@ func (w town) crowded(slices, each int) (service *cluster.Service, all []*cluste
 	return service, all
 }
 
-// replaced is the slice with another address in the place of one.
+// replaced returns the slice with one address replaced.
 func replaced(sl *cluster.Slice, at int, by netip.Addr) *cluster.Slice {
 	var buf []byte
 	i := 0
@@ -182,7 +182,7 @@ func replaced(sl *cluster.Slice, at int, by netip.Addr) *cluster.Slice {
 	return &next
 }
 
-// called gives every endpoint a hostname, as those of a StatefulSet have.
+// called returns the slice with a hostname for every endpoint, as a StatefulSet has.
 func called(sl *cluster.Slice, from int) *cluster.Slice {
 	var buf []byte
 	for ep := range sl.Endpoints.All() {
@@ -195,23 +195,23 @@ func called(sl *cluster.Slice, from int) *cluster.Slice {
 	return &next
 }
 
-// An event is one pod replaced by another, as a rolling update does it.
+// An event replaces one Pod by another, as a rolling update does.
 func BenchmarkEvent(b *testing.B) {
 	for _, c := range []struct {
-		town
+		clusterSize
 		slices, each int
 		called       bool
 	}{
-		{city(), 1, 3, false}, {city(), 1, 60, false}, {city(), 1, 100, false}, {city(), 50, 100, false}, {city(), 50, 100, true},
-		{town{90_000, 10_000}, 1, 60, false}, {town{90_000, 10_000}, 50, 100, false},
+		{largeCluster(), 1, 3, false}, {largeCluster(), 1, 60, false}, {largeCluster(), 1, 100, false}, {largeCluster(), 50, 100, false}, {largeCluster(), 50, 100, true},
+		{clusterSize{90_000, 10_000}, 1, 60, false}, {clusterSize{90_000, 10_000}, 50, 100, false},
 	} {
 		what := ""
 		if c.called {
 			what = " with hostnames"
 		}
 		b.Run(fmt.Sprintf("%d slices of %d endpoints%s among %d Services", c.slices, c.each, what, c.services()), func(b *testing.B) {
-			ix := c.settle()
-			service, all := c.crowded(c.slices, c.each)
+			ix := c.newIndex()
+			service, all := c.largeService(c.slices, c.each)
 			ix.Put(cluster.Services, service)
 			for i, sl := range all {
 				if c.called {

@@ -18,7 +18,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A directive is the options that a test's handler has.
+// A directive is the options of a test's handler.
 type directive struct {
 	zones        []string
 	multicluster []string // those of zones that hold ServiceImports
@@ -35,12 +35,12 @@ type directive struct {
 	tables       bool // Services with few endpoints have tables, too
 }
 
-// plain is a directive as most Corefiles have it.
+// plain returns the options that most Corefiles have.
 func plain() directive {
 	return directive{zones: []string{"cluster.local.", "in-addr.arpa.", "ip6.arpa."}, ttl: 5}
 }
 
-// kinds are those that the directive's options ask a source for.
+// kinds returns the kinds of objects that the options need.
 func (d directive) kinds() []cluster.Kind {
 	return cluster.Options{NoEndpoints: d.noEndpoints, Pods: d.pods == podsVerified, Multicluster: len(d.multicluster) > 0}.Kinds()
 }
@@ -75,14 +75,14 @@ func names(t testing.TB, texts []string) (names []wire.Name) {
 	return names
 }
 
-// world is the handler below kubernetes: all names but the cluster's.
-// www.example.com has an address; no other name exists. It gives no SOA, so one
-// can tell its NXDOMAIN from the cluster's.
-type world struct{}
+// otherZones is the handler below kubernetes, for all other names. www.example.com has an
+// address; no other name exists. Without a SOA record its NXDOMAIN differs from the
+// cluster's.
+type otherZones struct{}
 
-const worldZone = "example.com."
+const otherZone = "example.com."
 
-func (world) ServeDNS(q *dns.Query) dns.Verdict {
+func (otherZones) ServeDNS(q *dns.Query) dns.Verdict {
 	if string(q.Name()) != "\x03www\x07example\x03com\x00" {
 		q.RCode = wire.NXDomain
 	} else if q.Type == wire.TypeA {
@@ -91,8 +91,8 @@ func (world) ServeDNS(q *dns.Query) dns.Verdict {
 	return dns.Done
 }
 
-// A server answers without sockets. Its chain is kubernetes and, below it,
-// the world; nobody serves names in other zones than theirs.
+// A server answers without sockets. Its chain is kubernetes and, below it, otherZones. No
+// handler serves other zones than theirs.
 type server struct {
 	port  dns.Port
 	query *dns.Query
@@ -104,9 +104,9 @@ func serve(t testing.TB, d directive, h *Handler) *server {
 	t.Helper()
 	chain := new(dns.Chain)
 	chain.Add("kubernetes", h)
-	chain.Add("world", world{})
+	chain.Add("world", otherZones{})
 	mux := dns.NewMux(dns.NewParkingLot(1<<10), nil)
-	for _, zone := range names(t, append([]string{worldZone}, d.zones...)) {
+	for _, zone := range names(t, append([]string{otherZone}, d.zones...)) {
 		if err := mux.Route(zone, chain); err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +121,7 @@ func newReader() *server {
 	return &server{query: dns.NewQuery(later), later: later, lent: make([]byte, 1<<17)}
 }
 
-// send gives the server a packet, and returns the sealed reply.
+// send sends a packet to the server and returns the sealed reply.
 func (s *server) send(packet []byte, proto dns.Proto) []byte {
 	s.query.Reset(append(s.query.Buffer(len(packet))[:0], packet...), proto, time.Time{})
 	switch s.port.Serve(s.query, s.lent) {
@@ -134,7 +134,7 @@ func (s *server) send(packet []byte, proto dns.Proto) []byte {
 	return nil
 }
 
-// request packs the question for name, which may be in any case.
+// request packs a query for name, which may be in any case.
 func request(t testing.TB, name string, qtype uint16, edns uint16) []byte {
 	t.Helper()
 	m := new(mdns.Msg)
@@ -150,13 +150,13 @@ func request(t testing.TB, name string, qtype uint16, edns uint16) []byte {
 	return packet
 }
 
-// ask asks over TCP and reads the reply with the oracle.
+// ask sends a query over TCP and parses the reply.
 func (s *server) ask(t testing.TB, name, qtype string) *mdns.Msg {
 	t.Helper()
 	return parse(t, s.send(request(t, name, mdns.StringToType[qtype], 0), dns.TCP))
 }
 
-// askUDP asks over UDP, with a size that the client names (0: without EDNS).
+// askUDP sends a query over UDP, with an EDNS size (0: without EDNS).
 func (s *server) askUDP(t testing.TB, name, qtype string, size uint16) (*mdns.Msg, int) {
 	t.Helper()
 	reply := s.send(request(t, name, mdns.StringToType[qtype], size), dns.UDP)
@@ -172,7 +172,7 @@ func parse(t testing.TB, reply []byte) *mdns.Msg {
 	return m
 }
 
-// text writes records one per line, spaces for tabs.
+// text returns records one per line, with spaces for tabs.
 func text(rrs []mdns.RR) string {
 	var b strings.Builder
 	for _, rr := range rrs {
@@ -181,7 +181,7 @@ func text(rrs []mdns.RR) string {
 	return b.String()
 }
 
-// digest writes what matters of a reply: the code, and each section's records.
+// digest returns the code and the records of each section of a reply.
 func digest(m *mdns.Msg) string {
 	var b strings.Builder
 	b.WriteString(mdns.RcodeToString[m.Rcode])
@@ -200,7 +200,7 @@ func digest(m *mdns.Msg) string {
 	return b.String()
 }
 
-// check asks and compares the reply's digest; lines of want may be indented.
+// check compares the digest of a reply; lines of want may be indented.
 func (s *server) check(t testing.TB, name, qtype, want string) {
 	t.Helper()
 	var lines []string
@@ -212,10 +212,10 @@ func (s *server) check(t testing.TB, name, qtype, want string) {
 	}
 }
 
-// An imported is a Service made of a ServiceImport.
+// An imported is a Service made from a ServiceImport.
 type imported struct{ *cluster.Service }
 
-// load puts objects into the index as the first lists of a source.
+// load puts objects into the index like the first lists of a source.
 func load(ix *Index, objects ...cluster.Object) *Index {
 	var lists [cluster.Kinds][]cluster.Object
 	for _, o := range objects {
@@ -244,8 +244,8 @@ func load(ix *Index, objects ...cluster.Object) *Index {
 	return ix
 }
 
-// relist gives the index a list as a source does: in groups, of which the last is
-// smaller, and then its end.
+// relist sends the index a list as a source does: in groups, of which the last is smaller,
+// and then its end.
 func relist(ix *Index, kind cluster.Kind, list []cluster.Object) {
 	listed := make(map[cluster.Key]bool, len(list))
 	for group := range slices.Chunk(list, 7) {
@@ -257,7 +257,7 @@ func relist(ix *Index, kind cluster.Kind, list []cluster.Object) {
 	ix.Listed(kind, func(key cluster.Key) bool { return listed[key] })
 }
 
-// start serves these objects.
+// start returns a server of these objects.
 func start(t testing.TB, d directive, objects ...cluster.Object) *server {
 	t.Helper()
 	return serve(t, d, d.handler(t, load(d.newIndex(), objects...)))
@@ -265,7 +265,7 @@ func start(t testing.TB, d directive, objects ...cluster.Object) *server {
 
 func namespaceObject(name string) *cluster.Namespace { return &cluster.Namespace{Name: name} }
 
-// clusterIP makes a Service; ports are written as ports reads them.
+// clusterIP returns a Service; ports parses ps.
 func clusterIP(ns, name, ps string, ips ...string) *cluster.Service {
 	s := &cluster.Service{Namespace: ns, Name: name, Ports: ports(ps)}
 	for _, ip := range ips {
@@ -282,7 +282,7 @@ func external(ns, name, target string) *cluster.Service {
 	return &cluster.Service{Namespace: ns, Name: name, ExternalName: target}
 }
 
-// ports reads "http 80/tcp, 9090/tcp".
+// ports parses "http 80/tcp, 9090/tcp".
 func ports(text string) (ps []cluster.Port) {
 	for field := range strings.SplitSeq(text, ",") {
 		if field = strings.TrimSpace(field); field == "" {
@@ -301,8 +301,8 @@ func ports(text string) (ps []cluster.Port) {
 	return ps
 }
 
-// slice makes an EndpointSlice. Endpoints are written "10.0.0.1",
-// "db-0=10.0.0.1", "10.0.0.1@zone-a", and with a "!" in front if not ready.
+// slice returns an EndpointSlice. Endpoints are written as "10.0.0.1", "db-0=10.0.0.1",
+// "10.0.0.1@zone-a", and with a leading "!" if they are not ready.
 func slice(ns, name, service, ps string, endpoints ...string) *cluster.Slice {
 	var buf []byte
 	for _, text := range endpoints {
@@ -320,7 +320,7 @@ func slice(ns, name, service, ps string, endpoints ...string) *cluster.Slice {
 	return &cluster.Slice{Namespace: ns, Name: name, Service: service, Ports: ports(ps), Endpoints: cluster.Endpoints(buf)}
 }
 
-// from makes it one that was imported from another cluster.
+// from returns the slice as imported from another cluster.
 func from(id string, s *cluster.Slice) *cluster.Slice {
 	s.Cluster = id
 	return s

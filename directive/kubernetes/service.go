@@ -193,7 +193,7 @@ func (s *serviceLookup) endpointsName(sel *selection) result {
 // writeAddrs writes the records of one family, each address once.
 func (s *serviceLookup) writeAddrs(sel *selection, t wire.Type) {
 	a := &s.q.Answer
-	var written map[netip.Addr]struct{} // made only where an address may occur twice
+	var written map[netip.Addr]struct{} // made only where an address may occur duplicate
 	if m := s.entry.merged(); m != nil && m.sharedAddrs && (s.entry.headless || s.kubeDNS) && (sel.label == nil || s.kubeDNS) {
 		written = map[netip.Addr]struct{}{}
 	}
@@ -208,7 +208,7 @@ func (s *serviceLookup) writeAddrs(sel *selection, t wire.Type) {
 			continue
 		}
 		if written != nil {
-			if _, twice := written[ep.Addr]; twice {
+			if _, duplicate := written[ep.Addr]; duplicate {
 				continue
 			}
 			written[ep.Addr] = struct{}{}

@@ -18,7 +18,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// plan sets up the uses of kubernetes in a Corefile of one block.
+// plan sets up the kubernetes directives of a Corefile with one block.
 func plan(t *testing.T, text string) (*config.Block, error) {
 	t.Helper()
 	servers, err := corefile.Parse("Corefile", []byte(text))
@@ -100,7 +100,7 @@ func TestSetupErrors(t *testing.T) {
 	}
 }
 
-func TestSetupOfSelectors(t *testing.T) {
+func TestSetupSelectors(t *testing.T) {
 	for _, option := range []string{"namespace_labels", "labels"} {
 		_, err := plan(t, ".:53 {\nkubernetes {\n "+option+" a in (b\n}\n}\n")
 		if err == nil || !strings.HasPrefix(err.Error(), "Corefile:2: kubernetes: "+option+": ") {
@@ -109,7 +109,7 @@ func TestSetupOfSelectors(t *testing.T) {
 	}
 }
 
-// Every option of CoreDNS is one here, in its own spelling.
+// Every option of CoreDNS is accepted in its spelling.
 func TestSetupOptions(t *testing.T) {
 	const text = `.:53 {
 		kubernetes Cluster.Local in-addr.arpa 10.96.0.0/13 clusterset.local {
@@ -177,7 +177,7 @@ func TestSetupOptions(t *testing.T) {
 	}
 }
 
-// Without options it serves the block's zones, for five seconds each answer.
+// Without options the directive serves the block's zones with a TTL of five seconds.
 func TestSetupDefaults(t *testing.T) {
 	b, err := plan(t, ".:53 {\nkubernetes\n}\n")
 	if err != nil {
@@ -189,9 +189,9 @@ func TestSetupDefaults(t *testing.T) {
 	}
 }
 
-// A reload with the same options goes on with the index that there is; with
-// others it makes a new one and stops the old.
-func TestReloadKeepsTheIndex(t *testing.T) {
+// A reload with the same options keeps the index. With other options it makes a new one and
+// stops the old one.
+func TestReloadKeepsIndex(t *testing.T) {
 	dir := t.TempDir()
 	manifest := "apiVersion: v1\nkind: Service\nmetadata: {name: api, namespace: shop}\nspec: {clusterIP: 10.96.0.7, ports: [{port: 80}]}\n"
 	if err := os.WriteFile(filepath.Join(dir, "api.yaml"), []byte(manifest), 0o600); err != nil {

@@ -7,16 +7,16 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// What a cluster has thousands of does not grow for directives that it does not
-// use: these are the allocator's sizes.
+// Types with thousands of values do not grow for directives that are not
+// used. The limits are sizes of the allocator.
 func TestSizes(t *testing.T) {
 	if n := unsafe.Sizeof(entry{}); n > 96 {
-		t.Errorf("an entry has %d bytes", n)
+		t.Errorf("size of an entry: got %d bytes, want at most 96", n)
 	}
 	if n := unsafe.Sizeof(part{}); n > 40 {
-		t.Errorf("a part has %d bytes", n)
+		t.Errorf("size of a part: got %d bytes, want at most 40", n)
 	}
 	if n := unsafe.Sizeof(cluster.Pod{}); n > 80 {
-		t.Errorf("a Pod has %d bytes", n)
+		t.Errorf("size of a Pod: got %d bytes, want at most 80", n)
 	}
 }

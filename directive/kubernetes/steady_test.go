@@ -10,7 +10,7 @@ import (
 
 // What does not change is never away for a moment: not while its object is put
 // again, and not during a list.
-func TestPodStaysWhilePutAgain(t *testing.T) {
+func TestPodVisibleWhilePutAgain(t *testing.T) {
 	ip := netip.MustParseAddr("10.2.0.1")
 	ix := NewIndex(settings{}, []cluster.Kind{cluster.Pods}, slog.New(slog.DiscardHandler))
 	pod := func(name string) *cluster.Pod {

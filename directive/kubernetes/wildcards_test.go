@@ -28,7 +28,7 @@ func crowdedShop(n int) []cluster.Object {
 }
 
 // An answer has all that match, or as many as fit and TC.
-func TestWildcardsOfManyServices(t *testing.T) {
+func TestWildcardsManyServices(t *testing.T) {
 	const n = 1000
 	d := plain()
 	d.wildcards = true
@@ -79,7 +79,7 @@ func TestWildcardsOfManyServices(t *testing.T) {
 
 // Walks over the tables go on beside changes: what stays is in every answer, and
 // what has never been there in none.
-func TestWildcardsBesideChanges(t *testing.T) {
+func TestWildcardsDuringChanges(t *testing.T) {
 	d := plain()
 	d.wildcards = true
 	ix := load(d.newIndex(), crowdedShop(20)...)
@@ -129,7 +129,7 @@ func TestWildcardsBesideChanges(t *testing.T) {
 }
 
 // Servers with equal data give equal answers, in whatever order it has come.
-func TestWildcardsInOrder(t *testing.T) {
+func TestWildcardsOrder(t *testing.T) {
 	d := plain()
 	d.wildcards = true
 	objects := crowdedShop(30)
