@@ -6,10 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// The API's objects as far as they are read here, under the names that they
-// have in JSON. What an API server sends in protobuf is read into the same
-// types (protobuf.go); k8s.io/api would bring all of Kubernetes into the binary
-// and every field of an object onto the heap.
+// The types of this file are the API's objects, with the fields that are used here.
+// Protobuf is decoded into the same types (protobuf.go). The types of k8s.io/api
+// would add all of Kubernetes to the binary and every field to the heap.
 
 func coreVersion() schema.GroupVersion { return schema.GroupVersion{Version: "v1"} }
 
@@ -27,11 +26,11 @@ const (
 	labelSkipMirror    = "endpointslice.kubernetes.io/skip-mirror"
 	labelNamespaceName = "kubernetes.io/metadata.name"
 	labelZone          = "topology.kubernetes.io/zone"
-	// The labels of the Multi-Cluster Services API (KEP-1645) on an EndpointSlice
-	// that was imported from another cluster.
+	// Labels of the Multi-Cluster Services API (KEP-1645) on an EndpointSlice
+	// imported from another cluster.
 	labelImportService = "multicluster.kubernetes.io/service-name"
 	labelImportCluster = "multicluster.kubernetes.io/source-cluster"
-	// annotationChanged says when what an EndpointSlice was made of has changed.
+	// annotationChanged is the time of the change that caused an EndpointSlice's.
 	annotationChanged = "endpoints.kubernetes.io/last-change-trigger-time"
 )
 
@@ -53,7 +52,7 @@ type apiMeta struct {
 	Annotations       map[string]string `json:"annotations"`
 }
 
-// meta lets the codec read any object's metadata.
+// meta returns the metadata of any object.
 func (m *apiMeta) meta() *apiMeta { return m }
 
 type apiNamespace struct {
@@ -169,8 +168,8 @@ type apiConfigMap struct {
 	BinaryData map[string][]byte `json:"binaryData"`
 }
 
-// An apiServiceImport is of the Multi-Cluster Services API, whose custom resources
-// come in JSON alone.
+// An apiServiceImport is an object of the Multi-Cluster Services API. As a custom
+// resource it is sent as JSON only.
 type apiServiceImport struct {
 	apiMeta `json:"metadata"`
 	Spec    struct {

@@ -18,15 +18,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// QuietKlog silences client-go's own log, which goes to standard error in a
-// format of its own and repeats every failure. What matters of it is said once
-// by the Source. The log is global to the process, so the command calls this,
-// once, before anything else.
+// QuietKlog silences the log of client-go, which goes to standard error in its own
+// format and repeats every failure; a Source logs the relevant ones. The log is
+// global to the process, so the command calls QuietKlog once, before anything else.
 func QuietKlog() { klog.SetLogger(klog.Logger{}) }
 
-// A client speaks to the API server that the options name. It decodes the few
-// types that are read and no others: client-go's typed clientset would add
-// every type of Kubernetes to the binary and to the heap.
+// A client sends requests to the API server that the options name. It does not use
+// client-go's typed clientset, which would add every type of Kubernetes to the binary
+// and to the heap.
 type client struct {
 	opts   Options
 	state  *state
@@ -40,7 +39,7 @@ type client struct {
 	probers map[string]*prober
 }
 
-// A stamp tells one version of the kubeconfig from the next.
+// A stamp identifies a version of the kubeconfig.
 type stamp struct {
 	changed time.Time
 	size    int64
@@ -80,14 +79,14 @@ func (c *client) group(r resource, detector *stallDetector) (rest.Interface, err
 	return rest.RESTClientForConfigAndClient(&config, &supervised)
 }
 
-// load makes the configuration and the HTTP client, if there are none yet or
-// if the kubeconfig is another one now.
+// load creates the configuration and the HTTP client unless they exist and the
+// kubeconfig has not changed.
 func (c *client) load() error {
 	var now stamp
 	if c.opts.Kubeconfig != "" {
 		info, err := os.Stat(c.opts.Kubeconfig)
 		if err != nil {
-			return fmt.Errorf("reading kubeconfig: %w", err) // which names the file
+			return fmt.Errorf("reading kubeconfig: %w", err) // the error names the file
 		}
 		now = stamp{info.ModTime(), info.Size()}
 	}
@@ -102,9 +101,9 @@ func (c *client) load() error {
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	config.WarningHandlerWithContext = rest.NoWarnings{}
-	// With a dialer of our own the connections are our own too, and for plain
-	// HTTP, which has no pings, a dead peer is noticed by TCP within a minute.
-	// (For HTTPS client-go has HTTP/2 pings: 30 s of silence and 15 s to reply.)
+	// A custom dialer keeps client-go from sharing connections between clients. TCP
+	// detects a dead peer within a minute; for HTTPS client-go uses HTTP/2 pings
+	// too, after 30 s of silence and with 15 s to reply.
 	dialer := &net.Dialer{
 		Timeout:         10 * time.Second,
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3},
@@ -125,21 +124,21 @@ func (c *client) load() error {
 	if err != nil {
 		return fmt.Errorf("setting up the connection: %w", err)
 	}
-	// An API server does not redirect; what does is something else in its place.
+	// An API server never redirects: a server that does is not one.
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	c.closeIdle()
 	c.stamp, c.config, c.http, c.probes = now, config, client, probes
 	return nil
 }
 
-// closeIdle lets go of the connections that no request holds.
+// closeIdle closes the connections that no request uses.
 func (c *client) closeIdle() {
 	if c.http != nil {
 		utilnet.CloseIdleConnectionsFor(c.http.Transport)
 	}
 }
 
-// restConfig says where the API server is and who we are.
+// restConfig returns the API server's address and the credentials.
 func (o Options) restConfig() (*rest.Config, error) {
 	switch {
 	case o.Kubeconfig != "":
@@ -158,7 +157,7 @@ func (o Options) restConfig() (*rest.Config, error) {
 	case o.Endpoint != "":
 		return &rest.Config{Host: o.Endpoint, TLSClientConfig: rest.TLSClientConfig{CertFile: o.Cert, KeyFile: o.Key, CAFile: o.CA}}, nil
 	}
-	config, err := rest.InClusterConfig() // its token file is read again as it rotates
+	config, err := rest.InClusterConfig() // it rereads the token file
 	if errors.Is(err, rest.ErrNotInCluster) {
 		return nil, errors.New("not in a pod (KUBERNETES_SERVICE_HOST is not set): name an endpoint, a kubeconfig or a folder of manifests")
 	}

@@ -1,11 +1,18 @@
 // Package cluster delivers a Kubernetes cluster's Namespaces, Services,
 // EndpointSlices, Pods and ServiceImports, or a single ConfigMap, or its Nodes, as
-// a stream of slim objects. They come from an API server (live.go) or from a folder of
-// manifests (manifests.go); whoever takes them cannot tell which.
+// a stream of slim objects, from an API server or from a folder of manifests.
 //
-// The handlers that need a cluster's state open a Source and give it a Sink.
-// Data flows one way: this package knows nothing of DNS, and it is the only
-// one that imports client-go.
+// A handler opens a Source and runs it with a Sink. From an API server, one feed per
+// resource (feed.go) keeps a client-go reflector running: it lists and watches
+// through a transport that detects stalls (stall.go), and the codec (codec.go)
+// slims each object as it is decoded (slim.go). The objects of a list go to the Sink
+// in groups (listing.go), and the events after it one by one (store.go). In a
+// folder, the files that have changed are decoded into items (manifests_parse.go),
+// all items are assembled into the state of a cluster (manifests_assemble.go), and
+// the difference to the last state goes to the Sink (manifests.go).
+//
+// Data flows one way: this package knows nothing of DNS. It is the only one that
+// imports client-go.
 package cluster
 
 import (
@@ -18,69 +25,69 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// Options say which cluster, and which part of it. They are comparable, so
-// that two directives with equal options can share one Source.
+// Options select a cluster, and the objects in it. They are comparable, so that two
+// directives with equal options can share one Source.
 type Options struct {
-	// Where the objects are: a folder, an explicit API server, a kubeconfig,
-	// or (all empty) the service account of the pod we run in.
+	// The source of the objects: a folder, an API server, a kubeconfig or, if all
+	// are empty, the service account of the pod that the process runs in.
 	Manifests         string // folder of YAML and JSON files
 	Endpoint          string // URL of an API server; http:// is fine
 	Cert, Key, CA     string // files for Endpoint
 	Kubeconfig        string // file
 	KubeconfigContext string // "" is the file's current context
 
-	// What is wanted.
+	// The objects and fields to deliver.
 	Namespaces      string // names, comma separated and sorted; "" is all
 	NamespaceLabels string // label selector for namespaces
 	Labels          string // label selector for Services, EndpointSlices and Pods
 	NoEndpoints     bool   // no EndpointSlices
-	Pods            bool   // Pods too
-	Multicluster    bool   // ServiceImports and their EndpointSlices too
-	PodNames        bool   // an endpoint without hostname takes its pod's name, if that is shorter than 64 bytes
+	Pods            bool   // deliver Pods
+	Multicluster    bool   // deliver ServiceImports and their EndpointSlices
+	PodNames        bool   // use the pod's name, if shorter than 64 bytes, for an endpoint without hostname
 	Zones           bool   // keep each endpoint's topology zone
-	// ConfigMap asks for this one object, NAMESPACE/NAME, and for nothing else.
+	// ConfigMap selects one ConfigMap, NAMESPACE/NAME, and nothing else.
 	ConfigMap string
-	Nodes     bool // asks for the Nodes, and for nothing else
-	External  bool // keep the addresses by which Services are reached from outside
+	Nodes     bool // deliver Nodes and nothing else
+	External  bool // keep the external addresses of Services
 	PodLabels bool // keep the labels of Pods
 
-	// Limits on our own requests, watches included; zero is none. With one of
-	// QPS and Burst alone the other is client-go's default (5, 10).
+	// Limits of the requests to the API server, including watches; zero is no limit.
+	// If only one of QPS and Burst is set, the other has client-go's default (5, 10).
 	QPS         float32
 	Burst       int
 	MaxInflight int
 }
 
-// A Sink takes a source's objects. Calls come from several goroutines, one per
-// kind; the sink serializes them itself, and must not call back.
+// A Sink receives a source's objects. Its methods are called from several
+// goroutines, one for each kind, and must not call the Source.
 type Sink interface {
-	// Put adds or replaces objects; of two with one key the later one counts. The
-	// objects of a list come in several calls, as they are received. After a list
-	// that broke off they may be older than what it brought, if another API server
-	// gives them: the watch behind the list brings what is newer. The memory of
-	// objects is the source's again when Put returns.
+	// Put adds or replaces objects; the last of several with one key is valid. The
+	// objects of a list arrive in several calls. After a list that broke off, the
+	// next one may contain older versions if another API server sends it; the watch
+	// that follows the list delivers the newer ones. The sink must not keep the
+	// slice objects.
 	Put(kind Kind, objects ...Object)
-	// Delete removes one; it may never have been there.
+	// Delete removes an object, which may be unknown to the sink.
 	Delete(Kind, Key)
-	// Listed is the end of a list: the objects in it have been put, and what else
-	// there is of the kind is gone. has tells the keys of those in it, until
-	// Listed returns. A list that breaks off has no end, and another one follows.
-	// The first Listed of every kind that the options ask for makes the sink
-	// synced; a kind may be empty.
+	// Listed ends a list: its objects have been put, and all other objects of the
+	// kind no longer exist. has reports whether a key is in the list; it must not be
+	// called after Listed has returned. After a list that breaks off, another one
+	// follows. The sink is synced once Listed has been called for every kind that
+	// the options ask for.
 	Listed(kind Kind, has func(Key) bool)
 }
 
-// A Programmed is a Sink that is told how long an EndpointSlice of its Service
-// took from what changed it, by the API server's clock, until Put has returned.
-// What comes with a list is not told: it may be old.
+// A Programmed is a Sink that measures delays. Programmed is called after Put of an
+// EndpointSlice, with the time since the change of an endpoint that caused it, by
+// the API server's clock. It is not called for the objects of lists.
 type Programmed interface {
 	Programmed(service Key, took time.Duration)
 }
 
-// A Source is one cluster, opened but not yet watched.
+// A Source delivers the objects of one cluster.
 type Source struct {
 	opts     Options
-	timed    Programmed // nil if the sink does not want to know
+	timed    Programmed // nil if the sink does not implement it
 	log      *slog.Logger
 	metrics  *metrics.Registry
 	heard    [Kinds]heard
@@ -90,27 +97,27 @@ type Source struct {
 	timeouts timeouts
 }
 
-// counters count by kind, for kinds that the options ask for.
+// counters are the counters of each kind that the options ask for.
 type counters struct {
 	relists, errors, events [Kinds]*metrics.Counter
 }
 
-// Open makes a Source of options that Check finds nothing wrong with. Nothing
-// is read and nobody is called before Run.
+// Open returns a Source with options that Check has accepted. It reads nothing; the
+// sink is not called before Run.
 func Open(o Options, log *slog.Logger, reg *metrics.Registry) *Source {
 	s := &Source{opts: o, log: log, metrics: reg, sweeper: newSweeper(), seed: maphash.MakeSeed(), timeouts: defaultTimeouts()}
 	for _, kind := range o.Kinds() {
 		name := kind.String()
-		s.count.relists[kind] = reg.Counter("seamark_kubernetes_relists_total", "Lists that were received whole, the first one too.", "resource", name)
-		s.count.errors[kind] = reg.Counter("seamark_kubernetes_watch_errors_total", "Lists and watches that failed or broke off.", "resource", name)
-		s.count.events[kind] = reg.Counter("seamark_kubernetes_events_total", "Changes of single objects that were received.", "resource", name)
+		s.count.relists[kind] = reg.Counter("seamark_kubernetes_relists_total", "Lists received completely, including the first.", "resource", name)
+		s.count.errors[kind] = reg.Counter("seamark_kubernetes_watch_errors_total", "Lists and watches that failed or ended early.", "resource", name)
+		s.count.events[kind] = reg.Counter("seamark_kubernetes_events_total", "Changes of single objects received.", "resource", name)
 	}
 	return s
 }
 
-// Run delivers the cluster to sink until ctx is done, and returns when nothing
-// of it runs any more. Whatever is missing or refused is logged once and tried
-// again: there is no error that a restart would mend.
+// Run delivers the cluster's objects to sink until ctx is done, and returns when all
+// of its goroutines have ended. Errors are logged and the request is retried: a
+// restart would not help.
 func (s *Source) Run(ctx context.Context, sink Sink) {
 	s.timed, _ = sink.(Programmed)
 	const age = "seamark_kubernetes_data_age_seconds"
@@ -139,7 +146,7 @@ func (s *Source) age() time.Duration {
 	return age
 }
 
-// Kinds lists the kinds that o asks for, in the order of their constants.
+// Kinds returns the kinds that o asks for, in the order of their constants.
 func (o Options) Kinds() []Kind {
 	if o.ConfigMap != "" {
 		return []Kind{ConfigMaps}

@@ -20,17 +20,16 @@ import (
 // annotationListed marks the bookmark at the end of a streamed list.
 const annotationListed = metav1.InitialEventsAnnotationKey
 
-// An arrived object is one that the API server has sent: slimmed, and with as
-// much of its metadata as the reflector looks at. Of a list there is one for
-// each object, so they are small: what metadata they do not have is that of
-// ObjectMeta, which is empty and is the same one for all of a stream.
+// An arrived object is a decoded object: slimmed, with the metadata that the
+// reflector uses. There is one for each object of a list, so it is small: all other
+// metadata come from ObjectMeta, which is empty and shared by a stream's objects.
 type arrived struct {
 	*metav1.ObjectMeta
 	name, namespace, version string
 	annotations              map[string]string // of a bookmark: annotationListed
-	object                   Object            // nil if it is not wanted
-	changed                  time.Time         // when what the object was made of has changed; zero if it does not say so
-	ending                   bool              // it has a deletion timestamp
+	object                   Object            // nil if it is not delivered
+	changed                  time.Time         // time of annotationChanged; zero if the object does not have it
+	ending                   bool              // has a deletion timestamp
 }
 
 func (a *arrived) GetName() string                   { return a.name }
@@ -39,11 +38,10 @@ func (a *arrived) GetResourceVersion() string        { return a.version }
 func (a *arrived) GetAnnotations() map[string]string { return a.annotations }
 func (a *arrived) GetObjectKind() schema.ObjectKind  { return schema.EmptyObjectKind }
 
-// DeepCopyObject makes a shallow copy: nothing changes an object that has
-// arrived.
+// DeepCopyObject returns a shallow copy: arrived objects are immutable.
 func (a *arrived) DeepCopyObject() runtime.Object { c := *a; return &c }
 
-// take takes over the metadata of an object that came in JSON.
+// take copies the metadata of an object in JSON.
 func (a *arrived) take(m *apiMeta) {
 	a.name, a.namespace, a.version = m.Name, intern(m.Namespace), m.ResourceVersion
 	a.ending = m.DeletionTimestamp != nil
@@ -53,16 +51,15 @@ func (a *arrived) take(m *apiMeta) {
 	}
 }
 
-// since takes over the annotation that says when the object has changed. What
-// is no time says nothing.
+// since parses annotationChanged. An invalid time is ignored.
 func (a *arrived) since(text []byte) {
 	if a.changed.UnmarshalText(text) != nil {
 		a.changed = time.Time{}
 	}
 }
 
-// The forms in which a resource's answers come, for client-go. It asks for a
-// decoder for each request, so that one serves a single goroutine.
+// forms is the client-go serializer of a resource: JSON and protobuf. client-go
+// requests a decoder for each request, so a decoder serves one goroutine.
 type forms struct{ resource }
 
 func (f forms) SupportedMediaTypes() []runtime.SerializerInfo {
@@ -85,20 +82,20 @@ func (f forms) DecoderToVersion(d runtime.Decoder, _ runtime.GroupVersioner) run
 	return d
 }
 
-// reading is the half of a runtime.Serializer that there is no use for.
+// reading implements the unused half of runtime.Serializer.
 type reading struct{}
 
 func (reading) Encode(runtime.Object, io.Writer) error { return errors.New("nothing is written") }
 func (reading) Identifier() runtime.Identifier         { return "seamark" }
 
-// frames decodes the frames of a watch as far as the object in them.
+// frames decodes the frames of a watch except for the object in them.
 type frames struct {
 	reading
 	event func(frame []byte, e *metav1.WatchEvent) error
 }
 
-// Decode wants a *metav1.WatchEvent. Its object lies in the frame, and so is
-// gone with the next one; client-go has decoded it by then.
+// Decode decodes into a *metav1.WatchEvent, whose object refers to the frame. It is
+// valid until the next frame; client-go decodes it before.
 func (f frames) Decode(frame []byte, _ *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	e, ok := into.(*metav1.WatchEvent)
 	if !ok {
@@ -131,7 +128,7 @@ func protobufEvent(frame []byte, e *metav1.WatchEvent) error {
 	return m.err
 }
 
-// eventType is the text without memory of its own, where it is a known one.
+// eventType returns text as a string, without an allocation for known types.
 func eventType(text []byte) string {
 	for _, known := range [...]watch.EventType{watch.Added, watch.Modified, watch.Deleted, watch.Bookmark, watch.Error} {
 		if string(text) == string(known) {
@@ -145,11 +142,11 @@ func eventType(text []byte) string {
 type codec struct {
 	reading
 	resource
-	empty metav1.ObjectMeta // of every object; nobody writes to it
-	room  []byte            // of the object before
+	empty metav1.ObjectMeta // of every object; read-only
+	room  []byte            // of the previous object
 }
 
-// A typed text says what it is, as every answer of an API server does.
+// typed is the type of an object.
 type typed struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -158,8 +155,8 @@ type typed struct {
 // protobufPrefix begins every object in protobuf.
 const protobufPrefix = "k8s\x00"
 
-// Decode gives an *arrived object, a *metav1.Status, or the list that it is to
-// be decoded into, *records. Nothing of it refers to data.
+// Decode returns an *arrived object, a *metav1.Status, or into if that is *records.
+// The result does not refer to data.
 func (c *codec) Decode(data []byte, _ *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	object, kind, err := c.decode(data, into)
 	if err != nil {
@@ -191,7 +188,7 @@ func (c *codec) decode(data []byte, into runtime.Object) (runtime.Object, *schem
 	}
 	list, isList := into.(*records)
 	switch {
-	case isList && (is == typed{} || c.fits(is, "List")): // the answer to a list is one even if it does not say so
+	case isList && (is == typed{} || c.fits(is, "List")): // a list without a type is accepted
 		if inProtobuf {
 			err = c.protobufList(raw, list)
 		} else {
@@ -210,14 +207,14 @@ func (c *codec) decode(data []byte, into runtime.Object) (runtime.Object, *schem
 	return nil, nil, fmt.Errorf("got apiVersion %q and kind %q", is.APIVersion, is.Kind)
 }
 
-// fits says whether this is what an object of the resource says it is, or its
-// metadata where that is all that is wanted; with the suffix List, a list of them.
+// fits reports whether is is the type of the resource's objects or, with the suffix
+// List, of its lists. If only metadata are requested, PartialObjectMetadata fits.
 func (c *codec) fits(is typed, suffix string) bool {
 	return is == typed{c.version, c.kind + suffix} ||
 		c.metadata && is == typed{metav1.SchemeGroupVersion.String(), "PartialObjectMetadata" + suffix}
 }
 
-// envelope opens what is around every object in protobuf.
+// envelope decodes the runtime.Unknown message around every object in protobuf.
 func (c *codec) envelope(data []byte) (is typed, raw []byte, err error) {
 	m := message{rest: data}
 	for m.next() {
@@ -240,8 +237,7 @@ func (c *codec) envelope(data []byte) (is typed, raw []byte, err error) {
 	return is, raw, m.err
 }
 
-// known is text as a string, without memory of its own where it is the one that
-// is expected.
+// known returns text as a string, without an allocation if it is the expected one.
 func known(text []byte, expected string) string {
 	if string(text) == expected {
 		return expected

@@ -7,17 +7,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// A ConfigMap is what one holds: data, and binaryData as text too.
+// A ConfigMap has the data of a ConfigMap, including its binaryData.
 type ConfigMap struct {
 	Namespace, Name string
 	Data            map[string]string
 }
 
-// Key is the object's.
+// Key implements Object.
 func (c *ConfigMap) Key() Key { return Key{c.Namespace, c.Name} }
 
-// configMapKey is the key of the ConfigMap that is asked for; it has no name if
-// none is.
+// configMapKey returns the key of the ConfigMap that the options name, if any.
 func (o Options) configMapKey() Key {
 	namespace, name, _ := strings.Cut(o.ConfigMap, "/")
 	return Key{namespace, name}
@@ -28,15 +27,15 @@ func isConfigMapName(text string) bool {
 	return len(validation.IsDNS1123Label(key.Namespace)) == 0 && len(validation.IsDNS1123Subdomain(key.Name)) == 0
 }
 
-// configMaps is the resource, of which there is one object: a Role may name it
-// in resourceNames, since lists and watches select it by its name.
+// configMaps returns the resource with a selector of one object, so that a Role may
+// name the object in resourceNames.
 func (o Options) configMaps() resource {
 	r := resourceOf(coreVersion(), ConfigMaps, "ConfigMap", readConfigMap, o.configMap)
 	r.fields = "metadata.name=" + o.configMapKey().Name
 	return r
 }
 
-// configMap is nil for another one than was asked for.
+// configMap returns nil for a ConfigMap that the options do not name.
 func (o Options) configMap(c *apiConfigMap) *ConfigMap {
 	if o.configMapKey() != (Key{c.Namespace, c.Name}) {
 		return nil
@@ -51,8 +50,7 @@ func (o Options) configMap(c *apiConfigMap) *ConfigMap {
 	return slim
 }
 
-// configMap reads a manifest. Of those that nobody asked for only the namespace
-// counts.
+// configMap decodes a manifest. Of another ConfigMap only the namespace is used.
 func (d *decoder) configMap(raw json.RawMessage, it *item) error {
 	if it.key != d.opts.configMapKey() {
 		it.kind = ""

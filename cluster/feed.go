@@ -20,16 +20,15 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// How long to wait before the next attempt. Each wait is twice the one before,
-// up to a limit, and between half of that and all of it, so that the replicas
-// of a server do not come all at once.
+// Waits before the next attempt. Each wait is twice the previous one, up to a limit,
+// with a random part so that replicas do not retry at the same time.
 const (
 	firstWait = 50 * time.Millisecond
-	// An API server that restarts should be found within about a second of its
-	// return, and asking for a connection costs nobody anything.
+	// An API server that has restarted is found within about a second, and a
+	// connection attempt is cheap.
 	reconnectWait = time.Second
-	// An API server that has just started says for a moment that it is not ready,
-	// for one resource and not for another: that is no news yet.
+	// An API server that has just started reports for a moment that some resources
+	// are not ready. This is not logged at once.
 	busyWait = 300 * time.Millisecond
 	// A list or watch that breaks off is requested again within this time.
 	brokenWait = 2 * time.Second
@@ -39,10 +38,9 @@ const (
 	missingWait = 30 * time.Second
 )
 
-// A feed follows one resource, in one namespace or in all, for as long as it
-// runs. The lists, watches, resource versions and bookmarks are the reflector's;
-// the retries are its own, since the reflector takes up to a minute to return
-// to an API server that was away.
+// A feed lists and watches one resource, in one namespace or in all. It leaves lists,
+// watches, resource versions and bookmarks to a reflector, but retries itself: the
+// reflector takes up to a minute to return to an unreachable API server.
 type feed struct {
 	resource
 	namespace string // "" is all
@@ -51,17 +49,17 @@ type feed struct {
 	store     *store
 	detector  *stallDetector
 
-	// listing is held during a list, which the reflector makes on a goroutine
-	// that it does not wait for.
+	// listing is held during a list. The reflector does not wait for the goroutine
+	// that lists.
 	listing sync.Mutex
 	good    atomic.Bool // the watch has delivered something
 }
 
-// run returns when ctx is done and nothing of the feed is running any more.
+// run returns when ctx is done and all goroutines of the feed have ended.
 func (f *feed) run(ctx context.Context) {
-	pace := flowcontrol.NewTokenBucketRateLimiter(1, 5) // against streams that break off as soon as they have begun
+	pace := flowcontrol.NewTokenBucketRateLimiter(1, 5) // limits streams that break off at once
 	lw := &cache.ListWatch{
-		// The reflector's context for lists ends with nothing: ours does.
+		// The reflector does not cancel the context of lists.
 		ListWithContextFunc: func(_ context.Context, opts metav1.ListOptions) (runtime.Object, error) { return f.list(ctx, opts) },
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 			if err := pace.Wait(ctx); err != nil {
@@ -91,7 +89,7 @@ func (f *feed) run(ctx context.Context) {
 		if err != nil {
 			f.report(err)
 		} else {
-			f.failed() // the watch broke off: the reflector keeps the reason to itself
+			f.failed() // the watch broke off; the reflector does not return the reason
 		}
 		if f.good.Load() {
 			delay = firstWait
@@ -116,8 +114,7 @@ func longestWait(err error) time.Duration {
 }
 
 func (f *feed) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	// The API server ends a watch after TimeoutSeconds. Should it be gone by
-	// then without a word, so do we.
+	// The API server ends a watch after TimeoutSeconds. If it does not, the feed does.
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(*opts.TimeoutSeconds)*time.Second+30*time.Second)
 	opts.Watch = true
 	var w watch.Interface
@@ -144,13 +141,13 @@ func (f *feed) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interf
 	return all, nil
 }
 
-// watching is a watch that leaves nothing running when it has been stopped. If
-// it has begun with a list, that has been taken from it, but for the event with
-// which the list has ended: the reflector would collect the objects.
+// watching is a watch whose Stop waits for its goroutine. If the watch began with a
+// list, the list has been received already, except for its last event: the reflector
+// would collect the objects.
 type watching struct {
 	watch.Interface
 	cancel context.CancelFunc
-	first  chan watch.Event // has room for one, and is never closed
+	first  chan watch.Event // of capacity one, never closed
 }
 
 func (w watching) ResultChan() <-chan watch.Event {
@@ -167,21 +164,20 @@ func (w watching) Stop() {
 	}
 }
 
-// list is for API servers that do not stream lists (before Kubernetes 1.32). It
-// is held as the bytes that it came in, until its objects have gone on one by
-// one.
+// list requests a list from an API server that does not stream lists (before
+// Kubernetes 1.32). The response is held in memory until its objects have been put.
 func (f *feed) list(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	f.listing.Lock()
 	defer f.listing.Unlock()
 	list := new(records)
 	err := f.ask(ctx, "list", &opts, func(r *rest.Request) error {
-		if opts.Continue == "" { // or it is another page
+		if opts.Continue == "" { // not for the following pages
 			f.store.begin()
 		}
 		*list = records{take: f.store.listing.put}
 		err := r.Do(ctx).Into(list)
 		if err == nil && list.ResourceVersion == "" {
-			err = errors.New("the answer has no resourceVersion: it is not an API server's") // such as {}
+			err = errors.New("the answer has no resourceVersion: it is not an API server's") // for instance {}
 		}
 		return err
 	})
@@ -192,9 +188,9 @@ func (f *feed) list(ctx context.Context, opts metav1.ListOptions) (runtime.Objec
 	return list, nil
 }
 
-// ask makes a request until somebody answers it, and says which verb it was if
-// the answer is a refusal. The reflector must not see that the API server is
-// away: it would list everything anew, where the same watch can go on.
+// ask sends a request until an API server responds, and returns a refusal if the
+// response is an error. The reflector must not see that the API server is
+// unreachable: it would list again, although the watch can be resumed.
 func (f *feed) ask(ctx context.Context, verb string, opts *metav1.ListOptions, do func(*rest.Request) error) error {
 	opts.LabelSelector, opts.FieldSelector = f.labels, f.fields
 	for delay := firstWait; ; delay = min(2*delay, reconnectWait) {
@@ -221,8 +217,8 @@ func (f *feed) ask(ctx context.Context, verb string, opts *metav1.ListOptions, d
 	}
 }
 
-// fine is called when a watch has delivered something. That one was accepted
-// is not enough: it may break off at once.
+// fine is called when a watch has delivered something. A watch that was only accepted
+// may break off at once.
 func (f *feed) fine() {
 	if f.good.Swap(true) {
 		return
@@ -243,7 +239,7 @@ func (f *feed) stalled(silence time.Duration, retry bool) {
 	f.state.trouble(f.topic(), "stalled", message, "resource", f.String(), "namespace", f.namespace, "duration", silence)
 }
 
-// A refusal is an answer that is not the one that was asked for.
+// A refusal is an error response, and the verb of the request.
 type refusal struct {
 	verb string
 	error
@@ -253,21 +249,21 @@ func (r refusal) Unwrap() error { return r.error }
 
 func (f *feed) failed() { f.store.source.count.errors[f.kinds[0]].Add(1) }
 
-// report says what is refused, and what to do about it.
+// report logs an error, and what to do about it.
 func (f *feed) report(err error) {
 	verb := "watch"
 	if r := (refusal{}); errors.As(err, &r) {
 		verb = r.verb
 	}
 	switch {
-	case errors.Is(err, errStalled): // which is logged
+	case errors.Is(err, errStalled): // logged already
 	case apierrors.IsUnauthorized(err):
 		f.state.trouble("token", "", "the API server does not accept our token or certificate; trying again: give it one that is valid", "error", err)
 	case apierrors.IsForbidden(err):
 		f.state.trouble(f.topic(), verb, "the API server forbids to "+verb+" "+f.where()+"; trying again: grant list and watch to the service account", "error", err)
 	case apierrors.IsNotFound(err):
 		f.state.trouble(f.topic(), verb, "the API server has no "+f.String()+"; trying again: is its definition installed?", "error", err)
-		if f.kinds[0] == Imports { // a cluster without the definition has no ServiceImports, and waits for none
+		if f.kinds[0] == Imports { // without the definition there are no ServiceImports to wait for
 			f.store.none()
 		}
 	default:
@@ -275,10 +271,10 @@ func (f *feed) report(err error) {
 	}
 }
 
-// topic tells the feed's troubles from those of others.
+// topic identifies the feed's problems.
 func (f *feed) topic() string { return f.String() + "/" + f.namespace }
 
-// where says what is followed, as the log has it.
+// where describes the watched objects for the log.
 func (f *feed) where() string {
 	switch {
 	case f.kinds[0] == ConfigMaps:
@@ -293,7 +289,7 @@ func (f *feed) where() string {
 	return f.String() + " in all namespaces"
 }
 
-// sleep waits for between half of d and all of it.
+// sleep waits for a random part of d, at least half of it.
 func sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d/2 + rand.N(d/2)):

@@ -9,27 +9,26 @@ import (
 )
 
 const (
-	// settleTime without another list is the end of a wave of lists: the kinds
-	// are listed at the same time, at the start and when an API server returns.
+	// settleTime is the time after a list without another one: all kinds are listed
+	// at about the same time, at the start and after an outage.
 	settleTime = 300 * time.Millisecond
-	// manyListed objects in a wave leave enough garbage to do something about it.
+	// manyListed is the number of listed objects whose garbage is worth a collection.
 	manyListed = 1000
-	// collectEvery so many objects of lists that replace others, there is a
-	// collection: else the garbage of decoding would lie on top of what is served.
-	// A collection of a heap that has few pointers takes some milliseconds, and the
-	// stream waits for it, so that two lists of 10,000 take a tenth of a second
-	// longer. The first lists do not: all wait for those.
+	// collectEvery is the number of objects, in lists that replace others, after which
+	// garbage is collected: otherwise the garbage of decoding would add to the memory
+	// of the objects being served. A collection takes some milliseconds, because the
+	// heap has few pointers, and delays two lists of 10,000 objects by 0.1 s. The
+	// first lists are not delayed.
 	collectEvery = 800
 )
 
-// A sweeper gives memory back to the system after lists. What is received is much
-// more than what the sink makes of it, and the collector would keep the pages of
-// the rest for a long time. It is one collection for a wave of large lists, none
-// for small ones or for events, and it is made when the lists have been
-// delivered: readers go on meanwhile.
+// A sweeper returns memory to the system after lists. Decoding a list needs much more
+// memory than the sink's data, and the runtime would keep it for a long time: 10,000
+// Services must fit into 64 MB while their lists are received again. It collects
+// once after several large lists, and never for small lists or events.
 type sweeper struct {
-	listed atomic.Int64  // objects of the lists of this wave
-	again  atomic.Int64  // objects of lists that replace others, of all kinds
+	listed atomic.Int64  // objects listed since the last collection
+	again  atomic.Int64  // objects in lists that replace others
 	wake   chan struct{} // another list has been delivered
 	// runtime.GC and debug.FreeOSMemory
 	collect, free func()
@@ -46,12 +45,12 @@ func (s *sweeper) decoded() {
 	}
 }
 
-// add takes note of a list that has been delivered.
+// add counts a list that has been delivered.
 func (s *sweeper) add(objects int) {
 	s.listed.Add(int64(objects))
 	select {
 	case s.wake <- struct{}{}:
-	default: // it is awake already
+	default: // it has been woken already
 	}
 }
 

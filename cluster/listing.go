@@ -6,26 +6,26 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// groupSize objects of a list go to the sink at a time: enough for it to build a
-// Service once of most of its slices, and few to hold.
+// groupSize is the number of objects of a list that go to the sink in one call:
+// enough to build most Services once from all of their slices, and few to hold.
 const groupSize = 256
 
-// A listing is a list that comes in. Its objects go on to the sink in groups;
-// what stays of them until the list ends is which they were.
+// A listing is a list that is being received. Its objects go to the sink in groups;
+// only their keys are kept until it ends.
 type listing struct {
 	store  *store
 	groups []group // by the store's kinds
 	count  int     // objects received
 }
 
-// A group is objects of one kind.
+// A group holds objects of one kind.
 type group struct {
-	keys    *keys    // of all that is in the list
-	waiting []Object // for the sink
+	keys    *keys    // of all objects in the list
+	waiting []Object // not yet put
 }
 
-// begin makes room for a list. One that has broken off is forgotten: its objects
-// have been put, and it can say of none that it is gone.
+// begin prepares to receive a list. A list that broke off is discarded: its objects
+// have been put, and it deletes none.
 func (s *store) begin() {
 	s.listing = &listing{store: s, groups: make([]group, len(s.kinds))}
 	for i := range s.listing.groups {
@@ -33,9 +33,9 @@ func (s *store) begin() {
 	}
 }
 
-// receive takes the list that a watch begins with, up to its end, and gives the
-// last event of it: the bookmark that ends it, an error, or whatever came before
-// it broke off. It is false if nothing came.
+// receive receives the list that a watch begins with. It returns the list's last
+// event: the bookmark that ends it, an error, or the last one before the watch broke
+// off. ok is false if there was no event.
 func (s *store) receive(events <-chan watch.Event) (last watch.Event, ok bool) {
 	s.begin()
 	for last = range events {
@@ -44,7 +44,7 @@ func (s *store) receive(events <-chan watch.Event) (last watch.Event, ok bool) {
 		switch {
 		case last.Type == watch.Error:
 			return last, true
-		case !isObject: // the reflector steps over it too
+		case !isObject: // the reflector ignores it, too
 		case last.Type == watch.Added, last.Type == watch.Modified:
 			s.listing.put(a)
 		case last.Type == watch.Deleted:
@@ -62,7 +62,7 @@ func endsList(e watch.Event) bool {
 	return ok && e.Type == watch.Bookmark && a.annotations[annotationListed] == "true"
 }
 
-// put takes an object into the list, or out of it if it is not wanted any more.
+// put adds an object to the list, or removes it if it is no longer delivered.
 func (l *listing) put(a *arrived) {
 	if l.count++; l.store.listed {
 		l.store.source.sweeper.decoded()
@@ -81,15 +81,15 @@ func (l *listing) put(a *arrived) {
 	}
 }
 
-// delete takes an object out of the list that has gone since it began. The sink
-// hears of it at the end.
+// delete removes an object that was deleted since the list began. The sink deletes it
+// at the end of the list.
 func (l *listing) delete(a *arrived) {
 	for i := range l.groups {
 		l.groups[i].keys.remove(keyOf(a))
 	}
 }
 
-// flush gives the sink what waits for it.
+// flush puts the objects that were not yet put.
 func (l *listing) flush() {
 	for i, kind := range l.store.kinds {
 		l.groups[i].flush(kind, l.store.out)
@@ -104,10 +104,9 @@ func (g *group) flush(kind Kind, out outlet) {
 	}
 }
 
-// keys is a set of keys, by their hashes: a few bytes each, and no names. A key
-// whose hash is that of another one is taken for it. That keeps one that is gone,
-// with a probability of 1 to 10^13 in a cluster of a million objects. A nil set
-// takes none.
+// keys is a set of keys, stored as hashes. Two keys with one hash are not told apart:
+// in a cluster of a million objects the probability that a deleted object is kept
+// for this reason is 10^-13. Adding to a nil set does nothing.
 type keys struct {
 	seed   maphash.Seed
 	hashes map[uint64]struct{}

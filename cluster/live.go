@@ -13,10 +13,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// runLive follows an API server: one watch for each resource, or for each
-// resource and namespace if the options name namespaces.
+// runLive runs one feed for each resource, or for each resource and namespace if the
+// options name namespaces.
 func (s *Source) runLive(ctx context.Context, sink Sink) {
-	ctx = klog.NewContext(ctx, klog.Logger{}) // the reflector has nothing to say that is not logged here
+	ctx = klog.NewContext(ctx, klog.Logger{}) // the reflector's messages are logged by the feed
 	state := &state{log: s.log, metrics: s.metrics, age: s.age}
 	client := newClient(s.opts, state)
 	defer client.closeIdle()
@@ -56,29 +56,29 @@ func (s *Source) runLive(ctx context.Context, sink Sink) {
 	feeds.Wait()
 }
 
-// A resource is what the API server is asked for.
+// A resource describes the requests for one kind of object.
 type resource struct {
 	group          schema.GroupVersion
-	version        string // the group as an object's apiVersion has it
+	version        string // group as in an object's apiVersion
 	name           string
-	kind           string // of an object; that of a list has List behind it
+	kind           string // of an object; a list has the suffix List
 	labels, fields string // selectors
-	kinds          []Kind // what its objects become
-	metadata       bool   // is all that is wanted of them
-	// read slims an object in protobuf, parse one in JSON. Neither keeps anything
-	// of the text.
+	kinds          []Kind // of the slimmed objects
+	metadata       bool   // request only the metadata
+	// read decodes and slims an object in protobuf, parse one in JSON. The result does
+	// not refer to raw.
 	read  func(c *codec, raw []byte, a *arrived) error
 	parse func(raw []byte, a *arrived) error
 }
 
-// String gives the name as it is spelled in a Role: with the group, if any.
+// String returns the name as in a Role, followed by the group.
 func (r resource) String() string {
 	return strings.TrimSuffix(r.name+"."+r.group.Group, ".")
 }
 
-// resources lists what the options ask for; warn is told of objects that make
-// no sense. EndpointSlices are watched once,
-// and it is their labels that make them this cluster's own or imported.
+// resources returns the resources that the options ask for. warn is called for
+// invalid objects. EndpointSlices are watched once: their labels tell imported ones
+// from the cluster's own.
 func (o Options) resources(warn func(format string, args ...any)) []resource {
 	rs := []resource{
 		resourceOf(coreVersion(), Namespaces, "Namespace", readNamespace, o.namespace),
@@ -114,11 +114,11 @@ func (o Options) resources(warn func(format string, args ...any)) []resource {
 	return rs
 }
 
-// maxTold is how many different warnings about objects are logged.
-const maxTold = 1000
+// maxWarnings is the largest number of different warnings about objects.
+const maxWarnings = 1000
 
-// warnOnce logs what has not been said before: an object comes again with each
-// of its changes, and all of them come again with each list.
+// warnOnce returns a function that logs each warning once: an object is received
+// again with each of its changes and with each list.
 func warnOnce(log *slog.Logger) func(format string, args ...any) {
 	var mu sync.Mutex
 	said := map[string]struct{}{}
@@ -126,19 +126,18 @@ func warnOnce(log *slog.Logger) func(format string, args ...any) {
 		text := fmt.Sprintf(format, args...)
 		mu.Lock()
 		defer mu.Unlock()
-		if _, ok := said[text]; ok || len(said) == maxTold {
+		if _, ok := said[text]; ok || len(said) == maxWarnings {
 			return
 		}
 		said[text] = struct{}{}
 		log.Warn(text)
-		if len(said) == maxTold {
+		if len(said) == maxWarnings {
 			log.Warn("no more warnings about single objects are shown")
 		}
 	}
 }
 
-// resourceOf describes the resource whose objects are read as In and slimmed to
-// Out.
+// resourceOf returns the resource whose objects are decoded to In and slimmed to Out.
 func resourceOf[In, Out any, PIn interface {
 	*In
 	meta() *apiMeta
@@ -172,20 +171,20 @@ func resourceOf[In, Out any, PIn interface {
 	}
 }
 
-// noProtobuf is for custom resources, which are never in it.
+// noProtobuf rejects protobuf for a custom resource.
 func noProtobuf[In any]([]byte, *arrived) (in In, err error) {
 	return in, errors.New("a custom resource in protobuf")
 }
 
-// An outlet is where a store's objects go.
+// An outlet receives a store's objects.
 type outlet interface {
 	Put(Kind, ...Object)
 	Delete(Kind, Key)
-	listed(Kind, *keys) // a list has ended; the keys are the outlet's from here on
-	hear(Kind)          // the kind was heard of now
+	listed(Kind, *keys) // a list has ended; the outlet owns the keys
+	hear(Kind)          // something about the kind was received
 }
 
-// whole is the outlet of a resource that is watched in all namespaces at once.
+// whole is the outlet of a resource that is watched in all namespaces by one feed.
 type whole struct {
 	Sink
 	source *Source

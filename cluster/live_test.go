@@ -305,12 +305,12 @@ func TestLiveIsNotAnAPIServer(t *testing.T) {
 func TestLiveWarnsOnce(t *testing.T) {
 	var out bytes.Buffer
 	warn := warnOnce(slog.New(slog.NewTextHandler(&out, nil)))
-	for i := range 3 * maxTold {
+	for i := range 3 * maxWarnings {
 		for range 2 {
 			warn("Service shop/%d: that", i)
 		}
 	}
-	if got := strings.Count(out.String(), "\n"); got != maxTold+1 || !strings.Contains(out.String(), "no more warnings") {
+	if got := strings.Count(out.String(), "\n"); got != maxWarnings+1 || !strings.Contains(out.String(), "no more warnings") {
 		t.Errorf("%d lines", got)
 	}
 }

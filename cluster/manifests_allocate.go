@@ -7,10 +7,9 @@ import (
 	"slices"
 )
 
-// allocate gives each of keys an address of 10.96.0.0/16 that is not in taken.
-// The result depends on the two sets alone: each key has an order of its own
-// in which it tries all addresses, and where two meet the lower key wins. So
-// another Service changes the address of those that it meets and of no others.
+// allocate returns an address of 10.96.0.0/16 that is not in taken for each key. Each
+// key tries the addresses in an order given by its hash; of two keys that want one
+// address the lower one gets it. So a new Service changes the addresses of few others.
 func allocate(keys []Key, taken map[netip.Addr]bool) map[Key]netip.Addr {
 	used := maps.Clone(taken)
 	if used == nil {

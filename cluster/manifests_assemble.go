@@ -7,13 +7,13 @@ import (
 	"slices"
 )
 
-// An assembly is the cluster that all manifests together describe.
+// An assembly is the state of the cluster that all manifests describe.
 type assembly struct {
 	f          *folder
 	found      map[itemKey]located
 	order      []located // of found, by file and place
 	namespaces map[string]located
-	given      map[Key]netip.Addr // ClusterIPs that were chosen
+	given      map[Key]netip.Addr // allocated ClusterIPs
 	objects    [Kinds]map[Key]placed
 	complaints []string
 }
@@ -23,7 +23,7 @@ type itemKey struct {
 	Key
 }
 
-// A located item is one with its file.
+// A located item is an item and its file.
 type located struct {
 	*item
 	file string
@@ -33,9 +33,9 @@ func (l located) String() string { return fmt.Sprintf("%s %s", l.kind, l.key) }
 
 func (f *folder) at(l located) string { return fmt.Sprintf("%s:%d", f.path(l.file), l.line) }
 
-// assemble builds the state that the sink should have. What it does is a
-// function of the files' contents, and depends on their names only where two
-// give the same object.
+// assemble returns the state for the sink. It depends on the files' contents alone,
+// except that the first file in order of their names wins if several define the same
+// object.
 func (f *folder) assemble() *assembly {
 	a := &assembly{f: f, found: map[itemKey]located{}, namespaces: map[string]located{}}
 	for k := range a.objects {
@@ -71,7 +71,7 @@ func (a *assembly) complain(format string, args ...any) {
 	a.complaints = append(a.complaints, fmt.Sprintf(format, args...))
 }
 
-// find takes in an item, unless there is one of that name already.
+// find adds an item, unless its object was defined before.
 func (a *assembly) find(l located) {
 	if ns := l.key.Namespace; ns != "" && a.namespaces[ns].item == nil {
 		a.namespaces[ns] = l
@@ -88,7 +88,7 @@ func (a *assembly) find(l located) {
 	a.order = append(a.order, l)
 }
 
-// put adds an object that the options ask for. The option labels is not about
+// put adds an object if the options ask for it. The option labels does not apply to
 // ServiceImports.
 func (a *assembly) put(k Kind, l located, o Object) {
 	if k == Imports && a.f.scope.hasNamespace(l.key.Namespace) || k != Imports && a.f.scope.has(l.item) {
@@ -96,7 +96,7 @@ func (a *assembly) put(k Kind, l located, o Object) {
 	}
 }
 
-// addNamespaces exposes each namespace that has an object.
+// addNamespaces adds each namespace that has an object.
 func (a *assembly) addNamespaces() {
 	for name := range a.namespaces {
 		if _, ok := a.found[itemKey{"Namespace", Key{Name: name}}]; !ok && a.f.scope.exposes(name, nil) {
@@ -116,8 +116,8 @@ func (a *assembly) addNamespace(name string, o Object, file string) {
 	}
 }
 
-// addServices chooses the missing ClusterIPs among all Services, so that the
-// options do not change them.
+// addServices adds Services and allocates missing ClusterIPs. It allocates for all
+// Services, so that the addresses do not depend on the options.
 func (a *assembly) addServices() {
 	var lacking []Key
 	taken := map[netip.Addr]bool{}
@@ -152,8 +152,8 @@ func (a *assembly) addServices() {
 	}
 }
 
-// addSlices adds EndpointSlices, and those mirrored from Endpoints of Services
-// that have none.
+// addSlices adds EndpointSlices, and slices mirrored from the Endpoints of Services
+// without EndpointSlices.
 func (a *assembly) addSlices() {
 	has := a.serviced("EndpointSlice")
 	for _, l := range a.order {
@@ -180,7 +180,7 @@ func (a *assembly) addSlice(l located, s *Slice) {
 	a.put(kind, l, s)
 }
 
-// serviced gives the Services that an object of that kind names.
+// serviced returns the Services that have an object of that kind.
 func (a *assembly) serviced(kind string) map[Key]bool {
 	has := map[Key]bool{}
 	for _, l := range a.order {
@@ -191,7 +191,7 @@ func (a *assembly) serviced(kind string) map[Key]bool {
 	return has
 }
 
-// derive makes slices of Pods for Services that nothing else has any for.
+// derive adds slices made from Pods for Services without other slices.
 func (a *assembly) derive() {
 	has := a.serviced("EndpointSlice")
 	maps.Copy(has, a.serviced("Endpoints"))

@@ -11,12 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// In a cluster, controllers make EndpointSlices of Endpoints and of Pods. In a
-// folder nobody does, so it is done here by their rules. The names of such
-// slices hold a slash, so that they are never those of others.
+// In a cluster, controllers create EndpointSlices from Endpoints and Pods. For a folder
+// this file does so, by the same rules. The names of these slices have a slash, so they
+// never collide with others.
 
-// endpoints are v1 Endpoints as far as the mirroring controller reads them;
-// the API's own type is deprecated.
+// endpoints has the fields of v1 Endpoints that the mirroring controller uses.
 type endpoints struct {
 	apiMeta `json:"metadata"`
 	Subsets []struct {
@@ -36,7 +35,7 @@ type endpointAddress struct {
 	TargetRef *apiTarget `json:"targetRef"`
 }
 
-// mirror makes a slice of each subset and family of e.
+// mirror returns a slice for each subset and address family of e.
 func mirror(e *endpoints) (out []*apiSlice) {
 	if e.Labels[labelSkipMirror] == "true" {
 		return nil
@@ -81,24 +80,24 @@ func familyOf(ip string) string {
 	return addressIPv4
 }
 
-// newSlice makes an empty slice of a Service, of what that key has.
-func newSlice(of Key, from, service string, family string) *apiSlice {
+// newSlice returns an empty slice of a Service. key is the object that it is made from.
+func newSlice(key Key, from, service string, family string) *apiSlice {
 	return &apiSlice{
 		apiMeta: apiMeta{
-			Namespace: of.Namespace,
-			Name:      fmt.Sprintf("%s/%s/%s", of.Name, from, strings.ToLower(family)),
+			Namespace: key.Namespace,
+			Name:      fmt.Sprintf("%s/%s/%s", key.Name, from, strings.ToLower(family)),
 			Labels:    map[string]string{labelServiceName: service},
 		},
 		AddressType: family,
 	}
 }
 
-// A folderPod is what makes endpoints of a Pod that is running.
+// A folderPod has the fields of a running Pod that make an endpoint.
 type folderPod struct {
 	Key
 	labels   labels.Set
 	ips      []netip.Addr
-	hostname string // with its subdomain, which must be the Service's name
+	hostname string // used if subdom is the Service's name
 	subdom   string
 	zone     string
 	ready    bool
@@ -111,7 +110,7 @@ func newFolderPod(p *apiPod, ips []netip.Addr) *folderPod {
 		hostname: p.Spec.Hostname, subdom: p.Spec.Subdomain, zone: p.Labels[labelZone],
 	}
 	containers := p.Spec.Containers
-	for _, c := range p.Spec.InitContainers { // those that keep running are sidecars
+	for _, c := range p.Spec.InitContainers { // sidecars have the restart policy Always
 		if c.RestartPolicy != nil && *c.RestartPolicy == "Always" {
 			containers = append(containers, c)
 		}
@@ -126,8 +125,8 @@ func newFolderPod(p *apiPod, ips []netip.Addr) *folderPod {
 	return f
 }
 
-// isReady: a manifest that was written by hand has no conditions, and its
-// author means the address that it gives.
+// isReady reports whether a Pod is ready. A manifest written by hand has no conditions
+// and counts as ready.
 func isReady(p *apiPod) bool {
 	for _, c := range p.Status.Conditions {
 		if c.Type == "Ready" {
@@ -137,12 +136,12 @@ func isReady(p *apiPod) bool {
 	return len(p.Status.Conditions) == 0
 }
 
-// A podIndex finds the Pods of a selector without asking each.
+// A podIndex finds the Pods of a selector without testing all Pods.
 type podIndex map[podLabel][]*folderPod
 
 type podLabel struct{ namespace, key, value string }
 
-// newPodIndex wants the pods sorted: the slices have them in that order.
+// newPodIndex requires sorted pods: the slices have the same order.
 func newPodIndex(pods []*folderPod) podIndex {
 	x := podIndex{}
 	for _, p := range pods {
@@ -171,18 +170,19 @@ func (x podIndex) find(namespace string, selector map[string]string) (found []*f
 	return found
 }
 
-// A folderService is what slices of Pods are made by, and an address is chosen.
+// A folderService has the fields of a Service for slices made from Pods and for the
+// allocation of an address.
 type folderService struct {
 	Key
-	address         bool              // a cluster would choose a ClusterIP
-	selector        map[string]string // empty if no controller would make slices
+	address         bool              // a cluster would allocate a ClusterIP
+	selector        map[string]string // empty if no controller would create slices
 	publishNotReady bool
 	families        []string
 	ports           []apiServicePort
 }
 
-// newFolderService is nil for a Service that needs nothing. A ClusterIP that is
-// written and wrong does not count as missing.
+// newFolderService returns nil for a Service that needs neither slices nor an address.
+// An invalid ClusterIP does not count as missing.
 func newFolderService(s *apiService) *folderService {
 	f := &folderService{
 		Key: Key{s.Namespace, s.Name}, address: s.Spec.ClusterIP == "", selector: s.Spec.Selector,
@@ -194,9 +194,9 @@ func newFolderService(s *apiService) *folderService {
 	return f
 }
 
-// derive makes the slices of a Service from the pods it selects: one for each
-// family and each set of ports, since a named port may be another number in
-// every pod.
+// derive returns the slices of a Service for the pods that it selects: one for each
+// address family and set of ports, since a named port may have another number in every
+// pod.
 func derive(s *folderService, pods []*folderPod) (out []*apiSlice) {
 	type group struct {
 		family string
@@ -247,8 +247,8 @@ func (p *folderPod) endpoint(s *folderService, addresses []string) apiEndpoint {
 	return e
 }
 
-// resolve gives the Service's ports as this pod has them, and as text. A name
-// that the pod lacks is left out.
+// resolve returns the Service's ports with this pod's numbers, and the same as text. A
+// named port that the pod does not have is left out.
 func (p *folderPod) resolve(ports []apiServicePort) (out []apiPort, text string) {
 	for _, port := range ports {
 		protocol := cmp.Or(port.Protocol, "TCP")

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// A head is what every object has, and the items of a list.
+// A head has the fields of every object, and the items of a list.
 type head struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -23,19 +23,19 @@ type head struct {
 	Items json.RawMessage `json:"items"`
 }
 
-// An item is one object of a manifest: what the sink gets of it, and what a
-// cluster's controllers would read in it to make EndpointSlices. Items are kept
-// for as long as the file is the same, so nothing else of the object is.
+// An item is one object of a manifest: the slim object, and the fields that a
+// cluster's controllers would use to create EndpointSlices. Items are kept while the
+// file does not change, so they have no other fields.
 type item struct {
-	kind   string // as the manifest has it; of those that are not read only the namespace counts
+	kind   string // "" if only the namespace is used
 	key    Key
 	line   int32
-	wanted bool // the options' selector for its kind matches its labels
+	wanted bool // its labels match the selector of the options
 
-	object  Object         // slim; nil if none is delivered
+	object  Object         // slim; nil if it is not delivered
 	mirrors []*Slice       // of Endpoints
-	service string         // of an EndpointSlice or Endpoints: the Service that it belongs to
-	needs   *folderService // of a Service that needs slices or an address: what decides on them
+	service string         // the Service of an EndpointSlice or Endpoints
+	needs   *folderService // of a Service that needs slices or an address
 	pod     *folderPod     // of a Pod that may be an endpoint
 }
 
@@ -119,8 +119,8 @@ func jsonFault(at position, err error) (int, error) {
 	return at.line, err
 }
 
-// badName says why an API server would refuse the object's name. A dot in a
-// Service's name would make it another Service's endpoint.
+// badName returns the reason why an API server would reject the object's name, "" if
+// it is valid. A dot in a Service's name would make it an endpoint of another one.
 func badName(kind string, key Key) string {
 	check := validation.IsDNS1123Subdomain
 	if kind == "Namespace" || kind == "Service" || kind == "ServiceImport" || kind == "Endpoints" {
@@ -138,8 +138,8 @@ func badName(kind string, key Key) string {
 	return ""
 }
 
-// clusterScoped tells the kinds that are in no namespace, as far as they are
-// likely to lie in a folder of manifests.
+// clusterScoped reports whether objects of the kind have no namespace. It knows the
+// kinds that are common in manifests.
 func clusterScoped(kind string) bool {
 	switch kind {
 	case "Namespace", "Node", "PersistentVolume", "StorageClass", "IngressClass", "GatewayClass",
@@ -162,7 +162,7 @@ func ourGroup(apiVersion string) bool {
 	return !ok || group == slicesVersion().Group || group == importsVersion().Group
 }
 
-// reader gives what decodes objects of that kind, nil if they are not read.
+// reader returns the function that decodes objects of a kind, nil if there is none.
 func (d *decoder) reader(apiVersion, kind string) func(json.RawMessage, *item) error {
 	if d.opts.ConfigMap != "" {
 		if apiVersion == "v1" && kind == "ConfigMap" {
@@ -197,8 +197,8 @@ func (d *decoder) warner(it *item) func(format string, args ...any) {
 	return func(format string, args ...any) { d.warn(int(it.line), format, args...) }
 }
 
-// read decodes an object, of which it has the key already: that is the item's
-// own, so that its text is kept once.
+// read decodes an object. It replaces the object's key by the item's, so that the
+// strings are kept once.
 func (d *decoder) read(raw json.RawMessage, it *item, object interface{ meta() *apiMeta }) error {
 	if err := json.Unmarshal(raw, object); err != nil {
 		return err

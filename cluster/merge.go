@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// A merger makes one list of each kind out of one per namespace, where the
-// options name namespaces: each of these is watched on its own, so that a Role
-// in each of them is permission enough. A kind's list ends when all of its
-// namespaces have been listed, and again whenever one of them is listed anew.
+// A merger merges the lists of several namespaces into one for each kind. If the
+// options name namespaces, each is watched by its own feeds, so that a Role in each
+// namespace is sufficient. A kind's list ends when all namespaces have been listed,
+// and again whenever one of them is listed again.
 type merger struct {
 	sink  Sink
 	heard *[Kinds]heard
@@ -17,7 +17,7 @@ type merger struct {
 	parts [Kinds][]part // by namespace
 }
 
-// A part is what one namespace has of one kind.
+// A part is the state of one kind in one namespace.
 type part struct {
 	keys  *keys // of its objects; nil until they were listed
 	heard time.Time
@@ -34,7 +34,7 @@ func newMerger(sink Sink, heard *[Kinds]heard, namespaces int) *merger {
 	return m
 }
 
-// A share is the outlet of one namespace, by its number.
+// A share is the outlet of one namespace.
 type share struct {
 	*merger
 	namespace int
@@ -71,8 +71,8 @@ func (s share) listed(kind Kind, in *keys) {
 	})
 }
 
-// hear makes the kind as old as the namespace that was not heard of for
-// longest.
+// hear records that something was received. The kind's age is that of its oldest
+// namespace.
 func (s share) hear(kind Kind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

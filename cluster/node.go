@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A Node is where one is: the zone and the region that its labels tell.
+// A Node has the topology labels of a Node.
 type Node struct {
 	Name string
 	// Zone and Region come from topology.kubernetes.io/{zone,region} or, if these
@@ -14,12 +14,11 @@ type Node struct {
 	Zone, Region string
 }
 
-// Key is the object's.
+// Key implements Object.
 func (n *Node) Key() Key { return Key{Name: n.Name} }
 
-// nodes is the resource. Of an object nothing but its metadata is looked at, so
-// the API server is asked for no more than that: the status of a node is
-// long, and changes all the time.
+// nodes returns the resource. It requests only metadata: the status of a node is long
+// and changes often.
 func (o Options) nodes() resource {
 	r := resourceOf(coreVersion(), Nodes, "Node", readNode, o.node)
 	r.metadata = true
@@ -37,7 +36,7 @@ func (o Options) node(n *apiNode) *Node {
 	return slim
 }
 
-// readNode reads a Node in protobuf, or the metadata of one.
+// readNode decodes a Node, or its PartialObjectMetadata, in protobuf.
 func readNode(raw []byte, a *arrived) (n apiNode, err error) {
 	n.Labels = map[string]string{}
 	m := message{rest: raw}
@@ -50,7 +49,7 @@ func readNode(raw []byte, a *arrived) (n apiNode, err error) {
 	return n, m.err
 }
 
-// node reads a manifest.
+// node decodes a manifest.
 func (d *decoder) node(raw json.RawMessage, it *item) error {
 	var n apiNode
 	if err := d.read(raw, it, &n); err != nil {

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// A Kind names one sort of object that a Source delivers.
+// A Kind is a kind of object that a Source delivers.
 type Kind uint8
 
 const (
@@ -18,12 +18,12 @@ const (
 	Pods                     // *Pod
 	Imports                  // *Service made of a ServiceImport
 	ImportSlices             // *Slice with a source cluster
-	ConfigMaps               // *ConfigMap, the one that the options name
+	ConfigMaps               // *ConfigMap named by the options
 	Nodes                    // *Node
-	Kinds                    // their number
+	Kinds                    // the number of kinds
 )
 
-// String gives the resource's name as the API spells it.
+// String returns the name of the API's resource.
 func (k Kind) String() string {
 	return [...]string{"namespaces", "services", "endpointslices", "pods", "serviceimports", "endpointslices (multicluster)", "configmaps", "nodes"}[k]
 }
@@ -32,35 +32,33 @@ func (k Kind) String() string {
 type Key struct{ Namespace, Name string }
 
 // An Object is *Namespace, *Service, *Slice, *Pod, *ConfigMap or *Node. It is
-// immutable once it has been given to a Sink: Source and Sink may both hold on to
-// it.
+// immutable after it was passed to a Sink: Source and Sink may both keep it.
 type Object interface{ Key() Key }
 
-// A Namespace that is exposed: with a label selector, only those that match
-// are delivered.
+// A Namespace matches the namespace selector of the options.
 type Namespace struct{ Name string }
 
-// A Service as DNS sees it. A ServiceImport is one too (kind Imports).
+// A Service has the fields of a Service or ServiceImport (kind Imports) that DNS uses.
 type Service struct {
 	Namespace, Name string
 
-	ClusterIPs   []netip.Addr // none if headless or ExternalName; invalid ones were dropped and reported
-	ExternalName string       // type ExternalName: the target, lower case, without a dot at its end; then all else is empty
+	ClusterIPs   []netip.Addr // none if headless or ExternalName; invalid ones are logged and left out
+	ExternalName string       // type ExternalName: the target in lower case without a trailing dot; all other fields are empty
 	Ports        []Port
-	External     *External // kept only where Options.External asks for it; nil if there is nothing in it
+	External     *External // nil without Options.External, or if the Service has no external address
 
 	Headless bool // clusterIP "None", or a ServiceImport of type Headless
-	// PublishNotReady says that endpoints count whether they are ready or not.
+	// PublishNotReady reports whether endpoints that are not ready are published.
 	PublishNotReady bool
-	// Selector says that a controller finds the endpoints by their labels.
+	// Selector reports whether the Service has a selector.
 	Selector bool
 }
 
-// External is how a Service is reached from outside the cluster:
-// spec.externalIPs, and what a load balancer has said in its status.
+// External is the set of external addresses of a Service: spec.externalIPs and the
+// ingress of its load balancer.
 type External struct {
 	IPs   []netip.Addr
-	Hosts []string // host names of load balancers, lower case, without a dot at the end
+	Hosts []string // host names of load balancers, lower case, without a trailing dot
 }
 
 // A Port of a Service or of an EndpointSlice. SRV records exist for named
@@ -71,8 +69,8 @@ type Port struct {
 	Port     uint16
 }
 
-// A Slice is an EndpointSlice as DNS sees it. Slices with addressType FQDN are
-// never delivered.
+// A Slice has the fields of an EndpointSlice that DNS uses. Slices with addressType
+// FQDN are never delivered.
 type Slice struct {
 	Namespace, Name string
 
@@ -82,18 +80,18 @@ type Slice struct {
 	Endpoints Endpoints
 }
 
-// A Pod that has an address and has not ended.
+// A Pod has an address and has not terminated.
 type Pod struct {
 	Namespace, Name string
 	IPs             []netip.Addr // every status.podIPs
-	Labels          *Labels      // kept only where Options.PodLabels asks for it
-	Host            bool         // it has the network of its node, and with it the node's addresses
+	Labels          *Labels      // nil without Options.PodLabels
+	Host            bool         // the pod uses its node's network and addresses
 }
 
 // Labels of an object. Equal keys and values of several objects share memory.
 type Labels struct{ pairs []string } // key, value, key, value, by key
 
-// Get gives the value of a label; nil has none.
+// Get returns the value of a label. A nil *Labels has none.
 func (l *Labels) Get(key string) (value string, ok bool) {
 	if l == nil {
 		return "", false
@@ -123,15 +121,15 @@ func (p *Pod) Key() Key       { return Key{p.Namespace, p.Name} }
 // addresses becomes several of these.
 type Endpoint struct {
 	Addr     netip.Addr
-	Hostname string // endpoint.hostname, or the target pod's name where Options.PodNames asks for it; lower case; "" if none
-	Zone     string // topology zone, kept only where Options.Zones asks for it; lower case
+	Hostname string // endpoint.hostname or, with Options.PodNames, the target pod's name; lower case
+	Zone     string // topology zone in lower case, "" without Options.Zones
 	Ready    bool   // conditions.ready is nil or true
 }
 
 // Endpoints are packed endpoints: a flag byte, four or sixteen bytes of
 // address, and for each string that the flags announce a length byte and its
-// bytes. Packed they cost 5 to 30 bytes each, are compared with ==, and hold
-// no pointers for the garbage collector to follow.
+// bytes. A packed endpoint has 5 to 30 bytes. Endpoints can be compared with ==, and
+// have no pointers for the garbage collector.
 type Endpoints string
 
 const (
@@ -141,8 +139,7 @@ const (
 	flagZone
 )
 
-// AppendEndpoint packs e behind buf. Strings are at most 255 bytes: longer
-// ones are left out.
+// AppendEndpoint appends e to buf. Strings of more than 255 bytes are left out.
 func AppendEndpoint(buf []byte, e Endpoint) []byte {
 	at := len(buf)
 	buf = append(buf, 0)
@@ -167,7 +164,7 @@ func AppendEndpoint(buf []byte, e Endpoint) []byte {
 	return buf
 }
 
-// All gives the endpoints in order. Their strings share memory with es.
+// All returns the endpoints in order. Their strings share memory with es.
 func (es Endpoints) All() iter.Seq[Endpoint] {
 	return func(yield func(Endpoint) bool) {
 		for len(es) > 0 {
@@ -179,9 +176,9 @@ func (es Endpoints) All() iter.Seq[Endpoint] {
 	}
 }
 
-// From gives es from the first endpoint on that has this IPv4 address, a
-// hostname, a zone or an IPv6 address: it steps over the plain ones with another
-// address, of which a Service may have thousands.
+// From returns es from the first endpoint on that has this IPv4 address, a hostname,
+// a zone or an IPv6 address. It quickly skips other endpoints, of which a Service may
+// have thousands.
 func (es Endpoints) From(ip [4]byte) Endpoints {
 	want := binary.BigEndian.Uint32(ip[:])
 	for len(es) >= 5 && es[0]&^flagReady == 0 && want != uint32(es[1])<<24|uint32(es[2])<<16|uint32(es[3])<<8|uint32(es[4]) {
@@ -190,8 +187,8 @@ func (es Endpoints) From(ip [4]byte) Endpoints {
 	return es
 }
 
-// Next reads the first endpoint, which must be there, into e and returns those
-// behind it.
+// Next decodes the first endpoint into e and returns the endpoints after it. es must
+// not be empty.
 func (es Endpoints) Next(e *Endpoint) Endpoints {
 	flags := es[0]
 	if flags&flagIPv6 != 0 {

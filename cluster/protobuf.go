@@ -2,8 +2,8 @@ package cluster
 
 import "errors"
 
-// errProtobuf is the error of bytes that are no protobuf message, or not the
-// one that they should be.
+// errProtobuf is the error for bytes that are not a protobuf message of the expected
+// type.
 var errProtobuf = errors.New("malformed protobuf")
 
 // Wire types of protobuf.
@@ -16,9 +16,8 @@ const (
 	wireFixed32 = 5
 )
 
-// A message walks over the fields of a protobuf message where they lie; nothing
-// is copied. A caller looks at the fields that it knows by number and lets next
-// pass over all others:
+// A message iterates over the fields of a protobuf message without copying. The
+// caller decodes the fields that it knows by number; next skips all others:
 //
 //	for m := (message{rest: raw}); m.next(); {
 //		switch m.number {
@@ -28,16 +27,15 @@ const (
 //	}
 //	return m.err
 type message struct {
-	rest   []byte // behind the field
+	rest   []byte // after the field
 	number int32  // of the field
 	wire   uint8
 	value  uint64 // of a varint
 	text   []byte // of a field with a length; it is part of the message
-	err    error  // what is wrong with the message; it ends the walk
+	err    error  // ends the iteration
 }
 
-// next goes on to the next field. It is false at the end, and where the message
-// is malformed.
+// next advances to the next field. It returns false at the end and after an error.
 func (m *message) next() bool {
 	if m.err != nil || len(m.rest) == 0 {
 		return false
@@ -64,7 +62,7 @@ func (m *message) next() bool {
 	return m.err == nil
 }
 
-// group passes over a group with all the groups in it.
+// group skips a group and the groups in it.
 func (m *message) group() {
 	for depth := 1; depth > 0 && m.err == nil; {
 		if len(m.rest) == 0 {
@@ -91,7 +89,7 @@ func (m *message) group() {
 	}
 }
 
-// short is uvarint, fast where the number has one byte, as most have.
+// short is uvarint with a fast path for numbers of one byte.
 func (m *message) short() uint64 {
 	if len(m.rest) > 0 && m.rest[0] < 0x80 {
 		b := m.rest[0]
@@ -125,8 +123,8 @@ func (m *message) take(n uint64) []byte {
 	return taken
 }
 
-// bytes is a field that has a length: a string, or a message in this one. It
-// shares memory with the message.
+// bytes returns a field with a length: a string or an embedded message. It shares
+// memory with the message.
 func (m *message) bytes() []byte {
 	if m.wire != wireBytes {
 		m.err = errProtobuf
@@ -135,10 +133,10 @@ func (m *message) bytes() []byte {
 	return m.text
 }
 
-// string is the field's text in memory of its own.
+// string returns a copy of the field's text.
 func (m *message) string() string { return string(m.bytes()) }
 
-// varint is a field that is a number or a truth value.
+// varint returns a numeric or boolean field.
 func (m *message) varint() uint64 {
 	if m.wire != wireVarint {
 		m.err = errProtobuf
@@ -149,14 +147,14 @@ func (m *message) varint() uint64 {
 
 func (m *message) bool() bool { return m.varint() != 0 }
 
-// fail ends the walk if err is not nil.
+// fail ends the iteration if err is not nil.
 func (m *message) fail(err error) {
 	if m.err == nil {
 		m.err = err
 	}
 }
 
-// pair is an entry of a map.
+// pair returns an entry of a map.
 func (m *message) pair() (key, value []byte) {
 	entry := message{rest: m.bytes()}
 	for entry.next() {

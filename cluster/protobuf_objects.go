@@ -2,11 +2,10 @@ package cluster
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// How the API's objects lie in protobuf. The numbers of the fields are those
-// that Kubernetes publishes in the generated.proto of each group, and are never
-// given to another field; the tests hold them against k8s.io/api.
+// The field numbers of this file are those of generated.proto in each API group of
+// Kubernetes. They never change. The tests compare them with k8s.io/api.
 
-// readMeta reads an object's metadata into a, and gives each label to label.
+// readMeta decodes an object's metadata into a, and calls label for each label.
 func (a *arrived) readMeta(raw []byte, label func(key, value []byte)) error {
 	m := message{rest: raw}
 	for m.next() {
@@ -133,8 +132,7 @@ func (s *apiService) readBalancer(raw []byte) error {
 	return m.err
 }
 
-// readPod reads what the API server's Pods are looked at for; what only a
-// folder's are looked at for is not in it.
+// readPod decodes a Pod without the fields that only manifests need.
 func (o Options) readPod(raw []byte, a *arrived) (p apiPod, err error) {
 	var label func(key, value []byte)
 	if o.PodLabels {

@@ -6,17 +6,15 @@ import (
 	"time"
 )
 
-// What client-go measures of its requests goes to variables of the process,
-// which two servers in it would share. These are the same series, counted in
-// our transport.
+// client-go counts its requests in global variables, which two servers in one
+// process would share. These are the same series, counted in the transport.
 
-// seconds are the Prometheus client's usual buckets, which CoreDNS has here.
+// seconds returns the Prometheus client's default buckets, which CoreDNS uses here.
 func seconds() []float64 {
 	return []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 }
 
-// paced counts how long a request had to wait for the limits that the options
-// set.
+// paced records how long a request waited for the limit of requests per second.
 func (s *state) paced(req *http.Request, took time.Duration) {
 	if s.metrics == nil {
 		return
@@ -25,8 +23,8 @@ func (s *state) paced(req *http.Request, took time.Duration) {
 		seconds(), "verb", req.Method, "host", req.URL.Host).Observe(took.Seconds())
 }
 
-// answered counts a request whose answer has begun, or has failed to: resp is
-// nil then. A watch goes on long after that.
+// answered counts a request when its response begins, or when it fails: resp is nil
+// then.
 func (s *state) answered(req *http.Request, resp *http.Response, took time.Duration) {
 	if s.metrics == nil {
 		return

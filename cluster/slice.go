@@ -7,10 +7,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// maxPodName is one more than a DNS label can hold.
+// maxPodName is one more than the length of a DNS label.
 const maxPodName = 64
 
-// A packer makes a Slice of an EndpointSlice, endpoint by endpoint.
+// A packer slims an EndpointSlice, endpoint by endpoint.
 type packer struct {
 	Options
 	slim *Slice
@@ -18,11 +18,10 @@ type packer struct {
 	warn func(format string, args ...any)
 }
 
-// belongs says whose slice it is by its labels and address type, and is false
-// for a slice of names (addressType FQDN) and for one that belongs to no
-// Service. A slice with the multi-cluster labels is never one of this cluster's
-// own, even if it also names a Service here (the derived Service that some
-// controllers make).
+// belongs sets the slice's Service by its labels. It returns false for a slice with
+// addressType FQDN or without a Service. A slice with the multi-cluster labels never
+// belongs to a Service of this cluster, even if it also names the derived Service that
+// some controllers create.
 func (p *packer) belongs(own, imported, source, kind string) bool {
 	p.slim.Service = own
 	if imported != "" {
@@ -43,8 +42,8 @@ func (p *packer) port(name, protocol string, number int32) {
 	p.slim.Ports = appendPort(p.slim.Ports, name, protocol, number)
 }
 
-// endpoint makes all of an endpoint but its addresses. pod is the name of the
-// Pod behind it, "" if there is none.
+// endpoint returns an endpoint without its address. pod is the name of its Pod, if
+// any.
 func (p *packer) endpoint(ready bool, hostname, pod, zone string) Endpoint {
 	e := Endpoint{Ready: ready}
 	switch {
@@ -78,8 +77,7 @@ func (p *packer) address(e Endpoint, text []byte) {
 	}
 }
 
-// dotted parses four decimal numbers without leading zeros. Most addresses are
-// that, and parsing one as a string would cost memory for each.
+// dotted parses an IPv4 address without an allocation.
 func dotted(text []byte) (addr netip.Addr, ok bool) {
 	var b [4]byte
 	for i := range b {
@@ -102,14 +100,14 @@ func dotted(text []byte) (addr netip.Addr, ok bool) {
 	return netip.AddrFrom4(b), len(text) == 0
 }
 
-// slice keeps of an EndpointSlice what DNS asks for; nil is nothing.
+// slice slims an EndpointSlice. It returns nil if the slice is not delivered.
 func (o Options) slice(s *apiSlice, warn func(format string, args ...any)) *Slice {
 	p := packer{Options: o, warn: warn, slim: &Slice{Namespace: intern(s.Namespace), Name: s.Name}}
 	if !p.belongs(within(s.Name, []byte(s.Labels[labelServiceName])), s.Labels[labelImportService], s.Labels[labelImportCluster], s.AddressType) {
 		return nil
 	}
 	for _, port := range s.Ports {
-		if port.Port != nil { // else all ports: there is no number to put into an SRV record
+		if port.Port != nil { // without a number there can be no SRV record
 			p.port(value(port.Name), value(port.Protocol), *port.Port)
 		}
 	}
@@ -178,8 +176,8 @@ func (o Options) readSlice(raw []byte, a *arrived, room []byte, warn func(format
 	return p.slim, p.buf, m.err
 }
 
-// within is text as a string, as part of name if that begins with it, as the
-// names of slices begin with those of their Services.
+// within returns text as a string. It shares memory with name if that begins with
+// text: names of slices begin with the names of their Services.
 func within(name string, text []byte) string {
 	if len(text) <= len(name) && name[:len(text)] == string(text) {
 		return name[:len(text)]
@@ -187,7 +185,7 @@ func within(name string, text []byte) string {
 	return string(text)
 }
 
-// family is the address type without memory of its own, where it is a known one.
+// family returns an address type as a string, without an allocation for known types.
 func family(text []byte) string {
 	switch string(text) {
 	case addressIPv4:

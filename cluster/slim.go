@@ -13,8 +13,8 @@ func (o Options) namespace(n *apiNamespace) *Namespace {
 	return &Namespace{Name: n.Name}
 }
 
-// service keeps of a Service what DNS asks for. An ExternalName Service stays
-// one whatever else its spec says, as kube-proxy has it too.
+// service slims a Service. As in kube-proxy, the type ExternalName takes precedence
+// over the other fields of the spec.
 func (o Options) service(s *apiService, warn func(format string, args ...any)) *Service {
 	slim := &Service{Namespace: intern(s.Namespace), Name: s.Name}
 	if s.Spec.Type == typeExternalName {
@@ -47,7 +47,7 @@ func (o Options) service(s *apiService, warn func(format string, args ...any)) *
 	return slim
 }
 
-// external is nil for a Service that nothing outside reaches.
+// external returns nil for a Service without external addresses.
 func external(s *apiService, warn func(format string, args ...any)) *External {
 	texts := slices.Clone(s.Spec.ExternalIPs)
 	slim := new(External)
@@ -69,8 +69,8 @@ func external(s *apiService, warn func(format string, args ...any)) *External {
 	return slim
 }
 
-// isTarget says whether a CNAME can lead to this name: as in CoreDNS an address
-// is none, and underscores are no matter.
+// isTarget reports whether name can be the target of a CNAME. As in CoreDNS it may
+// have underscores, but may not be an address.
 func isTarget(name string) bool {
 	if _, err := netip.ParseAddr(name); err == nil || len(name) > 253 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "" {
 		return false
@@ -83,7 +83,7 @@ func isTarget(name string) bool {
 	return true
 }
 
-// pod is nil for a pod that has ended, is about to, or has no address yet.
+// pod returns nil for a pod that has terminated, is terminating, or has no address.
 func (o Options) pod(p *apiPod) *Pod {
 	switch p.Status.Phase {
 	case "Succeeded", "Failed", "Unknown":
@@ -104,7 +104,7 @@ func (o Options) pod(p *apiPod) *Pod {
 	if o.PodLabels {
 		slim.Labels = newLabels(p.Labels)
 	}
-	// The kubelet wrote these addresses: there is nobody to warn.
+	// The kubelet wrote these addresses: no user can correct them.
 	slim.IPs = addrs(ips, "Pod", p.Namespace, p.Name, func(string, ...any) {})
 	if len(slim.IPs) == 0 {
 		return nil
@@ -112,8 +112,8 @@ func (o Options) pod(p *apiPod) *Pod {
 	return slim
 }
 
-// serviceImport makes a Service of a ServiceImport: headless by its type, with
-// the cluster set's addresses otherwise.
+// serviceImport slims a ServiceImport to a Service: headless by its type, otherwise
+// with the addresses of the cluster set.
 func (o Options) serviceImport(s *apiServiceImport, warn func(format string, args ...any)) *Service {
 	slim := &Service{Namespace: intern(s.Namespace), Name: s.Name}
 	if s.Spec.Type == "Headless" {
@@ -129,9 +129,8 @@ func (o Options) serviceImport(s *apiServiceImport, warn func(format string, arg
 	return slim
 }
 
-// addrs parses the addresses of an object. IPv4 addresses that are written as
-// IPv6 become IPv4. What is not an address is reported and
-// left out.
+// addrs parses the addresses of an object. IPv4-mapped IPv6 addresses become IPv4.
+// Invalid addresses are reported and left out.
 func addrs(texts []string, kind, namespace, name string, warn func(format string, args ...any)) []netip.Addr {
 	out := make([]netip.Addr, 0, len(texts))
 	for _, text := range texts {
@@ -145,8 +144,8 @@ func addrs(texts []string, kind, namespace, name string, warn func(format string
 	return out
 }
 
-// outside says whether no record can hold the port; an API server accepts none
-// of these.
+// outside reports whether a port number is invalid. An API server accepts none of
+// these.
 func outside(port int32) bool { return port < 1 || port > 65535 }
 
 func appendPort(ports []Port, name string, protocol string, number int32) []Port {
@@ -156,6 +155,6 @@ func appendPort(ports []Port, name string, protocol string, number int32) []Port
 	return append(ports, Port{intern(strings.ToLower(name)), intern(strings.ToLower(protocol)), uint16(number)})
 }
 
-// intern gives equal strings one memory: a cluster has few namespaces and port
-// names, and an object of each for thousands of times.
+// intern returns the same memory for equal strings: thousands of objects have the same
+// namespace or port names.
 func intern(s string) string { return unique.Make(s).Value() }

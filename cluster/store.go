@@ -8,26 +8,25 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// A store is where the reflector puts what it hears. It holds nothing: objects
-// are slimmed as they are decoded and go on to the sink, those of lists too,
-// which the reflector does not see.
+// A store passes the reflector's events on to the sink and holds no objects. The
+// objects of lists reach the sink without the reflector.
 type store struct {
 	source  *Source
-	kinds   []Kind // what the objects become: one kind, or for EndpointSlices two
+	kinds   []Kind // of the objects: one, or two for EndpointSlices
 	out     outlet
-	fine    func()    // the watch has delivered something
-	listing *listing  // that comes in, or is about to end; nil if none is
-	listed  bool      // there was a list
-	plain   bool      // the next one is no watch's
-	one     [1]Object // of an event, on its way to the sink
+	fine    func()    // called when the watch has delivered something
+	listing *listing  // the list being received; nil if none is
+	listed  bool      // a list has been received
+	plain   bool      // the next list is not part of a watch
+	one     [1]Object // the argument of Put, for an event
 }
 
 var _ cache.ReflectorBookmarkStore = (*store)(nil)
 
 func (s *store) Add(obj any) error { return s.Update(obj) }
 
-// Update puts the object into the kind it belongs to, and takes it from where
-// it may have been before it changed.
+// Update puts the object, and deletes it from its former kind if a change of labels
+// has changed its kind.
 func (s *store) Update(obj any) error {
 	a := obj.(*arrived)
 	for _, kind := range s.kinds {
@@ -44,8 +43,8 @@ func (s *store) Update(obj any) error {
 	return nil
 }
 
-// programmed tells how long a slice took from its change to here, if it says
-// when that was. What says it is not kept.
+// programmed reports the time since the change that caused the slice's, if the slice
+// has the annotation.
 func (s *store) programmed(a *arrived) {
 	slice, ok := a.object.(*Slice)
 	if !ok || slice.Cluster != "" || s.source.timed == nil || a.changed.IsZero() {
@@ -62,8 +61,8 @@ func (s *store) Delete(obj any) error {
 	return nil
 }
 
-// Replace is the end of a list. What was in it has been received before, and
-// the reflector's own list of it is empty.
+// Replace ends a list. Its objects have been put already, and the reflector's own
+// list is empty.
 func (s *store) Replace([]any, string) error {
 	l := s.listing
 	l.flush()
@@ -80,8 +79,8 @@ func (s *store) Replace([]any, string) error {
 	return nil
 }
 
-// none delivers an empty list in place of one that cannot be had, unless there
-// has been one: what was known goes on being served.
+// none delivers an empty list of a resource that does not exist, unless a list has
+// been received before: its objects are kept.
 func (s *store) none() {
 	if !s.listed {
 		s.begin()
@@ -90,7 +89,7 @@ func (s *store) none() {
 	}
 }
 
-// Bookmark is the API server saying that nothing has changed.
+// Bookmark records that nothing has changed.
 func (s *store) Bookmark(string) error {
 	for _, kind := range s.kinds {
 		s.out.hear(kind)
@@ -99,7 +98,7 @@ func (s *store) Bookmark(string) error {
 	return nil
 }
 
-// Resync has nothing to do: it is for stores that deliver later.
+// Resync does nothing: every object was delivered at once.
 func (s *store) Resync() error { return nil }
 
 func (s *store) event() {
@@ -122,8 +121,8 @@ func keyOf(obj any) Key {
 	return Key{a.namespace, a.name}
 }
 
-// records is a list, or a page of one, in the form that the reflector wants. Its
-// objects are given away as they are decoded.
+// records is a list, or a page of one, for the reflector. Its objects are passed to
+// take as they are decoded.
 type records struct {
 	metav1.TypeMeta
 	metav1.ListMeta

@@ -75,10 +75,10 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	t.state.answered(req, resp, time.Since(begin))
 	if err != nil {
 		release()
-		if !errors.Is(ctx.Err(), context.Canceled) && err != errStalled { // which is logged
-			what := "" // the ways in which a connection fails differ from one attempt to the next
+		if !errors.Is(ctx.Err(), context.Canceled) && err != errStalled { // which the detector has logged
+			what := "" // the same for all other errors, which differ between attempts
 			if errors.As(err, new(*tls.CertificateVerificationError)) {
-				what = "certificate" // but this is another trouble than a server that is away
+				what = "certificate" // not the same problem as an unreachable server
 			}
 			t.state.trouble("server", what, "cannot reach the API server; trying again", "server", req.URL.Host, "error", err)
 		}
@@ -108,12 +108,12 @@ func unavailable(status int) bool {
 	return false
 }
 
-// noAnswer is the error of a request that nobody has answered. It hides the
-// error that caused it, because client-go takes some of them for the end of a
-// watch, and repeats others on its own.
+// noAnswer is the error of a request without a response from an API server. It hides
+// the cause from client-go, which treats some errors as the end of a watch and
+// retries others itself.
 type noAnswer struct {
 	cause  string
-	logged bool // where it was met, for the whole source
+	logged bool // for the whole source
 }
 
 func (e noAnswer) Error() string { return e.cause }
