@@ -52,7 +52,11 @@ func (q *Query) intercept(floor int) Verdict {
 		if s.interceptor == nil || !s.serves(q) || q.instead != nil && q.changed > i {
 			continue
 		}
-		partial := q.setAside()
+		partial := q.Result
+		clean := q.resultEmpty()
+		if !clean {
+			q.setAside()
+		}
 		q.interceptor = i
 		verdict := s.interceptor.InterceptDNS(q, q.at-i)
 		q.interceptor = -1
@@ -60,11 +64,16 @@ func (q *Query) intercept(floor int) Verdict {
 			q.Result = partial
 			continue
 		}
-		found := q.setAside()
 		q.abandonSubQuery()
-		q.finishUp(i + 1)
-		q.Result = found
-		q.Answer.MoveTo(partial.Answer.Buf)
+		if q.hasFinisher(i+1, q.at) {
+			found := q.setAside()
+			q.finishUp(i + 1)
+			q.Result = found
+		}
+		q.at = i
+		if !clean {
+			q.Answer.MoveTo(partial.Answer.Buf)
+		}
 		if verdict != Wait {
 			return verdict
 		}
@@ -79,6 +88,23 @@ func (q *Query) setAside() Result {
 	q.Result = Result{}
 	q.Answer.Reset(old.Answer.Buf[len(old.Answer.Buf):], q.Question())
 	return old
+}
+
+// resultEmpty reports whether q's result is as at the top of the chain.
+func (q *Query) resultEmpty() bool {
+	return q.Answer.Empty() && q.RCode == wire.NoError && q.Err == nil &&
+		!(q.AA || q.RA || q.AD || q.TC || q.Cacheable)
+}
+
+// hasFinisher reports whether one of the steps from first up to end, but without
+// end, is a Finisher.
+func (q *Query) hasFinisher(first, end int) bool {
+	for i := first; i < end; i++ {
+		if q.chain.steps[i].finisher != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // complete notes that the handler at step answered, -1 if none did, and calls the
