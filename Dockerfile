@@ -9,6 +9,10 @@ RUN go mod download
 COPY . .
 ARG VERSION=dev
 RUN make build PGO=auto VERSION=${VERSION}
+# Port 53 as uid 65532: container runtimes that do not lower
+# net.ipv4.ip_unprivileged_port_start need a file capability.
+RUN apt-get update && apt-get install -y --no-install-recommends libcap2-bin \
+    && setcap cap_net_bind_service=+ep bin/seamark
 
 FROM scratch
 # Roots of certificates, for upstreams over TLS.

@@ -6,10 +6,9 @@ import (
 	"testing"
 )
 
-// order is the order in which a query meets the directives, and the whole list
-// of them. Policy comes before memory: acl judges the name that rewrite has
-// made of the question, and does so before autopath and cache can answer it.
-// policy_test.go shows what goes wrong otherwise.
+// order pins the order of these directives. acl judges the name that rewrite has
+// made, before autopath and cache can answer it: policy_test.go shows what goes
+// wrong otherwise. A new directive need not be added.
 const order = `root metadata cancel timeouts multisocket reload kubedns_config nsid bufsize bind debug ready kubedns_status lameduck
 health pprof shed prometheus skydns_metrics errors log local dns64 any chaos loadbalance rewrite acl autopath cache header minimal template hosts records k8s_external
 federation kubernetes file etcd screen loop forward erratic whoami view`
@@ -22,32 +21,35 @@ bind debug trace ready health pprof shed prometheus errors log dnstap local dns6
 autopath acl cache header dnssec minimal template transfer hosts route53 azure clouddns k8s_external kubernetes file
 auto secondary etcd loop forward grpc erratic whoami on sign view nomad`
 
-// ours are the words that CoreDNS has not, or not any more; they may stand anywhere.
-const ours = `kubedns_config kubedns_status skydns_metrics lameduck records federation screen`
-
 func TestOrder(t *testing.T) {
 	var names []string
 	for _, d := range Directives() {
 		names = append(names, d.Name)
-		if d.Brief == "" || d.Setup == nil {
-			t.Errorf("%s is incomplete", d.Name)
+		if d.Brief == "" || d.Setup == nil || !strings.HasPrefix(d.Usage, d.Name) {
+			t.Errorf("%s: brief %q, usage %q: want both, and a Setup", d.Name, d.Brief, d.Usage)
 		}
 	}
-	if got := strings.Join(names, " "); got != strings.Join(strings.Fields(order), " ") {
-		t.Errorf("the order is\n%s\nwant\n%s", got, order)
+	if name := outside(strings.Fields(order), names); name != "" {
+		t.Errorf("%s is missing or out of place in %s\nwant the order of %s", name, names, order)
 	}
 }
 
-// Whoever moves from CoreDNS finds its order, but for acl.
-func TestOrderIsCoreDNSsButForACL(t *testing.T) {
-	theirs := strings.Fields(strings.Replace(corednsOrder, "autopath acl", "acl autopath", 1))
-	names := slices.DeleteFunc(strings.Fields(order), func(name string) bool { return slices.Contains(strings.Fields(ours), name) })
-	if outOfPlace := outside(names, theirs); outOfPlace != "" {
-		t.Errorf("%s is not where CoreDNS has it", outOfPlace)
+// The order is CoreDNS's, except for acl. Directives that CoreDNS lacks may be
+// anywhere.
+func TestOrderOfCoreDNS(t *testing.T) {
+	want := strings.Fields(strings.Replace(corednsOrder, "autopath acl", "acl autopath", 1))
+	var names []string
+	for _, d := range Directives() {
+		if slices.Contains(want, d.Name) {
+			names = append(names, d.Name)
+		}
+	}
+	if name := outside(names, want); name != "" {
+		t.Errorf("%s is out of place in %s\nwant the order of %s", name, names, want)
 	}
 }
 
-// outside gives the first of names that is not in order or comes too late there.
+// outside returns the first of names that is missing in order or too late there.
 func outside(names, order []string) string {
 	for _, name := range names {
 		i := slices.Index(order, name)
