@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,8 +48,9 @@ func TestCorefilesInDocuments(t *testing.T) {
 	fence := regexp.MustCompile("(?s)```corefile\n(.*?)```")
 	documents, _ := filepath.Glob("../*.md")
 	more, _ := filepath.Glob("../docs/*/*.md")
+	directives, _ := filepath.Glob("../docs/reference/directives/*.md")
 	found := 0
-	for _, file := range append(documents, more...) {
+	for _, file := range slices.Concat(documents, more, directives) {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

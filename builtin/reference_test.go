@@ -8,50 +8,90 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write docs/reference/directives.md")
+var update = flag.Bool("update", false, "write docs/reference/directives")
 
-// docs/reference/directives.md is the doc comments of the directives, so that
-// neither can be true without the other.
-func TestReferencePage(t *testing.T) {
-	var page strings.Builder
-	page.WriteString("# Directives\n\nEvery word that a Corefile may use, in the order in which a query meets it. This\npage is made from the doc comments in the code: `go test ./builtin -update`\n")
-	page.WriteString(imports)
+const referenceDir = "../docs/reference/directives"
+
+// docs/reference/directives has one page for each directive, generated from the
+// doc comment of the directive, and an index.
+func TestReferencePages(t *testing.T) {
+	comments := referenceComments(t)
+	pages := map[string]string{"import.md": importPage}
+	var index strings.Builder
+	index.WriteString(indexHead)
 	for _, d := range Directives() {
-		says(t, d.Name)
-		fmt.Fprintf(&page, "\n## %s\n\n*%s*\n\n", d.Name, d.Brief)
+		text, ok := comments[d.Name]
+		if !ok {
+			t.Errorf("%s: no doc comment of a declaration shows the syntax of the directive in its first indented line", d.Name)
+		}
+		if !strings.HasPrefix(lead(d.Name, text), "The "+d.Name+" directive ") {
+			t.Errorf(`%s: the doc comment does not begin with "X does something: the %[1]s directive." or "X sets up the %[1]s directive, which does something."`, d.Name)
+		}
+		if !comparesWithCoreDNS(text) {
+			t.Errorf(`%s: the doc comment lacks a paragraph that begins with "Same as CoreDNS", "Differs" or "Ours"`, d.Name)
+		}
 		var parse comment.Parser
-		printer := comment.Printer{HeadingLevel: 3, HeadingID: func(*comment.Heading) string { return "" }}
-		page.Write(printer.Markdown(parse.Parse(pageOf(t, d.Name))))
+		printer := comment.Printer{HeadingLevel: 2, HeadingID: func(*comment.Heading) string { return "" }}
+		pages[d.Name+".md"] = fmt.Sprintf("# %s\n\n*%s* · [all directives](README.md)\n\n%s", d.Name, d.Brief, printer.Markdown(parse.Parse(lead(d.Name, text))))
+		fmt.Fprintf(&index, "| [%s](%[1]s.md) | %s |\n", d.Name, d.Brief)
 	}
-	const file = "../docs/reference/directives.md"
+	pages["README.md"] = index.String()
 	if *update {
-		if err := os.WriteFile(file, []byte(page.String()), 0o644); err != nil {
+		if err := os.RemoveAll(referenceDir); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(referenceDir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	have, err := os.ReadFile(file)
+	for name, want := range pages {
+		file := filepath.Join(referenceDir, name)
+		if *update {
+			if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(file)
+		if err != nil {
+			t.Error(err)
+		} else if string(got) != want {
+			t.Errorf("%s differs from the doc comment: run go test ./builtin -update", file)
+		}
+	}
+	files, err := filepath.Glob(referenceDir + "/*")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(have) != page.String() {
-		t.Errorf("%s is not what the doc comments say: go test ./builtin -update", file)
+	if len(files) != len(pages) {
+		t.Errorf("%d files in %s, want %d: run go test ./builtin -update", len(files), referenceDir, len(pages))
 	}
 }
 
-// imports is the page of the one word that is no directive: it is gone when the
-// Corefile has been read.
-const imports = `
-## import
+const indexHead = `# Directives
 
-*put a snippet or files in the place of this line*
+Every directive of a Corefile, in the order in which a query passes them; the order
+in the Corefile has no effect. The pages are generated from the doc comments in the
+code by ` + "`go test ./builtin -update`" + `.
+
+| directive | purpose |
+|---|---|
+| [import](import.md) | insert a snippet or files |
+`
+
+// importPage is the page of import, which package corefile replaces before any
+// directive is set up.
+const importPage = `# import
+
+*insert a snippet or files* · [all directives](README.md)
 
 	import SNIPPET|FILE|PATTERN
 
-A snippet is a block whose key is a name in parentheses; it is put in wherever it is imported, inside a server block or beside one. A FILE, or the files that fit a PATTERN (` + "`" + `*` + "`" + `, ` + "`" + `?` + "`" + `, ` + "`" + `[…]` + "`" + `) in the order of their names, are read from the folder of the file that imports them. A pattern may fit no file. A Corefile may import 10,000 times, and files and snippets may import others, 50 deep.
+Use import to share lines between server blocks and files. A snippet is a block whose key is a name in parentheses. Its lines replace the import, inside a server block or beside one. A FILE, or the files that match a PATTERN (` + "`*`, `?`, `[…]`" + `) in the order of their names, are read relative to the directory of the importing file. A pattern may match no file. Snippets and files may contain imports, 50 deep; a Corefile may have 10,000 imports.
 
 	(common) {
 	    errors
@@ -63,64 +103,95 @@ A snippet is a block whose key is a name in parentheses; it is put in wherever i
 	}
 	import custom/*.server
 
-The value of an environment variable takes the place of ` + "`" + `{$NAME}` + "`" + ` and of ` + "`" + `{%NAME%}` + "`" + `, wherever it stands; there need be none. It is one word, whatever is in it.
+## Environment variables
 
-Same as CoreDNS. Ours: a circle of imports is told by file and line.
+` + "`{$NAME}` and `{%NAME%}`" + ` are replaced by the value of the environment variable NAME, anywhere in a Corefile. The value is one word, whatever characters it has. A variable that is not set is replaced by nothing.
+
+Same as CoreDNS. Ours: an import cycle is an error with file and line.
 `
 
-// says checks that a page tells what is the same as in CoreDNS, what differs
-// and what is ours.
-func says(t *testing.T, name string) {
+// lead returns a doc comment whose first sentence has the directive as its subject
+// instead of the declaration.
+func lead(name, text string) string {
+	subject := "The " + name + " directive "
+	first, rest, _ := strings.Cut(text, "\n\n")
+	first = strings.ReplaceAll(first, "\n", " ")
+	if _, after, ok := strings.Cut(first, "the "+name+" directive, which "); ok {
+		first = subject + after
+	} else if before, after, ok := strings.Cut(first, ": the "+name+" directive"); ok {
+		before = strings.TrimPrefix(strings.TrimPrefix(before, "An "), "A ")
+		_, predicate, _ := strings.Cut(before, " ")
+		first = subject + predicate + after
+	}
+	return first + "\n\n" + rest
+}
+
+// comparesWithCoreDNS reports whether a doc comment has a paragraph on the
+// differences from CoreDNS.
+func comparesWithCoreDNS(text string) bool {
+	for _, start := range []string{"\nSame as CoreDNS", "Differs from CoreDNS", "Differs: ", "Ours: "} {
+		if strings.Contains("\n"+text, start) {
+			return true
+		}
+	}
+	return false
+}
+
+// referenceComments returns the doc comment of each directive: the one whose first
+// indented line begins with the directive's name.
+func referenceComments(t *testing.T) map[string]string {
 	t.Helper()
-	for _, word := range []string{"\nSame as CoreDNS", "Differs from CoreDNS", "Differs: ", "Ours: "} {
-		if strings.Contains("\n"+pageOf(t, name), word) {
-			return
+	files, err := filepath.Glob("../directive/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	more, err := filepath.Glob("../directive/*/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	comments, source := map[string]string{}, map[string]string{}
+	for _, file := range append(files, more...) {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		for _, text := range docComments(t, file) {
+			_, after, _ := strings.Cut(text, "\n\n\t")
+			fields := strings.Fields(after)
+			if len(fields) == 0 || !isDirective(fields[0]) {
+				continue
+			}
+			if other := source[fields[0]]; other != "" {
+				t.Errorf("the syntax of %s is in doc comments of %s and %s", fields[0], other, file)
+			}
+			comments[fields[0]], source[fields[0]] = text, file
 		}
 	}
-	t.Errorf("the page of %s does not say what is the same as in CoreDNS", name)
+	return comments
 }
 
-// pageOf gives the reference page of a directive: the longest doc comment in
-// its file.
-func pageOf(t *testing.T, name string) (page string) {
-	files := []string{"../directive/" + name + ".go", "../directive/" + name + "/" + name + ".go", "../directive/" + name + "/setup.go"}
-	switch name {
-	case "kubernetes":
-		files = []string{"../directive/kubernetes/setup.go"}
-	case "kubedns_config":
-		files = []string{"../directive/kubedns/setup.go"}
-	case "k8s_external":
-		files = []string{"../directive/kubernetes/external.go"}
-	case "etcd":
-		files = []string{"../directive/etcd/handler.go"}
-	case "federation":
-		files = []string{"../directive/kubernetes/federation.go"}
-	}
-	for _, file := range files {
-		if _, err := os.Stat(file); err == nil {
-			page = longest(t, file, page)
+func isDirective(name string) bool {
+	for _, d := range Directives() {
+		if d.Name == name {
+			return true
 		}
 	}
-	return page
+	return false
 }
 
-// longest gives the longest doc comment of a file if it is longer than page.
-func longest(t *testing.T, file, page string) string {
+// docComments returns the doc comments of the declarations in a file.
+func docComments(t *testing.T, file string) (texts []string) {
+	t.Helper()
 	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, d := range f.Decls {
-		text := ""
 		switch d := d.(type) {
 		case *ast.FuncDecl:
-			text = d.Doc.Text()
+			texts = append(texts, d.Doc.Text())
 		case *ast.GenDecl:
-			text = d.Doc.Text()
-		}
-		if len(text) > len(page) {
-			page = text
+			texts = append(texts, d.Doc.Text())
 		}
 	}
-	return page
+	return texts
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// Erratic is a server that misbehaves on purpose, to test clients with: the
-// erratic directive.
+// Erratic drops, delays and truncates replies, to test clients: the erratic
+// directive.
 //
 //	erratic [ZONES...] {
 //	    drop [AMOUNT]

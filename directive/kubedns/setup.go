@@ -20,7 +20,8 @@ import (
 	"github.com/seamark/seamark/corefile"
 )
 
-// A use is one kubedns_config: follow the ConfigMap of kube-dns.
+// A use applies kube-dns's ConfigMap, and every change of it: the kubedns_config
+// directive.
 //
 //	kubedns_config NAMESPACE/NAME|DIR {
 //	    default TO...|none
