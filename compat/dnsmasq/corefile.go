@@ -12,18 +12,18 @@ import (
 // An Environment describes the host and the pod, which a command line does not
 // mention.
 type Environment struct {
-	ConfigMap  string        // the directory of the ConfigMap kube-dns that is followed; "" is none
-	Period     time.Duration // how often it is looked at besides
-	Resolver   string        // IP:PORT of who is asked for names of its servers in the cluster
-	Lameduck   time.Duration // how long it goes on when it is told to stop; 0 is not at all
-	Interfaces []string      // those that have addresses
+	ConfigMap  string        // directory of the ConfigMap kube-dns to follow; may be empty
+	Period     time.Duration // its poll interval
+	Resolver   string        // IP:PORT, resolves hostnames of its servers in the cluster
+	Lameduck   time.Duration // answering time after SIGTERM; 0: none
+	Interfaces []string      // the host's interfaces with addresses
 }
 
 // ResolvConf names the upstreams unless an option does.
 const ResolvConf = "/etc/resolv.conf"
 
-// Corefile is the options as the text of one. What cannot be said in one is an
-// error, all such errors together.
+// Corefile returns the Corefile for the options. It reports all options that a
+// Corefile cannot express.
 func (o Options) Corefile(at Environment) (string, error) {
 	w := &writer{Options: o, at: at}
 	if g := o.find(plainest); g != nil {
@@ -40,7 +40,7 @@ func (o Options) find(zone string) *group {
 	return nil
 }
 
-// A writer writes one Corefile.
+// A writer writes a Corefile.
 type writer struct {
 	Options
 	at   Environment
@@ -52,7 +52,7 @@ func (w *writer) line(depth int, words ...string) {
 	w.text.WriteString(strings.Repeat("    ", depth) + strings.Join(words, " ") + "\n")
 }
 
-// lines writes a directive with its options in braces, if there are any.
+// lines writes a directive with its options, if any, in braces.
 func (w *writer) lines(head string, options []string) {
 	if len(options) == 0 {
 		w.line(1, head)
@@ -65,8 +65,8 @@ func (w *writer) lines(head string, options []string) {
 	w.line(1, "}")
 }
 
-// block writes a server block: that of the names without a dot, if plain is who is
-// asked for them, or that of all others.
+// block writes a server block: that of names without a dot if plain has their
+// upstreams, else that of all other names.
 func (w *writer) block(plain *group) {
 	w.line(0, fmt.Sprintf(".:%d {", w.Port))
 	if plain != nil {
@@ -82,7 +82,7 @@ func (w *writer) block(plain *group) {
 	if w.Debug {
 		w.line(1, "debug")
 	}
-	w.lines("errors", []string{"consolidate 30s . warning show_first"}) // a dead server is one line
+	w.lines("errors", []string{"consolidate 30s . warning show_first"}) // a failing upstream logs one line
 	if w.logQueries {
 		w.line(1, "log")
 	}
@@ -97,7 +97,7 @@ func (w *writer) block(plain *group) {
 	}
 	w.existing()
 	w.cache()
-	w.lines("header", []string{"response set ra"}) // dnsmasq says so in every answer
+	w.lines("header", []string{"response set ra"}) // dnsmasq sets RA in every answer
 	w.templates()
 	w.hostsFiles()
 	w.staticRecords(plain == nil)
@@ -153,7 +153,7 @@ func (w *writer) bind(complain bool) {
 	w.line(1, "bind", strings.Join(words, " "))
 }
 
-// machine gives the interfaces that a name with a * stands for.
+// machine returns the host's interfaces that match a name with *.
 func (w *writer) machine(name string) (all []string) {
 	if !strings.HasSuffix(name, "*") {
 		return []string{name}
@@ -171,8 +171,8 @@ func fits(name, pattern string) bool {
 	return name == pattern || wild && strings.HasPrefix(name, stem)
 }
 
-// existing has names with records of some types exist, whatever others say: for the
-// other types they are asked.
+// existing makes names with static records exist even if the upstreams, which get the
+// queries for other types, return NXDOMAIN.
 func (w *writer) existing() {
 	var done []string
 	for _, r := range w.records {
@@ -191,7 +191,7 @@ func (w *writer) cache() {
 	if w.maxCache > 0 {
 		most = max(w.maxCache, w.minTTL)
 	}
-	good, bad := w.cacheSize-w.cacheSize/2, w.cacheSize/2 // the sum is what cachesize.bind tells
+	good, bad := w.cacheSize-w.cacheSize/2, w.cacheSize/2 // cachesize.bind returns the sum
 	if w.noNegative {
 		good, bad = w.cacheSize, 0
 	}
@@ -206,7 +206,7 @@ func (w *writer) cache() {
 	w.lines("cache", options)
 }
 
-// word is text as a word of a Corefile.
+// word returns text as a word of a Corefile.
 func word(text string) string {
 	if text != "" && strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:[]@%*") == "" {
 		return text

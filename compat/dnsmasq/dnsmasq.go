@@ -1,7 +1,8 @@
-// Package dnsmasq reads dnsmasq's command line and its configuration files, and says
-// the same in the words of a Corefile: options in, text or errors out. The command
-// dnsmasq-nanny calls it. It opens no sockets and starts nothing; the files that it
-// reads are those that the options name as configuration.
+// Package dnsmasq translates dnsmasq's command line and configuration files to a
+// Corefile. Parse reads the options (args.go, table.go and the files of each kind of
+// option), Options.Corefile writes the text (corefile.go, forwards.go, static.go). The
+// commands dnsmasq-nanny and convert call it. The package opens no sockets, starts no
+// process, and reads only configuration files that the options name.
 package dnsmasq
 
 import (
@@ -15,11 +16,11 @@ import (
 	"github.com/seamark/seamark/corefile"
 )
 
-// Options are what a command line asks for, understood. They come from Parse.
+// Options are the parsed options of a command line.
 type Options struct {
-	Version, Help, Test bool     // show something, and end
-	Debug               bool     // the log tells everything
-	PIDFile             string   // where to write the process id; "" is nowhere
+	Version, Help, Test bool     // print something and exit
+	Debug               bool     // log debug messages
+	PIDFile             string   // may be empty
 	Port                int      // 1 to 65535
 	Notes               []string // a sentence for each option that is ignored or works differently
 
@@ -62,24 +63,24 @@ type Options struct {
 	dropped               []string // A, AAAA
 }
 
-// usual is the file that is read if no other is named.
+// usual is the configuration file that dnsmasq reads by default.
 const usual = "/etc/dnsmasq.conf"
 
-// Parse reads a command line without the program's name. All that is wrong is
-// reported, one error for each mistake; what stands in a file, with FILE:LINE.
+// Parse parses a command line without the program's name. It reports all mistakes,
+// those in a file with FILE:LINE.
 func Parse(args []string) (Options, error) {
 	return parse(args, disk{})
 }
 
-// files are what configuration is read from.
+// files gives access to configuration files; tests replace it.
 type files interface {
-	// text gives the content of a file.
+	// text returns the content of a file.
 	text(path string) ([]byte, error)
-	// list gives the names of what is in a directory, in their order.
+	// list returns the sorted names in a directory.
 	list(dir string) ([]string, error)
 }
 
-// disk is the files of the machine.
+// disk reads the host's files.
 type disk struct{}
 
 func (disk) text(path string) ([]byte, error) { return corefile.Text(path) }
@@ -92,7 +93,7 @@ func (disk) list(dir string) (names []string, err error) {
 	return names, err
 }
 
-// A reader is what Parse is at.
+// A reader holds the state of Parse.
 type reader struct {
 	Options
 	files
@@ -103,7 +104,7 @@ type reader struct {
 	errs    []error
 }
 
-// maxFiles bounds configurations that name each other.
+// maxFiles limits configuration files that include each other.
 const maxFiles = 1000
 
 func parse(args []string, f files) (Options, error) {
@@ -112,7 +113,7 @@ func parse(args []string, f files) (Options, error) {
 	}}
 	r.commandLine(args)
 	if r.Version || r.Help {
-		return r.Options, nil // nothing else counts then
+		return r.Options, nil // dnsmasq ignores all other options, too
 	}
 	if r.usual {
 		r.configs = slices.Insert(r.configs, 0, usual)
@@ -126,7 +127,7 @@ func parse(args []string, f files) (Options, error) {
 		switch {
 		case err == nil:
 			r.config(r.configs[i], text)
-		case !r.usual || i > 0 || !errors.Is(err, os.ErrNotExist): // nobody has asked for the usual one
+		case !r.usual || i > 0 || !errors.Is(err, os.ErrNotExist): // the default file may be missing
 			r.errs = append(r.errs, err)
 		}
 	}
@@ -134,7 +135,7 @@ func parse(args []string, f files) (Options, error) {
 	return r.Options, errors.Join(r.errs...)
 }
 
-// check looks at what options mean together.
+// check checks and completes options that depend on each other.
 func (r *reader) check() {
 	for i, m := range r.records {
 		if m.kind == "MX" && m.data == "" {
@@ -148,7 +149,7 @@ func (r *reader) check() {
 		}
 	}
 	for _, g := range r.servers {
-		g.local = g.local && len(g.servers) == 0 && !g.usual // those who can be asked are
+		g.local = g.local && len(g.servers) == 0 && !g.usual // servers take precedence
 		r.errs = append(r.errs, g.check()...)
 	}
 	r.errs = append(r.errs, r.loops()...)
@@ -159,7 +160,7 @@ func (r *reader) check() {
 	}
 }
 
-// loops finds aliases that lead to themselves.
+// loops returns an error for each CNAME loop.
 func (r *reader) loops() (errs []error) {
 	to := map[string]string{}
 	for _, c := range r.records {
@@ -190,8 +191,8 @@ func (r *reader) loops() (errs []error) {
 	return errs
 }
 
-// directory adds the files of DIR[,ENDING…]: those with one of the endings that begin
-// with *, if there are any, and with none of the others.
+// directory adds the files of DIR[,SUFFIX…]: those with a suffix that is given with *,
+// if there is any, and without the other suffixes.
 func (r *reader) directory(value string) error {
 	parts := strings.Split(value, ",")
 	dir := parts[0]

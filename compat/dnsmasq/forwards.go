@@ -13,7 +13,7 @@ func (w *writer) screen(plain *group) {
 			local = append(local, g.zone)
 		}
 	}
-	private := func(g *group) bool { // who has servers is asked for private addresses as well
+	private := func(g *group) bool { // zones with upstreams include private addresses
 		return w.privateReverse && len(g.servers) > 0 && g.zone != root && (within("in-addr.arpa", g.zone) || within("ip6.arpa", g.zone) ||
 			within(g.zone, "in-addr.arpa") || within(g.zone, "ip6.arpa"))
 	}
@@ -47,8 +47,8 @@ func (w *writer) screen(plain *group) {
 	}
 }
 
-// sorted gives the groups whose names are asked in a block, the longest zones first,
-// so that the first that fits is the longest. The zone of plain is the root there.
+// sorted returns the groups of a block, the longest zones first, since the first match
+// wins. In the block of plain names, the zone of plain is the root.
 func (w *writer) sorted(plain *group) (all []*group) {
 	for _, g := range w.servers {
 		switch {
@@ -77,7 +77,7 @@ func labels(zone string) int {
 	return 1 + strings.Count(zone, ".")
 }
 
-// asking are the options of all forwards.
+// asking returns the options of every forward.
 func (w *writer) asking() (options []string) {
 	if w.strict {
 		options = append(options, "policy sequential")
@@ -89,7 +89,7 @@ func (w *writer) asking() (options []string) {
 }
 
 func (w *writer) configMap() {
-	options := []string{"period " + w.at.Period.String(), "join_upstreams"} // dnsmasq asks them beside its own
+	options := []string{"period " + w.at.Period.String(), "join_upstreams"} // dnsmasq uses both
 	if w.at.Resolver != "" {
 		options = append(options, "resolver "+w.at.Resolver)
 	}
@@ -99,7 +99,7 @@ func (w *writer) configMap() {
 	w.lines("kubedns_config "+word(w.at.ConfigMap), append(options, w.asking()...))
 }
 
-// usualServers are asked for what no other is.
+// usualServers returns the upstreams of the root.
 func (w *writer) usualServers() (to []string) {
 	if g := w.find(root); g != nil {
 		for _, u := range g.servers {
@@ -137,7 +137,7 @@ func (w *writer) forwards(plain *group) {
 		written = written || g.zone == root
 		options := w.asking()
 		var except []string
-		for _, other := range groups { // those are asked who come later
+		for _, other := range groups { // later forwards handle these
 			if other.usual && other.zone != g.zone && g.zone != root && within(other.zone, g.zone) {
 				except = append(except, other.zone)
 			}
@@ -158,7 +158,7 @@ func (w *writer) forwards(plain *group) {
 	}
 }
 
-// asked says whether a name lies in a zone with servers of its own.
+// asked reports whether a name is in a zone with upstreams of its own.
 func (w *writer) asked(name string) bool {
 	host, _, _ := strings.Cut(name, ":")
 	return slices.ContainsFunc(w.servers, func(g *group) bool {

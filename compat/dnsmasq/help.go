@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Help lists the options that are served, and names the others.
+// Help returns the list of supported, ignored and refused options.
 func Help() string {
 	var served, ignored, refused strings.Builder
 	for _, o := range table() {

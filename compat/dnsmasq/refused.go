@@ -1,6 +1,6 @@
 package dnsmasq
 
-// A refusal is an option that dnsmasq knows and that is not served.
+// A refusal is an option of dnsmasq that is refused.
 type refusal struct {
 	name, short string
 	arg         arity

@@ -9,23 +9,22 @@ import (
 	"strings"
 )
 
-// Zones that are no domains.
+// Zones that are not domains.
 const (
 	root     = "."
 	plainest = "//" // names without a dot
 )
 
-// A group is who is asked for the names of a domain. They add up: several options
-// may give servers of one.
+// A group has the upstreams of one domain, from one or more options.
 type group struct {
 	zone    string // in lower case, without a dot at the end; root; plainest
 	place   setting
-	local   bool // nobody
-	usual   bool // those who are asked for the rest
+	local   bool // do not forward
+	usual   bool // the upstreams of the root
 	servers []upstream
 }
 
-// An upstream is a server, and the address to ask it from.
+// An upstream is a server and the source address for queries to it.
 type upstream struct {
 	to     string // IP:PORT, [IP]:PORT or NAME:PORT
 	v6     bool
@@ -47,7 +46,7 @@ func (r *reader) server(s setting) error {
 	return r.ask(s, zones, rest)
 }
 
-// ask adds a server, "" for none and # for the usual ones, to zones.
+// ask adds a server to zones: "" for none, # for the upstreams of the root.
 func (r *reader) ask(s setting, zones []string, server string) error {
 	var u upstream
 	if server != "" && server != "#" {
@@ -81,7 +80,7 @@ func (r *reader) group(zone string, s setting) *group {
 	return g
 }
 
-// domains reads the part between slashes; there may be none.
+// domains parses the optional /DOMAIN/ part and returns the rest.
 func (r *reader) domains(text string) (zones []string, rest string, err error) {
 	if !strings.HasPrefix(text, "/") {
 		return nil, text, nil
@@ -108,7 +107,7 @@ func (r *reader) domains(text string) (zones []string, rest string, err error) {
 	return zones, text[end+1:], nil
 }
 
-// parseUpstream reads HOST[#PORT][@SOURCE].
+// parseUpstream parses HOST[#PORT][@SOURCE].
 func parseUpstream(text string) (u upstream, err error) {
 	parts := strings.Split(text, "@")
 	for _, from := range parts[1:] {
@@ -144,7 +143,7 @@ func parseUpstream(text string) (u upstream, err error) {
 	return u, nil
 }
 
-// reverseServer reads IP[/BITS][,SERVER].
+// reverseServer parses IP[/BITS][,SERVER].
 func (r *reader) reverseServer(s setting) error {
 	network, server, _ := strings.Cut(s.value, ",")
 	network = show(network)
@@ -158,8 +157,8 @@ func (r *reader) reverseServer(s setting) error {
 	return r.ask(s, reverse(p.Masked()), server)
 }
 
-// reverse gives the zones of the names of a prefix's addresses: one, unless the
-// prefix ends within a label.
+// reverse returns the reverse zones of a prefix: one, unless the prefix ends inside a
+// label.
 func reverse(p netip.Prefix) (zones []string) {
 	bytes, width, end := p.Addr().AsSlice(), 8, "in-addr.arpa"
 	if p.Addr().Is6() {
@@ -188,7 +187,7 @@ func reverse(p netip.Prefix) (zones []string) {
 	return zones
 }
 
-// check looks at what a group has got together.
+// check returns the mistakes of a complete group.
 func (g *group) check() (errs []error) {
 	wrong := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("%s"+format, append([]any{g.place}, args...)...))
@@ -225,7 +224,7 @@ func (g *group) check() (errs []error) {
 	return errs
 }
 
-// sources are the addresses to ask from.
+// sources returns the source addresses.
 func (g *group) sources() (all []netip.Addr) {
 	for _, u := range g.servers {
 		if u.source.IsValid() && !slices.Contains(all, u.source) {

@@ -1,6 +1,6 @@
 package dnsmasq
 
-// Whether an option has a value.
+// An arity states whether an option has a value.
 type arity uint8
 
 const (
@@ -9,21 +9,21 @@ const (
 	may
 )
 
-// An option is one of dnsmasq's. It has set, or does nothing here, or is refused.
+// An option is an option of dnsmasq: implemented by set, ignored, or refused.
 type option struct {
 	name  string
-	short string // its letter
+	short string // one letter
 	arg   arity
-	once  bool // a second one is a mistake
+	once  bool // may be given once
 	set   func(*reader, setting) error
-	lost  string // what it means and is not done: said once
-	why   string // it is not served
+	lost  string // note if it is ignored or works differently
+	why   string // reason if it is refused
 }
 
-// table lists the options of dnsmasq 2.90.
+// table returns the options of dnsmasq 2.90.
 func table() []option {
 	all := []option{
-		// Where and how it runs.
+		// Process and listeners.
 		{name: "port", short: "p", arg: must, once: true, set: number(1, 65535, func(o *Options) *int { return &o.Port })},
 		{name: "listen-address", short: "a", arg: must, set: (*reader).listenOn},
 		{name: "interface", short: "i", arg: must, set: interfaces(func(o *Options) *[]string { return &o.interfaces })},
@@ -43,7 +43,7 @@ func table() []option {
 		{name: "no-ident", set: on(func(o *Options) *bool { return &o.noIdent })},
 		{name: "max-tcp-connections", arg: must, once: true, set: checked(1, 1<<30), lost: "connections are bounded by the server as a whole"},
 
-		// Who is asked.
+		// Upstreams.
 		{name: "server", short: "S", arg: must, set: (*reader).server},
 		{name: "local", arg: must, set: (*reader).server},
 		{name: "rev-server", arg: must, set: (*reader).reverseServer},
@@ -62,7 +62,7 @@ func table() []option {
 		{name: "port-limit", arg: must, once: true, set: checked(1, 1<<30)},
 		{name: "proxy-dnssec"},
 
-		// What is known here.
+		// Static names.
 		{name: "no-hosts", short: "h", set: on(func(o *Options) *bool { return &o.noHosts })},
 		{name: "addn-hosts", short: "H", arg: must, set: paths(func(o *Options) *[]string { return &o.hosts })},
 		{name: "hostsdir", arg: must, set: paths(func(o *Options) *[]string { return &o.hosts })},
@@ -82,7 +82,7 @@ func table() []option {
 		{name: "caa-record", arg: must, set: (*reader).caa},
 		{name: "dns-rr", arg: must, set: (*reader).anyRecord},
 
-		// What is kept.
+		// Cache.
 		{name: "cache-size", short: "c", arg: must, once: true, set: number(0, 1<<30, func(o *Options) *int { return &o.cacheSize })},
 		{name: "no-negcache", short: "N", set: on(func(o *Options) *bool { return &o.noNegative })},
 		{name: "neg-ttl", arg: must, once: true, set: checked(0, 1<<31-1), lost: "denials without a SOA record are not kept"},
@@ -93,7 +93,7 @@ func table() []option {
 		{name: "cache-rr", arg: must}, // every type is kept
 		{name: "no-round-robin", set: on(func(o *Options) *bool { return &o.noRotation })},
 
-		// What may be asked and said.
+		// Filters.
 		{name: "domain-needed", short: "D", set: on(func(o *Options) *bool { return &o.plainLocal })},
 		{name: "bogus-priv", short: "b", set: on(func(o *Options) *bool { return &o.privateReverse })},
 		{name: "stop-dns-rebind", set: func(r *reader, _ setting) error { r.stopRebind = true; return nil }},
@@ -104,7 +104,7 @@ func table() []option {
 		{name: "filter-rr", arg: must, set: (*reader).filter},
 		{name: "edns-packet-max", short: "P", arg: must, once: true, set: (*reader).packetSize},
 
-		// What is told.
+		// Log.
 		{name: "log-queries", short: "q", arg: may, set: (*reader).logThem},
 		{name: "log-facility", short: "8", arg: must, once: true, set: (*reader).facility},
 		{name: "log-async", arg: may, once: true, set: list(1, 1, 1<<30)},
@@ -116,7 +116,7 @@ func table() []option {
 	return all
 }
 
-// on is for an option that switches something on.
+// on sets a switch.
 func on(to func(*Options) *bool) func(*reader, setting) error {
 	return func(r *reader, _ setting) error {
 		*to(&r.Options) = true

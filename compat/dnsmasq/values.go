@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// number is for an option whose value is one.
+// number sets an integer.
 func number(least, most int, to func(*Options) *int) func(*reader, setting) error {
 	return func(r *reader, s setting) (err error) {
 		*to(&r.Options), err = parseNumber(s.value, least, most)
@@ -17,7 +17,7 @@ func number(least, most int, to func(*Options) *int) func(*reader, setting) erro
 	}
 }
 
-// checked is for a number that changes nothing here.
+// checked validates a number without an effect.
 func checked(least, most int) func(*reader, setting) error {
 	return number(least, most, func(*Options) *int { return new(int) })
 }
@@ -30,7 +30,7 @@ func parseNumber(text string, least, most int) (int, error) {
 	return n, nil
 }
 
-// list is for an option that may have that many numbers, and changes nothing here.
+// list validates up to count numbers without an effect.
 func list(count, least, most int) func(*reader, setting) error {
 	return func(_ *reader, s setting) error {
 		if s.value == "" {
@@ -49,7 +49,7 @@ func list(count, least, most int) func(*reader, setting) error {
 	}
 }
 
-// paths is for files and directories, with commas between.
+// paths appends files and directories separated by commas.
 func paths(to func(*Options) *[]string) func(*reader, setting) error {
 	return func(r *reader, s setting) error {
 		for path := range strings.SplitSeq(s.value, ",") {
@@ -66,7 +66,7 @@ func paths(to func(*Options) *[]string) func(*reader, setting) error {
 	}
 }
 
-// writable says whether a Corefile can have the word, in quotes.
+// writable returns an error unless a Corefile can contain the word in quotes.
 func writable(word string) error {
 	switch {
 	case word == "":
@@ -90,7 +90,7 @@ func (r *reader) listenOn(s setting) error {
 	return nil
 }
 
-// interfaces is for names of interfaces, with commas between.
+// interfaces appends names of interfaces separated by commas.
 func interfaces(to func(*Options) *[]string) func(*reader, setting) error {
 	return func(r *reader, s setting) error {
 		for name := range strings.SplitSeq(s.value, ",") {
@@ -108,7 +108,7 @@ func interfaces(to func(*Options) *[]string) func(*reader, setting) error {
 	}
 }
 
-// user is for names of whom it should run as: the pod says that.
+// user validates a user or group name, which has no effect: the pod sets them.
 func user(_ *reader, s setting) error {
 	if s.value == "" {
 		return errors.New("want a name")
@@ -160,7 +160,7 @@ func (r *reader) minCache(s setting) error {
 	return err
 }
 
-// lose says what of a value is not done.
+// lose adds a note about an ignored value.
 func (r *reader) lose(s setting, sentence string) {
 	r.Notes = append(r.Notes, strings.TrimSuffix(s.String(), ": ")+": "+sentence)
 }
@@ -207,7 +207,7 @@ func (r *reader) rebindDomain(s setting) error {
 	return nil
 }
 
-// drop is for an option that takes a type of records out of answers.
+// drop removes a record type from answers.
 func drop(kind string) func(*reader, setting) error {
 	return func(r *reader, _ setting) error {
 		if !slices.Contains(r.dropped, kind) {
@@ -246,8 +246,7 @@ func (r *reader) facility(s setting) error {
 	return nil
 }
 
-// parseName reads a domain name as a Corefile has it: in lower case, without a dot
-// at the end.
+// parseName returns a domain name in lower case without a trailing dot.
 func parseName(text string) (string, error) {
 	name := strings.ToLower(strings.TrimSuffix(show(text), "."))
 	bad := len(name) > 253
