@@ -32,13 +32,13 @@ broken.example.org.  SERVFAIL
 .                    60 IN SOA ns. host. 1 2 3 4 60
 `
 
-// What public dashboards and alerts select finds its series in a server that is
-// run with kubeadm's Corefile and arguments.
+// Each selector of public dashboards and alerts matches a series of a server that
+// runs with kubeadm's Corefile and arguments.
 func TestDashboards(t *testing.T) {
-	dir, metrics := t.TempDir(), free(t)
+	dir, metrics := t.TempDir(), unusedAddress(t)
 	write(t, filepath.Join(dir, "cluster.yaml"), dashboardObjects)
-	// Apart from addresses, and from where the cluster is, it is what kubeadm
-	// writes.
+	// Except for addresses and the source of the cluster's objects, this is the
+	// Corefile that kubeadm writes.
 	text := strings.NewReplacer(
 		".:53 {", ".:0 {\n    bind 127.0.0.1",
 		"health {\n       lameduck 5s", "health 127.0.0.1:0 {\n       lameduck 0s",
@@ -81,38 +81,45 @@ func TestDashboards(t *testing.T) {
 
 	files, err := filepath.Glob("../testdata/dashboards/*.txt")
 	if err != nil || len(files) < 4 {
-		t.Fatalf("%d dashboards, %v", len(files), err)
+		t.Fatalf("got %d dashboards, want 4 or more: %v", len(files), err)
 	}
-	have := scrape(t, metrics)
+	var selectors []string
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
 		n := 0
-		for line := range strings.Lines(string(text)) {
-			line = strings.TrimSpace(line)
-			if line == "" || line[0] == '#' {
-				continue
-			}
-			n++
-			if s := parseSelector(t, line); !s.finds(have) {
-				t.Errorf("%s: %s finds nothing", filepath.Base(file), line)
+		for line := range strings.Lines(read(t, file)) {
+			if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+				selectors = append(selectors, line)
+				n++
 			}
 		}
 		if n == 0 {
-			t.Errorf("%s selects nothing", file)
+			t.Errorf("%s: no selectors", file)
 		}
 	}
-	if t.Failed() {
-		for _, s := range have {
+	// A reply may arrive before the server has counted its query.
+	var found []series
+	var missing []string
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		found, missing = scrape(t, metrics), nil
+		for _, line := range selectors {
+			if s := parseSelector(t, line); !s.matchesOne(found) {
+				missing = append(missing, line)
+			}
+		}
+		if len(missing) == 0 || time.Now().After(deadline) {
+			break
+		}
+	}
+	if len(missing) > 0 {
+		t.Errorf("selectors without a series:\n%s\nseries:", strings.Join(missing, "\n"))
+		for _, s := range found {
 			t.Log(s.name, s.labels)
 		}
 	}
 }
 
-// free is an address that nobody else takes.
-func free(t *testing.T) string {
+// unusedAddress returns an address that was free a moment ago.
+func unusedAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.77.0.1:0")
 	if err != nil {
@@ -128,7 +135,7 @@ type series struct {
 	labels map[string]string
 }
 
-// A selector is a series' name and what its labels must be.
+// A selector is the name of a series and a pattern for each label.
 type selector struct {
 	name   string
 	labels map[string]*regexp.Regexp
@@ -139,10 +146,11 @@ var (
 	label = regexp.MustCompile(`([a-zA-Z_][a-zA-Z0-9_]*)(=~?)"((?:[^"\\]|\\.)*)"`)
 )
 
-// scrape reads /metrics, and wants it to be in the text format.
-func scrape(t *testing.T, at string) (all []series) {
+// scrape reads /metrics at the address and fails the test if a line is not in the text
+// format.
+func scrape(t *testing.T, address string) (lines []series) {
 	t.Helper()
-	reply, err := http.Get("http://" + at + "/metrics")
+	reply, err := http.Get("http://" + address + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,22 +165,22 @@ func scrape(t *testing.T, at string) (all []series) {
 		}
 		m := head.FindStringSubmatch(line)
 		if m == nil || m[3] == "" {
-			t.Fatalf("not a line of the text format: %s", line)
+			t.Fatalf("got the line %q, want the text format", line)
 		}
 		s := series{m[1], map[string]string{}}
 		for _, l := range label.FindAllStringSubmatch(m[2], -1) {
 			s.labels[l[1]] = l[3]
 		}
-		all = append(all, s)
+		lines = append(lines, s)
 	}
-	return all
+	return lines
 }
 
 func parseSelector(t *testing.T, text string) selector {
 	t.Helper()
 	m := head.FindStringSubmatch(text)
 	if m == nil || label.ReplaceAllString(strings.ReplaceAll(m[2], ", ", ""), "") != "" {
-		t.Fatalf("not a selector: %s", text)
+		t.Fatalf("got %q, want a selector", text)
 	}
 	s := selector{m[1], map[string]*regexp.Regexp{}}
 	for _, l := range label.FindAllStringSubmatch(m[2], -1) {
@@ -185,8 +193,8 @@ func parseSelector(t *testing.T, text string) selector {
 	return s
 }
 
-func (s selector) finds(all []series) bool {
-	for _, one := range all {
+func (s selector) matchesOne(candidates []series) bool {
+	for _, one := range candidates {
 		if one.name != s.name {
 			continue
 		}

@@ -40,8 +40,8 @@ func TestKubeDNSFlags(t *testing.T) {
 	}
 }
 
-// Every line of what kube-dns did wrong has a test: a script, or a function of one
-// of the modules.
+// Each row of the list of kube-dns's defects names tests that exist: scripts of
+// testdata/script, or functions of one of the modules.
 func TestKubeDNSDefects(t *testing.T) {
 	page, err := os.ReadFile("../docs/reference/kube-dns.md")
 	if err != nil {
@@ -71,11 +71,11 @@ func TestKubeDNSDefects(t *testing.T) {
 		for name := range strings.SplitSeq(strings.Trim(cells[2], " |"), ", ") {
 			name = strings.Trim(name, "`")
 			if _, err := os.Stat("../testdata/script/" + name + ".txt"); err != nil && !strings.Contains(code.String(), "\nfunc "+name+"(") {
-				t.Errorf("no test %q, for: %s", name, cells[0])
+				t.Errorf("docs/reference/kube-dns.md: no test %q, for the row %q", name, cells[0])
 			}
 		}
 	}
 	if rows < 30 {
-		t.Errorf("%d lines have been looked at", rows)
+		t.Errorf("got %d rows with tests, want 30 or more", rows)
 	}
 }

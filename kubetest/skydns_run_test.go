@@ -203,9 +203,11 @@ func TestSkyDNSAccess(t *testing.T) {
 
 // SIGTERM ends the program while etcd accepts connections and does not reply.
 func TestSkyDNSEndsWithoutEtcd(t *testing.T) {
-	silent := must(net.Listen("tcp4", "127.0.0.1:0"))(t)
-	defer silent.Close()
 	for _, more := range [][]string{nil, {"-username=u", "-password=p"}} {
+		// Each program has a listener of its own: a second connection of the program
+		// before would be accepted in place of the first one of this program.
+		silent := must(net.Listen("tcp4", "127.0.0.1:0"))(t)
+		defer silent.Close()
 		p := newSkyServer(t, "http://"+silent.Addr().String(), nil, more...)
 		_ = silent.(*net.TCPListener).SetDeadline(time.Now().Add(patience))
 		conn, err := silent.Accept() // the program runs and waits for etcd
