@@ -162,7 +162,7 @@ func TestOneContainerStandsForThree(t *testing.T) {
 	}
 	s, pod := container.SecurityContext, now.SecurityContext
 	if *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || !*s.RunAsNonRoot || *s.RunAsUser != 65532 || *s.RunAsGroup != 65532 ||
-		!equality.Semantic.DeepEqual(s.Capabilities, &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}) ||
+		!equality.Semantic.DeepEqual(s.Capabilities, &corev1.Capabilities{Add: []corev1.Capability{"NET_BIND_SERVICE"}, Drop: []corev1.Capability{"ALL"}}) ||
 		!equality.Semantic.DeepEqual(pod.Sysctls, []corev1.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"}}) ||
 		!equality.Semantic.DeepEqual(pod.SeccompProfile, before.SecurityContext.SeccompProfile) {
 		t.Errorf("%+v %+v", s, pod)
@@ -349,12 +349,12 @@ func TestKubeDNSKustomize(t *testing.T) {
 			}
 			k += "components: [" + strings.Join(components, ", ") + "]\n"
 		}
-		k += "images: [{name: seamark, newName: registry.example/seamark, newTag: v1}]\n"
+		k += "images: [{name: registry.invalid/seamark, newName: registry.example/seamark, newTag: v1}]\n"
 		if err := os.WriteFile(filepath.Join(at, "kustomization.yaml"), []byte(k), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		out, err := exec.CommandContext(t.Context(), kubectl, "kustomize", at).CombinedOutput()
-		if err != nil || strings.Contains(string(out), "image: seamark") || !strings.Contains(string(out), "image: registry.example/seamark:v1") {
+		if err != nil || strings.Contains(string(out), "registry.invalid") || !strings.Contains(string(out), "image: registry.example/seamark:v1") {
 			t.Errorf("%s: %v\n%s", form, err, out)
 		}
 	}

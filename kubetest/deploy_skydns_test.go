@@ -47,13 +47,16 @@ func TestSkyDNSManifests(t *testing.T) {
 		for _, p := range c.Ports {
 			ports = append(ports, fmt.Sprintf("%s %s %d", c.Name, p.Protocol, p.ContainerPort))
 		}
-		s := c.SecurityContext
-		if *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || !equality.Semantic.DeepEqual(s.Capabilities, &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}) {
+		s, capabilities := c.SecurityContext, &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}
+		if c.Name != "etcd" { // exec fails without the file capability of the binary
+			capabilities.Add = []corev1.Capability{"NET_BIND_SERVICE"}
+		}
+		if *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || !equality.Semantic.DeepEqual(s.Capabilities, capabilities) {
 			t.Errorf("%s: %+v", c.Name, s)
 		}
 	}
 	for _, c := range []struct{ got, want []string }{
-		{images, []string{"etcd etcd", "kube2sky seamark", "skydns seamark", "healthz seamark"}},
+		{images, []string{"etcd registry.invalid/etcd", "kube2sky registry.invalid/seamark", "skydns registry.invalid/seamark", "healthz registry.invalid/seamark"}},
 		{args["kube2sky"], []string{"--domain=cluster.local"}},
 		{args["skydns"], []string{"-machines=http://127.0.0.1:4001", "-addr=0.0.0.0:53", "-ns-rotate=false", "-domain=cluster.local."}},
 		{args["healthz"], []string{"-cmd=nslookup kubernetes.default.svc.cluster.local 127.0.0.1 >/dev/null", "-port=8080"}},

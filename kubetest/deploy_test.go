@@ -85,7 +85,7 @@ func TestDeploymentIsKubeadms(t *testing.T) {
 		delete(labels, own)
 	}
 	pod, container := &d.Spec.Template.Spec, &d.Spec.Template.Spec.Containers[0]
-	for at, got := range map[*string]string{&d.Name: "seamark", &pod.ServiceAccountName: "seamark", &container.Image: "seamark"} {
+	for at, got := range map[*string]string{&d.Name: "seamark", &pod.ServiceAccountName: "seamark", &container.Image: "registry.invalid/seamark"} {
 		if *at != got {
 			t.Errorf("got %q, want %q", *at, got)
 		}
@@ -275,6 +275,7 @@ func TestAccountMayWatchHosts(t *testing.T) {
 type kustomization struct {
 	metav1.TypeMeta `json:",inline"`
 	Resources       []string            `json:"resources"`
+	Components      []string            `json:"components"`
 	Images          []map[string]string `json:"images"`
 	Patches         []struct {
 		Target struct{ Group, Version, Kind, Name string } `json:"target"`
@@ -324,7 +325,27 @@ func TestKustomization(t *testing.T) {
 	}
 }
 
-// What the Dockerfile says of the image is what the Deployment asks of it.
+// The examples name directories with a kustomization and replace the image.
+func TestKustomizationExamples(t *testing.T) {
+	for _, dir := range []string{"example", kubeDNSDir + "example"} {
+		k := readKustomization(t, dir)
+		for kind, paths := range map[string][]string{"Kustomization": k.Resources, "Component": k.Components} {
+			if len(paths) == 0 {
+				t.Errorf("%s: no paths of kind %s", dir, kind)
+			}
+			for _, path := range paths {
+				if got := readKustomization(t, filepath.Join(dir, path)).Kind; got != kind {
+					t.Errorf("%s: %s: got kind %q, want %q", dir, path, got, kind)
+				}
+			}
+		}
+		if len(k.Images) != 1 || k.Images[0]["name"] != deployment(t).Spec.Template.Spec.Containers[0].Image {
+			t.Errorf("%s: got images %v, want that of the Deployment", dir, k.Images)
+		}
+	}
+}
+
+// The Dockerfile and the Deployment agree on the user, the entry point and the ports.
 func TestDockerfile(t *testing.T) {
 	text := string(must(os.ReadFile("../Dockerfile"))(t))
 	for _, want := range []string{"\nFROM scratch\n", "\nUSER 65532:65532\n", "\nENTRYPOINT [\"/seamark\"]\n"} {
