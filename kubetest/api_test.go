@@ -23,8 +23,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// TestAPI asks one server for everything that needs no restart; each subtest
-// has a namespace of its own.
+// TestAPI queries one server for everything that needs no restart. Each subtest
+// has its own namespace.
 func TestAPI(t *testing.T) {
 	srv := start(t)
 	k := client(t, srv.Config())
@@ -78,8 +78,8 @@ func testCRUD(t *testing.T, k kubernetes.Interface) {
 	}
 }
 
-// testEveryKind creates, lists, updates and deletes an object of each kind
-// without knowing anything about it.
+// testEveryKind creates, lists, updates and deletes an object of each kind,
+// without knowledge of its fields.
 func testEveryKind(t *testing.T, srv *Server) {
 	d, err := dynamic.NewForConfigAndClient(srv.Config(), httpClient(t, srv.Config()))
 	if err != nil {
@@ -165,7 +165,7 @@ func testWatchList(t *testing.T, k kubernetes.Interface) {
 	}
 }
 
-// A recorder notes the content types of responses.
+// A recorder records the content types of responses.
 type recorder struct {
 	http.RoundTripper
 	mu    sync.Mutex
@@ -255,7 +255,7 @@ func testPodSelectors(t *testing.T, k kubernetes.Interface) {
 		}
 	}
 
-	// An object that leaves the selection is deleted to those who watch it.
+	// For a watch with a selector, an object that no longer matches is deleted.
 	w, err := pods.Watch(ctx, metav1.ListOptions{FieldSelector: "status.podIP=10.0.0.2"})
 	if err != nil {
 		t.Fatal(err)
@@ -359,7 +359,7 @@ func testOtherDefaults(t *testing.T, k kubernetes.Interface) {
 	}
 }
 
-// testStatus checks that the status and the rest have writers of their own.
+// testStatus checks that the status and the other fields are written separately.
 func testStatus(t *testing.T, k kubernetes.Interface) {
 	ctx, services := t.Context(), k.CoreV1().Services("status")
 	ingress := corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{
@@ -435,7 +435,7 @@ func testServiceImports(t *testing.T, srv *Server) {
 		t.Errorf("update without a resourceVersion: %v; want invalid", err)
 	}
 
-	// In other encodings than the dynamic client's.
+	// In encodings other than the dynamic client's.
 	const jsonType, protobufType = runtime.ContentTypeJSON, runtime.ContentTypeProtobuf
 	for accept, want := range map[string]string{
 		jsonType:                      jsonType,

@@ -51,7 +51,7 @@ func TestClusterImports(t *testing.T) {
 		t.Errorf("got %+v", s)
 	}
 
-	// A slice may change sides.
+	// A slice may move from one kind to the other.
 	slices := w.DiscoveryV1().EndpointSlices("shop")
 	s := must(slices.Get(t.Context(), "from-east", metav1.GetOptions{}))(t)
 	s.Labels = map[string]string{discoveryv1.LabelServiceName: "web"}
@@ -68,8 +68,8 @@ func TestClusterImports(t *testing.T) {
 	f.has(t, cluster.Imports, "shop/db")
 }
 
-// What the service account may not read is named in the log, once, and the
-// rest is served.
+// A resource that the service account may not read is logged once, and the others
+// are served.
 func TestClusterForbidden(t *testing.T) {
 	srv := start(t)
 	w := writer(t, srv)
@@ -95,15 +95,14 @@ func TestClusterForbidden(t *testing.T) {
 	f.has(t, cluster.Slices, "shop/web")
 	eventually(t, "a log line", func() bool { return f.logs("level=INFO", "watching endpointslices") == 1 })
 
-	// Later too: what was known stays.
+	// The same after the start: known data are kept.
 	proxy.Set(Faults{Forbidden: []string{"endpointslices"}})
 	proxy.Cut()
 	eventually(t, "a log line", func() bool { return f.logs("level=WARN", "forbids", "endpointslices") == 2 })
 	f.has(t, cluster.Slices, "shop/web")
 }
 
-// Answers that break off and answers that mean nothing are asked for again,
-// not at once and not for ever.
+// Truncated and invalid responses are requested again, with backoff.
 func TestClusterBrokenAnswers(t *testing.T) {
 	srv := start(t)
 	w := writer(t, srv)

@@ -22,7 +22,7 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// A follower runs a cluster.Source and keeps what it delivers.
+// A follower runs a cluster.Source and keeps the objects that it delivers.
 type follower struct {
 	mu      sync.Mutex
 	objects [cluster.Kinds]map[cluster.Key]cluster.Object
@@ -133,7 +133,7 @@ func (f *follower) synced(t *testing.T, o cluster.Options) {
 	}
 }
 
-// has waits until a kind has exactly these names.
+// lists returns the number of lists of a kind.
 func (f *follower) has(t *testing.T, k cluster.Kind, want string) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
@@ -145,7 +145,7 @@ func (f *follower) has(t *testing.T, k cluster.Kind, want string) {
 	}
 }
 
-// logs counts the lines of the log that hold all of these words.
+// logs counts the log lines that contain all of these words.
 func (f *follower) logs(words ...string) int {
 	n := 0
 	for line := range strings.Lines(f.log()) {
@@ -156,7 +156,7 @@ func (f *follower) logs(words ...string) int {
 	return n
 }
 
-// A clusterWriter changes the objects of a server; errors end the test.
+// A clusterWriter changes the objects of a server. An error ends the test.
 type clusterWriter struct {
 	*testing.T
 	kubernetes.Interface

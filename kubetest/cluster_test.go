@@ -126,8 +126,8 @@ func TestClusterChanges(t *testing.T) {
 	}
 }
 
-// The API server is away for a moment: what changed is known soon after its
-// return, and one line says each that it went and that it came.
+// The API server stops for a moment: changes are known soon after its return, and
+// one line logs the outage and one its end.
 func TestClusterRestart(t *testing.T) {
 	srv := start(t)
 	w := writer(t, srv)
@@ -140,7 +140,7 @@ func TestClusterRestart(t *testing.T) {
 		srv.StopAPI()
 		eventually(t, "a log line", func() bool { return f.logs("cannot reach the API server") == i+1 })
 		failed := f.metrics.Counter("seamark_kubernetes_watch_errors_total", "", "resource", "services")
-		for until := failed.Value() + uint64(4*i); failed.Value() < until; { // away for longer each time
+		for until := failed.Value() + uint64(4*i); failed.Value() < until; { // each outage is longer
 			time.Sleep(10 * time.Millisecond)
 		}
 		if err := srv.StartAPI(t.Context()); err != nil {
@@ -162,8 +162,8 @@ func TestClusterRestart(t *testing.T) {
 	}
 }
 
-// While the watch is down an object is deleted and etcd forgets that it was
-// there: the watch cannot go on (410), and a list tells.
+// While the watch is interrupted, an object is deleted and etcd compacts its
+// history: the watch gets 410 Expired, and a list detects the deletion.
 func TestClusterExpired(t *testing.T) {
 	srv := start(t)
 	w := writer(t, srv)
@@ -177,7 +177,7 @@ func TestClusterExpired(t *testing.T) {
 	f.synced(t, o)
 	f.has(t, cluster.Services, "shop/old shop/older shop/web")
 
-	// First with the history still there.
+	// First without compaction.
 	proxy.Set(Faults{Unauthorized: true})
 	proxy.Cut()
 	eventually(t, "a log line", func() bool { return f.logs("does not accept our token") == 1 })
@@ -185,7 +185,7 @@ func TestClusterExpired(t *testing.T) {
 	proxy.Set(Faults{})
 	f.has(t, cluster.Services, "shop/old shop/web")
 
-	// Then without.
+	// Then with compaction.
 	proxy.Set(Faults{Stall: true})
 	proxy.Cut()
 	w.deleteService("shop", "old")

@@ -20,9 +20,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The binary, run with the command lines of deploy/kube-dns on the ports that they
-// name, against a real API server: every port answers and every probe succeeds, in
-// each form.
+// The binary, with the command lines of deploy/kube-dns on their ports, against a
+// real API server: every port answers and every probe succeeds, in each form.
 func TestKubeDNSManifestsServe(t *testing.T) { inOwnNetwork(t, serveKubeDNS) }
 
 func serveKubeDNS(t *testing.T) {
@@ -39,8 +38,8 @@ func serveKubeDNS(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "kubernetes", Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}}, AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.7"}}}, Ports: []discoveryv1.EndpointPort{{Name: &name, Port: &number, Protocol: &protocol}},
 	}, metav1.CreateOptions{}))(t)
-	// By the mount and by the API the ConfigMap says the same: a domain that this
-	// very server is asked for, by another name.
+	// The mounted ConfigMap and the one in the API have the same data: a stub
+	// domain whose server is this server, at another address.
 	data := map[string]string{"stubDomains": `{"stub.example": ["127.0.0.9:5300"]}`, "upstreamNameservers": `["127.0.0.9:5300"]`, "federations": "east=east.example"}
 	mount := t.TempDir()
 	for key, value := range data {
@@ -71,7 +70,7 @@ func serveKubeDNS(t *testing.T) {
 	}
 }
 
-// servePod runs a pod's containers, looks at them from outside, and ends them.
+// servePod runs a pod's containers, checks them from outside, and stops them.
 func servePod(t *testing.T, form string, pod corev1.PodSpec, kubeconfig, mount string) {
 	t.Helper()
 	var running []*exec.Cmd
@@ -129,7 +128,7 @@ func servePod(t *testing.T, form string, pod corev1.PodSpec, kubeconfig, mount s
 			}
 		}
 	}
-	// The names that dashboards look for, and the numbers behind them.
+	// The metrics that dashboards use, with their values.
 	if text := podPage("http://127.0.0.1:10055/metrics"); !strings.Contains(text, "skydns_skydns_dns_request_count_total{") {
 		t.Errorf("%s: no requests are counted in\n%s", form, text)
 	}
@@ -146,7 +145,7 @@ func servePod(t *testing.T, form string, pod corev1.PodSpec, kubeconfig, mount s
 	})
 }
 
-// podPage gives what is at a URL, "" if it is not there.
+// podPage returns the page at a URL, "" if there is none.
 func podPage(at string) string {
 	reply, err := http.Get(at)
 	if err != nil {

@@ -23,15 +23,16 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// kubeDNSDir is where the manifests of kube-dns lie, from those of deploy/kubernetes.
+// kubeDNSDir is the directory of kube-dns's manifests, relative to
+// deploy/kubernetes.
 const kubeDNSDir = "../kube-dns/"
 
 func kubeDNSDeployment(t *testing.T, form string) *appsv1.Deployment {
 	return object[appsv1.Deployment](t, kubeDNSDir+form+"/deployment.yaml", "Deployment")
 }
 
-// stockKubeDNS is the Deployment of Kubernetes 1.22 for the domain cluster.local,
-// without what only its addon manager reads.
+// stockKubeDNS returns the Deployment of Kubernetes 1.22 for the domain
+// cluster.local, without the labels that only its addon manager reads.
 func stockKubeDNS() *appsv1.Deployment {
 	selector := map[string]string{"k8s-app": "kube-dns"}
 	tenth, zero, no, yes, optional := intstr.FromString("10%"), intstr.FromInt32(0), false, true, true
@@ -101,8 +102,8 @@ func stockKubeDNS() *appsv1.Deployment {
 	}
 }
 
-// afterPatches is kube-dns's Deployment with some of our patches, which an operator
-// gives to kubectl one by one.
+// afterPatches returns kube-dns's Deployment with some of our patches, which an
+// operator applies one by one.
 func afterPatches(t *testing.T, names ...string) *appsv1.Deployment {
 	t.Helper()
 	doc := must(json.Marshal(stockKubeDNS()))(t)
@@ -113,7 +114,7 @@ func afterPatches(t *testing.T, names ...string) *appsv1.Deployment {
 	return decode[appsv1.Deployment](t, doc)
 }
 
-// The Deployments are that of Kubernetes after our patches, and nothing else.
+// The Deployments equal that of Kubernetes with our patches.
 func TestDeploymentsAreKubeDNSs(t *testing.T) {
 	for _, c := range []struct {
 		form    string
@@ -133,8 +134,7 @@ func TestDeploymentsAreKubeDNSs(t *testing.T) {
 	}
 }
 
-// The one container stands where the three did: everything that others see of the
-// pod is the same.
+// The single container replaces the three: the pod is the same from outside.
 func TestOneContainerStandsForThree(t *testing.T) {
 	three, one := kubeDNSDeployment(t, "three-container"), kubeDNSDeployment(t, "one-container")
 	if n := len(one.Spec.Template.Spec.Containers); n != 1 {
@@ -167,7 +167,7 @@ func TestOneContainerStandsForThree(t *testing.T) {
 		!equality.Semantic.DeepEqual(pod.SeccompProfile, before.SecurityContext.SeccompProfile) {
 		t.Errorf("%+v %+v", s, pod)
 	}
-	// All else of the pod and of the Deployment is equal.
+	// The rest of the pod and of the Deployment is equal.
 	mount := &now.Containers[0].VolumeMounts[0]
 	if !mount.ReadOnly {
 		t.Errorf("%+v", mount)
@@ -218,7 +218,8 @@ func TestKubeDNSBase(t *testing.T) {
 	}
 }
 
-// The account of kube-dns may watch what the server watches, and nothing else.
+// The account of kube-dns may watch the resources that the server watches, and no
+// others.
 func TestKubeDNSAccountMayWatch(t *testing.T) {
 	const ours = "seamark-kube-dns"
 	docs := documents(t, kubeDNSDir+"rbac/rbac.yaml")
@@ -264,7 +265,7 @@ func TestKubeDNSAccountMayWatch(t *testing.T) {
 	}
 }
 
-// kubeDNSForms are the Deployments, and what components make of them.
+// kubeDNSForms returns the Deployments, and those with components applied.
 func kubeDNSForms(t *testing.T) map[string]*appsv1.Deployment {
 	doc := documents(t, kubeDNSDir+"one-container/deployment.yaml")["Deployment"]
 	return map[string]*appsv1.Deployment{
@@ -275,7 +276,7 @@ func kubeDNSForms(t *testing.T) map[string]*appsv1.Deployment {
 	}
 }
 
-// patchedWithResources is patched for a component that has resources, too.
+// patchedWithResources is patched for a component that also has resources.
 func patchedWithResources(t *testing.T, component string, doc []byte) *appsv1.Deployment {
 	t.Helper()
 	d := patched[appsv1.Deployment](t, "../"+component, doc)
@@ -285,7 +286,7 @@ func patchedWithResources(t *testing.T, component string, doc []byte) *appsv1.De
 	return d
 }
 
-// Each container's command line is one that the binary takes.
+// The binary accepts each container's command line.
 func TestKubeDNSCommandLines(t *testing.T) {
 	ran := 0
 	for form, d := range kubeDNSForms(t) {
@@ -294,7 +295,8 @@ func TestKubeDNSCommandLines(t *testing.T) {
 				t.Errorf("%s: %q", form, c.Command)
 			}
 			dry := map[string]string{"kube-dns": "--print-corefile", "dnsmasq-nanny": "--print-corefile", "sidecar": "--version"}[c.Command[1]]
-			// The nanny has words behind --: what is asked for stands in front.
+			// The arguments after -- are dnsmasq's, so the dry-run flag comes
+			// first.
 			line := append([]string{c.Command[1], dry}, c.Args...)
 			p := exec.CommandContext(t.Context(), must(os.Executable())(t), line...)
 			p.Env = append(os.Environ(), "SEAMARK_TEST_MAIN=1")
@@ -312,7 +314,7 @@ func TestKubeDNSCommandLines(t *testing.T) {
 	}
 }
 
-// The README's files are there.
+// The files that the README names exist.
 func TestKubeDNSReadme(t *testing.T) {
 	dir := filepath.Join(deployDir, kubeDNSDir)
 	text := string(must(os.ReadFile(filepath.Join(dir, "README.md")))(t))
@@ -328,8 +330,8 @@ func TestKubeDNSReadme(t *testing.T) {
 	}
 }
 
-// kubectl builds the forms. It is not on every machine; what the files say of each
-// other the tests above look at without it.
+// kubectl builds the forms. The tests above check the files without kubectl,
+// which is not installed on every machine.
 func TestKubeDNSKustomize(t *testing.T) {
 	kubectl, err := exec.LookPath("kubectl")
 	if err != nil {

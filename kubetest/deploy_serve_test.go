@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 // declares.
 func TestManifestsServe(t *testing.T) { inOwnNetwork(t, serveManifests) }
 
-// inOwnNetwork runs the body of a test in a process with a network of its own, where
-// all ports are free.
+// inOwnNetwork runs the body of a test in a process with its own network
+// namespace, where all ports are free.
 func inOwnNetwork(t *testing.T, body func(*testing.T)) {
 	t.Helper()
 	if os.Getenv("SEAMARK_TEST_NETWORK") != "" {
@@ -43,9 +43,9 @@ func inOwnNetwork(t *testing.T, body func(*testing.T)) {
 		return
 	}
 	self := must(os.Executable())(t)
-	// Root may make a network as it is; others need a user namespace, which not
-	// every machine gives them. Where neither is to be had the ports may belong to
-	// somebody, and nothing can be shown.
+	// Root may create a network namespace; other users need a user namespace,
+	// which some machines forbid. Without either, the ports may be in use and the
+	// test is skipped.
 	root := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
 	user := &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
@@ -130,7 +130,7 @@ func serveManifests(t *testing.T) {
 	}
 }
 
-// raiseLoopback sets the only interface of a new network up.
+// raiseLoopback sets the loopback interface of a new network namespace up.
 func raiseLoopback(t *testing.T) {
 	t.Helper()
 	fd := must(unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0))(t)

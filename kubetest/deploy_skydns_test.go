@@ -21,7 +21,7 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// skyDNSDir is where the manifests of the first kube-dns lie, from those of
+// skyDNSDir is the directory of the manifests of the first kube-dns, relative to
 // deploy/kubernetes.
 const skyDNSDir = "../skydns/"
 
@@ -29,7 +29,7 @@ func skyDNSPod(t *testing.T) corev1.PodSpec {
 	return object[appsv1.Deployment](t, skyDNSDir+"deployment.yaml", "Deployment").Spec.Template.Spec
 }
 
-// What others see of the pod is what the ReplicationController had: four containers,
+// From outside, the pod equals the ReplicationController's: four containers with
 // their arguments, ports and probes, the labels, the Service.
 func TestSkyDNSManifests(t *testing.T) {
 	d := object[appsv1.Deployment](t, skyDNSDir+"deployment.yaml", "Deployment")
@@ -93,7 +93,7 @@ func TestSkyDNSManifests(t *testing.T) {
 	}
 }
 
-// The account may watch what kube2sky watches, and nothing else.
+// The account may watch the resources that kube2sky watches, and no others.
 func TestSkyDNSAccountMayWatch(t *testing.T) {
 	docs := documents(t, skyDNSDir+"rbac.yaml")
 	role, binding := decode[rbacv1.ClusterRole](t, docs["ClusterRole"]), decode[rbacv1.ClusterRoleBinding](t, docs["ClusterRoleBinding"])
@@ -118,7 +118,7 @@ func TestSkyDNSAccountMayWatch(t *testing.T) {
 	}
 }
 
-// Each of our containers' command lines is one that the binary takes.
+// The binary accepts each of our containers' command lines.
 func TestSkyDNSCommandLines(t *testing.T) {
 	for _, c := range skyDNSPod(t).Containers[1:] {
 		dry := map[string]string{"kube2sky": "--version", "skydns": "-print-corefile", "exec-healthz": "-version"}[c.Command[1]]
@@ -130,9 +130,9 @@ func TestSkyDNSCommandLines(t *testing.T) {
 	}
 }
 
-// The pod, its containers as processes on the ports that it names, beside a real API
-// server: all probes succeed, and names go from the cluster by kube2sky, etcd and SkyDNS
-// to who asks, and away again.
+// The pod's containers as processes on its ports, with a real API server: all
+// probes succeed, and names go from the cluster through kube2sky, etcd and SkyDNS
+// to the client, and disappear again.
 func TestSkyDNSManifestsServe(t *testing.T) { inOwnNetwork(t, serveSkyDNS) }
 
 func serveSkyDNS(t *testing.T) {
@@ -142,13 +142,13 @@ func serveSkyDNS(t *testing.T) {
 	kubernetes.service("default", "kubernetes", "10.96.0.1", nil)
 	pod := skyDNSPod(t)
 	serveEtcd(t, pod.Containers[0].Args)
-	resolv := t.TempDir() // for nslookup there must be nothing but ours
+	resolv := t.TempDir() // nslookup must not use the machine's resolv.conf
 	for _, c := range pod.Containers[1:] {
 		p := exec.CommandContext(t.Context(), must(os.Executable())(t), append([]string{c.Command[1]}, c.Args...)...)
 		if c.Name == "kube2sky" {
 			p.Args = append(p.Args, "--kubecfg-file="+must(srv.Kubeconfig())(t))
 		}
-		// Without programs, as in the image.
+		// Without other programs, as in the image.
 		p.Env = []string{"SEAMARK_TEST_MAIN=1", "PATH=" + resolv}
 		for _, e := range c.Env {
 			p.Env = append(p.Env, e.Name+"="+e.Value)
@@ -212,7 +212,7 @@ func serveEtcd(t *testing.T, args []string) {
 	})
 }
 
-// The README's files are there.
+// The files that the README names exist.
 func TestSkyDNSReadme(t *testing.T) {
 	dir := filepath.Join(deployDir, skyDNSDir)
 	text := string(must(os.ReadFile(filepath.Join(dir, "README.md")))(t))

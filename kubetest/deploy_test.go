@@ -25,7 +25,7 @@ import (
 
 const deployDir = "../deploy/kubernetes"
 
-// documents reads the objects of a file of deploy/, as JSON, by kind.
+// documents returns the objects of a file below deploy/, as JSON, by kind.
 func documents(t *testing.T, file string) map[string][]byte {
 	t.Helper()
 	text := must(os.ReadFile(filepath.Join(deployDir, file)))(t)
@@ -43,7 +43,7 @@ func documents(t *testing.T, file string) map[string][]byte {
 	return docs
 }
 
-// object reads one object of a file with every field of it known.
+// object decodes one object of a file and rejects unknown fields.
 func object[T any](t *testing.T, file, kind string) *T {
 	t.Helper()
 	doc := documents(t, file)[kind]
@@ -68,8 +68,8 @@ func deployment(t *testing.T) *appsv1.Deployment {
 	return object[appsv1.Deployment](t, "base/deployment.yaml", "Deployment")
 }
 
-// The manifest that kubeadm writes for CoreDNS. What differs on purpose is
-// put in its place first, and is all that may.
+// The manifest that kubeadm writes for CoreDNS. Deliberate differences are
+// applied to it first; there must be no others.
 func TestDeploymentIsKubeadms(t *testing.T) {
 	d := deployment(t)
 	if _, ok := d.Labels["k8s-app"]; ok {
@@ -202,7 +202,7 @@ func TestServiceIsKubeadms(t *testing.T) {
 	}
 }
 
-// The Corefile is the kubeadm one of the corpus.
+// The Corefile equals kubeadm's in the corpus.
 func TestCorefileIsKubeadms(t *testing.T) {
 	want := must(os.ReadFile("../testdata/corefile/kubeadm/Corefile"))(t)
 	config := object[corev1.ConfigMap](t, "base/corefile.yaml", "ConfigMap")
@@ -212,7 +212,7 @@ func TestCorefileIsKubeadms(t *testing.T) {
 	}
 }
 
-// An account may watch what the server watches, and nothing else.
+// An account may watch the resources that the server watches, and no others.
 func TestAccountMayWatch(t *testing.T) {
 	docs := documents(t, "base/rbac.yaml")
 	account := decode[corev1.ServiceAccount](t, docs["ServiceAccount"])
@@ -271,7 +271,7 @@ func TestAccountMayWatchHosts(t *testing.T) {
 	}
 }
 
-// A kustomization, as far as these have it.
+// A kustomization has the fields that these files use.
 type kustomization struct {
 	metav1.TypeMeta `json:",inline"`
 	Resources       []string            `json:"resources"`
@@ -289,7 +289,7 @@ func readKustomization(t *testing.T, dir string) *kustomization {
 	return decode[kustomization](t, must(yaml.YAMLToJSON(text))(t))
 }
 
-// patched is an object with a component's patch for it.
+// patched returns an object with a component's patch for it.
 func patched[T any](t *testing.T, component string, doc []byte) *T {
 	t.Helper()
 	var head metav1.PartialObjectMetadata

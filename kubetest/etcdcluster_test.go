@@ -50,7 +50,8 @@ func etcdPut(t *testing.T, k *clientv3.Client, key, value string) {
 	})
 }
 
-// etcdOwn is what the member behind a client has by itself, without asking others.
+// etcdOwn returns the value in the member behind a client, by a serializable
+// read.
 func etcdOwn(t *testing.T, k *clientv3.Client, key string) (value string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -82,7 +83,7 @@ func etcdLeader(t *testing.T, c *EtcdCluster, except ...int) int {
 	return i
 }
 
-// etcdFails wants an operation to fail for want of an answer.
+// etcdFails checks that an operation gets no answer.
 func etcdFails(t *testing.T, do func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -92,8 +93,8 @@ func etcdFails(t *testing.T, do func(context.Context) error) {
 	}
 }
 
-// The leader dies: another leads, writes go on, a watch goes on. It comes back
-// with its data, on its address, and catches up.
+// The leader crashes: another is elected, writes and watches continue. It returns
+// with its data, at its address, and catches up.
 func TestEtcdClusterLosesItsLeader(t *testing.T) {
 	c := startEtcdCluster(t, EtcdOptions{})
 	k := etcdClient(t, c.Config(), c.Endpoints()...)
@@ -140,8 +141,8 @@ func TestEtcdClusterLosesItsLeader(t *testing.T) {
 	}
 }
 
-// A leader that is cut off from the others leads no more, and nobody can write by
-// it. When the partition ends it has what was written meanwhile.
+// A leader that is partitioned from the others loses leadership, and cannot be
+// written to. After the partition it gets the writes that it missed.
 func TestEtcdClusterPartition(t *testing.T) {
 	c := startEtcdCluster(t, EtcdOptions{})
 	for _, fault := range []gate.Fault{gate.Silent, gate.Refused} {
@@ -163,8 +164,8 @@ func TestEtcdClusterPartition(t *testing.T) {
 	}
 }
 
-// Two members that cannot see each other, and both the third: the one of them that
-// does not lead falls behind, and catches up.
+// Two members cannot reach each other, and both reach the third: the one that is
+// not the leader falls behind, and catches up.
 func TestEtcdClusterLink(t *testing.T) {
 	c := startEtcdCluster(t, EtcdOptions{})
 	for round := range 10 {
@@ -181,7 +182,7 @@ func TestEtcdClusterLink(t *testing.T) {
 		c.Link(first, behind, gate.Open)
 		etcdBecomes(t, alone, "a", value+" later")
 		if !still {
-			continue // the third leads, whom it sees
+			continue // the third member, which both reach, has become leader
 		}
 		if err != nil || got != value {
 			t.Errorf("it has %s, %v", got, err)
@@ -319,7 +320,7 @@ func TestEtcdClusterPassword(t *testing.T) {
 	}
 }
 
-// Stop ends what waits at faults, too, and may come twice.
+// Stop also ends connections that wait at faults, and may be called twice.
 func TestEtcdClusterStops(t *testing.T) {
 	c := startEtcdCluster(t, EtcdOptions{})
 	k := etcdClient(t, c.Config(), c.Endpoints()...)

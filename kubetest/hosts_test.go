@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// hostsMap writes the ConfigMap of the test, which has these lines.
+// hostsMap writes the test's ConfigMap with these lines.
 func (w clusterWriter) hostsMap(create bool, key, lines string) {
 	w.Helper()
 	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "custom"}, Data: map[string]string{key: lines}}
@@ -18,8 +18,8 @@ func (w clusterWriter) hostsMap(create bool, key, lines string) {
 	}
 }
 
-// Custom names come, change and go with a ConfigMap, each within a second, and
-// no server is restarted for it.
+// Names of a ConfigMap appear, change and disappear within a second, without a
+// restart.
 func TestHostsConfigMap(t *testing.T) {
 	api := start(t)
 	w := writer(t, api)
@@ -42,7 +42,7 @@ func TestHostsConfigMap(t *testing.T) {
 	if n := d.logs(`plugin/hosts: Ignored invalid lines file="configmap dns/custom hosts" line=2 error="\"not\" is not an IP address" count=1`); n != 1 {
 		t.Errorf("got %d warnings about the invalid line, want 1", n)
 	}
-	// Another object of the namespace is none of its business.
+	// Another object of the namespace is ignored.
 	must(w.CoreV1().ConfigMaps("dns").Create(w.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "another"}, Data: map[string]string{"hosts": "10.0.0.9 db.example.test"},
 	}, metav1.CreateOptions{}))(t)
@@ -53,7 +53,7 @@ func TestHostsConfigMap(t *testing.T) {
 	w.hostsMap(true, "hosts", "10.0.0.5 db.example.test\n")
 	d.turns("one that comes again", db("10.0.0.5"))
 
-	// Other lines in the Corefile do not begin the watch anew.
+	// Other lines in the Corefile do not restart the watch.
 	corefile += "other.test {\n hosts {\n  10.0.0.6 a.other.test\n }\n}\n"
 	d.reload(corefile)
 	d.says(db("10.0.0.5"), inA("a.other.test", "NOERROR 10.0.0.6"))
@@ -61,7 +61,7 @@ func TestHostsConfigMap(t *testing.T) {
 		t.Errorf("%d lists, want the first alone", n)
 	}
 
-	// Without an API server the last state stays, also over a reload.
+	// Without an API server the last state is kept, also over a reload.
 	api.StopAPI()
 	d.failing("configmaps", 2)
 	d.says(fixed, db("10.0.0.5"))

@@ -16,7 +16,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A sky is an etcd as a test looks at it.
+// A sky is an etcd whose keys a test reads.
 type sky struct {
 	*testing.T
 	client *clientv3.Client
@@ -36,7 +36,7 @@ const (
 	skyOurs = "/seamark/kube2sky/cluster.local/skydns/"
 )
 
-// keys gives everything below a prefix, without it.
+// keys returns the keys below a prefix, without it, and their values.
 func (s *sky) keys(prefix string) map[string]string {
 	s.Helper()
 	all := map[string]string{}
@@ -52,7 +52,8 @@ func (s *sky) keys(prefix string) map[string]string {
 	return all
 }
 
-// becomes waits until the tree is this, and wants a mark for each key of ours.
+// becomes waits until the tree has these keys, and checks that each key of ours
+// has an ownership mark.
 func (s *sky) becomes(want map[string]string, others ...string) {
 	s.Helper()
 	var got map[string]string
@@ -110,10 +111,10 @@ func skyPort(host string, port int) string {
 	return fmt.Sprintf(`{"host":"%s","port":%d,"priority":10,"weight":10,"ttl":30}`, host, port)
 }
 
-// skyRecords is a tree as it is written: lines of a path below the cluster's domain
-// or below arpa, a host, and the port of an SRV record. A path that ends with a
-// slash has the hash of its value for its last label; #10.0.0.1 is that of an
-// address.
+// skyRecords returns the keys of a tree. A line has a path below the cluster's
+// domain or below arpa, a host, and the port of an SRV record. A path that ends
+// with a slash gets the hash of its value as its last label; #10.0.0.1 is the
+// hash of an address.
 func skyRecords(lines ...string) map[string]string {
 	all := map[string]string{}
 	for _, line := range lines {
@@ -137,7 +138,7 @@ func skyRecords(lines ...string) map[string]string {
 	return all
 }
 
-// A bridge is a kube2sky.
+// A bridge is a kube2sky process.
 type bridge struct {
 	*process
 	pages string
@@ -167,7 +168,7 @@ func (b *bridge) ready() {
 	eventually(b.T, "readiness", func() bool { code, text := b.page("/readiness"); return code == http.StatusOK && text == "ok\n" })
 }
 
-// number is the value of a series; -1 is none.
+// number returns the value of a series, -1 if there is none.
 func (b *bridge) number(series string) float64 {
 	_, text := b.page("/metrics")
 	for line := range strings.Lines(text) {
@@ -181,11 +182,11 @@ func (b *bridge) number(series string) float64 {
 
 func (b *bridge) leads() bool { return b.number("seamark_kube2sky_leader") == 1 }
 
-// kill is the end without a goodbye.
+// kill kills the process.
 func (b *bridge) kill() {
 	b.Helper()
 	if err := b.cmd.Process.Kill(); err != nil {
 		b.Fatal(err)
 	}
-	b.ended <- <-b.ended // for the test's end, which waits for it too
+	b.ended <- <-b.ended // for the test's cleanup, which also waits for it
 }

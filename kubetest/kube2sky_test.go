@@ -18,7 +18,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// skyShop is what is written of clusterWriter.shop.
+// skyShop lists the keys that kube2sky writes for clusterWriter.shop.
 var skyShop = []string{
 	"svc/shop/web/ 10.0.0.1",
 	"svc/shop/web/ fd00::1",
@@ -31,8 +31,8 @@ var skyShop = []string{
 	"arpa/in-addr/10/1/0/3 db-0.db.shop.svc.cluster.local.",
 }
 
-// Everything that is written, as it changes; and after a time of absence what is not
-// wanted any more is gone, and what is somebody else's is not.
+// Every kind of key is written and changed. After an interruption, unwanted keys
+// of ours are deleted and keys of other writers are kept.
 func TestKube2sky(t *testing.T) {
 	srv, s := start(t), newSky(t)
 	w := writer(t, srv)
@@ -63,17 +63,17 @@ func TestKube2sky(t *testing.T) {
 		skyShop[6], skyShop[7], "arpa/in-addr/10/1/0/4 db-0.db.shop.svc.cluster.local.", "arpa/in-addr/10/1/0/5 db-1.db.shop.svc.cluster.local.")
 	s.becomes(changed)
 	b.ends()
-	s.becomes(changed) // names do not end with who has written them
+	s.becomes(changed) // names survive their writer
 
-	// Meanwhile things go, and somebody else is there.
+	// Meanwhile objects are deleted, and another writer adds keys.
 	remove(t, services, "web")
 	remove(t, w.CoreV1().Pods("shop"), "p")
 	add(t, services, service("new", "10.0.0.7"))
 	add(t, services, service("same", "10.0.0.8"))
 	s.put("local/cluster/svc/shop/web/custom", skyHost("192.0.2.1")) // beside ours
 	s.put("local/cluster/svc/shop/bank/"+skyHash(skyHost("bank.example.com.")), skyHost("192.0.2.2"))
-	s.put("arpa/in-addr/10/0/0/7", skyHost("somebody.example.com."))                        // where ours would be
-	s.put("local/cluster/svc/shop/same/"+skyHash(skyHost("10.0.0.8")), skyHost("10.0.0.8")) // as ours would be
+	s.put("arpa/in-addr/10/0/0/7", skyHost("somebody.example.com.")) // at the key of one of ours
+	s.put("local/cluster/svc/shop/same/"+skyHash(skyHost("10.0.0.8")), skyHost("10.0.0.8")) // equal to one of ours
 	s.put("com/example/www", `{}`)
 	b = newBridge(t, srv, s.at)
 	b.ready()
@@ -91,7 +91,7 @@ func TestKube2sky(t *testing.T) {
 	if n := b.number("seamark_kube2sky_foreign_keys"); n != 2 || b.logs("somebody else's is there") != 2 {
 		t.Errorf("%v keys are said to be others'\n%s", n, b.log())
 	}
-	// All of ours goes; nothing else does.
+	// All of our keys are deleted, and no others.
 	for _, name := range []string{"bank", "db", "new", "same"} {
 		remove(t, services, name)
 	}
@@ -109,9 +109,9 @@ func keysOf(all map[string]string) (keys []string) {
 	return keys
 }
 
-// A crowd reads two names while their Services change: one of which fits into a
-// transaction, and one that does not. They never see one gone, and the lease of the
-// election is on no name.
+// Readers query two names while their Services change, one in a single
+// transaction and one in several. They never miss a name, and the election's
+// lease is on no name.
 func TestKube2skyNeverGone(t *testing.T) {
 	srv, s := start(t), newSky(t)
 	w := writer(t, srv)
@@ -137,7 +137,7 @@ func TestKube2skyNeverGone(t *testing.T) {
 		name := [...]string{"small", "large"}[i%2]
 		crowd.Go(func() {
 			for ctx.Err() == nil {
-				// As a reader does: all that is below a name.
+				// As a reader does: everything below a name.
 				r, err := s.client.Get(ctx, skyTree+"local/cluster/svc/shop/"+name+"/", clientv3.WithPrefix())
 				if err != nil {
 					continue
@@ -189,8 +189,8 @@ func TestKube2skyNeverGone(t *testing.T) {
 	eventually(t, "the number of keys", func() bool { return b.number("seamark_kube2sky_keys") == float64(len(s.keys(skyTree))) })
 }
 
-// Of two replicas one writes. It is killed: the other goes on. One that was away for
-// so long that it leads no more, and does not know, cannot write.
+// One of two replicas writes. It is killed, and the other takes over. A replica
+// that has lost its leadership without noticing cannot write.
 func TestKube2skyReplicas(t *testing.T) {
 	srv, s := start(t), newSky(t)
 	w := writer(t, srv)
@@ -215,7 +215,8 @@ func TestKube2skyReplicas(t *testing.T) {
 		t.Fatal("not one of them leads")
 	}
 
-	// The leader sleeps, and what it had in hand is old when it wakes up.
+	// The leader is suspended, and its pending writes are stale when it
+	// continues.
 	if err := first.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -240,15 +241,15 @@ func TestKube2skyReplicas(t *testing.T) {
 	if !first.leads() {
 		t.Error("the first one does not lead again")
 	}
-	// A goodbye is faster than a lease.
+	// A released lease is faster than an expired one.
 	third := newBridge(t, srv, s.at, "--lease-duration=1h")
 	third.ready()
 	first.ends()
 	more("ended", "10.0.1.4")
 	s.becomes(want)
 
-	// Somebody else leads, and it does not know: its lease lives on. It finds out when
-	// it writes, which it cannot.
+	// Another replica becomes leader while the first one's lease is alive. The
+	// first one notices when a write fails.
 	if _, err := s.client.Delete(t.Context(), skyOurs+"leader"); err != nil {
 		t.Fatal(err)
 	}
@@ -266,9 +267,9 @@ func TestKube2skyReplicas(t *testing.T) {
 	third.ends()
 }
 
-// etcd and the API server are away at the start, etcd goes and comes back, its
-// leader is cut off from its clients, it is full: nothing is lost, nobody crashes,
-// and nothing goes while the cluster is not known.
+// etcd and the API server are unavailable at the start, etcd stops and returns,
+// its leader is partitioned from its clients, its quota is exhausted: no key is
+// lost, no process crashes, and no key is deleted before the cluster is known.
 func TestKube2skyAway(t *testing.T) {
 	srv, c := start(t), startEtcdCluster(t, EtcdOptions{Username: "kube2sky", Password: "secret", Quota: 16 << 20})
 	config := c.Config()
@@ -329,7 +330,7 @@ func TestKube2skyAway(t *testing.T) {
 	}
 	s2.becomes(want)
 
-	// The API server is away at the start: what has been written stays.
+	// The API server is unavailable at the start: written keys are kept.
 	b.ends()
 	srv.StopAPI()
 	b = newBridge(t, srv, s.at, "--etcd-username=kube2sky", "--etcd-password=secret")
@@ -350,7 +351,7 @@ func TestKube2skyAway(t *testing.T) {
 	wrong.ends()
 }
 
-// 2,000 Services are written, found as they are by who comes next, and taken away.
+// 2,000 Services are written, recognised by the next writer, and deleted.
 func TestKube2skyLarge(t *testing.T) {
 	srv, s := start(t), newSky(t)
 	w := writer(t, srv)

@@ -19,14 +19,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A pod is kube-dns as one is made of kubernetes' own manifest, each container a
-// process: kube-dns alone, or with what stands in front of it.
+// A pod is kube-dns with the containers of Kubernetes' manifest, each as a
+// process, alone or behind another server.
 type pod struct {
 	*testing.T
 	kubedns *process
-	status  string // of kube-dns: http://HOST:PORT
+	status  string // kube-dns's: http://HOST:PORT
 	metrics string
-	probe   string // the question that the manifest has asked
+	probe   string // the query of the manifest's probe
 }
 
 // newPod starts kube-dns against srv with the flags of the manifest and more.
@@ -52,14 +52,14 @@ func (p *pod) readiness() int {
 	return resp.StatusCode
 }
 
-// ready waits until the pod would be.
+// ready waits until the pod is ready.
 func (p *pod) ready() {
 	p.Helper()
 	eventually(p.T, "readiness", func() bool { return p.readiness() == http.StatusOK })
 }
 
-// sidecar starts one with the probes of the manifest, of kube-dns and of what is
-// asked at front.
+// sidecar starts a sidecar with the probes of the manifest, of kube-dns and of
+// the server at front.
 func (p *pod) sidecar(front string) (pages string) {
 	p.Helper()
 	host, port, _ := net.SplitHostPort(front)
@@ -70,8 +70,8 @@ func (p *pod) sidecar(front string) (pages string) {
 	return "http://127.0.0.1:" + at
 }
 
-// healthy waits until the sidecar says that both servers answer, and gives the
-// page with the numbers.
+// healthy waits until the sidecar reports both servers as healthy, and returns
+// the page of metrics.
 func (p *pod) healthy(pages string) {
 	p.Helper()
 	for _, label := range []string{"kubedns", "dnsmasq"} {
@@ -98,7 +98,7 @@ func (p *pod) healthy(pages string) {
 	}
 }
 
-// value gives a line's number from a page of metrics; -1 if there is none.
+// value returns the value of a series on a page of metrics, -1 if there is none.
 func value(t *testing.T, url, series string) float64 {
 	t.Helper()
 	_, text := page(t, url+"/metrics")
@@ -109,7 +109,7 @@ func value(t *testing.T, url, series string) float64 {
 	return must(strconv.ParseFloat(m[1], 64))(t)
 }
 
-// fill makes the objects that every cluster has, and a few more.
+// fill creates the objects of every cluster, and a few more.
 func (w clusterWriter) fill() {
 	w.Helper()
 	for _, name := range []string{"default", "shop"} {
@@ -125,10 +125,10 @@ func (w clusterWriter) fill() {
 	}, metav1.CreateOptions{}))(w.T)
 }
 
-// The pod of kubernetes' manifest, with ours for each of its programs: the probes
-// pass, names of the cluster, of stub domains and of the world are answered, by
-// ExternalName too, and so they are while the API server is away. SIGTERM ends
-// each of them.
+// The pod of Kubernetes' manifest, with our programs: the probes pass, and names
+// of the cluster, of stub domains and of the world are answered, through
+// ExternalName, too, also while the API server is away. SIGTERM ends each
+// program.
 func TestKubeDNSPod(t *testing.T) {
 	srv := start(t)
 	writer(t, srv).fill()
@@ -173,7 +173,7 @@ func TestKubeDNSPod(t *testing.T) {
 		d.becomes(outside...)
 	}
 
-	// What dashboards show.
+	// The metrics of dashboards.
 	if n := value(t, p.metrics, `skydns_skydns_dns_request_count_total{system="auth"}`); n < 1 {
 		t.Errorf("%v questions about the cluster", n)
 	}
@@ -251,9 +251,9 @@ func TestKubeDNSBehindDnsmasq(t *testing.T) {
 	p.healthy(p.sidecar(d.at))
 }
 
-// kube-dns answered nothing at all before it had the cluster's data, not even
-// names elsewhere, and ended itself after a minute. Here only what depends on the
-// data has to wait, for as long as it takes.
+// kube-dns answered no query before it had the cluster's data, not even for
+// external names, and exited after a minute. Here only names that depend on the
+// data wait, for any time.
 func TestKubeDNSWithoutAPIServer(t *testing.T) {
 	srv := start(t)
 	writer(t, srv).fill()
@@ -278,8 +278,8 @@ func TestKubeDNSWithoutAPIServer(t *testing.T) {
 	}
 }
 
-// By --config-map the one object is followed by its name: in kube-dns any other of
-// the namespace changed the configuration, and its deletion reset it.
+// With --config-map, one object is followed by its name: in kube-dns any other
+// object of the namespace changed the configuration, and its deletion reset it.
 func TestKubeDNSConfigMapOfTheAPI(t *testing.T) {
 	srv := start(t)
 	w := writer(t, srv)
@@ -308,8 +308,8 @@ func TestKubeDNSConfigMapOfTheAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	write("kube-dns", first, second, false)
-	// The stub domain has another server, so what was kept of it is gone; the rest
-	// stays.
+	// The stub domain has another server, so its cached answers are dropped;
+	// others are kept.
 	p.kubedns.turns("another server", inA("db.acme.example", "NOERROR 203.0.113.2"))
 	p.kubedns.says(inA("www.example", "NOERROR 203.0.113.1"))
 	write("kube-dns", "1.1.1.1:123456789", second, false)
@@ -321,8 +321,8 @@ func TestKubeDNSConfigMapOfTheAPI(t *testing.T) {
 	p.kubedns.says(inA("kubernetes.default.svc.cluster.local", "NOERROR 10.0.0.1"))
 }
 
-// A ConfigMap that flips between good and bad: the last good state is served all
-// the time, each change is said once, and no question is lost.
+// A ConfigMap alternates between valid and invalid data: the last valid state is
+// served, each change is logged once, and no query is lost.
 func TestKubeDNSConfigFlips(t *testing.T) {
 	srv := start(t)
 	writer(t, srv).fill()
@@ -335,7 +335,7 @@ func TestKubeDNSConfigFlips(t *testing.T) {
 		{"stubDomains": "\xff\xfe"}, {"stubDomains": `{"acme.example": ["10.0.`}, {"federations": "a_b=c"},
 	}
 	maps := newVolume(t, good("a.example"))
-	p := newPod(t, srv, "--config-dir="+maps.dir, "--v=4") // which tells of reloads
+	p := newPod(t, srv, "--config-dir="+maps.dir, "--v=4") // which logs reloads
 	p.ready()
 	crowd := p.kubedns.crowd(
 		inA("www.example", "NOERROR 203.0.113.1"), inA("db.acme.example", "NOERROR 203.0.113.1"),
@@ -360,8 +360,8 @@ func TestKubeDNSConfigFlips(t *testing.T) {
 	}
 }
 
-// A hosts file in a ConfigMap, behind dnsmasq's option: it is read again when it
-// changes, which took a new pod.
+// A hosts file in a ConfigMap, with dnsmasq's option, is read again when it
+// changes, which required a new pod.
 func TestNannyHosts(t *testing.T) {
 	world := upstream(t, "www.example. 60 IN A 203.0.113.1")
 	maps := newVolume(t, map[string]string{"key": "10.2.0.1 node1.hadoop\n"})
@@ -379,7 +379,7 @@ func TestNannyHosts(t *testing.T) {
 	nanny.ends()
 }
 
-// version asks in class CH.
+// version queries a name in class CH.
 func version(t *testing.T, at, name string) string {
 	t.Helper()
 	m := new(dns.Msg).SetQuestion(name, dns.TypeTXT)

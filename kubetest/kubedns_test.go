@@ -18,13 +18,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A kubeDNS is a kubedns.Object that runs, and what it has told.
+// A kubeDNS is a running kubedns.Object and the configurations that it has
+// delivered.
 type kubeDNS struct {
 	*testing.T
 	metrics metrics.Registry
 	mu      sync.Mutex
 	logged  bytes.Buffer
-	told    []string // who is asked, by each Config
+	told    []string // upstream servers of each delivered Config
 }
 
 func (k *kubeDNS) Write(line []byte) (int, error) {
@@ -33,27 +34,27 @@ func (k *kubeDNS) Write(line []byte) (int, error) {
 	return k.logged.Write(line)
 }
 
-// calls are what has been told so far.
+// calls returns the deliveries so far.
 func (k *kubeDNS) calls() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Clone(k.told)
 }
 
-// becomes waits until it has told these.
+// becomes waits for these deliveries.
 func (k *kubeDNS) becomes(want ...string) {
 	k.Helper()
 	eventually(k.T, strings.Join(want, ", "), func() bool { return slices.Equal(k.calls(), want) })
 }
 
-// says counts the lines of the log with these words.
+// says counts the log lines with these words.
 func (k *kubeDNS) says(words string) (n int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return strings.Count(k.logged.String(), words)
 }
 
-// counts waits until the metrics have this many changes of a kind.
+// counts waits until the metrics have this number of changes with a result.
 func (k *kubeDNS) counts(result string, n int) {
 	k.Helper()
 	line := fmt.Sprintf("seamark_kubedns_config_updates_total{source=\"kube-system/kube-dns\",result=%q} %d\n", result, n)
@@ -68,8 +69,9 @@ func (k *kubeDNS) shows(line string) bool {
 	return strings.Contains(text.String(), line)
 }
 
-// The ConfigMap is followed by its name alone: what is bad is told and changes
-// nothing, nor does the API server's absence, and its end brings the defaults back.
+// The ConfigMap is followed by its name: invalid data are reported and change
+// nothing, nor does an outage of the API server, and its deletion restores the
+// defaults.
 func TestKubeDNSConfigMap(t *testing.T) {
 	srv := start(t)
 	maps := writer(t, srv).CoreV1().ConfigMaps("kube-system")
@@ -122,7 +124,7 @@ func TestKubeDNSConfigMap(t *testing.T) {
 	want := []string{none, stub("10.0.0.1")}
 	k.becomes(want...)
 
-	// Good and bad by turns, and others that come and go.
+	// Valid and invalid data alternate, and other objects come and go.
 	for i := range 5 {
 		write("kube-dns", false, "1.1.1.1:123456789")
 		k.counts("invalid", i+1)
@@ -143,7 +145,7 @@ func TestKubeDNSConfigMap(t *testing.T) {
 		t.Error("seamark_kubedns_config_valid is not 0 while the ConfigMap is invalid")
 	}
 
-	// It goes while it is bad, and comes again.
+	// The ConfigMap is deleted while it is invalid, and created again.
 	remove("kube-dns")
 	want = append(want, none)
 	k.becomes(want...)
@@ -151,7 +153,8 @@ func TestKubeDNSConfigMap(t *testing.T) {
 	want = append(want, stub("10.0.0.3"))
 	k.becomes(want...)
 
-	// The API server is away, and back with the same, and with another one.
+	// The API server stops, and returns with the same ConfigMap, and with
+	// another.
 	srv.StopAPI()
 	eventually(t, "that it is away", func() bool { return k.says("level=WARN") > 6 })
 	k.becomes(want...)

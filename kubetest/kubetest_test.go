@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// patience is how long a test waits for what should come at once.
+// patience bounds the wait for an event that should come at once.
 const patience = 20 * time.Second
 
 // start starts a server for a test.
@@ -97,8 +97,8 @@ func put(t *testing.T, k kubernetes.Interface, ns, name string) *corev1.ConfigMa
 	return c
 }
 
-// reflect keeps a store in step with the ConfigMaps of a namespace as long as
-// the test runs.
+// reflect keeps a store in step with the ConfigMaps of a namespace during the
+// test.
 func reflect(t *testing.T, k kubernetes.Interface, ns string) cache.Store {
 	store := cache.NewStore(cache.MetaNamespaceKeyFunc)
 	lw := cache.NewListWatchFromClient(k.CoreV1().RESTClient(), "configmaps", ns, fields.Everything())
@@ -116,7 +116,7 @@ func reflect(t *testing.T, k kubernetes.Interface, ns string) cache.Store {
 	return store
 }
 
-// has tells whether the store holds an object of that key.
+// has reports whether the store holds an object with that key.
 func has(store cache.Store, key string) func() bool {
 	return func() bool {
 		_, ok, _ := store.GetByKey(key)
@@ -180,7 +180,7 @@ func TestExpired(t *testing.T) {
 	if err := list(); err != nil {
 		t.Fatalf("list at an old version: %v", err)
 	}
-	for range 2 { // it can be done again
+	for range 2 { // repeatable
 		if err := srv.Compact(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -237,8 +237,8 @@ func TestStartGivesUp(t *testing.T) {
 	}
 }
 
-// BenchmarkStart measures what each test pays: a start and a stop, and a
-// restart of the API.
+// BenchmarkStart measures the cost for each test: a start, a stop, and a restart
+// of the API.
 func BenchmarkStart(b *testing.B) {
 	var starting, restarting, stopping time.Duration
 	for b.Loop() {

@@ -16,8 +16,8 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// The API server leaves out of Nodes what is not looked at, in lists and in
-// watches: a node's status is thousands of bytes and changes all the time.
+// The API server omits the unused fields of Nodes from lists and watches: a
+// node's status has thousands of bytes and changes all the time.
 func TestClusterNodes(t *testing.T) {
 	srv := start(t)
 	w := writer(t, srv)
@@ -43,7 +43,7 @@ func TestClusterNodes(t *testing.T) {
 	var seen, images atomic.Int64
 	relay := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(target)
-		r.Out.Header.Set("Accept-Encoding", "identity") // or the text cannot be found
+		r.Out.Header.Set("Accept-Encoding", "identity") // so that the text can be found
 	}}
 	relay.ModifyResponse = func(r *http.Response) error {
 		if r.Request.URL.Path != "/api/v1/nodes" || !strings.Contains(r.Header.Get("Content-Type"), "application/vnd.kubernetes.protobuf") {
@@ -81,7 +81,7 @@ func TestClusterNodes(t *testing.T) {
 	}
 }
 
-// A sieve counts the bytes of a body, and the pieces of it with a text.
+// A sieve counts the bytes of a body, and the occurrences of a text in it.
 type sieve struct {
 	io.ReadCloser
 	bytes, found *atomic.Int64

@@ -14,16 +14,15 @@ import (
 	"github.com/miekg/dns"
 )
 
-// A process is one of the binary's commands, run as the container does that has
-// it for its program: by the name that it is called.
+// A process is one of the binary's commands, run by the name of the program that
+// it replaces.
 type process struct {
 	*daemon
 	cmd   *exec.Cmd
 	ended chan error
 }
 
-// program runs the binary under a name until the test ends. Whoever asks it asks
-// at.
+// program runs the binary under a name until the test ends. Clients query it at.
 func program(t *testing.T, at, name string, env []string, args ...string) *process {
 	t.Helper()
 	p := &process{daemon: &daemon{T: t, at: at}, ended: make(chan error, 1)}
@@ -49,7 +48,7 @@ func program(t *testing.T, at, name string, env []string, args ...string) *proce
 	return p
 }
 
-// ends sends SIGTERM and waits for the end, which must be a good one.
+// ends sends SIGTERM and waits for a successful exit.
 func (p *process) ends() {
 	p.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -66,7 +65,7 @@ func (p *process) ends() {
 	}
 }
 
-// freePort is free for UDP and TCP just now.
+// freePort returns a port that is free for UDP and TCP.
 func freePort(t *testing.T) string {
 	t.Helper()
 	for {
@@ -81,7 +80,8 @@ func freePort(t *testing.T) string {
 	}
 }
 
-// An upstream is a DNS server outside the cluster. It knows its own names alone.
+// upstream starts a DNS server outside the cluster that serves these records
+// only.
 func upstream(t *testing.T, records ...string) (at string) {
 	t.Helper()
 	known := map[string][]dns.RR{}
@@ -124,8 +124,9 @@ func upstream(t *testing.T, records ...string) (at string) {
 	return "127.0.0.1:" + port
 }
 
-// A volume is a ConfigMap mounted by a kubelet: its files are links into a folder
-// that ..data leads to, and a change is another folder and another link.
+// A volume is a ConfigMap mounted by a kubelet: its files are links into the
+// directory that ..data points to. A change is another directory and another
+// link.
 type volume struct {
 	*testing.T
 	dir     string

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// TestProxy shows each fault once, and that all of them heal.
+// TestProxy applies each fault once, and removes it.
 func TestProxy(t *testing.T) {
 	srv := start(t)
 	p, err := NewProxy(srv)
@@ -79,8 +79,8 @@ func list(ctx context.Context, k kubernetes.Interface) error {
 	return err
 }
 
-// get sends a request on a connection of its own and returns when the header
-// of the answer is there.
+// get sends a request on its own connection and returns after the response's
+// header.
 func get(t *testing.T, p *Proxy, path string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), "GET", p.URL()+path, nil)
@@ -151,7 +151,7 @@ func testCuts(t *testing.T, p *Proxy, k kubernetes.Interface) {
 		t.Errorf("an open watch ended with %v; want an unexpected end", err)
 	}
 
-	// A reflector gets over it.
+	// A reflector recovers from it.
 	store := reflect(t, k, "cut")
 	put(t, k, "cut", "before")
 	eventually(t, "the first object", has(store, "cut/before"))
@@ -175,8 +175,8 @@ func testStall(t *testing.T, p *Proxy, k, direct kubernetes.Interface) {
 		t.Fatalf("the watch began with %s", line)
 	}
 
-	// Only a time can show that nothing comes; it is short because whatever
-	// comes wrongly comes at once.
+	// Only the passing of time shows that nothing is received. It is short, since
+	// a wrong byte would be received at once.
 	const moment = 100 * time.Millisecond
 	p.Set(Faults{Stall: true, Only: []string{"configmaps"}})
 	if _, err := k.CoreV1().Services("").List(t.Context(), metav1.ListOptions{}); err != nil {
@@ -243,7 +243,7 @@ func TestProxyCloses(t *testing.T) {
 	defer resp.Body.Close()
 	p.Set(Faults{Stall: true})
 	answer := make(chan error, 1)
-	go func() { // not by a client of Kubernetes: they try again
+	go func() { // not with a client of Kubernetes, which retries
 		resp, err := http.Get(p.URL() + "/api/v1/pods")
 		if err == nil {
 			resp.Body.Close()

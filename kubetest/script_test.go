@@ -18,8 +18,8 @@ import (
 	"github.com/seamark/seamark/internal/dnstest"
 )
 
-// Every script of the corpus against the live API, and its replies compared
-// with those of the server that reads a folder.
+// Every script of the corpus against the live API; the replies must equal those
+// of a server that reads a folder.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("../testdata/script/*.txt")
 	if err != nil {
@@ -68,8 +68,7 @@ func live(t testing.TB, srv *Server, kinds []metav1.APIResource) *liveSource {
 
 func (l *liveSource) Corefile() string { return "kubeconfig " + l.kubeconfig }
 
-// Apply creates or replaces an object. Its status is written by itself: that
-// is how the API has it.
+// Apply creates or replaces an object. Its status is a separate write in the API.
 func (l *liveSource) Apply(o dnstest.Object) error {
 	ctx := context.Background()
 	in, err := l.resource(o)

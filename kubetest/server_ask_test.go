@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	// replyTime is how long a reply may take before the question counts as
-	// lost; nothing in these tests has to wait for anybody.
+	// replyTime is the time after which a query counts as lost; no query of these
+	// tests waits for another server.
 	replyTime = 5 * time.Second
-	// soon is how long a change may take to show.
+	// soon bounds the time until a change is answered.
 	soon = time.Second
 )
 
-// A question and the only answer to it that is right: the code and the data of
-// the answer section, sorted.
+// A question is a query and its only right answer: the response code and the data
+// of the answer section, sorted.
 type question struct {
-	name string // without the last dot
+	name string // without the final dot
 	kind uint16
 	want string
 }
@@ -37,8 +37,7 @@ func inPTR(name, want string) question  { return question{name, dns.TypePTR, wan
 
 func (q question) String() string { return q.name + " " + dns.TypeToString[q.kind] }
 
-// answer is a reply in the words of question.want; a question without reply has
-// the error for its answer.
+// answer formats a reply as question.want. Without a reply it is the error.
 func answer(reply *dns.Msg, err error) string {
 	if err != nil {
 		return err.Error()
@@ -55,16 +54,16 @@ func answer(reply *dns.Msg, err error) string {
 	return strings.Join(words, " ")
 }
 
-// message is a question as a packet.
+// message returns the query's packet.
 func (q question) message() *dns.Msg { return new(dns.Msg).SetQuestion(q.name+".", q.kind) }
 
-// ask asks once, by udp or tcp.
+// ask sends a query once, by udp or tcp.
 func (d *daemon) ask(network string, q question) string {
 	reply, _, err := (&dns.Client{Net: network, Timeout: replyTime}).Exchange(q.message(), d.at)
 	return answer(reply, err)
 }
 
-// says checks the answers as they are now, by UDP and TCP.
+// says checks the present answers, by UDP and TCP.
 func (d *daemon) says(questions ...question) {
 	d.Helper()
 	for _, q := range questions {
@@ -76,8 +75,8 @@ func (d *daemon) says(questions ...question) {
 	}
 }
 
-// becomes asks until the answers are right, by UDP and TCP, and returns how long
-// that took.
+// becomes queries until the answers are right, by UDP and TCP, and returns the
+// time that it took.
 func (d *daemon) becomes(questions ...question) time.Duration {
 	d.Helper()
 	began := time.Now()
@@ -94,8 +93,8 @@ func (d *daemon) becomes(questions ...question) time.Duration {
 	return took
 }
 
-// turns is becomes for one change: until the right answer there is one other,
-// the old one, and it takes no longer than a change may.
+// turns is becomes for one change: until the right answer there is only the old
+// one, and the change is answered soon.
 func (d *daemon) turns(what string, q question) time.Duration {
 	d.Helper()
 	began := time.Now()
@@ -123,8 +122,8 @@ func (d *daemon) turns(what string, q question) time.Duration {
 	}
 }
 
-// A crowd asks the same questions all the time; each of them has one right
-// answer as long as the crowd is there.
+// A crowd sends the same queries all the time. Each has one right answer during
+// the life of the crowd.
 type crowd struct {
 	d     *daemon
 	asked atomic.Int64
@@ -134,8 +133,7 @@ type crowd struct {
 	once  sync.Once
 }
 
-// crowd begins to ask, by UDP and by TCP. It ends with the test if nobody ends
-// it before.
+// crowd starts the queries, by UDP and TCP. They end with the test at the latest.
 func (d *daemon) crowd(questions ...question) *crowd {
 	c := &crowd{d: d, done: make(chan struct{})}
 	for i := range 4 {
@@ -146,7 +144,7 @@ func (d *daemon) crowd(questions ...question) *crowd {
 	return c
 }
 
-// keepAsking asks one question after the other over one socket.
+// keepAsking sends one query after the other over one socket.
 func (c *crowd) keepAsking(network string, questions []question, from int) {
 	client := &dns.Client{Net: network, Timeout: replyTime}
 	conn, err := client.Dial(c.d.at)
@@ -159,7 +157,7 @@ func (c *crowd) keepAsking(network string, questions []question, from int) {
 		select {
 		case <-c.done:
 			return
-		case <-time.After(500 * time.Microsecond): // a crowd, not a flood
+		case <-time.After(500 * time.Microsecond): // a load, not a flood
 		}
 		q := questions[i%len(questions)]
 		reply, _, err := client.ExchangeWithConn(q.message(), conn)
@@ -170,7 +168,7 @@ func (c *crowd) keepAsking(network string, questions []question, from int) {
 	}
 }
 
-// leave ends the crowd and says how many it was.
+// leave ends the crowd and logs the number of its queries.
 func (c *crowd) leave() {
 	c.once.Do(func() {
 		close(c.done)
@@ -182,7 +180,7 @@ func (c *crowd) leave() {
 	})
 }
 
-// page gets a page of the directives ready, health and prometheus.
+// page returns a page of the directives ready, health and prometheus.
 func page(t *testing.T, url string) (int, string) {
 	t.Helper()
 	resp, err := http.Get(url)
@@ -197,7 +195,7 @@ func page(t *testing.T, url string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// latencies are what changes took to show.
+// latencies are the times until changes were answered.
 type latencies []time.Duration
 
 func (l latencies) String() string {

@@ -11,16 +11,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// A step changes one object, or nothing more if do is nil, and names an answer
-// that shows it.
+// A step changes one object, or none if do is nil, and has a query whose answer
+// shows the change.
 type step struct {
 	what string
 	do   func()
 	show question
 }
 
-// Objects of every kind come, change and go, and each change shows within a
-// second, while a crowd asks for names that have nothing to do with it.
+// Objects of every kind are created, changed and deleted, and each change is
+// answered within a second, while a crowd queries unrelated names.
 func TestServerChanges(t *testing.T) {
 	api := start(t)
 	w := writer(t, api)
@@ -132,7 +132,7 @@ func sliceSteps(w clusterWriter) []step {
 	}
 }
 
-// podSteps also changes the pod that the crowd asks for, but not its address.
+// podSteps also changes the pod that the crowd queries, but not its address.
 func podSteps(w clusterWriter, round int) []step {
 	pods := w.CoreV1().Pods("shop")
 	status := func(s corev1.PodStatus) func() {
@@ -188,8 +188,8 @@ func importSteps(w clusterWriter) []step {
 	}
 }
 
-// Slices may come before their Service: they make no name until it is there,
-// and then all of its names are there at once.
+// Slices may precede their Service: they make no name until it exists, and then
+// all of its names at once.
 func TestServerSlicesFirst(t *testing.T) {
 	api := start(t)
 	w := writer(t, api)
@@ -211,7 +211,7 @@ func TestServerSlicesFirst(t *testing.T) {
 	d.becomes(inSRV("_http._tcp."+name, "NOERROR 0 50 8080 10-1-3-1."+name+". 0 50 8080 10-1-3-2."+name+"."),
 		inPTR("1.3.1.10.in-addr.arpa", "NOERROR 10-1-3-1."+name+"."), inPTR("3.1.10.in-addr.arpa", "NOERROR"))
 
-	// The Service goes and comes back as something else; its slices stay.
+	// The Service is deleted and created with another type; its slices stay.
 	for _, again := range []struct {
 		service *corev1.Service
 		shows   []question
@@ -230,7 +230,7 @@ func TestServerSlicesFirst(t *testing.T) {
 	c.leave()
 }
 
-// A slice is given to another Service.
+// A slice is moved to another Service.
 func TestServerSliceMoves(t *testing.T) {
 	api := start(t)
 	w := writer(t, api)

@@ -8,7 +8,7 @@ import (
 )
 
 // behindProxy starts a server that follows an API server with a shop through a
-// proxy that has these faults.
+// proxy with these faults.
 func behindProxy(t *testing.T, faults Faults) (*daemon, *Proxy, clusterWriter) {
 	t.Helper()
 	api := start(t)
@@ -20,7 +20,7 @@ func behindProxy(t *testing.T, faults Faults) (*daemon, *Proxy, clusterWriter) {
 	return serve(t, corefileOf("endpoint "+proxy.URL())), proxy, w
 }
 
-// failing waits until attempts to follow a resource have failed n times more.
+// failing waits for n more failed attempts to follow a resource.
 func (d *daemon) failing(resource string, n int) {
 	d.Helper()
 	from := d.count("watch_errors", resource)
@@ -36,9 +36,9 @@ func (d *daemon) unsynced() {
 	}
 }
 
-// Without permission to read EndpointSlices the server does not get ready, and
-// what depends on them is SERVFAIL; the rest is answered. When the permission
-// goes later, what is known stays, and what may still be read changes.
+// Without permission to read EndpointSlices the server is not ready, and names
+// that depend on them are SERVFAIL; others are answered. If the permission is
+// withdrawn later, known data are kept, and the other resources are followed.
 func TestServerForbidden(t *testing.T) {
 	d, proxy, w := behindProxy(t, Faults{Forbidden: []string{"endpointslices"}})
 	d.becomes(inA("web.shop.svc.cluster.local", "NOERROR 10.0.0.1"))
@@ -73,7 +73,7 @@ func TestServerForbidden(t *testing.T) {
 	c.leave()
 }
 
-// The API server does not know us, at first and again later.
+// The API server rejects our credentials, at first and again later.
 func TestServerUnauthorized(t *testing.T) {
 	d, proxy, w := behindProxy(t, Faults{Unauthorized: true})
 	d.failing("services", 3)
@@ -93,7 +93,7 @@ func TestServerUnauthorized(t *testing.T) {
 	eventually(t, "a log line", func() bool { return d.logs("accepts us again") == 2 })
 }
 
-// The kubeconfig may come later than the server.
+// The kubeconfig may be created after the start of the server.
 func TestServerKubeconfigComes(t *testing.T) {
 	api := start(t)
 	writer(t, api).shop()
@@ -112,9 +112,9 @@ func TestServerKubeconfigComes(t *testing.T) {
 	}
 }
 
-// Whatever the API server sends, what is known is answered, and what changed
-// is known when it sends sense again. History is lost in between, so that it
-// is lists that come broken.
+// Whatever the API server sends, known names are answered, and changes are known
+// when its responses are valid again. History is dropped in between, so the
+// invalid responses are lists.
 func TestServerBrokenAnswers(t *testing.T) {
 	api := start(t)
 	w := writer(t, api)
@@ -152,8 +152,8 @@ func TestServerBrokenAnswers(t *testing.T) {
 	}
 }
 
-// A watch that is open and says nothing: what is known is answered, its age
-// shows, and when the watch goes on nothing is missing.
+// An open watch stalls: known names are answered, the age of the data grows, and
+// no event is missing when the watch continues.
 func TestServerStalledWatch(t *testing.T) {
 	d, proxy, w := behindProxy(t, Faults{})
 	d.becomes(shopNames()...)
@@ -167,9 +167,9 @@ func TestServerStalledWatch(t *testing.T) {
 	t.Logf("right again after %v", took)
 }
 
-// The way to the API server dies without a word to either side, as when a
-// firewall forgets a connection. HTTP/2 pings notice it; they are made quick
-// here, by default it takes them 45 s.
+// The connection to the API server dies silently, as when a firewall drops its
+// state. HTTP/2 pings detect it; they are frequent here, by default it takes 45
+// s.
 func TestServerHalfOpenWatch(t *testing.T) {
 	t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "1")
 	t.Setenv("HTTP2_PING_TIMEOUT_SECONDS", "1")

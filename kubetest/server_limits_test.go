@@ -14,16 +14,16 @@ import (
 	"time"
 )
 
-// A barrier lets requests through to an API server when enough of them stand in
-// front of it, or when no more of them come.
+// A barrier holds requests to an API server until enough of them wait, or until
+// no more arrive.
 type barrier struct {
 	http.Handler
 	enough int
-	open   chan struct{} // closed when there were enough
+	open   chan struct{} // closed when enough requests wait
 
 	mu      sync.Mutex
 	waiting int
-	most    int // that waited at a time
+	most    int // greatest number of waiting requests
 	came    []time.Time
 }
 
@@ -52,7 +52,7 @@ func (g *barrier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	select {
 	case <-g.open:
-	case <-ctx.Done(): // no more of them come
+	case <-ctx.Done(): // no more requests arrive
 	}
 	g.mu.Lock()
 	g.waiting--
@@ -60,9 +60,9 @@ func (g *barrier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.Handler.ServeHTTP(w, r)
 }
 
-// behindBarrier starts a server with these options, waits for its data, and tells
-// how many requests were under way at a time and how long after the first the
-// third one came.
+// behindBarrier starts a server with these options, waits for its data, and
+// returns the greatest number of concurrent requests and the time from the first
+// to the third one.
 func behindBarrier(t *testing.T, p *Proxy, options ...string) (most int, third time.Duration) {
 	t.Helper()
 	g, at := newBarrier(t, p, 3)
@@ -73,8 +73,7 @@ func behindBarrier(t *testing.T, p *Proxy, options ...string) (most int, third t
 	return g.most, g.came[2].Sub(g.came[0])
 }
 
-// The limits of the server's own requests hold for its watches, of which it has
-// three here.
+// The limits of requests apply to the server's watches, three here.
 func TestServerLimits(t *testing.T) {
 	api := start(t)
 	writer(t, api).shop()
@@ -105,8 +104,8 @@ func TestServerLimits(t *testing.T) {
 	})
 }
 
-// certificate writes a certificate for clients and its key. The API server
-// knows nobody, so that any will do.
+// certificate writes a client certificate and its key. The API server authorizes
+// every client, so any will do.
 func certificate(t *testing.T, api *Server) (cert, key string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// These make, change and delete objects in one line of a test.
+// These create, change and delete objects in one line of a test.
 
 // add creates an object.
 func add[T any](t *testing.T, in interface {
@@ -49,7 +49,7 @@ func namespace(name string, labels ...string) *corev1.Namespace {
 	return n
 }
 
-// service has the port http; without addresses it is headless.
+// service has the port http; it is headless without addresses.
 func service(name string, ips ...string) *corev1.Service {
 	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80}}
@@ -82,7 +82,7 @@ func slice(name, service string, ips ...string) *discoveryv1.EndpointSlice {
 	return s
 }
 
-// imported makes a slice one of a ServiceImport.
+// imported makes a slice belong to a ServiceImport.
 func imported(s *discoveryv1.EndpointSlice, service, cluster string) *discoveryv1.EndpointSlice {
 	s.Labels = map[string]string{
 		"multicluster.kubernetes.io/service-name":   service,
@@ -91,7 +91,7 @@ func imported(s *discoveryv1.EndpointSlice, service, cluster string) *discoveryv
 	return s
 }
 
-// pod creates a pod and gives it an address, as a kubelet does.
+// pod creates a pod and sets its address, as a kubelet does.
 func (w clusterWriter) pod(namespace, name, ip string) {
 	w.Helper()
 	pods := w.CoreV1().Pods(namespace)
@@ -108,7 +108,7 @@ func (w clusterWriter) podStatus(p *corev1.Pod, status corev1.PodStatus) {
 	must(w.CoreV1().Pods(p.Namespace).UpdateStatus(w.Context(), p, metav1.UpdateOptions{}))(w.T)
 }
 
-// shop creates what nobody changes during a test, in the namespace shop.
+// shop creates objects that do not change during a test, in the namespace shop.
 func (w clusterWriter) shop() {
 	w.Helper()
 	add(w.T, w.CoreV1().Namespaces(), namespace("shop"))
@@ -122,8 +122,7 @@ func (w clusterWriter) shop() {
 	add(w.T, services, external("bank", "web.shop.svc.cluster.local"))
 }
 
-// shopNames are questions about shop, which have these answers for as long as
-// nobody changes it.
+// shopNames returns queries for shop, with their constant answers.
 func shopNames() []question {
 	return []question{
 		inA("web.shop.svc.cluster.local", "NOERROR 10.0.0.1"),

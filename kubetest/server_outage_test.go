@@ -11,8 +11,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// The API server crashes: everything known goes on being answered, and the
-// server stays ready. What changes after the API server's return is seen.
+// The API server crashes: known names are answered and the server stays ready.
+// Changes after the API server's return are seen.
 func TestServerOutage(t *testing.T) {
 	api := start(t)
 	w := writer(t, api)
@@ -49,9 +49,9 @@ func TestServerOutage(t *testing.T) {
 	c.leave()
 }
 
-// The API server is not there at the start: the cluster's names and reverse
-// names are nobody else's meanwhile, other zones are answered, and everything
-// is there soon after the API server is.
+// The API server is not there at the start: the cluster's names and reverse names
+// do not fall through meanwhile, other zones are answered, and all names are
+// answered soon after the API server's start.
 func TestServerStartsFirst(t *testing.T) {
 	api := start(t)
 	w := writer(t, api)
@@ -103,7 +103,7 @@ type gap struct {
 }
 
 // openGap starts a server that follows the API server through a proxy, and
-// stops its watches.
+// interrupts its watches.
 func openGap(t *testing.T) *gap {
 	t.Helper()
 	api := start(t)
@@ -112,8 +112,8 @@ func openGap(t *testing.T) *gap {
 	g.w.shop()
 	g.d = serve(t, corefileOf("endpoint "+g.proxy.URL(), "pods verified"))
 	g.d.becomes(shopNames()...)
-	// The reflector takes a watch that ends within a second for a broken one,
-	// and lists, unless there were events.
+	// The reflector lists again after a watch that ended within a second without
+	// events.
 	services, slices := g.w.CoreV1().Services("shop"), g.w.DiscoveryV1().EndpointSlices("shop")
 	add(t, services, service("old", "10.0.5.1"))
 	add(t, services, service("turns", "10.0.5.2"))
@@ -130,12 +130,12 @@ func openGap(t *testing.T) *gap {
 	return g
 }
 
-// change adds, changes and deletes.
+// change adds, changes and deletes objects.
 func (g *gap) change() {
 	g.t.Helper()
 	services, slices, pods := g.w.CoreV1().Services("shop"), g.w.DiscoveryV1().EndpointSlices("shop"), g.w.CoreV1().Pods("shop")
 	remove(g.t, services, "old")
-	add(g.t, services, service("new", "10.0.5.1")) // the address has another owner now
+	add(g.t, services, service("new", "10.0.5.1")) // the address belongs to another Service now
 	edit(g.t, services, "turns", func(s *corev1.Service) {
 		s.Spec.Type, s.Spec.ExternalName = corev1.ServiceTypeExternalName, "else.example"
 	})
@@ -176,8 +176,7 @@ func (g *gap) after() []question {
 	}
 }
 
-// What changed during a gap that the API server remembers is told by the watch
-// that goes on.
+// The resumed watch has the changes of a gap that the API server remembers.
 func TestServerWatchGoesOn(t *testing.T) {
 	g := openGap(t)
 	g.change()
@@ -190,8 +189,8 @@ func TestServerWatchGoesOn(t *testing.T) {
 	}
 }
 
-// The same when etcd has forgotten the gap: the watch gets 410, and a list
-// tells what is gone.
+// The same with a compacted history: the watch gets 410 Expired, and a list
+// detects the deletions.
 func TestServerWatchExpired(t *testing.T) {
 	g := openGap(t)
 	g.change()
@@ -207,7 +206,7 @@ func TestServerWatchExpired(t *testing.T) {
 	g.d.becomes(g.unchanged()...)
 }
 
-// forget makes the API server lose its history, as it does with time.
+// forget drops the API server's history, as happens with time.
 func (g *gap) forget() {
 	g.t.Helper()
 	if err := g.api.Compact(g.t.Context()); err != nil {

@@ -10,15 +10,15 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// A relay passes TCP connections on to an API server. It can forget those that
-// it has: nothing comes through them any more, and nobody is told.
+// A relay passes TCP connections to an API server. It can stop passing bytes of
+// open connections without closing them.
 type relay struct {
 	ln    net.Listener
 	to    string
 	tasks sync.WaitGroup
 
 	mu        sync.Mutex
-	forgotten map[net.Conn]bool // every connection of either side; true is forgotten
+	forgotten map[net.Conn]bool // the connections of both sides; true is stalled
 }
 
 // newRelay starts a relay that ends with the test.
@@ -41,7 +41,7 @@ func newRelay(t *testing.T, api *Server) *relay {
 	return r
 }
 
-// kubeconfig writes one that leads through the relay.
+// kubeconfig writes a kubeconfig whose server is the relay.
 func (r *relay) kubeconfig(t *testing.T, api *Server) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
@@ -52,7 +52,7 @@ func (r *relay) kubeconfig(t *testing.T, api *Server) string {
 	return file
 }
 
-// forget forgets every connection that there is now.
+// forget stalls every open connection.
 func (r *relay) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,8 +80,8 @@ func (r *relay) accept() {
 	}
 }
 
-// pass copies until one side ends; of a forgotten connection it reads on, but
-// keeps what it reads to itself, the end too.
+// pass copies until one side ends. It discards the bytes of a stalled connection,
+// and its end.
 func (r *relay) pass(from, to net.Conn) {
 	buf := make([]byte, 32<<10)
 	for {

@@ -11,8 +11,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// A reload that leaves the kubernetes directive as it is keeps its watches and
-// its data, and no question is lost.
+// A reload that leaves the kubernetes directive unchanged keeps its watches and
+// its data, and loses no query.
 func TestServerReloadKeepsWatch(t *testing.T) {
 	api := start(t)
 	w := writer(t, api)
@@ -34,7 +34,7 @@ func TestServerReloadKeepsWatch(t *testing.T) {
 	add(t, w.CoreV1().Services("shop"), service("late", "10.0.6.1"))
 	d.turns("a Service after the reloads", inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
 
-	// Without an API server too.
+	// The same without an API server.
 	api.StopAPI()
 	d.failing("services", 2)
 	d.reload(text)
@@ -47,8 +47,8 @@ func TestServerReloadKeepsWatch(t *testing.T) {
 	c.leave()
 }
 
-// A reload that changes the directive has its new data whole before it answers:
-// nobody sees SERVFAIL or half a cluster.
+// After a reload that changes the directive, the new data are complete before
+// they are served: no client sees SERVFAIL or a part of the cluster.
 func TestServerReloadChanges(t *testing.T) {
 	api := start(t)
 	w := writer(t, api)
@@ -81,8 +81,7 @@ func TestServerReloadChanges(t *testing.T) {
 	c.leave()
 }
 
-// A reload that fails behind the point where the new data are asked for leaves
-// everything as it was.
+// A reload that fails after the new data were requested changes nothing.
 func TestServerReloadFails(t *testing.T) {
 	api := start(t)
 	w := writer(t, api)
@@ -110,8 +109,8 @@ func TestServerReloadFails(t *testing.T) {
 	c.leave()
 }
 
-// With the API server away a reload has nothing to put in the place of what is
-// known: with other options for the cluster it fails, and the old data go on.
+// With the API server away, a reload with other options for the cluster fails,
+// and the old data are served.
 func TestServerReloadWithoutAPI(t *testing.T) {
 	api := start(t)
 	w := writer(t, api)
@@ -135,8 +134,8 @@ func TestServerReloadWithoutAPI(t *testing.T) {
 	c.leave()
 }
 
-// Which objects make names is the directive's to say. What it leaves out has
-// no reverse names either.
+// The directive's options select the objects that make names, reverse names
+// included.
 func TestServerSelects(t *testing.T) {
 	api := start(t)
 	w := writer(t, api)
@@ -154,7 +153,7 @@ func TestServerSelects(t *testing.T) {
 		members.Labels["tier"] = "front"
 		add(t, slices, members)
 	}
-	// names tells for a namespace which of its names there are.
+	// names returns queries for the names of a namespace, which exist or not.
 	names := func(i int, ns string, there bool) []question {
 		zone := ns + ".svc.cluster.local"
 		all := []question{
@@ -222,7 +221,7 @@ func TestServerSelects(t *testing.T) {
 	})
 }
 
-// The server speaks TLS with the files that the directive names.
+// The server uses TLS with the directive's files.
 func TestServerEndpointTLS(t *testing.T) {
 	api := start(t)
 	writer(t, api).shop()

@@ -25,8 +25,8 @@ import (
 // A daemon is the server as the command runs it, on loopback sockets.
 type daemon struct {
 	*testing.T
-	at      string // where it is asked
-	ready   string // where its directive ready listens, if it has it
+	at      string // address for queries
+	ready   string // address of the directive ready, if any
 	metrics metrics.Registry
 	journal
 
@@ -34,13 +34,13 @@ type daemon struct {
 	text string // its Corefile
 }
 
-// corefileOf is a Corefile with the usual zones, and these lines in its
-// kubernetes directive. $READY stands for an address.
+// corefileOf returns a Corefile with the usual zones and these options of the
+// kubernetes directive. $READY is replaced by an address.
 func corefileOf(options ...string) string {
 	return ". {\n errors\n ready $READY\n kubernetes cluster.local in-addr.arpa ip6.arpa {\n  " + strings.Join(options, "\n  ") + "\n }\n}\n"
 }
 
-// kubeconfig is the line of a Corefile that leads to srv, by HTTPS.
+// kubeconfig returns the option for the kubeconfig of srv.
 func kubeconfig(t *testing.T, srv *Server) string {
 	t.Helper()
 	return "kubeconfig " + must(srv.Kubeconfig())(t)
@@ -64,7 +64,7 @@ func serve(t *testing.T, text string) *daemon {
 		},
 		Out: &d.journal, Greeting: "[INFO] started",
 	}
-	// Not the test's context: that ends before those who still ask do.
+	// Not the test's context, which ends before the clients do.
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -88,7 +88,7 @@ func serve(t *testing.T, text string) *daemon {
 	return d
 }
 
-// reload gives the server another Corefile, and returns when it serves it.
+// reload replaces the Corefile, and returns when the server serves it.
 func (d *daemon) reload(text string) {
 	d.Helper()
 	before := d.logs("Reloading complete")
@@ -101,7 +101,7 @@ func (d *daemon) reload(text string) {
 	})
 }
 
-// order gives the server another Corefile and the signal to read it.
+// order replaces the Corefile and sends the reload signal.
 func (d *daemon) order(text string) {
 	d.Helper()
 	d.mu.Lock()
@@ -113,8 +113,8 @@ func (d *daemon) order(text string) {
 	}
 }
 
-// metric gives the value of a series, spelled as in the text format; -1 if there
-// is none.
+// metric returns the value of a series, in the notation of the text format; -1 if
+// there is none.
 func (d *daemon) metric(series string) float64 {
 	d.Helper()
 	var text strings.Builder
@@ -130,13 +130,13 @@ func (d *daemon) metric(series string) float64 {
 	return -1
 }
 
-// count gives a counter of the kubernetes directive for one resource.
+// count returns a counter of the kubernetes directive for one resource.
 func (d *daemon) count(counter, resource string) int {
 	d.Helper()
 	return int(d.metric(fmt.Sprintf("seamark_kubernetes_%s_total{resource=%q}", counter, resource)))
 }
 
-// age gives how old the data of one resource are, in seconds.
+// age returns the age of one resource's data in seconds.
 func (d *daemon) age(resource string) float64 {
 	d.Helper()
 	return d.metric(fmt.Sprintf("seamark_kubernetes_data_age_seconds{resource=%q}", resource))
@@ -160,7 +160,7 @@ func (j *journal) log() string {
 	return j.written.String()
 }
 
-// logs counts the lines that hold all of these words.
+// logs counts the lines that contain all of these words.
 func (j *journal) logs(words ...string) (n int) {
 lines:
 	for line := range strings.Lines(j.log()) {
@@ -174,7 +174,7 @@ lines:
 	return n
 }
 
-// isReady checks what the directive ready says.
+// isReady checks the response of the directive ready.
 func (d *daemon) isReady(ready bool) {
 	d.Helper()
 	code, text := page(d.T, "http://"+d.ready+"/ready")
@@ -183,8 +183,7 @@ func (d *daemon) isReady(ready bool) {
 	}
 }
 
-// freeAddress gives a loopback address that nobody listens on, for a directive
-// that has to be told one.
+// freeAddress returns a free loopback address.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	ln := must(net.Listen("tcp4", "127.0.0.1:0"))(t)

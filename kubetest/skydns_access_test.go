@@ -11,8 +11,9 @@ import (
 	"github.com/seamark/seamark/kubetest/certs"
 )
 
-// Who has no certificate, or another authority's, is not let in, and says so. Files that
-// are renewed are used from the next connection on, the authority's too.
+// A client without a certificate, or with one of another authority, is rejected
+// and logs the reason. Renewed files, the authority's included, are used for the
+// next connection.
 func TestEtcdTLS(t *testing.T) {
 	s := newDNSStore(t, EtcdOptions{TLS: true})
 	s.fill()
@@ -22,7 +23,7 @@ func TestEtcdTLS(t *testing.T) {
 		t.Helper()
 		to := filepath.Join(dir, name)
 		text := must(os.ReadFile(from))(t)
-		// As a mount does it: never half of it.
+		// Atomically, as in a mounted volume.
 		if err := os.WriteFile(to+".new", text, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +32,7 @@ func TestEtcdTLS(t *testing.T) {
 		}
 		return to
 	}
-	// A pair that nobody knows, and its authority.
+	// A certificate of an unknown authority.
 	strange := must(certs.New())(t)
 	strangeCert, strangeKey, err := strange.Sign("stranger", x509.ExtKeyUsageClientAuth)
 	if err != nil {
@@ -71,7 +72,7 @@ func TestEtcdTLS(t *testing.T) {
 	stranger.becomes(stayNames()...)
 	mistrusts.becomes(stayNames()...)
 	c := good.crowd(stayNames()...)
-	s.Kill(etcdLeader(t, s.EtcdCluster)) // other connections
+	s.Kill(etcdLeader(t, s.EtcdCluster)) // to make the client connect again
 	s.sees()
 	s.put("comes.skydns.test", `{"host":"10.7.0.1"}`)
 	for _, d := range []*daemon{good, stranger, mistrusts} {
@@ -80,8 +81,9 @@ func TestEtcdTLS(t *testing.T) {
 	c.leave()
 }
 
-// A wrong password is told in words, once, and is taken as soon as it is right. So it is
-// with a user who may not read the keys, and with passwords that come and go.
+// A wrong password is logged once, and used as soon as it becomes valid. The same
+// for a user without permission to read the keys, and for authentication that is
+// turned on and off.
 func TestEtcdPasswords(t *testing.T) {
 	s := newDNSStore(t, EtcdOptions{Username: "root", Password: "secret"})
 	s.fill()
@@ -121,7 +123,7 @@ func TestEtcdPasswords(t *testing.T) {
 	wrong.becomes(stayNames()...)
 	poor.becomes(stayNames()...)
 
-	// Whoever has a password shows it for nothing when nobody asks for one.
+	// Credentials are harmless without authentication.
 	try("no passwords", func(ctx context.Context) error { _, err := s.writer.AuthDisable(ctx); return err })
 	nobody.becomes(stayNames()...)
 	s.put("comes.skydns.test", `{"host":"10.7.0.1"}`)
@@ -136,8 +138,8 @@ func TestEtcdPasswords(t *testing.T) {
 	c.leave()
 }
 
-// etcd comes later than the server: until then nothing is said about names in its zones,
-// and others are answered.
+// etcd starts after the server: until then names in its zones are SERVFAIL, and
+// others are answered.
 func TestEtcdComesLater(t *testing.T) {
 	at := freeAddress(t)
 	d := serve(t, etcdCorefile([]string{at})+"other.test {\n whoami\n}\n")
@@ -157,8 +159,9 @@ func TestEtcdComesLater(t *testing.T) {
 	}
 }
 
-// Blocks with the same etcd and path share its keys. A reload with another path has its
-// keys before it answers; one whose etcd is not there fails, and the old goes on.
+// Blocks with the same etcd and path share its keys. A reload with another path
+// has its keys before it answers; one whose etcd is unreachable fails, and the
+// old plan continues.
 func TestEtcdReload(t *testing.T) {
 	s := newDNSStore(t, EtcdOptions{})
 	s.fill()

@@ -10,8 +10,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Each member dies and comes back under load, the leader first: no question is lost,
-// and what is written meanwhile is seen.
+// Each member crashes and restarts under load, the leader first: no query is
+// lost, and writes are seen.
 func TestEtcdMembersDie(t *testing.T) {
 	s := newDNSStore(t, EtcdOptions{})
 	s.fill()
@@ -43,8 +43,8 @@ func TestEtcdMembersDie(t *testing.T) {
 	}
 }
 
-// A member that is cut off, from the server or from the other members, with or without
-// a word: the others tell.
+// A member is partitioned, silently or not, from the server or from the other
+// members: the others are used.
 func TestEtcdPartitions(t *testing.T) {
 	s := newDNSStore(t, EtcdOptions{})
 	s.fill()
@@ -57,8 +57,8 @@ func TestEtcdPartitions(t *testing.T) {
 			for _, cut := range []func(int, gate.Fault){s.Clients, s.Peers} {
 				round++
 				cut(member, fault)
-				// By a member that is not cut off, and each time another name: what a member
-				// could not do in time it may do later.
+				// Write through a member that is not partitioned, another name
+				// each time: a timed-out write may be applied later.
 				s.writer.SetEndpoints(s.Direct()[(member+1)%EtcdMembers])
 				name := fmt.Sprintf("round%d.skydns.test", round)
 				s.put(name, `{"host":"10.9.0.1"}`)
@@ -71,8 +71,8 @@ func TestEtcdPartitions(t *testing.T) {
 	t.Logf("%d troubles were told", d.logs("trying again"))
 }
 
-// All members are away: the last state is served, with one line for the trouble. A
-// server that begins then answers SERVFAIL until they are back.
+// All members are away: the last state is served, and one line is logged. A
+// server that starts then answers SERVFAIL until they are back.
 func TestEtcdAllAway(t *testing.T) {
 	s := newDNSStore(t, EtcdOptions{})
 	s.fill()
@@ -96,7 +96,7 @@ func TestEtcdAllAway(t *testing.T) {
 	if n := d.logs("trying again"); n != 1 {
 		t.Errorf("%d lines about one trouble", n)
 	}
-	// A reload for other reasons works meanwhile.
+	// An unrelated reload works meanwhile.
 	d.reload(etcdCorefile(s.Endpoints()) + "other.test {\n whoami\n}\n")
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
@@ -121,8 +121,8 @@ func TestEtcdAllAway(t *testing.T) {
 	c.leave()
 }
 
-// The server is cut off, and when it is back its place in history has been compacted: it
-// lists anew. What has been deleted meanwhile is gone, and nothing else ever is.
+// The server is partitioned, and its revision is compacted when it is back: it
+// lists again. Deleted keys are gone, and others are always answered.
 func TestEtcdCompaction(t *testing.T) {
 	s := newDNSStore(t, EtcdOptions{})
 	s.fill()
@@ -137,7 +137,7 @@ func TestEtcdCompaction(t *testing.T) {
 		for member := range EtcdMembers {
 			s.Clients(member, fault)
 		}
-		if fault == gate.Silent { // until the server gives the connections up: else nothing is lost
+		if fault == gate.Silent { // until the server drops its connections
 			eventually(t, "a word of the trouble", func() bool { return d.logs("trying again") > troubles })
 		}
 		s.clear("goes.skydns.test")
@@ -156,7 +156,7 @@ func TestEtcdCompaction(t *testing.T) {
 	c.leave()
 }
 
-// Nobody can write: everything is answered.
+// Writes fail: every query is answered.
 func TestEtcdQuota(t *testing.T) {
 	s := newDNSStore(t, EtcdOptions{Quota: 4 << 20})
 	s.fill()
@@ -183,7 +183,7 @@ func TestEtcdQuota(t *testing.T) {
 	c.leave()
 }
 
-// etcd is set back to a backup: what it does not know any more is gone.
+// etcd is restored from a backup: keys that it lacks are deleted.
 func TestEtcdIsSetBack(t *testing.T) {
 	first := newSky(t)
 	for i := range 50 {
@@ -202,8 +202,8 @@ func TestEtcdIsSetBack(t *testing.T) {
 	d.turns("a put", inA("n1.skydns.test", "NOERROR 10.0.0.3"))
 }
 
-// With watch off, or more keys than most, each question is asked of etcd, and so it
-// is while members die.
+// With watch off, or more keys than most, each query is sent to etcd, also while
+// members crash.
 func TestEtcdAsksPerQuestion(t *testing.T) {
 	s := newDNSStore(t, EtcdOptions{})
 	s.fill()
@@ -220,7 +220,7 @@ func TestEtcdAsksPerQuestion(t *testing.T) {
 	if n := few.logs("20 keys below /skydns/ are more than the 10 that are held"); n != 1 {
 		t.Errorf("%d lines about too many keys", n)
 	}
-	// It grows beyond what is held, and is held again.
+	// The number of keys exceeds most, and falls below it again.
 	c := all.crowd(stayNames()...)
 	for i := range 6 {
 		s.put(fmt.Sprintf("n%d.more.skydns.test", i), `{"host":"10.8.0.1"}`)
@@ -254,8 +254,8 @@ func TestEtcdAsksPerQuestion(t *testing.T) {
 	off.says(inA("stays0.skydns.test", "SERVFAIL"))
 }
 
-// More keys than one request brings are below a name: the record that is asked for may
-// be at the last of them.
+// A name has more keys below it than one response contains: the requested record
+// may be the last one.
 func TestEtcdAsksForAllKeys(t *testing.T) {
 	s := newDNSStore(t, EtcdOptions{})
 	const keys = 5500

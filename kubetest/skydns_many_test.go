@@ -17,8 +17,8 @@ import (
 
 const manyKeys = 100000
 
-// manySky is an etcd with the keys of 25,000 Services, as kube2sky writes them: for each
-// an address, a port, and the pods of two names.
+// manySky starts an etcd with the keys of 25,000 Services, as kube2sky writes
+// them: for each an address, a port, and the pods of two names.
 func manySky(t *testing.T) *sky {
 	t.Helper()
 	s := newSky(t)
@@ -53,8 +53,8 @@ func manyAddress(i int) string { return fmt.Sprintf("10.%d.%d.%d", 96+i/62500, i
 
 func manyName(i int) string { return fmt.Sprintf("service-%d.team-%d.svc.cluster.local", i, i%200) }
 
-// The binary as it is built for everybody, with 100,000 keys: all are answered, and the
-// log of the test says what that costs.
+// The release binary with 100,000 keys: every name is answered, and the test logs
+// the cost.
 func TestEtcdHundredThousandKeys(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "seamark")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/seamark")
@@ -81,8 +81,8 @@ func TestEtcdHundredThousandKeys(t *testing.T) {
 		t.Logf("its log:\n%s", p.log())
 	})
 	last := inA(manyName(manyKeys/4-1), "NOERROR "+manyAddress(manyKeys/4-1))
-	// A question of before the server has its port may be lost at whoever has it: nobody
-	// waits for its answer.
+	// Before the server has its port, a query may reach another process: do not
+	// wait long.
 	hasty := &dns.Client{Timeout: 50 * time.Millisecond}
 	for {
 		reply, _, err := hasty.Exchange(last.message(), p.at)
@@ -143,7 +143,8 @@ func TestEtcdHundredThousandKeys(t *testing.T) {
 	time.Sleep(2 * time.Second)
 	resident("two seconds later")
 
-	// Cut off and compacted: everything is listed anew, while questions go on.
+	// Partitioned and compacted: the keys are listed again, while queries
+	// continue.
 	front.SetFault("", gate.Refused)
 	for i := range 10 {
 		s.put("local/cluster/svc/team-7/early", skyHost(fmt.Sprintf("10.21.1.%d", i)))
@@ -167,7 +168,7 @@ func TestEtcdHundredThousandKeys(t *testing.T) {
 	resident("after another list")
 }
 
-// asks asks once by UDP.
+// asks sends a query once by UDP.
 func (d *daemon) asks(q question) string {
 	reply, _, err := (&dns.Client{Timeout: replyTime}).Exchange(q.message(), d.at)
 	return answer(reply, err)

@@ -14,8 +14,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A replay is one file of skydns/testdata/skydns, whose form is told there: keys, and
-// questions with their answers.
+// A replay is a file of directive/etcd/testdata/skydns, in the format described
+// there: keys, and queries with their answers.
 type replay struct {
 	options, zones, keys []string
 	world                map[string][]dns.RR
@@ -62,7 +62,7 @@ func readReplay(t *testing.T, file string) (r replay) {
 	return r
 }
 
-// knows starts a server for what others know, which follows CNAME records.
+// knows starts an upstream for external names, which follows CNAME records.
 func (r *replay) knows(t *testing.T) (at string) {
 	t.Helper()
 	port := freePort(t)
@@ -105,8 +105,8 @@ func (r *replay) knows(t *testing.T) (at string) {
 	return "127.0.0.1:" + port
 }
 
-// digest is what matters of a reply: the code, the flags, and each section's records,
-// sorted. Of a SOA record the numbers do not count.
+// digest returns the compared parts of a reply: the response code, the flags, and
+// each section's records, sorted. The numbers of SOA records are not compared.
 func digest(m *dns.Msg) []string {
 	code := dns.RcodeToString[m.Rcode]
 	if m.Authoritative {
@@ -132,8 +132,9 @@ func digest(m *dns.Msg) []string {
 	return append([]string{code}, records...)
 }
 
-// What SkyDNS and CoreDNS answer in their own tests is answered here, of keys in a real
-// etcd, by UDP and TCP, from memory and by asking for each question.
+// The cases of SkyDNS's and CoreDNS's own tests have the same answers here, with
+// keys in a real etcd, by UDP and TCP, from memory and by a request for each
+// query.
 func TestEtcdReplays(t *testing.T) {
 	s := newSky(t)
 	files := must(filepath.Glob("../directive/etcd/testdata/skydns/*.txt"))(t)

@@ -15,7 +15,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A skyServer is seamark skydns as a process, with what it is asked at and its metrics.
+// A skyServer is a seamark skydns process, with its addresses for queries and
+// metrics.
 type skyServer struct {
 	*process
 	metrics string
@@ -80,7 +81,8 @@ func TestSkyDNSProgram(t *testing.T) {
 	}
 	p.ends()
 
-	// -no-rec asks nobody; -ndots, -path-prefix, -round-robin, names of the metrics.
+	// -no-rec forwards nothing; -ndots, -path-prefix, -round-robin, names of the
+	// metrics.
 	p = newSkyServer(t, s.at, []string{"PROMETHEUS_NAMESPACE=a", "PROMETHEUS_SUBSYSTEM=b", "PROMETHEUS_PATH=/m", "SKYDNS_NAMESERVERS=" + world}, "--no-rec", "-path-prefix=other", "-round-robin=false", "-etcd3", "-scache=5")
 	p.becomes(inA("web.skydns.test", "NOERROR 10.9.0.1"))
 	p.says(inA("www.example", "SERVFAIL"), inPTR("1.113.0.203.in-addr.arpa", "SERVFAIL"))
@@ -89,7 +91,7 @@ func TestSkyDNSProgram(t *testing.T) {
 	}
 	p.ends()
 
-	// -ndots=1 has plain names asked; -rcache keeps what others have said.
+	// -ndots=1 forwards single labels; -rcache caches answers of upstreams.
 	p = newSkyServer(t, s.at, []string{"SKYDNS_NDOTS=1", "SKYDNS_NAMESERVERS=" + world}, "-rcache=100", "-rcache-ttl=60", "-ns-rotate=false")
 	p.becomes(inA("short", "NOERROR 203.0.113.9"), inA("web.east.skydns.test", "NOERROR 10.0.0.1"))
 	if got := p.ttl(inA("web.east.skydns.test", "")); got > 60 {
@@ -98,8 +100,8 @@ func TestSkyDNSProgram(t *testing.T) {
 	p.ends()
 }
 
-// The configuration in etcd counts before the flags, and is followed; one that is wrong is
-// one line, and what was before goes on.
+// The configuration in etcd overrides the flags, and is followed; an invalid one
+// is logged once, and the previous one is kept.
 func TestSkyDNSConfiguration(t *testing.T) {
 	s := newSky(t)
 	world := upstream(t, "www.example. 60 IN A 203.0.113.1")
@@ -134,8 +136,8 @@ func TestSkyDNSConfiguration(t *testing.T) {
 	p.ends()
 }
 
-// Stub zones in etcd come, change and go, and count before local names; those of the domain
-// that the configuration says.
+// Stub zones in etcd are added, changed and deleted, and precede local names;
+// they are those of the configured domain.
 func TestSkyDNSStubZones(t *testing.T) {
 	s := newSky(t)
 	one := upstream(t, "a.stub.example. 60 IN A 203.0.113.1", "web.skydns.test. 60 IN A 203.0.113.7")
@@ -171,8 +173,8 @@ func TestSkyDNSStubZones(t *testing.T) {
 	p.ends()
 }
 
-// With the flags for it SkyDNS's program speaks TLS and shows a password; it begins
-// without etcd, and outlives it.
+// With the flags for TLS and a password; the program starts without etcd, and
+// survives its loss.
 func TestSkyDNSAccess(t *testing.T) {
 	c := newDNSStore(t, EtcdOptions{TLS: true, Username: "dns", Password: "secret"})
 	c.fill()
@@ -230,7 +232,7 @@ func TestSkyDNSEndsWithoutEtcd(t *testing.T) {
 	}
 }
 
-// What is obsolete or wrong is refused with a sentence, all of it at once.
+// Obsolete and invalid flags are refused with an explanation, all at once.
 func TestSkyDNSRefuses(t *testing.T) {
 	for _, c := range []struct{ args, env, want string }{
 		{"-dnssec=Kskydns", "", "-dnssec: answers are not signed here"},

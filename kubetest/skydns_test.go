@@ -13,8 +13,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A dnsStore is three members of etcd as those see them who write names: by ways that no
-// fault between the members and the server concerns.
+// A dnsStore is an etcd cluster of three members with a writer that no fault
+// between the members and the server affects.
 type dnsStore struct {
 	*testing.T
 	*EtcdCluster
@@ -28,10 +28,10 @@ func newDNSStore(t *testing.T, o EtcdOptions) *dnsStore {
 	return s
 }
 
-// sees has the writer know the members that run now.
+// sees points the writer to the members that run now.
 func (s *dnsStore) sees() { s.writer.SetEndpoints(s.Direct()...) }
 
-// keyOfName is the key of a name.
+// keyOfName returns the key of a name.
 func keyOfName(prefix, name string) string {
 	labels := strings.Split(name, ".")
 	key := prefix
@@ -58,7 +58,7 @@ func (s *dnsStore) remove(name string) {
 	s.try("deleting "+key, func(ctx context.Context) error { _, err := s.writer.Delete(ctx, key); return err })
 }
 
-// clear deletes all that is below a name.
+// clear deletes the keys below a name.
 func (s *dnsStore) clear(name string) {
 	s.Helper()
 	key := keyOfName("/skydns", name) + "/"
@@ -68,7 +68,7 @@ func (s *dnsStore) clear(name string) {
 	})
 }
 
-// try does something as soon as the cluster lets it.
+// try repeats an operation until the cluster accepts it.
 func (s *dnsStore) try(what string, do func(context.Context) error) {
 	s.Helper()
 	var err error
@@ -86,7 +86,7 @@ func (s *dnsStore) try(what string, do func(context.Context) error) {
 	}
 }
 
-// fill writes the names that stayNames tells.
+// fill writes the names of stayNames.
 func (s *dnsStore) fill() {
 	s.Helper()
 	for i := range 20 {
@@ -94,7 +94,7 @@ func (s *dnsStore) fill() {
 	}
 }
 
-// stayNames are names that are always there.
+// stayNames returns queries for names that do not change.
 func stayNames() (all []question) {
 	for i := range 20 {
 		all = append(all, inA(fmt.Sprintf("stays%d.skydns.test", i), fmt.Sprintf("NOERROR 10.0.0.%d", i+1)))
@@ -102,13 +102,13 @@ func stayNames() (all []question) {
 	return append(all, inA("never.skydns.test", "NXDOMAIN"))
 }
 
-// etcdCorefile is a Corefile with the directive etcd for these endpoints.
+// etcdCorefile returns a Corefile with the etcd directive for these endpoints.
 func etcdCorefile(endpoints []string, options ...string) string {
 	lines := append([]string{"endpoint " + strings.Join(endpoints, " ")}, options...)
 	return ". {\n errors\n ready $READY\n etcd skydns.test in-addr.arpa {\n  " + strings.Join(lines, "\n  ") + "\n }\n}\n"
 }
 
-// isReadyNow is what the directive ready says.
+// isReadyNow returns the response of the directive ready.
 func (d *daemon) isReadyNow() bool {
 	resp, err := http.Get("http://" + d.ready + "/ready")
 	if err != nil {
@@ -119,7 +119,7 @@ func (d *daemon) isReadyNow() bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// ttl is that of the first record of an answer.
+// ttl returns the TTL of an answer's first record.
 func (d *daemon) ttl(q question) uint32 {
 	d.Helper()
 	reply := must(dns.Exchange(q.message(), d.at))(d.T)
@@ -129,8 +129,8 @@ func (d *daemon) ttl(q question) uint32 {
 	return reply.Answer[0].Header().Ttl
 }
 
-// Keys come, change and go, one by one, in transactions and whole trees, and every
-// kind of answer is there.
+// Keys are created, changed and deleted, one by one, in transactions and as whole
+// trees, and every kind of answer occurs.
 func TestEtcdFollows(t *testing.T) {
 	s := newDNSStore(t, EtcdOptions{})
 	s.fill()
@@ -187,7 +187,7 @@ func TestEtcdFollows(t *testing.T) {
 	s.clear("txn.skydns.test")
 	d.turns("the deletion of a tree", inA("txn.skydns.test", "NXDOMAIN"))
 
-	// What is no message is told once, and stands in nobody's way.
+	// An invalid message is logged once and affects no other.
 	for name, value := range map[string]string{
 		"json.bad.skydns.test": `{"host":`, "host.bad.skydns.test": `{"host":"10.0.0.1:80"}`, "port.bad.skydns.test": `{"host":"10.0.0.1","port":70000}`,
 		"good.bad.skydns.test": `{"host":"10.6.0.1","found":true}`, "empty.bad.skydns.test": `{}`, "odd *\"{}é.bad.skydns.test": `{"host":"10.6.0.2"}`,
@@ -201,7 +201,7 @@ func TestEtcdFollows(t *testing.T) {
 			t.Errorf("%d lines about %s", n, name)
 		}
 	}
-	// Nothing happens for longer than a silence may last.
+	// Nothing happens for longer than the limit of silence.
 	eventually(t, "a sign of life", func() bool {
 		heard := d.metric(`seamark_etcd_data_age_seconds{path="/skydns/"}`)
 		time.Sleep(100 * time.Millisecond)
@@ -223,8 +223,8 @@ func TestEtcdFollows(t *testing.T) {
 	}
 }
 
-// A key with a lease is answered with the time that this has left, as far as the
-// directive lets it, and is gone when the lease ends.
+// A key with a lease has the remaining time as its TTL, within the directive's
+// bounds, and is deleted when the lease ends.
 func TestEtcdLeases(t *testing.T) {
 	s := newDNSStore(t, EtcdOptions{})
 	grant := func(seconds int64) clientv3.LeaseID {
@@ -249,7 +249,8 @@ func TestEtcdLeases(t *testing.T) {
 			}
 		}
 		if watch == "on" {
-			// Kept alive it stays, with the least TTL: there is less left than that.
+			// A kept-alive key stays, with the least TTL, which exceeds the
+			// remaining time.
 			for range 3 {
 				_ = must(s.writer.KeepAliveOnce(t.Context(), brief))(t)
 				if got := d.ttl(inA("brief.skydns.test", "")); got != 5 {
@@ -259,7 +260,7 @@ func TestEtcdLeases(t *testing.T) {
 			}
 			d.says(inA("brief.skydns.test", "NOERROR 10.0.0.2"))
 			d.becomes(inA("brief.skydns.test", "NXDOMAIN"))
-			// One that comes later, and is given another time by a new lease.
+			// A key that is created later, and gets another time by a new lease.
 			s.put("late.skydns.test", `{"host":"10.0.0.3"}`, clientv3.WithLease(grant(500)))
 			d.becomes(inA("late.skydns.test", "NOERROR 10.0.0.3"))
 			eventually(t, "the TTL of a new lease", func() bool { ttl := d.ttl(inA("late.skydns.test", "")); return ttl > 400 && ttl <= 500 })
