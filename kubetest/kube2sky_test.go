@@ -72,7 +72,7 @@ func TestKube2sky(t *testing.T) {
 	add(t, services, service("same", "10.0.0.8"))
 	s.put("local/cluster/svc/shop/web/custom", skyHost("192.0.2.1")) // beside ours
 	s.put("local/cluster/svc/shop/bank/"+skyHash(skyHost("bank.example.com.")), skyHost("192.0.2.2"))
-	s.put("arpa/in-addr/10/0/0/7", skyHost("somebody.example.com.")) // at the key of one of ours
+	s.put("arpa/in-addr/10/0/0/7", skyHost("somebody.example.com."))                        // at the key of one of ours
 	s.put("local/cluster/svc/shop/same/"+skyHash(skyHost("10.0.0.8")), skyHost("10.0.0.8")) // equal to one of ours
 	s.put("com/example/www", `{}`)
 	b = newBridge(t, srv, s.at)
