@@ -277,26 +277,34 @@ func TestServeListen(t *testing.T) {
 }
 
 func TestQuiet(t *testing.T) {
-	dir := t.TempDir()
-	write(t, filepath.Join(dir, "c"), ".:0 {\n bind 127.0.0.1\n whoami\n}\n")
+	dir, address := t.TempDir(), free(t)
+	_, port, _ := net.SplitHostPort(address)
+	write(t, filepath.Join(dir, "c"), ".:"+port+" {\n bind 127.0.0.1\n whoami\n}\n")
 	c := program(t, dir, "-conf", "c", "-quiet", "-pidfile", "pid")
 	var out bytes.Buffer
 	c.Stdout = &out
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for range 2000 {
-		if _, err := os.Stat(filepath.Join(dir, "pid")); err == nil {
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		if _, err := ask("udp", port, "a.", dns.TypeA); err == nil {
 			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("no answer within 30s")
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
+	if _, err := os.Stat(filepath.Join(dir, "pid")); err != nil {
+		t.Errorf("pidfile of a running server: %v", err)
+	}
 	_ = c.Process.Signal(os.Interrupt)
 	if err := c.Wait(); err != nil {
-		t.Error(err)
+		t.Errorf("exit after SIGINT: %v", err)
 	}
-	if out.String() != "[INFO] shutting down\n" {
-		t.Errorf("said %q", out.String())
+	if got, want := out.String(), "[INFO] shutting down\n"; got != want {
+		t.Errorf("output with -quiet: got %q, want %q", got, want)
 	}
 }
 
