@@ -277,8 +277,7 @@ func TestServeListen(t *testing.T) {
 }
 
 func TestQuiet(t *testing.T) {
-	dir, address := t.TempDir(), free(t)
-	_, port, _ := net.SplitHostPort(address)
+	dir, port := t.TempDir(), freePort(t)
 	write(t, filepath.Join(dir, "c"), ".:"+port+" {\n bind 127.0.0.1\n whoami\n}\n")
 	c := program(t, dir, "-conf", "c", "-quiet", "-pidfile", "pid")
 	var out bytes.Buffer
