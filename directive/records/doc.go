@@ -1,8 +1,7 @@
-// Package records answers from records that stand in the Corefile itself: the
-// directive records. setup.go reads them, table.go finds them by name,
-// records.go answers. Their text is read by package zonefile, which knows every
-// type.
+// Package records implements the records directive: answers from records in the
+// Corefile itself.
 //
-// Package builtin lists its Setup. It opens nothing and never changes: other
-// records are another plan.
+// Setup (setup.go) parses the records with package zonefile, which knows every
+// type, and adds them to a table (table.go). Handler (records.go) finds the query
+// name in the table and writes the answer. The table does not change after Setup.
 package records

@@ -7,42 +7,44 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A Handler answers from records that are written into the Corefile: the records
-// directive.
+// A Handler answers from records in the Corefile: the records directive.
 //
 //	records [ZONES...] {
-//	    NAME [TTL] [IN] TYPE RDATA...   # one record; as many as you like
-//	    ttl SECONDS                     # of records without one, 0 to 2147483647; 3600
+//	    NAME [TTL] [IN] TYPE RDATA...   # one record a line
+//	    ttl SECONDS                     # for records without a TTL, 0 to 2147483647; default 3600
 //	}
 //
-// A record is written as in a zone file, on one line, with every type that has a
-// text form: A, AAAA, CNAME, MX, SRV, TXT, PTR, NS, NAPTR, CAA, SOA, HTTPS and so
-// on, or TYPE65280 "\#" 2 0a0b. All names are absolute, with a dot at the end or
-// without. RDATA is words of the Corefile: one with spaces or # stands in quotes, a
-// quote inside is \" there, and \\ and \DDD mean what they do in zone files, while a
-// semicolon and parentheses mean nothing but themselves. DNAME records, which would
-// be about other names, are refused. PTR records have the whole reverse name.
+// Write each record as in a zone file, on one line. Use any type that has a text
+// form (A, AAAA, CNAME, MX, SRV, TXT, PTR, NS, NAPTR, CAA, SOA, HTTPS and so on),
+// or TYPE65280 "\#" 2 0a0b for other types. DNAME records are an error. All names
+// are absolute, with or without a final dot; write the whole reverse name for a PTR
+// record.
 //
-// All names are in ZONES, which are the block's own unless given; another one is
-// an error. records may be given several times: the records add up. What is said
-// twice counts once. Records of one name and type have the least TTL among
-// theirs. A CNAME record has no other record beside it.
+// RDATA consists of words of the Corefile. Put a word with spaces or # in quotes,
+// and write \" for a quote inside it. \\ and \DDD mean the same as in zone files;
+// semicolons and parentheses have no special meaning.
 //
-// A name such as *.example.org stands for every name below example.org, at any
-// depth, that has no records of its own, and not for example.org itself; where
-// several do, the longest counts. This is not the rule of zones (RFC 4592), in
-// which a name that exists hides the wildcards above it from the names below: what
-// is written here need not be all that there is of a zone. So beside a record for
-// a.example.org the names below that still have those of *.example.org.
+// All names must be in ZONES, or in the zones of the server block if you give none.
+// You can use records several times in a server block: the records are merged, and
+// duplicates are ignored. All records of one name and type get the smallest of their
+// TTLs. A name with a CNAME record can have no other records.
 //
-// A name that has records, but none of the type, is answered NOERROR without any,
-// and without a SOA record, so that no resolver keeps that. A CNAME record is
-// followed, unless the question is for CNAME or ANY: the target is asked of this
-// server, and its records and its response code become part of the answer. Where no
-// server block has the target, the CNAME record is the answer. The addresses of the
-// targets of MX, SRV, NS, SVCB and HTTPS records come along, if they stand here. All
-// other names, those above names with records as well, are asked of the next
-// handler.
+// A wildcard such as *.example.org applies to every name below example.org, at any
+// depth, that has no records; it does not apply to example.org itself. If several
+// wildcards match, the longest applies. Unlike in a zone (RFC 4592), a name with
+// records does not exclude the names below it from the wildcard: if you also give a
+// record for a.example.org, then *.example.org still applies to b.a.example.org.
+//
+// A query for a name that has records, but none of the query type, is answered with
+// NOERROR and no records. Resolvers do not cache that answer, because it has no SOA
+// record. Queries for all other names, even if records below them exist, go to the
+// next directive.
+//
+// The server resolves the target of a CNAME record as if a client had asked for it,
+// unless the query type is CNAME or ANY. The records and the response code of that
+// answer become part of the reply. If no server block has the target, the CNAME
+// record is the answer. The addresses of the targets of MX, SRV, NS, SVCB and HTTPS
+// records are added if records has them.
 //
 //	.:1053 {
 //	    records {
@@ -59,8 +61,8 @@ import (
 //	    whoami
 //	}
 //
-// All that there is of a zone: its other names do not exist, and nobody else is
-// asked for them.
+// To serve a whole zone, add screen with local. Other names in the zone then do not
+// exist, and queries for them are not forwarded:
 //
 //	corp.example:1053 {
 //	    records {
@@ -71,9 +73,9 @@ import (
 //	    }
 //	}
 //
-// Ours: CoreDNS has none like it built in. The one of this name that others have
-// written for it is for whole zones, with a SOA record and @; here it is in addition
-// to what the other directives know.
+// Ours: CoreDNS has no such directive built in. The external plugin of the same name
+// serves whole zones, with a SOA record and @; this directive adds records to those
+// of other directives.
 type Handler struct {
 	table table
 }
@@ -81,7 +83,7 @@ type Handler struct {
 // ServeDNS answers the names that have records.
 func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 	if q.Type == wire.TypeAXFR || q.Type == wire.TypeIXFR {
-		return dns.Next // there is no zone
+		return dns.Next // records are not a zone
 	}
 	n := h.table.find(q)
 	if n == nil {
@@ -92,7 +94,7 @@ func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 		n.answer(q)
 		return dns.Done
 	}
-	n.sets[0].put(&q.Answer, wire.Answers, []byte(wire.OwnerIsQuestion))
+	n.sets[0].put(q, wire.Answers, []byte(wire.OwnerIsQuestion))
 	sub, ok := q.SubQuery(n.target, q.Type)
 	if !ok {
 		return dns.Wait
@@ -101,50 +103,57 @@ func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 	return dns.Done
 }
 
-// Resolve takes up the question for a CNAME's target that had to wait.
+// Resolve waits for the answer to the sub-query for a CNAME target.
 func (h *Handler) Resolve(ctx context.Context, q *dns.Query) error {
 	q.FollowCNAME(q.ResumeSubQuery(ctx))
 	return nil
 }
 
-// NameExists reports whether a name below q's has records: q's own name then
-// exists too (RFC 8020).
+// NameExists reports whether a name below the query name has records. The query
+// name then exists too (RFC 8020).
 func (h *Handler) NameExists(q *dns.Query) bool {
-	_, above := h.table.above[string(q.Name())]
-	return above
+	_, ok := h.table.ancestors[string(q.Name())]
+	return ok
 }
 
-// answer writes the records of the type asked for, and the addresses that go
-// with them.
+// answer writes the records of the query type, and the addresses of their targets.
 func (n *node) answer(q *dns.Query) {
 	for i := range n.sets {
 		if s := &n.sets[i]; s.t == q.Type || q.Type == wire.TypeANY {
-			s.put(&q.Answer, wire.Answers, []byte(wire.OwnerIsQuestion))
+			s.put(q, wire.Answers, []byte(wire.OwnerIsQuestion))
 		}
 	}
 	for i := range n.sets {
 		if s := &n.sets[i]; s.t == q.Type {
-			s.targets(q)
+			s.putTargets(q)
 		}
 	}
 }
 
-// targets writes the addresses of the names that the records of s lead to.
-func (s *set) targets(q *dns.Query) {
+// putTargets writes the addresses of the targets of s.
+func (s *rrset) putTargets(q *dns.Query) {
 	var room [wire.MaxName]byte
-	for _, to := range s.to {
-		owner := q.Answer.AppendOwner(room[:0], to.name)
-		for i := range to.node.sets {
-			if a := &to.node.sets[i]; a.address() && !q.ExceedsLimit() {
-				a.put(&q.Answer, wire.Additional, owner)
+	for _, t := range s.targets {
+		if q.ExceedsLimit() {
+			return
+		}
+		owner := q.Answer.AppendOwner(room[:0], t.name)
+		for i := range t.node.sets {
+			if a := &t.node.sets[i]; a.hasAddresses() {
+				a.put(q, wire.Additional, owner)
 			}
 		}
 	}
 }
 
-// put writes the records of s under an owner in the answer's form.
-func (s *set) put(a *wire.Answer, section wire.Section, owner []byte) {
+// put writes the records of s with the owner name owner, which is in the form of
+// an Answer. It stops when the answer exceeds the size limit of the reply.
+func (s *rrset) put(q *dns.Query, section wire.Section, owner []byte) {
+	a := &q.Answer
 	for _, rdata := range s.rdata {
+		if q.ExceedsLimit() {
+			return
+		}
 		a.Buf = append(wire.AppendRecordHeader(a.Buf, owner, s.t, s.ttl, len(rdata)), rdata...)
 		a.Append(section, nil, 1)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/wire"
+	"github.com/seamark/seamark/zone/zonefile"
 )
 
 // plan sets up the records directives of a block for the zone test.
@@ -32,46 +33,65 @@ func plan(body string) (*Handler, error) {
 	return config.Find[*Handler](b)[0], nil
 }
 
-// An asker puts questions to a handler, without sockets.
-type asker struct {
+// A server answers packets from a chain, without sockets.
+type server struct {
 	port  dns.Port
 	query *dns.Query
-	lent  []byte
+	buf   []byte
 }
 
-// refuses answers what the handler lets by.
-type refuses struct{}
+// A refuser answers all queries with REFUSED.
+type refuser struct{}
 
-func (refuses) ServeDNS(q *dns.Query) dns.Verdict {
+func (refuser) ServeDNS(q *dns.Query) dns.Verdict {
 	q.Fail(wire.Refused)
 	return dns.Done
 }
 
-func run(t testing.TB, body string) *asker {
+// A meter is a handler that records the size of the answer.
+type meter struct {
+	*Handler
+	bytes int
+}
+
+func (m *meter) ServeDNS(q *dns.Query) dns.Verdict {
+	v := m.Handler.ServeDNS(q)
+	m.bytes = len(q.Answer.Buf)
+	return v
+}
+
+// run returns a server with the records directives in body.
+func run(t testing.TB, body string) *server {
 	t.Helper()
 	h, err := plan(body)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s\nerror: %v", body, err)
 	}
+	return serve(t, h)
+}
+
+func serve(t testing.TB, h dns.Handler) *server {
+	t.Helper()
 	c := new(dns.Chain)
 	c.Add("records", h)
-	c.Add("below", refuses{})
+	c.Add("refuser", refuser{})
 	mux := dns.NewMux(dns.NewParkingLot(1), nil)
 	if err := mux.Route(wire.Root, c); err != nil {
 		t.Fatal(err)
 	}
-	a := &asker{query: dns.NewQuery(nil), lent: make([]byte, 1<<16)}
-	a.port.Swap(mux)
-	return a
+	s := &server{query: dns.NewQuery(nil), buf: make([]byte, 1<<16)}
+	s.port.Swap(mux)
+	return s
 }
 
-func (a *asker) send(packet []byte) []byte {
-	a.query.Reset(append(a.query.Buffer(len(packet))[:0], packet...), dns.UDP, time.Time{})
-	a.query.Peer = netip.MustParseAddrPort("10.0.0.1:53012")
-	if a.port.Serve(a.query, a.lent) != dns.Answered {
+// send returns the reply to packet, or nil.
+func (s *server) send(packet []byte) []byte {
+	s.query.Reset(append(s.query.Buffer(len(packet))[:0], packet...), dns.UDP, time.Time{})
+	s.query.Peer = netip.MustParseAddrPort("10.0.0.1:53012")
+	if s.port.Serve(s.query, s.buf) != dns.Answered {
 		return nil
 	}
-	return a.query.Reply()
+	return s.query.Reply()
 }
 
 func packet(t testing.TB, name string, qtype uint16) []byte {
@@ -83,17 +103,17 @@ func packet(t testing.TB, name string, qtype uint16) []byte {
 	return p
 }
 
-func (a *asker) ask(t testing.TB, name string, qtype uint16) *mdns.Msg {
+func (s *server) ask(t testing.TB, name string, qtype uint16) *mdns.Msg {
 	t.Helper()
 	m := new(mdns.Msg)
-	if err := m.Unpack(a.send(packet(t, name, qtype))); err != nil {
-		t.Fatalf("%s: %v", name, err)
+	if reply := s.send(packet(t, name, qtype)); m.Unpack(reply) != nil {
+		t.Fatalf("%s %s: got reply %x, want a message", name, mdns.Type(qtype), reply)
 	}
 	return m
 }
 
-// What is wrong is told with its line, all of it.
-func TestErrors(t *testing.T) {
+// Every error is reported, with its line.
+func TestSetupErrors(t *testing.T) {
 	for _, c := range []struct{ body, want string }{
 		{"records", "Corefile:2: records: want records in braces, NAME [TTL] [IN] TYPE RDATA..."},
 		{"records {\nttl 5\n}", "Corefile:2: records: want records in braces, NAME [TTL] [IN] TYPE RDATA..."},
@@ -112,32 +132,32 @@ Corefile:6: records: ttl: already given on line 5`},
 Corefile:6: records: *. is not in test.`},
 		{"records b.test 10.0.0.0/8 {\nb.test A 10.0.0.1\na.test A 10.0.0.1\n1.0.0.11.in-addr.arpa PTR a.test\n}", `Corefile:4: records: a.test. is not in b.test. or 10.in-addr.arpa.
 Corefile:5: records: 1.0.0.11.in-addr.arpa. is not in b.test. or 10.in-addr.arpa.`},
-		{"records {\n@ A 10.0.0.1\na..test A 10.0.0.1\n}", `Corefile:3: records: want a name, got @: there is no zone here
+		{"records {\n@ A 10.0.0.1\na..test A 10.0.0.1\n}", `Corefile:3: records: want an absolute name, got @
 Corefile:4: records: not a name: "a..test": empty label`},
 		{"records {\na.test A 10.0.0.300\na.test AAA ::1\na.test CH A 10.0.0.1\na.test DNAME b.test\na.test ANY \"\\#\" 0\na.test MX 10\n}", `Corefile:3: records: bad A A: "10.0.0.300"
-Corefile:4: records: want NAME [TTL] [IN] TYPE RDATA..., got "AAA" for a TYPE
+Corefile:4: records: want NAME [TTL] [IN] TYPE RDATA...: unknown type "AAA"
 Corefile:5: records: want class IN, got CH
-Corefile:6: records: DNAME records are not for here: file has them
-Corefile:7: records: want NAME [TTL] [IN] TYPE RDATA..., got "ANY" for a TYPE
+Corefile:6: records: DNAME records are not supported: use the file directive
+Corefile:7: records: want NAME [TTL] [IN] TYPE RDATA...: unknown type "ANY"
 Corefile:8: records: bad MX Mx: " "`},
 		{"records {\na.test A 10.0.0.1 10.0.0.2\na.test A 10.0.0.1 ; comment\na.test A {\n}\n}", `Corefile:3: records: garbage after rdata: "10.0.0.2"
 Corefile:4: records: garbage after rdata: "\""
-Corefile:5: records: a record has no braces`},
-		{"records {\na.test A 10.0.0.1\nA.test CNAME b.test\nb.test CNAME a.test\nb.test TXT x\nb.test CNAME a.test\nb.test CNAME c.test\n*.test CNAME a.test\n*.test A 10.0.0.1\n}", `Corefile:4: records: a.test. has a CNAME record and others: see Corefile:3
-Corefile:6: records: b.test. has a CNAME record and others: see Corefile:5
+Corefile:5: records: a record takes no block in braces`},
+		{"records {\na.test A 10.0.0.1\nA.test CNAME b.test\nb.test CNAME a.test\nb.test TXT x\nb.test CNAME a.test\nb.test CNAME c.test\n*.test CNAME a.test\n*.test A 10.0.0.1\n}", `Corefile:4: records: a.test. has a CNAME record and other records: see Corefile:3
+Corefile:6: records: b.test. has a CNAME record and other records: see Corefile:5
 Corefile:8: records: b.test. has a second CNAME record: see Corefile:5
-Corefile:10: records: *.test. has a CNAME record and others: see Corefile:9`},
-		{"records {\na.test CNAME b.test\n}\nrecords test {\na.test A 10.0.0.1\n}", "Corefile:6: records: a.test. has a CNAME record and others: see Corefile:3"},
+Corefile:10: records: *.test. has a CNAME record and other records: see Corefile:9`},
+		{"records {\na.test CNAME b.test\n}\nrecords test {\na.test A 10.0.0.1\n}", "Corefile:6: records: a.test. has a CNAME record and other records: see Corefile:3"},
 		{"records {\ntest SOA a b 1 2 3 4 5\ntest SOA a b 1 2 3 4 5\ntest SOA a b 2 2 3 4 5\n}", "Corefile:5: records: test. has a second SOA record: see Corefile:3"},
 	} {
 		if _, err := plan(c.body); err == nil || err.Error() != c.want {
-			t.Errorf("%s\ngot  %v\nwant %s", c.body, err, c.want)
+			t.Errorf("%s\ngot error %v\nwant      %s", c.body, err, c.want)
 		}
 	}
 }
 
-// Words of a Corefile are RDATA as a zone file would have it.
-func TestRData(t *testing.T) {
+// Words of the Corefile mean the same as the RDATA of a zone file.
+func TestRDATA(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
 		{`TXT a b`, `TXT "a" "b"`},
 		{`TXT "a b" c`, `TXT "a b" "c"`},
@@ -171,11 +191,11 @@ func TestRData(t *testing.T) {
 		a := run(t, "records {\na.test "+c.line+"\n}")
 		want, err := mdns.NewRR("a.test. 3600 IN " + c.want)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("%s: error %v", c.want, err)
 		}
 		m := a.ask(t, "a.test.", want.Header().Rrtype)
 		if len(m.Answer) != 1 {
-			t.Errorf("%s: %v", c.line, m)
+			t.Errorf("%s: got %d records, want %s\n%v", c.line, len(m.Answer), want, m)
 			continue
 		}
 		want.Header().Ttl = m.Answer[0].Header().Ttl
@@ -185,50 +205,114 @@ func TestRData(t *testing.T) {
 	}
 }
 
-// A TTL may stand before the type, and one of the directive holds for records above
-// it as well.
+// The option ttl applies to records above it too, in the same directive only.
 func TestTTL(t *testing.T) {
 	a := run(t, "records {\na.test A 10.0.0.1\nb.test 1h30m A 10.0.0.1\nc.test IN 0 A 10.0.0.1\nttl 7\n}\nrecords {\nd.test A 10.0.0.1\n}")
 	for name, want := range map[string]uint32{"a.test.": 7, "b.test.": 5400, "c.test.": 0, "d.test.": 3600} {
 		if got := a.ask(t, name, mdns.TypeA).Answer[0].Header().Ttl; got != want {
-			t.Errorf("%s: TTL %d, want %d", name, got, want)
+			t.Errorf("%s: got TTL %d, want %d", name, got, want)
 		}
 	}
 }
 
-// Every name above a name with records exists.
+// Every ancestor of a name with records exists.
 func TestNameExists(t *testing.T) {
 	h, err := plan("records {\nx.y.test A 10.0.0.1\n*.w.test A 10.0.0.1\n}")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("plan: error %v", err)
 	}
 	for name, want := range map[string]bool{"x.y.test": false, "y.test": true, "test": true, ".": true, "w.test": true, "v.w.test": false, "z.test": false} {
 		n, _ := wire.ParseName(name)
 		q := dns.NewQuery(nil)
 		q.Parse(wire.AppendRequest(nil, 1, 0, []byte(n), wire.TypeA))
 		if got := h.NameExists(q); got != want {
-			t.Errorf("%s: %v, want %v", name, got, want)
+			t.Errorf("NameExists(%s) = %v, want %v", name, got, want)
 		}
 	}
 }
 
-// More records than fit are cut off, and the client hears of it.
+// A reply with more records than the client's size is truncated, and the handler
+// writes few more records than the reply holds.
 func TestTruncation(t *testing.T) {
+	const records = 20_000
 	var body strings.Builder
-	for i := range 2000 {
-		fmt.Fprintf(&body, "a.test A 10.0.%d.%d\nmx.test MX 1 a%d.test\na%d.test A 10.1.0.1\n", i/256, i%256, i, i)
+	for i := range records {
+		fmt.Fprintf(&body, "a.test A 10.1.%d.%d\nmx.test MX 1 a%d.test\na%d.test A 10.1.0.1\n", i/256, i%256, i, i)
 	}
-	a := run(t, "records {\n"+body.String()+"}")
-	for name, qtype := range map[string]uint16{"a.test.": mdns.TypeA, "mx.test.": mdns.TypeMX} {
-		reply := a.send(packet(t, name, qtype))
-		m := new(mdns.Msg)
-		if err := m.Unpack(reply); err != nil || !m.Truncated || len(reply) > 512 || len(m.Answer) == 0 {
-			t.Errorf("%s: %d bytes, %v, %v", name, len(reply), err, m.MsgHdr)
+	h, err := plan("records {\n" + body.String() + "}")
+	if err != nil {
+		t.Fatalf("plan: error %v", err)
+	}
+	m := &meter{Handler: h}
+	s := serve(t, m)
+	for _, c := range []struct {
+		name  string
+		qtype uint16
+	}{{"a.test.", mdns.TypeA}, {"a.test.", mdns.TypeANY}, {"mx.test.", mdns.TypeMX}} {
+		const limit = 512
+		reply := s.send(packet(t, c.name, c.qtype))
+		msg := new(mdns.Msg)
+		if err := msg.Unpack(reply); err != nil || !msg.Truncated || len(reply) > limit || len(msg.Answer) == 0 {
+			t.Errorf("%s %s: got %d bytes, error %v, %v; want a truncated reply of at most %d bytes with records", c.name, mdns.Type(c.qtype), len(reply), err, msg.MsgHdr, limit)
+		}
+		if m.bytes > 4*limit {
+			t.Errorf("%s %s: the handler wrote %d bytes, want at most %d", c.name, mdns.Type(c.qtype), m.bytes, 4*limit)
 		}
 	}
 }
 
-// No answer needs memory, with additional records, wildcards and aliases neither.
+// The addresses of targets are left out when the answer section exceeds the limit.
+func TestTruncationAdditional(t *testing.T) {
+	var body strings.Builder
+	for i := range 20 { // fits into a reply, without addresses
+		fmt.Fprintf(&body, "mx.test MX 1 a%d.test\n", i)
+		for j := range 1000 {
+			fmt.Fprintf(&body, "a%d.test A 10.%d.%d.%d\n", i, i, j/256, j%256)
+		}
+	}
+	h, err := plan("records {\n" + body.String() + "}")
+	if err != nil {
+		t.Fatalf("plan: error %v", err)
+	}
+	m := &meter{Handler: h}
+	msg := serve(t, m).ask(t, "mx.test.", mdns.TypeMX)
+	if msg.Truncated || len(msg.Answer) != 20 {
+		t.Errorf("mx.test. MX: got TC %v and %d records, want a complete answer of 20", msg.Truncated, len(msg.Answer))
+	}
+	if m.bytes > 2048 {
+		t.Errorf("mx.test. MX: the handler wrote %d bytes, want at most 2048", m.bytes)
+	}
+}
+
+// Setup finds duplicates, and the targets of records, in time proportional to the
+// number of records.
+func TestLargeRRset(t *testing.T) {
+	const records = 100_000
+	var table table
+	for i := range 2 * records {
+		i %= records // the second half are duplicates
+		host := fmt.Sprintf("\x08%08d\x04test\x00", i)
+		for _, c := range []struct {
+			owner wire.Name
+			r     zonefile.Record
+		}{
+			{"\x02mx\x04test\x00", zonefile.Record{Type: wire.TypeMX, RData: "\x00\x01" + host}},
+			{wire.Name(host), zonefile.Record{Type: wire.TypeA, RData: "\x0a\x00\x00\x01"}},
+		} {
+			if err := table.add(corefile.Token{}, c.owner, c.r); err != nil {
+				t.Fatalf("add %s %s: error %v", c.owner, c.r.Type, err)
+			}
+		}
+	}
+	table.finish()
+	s := table.names["\x02mx\x04test\x00"].sets[0]
+	if len(s.rdata) != records || len(s.targets) != records {
+		t.Errorf("mx.test. MX: got %d records and %d targets, want %d of each", len(s.rdata), len(s.targets), records)
+	}
+}
+
+// No answer allocates, including those with additional records, wildcards and CNAME
+// records.
 func TestAllocations(t *testing.T) {
 	a := run(t, "records {\na.test A 10.0.0.1\na.test A 10.0.0.2\na.test MX 10 b.test\nb.test AAAA fd00::1\n*.w.test SRV 0 0 80 a.test\nc.test CNAME d.test\nd.test CNAME a.test\n}")
 	for _, c := range []struct {
@@ -242,16 +326,16 @@ func TestAllocations(t *testing.T) {
 		p := packet(t, c.name, c.qtype)
 		m := new(mdns.Msg)
 		if err := m.Unpack(a.send(p)); err != nil || len(m.Answer)+len(m.Extra) != c.records {
-			t.Errorf("%s %d: %v, %v", c.name, c.qtype, err, m)
+			t.Errorf("%s %s: got error %v and %d records, want %d\n%v", c.name, mdns.Type(c.qtype), err, len(m.Answer)+len(m.Extra), c.records, m)
 		}
 		if n := testing.AllocsPerRun(100, func() { a.send(p) }); n != 0 {
-			t.Errorf("%s %d: %v allocations", c.name, c.qtype, n)
+			t.Errorf("%s %s: got %v allocations, want 0", c.name, mdns.Type(c.qtype), n)
 		}
 	}
 }
 
-// Whatever the words are, they are one record of the name that was given; text is
-// what was written.
+// Any accepted words are one record of the given owner name, and the strings of a TXT
+// record are the words.
 func FuzzParse(f *testing.F) {
 	for _, line := range []string{"TXT\x00a b\x00c", "60\x00IN\x00A\x0010.0.0.1", "HTTPS\x001\x00.\x00alpn=\"h2", "TXT\x00\\\"\x00\\", "NAPTR\x001\x001\x00\"\x00\n\x00;\x00.",
 		"TXT\x00\"\nb.test. A 10.0.0.1", "A;\x0010.0.0.1", "5\nb\x00A\x0010.0.0.1", "TXT\x00(\x00)", "MX\x001\x00a\\", "SVCB\x001\x00.\x00key9=\\", "TXT\x00\\065\\"} {
@@ -268,10 +352,10 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		if want, err := wire.ParseName(name); err != nil || owner != want {
-			t.Fatalf("%q: owner %q, want %q, %v", name, owner, want, err)
+			t.Fatalf("%q: got owner %q, want %q (error %v)", name, owner, want, err)
 		}
 		if r.Class != wire.ClassIN || r.Owner != wire.Root {
-			t.Fatalf("%q: %+v", words, r)
+			t.Fatalf("%q: got class %s and owner %q, want IN and the root", words, r.Class, r.Owner)
 		}
 		if words[0] != "TXT" || strings.Contains(line, "\\") {
 			return
@@ -283,7 +367,7 @@ func FuzzParse(f *testing.F) {
 			rdata = rdata[next:]
 		}
 		if strings.Join(got, "") != strings.Join(words[1:], "") || !slices.ContainsFunc(words, func(w string) bool { return len(w) > 255 }) && len(got) != len(words)-1 {
-			t.Fatalf("%q came out as %q", words[1:], got)
+			t.Fatalf("%q: got strings %q, want the words", words, got)
 		}
 	})
 }

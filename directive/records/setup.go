@@ -13,19 +13,19 @@ import (
 	"github.com/seamark/seamark/zone/zonefile"
 )
 
-// Setup is the Setup of records: see Handler.
+// Setup sets up the records directive: see Handler.
 func Setup(b *config.Block, uses []corefile.Directive) error {
 	h := &Handler{}
 	var errs []error
 	for _, d := range uses {
 		errs = append(errs, h.table.read(b, d))
 	}
-	h.table.settle()
+	h.table.finish()
 	b.Handle(h)
 	return errors.Join(errs...)
 }
 
-// read adds the records of one use of the directive.
+// read adds the records of one occurrence of the directive.
 func (t *table) read(b *config.Block, d corefile.Directive) error {
 	zones, err := b.ZonesOr(d)
 	errs := []error{err}
@@ -33,7 +33,7 @@ func (t *table) read(b *config.Block, d corefile.Directive) error {
 	var options, lines []corefile.Directive
 	for _, o := range d.Body {
 		o.Path = d.Path
-		if o.Text == "ttl" && len(o.Args) < 2 { // a record has two words behind its name
+		if o.Text == "ttl" && len(o.Args) < 2 { // a record has at least two words after its name
 			o.Path += ": ttl"
 			options = append(options, o)
 		} else {
@@ -50,7 +50,7 @@ func (t *table) read(b *config.Block, d corefile.Directive) error {
 		switch {
 		case err != nil:
 		case len(zones) > 0 && !slices.ContainsFunc(zones, owner.Within):
-			err = fmt.Errorf("%s is not in %s", owner, list(zones))
+			err = fmt.Errorf("%s is not in %s", owner, join(zones))
 		default:
 			err = t.add(o.Token, owner, r)
 		}
@@ -61,7 +61,8 @@ func (t *table) read(b *config.Block, d corefile.Directive) error {
 	return errors.Join(errs...)
 }
 
-func list(zones []wire.Name) string {
+// join returns the zones as text, separated by "or".
+func join(zones []wire.Name) string {
 	var names []string
 	for _, z := range zones {
 		names = append(names, z.String())
@@ -69,19 +70,20 @@ func list(zones []wire.Name) string {
 	return strings.Join(names, " or ")
 }
 
-// parse reads the line of one record. The record's own owner says nothing.
+// parse parses the line of one record. It returns the owner name separately; the
+// Owner of the record is the root.
 func parse(o corefile.Directive, ttl uint32) (wire.Name, zonefile.Record, error) {
 	var r zonefile.Record
 	words := o.Words()
 	if o.Block {
-		return "", r, errors.New("a record has no braces")
+		return "", r, errors.New("a record takes no block in braces")
 	}
-	at := behind(words)
+	at := typeIndex(words)
 	if at+1 >= len(words) {
 		return "", r, fmt.Errorf("want NAME [TTL] [IN] TYPE RDATA..., got %q", strings.Join(append([]string{o.Text}, words...), " "))
 	}
 	if o.Text == "@" {
-		return "", r, errors.New("want a name, got @: there is no zone here")
+		return "", r, errors.New("want an absolute name, got @")
 	}
 	owner, err := wire.ParseName(o.Text)
 	if err != nil {
@@ -90,19 +92,19 @@ func parse(o corefile.Directive, ttl uint32) (wire.Name, zonefile.Record, error)
 	kind, _ := wire.ParseType(words[at])
 	r, err = zonefile.ParseRecord(". "+strings.Join(words[:at+1], " ")+rdata(kind, words[at+1:]), wire.Root, ttl)
 	switch {
-	case err != nil && strings.HasPrefix(err.Error(), "not a TTL: "): // the library's word for what may be a type as well
-		err = fmt.Errorf("want NAME [TTL] [IN] TYPE RDATA..., got %q for a TYPE", words[at])
+	case err != nil && strings.HasPrefix(err.Error(), "not a TTL: "): // what the library reports for an unknown type too
+		err = fmt.Errorf("want NAME [TTL] [IN] TYPE RDATA...: unknown type %q", words[at])
 	case err != nil:
 	case r.Class != wire.ClassIN:
 		err = fmt.Errorf("want class IN, got %s", r.Class)
 	case r.Type == wire.TypeDNAME:
-		err = errors.New("DNAME records are not for here: file has them")
+		err = errors.New("DNAME records are not supported: use the file directive")
 	}
 	return owner, r, err
 }
 
-// behind counts the words before the type: a TTL, a class.
-func behind(words []string) (n int) {
+// typeIndex returns the index of the type, which follows an optional TTL and class.
+func typeIndex(words []string) (n int) {
 	for n < min(2, len(words)) {
 		c, class := wire.ParseClass(words[n])
 		if (!class || c == wire.ClassANY) && (words[n] == "" || words[n][0] < '0' || words[n][0] > '9') {
@@ -113,16 +115,16 @@ func behind(words []string) (n int) {
 	return n
 }
 
-// rdata writes words as a zone file has them. The Corefile has taken the quotes
-// off: they come back where a word needs them, or the type does.
+// rdata returns words as RDATA of a zone file. The Corefile's parser has removed the
+// quotes; rdata adds quotes where the word or the type requires them.
 func rdata(t wire.Type, words []string) string {
 	var b strings.Builder
 	for i, word := range words {
 		b.WriteByte(' ')
 		switch {
 		case t == wire.TypeSVCB || t == wire.TypeHTTPS:
-			bare(&b, word) // quotes stand inside a word here: alpn="h2,h3"
-		case t == wire.TypeNAPTR && 2 <= i && i <= 4, word == "", special(word):
+			escape(&b, word) // the quotes of these types are inside a word: alpn="h2,h3"
+		case t == wire.TypeNAPTR && 2 <= i && i <= 4, word == "", needsQuotes(word):
 			quote(&b, word)
 		default:
 			b.WriteString(word)
@@ -131,12 +133,13 @@ func rdata(t wire.Type, words []string) string {
 	return b.String()
 }
 
-// special says that a word means something else in a zone file without quotes.
-func special(word string) bool {
+// needsQuotes reports whether a word has another meaning in a zone file if it is not
+// quoted.
+func needsQuotes(word string) bool {
 	for i := 0; i < len(word); i++ {
 		switch c := word[i]; {
 		case c == '\\' && i+1 < len(word) && word[i+1] > ' ':
-			i++ // what is behind it means itself
+			i++ // the next character is escaped
 		case c <= ' ' || strings.IndexByte(`";()\`, c) >= 0:
 			return true
 		}
@@ -144,7 +147,7 @@ func special(word string) bool {
 	return false
 }
 
-// quote writes a word in quotes. Escapes in it stay.
+// quote writes a word in quotes. It keeps escape sequences.
 func quote(b *strings.Builder, word string) {
 	b.WriteByte('"')
 	for i := 0; i < len(word); i++ {
@@ -163,9 +166,9 @@ func quote(b *strings.Builder, word string) {
 	b.WriteByte('"')
 }
 
-// bare writes a word as it is. What would end the record, or the rest of it,
-// means itself.
-func bare(b *strings.Builder, word string) {
+// escape writes a word without quotes. It escapes characters that would end the
+// record or start a comment, and keeps escape sequences.
+func escape(b *strings.Builder, word string) {
 	quoted := false
 	for i := 0; i < len(word); i++ {
 		switch c := word[i]; {

@@ -11,90 +11,84 @@ import (
 	"github.com/seamark/seamark/zone/zonefile"
 )
 
-// A table finds what a name has. It does not change once it is made.
+// A table has the records by owner name. It is immutable after finish.
 type table struct {
-	names map[wire.Name]*node
-	wild  map[wire.Name]*node // by the name behind "*."
-	deep  int                 // labels of the longest in wild
-	above map[string]struct{} // names that names with records are below
+	names     map[wire.Name]*node
+	wildcards map[wire.Name]*node     // by the name after "*."
+	deepest   int                     // labels of the longest key of wildcards
+	ancestors map[string]struct{}     // all ancestors of owner names
+	seen      map[seenRecord]struct{} // finds duplicates; nil after finish
 }
 
-// A node is the records of one name.
-type node struct {
-	first  corefile.Token // where the first of them stands
-	sets   []set
-	target []byte // of its CNAME record, which is alone then; as it is spelled
-}
-
-// A set is the records of one type.
-type set struct {
+// A seenRecord identifies a record of a table.
+type seenRecord struct {
+	node  *node
 	t     wire.Type
-	ttl   uint32
-	rdata []string
-	to    []target // the names among ours that they lead to, with addresses
+	rdata string
+}
+
+// A node has the records of one owner name.
+type node struct {
+	first  corefile.Token // the position of the first record
+	sets   []rrset
+	target []byte // of the CNAME record, in the Corefile's spelling; nil if there is none
+}
+
+// An rrset has the records of one owner name and type.
+type rrset struct {
+	t       wire.Type
+	ttl     uint32
+	rdata   []string
+	targets []target // the names in rdata that have addresses in the table
 }
 
 type target struct {
-	name []byte // as it is spelled
+	name []byte // in the Corefile's spelling
 	node *node
 }
 
-func (s *set) address() bool { return s.t == wire.TypeA || s.t == wire.TypeAAAA }
+func (s *rrset) hasAddresses() bool { return s.t == wire.TypeA || s.t == wire.TypeAAAA }
 
-// find gives the question's records: its name's own, or those of the longest
-// wildcard above it.
+// find returns the node of the query name, or else of the longest wildcard that
+// matches it, or nil.
 func (t *table) find(q *dns.Query) *node {
 	name, labels := q.Name(), q.Labels()
 	if n := t.names[wire.Name(name)]; n != nil {
 		return n
 	}
-	if len(t.wild) == 0 {
+	if len(t.wildcards) == 0 {
 		return nil
 	}
-	for i := max(1, labels-t.deep); i <= labels; i++ {
-		if n := t.wild[wire.Name(name[q.LabelOffset(i):])]; n != nil {
+	for i := max(1, labels-t.deepest); i <= labels; i++ {
+		if n := t.wildcards[wire.Name(name[q.LabelOffset(i):])]; n != nil {
 			return n
 		}
 	}
 	return nil
 }
 
-// wildcard is the first label of names that stand for others.
+// wildcard is the first label of a wildcard name.
 const wildcard = "\x01*"
 
-// add adds one record, which stands at a token of the Corefile. Its owner is
-// given beside it.
+// add adds a record with the owner name owner, which is at a token of the
+// Corefile; r.Owner is not used.
 func (t *table) add(at corefile.Token, owner wire.Name, r zonefile.Record) error {
-	if t.names == nil {
-		t.names, t.wild, t.above = map[wire.Name]*node{}, map[wire.Name]*node{}, map[string]struct{}{}
-	}
-	in, key := t.names, owner
-	if below, ok := strings.CutPrefix(string(owner), wildcard); ok {
-		in, key = t.wild, wire.Name(below)
-	}
-	n := in[key]
-	if n == nil {
-		n = &node{first: at}
-		in[key] = n
-		for up := owner; up != wire.Root; {
-			up = up[1+up[0]:]
-			t.above[string(up)] = struct{}{}
-		}
-	}
-	i := slices.IndexFunc(n.sets, func(s set) bool { return s.t == r.Type })
+	n := t.addNode(at, owner)
+	i := slices.IndexFunc(n.sets, func(s rrset) bool { return s.t == r.Type })
 	if len(n.sets) > 0 && i < 0 && (r.Type == wire.TypeCNAME || n.target != nil) {
-		return fmt.Errorf("%s has a CNAME record and others: see %s:%d", owner, n.first.File, n.first.Line)
+		return fmt.Errorf("%s has a CNAME record and other records: see %s:%d", owner, n.first.File, n.first.Line)
 	}
 	if i < 0 {
 		i = len(n.sets)
-		n.sets = append(n.sets, set{t: r.Type, ttl: r.TTL})
+		n.sets = append(n.sets, rrset{t: r.Type, ttl: r.TTL})
 	}
 	s := &n.sets[i]
-	switch one := r.Type == wire.TypeCNAME || r.Type == wire.TypeSOA; {
-	case slices.Contains(s.rdata, r.RData):
-	case one && len(s.rdata) > 0:
-		return fmt.Errorf("%s has a second %s record: see %s:%d", owner, r.Type, n.first.File, n.first.Line)
-	default:
+	key := seenRecord{n, r.Type, r.RData}
+	if _, ok := t.seen[key]; !ok {
+		if (r.Type == wire.TypeCNAME || r.Type == wire.TypeSOA) && len(s.rdata) > 0 {
+			return fmt.Errorf("%s has a second %s record: see %s:%d", owner, r.Type, n.first.File, n.first.Line)
+		}
+		t.seen[key] = struct{}{}
 		s.rdata = append(s.rdata, r.RData)
 	}
 	s.ttl = min(s.ttl, r.TTL) // RFC 2181 §5.2
@@ -104,25 +98,47 @@ func (t *table) add(at corefile.Token, owner wire.Name, r zonefile.Record) error
 	return nil
 }
 
-// settle is called when all records are there: it finds those that go with
-// others.
-func (t *table) settle() {
-	for name := range t.wild {
-		t.deep = max(t.deep, name.Labels())
+// addNode returns the node of an owner name. It adds the node if it does not exist.
+func (t *table) addNode(at corefile.Token, owner wire.Name) *node {
+	if t.names == nil {
+		t.names, t.wildcards = map[wire.Name]*node{}, map[wire.Name]*node{}
+		t.ancestors, t.seen = map[string]struct{}{}, map[seenRecord]struct{}{}
 	}
-	for _, in := range [...]map[wire.Name]*node{t.names, t.wild} {
-		for _, n := range in {
+	nodes, key := t.names, owner
+	if parent, ok := strings.CutPrefix(string(owner), wildcard); ok {
+		nodes, key = t.wildcards, wire.Name(parent)
+	}
+	n := nodes[key]
+	if n == nil {
+		n = &node{first: at}
+		nodes[key] = n
+		for up := owner; up != wire.Root; {
+			up = up[1+up[0]:]
+			t.ancestors[string(up)] = struct{}{}
+		}
+	}
+	return n
+}
+
+// finish links the records to their targets. It is called after the last add.
+func (t *table) finish() {
+	t.seen = nil
+	for name := range t.wildcards {
+		t.deepest = max(t.deepest, name.Labels())
+	}
+	for _, nodes := range [...]map[wire.Name]*node{t.names, t.wildcards} {
+		for _, n := range nodes {
 			for i := range n.sets {
-				n.sets[i].lead(t)
+				t.linkTargets(&n.sets[i])
 			}
 		}
 	}
 }
 
-// lead finds the names whose addresses go with the records of s (RFC 1035
-// §3.3, RFC 2782, RFC 9460 §4.1).
-func (s *set) lead(t *table) {
-	before := 0
+// linkTargets sets s.targets: the names whose addresses go into the additional
+// section beside s (RFC 1035 §3.3, RFC 2782, RFC 9460 §4.1).
+func (t *table) linkTargets(s *rrset) {
+	before := 0 // bytes of RDATA before the name
 	switch s.t {
 	case wire.TypeNS:
 	case wire.TypeMX, wire.TypeSVCB, wire.TypeHTTPS:
@@ -132,25 +148,31 @@ func (s *set) lead(t *table) {
 	default:
 		return
 	}
+	linked := map[wire.Name]struct{}{}
 	for _, rdata := range s.rdata {
-		name, _, ok := wire.ReadName(nil, []byte(rdata), before)
-		if !ok || slices.ContainsFunc(s.to, func(to target) bool { return wire.SameName(to.name, name) }) {
+		spelled, _, ok := wire.ReadName(nil, []byte(rdata), before)
+		if !ok {
 			continue
 		}
-		if n := t.of(wire.Lower(string(name))); n != nil && slices.ContainsFunc(n.sets, func(s set) bool { return s.address() }) {
-			s.to = append(s.to, target{name, n})
+		name := wire.Lower(string(spelled))
+		if _, ok := linked[name]; ok {
+			continue
+		}
+		linked[name] = struct{}{}
+		if n := t.lookup(name); n != nil && slices.ContainsFunc(n.sets, func(s rrset) bool { return s.hasAddresses() }) {
+			s.targets = append(s.targets, target{spelled, n})
 		}
 	}
 }
 
-// of is find for a name that nobody asks for.
-func (t *table) of(name wire.Name) *node {
+// lookup is like find for a name that is not a query name.
+func (t *table) lookup(name wire.Name) *node {
 	if n := t.names[name]; n != nil {
 		return n
 	}
 	for name != wire.Root {
 		name = name[1+name[0]:]
-		if n := t.wild[name]; n != nil {
+		if n := t.wildcards[name]; n != nil {
 			return n
 		}
 	}
