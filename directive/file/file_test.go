@@ -199,7 +199,7 @@ func TestSetupErrors(t *testing.T) {
 		{"file DB\nfile DB", "Corefile:3: file: zone example.org. is already served from DB at Corefile:2"},
 		{"file DB a b a", "Corefile:2: file: zone a. is already served from DB at Corefile:2"},
 		{"file DB.gone", "Corefile:2: file: DB.gone: no such file or directory"},
-		{"file " + folder, "Corefile:2: file: " + folder + ": not a file"},
+		{"file " + folder, "Corefile:2: file: " + folder + ": not a regular file"},
 	} {
 		_, _, err := plan(t, strings.ReplaceAll(c.text, "DB", db))
 		if want := strings.ReplaceAll(c.want, "DB", db); err == nil || err.Error() != want {

@@ -124,7 +124,7 @@ func TestReloadDirectory(t *testing.T) {
 	for range 3 {
 		s.source().reload()
 	}
-	want := `"plugin/file: Failed to reload zone file" file=` + db + ` error="` + db + `: not a file"`
+	want := `"plugin/file: Failed to reload zone file" file=` + db + ` error="` + db + `: not a regular file"`
 	if got := s.log.take("ERROR"); got != want || s.failed() != "1" {
 		t.Errorf("%s failed, want 1; logged %s, want %s", s.failed(), got, want)
 	}

@@ -16,10 +16,10 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// An Error is what is wrong with a zone file, and where.
+// An Error is an error in a zone file, with its position.
 type Error struct {
-	File string // as it was given, or where it was included from
-	Line int    // 0 if the whole file is meant
+	File string // relative to the same directory as the path given to Read
+	Line int    // 0 if the error is about the whole file
 	Err  error
 }
 
@@ -32,20 +32,20 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// A File is one that was read, as it was found before that.
+// A File is a file that Read tried to read, and its state before that.
 type File struct {
 	Path string      // absolute
-	Info fs.FileInfo // nil if there was none
+	Info fs.FileInfo // nil if the file did not exist
 }
 
-// Read reads the zone file at path, a master file of RFC 1035 §5 with $TTL and
-// $GENERATE, and gives each record to add, in order. origin is what relative
-// names end in until the file has an $ORIGIN. $INCLUDE reads files whose paths
-// begin at the folder of the one that includes them, to a depth of seven.
+// Read reads the zone file at path, a master file (RFC 1035 §5) with $TTL and
+// $GENERATE, and calls add with each record, in order. Relative names are completed
+// with origin until the file has an $ORIGIN. A relative path after $INCLUDE is
+// relative to the directory of the file that contains it. Includes can be nested
+// seven deep.
 //
-// It ends at the first error, add's among them. Every error is an *Error that
-// says where. files is what has been read, included files too, and what could
-// not be read.
+// Read stops at the first error, including errors of add. Every error is an *Error.
+// Read returns all files that it tried to read, including those that it could not.
 func Read(path string, origin wire.Name, add func(Record) error) (files []File, err error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
@@ -56,7 +56,7 @@ func Read(path string, origin wire.Name, add func(Record) error) (files []File, 
 	if err != nil {
 		var inPath *fs.PathError
 		if errors.As(err, &inPath) {
-			err = inPath.Err // the path is said already
+			err = inPath.Err // Error.File is the path
 		}
 		return in.files, &Error{path, 0, err}
 	}
@@ -67,7 +67,7 @@ func Read(path string, origin wire.Name, add func(Record) error) (files []File, 
 	for rr, ok := p.Next(); ok; rr, ok = p.Next() {
 		var r Record
 		if r, err = pack(rr, room); err == nil {
-			r.TTL, r.File, r.Line = in.now.generated(r.TTL), in.now.name, in.now.entry
+			r.TTL, r.File, r.Line = in.now.generatedTTL(r.TTL), in.now.name, in.now.entry
 			err = add(r)
 		}
 		if err != nil {
@@ -75,21 +75,21 @@ func Read(path string, origin wire.Name, add func(Record) error) (files []File, 
 		}
 	}
 	if err := p.Err(); err != nil {
-		message, line := plain(err)
+		message, line := splitError(err)
 		if line == 0 || in.now.begins("$GENERATE") {
-			line = in.now.entry // what was generated has lines of its own
+			line = in.now.entry // generated records have line numbers of their own
 		}
 		return in.files, &Error{in.now.name, line, errors.New(message)}
 	}
 	return in.files, nil
 }
 
-// An inclusion opens a zone file and what it includes. It is a file system of
-// absolute paths without their first slash.
+// An inclusion opens a zone file and the files that it includes. It is a file system
+// of absolute paths without the leading slash.
 type inclusion struct {
-	path, absolute string // of the first file
+	path, absolute string // of the zone file itself
 	files          []File
-	now            *source // what has been read from last
+	now            *source // the file that was last read from
 }
 
 // Open is called for each $INCLUDE.
@@ -103,7 +103,7 @@ func (in *inclusion) open(absolute string) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	// To open what is no file may be to wait.
+	// Without O_NONBLOCK, opening a named pipe would block.
 	f, err := os.OpenFile(absolute, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -113,14 +113,14 @@ func (in *inclusion) open(absolute string) (*source, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, errors.New("not a file")
+		return nil, errors.New("not a regular file")
 	}
 	in.files[len(in.files)-1].Info = info
 	text, err := io.ReadAll(f)
 	if err != nil {
 		return nil, err
 	}
-	s := &source{in: in, name: in.shown(absolute), text: text, line: 1, entry: 1}
+	s := &source{in: in, name: in.displayPath(absolute), text: text, line: 1, entry: 1}
 	if in.now == nil {
 		in.now = s
 	} else {
@@ -129,8 +129,9 @@ func (in *inclusion) open(absolute string) (*source, error) {
 	return s, nil
 }
 
-// shown is how a file is called in errors: as the first one was given.
-func (in *inclusion) shown(absolute string) string {
+// displayPath returns the path of a file in error messages: relative to the same
+// directory as the path given to Read.
+func (in *inclusion) displayPath(absolute string) string {
 	if absolute == in.absolute {
 		return in.path
 	}
@@ -141,8 +142,8 @@ func (in *inclusion) shown(absolute string) string {
 	return filepath.Join(filepath.Dir(in.path), relative)
 }
 
-// A source is one file as the parser reads it, byte by byte, no further than
-// to the end of each entry: so it knows where the record at hand began.
+// A source is a file that the parser reads. The parser reads byte by byte, and no
+// further than to the end of an entry, so source knows where the current entry began.
 type source struct {
 	in    *inclusion
 	name  string
@@ -150,32 +151,32 @@ type source struct {
 	at    int
 	line  int
 	entry int    // the line where the last entry began
-	start int    // and its offset
-	ttl   string // the last entry that was a $TTL
+	start int    // the offset where the last entry began
+	ttl   string // the last $TTL entry
 
-	inside, quoted, escaped, comment bool // an entry, and so on
-	depth                            int  // of parentheses
+	inEntry, quoted, escaped, comment bool // whether at is in an entry, a string, and so on
+	depth                             int  // of parentheses
 }
 
-// ReadByte is what the parser reads with.
+// ReadByte implements io.ByteReader, which the parser uses if a reader has it.
 func (s *source) ReadByte() (byte, error) {
 	s.in.now = s
 	if s.at == len(s.text) {
 		return 0, io.EOF
 	}
 	c := s.text[s.at]
-	s.follow(c)
+	s.track(c)
 	s.at++
 	return c, nil
 }
 
-// follow keeps the state of the text as c goes by.
-func (s *source) follow(c byte) {
+// track updates the state for the next byte c.
+func (s *source) track(c byte) {
 	if c == '\n' {
 		s.line++
 		s.comment = false
-		if s.inside && !s.quoted && s.depth == 0 {
-			s.inside = false
+		if s.inEntry && !s.quoted && s.depth == 0 {
+			s.inEntry = false
 			if s.begins("$TTL") {
 				s.ttl = string(s.text[s.start:s.at])
 			}
@@ -185,8 +186,8 @@ func (s *source) follow(c byte) {
 	if s.comment {
 		return
 	}
-	if !s.inside && c != ' ' && c != '\t' && c != '\r' && c != ';' {
-		s.entry, s.start, s.inside = s.line, s.at, true
+	if !s.inEntry && c != ' ' && c != '\t' && c != '\r' && c != ';' {
+		s.entry, s.start, s.inEntry = s.line, s.at, true
 	}
 	switch {
 	case s.escaped:
@@ -205,25 +206,25 @@ func (s *source) follow(c byte) {
 	}
 }
 
-// begins says whether the entry at hand begins with a directive.
+// begins reports whether the current entry begins with a directive.
 func (s *source) begins(directive string) bool {
 	return bytes.HasPrefix(bytes.ToUpper(s.text[s.start:min(s.start+len(directive), len(s.text))]), []byte(directive))
 }
 
-// generated gives the TTL of a record that may come of a $GENERATE. For the
-// library that has no $TTL, and a record without a TTL has an hour.
-func (s *source) generated(ttl uint32) uint32 {
+// generatedTTL returns the TTL of a record that $GENERATE may have made. The library
+// ignores $TTL there, and sets the TTL of records without one to an hour.
+func (s *source) generatedTTL(ttl uint32) uint32 {
 	const anHour = 3600
 	if ttl != anHour || s.ttl == "" || !s.begins("$GENERATE") {
 		return ttl
 	}
 	words := strings.Fields(string(s.text[s.start:s.at]))
-	for _, word := range words[min(3, len(words)):] { // behind the range and the owner
+	for _, word := range words[min(3, len(words)):] { // after the range and the owner
 		if _, ok := dns.StringToType[strings.ToUpper(word)]; ok {
 			break
 		}
 		if _, ok := dns.StringToClass[strings.ToUpper(word)]; !ok {
-			return ttl // its own
+			return ttl // the entry has a TTL
 		}
 	}
 	p := dns.NewZoneParser(strings.NewReader(s.ttl+"\n. NS .\n"), ".", "")
@@ -233,7 +234,7 @@ func (s *source) generated(ttl uint32) uint32 {
 	return ttl
 }
 
-// The rest of fs.File; the parser needs none of it.
+// The other methods of fs.File, which the parser does not call.
 
 func (s *source) Read([]byte) (int, error)   { return 0, fs.ErrInvalid }
 func (s *source) Stat() (fs.FileInfo, error) { return nil, fs.ErrInvalid }

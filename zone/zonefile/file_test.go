@@ -13,7 +13,7 @@ import (
 
 const origin wire.Name = "\x07example\x03org\x00"
 
-// write puts files, given as name and text, into a folder.
+// write creates a directory with files, given as pairs of name and text.
 func write(t *testing.T, files ...string) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
@@ -29,7 +29,7 @@ func write(t *testing.T, files ...string) (folder string) {
 	return folder
 }
 
-func TestReadGivesWireForm(t *testing.T) {
+func TestReadWireForm(t *testing.T) {
 	folder := write(t, "db", `
 $TTL 300
 @ IN SOA ns Host\.Master ( 7 ; serial; (not a parenthesis
@@ -64,24 +64,27 @@ $GENERATE 5-5 host-$ 1h A 10.0.0.$
 	_, err := Read(filepath.Join(folder, "db"), origin, func(r Record) error {
 		got = append(got, fmt.Sprintf("%s %d %s %x", wire.AppendText(nil, []byte(r.Spelled)), r.TTL, r.Type, r.RData))
 		lines = append(lines, r.Line)
-		if r.File != filepath.Join(folder, "db") || r.Errorf("no").Error() != fmt.Sprintf("%s:%d: no", r.File, r.Line) {
-			t.Errorf("%s: %v", r.File, r.Errorf("no"))
+		if want := filepath.Join(folder, "db"); r.File != want {
+			t.Errorf("%s: got File %s, want %s", r.Spelled, r.File, want)
 		}
-		if r.Owner != wire.Lower(r.Spelled) || r.Class != wire.ClassIN {
-			t.Errorf("owner %q of %q, class %s", r.Owner, r.Spelled, r.Class)
+		if got, want := r.Errorf("no").Error(), fmt.Sprintf("%s:%d: no", r.File, r.Line); got != want {
+			t.Errorf("%s: got error %q, want %q", r.Spelled, got, want)
+		}
+		if want := wire.Lower(r.Spelled); r.Owner != want || r.Class != wire.ClassIN {
+			t.Errorf("%s: got owner %q, class %s; want %q, IN", r.Spelled, r.Owner, r.Class, want)
 		}
 		return nil
 	})
 	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("%v\ngot\n%s\nwant\n%s", err, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("error %v\ngot\n%s\nwant\n%s", err, strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	if want := []int{3, 6, 7, 8, 10, 11, 12, 13, 13, 14, 15}; !slices.Equal(lines, want) {
-		t.Errorf("lines %v, want %v", lines, want)
+		t.Errorf("got lines %v, want %v", lines, want)
 	}
 }
 
-// Includes are relative to the file that includes them, keep to an origin of
-// their own, and are named among the files.
+// Paths of included files are relative to the file that includes them, $ORIGIN in an
+// included file does not apply to the file that includes it, and Read returns all files.
 func TestReadIncludes(t *testing.T) {
 	folder := write(t,
 		"db", "$TTL 5\n$INCLUDE parts/one sub\nlast A 192.0.2.9\n",
@@ -100,18 +103,18 @@ func TestReadIncludes(t *testing.T) {
 	})
 	want := []string{"x.sub.example.org.", "y.sub.example.org.", "z.sub.example.org.", "last.example.org."}
 	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("%v, %q, want %q", err, got, want)
+		t.Errorf("Read: got error %v, owners %q, want %q", err, got, want)
 	}
 	var paths []string
 	for _, f := range files {
 		if f.Info == nil {
-			t.Errorf("%s: no information", f.Path)
+			t.Errorf("%s: got nil Info, want that of the file", f.Path)
 		}
 		paths = append(paths, f.Path)
 	}
 	wantFiles := []string{filepath.Join(folder, "db"), filepath.Join(folder, "parts/one"), two, absolute}
 	if !slices.Equal(paths, wantFiles) {
-		t.Errorf("files %q, want %q", paths, wantFiles)
+		t.Errorf("got files %q, want %q", paths, wantFiles)
 	}
 }
 
@@ -125,7 +128,7 @@ func TestReadErrors(t *testing.T) {
 		{"no data", good + "a A 192.0.2.1\n\nb A\n", `db:5: A record without data`},
 		{"no data of several lines", good + "b AAAA (\n)\nc A 192.0.2.1\n", `db:4: bad AAAA AAAA: "\n"`},
 		{"no owner", "$TTL 5\n A 192.0.2.1\n", `db:2: A record without an owner name`},
-		{"a type of questions", good + "a TYPE255 \\# 0\n", `db:3: ANY is no type of a record`},
+		{"query type", good + "a TYPE255 \\# 0\n", `db:3: ANY is not a record type`},
 		{"base64", good + "\n\na DNSKEY 256 3 8 ====\n", `db:5: DNSKEY record: illegal base64 data at input byte 0`},
 		{"TTL", good + "a 4294967295 A 192.0.2.1\n", `db:3: TTL 4294967295: at most 2147483647 is allowed`},
 		{"label", good + strings.Repeat("x", 64) + " A 192.0.2.1\n", `db:3: bad owner name: "` + strings.Repeat("x", 64) + `"`},
@@ -147,7 +150,7 @@ func TestReadErrors(t *testing.T) {
 				return nil
 			})
 			if err == nil || !strings.HasPrefix(err.Error(), folder+"/"+c.want) {
-				t.Errorf("got  %v\nwant %s/%s", err, folder, c.want)
+				t.Errorf("%s\ngot error %v\nwant      %s/%s", c.text, err, folder, c.want)
 			}
 		})
 	}
@@ -156,7 +159,7 @@ func TestReadErrors(t *testing.T) {
 func TestReadMissingFile(t *testing.T) {
 	files, err := Read("gone/db", origin, nil)
 	if err == nil || err.Error() != "gone/db: no such file or directory" || len(files) != 1 || files[0].Info != nil {
-		t.Errorf("%v, files %v", err, files)
+		t.Errorf("Read(gone/db): got error %v, files %v; want \"gone/db: no such file or directory\" and one file without Info", err, files)
 	}
 }
 
@@ -171,7 +174,7 @@ func TestParseRecord(t *testing.T) {
 	} {
 		r, err := ParseRecord(c.text, origin, 60)
 		if got := fmt.Sprintf("%d %s %s %x", r.TTL, r.Class, r.Type, r.RData); err != nil || got != c.want || r.Owner.String() != c.owner {
-			t.Errorf("%q: %s %s, %v; want %s %s", c.text, r.Owner, got, err, c.owner, c.want)
+			t.Errorf("%q: got %s %s, error %v; want %s %s", c.text, r.Owner, got, err, c.owner, c.want)
 		}
 	}
 }
@@ -187,20 +190,20 @@ func TestParseRecordErrors(t *testing.T) {
 		{"a FROB x", `not a TTL: "FROB"`},
 	} {
 		if _, err := ParseRecord(c.text, origin, 60); err == nil || err.Error() != c.want {
-			t.Errorf("%q: got %v, want %s", c.text, err, c.want)
+			t.Errorf("%q: got error %v, want %s", c.text, err, c.want)
 		}
 	}
 }
 
-// A record's owner takes the question's spelling where the question has it.
-func TestAppend(t *testing.T) {
+// An owner that is the query name or an ancestor of it gets the query's spelling.
+func TestRecordAppend(t *testing.T) {
 	var a wire.Answer
 	question := "\x03WwW\x07eXample\x03org\x00\x00\x01\x00\x01"
 	a.Reset(nil, []byte(question))
 	for _, text := range []string{"www A 192.0.2.1", "@ A 192.0.2.2", "Other A 192.0.2.3", "www CH TXT x"} {
 		r, err := ParseRecord(text, origin, 60)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("%s: error %v", text, err)
 		}
 		r.Append(&a, wire.Answers)
 	}
@@ -209,6 +212,6 @@ func TestAppend(t *testing.T) {
 		"\x05Other\x07example\x03org\x00\x00\x01\x00\x01\x00\x00\x00\x3c\x00\x04\xc0\x00\x02\x03" +
 		"\xc0\x0c\x00\x10\x00\x03\x00\x00\x00\x3c\x00\x02\x01x"
 	if string(a.Records()) != want || a.Count != [3]uint16{4} {
-		t.Errorf("got  %q, %v\nwant %q", a.Records(), a.Count, want)
+		t.Errorf("got  %q, counts %v\nwant %q, counts [4 0 0]", a.Records(), a.Count, want)
 	}
 }

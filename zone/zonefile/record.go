@@ -1,8 +1,8 @@
-// Package zonefile turns resource records as text (RFC 1035 §5, RFC 3597) into
-// bytes: one record for the template directive, whole files for the file
-// directive. The reading is done by miekg/dns, which knows every type; what
-// comes out is wire form, and no type of that library. It runs when a
-// configuration is read, or off the path of queries.
+// Package zonefile parses resource records in text form (RFC 1035 §5, RFC 3597) to
+// wire form. ParseRecord parses one record, Read a whole zone file. Package
+// miekg/dns does the parsing, because it knows every type; its types are not part of
+// the API. Parsing is slow, so directives call this package at setup or in the
+// background, not for each query.
 package zonefile
 
 import (
@@ -20,24 +20,24 @@ import (
 // A Record is one resource record.
 type Record struct {
 	Owner   wire.Name // lower case
-	Spelled string    // the owner in wire form as it was written
+	Spelled string    // the owner in wire form, in the text's spelling
 	Type    wire.Type
 	Class   wire.Class
 	TTL     uint32
-	RData   string // names in it written out
+	RData   string // in wire form, with uncompressed names
 
-	File string // that it was read from, if it was
-	Line int    // where it begins there
+	File string // the file that it was read from, or ""
+	Line int    // the line in File where it begins
 }
 
-// Errorf makes an error that begins with where the record was read from.
+// Errorf returns an error with the file and line of the record.
 func (r *Record) Errorf(format string, args ...any) error {
 	return &Error{r.File, r.Line, fmt.Errorf(format, args...)}
 }
 
-// ParseRecord reads one record. Names that are not absolute end in origin; ttl
-// is that of a record which gives none. Text of no record, or of several, is an
-// error, and so are directives.
+// ParseRecord parses one record. Relative names are completed with origin, and ttl is
+// the TTL of a record without one. Text with no record, with several records, or with
+// a directive is an error.
 func ParseRecord(text string, origin wire.Name, ttl uint32) (Record, error) {
 	text = strings.TrimLeft(text, " \t\r\n")
 	if strings.HasPrefix(text, "$") {
@@ -47,20 +47,20 @@ func ParseRecord(text string, origin wire.Name, ttl uint32) (Record, error) {
 	p.SetDefaultTTL(ttl)
 	rr, ok := p.Next()
 	if err := p.Err(); err != nil {
-		message, _ := plain(err)
+		message, _ := splitError(err)
 		return Record{}, errors.New(message)
 	}
 	if !ok {
 		return Record{}, errors.New("want a record, got nothing")
 	}
-	if more, ok := p.Next(); ok || p.Err() != nil {
-		return Record{}, fmt.Errorf("want one record, got more: %v", more)
+	if second, ok := p.Next(); ok || p.Err() != nil {
+		return Record{}, fmt.Errorf("want one record, got more: %v", second)
 	}
 	return pack(rr, nil)
 }
 
-// Append adds the record to section s of a. If its owner is the question's
-// name, or one that the question ends in, it takes the question's spelling.
+// Append adds the record to section s of a. If its owner is the query name or an
+// ancestor of it, the owner gets the spelling of the query.
 func (r *Record) Append(a *wire.Answer, s wire.Section) {
 	a.Buf = a.AppendOwner(a.Buf, []byte(r.Spelled))
 	class := len(a.Buf) + 2
@@ -69,15 +69,16 @@ func (r *Record) Append(a *wire.Answer, s wire.Section) {
 	a.AppendString(s, r.RData, 1)
 }
 
-// maxRR is the largest record: RDATA of 65535 bytes, and what stands before it.
+// maxRR is the size of the largest record: 65535 bytes of RDATA, and the fields
+// before it.
 const maxRR = wire.MaxName + 10 + wire.MaxMessage
 
-// pack gives rr as bytes. room is memory for it, which may be nil.
+// pack returns rr in wire form. room is memory for it, which may be nil.
 func pack(rr dns.RR, room []byte) (Record, error) {
 	h := rr.Header()
 	r := Record{Type: wire.Type(h.Rrtype), Class: wire.Class(h.Class), TTL: h.Ttl}
 	if meta(h.Rrtype) {
-		return r, fmt.Errorf("%s is no type of a record", r.Type)
+		return r, fmt.Errorf("%s is not a record type", r.Type)
 	}
 	if h.Ttl > 1<<31-1 {
 		return r, fmt.Errorf("TTL %d: at most 2147483647 is allowed", h.Ttl) // RFC 2181 §8
@@ -85,7 +86,7 @@ func pack(rr dns.RR, room []byte) (Record, error) {
 	if h.Name == "" {
 		return r, fmt.Errorf("%s record without an owner name", r.Type)
 	}
-	if bare(rr) {
+	if lacksData(rr) {
 		return r, fmt.Errorf("%s record without data", r.Type)
 	}
 	if room == nil {
@@ -104,14 +105,14 @@ func pack(rr dns.RR, room []byte) (Record, error) {
 	return r, nil
 }
 
-// meta says which types stand in questions and messages alone (RFC 6895 §3.1).
+// meta reports whether t is a type of queries or messages only (RFC 6895 §3.1).
 func meta(t uint16) bool {
 	return t == 0 || t == dns.TypeOPT || 128 <= t && t <= 255
 }
 
-// bare says that rr has nothing behind its type, as only updates have it (RFC
-// 2136 §2.4). A list of address prefixes may be empty (RFC 3123 §4).
-func bare(rr dns.RR) bool {
+// lacksData reports whether rr has no RDATA, which only updates may lack (RFC 2136
+// §2.4). An APL record may have an empty list (RFC 3123 §4).
+func lacksData(rr dns.RR) bool {
 	if _, ok := rr.(*dns.APL); ok {
 		return false
 	}
@@ -124,12 +125,12 @@ func bare(rr dns.RR) bool {
 	return reflect.DeepEqual(rr, empty)
 }
 
-// position is how the library ends its messages.
+// position matches the end of the library's error messages.
 var position = regexp.MustCompile(`^(?s)(.*) at line: (\d+):\d+$`)
 
-// plain is the library's message without file and line, and the line; 0 if it
-// has none.
-func plain(err error) (message string, line int) {
+// splitError returns the library's error message without file and line, and the
+// line, or 0 if the message has none.
+func splitError(err error) (message string, line int) {
 	message = err.Error()
 	if m := position.FindStringSubmatch(message); m != nil {
 		message = m[1]
