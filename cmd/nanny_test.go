@@ -41,7 +41,7 @@ func TestNannyCommandLine(t *testing.T) {
 		{"dnsmasq-nanny -k", "", "unknown shorthand flag: 'k'", 2},
 		{"dnsmasq-nanny word", "", "unknown word \"word\": write dnsmasq's options behind --", 2},
 		{"dnsmasq-nanny --nonsense -- -k", "", "unknown flag: --nonsense", 2},
-		{"dnsmasq-nanny -- --dnssec --nonsense", "", "--dnssec: not served: answers are not validated here: ask a server that validates, and its AD is passed on\n--nonsense: unknown option\n", 2},
+		{"dnsmasq-nanny -- --dnssec --nonsense", "", "--dnssec: not served: answers are not validated: use an upstream that validates, whose AD bit is passed on\n--nonsense: unknown option\n", 2},
 		{"dnsmasq-nanny -- --test --conf-file=/nowhere", "", "open /nowhere: no such file or directory", 2},
 		{"dnsmasq-nanny -kubednsServer=kube-dns", "", "-kubednsServer: want IP:PORT, got \"kube-dns\"", 2},
 		{"dnsmasq-nanny -syncInterval=0s -logInterval=-1s -configDir=x --lameduck=2h", "", "-syncInterval: want 10ms..24h0m0s, got 0s\n-logInterval: want 0s or more, got -1s\n--lameduck: want 0s..1h0m0s, got 2h0m0s\n-configDir: want a directory that starts with / or ., got \"x\"", 2},
@@ -215,7 +215,7 @@ func TestNanny(t *testing.T) {
 		"--all-servers --server="+strings.ReplaceAll(rest, ":", "#")+" --addn-hosts="+key)
 	n.put("stubDomains", `{"acme.local": ["`+acme+`"]}`)
 	n.start()
-	n.says("--all-servers: a question goes to the next server")
+	n.says("--all-servers: a query is sent to the next upstream")
 	n.becomes("www.acme.local.", "198.18.0.2")
 	n.becomes("www.example.", "198.18.0.1")
 	n.becomes("db.corp.example.", "10.0.0.1")

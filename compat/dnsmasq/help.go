@@ -30,7 +30,7 @@ func Help() string {
 			fmt.Fprintf(&served, "  %s\n", name)
 		}
 	}
-	return "Options of dnsmasq that are served:\n" + served.String() +
-		"\nTaken, and not or in another way done:\n" + ignored.String() +
+	return "Supported options of dnsmasq:\n" + served.String() +
+		"\nAccepted, but without effect or implemented differently:\n" + ignored.String() +
 		"\nRefused:\n" + refused.String()
 }

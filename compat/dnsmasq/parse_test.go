@@ -252,7 +252,7 @@ func TestMistakes(t *testing.T) {
 		{"--conf-file=/bad", "/bad:2: nonsense: unknown option"},
 		{"--conf-file=/bad", "/bad:4: cache-size: given twice"},
 		{"--conf-file=/bad", `/bad:5: quotes: want a " at the end`},
-		{"--conf-file=/bad", "/bad:6: dnssec: not served: answers are not validated here"},
+		{"--conf-file=/bad", "/bad:6: dnssec: not served: answers are not validated"},
 		{"--conf-file=/bad", "/bad:7: txt-record: want text without control characters"},
 		{"--conf-file=/bad", "/bad:8: cname: b leads to itself"},
 		{"--conf-file=/self", "/self: more than 1000 configuration files"},

@@ -9,22 +9,22 @@ type refusal struct {
 
 func refusals() []refusal {
 	const (
-		noDHCP    = "there is no DHCP server in this one: run another for it"
-		noTFTP    = "there is no TFTP server in this one: run another for it"
-		noBus     = "there is no message bus in a pod: the ConfigMap is followed instead"
-		noSets    = "answers are not written into the kernel's sets, and its marks are not looked at"
-		noAuth    = "authoritative zones are for the directive file of a Corefile"
-		noDnssec  = "answers are not validated here: ask a server that validates, and its AD is passed on"
-		noClient  = "servers are not told who asks"
-		noStrip   = "options of EDNS are passed on or not as forward says"
-		noChange  = "addresses in answers are not judged or changed: the directives rewrite and template of a Corefile do some of that"
-		noWin     = "questions of old versions of Windows are not filtered: the directive acl of a Corefile does that"
-		noMade    = "names are not made of interfaces and ranges: the directive template of a Corefile makes names"
-		noMx      = "MX records are not made of hosts: give each by --mx-host"
-		noFiles   = "its lines belong in a file of --conf-file, and servers that change into the ConfigMap"
-		noScript  = "no programs are run: write what it says into a file of --conf-file"
-		noService = "who may ask is for the network policy, or for the directive acl of a Corefile"
-		noDump    = "packets are not written to a file: tcpdump does that"
+		noDHCP    = "Seamark has no DHCP server: run one separately"
+		noTFTP    = "Seamark has no TFTP server: run one separately"
+		noBus     = "a pod has no message bus: use the ConfigMap, whose changes are served"
+		noSets    = "the kernel's address sets and connection marks are not used"
+		noAuth    = "serve authoritative zones with the directive file of a Corefile"
+		noDnssec  = "answers are not validated: use an upstream that validates, whose AD bit is passed on"
+		noClient  = "client addresses are not sent to upstreams"
+		noStrip   = "the directive forward decides which EDNS options are passed on"
+		noChange  = "addresses in answers are not filtered or changed: use the directives rewrite and template of a Corefile"
+		noWin     = "queries of old Windows versions are not filtered: use the directive acl of a Corefile"
+		noMade    = "names are not generated from interfaces and ranges: use the directive template of a Corefile"
+		noMx      = "MX records are not generated from hosts: set each with --mx-host"
+		noFiles   = "put its lines into a file of --conf-file, or upstreams that change into the ConfigMap"
+		noScript  = "no programs are run: write its output into a file of --conf-file"
+		noService = "restrict clients with a network policy, or with the directive acl of a Corefile"
+		noDump    = "packets are not written to a file: use tcpdump"
 	)
 	return []refusal{
 		{"dhcp-range", "F", must, noDHCP},
