@@ -12,9 +12,9 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// The walk goes down to who answers and up through those who passed, whether
-// anybody waits or not.
-func TestWalk(t *testing.T) {
+// A query walks down to the handler that answers, and up through the finishers of
+// the handlers that it passed. The order is the same when a handler waits.
+func TestChainWalk(t *testing.T) {
 	waits := func(then func(ctx context.Context, q *Query) error) both {
 		return both{func(*Query) Verdict { return Wait }, then}
 	}
@@ -33,7 +33,7 @@ func TestWalk(t *testing.T) {
 		{"the first answers", func(log *[]string) []any {
 			return []any{trace{"a", log, addresses(1)}, trace{"b", log, next}}
 		}, []string{"down a"}, 0, 1, "h0"},
-		{"nobody answers", func(log *[]string) []any {
+		{"no handler answers", func(log *[]string) []any {
 			return []any{trace{"a", log, next}, trace{"b", log, next}}
 		}, []string{"down a", "down b", "up b", "up a"}, mdns.RcodeServerFailure, 0, ""},
 		{"one waits and answers", func(log *[]string) []any {
@@ -42,7 +42,7 @@ func TestWalk(t *testing.T) {
 		{"one waits and fails", func(log *[]string) []any {
 			return []any{trace{"a", log, next}, waits(func(context.Context, *Query) error { return errTest })}
 		}, []string{"down a", "up a"}, mdns.RcodeServerFailure, 0, "h1"},
-		{"one waits and asks those below", func(log *[]string) []any {
+		{"one waits and calls Next", func(log *[]string) []any {
 			return []any{trace{"a", log, next}, waits(func(ctx context.Context, q *Query) error {
 				*log = append(*log, "before")
 				q.Next(ctx)
@@ -61,10 +61,10 @@ func TestWalk(t *testing.T) {
 			}
 		}, []string{"down b", "up b", "up a"}, 0, 1, "h2"},
 	} {
-		for _, slow := range []bool{false, true} {
+		for _, parked := range []bool{false, true} {
 			var log []string
 			ch := chain(c.handlers(&log)...)
-			if slow {
+			if parked {
 				parkFirst(ch)
 			}
 			var by string
@@ -75,23 +75,23 @@ func TestWalk(t *testing.T) {
 			reply := r.answer(question("a.example", mdns.TypeA))
 			<-done
 			if reply.Rcode != c.rcode || len(reply.Answer) != c.answers {
-				t.Errorf("%s (slow %v): got %v", c.name, slow, reply)
+				t.Errorf("%s (parked %v): got %v, want %s with %d records", c.name, parked, reply, mdns.RcodeToString[c.rcode], c.answers)
 			}
 			if !reflect.DeepEqual(log, c.want) {
-				t.Errorf("%s (slow %v): walked %q, want %q", c.name, slow, log, c.want)
+				t.Errorf("%s (parked %v): walked %q, want %q", c.name, parked, log, c.want)
 			}
 			if by != c.by || seen != 1 {
-				t.Errorf("%s (slow %v): observed %d times, answered by %q, want once, by %q", c.name, slow, seen, by, c.by)
+				t.Errorf("%s (parked %v): observed %d times, answered by %q, want once, by %q", c.name, parked, seen, by, c.by)
 			}
 		}
 	}
 }
 
-func TestDrop(t *testing.T) {
-	for _, slow := range []bool{false, true} {
+func TestDroppedQuery(t *testing.T) {
+	for _, parked := range []bool{false, true} {
 		var log []string
 		ch := chain(trace{"a", &log, next}, serve(func(*Query) Verdict { return Drop }))
-		if slow {
+		if parked {
 			parkFirst(ch)
 		}
 		dropped := make(chan bool, 1)
@@ -99,23 +99,23 @@ func TestDrop(t *testing.T) {
 		r := newRig(t, 10, map[string]*Chain{".": ch})
 		outcome, reply := r.ask(question("a.example", mdns.TypeA))
 		switch {
-		case slow && (outcome != Parked || r.wait() != nil):
-			t.Error("a dropped query that waited got a reply")
-		case !slow && (outcome != Dropped || reply != nil):
-			t.Errorf("a dropped query has outcome %v", outcome)
+		case parked && (outcome != Parked || r.wait() != nil):
+			t.Error("a dropped query that was parked: got a reply, want none")
+		case !parked && (outcome != Dropped || reply != nil):
+			t.Errorf("a dropped query: got outcome %v and reply %v, want %v and none", outcome, reply, Dropped)
 		}
 		if !<-dropped {
-			t.Error("the observer does not see that the query was dropped")
+			t.Errorf("parked %v: Dropped in the observer: got false, want true", parked)
 		}
-		if !slices.Equal(log, []string{"down a", "up a"}) {
-			t.Errorf("walked %q", log)
+		if want := []string{"down a", "up a"}; !slices.Equal(log, want) {
+			t.Errorf("parked %v: walked %q, want %q", parked, log, want)
 		}
 	}
 }
 
-// Finishers run once each whatever happens below: errors, panics inline and on
-// a worker, no room to wait.
-func TestFinishersAlwaysRun(t *testing.T) {
+// Finishers run once each after an error, after a panic of a handler inline or on
+// a goroutine of its own, and when the parking lot is full.
+func TestFinishersRunAfterFailure(t *testing.T) {
 	panics := func(*Query) Verdict { panic("broken handler") }
 	for _, c := range []struct {
 		name   string
@@ -126,7 +126,7 @@ func TestFinishersAlwaysRun(t *testing.T) {
 		{"panic inline", serve(panics), 10, 1},
 		{"panic in Resolve", resolve(func(context.Context, *Query) error { panic("broken handler") }), 10, 1},
 		{"panic below a Resolve", resolve(func(ctx context.Context, q *Query) error { q.Next(ctx); return nil }), 10, 1},
-		{"no room", resolve(func(context.Context, *Query) error { return nil }), 0, 0},
+		{"parking lot full", resolve(func(context.Context, *Query) error { return nil }), 0, 0},
 	} {
 		var log []string
 		r := newRig(t, c.room, map[string]*Chain{".": chain(trace{"a", &log, next}, trace{"b", &log, next}, c.below, serve(panics))})
@@ -144,8 +144,8 @@ func TestFinishersAlwaysRun(t *testing.T) {
 	}
 }
 
-// A finisher that panics does not keep the one above it from running.
-func TestPanickingFinisher(t *testing.T) {
+// The finishers above one that panics run.
+func TestFinisherPanic(t *testing.T) {
 	var log []string
 	r := newRig(t, 1, map[string]*Chain{".": chain(trace{"a", &log, next}, badFinisher{}, serve(addresses(1)))})
 	reply := r.answer(question("a.example", mdns.TypeA))
@@ -162,8 +162,9 @@ type badFinisher struct{}
 func (badFinisher) ServeDNS(*Query) Verdict { return Next }
 func (badFinisher) FinishDNS(*Query)        { panic("broken finisher") }
 
-// A parked query that takes too long is answered, because its context ends.
-func TestPatience(t *testing.T) {
+// When the context of a parked query ends, its handler returns and the query is
+// answered.
+func TestParkedQueryTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, map[string]*Chain{".": chain(resolve(func(ctx context.Context, q *Query) error {
 			<-ctx.Done()
@@ -178,8 +179,9 @@ func TestPatience(t *testing.T) {
 	})
 }
 
-// Close waits for parked queries, and cancels them when its own time is up.
-func TestLotClose(t *testing.T) {
+// Close waits for parked queries, and cancels their context when its own context
+// ends.
+func TestParkingLotClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, map[string]*Chain{".": chain(resolve(func(ctx context.Context, q *Query) error {
 			<-ctx.Done()
@@ -195,31 +197,32 @@ func TestLotClose(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-closed:
-			t.Error("Close did not wait")
+			t.Error("Close returned while a query was parked")
 		default:
 		}
 		cancel()
 		<-closed
 		<-r.sent
 		if n := r.lot.Parked(); n != 0 {
-			t.Errorf("%d queries are still parked", n)
+			t.Errorf("after Close %d queries are parked, want 0", n)
 		}
 	})
 }
 
-// What a handler writes before it says Wait is there when it resumes.
-func TestAnswerSurvivesParking(t *testing.T) {
+// Records that ServeDNS wrote before it returned Wait are in the answer when
+// Resolve runs.
+func TestParkedQueryKeepsAnswer(t *testing.T) {
 	h := both{
 		func(q *Query) Verdict { addresses(3)(q); return Wait },
 		func(ctx context.Context, q *Query) error { addresses(2)(q); return nil },
 	}
 	r := newRig(t, 1, map[string]*Chain{".": chain(h)})
 	if reply := r.answer(question("a.example", mdns.TypeA)); len(reply.Answer) != 5 {
-		t.Errorf("%d records, want 5", len(reply.Answer))
+		t.Errorf("got %d records, want 3 of ServeDNS and 2 of Resolve: %v", len(reply.Answer), reply)
 	}
 }
 
-func TestServingAllocatesNothing(t *testing.T) {
+func TestServeAllocations(t *testing.T) {
 	r := newRig(t, 1, map[string]*Chain{"cluster.local": chain(serve(next), serve(addresses(1)))})
 	packet, err := question("api.shop.svc.cluster.local", mdns.TypeA).Pack()
 	if err != nil {
@@ -231,16 +234,17 @@ func TestServingAllocatesNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(1000, func() {
 		q.Reset(room, UDP, now)
 		if r.port.Serve(q, lent) != Answered || q.Answer.Count[wire.Answers] != 1 {
-			t.Error("no answer")
+			t.Errorf("got %d records, want 1", q.Answer.Count[wire.Answers])
 		}
 		q.Observe(now)
 	}); n != 0 {
-		t.Errorf("a query allocates %v times", n)
+		t.Errorf("serving a query allocates %v times, want 0", n)
 	}
 }
 
-// An observer that panics costs nobody anything but itself, on a worker too.
-func TestPanickingObserver(t *testing.T) {
+// A panic of an observer affects neither the reply nor the goroutine that sends
+// it.
+func TestObserverPanic(t *testing.T) {
 	ch := chain(resolve(func(ctx context.Context, q *Query) error { addresses(1)(q); return nil }))
 	ch.Observe(observe(func(*Query) { panic("broken observer") }))
 	r := newRig(t, 1, map[string]*Chain{".": ch})
@@ -253,15 +257,15 @@ func TestPanickingObserver(t *testing.T) {
 	}
 }
 
-// A query that has been answered holds nothing of the plan that answered it.
-func TestAnsweredQueryLetsGo(t *testing.T) {
-	r := newRig(t, 1, map[string]*Chain{".": chain(asker{})})
+// An observed query holds no reference to the mux or the chain that answered it.
+func TestObservedQueryReferences(t *testing.T) {
+	r := newRig(t, 1, map[string]*Chain{".": chain(subQuerier{})})
 	packet, _ := question("a.zone", mdns.TypeA).Pack()
 	q := NewQuery(r)
 	q.Reset(append(q.Buffer(len(packet))[:0], packet...), UDP, q.Start)
 	r.port.Serve(q, nil)
 	q.Observe(q.Start)
 	if q.mux != nil || q.chain != nil || q.sub.mux != nil || q.sub.chain != nil {
-		t.Error("it holds the mux or the chain")
+		t.Errorf("mux %p, chain %p, sub-query's mux %p, chain %p; want nil", q.mux, q.chain, q.sub.mux, q.sub.chain)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// handler is a Handler, Resolver, Finisher or Observer as its fields say.
+// serve is a Handler.
 type serve func(q *Query) Verdict
 
 func (f serve) ServeDNS(q *Query) Verdict { return f(q) }
@@ -28,7 +28,7 @@ type both struct {
 	resolve
 }
 
-// trace is a handler that notes its way down and up.
+// trace is a handler that logs its ServeDNS and FinishDNS.
 type trace struct {
 	name string
 	to   *[]string
@@ -48,7 +48,7 @@ func (f observe) ObserveDNS(q *Query) { f(q) }
 
 func next(*Query) Verdict { return Next }
 
-// addresses answers with n A records.
+// addresses returns a handler that answers with n A records.
 func addresses(n int) serve {
 	return func(q *Query) Verdict {
 		for i := range n {
@@ -60,7 +60,7 @@ func addresses(n int) serve {
 	}
 }
 
-// chain makes a chain of handlers called h0, h1 and so on.
+// chain returns a chain of handlers named h0, h1 and so on.
 func chain(handlers ...any) *Chain {
 	c := &Chain{Zone: "."}
 	for i, h := range handlers {
@@ -69,20 +69,20 @@ func chain(handlers ...any) *Chain {
 	return c
 }
 
-// parkFirst puts a handler above those of c that makes every query wait.
+// parkFirst adds a handler above those of c that makes every query wait.
 func parkFirst(c *Chain) {
 	park := resolve(func(ctx context.Context, q *Query) error { q.Next(ctx); return nil })
 	c.steps = append([]step{{name: "park", value: park, resolver: park, anyClass: true}}, c.steps...)
 }
 
-// rig is a port with one mover, which keeps what it is given to send.
+// rig is a Port and the Sender of its queries, which keeps the replies.
 type rig struct {
 	t      *testing.T
 	port   Port
 	mux    *Mux
 	lot    *ParkingLot
 	mu     sync.Mutex
-	sent   chan *mdns.Msg // replies of parked queries; nil for those dropped
+	sent   chan *mdns.Msg // replies of parked queries; nil if dropped
 	panics []any
 }
 
@@ -115,13 +115,13 @@ func (r *rig) Send(q *Query) {
 	r.sent <- m
 }
 
-// question is a query as a client would send it.
+// question returns a query as a client sends it.
 func question(name string, t uint16) *mdns.Msg {
 	return new(mdns.Msg).SetQuestion(mdns.Fqdn(name), t)
 }
 
-// ask serves one packet as a reader would, and gives the outcome and the reply
-// if there is one at once.
+// ask serves one packet as a reader does. It returns the reply unless the query
+// is parked or dropped.
 func (r *rig) ask(m *mdns.Msg) (Outcome, *mdns.Msg) {
 	r.t.Helper()
 	packet, err := m.Pack()
@@ -154,19 +154,19 @@ func (r *rig) askBytes(packet []byte, proto Proto) (outcome Outcome, reply *mdns
 	return outcome, nil
 }
 
-// wait gives the reply of a query that was parked.
+// wait returns the reply of a parked query.
 func (r *rig) wait() *mdns.Msg {
 	r.t.Helper()
 	select {
 	case m := <-r.sent:
 		return m
 	case <-time.After(5 * time.Second):
-		r.t.Fatal("no reply of a parked query after five seconds")
+		r.t.Fatal("got no reply of a parked query within five seconds")
 		return nil
 	}
 }
 
-// answer asks and waits if need be.
+// answer serves a query and returns its reply, if need be after waiting for it.
 func (r *rig) answer(m *mdns.Msg) *mdns.Msg {
 	r.t.Helper()
 	outcome, reply := r.ask(m)
@@ -174,7 +174,7 @@ func (r *rig) answer(m *mdns.Msg) *mdns.Msg {
 		reply = r.wait()
 	}
 	if reply == nil {
-		r.t.Fatalf("%v: no reply", m.Question)
+		r.t.Fatalf("%v: got no reply, want one", m.Question)
 	}
 	return reply
 }
@@ -183,7 +183,7 @@ func unpack(t *testing.T, packet []byte) *mdns.Msg {
 	t.Helper()
 	m := new(mdns.Msg)
 	if err := m.Unpack(packet); err != nil {
-		t.Errorf("reply does not unpack: %v\n%x", err, packet)
+		t.Errorf("unpacking the reply %x: %v", packet, err)
 	}
 	return m
 }

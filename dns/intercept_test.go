@@ -3,6 +3,7 @@ package dns
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -11,11 +12,12 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// interceptor logs its calls to to and returns the verdict of intercept.
+// interceptor appends its calls to the log to, and returns the verdict of
+// intercept.
 type interceptor struct {
 	to        *[]string
 	intercept serve
-	below     int // what InterceptDNS was last called with
+	below     int // the argument of the last InterceptDNS
 	resolve
 }
 
@@ -46,7 +48,7 @@ func TestInterceptor(t *testing.T) {
 		intercept serve
 		resolve   resolve
 		inline    bool
-		answers   int // -1: no reply
+		answers   int // -1 if there is no reply
 		want      []string
 	}{
 		{name: "next", intercept: next, answers: 2,
@@ -166,7 +168,7 @@ func TestInterceptorChangedQuestion(t *testing.T) {
 	}
 }
 
-// changes asks for another name.
+// changes replaces the question for the handlers below it.
 type changes struct{}
 
 func (changes) ServeDNS(q *Query) Verdict {
@@ -176,20 +178,20 @@ func (changes) ServeDNS(q *Query) Verdict {
 
 func (changes) FinishDNS(q *Query) { q.RestoreQuestion(nil) }
 
-// A sub-query that is given up has no answer that its handlers could
-// take for one, whatever was written of it.
-func TestAbandonedHalf(t *testing.T) {
-	var seen []bool
+// The handlers of an abandoned sub-query see SERVFAIL without records, even if a
+// handler has written a part of the answer.
+func TestAbandonedSubQueryFails(t *testing.T) {
+	var seen []string
 	half := both{
 		serve(func(*Query) Verdict { return Wait }),
 		resolve(func(_ context.Context, q *Query) error {
 			addresses(1)(q)
 			q.Cacheable = true
-			panic("half way")
+			panic("incomplete")
 		}),
 	}
 	finish := finisher(func(q *Query) {
-		seen = append(seen, q.Cacheable || q.RCode != wire.ServFail || !q.Answer.Empty() || q.AnsweredStep() >= 0)
+		seen = append(seen, fmt.Sprintf("%v cacheable %v empty %v step %d", q.RCode, q.Cacheable, q.Answer.Empty(), q.AnsweredStep()))
 	})
 	asks := both{
 		serve(func(q *Query) Verdict {
@@ -200,10 +202,10 @@ func TestAbandonedHalf(t *testing.T) {
 	}
 	r := newRig(t, 10, map[string]*Chain{".": chain(asks), "sub.": chain(finish, half)})
 	if m := r.answer(question("example.org", 1)); m.Rcode != int(wire.ServFail) {
-		t.Errorf("reply: %v", m)
+		t.Errorf("got %v, want SERVFAIL", m)
 	}
-	if len(seen) != 1 || seen[0] {
-		t.Errorf("the handler above saw an answer: %v", seen)
+	if want := []string{"SERVFAIL cacheable false empty true step -1"}; !slices.Equal(seen, want) {
+		t.Errorf("the finisher above the handler that panicked saw %q, want %q", seen, want)
 	}
 }
 
@@ -212,9 +214,9 @@ type finisher func(q *Query)
 func (f finisher) ServeDNS(*Query) Verdict { return Next }
 func (f finisher) FinishDNS(q *Query)      { f(q) }
 
-// The time stands still on the reader, and goes on for those that have left it
-// and for what they ask.
-func TestNow(t *testing.T) {
+// Now is constant while the query is with its reader, and the current time in a
+// parked query and its sub-queries.
+func TestQueryNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var before, after, sub time.Duration
 		start := time.Now()
@@ -233,7 +235,7 @@ func TestNow(t *testing.T) {
 		})
 		r.answer(question("example.org", 1))
 		if before != 0 || after != time.Second || sub != time.Second {
-			t.Errorf("%v, then %v and %v; want 0s, then 1s and 1s", before, after, sub)
+			t.Errorf("since Start: got %v in ServeDNS, %v in Resolve, %v in the sub-query; want 0s, 1s, 1s", before, after, sub)
 		}
 	})
 }

@@ -9,37 +9,38 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// A query for which there is no room is answered at once, and counted.
-func TestLotGivenUp(t *testing.T) {
+// If the parking lot is full, a query that would wait gets SERVFAIL at once and
+// is counted.
+func TestParkingLotFull(t *testing.T) {
 	release := make(chan struct{})
 	r := newRig(t, 1, map[string]*Chain{".": chain(resolve(func(context.Context, *Query) error { <-release; return nil }))})
 	r.lot.Rejected = new(metrics.Counter)
 	if outcome, _ := r.ask(question("a.", mdns.TypeA)); outcome != Parked {
-		t.Errorf("the first is %v", outcome)
+		t.Errorf("first query: got outcome %v, want %v", outcome, Parked)
 	}
 	for n := range uint64(3) {
 		if got := r.lot.Rejected.Value(); got != n {
-			t.Errorf("counted %d, want %d", got, n)
+			t.Errorf("after %d rejected queries: Rejected is %d, want %d", n, got, n)
 		}
 		if outcome, reply := r.ask(question("a.", mdns.TypeA)); outcome != Answered || reply.Rcode != mdns.RcodeServerFailure {
-			t.Errorf("got %v %v", outcome, reply)
+			t.Errorf("got outcome %v, reply %v; want %v, SERVFAIL", outcome, reply, Answered)
 		}
 	}
 	close(release)
 	r.wait()
 }
 
-// slow has the handlers say how long a query may take, too.
-func TestPatienceOfSlowChains(t *testing.T) {
-	for _, slow := range []bool{false, true} {
+// Query.Timeout, which a handler sets, bounds a parked query.
+func TestQueryTimeout(t *testing.T) {
+	for _, parked := range []bool{false, true} {
 		c := chain(serve(func(q *Query) Verdict { q.Timeout = 20 * time.Millisecond; return Next }),
 			resolve(func(ctx context.Context, _ *Query) error { <-ctx.Done(); return ctx.Err() }))
-		if slow {
+		if parked {
 			parkFirst(c)
 		}
 		r := newRig(t, 1, map[string]*Chain{".": c})
 		if reply := r.answer(question("a.", mdns.TypeA)); reply.Rcode != mdns.RcodeServerFailure {
-			t.Errorf("slow %v: got %v", slow, reply)
+			t.Errorf("parked %v: got %v, want SERVFAIL", parked, reply)
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	mdns "github.com/miekg/dns"
 )
 
-func TestRefusals(t *testing.T) {
+func TestRejectedRequests(t *testing.T) {
 	r := newRig(t, 1, map[string]*Chain{"zone": chain(serve(addresses(1))), "empty.zone": chain()})
 	edit := func(f func(m *mdns.Msg)) *mdns.Msg {
 		m := question("a.zone", mdns.TypeA)
@@ -17,7 +17,7 @@ func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		m     *mdns.Msg
-		rcode int // -1: silence
+		rcode int // -1 if the packet is ignored
 	}{
 		{"ordinary", edit(func(m *mdns.Msg) {}), mdns.RcodeSuccess},
 		{"a reply", edit(func(m *mdns.Msg) { m.Response = true }), -1},
@@ -27,30 +27,31 @@ func TestRefusals(t *testing.T) {
 		{"opcode STATUS without question", edit(func(m *mdns.Msg) { m.Opcode, m.Question = mdns.OpcodeStatus, nil }), mdns.RcodeNotImplemented},
 		{"class CH", edit(func(m *mdns.Msg) { m.Question[0].Qclass = mdns.ClassCHAOS }), mdns.RcodeRefused},
 		{"class ANY", edit(func(m *mdns.Msg) { m.Question[0].Qclass = mdns.ClassANY }), mdns.RcodeRefused},
-		{"nobody's zone", question("a.other", mdns.TypeA), mdns.RcodeRefused},
-		{"a zone whose block is empty", question("a.empty.zone", mdns.TypeA), mdns.RcodeRefused},
+		{"name in no zone", question("a.other", mdns.TypeA), mdns.RcodeRefused},
+		{"empty server block", question("a.empty.zone", mdns.TypeA), mdns.RcodeRefused},
 		{"EDNS version 1", edit(func(m *mdns.Msg) { m.SetEdns0(1232, false); m.IsEdns0().SetVersion(1) }), mdns.RcodeBadVers},
 	} {
 		outcome, reply := r.ask(c.m)
 		switch {
 		case c.rcode < 0 && outcome != Ignored:
-			t.Errorf("%s: got %v, want silence", c.name, reply)
+			t.Errorf("%s: got outcome %v, reply %v; want %v", c.name, outcome, reply, Ignored)
 		case c.rcode < 0:
 		case outcome != Answered || reply.Rcode != c.rcode:
 			t.Errorf("%s: got %v, want %s", c.name, reply, mdns.RcodeToString[c.rcode])
 		case reply.Id != c.m.Id || !reply.Response || reply.RecursionDesired != c.m.RecursionDesired || reply.Opcode != c.m.Opcode:
-			t.Errorf("%s: header does not match the question's: %v", c.name, reply)
+			t.Errorf("%s: got header %v, want the ID, RD and opcode of %v", c.name, reply.MsgHdr, c.m.MsgHdr)
 		case c.rcode != mdns.RcodeSuccess && len(reply.Answer) > 0:
-			t.Errorf("%s: records in a refusal: %v", c.name, reply)
+			t.Errorf("%s: got records in an error reply, want none: %v", c.name, reply)
 		}
 	}
 }
 
-// EDNS: our OPT only to who sent one, DO copied, no option echoed (RFC 6891).
-func TestOPT(t *testing.T) {
+// A reply has an OPT record only if the request has one, copies DO, and echoes no
+// options (RFC 6891).
+func TestReplyOPT(t *testing.T) {
 	r := newRig(t, 1, map[string]*Chain{".": chain(serve(addresses(1)))})
 	if _, reply := r.ask(question("a.zone", mdns.TypeA)); reply.IsEdns0() != nil {
-		t.Error("an OPT to a client that sent none")
+		t.Errorf("request without OPT: got %v, want no OPT", reply)
 	}
 	for _, do := range []bool{false, true} {
 		m := question("a.zone", mdns.TypeA)
@@ -59,13 +60,14 @@ func TestOPT(t *testing.T) {
 		_, reply := r.ask(m)
 		opt := reply.IsEdns0()
 		if opt == nil || opt.Do() != do || opt.UDPSize() != 1232 || opt.Version() != 0 || len(opt.Option) != 0 {
-			t.Errorf("DO %v: got OPT %v", do, opt)
+			t.Errorf("DO %v: got OPT %v, want size 1232, version 0, the same DO and no options", do, opt)
 		}
 	}
 }
 
-// What is too large for TCP, too, is cut as over UDP. kube-dns says SERVFAIL.
-func TestTooLargeForTCP(t *testing.T) {
+// An answer that is too large for TCP is truncated as over UDP. kube-dns answers
+// SERVFAIL.
+func TestAnswerTooLargeForTCP(t *testing.T) {
 	r := newRig(t, 1, map[string]*Chain{".": chain(serve(addresses(5000)))})
 	packet, err := question("a.zone", mdns.TypeA).Pack()
 	if err != nil {
@@ -73,13 +75,13 @@ func TestTooLargeForTCP(t *testing.T) {
 	}
 	_, reply := r.askBytes(packet, TCP)
 	if reply.Rcode != mdns.RcodeSuccess || !reply.Truncated || len(reply.Answer) < 4000 {
-		t.Errorf("%s, TC %v, %d answers", mdns.RcodeToString[reply.Rcode], reply.Truncated, len(reply.Answer))
+		t.Errorf("5000 addresses: got %s, TC %v, %d answers; want NOERROR, true, at least 4000", mdns.RcodeToString[reply.Rcode], reply.Truncated, len(reply.Answer))
 	}
 }
 
-// Sizes: the client's over UDP, from 512 to 4096; all of it over TCP. TC only
-// if an answer had to go.
-func TestSizes(t *testing.T) {
+// Over UDP a reply has at most the client's size, from 512 to 4096 bytes; over
+// TCP it is complete. It has TC only if answer records were removed.
+func TestReplySizes(t *testing.T) {
 	r := newRig(t, 1, map[string]*Chain{".": chain(serve(addresses(300)))})
 	for _, c := range []struct {
 		size, want int
@@ -103,16 +105,17 @@ func TestSizes(t *testing.T) {
 			size = reply.Len()
 		}
 		if size > c.want || reply.Truncated != c.tc || c.tc && size < c.want-16 || !c.tc && len(reply.Answer) != 300 {
-			t.Errorf("%v with size %d: %d bytes, %d answers, TC %v", c.proto, c.size, size, len(reply.Answer), reply.Truncated)
+			t.Errorf("%v with size %d: got %d bytes, %d answers, TC %v; want at most %d bytes, TC %v", c.proto, c.size, size, len(reply.Answer), reply.Truncated, c.want, c.tc)
 		}
 		if (reply.IsEdns0() != nil) != (c.size > 0) {
-			t.Errorf("%v with size %d: the OPT was lost", c.proto, c.size)
+			t.Errorf("%v with size %d: got OPT %v, want OPT %v", c.proto, c.size, reply.IsEdns0() != nil, c.size > 0)
 		}
 	}
 }
 
-// The longest zone wins; its parent answers for its DS.
-func TestMux(t *testing.T) {
+// The chain of the longest zone answers; that of its parent answers for its DS
+// records.
+func TestMuxLongestZone(t *testing.T) {
 	named := func(n int) *Chain { return chain(serve(addresses(n))) }
 	r := newRig(t, 1, map[string]*Chain{".": named(1), "local": named(2), "cluster.local": named(3), "a.b.c.d.e.example": named(4)})
 	for _, c := range []struct {
@@ -126,16 +129,16 @@ func TestMux(t *testing.T) {
 		{"cluster.local", mdns.TypeDS, 2}, {"x.cluster.local", mdns.TypeDS, 3}, {".", mdns.TypeDS, 1},
 	} {
 		if _, reply := r.ask(question(c.name, c.qtype)); len(reply.Answer) != c.want {
-			t.Errorf("%s %s: chain %d, want %d", c.name, mdns.TypeToString[c.qtype], len(reply.Answer), c.want)
+			t.Errorf("%s %s: answered by chain %d, want %d", c.name, mdns.TypeToString[c.qtype], len(reply.Answer), c.want)
 		}
 	}
 	if err := r.mux.Route("\x05local\x00", named(1)); err == nil {
-		t.Error("a zone can be routed twice")
+		t.Error("Route of a second chain for local.: got no error")
 	}
 }
 
-// A large message is compressed, and stays where its memory begins.
-func TestSealedMessageStaysInPlace(t *testing.T) {
+// A large message is compressed, and starts at the beginning of the lent memory.
+func TestSealLargeMessageInLentMemory(t *testing.T) {
 	r := newRig(t, 1, map[string]*Chain{".": chain(serve(addresses(100)))})
 	m := question("a.zone", mdns.TypeA)
 	m.SetEdns0(4096, false)
@@ -145,9 +148,9 @@ func TestSealedMessageStaysInPlace(t *testing.T) {
 	q.Reset(append(q.Buffer(len(packet))[:0], packet...), UDP, q.Start)
 	r.port.Serve(q, lent)
 	if &q.Reply()[0] != &lent[:1][0] {
-		t.Error("the reply is not at the beginning of the lent memory")
+		t.Errorf("the reply is at %p, want %p, the beginning of the lent memory", &q.Reply()[0], &lent[:1][0])
 	}
 	if id := binary.BigEndian.Uint16(lent[:2]); id != m.Id {
-		t.Errorf("id %d, want %d", id, m.Id)
+		t.Errorf("got ID %d, want %d", id, m.Id)
 	}
 }

@@ -3,6 +3,7 @@ package dns
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,8 +13,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// aliases answers from a map of names to targets, each a CNAME; a target
-// beginning with a digit is an address. It chases as package kube does.
+// aliases maps names to the targets of their CNAME records, which it follows. The
+// target "address" is an A record.
 type aliases map[string]string
 
 func (h aliases) ServeDNS(q *Query) Verdict {
@@ -50,7 +51,7 @@ func (h aliases) add(q, sub *Query) {
 	}
 }
 
-func TestAsk(t *testing.T) {
+func TestSubQuery(t *testing.T) {
 	long := aliases{}
 	for i := range 12 {
 		long[fmt.Sprintf("n%d.zone.", i)] = fmt.Sprintf("n%d.zone.", i+1)
@@ -66,14 +67,14 @@ func TestAsk(t *testing.T) {
 		{"missing target", aliases{"a.zone.": "b.zone."}, "a.zone", mdns.RcodeNameError, []string{"a.zone."}},
 		{"loop of two", aliases{"a.zone.": "b.zone.", "b.zone.": "a.zone."}, "a.zone", mdns.RcodeServerFailure, []string{"a.zone.", "b.zone."}},
 		{"loop of one", aliases{"a.zone.": "a.zone."}, "a.zone", mdns.RcodeServerFailure, []string{"a.zone."}},
-		{"too deep", long, "n0.zone", mdns.RcodeServerFailure, []string{"n0.zone.", "n1.zone.", "n2.zone.", "n3.zone.", "n4.zone.", "n5.zone.", "n6.zone.", "n7.zone.", "n8.zone."}},
-		{"nobody serves it", aliases{"a.zone.": "b.elsewhere."}, "a.zone", mdns.RcodeRefused, []string{"a.zone."}},
+		{"too many steps", long, "n0.zone", mdns.RcodeServerFailure, []string{"n0.zone.", "n1.zone.", "n2.zone.", "n3.zone.", "n4.zone.", "n5.zone.", "n6.zone.", "n7.zone.", "n8.zone."}},
+		{"target not served", aliases{"a.zone.": "b.elsewhere."}, "a.zone", mdns.RcodeRefused, []string{"a.zone."}},
 	} {
-		for _, slow := range []bool{false, true} {
+		for _, parked := range []bool{false, true} {
 			observed := make(chan string, 10)
 			ch := chain(c.h)
 			ch.Observe(observe(func(q *Query) { observed <- string(wire.Name(q.Name()).String()) }))
-			if slow {
+			if parked {
 				parkFirst(ch)
 			}
 			r := newRig(t, 10, map[string]*Chain{"zone": ch})
@@ -83,20 +84,20 @@ func TestAsk(t *testing.T) {
 				owners = append(owners, rr.Header().Name)
 			}
 			if reply.Rcode != c.rcode || strings.Join(owners, " ") != strings.Join(c.want, " ") {
-				t.Errorf("%s (slow %v): got %s with records of %q, want %s with %q", c.name, slow,
+				t.Errorf("%s (parked %v): got %s with records of %q, want %s with %q", c.name, parked,
 					mdns.RcodeToString[reply.Rcode], owners, mdns.RcodeToString[c.rcode], c.want)
 			}
 			r.lot.Close(context.Background())
 			if n := len(observed); n != 1 {
-				t.Errorf("%s (slow %v): %d queries were observed, want only the client's", c.name, slow, n)
+				t.Errorf("%s (parked %v): %d queries were observed, want 1, the client's", c.name, parked, n)
 			}
 		}
 	}
 }
 
-// A sub-query is put to the Mux with the client's address: the longest
-// zone answers it, whatever chain asked.
-func TestAskGoesThroughTheMux(t *testing.T) {
+// The Mux finds the chain of a sub-query as for a client's query: by the longest
+// zone.
+func TestSubQueryOtherZone(t *testing.T) {
 	peer := make(chan string, 1)
 	r := newRig(t, 1, map[string]*Chain{
 		"zone": chain(aliases{"a.zone.": "b.sub.zone."}),
@@ -109,14 +110,14 @@ func TestAskGoesThroughTheMux(t *testing.T) {
 	if len(reply.Answer) != 2 {
 		t.Errorf("got %v, want the CNAME and an address", reply)
 	}
-	if got := <-peer; got != "invalid AddrPort" { // the rig gives none
-		t.Errorf("the sub-query comes from %s", got)
+	if got := <-peer; got != "invalid AddrPort" { // the rig sets no address
+		t.Errorf("the sub-query's client is %s, want that of the query", got)
 	}
 }
 
-// A panic under a sub-query is the client's SERVFAIL, and the finishers
-// of both questions run.
-func TestAskPanics(t *testing.T) {
+// A panic in a sub-query makes the client's answer SERVFAIL, and the finishers of
+// both queries run.
+func TestSubQueryPanic(t *testing.T) {
 	var log []string
 	r := newRig(t, 1, map[string]*Chain{
 		"zone":     chain(trace{"outer", &log, next}, aliases{"a.zone.": "b.sub.zone."}),
@@ -124,12 +125,12 @@ func TestAskPanics(t *testing.T) {
 	})
 	reply := r.answer(question("a.zone", mdns.TypeA))
 	if got := strings.Join(log, ", "); reply.Rcode != mdns.RcodeServerFailure || got != "down outer, down inner, up inner, up outer" {
-		t.Errorf("got %s, walked %s", mdns.RcodeToString[reply.Rcode], got)
+		t.Errorf("got %s, walked %s; want SERVFAIL, walked down outer, down inner, up inner, up outer", mdns.RcodeToString[reply.Rcode], got)
 	}
 }
 
-func TestAskAllocatesNothing(t *testing.T) {
-	r := newRig(t, 1, map[string]*Chain{"zone": chain(asker{}), "sub": chain(serve(addresses(1)))})
+func TestSubQueryAllocations(t *testing.T) {
+	r := newRig(t, 1, map[string]*Chain{"zone": chain(subQuerier{}), "sub": chain(serve(addresses(1)))})
 	packet, _ := question("a.zone", mdns.TypeA).Pack()
 	q, lent := NewQuery(r), make([]byte, 0, 4096)
 	room := append(q.Buffer(len(packet))[:0], packet...)
@@ -137,33 +138,50 @@ func TestAskAllocatesNothing(t *testing.T) {
 		q.Reset(room, UDP, q.Start)
 		r.port.Serve(q, lent)
 	}); n != 0 {
-		t.Errorf("a query with a sub-query allocates %v times", n)
+		t.Errorf("a query with a sub-query allocates %v times, want 0", n)
 	}
 }
 
-type asker struct{}
+type subQuerier struct{}
 
-func (asker) ServeDNS(q *Query) Verdict {
+func (subQuerier) ServeDNS(q *Query) Verdict {
 	const target = "\x01b\x03sub\x00"
 	q.SubQuery([]byte(target), q.Type)
 	return Done
 }
 
-// The memory of a large answer to a sub-query is let go with the query,
-// that of a small one serves again.
-func TestAskKeepsNoLargeAnswer(t *testing.T) {
+// A query keeps the memory of a small answer to a sub-query for the next query,
+// and frees that of a large one.
+func TestSubQueryFreesLargeAnswer(t *testing.T) {
 	for n, kept := range map[int]bool{3: true, 4000: false} {
-		r := newRig(t, 1, map[string]*Chain{"zone": chain(asker{}), "sub": chain(serve(addresses(n)))})
+		r := newRig(t, 1, map[string]*Chain{"zone": chain(subQuerier{}), "sub": chain(serve(addresses(n)))})
 		packet, _ := question("a.zone", mdns.TypeA).Pack()
 		q := NewQuery(r)
 		q.Reset(append(q.Buffer(len(packet))[:0], packet...), UDP, q.Start)
 		r.port.Serve(q, nil)
 		if got := len(q.sub.Answer.Records()); got != 16*n {
-			t.Fatalf("%d records: %d bytes", n, got)
+			t.Fatalf("%d records: got %d bytes, want %d", n, got, 16*n)
 		}
 		q.Observe(time.Now())
 		if got := cap(q.sub.own)+cap(q.sub.Answer.Buf) > 0; got != kept {
 			t.Errorf("%d records: kept %v, want %v", n, got, kept)
 		}
+	}
+}
+
+// The depth of a client's query is zero; each sub-query is one deeper than its
+// parent.
+func TestSubQueryDepth(t *testing.T) {
+	var depths []int
+	ask := serve(func(q *Query) Verdict {
+		depths = append(depths, q.Depth())
+		if q.Labels() > 1 {
+			q.SubQuery(q.Name()[q.LabelOffset(1):], wire.TypeA)
+		}
+		return Done
+	})
+	newRig(t, 1, map[string]*Chain{".": chain(ask)}).ask(question("a.b.c.", 1))
+	if want := []int{0, 1, 2}; !slices.Equal(depths, want) {
+		t.Errorf("a.b.c. and its sub-queries: got depths %v, want %v", depths, want)
 	}
 }

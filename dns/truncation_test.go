@@ -9,7 +9,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// TC says that something is gone which the client needs, and that alone.
+// TC is set only if records that the client needs were removed.
 func TestTruncation(t *testing.T) {
 	for _, c := range []struct {
 		what     string
@@ -19,16 +19,16 @@ func TestTruncation(t *testing.T) {
 		want     [3]int
 		wantedTC bool
 	}{
-		{"an answer", [3]int{6, 0, 0}, true, false, false, [3]int{4, 0, 0}, true},
+		{"answer records", [3]int{6, 0, 0}, true, false, false, [3]int{4, 0, 0}, true},
 		{"name servers of a referral", [3]int{0, 6, 0}, false, false, false, [3]int{0, 4, 0}, true},
 		{"glue", [3]int{0, 2, 6}, false, false, false, [3]int{0, 2, 2}, true},
 		{"proofs of a negative answer", [3]int{0, 6, 0}, true, true, false, [3]int{0, 4, 0}, true},
 		{"proofs of an answer", [3]int{1, 6, 0}, true, true, false, [3]int{1, 3, 0}, true},
-		{"what nobody proves with", [3]int{1, 6, 0}, true, false, false, [3]int{1, 3, 0}, false},
-		{"behind an answer", [3]int{1, 1, 6}, true, true, false, [3]int{1, 1, 2}, false},
-		{"behind a negative answer", [3]int{0, 1, 6}, true, false, false, [3]int{0, 1, 3}, false},
-		{"another server's", [3]int{0, 1, 6}, false, false, true, [3]int{0, 1, 3}, false},
-		{"nothing", [3]int{1, 1, 1}, false, true, false, [3]int{1, 1, 1}, false},
+		{"authority of an answer without DO", [3]int{1, 6, 0}, true, false, false, [3]int{1, 3, 0}, false},
+		{"additional records of an answer", [3]int{1, 1, 6}, true, true, false, [3]int{1, 1, 2}, false},
+		{"additional records of a negative answer", [3]int{0, 1, 6}, true, false, false, [3]int{0, 1, 3}, false},
+		{"additional records of another server's answer", [3]int{0, 1, 6}, false, false, true, [3]int{0, 1, 3}, false},
+		{"none", [3]int{1, 1, 1}, false, true, false, [3]int{1, 1, 1}, false},
 	} {
 		r := newRig(t, 1, map[string]*Chain{".": chain(serve(func(q *Query) Verdict {
 			for s, n := range c.records {
@@ -50,7 +50,7 @@ func TestTruncation(t *testing.T) {
 			extra--
 		}
 		if got := [3]int{len(reply.Answer), len(reply.Ns), extra}; got != c.want || reply.Truncated != c.wantedTC {
-			t.Errorf("%s: records %v, TC %v; want %v, %v", c.what, got, reply.Truncated, c.want, c.wantedTC)
+			t.Errorf("%s removed: got records %v, TC %v; want %v, %v", c.what, got, reply.Truncated, c.want, c.wantedTC)
 		}
 	}
 }

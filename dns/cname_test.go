@@ -10,7 +10,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// put adds a record, written as in a zone file, whose names are all written out.
+// put adds a record in the syntax of a zone file. It writes out all names.
 func put(t *testing.T, q *Query, s wire.Section, text string) {
 	t.Helper()
 	rr, err := mdns.NewRR(text)
@@ -25,9 +25,9 @@ func put(t *testing.T, q *Query, s wire.Section, text string) {
 	q.Answer.Append(s, room[:n], 1)
 }
 
-// follower answers with a CNAME, and with what stands behind it; the target is
-// b.zone.
-func follower(t *testing.T, served *bool) serve {
+// cnameToB answers with a CNAME record to b.zone and follows it. It stores the
+// result of FollowCNAME in served.
+func cnameToB(t *testing.T, served *bool) serve {
 	return func(q *Query) Verdict {
 		q.AA = true
 		put(t, q, wire.Answers, "a.zone. 5 IN CNAME b.zone.")
@@ -35,7 +35,7 @@ func follower(t *testing.T, served *bool) serve {
 		put(t, q, wire.Additional, "a.zone. 5 IN TXT extra")
 		sub, ok := q.SubQuery([]byte("\x01b\x04zone\x00"), q.Type)
 		if !ok {
-			t.Error("it waits")
+			t.Error("SubQuery: got ok false, want true")
 			return Drop
 		}
 		*served = q.FollowCNAME(sub)
@@ -43,7 +43,7 @@ func follower(t *testing.T, served *bool) serve {
 	}
 }
 
-func TestFollow(t *testing.T) {
+func TestFollowCNAME(t *testing.T) {
 	answer := func(t *testing.T, q *Query) {
 		put(t, q, wire.Answers, "b.zone. 5 IN A 10.0.0.1")
 		put(t, q, wire.Authority, "zone. 5 IN NS ns.zone.")
@@ -61,27 +61,27 @@ func TestFollow(t *testing.T) {
 		served bool
 		want   string
 	}{
-		{"answers", false, answer, mdns.RcodeSuccess, true, "CNAME A | TXT | TXT"},
-		{"and proofs", true, answer, mdns.RcodeSuccess, true, "CNAME A | TXT NS | TXT A"},
-		{"another alias to nothing", false, func(t *testing.T, q *Query) {
+		{"addresses without DO", false, answer, mdns.RcodeSuccess, true, "CNAME A | TXT | TXT"},
+		{"addresses with DO", true, answer, mdns.RcodeSuccess, true, "CNAME A | TXT NS | TXT A"},
+		{"another CNAME without a target", false, func(t *testing.T, q *Query) {
 			put(t, q, wire.Answers, "b.zone. 5 IN CNAME c.zone.")
 			soa(t, q)
 		}, mdns.RcodeNameError, true, "CNAME CNAME | TXT SOA | TXT"},
-		{"records that the answer has already", true, func(t *testing.T, q *Query) {
+		{"a record that is in the answer already", true, func(t *testing.T, q *Query) {
 			put(t, q, wire.Answers, "b.zone. 5 IN A 10.0.0.1")
 			put(t, q, wire.Authority, "Zone. 5 IN TXT proof")
 			put(t, q, wire.Authority, "c.zone. 5 IN TXT proof")
 		}, mdns.RcodeSuccess, true, "CNAME A | TXT TXT | TXT"},
-		{"none", false, soa, mdns.RcodeNameError, true, "CNAME | TXT SOA | TXT"},
-		{"a failure", false, func(_ *testing.T, q *Query) { q.RCode = wire.ServFail }, mdns.RcodeServerFailure, true, "CNAME | TXT | TXT"},
-		{"nobody", false, nil, mdns.RcodeSuccess, false, "CNAME | TXT | TXT"},
-		{"what cannot be read", false, func(_ *testing.T, q *Query) {
+		{"no such name", false, soa, mdns.RcodeNameError, true, "CNAME | TXT SOA | TXT"},
+		{"SERVFAIL", false, func(_ *testing.T, q *Query) { q.RCode = wire.ServFail }, mdns.RcodeServerFailure, true, "CNAME | TXT | TXT"},
+		{"not served", false, nil, mdns.RcodeSuccess, false, "CNAME | TXT | TXT"},
+		{"malformed record", false, func(_ *testing.T, q *Query) {
 			q.Answer.Append(wire.Answers, wire.AppendRecordHeader(nil, wire.OwnerIsQuestion, wire.TypeCNAME, 5, 1), 0)
 			q.Answer.Append(wire.Answers, []byte{0xFF}, 1)
 		}, mdns.RcodeServerFailure, true, " |  | "},
 	} {
 		var served bool
-		routes := map[string]*Chain{"a.zone": chain(follower(t, &served))}
+		routes := map[string]*Chain{"a.zone": chain(cnameToB(t, &served))}
 		if c.target != nil {
 			routes["b.zone"] = chain(serve(func(q *Query) Verdict { c.target(t, q); return Done }))
 		}
@@ -99,18 +99,18 @@ func TestFollow(t *testing.T) {
 			sections = append(sections, strings.Join(types, " "))
 		}
 		if got := strings.Join(sections, " | "); got != c.want || reply.Rcode != c.rcode || served != c.served {
-			t.Errorf("%s: %s %q, served %v; want %s %q, %v", c.what, mdns.RcodeToString[reply.Rcode], got, served, mdns.RcodeToString[c.rcode], c.want, c.served)
+			t.Errorf("target %s: got %s %q, served %v; want %s %q, %v", c.what, mdns.RcodeToString[reply.Rcode], got, served, mdns.RcodeToString[c.rcode], c.want, c.served)
 		}
 	}
 }
 
-// What can never fit is not copied, and the client hears that it is not all.
-func TestFollowNoMoreThanFits(t *testing.T) {
+// FollowCNAME copies no more records than fit into a reply, and the reply has TC.
+func TestFollowCNAMELargeTarget(t *testing.T) {
 	var served bool
 	size := 0
 	r := newRig(t, 1, map[string]*Chain{
 		"a.zone": chain(serve(func(q *Query) Verdict {
-			verdict := follower(t, &served)(q)
+			verdict := cnameToB(t, &served)(q)
 			size = len(q.Answer.Buf)
 			return verdict
 		})),
@@ -124,18 +124,18 @@ func TestFollowNoMoreThanFits(t *testing.T) {
 		})),
 	})
 	if _, reply := r.ask(question("a.zone", 65280)); !reply.Truncated || size > maxShrink*512+2000 {
-		t.Errorf("TC %v, %d bytes copied", reply.Truncated, size)
+		t.Errorf("100 KB of records: TC %v and %d bytes copied, want true and at most %d", reply.Truncated, size, maxShrink*512+2000)
 	}
 }
 
-// A target whose answer came in without its end makes an answer without its end.
-func TestFollowATruncatedAnswer(t *testing.T) {
+// If the answer for the target is truncated, so is the whole answer.
+func TestFollowCNAMETruncatedTarget(t *testing.T) {
 	var served bool
 	r := newRig(t, 1, map[string]*Chain{
-		"a.zone": chain(follower(t, &served)),
+		"a.zone": chain(cnameToB(t, &served)),
 		"b.zone": chain(serve(func(q *Query) Verdict { q.TC = true; return Done })),
 	})
 	if _, reply := r.ask(question("a.zone", mdns.TypeA)); !reply.Truncated {
-		t.Errorf("got %v", reply)
+		t.Errorf("got no TC, want TC: %v", reply)
 	}
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// renamer asks those below for "b." in place of whatever was asked.
+// renamer replaces the question by one for the name to, and restores it with
+// rename.
 type renamer struct {
 	to     string
 	rename wire.Rename
@@ -44,46 +45,47 @@ func TestSetAndRestoreQuestion(t *testing.T) {
 		}
 		return addresses(2)(q)
 	}
-	for _, slow := range []bool{false, true} {
+	for _, parked := range []bool{false, true} {
 		c := chain(renamer{"\x01B\x00", back, &seen}, both{serve(below), func(context.Context, *Query) error { return nil }})
-		if slow {
+		if parked {
 			parkFirst(c)
 		}
 		r := newRig(t, 1, map[string]*Chain{".": c})
 		reply := r.answer(question("WWW.example", mdns.TypeA))
 		if len(reply.Answer) != 2 || reply.Answer[0].Header().Name != "WWW.example." || reply.Question[0].Name != "WWW.example." {
-			t.Errorf("slow %v: %v", slow, reply)
+			t.Errorf("parked %v: got %v, want two addresses of WWW.example.", parked, reply)
 		}
 		if seen != "\x01B\x00" {
-			t.Errorf("on the way up the question is %q", seen)
+			t.Errorf("parked %v: the question in FinishDNS is %q, want %q", parked, seen, "\x01B\x00")
 		}
 	}
 }
 
-// A handler that panics below a changed question, and one that is given up.
-func TestQuestionIsRestoredAfterPanic(t *testing.T) {
+// The reply has the client's question if a handler below SetQuestion panics or
+// cannot be parked.
+func TestRestoreQuestionAfterPanic(t *testing.T) {
 	c := chain(renamer{"\x01b\x00", nil, nil}, serve(func(*Query) Verdict { panic("test") }))
 	r := newRig(t, 1, map[string]*Chain{".": c})
 	if reply := r.answer(question("www.example", mdns.TypeA)); reply.Rcode != mdns.RcodeServerFailure || reply.Question[0].Name != "www.example." {
-		t.Error(reply)
+		t.Errorf("got %v, want SERVFAIL for www.example.", reply)
 	}
 	c = chain(renamer{"\x01b\x00", nil, nil}, resolve(func(context.Context, *Query) error { return nil }))
 	r = newRig(t, 0, map[string]*Chain{".": c})
 	if reply := r.answer(question("www.example", mdns.TypeA)); reply.Rcode != mdns.RcodeServerFailure || reply.Question[0].Name != "www.example." {
-		t.Error(reply)
+		t.Errorf("got %v, want SERVFAIL for www.example.", reply)
 	}
 }
 
-// A record whose name grows too long makes the answer SERVFAIL, not a lie.
-func TestRestoreFails(t *testing.T) {
+// If a renamed record cannot be written, the answer is SERVFAIL.
+func TestRestoreQuestionNameTooLong(t *testing.T) {
 	long := func([]byte, wire.Type, bool) []byte { return make([]byte, 300) }
 	r := newRig(t, 1, map[string]*Chain{".": chain(renamer{"\x01b\x00", long, nil}, addresses(1))})
 	if reply := r.answer(question("a.", mdns.TypeA)); reply.Rcode != mdns.RcodeServerFailure || len(reply.Answer) > 0 {
-		t.Error(reply)
+		t.Errorf("got %v, want SERVFAIL without records", reply)
 	}
 }
 
-// stater leaves a value on the way down and reads it on the way up.
+// stater stores a value in ServeDNS and reads it in FinishDNS.
 type stater struct {
 	w     StateKey
 	value string
@@ -98,7 +100,7 @@ func (h stater) ServeDNS(q *Query) Verdict {
 
 func (h stater) FinishDNS(q *Query) { *h.got = append(*h.got, q.State(h.w)) }
 
-func TestState(t *testing.T) {
+func TestQueryState(t *testing.T) {
 	c := &Chain{Zone: "."}
 	var got []any
 	for _, value := range strings.Split("a b c d e f", " ") {
@@ -106,7 +108,7 @@ func TestState(t *testing.T) {
 	}
 	c.Add("end", addresses(1))
 	r := newRig(t, 1, map[string]*Chain{".": c.CopyFor("dns://:53", ".")})
-	for range 2 { // nothing stays for the next query
+	for range 2 { // the second query must not see the values of the first
 		got = nil
 		r.answer(question("a.", mdns.TypeA))
 		want := []any{nil, nil, nil, nil, nil, nil, "f", "e", "d", "c", "b", "a"}
@@ -118,7 +120,7 @@ func TestState(t *testing.T) {
 	}
 }
 
-func TestViews(t *testing.T) {
+func TestMuxViews(t *testing.T) {
 	view := func(name string, from string, n int) *Chain {
 		c := chain(addresses(n))
 		if c.View = name; name != "" {
@@ -136,7 +138,7 @@ func TestViews(t *testing.T) {
 		}
 	}
 	if err := m.Route(zone, view("late", "10.0.0.0/8", 4)); err == nil {
-		t.Error("a view behind the block without one is taken")
+		t.Error("Route of a view after a chain without a view: got no error")
 	}
 	if err := m.Route(wire.Root, chain(addresses(5))); err != nil {
 		t.Fatal(err)
@@ -149,10 +151,10 @@ func TestViews(t *testing.T) {
 		peer, name string
 		want       int
 	}{
-		{"10.1.0.1", "\x07example\x00", 1}, // the first that holds
+		{"10.1.0.1", "\x07example\x00", 1}, // the first view that matches
 		{"192.0.2.1", "\x07example\x00", 3},
 		{"10.1.0.1", "\x04only\x07example\x00", 6},
-		{"192.0.2.1", "\x04only\x07example\x00", 3}, // the parent's
+		{"192.0.2.1", "\x04only\x07example\x00", 3}, // served by the parent zone
 		{"192.0.2.1", "\x03org\x00", 5},
 	} {
 		var p Port
@@ -161,43 +163,43 @@ func TestViews(t *testing.T) {
 		q.Peer = netip.AddrPortFrom(netip.MustParseAddr(c.peer), 1)
 		q.Reset(wire.AppendRequest(q.Buffer(512)[:0], 1, 0, []byte(c.name), wire.TypeA), UDP, q.Start)
 		if out := p.Serve(q, make([]byte, 0, 1024)); out != Answered || int(q.Answer.Count[0]) != c.want {
-			t.Errorf("%s %q: %d addresses, want %d", c.peer, c.name, q.Answer.Count[0], c.want)
+			t.Errorf("client %s, name %q: got %d addresses, want %d", c.peer, c.name, q.Answer.Count[0], c.want)
 		}
 	}
 }
 
-// classy meets queries of every class.
-type classy struct {
+// everyClass is a Handler for queries of all classes.
+type everyClass struct {
 	serve
 	answers bool
 }
 
-func (h classy) AnyClass() bool { return h.answers }
+func (h everyClass) AnyClass() bool { return h.answers }
 
-func TestClasses(t *testing.T) {
+func TestChainClasses(t *testing.T) {
 	var walked []string
 	in := trace{"in", &walked, next}
-	ch := func(answers bool) *Chain { return chain(in, classy{addresses(1), answers}) }
+	ch := func(answers bool) *Chain { return chain(in, everyClass{addresses(1), answers}) }
 	query := question("version.bind", mdns.TypeTXT)
 	query.Question[0].Qclass = mdns.ClassCHAOS
 	if reply := newRig(t, 1, map[string]*Chain{".": ch(false)}).answer(query); reply.Rcode != mdns.RcodeRefused {
-		t.Errorf("nobody answers this class: %v", reply)
+		t.Errorf("class CH, AnyClass false: got %v, want REFUSED", reply)
 	}
 	if reply := newRig(t, 1, map[string]*Chain{".": ch(true)}).answer(query); len(reply.Answer) != 1 || len(walked) > 0 {
-		t.Errorf("%v; met %v", reply, walked)
+		t.Errorf("class CH, AnyClass true: got %v, called %v; want one record, no handler of class IN", reply, walked)
 	}
 	if newRig(t, 1, map[string]*Chain{".": ch(true)}).answer(question("a.", mdns.TypeA)); len(walked) != 2 {
-		t.Errorf("met %v", walked)
+		t.Errorf("class IN: called %v, want down in and up in", walked)
 	}
 }
 
-// again asks once more in the background.
-type again struct {
+// requerier calls Requery for each query.
+type requerier struct {
 	done  chan string
 	times *int
 }
 
-func (h again) ServeDNS(q *Query) Verdict {
+func (h requerier) ServeDNS(q *Query) Verdict {
 	*h.times++
 	ok := q.Requery(func(ctx context.Context, c *Query) {
 		c.Next(ctx)
@@ -209,33 +211,34 @@ func (h again) ServeDNS(q *Query) Verdict {
 	return Next
 }
 
-func TestAgain(t *testing.T) {
+func TestRequery(t *testing.T) {
 	var walked []string
 	times := 0
-	h := again{make(chan string, 1), &times}
-	slow := resolve(func(_ context.Context, q *Query) error { addresses(3)(q); return nil })
-	c := chain(trace{"above", &walked, next}, renamer{"\x01b\x00", nil, nil}, h, slow)
+	h := requerier{make(chan string, 1), &times}
+	parked := resolve(func(_ context.Context, q *Query) error { addresses(3)(q); return nil })
+	c := chain(trace{"above", &walked, next}, renamer{"\x01b\x00", nil, nil}, h, parked)
 	r := newRig(t, 2, map[string]*Chain{".": c})
 	r.answer(question("a.", mdns.TypeA))
 	if got := <-h.done; got != "NOERROR \x01b\x003" || times != 1 {
-		t.Errorf("%q, %d times", got, times)
+		t.Errorf("the copy's answer is %q, and ServeDNS was called %d times; want %q, once", got, times, "NOERROR \x01b\x003")
 	}
 	r.lot.Close(t.Context())
 	if got := strings.Join(walked, " "); got != "down above up above" {
-		t.Errorf("those above see the copy: %s", got)
+		t.Errorf("the handler above was called %q, want %q", got, "down above up above")
 	}
-	h = again{make(chan string, 2), &times}
+	h = requerier{make(chan string, 2), &times}
 	r = newRig(t, 0, map[string]*Chain{".": chain(h, addresses(1))})
 	r.answer(question("a.", mdns.TypeA))
 	if got := <-h.done; got != "full" {
-		t.Error(got)
+		t.Errorf("full parking lot: got %q, want Requery to return false", got)
 	}
 }
 
-// A panic in a copy is told, and ends nothing else.
-func TestAgainPanics(t *testing.T) {
+// A panic in a copy made by Requery is reported, and the client's query is
+// answered.
+func TestRequeryPanic(t *testing.T) {
 	times := 0
-	h := again{make(chan string, 1), &times}
+	h := requerier{make(chan string, 1), &times}
 	r := newRig(t, 2, map[string]*Chain{".": chain(h, both{
 		func(q *Query) Verdict {
 			if q.sender == nil {
@@ -248,7 +251,7 @@ func TestAgainPanics(t *testing.T) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.panics) != 1 {
-		t.Error(r.panics)
+		t.Errorf("reported panics %v, want one", r.panics)
 	}
 }
 
@@ -263,24 +266,25 @@ func TestReplyOptions(t *testing.T) {
 	r := newRig(t, 1, map[string]*Chain{".": chain(h)})
 	query := question("a.", mdns.TypeA)
 	if reply := r.answer(query); len(reply.Extra) > 0 || reply.AuthenticatedData || !reply.Truncated {
-		t.Errorf("without EDNS and AD: %v", reply)
+		t.Errorf("request without EDNS and AD: got %v, want no OPT, no AD, TC", reply)
 	}
 	query.AuthenticatedData = true
 	if reply := r.answer(query); !reply.AuthenticatedData {
-		t.Errorf("with AD: %v", reply)
+		t.Errorf("request with AD: got %v, want AD", reply)
 	}
 	query.SetEdns0(1232, false)
 	opt := r.answer(query).IsEdns0()
 	if opt == nil || len(opt.Option) != 2 {
-		t.Fatal(opt)
+		t.Fatalf("got OPT %v, want two options", opt)
 	}
 	if ede, ok := opt.Option[0].(*mdns.EDNS0_EDE); !ok || ede.InfoCode != 22 || ede.ExtraText != "no upstream" {
-		t.Error(opt.Option[0])
+		t.Errorf("got %v, want EDE 22 with text \"no upstream\"", opt.Option[0])
 	}
 	if nsid, ok := opt.Option[1].(*mdns.EDNS0_NSID); !ok || nsid.Nsid != "6d65" {
-		t.Error(opt.Option[1])
+		t.Errorf("got %v, want NSID 6d65", opt.Option[1])
 	}
-	// Options that do not fit are left out, and no record for them.
+	// If the options do not fit, the reply has an empty OPT record and all
+	// records.
 	r = newRig(t, 1, map[string]*Chain{".": chain(serve(func(q *Query) Verdict {
 		q.AddReplyOption(65001, make([]byte, 300))
 		return addresses(20)(q)
@@ -288,23 +292,23 @@ func TestReplyOptions(t *testing.T) {
 	query.Extra = nil
 	query.SetEdns0(512, false)
 	if reply := r.answer(query); len(reply.Answer) != 20 || len(reply.IsEdns0().Option) != 0 || reply.Truncated {
-		t.Error(reply)
+		t.Errorf("got %v, want 20 records, no options, no TC", reply)
 	}
 }
 
-func TestUnserved(t *testing.T) {
+func TestMuxUnserved(t *testing.T) {
 	r := newRig(t, 1, map[string]*Chain{"example.": chain(addresses(1))})
 	var seen []string
 	r.mux.Unserved = &Chain{Zone: "dropped"}
 	r.mux.Unserved.Observe(observe(func(q *Query) { seen = append(seen, q.Chain().Zone+" "+q.RCode.String()+" "+q.AnsweredBy()) }))
 	r.answer(question("example.", mdns.TypeA))
 	if reply := r.answer(question("org.", mdns.TypeA)); reply.Rcode != mdns.RcodeRefused || len(seen) != 1 || seen[0] != "dropped REFUSED " {
-		t.Errorf("%v %q", reply, seen)
+		t.Errorf("org.: got %v, observed %q; want REFUSED, observed once by the chain dropped", reply, seen)
 	}
 }
 
-// Those who send a question on see what is meant for them of its options.
-func TestOptionsPassedOn(t *testing.T) {
+// Options without the hop-by-hop ones are passed to upstreams.
+func TestForwardableOptions(t *testing.T) {
 	for in, want := range map[string]string{
 		"":                  "",
 		"\x00\x0a\x00\x01c": "",
@@ -314,5 +318,20 @@ func TestOptionsPassedOn(t *testing.T) {
 		if got := forwardable([]byte(in)); string(got) != want {
 			t.Errorf("%q: got %q, want %q", in, got, want)
 		}
+	}
+}
+
+func TestRemoveReplyOption(t *testing.T) {
+	q := NewQuery(nil)
+	q.AddReplyOption(3, []byte("a"))
+	q.AddReplyOption(15, nil)
+	q.AddReplyOption(3, []byte("bc"))
+	q.RemoveReplyOption(7)
+	if got := string(q.ReplyOptions()); got != "\x00\x03\x00\x01a\x00\x0f\x00\x00\x00\x03\x00\x02bc" {
+		t.Errorf("after removing option 7: got %q, want all three options", got)
+	}
+	q.RemoveReplyOption(3)
+	if got := string(q.ReplyOptions()); got != "\x00\x0f\x00\x00" {
+		t.Errorf("after removing option 3: got %q, want only option 15", got)
 	}
 }
