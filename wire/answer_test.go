@@ -9,16 +9,16 @@ import (
 	"github.com/miekg/dns"
 )
 
-func TestBeginAppendClear(t *testing.T) {
+func TestAnswerResetAppendClear(t *testing.T) {
 	q := question(t, "Web.shop.svc.cluster.local.")
-	lent := bytes.Repeat([]byte{0xEE}, 512) // what was there before must not show
+	lent := bytes.Repeat([]byte{0xEE}, 512) // the old content must not show
 	var a Answer
 	a.Reset(lent, q)
 	if !a.Empty() || a.RecordsOffset() != HeaderLen+len(q) || &a.Buf[0] != &lent[0] {
-		t.Fatalf("begun: %+v", a)
+		t.Fatalf("after Reset: got %+v, want an empty answer in the lent memory", a)
 	}
 	if m := unpack(t, sealed(&a)); len(m.Question) != 1 || m.Question[0].Name != "Web.shop.svc.cluster.local." {
-		t.Fatalf("begun: %v", m)
+		t.Fatalf("after Reset: got %v, want the question Web.shop.svc.cluster.local.", m)
 	}
 
 	v4, v6 := netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00::10")
@@ -28,7 +28,7 @@ func TestBeginAppendClear(t *testing.T) {
 	head := AppendRecordHeader(nil, up[:], TypeTXT, 1<<31-1, 4)
 	a.Append(Additional, append(head, "\x03abc"...), 1)
 	if a.Empty() || a.Count != [3]uint16{2, 0, 1} || len(a.Records()) != len(a.Buf)-a.RecordsOffset() {
-		t.Fatalf("appended: %+v", a)
+		t.Fatalf("after Append: got %+v, want 2 answers and 1 additional record", a)
 	}
 	want := `answers
 Web.shop.svc.cluster.local.	30	IN	A	10.96.0.10
@@ -43,24 +43,24 @@ shop.svc.cluster.local.	2147483647	IN	TXT	"abc"
 
 	a.Clear()
 	if !a.Empty() || a.Count != [3]uint16{} || zone(unpack(t, sealed(&a))) != "answers\nauthority\nadditional\n" {
-		t.Errorf("cleared: %+v", a)
+		t.Errorf("after Clear: got %+v, want an empty answer", a)
 	}
 
-	// Too little memory is no error, and what lies behind it is not written to.
+	// The memory is too small: Append leaves it and does not write behind it.
 	room := make([]byte, 64)
 	a.Reset(room[:0:40], q)
 	a.Append(Answers, AppendAddress(nil, OwnerIsQuestion, 30, v4), 1)
 	if !bytes.Equal(room[40:], make([]byte, 24)) {
-		t.Error("written behind the memory lent")
+		t.Errorf("behind the lent memory: got %x, want zeros", room[40:])
 	}
 	if len(unpack(t, sealed(&a)).Answer) != 1 {
-		t.Error("the record is lost")
+		t.Errorf("the record is missing in %x", a.Buf)
 	}
 
-	// A request without a question that can be told.
+	// The question of the request could not be read.
 	a.Reset(room, nil)
 	if a.RecordsOffset() != HeaderLen || len(a.Buf) != HeaderLen {
-		t.Errorf("without a question: %+v", a)
+		t.Errorf("without a question: got %+v, want only a header", a)
 	}
 }
 
@@ -72,8 +72,8 @@ func TestPutHeader(t *testing.T) {
 	}
 }
 
-// Records of every type that may hold compressed names, and some that may not,
-// as an upstream compresses them.
+// everyType returns records of all types whose names may be compressed, and of
+// some whose names may not.
 func everyType() []string {
 	return []string{
 		"www.example.org. 300 IN A 192.0.2.1",
@@ -113,16 +113,18 @@ func everyType() []string {
 func TestAppendRecord(t *testing.T) {
 	for _, s := range everyType() {
 		for _, compress := range []bool{false, true} {
-			// A record in each section: the later ones' names point to the first's.
+			// One record in each section. With compression the names of the later
+			// records point to the first.
 			msg := message(t, compress, "WWW.example.org.", []string{s}, []string{s}, []string{s})
 			a := imported(t, msg)
 			if a.Count != [3]uint16{1, 1, 1} {
-				t.Errorf("%s: counts %v", s, a.Count)
+				t.Errorf("%s: got counts %v, want 1 for each section", s, a.Count)
 			}
 			if got, want := zone(unpack(t, sealed(a))), zone(unpack(t, msg)); got != want {
 				t.Errorf("got\n%swant\n%s", got, want)
 			}
-			// Every name is written out: the same bytes as without compression.
+			// The names are written out, so the bytes are those of the
+			// uncompressed message.
 			if plain := message(t, false, "WWW.example.org.", []string{s}, []string{s}, []string{s}); !bytes.Equal(a.Records(), plain[a.RecordsOffset():]) {
 				t.Errorf("%s, compressed %v:\n got %x\nwant %x", s, compress, a.Records(), plain[a.RecordsOffset():])
 			}
@@ -130,8 +132,8 @@ func TestAppendRecord(t *testing.T) {
 	}
 }
 
-// The oracle does not compress names in the RDATA of most types; others do.
-// EachRecord of these has one name in its RDATA that is a pointer to the question's.
+// The oracle does not compress names in the RDATA of most types, but other
+// servers do. Here they are pointers to the question's name.
 func TestAppendRecordPointersInRData(t *testing.T) {
 	const name = "\x01a\x00" // of the question
 	for _, tt := range []struct {
@@ -161,7 +163,7 @@ func TestAppendRecordPointersInRData(t *testing.T) {
 		{TypeNAPTR, "1234\x01u\x00\x03abc\xC0\x0C", "1234\x01u\x00\x03abc" + name},
 		{typeSIG, "123456789012345678\xC0\x0Csignature", "123456789012345678" + name + "signature"},
 		{typeNXT, "\xC0\x0Cbits", name + "bits"},
-		// Opaque: what looks like a pointer is none.
+		// RDATA without names is copied.
 		{TypeTXT, "\x02\xC0\x0C", "\x02\xC0\x0C"},
 		{TypeA, "\xC0\x0C\xC0\x0C", "\xC0\x0C\xC0\x0C"},
 		{65280, "\xC0\x0C", "\xC0\x0C"},
@@ -172,14 +174,14 @@ func TestAppendRecordPointersInRData(t *testing.T) {
 		{TypeNS, "\x01b", ""},         // ends inside the name
 		{TypeNS, "\x05b", ""},         // ends inside a label
 		{TypeNS, "\xC0", ""},          // ends inside a pointer
-		{TypeNS, "\x00x", ""},         // more behind the name
+		{TypeNS, "\x00x", ""},         // data after the name
 		{TypeNS, "\x40x\x00", ""},     // a reserved label type
-		{TypeNS, "\xC0\x1E", ""},      // to itself
-		{TypeNS, "\xC0\x00", ""},      // into the header
-		{TypeNS, "\xC0\x0B", ""},      // its last byte
-		{TypeNS, "\xFF\xFF", ""},      // forward
-		{TypeNS, "\x01b\xC0\x1E", ""}, // to its own beginning: a loop
-		{TypeNS, "\xC0\x1D", ""},      // to RDLENGTH, 2, which would be a label of the pointer itself
+		{TypeNS, "\xC0\x1E", ""},      // pointer to itself
+		{TypeNS, "\xC0\x00", ""},      // pointer into the header
+		{TypeNS, "\xC0\x0B", ""},      // pointer to the last byte of the header
+		{TypeNS, "\xFF\xFF", ""},      // pointer forward
+		{TypeNS, "\x01b\xC0\x1E", ""}, // pointer to the start of its own name: a loop
+		{TypeNS, "\xC0\x1D", ""},      // pointer to RDLENGTH, 2, which would be a label that holds the pointer
 		{TypeSOA, "\x00\x0012345678901234567890", "\x00\x0012345678901234567890"},
 		{TypeSOA, "\x00\x001234567890123456789", ""},
 		{TypeSOA, "\x00\x00123456789012345678901", ""},
@@ -198,8 +200,9 @@ func TestAppendRecordPointersInRData(t *testing.T) {
 		{typePX, "\x00\x0A\xC0\x0C", ""},
 		{typeSIG, "12345678901234567", ""},
 	} {
-		// The question a. is at 12; the record's owner at 19, its head at 20, its
-		// RDATA at 30. Behind it there are bytes that would complete what it lacks.
+		// The question's name a. is at 12, the record's owner at 19, its type at
+		// 20, its RDATA at 30. The bytes after the record would complete a
+		// truncated name.
 		msg := append(make([]byte, HeaderLen), name+"\x00\x01\x00\x01"...)
 		off := len(msg)
 		msg = AppendRecordHeader(msg, "\x00", tt.typ, 300, len(tt.in))
@@ -215,7 +218,7 @@ func TestAppendRecordPointersInRData(t *testing.T) {
 				t.Errorf("%v %q: got %q, want an error", tt.typ, tt.in, a.Records())
 			}
 			if !a.Empty() || a.Count != [3]uint16{} {
-				t.Errorf("%v %q: an error left %q behind, counts %v", tt.typ, tt.in, a.Records(), a.Count)
+				t.Errorf("%v %q: after an error the answer has %q, counts %v; want none", tt.typ, tt.in, a.Records(), a.Count)
 			}
 			continue
 		}
@@ -239,22 +242,22 @@ func TestAppendRecordMalformed(t *testing.T) {
 	body += 4
 	var a Answer
 	a.Reset(nil, msg[HeaderLen:body])
-	for n := range len(msg) { // cut short anywhere
+	for n := range len(msg) { // truncated at each offset
 		if _, err := a.AppendRecord(Answers, msg[:n], body); err == nil || !a.Empty() || a.Count != [3]uint16{} {
-			t.Errorf("%d bytes of %d: %v, %+v", n, len(msg), err, a)
+			t.Errorf("%d bytes of %d: got %v, %+v; want an error and an empty answer", n, len(msg), err, a)
 		}
 	}
 	for _, off := range []int{len(msg), len(msg) + 1, len(msg) + 1000} {
 		if _, err := a.AppendRecord(Answers, msg, off); err == nil {
-			t.Errorf("a record was read at %d of %d bytes", off, len(msg))
+			t.Errorf("AppendRecord at %d of %d bytes: got no error", off, len(msg))
 		}
 	}
 	if _, err := a.AppendRecord(Answers, msg, body); err != nil {
-		t.Errorf("whole: %v", err)
+		t.Errorf("the whole record: got error %v", err)
 	}
 }
 
-// RDATA that is 65535 bytes long already, and whose name grows.
+// RDATA of 65535 bytes cannot grow when its name is written out.
 func TestAppendRecordRDataTooLong(t *testing.T) {
 	msg := append(make([]byte, HeaderLen), "\x01a\x00\x00\x01\x00\x01"...)
 	off := len(msg)
@@ -262,7 +265,7 @@ func TestAppendRecordRDataTooLong(t *testing.T) {
 		rest int
 		ok   bool
 	}{
-		{MaxMessage - 18 - 2, false}, // 65535 bytes, of which two become three
+		{MaxMessage - 18 - 2, false}, // 65535 bytes; the name of two bytes grows to three
 		{MaxMessage - 18 - 3, true},
 	} {
 		m := AppendRecordHeader(msg[:off:off], "\x00", typeSIG, 300, 18+2+tt.rest)
@@ -273,10 +276,10 @@ func TestAppendRecordRDataTooLong(t *testing.T) {
 		a.Reset(nil, nil)
 		_, err := a.AppendRecord(Answers, m, off)
 		if (err == nil) != tt.ok {
-			t.Errorf("%d bytes behind the name: %v", tt.rest, err)
+			t.Errorf("%d bytes after the name: got %v, want success %v", tt.rest, err, tt.ok)
 		}
 		if rec, ok := ReadRecord(a.Buf, HeaderLen); ok != tt.ok || ok && rec.Next-rec.RData != MaxMessage {
-			t.Errorf("%d bytes behind the name: %+v, %v", tt.rest, rec, ok)
+			t.Errorf("%d bytes after the name: got record %+v (found %v), want %v", tt.rest, rec, ok, tt.ok)
 		}
 	}
 }
@@ -286,15 +289,15 @@ func TestReadRecord(t *testing.T) {
 	off := HeaderLen + len("\x03www\x07example\x03org\x00") + 4
 	rec, ok := ReadRecord(msg, off)
 	if !ok || rec.Owner != off || rec.Head != off+2 || rec.RData != off+12 || rec.Next != len(msg) || rec.Type != TypeMX {
-		t.Errorf("got %+v, %v in %x", rec, ok, msg)
+		t.Errorf("record at %d of %x: got %+v, %v", off, msg, rec, ok)
 	}
 	owner, _, err := expand(nil, msg, rec.Owner)
 	if err != nil || !bytes.Equal(owner, onWire(t, "example.org.")) {
-		t.Errorf("owner %q, %v", owner, err)
+		t.Errorf("owner: got %q, %v; want example.org.", owner, err)
 	}
 }
 
-// answerOf builds an answer to web.shop.svc.cluster.local. of these records.
+// answerOf returns an answer for web.shop.svc.cluster.local. with these records.
 func answerOf(t testing.TB, sections ...[]string) *Answer {
 	t.Helper()
 	return imported(t, message(t, false, "web.shop.svc.cluster.local.", sections...))
@@ -308,7 +311,7 @@ func repeat(n int, s string) []string {
 	return out
 }
 
-func TestCut(t *testing.T) {
+func TestTruncate(t *testing.T) {
 	const (
 		a   = "web.shop.svc.cluster.local. 5 IN A 10.0.0.1"  // 28 + 14 = 42 bytes, written out
 		ns  = "cluster.local. 5 IN NS ns.dns.cluster.local." // 15 + 10 + 22 = 47
@@ -321,7 +324,7 @@ func TestCut(t *testing.T) {
 	for _, tt := range []struct {
 		what     string
 		sections [][]string
-		over     int // bytes that are too many
+		over     int // the number of bytes over the size
 		want     counts
 		lost     bool
 	}{
@@ -329,27 +332,27 @@ func TestCut(t *testing.T) {
 		{"room to spare", [][]string{{a, a}}, -100, counts{2, 0, 0}, false},
 		{"one byte less", [][]string{{a, a}}, 1, counts{1, 0, 0}, true},
 		{"one record less exactly", [][]string{{a, a}}, 42, counts{1, 0, 0}, true},
-		{"and a byte", [][]string{{a, a}}, 43, counts{0, 0, 0}, true},
-		{"both", [][]string{{a, a}}, 84, counts{0, 0, 0}, true},
-		{"less than the question", [][]string{{a, a}}, 100, counts{0, 0, 0}, true},
-		{"additional goes first", [][]string{{a}, {ns}, {x}}, 1, counts{1, 1, 0}, false},
-		{"then authority", [][]string{{a}, {ns}, {x}}, 20, counts{1, 0, 0}, false},
-		{"then answers", [][]string{{a}, {ns}, {x}}, 19 + 47 + 1, counts{0, 0, 0}, true},
+		{"one record and a byte", [][]string{{a, a}}, 43, counts{0, 0, 0}, true},
+		{"both records", [][]string{{a, a}}, 84, counts{0, 0, 0}, true},
+		{"smaller than the question", [][]string{{a, a}}, 100, counts{0, 0, 0}, true},
+		{"additional section first", [][]string{{a}, {ns}, {x}}, 1, counts{1, 1, 0}, false},
+		{"authority section next", [][]string{{a}, {ns}, {x}}, 20, counts{1, 0, 0}, false},
+		{"answer section last", [][]string{{a}, {ns}, {x}}, 19 + 47 + 1, counts{0, 0, 0}, true},
 		{"nothing but authority", [][]string{{}, {ns}}, 1, counts{0, 0, 0}, false},
 		{"nothing but additional", [][]string{{}, {}, {x, y}}, 1, counts{0, 0, 1}, false},
-		{"an additional RRset goes whole", [][]string{{a}, {}, {x, x, x}}, 1, counts{1, 0, 0}, false},
-		{"not the one before it, of another name", [][]string{{a}, {}, {x, y, y}}, 1, counts{1, 0, 1}, false},
-		{"nor of another type", [][]string{{a}, {}, {x, x6, x6}}, 1, counts{1, 0, 1}, false},
+		{"a whole additional RRset", [][]string{{a}, {}, {x, x, x}}, 1, counts{1, 0, 0}, false},
+		{"not the RRset of another name before it", [][]string{{a}, {}, {x, y, y}}, 1, counts{1, 0, 1}, false},
+		{"not the RRset of another type before it", [][]string{{a}, {}, {x, x6, x6}}, 1, counts{1, 0, 1}, false},
 		{"two RRsets", [][]string{{a}, {}, {x, x, y, y}}, 19 * 2, counts{1, 0, 2}, false},
-		{"a byte of the first", [][]string{{a}, {}, {x, x, y, y}}, 19*2 + 1, counts{1, 0, 0}, false},
+		{"a byte of the first RRset", [][]string{{a}, {}, {x, x, y, y}}, 19*2 + 1, counts{1, 0, 0}, false},
 		{"an RRset of the authority section", [][]string{{a}, {ns, ns2, ns2}, {x}}, 20, counts{1, 1, 0}, false},
-		{"sections are apart, though records are alike", [][]string{{a}, {x}, {x}}, 1, counts{1, 1, 0}, false},
-		{"answers and authority, though records are alike", [][]string{{a}, {a}}, 1, counts{1, 0, 0}, false},
+		{"equal records in authority and additional sections", [][]string{{a}, {x}, {x}}, 1, counts{1, 1, 0}, false},
+		{"equal records in answer and authority sections", [][]string{{a}, {a}}, 1, counts{1, 0, 0}, false},
 	} {
 		t.Run(tt.what, func(t *testing.T) {
 			whole := answerOf(t, tt.sections...)
 			size := len(whole.Buf) - tt.over
-			whole.Compress(nil, MaxMessage) // cutting works before and after it
+			whole.Compress(nil, MaxMessage) // Truncate works before and after it
 			compressed := whole
 			plain := answerOf(t, tt.sections...)
 
@@ -360,7 +363,7 @@ func TestCut(t *testing.T) {
 			if len(plain.Buf) > max(size, plain.RecordsOffset()) {
 				t.Errorf("%d bytes, want at most %d", len(plain.Buf), size)
 			}
-			m := unpack(t, sealed(plain)) // the counts are those of the bytes
+			m := unpack(t, sealed(plain)) // Count matches the records
 			if got := (counts{uint16(len(m.Answer)), uint16(len(m.Ns)), uint16(len(m.Extra))}); got != tt.want {
 				t.Errorf("records %v, want %v", got, tt.want)
 			}
@@ -373,14 +376,15 @@ func TestCut(t *testing.T) {
 				}
 			}
 			if !compressed.Empty() {
-				t.Errorf("records %v in no bytes", compressed.Count)
+				t.Errorf("truncated to 0 bytes: got counts %v, want none", compressed.Count)
 			}
 		})
 	}
 }
 
-// More records than a header can count: a headless Service may have so many.
-func TestCutMoreThanCounted(t *testing.T) {
+// An answer may have more records than a header can count, such as that of a
+// headless Service.
+func TestTruncateUncountableRecords(t *testing.T) {
 	q := question(t, "web.shop.svc.cluster.local.")
 	one := AppendAddress(nil, OwnerIsQuestion, 5, netip.MustParseAddr("10.0.0.1"))
 	for _, n := range []int{65534, 65535, 65536, 66000, 131072, 150000} {
@@ -389,11 +393,11 @@ func TestCutMoreThanCounted(t *testing.T) {
 		a.Append(Answers, bytes.Repeat(one, n-n/2), n-n/2)
 		a.Append(Answers, bytes.Repeat(one, n/2), n/2)
 		if want := uint16(min(n, 65535)); a.Count[Answers] != want {
-			t.Errorf("%d records: counted %d", n, a.Count[Answers])
+			t.Errorf("%d records: got count %d, want %d", n, a.Count[Answers], want)
 		}
 		a.Compress(nil, MaxMessage)
 		if !a.Truncate(MaxMessage) {
-			t.Errorf("%d records: none lost", n)
+			t.Errorf("%d records: Truncate returned false, want true", n)
 		}
 		want := (MaxMessage - a.RecordsOffset()) / len(one)
 		if m := unpack(t, sealed(&a)); len(m.Answer) != want || int(a.Count[Answers]) != want || len(a.Buf) > MaxMessage {
@@ -402,21 +406,21 @@ func TestCutMoreThanCounted(t *testing.T) {
 	}
 }
 
-// Bytes that are no record, or that nobody counted, do not get out.
-func TestCutDisorder(t *testing.T) {
+// Truncate removes uncounted records and bytes that are no record.
+func TestTruncateMalformed(t *testing.T) {
 	a := answerOf(t, repeat(3, "web.shop.svc.cluster.local. 5 IN A 10.0.0.1"))
 	a.Count[Answers] = 2
 	if size := len(a.Buf) - 1; a.Truncate(size) || len(unpack(t, sealed(a)).Answer) != 2 || len(a.Buf) > size {
-		t.Errorf("one more than counted: %+v", a)
+		t.Errorf("an uncounted record: got %+v, want 2 records", a)
 	}
 	a = answerOf(t, repeat(2, "web.shop.svc.cluster.local. 5 IN A 10.0.0.1"))
 	a.Append(Answers, bytes.Repeat([]byte{0xFF}, 100), 1)
 	if !a.Truncate(len(a.Buf)-1) || len(unpack(t, sealed(a)).Answer) != 2 {
-		t.Errorf("no record at the end: %+v", a)
+		t.Errorf("garbage after the records: got %+v, want 2 records and true", a)
 	}
 }
 
-// A message of 65535 bytes, the largest that TCP can carry.
+// A message has at most 65535 bytes, the most that TCP can carry.
 func TestLargestMessage(t *testing.T) {
 	q := question(t, "a.")
 	for _, over := range []int{0, 1} {
@@ -430,16 +434,16 @@ func TestLargestMessage(t *testing.T) {
 		}
 		a.Compress(nil, MaxMessage)
 		if lost := a.Truncate(MaxMessage); lost != (over == 1) {
-			t.Errorf("%d bytes over: lost %v", over, lost)
+			t.Errorf("%d bytes too many: Truncate returned %v, want %v", over, lost, over == 1)
 		}
 		if m := unpack(t, sealed(&a)); len(m.Answer) != 2-over {
-			t.Errorf("%d bytes over: %d records", over, len(m.Answer))
+			t.Errorf("%d bytes too many: got %d records, want %d", over, len(m.Answer), 2-over)
 		}
 	}
 }
 
-// An answer made for one spelling of its question serves every other.
-func TestAnswerOfAnySpelling(t *testing.T) {
+// The records of an answer are valid for every letter case of the question.
+func TestAnswerLetterCase(t *testing.T) {
 	a := answerOf(t)
 	a.Append(Answers, AppendAddress(nil, OwnerIsQuestion, 5, netip.MustParseAddr("10.0.0.1")), 1)
 	var b Answer
@@ -447,9 +451,9 @@ func TestAnswerOfAnySpelling(t *testing.T) {
 	b.Append(Answers, a.Records(), 1)
 	m := unpack(t, sealed(&b))
 	if got := m.Answer[0].Header().Name; got != "WEB.SHOP.SVC.CLUSTER.LOCAL." {
-		t.Errorf("owner %s", got)
+		t.Errorf("got owner %s, want the letter case of the question", got)
 	}
 	if _, ok := m.Answer[0].(*dns.A); !ok {
-		t.Errorf("got %v", m.Answer[0])
+		t.Errorf("got %v, want an A record", m.Answer[0])
 	}
 }

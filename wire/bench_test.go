@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// srvAnswer builds an SRV answer of n endpoints with their addresses, in the
-// answer's form.
+// srvAnswer sets a to an SRV answer with the addresses of n endpoints.
 func srvAnswer(a *Answer, buf, q, srvs, addrs []byte, n int) {
 	a.Reset(buf, q)
 	a.Append(Answers, srvs, n)
@@ -28,7 +27,7 @@ func srvRecords(t testing.TB, n int) (srvs, addrs []byte) {
 	return srvs, addrs
 }
 
-// Nothing is allocated for a request, nor for an answer in lent memory.
+// Parsing a request and building an answer in lent memory allocate nothing.
 func TestAllocations(t *testing.T) {
 	none := func(what string, f func()) {
 		t.Helper()
@@ -112,7 +111,7 @@ func BenchmarkParse(b *testing.B) {
 	}
 }
 
-// One address behind the question: what most answers are.
+// The most frequent answer: one address.
 func BenchmarkAnswer(b *testing.B) {
 	q := question(b, "web.shop.svc.cluster.local.")
 	record := AppendAddress(nil, OwnerIsQuestion, 5, netip.AddrFrom4([4]byte{10, 96, 0, 1}))
@@ -149,8 +148,8 @@ func BenchmarkCompress(b *testing.B) {
 	srvs, addrs = srvRecords(b, 250)
 	run("250xSRV+A", q, srvs, addrs, 250)
 
-	// The worst there is: the table is full of other names, so every name that
-	// follows is looked up for each of its 127 labels, in vain.
+	// The worst case: the table is full, so each of the 127 suffixes of every
+	// other name is looked up and not found.
 	var hostile []byte
 	for i := range 250 {
 		name := strings.Repeat(fmt.Sprintf("\x01%c", 'a'+i%26), 125) + fmt.Sprintf("\x02%02x\x00", i)
@@ -159,7 +158,7 @@ func BenchmarkCompress(b *testing.B) {
 	run("64KBhostile", question(b, "."), hostile, nil, 250)
 }
 
-func BenchmarkCut(b *testing.B) {
+func BenchmarkTruncate(b *testing.B) {
 	q := question(b, "_http._tcp.web.shop.svc.cluster.local.")
 	srvs, addrs := srvRecords(b, 20)
 	lent := make([]byte, 0, 8192)

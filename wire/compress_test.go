@@ -10,7 +10,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// compressed compresses a, checks what holds for every message, and returns it.
+// compressed compresses a and returns the message. It checks that the records are
+// unchanged and the size has not grown.
 func compressed(t testing.TB, a *Answer) []byte {
 	t.Helper()
 	before := bytes.Clone(sealed(a))
@@ -18,10 +19,10 @@ func compressed(t testing.TB, a *Answer) []byte {
 	old := a.Buf
 	a.Compress(nil, MaxMessage)
 	if !bytes.Equal(old, before) {
-		t.Error("the old message was changed")
+		t.Errorf("the old memory: got %x, want %x", old, before)
 	}
 	if len(a.Buf) > len(before) {
-		t.Errorf("%d bytes became %d", len(before), len(a.Buf))
+		t.Errorf("compressed %d bytes to %d", len(before), len(a.Buf))
 	}
 	after := sealed(a)
 	if got := zone(unpack(t, after)); got != want {
@@ -53,21 +54,21 @@ func TestCompress(t *testing.T) {
 		t.Run(tt.what, func(t *testing.T) {
 			a := answerOf(t, tt.sections...)
 			out := compressed(t, a)
-			// As small as the oracle makes it, which shares the same suffixes.
+			// The oracle uses the same suffixes.
 			if theirs := message(t, true, "web.shop.svc.cluster.local.", tt.sections...); len(out) > len(theirs) {
 				t.Errorf("%d bytes, the oracle needs %d\n%q\n%q", len(out), len(theirs), out, theirs)
 			}
-			// Compressing twice changes nothing.
+			// A second Compress changes nothing.
 			if again := compressed(t, a); !bytes.Equal(again, out) {
-				t.Errorf("again:\n%q\n%q", again, out)
+				t.Errorf("second Compress:\n got %q\nwant %q", again, out)
 			}
 		})
 	}
 }
 
-// Records whose owners are pointers, and whose RDATA has no names, cannot be
-// shorter: they stay where they are.
-func TestCompressShort(t *testing.T) {
+// Compress does not move a message in which all owners are pointers and no RDATA
+// has names, since it cannot become shorter.
+func TestCompressNothingToCompress(t *testing.T) {
 	parent := QuestionPointer(len("\x03web\x04shop"))
 	addr := netip.MustParseAddr("10.0.0.2")
 	txt := append(AppendRecordHeader(nil, OwnerIsQuestion, TypeTXT, 5, 2), "\x01x"...)
@@ -89,19 +90,19 @@ func TestCompressShort(t *testing.T) {
 		a.Append(Answers, tt.last, 1)
 		before := &a.Buf[0]
 		if compressed(t, a); (&a.Buf[0] == before) != tt.stays {
-			t.Errorf("%s: it stays where it is: %v, want %v", tt.what, !tt.stays, tt.stays)
+			t.Errorf("%s: message not moved: got %v, want %v", tt.what, !tt.stays, tt.stays)
 		}
 	}
 }
 
-// Records of every type keep their meaning. The oracle makes the message a
-// little smaller, by pointers to names in RDATA of rare types.
+// Records of every type are unchanged. The oracle's message is a little smaller,
+// since it compresses names in the RDATA of rare types.
 func TestCompressEveryType(t *testing.T) {
 	a := answerOf(t, everyType(), everyType(), everyType())
 	compressed(t, a)
 }
 
-// The bytes themselves, for once.
+// The exact bytes of one message.
 func TestCompressBytes(t *testing.T) {
 	a := imported(t, message(t, false, "b.c.", []string{"b.c. 1 IN CNAME a.b.c.", "a.b.c. 1 IN MX 5 x.c."}))
 	a.Compress(nil, MaxMessage)
@@ -113,8 +114,8 @@ func TestCompressBytes(t *testing.T) {
 	}
 }
 
-// Answers that were not imported point into the question.
-func TestCompressAnswersForm(t *testing.T) {
+// An answer from this server's own data has pointers into the question.
+func TestCompressPointersIntoQuestion(t *testing.T) {
 	q := question(t, "Web.shop.svc.cluster.local.")
 	addr := netip.MustParseAddr("10.0.0.1")
 	zoneAt := QuestionPointer(len("\x03Web\x04shop\x03svc")) // cluster.local.
@@ -144,8 +145,9 @@ func TestCompressAnswersForm(t *testing.T) {
 	}
 }
 
-// A name that differs in case only keeps its spelling, so it is not shared.
-func TestCompressKeepsSpelling(t *testing.T) {
+// A name that differs from an earlier one in letter case is not replaced by a
+// pointer.
+func TestCompressLetterCase(t *testing.T) {
 	a := answerOf(t, []string{
 		"WEB.shop.svc.cluster.local. 5 IN CNAME web.SHOP.svc.cluster.local.",
 		"Web.Shop.Svc.Cluster.Local. 5 IN CNAME web.shop.svc.cluster.LOCAL.",
@@ -153,14 +155,13 @@ func TestCompressKeepsSpelling(t *testing.T) {
 	})
 	before := len(a.Buf)
 	if out := compressed(t, a); len(out) >= before {
-		t.Error("not even the common suffixes were shared")
+		t.Errorf("compressed %d bytes to %d, want common suffixes as pointers", before, len(out))
 	}
 }
 
-// SRV targets are written out (RFC 2782), and so are the names in RDATA of
-// every other type that is not RFC 1035's own; but their own later owners are
-// shared.
-func TestCompressLeavesNewerTypes(t *testing.T) {
+// Compress does not change names in the RDATA of SRV records (RFC 2782) and of
+// other types that RFC 1035 does not define. Later owners may point to them.
+func TestCompressRDataOfNewerTypes(t *testing.T) {
 	for _, s := range []string{
 		"web.shop.svc.cluster.local. 5 IN SRV 0 5 80 web.shop.svc.cluster.local.",
 		"web.shop.svc.cluster.local. 5 IN DNAME web.shop.svc.cluster.local.",
@@ -181,10 +182,10 @@ func TestCompressLeavesNewerTypes(t *testing.T) {
 	}
 }
 
-// A pointer has fourteen bits: names behind 16 KB find suffixes before it and
-// are not found themselves.
+// A pointer has fourteen bits: names after the first 16 KB can point to earlier
+// suffixes, but no pointer leads to them.
 func TestCompressOver16K(t *testing.T) {
-	for shift := range 64 { // so that a name lies across the border at every place
+	for shift := range 64 { // moves a name across the limit byte by byte
 		var records []string
 		records = append(records, "first.example.org. 5 IN TXT "+strings.Repeat("x", 1+shift))
 		for i := range 240 {
@@ -199,8 +200,8 @@ func TestCompressOver16K(t *testing.T) {
 	}
 }
 
-// The border exactly: a name at 16383 is shared, one at 16384 is not.
-func TestCompressPointerBorder(t *testing.T) {
+// A pointer can lead to offset 16383, but not to 16384.
+func TestCompressPointerLimit(t *testing.T) {
 	for _, tt := range []struct {
 		at     int
 		shared bool
@@ -220,7 +221,7 @@ func TestCompressPointerBorder(t *testing.T) {
 	}
 }
 
-// More suffixes than the table holds: those that came first are shared.
+// If there are more suffixes than the table holds, the first ones are used.
 func TestCompressManySuffixes(t *testing.T) {
 	for _, n := range []int{185, 190, 191, 192, 193, 194, 256, 257, 700} {
 		var records []string
@@ -232,9 +233,9 @@ func TestCompressManySuffixes(t *testing.T) {
 		records = append(records, "web.shop.svc.cluster.local. 5 IN NS x.shop.svc.cluster.local.")
 		a := answerOf(t, records)
 		out := compressed(t, a)
-		// The question's five suffixes are in the table before anything else.
+		// The table has the question's five suffixes first.
 		if rec := out[len(out)-14:]; !bytes.Equal(rec[10:], []byte("\x01x\xC0\x10")) {
-			t.Errorf("%d names: the last record ends in %q", n, rec)
+			t.Errorf("%d names: the last record ends with %q, want a pointer to the question", n, rec)
 		}
 	}
 }
@@ -244,13 +245,13 @@ func TestCompressIntoSpare(t *testing.T) {
 	spare := bytes.Repeat([]byte{0xEE}, 600)
 	want := zone(unpack(t, sealed(a)))
 	if a.Compress(spare[:7], MaxMessage); &a.Buf[0] != &spare[0] {
-		t.Error("spare was not used")
+		t.Error("the message is not in the spare memory")
 	}
 	if got := zone(unpack(t, sealed(a))); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 
-	// Spare that is too short, and directly behind the message.
+	// Spare memory that is too small and directly after the message.
 	room := make([]byte, 0, 1000)
 	a.Reset(room, question(t, "web.shop.svc.cluster.local."))
 	a.Append(Answers, bytes.Repeat(AppendAddress(nil, "\x01b\x00", 5, netip.MustParseAddr("10.0.0.1")), 50), 50)
@@ -264,8 +265,8 @@ func TestCompressIntoSpare(t *testing.T) {
 	}
 }
 
-// What is not a message stays where and as it is.
-func TestCompressDisorder(t *testing.T) {
+// Compress does not change a malformed message.
+func TestCompressMalformed(t *testing.T) {
 	q := question(t, "a.")
 	head := func(owner string, typ Type, rdata string) string {
 		return string(append(AppendRecordHeader(nil, owner, typ, 5, len(rdata)), rdata...))
@@ -303,9 +304,9 @@ func TestCompressDisorder(t *testing.T) {
 	}
 }
 
-// Messages that cannot go out whole are not compressed to their end; what is
-// cut from them is right all the same.
-func TestCompressHuge(t *testing.T) {
+// Compress stops at the size limit of a message, and Truncate removes the rest
+// correctly.
+func TestCompressLargerThanMessage(t *testing.T) {
 	const n = 5000
 	var a Answer
 	a.Reset(nil, question(t, "a."))
@@ -315,7 +316,7 @@ func TestCompressHuge(t *testing.T) {
 	}
 	a.Compress(nil, MaxMessage)
 	if !a.Truncate(MaxMessage) {
-		t.Error("nothing lost")
+		t.Errorf("%d records: Truncate returned false, want true", n)
 	}
 	m := unpack(t, sealed(&a))
 	if want := (MaxMessage - a.RecordsOffset()) / (8 + 14); len(m.Answer) != want {
@@ -328,9 +329,10 @@ func TestCompressHuge(t *testing.T) {
 	}
 }
 
-// To stop where the message is going to be cut changes nothing of what is left.
-func TestCompressNoFurtherThanCut(t *testing.T) {
-	make := func() *Answer {
+// Compress up to a size, and then Truncate, has the same result as Compress of
+// the whole message.
+func TestCompressUpToSize(t *testing.T) {
+	newAnswer := func() *Answer {
 		var answers, additional []string
 		for i := range 60 {
 			name := fmt.Sprintf("h%02d.web.shop.svc.cluster.local.", i/2)
@@ -339,10 +341,10 @@ func TestCompressNoFurtherThanCut(t *testing.T) {
 		}
 		return answerOf(t, answers, []string{"shop.svc.cluster.local. 5 IN NS ns.dns.cluster.local."}, additional)
 	}
-	whole := make()
+	whole := newAnswer()
 	whole.Compress(nil, MaxMessage)
 	for size := len(whole.Buf) + 1; size > 0; size-- {
-		long, short := make(), make()
+		long, short := newAnswer(), newAnswer()
 		long.Compress(nil, MaxMessage)
 		short.Compress(nil, size)
 		lost, want := short.Truncate(size), long.Truncate(size)

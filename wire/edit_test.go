@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// answer is a message with addresses 10.0.0.i and TTL 100+i under each owner.
+// addressed returns an answer with the address 10.0.0.i and TTL 100+i for each
+// owner.
 func addressed(owners ...string) *Answer {
 	a := new(Answer)
 	a.Reset(make([]byte, 0, 512), []byte("\x01a\x00\x00\x01\x00\x01"))
@@ -18,7 +19,7 @@ func addressed(owners ...string) *Answer {
 	return a
 }
 
-// last is the last byte of each record's RDATA, and its TTL.
+// last returns the last byte of each record's RDATA, and its TTL.
 func last(a *Answer) string {
 	var out []string
 	a.Walk(func(s Section, r Record) bool {
@@ -51,8 +52,9 @@ func TestRotate(t *testing.T) {
 	}
 }
 
-// A CNAME stays in front, MX of different sizes turn, TXT do not.
-func TestRotateOthers(t *testing.T) {
+// Rotate leaves a CNAME first, rotates MX records of different sizes, and does
+// not rotate TXT records.
+func TestRotateOtherTypes(t *testing.T) {
 	a := addressed()
 	add := func(typ Type, rdata string) {
 		a.Buf = append(AppendRecordHeader(a.Buf, OwnerIsQuestion, typ, 5, len(rdata)), rdata...)
@@ -70,38 +72,38 @@ func TestRotateOthers(t *testing.T) {
 		return true
 	})
 	if got := strings.Join(types, " "); got != "CNAME:3 MX:8 MX:3 TXT:2 TXT:2" {
-		t.Error(got)
+		t.Errorf("got %s, want CNAME:3 MX:8 MX:3 TXT:2 TXT:2", got)
 	}
 }
 
 func TestTTLs(t *testing.T) {
 	a := addressed(OwnerIsQuestion, OwnerIsQuestion, OwnerIsQuestion)
 	if ttl, ok := a.MinTTL(); ttl != 100 || !ok {
-		t.Error(ttl, ok)
+		t.Errorf("MinTTL: got %d, %v; want 100, true", ttl, ok)
 	}
 	second := a.RecordsOffset() + len(OwnerIsQuestion) + 14
 	a.Age(second, 30)
 	a.ClampTTL(a.RecordsOffset(), 72, 90)
 	if got := last(a); got != "0/90 1/72 2/72" {
-		t.Error(got)
+		t.Errorf("after ClampTTL: got %s, want 0/90 1/72 2/72", got)
 	}
 	a.Age(a.RecordsOffset(), 80)
 	if got := last(a); got != "0/10 1/0 2/0" {
-		t.Error(got)
+		t.Errorf("after Age: got %s, want 0/10 1/0 2/0", got)
 	}
 	a.Clear()
 	if _, ok := a.MinTTL(); ok {
-		t.Error("an empty answer has a TTL")
+		t.Error("MinTTL of an empty answer: got ok true, want false")
 	}
 }
 
-func TestAppendAll(t *testing.T) {
+func TestAppendSection(t *testing.T) {
 	a, other := addressed(OwnerIsQuestion), addressed(OwnerIsQuestion, "\x01b\x00")
 	if err := a.AppendSection(Additional, other, Answers); err != nil {
 		t.Fatal(err)
 	}
 	if got := last(a); got != "0/100 0/100 1/101" || a.Count != [3]uint16{1, 0, 2} {
-		t.Error(got, a.Count)
+		t.Errorf("got %s, counts %v; want 0/100 0/100 1/101, 1, 0 and 2", got, a.Count)
 	}
 	if !strings.Contains(string(a.Buf), "\x01a\x00\x00\x01\x00\x01\x00\x00\x00\x64") {
 		t.Error("the owner that pointed to the question is not written out")
@@ -123,7 +125,7 @@ func TestAppendRenamed(t *testing.T) {
 		t.Errorf("%v %q %s", err, a.Records(), names)
 	}
 	if _, err := a.AppendRenamed(Answers, other.Buf, other.RecordsOffset(), func([]byte, Type, bool) []byte { return nil }); err == nil || string(a.Records()) != want {
-		t.Errorf("no name at all: %v %q", err, a.Records())
+		t.Errorf("Rename returns nil: got %v, %q; want an error and the same records", err, a.Records())
 	}
 }
 
@@ -134,14 +136,14 @@ func TestSetQuestion(t *testing.T) {
 		t.Fatal(f)
 	}
 	if !r.SetQuestion([]byte("\x01X\x01y\x02Zz\x00"), TypeMX, ClassCH) {
-		t.Fatal("refused")
+		t.Fatal("SetQuestion: got false, want true")
 	}
 	if string(r.Name()) != "\x01x\x01y\x02zz\x00" || r.Labels() != 3 || r.LabelOffset(2) != 4 || r.LabelOffset(3) != 7 || r.Type != TypeMX || r.Class != ClassCH {
 		t.Errorf("%q %d %v %v", r.Name(), r.Labels(), r.Type, r.Class)
 	}
 	for _, bad := range []string{"", "\x01", "\x01a", "\x01a\x00\x00", "\x40", "\xC0\x0C", strings.Repeat("\x3f"+strings.Repeat("a", 63), 4) + "\x00"} {
 		if r.SetQuestion([]byte(bad), TypeA, ClassIN) || r.Labels() != 3 {
-			t.Errorf("%q is taken for a name", bad)
+			t.Errorf("SetQuestion(%q): got true, want false", bad)
 		}
 	}
 	r.RestoreQuestion(packet)
@@ -164,7 +166,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-func TestEditAllocations(t *testing.T) {
+func TestEditingAllocations(t *testing.T) {
 	a := addressed(OwnerIsQuestion, OwnerIsQuestion, OwnerIsQuestion)
 	n := testing.AllocsPerRun(100, func() {
 		a.Rotate(1)
@@ -174,6 +176,6 @@ func TestEditAllocations(t *testing.T) {
 		a.Walk(func(s Section, r Record) bool { return r.Type != TypeA })
 	})
 	if n != 0 {
-		t.Errorf("%v allocations, want none", n)
+		t.Errorf("got %v allocations, want 0", n)
 	}
 }

@@ -10,21 +10,17 @@ import (
 	"github.com/miekg/dns"
 )
 
-// FuzzParse compares Request.Parse with the oracle's Unpack. Whenever both
-// accept, they read the same; and what only the oracle accepts is one of these
-// intended differences:
-//   - replies, messages with no question or several, opcodes other than QUERY:
-//     not requests of ours, though well-formed;
-//   - a question that ends behind its name or its type;
-//   - a question whose name has a pointer in it: there is nothing to point to;
-//   - counts that promise more records than there are: the oracle takes what
-//     there is if the message ends behind a record;
-//   - two OPTs, or one whose owner is not the root (RFC 6891 §6.1.1): the
-//     oracle takes the last one;
-//   - an OPT whose last option's length is missing: the oracle reads no further.
+// FuzzParse compares Request.Parse with the oracle's Unpack. If both accept a
+// packet, the results are equal. The oracle alone accepts:
+//   - replies, messages with no question or several, opcodes other than QUERY;
+//   - a question that ends after its name or its type;
+//   - a question whose name has a pointer;
+//   - section counts that are too large, if the message ends after a record;
+//   - two OPT records, or one whose owner is not the root (RFC 6891 §6.1.1);
+//   - an OPT record whose last option has no length.
 //
-// What only we accept has something wrong in the RDATA of a record that we
-// skip, or in a name that a pointer leads to: not looked at.
+// Parse alone accepts malformed RDATA of records that it skips, and malformed
+// names behind a pointer, since it does not read them.
 func FuzzParse(f *testing.F) {
 	for _, p := range []packet{
 		header(1, 0, 0, 0).add(localA),
@@ -53,8 +49,8 @@ func FuzzParse(f *testing.F) {
 		f.Add([]byte(p))
 	}
 	f.Fuzz(func(t *testing.T, p []byte) {
-		// The request before was of another name; and the packet ends where its
-		// memory does, so that a read behind it panics.
+		// The Request held another packet before. The memory ends with the
+		// packet, so that reading further panics.
 		r := new(Request)
 		r.Parse(header(1, 0, 0, 1).add("\x07example\x03org\x00\x00\xFF\x00\xFF" + optDO))
 		p = append(make([]byte, 0, len(p)), p...)
@@ -106,8 +102,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// intended says whether one of FuzzParse's intended differences explains why m,
-// which is p, was refused.
+// intended reports whether one of the differences listed at FuzzParse explains
+// why p was rejected. m is the oracle's result for p.
 func intended(t *testing.T, m *dns.Msg, p []byte) bool {
 	counts := [4]int{len(m.Question), len(m.Answer), len(m.Ns), len(m.Extra)}
 	for i, n := range counts {
@@ -143,12 +139,12 @@ func intended(t *testing.T, m *dns.Msg, p []byte) bool {
 	return opts > 1
 }
 
-// packedOptions is the size of the options that the oracle read.
+// packedOptions returns the size of the options that the oracle read.
 func packedOptions(o *dns.OPT) int {
 	return dns.Len(&dns.OPT{Hdr: o.Hdr, Option: o.Option}) - dns.Len(&dns.OPT{Hdr: o.Hdr})
 }
 
-// checkRequest is what holds for every request with a question.
+// checkRequest checks properties of every request with a question.
 func checkRequest(t *testing.T, r *Request, p []byte) {
 	if r.UDPSize < MinUDPSize || !r.EDNS && r.DO {
 		t.Fatalf("EDNS %v, DO %v, size %d", r.EDNS, r.DO, r.UDPSize)
@@ -172,15 +168,15 @@ func checkRequest(t *testing.T, r *Request, p []byte) {
 	}
 }
 
-// FuzzAnswer imports messages record by record, compresses and cuts them; the
-// oracle reads the same records in what comes out.
+// FuzzAnswer imports messages record by record, compresses and truncates them.
+// The oracle must read the same records in the result.
 //
-// The message is taken twice: as the oracle packs what it read, where every
-// record must be accepted, and as it is. There we are stricter, so records may
-// be refused: pointers forward or into the header, RDATA that does not end with
-// its names, and in either RDATA that ends where a name should be, which the
-// oracle takes for an update's. And RDATA of types that must not be compressed
-// is copied as it is, pointers or not.
+// Each message is imported twice: as the oracle packs it, where all records must
+// be accepted, and as it is. The import may reject more than the oracle: pointers
+// forward or into the header, RDATA with data after its names, and in both cases
+// RDATA that ends in place of a name, which the oracle accepts for dynamic
+// updates. RDATA of types that must not be compressed is copied with its
+// pointers.
 func FuzzAnswer(f *testing.F) {
 	every := everyType()
 	f.Add(message(f, true, "WWW.example.org.", every, every[:9], every[9:]), uint16(512))
@@ -203,7 +199,7 @@ func FuzzAnswer(f *testing.F) {
 		m.Compress = true
 		packed, err := m.Pack()
 		if err != nil || len(packed) > MaxMessage {
-			return // the oracle reads some records that it does not write
+			return // the oracle reads some records that it cannot pack
 		}
 		m = new(dns.Msg)
 		if m.Unpack(packed) != nil {
@@ -226,14 +222,14 @@ func FuzzAnswer(f *testing.F) {
 		if got := unpack(t, sealed(a)); !sameMeaning(got, m) || len(a.Buf) > length {
 			t.Fatalf("compressed from %d to %d bytes\n%swant\n%s", length, len(a.Buf), zone(got), zone(m))
 		}
-		checkCut(t, a, m, int(size))
+		checkTruncate(t, a, m, int(size))
 	})
 }
 
-// lacksName says whether the RDATA ended where a name should be.
+// lacksName reports whether the RDATA ended in place of a name.
 func lacksName(rr dns.RR) bool {
 	v := reflect.ValueOf(rr).Elem()
-	for _, f := range reflect.VisibleFields(v.Type()) { // NXT's are those of an NSEC inside it
+	for _, f := range reflect.VisibleFields(v.Type()) { // the fields of NXT are those of an embedded NSEC
 		if strings.HasSuffix(f.Tag.Get("dns"), "domain-name") && v.FieldByIndex(f.Index).String() == "" {
 			return true
 		}
@@ -269,8 +265,8 @@ func checkImport(t *testing.T, p []byte, a *Answer) {
 	}
 }
 
-// checkCut cuts a, which means m, to size.
-func checkCut(t *testing.T, a *Answer, m *dns.Msg, size int) {
+// checkTruncate truncates a, whose records are those of m, to size.
+func checkTruncate(t *testing.T, a *Answer, m *dns.Msg, size int) {
 	whole := len(a.Buf)
 	lost := a.Truncate(size)
 	got := unpack(t, sealed(a))
@@ -300,7 +296,7 @@ func lines(rrs []dns.RR) string {
 	return b.String()
 }
 
-// sameMeaning compares the question and the three sections.
+// sameMeaning compares the question and the records of the three sections.
 func sameMeaning(a, b *dns.Msg) bool {
 	return len(a.Question) == len(b.Question) && a.Question[0] == b.Question[0] && zone(a) == zone(b)
 }

@@ -14,7 +14,7 @@ func TestParseName(t *testing.T) {
 	for _, tt := range []struct {
 		in   string
 		wire string // "" if it is an error
-		text string // of String
+		text string // the result of String
 	}{
 		{".", "\x00", "."},
 		{"local", "\x05local\x00", "local."},
@@ -25,13 +25,13 @@ func TestParseName(t *testing.T) {
 		{`a\.b.c.`, "\x03a.b\x01c\x00", `a\.b.c.`},
 		{`a\\b.`, "\x03a\\b\x00", `a\\b.`},
 		{`a\046b.`, "\x03a.b\x00", `a\.b.`},
-		{`\065.`, "\x01a\x00", "a."}, // an escaped upper-case letter is still one
+		{`\065.`, "\x01a\x00", "a."}, // an escaped upper-case letter is lower-cased, too
 		{`\000\032\127\255.`, "\x04\x00\x20\x7F\xFF\x00", `\000\032\127\255.`},
 		{"a b.", "\x03a b\x00", `a\032b.`},
 		{`\"\(\)\;\@\$.`, "\x06\"();@$\x00", `\"\(\)\;\@\$.`},
 		{"\xC3\xA9.", "\x02\xC3\xA9\x00", `\195\169.`},
-		{`\12.`, "\x0212\x00", "12."}, // not three digits: the first is taken as it is
-		{`a\.`, "\x02a.\x00", `a\..`}, // the escaped dot ends nothing
+		{`\12.`, "\x0212\x00", "12."}, // not three digits: the escape stands for the first
+		{`a\.`, "\x02a.\x00", `a\..`}, // an escaped dot does not end a label
 		{l63 + ".", "\x3F" + l63 + "\x00", l63 + "."},
 		{strings.Repeat("a.", 64), strings.Repeat("\x01a", 64) + "\x00", strings.Repeat("a.", 64)},
 		{strings.Repeat("a.", 127), strings.Repeat("\x01a", 127) + "\x00", strings.Repeat("a.", 127)}, // 255 bytes
@@ -73,13 +73,13 @@ func TestParseName(t *testing.T) {
 	}
 }
 
-func TestNameOfNothing(t *testing.T) {
+func TestNameStringMalformed(t *testing.T) {
 	if s := Name("").String(); s != "." {
-		t.Errorf("the zero Name is %q, want the root's dot", s)
+		t.Errorf("String of the zero Name: got %q, want \".\"", s)
 	}
-	// Bytes that end inside a label are shown as far as they go.
+	// String shows the bytes of an incomplete label.
 	if s := Name("\x05ab").String(); s != "ab." {
-		t.Errorf("got %q", s)
+		t.Errorf("got %q, want \"ab.\"", s)
 	}
 }
 
@@ -108,7 +108,7 @@ func TestLabelsAndWithin(t *testing.T) {
 		{".", "local", false},
 		{"local", "cluster.local", false},
 		{"notcluster.local", "cluster.local", false},
-		{`x\007cluster.local`, "cluster.local", false}, // a length byte inside a label is none
+		{`x\007cluster.local`, "cluster.local", false}, // a byte inside a label is not a length
 		{"cluster.local.example", "cluster.local", false},
 	} {
 		if got := name(tt.name).Within(name(tt.zone)); got != tt.want {
@@ -117,18 +117,18 @@ func TestLabelsAndWithin(t *testing.T) {
 	}
 	labels := string(AppendLabel(AppendLabel(nil, "web"), "shop"))
 	if got := name("svc").Join(labels); got != name("web.shop.svc") {
-		t.Errorf("joined to %s", got)
+		t.Errorf("Join: got %s, want web.shop.svc.", got)
 	}
 }
 
-// Names in a message: where they end, what they are written out, and what is
-// refused. The header is twelve zeros; names begin behind it.
+// expand writes out a name of a message and returns its end. The header has
+// twelve zero bytes, and the names follow it.
 func TestExpand(t *testing.T) {
 	long := strings.Repeat("\x01a", 126) // 252 bytes without the root
 	for _, tt := range []struct {
 		what string
-		in   string // behind the header
-		off  int    // in it
+		in   string // after the header
+		off  int    // offset in in
 		want string // "" if it is malformed
 		next int
 	}{
@@ -169,7 +169,7 @@ func TestExpand(t *testing.T) {
 				t.Errorf("%s: got %q, want an error", tt.what, out)
 			}
 			if string(out) != "before" {
-				t.Errorf("%s: left %q behind", tt.what, out)
+				t.Errorf("%s: after an error buf is %q, want it unchanged", tt.what, out)
 			}
 			continue
 		}
@@ -182,8 +182,7 @@ func TestExpand(t *testing.T) {
 	}
 }
 
-// A chain of pointers, each to the one before, is as long as the message is; it
-// is read once and no slower.
+// A chain of pointers, each to the one before, as long as a pointer can reach.
 func TestExpandLongChain(t *testing.T) {
 	msg := append(make([]byte, HeaderLen), 1, 'a', 0)
 	last := HeaderLen
@@ -194,16 +193,16 @@ func TestExpandLongChain(t *testing.T) {
 	}
 	out, next, err := expand(nil, msg, last)
 	if err != nil || !bytes.Equal(out, []byte("\x01a\x00")) || next != len(msg) {
-		t.Errorf("got %q, %d, %v", out, next, err)
+		t.Errorf("got %q, next at %d, %v; want a., %d", out, next, err, len(msg))
 	}
 }
 
-// FuzzName: what ParseName accepts, String writes so that it is the same name;
-// and it is the name that the oracle reads, in lower case.
+// FuzzName checks that ParseName reads the result of String as the same name, and
+// that the oracle reads the same name, apart from letter case.
 //
-// Intended differences: to the oracle the empty string is the absence of a
-// name, \256 is the byte 0, and backslashes behind a character that is not ASCII
-// may be miscounted (so there it is not asked).
+// Intended differences: the oracle accepts the empty string, reads \256 as the
+// byte 0, and may miscount backslashes after a character that is not ASCII; such
+// names are not compared.
 func FuzzName(f *testing.F) {
 	for _, s := range []string{
 		"", ".", "..", "a", "a.", ".a", "a..b", "Web.Shop.svc.cluster.local.", `a\.b.`, `a\\.b`, `\065\255.`, `\256.`, `\12.`,
@@ -245,8 +244,8 @@ func FuzzName(f *testing.F) {
 	})
 }
 
-// copyLower is lower, eight bytes at a time: every byte, in every place, in names
-// of every length around eight.
+// copyLower handles eight bytes at a time. It must agree with lower for every
+// byte at every offset in names of up to 25 bytes.
 func TestCopyLower(t *testing.T) {
 	for n := range 26 {
 		from, to := make([]byte, n+1), make([]byte, n+1)
@@ -263,7 +262,7 @@ func TestCopyLower(t *testing.T) {
 					}
 				}
 				if to[n] != 7 {
-					t.Fatal("it wrote behind its end")
+					t.Fatalf("%d bytes, 0x%02x at %d: wrote behind the end", n, c, at)
 				}
 			}
 		}

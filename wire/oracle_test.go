@@ -7,8 +7,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// The oracle is github.com/miekg/dns: messages are built with it, and what this
-// package writes is read with it.
+// The oracle is github.com/miekg/dns: tests build messages with it, and read with
+// it what this package writes.
 
 func record(t testing.TB, s string) dns.RR {
 	t.Helper()
@@ -19,8 +19,8 @@ func record(t testing.TB, s string) dns.RR {
 	return rr
 }
 
-// message packs a reply to question (a name, of type A) with these records,
-// each by its section and text.
+// message packs a reply to a question of type A with records in text form, by
+// section.
 func message(t testing.TB, compress bool, question string, sections ...[]string) []byte {
 	t.Helper()
 	m := new(dns.Msg)
@@ -46,7 +46,7 @@ func message(t testing.TB, compress bool, question string, sections ...[]string)
 	return b
 }
 
-// unpack reads a message back.
+// unpack parses a message.
 func unpack(t testing.TB, b []byte) *dns.Msg {
 	t.Helper()
 	m := new(dns.Msg)
@@ -56,7 +56,7 @@ func unpack(t testing.TB, b []byte) *dns.Msg {
 	return m
 }
 
-// onWire is a name in wire form, in its spelling.
+// onWire returns a name in wire form, in its own letter case.
 func onWire(t testing.TB, name string) []byte {
 	t.Helper()
 	b := make([]byte, 256)
@@ -67,13 +67,13 @@ func onWire(t testing.TB, name string) []byte {
 	return b[:n]
 }
 
-// question is the question for name, type A, class IN.
+// question returns the question section for name, type A, class IN.
 func question(t testing.TB, name string) []byte {
 	t.Helper()
 	return append(onWire(t, name), 0, 1, 0, 1)
 }
 
-// imported takes all records of a message over into an answer.
+// imported returns an answer with all records of a message.
 func imported(t testing.TB, msg []byte) *Answer {
 	t.Helper()
 	a, err := importAll(msg)
@@ -83,8 +83,7 @@ func imported(t testing.TB, msg []byte) *Answer {
 	return a
 }
 
-// importAll takes all records of a message with one question over into an
-// answer to the same question.
+// importAll returns an answer to the question of msg, with all its records.
 func importAll(msg []byte) (*Answer, error) {
 	end, ok := skip(msg, HeaderLen)
 	if !ok || end+4 > len(msg) {
@@ -106,14 +105,13 @@ func importAll(msg []byte) (*Answer, error) {
 	return a, nil
 }
 
-// sealed is a's message with a header.
+// sealed adds a header to a's message and returns it.
 func sealed(a *Answer) []byte {
 	PutHeader(a.Buf, 1, FlagQR, 1, a.Count, 0)
 	return a.Buf
 }
 
-// zone is the three sections of a message, one record in a line, as text: what
-// the message means, spelling included.
+// zone returns the three sections of a message as text, with one record a line.
 func zone(m *dns.Msg) string {
 	var b strings.Builder
 	for i, section := range [][]dns.RR{m.Answer, m.Ns, m.Extra} {

@@ -11,7 +11,7 @@ func TestAppendOwner(t *testing.T) {
 		{"\x03org\x00", "\xC0\x13"},
 		{"\x03net\x00", "\x03net\x00"},
 		{"\x00", "\x00"},
-		{"\x06wco\x03org\x00", "\x06wco\x03org\x00"}, // a suffix of bytes, not of labels
+		{"\x06wco\x03org\x00", "\x06wco\x03org\x00"}, // a suffix of the bytes, but not of the labels
 		{"\x01a\x03www\x02co\x03org\x00", "\x01a\x03www\x02co\x03org\x00"},
 	} {
 		if got := a.AppendOwner([]byte("x"), []byte(c.name)); string(got) != "x"+c.want {
@@ -20,12 +20,12 @@ func TestAppendOwner(t *testing.T) {
 	}
 	a.Reset(nil, nil)
 	if got := a.AppendOwner(nil, []byte("\x03org\x00")); string(got) != "\x03org\x00" {
-		t.Errorf("without a question: %q", got)
+		t.Errorf("without a question: got %q, want the name written out", got)
 	}
 }
 
 func TestLower(t *testing.T) {
 	if got := Lower("\x03WwZ\x04\xC3\x89[@\x00"); got != "\x03wwz\x04\xC3\x89[@\x00" {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want only ASCII letters in lower case", got)
 	}
 }

@@ -10,7 +10,7 @@ func TestParseType(t *testing.T) {
 	}
 	for _, s := range []string{"", "B", "TYPE", "TYPE65536", "TYPE-1", "*"} {
 		if got, ok := ParseType(s); ok {
-			t.Errorf("%q is type %d", s, got)
+			t.Errorf("ParseType(%q): got %d, want false", s, got)
 		}
 	}
 }
@@ -23,7 +23,7 @@ func TestParseClass(t *testing.T) {
 	}
 	for _, s := range []string{"", "A", "CLASS", "CLASS65536"} {
 		if got, ok := ParseClass(s); ok {
-			t.Errorf("%q is class %d", s, got)
+			t.Errorf("ParseClass(%q): got %d, want false", s, got)
 		}
 	}
 }

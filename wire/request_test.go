@@ -9,10 +9,10 @@ import (
 	"github.com/miekg/dns"
 )
 
-// A packet is a request's bytes, written part by part.
+// A packet is a request under construction.
 type packet []byte
 
-// header is id 0x1234, RD, and these four counts.
+// header returns a header with ID 0x1234, RD and these section counts.
 func header(counts ...byte) packet {
 	p := packet{0x12, 0x34, 1, 0}
 	for _, c := range counts {
@@ -50,7 +50,7 @@ func TestParse(t *testing.T) {
 	plain := header(1, 0, 0, 0).add(localA)
 	name64 := strings.Repeat("\x01a", 64) + "\x00"
 	name127 := strings.Repeat("\x01a", 127) + "\x00"         // 255 bytes
-	name255 := l63 + l63 + l63 + "\x3D" + l63[1:62] + "\x00" // 255 bytes, too
+	name255 := l63 + l63 + l63 + "\x3D" + l63[1:62] + "\x00" // also 255 bytes
 	type want struct {
 		fault Fault
 		name  string // wire form, lower case
@@ -166,7 +166,7 @@ func TestParse(t *testing.T) {
 		{"a name that never ends", header(1, 0, 0, 0).add(strings.Repeat("\x01a", 600)), unreadable},
 	} {
 		t.Run(tt.what, func(t *testing.T) {
-			// A request is filled again and again: what was in it must not show.
+			// A Request is used again: Parse must replace all its fields.
 			r := new(Request)
 			if f := r.Parse(header(1, 0, 0, 1).add("\x07example\x03org\x00\x00\xFF\x00\xFF" + optDO)); f != NoFault {
 				t.Fatal("the request before:", f)
@@ -205,7 +205,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// checkLabels compares Labels and Offset with the name.
+// checkLabels compares Labels and LabelOffset with the name.
 func checkLabels(t *testing.T, r *Request) {
 	t.Helper()
 	name := r.Name()
@@ -224,9 +224,8 @@ func checkLabels(t *testing.T, r *Request) {
 	}
 }
 
-// The same packet cut at each byte: never a panic, and never NoFault before the
-// last.
-func TestParseCutShort(t *testing.T) {
+// A packet truncated at any byte is rejected without a panic.
+func TestParseTruncated(t *testing.T) {
 	whole := header(1, 1, 1, 1).add(localA + recordA + soa + nsid)
 	var r Request
 	if f := r.Parse(whole); f != NoFault {
@@ -237,7 +236,7 @@ func TestParseCutShort(t *testing.T) {
 		if n < HeaderLen+len(localA) {
 			want = Unreadable
 		}
-		// What is behind must not be read, though the slice has room for it.
+		// The slice has capacity for the rest, which must not be read.
 		if f := r.Parse(whole[:n]); f != want {
 			t.Errorf("%d bytes of %d: fault %d, want %d", n, len(whole), f, want)
 		}
@@ -262,8 +261,8 @@ func TestAppendRequest(t *testing.T) {
 	}
 }
 
-// Packets as ordinary clients make them.
-func TestParseOfOracle(t *testing.T) {
+// Packets of ordinary clients.
+func TestParseOracleRequests(t *testing.T) {
 	for _, name := range []string{".", "local.", "Web.Shop.svc.cluster.local.", `a\.b.c.`, strings.Repeat("a.", 127)} {
 		for _, do := range []bool{false, true} {
 			m := new(dns.Msg)

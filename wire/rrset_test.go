@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-func TestRaise(t *testing.T) {
+func TestMoveToFront(t *testing.T) {
 	const q, other = OwnerIsQuestion, "\x01b\x00"
 	for _, c := range []struct {
 		owners []string
-		odd    bool // the records with odd addresses first, or else the third of each run
+		odd    bool // moves records with odd addresses to the front; otherwise the third of each RRset
 		want   string
 		runs   string
 	}{
@@ -37,16 +37,16 @@ func TestRaise(t *testing.T) {
 	}
 }
 
-func TestRaiseAllocatesNothing(t *testing.T) {
+func TestMoveToFrontAllocations(t *testing.T) {
 	a := addressed(OwnerIsQuestion, OwnerIsQuestion, OwnerIsQuestion)
 	if n := testing.AllocsPerRun(100, func() {
 		a.RRsets(func(run RRset) { a.MoveToFront(run, func(i int, _ Record) bool { return i == 1 }) })
 	}); n != 0 {
-		t.Errorf("%v allocations, want none", n)
+		t.Errorf("got %v allocations, want 0", n)
 	}
 }
 
-// The targets of SVCB and HTTPS are names to a Rename, and only to that.
+// A Rename also sees the target names of SVCB and HTTPS records.
 func TestRenameServiceTargets(t *testing.T) {
 	const old, other = "\x03old\x00", "\x07another\x00"
 	for _, typ := range []Type{TypeSVCB, TypeHTTPS} {
@@ -83,14 +83,14 @@ func TestReadName(t *testing.T) {
 		return true
 	})
 	if _, _, ok := ReadName(nil, a.Buf, len(a.Buf)); ok {
-		t.Error("there is a name behind the end")
+		t.Error("ReadName behind the end: got ok true, want false")
 	}
 	if got := AppendLower(nil, []byte("\x03aBc\x00")); string(got) != "\x03abc\x00" {
 		t.Errorf("got %q", got)
 	}
 }
 
-// A run whose records differ in size and spelling is turned all the same.
+// An RRset whose records differ in size is rotated, too.
 func TestRotateUneven(t *testing.T) {
 	a := addressed(OwnerIsQuestion, OwnerIsQuestion)
 	a.Buf = append(AppendRecordHeader(a.Buf, OwnerIsQuestion, TypeMX, 7, 3), 0, 1, 0)
@@ -104,6 +104,6 @@ func TestRotateUneven(t *testing.T) {
 		return true
 	})
 	if text := fmt.Sprint(got); text != "[A/100 A/101 MX/9 MX/7 MX/8]" {
-		t.Error(text)
+		t.Errorf("got %s, want [A/100 A/101 MX/9 MX/7 MX/8]", text)
 	}
 }
