@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// Each series of the runtime's has a value, and each metric that it is made of
-// is one that this Go has.
-func TestDescribeGo(t *testing.T) {
+// Each series of the Go runtime has a value, and this version of Go has each
+// runtime metric that it is computed from.
+func TestGoSeries(t *testing.T) {
 	var r Registry
 	r.RegisterGo()
 	runtime.GC()
@@ -28,11 +28,11 @@ func TestDescribeGo(t *testing.T) {
 	}
 	for _, g := range append(goGauges[:], goCounters[:]...) {
 		if v, ok := values[g.name]; !ok || v == 0 && !strings.Contains(g.name, "released") {
-			t.Errorf("%s is %v, %v", g.name, v, ok)
+			t.Errorf("%s: got %v (found %v), want a value", g.name, v, ok)
 		}
 		for _, name := range g.runtime {
 			if read(name).Kind() == metrics.KindBad {
-				t.Errorf("%s: this Go has no %s", g.name, name)
+				t.Errorf("%s: this version of Go has no metric %s", g.name, name)
 			}
 		}
 	}

@@ -19,7 +19,7 @@ func TestWriteText(t *testing.T) {
 		h.Observe(v)
 	}
 	if r.Histogram("h", "Spreads.", []float64{1, 10}, "zone", ".") != h {
-		t.Error("the same name and labels give another histogram")
+		t.Error("Histogram: got another histogram for the same name and labels")
 	}
 	r.Histogram("plain", "Has no labels.", nil).Observe(2)
 	r.HistogramFunc("read", "Is kept elsewhere.", func() Distribution { return Distribution{[]float64{1}, []uint64{2, 1}, 9} })
@@ -71,8 +71,9 @@ without +Inf
 	}
 }
 
-// The old ends after the new has begun, or the new is given up.
-func TestGaugeUntil(t *testing.T) {
+// A reload starts the new gauge before it ends the old one, or ends the new one
+// if it fails.
+func TestTemporaryGauge(t *testing.T) {
 	var r Registry
 	begin := func(value float64) (end func()) {
 		return r.TemporaryGauge("age", "", func() float64 { return value }, "of", "it")
@@ -103,15 +104,15 @@ func TestGaugeUntil(t *testing.T) {
 	reads("")
 }
 
-// What is counted in shards, by those that are gone too, and without a shard is
-// shown as one.
-func TestShards(t *testing.T) {
+// A series is the sum of the values counted in all shards, removed shards, and
+// without a shard.
+func TestShardsAndUnsharded(t *testing.T) {
 	var r, other Registry
 	one, two, gone, foreign := r.NewShard(), r.NewShard(), r.NewShard(), other.NewShard()
 	c := r.Counter("c", "")
-	m := r.IntHistogram("m", "", 1e-3, []float64{0.005, 0.01}) // of thousandths
+	m := r.IntHistogram("m", "", 1e-3, []float64{0.005, 0.01}) // in thousandths
 	if r.IntHistogram("m", "", 1e-3, nil) != m {
-		t.Error("the same name gives another meter")
+		t.Error("IntHistogram: got another histogram for the same name")
 	}
 	for i, s := range []*Shard{one, two, gone, foreign, nil} {
 		if s != nil {
@@ -123,10 +124,10 @@ func TestShards(t *testing.T) {
 			s.Unlock()
 		}
 	}
-	new(Counter).AddTo(one, 1) // has no place there
+	new(Counter).AddTo(one, 1) // a Counter of no Registry
 	r.RemoveShard(gone)
 	if c.Value() != 5 {
-		t.Errorf("%d counted, want 5", c.Value())
+		t.Errorf("Value: got %d, want 5", c.Value())
 	}
 	var b strings.Builder
 	if err := r.WriteText(&b); err != nil {
@@ -148,9 +149,9 @@ m_count 5
 	}
 }
 
-// Scraping, counting in a shard that is held, and asking for new counters by who
-// holds it go on side by side.
-func TestShardsScraped(t *testing.T) {
+// Scrapes, counting in a locked shard and requests for new counters may run at
+// the same time.
+func TestShardsWhileScraped(t *testing.T) {
 	var r Registry
 	var all sync.WaitGroup
 	const shards, rounds = 3, 500
@@ -173,17 +174,17 @@ func TestShardsScraped(t *testing.T) {
 		}
 		now := r.Counter("all", "").Value()
 		if now < last {
-			t.Errorf("a counter went from %d to %d", last, now)
+			t.Errorf("a counter decreased from %d to %d", last, now)
 		}
 		last = now
 	}
 	all.Wait()
 	if n := r.Counter("all", "").Value(); n != shards*rounds {
-		t.Errorf("%d counted, want %d", n, shards*rounds)
+		t.Errorf("Value: got %d, want %d", n, shards*rounds)
 	}
 }
 
-// A query counts without allocating.
+// Counting allocates nothing.
 func TestAllocations(t *testing.T) {
 	var r Registry
 	c := r.Counter("c", "")
@@ -191,6 +192,6 @@ func TestAllocations(t *testing.T) {
 	m := r.IntHistogram("m", "", 1, []float64{1, 2, 3})
 	s := r.NewShard()
 	if n := testing.AllocsPerRun(100, func() { c.Add(1); h.Observe(2); c.AddTo(s, 1); m.Observe(s, 2); m.Observe(nil, 2) }); n != 0 {
-		t.Errorf("%v allocations, want none", n)
+		t.Errorf("counting allocates %v times, want 0", n)
 	}
 }
