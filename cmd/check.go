@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 
 	"github.com/seamark/seamark/corefile"
@@ -22,7 +23,7 @@ func (p *program) checkCommand() *cobra.Command {
 		Long: `Check reads Corefiles and plans a server for each, as serve does, but it opens no
 socket and contacts no API server or upstream. It prints every error with its
 file and line, and warnings about configurations that are valid but probably not
-intended. "-" is standard input.
+intended. A missing file is an error. "-" is standard input.
 
 The exit status is 1 if there is an error or, with --strict, a warning.`,
 		Example: `  seamark check Corefile
@@ -45,18 +46,24 @@ The exit status is 1 if there is an error or, with --strict, a warning.`,
 	return c
 }
 
-// check plans one Corefile and prints its warnings, or returns them if strict.
+// check plans one Corefile and prints its warnings. It returns those about missing files,
+// or all if strict, as errors.
 func (p *program) check(file string, at flags.Port, strict bool) error {
 	plan, err := p.plan(file, at)
 	if err != nil {
 		return err
 	}
-	if warnings := plan.Warnings(); strict && warnings != nil {
-		return warnings
-	} else if warnings != nil {
-		for _, w := range corefile.All(warnings) {
+	var errs []error
+	for _, w := range corefile.All(plan.Warnings()) {
+		// serve waits for a missing file, but it is probably misspelled.
+		if strict || errors.Is(w, fs.ErrNotExist) {
+			errs = append(errs, w)
+		} else {
 			fmt.Fprintf(p.err, "warning: %v\n", w)
 		}
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
 	}
 	_, err = fmt.Fprintf(p.out, "%s: OK\n", file)
 	return err

@@ -1,6 +1,6 @@
-// Package cmd is the command line: flags and subcommands, and the exit codes. A
-// main of three lines calls Main with a list of directives, its own or
-// builtin's. What the commands do is in package server.
+// Package cmd implements the command line: subcommands, flags and exit statuses.
+// A main function calls Main with a list of directives: that of package builtin
+// or its own. Package server does the work.
 package cmd
 
 import (
@@ -87,7 +87,9 @@ without a subcommand it serves.`,
 		PersistentPreRun: func(c *cobra.Command, _ []string) {
 			switch c.Name() {
 			case "seamark", "serve", "skydns", "kube-dns", "dnsmasq-nanny":
-			default: // not a server
+			case "sidecar", "exec-healthz", "kube2sky": // they stop at a signal and reload nothing
+				p.signals.ReleaseReload()
+			default:
 				p.signals.Release()
 			}
 		},
@@ -114,8 +116,9 @@ without a subcommand it serves.`,
 	return root
 }
 
-// called is the command line behind the program's name. Where that is the name of
-// a subcommand, as in images that take the place of others, it is the first word.
+// called returns the arguments after the program's name. If the name is that of a
+// subcommand, as in images that replace other programs, it becomes the first
+// argument.
 func (p *program) called(line []string) []string {
 	if len(line) == 0 {
 		return nil
@@ -126,8 +129,8 @@ func (p *program) called(line []string) []string {
 	return line[1:]
 }
 
-// unknownCommand returns the first argument if it should be a subcommand and is
-// none.
+// unknownCommand returns the first argument if it is not a flag and not a
+// subcommand.
 func unknownCommand(root *cobra.Command, args []string) (word string, unknown bool) {
 	if len(args) == 0 || strings.HasPrefix(args[0], "-") || subcommand(root, args[0]) != nil {
 		return "", false
@@ -160,7 +163,7 @@ func (p *program) showVersion() error {
 	return err
 }
 
-// greeting has the form of CoreDNS's, which scripts read.
+// greeting returns the version in the format of CoreDNS, which scripts parse.
 func (p *program) greeting() string {
 	return fmt.Sprintf("Seamark-%s\n%s/%s, %s", p.version, runtime.GOOS, runtime.GOARCH, runtime.Version())
 }

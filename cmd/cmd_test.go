@@ -341,8 +341,7 @@ func TestReload(t *testing.T) {
 	}
 	write(t, file, block("a")+"b:0 {\n bind 127.0.0.1\n whoamy\n}\n")
 	p.signal(syscall.SIGHUP)
-	p.until("[ERROR] reload failed, the old configuration goes on:")
-	p.until(`c:7: unknown directive "whoamy"; did you mean "whoami"?`)
+	p.until(`c line=7 directive="" error="unknown directive \"whoamy\"; did you mean \"whoami\"?"`)
 	close(done)
 	clients.Wait()
 	if lost.Load() > 0 {

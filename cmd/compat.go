@@ -13,14 +13,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// runUntilSignal calls run with a context that SIGTERM and SIGINT cancel.
+// runUntilSignal calls run with a context that ends at the first SIGTERM or
+// SIGINT.
 func (p *program) runUntilSignal(c *cobra.Command, run func(context.Context) error) error {
-	ctx, release := signal.NotifyContext(c.Context(), syscall.SIGTERM, os.Interrupt)
-	defer release()
 	// Writing to a closed standard error must not end the process. The signal is
 	// caught and not ignored, because child processes inherit ignored signals.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	if err := run(ctx); err != nil {
+	if err := run(c.Context()); err != nil {
 		return failure{err}
 	}
 	return nil

@@ -89,6 +89,10 @@ func TestCheckErrors(t *testing.T) {
 				"Corefile:6: bind: got no arguments, usage: bind ADDRESS|INTERFACE...\n"},
 		{"syntax", ". {\n errors\n", "Corefile:1: .: its { is never closed\n"},
 		{"nothing", "# nothing\n", "Corefile:1: no server block\n"},
+		{"missing kubeconfig", ". {\n kubernetes cluster.local {\n  kubeconfig /nonexistent/config\n }\n}\n",
+			"Corefile:2: kubernetes: kubeconfig: open /nonexistent/config: no such file or directory\n"},
+		{"missing folder of manifests", ". {\n kubernetes cluster.local {\n  manifests /nonexistent\n }\n}\n",
+			"Corefile:2: kubernetes: manifests: open /nonexistent: no such file or directory\n"},
 		{"missing import and more", ". {\n import none\n whoamy\n}\n",
 			"Corefile:2: import: no snippet or file none\nCorefile:3: unknown directive \"whoamy\"; did you mean \"whoami\"?\n"},
 	} {

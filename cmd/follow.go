@@ -11,15 +11,15 @@ import (
 	"github.com/seamark/seamark/server"
 )
 
-// follow serves the text of a Corefile, whose errors say file, until ctx ends or
-// the process is told to.
+// follow serves the text of a Corefile until ctx ends. Errors in the text name
+// file as their file.
 func (p *program) follow(ctx context.Context, out *output, log *slog.Logger, file, text string) error {
 	limitMemory(log)
 	r := server.Run{Options: p.options(log), Out: out, Greeting: p.greeting(), Signals: p.signals}
 	return p.serves(ctx, &r, func() corefile.Reading { return corefile.ReadText(file, []byte(text)) })
 }
 
-// options are those of every server.
+// options returns the options that all servers share.
 func (p *program) options(log *slog.Logger) server.Options {
 	o := server.Options{Directives: p.directives, Port: 53, Log: log, Metrics: new(metrics.Registry)}
 	o.Metrics.Gauge("coredns_build_info", "The version of the server and of the Go that built it; the value is always 1.",
@@ -27,14 +27,15 @@ func (p *program) options(log *slog.Logger) server.Options {
 	return o
 }
 
-// planned says what is wrong with server blocks, and does nothing else.
+// planned plans server blocks and returns the errors. It logs nothing.
 func planned(o server.Options, blocks []corefile.Server) error {
 	o.Log, o.Level, o.Metrics = slog.New(slog.DiscardHandler), nil, new(metrics.Registry)
 	_, err := server.NewPlan(blocks, o)
 	return err
 }
 
-// serves serves what read gives, and what the ConfigMaps in it say.
+// serves runs a server with the Corefile that read returns, and with the
+// ConfigMaps that the Corefile names.
 func (p *program) serves(ctx context.Context, r *server.Run, read func() corefile.Reading) error {
 	f := kubedns.NewFollower(read, r.Log, r.Metrics)
 	f.Check = func(blocks []corefile.Server) error { return planned(r.Options, blocks) }

@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// limitMemory tells Go's garbage collector how much memory the process may use:
-// nine tenths of what its control group allows, which leaves room for what is not
-// the collector's. Near the limit it collects sooner, so that a burst of garbage
-// is not the end of the process. Who sets GOMEMLIMIT has decided.
+// limitMemory sets the soft memory limit of Go's garbage collector to 90 % of the
+// limit of the control group; the rest is for memory outside the Go heap. Near
+// the limit the collector runs more often, so that a burst of garbage does not
+// get the process killed. The environment variable GOMEMLIMIT takes precedence.
 func limitMemory(log *slog.Logger) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return
@@ -22,16 +22,15 @@ func limitMemory(log *slog.Logger) {
 	if limit, ok := memoryLimit(os.DirFS("/")); ok {
 		soft := limit / 10 * 9
 		debug.SetMemoryLimit(soft)
-		log.Info("memory is limited by the control group", "limit", limit, "garbage_is_collected_below", soft)
+		log.Info("Set the soft memory limit below the limit of the control group", "limit", limit, "soft_limit", soft)
 	}
 }
 
-// unlimited is what the first version of control groups calls no limit, or more.
+// unlimited is the value, page-aligned, that cgroup v1 shows without a limit.
 const unlimited = math.MaxInt64 &^ 0xFFFF
 
-// memoryLimit is the least limit, in bytes, of the control groups that the
-// process is in (cgroups(7)): of the memory controller of either version. root is
-// "/".
+// memoryLimit returns the lowest memory limit, in bytes, of the control groups of
+// the process, of cgroup v1 or v2 (see cgroups(7)). root is the file system "/".
 func memoryLimit(root fs.FS) (limit int64, ok bool) {
 	text, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
@@ -50,7 +49,7 @@ func memoryLimit(root fs.FS) (limit int64, ok bool) {
 		case parts[0] != "0" || parts[1] != "":
 			continue
 		}
-		// A container may see its own group as the root, whatever the path says.
+		// A container may see its own group as the root, whatever the path is.
 		for group := path.Join("/", parts[2]); ; group = path.Dir(group) {
 			if text, err := fs.ReadFile(root, path.Join(mount, group, file)); err == nil {
 				if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && n > 0 {

@@ -9,21 +9,20 @@ import (
 )
 
 const (
-	// maxPending is how many bytes may wait for a slow reader.
+	// maxPending is the maximum size of the buffer, in bytes.
 	maxPending = 1 << 20
-	// flushPatience is how long close waits for one.
-	flushPatience = 2 * time.Second
+	// flushTimeout is how long close waits for the reader of the output.
+	flushTimeout = 2 * time.Second
 )
 
-// An output is standard output for what runs as long as the process: one
-// goroutine writes, so that whoever has something to say never waits for
-// whoever reads it. A watch that waits to log a change would miss the next one,
-// and a signal would go unheard. What does not fit is dropped, which is said
-// when there is room again.
+// An output buffers standard output for a server. Write never blocks, because a
+// watch that blocks on logging could miss a change, and a signal handler could
+// not run. A goroutine writes the buffer. When the buffer is full, output drops
+// lines and, once there is room, writes how many.
 type output struct {
 	out   io.Writer
-	wake  chan struct{} // has room for one: there is something to write
-	ended chan struct{} // closed when the goroutine has ended
+	wake  chan struct{} // capacity 1; has a value if there is something to write
+	ended chan struct{} // closed when the goroutine has returned
 
 	mu      sync.Mutex
 	pending []byte
@@ -62,12 +61,12 @@ func (o *output) run() {
 		o.mu.Lock()
 		text, closed := o.pending, o.closed
 		if o.dropped > 0 {
-			text = fmt.Appendf(text, "[WARNING] %d lines were dropped: standard output was not read in time\n", o.dropped)
+			text = fmt.Appendf(text, "[WARNING] Dropped lines: standard output was not read in time count=%d\n", o.dropped)
 		}
 		o.pending, o.dropped = nil, 0
 		o.mu.Unlock()
 		if len(text) > 0 {
-			_, _ = o.out.Write(text) // there is nobody left to tell
+			_, _ = o.out.Write(text) // there is no other place to report an error
 		}
 		if closed {
 			return
@@ -75,7 +74,7 @@ func (o *output) run() {
 	}
 }
 
-// close writes what is pending. Nothing may be written afterwards.
+// close writes the buffered text. Write must not be called after it.
 func (o *output) close() {
 	o.mu.Lock()
 	o.closed = true
@@ -83,6 +82,6 @@ func (o *output) close() {
 	o.poke()
 	select {
 	case <-o.ended:
-	case <-time.After(flushPatience):
+	case <-time.After(flushTimeout):
 	}
 }

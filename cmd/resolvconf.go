@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// resolvconfFlags are the flags of the command resolvconf. The kubelet's own
-// settings of the same names have the same form.
+// resolvconfFlags are the flags of the command resolvconf. Settings of the
+// kubelet with the same names have the same syntax.
 type resolvconfFlags struct {
 	pod, policy, namespace string
 	hostNetwork            bool
@@ -65,7 +65,7 @@ func (p *program) resolvconf(r resolvconfFlags) error {
 	return nil
 }
 
-// parse checks the flags. It reads no file.
+// parse checks the flags. It does not read files.
 func (r resolvconfFlags) parse() (k resolvconf.Kubelet, flags resolvconf.Flags, err error) {
 	var errs []error
 	refuse := func(flag string, err error) {
@@ -74,7 +74,7 @@ func (r resolvconfFlags) parse() (k resolvconf.Kubelet, flags resolvconf.Flags, 
 		}
 	}
 	k = resolvconf.Kubelet{ClusterDomain: r.domain, File: r.nodeFile}
-	if r.domain != "" { // the kubelet takes any text
+	if r.domain != "" { // the kubelet accepts any text
 		refuse("cluster-domain", resolvconf.CheckDomain(strings.ToLower(r.domain)))
 	}
 	for _, text := range r.dns {
@@ -95,8 +95,8 @@ func (r resolvconfFlags) parse() (k resolvconf.Kubelet, flags resolvconf.Flags, 
 	return k, flags, errors.Join(errs...)
 }
 
-// form reads what the flags name and gives the pod's file. Comments of what was
-// read before an error are given with it.
+// form reads the files that the flags name and returns the pod's resolv.conf.
+// After an error it also returns the comments so far.
 func (r resolvconfFlags) form(in io.Reader, k resolvconf.Kubelet, flags resolvconf.Flags) (text string, comments []string, err error) {
 	var m resolvconf.Manifest
 	var errs []error

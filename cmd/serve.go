@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// serve is the flags of the command serve.
+// serve holds the flags of the command serve.
 type serve struct {
 	conf, manifests string
 	listen          []string
@@ -83,7 +83,7 @@ func (p *program) serve(ctx context.Context, s serve) error {
 	}
 	r := server.Run{Options: options, Greeting: p.greeting(), Signals: p.signals, PIDFile: s.pidfile}
 	if s.manifests != "" {
-		r.Try = []string{"dns-version.cluster.local TXT", "cluster.local SOA"} // a folder without Services has these
+		r.Try = []string{"dns-version.cluster.local TXT", "cluster.local SOA"} // these exist without Services too
 	}
 	if !s.quiet {
 		r.Out = out
@@ -91,10 +91,11 @@ func (p *program) serve(ctx context.Context, s serve) error {
 	return p.serves(ctx, &r, read)
 }
 
-// fallback is what CoreDNS serves when there is no Corefile.
+// fallback is the Corefile that CoreDNS uses if there is none.
 const fallback = ". {\n    whoami\n    log\n}\n"
 
-// reader gives the function that reads the Corefile, now and at each reload.
+// reader returns a function that reads the Corefile. It is called at the start
+// and at each reload.
 func (p *program) reader(s serve) (func() corefile.Reading, error) {
 	file, text := s.conf, ""
 	switch {

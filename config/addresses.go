@@ -27,9 +27,9 @@ func (b *Block) Bound() []Address {
 	return bound[len(bound)-1].Bound()
 }
 
-// Addresses gives the addresses at which clients reach the block: those it is
-// bound to, or those of the machine. Loopback and link-local addresses are left
-// out unless the block is bound to nothing else.
+// Addresses returns the addresses at which clients reach the block: those of the
+// directive bind, or those of the machine. It omits loopback and link-local
+// addresses unless bind has no others.
 func (b *Block) Addresses() []netip.Addr {
 	var bound, usable []netip.Addr
 	for _, a := range b.Bound() {
@@ -39,7 +39,7 @@ func (b *Block) Addresses() []netip.Addr {
 	}
 	all := bound
 	if len(all) == 0 {
-		networks, _ := Networks() // without them there is no glue; nothing else is lost
+		networks, _ := Networks() // after an error there is no glue, and nothing else is lost
 		for _, n := range networks {
 			all = append(all, n.Addr().Unmap())
 		}
@@ -55,8 +55,8 @@ func (b *Block) Addresses() []netip.Addr {
 	return usable
 }
 
-// Networks gives the machine's addresses, each with the length of its network's
-// prefix.
+// Networks returns the machine's addresses, each with the prefix length of its
+// network.
 func Networks() ([]netip.Prefix, error) {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
@@ -71,8 +71,8 @@ func Networks() ([]netip.Prefix, error) {
 	return networks, nil
 }
 
-// InterfaceAddresses returns the addresses of a network interface of this machine,
-// none if there is no interface of that name.
+// InterfaceAddresses returns the addresses of a network interface of this
+// machine, or none if the interface does not exist.
 func InterfaceAddresses(name string) (ips []netip.Addr, err error) {
 	all, err := net.Interfaces()
 	if err != nil {

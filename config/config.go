@@ -1,7 +1,7 @@
-// Package config is the contract between a word of a Corefile and what it
-// makes: Directive, Block and Start. Package builtin lists the directives;
-// package server calls them; handlers implement them. It reads no text
-// (corefile does) and runs nothing (server does).
+// Package config is the contract between the directives and the server:
+// Directive, Block and Start. Package builtin lists the directives, package
+// server calls their Setup, and Setup adds handlers to a Block. Package config
+// neither parses text (see corefile) nor runs a server (see server).
 package config
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A Directive is a word that a Corefile may use. Its place in the list of
-// directives is its place in the chain.
+// A Directive is a word that a Corefile may use. The order of the list of
+// directives is the order of their handlers in the chain.
 type Directive struct {
 	Name  string
 	Usage string // its syntax without options: "forward FROM TO..."
@@ -25,23 +25,23 @@ type Directive struct {
 	// Answers reports whether the directive may answer queries by itself. A
 	// server block without such a directive gets a warning.
 	Answers bool
-	// Setup is called once for each server block that uses the word, with every
-	// use of it there, in source order. It checks everything that can be
-	// checked without a socket, a goroutine or another server, reports every
-	// error it finds (errors.Join), and adds what it makes to b.
+	// Setup is called once for each server block that uses the directive, with
+	// every use in source order. It checks all that can be checked without
+	// opening a socket, starting a goroutine or contacting a server, returns
+	// every error it finds (see errors.Join), and adds handlers to b.
 	Setup func(b *Block, uses []corefile.Directive) error
 }
 
-// A Block is one server block under construction. The zones and addresses of a
+// A Block is one server block during its setup. All zones and addresses of the
 // block share it.
 type Block struct {
-	Zones   []wire.Name // of its keys, CIDRs expanded; at least one
-	Ports   []string    // of its keys
+	Zones   []wire.Name // the zones of its keys, CIDRs expanded; at least one
+	Ports   []string    // the ports of its keys
 	Source  corefile.Server
 	Log     *slog.Logger
 	Metrics *metrics.Registry
 
-	// Chain is what the block's queries walk. Handlers are added with Handle.
+	// Chain is the block's chain of handlers. Add to it with Handle.
 	Chain *dns.Chain
 
 	warnings []error
@@ -59,25 +59,27 @@ type offer struct {
 	v    any
 }
 
-// Begin names the directive whose Setup comes next. Only the server calls it.
+// Begin names the directive whose Setup is called next. Only the server
+// calls it.
 func (b *Block) Begin(name string) { b.name = name }
 
-// Warn records a problem that does not keep the configuration from being served.
-// The error has a position: make it with Errorf of the directive or of its
-// argument. check prints it, and serve logs it.
+// Warn records a problem with a configuration that can be served all the same.
+// The error must have a position: create it with Errorf of the directive or of
+// its argument. The command check prints it, and serve logs it.
 func (b *Block) Warn(err error) { b.warnings = append(b.warnings, err) }
 
 // Warnings returns the errors passed to Warn.
 func (b *Block) Warnings() []error { return b.warnings }
 
-// Handle adds a handler to the chain: a dns.Handler, a dns.Resolver or both.
-// If it is a dns.Finisher or dns.Observer too, it is used as that.
+// Handle adds a handler to the chain: a dns.Handler, a dns.Resolver or both. If
+// it also implements dns.Finisher or dns.Observer, it is used as such.
 func (b *Block) Handle(h any) {
 	b.Chain.Add(b.name, h)
 	b.Offer(h)
 }
 
-// NewStateKey gives a handler a place of its own for state in the block's queries.
+// NewStateKey returns a key under which a handler stores state in the block's
+// queries.
 func (b *Block) NewStateKey() dns.StateKey { return b.Chain.NewStateKey() }
 
 // Path returns the path of a file that a directive names. The directive root
@@ -92,8 +94,8 @@ func (b *Block) Path(file string) string {
 	return file
 }
 
-// Offer makes v known to Find, and an observer of the chain if it is a
-// dns.Observer, without a place in the walk.
+// Offer makes v available to Find without adding it to the chain. If v is a
+// dns.Observer, it observes the chain.
 func (b *Block) Offer(v any) {
 	if o, ok := v.(dns.Observer); ok {
 		b.Chain.Observe(o)
@@ -101,7 +103,8 @@ func (b *Block) Offer(v any) {
 	b.handlers = append(b.handlers, offer{b.name, v})
 }
 
-// Observers names the directives that look at the block's replies, in order.
+// Observers returns the names of the directives that observe the block's replies,
+// in order.
 func (b *Block) Observers() (names []string) {
 	for _, h := range b.handlers {
 		if _, ok := h.v.(dns.Observer); ok {
@@ -111,8 +114,9 @@ func (b *Block) Observers() (names []string) {
 	return names
 }
 
-// Find gives those handlers of b that are a T, in chain order. It is complete
-// only when every Setup has run: call it in OnPlanned or later.
+// Find returns the values passed to Handle and Offer that have type T, in chain
+// order. The result is complete only after every Setup: call Find in OnPlanned or
+// later.
 func Find[T any](b *Block) []T {
 	var found []T
 	for _, h := range b.handlers {
@@ -123,8 +127,8 @@ func Find[T any](b *Block) []T {
 	return found
 }
 
-// NameOf is the directive that gave v to Handle or Offer; "" if none did. v is
-// comparable: what Find has found, if handlers are pointers.
+// NameOf returns the name of the directive that passed v to Handle or Offer, or
+// "" if none did. v must be comparable.
 func (b *Block) NameOf(v any) string {
 	for _, h := range b.handlers {
 		if h.v == v {
@@ -134,25 +138,25 @@ func (b *Block) NameOf(v any) string {
 	return ""
 }
 
-// OnPlanned registers a second pass: it runs when every directive of every
-// block has been set up, and still opens nothing.
+// OnPlanned registers a function that runs when every directive of every block
+// has been set up. It must not open sockets or files.
 func (b *Block) OnPlanned(f func() error) { b.planned = append(b.planned, f) }
 
-// OnStart registers what opens sockets, files and watches. An error leaves the
-// old server as it is.
+// OnStart registers a function that opens sockets and files and starts watches.
+// If it returns an error, the start fails and the old plan continues to serve.
 func (b *Block) OnStart(f func(*Start) error) { b.start = append(b.start, f) }
 
-// OnSwap registers what must happen when the new plan begins to serve: it
-// cannot fail and must not block.
+// OnSwap registers a function that runs when the new plan begins to serve. It
+// must not block.
 func (b *Block) OnSwap(f func()) { b.swap = append(b.swap, f) }
 
-// OnShutdown registers what must happen when the process has been told to stop
-// and still serves as before: f may wait for as long as it likes, but no longer
-// than until ctx ends. A reload is no shutdown.
+// OnShutdown registers a function that runs when the process has received a
+// signal to stop and still answers queries. It may block until ctx ends. A reload
+// does not call it.
 func (b *Block) OnShutdown(f func(ctx context.Context)) { b.shutdown = append(b.shutdown, f) }
 
-// Planned, Started and Swapped run what was registered, in order.
-// Only the server calls them.
+// Planned runs the functions passed to OnPlanned and returns their errors. Only
+// the server calls it.
 func (b *Block) Planned() (errs []error) {
 	for _, f := range b.planned {
 		if err := f(); err != nil {
@@ -162,7 +166,8 @@ func (b *Block) Planned() (errs []error) {
 	return errs
 }
 
-// Started stops at the first error.
+// Started runs the functions passed to OnStart up to the first error. Only the
+// server calls it.
 func (b *Block) Started(s *Start) error {
 	for _, f := range b.start {
 		if err := f(s); err != nil {
@@ -172,16 +177,16 @@ func (b *Block) Started(s *Start) error {
 	return nil
 }
 
-// Swapped cannot fail.
+// Swapped runs the functions passed to OnSwap. Only the server calls it.
 func (b *Block) Swapped() {
 	for _, f := range b.swap {
 		f()
 	}
 }
 
-// Shutdown runs everything that OnShutdown registered, of all blocks at once,
-// and returns when all have returned: the longest wait is the whole wait. Only
-// the server calls it, before it stops anything.
+// Shutdown runs the functions that the blocks passed to OnShutdown, concurrently,
+// and returns when all have returned. Only the server calls it, before it stops
+// anyresource.
 func Shutdown(ctx context.Context, blocks ...*Block) {
 	var all sync.WaitGroup
 	for _, b := range blocks {
@@ -192,23 +197,25 @@ func Shutdown(ctx context.Context, blocks ...*Block) {
 	all.Wait()
 }
 
-// A Stopper is something that outlives a reload: Stop ends it when no plan
-// wants it any more, and returns when it has ended.
+// A Stopper is a resource that survives reloads. Stop releases it when no plan
+// uses it any more, and returns when that is done.
 type Stopper interface{ Stop() }
 
-// A Start is one plan being started in place of another.
+// A Start is the start of a plan, which may replace another plan.
 type Start struct {
-	// Context ends when the start is given up.
+	// Context ends when the start is cancelled.
 	Context context.Context
-	// Reload says that an older plan is serving meanwhile, so that there is
-	// time to get ready; otherwise the sockets open as soon as Start is done.
+	// Reload reports whether an older plan serves during the start, so that
+	// OnStart may wait until data is loaded. Otherwise the sockets open after
+	// OnStart returns.
 	Reload bool
 
 	old, kept map[any]Stopper
-	made      []any // keys, in order
+	created   []any // keys in the order of creation
 }
 
-// NewStart begins a start that may take over what old keeps; old may be nil.
+// NewStart returns a start that can take over the resources of old, which may be
+// nil.
 func NewStart(ctx context.Context, old *Start) *Start {
 	s := &Start{Context: ctx, kept: map[any]Stopper{}}
 	if old != nil {
@@ -217,11 +224,11 @@ func NewStart(ctx context.Context, old *Start) *Start {
 	return s
 }
 
-// Keep returns what has the key: of this plan if it was asked for already, or
-// taken over from the old plan, or else made now. A key is comparable and holds
-// all that gives the thing its identity; its type is private to whoever keeps
-// it.
-func Keep[T Stopper](s *Start, key any, make func() (T, error)) (T, error) {
+// Keep returns the resource with a key: the one of this plan if it exists, else
+// the one of the old plan, else a new one from create. The key must be comparable
+// and contain everyresource that identifies the resource. The key's type is private
+// to the caller's package.
+func Keep[T Stopper](s *Start, key any, create func() (T, error)) (T, error) {
 	if t, ok := s.kept[key].(T); ok {
 		return t, nil
 	}
@@ -229,37 +236,38 @@ func Keep[T Stopper](s *Start, key any, make func() (T, error)) (T, error) {
 		s.kept[key] = t
 		return t, nil
 	}
-	t, err := make()
+	t, err := create()
 	if err != nil {
 		return t, err
 	}
 	s.kept[key] = t
-	s.made = append(s.made, key)
+	s.created = append(s.created, key)
 	return t, nil
 }
 
-// Commit stops what only the old plan kept: the new one serves.
+// Commit stops the resources that only the old plan used. The new plan serves.
 func (s *Start) Commit() {
-	for key, thing := range s.old {
-		if s.kept[key] != thing {
-			thing.Stop()
+	for key, resource := range s.old {
+		if s.kept[key] != resource {
+			resource.Stop()
 		}
 	}
-	s.old, s.made = nil, nil
+	s.old, s.created = nil, nil
 }
 
-// Abort stops what this start made, last first: the old plan goes on.
+// Abort stops the resources that this start created, the last one first. The old
+// plan continues to serve.
 func (s *Start) Abort() {
-	for i := len(s.made) - 1; i >= 0; i-- {
-		s.kept[s.made[i]].Stop()
+	for i := len(s.created) - 1; i >= 0; i-- {
+		s.kept[s.created[i]].Stop()
 	}
-	s.kept, s.made = nil, nil
+	s.kept, s.created = nil, nil
 }
 
-// Stop ends everything that is kept.
+// Stop stops all resources of the plan.
 func (s *Start) Stop() {
-	for _, thing := range s.kept {
-		thing.Stop()
+	for _, resource := range s.kept {
+		resource.Stop()
 	}
 	s.kept = nil
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// Once is for directives that may stand once in a server block: an error for
-// every use but the first.
+// Once returns an error for every use of a directive but the first, for
+// directives that a server block may contain once.
 func Once(uses []corefile.Directive) error {
 	var errs []error
 	for _, d := range uses[min(1, len(uses)):] {
@@ -19,27 +19,28 @@ func Once(uses []corefile.Directive) error {
 	return errors.Join(errs...)
 }
 
-// A Fallthrough is a set of zones that may be off altogether, as the option
-// "fallthrough [ZONES…]" gives it: names that do not exist are asked of the
-// handler below, those within the zones only if any are given.
+// A Fallthrough is the value of the option "fallthrough [ZONES…]": if it is on,
+// queries for names that do not exist go to the next handler. If there are zones,
+// only queries for names within them do.
 type Fallthrough struct {
 	On    bool
-	Zones []wire.Name // none is every zone
+	Zones []wire.Name // empty for every zone
 }
 
-// Option is the option as a directive lists it.
+// Option returns the option for a directive's list of options.
 func (f *Fallthrough) Option() corefile.Option {
 	return corefile.Option{Name: "fallthrough", Max: -1, Set: f.Parse}
 }
 
-// Parse reads the option.
+// Parse parses the option.
 func (f *Fallthrough) Parse(o corefile.Directive) (err error) {
 	f.On = true
 	f.Zones, err = ParseZones(o.Path, o.Args)
 	return err
 }
 
-// Through says whether a name, in wire form and lower case, falls through.
+// Through reports whether queries for a name fall through. The name is in wire
+// form and lower case.
 func (f *Fallthrough) Through(name []byte) bool {
 	if !f.On || len(f.Zones) == 0 {
 		return f.On
@@ -47,9 +48,8 @@ func (f *Fallthrough) Through(name []byte) bool {
 	return slices.ContainsFunc(f.Zones, func(zone wire.Name) bool { return wire.Within(name, zone) })
 }
 
-// A Describer is a handler that knows something of a query under names of its
-// own: what the metadata directive makes known to others ("kubernetes/namespace").
-// It must not block.
+// A Describer is a handler with metadata about queries, under keys such as
+// "kubernetes/namespace". Metadata must not block.
 type Describer interface {
 	Metadata(q *dns.Query, key string) (value string, ok bool)
 }
@@ -62,15 +62,15 @@ type scope interface{ HasMetadata(name []byte) bool }
 // OnPlanned or later.
 func (b *Block) UsesMetadata() bool { return len(Find[scope](b)) > 0 }
 
-// Metadata gives what reads a key of b's metadata for a query: "" if no handler
-// knows it, or if the block has no metadata directive for the query's name. Call
-// it in OnPlanned or later.
+// Metadata returns a function that returns the value of a metadata key for a
+// query. The value is "" if no handler knows the key, or if the directive
+// metadata does not cover the query's name. Call it in OnPlanned or later.
 func (b *Block) Metadata(key string) func(q *dns.Query) string {
 	read := b.AnyMetadata()
 	return func(q *dns.Query) string { return read(q, key) }
 }
 
-// AnyMetadata is Metadata for whoever learns the key with the query.
+// AnyMetadata is like Metadata for a key that is known only with the query.
 func (b *Block) AnyMetadata() func(q *dns.Query, key string) string {
 	from, scopes := Find[Describer](b), Find[scope](b)
 	return func(q *dns.Query, key string) string {

@@ -11,9 +11,9 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// ParseZones reads zones as a directive's arguments give them: names, and
-// prefixes (10.96.0.0/12, fd00::/8), which become the reverse zones that cover
-// them. Every error is reported; path is what errors begin with.
+// ParseZones parses the zones in a directive's arguments: names, and CIDRs
+// (10.96.0.0/12, fd00::/8), which become the reverse zones that cover them. It
+// returns every error; errors begin with path.
 func ParseZones(path string, args []corefile.Token) ([]wire.Name, error) {
 	var zones []wire.Name
 	var errs []error
@@ -27,8 +27,8 @@ func ParseZones(path string, args []corefile.Token) ([]wire.Name, error) {
 	return zones, errors.Join(errs...)
 }
 
-// ZonesOr is ParseZones of d's arguments, or the block's own zones if there are
-// none, as CoreDNS has it.
+// ZonesOr returns the zones in d's arguments, or the block's zones if d has no
+// arguments, as in CoreDNS.
 func (b *Block) ZonesOr(d corefile.Directive) ([]wire.Name, error) {
 	if len(d.Args) == 0 {
 		return b.Zones, nil
@@ -37,7 +37,7 @@ func (b *Block) ZonesOr(d corefile.Directive) ([]wire.Name, error) {
 }
 
 func parseZone(s string) ([]wire.Name, error) {
-	// A slash may stand in a name too: 0/26.2.0.192.in-addr.arpa (RFC 2317).
+	// Names may contain a slash too: 0/26.2.0.192.in-addr.arpa (RFC 2317).
 	if address, bits, ok := strings.Cut(s, "/"); ok && (number(bits) || strings.Trim(address, "0123456789.") == "") && !strings.Contains(bits, ".") {
 		p, err := netip.ParsePrefix(s)
 		if err != nil {
@@ -57,9 +57,9 @@ func parseZone(s string) ([]wire.Name, error) {
 
 func number(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-// reverse gives the zones that cover p exactly: one if its length ends at a
-// label (8 bits in IPv4, RFC 1035 §3.5; 4 in IPv6, RFC 3596 §2.5), otherwise up
-// to 128 of the next length that does.
+// reverse returns the reverse zones that cover p exactly: one if the prefix
+// length is at the end of a label (8 bits for IPv4, RFC 1035 §3.5; 4 bits for
+// IPv6, RFC 3596 §2.5), otherwise up to 128 zones of the next such length.
 func reverse(p netip.Prefix) (zones []wire.Name) {
 	p = p.Masked()
 	addr := p.Addr().AsSlice()
@@ -83,22 +83,22 @@ func reverse(p netip.Prefix) (zones []wire.Name) {
 			}
 			name.WriteString(strconv.FormatInt(int64(v), base) + ".")
 		}
-		zone, _ := wire.ParseName(name.String() + suffix) // it cannot fail: digits and a suffix
+		zone, _ := wire.ParseName(name.String() + suffix) // digits and a suffix are always a valid name
 		zones = append(zones, zone)
 	}
 	return zones
 }
 
-// A Key is one zone on one port that a server block answers for.
+// A Key is one zone and port of a server block.
 type Key struct {
 	Zone wire.Name
 	Port uint16
-	From corefile.Token // the key in the Corefile
+	From corefile.Token // the key's position in the Corefile
 }
 
-// ParseKey reads a server block's key, scheme://zone:port; scheme and port may
-// be left out, and so may the zone of ":53", which is the root. A CIDR may give
-// several zones.
+// ParseKey parses the key of a server block, scheme://zone:port. The scheme, the
+// port and, as in ":53", the zone are optional; the default zone is the root. A
+// CIDR may result in several keys.
 func ParseKey(key corefile.Token, port uint16) ([]Key, error) {
 	keys, err := parseKey(key, port)
 	if err != nil && !key.Shown() {

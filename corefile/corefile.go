@@ -99,8 +99,8 @@ func unset(words ...Token) string {
 // plain matches names and addresses.
 var plain = regexp.MustCompile(`^[\w.:/*\[\]-]{1,255}$`)
 
-// Shown reports whether an error may contain the word although it has no meaning
-// in a Corefile. A file that is imported by mistake may hold secrets.
+// Shown reports whether an error may quote a word that is not valid in a
+// Corefile. A file that is imported by mistake may contain secrets.
 func (t Token) Shown() bool { return !t.Imported && plain.MatchString(t.Text) }
 
 // Describe returns the word between quotes, or the name of its kind if it must not

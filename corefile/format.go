@@ -8,10 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// Format writes server blocks as the text of a Corefile. Parse reads the same keys
-// and directives from it. Words that no Corefile can have are errors, all of them
-// together: what Parse would take for a brace, a variable of the environment, an
-// import or a snippet, and the few texts that its quotes cannot hold.
+// Format formats server blocks as the text of a Corefile from which Parse reads
+// the same keys and directives. It returns an error that joins all words that a
+// Corefile cannot contain: those that Parse would read as a brace, an environment
+// variable, an import or a snippet, and those that cannot be quoted.
 func Format(servers []Server) (string, error) {
 	var w textWriter
 	for i, s := range servers {
@@ -46,7 +46,8 @@ func (w *textWriter) server(s Server) {
 	w.braces(s.Directives, 0)
 }
 
-// braces writes lines between braces; depth is that of the line they begin on.
+// braces writes directives between braces. depth is the indentation of the line
+// with the opening brace.
 func (w *textWriter) braces(ds []Directive, depth int) {
 	w.text.WriteString("{\n")
 	for _, d := range ds {
@@ -80,8 +81,8 @@ func (w *textWriter) word(t Token, path string) {
 	w.text.WriteString(text)
 }
 
-// Word writes a word so that Parse reads it again, for whoever writes the text of a
-// Corefile. A word that none can have is an error.
+// Word returns text as a word of a Corefile, quoted if necessary, or an error if
+// a Corefile cannot contain it.
 func Word(text string) (string, error) {
 	written, ok := quoted(text)
 	if !ok {
@@ -90,25 +91,27 @@ func Word(text string) (string, error) {
 	return written, nil
 }
 
-// quoted is the text of a word, between quotes if it needs them.
+// quoted returns text as a word, in quotes if necessary, and whether that is
+// possible.
 func quoted(text string) (string, bool) {
 	switch {
-	case text == "{" || text == "}", expanded(Token{Text: text}).Text != text, !utf8.ValidString(text), strings.ContainsFunc(text, garbage):
+	case text == "{" || text == "}", expanded(Token{Text: text}).Text != text, !utf8.ValidString(text), strings.ContainsFunc(text, isControl):
 		return "", false
-	case text != "" && text[0] != '"' && !strings.ContainsFunc(text, special):
+	case text != "" && text[0] != '"' && !strings.ContainsFunc(text, endsWord):
 		return text, true
 	}
-	return between(text)
+	return quote(text)
 }
 
-// special are the characters that end a word, or begin a comment. A mark of the
-// bytes' order vanishes at the beginning of a file.
-func special(c rune) bool { return unicode.IsSpace(c) || c == '#' || c == '\uFEFF' }
+// endsWord reports whether c ends a word or starts a comment. A byte order mark
+// is ignored at the start of a file.
+func endsWord(c rune) bool { return unicode.IsSpace(c) || c == '#' || c == '\uFEFF' }
 
-// between puts text in quotes. There a backslash stands for itself unless it is in
-// front of a quote; but what decides is whether one before it has taken it: so a run
-// of them must be even where a quote follows.
-func between(text string) (string, bool) {
+// quote returns text in quotes. The lexer reads a backslash as itself unless a
+// quote follows; before a quote, an odd number of backslashes escapes it. So
+// quotable text has an even number of backslashes before each quote and at its
+// end.
+func quote(text string) (string, bool) {
 	var out strings.Builder
 	run := 0
 	out.WriteByte('"')

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// DidYouMean is `; did you mean "ttl"?`, or nothing if no known word is near.
+// DidYouMean returns `; did you mean "ttl"?`, or "" if no known word is near.
 func DidYouMean(word string, known []string) string {
 	if near := Nearest(word, known); near != "" {
 		return fmt.Sprintf("; did you mean %q?", near)
@@ -13,14 +13,15 @@ func DidYouMean(word string, known []string) string {
 	return ""
 }
 
-// Nearest gives the known word that word was most likely meant to be: within
-// two changes of a letter, or one a prefix of the other; "" if there is none.
+// Nearest returns the known word closest to word: at most two edits away, or a
+// prefix of word or the reverse. It returns "" if there is none.
 func Nearest(word string, known []string) string {
 	lower := strings.ToLower(word)
 	best, least := "", 3
 	for _, k := range known {
 		n := distance(lower, k)
-		// Of equals, one with no letter that was not typed: tll is ttl, not tls.
+		// Of words at the same distance, prefer one whose letters were all typed:
+		// "tll" is "ttl", not "tls".
 		better := n < least || n == least && strings.Trim(best, lower) != "" && strings.Trim(k, lower) == ""
 		if better && n <= len(k)/2 {
 			best, least = k, n
@@ -37,10 +38,10 @@ func Nearest(word string, known []string) string {
 	return ""
 }
 
-// distance counts the letters to change, add, drop or exchange with their
-// neighbour.
+// distance returns the number of letters to replace, insert, delete or transpose
+// (Damerau-Levenshtein).
 func distance(a, b string) int {
-	// Of Damerau and Levenshtein's table only three rows are needed at a time.
+	// Three rows of the table are enough.
 	before, last, now := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {
 		last[j] = j

@@ -9,20 +9,21 @@ import (
 	"time"
 )
 
-// An Option is a word that may stand in a directive's braces. It may be given
-// several times, and unless Set collects, the last one counts, as in CoreDNS.
+// An Option is a word allowed between a directive's braces. It may be repeated;
+// the last use wins, as in CoreDNS, unless Set collects the values.
 type Option struct {
 	Name     string
 	Usage    string // the syntax, for errors: "tls CERT KEY [CA]"; may be left out
 	Min, Max int    // number of arguments; Max < 0 is any number
-	Block    bool   // the option may have braces
+	Block    bool   // the option may have braces of its own
 	Once     bool   // a second use is an error
 	Removed  string // why the option no longer exists: "removed in CoreDNS 1.7"
 	Set      func(o Directive) error
 }
 
-// Options reads d's braces: it calls the Set of each line's option, and reports
-// unknown words and wrong numbers of arguments. Every error is reported.
+// Options parses the lines between d's braces and calls Set of each line's
+// option. It returns every error: those of Set, unknown options and wrong numbers
+// of arguments.
 func (d Directive) Options(opts ...Option) error {
 	var errs []error
 	seen := map[string]int{}
@@ -105,7 +106,7 @@ func arguments(n int) string {
 	return strconv.Itoa(n) + " arguments"
 }
 
-// Words gives the arguments as strings.
+// Words returns the arguments as strings.
 func (d Directive) Words() []string {
 	var words []string
 	for _, a := range d.Args {
@@ -114,46 +115,46 @@ func (d Directive) Words() []string {
 	return words
 }
 
-// Int sets *n to the last argument, a number from min to max.
-func Int(n *int, min, max int) func(Directive) error {
+// Int sets *n to the last argument, a number from least to most.
+func Int(n *int, least, most int) func(Directive) error {
 	return func(d Directive) error {
 		got := d.last()
 		v, err := strconv.Atoi(got)
-		if err != nil || v < min || v > max {
-			return d.Errorf("want %d..%d, got %q", min, max, got)
+		if err != nil || v < least || v > most {
+			return d.Errorf("want %d..%d, got %q", least, most, got)
 		}
 		*n = v
 		return nil
 	}
 }
 
-// Float sets *f to the last argument, a number from min to max.
-func Float(f *float64, min, max float64) func(Directive) error {
+// Float sets *f to the last argument, a number from least to most.
+func Float(f *float64, least, most float64) func(Directive) error {
 	return func(d Directive) error {
 		got := d.last()
 		v, err := strconv.ParseFloat(got, 64)
-		if err != nil || !(v >= min && v <= max) { // a NaN is not
-			return d.Errorf("want %g..%g, got %q", min, max, got)
+		if err != nil || !(v >= least && v <= most) { // also false for NaN
+			return d.Errorf("want %g..%g, got %q", least, most, got)
 		}
 		*f = v
 		return nil
 	}
 }
 
-// Duration sets *t to the last argument, written as Go does: 5s, 1h30m.
-func Duration(t *time.Duration, min, max time.Duration) func(Directive) error {
+// Duration sets *t to the last argument, in Go's syntax: 5s, 1h30m.
+func Duration(t *time.Duration, least, most time.Duration) func(Directive) error {
 	return func(d Directive) error {
 		got := d.last()
 		v, err := time.ParseDuration(got)
-		if err != nil || v < min || v > max {
-			return d.Errorf("want a duration of %s..%s, got %q", short(min), short(max), got)
+		if err != nil || v < least || v > most {
+			return d.Errorf("want a duration of %s..%s, got %q", short(least), short(most), got)
 		}
 		*t = v
 		return nil
 	}
 }
 
-// short writes 1h for what time.Duration calls 1h0m0s.
+// short formats a duration without trailing zero units: 1h, not 1h0m0s.
 func short(t time.Duration) string {
 	s := t.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -165,7 +166,7 @@ func short(t time.Duration) string {
 	return s
 }
 
-// Flag sets *b: the word alone says yes.
+// Flag sets *b to true. The option has no argument.
 func Flag(b *bool) func(Directive) error {
 	return func(Directive) error { *b = true; return nil }
 }

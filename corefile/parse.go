@@ -9,20 +9,20 @@ import (
 	"unicode/utf8"
 )
 
-// Parse reads the text of a Corefile. file is its path, which errors show and
-// against whose folder imports are resolved. Every mistake is reported; if the
-// braces are sound, what could be read is returned beside the error.
+// Parse parses the text of a Corefile. file is its path; errors contain it, and
+// imports are relative to its directory. Parse returns every error and, if the
+// braces are balanced, the server blocks that it could parse.
 //
-// The lexer is caddyfile's. Its parser is not used: it groups directives by
-// name, so that their order and the positions of keys are lost, and it stops at
-// the first mistake.
+// Parse uses the lexer of caddyfile but not its parser, which groups directives
+// by name, loses their order and the positions of keys, and stops at the first
+// error.
 func Parse(file string, text []byte) ([]Server, error) {
 	s := &source{snippets: map[string][]word{}}
 	return s.parse(file, text)
 }
 
 func (s *source) parse(file string, text []byte) ([]Server, error) {
-	if i := bytes.IndexFunc(text, garbage); i >= 0 {
+	if i := bytes.IndexFunc(text, isControl); i >= 0 {
 		at := Token{File: file, Line: 1 + bytes.Count(text[:i], []byte("\n"))}
 		return nil, at.Errorf("", "want text in UTF-8, got byte 0x%02x", text[i])
 	}
@@ -61,12 +61,12 @@ func (s *source) parse(file string, text []byte) ([]Server, error) {
 	return servers, errors.Join(s.errs...)
 }
 
-// garbage is what no text has: a disk that was full, or a machine that lost its
-// power, leaves files of zeros.
-func garbage(r rune) bool { return unicode.IsControl(r) && r < utf8.RuneSelf && !unicode.IsSpace(r) }
+// isControl reports whether r is a control character other than white space.
+// After a full disk or a power failure, files may contain zero bytes.
+func isControl(r rune) bool { return unicode.IsControl(r) && r < utf8.RuneSelf && !unicode.IsSpace(r) }
 
-// keys reads the keys of a block, which stand on one line or end in commas, and
-// its opening brace if there is one.
+// keys reads the keys of a block and the opening brace, if any. The keys are on
+// one line unless a comma continues it.
 func (s *source) keys() (keys []Token, braces bool) {
 	another := true
 	for {
@@ -100,8 +100,8 @@ func (s *source) keys() (keys []Token, braces bool) {
 	}
 }
 
-// prose reports whether the keys of a block without braces and directives are the
-// words of some other text: none has a port.
+// prose reports whether the keys of a block without braces and directives look
+// like ordinary text: none has a port.
 func prose(keys []Token) bool {
 	return len(keys) > 0 && !slices.ContainsFunc(keys, func(k Token) bool { return strings.Contains(k.Text, ":") })
 }
@@ -110,8 +110,8 @@ func snippet(key string) bool {
 	return strings.HasPrefix(key, "(") && strings.HasSuffix(key, ")")
 }
 
-// define keeps the words of a snippet as they are, imports included: they are
-// resolved where the snippet is used.
+// define stores the words of a snippet without expanding its imports: they are
+// expanded where the snippet is imported.
 func (s *source) define(key Token) bool {
 	name := key.Text[1 : len(key.Text)-1]
 	var words []word
@@ -140,7 +140,7 @@ func (s *source) define(key Token) bool {
 }
 
 // body reads directives up to the closing brace, or to the end of the file if
-// there was no opening one. path is the words that led here.
+// there is no opening brace. path is the path of the enclosing directive.
 func (s *source) body(path string, braces bool, opened []Token) (ds []Directive, ok bool) {
 	for {
 		w, more := s.peek()
@@ -175,7 +175,7 @@ func (s *source) body(path string, braces bool, opened []Token) (ds []Directive,
 	}
 }
 
-// directive reads one line and the braces at its end.
+// directive reads one line and the braces at its end, if any.
 func (s *source) directive(path string) (d Directive, ok bool) {
 	d.Token = expanded(s.take().Token)
 	d.Path = d.Text

@@ -10,34 +10,34 @@ import (
 	"slices"
 )
 
-// A Sum tells the contents of a configuration from others: the SHA-512 of the
-// Corefile's text and, behind it, of the name, size and text of each file that
-// it imports. Of a Corefile that imports nothing it is what sha512sum says. The
-// zero Sum is a Corefile that could not be read.
+// A Sum identifies the contents of a configuration: the SHA-512 of the Corefile's
+// text followed by the name, size and text of each imported file. Without imports
+// it is the output of sha512sum. The zero Sum stands for a Corefile that could
+// not be read.
 type Sum [sha512.Size]byte
 
 func (s Sum) String() string { return hex.EncodeToString(s[:]) }
 
-// A Reading is a Corefile as it was at one time.
+// A Reading is the result of reading a Corefile.
 type Reading struct {
 	Servers []Server
 	Sum     Sum
-	// Err is what is wrong with it. Some servers may have been read all the
-	// same, as by Parse.
+	// Err joins all errors. Servers may be incomplete or empty then, as for
+	// Parse.
 	Err error
 }
 
-// Read reads the Corefile at path, and whatever it imports.
+// Read reads the Corefile at path and the files that it imports.
 func Read(path string) Reading {
-	text, err := whole(path)
+	text, err := readCorefile(path)
 	if err != nil {
 		return Reading{Err: fmt.Errorf("reading the Corefile: %w", err)}
 	}
 	return ReadText(path, text)
 }
 
-// whole reads the Corefile itself, which may come from a pipe.
-func whole(path string) ([]byte, error) {
+// readCorefile reads the Corefile itself, which may be a pipe.
+func readCorefile(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func whole(path string) ([]byte, error) {
 	return limited(path, file)
 }
 
-// ReadText is Parse, and says what was read.
+// ReadText is like Read for a text that has been read.
 func ReadText(file string, text []byte) Reading {
 	s := &source{snippets: map[string][]word{}}
 	servers, err := s.parse(file, text)
@@ -55,7 +55,7 @@ func ReadText(file string, text []byte) Reading {
 
 func (s *source) sum(text []byte) (sum Sum) {
 	h := sha512.New()
-	_, _ = h.Write(text) // a hash's Write never fails
+	_, _ = h.Write(text) // a hash's Write never returns an error
 	for _, name := range slices.Sorted(maps.Keys(s.read)) {
 		size := len(s.read[name])
 		if s.read[name] == nil {

@@ -8,25 +8,26 @@ import (
 	"syscall"
 )
 
-// TextLimit is the most bytes that Text reads of one file.
+// TextLimit is the maximum size of a file that Text reads, in bytes.
 const TextLimit = 64 << 20
 
-// Text reads a file that a Corefile names. Whatever else may stand at a path is
-// refused: to open a pipe is to wait for its writer, and a device may never end.
+// Text reads a file that a Corefile names. The file must be regular: opening a
+// pipe blocks until there is a writer, and a device may never end.
 func Text(path string) ([]byte, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	if info, err := file.Stat(); err == nil && !info.Mode().IsRegular() && !info.IsDir() { // reading a folder says it well
+	if info, err := file.Stat(); err == nil && !info.Mode().IsRegular() && !info.IsDir() { // reading a directory returns a clear error
 		return nil, fmt.Errorf("read %s: not a regular file", path)
 	}
 	return limited(path, file)
 }
 
-// limited reads all of file, if it is not too much: in one go if it has a size,
-// since somebody may be writing it anew.
+// limited reads all of file, up to TextLimit. It allocates the buffer at once and
+// reads with one call if the size is known, because the file may be overwritten
+// meanwhile.
 func limited(path string, file *os.File) ([]byte, error) {
 	var text bytes.Buffer
 	if info, err := file.Stat(); err == nil && info.Size() <= TextLimit {

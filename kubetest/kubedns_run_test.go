@@ -352,7 +352,7 @@ func TestKubeDNSConfigFlips(t *testing.T) {
 		}
 	}
 	crowd.leave()
-	if n := p.kubedns.logs("reload failed"); n != 0 {
+	if n := p.kubedns.logs("Reload failed"); n != 0 {
 		t.Errorf("%d reloads failed", n)
 	}
 	if n := value(t, p.metrics, fmt.Sprintf(`seamark_kubedns_config_updates_total{source=%q,result="invalid"}`, maps.dir)); n != 30 {

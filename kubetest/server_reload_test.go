@@ -96,9 +96,9 @@ func TestServerReloadFails(t *testing.T) {
 		corefileOf(option, "ttl never"),
 		corefileOf(option, "ttl 30") + "other.test {\n ready " + taken.Addr().String() + "\n whoami\n}\n",
 	} {
-		failed := d.logs("reload failed")
+		failed := d.logs("Reload failed")
 		d.order(wrong)
-		eventually(t, "a failed reload", func() bool { return d.logs("reload failed") == failed+1 })
+		eventually(t, "a failed reload", func() bool { return d.logs("Reload failed") == failed+1 })
 		d.says(inA("other.test", "SERVFAIL"))
 	}
 	if old := d.age("services"); old < 0 || old > 60 {

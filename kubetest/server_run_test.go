@@ -94,7 +94,7 @@ func (d *daemon) reload(text string) {
 	before := d.logs("Reloading complete")
 	d.order(text)
 	eventually(d.T, "the reload", func() bool {
-		if d.logs("reload failed") > 0 {
+		if d.logs("Reload failed") > 0 {
 			d.Fatal("the reload failed")
 		}
 		return d.logs("Reloading complete") > before

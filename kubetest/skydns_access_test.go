@@ -193,9 +193,9 @@ func TestEtcdReload(t *testing.T) {
 	if lists("/other/") != 1 || d.metric(`seamark_etcd_keys{path="/other/"}`) != 21 || d.metric(`seamark_etcd_keys{path="/skydns/"}`) != -1 {
 		t.Error("the metrics are others")
 	}
-	failed := d.logs("reload failed")
+	failed := d.logs("Reload failed")
 	d.order(etcdCorefile([]string{freeAddress(t)}))
-	eventually(t, "a failed reload", func() bool { return d.logs("reload failed") == failed+1 && d.logs("did not come from") == 1 })
+	eventually(t, "a failed reload", func() bool { return d.logs("Reload failed") == failed+1 && d.logs("did not come from") == 1 })
 	d.says(stayNames()...)
 	c.leave()
 }

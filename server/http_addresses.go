@@ -8,14 +8,14 @@ import (
 	"github.com/seamark/seamark/corefile"
 )
 
-// An httpListener is an address at which a directive serves HTTP pages (health,
-// ready, prometheus and others). Listeners with the same text share one socket.
+// An httpListener listens for HTTP requests (health, ready, prometheus and
+// others). Listeners whose addresses have the same text share one socket.
 type httpListener interface {
 	HTTPAddress() (addr string, from corefile.Directive)
 }
 
-// httpOverlaps reports HTTP addresses that overlap with each other or with an
-// address for DNS over TCP.
+// httpOverlaps returns an error for each HTTP address that overlaps with another
+// one or with an address for DNS over TCP.
 func (p *Plan) httpOverlaps() (errs []error) {
 	type listener struct {
 		name string
@@ -31,7 +31,7 @@ func (p *Plan) httpOverlaps() (errs []error) {
 			name, from := h.HTTPAddress()
 			addr, ok := parseHTTPAddress(name)
 			if !ok || addr.Port() == 0 {
-				continue // unknown before the start
+				continue // unknown until it listens
 			}
 			for _, l := range listeners {
 				a, b := addr.Addr(), l.addr.Addr()
@@ -47,7 +47,8 @@ func (p *Plan) httpOverlaps() (errs []error) {
 	return errs
 }
 
-// parseHTTPAddress is not ok for a host name other than localhost.
+// parseHTTPAddress parses the address of an HTTP listener. ok is false for host
+// names other than localhost.
 func parseHTTPAddress(text string) (addr netip.AddrPort, ok bool) {
 	host, service, err := net.SplitHostPort(text)
 	if err != nil {

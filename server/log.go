@@ -9,14 +9,15 @@ import (
 	"sync"
 )
 
-// NewLog makes a logger that writes lines as CoreDNS does, without a time:
+// NewLog returns a logger that writes lines in the format of CoreDNS, without the
+// time:
 //
-//	[WARNING] relisting resource=services
+//	[WARNING] Corefile warning file=Corefile line=3
 func NewLog(w io.Writer, level slog.Leveler) *slog.Logger {
-	return slog.New(&lines{mu: new(sync.Mutex), w: w, level: level})
+	return slog.New(&handler{mu: new(sync.Mutex), w: w, level: level})
 }
 
-type lines struct {
+type handler struct {
 	mu    *sync.Mutex
 	w     io.Writer
 	level slog.Leveler
@@ -24,9 +25,9 @@ type lines struct {
 	attrs string
 }
 
-func (l *lines) Enabled(_ context.Context, level slog.Level) bool { return level >= l.level.Level() }
+func (l *handler) Enabled(_ context.Context, level slog.Level) bool { return level >= l.level.Level() }
 
-func (l *lines) Handle(_ context.Context, r slog.Record) error {
+func (l *handler) Handle(_ context.Context, r slog.Record) error {
 	var b strings.Builder
 	switch {
 	case r.Level >= slog.LevelError:
@@ -39,7 +40,7 @@ func (l *lines) Handle(_ context.Context, r slog.Record) error {
 		b.WriteString("[DEBUG] ")
 	}
 	b.WriteString(r.Message + l.attrs)
-	r.Attrs(func(a slog.Attr) bool { attr(&b, l.group, a); return true })
+	r.Attrs(func(a slog.Attr) bool { writeAttr(&b, l.group, a); return true })
 	b.WriteByte('\n')
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -47,31 +48,31 @@ func (l *lines) Handle(_ context.Context, r slog.Record) error {
 	return err
 }
 
-func (l *lines) WithAttrs(attrs []slog.Attr) slog.Handler {
+func (l *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	var b strings.Builder
 	for _, a := range attrs {
-		attr(&b, l.group, a)
+		writeAttr(&b, l.group, a)
 	}
 	with := *l
 	with.attrs += b.String()
 	return &with
 }
 
-func (l *lines) WithGroup(name string) slog.Handler {
+func (l *handler) WithGroup(name string) slog.Handler {
 	with := *l
 	with.group += name + "."
 	return &with
 }
 
-// attr writes " key=value".
-func attr(b *strings.Builder, group string, a slog.Attr) {
+// writeAttr writes " key=value".
+func writeAttr(b *strings.Builder, group string, a slog.Attr) {
 	v := a.Value.Resolve()
 	if v.Kind() == slog.KindGroup {
 		if a.Key != "" {
 			group += a.Key + "."
 		}
 		for _, inner := range v.Group() {
-			attr(b, group, inner)
+			writeAttr(b, group, inner)
 		}
 		return
 	}

@@ -1,7 +1,6 @@
-// Package server makes a running server of a Corefile's blocks: it plans,
-// starts, swaps and stops, and owns every goroutine and the life cycle. Package
-// cmd calls it. It knows the words of a Corefile only from the list of
-// directives that it is given.
+// Package server runs a server from the blocks of a Corefile: it plans, starts,
+// replaces and stops them. Package cmd calls it. It knows directives only from
+// the list that the caller passes to it.
 package server
 
 import (
@@ -17,36 +16,35 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// Options is what a plan needs besides the Corefile.
+// Options are the inputs of a plan besides the Corefile.
 type Options struct {
 	Directives []config.Directive
-	// Port is that of keys which name none.
+	// Port is the port of keys without a port.
 	Port uint16
-	// Listen, if there is any, takes the place of all addresses and ports that
-	// the Corefile gives.
+	// Listen replaces the addresses and ports of the Corefile unless it is empty.
 	Listen []netip.AddrPort
 
 	Log *slog.Logger
-	// Level, if there is one, is what Log is filtered by. Plans set it to debug
-	// or to info.
+	// Level, if not nil, is the level of Log. Starting a plan sets it to debug or
+	// info.
 	Level   *slog.LevelVar
 	Metrics *metrics.Registry
 }
 
-// A Plan is a Corefile that has been understood: chains, zones and addresses.
-// Nothing is open yet.
+// A Plan is a checked Corefile: chains, zones and addresses. NewPlan opens no
+// socket or file; Start does.
 type Plan struct {
 	opts   Options
-	sum    corefile.Sum // of its Corefile, if that was read to be reloaded
+	sum    corefile.Sum // of its Corefile; zero if it was not read by a Run
 	blocks []*config.Block
 	sites  []*site
 	running
 }
 
-// A site is one address to listen on and the zones asked for there.
+// A site is one address to listen on and the zones served there.
 type site struct {
 	addr   netip.AddrPort
-	from   corefile.Token // what in the Corefile made it
+	from   corefile.Token // the key or bind address in the Corefile
 	routes []route
 }
 
@@ -55,8 +53,8 @@ type route struct {
 	block *config.Block
 }
 
-// NewPlan sets up every directive of every block, in the order of the
-// registry. It reports every error, by file and line, and opens nothing.
+// NewPlan sets up the directives of every block, in the order of opts.Directives.
+// It opens nothing, and returns every error with its file and line.
 func NewPlan(servers []corefile.Server, opts Options) (*Plan, error) {
 	p := &Plan{opts: opts}
 	var errs []error
@@ -77,7 +75,7 @@ func NewPlan(servers []corefile.Server, opts Options) (*Plan, error) {
 }
 
 // Warnings returns an error that joins the warnings about the plan's Corefile, in
-// the order of their lines; nil if there are none.
+// line order, or nil if there are none.
 func (p *Plan) Warnings() error {
 	var all []error
 	for _, b := range p.blocks {
@@ -86,7 +84,7 @@ func (p *Plan) Warnings() error {
 	return corefile.Sorted(all...)
 }
 
-// block plans one server block.
+// block plans one server block and returns every error.
 func (p *Plan) block(s corefile.Server) (errs []error) {
 	b := &config.Block{
 		Source: s, Log: p.opts.Log, Metrics: p.opts.Metrics, Chain: new(dns.Chain),
@@ -113,13 +111,13 @@ func (p *Plan) block(s corefile.Server) (errs []error) {
 		uses[d.Text] = append(uses[d.Text], d)
 	}
 	for _, d := range p.opts.Directives {
-		if of := uses[d.Name]; of != nil {
-			for i := range of {
-				of[i].Usage = d.Usage
+		if found := uses[d.Name]; found != nil {
+			for i := range found {
+				found[i].Usage = d.Usage
 			}
 			answers = answers || d.Answers
 			b.Begin(d.Name)
-			if err := d.Setup(b, of); err != nil {
+			if err := d.Setup(b, found); err != nil {
 				errs = append(errs, err)
 			}
 			delete(uses, d.Name)
@@ -141,8 +139,7 @@ func (p *Plan) block(s corefile.Server) (errs []error) {
 	return errs
 }
 
-// unknown returns errors for the uses of a word that is no directive of this
-// server.
+// unknown returns an error for each use of an unknown directive.
 func (p *Plan) unknown(uses []corefile.Directive) (errs []error) {
 	words := strings.Fields(unsupported)
 	for _, d := range p.opts.Directives {
@@ -161,7 +158,7 @@ func (p *Plan) unknown(uses []corefile.Directive) (errs []error) {
 	return errs
 }
 
-// route lets the block answer for a key on each of its addresses.
+// route adds the block as a route for a key on each of its addresses.
 func (p *Plan) route(k config.Key, b *config.Block) (errs []error) {
 	for _, at := range p.addresses(k, b) {
 		i := slices.IndexFunc(p.sites, func(s *site) bool { return s.addr == at.addr })
@@ -179,7 +176,7 @@ func (p *Plan) route(k config.Key, b *config.Block) (errs []error) {
 			at := s.routes[j].key.From
 			b.Warn(k.From.Errorf("", "view %s of zone %s is never used: the block at %s:%d comes first and has no view", b.Chain.View, k.Zone, at.File, at.Line))
 		default:
-			errs = append(errs, s.taken(s.routes[j], k, b))
+			errs = append(errs, s.conflict(s.routes[j], k, b))
 			continue
 		}
 		s.routes = append(s.routes, route{k, b})
@@ -187,8 +184,9 @@ func (p *Plan) route(k config.Key, b *config.Block) (errs []error) {
 	return errs
 }
 
-// taken returns the error for a second block that answers for a key.
-func (s *site) taken(first route, k config.Key, b *config.Block) error {
+// conflict returns the error for a second block with the same zone, view and
+// address.
+func (s *site) conflict(first route, k config.Key, b *config.Block) error {
 	what := fmt.Sprintf("zone %s", k.Zone)
 	if b.Chain.Match != nil {
 		what = fmt.Sprintf("view %s of zone %s", b.Chain.View, k.Zone)

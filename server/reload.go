@@ -12,15 +12,17 @@ import (
 )
 
 const (
-	// settle is how long a changed Corefile must stay the same before it is used.
-	settle = 50 * time.Millisecond
-	// looks is how often one that goes on changing is looked at before it is left to
-	// the next time.
-	looks = 20
+	// settleTime is how long a changed Corefile must stay unchanged before it is
+	// used.
+	settleTime = 50 * time.Millisecond
+	// maxReads is how often a Corefile that keeps changing is read before the
+	// check is given up until the next one.
+	maxReads = 20
 )
 
-// reload returns the plan that serves: one of c, or old if that failed. That it
-// begins and ends well is logged at a level.
+// reload replaces old by a plan for c and returns it. After an error it returns
+// old, which continues to serve. level is the level of the messages about a
+// successful reload.
 func (r *Run) reload(ctx context.Context, old *Plan, c corefile.Reading, level slog.Level) *Plan {
 	r.Log.Log(ctx, level, "Reloading")
 	plan, err := r.plan(c)
@@ -28,11 +30,11 @@ func (r *Run) reload(ctx context.Context, old *Plan, c corefile.Reading, level s
 		err = plan.Start(ctx, old)
 	}
 	if err != nil && ctx.Err() != nil {
-		return old // the server was told to end while it reloaded
+		return old // the process received a signal to stop
 	}
 	if err != nil {
 		r.failures().Add(1)
-		r.Log.Error("reload failed, the old configuration goes on:\n" + err.Error())
+		r.logErrors(slog.LevelError, "Reload failed, the old configuration continues to serve", err)
 		return old
 	}
 	r.warn(plan)
@@ -40,24 +42,24 @@ func (r *Run) reload(ctx context.Context, old *Plan, c corefile.Reading, level s
 	return plan
 }
 
-// look reloads if the Corefile is another than when it was last looked at. One
-// that is wrong is tried, and complained of, once.
-func (r *Run) look(ctx context.Context, old *Plan, level slog.Level) *Plan {
+// reloadIfChanged reloads if the Corefile differs from the last one that was
+// read, so that an invalid Corefile is tried and logged once.
+func (r *Run) reloadIfChanged(ctx context.Context, old *Plan, level slog.Level) *Plan {
 	c := r.Read()
-	for range looks {
+	for range maxReads {
 		if c.Sum == r.seen {
 			return old
 		}
-		// Half a Corefile may be a sound one: whoever is writing it is given the
-		// time to. Nobody may ask for another look.
-		time.Sleep(settle)
+		// The writer may not have finished, and a truncated Corefile can be
+		// valid. A further change may not be signalled, so read again here.
+		time.Sleep(settleTime)
 		before := c.Sum
 		if c = r.Read(); c.Sum != before {
 			continue
 		}
 		if c.Sum == old.sum {
 			r.seen = c.Sum
-			r.Log.Log(ctx, level, "plugin/reload: the Corefile is again what the server runs with")
+			r.Log.Log(ctx, level, "Corefile matches the running configuration again")
 			return old
 		}
 		return r.reload(ctx, old, c, level)
@@ -82,9 +84,9 @@ func (p *Plan) reload() (interval, jitter time.Duration) {
 	return interval, jitter
 }
 
-// nextCheck returns a channel that receives a value when the Corefile is due for a
-// check; nil if it is not checked. The jitter keeps servers that share a ConfigMap
-// from reloading at the same time.
+// nextCheck returns a channel that receives a value when the Corefile is due for
+// a check, or nil if it is not checked. Because of the jitter, servers that share
+// a ConfigMap do not reload at the same time.
 func (p *Plan) nextCheck() <-chan time.Time {
 	wait, jitter := p.reload()
 	if wait == 0 {
@@ -96,12 +98,13 @@ func (p *Plan) nextCheck() <-chan time.Time {
 	return time.After(wait)
 }
 
-// showVersion says, in the log and in the metrics, which configuration runs.
+// showVersion logs and exports the hash of the running configuration.
 func (p *Plan) showVersion() {
 	if interval, _ := p.reload(); interval == 0 || p.sum == (corefile.Sum{}) {
 		return
 	}
+	// CoreDNS logs the hash in the same format.
 	p.opts.Log.Info("plugin/reload: Running configuration SHA512 = " + p.sum.String())
-	p.until("coredns_reload_version_info", "The hash of the configuration that runs; the value is always 1.",
+	p.temporaryGauge("coredns_reload_version_info", "The hash of the configuration that runs; the value is always 1.",
 		func() float64 { return 1 }, "hash", "sha512", "value", p.sum.String())
 }

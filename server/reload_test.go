@@ -256,7 +256,7 @@ func TestLook(t *testing.T) {
 	}
 	defer func() { plan.Stop(t.Context()) }()
 	at := plan.Addresses()[0]
-	const failed, complete, back = "[ERROR] reload failed, the old configuration goes on:\n", "[INFO] Reloading complete\n", "again what the server runs with"
+	const failed, complete, back = "[ERROR] Reload failed, the old configuration continues to serve ", "[INFO] Reloading complete\n", "matches the running configuration again"
 	for _, step := range []struct {
 		name, file, text string // "" removes the file
 		code             int
@@ -283,7 +283,7 @@ func TestLook(t *testing.T) {
 			write(t, step.file, step.text)
 		}
 		for range 3 {
-			plan = r.look(t.Context(), plan, slog.LevelInfo)
+			plan = r.reloadIfChanged(t.Context(), plan, slog.LevelInfo)
 		}
 		new := strings.TrimPrefix(log.String(), before)
 		if step.logged == "" && new != "" || strings.Count(new, step.logged) != 1 && step.logged != "" || strings.Count(new, "Reloading\n") > 1 {
@@ -301,7 +301,7 @@ func TestLook(t *testing.T) {
 		t.Errorf("got %v, want %s", got, want)
 	}
 	write(t, file, ". {\n bind 127.0.0.1\n code 1\n}\n")
-	plan = r.look(t.Context(), plan, slog.LevelInfo)
+	plan = r.reloadIfChanged(t.Context(), plan, slog.LevelInfo)
 	if got := shown(t, r.Metrics, "coredns_reload_version_info"); len(got) != 0 || plan.nextCheck() != nil {
 		t.Errorf("without the directive: %v", got)
 	}
@@ -324,7 +324,7 @@ func TestLookWhileItChanges(t *testing.T) {
 	}
 	defer func() { plan.Stop(t.Context()) }()
 	at := plan.Addresses()[0]
-	plan = r.look(t.Context(), plan, slog.LevelInfo)
+	plan = r.reloadIfChanged(t.Context(), plan, slog.LevelInfo)
 	if got := ask("udp", at, "a."); got != 5 {
 		t.Errorf("%d, want 5", got)
 	}
@@ -382,7 +382,7 @@ func TestReloadOfLimits(t *testing.T) {
 	if p.listeners[0] != l || l.Readers() != 2 {
 		t.Errorf("%d readers", l.Readers())
 	}
-	if log.count(`[WARNING] plugin/multisocket: `) != 1 || log.count("address=dns://127.0.0.1:0 sockets=2 asked=3\n") != 1 {
+	if log.count("[WARNING] multisocket has no effect ") != 1 || log.count("address=dns://127.0.0.1:0 sockets=2 wanted=3\n") != 1 {
 		t.Errorf("logged %s", log.String())
 	}
 }

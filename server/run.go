@@ -20,33 +20,32 @@ import (
 // A Run runs a server from its start to its end.
 type Run struct {
 	Options
-	// Read returns the Corefile. It is called at the start, at each reload, and as
-	// often as the directive reload says.
+	// Read returns the Corefile. Serve calls it at the start, at each reload, and
+	// at the interval of the directive reload.
 	Read func() corefile.Reading
-	// Changed receives a value when Read may return another Corefile; it may be
+	// Changed receives a value when Read may return another Corefile. It may be
 	// nil.
 	Changed <-chan struct{}
-	// Out receives the zones and addresses after the start; it may be nil.
+	// Out receives the zones and addresses after the start. It may be nil.
 	Out io.Writer
-	// Greeting is written after them.
+	// Greeting is written to Out after the addresses.
 	Greeting string
-	// Try lists queries to suggest to a user, in dig's words, if no handler knows
-	// better ones. If it is empty, none are suggested.
+	// Try lists queries to suggest to the user, as arguments of dig, if no
+	// handler has examples. If it is empty, none are suggested.
 	Try     []string
 	PIDFile string
-	// Signals are those of the process; if nil, Serve catches them.
+	// Signals are the signals of the process. If nil, Serve catches them.
 	Signals *Signals
 
 	seen corefile.Sum // of the last Corefile that was planned or rejected
 }
 
-// Check reads the Corefile and plans it, and opens nothing. If a part of the
-// Corefile cannot be read, errors in the rest are reported too.
+// Check reads and plans the Corefile and opens nothing. It returns every error.
 func (r *Run) Check() (*Plan, error) { return r.plan(r.Read()) }
 
 func (r *Run) plan(c corefile.Reading) (*Plan, error) {
 	if r.Metrics == nil {
-		r.Metrics = new(metrics.Registry) // one for all plans: counters survive reloads
+		r.Metrics = new(metrics.Registry) // one registry for all plans, so that counters survive reloads
 	}
 	r.seen = c.Sum
 	plan, err := NewPlan(c.Servers, r.Options)
@@ -59,20 +58,25 @@ func (r *Run) plan(c corefile.Reading) (*Plan, error) {
 
 // warn logs the warnings about a plan's Corefile.
 func (r *Run) warn(plan *Plan) {
-	for _, err := range corefile.All(plan.Warnings()) {
+	r.logErrors(slog.LevelWarn, "Corefile warning", plan.Warnings())
+}
+
+// logErrors logs a message for each error that err joins, with the error's position.
+func (r *Run) logErrors(level slog.Level, message string, err error) {
+	for _, err := range corefile.All(err) {
 		at, _ := errors.AsType[*corefile.Error](err)
 		if at == nil {
-			r.Log.Warn("Corefile warning", "error", err)
+			r.Log.Log(context.Background(), level, message, "error", err)
 			continue
 		}
-		r.Log.Warn("Corefile warning", "file", at.File, "line", at.Line, "directive", at.Path, "error", at.Text)
+		r.Log.Log(context.Background(), level, message, "file", at.File, "line", at.Line, "directive", at.Path, "error", at.Text)
 	}
 }
 
 // Serve runs the server until ctx ends or the process receives SIGTERM, SIGINT or
 // SIGQUIT. It reads the Corefile again on SIGHUP and SIGUSR1, when Changed has a
-// value, and as often as the directive reload says. If the new Corefile has an
-// error, the old configuration stays.
+// value, and at the interval of the directive reload. If the new Corefile has an
+// error, the old configuration continues to serve.
 func (r *Run) Serve(ctx context.Context) error {
 	signals := r.Signals
 	if signals == nil {
@@ -85,7 +89,7 @@ func (r *Run) Serve(ctx context.Context) error {
 	plan, err := r.start(ctx, signals)
 	if err != nil {
 		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-			return nil // stopped before it served
+			return nil // stopped during the start
 		}
 		return err
 	}
@@ -95,10 +99,10 @@ func (r *Run) Serve(ctx context.Context) error {
 			plan = r.reload(ctx, plan, r.Read(), slog.LevelInfo)
 			continue
 		case <-plan.nextCheck():
-			plan = r.look(ctx, plan, slog.LevelInfo)
+			plan = r.reloadIfChanged(ctx, plan, slog.LevelInfo)
 			continue
 		case <-r.Changed:
-			plan = r.look(ctx, plan, slog.LevelDebug) // its sender logs the change
+			plan = r.reloadIfChanged(ctx, plan, slog.LevelDebug) // its sender logs the change
 			continue
 		case <-ctx.Done():
 		}
@@ -117,8 +121,8 @@ func (r *Run) Serve(ctx context.Context) error {
 	}
 }
 
-// start starts the first plan and prints its addresses. The pidfile exists before
-// the server opens anything, so that an error in it is the only one.
+// start starts the first plan and prints its addresses. It writes the pidfile
+// before it opens sockets, so that an error about the pidfile is the only one.
 func (r *Run) start(ctx context.Context, signals *Signals) (*Plan, error) {
 	plan, err := r.Check()
 	if err != nil {
@@ -136,7 +140,7 @@ func (r *Run) start(ctx context.Context, signals *Signals) (*Plan, error) {
 		return nil, errors.Join(err, r.removePIDFile())
 	}
 	if r.Out != nil {
-		plan.listening(r.Out)
+		plan.printAddresses(r.Out)
 		fmt.Fprintln(r.Out, r.Greeting)
 		r.try(ctx, plan)
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/seamark/seamark/dns"
 )
 
-// Directives offer these to the server. Each has one directive, which is named in
-// the comment.
+// The server finds these interfaces with config.Find. Each comment names the
+// directive that implements it.
 type (
 	// timeouts limits the TCP connections of an address; zero is the server's
 	// default (timeouts).

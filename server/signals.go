@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// Signals is the signals that the process has received. A main function catches
-// them first of all, so that none ends the process while it starts.
+// Signals receives the signals of the process. A main function calls CatchSignals
+// first, so that a signal during the start has the same effect as later.
 type Signals struct {
 	// Context ends at the first SIGTERM, SIGINT or SIGQUIT.
 	Context context.Context
@@ -37,12 +37,16 @@ func CatchSignals(ctx context.Context) *Signals {
 	return s
 }
 
-// Release restores the default effect of the signals.
+// Release restores the default effect of the signals. Context does not end at a
+// signal after that.
 func (s *Signals) Release() {
 	signal.Stop(s.received)
 	signal.Stop(s.reload)
 	close(s.received)
 }
+
+// ReleaseReload restores the default effect of the signals that reload a Corefile.
+func (s *Signals) ReleaseReload() { signal.Stop(s.reload) }
 
 func (s *Signals) wait(cancel context.CancelFunc) {
 	received, ok := <-s.received
@@ -57,7 +61,7 @@ func (s *Signals) wait(cancel context.CancelFunc) {
 		return
 	}
 	if name := s.pidfile.Load(); name != nil {
-		_ = os.Remove(*name) // the process ends either way
+		_ = os.Remove(*name) // the process ends in any case
 	}
 	signal.Reset(received)
 	raise(received)

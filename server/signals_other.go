@@ -4,8 +4,8 @@ package server
 
 import "os"
 
-// reloadSignals returns nil signals: there are none to reload on. Notify without
-// any argument would catch all signals.
+// reloadSignals returns a signal that is never sent. Notify without signals would
+// catch all of them.
 func reloadSignals() []os.Signal { return []os.Signal{nil} }
 
 // raise ends the process.

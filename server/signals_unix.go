@@ -9,7 +9,7 @@ import (
 
 func reloadSignals() []os.Signal { return []os.Signal{syscall.SIGHUP, syscall.SIGUSR1} }
 
-// raise ends the process by a signal with its default effect.
+// raise ends the process with a signal's default effect.
 func raise(s os.Signal) {
 	if number, ok := s.(syscall.Signal); ok {
 		_ = syscall.Kill(os.Getpid(), number)

@@ -11,10 +11,10 @@ import (
 	"github.com/seamark/seamark/transport"
 )
 
-// everywhere is one socket for IPv4 and IPv6.
+// everywhere is the address of a socket for both IPv4 and IPv6.
 var everywhere = netip.IPv6Unspecified()
 
-// addresses gives where a block is asked for a key.
+// addresses returns the addresses on which a block listens for a key.
 func (p *Plan) addresses(k config.Key, b *config.Block) (sites []*site) {
 	for _, addr := range p.opts.Listen {
 		sites = append(sites, &site{addr: addr, from: k.From})
@@ -29,14 +29,14 @@ func (p *Plan) addresses(k config.Key, b *config.Block) (sites []*site) {
 	all := slices.ContainsFunc(bound, func(a config.Address) bool { return a.IP == everywhere })
 	for _, a := range bound {
 		if all && a.IP == netip.IPv4Unspecified() {
-			continue // :: is that, too
+			continue // :: includes 0.0.0.0
 		}
 		sites = append(sites, &site{addr: netip.AddrPortFrom(a.IP, k.Port), from: a.From})
 	}
 	return sites
 }
 
-// name is how metrics and people call the address.
+// name returns the address in the form that metrics and messages use.
 func (s *site) name() string {
 	if s.addr.Addr() == everywhere {
 		return fmt.Sprintf("dns://:%d", s.addr.Port())
@@ -44,7 +44,8 @@ func (s *site) name() string {
 	return "dns://" + s.addr.String()
 }
 
-// limits are those of the first of the address's blocks that gives one each.
+// limits returns the TCP limits of the address: each from the first block that
+// sets it.
 func (s *site) limits() (l transport.Limits) {
 	for _, r := range s.routes {
 		for _, t := range config.Find[timeouts](r.block) {
@@ -58,7 +59,8 @@ func (s *site) limits() (l transport.Limits) {
 	return l
 }
 
-// sockets is zero if no block says how many.
+// sockets returns the number of UDP sockets of the address, or 0 if no block sets
+// it.
 func (s *site) sockets() (n int) {
 	for _, r := range s.routes {
 		for _, m := range config.Find[sockets](r.block) {
@@ -68,8 +70,8 @@ func (s *site) sockets() (n int) {
 	return n
 }
 
-// unserved is the chain for the queries that no block has, under the zone that
-// CoreDNS gives them; nil if nobody looks at them.
+// unserved returns a chain that observes queries in no block's zone, under
+// CoreDNS's name for that zone. It returns nil if no directive observes them.
 func (s *site) unserved() *dns.Chain {
 	for _, r := range s.routes {
 		for _, u := range config.Find[unserved](r.block) {
@@ -81,8 +83,9 @@ func (s *site) unserved() *dns.Chain {
 	return nil
 }
 
-// overlaps finds addresses that cannot be listened on together: a TCP socket on
-// all addresses keeps every other from its port.
+// overlaps returns an error for each pair of addresses that cannot be bound
+// together: a TCP socket on a wildcard address conflicts with any other socket on
+// its port.
 func (p *Plan) overlaps() (errs []error) {
 	for i, s := range p.sites {
 		for _, other := range p.sites[:i] {

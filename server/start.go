@@ -17,28 +17,28 @@ import (
 )
 
 const (
-	// parkingRoom is how many queries of one plan may wait at a time, for an
-	// upstream or the like; each is a goroutine and some 4 KB.
+	// parkingRoom is the maximum number of parked queries of one plan. Each has a
+	// goroutine and uses about 4 KB.
 	parkingRoom = 4096
-	// grace is how long those that wait may go on when their plan ends; the
-	// patience of a query itself is the same.
+	// grace is how long parked queries may continue after their plan was replaced
+	// or stopped. The timeout of a single query is the same.
 	grace = 10 * time.Second
 )
 
-// running is what a plan has when it has been started.
+// running is the state of a started plan.
 type running struct {
 	start     *config.Start
 	lot       *dns.ParkingLot
-	listeners []*transport.Listener // one for each site; the same over reloads
-	fresh     []*transport.Listener // those that no older plan had
-	hide      []func()              // of gauges that end with the plan
+	listeners []*transport.Listener // one for each site; reloads keep them
+	opened    []*transport.Listener // listeners that the old plan did not have
+	remove    []func()              // functions that remove the plan's gauges
 }
 
 type listenerKey struct{ addr netip.AddrPort }
 
 // Start makes the plan serve in place of old, which may be nil. After an error
-// old goes on as if nothing had been. ctx ends the start, and the wait for
-// queries that old has not answered yet.
+// old continues to serve. If ctx ends, Start stops waiting, both for the new
+// plan's data and for the parked queries of old.
 func (p *Plan) Start(ctx context.Context, old *Plan) error {
 	var before *config.Start
 	if old != nil {
@@ -57,7 +57,7 @@ func (p *Plan) Start(ctx context.Context, old *Plan) error {
 	return nil
 }
 
-// prepare does all that can fail.
+// prepare runs the steps of the start that can fail.
 func (p *Plan) prepare(ctx context.Context, old *Plan) error {
 	for _, b := range p.blocks {
 		if err := b.Started(p.start); err != nil {
@@ -70,7 +70,7 @@ func (p *Plan) prepare(ctx context.Context, old *Plan) error {
 				Readers: s.sockets(), Limits: s.limits(), Log: p.opts.Log, Metrics: p.opts.Metrics,
 			})
 			if err == nil {
-				p.fresh = append(p.fresh, l)
+				p.opened = append(p.opened, l)
 			}
 			return l, err
 		})
@@ -94,11 +94,11 @@ func (p *Plan) listensOn(port uint16) bool {
 	return false
 }
 
-// swap cannot fail: from here on the new plan answers.
+// swap makes the new plan answer. It cannot fail.
 func (p *Plan) swap() {
 	p.lot = dns.NewParkingLot(parkingRoom)
 	p.lot.Rejected = p.opts.Metrics.Counter("seamark_given_up_queries_total", "Queries answered with SERVFAIL because too many others were waiting.")
-	p.until("seamark_waiting_queries", "Queries that wait for an upstream or the like.", func() float64 { return float64(p.lot.Parked()) })
+	p.temporaryGauge("seamark_waiting_queries", "Queries that wait for an upstream or the like.", func() float64 { return float64(p.lot.Parked()) })
 	p.showVersion()
 	p.setLevel()
 	recovered := p.recovered()
@@ -107,34 +107,36 @@ func (p *Plan) swap() {
 		mux.Unserved = s.unserved()
 		for _, r := range s.routes {
 			chain := r.block.Chain.CopyFor(s.name(), r.key.Zone.String())
-			_ = mux.Route(r.key.Zone, chain) // NewPlan has refused what it would
+			_ = mux.Route(r.key.Zone, chain) // NewPlan has checked for duplicates
 		}
-		p.keep(s, p.listeners[i])
+		p.configure(s, p.listeners[i])
 		p.listeners[i].Port().Swap(mux)
 	}
 	for _, b := range p.blocks {
 		b.Swapped()
 	}
-	for _, l := range p.fresh {
+	for _, l := range p.opened {
 		l.Serve()
 	}
 }
 
-// until is a gauge that ends with the plan.
-func (p *Plan) until(name, help string, value func() float64, labels ...string) {
-	p.hide = append(p.hide, p.opts.Metrics.TemporaryGauge(name, help, value, labels...))
+// temporaryGauge adds a gauge that is removed with the plan.
+func (p *Plan) temporaryGauge(name, help string, value func() float64, labels ...string) {
+	p.remove = append(p.remove, p.opts.Metrics.TemporaryGauge(name, help, value, labels...))
 }
 
-// keep tells a listener that an older plan may have opened what is new.
-func (p *Plan) keep(s *site, l *transport.Listener) {
+// configure applies the plan's limits to a listener that may have been opened by
+// an older plan.
+func (p *Plan) configure(s *site, l *transport.Listener) {
 	l.SetLimits(s.limits())
 	if want := s.sockets(); want > 0 && want != l.Readers() {
-		p.opts.Log.Warn("plugin/multisocket: the number of sockets of an address that is open already stays as it is until the server is restarted",
-			"address", s.name(), "sockets", l.Readers(), "asked", want)
+		p.opts.Log.Warn("multisocket has no effect on an open address: restart the server to apply it",
+			"address", s.name(), "sockets", l.Readers(), "wanted", want)
 	}
 }
 
-// setLevel shows or hides debug lines.
+// setLevel enables debug messages if a block has the directive debug, else
+// disables them.
 func (p *Plan) setLevel() {
 	if p.opts.Level == nil {
 		return
@@ -146,8 +148,8 @@ func (p *Plan) setLevel() {
 	p.opts.Level.Set(level)
 }
 
-// retire ends what only old uses: first the sockets, so that nothing new comes
-// in, then the queries that wait.
+// retire stops what only old uses: first the sockets, so that no new queries
+// arrive, then the parked queries.
 func (p *Plan) retire(ctx context.Context, old *Plan) {
 	for _, l := range p.listeners {
 		l.Port().WaitReaders()
@@ -157,27 +159,27 @@ func (p *Plan) retire(ctx context.Context, old *Plan) {
 			l.Stop()
 		}
 	}
-	old.settle(ctx)
-	old.ended()
+	old.closeLot(ctx)
+	old.removeGauges()
 }
 
-// ended takes the plan's gauges out.
-func (p *Plan) ended() {
-	for _, hide := range p.hide {
-		hide()
+// removeGauges removes the plan's gauges.
+func (p *Plan) removeGauges() {
+	for _, remove := range p.remove {
+		remove()
 	}
 }
 
-// settle waits for the queries that are parked.
-func (p *Plan) settle(ctx context.Context) {
+// closeLot waits for the parked queries, at most for the grace period.
+func (p *Plan) closeLot(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
 	p.lot.Close(ctx)
 }
 
-// Stop ends a plan that serves: it lets directives say so to others (health's
-// lameduck), stops to read, answers what it has read, and ends everything.
-// When ctx ends it does not wait any more.
+// Stop stops a plan that serves: it runs the functions passed to OnShutdown
+// (lameduck of health), stops reading, answers the queries that were read, and
+// releases everything. When ctx ends, it stops waiting.
 func (p *Plan) Stop(ctx context.Context) {
 	config.Shutdown(ctx, p.blocks...)
 	var all sync.WaitGroup
@@ -185,13 +187,13 @@ func (p *Plan) Stop(ctx context.Context) {
 		all.Go(l.Stop)
 	}
 	all.Wait()
-	p.settle(ctx)
+	p.closeLot(ctx)
 	p.start.Stop()
-	p.ended()
+	p.removeGauges()
 }
 
-// recovered makes what is called for each handler that panicked: it counts, and
-// logs one a second, since a panic comes with a client who may ask again.
+// recovered returns a function to call after a panic of a handler. It counts the
+// panic and logs at most one a second, since clients may repeat the query.
 func (p *Plan) recovered() func(q *dns.Query, cause any) {
 	panics := p.opts.Metrics.Counter("coredns_panics_total", "Panics of handlers; each was answered with SERVFAIL.")
 	var last atomic.Int64
@@ -204,6 +206,6 @@ func (p *Plan) recovered() func(q *dns.Query, cause any) {
 		if !errors.As(q.Err, &known) {
 			known = &dns.Panic{Cause: cause}
 		}
-		p.opts.Log.Error(fmt.Sprintf("%v (one a second is shown)\n%s", known, known.Stack))
+		p.opts.Log.Error("Handler panicked, at most one panic a second is logged", "error", known, "stack", string(known.Stack))
 	}
 }

@@ -265,7 +265,7 @@ func TestPanicIsCountedAndLogged(t *testing.T) {
 	if n := opts.Metrics.Counter("coredns_panics_total", "").Value(); n != 10 {
 		t.Errorf("counted %d", n)
 	}
-	if n := strings.Count(text.String(), "[ERROR] panic: oops (one a second is shown)\n"); n < 1 || n > 3 || !strings.Contains(text.String(), "start_test.go") {
+	if n := strings.Count(text.String(), `[ERROR] Handler panicked, at most one panic a second is logged error="panic: oops" stack=`); n < 1 || n > 3 || !strings.Contains(text.String(), "start_test.go") {
 		t.Errorf("logged\n%s", text.String())
 	}
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/seamark/seamark/config"
 )
 
-// Describe writes, for each address and zone, what its queries meet.
+// Describe writes the handlers of each address and zone, in the order in which a
+// query reaches them.
 func (p *Plan) Describe(w io.Writer) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, s := range p.sites {
@@ -47,13 +48,23 @@ func (p *Plan) Describe(w io.Writer) error {
 	return out.Flush()
 }
 
-// listening writes what a started plan answers for, as CoreDNS does.
-func (p *Plan) listening(w io.Writer) {
+// Addresses returns the addresses on which a started plan listens, in the order of the
+// Corefile. For port 0 they have the port that the kernel chose.
+func (p *Plan) Addresses() (addresses []netip.AddrPort) {
+	for _, l := range p.listeners {
+		addresses = append(addresses, l.Addr())
+	}
+	return addresses
+}
+
+// printAddresses writes the zones and ports of a started plan, in CoreDNS's
+// format.
+func (p *Plan) printAddresses(w io.Writer) {
 	for i, s := range p.sites {
-		at := p.listeners[i].Addr()
+		at := p.Addresses()[i]
 		for n, r := range s.routes {
 			if slices.ContainsFunc(s.routes[:n], func(before route) bool { return before.key.Zone == r.key.Zone }) {
-				continue // a block with a view has said so
+				continue // printed for another view of the zone
 			}
 			fmt.Fprintf(w, "%s:%d", r.key.Zone, at.Port())
 			if s.addr.Addr() != everywhere {
@@ -64,15 +75,14 @@ func (p *Plan) listening(w io.Writer) {
 	}
 }
 
-// An exemplifier is a handler that knows questions worth trying, in dig's
-// words: "db.shop.svc.cluster.local SRV". It may wait for its data until ctx
-// ends.
+// An exemplifier is a handler with example queries, as arguments of dig:
+// "db.shop.svc.cluster.local SRV". It may wait for its data until ctx ends.
 type exemplifier interface {
 	Examples(ctx context.Context) []string
 }
 
-// examples gives two command lines that ask a started plan something: what its
-// handlers know, or else the given questions.
+// examples returns two dig command lines for a started plan: examples of its
+// handlers, then the given queries.
 func (p *Plan) examples(ctx context.Context, questions []string) (lines []string) {
 	var known []string
 	for _, b := range p.blocks {
@@ -80,7 +90,7 @@ func (p *Plan) examples(ctx context.Context, questions []string) (lines []string
 			known = append(known, e.Examples(ctx)...)
 		}
 	}
-	at := p.listeners[0].Addr() // a Corefile has a block, and a block an address
+	at := p.Addresses()[0] // a plan has at least one block, and a block at least one address
 	host := at.Addr()
 	if host.IsUnspecified() {
 		host = netip.AddrFrom4([4]byte{127, 0, 0, 1})

@@ -94,7 +94,7 @@ a:0 {
 	}
 	want("1233")
 	var said strings.Builder
-	p.listening(&said)
+	p.printAddresses(&said)
 	if got := strings.Count(said.String(), "a.:"); got != 1 {
 		t.Errorf("zone a. is listed %d times:\n%s", got, &said)
 	}

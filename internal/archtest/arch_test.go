@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// rules are the checks that need no types.
+// rules are the checks that need no type information.
 var rules = []struct {
 	name  string
 	check func(*module) []string
@@ -41,8 +41,8 @@ func TestSeamark(t *testing.T) {
 	})
 }
 
-// TestDependencies wants a reason in the documentation for each module that
-// code here asks for by name.
+// TestDependencies checks that the documentation has a reason for each direct
+// dependency.
 func TestDependencies(t *testing.T) {
 	root := os.DirFS("../..")
 	doc, err := fs.ReadFile(root, "docs/reference/dependencies.md")
@@ -58,7 +58,7 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// unexplained lists the direct requirements and tools of a go.mod that doc does
+// unexplained returns the direct requirements and tools of a go.mod that doc does
 // not name.
 func unexplained(name, mod, doc string) (bad []string) {
 	block := ""

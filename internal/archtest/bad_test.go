@@ -7,8 +7,7 @@ import (
 	"testing/fstest"
 )
 
-// tree makes a file system of a txtar-like text: "-- name --" lines, each
-// before a file's content.
+// tree returns the file system that a text in txtar's format describes.
 func tree(text string) fstest.MapFS {
 	fsys := fstest.MapFS{}
 	var name string
@@ -23,7 +22,8 @@ func tree(text string) fstest.MapFS {
 	return fsys
 }
 
-// expect compares findings, each with a part of what it must say.
+// expect compares findings with the expected ones. Each wanted text is a part of
+// one finding.
 func expect(t *testing.T, got, want []string) {
 	t.Helper()
 	for _, w := range want {

@@ -1,18 +1,17 @@
-// Package archtest holds the project to its shape: who may import whom, what a
-// package must say about itself and what it may not keep at package level. It
-// has tests only; `go test` runs them with all the others, and nothing imports
-// it.
+// Package archtest tests the architecture of the project: which package may
+// import which, what a package comment must contain, and which variables are not
+// allowed at package level. It contains tests only.
 //
-// The import table is in table_test.go. To let a package import something new,
-// change its row there, in the same commit, with the reason in the message:
-// that line is what a reviewer looks at. The other rules have no exceptions to
-// edit.
+// The import table is in table_test.go. To allow a new import, change the row of
+// the package in the same commit and put the reason into the commit message. The
+// other rules have no exceptions.
 //
-// What is checked is the source as it lies on disk: syntax for all files, types
-// for those that belong to this machine's operating system. Only the standard
-// library and our own packages are type-checked. Other modules are opaque, so
-// that this test needs no build of client-go; a variable of a type from there
-// is held to the rules by what our code does with it.
+// The rules check the source files: the syntax of all files, and the types of
+// those built on this operating system. Only the standard library and packages of
+// this module are type-checked. Other modules are opaque, so that the test does
+// not build client-go; for a variable whose type is from another module, the
+// rules check only our own uses of it.
 //
-// Each rule is also run on small bad sources (bad_test.go), where it must fail.
+// bad_test.go runs each rule on small invalid sources, where it must report an
+// error.
 package archtest

@@ -16,8 +16,7 @@ import (
 
 const modulePath = "github.com/seamark/seamark"
 
-// A module is every package of the repository, those of nested modules
-// included.
+// A module is all packages of the repository, including those of nested modules.
 type module struct {
 	fset     *token.FileSet
 	packages []*pkg // sorted by dir
@@ -26,7 +25,7 @@ type module struct {
 // A pkg is one directory of Go files.
 type pkg struct {
 	dir    string // from the root, with slashes; "." for the root itself
-	nested bool   // in a module of its own below the root
+	nested bool   // in a nested module
 	files  []*file
 }
 
@@ -38,12 +37,12 @@ type file struct {
 	syntax *ast.File
 }
 
-// load parses every Go file under root. Directories that the go command ignores
-// are ignored.
+// load parses every Go file under root, except in directories that the go command
+// ignores.
 func load(root fs.FS) (*module, error) {
 	m := &module{fset: token.NewFileSet()}
 	ctx := build.Default
-	ctx.CgoEnabled = false // as the server is built
+	ctx.CgoEnabled = false // as for the server's build
 	ctx.JoinPath = path.Join
 	ctx.OpenFile = func(name string) (io.ReadCloser, error) { return root.Open(name) }
 
@@ -107,10 +106,10 @@ func (m *module) parse(ctx *build.Context, root fs.FS, name string) (*file, erro
 	}, nil
 }
 
-// importPath is what others write to import the package.
+// importPath returns the import path of the package.
 func (p *pkg) importPath() string { return path.Join(modulePath, p.dir) }
 
-// at gives a node's file:line, for the start of a finding.
+// at returns a node's file:line, for the start of a finding.
 func (m *module) at(n ast.Node) string { return m.line(n.Pos()) }
 
 func (m *module) line(pos token.Pos) string {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// maxLines is how long a file may be before it is two files. Tests are exempt:
-// a table of cases is not harder to read for being long.
+// maxLines is the maximum length of a file. Tests are exempt, because a long
+// table of cases is not hard to read.
 const maxLines = 500
 
 func sizes(m *module) (bad []string) {
@@ -23,7 +23,7 @@ func sizes(m *module) (bad []string) {
 	return bad
 }
 
-// docs wants one doc comment per package, that begins as godoc expects.
+// docs requires one package comment per package, in godoc's form.
 func docs(m *module) (bad []string) {
 	for _, p := range m.packages {
 		var at []string
@@ -58,8 +58,8 @@ func names(m *module) (bad []string) {
 	return bad
 }
 
-// inits refuses func init: importing a package changes nothing, so that two
-// servers can live in one process.
+// inits rejects func init: importing a package must have no effect, so that two
+// servers can run in one process.
 func inits(m *module) (bad []string) {
 	m.eachDecl(func(f *file, d ast.Decl) {
 		if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
@@ -69,9 +69,9 @@ func inits(m *module) (bad []string) {
 	return bad
 }
 
-// contextValues refuses context.WithValue: a context carries cancellation, and
-// what a function needs is a parameter. Modules below the root plug into
-// libraries that know no other way.
+// contextValues rejects context.WithValue: contexts are for cancellation, and
+// other inputs are parameters. Nested modules are exempt, because they plug into
+// libraries that require it.
 func contextValues(m *module) (bad []string) {
 	for _, p := range m.packages {
 		for _, f := range p.files {
@@ -92,8 +92,7 @@ func contextValues(m *module) (bad []string) {
 	return bad
 }
 
-// importName is what a file calls the package of that path, "" if it does not
-// import it.
+// importName returns the name under which a file imports a package, or "".
 func importName(f *ast.File, importPath string) string {
 	for _, spec := range f.Imports {
 		if spec.Path.Value == `"`+importPath+`"` {
@@ -106,7 +105,7 @@ func importName(f *ast.File, importPath string) string {
 	return ""
 }
 
-// eachDecl visits the declarations of all files, tests included.
+// eachDecl visits the declarations of all files, including tests.
 func (m *module) eachDecl(visit func(*file, ast.Decl)) {
 	for _, p := range m.packages {
 		for _, f := range p.files {

@@ -5,56 +5,56 @@ import (
 	"strings"
 )
 
-// A row lists the imports allowed to the packages of one pattern, besides the
-// standard library and the packages of their own unit.
+// A row lists the imports allowed to packages that match a pattern, besides the
+// standard library and packages of the same unit.
 type row struct {
-	own   []string // packages of this module and those below them; or anything
-	third []string // modules or packages of other projects, and those below them
-	noNet bool     // package net itself is refused: the package opens no socket
+	own   []string // packages of this module and the packages below them
+	third []string // modules or packages of other projects, and the packages below them
+	noNet bool     // package net is rejected: the package opens no socket
 }
 
 const anything = "..."
 
-// chain lists what every directive may import. Directives meet each other, the
-// server and the sockets only through the chain.
+// chain lists the packages that every directive may import. Directives do not
+// import each other, the server or package transport.
 var chain = []string{"config", "corefile", "dns", "wire", "zone", "metrics", "internal/web", "internal/watch"}
 
-// watchesFiles is for packages that follow certificates, zone files or hosts
-// files as an operator edits them.
+// watchesFiles is for packages that watch certificates, zone files or hosts
+// files.
 var watchesFiles = []string{"github.com/fsnotify/fsnotify"}
 
-// table is the architecture: pattern → allowed imports. A pattern covers a
-// package and the packages below it; "directive/*" covers every directory of
-// directive that has no row of its own. The longest pattern that fits counts.
+// table maps patterns to allowed imports. A pattern covers a package and the
+// packages below it; "directive/*" covers every directory of directive without a
+// row of its own. The longest matching pattern applies.
 //
-// A package also imports freely within its unit: the top-level directory, or
-// one directory below it in directive, compat and internal. So no directive
-// imports another, and a package of compat is imported by cmd alone.
+// Packages may also import packages of their own unit: the top-level directory,
+// or one directory below it in directive, compat and internal. So directives do
+// not import each other, and only cmd imports packages of compat.
 var table = map[string]row{
-	// The bottom: bytes and counters. Any package may import them.
+	// Bytes and counters. Any package may import them.
 	"wire":    {},
 	"metrics": {},
 
-	// The text of a Corefile; the lexer is the grammar's own.
+	// The parser of Corefiles; it uses the lexer of the original grammar.
 	"corefile": {third: []string{"github.com/coredns/caddy/caddyfile"}},
 
 	// The core, which knows neither directives nor sockets.
 	"zone": {own: []string{"wire"}},
 	"dns":  {own: []string{"wire", "metrics"}},
-	// RRs as text, in an operator's files and templates, need a parser.
+	// Records in zone files and templates need a parser.
 	"zone/zonefile": {third: []string{"github.com/miekg/dns"}, own: []string{"wire"}},
 
-	// The contract between a directive and the server. Zones are names in wire
-	// form from here on.
+	// The contract between directives and the server. Zones are names in wire
+	// form.
 	"config": {own: []string{"corefile", "dns", "wire", "metrics"}},
 
-	// The only package that knows Kubernetes' API types and clients.
+	// The only package with Kubernetes' API types and clients.
 	"cluster": {
 		own:   []string{"metrics", "internal/watch"},
 		third: []string{"k8s.io", "go.yaml.in/yaml/v2", "github.com/fsnotify/fsnotify"},
 	},
 
-	// The directives of one file, and those with a package of their own.
+	// Directives of one file, and directives with a package of their own.
 	"directive":          {own: append([]string{"internal/expression"}, chain...), third: watchesFiles, noNet: true},
 	"directive/*":        {own: chain, third: watchesFiles, noNet: true},
 	"directive/file":     {own: append([]string{"zone/zonefile"}, chain...), noNet: true},
@@ -62,20 +62,20 @@ var table = map[string]row{
 	"directive/records":  {own: append([]string{"zone/zonefile"}, chain...), noNet: true},
 	// forward opens sockets to upstreams.
 	"directive/forward": {own: chain},
-	// These answer from the cluster.
+	// These directives answer from the cluster.
 	"directive/kubernetes": {own: append([]string{"cluster"}, chain...), noNet: true},
 	"directive/hosts":      {own: append([]string{"cluster"}, chain...), noNet: true},
-	// This one answers from etcd.
+	// This directive answers from etcd.
 	"directive/etcd": {
 		own:   append([]string{"internal/etcdclient"}, chain...),
 		third: []string{"go.etcd.io/etcd"},
 		noNet: true,
 	},
-	// The directive kubedns_config produces blocks, which the server plans as if
-	// it had read them in the Corefile.
+	// The directive kubedns_config returns server blocks, which the server plans
+	// like those of a Corefile.
 	"directive/kubedns": {own: append([]string{"cluster", "internal/kubednsconfig"}, chain...), noNet: true},
 
-	// The commands of earlier generations. Only cmd imports them.
+	// Commands that replace older programs. Only cmd imports them.
 	"compat/convert": {
 		own:   []string{"corefile", "compat/dnsmasq", "compat/kubedns", "compat/nanny", "directive/kubedns", "internal/flags", "internal/kubednsconfig"},
 		third: []string{"github.com/spf13/pflag", "go.yaml.in/yaml/v2"},
@@ -97,14 +97,14 @@ var table = map[string]row{
 		third: []string{"golang.org/x/sys"},
 	},
 
-	// The list of directives. Package server does not know it.
+	// The list of directives. Package server does not import it.
 	"builtin": {own: []string{"config", "directive"}},
 	"server": {
 		own:   []string{"config", "corefile", "dns", "transport", "metrics"},
 		third: watchesFiles,
 	},
 
-	// Flags and subcommands.
+	// Subcommands and flags.
 	"cmd": {
 		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/etcd", "directive/kubedns", "compat", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "internal/resolvconf"},
 		third: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
@@ -129,8 +129,8 @@ var table = map[string]row{
 	"internal/archtest": {},
 }
 
-// tests lists what every _test.go file may import besides its package's row. The
-// server's own code does not import the DNS library that serves as an oracle.
+// tests lists what every _test.go file may import besides its package's row. Only
+// tests may import the DNS library that they use to check replies.
 var tests = row{
 	own:   []string{anything},
 	third: []string{"github.com/miekg/dns", "golang.org/x/tools/txtar"},
@@ -165,8 +165,8 @@ func unit(dir string) string {
 
 func parent(dir string) string { return dir[:max(strings.LastIndexByte(dir, '/'), 0)] }
 
-// imports checks one module's packages against the table. Modules below the
-// root (bench, kubetest) have dependencies of their own and are left alone.
+// imports checks a module's packages against the table. Nested modules (bench,
+// kubetest) have their own dependencies and are not checked.
 func imports(m *module) (bad []string) {
 	for _, p := range m.packages {
 		if p.nested {
@@ -245,6 +245,6 @@ func top(path string) string {
 	return t
 }
 
-// standard reports whether path is of the standard library: its first element
-// has no dot.
+// standard reports whether path is in the standard library: its first element has
+// no dot.
 func standard(path string) bool { return !strings.Contains(top(path), ".") }

@@ -12,16 +12,16 @@ import (
 	"runtime"
 )
 
-// A checker gives types to the non-test files of a module. Packages of other
-// modules are empty, and what is wrong for that reason is not reported.
+// A checker type-checks the non-test files of a module. Packages of other modules
+// are empty, and errors because of that are not reported.
 type checker struct {
 	m    *module
 	info *types.Info
 	std  *stdlib
-	done map[string]*types.Package // ours, by import path; nil while in work
+	done map[string]*types.Package // packages of this module by import path; nil while being checked
 }
 
-// check needs an importer for the standard library; modules may share it.
+// check type-checks a module. Several modules may share the importer std.
 func check(m *module, std *stdlib) (*checker, error) {
 	c := &checker{
 		m: m,
@@ -56,8 +56,8 @@ func (c *checker) Import(importPath string) (*types.Package, error) {
 	return opaque(importPath), nil
 }
 
-// own checks one of our packages. An import cycle, which the compiler reports
-// better, ends at an empty package.
+// own checks one of our packages. In an import cycle, which the compiler reports,
+// it returns an empty package.
 func (c *checker) own(p *pkg) *types.Package {
 	importPath := p.importPath()
 	if done, ok := c.done[importPath]; ok {
@@ -73,7 +73,7 @@ func (c *checker) own(p *pkg) *types.Package {
 	return tp
 }
 
-// source is what the compiler would see of a package on this machine.
+// source returns the files that the compiler builds on this machine.
 func (p *pkg) source() (files []*ast.File) {
 	for _, f := range p.files {
 		if f.built && !f.test {
@@ -83,11 +83,11 @@ func (p *pkg) source() (files []*ast.File) {
 	return files
 }
 
-// stdlib imports the standard library from its source, without function bodies.
+// A stdlib imports the standard library from source, without function bodies.
 type stdlib struct {
 	ctx      build.Context
 	done     map[string]*types.Package // by import path
-	problems []error                   // what could not be read
+	problems []error                   // errors while reading packages
 }
 
 func newStdlib() *stdlib {
@@ -102,7 +102,7 @@ func (s *stdlib) Import(importPath string) (*types.Package, error) {
 		return done, nil
 	}
 	dir := filepath.Join(s.ctx.GOROOT, "src", importPath)
-	if !standard(importPath) { // golang.org/x/net and others, for its own use
+	if !standard(importPath) { // golang.org/x/net and others, which the standard library vendors
 		dir = filepath.Join(s.ctx.GOROOT, "src", "vendor", importPath)
 	}
 	listed, err := s.ctx.ImportDir(dir, 0)
@@ -135,7 +135,7 @@ func opaque(importPath string) *types.Package {
 func config(importer types.Importer) types.Config {
 	return types.Config{
 		Importer: importer,
-		Error:    func(error) {}, // go vet reports them; here, go on
+		Error:    func(error) {}, // go vet reports errors; continue after them
 		Sizes:    types.SizesFor("gc", runtime.GOARCH),
 	}
 }

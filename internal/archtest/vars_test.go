@@ -9,16 +9,15 @@ import (
 	"strings"
 )
 
-// variables refuses package-level variables that change after the program has
-// started. A variable is left alone if nothing in the module assigns to it or
-// to a part of it, hands out its address, or calls a method or function on it
-// that writes; tables, errors, compiled expressions and embedded files are.
-// Types that exist to be changed (sync, atomic, channels) are refused whatever
-// is done with them.
+// variables rejects package-level variables that change after the program has
+// started. A variable is allowed if nothing in the module assigns to it or to a
+// part of it, passes on its address, or calls a method or function that modifies
+// it. So tables, errors, compiled expressions and embedded files are allowed.
+// Types that exist to be modified (sync, atomic, channels) are always rejected.
 //
-// The analysis follows a variable through `p := &v`, through our own functions
-// and methods, and no further: not through struct fields, interfaces or
-// results. It is there to catch habits, not an adversary.
+// The analysis follows a variable through `p := &v` and through functions and
+// methods of this module, but not through struct fields, interfaces or results.
+// It finds accidents, not deliberate circumvention.
 func variables(c *checker) (bad []string) {
 	e := effects{c: c, params: map[types.Object]param{}, writes: map[param]bool{}, alias: map[types.Object]types.Object{}}
 	vars := e.declare()
@@ -51,8 +50,7 @@ func variables(c *checker) (bad []string) {
 	return bad
 }
 
-// immutable types have internals that lock or change, and callers who cannot
-// tell.
+// immutable types lock or cache internally, which callers cannot observe.
 var immutable = []string{
 	"regexp.Regexp", "strings.Replacer", "embed.FS",
 	"text/template.Template", "html/template.Template",
@@ -60,8 +58,8 @@ var immutable = []string{
 	"time.Location", "net/netip.Addr", "net/netip.Prefix",
 }
 
-// changeable says why a type has no place at package level, "" if it may have
-// one.
+// changeable returns the reason why a type is not allowed at package level, or
+// "".
 func changeable(t types.Type, seen []types.Type) string {
 	t = types.Unalias(t)
 	if slices.Contains(seen, t) {
@@ -102,18 +100,19 @@ func changeable(t types.Type, seen []types.Type) string {
 
 func typeName(n *types.Named) string { return n.Obj().Pkg().Path() + "." + n.Obj().Name() }
 
-// A param is a place through which a function can change what it was given.
+// A param is a parameter or receiver through which a function may modify its
+// argument.
 type param struct {
 	fn  *types.Func
 	arg int // receiver: -1
 }
 
-// A use is something done to a variable: a change, or a call that may be one.
+// A use is a modification of a variable, or a call that may modify it.
 type use struct {
 	pos    token.Pos
-	root   types.Object // the variable that the expression starts from
-	how    string       // of a change
-	callee *types.Func  // of a call
+	root   types.Object // the variable at the root of the expression
+	how    string       // the kind of modification
+	callee *types.Func  // the function called
 	arg    int
 }
 
@@ -121,13 +120,13 @@ type use struct {
 type effects struct {
 	c      *checker
 	uses   []use
-	params map[types.Object]param        // our functions' own variables
-	writes map[param]bool                // grows in settle
+	params map[types.Object]param        // variables that are parameters of our functions
+	writes map[param]bool                // parameters that are modified; settle extends it
 	alias  map[types.Object]types.Object // p := &v, p := v of a reference type
-	benign map[*ast.UnaryExpr]bool       // an address that is followed
+	benign map[*ast.UnaryExpr]bool       // an address that the analysis follows
 }
 
-// declare finds the module's package-level variables and its functions'
+// declare collects the module's package-level variables and its functions'
 // parameters.
 func (e *effects) declare() (vars []*types.Var) {
 	e.benign = map[*ast.UnaryExpr]bool{}
@@ -201,7 +200,7 @@ func (e *effects) walk(f *ast.File) {
 	})
 }
 
-// define notes `p := &v` and `p := v` where p then shares v's memory.
+// define records `p := &v` and `p := v` if p then shares v's memory.
 func (e *effects) define(n *ast.AssignStmt) {
 	if len(n.Lhs) != len(n.Rhs) {
 		return
@@ -219,7 +218,7 @@ func (e *effects) define(n *ast.AssignStmt) {
 	}
 }
 
-// change notes a write to the place that x names.
+// change records a write to the variable at the root of x.
 func (e *effects) change(x ast.Expr, how string) {
 	if x == nil {
 		return
@@ -239,8 +238,8 @@ func (e *effects) change(x ast.Expr, how string) {
 	}
 }
 
-// writers are functions of the standard library that change their first
-// argument, by package; those whose name begins so.
+// writers are prefixes of the names of functions in the standard library that
+// modify their first argument, by package.
 var writers = map[string][]string{
 	"sort":   {"Slice", "Sort", "Stable", "Strings", "Ints", "Float64s"},
 	"slices": {"Sort", "Reverse", "Delete", "Insert", "Replace", "Compact"},
@@ -281,7 +280,7 @@ func (e *effects) builtin(name string, args []ast.Expr) {
 	switch name {
 	case "delete", "clear", "copy":
 		e.change(&ast.StarExpr{Star: args[0].Pos(), X: args[0]}, "is changed by "+name)
-	case "append": // append(v[:n], …) writes behind n; append(v, …) is given back
+	case "append": // append(v[:n], …) modifies v; append(v, …) only returns
 		if s, ok := ast.Unparen(args[0]).(*ast.SliceExpr); ok {
 			e.change(&ast.StarExpr{Star: s.Pos(), X: s}, "is changed by append")
 		}
@@ -325,8 +324,8 @@ func (e *effects) function(callee *types.Func, recv ast.Expr, args []ast.Expr) {
 	}
 }
 
-// pointerMethod reports whether a method of the standard library may change its
-// receiver, as far as its signature tells.
+// pointerMethod reports whether a method of the standard library has a pointer
+// receiver, of a type that is not immutable, and so may modify it.
 func pointerMethod(fn *types.Func) bool {
 	p, ok := types.Unalias(fn.Signature().Recv().Type()).(*types.Pointer)
 	if !ok {
@@ -336,7 +335,8 @@ func pointerMethod(fn *types.Func) bool {
 	return ok && !slices.Contains(immutable, typeName(n))
 }
 
-// settle carries writes from callees to callers until nothing is added.
+// settle propagates modifications from callees to callers until there are no new
+// ones.
 func (e *effects) settle() {
 	for grown := true; grown; {
 		grown = false
@@ -350,9 +350,9 @@ func (e *effects) settle() {
 	}
 }
 
-// root gives the variable that an expression starts from, whether the way from
-// there goes through a pointer, slice or map, and whether it started from
-// another name for the variable's memory.
+// root returns the variable at the root of an expression, whether the path from
+// there contains a pointer, slice or map, and whether it started at an alias of
+// the variable.
 func (e *effects) root(x ast.Expr) (obj types.Object, through, aliased bool) {
 	for {
 		switch y := x.(type) {

@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// patience is how long a reply may take: on a busy machine, and with a
+	// patience is the timeout of a query. It is long for busy machines and the
 	// race detector.
 	patience = 3 * time.Second
-	// silence is how long none must come for there to be none.
+	// silence is how long ask waits before it reports that there is no reply.
 	silence = 150 * time.Millisecond
 )
 
-// ask sends a packet with an id of its own and returns the reply with the id
-// taken out again, nil if there is none.
+// ask sends a query with a random-looking ID and returns the reply with ID 0, or
+// nil if there is none.
 func ask(at netip.AddrPort, proto string, packet []byte, wait time.Duration) ([]byte, error) {
 	conn, err := net.Dial(proto, at.String())
 	if err != nil {

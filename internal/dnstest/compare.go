@@ -12,7 +12,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// check says what is wrong with a reply, "" if nothing is.
+// check returns a description of what is wrong with a reply, or "".
 func (q *question) check(reply []byte, proto string) string {
 	if q.want.silence || reply == nil {
 		switch {
@@ -43,7 +43,7 @@ func (q *question) check(reply []byte, proto string) string {
 	return fmt.Sprintf("wrong: %s\nexpected:\n%sgot:\n%s", strings.Join(wrong, ", "), q.want.String(), got.String())
 }
 
-// envelope checks what is true of every reply.
+// envelope checks properties that every reply must have.
 func (q *question) envelope(reply []byte, m *dns.Msg, proto string) (wrong []string) {
 	asked := binary.BigEndian.Uint16(q.packet[2:])
 	flags := binary.BigEndian.Uint16(reply[2:])
@@ -69,7 +69,7 @@ func (q *question) envelope(reply []byte, m *dns.Msg, proto string) (wrong []str
 	return wrong
 }
 
-// print writes a reply as a script would have it.
+// print formats a reply as a script does.
 func (q *question) print(reply []byte, m *dns.Msg) expectation {
 	e := expectation{header: q.flags(reply, m)}
 	for s, records := range [][]dns.RR{m.Answer, m.Ns, m.Extra} {
@@ -110,7 +110,7 @@ func sameWords(want, got []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(want[1:])), slices.Sorted(slices.Values(got[1:])))
 }
 
-// sameRecords compares a section. chains says that CNAMEs which come first are
+// sameRecords compares two sections. If chains is true, CNAMEs at the start are
 // compared in order.
 func sameRecords(want, got []string, more, chains bool) bool {
 	for chains && len(want) > 0 && isCNAME(want[0]) {
@@ -119,7 +119,7 @@ func sameRecords(want, got []string, more, chains bool) bool {
 		}
 		want, got = want[1:], got[1:]
 	}
-	// What has no * in it takes its record first, so that a * cannot.
+	// Match records without * first, so that a * does not match their records.
 	got, want = slices.Clone(got), slices.Clone(want)
 	slices.SortStableFunc(want, func(a, b string) int { return strings.Count(a, "*") - strings.Count(b, "*") })
 	for _, w := range want {
@@ -137,7 +137,7 @@ func isCNAME(record string) bool {
 	return len(fields) > 3 && fields[3] == "CNAME"
 }
 
-// matches compares fields; * is any.
+// matches compares two records field by field; * matches any field.
 func matches(want, got string) bool {
 	if want == got {
 		return true

@@ -1,11 +1,10 @@
-// Package dnstest runs the scripts of testdata/script: a Corefile, the objects
-// of a cluster, questions, and the answers as dig would print them. The README
-// there describes the language. Its callers are tests: those beside it, against
-// a folder of manifests, and those of the module kubetest, which bring a live
-// API server along (Env.Live). No other code may import it.
+// Package dnstest runs the scripts of testdata/script: a Corefile, Kubernetes
+// objects, queries, and the expected replies in dig's format. The README there
+// describes the syntax. Two tests call it: the one in this package, with a folder
+// of manifests, and those of the module kubetest, with an API server (Env.Live).
+// Other code must not import it.
 //
-// The server under test is the real one, from the Corefile's text to sockets on
-// the loopback interface. Questions and expectations are read, and replies
-// printed, by another DNS library, so that a mistake of our own code cannot hide
-// itself.
+// The scripts run the real server, from the Corefile's text to sockets on the
+// loopback interface. Another DNS library packs the queries and unpacks the
+// replies, so that a bug in package wire cannot hide itself.
 package dnstest

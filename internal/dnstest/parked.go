@@ -30,7 +30,7 @@ func park(servers []corefile.Server) {
 	}
 }
 
-// parkAll has no ServeDNS, so its queries always wait.
+// parkAll has no ServeDNS, so it parks every query.
 type parkAll struct{}
 
 func (parkAll) Resolve(ctx context.Context, q *dns.Query) error { q.Next(ctx); return nil }

@@ -13,27 +13,27 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A question is one packet and what must come back.
+// A question is one query of a script and its expected reply.
 type question struct {
 	at     string // file:line
 	text   string // the line without "? "
-	packet []byte // with id 0
+	packet []byte // the query, with ID 0
 	only   string // "udp", "tcp" or ""
-	sizes  int    // what the client takes over UDP
+	sizes  int    // the client's UDP payload size
 	want   expectation
 
-	first, last int // lines of the expectation within the part, for -update
+	first, last int // line numbers of the expectation within the part, for -update
 }
 
-// An expectation is what a script says of a reply.
+// An expectation is a reply as a script describes it.
 type expectation struct {
 	silence bool
-	header  []string // the response code, then flags in the order of flagWords
+	header  []string // the response code, then the flags in the order of flagWords
 	records [3][]string
 	more    [3]bool
 }
 
-// flagWords are the words for bits of the header, by bit.
+// flagWords are the words for the bits of the header.
 var flagWords = []struct {
 	word string
 	bit  uint16
@@ -41,7 +41,7 @@ var flagWords = []struct {
 	{"aa", wire.FlagAA}, {"tc", wire.FlagTC}, {"ra", wire.FlagRA}, {"z", 1 << 6}, {"ad", wire.FlagAD}, {"cd", wire.FlagCD},
 }
 
-// parseQuestions reads a part that begins at line of file.
+// parseQuestions parses a part that starts at the given line of file.
 func parseQuestions(file, data string, line int) (cases []*question, err error) {
 	var q *question
 	section := 0
@@ -74,7 +74,7 @@ func parseQuestions(file, data string, line int) (cases []*question, err error) 
 	return cases, nil
 }
 
-// expect reads one line below a question.
+// expect parses one line of an expectation.
 func (q *question) expect(text string, section *int) error {
 	w := &q.want
 	switch {
@@ -102,8 +102,8 @@ func (q *question) expect(text string, section *int) error {
 	return nil
 }
 
-// canonical writes a record as the library prints it, one space between fields.
-// With a * in it nothing is known but the fields.
+// canonical formats a record as the DNS library does, with one space between
+// fields. A record with a * is not parsed.
 func canonical(text string) (string, error) {
 	fields := strings.Fields(text)
 	if slices.Contains(fields, "*") {
@@ -119,7 +119,7 @@ func canonical(text string) (string, error) {
 	return strings.Join(strings.Fields(rr.String()), " "), nil
 }
 
-// parse makes the packet.
+// parse packs the query.
 func (q *question) parse() error {
 	words := strings.Fields(q.text)
 	if len(words) < 2 {
@@ -170,8 +170,8 @@ func (q *question) parse() error {
 	return err
 }
 
-// option reads one of the words behind the type. There is no msg if the packet
-// is given in full.
+// option parses a word after the type. msg is nil if the script has the query in
+// hexadecimal.
 func (q *question) option(word string, msg *dns.Msg, opt *dns.OPT) error {
 	name, value, _ := strings.Cut(strings.TrimPrefix(word, "+"), "=")
 	if name == "udp" || name == "tcp" {
@@ -233,7 +233,7 @@ func parseOption(text string) (*dns.EDNS0_LOCAL, error) {
 	return o, err
 }
 
-// flags gives the words for a reply's header: the response code first.
+// flags returns the words for a reply's header, the response code first.
 func (q *question) flags(reply []byte, m *dns.Msg) []string {
 	code := wire.RCode(m.Rcode)
 	words := []string{code.String()}

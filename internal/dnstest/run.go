@@ -22,22 +22,23 @@ import (
 )
 
 const (
-	// deadline is how long the answers may take to become true after a change.
+	// deadline is how long replies may differ from the expectation after a
+	// change.
 	deadline = 5 * time.Second
-	// poll is how long it takes to ask again.
+	// poll is the interval between two attempts.
 	poll = 20 * time.Millisecond
 )
 
-// An Env is what a script needs besides itself.
+// An Env is the environment of a script.
 type Env struct {
-	// Live opens a cluster for one script, and cleans up with t. Nil is a run
-	// against a folder of manifests alone.
+	// Live returns a cluster for one script and cleans up when t ends. If nil,
+	// the script runs with a folder of manifests only.
 	Live func(t testing.TB) Source
-	// Update writes the replies into the scripts, in place of what they expect.
+	// Update replaces the expectations in the scripts by the replies.
 	Update bool
 }
 
-// Run runs the script of a file: see the package's doc.
+// Run runs the script in a file; see the package documentation.
 func Run(t *testing.T, env Env, file string) {
 	s, err := readScript(file)
 	if err != nil {
@@ -78,20 +79,20 @@ func Run(t *testing.T, env Env, file string) {
 	}
 }
 
-// A runner is one run of one script.
+// A runner runs one script.
 type runner struct {
 	t        *testing.T
 	script   *script
-	dir      string // of its files
+	dir      string // directory of the script's files
 	corefile string
 	sources  []Source
 	variants []*variant
 }
 
-// A variant is one way to ask: a server and a protocol.
+// A variant is a server and a protocol for the queries of a script.
 type variant struct {
 	source Source
-	parked bool   // every query is parked before it is answered
+	parked bool   // the server parks every query
 	name   string // "folder, udp, parked"
 	proto  string
 	at     netip.AddrPort
@@ -112,7 +113,8 @@ func (r *runner) open(name string, source Source) {
 	}
 }
 
-// change makes a step's files and its objects so, these in every source.
+// change writes a step's files, and applies and deletes its objects in every
+// source.
 func (r *runner) change(st *step) error {
 	if err := st.write(r.dir); err != nil {
 		return err
@@ -140,8 +142,8 @@ func (r *runner) change(st *step) error {
 	return nil
 }
 
-// start runs two servers for each source; the variants that differ in their
-// protocol share one.
+// start starts two servers for each source. The variants for UDP and TCP share
+// one.
 func (r *runner) start() {
 	for i := 0; i < len(r.variants); i += 2 {
 		udp, tcp := r.variants[i], r.variants[i+1]
@@ -159,7 +161,7 @@ func (r *runner) start() {
 	}
 }
 
-// serve runs the real server on a port of the loopback interface.
+// serve starts the server on a port of the loopback interface.
 func serve(text string, v *variant) (at netip.AddrPort, stop func(), err error) {
 	text = strings.ReplaceAll(text, "$SOURCE", v.source.Corefile())
 	read := kubedns.ExpandOnce(corefile.ReadText("Corefile", []byte(text)))
@@ -187,8 +189,8 @@ func serve(text string, v *variant) (at netip.AddrPort, stop func(), err error) 
 	return plan.Addresses()[0], func() { plan.Stop(context.Background()) }, nil
 }
 
-// question asks all variants until all replies are right and equal, or until
-// end.
+// question sends a query to all variants until all replies are as expected and
+// equal, or until end.
 func (r *runner) question(q *question, end time.Time) {
 	for {
 		err := r.attempt(q)
@@ -203,7 +205,7 @@ func (r *runner) question(q *question, end time.Time) {
 	}
 }
 
-// attempt asks all variants once, at the same time.
+// attempt sends a query to all variants once, concurrently.
 func (r *runner) attempt(q *question) error {
 	replies := make([][]byte, len(r.variants))
 	errs := make([]error, len(r.variants))
@@ -233,7 +235,8 @@ func (r *runner) attempt(q *question) error {
 	return nil
 }
 
-// summary is the first error, and who else has one.
+// summary returns the first error and the names of the other variants with
+// errors.
 func (r *runner) summary(errs []error) error {
 	var first error
 	var others []string
@@ -253,7 +256,8 @@ func (r *runner) summary(errs []error) error {
 
 func truncated(reply []byte) bool { return binary.BigEndian.Uint16(reply[2:])&wire.FlagTC != 0 }
 
-// ask asks one variant once; the error says what is wrong with the reply.
+// ask sends a query to one variant and returns an error if the reply is not as
+// expected.
 func (v *variant) ask(q *question) ([]byte, error) {
 	wait := patience
 	if q.want.silence {
@@ -269,7 +273,7 @@ func (v *variant) ask(q *question) ([]byte, error) {
 	return reply, nil
 }
 
-// dig is the question as people would ask it, and of whom.
+// dig returns the query as a dig command, and the variant's name.
 func (v *variant) dig(q *question) string {
 	words := strings.Fields(q.text)
 	if v.proto == "tcp" && q.only == "" {
@@ -278,7 +282,7 @@ func (v *variant) dig(q *question) string {
 	return fmt.Sprintf("dig @%s -p %d %s    (%s)", v.at.Addr(), v.at.Port(), strings.Join(words, " "), v.name)
 }
 
-// A journal is a server's log.
+// A journal stores a server's log.
 type journal struct {
 	mu   sync.Mutex
 	text strings.Builder

@@ -10,19 +10,19 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// A script is one file of the corpus.
+// A script is one parsed script file.
 type script struct {
 	file     string
 	comment  string
 	only     string // "folder", "live" or ""
-	differ   bool   // replies say who asked, and are not compared
+	differ   bool   // replies depend on the client's address and are not compared
 	corefile string
 	upstream map[string]*upstream // by name, which is "" for the only one
 	steps    []*step
 	archive  *txtar.Archive
 }
 
-// A step changes objects and then asks questions.
+// A step changes files and objects and then sends queries.
 type step struct {
 	apply, delete []byte            // YAML documents
 	files         map[string]string // by name
@@ -30,7 +30,7 @@ type step struct {
 	part          string // the name of the part with the questions
 }
 
-// readScript reads a file. Its errors have file and line.
+// readScript parses a file. Errors have its name and a line.
 func readScript(file string) (*script, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *script) parseComment() error {
 	return nil
 }
 
-// part reads one part, whose data begins at line.
+// part parses one part, whose data starts at the given line.
 func (s *script) part(name, data string, line int) error {
 	verb, number, _ := strings.Cut(name, " ")
 	file := ""

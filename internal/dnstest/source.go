@@ -12,19 +12,19 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A Source is where a server under test gets its objects from: one cluster,
-// empty at first, for one run of one script.
+// A Source is a cluster, empty at first, that a server under test reads. Each run
+// of a script has its own.
 type Source interface {
-	// Corefile is the lines that stand for $SOURCE in a kubernetes directive.
+	// Corefile returns the lines that replace $SOURCE in a kubernetes directive.
 	Corefile() string
-	// Apply makes each object as doc says, as kubectl apply does: new, or in
-	// place of the one that has its kind and name.
+	// Apply creates or replaces the objects in doc, as kubectl apply does.
 	Apply(doc Object) error
-	// Delete removes one object; it is an error if it does not exist.
+	// Delete deletes one object. It returns an error if the object does not
+	// exist.
 	Delete(doc Object) error
 }
 
-// An Object is one YAML document of a script and its name.
+// An Object is one YAML document of a script.
 type Object struct {
 	APIVersion string
 	Kind       string
@@ -36,7 +36,7 @@ type Object struct {
 // separator is the line between two documents.
 var separator = regexp.MustCompile(`(?m)^---[ \t]*$`)
 
-// objects reads YAML documents.
+// objects splits a text into YAML documents.
 func objects(text []byte) (docs []Object, err error) {
 	for _, doc := range separator.Split(string(text), -1) {
 		var head struct {
@@ -48,11 +48,11 @@ func objects(text []byte) (docs []Object, err error) {
 		}
 		m := head.Metadata
 		if strings.HasSuffix(head.Kind, "List") {
-			m.Name = "list" // it has none, and needs one for its file
+			m.Name = "list" // a list has no name, but its file needs one
 		}
 		switch {
 		case head.Kind == "" && m.Name == "":
-			continue // nothing but comments
+			continue // only comments
 		case head.Kind == "" || m.Name == "":
 			return nil, fmt.Errorf("an object without kind or name:\n%s", doc)
 		}
@@ -61,8 +61,8 @@ func objects(text []byte) (docs []Object, err error) {
 	return docs, nil
 }
 
-// A folder is the source of those who have no cluster: a directory of
-// manifests, one object in each file.
+// A folder is a source that needs no cluster: a directory of manifests, with one
+// object in each file.
 type folder struct{ dir, spare string }
 
 func newFolder(t testing.TB) Source {
@@ -80,7 +80,8 @@ func (f folder) file(o Object) string {
 	return filepath.Join(f.dir, strings.ToLower(o.Kind)+"."+o.Namespace+"."+o.Name+".yaml")
 }
 
-// Apply writes beside the folder and moves, so that no half of a file is seen.
+// Apply writes the file elsewhere and renames it, so that no reader sees a
+// partial file.
 func (f folder) Apply(o Object) error {
 	if err := os.WriteFile(f.spare, bytes.TrimSpace(o.YAML), 0o644); err != nil {
 		return err

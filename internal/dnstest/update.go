@@ -10,10 +10,10 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// settle is how long learn waits for a change to be taken up.
+// settle is how long learn waits for the server to process a change.
 const settle = time.Second
 
-// learn makes what the first server says now what a step expects.
+// learn sets a step's expectations to the first server's replies.
 func (r *runner) learn(st *step) {
 	time.Sleep(settle)
 	for _, q := range st.cases {
@@ -39,8 +39,8 @@ func (r *runner) learn(st *step) {
 	}
 }
 
-// rewrite writes the script's expectations into its file. Serial numbers are
-// made of the objects, and stay out of it.
+// rewrite writes the script's expectations into its file. It writes * for serial
+// numbers, which depend on the objects.
 func (s *script) rewrite() error {
 	for i, part := range s.archive.Files {
 		for _, st := range s.steps {

@@ -14,21 +14,21 @@ import (
 	"github.com/miekg/dns"
 )
 
-// An upstream is another server, to which the one under test may forward: it
-// answers from the records of a script, as a resolver would.
+// An upstream is a DNS server to which the server under test may forward. It
+// answers from the records of a script, as a recursive resolver would.
 type upstream struct {
 	records []dns.RR
-	codes   map[string]int // by name in lower case; silent is no reply
+	codes   map[string]int // by name in lower case; silent means no reply
 }
 
 const silent = -1
 
-// seesOptions is a name whose TXT records tell the EDNS options of the query,
-// code and data in hexadecimal digits each: "8:00011800c00002".
+// seesOptions is a name whose TXT records contain the EDNS options of the query:
+// code and data in hexadecimal, "8:00011800c00002".
 const seesOptions = "options.upstream."
 
-// parseUpstream reads records, and lines "NAME SERVFAIL" or "NAME silence" for
-// names that have none.
+// parseUpstream parses records, and lines "NAME SERVFAIL" or "NAME silence" for
+// names without records.
 func parseUpstream(text string) (*upstream, error) {
 	u := &upstream{codes: map[string]int{}}
 	for _, line := range strings.Split(text, "\n") {
@@ -57,7 +57,7 @@ func parseUpstream(text string) (*upstream, error) {
 	return u, nil
 }
 
-// serve listens on the loopback interface until the test ends.
+// serve runs the upstream on the loopback interface until the test ends.
 func (u *upstream) serve(t testing.TB) (addr string, err error) {
 	tcp, udp, err := listen()
 	if err != nil {
@@ -69,7 +69,7 @@ func (u *upstream) serve(t testing.TB) (addr string, err error) {
 		go func() { ended <- s.ActivateAndServe() }()
 		<-started
 		t.Cleanup(func() {
-			_ = s.Shutdown() // the error of the server itself says more
+			_ = s.Shutdown() // the error of ActivateAndServe is more precise
 			if err := <-ended; err != nil {
 				t.Errorf("upstream: %v", err)
 			}
@@ -78,8 +78,9 @@ func (u *upstream) serve(t testing.TB) (addr string, err error) {
 	return tcp.Addr().String(), nil
 }
 
-// listen finds a port that is free for TCP and UDP: the kernel picks it for one
-// of them, and somebody may have it for the other.
+// listen listens on a port that is free for both TCP and UDP. The kernel picks a
+// free port for one protocol, which may be in use for the other, so listen tries
+// repeatedly.
 func listen() (tcp net.Listener, udp net.PacketConn, err error) {
 	for range 10 {
 		if tcp, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
@@ -118,10 +119,10 @@ func (u *upstream) ServeDNS(w dns.ResponseWriter, query *dns.Msg) {
 	if w.LocalAddr().Network() == "udp" {
 		m.Truncate(size)
 	}
-	_ = w.WriteMsg(m) // the client tells what it has not got
+	_ = w.WriteMsg(m) // after an error the client reports a missing reply
 }
 
-// answer follows CNAMEs, and adds the SOA to what has no records of the type.
+// answer follows CNAMEs, and adds the SOA record to negative answers.
 func (u *upstream) answer(m *dns.Msg, name string, qtype uint16) {
 	for range 9 {
 		exists, alias := false, ""
@@ -169,7 +170,7 @@ func options(query *dns.Msg) (txt []dns.RR) {
 		if err != nil {
 			continue
 		}
-		const head = 12 + 11 + 4 // the message's, the record's, and the option's own
+		const head = 12 + 11 + 4 // headers of the message, the OPT record and the option
 		txt = append(txt, &dns.TXT{
 			Hdr: dns.RR_Header{Name: seesOptions, Rrtype: dns.TypeTXT, Class: dns.ClassINET},
 			Txt: []string{fmt.Sprintf("%d:%s", o.Option(), hex.EncodeToString(wire[head:]))},
@@ -178,12 +179,11 @@ func options(query *dns.Msg) (txt []dns.RR) {
 	return txt
 }
 
-// upstreams starts the upstreams of a script and writes their addresses into
-// its Corefile and its files, and the name of the folder of these.
+// upstreams starts the upstreams of a script and writes their addresses, and the
+// directory of the script's files, into its Corefile and files.
 func (s *script) upstreams(t testing.TB, dir string) (text string, err error) {
 	text = strings.ReplaceAll(s.corefile, "$DIR", dir)
-	// The longest names first: one may begin as another does, and all begin as
-	// that without a name.
+	// Replace longer names first, because one name may be a prefix of another.
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(s.upstream))) {
 		at, err := s.upstream[name].serve(t)
 		if err != nil {
@@ -202,8 +202,8 @@ func (s *script) upstreams(t testing.TB, dir string) (text string, err error) {
 	return text, nil
 }
 
-// write puts the files of a step where the Corefile finds them. It writes
-// beside them and moves, so that no half of a file is seen.
+// write writes the files of a step to dir. It writes each file elsewhere and
+// renames it, so that no reader sees a partial file.
 func (st *step) write(dir string) error {
 	for name, data := range st.files {
 		at := filepath.Join(dir, name)
@@ -221,7 +221,7 @@ func (st *step) write(dir string) error {
 	return nil
 }
 
-// Upstream serves records, in the form of a script's part upstream, on the
+// Upstream serves records, in the syntax of a script's part upstream, on the
 // loopback interface until the test ends.
 func Upstream(t testing.TB, records string) (addr string) {
 	t.Helper()

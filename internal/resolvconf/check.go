@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// A reader reads the fields that concern DNS, and checks them as the API server
-// does. It goes on after an error.
+// A reader reads the fields for DNS and validates them as the API server does. It
+// continues after an error.
 type reader struct {
 	object
 	file     string
@@ -74,11 +74,11 @@ func (r *reader) config(t tree, path string) *Config {
 	return &c
 }
 
-// texts reads a list of at most max strings, each of which check takes.
-func (r *reader) texts(t tree, path string, max int, check func(string) error) (all []string) {
+// texts reads a list of at most limit strings and validates each with check.
+func (r *reader) texts(t tree, path string, limit int, check func(string) error) (all []string) {
 	items := r.list(t, path)
-	if len(items) > max {
-		r.fail(t.line, path, "%d of them, and the API server takes %d", len(items), max)
+	if len(items) > limit {
+		r.fail(t.line, path, "%d of them, and the API server takes %d", len(items), limit)
 	}
 	for i, item := range items {
 		line, path := item.lineIn(t), fmt.Sprintf("%s[%d]", path, i)
@@ -114,7 +114,7 @@ func (r *reader) option(t tree, line int, path string) (o Option) {
 	return o
 }
 
-// text reads a string; nothing at all is "". It is false after an error.
+// text reads a string; null is "". It returns false after an error.
 func (r *reader) text(t tree, line int, path string) (string, bool) {
 	if t.isNull() {
 		return "", true
@@ -137,8 +137,8 @@ func (r *reader) list(t tree, path string) []tree {
 	return t.items
 }
 
-// mapping wants no fields but the known ones. A field of another name would be
-// ignored by an API server that is not asked to be strict.
+// mapping returns an error for fields other than the known ones. An API server
+// without strict validation would ignore them.
 func (r *reader) mapping(t tree, path string, known ...string) bool {
 	if t.fields == nil {
 		r.fail(t.line, path, "want the fields %s, got %s", strings.Join(known, ", "), t.kind())
@@ -152,8 +152,8 @@ func (r *reader) mapping(t tree, path string, known ...string) bool {
 	return true
 }
 
-// misplaced finds fields that look as if they concerned the pod's DNS but stand
-// where nobody reads them: spec.dnsPolicy of a Deployment, dnspolicy.
+// misplaced returns warnings about fields with the name of a DNS field at a place
+// where they have no effect: spec.dnsPolicy of a Deployment, dnspolicy.
 func (r *reader) misplaced() []string {
 	type stray struct {
 		line int
@@ -185,7 +185,7 @@ func (r *reader) misplaced() []string {
 	return r.comments
 }
 
-// checkServer is for the nameservers of dnsConfig.
+// checkServer validates a nameserver of dnsConfig.
 func checkServer(text string) error {
 	addr, err := netip.ParseAddr(text)
 	switch {
@@ -197,7 +197,7 @@ func checkServer(text string) error {
 	return nil
 }
 
-// checkSearch is for the searches of dnsConfig: a name, or the root.
+// checkSearch validates a search domain of dnsConfig: a name or the root.
 func checkSearch(text string) error {
 	if text == "." {
 		return nil
@@ -205,8 +205,8 @@ func checkSearch(text string) error {
 	return CheckDomain(text)
 }
 
-// CheckDomain says whether a text is the name of a domain as the API server takes
-// them in dnsConfig: in lower case, underscores allowed, a trailing dot allowed.
+// CheckDomain validates a domain name as the API server validates search domains:
+// lower case; underscores and a trailing dot are allowed.
 func CheckDomain(text string) error {
 	name := strings.TrimSuffix(text, ".")
 	if len(name) > maxName {
@@ -220,7 +220,7 @@ func CheckDomain(text string) error {
 	return nil
 }
 
-// CheckNamespace says whether a text can be the name of a namespace.
+// CheckNamespace validates the name of a namespace.
 func CheckNamespace(text string) error {
 	if len(text) > 63 || !isLabel(text, false) {
 		return fmt.Errorf("want the name of a namespace (a-z, 0-9, - within, 63 characters at most), got %q", text)
@@ -228,7 +228,8 @@ func CheckNamespace(text string) error {
 	return nil
 }
 
-// isLabel begins and ends with a letter or digit.
+// isLabel reports whether s starts and ends with a letter or digit and has only
+// letters, digits, hyphens and, if allowed, underscores.
 func isLabel(s string, underscores bool) bool {
 	for i := range len(s) {
 		c := s[i]

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A Pod is what the kubelet looks at in a pod.
+// A Pod is the part of a pod's spec that affects its resolv.conf.
 type Pod struct {
 	Namespace   string
 	Policy      Policy
@@ -15,17 +15,17 @@ type Pod struct {
 	Config      *Config // dnsConfig; nil if there is none
 }
 
-// A Kubelet is what it was told of its node and its cluster.
+// A Kubelet is the configuration of a kubelet that affects resolv.conf.
 type Kubelet struct {
 	ClusterDomain string // "" for none: then nothing is searched in the cluster
 	ClusterDNS    []netip.Addr
-	// Node is what the file of its resolvConf says; nil if resolvConf is "".
+	// Node is the content of the file resolvConf; nil if resolvConf is "".
 	Node *Config
-	File string // the name of that file, for comments
+	File string // name of the file resolvConf, for comments
 }
 
-// Form gives the pod's file, and a comment for everything that the pod or the
-// node says and the file does not. The pod must be one that the API server takes.
+// Form returns the pod's resolv.conf, and a comment for each setting of the pod
+// or the node that it does not contain. The API server must accept the pod.
 func (k Kubelet) Form(p Pod) (Config, []string) {
 	f := forming{Kubelet: k, pod: p}
 	f.checkNode()
@@ -48,14 +48,15 @@ func (f *forming) comment(format string, args ...any) {
 	f.comments = append(f.comments, fmt.Sprintf(format, args...))
 }
 
-// checkNode says what the kubelet says of its node every half minute.
+// checkNode adds the warnings that the kubelet logs about its node every 30
+// seconds.
 func (f *forming) checkNode() {
 	if f.Node == nil {
 		return
 	}
 	limit := maxSearches
 	if f.ClusterDomain != "" {
-		limit -= 3 // those of the cluster come first
+		limit -= 3 // for the cluster's search domains
 	}
 	n, chars := len(f.Node.Searches), len(strings.Join(f.Node.Searches, " "))
 	switch {
@@ -66,7 +67,7 @@ func (f *forming) checkNode() {
 	}
 }
 
-// base is the file before dnsConfig.
+// base returns the file without the pod's dnsConfig.
 func (f *forming) base() Config {
 	policy := f.pod.Policy
 	if policy == ClusterFirst && f.pod.HostNetwork {
@@ -85,8 +86,8 @@ func (f *forming) base() Config {
 	return f.cluster()
 }
 
-// cluster is the file of a pod that asks the cluster's DNS server for everything.
-// Of the node it has the search domains and nothing else.
+// cluster returns the file of a pod whose only nameservers are the cluster's. Of
+// the node's file it contains the search domains.
 func (f *forming) cluster() Config {
 	c := Config{Options: []Option{{"ndots", "5"}}}
 	for _, addr := range f.ClusterDNS {
@@ -101,11 +102,12 @@ func (f *forming) cluster() Config {
 	return c
 }
 
-// host is the file of a pod that resolves as its node does.
+// host returns the file of a pod that resolves names as its node does.
 func (f *forming) host() Config {
 	if f.Node == nil {
-		// Without any nameserver line a resolver asks its own machine, and a
-		// container runtime would take the node's file for an empty one.
+		// Without nameservers a resolver queries its own machine. Container
+		// runtimes replace an empty file by the node's, so the kubelet writes
+		// this one.
 		f.comment("the kubelet's resolvConf is empty: the pod is to ask itself (::1 on a node of IPv6)")
 		return Config{Nameservers: []string{"127.0.0.1"}, Searches: []string{"."}}
 	}
@@ -121,8 +123,8 @@ func (f *forming) host() Config {
 	}
 }
 
-// loopback says what becomes of a node's own resolver in a network that is not
-// the node's.
+// loopback adds a comment about a nameserver of the node that has a loopback
+// address, which a pod without hostNetwork cannot reach.
 func (f *forming) loopback(server string) {
 	addr, err := netip.ParseAddr(server)
 	if err != nil || !addr.Unmap().IsLoopback() {
@@ -144,8 +146,9 @@ func (f *forming) nameservers(all []string) []string {
 	return all[:maxNameservers]
 }
 
-// searches cuts in the kubelet's order: those behind the 32nd, then names that
-// are too long, then from the end until the rest is short enough.
+// searches limits the search domains in the kubelet's order: it drops those after
+// the 32nd, then names that are too long, then the last ones until the total
+// length is within the limit.
 func (f *forming) searches(all []string) []string {
 	if len(all) > maxSearches {
 		f.cut("search domains", fmt.Sprintf("more than %d", maxSearches), all[maxSearches:])

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// A Manifest is what a manifest says of its pod. What it does not say is zero.
+// A Manifest is the DNS settings of a pod in a manifest. Fields are zero if
+// absent.
 type Manifest struct {
 	Name        string // of the object, for messages: "Deployment shop/web"
 	Namespace   string
@@ -17,18 +18,19 @@ type Manifest struct {
 	Config      *Config
 
 	file string // as messages name it; "" if there is no manifest
-	line int    // of the part that None would concern
+	line int    // the line that an error about policy None names
 }
 
-// Flags are what stands for what a manifest does not say.
+// Flags are defaults for settings that a manifest does not contain.
 type Flags struct {
 	Namespace   string
 	Policy      Policy
 	HostNetwork bool
 }
 
-// Pod puts the two together. It fails where the API server would refuse the pod;
-// the comments name the flags that the manifest has overruled.
+// Pod returns the pod of the manifest with the defaults in flags. It returns an
+// error if the API server would reject the pod. The comments name flags that the
+// manifest overrides.
 func (m Manifest) Pod(flags Flags) (Pod, []string, error) {
 	p := Pod{
 		Namespace:   cmp.Or(m.Namespace, flags.Namespace, "default"),
@@ -59,7 +61,7 @@ func (m Manifest) Pod(flags Flags) (Pod, []string, error) {
 	return p, comments, nil
 }
 
-// paths are where the kinds of Kubernetes keep the pod's spec.
+// paths are the paths to the pod's spec in objects of Kubernetes' own kinds.
 var paths = map[string][]string{
 	"Pod":                   {"spec"},
 	"PodTemplate":           {"template", "spec"},
@@ -72,17 +74,17 @@ var paths = map[string][]string{
 	"CronJob":               {"spec", "jobTemplate", "spec", "template", "spec"},
 }
 
-// An object is one that has a pod in it.
+// An object is an object with a pod or a pod template.
 type object struct {
 	tree
 	kind string
-	path []string // to the pod's spec
+	path []string // path of the pod's spec
 }
 
-// ParseManifest finds the pod or pod template of a manifest in YAML or JSON: that
-// of the only object which has one, in documents and in lists. Kinds that it does
-// not know count if they keep containers where the known ones do. The errors are
-// all of those for which the API server would refuse the pod's DNS settings.
+// ParseManifest parses the pod or pod template of a manifest in YAML or JSON,
+// which may contain lists and several documents but only one object with a pod.
+// Unknown kinds count if they have containers at the path of a known kind. The
+// error joins all reasons why the API server would reject the pod's DNS settings.
 func ParseManifest(file string, text []byte) (Manifest, []string, error) {
 	docs, err := parse(file, text)
 	if err != nil {
@@ -114,7 +116,7 @@ func ParseManifest(file string, text []byte) (Manifest, []string, error) {
 	return m, r.misplaced(), nil
 }
 
-// A finder looks for objects with pods.
+// A finder finds objects with pods.
 type finder struct {
 	file   string
 	pods   []object
@@ -152,7 +154,8 @@ func (f *finder) look(t tree) {
 	f.others = append(f.others, kind)
 }
 
-// inherit gives an item of a PodList and its like the kind that it need not say.
+// inherit sets the kind of an item of a typed list such as PodList, which may
+// omit it.
 func (f *finder) inherit(item tree, list string) tree {
 	kind := strings.TrimSuffix(list, "List")
 	if kind == "" || item.fields == nil || !item.at("kind").isNull() {
@@ -170,7 +173,7 @@ func (f *finder) seen() string {
 	return strings.Join(slices.Compact(f.others), ", ")
 }
 
-// name is the object's for messages.
+// name returns the object's name for messages.
 func (o object) name() string {
 	name := cmp.Or(o.at("metadata", "name").text(), o.at("metadata", "generateName").text(), "(no name)")
 	if ns := o.at("metadata", "namespace").text(); ns != "" {

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// ParseNode reads a node's resolv.conf as the kubelet does, which is not quite as
-// resolvers do: of its lines it knows nameserver, search and options, and it takes
-// every word of these. The comments say what of the file does not reach pods. An
-// error, which is with each of its lines, keeps the kubelet from starting any pod.
+// ParseNode parses a node's resolv.conf as the kubelet does, which differs from
+// resolvers: it reads nameserver, search and options lines only, and all words of
+// these. The comments list what does not reach pods. The errors are lines because
+// of which the kubelet would not start pods.
 func ParseNode(file string, text []byte) (c Config, comments []string, err error) {
 	var errs []error
 	n, searchLine := 0, 0
@@ -31,7 +31,7 @@ func ParseNode(file string, text []byte) (c Config, comments []string, err error
 				continue
 			}
 			c.Nameservers = append(c.Nameservers, rest[0])
-			if why := oddServer(rest[0]); why != "" {
+			if why := serverProblem(rest[0]); why != "" {
 				say("nameserver %s: %s; pods get it all the same", rest[0], why)
 			}
 			if len(rest) > 1 {
@@ -44,18 +44,18 @@ func ParseNode(file string, text []byte) (c Config, comments []string, err error
 			searchLine = n
 			c.Searches = nil
 			for _, s := range rest {
-				if s != "." { // the root is a domain of its own
+				if s != "." { // the kubelet keeps the root as a search domain
 					s = strings.TrimSuffix(s, ".")
 				}
 				c.Searches = append(c.Searches, s)
 			}
-			sayRemark(say, key, rest)
+			warnRemark(say, key, rest)
 		case "options":
 			for _, word := range rest {
 				name, value, _ := strings.Cut(word, ":")
 				c.Options = overwrite(c.Options, []Option{{name, value}})
 			}
-			sayRemark(say, key, rest)
+			warnRemark(say, key, rest)
 		case "domain":
 			say("domain is not read by the kubelet: write search, if pods should have it")
 		case "sortlist":
@@ -67,8 +67,9 @@ func ParseNode(file string, text []byte) (c Config, comments []string, err error
 	return c, comments, errors.Join(errs...)
 }
 
-// sayRemark tells of a remark behind a line's words, which is taken for words.
-func sayRemark(say func(string, ...any), key string, words []string) {
+// warnRemark warns about a remark at the end of a line, whose words become part
+// of it.
+func warnRemark(say func(string, ...any), key string, words []string) {
 	for _, w := range words {
 		if w[0] == '#' || w[0] == ';' {
 			say("a remark has a line of its own: here %q becomes part of the %s line", w, key)
@@ -77,8 +78,9 @@ func sayRemark(say func(string, ...any), key string, words []string) {
 	}
 }
 
-// oddServer says what is wrong with a nameserver of the node, "" if nothing is.
-func oddServer(text string) string {
+// serverProblem returns a description of what is wrong with a nameserver of the
+// node, or "".
+func serverProblem(text string) string {
 	addr, err := netip.ParseAddr(text)
 	switch {
 	case err != nil:

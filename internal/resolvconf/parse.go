@@ -11,8 +11,8 @@ import (
 	"go.yaml.in/yaml/v2"
 )
 
-// parse gives the documents of a text that are not empty. A key that is there
-// twice is an error, as it is for the API server.
+// parse returns the non-empty documents of a text. A duplicate key is an error,
+// as for the API server.
 func parse(file string, text []byte) ([]tree, error) {
 	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
 	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
@@ -23,24 +23,24 @@ func parse(file string, text []byte) ([]tree, error) {
 		if strings.HasSuffix(file, ".json") {
 			return nil, fmt.Errorf("%s:%w", file, err)
 		}
-		// It may be YAML's own way of writing { }.
+		// It may be in YAML's flow style.
 	}
 	docs, err := parseYAML(text, true)
 	if err != nil && bytes.Contains(text, []byte("<<")) {
-		// For the parser a key is there twice, too, if the first comes from a
-		// merge, where that is meant.
+		// The strict parser also rejects a key that overrides one from a merge,
+		// which is valid.
 		docs, err = parseYAML(text, false)
 	}
 	lines := bytes.Count(bytes.TrimSuffix(text, []byte("\n")), []byte("\n")) + 1
 	if all, ok := errors.AsType[*yaml.TypeError](err); ok {
 		var errs []error
 		for _, fault := range all.Errors {
-			errs = append(errs, place(file, fault, lines))
+			errs = append(errs, position(file, fault, lines))
 		}
 		return nil, errors.Join(errs...)
 	}
 	if err != nil {
-		return nil, place(file, strings.TrimPrefix(err.Error(), "yaml: "), lines)
+		return nil, position(file, strings.TrimPrefix(err.Error(), "yaml: "), lines)
 	}
 	return docs, nil
 }
@@ -62,11 +62,11 @@ func parseYAML(text []byte, strict bool) (docs []tree, err error) {
 	}
 }
 
-// place puts the file before the parser's "line 3: …". Of some mistakes it
-// counts the lines from zero: those which it finds while it looks for the next
-// part of the grammar, not while it cuts the text into words. At the end of the
-// text, which has so many lines, it may be one too far.
-func place(file, fault string, lines int) error {
+// position returns an error with the file and line of the YAML parser's message
+// "line 3: …". The parser counts lines from zero in its grammar errors ("did not
+// find expected …") and from one in others. An error at the end of the text may
+// be one line too far, so the line is limited to the number of lines.
+func position(file, fault string, lines int) error {
 	var line int
 	if _, err := fmt.Sscanf(fault, "line %d:", &line); err != nil {
 		return fmt.Errorf("%s: %s", file, fault)
@@ -76,13 +76,13 @@ func place(file, fault string, lines int) error {
 		line++
 	}
 	line = min(line, lines)
-	if strings.HasSuffix(fault, "into string") { // what no key can be
+	if strings.HasSuffix(fault, "into string") { // a key that is a mapping or list
 		fault = "a mapping or a list stands in the place of a key; is it a template that must be filled in first?"
 	}
 	return fmt.Errorf("%s:%d: %s", file, line, fault)
 }
 
-// parseJSON is parse for JSON, which has escapes of its own. An error begins
+// parseJSON is parse for JSON, whose escapes differ from YAML's. An error starts
 // with its line.
 func parseJSON(text []byte) (docs []tree, err error) {
 	j := &jsonReader{text: text, line: 1, d: json.NewDecoder(bytes.NewReader(text))}
@@ -105,7 +105,7 @@ func parseJSON(text []byte) (docs []tree, err error) {
 type jsonReader struct {
 	d        *json.Decoder
 	text     []byte
-	at, line int // how far lines are counted
+	at, line int // offset up to which lines are counted, and the line there
 }
 
 // move counts the lines up to an offset.
@@ -116,7 +116,8 @@ func (j *jsonReader) move(to int) {
 	}
 }
 
-// next reads a value. The end of the text is io.EOF only before its first token.
+// next reads a value. It returns io.EOF only at the end of the text before a
+// value.
 func (j *jsonReader) next() (t tree, err error) {
 	token, err := j.d.Token()
 	if err != nil {
@@ -142,7 +143,7 @@ func (j *jsonReader) next() (t tree, err error) {
 				return tree{}, unexpected(err)
 			}
 			j.move(int(j.d.InputOffset()))
-			key, _ = token.(string) // the decoder takes nothing else here
+			key, _ = token.(string) // the decoder accepts only strings here
 		}
 		value, err := j.next()
 		if err != nil {
@@ -157,7 +158,7 @@ func (j *jsonReader) next() (t tree, err error) {
 		}
 		t.fields[key] = value
 	}
-	_, err = j.d.Token() // the end of it
+	_, err = j.d.Token() // the closing delimiter
 	return t, unexpected(err)
 }
 

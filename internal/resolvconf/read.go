@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	// maxFile is the largest file of a node that the kubelet reads.
+	// maxFile is the largest resolv.conf that the kubelet reads.
 	maxFile = 10 << 20
-	// maxManifest is far above what an API server stores as one object; a list of
-	// many may be piped in.
+	// maxManifest is far above the API server's limit for one object, because
+	// input may be a list of many objects.
 	maxManifest = 16 << 20
 )
 
-// ReadNode reads the file of a node; see ParseNode.
+// ReadNode reads a node's resolv.conf; see ParseNode.
 func ReadNode(file string) (Config, []string, error) {
 	text, err := read(file, nil, maxFile)
 	if err != nil {

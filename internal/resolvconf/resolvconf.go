@@ -1,11 +1,11 @@
-// Package resolvconf says what a kubelet puts into a pod's /etc/resolv.conf: from
-// the pod's dnsPolicy, hostNetwork and dnsConfig, the kubelet's cluster domain and
-// cluster DNS addresses, and the file of the node. The command of this name calls
-// it. The rules are functions of what was read; it asks no API server, opens no
-// socket and writes no file.
+// Package resolvconf computes the /etc/resolv.conf that a kubelet writes for a
+// pod, from the pod's dnsPolicy, hostNetwork and dnsConfig, the kubelet's cluster
+// domain and cluster DNS addresses, and the resolv.conf of the node. It reads
+// files but contacts no API server, opens no socket and writes nothing. The
+// command resolvconf uses it.
 //
-// What the kubelet does in silence, or with an event that is gone in an hour, is
-// given back as comments: one line each, without a mark at its start.
+// Settings that the kubelet drops silently, or with an event, are returned as
+// comments, one line each.
 package resolvconf
 
 import (
@@ -18,14 +18,14 @@ import (
 const (
 	maxNameservers = 3
 	maxSearches    = 32
-	maxSearchChars = 2048 // of all search domains, with a space between two
-	maxName        = 253  // a longer search domain makes some resolvers abort
+	maxSearchChars = 2048 // total length of the search domains, separated by spaces
+	maxName        = 253  // some resolvers abort at a longer search domain
 )
 
 // A Policy is a pod's dnsPolicy.
 type Policy string
 
-// The policies there are. A pod without one has ClusterFirst.
+// The values of dnsPolicy. The default is ClusterFirst.
 const (
 	ClusterFirst            Policy = "ClusterFirst"
 	ClusterFirstWithHostNet Policy = "ClusterFirstWithHostNet"
@@ -33,7 +33,7 @@ const (
 	None                    Policy = "None"
 )
 
-// ParsePolicy gives the policy of that name.
+// ParsePolicy returns the policy with a name.
 func ParsePolicy(text string) (Policy, error) {
 	switch p := Policy(text); p {
 	case ClusterFirst, ClusterFirstWithHostNet, Default, None:
@@ -42,15 +42,15 @@ func ParsePolicy(text string) (Policy, error) {
 	return "", fmt.Errorf("want %s, %s, %s or %s, got %q", ClusterFirst, ClusterFirstWithHostNet, Default, None, text)
 }
 
-// A Config is what a resolv.conf(5) says, or what a pod's dnsConfig adds to one.
-// Words are as they were written: the kubelet compares and writes them as text.
+// A Config is the content of a resolv.conf(5) or of a pod's dnsConfig. Words are
+// not normalized: the kubelet compares and writes them as text.
 type Config struct {
 	Nameservers []string
 	Searches    []string
 	Options     []Option
 }
 
-// An Option is one word of an options line: the name alone, or NAME:VALUE.
+// An Option is one word of an options line: NAME or NAME:VALUE.
 type Option struct{ Name, Value string }
 
 func (o Option) String() string {
@@ -60,8 +60,8 @@ func (o Option) String() string {
 	return o.Name + ":" + o.Value
 }
 
-// String is the file: nameserver lines, then search, then options. What is empty
-// has no line.
+// String formats the file: nameserver lines, then search, then options. Empty
+// lists have no line.
 func (c Config) String() string {
 	var b strings.Builder
 	for _, s := range c.Nameservers {
@@ -80,8 +80,8 @@ func (c Config) String() string {
 	return b.String()
 }
 
-// add puts what dnsConfig says behind what is there. Words that are there already
-// are left out, and an option takes the place of the one of its name.
+// add appends the settings of dnsConfig. It omits duplicate nameservers and
+// search domains, and replaces options with the same name.
 func (c Config) add(more Config) Config {
 	return Config{
 		Nameservers: distinct(c.Nameservers, more.Nameservers),
@@ -101,8 +101,9 @@ func distinct(lists ...[]string) (all []string) {
 	return all
 }
 
-// overwrite keeps each name's first place and last value. The kubelet goes
-// through a map here, so that its own order differs from pod to pod.
+// overwrite merges options: each name has the position of its first use and the
+// value of its last. The kubelet uses a map here, so its order varies from pod to
+// pod.
 func overwrite(lists ...[]Option) (all []Option) {
 	for _, list := range lists {
 		for _, o := range list {

@@ -8,8 +8,8 @@ import (
 	"go.yaml.in/yaml/v2"
 )
 
-// A tree is a value of YAML or JSON with the line where it begins. The zero tree
-// is null, and has no line.
+// A tree is a value of YAML or JSON and the line where it starts. The zero tree
+// is null and has no line.
 type tree struct {
 	line   int
 	fields map[string]tree // of a mapping
@@ -19,7 +19,7 @@ type tree struct {
 
 func (t tree) isNull() bool { return t.line == 0 }
 
-// kind is what the value is called in messages.
+// kind describes the value for messages.
 func (t tree) kind() string {
 	switch t.scalar.(type) {
 	case nil:
@@ -37,7 +37,7 @@ func (t tree) kind() string {
 	return fmt.Sprint(t.scalar)
 }
 
-// at follows keys down; null if there is nothing.
+// at returns the value at a path of keys, or null.
 func (t tree) at(keys ...string) tree {
 	for _, k := range keys {
 		t = t.fields[k]
@@ -45,7 +45,7 @@ func (t tree) at(keys ...string) tree {
 	return t
 }
 
-// lineIn is the line of a part of outer; of null, which has none, outer's.
+// lineIn returns the line of t, a part of outer, or outer's line if t is null.
 func (t tree) lineIn(outer tree) int {
 	if t.isNull() {
 		return outer.line
@@ -53,14 +53,15 @@ func (t tree) lineIn(outer tree) int {
 	return t.line
 }
 
-// text is the value if it is a string, else "".
+// text returns the value if it is a string, else "".
 func (t tree) text() string {
 	s, _ := t.scalar.(string)
 	return s
 }
 
-// UnmarshalYAML implements yaml.Unmarshaler. The parser keeps lines to itself,
-// except in its complaints: so it is asked first for what no value can be.
+// UnmarshalYAML implements yaml.Unmarshaler. The parser exposes lines in errors
+// only, so it first unmarshals into a type that no value has, and reads the line
+// and the value's tag from the error.
 func (t *tree) UnmarshalYAML(unmarshal func(any) error) error {
 	var impossible chan int
 	err := unmarshal(&impossible)
