@@ -67,7 +67,7 @@ func (t *warned) warn(log *slog.Logger, now []string) {
 		present[text] = true
 	}
 	if added > manyLines {
-		log.Warn(fmt.Sprintf("manifests: %d more warnings like these", added-manyLines))
+		log.Warn("suppressed further warnings about manifests", "count", added-manyLines)
 	}
 	*t = present
 }
@@ -76,7 +76,7 @@ func (t *warned) warn(log *slog.Logger, now []string) {
 func (s *Source) runManifests(ctx context.Context, sink Sink) {
 	f, err := s.openFolder(sink)
 	if err != nil {
-		s.log.Error(err.Error())
+		s.log.Error("cannot read manifests", "file", s.opts.Manifests, "error", err)
 		<-ctx.Done()
 		return
 	}
@@ -137,7 +137,7 @@ func (f *folder) publish() {
 	f.logAddresses(a.given)
 	next := &a.objects
 	if f.state == nil {
-		f.log.Info(fmt.Sprintf("manifests %s: %s", f.opts.Manifests, f.summary(next)))
+		f.log.Info("read manifests", "file", f.opts.Manifests, "files", len(f.files), "objects", f.summary(next))
 		for _, k := range f.opts.Kinds() {
 			all := make([]Object, 0, len(next[k]))
 			for _, p := range next[k] {
@@ -161,12 +161,13 @@ func (f *folder) publish() {
 	f.state = &kept
 }
 
+// summary returns the number of objects of each kind.
 func (f *folder) summary(objects *[Kinds]map[Key]placed) string {
 	var parts []string
 	for _, k := range f.opts.Kinds() {
 		parts = append(parts, fmt.Sprintf("%d %s", len(objects[k]), k))
 	}
-	return fmt.Sprintf("%s in %d files", strings.Join(parts, ", "), len(f.files))
+	return strings.Join(parts, ", ")
 }
 
 // A folderChange is the change of one object, for the log.
@@ -209,12 +210,13 @@ func (f *folder) logChanges(changes []folderChange) {
 		for _, c := range changes {
 			verbs[c.verb]++
 		}
-		f.log.Info(fmt.Sprintf("manifests %s: %d objects added, %d changed, %d deleted",
-			f.opts.Manifests, verbs["added"], verbs["changed"], verbs["deleted"]))
+		f.log.Info("applied changes of manifests", "file", f.opts.Manifests,
+			"added", verbs["added"], "changed", verbs["changed"], "deleted", verbs["deleted"])
 		return
 	}
 	for _, c := range changes {
-		f.log.Info(fmt.Sprintf("%s %s %s", c.verb, strings.TrimSuffix(c.kind.String(), "s"), c.key), "file", f.path(c.file))
+		f.log.Info("applied change of a manifest", "change", c.verb, "kind", strings.TrimSuffix(c.kind.String(), "s"),
+			"namespace", c.key.Namespace, "name", c.key.Name, "file", f.path(c.file))
 	}
 }
 
@@ -222,7 +224,7 @@ func (f *folder) logChanges(changes []folderChange) {
 func (f *folder) logAddresses(given map[Key]netip.Addr) {
 	for _, key := range slices.SortedFunc(maps.Keys(given), compareKeys) {
 		if f.given[key] != given[key] {
-			f.log.Info(fmt.Sprintf("service %s has no clusterIP: it gets %s", key, given[key]))
+			f.log.Info("allocated a clusterIP for a Service without one", "namespace", key.Namespace, "name", key.Name, "address", given[key])
 		}
 	}
 	f.given = given

@@ -159,8 +159,8 @@ func TestManifestsClusterIPs(t *testing.T) {
 	ip := func(name string) string { return given[Key{"shop", name}].String() }
 	rest := []string{"services shop/ext = example.com", "services shop/none headless", "services shop/none-too headless", "services shop/wrong"}
 	b.has(append([]string{"services shop/a " + ip("a"), "services shop/b " + ip("b")}, rest...)...)
-	b.says(1, "level=INFO", "shop/a", ip("a"))
-	b.says(1, "level=INFO", "shop/b", ip("b"))
+	b.says(1, "level=INFO", "namespace=shop name=a", ip("a"))
+	b.says(1, "level=INFO", "namespace=shop name=b", ip("b"))
 
 	// An explicit address wins, and only the one it meets changes.
 	b.write("z.yaml", service("z", ip("a")))
@@ -170,7 +170,7 @@ func TestManifestsClusterIPs(t *testing.T) {
 		t.Error("an explicit address was given again")
 	}
 	b.has(append([]string{"services shop/a " + again[Key{"shop", "a"}].String(), "services shop/b " + ip("b")}, append(rest, "services shop/z "+ip("a"))...)...)
-	b.says(1, "level=INFO", "shop/b", ip("b"))
+	b.says(1, "level=INFO", "namespace=shop name=b", ip("b"))
 }
 
 func TestAllocate(t *testing.T) {

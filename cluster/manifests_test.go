@@ -295,8 +295,8 @@ func TestManifestsWatched(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("the sink was given %q, want only what changed: %q", got, want)
 	}
-	b.says(1, "level=INFO", "added service shop/b", b.path("sub/deep/b.json"))
-	b.says(1, "level=INFO", "changed service shop/b", b.path("sub/deep/b.json"))
-	b.says(1, "level=INFO", "deleted service shop/a", b.path("a.yaml"))
+	b.says(1, "level=INFO", "change=added kind=service namespace=shop name=b", b.path("sub/deep/b.json"))
+	b.says(1, "level=INFO", "change=changed kind=service namespace=shop name=b", b.path("sub/deep/b.json"))
+	b.says(1, "level=INFO", "change=deleted kind=service namespace=shop name=a", b.path("a.yaml"))
 	b.says(0, "level=WARN")
 }

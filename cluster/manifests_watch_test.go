@@ -60,23 +60,27 @@ func TestManifestsLinks(t *testing.T) {
 	b.says(0, "level=WARN")
 }
 
-// A folder that is not there is waited for, and once it has been read its last
-// state outlives it.
+// A missing folder is logged once and watched for. If it is deleted later, its last
+// state is kept.
 func TestManifestsMissing(t *testing.T) {
 	b := newBench(t, nil)
 	b.remove(".")
-	b.serve(func(f *folder) { f.poll = 20 * time.Millisecond })
-	b.within("a warning", func() bool { return len(b.log.with("level=WARN", b.dir, "no such file")) == 1 })
-	time.Sleep(100 * time.Millisecond) // some more polls, which must say and do nothing
+	f := b.open()
+	for range 3 {
+		f.check(t.Context())
+	}
+	b.says(1, "level=WARN", b.dir, "no such file")
 	b.says(1, "level=WARN")
 	if calls := b.sink.called(); len(calls) > 0 || b.src.heard[Services].at.Load() != 0 {
 		t.Errorf("without a folder the sink was given %q", calls)
 	}
+	b.serve(func(f *folder) { f.poll = 20 * time.Millisecond })
+	b.within("a warning", func() bool { return len(b.log.with("level=WARN", "no such file")) == 2 })
 	b.write("a.yaml", service("a", "10.0.0.1"))
 	b.gets("services shop/a 10.0.0.1")
 
 	must(t, os.Rename(b.dir, b.dir+".away"))
-	b.within("a second warning", func() bool { return len(b.log.with("level=WARN", "no such file")) == 2 })
+	b.within("another warning", func() bool { return len(b.log.with("level=WARN", "no such file")) == 3 })
 	b.has("services shop/a 10.0.0.1")
 	b.write("b.yaml", service("b", "10.0.0.2"))
 	b.gets("services shop/b 10.0.0.2")
@@ -187,13 +191,13 @@ func TestManifestsManyChanges(t *testing.T) {
 	}
 	b.write("many.yaml", join(docs...))
 	f.check(t.Context())
-	b.says(1, "level=INFO", "21 objects added, 0 changed, 0 deleted")
-	b.says(0, "added service")
+	b.says(1, "level=INFO", "added=21 changed=0 deleted=0")
+	b.says(0, "change=added")
 	if n := b.src.count.events[Services].Value(); n != 21 {
 		t.Errorf("%d events counted, want 21", n)
 	}
 	b.write("twice.yaml", join(docs...))
 	f.check(t.Context())
 	b.says(20, "level=WARN", "the first counts")
-	b.says(1, "level=WARN", "1 more warning")
+	b.says(1, "level=WARN", "suppressed further warnings", "count=1")
 }

@@ -138,6 +138,21 @@ dns://[::1]:5353 zone example.org. (Corefile:12)
 	}
 }
 
+// A directive that reads a ConfigMap from a cluster warns once of each missing file.
+func TestCheckMissingKubeconfig(t *testing.T) {
+	for _, directive := range []string{
+		"hosts {\n configmap dns/custom hosts\n configmap dns/other hosts\n kubeconfig /nonexistent\n}",
+		"kubedns_config kube-system/kube-dns {\n kubeconfig /nonexistent\n}",
+	} {
+		name, _, _ := strings.Cut(directive, " ")
+		want := "stdin:2: " + name + ": kubeconfig: open /nonexistent: no such file or directory\n"
+		_, stderr, code := run(t, t.TempDir(), ".:0 {\n"+directive+"\nforward . 192.0.2.1\n}\n", "check", "--strict", "-")
+		if stderr != want || code != 1 {
+			t.Errorf("check of %q: exit %d, error %q, want exit 1, error %q", directive, code, stderr, want)
+		}
+	}
+}
+
 // Warnings are printed on standard error and do not fail check without --strict.
 // "-" is standard input.
 func TestCheckWarnings(t *testing.T) {

@@ -51,6 +51,11 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
+	if len(p.settings) > 0 { // all have the same files, which the server waits for
+		if err := p.settings[0].CheckFiles(); err != nil {
+			b.Warn(each(d, err))
+		}
+	}
 	p.zones, h.ttl = zones, uint32(p.ttl)
 	for _, z := range zones {
 		h.zones = append(h.zones, zone{z, z.Labels()})

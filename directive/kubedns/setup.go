@@ -124,8 +124,14 @@ var forwardOptions = [...]string{
 // Setup checks the options of kubedns_config. A Follower has expanded the directive
 // before the plan.
 func Setup(b *config.Block, uses []corefile.Directive) error {
-	_, err := parseUse(uses[0], b.Path(""))
-	return errors.Join(config.Once(uses), err)
+	u, err := parseUse(uses[0], b.Path(""))
+	if err := errors.Join(config.Once(uses), err); err != nil {
+		return err
+	}
+	if err := u.object.CheckFiles(); err != nil { // the server waits for them
+		b.Warn(wrap(uses[0], err))
+	}
+	return nil
 }
 
 // parseUse parses a kubedns_config; root is the base directory of relative paths.
