@@ -3,14 +3,15 @@ package directive
 import (
 	"cmp"
 	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/wire"
-	"net/netip"
-	"slices"
-	"strings"
 )
 
 // ACL decides which clients may query which names: the acl directive.

@@ -14,28 +14,28 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A replies is a handler that answers everything, in every class, with n
-// addresses.
-type replies struct{ n int }
+// An addressHandler answers every query, in every class, with n addresses.
+type addressHandler struct{ n int }
 
-func (*replies) AnyClass() bool { return true }
+func (*addressHandler) AnyClass() bool { return true }
 
-func (a *replies) ServeDNS(q *seamark.Query) seamark.Verdict {
+func (a *addressHandler) ServeDNS(q *seamark.Query) seamark.Verdict {
 	for i := range a.n {
 		q.Answer.Append(wire.Answers, wire.AppendAddress(nil, wire.OwnerIsQuestion, 60, netip.AddrFrom4([4]byte{192, 0, 2, byte(i)})), 1)
 	}
 	return seamark.Done
 }
 
-// below puts a handler behind those of a block that is running.
-func (r *running) below(h any) {
+// addBelow adds a handler at the end of the chain.
+func (r *testBlock) addBelow(h any) {
 	r.block.Begin("below")
 	r.block.Handle(h)
 	r.route()
 }
 
-// said is a reply's code, or silence, and its extended error if there is one.
-func said(t *testing.T, reply []byte) string {
+// replyText returns the response code of the reply and its extended error if it has
+// one, or "silence" if there is no reply.
+func replyText(t *testing.T, reply []byte) string {
 	t.Helper()
 	if len(reply) == 0 {
 		return "silence"
@@ -78,18 +78,18 @@ func TestACL(t *testing.T) {
 		{"block net 10.0.0.1\nblock net 10.0.0.2\nallow net 10.0.0.2 10.0.0.3\nblock net 10.0.0.0/24", "10.0.0.2:1", "A", "IN", "REFUSED 18"},
 		{"block net 10.0.0.1\nblock net 10.0.0.2\nallow net 10.0.0.2 10.0.0.3\nblock net 10.0.0.0/24", "10.0.0.3:1", "A", "IN", "NOERROR"},
 		{"block type MX net 10.0.0.1\nblock net 10.0.0.2", "10.0.0.1:1", "A", "IN", "NOERROR"},
-		// An IPv4 client in the clothes of an IPv6 one is still that client.
+		// IPv4-mapped IPv6 addresses are IPv4 addresses.
 		{"block net 10.0.0.0/8", "[::ffff:10.0.0.1]:1", "A", "IN", "REFUSED 18"},
 		{"allow net ::/0\nblock", "[::ffff:10.0.0.1]:1", "A", "IN", "REFUSED 15"},
 		{"block net ::ffff:10.0.0.0/104", "10.0.0.1:1", "A", "IN", "REFUSED 18"},
 		{"block net ::ffff:10.0.0.1", "10.0.0.1:1", "A", "IN", "REFUSED 18"},
-		// Every class is judged.
+		// acl applies to every class.
 		{"block type TXT", "10.0.0.1:1", "TXT", "CH", "REFUSED 15"},
 		{"block type TXT", "10.0.0.1:1", "TXT", "HS", "REFUSED 15"},
 		{"block type MX", "10.0.0.1:1", "TXT", "CH", "NOERROR"},
 	} {
 		r := run(t, ".:53 {\nacl {\n"+c.lines+"\n}\n}")
-		r.below(&replies{1})
+		r.addBelow(&addressHandler{1})
 		m := new(dns.Msg).SetQuestion("a.example.", dns.StringToType[c.qtype])
 		m.Question[0].Qclass = dns.StringToClass[c.class]
 		m.SetEdns0(1232, false)
@@ -97,7 +97,7 @@ func TestACL(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := said(t, r.ask(p, seamark.UDP, c.peer)); got != c.want {
+		if got := replyText(t, r.exchange(p, seamark.UDP, c.peer)); got != c.want {
 			t.Errorf("%s\n%s %s from %s: got %s, want %s", c.lines, c.class, c.qtype, c.peer, got, c.want)
 		}
 	}
@@ -118,17 +118,17 @@ func TestACLErrors(t *testing.T) {
 Corefile:3: acl: drop: net: want an address, a CIDR or *, got "10.0.0.256"`},
 		{"acl {\ndrop net 10.0.0.1 {\nx\n}\n}", "Corefile:3: acl: drop: takes no braces"},
 	} {
-		wrong(t, ".:53 {\n"+c.text+"\n}", c.want)
+		wantErrors(t, ".:53 {\n"+c.text+"\n}", c.want)
 	}
 }
 
 func TestACLMetrics(t *testing.T) {
 	r := run(t, ".:53 {\nacl a.example b.a.example {\nblock type A\nfilter type AAAA\ndrop type MX\n}\n}")
-	r.below(&replies{1})
+	r.addBelow(&addressHandler{1})
 	for name, n := range map[string]int{"a.example": 1, "x.b.a.example": 2, "c.example": 3} {
 		for range n {
 			for _, qtype := range []wire.Type{wire.TypeA, wire.TypeAAAA, wire.TypeMX, wire.TypeTXT} {
-				r.ask(packet(t, name, qtype), seamark.UDP, client)
+				r.exchange(packet(t, name, qtype), seamark.UDP, client)
 			}
 		}
 	}
@@ -145,7 +145,7 @@ coredns_acl_filtered_requests_total{server="dns://:53",zone="b.a.example.",view=
 	}
 }
 
-// tenThousand is a Corefile that blocks so many prefixes, a line for each.
+// tenThousand returns a Corefile that blocks 10,000 prefixes, one on each line.
 func tenThousand() string {
 	var b strings.Builder
 	b.WriteString(".:53 {\nacl {\n")
@@ -156,18 +156,18 @@ func tenThousand() string {
 	return b.String()
 }
 
-// Lines that say the same of other sources are one: what a query costs depends
-// on how many lengths of prefixes there are, not on how many prefixes.
+// Consecutive lines that differ only in their sources are merged, so the cost of a
+// query depends on the number of prefix lengths, not on the number of prefixes.
 func TestACLTenThousandPrefixes(t *testing.T) {
 	r := run(t, tenThousand())
 	l := find[*ACL](r)[0]
 	if lines, lengths := len(l.lists[0].lines), len(l.lists[0].lines[0].sources.v4); lines != 1 || lengths != 6 {
 		t.Errorf("got %d lines of %d lengths, want 1 of 6", lines, lengths)
 	}
-	r.below(&replies{1})
+	r.addBelow(&addressHandler{1})
 	for peer, want := range map[string]string{"172.16.0.1:1": "REFUSED", "172.18.112.241:1": "REFUSED", "172.18.113.1:1": "NOERROR", "10.0.0.1:1": "NOERROR"} {
-		if got := said(t, r.ask(packet(t, "a.example", wire.TypeA), seamark.UDP, peer)); got != want {
-			t.Errorf("%s: got %s, want %s", peer, got, want)
+		if got := replyText(t, r.exchange(packet(t, "a.example", wire.TypeA), seamark.UDP, peer)); got != want {
+			t.Errorf("client %s: got %s, want %s", peer, got, want)
 		}
 	}
 }
@@ -188,7 +188,7 @@ func BenchmarkACL(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				if line, _ := l.find(q); line != nil {
-					b.Fatal("a line fits")
+					b.Fatalf("got the line %v, want no match", line)
 				}
 			}
 		})

@@ -10,7 +10,8 @@ import (
 	"github.com/seamark/seamark/corefile"
 )
 
-// interfaces stands for a machine with lo, eth0 and one that cannot be read.
+// interfaces returns the addresses of a machine with the interfaces lo and eth0, and
+// an error for broken0.
 func interfaces(name string) (ips []netip.Addr, err error) {
 	texts := map[string]string{"lo": "127.0.0.1 ::1", "eth0": "192.0.2.1 2001:db8::1 fe80::1%eth0"}[name]
 	for text := range strings.FieldsSeq(texts) {

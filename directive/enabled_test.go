@@ -10,15 +10,15 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// What a plan enables is not enabled any more when the plan has ended.
-func TestPluginEnabledEndsWithThePlan(t *testing.T) {
+// coredns_plugin_enabled has no series of a plan that has ended.
+func TestPluginEnabledAfterPlanEnds(t *testing.T) {
 	r := run(t, ".:53 {\n prometheus 127.0.0.1:0\n whoami\n}")
-	r.ask(packet(t, "a.example.", wire.TypeA), dns.UDP, client)
+	r.exchange(packet(t, "a.example.", wire.TypeA), dns.UDP, client)
 	if shown := r.metrics("coredns_plugin_enabled"); !strings.Contains(shown, `name="whoami"} 1`) {
-		t.Fatalf("whoami is not shown as enabled:\n%s", shown)
+		t.Fatalf("running plan: got\n%s\nwant whoami with the value 1", shown)
 	}
 	config.NewStart(context.Background(), r.start).Commit()
 	if shown := r.metrics("coredns_plugin_enabled"); shown != "" {
-		t.Errorf("still enabled after the plan's end:\n%s", shown)
+		t.Errorf("ended plan: got\n%s\nwant no series", shown)
 	}
 }

@@ -16,11 +16,11 @@ import (
 )
 
 func TestErrors(t *testing.T) {
-	h := &says{dns.Done, wire.ServFail, errors.New("read udp 10.0.0.9: i/o timeout"), false}
+	h := &fixedVerdict{dns.Done, wire.ServFail, errors.New("read udp 10.0.0.9: i/o timeout"), false}
 	r := run(t, ".:53 {\nerrors\n}", h)
-	r.ask(packet(t, "Example.org", wire.TypeA), dns.UDP, client)
+	r.exchange(packet(t, "Example.org", wire.TypeA), dns.UDP, client)
 	h.code, h.err = wire.NXDomain, nil
-	r.ask(packet(t, "example.org", wire.TypeA), dns.UDP, client)
+	r.exchange(packet(t, "example.org", wire.TypeA), dns.UDP, client)
 	want := "[ERROR] plugin/errors: 2 example.org. A: read udp 10.0.0.9: i/o timeout\n"
 	if got := r.stop(); got != want {
 		t.Errorf("got %q, want %q", got, want)
@@ -29,21 +29,21 @@ func TestErrors(t *testing.T) {
 
 func TestErrorsStacktrace(t *testing.T) {
 	for _, option := range []string{"", "{\nstacktrace\n}"} {
-		r := run(t, ".:53 {\nerrors "+option+"\n}", &says{panics: true})
-		r.ask(packet(t, "example.org", wire.TypeA), dns.UDP, client)
+		r := run(t, ".:53 {\nerrors "+option+"\n}", &fixedVerdict{panics: true})
+		r.exchange(packet(t, "example.org", wire.TypeA), dns.UDP, client)
 		got := r.stop()
-		if line := "[ERROR] plugin/errors: 2 example.org. A: panic: no such luck\n"; !strings.HasPrefix(got, line) {
+		if line := "[ERROR] plugin/errors: 2 example.org. A: panic: test panic\n"; !strings.HasPrefix(got, line) {
 			t.Errorf("got %q, want %q", got, line)
 		}
-		if has := strings.Contains(got, "says).ServeDNS"); has != (option != "") {
-			t.Errorf("errors %s: stack is there: %v\n%s", option, has, got)
+		if has := strings.Contains(got, "fixedVerdict).ServeDNS"); has != (option != "") {
+			t.Errorf("errors %s: got a stack trace: %v, want %v\n%s", option, has, option != "", got)
 		}
 	}
 }
 
 func TestErrorsConsolidate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &says{dns.Done, wire.ServFail, nil, false}
+		h := &fixedVerdict{dns.Done, wire.ServFail, nil, false}
 		r := run(t, `.:53 {
 			errors {
 				consolidate 30s "timeout$" warning
@@ -53,9 +53,9 @@ func TestErrorsConsolidate(t *testing.T) {
 		}`, h)
 		fail := func(text string) {
 			h.err = errors.New(text)
-			r.ask(packet(t, "example.org", wire.TypeA), dns.UDP, client)
+			r.exchange(packet(t, "example.org", wire.TypeA), dns.UDP, client)
 		}
-		said := func(want string) {
+		wantLog := func(want string) {
 			t.Helper()
 			synctest.Wait()
 			r.out.mu.Lock()
@@ -70,43 +70,43 @@ func TestErrorsConsolidate(t *testing.T) {
 		fail("refused once")
 		fail("refused twice")
 		fail("quiet")
-		said("[ERROR] plugin/errors: 2 example.org. A: refused once\n")
+		wantLog("[ERROR] plugin/errors: 2 example.org. A: refused once\n")
 		time.Sleep(30 * time.Second)
-		said("[WARNING] plugin/errors: 2 errors like 'timeout$' occurred in last 30s\n")
+		wantLog("[WARNING] plugin/errors: 2 errors like 'timeout$' occurred in last 30s\n")
 		time.Sleep(30 * time.Second)
-		said("[ERROR] plugin/errors: 2 errors like '^refused' occurred in last 1m0s\n")
-		fail("refused") // alone: the line was all
+		wantLog("[ERROR] plugin/errors: 2 errors like '^refused' occurred in last 1m0s\n")
+		fail("refused") // a single error has no summary
 		time.Sleep(time.Hour)
-		said("[ERROR] plugin/errors: 2 example.org. A: refused\n")
+		wantLog("[ERROR] plugin/errors: 2 example.org. A: refused\n")
 		fail("timeout")
 		want := "[WARNING] plugin/errors: 1 errors like 'timeout$' occurred in last 30s\n"
 		if got := r.stop(); got != want {
-			t.Errorf("at the end: got %q, want %q", got, want)
+			t.Errorf("log at the end: got %q, want %q", got, want)
 		}
 	})
 }
 
-// Lines of level debug are shown while the server's own are.
+// Lines of level debug are written if the server logs at level debug.
 func TestErrorsDebug(t *testing.T) {
 	for level, want := range map[slog.Level]string{slog.LevelInfo: "", slog.LevelDebug: "[DEBUG] plugin/errors: 1 errors like '.' occurred in last 1m0s\n"} {
-		r := run(t, ".:53 {\nerrors stdout {\nconsolidate 1m . debug\n}\n}", &says{dns.Done, wire.ServFail, errors.New("no"), false})
+		r := run(t, ".:53 {\nerrors stdout {\nconsolidate 1m . debug\n}\n}", &fixedVerdict{dns.Done, wire.ServFail, errors.New("no"), false})
 		config.Find[*Errors](r.block)[0].log = slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: level}))
-		r.ask(packet(t, "example.org", wire.TypeA), dns.UDP, client)
+		r.exchange(packet(t, "example.org", wire.TypeA), dns.UDP, client)
 		if got := r.stop(); got != want {
 			t.Errorf("%v: got %q, want %q", level, got, want)
 		}
 	}
 }
 
-func TestErrorsWrong(t *testing.T) {
-	wrong(t, `.:53 {
+func TestErrorsErrors(t *testing.T) {
+	wantErrors(t, `.:53 {
 errors x
 errors {
 	stacktrace
 }
 }`, `Corefile:2: errors: want stdout or nothing, got "x"
 Corefile:3: errors: already given at Corefile:2, and can be given once in a server block`)
-	wrong(t, `.:53 {
+	wantErrors(t, `.:53 {
 errors {
 	consolidate 1s
 	consolidate x .
@@ -123,8 +123,8 @@ Corefile:7: errors: consolidate: want warning, error, info, debug or show_first,
 Corefile:8: errors: unknown option "consolidat"; did you mean "consolidate"?`)
 }
 
-// A reader who does not read costs lines and a number, and no time.
-func TestLinesDrop(t *testing.T) {
+// If stdout blocks, lines are dropped and counted, and write does not block.
+func TestLineWriterBlockedOutput(t *testing.T) {
 	stuck := make(chan struct{})
 	registry := &metrics.Registry{}
 	l := newLineWriter(writer(func([]byte) { <-stuck }), registry)
@@ -133,7 +133,7 @@ func TestLinesDrop(t *testing.T) {
 		l.write(line)
 	}
 	if n := l.dropped.Value(); n < 1 || n > 1100 {
-		t.Errorf("%d lines dropped", n)
+		t.Errorf("got %d dropped lines, want 1..1100", n)
 	}
 	close(stuck)
 	l.Stop()

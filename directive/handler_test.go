@@ -23,7 +23,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// client is where the questions of these tests come from.
+// client is the client address of the queries in these tests.
 const client = "10.0.0.1:53012"
 
 func setups() []config.Directive {
@@ -60,33 +60,33 @@ func setups() []config.Directive {
 	}
 }
 
-// A text is a file that several goroutines may use.
-type text struct {
+// A syncBuffer is a buffer that is safe for concurrent use.
+type syncBuffer struct {
 	mu sync.Mutex
 	b  strings.Builder
 }
 
-func (t *text) Write(p []byte) (int, error) {
+func (t *syncBuffer) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.b.Write(p)
 }
 
-func (t *text) String() string {
+func (t *syncBuffer) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.b.String()
 }
 
-// A running is one server block that answers without sockets.
-type running struct {
+// A testBlock is a running server block without sockets.
+type testBlock struct {
 	t     *testing.T
 	block *config.Block
 	start *config.Start
 	port  *dns.Port
 	query *dns.Query
 	lent  []byte
-	out   *text
+	out   *syncBuffer
 }
 
 func plan(t testing.TB, text string, add ...any) (*config.Block, error) {
@@ -120,14 +120,14 @@ func plan(t testing.TB, text string, add ...any) (*config.Block, error) {
 	return b, corefile.Sorted(errs...)
 }
 
-// run starts a Corefile of one block, with handlers of the test's own in front.
-func run(t *testing.T, corefile string, add ...any) *running {
+// run starts a Corefile of one block with the handlers add in front.
+func run(t *testing.T, corefile string, add ...any) *testBlock {
 	t.Helper()
 	b, err := plan(t, corefile, add...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &running{t: t, block: b, start: config.NewStart(context.Background(), nil), port: &dns.Port{}, query: dns.NewQuery(nil), lent: make([]byte, 65536), out: &text{}}
+	r := &testBlock{t: t, block: b, start: config.NewStart(context.Background(), nil), port: &dns.Port{}, query: dns.NewQuery(nil), lent: make([]byte, 65536), out: &syncBuffer{}}
 	_, _ = config.Keep(r.start, lineWriterKey{}, func() (*lineWriter, error) { return newLineWriter(r.out, b.Metrics), nil })
 	if err := b.Started(r.start); err != nil {
 		t.Fatal(err)
@@ -138,8 +138,8 @@ func run(t *testing.T, corefile string, add ...any) *running {
 	return r
 }
 
-// route gives all queries to the block's chain as it is now.
-func (r *running) route() {
+// route makes the port serve all queries with the current chain of the block.
+func (r *testBlock) route() {
 	r.t.Helper()
 	mux := dns.NewMux(dns.NewParkingLot(1), nil)
 	chain := r.block.Chain.CopyFor("dns://:53", ".")
@@ -158,12 +158,12 @@ func packet(t *testing.T, name string, qtype wire.Type) []byte {
 	return wire.AppendRequest(nil, 4, wire.FlagRD, []byte(n), qtype)
 }
 
-// ask serves and observes one query; the reply is valid until the next.
-func (r *running) ask(packet []byte, proto dns.Proto, peer string) []byte {
+// ask serves and observerFunc one query; the reply is valid until the next.
+func (r *testBlock) exchange(packet []byte, proto dns.Proto, peer string) []byte {
 	q, now := r.query, time.Unix(0, 0)
-	room := q.Buffer(len(packet))
-	copy(room, packet)
-	q.Reset(room, proto, now)
+	buf := q.Buffer(len(packet))
+	copy(buf, packet)
+	q.Reset(buf, proto, now)
 	q.Peer, q.Local = netip.MustParseAddrPort(peer), netip.MustParseAddrPort("10.0.0.2:53")
 	outcome := r.serve()
 	if outcome == dns.Answered || outcome == dns.Dropped {
@@ -172,7 +172,7 @@ func (r *running) ask(packet []byte, proto dns.Proto, peer string) []byte {
 	return q.Reply()
 }
 
-func (r *running) serve() (outcome dns.Outcome) {
+func (r *testBlock) serve() (outcome dns.Outcome) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			outcome = r.port.Recover(r.query, r.lent, cause)
@@ -181,32 +181,32 @@ func (r *running) serve() (outcome dns.Outcome) {
 	return r.port.Serve(r.query, r.lent)
 }
 
-// stop ends the block and gives all it has written.
-func (r *running) stop() string {
+// stop ends the block and returns its output.
+func (r *testBlock) stop() string {
 	next := config.NewStart(context.Background(), r.start)
-	_, _ = config.Keep(next, lineWriterKey{}, func() (*lineWriter, error) { panic("the lines were not kept") })
-	next.Commit() // what belongs to the plan ends first, as in a reload
+	_, _ = config.Keep(next, lineWriterKey{}, func() (*lineWriter, error) { panic("the lineWriter was not kept") })
+	next.Commit() // as in a reload, ends what belongs to the plan
 	next.Stop()
 	r.start = config.NewStart(context.Background(), nil)
 	return r.out.String()
 }
 
-// metrics is the text of the registry's series whose name has the prefix.
-func (r *running) metrics(prefix string) string {
-	var all, some strings.Builder
-	if err := r.block.Metrics.WriteText(&all); err != nil {
+// metrics returns the lines of the registry that begin with prefix.
+func (r *testBlock) metrics(prefix string) string {
+	var page, lines strings.Builder
+	if err := r.block.Metrics.WriteText(&page); err != nil {
 		r.t.Fatal(err)
 	}
-	for line := range strings.Lines(all.String()) {
+	for line := range strings.Lines(page.String()) {
 		if strings.HasPrefix(line, prefix) {
-			some.WriteString(line)
+			lines.WriteString(line)
 		}
 	}
-	return some.String()
+	return lines.String()
 }
 
-// wrong plans a Corefile and wants these lines of errors.
-func wrong(t *testing.T, corefile, want string) {
+// wantErrors plans a Corefile and checks that the error is want.
+func wantErrors(t *testing.T, corefile, want string) {
 	t.Helper()
 	_, err := plan(t, corefile)
 	if err == nil || err.Error() != want {
@@ -214,17 +214,17 @@ func wrong(t *testing.T, corefile, want string) {
 	}
 }
 
-// A says is a handler that gives one verdict and error.
-type says struct {
+// A fixedVerdict is a handler that returns the same verdict and error for every query.
+type fixedVerdict struct {
 	verdict dns.Verdict
 	code    wire.RCode
 	err     error
 	panics  bool
 }
 
-func (s *says) ServeDNS(q *dns.Query) dns.Verdict {
+func (s *fixedVerdict) ServeDNS(q *dns.Query) dns.Verdict {
 	if s.panics {
-		panic("no such luck")
+		panic("test panic")
 	}
 	q.RCode, q.Err = s.code, s.err
 	return s.verdict
@@ -233,7 +233,7 @@ func (s *says) ServeDNS(q *dns.Query) dns.Verdict {
 // Each Corefile in the doc comment of a directive is planned and started.
 func TestCorefilesInDocs(t *testing.T) {
 	key := regexp.MustCompile(`^\S*[.:]\S* \{\n`)
-	seen := 0
+	count := 0
 	for _, file := range sources(t) {
 		fset := token.NewFileSet()
 		parsed, err := parser.ParseFile(fset, file, nil, parser.ParseComments)
@@ -255,14 +255,14 @@ func TestCorefilesInDocs(t *testing.T) {
 			var p comment.Parser
 			for _, block := range p.Parse(text).Content {
 				if code, ok := block.(*comment.Code); ok && key.MatchString(code.Text) {
-					seen++
+					count++
 					t.Run(name, func(t *testing.T) { run(t, code.Text) })
 				}
 			}
 		}
 	}
-	if seen < len(setups()) {
-		t.Errorf("%d Corefiles in doc comments, want one for each of %d directives", seen, len(setups()))
+	if count < len(setups()) {
+		t.Errorf("got %d Corefiles in doc comments, want at least %d, one for each directive", count, len(setups()))
 	}
 }
 
@@ -279,19 +279,19 @@ func sources(t *testing.T) (files []string) {
 	return files
 }
 
-// With log off nothing that looks at a query allocates, nor does whoami.
+// Without log, no directive that observes queries allocates, nor does whoami.
 func TestAllocations(t *testing.T) {
 	r := run(t, ".:53 {\ncancel\nshed\nprometheus 127.0.0.1:0\nskydns_metrics 127.0.0.1:0\nerrors\nchaos {\nstatistics\n}\nwhoami\n}")
 	p := packet(t, "example.org", wire.TypeA)
 	q, now := r.query, time.Unix(0, 0)
-	room := q.Buffer(len(p))
-	copy(room, p)
+	buf := q.Buffer(len(p))
+	copy(buf, p)
 	q.Peer = netip.MustParseAddrPort(client)
 	if n := testing.AllocsPerRun(100, func() {
-		q.Reset(room, dns.UDP, now)
+		q.Reset(buf, dns.UDP, now)
 		r.port.Serve(q, r.lent)
 		q.Observe(now)
 	}); n != 0 {
-		t.Errorf("%v allocations, want none", n)
+		t.Errorf("got %v allocations, want 0", n)
 	}
 }

@@ -3,11 +3,12 @@ package directive
 import (
 	"encoding/binary"
 	"errors"
+	"strings"
+
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
-	"strings"
 )
 
 // Header sets and clears header flags of queries and replies: the header

@@ -14,8 +14,8 @@ import (
 	"github.com/seamark/seamark/internal/web"
 )
 
-// page gets what the running block serves at a path of its one address.
-func (r *running) page(path string) (int, string) {
+// page requests the path over HTTP and returns the status code and the body.
+func (r *testBlock) page(path string) (int, string) {
 	r.t.Helper()
 	site, err := web.Open(r.start, "127.0.0.1:0", web.TLS{})
 	if err != nil {
@@ -41,14 +41,14 @@ func get(t *testing.T, addr net.Addr, path string) (int, string) {
 func TestHealth(t *testing.T) {
 	r := run(t, ".:53 {\nhealth 127.0.0.1:0\n}")
 	if code, body := r.page("/health"); code != 200 || body != "OK" {
-		t.Errorf("got %d %q", code, body)
+		t.Errorf("/health: got %d %q, want 200 \"OK\"", code, body)
 	}
-	wrong(t, ".:53 {\nhealth 8080 {\nlameduck -1s\n}\n}", `Corefile:2: health: want an address and a port such as :8080, got "8080"
+	wantErrors(t, ".:53 {\nhealth 8080 {\nlameduck -1s\n}\n}", `Corefile:2: health: want an address and a port such as :8080, got "8080"
 Corefile:3: health: lameduck: want a duration of 0s..1h, got "-1s"`)
 }
 
-// /health answers while the first plan is still being started.
-func TestHealthFirst(t *testing.T) {
+// /health answers during the start of the first plan.
+func TestHealthDuringStart(t *testing.T) {
 	b, err := plan(t, ".:53 {\nhealth 127.0.0.1:0\nready 127.0.0.1:0\n}")
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func TestHealthFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	if code, _ := get(t, site.Addr(), "/health"); code != 200 {
-		t.Errorf("got %d, want 200", code)
+		t.Errorf("/health: got %d, want 200", code)
 	}
 }
 
@@ -73,16 +73,16 @@ func TestLameduck(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		begin := time.Now()
+		start := time.Now()
 		config.Shutdown(t.Context(), b)
-		if took := time.Since(begin); took != 5*time.Second {
-			t.Errorf("took %v, want 5s", took)
+		if took := time.Since(start); took != 5*time.Second {
+			t.Errorf("lameduck 5s: Shutdown took %v, want 5s", took)
 		}
-		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		config.Shutdown(impatient, b)
-		if took := time.Since(begin); took != 6*time.Second {
-			t.Errorf("took %v, want 6s", took)
+		config.Shutdown(short, b)
+		if took := time.Since(start); took != 6*time.Second {
+			t.Errorf("with a context of 1s: both took %v, want 6s", took)
 		}
 	})
 }
@@ -105,23 +105,23 @@ func TestHTTPAddressInUse(t *testing.T) {
 	}
 }
 
-// The server asks itself, from one plan to the next.
-func TestHealthAsksItself(t *testing.T) {
+// The server polls its own /health page and counts failures.
+func TestHealthPoll(t *testing.T) {
 	r := run(t, ".:53 {\nhealth 127.0.0.1:0\n}")
-	if r.metrics("coredns_health_request_failures_total") != "coredns_health_request_failures_total 0\n" {
-		t.Error("the failures are not shown before there are any")
+	if got, want := r.metrics("coredns_health_request_failures_total"), "coredns_health_request_failures_total 0\n"; got != want {
+		t.Errorf("before a failure: got %q, want %q", got, want)
 	}
-	asked := r.block.Metrics.Histogram("coredns_health_request_duration_seconds", "", nil)
-	for end := time.Now().Add(20 * time.Second); asked.Count() == 0 && time.Now().Before(end); {
+	polls := r.block.Metrics.Histogram("coredns_health_request_duration_seconds", "", nil)
+	for end := time.Now().Add(20 * time.Second); polls.Count() == 0 && time.Now().Before(end); {
 		time.Sleep(20 * time.Millisecond)
 	}
-	if asked.Count() == 0 || asked.Sum() <= 0 {
-		t.Error("the server does not ask itself")
+	if polls.Count() == 0 || polls.Sum() <= 0 {
+		t.Errorf("after 20s: got %d polls of %vs, want at least one", polls.Count(), polls.Sum())
 	}
-	p := newPoll("127.0.0.1:1", r.block) // nobody is there
+	p := newPoll("127.0.0.1:1", r.block) // no listener
 	defer p.Stop()
 	p.measure(t.Context())
-	if p.failures.Value() != 1 || asked.Count() < 2 {
-		t.Errorf("%d failures, %d asked", p.failures.Value(), asked.Count())
+	if p.failures.Value() != 1 || polls.Count() < 2 {
+		t.Errorf("without a listener: got %d failures of %d polls, want 1 of at least 2", p.failures.Value(), polls.Count())
 	}
 }

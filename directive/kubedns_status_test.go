@@ -14,20 +14,20 @@ import (
 	"github.com/seamark/seamark/internal/web"
 )
 
-// A knows is a handler that knows names.
-type knows struct{ tree string }
+// A treeHandler is a handler with a tree of names.
+type treeHandler struct{ tree string }
 
-func (*knows) ServeDNS(*dns.Query) dns.Verdict { return dns.Next }
+func (*treeHandler) ServeDNS(*dns.Query) dns.Verdict { return dns.Next }
 
-func (k *knows) WriteTree(w io.Writer) error {
+func (k *treeHandler) WriteTree(w io.Writer) error {
 	if k.tree == "" {
-		return errors.New("nobody reads on")
+		return errors.New("client disconnected")
 	}
 	_, err := io.WriteString(w, k.tree)
 	return err
 }
 
-// status asks for a page as a client of that address.
+// status requests a page from the client address.
 func status(t *testing.T, page http.Handler, method, path, client string) *http.Response {
 	t.Helper()
 	r := httptest.NewRequest(method, path, nil)
@@ -38,24 +38,24 @@ func status(t *testing.T, page http.Handler, method, path, client string) *http.
 }
 
 func TestKubednsReadiness(t *testing.T) {
-	h, other := &gets{}, &gets{}
+	h, other := &readyHandler{}, &readyHandler{}
 	r := run(t, ".:53 {\nkubedns_status 127.0.0.1:0\n}", h, other)
-	is := func(code int, body string) {
+	wantReadiness := func(code int, body string) {
 		t.Helper()
 		if gotCode, got := r.page("/readiness"); gotCode != code || got != body {
-			t.Errorf("got %d %q, want %d %q", gotCode, got, code, body)
+			t.Errorf("/readiness: got %d %q, want %d %q", gotCode, got, code, body)
 		}
 	}
-	is(503, "not ready: test\n")
+	wantReadiness(503, "not ready: test\n")
 	h.ready.Store(true)
-	is(503, "not ready: test\n")
+	wantReadiness(503, "not ready: test\n")
 	other.ready.Store(true)
-	is(200, "ok\n")
+	wantReadiness(200, "ok\n")
 	h.ready.Store(false)
-	is(200, "ok\n")
+	wantReadiness(200, "ok\n")
 
-	// Nor does a reload take it back, whose handlers are new.
-	b, err := plan(t, ".:53 {\nkubedns_status 127.0.0.1:0\n}", &gets{})
+	// After a reload with new handlers the page still reports ready.
+	b, err := plan(t, ".:53 {\nkubedns_status 127.0.0.1:0\n}", &readyHandler{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,17 +67,17 @@ func TestKubednsReadiness(t *testing.T) {
 	next.Commit()
 	defer next.Stop()
 	r.start = next
-	is(200, "ok\n")
+	wantReadiness(200, "ok\n")
 }
 
-// All server blocks that give an address have to be ready, and their names are
-// shown together: to everybody only if all say so.
-func TestKubednsStatusOfSeveralBlocks(t *testing.T) {
+// If several server blocks share an address, all must be ready, and the page shows
+// the names of all. Other clients may read it only if all blocks allow it.
+func TestKubednsStatusSeveralBlocks(t *testing.T) {
 	start := config.NewStart(context.Background(), nil)
 	defer start.Stop()
-	h := &gets{}
+	h := &readyHandler{}
 	for _, text := range []string{"cache any", "cache local"} {
-		b, err := plan(t, ".:53 {\nkubedns_status 127.0.0.1:0 {\n"+text+"\n}\n}", h, &knows{`{"a":1}`})
+		b, err := plan(t, ".:53 {\nkubedns_status 127.0.0.1:0 {\n"+text+"\n}\n}", h, &treeHandler{`{"a":1}`})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,18 +92,18 @@ func TestKubednsStatusOfSeveralBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	if code, _ := get(t, site.Addr(), "/readiness"); code != 503 {
-		t.Errorf("got %d, want 503", code)
+		t.Errorf("/readiness: got %d, want 503", code)
 	}
 	if _, body := get(t, site.Addr(), "/cache"); body != "[{\"a\":1},\n{\"a\":1}]" {
-		t.Errorf("got %q, want an array", body)
+		t.Errorf("/cache: got %q, want an array of both trees", body)
 	}
 	if got := status(t, http.HandlerFunc(page.cache), "GET", "/cache", client); got.StatusCode != 403 {
-		t.Errorf("one block says local: got %s", got.Status)
+		t.Errorf("/cache from %s with cache local in one block: got %s, want 403", client, got.Status)
 	}
 }
 
-// The tree shows which Services there are in all namespaces. In kube-dns
-// everybody who can reach the port can read it.
+// The tree shows the Services of all namespaces. kube-dns shows it to every client
+// that can reach the port.
 func TestKubednsCacheClients(t *testing.T) {
 	for _, c := range []struct {
 		option, client string
@@ -114,7 +114,7 @@ func TestKubednsCacheClients(t *testing.T) {
 		{"{\ncache local\n}", client, 403}, {"{\ncache local\n}", "127.0.0.1:4711", 200},
 		{"{\ncache any\n}", client, 200}, {"{\ncache any\n}", "[fd00::1]:4711", 200},
 	} {
-		r := run(t, ".:53 {\nkubedns_status 127.0.0.1:0 "+c.option+"\n}", &knows{`{"a":1}`})
+		r := run(t, ".:53 {\nkubedns_status 127.0.0.1:0 "+c.option+"\n}", &treeHandler{`{"a":1}`})
 		page, _ := config.Keep(r.start, statusKey{r.start, "127.0.0.1:0"}, func() (*statusPage, error) { return nil, errors.New("the plan has no page") })
 		got := status(t, http.HandlerFunc(page.cache), "GET", "/cache", c.client)
 		body, _ := io.ReadAll(got.Body)
@@ -122,24 +122,24 @@ func TestKubednsCacheClients(t *testing.T) {
 			t.Errorf("%s, client %q: got %s %q, want %d", c.option, c.client, got.Status, body, c.code)
 		}
 		if c.code == 200 && got.Header.Get("Content-Type") != "application/json" {
-			t.Errorf("got %s", got.Header)
+			t.Errorf("%s, client %q: got headers %s, want Content-Type application/json", c.option, c.client, got.Header)
 		}
 		if want := "the Corefile option \"cache any\" allows other clients\n"; c.code == 403 && !strings.HasSuffix(string(body), want) {
-			t.Errorf("%s, client %q: got %q, want the end %q", c.option, c.client, body, want)
+			t.Errorf("%s, client %q: got %q, want the suffix %q", c.option, c.client, body, want)
 		}
 		if got := status(t, http.HandlerFunc(page.readiness), "GET", "/readiness", c.client); got.StatusCode != 200 {
-			t.Errorf("readiness is for everybody, got %s", got.Status)
+			t.Errorf("%s, client %q: /readiness: got %s, want 200", c.option, c.client, got.Status)
 		}
 	}
 }
 
-// In kube-dns profiles of the process hang on the same port, for everybody, and
-// its metrics and this page at each other's.
-func TestKubednsStatusHasNoProfiles(t *testing.T) {
+// kube-dns serves profiles of the process at the same port, and its metrics and this
+// page at both ports.
+func TestKubednsStatusNoProfiles(t *testing.T) {
 	r := run(t, ".:53 {\nkubedns_status 127.0.0.1:0 {\ncache any\n}\nprometheus localhost:0\n}")
 	for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/profile", "/debug/pprof/cmdline", "/debug/vars", "/metrics", "/", "/cache/"} {
 		if code, body := r.page(path); code != 404 {
-			t.Errorf("%s: got %d %q", path, code, body)
+			t.Errorf("%s: got %d %q, want 404", path, code, body)
 		}
 	}
 }
@@ -147,17 +147,17 @@ func TestKubednsStatusHasNoProfiles(t *testing.T) {
 func TestKubednsCacheWithoutKubernetes(t *testing.T) {
 	r := run(t, ".:53 {\nkubedns_status 127.0.0.1:0\n}")
 	if code, body := r.page("/cache"); code != 200 || body != "{\n\t\"ChildNodes\": {},\n\t\"Entries\": {}\n}" {
-		t.Errorf("got %d %q", code, body)
+		t.Errorf("/cache: got %d %q, want 200 and an empty tree", code, body)
 	}
-	// A client that goes away ends it.
-	r = run(t, ".:53 {\nkubedns_status 127.0.0.1:0\n}", &knows{`{}`}, &knows{}, &knows{`{"more":1}`})
+	// The page ends if the client disconnects.
+	r = run(t, ".:53 {\nkubedns_status 127.0.0.1:0\n}", &treeHandler{`{}`}, &treeHandler{}, &treeHandler{`{"more":1}`})
 	if _, body := r.page("/cache"); body != "[{},\n" {
-		t.Errorf("got %q", body)
+		t.Errorf("/cache with a write error: got %q, want %q", body, "[{},\n")
 	}
 }
 
 func TestKubednsStatusMethods(t *testing.T) {
-	r := run(t, ".:53 {\nkubedns_status 127.0.0.1:0\n}", &knows{`{"a":1}`})
+	r := run(t, ".:53 {\nkubedns_status 127.0.0.1:0\n}", &treeHandler{`{"a":1}`})
 	site, err := web.Open(r.start, "127.0.0.1:0", web.TLS{})
 	if err != nil {
 		t.Fatal(err)
@@ -175,15 +175,15 @@ func TestKubednsStatusMethods(t *testing.T) {
 			body, _ := io.ReadAll(got.Body)
 			got.Body.Close()
 			if got.StatusCode != want || want == 405 && got.Header.Get("Allow") != "GET, HEAD" || method == "HEAD" && len(body) > 0 {
-				t.Errorf("%s %s: got %s %s %q", method, path, got.Status, got.Header, body)
+				t.Errorf("%s %s: got %s %s %q, want %d", method, path, got.Status, got.Header, body, want)
 			}
 		}
 	}
 }
 
 func TestKubednsStatusErrors(t *testing.T) {
-	wrong(t, ".:53 {\nkubedns_status {\ncache all\n}\n}", `Corefile:3: kubedns_status: cache: want local or any, got "all"`)
-	wrong(t, ".:53 {\nkubedns_status {\ncache\n}\n}", `Corefile:3: kubedns_status: cache: want 1 argument, got 0`)
-	wrong(t, ".:53 {\nkubedns_status 8081\n}", `Corefile:2: kubedns_status: want an address and a port such as :8080, got "8081"`)
-	wrong(t, ".:53 {\nkubedns_status\nkubedns_status :8082\n}", `Corefile:3: kubedns_status: already given at Corefile:2, and can be given once in a server block`)
+	wantErrors(t, ".:53 {\nkubedns_status {\ncache all\n}\n}", `Corefile:3: kubedns_status: cache: want local or any, got "all"`)
+	wantErrors(t, ".:53 {\nkubedns_status {\ncache\n}\n}", `Corefile:3: kubedns_status: cache: want 1 argument, got 0`)
+	wantErrors(t, ".:53 {\nkubedns_status 8081\n}", `Corefile:2: kubedns_status: want an address and a port such as :8080, got "8081"`)
+	wantErrors(t, ".:53 {\nkubedns_status\nkubedns_status :8082\n}", `Corefile:3: kubedns_status: already given at Corefile:2, and can be given once in a server block`)
 }

@@ -22,26 +22,26 @@ func TestLameduckSeveralBlocks(t *testing.T) {
 			blocks = append(blocks, b)
 		}
 		for i, want := range []time.Duration{5 * time.Second, 3 * time.Second, 0, 4 * time.Second} {
-			begin := time.Now()
+			start := time.Now()
 			config.Shutdown(t.Context(), blocks[i])
-			if took := time.Since(begin); took != want {
-				t.Errorf("took %v, want %v", took, want)
+			if took := time.Since(start); took != want {
+				t.Errorf("block %d: Shutdown took %v, want %v", i, took, want)
 			}
 		}
-		begin := time.Now()
+		start := time.Now()
 		config.Shutdown(t.Context(), blocks...)
-		if took := time.Since(begin); took != 5*time.Second {
-			t.Errorf("all together took %v, want 5s", took)
+		if took := time.Since(start); took != 5*time.Second {
+			t.Errorf("all blocks: Shutdown took %v, want 5s", took)
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		config.Shutdown(ended, blocks...)
-		if took := time.Since(begin); took != 5*time.Second {
-			t.Errorf("took %v after the end", took-5*time.Second)
+		if took := time.Since(start); took != 5*time.Second {
+			t.Errorf("ended context: Shutdown took %v, want 0s", took-5*time.Second)
 		}
 	})
-	wrong(t, ".:53 {\nlameduck\nlameduck 1s 2s {\nx\n}\n}", `Corefile:2: lameduck: want 1 argument, got 0
+	wantErrors(t, ".:53 {\nlameduck\nlameduck 1s 2s {\nx\n}\n}", `Corefile:2: lameduck: want 1 argument, got 0
 Corefile:3: lameduck: already given at Corefile:2, and can be given once in a server block`)
-	wrong(t, ".:53 {\nlameduck 2h {\nx\n}\n}", `Corefile:2: lameduck: want a duration of 0s..1h, got "2h"
+	wantErrors(t, ".:53 {\nlameduck 2h {\nx\n}\n}", `Corefile:2: lameduck: want a duration of 0s..1h, got "2h"
 Corefile:3: lameduck: takes no options, got "x"`)
 }

@@ -18,12 +18,12 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-func find[T any](r *running) []T { return config.Find[T](r.block) }
+func find[T any](r *testBlock) []T { return config.Find[T](r.block) }
 
-// octets asks once and gives the last bytes of the addresses, in order.
-func (r *running) octets() string {
+// octets sends one query and returns the last bytes of the addresses, in order.
+func (r *testBlock) octets() string {
 	var m dns.Msg
-	if err := m.Unpack(r.ask(packet(r.t, "www.example.org", wire.TypeA), seamark.UDP, client)); err != nil {
+	if err := m.Unpack(r.exchange(packet(r.t, "www.example.org", wire.TypeA), seamark.UDP, client)); err != nil {
 		r.t.Fatal(err)
 	}
 	var b strings.Builder
@@ -33,11 +33,11 @@ func (r *running) octets() string {
 	return b.String()
 }
 
-// Each record is first now and then, and the others follow in a circle.
-func TestLoadbalanceRotates(t *testing.T) {
+// Each record is sometimes the first, and the order of the records is a rotation.
+func TestLoadbalanceRotation(t *testing.T) {
 	for _, text := range []string{"loadbalance", "loadbalance round_robin"} {
 		r := run(t, ".:53 {\n"+text+"\n}")
-		r.below(&replies{4})
+		r.addBelow(&addressHandler{4})
 		seen := map[string]int{}
 		for range 200 {
 			seen[r.octets()]++
@@ -55,17 +55,17 @@ func TestLoadbalancePrefer(t *testing.T) {
 		"prefer 192.0.2.1/32 fd00::/8\nprefer 192.0.2.0/31": "10",
 	} {
 		r := run(t, ".:53 {\nloadbalance {\n"+options+"\n}\n}")
-		r.below(&replies{4})
+		r.addBelow(&addressHandler{4})
 		for range 20 {
 			if got := r.octets(); !strings.HasPrefix(got, front) || len(got) != 4 {
-				t.Errorf("%s: got %s, want %s in front", options, got, front)
+				t.Errorf("%s: got %s, want %s first", options, got, front)
 			}
 		}
 	}
 }
 
-// What is no answer to a question for records stays as it is.
-func TestLoadbalanceLeavesAlone(t *testing.T) {
+// Zone transfers and errors are not reordered.
+func TestLoadbalanceUnchanged(t *testing.T) {
 	for _, c := range []struct {
 		qtype wire.Type
 		code  wire.RCode
@@ -73,32 +73,32 @@ func TestLoadbalanceLeavesAlone(t *testing.T) {
 		q, l := seamark.NewQuery(nil), &Loadbalance{}
 		q.Type, q.RCode = c.qtype, c.code
 		q.Answer.Reset(nil, []byte("\x00\x00\x01\x00\x01"))
-		(&replies{200}).ServeDNS(q)
+		(&addressHandler{200}).ServeDNS(q)
 		before := string(q.Answer.Buf)
 		for range 5 {
 			if l.FinishDNS(q); string(q.Answer.Buf) != before {
-				t.Errorf("%v, %v: the order changed", c.qtype, c.code)
+				t.Errorf("%v, %v: the order of the records changed", c.qtype, c.code)
 			}
 		}
 	}
 }
 
-// Weights count: 200 against 1 and 1 is first nearly always, and what is behind
-// keeps its order.
+// An address with weight 200 is nearly always before two of weight 1, and the others
+// keep their order.
 func TestLoadbalanceWeighted(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "weights")
 	if err := os.WriteFile(file, []byte("# a comment\nwww.Example.org. # and one\n\n192.0.2.1 200\nother.example.org\n192.0.2.2 255\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	r := run(t, ".:53 {\nloadbalance weighted "+file+"\n}")
-	r.below(&replies{3})
+	r.addBelow(&addressHandler{3})
 	seen := map[string]int{}
 	for range 2000 {
 		seen[r.octets()]++
 	}
-	// Of 2000, 1980 are expected; 1900 is more than fifteen deviations away.
+	// Of 2000, 1980 are expected; 1900 is more than fifteen standard deviations less.
 	if len(seen) > 3 || seen["102"] < 1900 || seen["102"] == 2000 || seen["012"]+seen["102"]+seen["201"] != 2000 {
-		t.Errorf("got %v", seen)
+		t.Errorf("got %v, want 102 nearly always, and otherwise 012 or 201", seen)
 	}
 }
 
@@ -158,7 +158,7 @@ func TestLoadbalanceErrors(t *testing.T) {
 		{"loadbalance {\nprefer 10.0.0.1\n}", `Corefile:3: loadbalance: prefer: "10.0.0.1" is not a CIDR: want one like 10.0.0.0/8 or fd00::/8`},
 		{"loadbalance {\nshuffle\n}", `Corefile:3: loadbalance: unknown option "shuffle"`},
 	} {
-		wrong(t, ".:53 {\n"+c.text+"\n}", c.want)
+		wantErrors(t, ".:53 {\n"+c.text+"\n}", c.want)
 	}
 	for text, want := range map[string]string{
 		"www.example.org\n192.0.2.1 0\n":   "2: want a weight of 1..255, got \"0\"",
@@ -190,7 +190,7 @@ func TestLoadbalanceMissingFile(t *testing.T) {
 	}
 	err = b.Started(config.NewStart(context.Background(), nil))
 	if want := "Corefile:2: loadbalance: reading weights: open " + file + ": no such file or directory"; err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
+		t.Errorf("weights removed before start: got %v, want %s", err, want)
 	}
 }
 
@@ -199,7 +199,7 @@ func BenchmarkLoadbalance(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			q, l := seamark.NewQuery(nil), &Loadbalance{}
 			q.Answer.Reset(make([]byte, 0, 8192), []byte("\x00\x00\x01\x00\x01"))
-			(&replies{n}).ServeDNS(q)
+			(&addressHandler{n}).ServeDNS(q)
 			b.ReportAllocs()
 			for b.Loop() {
 				l.FinishDNS(q)

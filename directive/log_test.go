@@ -12,14 +12,14 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// An answers is a handler that adds one SOA record to the authority section,
-// or not, behind another record if signed.
-type answers struct {
+// A fixedAnswer is a handler that adds an NSEC record to the authority section if
+// signed, and then a SOA record if soa.
+type fixedAnswer struct {
 	code        wire.RCode
 	soa, signed bool
 }
 
-func (a *answers) ServeDNS(q *dns.Query) dns.Verdict {
+func (a *fixedAnswer) ServeDNS(q *dns.Query) dns.Verdict {
 	q.RCode, q.AA = a.code, true
 	if a.signed {
 		q.Answer.Append(wire.Authority, wire.AppendRecordHeader(nil, "\x00", wire.TypeNSEC, 5, 0), 1)
@@ -36,40 +36,40 @@ func TestLog(t *testing.T) {
 	tests := []struct {
 		directive string
 		handler   any
-		want      string // of the question name.example.org A, then of its like with EDNS over TCP and IPv6
+		want      string // for name.example.org A over UDP, then with EDNS over TCP and IPv6
 	}{
-		{"log", &answers{}, `[INFO] 10.0.0.1:53012 - 4 "A IN name.example.org. udp 34 false 512" NOERROR qr,aa,rd 34 0.000102s
+		{"log", &fixedAnswer{}, `[INFO] 10.0.0.1:53012 - 4 "A IN name.example.org. udp 34 false 512" NOERROR qr,aa,rd 34 0.000102s
 [INFO] [fd00::1]:9 - 4 "A IN name.example.org. tcp 45 true 65535" NOERROR qr,aa,rd 45 0.000102s
 `},
-		{`log . "{combined} {local}"`, &answers{}, `[INFO] 10.0.0.1:53012 - 4 "A IN name.example.org. udp 34 false 512" NOERROR qr,aa,rd 34 0.000102s "0" 10.0.0.2
+		{`log . "{combined} {local}"`, &fixedAnswer{}, `[INFO] 10.0.0.1:53012 - 4 "A IN name.example.org. udp 34 false 512" NOERROR qr,aa,rd 34 0.000102s "0" 10.0.0.2
 [INFO] [fd00::1]:9 - 4 "A IN name.example.org. tcp 45 true 65535" NOERROR qr,aa,rd 45 0.000102s "0" 10.0.0.2
 `},
-		{"log \"{\\\"q\\\":\\\"{name}\\\"}\"", &answers{}, "[INFO] {\"q\":\"name.example.org.\"}\n[INFO] {\"q\":\"name.example.org.\"}\n"},
-		{"log \"{rcode} {>rflags} {rsize}\"", &says{verdict: dns.Drop}, "[INFO] - - 0\n[INFO] - - 0\n"},
-		{"log com example.org \"{name}\"", &answers{}, "[INFO] name.example.org.\n[INFO] name.example.org.\n"},
-		{"log com me.example.org {\nclass all\n}", &answers{}, ""},
-		// The first rule that the name is within has it.
-		{"log example.org {\nclass error\n}\nlog", &answers{}, ""},
-		{"log \"{rcode}\" {\nclass denial error\n}", &answers{}, ""},
-		{"log \"{rcode}\" {\nclass denial\n}", &answers{soa: true}, "[INFO] NOERROR\n[INFO] NOERROR\n"},
-		{"log \"{rcode}\" {\nclass denial\n}", &answers{soa: true, signed: true}, "[INFO] NOERROR\n[INFO] NOERROR\n"},
-		{"log \"{rcode}\" {\nclass denial\n}", &answers{signed: true}, ""},
-		{"log \"{rcode}\" {\nclass denial\n}", &answers{code: wire.NXDomain}, "[INFO] NXDOMAIN\n[INFO] NXDOMAIN\n"},
-		{"log \"{rcode}\" {\nclass error\n}", &answers{code: wire.Refused}, "[INFO] REFUSED\n[INFO] REFUSED\n"},
-		{"log \"{rcode}\" {\nclass success\nclass error\n}", &answers{}, "[INFO] NOERROR\n[INFO] NOERROR\n"},
+		{"log \"{\\\"q\\\":\\\"{name}\\\"}\"", &fixedAnswer{}, "[INFO] {\"q\":\"name.example.org.\"}\n[INFO] {\"q\":\"name.example.org.\"}\n"},
+		{"log \"{rcode} {>rflags} {rsize}\"", &fixedVerdict{verdict: dns.Drop}, "[INFO] - - 0\n[INFO] - - 0\n"},
+		{"log com example.org \"{name}\"", &fixedAnswer{}, "[INFO] name.example.org.\n[INFO] name.example.org.\n"},
+		{"log com me.example.org {\nclass all\n}", &fixedAnswer{}, ""},
+		// The first rule whose zone contains the name applies.
+		{"log example.org {\nclass error\n}\nlog", &fixedAnswer{}, ""},
+		{"log \"{rcode}\" {\nclass denial error\n}", &fixedAnswer{}, ""},
+		{"log \"{rcode}\" {\nclass denial\n}", &fixedAnswer{soa: true}, "[INFO] NOERROR\n[INFO] NOERROR\n"},
+		{"log \"{rcode}\" {\nclass denial\n}", &fixedAnswer{soa: true, signed: true}, "[INFO] NOERROR\n[INFO] NOERROR\n"},
+		{"log \"{rcode}\" {\nclass denial\n}", &fixedAnswer{signed: true}, ""},
+		{"log \"{rcode}\" {\nclass denial\n}", &fixedAnswer{code: wire.NXDomain}, "[INFO] NXDOMAIN\n[INFO] NXDOMAIN\n"},
+		{"log \"{rcode}\" {\nclass error\n}", &fixedAnswer{code: wire.Refused}, "[INFO] REFUSED\n[INFO] REFUSED\n"},
+		{"log \"{rcode}\" {\nclass success\nclass error\n}", &fixedAnswer{}, "[INFO] NOERROR\n[INFO] NOERROR\n"},
 	}
 	for _, test := range tests {
 		r := run(t, ".:53 {\n"+test.directive+"\n}", test.handler)
-		r.ask(packet(t, "Name.example.org", wire.TypeA), dns.UDP, client)
-		r.ask(edns, dns.TCP, "[fd00::1]:9")
+		r.exchange(packet(t, "Name.example.org", wire.TypeA), dns.UDP, client)
+		r.exchange(edns, dns.TCP, "[fd00::1]:9")
 		if got := r.stop(); got != test.want {
 			t.Errorf("%s\ngot\n%swant\n%s", test.directive, got, test.want)
 		}
 	}
 }
 
-func TestLogWrong(t *testing.T) {
-	wrong(t, ".:53 {\nlog a..b \"{remote} {foo}\" {\nclass ok\n}\n}", `Corefile:2: log: not a zone: "a..b": empty label
+func TestLogErrors(t *testing.T) {
+	wantErrors(t, ".:53 {\nlog a..b \"{remote} {foo}\" {\nclass ok\n}\n}", `Corefile:2: log: not a zone: "a..b": empty label
 Corefile:2: log: unknown placeholder {foo}; want {common}, {combined}, {json}, {type}, {name}, {class}, {proto}, {remote}, {port}, {local}, {size}, {rcode}, {rsize}, {duration}, {>id}, {>opcode}, {>do}, {>bufsize}, {>rflags} or {/PLUGIN/NAME}
 Corefile:3: log: class: want success, denial, error or all, got "ok"`)
 	for directive, want := range map[string]string{
@@ -83,24 +83,24 @@ Corefile:3: log: class: want success, denial, error or all, got "ok"`)
 		"log {\nclasses all\n}":      `Corefile:3: log: unknown option "classes"; did you mean "class"?`,
 		"log 10.0.0.0/33 ::1 {name}": "Corefile:2: log: \"10.0.0.0/33\" is not a CIDR: want one like 10.96.0.0/12 or fd00::/8\nCorefile:2: log: \"::1\" is not a zone: want a name or a CIDR like fd00::/8",
 	} {
-		wrong(t, ".:53 {\n"+directive+"\n}", want)
+		wantErrors(t, ".:53 {\n"+directive+"\n}", want)
 	}
 }
 
-// A tells is metadata of its own, of which one value is hostile.
-type tells struct{}
+// fakeMetadata provides metadata, one value of which contains control characters.
+type fakeMetadata struct{}
 
-func (tells) ServeDNS(*dns.Query) dns.Verdict { return dns.Next }
+func (fakeMetadata) ServeDNS(*dns.Query) dns.Verdict { return dns.Next }
 
-func (tells) Metadata(_ *dns.Query, key string) (string, bool) {
+func (fakeMetadata) Metadata(_ *dns.Query, key string) (string, bool) {
 	v, ok := map[string]string{"x/a": "shop", "x/b.c/d": "\x00one\ntwo\x7f\"\\\xff", "x/empty": ""}[key]
 	return v, ok
 }
 
-// An observes is an observer of the test's own.
-type observes func(q *dns.Query)
+// An observerFunc is an observer.
+type observerFunc func(q *dns.Query)
 
-func (f observes) ObserveDNS(q *dns.Query) { f(q) }
+func (f observerFunc) ObserveDNS(q *dns.Query) { f(q) }
 
 func TestLogMetadata(t *testing.T) {
 	tests := []struct{ directives, want string }{
@@ -110,8 +110,8 @@ func TestLogMetadata(t *testing.T) {
 		{"metadata\nview v\nlog . {/view/name}", "[INFO] v\n"},
 	}
 	for _, test := range tests {
-		r := run(t, ".:53 {\n"+test.directives+"\nwhoami\n}", tells{})
-		r.ask(packet(t, "name.example.org", wire.TypeA), dns.UDP, client)
+		r := run(t, ".:53 {\n"+test.directives+"\nwhoami\n}", fakeMetadata{})
+		r.exchange(packet(t, "name.example.org", wire.TypeA), dns.UDP, client)
 		if got := r.stop(); got != test.want {
 			t.Errorf("%s\ngot  %swant %s", test.directives, got, test.want)
 		}
@@ -128,13 +128,13 @@ func TestLogJSON(t *testing.T) {
 		peer       string
 		want       string
 	}{
-		{"log . {json}", &answers{}, "Name.example.org", dns.UDP, client,
+		{"log . {json}", &fixedAnswer{}, "Name.example.org", dns.UDP, client,
 			head + `,"remote":"10.0.0.1","port":53012,"local":"10.0.0.2","proto":"udp","id":4,"opcode":0,"class":"IN","type":"A","name":"name.example.org.","do":false,"bufsize":512,"size":34,"rcode":"NOERROR","rflags":["qr","aa","rd"],"rsize":34,"answers":0,"duration":0.000102,"by":"test"}`},
-		{"log {json}", &says{verdict: dns.Drop}, ".", dns.TCP, "[fd00::1]:9",
+		{"log {json}", &fixedVerdict{verdict: dns.Drop}, ".", dns.TCP, "[fd00::1]:9",
 			head + `,"remote":"fd00::1","port":9,"local":"10.0.0.2","proto":"tcp","id":4,"opcode":0,"class":"IN","type":"A","name":".","do":false,"bufsize":65535,"size":17,"rcode":null,"rflags":[],"rsize":0,"answers":0,"duration":0.000102,"by":"test"}`},
-		{"log {json}", &says{verdict: dns.Done, code: wire.ServFail, err: errors.New("no \"way\"\n\x7f\xff é")}, `a\.b\"\\\010\200.x`, dns.UDP, client,
+		{"log {json}", &fixedVerdict{verdict: dns.Done, code: wire.ServFail, err: errors.New("no \"way\"\n\x7f\xff é")}, `a\.b\"\\\010\200.x`, dns.UDP, client,
 			head + `,"remote":"10.0.0.1","port":53012,"local":"10.0.0.2","proto":"udp","id":4,"opcode":0,"class":"IN","type":"A","name":"a\\.b\\\"\\\\\\010\\200.x.","do":false,"bufsize":512,"size":27,"rcode":"SERVFAIL","rflags":["qr","rd"],"rsize":27,"answers":0,"duration":0.000102,"by":"test","error":"no \"way\"\u000a\u007f` + "\uFFFD" + ` é"}`},
-		{"metadata\nview v\nlog . \"{json} {/x/a} {/x/b.c/d} {/x/empty} {/view/name}\"\nwhoami", tells{}, "a", dns.UDP, client,
+		{"metadata\nview v\nlog . \"{json} {/x/a} {/x/b.c/d} {/x/empty} {/view/name}\"\nwhoami", fakeMetadata{}, "a", dns.UDP, client,
 			strings.Replace(head, `"view":""`, `"view":"v"`, 1) + `,"remote":"10.0.0.1","port":53012,"local":"10.0.0.2","proto":"udp","id":4,"opcode":0,"class":"IN","type":"A","name":"a.","do":false,"bufsize":512,"size":19,"rcode":"NOERROR","rflags":["qr","aa","rd"],"rsize":59,"answers":0,"duration":0.000102,"by":"whoami","metadata":{"x/a":"shop","x/b.c/d":"\u0000one\u000atwo\u007f\"\\` + "\uFFFD" + `","x/empty":null,"view/name":"v"}}`},
 	}
 	page, err := os.ReadFile("log.go")
@@ -143,24 +143,24 @@ func TestLogJSON(t *testing.T) {
 	}
 	for _, test := range tests {
 		r := run(t, ".:53 {\n"+test.directives+"\n}", test.handler)
-		r.ask(packet(t, test.name, wire.TypeA), test.proto, test.peer)
+		r.exchange(packet(t, test.name, wire.TypeA), test.proto, test.peer)
 		got := r.stop()
 		if got != test.want+"\n" {
 			t.Errorf("%s\ngot  %swant %s", test.directives, got, test.want)
 		}
 		var keys map[string]any
 		if err := json.Unmarshal([]byte(got), &keys); err != nil {
-			t.Errorf("%s: this is no JSON: %s", test.directives, got)
+			t.Errorf("%s: got invalid JSON %s: %v", test.directives, got, err)
 		}
 		for key := range keys {
 			if !bytes.Contains(page, []byte("\n//\t"+key+" ")) {
-				t.Errorf("the reference page does not tell of the key %s", key)
+				t.Errorf("key %s is missing in the doc comment of log", key)
 			}
 		}
 	}
 }
 
-// What appendString writes is read again as it was, for any bytes.
+// Strings that appendString writes are decoded to the same string.
 func FuzzJSONString(f *testing.F) {
 	f.Add("")
 	f.Add("a\x00\x1f\"\\/\x7f\xc3\x28\xe2\x82\xac\xf0\x9f\x98\x80\xed\xa0\x80\u2028")
@@ -168,18 +168,18 @@ func FuzzJSONString(f *testing.F) {
 		written := appendString(nil, s)
 		var read string
 		if err := json.Unmarshal(written, &read); err != nil {
-			t.Fatalf("%s: %v", written, err)
+			t.Fatalf("appendString(%q) = %s: %v", s, written, err)
 		}
-		if want := string([]rune(s)); read != want { // each bad byte is a U+FFFD
-			t.Errorf("got %q, want %q", read, want)
+		if want := string([]rune(s)); read != want { // invalid bytes become U+FFFD
+			t.Errorf("appendString(%q): decoded %q, want %q", s, read, want)
 		}
 		if bytes.ContainsFunc(written, func(r rune) bool { return r < ' ' }) {
-			t.Errorf("%q has a control character in it", written)
+			t.Errorf("appendString(%q) = %q, want no control characters", s, written)
 		}
 	})
 }
 
-// A line of the log is no garbage either.
+// Formatting a log line does not allocate.
 func TestLogAllocations(t *testing.T) {
 	for _, text := range []string{combinedFormat, "{name} {/view/name} {/x/none}", "{json} {/view/name} {/x/none}"} {
 		f, err := parseFormat(text)
@@ -189,16 +189,16 @@ func TestLogAllocations(t *testing.T) {
 		r := run(t, ".:53 {\nmetadata\nview v\nwhoami\n}")
 		f.bindMetadata(r.block)
 		n := -1.0
-		r.block.Chain.Observe(observes(func(q *dns.Query) {
+		r.block.Chain.Observe(observerFunc(func(q *dns.Query) {
 			n = testing.AllocsPerRun(100, func() {
-				var room [1024]byte
-				_ = f.append(room[:0], q)
+				var buf [1024]byte
+				_ = f.append(buf[:0], q)
 			})
 		}))
 		r.route()
-		r.ask(packet(t, "example.org", wire.TypeA), dns.UDP, client)
+		r.exchange(packet(t, "example.org", wire.TypeA), dns.UDP, client)
 		if n != 0 {
-			t.Errorf("%s: %v allocations, want none", text, n)
+			t.Errorf("%s: got %v allocations, want 0", text, n)
 		}
 	}
 }

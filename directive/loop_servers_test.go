@@ -22,7 +22,7 @@ import (
 	"github.com/seamark/seamark/server"
 )
 
-// free gives an address at which nobody listens.
+// free returns an unused address.
 func free(t *testing.T) netip.AddrPort {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -33,27 +33,27 @@ func free(t *testing.T) netip.AddrPort {
 	return netip.MustParseAddrPort(l.Addr().String())
 }
 
-type synced struct {
+type syncBuffer struct {
 	mu sync.Mutex
 	b  strings.Builder
 }
 
-func (s *synced) Write(p []byte) (int, error) {
+func (s *syncBuffer) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.Write(p)
 }
 
-func (s *synced) String() string {
+func (s *syncBuffer) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.String()
 }
 
-// serve serves `loop` and a forward to these upstreams at addr.
-func serve(t *testing.T, at netip.AddrPort, to ...string) (log *synced) {
+// serve starts a server at the address with loop and a forward to the upstreams.
+func serve(t *testing.T, at netip.AddrPort, to ...string) (log *syncBuffer) {
 	t.Helper()
-	log = &synced{}
+	log = &syncBuffer{}
 	blocks, err := corefile.Parse("Corefile", []byte(fmt.Sprintf(".:%d {\n loop\n forward . %s\n}\n", at.Port(), strings.Join(to, " "))))
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +78,7 @@ func serve(t *testing.T, at netip.AddrPort, to ...string) (log *synced) {
 	return log
 }
 
-func ask(t *testing.T, at netip.AddrPort, name string) *mdns.Msg {
+func exchange(t *testing.T, at netip.AddrPort, name string) *mdns.Msg {
 	t.Helper()
 	c := mdns.Client{Timeout: 10 * time.Second}
 	q := new(mdns.Msg).SetQuestion(name, mdns.TypeA)
@@ -90,24 +90,24 @@ func ask(t *testing.T, at netip.AddrPort, name string) *mdns.Msg {
 	return m
 }
 
-func within(t *testing.T, log *synced, what string) {
+func waitForLog(t *testing.T, log *syncBuffer, want string) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !strings.Contains(log.String(), what); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); !strings.Contains(log.String(), want); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("the log does not say %q:\n%s", what, log.String())
+			t.Fatalf("log after 10s:\n%s\nwant %q", log.String(), want)
 		}
 	}
 }
 
-// A server whose own address is among its upstreams goes on with the others.
-func TestLoopToItself(t *testing.T) {
+// A server whose own address is one of its upstreams uses only the other upstreams.
+func TestLoopOwnAddress(t *testing.T) {
 	at := free(t)
 	other := dnstest.Upstream(t, "www.example.org. 60 IN A 192.0.2.80\n")
 	log := serve(t, at, at.String(), other)
-	within(t, log, "[ERROR] plugin/loop: upstream sends queries back to this server, no longer forwarding to it upstream="+at.String()+" zone=. server=dns://")
+	waitForLog(t, log, "[ERROR] plugin/loop: upstream sends queries back to this server, no longer forwarding to it upstream="+at.String()+" zone=. server=dns://")
 	for range 20 {
-		if m := ask(t, at, "www.example.org."); len(m.Answer) != 1 {
-			t.Fatal(m)
+		if m := exchange(t, at, "www.example.org."); len(m.Answer) != 1 {
+			t.Fatalf("www.example.org. A: got\n%v\nwant one record", m)
 		}
 	}
 	if strings.Contains(log.String(), "upstream="+other) {
@@ -115,29 +115,29 @@ func TestLoopToItself(t *testing.T) {
 	}
 }
 
-// Two servers that have no others but each other say so, and go on: questions
-// end at once with an extended error.
-func TestLoopOfTwo(t *testing.T) {
+// Two servers that only forward to each other log the loop and continue to run:
+// queries fail at once with an extended error.
+func TestLoopTwoServers(t *testing.T) {
 	a, b := free(t), free(t)
 	logA := serve(t, a, b.String())
 	logB := serve(t, b, a.String())
-	// Either finds it first; the other's question ends there then.
+	// One server detects the loop first. It then answers the probe of the other.
 	for end := time.Now().Add(10 * time.Second); !strings.Contains(logA.String()+logB.String(), "[ERROR] plugin/loop"); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("nobody has found the loop")
+			t.Fatalf("no loop detected after 10s, logs:\n%s\n%s", logA.String(), logB.String())
 		}
 	}
 	for _, at := range []netip.AddrPort{a, b} {
-		m := ask(t, at, "www.example.org.")
+		m := exchange(t, at, "www.example.org.")
 		if m.Rcode != mdns.RcodeServerFailure {
-			t.Fatal(m)
+			t.Fatalf("www.example.org. A at %s: got\n%v\nwant SERVFAIL", at, m)
 		}
 	}
 	looped := a
 	if strings.Contains(logB.String(), "[ERROR]") {
 		looped = b
 	}
-	if o := ask(t, looped, "www.example.org.").IsEdns0().Option; len(o) != 1 || o[0].Option() != mdns.EDNS0EDE {
-		t.Errorf("options: %v", o)
+	if o := exchange(t, looped, "www.example.org.").IsEdns0().Option; len(o) != 1 || o[0].Option() != mdns.EDNS0EDE {
+		t.Errorf("got EDNS options %v, want one extended error", o)
 	}
 }

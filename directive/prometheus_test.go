@@ -27,15 +27,15 @@ import (
 )
 
 func TestPrometheus(t *testing.T) {
-	h := &says{verdict: dns.Next}
+	h := &fixedVerdict{verdict: dns.Next}
 	r := run(t, ".:53 {\nprometheus 127.0.0.1:0\nerrors\nwhoami\n}", h)
-	r.ask(packet(t, "example.org", wire.TypeA), dns.UDP, client)
-	r.ask(packet(t, "example.org", wire.TypeA), dns.UDP, client)
-	r.ask(packet(t, "example.org", wire.TypeNAPTR), dns.TCP, "[fd00::1]:9")
+	r.exchange(packet(t, "example.org", wire.TypeA), dns.UDP, client)
+	r.exchange(packet(t, "example.org", wire.TypeA), dns.UDP, client)
+	r.exchange(packet(t, "example.org", wire.TypeNAPTR), dns.TCP, "[fd00::1]:9")
 	h.verdict, h.code, h.err = dns.Done, wire.ServFail, errors.New("no")
-	r.ask(packet(t, "example.org", wire.TypePTR), dns.UDP, client)
+	r.exchange(packet(t, "example.org", wire.TypePTR), dns.UDP, client)
 	h.verdict = dns.Drop
-	r.ask(packet(t, "example.org", wire.TypePTR), dns.UDP, client)
+	r.exchange(packet(t, "example.org", wire.TypePTR), dns.UDP, client)
 	for prefix, want := range map[string]string{
 		"coredns_dns_requests_total": `coredns_dns_requests_total{server="dns://:53",zone=".",view="",proto="tcp",family="2",type="other"} 1
 coredns_dns_requests_total{server="dns://:53",zone=".",view="",proto="udp",family="1",type="A"} 2
@@ -64,35 +64,35 @@ coredns_plugin_enabled{server="dns://:53",zone=".",view="",name="whoami"} 1
 		"coredns_panics_total": "coredns_panics_total 0\n",
 	} {
 		if got := r.metrics(prefix); got != want {
-			t.Errorf("got\n%swant\n%s", got, want)
+			t.Errorf("%s: got\n%swant\n%s", prefix, got, want)
 		}
 	}
 	code, body := r.page("/metrics")
 	if code != 200 {
-		t.Errorf("/metrics: got %d", code)
+		t.Errorf("/metrics: got %d, want 200", code)
 	}
 	for _, name := range []string{"go_goroutines ", "process_resident_memory_bytes ", "process_cpu_seconds_total ", "process_start_time_seconds ", "coredns_dns_requests_total{"} {
 		if !strings.Contains(body, "\n"+name) {
-			t.Errorf("/metrics has no %s", name)
+			t.Errorf("/metrics: %s is missing", name)
 		}
 	}
 }
 
-func TestPrometheusWrong(t *testing.T) {
-	wrong(t, ".:53 {\nprometheus :9153 {\ntls a\nruntime_metrics x\nx\n}\n}",
+func TestPrometheusErrors(t *testing.T) {
+	wantErrors(t, ".:53 {\nprometheus :9153 {\ntls a\nruntime_metrics x\nx\n}\n}",
 		`Corefile:3: prometheus: tls: want 2 to 3 arguments, got 1
 Corefile:4: prometheus: runtime_metrics: want no argument, got 1
 Corefile:5: prometheus: unknown option "x"`)
-	wrong(t, ".:53 {\nprometheus :9153 {\ntls a b {\nclient_auth maybe\nclient_auth require_and_verify\nother\n}\n}\n}",
+	wantErrors(t, ".:53 {\nprometheus :9153 {\ntls a b {\nclient_auth maybe\nclient_auth require_and_verify\nother\n}\n}\n}",
 		`Corefile:3: prometheus: tls: reading the certificate and its key: open a: no such file or directory
 Corefile:4: prometheus: tls: client_auth: want nocert or request or require or verify_if_given or require_and_verify, got "maybe"
 Corefile:5: prometheus: tls: client_auth: require_and_verify needs a CA; write tls CERT KEY CA
 Corefile:6: prometheus: tls: unknown option "other"`)
 }
 
-// All series exist before the first query: a reload must not look like a restart
-// to Prometheus.
-func TestPrometheusAtOnce(t *testing.T) {
+// All series exist before the first query, so that a reload does not look like a
+// restart to Prometheus.
+func TestPrometheusBeforeFirstQuery(t *testing.T) {
 	r := run(t, ".:53 {\nprometheus 127.0.0.1:0\nwhoami\n}")
 	for _, name := range []string{
 		`coredns_plugin_enabled{server="dns://:53",zone=".",view="",name="whoami"} 1`,
@@ -105,28 +105,28 @@ func TestPrometheusAtOnce(t *testing.T) {
 	}
 }
 
-// What no server block is for is refused, and counted in zone dropped.
+// Queries outside all zones are refused and counted in the zone dropped.
 func TestPrometheusUnserved(t *testing.T) {
 	r := run(t, ".:53 {\nprometheus 127.0.0.1:0\nwhoami\n}")
 	mux := dns.NewMux(dns.NewParkingLot(1), nil)
 	mux.Unserved = &dns.Chain{Server: "dns://:53", Zone: "dropped"}
 	mux.Unserved.Observe(config.Find[*Prometheus](r.block)[0].Unserved(mux.Unserved))
 	r.port.Swap(mux)
-	r.ask(packet(t, "example.org", wire.TypeA), dns.UDP, client)
+	r.exchange(packet(t, "example.org", wire.TypeA), dns.UDP, client)
 	want := `coredns_dns_responses_total{server="dns://:53",zone="dropped",view="",rcode="REFUSED",plugin=""} 1` + "\n"
 	if got := r.metrics("coredns_dns_responses_total"); got != want {
-		t.Errorf("got %s", got)
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	want = `coredns_dns_requests_total{server="dns://:53",zone="dropped",view="",proto="udp",family="1",type="A"} 1` + "\n"
 	if got := r.metrics("coredns_dns_requests_total"); got != want {
-		t.Errorf("got %s", got)
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	if got := r.metrics(`coredns_plugin_enabled{server="dns://:53",zone="dropped"`); got != "" {
-		t.Errorf("got %s", got)
+		t.Errorf("got %s, want no coredns_plugin_enabled for the zone dropped", got)
 	}
 }
 
-// The names are those of Prometheus's own client for Go.
+// The metrics have the names of the Prometheus client for Go.
 func TestGoMetrics(t *testing.T) {
 	r := run(t, ".:53 {\nprometheus 127.0.0.1:0 {\nruntime_metrics\n}\n}")
 	runtime.GC()
@@ -137,7 +137,7 @@ func TestGoMetrics(t *testing.T) {
 		"go_godebug_non_default_behavior_", "process_max_fds ", "process_virtual_memory_bytes ", "process_network_receive_bytes_total ",
 	} {
 		if !strings.Contains(body, "\n"+line) {
-			t.Errorf("/metrics has no %s", line)
+			t.Errorf("/metrics: %s is missing", line)
 		}
 	}
 	values := map[string]float64{}
@@ -148,14 +148,14 @@ func TestGoMetrics(t *testing.T) {
 		}
 	}
 	if buckets := strings.Count(body, "\ngo_sched_latencies_seconds_bucket"); buckets > 70 {
-		t.Errorf("%d buckets", buckets)
+		t.Errorf("go_sched_latencies_seconds: got %d buckets, want at most 70", buckets)
 	}
 	if values["process_virtual_memory_bytes"] < values["process_resident_memory_bytes"] || values["process_max_fds"] < values["process_open_fds"] {
-		t.Error("the process has more than it can have")
+		t.Errorf("got metrics\n%s\nwant resident memory below virtual memory and open_fds below max_fds", body)
 	}
 }
 
-// tls serves /metrics with HTTPS and nothing else.
+// With tls, /metrics is served only over HTTPS.
 func TestPrometheusTLS(t *testing.T) {
 	dir := t.TempDir()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -167,11 +167,11 @@ func TestPrometheusTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bare, err := x509.MarshalPKCS8PrivateKey(key)
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, block := range map[string]*pem.Block{"cert": {Type: "CERTIFICATE", Bytes: der}, "key": {Type: "PRIVATE KEY", Bytes: bare}} {
+	for name, block := range map[string]*pem.Block{"cert": {Type: "CERTIFICATE", Bytes: der}, "key": {Type: "PRIVATE KEY", Bytes: keyDER}} {
 		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -188,7 +188,7 @@ func TestPrometheusTLS(t *testing.T) {
 	b.Swapped()
 	p := config.Find[*Prometheus](b)[0]
 	if p.tls.Client != tls.RequestClientCert {
-		t.Errorf("asks of clients: %v", p.tls.Client)
+		t.Errorf("client_auth request: got %v, want %v", p.tls.Client, tls.RequestClientCert)
 	}
 	site, err := web.Open(start, p.addr, p.tls)
 	if err != nil {
@@ -202,9 +202,9 @@ func TestPrometheusTLS(t *testing.T) {
 	}
 	defer reply.Body.Close()
 	if got := reply.TLS.PeerCertificates[0].Raw; reply.StatusCode != 200 || !bytes.Equal(got, der) {
-		t.Errorf("got %d", reply.StatusCode)
+		t.Errorf("/metrics over HTTPS: got %d with the certificate %x, want 200 with %x", reply.StatusCode, got, der)
 	}
-	// What probes ask for cannot be there, too.
+	// health cannot share the address, since it has no TLS.
 	both, err := plan(t, ".:53 {\nhealth 127.0.0.1:0\nprometheus 127.0.0.1:0 {\ntls "+dir+"/cert "+dir+"/key\n}\n}")
 	if err != nil {
 		t.Fatal(err)
@@ -213,19 +213,19 @@ func TestPrometheusTLS(t *testing.T) {
 	defer next.Abort()
 	want := "Corefile:3: prometheus: another directive of this Corefile serves 127.0.0.1:0 without TLS: give one of them another address"
 	if err := both.Started(next); err == nil || err.Error() != want {
-		t.Errorf("got %v", err)
+		t.Errorf("got  %v\nwant %s", err, want)
 	}
 }
 
-// Queries of a view have its name in a label.
+// The view label contains the name of the view.
 func TestPrometheusView(t *testing.T) {
 	r := run(t, ".:53 {\nview inside {\nexpr true\n}\nprometheus 127.0.0.1:0\nwhoami\n}")
-	r.ask(packet(t, "example.org", wire.TypeA), dns.UDP, client)
+	r.exchange(packet(t, "example.org", wire.TypeA), dns.UDP, client)
 	want := `coredns_dns_responses_total{server="dns://:53",zone=".",view="inside",rcode="NOERROR",plugin="whoami"} 1` + "\n"
 	if got := r.metrics("coredns_dns_responses_total"); got != want {
-		t.Errorf("got %s", got)
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	if got := r.metrics("coredns_"); strings.Count(got, `view="inside"`) != strings.Count(got, `view="`) {
-		t.Errorf("a series has another view:\n%s", got)
+		t.Errorf("got series with another view label than inside:\n%s", got)
 	}
 }

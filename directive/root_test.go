@@ -19,8 +19,8 @@ func root(t *testing.T, text string) (b *config.Block, warnings string, err erro
 	}
 	b = new(config.Block)
 	err = SetupRoot(b, servers[0].Directives)
-	if all := b.Warnings(); all != nil {
-		warnings = fmt.Sprint(all)
+	if list := b.Warnings(); list != nil {
+		warnings = fmt.Sprint(list)
 	}
 	return b, warnings, err
 }
@@ -29,20 +29,20 @@ func TestRootRelativePaths(t *testing.T) {
 	folder := t.TempDir()
 	b, warnings, err := root(t, "root "+folder)
 	if err != nil || warnings != "" {
-		t.Fatalf("%v, warnings %q", err, warnings)
+		t.Fatalf("root %s: got error %v, warnings %q; want neither", folder, err, warnings)
 	}
 	if got, want := b.Path("db"), filepath.Join(folder, "db"); got != want {
 		t.Errorf("Path(db) = %s, want %s", got, want)
 	}
 	if got := b.Path("/etc/db"); got != "/etc/db" {
-		t.Errorf("Path(/etc/db) = %s", got)
+		t.Errorf("Path(/etc/db) = %s, want /etc/db", got)
 	}
 }
 
 func TestRootMissingDirectory(t *testing.T) {
 	b, warnings, err := root(t, "root gone")
 	if err != nil || b.Path("") != "gone" || warnings != "[Corefile:2: root: directory gone does not exist]" {
-		t.Errorf("%v, root %q, warnings %q", err, b.Path(""), warnings)
+		t.Errorf("root gone: got error %v, Path %q, warnings %q; want no error, gone, and a warning", err, b.Path(""), warnings)
 	}
 }
 

@@ -38,14 +38,14 @@ func TestReload(t *testing.T) {
 		}
 	}
 	if got := config.Find[*Reload](block(t, "reload off")); got != nil {
-		t.Errorf("off: got %v", got)
+		t.Errorf("reload off: got %v, want none", got)
 	}
 }
 
 func TestTimeouts(t *testing.T) {
 	got := config.Find[*Timeouts](block(t, "timeouts {\nread 1\nwrite 2s\nidle 1m\nmaxtcpqueries 7\n}"))[0]
 	if want := (Timeouts{read: time.Second, write: 2 * time.Second, idle: time.Minute, queries: 7}); *got != want {
-		t.Errorf("got %v, want %v", got, want)
+		t.Errorf("timeouts: got %v, want %v", got, want)
 	}
 	if got := config.Find[*Timeouts](block(t, "timeouts {\nmaxtcpqueries -1\n}"))[0]; *got != (Timeouts{}) {
 		t.Errorf("maxtcpqueries -1: got %v, want no limits", got)
@@ -59,7 +59,7 @@ func TestMultisocket(t *testing.T) {
 		}
 	}
 	if got := config.Find[*Multisocket](block(t, "")); got != nil {
-		t.Errorf("without the directive: got %v", got)
+		t.Errorf("without multisocket: got %v, want none", got)
 	}
 }
 
@@ -74,12 +74,12 @@ func TestCancel(t *testing.T) {
 		c := config.Find[*Cancel](block(t, lines))[0]
 		q := dns.NewQuery(nil)
 		if verdict := c.ServeDNS(q); verdict != dns.Next || q.Timeout != want {
-			t.Errorf("%s: %v, %v", lines, verdict, q.Timeout)
+			t.Errorf("%s: got verdict %v, timeout %v; want Next, %v", lines, verdict, q.Timeout, want)
 		}
 	}
 }
 
-func TestSettingsWrong(t *testing.T) {
+func TestSettingsErrors(t *testing.T) {
 	for _, c := range []struct{ lines, want string }{
 		{"reload 1s", `reload: want a duration of 2s..8760h, got "1s"`},
 		{"reload x y", "reload: want a duration of 2s..8760h, got \"x\"\nCorefile:2: reload: want a duration of 1s..8760h, got \"y\""},
@@ -118,13 +118,13 @@ func TestSettingsWrong(t *testing.T) {
 		if at, ok := strings.CutPrefix(c.want, "X"); ok {
 			want = "Corefile:" + at
 		}
-		wrong(t, ".:53 {\n"+c.lines+"\n}", want)
+		wantErrors(t, ".:53 {\n"+c.lines+"\n}", want)
 	}
 }
 
-// What had no room to wait is counted; the counter is there before that.
+// Queries that cannot be parked are counted. The counter exists before the first.
 func TestShed(t *testing.T) {
-	h := &says{verdict: dns.Done, code: wire.ServFail}
+	h := &fixedVerdict{verdict: dns.Done, code: wire.ServFail}
 	r := run(t, ".:53 {\nshed\n}", h)
 	for n, err := range []error{nil, dns.ErrParkingFull, dns.ErrParkingFull} {
 		want := `coredns_shed_dropped_total{server="dns://:53",reason="full"} ` + []string{"0", "0", "1"}[n] + "\n"
@@ -132,7 +132,7 @@ func TestShed(t *testing.T) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 		h.err = err
-		r.ask(packet(t, "example.org", wire.TypeA), dns.UDP, client)
+		r.exchange(packet(t, "example.org", wire.TypeA), dns.UDP, client)
 	}
 }
 
@@ -147,12 +147,12 @@ func TestPprof(t *testing.T) {
 		"/debug/pprof/trace?seconds=0.01": "go 1.",
 	} {
 		if code, body := r.page(path); code != 200 || !strings.Contains(body, want) {
-			t.Errorf("%s: %d %.200q", path, code, body)
+			t.Errorf("%s: got %d %.200q, want 200 with %q", path, code, body, want)
 		}
 	}
 	for path, want := range map[string]int{"/debug/": 404, "/": 404, "/debug/pprof/nothing": 404} {
 		if code, _ := r.page(path); code != want {
-			t.Errorf("%s: %d, want %d", path, code, want)
+			t.Errorf("%s: got %d, want %d", path, code, want)
 		}
 	}
 }

@@ -13,8 +13,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// What the small directives refuse.
-func TestSmallErrors(t *testing.T) {
+func TestSmallDirectiveErrors(t *testing.T) {
 	long := strings.Repeat("x", 512)
 	for _, c := range []struct{ text, want string }{
 		{"header", "Corefile:2: header: want lines of query or response, set or clear, and flags in braces"},
@@ -48,18 +47,21 @@ func TestSmallErrors(t *testing.T) {
 		{"erratic {\nlarge 1\n}", "Corefile:3: erratic: large: want no argument, got 1"},
 		{"erratic {\nslow\n}", `Corefile:3: erratic: unknown option "slow"`},
 	} {
-		wrong(t, ".:53 {\n"+c.text+"\n}", c.want)
+		wantErrors(t, ".:53 {\n"+c.text+"\n}", c.want)
 	}
 }
 
-// flags is a handler that tells the flags of the query that it sees.
-type flags struct{ seen uint16 }
+// A flagRecorder is a handler that records the flags of the query.
+type flagRecorder struct{ seen uint16 }
 
-func (f *flags) ServeDNS(q *seamark.Query) seamark.Verdict { f.seen = q.Flags; return seamark.Done }
+func (f *flagRecorder) ServeDNS(q *seamark.Query) seamark.Verdict {
+	f.seen = q.Flags
+	return seamark.Done
+}
 
-// A cache above header may let a query by that has come up already: it is changed
-// as the client's is, not as the client's reply.
-func TestHeaderTwice(t *testing.T) {
+// A cache above header may pass a query down a second time. header then changes the
+// query again, not the reply.
+func TestHeaderSecondPass(t *testing.T) {
 	h := &Header{response: flagChange{clear: wire.FlagRD}}
 	n, _ := wire.ParseName("a.example")
 	packet := wire.AppendRequest(nil, 1, wire.FlagRD|wire.FlagCD, []byte(n), wire.TypeA)
@@ -71,20 +73,20 @@ func TestHeaderTwice(t *testing.T) {
 	for range 2 {
 		h.ServeDNS(q)
 		if q.Flags != wire.FlagRD|wire.FlagCD {
-			t.Errorf("on the way down: %#x", q.Flags)
+			t.Errorf("after ServeDNS: got flags %#x, want RD and CD", q.Flags)
 		}
 		h.FinishDNS(q)
 		if q.Flags != wire.FlagCD {
-			t.Errorf("on the way up: %#x", q.Flags)
+			t.Errorf("after FinishDNS: got flags %#x, want CD", q.Flags)
 		}
 	}
 }
 
 func TestHeaderQuery(t *testing.T) {
 	for _, c := range []struct {
-		lines      string
-		asked      uint16
-		seen, back uint16
+		lines       string
+		query       uint16
+		seen, reply uint16
 	}{
 		{"query set rd", 0, wire.FlagRD, 0},
 		{"query clear rd", wire.FlagRD, 0, wire.FlagRD},
@@ -95,19 +97,19 @@ func TestHeaderQuery(t *testing.T) {
 		{"response clear rd", wire.FlagRD, wire.FlagRD, 0},
 		{"clear rd", wire.FlagRD | wire.FlagCD, wire.FlagRD | wire.FlagCD, wire.FlagCD},
 	} {
-		f := &flags{}
+		f := &flagRecorder{}
 		r := run(t, ".:53 {\nheader {\n"+c.lines+"\n}\n}")
-		r.below(f)
+		r.addBelow(f)
 		n, _ := wire.ParseName("a.example")
-		reply := r.ask(wire.AppendRequest(nil, 1, c.asked, []byte(n), wire.TypeA), seamark.UDP, client)
-		back := (uint16(reply[2])<<8 | uint16(reply[3])) &^ wire.FlagQR
-		if f.seen != c.seen || back != c.back {
-			t.Errorf("%s: below %04x, want %04x; back %04x, want %04x", c.lines, f.seen, c.seen, back, c.back)
+		reply := r.exchange(wire.AppendRequest(nil, 1, c.query, []byte(n), wire.TypeA), seamark.UDP, client)
+		replyFlags := (uint16(reply[2])<<8 | uint16(reply[3])) &^ wire.FlagQR
+		if f.seen != c.seen || replyFlags != c.reply {
+			t.Errorf("%s: query below: got %04x, want %04x; reply: got %04x, want %04x", c.lines, f.seen, c.seen, replyFlags, c.reply)
 		}
 	}
 }
 
-// What a client asks for in EDNS is not more than bufsize lets it.
+// bufsize limits the UDP size of the client.
 func TestBufsize(t *testing.T) {
 	for _, c := range []struct{ corefile, size, want uint16 }{{0, 4096, 1232}, {0, 600, 600}, {512, 1232, 512}, {4096, 4000, 4000}} {
 		text := "bufsize"
@@ -116,19 +118,19 @@ func TestBufsize(t *testing.T) {
 		}
 		var seen uint16
 		r := run(t, ".:53 {\n"+text+"\n}")
-		r.below(handles(func(q *seamark.Query) { seen = q.UDPSize }))
+		r.addBelow(handlerFunc(func(q *seamark.Query) { seen = q.UDPSize }))
 		m := new(dns.Msg).SetQuestion("a.example.", dns.TypeA)
 		m.SetEdns0(c.size, false)
 		p, _ := m.Pack()
-		if r.ask(p, seamark.UDP, client); seen != c.want {
-			t.Errorf("%s, %d: got %d, want %d", text, c.size, seen, c.want)
+		if r.exchange(p, seamark.UDP, client); seen != c.want {
+			t.Errorf("%s, client size %d: got %d, want %d", text, c.size, seen, c.want)
 		}
 	}
 }
 
-type handles func(q *seamark.Query)
+type handlerFunc func(q *seamark.Query)
 
-func (f handles) ServeDNS(q *seamark.Query) seamark.Verdict { f(q); return seamark.Done }
+func (f handlerFunc) ServeDNS(q *seamark.Query) seamark.Verdict { f(q); return seamark.Done }
 
 func TestChaosDefaults(t *testing.T) {
 	r := run(t, ".:53 {\nchaos\n}")
@@ -140,7 +142,7 @@ func TestChaosDefaults(t *testing.T) {
 		q := new(dns.Msg).SetQuestion(c.name, dns.TypeTXT)
 		q.Question[0].Qclass = dns.ClassCHAOS
 		p, _ := q.Pack()
-		if err := m.Unpack(r.ask(p, seamark.UDP, client)); err != nil {
+		if err := m.Unpack(r.exchange(p, seamark.UDP, client)); err != nil {
 			t.Fatal(err)
 		}
 		if txt, ok := m.Answer[0].(*dns.TXT); !ok || !strings.HasPrefix(txt.Txt[0], c.want) || txt.Hdr.Class != dns.ClassCHAOS {
@@ -151,26 +153,26 @@ func TestChaosDefaults(t *testing.T) {
 	q := new(dns.Msg).SetQuestion("version.server.", dns.TypeTXT)
 	q.Question[0].Qclass = dns.ClassCHAOS
 	p, _ := q.Pack()
-	if err := m.Unpack(r.ask(p, seamark.UDP, client)); err != nil || len(m.Answer[0].(*dns.TXT).Txt[0]) != 255 {
-		t.Errorf("%v %v", err, m.Answer)
+	if err := m.Unpack(r.exchange(p, seamark.UDP, client)); err != nil || len(m.Answer[0].(*dns.TXT).Txt[0]) != 255 {
+		t.Errorf("version.server. with 300 bytes: got %v, error %v; want 255 bytes", m.Answer, err)
 	}
 }
 
-// NSID is the host name unless given, and the data is as it was written.
+// The default NSID is the host name.
 func TestNSID(t *testing.T) {
 	for text, want := range map[string]string{"nsid zone a": "zone a", `nsid "zone a"`: "zone a", "nsid": ""} {
 		r := run(t, ".:53 {\n"+text+"\n}")
-		r.below(&replies{1})
+		r.addBelow(&addressHandler{1})
 		m := new(dns.Msg).SetQuestion("a.example.", dns.TypeA)
 		m.SetEdns0(1232, false)
 		m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_COOKIE{Code: dns.EDNS0COOKIE, Cookie: "0011223344556677"}, &dns.EDNS0_NSID{Code: dns.EDNS0NSID}}
 		p, _ := m.Pack()
-		if err := m.Unpack(r.ask(p, seamark.UDP, client)); err != nil {
+		if err := m.Unpack(r.exchange(p, seamark.UDP, client)); err != nil {
 			t.Fatal(err)
 		}
 		got := m.IsEdns0().Option
 		if len(got) != 1 || want != "" && got[0].String() != fmt.Sprintf("%x", want) || got[0].String() == "" {
-			t.Errorf("%s: got %v", text, got)
+			t.Errorf("%s: got options %v, want only NSID %q (any if empty)", text, got, want)
 		}
 	}
 }
@@ -178,19 +180,19 @@ func TestNSID(t *testing.T) {
 func TestLocalMetric(t *testing.T) {
 	r := run(t, ".:53 {\nlocal\n}")
 	for _, name := range []string{"localhost", "a.localhost", "localhost.example", "LOCALHOST.a.example", "localhosts.example", "1.0.0.127.in-addr.arpa"} {
-		r.ask(packet(t, name, wire.TypeA), seamark.UDP, client)
+		r.exchange(packet(t, name, wire.TypeA), seamark.UDP, client)
 	}
 	if got := r.metrics("coredns_local_"); got != "coredns_local_localhost_requests_total 2\n" {
-		t.Error(got)
+		t.Errorf("got %q, want 2 requests for localhost names", got)
 	}
 	for _, z := range find[*Local](r)[0].zones {
 		if got := wire.Name(z.name); got.Labels() != z.labels || z.pointer != "" && !wire.Name(z.pointer).Within(got) {
-			t.Errorf("%s: %d labels, PTR at %s", got, z.labels, wire.Name(z.pointer))
+			t.Errorf("zone %s: got %d labels and the PTR owner %s, want %d labels and an owner in the zone", got, z.labels, wire.Name(z.pointer), got.Labels())
 		}
 	}
 }
 
-// drop, delay and truncate are for one query in so many, the first one first.
+// drop N, delay N and truncate N apply to every Nth query, beginning with the first.
 func TestErratic(t *testing.T) {
 	for _, c := range []struct{ options, want string }{
 		{"", "silence answer silence answer"},
@@ -198,7 +200,7 @@ func TestErratic(t *testing.T) {
 		{"{\ndrop 3\n}", "silence answer answer silence"},
 		{"{\ndrop 0\n}", "answer answer answer answer"},
 		{"{\ntruncate\n}", "truncated answer truncated answer"},
-		{"{\ndelay 2 1ms\n}", "late answer late answer"},
+		{"{\ndelay 2 1ms\n}", "parked answer parked answer"},
 		{"{\nlarge\n}", "silence answer silence answer"},
 	} {
 		r := run(t, ".:53 {\nerratic "+c.options+"\n}")
@@ -214,7 +216,7 @@ func TestErratic(t *testing.T) {
 			case verdict == seamark.Drop:
 				got = append(got, "silence")
 			case verdict == seamark.Wait:
-				got = append(got, "late")
+				got = append(got, "parked")
 			case q.TC:
 				got = append(got, "truncated")
 			default:
@@ -235,15 +237,15 @@ func TestErraticReady(t *testing.T) {
 	e, got := find[*Erratic](r)[0], ""
 	for range 7 {
 		got += fmt.Sprint(e.Ready(), " ")
-		r.ask(packet(t, "a.example", wire.TypeA), seamark.UDP, client)
+		r.exchange(packet(t, "a.example", wire.TypeA), seamark.UDP, client)
 	}
 	if got != "false false false true true false false " {
-		t.Error(got)
+		t.Errorf("got %s, want ready for the 5th and 6th query only", got)
 	}
 }
 
-// Nothing of these allocates for an ordinary query.
-func TestSmallAllocations(t *testing.T) {
+// Ordinary queries do not allocate.
+func TestSmallDirectiveAllocations(t *testing.T) {
 	r := run(t, `.:53 {
 		nsid x
 		bufsize
@@ -263,28 +265,28 @@ func TestSmallAllocations(t *testing.T) {
 		}
 		minimal
 	}`)
-	r.below(&constant{wire.AppendAddress(wire.AppendAddress(nil, wire.OwnerIsQuestion, 60, netip.MustParseAddr("192.0.2.1")), wire.OwnerIsQuestion, 60, netip.MustParseAddr("192.0.2.3"))})
+	r.addBelow(&twoRecords{wire.AppendAddress(wire.AppendAddress(nil, wire.OwnerIsQuestion, 60, netip.MustParseAddr("192.0.2.1")), wire.OwnerIsQuestion, 60, netip.MustParseAddr("192.0.2.3"))})
 	p := packet(t, "www.example.org", wire.TypeA)
 	q, now := r.query, time.Unix(0, 0)
-	room := q.Buffer(len(p))
-	copy(room, p)
+	buf := q.Buffer(len(p))
+	copy(buf, p)
 	q.Peer = netip.MustParseAddrPort(client)
 	if n := testing.AllocsPerRun(100, func() {
-		q.Reset(room, seamark.UDP, now)
+		q.Reset(buf, seamark.UDP, now)
 		r.port.Serve(q, r.lent)
 		q.Observe(now)
 	}); n != 0 {
-		t.Errorf("%v allocations, want none", n)
+		t.Errorf("got %v allocations, want 0", n)
 	}
 	if q.RCode != 0 || q.Answer.Count[0] != 2 {
-		t.Errorf("got %v and %d records", q.RCode, q.Answer.Count[0])
+		t.Errorf("got %v and %d records, want NOERROR and 2", q.RCode, q.Answer.Count[0])
 	}
 }
 
-// A constant answers with two records.
-type constant struct{ records []byte }
+// twoRecords is a handler that answers with the same two records.
+type twoRecords struct{ records []byte }
 
-func (c *constant) ServeDNS(q *seamark.Query) seamark.Verdict {
+func (c *twoRecords) ServeDNS(q *seamark.Query) seamark.Verdict {
 	q.Answer.Append(wire.Answers, c.records, 2)
 	return seamark.Done
 }

@@ -2,14 +2,15 @@ package directive
 
 import (
 	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/internal/expression"
 	"github.com/seamark/seamark/metrics"
-	"log/slog"
-	"strings"
-	"sync/atomic"
 )
 
 // View restricts a server block to some queries: the view directive.

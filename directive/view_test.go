@@ -21,7 +21,7 @@ func TestView(t *testing.T) {
 		{"view v {\nexpr name() matches '^name\\\\.example'\n}", "yy"},
 		{"view v {\nexpr name() matches `^name\\.example\\.org\\.$`\n}", "yy"},
 		{"view v {\nexpr \"incidr(client_ip(), '10.0.0.0/8')\"\n}", "yy"},
-		// Spaces within a string are those of the words joined again, as in CoreDNS.
+		// Words are joined with single spaces, in strings too, as in CoreDNS.
 		{"view v {\nexpr 'a   b' == 'a b'\n}", "yy"},
 		{"view v {\nexpr metadata('view/name') == 'v'\n}", "nn"},
 		{"metadata\nview v {\nexpr metadata('view/name') == 'v'\n}", "yy"},
@@ -33,7 +33,7 @@ func TestView(t *testing.T) {
 		r := run(t, ".:53 {\nwhoami\n"+test.view+"\n}")
 		got := ""
 		for _, qtype := range []wire.Type{wire.TypeA, wire.TypeTXT} {
-			r.ask(packet(t, "Name.example.org", qtype), dns.UDP, client)
+			r.exchange(packet(t, "Name.example.org", qtype), dns.UDP, client)
 			if r.query.RCode == wire.NoError {
 				got += "y"
 			} else {
@@ -45,7 +45,7 @@ func TestView(t *testing.T) {
 		}
 		failed := r.metrics("seamark_view_failures_total")
 		if want := map[bool]string{false: `{view="v"} 0`, true: `{view="v"} 2`}[strings.Contains(test.view, "client_ip(), metadata")]; !strings.Contains(failed, want) {
-			t.Errorf("%s\ncounted %q, want %s", test.view, failed, want)
+			t.Errorf("%s\ngot metric %q, want %s", test.view, failed, want)
 		}
 	}
 }
@@ -53,10 +53,10 @@ func TestView(t *testing.T) {
 // The first failed evaluation in a minute is logged.
 func TestViewFailureLog(t *testing.T) {
 	r := run(t, ".:53 {\nwhoami\nmetadata\nview v {\nexpr incidr(client_ip(), metadata('view/name'))\n}\n}")
-	log := &text{}
+	log := &syncBuffer{}
 	config.Find[*View](r.block)[0].log = slog.New(slog.NewTextHandler(log, nil))
 	for range 2 {
-		r.ask(packet(t, "example.org", wire.TypeA), dns.UDP, client)
+		r.exchange(packet(t, "example.org", wire.TypeA), dns.UDP, client)
 	}
 	const want = `msg="view: evaluating expression failed, query does not match" view=v name=example.org. client=` + client + ` error=`
 	if got := log.String(); strings.Count(got, want) != 1 {
@@ -76,17 +76,17 @@ func TestViewErrors(t *testing.T) {
 		"view a {\nexpr do() {\n}\n}":             "Corefile:3: view: expr: takes no braces",
 		"view a\nview b":                          "Corefile:3: view: already given at Corefile:2, and can be given once in a server block",
 	} {
-		wrong(t, ".:53 {\n"+corefile+"\n}", want)
+		wantErrors(t, ".:53 {\n"+corefile+"\n}", want)
 	}
 }
 
-func TestMetadataWrong(t *testing.T) {
+func TestMetadataErrors(t *testing.T) {
 	for corefile, want := range map[string]string{
 		"metadata a..b":           `Corefile:2: metadata: not a zone: "a..b": empty label`,
 		"metadata {\nexample\n}":  `Corefile:3: metadata: takes no options, got "example"`,
 		"metadata a\nmetadata":    "Corefile:3: metadata: already given at Corefile:2, and can be given once in a server block",
 		"metadata 10.0.0.0/33 ::": "Corefile:2: metadata: \"10.0.0.0/33\" is not a CIDR: want one like 10.96.0.0/12 or fd00::/8\nCorefile:2: metadata: \"::\" is not a zone: want a name or a CIDR like fd00::/8",
 	} {
-		wrong(t, ".:53 {\n"+corefile+"\n}", want)
+		wantErrors(t, ".:53 {\n"+corefile+"\n}", want)
 	}
 }

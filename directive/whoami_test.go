@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/miekg/dns"
+
 	seamark "github.com/seamark/seamark/dns"
 )
 
@@ -25,7 +26,7 @@ func TestWhoami(t *testing.T) {
 			t.Fatal(err)
 		}
 		var m dns.Msg
-		if err := m.Unpack(r.ask(p, test.proto, test.peer)); err != nil {
+		if err := m.Unpack(r.exchange(p, test.proto, test.peer)); err != nil {
 			t.Fatal(err)
 		}
 		var got []string
@@ -36,8 +37,8 @@ func TestWhoami(t *testing.T) {
 			t.Errorf("%s: got %s\n%v\nwant %s", test.name, got, &m, test.want)
 		}
 	}
-	wrong(t, ".:53 {\nwhoami x\n}", "Corefile:2: whoami: want no argument, got 1")
+	wantErrors(t, ".:53 {\nwhoami x\n}", "Corefile:2: whoami: want no argument, got 1")
 	if got := classify(r.query); got != success {
-		t.Errorf("an answer with no answer section and no SOA is class %d", got)
+		t.Errorf("classify of a reply without answers and SOA record: got %d, want success", got)
 	}
 }

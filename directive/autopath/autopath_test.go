@@ -15,9 +15,9 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A stub is a kubernetes directive with or without pods verified.
+// A stub stands for a kubernetes directive, with pods verified or without.
 type stub struct {
-	world
+	backend
 	verified bool
 	needed   bool
 }
@@ -30,7 +30,7 @@ func (s *stub) NeedClients() error {
 	return nil
 }
 
-// plan sets autopath up beside what below is, which may be nil.
+// plan sets up autopath above the handler below, which may be nil.
 func plan(t *testing.T, text string, below any) (*AutoPath, error) {
 	t.Helper()
 	servers, err := corefile.Parse("Corefile", []byte(text))
@@ -68,8 +68,8 @@ func TestSetupErrors(t *testing.T) {
 		{"autopath a..b @kubernetes", nil, `Corefile:2: autopath: not a zone: "a..b": empty label`},
 		{"autopath /nowhere/resolv.conf", nil, "Corefile:2: autopath: reading the search path: open /nowhere/resolv.conf: no such file or directory"},
 		{"autopath " + broken, nil, "Corefile:2: autopath: " + broken + `:2: not a name: "a..b": empty label`},
-		{"autopath @query", nil, "Corefile:2: autopath: @query: needs the directive kubernetes in the same server block"},
-		{"autopath @kubernetes", nil, "Corefile:2: autopath: @kubernetes: needs the directive kubernetes in the same server block"},
+		{"autopath @query", nil, "Corefile:2: autopath: @query: requires the kubernetes directive in the same server block"},
+		{"autopath @kubernetes", nil, "Corefile:2: autopath: @kubernetes: requires the kubernetes directive in the same server block"},
 		{"autopath @kubernetes", &stub{}, "Corefile:2: autopath: @kubernetes: needs pods verified"},
 	} {
 		if _, err := plan(t, ".:53 {\n"+c.directive+"\n}\n", c.below); err == nil || err.Error() != c.want {
@@ -93,14 +93,14 @@ func TestSetup(t *testing.T) {
 	}
 	a, err := plan(t, ".:53 {\nautopath "+file+"\n}\n", nil)
 	if err != nil || list(a.search) != "corp.example. example." || list(a.zones.Zones) != "." {
-		t.Errorf("%+v %v", a, err)
+		t.Errorf("file: got %+v, %v, want the search path corp.example. example. and the zone .", a, err)
 	}
 	a, err = plan(t, ".:53 {\nautopath cluster.local @query corp.example example\n}\n", &stub{})
-	if err != nil || list(a.more) != "corp.example. example." || list(a.zones.Zones) != "cluster.local." {
-		t.Errorf("%+v %v", a, err)
+	if err != nil || list(a.hostSearch) != "corp.example. example." || list(a.zones.Zones) != "cluster.local." {
+		t.Errorf("@query: got %+v, %v, want the search path corp.example. example. and the zone cluster.local.", a, err)
 	}
 	below := &stub{verified: true}
 	if _, err = plan(t, ".:53 {\nautopath cluster.local @kubernetes\n}\n", below); err != nil || !below.needed {
-		t.Error(below.needed, err)
+		t.Errorf("@kubernetes: got error %v, NeedClients called %v, want no error and a call", err, below.needed)
 	}
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// What /etc/resolv.conf has of a pod's own search path is not asked for twice.
-func TestOwnSearchPath(t *testing.T) {
-	w := &world{namespaces: []string{"shop"}, client: "shop"}
-	more := names(t, []string{"kube-system.svc.cluster.local.", "svc.cluster.local.", "cluster.local.", "corp.example."})
-	serve(t, w, &AutoPath{how: byClient, more: more}).ask("www.com.shop.svc.cluster.local.", wire.TypeA)
+// The cluster's domains in the host's search path are not queried a second time.
+func TestHostSearchPathClusterDomains(t *testing.T) {
+	w := &backend{namespaces: []string{"shop"}, client: "shop"}
+	hostSearch := names(t, []string{"kube-system.svc.cluster.local.", "svc.cluster.local.", "cluster.local.", "corp.example."})
+	serve(t, w, &AutoPath{source: byClient, hostSearch: hostSearch}).exchange("www.com.shop.svc.cluster.local.", wire.TypeA)
 	want := []string{
 		"www.com.shop.svc.cluster.local. A", "www.com.shop.svc.cluster.local. AAAA",
 		"www.com.svc.cluster.local. AAAA", "www.com.svc.cluster.local. A",
@@ -26,35 +26,35 @@ func TestOwnSearchPath(t *testing.T) {
 		"www.com. AAAA", "www.com. A",
 	}
 	if !slices.Equal(w.asked, want) {
-		t.Errorf("got %q", w.asked)
+		t.Errorf("queries:\ngot  %q\nwant %q", w.asked, want)
 	}
 }
 
-// A name that does not fit in front of a domain is not asked for there.
-func TestLongNames(t *testing.T) {
+// A domain is skipped if the name before it would become too long.
+func TestNameTooLong(t *testing.T) {
 	base := strings.Repeat(strings.Repeat("x", 60)+".", 3) + "com."
 	long := strings.Repeat("y", 60) + ".example."
-	w := &world{namespaces: []string{"shop"}, client: "shop", results: map[string]result{
+	w := &backend{namespaces: []string{"shop"}, client: "shop", results: map[string]result{
 		base + " A": {addrs: []netip.Addr{netip.MustParseAddr("192.0.2.80")}}, base + " AAAA": {},
 	}}
-	s := serve(t, w, &AutoPath{how: byClient, more: names(t, []string{long})})
-	if m := s.ask(base+"shop.svc.cluster.local.", wire.TypeA); m.Rcode != 0 || len(m.Answer) != 2 {
-		t.Error(m)
+	s := serve(t, w, &AutoPath{source: byClient, hostSearch: names(t, []string{long})})
+	if m := s.exchange(base+"shop.svc.cluster.local.", wire.TypeA); m.Rcode != 0 || len(m.Answer) != 2 {
+		t.Errorf("got\n%v\nwant NOERROR with 2 records", m)
 	}
 	if slices.ContainsFunc(w.asked, func(name string) bool { return strings.Contains(name, "yyy") }) {
-		t.Error(w.asked)
+		t.Errorf("got queries %q, want none below %s", w.asked, long)
 	}
 }
 
-// While a name of the path is not answered the client waits less than it takes
-// to ask again, and has the ordinary reply then.
+// If a name of the path gets no answer, the client gets the ordinary reply before it
+// repeats its query.
 func TestSlowUpstream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{namespaces: []string{"shop"}, client: "shop", silent: "www.com."}
-		begin := time.Now()
-		m := serve(t, w, &AutoPath{how: byQuestion}).ask("www.com.shop.svc.cluster.local.", wire.TypeA)
-		if took := time.Since(begin); m.Rcode != mdns.RcodeNameError || took != patience {
-			t.Errorf("after %v: %v", took, m)
+		w := &backend{namespaces: []string{"shop"}, client: "shop", silent: "www.com."}
+		start := time.Now()
+		m := serve(t, w, &AutoPath{source: byQuery}).exchange("www.com.shop.svc.cluster.local.", wire.TypeA)
+		if took := time.Since(start); m.Rcode != mdns.RcodeNameError || took != maxDuration {
+			t.Errorf("got after %v:\n%v\nwant NXDOMAIN after %v", took, m, maxDuration)
 		}
 	})
 }

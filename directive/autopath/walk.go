@@ -10,54 +10,55 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// patience is how long the names of a path may take. A stub resolver asks again
-// after five seconds (resolv.conf(5)), and must have the ordinary reply by then.
-const patience = 4 * time.Second
+// maxDuration limits the time to follow a search path. A stub resolver repeats
+// its query after five seconds (resolv.conf(5)), and must have the ordinary reply
+// by then.
+const maxDuration = 4 * time.Second
 
-// A walk is one way along a search path.
+// A walk follows a search path once.
 type walk struct {
 	*AutoPath
 	ctx    context.Context
 	q      *dns.Query
-	labels int                // of what is looked for
-	room   [wire.MaxName]byte // of name
-	name   []byte             // the one that is asked for now
+	labels int                // of the name that the client looks up
+	buf    [wire.MaxName]byte // buffer of name
+	name   []byte             // the name of the current step
 }
 
-// walk asks for the names of the path that are behind the first, which does not
-// exist for q's own type, and makes the answer of the one that counts.
+// walk queries the names of the search path after the first, which does not exist
+// for q's type, and answers q with the first name that exists.
 func (a *AutoPath) walk(ctx context.Context, q *dns.Query, labels int) error {
 	w := &walk{AutoPath: a, ctx: ctx, q: q, labels: labels}
-	w.name = append(w.room[:0], q.QuestionName()...)
-	if w.ask(w.other()).RCode != wire.NXDomain {
+	w.name = append(w.buf[:0], q.QuestionName()...)
+	if w.query(w.otherType()).RCode != wire.NXDomain {
 		return nil
 	}
 	steps := 0
 	for suffix := range w.suffixes() {
 		steps++
-		if !w.to(suffix) {
-			continue // no resolver asks for it
+		if !w.setSuffix(suffix) {
+			continue // too long, resolvers skip it as well
 		}
-		missing, found := w.look()
+		missing, found := w.lookup()
 		switch {
 		case missing:
 			continue
-		case found != nil && a.how != byQuestion:
+		case found != nil && a.source != byQuery:
 			return w.answer(found, steps)
 		}
 		return nil
 	}
-	if a.how == byQuestion && w.ambiguous() {
+	if a.source == byQuery && w.ambiguous() {
 		return nil
 	}
-	w.to(wire.Root)
-	if _, found := w.look(); found != nil {
+	w.setSuffix(wire.Root)
+	if _, found := w.lookup(); found != nil {
 		return w.answer(found, steps+1)
 	}
 	return nil
 }
 
-// suffixes gives the search path behind its first element.
+// suffixes returns the search path without its first domain.
 func (w *walk) suffixes() func(yield func(wire.Name) bool) {
 	return func(yield func(wire.Name) bool) {
 		if w.cluster == nil {
@@ -71,9 +72,10 @@ func (w *walk) suffixes() func(yield func(wire.Name) bool) {
 				return
 			}
 		}
-		for _, suffix := range w.more {
-			// This machine may be a pod itself, with such a search path.
-			own := w.how == byClient && zone != wire.Root && suffix.Within(zone)
+		for _, suffix := range w.hostSearch {
+			// This machine may be a pod, with the cluster's domains in its search
+			// path.
+			own := w.source == byClient && zone != wire.Root && suffix.Within(zone)
 			if !own && !yield(suffix) {
 				return
 			}
@@ -81,26 +83,26 @@ func (w *walk) suffixes() func(yield func(wire.Name) bool) {
 	}
 }
 
-// to makes the name that is looked for stand in front of suffix; it says no if
-// that is too long for a name.
-func (w *walk) to(suffix wire.Name) bool {
+// setSuffix sets w.name to the client's name followed by suffix. It returns false
+// if that is longer than a name may be.
+func (w *walk) setSuffix(suffix wire.Name) bool {
 	base := w.q.QuestionName()[:w.q.LabelOffset(w.labels)]
 	if len(base)+len(suffix) > wire.MaxName {
 		return false
 	}
-	w.name = append(append(w.room[:0], base...), suffix...)
+	w.name = append(append(w.buf[:0], base...), suffix...)
 	return true
 }
 
-// other is the type that a client asks for beside q's.
-func (w *walk) other() wire.Type {
+// otherType returns AAAA for A and A for AAAA.
+func (w *walk) otherType() wire.Type {
 	if w.q.Type == wire.TypeA {
 		return wire.TypeAAAA
 	}
 	return wire.TypeA
 }
 
-func (w *walk) ask(t wire.Type) *dns.Query {
+func (w *walk) query(t wire.Type) *dns.Query {
 	sub, ok := w.q.SubQuery(w.name, t)
 	if !ok {
 		sub = w.q.ResumeSubQuery(w.ctx)
@@ -108,15 +110,16 @@ func (w *walk) ask(t wire.Type) *dns.Query {
 	return sub
 }
 
-// look asks for the name's addresses of both families: a client that asks for
-// both must find them in the same place. Found is the answer for q's own type;
-// it is nil, too, if one of them failed or they do not agree.
-func (w *walk) look() (missing bool, found *dns.Query) {
-	code := w.ask(w.other()).RCode
+// lookup queries both address types of w.name: a client that queries both must
+// find them under the same name. found is the answer for q's type, or nil if one
+// query failed or the response codes differ. missing reports whether the name
+// does not exist.
+func (w *walk) lookup() (missing bool, found *dns.Query) {
+	code := w.query(w.otherType()).RCode
 	if code != wire.NXDomain && code != wire.NoError || w.ctx.Err() != nil {
 		return false, nil
 	}
-	sub := w.ask(w.q.Type)
+	sub := w.query(w.q.Type)
 	if sub.RCode != code {
 		return false, nil
 	}
@@ -126,21 +129,21 @@ func (w *walk) look() (missing bool, found *dns.Query) {
 	return false, sub
 }
 
-// ambiguous says whether the question may be the second one for a name that
-// ends in the namespace: not if no name ends so.
+// ambiguous reports whether the query may be the second of a search for a name
+// that ends in the namespace. It is not if the namespace is no top-level domain.
 func (w *walk) ambiguous() bool {
 	label := w.q.Name()[w.q.LabelOffset(w.labels):w.q.LabelOffset(w.labels+1)]
-	w.name = append(append(w.room[:0], label...), wire.Root...)
-	return w.ask(wire.TypeA).RCode != wire.NXDomain
+	w.name = append(append(w.buf[:0], label...), wire.Root...)
+	return w.query(wire.TypeA).RCode != wire.NXDomain
 }
 
-// answer puts the alias in front of what was found. It does not last longer
-// than the denial of the name that was asked for.
+// answer answers q with a CNAME record to w.name and the answer found. The TTL of
+// the CNAME record is at most that of the negative answer for q's own name.
 func (w *walk) answer(found *dns.Query, steps int) error {
 	q := w.q
-	ttl := denied(&q.Answer)
-	if least, ok := found.Answer.MinTTL(); ok {
-		ttl = min(ttl, least)
+	ttl := negativeTTL(&q.Answer)
+	if lowest, ok := found.Answer.MinTTL(); ok {
+		ttl = min(ttl, lowest)
 	}
 	q.Fail(wire.NoError)
 	q.AA, q.RA, q.TC = true, found.RA, found.TC
@@ -157,9 +160,9 @@ func (w *walk) answer(found *dns.Query, steps int) error {
 	return nil
 }
 
-// denied is how long a negative reply may be kept (RFC 2308 §5).
-func denied(a *wire.Answer) uint32 {
-	const unknown = 5 // the least that a resolver here keeps anything
+// negativeTTL returns how long a negative answer may be cached (RFC 2308 §5).
+func negativeTTL(a *wire.Answer) uint32 {
+	const unknown = 5 // the minimum TTL of a cache of this server
 	ttl := uint32(unknown)
 	a.Walk(func(s wire.Section, r wire.Record) bool {
 		if s == wire.Authority && r.Type == wire.TypeSOA && r.Next-r.RData >= 4 {

@@ -20,33 +20,33 @@ import (
 
 const clusterZone = "cluster.local."
 
-// A result is what a name has for one type.
+// A result is the answer for one name and type.
 type result struct {
 	code  wire.RCode
 	addrs []netip.Addr
 }
 
-// A world is all there is: results by "name type", and the namespaces of a
-// cluster. What is not in it does not exist. It stands below autopath.
-type world struct {
-	results    map[string]result
+// A backend is the handler below autopath. It answers NXDOMAIN for names without a
+// result.
+type backend struct {
+	results    map[string]result // by "name type"
 	namespaces []string
-	client     string // namespace of the pod that asks
-	late       func() bool
-	blocked    func(name string) bool // by what stands above autopath
-	silent     string                 // a name that nobody answers
+	client     string // namespace of the client's pod
+	park       func() bool
+	blocked    func(name string) bool // names refused by the handler above autopath
+	silent     string                 // a name that gets no answer
 	asked      []string
 }
 
-func (w *world) ServeDNS(q *dns.Query) dns.Verdict {
-	if w.late != nil && w.late() || w.silent != "" {
+func (w *backend) ServeDNS(q *dns.Query) dns.Verdict {
+	if w.park != nil && w.park() || w.silent != "" {
 		return dns.Wait
 	}
 	w.answer(q)
 	return dns.Done
 }
 
-func (w *world) Resolve(ctx context.Context, q *dns.Query) error {
+func (w *backend) Resolve(ctx context.Context, q *dns.Query) error {
 	if wire.Name(q.Name()).String() == w.silent {
 		<-ctx.Done()
 		return ctx.Err()
@@ -55,7 +55,7 @@ func (w *world) Resolve(ctx context.Context, q *dns.Query) error {
 	return nil
 }
 
-func (w *world) answer(q *dns.Query) {
+func (w *backend) answer(q *dns.Query) {
 	name := wire.Name(q.Name()).String()
 	w.asked = append(w.asked, name+" "+q.Type.String())
 	r, ok := w.results[name+" "+q.Type.String()]
@@ -72,9 +72,9 @@ func (w *world) answer(q *dns.Query) {
 	}
 }
 
-// SearchPath takes a name apart as the kubernetes directive does; it knows of
-// no Service.
-func (w *world) SearchPath(q *dns.Query, byAddress bool) (labels int, ok bool) {
+// SearchPath splits a name as the kubernetes directive does in a cluster without
+// Services.
+func (w *backend) SearchPath(q *dns.Query, byAddress bool) (labels int, ok bool) {
 	labels, ns := firstStep(wire.Name(q.Name()).String())
 	if !slices.Contains(w.namespaces, ns) || byAddress && ns != w.client {
 		return 0, false
@@ -82,10 +82,10 @@ func (w *world) SearchPath(q *dns.Query, byAddress bool) (labels int, ok bool) {
 	return labels, labels > 0
 }
 
-func (w *world) NeedClients() error { return nil }
+func (w *backend) NeedClients() error { return nil }
 
-// firstStep says which namespace a name would be the first of a search path of,
-// and how many labels are in front of that.
+// firstStep returns the namespace in whose search path the name is the first, and
+// the number of labels before it.
 func firstStep(name string) (labels int, ns string) {
 	before, ok := strings.CutSuffix(name, ".svc."+clusterZone)
 	if !ok {
@@ -95,8 +95,8 @@ func firstStep(name string) (labels int, ns string) {
 	return len(parts) - 1, parts[len(parts)-1]
 }
 
-// A guard stands above autopath as acl does: it refuses names.
-type guard struct{ w *world }
+// A guard is the handler above autopath. Like acl, it refuses names.
+type guard struct{ w *backend }
 
 func (g guard) ServeDNS(q *dns.Query) dns.Verdict {
 	if g.w.blocked != nil && g.w.blocked(wire.Name(q.Name()).String()) {
@@ -110,7 +110,7 @@ type sent chan []byte
 
 func (s sent) Send(q *dns.Query) { s <- append([]byte{}, q.Reply()...) }
 
-// A server is one that answers from a world, with autopath or without.
+// A server answers from a backend, with autopath or without.
 type server struct {
 	t       testing.TB
 	port    dns.Port
@@ -119,18 +119,18 @@ type server struct {
 	metrics *metrics.Registry
 }
 
-func serve(t testing.TB, w *world, a *AutoPath) *server {
+func serve(t testing.TB, w *backend, a *AutoPath) *server {
 	c := new(dns.Chain)
 	s := &server{t: t, sent: make(sent, 1), metrics: &metrics.Registry{}}
 	c.Add("acl", guard{w})
 	if a != nil {
 		a.metrics, a.cluster, a.zones = s.metrics, w, config.Fallthrough{On: true}
-		if a.how == "" {
+		if a.source == "" {
 			a.cluster = nil
 		}
 		c.Add("autopath", a)
 	}
-	c.Add("world", w)
+	c.Add("backend", w)
 	lot := dns.NewParkingLot(16)
 	mux := dns.NewMux(lot, nil)
 	if err := mux.Route(wire.Root, c.CopyFor("dns://:53", ".")); err != nil {
@@ -140,7 +140,7 @@ func serve(t testing.TB, w *world, a *AutoPath) *server {
 	return s
 }
 
-func (s *server) ask(name string, t wire.Type) *mdns.Msg {
+func (s *server) exchange(name string, t wire.Type) *mdns.Msg {
 	n, err := wire.ParseName(name)
 	if err != nil {
 		s.t.Fatal(err)
@@ -162,9 +162,9 @@ func (s *server) ask(name string, t wire.Type) *mdns.Msg {
 	return m
 }
 
-// reply is what a resolver reads out of a message.
+// reply returns the response code and the addresses of the reply.
 func (s *server) reply(name string, t wire.Type) result {
-	m := s.ask(name, t)
+	m := s.exchange(name, t)
 	r := result{code: wire.RCode(m.Rcode)}
 	for _, rr := range m.Answer {
 		switch rr := rr.(type) {
@@ -179,14 +179,14 @@ func (s *server) reply(name string, t wire.Type) result {
 	return r
 }
 
-// A client is one way in which stub resolvers walk a search path, with ndots:5.
+// A client follows a search path with ndots:5, as one stub resolver does.
 type client struct {
 	name string
-	// step says what the replies for one name mean: addresses, or an end
-	// without them, or that the next name is to be asked for.
+	// step returns the addresses in the replies for one name, and reports whether
+	// the search ends here.
 	step func(replies []result) (addrs []netip.Addr, end bool)
-	// after says that a name with five dots or more is looked for in the search
-	// path when it has failed by itself.
+	// after is true if a name with five dots or more is looked up in the search path
+	// after the name without a suffix failed.
 	after bool
 }
 
@@ -203,13 +203,13 @@ func has(replies []result, code wire.RCode) bool {
 
 func clients() []client {
 	return []client{
-		// A name without addresses, or an error, is not the end.
+		// The search continues after a name without addresses and after an error.
 		{"glibc", func(replies []result) ([]netip.Addr, bool) {
 			all := addresses(replies)
 			return all, len(all) > 0 || has(replies, wire.Refused)
 		}, true},
-		// An error is the end; so is a name without addresses. NXDOMAIN for one
-		// type is NXDOMAIN.
+		// The search ends at an error and at a name without addresses. NXDOMAIN for
+		// one type is NXDOMAIN.
 		{"musl", func(replies []result) ([]netip.Addr, bool) {
 			for _, r := range replies {
 				switch r.code {
@@ -229,7 +229,7 @@ func clients() []client {
 	}
 }
 
-// lookup is the client's whole walk: addresses, or "failure".
+// lookup follows the search path and returns the addresses, or "failure".
 func (c client) lookup(s *server, name string, search []string, types []wire.Type) string {
 	names := []string{name}
 	for _, suffix := range search {
@@ -257,10 +257,11 @@ func (c client) lookup(s *server, name string, search []string, types []wire.Typ
 	return "failure"
 }
 
-// randomWorld has the names that lookups of wanted can come to.
-func randomWorld(r *rand.Rand, wanted, suffixes []string, tlds []string) *world {
-	w := &world{results: map[string]result{}, namespaces: []string{"shop", "b", "dev"}, client: "shop"}
-	w.late = func() bool { return r.IntN(3) == 0 }
+// randomBackend returns a backend with random results for the names that lookups of
+// wanted may query.
+func randomBackend(r *rand.Rand, wanted, suffixes []string, tlds []string) *backend {
+	w := &backend{results: map[string]result{}, namespaces: []string{"shop", "b", "dev"}, client: "shop"}
+	w.park = func() bool { return r.IntN(3) == 0 }
 	for _, tld := range tlds {
 		w.results[tld+". A"], w.results[tld+". AAAA"] = result{}, result{}
 	}
@@ -273,18 +274,18 @@ func randomWorld(r *rand.Rand, wanted, suffixes []string, tlds []string) *world 
 			var pair [2]result
 			switch kind := r.IntN(12); {
 			case kind < 6: // addresses of both families
-				pair[0].addrs, pair[1].addrs = some(r, 4), some(r, 16)
-			case kind < 8: // of one
+				pair[0].addrs, pair[1].addrs = randomAddrs(r, 4), randomAddrs(r, 16)
+			case kind < 8: // of one family
 				i := r.IntN(2)
-				pair[i].addrs = some(r, []int{4, 16}[i])
-			case kind < 9: // of none
+				pair[i].addrs = randomAddrs(r, []int{4, 16}[i])
+			case kind < 9: // no addresses
 			case kind < 10: // one type fails
 				pair[r.IntN(2)].code = wire.ServFail
 			case kind < 11: // both fail
 				pair[0].code, pair[1].code = wire.ServFail, wire.ServFail
 			default: // a broken zone: the name exists for one type alone
 				i := r.IntN(2)
-				pair[i].code, pair[1-i].addrs = wire.NXDomain, some(r, []int{16, 4}[i])
+				pair[i].code, pair[1-i].addrs = wire.NXDomain, randomAddrs(r, []int{16, 4}[i])
 			}
 			w.results[x+suffix+" A"], w.results[x+suffix+" AAAA"] = pair[0], pair[1]
 		}
@@ -296,7 +297,7 @@ func randomWorld(r *rand.Rand, wanted, suffixes []string, tlds []string) *world 
 	return w
 }
 
-func some(r *rand.Rand, size int) (addrs []netip.Addr) {
+func randomAddrs(r *rand.Rand, size int) (addrs []netip.Addr) {
 	for range 1 + r.IntN(2) {
 		b := make([]byte, size)
 		b[0], b[size-1], b[1] = 32, byte(r.IntN(256)), byte(r.IntN(256))
@@ -306,15 +307,15 @@ func some(r *rand.Rand, size int) (addrs []netip.Addr) {
 	return addrs
 }
 
-// open says whether a later question of a lookup looks like the first of
-// another: the one case in which a question does not say enough.
-func (w *world) open(name string, search []string, least int) bool {
+// ambiguous reports whether a later query of a lookup looks like the first query of
+// another lookup, so that the server cannot tell them apart.
+func (w *backend) ambiguous(name string, search []string, minLabels int) bool {
 	for _, suffix := range append(search[1:], "") {
 		labels, ns := firstStep(name + suffix)
-		if labels < least || !slices.Contains(w.namespaces, ns) {
+		if labels < minLabels || !slices.Contains(w.namespaces, ns) {
 			continue
 		}
-		if least == 1 { // by the client's address
+		if minLabels == 1 { // by the client's address
 			if ns == w.client {
 				return true
 			}
@@ -325,24 +326,24 @@ func (w *world) open(name string, search []string, least int) bool {
 	return false
 }
 
-// In any world a client's lookup ends as without autopath, and takes no more
+// A client's lookup has the same outcome with autopath as without, and takes no more
 // queries.
-func TestOutcomesAreTheSame(t *testing.T) {
+func TestSameOutcome(t *testing.T) {
 	wanted := []string{
 		"db.", "www.com.", "a.b.", "www.com.b.", "www.com.dev.", "x.dev.", "w.x.dev.", "a.b.c.d.e.com.", "api.shop.", "w.api.shop.", "shop.svc.", "com.dev.shop.", "b.dev.b.",
 	}
 	tlds := []string{"com", "dev"}
 	search := []string{"shop.svc." + clusterZone, "svc." + clusterZone, clusterZone, "corp.com.", "com."}
-	var compared, open, shorter, differing int
+	var compared, ambiguous, shorter, differing int
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 7))
-		w := randomWorld(r, wanted, search, tlds)
-		for how, a := range map[string]*AutoPath{
-			"@query": {how: byQuestion, more: names(t, search[3:])}, "@kubernetes": {how: byClient, more: names(t, search[3:])}, "file": {search: names(t, search)},
+		w := randomBackend(r, wanted, search, tlds)
+		for source, a := range map[string]*AutoPath{
+			"@query": {source: byQuery, hostSearch: names(t, search[3:])}, "@kubernetes": {source: byClient, hostSearch: names(t, search[3:])}, "file": {search: names(t, search)},
 		} {
-			least := 1
-			if a.how == byQuestion {
-				least = 2
+			minLabels := 1
+			if a.source == byQuery {
+				minLabels = 2
 			}
 			off, on := serve(t, w, nil), serve(t, w, a)
 			for _, c := range clients() {
@@ -351,8 +352,8 @@ func TestOutcomesAreTheSame(t *testing.T) {
 						off.queries, on.queries = 0, 0
 						want := c.lookup(off, x, search, types)
 						got := c.lookup(on, x, search, types)
-						if w.open(x, search, least) {
-							open++
+						if w.ambiguous(x, search, minLabels) {
+							ambiguous++
 							if got != want {
 								differing++
 							}
@@ -360,7 +361,7 @@ func TestOutcomesAreTheSame(t *testing.T) {
 						}
 						compared++
 						if got != want || on.queries > off.queries {
-							t.Fatalf("seed %d: %s, %s looks for %s (%v)\ngot  %s with %d queries\nwant %s with %d", seed, how, c.name, x, types, got, on.queries, want, off.queries)
+							t.Fatalf("seed %d: %s, %s looks up %s (%v)\ngot  %s with %d queries\nwant %s with %d", seed, source, c.name, x, types, got, on.queries, want, off.queries)
 						}
 						if on.queries < off.queries {
 							shorter++
@@ -370,9 +371,9 @@ func TestOutcomesAreTheSame(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d lookups compared, %d of them shorter; of %d that a question does not tell, %d ended otherwise", compared, shorter, open, differing)
-	if compared < open || shorter < compared/20 {
-		t.Error("the worlds show too little")
+	t.Logf("%d lookups compared, %d of them shorter; of %d ambiguous ones, %d had another outcome", compared, shorter, ambiguous, differing)
+	if compared < ambiguous || shorter < compared/20 {
+		t.Errorf("got %d lookups compared, %d ambiguous, %d shorter; want more compared than ambiguous and 1 in 20 shorter", compared, ambiguous, shorter)
 	}
 }
 
@@ -387,20 +388,20 @@ func names(t testing.TB, texts []string) (all []wire.Name) {
 	return all
 }
 
-// How many queries one lookup takes, as the documentation says.
-func TestQueriesOfALookup(t *testing.T) {
+// A lookup takes as many queries as the documentation states.
+func TestLookupQueryCount(t *testing.T) {
 	ip := netip.MustParseAddr("192.0.2.80")
-	w := &world{results: map[string]result{"www.com. A": {addrs: []netip.Addr{ip}}, "www.com. AAAA": {}, "com. A": {}}, namespaces: []string{"shop"}, client: "shop"}
+	w := &backend{results: map[string]result{"www.com. A": {addrs: []netip.Addr{ip}}, "www.com. AAAA": {}, "com. A": {}}, namespaces: []string{"shop"}, client: "shop"}
 	search := []string{"shop.svc." + clusterZone, "svc." + clusterZone, clusterZone}
 	both := []wire.Type{wire.TypeA, wire.TypeAAAA}
-	for how, want := range map[string]int{"": 8, byQuestion: 2, byClient: 2} {
+	for source, want := range map[string]int{"": 8, byQuery: 2, byClient: 2} {
 		var a *AutoPath
-		if how != "" {
-			a = &AutoPath{how: how}
+		if source != "" {
+			a = &AutoPath{source: source}
 		}
 		s := serve(t, w, a)
 		if got := clients()[0].lookup(s, "www.com.", search, both); got != "[192.0.2.80]" || s.queries != want {
-			t.Errorf("%s: %s with %d queries, want %d", how, got, s.queries, want)
+			t.Errorf("%s: got %s with %d queries, want [192.0.2.80] with %d", source, got, s.queries, want)
 		}
 		var text strings.Builder
 		if err := s.metrics.WriteText(&text); err != nil {
@@ -408,57 +409,58 @@ func TestQueriesOfALookup(t *testing.T) {
 		}
 		if counted := strings.Contains(text.String(), `coredns_autopath_success_total{server="dns://:53"} 2`) &&
 			strings.Contains(text.String(), `seamark_autopath_saved_queries_total{server="dns://:53"} 6`); counted != (a != nil) {
-			t.Errorf("%s: %s", how, text.String())
+			t.Errorf("%q: got metrics\n%s\nwant 2 successes and 6 saved queries only with autopath", source, text.String())
 		}
 	}
 }
 
-// The alias keeps the client's spelling and lasts no longer than the denial.
-func TestReply(t *testing.T) {
-	w := &world{results: map[string]result{"www.com. A": {addrs: []netip.Addr{netip.MustParseAddr("192.0.2.80")}}, "www.com. AAAA": {}, "com. A": {}}, namespaces: []string{"shop"}}
-	s := serve(t, w, &AutoPath{how: byQuestion})
-	m := s.ask("www.com.shop.svc.cluster.local.", wire.TypeA)
+// The CNAME record keeps the client's spelling, and its TTL is at most that of the
+// negative answer.
+func TestReplyCNAME(t *testing.T) {
+	w := &backend{results: map[string]result{"www.com. A": {addrs: []netip.Addr{netip.MustParseAddr("192.0.2.80")}}, "www.com. AAAA": {}, "com. A": {}}, namespaces: []string{"shop"}}
+	s := serve(t, w, &AutoPath{source: byQuery})
+	m := s.exchange("www.com.shop.svc.cluster.local.", wire.TypeA)
 	want := "www.com.shop.svc.cluster.local.\t30\tIN\tCNAME\twww.com. www.com.\t60\tIN\tA\t192.0.2.80"
 	if len(m.Answer) != 2 || m.Answer[0].String()+" "+m.Answer[1].String() != want || !m.Authoritative || m.Rcode != 0 {
-		t.Error(m)
+		t.Errorf("A: got\n%v\nwant NOERROR aa %s", m, want)
 	}
-	m = s.ask("www.com.shop.svc.cluster.local.", wire.TypeAAAA)
+	m = s.exchange("www.com.shop.svc.cluster.local.", wire.TypeAAAA)
 	if len(m.Answer) != 1 || len(m.Ns) != 1 || m.Rcode != 0 {
-		t.Error(m)
+		t.Errorf("AAAA: got\n%v\nwant NOERROR with one CNAME and one authority record", m)
 	}
 }
 
-// What stands above sees every name of the path: one that a client may not ask
-// for is not told under another.
-func TestEveryNamePassesAll(t *testing.T) {
-	w := &world{results: map[string]result{"www.com. A": {addrs: []netip.Addr{netip.MustParseAddr("192.0.2.80")}}, "www.com. AAAA": {}, "com. A": {}}, namespaces: []string{"shop"}, client: "shop"}
+// Handlers above autopath see every name of the path: a refused name is not answered
+// under another name.
+func TestHandlersAboveSeeEveryName(t *testing.T) {
+	w := &backend{results: map[string]result{"www.com. A": {addrs: []netip.Addr{netip.MustParseAddr("192.0.2.80")}}, "www.com. AAAA": {}, "com. A": {}}, namespaces: []string{"shop"}, client: "shop"}
 	for _, blocked := range []string{"www.com.", "www.com.svc.cluster.local.", "www.com.cluster.local."} {
 		w.blocked = func(name string) bool { return name == blocked }
-		for _, a := range []*AutoPath{{how: byQuestion}, {how: byClient}} {
-			if m := serve(t, w, a).ask("www.com.shop.svc.cluster.local.", wire.TypeA); m.Rcode != mdns.RcodeNameError || len(m.Answer) > 0 {
-				t.Errorf("%s %s: %v", a.how, blocked, m)
+		for _, a := range []*AutoPath{{source: byQuery}, {source: byClient}} {
+			if m := serve(t, w, a).exchange("www.com.shop.svc.cluster.local.", wire.TypeA); m.Rcode != mdns.RcodeNameError || len(m.Answer) > 0 {
+				t.Errorf("%s with %s refused: got\n%v\nwant NXDOMAIN", a.source, blocked, m)
 			}
 		}
 	}
 }
 
-// What is no first question of a search path passes inline, and costs nothing.
-func TestPasses(t *testing.T) {
-	w := &world{namespaces: []string{"shop"}, client: "other"}
+// Queries that are not the first of a search path are not parked.
+func TestOtherQueriesNotParked(t *testing.T) {
+	w := &backend{namespaces: []string{"shop"}, client: "other"}
 	for _, c := range []struct {
-		how, name string
-		t         wire.Type
+		source, name string
+		t            wire.Type
 	}{
-		{byQuestion, "www.com.", wire.TypeA},
-		{byQuestion, "api.shop.svc.cluster.local.", wire.TypeA},
-		{byQuestion, "www.com.nobody.svc.cluster.local.", wire.TypeA},
-		{byQuestion, "www.com.shop.svc.cluster.local.", wire.TypeSRV},
+		{byQuery, "www.com.", wire.TypeA},
+		{byQuery, "api.shop.svc.cluster.local.", wire.TypeA},
+		{byQuery, "www.com.missing.svc.cluster.local.", wire.TypeA},
+		{byQuery, "www.com.shop.svc.cluster.local.", wire.TypeSRV},
 		{byClient, "www.com.shop.svc.cluster.local.", wire.TypeA},
 		{"", "www.com.", wire.TypeA},
 		{"", "corp.com.", wire.TypeA},
 	} {
-		a := &AutoPath{how: c.how}
-		if c.how == "" {
+		a := &AutoPath{source: c.source}
+		if c.source == "" {
 			a.search = names(t, []string{"corp.com."})
 		}
 		s := serve(t, w, a)
@@ -466,7 +468,7 @@ func TestPasses(t *testing.T) {
 		q := dns.NewQuery(s.sent)
 		q.Reset(wire.AppendRequest(q.Buffer(1500)[:0], 1, wire.FlagRD, []byte(n), c.t), dns.UDP, time.Now())
 		if s.port.Serve(q, make([]byte, 4096)) != dns.Answered {
-			t.Errorf("%s %s %s: it waits", c.how, c.name, c.t)
+			t.Errorf("%s %s %s: query was parked", c.source, c.name, c.t)
 		}
 	}
 }

@@ -1,6 +1,6 @@
-// Package dns64 gives clients that have IPv6 alone addresses for names that have
-// IPv4 alone (RFC 6147): the directive dns64. embed.go writes one address into
-// the other.
+// Package dns64 synthesizes AAAA records from A records for IPv6-only clients
+// (RFC 6147): the dns64 directive. embed.go converts between IPv4 addresses and
+// the IPv6 addresses that contain them.
 package dns64
 
 import (
@@ -16,57 +16,61 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A DNS64 makes AAAA records of A records: the dns64 directive.
+// A DNS64 synthesizes AAAA records from A records: the dns64 directive.
 //
 //	dns64 [PREFIX] {
-//	    prefix PREFIX      # where IPv4 addresses are put into; 64:ff9b::/96
-//	    translate_all      # also names that have AAAA records
-//	    allow_ipv4         # also clients that ask over IPv4
+//	    prefix PREFIX      # the prefix of the AAAA records; 64:ff9b::/96
+//	    translate_all      # translate names that have AAAA records too
+//	    allow_ipv4         # translate for IPv4 clients too
 //	}
 //
-// It can stand once in a server block. PREFIX has a length of 32, 40, 48, 56, 64
+// Use it if your clients have only IPv6 and reach IPv4 servers through NAT64. You
+// can write it once in a server block. PREFIX has a length of 32, 40, 48, 56, 64
 // or 96, and its bits 64 to 71 are zero (RFC 6052 §2.2).
 //
-// A client that asks over IPv6 for the AAAA records of a name that has none gets
-// one for each of its A records, with the IPv4 address inside PREFIX. CNAMEs on
-// the way stay. The TTL is that of the A record, and at most that of the SOA
-// record with which AAAA was denied, or 600 seconds without one. Addresses in
-// ::ffff:0:0/96 do not count as AAAA records, and are left out beside others. A
-// name that does not exist stays so; if asking for AAAA failed in any other way,
-// the A records decide (RFC 6147 §5.1.2). A client that validates by itself (DO
-// and CD) gets what there is.
+// If an IPv6 client queries the AAAA records of a name that has none, the answer
+// contains one AAAA record for each A record of the name, with the IPv4 address
+// inside PREFIX. CNAME records stay in the answer. The TTL is that of the A
+// record, limited to the TTL of the SOA record in the negative answer, or to 600
+// seconds if there is no SOA record.
 //
-// The reverse name of an address in PREFIX is a CNAME for that of the IPv4
-// address (RFC 6147 §5.3.1).
+// AAAA records in ::ffff:0:0/96 do not count, and are removed from answers that
+// have other AAAA records. NXDOMAIN stays NXDOMAIN. If the AAAA query failed with
+// another error, the A records decide (RFC 6147 §5.1.2). Answers to clients that
+// validate themselves (DO and CD set) are not changed.
 //
-// With translate_all the AAAA records of a name that has A records are never
-// given out.
+// The reverse name of an address in PREFIX is a CNAME to the reverse name of the
+// IPv4 address (RFC 6147 §5.3.1).
+//
+// With translate_all, the AAAA records of a name that has A records are always
+// replaced.
 //
 //	.:1053 {
 //	    dns64 64:ff9b::/96
 //	    whoami
 //	}
 //
-// Queries for AAAA records, by clients that are translated for, wait off their
-// reader for the answer.
+// AAAA queries that may be translated are parked, and answered outside the
+// goroutine that reads from the socket.
 //
-// Metrics: coredns_dns64_requests_translated_total{server} counts the replies
-// that were made.
+// Metrics: coredns_dns64_requests_translated_total{server} counts the synthesized
+// replies.
 //
-// Same as CoreDNS: syntax, defaults. Differs: AAAA records in ::ffff:0:0/96 are
-// none; DO with CD is left alone; translate_all leaves names alone that have no A
-// records. Ours: reverse names.
+// Same as CoreDNS: syntax, defaults. Differs: AAAA records in ::ffff:0:0/96 do
+// not count; queries with DO and CD are not translated; translate_all keeps the
+// AAAA records of names without A records. Ours: reverse names.
 type DNS64 struct {
 	prefix       netip.Prefix
 	all, ipv4    bool
 	metrics      *metrics.Registry
-	translations *metrics.Counter // of the chain that BindChain was called for
+	translations *metrics.Counter // of the chain passed to BindChain
 }
 
-// soaless is the longest TTL without a SOA record, in seconds (RFC 6147 §5.1.7).
-const soaless = 600
+// maxTTLWithoutSOA limits the TTL of synthesized records if the negative answer
+// has no SOA record, in seconds (RFC 6147 §5.1.7).
+const maxTTLWithoutSOA = 600
 
-// Setup is the Setup of dns64.
+// Setup sets up the dns64 directive.
 func Setup(b *config.Block, uses []corefile.Directive) error {
 	d := uses[0]
 	h := &DNS64{prefix: netip.MustParsePrefix("64:ff9b::/96"), metrics: b.Metrics}
@@ -87,8 +91,8 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	return err
 }
 
-// ServeDNS takes AAAA queries, and the reverse names of the prefix. The others
-// pass.
+// ServeDNS parks AAAA queries and answers queries for the reverse names of
+// addresses in the prefix.
 func (h *DNS64) ServeDNS(q *dns.Query) dns.Verdict {
 	if !h.ipv4 && !q.Peer.Addr().Is6() {
 		return dns.Next
@@ -104,8 +108,8 @@ func (h *DNS64) ServeDNS(q *dns.Query) dns.Verdict {
 		if !ok {
 			return dns.Next
 		}
-		var room [wire.MaxName]byte
-		name := appendReverse(room[:0], ip)
+		var buf [wire.MaxName]byte
+		name := appendReverse(buf[:0], ip)
 		sub, ok := q.SubQuery(name, wire.TypePTR)
 		if !ok {
 			return dns.Wait
@@ -113,26 +117,26 @@ func (h *DNS64) ServeDNS(q *dns.Query) dns.Verdict {
 		if sub.Unanswered() {
 			return dns.Next
 		}
-		h.point(q, sub, name)
+		h.answerReverse(q, sub, name)
 		return dns.Done
 	}
 	return dns.Next
 }
 
-// Resolve waits for the AAAA records, and for A records if there are none; or
-// for what a reverse name leads to.
+// Resolve translates the answer to an AAAA query if it needs translation, and
+// answers a parked query for a reverse name.
 func (h *DNS64) Resolve(ctx context.Context, q *dns.Query) error {
 	if q.Type == wire.TypePTR {
 		ip, _ := h.reversed(q)
 		if sub := q.ResumeSubQuery(ctx); sub.Unanswered() {
 			q.Next(ctx)
 		} else {
-			h.point(q, sub, appendReverse(nil, ip))
+			h.answerReverse(q, sub, appendReverse(nil, ip))
 		}
 		return nil
 	}
 	q.Next(ctx)
-	if !h.lacks(q) {
+	if !h.needsTranslation(q) {
 		return nil
 	}
 	sub, ok := q.SubQuery(q.QuestionName(), wire.TypeA)
@@ -142,9 +146,10 @@ func (h *DNS64) Resolve(ctx context.Context, q *dns.Query) error {
 	return h.translate(q, sub)
 }
 
-// lacks says whether the answer to an AAAA query is one to be made anew. It
-// takes records out that do not count, if others stay.
-func (h *DNS64) lacks(q *dns.Query) bool {
+// needsTranslation reports whether the answer to an AAAA query must be
+// synthesized. If it need not, needsTranslation removes AAAA records that contain
+// IPv4-mapped addresses from the answer.
+func (h *DNS64) needsTranslation(q *dns.Query) bool {
 	if q.Dropped() || q.RCode == wire.NXDomain { // RFC 6147 §5.1.2
 		return false
 	}
@@ -168,7 +173,8 @@ func (h *DNS64) lacks(q *dns.Query) bool {
 	return false
 }
 
-// dropMapped takes the AAAA records out that hold IPv4 addresses.
+// dropMapped removes AAAA records that contain IPv4-mapped addresses from the
+// answer.
 func (h *DNS64) dropMapped(q *dns.Query) {
 	old := q.Answer
 	q.Answer.Reset(nil, q.Question())
@@ -180,40 +186,41 @@ func (h *DNS64) dropMapped(q *dns.Query) {
 	})
 }
 
-// isMapped says whether an address is in ::ffff:0:0/96.
+// isMapped reports whether the address in rdata is in ::ffff:0:0/96.
 func isMapped(rdata []byte) bool {
 	ip, ok := netip.AddrFromSlice(rdata)
 	return ok && ip.Is4In6()
 }
 
-// translate makes the answer of what sub has for the type A. If that is nothing
-// the answer is sub's (RFC 6147 §5.1.6), unless q has one that is no error: an
-// error of sub alone makes an error of NODATA.
+// translate replaces q's answer with sub's answer to the A query, translated to
+// AAAA records. If sub has no A records, the answer is that of sub (RFC 6147
+// §5.1.6), except that q's NODATA answer stays if sub's response code is NOERROR
+// or NXDOMAIN.
 func (h *DNS64) translate(q, sub *dns.Query) error {
-	some := false
+	hasA := false
 	sub.Answer.Walk(func(s wire.Section, r wire.Record) bool {
-		some = some || s == wire.Answers && r.Type == wire.TypeA
+		hasA = hasA || s == wire.Answers && r.Type == wire.TypeA
 		return true
 	})
 	denied := sub.RCode == wire.NoError || sub.RCode == wire.NXDomain
-	if !some && q.RCode == wire.NoError && (denied || h.all && q.Answer.Count[wire.Answers] > 0) {
+	if !hasA && q.RCode == wire.NoError && (denied || h.all && q.Answer.Count[wire.Answers] > 0) {
 		return nil
 	}
-	most := negativeTTL(&q.Answer)
+	maxTTL := negativeTTL(&q.Answer)
 	q.Fail(sub.RCode)
 	q.AA, q.RA, q.TC, q.Cacheable, q.Err = sub.AA, sub.RA, sub.TC, sub.Cacheable, sub.Err
 	var err error
 	sub.Answer.Walk(func(s wire.Section, r wire.Record) bool {
 		switch {
 		case s == wire.Answers && r.Type == wire.TypeA && r.Next-r.RData == 4:
-			err = h.append(&q.Answer, sub.Answer.Buf, r, most)
+			err = h.append(&q.Answer, sub.Answer.Buf, r, maxTTL)
 		case s == wire.Answers && r.Type == typeRRSIG && coversA(sub.Answer.Buf[r.RData:r.Next]):
 		default:
 			_, err = q.Answer.AppendRecord(s, sub.Answer.Buf, r.Owner)
 		}
 		return err == nil
 	})
-	if err == nil && some {
+	if err == nil && hasA {
 		h.translations.Add(1)
 	}
 	return err
@@ -221,38 +228,39 @@ func (h *DNS64) translate(q, sub *dns.Query) error {
 
 const typeRRSIG wire.Type = 46
 
-// coversA says whether a signature is that of A records, of which none are left.
+// coversA reports whether an RRSIG record covers A records. Such signatures are
+// dropped, since the answer no longer contains A records.
 func coversA(rrsig []byte) bool {
 	return len(rrsig) > 2 && binary.BigEndian.Uint16(rrsig) == uint16(wire.TypeA)
 }
 
-// negativeTTL is how long the name has no AAAA records, as far as is known.
+// negativeTTL returns the TTL of the negative answer a.
 func negativeTTL(a *wire.Answer) uint32 {
-	most := uint32(soaless)
+	maxTTL := uint32(maxTTLWithoutSOA)
 	a.Walk(func(s wire.Section, r wire.Record) bool {
 		if s == wire.Authority && r.Type == wire.TypeSOA {
-			most = r.TTL(a.Buf)
+			maxTTL = r.TTL(a.Buf)
 		}
 		return true
 	})
-	return most
+	return maxTTL
 }
 
-// append writes the AAAA record that stands for an A record.
-func (h *DNS64) append(a *wire.Answer, msg []byte, r wire.Record, most uint32) error {
+// append writes the AAAA record synthesized from the A record r.
+func (h *DNS64) append(a *wire.Answer, msg []byte, r wire.Record, maxTTL uint32) error {
 	at := len(a.Buf)
 	if _, err := a.AppendRecord(wire.Answers, msg, r.Owner); err != nil {
 		return err
 	}
 	made, _ := wire.ReadRecord(a.Buf, at)
 	ip := embed(h.prefix, [4]byte(a.Buf[made.RData:made.Next]))
-	a.Buf = wire.AppendRecordHeader(a.Buf[:made.Head], "", wire.TypeAAAA, min(most, r.TTL(msg)), len(ip))
+	a.Buf = wire.AppendRecordHeader(a.Buf[:made.Head], "", wire.TypeAAAA, min(maxTTL, r.TTL(msg)), len(ip))
 	a.Buf = append(a.Buf, ip[:]...)
 	return nil
 }
 
-// reversed gives the IPv4 address in the one whose reverse name is asked for,
-// if that one is in the prefix.
+// reversed returns the IPv4 address inside the IPv6 address whose reverse name is
+// queried. It returns false if the IPv6 address is not in the prefix.
 func (h *DNS64) reversed(q *dns.Query) (netip.Addr, bool) {
 	ip, ok := parseReverse(q.Name())
 	if !ok || !h.prefix.Contains(ip) {
@@ -261,14 +269,15 @@ func (h *DNS64) reversed(q *dns.Query) (netip.Addr, bool) {
 	return extract(h.prefix, ip)
 }
 
-// point answers with the alias for a reverse name, and what that leads to.
-func (h *DNS64) point(q, sub *dns.Query, name []byte) {
+// answerReverse answers q with a CNAME record to name, the reverse name of the
+// IPv4 address, and the answer of sub.
+func (h *DNS64) answerReverse(q, sub *dns.Query, name []byte) {
 	ttl, ok := sub.Answer.MinTTL()
 	if !ok {
-		ttl = soaless
+		ttl = maxTTLWithoutSOA
 	}
 	a := &q.Answer
-	a.Buf = append(wire.AppendRecordHeader(a.Buf, wire.OwnerIsQuestion, wire.TypeCNAME, min(ttl, soaless), len(name)), name...)
+	a.Buf = append(wire.AppendRecordHeader(a.Buf, wire.OwnerIsQuestion, wire.TypeCNAME, min(ttl, maxTTLWithoutSOA), len(name)), name...)
 	a.Count[wire.Answers]++
 	q.AA = true
 	q.FollowCNAME(sub)
@@ -278,6 +287,6 @@ func (h *DNS64) point(q, sub *dns.Query, name []byte) {
 // BindChain returns a copy of h that counts for c.
 func (h *DNS64) BindChain(c *dns.Chain) any {
 	bound := *h
-	bound.translations = h.metrics.Counter("coredns_dns64_requests_translated_total", "Questions that dns64 has answered with addresses of its own making.", "server", c.Server)
+	bound.translations = h.metrics.Counter("coredns_dns64_requests_translated_total", "Queries answered with synthesized AAAA records.", "server", c.Server)
 	return &bound
 }

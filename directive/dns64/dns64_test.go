@@ -33,9 +33,9 @@ func TestSetupErrors(t *testing.T) {
 	for _, c := range []struct{ directive, want string }{
 		{"dns64\ndns64", "Corefile:3: dns64: already given at Corefile:2, and can be given once in a server block"},
 		{"dns64 64:ff9b::/96 more", "Corefile:2: dns64: want at most 1 argument, got 2"},
-		{"dns64 64:ff9b::", `Corefile:2: dns64: want a prefix of IPv6 like 64:ff9b::/96, got "64:ff9b::"`},
-		{"dns64 192.0.2.0/24", `Corefile:2: dns64: want a prefix of IPv6 like 64:ff9b::/96, got "192.0.2.0/24"`},
-		{"dns64 ::ffff:0:0/96", `Corefile:2: dns64: want a prefix of IPv6 like 64:ff9b::/96, got "::ffff:0:0/96"`},
+		{"dns64 64:ff9b::", `Corefile:2: dns64: want an IPv6 prefix like 64:ff9b::/96, got "64:ff9b::"`},
+		{"dns64 192.0.2.0/24", `Corefile:2: dns64: want an IPv6 prefix like 64:ff9b::/96, got "192.0.2.0/24"`},
+		{"dns64 ::ffff:0:0/96", `Corefile:2: dns64: want an IPv6 prefix like 64:ff9b::/96, got "::ffff:0:0/96"`},
 		{"dns64 {\n prefix\n}", "Corefile:3: dns64: prefix: want 1 argument, got 0"},
 		{"dns64 {\n prefix a b\n}", "Corefile:3: dns64: prefix: want 1 argument, got 2"},
 		{"dns64 {\n prefix 64:ff9b::/97\n}", `Corefile:3: dns64: prefix: want a length of 32, 40, 48, 56, 64 or 96, got "64:ff9b::/97"`},
@@ -50,8 +50,8 @@ func TestSetupErrors(t *testing.T) {
 	}
 }
 
-// The table of RFC 6052 §2.4, forth and back.
-func TestEmbed(t *testing.T) {
+// The table of RFC 6052 §2.4, in both directions.
+func TestEmbedExtract(t *testing.T) {
 	v4 := netip.MustParseAddr("192.0.2.33")
 	for prefix, want := range map[string]string{
 		"2001:db8::/32":            "2001:db8:c000:221::",
@@ -71,57 +71,55 @@ func TestEmbed(t *testing.T) {
 		}
 		got := netip.AddrFrom16(embed(p, v4.As4()))
 		if got != netip.MustParseAddr(want) {
-			t.Errorf("%s: %s, want %s", prefix, got, want)
+			t.Errorf("embed(%s, %s) = %s, want %s", prefix, v4, got, want)
 		}
 		if back, ok := extract(p, got); !ok || back != v4 {
-			t.Errorf("%s: %s %v", prefix, back, ok)
+			t.Errorf("extract(%s, %s) = %s, %v; want %s, true", prefix, got, back, ok, v4)
 		}
 		name, _ := mdns.ReverseAddr(got.String())
 		wireName, _ := wire.ParseName(name)
 		if ip, ok := parseReverse([]byte(wireName)); !ok || ip != got {
-			t.Errorf("%s: read as %s", name, ip)
+			t.Errorf("parseReverse(%s) = %s, %v; want %s, true", name, ip, ok, got)
 		}
 	}
 	if _, ok := extract(netip.MustParsePrefix("2001:db8::/32"), netip.MustParseAddr("2001:db8:c000:221::1")); ok {
-		t.Error("an address with something behind the embedded one is taken for it")
+		t.Error("extract(2001:db8::/32, 2001:db8:c000:221::1): got an address, want none")
 	}
 	name, _ := mdns.ReverseAddr("192.0.2.33")
 	if got := wire.Name(appendReverse(nil, v4)).String(); got != name {
-		t.Error(got)
+		t.Errorf("appendReverse(%s) = %s, want %s", v4, got, name)
 	}
 	for _, name := range []string{"ip6.arpa.", "1.2.ip6.arpa.", strings.Repeat("g.", 32) + "ip6.arpa.", strings.Repeat("1.", 31) + "10.ip6.arpa.", strings.Repeat("1.", 32) + "ip7.arpa."} {
 		n, _ := wire.ParseName(name)
 		if ip, ok := parseReverse([]byte(n)); ok {
-			t.Errorf("%s is taken for %s", name, ip)
+			t.Errorf("parseReverse(%s) = %s, want no address", name, ip)
 		}
 	}
 }
 
-// A world answers below dns64: records and codes by name, in zone file form.
-type world struct {
-	t       *testing.T
-	records []mdns.RR
-	codes   map[string]wire.RCode // by name and type
-	late    bool                  // it has to wait for every answer
-	cut     bool                  // its answers come in without their end
-	asked   int
+// A backend is the handler below dns64.
+type backend struct {
+	t         *testing.T
+	records   []mdns.RR
+	codes     map[string]wire.RCode // by name and type
+	park      bool                  // park every query
+	truncated bool                  // set TC in every answer
 }
 
-func (w *world) ServeDNS(q *dns.Query) dns.Verdict {
-	if w.late {
+func (w *backend) ServeDNS(q *dns.Query) dns.Verdict {
+	if w.park {
 		return dns.Wait
 	}
 	return w.answer(q)
 }
 
-func (w *world) Resolve(_ context.Context, q *dns.Query) error {
+func (w *backend) Resolve(_ context.Context, q *dns.Query) error {
 	w.answer(q)
 	return nil
 }
 
-func (w *world) answer(q *dns.Query) dns.Verdict {
-	w.asked++
-	q.TC = w.cut
+func (w *backend) answer(q *dns.Query) dns.Verdict {
+	q.TC = w.truncated
 	name := wire.Name(q.Name()).String()
 	q.RCode = wire.NXDomain
 	if code, ok := w.codes[name+" "+q.Type.String()]; ok {
@@ -147,39 +145,39 @@ func (w *world) answer(q *dns.Query) dns.Verdict {
 	return dns.Done
 }
 
-func (w *world) add(q *dns.Query, s wire.Section, rr mdns.RR) {
+func (w *backend) add(q *dns.Query, s wire.Section, rr mdns.RR) {
 	m := &mdns.Msg{Answer: []mdns.RR{rr}}
 	packed, err := m.Pack()
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	if s == wire.Answers && q.Answer.Count[wire.Authority] > 0 {
-		q.Answer.Clear() // the SOA record was for nothing
+		q.Answer.Clear() // drop the SOA record
 	}
 	if _, err := q.Answer.AppendRecord(s, packed, wire.HeaderLen); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-// sent is a mover that keeps the replies of parked queries.
+// sent receives the replies to parked queries.
 type sent chan []byte
 
 func (s sent) Send(q *dns.Query) { s <- append([]byte{}, q.Reply()...) }
 
-type rig struct {
+type testServer struct {
 	t     *testing.T
 	port  dns.Port
 	sent  sent
 	block *config.Block
 }
 
-func start(t *testing.T, text string, below *world) *rig {
+func start(t *testing.T, text string, below *backend) *testServer {
 	t.Helper()
 	b, err := plan(t, ".:53 {\n"+text+"\n}\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.Begin("world")
+	b.Begin("backend")
 	b.Handle(below)
 	lot := dns.NewParkingLot(16)
 	t.Cleanup(func() { lot.Close(context.Background()) })
@@ -187,13 +185,14 @@ func start(t *testing.T, text string, below *world) *rig {
 	if err := mux.Route(wire.Root, b.Chain.CopyFor("dns://:53", ".")); err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, sent: make(sent, 1), block: b}
+	r := &testServer{t: t, sent: make(sent, 1), block: b}
 	r.port.Swap(mux)
 	return r
 }
 
-// ask gives the code and the answers' data, and whether the query was parked.
-func (r *rig) ask(m *mdns.Msg, peer string) (reply string, parked bool) {
+// exchange returns the response code and the answer records of the reply, and
+// reports whether the query was parked.
+func (r *testServer) exchange(m *mdns.Msg, peer string) (reply string, parked bool) {
 	r.t.Helper()
 	packet, err := m.Pack()
 	if err != nil {
@@ -261,7 +260,7 @@ const zone = `
 	33.2.0.192.in-addr.arpa. 60 IN PTR four.test.
 `
 
-func TestTranslation(t *testing.T) {
+func TestAAAAAnswers(t *testing.T) {
 	codes := map[string]wire.RCode{
 		"broken6.test. AAAA": wire.ServFail, "broken.test. AAAA": wire.ServFail, "broken.test. A": wire.ServFail,
 		"broken4.test. AAAA": wire.NoError, "broken4.test. A": wire.ServFail, "odd.test. AAAA": wire.NoError,
@@ -292,72 +291,72 @@ func TestTranslation(t *testing.T) {
 		{"", outside, "PTR", "NXDOMAIN"},
 		{"", reverse, "TXT", "NXDOMAIN"},
 	} {
-		for _, late := range []bool{false, true} {
-			below := &world{t: t, records: records(t, zone), codes: codes, late: late}
+		for _, park := range []bool{false, true} {
+			below := &backend{t: t, records: records(t, zone), codes: codes, park: park}
 			r := start(t, "dns64 {\n"+c.options+"\n}", below)
-			question := new(mdns.Msg).SetQuestion(c.name, mdns.StringToType[c.qtype])
-			got, _ := r.ask(question, v6)
+			query := new(mdns.Msg).SetQuestion(c.name, mdns.StringToType[c.qtype])
+			got, _ := r.exchange(query, v6)
 			if got != c.want {
-				t.Errorf("%s: %s %s, late %v\ngot  %s\nwant %s", c.options, c.name, c.qtype, late, got, c.want)
+				t.Errorf("%s: %s %s, park %v\ngot  %s\nwant %s", c.options, c.name, c.qtype, park, got, c.want)
 			}
 		}
 	}
 }
 
-// Without AAAA records the SOA record of the denial bounds the TTL.
-// What came in without its end says so in another's place, too.
-func TestCutOff(t *testing.T) {
+// TC of a sub-query's answer is copied to the reply.
+func TestTruncatedSubQuery(t *testing.T) {
 	reverse, _ := mdns.ReverseAddr("64:ff9b::192.0.2.33")
-	for _, late := range []bool{false, true} {
-		w := &world{t: t, late: late, cut: true, records: records(t, zone)}
+	for _, park := range []bool{false, true} {
+		w := &backend{t: t, park: park, truncated: true, records: records(t, zone)}
 		r := start(t, "dns64", w)
 		for _, c := range []struct{ name, qtype, want string }{
 			{reverse, "PTR", "NOERROR TC CNAME 60 33.2.0.192.in-addr.arpa. PTR 60 four.test."},
 			{"four.test.", "AAAA", "NOERROR TC AAAA 300 64:ff9b::c000:221 AAAA 600 64:ff9b::c000:222"},
 		} {
-			if got, _ := r.ask(new(mdns.Msg).SetQuestion(c.name, mdns.StringToType[c.qtype]), "[2001:db8::1]:53"); got != c.want {
-				t.Errorf("late %v: %s %s: got %s, want %s", late, c.name, c.qtype, got, c.want)
+			if got, _ := r.exchange(new(mdns.Msg).SetQuestion(c.name, mdns.StringToType[c.qtype]), "[2001:db8::1]:53"); got != c.want {
+				t.Errorf("park %v: %s %s: got %s, want %s", park, c.name, c.qtype, got, c.want)
 			}
 		}
 	}
 }
 
-func TestTTLOfDenial(t *testing.T) {
-	r := start(t, "dns64", &world{t: t, records: records(t, zone+"\ntest. 20 IN SOA ns.test. root.test. 1 2 3 4 5")})
-	got, parked := r.ask(new(mdns.Msg).SetQuestion("four.test.", mdns.TypeAAAA), v6)
-	if got != "NOERROR AAAA 20 64:ff9b::c000:221 AAAA 20 64:ff9b::c000:222" || !parked {
-		t.Error(got, parked)
+// The TTL of the SOA record in the negative answer limits the TTL of the AAAA records.
+func TestNegativeTTLLimit(t *testing.T) {
+	r := start(t, "dns64", &backend{t: t, records: records(t, zone+"\ntest. 20 IN SOA ns.test. root.test. 1 2 3 4 5")})
+	got, parked := r.exchange(new(mdns.Msg).SetQuestion("four.test.", mdns.TypeAAAA), v6)
+	if want := "NOERROR AAAA 20 64:ff9b::c000:221 AAAA 20 64:ff9b::c000:222"; got != want || !parked {
+		t.Errorf("four.test. AAAA: got %s, parked %v; want %s, parked", got, parked, want)
 	}
 	var text strings.Builder
 	if err := r.block.Metrics.WriteText(&text); err != nil || !strings.Contains(text.String(), `coredns_dns64_requests_translated_total{server="dns://:53"} 1`) {
-		t.Error(text.String(), err)
+		t.Errorf("got metrics (error %v)\n%s\nwant 1 translated request", err, text.String())
 	}
 }
 
-// Clients over IPv4, and those that validate by themselves, get what there is.
-func TestLeftAlone(t *testing.T) {
-	question := func() *mdns.Msg { return new(mdns.Msg).SetQuestion("four.test.", mdns.TypeAAAA) }
-	r := start(t, "dns64", &world{t: t, records: records(t, zone)})
-	if got, parked := r.ask(question(), v4); got != "NOERROR" || parked {
-		t.Error("IPv4:", got, parked)
+// Answers to IPv4 clients and to validating clients are not translated.
+func TestNotTranslated(t *testing.T) {
+	query := func() *mdns.Msg { return new(mdns.Msg).SetQuestion("four.test.", mdns.TypeAAAA) }
+	r := start(t, "dns64", &backend{t: t, records: records(t, zone)})
+	if got, parked := r.exchange(query(), v4); got != "NOERROR" || parked {
+		t.Errorf("IPv4 client: got %s, parked %v; want NOERROR without records, not parked", got, parked)
 	}
-	validating := question().SetEdns0(1232, true)
+	validating := query().SetEdns0(1232, true)
 	validating.CheckingDisabled = true
-	if got, parked := r.ask(validating, v6); got != "NOERROR" || parked {
-		t.Error("DO and CD:", got, parked)
+	if got, parked := r.exchange(validating, v6); got != "NOERROR" || parked {
+		t.Errorf("DO and CD: got %s, parked %v; want NOERROR without records, not parked", got, parked)
 	}
-	if got, _ := r.ask(question().SetEdns0(1232, true), v6); !strings.Contains(got, "64:ff9b::") {
-		t.Error("DO alone:", got)
+	if got, _ := r.exchange(query().SetEdns0(1232, true), v6); !strings.Contains(got, "64:ff9b::") {
+		t.Errorf("DO without CD: got %s, want translated addresses", got)
 	}
-	r = start(t, "dns64 {\n allow_ipv4\n}", &world{t: t, records: records(t, zone)})
-	if got, _ := r.ask(question(), v4); !strings.Contains(got, "64:ff9b::") {
-		t.Error("allow_ipv4:", got)
+	r = start(t, "dns64 {\n allow_ipv4\n}", &backend{t: t, records: records(t, zone)})
+	if got, _ := r.exchange(query(), v4); !strings.Contains(got, "64:ff9b::") {
+		t.Errorf("IPv4 client with allow_ipv4: got %s, want translated addresses", got)
 	}
 }
 
-// A query that is not concerned costs nothing.
+// Queries of other types allocate nothing.
 func TestAllocations(t *testing.T) {
-	r := start(t, "dns64", &world{t: t})
+	r := start(t, "dns64", &backend{t: t})
 	q, lent := dns.NewQuery(nil), make([]byte, 4096)
 	name, _ := wire.ParseName("four.test")
 	packet := wire.AppendRequest(q.Buffer(1500)[:0], 1, wire.FlagRD, []byte(name), wire.TypeTXT)
@@ -367,9 +366,9 @@ func TestAllocations(t *testing.T) {
 	r.port.Serve(q, lent)
 	if n := testing.AllocsPerRun(100, func() {
 		if h.ServeDNS(q) != dns.Next {
-			t.Error("a TXT query is not for dns64")
+			t.Error("TXT query: got another verdict than Next")
 		}
 	}); n != 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("TXT query: got %v allocations, want 0", n)
 	}
 }

@@ -6,11 +6,12 @@ import (
 	"github.com/seamark/seamark/corefile"
 )
 
-// parsePrefix reads a prefix that addresses can be put into (RFC 6052 §2.2).
+// parsePrefix parses a prefix for IPv6 addresses that contain IPv4 addresses (RFC
+// 6052 §2.2).
 func parsePrefix(d corefile.Directive, text string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(text)
 	if err != nil || !p.Addr().Is6() || p.Addr().Is4In6() {
-		return p, d.Errorf("want a prefix of IPv6 like 64:ff9b::/96, got %q", text)
+		return p, d.Errorf("want an IPv6 prefix like 64:ff9b::/96, got %q", text)
 	}
 	switch p.Bits() {
 	case 32, 40, 48, 56, 64, 96:
@@ -23,10 +24,12 @@ func parsePrefix(d corefile.Directive, text string) (netip.Prefix, error) {
 	return p, nil
 }
 
-// reserved is the byte of an address that is always zero (RFC 6052 §2.2).
+// reserved is the index of the byte of an address that is always zero (RFC 6052
+// §2.2).
 const reserved = 8
 
-// embed puts an IPv4 address behind the prefix, around the reserved byte.
+// embed returns the IPv6 address that consists of the prefix p and ip, with the
+// reserved byte left out.
 func embed(p netip.Prefix, ip [4]byte) [16]byte {
 	out := p.Addr().As16()
 	at := p.Bits() / 8
@@ -40,8 +43,8 @@ func embed(p netip.Prefix, ip [4]byte) [16]byte {
 	return out
 }
 
-// extract takes it out again; it says no if something else is behind the
-// prefix.
+// extract returns the IPv4 address inside from. It returns false if the bits
+// after the address are not zero.
 func extract(p netip.Prefix, from netip.Addr) (netip.Addr, bool) {
 	in := from.As16()
 	var ip [4]byte
@@ -61,7 +64,7 @@ const (
 	arpa4 = "\x07in-addr\x04arpa\x00"
 )
 
-// parseReverse reads the reverse name of one IPv6 address (RFC 3596 §2.5).
+// parseReverse returns the IPv6 address of a reverse name (RFC 3596 §2.5).
 func parseReverse(name []byte) (netip.Addr, bool) {
 	const digits = 32
 	if len(name) != 2*digits+len(arpa6) || string(name[2*digits:]) != arpa6 {
@@ -86,8 +89,8 @@ func parseReverse(name []byte) (netip.Addr, bool) {
 	return netip.AddrFrom16(ip), true
 }
 
-// appendReverse writes the reverse name of an IPv4 address behind buf, in wire
-// form (RFC 1035 §3.5).
+// appendReverse appends the reverse name of an IPv4 address to buf, in wire
+// format (RFC 1035 §3.5).
 func appendReverse(buf []byte, ip netip.Addr) []byte {
 	b := ip.As4()
 	for i := len(b) - 1; i >= 0; i-- {

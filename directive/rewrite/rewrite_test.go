@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
 	seamark "github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
 )
