@@ -8,8 +8,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// Whatever the name: the reply is a whole message, to the client's own question,
-// and the name that those below see is one.
+// For every name, the reply is a complete message with the question of the client, and
+// the handlers below get a valid name.
 func FuzzNames(f *testing.F) {
 	for _, seed := range []string{
 		"\x01a\x07example\x03org\x00", "\x03old\x03www\x00", "\x05a.b\\c\x07example\x03net\x00", "\x02\xc3\xa4\x04deep\x07example\x03net\x00",
@@ -18,23 +18,23 @@ func FuzzNames(f *testing.F) {
 	} {
 		f.Add([]byte(seed), uint16(wire.TypeA))
 	}
-	below := &done{func(q *dns.Query) {
+	below := &answerAll{func(q *dns.Query) {
 		seen := q.Name()
 		labels := 0
 		for i := 0; seen[i] != 0; i += int(seen[i]) + 1 {
 			labels++
 		}
 		if len(seen) > wire.MaxName || labels != q.Labels() {
-			f.Errorf("below: %q with %d labels", seen, q.Labels())
+			f.Errorf("handler below: got the name %q of %d bytes with %d labels, want %d labels", seen, len(seen), q.Labels(), labels)
 		}
-		// An owner that is the question, one that is written out, one that is
-		// part of it, and a target.
+		// Owner names: the query's name, uncompressed, and a suffix of the query's
+		// name; and two targets.
 		q.Answer.Append(wire.Answers, append(wire.AppendRecordHeader(nil, wire.OwnerIsQuestion, wire.TypeCNAME, 5, len(seen)), seen...), 1)
 		q.Answer.Append(wire.Answers, append(wire.AppendRecordHeader(nil, seen, wire.TypeA, 5, 4), 192, 0, 2, 1), 1)
 		owner := wire.QuestionPointer(q.LabelOffset(q.Labels()))
 		q.Answer.Append(wire.Authority, append(wire.AppendRecordHeader(nil, owner[:], wire.TypeNS, 5, len(seen)), seen...), 1)
 	}}
-	r := newRig(f, `.:53 {
+	r := newTestBlock(f, `.:53 {
 		rewrite continue name prefix old. new.
 		rewrite continue name substring .consul. .{1}.
 		rewrite continue name suffix .example.net .example.org answer auto
@@ -44,26 +44,26 @@ func FuzzNames(f *testing.F) {
 	}`, below)
 	f.Fuzz(func(t *testing.T, name []byte, qtype uint16) {
 		packet := wire.AppendRequest(nil, 7, wire.FlagRD, name, wire.Type(qtype))
-		reply := r.ask(packet)
+		reply := r.exchange(packet)
 		if len(reply) == 0 {
-			return // it was no question
+			return // not a query
 		}
-		if asked := r.q.Request.Question(packet); !bytes.Equal(reply[wire.HeaderLen:wire.HeaderLen+len(asked)], asked) {
-			t.Fatalf("the reply is to %q, want %q", reply[wire.HeaderLen:], asked)
+		if question := r.q.Request.Question(packet); !bytes.Equal(reply[wire.HeaderLen:wire.HeaderLen+len(question)], question) {
+			t.Fatalf("reply: got the question %q, want %q", reply[wire.HeaderLen:], question)
 		}
 		off, records := wire.HeaderLen+len(r.q.Request.Question(packet)), int(reply[7])+int(reply[9])+int(reply[11])
 		for range records {
 			rec, ok := wire.ReadRecord(reply, off)
 			if !ok {
-				t.Fatalf("a record of %x cannot be read", reply)
+				t.Fatalf("%q: cannot read a record of the reply %x", name, reply)
 			}
 			if _, _, ok := wire.ReadName(nil, reply, rec.Owner); !ok {
-				t.Fatalf("an owner in %x cannot be read", reply)
+				t.Fatalf("%q: cannot read an owner name of the reply %x", name, reply)
 			}
 			off = rec.Next
 		}
 		if off != len(reply) {
-			t.Fatalf("%d bytes are left of %x", len(reply)-off, reply)
+			t.Fatalf("%q: got %d bytes after the last record of the reply %x, want 0", name, len(reply)-off, reply)
 		}
 	})
 }

@@ -14,20 +14,20 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A rig answers queries for one block without sockets.
-type rig struct {
+// A testBlock is a running server block without sockets.
+type testBlock struct {
 	t    testing.TB
 	port seamark.Port
 	q    *seamark.Query
 	lent []byte
 }
 
-func newRig(t testing.TB, corefile string, below ...any) *rig {
+func newTestBlock(t testing.TB, corefile string, below ...any) *testBlock {
 	b, err := plan(corefile, below...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, q: seamark.NewQuery(nil), lent: make([]byte, 1<<16)}
+	r := &testBlock{t: t, q: seamark.NewQuery(nil), lent: make([]byte, 1<<16)}
 	mux := seamark.NewMux(seamark.NewParkingLot(1), nil)
 	if err := mux.Route(wire.Root, b.Chain); err != nil {
 		t.Fatal(err)
@@ -36,15 +36,15 @@ func newRig(t testing.TB, corefile string, below ...any) *rig {
 	return r
 }
 
-func (r *rig) ask(packet []byte) []byte {
+func (r *testBlock) exchange(packet []byte) []byte {
 	r.q.Reset(append(r.q.Buffer(len(packet))[:0], packet...), seamark.UDP, time.Unix(0, 0))
 	r.q.Peer, r.q.Local = netip.MustParseAddrPort("192.0.2.77:5353"), netip.MustParseAddrPort("10.0.0.2:53")
 	r.port.Serve(r.q, r.lent)
 	return r.q.Reply()
 }
 
-// EDNS options, as the handler below sees them.
-func TestEDNS(t *testing.T) {
+// The handler below gets the rewritten EDNS options, and the client's are restored.
+func TestEDNSOptions(t *testing.T) {
 	for _, c := range []struct {
 		rules string
 		has   string // options of the query
@@ -84,12 +84,12 @@ func TestEDNS(t *testing.T) {
 	} {
 		var got []string
 		var after []byte
-		below := &done{func(q *seamark.Query) {
+		below := &answerAll{func(q *seamark.Query) {
 			for code, data := range wire.Options(q.Options) {
 				got = append(got, fmt.Sprintf("%04x:%x", code, data))
 			}
 		}}
-		r := newRig(t, ".:53 {\nrewrite "+c.rules+"\n}", below)
+		r := newTestBlock(t, ".:53 {\nrewrite "+c.rules+"\n}", below)
 		has, err := hex.DecodeString(c.has)
 		if err != nil {
 			t.Fatal(err)
@@ -103,7 +103,7 @@ func TestEDNS(t *testing.T) {
 		p[len(p)-1] = byte(len(has))
 		p = append(p, has...)
 		if c.peer == "" {
-			r.ask(p)
+			r.exchange(p)
 		} else {
 			r.q.Reset(append(r.q.Buffer(len(p))[:0], p...), seamark.UDP, time.Unix(0, 0))
 			r.q.Peer = netip.MustParseAddrPort(c.peer)
@@ -133,7 +133,7 @@ func TestRevert(t *testing.T) {
 		{"rewrite continue edns0 local set 0xffee a\nrewrite edns0 local replace 0xffee b revert", "", "65519: 65518:a"},
 		{"rewrite continue edns0 local set 0xffee a revert\nrewrite edns0 local set 0xffee b revert", "own", "65519: 65518:own"},
 	} {
-		r := newRig(t, ".:53 {\n"+c.rules+"\n}", &done{func(q *seamark.Query) {
+		r := newTestBlock(t, ".:53 {\n"+c.rules+"\n}", &answerAll{func(q *seamark.Query) {
 			q.AddReplyOption(0xffef, nil)
 			q.AddReplyOption(0xffee, []byte("answer"))
 		}})
@@ -144,7 +144,7 @@ func TestRevert(t *testing.T) {
 		}
 		p, _ := m.Pack()
 		reply := new(dns.Msg)
-		if err := reply.Unpack(r.ask(p)); err != nil {
+		if err := reply.Unpack(r.exchange(p)); err != nil {
 			t.Fatal(err)
 		}
 		var options []string
@@ -160,10 +160,10 @@ func TestRevert(t *testing.T) {
 // The text of a group is not searched for groups.
 func TestGroupsNotExpandedTwice(t *testing.T) {
 	var got string
-	r := newRig(t, ".:53 {\nrewrite name regex (.*)\\.(.*)\\.example\\. {1}.{2}.org\n}", &done{func(q *seamark.Query) {
+	r := newTestBlock(t, ".:53 {\nrewrite name regex (.*)\\.(.*)\\.example\\. {1}.{2}.org\n}", &answerAll{func(q *seamark.Query) {
 		got = wire.Name(q.Name()).String()
 	}})
-	r.ask(wire.AppendRequest(nil, 1, 0, name(t, "{2}.secret.example."), wire.TypeA))
+	r.exchange(wire.AppendRequest(nil, 1, 0, name(t, "{2}.secret.example."), wire.TypeA))
 	if got != "{2}.secret.org." {
 		t.Errorf("{2}.secret.example.: got %s, want {2}.secret.org.", got)
 	}
@@ -171,7 +171,7 @@ func TestGroupsNotExpandedTwice(t *testing.T) {
 
 // A query that matches no rule allocates nothing.
 func TestAllocations(t *testing.T) {
-	r := newRig(t, `.:53 {
+	r := newTestBlock(t, `.:53 {
 		rewrite name exact a.example.org b.example.org
 		rewrite name prefix old- new-
 		rewrite name suffix .example.net .example.org
@@ -180,55 +180,55 @@ func TestAllocations(t *testing.T) {
 		rewrite type ANY A
 		rewrite edns0 local replace 0xffee x
 		rewrite ttl other.example.org 5
-	}`, &done{})
+	}`, &answerAll{})
 	packet := wire.AppendRequest(nil, 1, wire.FlagRD, name(t, "www.shop.example.com"), wire.TypeA)
-	// With the race detector a pool forgets at random: the best of many runs counts.
-	least := testing.AllocsPerRun(1, func() { r.ask(packet) })
+	// With the race detector, a sync.Pool drops items at random, so the minimum counts.
+	lowest := testing.AllocsPerRun(1, func() { r.exchange(packet) })
 	for range 100 {
-		least = min(least, testing.AllocsPerRun(1, func() { r.ask(packet) }))
+		lowest = min(lowest, testing.AllocsPerRun(1, func() { r.exchange(packet) }))
 	}
-	if least != 0 {
-		t.Errorf("%v allocations, want none", least)
+	if lowest != 0 {
+		t.Errorf("got %v allocations, want 0", lowest)
 	}
 }
 
-// One transaction serves many queries: nothing of one is left for the next.
-func TestTurnsAreClean(t *testing.T) {
+// A transaction that serves a second query has no state of the first.
+func TestTransactionReuse(t *testing.T) {
 	var seen []string
-	r := newRig(t, ".:53 {\nrewrite continue ttl a.example 5\nrewrite name a.example b.example\nrewrite edns0 local set 1 x\n}", &done{func(q *seamark.Query) {
+	r := newTestBlock(t, ".:53 {\nrewrite continue ttl a.example 5\nrewrite name a.example b.example\nrewrite edns0 local set 1 x\n}", &answerAll{func(q *seamark.Query) {
 		seen = append(seen, fmt.Sprint(wire.Name(q.Name()), len(q.Options)))
 		q.Answer.Append(wire.Answers, wire.AppendAddress(nil, wire.OwnerIsQuestion, 60, netip.IPv6Loopback()), 1)
 	}})
 	var ttls []uint32
 	for _, n := range []string{"a.example", "c.example", "a.example", "c.example"} {
 		var m dns.Msg
-		if err := m.Unpack(r.ask(wire.AppendRequest(nil, 1, 0, name(t, n), wire.TypeAAAA))); err != nil {
+		if err := m.Unpack(r.exchange(wire.AppendRequest(nil, 1, 0, name(t, n), wire.TypeAAAA))); err != nil {
 			t.Fatal(err)
 		}
 		if m.Answer[0].Header().Name != n+"." {
-			t.Errorf("got %v for %s", m.Answer, n)
+			t.Errorf("%s: got %v, want the owner name of the query", n, m.Answer)
 		}
 		ttls = append(ttls, m.Answer[0].Header().Ttl)
 	}
-	if got := fmt.Sprint(seen, ttls); got != "[b.example.0 c.example.5 b.example.0 c.example.5] [5 60 5 60]" {
-		t.Error(got)
+	if got, want := fmt.Sprint(seen, ttls), "[b.example.0 c.example.5 b.example.0 c.example.5] [5 60 5 60]"; got != want {
+		t.Errorf("names with options, and TTLs: got %s, want %s", got, want)
 	}
 }
 
-func BenchmarkNoRuleFits(b *testing.B) {
-	r := newRig(b, ".:53 {\nrewrite name a.example b.example\nrewrite name suffix .example.net .example.org\nrewrite name regex (.*)\\.apps\\.example\\.org {1}.org\n}", &done{})
+func BenchmarkNoMatch(b *testing.B) {
+	r := newTestBlock(b, ".:53 {\nrewrite name a.example b.example\nrewrite name suffix .example.net .example.org\nrewrite name regex (.*)\\.apps\\.example\\.org {1}.org\n}", &answerAll{})
 	packet := wire.AppendRequest(nil, 1, wire.FlagRD, name(b, "www.shop.example.com"), wire.TypeA)
 	b.ReportAllocs()
 	for b.Loop() {
-		r.ask(packet)
+		r.exchange(packet)
 	}
 }
 
 func BenchmarkName(b *testing.B) {
-	r := newRig(b, ".:53 {\nrewrite name www.shop.example.com b.example\n}", &done{})
+	r := newTestBlock(b, ".:53 {\nrewrite name www.shop.example.com b.example\n}", &answerAll{})
 	packet := wire.AppendRequest(nil, 1, wire.FlagRD, name(b, "www.shop.example.com"), wire.TypeA)
 	b.ReportAllocs()
 	for b.Loop() {
-		r.ask(packet)
+		r.exchange(packet)
 	}
 }

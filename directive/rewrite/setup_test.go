@@ -12,8 +12,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// plan sets up the rewrite directives of one server block, with what comes
-// above and below.
+// plan sets up the rewrite directives of one server block, with a metadata directive
+// and the handlers below.
 func plan(text string, below ...any) (*config.Block, error) {
 	servers, err := corefile.Parse("Corefile", []byte(text))
 	if err != nil {
@@ -32,7 +32,7 @@ func plan(text string, below ...any) (*config.Block, error) {
 	return b, corefile.Sorted(append(b.Planned(), err)...)
 }
 
-// A metadata selects every query, as the directive does.
+// metadata selects every query, as the metadata directive does.
 type metadata struct{}
 
 func (metadata) HasMetadata([]byte) bool { return true }
@@ -117,16 +117,16 @@ func TestSetupErrors(t *testing.T) {
 	}
 }
 
-// Every error is reported, and the plan shows which handlers may wait.
+// The errors of all rules are reported. A chain step may wait only if a rule may.
 func TestSetupSeveralRules(t *testing.T) {
 	_, err := plan(".:53 {\nrewrite x\nrewrite name a b\nrewrite y\n}")
 	if err == nil || strings.Count(err.Error(), "\n") != 1 {
 		t.Errorf("got %v, want two errors", err)
 	}
-	for text, waits := range map[string]bool{"name a b": false, "cname a b": true} {
+	for text, mayWait := range map[string]bool{"name a b": false, "cname a b": true} {
 		b, err := plan(".:53 {\nrewrite " + text + "\n}")
-		if err != nil || b.Chain.Steps()[0].MayWait != waits {
-			t.Errorf("%s: %v, %+v", text, err, b.Chain.Steps())
+		if err != nil || b.Chain.Steps()[0].MayWait != mayWait {
+			t.Errorf("rewrite %s: got error %v and steps %+v, want MayWait %v", text, err, b.Chain.Steps(), mayWait)
 		}
 	}
 }
@@ -144,20 +144,20 @@ func TestAnyClass(t *testing.T) {
 	}
 }
 
-// done is a handler that calls see and answers.
-type done struct{ see func(q *dns.Query) }
+// answerAll is a handler that calls see and answers.
+type answerAll struct{ see func(q *dns.Query) }
 
-func (d *done) ServeDNS(q *dns.Query) dns.Verdict {
+func (d *answerAll) ServeDNS(q *dns.Query) dns.Verdict {
 	if d.see != nil {
 		d.see(q)
 	}
 	return dns.Done
 }
 
-func (*done) AnyClass() bool { return true }
+func (*answerAll) AnyClass() bool { return true }
 
 // Metadata has one key.
-func (*done) Metadata(_ *dns.Query, key string) (string, bool) {
+func (*answerAll) Metadata(_ *dns.Query, key string) (string, bool) {
 	return "shop", key == "kubernetes/namespace"
 }
 

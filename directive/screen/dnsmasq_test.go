@@ -13,33 +13,33 @@ import (
 	mdns "github.com/miekg/dns"
 )
 
-// dnsmasq starts a dnsmasq that asks upstream, and gives its address. It keeps
-// nothing.
+// dnsmasq starts a dnsmasq without cache that forwards to upstream, and returns its
+// address.
 func dnsmasq(t *testing.T, upstream netip.AddrPort, args ...string) (addr string) {
 	t.Helper()
 	program, err := exec.LookPath("dnsmasq")
 	if err != nil {
 		if program, err = exec.LookPath("/usr/sbin/dnsmasq"); err != nil {
 			if os.Getenv("SEAMARK_TEST_DNSMASQ") != "" {
-				t.Fatal("there is no dnsmasq: install Debian's dnsmasq-base, or your system's like")
+				t.Fatal("dnsmasq not found: install the package dnsmasq-base")
 			}
-			t.Skip("there is no dnsmasq") // CI does not let this pass
+			t.Skip("dnsmasq not found") // an error in CI
 		}
 	}
 	m := new(mdns.Msg).SetQuestion("version.bind.", mdns.TypeTXT)
 	m.Question[0].Qclass = mdns.ClassCHAOS
 	client := &mdns.Client{Timeout: 100 * time.Millisecond}
-	for range 20 { // somebody may take the port meanwhile
+	for range 20 { // another process may take the port
 		port := freePort(t)
-		all := []string{"--keep-in-foreground", "--conf-file=/dev/null", "--pid-file=", "--log-facility=-", "--no-resolv", "--no-hosts", "--cache-size=0",
+		argv := []string{"--keep-in-foreground", "--conf-file=/dev/null", "--pid-file=", "--log-facility=-", "--no-resolv", "--no-hosts", "--cache-size=0",
 			"--listen-address=127.0.0.1", "--bind-interfaces", fmt.Sprintf("--port=%d", port), fmt.Sprintf("--server=%s#%d", upstream.Addr(), upstream.Port())}
 		if os.Getuid() == 0 {
-			all = append(all, "--user=root")
+			argv = append(argv, "--user=root")
 		}
 		for _, a := range args {
-			all = append(all, strings.ReplaceAll(a, "UPSTREAM", fmt.Sprintf("%s#%d", upstream.Addr(), upstream.Port())))
+			argv = append(argv, strings.ReplaceAll(a, "UPSTREAM", fmt.Sprintf("%s#%d", upstream.Addr(), upstream.Port())))
 		}
-		c := exec.Command(program, all...)
+		c := exec.Command(program, argv...)
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -56,11 +56,11 @@ func dnsmasq(t *testing.T, upstream netip.AddrPort, args ...string) (addr string
 			}
 		}
 	}
-	t.Fatal("dnsmasq does not start")
+	t.Fatal("dnsmasq did not start in 20 attempts")
 	return ""
 }
 
-// freePort is one that nobody listens on, by UDP and TCP, for the moment.
+// freePort returns a port that is unused for both UDP and TCP.
 func freePort(t *testing.T) uint16 {
 	t.Helper()
 	for range 20 {
@@ -76,16 +76,16 @@ func freePort(t *testing.T) uint16 {
 			return addr.Port()
 		}
 	}
-	t.Fatal("no port is free")
+	t.Fatal("no unused port found in 20 attempts")
 	return 0
 }
 
-// A likeness is options of both, and questions to both. Lines of other are
-// questions whose answers are different on purpose.
-type likeness struct {
+// A comparison is a configuration of dnsmasq and of screen, and the queries to compare.
+// The queries in other have different answers on purpose.
+type comparison struct {
 	args, options string
-	records       string // of this server; args have the same
-	questions     string // NAME TYPE..., one name a line
+	records       string // of the records directive, the same as in args
+	queries       string // NAME TYPE..., one name on each line
 	other         string
 }
 
@@ -204,20 +204,20 @@ nxalias.test. 60 CNAME nx.test.
 ? wrong.test AAAA REFUSED
 `
 
-// What clients get is what dnsmasq would give them.
-func TestLikeDnsmasq(t *testing.T) {
-	w := worldOf(t, answers)
+// Answers are the same as those of dnsmasq.
+func TestSameAnswersAsDnsmasq(t *testing.T) {
+	w := parseAnswers(t, answers)
 	addressed := "good.test A\nboth.test A\np127.test A\np0.test A\np01.test A\np172.test A\nn172.test A\np192.test A\np169.test A\np100.test A\n" +
 		"doc1.test A\ndoc2.test A\ndoc3.test A\np198.test A\np255.test A\nn255.test A\np224.test A\none.test AAAA\nzero.test AAAA\nfd.test AAAA\nfc.test AAAA\n" +
 		"fe80.test AAAA\nfec0.test AAAA\nfeff.test AAAA\nff02.test AAAA\ndoc6.test AAAA\nm10.test AAAA\nm127.test AAAA\nm0.test AAAA\nm192.test AAAA\n" +
 		"c10.test AAAA\nnat.test AAAA\nalias.test A\nalias.ok.test A\ninward.test A\nok.test A\nxok.test A\nnx.test AAAA\nno6.test AAAA"
-	for name, c := range map[string]likeness{
+	for name, c := range map[string]comparison{
 		"local": {
 			args: "--local=/local.test/ --server=/fwd.local.test/UPSTREAM --server=/std.local.test/# --local=/in.fwd.local.test/ --local=/arpa.local/ --host-record=a.b.local.test,10.0.0.1",
 			options: `local local.test in.fwd.local.test arpa.local
 				except fwd.local.test std.local.test`,
 			records: "a.b.local.test 0 A 10.0.0.1",
-			questions: `local.test A TXT SOA ANY
+			queries: `local.test A TXT SOA ANY
 				a.b.local.test A
 				b.local.test A TXT
 				test TXT
@@ -235,16 +235,16 @@ func TestLikeDnsmasq(t *testing.T) {
 				. TXT`,
 		},
 		"plain": {
-			args:      "--domain-needed --server=/plain/UPSTREAM --local=/home/ --host-record=a.above,10.0.0.1",
-			options:   "plain_names\nexcept plain\nlocal home",
-			records:   "a.above 0 A 10.0.0.1",
-			questions: "word A AAAA ANY TXT\nplain A AAAA TXT\nx.plain TXT\nhome A TXT\nx.home TXT\nabove A AAAA\na.above A\n. ANY TXT",
+			args:    "--domain-needed --server=/plain/UPSTREAM --local=/home/ --host-record=a.above,10.0.0.1",
+			options: "plain_names\nexcept plain\nlocal home",
+			records: "a.above 0 A 10.0.0.1",
+			queries: "word A AAAA ANY TXT\nplain A AAAA TXT\nx.plain TXT\nhome A TXT\nx.home TXT\nabove A AAAA\na.above A\n. ANY TXT",
 		},
 		"reverse": {
 			args:    "--bogus-priv --server=/20.10.in-addr.arpa/UPSTREAM --local=/21.10.in-addr.arpa/ --ptr-record=9.9.9.10.in-addr.arpa,host.test",
 			options: "private_reverse\nexcept 20.10.in-addr.arpa\nlocal 21.10.in-addr.arpa",
 			records: "9.9.9.10.in-addr.arpa 0 PTR host.test",
-			questions: reverseNames("0.0.0.0", "0.1.2.3", "9.255.255.255", "10.1.2.3", "11.0.0.0", "172.15.0.1", "172.16.0.0", "172.31.255.255", "172.32.0.0",
+			queries: reverseNames("0.0.0.0", "0.1.2.3", "9.255.255.255", "10.1.2.3", "11.0.0.0", "172.15.0.1", "172.16.0.0", "172.31.255.255", "172.32.0.0",
 				"192.168.3.4", "192.167.0.1", "169.254.1.2", "127.0.0.1", "127.1.2.3", "192.0.2.7", "192.0.3.7", "198.51.100.7", "203.0.113.7", "198.18.0.1",
 				"100.64.0.1", "255.255.255.255", "255.255.255.254", "224.0.0.1", "192.0.0.1", "240.0.0.1", "8.8.8.8", "10.20.1.2", "10.21.1.2",
 				"::1", "::", "::2", "fd00::1", "fc00::1", "fe80::1", "febf::1", "fec0::1", "feff::1", "ff02::1", "2001:db8::1", "2001:db9::1",
@@ -269,24 +269,24 @@ func TestLikeDnsmasq(t *testing.T) {
 				8.e.f.ip6.arpa PTR
 				c.e.f.ip6.arpa PTR
 				b._dns-sd._udp.0.0.0.10.in-addr.arpa PTR`,
-			// That is no address.
+			// Not an address.
 			other: "256.2.2.10.in-addr.arpa PTR",
 		},
 		"rebind": {
-			args: "--stop-dns-rebind --rebind-domain-ok=/ok.test/", options: "rebind ok.test", questions: addressed + "\nany.test ANY\nsvc.test HTTPS\nmx.test MX",
+			args: "--stop-dns-rebind --rebind-domain-ok=/ok.test/", options: "rebind ok.test", queries: addressed + "\nany.test ANY\nsvc.test HTTPS\nmx.test MX",
 			other: "any.test ANY\nsvc.test HTTPS\nmx.test MX",
 		},
 		"rebind but localhost": {
-			args: "--stop-dns-rebind --rebind-localhost-ok", options: "rebind\nrebind_localhost_ok", questions: addressed,
+			args: "--stop-dns-rebind --rebind-localhost-ok", options: "rebind\nrebind_localhost_ok", queries: addressed,
 		},
 		"filter": {
 			args: "--filter-AAAA --host-record=own.test,fd00::1", options: "drop AAAA", records: "own.test 0 AAAA fd00::1",
-			questions: "own.test AAAA\ngood.test A\nsix.test AAAA ANY\nonly6.test ANY\nalias6.test AAAA\nmx6.test MX\nsvc6.test HTTPS\nnx.test AAAA\nnxalias.test AAAA\nno6.test AAAA\nwrong.test AAAA",
+			queries: "own.test AAAA\ngood.test A\nsix.test AAAA ANY\nonly6.test ANY\nalias6.test AAAA\nmx6.test MX\nsvc6.test HTTPS\nnx.test AAAA\nnxalias.test AAAA\nno6.test AAAA\nwrong.test AAAA",
 			// The SOA record, and the additional section.
 			other: "six.test AAAA\nonly6.test ANY\nalias6.test AAAA\nmx6.test MX",
 		},
 		"filter both": {
-			args: "--filter-AAAA --filter-A", options: "drop A AAAA", questions: "six.test ANY\nnx.test AAAA\nno6.test AAAA",
+			args: "--filter-AAAA --filter-A", options: "drop A AAAA", queries: "six.test ANY\nnx.test AAAA\nno6.test AAAA",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -296,7 +296,7 @@ func TestLikeDnsmasq(t *testing.T) {
 				lines += "records {\n" + c.records + "\n}\n"
 			}
 			r := run(t, lines, w)
-			for line := range strings.Lines(c.questions) {
+			for line := range strings.Lines(c.queries) {
 				fields := strings.Fields(line)
 				for _, qtype := range fields[1:] {
 					m := new(mdns.Msg).SetQuestion(mdns.Fqdn(fields[0]), mdns.StringToType[qtype])
@@ -305,12 +305,12 @@ func TestLikeDnsmasq(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					theirs, ours := digest(reply), digest(r.ask(mdns.Fqdn(fields[0]), qtype, time.Now()))
-					ours = strings.Replace(ours, " aa ra", " aa", 1) // of this server's own records
+					theirs, ours := digest(reply), digest(r.exchange(mdns.Fqdn(fields[0]), qtype, time.Now()))
+					ours = strings.Replace(ours, " aa ra", " aa", 1) // own records have RA in dnsmasq
 					theirs = strings.Replace(theirs, " aa ra", " aa", 1)
 					differ := strings.Contains("\n"+c.other+"\n", "\n"+fields[0]+" "+qtype+"\n")
 					if (theirs == ours) == differ {
-						t.Errorf("%s %s, on purpose: %v\ndnsmasq %s\nours    %s", fields[0], qtype, differ, theirs, ours)
+						t.Errorf("%s %s, want a difference: %v\ndnsmasq %s\nscreen  %s", fields[0], qtype, differ, theirs, ours)
 					}
 				}
 			}
@@ -318,12 +318,12 @@ func TestLikeDnsmasq(t *testing.T) {
 	}
 }
 
-// reverseNames is questions for the PTR records of addresses.
+// reverseNames returns PTR queries for the addresses.
 func reverseNames(addrs ...string) string {
 	var lines []string
 	for _, a := range addrs {
 		name, _ := mdns.ReverseAddr(a)
-		if strings.HasPrefix(a, "::ffff:") { // for the library that is IPv4
+		if strings.HasPrefix(a, "::ffff:") { // the library treats these as IPv4
 			b := netip.MustParseAddr(a).As16()
 			name = "ip6.arpa."
 			for _, c := range b {

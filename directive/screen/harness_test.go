@@ -23,15 +23,15 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A world is another server: the answers that it has, by question.
-type world map[string]*mdns.Msg
+// A fakeUpstream is an upstream server: its answers by name and type.
+type fakeUpstream map[string]*mdns.Msg
 
-// worldOf reads records, each below the question that it answers: "? NAME TYPE
-// [RCODE]". A line that begins with + is for the additional section, one with ^ for
-// the authority section.
-func worldOf(t testing.TB, text string) world {
+// parseAnswers parses the answers of an upstream: a line "? NAME TYPE [RCODE]" for the
+// query, then its records. + begins a record of the additional section, ^ one of the
+// authority section.
+func parseAnswers(t testing.TB, text string) fakeUpstream {
 	t.Helper()
-	w := world{}
+	w := fakeUpstream{}
 	var m *mdns.Msg
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -63,8 +63,9 @@ func worldOf(t testing.TB, text string) world {
 	return w
 }
 
-// ServeDNS answers what it has, and everything else with a TXT record.
-func (w world) ServeDNS(to mdns.ResponseWriter, query *mdns.Msg) {
+// ServeDNS answers with the answer in w. Other TXT, ANY and PTR queries get a record
+// that names the upstream.
+func (w fakeUpstream) ServeDNS(to mdns.ResponseWriter, query *mdns.Msg) {
 	m := new(mdns.Msg).SetReply(query)
 	m.RecursionAvailable = true
 	q := query.Question[0]
@@ -81,7 +82,7 @@ func (w world) ServeDNS(to mdns.ResponseWriter, query *mdns.Msg) {
 	_ = to.WriteMsg(m)
 }
 
-// listen serves w until the test ends.
+// listen serves w over UDP until the test ends.
 func listen(t testing.TB, w mdns.Handler) (addr netip.AddrPort) {
 	t.Helper()
 	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -93,7 +94,7 @@ func listen(t testing.TB, w mdns.Handler) (addr netip.AddrPort) {
 	go func() { ended <- s.ActivateAndServe() }()
 	<-started
 	t.Cleanup(func() {
-		_ = s.Shutdown() // the error of the server itself says more
+		_ = s.Shutdown() // ActivateAndServe returns a better error
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
@@ -101,19 +102,19 @@ func listen(t testing.TB, w mdns.Handler) (addr netip.AddrPort) {
 	return netip.MustParseAddrPort(udp.LocalAddr().String())
 }
 
-// A journal is a log that several goroutines write.
-type journal struct {
+// A syncBuffer is a buffer that is safe for concurrent use.
+type syncBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (j *journal) Write(p []byte) (int, error) {
+func (j *syncBuffer) Write(p []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.text.Write(p)
 }
 
-func (j *journal) String() string {
+func (j *syncBuffer) String() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.text.String()
@@ -138,24 +139,24 @@ func plan(text string, log *slog.Logger) (*config.Block, error) {
 	return b, corefile.Sorted(errs...)
 }
 
-// A running is a block that answers without sockets of its own.
-type running struct {
+// A testBlock is a running server block without sockets of its own.
+type testBlock struct {
 	t     testing.TB
 	block *config.Block
 	port  dns.Port
 	query *dns.Query
 	lent  []byte
 	sent  chan []byte
-	log   journal
+	log   syncBuffer
 }
 
-// Send gets what was parked.
-func (r *running) Send(q *dns.Query) { r.sent <- slices.Clone(q.Reply()) }
+// Send receives the reply to a parked query.
+func (r *testBlock) Send(q *dns.Query) { r.sent <- slices.Clone(q.Reply()) }
 
-// run serves a block whose forward asks w.
-func run(t testing.TB, lines string, w mdns.Handler) *running {
+// run starts a block with a forward to w.
+func run(t testing.TB, lines string, w mdns.Handler) *testBlock {
 	t.Helper()
-	r := &running{t: t, lent: make([]byte, 1<<16), sent: make(chan []byte, 1)}
+	r := &testBlock{t: t, lent: make([]byte, 1<<16), sent: make(chan []byte, 1)}
 	text := ".:53 {\n" + lines + "\nforward . " + listen(t, w).String() + "\n}"
 	var err error
 	if r.block, err = plan(text, slog.New(slog.NewTextHandler(&r.log, nil))); err != nil {
@@ -170,9 +171,9 @@ func run(t testing.TB, lines string, w mdns.Handler) *running {
 	return r
 }
 
-func (r *running) route(c *dns.Chain) {
+func (r *testBlock) route(c *dns.Chain) {
 	r.t.Helper()
-	mux := dns.NewMux(dns.NewParkingLot(8), nil) // one that has been sent may still be there
+	mux := dns.NewMux(dns.NewParkingLot(8), nil) // an answered query may still occupy a place
 	c = c.CopyFor("dns://:53", ".")
 	if err := mux.Route(wire.Root, c); err != nil {
 		r.t.Fatal(err)
@@ -182,8 +183,8 @@ func (r *running) route(c *dns.Chain) {
 	r.block.Swapped()
 }
 
-// ask gives the reply to one question, which has EDNS.
-func (r *running) ask(name, qtype string, at time.Time) *mdns.Msg {
+// exchange returns the reply to one query with EDNS.
+func (r *testBlock) exchange(name, qtype string, at time.Time) *mdns.Msg {
 	r.t.Helper()
 	m := new(mdns.Msg).SetQuestion(name, mdns.StringToType[qtype])
 	m.SetEdns0(1232, false)
@@ -197,27 +198,27 @@ func (r *running) ask(name, qtype string, at time.Time) *mdns.Msg {
 	return m
 }
 
-func (r *running) send(packet []byte, at time.Time) []byte {
+func (r *testBlock) send(packet []byte, at time.Time) []byte {
 	q := r.query
-	room := q.Buffer(len(packet))
-	copy(room, packet)
-	q.Reset(room, dns.UDP, at)
+	buf := q.Buffer(len(packet))
+	copy(buf, packet)
+	q.Reset(buf, dns.UDP, at)
 	q.Peer, q.Local = netip.MustParseAddrPort("10.0.0.1:53012"), netip.MustParseAddrPort("10.0.0.2:53")
 	if r.port.Serve(q, r.lent) == dns.Parked {
-		r.query = dns.NewQuery(r) // that one is a worker's now
+		r.query = dns.NewQuery(r) // a worker owns the parked query
 		return <-r.sent
 	}
 	return q.Reply()
 }
 
-// metrics is the values of seamark_screen_total, by reason.
-func (r *running) metrics() string {
-	var all strings.Builder
-	if err := r.block.Metrics.WriteText(&all); err != nil {
+// metrics returns the values of seamark_screen_total by reason.
+func (r *testBlock) metrics() string {
+	var page strings.Builder
+	if err := r.block.Metrics.WriteText(&page); err != nil {
 		r.t.Fatal(err)
 	}
 	var counts []string
-	for line := range strings.Lines(all.String()) {
+	for line := range strings.Lines(page.String()) {
 		if rest, ok := strings.CutPrefix(line, `seamark_screen_total{reason="`); ok {
 			counts = append(counts, strings.Replace(strings.TrimSpace(rest), `"}`, "", 1))
 		}
@@ -226,7 +227,7 @@ func (r *running) metrics() string {
 	return strings.Join(counts, ", ")
 }
 
-// digest is what clients make of a reply: the code, AA, RA and the records.
+// digest returns the response code, AA, RA and the records of a reply as text.
 func digest(m *mdns.Msg) string {
 	text := mdns.RcodeToString[m.Rcode]
 	if m.Authoritative {

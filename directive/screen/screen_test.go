@@ -18,7 +18,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-func TestErrors(t *testing.T) {
+func TestSetupErrors(t *testing.T) {
 	for _, c := range []struct{ body, want string }{
 		{"screen", "Corefile:2: screen: want options in braces: local, plain_names, least_labels, private_reverse, rebind or drop"},
 		{"screen test {\nplain_names\n}", "Corefile:2: screen: want no argument, got 1"},
@@ -45,38 +45,37 @@ Corefile:3: screen: drop: ANY cannot be dropped`},
 	}
 }
 
-// A learned answers at once, as if another server had: with an address of the
-// question's own, whatever the type.
-type learned struct{ addr netip.Addr }
+// A cacheableAddress answers every query with addr, as if an upstream had. Without addr
+// it answers with 10.0.0.1, as a handler of this server.
+type cacheableAddress struct{ addr netip.Addr }
 
-func (l learned) ServeDNS(q *dns.Query) dns.Verdict {
+func (l cacheableAddress) ServeDNS(q *dns.Query) dns.Verdict {
 	q.Cacheable, q.RA, q.AD = l.addr.IsValid(), true, true
 	addr := l.addr
 	if !q.Cacheable {
 		addr = netip.MustParseAddr("10.0.0.1")
 	}
-	var room [64]byte
-	q.Answer.Append(wire.Answers, wire.AppendAddress(room[:0], wire.OwnerIsQuestion, 5, addr), 1)
+	var buf [64]byte
+	q.Answer.Append(wire.Answers, wire.AppendAddress(buf[:0], wire.OwnerIsQuestion, 5, addr), 1)
 	return dns.Done
 }
 
-// inline puts a handler right below screen.
-func (r *running) inline(h dns.Handler) {
+// setBelow makes h the only handler below screen.
+func (r *testBlock) setBelow(h dns.Handler) {
 	c := new(dns.Chain)
 	c.Add("screen", config.Find[*Screen](r.block)[0])
 	c.Add("below", h)
 	r.route(c)
 }
 
-// The log is told of one refused answer in a second, and how many it was not told
-// of.
-func TestLog(t *testing.T) {
-	r := run(t, "screen {\nrebind\n}", world{})
-	r.inline(learned{netip.MustParseAddr("192.168.1.2")})
-	begin := time.Unix(1000, 0)
+// One refused answer a second is logged, with the number of those not logged.
+func TestRebindLogRate(t *testing.T) {
+	r := run(t, "screen {\nrebind\n}", fakeUpstream{})
+	r.setBelow(cacheableAddress{netip.MustParseAddr("192.168.1.2")})
+	start := time.Unix(1000, 0)
 	for i, after := range []time.Duration{0, 10 * time.Millisecond, 999 * time.Millisecond, time.Second, 5 * time.Second} {
-		if m := r.ask(fmt.Sprintf("evil%d.test.", i), "A", begin.Add(after)); digest(m) != "NOERROR ra" || m.AuthenticatedData {
-			t.Error(m)
+		if m := r.exchange(fmt.Sprintf("evil%d.test.", i), "A", start.Add(after)); digest(m) != "NOERROR ra" || m.AuthenticatedData {
+			t.Errorf("evil%d.test. A: got\n%v\nwant NOERROR ra without records and without AD", i, m)
 		}
 	}
 	var lines []string
@@ -88,25 +87,25 @@ func TestLog(t *testing.T) {
 level=WARN msg="screen: possible DNS-rebind attack detected" name=evil3.test type=A address=192.168.1.2 suppressed=2
 level=WARN msg="screen: possible DNS-rebind attack detected" name=evil4.test type=A address=192.168.1.2`
 	if got := strings.Join(lines, "\n"); got != want {
-		t.Errorf("the log is\n%s\nwant\n%s", got, want)
+		t.Errorf("log: got\n%s\nwant\n%s", got, want)
 	}
-	if got := r.metrics(); got != "drop 0, few_labels 0, local 0, plain_name 0, private_reverse 0, rebind 5" {
-		t.Error(got)
+	if got, want := r.metrics(), "drop 0, few_labels 0, local 0, plain_name 0, private_reverse 0, rebind 5"; got != want {
+		t.Errorf("metrics: got %s, want %s", got, want)
 	}
 }
 
-// Answers of this server's own handlers below are not looked at.
+// Answers of handlers of this server are not checked.
 func TestOwnAnswers(t *testing.T) {
-	r := run(t, "screen {\nrebind\ndrop A\n}", world{})
-	r.inline(learned{})
-	if got := digest(r.ask("own.test.", "A", time.Now())); got != "NOERROR ra\n\town.test. 5 IN A 10.0.0.1" {
-		t.Error(got)
+	r := run(t, "screen {\nrebind\ndrop A\n}", fakeUpstream{})
+	r.setBelow(cacheableAddress{})
+	if got, want := digest(r.exchange("own.test.", "A", time.Now())), "NOERROR ra\n\town.test. 5 IN A 10.0.0.1"; got != want {
+		t.Errorf("own.test. A: got %s, want %s", got, want)
 	}
 }
 
-// What is done to answers, and is not seen by the questions of the scripts.
-func TestAnswers(t *testing.T) {
-	w := worldOf(t, `
+// Records of all sections are removed (cases that the scripts do not cover).
+func TestRemovedRecords(t *testing.T) {
+	w := parseAnswers(t, `
 ? mx.test MX
 mx.test. 60 MX 10 in.test.
 mx.test. 60 MX 20 out.test.
@@ -126,30 +125,29 @@ any.test. 60 AAAA 2600::1
 any.test. 60 A 10.0.0.1
 `)
 	r := run(t, "screen {\nrebind\ndrop AAAA\n}", w)
-	for question, want := range map[string]string{
+	for query, want := range map[string]string{
 		"mx.test. MX":     "NOERROR ra\n\t+out.test. 60 IN A 192.88.99.1\n\tmx.test. 60 IN MX 10 in.test.\n\tmx.test. 60 IN MX 20 out.test.",
 		"glue.test. NS":   "NOERROR ra\n\tglue.test. 60 IN NS ns.glue.test.",
 		"both.test. AAAA": "NOERROR ra\n\t^both.test. 60 IN SOA . nobody.invalid. 1 3600 1200 604800 60",
 		"any.test. ANY":   "NOERROR ra",
 	} {
-		name, qtype, _ := strings.Cut(question, " ")
-		if got := digest(r.ask(name, qtype, time.Now())); got != want {
-			t.Errorf("%s\ngot  %s\nwant %s", question, got, want)
+		name, qtype, _ := strings.Cut(query, " ")
+		if got := digest(r.exchange(name, qtype, time.Now())); got != want {
+			t.Errorf("%s\ngot  %s\nwant %s", query, got, want)
 		}
 	}
-	// The message with the additional address counts for both.
-	if got := r.metrics(); got != "drop 2, few_labels 0, local 0, plain_name 0, private_reverse 0, rebind 3" {
-		t.Error(got)
+	// The message with the private additional address counts for both reasons.
+	if got, want := r.metrics(), "drop 2, few_labels 0, local 0, plain_name 0, private_reverse 0, rebind 3"; got != want {
+		t.Errorf("metrics: got %s, want %s", got, want)
 	}
 }
 
-// An extended error says what was done.
 func TestExtendedErrors(t *testing.T) {
-	r := run(t, "screen {\nrebind\ndrop AAAA\n}", world{})
+	r := run(t, "screen {\nrebind\ndrop AAAA\n}", fakeUpstream{})
 	for addr, want := range map[string]string{"10.0.0.1": "15: private address", "2600::1": "17: ", "192.88.99.1": ""} {
-		r.inline(learned{netip.MustParseAddr(addr)})
+		r.setBelow(cacheableAddress{netip.MustParseAddr(addr)})
 		got := ""
-		for _, o := range r.ask("x.test.", "A", time.Now()).IsEdns0().Option {
+		for _, o := range r.exchange("x.test.", "A", time.Now()).IsEdns0().Option {
 			e := o.(*mdns.EDNS0_EDE)
 			got += fmt.Sprintf("%d: %s", e.InfoCode, e.ExtraText)
 		}
@@ -159,40 +157,40 @@ func TestExtendedErrors(t *testing.T) {
 	}
 }
 
-// What is left of an answer is kept by cache, also if that is nothing; a refused one
-// is not.
-func TestCached(t *testing.T) {
-	w := worldOf(t, "? six.test AAAA\nsix.test. 60 AAAA 2600::1\n? evil.test A\nevil.test. 60 A 10.0.0.1\n? good.test A\ngood.test. 60 A 192.88.99.1\n")
-	var asked atomic.Int64
+// cache stores screened answers, even without records, and does not store refused
+// answers.
+func TestCacheability(t *testing.T) {
+	w := parseAnswers(t, "? six.test AAAA\nsix.test. 60 AAAA 2600::1\n? evil.test A\nevil.test. 60 A 10.0.0.1\n? good.test A\ngood.test. 60 A 192.88.99.1\n")
+	var received atomic.Int64
 	r := run(t, "cache\nscreen {\nrebind\ndrop AAAA\n}", mdns.HandlerFunc(func(to mdns.ResponseWriter, query *mdns.Msg) {
-		asked.Add(1)
+		received.Add(1)
 		w.ServeDNS(to, query)
 	}))
 	for _, c := range []struct {
 		name, qtype, want string
-		asked             int64 // by three questions
+		received          int64 // queries at the upstream, of three
 	}{
 		{"six.test.", "AAAA", "NOERROR ra\n\t^six.test. 60 IN SOA . nobody.invalid. 1 3600 1200 604800 60", 1},
 		{"evil.test.", "A", "NOERROR ra", 3},
 		{"good.test.", "A", "NOERROR ra\n\tgood.test. 60 IN A 192.88.99.1", 1},
 	} {
-		asked.Store(0)
+		received.Store(0)
 		for range 3 {
-			m := r.ask(c.name, c.qtype, time.Now())
+			m := r.exchange(c.name, c.qtype, time.Now())
 			for _, rr := range slices.Concat(m.Answer, m.Ns) {
-				rr.Header().Ttl = 60 // a second may have gone by
+				rr.Header().Ttl = 60 // a second may have passed
 			}
 			if got := digest(m); got != c.want {
 				t.Errorf("%s\ngot  %s\nwant %s", c.name, got, c.want)
 			}
 		}
-		if got := asked.Load(); got != c.asked {
-			t.Errorf("%s: asked %d times, want %d", c.name, got, c.asked)
+		if got := received.Load(); got != c.received {
+			t.Errorf("%s: upstream received %d queries, want %d", c.name, got, c.received)
 		}
 	}
 }
 
-// A signature goes with what it is over, and the owner may be no pointer.
+// Signatures of dropped records are dropped, for uncompressed owner names too.
 func TestSignatures(t *testing.T) {
 	m := new(mdns.Msg).SetQuestion("a.test.", mdns.TypeAAAA)
 	sign := func(name, qtype string) string {
@@ -209,15 +207,15 @@ func TestSignatures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := run(t, "screen {\ndrop AAAA\n}", world{})
-	r.inline(message(msg))
+	r := run(t, "screen {\ndrop AAAA\n}", fakeUpstream{})
+	r.setBelow(message(msg))
 	want := "NOERROR\n\t^b.test. 50 IN SOA . nobody.invalid. 1 3600 1200 604800 50\n\ta.test. 60 IN CNAME b.test.\n\ta.test. 60 IN RRSIG CNAME 13 2 60 20300101000000 20200101000000 1 test. AAAA"
-	if got := digest(r.ask("a.test.", "AAAA", time.Now())); got != want {
+	if got := digest(r.exchange("a.test.", "AAAA", time.Now())); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
 
-// A message is another server's reply, records of the answer section alone.
+// A message is the reply of an upstream with records only in the answer section.
 type message []byte
 
 func (m message) ServeDNS(q *dns.Query) dns.Verdict {
@@ -235,28 +233,26 @@ func (m message) ServeDNS(q *dns.Query) dns.Verdict {
 	return dns.Done
 }
 
-// Neither questions that are kept nor answers that are left alone need memory, and
-// those that are changed do not either.
+// Neither answering nor checking nor changing an answer allocates.
 func TestAllocations(t *testing.T) {
-	r := run(t, "screen {\nlocal local.test\nexcept x.local.test\nplain_names\nprivate_reverse\nrebind ok.test\ndrop AAAA\n}", world{})
+	r := run(t, "screen {\nlocal local.test\nexcept x.local.test\nplain_names\nprivate_reverse\nrebind ok.test\ndrop AAAA\n}", fakeUpstream{})
 	for _, c := range []struct{ addr, name, qtype string }{
 		{"192.88.99.1", "a.test.", "A"}, {"192.88.99.1", "a.local.test.", "A"}, {"192.88.99.1", "plain.", "A"},
 		{"192.88.99.1", "1.2.3.10.in-addr.arpa.", "PTR"}, {"2600::1", "a.test.", "AAAA"}, {"10.0.0.1", "a.ok.test.", "A"},
 	} {
-		r.inline(learned{netip.MustParseAddr(c.addr)})
+		r.setBelow(cacheableAddress{netip.MustParseAddr(c.addr)})
 		packet, err := new(mdns.Msg).SetQuestion(c.name, mdns.StringToType[c.qtype]).Pack()
 		if err != nil {
 			t.Fatal(err)
 		}
 		now := time.Now()
 		if n := testing.AllocsPerRun(100, func() { r.send(packet, now) }); n != 0 {
-			t.Errorf("%s %s: %v allocations", c.name, c.qtype, n)
+			t.Errorf("%s %s: got %v allocations, want 0", c.name, c.qtype, n)
 		}
 	}
 }
 
-// Reverse names are read as people write them, and nothing else is one.
-func TestReversed(t *testing.T) {
+func TestReverseNames(t *testing.T) {
 	for name, want := range map[string]string{
 		"4.3.2.1.in-addr.arpa.": "1.2.3.4/32", "10.in-addr.arpa.": "10.0.0.0/8", "255.255.255.255.in-addr.arpa.": "255.255.255.255/32",
 		"d.f.ip6.arpa.": "fd00::/8", "0.d.f.ip6.arpa.": "fd00::/12", "A.D.F.IP6.ARPA.": "fda0::/12",
@@ -280,8 +276,8 @@ func TestReversed(t *testing.T) {
 	}
 }
 
-// The parameters of a service are what an attacker wrote: what another library
-// reads there is what is found.
+// An upstream can send any service parameters. privateHint finds a private address if
+// and only if another library reads one.
 func FuzzHints(f *testing.F) {
 	f.Add([]byte("\x00\x01\x00\x00\x04\x00\x04\x0a\x00\x00\x01"))
 	f.Add([]byte("\x00\x01\x01a\x00\x00\x01\x00\x03\x02h2\x00\x06\x00\x10\xfd\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01"))
@@ -296,7 +292,7 @@ func FuzzHints(f *testing.F) {
 		rr, _, err := mdns.UnpackRR(append(record, rdata...), 0)
 		https, ok := rr.(*mdns.HTTPS)
 		if err != nil || !ok {
-			return // forward has checked less than that; all that matters is to get through
+			return // forward checks less than that, so privateHint must not panic
 		}
 		private := false
 		for _, kv := range https.Value {
@@ -313,7 +309,7 @@ func FuzzHints(f *testing.F) {
 			}
 		}
 		if private != got.IsValid() {
-			t.Fatalf("%x: %v, and found %v", rdata, https, got)
+			t.Fatalf("privateHint(%x) = %v, want private %v: %v", rdata, got, private, https)
 		}
 	})
 }

@@ -31,7 +31,7 @@ const hostile = `.:53 {
 	}
 }`
 
-// hostileNames are names that look like more than a name in a zone file.
+// hostileNames are names with characters that are special in zone files.
 var hostileNames = [...]string{
 	"\x01.\x00", "\x01\\\x00", "\x01\"\x00", "\x01;\x00", "\x01(\x00", "\x01)\x00", "\x01@\x00", "\x01$\x00", "\x01#\x00", "\x01\n\x00", "\x01\x00\x00", "\x01 \x00", "\x01'\x00", "\x01`\x00",
 	"\x16a. 60 IN A 192.0.2.66\n\x00",
@@ -42,8 +42,8 @@ var hostileNames = [...]string{
 	"\x04\\010\x03\\\\.\x00",
 }
 
-// A client chooses the name, and nothing else of the answer: it is one record,
-// of the template's type and class, under this name, or there is none.
+// The answer is one record with the type and class of the template and the name of
+// the query, or none, whatever the name contains.
 func FuzzHostileNames(f *testing.F) {
 	for _, name := range hostileNames {
 		f.Add([]byte(name))
@@ -72,50 +72,50 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-func hostileName(t *testing.T, r *running, name []byte) {
+func hostileName(t *testing.T, r *testBlock, name []byte) {
 	for _, qtype := range []wire.Type{wire.TypeA, wire.TypeTXT, wire.TypeCNAME, wire.TypeMX, 99} {
 		if whole, next, ok := wire.ReadName(nil, name, 0); !ok || next != len(name) || len(whole) != next {
-			return // that is no name
+			return // not a name
 		}
-		reply, _ := r.ask(name, qtype)
+		reply, _ := r.exchange(name, qtype)
 		m := new(mdns.Msg)
 		if err := m.Unpack(reply); err != nil {
 			t.Fatalf("%q %s: %v", name, qtype, err)
 		}
 		if m.Rcode == mdns.RcodeServerFailure {
 			if len(m.Answer) > 0 || slices.Contains([]wire.Type{wire.TypeA, wire.TypeCNAME, wire.TypeTXT}, qtype) {
-				t.Fatalf("%q %s: SERVFAIL: %v", name, qtype, r.query.Err)
+				t.Fatalf("%q %s: got SERVFAIL (%v) with records %v", name, qtype, r.query.Err, m.Answer)
 			}
 			continue
 		}
 		if len(m.Answer) != 1 || len(m.Ns) != 0 || len(m.Extra) != 1 {
-			t.Fatalf("%q %s: %v", name, qtype, m)
+			t.Fatalf("%q %s: got\n%v\nwant one answer record", name, qtype, m)
 		}
 		h := m.Answer[0].Header()
 		if h.Rrtype != uint16(qtype) || h.Class != mdns.ClassINET {
-			t.Fatalf("%q %s: %v", name, qtype, m.Answer[0])
+			t.Fatalf("%q %s: got %v, want the type of the query and class IN", name, qtype, m.Answer[0])
 		}
-		asked := m.Question[0].Name
+		queried := m.Question[0].Name
 		switch rr := m.Answer[0].(type) {
 		case *mdns.A:
-			if h.Name != asked || h.Ttl != 60 || rr.A.String() != "192.0.2.1" {
-				t.Fatalf("%q: %v", name, rr)
+			if h.Name != queried || h.Ttl != 60 || rr.A.String() != "192.0.2.1" {
+				t.Fatalf("%q: got %v, want %s 60 IN A 192.0.2.1", name, rr, queried)
 			}
 		case *mdns.TXT:
-			// In the string an escape stands for its byte, as in a name.
+			// In a string, as in a name, an escape represents one byte.
 			want := unescaped(string(wire.AppendText(nil, []byte(wire.Lower(string(name))))))
-			if h.Name != asked || h.Ttl != 60 || unescaped(strings.Join(rr.Txt, "")) != want {
-				t.Fatalf("%q: %v, want %q", name, rr, want)
+			if h.Name != queried || h.Ttl != 60 || unescaped(strings.Join(rr.Txt, "")) != want {
+				t.Fatalf("%q: got %v, want the text %q", name, rr, want)
 			}
 		case *mdns.CNAME:
-			if h.Name != asked || h.Ttl != 60 || rr.Target != asked {
-				t.Fatalf("%q: %v", name, rr)
+			if h.Name != queried || h.Ttl != 60 || rr.Target != queried {
+				t.Fatalf("%q: got %v, want %s 60 IN CNAME %s", name, rr, queried, queried)
 			}
 		}
 	}
 }
 
-// unescaped takes the escapes of a zone file out of text.
+// unescaped replaces the escapes of a zone file by the bytes that they represent.
 func unescaped(text string) string {
 	var out []byte
 	for i := 0; i < len(text); i++ {

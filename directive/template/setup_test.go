@@ -2,7 +2,7 @@ package template
 
 import "testing"
 
-func TestWrong(t *testing.T) {
+func TestSetupErrors(t *testing.T) {
 	for directive, want := range map[string]string{
 		"template":       "Corefile:2: template: want at least 2 arguments, got 0",
 		"template IN":    "Corefile:2: template: want at least 2 arguments, got 1",
@@ -32,8 +32,8 @@ func TestWrong(t *testing.T) {
 		"answers x":               `Corefile:3: template: unknown option "answers"; did you mean "answer"?`,
 		"rcode NXDOMAIN {\n}":     "Corefile:3: template: rcode: takes no braces",
 
-		// Records that are always the same are read now, and so are those which
-		// begin with the name and are the same behind it.
+		// Constant records, and records that are constant after {{ .Name }}, are
+		// parsed during setup.
 		`answer "example.org. 60 IN A 192.0.2.300"`: `Corefile:3: template: answer: "example.org. 60 IN A 192.0.2.300": bad A A: "192.0.2.300"`,
 		`answer "{{ .Name }} 60 IN A 192.0.2.300"`:  `Corefile:3: template: answer: "{{ .Name }} 60 IN A 192.0.2.300": bad A A: "192.0.2.300"`,
 		`additional "{{.Name}} 60 IN AA 192.0.2.1"`: `Corefile:3: template: additional: "{{.Name}} 60 IN AA 192.0.2.1": unknown RR type: "AA"`,
@@ -42,7 +42,7 @@ func TestWrong(t *testing.T) {
 		"answer \"a. A 192.0.2.1\nb. A 192.0.2.1\"":      "Corefile:3: template: answer: \"a. A 192.0.2.1\\nb. A 192.0.2.1\": want one record, got more: b.\t3600\tIN\tA\t192.0.2.1",
 		`answer "a. A 192.0.2.300" "a. AAAA 192.0.2.30"`: "Corefile:3: template: answer: \"a. A 192.0.2.300\": bad A A: \"192.0.2.300\"\nCorefile:3: template: answer: \"a. AAAA 192.0.2.30\": bad AAAA AAAA: \"192.0.2.30\"",
 
-		// So are the actions in the others.
+		// The actions of other records are checked during setup.
 		`answer "{{ .Name"`:                 `Corefile:3: template: answer: "{{ .Name": RR:1: unclosed action`,
 		`answer "{{ parseUint .Name }}"`:    `Corefile:3: template: answer: "{{ parseUint .Name }}": RR:1: function "parseUint" not defined`,
 		`answer "{{ .Nmae }} A 192.0.2.1"`:  `Corefile:3: template: answer: "{{ .Nmae }} A 192.0.2.1": unknown field .Nmae; want one of .Class, .Group, .Match, .Message, .Meta, .Name, .Question, .Regex, .Remote, .Type, .Var, .Zone`,
@@ -70,7 +70,7 @@ func TestWrong(t *testing.T) {
 	}
 }
 
-// lines is several errors of one place.
+// lines returns a line for each error, with the prefix at.
 func lines(at string, errs ...string) (text string) {
 	for i, err := range errs {
 		if i > 0 {
@@ -81,8 +81,7 @@ func lines(at string, errs ...string) (text string) {
 	return text
 }
 
-// What is right, in every form.
-func TestRight(t *testing.T) {
+func TestSetupAccepted(t *testing.T) {
 	for _, directive := range []string{
 		"template in a",
 		"template ANY ANY . {\nrcode refused\nupstream 192.0.2.1\nederror 0\n}",
@@ -91,7 +90,7 @@ func TestRight(t *testing.T) {
 		"template IN A {\nmatch ^(?P<a>x)(y)$ b\nmatch c\nanswer \"{{ index .Match 2 }}{{ .Group.a }}{{ index .Group `1` }}{{ with .Zone }}{{ .x }}{{ end }}\"\n}",
 	} {
 		if _, err := plan(".:53 {\n" + directive + "\n}"); err != nil {
-			t.Errorf("%s: %v", directive, err)
+			t.Errorf("%s: got error %v, want none", directive, err)
 		}
 	}
 }

@@ -39,16 +39,18 @@ func plan(text string) (*config.Block, error) {
 	return b, nil
 }
 
-// A tells is metadata.
-type tells string
+// fakeMetadata provides the metadata x/y.
+type fakeMetadata string
 
-func (t tells) Metadata(_ *dns.Query, key string) (string, bool) { return string(t), key == "x/y" }
+func (t fakeMetadata) Metadata(_ *dns.Query, key string) (string, bool) {
+	return string(t), key == "x/y"
+}
 
-// A below answers TXT questions at once, REFUSED; others it lets wait, and then
-// adds an A record.
-type below struct{}
+// A fakeForward is the handler below template. It refuses TXT queries, parks all
+// others and answers them with an A record.
+type fakeForward struct{}
 
-func (below) ServeDNS(q *dns.Query) dns.Verdict {
+func (fakeForward) ServeDNS(q *dns.Query) dns.Verdict {
 	if q.Type != wire.TypeTXT {
 		return dns.Wait
 	}
@@ -56,44 +58,44 @@ func (below) ServeDNS(q *dns.Query) dns.Verdict {
 	return dns.Done
 }
 
-func (below) Resolve(_ context.Context, q *dns.Query) error {
+func (fakeForward) Resolve(_ context.Context, q *dns.Query) error {
 	q.RA = true
 	q.Answer.Append(wire.Answers, wire.AppendAddress(nil, wire.OwnerIsQuestion, 5, netip.AddrFrom4([4]byte{192, 0, 2, 7})), 1)
 	return nil
 }
 
-// A running is a block that answers without sockets.
-type running struct {
+// A testBlock is a running server block without sockets.
+type testBlock struct {
 	t     testing.TB
 	block *config.Block
 	port  *dns.Port
 	query *dns.Query
 	lent  []byte
-	sent  chan sent
+	sent  chan parkedReply
 }
 
-// A sent is the reply to a query that was parked.
-type sent struct {
+// A parkedReply is the reply to a parked query.
+type parkedReply struct {
 	reply []byte
 	err   error
 }
 
-func (r *running) Send(q *dns.Query) { r.sent <- sent{slices.Clone(q.Reply()), q.Err} }
+func (r *testBlock) Send(q *dns.Query) { r.sent <- parkedReply{slices.Clone(q.Reply()), q.Err} }
 
-func run(t testing.TB, text string) *running {
+func run(t testing.TB, text string) *testBlock {
 	t.Helper()
 	b, err := plan(text)
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.Offer(metadata{})
-	b.Offer(tells(`a"b\`))
-	b.Begin("below")
-	b.Handle(below{})
+	b.Offer(fakeMetadata(`a"b\`))
+	b.Begin("forward")
+	b.Handle(fakeForward{})
 	if errs := b.Planned(); len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	r := &running{t: t, block: b, port: &dns.Port{}, lent: make([]byte, 65536), sent: make(chan sent, 1)}
+	r := &testBlock{t: t, block: b, port: &dns.Port{}, lent: make([]byte, 65536), sent: make(chan parkedReply, 1)}
 	r.query = dns.NewQuery(r)
 	mux := dns.NewMux(dns.NewParkingLot(1), nil)
 	chain := b.Chain.CopyFor("dns://:53", "org.")
@@ -105,36 +107,36 @@ func run(t testing.TB, text string) *running {
 	return r
 }
 
-// ask gives the reply, and why it is SERVFAIL.
-func (r *running) ask(name []byte, qtype wire.Type) ([]byte, error) {
+// exchange returns the reply and the error that caused SERVFAIL.
+func (r *testBlock) exchange(name []byte, qtype wire.Type) ([]byte, error) {
 	packet := wire.AppendRequest(nil, 4, wire.FlagRD, name, qtype)
 	packet = append(packet, 0, 0, 41, 1232>>8, 1232&255, 0, 0, 0, 0, 0, 0)
 	packet[11] = 1
 	return r.serve(packet)
 }
 
-func (r *running) serve(packet []byte) ([]byte, error) {
+func (r *testBlock) serve(packet []byte) ([]byte, error) {
 	q := r.query
-	room := q.Buffer(len(packet))
-	copy(room, packet)
-	q.Reset(room, dns.TCP, time.Unix(0, 0))
+	buf := q.Buffer(len(packet))
+	copy(buf, packet)
+	q.Reset(buf, dns.TCP, time.Unix(0, 0))
 	q.Peer, q.Local = netip.MustParseAddrPort("10.0.0.1:53012"), netip.MustParseAddrPort("10.0.0.2:53")
 	if r.port.Serve(q, r.lent) == dns.Parked {
-		r.query = dns.NewQuery(r) // that one is a worker's now
+		r.query = dns.NewQuery(r) // a worker owns the parked query
 		s := <-r.sent
 		return s.reply, s.err
 	}
 	return q.Reply(), q.Err
 }
 
-// dig is the answer as records in text, with the code in front.
-func (r *running) dig(name string, qtype wire.Type) string {
+// dig returns the response code and the records of the reply as text.
+func (r *testBlock) dig(name string, qtype wire.Type) string {
 	r.t.Helper()
 	n, err := wire.ParseName(name)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	reply, _ := r.ask([]byte(n), qtype)
+	reply, _ := r.exchange([]byte(n), qtype)
 	return text(r.t, reply)
 }
 
@@ -163,8 +165,8 @@ func text(t testing.TB, reply []byte) string {
 	return strings.Join(lines, "\n")
 }
 
-// What a template sees is what its reference page says.
-func TestData(t *testing.T) {
+// Templates have the data that the reference page lists.
+func TestTemplateData(t *testing.T) {
 	r := run(t, strings.ReplaceAll(`.:53 {
 	template IN TXT Example.ORG {
 		match ^nothing ^(?P<host>[a-z]+)-(\d+)[.](?P<rest>.*)$
@@ -229,7 +231,7 @@ func TestFailures(t *testing.T) {
 	} {
 		for range 2 {
 			if got := r.dig(c.name, c.qtype); got != "SERVFAIL" {
-				t.Errorf("%s %s: got %s", c.name, c.qtype, got)
+				t.Errorf("%s %s: got %s, want SERVFAIL", c.name, c.qtype, got)
 			}
 			var e *Error
 			if err := r.query.Err; !errors.As(err, &e) || err.Error() != c.err {
@@ -238,10 +240,10 @@ func TestFailures(t *testing.T) {
 		}
 	}
 	if got := r.dig("org", wire.TypeA); got != "SERVFAIL" || r.query.Err != errUnmatched {
-		t.Errorf("got %s, %v", got, r.query.Err)
+		t.Errorf("org A: got %s, error %v; want SERVFAIL, %v", got, r.query.Err, errUnmatched)
 	}
 	if got := r.dig("7.org", wire.TypeA); got != "NOERROR aa\n7.org. 60 IN A 192.0.2.7" {
-		t.Errorf("got %s", got)
+		t.Errorf("7.org A: got %s, want the address 192.0.2.7", got)
 	}
 	const want = `coredns_template_matches_total{server="dns://:53",zone="org.",view="v",class="IN",type="A"} 3
 coredns_template_matches_total{server="dns://:53",zone="org.",view="v",class="IN",type="AAAA"} 2
@@ -252,23 +254,23 @@ coredns_template_rr_failures_total{server="dns://:53",zone="org.",view="v",class
 coredns_template_template_failures_total{server="dns://:53",zone="org.",view="v",class="IN",type="AAAA",section="answer",template="{{ .Name }} 60 IN AAAA fd00::{{ parseInt .Name 10 8 }}"} 2
 coredns_template_template_failures_total{server="dns://:53",zone="org.",view="v",class="IN",type="other",section="var",template="fromJSON(name())"} 2
 `
-	var all, some strings.Builder
-	if err := r.block.Metrics.WriteText(&all); err != nil {
+	var page, series strings.Builder
+	if err := r.block.Metrics.WriteText(&page); err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(all.String()) {
+	for line := range strings.Lines(page.String()) {
 		if !strings.HasPrefix(line, "#") {
-			some.WriteString(line)
+			series.WriteString(line)
 		}
 	}
-	if some.String() != want {
-		t.Errorf("got\n%s\nwant\n%s", some.String(), want)
+	if series.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", series.String(), want)
 	}
 }
 
-// A CNAME's target that must wait is waited for, and what stands behind it in
-// the answer comes after it.
-func TestChaseWaits(t *testing.T) {
+// The target of a CNAME record is followed even if the query must be parked. The other
+// records of the template follow its answer.
+func TestCNAMETargetParked(t *testing.T) {
 	r := run(t, `.:53 {
 	template IN ANY {
 		match ^a[.]
@@ -294,12 +296,12 @@ func TestChaseWaits(t *testing.T) {
 	}
 }
 
-// Records that need not be made for each query cost nothing. A regular
-// expression wants the name as text, which is one allocation.
+// Constant records do not allocate. A regular expression needs the name as text,
+// which is one allocation.
 func TestAllocations(t *testing.T) {
 	for _, c := range []struct {
 		match string
-		most  float64
+		limit float64
 	}{{"", 0}, {"match ^[a-z]+[.]example[.]org[.]$", 1}} {
 		r := run(t, `.:53 {
 	template IN A org {
@@ -310,15 +312,15 @@ func TestAllocations(t *testing.T) {
 }`)
 		packet := wire.AppendRequest(nil, 4, 0, []byte("\x03www\x07example\x03org\x00"), wire.TypeA)
 		if reply, err := r.serve(packet); err != nil || len(reply) < 40 {
-			t.Fatal(reply, err)
+			t.Fatalf("%q: got %x, error %v; want a reply with two records", c.match, reply, err)
 		}
-		if n := testing.AllocsPerRun(100, func() { _, _ = r.serve(packet) }); n > c.most {
-			t.Errorf("%q: %v allocations, want %v at most", c.match, n, c.most)
+		if n := testing.AllocsPerRun(100, func() { _, _ = r.serve(packet) }); n > c.limit {
+			t.Errorf("%q: got %v allocations, want at most %v", c.match, n, c.limit)
 		}
 	}
 }
 
-// A metadata selects every query, as the directive does.
+// metadata selects every query, as the metadata directive does.
 type metadata struct{}
 
 func (metadata) HasMetadata([]byte) bool { return true }

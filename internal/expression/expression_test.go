@@ -11,7 +11,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// query is a question of 10.0.0.1 with EDNS and DO.
+// query returns a query of the client 10.0.0.1 with EDNS and DO.
 func query(t testing.TB, name string, qtype wire.Type, proto dns.Proto) *dns.Query {
 	t.Helper()
 	n, err := wire.ParseName(name)
@@ -30,7 +30,7 @@ func query(t testing.TB, name string, qtype wire.Type, proto dns.Proto) *dns.Que
 	return q
 }
 
-// known is metadata of every query.
+// known returns the metadata of every query.
 func known(_ *dns.Query, key string) string {
 	return map[string]string{"kubernetes/namespace": "shop", "x/cidr": "10.0.0.0/40"}[key]
 }
@@ -67,14 +67,14 @@ func TestFunctions(t *testing.T) {
 	} {
 		e, err := Value(text, known)
 		if err != nil {
-			t.Errorf("%s: %v", text, err)
+			t.Errorf("%s: got error %v, want none", text, err)
 			continue
 		}
 		if got, err := e.Value(q); got != want || err != nil {
-			t.Errorf("%s is %v, %v, want %v", text, got, err, want)
+			t.Errorf("%s = %v, error %v; want %v", text, got, err, want)
 		}
 		if e.String() != text {
-			t.Errorf("String() of %s: got %s", text, e)
+			t.Errorf("String() = %s, want %s", e, text)
 		}
 	}
 	e, err := Value("bufsize()", known)
@@ -82,19 +82,19 @@ func TestFunctions(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := e.Value(query(t, "a", wire.TypeA, dns.TCP)); got != 65535 || err != nil {
-		t.Errorf("bufsize() over TCP is %v, %v", got, err)
+		t.Errorf("bufsize() over TCP = %v, error %v; want 65535", got, err)
 	}
 }
 
-// Special characters are escaped, so that a name cannot be mistaken for another.
+// Special characters are escaped, so that the text identifies the name.
 func TestNameEscaped(t *testing.T) {
 	e, err := Value("name()", known)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const spelled = `a\.b\"\010.example.`
-	if got, err := e.Value(query(t, spelled, wire.TypeA, dns.UDP)); got != spelled || err != nil {
-		t.Errorf("got %v, %v, want %s", got, err, spelled)
+	const escaped = `a\.b\"\010.example.`
+	if got, err := e.Value(query(t, escaped, wire.TypeA, dns.UDP)); got != escaped || err != nil {
+		t.Errorf("name() = %v, error %v; want %s", got, err, escaped)
 	}
 }
 
@@ -139,7 +139,7 @@ func TestTrueEvaluationErrors(t *testing.T) {
 		}
 		holds, err := e.True(q)
 		if holds || err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s is %v, %v, want %s", text, holds, err, want)
+			t.Errorf("%s = %v, error %v; want false, %s", text, holds, err, want)
 		}
 	}
 }
@@ -155,7 +155,7 @@ func TestExpressionConcurrentUse(t *testing.T) {
 		readers.Go(func() {
 			for range 200 {
 				if holds, err := e.True(q); holds != (i < 3) || err != nil {
-					t.Errorf("%s %s: %v, %v", name, q.Type, holds, err)
+					t.Errorf("%s %s: got %v, error %v; want %v", name, q.Type, holds, err, i < 3)
 				}
 			}
 		})
@@ -167,7 +167,7 @@ func TestExpressionConcurrentUse(t *testing.T) {
 // returns, the text of each string that is built, and each number above 255.
 func TestAllocations(t *testing.T) {
 	q := query(t, "api.example.org", wire.TypeAAAA, dns.UDP)
-	for text, most := range map[string]float64{
+	for text, limit := range map[string]float64{
 		"do() and opcode() == 0":            0,
 		"bufsize() < 4096":                  1,
 		"type() == 'AAAA'":                  1,
@@ -181,11 +181,11 @@ func TestAllocations(t *testing.T) {
 		m := newMachine(known)
 		got := testing.AllocsPerRun(100, func() {
 			if v, err := m.run(e.program, q); v != true || err != nil {
-				t.Error(v, err)
+				t.Errorf("%s = %v, error %v; want true", text, v, err)
 			}
 		})
-		if got > most {
-			t.Errorf("%s: %v allocations, want %v at most", text, got, most)
+		if got > limit {
+			t.Errorf("%s: got %v allocations, want at most %v", text, got, limit)
 		}
 	}
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/seamark/seamark/config"
 )
 
-// certify writes a self-signed certificate and its key, and gives it.
-func certify(t *testing.T, dir, name string) (files TLS, pair tls.Certificate) {
+// writeCert writes a self-signed certificate and its key to dir, and returns both.
+func writeCert(t *testing.T, dir, name string) (files TLS, pair tls.Certificate) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -41,12 +41,12 @@ func certify(t *testing.T, dir, name string) (files TLS, pair tls.Certificate) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bare, err := x509.MarshalPKCS8PrivateKey(key)
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	files = TLS{Cert: filepath.Join(dir, name+".crt"), Key: filepath.Join(dir, name+".key")}
-	for file, block := range map[string]*pem.Block{files.Cert: {Type: "CERTIFICATE", Bytes: der}, files.Key: {Type: "PRIVATE KEY", Bytes: bare}} {
+	for file, block := range map[string]*pem.Block{files.Cert: {Type: "CERTIFICATE", Bytes: der}, files.Key: {Type: "PRIVATE KEY", Bytes: keyDER}} {
 		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -57,20 +57,20 @@ func certify(t *testing.T, dir, name string) (files TLS, pair tls.Certificate) {
 	return files, pair
 }
 
-// secured makes a client that trusts one certificate and shows others.
-func secured(t *testing.T, trusts tls.Certificate, shows ...tls.Certificate) *http.Client {
+// tlsClient returns a client that trusts one certificate and presents others.
+func tlsClient(t *testing.T, trusted tls.Certificate, presented ...tls.Certificate) *http.Client {
 	pool := x509.NewCertPool()
-	leaf, err := x509.ParseCertificate(trusts.Certificate[0])
+	leaf, err := x509.ParseCertificate(trusted.Certificate[0])
 	if err != nil {
 		t.Fatal(err)
 	}
 	pool.AddCert(leaf)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: shows}}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: presented}}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport, Timeout: 10 * time.Second}
 }
 
-// fetch gives a page, or what was wrong.
+// fetch returns the body of the page, or the text of the error.
 func fetch(c *http.Client, url string) string {
 	reply, err := c.Get(url)
 	if err != nil {
@@ -87,7 +87,7 @@ func fetch(c *http.Client, url string) string {
 func TestTLS(t *testing.T) {
 	dir, start := t.TempDir(), config.NewStart(context.Background(), nil)
 	defer start.Stop()
-	files, cert := certify(t, dir, "server")
+	files, cert := writeCert(t, dir, "server")
 	site, err := Open(start, "127.0.0.1:0", files)
 	if err != nil {
 		t.Fatal(err)
@@ -95,40 +95,40 @@ func TestTLS(t *testing.T) {
 	site.Handle("/a", page("one"))
 	site.Show()
 	url := "https://" + site.Addr().String() + "/a"
-	if got := fetch(secured(t, cert), url); got != "one" {
-		t.Errorf("got %q", got)
+	if got := fetch(tlsClient(t, cert), url); got != "one" {
+		t.Errorf("%s: got %q, want one", url, got)
 	}
 	if got := fetch(&http.Client{}, strings.Replace(url, "https", "http", 1)); strings.Contains(got, "one") {
-		t.Errorf("without TLS: got %q", got)
+		t.Errorf("without TLS: got %q, want an error", got)
 	}
 
-	// The certificate is renewed; half of it is not.
-	certify(t, dir, "server")
+	// A new certificate with a broken key is not used.
+	writeCert(t, dir, "server")
 	if err := os.WriteFile(files.Key, []byte("no key"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	site.tls.read = time.Time{}
-	if got := fetch(secured(t, cert), url); got != "one" {
-		t.Errorf("beside a broken file: got %q", got)
+	if got := fetch(tlsClient(t, cert), url); got != "one" {
+		t.Errorf("new certificate with a broken key: got %q, want one with the old certificate", got)
 	}
-	_, other := certify(t, dir, "server")
+	_, other := writeCert(t, dir, "server")
 	site.tls.mu.Lock()
 	site.tls.read = time.Time{}
 	site.tls.mu.Unlock()
-	if got := fetch(secured(t, other), url); got != "one" {
-		t.Errorf("renewed: got %q", got)
+	if got := fetch(tlsClient(t, other), url); got != "one" {
+		t.Errorf("new certificate: got %q, want one", got)
 	}
 }
 
-func TestTLSOfClients(t *testing.T) {
+func TestTLSClientCertificates(t *testing.T) {
 	dir := t.TempDir()
-	files, server := certify(t, dir, "server")
-	ca, friend := certify(t, dir, "friend")
-	_, stranger := certify(t, dir, "stranger")
+	files, server := writeCert(t, dir, "server")
+	ca, trusted := writeCert(t, dir, "trusted")
+	_, unknown := writeCert(t, dir, "unknown")
 	files.CA = ca.Cert
 	for _, c := range []struct {
-		mode                     tls.ClientAuthType
-		nobody, stranger, friend bool
+		mode                   tls.ClientAuthType
+		none, unknown, trusted bool
 	}{
 		{tls.NoClientCert, true, true, true},
 		{tls.RequestClientCert, true, true, true},
@@ -146,23 +146,22 @@ func TestTLSOfClients(t *testing.T) {
 		site.Show()
 		url := "https://" + site.Addr().String() + "/a"
 		for name, client := range map[string]*http.Client{
-			"nobody": secured(t, server), "stranger": secured(t, server, stranger), "friend": secured(t, server, friend),
+			"none": tlsClient(t, server), "unknown": tlsClient(t, server, unknown), "trusted": tlsClient(t, server, trusted),
 		} {
-			want := map[string]bool{"nobody": c.nobody, "stranger": c.stranger, "friend": c.friend}[name]
+			want := map[string]bool{"none": c.none, "unknown": c.unknown, "trusted": c.trusted}[name]
 			if got := fetch(client, url); (got == "one") != want {
-				t.Errorf("%v, %s: got %q", c.mode, name, got)
+				t.Errorf("%v, client certificate %s: got %q, want success %v", c.mode, name, got, want)
 			}
 		}
 		start.Stop()
 	}
 }
 
-// A reload may change from HTTP to HTTPS. A connection that is older than that
-// gets nothing more.
+// A reload can change from HTTP to HTTPS. Older connections get no more pages.
 func TestTLSReload(t *testing.T) {
 	const addr = "127.0.0.1:0"
 	dir := t.TempDir()
-	files, cert := certify(t, dir, "server")
+	files, cert := writeCert(t, dir, "server")
 	first := config.NewStart(context.Background(), nil)
 	old, err := Open(first, addr, TLS{})
 	if err != nil {
@@ -173,7 +172,7 @@ func TestTLSReload(t *testing.T) {
 	plain := &http.Client{Transport: new(http.Transport)}
 	url := "http://" + old.Addr().String() + "/a"
 	if got := fetch(plain, url); got != "one" {
-		t.Errorf("got %q", got)
+		t.Errorf("before the reload: got %q, want one", got)
 	}
 	second := config.NewStart(context.Background(), first)
 	defer second.Stop()
@@ -185,21 +184,21 @@ func TestTLSReload(t *testing.T) {
 	site.Show()
 	second.Commit()
 	if got := fetch(plain, url); !strings.HasPrefix(got, "connect again") {
-		t.Errorf("an old connection: got %q", got)
+		t.Errorf("old connection: got %q, want connect again", got)
 	}
-	if got := fetch(secured(t, cert), strings.Replace(url, "http", "https", 1)); got != "two" {
-		t.Errorf("got %q", got)
+	if got := fetch(tlsClient(t, cert), strings.Replace(url, "http", "https", 1)); got != "two" {
+		t.Errorf("after the reload: got %q, want two", got)
 	}
 }
 
-// An address is served in one way, whatever the order of its directives.
+// All directives that share an address must have the same TLS settings.
 func TestTLSMixed(t *testing.T) {
 	dir := t.TempDir()
-	files, _ := certify(t, dir, "server")
-	others, _ := certify(t, dir, "other")
+	files, _ := writeCert(t, dir, "server")
+	others, _ := writeCert(t, dir, "other")
 	for _, c := range []struct {
-		first, then TLS
-		want        string
+		first, second TLS
+		want          string
 	}{
 		{TLS{}, files, "another directive of this Corefile serves 127.0.0.1:0 without TLS: give one of them another address"},
 		{files, TLS{}, "another directive of this Corefile serves 127.0.0.1:0 with TLS of its own: give one of them another address"},
@@ -211,7 +210,7 @@ func TestTLSMixed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = Open(start, "127.0.0.1:0", c.then)
+		_, err = Open(start, "127.0.0.1:0", c.second)
 		if got := ""; err != nil || c.want != "" {
 			if err != nil {
 				got = err.Error()
@@ -224,29 +223,29 @@ func TestTLSMixed(t *testing.T) {
 	}
 }
 
-func TestTLSWrong(t *testing.T) {
+func TestTLSErrors(t *testing.T) {
 	dir := t.TempDir()
-	files, _ := certify(t, dir, "server")
+	files, _ := writeCert(t, dir, "server")
 	empty := filepath.Join(dir, "empty")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for want, wrong := range map[string]TLS{
+	for want, bad := range map[string]TLS{
 		"reading the certificate and its key: open ":                                  {Cert: dir + "/none", Key: files.Key},
 		"reading the certificate and its key: tls: ":                                  {Cert: empty, Key: files.Key},
 		"reading the CA certificates: open ":                                          {Cert: files.Cert, Key: files.Key, CA: dir + "/none"},
 		"reading the CA certificates: " + empty + " has no certificate in PEM format": {Cert: files.Cert, Key: files.Key, CA: empty},
 	} {
 		start := config.NewStart(context.Background(), nil)
-		if _, err := Open(start, "127.0.0.1:0", wrong); err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("got %v, want %s", err, want)
+		if _, err := Open(start, "127.0.0.1:0", bad); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("Open with %+v: got %v, want %s", bad, err, want)
 		}
 		start.Abort()
 	}
 }
 
-// A path that ends in a slash has what is below it.
-func TestBelow(t *testing.T) {
+// A handler for a path that ends in a slash serves all paths below it.
+func TestHandlePathPrefix(t *testing.T) {
 	start := config.NewStart(context.Background(), nil)
 	defer start.Stop()
 	site, err := Open(start, "127.0.0.1:0", TLS{})
@@ -260,7 +259,7 @@ func TestBelow(t *testing.T) {
 	for path, want := range map[string]string{"/a/": "a", "/a/b": "a", "/a/b/": "a", "/a/b/c": "c", "/a/b/c/d": "a", "/d": "d", "/a": "", "/d/": "", "/": ""} {
 		code, body := get(t, site.Addr(), path)
 		if (code == 200) != (want != "") || code == 200 && body != want {
-			t.Errorf("%s: %d %q", path, code, body)
+			t.Errorf("%s: got %d %q, want %q", path, code, body, want)
 		}
 	}
 }

@@ -30,8 +30,8 @@ func get(t *testing.T, addr net.Addr, path string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-// An address stays bound over a reload; its pages change when the new plan
-// begins to serve, and it is closed when no plan wants it.
+// An address stays open during a reload. Its pages change when the new plan starts to
+// serve. It is closed when no plan uses it.
 func TestReload(t *testing.T) {
 	const addr = "127.0.0.1:0"
 	first := config.NewStart(context.Background(), nil)
@@ -50,7 +50,7 @@ func TestReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again, _ := Open(second, addr, TLS{}); again != site {
-		t.Error("one plan has two sites at one address")
+		t.Errorf("second Open(%s) of a plan: got another site, want the same", addr)
 	}
 	site.Handle("/a", page("two"))
 	site.ShowFirst()
@@ -69,12 +69,12 @@ func TestReload(t *testing.T) {
 	third.Commit()
 	if resp, err := http.Get("http://" + old.Addr().String() + "/a"); err == nil {
 		resp.Body.Close()
-		t.Error("an address that no plan wants still answers")
+		t.Errorf("%s, used by no plan: got a reply, want an error", old.Addr())
 	}
 }
 
-// A client that announces more than it sends is not waited for.
-func TestBody(t *testing.T) {
+// The server does not wait for the rest of a request body.
+func TestIncompleteBody(t *testing.T) {
 	start := config.NewStart(context.Background(), nil)
 	defer start.Stop()
 	site, err := Open(start, "127.0.0.1:0", TLS{})
@@ -94,7 +94,7 @@ func TestBody(t *testing.T) {
 	_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
 	reply, err := io.ReadAll(conn)
 	if err != nil || !strings.HasSuffix(string(reply), "one") {
-		t.Errorf("%v, %q; want the page and the end", err, reply)
+		t.Errorf("got %q, error %v; want a reply with the page, then EOF", reply, err)
 	}
 }
 
