@@ -211,8 +211,9 @@ func (c *addrCursor) advance() bool {
 	for leaf := c.leaves.Leaf; leaf != nil; leaf = c.leaves.Leaf {
 		if c.next < len(leaf.services) {
 			c.service = leaf.services[c.next]
+			addr := leaf.addrs[c.next*len(c.high):][:len(c.high)]
 			c.next++
-			return bytes.Compare(leaf.addr(c.next-1), c.high) <= 0
+			return bytes.Compare(addr, c.high) <= 0
 		}
 		c.leaves.Next()
 		c.next = 0
