@@ -35,11 +35,11 @@ func TestBuilderErrors(t *testing.T) {
 		var err error
 		for _, text := range []string{c.before, c.text} {
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("%s: error %v", c.before, err)
 			}
 			r, parsed := zonefile.ParseRecord(text, "\x07example\x03org\x00", 60)
 			if parsed != nil && !strings.Contains(text, "TYPE46") {
-				t.Fatal(parsed)
+				t.Fatalf("%s: error %v", text, parsed)
 			} else if parsed != nil {
 				r = zonefile.Record{Spelled: "\x01a\x07example\x03org\x00", Type: wire.TypeRRSIG, RData: "\x00\x01"}
 			}
@@ -50,55 +50,55 @@ func TestBuilderErrors(t *testing.T) {
 			got = err.Error()
 		}
 		if got != c.want || errors.Is(err, zone.ErrOutOfZone) != strings.Contains(c.want, "out of zone") || errors.Is(err, zone.ErrCNAMEConflict) != strings.Contains(c.want, "beside a") {
-			t.Errorf("%s beside %s: got %q, want %q", c.text, c.before, got, c.want)
+			t.Errorf("%s, then %s: got error %q, want %q (and ErrOutOfZone or ErrCNAMEConflict to match)", c.before, c.text, got, c.want)
 		}
 	}
 }
 
-// The records of an RRset have one TTL, the least, and a record counts once.
-func TestRRsetHasOneTTL(t *testing.T) {
+// All records of an RRset get the smallest TTL, and duplicates are ignored.
+func TestRRsetTTL(t *testing.T) {
 	z := read(t, "z.", "a.z. 60 A 192.0.2.1\na.z. 30 A 192.0.2.2\na.z. 90 A 192.0.2.1\n", nil)
 	r := ask(t, z, "a.z.", dns.TypeA, false)
 	if len(r.Answer) != 2 || r.Answer[0].Header().Ttl != 30 || r.Answer[1].Header().Ttl != 30 {
-		t.Errorf("%s", r)
+		t.Errorf("a.z. A: got\n%s\nwant two records with TTL 30", r)
 	}
 }
 
-// A zone may do without a SOA; its negative answers are empty then.
+// Negative answers of a zone without a SOA record are empty.
 func TestZoneWithoutSOA(t *testing.T) {
 	z := read(t, "z.", "a.z. 60 A 192.0.2.1\n", nil)
 	if serial, ok := z.Serial(); ok {
-		t.Errorf("serial %d", serial)
+		t.Errorf("Serial() = %d, true; want false", serial)
 	}
 	if r := ask(t, z, "b.z.", dns.TypeA, true); r.RCode != wire.NXDomain || !r.Missing || len(r.Ns) > 0 {
-		t.Errorf("%s", r)
+		t.Errorf("b.z. A: got Missing %v and\n%s\nwant NXDOMAIN without records", r.Missing, r)
 	}
 }
 
 func TestSerial(t *testing.T) {
 	z := read(t, "z.", "z. 60 SOA a. b. 4294967295 2 3 4 5\n", nil)
 	if serial, ok := z.Serial(); serial != 1<<32-1 || !ok {
-		t.Errorf("%d, %v", serial, ok)
+		t.Errorf("Serial() = %d, %v; want 4294967295, true", serial, ok)
 	}
 	if z.Origin() != "\x01z\x00" {
-		t.Errorf("origin %s", z.Origin())
+		t.Errorf("Origin() = %s, want z.", z.Origin())
 	}
 }
 
-// A long chain of CNAMEs ends in a name that is still to be asked for.
-func TestLongChain(t *testing.T) {
+// Lookup stops in a long CNAME chain and returns the next target.
+func TestLookupLongChain(t *testing.T) {
 	text := "z. 60 SOA a. b. 1 2 3 4 5\n"
 	for _, c := range "abcdefghijkl" {
 		text += string(c) + ".z. 60 CNAME " + string(c+1) + ".z.\n"
 	}
 	r := ask(t, read(t, "z.", text, nil), "a.z.", dns.TypeA, false)
 	if len(r.Answer) != 8 || string(r.Target) != "\x01i\x01z\x00" || !r.AA || r.RCode != 0 {
-		t.Errorf("%s\ntarget %q", r, r.Target)
+		t.Errorf("a.z. A: got target %q and\n%s\nwant target i.z. after 8 CNAME records", r.Target, r)
 	}
 }
 
-// What a query costs: no allocation, whatever it asks for.
-func TestLookupAllocatesNothing(t *testing.T) {
+// No Lookup allocates.
+func TestLookupAllocations(t *testing.T) {
 	s := newSigner(t, "z.")
 	text, _ := s.sign(signedZone)
 	z := read(t, "z.", text, nil)
@@ -118,10 +118,10 @@ func TestLookupAllocatesNothing(t *testing.T) {
 				a.Reset(buf, r.Question(packet))
 				z.Lookup(&r, &a, zone.Scope{})
 			}); n != 0 {
-				t.Errorf("%s, DO %v: %v allocations", name, do, n)
+				t.Errorf("%s MX, DO %v: got %v allocations, want 0", name, do, n)
 			}
 			if a.Empty() {
-				t.Errorf("%s: nothing was answered", name)
+				t.Errorf("%s MX, DO %v: got an empty answer, want records", name, do)
 			}
 		}
 	}

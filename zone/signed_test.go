@@ -24,15 +24,15 @@ func newSigner(t *testing.T, origin string) *signer {
 	key := &dns.DNSKEY{Hdr: dns.RR_Header{Name: origin, Rrtype: dns.TypeDNSKEY, Class: 1, Ttl: 60}, Flags: 257, Protocol: 3, Algorithm: dns.ECDSAP256SHA256}
 	secret, err := key.Generate(256)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("generating a key: %v", err)
 	}
 	return &signer{t, origin, key, secret.(crypto.Signer)}
 }
 
-// before says whether a comes before b in canonical order.
+// before reports whether a comes before b in canonical order (RFC 4034 §6.1).
 func before(a, b string) bool { return slices.Compare(canonical(a), canonical(b)) < 0 }
 
-// canonical gives the labels of a name from the right, as bytes.
+// canonical returns the labels of a name from right to left.
 func canonical(name string) (labels []string) {
 	n, err := wire.ParseName(name)
 	if err != nil {
@@ -46,7 +46,8 @@ func canonical(name string) (labels []string) {
 	return labels
 }
 
-// sign gives the text of a zone with NSEC records and signatures.
+// sign returns the text of a zone with NSEC records and signatures added, and the
+// records without them.
 func (s *signer) sign(text string) (signed string, rrs []dns.RR) {
 	s.t.Helper()
 	rrs = append(keep(s.t, text), s.key)
@@ -90,7 +91,7 @@ func (s *signer) sign(text string) (signed string, rrs []dns.RR) {
 				Inception: uint32(time.Now().Unix() - 3600), Expiration: uint32(time.Now().Unix() + 3600),
 			}
 			if err := sig.Sign(s.secret, set); err != nil {
-				s.t.Fatal(err)
+				s.t.Fatalf("signing %v: %v", set, err)
 			}
 			out = append(out, sig)
 		}
@@ -103,8 +104,8 @@ func (s *signer) sign(text string) (signed string, rrs []dns.RR) {
 	return b.String(), rrs
 }
 
-// check verifies every signature of a reply, and that every RRset has one but
-// those which must not.
+// check verifies every signature of a reply, and that exactly the RRsets that must be
+// signed are.
 func (s *signer) check(n *naive, r reply) {
 	s.t.Helper()
 	for i, section := range [][]dns.RR{r.Answer, r.Ns, r.Extra} {
@@ -123,32 +124,32 @@ func (s *signer) check(n *naive, r reply) {
 			}
 		}
 		for k, set := range sets {
-			made := k.t == dns.TypeCNAME && slices.ContainsFunc(section, func(rr dns.RR) bool {
+			synthesized := k.t == dns.TypeCNAME && slices.ContainsFunc(section, func(rr dns.RR) bool {
 				return rr.Header().Rrtype == dns.TypeDNAME && dns.IsSubDomain(rr.Header().Name, k.name) && rr.Header().Name != k.name
 			})
-			unsigned := made || k.t == dns.TypeNS && i == 1 || i == 2 && !n.authoritative(k.name)
+			unsigned := synthesized || k.t == dns.TypeNS && i == 1 || i == 2 && !n.authoritative(k.name)
 			sig := sigs[k]
 			if unsigned {
 				if sig != nil {
-					s.t.Errorf("%s %s is signed\n%s", k.name, dns.Type(k.t), r)
+					s.t.Errorf("%s %s: got a signature, want none\n%s", k.name, dns.Type(k.t), r)
 				}
 				continue
 			}
 			if sig == nil {
-				s.t.Errorf("%s %s is not signed\n%s", k.name, dns.Type(k.t), r)
+				s.t.Errorf("%s %s: got no signature, want one\n%s", k.name, dns.Type(k.t), r)
 				continue
 			}
-			for _, rr := range set { // of negative answers the SOA's TTL is another
+			for _, rr := range set { // the SOA record of a negative answer has another TTL
 				rr.Header().Ttl = sig.OrigTtl
 			}
 			if err := sig.Verify(s.key, set); err != nil {
-				s.t.Errorf("%s %s: %v\n%s", k.name, dns.Type(k.t), err, r)
+				s.t.Errorf("%s %s: got signature error %v, want a valid signature\n%s", k.name, dns.Type(k.t), err, r)
 			}
 		}
 	}
 }
 
-// covered says whether an NSEC record of the reply says that there is no name.
+// covered reports whether an NSEC record of the reply proves that name does not exist.
 func covered(r reply, name string) bool {
 	return slices.ContainsFunc(r.Ns, func(rr dns.RR) bool {
 		nsec, ok := rr.(*dns.NSEC)
@@ -159,7 +160,8 @@ func covered(r reply, name string) bool {
 	})
 }
 
-// lacks says whether an NSEC record says that name is there, without the type.
+// lacks reports whether an NSEC record of the reply proves that name exists without a
+// record of type t.
 func lacks(r reply, name string, t uint16) bool {
 	return slices.ContainsFunc(r.Ns, func(rr dns.RR) bool {
 		nsec, ok := rr.(*dns.NSEC)
@@ -169,12 +171,12 @@ func lacks(r reply, name string, t uint16) bool {
 		if nsec.Hdr.Name == name {
 			return !slices.Contains(nsec.TypeBitMap, t) && !slices.Contains(nsec.TypeBitMap, dns.TypeCNAME)
 		}
-		// It is there because of a name below it.
+		// The name is an empty non-terminal.
 		return before(nsec.Hdr.Name, name) && dns.IsSubDomain(name, nsec.NextDomain)
 	})
 }
 
-// encloser is the closest encloser of a name that does not exist.
+// encloser returns the closest encloser of a name.
 func (n *naive) encloser(name string) string {
 	for !n.exists(name) {
 		name = name[strings.Index(name, ".")+1:]
@@ -203,7 +205,7 @@ old.z. DNAME w.z.
 \001x.z. A 192.0.2.3
 `
 
-// Every answer of a signed zone proves itself.
+// Every answer of a signed zone has valid signatures and the required NSEC records.
 func TestSignedZone(t *testing.T) {
 	s := newSigner(t, "z.")
 	text, rrs := s.sign(signedZone)
@@ -213,23 +215,23 @@ func TestSignedZone(t *testing.T) {
 		t.Helper()
 		r := ask(t, z, name, qtype, true)
 		s.check(n, r)
-		last := name // of the chain
+		last := name // the end of the CNAME chain
 		for _, rr := range r.Answer {
 			if c, ok := rr.(*dns.CNAME); ok {
 				last = c.Target
 			}
 		}
 		if last != name && !n.exists(name) && n.encloser(name) != "old.z." && !covered(r, name) {
-			t.Errorf("%s: no proof that it is a wildcard's\n%s", name, r)
+			t.Errorf("%s %s: got no NSEC record that proves that the name does not exist, want one\n%s", name, dns.Type(qtype), r)
 		}
 		wild := "*." + n.encloser(last)
 		switch {
 		case r.RCode == 3 && !(covered(r, last) && covered(r, wild)):
-			t.Errorf("%s: no proof that neither %s nor %s is there\n%s", name, last, wild, r)
+			t.Errorf("%s %s: got no NSEC records that prove that %s and %s do not exist, want them\n%s", name, dns.Type(qtype), last, wild, r)
 		case r.RCode == 0 && n.exists(last) && !lacks(r, last, qtype):
-			t.Errorf("%s: no proof that %s has no %s\n%s", name, last, dns.Type(qtype), r)
+			t.Errorf("%s %s: got no NSEC record that proves that %s lacks the type, want one\n%s", name, dns.Type(qtype), last, r)
 		case r.RCode == 0 && !n.exists(last) && !(covered(r, last) && lacks(r, wild, qtype)):
-			t.Errorf("%s: no proof that %s has no %s\n%s", name, wild, dns.Type(qtype), r)
+			t.Errorf("%s %s: got no NSEC records that prove that %s lacks the type and applies, want them\n%s", name, dns.Type(qtype), wild, r)
 		}
 	}
 	for name, qtype := range map[string]uint16{
@@ -247,7 +249,7 @@ func TestSignedZone(t *testing.T) {
 		r := ask(t, z, name, qtype, true)
 		s.check(n, r)
 		if len(r.Answer) < 2 || len(r.Ns) > 0 {
-			t.Errorf("%s: no plain answer\n%s", name, r)
+			t.Errorf("%s %s: got\n%s\nwant a signed answer without an authority section", name, dns.Type(qtype), r)
 		}
 	}
 	for _, name := range []string{"x.w.z.", "x.y.w.z.", "broken.z.", "x.old.z."} {
@@ -255,20 +257,21 @@ func TestSignedZone(t *testing.T) {
 		s.check(n, r)
 		last := r.Answer[len(r.Answer)-1].Header().Name
 		if !covered(r, last) || r.RCode != 0 {
-			t.Errorf("%s: no proof that %s is a wildcard's\n%s", name, last, r)
+			t.Errorf("%s MX: got\n%s\nwant NOERROR with an NSEC record that proves that %s does not exist", name, r, last)
 		}
 	}
 	r := ask(t, z, "www.sub.z.", dns.TypeA, true)
 	if s.check(n, r); r.AA || !lacks(r, "sub.z.", dns.TypeDS) {
-		t.Errorf("no proof that the delegation has no DS\n%s", r)
+		t.Errorf("www.sub.z. A: got\n%s\nwant a referral with an NSEC record that proves that there is no DS record", r)
 	}
 	r = ask(t, z, "www.sec.z.", dns.TypeA, true)
 	if s.check(n, r); r.AA || !slices.ContainsFunc(r.Ns, func(rr dns.RR) bool { return rr.Header().Rrtype == dns.TypeDS }) || lacks(r, "sec.z.", dns.TypeDS) {
-		t.Errorf("no DS with the delegation\n%s", r)
+		t.Errorf("www.sec.z. A: got\n%s\nwant a referral with a DS record", r)
 	}
 }
 
-// Without DO there is nothing of this, unless it is asked for.
+// Without DO, answers have signatures and NSEC records only if the query type asks for
+// them.
 func TestSignedZoneWithoutDO(t *testing.T) {
 	s := newSigner(t, "z.")
 	text, rrs := s.sign(signedZone)
@@ -281,15 +284,15 @@ func TestSignedZoneWithoutDO(t *testing.T) {
 		}
 	}
 	if r := ask(t, z, "a.z.", dns.TypeRRSIG, false); len(r.Answer) != 3 {
-		t.Errorf("%d signatures of three RRsets\n%s", len(r.Answer), r)
+		t.Errorf("a.z. RRSIG: got %d signatures, want 3\n%s", len(r.Answer), r)
 	}
 	if r := ask(t, z, "a.z.", dns.TypeANY, false); len(r.Answer) != 6 {
-		t.Errorf("%d records for ANY, want three and their signatures\n%s", len(r.Answer), r)
+		t.Errorf("a.z. ANY: got %d records, want three and their signatures\n%s", len(r.Answer), r)
 	}
 	if r := ask(t, z, "ent.z.", dns.TypeRRSIG, false); len(r.Answer) != 0 || len(r.Ns) != 1 {
-		t.Errorf("signatures of a name without records\n%s", r)
+		t.Errorf("ent.z. RRSIG: got\n%s\nwant a negative answer", r)
 	}
 	if r := ask(t, z, "a.z.", dns.TypeNSEC, false); len(r.Answer) != 1 {
-		t.Errorf("no NSEC record\n%s", r)
+		t.Errorf("a.z. NSEC: got %d records, want 1\n%s", len(r.Answer), r)
 	}
 }

@@ -34,17 +34,17 @@ func TestTableAgainstMap(t *testing.T) {
 	seen := 0
 	for key, e := range table.All() {
 		if want[key] != e {
-			t.Errorf("All gives %s = %v, want %v", key, e, want[key])
+			t.Errorf("All: got %s = %v, want %v", key, e, want[key])
 		}
 		seen++
 	}
 	if seen != len(want) {
-		t.Errorf("All gives %d entries, want %d", seen, len(want))
+		t.Errorf("All: got %d entries, want %d", seen, len(want))
 	}
 }
 
-// Keys that are deleted for good must not fill the array.
-func TestTableForgetsDeletedKeys(t *testing.T) {
+// Deleted keys do not use up cells.
+func TestTableDeletedKeys(t *testing.T) {
 	var table Table[int]
 	for i := range 100_000 {
 		key := fmt.Sprint(i)
@@ -52,12 +52,13 @@ func TestTableForgetsDeletedKeys(t *testing.T) {
 		table.Delete(key)
 	}
 	if n := len(table.cells.Load().cell); n > 64 {
-		t.Errorf("an empty table has %d cells", n)
+		t.Errorf("after 100,000 deletions: got %d cells, want at most 64", n)
 	}
 }
 
-// A reader sees each key's old entry or its new one, never another's.
-func TestTableReadersBesideTheWriter(t *testing.T) {
+// A concurrent reader gets the old or the new entry of a key, never that of another
+// key.
+func TestTableConcurrentReaders(t *testing.T) {
 	type entry struct{ key string }
 	var table Table[entry]
 	stop := make(chan struct{})
@@ -72,7 +73,7 @@ func TestTableReadersBesideTheWriter(t *testing.T) {
 				}
 				key := fmt.Sprint(i % 1000)
 				if e := table.Get([]byte(key)); e != nil && e.key != key {
-					t.Errorf("Get(%s) gives the entry of %s", key, e.key)
+					t.Errorf("Get(%s): got the entry of %s, want that of the key", key, e.key)
 					return
 				}
 			}
@@ -91,16 +92,16 @@ func TestTableReadersBesideTheWriter(t *testing.T) {
 	readers.Wait()
 }
 
-func TestTableGetAllocatesNothing(t *testing.T) {
+func TestTableGetAllocations(t *testing.T) {
 	var table Table[int]
 	table.Set("\x03api\x04shop", new(int))
-	question := []byte("\x03api\x04shop\x03svc\x07cluster\x05local\x00")
-	if n := testing.AllocsPerRun(100, func() { table.Get(question[:9]) }); n != 0 {
-		t.Errorf("Get allocates %v times", n)
+	name := []byte("\x03api\x04shop\x03svc\x07cluster\x05local\x00")
+	if n := testing.AllocsPerRun(100, func() { table.Get(name[:9]) }); n != 0 {
+		t.Errorf("Get: got %v allocations, want 0", n)
 	}
 }
 
-// A table that was large once is not for ever.
+// A Table becomes smaller when most of its keys are deleted.
 func TestTableShrinks(t *testing.T) {
 	var table Table[int]
 	key := func(i int) string { return fmt.Sprint("k", i) }
@@ -111,15 +112,15 @@ func TestTableShrinks(t *testing.T) {
 	for i := range 9_900 {
 		table.Delete(key(i))
 		if i%100 == 0 && (table.Get([]byte(key(i))) != nil || table.Get([]byte(key(i+1))) == nil || table.Len() != 9_999-i) {
-			t.Fatalf("after %d deletions: %d entries", i+1, table.Len())
+			t.Fatalf("after %d deletions: got %d entries, Get(%s) = %v, Get(%s) = %v; want %d entries, nil, an entry", i+1, table.Len(), key(i), table.Get([]byte(key(i))), key(i+1), table.Get([]byte(key(i+1))), 9_999-i)
 		}
 	}
 	if n := len(table.cells.Load().cell); n > most/16 {
-		t.Errorf("%d cells for 100 entries, at first %d", n, most)
+		t.Errorf("got %d cells for 100 entries, want at most %d", n, most/16)
 	}
 	for i := range 100 {
 		if e := table.Get([]byte(key(9_900 + i))); e == nil || *e != 9_900+i {
-			t.Fatalf("entry %d is away", i)
+			t.Fatalf("Get(%s) = %v, want %d", key(9_900+i), e, 9_900+i)
 		}
 	}
 }

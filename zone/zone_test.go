@@ -17,8 +17,8 @@ import (
 	"github.com/seamark/seamark/zone/zonefile"
 )
 
-// read makes a zone of a zone file's text. skip, if it is not nil, is told of
-// records that cannot be added.
+// read returns a zone with the records of a zone file. skip, unless it is nil, is
+// called for records that cannot be added.
 func read(t testing.TB, origin, text string, skip func(zonefile.Record, error)) *zone.Zone {
 	t.Helper()
 	name, err := wire.ParseName(origin)
@@ -42,18 +42,18 @@ func read(t testing.TB, origin, text string, skip func(zonefile.Record, error)) 
 		return err
 	})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s\nerror %v", text, err)
 	}
 	return b.Zone()
 }
 
-// A reply is an answer as a client sees it.
+// A reply is the result of a Lookup, with the answer as a message.
 type reply struct {
 	*dns.Msg
 	zone.Result
 }
 
-// ask puts one question.
+// ask looks up a name in z.
 func ask(t testing.TB, z *zone.Zone, name string, qtype uint16, do bool) reply {
 	t.Helper()
 	owner, err := wire.ParseName(name)
@@ -63,23 +63,22 @@ func ask(t testing.TB, z *zone.Zone, name string, qtype uint16, do bool) reply {
 	var r wire.Request
 	packet := wire.AppendRequest(nil, 0, 0, []byte(owner), wire.Type(qtype))
 	if fault := r.Parse(packet); fault != wire.NoFault {
-		t.Fatal(fault)
+		t.Fatalf("%s %s: got fault %v, want a valid query", name, dns.Type(qtype), fault)
 	}
 	r.DO = do
 	var a wire.Answer
 	a.Reset(make([]byte, 0, 4096), r.Question(packet))
 	found := z.Lookup(&r, &a, zone.Scope{})
-	target := slices.Clone(found.Target)
-	found.Target = target
+	found.Target = slices.Clone(found.Target)
 	wire.PutHeader(a.Buf, 0, wire.FlagQR|uint16(found.RCode), 1, a.Count, 0)
 	m := new(dns.Msg)
 	if err := m.Unpack(a.Buf); err != nil {
-		t.Fatalf("%s %s: %v\n%x", name, dns.Type(qtype), err, a.Buf)
+		t.Fatalf("%s %s: got error %v, want a message\n%x", name, dns.Type(qtype), err, a.Buf)
 	}
 	return reply{m, found}
 }
 
-// text is a reply for comparing: its records sorted within each section.
+// text returns a reply as text, with the records of each section sorted.
 func (r reply) text() string {
 	target := ""
 	if r.Target != nil {
@@ -102,8 +101,8 @@ func show(code int, aa, missing bool, target string, sections ...[]dns.RR) strin
 	return b.String()
 }
 
-// A naive zone is a list of records, looked through from the apex down, label
-// by label, as RFC 1034 §4.3.2 says it.
+// A naive zone is a list of records. It is searched label by label from the apex
+// down, as RFC 1034 §4.3.2 describes.
 type naive struct {
 	origin string
 	rrs    []dns.RR
@@ -126,7 +125,8 @@ func (n *naive) cut(name string) bool {
 	return name != n.origin && !strings.HasPrefix(name, "*.") && len(n.at(name, dns.TypeNS)) > 0
 }
 
-// authoritative says that no delegation or DNAME hides name.
+// authoritative reports whether name is neither at or below a delegation nor below a
+// DNAME record.
 func (n *naive) authoritative(name string) bool {
 	if n.cut(name) {
 		return false
@@ -146,7 +146,7 @@ func (n *naive) negative() []dns.RR {
 	return []dns.RR{soa}
 }
 
-// renamed gives copies with another owner.
+// renamed returns copies with another owner name.
 func renamed(rrs []dns.RR, owner string) (out []dns.RR) {
 	for _, rr := range rrs {
 		rr = dns.Copy(rr)
@@ -190,7 +190,7 @@ func (n *naive) ask(qname string, qtype uint16) string {
 		}
 		labels := dns.SplitDomainName(name)
 		at := n.origin
-		var found []dns.RR // of the name, whatever stands for it
+		var found []dns.RR // the records of the name, or of the wildcard that applies
 		for depth := len(labels) - dns.CountLabel(n.origin); ; depth-- {
 			if n.cut(at) && !(at == name && qtype == dns.TypeDS) {
 				if len(answer) > 0 {
@@ -230,14 +230,14 @@ func (n *naive) ask(qname string, qtype uint16) string {
 			return show(dns.RcodeNameError, true, len(answer) == 0, "", answer, n.negative(), nil)
 		}
 		next := ""
-		var of []dns.RR
+		var matching []dns.RR
 		for _, rr := range found {
 			if qtype == dns.TypeANY || rr.Header().Rrtype == qtype {
-				of = append(of, rr)
+				matching = append(matching, rr)
 			}
 		}
 		for _, rr := range found {
-			if c, ok := rr.(*dns.CNAME); ok && len(of) == 0 {
+			if c, ok := rr.(*dns.CNAME); ok && len(matching) == 0 {
 				next = c.Target
 				if !slices.Contains(answer, rr) {
 					answer = append(answer, rr)
@@ -245,20 +245,20 @@ func (n *naive) ask(qname string, qtype uint16) string {
 			}
 		}
 		if next == "" {
-			if len(of) == 0 {
+			if len(matching) == 0 {
 				return show(dns.RcodeSuccess, true, false, "", answer, n.negative(), nil)
 			}
-			extra := n.additional(of)
+			extra := n.additional(matching)
 			if qtype == dns.TypeANY {
 				extra = nil
 			}
-			return show(dns.RcodeSuccess, true, false, "", append(answer, of...), nil, extra)
+			return show(dns.RcodeSuccess, true, false, "", append(answer, matching...), nil, extra)
 		}
 		name = next
 	}
 }
 
-// random gives a zone file of few names, so that they meet in every way.
+// random returns a zone file with few different names, so that records interact.
 func random(rng *rand.Rand) string {
 	name := func() string {
 		labels := []string{"a", "b", "c", "*"}
@@ -318,7 +318,7 @@ func every(f func(name string, t uint16)) {
 	}
 }
 
-// Every name of random zones is answered as the naive zone answers it.
+// Lookup in random zones returns the same as the naive zone.
 func TestZoneAgainstNaive(t *testing.T) {
 	rounds := 40
 	if testing.Short() {
@@ -330,7 +330,7 @@ func TestZoneAgainstNaive(t *testing.T) {
 		n := &naive{origin: "z."}
 		z := read(t, "z.", text, func(r zonefile.Record, err error) {
 			if !strings.Contains(err.Error(), "a second CNAME") && !strings.Contains(err.Error(), "a second DNAME") {
-				t.Errorf("%v", err)
+				t.Errorf("seed %d: Add %s %s: got error %v, want none", seed, r.Owner, r.Type, err)
 			}
 		})
 		n.rrs = keep(t, text)
@@ -351,11 +351,11 @@ func TestZoneAgainstNaive(t *testing.T) {
 	}
 }
 
-// long says whether a chain has more CNAMEs than a zone follows.
+// long reports whether a chain has more CNAME records than Lookup follows.
 func long(text string) bool { return strings.Count(text, "\tCNAME\t") > 7 }
 
-// keep is the records that a zone takes: of those that cannot be beside others
-// the first.
+// keep returns the records that a zone accepts: the first of conflicting records, and
+// of duplicates.
 func keep(t *testing.T, text string) (kept []dns.RR) {
 	p := dns.NewZoneParser(strings.NewReader(text), ".", "")
 	for rr, ok := p.Next(); ok; rr, ok = p.Next() {
