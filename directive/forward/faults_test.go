@@ -71,7 +71,7 @@ func TestForgedRepliesIgnored(t *testing.T) {
 			r.wantAnswer("a.EXAMPLE.", mdns.TypeA, "192.0.2.1")
 			// It may have been asked several times: such a packet makes us try again.
 			if n := r.discarded(up, c.why); n == "" || n == "0" {
-				t.Errorf("%s: counted %q times", c.why, n)
+				t.Errorf("discarded packets, reason %s: got %q, want at least 1", c.why, n)
 			}
 		})
 	}
@@ -127,13 +127,13 @@ func TestUnrelatedRecordsDropped(t *testing.T) {
 	r := newHarness(t, "forward . "+up.addr)
 	m, err := r.ask(query("www.example.", mdns.TypeA), dns.UDP)
 	if err != nil || len(m.Answer) != 3 || len(m.Ns) != 1 || len(m.Extra) != 1 {
-		t.Fatalf("%v: %v", err, m)
+		t.Fatalf("www.example. A: got error %v and\n%v\nwant 3, 1 and 1 records in the sections", err, m)
 	}
 	if strings.Contains(m.String(), "192.0.2.66") {
-		t.Error(m)
+		t.Errorf("www.example. A: got\n%v\nwant no unrelated records", m)
 	}
 	if n := r.discarded(up, extraRecord); n != "1" {
-		t.Errorf("counted %q", n)
+		t.Errorf("discarded records: got %q, want 1", n)
 	}
 }
 
@@ -151,12 +151,12 @@ func TestLateReplyDiscarded(t *testing.T) {
 	eventually(t, "the late answer is counted", func() bool { return r.discarded(late, "late") == "1" })
 	r.wantAnswer("a.example.", mdns.TypeA, "192.0.2.2")
 
-	// One that comes when nobody waits any more is no guess.
+	// A reply after the last timeout is late too, and not an unknown ID.
 	r = newHarness(t, "forward . "+late.addr+" {\n read_timeout 50ms\n max_connect_attempts 1\n}")
 	r.wantAnswer("b.example.", mdns.TypeA, "SERVFAIL")
 	eventually(t, "it is counted", func() bool { return r.discarded(late, "late") != "0" })
 	if n := r.discarded(late, unknownID); n != "0" {
-		t.Errorf("%s guesses", n)
+		t.Errorf("discarded packets with an unknown ID: got %s, want 0", n)
 	}
 }
 
@@ -201,7 +201,7 @@ func TestWrongIDsMoveQueriesToTCP(t *testing.T) {
 	r := newHarness(t, "forward . "+up.addr)
 	r.wantAnswer("a.example.", mdns.TypeA, "192.0.2.1")
 	if _, tcp, _ := up.counts(); tcp != 1 {
-		t.Errorf("asked %d times over TCP", tcp)
+		t.Errorf("got %d queries over TCP, want 1", tcp)
 	}
 }
 
@@ -221,7 +221,7 @@ func TestRandomIDsAndPorts(t *testing.T) {
 		}
 	}
 	if len(ids) < 95 || len(steps) < 95 {
-		t.Errorf("%d ids in %d steps for 100 questions", len(ids), len(steps))
+		t.Errorf("100 queries: got %d different IDs and %d different steps between them, want at least 95 of each", len(ids), len(steps))
 	}
 	_, _, ports := up.counts()
 	eventually(t, "another port", func() bool {
@@ -268,7 +268,7 @@ func TestTruncatedRetriedOverTCP(t *testing.T) {
 				t.Errorf("%v: %v", err, m)
 			}
 			if n, tcp, _ := up.counts(); n != 2 || tcp != 1 {
-				t.Errorf("asked %d times, %d over TCP", n, tcp)
+				t.Errorf("got %d queries, %d over TCP; want 2, 1 over TCP", n, tcp)
 			}
 		})
 	}
@@ -337,19 +337,19 @@ func TestHealthChecks(t *testing.T) {
 	for i, m := range asked {
 		switch of := m.Question[0]; {
 		case of.Name == "b.example." && i >= n:
-			t.Error("an upstream that is down was asked")
+			t.Error("got a query to the upstream that is down, want health checks only")
 		case of.Name == "health.example." && of.Qtype == mdns.TypeNS && !m.RecursionDesired:
 			checks++
 		}
 	}
 	if checks < 2 {
-		t.Errorf("%d health checks", checks)
+		t.Errorf("got %d health checks, want at least 2", checks)
 	}
 	if n := r.metric(fmt.Sprintf(`coredns_proxy_healthcheck_failures_total{proxy_name="forward",to=%q}`, up.addr)); n == "0" {
-		t.Error("no failure was counted")
+		t.Error("healthcheck_failures_total: got 0, want more")
 	}
 	if n := r.metric("coredns_forward_healthcheck_broken_total"); n != "1" {
-		t.Errorf("broken: %s", n)
+		t.Errorf("healthcheck_broken_total: got %s, want 1", n)
 	}
 	up.setBehavior(func(q *mdns.Msg, tcp bool, send func([]byte)) {
 		if q.Question[0].Name == "health.example." {
@@ -418,7 +418,7 @@ func TestQueryMarksUpstreamHealthy(t *testing.T) {
 	dead.Store(false)
 	eventually(t, "a question heals it", func() bool { return r.query("b.example.", mdns.TypeA) == "192.0.2.1" })
 	if up.checkCount() == 0 {
-		t.Error("there was no health check")
+		t.Error("got no health check, want one")
 	}
 }
 
@@ -429,6 +429,6 @@ func TestMaxFailsZeroNeverDown(t *testing.T) {
 		r.wantAnswer(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "SERVFAIL")
 	}
 	if up.checkCount() != 0 || r.forward[0].set.current.Load().all[0].down() {
-		t.Error("max_fails 0 checks all the same")
+		t.Error("max_fails 0: got a health check, want none")
 	}
 }

@@ -29,16 +29,16 @@ func TestAnswers(t *testing.T) {
 	all, _ := up.queries()
 	asked := all[0]
 	if asked.Question[0].Name != "WwW.Example.Org." || !asked.RecursionDesired || asked.IsEdns0() == nil || asked.IsEdns0().UDPSize() != 1232 {
-		t.Errorf("the upstream was asked %v", asked)
+		t.Errorf("query to the upstream: got\n%v\nwant the client's spelling, RD, and EDNS with size 1232", asked)
 	}
 	if to := r.metric(fmt.Sprintf(`coredns_proxy_request_duration_seconds_count{proxy_name="forward",to=%q,rcode="NOERROR"}`, up.addr)); to != "1" {
-		t.Errorf("duration counts %q", to)
+		t.Errorf("request_duration_seconds_count: got %q, want 1", to)
 	}
 	if n := r.metric(fmt.Sprintf(`coredns_forward_responses_total{to=%q,rcode="NOERROR"}`, up.addr)); n != "1" {
-		t.Errorf("responses counts %q", n)
+		t.Errorf("responses_total: got %q, want 1", n)
 	}
 	if n := r.metric(fmt.Sprintf(`coredns_forward_requests_total{to=%q}`, up.addr)); n != "1" {
-		t.Errorf("requests counts %q", n)
+		t.Errorf("requests_total: got %q, want 1", n)
 	}
 }
 
@@ -64,19 +64,19 @@ func TestRequestToUpstream(t *testing.T) {
 		t.Errorf("%v: %v", err, m)
 	}
 	if o := m.IsEdns0().Option; len(o) != 1 || o[0].Option() != mdns.EDNS0EDE {
-		t.Errorf("the reply has the options %v", o)
+		t.Errorf("options of the reply: got %v, want only EDE", o)
 	}
 	all, _ := up.queries()
 	asked := all[0]
 	if asked.RecursionDesired || !asked.CheckingDisabled || !asked.IsEdns0().Do() {
-		t.Errorf("asked %v", asked)
+		t.Errorf("query to the upstream: got\n%v\nwant CD and DO, not RD", asked)
 	}
 	if o := asked.IsEdns0().Option; len(o) != 1 || o[0].Option() != mdns.EDNS0SUBNET {
-		t.Errorf("asked with the options %v", o)
+		t.Errorf("options of the query to the upstream: got %v, want only the client subnet", o)
 	}
-	// AD is for those who know what it says (RFC 6840 §5.7).
+	// AD is set only for clients that set AD or DO (RFC 6840 §5.8).
 	if m, _ := r.ask(query("a.example.", mdns.TypeA), dns.UDP); m.AuthenticatedData {
-		t.Error("AD for a client that has not asked for it")
+		t.Error("client without AD and DO: got AD in the reply, want none")
 	}
 }
 
@@ -112,7 +112,7 @@ func TestOtherClassesAndTransfers(t *testing.T) {
 	n := up.queryCount()
 	r.wantAnswer("example.", mdns.TypeAXFR, "NOTIMP")
 	if up.queryCount() != n {
-		t.Error("AXFR was sent on")
+		t.Error("example. AXFR: got a query to the upstream, want none")
 	}
 }
 
@@ -142,7 +142,7 @@ func TestEqualQueriesCoalesced(t *testing.T) {
 	all.Wait()
 	// A lone upstream may be asked again after a quarter of a second.
 	if n := up.queryCount(); n < 1 || n > 4 {
-		t.Errorf("the upstream was asked %d times", n)
+		t.Errorf("equal queries: got %d queries to the upstream, want 1 to 4", n)
 	}
 	// Another type, DO or CD is another question.
 	up.setBehavior(answerWithAddress("1"))
@@ -216,7 +216,7 @@ func TestTimeoutServfail(t *testing.T) {
 		t.Fatalf("%v %v", m, err)
 	}
 	if text := err.Error(); !strings.HasPrefix(text, "read udp 127.0.0.1:") || !strings.HasSuffix(text, "->"+up.addr+": i/o timeout") {
-		t.Errorf("the error is %q", text)
+		t.Errorf("got error %q, want a timeout in the wording of package net", text)
 	}
 	if e, ok := m.IsEdns0().Option[0].(*mdns.EDNS0_EDE); !ok || e.InfoCode != 22 {
 		t.Errorf("extended error: %v", m)
@@ -257,7 +257,7 @@ func TestMaxConcurrent(t *testing.T) {
 		t.Errorf("%v %v", m, err)
 	}
 	if n := r.metric("coredns_forward_max_concurrent_rejects_total"); n != "1" {
-		t.Errorf("rejects: %s", n)
+		t.Errorf("max_concurrent_rejects_total: got %s, want 1", n)
 	}
 	close(release)
 	all.Wait()
@@ -306,14 +306,14 @@ func TestPolicies(t *testing.T) {
 		return n
 	}
 	if n := counts("policy sequential"); n != [3]int{30, 0, 0} {
-		t.Errorf("sequential: %v", n)
+		t.Errorf("sequential: got %v queries, want [30 0 0]", n)
 	}
 	if n := counts("policy round_robin"); n != [3]int{10, 10, 10} {
-		t.Errorf("round_robin: %v", n)
+		t.Errorf("round_robin: got %v queries, want [10 10 10]", n)
 	}
 	for _, policy := range []string{"policy random", ""} {
 		if n := counts(policy); n[0] == 0 || n[1] == 0 || n[2] == 0 || n[0]+n[1]+n[2] != 30 {
-			t.Errorf("%q: %v", policy, n)
+			t.Errorf("%q: got %v queries, want 30, some to each upstream", policy, n)
 		}
 	}
 }
@@ -325,7 +325,7 @@ func TestExcludedUpstream(t *testing.T) {
 	r := newHarness(t, "forward example "+a.addr+" "+b.addr+"\nforward . "+a.addr+" "+b.addr)
 	f := r.forward[0]
 	if names, _ := f.Upstreams(); len(names) != 2 || names[0] != a.addr || f.From().String() != "example." {
-		t.Errorf("%v of %s", names, f.From())
+		t.Errorf("got upstreams %v of zone %s, want 2 of example.", names, f.From())
 	}
 	f.Exclude(a.addr, true)
 	for i := range 20 {
@@ -339,7 +339,7 @@ func TestExcludedUpstream(t *testing.T) {
 		t.Errorf("%v %v", err, m)
 	}
 	if got := r.query("a.test.", mdns.TypeA); got != "192.0.2.1" && got != "192.0.2.2" {
-		t.Errorf("the other forward says %s", got)
+		t.Errorf("other forward: a.test. A: got %s, want 192.0.2.1 or 192.0.2.2", got)
 	}
 	n := a.queryCount()
 	if err := f.Probe(t.Context(), a.addr, "\x05probe\x07example\x00", wire.TypeHINFO); err != nil || a.queryCount() != n+1 {

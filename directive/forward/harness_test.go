@@ -137,7 +137,7 @@ func (f *fakeUpstream) serveTCP(c net.Conn) {
 func (f *fakeUpstream) handle(packet []byte, from net.Addr, tcp bool, send func([]byte)) {
 	m := new(mdns.Msg)
 	if err := m.Unpack(packet); err != nil || len(m.Question) != 1 {
-		f.t.Errorf("the upstream was sent nonsense: %v %x", err, packet)
+		f.t.Errorf("query to the upstream: got %x, error %v; want a message", packet, err)
 		return
 	}
 	f.mu.Lock()
@@ -318,7 +318,7 @@ func (r *harness) ask(m *mdns.Msg, proto dns.Proto) (*mdns.Msg, error) {
 		select {
 		case reply = <-c.reply:
 		case <-time.After(15 * time.Second):
-			r.t.Error("no reply after fifteen seconds")
+			r.t.Error("got no reply within 15 seconds, want one")
 			return new(mdns.Msg), errors.New("silence")
 		}
 	default:
@@ -329,7 +329,7 @@ func (r *harness) ask(m *mdns.Msg, proto dns.Proto) (*mdns.Msg, error) {
 		r.t.Errorf("reply does not unpack: %v\n%x", err, reply)
 	}
 	if got.Id != m.Id {
-		r.t.Errorf("the reply has the id %d, the question %d", got.Id, m.Id)
+		r.t.Errorf("got a reply with ID %d, want %d", got.Id, m.Id)
 	}
 	return got, c.err
 }
@@ -385,7 +385,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not so after ten seconds: %s", what)
+			t.Fatalf("condition is still false after 10 seconds: %s", what)
 		}
 	}
 }

@@ -32,6 +32,6 @@ func TestSentStatistics(t *testing.T) {
 		t.Errorf("the same upstream of another forward: got %q, want %q", got, want)
 	}
 	if got := r.metric(fmt.Sprintf("seamark_forward_failures_total{to=%q}", gone.addr)); got != "1" {
-		t.Errorf("the metric counts %q", got)
+		t.Errorf("failures_total of the refusing upstream: got %q, want 1", got)
 	}
 }

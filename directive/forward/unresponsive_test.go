@@ -287,14 +287,14 @@ func TestFailoverWaitsForOthers(t *testing.T) {
 	r := newHarness(t, "forward . "+slow.addr+" "+bad.addr+" {\n policy sequential\n failover SERVFAIL\n}")
 	r.wantAnswer("a.example.", mdns.TypeA, "192.0.2.1")
 	if bad.queryCount() == 0 {
-		t.Error("the other was not asked meanwhile")
+		t.Error("got no query to the second upstream while the first is slow, want one")
 	}
 	slow.setBehavior(noReply)
 	r.wantAnswer("b.example.", mdns.TypeA, "SERVFAIL")
 }
 
-// An upstream that answers questions and no health checks serves, even if it is
-// asked seldom.
+// An upstream that answers queries but not health checks is used, even if queries are
+// rare.
 func TestHealthChecksFailQueriesSucceed(t *testing.T) {
 	up := newFakeUpstream(t, func(q *mdns.Msg, tcp bool, send func([]byte)) {
 		if q.Question[0].Name != "." {
@@ -309,7 +309,7 @@ func TestHealthChecksFailQueriesSucceed(t *testing.T) {
 		r.wantAnswer(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "192.0.2.1")
 	}
 	if n := r.metric("coredns_forward_healthcheck_broken_total"); n != "3" {
-		t.Errorf("broken: %s", n)
+		t.Errorf("healthcheck_broken_total: got %s, want 3", n)
 	}
 }
 
