@@ -17,25 +17,13 @@ import (
 	"github.com/seamark/seamark/dns"
 )
 
-// attended counts the connections that have a goroutine.
-func (s *server) attended() (n int) {
-	for _, c := range s.conns.list() {
-		c.mu.Lock()
-		if c.tcp != nil {
-			n++
-		}
-		c.mu.Unlock()
-	}
-	return n
-}
-
-// TestDesk: connections that wait at the desk have no goroutine, and those that
-// come often get one.
-func TestDesk(t *testing.T) {
+// TestAcceptLoopGoroutines: connections in the accept loop have no goroutine, and
+// those that send more than a few queries get one.
+func TestAcceptLoopGoroutines(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{})
 	const n = 50
-	ask(t, "tcp", s.at("127.0.0.1"), question("a.in.", mdns.TypeA)) // the desk has begun
-	eventually(t, "it is forgotten", func() bool { return len(s.conns.list()) == 0 })
+	ask(t, "tcp", s.at("127.0.0.1"), question("a.in.", mdns.TypeA)) // starts the accept loop
+	eventually(t, "the connection is removed", func() bool { return len(s.conns.list()) == 0 })
 	before := runtime.NumGoroutine()
 	var clients []tcpClient
 	for range n {
@@ -46,24 +34,23 @@ func TestDesk(t *testing.T) {
 			wantA(t, c.next(), 1)
 		}
 	}
-	if now := runtime.NumGoroutine(); now > before || s.attended() > 0 || len(s.conns.list()) != n {
-		t.Errorf("%d connections, %d attended, %d goroutines more", len(s.conns.list()), s.attended(), now-before)
+	if now := runtime.NumGoroutine(); now > before || s.withGoroutine() > 0 || len(s.conns.list()) != n {
+		t.Errorf("got %d connections, %d with a goroutine, %d more goroutines; want %d, 0, 0", len(s.conns.list()), s.withGoroutine(), now-before, n)
 	}
 	for round := range 3 {
 		for _, c := range clients {
 			c.ask(7, "a.in.", mdns.TypeA)
 			wantA(t, c.next(), 1)
 		}
-		eventually(t, "they are attended", func() bool { return s.attended() == n })
-		if now := runtime.NumGoroutine(); now != before+n {
-			t.Errorf("round %d: %d goroutines more, want %d", round, now-before, n)
-		}
+		eventually(t, fmt.Sprintf("round %d: %d connections have goroutines", round, n), func() bool {
+			return s.withGoroutine() == n && runtime.NumGoroutine() == before+n
+		})
 	}
 }
 
-// TestDeskCrowd: connections that were there before anybody could accept them
-// are all answered, and the desk does not have them all.
-func TestDeskCrowd(t *testing.T) {
+// TestAcceptLoopBacklog: connections that were opened before the listener accepts
+// are all answered, and the accept loop keeps only a part of them.
+func TestAcceptLoopBacklog(t *testing.T) {
 	l, err := Listen(t.Context(), netip.MustParseAddrPort("127.0.0.1:0"), Options{MaxConns: 2 * maxAccepted, Grace: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -90,36 +77,37 @@ func TestDeskCrowd(t *testing.T) {
 	for _, c := range clients {
 		wantA(t, c.next(), 1)
 	}
-	if k := s.attended(); k < n-maxAccepted || k == n {
-		t.Errorf("%d of %d are attended", k, n)
+	if k := s.withGoroutine(); k < n-maxAccepted || k == n {
+		t.Errorf("of %d connections %d have goroutines, want at least %d but not all", n, k, n-maxAccepted)
 	}
-	eventually(t, "the closed ones are forgotten", func() bool { return len(s.conns.list()) == n })
+	eventually(t, "closed connections are removed", func() bool { return len(s.conns.list()) == n })
 }
 
-// TestDeskOptions: what package net sets on each connection is inherited.
-func TestDeskOptions(t *testing.T) {
+// TestAcceptLoopSocketOptions: accepted sockets have the options that package net
+// sets on each connection.
+func TestAcceptLoopSocketOptions(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{})
 	c := dialTCP(t, s, "127.0.0.1")
 	c.ask(1, "a.in.", mdns.TypeA)
 	c.next()
 	fd := s.conns.list()[0].loop.fd
 	if on, err := unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY); on == 0 || err != nil {
-		t.Error("TCP_NODELAY:", on, err)
+		t.Errorf("TCP_NODELAY: got %d, %v; want it set", on, err)
 	}
 	if size, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF); size != 2*connBuffer || err != nil {
-		t.Error("SO_RCVBUF:", size, err)
+		t.Errorf("SO_RCVBUF: got %d, %v; want %d", size, err, 2*connBuffer)
 	}
 	if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0); flags&unix.O_NONBLOCK == 0 || err != nil {
-		t.Error("it blocks:", err)
+		t.Errorf("file status flags: got %#x, %v; want O_NONBLOCK", flags, err)
 	}
 	if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); flags&unix.FD_CLOEXEC == 0 || err != nil {
-		t.Error("children get it:", err)
+		t.Errorf("descriptor flags: got %#x, %v; want FD_CLOEXEC", flags, err)
 	}
 }
 
-// TestDeskFull: what a client does not take at once is written by a goroutine,
-// without a gap and without a repetition.
-func TestDeskFull(t *testing.T) {
+// TestAcceptLoopFullSendBuffer: a goroutine writes the replies that do not fit
+// into the socket's buffer, complete and once.
+func TestAcceptLoopFullSendBuffer(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{})
 	d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
 		return with(c, func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 4096) })
@@ -131,29 +119,29 @@ func TestDeskFull(t *testing.T) {
 	defer small.Close()
 	_ = small.SetDeadline(time.Now().Add(patience))
 	c := tcpClient{small.(*net.TCPConn), t}
-	for id := range uint16(2) { // one alone would fit into the socket's buffer
+	for id := range uint16(2) { // one reply would fit into the socket's buffer
 		c.ask(id, "570.in.", mdns.TypeTXT)
-		eventually(t, "it is answered", func() bool { return s.seen.n.Load() == int64(id+1) })
+		eventually(t, "the query is answered", func() bool { return s.seen.n.Load() == int64(id+1) })
 	}
-	eventually(t, "it is attended", func() bool { return s.attended() == 1 })
+	eventually(t, "the connection has a goroutine", func() bool { return s.withGoroutine() == 1 })
 	for id := range uint16(2) {
 		if m := c.next(); m.Id != id || len(m.Answer) != 570 {
-			t.Fatalf("reply %d with %d answers, want %d", m.Id, len(m.Answer), id)
+			t.Fatalf("got reply %d with %d records, want %d with 570", m.Id, len(m.Answer), id)
 		}
 	}
 }
 
-// hanging ends the client's connection before it answers.
-type hanging struct{ up func() }
+// hanging calls reset, which resets the client's connection, before it answers.
+type hanging struct{ reset func() }
 
 func (h hanging) ServeDNS(q *dns.Query) dns.Verdict {
-	h.up()
+	h.reset()
 	return inline(1).ServeDNS(q)
 }
 
-// TestDeskGone: a client that has gone when its reply is sent leaves nothing
-// behind, whether it has a query parked or not.
-func TestDeskGone(t *testing.T) {
+// TestAcceptLoopClientReset: a client that resets its connection before its reply
+// is sent is removed, with a parked query or without.
+func TestAcceptLoopClientReset(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{})
 	clients := make(chan tcpClient, 1)
 	mux, chain := s.mux(1), &dns.Chain{Zone: "hang."}
@@ -173,27 +161,28 @@ func TestDeskGone(t *testing.T) {
 			t.Fatal(err)
 		}
 		clients <- c
-		eventually(t, "it is counted", func() bool { return s.count(`seamark_transport_send_errors_total{proto="tcp"}`) == i+1 })
+		eventually(t, "the send error is counted", func() bool { return s.count(`seamark_transport_send_errors_total{proto="tcp"}`) == i+1 })
 	}
-	eventually(t, "one is parked", func() bool { return s.wait.arrived.Load() == 1 })
+	eventually(t, "the query is parked", func() bool { return s.wait.arrived.Load() == 1 })
 	close(s.wait.gate)
-	eventually(t, "they are forgotten", func() bool { return len(s.conns.list()) == 0 && s.lot.Parked() == 0 })
+	eventually(t, "the connections are removed", func() bool { return len(s.conns.list()) == 0 && s.lot.Parked() == 0 })
 }
 
-// lingering takes longer to answer than the desk works without a pause, and
-// waits before that until it may.
-type lingering struct{ begun, gate chan struct{} }
+// lingering answers after gate is closed, and keeps the accept loop busy for
+// longer than maxBusyTCP.
+type lingering struct{ started, gate chan struct{} }
 
 func (h lingering) ServeDNS(q *dns.Query) dns.Verdict {
-	h.begun <- struct{}{}
+	h.started <- struct{}{}
 	<-h.gate
-	time.Sleep(2 * maxBusyTCP)
+	for start := time.Now(); time.Since(start) < 2*maxBusyTCP; {
+	}
 	return inline(1).ServeDNS(q)
 }
 
-// TestDeskEnd: the end of a connection is seen that came together with a query,
-// while the desk had much to do.
-func TestDeskEnd(t *testing.T) {
+// TestAcceptLoopEndOfFile: the accept loop sees the end of file of a connection
+// that came together with a query while it was busy.
+func TestAcceptLoopEndOfFile(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{Limits: Limits{IdleTimeout: time.Hour}})
 	h := lingering{make(chan struct{}, 2), make(chan struct{})}
 	mux, chain := s.mux(1), &dns.Chain{Zone: "linger."}
@@ -203,26 +192,39 @@ func TestDeskEnd(t *testing.T) {
 	}
 	s.Port().Swap(mux)
 	busy, c := dialTCP(t, s, "127.0.0.1"), dialTCP(t, s, "127.0.0.1")
-	for _, c := range []tcpClient{busy, c} { // and then the desk waits for both
+	for _, c := range []tcpClient{busy, c} { // then the accept loop waits for both
 		c.ask(1, "a.in.", mdns.TypeA)
 		wantA(t, c.next(), 1)
 	}
 	busy.ask(2, "a.linger.", mdns.TypeA)
-	<-h.begun
+	<-h.started
 	c.ask(2, "a.linger.", mdns.TypeA)
 	if err := c.CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(20 * time.Millisecond) // the netpoller has told of both
+	// The kernel has the query and the end of file. The answer over UDP shows that
+	// the netpoller has run since.
+	fd, peer := -1, addrPort(c.LocalAddr())
+	for _, served := range s.conns.list() {
+		if served.peer == peer {
+			fd = served.loop.fd
+		}
+	}
+	eventually(t, "the server's socket has the end of file", func() bool {
+		poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+		n, err := unix.Poll(poll, 0)
+		return n == 1 && err == nil && poll[0].Revents&unix.POLLRDHUP != 0
+	})
+	wantA(t, ask(t, "udp", s.at("127.0.0.1"), question("a.in.", mdns.TypeA)), 1)
 	close(h.gate)
 	wantA(t, busy.next(), 1)
 	wantA(t, c.next(), 1)
 	c.closed()
 }
 
-// TestDeskEvicts: a connection at the desk makes room for another, and an
-// attended one too.
-func TestDeskEvicts(t *testing.T) {
+// TestAcceptLoopEviction: at the limit of connections the oldest idle one is
+// closed, in the accept loop and with a goroutine.
+func TestAcceptLoopEviction(t *testing.T) {
 	for _, queries := range []int{1, maxReads} {
 		t.Run(fmt.Sprint(queries), func(t *testing.T) {
 			s := serve(t, "127.0.0.1", Options{MaxConns: 2})
@@ -243,9 +245,9 @@ func TestDeskEvicts(t *testing.T) {
 	}
 }
 
-// TestDeskAcceptErrors: without descriptors the desk goes on to answer, and
-// accepts again when there are some.
-func TestDeskAcceptErrors(t *testing.T) {
+// TestAcceptLoopNoDescriptors: without free descriptors the accept loop answers
+// open connections, and it accepts again when there are some.
+func TestAcceptLoopNoDescriptors(t *testing.T) {
 	out := new(logged)
 	s := serve(t, "127.0.0.1", Options{Log: slog.New(slog.NewTextHandler(out, nil))})
 	c := dialTCP(t, s, "127.0.0.1")
@@ -259,7 +261,7 @@ func TestDeskAcceptErrors(t *testing.T) {
 	none.Cur = 3
 	restore := func() { _ = unix.Setrlimit(unix.RLIMIT_NOFILE, &limit) }
 	defer restore()
-	d := net.Dialer{Control: func(_, _ string, _ syscall.RawConn) error { // it has its descriptor by now
+	d := net.Dialer{Control: func(_, _ string, _ syscall.RawConn) error { // the client's socket is open by now
 		return unix.Setrlimit(unix.RLIMIT_NOFILE, &none)
 	}}
 	late, err := d.Dial("tcp", s.at("127.0.0.1"))
@@ -268,22 +270,22 @@ func TestDeskAcceptErrors(t *testing.T) {
 	}
 	defer late.Close()
 	_ = late.SetDeadline(time.Now().Add(patience))
-	eventually(t, "it is said", func() bool { return out.count("accepting tcp connections failed") == 1 })
+	eventually(t, "the error is logged", func() bool { return out.count("accepting tcp connections failed") == 1 })
 	c.ask(2, "a.in.", mdns.TypeA)
 	wantA(t, c.next(), 1)
 	restore()
 	other := tcpClient{late.(*net.TCPConn), t}
 	other.ask(1, "a.in.", mdns.TypeA)
 	wantA(t, other.next(), 1)
-	if out.count("accepting tcp connections failed") != 1 {
-		t.Error("it is said more than once")
+	if n := out.count("accepting tcp connections failed"); n != 1 {
+		t.Errorf("the error was logged %d times, want 1", n)
 	}
 }
 
-// TestDeskAllocations: a connection with one query costs its conn and what the
-// conn cannot be without (two channels). The collector empties pools, so there is
-// room for one more.
-func TestDeskAllocations(t *testing.T) {
+// TestAcceptLoopAllocations: a connection with one query allocates its conn, two
+// channels, and at most one object more, since a garbage collection empties the
+// pools.
+func TestAcceptLoopAllocations(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{Readers: 1})
 	to := unix.SockaddrInet4{Port: int(s.Addr().Port()), Addr: [4]byte{127, 0, 0, 1}}
 	packet := framed(pack(t, question("a.in.", mdns.TypeA)))
@@ -301,10 +303,10 @@ func TestDeskAllocations(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n, err := unix.Read(fd, reply); n < 14 || int(binary.BigEndian.Uint16(reply)) != n-2 {
-			t.Fatal(n, err)
+			t.Fatalf("got %d bytes, %v; want one reply behind its length", n, err)
 		}
 	}
 	if n := testing.AllocsPerRun(500, once); n > 4 {
-		t.Errorf("%v allocations for a connection", n)
+		t.Errorf("a connection allocates %v times, want at most 4", n)
 	}
 }

@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestForbidden runs itself where recvmmsg is forbidden, as seccomp profiles
-// do: packets are read one by one then, and it is said why.
-func TestForbidden(t *testing.T) {
+// TestRecvmmsgForbidden runs itself in a process where recvmmsg fails, as seccomp
+// profiles make it: the listener reads single packets and logs the reason.
+func TestRecvmmsgForbidden(t *testing.T) {
 	const child = "SEAMARK_TEST_FORBID"
 	if os.Getenv(child) == "" {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestForbidden$", "-test.v")
+		cmd := exec.Command(os.Args[0], "-test.run=^TestRecvmmsgForbidden$", "-test.v")
 		cmd.Env = append(os.Environ(), child+"=1")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
@@ -35,15 +35,15 @@ func TestForbidden(t *testing.T) {
 	wantA(t, ask(t, "udp", s.at("127.0.0.1"), question("a.in.", mdns.TypeA)), 1)
 	wantA(t, ask(t, "udp", s.at("127.0.0.1"), question("a.wait.", mdns.TypeA)), 2)
 	if out.count("reading single packets") != 1 {
-		t.Error("no log message that recvmmsg is unavailable")
+		t.Errorf("recvmmsg fails: the log has no line with \"reading single packets\":\n%s", out.text())
 	}
 }
 
-// forbid makes a system call fail with EPERM in all threads of this process,
-// for good.
+// forbid makes a system call fail with EPERM in all threads of this process until
+// it exits.
 func forbid(call uint32) error {
 	filter := []unix.SockFilter{
-		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}, // the call's number
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}, // load the number of the call
 		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: call},
 		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
 		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -9,24 +10,25 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	mdns "github.com/miekg/dns"
 )
 
 func TestTCPIdle(t *testing.T) {
-	const idle = 100 * time.Millisecond
+	const idle = 200 * time.Millisecond
 	s := serve(t, "127.0.0.1", Options{Limits: Limits{IdleTimeout: idle}})
 	start := time.Now()
 	c := dialTCP(t, s, "127.0.0.1")
 	c.closed()
 	if d := time.Since(start); d < idle {
-		t.Errorf("closed after %v", d)
+		t.Errorf("an idle connection was closed after %v, want at least %v", d, idle)
 	}
-	// A connection with a query under way is not idle; afterwards it is.
+	// A connection with a parked query is not idle. It is after the reply.
 	c = dialTCP(t, s, "127.0.0.1")
 	c.ask(1, "a.wait.", mdns.TypeA)
-	eventually(t, "others have idled", func() bool {
+	eventually(t, "other connections are closed", func() bool {
 		other := dialTCP(t, s, "127.0.0.1")
 		other.closed()
 		return time.Since(start) > 4*idle
@@ -36,15 +38,15 @@ func TestTCPIdle(t *testing.T) {
 	c.next()
 	c.closed()
 	if d := time.Since(start); d < idle {
-		t.Errorf("closed %v after the reply was ready", d)
+		t.Errorf("the connection was closed %v after its reply, want at least %v", d, idle)
 	}
 	if n := s.count(`seamark_transport_connections_closed_total{why="slow_sender"}`); n != 0 {
-		t.Errorf("%d slow senders", n)
+		t.Errorf("%d slow senders are counted, want 0", n)
 	}
 }
 
-// TestTCPSlowSender: a message has one time limit, however busily its bytes
-// drip; connections that have none are not meant.
+// TestTCPSlowSender: the time limit is for a whole message, even if its bytes
+// arrive steadily. Connections without an incomplete message have no such limit.
 func TestTCPSlowSender(t *testing.T) {
 	const limit = 100 * time.Millisecond
 	s := serve(t, "127.0.0.1", Options{Limits: Limits{MessageTimeout: limit}})
@@ -56,8 +58,10 @@ func TestTCPSlowSender(t *testing.T) {
 		if packet != nil {
 			_, _ = c.Write(packet)
 		} else {
-			go func() { // one byte after the other
-				for _, err := c.Write([]byte{0, 200}); err == nil; time.Sleep(limit / 10) {
+			go func() { // one byte at a time
+				ticker := time.NewTicker(limit / 10)
+				defer ticker.Stop()
+				for _, err := c.Write([]byte{0, 200}); err == nil; <-ticker.C {
 					_, err = c.Write([]byte{7})
 				}
 			}()
@@ -65,37 +69,45 @@ func TestTCPSlowSender(t *testing.T) {
 		c.next()
 		c.closed()
 		if n := s.count(`seamark_transport_connections_closed_total{why="slow_sender"}`); n != i+1 {
-			t.Errorf("%d slow senders, want %d", n, i+1)
+			t.Errorf("packet %d: %d slow senders are counted, want %d", i, n, i+1)
 		}
 	}
 	patient.ask(1, "a.in.", mdns.TypeA)
 	wantA(t, patient.next(), 1)
 }
 
-// TestTCPSetLimits: new limits are those of connections that are open, too.
+// TestTCPSetLimits: SetLimits changes the limits of open connections.
 func TestTCPSetLimits(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{Limits: Limits{IdleTimeout: time.Hour, MessageTimeout: time.Hour}})
 	idle, slow := dialTCP(t, s, "127.0.0.1"), dialTCP(t, s, "127.0.0.1")
-	for _, c := range []tcpClient{idle, slow} {
-		c.ask(1, "a.in.", mdns.TypeA)
-		wantA(t, c.next(), 1)
+	idle.ask(1, "a.in.", mdns.TypeA)
+	wantA(t, idle.next(), 1)
+	// The server reads the beginning of the second message with the first, so it has
+	// both when it replies.
+	_, _ = slow.Write(append(framed(pack(t, question("a.in.", mdns.TypeA))), 0, 40, 1))
+	wantA(t, slow.next(), 1)
+	wait := func() {
+		t.Helper()
+		eventually(t, "the goroutines of the connections wait for data", func() bool {
+			n := s.withGoroutine()
+			return n > 0 && n == blocked("(*conn).read(")
+		})
 	}
-	_, _ = slow.Write([]byte{0, 40, 1})
-	time.Sleep(50 * time.Millisecond) // let both wait
+	wait()
 	s.SetLimits(Limits{IdleTimeout: time.Hour, MessageTimeout: time.Hour})
 	idle.ask(2, "a.in.", mdns.TypeA)
 	wantA(t, idle.next(), 1)
-	time.Sleep(50 * time.Millisecond)
+	wait()
 	s.SetLimits(Limits{IdleTimeout: 50 * time.Millisecond, MessageTimeout: 50 * time.Millisecond})
 	idle.closed()
 	slow.closed()
 	if n := s.count(`seamark_transport_connections_closed_total{why="slow_sender"}`); n != 1 {
-		t.Errorf("%d slow senders", n)
+		t.Errorf("%d slow senders are counted, want 1", n)
 	}
 }
 
-// TestTCPMaxQueries: a connection is closed when it has had its queries, and
-// all of them are answered, those that wait too.
+// TestTCPMaxQueries: a connection is closed after its last query, when all
+// queries, also parked ones, are answered.
 func TestTCPMaxQueries(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{Limits: Limits{MaxQueries: 3}})
 	c := dialTCP(t, s, "127.0.0.1")
@@ -111,9 +123,9 @@ func TestTCPMaxQueries(t *testing.T) {
 	c.closed()
 }
 
-// TestTCPFewerQueries: a connection that has had more queries than a reload
-// allows is closed at once: the next one would not be answered.
-func TestTCPFewerQueries(t *testing.T) {
+// TestTCPMaxQueriesLowered: a connection that has sent more queries than a new
+// limit allows is closed at once, since the next one would not be answered.
+func TestTCPMaxQueriesLowered(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{Limits: Limits{IdleTimeout: 2 * time.Second}})
 	c := dialTCP(t, s, "127.0.0.1")
 	for id := range uint16(3) {
@@ -124,8 +136,8 @@ func TestTCPFewerQueries(t *testing.T) {
 	c.closed()
 }
 
-// TestTCPInFlight: at the cap the connection is not read, and goes on as soon
-// as one is done.
+// TestTCPInFlight: a connection with the maximum of parked queries is not read
+// until one of them is answered.
 func TestTCPInFlight(t *testing.T) {
 	const most = 3
 	s := serve(t, "127.0.0.1", Options{MaxInFlight: most})
@@ -135,30 +147,31 @@ func TestTCPInFlight(t *testing.T) {
 		c.ask(i, "a.wait.", mdns.TypeA)
 	}
 	c.ask(101, "a.in.", mdns.TypeA)
-	if m := c.next(); m.Id != 100 { // it is not kept back
-		t.Error(m)
+	if m := c.next(); m.Id != 100 { // before the parked ones
+		t.Errorf("got %v, want the reply to query 100", m)
 	}
 	for done := int32(0); done < 10; done++ {
 		want := min(most+done, 10)
-		eventually(t, "so many are parked", func() bool { return s.wait.arrived.Load() == want })
+		eventually(t, fmt.Sprintf("%d queries are parked", want), func() bool { return s.wait.arrived.Load() == want })
 		if done < 10-most {
-			// If one more were read it would be parked before this other is.
+			// If the server read one more query of c, it would be parked before
+			// the query of d is answered.
 			d := dialTCP(t, s, "127.0.0.1")
 			d.ask(1, "b.in.", mdns.TypeA)
 			d.next()
 			if n := s.wait.arrived.Load(); n != want {
-				t.Fatalf("%d are parked, want %d", n, want)
+				t.Fatalf("%d queries are parked, want %d", n, want)
 			}
 		}
 		s.wait.gate <- struct{}{}
-		if m := c.next(); m.Id == 101 { // read as soon as there was room
+		if m := c.next(); m.Id == 101 { // read as soon as a query was answered
 			c.next()
 		}
 	}
 }
 
-// refused opens a connection that must be closed at once; the client may see
-// that before it has it.
+// refused opens a connection that the server must close at once. The client may
+// see that before Dial returns.
 func refused(t *testing.T, s *server) {
 	t.Helper()
 	c, err := net.Dial("tcp", s.at("127.0.0.1"))
@@ -170,7 +183,7 @@ func refused(t *testing.T, s *server) {
 	tcpClient{c.(*net.TCPConn), t}.closed()
 }
 
-func TestTCPCapOfClient(t *testing.T) {
+func TestTCPMaxConnsPerClient(t *testing.T) {
 	has(t, "::1")
 	s := serve(t, "::", Options{MaxConnsPerClient: 2})
 	a, b := dialTCP(t, s, "127.0.0.1"), dialTCP(t, s, "127.0.0.1")
@@ -178,31 +191,31 @@ func TestTCPCapOfClient(t *testing.T) {
 	a.next()
 	refused(t, s)
 	if n := s.count(`seamark_transport_connections_refused_total{cap="client"}`); n != 1 {
-		t.Errorf("%d refused", n)
+		t.Errorf("%d connections were refused, want 1", n)
 	}
-	other := dialTCP(t, s, "::1") // counts for itself
+	other := dialTCP(t, s, "::1") // counted apart from 127.0.0.1
 	other.ask(1, "a.in.", mdns.TypeA)
 	other.next()
 	b.Close()
-	eventually(t, "there is room again", func() bool { return len(s.conns.list()) == 2 })
+	eventually(t, "the closed connection is removed", func() bool { return len(s.conns.list()) == 2 })
 	c := dialTCP(t, s, "127.0.0.1")
 	c.ask(1, "a.in.", mdns.TypeA)
 	wantA(t, c.next(), 1)
 }
 
-func TestClient(t *testing.T) {
+func TestClientKey(t *testing.T) {
 	for in, want := range map[string]string{
 		"192.0.2.1": "192.0.2.1", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::", "fe80::1%lo": "fe80::",
 	} {
 		if got := clientKey(netip.MustParseAddr(in)); got.String() != want {
-			t.Errorf("%s counts for %s, want %s", in, got, want)
+			t.Errorf("clientKey(%s) = %s, want %s", in, got, want)
 		}
 	}
 }
 
-// TestTCPCapTotal: the connection that has been idle longest makes room; if
-// none is idle the new one is refused.
-func TestTCPCapTotal(t *testing.T) {
+// TestTCPMaxConns: at the limit the connection that has been idle longest is
+// closed. If none is idle, the new one is refused.
+func TestTCPMaxConns(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{MaxConns: 3})
 	var c [3]tcpClient
 	for i := range c {
@@ -219,10 +232,10 @@ func TestTCPCapTotal(t *testing.T) {
 	for _, c := range []tcpClient{c[0], c[2], fresh} {
 		c.ask(1, "a.wait.", mdns.TypeA)
 	}
-	eventually(t, "all are busy", func() bool { return s.wait.arrived.Load() == 3 })
+	eventually(t, "all connections have a parked query", func() bool { return s.wait.arrived.Load() == 3 })
 	refused(t, s)
 	if e, r := s.count(`seamark_transport_connections_closed_total{why="idlest"}`), s.count(`seamark_transport_connections_refused_total{cap="total"}`); e != 1 || r != 1 {
-		t.Errorf("%d closed, %d refused", e, r)
+		t.Errorf("%d connections were closed and %d refused, want 1 and 1", e, r)
 	}
 	close(s.wait.gate)
 	for _, c := range []tcpClient{c[0], c[2], fresh} {
@@ -230,9 +243,9 @@ func TestTCPCapTotal(t *testing.T) {
 	}
 }
 
-// deaf sends one question as often as it can and never reads. It returns the
-// server's side of the connection.
-func deaf(t *testing.T, s *server, name string) *conn {
+// floodUnread sends one query as often as possible and never reads. It returns
+// the server's side of the connection.
+func floodUnread(t *testing.T, s *server, name string) *conn {
 	t.Helper()
 	c := dialTCP(t, s, "127.0.0.1")
 	_ = c.SetReadBuffer(4096)
@@ -244,16 +257,16 @@ func deaf(t *testing.T, s *server, name string) *conn {
 			}
 		}
 	}()
-	eventually(t, "it is connected", func() bool { return len(s.conns.list()) == 1 })
+	eventually(t, "the client is connected", func() bool { return len(s.conns.list()) == 1 })
 	return s.conns.list()[0]
 }
 
-// TestTCPNeverReads: who does not read its replies is cut, and holds nobody up
-// before that.
+// TestTCPNeverReads: a client that does not read its replies is disconnected, and
+// other clients are answered meanwhile.
 func TestTCPNeverReads(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{Limits: Limits{WriteTimeout: time.Second}})
 	close(s.wait.gate)
-	deaf(t, s, "500.in.")
+	floodUnread(t, s, "500.in.")
 	other := dialTCP(t, s, "127.0.0.1")
 	n := 0
 	for ; s.count(`seamark_transport_connections_closed_total{why="slow_reader"}`) == 0; n++ {
@@ -261,38 +274,41 @@ func TestTCPNeverReads(t *testing.T) {
 		wantA(t, other.next(), 1)
 	}
 	if n < 20 {
-		t.Errorf("another client had %d answers meanwhile", n)
+		t.Errorf("another client got %d answers meanwhile, want at least 20", n)
 	}
-	eventually(t, "its connection ends", func() bool { return len(s.conns.list()) == 1 })
+	eventually(t, "its connection is removed", func() bool { return len(s.conns.list()) == 1 })
 }
 
-// TestTCPNeverReadsParked: its replies wait without workers, and it is not read
-// while there are as many as it may have in flight.
+// TestTCPNeverReadsParked: replies to parked queries that the client does not
+// read occupy no place in the parking lot, and the client is not read while
+// MaxInFlight of them wait.
 func TestTCPNeverReadsParked(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{Limits: Limits{WriteTimeout: time.Second}})
 	close(s.wait.gate)
-	c := deaf(t, s, "10.wait.") // 1.1 KB each
-	eventually(t, "no worker is left with its replies", func() bool {
+	c := floodUnread(t, s, "10.wait.") // 1.1 KB for each reply
+	eventually(t, "its replies wait and no query is parked", func() bool {
 		return c.inFlight() == s.o.MaxInFlight && s.lot.Parked() == 0 && s.queued.Load() > 1000
 	})
 	wantA(t, ask(t, "tcp", s.at("127.0.0.1"), question("a.wait.", mdns.TypeA)), 2)
-	eventually(t, "it is cut", func() bool { return s.count(`seamark_transport_connections_closed_total{why="slow_reader"}`) == 1 })
-	eventually(t, "all is given back", func() bool { return len(s.conns.list()) == 0 && s.queued.Load() == 0 })
+	eventually(t, "the client is disconnected", func() bool { return s.count(`seamark_transport_connections_closed_total{why="slow_reader"}`) == 1 })
+	eventually(t, "the connection and its bytes are released", func() bool { return len(s.conns.list()) == 0 && s.queued.Load() == 0 })
 }
 
-// TestTCPNeverReadsLarge: too many bytes wait for it, sooner than any timeout.
+// TestTCPNeverReadsLarge: a client is disconnected at the limit of bytes that
+// wait for it, before the write timeout.
 func TestTCPNeverReadsLarge(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{Limits: Limits{WriteTimeout: time.Hour}})
 	close(s.wait.gate)
-	deaf(t, s, "500.wait.")
-	eventually(t, "it is cut", func() bool { return s.count(`seamark_transport_connections_closed_total{why="slow_reader"}`) > 0 })
-	eventually(t, "all is given back", func() bool { return len(s.conns.list()) == 0 && s.queued.Load() == 0 })
+	floodUnread(t, s, "500.wait.")
+	eventually(t, "the client is disconnected", func() bool { return s.count(`seamark_transport_connections_closed_total{why="slow_reader"}`) > 0 })
+	eventually(t, "the connection and its bytes are released", func() bool { return len(s.conns.list()) == 0 && s.queued.Load() == 0 })
 }
 
-// TestTCPSlowReader: a client that reads slowly, but reads, gets everything.
+// TestTCPSlowReader: a client that reads slowly gets all replies.
 func TestTCPSlowReader(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{})
 	c := dialTCP(t, s, "127.0.0.1")
+	_ = c.SetReadBuffer(64 << 10)
 	const n = 200
 	go func() {
 		for i := range uint16(n) {
@@ -303,29 +319,31 @@ func TestTCPSlowReader(t *testing.T) {
 	}()
 	for i := range uint16(n) {
 		if i%10 == 0 {
-			time.Sleep(5 * time.Millisecond) // this is the client's slowness
+			eventually(t, "the server waits for the client", func() bool {
+				return s.seen.n.Load() == n || blocked("(*conn).writeNow(") == 1
+			})
 		}
 		if m := c.next(); m.Id != i || len(m.Answer) != 300 {
-			t.Fatalf("reply %d: id %d, %d answers", i, m.Id, len(m.Answer))
+			t.Fatalf("got reply %d with %d records, want %d with 300", m.Id, len(m.Answer), i)
 		}
 	}
 }
 
-// TestTCPPortable: the same where there is no desk.
+// TestTCPPortable runs the tests without the accept loop.
 func TestTCPPortable(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"TCP": TestTCP, "Sizes": TestTCPSizes, "Pipelined": TestTCPPipelined, "OutOfOrder": TestTCPOutOfOrder,
 		"HalfClosed": TestTCPHalfClosed, "Addresses": TestTCPAddresses, "Garbage": TestTCPGarbage,
 		"Hostile": TestTCPHostile, "Stop": TestTCPStop, "StopLoad": TestTCPStopLoad, "Idle": TestTCPIdle,
 		"SlowSender": TestTCPSlowSender, "SetLimits": TestTCPSetLimits, "MaxQueries": TestTCPMaxQueries,
-		"FewerQueries": TestTCPFewerQueries, "InFlight": TestTCPInFlight, "CapOfClient": TestTCPCapOfClient,
-		"CapTotal": TestTCPCapTotal, "NeverReads": TestTCPNeverReads, "SlowReader": TestTCPSlowReader,
+		"MaxQueriesLowered": TestTCPMaxQueriesLowered, "InFlight": TestTCPInFlight, "MaxConnsPerClient": TestTCPMaxConnsPerClient,
+		"MaxConns": TestTCPMaxConns, "NeverReads": TestTCPNeverReads, "SlowReader": TestTCPSlowReader,
 	} {
 		t.Run(name, test)
 	}
 }
 
-// failing is a listener that cannot accept for a while.
+// failing is a listener whose next left calls of Accept fail.
 type failing struct {
 	net.Listener
 	left atomic.Int32
@@ -352,22 +370,49 @@ func TestAcceptErrors(t *testing.T) {
 	l.Port().Swap((&server{t: t, wait: new(waiting), seen: new(observing)}).mux(1))
 	l.Serve()
 	wantA(t, ask(t, "tcp", s.at("127.0.0.1"), question("a.in.", mdns.TypeA)), 1)
-	if d := time.Since(start); d < 300*time.Millisecond { // 5+10+20+40+80+160
-		t.Errorf("six errors took %v: no back-off", d)
+	if d := time.Since(start); d < 300*time.Millisecond { // 5+10+20+40+80+160 ms
+		t.Errorf("accepting after six errors took %v, want at least 300ms", d)
 	}
-	time.Sleep(time.Second + 100*time.Millisecond) // after this long without an error all is well again
-	ask(t, "tcp", s.at("127.0.0.1"), question("a.in.", mdns.TypeA))
-	ask(t, "tcp", s.at("127.0.0.1"), question("a.in.", mdns.TypeA))
+	if n := out.count("accepting tcp connections failed"); n != 1 {
+		t.Errorf("six errors were logged %d times, want 1", n)
+	}
 	f.left.Store(1000)
-	dial(t, "tcp", s.at("127.0.0.1")) // the pending accept
-	eventually(t, "it fails again", func() bool { return f.left.Load() < 998 })
+	dial(t, "tcp", s.at("127.0.0.1")) // Accept is pending: this ends it
+	eventually(t, "Accept fails again", func() bool { return f.left.Load() < 1000 })
 	l.Stop()
-	if bad, good := out.count("accepting tcp connections failed"), out.count("accepting tcp connections again"); bad != 2 || good != 1 {
-		t.Errorf("logged %d times that it fails, %d times that it works again", bad, good)
-	}
 }
 
-// logged is what has been logged.
+// TestAcceptErrorsLog: the first error is logged, and success is logged a second
+// after the last one. Pauses double up to one second.
+func TestAcceptErrorsLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := new(logged)
+		a := acceptErrors{l: &Listener{o: Options{Log: slog.New(slog.NewTextHandler(out, nil))}}}
+		check := func(when string, bad, good int) {
+			t.Helper()
+			if b, g := out.count("accepting tcp connections failed"), out.count("accepting tcp connections again"); b != bad || g != good {
+				t.Errorf("%s: %d errors and %d recoveries are logged, want %d and %d", when, b, g, bad, good)
+			}
+		}
+		for _, want := range []time.Duration{5, 10, 20, 40, 80, 160, 320, 640, 1000, 1000} {
+			if got := a.failed(syscall.EMFILE); got != want*time.Millisecond {
+				t.Errorf("pause: got %v, want %v", got, want*time.Millisecond)
+			}
+		}
+		a.succeeded()
+		check("success after an error", 1, 0)
+		time.Sleep(time.Second + time.Millisecond)
+		a.succeeded()
+		a.succeeded()
+		check("success a second later", 1, 1)
+		if got := a.failed(syscall.EMFILE); got != 5*time.Millisecond {
+			t.Errorf("pause after a recovery: got %v, want 5ms", got)
+		}
+		check("another error", 2, 1)
+	})
+}
+
+// logged is a log in memory.
 type logged struct {
 	mu sync.Mutex
 	b  strings.Builder
@@ -377,6 +422,12 @@ func (l *logged) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.Write(p)
+}
+
+func (l *logged) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
 
 func (l *logged) count(what string) int {

@@ -11,8 +11,7 @@ import (
 	mdns "github.com/miekg/dns"
 )
 
-// A client is one TCP connection on which the test writes and reads as it
-// likes.
+// A tcpClient is one TCP connection of a client.
 type tcpClient struct {
 	*net.TCPConn
 	t *testing.T
@@ -23,7 +22,7 @@ func dialTCP(t *testing.T, s *server, ip string) tcpClient {
 	return tcpClient{dial(t, "tcp", s.at(ip)).(*net.TCPConn), t}
 }
 
-// framed is a message with its length in front.
+// framed returns a message behind its length.
 func framed(packet []byte) []byte {
 	return append(binary.BigEndian.AppendUint16(nil, uint16(len(packet))), packet...)
 }
@@ -42,11 +41,11 @@ func (c tcpClient) next() *mdns.Msg {
 	c.t.Helper()
 	var size [2]byte
 	if _, err := io.ReadFull(c, size[:]); err != nil {
-		c.t.Fatal("no reply:", err)
+		c.t.Fatalf("reading a reply: %v", err)
 	}
 	packet := make([]byte, binary.BigEndian.Uint16(size[:]))
 	if _, err := io.ReadFull(c, packet); err != nil {
-		c.t.Fatal("half a reply:", err)
+		c.t.Fatalf("reading a reply of %d bytes: %v", len(packet), err)
 	}
 	m := new(mdns.Msg)
 	if err := m.Unpack(packet); err != nil {
@@ -55,13 +54,13 @@ func (c tcpClient) next() *mdns.Msg {
 	return m
 }
 
-// closed waits for the server to close the connection, and wants nothing more
-// from it.
+// closed waits until the server closes the connection. It is an error if data
+// arrives before that.
 func (c tcpClient) closed() {
 	c.t.Helper()
 	n, err := c.Read(make([]byte, 100))
 	if e, ok := err.(net.Error); n > 0 || err == nil || ok && e.Timeout() {
-		c.t.Errorf("%d bytes and %v, want the end", n, err)
+		c.t.Errorf("got %d bytes and error %v, want the end of the connection", n, err)
 	}
 }
 
@@ -78,10 +77,10 @@ func TestTCP(t *testing.T) {
 			wantA(t, ask(t, "tcp", at, question("a.wait.", mdns.TypeA)), 2)
 			wantA(t, ask(t, "tcp", at, question("o.in.", mdns.TypeA)), 1)
 			if r := ask(t, "tcp", at, question("a.panic.", mdns.TypeA)); r.Rcode != mdns.RcodeServerFailure {
-				t.Error(r)
+				t.Errorf("a.panic.: got %v, want SERVFAIL", r)
 			}
 			if r := ask(t, "tcp", at, question("a.elsewhere.", mdns.TypeA)); r.Rcode != mdns.RcodeRefused {
-				t.Error(r)
+				t.Errorf("a.elsewhere.: got %v, want REFUSED", r)
 			}
 		})
 	}
@@ -95,7 +94,7 @@ func TestTCPSizes(t *testing.T) {
 		truncated bool
 	}{{"1.in.", 1, false}, {"500.in.", 500, false}, {"579.in.", 579, false}, {"580.in.", 579, true}, {"3000.in.", 579, true}} {
 		if r := ask(t, "tcp", s.at("127.0.0.1"), question(tc.name, mdns.TypeTXT)); len(r.Answer) != tc.answers || r.Truncated != tc.truncated {
-			t.Errorf("%s: %d answers, TC %v", tc.name, len(r.Answer), r.Truncated)
+			t.Errorf("%s: got %d records, TC %v; want %d, %v", tc.name, len(r.Answer), r.Truncated, tc.answers, tc.truncated)
 		}
 	}
 	m := question("a.in.", mdns.TypeA)
@@ -110,7 +109,7 @@ func TestTCPSizes(t *testing.T) {
 		wantA(t, c.next(), 1)
 		wantA(t, c.next(), 1)
 	}
-	// The same, parked: it makes room when it is sent.
+	// Parked queries free their places when their replies are sent.
 	close(s.wait.gate)
 	m.Question[0].Name = "a.wait."
 	for range maxLarge + 3 {
@@ -119,10 +118,10 @@ func TestTCPSizes(t *testing.T) {
 		}
 		wantA(t, c.next(), 2)
 	}
-	eventually(t, "large messages are given back", func() bool { return len(s.large) == 0 })
+	eventually(t, "the places of large messages are free", func() bool { return len(s.large) == 0 })
 }
 
-// TestTCPPipelined sends many questions at once, byte by byte too.
+// TestTCPPipelined sends many queries at once, and then one query byte by byte.
 func TestTCPPipelined(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{})
 	c := dialTCP(t, s, "127.0.0.1")
@@ -136,7 +135,7 @@ func TestTCPPipelined(t *testing.T) {
 	go func() { _, _ = c.Write(all) }()
 	for i := range n {
 		if m := c.next(); int(m.Id) != i {
-			t.Fatalf("reply %d came as %d: inline ones are in order", m.Id, i)
+			t.Fatalf("reply %d is to query %d, want the order of the queries", i, m.Id)
 		}
 	}
 	for _, b := range all[:200] {
@@ -145,12 +144,12 @@ func TestTCPPipelined(t *testing.T) {
 		}
 	}
 	if m := c.next(); m.Id != 0 {
-		t.Error(m)
+		t.Errorf("byte by byte: got %v, want the reply to query 0", m)
 	}
 }
 
-// TestTCPOutOfOrder: a parked query does not hold up those behind it, and is
-// answered when its client has shut down its side.
+// TestTCPOutOfOrder: a parked query does not delay later ones, and is answered
+// after its client has shut down its sending side.
 func TestTCPOutOfOrder(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{})
 	c := dialTCP(t, s, "127.0.0.1")
@@ -160,24 +159,24 @@ func TestTCPOutOfOrder(t *testing.T) {
 	c.ask(4, "b.wait.", mdns.TypeA)
 	c.ask(5, "a.panic.", mdns.TypeA)
 	if m := c.next(); m.Id != 3 {
-		t.Error(m)
+		t.Errorf("got %v, want the reply to query 3", m)
 	}
 	if m := c.next(); m.Id != 5 || m.Rcode != mdns.RcodeServerFailure {
-		t.Error(m)
+		t.Errorf("got %v, want SERVFAIL for query 5", m)
 	}
 	if err := c.CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
 	close(s.wait.gate)
 	if a, b := c.next(), c.next(); a.Id+b.Id != 5 || a.Id*b.Id != 4 {
-		t.Errorf("replies to %d and %d, want 1 and 4", a.Id, b.Id)
+		t.Errorf("got the replies to queries %d and %d, want 1 and 4", a.Id, b.Id)
 	}
 	c.closed()
-	eventually(t, "all are observed", func() bool { return s.seen.n.Load() == 5 })
+	eventually(t, "all queries are observed", func() bool { return s.seen.n.Load() == 5 })
 }
 
-// TestTCPHalfClosed: who has nothing more to say gets its answer, also if that
-// was clear before it was read.
+// TestTCPHalfClosed: a client that shuts down its sending side gets its answer,
+// even if the server sees that before it has read the query.
 func TestTCPHalfClosed(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{})
 	close(s.wait.gate)
@@ -188,11 +187,11 @@ func TestTCPHalfClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if m := c.next(); m.Id != 7 {
-			t.Error(m)
+			t.Errorf("%s: got %v, want the reply to query 7", name, m)
 		}
 		c.closed()
 	}
-	eventually(t, "they are forgotten", func() bool { return len(s.conns.list()) == 0 })
+	eventually(t, "the connections are removed", func() bool { return len(s.conns.list()) == 0 })
 }
 
 func TestTCPAddresses(t *testing.T) {
@@ -205,14 +204,14 @@ func TestTCPAddresses(t *testing.T) {
 			c.next()
 			have := s.conns.list()[0]
 			if peer, local := addrPort(c.LocalAddr()), addrPort(c.RemoteAddr()); have.peer != peer || have.local != local {
-				t.Errorf("%v asked %v, want %v and %v", have.peer, have.local, peer, local)
+				t.Errorf("got peer %v and local address %v, want %v and %v", have.peer, have.local, peer, local)
 			}
 		})
 	}
 }
 
-// TestTCPGarbage: what is no query ends the connection, but not before what was
-// asked has been answered.
+// TestTCPGarbage: a message that is no query ends the connection after the
+// queries before it are answered.
 func TestTCPGarbage(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{})
 	reply := pack(t, question("a.in.", mdns.TypeA))
@@ -226,18 +225,19 @@ func TestTCPGarbage(t *testing.T) {
 		}
 		c.ask(3, "a.in.", mdns.TypeA)
 		if m := c.next(); m.Id != 2 {
-			t.Error(m)
+			t.Errorf("message %x: got %v, want the reply to query 2", garbage[:min(20, len(garbage))], m)
 		}
 		s.wait.gate <- struct{}{}
 		if m := c.next(); m.Id != 1 {
-			t.Error(m)
+			t.Errorf("message %x: got %v, want the reply to query 1", garbage[:min(20, len(garbage))], m)
 		}
 		c.closed()
 	}
 	if n := s.count(`seamark_transport_unreadable_total{proto="tcp"}`); n != 5 {
-		t.Errorf("%d unreadable", n)
+		t.Errorf("%d unreadable messages are counted, want 5", n)
 	}
-	// What has a header and a question is answered, and the connection lives.
+	// A malformed message with a header and a question is answered, and the
+	// connection stays open.
 	c := dialTCP(t, s, "127.0.0.1")
 	m := question("a.in.", mdns.TypeA)
 	m.Extra = []mdns.RR{&mdns.OPT{Hdr: mdns.RR_Header{Name: ".", Rrtype: mdns.TypeOPT}}}
@@ -247,7 +247,7 @@ func TestTCPGarbage(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r := c.next(); r.Rcode != mdns.RcodeFormatError {
-			t.Error(r)
+			t.Errorf("last %d bytes missing: got %v, want FORMERR", cut, r)
 		}
 	}
 	c.ask(1, "a.in.", mdns.TypeA)
@@ -268,50 +268,50 @@ func TestTCPHostile(t *testing.T) {
 		if n%3 > 0 {
 			p = framed(p)
 		}
-		_, _ = c.Write(p) // it may have been closed by now
+		_, _ = c.Write(p) // fails if the connection is closed by now
 	})
 	wantA(t, ask(t, "tcp", s.at("127.0.0.1"), question("a.in.", mdns.TypeA)), 1)
 	if s.panics.Load() > 0 {
-		t.Error("panics")
+		t.Errorf("%d handlers panicked, want 0", s.panics.Load())
 	}
 	c.Close()
 	eventually(t, "all connections end", func() bool { return len(s.conns.list()) == 0 })
 	if len(s.large) != 0 || s.queued.Load() != 0 {
-		t.Errorf("%d large messages, %d bytes are still counted", len(s.large), s.queued.Load())
+		t.Errorf("%d large messages and %d bytes are counted after the end, want 0", len(s.large), s.queued.Load())
 	}
 }
 
-// TestTCPStop: a parked query has its reply within the grace, and one that takes
-// longer is cut.
+// TestTCPStop: Stop waits for the reply of a parked query until the grace period
+// ends, and then cuts the connection.
 func TestTCPStop(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{Grace: patience})
 	c, idle := dialTCP(t, s, "127.0.0.1"), dialTCP(t, s, "127.0.0.1")
 	c.ask(1, "a.wait.", mdns.TypeA)
 	idle.ask(1, "a.in.", mdns.TypeA)
 	idle.next()
-	eventually(t, "it is parked", func() bool { return s.wait.arrived.Load() == 1 })
+	eventually(t, "the query is parked", func() bool { return s.wait.arrived.Load() == 1 })
 	go func() {
-		idle.closed() // at once
+		idle.closed() // not after the grace period
 		close(s.wait.gate)
 	}()
 	s.Stop()
 	if m := c.next(); m.Id != 1 {
-		t.Error(m)
+		t.Errorf("got %v, want the reply to query 1", m)
 	}
 	c.closed()
 
 	s = serve(t, "127.0.0.1", Options{Grace: 20 * time.Millisecond})
 	c = dialTCP(t, s, "127.0.0.1")
 	c.ask(1, "a.wait.", mdns.TypeA)
-	eventually(t, "it is parked", func() bool { return s.wait.arrived.Load() == 1 })
+	eventually(t, "the query is parked", func() bool { return s.wait.arrived.Load() == 1 })
 	s.Stop()
 	c.closed()
 	close(s.wait.gate)
-	eventually(t, "the query is done with", func() bool { return s.lot.Parked() == 0 })
+	eventually(t, "the query is not parked any more", func() bool { return s.lot.Parked() == 0 })
 }
 
-// TestTCPStopLoad: every query that was read is answered, and the client gets
-// that.
+// TestTCPStopLoad: while the listener stops, each query that was read is
+// answered, and the client receives the reply.
 func TestTCPStopLoad(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{Grace: patience})
 	got := make(chan int)
@@ -341,13 +341,13 @@ func TestTCPStopLoad(t *testing.T) {
 			}
 		}()
 	}
-	eventually(t, "there is load", func() bool { return s.seen.n.Load() > 1000 })
+	eventually(t, "1,000 queries are answered", func() bool { return s.seen.n.Load() > 1000 })
 	s.Stop()
 	total := 0
 	for range clients {
 		total += <-got
 	}
 	if int64(total) != s.seen.n.Load() {
-		t.Errorf("%d queries were answered, %d answers came", s.seen.n.Load(), total)
+		t.Errorf("clients received %d replies, want %d, one for each query", total, s.seen.n.Load())
 	}
 }

@@ -21,11 +21,11 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// patience is how long a test waits for what must come.
+// patience is how long a test waits for a condition.
 const patience = 10 * time.Second
 
-// inline answers A with the first byte of its value as the last of the address,
-// and TXT with as many strings of 100 bytes as the first label says.
+// inline answers A queries with 192.0.2.h, and TXT queries with as many strings
+// of 100 bytes as the first label of the name is.
 type inline byte
 
 func (h inline) ServeDNS(q *dns.Query) dns.Verdict {
@@ -45,7 +45,7 @@ func (h inline) ServeDNS(q *dns.Query) dns.Verdict {
 	return dns.Done
 }
 
-// waiting parks each query until its gate is opened or its context ends.
+// waiting parks each query until its gate is closed or its context ends.
 type waiting struct {
 	arrived atomic.Int32
 	gate    chan struct{}
@@ -70,7 +70,7 @@ type dropping struct{}
 
 func (dropping) ServeDNS(*dns.Query) dns.Verdict { return dns.Drop }
 
-// observing counts what goes out, and panics for names that begin with "o".
+// observing counts queries, and panics for names that begin with "o".
 type observing struct{ n, dropped atomic.Int64 }
 
 func (o *observing) ObserveDNS(q *dns.Query) {
@@ -79,14 +79,14 @@ func (o *observing) ObserveDNS(q *dns.Query) {
 		o.dropped.Add(1)
 	}
 	if q.Elapsed < 0 || q.Start.IsZero() || !q.Peer.IsValid() || q.Peer.Addr().Is4In6() || !q.Local.IsValid() {
-		panic("a query without its clock or addresses")
+		panic("a query without times or addresses")
 	}
 	if q.Name()[1] == 'o' {
 		panic("observer")
 	}
 }
 
-// server is a listener and what it serves: in. (inline), wait., panic., drop.
+// server is a listener with the zones in. (inline), wait., panic. and drop.
 type server struct {
 	*Listener
 	t      *testing.T
@@ -112,8 +112,8 @@ func (s *server) mux(answer byte) *dns.Mux {
 	return m
 }
 
-// serve starts a server at addr, with a port of the system's choice. At the
-// end of the test it is stopped, and no goroutine may be left.
+// serve starts a server at addr with a free port. At the end of the test it stops
+// the server and waits until its goroutines have ended.
 func serve(t *testing.T, addr string, o Options) *server {
 	t.Helper()
 	before := runtime.NumGoroutine()
@@ -140,7 +140,8 @@ func serve(t *testing.T, addr string, o Options) *server {
 	return s
 }
 
-// count reads a counter by its name and labels, as in the text format.
+// count returns the value of a counter, given its name and labels as in the text
+// format.
 func (s *server) count(series string) int {
 	var b strings.Builder
 	if err := s.counts.WriteText(&b); err != nil {
@@ -155,7 +156,7 @@ func (s *server) count(series string) int {
 	return -1
 }
 
-// at is the address to ask, over the family of ip.
+// at returns the server's address with this IP.
 func (s *server) at(ip string) string {
 	return net.JoinHostPort(ip, strconv.Itoa(int(s.Addr().Port())))
 }
@@ -165,13 +166,38 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			buf := make([]byte, 1<<20)
-			t.Fatalf("not in time: %s\n%s", what, buf[:runtime.Stack(buf, true)])
+			t.Fatalf("timed out waiting until %s\n%s", what, buf[:runtime.Stack(buf, true)])
 		}
 	}
 }
 
-// has skips the test where an address of loopback does not exist: IPv6, or all
-// but one of 127.0.0.0/8.
+// withGoroutine returns the number of connections that have a goroutine.
+func (s *server) withGoroutine() (n int) {
+	for _, c := range s.conns.list() {
+		c.mu.Lock()
+		if c.tcp != nil {
+			n++
+		}
+		c.mu.Unlock()
+	}
+	return n
+}
+
+// blocked returns the number of goroutines that wait for a socket in a method of
+// this package, such as "(*conn).read(".
+func blocked(method string) (n int) {
+	buf := make([]byte, 1<<20)
+	for g := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		state, _, _ := strings.Cut(g, "\n")
+		if strings.Contains(state, "[IO wait") && strings.Contains(g, "transport."+method) {
+			n++
+		}
+	}
+	return n
+}
+
+// has skips the test if this machine does not have ip: ::1, or all but one of
+// 127.0.0.0/8.
 func has(t *testing.T, ip string) {
 	t.Helper()
 	c, err := net.ListenPacket("udp", net.JoinHostPort(ip, "0"))
@@ -183,7 +209,7 @@ func has(t *testing.T, ip string) {
 
 func question(name string, qtype uint16) *mdns.Msg { return new(mdns.Msg).SetQuestion(name, qtype) }
 
-// pack makes a message for the wire.
+// pack returns a message in wire form.
 func pack(t *testing.T, m *mdns.Msg) []byte {
 	t.Helper()
 	b, err := m.Pack()
@@ -206,7 +232,7 @@ func dial(t *testing.T, network, addr string) net.Conn {
 	return c
 }
 
-// ask sends one question and waits for its answer.
+// ask sends one query and returns its reply.
 func ask(t *testing.T, network, addr string, m *mdns.Msg) *mdns.Msg {
 	t.Helper()
 	c := &mdns.Client{Net: network, Timeout: patience, UDPSize: 4096}
@@ -217,16 +243,16 @@ func ask(t *testing.T, network, addr string, m *mdns.Msg) *mdns.Msg {
 	return r
 }
 
-// wantA checks for the one address that a mux answers.
+// wantA checks that r is the one address 192.0.2.last.
 func wantA(t *testing.T, r *mdns.Msg, last byte) {
 	t.Helper()
 	if r.Rcode != mdns.RcodeSuccess || len(r.Answer) != 1 || r.Answer[0].(*mdns.A).A.To4()[3] != last {
-		t.Errorf("want 192.0.2.%d, got\n%v", last, r)
+		t.Errorf("got %v, want 192.0.2.%d", r, last)
 	}
 }
 
-// ways are the kinds of listener that must behave alike.
-func ways(t *testing.T, f func(t *testing.T, o Options)) {
+// portableOrNot runs a test with and without system calls for batches.
+func portableOrNot(t *testing.T, f func(t *testing.T, o Options)) {
 	t.Run("batch", func(t *testing.T) { f(t, Options{Readers: 2}) })
 	t.Run("portable", func(t *testing.T) { f(t, Options{Readers: 2, Portable: true}) })
 }
@@ -237,7 +263,7 @@ func TestListenErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	// One of UDP that is free for TCP.
+	// A port that is taken for UDP and free for TCP.
 	free, err := Listen(t.Context(), netip.MustParseAddrPort("127.0.0.1:0"), Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -257,34 +283,34 @@ func TestListenErrors(t *testing.T) {
 		l, err := Listen(t.Context(), netip.MustParseAddrPort(tc.addr), Options{})
 		if err == nil {
 			l.Stop()
-			t.Errorf("%s: no error", tc.addr)
+			t.Errorf("Listen(%s): got no error, want %s", tc.addr, tc.want)
 		} else if !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: %v\nwant %s", tc.addr, err, tc.want)
+			t.Errorf("Listen(%s): got %v, want %s", tc.addr, err, tc.want)
 		}
 	}
 	denied := explain("udp", netip.MustParseAddrPort("127.0.0.1:53"), &net.OpError{Op: "listen", Err: syscall.EACCES})
 	if want := "listen udp 127.0.0.1:53: permission denied: ports below 1024 need root or CAP_NET_BIND_SERVICE"; !strings.HasPrefix(denied.Error(), want) || !errors.Is(denied, syscall.EACCES) {
-		t.Errorf("got %v", denied)
+		t.Errorf("EACCES: got %v, want %s", denied, want)
 	}
 }
 
-// TestListenShared: the same user's other server is seen although both would
-// say SO_REUSEPORT.
-func TestListenShared(t *testing.T) {
+// TestListenSharedAddress: Listen fails if another server of the same user has
+// the address, although both set SO_REUSEPORT.
+func TestListenSharedAddress(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{})
 	if l, err := Listen(t.Context(), s.Addr(), Options{}); err == nil {
 		l.Stop()
-		t.Error("two listeners share an address")
+		t.Errorf("Listen(%v) a second time: got no error", s.Addr())
 	}
-	// UDP alone: the TCP part is gone, the reuseport sockets are not.
+	// Without the TCP socket only the UDP sockets with SO_REUSEPORT are left.
 	s.tcp.Close()
 	l, err := Listen(t.Context(), s.Addr(), Options{})
 	if err == nil {
 		l.Stop()
-		t.Fatal("two listeners share a UDP port")
+		t.Fatalf("Listen(%v) while its UDP port is taken: got no error", s.Addr())
 	}
 	if !strings.HasPrefix(err.Error(), "listen udp ") {
-		t.Error(err)
+		t.Errorf("Listen(%v) while its UDP port is taken: got %v, want an error of UDP", s.Addr(), err)
 	}
 }
 
@@ -296,17 +322,17 @@ func TestStopWithoutServe(t *testing.T) {
 	l.Stop()
 	l.Stop()
 	if l, err = Listen(t.Context(), l.Addr(), Options{}); err != nil {
-		t.Fatal("the port was not given back:", err)
+		t.Fatalf("Listen after Stop: %v", err)
 	}
 	l.Stop()
 }
 
-// TestSwap exchanges the mux under load: every question is answered, by the old
-// one or the new one, and by the new one alone after the grace period.
-func TestSwap(t *testing.T) {
-	ways(t, func(t *testing.T, o Options) {
+// TestSwapUnderLoad: while the mux is swapped each query is answered, by the old
+// mux or the new one, and by the new one only after WaitReaders.
+func TestSwapUnderLoad(t *testing.T) {
+	portableOrNot(t, func(t *testing.T, o Options) {
 		s := serve(t, "127.0.0.1", o)
-		var oldest atomic.Int32 // no answer may be older than this when it was asked for
+		var oldest atomic.Int32 // no query that is sent now may be answered by an older mux
 		oldest.Store(1)
 		stop := make(chan struct{})
 		var clients sync.WaitGroup
@@ -327,7 +353,7 @@ func TestSwap(t *testing.T) {
 					least := byte(oldest.Load())
 					r, _, err := c.ExchangeWithConn(question("a.in.", mdns.TypeA), conn)
 					if err != nil || len(r.Answer) != 1 || r.Answer[0].(*mdns.A).A.To4()[3] < least {
-						t.Errorf("%s: %v %v", network, err, r)
+						t.Errorf("%s: got %v, %v; want 192.0.2.%d or a later mux", network, r, err, least)
 						return
 					}
 				}

@@ -15,9 +15,9 @@ import (
 	mdns "github.com/miekg/dns"
 )
 
-// TestUDP asks inline and parked questions at addresses of every kind. The
-// reply must come from the address that was asked, which a client that is not
-// connected sees.
+// TestUDP sends inline and parked queries to addresses of each kind. The reply
+// must come from the address that the query was sent to, which only a client with
+// an unconnected socket sees.
 func TestUDP(t *testing.T) {
 	for _, tc := range []struct{ bind, ask string }{
 		{"127.0.0.1", "127.0.0.1"}, {"::1", "::1"},
@@ -25,7 +25,7 @@ func TestUDP(t *testing.T) {
 		{"::", "127.0.0.2"}, {"::", "::1"},
 	} {
 		t.Run(tc.bind+" "+tc.ask, func(t *testing.T) {
-			ways(t, func(t *testing.T, o Options) {
+			portableOrNot(t, func(t *testing.T, o Options) {
 				has(t, tc.ask)
 				s := serve(t, tc.bind, o)
 				close(s.wait.gate)
@@ -35,7 +35,7 @@ func TestUDP(t *testing.T) {
 	}
 }
 
-// askAt asks at ip without being connected to it.
+// askAt sends queries to ip from an unconnected socket.
 func askAt(t *testing.T, s *server, network, ip string) {
 	t.Helper()
 	to := netip.MustParseAddrPort(s.at(ip))
@@ -58,7 +58,7 @@ func askAt(t *testing.T, s *server, network, ip string) {
 			t.Fatal(name, err)
 		}
 		if netip.AddrPortFrom(from.Addr().Unmap(), from.Port()) != to {
-			t.Errorf("%s: asked %s, answered by %s", name, to, from)
+			t.Errorf("%s: sent to %s, got the reply from %s", name, to, from)
 		}
 		r := new(mdns.Msg)
 		if err := r.Unpack(buf[:n]); err != nil {
@@ -68,12 +68,12 @@ func askAt(t *testing.T, s *server, network, ip string) {
 	}
 }
 
-// TestUDPLinkLocal: the way back to a link-local address is by its interface.
-// The machine asks itself; nothing leaves it.
+// TestUDPLinkLocal: the reply to a link-local client goes through its interface.
+// The client is this machine.
 func TestUDPLinkLocal(t *testing.T) {
 	addr := linkLocal(t)
 	for _, bind := range []string{"::", addr} {
-		ways(t, func(t *testing.T, o Options) {
+		portableOrNot(t, func(t *testing.T, o Options) {
 			s := serve(t, bind, o)
 			close(s.wait.gate)
 			askAt(t, s, "udp", addr)
@@ -81,7 +81,7 @@ func TestUDPLinkLocal(t *testing.T) {
 	}
 }
 
-// linkLocal finds a link-local address of this machine.
+// linkLocal returns a link-local address of this machine.
 func linkLocal(t *testing.T) string {
 	interfaces, err := net.Interfaces()
 	if err != nil {
@@ -100,12 +100,12 @@ func linkLocal(t *testing.T) string {
 }
 
 func TestUDPSizes(t *testing.T) {
-	ways(t, func(t *testing.T, o Options) {
+	portableOrNot(t, func(t *testing.T, o Options) {
 		s := serve(t, "127.0.0.1", o)
 		at := s.at("127.0.0.1")
 		for _, tc := range []struct {
 			name      string
-			size      uint16 // of EDNS; 0 is none
+			size      uint16 // of EDNS; 0 is a query without EDNS
 			answers   int
 			truncated bool
 		}{
@@ -118,16 +118,16 @@ func TestUDPSizes(t *testing.T) {
 			}
 			r := ask(t, "udp", at, m)
 			if len(r.Answer) != tc.answers || r.Truncated != tc.truncated {
-				t.Errorf("%s size %d: %d answers, TC %v", tc.name, tc.size, len(r.Answer), r.Truncated)
+				t.Errorf("%s size %d: got %d records, TC %v; want %d, %v", tc.name, tc.size, len(r.Answer), r.Truncated, tc.answers, tc.truncated)
 			}
 		}
 	})
 }
 
-// TestUDPTooLarge sends datagrams for which there is no room: they are
-// malformed, however good their beginning is.
+// TestUDPTooLarge: a datagram that is larger than the buffer is malformed, even
+// if it begins with a valid query.
 func TestUDPTooLarge(t *testing.T) {
-	ways(t, func(t *testing.T, o Options) {
+	portableOrNot(t, func(t *testing.T, o Options) {
 		s := serve(t, "127.0.0.1", o)
 		padded := question("a.in.", mdns.TypeA)
 		padded.SetEdns0(1232, false)
@@ -145,26 +145,26 @@ func TestUDPTooLarge(t *testing.T) {
 			}
 			r := new(mdns.Msg)
 			if err := r.Unpack(buf[:n]); err != nil || r.Rcode != mdns.RcodeFormatError {
-				t.Errorf("%d bytes: want FORMERR, got %v %v", len(packet), err, r)
+				t.Errorf("packet of %d bytes: got %v, %v; want FORMERR", len(packet), r, err)
 			}
-			_, _ = c.Write(bytes.Repeat([]byte{0x80}, 3000)) // a reply: silence
+			_, _ = c.Write(bytes.Repeat([]byte{0x80}, 3000)) // QR is set, so it is ignored
 			_, _ = c.Write(pack(t, question("a.in.", mdns.TypeA)))
 			if n, err = c.Read(buf); err != nil || binary.BigEndian.Uint16(buf) == 0x8080 {
-				t.Errorf("%d bytes %v", n, err)
+				t.Errorf("got %x, %v; want the reply to the query after the ignored packet", buf[:n], err)
 			}
 		}
 	})
 }
 
-// TestUDPTrouble mixes panics and drops into bursts: every other question is
-// answered, and all are observed.
-func TestUDPTrouble(t *testing.T) {
-	ways(t, func(t *testing.T, o Options) {
+// TestUDPPanicsAndDrops sends bursts with queries whose handlers panic or drop:
+// the others are answered, and all are observed.
+func TestUDPPanicsAndDrops(t *testing.T) {
+	portableOrNot(t, func(t *testing.T, o Options) {
 		s := serve(t, "127.0.0.1", o)
 		c := dial(t, "udp", s.at("127.0.0.1"))
 		names := []string{"a.in.", "a.panic.", "a.drop.", "o.in.", "a.in."}
 		const rounds = 20
-		want := map[uint16]int{} // the code that each question gets
+		want := map[uint16]int{} // the response code for each query
 		for i := range rounds {
 			for j, name := range names {
 				m := question(name, mdns.TypeA)
@@ -190,22 +190,22 @@ func TestUDPTrouble(t *testing.T) {
 				t.Fatal(err)
 			}
 			if rcode, ok := want[r.Id]; !ok || rcode != r.Rcode {
-				t.Errorf("%v, want %d", r, rcode)
+				t.Errorf("got %v, want response code %d", r, rcode)
 			}
 			delete(want, r.Id)
 		}
-		eventually(t, "all are observed", func() bool { return s.seen.n.Load() == int64(rounds*len(names)) })
+		eventually(t, "all queries are observed", func() bool { return s.seen.n.Load() == int64(rounds*len(names)) })
 		if s.seen.dropped.Load() != rounds || s.panics.Load() != rounds {
-			t.Errorf("%d dropped, %d panicked", s.seen.dropped.Load(), s.panics.Load())
+			t.Errorf("%d queries were dropped and %d panicked, want %d each", s.seen.dropped.Load(), s.panics.Load(), rounds)
 		}
 		if n := s.count("seamark_transport_observer_panics_total"); n != rounds {
-			t.Errorf("%d observers panicked", n)
+			t.Errorf("%d panics of observers are counted, want %d", n, rounds)
 		}
 	})
 }
 
-// hostile makes packets that are wrong in every way: random bytes, and good
-// packets with a few bytes changed, cut, or made longer.
+// hostile sends random bytes, and valid packets with a few bytes changed or the
+// end removed.
 func hostile(t *testing.T, n int, send func([]byte)) {
 	rnd := rand.New(rand.NewPCG(1, uint64(n)))
 	good := question("a.b.c.in.", mdns.TypeA)
@@ -234,29 +234,29 @@ func hostile(t *testing.T, n int, send func([]byte)) {
 }
 
 func TestUDPHostile(t *testing.T) {
-	ways(t, func(t *testing.T, o Options) {
+	portableOrNot(t, func(t *testing.T, o Options) {
 		s := serve(t, "127.0.0.1", o)
 		c := dial(t, "udp", s.at("127.0.0.1"))
 		i := 0
 		hostile(t, 20_000, func(p []byte) {
 			_, _ = c.Write(p)
-			if i++; i%100 == 0 { // so that none is lost in the socket
+			if i++; i%100 == 0 { // so that no packet is lost in the socket's buffer
 				wantA(t, ask(t, "udp", s.at("127.0.0.1"), question("a.in.", mdns.TypeA)), 1)
 			}
 		})
 		if n := s.count(`seamark_transport_unreadable_total{proto="udp"}`); n < 5000 {
-			t.Errorf("%d unreadable", n)
+			t.Errorf("%d unreadable packets are counted, want at least 5000", n)
 		}
 		if n := s.panics.Load(); n > 0 {
-			t.Errorf("%d panics", n)
+			t.Errorf("%d handlers panicked, want 0", n)
 		}
 	})
 }
 
-// TestUDPStop: whatever has been read when the listener stops is answered, the
-// parked ones too.
+// TestUDPStop: each query that was read when the listener stops is answered, also
+// the parked one.
 func TestUDPStop(t *testing.T) {
-	ways(t, func(t *testing.T, o Options) {
+	portableOrNot(t, func(t *testing.T, o Options) {
 		o.Grace = patience
 		s := serve(t, "127.0.0.1", o)
 		var got atomic.Int64
@@ -268,7 +268,8 @@ func TestUDPStop(t *testing.T) {
 				buf := make([]byte, 512)
 				for {
 					_, _ = c.Write(packet)
-					// Nobody answers when the socket is gone: refused, or lost in it.
+					// When the socket is closed the query is refused, or lost in
+					// the socket.
 					_ = c.SetReadDeadline(time.Now().Add(2 * time.Second))
 					if _, err := c.Read(buf); err != nil {
 						return
@@ -279,40 +280,38 @@ func TestUDPStop(t *testing.T) {
 		}
 		parked := dial(t, "udp", s.at("127.0.0.1"))
 		_, _ = parked.Write(pack(t, question("a.wait.", mdns.TypeA)))
-		eventually(t, "it is parked", func() bool { return s.wait.arrived.Load() == 1 && got.Load() > 100 })
+		eventually(t, "the query is parked", func() bool { return s.wait.arrived.Load() == 1 && got.Load() > 100 })
 		go func() {
-			for !s.isStopping() {
-				time.Sleep(time.Millisecond)
-			}
+			<-s.stopping
 			close(s.wait.gate)
 		}()
 		s.Stop()
 		clients.Wait()
 		if _, err := parked.Read(make([]byte, 512)); err != nil {
-			t.Error("the parked query:", err)
+			t.Errorf("the parked query: got %v, want its reply", err)
 		}
-		eventually(t, "all are observed", func() bool { return s.seen.n.Load() == got.Load()+1 })
+		eventually(t, "all queries are observed", func() bool { return s.seen.n.Load() == got.Load()+1 })
 	})
 }
 
-// TestUDPGrace: Stop does not wait for ever.
+// TestUDPGrace: Stop waits no longer than the grace period.
 func TestUDPGrace(t *testing.T) {
-	ways(t, func(t *testing.T, o Options) {
+	portableOrNot(t, func(t *testing.T, o Options) {
 		o.Grace = 20 * time.Millisecond
 		s := serve(t, "127.0.0.1", o)
 		c := dial(t, "udp", s.at("127.0.0.1"))
 		_, _ = c.Write(pack(t, question("a.wait.", mdns.TypeA)))
-		eventually(t, "it is parked", func() bool { return s.wait.arrived.Load() == 1 })
+		eventually(t, "the query is parked", func() bool { return s.wait.arrived.Load() == 1 })
 		s.Stop()
 		close(s.wait.gate)
-		eventually(t, "the reply is given up", func() bool { return s.count(`seamark_transport_send_errors_total{proto="udp"}`) == 1 })
+		eventually(t, "the reply is discarded", func() bool { return s.count(`seamark_transport_send_errors_total{proto="udp"}`) == 1 })
 	})
 }
 
-// TestUDPParkedPeer: a parked query keeps its own packet and client while its
-// slot serves others.
+// TestUDPParkedPeer: a parked query keeps its own packet and client while the
+// reader serves others.
 func TestUDPParkedPeer(t *testing.T) {
-	ways(t, func(t *testing.T, o Options) {
+	portableOrNot(t, func(t *testing.T, o Options) {
 		s := serve(t, "127.0.0.1", o)
 		const n = 200
 		conns := make([]net.Conn, n)
@@ -338,36 +337,36 @@ func TestUDPParkedPeer(t *testing.T) {
 				t.Fatal(err)
 			}
 			if int(r.Id) != i || len(r.Question[0].Name) != 1+i%60+len(".wait.") {
-				t.Errorf("%d got the reply of %d: %v", i, r.Id, r)
+				t.Errorf("client %d got %v, want the reply to its query", i, r)
 			}
 		}
 	})
 }
 
-// TestUDPStopAnswers: while a parked query keeps the socket open, no other is
-// left in it without an answer.
+// TestUDPStopAnswers: while Stop waits for a parked query, the other queries are
+// answered.
 func TestUDPStopAnswers(t *testing.T) {
-	ways(t, func(t *testing.T, o Options) {
+	portableOrNot(t, func(t *testing.T, o Options) {
 		s := serve(t, "127.0.0.1", o)
 		at := s.at("127.0.0.1")
 		parked := dial(t, "udp", at)
 		_, _ = parked.Write(pack(t, question("a.wait.", mdns.TypeA)))
-		eventually(t, "it is parked", func() bool { return s.wait.arrived.Load() == 1 })
+		eventually(t, "the query is parked", func() bool { return s.wait.arrived.Load() == 1 })
 		stopped := make(chan struct{})
 		go func() { defer close(stopped); s.Stop() }()
-		eventually(t, "it is being stopped", s.isStopping)
+		eventually(t, "Stop has started", s.isStopping)
 		for range 10 {
 			if r := ask(t, "udp", at, question("a.in.", mdns.TypeA)); r.Rcode != mdns.RcodeSuccess {
-				t.Error(r)
+				t.Errorf("a.in.: got %v, want NOERROR", r)
 			}
 			if r := ask(t, "udp", at, question("b.wait.", mdns.TypeA)); r.Rcode != mdns.RcodeServerFailure {
-				t.Error(r)
+				t.Errorf("b.wait.: got %v, want SERVFAIL", r)
 			}
 		}
 		close(s.wait.gate)
 		<-stopped
 		if _, err := parked.Read(make([]byte, 512)); err != nil {
-			t.Error("the parked query:", err)
+			t.Errorf("the parked query: got %v, want its reply", err)
 		}
 	})
 }
