@@ -88,7 +88,7 @@ func TestKube2sky(t *testing.T) {
 	both := maps.Clone(want)
 	maps.Copy(both, others)
 	s.becomes(both, keysOf(others)...)
-	if n := b.number("seamark_kube2sky_foreign_keys"); n != 2 || b.logs("somebody else's is there") != 2 {
+	if n := b.number("seamark_kube2sky_foreign_keys"); n != 2 || b.logs("Key belongs to another program") != 2 {
 		t.Errorf("%v keys are said to be others'\n%s", n, b.log())
 	}
 	// All of our keys are deleted, and no others.
@@ -281,7 +281,7 @@ func TestKube2skyAway(t *testing.T) {
 	}
 	wrong := newBridge(t, srv, s.at, "--etcd-username=kube2sky", "--etcd-password=wrong")
 	b := newBridge(t, srv, s.at, "--etcd-username=kube2sky", "--etcd-password=secret", "--etcd-mutation-timeout=2s", "--lease-duration=2s")
-	eventually(t, "it says that etcd is away", func() bool { return b.logs("etcd does not do") > 0 })
+	eventually(t, "it says that etcd is away", func() bool { return b.logs("etcd failed, retrying") > 0 })
 	if code, _ := b.page("/readiness"); code != http.StatusServiceUnavailable {
 		t.Errorf("readiness %d", code)
 	}
@@ -305,7 +305,7 @@ func TestKube2skyAway(t *testing.T) {
 	s.becomes(want)
 	c.Kill((leader + 1) % EtcdMembers) // one is left
 	more()
-	eventually(t, "it says that nobody leads etcd", func() bool { return b.logs("etcd does not do") > 1 })
+	eventually(t, "it says that nobody leads etcd", func() bool { return b.logs("etcd failed, retrying") > 1 })
 	for _, i := range []int{leader, (leader + 1) % EtcdMembers} {
 		if err := c.Restart(t.Context(), i); err != nil {
 			t.Fatal(err)
@@ -345,7 +345,7 @@ func TestKube2skyAway(t *testing.T) {
 	more()
 	s2.becomes(want)
 	b.ends()
-	if wrong.logs("etcd does not do", "authentication failed") != 1 {
+	if wrong.logs("etcd failed, retrying", "authentication failed") != 1 {
 		t.Errorf("with a wrong password:\n%s", wrong.log())
 	}
 	wrong.ends()

@@ -3,6 +3,7 @@ package kubetest
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,7 +69,7 @@ func TestEtcdPartitions(t *testing.T) {
 		}
 	}
 	c.leave()
-	t.Logf("%d troubles were told", d.logs("trying again"))
+	t.Logf("%d warnings that etcd failed", d.logs("etcd failed, retrying"))
 }
 
 // All members are away: the last state is served, and one line is logged. A
@@ -85,17 +86,15 @@ func TestEtcdAllAway(t *testing.T) {
 	}
 	late := serve(t, etcdCorefile(s.Endpoints()))
 	late.says(inA("stays0.skydns.test", "SERVFAIL"), inA("never.skydns.test", "SERVFAIL"))
-	eventually(t, "a word of the trouble", func() bool { return d.logs("trying again, the last state is served") == 1 })
-	eventually(t, "a word of the trouble", func() bool { return late.logs("trying again, names are answered SERVFAIL") == 1 })
+	eventually(t, "a warning that etcd failed", func() bool { return d.logs("etcd failed, retrying", "from the last state") > 0 })
+	eventually(t, "a warning that etcd failed", func() bool { return late.logs("etcd failed, retrying", "answers=SERVFAIL") > 0 })
 	if late.isReadyNow() {
 		t.Error("it is ready")
 	}
 	failures := d.metric(`seamark_etcd_failures_total{path="/skydns/"}`)
 	eventually(t, "another failure", func() bool { return d.metric(`seamark_etcd_failures_total{path="/skydns/"}`) > failures })
 	d.says(inA("changes.skydns.test", "NOERROR 10.9.0.1"))
-	if n := d.logs("trying again"); n != 1 {
-		t.Errorf("%d lines about one trouble", n)
-	}
+	d.warnsOnce()
 	// An unrelated reload works meanwhile.
 	d.reload(etcdCorefile(s.Endpoints()) + "other.test {\n whoami\n}\n")
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
@@ -114,11 +113,29 @@ func TestEtcdAllAway(t *testing.T) {
 	for _, one := range []*daemon{d, late} {
 		one.becomes(inA("changes.skydns.test", "NOERROR 10.9.0.2"))
 		one.says(stayNames()...)
-		if again, trouble := one.logs("it answers again"), one.logs("trying again"); again != trouble || trouble != 1 {
-			t.Errorf("%d lines about the trouble, %d about its end", trouble, again)
+		one.warnsOnce()
+		if n := one.logs("etcd recovered"); n != 1 {
+			t.Errorf("%d lines that etcd recovered, want 1", n)
 		}
 	}
 	c.leave()
+}
+
+// warnsOnce checks that no reason for a failure of etcd is logged twice.
+func (d *daemon) warnsOnce() {
+	d.Helper()
+	reasons := map[string]bool{}
+	for line := range strings.Lines(d.log()) {
+		if _, reason, ok := strings.Cut(line, "etcd failed, retrying"); ok {
+			if reasons[reason] {
+				d.Errorf("logged twice: %s", reason)
+			}
+			reasons[reason] = true
+		}
+	}
+	if len(reasons) == 0 {
+		d.Error("no warning that etcd failed, want one")
+	}
 }
 
 // The server is partitioned, and its revision is compacted when it is back: it
@@ -133,12 +150,12 @@ func TestEtcdCompaction(t *testing.T) {
 	d.becomes(append(stayNames(), inA("n7.goes.skydns.test", "NOERROR 10.8.0.1"))...)
 	c := d.crowd(stayNames()...)
 	for round, fault := range []gate.Fault{gate.Refused, gate.Silent} {
-		troubles := d.logs("trying again")
+		failures := d.logs("etcd failed, retrying")
 		for member := range EtcdMembers {
 			s.Clients(member, fault)
 		}
 		if fault == gate.Silent { // until the server drops its connections
-			eventually(t, "a word of the trouble", func() bool { return d.logs("trying again") > troubles })
+			eventually(t, "a warning that etcd failed", func() bool { return d.logs("etcd failed, retrying") > failures })
 		}
 		s.clear("goes.skydns.test")
 		s.put("comes.skydns.test", fmt.Sprintf(`{"host":"10.7.0.%d"}`, round))
@@ -176,8 +193,8 @@ func TestEtcdQuota(t *testing.T) {
 	s.put("comes.skydns.test", `{"host":"10.7.0.1"}`)
 	for _, one := range []*daemon{d, late} {
 		one.becomes(inA("comes.skydns.test", "NOERROR 10.7.0.1"))
-		if n := one.logs("trying again"); n > 0 {
-			t.Errorf("%d troubles", n)
+		if n := one.logs("etcd failed, retrying"); n > 0 {
+			t.Errorf("%d warnings that etcd failed, want 0", n)
 		}
 	}
 	c.leave()
@@ -217,7 +234,7 @@ func TestEtcdAsksPerQuestion(t *testing.T) {
 			t.Error("it is not ready")
 		}
 	}
-	if n := few.logs("20 keys below /skydns/ are more than the 10 that are held"); n != 1 {
+	if n := few.logs("Too many keys in etcd", "path=/skydns/", "count=20", "limit=10"); n != 1 {
 		t.Errorf("%d lines about too many keys", n)
 	}
 	// The number of keys exceeds most, and falls below it again.
@@ -225,7 +242,7 @@ func TestEtcdAsksPerQuestion(t *testing.T) {
 	for i := range 6 {
 		s.put(fmt.Sprintf("n%d.more.skydns.test", i), `{"host":"10.8.0.1"}`)
 	}
-	eventually(t, "too many keys", func() bool { return all.logs("are more than the 24 that are held") == 1 })
+	eventually(t, "too many keys", func() bool { return all.logs("Too many keys in etcd", "limit=24") == 1 })
 	all.becomes(inA("more.skydns.test", "NOERROR 10.8.0.1"))
 	s.put("n7.more.skydns.test", `{"host":"10.8.0.2"}`)
 	all.says(inA("more.skydns.test", "NOERROR 10.8.0.1 10.8.0.2"))

@@ -117,15 +117,15 @@ func TestSkyDNSConfiguration(t *testing.T) {
 	s.put("config", fmt.Sprintf(`{"ttl":78,"nameservers":[%q],"read_timeout":1000000000,"unknown":1}`, world))
 	p.becomes(inA("www.example", "NOERROR 203.0.113.1"))
 	for _, wrong := range []string{`{"ttl":`, `{"ttl":"x"}`, `{"ttl":1,"dnssec":"Kskydns"}`, `{"ttl":1,"domain":"{"}`, `{"ttl":1,"nameservers":["a"]}`} {
-		before := p.logs("configuration in etcd")
+		before := p.logs("Invalid configuration in etcd")
 		s.put("config", wrong)
-		eventually(t, "a word about "+wrong, func() bool { return p.logs("configuration in etcd", "/skydns/config") == before+1 })
+		eventually(t, "a word about "+wrong, func() bool { return p.logs("Invalid configuration in etcd", "/skydns/config") == before+1 })
 		p.says(inA("www.example", "NOERROR 203.0.113.1"))
 		if got := p.ttl(inA("web.skydns.test", "")); got != 78 {
 			t.Errorf("with %s the TTL is %d", wrong, got)
 		}
 	}
-	if n := p.logs("is not used"); n > 0 {
+	if n := p.logs("Invalid value in etcd"); n > 0 {
 		t.Errorf("the configuration is taken for a message, %d times", n)
 	}
 	c.leave()
@@ -157,7 +157,7 @@ func TestSkyDNSStubZones(t *testing.T) {
 	p.becomes(inA("b.east.example", "NOERROR 203.0.113.3"))
 	for key, value := range map[string]string{"example/bad/1": `{"host":"a.name"}`, "example/json/1": `{`, "odd {zone}/1": stub(one), "1": stub(one)} {
 		s.put("test/skydns/dns/stub/"+key, value)
-		eventually(t, "a word about "+key, func() bool { return p.logs("configuration in etcd", "/dns/stub/"+key) > 0 })
+		eventually(t, "a word about "+key, func() bool { return p.logs("Invalid configuration in etcd", "/dns/stub/"+key) > 0 })
 	}
 	p.says(inA("b.east.example", "NOERROR 203.0.113.3"), inA("a.stub.example", "NOERROR 203.0.113.2"))
 	s.drop("/skydns/test/skydns/dns/stub/example/east/1")
@@ -186,7 +186,7 @@ func TestSkyDNSAccess(t *testing.T) {
 	env := newSkyServer(t, all, []string{"ETCD_TLSPEM=" + cert, "ETCD_TLSKEY=" + key, "ETCD_CACERT=" + ca, "ETCD_USERNAME=dns", "ETCD_PASSWORD=secret"})
 	env.becomes(stayNames()...)
 	wrong := newSkyServer(t, all, []string{"ETCD_PASSWORD=guess"}, flags...)
-	eventually(t, "a word about the password", func() bool { return wrong.logs("trying again", "does not take this user and password") > 0 })
+	eventually(t, "a word about the password", func() bool { return wrong.logs("etcd failed, retrying", "authentication failed") > 0 })
 	if strings.Contains(wrong.log()+p.log(), "guess") || strings.Contains(wrong.log()+p.log(), "secret") {
 		t.Error("a password is in the log")
 	}

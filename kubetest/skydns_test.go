@@ -197,7 +197,7 @@ func TestEtcdFollows(t *testing.T) {
 	s.put("json.bad.skydns.test", `{"host":`)
 	d.becomes(inA("bad.skydns.test", "NOERROR 10.6.0.1 10.6.0.2"), inA("json.bad.skydns.test", "NOERROR"), inA("empty.bad.skydns.test", "NOERROR"))
 	for _, name := range []string{"json", "host", "port"} {
-		if n := d.logs("is not used", "/skydns/test/skydns/bad/"+name); n != 1 {
+		if n := d.logs("Invalid value in etcd", "/skydns/test/skydns/bad/"+name); n != 1 {
 			t.Errorf("%d lines about %s", n, name)
 		}
 	}
@@ -209,8 +209,8 @@ func TestEtcdFollows(t *testing.T) {
 	})
 	time.Sleep(4 * time.Second)
 	c.leave()
-	if n := d.logs("trying again"); n > 0 {
-		t.Errorf("%d troubles", n)
+	if n := d.logs("etcd failed, retrying"); n > 0 {
+		t.Errorf("%d warnings that etcd failed, want 0", n)
 	}
 	if n := d.metric(`seamark_etcd_lists_total{path="/skydns/"}`); n != 1 {
 		t.Errorf("%v lists", n)

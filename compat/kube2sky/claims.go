@@ -9,30 +9,31 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// Claims are which Services would have a reverse name lead to them. Several may want
-// the same: endpoints are often those of two headless Services. The name can lead to
-// one (see zone.reverse), and that is the same one whatever came first: a Service with
-// the address for its own, then an endpoint with a hostname, then by name.
+// claims are the targets that Services have for reverse names. Several Services
+// may claim an address, such as two headless Services with the same endpoints. A
+// reverse name has one target (see zone.reverse), which does not depend on the
+// order of events: first a Service with this cluster IP, then an endpoint with a
+// hostname, then the first by namespace and name.
 type claims struct {
-	first map[netip.Addr]claim   // one of each address
-	more  map[netip.Addr][]claim // the others
-	moved map[netip.Addr]string  // names that have been touched, and where they led
+	first map[netip.Addr]claim   // one claim of each address
+	more  map[netip.Addr][]claim // the other claims
+	moved map[netip.Addr]string  // previous targets of the addresses changed since the last call of changed
 }
 
 type claim struct {
-	of   *held
-	host string // of the endpoint; "" if it has none
-	own  bool   // the address is the Service's, not an endpoint's
+	entry     *serviceEntry
+	host      string // of the endpoint; "" if it has none
+	clusterIP bool   // the address is a cluster IP of the Service
 }
 
 func newClaims() claims {
 	return claims{map[netip.Addr]claim{}, map[netip.Addr][]claim{}, map[netip.Addr]string{}}
 }
 
-// label is what stands before the Service's name.
+// label returns the label before the Service's name; "" if there is none.
 func (c claim) label(ip netip.Addr) string {
 	switch {
-	case c.own:
+	case c.clusterIP:
 		return ""
 	case c.host != "":
 		return c.host
@@ -43,7 +44,7 @@ func (c claim) label(ip netip.Addr) string {
 func (c claim) compare(d claim) int {
 	rank := func(c claim) int {
 		switch {
-		case c.own:
+		case c.clusterIP:
 			return 0
 		case c.host != "":
 			return 1
@@ -51,31 +52,32 @@ func (c claim) compare(d claim) int {
 		return 2
 	}
 	return cmp.Or(cmp.Compare(rank(c), rank(d)),
-		strings.Compare(c.of.key.Namespace, d.of.key.Namespace), strings.Compare(c.of.key.Name, d.of.key.Name),
+		strings.Compare(c.entry.key.Namespace, d.entry.key.Namespace), strings.Compare(c.entry.key.Name, d.entry.key.Name),
 		strings.Compare(c.host, d.host))
 }
 
-// all tells each of the claims that a Service has with these objects.
-func (cs *claims) all(of, with *held, each func(netip.Addr, claim)) {
+// forEach calls f with each claim that a Service has if its objects are those of
+// with.
+func (cs *claims) forEach(entry, with *serviceEntry, f func(netip.Addr, claim)) {
 	if with.service == nil {
 		return
 	}
 	for _, ip := range with.service.ClusterIPs {
-		each(ip, claim{of: of, own: true})
+		f(ip, claim{entry: entry, clusterIP: true})
 	}
 	for _, slice := range with.slices {
-		cs.slice(of, with.service, slice, each)
+		cs.forEachOf(entry, with.service, slice, f)
 	}
 }
 
-// slice tells each of those that one of its slices makes.
-func (cs *claims) slice(of *held, svc *cluster.Service, slice *cluster.Slice, each func(netip.Addr, claim)) {
+// forEachOf calls f with each claim of one EndpointSlice.
+func (cs *claims) forEachOf(entry *serviceEntry, svc *cluster.Service, slice *cluster.Slice, f func(netip.Addr, claim)) {
 	if svc == nil || !svc.Headless {
 		return
 	}
 	for e := range slice.Endpoints.All() {
-		if counts(svc, &e) {
-			each(e.Addr, claim{of: of, host: e.Hostname})
+		if hasRecords(svc, &e) {
+			f(e.Addr, claim{entry: entry, host: e.Hostname})
 		}
 	}
 }
@@ -89,7 +91,7 @@ func (cs *claims) add(ip netip.Addr, c claim) {
 	}
 }
 
-// remove takes one of several equal claims: two slices may make the same.
+// remove removes one of several equal claims: two slices may have the same.
 func (cs *claims) remove(ip netip.Addr, c claim) {
 	cs.touch(ip)
 	more := cs.more[ip]
@@ -108,7 +110,7 @@ func (cs *claims) remove(ip netip.Addr, c claim) {
 	}
 }
 
-// best is the claim that counts.
+// best returns the claim that becomes the target.
 func (cs *claims) best(ip netip.Addr) (best claim, ok bool) {
 	best, ok = cs.first[ip]
 	for _, c := range cs.more[ip] {
@@ -130,17 +132,17 @@ func (cs *claims) target(ip netip.Addr) string {
 	if !ok {
 		return ""
 	}
-	return c.label(ip) + " " + c.of.key.Name + " " + c.of.key.Namespace
+	return c.label(ip) + " " + c.entry.key.Name + " " + c.entry.key.Namespace
 }
 
-// changed gives the names that lead elsewhere than before the last call.
+// changed returns the addresses whose targets have changed since the last call.
 func (cs *claims) changed() (ips []netip.Addr) {
 	for ip, before := range cs.moved {
 		if cs.target(ip) != before {
 			ips = append(ips, ip)
 		}
 	}
-	if len(cs.moved) > 64 { // a map keeps the room of its largest day
+	if len(cs.moved) > 64 { // a map never shrinks
 		cs.moved = map[netip.Addr]string{}
 	} else {
 		clear(cs.moved)

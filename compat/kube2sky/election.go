@@ -10,10 +10,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A leader is the value of the election's key, for replicas and people to read.
+// A leader is the value of the election's key. Other replicas and operators read
+// it.
 type leader struct {
 	Leader string `json:"leader"`
-	Whole  bool   `json:"whole"` // it has written everything
+	Whole  bool   `json:"whole"` // it has written every key
 }
 
 func (s *session) value(whole bool) string {
@@ -23,16 +24,16 @@ func (s *session) value(whole bool) string {
 	}
 	text, err := json.Marshal(leader{name, whole})
 	if err != nil {
-		panic(err) // a struct of a string and a truth
+		panic(err) // not possible for these types
 	}
 	return string(text)
 }
 
-// campaign waits until nobody leads, and leads: the key of the election is ours
-// then, for as long as its lease lives, and each write asks for that.
+// campaign blocks until this replica is the leader. It owns the key of the
+// election while its lease lives, and each write checks that.
 func (w *writer) campaign(ctx context.Context, s *session) error {
 	for {
-		free, err := w.free(ctx, s)
+		free, err := w.awaitVacancy(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -40,20 +41,20 @@ func (w *writer) campaign(ctx context.Context, s *session) error {
 			sleep(ctx, firstWait)
 			continue
 		}
-		won, err := s.stand(ctx, w.lease)
+		won, err := s.acquire(ctx, w.lease)
 		if err != nil || won {
 			return err
 		}
 	}
 }
 
-// stand makes the key, if there is none.
-func (s *session) stand(ctx context.Context, ttl time.Duration) (won bool, err error) {
+// acquire creates the key of the election if it does not exist.
+func (s *session) acquire(ctx context.Context, ttl time.Duration) (won bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.limit)
 	defer cancel()
 	lease, err := s.client.Grant(ctx, int64(ttl/time.Second))
 	if err != nil {
-		return false, fmt.Errorf("asking etcd for a lease: %w", err)
+		return false, fmt.Errorf("granting a lease in etcd: %w", err)
 	}
 	s.lease = lease.ID
 	answer, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(s.layout.leader), "=", 0)).
@@ -64,39 +65,41 @@ func (s *session) stand(ctx context.Context, ttl time.Duration) (won bool, err e
 	}
 	s.resign(ctx)
 	if err != nil {
-		return false, fmt.Errorf("standing for election in etcd: %w", err)
+		return false, fmt.Errorf("campaigning for leadership in etcd: %w", err)
 	}
 	return false, nil
 }
 
-// free waits until nobody leads, or until it is worth another look: a watch may hang.
-func (w *writer) free(ctx context.Context, s *session) (bool, error) {
+// awaitVacancy reports whether the key of the election is absent. If it is
+// present, awaitVacancy first blocks until the key changes or a timeout has
+// passed: a watch may stall.
+func (w *writer) awaitVacancy(ctx context.Context, s *session) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, max(w.lease, s.limit))
 	defer cancel()
 	answer, err := s.client.Get(ctx, s.layout.leader)
 	if err != nil {
-		return false, fmt.Errorf("asking etcd who leads: %w", err)
+		return false, fmt.Errorf("reading the leader from etcd: %w", err)
 	}
-	w.fine()
+	w.succeeded()
 	if len(answer.Kvs) == 0 {
 		return true, nil
 	}
-	w.follow(answer.Kvs[0].Value)
-	news := s.client.Watch(clientv3.WithRequireLeader(ctx), s.layout.leader, clientv3.WithRev(answer.Header.Revision+1))
-	<-news // whatever it is
+	w.observe(answer.Kvs[0].Value)
+	wake := s.client.Watch(clientv3.WithRequireLeader(ctx), s.layout.leader, clientv3.WithRev(answer.Header.Revision+1))
+	<-wake // any change, or the timeout
 	return false, nil
 }
 
-// follow takes note of what the leader says: where it has written everything, this
-// replica is ready too.
-func (w *writer) follow(value []byte) {
+// observe reads the leader's value. This replica becomes ready when the leader
+// has written every key.
+func (w *writer) observe(value []byte) {
 	var now leader
 	if json.Unmarshal(value, &now) == nil && now.Whole && !w.ready.Swap(true) {
-		w.log.Info("another replica writes", "leader", now.Leader)
+		w.log.Info("Another replica is the leader", "leader", now.Leader)
 	}
 }
 
-// announce says that everything has been written once.
+// announce records in the election's key that every key has been written.
 func (s *session) announce(ctx context.Context) error {
 	if len(s.guard) == 0 {
 		return nil
@@ -105,10 +108,10 @@ func (s *session) announce(ctx context.Context) error {
 	return err
 }
 
-// resign gives the lease back, so that nobody has to wait for its end. ctx may have
-// ended.
+// resign revokes the lease, so that other replicas need not wait for it to
+// expire. ctx may have ended.
 func (s *session) resign(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(s.limit, 2*time.Second))
 	defer cancel()
-	_, _ = s.client.Revoke(ctx, s.lease) // or it ends by itself
+	_, _ = s.client.Revoke(ctx, s.lease) // on failure the lease expires
 }

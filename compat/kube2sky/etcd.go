@@ -10,8 +10,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// connect makes the client. Files may still have to be mounted; and where a password
-// is to be shown, etcd has to be there.
+// connect creates the client, and tries again until ctx ends: files may not be
+// mounted yet, and etcd must be reachable if the client authenticates.
 func (w *writer) connect(ctx context.Context, o etcdclient.Options) *clientv3.Client {
 	for delay := firstWait; ctx.Err() == nil; delay = min(2*delay, lastWait) {
 		client, err := o.Client(ctx)
@@ -26,7 +26,7 @@ func (w *writer) connect(ctx context.Context, o etcdclient.Options) *clientv3.Cl
 	return nil
 }
 
-// Waits before the next attempt: each is twice the one before.
+// The backoff doubles from firstWait to lastWait.
 const (
 	firstWait = 50 * time.Millisecond
 	lastWait  = time.Second
@@ -41,10 +41,10 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// errLost is that somebody else leads, or may.
+// errLost means that another replica is the leader, or may be.
 var errLost = errors.New("leadership is lost")
 
-// A session is a time of writing: from one election to the next.
+// A session is the time between two elections.
 type session struct {
 	client *clientv3.Client
 	layout layout
@@ -53,7 +53,7 @@ type session struct {
 	lease  clientv3.LeaseID // of the election's key
 }
 
-// read asks for several ranges at once.
+// read reads several ranges in one transaction.
 func (s *session) read(ctx context.Context, gets ...clientv3.Op) (*clientv3.TxnResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.limit)
 	defer cancel()
@@ -64,8 +64,8 @@ func (s *session) read(ctx context.Context, gets ...clientv3.Op) (*clientv3.TxnR
 	return answer, nil
 }
 
-// write changes keys if everything is as it was read. done is false if it is not,
-// and errLost says that it is not we who lead.
+// write applies edits unless their keys have changed since they were read. done
+// is false if they have. The error is errLost if another replica leads.
 func (s *session) write(ctx context.Context, edits []edit) (done bool, err error) {
 	cmps := s.guard[:len(s.guard):len(s.guard)]
 	var ops []clientv3.Op
@@ -93,15 +93,15 @@ func (s *session) commit(ctx context.Context, cmps []clientv3.Cmp, ops []clientv
 	return false, nil
 }
 
-// ops appends what etcd is told to do for an edit: two operations at most.
+// ops appends the operations of an edit, at most two.
 func (e *edit) ops(ops []clientv3.Op, l layout) []clientv3.Op {
-	switch e.what {
+	switch e.operation {
 	case put:
 		ops = append(ops, clientv3.OpPut(l.tree+e.path, e.value))
 	case remove:
 		ops = append(ops, clientv3.OpDelete(l.tree+e.path))
 	}
-	if e.what == put || e.what == adopt {
+	if e.operation == put || e.operation == adopt {
 		return append(ops, clientv3.OpPut(l.marks+e.path, sum(e.value)))
 	}
 	return append(ops, clientv3.OpDelete(l.marks+e.path))

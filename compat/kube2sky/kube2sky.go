@@ -1,15 +1,15 @@
-// Package kube2sky writes a cluster's names into etcd, in SkyDNS's layout: Services,
-// the endpoints of headless ones, pods and reverse names. Package cmd calls it for
-// the subcommand kube2sky; flags, keys and metrics are in docs/reference/kube2sky.md.
-// It answers no questions, and no server of ours depends on it.
+// Package kube2sky writes a cluster's names into etcd, in SkyDNS's layout:
+// Services, the endpoints of headless Services, pods and reverse names. Package
+// cmd calls it for the subcommand kube2sky; flags, keys and metrics are in
+// docs/reference/kube2sky.md. It answers no queries.
 //
-// Data flows one way. The state is the sink of a cluster's objects and knows what
-// is wanted at each place: a Service, a pod's address, a reverse name. The writer
-// takes the places that have changed, reads what etcd has there, and mends what
-// differs. Nothing of etcd is remembered between: what is not known cannot be wrong.
+// Data flows one way. The state receives the cluster's objects and computes the
+// wanted records of each place: a Service, the address of a pod, a reverse name.
+// The writer takes the places that have changed, reads their keys in etcd, and
+// writes the differences. It keeps no copy of the keys, which could become stale.
 //
-// It must never take a key from a name that is still wanted before another is
-// there, and never touch a key that it has not written itself.
+// The writer never deletes the last key of a name that is still wanted before it
+// has written another, and never changes a key that it has not written itself.
 package kube2sky
 
 import (
@@ -28,24 +28,24 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// Options is what the flags say.
+// Options are the values of the flags.
 type Options struct {
-	Domain     string // of the cluster, with or without a dot at its end
+	Domain     string // of the cluster, with or without the final dot
 	PathPrefix string // of SkyDNS's tree in etcd, without slashes at its ends
 	Kubeconfig string // file
-	Master     string // URL of the API server; both empty: the pod's own cluster
+	Master     string // URL of the API server; if both are empty, the cluster of the pod
 
 	Etcd            etcdclient.Options
-	MutationTimeout time.Duration // of one request to etcd
+	MutationTimeout time.Duration // time limit of one request to etcd
 
 	LeaderElection bool
-	Lease          time.Duration // how long a leader that is gone is waited for; whole seconds
+	Lease          time.Duration // time to live of the leader's key; whole seconds
 
-	Listen string // HOST:PORT of the pages
+	Listen string // HOST:PORT of the status pages
 	Log    *slog.Logger
 }
 
-// Check says what is wrong with the options, all of it, in terms of the flags.
+// Check returns all errors in the options, in terms of the flags.
 func (o *Options) Check() error {
 	var errs []error
 	wrong := func(bad bool, format string, args ...any) {
@@ -54,13 +54,13 @@ func (o *Options) Check() error {
 		}
 	}
 	wrong(!isName(strings.TrimSuffix(o.Domain, ".")), "--domain: want a name such as cluster.local, got %q", o.Domain)
-	wrong(!isPrefix(o.PathPrefix), "--path-prefix: want words with slashes between them, such as skydns, the first not %s, got %q", ours, o.PathPrefix)
-	wrong(o.Kubeconfig != "" && o.Master != "", "--kubecfg-file and --kube-master-url: want one of them: the file can name the server")
+	wrong(!isPrefix(o.PathPrefix), "--path-prefix: want words separated by slashes, such as skydns, and not %s as the first, got %q", reservedPrefix, o.PathPrefix)
+	wrong(o.Kubeconfig != "" && o.Master != "", "--kubecfg-file and --kube-master-url: set only one; the file can contain the server's URL")
 	if err := o.cluster().Check(); err != nil {
 		errs = append(errs, fmt.Errorf("--kubecfg-file, --kube-master-url: %w", err))
 	}
 	if err := o.Etcd.Check(); err != nil {
-		errs = append(errs, fmt.Errorf("--etcd-servers and the other flags of etcd: %w", err))
+		errs = append(errs, fmt.Errorf("--etcd-servers and other etcd flags: %w", err))
 	}
 	wrong(o.MutationTimeout < time.Millisecond, "--etcd-mutation-timeout: want a duration such as 10s, got %v", o.MutationTimeout)
 	wrong(o.Lease < 2*time.Second || o.Lease > time.Hour, "--lease-duration: want 2s to 1h, got %v", o.Lease)
@@ -75,24 +75,25 @@ func isPrefix(prefix string) bool {
 			return false
 		}
 	}
-	return words[0] != ours
+	return words[0] != reservedPrefix
 }
 
-// cluster is where the objects come from.
+// cluster returns the options of the source of objects.
 func (o *Options) cluster() cluster.Options {
 	c := cluster.Options{Kubeconfig: o.Kubeconfig, Endpoint: o.Master, Pods: true}
 	if c.Kubeconfig != "" {
-		c.Endpoint = "" // both are told of by Check
+		c.Endpoint = "" // Check has reported that both are set
 	}
 	return c
 }
 
-// Run writes until ctx ends, which is no error. The options have passed Check.
-// Neither etcd nor the API server has to be there. It waits for what it has started.
+// Run writes until ctx ends, which is not an error, and waits for its goroutines.
+// The options have passed Check. Neither etcd nor the API server needs to be
+// reachable.
 func Run(ctx context.Context, o Options) error {
 	listener, err := net.Listen("tcp", o.Listen)
 	if err != nil {
-		return fmt.Errorf("serving status pages: %w: see --healthz-port", err)
+		return fmt.Errorf("serving status pages: %w: choose another port with --healthz-port", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup

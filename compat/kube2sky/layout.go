@@ -7,79 +7,80 @@ import (
 	"strings"
 )
 
-// ours is what the keys begin with that are no names: who leads, and which of the
-// names are ours.
-const ours = "seamark"
+// reservedPrefix is the first part of the keys that are not names: the election
+// and the ownership marks.
+const reservedPrefix = "seamark"
 
-// A layout says where things are in etcd.
+// A layout is the keys' prefixes in etcd.
 type layout struct {
 	zone
-	tree   string // /skydns/: what stands before a path
-	marks  string // the same before the mark that says that its key is ours
+	tree   string // /skydns/: the prefix of a path
+	marks  string // the prefix of a path's ownership mark
 	leader string // the key of the election
 }
 
 func newLayout(prefix, domain string) layout {
 	l := layout{zone: newZone(domain), tree: "/" + prefix + "/"}
-	// One word, however many there are: no cluster's marks lie among another's.
-	base := "/" + ours + "/kube2sky/" + strings.TrimSuffix(l.domain, ".") + "/" + url.PathEscape(prefix) + "/"
+	// The escaped prefix is one part of the key, so the marks of clusters never
+	// overlap.
+	base := "/" + reservedPrefix + "/kube2sky/" + strings.TrimSuffix(l.domain, ".") + "/" + url.PathEscape(prefix) + "/"
 	l.marks, l.leader = base+"owned/", base+"leader"
 	return l
 }
 
-// A place is what is written as one: the paths of one place are no other's.
+// A place is a unit of writing. No path belongs to two places.
 type place struct {
 	kind      placeKind
 	namespace string     // of a Service or a pod
-	name      string     // of a Service; the path that is nobody's
+	name      string     // of a Service; for unknownPlace, a path
 	addr      netip.Addr // of a pod or a reverse name
 }
 
 type placeKind uint8
 
 const (
-	ofService placeKind = iota // all that is below a Service's name
-	ofPod                      // an address of pods
-	ofReverse                  // a reverse name
-	ofNobody                   // a path that is not written here any more
+	servicePlace placeKind = iota // all keys below a Service's name
+	podPlace                      // an address of pods
+	reversePlace                  // a reverse name
+	unknownPlace                  // a path that kube2sky no longer writes
 )
 
-// root is the place's only path, or what all of its paths begin with.
+// root returns the only path of a place, or the prefix of its paths.
 func (z zone) root(p place) (path string, only bool) {
 	switch p.kind {
-	case ofService:
+	case servicePlace:
 		return z.path + "svc/" + p.namespace + "/" + p.name + "/", false
-	case ofPod:
+	case podPlace:
 		return z.path + "pod/" + p.namespace + "/" + dashed(p.addr) + "/", false
-	case ofReverse:
+	case reversePlace:
 		return reversePath(p.addr), true
 	}
 	return p.name, true
 }
 
-// placeOf is where a path belongs.
+// placeOf returns the place that a path belongs to.
 func (z zone) placeOf(path string) place {
 	if rest, ok := strings.CutPrefix(path, z.path+"svc/"); ok {
 		words := strings.SplitN(rest, "/", 3)
 		if len(words) == 3 {
-			return place{kind: ofService, namespace: words[0], name: words[1]}
+			return place{kind: servicePlace, namespace: words[0], name: words[1]}
 		}
 	}
-	p := place{kind: ofNobody, name: path}
+	p := place{kind: unknownPlace, name: path}
 	if rest, ok := strings.CutPrefix(path, z.path+"pod/"); ok {
 		words := strings.SplitN(rest, "/", 3)
 		if len(words) == 3 {
-			p = place{kind: ofPod, namespace: words[0], addr: undash(words[1])}
+			p = place{kind: podPlace, namespace: words[0], addr: undash(words[1])}
 		}
 	} else if rest, ok := strings.CutPrefix(path, reverse4); ok {
-		p = place{kind: ofReverse, addr: parse(strings.ReplaceAll(rest, "/", "."))}
+		p = place{kind: reversePlace, addr: parse(strings.ReplaceAll(rest, "/", "."))}
 	} else if rest, ok := strings.CutPrefix(path, reverse6); ok {
-		p = place{kind: ofReverse, addr: unreverse6(rest)}
+		p = place{kind: reversePlace, addr: unreverse6(rest)}
 	}
-	// Only what is written here is read so: fd00--0-1 is no spelling of ours.
-	if p.kind != ofNobody {
+	// Accept only the spelling that kube2sky writes: not fd00--0-1, for example.
+	if p.kind != unknownPlace {
 		if back, only := z.root(p); !p.addr.IsValid() || only && back != path || !strings.HasPrefix(path, back) {
-			return place{kind: ofNobody, name: path}
+			return place{kind: unknownPlace, name: path}
 		}
 	}
 	return p
@@ -97,7 +98,7 @@ func undash(label string) netip.Addr {
 	return parse(strings.ReplaceAll(label, "-", ":"))
 }
 
-// unreverse6 reads 32 digits with slashes between them.
+// unreverse6 parses 32 hexadecimal digits separated by slashes.
 func unreverse6(rest string) netip.Addr {
 	digits := strings.ReplaceAll(rest, "/", "")
 	var b [16]byte

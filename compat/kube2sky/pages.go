@@ -17,7 +17,7 @@ func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.metrics.ServeHTTP(w, r)
 	case "/readiness":
 		if !p.ready() {
-			http.Error(w, "not everything is written yet", http.StatusServiceUnavailable)
+			http.Error(w, "not all keys are written yet", http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ok")

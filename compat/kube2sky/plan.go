@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// maxOperations is how many a transaction may have by etcd's default
-// (--max-txn-ops); the condition that we lead is not one of them.
+// maxOperations is etcd's default limit per transaction (--max-txn-ops).
+// Conditions count separately.
 const maxOperations = 128
 
-// A found is a key as etcd has it.
+// A found is a value in etcd.
 type found struct {
 	value    string
 	revision int64 // of its last change
@@ -17,30 +17,30 @@ type found struct {
 
 // An edit is a change of one path.
 type edit struct {
-	what     what
-	path     string
-	value    string
-	revision int64 // that the key has until then; 0: there is none
-	counted  bool  // of a put or adopt: there is a mark already
+	operation operation
+	path      string
+	value     string
+	revision  int64 // of the last change before; 0 if the key is absent
+	hasMark   bool  // for put and adopt: the mark exists already
 }
 
-type what uint8
+type operation uint8
 
 const (
-	put    what = iota // the value, and the mark that it is ours
-	adopt              // the mark: the value is there
-	remove             // both
-	forget             // the mark: the value has gone, or is somebody else's now
+	put    operation = iota // write the value and the mark
+	adopt                   // write the mark: the value is there already
+	remove                  // delete both
+	forget                  // delete the mark: the value is gone, or was written by another program
 )
 
-// A change is what is to be done at one place: the puts first.
+// A change is the edits of one place.
 type change struct {
 	puts, removals []edit
-	foreign        []string // wanted paths that have somebody else's value
+	foreign        []string // wanted paths with the values of other programs
 }
 
-// plan compares what is wanted with the tree and the marks. A key is ours if it has
-// a mark, and the value that the mark was made with.
+// plan compares the wanted records with the tree and the marks. kube2sky owns a
+// key if its mark is the hash of its value.
 func plan(wanted []record, tree map[string]found, marks map[string]string) (c change) {
 	want := make(map[string]struct{}, len(wanted))
 	for _, r := range wanted {
@@ -56,7 +56,7 @@ func plan(wanted []record, tree map[string]found, marks map[string]string) (c ch
 		default:
 			c.foreign = append(c.foreign, r.path)
 			if marked {
-				c.removals = append(c.removals, edit{what: forget, path: r.path, revision: at.revision})
+				c.removals = append(c.removals, edit{operation: forget, path: r.path, revision: at.revision})
 			}
 		}
 	}
@@ -65,19 +65,19 @@ func plan(wanted []record, tree map[string]found, marks map[string]string) (c ch
 			continue
 		}
 		at, there := tree[path]
-		e := edit{what: forget, path: path, revision: at.revision}
+		e := edit{operation: forget, path: path, revision: at.revision}
 		if there && marks[path] == sum(at.value) {
-			e.what = remove
+			e.operation = remove
 		}
 		c.removals = append(c.removals, e)
 	}
 	return c
 }
 
-// transactions packs changes. One that fits into a transaction is not torn; one that
-// does not is several, of which those that take away are the last.
+// transactions groups changes into transactions. A change that fits into one is
+// not split. Of a larger one the puts precede the removals.
 func transactions(changes []change) (all [][]edit) {
-	const room = maxOperations / 2 // an edit is two operations at most
+	const maxEdits = maxOperations / 2 // an edit is at most two operations
 	var now []edit
 	flush := func() {
 		if len(now) > 0 {
@@ -85,15 +85,15 @@ func transactions(changes []change) (all [][]edit) {
 		}
 	}
 	for _, c := range changes {
-		if len(now)+len(c.puts)+len(c.removals) > room {
+		if len(now)+len(c.puts)+len(c.removals) > maxEdits {
 			flush()
 		}
-		if len(c.puts)+len(c.removals) <= room {
+		if len(c.puts)+len(c.removals) <= maxEdits {
 			now = append(append(now, c.puts...), c.removals...)
 			continue
 		}
 		for _, edits := range [][]edit{c.puts, c.removals} {
-			for part := range slices.Chunk(edits, room) {
+			for part := range slices.Chunk(edits, maxEdits) {
 				all = append(all, part)
 			}
 		}

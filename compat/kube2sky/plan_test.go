@@ -12,7 +12,7 @@ import (
 )
 
 func (e edit) String() string {
-	return fmt.Sprintf("%s %s@%d", [...]string{"put", "adopt", "remove", "forget"}[e.what], e.path, e.revision)
+	return fmt.Sprintf("%s %s@%d", [...]string{"put", "adopt", "remove", "forget"}[e.operation], e.path, e.revision)
 }
 
 func TestPlan(t *testing.T) {
@@ -42,7 +42,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// What is counted is what has a mark of ours, whoever has deleted or changed keys, and
+// What is counted is operation has a mark of ours, whoever has deleted or changed keys, and
 // it is known to who writes alone.
 func TestCount(t *testing.T) {
 	w := newWriter(Options{Log: slog.New(slog.DiscardHandler)}, newLayout("skydns", "cluster.local"), newTestState(), new(metrics.Registry))
@@ -60,36 +60,36 @@ func TestCount(t *testing.T) {
 		{"somebody else's over ours", map[string]found{"a": {"x", 5}, "b": {"2", 6}}, map[string]string{"a": sum("1"), "b": sum("2")}, 1},
 		{"one is not wanted", map[string]found{"a": {"1", 5}, "b": {"2", 6}, "c": {"3", 7}}, map[string]string{"a": sum("1"), "b": sum("2"), "c": sum("3")}, 2},
 	} {
-		p := place{kind: ofNobody, name: c.name}
+		p := place{kind: unknownPlace, name: c.name}
 		changes := plan(wanted, c.tree, c.marks)
 		w.keys.Store(int64(len(c.marks)))
-		w.tell(p, changes.foreign)
+		w.reportForeign(p, changes.foreign)
 		w.count(append(changes.puts, changes.removals...))
 		if w.keys.Load() != c.want {
 			t.Errorf("%s: %d keys, want %d", c.name, w.keys.Load(), c.want)
 		}
 	}
-	if w.taken.Load() != 1 {
-		t.Errorf("%d keys are others'", w.taken.Load())
+	if w.foreignTotal.Load() != 1 {
+		t.Errorf("%d keys are others'", w.foreignTotal.Load())
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if err := w.term(ended, &session{}); err != nil || w.keys.Load() != 0 || w.taken.Load() != 0 || len(w.foreign) != 0 || w.leads.Load() {
-		t.Errorf("after a term: %v, %d keys, %d are others'", err, w.keys.Load(), w.taken.Load())
+	if err := w.term(ended, &session{}); err != nil || w.keys.Load() != 0 || w.foreignTotal.Load() != 0 || len(w.foreign) != 0 || w.leads.Load() {
+		t.Errorf("after a term: %v, %d keys, %d are others'", err, w.keys.Load(), w.foreignTotal.Load())
 	}
 }
 
-// What fits is not torn; of what does not the removals come last.
+// A change that fits into a transaction is not split; of a larger one the removals come last.
 func TestTransactions(t *testing.T) {
-	many := func(w what, n int) (all []edit) {
+	many := func(w operation, n int) (all []edit) {
 		for range n {
-			all = append(all, edit{what: w})
+			all = append(all, edit{operation: w})
 		}
 		return all
 	}
 	count := func(all [][]edit) (text []string) {
 		for _, edits := range all {
-			puts := slices.IndexFunc(edits, func(e edit) bool { return e.what == remove })
+			puts := slices.IndexFunc(edits, func(e edit) bool { return e.operation == remove })
 			if puts < 0 {
 				puts = len(edits)
 			}

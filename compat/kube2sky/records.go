@@ -12,13 +12,12 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// A record is a key and its value. The path is the key without what stands before
-// SkyDNS's tree: local/cluster/svc/default/kubernetes/f488b1a2.
+// A record is a path and its value. The path is the key without the prefix:
+// local/cluster/svc/default/kubernetes/f488b1a2.
 type record struct{ path, value string }
 
-// A message is SkyDNS's, as far as it is written here. The order of the fields and
-// what is left out are part of the contract: the label of an address is a hash of
-// these bytes.
+// A message is a SkyDNS message. The order and the omission of fields are part of
+// the contract: the label of an address is a hash of these bytes.
 type message struct {
 	Host     string `json:"host"`
 	Port     uint16 `json:"port,omitempty"`
@@ -27,23 +26,25 @@ type message struct {
 	TTL      int    `json:"ttl"`
 }
 
-// newMessage has the numbers of the original: nobody could set them there.
+// newMessage returns a message with the fixed priority, weight and TTL of the
+// original kube2sky.
 func newMessage(host string, port uint16) string {
 	text, err := json.Marshal(message{host, port, 10, 10, 30})
 	if err != nil {
-		panic(err) // a struct of strings and numbers
+		panic(err) // not possible for these types
 	}
 	return string(text)
 }
 
-// sum is the hash of a value, in hexadecimal digits without zeros in front.
+// sum returns the FNV-1a hash of a value in hexadecimal digits without leading
+// zeros.
 func sum(value string) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(value))
 	return strconv.FormatUint(uint64(h.Sum32()), 16)
 }
 
-// A zone is the cluster's domain, as a name and as the beginning of a path.
+// A zone is the cluster's domain, as a name and as a prefix of paths.
 type zone struct {
 	domain string // cluster.local.
 	path   string // local/cluster/
@@ -56,8 +57,7 @@ func newZone(domain string) zone {
 	return zone{name + ".", strings.Join(labels, "/") + "/"}
 }
 
-// service gives the records of a Service, sorted by path. svc may be nil: then
-// there are none.
+// service returns the records of a Service, sorted by path; none if svc is nil.
 func (z zone) service(svc *cluster.Service, endpoints []*cluster.Slice) []record {
 	if svc == nil {
 		return nil
@@ -75,23 +75,23 @@ func (z zone) service(svc *cluster.Service, endpoints []*cluster.Slice) []record
 	case svc.Headless:
 		for _, slice := range endpoints {
 			for e := range slice.Endpoints.All() {
-				if counts(svc, &e) {
+				if hasRecords(svc, &e) {
 					s.endpoint(&e, slice.Ports)
 				}
 			}
 		}
 	default:
-		s.own(svc)
+		s.clusterIPs(svc)
 	}
-	return s.settle()
+	return s.finish()
 }
 
-// counts says whether an endpoint of a headless Service has a name.
-func counts(svc *cluster.Service, e *cluster.Endpoint) bool {
+// hasRecords reports whether an endpoint of a Service has records.
+func hasRecords(svc *cluster.Service, e *cluster.Endpoint) bool {
 	return svc.Headless && (e.Ready || svc.PublishNotReady)
 }
 
-// serviceRecords gathers the records of one Service.
+// serviceRecords collects the records of one Service.
 type serviceRecords struct {
 	path, name string
 	all        []record
@@ -101,10 +101,9 @@ func (s *serviceRecords) add(path, value string) {
 	s.all = append(s.all, record{s.path + path, value})
 }
 
-// own adds a Service's own addresses and ports. With two addresses there is one SRV
-// record for a port all the same: readers share its weight out among all that there
-// are.
-func (s *serviceRecords) own(svc *cluster.Service) {
+// clusterIPs adds the addresses and ports of a Service. A dual-stack Service has
+// one SRV record for each port: readers divide the weight among all SRV records.
+func (s *serviceRecords) clusterIPs(svc *cluster.Service) {
 	for i, ip := range svc.ClusterIPs {
 		label := s.address("", ip)
 		if i > 0 {
@@ -123,8 +122,8 @@ func (s *serviceRecords) endpoint(e *cluster.Endpoint, ports []cluster.Port) {
 	}
 }
 
-// address adds an address, and gives the label under which it stands: the given
-// one, or the hash of its value.
+// address adds an address, and returns its label: the given one, or by default
+// the hash of its value.
 func (s *serviceRecords) address(label string, ip netip.Addr) string {
 	value := newMessage(ip.String(), 0)
 	if label == "" {
@@ -134,18 +133,18 @@ func (s *serviceRecords) address(label string, ip netip.Addr) string {
 	return label
 }
 
-// port adds an SRV record. Ports without a name have none, and neither do those
-// whose name cannot be a label: an EndpointSlice's may have 63 bytes.
+// port adds an SRV record. It skips ports without a name, and those whose name is
+// too long for a label: the API allows 63 bytes in an EndpointSlice.
 func (s *serviceRecords) port(p cluster.Port, label, target string) {
 	if p.Name != "" && len(p.Name) < maxLabel && !strings.ContainsAny(p.Name, "/.") {
 		s.add("_"+p.Protocol+"/_"+p.Name+"/"+label, newMessage(target, p.Port))
 	}
 }
 
-// settle sorts the records and takes out what is said twice. Where several values
-// stand at one path, as with a hostname that has an IPv4 and an IPv6 address, each
-// gets a path of its own below it, which readers look at as well.
-func (s *serviceRecords) settle() []record {
+// finish sorts the records and removes duplicates. Several values at one path,
+// such as the IPv4 and the IPv6 address of a hostname, each get a path of their
+// own below it, which readers look up as well.
+func (s *serviceRecords) finish() []record {
 	order := func(a, b record) int {
 		return cmp.Or(strings.Compare(a.path, b.path), strings.Compare(a.value, b.value))
 	}
@@ -165,26 +164,26 @@ func (s *serviceRecords) settle() []record {
 		}
 		i = n
 	}
-	if moved { // a sibling such as web-0- may have its place between
+	if moved { // a sibling such as web-0- may sort between them
 		slices.SortFunc(all, order)
 	}
 	return all
 }
 
-// pod gives the record of a pod's address.
+// pod returns the record of a pod's address.
 func (z zone) pod(namespace string, ip netip.Addr) record {
 	value := newMessage(ip.String(), 0)
 	return record{z.path + "pod/" + namespace + "/" + dashed(ip) + "/" + sum(value), value}
 }
 
-// dashed is an address as a label.
+// dashed returns an address as a label.
 func dashed(ip netip.Addr) string {
 	return strings.NewReplacer(".", "-", ":", "-").Replace(ip.String())
 }
 
-// reverse gives the record of an address's name: that of a Service, or that of an
-// endpoint of it, which has a label. Readers look at this one key, and at none below
-// it: there can be only one name.
+// reverse returns the record of an address's reverse name. Its target is a
+// Service or, with a label, an endpoint. There is only one, because readers do
+// not look below this key.
 func (z zone) reverse(ip netip.Addr, svc cluster.Key, label string) record {
 	name := svc.Name + "." + svc.Namespace + ".svc." + z.domain
 	if label != "" {
@@ -215,12 +214,13 @@ const (
 	maxName  = 253
 )
 
-// isName says whether a name can be a cluster's domain.
+// isName reports whether a name can be a cluster's domain.
 func isName(name string) bool {
 	return isTarget(name) && !strings.ContainsAny(name, "_")
 }
 
-// isTarget says whether a CNAME can lead to this name. An address is none.
+// isTarget reports whether a name can be the target of a CNAME record. An address
+// cannot.
 func isTarget(name string) bool {
 	if _, err := netip.ParseAddr(name); err == nil || len(name) > maxName {
 		return false

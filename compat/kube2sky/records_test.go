@@ -121,12 +121,12 @@ func TestOtherRecords(t *testing.T) {
 func TestPlaceOf(t *testing.T) {
 	l := newLayout("skydns", "cluster.local")
 	for path, want := range map[string]place{
-		"local/cluster/svc/shop/web/b882ad2c":       {kind: ofService, namespace: "shop", name: "web"},
-		"local/cluster/svc/shop/web/_tcp/_http/x/y": {kind: ofService, namespace: "shop", name: "web"},
-		"local/cluster/pod/shop/1-2-3-4/b882ad2c":   {kind: ofPod, namespace: "shop", addr: ip("1.2.3.4")},
-		"local/cluster/pod/shop/fd00--1/369db935":   {kind: ofPod, namespace: "shop", addr: ip("fd00::1")},
-		z6("fd00::1"):                                   {kind: ofReverse, addr: ip("fd00::1")},
-		"arpa/in-addr/10/0/1/125":                       {kind: ofReverse, addr: ip("10.0.1.125")},
+		"local/cluster/svc/shop/web/b882ad2c":       {kind: servicePlace, namespace: "shop", name: "web"},
+		"local/cluster/svc/shop/web/_tcp/_http/x/y": {kind: servicePlace, namespace: "shop", name: "web"},
+		"local/cluster/pod/shop/1-2-3-4/b882ad2c":   {kind: podPlace, namespace: "shop", addr: ip("1.2.3.4")},
+		"local/cluster/pod/shop/fd00--1/369db935":   {kind: podPlace, namespace: "shop", addr: ip("fd00::1")},
+		z6("fd00::1"):                                   {kind: reversePlace, addr: ip("fd00::1")},
+		"arpa/in-addr/10/0/1/125":                       {kind: reversePlace, addr: ip("10.0.1.125")},
 		"arpa/in-addr/10/0/1":                           {},
 		"arpa/in-addr/10/0/1/125/a":                     {},
 		"arpa/ip6/f/d":                                  {},
@@ -138,7 +138,7 @@ func TestPlaceOf(t *testing.T) {
 		"local/east/svc/shop/web/a":                     {},
 	} {
 		if want == (place{}) {
-			want = place{kind: ofNobody, name: path}
+			want = place{kind: unknownPlace, name: path}
 		}
 		if got := l.placeOf(path); got != want {
 			t.Errorf("%s: %+v, want %+v", path, got, want)

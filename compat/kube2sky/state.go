@@ -9,22 +9,23 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// A state is the cluster's objects and, while somebody writes, which places have
-// changed. It is the sink of a cluster's source, which never waits for etcd: of
-// what changes while a place waits for its turn the last state counts.
+// A state holds the cluster's objects and, while this replica writes, the queue
+// of places that have changed. It is the sink of a cluster's source, which never
+// waits for etcd: a place that changes several times while it is queued is
+// written once.
 type state struct {
 	zone zone
 
 	mu       sync.Mutex
-	services map[cluster.Key]*held
-	of       map[cluster.Key]*held // of each slice
+	services map[cluster.Key]*serviceEntry
+	bySlice  map[cluster.Key]*serviceEntry // by EndpointSlice
 	pods     map[cluster.Key]*cluster.Pod
-	podAddrs map[podAddr]int // how many pods have it: those in a node's network share it
+	podAddrs map[podAddr]int // number of pods with the address: pods in the host network share it
 	reverse  claims
 	missing  map[cluster.Kind]bool // kinds that have not been listed
 
-	whole chan struct{} // is closed when every kind has been listed
-	work  queue
+	complete chan struct{} // closed when every kind has been listed
+	work     queue
 }
 
 type podAddr struct {
@@ -32,20 +33,20 @@ type podAddr struct {
 	addr      netip.Addr
 }
 
-// A held is a Service with its slices. Either may come first.
-type held struct {
+// A serviceEntry is a Service with its EndpointSlices. Either may arrive first.
+type serviceEntry struct {
 	key     cluster.Key
-	service *cluster.Service // nil if there is none
+	service *cluster.Service // nil if absent
 	slices  []*cluster.Slice // by name
 }
 
 func newState(z zone, kinds []cluster.Kind) *state {
 	s := &state{
 		zone:     z,
-		services: map[cluster.Key]*held{}, of: map[cluster.Key]*held{},
+		services: map[cluster.Key]*serviceEntry{}, bySlice: map[cluster.Key]*serviceEntry{},
 		pods: map[cluster.Key]*cluster.Pod{}, podAddrs: map[podAddr]int{},
 		reverse: newClaims(), missing: map[cluster.Kind]bool{},
-		whole: make(chan struct{}), work: newQueue(),
+		complete: make(chan struct{}), work: newQueue(),
 	}
 	for _, k := range kinds {
 		s.missing[k] = true
@@ -53,14 +54,14 @@ func newState(z zone, kinds []cluster.Kind) *state {
 	return s
 }
 
-// Put takes objects in.
+// Put adds or replaces objects.
 func (s *state) Put(_ cluster.Kind, objects ...cluster.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range objects {
 		switch o := o.(type) {
 		case *cluster.Service:
-			h := s.held(o.Key())
+			h := s.entry(o.Key())
 			s.change(h, o, h.slices)
 		case *cluster.Slice:
 			s.putSlice(o)
@@ -70,14 +71,14 @@ func (s *state) Put(_ cluster.Kind, objects ...cluster.Object) {
 	}
 }
 
-// Delete takes one out.
+// Delete deletes an object.
 func (s *state) Delete(kind cluster.Kind, key cluster.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.delete(kind, key)
 }
 
-// Listed takes out what is not in the list.
+// Listed deletes the objects that has does not report.
 func (s *state) Listed(kind cluster.Kind, has func(cluster.Key) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +90,7 @@ func (s *state) Listed(kind cluster.Kind, has func(cluster.Key) bool) {
 			}
 		}
 	case cluster.Slices:
-		for key := range s.of {
+		for key := range s.bySlice {
 			if !has(key) {
 				s.delete(kind, key)
 			}
@@ -104,7 +105,7 @@ func (s *state) Listed(kind cluster.Kind, has func(cluster.Key) bool) {
 	if s.missing[kind] {
 		delete(s.missing, kind)
 		if len(s.missing) == 0 {
-			close(s.whole)
+			close(s.complete)
 		}
 	}
 }
@@ -122,41 +123,40 @@ func (s *state) delete(kind cluster.Kind, key cluster.Key) {
 	}
 }
 
-func (s *state) held(key cluster.Key) *held {
+func (s *state) entry(key cluster.Key) *serviceEntry {
 	h := s.services[key]
 	if h == nil {
-		h = &held{key: key}
+		h = &serviceEntry{key: key}
 		s.services[key] = h
 	}
 	return h
 }
 
-// change gives h other objects: the claims of those that go are taken back after
-// those of the new ones have been made, so that a reverse name that stays is not
-// touched.
-func (s *state) change(h *held, svc *cluster.Service, parts []*cluster.Slice) {
+// change replaces the objects of h. It adds the new claims before it removes the
+// old ones, so that an unchanged reverse name is not written.
+func (s *state) change(h *serviceEntry, svc *cluster.Service, parts []*cluster.Slice) {
 	before := *h
 	h.service, h.slices = svc, parts
-	if before.service == svc { // most changes are of one slice
+	if before.service == svc { // most changes affect one slice
 		for _, slice := range parts {
 			if !slices.Contains(before.slices, slice) {
-				s.reverse.slice(h, svc, slice, s.reverse.add)
+				s.reverse.forEachOf(h, svc, slice, s.reverse.add)
 			}
 		}
 		for _, slice := range before.slices {
 			if !slices.Contains(parts, slice) {
-				s.reverse.slice(h, svc, slice, s.reverse.remove)
+				s.reverse.forEachOf(h, svc, slice, s.reverse.remove)
 			}
 		}
 	} else {
-		s.reverse.all(h, h, s.reverse.add)
-		s.reverse.all(h, &before, s.reverse.remove)
+		s.reverse.forEach(h, h, s.reverse.add)
+		s.reverse.forEach(h, &before, s.reverse.remove)
 	}
 	for _, ip := range s.reverse.changed() {
-		s.work.add(place{kind: ofReverse, addr: ip})
+		s.work.add(place{kind: reversePlace, addr: ip})
 	}
-	if before.service != svc || svc != nil && svc.Headless { // or its endpoints have no names
-		s.work.add(place{kind: ofService, namespace: h.key.Namespace, name: h.key.Name})
+	if before.service != svc || svc != nil && svc.Headless { // endpoints of other Services have no records
+		s.work.add(place{kind: servicePlace, namespace: h.key.Namespace, name: h.key.Name})
 	}
 	if h.service == nil && len(h.slices) == 0 {
 		delete(s.services, h.key)
@@ -164,10 +164,10 @@ func (s *state) change(h *held, svc *cluster.Service, parts []*cluster.Slice) {
 }
 
 func (s *state) putSlice(slice *cluster.Slice) {
-	h := s.held(cluster.Key{Namespace: slice.Namespace, Name: slice.Service})
-	if before := s.of[slice.Key()]; before != h {
-		s.deleteSlice(slice.Key()) // its label is another one now
-		s.of[slice.Key()] = h
+	h := s.entry(cluster.Key{Namespace: slice.Namespace, Name: slice.Service})
+	if before := s.bySlice[slice.Key()]; before != h {
+		s.deleteSlice(slice.Key()) // the slice has moved to another Service
+		s.bySlice[slice.Key()] = h
 	}
 	i, found := h.find(slice.Name)
 	parts := slices.Clone(h.slices)
@@ -180,21 +180,22 @@ func (s *state) putSlice(slice *cluster.Slice) {
 }
 
 func (s *state) deleteSlice(key cluster.Key) {
-	h := s.of[key]
+	h := s.bySlice[key]
 	if h == nil {
 		return
 	}
-	delete(s.of, key)
+	delete(s.bySlice, key)
 	if i, found := h.find(key.Name); found {
 		s.change(h, h.service, slices.Delete(slices.Clone(h.slices), i, i+1))
 	}
 }
 
-func (h *held) find(name string) (int, bool) {
+func (h *serviceEntry) find(name string) (int, bool) {
 	return slices.BinarySearchFunc(h.slices, name, func(s *cluster.Slice, name string) int { return strings.Compare(s.Name, name) })
 }
 
-// putPod counts a pod's addresses before it forgets those from before; p may be nil.
+// putPod replaces a pod, or deletes it if p is nil. It counts the new addresses
+// before it discounts the old ones.
 func (s *state) putPod(key cluster.Key, p *cluster.Pod) {
 	before := s.pods[key]
 	if p != nil {
@@ -220,68 +221,68 @@ func (s *state) countPod(at podAddr, by int) {
 		delete(s.podAddrs, at)
 	}
 	if n == 0 || n == by {
-		s.work.add(place{kind: ofPod, namespace: at.namespace, addr: at.addr})
+		s.work.add(place{kind: podPlace, namespace: at.namespace, addr: at.addr})
 	}
 }
 
-// wanted gives the records that a place should have, sorted by path.
+// wanted returns the records that a place should have, sorted by path.
 func (s *state) wanted(p place) []record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch p.kind {
-	case ofService:
+	case servicePlace:
 		if h := s.services[cluster.Key{Namespace: p.namespace, Name: p.name}]; h != nil {
 			return s.zone.service(h.service, h.slices)
 		}
-	case ofPod:
+	case podPlace:
 		if s.podAddrs[podAddr{p.namespace, p.addr}] > 0 {
 			return []record{s.zone.pod(p.namespace, p.addr)}
 		}
-	case ofReverse:
+	case reversePlace:
 		if c, ok := s.reverse.best(p.addr); ok {
-			return []record{s.zone.reverse(p.addr, c.of.key, c.label(p.addr))}
+			return []record{s.zone.reverse(p.addr, c.entry.key, c.label(p.addr))}
 		}
 	}
 	return nil
 }
 
-// follow begins to note which places change.
-func (s *state) follow() {
+// startQueue starts to record which places change.
+func (s *state) startQueue() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.work.begin()
+	s.work.start()
 }
 
-// leave ends that.
-func (s *state) leave() {
+// stopQueue stops that and discards the queue.
+func (s *state) stopQueue() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.work.end()
+	s.work.stop()
 }
 
-// all adds every place to the work but those that are known to be as wanted.
-func (s *state) all(fine map[place]struct{}) {
+// addAll queues every place except those in current, whose keys are as wanted.
+func (s *state) addAll(current map[place]struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	add := func(p place) {
-		if _, ok := fine[p]; !ok {
+		if _, ok := current[p]; !ok {
 			s.work.add(p)
 		}
 	}
 	for key, h := range s.services {
 		if h.service != nil {
-			add(place{kind: ofService, namespace: key.Namespace, name: key.Name})
+			add(place{kind: servicePlace, namespace: key.Namespace, name: key.Name})
 		}
 	}
 	for at := range s.podAddrs {
-		add(place{kind: ofPod, namespace: at.namespace, addr: at.addr})
+		add(place{kind: podPlace, namespace: at.namespace, addr: at.addr})
 	}
 	for ip := range s.reverse.first {
-		add(place{kind: ofReverse, addr: ip})
+		add(place{kind: reversePlace, addr: ip})
 	}
 }
 
-// add adds places to the work.
+// add queues places.
 func (s *state) add(places ...place) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -290,48 +291,48 @@ func (s *state) add(places ...place) {
 	}
 }
 
-// take takes up to n places from the work.
+// take removes up to n places from the queue and returns them.
 func (s *state) take(n int) []place {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.work.take(n)
 }
 
-// pending is how many places wait.
+// pending returns the length of the queue.
 func (s *state) pending() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.work.in)
+	return len(s.work.queued)
 }
 
-// A queue is places that have changed, each once, the first first.
+// A queue holds places in the order of their first change, each once.
 type queue struct {
-	open  bool
-	order []place
-	in    map[place]struct{}
-	news  chan struct{} // has room for one
+	active bool
+	order  []place
+	queued map[place]struct{}
+	wake   chan struct{} // has capacity 1
 }
 
-func newQueue() queue { return queue{in: map[place]struct{}{}, news: make(chan struct{}, 1)} }
+func newQueue() queue { return queue{queued: map[place]struct{}{}, wake: make(chan struct{}, 1)} }
 
-func (q *queue) begin() { q.open = true }
+func (q *queue) start() { q.active = true }
 
-func (q *queue) end() {
-	q.open, q.order = false, nil
-	q.in = map[place]struct{}{} // and not cleared: its room is given back
+func (q *queue) stop() {
+	q.active, q.order = false, nil
+	q.queued = map[place]struct{}{} // clear would keep the memory
 }
 
 func (q *queue) add(p place) {
-	if !q.open {
+	if !q.active {
 		return
 	}
-	if _, ok := q.in[p]; ok {
+	if _, ok := q.queued[p]; ok {
 		return
 	}
-	q.in[p] = struct{}{}
+	q.queued[p] = struct{}{}
 	q.order = append(q.order, p)
 	select {
-	case q.news <- struct{}{}:
+	case q.wake <- struct{}{}:
 	default:
 	}
 }
@@ -340,7 +341,7 @@ func (q *queue) take(n int) []place {
 	n = min(n, len(q.order))
 	taken := slices.Clone(q.order[:n])
 	for _, p := range taken {
-		delete(q.in, p)
+		delete(q.queued, p)
 	}
 	if q.order = q.order[n:]; len(q.order) == 0 {
 		q.order = nil

@@ -14,8 +14,8 @@ func newTestState() *state {
 	return newState(newZone("cluster.local"), (&Options{}).cluster().Kinds())
 }
 
-// tell gives what is wanted at the places that have changed.
-func (s *state) tell() (text []string) {
+// changed returns the wanted records of the places that have changed.
+func (s *state) changed() (text []string) {
 	for _, p := range s.take(1000) {
 		root, _ := s.zone.root(p)
 		var values []string
@@ -33,7 +33,7 @@ func (s *state) tell() (text []string) {
 // synced says whether every kind has been listed.
 func (s *state) synced() bool {
 	select {
-	case <-s.whole:
+	case <-s.complete:
 		return true
 	default:
 		return false
@@ -60,39 +60,39 @@ func TestStateSynced(t *testing.T) {
 func TestStateServices(t *testing.T) {
 	s := newTestState()
 	s.Put(cluster.Services, &cluster.Service{Namespace: "shop", Name: "early", ClusterIPs: ips("10.0.0.9")})
-	same(t, "before anybody follows", s.tell())
-	s.follow()
+	same(t, "before anybody follows", s.changed())
+	s.startQueue()
 
 	s.Put(cluster.Slices, slice("db-1", "db", "db-0=10.1.0.3"))
-	same(t, "a slice without its Service", s.tell())
+	same(t, "a slice without its Service", s.changed())
 	db := &cluster.Service{Namespace: "shop", Name: "db", Headless: true}
 	s.Put(cluster.Services, db)
-	same(t, "its Service", s.tell(), "arpa/in-addr/10/1/0/3 db-0.db.shop.svc.cluster.local.",
+	same(t, "its Service", s.changed(), "arpa/in-addr/10/1/0/3 db-0.db.shop.svc.cluster.local.",
 		"svc/shop/db/ db-0.db.shop.svc.cluster.local. 10.1.0.3")
 	s.Put(cluster.Slices, slice("db-1", "db", "db-0=10.1.0.4"))
-	same(t, "another address", s.tell(), "arpa/in-addr/10/1/0/3", "arpa/in-addr/10/1/0/4 db-0.db.shop.svc.cluster.local.",
+	same(t, "another address", s.changed(), "arpa/in-addr/10/1/0/3", "arpa/in-addr/10/1/0/4 db-0.db.shop.svc.cluster.local.",
 		"svc/shop/db/ db-0.db.shop.svc.cluster.local. 10.1.0.4")
 	s.Put(cluster.Slices, slice("db-2", "db", "db-0=10.1.0.4"))
 	s.Delete(cluster.Slices, cluster.Key{Namespace: "shop", Name: "db-1"})
-	same(t, "another slice has it", s.tell(), "svc/shop/db/ db-0.db.shop.svc.cluster.local. 10.1.0.4")
+	same(t, "another slice has it", s.changed(), "svc/shop/db/ db-0.db.shop.svc.cluster.local. 10.1.0.4")
 
 	s.Put(cluster.Services, &cluster.Service{Namespace: "shop", Name: "web", ClusterIPs: ips("10.1.0.4")})
-	same(t, "its own address comes first", s.tell(), "arpa/in-addr/10/1/0/4 web.shop.svc.cluster.local.", "svc/shop/web/ 10.1.0.4")
+	same(t, "its own address comes first", s.changed(), "arpa/in-addr/10/1/0/4 web.shop.svc.cluster.local.", "svc/shop/web/ 10.1.0.4")
 	s.Put(cluster.Slices, slice("web-1", "web", "10.1.0.8"))
-	same(t, "endpoints of one with an address", s.tell())
+	same(t, "endpoints of one with an address", s.changed())
 	s.Listed(cluster.Services, func(k cluster.Key) bool { return k.Name != "web" })
-	same(t, "and last", s.tell(), "arpa/in-addr/10/1/0/4 db-0.db.shop.svc.cluster.local.", "svc/shop/web/")
+	same(t, "and last", s.changed(), "arpa/in-addr/10/1/0/4 db-0.db.shop.svc.cluster.local.", "svc/shop/web/")
 
 	s.Put(cluster.Slices, slice("db-2", "other", "db-0=10.1.0.4"))
-	same(t, "a slice of another Service", s.tell(), "arpa/in-addr/10/1/0/4", "svc/shop/db/")
+	same(t, "a slice of another Service", s.changed(), "arpa/in-addr/10/1/0/4", "svc/shop/db/")
 	s.Listed(cluster.Slices, none)
 	s.Listed(cluster.Services, none)
-	same(t, "nothing", s.tell(), "arpa/in-addr/10/0/0/9", "svc/shop/db/", "svc/shop/early/")
-	if n := len(s.services) + len(s.of) + len(s.reverse.first) + len(s.reverse.more); n != 0 {
+	same(t, "nothing", s.changed(), "arpa/in-addr/10/0/0/9", "svc/shop/db/", "svc/shop/early/")
+	if n := len(s.services) + len(s.bySlice) + len(s.reverse.first) + len(s.reverse.more); n != 0 {
 		t.Errorf("%d things stay", n)
 	}
 	s.Put(cluster.Services, db)
-	s.leave()
+	s.stopQueue()
 	if s.pending() != 0 {
 		t.Error("there is work for nobody")
 	}
@@ -100,15 +100,15 @@ func TestStateServices(t *testing.T) {
 
 func TestStatePods(t *testing.T) {
 	s := newTestState()
-	s.follow()
+	s.startQueue()
 	s.Put(cluster.Pods, &cluster.Pod{Namespace: "shop", Name: "a", IPs: ips("1.2.3.4", "fd00::1")}, &cluster.Pod{Namespace: "shop", Name: "b", IPs: ips("1.2.3.4")})
-	same(t, "two pods", s.tell(), "pod/shop/1-2-3-4/ 1.2.3.4", "pod/shop/fd00--1/ fd00::1")
+	same(t, "two pods", s.changed(), "pod/shop/1-2-3-4/ 1.2.3.4", "pod/shop/fd00--1/ fd00::1")
 	s.Put(cluster.Pods, &cluster.Pod{Namespace: "shop", Name: "a", IPs: ips("fd00::1")})
-	same(t, "the other has it still", s.tell())
+	same(t, "the other has it still", s.changed())
 	s.Put(cluster.Pods, &cluster.Pod{Namespace: "shop", Name: "b", IPs: ips("1.2.3.5")})
-	same(t, "nobody", s.tell(), "pod/shop/1-2-3-4/", "pod/shop/1-2-3-5/ 1.2.3.5")
+	same(t, "nobody", s.changed(), "pod/shop/1-2-3-4/", "pod/shop/1-2-3-5/ 1.2.3.5")
 	s.Listed(cluster.Pods, none)
-	same(t, "nothing", s.tell(), "pod/shop/1-2-3-5/", "pod/shop/fd00--1/")
+	same(t, "nothing", s.changed(), "pod/shop/1-2-3-5/", "pod/shop/fd00--1/")
 }
 
 // Whatever comes in whatever order, the reverse names are those of a state that has
@@ -116,7 +116,7 @@ func TestStatePods(t *testing.T) {
 func TestStateReverseAtRandom(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	s := newTestState()
-	s.follow()
+	s.startQueue()
 	services, slices := map[string]*cluster.Service{}, map[string]*cluster.Slice{}
 	written := map[string]string{}
 	addr := func() string { return fmt.Sprintf("10.1.0.%d", rnd.IntN(6)) }
@@ -140,7 +140,7 @@ func TestStateReverseAtRandom(t *testing.T) {
 			s.Put(cluster.Slices, slices[name])
 		}
 		for _, p := range s.take(1000) {
-			if p.kind == ofReverse {
+			if p.kind == reversePlace {
 				written[p.addr.String()] = fmt.Sprint(s.wanted(p))
 			}
 		}
@@ -155,7 +155,7 @@ func TestStateReverseAtRandom(t *testing.T) {
 			fresh.Put(cluster.Services, o)
 		}
 		for i := range 6 {
-			p := place{kind: ofReverse, addr: ip(fmt.Sprintf("10.1.0.%d", i))}
+			p := place{kind: reversePlace, addr: ip(fmt.Sprintf("10.1.0.%d", i))}
 			want, got := fmt.Sprint(fresh.wanted(p)), written[p.addr.String()]
 			if got == "" {
 				got = "[]"

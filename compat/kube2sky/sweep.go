@@ -7,14 +7,14 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// page is how many keys of a comparison are read at once.
+// page is the number of keys that one request of a comparison returns.
 const page = 1000
 
-// sweep compares what is ours in etcd with what is wanted, page by page. What
-// differs becomes work, and so does what is not there. It changes nothing itself.
+// sweep compares the owned keys in etcd with the wanted records, page by page. It
+// queues the places that differ and those without keys. It writes nothing.
 func (w *writer) sweep(ctx context.Context, s *session) error {
-	fine := map[place]struct{}{}
-	now := look{state: w.state, fine: fine}
+	current := map[place]struct{}{}
+	now := comparison{state: w.state, current: current}
 	total := int64(0)
 	for from, end := w.layout.marks, clientv3.GetPrefixRangeEnd(w.layout.marks); ; {
 		answer, err := s.read(ctx, clientv3.OpGet(from, clientv3.WithRange(end), clientv3.WithLimit(page)))
@@ -41,12 +41,12 @@ func (w *writer) sweep(ctx context.Context, s *session) error {
 	}
 	now.close()
 	w.keys.Store(total)
-	w.state.all(fine)
+	w.state.addAll(current)
 	return nil
 }
 
-// values reads the keys of paths, which are sorted. Whole runs are read, where all
-// that can lie between is of the same kind: elsewhere there may be anything.
+// values reads the keys of paths, which are sorted. It reads ranges only between
+// paths of the same kind: elsewhere other programs may have any number of keys.
 func (w *writer) values(ctx context.Context, s *session, paths []string) (map[string]string, error) {
 	tree := make(map[string]string, len(paths))
 	for len(paths) > 0 {
@@ -55,10 +55,10 @@ func (w *writer) values(ctx context.Context, s *session, paths []string) (map[st
 		for n < len(paths) && w.layout.placeOf(paths[n]).kind == kind {
 			n++
 		}
-		if kind != ofNobody {
+		if kind != unknownPlace {
 			answer, err := s.read(ctx, clientv3.OpGet(w.layout.tree+paths[0], clientv3.WithRange(w.layout.tree+paths[n-1]+"\x00")))
 			if err != nil {
-				return nil, fmt.Errorf("comparing: %w", err)
+				return nil, fmt.Errorf("comparing keys: %w", err)
 			}
 			for _, kv := range answer.Responses[0].GetResponseRange().Kvs {
 				tree[string(kv.Key[len(w.layout.tree):])] = string(kv.Value)
@@ -69,18 +69,18 @@ func (w *writer) values(ctx context.Context, s *session, paths []string) (map[st
 	return tree, nil
 }
 
-// A look is the place that a comparison has come to.
-type look struct {
-	state  *state
-	fine   map[place]struct{} // places that are as wanted
-	at     place
-	left   []record // of what is wanted there: what has not been found
-	wrong  bool
-	inside bool
+// A comparison compares the keys of one place after the other.
+type comparison struct {
+	state   *state
+	current map[place]struct{} // places whose keys are as wanted
+	at      place
+	left    []record // wanted records that have not been found
+	wrong   bool
+	inside  bool
 }
 
-// take takes the next of the paths that are marked.
-func (l *look) take(p place, path, mark string, tree map[string]string) {
+// take compares the next path that has a mark.
+func (l *comparison) take(p place, path, mark string, tree map[string]string) {
 	if !l.inside || p != l.at {
 		l.close()
 		l.at, l.left, l.wrong, l.inside = p, l.state.wanted(p), false, true
@@ -93,14 +93,14 @@ func (l *look) take(p place, path, mark string, tree map[string]string) {
 	l.left = l.left[1:]
 }
 
-// close ends the look at a place.
-func (l *look) close() {
+// close ends the comparison of a place.
+func (l *comparison) close() {
 	switch {
 	case !l.inside:
 	case l.wrong || len(l.left) > 0:
 		l.state.add(l.at)
 	default:
-		l.fine[l.at] = struct{}{}
+		l.current[l.at] = struct{}{}
 	}
 	l.inside = false
 }

@@ -14,21 +14,23 @@ import (
 )
 
 const (
-	// batch is how many places are read at once: two ranges each.
+	// batch is the number of places that one transaction reads, two ranges each.
 	batch = 32
-	// resync is how often everything is compared, as in the original: somebody may
-	// have deleted a key of ours, or one that ours has waited for.
+	// resync is the time between two comparisons of all keys, as in the original:
+	// another program may have deleted a key of ours, or one that blocks a key of
+	// ours.
 	resync = 30 * time.Minute
-	// hopeless is how long writing may fail before it begins anew: what has changed
-	// need not be remembered for longer.
-	hopeless = 30 * time.Second
-	// maxWrong is how many ways to fail are told of until things are fine again.
-	maxWrong = 16
-	// maxTold is how many keys of others are told of one by one.
-	maxTold = 100
+	// giveUpAfter is how long writes may fail before the replica gives up
+	// leadership. It discards its queue then and later compares all keys.
+	giveUpAfter = 30 * time.Second
+	// maxLoggedErrors is how many different errors are logged until requests
+	// succeed again.
+	maxLoggedErrors = 16
+	// maxLoggedKeys is how many foreign keys are logged.
+	maxLoggedKeys = 100
 )
 
-// A writer brings etcd to what the state wants, while it leads.
+// A writer writes the records of the state to etcd while it is the leader.
 type writer struct {
 	layout   layout
 	state    *state
@@ -36,14 +38,14 @@ type writer struct {
 	election bool
 	lease    time.Duration
 	log      *slog.Logger
-	ready    atomic.Bool // the tree has been whole once; whoever has seen that stays ready
+	ready    atomic.Bool // every key has been written once; never reset
 
-	leads   atomic.Bool
-	keys    atomic.Int64  // ours, as far as is known
-	taken   atomic.Int64  // the sum of foreign
-	foreign map[place]int // how many paths there are somebody else's
-	told    map[string]struct{}
-	wrong   map[string]struct{} // what has been logged since things were fine: members fail in turn
+	leads        atomic.Bool
+	keys         atomic.Int64  // number of owned keys
+	foreignTotal atomic.Int64  // the sum of foreign
+	foreign      map[place]int // number of paths with values of other programs
+	reported     map[string]struct{}
+	logged       map[string]struct{} // logged since requests last succeeded: members may fail in different ways
 
 	puts, deletes, transactions, failures *metrics.Counter
 }
@@ -51,34 +53,34 @@ type writer struct {
 func newWriter(o Options, l layout, s *state, reg *metrics.Registry) *writer {
 	w := &writer{
 		layout: l, state: s, limit: o.MutationTimeout, election: o.LeaderElection, lease: o.Lease, log: o.Log,
-		foreign: map[place]int{}, told: map[string]struct{}{}, wrong: map[string]struct{}{},
+		foreign: map[place]int{}, reported: map[string]struct{}{}, logged: map[string]struct{}{},
 	}
-	const writes, help = "seamark_kube2sky_writes_total", "Keys of names that were written or deleted in etcd."
+	const writes, help = "seamark_kube2sky_writes_total", "Keys of records written to or deleted from etcd."
 	w.puts = reg.Counter(writes, help, "operation", "put")
 	w.deletes = reg.Counter(writes, help, "operation", "delete")
 	w.transactions = reg.Counter("seamark_kube2sky_transactions_total", "Transactions that changed something in etcd.")
-	w.failures = reg.Counter("seamark_kube2sky_failures_total", "Requests to etcd that failed and were tried again.")
-	reg.Gauge("seamark_kube2sky_leader", "1 if this replica writes.", func() float64 {
+	w.failures = reg.Counter("seamark_kube2sky_failures_total", "Failed requests to etcd, which are retried.")
+	reg.Gauge("seamark_kube2sky_leader", "1 if this replica is the leader.", func() float64 {
 		if w.leads.Load() {
 			return 1
 		}
 		return 0
 	})
-	reg.Gauge("seamark_kube2sky_pending", "Services, addresses of pods and reverse names that have changed and wait to be written.",
+	reg.Gauge("seamark_kube2sky_pending", "Services, addresses of pods and reverse names that have changed and are not written yet.",
 		func() float64 { return float64(s.pending()) })
-	reg.Gauge("seamark_kube2sky_keys", "Keys of names that are ours in etcd, as the replica that writes knows them.",
+	reg.Gauge("seamark_kube2sky_keys", "Keys in etcd that kube2sky owns, as known to the leader.",
 		func() float64 { return float64(w.keys.Load()) })
-	reg.Gauge("seamark_kube2sky_foreign_keys", "Keys that are somebody else's where ours would be: they are left alone.",
-		func() float64 { return float64(w.taken.Load()) })
+	reg.Gauge("seamark_kube2sky_foreign_keys", "Keys of other programs at paths of records; kube2sky does not overwrite them.",
+		func() float64 { return float64(w.foreignTotal.Load()) })
 	return w
 }
 
-// run writes until ctx ends, whenever it leads.
+// run writes whenever this replica is the leader, until ctx ends.
 func (w *writer) run(ctx context.Context, at etcdclient.Options) {
-	select { // who does not know what is wanted must not lead
+	select { // a replica that lacks objects must not lead
 	case <-ctx.Done():
 		return
-	case <-w.state.whole:
+	case <-w.state.complete:
 	}
 	client := w.connect(ctx, at)
 	if client == nil {
@@ -91,7 +93,7 @@ func (w *writer) run(ctx context.Context, at etcdclient.Options) {
 		switch {
 		case ctx.Err() != nil:
 		case errors.Is(err, errLost):
-			w.log.Warn("this replica writes no more: it does not lead")
+			w.log.Warn("Lost leadership, stopped writing")
 			delay = firstWait
 		case err != nil:
 			w.failed(err)
@@ -100,7 +102,7 @@ func (w *writer) run(ctx context.Context, at etcdclient.Options) {
 	}
 }
 
-// lead waits to be elected, and writes until that is over.
+// lead waits to be elected, and writes until it loses leadership.
 func (w *writer) lead(ctx context.Context, s *session) error {
 	if !w.election {
 		return w.term(ctx, s)
@@ -118,7 +120,7 @@ func (w *writer) lead(ctx context.Context, s *session) error {
 		return err
 	}
 	keeping.Go(func() {
-		for range alive { // it is closed when the lease has ended
+		for range alive { // closed when the lease has expired
 		}
 		cancel(errLost)
 	})
@@ -128,13 +130,13 @@ func (w *writer) lead(ctx context.Context, s *session) error {
 	return context.Cause(ctx)
 }
 
-// term writes until ctx ends, which is no error.
+// term writes until ctx ends, which is not an error.
 func (w *writer) term(ctx context.Context, s *session) error {
-	w.log.Info("this replica writes now", "tree", w.layout.tree+w.layout.path)
+	w.log.Info("Elected leader, writing", "path", w.layout.tree+w.layout.path)
 	w.leads.Store(true)
-	w.state.follow()
+	w.state.startQueue()
 	defer w.leave()
-	var due, since time.Time // of the next comparison; of the first failure
+	var due, since time.Time // time of the next comparison; of the first failure
 	delay, announced := firstWait, false
 	for ctx.Err() == nil {
 		n, err := 0, error(nil)
@@ -142,11 +144,11 @@ func (w *writer) term(ctx context.Context, s *session) error {
 			if err = w.sweep(ctx, s); err == nil {
 				due, n = time.Now().Add(resync), 1
 			}
-		} else if n, err = w.settle(ctx, s); err == nil && n == 0 && !announced {
+		} else if n, err = w.writeBatch(ctx, s); err == nil && n == 0 && !announced {
 			if err = s.announce(ctx); err == nil {
 				announced = true
 				w.ready.Store(true)
-				w.log.Info("everything is written", "keys", w.keys.Load())
+				w.log.Info("Wrote all keys", "count", w.keys.Load())
 			}
 		}
 		switch {
@@ -156,13 +158,13 @@ func (w *writer) term(ctx context.Context, s *session) error {
 		case err != nil:
 			if w.failed(err); since.IsZero() {
 				since = time.Now()
-			} else if time.Since(since) > hopeless {
+			} else if time.Since(since) > giveUpAfter {
 				return err
 			}
 			sleep(ctx, delay)
 			delay = min(2*delay, lastWait)
 		default:
-			w.fine()
+			w.succeeded()
 			since, delay = time.Time{}, firstWait
 			if n == 0 {
 				w.wait(ctx, due)
@@ -172,28 +174,29 @@ func (w *writer) term(ctx context.Context, s *session) error {
 	return nil
 }
 
-// leave ends a term. What there is in etcd is somebody else's to know then.
+// leave ends a term. The keys in etcd are unknown from then on.
 func (w *writer) leave() {
-	w.state.leave()
+	w.state.stopQueue()
 	w.leads.Store(false)
 	w.keys.Store(0)
-	w.taken.Store(0)
+	w.foreignTotal.Store(0)
 	clear(w.foreign)
 }
 
-// wait waits for work.
+// wait blocks until a place is queued or a comparison is due.
 func (w *writer) wait(ctx context.Context, due time.Time) {
 	t := time.NewTimer(time.Until(due))
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
 	case <-t.C:
-	case <-w.state.work.news:
+	case <-w.state.work.wake:
 	}
 }
 
-// settle mends a few places, and says how many. After an error they are work again.
-func (w *writer) settle(ctx context.Context, s *session) (n int, err error) {
+// writeBatch writes some places and returns their number. After an error it
+// queues them again.
+func (w *writer) writeBatch(ctx context.Context, s *session) (n int, err error) {
 	places := w.state.take(batch)
 	if len(places) == 0 {
 		return 0, nil
@@ -222,7 +225,7 @@ func (w *writer) settle(ctx context.Context, s *session) (n int, err error) {
 			marks[string(kv.Key[len(w.layout.marks):])] = string(kv.Value)
 		}
 		c := plan(w.state.wanted(p), tree, marks)
-		w.tell(p, c.foreign)
+		w.reportForeign(p, c.foreign)
 		changes = append(changes, c)
 	}
 	for _, edits := range transactions(changes) {
@@ -230,7 +233,7 @@ func (w *writer) settle(ctx context.Context, s *session) (n int, err error) {
 		if err != nil {
 			return 0, err
 		}
-		if !ok { // somebody was between: look again, but not at once
+		if !ok { // another program has changed a key: read again, after a pause
 			sleep(ctx, firstWait)
 			return len(places), nil
 		}
@@ -240,7 +243,7 @@ func (w *writer) settle(ctx context.Context, s *session) (n int, err error) {
 	return len(places), nil
 }
 
-// get asks for what there is at a place, below a prefix.
+// get returns the operation that reads the keys of a place below a prefix.
 func (l layout) get(prefix string, p place) clientv3.Op {
 	root, only := l.root(p)
 	if only {
@@ -252,54 +255,54 @@ func (l layout) get(prefix string, p place) clientv3.Op {
 func (w *writer) count(edits []edit) {
 	w.transactions.Add(1)
 	for _, e := range edits {
-		switch e.what {
+		switch e.operation {
 		case put:
 			w.puts.Add(1)
 		case remove:
 			w.deletes.Add(1)
 		}
 		switch {
-		case e.what == remove || e.what == forget:
+		case e.operation == remove || e.operation == forget:
 			w.keys.Add(-1)
-		case !e.counted:
+		case !e.hasMark:
 			w.keys.Add(1)
 		}
 	}
 }
 
-// tell reports keys of others where ours would be, each once.
-func (w *writer) tell(p place, paths []string) {
-	w.taken.Add(int64(len(paths) - w.foreign[p]))
+// reportForeign counts and logs the keys of other programs at a place, each once.
+func (w *writer) reportForeign(p place, paths []string) {
+	w.foreignTotal.Add(int64(len(paths) - w.foreign[p]))
 	if len(paths) == 0 {
 		delete(w.foreign, p)
 		return
 	}
 	w.foreign[p] = len(paths)
 	for _, path := range paths {
-		if _, ok := w.told[path]; ok || len(w.told) == maxTold {
+		if _, ok := w.reported[path]; ok || len(w.reported) == maxLoggedKeys {
 			continue
 		}
-		w.told[path] = struct{}{}
-		w.log.Warn("a key is not written: somebody else's is there", "key", w.layout.tree+path)
-		if len(w.told) == maxTold {
-			w.log.Warn("no more of such keys are shown: seamark_kube2sky_foreign_keys counts them")
+		w.reported[path] = struct{}{}
+		w.log.Warn("Key belongs to another program, not overwriting it", "key", w.layout.tree+path)
+		if len(w.reported) == maxLoggedKeys {
+			w.log.Warn("Not logging further keys of other programs: see the metric seamark_kube2sky_foreign_keys")
 		}
 	}
 }
 
-// failed counts a failure, and logs it if it is news.
+// failed counts a failure, and logs it unless it is logged already.
 func (w *writer) failed(err error) {
 	w.failures.Add(1)
 	what := err.Error()
-	if _, ok := w.wrong[what]; !ok && len(w.wrong) < maxWrong {
-		w.wrong[what] = struct{}{}
-		w.log.Warn("etcd does not do what it is asked; trying again", "error", err)
+	if _, ok := w.logged[what]; !ok && len(w.logged) < maxLoggedErrors {
+		w.logged[what] = struct{}{}
+		w.log.Warn("etcd failed, retrying", "error", err)
 	}
 }
 
-func (w *writer) fine() {
-	if len(w.wrong) > 0 {
-		clear(w.wrong)
-		w.log.Info("etcd does what it is asked again")
+func (w *writer) succeeded() {
+	if len(w.logged) > 0 {
+		clear(w.logged)
+		w.log.Info("etcd recovered")
 	}
 }

@@ -141,11 +141,11 @@ func BenchmarkList(b *testing.B) {
 	kvs := sky(100000)
 	x := newIndex("/skydns/", nil)
 	for b.Loop() {
-		x.begin()
+		x.beginList()
 		for i := 0; i < len(kvs); i += 2000 {
 			x.put(kvs[i : i+2000]...)
 		}
-		x.end()
+		x.endList()
 	}
 }
 

@@ -9,69 +9,69 @@ import (
 )
 
 const (
-	// maxChain is how many CNAMEs may lead from one to the next.
+	// maxChain is the length of the longest chain of CNAME records.
 	maxChain = 8
-	// maxSteps is how many names an answer may lead through in all: each of a
-	// chain's may have many targets.
+	// maxSteps is the number of CNAME targets that one answer may follow in all:
+	// a name in a chain may have many.
 	maxSteps = 256
 )
 
-// An outcome is what was found for a question.
+// An outcome is the result of a lookup.
 type outcome uint8
 
 const (
 	missing outcome = iota // the name does not exist
-	present                // it does; the answer is written, and empty if it lacks the type
-	unknown                // what would tell is not there
-	waiting                // it must not be found out upon a reader
+	present                // the name exists; the answer is written, and is empty if it has no records of the type
+	unknown                // the keys are not known yet, or reading them failed
+	waiting                // the lookup must be repeated where it may block
 )
 
-// A lookup is one question in one of the handler's zones.
+// A lookup answers one query in one of the handler's zones.
 type lookup struct {
 	*Handler
 	q    *dns.Query
 	zone *zoneInfo
 	x    *index
-	ctx  context.Context // off the reader; nil upon it
+	ctx  context.Context // nil on a reader, which must not block
 
-	from   asker    // who is asked for the keys at a path, before x is looked at
-	asked  []string // for what it has been
-	before *found   // what a further question has given already
-	failed error    // why something could not be found out
-	waits  bool     // it cannot be found out upon a reader
-	begun  bool     // a further question is under way
+	keys      keyReader  // reads keys into x before they are looked up; nil if x has all keys
+	readPaths []string   // paths that keys has read
+	prior     *subResult // the result of the sub-query for which the query was parked
+	err       error      // why the answer is incomplete
+	mustWait  bool       // the lookup must be repeated where it may block
+	parked    bool       // a sub-query has been parked
 
 	section  wire.Section
 	written  set
-	ttls     [3]ttls          // of each section
-	root     string           // the name at which chains begin, if it is not the question's
-	chain    [maxChain]string // the names that they have led to
+	ttls     [3]ttls          // by section
+	root     string           // the first name of the chain, if not the query name
+	chain    [maxChain]string // the CNAME targets on the way
 	steps    int
-	branched bool // it is not one name that leads to one
-	outside  int  // how many targets that others know have been asked for
+	branched bool // the answer has more than one chain
+	external int  // the number of sub-queries for addresses of targets outside the zones
 }
 
-// conclude makes a reply of what was found.
+// conclude turns the outcome of a lookup into a reply.
 func (l *lookup) conclude(o outcome) dns.Verdict {
 	q := l.q
-	kept := l.x.synced() // not if there got to be too many keys meanwhile: any may have been missed
+	indexed := l.x.synced() // false too if the index was cleared during the lookup: it may have missed keys
 	switch {
-	case l.waits, !kept && l.ctx == nil && l.asks():
+	case l.mustWait, !indexed && l.ctx == nil && l.readsEtcd():
 		o = waiting
-	case !kept, l.failed != nil && q.Answer.Empty():
+	case !indexed, l.err != nil && q.Answer.Empty():
 		o = unknown
 	}
 	switch o {
 	case waiting:
 		q.Fail(wire.NoError)
-		if l.begun {
-			q.SetState(l.word, l.Handler)
+		if l.parked {
+			q.SetState(l.stateKey, l.Handler)
 		}
 		return dns.Wait
 	case unknown:
-		// Neither NXDOMAIN nor anybody else's to answer.
+		// NXDOMAIN would be a guess, and so would the answer of the next handler.
 		q.Fail(wire.ServFail)
-		q.Err = l.failed
+		q.Err = l.err
 		return dns.Done
 	case missing:
 		if l.through.Through(q.Name()) {
@@ -80,14 +80,14 @@ func (l *lookup) conclude(o outcome) dns.Verdict {
 		q.RCode = wire.NXDomain
 	}
 	q.AA = !l.skydns || q.Type != wire.TypePTR
-	l.level()
+	l.equalizeTTLs()
 	if q.Answer.Empty() {
 		l.soa(wire.Authority)
 	}
 	return dns.Done
 }
 
-// answer finds what the name has and writes it.
+// answer looks up the query name and writes the answer.
 func (l *lookup) answer() outcome {
 	if !l.x.synced() {
 		return unknown
@@ -98,8 +98,8 @@ func (l *lookup) answer() outcome {
 		l.soa(wire.Answers)
 		return present
 	}
-	var room [wire.MaxName]byte
-	path, ok := appendPath(room[:0], l.named())
+	var buf [wire.MaxName]byte
+	path, ok := appendPath(buf[:0], l.lookupName())
 	if !ok {
 		return missing
 	}
@@ -110,57 +110,59 @@ func (l *lookup) answer() outcome {
 	switch {
 	case !ok:
 		return unknown
-	case l.far(&r):
+	case l.tooWide(&r):
 		return waiting
-	case !r.any() && !apex:
+	case !r.nonEmpty() && !apex:
 		return missing
 	}
 	l.write(r, path, apex)
 	return present
 }
 
-// write writes what r, which is at path, has for the question.
-func (l *lookup) write(r run, path []byte, apex bool) {
+// write writes the records of the keys in r, which is at path.
+func (l *lookup) write(r keyRange, path []byte, apex bool) {
 	q := l.q
 	owner := [2]byte([]byte(wire.OwnerIsQuestion))
 	switch q.Type {
 	case wire.TypeA, wire.TypeAAAA, wire.TypeTXT:
-		l.reach(r, owner[:], q.Name(), kindOf(q.Type), 0)
+		l.writeName(r, owner[:], q.Name(), kindOf(q.Type), 0)
 	case wire.TypeCNAME, wire.TypePTR:
-		l.exactly(r, path, q.Type)
+		l.writeExact(r, path, q.Type)
 	case wire.TypeSRV:
-		l.services(r)
-		l.targets(r, false)
+		l.writeSRV(r)
+		l.writeTargets(r, false)
 	case wire.TypeMX:
-		l.exchanges(r)
-		l.targets(r, true)
+		l.writeMX(r)
+		l.writeTargets(r, true)
 	case wire.TypeNS:
 		if apex {
-			l.nameservers(r)
+			l.writeNS(r)
 		}
-	case wire.TypeANY: // one RRset (RFC 8482 §4.1): the first that there is
-		l.exactly(r, path, wire.TypeCNAME)
-		for _, k := range [3]kinds{four, six, texts} {
+	case wire.TypeANY: // one RRset (RFC 8482 §4.1): the first that exists
+		l.writeExact(r, path, wire.TypeCNAME)
+		for _, k := range [3]kinds{kindA, kindAAAA, kindTXT} {
 			if q.Answer.Empty() {
 				some := r
-				l.group(&some, k)
-				l.direct(some, owner[:], k)
+				l.selectGroup(&some, k)
+				l.writeDirect(some, owner[:], k)
 			}
 		}
 		if q.Answer.Empty() {
-			l.services(r)
+			l.writeSRV(r)
 		}
 	}
 }
 
-// far says that so many keys are no reader's work, and has the lookup leave it.
-func (l *lookup) far(r *run) bool {
-	l.waits = l.waits || l.ctx == nil && r.wide()
-	return l.waits
+// tooWide reports whether r has too many keys for a reader, and has the lookup
+// repeated where it may block.
+func (l *lookup) tooWide(r *keyRange) bool {
+	l.mustWait = l.mustWait || l.ctx == nil && r.wide()
+	return l.mustWait
 }
 
-// named is the name to look at: the question's own, or what local.dns stands for.
-func (l *lookup) named() []byte {
+// lookupName returns the name to look up: the query name, or the option local for
+// local.dns.
+func (l *lookup) lookupName() []byte {
 	q := l.q
 	if l.local != "" && q.Labels() == l.zone.labels+2 && string(q.Name()[:q.LabelOffset(2)]) == "\x05local\x03dns" {
 		return []byte(l.local)
@@ -168,8 +170,8 @@ func (l *lookup) named() []byte {
 	return q.Name()
 }
 
-// apexPath is where the data of a zone's own name are: its name servers below
-// ns.dns, its addresses below apex.dns, if there is anything.
+// apexPath returns the path of the data of a zone's apex: ns.dns for NS, and
+// apex.dns for addresses if it has any keys.
 func (l *lookup) apexPath(path []byte, t wire.Type) []byte {
 	switch n := len(path); t {
 	case wire.TypeNS:
@@ -178,15 +180,16 @@ func (l *lookup) apexPath(path []byte, t wire.Type) []byte {
 		if path = append(path, "dns\x00apex\x00"...); l.noApexFallback {
 			return path
 		}
-		if r, ok := l.find(path); ok && !r.any() {
+		if r, ok := l.find(path); ok && !r.nonEmpty() {
 			return path[:n]
 		}
 	}
 	return path
 }
 
-// find gives the keys at a path and below. It says false if nobody can tell.
-func (l *lookup) find(path []byte) (r run, ok bool) {
+// find returns the keys at a path and below it. ok is false if reading them
+// failed.
+func (l *lookup) find(path []byte) (r keyRange, ok bool) {
 	wild := -1
 	if l.skydns {
 		wild = wildAt(path)
@@ -195,7 +198,7 @@ func (l *lookup) find(path []byte) (r run, ok bool) {
 	if wild >= 0 {
 		literal = path[:wild]
 	}
-	if l.from != nil && !l.fetch(string(literal)) {
+	if l.keys != nil && !l.fetch(string(literal)) {
 		return r, false
 	}
 	r = l.x.below(literal)
@@ -205,50 +208,51 @@ func (l *lookup) find(path []byte) (r run, ok bool) {
 	return r, true
 }
 
-// fetch brings into the index what is at a path and below.
+// fetch reads the keys at a path and below it into the index.
 func (l *lookup) fetch(path string) bool {
-	for _, before := range l.asked {
+	for _, before := range l.readPaths {
 		if before == path {
 			return true
 		}
 	}
-	all, err := l.from.ask(l.ctx, keyOf(l.x.prefix, []byte(path)))
+	all, err := l.keys.readKeys(l.ctx, keyOf(l.x.prefix, []byte(path)))
 	if err != nil {
-		l.failed = err
+		l.err = err
 		return false
 	}
 	l.x.put(all...)
-	l.asked = append(l.asked, path)
+	l.readPaths = append(l.readPaths, path)
 	return true
 }
 
-// exactly writes the CNAME or PTR record of the key itself.
-func (l *lookup) exactly(r run, path []byte, t wire.Type) {
+// writeExact writes the CNAME or PTR record of the key at path itself.
+func (l *lookup) writeExact(r keyRange, path []byte, t wire.Type) {
 	var m message
 	for r.next(&m) {
 		if r.pattern == "" && len(m.path) != len(path) {
-			return // the key itself comes first
+			return // the key itself sorts first
 		}
 		if m.name != "" && depth(m.path) == depth(string(path)) {
-			at := l.head([]byte(wire.OwnerIsQuestion), t, len(m.name))
+			at := l.beginRecord([]byte(wire.OwnerIsQuestion), t, len(m.name))
 			l.q.Answer.Buf = append(l.q.Answer.Buf, m.name...)
-			l.keep(at, len(wire.OwnerIsQuestion), l.ttlOf(&m, l.q.Now()))
+			l.endRecord(at, len(wire.OwnerIsQuestion), l.ttlOf(&m, l.q.Now()))
 			return
 		}
 	}
 }
 
-// head begins a record, whose TTL comes with keep, and says where.
-func (l *lookup) head(owner []byte, t wire.Type, size int) (at int) {
+// beginRecord writes a record header, and returns its offset. The TTL is set by
+// endRecord.
+func (l *lookup) beginRecord(owner []byte, t wire.Type, size int) (at int) {
 	a := &l.q.Answer
 	at = len(a.Buf)
 	a.Buf = wire.AppendRecordHeader(a.Buf, owner, t, 0, size)
 	return at
 }
 
-// keep takes in the record that begins at an offset and has an owner of so many
-// bytes, unless it has been written before.
-func (l *lookup) keep(at, owner int, ttl uint32) (fresh bool) {
+// endRecord completes the record that begins at offset at and has an owner name
+// of owner bytes. It discards a duplicate, and reports whether the record is new.
+func (l *lookup) endRecord(at, owner int, ttl uint32) (fresh bool) {
 	a := &l.q.Answer
 	l.ttls[l.section].add(ttl)
 	if !l.written.add(l.seed, a.Buf[at:]) {
@@ -260,7 +264,7 @@ func (l *lookup) keep(at, owner int, ttl uint32) (fresh bool) {
 	return true
 }
 
-// ttls are those of some records.
+// ttls describes the TTLs of a section.
 type ttls struct {
 	least        uint32
 	known, mixed bool
@@ -274,9 +278,9 @@ func (t *ttls) add(ttl uint32) {
 	t.least, t.known = ttl, true
 }
 
-// level gives the records of a section one TTL, so that those of one name and type
-// have it (RFC 2181 §5.2).
-func (l *lookup) level() {
+// equalizeTTLs sets one TTL for the records of a section, so that all records of
+// an RRset have the same (RFC 2181 §5.2).
+func (l *lookup) equalizeTTLs() {
 	if !l.ttls[wire.Answers].mixed && !l.ttls[wire.Additional].mixed {
 		return
 	}
@@ -289,13 +293,13 @@ func (l *lookup) level() {
 	})
 }
 
-// soa writes the zone's SOA record, with the numbers of CoreDNS or of SkyDNS.
+// soa writes the zone's SOA record, with the timers of CoreDNS or of SkyDNS.
 func (l *lookup) soa(s wire.Section) {
 	const mname, rname = "\x02ns\x03dns", "\x0ahostmaster"
 	q, a := l.q, &l.q.Answer
 	apex := wire.QuestionPointer(q.LabelOffset(q.Labels() - l.zone.labels))
 	serial := uint32(l.x.changed.Load())
-	if l.from != nil {
+	if l.keys != nil {
 		serial = uint32(time.Now().Unix())
 	}
 	ttl, numbers := l.negative, [5]uint32{serial, 7200, 1800, 86400, l.negative}

@@ -10,69 +10,70 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// kinds are what is looked for at the end of a chain.
+// kinds is a set of record types that end a chain of CNAME records.
 type kinds uint8
 
 const (
-	four kinds = 1 << iota
-	six
-	texts
+	kindA kinds = 1 << iota
+	kindAAAA
+	kindTXT
 )
 
 func kindOf(t wire.Type) kinds {
 	switch t {
 	case wire.TypeA:
-		return four
+		return kindA
 	case wire.TypeAAAA:
-		return six
+		return kindAAAA
 	case wire.TypeTXT:
-		return texts
+		return kindTXT
 	}
 	return 0
 }
 
-// has says that m itself has what is looked for.
+// has reports whether m has data of one of the kinds.
 func (k kinds) has(m *message) bool {
-	return k&four != 0 && m.addr.Is4() || k&six != 0 && m.addr.Is6() || k&texts != 0 && m.text != ""
+	return k&kindA != 0 && m.addr.Is4() || k&kindAAAA != 0 && m.addr.Is6() || k&kindTXT != 0 && m.text != ""
 }
 
-// leads says that m's name may lead to what is looked for. SkyDNS does not follow
-// it for texts.
-func (l *lookup) leads(m *message, k kinds) bool {
-	return m.name != "" && (k&texts == 0 || m.text == "" && !l.skydns)
+// isAlias reports whether m's host is a name to follow for records of kinds k.
+// SkyDNS does not follow names for TXT.
+func (l *lookup) isAlias(m *message, k kinds) bool {
+	return m.name != "" && (k&kindTXT == 0 || m.text == "" && !l.skydns)
 }
 
-// reach writes what a name has, and what it leads to, and says whether that is
-// anything. owner is the name in the answer's form; there are steps names before it.
-func (l *lookup) reach(r run, owner, name []byte, k kinds, steps int) (found bool) {
-	l.group(&r, k)
-	found, names := l.direct(r, owner, k)
+// writeName writes the records of a name and of its CNAME targets, and reports
+// whether it wrote any. owner is the owner name as it is written in the answer,
+// and steps the number of CNAME records before it.
+func (l *lookup) writeName(r keyRange, owner, name []byte, k kinds, steps int) (found bool) {
+	l.selectGroup(&r, k)
+	found, names := l.writeDirect(r, owner, k)
 	if names > 1 || names > 0 && found {
 		l.branched = true
 	}
-	if names > 0 && l.lead(r, owner, name, k, steps) {
+	if names > 0 && l.writeAliases(r, owner, name, k, steps) {
 		found = true
 	}
 	return found
 }
 
-// group leaves the messages of one group, if the keys are so.
-func (l *lookup) group(r *run, k kinds) {
-	if r.groups() {
-		r.only(k&texts != 0)
+// selectGroup restricts r to the messages of one group, if its keys have groups.
+func (l *lookup) selectGroup(r *keyRange, k kinds) {
+	if r.hasGroups() {
+		r.chooseGroup(k&kindTXT != 0)
 	}
 }
 
-// direct writes the records of the messages themselves. It says whether there are
-// any, and how many lead to other names.
-func (l *lookup) direct(r run, owner []byte, k kinds) (found bool, names int) {
+// writeDirect writes the records of the messages themselves. It reports whether
+// there are any, and returns the number of aliases.
+func (l *lookup) writeDirect(r keyRange, owner []byte, k kinds) (found bool, names int) {
 	q, a := l.q, &l.q.Answer
 	var m message
 	for r.next(&m) {
 		if len(a.Buf) > q.SizeLimit() && (l.section == wire.Answers || q.ExceedsLimit()) {
-			return true, 0 // what is missing shows when the message is cut
+			return true, 0 // the answer will be truncated
 		}
-		if l.leads(&m, k) {
+		if l.isAlias(&m, k) {
 			names++
 		}
 		if !k.has(&m) {
@@ -80,20 +81,20 @@ func (l *lookup) direct(r run, owner []byte, k kinds) (found bool, names int) {
 		}
 		found = true
 		at := len(a.Buf)
-		if k&texts != 0 {
+		if k&kindTXT != 0 {
 			l.text(owner, m.text)
 		} else {
 			a.Buf = wire.AppendAddress(a.Buf, owner, 0, m.addr)
 		}
-		l.keep(at, len(owner), l.ttlOf(&m, q.Now()))
+		l.endRecord(at, len(owner), l.ttlOf(&m, q.Now()))
 	}
 	return found, names
 }
 
-// text writes a TXT record in strings of 255 bytes.
+// text writes a TXT record of strings of up to 255 bytes.
 func (l *lookup) text(owner []byte, text string) {
 	a := &l.q.Answer
-	l.head(owner, wire.TypeTXT, len(text)+(len(text)+254)/255)
+	l.beginRecord(owner, wire.TypeTXT, len(text)+(len(text)+254)/255)
 	for text != "" {
 		n := min(len(text), 255)
 		a.Buf = append(append(a.Buf, byte(n)), text[:n]...)
@@ -101,14 +102,14 @@ func (l *lookup) text(owner []byte, text string) {
 	}
 }
 
-// lead writes a CNAME record for each message whose host is a name, if that leads
-// to anything, and behind it what it leads to. One that leads nowhere, to itself or
-// too far is left out.
-func (l *lookup) lead(r run, owner, name []byte, k kinds, steps int) (found bool) {
+// writeAliases writes a CNAME record, followed by the records of its target, for
+// each message whose host is a name. It omits CNAME records whose target has no
+// records, that form a loop, or that exceed maxChain.
+func (l *lookup) writeAliases(r keyRange, owner, name []byte, k kinds, steps int) (found bool) {
 	a := &l.q.Answer
 	var m message
 	for r.next(&m) {
-		if !l.leads(&m, k) || l.loops(m.name, name, steps) {
+		if !l.isAlias(&m, k) || l.loops(m.name, name, steps) {
 			continue
 		}
 		if steps >= maxChain || l.steps >= maxSteps || l.q.ExceedsLimit() {
@@ -117,24 +118,24 @@ func (l *lookup) lead(r run, owner, name []byte, k kinds, steps int) (found bool
 		l.steps++
 		l.chain[steps] = m.name
 		count, ttls := a.Count, l.ttls
-		at := l.head(owner, wire.TypeCNAME, len(m.name))
+		at := l.beginRecord(owner, wire.TypeCNAME, len(m.name))
 		a.Buf = append(a.Buf, m.name...)
-		fresh, sum := l.keep(at, len(owner), l.ttlOf(&m, l.q.Now())), l.written.last
+		fresh, sum := l.endRecord(at, len(owner), l.ttlOf(&m, l.q.Now())), l.written.last
 		switch {
-		case !fresh, l.target(m.name, k, steps+1):
+		case !fresh, l.writeTarget(m.name, k, steps+1):
 			found = true
-		case l.waits:
+		case l.mustWait:
 			return false
 		default:
-			l.written.forget(sum)
+			l.written.remove(sum)
 			a.Buf, a.Count, l.ttls = a.Buf[:at], count, ttls
 		}
 	}
 	return found
 }
 
-// loops says that a host leads back to a name of its chain. What is below the name
-// it stands for is among that name's answers anyway; SkyDNS looks there again.
+// loops reports whether a host is already part of the chain. A host below name is
+// skipped because its keys already belong to name; SkyDNS follows it.
 func (l *lookup) loops(host string, name []byte, steps int) bool {
 	if host == string(name) || host == l.root || l.root == "" && host == string(l.q.Name()) || slices.Contains(l.chain[:steps], host) {
 		return true
@@ -142,40 +143,40 @@ func (l *lookup) loops(host string, name []byte, steps int) bool {
 	return !l.skydns && len(host) > len(name) && wire.Name(host).Within(wire.Name(name))
 }
 
-// target writes what the name of a host has, be it here or elsewhere.
-func (l *lookup) target(host string, k kinds, steps int) (found bool) {
-	var room [2 * wire.MaxName]byte
-	name := append(room[:0], host...)
+// writeTarget writes the records of the target of a CNAME, SRV or MX record.
+func (l *lookup) writeTarget(host string, k kinds, steps int) (found bool) {
+	var buf [2 * wire.MaxName]byte
+	name := append(buf[:0], host...)
 	if l.serves(name) {
-		path, ok := appendPath(room[wire.MaxName:wire.MaxName], name)
+		path, ok := appendPath(buf[wire.MaxName:wire.MaxName], name)
 		if !ok {
 			return false
 		}
 		for i := range l.zones {
-			if k&texts == 0 && string(l.zones[i].name) == host {
+			if k&kindTXT == 0 && string(l.zones[i].name) == host {
 				path = l.apexPath(path, wire.TypeA)
 			}
 		}
 		r, ok := l.find(path)
-		if !ok || l.far(&r) {
+		if !ok || l.tooWide(&r) {
 			return false
 		}
-		if r.any() {
+		if r.nonEmpty() {
 			var owner [wire.MaxName]byte
-			return l.reach(r, l.q.Answer.AppendOwner(owner[:0], name), name, k, steps)
+			return l.writeName(r, l.q.Answer.AppendOwner(owner[:0], name), name, k, steps)
 		}
 		if !l.through.Through(name) {
 			return false
 		}
 	}
 	if l.section == wire.Additional {
-		return l.beside(name)
+		return l.writeExternalAddresses(name)
 	}
-	return l.elsewhere(name)
+	return l.writeExternal(name)
 }
 
-// A found is what a further question gave.
-type found struct {
+// A subResult is the result of a sub-query.
+type subResult struct {
 	name       []byte
 	t          wire.Type
 	answer     wire.Answer
@@ -185,87 +186,91 @@ type found struct {
 	unanswered bool
 }
 
-// foundIn keeps what sub says: its memory is used again.
-func foundIn(sub *dns.Query) *found {
-	f := read(sub)
+// cloneResult returns the result of sub in memory of its own.
+func cloneResult(sub *dns.Query) *subResult {
+	f := resultOf(sub)
 	f.name, f.answer.Buf = slices.Clone(f.name), slices.Clone(f.answer.Buf)
 	return &f
 }
 
-func read(sub *dns.Query) found {
-	return found{sub.Name(), sub.Type, sub.Answer, sub.RCode, sub.RA, sub.TC, sub.Err, sub.Unanswered()}
+func resultOf(sub *dns.Query) subResult {
+	return subResult{sub.Name(), sub.Type, sub.Answer, sub.RCode, sub.RA, sub.TC, sub.Err, sub.Unanswered()}
 }
 
-// further puts a question to this server. It says false if the answer has to be
-// waited for, which a reader cannot.
-func (l *lookup) further(name []byte, t wire.Type) (found, bool) {
-	if f := l.before; f != nil && f.t == t && bytes.Equal(f.name, name) {
+// subQuery sends a sub-query. ok is false if it must be repeated where it may
+// block.
+func (l *lookup) subQuery(name []byte, t wire.Type) (subResult, bool) {
+	if f := l.prior; f != nil && f.t == t && bytes.Equal(f.name, name) {
 		return *f, true
 	}
 	sub, ok := l.q.SubQuery(name, t)
 	if !ok && l.ctx == nil {
-		l.waits, l.begun = true, true
-		return found{}, false
+		l.mustWait, l.parked = true, true
+		return subResult{}, false
 	}
 	if !ok {
 		sub = l.q.ResumeSubQuery(l.ctx)
 	}
-	return read(sub), true
+	return resultOf(sub), true
 }
 
-var errElsewhere = errors.New("etcd: nothing is known of the targets of several names")
+var errExternal = errors.New("etcd: looking up the targets of several CNAME records failed")
 
-// elsewhere writes what a name has that the index does not. If it is the end of one
-// chain the response code is its own (RFC 6604), and if nobody here serves it the
-// CNAME is the answer.
-func (l *lookup) elsewhere(name []byte) (has bool) {
-	f, ok := l.further(name, l.q.Type)
+// writeExternal writes the records of a target outside the index. At the end of a
+// single chain the reply has the target's response code (RFC 6604); if no handler
+// serves the target, the CNAME record is the answer.
+func (l *lookup) writeExternal(name []byte) (has bool) {
+	f, ok := l.subQuery(name, l.q.Type)
 	if !ok {
 		return false
 	}
 	if f.unanswered {
 		return true
 	}
-	if has = l.adopt(&f, wire.Answers); l.branched {
+	if l.skydns && f.rcode == wire.ServFail && wire.Name(name).Labels() < 2 {
+		return false // SkyDNS omits unqualified names that it cannot look up
+	}
+	if has = l.copyRecords(&f, wire.Answers); l.branched {
 		if !has && f.rcode == wire.ServFail {
-			l.failed = cmp.Or(f.err, errElsewhere)
+			l.err = cmp.Or(f.err, errExternal)
 		}
 		return has
 	}
 	q := l.q
 	q.RCode, q.RA, q.TC, q.Err = f.rcode, f.ra, f.tc, f.err
 	if !has {
-		l.adopt(&f, wire.Authority)
+		l.copyRecords(&f, wire.Authority)
 	}
 	return true
 }
 
-// maxOutside is how many targets that the index does not have are looked up for the
-// additional section.
-const maxOutside = 8
+// maxExternal is the number of targets outside the index whose addresses are
+// looked up for the additional section.
+const maxExternal = 8
 
-// beside writes the addresses of such a target, if they can be had.
-func (l *lookup) beside(name []byte) (has bool) {
-	if l.outside++; l.outside > maxOutside {
+// writeExternalAddresses writes the addresses of a target outside the index to
+// the additional section.
+func (l *lookup) writeExternalAddresses(name []byte) (has bool) {
+	if l.external++; l.external > maxExternal {
 		return false
 	}
 	for _, t := range [2]wire.Type{wire.TypeA, wire.TypeAAAA} {
-		f, ok := l.further(name, t)
+		f, ok := l.subQuery(name, t)
 		if !ok {
 			return false
 		}
 		if f.rcode == wire.ServFail {
-			l.outside = maxOutside // whoever has it may not have others
+			l.external = maxExternal // the same upstream may serve the other targets
 			return has
 		}
-		has = l.adopt(&f, wire.Answers) || has
+		has = l.copyRecords(&f, wire.Answers) || has
 	}
 	return has
 }
 
-// adopt copies the records of a section of f into the same one, or into the
-// additional section if that is being written, and says whether there are any.
-func (l *lookup) adopt(f *found, from wire.Section) (any bool) {
+// copyRecords copies the records of a section of f to the same section, or to the
+// additional section if that is being written. It reports whether f has any.
+func (l *lookup) copyRecords(f *subResult, from wire.Section) (any bool) {
 	a, to := &l.q.Answer, from
 	if l.section == wire.Additional {
 		to = wire.Additional

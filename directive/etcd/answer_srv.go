@@ -7,15 +7,15 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// weightSums are the sums of the weights of the messages of each priority. The zero
-// value is empty.
+// weightSums are the sums of the weights by priority. The zero value is empty.
 type weightSums struct {
-	few  [8]weightSum // the first n priorities
+	few  [8]prioritySum // the first n priorities
 	n    int
-	many map[uint16]uint64 // further ones: each key may have its own
+	many map[uint16]uint64 // further ones: each key may have its own priority
 }
 
-type weightSum struct {
+// A prioritySum is the sum of the weights of the records of one priority.
+type prioritySum struct {
 	priority uint16
 	sum      uint64
 }
@@ -28,7 +28,7 @@ func (w *weightSums) add(priority uint16, weight uint32) {
 		}
 	}
 	if w.n < len(w.few) {
-		w.few[w.n] = weightSum{priority, uint64(weight)}
+		w.few[w.n] = prioritySum{priority, uint64(weight)}
 		w.n++
 		return
 	}
@@ -47,56 +47,63 @@ func (w *weightSums) sum(priority uint16) uint64 {
 	return w.many[priority]
 }
 
-// services writes a SRV record for each message with a host. Weights are shares of a
-// hundred, of the records of one priority.
-func (l *lookup) services(r run) {
-	l.group(&r, 0)
+// writeSRV writes an SRV record for each message with a host. A weight is the
+// record's percentage of the weights of its priority. Equal records count once.
+func (l *lookup) writeSRV(r keyRange) {
+	l.selectGroup(&r, 0)
 	var sums weightSums
 	var m message
+	var counted set
+	var name [8 + wire.MaxName]byte
 	for all := r; all.next(&m); {
-		if m.hosted() {
-			sums.add(l.preference(&m), m.heaviness())
+		if !m.hasHost() {
+			continue
+		}
+		record := binary.BigEndian.AppendUint32(name[:0], m.effectiveWeight())
+		record = binary.BigEndian.AppendUint16(record, l.priorityOf(&m))
+		record = appendTarget(binary.BigEndian.AppendUint16(record, m.port), &m)
+		if counted.add(l.seed, record) {
+			sums.add(l.priorityOf(&m), m.effectiveWeight())
 		}
 	}
 	q, a := l.q, &l.q.Answer
-	var name [wire.MaxName]byte
 	for r.next(&m) {
 		if len(a.Buf) > q.SizeLimit() {
-			return // what is missing shows when the message is cut
+			return // the answer will be truncated
 		}
-		if !m.hosted() {
+		if !m.hasHost() {
 			continue
 		}
 		target := appendTarget(name[:0], &m)
-		at := l.head([]byte(wire.OwnerIsQuestion), wire.TypeSRV, 6+len(target))
-		a.Buf = binary.BigEndian.AppendUint16(a.Buf, l.preference(&m))
-		a.Buf = binary.BigEndian.AppendUint16(a.Buf, l.weight(sums.sum(l.preference(&m)), &m))
+		at := l.beginRecord([]byte(wire.OwnerIsQuestion), wire.TypeSRV, 6+len(target))
+		a.Buf = binary.BigEndian.AppendUint16(a.Buf, l.priorityOf(&m))
+		a.Buf = binary.BigEndian.AppendUint16(a.Buf, l.weight(sums.sum(l.priorityOf(&m)), &m))
 		a.Buf = binary.BigEndian.AppendUint16(a.Buf, m.port)
 		a.Buf = append(a.Buf, target...)
-		l.keep(at, len(wire.OwnerIsQuestion), l.ttlOf(&m, q.Now()))
+		l.endRecord(at, len(wire.OwnerIsQuestion), l.ttlOf(&m, q.Now()))
 	}
 }
 
-func (l *lookup) preference(m *message) uint16 {
+func (l *lookup) priorityOf(m *message) uint16 {
 	if m.priority == 0 {
 		return l.priority
 	}
 	return m.priority
 }
 
-// weight returns m's share of a hundred, as SkyDNS calculates it; CoreDNS raises 0 to 1.
-// sum is the sum of the weights of its priority.
+// weight returns the SRV weight of m, calculated as SkyDNS does, from the sum of the
+// weights of its priority. CoreDNS raises 0 to 1.
 func (l *lookup) weight(sum uint64, m *message) uint16 {
-	share := 100 / float64(sum)
-	share *= float64(m.heaviness())
-	if w := uint16(math.Floor(share)); w > 0 || l.skydns {
+	part := 100 / float64(sum)
+	part *= float64(m.effectiveWeight())
+	if w := uint16(math.Floor(part)); w > 0 || l.skydns {
 		return w
 	}
 	return 1
 }
 
-// appendTarget writes the name that a message's record leads to: its host, or, if
-// that is an address, the name of its key.
+// appendTarget appends the target name of an SRV, MX or NS record: the host, or,
+// for an address, the name of the key.
 func appendTarget(buf []byte, m *message) []byte {
 	if m.name != "" {
 		return append(buf, m.name...)
@@ -104,9 +111,9 @@ func appendTarget(buf []byte, m *message) []byte {
 	return appendName(buf, m.path, int(m.strip))
 }
 
-// exchanges writes a MX record for each message that says so.
-func (l *lookup) exchanges(r run) {
-	l.group(&r, 0)
+// writeMX writes an MX record for each message with mail.
+func (l *lookup) writeMX(r keyRange) {
+	l.selectGroup(&r, 0)
 	a := &l.q.Answer
 	var m message
 	var name [wire.MaxName]byte
@@ -114,20 +121,20 @@ func (l *lookup) exchanges(r run) {
 		if l.q.ExceedsLimit() {
 			return
 		}
-		if !m.mail || !m.hosted() {
+		if !m.mail || !m.hasHost() {
 			continue
 		}
 		target := appendTarget(name[:0], &m)
-		at := l.head([]byte(wire.OwnerIsQuestion), wire.TypeMX, 2+len(target))
-		a.Buf = append(binary.BigEndian.AppendUint16(a.Buf, l.preference(&m)), target...)
-		l.keep(at, len(wire.OwnerIsQuestion), l.ttlOf(&m, l.q.Now()))
+		at := l.beginRecord([]byte(wire.OwnerIsQuestion), wire.TypeMX, 2+len(target))
+		a.Buf = append(binary.BigEndian.AppendUint16(a.Buf, l.priorityOf(&m)), target...)
+		l.endRecord(at, len(wire.OwnerIsQuestion), l.ttlOf(&m, l.q.Now()))
 	}
 }
 
-// nameservers writes a NS record for each address below ns.dns, and the addresses.
-// A host that is a name is no name server: there is nothing to glue.
-func (l *lookup) nameservers(r run) {
-	l.group(&r, 0)
+// writeNS writes an NS record for each address below ns.dns, and the addresses.
+// Hosts that are names are skipped: they have no glue.
+func (l *lookup) writeNS(r keyRange) {
+	l.selectGroup(&r, 0)
 	a := &l.q.Answer
 	var m message
 	var name [wire.MaxName]byte
@@ -139,9 +146,9 @@ func (l *lookup) nameservers(r run) {
 			continue
 		}
 		target := appendTarget(name[:0], &m)
-		at := l.head([]byte(wire.OwnerIsQuestion), wire.TypeNS, len(target))
+		at := l.beginRecord([]byte(wire.OwnerIsQuestion), wire.TypeNS, len(target))
 		a.Buf = append(a.Buf, target...)
-		l.keep(at, len(wire.OwnerIsQuestion), l.ttlOf(&m, l.q.Now()))
+		l.endRecord(at, len(wire.OwnerIsQuestion), l.ttlOf(&m, l.q.Now()))
 	}
 	l.section = wire.Additional
 	for r.next(&m) {
@@ -151,22 +158,22 @@ func (l *lookup) nameservers(r run) {
 	}
 }
 
-// glue writes the address of a name that has been made of a key.
+// glue writes the address of a target that is the name of a key.
 func (l *lookup) glue(m *message) {
 	if l.q.ExceedsLimit() {
 		return
 	}
 	a := &l.q.Answer
-	var room [2 * wire.MaxName]byte
-	owner := a.AppendOwner(room[wire.MaxName:wire.MaxName], appendTarget(room[:0], m))
+	var buf [2 * wire.MaxName]byte
+	owner := a.AppendOwner(buf[wire.MaxName:wire.MaxName], appendTarget(buf[:0], m))
 	at := len(a.Buf)
 	a.Buf = wire.AppendAddress(a.Buf, owner, 0, m.addr)
-	l.keep(at, len(owner), l.ttlOf(m, l.q.Now()))
+	l.endRecord(at, len(owner), l.ttlOf(m, l.q.Now()))
 }
 
-// targets writes the addresses of what SRV or MX records lead to.
-func (l *lookup) targets(r run, mail bool) {
-	l.group(&r, 0)
+// writeTargets writes the addresses of SRV or MX targets.
+func (l *lookup) writeTargets(r keyRange, mail bool) {
+	l.selectGroup(&r, 0)
 	l.section = wire.Additional
 	a := &l.q.Answer
 	if len(a.Buf) > l.q.SizeLimit() {
@@ -182,7 +189,7 @@ func (l *lookup) targets(r run, mail bool) {
 			l.glue(&m)
 		case m.name != "" && l.written.add(l.seed, []byte(m.name)):
 			l.root = m.name
-			if l.target(m.name, four|six, 0); l.waits {
+			if l.writeTarget(m.name, kindA|kindAAAA, 0); l.mustWait {
 				return
 			}
 		}

@@ -25,7 +25,7 @@ func with(t testing.TB, options, keys string) *server {
 
 func (s *server) expect(t *testing.T, name, qtype, want string) {
 	t.Helper()
-	if got := digest(s.ask(t, name, qtype)); got != sorted(want) {
+	if got := digest(s.readKeys(t, name, qtype)); got != sorted(want) {
 		t.Errorf("%s %s\ngot\n%swant\n%s", name, qtype, got, sorted(want))
 	}
 }
@@ -39,7 +39,7 @@ func TestNotSynced(t *testing.T) {
 	w := &world{records: []mdns.RR{rr("www.example. 60 IN A 192.0.2.1")}}
 	s := serve(t, h, w, ".")
 	h.index.put(keyValues(`/skydns/test/www {"host":"10.0.0.1"}`)...)
-	h.index.begin()
+	h.index.beginList()
 	for _, name := range []string{"test.", "www.test.", "missing.test."} {
 		for _, qtype := range []string{"A", "SOA", "PTR"} {
 			s.expect(t, name, qtype, "SERVFAIL\n")
@@ -50,7 +50,7 @@ func TestNotSynced(t *testing.T) {
 	}
 	s.expect(t, "www.example.", "A", "NOERROR\nanswer www.example. 60 IN A 192.0.2.1\n")
 	h.index.put(keyValues(`/skydns/test/www {"host":"10.0.0.1"}`)...)
-	h.index.end()
+	h.index.endList()
 	if !h.Ready() {
 		t.Error("not ready after the list")
 	}
@@ -61,7 +61,7 @@ func TestNotSynced(t *testing.T) {
 // all is an asker who has some keys, whatever he is asked for.
 type all []keyValue
 
-func (a all) ask(context.Context, string) ([]keyValue, error) { return a, nil }
+func (a all) readKeys(context.Context, string) ([]keyValue, error) { return a, nil }
 
 // There get to be too many keys while a question is answered: what is not found any
 // more may be there.
@@ -73,10 +73,10 @@ func TestTooManyMeanwhile(t *testing.T) {
 	for _, inline := range []bool{true, false} {
 		h := handler(t, "etcd test")
 		h.index.put(keys...)
-		var asks atomic.Bool
-		h.unheld, h.asker = asks.Load, all(keys)
+		var readsEtcd atomic.Bool
+		h.direct, h.keyReader = readsEtcd.Load, all(keys)
 		s := serve(t, h, &world{inline: inline, meanwhile: func() {
-			asks.Store(true)
+			readsEtcd.Store(true)
 			h.index.clear()
 		}}, ".")
 		s.expect(t, "many.test.", "A", "NOERROR aa\nanswer many.test. 300 IN CNAME www.test.\nanswer www.test. 300 IN A 10.0.0.1\n")
@@ -95,6 +95,21 @@ func TestAny(t *testing.T) {
 		/skydns/test/www/d {"host":"fd00::1","text":"t"}`)
 	s.expect(t, "www.test.", "ANY", "NOERROR aa\nanswer www.test. 300 IN A 10.0.0.1\n")
 	s.expect(t, "d.www.test.", "ANY", "NOERROR aa\nanswer d.www.test. 300 IN AAAA fd00::1\n")
+}
+
+func TestSRVWeightEqualMessages(t *testing.T) {
+	s := with(t, "", `
+		/skydns/test/www/a {"host":"one.example","port":80}
+		/skydns/test/www/b {"host":"one.example","port":80}
+		/skydns/test/www/c {"host":"two.example","port":80}`)
+	s.expect(t, "www.test.", "SRV", "NOERROR aa\nanswer www.test. 300 IN SRV 10 50 80 one.example.\nanswer www.test. 300 IN SRV 10 50 80 two.example.\n")
+}
+
+func TestSkyDNSUnqualifiedTarget(t *testing.T) {
+	h := handler(t, "etcd test {\ncompatible skydns\n}")
+	h.index.put(keyValues("/skydns/test/www {\"host\":\"db\"}")...)
+	s := serve(t, h, &world{failing: true}, ".")
+	s.expect(t, "www.test.", "A", "NOERROR aa\nauthority test. 60 IN SOA ns.dns.test. hostmaster.test.\n")
 }
 
 func rr(text string) mdns.RR {
@@ -128,11 +143,11 @@ func TestChainLength(t *testing.T) {
 	}
 	keys.WriteString("/skydns/test/c0 {\"host\":\"10.0.0.1\"}\n")
 	s := with(t, "", keys.String())
-	if m := s.ask(t, "c8.test.", "A"); len(m.Answer) != 9 || m.Answer[0].Header().Name != "c8.test." || m.Answer[8].Header().Rrtype != mdns.TypeA {
+	if m := s.readKeys(t, "c8.test.", "A"); len(m.Answer) != 9 || m.Answer[0].Header().Name != "c8.test." || m.Answer[8].Header().Rrtype != mdns.TypeA {
 		t.Errorf("eight names: %s", m)
 	}
 	s.expect(t, "c9.test.", "A", "NOERROR aa\nauthority test. 30 IN SOA ns.dns.test. hostmaster.test.\n")
-	if m := s.ask(t, "c9.test.", "SRV"); len(m.Answer) != 1 || len(m.Extra) != 9 {
+	if m := s.readKeys(t, "c9.test.", "SRV"); len(m.Answer) != 1 || len(m.Extra) != 9 {
 		t.Errorf("from a target on: %s", m)
 	}
 }
@@ -151,9 +166,9 @@ func TestChainsAreBounded(t *testing.T) {
 	keys.WriteString("/skydns/test/t10/n0 {\"host\":\"10.0.0.1\"}\n/skydns/test/t3/n5/a {\"host\":\"10.0.0.2\"}\n")
 	s := with(t, "", keys.String())
 	for _, qtype := range []string{"A", "AAAA", "SRV"} {
-		s.ask(t, "n0.t0.test.", qtype) // it comes back
+		s.readKeys(t, "n0.t0.test.", qtype) // it comes back
 	}
-	if m := s.ask(t, "n0.t2.test.", "A"); len(m.Answer) < 2 {
+	if m := s.readKeys(t, "n0.t2.test.", "A"); len(m.Answer) < 2 {
 		t.Errorf("nothing was found on the way: %s", m)
 	}
 }
@@ -318,9 +333,9 @@ func TestFaults(t *testing.T) {
 		log.Reset()
 	}
 	list := func(lines string) {
-		x.begin()
+		x.beginList()
 		x.put(keyValues(lines)...)
-		x.end()
+		x.endList()
 	}
 	good := `/skydns/test/www/good {"host":"10.0.0.1"}`
 	list(bad + "\n" + good)
@@ -329,7 +344,7 @@ func TestFaults(t *testing.T) {
 	told("another list", 0)
 	x.put(keyValues(bad)...)
 	told("a change that is none", 0)
-	x.beside().put(keyValues(bad)...)
+	x.newQueryIndex().put(keyValues(bad)...)
 	told("another index", 0)
 	x.put(keyValues(`/skydns/test/www/bad {`)...)
 	told("something else that is wrong", 1)

@@ -1,11 +1,11 @@
-// Package etcd answers from the messages of SkyDNS in etcd: the directive etcd.
-// message.go reads a message, index.go keeps all of them sorted by their keys,
-// handler.go and answer*.go say what a name answers, setup.go reads the
-// directive's options. source.go follows etcd, and tells the index what it hears.
+// Package etcd implements the directive etcd, which answers queries from SkyDNS
+// messages in etcd. message.go parses a message, index.go keeps all messages
+// sorted by key, handler.go and answer*.go answer queries, and setup.go reads the
+// options of the directive. source.go follows etcd and updates the index.
 //
 // The key of rails.production.east.skydns.local is
-// /skydns/local/skydns/east/production/rails, and a name answers with everything at
-// its key and below. In here a key is its path: the labels from the top, a zero byte
-// behind each. So all that is below a name is one run of paths, which no neighbour's
-// name can get between.
+// /skydns/local/skydns/east/production/rails, and a name has the records of its
+// key and of all keys below it. This package represents a key as a path: the
+// labels of the name, top label first, each followed by a zero byte. So the keys
+// below a name are consecutive in the index.
 package etcd

@@ -17,9 +17,9 @@ func TestFaultsInWords(t *testing.T) {
 		{"a", `{"mail":"yes"}`, "mail: want true or false, got string"},
 		{"a", `{"ttl":-1}`, "ttl: want a whole number of 0 or more, got number -1"},
 		{"a", `{"weight":1.5}`, "weight: want a whole number, got number 1.5"},
-		{"a", `{bad`, "no JSON: invalid character"},
+		{"a", `{bad`, "invalid JSON: invalid character"},
 		{"a", `{"host":"` + long + `"}`, "host: want an address or a name, got \\\"bbb"},
-		{long, `{}`, "no name has such a key"},
+		{long, `{}`, "no name has this key"},
 		{"", `{}`, "it is the path alone"},
 	} {
 		var log bytes.Buffer

@@ -16,8 +16,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// Flags are those of SkyDNS, by their names in its configuration in etcd.
-// DefaultFlags has the defaults.
+// Flags are the flags of SkyDNS. The JSON names are those of its configuration in
+// etcd. DefaultFlags returns the defaults.
 type Flags struct {
 	Addr        string        `json:"dns_addr"`
 	Domain      string        `json:"domain"`
@@ -25,7 +25,7 @@ type Flags struct {
 	Hostmaster  string        `json:"hostmaster"`
 	RoundRobin  bool          `json:"round_robin"`
 	NSRotate    bool          `json:"ns_rotate"`
-	Nameservers []string      `json:"nameservers"` // HOST:PORT; none is /etc/resolv.conf
+	Nameservers []string      `json:"nameservers"` // HOST:PORT; from /etc/resolv.conf if empty
 	NoRec       bool          `json:"no_rec"`
 	ReadTimeout time.Duration `json:"read_timeout"`
 	Priority    uint16        `json:"priority"`
@@ -35,7 +35,7 @@ type Flags struct {
 	RCacheTTL   int           `json:"rcache_ttl"`
 	Ndots       int           `json:"ndot"`
 
-	// Not in the configuration in etcd.
+	// These are not part of the configuration in etcd.
 	Etcd       etcdclient.Options `json:"-"`
 	PathPrefix string             `json:"-"`
 	StubZones  bool               `json:"-"`
@@ -43,13 +43,13 @@ type Flags struct {
 	Lameduck   time.Duration      `json:"-"`
 }
 
-// DefaultFlags are SkyDNS's; getenv gives the environment's variables.
+// DefaultFlags returns SkyDNS's defaults; getenv returns environment variables.
 func DefaultFlags(getenv func(string) string) Flags {
-	or := func(name, usual string) string {
+	or := func(name, defaultValue string) string {
 		if value := getenv(name); value != "" {
 			return value
 		}
-		return usual
+		return defaultValue
 	}
 	f := Flags{
 		Addr: or("SKYDNS_ADDR", "127.0.0.1:53"), Domain: or("SKYDNS_DOMAIN", "skydns.local."), RoundRobin: true, NSRotate: true,
@@ -70,10 +70,10 @@ func DefaultFlags(getenv func(string) string) Flags {
 	return f
 }
 
-// configKey is the key with the configuration.
+// configKey returns the key of the configuration.
 func (f Flags) configKey() string { return "/" + strings.Trim(f.PathPrefix, "/") + "/config" }
 
-// stubKey is the key that those of stub zones are below.
+// stubKey returns the key below which stub zones are.
 func (f Flags) stubKey() string {
 	name, err := wire.ParseName("stub.dns." + f.Domain)
 	if err != nil {
@@ -82,7 +82,7 @@ func (f Flags) stubKey() string {
 	return "/" + strings.Trim(f.PathPrefix, "/") + "/" + strings.Join(labelsFromTop(name), "/")
 }
 
-// labelsFromTop are a name's labels, the last one first, in lower case.
+// labelsFromTop returns the labels of a name, top label first, in lower case.
 func labelsFromTop(name wire.Name) (labels []string) {
 	for rest := string(name); rest[0] != 0; rest = rest[1+int(rest[0]):] {
 		labels = append([]string{strings.ToLower(rest[1 : 1+int(rest[0])])}, labels...)
@@ -90,21 +90,21 @@ func labelsFromTop(name wire.Name) (labels []string) {
 	return labels
 }
 
-// obsolete is what SkyDNS's configuration has and this server has not.
+// obsolete has the fields of SkyDNS's configuration that Seamark does not
+// support.
 type obsolete struct {
 	Systemd bool   `json:"systemd"`
 	DNSSEC  string `json:"dnssec"`
 }
 
-// Why two of SkyDNS's options are refused.
+// Why two of SkyDNS's options are rejected.
 const (
-	NoDNSSEC  = "answers are not signed here: let a signing server take the zone from this one, or leave the keys out"
-	NoSystemd = "sockets are not taken from systemd: give the address to answer at"
+	NoDNSSEC  = "Seamark does not sign answers: let a signing server transfer the zone, or remove the keys"
+	NoSystemd = "Seamark does not accept sockets from systemd: set the address with -addr"
 )
 
-// configured gives the flags with what the configuration in etcd says in their
-// place.
-func (f Flags) configured(text string) (Flags, error) {
+// withConfig returns the flags with the values of the configuration in etcd.
+func (f Flags) withConfig(text string) (Flags, error) {
 	var old obsolete
 	if err := json.Unmarshal([]byte(text), &old); err != nil {
 		return f, err
@@ -115,85 +115,85 @@ func (f Flags) configured(text string) (Flags, error) {
 	if old.Systemd {
 		return f, errors.New("systemd: " + NoSystemd)
 	}
-	f.Nameservers = append([]string(nil), f.Nameservers...) // Unmarshal writes into it
+	f.Nameservers = append([]string(nil), f.Nameservers...) // Unmarshal would overwrite the caller's slice
 	if err := json.Unmarshal([]byte(text), &f); err != nil {
 		return f, err
 	}
 	return f, f.Check()
 }
 
-// Check says everything that is wrong with the flags.
+// Check returns all errors in the flags.
 func (f Flags) Check() error {
 	_, err := f.Corefile(nil, func(string) string { return "" })
 	return err
 }
 
-// mostServers is as many as a forward takes.
-const mostServers = 15
+// maxServers is the limit of the directive forward.
+const maxServers = 15
 
-// A Stub is a zone and who is asked for it.
+// A Stub is a zone and its upstream servers.
 type Stub struct {
-	Zone    string   // without a dot at the end
+	Zone    string   // without the final dot
 	Servers []string // IP:PORT
 }
 
-// Corefile is what the flags, the stub zones and the environment mean.
+// Corefile returns the Corefile of the flags, the stub zones and the environment.
 func (f Flags) Corefile(stubs []Stub, getenv func(string) string) (string, error) {
-	w := corefileOf{Flags: f, getenv: getenv}
+	w := corefileWriter{Flags: f, getenv: getenv}
 	w.write(stubs)
 	return w.text.String(), errors.Join(w.errs...)
 }
 
-// A corefileOf writes, and gathers everything that is wrong.
-type corefileOf struct {
+// A corefileWriter writes a Corefile and collects errors.
+type corefileWriter struct {
 	Flags
 	getenv func(string) string
 	text   strings.Builder
 	errs   []error
 }
 
-func (w *corefileOf) line(format string, args ...any) {
+func (w *corefileWriter) line(format string, args ...any) {
 	fmt.Fprintf(&w.text, "    "+format+"\n", args...)
 }
 
-func (w *corefileOf) wrong(format string, args ...any) {
+func (w *corefileWriter) fail(format string, args ...any) {
 	w.errs = append(w.errs, fmt.Errorf(format, args...))
 }
 
-func (w *corefileOf) write(stubs []Stub) {
-	w.usual()
+func (w *corefileWriter) write(stubs []Stub) {
+	w.setDefaults()
 	at, err := parseAddr(w.Addr)
 	if err != nil {
-		w.wrong("-addr: want IP:PORT, got %q", w.Addr)
+		w.fail("-addr: want IP:PORT, got %q", w.Addr)
 	}
 	domain, err := wire.ParseName(w.Domain)
 	if err != nil || domain == wire.Root || !isZone(w.Domain) {
-		w.wrong("-domain: want a name such as skydns.local., got %q", w.Domain)
+		w.fail("-domain: want a name such as skydns.local., got %q", w.Domain)
 	}
 	if err := w.Etcd.Check(); err != nil {
-		w.wrong("etcd: %w", err)
+		w.fail("etcd: %w", err)
 	}
 	if text := w.getenv("SKYDNS_NDOTS"); text != "" {
 		if _, err := strconv.Atoi(text); err != nil {
-			w.wrong("SKYDNS_NDOTS: want a number, got %q", text)
+			w.fail("SKYDNS_NDOTS: want a number, got %q", text)
 		}
 	}
 	for _, n := range [...]struct {
-		name        string
-		value, most int64
+		name         string
+		value, limit int64
 	}{
 		{"-ndots", int64(w.Ndots), wire.MaxLabels}, {"-rcache", int64(w.RCache), math.MaxInt32}, {"-rcache-ttl", int64(w.RCacheTTL), math.MaxInt32},
-		{"ttl", int64(w.TTL), math.MaxInt32}, {"min_ttl", int64(w.MinTTL), math.MaxInt32}, {"-nameservers", int64(len(w.Nameservers)), mostServers},
+		{"ttl", int64(w.TTL), math.MaxInt32}, {"min_ttl", int64(w.MinTTL), math.MaxInt32}, {"-nameservers", int64(len(w.Nameservers)), maxServers},
 	} {
-		if n.value < 0 || n.value > n.most {
-			w.wrong("%s: want 0..%d, got %d", n.name, n.most, n.value)
+		if n.value < 0 || n.value > n.limit {
+			w.fail("%s: want 0..%d, got %d", n.name, n.limit, n.value)
 		}
 	}
 	if w.ReadTimeout < 10*time.Millisecond || w.ReadTimeout > time.Minute {
-		w.wrong("-rtimeout: want 10ms..1m, got %v", w.ReadTimeout)
+		w.fail("-rtimeout: want 10ms..1m, got %v", w.ReadTimeout)
 	}
 	if w.Lameduck < 0 || w.Lameduck > time.Hour {
-		w.wrong("-lameduck: want 0s..1h, got %v", w.Lameduck)
+		w.fail("-lameduck: want 0s..1h, got %v", w.Lameduck)
 	}
 	common := func() {
 		if !at.Addr().IsUnspecified() {
@@ -228,8 +228,8 @@ func (w *corefileOf) write(stubs []Stub) {
 	}
 }
 
-// usual has SkyDNS's defaults for what it takes as not given.
-func (w *corefileOf) usual() {
+// setDefaults replaces values that SkyDNS treats as unset.
+func (w *corefileWriter) setDefaults() {
 	w.Hostmaster = strings.ReplaceAll(w.Hostmaster, "@", ".")
 	w.RCache, w.Ndots = max(w.RCache, 0), max(w.Ndots, 0)
 	w.ReadTimeout = cmp.Or(w.ReadTimeout, 2*time.Second)
@@ -237,7 +237,7 @@ func (w *corefileOf) usual() {
 	w.RCacheTTL, w.Ndots = cmp.Or(w.RCacheTTL, 60), cmp.Or(w.Ndots, 2)
 }
 
-// parseAddr reads IP:PORT, or :PORT for all addresses.
+// parseAddr parses IP:PORT, or :PORT for all addresses.
 func parseAddr(text string) (netip.AddrPort, error) {
 	if strings.HasPrefix(text, ":") {
 		text = "[::]" + text
@@ -249,13 +249,13 @@ func parseAddr(text string) (netip.AddrPort, error) {
 	return at, err
 }
 
-func (w *corefileOf) metrics() {
+func (w *corefileWriter) metrics() {
 	port := w.getenv("PROMETHEUS_PORT")
 	if port == "" {
 		return
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		w.wrong("PROMETHEUS_PORT: want a port of 1..65535, got %q", port)
+		w.fail("PROMETHEUS_PORT: want a port of 1..65535, got %q", port)
 	}
 	path := w.getenv("PROMETHEUS_PATH")
 	if path == "" {
@@ -270,7 +270,7 @@ func (w *corefileOf) metrics() {
 	w.line("}")
 }
 
-func (w *corefileOf) etcd(domain wire.Name) {
+func (w *corefileWriter) etcd(domain wire.Name) {
 	w.line("etcd %s in-addr.arpa ip6.arpa {", domain)
 	w.line("    path %s", w.word("/"+strings.Trim(w.PathPrefix, "/")))
 	var endpoints []string
@@ -305,16 +305,17 @@ func (w *corefileOf) etcd(domain wire.Name) {
 	w.line("}")
 }
 
-func (w *corefileOf) name(flag, text string) {
+func (w *corefileWriter) name(flag, text string) {
 	if !isZone(text) {
-		w.wrong("%s: want a name, got %q", flag, text)
+		w.fail("%s: want a name, got %q", flag, text)
 	}
 }
 
-// forward says who is asked for names elsewhere.
-func (w *corefileOf) forward() {
+// forward writes the upstream servers.
+func (w *corefileWriter) forward() {
 	if w.NoRec {
-		// No name has so many: all are SERVFAIL, as in SkyDNS, and not REFUSED.
+		// No name has as many labels: the answer is SERVFAIL, as in SkyDNS, not
+		// REFUSED.
 		w.line("screen {\n        least_labels %d\n    }", wire.MaxLabels)
 		return
 	}
@@ -327,7 +328,7 @@ func (w *corefileOf) forward() {
 		for _, text := range w.Nameservers {
 			addr, ok := parseServer(text)
 			if !ok {
-				w.wrong("-nameservers: want IP or IP:PORT, got %q", text)
+				w.fail("-nameservers: want IP or IP:PORT, got %q", text)
 			}
 			servers = append(servers, addr)
 		}
@@ -340,7 +341,7 @@ func (w *corefileOf) forward() {
 	w.line("forward . %s {\n        policy %s\n        read_timeout %s\n    }", to, policy, w.ReadTimeout)
 }
 
-// parseServer reads IP or IP:PORT.
+// parseServer parses IP or IP:PORT.
 func parseServer(text string) (string, bool) {
 	text = strings.TrimSpace(text)
 	if ip, err := netip.ParseAddr(text); err == nil {
@@ -350,8 +351,8 @@ func parseServer(text string) (string, bool) {
 	return addr.String(), err == nil && addr.Port() != 0 && addr.Addr().Zone() == ""
 }
 
-// word writes one for the Corefile.
-func (w *corefileOf) word(text string) string {
+// word quotes text for the Corefile.
+func (w *corefileWriter) word(text string) string {
 	written, err := corefile.Word(text)
 	if err != nil {
 		w.errs = append(w.errs, err)

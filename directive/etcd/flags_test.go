@@ -98,7 +98,7 @@ func TestFlagsEnvironmentAndConfiguration(t *testing.T) {
 	if !reflect.DeepEqual(f, want) {
 		t.Errorf("%+v\nwant\n%+v", f, want)
 	}
-	got, err := f.configured(`{"dns_addr":"10.0.0.4:53","domain":"c.d.","local":"l.d","hostmaster":"h.d","round_robin":false,"ns_rotate":false,"nameservers":["10.0.0.5:53"],
+	got, err := f.withConfig(`{"dns_addr":"10.0.0.4:53","domain":"c.d.","local":"l.d","hostmaster":"h.d","round_robin":false,"ns_rotate":false,"nameservers":["10.0.0.5:53"],
 		"no_rec":true,"read_timeout":3000000000,"priority":20,"ttl":30,"min_ttl":5,"scache":1,"rcache":7,"rcache_ttl":8,"ndot":4,"dnssec":"","systemd":false,"etcd":1}`)
 	want.Addr, want.Domain, want.Local, want.Hostmaster, want.RoundRobin, want.NSRotate = "10.0.0.4:53", "c.d.", "l.d", "h.d", false, false
 	want.Nameservers, want.NoRec, want.ReadTimeout, want.Priority, want.TTL, want.MinTTL = []string{"10.0.0.5:53"}, true, 3*time.Second, 20, 30, 5
@@ -109,8 +109,8 @@ func TestFlagsEnvironmentAndConfiguration(t *testing.T) {
 	if f.Nameservers[0] != "10.0.0.2" {
 		t.Error("the flags have changed")
 	}
-	for text, word := range map[string]string{`{`: "unexpected end", `{"dnssec":"K"}`: "dnssec: answers are not signed", `{"systemd":true}`: "systemd: sockets", `{"ttl":-1}`: "cannot unmarshal", `{"domain":"."}`: "-domain: want"} {
-		if _, err := f.configured(text); err == nil || !strings.Contains(err.Error(), word) {
+	for text, word := range map[string]string{`{`: "unexpected end", `{"dnssec":"K"}`: "dnssec: Seamark does not sign answers", `{"systemd":true}`: "systemd: Seamark does not accept sockets", `{"ttl":-1}`: "cannot unmarshal", `{"domain":"."}`: "-domain: want"} {
+		if _, err := f.withConfig(text); err == nil || !strings.Contains(err.Error(), word) {
 			t.Errorf("%s: %v, want %s", text, err, word)
 		}
 	}
@@ -121,7 +121,7 @@ func TestFlagsEnvironmentAndConfiguration(t *testing.T) {
 
 func TestStubZones(t *testing.T) {
 	const base = "/skydns/local/skydns/dns/stub"
-	stubs, wrong := stubsOf(base, map[string]string{
+	stubs, wrong := parseStubs(base, map[string]string{
 		base + "/net/example/1":   `{"host":"10.0.0.2","port":54}`,
 		base + "/net/example/2":   `{"host":"10.0.0.1"}`,
 		base + "/net/example/3":   `{"host":"10.0.0.1","port":53}`,

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -16,85 +17,85 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// firstTime is how long the configuration in etcd is waited for at the start, and
-// nobody is answered.
-const firstTime = 2 * time.Second
+// startTimeout is how long the start waits for the configuration in etcd.
+const startTimeout = 2 * time.Second
 
-// A Follower makes a Corefile of SkyDNS's flags and of what etcd has for it: the
-// configuration, which counts before the flags, and the stub zones if they are
-// asked for. It tells when that is something else. What is wrong there is logged,
-// and what was before stays.
+// A Follower generates a Corefile from SkyDNS's flags, from the configuration in
+// etcd, which overrides them, and optionally from the stub zones there. It
+// follows changes. Invalid configuration is logged, and the previous one stays in
+// use.
 type Follower struct {
 	flags  Flags
 	getenv func(string) string
-	check  func([]corefile.Server) error // whether they can be served
+	check  func([]corefile.Server) error // reports why blocks cannot be served
 	log    *slog.Logger
 
 	cancel  context.CancelFunc
 	task    sync.WaitGroup
-	known   chan struct{} // closed once etcd has been read
-	changed chan struct{} // has room for one
+	loaded  chan struct{} // closed once etcd has been read
+	changed chan struct{} // has capacity 1
 
-	mu    sync.Mutex
-	now   Flags
-	stubs []Stub
-	said  string // what was wrong last
+	mu          sync.Mutex
+	now         Flags
+	stubs       []Stub
+	lastWarning string // the last warning that was logged
 }
 
-// NewFollower begins to follow; Stop ends it. The flags have been checked.
+// NewFollower starts a Follower; the caller must call Stop. The flags have passed
+// Check.
 func NewFollower(flags Flags, getenv func(string) string, check func([]corefile.Server) error, log *slog.Logger) *Follower {
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &Follower{
 		flags: flags, now: flags, getenv: getenv, check: check, log: log,
-		cancel: cancel, known: make(chan struct{}), changed: make(chan struct{}, 1),
+		cancel: cancel, loaded: make(chan struct{}), changed: make(chan struct{}, 1),
 	}
 	f.task.Go(func() { f.run(ctx) })
 	return f
 }
 
-// run follows the configuration, and the stub zones where that has them: their keys
-// are those of names in the domain, which it may change.
+// run follows the configuration and the stub zones. The keys of stub zones depend
+// on the domain, which the configuration may change.
 func (f *Follower) run(ctx context.Context) {
 	base := f.flags.stubKey()
 	for ctx.Err() == nil {
-		few := etcdclient.Few{Options: f.flags.Etcd, Prefixes: []string{f.flags.configKey()}, Log: f.log}
+		keys := etcdclient.Follower{Options: f.flags.Etcd, Prefixes: []string{f.flags.configKey()}, Log: f.log}
 		if f.flags.StubZones {
-			few.Prefixes = append(few.Prefixes, base+"/")
+			keys.Prefixes = append(keys.Prefixes, base+"/")
 		}
-		whole, end := context.WithCancel(ctx)
-		few.Run(whole, func(keys map[string]string) {
-			if before := base; whole.Err() == nil {
-				if base = f.take(keys, base); base != before {
-					end()
+		following, restart := context.WithCancel(ctx)
+		keys.Run(following, func(values map[string]string) {
+			if before := base; following.Err() == nil {
+				if base = f.update(values, base); base != before {
+					restart()
 				}
 			}
 		})
-		end()
+		restart()
 	}
 }
 
-// Stop ends it.
+// Stop stops following and waits for it to end.
 func (f *Follower) Stop() {
 	f.cancel()
 	f.task.Wait()
 }
 
-// Changed gets a value when Read may give something else.
+// Changed returns a channel that receives a value when Read may return another
+// Corefile.
 func (f *Follower) Changed() <-chan struct{} { return f.changed }
 
-// Read gives the Corefile. The first time it waits for etcd, for two seconds at
-// most.
+// Read returns the Corefile. The first call waits up to startTimeout for etcd.
 func (f *Follower) Read() corefile.Reading {
-	timeout := time.NewTimer(firstTime)
+	timeout := time.NewTimer(startTimeout)
 	defer timeout.Stop()
 	select {
-	case <-f.known:
+	case <-f.loaded:
 	case <-timeout.C:
-		f.log.Warn(fmt.Sprintf("no answer of etcd within %v: the flags count until it answers", firstTime))
+		f.log.Warn("etcd did not answer in time, starting with the flags alone", "duration", startTimeout)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.begin()
+	f.release()
 	text, err := f.now.Corefile(f.stubs, f.getenv)
 	if err != nil {
 		return corefile.Reading{Err: err}
@@ -102,59 +103,60 @@ func (f *Follower) Read() corefile.Reading {
 	return corefile.ReadText("(skydns)", []byte(text))
 }
 
-// begin says that nobody has to wait any more. Its caller has the lock.
-func (f *Follower) begin() {
+// release unblocks Read. The caller holds the lock.
+func (f *Follower) release() {
 	select {
-	case <-f.known:
+	case <-f.loaded:
 	default:
-		close(f.known)
+		close(f.loaded)
 	}
 }
 
-// take reads what etcd has, with the stub zones below base, and says where they are.
-// If that is elsewhere, nothing has been done: they have to be read first.
-func (f *Follower) take(keys map[string]string, base string) string {
+// update applies the keys, with the stub zones below base, and returns the key of
+// the stub zones. If the configuration has moved them, update changes nothing and
+// the caller has to read the new keys.
+func (f *Follower) update(keys map[string]string, base string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now, stubs := f.flags, []Stub(nil)
-	var wrong []string
+	var problems []string
 	if text, there := keys[f.flags.configKey()]; there {
-		configured, err := f.flags.configured(text)
+		configured, err := f.flags.withConfig(text)
 		if err == nil {
 			now = configured
 		} else {
 			now = f.now
-			wrong = append(wrong, fmt.Sprintf("%s: %v", f.flags.configKey(), err))
+			problems = append(problems, fmt.Sprintf("%s: %v", f.flags.configKey(), err))
 		}
 	}
 	if f.flags.StubZones {
 		if other := now.stubKey(); other != base {
 			return other
 		}
-		var bad []string
-		stubs, bad = stubsOf(base, keys)
-		wrong = append(wrong, bad...)
+		var more []string
+		stubs, more = parseStubs(base, keys)
+		problems = append(problems, more...)
 	}
-	now, stubs, bad := f.served(now, stubs)
-	wrong = append(wrong, bad...)
+	now, stubs, more := f.servable(now, stubs)
+	problems = append(problems, more...)
 	f.now, f.stubs = now, stubs
-	if said := strings.Join(wrong, "; "); said != f.said {
-		f.said = said
-		if said != "" {
-			f.log.Warn("configuration in etcd: " + strings.ReplaceAll(said, "\n", "; "))
+	if warning := strings.Join(problems, "; "); warning != f.lastWarning {
+		f.lastWarning = warning
+		if warning != "" {
+			f.log.Warn("Invalid configuration in etcd", "error", strings.ReplaceAll(warning, "\n", "; "))
 		}
 	}
-	f.begin()
+	f.release()
 	select {
 	case f.changed <- struct{}{}:
-	default: // it is known already
+	default: // a change is pending already
 	}
 	return base
 }
 
-// served gives what of the configuration and of the stub zones can be served, and
-// what is wrong with the rest. Its caller has the lock.
-func (f *Follower) served(now Flags, stubs []Stub) (Flags, []Stub, []string) {
+// servable returns the part of the configuration and the stub zones that can be
+// served, and describes the problems with the rest. The caller holds the lock.
+func (f *Follower) servable(now Flags, stubs []Stub) (Flags, []Stub, []string) {
 	try := func(now Flags, stubs ...Stub) error {
 		text, err := now.Corefile(stubs, f.getenv)
 		if err == nil {
@@ -168,25 +170,26 @@ func (f *Follower) served(now Flags, stubs []Stub) (Flags, []Stub, []string) {
 	if try(now, stubs...) == nil {
 		return now, stubs, nil
 	}
-	var wrong []string
+	var problems []string
 	if err := try(now); err != nil {
-		wrong = append(wrong, fmt.Sprintf("%s: %v", f.flags.configKey(), err))
+		problems = append(problems, fmt.Sprintf("%s: %v", f.flags.configKey(), err))
 		now = f.now
 	}
 	var good []Stub
 	for _, s := range stubs {
 		if err := try(now, append(slices.Clip(good), s)...); err != nil {
-			wrong = append(wrong, fmt.Sprintf("stub zone %s: %v", s.Zone, err))
+			problems = append(problems, fmt.Sprintf("stub zone %s: %v", s.Zone, err))
 			continue
 		}
 		good = append(good, s)
 	}
-	return now, good, wrong
+	return now, good, problems
 }
 
-// stubsOf reads the stub zones: the name of one, from the top, stands behind base
-// in a key, and its servers are the messages there.
-func stubsOf(base string, keys map[string]string) (stubs []Stub, wrong []string) {
+// parseStubs returns the stub zones. A key is the base, the labels of the zone,
+// top label first, and the name of a server; its message has the server's
+// address.
+func parseStubs(base string, keys map[string]string) (stubs []Stub, problems []string) {
 	servers := map[string][]string{}
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		rest, below := strings.CutPrefix(key, base+"/")
@@ -196,10 +199,10 @@ func stubsOf(base string, keys map[string]string) (stubs []Stub, wrong []string)
 		labels := strings.Split(rest, "/")
 		m, err := parse([]byte(keys[key]))
 		if err == nil && (len(labels) < 2 || !m.addr.IsValid()) {
-			err = fmt.Errorf("want ZONE/SERVER with the address of a server for host")
+			err = errors.New("want ZONE/SERVER with the address of a server as host")
 		}
 		if err != nil {
-			wrong = append(wrong, fmt.Sprintf("%s: %v", key, err))
+			problems = append(problems, fmt.Sprintf("%s: %v", key, err))
 			continue
 		}
 		labels = labels[:len(labels)-1]
@@ -207,7 +210,7 @@ func stubsOf(base string, keys map[string]string) (stubs []Stub, wrong []string)
 		slices.Reverse(labels)
 		zone := strings.ToLower(strings.Join(labels, "."))
 		if dotted || !isZone(zone) {
-			wrong = append(wrong, fmt.Sprintf("%s: %q is no zone", key, zone))
+			problems = append(problems, fmt.Sprintf("%s: invalid zone %q", key, zone))
 			continue
 		}
 		port := m.port
@@ -218,13 +221,12 @@ func stubsOf(base string, keys map[string]string) (stubs []Stub, wrong []string)
 	}
 	for _, zone := range slices.Sorted(maps.Keys(servers)) {
 		all := slices.Compact(slices.Sorted(slices.Values(servers[zone])))
-		stubs = append(stubs, Stub{zone, all[:min(len(all), mostServers)]})
+		stubs = append(stubs, Stub{zone, all[:min(len(all), maxServers)]})
 	}
-	return stubs, wrong
+	return stubs, problems
 }
 
-// isZone says whether a zone can be written in a Corefile, where some characters mean
-// something.
+// isZone reports whether a name can be written in a Corefile without quotes.
 func isZone(text string) bool {
 	_, err := wire.ParseName(text)
 	return err == nil && !strings.ContainsFunc(text, func(c rune) bool {

@@ -17,7 +17,7 @@ func TestFollowerServesWhatIsGood(t *testing.T) {
 	flags.StubZones = true
 	f := &Follower{
 		flags: flags, now: flags, getenv: func(string) string { return "" }, log: slog.New(slog.NewTextHandler(&log, nil)),
-		known: make(chan struct{}), changed: make(chan struct{}, 1),
+		loaded: make(chan struct{}), changed: make(chan struct{}, 1),
 		check: func(servers []corefile.Server) error { // two server blocks of one zone cannot
 			seen := map[string]bool{}
 			for _, s := range servers {
@@ -42,7 +42,7 @@ func TestFollowerServesWhatIsGood(t *testing.T) {
 		stub("./x"): `{"host":"10.0.0.3"}`, stub("example/a.b/x"): `{"host":"10.0.0.4"}`, stub("example//x"): `{"host":"10.0.0.5"}`,
 		flags.configKey(): `{"ndot":3}`,
 	}
-	f.take(keys, base)
+	f.update(keys, base)
 	if got := zones(); !slices.Equal(got, []string{".:53", "good.example:53"}) {
 		t.Errorf("served: %q", got)
 	}
@@ -62,7 +62,7 @@ func TestFollowerServesWhatIsGood(t *testing.T) {
 	} {
 		before := strings.Count(log.String(), "\n")
 		keys[flags.configKey()] = bad
-		f.take(keys, base)
+		f.update(keys, base)
 		if f.now.Ndots != 3 || f.Read().Err != nil {
 			t.Errorf("%s: ndots %d, %v", bad, f.now.Ndots, f.Read().Err)
 		}

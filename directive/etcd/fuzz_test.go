@@ -41,7 +41,7 @@ func FuzzMessage(f *testing.F) {
 		if host, ok := v["host"].(string); ok && len(v) == 1 {
 			ip, err := netip.ParseAddr(host)
 			switch {
-			case err == nil && m.addr != ip.Unmap(), err != nil && m.addr.IsValid(), host != "" && !m.hosted():
+			case err == nil && m.addr != ip.Unmap(), err != nil && m.addr.IsValid(), host != "" && !m.hasHost():
 				t.Fatalf("%q became %+v", host, m)
 			case m.name != "" && (strings.ContainsAny(host, ": /") || len(m.name) > 255):
 				t.Fatalf("%q is a name", host)

@@ -10,95 +10,102 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A Handler answers from SkyDNS's messages in etcd: the etcd directive.
+// A Handler answers queries from SkyDNS messages in etcd: the etcd
+// directive.
 //
 //	etcd [ZONES...] {
-//	    fallthrough [ZONES...]         # names that do not exist are asked of the next handler
-//	    path PATH                      # what the keys begin with; /skydns
-//	    endpoint ENDPOINT...           # etcd's URLs or HOST:PORT; http://localhost:2379
-//	    credentials USERNAME PASSWORD  # who asks
-//	    tls [[CERT KEY] [CA]]          # files; without CA the system's
-//	    min-lease-ttl DURATION         # what a lease makes of a TTL is not less; 30s
-//	    max-lease-ttl DURATION         # nor more; 24h
-//	    no_apex_fallback               # a zone's own name has what is at apex.dns in it and nothing else
-//	    watch on|off                   # follow etcd, or ask it for each question; on
-//	    most KEYS                      # with more keys than this each question is asked of etcd; 1000000
-//	    ttl SECONDS                    # of messages without one; 300
-//	    negative_ttl SECONDS           # of what is not there; 30
-//	    priority N                     # of messages without one; 10
-//	    hostmaster NAME                # in SOA records; hostmaster in each zone
-//	    local NAME                     # what local.dns in each zone stands for; nothing
-//	    compatible skydns              # what SkyDNS does and CoreDNS does not
+//	    fallthrough [ZONES...]         # pass queries for missing names to the next directive
+//	    path PATH                      # prefix of the keys; /skydns
+//	    endpoint ENDPOINT...           # URLs or HOST:PORT of etcd; http://localhost:2379
+//	    credentials USERNAME PASSWORD  # a user of etcd
+//	    tls [[CERT KEY] [CA]]          # files; the default CA is the system's
+//	    min-lease-ttl DURATION         # lower bound of a TTL from a lease; 30s
+//	    max-lease-ttl DURATION         # upper bound of a TTL from a lease; 24h
+//	    no_apex_fallback               # the apex of a zone has only the records of apex.dns
+//	    watch on|off                   # follow etcd, or read it for each query; on
+//	    most KEYS                      # with more keys than this read etcd for each query; 1000000
+//	    ttl SECONDS                    # TTL of messages without one; 300
+//	    negative_ttl SECONDS           # TTL of negative answers; 30
+//	    priority N                     # priority of messages without one; 10
+//	    hostmaster NAME                # mailbox in SOA records; hostmaster in each zone
+//	    local NAME                     # the name whose records local.dns in each zone has; none
+//	    compatible skydns              # behave as SkyDNS where CoreDNS differs
 //	}
 //
-// It can stand once in a server block. Without ZONES it serves the block's own. DURATION
+// Use it once in a server block. Without ZONES it serves the zones of the block. DURATION
 // may be a number of seconds; 0 is the default.
 //
 // # Keys and messages
 //
 // The key of rails.production.east.skydns.local is
-// /skydns/local/skydns/east/production/rails, and that of 125.1.0.10.in-addr.arpa
-// /skydns/arpa/in-addr/10/0/1/125. Keys are in lower case. The value is JSON:
+// /skydns/local/skydns/east/production/rails, and that of 125.1.0.10.in-addr.arpa is
+// /skydns/arpa/in-addr/10/0/1/125. Write keys in lower case. The value is a JSON object:
 //
 //	host         an address or a name
 //	port         of SRV records; 0
-//	priority     of SRV and MX records; 0 is the option priority
-//	weight       of SRV records; 0 counts 100
-//	text         a TXT record, in strings of 255 bytes
-//	mail         true: a MX record, too
-//	ttl          seconds; of a key with a lease what is left of that, if it is less
-//	targetstrip  how many labels to leave out of a target made of the key
+//	priority     of SRV and MX records; 0 means the option priority
+//	weight       of SRV records; 0 means 100
+//	text         a TXT record, split into strings of 255 bytes
+//	mail         true: an MX record as well
+//	ttl          seconds; limited by the remaining time of the key's lease
+//	targetstrip  number of labels to remove from a target that is the name of the key
 //	group        see below
 //
-// Fields of other names mean nothing, and neither does an empty object. A value that
-// is no message, such as one with a host that is neither an address nor a name or with
-// a port out of range, is one warning with its key, and answers nothing.
+// Unknown fields are ignored. A key with an empty object has no records. An invalid value,
+// such as a host that is neither an address nor a name or a port out of range, is logged
+// once with its key, and the key has no records.
 //
 // # Answers
 //
-// A name has what is at its key and at all keys below. It exists if there is any.
+// A name has the records of its key and of all keys below it. It exists if there are any
+// keys.
 //
 //	A, AAAA   the hosts that are addresses; a host that is a name is a CNAME record,
-//	          with what that name has behind it
+//	          followed by the records of its target
 //	TXT       the texts, and those of hosts that are names
 //	SRV       each host: a name, or the name of the key of an address, with the
-//	          target's addresses
-//	MX        likewise, of messages with mail
-//	CNAME     the host of the key itself, and of no key below, if it is a name
-//	PTR       likewise
-//	NS        of a zone's own name: the names of the keys at ns.dns in the zone and below
-//	          that have addresses for hosts, and those
-//	SOA       of a zone's own name
+//	          addresses of the target
+//	MX        the same, of messages with mail
+//	CNAME     the host of the key itself, not of keys below it, if it is a name
+//	PTR       the same
+//	NS        at the apex of a zone: the names of the keys at and below ns.dns whose
+//	          hosts are addresses, with these addresses
+//	SOA       at the apex of a zone
 //
-// A zone's own name has the addresses at apex.dns in it, and those of the whole zone
-// only if there are none there. CNAME records lead on for up to eight names: in ZONES by
-// the keys, elsewhere by asking this server. One that leads to nothing, to itself, too
-// far, or to what is below its own name, is left out; one whose target nobody here serves
-// is the answer. Several keys with names are several CNAME records of one name, as in
-// SkyDNS and CoreDNS; the usual resolvers take all addresses behind them. For SRV and MX
-// the addresses of up to eight targets elsewhere are looked up.
+// The apex of a zone has the addresses at apex.dns in the zone, or, if there are none, those
+// of the whole zone. CNAME records are followed for up to eight names: inside ZONES by key,
+// outside with a query to this server. A CNAME record is omitted if its target has no
+// records, if it forms a loop or exceeds the limit, or if its target is below its own name.
+// If no directive serves the target, the CNAME record is the answer. Several keys with
+// names are several CNAME records of one name, as in SkyDNS and CoreDNS; common resolvers
+// accept all addresses after them. For SRV and MX records, the addresses of up to eight
+// targets outside ZONES are looked up.
 //
-// A SRV record's weight is its part of a hundred among those of its priority. Equal
-// records are one, and those of one name and type have the least TTL among theirs. ANY
-// gets one set of records. Transfers are REFUSED.
+// The weight of an SRV record is its percentage of the weights of its priority. Equal
+// records appear once, and count once. All records of an RRset have the lowest of their TTLs.
+// ANY returns one RRset. Transfers are refused.
 //
-// With group, an answer has the group of the shallowest of its keys alone, and keys
-// without a group; if those of one depth do not agree it has all.
+// With group, an answer has only the messages with the group of the keys at the least depth,
+// and those without a group. If keys at one depth have different groups, the answer has all
+// messages.
 //
 // # etcd
 //
-// All keys below PATH are listed once, and watched: answers come from memory, and a
-// change is seen as soon as etcd tells it. Before the first list names in ZONES are
-// SERVFAIL, and ready waits. While etcd is away the last state is served, and the log has
-// one line when that begins and one when it ends. If etcd has dropped the changes since
-// then, is another one or has been set back, the keys are listed anew, and the old ones
-// are served until that is done. Blocks with the same etcd and PATH share the keys. A
-// reload that changes where etcd is fails if the keys do not come within five seconds.
+// The directive lists all keys below PATH once and watches them: it answers from memory, and
+// applies a change as soon as etcd reports it. Before the first list is complete, queries for
+// names in ZONES get SERVFAIL, and ready reports that the server is not ready. While etcd is
+// unreachable, the last state is served. The log has a line for each reason of the failure,
+// and one when etcd has recovered. If etcd has compacted the changes since then, if the
+// cluster is another one or if it has been restored from a backup, the directive lists the
+// keys again and serves the old ones until the list is complete. Blocks with the same etcd
+// and PATH share the keys. A reload that changes the options of etcd fails if the keys do not
+// arrive within five seconds.
 //
-// compatible skydns: labels * and any in a question stand for any one label; TTLs are 3600
-// and 60 unless given, and SOA records have SkyDNS's numbers; a host below the name that
-// it stands for is a CNAME record; names are not followed for TXT; PTR answers are not
-// authoritative; a SRV weight may be 0.
+// With compatible skydns, the labels * and any in a query match any label; the TTLs are 3600
+// and 60 by default, and SOA records have SkyDNS's timers; a host below its own name is a
+// CNAME record; a CNAME record is omitted if its target has a single label and looking it up
+// fails; names are not followed for TXT; PTR answers are not authoritative; the weight of
+// an SRV record may be 0.
 //
 //	.:1053 {
 //	    etcd skydns.local in-addr.arpa {
@@ -109,7 +116,7 @@ import (
 //	    forward . 127.0.0.1:53
 //	}
 //
-// SkyDNS itself, for an old cluster:
+// Instead of SkyDNS, for an old cluster:
 //
 //	.:1053 {
 //	    etcd cluster.local {
@@ -119,53 +126,52 @@ import (
 //	    forward . 127.0.0.1:53
 //	}
 //
-// Metrics, with the path: seamark_etcd_data_age_seconds, which is how long ago etcd said
-// last that there is nothing else (-1 is never; above ten seconds it is away),
+// These metrics have the label path: seamark_etcd_data_age_seconds (seconds since etcd last
+// confirmed that the keys are current; -1 before that; above ten etcd is unreachable),
 // seamark_etcd_keys, seamark_etcd_lists_total, seamark_etcd_events_total and
 // seamark_etcd_failures_total.
 //
-// Same as CoreDNS: syntax, defaults, keys, messages, apex.dns and ns.dns. Differs: CoreDNS
-// asks etcd for each question, and so does watch off here; a key and the keys below it
-// both answer; one value that is no message does not fail the others; a name that exists
-// is never NXDOMAIN for some types only; * and any stand for themselves unless
-// compatible skydns is given; texts do not hide a host, nor a host a text; targetstrip
-// changes names made of keys, not hosts; eight names and not eleven in a row; SRV and MX
-// targets have their IPv6 addresses; files of tls with http:// are an error. Ours: watch, most, ttl, negative_ttl, priority,
-// hostmaster, local, compatible. stubzones, debug and upstream may be given and mean
-// nothing, as there.
+// Same as CoreDNS: syntax, defaults, keys, messages, apex.dns and ns.dns. Different: CoreDNS
+// reads etcd for each query, as watch off does; a key and the keys below it all have
+// records; an invalid value does not affect other keys; a name that exists never gets
+// NXDOMAIN; * and any match only themselves without compatible skydns; a text does not hide a
+// host, nor a host a text; targetstrip changes names of keys, not hosts; chains have up to
+// eight names, not eleven; SRV and MX targets have their IPv6 addresses; files of tls with
+// http:// are an error. Not in CoreDNS: watch, most, ttl, negative_ttl, priority, hostmaster,
+// local, compatible. stubzones, debug and upstream are accepted and ignored, as in CoreDNS.
 type Handler struct {
-	zones    []zoneInfo // longest first
-	ttl      uint32     // of messages without one
-	negative uint32     // of what is not there
-	leaseMin uint32     // what a lease makes of a TTL is not less,
-	leaseMax uint32     // nor more
-	priority uint16     // of messages without one
-	skydns   bool       // what SkyDNS does and CoreDNS does not
+	zones    []zoneInfo // most labels first
+	ttl      uint32     // of messages without a TTL
+	negative uint32     // of negative answers
+	leaseMin uint32     // lower bound of TTLs from leases
+	leaseMax uint32     // upper bound of TTLs from leases
+	priority uint16     // of messages without a priority
+	skydns   bool       // behave as SkyDNS where CoreDNS differs
 
 	noApexFallback bool
 	hostmaster     wire.Name // "" is hostmaster in each zone
 	local          wire.Name // what local.dns of each zone stands for; "" is none
 	through        config.Fallthrough
 
-	index  *index
-	asker  asker
-	unheld func() bool // the index does not have the keys; nil is that it has
-	seed   maphash.Seed
-	word   dns.StateKey
+	index     *index
+	keyReader keyReader
+	direct    func() bool // reports whether each query reads etcd; nil if none does
+	seed      maphash.Seed
+	stateKey  dns.StateKey
 }
 
-// A zoneInfo is one zone that a handler serves.
+// A zoneInfo is a zone that a handler serves.
 type zoneInfo struct {
 	name   wire.Name
 	labels int
 }
 
-// An asker reads the keys at one and below it, for one question.
-type asker interface {
-	ask(ctx context.Context, key string) ([]keyValue, error)
+// A keyReader reads a key and the keys below it from etcd, for one query.
+type keyReader interface {
+	readKeys(ctx context.Context, key string) ([]keyValue, error)
 }
 
-// ServeDNS answers what is in the handler's zones.
+// ServeDNS answers queries for names in the handler's zones.
 func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 	z := h.zone(q)
 	switch {
@@ -174,24 +180,23 @@ func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 	case q.Type == wire.TypeAXFR || q.Type == wire.TypeIXFR:
 		q.Fail(wire.Refused)
 		return dns.Done
-	case h.asks():
+	case h.readsEtcd():
 		return dns.Wait
 	}
 	l := lookup{Handler: h, q: q, zone: z, x: h.index}
 	return l.conclude(l.answer())
 }
 
-// Resolve answers what a reader should not: questions for many keys, those that
-// etcd has to be asked for, and those that lead to names which others must be asked
-// for.
+// Resolve answers queries that must not block a reader: those for many keys,
+// those that read etcd, and those that need sub-queries.
 func (h *Handler) Resolve(ctx context.Context, q *dns.Query) error {
 	l := lookup{Handler: h, q: q, zone: h.zone(q), x: h.index, ctx: ctx}
-	if q.State(h.word) != nil {
-		l.before = foundIn(q.ResumeSubQuery(ctx))
+	if q.State(h.stateKey) != nil {
+		l.prior = cloneResult(q.ResumeSubQuery(ctx))
 	}
-	if h.asks() {
-		l.x, l.from = h.index.beside(), h.asker
-		l.x.end()
+	if h.readsEtcd() {
+		l.x, l.keys = h.index.newQueryIndex(), h.keyReader
+		l.x.endList()
 	}
 	if l.conclude(l.answer()) == dns.Next {
 		q.Next(ctx)
@@ -199,14 +204,15 @@ func (h *Handler) Resolve(ctx context.Context, q *dns.Query) error {
 	return nil
 }
 
-// asks says whether each question is asked of etcd, because the index does not have
-// the keys.
-func (h *Handler) asks() bool { return h.unheld != nil && h.unheld() }
+// readsEtcd reports whether each query reads etcd, because the index does not
+// hold the keys.
+func (h *Handler) readsEtcd() bool { return h.direct != nil && h.direct() }
 
-// Ready says whether all keys have been seen once. It stays so while etcd is away.
-func (h *Handler) Ready() bool { return h.asks() || h.index.synced() }
+// Ready reports whether all keys have been listed once. It stays true while etcd
+// is unreachable.
+func (h *Handler) Ready() bool { return h.readsEtcd() || h.index.synced() }
 
-// zone finds the longest zone that the question is in.
+// zone returns the zone with the most labels that contains the query name.
 func (h *Handler) zone(q *dns.Query) *zoneInfo {
 	name, labels := q.Name(), q.Labels()
 	for i := range h.zones {
@@ -218,7 +224,7 @@ func (h *Handler) zone(q *dns.Query) *zoneInfo {
 	return nil
 }
 
-// serves says whether a name is in one of the handler's zones.
+// serves reports whether name is in one of the handler's zones.
 func (h *Handler) serves(name []byte) bool {
 	for i := range h.zones {
 		if wire.Within(name, h.zones[i].name) {
@@ -228,8 +234,8 @@ func (h *Handler) serves(name []byte) bool {
 	return false
 }
 
-// ttlOf is the TTL of m's records: the message's own, or what is left of its lease
-// if that is less.
+// ttlOf returns the TTL of m's records: the TTL of the message or, if less, the
+// remaining time of its lease.
 func (h *Handler) ttlOf(m *message, now time.Time) uint32 {
 	if m.lease == nil {
 		if m.ttl == 0 {
@@ -248,15 +254,15 @@ func (h *Handler) ttlOf(m *message, now time.Time) uint32 {
 	return min(m.ttl, left)
 }
 
-// A set is records that have been written, by their hashes.
+// A set contains the hashes of the records that have been written.
 type set struct {
 	few  [32]uint64
 	n    int
 	many map[uint64]struct{}
-	last uint64 // what add has been asked for last
+	last uint64 // the hash that was last passed to add
 }
 
-// add puts a record in, and says whether it was not there.
+// add adds a record, and reports whether it was absent.
 func (s *set) add(seed maphash.Seed, record []byte) (fresh bool) {
 	sum := maphash.Bytes(seed, record)
 	s.last = sum
@@ -280,8 +286,8 @@ func (s *set) add(seed maphash.Seed, record []byte) (fresh bool) {
 	return true
 }
 
-// forget takes out what has been put in last, of what is left.
-func (s *set) forget(sum uint64) {
+// remove removes the hash that was added last of those still in the set.
+func (s *set) remove(sum uint64) {
 	if s.n > len(s.few) {
 		delete(s.many, sum)
 	}

@@ -42,8 +42,8 @@ func handler(t testing.TB, directive string) *Handler {
 		t.Fatal(err)
 	}
 	h.seed = maphash.MakeSeed()
-	h.index.begin()
-	h.index.end()
+	h.index.beginList()
+	h.index.endList()
 	return h
 }
 
@@ -144,7 +144,7 @@ func serve(t testing.TB, h *Handler, w *world, zones ...string) *server {
 	if w != nil {
 		c.Add("world", w)
 	}
-	h.word = c.NewStateKey()
+	h.stateKey = c.NewStateKey()
 	mux := dns.NewMux(dns.NewParkingLot(64), func(_ *dns.Query, cause any) { panic(cause) })
 	for _, zone := range zones {
 		if err := mux.Route(mustName(zone), c); err != nil {
@@ -194,7 +194,7 @@ func packet(t testing.TB, name, qtype string, size uint16) []byte {
 }
 
 // ask asks over TCP.
-func (s *server) ask(t testing.TB, name, qtype string) *mdns.Msg {
+func (s *server) readKeys(t testing.TB, name, qtype string) *mdns.Msg {
 	t.Helper()
 	m := new(mdns.Msg)
 	reply := s.send(packet(t, name, qtype, 0), dns.TCP)
@@ -324,7 +324,7 @@ func (r *replay) serve(t testing.TB, h *Handler) *server {
 func (r *replay) run(t *testing.T, s *server) {
 	t.Helper()
 	for _, q := range r.questions {
-		if got := digest(s.ask(t, q.name, q.qtype)); got != sorted(q.want) {
+		if got := digest(s.readKeys(t, q.name, q.qtype)); got != sorted(q.want) {
 			t.Errorf("%s:%d: %s %s\ngot\n%swant\n%s", r.file, q.line, q.name, q.qtype, got, sorted(q.want))
 		}
 	}

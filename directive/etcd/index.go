@@ -9,44 +9,52 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/seamark/seamark/zone/ordered"
 )
 
-// A keyValue is one key as etcd has it. The index copies what it keeps.
+// A keyValue is a key and its value. The index copies what it keeps.
 type keyValue struct {
 	key, value []byte
-	lease      *lease // nil is none; shared by all keys of that lease
+	lease      *lease // nil if none; keys of the same lease share it
 }
 
-// An index has what the keys under a prefix say, sorted by their paths. It has one
-// writer at a time; readers never wait, and see each key before or after a change.
+// An index holds the messages of the keys under a prefix, sorted by path. It has
+// one writer at a time; readers take no lock, and see each key before or after a
+// change.
 type index struct {
-	prefix  string // "/skydns/"
-	list    atomic.Pointer[chunks]
-	whole   atomic.Bool
-	keys    atomic.Int64
-	changed atomic.Int64 // when something last did, in Unix seconds
-	listing bool
-	faults  *faults
-	scratch
+	prefix   string // "/skydns/"
+	messages ordered.Index[chunk, *chunk]
+	complete atomic.Bool
+	keys     atomic.Int64
+	changed  atomic.Int64 // time of the last change, in Unix seconds
+	listing  bool
+	faults   *faults
+
+	// Buffers of the writer.
+	packBuf []byte
+	changes []change
+	merged  []change
 }
 
-// newIndex makes an index that has seen nothing yet.
+// newIndex returns an index that is not complete yet.
 func newIndex(prefix string, log *slog.Logger) *index {
 	return &index{prefix: prefix, faults: &faults{log: log, seed: maphash.MakeSeed()}}
 }
 
-// beside makes an empty index for the same keys: what etcd says for one question.
-func (x *index) beside() *index { return &index{prefix: x.prefix, faults: x.faults} }
+// newQueryIndex returns an empty index with the same prefix, for the keys of one
+// query.
+func (x *index) newQueryIndex() *index { return &index{prefix: x.prefix, faults: x.faults} }
 
-// synced says whether all keys have been listed once. It stays so while etcd is
-// away.
-func (x *index) synced() bool { return x.whole.Load() }
+// synced reports whether all keys have been listed once. It stays true while etcd
+// is unreachable.
+func (x *index) synced() bool { return x.complete.Load() }
 
-// count is how many keys there are.
+// count returns the number of keys.
 func (x *index) count() int { return int(x.keys.Load()) }
 
-// put adds or replaces keys. A value that is no message is reported, and its key
-// is there all the same.
+// put adds or replaces keys. An invalid value is reported; its key exists all the
+// same.
 func (x *index) put(kvs ...keyValue) {
 	changes := x.changes[:0]
 	for _, kv := range kvs {
@@ -58,66 +66,68 @@ func (x *index) put(kvs ...keyValue) {
 		m, err := parse(kv.value)
 		if err != nil {
 			x.faults.report(kv, err)
-			m = message{} // the key is there, and answers nothing
+			m = message{} // the key exists and has no records
 		} else {
 			x.faults.forget(kv.key)
 		}
-		x.room = m.pack(x.room[:0])
-		changes = append(changes, change{path: path, packed: string(x.room), lease: kv.lease, grouped: m.group != ""})
+		x.packBuf = m.pack(x.packBuf[:0])
+		changes = append(changes, change{path: path, packed: string(x.packBuf), lease: kv.lease, grouped: m.group != ""})
 	}
-	x.settle(changes)
+	x.applyUnsorted(changes)
 }
 
-// delete takes keys out, if they are there.
+// delete deletes keys.
 func (x *index) delete(keys ...[]byte) {
 	changes := x.changes[:0]
 	for _, key := range keys {
 		x.faults.forget(key)
 		if path, ok := pathOf(x.prefix, key); ok {
-			changes = append(changes, change{path: path, gone: true})
+			changes = append(changes, change{path: path, deleted: true})
 		}
 	}
-	x.settle(changes)
+	x.applyUnsorted(changes)
 }
 
-// begin says that all keys are going to be put again. What is there is served
+// beginList announces that all keys are put again. Readers see the old ones
 // meanwhile.
-func (x *index) begin() {
+func (x *index) beginList() {
 	x.listing = true
-	x.list.Load().each(func(c *chunk) { c.seen = [len(c.seen)]uint64{} })
+	for _, c := range x.messages.Leaves() {
+		c.seen = [len(c.seen)]uint64{}
+	}
 }
 
-// end says that all have been put: what has not been is gone.
-func (x *index) end() {
+// endList deletes the keys that have not been put since beginList.
+func (x *index) endList() {
 	if x.listing {
-		var gone []change
-		x.list.Load().each(func(c *chunk) {
-			for i := range c.at {
-				if !c.saw(i) {
-					gone = append(gone, change{path: c.path(i), gone: true})
+		var deletions []change
+		for _, c := range x.messages.Leaves() {
+			for i := range c.starts {
+				if !c.isSeen(i) {
+					deletions = append(deletions, change{path: c.path(i), deleted: true})
 				}
 			}
-		})
+		}
 		x.listing = false
-		x.settle(gone)
-		if gone != nil {
+		x.applyUnsorted(deletions)
+		if deletions != nil {
 			x.faults.retain(x)
 		}
 	}
-	x.whole.Store(true)
+	x.complete.Store(true)
 }
 
-// clear takes everything out, and nothing is known any more.
+// clear removes all keys; the index is no longer complete.
 func (x *index) clear() {
-	x.whole.Store(false)
+	x.complete.Store(false)
 	x.listing = false
-	x.list.Store(nil)
+	x.messages.Clear()
 	x.keys.Store(0)
 }
 
-// settle applies changes in the order of their paths; of several to one key the
-// last one counts.
-func (x *index) settle(changes []change) {
+// applyUnsorted applies changes. Of several changes of one key the last one
+// counts.
+func (x *index) applyUnsorted(changes []change) {
 	slices.SortStableFunc(changes, func(a, b change) int { return cmp.Compare(a.path, b.path) })
 	n := 0
 	for i := range changes {
@@ -130,41 +140,41 @@ func (x *index) settle(changes []change) {
 	if x.apply(changes[:n]) {
 		x.changed.Store(time.Now().Unix())
 	}
-	if clear(changes); cap(changes) <= 4*listSize {
+	if clear(changes); cap(changes) <= 4*ordered.MaxItems {
 		x.changes = changes[:0]
 	}
 }
 
-// faults are the keys whose values are no messages: each is reported once, and
-// again if it gets another such value.
+// faults remembers the keys with invalid values. Each is reported once, and again
+// if its value changes to another invalid one.
 type faults struct {
 	log   *slog.Logger
 	seed  maphash.Seed
 	mu    sync.Mutex
-	known map[string]uint64 // the hash of the value
+	known map[string]uint64 // hashes of values by key
 }
 
-// faultsKept is how many keys are remembered. What is wrong with more is not told.
-const faultsKept = 10000
+// maxFaults is how many keys are remembered. Further ones are not reported.
+const maxFaults = 10000
 
 func (f *faults) report(kv keyValue, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	sum := maphash.Bytes(f.seed, kv.value)
 	before, known := f.known[string(kv.key)]
-	if known && before == sum || !known && len(f.known) >= faultsKept {
+	if known && before == sum || !known && len(f.known) >= maxFaults {
 		return
 	}
 	if f.known == nil {
 		f.known = map[string]uint64{}
 	}
 	f.known[string(kv.key)] = sum
-	f.log.Warn("etcd: a key's value is not used", "key", brief(string(kv.key)), "err", brief(err.Error()))
+	f.log.Warn("Invalid value in etcd", "key", abbreviate(string(kv.key)), "error", abbreviate(err.Error()))
 }
 
-// brief is as much of a text as a line of the log needs: keys, and what is in
-// values, may be a megabyte long.
-func brief(text string) string {
+// abbreviate shortens a text for a log attribute: keys and values may have a
+// megabyte.
+func abbreviate(text string) string {
 	const enough = 300
 	if len(text) <= enough {
 		return text

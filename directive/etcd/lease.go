@@ -13,40 +13,40 @@ import (
 )
 
 const (
-	// leaseLeast is the shortest time between two looks at a lease, and leaseMost
-	// the longest: who holds one may have kept it alive.
-	leaseLeast = 2 * time.Second
-	leaseMost  = time.Minute
-	// leasePace is the time between two questions about leases: there may be one
-	// for each key.
-	leasePace = 2 * time.Millisecond
-	// leasesAtOnce is how many are looked at before new ones come first again.
-	leasesAtOnce = 500
-	// leasesAsked is how many are asked for at the same time for one question, and
-	// leasesKept how many are remembered for the next ones.
-	leasesAsked = 8
-	leasesKept  = 100000
+	// minRefresh and maxRefresh bound the time between two refreshes of a lease,
+	// whose owner may have extended it.
+	minRefresh = 2 * time.Second
+	maxRefresh = time.Minute
+	// refreshPause is the pause between two requests: each key may have a lease
+	// of its own.
+	refreshPause = 2 * time.Millisecond
+	// refreshBatch is the number of leases to refresh before new ones go first
+	// again.
+	refreshBatch = 500
+	// maxRefreshes is the number of concurrent requests for one query, and
+	// maxLeases the number of leases remembered for later queries.
+	maxRefreshes = 8
+	maxLeases    = 100000
 )
 
-// A lease knows how long its keys are good for. It is shared by all of them.
+// A lease knows the remaining time of its keys, which share it.
 type lease struct {
-	ends atomic.Int64 // in Unix nanoseconds; 0 is not known yet
-	next atomic.Int64 // when to look again, likewise; 0 while nobody has looked
+	ends atomic.Int64 // in Unix nanoseconds; 0 if not known yet
+	next atomic.Int64 // time of the next refresh in Unix nanoseconds; 0 before the first one
 }
 
-// leases are those that keys hang on. A key that loses its lease is deleted by
-// etcd, which the watch tells; so all that has to be known of a lease is how long
-// its keys may be kept by others.
+// leases are the leases of the keys. etcd deletes the keys of an expired lease,
+// which the watch reports. So a lease is only needed for the TTL of records.
 type leases struct {
 	mu    sync.Mutex
 	known map[clientv3.LeaseID]*lease
-	fresh chan struct{} // there are some that nobody has looked at; nil while nobody looks
+	added chan struct{} // signals new leases; nil while refresh does not run
 	stop  context.CancelFunc
 	done  chan struct{}
 }
 
-// of gives the lease with an id; nil is none.
-func (l *leases) of(id clientv3.LeaseID) *lease {
+// get returns the lease with an id; nil for NoLease.
+func (l *leases) get(id clientv3.LeaseID) *lease {
 	if id == clientv3.NoLease {
 		return nil
 	}
@@ -61,66 +61,66 @@ func (l *leases) of(id clientv3.LeaseID) *lease {
 	made := new(lease)
 	l.known[id] = made
 	select {
-	case l.fresh <- struct{}{}:
-	default: // it is known already, or nobody looks
+	case l.added <- struct{}{}:
+	default: // already signaled, or refresh does not run
 	}
 	return made
 }
 
-// begin looks at leases until end.
-func (l *leases) begin(ctx context.Context, c *clientv3.Client) {
+// start refreshes leases until halt is called.
+func (l *leases) start(ctx context.Context, c *clientv3.Client) {
 	ctx, l.stop = context.WithCancel(ctx)
 	l.done = make(chan struct{})
-	fresh := make(chan struct{}, 1)
+	added := make(chan struct{}, 1)
 	l.mu.Lock()
-	l.fresh = fresh
+	l.added = added
 	l.mu.Unlock()
 	go func() {
 		defer close(l.done)
-		l.look(ctx, c, fresh)
+		l.refresh(ctx, c, added)
 	}()
 }
 
-func (l *leases) end() {
+func (l *leases) halt() {
 	l.stop()
 	<-l.done
 }
 
-// look asks for each lease how long it goes on: at once when it is new, and again
-// and again.
-func (l *leases) look(ctx context.Context, c *clientv3.Client, fresh <-chan struct{}) {
-	again := time.NewTicker(leaseLeast)
-	defer again.Stop()
+// refresh requests the remaining time of each lease: at once if it is new, and
+// periodically after that.
+func (l *leases) refresh(ctx context.Context, c *clientv3.Client, added <-chan struct{}) {
+	tick := time.NewTicker(minRefresh)
+	defer tick.Stop()
 	for {
 		due := l.due(time.Now())
 		for _, id := range due {
-			l.learn(ctx, c, id)
+			l.refreshOne(ctx, c, id)
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(leasePace):
+			case <-time.After(refreshPause):
 			}
 		}
-		if len(due) == leasesAtOnce {
+		if len(due) == refreshBatch {
 			continue
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-fresh:
-		case <-again.C:
+		case <-added:
+		case <-tick.C:
 		}
 	}
 }
 
-// due lists those to look at, not all at once: the new ones, and of the others those
-// of whose time a third has gone.
+// due returns up to refreshBatch leases to refresh: new ones, and those that have
+// passed a third of their time.
 func (l *leases) due(now time.Time) []clientv3.LeaseID {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var due, fresh []clientv3.LeaseID
-	for id, one := range l.known {
-		switch next := one.next.Load(); {
+	for id, item := range l.known {
+		switch next := item.next.Load(); {
 		case next == 0:
 			fresh = append(fresh, id)
 		case now.UnixNano() >= next:
@@ -128,55 +128,55 @@ func (l *leases) due(now time.Time) []clientv3.LeaseID {
 		}
 	}
 	all := append(fresh, due...)
-	return all[:min(len(all), leasesAtOnce)]
+	return all[:min(len(all), refreshBatch)]
 }
 
-// learnAll asks for those of the leases that are due, for a question that waits.
-func (l *leases) learnAll(ctx context.Context, c *clientv3.Client, ids []clientv3.LeaseID) {
+// refreshAll refreshes those of the leases that are due, for one query.
+func (l *leases) refreshAll(ctx context.Context, c *clientv3.Client, ids []clientv3.LeaseID) {
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
-	var learning sync.WaitGroup
-	places := make(chan struct{}, leasesAsked)
+	var refreshing sync.WaitGroup
+	slots := make(chan struct{}, maxRefreshes)
 	now := time.Now().UnixNano()
-	for _, id := range ids[:min(len(ids), leasesAtOnce)] {
-		if one := l.of(id); one == nil || one.next.Load() > now {
+	for _, id := range ids[:min(len(ids), refreshBatch)] {
+		if item := l.get(id); item == nil || item.next.Load() > now {
 			continue
 		}
-		places <- struct{}{}
-		learning.Go(func() {
-			l.learn(ctx, c, id)
-			<-places
+		slots <- struct{}{}
+		refreshing.Go(func() {
+			l.refreshOne(ctx, c, id)
+			<-slots
 		})
 	}
-	learning.Wait()
+	refreshing.Wait()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.known) > leasesKept {
+	if len(l.known) > maxLeases {
 		clear(l.known)
 	}
 }
 
-// learn asks for one.
-func (l *leases) learn(ctx context.Context, c *clientv3.Client, id clientv3.LeaseID) {
+// refreshOne requests the remaining time of a lease.
+func (l *leases) refreshOne(ctx context.Context, c *clientv3.Client, id clientv3.LeaseID) {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
 	r, err := c.TimeToLive(ctx, id)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	one := l.known[id]
+	item := l.known[id]
 	switch {
-	case one == nil:
+	case item == nil:
 	case errors.Is(err, rpctypes.ErrLeaseNotFound) || err == nil && r.TTL < 0:
-		delete(l.known, id) // its keys have gone with it
+		delete(l.known, id) // its keys are deleted too
 	case err != nil:
-		one.next.Store(time.Now().Add(leaseLeast).UnixNano())
+		item.next.Store(time.Now().Add(minRefresh).UnixNano())
 	default:
-		one.set(time.Now(), time.Duration(r.TTL)*time.Second)
+		item.set(time.Now(), time.Duration(r.TTL)*time.Second)
 	}
 }
 
-// set notes how long a lease goes on from now.
-func (one *lease) set(now time.Time, left time.Duration) {
-	one.ends.Store(now.Add(left).UnixNano())
-	one.next.Store(now.Add(min(max(left/3, leaseLeast), leaseMost)).UnixNano())
+// set records the remaining time.
+func (item *lease) set(now time.Time, left time.Duration) {
+	item.ends.Store(now.Add(left).UnixNano())
+	item.next.Store(now.Add(min(max(left/3, minRefresh), maxRefresh)).UnixNano())
 }

@@ -14,33 +14,33 @@ import (
 )
 
 const (
-	// valueLimit is how long a value may be: etcd itself takes no longer ones unless
-	// it is told to.
+	// valueLimit is the length of the longest value that is parsed; etcd's own
+	// default limit is about the same.
 	valueLimit = 1 << 20
-	// textLimit is how much text fits into a TXT record beside the rest of a reply.
+	// textLimit leaves room in a reply for the rest of the record.
 	textLimit = 64000
 )
 
-// A message is what one key says. Its strings lie in the index.
+// A message is the value of one key. Its strings point into the index.
 type message struct {
 	path     string     // of its key
 	addr     netip.Addr // the host, if it is an address
-	name     string     // the host, if it is a name: in wire form, lower case
+	name     string     // the host, if it is a name: in wire format, lower case
 	text     string
 	group    string
-	ttl      uint32 // seconds; 0 is none
-	weight   uint32 // 0 is none, which counts 100
+	ttl      uint32 // seconds; 0 if unset
+	weight   uint32 // 0 if unset, which is equivalent to 100
 	port     uint16
-	priority uint16 // 0 is none
-	strip    uint8  // how many labels of its own name to leave out
+	priority uint16 // 0 if unset
+	strip    uint8  // how many labels to remove from the name of the key
 	mail     bool
 	lease    *lease
 }
 
-// parse reads a value. A field that is not known means nothing.
+// parse parses a value. Unknown fields are ignored.
 func parse(value []byte) (m message, err error) {
 	if len(value) > valueLimit {
-		return m, fmt.Errorf("%d bytes are more than the %d of a message", len(value), valueLimit)
+		return m, fmt.Errorf("the value has %d bytes, more than the limit of %d", len(value), valueLimit)
 	}
 	var v struct {
 		Host, Text, Group           string
@@ -50,7 +50,7 @@ func parse(value []byte) (m message, err error) {
 		Mail                        bool
 	}
 	if err := json.Unmarshal(value, &v); err != nil {
-		return m, inWords(err)
+		return m, describe(err)
 	}
 	m = message{
 		text: v.Text, group: v.Group, mail: v.Mail, ttl: min(v.TTL, math.MaxInt32),
@@ -64,17 +64,17 @@ func parse(value []byte) (m message, err error) {
 	case v.Weight < 0 || v.Weight > math.MaxInt32:
 		return m, fmt.Errorf("weight: want 0..%d, got %d", math.MaxInt32, v.Weight)
 	case len(v.Text) > textLimit:
-		return m, fmt.Errorf("text: %d bytes do not fit into a record", len(v.Text))
+		return m, fmt.Errorf("text: %d bytes do not fit into a TXT record", len(v.Text))
 	}
 	return m, m.setHost(v.Host)
 }
 
-// inWords says what is wrong with JSON to somebody who does not know what it is read
-// into.
-func inWords(err error) error {
+// describe rewrites an error of package json in terms of the value, without Go
+// types.
+func describe(err error) error {
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) {
-		return fmt.Errorf("no JSON: %w", err)
+		return fmt.Errorf("invalid JSON: %w", err)
 	}
 	if wrong.Field == "" {
 		return fmt.Errorf("want an object, got %s", wrong.Value)
@@ -99,21 +99,21 @@ func (m *message) setHost(host string) error {
 	}
 	if ip, err := netip.ParseAddr(host); err == nil {
 		if ip.Zone() != "" {
-			return fmt.Errorf("%w, got %q", errHost, brief(host))
+			return fmt.Errorf("%w, got %q", errHost, abbreviate(host))
 		}
 		m.addr = ip.Unmap()
 		return nil
 	}
 	name, err := wire.ParseName(host)
 	if err != nil || !isHost(host) {
-		return fmt.Errorf("%w, got %q", errHost, brief(host))
+		return fmt.Errorf("%w, got %q", errHost, abbreviate(host))
 	}
 	m.name = string(name)
 	return nil
 }
 
-// isHost tells names from what only can be written like one: a URL, an address
-// with its port, an address with an octet too large.
+// isHost reports whether host is a host name, and not a URL, an address with a
+// port, or an invalid IPv4 address.
 func isHost(host string) bool {
 	for i := 0; i < len(host); i++ {
 		if c := host[i]; c <= ' ' || c > '~' || strings.IndexByte(":/%@,;()\"", c) >= 0 {
@@ -125,10 +125,10 @@ func isHost(host string) bool {
 	return strings.Trim(last, "0123456789") != ""
 }
 
-// A packed message is two bytes that say what there is of it, or one if the second
-// were zero, and that.
+// The first byte of a packed message is a set of these flags. With hasMore a
+// second byte has further flags. The fields follow in the order of the flags.
 const (
-	hasHost     = 3 // what kind of one
+	hostMask    = 3 // the kind of host
 	hostFour    = 1
 	hostSix     = 2
 	hostName    = 3
@@ -144,7 +144,7 @@ const (
 	hasStrip = 1 << 2
 )
 
-// pack writes m, without its path and its lease, behind buf.
+// pack appends m without its path and lease to buf.
 func (m *message) pack(buf []byte) []byte {
 	if m.weight == defaultWeight {
 		m.weight = 0
@@ -171,7 +171,7 @@ func (m *message) pack(buf []byte) []byte {
 	if b != 0 {
 		buf = append(buf, b)
 	}
-	switch a & hasHost {
+	switch a & hostMask {
 	case hostFour:
 		ip := m.addr.As4()
 		buf = append(buf, ip[:]...)
@@ -205,15 +205,15 @@ func (m *message) pack(buf []byte) []byte {
 	return buf
 }
 
-// unpack reads what pack has written at the front of s, and gives what is behind
-// it. m must be zero.
+// unpack reads a message that pack has written at the start of s, and returns the
+// rest of s. m must be zero.
 func (m *message) unpack(s string) (rest string) {
 	a, b := s[0], byte(0)
 	s = s[1:]
 	if a&hasMore != 0 {
 		b, s = s[0], s[1:]
 	}
-	switch a & hasHost {
+	switch a & hostMask {
 	case hostFour:
 		m.addr, s = netip.AddrFrom4([4]byte([]byte(s[:4]))), s[4:]
 	case hostSix:
@@ -262,15 +262,15 @@ func counted(s string) (text, rest string) {
 	return s[:n], s[n:]
 }
 
-// hosted says that there is a host.
-func (m *message) hosted() bool { return m.name != "" || m.addr.IsValid() }
+// hasHost reports whether m has a host.
+func (m *message) hasHost() bool { return m.name != "" || m.addr.IsValid() }
 
 const (
 	defaultPriority = 10
 	defaultWeight   = 100
 )
 
-func (m *message) heaviness() uint32 {
+func (m *message) effectiveWeight() uint32 {
 	if m.weight == 0 {
 		return defaultWeight
 	}

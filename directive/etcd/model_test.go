@@ -198,7 +198,7 @@ func (m *model) apex() ([]service, bool) {
 }
 
 // ask gives the reply that digest would write.
-func (m *model) ask(name, qtype string) string {
+func (m *model) readKeys(name, qtype string) string {
 	all, exists := m.below(name)
 	apex := name == "test."
 	var answer, extra section
@@ -263,8 +263,11 @@ func (to *section) address(s *service) {
 
 func (m *model) services(answer, extra *section, name, qtype string, all []service) {
 	sums := map[int]int{}
+	counted := map[string]bool{}
 	for _, s := range all {
-		if s.Host != "" {
+		record := fmt.Sprint(s.Priority, s.Weight, s.Port, s.target())
+		if s.Host != "" && !counted[record] {
+			counted[record] = true
 			sums[s.Priority] += s.Weight
 		}
 	}

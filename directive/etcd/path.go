@@ -6,12 +6,11 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// maxPath is the length of a path that has a name: as many bytes as the name, but
-// for the root label.
+// maxPath is the length of the longest path: that of the longest name without the
+// root label.
 const maxPath = wire.MaxName - 1
 
-// pathOf gives a key's path. It says false if no name can have the key, nor a name
-// above it be asked for what is there.
+// pathOf returns the path of a key. ok is false if the key belongs to no name.
 func pathOf(prefix string, key []byte) (path string, ok bool) {
 	if len(key) <= len(prefix) || string(key[:len(prefix)]) != prefix || len(key)-len(prefix) >= maxPath {
 		return "", false
@@ -30,7 +29,7 @@ func pathOf(prefix string, key []byte) (path string, ok bool) {
 	return string(append(buf, 0)), true
 }
 
-// keyOf is the key of a path.
+// keyOf returns the key of a path.
 func keyOf(prefix string, path []byte) string {
 	if len(path) == 0 {
 		return strings.TrimSuffix(prefix, "/")
@@ -38,8 +37,8 @@ func keyOf(prefix string, path []byte) string {
 	return prefix + strings.ReplaceAll(string(path[:len(path)-1]), "\x00", "/")
 }
 
-// appendPath writes the path of a name, in wire form and lower case, behind buf. It
-// says false if there is no such key: a label has a zero byte.
+// appendPath appends the path of a name in wire format and lower case. ok is
+// false if a label has a zero byte, since no key has one.
 func appendPath(buf, name []byte) (path []byte, ok bool) {
 	at := len(buf)
 	buf = append(buf, name[:len(name)-1]...) // of the same length
@@ -59,8 +58,8 @@ func appendPath(buf, name []byte) (path []byte, ok bool) {
 	return buf, true
 }
 
-// appendName writes the name of a path, in wire form, behind buf, without the first
-// strip of its labels unless it has no others. Empty parts of a key are no labels.
+// appendName appends the name of a path in wire format. It omits the first strip
+// labels if the name has more than that, and skips empty parts of the key.
 func appendName(buf []byte, path string, strip int) []byte {
 	if strip > 0 {
 		if labels := countLabels(path); strip < labels {
@@ -89,14 +88,13 @@ func countLabels(path string) (n int) {
 	return n
 }
 
-// depth is how many parts a path has.
+// depth returns the number of parts of a path.
 func depth(path string) int { return strings.Count(path, "\x00") }
 
-// isWild says that a label stands for any.
+// isWild reports whether a label matches any label.
 func isWild(label string) bool { return label == "*" || label == "any" }
 
-// wildAt is where the first label of a path stands that stands for any; -1 if none
-// does.
+// wildAt returns the offset of the first wildcard label of a path, or -1.
 func wildAt(path []byte) int {
 	for i := 0; i < len(path); {
 		end := i
@@ -111,7 +109,7 @@ func wildAt(path []byte) int {
 	return -1
 }
 
-// matches says whether a path begins with labels that pattern stands for.
+// matches reports whether the first labels of a path match pattern.
 func matches(path, pattern string) bool {
 	for pattern != "" {
 		if path == "" {

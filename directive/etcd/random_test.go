@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/seamark/seamark/zone/ordered"
 )
 
 // The index and its answers are what the naive model says, whatever happens to the
@@ -48,7 +50,7 @@ func live(t *testing.T, pick func(n int) int, rounds int) {
 		holds(t, s.h.index, m)
 		for range 6 {
 			name, qtype := one(pick, names), one(pick, []string{"A", "AAAA", "TXT", "SRV", "MX", "CNAME", "PTR", "NS", "HINFO"})
-			if got, want := digest(s.ask(t, name, qtype)), sorted(m.ask(name, qtype)); got != want {
+			if got, want := digest(s.readKeys(t, name, qtype)), sorted(m.readKeys(name, qtype)); got != want {
 				t.Fatalf("%s %s\ngot\n%swant\n%s%v", name, qtype, got, want, m.dump())
 			}
 		}
@@ -135,7 +137,7 @@ func alter(m *model, x *index, pick func(int) int) {
 			x.delete([]byte(key))
 		}
 	default: // a list, in which some are missing
-		x.begin()
+		x.beginList()
 		for key, value := range m.values {
 			if len(batch) > 3 {
 				delete(m.values, key)
@@ -145,7 +147,7 @@ func alter(m *model, x *index, pick func(int) int) {
 			x.put(keyValue{key: []byte(key), value: []byte(value)})
 		}
 		apply()
-		x.end()
+		x.endList()
 	}
 }
 
@@ -153,11 +155,11 @@ func alter(m *model, x *index, pick func(int) int) {
 func holds(t *testing.T, x *index, m *model) {
 	t.Helper()
 	var have []string
-	x.list.Load().each(func(c *chunk) {
-		if n := len(c.at); n == 0 || n > chunkSize {
+	for _, c := range x.messages.Leaves() {
+		if n := len(c.starts); n == 0 || n > ordered.MaxItems {
 			t.Fatalf("a chunk of %d keys", n)
 		}
-		for i := range c.at {
+		for i := range c.starts {
 			have = append(have, keyOf(x.prefix, []byte(c.path(i))))
 			var got message
 			c.message(i, &got)
@@ -168,7 +170,7 @@ func holds(t *testing.T, x *index, m *model) {
 				t.Fatalf("%s: %+v, want %+v", have[len(have)-1], got, want)
 			}
 		}
-	})
+	}
 	if !slices.IsSortedFunc(have, func(a, b string) int { return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/")) }) {
 		t.Fatalf("out of order: %q", have)
 	}
@@ -227,7 +229,7 @@ func TestManyKeys(t *testing.T) {
 			}
 			x.delete(keys...)
 		default:
-			x.begin()
+			x.beginList()
 			for key, value := range m.values {
 				if random.IntN(4) == 0 {
 					delete(m.values, key)
@@ -236,7 +238,7 @@ func TestManyKeys(t *testing.T) {
 				x.put(keyValue{key: []byte(key), value: []byte(value)})
 			}
 			put(100)
-			x.end()
+			x.endList()
 		}
 		holds(t, x, m)
 		want := map[string]int{}
@@ -246,7 +248,7 @@ func TestManyKeys(t *testing.T) {
 		for i := range 50 {
 			label := fmt.Sprintf("k%d", i)
 			n := 0
-			for r := x.below([]byte("test\x00" + label + "\x00")); r.step(); r.j++ {
+			for r := x.below([]byte("test\x00" + label + "\x00")); r.step(); r.i++ {
 				n++
 			}
 			if n != want[label] {
@@ -264,11 +266,11 @@ func TestManyKeys(t *testing.T) {
 		}
 	}
 	holds(t, x, m)
-	if n, most := len(x.list.Load().slots), 1+2*x.count()/(chunkSize/2); n > most {
+	if n, most := len(x.messages.Leaves()), 1+2*x.count()/(ordered.MaxItems/2); n > most {
 		t.Errorf("%d keys are in %d chunks, want no more than %d", x.count(), n, most)
 	}
 	x.clear()
-	if x.count() != 0 || x.synced() || x.below([]byte("test\x00")).any() {
+	if x.count() != 0 || x.synced() || x.below([]byte("test\x00")).nonEmpty() {
 		t.Error("something is left")
 	}
 }

@@ -29,7 +29,7 @@ func TestReplayAsked(t *testing.T) {
 	for _, r := range replays(t) {
 		t.Run(r.file, func(t *testing.T) {
 			h := handler(t, r.directive())
-			h.asker, h.unheld = store(keyValues(r.keys)), func() bool { return true }
+			h.keyReader, h.direct = store(keyValues(r.keys)), func() bool { return true }
 			r.run(t, r.serve(t, h))
 		})
 	}
@@ -38,7 +38,7 @@ func TestReplayAsked(t *testing.T) {
 // A store stands for etcd.
 type store []keyValue
 
-func (s store) ask(_ context.Context, key string) (all []keyValue, err error) {
+func (s store) readKeys(_ context.Context, key string) (all []keyValue, err error) {
 	for _, kv := range s {
 		if k := string(kv.key); k == key || strings.HasPrefix(k, key+"/") {
 			all = append(all, kv)
@@ -50,12 +50,12 @@ func (s store) ask(_ context.Context, key string) (all []keyValue, err error) {
 // away is an etcd that does not answer.
 type away struct{}
 
-func (away) ask(context.Context, string) ([]keyValue, error) { return nil, errors.New("away") }
+func (away) readKeys(context.Context, string) ([]keyValue, error) { return nil, errors.New("away") }
 
 // What etcd does not say is SERVFAIL, and nobody else is asked.
 func TestAskedInVain(t *testing.T) {
 	h := handler(t, "etcd test {\nfallthrough\n}")
-	h.asker, h.unheld = away{}, func() bool { return true }
+	h.keyReader, h.direct = away{}, func() bool { return true }
 	h.index.clear()
 	if !h.Ready() {
 		t.Error("not ready, though nothing has to be listed")
@@ -100,9 +100,9 @@ func TestReadersDoNotWait(t *testing.T) {
 		}
 		switch round % 4 {
 		case 3:
-			h.index.begin()
+			h.index.beginList()
 			h.index.put(append(kvs, keyValues(`/skydns/test/m/stays {"host":"10.0.0.1"}`)...)...)
-			h.index.end()
+			h.index.endList()
 		case 2:
 			h.index.delete(keys...)
 		default:

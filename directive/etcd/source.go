@@ -3,7 +3,6 @@ package etcd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"runtime"
 	"runtime/debug"
@@ -20,83 +19,88 @@ import (
 )
 
 const (
-	// requestTime is how long one request may take.
+	// requestTime is the time limit of one request.
 	requestTime = 5 * time.Second
-	// silence is how long a watch may tell nothing before etcd is asked for a sign of
-	// life, and how long that may take: it costs etcd nothing.
-	silence = 3 * time.Second
-	// waitLeast and waitMost bound the time between two attempts to reach etcd.
-	waitLeast = 50 * time.Millisecond
-	waitMost  = 5 * time.Second
-	// countEvery is how often the keys of a prefix that is too large are counted.
-	countEvery = 10 * time.Second
-	// pageBytes is how much one request of a list is to bring, and pageFirst and
-	// pageMost how many keys: etcd counts all keys behind it for each request, and
-	// nobody knows beforehand how large they are.
-	pageBytes = 1 << 19
-	pageFirst = 200
-	pageMost  = 10000
-	// manyListed keys leave enough garbage to do something about it, and a list that
-	// replaces another collects it every so many bytes: else it would lie on top of
-	// what is served. The first one does not, since all wait for it.
+	// progressTimeout is how long a watch may be silent before the source
+	// requests a progress notification, and how long that may take. The request
+	// is cheap for etcd.
+	progressTimeout = 3 * time.Second
+	// minBackoff and maxBackoff bound the time between two attempts to reach
+	// etcd.
+	minBackoff = 50 * time.Millisecond
+	maxBackoff = 5 * time.Second
+	// countInterval is the time between two counts of the keys of a prefix that
+	// is too large.
+	countInterval = 10 * time.Second
+	// pageBytes is the intended size of one page of a list. The number of keys
+	// per page starts at firstPageKeys and never exceeds maxPageKeys; larger
+	// pages mean fewer requests, each of which makes etcd count the remaining
+	// keys.
+	pageBytes     = 1 << 19
+	firstPageKeys = 200
+	maxPageKeys   = 10000
+	// A list of manyListed keys or more leaves enough garbage to return memory
+	// afterwards. A list that replaces another also collects garbage every
+	// collectBytes, because the old index is still in memory. The first list does
+	// not: queries are waiting for it.
 	manyListed   = 1000
-	collectEvery = 2 << 20
+	collectBytes = 2 << 20
 )
 
-// A source keeps an index up to date with the keys under a prefix: it lists them
-// once, at one revision, and watches from there. While etcd is away the index
-// stays as it is; if the watch's revision has been compacted meanwhile, the keys
-// are listed anew. One goroutine runs it; any may ask.
+// A source keeps an index up to date with the keys under a prefix. It lists the
+// keys at one revision and watches from there. While etcd is unreachable the
+// index stays as it is; if the revision has been compacted meanwhile, the source
+// lists again. One goroutine calls run; other goroutines may call readKeys.
 type source struct {
 	etcdclient.Options
-	life   context.Context // the client's
-	prefix string          // "/skydns/": the first bytes of every key
-	most   int64           // more keys than this are not held
-	index  *index
-	log    *slog.Logger
+	lifetime context.Context // of the client
+	prefix   string          // "/skydns/": the first bytes of every key
+	maxKeys  int64           // the index holds no more keys than this
+	index    *index
+	log      *slog.Logger
 	series
 
-	mu       sync.Mutex
-	client   *clientv3.Client
-	making   *making // of the client; nil if nobody does
-	makers   sync.WaitGroup
-	tooLarge atomic.Bool // there are more keys: each question is asked of etcd
-	leases   leases
-	revision int64  // the index has everything up to here; 0 is nothing yet
-	cluster  uint64 // whose revision that is
-	well     bool   // something has gone well since the last trouble
-	trouble  bool   // and it has been said
+	mu        sync.Mutex
+	client    *clientv3.Client
+	dialing   *dial // nil if no client is being created
+	dials     sync.WaitGroup
+	tooLarge  atomic.Bool // there are more than maxKeys keys: each query reads etcd
+	leases    leases
+	revision  int64  // the index is complete up to this revision; 0 before the first list
+	cluster   uint64 // the ID of the cluster that revision belongs to
+	succeeded bool   // a request has succeeded since the last failure
+	problems  etcdclient.Problems
 }
 
-// series count what a source does.
+// series are the metrics of a source.
 type series struct {
 	lists, events, failures *metrics.Counter
-	heardAt                 atomic.Int64 // when etcd said last how things are, in Unix nanoseconds; 0 is never
+	contactedAt             atomic.Int64 // when etcd last confirmed the state, in Unix nanoseconds; 0 is never
 }
 
 func (s *series) register(reg *metrics.Registry, prefix string) {
 	s.lists = reg.Counter("seamark_etcd_lists_total", "Lists of all keys under the prefix.", "path", prefix)
-	s.events = reg.Counter("seamark_etcd_events_total", "Changes of keys that the watch has brought.", "path", prefix)
+	s.events = reg.Counter("seamark_etcd_events_total", "Changes of keys that the watch has reported.", "path", prefix)
 	s.failures = reg.Counter("seamark_etcd_failures_total", "Requests to etcd, and watches, that failed.", "path", prefix)
 }
 
 // run follows the prefix until ctx ends.
 func (s *source) run(ctx context.Context) {
-	for wait := waitLeast; ctx.Err() == nil; wait = min(2*wait, waitMost) {
-		s.well = false
+	for wait := minBackoff; ctx.Err() == nil; wait = min(2*wait, maxBackoff) {
+		s.succeeded = false
 		err := s.follow(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		if s.well {
-			wait = waitLeast
+		if s.succeeded {
+			wait = minBackoff
 		}
-		if !s.well || errors.Is(err, errSilent) {
-			// From the beginning: a client shows the password and reads the authority when
-			// it is made, and takes no member that says nothing.
+		if !s.succeeded || errors.Is(err, errStalled) {
+			// A new client authenticates again, rereads the CA, and does not stay
+			// with a member that does not respond.
 			s.disconnect()
 		}
-		s.failed(ctx, err)
+		s.reportFailure(ctx, err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):
@@ -104,73 +108,74 @@ func (s *source) run(ctx context.Context) {
 	}
 }
 
-// failed says once that there is trouble.
-func (s *source) failed(ctx context.Context, err error) {
+// reportFailure counts a failure, and logs it unless the last one that was logged
+// since etcd was reachable has the same reason.
+func (s *source) reportFailure(ctx context.Context, err error) {
 	s.failures.Add(1)
-	if s.trouble {
+	err = s.Diagnose(ctx, err)
+	if ctx.Err() != nil || !s.problems.Add(err) {
 		return
 	}
-	s.trouble = true
-	meanwhile := "names are answered SERVFAIL until it answers"
+	answers := "SERVFAIL"
 	switch {
 	case s.tooLarge.Load():
-		meanwhile = "each question is asked of it"
+		answers = "from etcd"
 	case s.index.synced():
-		meanwhile = "the last state is served"
+		answers = "from the last state"
 	}
-	s.log.Warn(fmt.Sprintf("etcd %s: %v: trying again, %s", s.name(), s.Why(ctx, err), meanwhile))
+	s.log.Warn("etcd failed, retrying", "endpoints", s.endpoints(), "error", err, "answers", answers)
 }
 
-// heard says that the trouble is over.
-func (s *source) heard() {
-	s.heardAt.Store(time.Now().UnixNano())
-	s.well = true
-	if s.trouble {
-		s.trouble = false
-		s.log.Info(fmt.Sprintf("etcd %s: it answers again", s.name()))
+// contacted records that etcd has responded, and logs that if a failure was
+// logged.
+func (s *source) contacted() {
+	s.contactedAt.Store(time.Now().UnixNano())
+	s.succeeded = true
+	if s.problems.Clear() {
+		s.log.Info("etcd recovered", "endpoints", s.endpoints())
 	}
 }
 
-// age is how old what is known is, in seconds: etcd may have changed since.
+// age returns the seconds since etcd last confirmed the state, or -1.
 func (s *source) age() float64 {
-	at := s.heardAt.Load()
+	at := s.contactedAt.Load()
 	if at == 0 {
 		return -1
 	}
 	return time.Since(time.Unix(0, at)).Seconds()
 }
 
-func (s *source) name() string {
+func (s *source) endpoints() string {
 	if s.Endpoints == "" {
-		return etcdclient.Local
+		return etcdclient.DefaultEndpoint
 	}
 	return s.Endpoints
 }
 
-// A making is a client that is being made, which takes as long as it takes to show a
-// password. Who needs it meanwhile waits for that, and gets the same; so do those who
-// come within a moment of a failure.
-type making struct {
+// A dial is the creation of a client, which takes time if it has to authenticate.
+// Callers that need the client meanwhile wait for the same dial, and share its
+// error for failureHold.
+type dial struct {
 	done chan struct{}
-	err  error // when done
+	err  error // valid once done is closed
 }
 
-// moment is how long a failure counts for others.
-const moment = time.Second
+// failureHold is how long callers get the error of a failed dial.
+const failureHold = time.Second
 
-// connect gives the client. It makes one if there is none, and waits for it until ctx
-// ends.
+// connect returns the client. It creates one if there is none, and waits for it
+// until ctx ends.
 func (s *source) connect(ctx context.Context) (*clientv3.Client, error) {
 	s.mu.Lock()
-	if s.client != nil || s.life.Err() != nil {
+	if s.client != nil || s.lifetime.Err() != nil {
 		defer s.mu.Unlock()
-		return s.client, s.life.Err()
+		return s.client, s.lifetime.Err()
 	}
-	m := s.making
+	m := s.dialing
 	if m == nil {
-		m = &making{done: make(chan struct{})}
-		s.making = m
-		s.makers.Go(func() { s.make(m) })
+		m = &dial{done: make(chan struct{})}
+		s.dialing = m
+		s.dials.Go(func() { s.dial(m) })
 	}
 	s.mu.Unlock()
 	select {
@@ -184,13 +189,13 @@ func (s *source) connect(ctx context.Context) (*clientv3.Client, error) {
 	return s.connect(ctx)
 }
 
-// make makes the client.
-func (s *source) make(m *making) {
-	c, err := s.Client(s.life)
+// dial creates the client.
+func (s *source) dial(m *dial) {
+	c, err := s.Client(s.lifetime)
 	s.mu.Lock()
 	s.client, m.err = c, err
 	if err == nil {
-		s.making = nil
+		s.dialing = nil
 	}
 	s.mu.Unlock()
 	close(m.done)
@@ -198,15 +203,15 @@ func (s *source) make(m *making) {
 		return
 	}
 	select {
-	case <-s.life.Done():
-	case <-time.After(moment):
+	case <-s.lifetime.Done():
+	case <-time.After(failureHold):
 	}
 	s.mu.Lock()
-	s.making = nil
+	s.dialing = nil
 	s.mu.Unlock()
 }
 
-// disconnect ends the client.
+// disconnect closes the client.
 func (s *source) disconnect() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -217,14 +222,14 @@ func (s *source) disconnect() {
 }
 
 var (
-	errSilent = errors.New("the watch tells nothing, not even that there is nothing")
-	errEnded  = errors.New("the watch has ended")
-	errBehind = errors.New("a member knows less than others have told")
-	// errAnew is no trouble: what is known cannot be gone on from.
-	errAnew = errors.New("the keys have to be listed anew")
+	errStalled     = errors.New("watch stalled: no progress notification")
+	errWatchClosed = errors.New("watch closed")
+	errBehind      = errors.New("a member is behind the others")
+	// errRelist is not a failure: the source has to list the keys again.
+	errRelist = errors.New("the keys have to be listed again")
 )
 
-// follow lists, if there is no state yet or it cannot be gone on from, and
+// follow lists the keys unless the source can resume from its revision, and
 // watches until that fails.
 func (s *source) follow(ctx context.Context) error {
 	for {
@@ -241,15 +246,15 @@ func (s *source) follow(ctx context.Context) error {
 		if err == nil {
 			err = s.watch(ctx, c)
 		}
-		if err != errAnew {
+		if err != errRelist {
 			return err
 		}
 		s.revision = 0
 	}
 }
 
-// resume asks most of the members where they are. A cluster that is another one, or
-// has been set back to an earlier state, would not tell by a watch.
+// resume checks with a quorum read that the cluster is the same and has not been
+// restored to an earlier revision. A watch does not report either.
 func (s *source) resume(ctx context.Context, c *clientv3.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
@@ -258,65 +263,66 @@ func (s *source) resume(ctx context.Context, c *clientv3.Client) error {
 		return err
 	}
 	if r.Header.ClusterId != s.cluster || r.Header.Revision < s.revision {
-		s.log.Warn(fmt.Sprintf("etcd %s: it is not the one that it was, or has been set back: listing anew", s.name()))
+		s.log.Warn("etcd cluster ID changed or revision went backwards, listing all keys", "endpoints", s.endpoints())
 		s.revision = 0
 	}
 	return nil
 }
 
-// watch takes in changes until the watch fails. Asked for a sign of life, etcd
-// tells the revision up to which there is nothing new.
+// watch applies changes until the watch fails. When it is silent, watch requests
+// a progress notification, which has the revision that the watch has reached.
 func (s *source) watch(ctx context.Context, c *clientv3.Client) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	late := time.AfterFunc(requestTime, cancel) // the watch is there when Watch returns
-	// From the revision that is known, and not from the next: of one that is in the
-	// future a member gives no sign of life.
+	late := time.AfterFunc(requestTime, cancel) // Watch returns when the watch is created
+	// Watch from the current revision, not the next: members do not notify
+	// progress of a watch whose revision is in the future.
 	changes := c.Watch(ctx, s.prefix, clientv3.WithPrefix(), clientv3.WithRev(s.revision), clientv3.WithProgressNotify(), clientv3.WithCreatedNotify())
 	if !late.Stop() {
-		return errSilent
+		return errStalled
 	}
-	s.leases.begin(ctx, c)
-	defer s.leases.end()
-	timer := time.NewTimer(silence)
+	s.leases.start(ctx, c)
+	defer s.leases.halt()
+	timer := time.NewTimer(progressTimeout)
 	defer timer.Stop()
 	asked := false
 	for {
 		select {
 		case <-timer.C:
 			if asked {
-				return errSilent
+				return errStalled
 			}
 			asked = true
-			timer.Reset(silence)
-			limited, cancel := context.WithTimeout(ctx, silence)
+			timer.Reset(progressTimeout)
+			limited, cancel := context.WithTimeout(ctx, progressTimeout)
 			err := c.RequestProgress(limited)
 			cancel()
 			if errors.Is(err, context.DeadlineExceeded) {
-				return errSilent // the client is looking for a member
+				return errStalled // the client is looking for another member
 			}
 			if err != nil {
 				return err
 			}
 		case r, ok := <-changes:
 			if !ok {
-				return errEnded
+				return errWatchClosed
 			}
 			asked = false
-			timer.Reset(silence)
-			if err := s.take(r); err != nil {
+			timer.Reset(progressTimeout)
+			if err := s.applyEvents(r); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// take brings what the watch tells into the index, each run of puts at once.
-func (s *source) take(r clientv3.WatchResponse) error {
+// applyEvents applies the events of a watch to the index, consecutive puts at
+// once.
+func (s *source) applyEvents(r clientv3.WatchResponse) error {
 	if err := r.Err(); err != nil {
 		if errors.Is(err, rpctypes.ErrCompacted) || r.CompactRevision > 0 {
-			s.log.Info(fmt.Sprintf("etcd %s: the history since the last change is gone: listing anew", s.name()))
-			return errAnew
+			s.log.Info("etcd compacted the revision of the watch, listing all keys", "endpoints", s.endpoints())
+			return errRelist
 		}
 		return err
 	}
@@ -339,12 +345,12 @@ func (s *source) take(r clientv3.WatchResponse) error {
 	}
 	s.put(puts)
 	if n := len(r.Events); n > 0 {
-		// Not the header's revision: there may be more changes up to that.
+		// The revision in the header may be ahead of the events.
 		s.revision = r.Events[n-1].Kv.ModRevision
 	}
-	s.heard()
-	if int64(s.index.count()) > s.most {
-		return errAnew
+	s.contacted()
+	if int64(s.index.count()) > s.maxKeys {
+		return errRelist
 	}
 	return nil
 }
@@ -355,33 +361,33 @@ func (s *source) put(kvs []*mvccpb.KeyValue) {
 	}
 	all := make([]keyValue, 0, len(kvs))
 	for _, kv := range kvs {
-		if string(kv.Key[len(s.prefix):]) != "config" { // SkyDNS's configuration, which is no message
-			all = append(all, keyValue{key: kv.Key, value: kv.Value, lease: s.leases.of(clientv3.LeaseID(kv.Lease))})
+		if string(kv.Key[len(s.prefix):]) != "config" { // SkyDNS's configuration is not a message
+			all = append(all, keyValue{key: kv.Key, value: kv.Value, lease: s.leases.get(clientv3.LeaseID(kv.Lease))})
 		}
 	}
 	s.index.put(all...)
 }
 
-// list reads all keys as they are at one revision, page by page.
+// list reads all keys at one revision, page by page.
 func (s *source) list(ctx context.Context, c *clientv3.Client) error {
 	end := clientv3.GetPrefixRangeEnd(s.prefix)
-	from, limit := s.prefix, int64(pageFirst)
+	from, limit := s.prefix, int64(firstPageKeys)
 	revision, total := int64(0), int64(0)
 	garbage := 0
 	s.lists.Add(1)
-	s.index.begin()
+	s.index.beginList()
 	for {
 		r, err := s.page(ctx, c, from, clientv3.WithRange(end), clientv3.WithLimit(limit), clientv3.WithRev(revision))
 		if errors.Is(err, rpctypes.ErrCompacted) {
-			return errAnew // it has taken so long
+			return errRelist // compacted during the list
 		}
 		if err != nil {
 			return err
 		}
 		if revision == 0 {
 			revision, total, s.cluster = r.Header.Revision, r.Count, r.Header.ClusterId
-			if total > s.most {
-				return s.wait(ctx, c, total)
+			if total > s.maxKeys {
+				return s.serveDirect(ctx, c, total)
 			}
 		}
 		s.put(r.Kvs)
@@ -392,25 +398,25 @@ func (s *source) list(ctx context.Context, c *clientv3.Client) error {
 		for _, kv := range r.Kvs {
 			bytes += len(kv.Key) + len(kv.Value)
 		}
-		if garbage += bytes; garbage > collectEvery && s.index.synced() {
+		if garbage += bytes; garbage > collectBytes && s.index.synced() {
 			runtime.GC()
 			garbage = 0
 		}
-		from, limit = string(r.Kvs[len(r.Kvs)-1].Key)+"\x00", max(1, min(int64(len(r.Kvs)*pageBytes/bytes), 2*limit, pageMost))
+		from, limit = string(r.Kvs[len(r.Kvs)-1].Key)+"\x00", max(1, min(int64(len(r.Kvs)*pageBytes/bytes), 2*limit, maxPageKeys))
 	}
-	s.index.end()
+	s.index.endList()
 	s.tooLarge.Store(false)
 	s.revision = revision
-	s.heard()
-	s.log.Info(fmt.Sprintf("etcd %s: %d keys below %s", s.name(), total, s.prefix))
+	s.contacted()
+	s.log.Info("Listed the keys in etcd", "endpoints", s.endpoints(), "path", s.prefix, "count", total)
 	if total >= manyListed {
-		debug.FreeOSMemory() // what has been received is much more than what is kept of it
+		debug.FreeOSMemory() // the responses are much larger than the index
 	}
 	return nil
 }
 
-// page asks for a part of a list. If a member says nothing in the middle of one, it asks
-// again, which goes to another.
+// page reads one page of a list. It repeats a request that times out, which goes
+// to another member, unless it is the first of a list.
 func (s *source) page(ctx context.Context, c *clientv3.Client, from string, options ...clientv3.OpOption) (r *clientv3.GetResponse, err error) {
 	for range 3 {
 		limited, cancel := context.WithTimeout(ctx, requestTime)
@@ -424,27 +430,27 @@ func (s *source) page(ctx context.Context, c *clientv3.Client, from string, opti
 	return r, err
 }
 
-// wait has each question asked of etcd, until there are fewer keys: then it says
-// errAnew.
-func (s *source) wait(ctx context.Context, c *clientv3.Client, total int64) error {
+// serveDirect clears the index and has each query read etcd until the number of
+// keys has dropped below the limit. It returns errRelist then.
+func (s *source) serveDirect(ctx context.Context, c *clientv3.Client, total int64) error {
 	if !s.tooLarge.Swap(true) {
-		s.log.Warn(fmt.Sprintf("etcd %s: %d keys below %s are more than the %d that are held: each question is asked of etcd", s.name(), total, s.prefix, s.most))
+		s.log.Warn("Too many keys in etcd, reading them for each query", "endpoints", s.endpoints(), "path", s.prefix, "count", total, "limit", s.maxKeys)
 	}
 	s.index.clear()
-	s.heard()
+	s.contacted()
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(countEvery):
+		case <-time.After(countInterval):
 		}
 		r, err := s.page(ctx, c, s.prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
 		if err != nil {
 			return err
 		}
-		s.heard()
-		if r.Count <= s.most*9/10 {
-			return errAnew
+		s.contacted()
+		if r.Count <= s.maxKeys*9/10 {
+			return errRelist
 		}
 	}
 }

@@ -1,5 +1,6 @@
-// Package etcdclient is how this program meets an etcd cluster: where it is, who asks,
-// and the client that does. Packages skydns and kube2sky call it. It knows no keys.
+// Package etcdclient creates clients of an etcd cluster, and follows small sets
+// of keys. The packages etcd and kube2sky call it. It has no knowledge of any
+// keys.
 package etcdclient
 
 import (
@@ -18,29 +19,30 @@ import (
 	"go.uber.org/zap"
 )
 
-// Options say where a cluster is. Equal Options are the same cluster, asked by the
-// same user.
+// Options are the endpoints and credentials of a cluster. Equal Options mean the
+// same cluster and user.
 type Options struct {
-	Endpoints          string // URLs or HOST:PORT, with commas
+	Endpoints          string // URLs or HOST:PORT, separated by commas
 	Username, Password string
 	Cert, Key, CA      string // files; "" is none. With a CA alone, or with none and https, the server alone proves who it is
 }
 
-// Local is where etcd is if nobody says.
-const Local = "http://localhost:2379"
+// DefaultEndpoint is the endpoint if Options has none.
+const DefaultEndpoint = "http://localhost:2379"
 
 const (
-	// patience is how long one request may take, and a member that is asked for a
-	// sign of life.
-	patience = 5 * time.Second
-	// lull is how long a connection may be silent before that: gRPC takes no less.
-	lull = 10 * time.Second
+	// requestTimeout is the time limit of one request and of a keepalive
+	// response.
+	requestTimeout = 5 * time.Second
+	// keepAliveTime is how long a connection may be idle before a keepalive. It
+	// is the minimum that gRPC allows.
+	keepAliveTime = 10 * time.Second
 )
 
-// Check says everything that is wrong with the Options, and opens nothing.
+// Check returns all errors in the Options. It opens nothing.
 func (o Options) Check() error {
 	var errs []error
-	open, secure := 0, 0 // endpoints
+	open, secure := 0, 0 // numbers of endpoints
 	for _, e := range o.endpoints() {
 		if err := checkEndpoint(e); err != nil {
 			errs = append(errs, err)
@@ -52,7 +54,7 @@ func (o Options) Check() error {
 			secure++
 		}
 	}
-	// The client takes the first one's scheme for all.
+	// The client uses the scheme of the first endpoint for all.
 	switch {
 	case open > 0 && secure > 0:
 		errs = append(errs, errors.New("endpoint: want https:// for all or for none"))
@@ -73,7 +75,7 @@ func (o Options) Check() error {
 
 func (o Options) endpoints() []string {
 	if o.Endpoints == "" {
-		return []string{Local}
+		return []string{DefaultEndpoint}
 	}
 	return strings.Split(o.Endpoints, ",")
 }
@@ -97,9 +99,9 @@ func checkEndpoint(e string) error {
 	return nil
 }
 
-// Client makes a client. That the cluster is away is no error, unless a password
-// has to be shown to it: the caller tries again then. Files are read now; the
-// certificate is read again for each connection, so that it may be renewed.
+// Client returns a client. An unreachable cluster is an error only if the client
+// has to authenticate; the caller then tries again. Files are read now, and the
+// certificate again for each connection, so that it may be renewed.
 func (o Options) Client(ctx context.Context) (*clientv3.Client, error) {
 	secure, err := o.tls()
 	if err != nil {
@@ -107,8 +109,8 @@ func (o Options) Client(ctx context.Context) (*clientv3.Client, error) {
 	}
 	return clientv3.New(clientv3.Config{
 		Endpoints: o.endpoints(), Username: o.Username, Password: o.Password, TLS: secure,
-		Context: ctx, DialTimeout: patience, DialKeepAliveTime: lull, DialKeepAliveTimeout: patience,
-		Logger: zap.NewNop(), // errors come back to the caller, who says them once
+		Context: ctx, DialTimeout: requestTimeout, DialKeepAliveTime: keepAliveTime, DialKeepAliveTimeout: requestTimeout,
+		Logger: zap.NewNop(), // the caller logs the errors
 	})
 }
 

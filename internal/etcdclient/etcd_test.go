@@ -75,19 +75,19 @@ func TestTrouble(t *testing.T) {
 		want string
 	}{
 		{fmt.Errorf("a: %w", context.DeadlineExceeded), "no answer within 5s"},
-		{rpctypes.ErrUserEmpty, "it wants to know who asks: give a user and a password"},
-		{rpctypes.ErrAuthFailed, "it does not take this user and password"},
-		{rpctypes.ErrPermissionDenied, "this user may not read the keys"},
-		{rpctypes.ErrNoLeader, "none of its members leads"},
+		{rpctypes.ErrUserEmpty, "authentication required: set a user and a password"},
+		{rpctypes.ErrAuthFailed, "authentication failed: check the user and the password"},
+		{rpctypes.ErrPermissionDenied, "permission denied: the user may not read the keys"},
+		{rpctypes.ErrNoLeader, "the cluster has no leader"},
 		{errors.New(`rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:1: connect: connection refused"`), "Error while dialing: dial tcp 127.0.0.1:1: connect: connection refused"},
 		{errors.New("rpc error: code = Unavailable desc = etcdserver: leader changed"), "etcdserver: leader changed"},
 		{errors.New("tls: no"), "tls: no"},
 	} {
-		if got := Trouble(c.err); got.Error() != c.want {
+		if got := Describe(c.err); got.Error() != c.want {
 			t.Errorf("%v: %v, want %s", c.err, got, c.want)
 		}
 	}
-	if err := Trouble(nil); err != nil {
+	if err := Describe(nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -100,23 +100,23 @@ func TestWhy(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := Options{Endpoints: ln.Addr().String(), Username: "u", Password: "p"}
-	if got := at.Why(t.Context(), context.DeadlineExceeded).Error(); got != "no answer within 5s" {
+	if got := at.Diagnose(t.Context(), context.DeadlineExceeded).Error(); got != "no answer within 5s" {
 		t.Errorf("of one who says nothing: %s", got)
 	}
 	if err := ln.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := at.Why(t.Context(), context.DeadlineExceeded).Error(); !strings.HasSuffix(got, "connect: connection refused") {
+	if got := at.Diagnose(t.Context(), context.DeadlineExceeded).Error(); !strings.HasSuffix(got, "connect: connection refused") {
 		t.Errorf("of nobody: %s", got)
 	}
-	if got := at.Why(t.Context(), rpctypes.ErrNoLeader).Error(); got != "none of its members leads" {
+	if got := at.Diagnose(t.Context(), rpctypes.ErrNoLeader).Error(); got != "the cluster has no leader" {
 		t.Errorf("of another error: %s", got)
 	}
 }
 
 // A prefix is a key and what is below it, and not what only begins like it.
 func TestFewFollows(t *testing.T) {
-	f := Few{Prefixes: []string{"/a/b", "/c/"}, Log: slog.New(slog.DiscardHandler)}
+	f := Follower{Prefixes: []string{"/a/b", "/c/"}, Log: slog.New(slog.DiscardHandler)}
 	for key, want := range map[string]bool{"/a/b": true, "/a/b/c": true, "/a/bc": false, "/a": false, "/c/d": true, "/c": false, "/cd": false} {
 		if got := f.follows(key); got != want {
 			t.Errorf("%s: %v", key, got)

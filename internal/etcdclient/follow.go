@@ -3,7 +3,6 @@ package etcdclient
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"strings"
@@ -14,52 +13,51 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A Few is some keys that are followed: those at and below each of Prefixes. It is
-// for configuration, of which little is there: all of it is held and told at once.
-type Few struct {
+// A Follower follows the keys at and below each of Prefixes. It is for
+// configuration, which is small: it holds all keys and passes all of them to its
+// callback.
+type Follower struct {
 	Options
 	Prefixes []string
 	Log      *slog.Logger
 }
 
 const (
-	pauseLeast = 100 * time.Millisecond
-	pauseMost  = 5 * time.Second
+	minPause = 100 * time.Millisecond
+	maxPause = 5 * time.Second
 )
 
-// Run calls back with the keys and their values, first with those that are there,
-// and then after each change, until ctx ends. While etcd is away nobody is called;
-// after that what is there is told if it is something else.
-func (f Few) Run(ctx context.Context, apply func(map[string]string)) {
-	var told map[string]string
-	tell := func(now map[string]string) {
-		if told == nil || !maps.Equal(now, told) {
-			told = maps.Clone(now)
+// Run calls apply with the keys and their values, first with the current ones and
+// then after each change, until ctx ends. It does not call apply while etcd is
+// unreachable.
+func (f Follower) Run(ctx context.Context, apply func(map[string]string)) {
+	var last map[string]string
+	report := func(now map[string]string) {
+		if last == nil || !maps.Equal(now, last) {
+			last = maps.Clone(now)
 			apply(maps.Clone(now))
 		}
 	}
-	trouble := false
-	heard := func() {
-		if trouble {
-			f.Log.Info("following the configuration in etcd: it answers again")
+	var problems Problems
+	contacted := func() {
+		if problems.Clear() {
+			f.Log.Info("etcd recovered, following the configuration again")
 		}
-		trouble = false
 	}
-	for pause := pauseLeast; ctx.Err() == nil; pause = min(2*pause, pauseMost) {
-		err := f.follow(ctx, tell, func() {
-			heard()
-			pause = pauseLeast
+	for pause := minPause; ctx.Err() == nil; pause = min(2*pause, maxPause) {
+		err := f.follow(ctx, report, func() {
+			contacted()
+			pause = minPause
 		})
 		if ctx.Err() != nil {
 			return
 		}
 		if errors.Is(err, rpctypes.ErrCompacted) {
-			continue // no trouble: they are listed anew
+			continue // not a failure: list again
 		}
-		if !trouble {
-			f.Log.Warn(fmt.Sprintf("following the configuration in etcd: %v: trying again, what is known goes on", f.Why(ctx, err)))
+		if err = f.Diagnose(ctx, err); problems.Add(err) {
+			f.Log.Warn("Following the configuration in etcd failed, retrying", "error", err)
 		}
-		trouble = true
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):
@@ -68,7 +66,7 @@ func (f Few) Run(ctx context.Context, apply func(map[string]string)) {
 }
 
 // follow lists the keys and watches them until that fails.
-func (f Few) follow(ctx context.Context, tell func(map[string]string), heard func()) error {
+func (f Follower) follow(ctx context.Context, report func(map[string]string), contacted func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c, err := f.Client(ctx)
@@ -79,7 +77,7 @@ func (f Few) follow(ctx context.Context, tell func(map[string]string), heard fun
 	now := map[string]string{}
 	revision := int64(0)
 	for _, p := range f.Prefixes {
-		limited, cancel := context.WithTimeout(ctx, patience)
+		limited, cancel := context.WithTimeout(ctx, requestTimeout)
 		r, err := c.Get(limited, p, clientv3.WithPrefix(), clientv3.WithRev(revision))
 		cancel()
 		if err != nil {
@@ -92,8 +90,8 @@ func (f Few) follow(ctx context.Context, tell func(map[string]string), heard fun
 			}
 		}
 	}
-	heard()
-	tell(now)
+	contacted()
+	report(now)
 	changes := make(chan clientv3.WatchResponse)
 	var watching sync.WaitGroup
 	defer watching.Wait()
@@ -101,7 +99,7 @@ func (f Few) follow(ctx context.Context, tell func(map[string]string), heard fun
 	for _, p := range f.Prefixes {
 		watch := c.Watch(clientv3.WithRequireLeader(ctx), p, clientv3.WithPrefix(), clientv3.WithRev(revision+1))
 		watching.Go(func() {
-			for r := range watch { // which ends with ctx
+			for r := range watch { // closed when ctx ends
 				select {
 				case changes <- r:
 				case <-ctx.Done():
@@ -126,13 +124,14 @@ func (f Few) follow(ctx context.Context, tell func(map[string]string), heard fun
 					now[key] = string(e.Kv.Value)
 				}
 			}
-			tell(now)
+			report(now)
 		}
 	}
 }
 
-// follows says whether a key is one of those: /a is above /a/b and not above /ab.
-func (f Few) follows(key string) bool {
+// follows reports whether a key is at or below one of the prefixes: /a/b is below
+// /a, and /ab is not.
+func (f Follower) follows(key string) bool {
 	for _, p := range f.Prefixes {
 		if key == p || strings.HasPrefix(key, strings.TrimSuffix(p, "/")+"/") {
 			return true
