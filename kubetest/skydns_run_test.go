@@ -235,9 +235,9 @@ func TestSkyDNSEndsWithoutEtcd(t *testing.T) {
 // Obsolete and invalid flags are refused with an explanation, all at once.
 func TestSkyDNSRefuses(t *testing.T) {
 	for _, c := range []struct{ args, env, want string }{
-		{"-dnssec=Kskydns", "", "-dnssec: answers are not signed here"},
-		{"-systemd", "", "-systemd: sockets are not taken"},
-		{"", "SKYDNS_SYSTEMD=true", "SKYDNS_SYSTEMD: sockets are not taken"},
+		{"-dnssec=Kskydns", "", "-dnssec: Seamark does not sign answers"},
+		{"-systemd", "", "-systemd: Seamark does not accept sockets from systemd"},
+		{"", "SKYDNS_SYSTEMD=true", "SKYDNS_SYSTEMD: Seamark does not accept sockets from systemd"},
 		{"-discover=x", "", "-discover: members are not discovered"},
 		{"", "GRAPHITE_SERVER=x", "GRAPHITE_SERVER: the server does not push statistics"},
 		{"", "SKYDNS_NDOTS=x", "SKYDNS_NDOTS: want a number"},
