@@ -316,8 +316,9 @@ func (s *source) watch(ctx context.Context, c *clientv3.Client) error {
 	}
 }
 
-// applyEvents applies the events of a watch to the index, consecutive puts at
-// once.
+// applyEvents applies the events of a watch to the index, consecutive puts and
+// consecutive deletions at once: a reader does not see a part of the keys of a name
+// deleted.
 func (s *source) applyEvents(r clientv3.WatchResponse) error {
 	if err := r.Err(); err != nil {
 		if errors.Is(err, rpctypes.ErrCompacted) || r.CompactRevision > 0 {
@@ -334,15 +335,19 @@ func (s *source) applyEvents(r clientv3.WatchResponse) error {
 	}
 	s.events.Add(uint64(len(r.Events)))
 	var puts []*mvccpb.KeyValue
+	var deletions [][]byte
 	for _, e := range r.Events {
 		if e.Type == clientv3.EventTypeDelete {
 			s.put(puts)
 			puts = puts[:0]
-			s.index.delete(e.Kv.Key)
+			deletions = append(deletions, e.Kv.Key)
 			continue
 		}
+		s.index.delete(deletions...)
+		deletions = deletions[:0]
 		puts = append(puts, e.Kv)
 	}
+	s.index.delete(deletions...) // one of the two is empty
 	s.put(puts)
 	if n := len(r.Events); n > 0 {
 		// The revision in the header may be ahead of the events.
