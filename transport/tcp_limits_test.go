@@ -243,13 +243,20 @@ func TestTCPMaxConns(t *testing.T) {
 	}
 }
 
-// floodUnread sends one query as often as possible and never reads. It returns
-// the server's side of the connection.
+// floodUnread connects, sends one query as often as possible and never reads. It
+// returns the server's side of the connection.
 func floodUnread(t *testing.T, s *server, name string) *conn {
 	t.Helper()
-	c := dialTCP(t, s, "127.0.0.1")
+	flood(dialTCP(t, s, "127.0.0.1"), pack(t, question(name, mdns.TypeTXT)))
+	eventually(t, "the client is connected", func() bool { return len(s.conns.list()) == 1 })
+	return s.conns.list()[0]
+}
+
+// flood sends a query as often as possible until the connection is closed, and
+// never reads.
+func flood(c tcpClient, query []byte) {
 	_ = c.SetReadBuffer(4096)
-	packet := framed(pack(t, question(name, mdns.TypeTXT)))
+	packet := framed(query)
 	go func() {
 		for {
 			if _, err := c.Write(packet); err != nil {
@@ -257,8 +264,6 @@ func floodUnread(t *testing.T, s *server, name string) *conn {
 			}
 		}
 	}()
-	eventually(t, "the client is connected", func() bool { return len(s.conns.list()) == 1 })
-	return s.conns.list()[0]
 }
 
 // TestTCPNeverReads: a client that does not read its replies is disconnected, and
@@ -299,7 +304,10 @@ func TestTCPNeverReadsParked(t *testing.T) {
 func TestTCPNeverReadsLarge(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{Limits: Limits{WriteTimeout: time.Hour}})
 	close(s.wait.gate)
-	floodUnread(t, s, "500.wait.")
+	c := dialTCP(t, s, "127.0.0.1")
+	c.ask(1, "a.wait.", mdns.TypeA) // is parked, so that a goroutine reads the connection from here on
+	wantA(t, c.next(), 2)
+	flood(c, pack(t, question("500.wait.", mdns.TypeTXT)))
 	eventually(t, "the client is disconnected", func() bool { return s.count(`seamark_transport_connections_closed_total{why="slow_reader"}`) > 0 })
 	eventually(t, "the connection and its bytes are released", func() bool { return len(s.conns.list()) == 0 && s.queued.Load() == 0 })
 }
