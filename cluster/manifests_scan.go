@@ -157,8 +157,7 @@ func (t *tree) keep(rel string) {
 	}
 }
 
-// read reads the files of t that are new or changed and removes those that no longer
-// exist. It reports whether anything has changed.
+// read reads the new and changed files of t and drops the deleted ones. It reports whether anything has changed.
 func (f *folder) read(ctx context.Context, t *tree) (changed bool) {
 	for path := range f.files {
 		if t.files[path] == nil {

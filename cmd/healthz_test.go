@@ -119,15 +119,15 @@ func TestHealthzWithoutShell(t *testing.T) {
 	at := "127.0.0.1:" + server.ports[0]
 	h := newHealthz(t, t.TempDir(),
 		"-cmd=nslookup web.shop.svc.cluster.local "+at+" >/dev/null", "-url=/healthz",
-		"-cmd", "nslookup nobody.shop.svc.cluster.local "+at+" >/dev/null", "-url", "/nobody")
+		"-cmd", "nslookup missing.shop.svc.cluster.local "+at+" >/dev/null", "-url", "/missing")
 	if body := h.becomes("/healthz", 200, ""); body != "ok" {
 		t.Error(body)
 	}
-	h.becomes("/nobody", 503, "reply NXDOMAIN for nobody.shop.svc.cluster.local.")
+	h.becomes("/missing", 503, "reply NXDOMAIN for missing.shop.svc.cluster.local.")
 	server.stop()
 	h.becomes("/healthz", 503, at)
 	log := h.stop()
-	for _, want := range []string{"[INFO] Command succeeded url=/healthz", "[WARNING] Command failed url=/healthz", "[WARNING] Command failed url=/nobody"} {
+	for _, want := range []string{"[INFO] Command succeeded url=/healthz", "[WARNING] Command failed url=/healthz", "[WARNING] Command failed url=/missing"} {
 		if strings.Count(log, want) != 1 {
 			t.Errorf("the log has no or more than one %s:\n%s", want, log)
 		}

@@ -86,7 +86,7 @@ func (j *joiner) removeKube(s corefile.Server) corefile.Server {
 	return s
 }
 
-// limitZones limits the zones of kubernetes to those that dnsmasq forwarded.
+// limitZones keeps the zones of kubernetes that dnsmasq forwarded to kube-dns.
 func (j *joiner) limitZones(d corefile.Directive) corefile.Directive {
 	var args []corefile.Token
 	for _, a := range d.Args {

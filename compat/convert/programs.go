@@ -184,8 +184,9 @@ func (o *Objects) pod(head object, spec podSpec) {
 // answers reports whether the program answers queries.
 func (p Program) answers() bool { return p.Name != Sidecar }
 
-// Pod returns the only pod, apart from pods with the same programs and those that
-// another object in the input owns. Without a pod it returns the zero Pod.
+// Pod returns the pod of the input. It ignores pods that another object of the input
+// owns, and pods with the same programs as an earlier one. Without a pod it returns
+// the zero Pod.
 func (o Objects) Pod() (Pod, error) {
 	var roots []Pod
 	for _, p := range o.Pods {

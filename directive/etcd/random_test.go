@@ -23,9 +23,7 @@ func TestRandom(t *testing.T) {
 func FuzzRandom(f *testing.F) {
 	f.Add([]byte("some keys come and go, and are listed again"))
 	f.Fuzz(func(t *testing.T, choices []byte) {
-		if len(choices) > 2000 {
-			t.Skip()
-		}
+		choices = choices[:min(len(choices), 2000)] // bounds the time of an input
 		live(t, func(n int) int {
 			if len(choices) == 0 {
 				return 0
