@@ -99,7 +99,7 @@ func TestServerKubeconfigComes(t *testing.T) {
 	writer(t, api).shop()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	d := serve(t, corefileOf("kubeconfig "+file))
-	eventually(t, "a log line", func() bool { return d.logs("[WARNING]", file) == 1 })
+	eventually(t, "a log line", func() bool { return d.logs("[WARNING]", "reading kubeconfig", file) == 1 })
 	d.unsynced()
 	text := must(os.ReadFile(must(api.Kubeconfig())(t)))(t)
 	if err := os.WriteFile(file, text, 0o600); err != nil {

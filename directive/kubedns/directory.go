@@ -93,6 +93,7 @@ func (d Directory) paths() []string {
 // ReadDirectory returns the data of a ConfigMap that is mounted at path. The error
 // names every file that cannot be read.
 func ReadDirectory(path string) (map[string]string, error) {
+	path = watch.ContentDir(path)
 	entries, err := os.ReadDir(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

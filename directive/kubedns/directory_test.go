@@ -280,3 +280,15 @@ func TestDirectoryDangling(t *testing.T) {
 		t.Errorf("got unexpected warnings %q", lines)
 	}
 }
+
+// A mounted ConfigMap is complete as soon as its ..data link is replaced: the links
+// of its keys follow one by one.
+func TestDirectoryLinksMissing(t *testing.T) {
+	m := newMount(t, map[string]string{upstreams: `["8.8.8.8"]`, federations: "a=b"})
+	must(t, os.Remove(filepath.Join(m.dir, upstreams)))
+	must(t, os.Symlink("..data/stubDomains", filepath.Join(m.dir, stubDomains)))
+	data, err := ReadDirectory(m.dir)
+	if err != nil || len(data) != 2 || data[upstreams] != `["8.8.8.8"]` || data[federations] != "a=b" {
+		t.Errorf("a link is missing and one is stale: ReadDirectory = %q, %v, want both keys of ..data", data, err)
+	}
+}

@@ -13,6 +13,16 @@ import (
 // are reached. The kubelet replaces all of them at once by replacing the link.
 const dataLink = "..data"
 
+// ContentDir returns the directory to read the files of dir from: the one that
+// dataLink leads to if dir is a mounted ConfigMap or Secret. Its files are complete,
+// whereas the links in dir are added and removed one by one after a change.
+func ContentDir(dir string) string {
+	if to, err := filepath.EvalSymlinks(filepath.Join(dir, dataLink)); err == nil {
+		return to
+	}
+	return dir
+}
+
 // A snapshot is the state of files as far as it shows without reading them.
 type snapshot struct {
 	files   map[string]fs.FileInfo // nil for a file that cannot be examined
