@@ -186,7 +186,7 @@ func (b *Block) Swapped() {
 
 // Shutdown runs the functions that the blocks passed to OnShutdown, concurrently,
 // and returns when all have returned. Only the server calls it, before it stops
-// anyresource.
+// any resource.
 func Shutdown(ctx context.Context, blocks ...*Block) {
 	var all sync.WaitGroup
 	for _, b := range blocks {
@@ -226,8 +226,8 @@ func NewStart(ctx context.Context, old *Start) *Start {
 
 // Keep returns the resource with a key: the one of this plan if it exists, else
 // the one of the old plan, else a new one from create. The key must be comparable
-// and contain everyresource that identifies the resource. The key's type is private
-// to the caller's package.
+// and contain everything that identifies the resource. Its type is private to the
+// caller's package.
 func Keep[T Stopper](s *Start, key any, create func() (T, error)) (T, error) {
 	if t, ok := s.kept[key].(T); ok {
 		return t, nil
