@@ -89,8 +89,8 @@ func TestConvertEnvironment(t *testing.T) {
 		in, want string
 		args     []string
 	}{
-		{"", "skydns_metrics :7 /metrics {", []string{"convert", "--", "kube-dns"}},
-		{stock, "skydns_metrics :10055 /metrics {", []string{"convert", "-"}},
+		{"", "skydns_metrics :7 /metrics\n", []string{"convert", "--", "kube-dns"}},
+		{stock, "skydns_metrics :10055 /metrics\n", []string{"convert", "-"}},
 	} {
 		p := program(t, t.TempDir(), c.args...)
 		p.Env = append(p.Env, "PROMETHEUS_PORT=7")

@@ -7,15 +7,15 @@ import (
 	"os"
 	"strings"
 
+	"github.com/seamark/seamark/compat/skydns"
 	"github.com/seamark/seamark/corefile"
-	"github.com/seamark/seamark/directive/etcd"
 	"github.com/seamark/seamark/internal/flags"
 	"github.com/seamark/seamark/server"
 	"github.com/spf13/cobra"
 )
 
 func (p *program) skydnsCommand() *cobra.Command {
-	options := etcd.DefaultFlags(os.Getenv)
+	options := skydns.DefaultFlags(os.Getenv)
 	var nameservers string
 	var showVersion, printCorefile bool
 	machines := options.Etcd.Endpoints
@@ -58,9 +58,9 @@ Flags may start with one dash or two.`,
 	f.StringVar(&options.PathPrefix, "path-prefix", options.PathPrefix, "first path element `NAME` of the keys in etcd (SKYDNS_PATH_PREFIX)")
 	f.Bool("etcd3", true, "ignored: the server always uses etcd's API v3")
 	f.DurationVar(&options.Lameduck, "lameduck", options.Lameduck, "keep answering for this time after SIGTERM")
-	flags.Refuse(f, "dnssec", etcd.NoDNSSEC)
+	flags.Refuse(f, "dnssec", skydns.NoDNSSEC)
 	flags.Refuse(f, "discover", "members are not discovered: list all of them in -machines")
-	flags.RefuseSwitch(f, "systemd", etcd.NoSystemd)
+	flags.RefuseSwitch(f, "systemd", skydns.NoSystemd)
 	f.BoolVar(&printCorefile, "print-corefile", false, "print the Corefile for these flags and the environment, without the configuration in etcd, and exit")
 	f.BoolVar(&showVersion, "version", false, "show the version")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -69,7 +69,7 @@ Flags may start with one dash or two.`,
 		}
 		errs := []error{flags.CheckRefused(f)}
 		if os.Getenv("SKYDNS_SYSTEMD") == "true" {
-			errs = append(errs, fmt.Errorf("SKYDNS_SYSTEMD: %s", etcd.NoSystemd))
+			errs = append(errs, fmt.Errorf("SKYDNS_SYSTEMD: %s", skydns.NoSystemd))
 		}
 		for _, name := range []string{"GRAPHITE_SERVER", "STATHAT_USER"} {
 			if os.Getenv(name) != "" {
@@ -96,13 +96,13 @@ Flags may start with one dash or two.`,
 	return c
 }
 
-func (p *program) serveSkyDNS(c *cobra.Command, options etcd.Flags) error {
+func (p *program) serveSkyDNS(c *cobra.Command, options skydns.Flags) error {
 	out := newOutput(p.err)
 	defer out.close()
 	log := server.NewLog(out, slog.LevelInfo)
 	limitMemory(log)
 	o := p.options(log)
-	f := etcd.NewFollower(options, os.Getenv, func(blocks []corefile.Server) error { return planned(o, blocks) }, log)
+	f := skydns.NewFollower(options, os.Getenv, func(blocks []corefile.Server) error { return planned(o, blocks) }, log)
 	defer f.Stop()
 	r := server.Run{Options: o, Read: f.Read, Changed: f.Changed(), Out: out, Greeting: p.greeting(), Signals: p.signals}
 	if err := r.Serve(c.Context()); err != nil {

@@ -4,17 +4,15 @@
 package kubedns
 
 import (
-	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"net/url"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/internal/flags"
 	"github.com/seamark/seamark/internal/kubednsconfig"
 	"github.com/spf13/pflag"
@@ -77,156 +75,103 @@ func (f *Flags) AddFlags(set *pflag.FlagSet) {
 // Corefile returns the Corefile for the flags and the environment, and a note for
 // each flag that is ignored. getenv returns environment variables.
 func (f Flags) Corefile(getenv func(string) string) (text string, notes []string, err error) {
-	w := flagWriter{Flags: f, getenv: getenv}
-	w.block()
-	return w.text.String(), w.notes, errors.Join(w.errs...)
+	w := writer{Flags: f, Writer: flags.Writer{Getenv: getenv}}
+	w.Block(fmt.Sprintf(".:%d", f.Port), w.block)
+	text, err = w.Writer.Corefile()
+	return text, w.notes, err
 }
 
-// A flagWriter writes the Corefile and collects all mistakes.
-type flagWriter struct {
+type writer struct {
 	Flags
-	getenv func(string) string
-	text   strings.Builder
-	notes  []string
-	errs   []error
+	flags.Writer
+	notes []string
 }
 
-func (w *flagWriter) line(format string, args ...any) {
-	fmt.Fprintf(&w.text, "    "+format+"\n", args...)
-}
-
-func (w *flagWriter) fail(format string, args ...any) {
-	w.errs = append(w.errs, fmt.Errorf(format, args...))
-}
-
-func (w *flagWriter) block() {
-	fmt.Fprintf(&w.text, ".:%d {\n", w.Port)
-	if addr, err := netip.ParseAddr(w.BindAddress); err != nil {
-		w.fail("--dns-bind-address: want an IP address, got %q", w.BindAddress)
-	} else {
-		w.line("bind %s", addr)
+func (w *writer) block() {
+	addr, err := netip.ParseAddr(w.BindAddress)
+	if err != nil {
+		w.Fail("--dns-bind-address: want an IP address, got %q", w.BindAddress)
 	}
-	w.line("errors {\n        consolidate 30s . warning show_first\n    }") // a failing upstream logs one line
-	w.line("kubedns_status :%d {\n        cache %s\n    }", w.HealthzPort, w.CacheFor)
+	w.Directive("bind " + addr.String())
+	w.Errors()
+	w.Directive(fmt.Sprintf("kubedns_status :%d", w.HealthzPort), "cache "+w.CacheFor)
 	if w.CacheFor != "local" && w.CacheFor != "any" {
-		w.fail("--cache-for: want local or any, got %q", w.CacheFor)
-	}
-	for _, p := range [...]struct {
-		name string
-		port uint16
-	}{{"--dns-port", w.Port}, {"--healthz-port", w.HealthzPort}} {
-		if p.port == 0 {
-			w.fail("%s: want a port of 1..65535, got 0", p.name)
-		}
+		w.Fail("--cache-for: want local or any, got %q", w.CacheFor)
 	}
 	if w.CacheSize < 0 {
-		w.fail("--cache-size: want 0 or more, got %d", w.CacheSize)
+		w.Fail("--cache-size: want 0 or more, got %d", w.CacheSize)
 	}
-	w.errs = append(w.errs,
+	w.Add(
+		flags.CheckRange("--dns-port", w.Port, 1, math.MaxUint16),
+		flags.CheckRange("--healthz-port", w.HealthzPort, 1, math.MaxUint16),
 		flags.CheckRange("--lameduck", w.Lameduck, 0, time.Hour),
 		flags.CheckRange("--initial-sync-timeout", w.InitialSyncTimeout, 0, time.Hour),
 		flags.CheckRange("--config-period", w.ConfigPeriod, 10*time.Millisecond, 24*time.Hour))
-	w.metrics()
+	w.Metrics()
 	if w.Profiling {
-		w.line("pprof localhost:6060")
+		w.Directive("pprof localhost:6060")
 	}
 	if w.Lameduck > 0 {
-		w.line("lameduck %s", w.Lameduck)
+		w.Directive("lameduck " + w.Lameduck.String())
 	}
-	w.line("header {\n        response set ra\n    }")
-	w.line("template CH ANY . {\n        rcode SERVFAIL\n    }")
-	w.line("chaos {\n        statistics\n    }") // dnsmasq's counters, which a sidecar polls
-	w.line("loadbalance")
+	w.Directive("header", "response set ra")
+	w.Directive("template CH ANY .", "rcode SERVFAIL")
+	w.Directive("chaos", "statistics") // dnsmasq's counters, which a sidecar polls
+	w.Directive("loadbalance")
 	w.kubernetes()
-	w.configMap()
+	w.upstreams()
 	if w.CacheSize > 0 {
-		w.line("cache {\n        success %d\n        denial %d\n    }", w.CacheSize, w.CacheSize)
+		w.Directive("cache", fmt.Sprintf("success %d", w.CacheSize), fmt.Sprintf("denial %d", w.CacheSize))
 	}
-	w.line("loop")
-	w.text.WriteString("}\n")
+	w.Directive("loop")
 }
 
-// metrics enables metrics if the environment sets their port.
-func (w *flagWriter) metrics() {
-	port := w.getenv("PROMETHEUS_PORT")
-	if port == "" {
-		return
-	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		w.fail("PROMETHEUS_PORT: want a port of 1..65535, got %q", port)
-	}
-	path := w.getenv("PROMETHEUS_PATH")
-	if path == "" {
-		path = "/metrics"
-	}
-	w.line("skydns_metrics :%s %s {", port, w.word("PROMETHEUS_PATH", path))
-	for _, part := range [...]string{"namespace", "subsystem"} {
-		variable := "PROMETHEUS_" + strings.ToUpper(part)
-		if name := w.getenv(variable); name != "" {
-			w.line("    %s %s", part, w.word(variable, name))
-		}
-	}
-	w.line("}")
-}
-
-func (w *flagWriter) kubernetes() {
+func (w *writer) kubernetes() {
 	domain := strings.ToLower(strings.TrimSuffix(w.Domain, "."))
 	if !kubednsconfig.IsSubdomain(domain) {
-		w.fail("--domain: want a name of DNS-1123 labels such as cluster.local., got %q", w.Domain)
+		w.Fail("--domain: want a name of DNS-1123 labels such as cluster.local., got %q", w.Domain)
 	}
-	w.line("kubernetes %s in-addr.arpa ip6.arpa {", domain)
-	w.source("    ")
-	w.line("    compatible kube-dns")
+	options := append(w.source(), "compatible kube-dns")
 	if w.Wildcards {
-		w.line("    wildcards")
+		options = append(options, "wildcards")
 	}
-	w.line("    pods insecure")
-	w.line("    ttl 30")
-	w.line("    fallthrough in-addr.arpa ip6.arpa")
-	w.line("    startup_timeout %s", w.InitialSyncTimeout)
-	w.line("}")
+	w.Directive("kubernetes "+domain+" in-addr.arpa ip6.arpa", append(options, "pods insecure", "ttl 30",
+		"fallthrough in-addr.arpa ip6.arpa", "startup_timeout "+w.InitialSyncTimeout.String())...)
 }
 
-// source writes the location of the API server.
-func (w *flagWriter) source(indent string) {
-	master := os.Expand(w.Master, w.getenv)
-	if master != "" {
-		u, err := url.Parse(master)
-		if err != nil || u.Scheme == "" || u.Host == "" {
-			w.fail("--kube-master-url: want a URL such as https://10.0.0.1:6443, got %q", w.Master)
-		}
+// source returns the option that locates the API server.
+func (w *writer) source() []string {
+	master := os.Expand(w.Master, w.Getenv)
+	if u, err := url.Parse(master); master != "" && (err != nil || u.Scheme == "" || u.Host == "") {
+		w.Fail("--kube-master-url: want a URL such as https://10.0.0.1:6443, got %q", w.Master)
 	}
 	switch {
 	case w.Kubeconfig != "" && master != "":
-		w.fail("--kubecfg-file and --kube-master-url: want one of them: the file can name the server")
+		w.Fail("--kubecfg-file and --kube-master-url: want one of them: the file can name the server")
 	case w.Kubeconfig != "":
-		w.line("%skubeconfig %s", indent, w.word("--kubecfg-file", w.Kubeconfig))
+		return []string{"kubeconfig " + w.Word("--kubecfg-file", w.Kubeconfig)}
 	case master != "":
-		w.line("%sendpoint %s", indent, w.word("--kube-master-url", master))
+		return []string{"endpoint " + w.Word("--kube-master-url", master)}
 	}
+	return nil
 }
 
-// configMap writes the upstreams for names outside the cluster.
-func (w *flagWriter) configMap() {
+// upstreams writes the directives for names outside the cluster.
+func (w *writer) upstreams() {
 	switch {
 	case w.ConfigMap != "" && w.ConfigDir != "":
-		w.fail("--config-map and --config-dir: want one of them")
-	case w.ConfigMap != "" && (!kubednsconfig.IsLabel(w.ConfigMapNamespace) || !kubednsconfig.IsSubdomain(w.ConfigMap)):
-		w.fail("--config-map-namespace and --config-map: want the names of a namespace and of a ConfigMap, got %q and %q", w.ConfigMapNamespace, w.ConfigMap)
+		w.Fail("--config-map and --config-dir: want one of them")
 	case w.ConfigMap != "":
-		w.line("kubedns_config %s {", w.word("--config-map", w.ConfigMapNamespace+"/"+w.ConfigMap))
-		w.source("    ")
-		w.line("    policy sequential")
-		w.line("}")
+		if !kubednsconfig.IsLabel(w.ConfigMapNamespace) || !kubednsconfig.IsSubdomain(w.ConfigMap) {
+			w.Fail("--config-map-namespace and --config-map: want the names of a namespace and of a ConfigMap, got %q and %q", w.ConfigMapNamespace, w.ConfigMap)
+		}
+		w.Directive("kubedns_config "+w.ConfigMapNamespace+"/"+w.ConfigMap, append(w.source(), sequential)...)
 	case w.ConfigDir != "":
 		dir := w.ConfigDir
 		if !strings.HasPrefix(dir, "/") && !strings.HasPrefix(dir, ".") {
 			dir = "./" + dir
 		}
-		w.line("kubedns_config %s {", w.word("--config-dir", dir))
-		w.line("    period %s", w.ConfigPeriod)
-		w.line("    policy sequential")
-		w.line("}")
+		w.Directive("kubedns_config "+w.Word("--config-dir", dir), "period "+w.ConfigPeriod.String(), sequential)
 	default:
 		w.withoutConfigMap()
 		return
@@ -238,45 +183,38 @@ func (w *flagWriter) configMap() {
 	}
 }
 
+// sequential queries the upstreams in their order, as kube-dns does.
+const sequential = "policy sequential"
+
 // withoutConfigMap writes the upstreams and federations of the flags.
-func (w *flagWriter) withoutConfigMap() {
-	to := "/etc/resolv.conf"
+func (w *writer) withoutConfigMap() {
+	servers := []string{"/etc/resolv.conf"}
 	if w.Nameservers != "" {
-		var servers []string
+		servers = nil
 		for text := range strings.SplitSeq(w.Nameservers, ",") {
 			addr, ok := kubednsconfig.ParseAddress(strings.TrimSpace(text))
 			if !ok {
-				w.fail("--nameservers: want IP or IP:PORT, got %q", text)
+				w.Fail("--nameservers: want IP or IP:PORT, got %q", text)
 			}
 			if !slices.Contains(servers, addr.String()) {
 				servers = append(servers, addr.String())
 			}
 		}
-		to = strings.Join(servers, " ")
 	}
-	w.line("forward . %s {\n        policy sequential\n    }", to)
+	w.Directive("forward . "+strings.Join(servers, " "), sequential)
 	if w.Federations == "" {
 		return
 	}
 	c, err := kubednsconfig.Parse(map[string]string{"federations": w.Federations})
 	if err != nil {
-		w.fail("--federations: %w", err)
+		w.Fail("--federations: %w", err)
 	}
-	w.line("federation {")
+	var federations []string
 	for _, f := range c.Federations {
 		if f.Name == "import" { // the Corefile would import a file
-			w.fail("--federations: the name import has a meaning in a Corefile: set this federation in a ConfigMap")
+			w.Fail("--federations: the name import has a meaning in a Corefile: set this federation in a ConfigMap")
 		}
-		w.line("    %s %s", f.Name, f.Domain)
+		federations = append(federations, f.Name+" "+f.Domain)
 	}
-	w.line("}")
-}
-
-// word returns text as a word of a Corefile.
-func (w *flagWriter) word(flag, text string) string {
-	written, err := corefile.Word(text)
-	if err != nil {
-		w.fail("%s: %w", flag, err)
-	}
-	return written
+	w.Directive("federation", federations...)
 }

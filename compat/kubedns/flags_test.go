@@ -23,7 +23,7 @@ func TestFlags(t *testing.T) {
 			not:  "skydns_metrics kubedns_config pprof endpoint federation"},
 		{name: "the manifest", env: map[string]string{"PROMETHEUS_PORT": "10055"},
 			flags: func(f *Flags) { f.Port, f.ConfigDir = 10053, "kube-dns-config" },
-			want:  ".:10053 {|skydns_metrics :10055 /metrics {|kubedns_config ./kube-dns-config {|period 10s", not: "forward"},
+			want:  ".:10053 {|skydns_metrics :10055 /metrics|kubedns_config ./kube-dns-config {|period 10s", not: "forward"},
 		{name: "the API", env: map[string]string{"PROMETHEUS_PORT": "1", "PROMETHEUS_PATH": "/x", "PROMETHEUS_NAMESPACE": "a", "PROMETHEUS_SUBSYSTEM": "b", "HOST": "10.0.0.1"},
 			flags: func(f *Flags) { f.ConfigMap, f.Master = "kube-dns", "https://$HOST:6443" },
 			want:  "skydns_metrics :1 /x {|namespace a|subsystem b|kubedns_config kube-system/kube-dns {|endpoint https://10.0.0.1:6443", not: "forward period"},

@@ -85,10 +85,11 @@ var table = map[string]row{
 		own:   []string{"corefile", "compat/dnsmasq", "directive/kubedns", "internal/flags", "internal/kubednsconfig", "metrics"},
 		third: []string{"github.com/spf13/pflag"},
 	},
-	"compat/dnsmasq":  {own: []string{"corefile"}, noNet: true},
+	"compat/dnsmasq":  {own: []string{"corefile", "internal/flags"}, noNet: true},
 	"compat/healthz":  {own: []string{"internal/status"}, third: []string{"github.com/miekg/dns"}},
-	"compat/kubedns":  {own: []string{"corefile", "internal/flags", "internal/kubednsconfig"}, third: []string{"github.com/spf13/pflag"}, noNet: true},
+	"compat/kubedns":  {own: []string{"internal/flags", "internal/kubednsconfig"}, third: []string{"github.com/spf13/pflag"}, noNet: true},
 	"compat/kube2sky": {own: []string{"cluster", "internal/etcdclient", "internal/status", "metrics"}, third: []string{"go.etcd.io/etcd"}},
+	"compat/skydns":   {own: []string{"corefile", "internal/etcdclient", "internal/flags", "wire"}, noNet: true},
 	"compat/sidecar":  {own: []string{"metrics", "internal/status"}, third: []string{"github.com/miekg/dns"}},
 
 	// The only package that opens sockets to DNS clients.
@@ -106,12 +107,12 @@ var table = map[string]row{
 
 	// Subcommands and flags.
 	"cmd": {
-		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/etcd", "directive/kubedns", "compat", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "internal/resolvconf"},
+		own:   []string{"server", "builtin", "config", "corefile", "dns", "cluster", "metrics", "directive/kubedns", "compat", "internal/etcdclient", "internal/flags", "internal/kubednsconfig", "internal/resolvconf"},
 		third: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
 	},
 
 	// Shared by some directives and commands.
-	"internal/flags":         {third: []string{"github.com/spf13/pflag"}, noNet: true},
+	"internal/flags":         {own: []string{"corefile"}, third: []string{"github.com/spf13/pflag"}, noNet: true},
 	"internal/status":        {own: []string{"metrics"}},
 	"internal/web":           {own: []string{"config", "internal/status"}},
 	"internal/watch":         {third: watchesFiles, noNet: true},

@@ -1,5 +1,5 @@
 // Package etcdclient creates clients of an etcd cluster, and follows small sets
-// of keys. The packages etcd and kube2sky call it. It has no knowledge of any
+// of keys. The packages etcd, skydns and kube2sky call it. It has no knowledge of any
 // keys.
 package etcdclient
 

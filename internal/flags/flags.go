@@ -1,7 +1,7 @@
 // Package flags helps commands that replace earlier programs to accept the flags
 // of those programs: flags with one dash, klog's logging flags, flags that have no
-// effect or are refused, and range checks. Package cmd and the packages of compat
-// call it.
+// effect or are refused, range checks, and a writer of the Corefile for them. Package
+// cmd and the packages of compat call it.
 package flags
 
 import (

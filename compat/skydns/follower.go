@@ -1,7 +1,9 @@
-package etcd
+package skydns
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -197,8 +199,12 @@ func parseStubs(base string, keys map[string]string) (stubs []Stub, problems []s
 			continue
 		}
 		labels := strings.Split(rest, "/")
-		m, err := parse([]byte(keys[key]))
-		if err == nil && (len(labels) < 2 || !m.addr.IsValid()) {
+		var server struct {
+			Host netip.Addr
+			Port uint16
+		}
+		err := json.Unmarshal([]byte(keys[key]), &server)
+		if err == nil && (len(labels) < 2 || !server.Host.IsValid() || server.Host.Zone() != "") {
 			err = errors.New("want ZONE/SERVER with the address of a server as host")
 		}
 		if err != nil {
@@ -213,11 +219,7 @@ func parseStubs(base string, keys map[string]string) (stubs []Stub, problems []s
 			problems = append(problems, fmt.Sprintf("%s: invalid zone %q", key, zone))
 			continue
 		}
-		port := m.port
-		if port == 0 {
-			port = 53
-		}
-		servers[zone] = append(servers[zone], netip.AddrPortFrom(m.addr, port).String())
+		servers[zone] = append(servers[zone], netip.AddrPortFrom(server.Host.Unmap(), cmp.Or(server.Port, 53)).String())
 	}
 	for _, zone := range slices.Sorted(maps.Keys(servers)) {
 		all := slices.Compact(slices.Sorted(slices.Values(servers[zone])))

@@ -1,4 +1,4 @@
-package etcd
+package skydns
 
 import (
 	"reflect"
@@ -74,7 +74,7 @@ func TestFlagsRefused(t *testing.T) {
 		t.Fatal("nothing is wrong")
 	}
 	for _, want := range []string{
-		`-addr: want IP:PORT, got "127.0.0.1"`, "-domain: want a name", "-ndots: want 0..127, got 500", "-rcache: want 0..2147483647, got 1099511627776", "-rtimeout: want 10ms..1m, got 1ns",
+		`-addr: want IP:PORT, got "127.0.0.1"`, "-domain: want a name", "-ndots: want 0..127, got 500", "-rcache: want 0..2147483647, got 1099511627776", "-rtimeout: want 10ms..1m0s, got 1ns",
 		`-local: want a name, got "a b"`, "-hostmaster: want a name", `-nameservers: want IP or IP:PORT, got "x"`, "endpoint: want a URL", "a certificate needs its key",
 		"SKYDNS_NDOTS: want a number", "PROMETHEUS_PORT: want a port",
 	} {
