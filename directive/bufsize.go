@@ -13,18 +13,21 @@ import (
 //
 //	bufsize [SIZE]
 //
-// Use bufsize to avoid fragmented replies, which get lost in many networks. A
-// client announces in its query the largest UDP reply that it accepts. bufsize
-// lowers that to SIZE, 512 to 4096 bytes; the default is 1232. A reply that
-// does not fit is truncated, and the client asks again over TCP. The size that
-// the server announces in its own replies does not change.
+// A client announces in its query the largest UDP reply that it accepts, or
+// accepts 512 bytes. The server sends at most 1232 bytes even if the client
+// accepts more: larger replies are fragmented, which many networks drop, and
+// help an attacker who forges a victim's address. Use bufsize to set another
+// limit, SIZE, of 512 to 4096 bytes. A reply that does not fit is truncated, and
+// the client repeats the query over TCP. The size that the server announces in
+// its own replies does not change.
 //
 //	.:1053 {
 //	    bufsize 1232
 //	    whoami
 //	}
 //
-// Same as CoreDNS.
+// Same as CoreDNS: syntax, and the default SIZE of 1232. Differs: without
+// bufsize the limit is 1232 bytes; CoreDNS sends what the client accepts.
 type Bufsize struct{ size uint16 }
 
 // SetupBufsize sets up the bufsize directive.
@@ -41,8 +44,9 @@ func SetupBufsize(b *config.Block, uses []corefile.Directive) error {
 // AnyClass lets bufsize see queries of every class. It answers none.
 func (*Bufsize) AnyClass() bool { return false }
 
-// ServeDNS lowers the size that the client accepts.
+// ServeDNS sets the limit.
 func (s *Bufsize) ServeDNS(q *dns.Query) dns.Verdict {
 	q.UDPSize = min(q.UDPSize, s.size)
+	q.UDPLimit = s.size
 	return dns.Next
 }

@@ -51,6 +51,10 @@ type Query struct {
 	// another server, as the RDATA of an OPT record: those of the request except
 	// the hop-by-hop options. A handler may replace the slice.
 	Options []byte
+	// UDPLimit is the largest size of a reply over UDP, whatever size the client
+	// accepts: 1232 bytes unless a handler sets another. A larger reply to a forged
+	// client address would serve an amplification attack.
+	UDPLimit uint16
 	// Timeout bounds the time that the query may take once it is parked; zero is
 	// ten seconds. It is read when the query is parked.
 	Timeout time.Duration
@@ -109,7 +113,7 @@ func (q *Query) Buffer(n int) []byte {
 func (q *Query) Reset(packet []byte, proto Proto, start time.Time) {
 	q.packet, q.Proto, q.Start, q.Elapsed = packet, proto, start, 0
 	q.Result = Result{Answer: q.Answer} // whose memory is used again
-	q.Options, q.Timeout = nil, 0
+	q.Options, q.UDPLimit, q.Timeout = nil, wire.DefaultUDPReply, 0
 	q.chain, q.at, q.by, q.interceptor, q.dropped, q.sealed = nil, 0, -1, -1, false, false
 	q.instead, q.replyOpt, q.floor = nil, q.replyOpt[:0], 0
 	q.parent, q.depth, q.late = nil, 0, false

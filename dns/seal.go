@@ -27,7 +27,7 @@ func (q *Query) SizeLimit() int {
 	if q.Proto == TCP {
 		return wire.MaxMessage
 	}
-	return min(int(q.UDPSize), wire.MaxUDPReply)
+	return int(min(q.UDPSize, q.UDPLimit))
 }
 
 // ExceedsLimit reports whether the answer is too large for the reply even if it is

@@ -82,16 +82,26 @@ func TestAnswerTooLargeForTCP(t *testing.T) {
 // Over UDP a reply has at most the client's size, from 512 to 4096 bytes; over
 // TCP it is complete. It has TC only if answer records were removed.
 func TestReplySizes(t *testing.T) {
-	r := newRig(t, 1, map[string]*Chain{".": chain(serve(addresses(300)))})
+	limit := func(size uint16) serve {
+		return func(q *Query) Verdict { q.UDPLimit = size; return Next }
+	}
+	r := newRig(t, 1, map[string]*Chain{
+		".":    chain(addresses(300)),
+		"more": chain(limit(4096), addresses(300)),
+		"less": chain(limit(600), addresses(300)),
+	})
 	for _, c := range []struct {
+		zone       string
 		size, want int
 		proto      Proto
 		tc         bool
 	}{
-		{0, 512, UDP, true}, {100, 512, UDP, true}, {512, 512, UDP, true}, {1232, 1232, UDP, true},
-		{4096, 4096, UDP, true}, {65535, 4096, UDP, true}, {0, 65535, TCP, false},
+		{"zone", 0, 512, UDP, true}, {"zone", 100, 512, UDP, true}, {"zone", 512, 512, UDP, true}, {"zone", 1232, 1232, UDP, true},
+		{"zone", 4096, 1232, UDP, true}, {"zone", 65535, 1232, UDP, true}, {"zone", 0, 65535, TCP, false},
+		{"more", 0, 512, UDP, true}, {"more", 4096, 4096, UDP, true}, {"more", 65535, 4096, UDP, true},
+		{"less", 0, 512, UDP, true}, {"less", 4096, 600, UDP, true}, {"less", 0, 65535, TCP, false},
 	} {
-		m := question("a.zone", mdns.TypeA)
+		m := question("a."+c.zone, mdns.TypeA)
 		if c.size > 0 {
 			m.SetEdns0(uint16(c.size), false)
 		}
@@ -105,7 +115,7 @@ func TestReplySizes(t *testing.T) {
 			size = reply.Len()
 		}
 		if size > c.want || reply.Truncated != c.tc || c.tc && size < c.want-16 || !c.tc && len(reply.Answer) != 300 {
-			t.Errorf("%v with size %d: got %d bytes, %d answers, TC %v; want at most %d bytes, TC %v", c.proto, c.size, size, len(reply.Answer), reply.Truncated, c.want, c.tc)
+			t.Errorf("%s, %v with size %d: got %d bytes, %d answers, TC %v; want at most %d bytes, TC %v", c.zone, c.proto, c.size, size, len(reply.Answer), reply.Truncated, c.want, c.tc)
 		}
 		if (reply.IsEdns0() != nil) != (c.size > 0) {
 			t.Errorf("%v with size %d: got OPT %v, want OPT %v", c.proto, c.size, reply.IsEdns0() != nil, c.size > 0)

@@ -37,7 +37,7 @@ func (q *Query) SubQuery(name []byte, t wire.Type) (sub *Query, ok bool) {
 	sub.parent, sub.depth, sub.late = q, q.depth+1, q.late
 	sub.Peer, sub.Local, sub.Interface, sub.mux = q.Peer, q.Local, q.Interface, q.mux
 	fault := sub.Parse(packet)
-	sub.EDNS, sub.DO, sub.UDPSize, sub.Options = q.EDNS, q.DO, q.UDPSize, q.Options
+	sub.EDNS, sub.DO, sub.UDPSize, sub.UDPLimit, sub.Options = q.EDNS, q.DO, q.UDPSize, q.UDPLimit, q.Options
 	sub.Answer.Reset(sub.own, sub.Question())
 	switch {
 	case fault != wire.NoFault:

@@ -245,6 +245,7 @@ const (
 	MaxLabels         = 127
 	MaxMessage        = 65535
 	MinUDPSize        = 512  // accepted by every client (RFC 1035 §4.2.1)
-	MaxUDPReply       = 4096 // the largest reply sent over UDP
-	AdvertisedUDPSize = 1232 // the advertised request size: not fragmented at the minimum IPv6 MTU
+	DefaultUDPReply   = 1232 // the largest reply sent over UDP by default: not fragmented at the minimum IPv6 MTU
+	MaxUDPReply       = 4096 // the largest that may be configured
+	AdvertisedUDPSize = 1232 // the advertised request size, for the same reason
 )
