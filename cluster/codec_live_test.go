@@ -28,7 +28,7 @@ func metaNamed(name, version string) metav1.ObjectMeta {
 func TestCodecList(t *testing.T) {
 	list := &discoveryv1.EndpointSliceList{ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: "more"}, Items: []discoveryv1.EndpointSlice{
 		{ObjectMeta: metaNamed("web-1", "1"), AddressType: "IPv4", Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}}}},
-		{ObjectMeta: metaNamed("web-2", "2"), AddressType: "FQDN"},
+		{ObjectMeta: named("unlabelled"), AddressType: "IPv4"},
 		{ObjectMeta: metaNamed("web-3", "3"), AddressType: "IPv6", Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"fd00::1", "fd00::2"}}}},
 	}}
 	want := []Object{oracle{}.slice(&list.Items[0], t.Errorf), nil, oracle{}.slice(&list.Items[2], t.Errorf)}

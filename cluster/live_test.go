@@ -69,7 +69,7 @@ func TestLiveRequests(t *testing.T) {
 // An API server that does not stream lists is asked for plain ones.
 func TestLiveOldServer(t *testing.T) {
 	a := serve(t, &api{old: true, objects: map[string]string{"services": webAndEmpty,
-		"endpointslices": `{"metadata":{"namespace":"shop","name":"names","labels":{"kubernetes.io/service-name":"web"}},"addressType":"FQDN"}`}})
+		"endpointslices": `{"metadata":{"namespace":"shop","name":"unlabelled"},"addressType":"IPv4"}`}})
 	f, _ := watchCluster(t, Options{Endpoint: a.URL})
 	f.got(t, "listed services shop/empty shop/web")
 	f.got(t, "listed endpointslices ")

@@ -69,8 +69,8 @@ type Port struct {
 	Port     uint16
 }
 
-// A Slice has the fields of an EndpointSlice that DNS uses. Slices with addressType
-// FQDN are never delivered.
+// A Slice has the fields of an EndpointSlice that DNS uses. Imported slices with
+// addressType FQDN are never delivered.
 type Slice struct {
 	Namespace, Name string
 
@@ -130,6 +130,9 @@ type Endpoint struct {
 // address, and for each string that the flags announce a length byte and its
 // bytes. A packed endpoint has 5 to 30 bytes. Endpoints can be compared with ==, and
 // have no pointers for the garbage collector.
+//
+// The endpoints of a slice with addressType FQDN have names instead of addresses: only
+// Names returns them.
 type Endpoints string
 
 const (
@@ -137,18 +140,27 @@ const (
 	flagReady
 	flagHostname
 	flagZone
+	flagName // a length byte and a name instead of an address
 )
 
 // AppendEndpoint appends e to buf. Strings of more than 255 bytes are left out.
 func AppendEndpoint(buf []byte, e Endpoint) []byte {
-	at := len(buf)
-	buf = append(buf, 0)
-	var flags byte
-	addr := e.Addr.Unmap()
+	at, flags, addr := len(buf), byte(0), e.Addr.Unmap()
 	if addr.Is6() {
-		flags |= flagIPv6
+		flags = flagIPv6
 	}
-	buf = append(buf, addr.AsSlice()...)
+	return appendStrings(append(append(buf, 0), addr.AsSlice()...), at, flags, e)
+}
+
+// AppendName appends an endpoint that has a name, of at most 253 bytes, instead of e's
+// address.
+func AppendName(buf []byte, name string, e Endpoint) []byte {
+	at := len(buf)
+	return appendStrings(append(append(buf, 0, byte(len(name))), name...), at, flagName, e)
+}
+
+// appendStrings appends the rest of an endpoint, whose flag byte is at an offset.
+func appendStrings(buf []byte, at int, flags byte, e Endpoint) []byte {
 	if e.Ready {
 		flags |= flagReady
 	}
@@ -164,10 +176,29 @@ func AppendEndpoint(buf []byte, e Endpoint) []byte {
 	return buf
 }
 
-// All returns the endpoints in order. Their strings share memory with es.
+// HasNames reports whether the endpoints have names instead of addresses.
+func (es Endpoints) HasNames() bool { return len(es) > 0 && es[0]&flagName != 0 }
+
+// Names returns the endpoints that have names, in order: the name, in lower case without
+// a trailing dot, and the endpoint without an address.
+func (es Endpoints) Names() iter.Seq2[string, Endpoint] {
+	return func(yield func(string, Endpoint) bool) {
+		for es.HasNames() {
+			flags, end := es[0], 2+int(es[1])
+			name := string(es[2:end])
+			var e Endpoint
+			if es = es[end:].strings(flags, &e); !yield(name, e) {
+				return
+			}
+		}
+	}
+}
+
+// All returns the endpoints that have addresses, in order. Their strings share memory
+// with es.
 func (es Endpoints) All() iter.Seq[Endpoint] {
 	return func(yield func(Endpoint) bool) {
-		for len(es) > 0 {
+		for len(es) > 0 && !es.HasNames() {
 			var e Endpoint
 			if es = es.Next(&e); !yield(e) {
 				return
@@ -188,7 +219,7 @@ func (es Endpoints) From(ip [4]byte) Endpoints {
 }
 
 // Next decodes the first endpoint into e and returns the endpoints after it. es must
-// not be empty.
+// not be empty or have names.
 func (es Endpoints) Next(e *Endpoint) Endpoints {
 	flags := es[0]
 	if flags&flagIPv6 != 0 {
@@ -196,6 +227,11 @@ func (es Endpoints) Next(e *Endpoint) Endpoints {
 	} else {
 		e.Addr, es = netip.AddrFrom4([4]byte([]byte(es[1:5]))), es[5:]
 	}
+	return es.strings(flags, e)
+}
+
+// strings decodes what follows the address or name of an endpoint.
+func (es Endpoints) strings(flags byte, e *Endpoint) Endpoints {
 	e.Ready, e.Hostname, e.Zone = flags&flagReady != 0, "", ""
 	if flags&flagHostname != 0 {
 		n := int(es[0])

@@ -73,10 +73,9 @@ func typedExternal(s *corev1.Service, warn func(format string, args ...any)) *Ex
 	return slim
 }
 
-// slice keeps of an EndpointSlice what DNS asks for. It is nil for a slice of
-// names (addressType FQDN) and for one that belongs to no Service. A slice
-// with the multi-cluster labels is never one of this cluster's own, even if it
-// also names a Service here (the derived Service that some controllers make).
+// slice slims an EndpointSlice. It returns nil for a slice without a Service and for an
+// imported slice with addressType FQDN. A slice with the multi-cluster labels never
+// belongs to this cluster, even if it also names a derived Service of it.
 func (o oracle) slice(s *discoveryv1.EndpointSlice, warn func(format string, args ...any)) *Slice {
 	slim := &Slice{Namespace: intern(s.Namespace), Name: s.Name}
 	if imported := s.Labels[labelImportService]; imported != "" {
@@ -88,7 +87,8 @@ func (o oracle) slice(s *discoveryv1.EndpointSlice, warn func(format string, arg
 	} else {
 		slim.Service = s.Labels[discoveryv1.LabelServiceName]
 	}
-	if slim.Service == "" || s.AddressType == discoveryv1.AddressTypeFQDN {
+	names := s.AddressType == discoveryv1.AddressTypeFQDN
+	if slim.Service == "" || names && slim.Cluster != "" {
 		return nil
 	}
 	for _, p := range s.Ports {
@@ -115,6 +115,16 @@ func (o oracle) slice(s *discoveryv1.EndpointSlice, warn func(format string, arg
 		if e.Hostname != "" && len(validation.IsDNS1123Label(e.Hostname)) > 0 {
 			warn("EndpointSlice %s/%s: %q is not a hostname: ignored", s.Namespace, s.Name, e.Hostname)
 			e.Hostname = ""
+		}
+		for _, name := range s.Endpoints[i].Addresses {
+			if trimmed := strings.ToLower(strings.TrimSuffix(name, ".")); names && isTarget(trimmed) {
+				buf = AppendName(buf, trimmed, e)
+			} else if names {
+				warn("EndpointSlice %s/%s: %q is not a name: ignored", s.Namespace, s.Name, name)
+			}
+		}
+		if names {
+			continue
 		}
 		for _, addr := range addrs(s.Endpoints[i].Addresses, "EndpointSlice", s.Namespace, s.Name, warn) {
 			e.Addr = addr

@@ -13,24 +13,25 @@ const maxPodName = 64
 // A packer slims an EndpointSlice, endpoint by endpoint.
 type packer struct {
 	Options
-	slim *Slice
-	buf  []byte // the packed endpoints
-	warn func(format string, args ...any)
+	slim  *Slice
+	names bool   // the addressType is FQDN
+	buf   []byte // the packed endpoints
+	warn  func(format string, args ...any)
 }
 
-// belongs sets the slice's Service by its labels. It returns false for a slice with
-// addressType FQDN or without a Service. A slice with the multi-cluster labels never
-// belongs to a Service of this cluster, even if it also names the derived Service that
-// some controllers create.
+// belongs sets the slice's Service by its labels. It returns false for a slice without a
+// Service, and for an imported slice of names. A slice with the multi-cluster labels
+// never belongs to a Service of this cluster, even if it also names the derived Service
+// that some controllers create.
 func (p *packer) belongs(own, imported, source, kind string) bool {
-	p.slim.Service = own
+	p.slim.Service, p.names = own, kind == addressFQDN
 	if imported != "" {
 		p.slim.Service, p.slim.Cluster = imported, strings.ToLower(source)
-		if !p.Multicluster || source == "" {
+		if !p.Multicluster || source == "" || p.names {
 			return false
 		}
 	}
-	return p.slim.Service != "" && kind != addressFQDN
+	return p.slim.Service != ""
 }
 
 // port adds a port.
@@ -63,8 +64,16 @@ func (p *packer) endpoint(ready bool, hostname, pod, zone string) Endpoint {
 	return e
 }
 
-// address adds an endpoint with this address.
+// address adds an endpoint with this address or name.
 func (p *packer) address(e Endpoint, text []byte) {
+	if p.names {
+		if name := strings.ToLower(strings.TrimSuffix(string(text), ".")); isTarget(name) {
+			p.buf = AppendName(p.buf, name, e)
+		} else {
+			p.warn("EndpointSlice %s/%s: %q is not a name: ignored", p.slim.Namespace, p.slim.Name, text)
+		}
+		return
+	}
 	addr, ok := dotted(text)
 	if !ok {
 		for _, addr = range addrs([]string{string(text)}, "EndpointSlice", p.slim.Namespace, p.slim.Name, p.warn) {

@@ -154,7 +154,8 @@ func TestSlimSliceBelongs(t *testing.T) {
 	}{
 		{"own", map[string]string{own: "web"}, "IPv4", "web@", "web@"},
 		{"nobody's", nil, "IPv4", "", ""},
-		{"of names", map[string]string{own: "web"}, "FQDN", "", ""},
+		{"FQDN", map[string]string{own: "web"}, "FQDN", "web@", "web@"},
+		{"imported FQDN", map[string]string{service: "web", source: "east"}, "FQDN", "", ""},
 		{"imported", map[string]string{service: "web", source: "East"}, "IPv6", "", "web@east"},
 		{"imported, of a derived Service", map[string]string{own: "derived", service: "web", source: "east"}, "IPv4", "", "web@east"},
 		{"imported from nowhere", map[string]string{own: "derived", service: "web"}, "IPv4", "", ""},
@@ -169,6 +170,38 @@ func TestSlimSliceBelongs(t *testing.T) {
 				t.Errorf("%s, multicluster %v: got %q, want %q", test.name, multi, got, want)
 			}
 		}
+	}
+}
+
+func TestSlimSliceNames(t *testing.T) {
+	notReady := false
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db-1", Labels: map[string]string{discoveryv1.LabelServiceName: "db"}}, AddressType: "FQDN",
+		Endpoints: []discoveryv1.Endpoint{
+			{Addresses: []string{"DB.Example.net."}, Hostname: new("Away")},
+			{Addresses: []string{"a_b.example", "10.0.0.1", "a..b", "", "mail@example.net"}, Conditions: discoveryv1.EndpointConditions{Ready: &notReady}},
+		},
+	}
+	var w warnings
+	got := arrive(t, Options{}, slice, w.warn).(*Slice).Endpoints
+	var names []string
+	for name, e := range got.Names() {
+		names = append(names, fmt.Sprintf("%s %+v", name, e))
+	}
+	want := []string{
+		fmt.Sprintf("db.example.net %+v", Endpoint{Hostname: "away", Ready: true}),
+		fmt.Sprintf("a_b.example %+v", Endpoint{}),
+	}
+	if !slices.Equal(names, want) || !got.HasNames() {
+		t.Errorf("names of %+v: got %q, want %q", slice.Endpoints, names, want)
+	}
+	if all := slices.Collect(got.All()); len(all) != 0 {
+		t.Errorf("endpoints with addresses: got %+v, want none", all)
+	}
+	wantWarnings := warnings{`EndpointSlice shop/db-1: "10.0.0.1" is not a name: ignored`, `EndpointSlice shop/db-1: "a..b" is not a name: ignored`,
+		`EndpointSlice shop/db-1: "" is not a name: ignored`, `EndpointSlice shop/db-1: "mail@example.net" is not a name: ignored`}
+	if !slices.Equal(w, wantWarnings) {
+		t.Errorf("warnings: got %q, want %q", w, wantWarnings)
 	}
 }
 

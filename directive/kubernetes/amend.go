@@ -28,7 +28,7 @@ func (ix *Index) amendEntry(old *entry, f *serviceSpec, all []pendingPart, partC
 	}
 	diff := &ix.diff
 	for _, s := range partChanges {
-		if s.now != nil && !s.now.ports.dotted {
+		if s.now != nil && (!s.now.ports.dotted || s.now.endpoints.HasNames()) {
 			return nil
 		}
 		diff.addChange(s)

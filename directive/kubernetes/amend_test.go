@@ -29,6 +29,9 @@ func (e *entry) String() string {
 	if e.merged() != nil {
 		fmt.Fprintf(&b, "mixed, shared %v, of\n", e.merged().sharedAddrs)
 		write(e.merged().slices)
+		if a := e.alias(); a != nil {
+			fmt.Fprintf(&b, "CNAME %x labels %v zones %v ports %v\n", a.record, a.labels, a.zones, a.ports.ports)
+		}
 	}
 	if e.k8sExternal != nil {
 		fmt.Fprintf(&b, "outside %v", e.k8sExternal)

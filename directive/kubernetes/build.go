@@ -65,7 +65,7 @@ func (e *entry) derive(set settings, recorded bool) {
 	case e.externalName:
 		e.exists = e.records != ""
 	case e.headless: // 2.4.1: without a ready endpoint the name does not exist
-		e.exists = e.hasReadyEndpoints()
+		e.exists = e.hasReadyEndpoints() || e.alias() != nil
 	default:
 		e.exists = !set.ignoreEmpty || e.hasReadyEndpoints()
 	}
@@ -121,14 +121,14 @@ func (ix *Index) packPart(f *serviceSpec, r pendingPart, recorded bool) part {
 }
 
 // disjoint reports whether no two endpoints of the slices share an address or a
-// hostname, and none has a ClusterIP of the Service.
+// hostname, and none has a ClusterIP of the Service, or a name instead of an address.
 func (f *serviceSpec) disjoint(from []pendingPart, seen *addrSet) bool {
 	if f.externalName && len(from) > 0 { // the endpoints have no names
 		return false
 	}
 	n := 0
 	for _, r := range from {
-		if !r.ports.dotted {
+		if !r.ports.dotted || r.endpoints.HasNames() {
 			return false
 		}
 		n += len(r.endpoints) / 5 // an endpoint has at least five bytes

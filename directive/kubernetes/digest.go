@@ -36,6 +36,9 @@ func (e *entry) endpointsHash() (sum uint32) {
 	for w := e.endpoints(selection{}); w.next(); {
 		sum += hashEndpoint(h, w.ports, &w.ep)
 	}
+	if a := e.alias(); a != nil {
+		sum += a.hash(h)
+	}
 	return sum
 }
 

@@ -85,13 +85,14 @@ func (p *part) endpoints() cluster.Endpoints {
 func (p *part) a() string    { return p.data[p.endpointsEnd:p.aEnd] }
 func (p *part) aaaa() string { return p.data[p.aEnd:] }
 
-// mergedParts belong to an entry whose slices share addresses or hostnames. The
-// entry's parts are then the endpoints that are served, grouped by their ports;
+// mergedParts belong to an entry whose slices share addresses or hostnames, or have
+// names instead of addresses. The entry's parts are then the endpoints that are served, grouped by their ports;
 // endpoints with the same label are consecutive.
 type mergedParts struct {
 	slices      []part // in the order of their names
 	targets     []part // for each of the entry's parts one with the first endpoint of each label
 	sharedAddrs bool   // an address has several labels
+	alias       *alias
 }
 
 const (
@@ -196,6 +197,9 @@ func (e *entry) usedPortSets() (all []*portSet) {
 	if m := e.merged(); m != nil {
 		for i := range m.slices {
 			all = append(all, m.slices[i].ports)
+		}
+		if m.alias != nil {
+			all = append(all, m.alias.ports)
 		}
 	}
 	return all

@@ -168,7 +168,7 @@ func (e *External) answer(l *lookup) result {
 	case !found.externalName:
 		return s.answer()
 	case s.prefix == 0:
-		return l.externalName(found)
+		return l.answerCNAME(found.records)
 	}
 	return s.externalPortName()
 }

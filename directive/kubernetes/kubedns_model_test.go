@@ -167,9 +167,9 @@ func (m *model) wild(name, zone string) {
 		if m.names[at] == nil || !m.exposed(s.Namespace) || !matches(labels[n-2], s.Namespace) || !matches(labels[n-3], s.Name) {
 			continue
 		}
-		if target := m.names[at]["CNAME"]; target != nil && n > 3 {
+		if own := strings.Join([]string{s.Name, s.Namespace, "svc", zone}, "."); m.names[own]["CNAME"] != nil && n > 3 {
 			continue
-		} else if target != nil {
+		} else if target := m.names[at]["CNAME"]; target != nil {
 			aliases = append(aliases, s.Name+" "+s.Namespace+" "+target[0])
 			continue
 		}

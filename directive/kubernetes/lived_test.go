@@ -191,6 +191,13 @@ func (l *objectChurn) slice(imported bool) *cluster.Slice {
 		s.Cluster = l.one("east", "west", "e.w", "bad..id")
 	}
 	var buf []byte
+	if !imported && l.IntN(4) == 0 {
+		for range l.IntN(3) {
+			buf = cluster.AppendName(buf, l.one("x.y", "x.y", "z.y"), cluster.Endpoint{Ready: l.IntN(4) > 0, Hostname: l.one("", "h0")})
+		}
+		s.Endpoints = cluster.Endpoints(buf)
+		return s
+	}
 	for range l.IntN(5) + l.IntN(2)*l.IntN(30) {
 		e := cluster.Endpoint{Addr: l.addr(), Ready: l.IntN(4) > 0}
 		if l.IntN(3) == 0 {

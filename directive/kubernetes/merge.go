@@ -28,6 +28,9 @@ func (e *entry) mergeParts(ix *Index, slices []part) {
 	if e.headless {
 		e.setAddresses(ips, ix.settings.ttl)
 	}
+	if e.headless && len(ips) == 0 {
+		merged.alias = e.findAlias(ix, slices)
+	}
 	merged.sharedAddrs = len(unique(ips)) < len(ips)
 	e.table = e.newTable(ix.tableFrom, merged)
 }

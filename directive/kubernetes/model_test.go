@@ -206,6 +206,7 @@ func (m *model) forward(z string, services, from cluster.Kind, version string) {
 			continue
 		case s.Headless:
 			if len(endpoints) == 0 { // 2.4.1b, M10
+				m.alias(name, s, from)
 				continue
 			}
 			if !m.kubedns {
@@ -231,6 +232,50 @@ func (m *model) forward(z string, services, from cluster.Kind, version string) {
 			for _, p := range e.ports {
 				m.srv(e.label+"."+name, p, e.label+"."+name)
 			}
+		}
+	}
+}
+
+// alias adds the CNAMEs of a headless Service whose slices have one name.
+func (m *model) alias(name string, s *cluster.Service, from cluster.Kind) {
+	names, targets := []string{name}, map[string]bool{}
+	var zones, between []string
+	for _, o := range m.have.list(from) {
+		sl := o.(*cluster.Slice)
+		if sl.Namespace != s.Namespace || sl.Service != s.Name {
+			continue
+		}
+		for target, e := range sl.Endpoints.Names() {
+			if !e.Ready && !s.PublishNotReady {
+				continue
+			}
+			targets[mdns.Fqdn(target)] = true
+			names = append(names, cmp.Or(e.Hostname, strings.ReplaceAll(target, ".", "-"))+"."+name)
+			for _, p := range sl.Ports {
+				if port, ok := portName(p, name); ok {
+					names = append(names, port)
+				}
+			}
+			zones = append(zones, e.Zone)
+		}
+	}
+	if len(targets) != 1 {
+		return
+	}
+	if m.zonal && from == cluster.Slices {
+		between = []string{"pin._zone." + name, "prefer._zone." + name}
+		for _, zone := range zones {
+			if zone != "" {
+				names = append(names, zone+".pin._zone."+name)
+			}
+		}
+	}
+	for target := range targets {
+		for _, at := range names {
+			m.name(at).add("CNAME", target)
+		}
+		for _, at := range between {
+			m.name(at)
 		}
 	}
 }

@@ -124,6 +124,17 @@ func (c *randomCluster) newSlice(kind cluster.Kind, key cluster.Key) *cluster.Sl
 		zones[ip] = []string{"zone-a", "zone-b", "eu.zone-a", ""}[i%4]
 	}
 	var buf []byte
+	if kind == cluster.Slices && c.chance(20) {
+		for range c.IntN(3) {
+			e := cluster.Endpoint{Ready: c.chance(75), Hostname: pick(c, "", "", "db-0", "db-1")}
+			if c.zonal {
+				e.Zone = pick(c, "", "zone-a", "eu.zone-a")
+			}
+			buf = cluster.AppendName(buf, pick(c, "www.example.com", "www.example.com", "gone.example.com", "api.shop.svc."+strings.TrimSuffix(c.zones[0], ".")), e)
+		}
+		sl.Endpoints = cluster.Endpoints(buf)
+		return sl
+	}
 	for _, ip := range few(c, 5, c.addresses()...) {
 		e := cluster.Endpoint{Addr: ip, Ready: c.chance(75)}
 		if c.chance(60) {
@@ -252,6 +263,9 @@ func (c *randomCluster) String() string {
 				fmt.Fprintf(&b, "- pod: %s/%s %v\n", o.Namespace, o.Name, o.IPs)
 			case *cluster.Slice:
 				fmt.Fprintf(&b, "- slice: %s/%s\n    %s\n", o.Namespace, o.Name, fields("service", o.Service, "cluster", o.Cluster, "ports", o.Ports))
+				for name, e := range o.Endpoints.Names() {
+					fmt.Fprintf(&b, "    - %s\n", fields("address", name, "hostname", e.Hostname, "zone", e.Zone, "ready", fmt.Sprint(e.Ready)))
+				}
 				for e := range o.Endpoints.All() {
 					fmt.Fprintf(&b, "    - %s\n", fields("address", e.Addr, "hostname", e.Hostname, "zone", e.Zone, "ready", fmt.Sprint(e.Ready)))
 				}

@@ -104,7 +104,10 @@ func (l *lookup) services() result {
 		if s.prefix > 0 {
 			return nameError
 		}
-		return l.externalName(e)
+		return l.answerCNAME(e.records)
+	}
+	if a := e.alias(); a != nil {
+		return s.aliasName(a)
 	}
 	return s.answer()
 }
@@ -127,12 +130,12 @@ func (l *lookup) wants(t wire.Type) bool {
 	return l.q.Type == t || l.q.Type == wire.TypeANY && l.q.Answer.Empty()
 }
 
-// externalName answers for an ExternalName (2.5): the CNAME for every type, and the
+// answerCNAME answers for an ExternalName (2.5): the CNAME for every type, and the
 // answer of its target.
-func (l *lookup) externalName(e *entry) result {
-	l.q.Answer.AppendString(wire.Answers, e.records, 1)
+func (l *lookup) answerCNAME(record string) result {
+	l.q.Answer.AppendString(wire.Answers, record, 1)
 	const head = len(wire.OwnerIsQuestion) + 10
-	return l.followCNAME([]byte(e.records[head:]))
+	return l.followCNAME([]byte(record[head:]))
 }
 
 // followCNAME appends the answer of target, which the CNAME written last points to,

@@ -167,6 +167,9 @@ func (s *serviceLookup) zoneName() result {
 	if s.endpointsName(&sel) == answered {
 		return answered
 	}
+	if a := s.entry.alias(); a != nil && (how == "prefer" || a.zones[string(sel.zone)]) {
+		return s.answerCNAME(a.record)
+	}
 	if how == "pin" || s.entry.hasZone(sel.zone) {
 		return answered // a zone may lose its endpoints for a while
 	}

@@ -52,7 +52,8 @@ import (
 // These are the names in a ZONE. Their TTL is that of the option ttl.
 //
 //	SVC.NS.svc                      A, AAAA: the ClusterIPs, or the ready endpoints of a headless Service
-//	                                CNAME: the target of an ExternalName, with the target's own answer
+//	                                CNAME: the target of an ExternalName, with the target's own answer;
+//	                                the name of endpoints of addressType FQDN
 //	                                SRV: every port, named or not
 //	_PORT._PROTO.SVC.NS.svc         SRV: a named port; A, AAAA as above
 //	EP.SVC.NS.svc                   A, AAAA, SRV: one ready endpoint; EP is its hostname, its Pod's name
@@ -69,6 +70,11 @@ import (
 // each endpoint that has the address. The NS record names the Service kube-dns in
 // kube-system; without it, the Services that have this server as an endpoint; without
 // these ns.dns. Zone transfers (AXFR, IXFR) are refused.
+//
+// A headless Service whose EndpointSlices have addressType FQDN is answered like an
+// ExternalName, and so are the names of its endpoints and ports, if all ready endpoints
+// have the same name. If they have several names, or one has an address, the names are
+// ignored.
 //
 // # Until the data is complete
 //

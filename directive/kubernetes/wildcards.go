@@ -124,12 +124,12 @@ func (l *lookup) wildPods() result {
 // wildcardMatches are the entries that match a query with wildcards.
 type wildcardMatches struct {
 	*lookup
-	qtype        wire.Type
-	found        bool   // a name matches
-	externalName *entry // the first ExternalName that matches
-	addrs        map[netip.Addr]struct{}
-	services     []serviceMatch
-	srvCount     int // number of SRV records, as from countSRV
+	qtype    wire.Type
+	found    bool   // a name matches
+	cname    *entry // the first ExternalName or alias that matches
+	addrs    map[netip.Addr]struct{}
+	services []serviceMatch
+	srvCount int // number of SRV records, as from countSRV
 }
 
 // A serviceMatch is the matching part of one Service.
@@ -148,8 +148,10 @@ func (l *lookup) collect(t wire.Type) result {
 		}
 	}
 	switch {
-	case !c.found && c.externalName != nil:
-		return l.externalName(c.externalName)
+	case !c.found && c.cname != nil && c.cname.externalName:
+		return l.answerCNAME(c.cname.records)
+	case !c.found && c.cname != nil:
+		return l.answerCNAME(c.cname.alias().record)
 	case !c.found:
 		return nameError
 	}
@@ -223,9 +225,9 @@ func (c *wildcardMatches) add(e *entry) {
 	switch {
 	case !e.visible() || len(name) > wire.MaxName: // such a name cannot exist
 		return
-	case e.externalName:
-		if s.prefix == 0 && (c.externalName == nil || e.key.sortsBefore(c.externalName.key)) {
-			c.externalName = e
+	case e.externalName || e.alias() != nil:
+		if s.prefix == 0 && (c.cname == nil || e.key.sortsBefore(c.cname.key)) {
+			c.cname = e
 		}
 		return
 	case !s.matches():
