@@ -66,9 +66,9 @@ type localZone struct {
 const (
 	localhost  = "\x09localhost\x00"
 	localTTL   = 604800
-	localIPv4  = "\x03127\x07in-addr\x04arpa\x00"
+	localIPv4  = "\x03127" + string(wire.InAddrArpa)
 	localZeros = "\x010\x010\x010\x010\x010\x010\x010\x010"
-	localIPv6  = "\x011\x010\x010\x010\x010\x010\x010\x010" + localZeros + localZeros + localZeros + "\x03ip6\x04arpa\x00"
+	localIPv6  = "\x011\x010\x010\x010\x010\x010\x010\x010" + localZeros + localZeros + localZeros + string(wire.IP6Arpa)
 )
 
 // SetupLocal sets up the local directive.
@@ -80,8 +80,8 @@ func SetupLocal(b *config.Block, uses []corefile.Directive) error {
 		zones: []localZone{
 			{localhost, 1, true, ""},
 			{localIPv4, 3, false, "\x011\x010\x010" + localIPv4},
-			{"\x010\x07in-addr\x04arpa\x00", 3, false, ""},
-			{"\x03255\x07in-addr\x04arpa\x00", 3, false, ""},
+			{"\x010" + string(wire.InAddrArpa), 3, false, ""},
+			{"\x03255" + string(wire.InAddrArpa), 3, false, ""},
 			{localIPv6, 34, false, localIPv6},
 		},
 	}

@@ -42,13 +42,5 @@ func (*Minimal) FinishDNS(q *dns.Query) {
 		q.Type == wire.TypeAXFR || q.Type == wire.TypeIXFR {
 		return
 	}
-	end := q.Answer.RecordsOffset()
-	q.Answer.Walk(func(s wire.Section, r wire.Record) bool {
-		if s == wire.Answers {
-			end = r.Next
-		}
-		return s == wire.Answers
-	})
-	q.Answer.Buf = q.Answer.Buf[:end]
-	count[wire.Authority], count[wire.Additional] = 0, 0
+	q.Answer.DeleteFunc(func(s wire.Section, _ wire.Record) bool { return s != wire.Answers })
 }

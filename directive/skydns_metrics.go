@@ -189,7 +189,7 @@ func (m *SkyDNSMetrics) ObserveDNS(q *dns.Query) {
 	switch {
 	case system >= fromUpstream && m.origins.cache != nil:
 		m.missed.AddTo(shard, 1)
-	case system == fromServer && isReverse(q):
+	case system == fromServer && wire.WithinReverse(q.Name()):
 		system = reverse
 	}
 	s := &m.systems[system]
@@ -202,16 +202,6 @@ func (m *SkyDNSMetrics) ObserveDNS(q *dns.Query) {
 	if c := causeOf(q); c != noCause {
 		s.errors[c].AddTo(shard, 1)
 	}
-}
-
-// isReverse reports whether q's name is below in-addr.arpa or ip6.arpa.
-func isReverse(q *dns.Query) bool {
-	at := q.Labels() - 2
-	if at < 0 {
-		return false
-	}
-	zone := string(q.Name()[q.LabelOffset(at):])
-	return zone == "\x07in-addr\x04arpa\x00" || zone == "\x03ip6\x04arpa\x00"
 }
 
 // causeOf returns the reason why the reply to q counts as an error, or noCause.

@@ -23,6 +23,27 @@ func (a *Answer) Walk(f func(s Section, r Record) bool) {
 	}
 }
 
+// DeleteFunc removes the records for which del returns true. It calls del once for
+// each record, before the record is moved.
+func (a *Answer) DeleteFunc(del func(s Section, r Record) bool) {
+	off, to := a.body, a.body
+	for s, n := range a.Count {
+		for range n {
+			r, ok := ReadRecord(a.Buf, off)
+			if !ok {
+				break // fewer records than the count
+			}
+			off = r.Next
+			if del(Section(s), r) {
+				a.Count[s]--
+				continue
+			}
+			to += copy(a.Buf[to:], a.Buf[r.Owner:r.Next])
+		}
+	}
+	a.Buf = a.Buf[:to]
+}
+
 // Age reduces the TTL of each record at or behind offset from by seconds, but not
 // below zero. A cache calls it.
 func (a *Answer) Age(from int, seconds uint32) {

@@ -168,22 +168,11 @@ func (h *DNS64) needsTranslation(q *dns.Query) bool {
 		return true
 	}
 	if mapped > 0 {
-		h.dropMapped(q)
+		q.Answer.DeleteFunc(func(s wire.Section, r wire.Record) bool {
+			return s == wire.Answers && r.Type == wire.TypeAAAA && isMapped(q.Answer.Buf[r.RData:r.Next])
+		})
 	}
 	return false
-}
-
-// dropMapped removes AAAA records that contain IPv4-mapped addresses from the
-// answer.
-func (h *DNS64) dropMapped(q *dns.Query) {
-	old := q.Answer
-	q.Answer.Reset(nil, q.Question())
-	old.Walk(func(s wire.Section, r wire.Record) bool {
-		if s != wire.Answers || r.Type != wire.TypeAAAA || !isMapped(old.Buf[r.RData:r.Next]) {
-			q.Answer.Append(s, old.Buf[r.Owner:r.Next], 1)
-		}
-		return true
-	})
 }
 
 // isMapped reports whether the address in rdata is in ::ffff:0:0/96.
@@ -262,11 +251,11 @@ func (h *DNS64) append(a *wire.Answer, msg []byte, r wire.Record, maxTTL uint32)
 // reversed returns the IPv4 address inside the IPv6 address whose reverse name is
 // queried. It returns false if the IPv6 address is not in the prefix.
 func (h *DNS64) reversed(q *dns.Query) (netip.Addr, bool) {
-	ip, ok := parseReverse(q.Name())
-	if !ok || !h.prefix.Contains(ip) {
+	p, ok := wire.ParseReverse(q.Name())
+	if !ok || !p.IsSingleIP() || !h.prefix.Contains(p.Addr()) {
 		return netip.Addr{}, false
 	}
-	return extract(h.prefix, ip)
+	return extract(h.prefix, p.Addr())
 }
 
 // answerReverse answers q with a CNAME record to name, the reverse name of the

@@ -78,8 +78,10 @@ func TestEmbedExtract(t *testing.T) {
 		}
 		name, _ := mdns.ReverseAddr(got.String())
 		wireName, _ := wire.ParseName(name)
-		if ip, ok := parseReverse([]byte(wireName)); !ok || ip != got {
-			t.Errorf("parseReverse(%s) = %s, %v; want %s, true", name, ip, ok, got)
+		q := dns.NewQuery(nil)
+		q.Parse(wire.AppendRequest(nil, 1, 0, []byte(wireName), wire.TypePTR))
+		if ip, ok := (&DNS64{prefix: p}).reversed(q); !ok || ip != v4 {
+			t.Errorf("reversed(%s) = %s, %v; want %s, true", name, ip, ok, v4)
 		}
 	}
 	if _, ok := extract(netip.MustParsePrefix("2001:db8::/32"), netip.MustParseAddr("2001:db8:c000:221::1")); ok {
@@ -89,10 +91,13 @@ func TestEmbedExtract(t *testing.T) {
 	if got := wire.Name(appendReverse(nil, v4)).String(); got != name {
 		t.Errorf("appendReverse(%s) = %s, want %s", v4, got, name)
 	}
+	all := &DNS64{prefix: netip.MustParsePrefix("::/32")}
 	for _, name := range []string{"ip6.arpa.", "1.2.ip6.arpa.", strings.Repeat("g.", 32) + "ip6.arpa.", strings.Repeat("1.", 31) + "10.ip6.arpa.", strings.Repeat("1.", 32) + "ip7.arpa."} {
 		n, _ := wire.ParseName(name)
-		if ip, ok := parseReverse([]byte(n)); ok {
-			t.Errorf("parseReverse(%s) = %s, want no address", name, ip)
+		q := dns.NewQuery(nil)
+		q.Parse(wire.AppendRequest(nil, 1, 0, []byte(n), wire.TypePTR))
+		if ip, ok := all.reversed(q); ok {
+			t.Errorf("reversed(%s) = %s, want no address", name, ip)
 		}
 	}
 }

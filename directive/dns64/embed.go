@@ -2,8 +2,10 @@ package dns64
 
 import (
 	"net/netip"
+	"strconv"
 
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/wire"
 )
 
 // parsePrefix parses a prefix for IPv6 addresses that contain IPv4 addresses (RFC
@@ -59,52 +61,14 @@ func extract(p netip.Prefix, from netip.Addr) (netip.Addr, bool) {
 	return netip.AddrFrom4(ip), embed(p, ip) == in
 }
 
-const (
-	arpa6 = "\x03ip6\x04arpa\x00"
-	arpa4 = "\x07in-addr\x04arpa\x00"
-)
-
-// parseReverse returns the IPv6 address of a reverse name (RFC 3596 §2.5).
-func parseReverse(name []byte) (netip.Addr, bool) {
-	const digits = 32
-	if len(name) != 2*digits+len(arpa6) || string(name[2*digits:]) != arpa6 {
-		return netip.Addr{}, false
-	}
-	var ip [16]byte
-	for i := range digits {
-		n, v := name[2*i], name[2*i+1]
-		switch {
-		case n != 1:
-			return netip.Addr{}, false
-		case '0' <= v && v <= '9':
-			v -= '0'
-		case 'a' <= v && v <= 'f':
-			v -= 'a' - 10
-		default:
-			return netip.Addr{}, false
-		}
-		at := digits - 1 - i
-		ip[at/2] |= v << (4 * (1 - at%2))
-	}
-	return netip.AddrFrom16(ip), true
-}
-
 // appendReverse appends the reverse name of an IPv4 address to buf, in wire
 // format (RFC 1035 §3.5).
 func appendReverse(buf []byte, ip netip.Addr) []byte {
 	b := ip.As4()
 	for i := len(b) - 1; i >= 0; i-- {
 		at := len(buf)
-		buf = append(buf, 0)
-		v := b[i]
-		if v >= 100 {
-			buf = append(buf, '0'+v/100)
-		}
-		if v >= 10 {
-			buf = append(buf, '0'+v/10%10)
-		}
-		buf = append(buf, '0'+v%10)
+		buf = strconv.AppendUint(append(buf, 0), uint64(b[i]), 10)
 		buf[at] = byte(len(buf) - at - 1)
 	}
-	return append(buf, arpa4...)
+	return append(buf, wire.InAddrArpa...)
 }

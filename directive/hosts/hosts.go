@@ -148,7 +148,7 @@ func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 		return dns.Next
 	}
 	x := h.table.index.Load()
-	addr, reverse := reversed(q)
+	addr, reverse := reversed(q.Name())
 	if reverse {
 		if names := x.namesOf(addr); len(names) > 0 {
 			h.pointers(q, x, names)

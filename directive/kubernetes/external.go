@@ -199,7 +199,7 @@ func (e *External) server(l *lookup) result {
 // externalReverse answers below in-addr.arpa and ip6.arpa: every Service that has the
 // address.
 func (l *lookup) externalReverse() result {
-	b, ok := parseReverse(l.q.Name(), l.q.Labels(), l.q.LabelOffset)
+	b, ok := parseReverse(l.q.Name())
 	if !ok {
 		return nameError
 	}

@@ -177,16 +177,6 @@ func parseOctet(text []byte) (byte, bool) {
 	return byte(v), v < 256
 }
 
-const (
-	arpa4 = "\x07in-addr\x04arpa\x00"
-	arpa6 = "\x03ip6\x04arpa\x00"
-)
-
-// isReverse reports whether a zone holds reverse names.
-func isReverse(zone wire.Name) bool {
-	return zone.Within(arpa4) || zone.Within(arpa6)
-}
-
 // An address has sixteen bytes; IPv4 is mapped into IPv6.
 type address = [16]byte
 
@@ -211,55 +201,19 @@ func blockOf(ip netip.Addr) *block { return &block{ip.As16(), ip.As16(), ip.Is4(
 // ipv4 is the prefix of IPv4 addresses that are mapped into IPv6 (RFC 4291 §2.5.5.2).
 const ipv4 = "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff"
 
-// parseReverse parses a name below in-addr.arpa or ip6.arpa (RFC 1035 §3.5, RFC 3596
-// §2.5). offset returns the offset of a label.
-func parseReverse(name []byte, labels int, offset func(int) int) (b block, ok bool) {
-	if labels < 2 {
+// parseReverse parses a reverse name (RFC 1035 §3.5, RFC 3596 §2.5) in wire form and
+// lower case.
+func parseReverse(name []byte) (b block, ok bool) {
+	p, ok := wire.ParseReverse(name)
+	if !ok {
 		return b, false
 	}
-	label := func(i int) []byte { return name[offset(i)+1 : offset(i+1)] }
-	parts := labels - 2
-	switch string(name[offset(parts):]) {
-	case arpa4:
-		if parts > 4 {
-			return b, false
-		}
-		copy(b.low[:], ipv4)
-		b.high, b.ipv4 = b.low, true
-		for i := range 4 {
-			b.high[12+i] = 255
-			if i < parts {
-				octet, ok := parseOctet(label(parts - 1 - i))
-				if !ok {
-					return b, false
-				}
-				b.low[12+i], b.high[12+i] = octet, octet
-			}
-		}
-		b.single = parts == 4
-		return b, true
-	case arpa6:
-		if parts > 32 {
-			return b, false
-		}
-		for i := range 32 {
-			low, high := 0, 15
-			if i < parts {
-				l := label(parts - 1 - i)
-				if len(l) != 1 || unhex(l[0]) < 0 {
-					return b, false
-				}
-				low = unhex(l[0])
-				high = low
-			}
-			shift := 4 * (1 - i%2)
-			b.low[i/2] |= byte(low << shift)
-			b.high[i/2] |= byte(high << shift)
-		}
-		b.single = parts == 32
-		return b, true
+	b = block{low: p.Addr().As16(), ipv4: p.Addr().Is4(), single: p.IsSingleIP()}
+	b.high = b.low
+	for bit := 128 - p.Addr().BitLen() + p.Bits(); bit < 128; bit += 4 {
+		b.high[bit/8] |= 0xf0 >> (bit % 8)
 	}
-	return b, false
+	return b, true
 }
 
 // isDotted reports whether a cluster's ID can be part of a name. It is the value of a

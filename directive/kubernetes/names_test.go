@@ -102,7 +102,7 @@ func reverseOf(t *testing.T, name string) (block, bool) {
 	if fault := r.Parse(request(t, name, mdns.TypePTR, 0)); fault != wire.NoFault {
 		t.Fatalf("%s: %v", name, fault)
 	}
-	return parseReverse(r.Name(), r.Labels(), r.LabelOffset)
+	return parseReverse(r.Name())
 }
 
 func TestReverseNames(t *testing.T) {

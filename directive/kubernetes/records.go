@@ -276,7 +276,7 @@ func familyOf(ip netip.Addr) wire.Type {
 // reverseName answers below in-addr.arpa and ip6.arpa (2.3.3, 2.4.3): the Service that
 // has the ClusterIP, or else every endpoint that has the address.
 func (l *lookup) reverseName() result {
-	b, ok := parseReverse(l.q.Name(), l.q.Labels(), l.q.LabelOffset)
+	b, ok := parseReverse(l.q.Name())
 	if !ok || l.primary == "" {
 		return nameError
 	}

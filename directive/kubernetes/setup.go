@@ -344,7 +344,7 @@ func (h *Handler) setZones(d corefile.Directive, zones, multicluster []wire.Name
 		if len(z) > wire.MaxName-len("\x0ahostmaster") {
 			errs = append(errs, d.Errorf("%s is too long for a zone: the name of its hostmaster would have more than 255 bytes", z))
 		}
-		info := &zoneInfo{name: z, labels: z.Labels(), reverse: isReverse(z), multicluster: slices.Contains(multicluster, z)}
+		info := &zoneInfo{name: z, labels: z.Labels(), reverse: wire.WithinReverse(z), multicluster: slices.Contains(multicluster, z)}
 		h.zones = append(h.zones, info)
 		if h.primary == "" && !info.reverse && !info.multicluster {
 			h.primary = z

@@ -45,7 +45,7 @@ func (s *Screen) refuse(q *dns.Query) bool {
 		q.AddExtendedError(wire.EDEBlocked, "private address")
 		s.logRebind(q, bad)
 	case additional:
-		remove(a, func(_ wire.Section, r wire.Record) bool { return s.private(r.Type, a.Buf[r.RData:r.Next]).IsValid() })
+		a.DeleteFunc(func(_ wire.Section, r wire.Record) bool { return s.private(r.Type, a.Buf[r.RData:r.Next]).IsValid() })
 	default:
 		return false
 	}
@@ -126,7 +126,7 @@ func (s *Screen) dropFrom(q *dns.Query) {
 	var room [wire.MaxName]byte
 	owner, ttl := room[:0], uint32(1<<31-1)
 	answered := false // a record other than an alias remains
-	remove(a, func(section wire.Section, r wire.Record) bool {
+	a.DeleteFunc(func(section wire.Section, r wire.Record) bool {
 		t := r.Type
 		if t == wire.TypeRRSIG && r.Next-r.RData > 2 {
 			t = wire.Type(binary.BigEndian.Uint16(a.Buf[r.RData:]))
@@ -150,7 +150,7 @@ func (s *Screen) dropFrom(q *dns.Query) {
 	if answered || len(owner) == 0 || q.RCode != wire.NoError {
 		return
 	}
-	remove(a, func(section wire.Section, _ wire.Record) bool { return section != wire.Answers })
+	a.DeleteFunc(func(section wire.Section, _ wire.Record) bool { return section != wire.Answers })
 	appendSOA(a, owner, ttl)
 	q.AddExtendedError(wire.EDEFiltered, "")
 }
@@ -167,25 +167,4 @@ func appendSOA(a *wire.Answer, owner []byte, ttl uint32) {
 		a.Buf = binary.BigEndian.AppendUint32(a.Buf, n)
 	}
 	a.Append(wire.Authority, nil, 1)
-}
-
-// remove removes the records for which removed returns true. It calls removed
-// once for each record, before the record is moved.
-func remove(a *wire.Answer, removed func(s wire.Section, r wire.Record) bool) {
-	off, to := a.RecordsOffset(), a.RecordsOffset()
-	for s, n := range a.Count {
-		for range n {
-			r, ok := wire.ReadRecord(a.Buf, off)
-			if !ok {
-				break // fewer records than the count
-			}
-			off = r.Next
-			if removed(wire.Section(s), r) {
-				a.Count[s]--
-				continue
-			}
-			to += copy(a.Buf[to:], a.Buf[r.Owner:r.Next])
-		}
-	}
-	a.Buf = a.Buf[:to]
 }

@@ -56,61 +56,12 @@ func privateName(q *dns.Query) bool {
 	return ok && isPrivateNet(p)
 }
 
-// reversed returns the address or network that a reverse name stands for (RFC
-// 1035 §3.5, RFC 3596 §2.5).
+// reversed returns the address or network that a reverse name stands for. An
+// IPv4-mapped one becomes IPv4.
 func reversed(q *dns.Query) (netip.Prefix, bool) {
-	const v4, v6 = "\x07in-addr\x04arpa\x00", "\x03ip6\x04arpa\x00"
-	n := q.Labels() - 2
-	if n < 1 {
-		return netip.Prefix{}, false
+	p, ok := wire.ParseReverse(q.Name())
+	if p.Addr().Is4In6() && p.Bits() >= 96 {
+		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
 	}
-	name := q.Name()
-	zone := string(name[q.LabelOffset(n):])
-	var b [16]byte
-	for i := range n {
-		label := name[q.LabelOffset(n-1-i)+1 : q.LabelOffset(n-i)]
-		switch {
-		case zone == v4 && n <= 4:
-			v, ok := number(label, 10)
-			if !ok {
-				return netip.Prefix{}, false
-			}
-			b[i] = v
-		case zone == v6 && n <= 32 && len(label) == 1:
-			v, ok := number(label, 16)
-			if !ok {
-				return netip.Prefix{}, false
-			}
-			b[i/2] |= v << (4 * (1 - i%2))
-		default:
-			return netip.Prefix{}, false
-		}
-	}
-	if zone == v4 {
-		return netip.PrefixFrom(netip.AddrFrom4([4]byte(b[:4])), 8*n), true
-	}
-	addr, bits := netip.AddrFrom16(b), 4*n
-	if addr.Is4In6() && bits >= 96 {
-		addr, bits = addr.Unmap(), bits-96
-	}
-	return netip.PrefixFrom(addr, bits), true
-}
-
-// number parses a label of digits with a value up to 255.
-func number(label []byte, base int) (byte, bool) {
-	if len(label) > 3 || len(label) > 1 && label[0] == '0' {
-		return 0, false
-	}
-	n := 0
-	for _, c := range label {
-		v := int(c) - '0'
-		if base == 16 && 'a' <= c && c <= 'f' {
-			v = int(c) - 'a' + 10
-		}
-		if v < 0 || v >= base || v > 9 && c < 'a' {
-			return 0, false
-		}
-		n = n*base + v
-	}
-	return byte(n), n <= 255
+	return p, ok
 }

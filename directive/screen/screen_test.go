@@ -259,7 +259,7 @@ func TestReverseNames(t *testing.T) {
 		"0.0.0.0.0.0.a.0.f.f.f.f.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.ip6.arpa.": "10.0.0.0/32",
 		"a.0.f.f.f.f.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.ip6.arpa.":             "10.0.0.0/8",
 		"f.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.ip6.arpa.":                       "::f000:0:0/84",
-		"in-addr.arpa.": "", "ip6.arpa.": "", "5.4.3.2.1.in-addr.arpa.": "", "256.1.in-addr.arpa.": "", "01.1.in-addr.arpa.": "", "1a.in-addr.arpa.": "",
+		"in-addr.arpa.": "0.0.0.0/0", "ip6.arpa.": "::/0", "5.4.3.2.1.in-addr.arpa.": "", "256.1.in-addr.arpa.": "", "01.1.in-addr.arpa.": "", "1a.in-addr.arpa.": "",
 		"x.10.in-addr.arpa.": "", "dd.f.ip6.arpa.": "", "g.ip6.arpa.": "", "1.2.3.4.in-addr.example.": "", ".": "", "arpa.": "", "1000.in-addr.arpa.": "",
 		"-.in-addr.arpa.": "", ":.ip6.arpa.": "", "/.ip6.arpa.": "", "0." + strings.Repeat("0.", 32) + "ip6.arpa.": "",
 	} {

@@ -1,0 +1,79 @@
+package wire
+
+import (
+	"bytes"
+	"net/netip"
+)
+
+// The zones of reverse names.
+const (
+	InAddrArpa Name = "\x07in-addr\x04arpa\x00" // RFC 1035 §3.5
+	IP6Arpa    Name = "\x03ip6\x04arpa\x00"     // RFC 3596 §2.5
+)
+
+// WithinReverse reports whether name, in wire form and lower case, is in one of the
+// zones of reverse names.
+func WithinReverse[N Name | []byte](name N) bool {
+	return Within(name, InAddrArpa) || Within(name, IP6Arpa)
+}
+
+// ParseReverse returns the addresses whose reverse names are name or below it: one
+// address, or a prefix that ends at a label. name is in wire form and lower case.
+// ParseReverse returns false for names that are no reverse names, such as those with
+// a leading zero.
+func ParseReverse(name []byte) (p netip.Prefix, ok bool) {
+	if labels, found := bytes.CutSuffix(name, []byte(InAddrArpa)); found {
+		return parseOctets(labels)
+	}
+	labels, found := bytes.CutSuffix(name, []byte(IP6Arpa))
+	const digits = 32
+	if !found || len(labels) > 2*digits || len(labels)%2 != 0 {
+		return p, false
+	}
+	var ip [16]byte
+	for i := range len(labels) / 2 { // the last digit is first
+		label := labels[len(labels)-2*i-2:]
+		digit := label[1]
+		switch {
+		case label[0] != 1:
+			return p, false
+		case '0' <= digit && digit <= '9':
+			digit -= '0'
+		case 'a' <= digit && digit <= 'f':
+			digit -= 'a' - 10
+		default:
+			return p, false
+		}
+		ip[i/2] |= digit << (4 * (1 - i%2))
+	}
+	return netip.PrefixFrom(netip.AddrFrom16(ip), 2*len(labels)), true
+}
+
+// parseOctets parses up to four labels with the bytes of an IPv4 address, the last
+// byte first.
+func parseOctets(labels []byte) (p netip.Prefix, ok bool) {
+	var reversed, ip [4]byte
+	n := 0
+	for ; len(labels) > 0; n++ {
+		size := int(labels[0])
+		if n == len(ip) || size > 3 || size >= len(labels) || size > 1 && labels[1] == '0' {
+			return p, false
+		}
+		value := 0
+		for _, c := range labels[1 : 1+size] {
+			if c < '0' || c > '9' {
+				return p, false
+			}
+			value = 10*value + int(c-'0')
+		}
+		if value > 255 {
+			return p, false
+		}
+		reversed[n] = byte(value)
+		labels = labels[1+size:]
+	}
+	for i := range n {
+		ip[i] = reversed[n-1-i]
+	}
+	return netip.PrefixFrom(netip.AddrFrom4(ip), 8*n), true
+}
