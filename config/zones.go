@@ -43,7 +43,7 @@ func parseZone(s string) ([]wire.Name, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%q is not a CIDR: want one like 10.96.0.0/12 or fd00::/8", s)
 		}
-		return reverse(p), nil
+		return ReverseZones(p), nil
 	}
 	if strings.Contains(s, ":") {
 		return nil, fmt.Errorf("%q is not a zone: want a name or a CIDR like fd00::/8", s)
@@ -57,10 +57,10 @@ func parseZone(s string) ([]wire.Name, error) {
 
 func number(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-// reverse returns the reverse zones that cover p exactly: one if the prefix
+// ReverseZones returns the reverse zones that cover p exactly: one if the prefix
 // length is at the end of a label (8 bits for IPv4, RFC 1035 §3.5; 4 bits for
 // IPv6, RFC 3596 §2.5), otherwise up to 128 zones of the next such length.
-func reverse(p netip.Prefix) (zones []wire.Name) {
+func ReverseZones(p netip.Prefix) (zones []wire.Name) {
 	p = p.Masked()
 	addr := p.Addr().AsSlice()
 	per, base, suffix := 8, 10, "in-addr.arpa."

@@ -8,16 +8,16 @@ import (
 	"github.com/seamark/seamark/corefile"
 )
 
-// A setting is one option as it was given.
+// A setting is an option as the user wrote it.
 type setting struct {
-	option string // as it is written: --server, -S, server
-	value  string // in files , : . and # between quotes are hidden
-	valued bool
-	file   string // "" is the command line
-	line   int
+	option   string // --server, -S, or, in a file, server
+	value    string // in files, quoted separators are escaped: see escape
+	hasValue bool
+	file     string // "" for the command line
+	line     int
 }
 
-// String is what errors begin with.
+// String returns the prefix of errors.
 func (s setting) String() string {
 	if s.file == "" {
 		return s.option + ": "
@@ -25,7 +25,8 @@ func (s setting) String() string {
 	return fmt.Sprintf("%s:%d: %s: ", s.file, s.line, s.option)
 }
 
-// prefix is what stands in front of an option's name in errors that come later.
+// prefix returns the prefix, without the option's name, of errors that are found
+// after all options have been read.
 func (s setting) prefix() string {
 	if s.file == "" {
 		return "--"
@@ -37,8 +38,8 @@ func (r *reader) fail(s setting, format string, args ...any) {
 	r.errs = append(r.errs, fmt.Errorf("%s"+format, append([]any{s}, args...)...))
 }
 
-// commandLine reads words as GNU's getopt_long does. Abbreviations are refused: what
-// they stand for changes from one version to the next.
+// commandLine reads arguments as GNU's getopt_long does. It refuses abbreviations,
+// whose meaning changes from one version to the next.
 func (r *reader) commandLine(args []string) {
 	for len(args) > 0 {
 		word := args[0]
@@ -65,24 +66,24 @@ func (r *reader) junk(word string) {
 	}
 }
 
-// long reads an option without its dashes, and gives the words behind it.
+// long reads an option without its dashes, and returns the arguments after it.
 func (r *reader) long(text string, args []string) []string {
-	name, value, valued := strings.Cut(text, "=")
-	s := setting{option: "--" + name, value: value, valued: valued}
+	name, value, hasValue := strings.Cut(text, "=")
+	s := setting{option: "--" + name, value: value, hasValue: hasValue}
 	o, ok := r.find(name)
 	if !ok {
 		r.fail(s, "unknown option%s", corefile.DidYouMean(name, r.names()))
 		return args
 	}
-	if o.arg == must && !valued && len(args) > 0 {
-		s.value, s.valued, args = args[0], true, args[1:]
+	if o.arg == required && !hasValue && len(args) > 0 {
+		s.value, s.hasValue, args = args[0], true, args[1:]
 	}
 	r.set(o, s)
 	return args
 }
 
-// short reads letters, of which the last may have a value, and gives the words
-// behind them.
+// short reads letters, of which the last may have a value, and returns the arguments
+// after them.
 func (r *reader) short(letters string, args []string) []string {
 	for letters != "" {
 		letter := letters[:1]
@@ -91,18 +92,18 @@ func (r *reader) short(letters string, args []string) []string {
 		i := slices.IndexFunc(r.table, func(o option) bool { return o.short == letter })
 		if i < 0 {
 			r.fail(s, "unknown option")
-			return args // what follows may be its value
+			return args // the rest may be its value
 		}
 		o := r.table[i]
-		if o.arg == may && !strings.Contains(bare, letter) {
-			o.arg = must // only the long form can do without
+		if o.arg == optional && !strings.Contains(bare, letter) {
+			o.arg = required // only the long form may lack the value
 		}
-		if o.arg == must {
+		if o.arg == required {
 			switch {
 			case letters != "":
-				s.value, s.valued, letters = letters, true, ""
+				s.value, s.hasValue, letters = letters, true, ""
 			case len(args) > 0:
-				s.value, s.valued, args = args[0], true, args[1:]
+				s.value, s.hasValue, args = args[0], true, args[1:]
 			}
 		}
 		r.set(o, s)
@@ -110,85 +111,84 @@ func (r *reader) short(letters string, args []string) []string {
 	return args
 }
 
-// bare are the letters without a value of options that may have one.
+// bare has the letters that have no value although their long forms may have one.
 const bare = "q13"
 
 func (r *reader) find(name string) (option, bool) {
-	i := slices.IndexFunc(r.table, func(o option) bool { return o.name == name })
-	if i < 0 {
-		return option{}, false
+	if i := slices.IndexFunc(r.table, func(o option) bool { return o.name == name }); i >= 0 {
+		return r.table[i], true
 	}
-	return r.table[i], true
+	return option{}, false
 }
 
 func (r *reader) names() (all []string) {
 	for _, o := range r.table {
-		if o.why == "" {
+		if o.refusal == "" {
 			all = append(all, o.name)
 		}
 	}
 	return all
 }
 
-// set does what an option says.
+// set applies an option.
 func (r *reader) set(o option, s setting) {
 	switch {
-	case o.why != "":
-		r.fail(s, "not served: %s", o.why)
+	case o.refusal != "":
+		r.fail(s, "not served: %s", o.refusal)
 		return
-	case o.arg == must && !s.valued:
+	case o.arg == required && !s.hasValue:
 		r.fail(s, "want a value")
 		return
-	case o.arg == none && s.valued:
-		r.fail(s, "want no value, got %q", show(s.value))
+	case o.arg == none && s.hasValue:
+		r.fail(s, "want no value, got %q", unescape(s.value))
 		return
-	case strings.ContainsFunc(s.value, strange) || s.file == "" && strings.ContainsAny(s.value, hidden):
+	case strings.ContainsFunc(s.value, invalid) || s.file == "" && strings.ContainsAny(s.value, escapes):
 		r.fail(s, "want text without control characters, got %q", s.value)
 		return
 	}
 	if o.once {
-		inFile, twice := r.given[o.name]
-		if twice && inFile == (s.file != "") {
+		inFile, given := r.given[o.name]
+		if given && inFile == (s.file != "") {
 			r.fail(s, "given twice")
 			return
 		}
-		r.given[o.name] = s.file != "" // what stands in a file wins
+		r.given[o.name] = s.file != "" // a file overrides the command line
 	}
 	if o.set != nil {
-		if err := o.set(r, s); err != nil {
+		if err := o.set(s); err != nil {
 			r.fail(s, "%w", err)
 			return
 		}
 	}
-	if o.lost != "" {
-		r.Notes = append(r.Notes, "--"+o.name+": "+o.lost)
+	if o.note != "" {
+		r.Notes = append(r.Notes, "--"+o.name+": "+o.note)
 	}
 }
 
-// strange says which characters no value has: controls but for those that hide.
-func strange(c rune) bool {
-	return c < ' ' && !strings.ContainsRune(hidden, c) || c == 0x7f || c == '\uFFFD'
+// invalid reports whether no value may contain c.
+func invalid(c rune) bool {
+	return c < ' ' && !strings.ContainsRune(escapes, c) || c == 0x7f || c == '\uFFFD'
 }
 
-// In quotes in a file these characters are nothing but themselves; until a value has
-// been cut at the others, controls stand for them.
+// In quotes in a file, separators have no meaning. Control characters replace them
+// until the value has been split at the other separators.
 const (
-	plain  = ",:.#\"\\/"
-	hidden = "\x01\x02\x03\x04\x05\x06\x07"
+	separators = ",:.#\"\\/"
+	escapes    = "\x01\x02\x03\x04\x05\x06\x07"
 )
 
-func hide(c byte) byte {
-	if i := strings.IndexByte(plain, c); i >= 0 {
-		return hidden[i]
+func escape(c byte) byte {
+	if i := strings.IndexByte(separators, c); i >= 0 {
+		return escapes[i]
 	}
 	return c
 }
 
-// show gives the characters back.
-func show(s string) string {
+// unescape restores the separators.
+func unescape(s string) string {
 	return strings.Map(func(c rune) rune {
-		if i := strings.IndexRune(hidden, c); i >= 0 {
-			return rune(plain[i])
+		if i := strings.IndexRune(escapes, c); i >= 0 {
+			return rune(separators[i])
 		}
 		return c
 	}, s)
@@ -201,36 +201,36 @@ func (r *reader) config(file string, text []byte) {
 		n++
 		s := setting{file: file, line: n}
 		line = strings.TrimRight(line, "\r\n")
-		raw := strings.ContainsAny(line, hidden)
+		raw := strings.ContainsAny(line, escapes)
 		line, err := unquote(line)
-		name, value, valued := strings.Cut(line, "=")
-		s.option, s.value, s.valued = strings.TrimSpace(name), strings.TrimSpace(value), valued
+		name, value, hasValue := strings.Cut(line, "=")
+		s.option, s.value, s.hasValue = strings.TrimSpace(name), strings.TrimSpace(value), hasValue
 		if err != nil {
 			s.option = "quotes"
 			r.fail(s, "%w", err)
 			continue
 		}
-		if s.option == "" && !valued {
+		if s.option == "" && !hasValue {
 			continue
 		}
 		o, ok := r.find(s.option)
 		if !ok {
-			s.option = show(s.option)
+			s.option = unescape(s.option)
 			r.fail(s, "unknown option%s", corefile.DidYouMean(s.option, r.names()))
 			continue
 		}
 		if raw {
-			r.fail(s, "want text without control characters, got %q", show(s.value))
+			r.fail(s, "want text without control characters, got %q", unescape(s.value))
 			continue
 		}
 		r.set(o, s)
 	}
 }
 
-// unquote takes quotes and comments out of a line.
+// unquote removes quotes and comments from a line.
 func unquote(line string) (string, error) {
 	var out []byte
-	blank := true // in front of this there is nothing, or a space
+	blank := true // the last character is a space, or there is none
 	for i := 0; i < len(line); i++ {
 		switch c := line[i]; {
 		case c == '"':
@@ -239,15 +239,15 @@ func unquote(line string) (string, error) {
 				switch {
 				case line[i] == '"':
 					end = true
-					i-- // the loop steps over it
+					i-- // the outer loop skips it
 				case line[i] == '\\' && i+1 < len(line) && strings.IndexByte(`"tnebr\`, line[i+1]) >= 0:
 					i++
 					if line[i] != '"' && line[i] != '\\' {
 						return "", fmt.Errorf(`want no control characters, got \%c`, line[i])
 					}
-					out = append(out, hide(line[i]))
+					out = append(out, escape(line[i]))
 				default:
-					out = append(out, hide(line[i]))
+					out = append(out, escape(line[i]))
 				}
 			}
 			if !end {

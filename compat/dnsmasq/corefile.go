@@ -1,12 +1,12 @@
 package dnsmasq
 
 import (
-	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/seamark/seamark/internal/flags"
 )
 
 // An Environment describes the host and the pod, which a command line does not
@@ -26,11 +26,11 @@ const ResolvConf = "/etc/resolv.conf"
 // Corefile cannot express.
 func (o Options) Corefile(at Environment) (string, error) {
 	w := &writer{Options: o, at: at}
-	if g := o.find(plainest); g != nil {
-		w.block(g)
+	if g := o.find(singleLabel); g != nil {
+		w.Block(fmt.Sprintf(".:%d", o.Port), func() { w.block(g) })
 	}
-	w.block(nil)
-	return w.text.String(), errors.Join(w.errs...)
+	w.Block(fmt.Sprintf(".:%d", o.Port), func() { w.block(nil) })
+	return w.Writer.Corefile()
 }
 
 func (o Options) find(zone string) *group {
@@ -43,76 +43,55 @@ func (o Options) find(zone string) *group {
 // A writer writes a Corefile.
 type writer struct {
 	Options
-	at   Environment
-	text strings.Builder
-	errs []error
+	flags.Writer
+	at Environment
 }
 
-func (w *writer) line(depth int, words ...string) {
-	w.text.WriteString(strings.Repeat("    ", depth) + strings.Join(words, " ") + "\n")
-}
-
-// lines writes a directive with its options, if any, in braces.
-func (w *writer) lines(head string, options []string) {
-	if len(options) == 0 {
-		w.line(1, head)
-		return
-	}
-	w.line(1, head, "{")
-	for _, o := range options {
-		w.line(2, o)
-	}
-	w.line(1, "}")
-}
-
-// block writes a server block: that of names without a dot if plain has their
-// upstreams, else that of all other names.
+// block writes the directives of a server block: that of names without a dot, whose
+// upstreams are plain, or, if plain is nil, that of all other names. Only the latter
+// reports errors.
 func (w *writer) block(plain *group) {
-	w.line(0, fmt.Sprintf(".:%d {", w.Port))
 	if plain != nil {
-		w.line(1, "view plain_names {")
-		w.line(2, "expr name() matches '^[^.]+[.]$'")
-		w.line(1, "}")
+		w.Directive("view plain_names", "expr name() matches '^[^.]+[.]$'")
 	}
 	w.bind(plain == nil)
-	w.line(1, "bufsize", strconv.Itoa(w.packet))
+	w.Directive(fmt.Sprintf("bufsize %d", w.packet))
 	if w.at.Lameduck > 0 {
-		w.line(1, "lameduck", w.at.Lameduck.String())
+		w.Directive("lameduck " + w.at.Lameduck.String())
 	}
 	if w.Debug {
-		w.line(1, "debug")
+		w.Directive("debug")
 	}
-	w.lines("errors", []string{"consolidate 30s . warning show_first"}) // a failing upstream logs one line
+	w.Errors()
 	if w.logQueries {
-		w.line(1, "log")
+		w.Directive("log")
 	}
 	if !w.noIdent && plain == nil {
-		w.lines("chaos", []string{"statistics"})
+		w.Directive("chaos", "statistics")
 	}
 	if !w.noRotation {
-		w.line(1, "loadbalance")
+		w.Directive("loadbalance")
 	}
 	if w.maxTTL > 0 {
-		w.line(1, fmt.Sprintf("rewrite continue ttl regex .* -%d", w.maxTTL))
+		w.Directive(fmt.Sprintf("rewrite continue ttl regex .* -%d", w.maxTTL))
 	}
 	w.existing()
 	w.cache()
-	w.lines("header", []string{"response set ra"}) // dnsmasq sets RA in every answer
+	w.Directive("header", "response set ra") // dnsmasq sets RA in every answer
 	w.templates()
 	w.hostsFiles()
 	w.staticRecords(plain == nil)
 	w.screen(plain)
 	if w.loop {
-		w.line(1, "loop")
+		w.Directive("loop")
 	}
 	if w.at.ConfigMap != "" && plain == nil {
 		w.configMap()
 	}
 	w.forwards(plain)
-	w.line(0, "}")
 }
 
-func (w *writer) bind(complain bool) {
+func (w *writer) bind(report bool) {
 	listed := slices.Clone(w.interfaces)
 	if len(listed) > 0 && !slices.Contains(listed, "lo") {
 		listed = append(listed, "lo")
@@ -122,23 +101,23 @@ func (w *writer) bind(complain bool) {
 	}
 	var names []string
 	for _, name := range listed {
-		for _, one := range w.machine(name) {
-			if !slices.ContainsFunc(w.except, func(e string) bool { return fits(one, e) }) && !slices.Contains(names, one) {
+		for _, one := range w.matching(name) {
+			if !slices.ContainsFunc(w.except, func(e string) bool { return matches(one, e) }) && !slices.Contains(names, one) {
 				names = append(names, one)
 			}
 		}
 	}
 	words := append(slices.Clone(w.listen), names...)
 	if len(words) == 0 {
-		if len(listed) > 0 && complain {
-			w.errs = append(w.errs, errors.New("--interface, --except-interface: no interface is left to listen on"))
+		if len(listed) > 0 && report {
+			w.Fail("--interface, --except-interface: no interface is left to listen on")
 		}
 		return
 	}
 	var except []string
 	if len(w.listen) > 0 {
 		for _, name := range w.at.Interfaces {
-			if slices.ContainsFunc(w.except, func(e string) bool { return fits(name, e) }) {
+			if slices.ContainsFunc(w.except, func(e string) bool { return matches(name, e) }) {
 				except = append(except, word(name))
 			}
 		}
@@ -146,27 +125,28 @@ func (w *writer) bind(complain bool) {
 	for i := range words {
 		words[i] = word(words[i])
 	}
+	var options []string
 	if len(except) > 0 {
-		w.lines("bind "+strings.Join(words, " "), []string{"except " + strings.Join(except, " ")})
-		return
+		options = []string{"except " + strings.Join(except, " ")}
 	}
-	w.line(1, "bind", strings.Join(words, " "))
+	w.Directive("bind "+strings.Join(words, " "), options...)
 }
 
-// machine returns the host's interfaces that match a name with *.
-func (w *writer) machine(name string) (all []string) {
+// matching returns the host's interfaces that match a name with * at the end, or
+// the name itself.
+func (w *writer) matching(name string) (all []string) {
 	if !strings.HasSuffix(name, "*") {
 		return []string{name}
 	}
 	for _, has := range w.at.Interfaces {
-		if fits(has, name) {
+		if matches(has, name) {
 			all = append(all, has)
 		}
 	}
 	return all
 }
 
-func fits(name, pattern string) bool {
+func matches(name, pattern string) bool {
 	stem, wild := strings.CutSuffix(pattern, "*")
 	return name == pattern || wild && strings.HasPrefix(name, stem)
 }
@@ -176,9 +156,9 @@ func fits(name, pattern string) bool {
 func (w *writer) existing() {
 	var done []string
 	for _, r := range w.records {
-		if r.aside() && !slices.Contains(done, r.name) {
+		if r.forwardsRest() && !slices.Contains(done, r.name) {
 			done = append(done, r.name)
-			w.line(1, "rewrite continue rcode exact", r.name+".", "NXDOMAIN NOERROR")
+			w.Directive("rewrite continue rcode exact " + r.name + ". NXDOMAIN NOERROR")
 		}
 	}
 }
@@ -203,7 +183,7 @@ func (w *writer) cache() {
 	if w.stale >= 0 {
 		options = append(options, fmt.Sprintf("serve_stale %ds", w.stale))
 	}
-	w.lines("cache", options)
+	w.Directive("cache", options...)
 }
 
 // word returns text as a word of a Corefile.

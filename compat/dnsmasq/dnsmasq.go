@@ -43,7 +43,7 @@ type Options struct {
 
 	hostRecords []hostRecord
 	records     []record
-	addresses   []address
+	overrides   []override
 	mxTarget    string
 
 	cacheSize             int
@@ -63,8 +63,8 @@ type Options struct {
 	dropped               []string // A, AAAA
 }
 
-// usual is the configuration file that dnsmasq reads by default.
-const usual = "/etc/dnsmasq.conf"
+// defaultConfig is the configuration file that dnsmasq reads by default.
+const defaultConfig = "/etc/dnsmasq.conf"
 
 // Parse parses a command line without the program's name. It reports all mistakes,
 // those in a file with FILE:LINE.
@@ -99,24 +99,26 @@ type reader struct {
 	files
 	table   []option
 	given   map[string]bool // options that may be given once; true if in a file
-	configs []string        // files with options, those that have been read among them
-	usual   bool            // the usual file is read
-	errs    []error
+	configs []string        // files with options, including those that have been read
+
+	readDefault bool
+	errs        []error
 }
 
 // maxFiles limits configuration files that include each other.
 const maxFiles = 1000
 
 func parse(args []string, f files) (Options, error) {
-	r := &reader{files: f, table: table(), given: map[string]bool{}, usual: true, Options: Options{
+	r := &reader{files: f, given: map[string]bool{}, readDefault: true, Options: Options{
 		Port: 53, cacheSize: 150, stale: -1, packet: 1232,
 	}}
+	r.table = r.options()
 	r.commandLine(args)
 	if r.Version || r.Help {
 		return r.Options, nil // dnsmasq ignores all other options, too
 	}
-	if r.usual {
-		r.configs = slices.Insert(r.configs, 0, usual)
+	if r.readDefault {
+		r.configs = slices.Insert(r.configs, 0, defaultConfig)
 	}
 	for i := 0; i < len(r.configs); i++ {
 		if i == maxFiles {
@@ -127,7 +129,7 @@ func parse(args []string, f files) (Options, error) {
 		switch {
 		case err == nil:
 			r.config(r.configs[i], text)
-		case !r.usual || i > 0 || !errors.Is(err, os.ErrNotExist): // the default file may be missing
+		case !r.readDefault || i > 0 || !errors.Is(err, os.ErrNotExist): // the default file may be missing
 			r.errs = append(r.errs, err)
 		}
 	}
@@ -140,16 +142,16 @@ func (r *reader) check() {
 	for i, m := range r.records {
 		if m.kind == "MX" && m.data == "" {
 			if r.mxTarget == "" {
-				r.errs = append(r.errs, fmt.Errorf("%smx-host: %s has no target: give one, or --mx-target", m.place, m.name))
+				r.errs = append(r.errs, fmt.Errorf("%smx-host: %s has no target: add one, or set --mx-target", m.place, m.name))
 			}
 			r.records[i].data = fmt.Sprintf("1 %s.", r.mxTarget)
 		}
-		if one := strings.Count(m.name, "."); m.kind == "SRV" && one == 1 && r.domain != "" {
+		if m.kind == "SRV" && strings.Count(m.name, ".") == 1 && r.domain != "" {
 			r.records[i].name += "." + r.domain
 		}
 	}
 	for _, g := range r.servers {
-		g.local = g.local && len(g.servers) == 0 && !g.usual // servers take precedence
+		g.local = g.local && len(g.servers) == 0 && !g.useRoot // servers take precedence
 		r.errs = append(r.errs, g.check()...)
 	}
 	r.errs = append(r.errs, r.loops()...)
@@ -162,39 +164,34 @@ func (r *reader) check() {
 
 // loops returns an error for each CNAME loop.
 func (r *reader) loops() (errs []error) {
-	to := map[string]string{}
+	targets := map[string]string{}
+	var aliases []record
 	for _, c := range r.records {
 		if c.kind != "CNAME" {
 			continue
 		}
-		if _, twice := to[c.name]; twice {
+		if targets[c.name] != "" {
 			errs = append(errs, fmt.Errorf("%scname: %s is given twice", c.place, c.name))
 		}
-		to[c.name] = strings.TrimSuffix(c.data, ".")
+		targets[c.name] = strings.TrimSuffix(c.data, ".")
+		aliases = append(aliases, c)
 	}
-	for _, c := range r.records {
-		if c.kind != "CNAME" {
-			continue
+	for _, c := range aliases {
+		at := targets[c.name]
+		for n := 0; n < len(targets) && at != "" && at != c.name; n++ {
+			at = targets[at]
 		}
-		at := c.name
-		for range to {
-			next, ok := to[at]
-			if !ok {
-				break
-			}
-			if at = next; at == c.name {
-				errs = append(errs, fmt.Errorf("%scname: %s leads to itself", c.place, c.name))
-				break
-			}
+		if at == c.name {
+			errs = append(errs, fmt.Errorf("%scname: %s leads to itself", c.place, c.name))
 		}
 	}
 	return errs
 }
 
-// directory adds the files of DIR[,SUFFIX…]: those with a suffix that is given with *,
-// if there is any, and without the other suffixes.
-func (r *reader) directory(value string) error {
-	parts := strings.Split(value, ",")
+// directory adds the files of DIR[,SUFFIX…]. If suffixes with * are given, files must
+// have one of them; files with a suffix without * are omitted.
+func (r *reader) directory(s setting) error {
+	parts := strings.Split(unescape(s.value), ",")
 	dir := parts[0]
 	names, err := r.list(dir)
 	if err != nil {

@@ -13,7 +13,7 @@ func (w *writer) screen(plain *group) {
 			local = append(local, g.zone)
 		}
 	}
-	private := func(g *group) bool { // zones with upstreams include private addresses
+	private := func(g *group) bool { // a reverse zone with upstreams, to which private_reverse does not apply
 		return w.privateReverse && len(g.servers) > 0 && g.zone != root && (within("in-addr.arpa", g.zone) || within("ip6.arpa", g.zone) ||
 			within(g.zone, "in-addr.arpa") || within(g.zone, "ip6.arpa"))
 	}
@@ -43,7 +43,7 @@ func (w *writer) screen(plain *group) {
 	}
 	list("drop", w.dropped)
 	if len(options) > 0 {
-		w.lines("screen", options)
+		w.Directive("screen", options...)
 	}
 }
 
@@ -52,11 +52,11 @@ func (w *writer) screen(plain *group) {
 func (w *writer) sorted(plain *group) (all []*group) {
 	for _, g := range w.servers {
 		switch {
-		case g.zone == plainest && plain != nil:
+		case g.zone == singleLabel && plain != nil:
 			own := *g
 			own.zone = root
 			all = append(all, &own)
-		case g.zone == plainest, plain != nil && (g.zone == root || strings.Contains(g.zone, ".")):
+		case g.zone == singleLabel, plain != nil && (g.zone == root || strings.Contains(g.zone, ".")):
 		default:
 			all = append(all, g)
 		}
@@ -77,8 +77,8 @@ func labels(zone string) int {
 	return 1 + strings.Count(zone, ".")
 }
 
-// asking returns the options of every forward.
-func (w *writer) asking() (options []string) {
+// forwardOptions returns the options of every forward.
+func (w *writer) forwardOptions() (options []string) {
 	if w.strict {
 		options = append(options, "policy sequential")
 	}
@@ -93,14 +93,14 @@ func (w *writer) configMap() {
 	if w.at.Resolver != "" {
 		options = append(options, "resolver "+w.at.Resolver)
 	}
-	if len(w.usualServers()) == 0 {
+	if len(w.rootServers()) == 0 {
 		options = append(options, "default none")
 	}
-	w.lines("kubedns_config "+word(w.at.ConfigMap), append(options, w.asking()...))
+	w.Directive("kubedns_config "+word(w.at.ConfigMap), append(options, w.forwardOptions()...)...)
 }
 
-// usualServers returns the upstreams of the root.
-func (w *writer) usualServers() (to []string) {
+// rootServers returns the upstreams of the root.
+func (w *writer) rootServers() (to []string) {
 	if g := w.find(root); g != nil {
 		for _, u := range g.servers {
 			to = append(to, u.to)
@@ -118,27 +118,27 @@ func (w *writer) usualServers() (to []string) {
 
 func (w *writer) forwards(plain *group) {
 	groups := w.sorted(plain)
-	usual := w.usualServers()
+	upstreams := w.rootServers()
 	written := false
 	for _, g := range groups {
-		to := usual
+		to := upstreams
 		if g.zone != root || plain != nil {
 			to = nil
 			for _, u := range g.servers {
 				to = append(to, u.to)
 			}
-			if g.usual && plain != nil && g.zone == root {
-				to = usual
+			if g.useRoot && plain != nil && g.zone == root {
+				to = upstreams
 			}
 		}
 		if g.local || len(to) == 0 {
 			continue
 		}
 		written = written || g.zone == root
-		options := w.asking()
+		options := w.forwardOptions()
 		var except []string
 		for _, other := range groups { // later forwards handle these
-			if other.usual && other.zone != g.zone && g.zone != root && within(other.zone, g.zone) {
+			if other.useRoot && other.zone != g.zone && g.zone != root && within(other.zone, g.zone) {
 				except = append(except, other.zone)
 			}
 		}
@@ -148,21 +148,21 @@ func (w *writer) forwards(plain *group) {
 		for _, source := range g.sources() {
 			options = append(options, "source_address "+source.String())
 		}
-		if w.at.Resolver != "" && slices.ContainsFunc(g.servers, func(u upstream) bool { return u.name && w.asked(u.to) }) {
+		if w.at.Resolver != "" && slices.ContainsFunc(g.servers, func(u upstream) bool { return u.name && w.hasUpstreams(u.to) }) {
 			options = append(options, "resolver "+w.at.Resolver)
 		}
 		w.forward(g.zone, to, options)
 	}
-	if !written && len(usual) > 0 && plain == nil {
-		w.forward(root, usual, w.asking())
+	if !written && len(upstreams) > 0 && plain == nil {
+		w.forward(root, upstreams, w.forwardOptions())
 	}
 }
 
-// asked reports whether a name is in a zone with upstreams of its own.
-func (w *writer) asked(name string) bool {
+// hasUpstreams reports whether a name is in a zone with upstreams of its own.
+func (w *writer) hasUpstreams(name string) bool {
 	host, _, _ := strings.Cut(name, ":")
 	return slices.ContainsFunc(w.servers, func(g *group) bool {
-		return g.zone != root && g.zone != plainest && len(g.servers) > 0 && within(host, g.zone)
+		return g.zone != root && g.zone != singleLabel && len(g.servers) > 0 && within(host, g.zone)
 	})
 }
 
@@ -171,5 +171,5 @@ func (w *writer) forward(zone string, to, options []string) {
 	for _, t := range to {
 		words = append(words, word(t))
 	}
-	w.lines(strings.Join(words, " "), options)
+	w.Directive(strings.Join(words, " "), options...)
 }

@@ -8,12 +8,12 @@ import (
 // Help returns the list of supported, ignored and refused options.
 func Help() string {
 	var served, ignored, refused strings.Builder
-	for _, o := range table() {
+	for _, o := range new(reader).options() {
 		name := "--" + o.name
 		switch o.arg {
-		case must:
+		case required:
 			name += "=VALUE"
-		case may:
+		case optional:
 			name += "[=VALUE]"
 		}
 		if o.short != "" {
@@ -22,10 +22,10 @@ func Help() string {
 			name = "    " + name
 		}
 		switch {
-		case o.why != "":
-			fmt.Fprintf(&refused, "  %-38s %s\n", name, o.why)
-		case o.lost != "":
-			fmt.Fprintf(&ignored, "  %-38s %s\n", name, o.lost)
+		case o.refusal != "":
+			fmt.Fprintf(&refused, "  %-38s %s\n", name, o.refusal)
+		case o.note != "":
+			fmt.Fprintf(&ignored, "  %-38s %s\n", name, o.note)
 		default:
 			fmt.Fprintf(&served, "  %s\n", name)
 		}

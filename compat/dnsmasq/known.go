@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// templates refuses other names of class CH in bind, and writes the records beside which others have the name's other types: what
-// a name has here says nothing of the rest.
+// templates refuses other names of class CH in bind, and writes the records of names
+// whose other types are forwarded.
 func (w *writer) templates() {
 	type key struct{ name, kind string }
-	w.lines("template CH ANY bind", []string{"rcode NOTIMP"}) // chaos stands above it
+	w.Directive("template CH ANY bind", "rcode NOTIMP") // chaos precedes it
 	var done []key
 	for _, r := range w.records {
 		k := key{r.name, r.kind}
-		if !r.aside() || slices.Contains(done, k) {
+		if !r.forwardsRest() || slices.Contains(done, k) {
 			continue
 		}
 		done = append(done, k)
@@ -26,11 +26,11 @@ func (w *writer) templates() {
 				options = append(options, "answer "+word(text))
 			}
 		}
-		w.lines(fmt.Sprintf("template IN %s %s", r.kind, r.name), append(options, "fallthrough"))
+		w.Directive(fmt.Sprintf("template IN %s %s", r.kind, r.name), append(options, "fallthrough")...)
 	}
 }
 
-// files that lines of hosts are in.
+// files returns the hosts files.
 func (w *writer) files() (files []string) {
 	if !w.noHosts {
 		files = []string{"/etc/hosts"}
@@ -65,11 +65,12 @@ func (w *writer) hostsFiles() {
 	if w.localise {
 		options = append(options, "localise")
 	}
-	w.lines("hosts "+word(files[0]), append(options, fmt.Sprintf("ttl %d", w.localTTL), "fallthrough"))
+	w.Directive("hosts "+word(files[0]), append(options, fmt.Sprintf("ttl %d", w.localTTL), "fallthrough")...)
 }
 
-// staticRecords writes the addresses and aliases.
-func (w *writer) staticRecords(complain bool) {
+// staticRecords writes addresses, aliases and PTR records. It adds errors if report is
+// set.
+func (w *writer) staticRecords(report bool) {
 	var lines []string
 	add := func(name string, ttl int, kind, data string) {
 		if ttl < 0 {
@@ -86,7 +87,7 @@ func (w *writer) staticRecords(complain bool) {
 	files := len(w.files()) > 0
 	for _, h := range w.hostRecords {
 		if h.ttl < 0 && files {
-			continue // they are lines of hosts
+			continue // hostsFiles writes them
 		}
 		for _, addr := range h.addrs {
 			for _, name := range h.names {
@@ -94,19 +95,19 @@ func (w *writer) staticRecords(complain bool) {
 			}
 			if !named[addr] {
 				named[addr] = true
-				add(strings.TrimSuffix(reverse(netip.PrefixFrom(addr, addr.BitLen()))[0], "."), h.ttl, "PTR", h.names[0]+".")
+				add(reverseZones(netip.PrefixFrom(addr, addr.BitLen()))[0], h.ttl, "PTR", h.names[0]+".")
 			}
 		}
 	}
 	for _, r := range w.records {
-		if !r.aside() {
+		if !r.forwardsRest() {
 			add(r.name, r.ttl, r.kind, r.data)
 		}
 	}
-	for _, a := range w.addresses {
+	for _, a := range w.overrides {
 		for _, g := range w.servers {
-			if g.zone != a.zone && within(g.zone, a.zone) && complain {
-				w.errs = append(w.errs, fmt.Errorf("%snot served: an address for %s and another way for %s below it", a.place, a.zone, g.zone))
+			if g.zone != a.zone && within(g.zone, a.zone) && report {
+				w.Fail("%snot served: an address for %s, and other upstreams for %s below it", a.place, a.zone, g.zone)
 			}
 		}
 		if a.zone == root {
@@ -117,7 +118,7 @@ func (w *writer) staticRecords(complain bool) {
 		add("*."+a.zone, -1, kindOf(a.addr), a.addr.String())
 	}
 	if len(lines) > 0 {
-		w.lines("records", lines)
+		w.Directive("records", lines...)
 	}
 }
 
@@ -128,7 +129,7 @@ func kindOf(addr netip.Addr) string {
 	return "AAAA"
 }
 
-// within says whether a zone is another one, or below it.
+// within reports whether a zone is other or below it.
 func within(zone, other string) bool {
 	return other == root && zone != root || zone == other || strings.HasSuffix(zone, "."+other)
 }

@@ -208,18 +208,18 @@ func TestMistakes(t *testing.T) {
 		{"--server=1.2.3.4:53", `want an IP address or the name of a host, got "1.2.3.4:53"`},
 		{"--server=1.2.3.4#99999", `port: want a number of 1..65535, got "99999"`},
 		{"--server=/*x.y/1.2.3.4", "not served: a domain that begins with *"},
-		{"--server=1.2.3.4@eth0", "not served: an interface to ask through, \"eth0\""},
-		{"--server=1.2.3.4@1.2.3.5#6", "not served: the port \"6\" to ask from"},
-		{"--server=1.2.3.4@::1", "::1 is no address to ask 1.2.3.4:53 from"},
-		{"-S 1.2.3.4@1.1.1.1 -S 1.2.3.5", "not served: servers that are asked from different addresses"},
-		{"-S /a/1.2.3.4 -S /a/#", "a has servers of its own and those of the rest"},
+		{"--server=1.2.3.4@eth0", "not served: the source interface \"eth0\""},
+		{"--server=1.2.3.4@1.2.3.5#6", "not served: the source port \"6\""},
+		{"--server=1.2.3.4@::1", "::1 cannot be the source address of queries to 1.2.3.4:53"},
+		{"-S 1.2.3.4@1.1.1.1 -S 1.2.3.5", "not served: servers with different source addresses"},
+		{"-S /a/1.2.3.4 -S /a/#", "a has servers of its own and those of the root"},
 		{"--rev-server=1.2.3.4/0,1.1.1.1", "want IP/BITS,SERVER"},
 		{"--rev-server=1.2.3.x,1.1.1.1", "want IP/BITS,SERVER"},
 		{"--address=/a/b", `want an IP address or #, got "b"`},
-		{"--address=//1.2.3.4", "not served: an address for the names without a dot"},
+		{"--address=//1.2.3.4", "not served: an address for all names without a dot"},
 		{"--address=", "want /DOMAIN/ADDRESS, got nothing"},
-		{"-A /a/1.2.3.4 -S /b.a/5.6.7.8", "-A: not served: an address for a and another way for b.a below it"},
-		{"-A /#/1.2.3.4 --local=/lan/", "-A: not served: an address for . and another way for lan below it"},
+		{"-A /a/1.2.3.4 -S /b.a/5.6.7.8", "-A: not served: an address for a, and other upstreams for b.a below it"},
+		{"-A /#/1.2.3.4 --local=/lan/", "-A: not served: an address for ., and other upstreams for lan below it"},
 		{"--host-record=a", "want NAME,ADDRESS"},
 		{"--host-record=1.2.3.4", "want NAME,ADDRESS"},
 		{"--cname=a", "want ALIAS,TARGET"},
@@ -232,8 +232,8 @@ func TestMistakes(t *testing.T) {
 		{"--naptr-record=a,1,2", "want NAME,ORDER"},
 		{"--caa-record=a,0,issue", "want NAME,FLAGS,TAG,VALUE"},
 		{"--dns-rr=a,65280,0x", "want bytes as hexadecimal digits"},
-		{"--domain=#", "the search path of a resolv.conf is not looked at"},
-		{"--domain=a,10.0.0.0/8", "not served: a domain for some addresses alone"},
+		{"--domain=#", "the search path of resolv.conf is not used"},
+		{"--domain=a,10.0.0.0/8", "not served: a domain for some addresses only"},
 		{"--rebind-domain-ok=//", "want DOMAIN or /DOMAIN/DOMAIN/"},
 		{"--filter-rr=MX", "not served: only A and AAAA"},
 		{"--listen-address=foo", `want an IP address, got "foo"`},
@@ -273,7 +273,7 @@ func TestMistakes(t *testing.T) {
 
 // All that is wrong is told at once, each in a line.
 func TestAllMistakes(t *testing.T) {
-	_, err := parse([]string{"--nonsense", "-c", "x", "--dnssec", "--server=/a", "-F", "10.0.0.1,10.0.0.9", "-hk"}, folder{usual: "bad\n"})
+	_, err := parse([]string{"--nonsense", "-c", "x", "--dnssec", "--server=/a", "-F", "10.0.0.1,10.0.0.9", "-hk"}, folder{defaultConfig: "bad\n"})
 	if err == nil || strings.Count(err.Error(), "\n") != 5 {
 		t.Errorf("%v", err)
 	}
@@ -282,7 +282,7 @@ func TestAllMistakes(t *testing.T) {
 // A value in a file wins over that of the command line, and the usual file is read
 // unless another is named.
 func TestFiles(t *testing.T) {
-	f := folder{usual: "port = 54\n\n  # nothing\nserver=/a.b/\"1.2.3.4\"#5 # five\n", "/other": "port=55\n"}
+	f := folder{defaultConfig: "port = 54\n\n  # nothing\nserver=/a.b/\"1.2.3.4\"#5 # five\n", "/other": "port=55\n"}
 	for _, c := range []struct {
 		args string
 		port int
@@ -400,7 +400,7 @@ func TestPage(t *testing.T) {
 			}
 		}
 	}
-	for _, o := range table() {
+	for _, o := range new(reader).options() {
 		if !seen[o.name] {
 			t.Errorf("the page has no --%s", o.name)
 		}
@@ -413,7 +413,7 @@ func TestPage(t *testing.T) {
 // A name and a letter are those of one option.
 func TestTable(t *testing.T) {
 	seen := map[string]bool{}
-	for _, o := range table() {
+	for _, o := range new(reader).options() {
 		if seen[o.name] || o.short != "" && seen[o.short] {
 			t.Errorf("--%s, -%s is there twice", o.name, o.short)
 		}

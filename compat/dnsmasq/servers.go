@@ -7,20 +7,22 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/seamark/seamark/config"
 )
 
 // Zones that are not domains.
 const (
-	root     = "."
-	plainest = "//" // names without a dot
+	root        = "."
+	singleLabel = "//" // names without a dot
 )
 
 // A group has the upstreams of one domain, from one or more options.
 type group struct {
-	zone    string // in lower case, without a dot at the end; root; plainest
+	zone    string // in lower case, without a dot at the end; root; singleLabel
 	place   setting
 	local   bool // do not forward
-	usual   bool // the upstreams of the root
+	useRoot bool // use the upstreams of the root
 	servers []upstream
 }
 
@@ -39,15 +41,16 @@ func (r *reader) server(s setting) error {
 	}
 	if len(zones) == 0 {
 		if rest == "" {
-			return errors.New("want a server, or /DOMAIN/ for names that are not asked of others")
+			return errors.New("want a server, or /DOMAIN/ for names that are not forwarded")
 		}
 		zones = []string{root}
 	}
-	return r.ask(s, zones, rest)
+	return r.addServer(s, zones, rest)
 }
 
-// ask adds a server to zones: "" for none, # for the upstreams of the root.
-func (r *reader) ask(s setting, zones []string, server string) error {
+// addServer adds a server to zones: "" does not forward, # uses the upstreams of the
+// root.
+func (r *reader) addServer(s setting, zones []string, server string) error {
 	var u upstream
 	if server != "" && server != "#" {
 		var err error
@@ -61,7 +64,7 @@ func (r *reader) ask(s setting, zones []string, server string) error {
 		case server == "":
 			g.local = true
 		case server == "#":
-			g.usual = true
+			g.useRoot = true
 		case !slices.Contains(g.servers, u):
 			g.servers = append(g.servers, u)
 		}
@@ -87,16 +90,16 @@ func (r *reader) domains(text string) (zones []string, rest string, err error) {
 	}
 	end := strings.LastIndexByte(text, '/')
 	if end == 0 {
-		return nil, "", fmt.Errorf("want /DOMAIN/ADDRESS, got %q", show(text))
+		return nil, "", fmt.Errorf("want /DOMAIN/ADDRESS, got %q", unescape(text))
 	}
 	for part := range strings.SplitSeq(text[1:end], "/") {
 		zone := root
 		switch {
 		case part == "":
-			zone = plainest
+			zone = singleLabel
 		case part == "#":
 		case strings.HasPrefix(part, "*"):
-			return nil, "", fmt.Errorf("not served: a domain that begins with *, which means some of its names, got %q", show(part))
+			return nil, "", fmt.Errorf("not served: a domain that begins with *, which covers only some of its names, got %q", unescape(part))
 		default:
 			if zone, err = parseName(strings.TrimPrefix(part, ".")); err != nil {
 				return nil, "", err
@@ -112,15 +115,15 @@ func parseUpstream(text string) (u upstream, err error) {
 	parts := strings.Split(text, "@")
 	for _, from := range parts[1:] {
 		addr, port, ported := strings.Cut(from, "#")
-		switch u.source, err = netip.ParseAddr(show(addr)); {
+		switch u.source, err = netip.ParseAddr(unescape(addr)); {
 		case ported:
-			return u, fmt.Errorf("not served: the port %q to ask from: questions leave from random ports", show(port))
+			return u, fmt.Errorf("not served: the source port %q: queries are sent from random ports", unescape(port))
 		case err != nil || u.source.Zone() != "":
-			return u, fmt.Errorf("not served: an interface to ask through, %q: give the address to ask from", show(addr))
+			return u, fmt.Errorf("not served: the source interface %q: set the source address", unescape(addr))
 		}
 	}
 	host, portText, ported := strings.Cut(parts[0], "#")
-	host = show(host)
+	host = unescape(host)
 	port := 53
 	if ported && portText != "" {
 		if port, err = parseNumber(portText, 1, 65535); err != nil {
@@ -146,80 +149,55 @@ func parseUpstream(text string) (u upstream, err error) {
 // reverseServer parses IP[/BITS][,SERVER].
 func (r *reader) reverseServer(s setting) error {
 	network, server, _ := strings.Cut(s.value, ",")
-	network = show(network)
+	network = unescape(network)
 	if addr, err := netip.ParseAddr(network); err == nil {
 		network = netip.PrefixFrom(addr, addr.BitLen()).String()
 	}
 	p, err := netip.ParsePrefix(network)
 	if err != nil || p.Bits() == 0 || p.Addr().Is4In6() {
-		return fmt.Errorf("want IP/BITS,SERVER, got %q", show(s.value))
+		return fmt.Errorf("want IP/BITS,SERVER, got %q", unescape(s.value))
 	}
-	return r.ask(s, reverse(p.Masked()), server)
+	return r.addServer(s, reverseZones(p), server)
 }
 
-// reverse returns the reverse zones of a prefix: one, unless the prefix ends inside a
-// label.
-func reverse(p netip.Prefix) (zones []string) {
-	bytes, width, end := p.Addr().AsSlice(), 8, "in-addr.arpa"
-	if p.Addr().Is6() {
-		width, end = 4, "ip6.arpa"
-	}
-	label := func(i int) int {
-		if width == 8 {
-			return int(bytes[i])
-		}
-		return int(bytes[i/2]>>(4*(1-i%2))) & 15
-	}
-	text := func(n int) string {
-		if width == 8 {
-			return strconv.Itoa(n)
-		}
-		return strconv.FormatInt(int64(n), 16)
-	}
-	whole := (p.Bits() - 1) / width // labels in front of the last, which may be cut
-	for i := range whole {
-		end = text(label(i)) + "." + end
-	}
-	free := (whole+1)*width - p.Bits()
-	for n := range 1 << free {
-		zones = append(zones, text(label(whole)+n)+"."+end)
+// reverseZones returns the reverse zones of a prefix without a trailing dot.
+func reverseZones(p netip.Prefix) (zones []string) {
+	for _, z := range config.ReverseZones(p) {
+		zones = append(zones, strings.TrimSuffix(z.String(), "."))
 	}
 	return zones
 }
 
-// check returns the mistakes of a complete group.
+// check returns the mistakes in a complete group.
 func (g *group) check() (errs []error) {
-	wrong := func(format string, args ...any) {
+	fail := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("%s"+format, append([]any{g.place}, args...)...))
 	}
-	of := func() string {
-		if g.zone == root {
-			return ""
-		}
-		return " of " + g.zone
+	if g.useRoot && len(g.servers) > 0 && g.zone != root {
+		fail("%s has servers of its own and those of the root", g.zone)
 	}
-	if g.usual && len(g.servers) > 0 && g.zone != root {
-		wrong("%s has servers of its own and those of the rest", g.zone)
-	}
-	var from [2]map[netip.Addr]bool
-	for i := range from {
-		from[i] = map[netip.Addr]bool{}
-	}
+	var sources [2][]netip.Addr // by family of the server
 	for _, u := range g.servers {
 		family := 0
 		if u.v6 {
 			family = 1
 		}
 		if u.source.IsValid() && u.source.Unmap().Is6() != u.v6 && !u.name {
-			wrong("%s is no address to ask %s from", u.source, u.to)
+			fail("%s cannot be the source address of queries to %s", u.source, u.to)
 		}
-		from[family][u.source] = true
+		if !slices.Contains(sources[family], u.source) {
+			sources[family] = append(sources[family], u.source)
+		}
 	}
-	if sources := g.sources(); len(sources) > 1 || len(from[0]) > 1 || len(from[1]) > 1 {
-		wrong("not served: servers%s that are asked from different addresses", of())
+	suffix := ""
+	if g.zone != root {
+		suffix = " of " + g.zone
 	}
-	if most := 15; len(g.servers) > most {
-		wrong("want at most %d servers%s, got %d", most, of(), len(g.servers))
+	if len(g.sources()) > 1 || len(sources[0]) > 1 || len(sources[1]) > 1 {
+		fail("not served: servers%s with different source addresses", suffix)
+	}
+	if limit := 15; len(g.servers) > limit {
+		fail("want at most %d servers%s, got %d", limit, suffix, len(g.servers))
 	}
 	return errs
 }

@@ -10,37 +10,33 @@ import (
 	"strings"
 )
 
-// A record is one that is served here.
+// A record is a static record.
 type record struct {
-	place string // what stands in front of its option in errors
+	place string // prefix of the option's name in errors
 	name  string
-	ttl   int // -1 is that of all
+	ttl   int // -1 is that of --local-ttl
 	kind  string
 	data  string // as in a zone file
 }
 
-// aside says whether the name's other types are asked of others.
-func (r record) aside() bool { return r.kind != "CNAME" && r.kind != "PTR" }
+// forwardsRest reports whether queries for other types of the name are forwarded.
+func (r record) forwardsRest() bool { return r.kind != "CNAME" && r.kind != "PTR" }
 
-// A hostRecord is names and their addresses.
+// A hostRecord has names and their addresses.
 type hostRecord struct {
 	names []string
 	addrs []netip.Addr
-	ttl   int // -1 is that of all
+	ttl   int // -1 is that of --local-ttl
 }
 
-// An address stands for every name in a zone.
-type address struct {
+// An override is an address of all names in a zone.
+type override struct {
 	place setting
 	zone  string // or root
 	addr  netip.Addr
 }
 
-func (r *reader) record(s setting, name, kind, format string, args ...any) {
-	r.records = append(r.records, record{place: s.prefix(), name: name, ttl: -1, kind: kind, data: fmt.Sprintf(format, args...)})
-}
-
-func (r *reader) address(s setting) error {
+func (r *reader) addressOption(s setting) error {
 	zones, rest, err := r.domains(s.value)
 	if err != nil {
 		return err
@@ -48,26 +44,26 @@ func (r *reader) address(s setting) error {
 	if len(zones) == 0 {
 		zones = []string{root}
 	}
-	if slices.Contains(zones, plainest) {
-		return errors.New("not served: an address for the names without a dot: give each by --host-record")
+	if slices.Contains(zones, singleLabel) {
+		return errors.New("not served: an address for all names without a dot: set each with --host-record")
 	}
 	if rest == "" {
 		if !strings.HasPrefix(s.value, "/") {
 			return errors.New("want /DOMAIN/ADDRESS, got nothing")
 		}
-		return r.ask(s, zones, "")
+		return r.addServer(s, zones, "")
 	}
 	addrs := []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}
 	if rest != "#" {
-		addr, err := netip.ParseAddr(show(rest))
+		addr, err := netip.ParseAddr(unescape(rest))
 		if err != nil || addr.Zone() != "" {
-			return fmt.Errorf("want an IP address or #, got %q", show(rest))
+			return fmt.Errorf("want an IP address or #, got %q", unescape(rest))
 		}
 		addrs = []netip.Addr{addr.Unmap()}
 	}
 	for _, zone := range zones {
 		for _, addr := range addrs {
-			r.addresses = append(r.addresses, address{s, zone, addr})
+			r.overrides = append(r.overrides, override{s, zone, addr})
 		}
 	}
 	return nil
@@ -79,12 +75,12 @@ func (r *reader) hostRecord(s setting) error {
 		if field == "" {
 			continue
 		}
-		if addr, err := netip.ParseAddr(show(field)); err == nil && addr.Zone() == "" {
+		if addr, err := netip.ParseAddr(unescape(field)); err == nil && addr.Zone() == "" {
 			h.addrs = append(h.addrs, addr.Unmap())
 			continue
 		}
-		if n, err := strconv.Atoi(field); err == nil && (len(h.addrs) > 0 && n >= 0 && n < 1<<31) {
-			h.ttl = n
+		if ttl, ok := parseTTL(field); ok && len(h.addrs) > 0 {
+			h.ttl = ttl
 			continue
 		}
 		name, err := parseName(field)
@@ -92,116 +88,134 @@ func (r *reader) hostRecord(s setting) error {
 			return err
 		}
 		if len(h.addrs) > 0 {
-			return fmt.Errorf("want names in front of addresses, got %q", show(s.value))
+			return fmt.Errorf("want names before addresses, got %q", unescape(s.value))
 		}
 		h.names = append(h.names, name)
 	}
 	if len(h.names) == 0 || len(h.addrs) == 0 {
-		return fmt.Errorf("want NAME,ADDRESS, got %q", show(s.value))
+		return fmt.Errorf("want NAME,ADDRESS, got %q", unescape(s.value))
 	}
 	r.hostRecords = append(r.hostRecords, h)
 	return nil
 }
 
-// aliasName is one that may begin with *.
-func aliasName(text string) (string, error) {
-	rest, wild := strings.CutPrefix(text, "*.")
-	name, err := parseName(rest)
-	if wild {
-		name = "*." + name
-	}
-	return name, err
+func parseTTL(text string) (int, bool) {
+	n, err := strconv.Atoi(text)
+	return n, err == nil && n >= 0 && n < 1<<31
 }
 
-func (r *reader) alias(s setting) error {
-	fields := strings.Split(s.value, ",")
-	ttl := -1
-	if n, err := strconv.Atoi(fields[len(fields)-1]); err == nil && n >= 0 && n < 1<<31 && len(fields) > 2 {
+func (r *reader) cname(s setting) error {
+	fields, ttl := strings.Split(s.value, ","), -1
+	if n, ok := parseTTL(fields[len(fields)-1]); ok && len(fields) > 2 {
 		ttl, fields = n, fields[:len(fields)-1]
 	}
 	if len(fields) < 2 {
-		return fmt.Errorf("want ALIAS,TARGET, got %q", show(s.value))
+		return fmt.Errorf("want ALIAS,TARGET, got %q", unescape(s.value))
 	}
 	target, err := parseName(fields[len(fields)-1])
 	if err != nil {
 		return err
 	}
 	for _, field := range fields[:len(fields)-1] {
-		name, err := aliasName(field)
-		if err != nil {
+		rest, wildcard := strings.CutPrefix(field, "*.")
+		name, err := parseName(rest)
+		switch {
+		case err != nil:
 			return err
-		}
-		if name == target {
+		case wildcard:
+			name = "*." + name
+		case name == target:
 			return fmt.Errorf("%s leads to itself", name)
 		}
-		r.record(s, name, "CNAME", "%s.", target)
-		r.records[len(r.records)-1].ttl = ttl
+		r.records = append(r.records, record{s.prefix(), name, ttl, "CNAME", target + "."})
 	}
 	return nil
 }
 
-// fields cuts a value at commas: a name and what stands behind it, least to most of
-// them.
-func fields(s setting, least, most int, form string) (name string, rest []string, err error) {
-	all := strings.Split(s.value, ",")
-	if len(all)-1 < least || len(all)-1 > most {
-		return "", nil, fmt.Errorf("want %s, got %q", form, show(s.value))
-	}
-	name, err = parseName(all[0])
-	return name, all[1:], err
+// fields are the fields of an option's value, which commas separate. The first one
+// is the owner name. Methods that parse a field collect errors.
+type fields struct {
+	setting
+	words []string
+	errs  []error
 }
 
-// at is a field, or what stands for one that is not there.
-func at(fields []string, i int, otherwise string) string {
-	if i < len(fields) && fields[i] != "" {
-		return fields[i]
+// split splits a value into least to most fields. form describes them.
+func split(s setting, least, most int, form string) *fields {
+	f := &fields{setting: s, words: strings.Split(s.value, ",")}
+	if n := len(f.words); n < least || n > most {
+		f.words = nil
+		f.errs = []error{fmt.Errorf("want %s, got %q", form, unescape(s.value))}
 	}
-	return otherwise
+	return f
 }
 
-func (r *reader) service(s setting) error {
-	name, rest, err := fields(s, 0, 4, "NAME,TARGET,PORT,PRIORITY,WEIGHT")
-	if err != nil {
-		return err
+// text returns field i; "" if it is absent.
+func (f *fields) text(i int) string {
+	if i < len(f.words) {
+		return unescape(f.words[i])
 	}
-	target := ""
-	if text := at(rest, 0, ""); text != "" {
-		if target, err = parseName(text); err != nil {
-			return err
-		}
+	return ""
+}
+
+// number returns field i, or absent if it is absent or empty.
+func (f *fields) number(i, absent, least, most int) int {
+	if f.text(i) == "" && (absent >= least || f.words == nil) {
+		return absent
 	}
-	port, wrongPort := parseNumber(at(rest, 1, "1"), 0, 65535)
-	priority, wrongPriority := parseNumber(at(rest, 2, "0"), 0, 65535)
-	weight, wrongWeight := parseNumber(at(rest, 3, "0"), 0, 65535)
-	if err := errors.Join(wrongPort, wrongPriority, wrongWeight); err != nil {
-		return err
+	n, err := parseNumber(f.text(i), least, most)
+	f.errs = append(f.errs, err)
+	return n
+}
+
+// name returns field i; "" if it is absent or empty.
+func (f *fields) name(i int) string {
+	if f.text(i) == "" {
+		return ""
 	}
-	r.record(s, name, "SRV", "%d %d %d %s.", priority, weight, port, target)
-	return nil
+	name, err := parseName(f.text(i))
+	f.errs = append(f.errs, err)
+	return name
+}
+
+// add adds the record of the fields if they have no errors.
+func (r *reader) add(f *fields, kind, format string, args ...any) error {
+	owner := ""
+	if len(f.words) > 0 {
+		var err error
+		owner, err = parseName(f.words[0])
+		f.errs = append([]error{err}, f.errs...)
+	}
+	err := errors.Join(f.errs...)
+	if err == nil {
+		r.records = append(r.records, record{f.prefix(), owner, -1, kind, fmt.Sprintf(format, args...)})
+	}
+	return err
+}
+
+const maxField = 1<<16 - 1 // of a field of 16 bits
+
+func (r *reader) srv(s setting) error {
+	f := split(s, 1, 5, "NAME,TARGET,PORT,PRIORITY,WEIGHT")
+	target, port, priority, weight := f.name(1), f.number(2, 1, 0, maxField), f.number(3, 0, 0, maxField), f.number(4, 0, 0, maxField)
+	return r.add(f, "SRV", "%d %d %d %s.", priority, weight, port, target)
 }
 
 func (r *reader) txt(s setting) error {
-	name, texts, err := fields(s, 0, 1<<16, "NAME,TEXT")
-	if err != nil {
-		return err
-	}
+	f := split(s, 1, 1<<16, "NAME,TEXT")
 	var data []string
-	for _, text := range texts {
-		text = show(text)
-		for len(text) > 255 { // a character-string has no more (RFC 1035 §3.3)
+	for i := 1; i < max(len(f.words), 2); i++ {
+		text := f.text(i)
+		for len(text) > 255 { // the maximum of a character-string (RFC 1035 §3.3)
 			data, text = append(data, quoted(text[:255])), text[255:]
 		}
 		data = append(data, quoted(text))
 	}
-	if len(data) == 0 {
-		data = []string{quoted("")}
-	}
-	r.record(s, name, "TXT", "%s", strings.Join(data, " "))
-	return nil
+	return r.add(f, "TXT", "%s", strings.Join(data, " "))
 }
 
-// quoted is a text in the form of a zone file, with nothing in it that means
-// something to a Corefile.
+// quoted returns text as in a zone file, without characters that have a meaning in a
+// Corefile.
 func quoted(text string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -216,104 +230,51 @@ func quoted(text string) string {
 	return b.String()
 }
 
-func (r *reader) pointer(s setting) error {
-	name, rest, err := fields(s, 0, 1, "NAME,TARGET")
-	if err != nil {
-		return err
-	}
-	target := ""
-	if text := at(rest, 0, ""); text != "" {
-		if target, err = parseName(text); err != nil {
-			return err
-		}
-	}
-	r.record(s, name, "PTR", "%s.", target)
-	return nil
+func (r *reader) ptr(s setting) error {
+	f := split(s, 1, 2, "NAME,TARGET")
+	return r.add(f, "PTR", "%s.", f.name(1))
 }
 
-func (r *reader) mail(s setting) error {
-	name, rest, err := fields(s, 0, 2, "NAME,TARGET,PREFERENCE")
-	if err != nil {
-		return err
+func (r *reader) mx(s setting) error {
+	const form = "NAME,TARGET,PREFERENCE"
+	f := split(s, 1, 3, form)
+	target, preference := f.name(1), f.number(2, 1, 0, maxField)
+	switch {
+	case target != "":
+		return r.add(f, "MX", "%d %s.", preference, target)
+	case preference != 1:
+		return fmt.Errorf("want %s, got %q", form, unescape(s.value))
 	}
-	preference, err := parseNumber(at(rest, 1, "1"), 0, 65535)
-	if err != nil {
-		return err
-	}
-	if at(rest, 0, "") == "" {
-		if preference != 1 {
-			return fmt.Errorf("want NAME,TARGET,PREFERENCE, got %q", show(s.value))
-		}
-		r.record(s, name, "MX", "") // its target is known at the end
-		return nil
-	}
-	target, err := parseName(rest[0])
-	if err != nil {
-		return err
-	}
-	r.record(s, name, "MX", "%d %s.", preference, target)
-	return nil
-}
-
-func (r *reader) mailTarget(s setting) (err error) {
-	r.mxTarget, err = parseName(s.value)
-	return err
+	return r.add(f, "MX", "") // check sets the target
 }
 
 func (r *reader) naptr(s setting) error {
-	name, rest, err := fields(s, 5, 6, "NAME,ORDER,PREFERENCE,FLAGS,SERVICE,REGEXP[,REPLACEMENT]")
-	if err != nil {
-		return err
-	}
-	order, wrongOrder := parseNumber(rest[0], 0, 65535)
-	preference, wrongPreference := parseNumber(rest[1], 0, 65535)
-	replacement, wrongName := "", error(nil)
-	if text := at(rest, 5, ""); text != "" {
-		replacement, wrongName = parseName(text)
-	}
-	if err := errors.Join(wrongOrder, wrongPreference, wrongName); err != nil {
-		return err
-	}
-	texts := make([]any, 3)
-	for i, text := range rest[2:5] {
-		if text = show(text); len(text) > 255 {
-			return fmt.Errorf("want at most 255 characters, got %d", len(text))
+	f := split(s, 6, 7, "NAME,ORDER,PREFERENCE,FLAGS,SERVICE,REGEXP[,REPLACEMENT]")
+	for i := 3; i < 6; i++ {
+		if n := len(f.text(i)); n > 255 {
+			f.errs = append(f.errs, fmt.Errorf("want at most 255 characters, got %d", n))
 		}
-		texts[i] = quoted(text)
 	}
-	r.record(s, name, "NAPTR", "%d %d %s %s %s %s.", append([]any{order, preference}, append(texts, replacement)...)...)
-	return nil
+	order, preference := f.number(1, -1, 0, maxField), f.number(2, -1, 0, maxField)
+	return r.add(f, "NAPTR", "%d %d %s %s %s %s.", order, preference, quoted(f.text(3)), quoted(f.text(4)), quoted(f.text(5)), f.name(6))
 }
 
 func (r *reader) caa(s setting) error {
-	name, rest, err := fields(s, 3, 3, "NAME,FLAGS,TAG,VALUE")
-	if err != nil {
-		return err
+	f := split(s, 4, 4, "NAME,FLAGS,TAG,VALUE")
+	flags, tag := f.number(1, -1, 0, 255), f.text(2)
+	if f.words != nil && (tag == "" || strings.Trim(strings.ToLower(tag), "abcdefghijklmnopqrstuvwxyz0123456789") != "") {
+		f.errs = append(f.errs, fmt.Errorf("want a tag of letters and digits, got %q", tag))
 	}
-	flags, err := parseNumber(rest[0], 0, 255)
-	if tag := show(rest[1]); tag == "" || strings.Trim(strings.ToLower(tag), "abcdefghijklmnopqrstuvwxyz0123456789") != "" {
-		err = errors.Join(err, fmt.Errorf("want a tag of letters and digits, got %q", tag))
-	}
-	if err != nil {
-		return err
-	}
-	r.record(s, name, "CAA", "%d %s %s", flags, rest[1], quoted(show(rest[2])))
-	return nil
+	return r.add(f, "CAA", "%d %s %s", flags, tag, quoted(f.text(3)))
 }
 
-func (r *reader) anyRecord(s setting) error {
-	name, rest, err := fields(s, 1, 2, "NAME,NUMBER[,HEX]")
-	if err != nil {
-		return err
-	}
-	number, err := parseNumber(rest[0], 1, 65535)
-	if err != nil {
-		return err
-	}
-	digits := strings.NewReplacer(":", "", " ", "").Replace(show(at(rest, 1, "")))
+// unknownType adds a record in the format of RFC 3597.
+func (r *reader) unknownType(s setting) error {
+	f := split(s, 2, 3, "NAME,NUMBER[,HEX]")
+	number := f.number(1, -1, 1, maxField)
+	digits := strings.NewReplacer(":", "", " ", "").Replace(f.text(2))
 	if _, err := hex.DecodeString(digits); err != nil {
-		return fmt.Errorf("want bytes as hexadecimal digits, got %q", show(rest[1]))
+		f.errs = append(f.errs, fmt.Errorf("want bytes as hexadecimal digits, got %q", f.text(2)))
 	}
-	r.record(s, name, fmt.Sprintf("TYPE%d", number), `\# %d %s`, len(digits)/2, digits)
-	return nil
+	return r.add(f, fmt.Sprintf("TYPE%d", number), `\# %d %s`, len(digits)/2, digits)
 }
