@@ -12,9 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/seamark/seamark/internal/status"
@@ -73,26 +71,16 @@ func (o *Options) Check() error {
 // nil. The options have passed Check. All goroutines and processes have ended when
 // Run returns.
 func Run(ctx context.Context, o Options) error {
-	var checks []*check
+	site := pages{showOutput: o.Output}
+	var tasks []func(context.Context)
 	for i, text := range o.Commands {
 		run, err := newCommand(text)
 		if err != nil {
 			return fmt.Errorf("-cmd %q: %w", text, err)
 		}
-		checks = append(checks, &check{url: o.URLs[i], text: text, run: run, latency: o.Latency, log: o.Log.With("url", o.URLs[i], "command", text)})
+		c := &check{url: o.URLs[i], text: text, run: run, latency: o.Latency, log: o.Log.With("url", o.URLs[i], "command", text)}
+		site.checks = append(site.checks, c)
+		tasks = append(tasks, func(ctx context.Context) { c.repeat(ctx, o.Period, o.Timeout) })
 	}
-	listener, err := net.Listen("tcp", o.Listen)
-	if err != nil {
-		return fmt.Errorf("serving status pages: %w: see -addr and -port", err)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	var tasks sync.WaitGroup
-	defer tasks.Wait()
-	defer cancel()
-
-	o.Log.Info("Serving status pages", "address", listener.Addr())
-	for _, c := range checks {
-		tasks.Go(func() { c.repeat(ctx, o.Period, o.Timeout) })
-	}
-	return status.Serve(ctx, listener, pages{checks, o.Output})
+	return status.Run(ctx, o.Listen, "see -addr and -port", o.Log, site, tasks...)
 }

@@ -2,20 +2,19 @@ package healthz
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/internal/query"
 )
 
 const (
 	// lookupTimeout limits all queries of a lookup together.
-	lookupTimeout = 2 * time.Second
+	lookupTimeout = query.Timeout
 	// resolvConf lists the servers for a lookup without a server argument.
 	resolvConf = "/etc/resolv.conf"
 )
@@ -42,7 +41,7 @@ func parseLookup(args []string) (lookup, error) {
 		return lookup{}, fmt.Errorf(builtinOnly+"want a name, got %q", args[0])
 	}
 	if len(args) == 2 {
-		l.server = withPort(args[1])
+		l.server = query.WithPort(args[1])
 		if host, _, err := net.SplitHostPort(l.server); err != nil || host == "" {
 			return lookup{}, fmt.Errorf(builtinOnly+"want SERVER[:PORT], got %q", args[1])
 		}
@@ -52,18 +51,6 @@ func parseLookup(args []string) (lookup, error) {
 
 // builtinOnly starts errors about arguments of nslookup.
 const builtinOnly = "no nslookup found and the built-in one is limited: "
-
-// withPort returns server with port 53 if it has none. An IPv6 address may lack
-// brackets.
-func withPort(server string) string {
-	if bare := strings.Trim(server, "[]"); net.ParseIP(bare) != nil {
-		return net.JoinHostPort(bare, "53")
-	}
-	if !strings.Contains(server, ":") {
-		return server + ":53"
-	}
-	return server
-}
 
 func (l lookup) run(ctx context.Context, stdout io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
@@ -97,18 +84,12 @@ func (l lookup) run(ctx context.Context, stdout io.Writer) error {
 // cluster may lack IPv4.
 func (l lookup) query(ctx context.Context, server string, stdout io.Writer) error {
 	for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA} {
-		q := new(dns.Msg).SetQuestion(l.name, qtype)
-		reply, err := exchange(ctx, "udp", server, q)
-		if err == nil && reply.Truncated {
-			reply, err = exchange(ctx, "tcp", server, q)
+		reply, err := query.Exchange(ctx, server, new(dns.Msg).SetQuestion(l.name, qtype))
+		if err != nil {
+			return err
 		}
-		switch {
-		case ctx.Err() != nil, errors.Is(err, os.ErrDeadlineExceeded): // ctx's deadline is the socket's, too
-			return fmt.Errorf("querying %s: no reply in time", server)
-		case err != nil:
-			return fmt.Errorf("querying %s: %w", server, err)
-		case reply.Rcode != dns.RcodeSuccess:
-			return fmt.Errorf("querying %s: reply %s for %s", server, dns.RcodeToString[reply.Rcode], l.name)
+		if reply.Rcode != dns.RcodeSuccess {
+			return fmt.Errorf("querying %s: reply %s for %s", server, query.RCode(reply), l.name)
 		}
 		var addresses []string
 		for _, rr := range reply.Answer {
@@ -125,18 +106,4 @@ func (l lookup) query(ctx context.Context, server string, stdout io.Writer) erro
 		}
 	}
 	return fmt.Errorf("querying %s: no address for %s", server, l.name)
-}
-
-// exchange sends q and returns the reply, or an error when ctx ends.
-func exchange(ctx context.Context, network, server string, q *dns.Msg) (*dns.Msg, error) {
-	client := dns.Client{Net: network, Timeout: lookupTimeout}
-	conn, err := client.DialContext(ctx, server)
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	defer stop()
-	reply, _, err := client.ExchangeWithConnContext(ctx, q, conn)
-	return reply, err
 }

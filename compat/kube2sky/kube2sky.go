@@ -17,9 +17,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
+	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/seamark/seamark/cluster"
@@ -91,15 +90,6 @@ func (o *Options) cluster() cluster.Options {
 // The options have passed Check. Neither etcd nor the API server needs to be
 // reachable.
 func Run(ctx context.Context, o Options) error {
-	listener, err := net.Listen("tcp", o.Listen)
-	if err != nil {
-		return fmt.Errorf("serving status pages: %w: choose another port with --healthz-port", err)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	var all sync.WaitGroup
-	defer all.Wait()
-	defer cancel()
-
 	registry := new(metrics.Registry)
 	registry.RegisterProcess()
 	registry.RegisterGo()
@@ -107,9 +97,16 @@ func Run(ctx context.Context, o Options) error {
 	layout := newLayout(o.PathPrefix, o.Domain)
 	state := newState(layout.zone, o.cluster().Kinds())
 	w := newWriter(o, layout, state, registry)
-	all.Go(func() { source.Run(ctx, state) })
-	all.Go(func() { w.run(ctx, o.Etcd) })
-
-	o.Log.Info("Serving status pages", "address", listener.Addr())
-	return status.Serve(ctx, listener, &pages{ready: w.ready.Load, metrics: status.Metrics(registry)})
+	site := http.NewServeMux()
+	site.Handle("/metrics", status.Metrics(registry))
+	site.HandleFunc("/readiness", func(rw http.ResponseWriter, _ *http.Request) {
+		if !w.ready.Load() {
+			http.Error(rw, "not all keys are written yet", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(rw, "ok")
+	})
+	return status.Run(ctx, o.Listen, "choose another port with --healthz-port", o.Log, site,
+		func(ctx context.Context) { source.Run(ctx, state) },
+		func(ctx context.Context) { w.run(ctx, o.Etcd) })
 }

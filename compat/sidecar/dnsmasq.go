@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/internal/query"
 	"github.com/seamark/seamark/metrics"
 )
 
@@ -89,7 +90,7 @@ func (s *statistics) query(ctx context.Context, label string) (uint64, error) {
 	m.SetQuestion(name, dns.TypeTXT)
 	m.Question[0].Qclass = dns.ClassCHAOS
 	m.RecursionDesired = false
-	reply, err := exchange(ctx, s.server, m)
+	reply, err := query.Exchange(ctx, s.server, m)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", name, err)
 	}
@@ -104,5 +105,5 @@ func (s *statistics) query(ctx context.Context, label string) (uint64, error) {
 		}
 		return n, nil
 	}
-	return 0, fmt.Errorf("%s: %s replied %s without a TXT record: check that it is dnsmasq without --no-ident", name, s.server, rcode(reply))
+	return 0, fmt.Errorf("%s: %s replied %s without a TXT record: check that it is dnsmasq without --no-ident", name, s.server, query.RCode(reply))
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/internal/query"
 	"github.com/seamark/seamark/metrics"
 )
 
@@ -133,12 +134,12 @@ func TestStatisticsRealDnsmasq(t *testing.T) {
 		_ = c.Process.Kill()
 		_ = c.Wait()
 	}
-	query := func(names ...string) {
+	ask := func(names ...string) {
 		t.Helper()
 		for _, name := range names {
 			m := new(dns.Msg)
 			m.SetQuestion(name, dns.TypeA)
-			if reply, err := exchange(t.Context(), addr, m); err != nil || len(reply.Answer) != 1 {
+			if reply, err := query.Exchange(t.Context(), addr, m); err != nil || len(reply.Answer) != 1 {
 				t.Fatalf("query %s: got %v, error %v, want one record", name, reply, err)
 			}
 		}
@@ -151,7 +152,7 @@ func TestStatisticsRealDnsmasq(t *testing.T) {
 	ready := func() {
 		t.Helper()
 		for range 500 {
-			ctx, cancel := context.WithTimeout(t.Context(), queryTimeout)
+			ctx, cancel := context.WithTimeout(t.Context(), query.Timeout)
 			_, err := s.query(ctx, sizeName)
 			cancel()
 			if err == nil {
@@ -165,7 +166,7 @@ func TestStatisticsRealDnsmasq(t *testing.T) {
 	d := start()
 	defer func() { stop(d) }()
 	ready()
-	query("a.example.", "b.example.", "c.example.", "a.example.", "b.example.", "written.example.")
+	ask("a.example.", "b.example.", "c.example.", "a.example.", "b.example.", "written.example.")
 	s.poll(t.Context())
 	wantLines(t, metricsText(t, r), "kubedns_dnsmasq_max_size 1234", "kubedns_dnsmasq_misses 3", "kubedns_dnsmasq_errors 0")
 	if value(hits) < 3 || value(insertions) < 3 {
@@ -187,7 +188,7 @@ func TestStatisticsRealDnsmasq(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	query("a.example.")
+	ask("a.example.")
 	s.poll(t.Context())
 	wantLines(t, metricsText(t, r), "kubedns_dnsmasq_misses 4")
 	if value(insertions) <= inserted {
@@ -200,7 +201,7 @@ func TestStatisticsRealDnsmasq(t *testing.T) {
 	wantLines(t, metricsText(t, r), "kubedns_dnsmasq_misses 4", "kubedns_dnsmasq_max_size 1234", "kubedns_dnsmasq_errors 1")
 	d = start()
 	ready()
-	query("a.example.", "d.example.")
+	ask("a.example.", "d.example.")
 	s.poll(t.Context())
 	wantLines(t, metricsText(t, r), "kubedns_dnsmasq_misses 6", "kubedns_dnsmasq_errors 1")
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/seamark/seamark/internal/query"
 	"github.com/seamark/seamark/metrics"
 )
 
@@ -48,7 +49,7 @@ func ParseProbe(text string) (Probe, error) {
 	if len(fields) < 3 || len(fields) > 5 {
 		return Probe{}, errors.New("invalid format to --probe")
 	}
-	p := Probe{Label: fields[0], Server: withPort(fields[1]), Name: dns.Fqdn(fields[2]), Interval: defaultInterval, Type: dns.TypeANY}
+	p := Probe{Label: fields[0], Server: query.WithPort(fields[1]), Name: dns.Fqdn(fields[2]), Interval: defaultInterval, Type: dns.TypeANY}
 	if !labelPattern.MatchString(p.Label) {
 		return Probe{}, fmt.Errorf("label must be of format %s", labelPattern)
 	}
@@ -155,12 +156,12 @@ func (p *prober) set(h health) {
 func (p *prober) query(ctx context.Context) error {
 	m := new(dns.Msg)
 	m.SetQuestion(p.Name, p.Type)
-	reply, err := exchange(ctx, p.Server, m)
+	reply, err := query.Exchange(ctx, p.Server, m)
 	if err != nil {
 		return err
 	}
 	if len(reply.Answer) == 0 {
-		return fmt.Errorf("querying %s: %s %s: reply %s without records", p.Server, p.Name, dns.TypeToString[p.Type], rcode(reply))
+		return fmt.Errorf("querying %s: %s %s: reply %s without records", p.Server, p.Name, dns.TypeToString[p.Type], query.RCode(reply))
 	}
 	return nil
 }

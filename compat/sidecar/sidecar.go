@@ -11,19 +11,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"regexp"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/miekg/dns"
 	"github.com/seamark/seamark/internal/status"
 	"github.com/seamark/seamark/metrics"
 )
-
-// queryTimeout limits a query whose interval is not shorter.
-const queryTimeout = 2 * time.Second
 
 // Options are the values of the flags.
 type Options struct {
@@ -64,34 +59,25 @@ func (o *Options) Check() error {
 // returns nil. The options have passed Check. All goroutines have ended when Run
 // returns.
 func Run(ctx context.Context, o Options) error {
-	listener, err := net.Listen("tcp", o.Listen)
-	if err != nil {
-		return fmt.Errorf("serving status pages: %w: see --prometheus-addr and --prometheus-port", err)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	var tasks sync.WaitGroup
-	defer tasks.Wait()
-	defer cancel()
-
 	registry := new(metrics.Registry)
 	registry.RegisterProcess()
 	registry.RegisterGo()
 	site := pages{path: o.Path, metrics: status.Metrics(registry), probers: map[string]*prober{}}
+	stats := newStatistics(o.Dnsmasq, registry, o.Namespace, o.Log)
+	tasks := []func(context.Context){
+		func(context.Context) { o.logStart() },
+		func(ctx context.Context) { every(ctx, 0, o.Poll, stats.poll) },
+	}
 	for _, p := range o.Probes {
 		prober := newProber(p, registry, o.Namespace, o.Log)
 		site.probers[p.Label] = prober
-		tasks.Go(func() { every(ctx, randomDelay(p.Interval), p.Interval, prober.probe) })
+		tasks = append(tasks, func(ctx context.Context) { every(ctx, randomDelay(p.Interval), p.Interval, prober.probe) })
 	}
-	stats := newStatistics(o.Dnsmasq, registry, o.Namespace, o.Log)
-	tasks.Go(func() { every(ctx, 0, o.Poll, stats.poll) })
-
-	o.logStart(listener.Addr())
-	return status.Serve(ctx, listener, site)
+	return status.Run(ctx, o.Listen, "see --prometheus-addr and --prometheus-port", o.Log, site, tasks...)
 }
 
-// logStart logs what the sidecar does, and warns about probes that cannot succeed.
-func (o *Options) logStart(addr net.Addr) {
-	o.Log.Info("Serving status pages", "address", addr, "metrics", o.Path)
+// logStart logs the configuration, and warns about probes that cannot succeed.
+func (o *Options) logStart() {
 	o.Log.Info("Polling dnsmasq's statistics", "address", o.Dnsmasq, "interval", o.Poll)
 	var labels []string
 	for _, p := range o.Probes {
@@ -126,16 +112,4 @@ func (r *lastResult) level(ok bool, changeLevel slog.Level) slog.Level {
 		return slog.LevelDebug
 	}
 	return changeLevel
-}
-
-// withPort returns server with port 53 if it has none. An IPv6 address may lack
-// brackets.
-func withPort(server string) string {
-	if bare := strings.Trim(server, "[]"); net.ParseIP(bare) != nil {
-		return net.JoinHostPort(bare, "53")
-	}
-	if !strings.Contains(server, ":") {
-		return server + ":53"
-	}
-	return server
 }

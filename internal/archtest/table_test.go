@@ -86,11 +86,11 @@ var table = map[string]row{
 		third: []string{"github.com/spf13/pflag"},
 	},
 	"compat/dnsmasq":  {own: []string{"config", "corefile", "internal/flags"}, noNet: true},
-	"compat/healthz":  {own: []string{"internal/status"}, third: []string{"github.com/miekg/dns"}},
+	"compat/healthz":  {own: []string{"internal/query", "internal/status"}, third: []string{"github.com/miekg/dns"}},
 	"compat/kubedns":  {own: []string{"internal/flags", "internal/kubednsconfig"}, third: []string{"github.com/spf13/pflag"}, noNet: true},
 	"compat/kube2sky": {own: []string{"cluster", "internal/etcdclient", "internal/status", "metrics"}, third: []string{"go.etcd.io/etcd"}},
 	"compat/skydns":   {own: []string{"corefile", "internal/etcdclient", "internal/flags", "wire"}, noNet: true},
-	"compat/sidecar":  {own: []string{"metrics", "internal/status"}, third: []string{"github.com/miekg/dns"}},
+	"compat/sidecar":  {own: []string{"metrics", "internal/query", "internal/status"}, third: []string{"github.com/miekg/dns"}},
 
 	// The only package that opens sockets to DNS clients.
 	"transport": {
@@ -114,6 +114,7 @@ var table = map[string]row{
 	// Shared by some directives and commands.
 	"internal/flags":         {own: []string{"corefile"}, third: []string{"github.com/spf13/pflag"}, noNet: true},
 	"internal/status":        {own: []string{"metrics"}},
+	"internal/query":         {third: []string{"github.com/miekg/dns"}},
 	"internal/web":           {own: []string{"config", "internal/status"}},
 	"internal/watch":         {third: watchesFiles, noNet: true},
 	"internal/expression":    {own: []string{"dns", "wire"}, third: []string{"github.com/expr-lang/expr"}},

@@ -1,7 +1,7 @@
 // Package status serves status pages over HTTP: probes, metrics and profiles. It
 // limits how long each request may take, so that a slow client cannot hold a
 // connection forever. Package web uses its server for the pages of directives; the
-// commands sidecar, exec-healthz and kube2sky, which read no Corefile, use Serve.
+// commands sidecar, exec-healthz and kube2sky, which read no Corefile, call Run.
 package status
 
 import (
@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/seamark/seamark/metrics"
@@ -47,12 +49,25 @@ func limited(pages http.Handler) http.Handler {
 	})
 }
 
-// Serve serves pages on l until ctx ends. It then closes l and all connections,
-// and returns nil.
-func Serve(ctx context.Context, l net.Listener, pages http.Handler) error {
+// Run serves pages at address, HOST:PORT, and runs tasks until ctx ends. It then
+// closes all connections, waits for the tasks, and returns nil. hint ends the error
+// about an address that is not available.
+func Run(ctx context.Context, address, hint string, log *slog.Logger, pages http.Handler, tasks ...func(context.Context)) error {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("serving status pages: %w: %s", err, hint)
+	}
+	log.Info("Serving status pages", "address", listener.Addr())
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	for _, task := range tasks {
+		running.Go(func() { task(ctx) })
+	}
 	server := NewServer(pages)
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
-	err := server.Serve(l)
+	err = server.Serve(listener)
 	if ctx.Err() != nil {
 		return nil
 	}

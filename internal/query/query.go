@@ -1,4 +1,6 @@
-package sidecar
+// Package query sends single DNS queries. The commands sidecar and exec-healthz call
+// it to probe servers.
+package query
 
 import (
 	"context"
@@ -13,12 +15,15 @@ import (
 	"github.com/miekg/dns"
 )
 
-// exchange sends m to server over UDP, and over TCP if the reply is truncated. It
-// returns when ctx ends, and after queryTimeout at the latest. The client of the DNS
-// library gives up at the first malformed datagram, so one stray packet would fail
-// a probe.
-func exchange(ctx context.Context, server string, m *dns.Msg) (*dns.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+// Timeout limits an exchange.
+const Timeout = 2 * time.Second
+
+// Exchange sends m to server over UDP, and over TCP if the reply is truncated. It
+// returns when ctx ends, and after Timeout at the latest. The client of the DNS
+// library returns an error at the first malformed datagram, so that one stray packet
+// would fail a probe.
+func Exchange(ctx context.Context, server string, m *dns.Msg) (*dns.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	deadline, _ := ctx.Deadline()
 	limit := time.Until(deadline).Round(time.Millisecond)
@@ -128,10 +133,22 @@ func accept(m *dns.Msg, packet []byte) (*dns.Msg, error) {
 	return reply, nil
 }
 
-// rcode returns the name of a reply's response code as dig writes it.
-func rcode(m *dns.Msg) string {
+// RCode returns the name of a reply's response code as dig writes it.
+func RCode(m *dns.Msg) string {
 	if text, ok := dns.RcodeToString[m.Rcode]; ok {
 		return text
 	}
 	return fmt.Sprintf("RCODE%d", m.Rcode)
+}
+
+// WithPort returns server with port 53 if it has none. An IPv6 address may lack
+// brackets.
+func WithPort(server string) string {
+	if bare := strings.Trim(server, "[]"); net.ParseIP(bare) != nil {
+		return net.JoinHostPort(bare, "53")
+	}
+	if !strings.Contains(server, ":") {
+		return server + ":53"
+	}
+	return server
 }
