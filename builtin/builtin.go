@@ -44,6 +44,7 @@ func Directives() []config.Directive {
 		{Name: "health", Usage: "health [ADDRESS]", Brief: "report over HTTP that the process is alive", Setup: directive.SetupHealth},
 		{Name: "pprof", Usage: "pprof [ADDRESS]", Brief: "serve profiles of the process over HTTP", Setup: directive.SetupPprof},
 		{Name: "shed", Usage: "shed", Brief: "count queries rejected under overload", Setup: directive.SetupShed},
+		{Name: "ratelimit", Usage: "ratelimit RATE", Brief: "limit UDP replies to each client network", Setup: directive.SetupRateLimit},
 		{Name: "prometheus", Usage: "prometheus [ADDRESS]", Brief: "count queries and serve metrics over HTTP", Setup: directive.SetupPrometheus},
 		{Name: "skydns_metrics", Usage: "skydns_metrics ADDRESS [PATH]", Brief: "count queries under the metric names of SkyDNS and kube-dns", Setup: directive.SetupSkyDNSMetrics},
 		{Name: "errors", Usage: "errors [stdout]", Brief: "log queries that failed", Setup: directive.SetupErrors},

@@ -10,7 +10,7 @@ import (
 // made, before autopath and cache can answer it: policy_test.go shows what goes
 // wrong otherwise. A new directive need not be added.
 const order = `root metadata cancel timeouts multisocket reload kubedns_config nsid bufsize bind debug ready kubedns_status lameduck
-health pprof shed prometheus skydns_metrics errors log local dns64 any chaos loadbalance rewrite acl autopath cache header minimal template hosts records k8s_external
+health pprof shed ratelimit prometheus skydns_metrics errors log local dns64 any chaos loadbalance rewrite acl autopath cache header minimal template hosts records k8s_external
 federation kubernetes file etcd screen loop forward erratic whoami view`
 
 // corednsOrder is that of CoreDNS 1.14's plugin.cfg. Ours differs in one place:

@@ -42,6 +42,7 @@ func setups() []config.Directive {
 		{Name: "health", Setup: SetupHealth},
 		{Name: "pprof", Setup: SetupPprof},
 		{Name: "shed", Setup: SetupShed},
+		{Name: "ratelimit", Setup: SetupRateLimit},
 		{Name: "prometheus", Setup: SetupPrometheus},
 		{Name: "skydns_metrics", Setup: SetupSkyDNSMetrics},
 		{Name: "errors", Setup: SetupErrors},

@@ -1,0 +1,229 @@
+package directive
+
+import (
+	"errors"
+	"hash/maphash"
+	"math/rand/v2"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/metrics"
+)
+
+// RateLimit limits the UDP replies to each client network: the ratelimit
+// directive.
+//
+//	ratelimit RATE {
+//	    slip N
+//	    ipv4_prefix LENGTH
+//	    ipv6_prefix LENGTH
+//	    exempt SOURCES...
+//	    table_size N
+//	    report_only
+//	}
+//
+// An attacker who forges the source address of queries makes the server send
+// replies to a victim, and one client that sends too many queries takes time
+// from the others. ratelimit allows each network RATE replies per second (1 to
+// 100000), and as many at once after a second without queries. It drops further
+// queries before any other handler works on them. TCP clients have proved their
+// address and are not limited.
+//
+//   - slip: one of N queries above the limit, chosen at random, gets an empty
+//     reply with the TC flag instead, so that a real client in the network can
+//     repeat it over TCP. The default is 2, 1 answers all of them so, and 0 none.
+//     The largest N is 100.
+//   - ipv4_prefix, ipv6_prefix: the length of a network's prefix. The defaults
+//     are 24 and 56. In a cluster, where the pods of a node share such a network,
+//     use 32 and 128 to limit each pod.
+//   - exempt: IP addresses and CIDRs that are not limited.
+//   - table_size: how many networks the server remembers, 65536 by default, at 8
+//     bytes each (1024 to 16777216). When more are active it forgets those that
+//     have used least of their limit.
+//   - report_only: count queries above the limit, and answer them.
+//
+// Server blocks have limits of their own. A reload restores the full limits.
+//
+// Metrics, by server, zone and view; action is dropped, truncated or reported:
+//
+//	seamark_ratelimit_queries_total{action}
+//
+// This server sends at most 200 replies per second to each pod:
+//
+//	.:1053 {
+//	    ratelimit 200 {
+//	        ipv4_prefix 32
+//	        ipv6_prefix 128
+//	        exempt 127.0.0.0/8 ::1
+//	    }
+//	    whoami
+//	}
+//
+// Ours: CoreDNS has external plugins for this. The defaults are those of BIND.
+type RateLimit struct {
+	interval       time.Duration // between two replies
+	slip           int
+	v4bits, v6bits int
+	exempt         *prefixes
+	reportOnly     bool
+	table          *rateTable
+
+	metrics *metrics.Registry
+	counts  [3]*metrics.Counter // by rateAction, of the chain that BindChain was called for
+}
+
+type rateAction int
+
+const (
+	rateDropped rateAction = iota
+	rateTruncated
+	rateReported
+)
+
+// SetupRateLimit sets up the ratelimit directive.
+func SetupRateLimit(b *config.Block, uses []corefile.Directive) error {
+	d := uses[0]
+	rate, size := 0, 1<<16
+	l := &RateLimit{slip: 2, v4bits: 24, v6bits: 56, exempt: &prefixes{}, metrics: b.Metrics}
+	exempt := func(o corefile.Directive) error {
+		var errs []error
+		for _, a := range o.Args {
+			p, err := parseSource(a.Text)
+			if err != nil {
+				errs = append(errs, a.Errorf(o.Path, "want an address or a CIDR, got %q", a.Text))
+				continue
+			}
+			l.exempt.add(p)
+		}
+		return errors.Join(errs...)
+	}
+	err := errors.Join(config.Once(uses), d.Arity(1, 1), d.Options(
+		corefile.Option{Name: "slip", Min: 1, Max: 1, Once: true, Set: corefile.Int(&l.slip, 0, 100)},
+		corefile.Option{Name: "ipv4_prefix", Min: 1, Max: 1, Once: true, Set: corefile.Int(&l.v4bits, 1, 32)},
+		corefile.Option{Name: "ipv6_prefix", Min: 1, Max: 1, Once: true, Set: corefile.Int(&l.v6bits, 1, 128)},
+		corefile.Option{Name: "exempt", Min: 1, Max: -1, Set: exempt},
+		corefile.Option{Name: "table_size", Min: 1, Max: 1, Once: true, Set: corefile.Int(&size, 1<<10, 1<<24)},
+		corefile.Option{Name: "report_only", Once: true, Set: corefile.Flag(&l.reportOnly)},
+	))
+	if len(d.Args) == 1 {
+		err = errors.Join(err, corefile.Int(&rate, 1, 100000)(d))
+	}
+	if err != nil {
+		return err
+	}
+	l.interval = time.Second / time.Duration(rate)
+	l.table = newRateTable(size)
+	b.Handle(l)
+	return nil
+}
+
+// AnyClass lets ratelimit see queries of every class.
+func (*RateLimit) AnyClass() bool { return false }
+
+// ServeDNS drops or truncates q if its client's network is above the limit.
+func (l *RateLimit) ServeDNS(q *dns.Query) dns.Verdict {
+	if q.Proto != dns.UDP || q.Depth() > 0 {
+		return dns.Next
+	}
+	client, bits := q.Peer.Addr().Unmap().WithZone(""), l.v4bits
+	if client.Is6() {
+		bits = l.v6bits
+	}
+	network, _ := client.Prefix(bits) // fails for no valid address
+	if l.exempt.contains(client) || l.table.allow(network.Addr(), q.Now(), l.interval) {
+		return dns.Next
+	}
+	switch {
+	case l.reportOnly:
+		l.counts[rateReported].AddTo(q.Shard(), 1)
+		return dns.Next
+	case l.slip > 0 && rand.IntN(l.slip) == 0:
+		l.counts[rateTruncated].AddTo(q.Shard(), 1)
+		q.TC = true
+		return dns.Done
+	}
+	l.counts[rateDropped].AddTo(q.Shard(), 1)
+	return dns.Drop
+}
+
+// BindChain returns a copy of l that counts for c.
+func (l *RateLimit) BindChain(c *dns.Chain) any {
+	bound := *l
+	for action, name := range [...]string{rateDropped: "dropped", rateTruncated: "truncated", rateReported: "reported"} {
+		bound.counts[action] = l.metrics.Counter("seamark_ratelimit_queries_total", "UDP queries above the limit of the client's network.",
+			"server", c.Server, "zone", c.Zone, "view", c.View, "action", name)
+	}
+	return &bound
+}
+
+const (
+	// rateWays is the number of slots that one network may be in.
+	rateWays = 4
+	// rateBurst is the time in which a network without queries gains its full limit.
+	rateBurst = time.Second
+	// rateTime is the part of a slot that holds a time, in microseconds: nine years.
+	rateTime = 1<<48 - 1
+)
+
+// A rateTable remembers how much of its limit each network has used, in a fixed
+// number of slots. A slot holds a part of the network's hash and, as in the generic
+// cell rate algorithm, the time at which the network has its full limit again. Two
+// of the networks that are active at one time share a slot with a probability of
+// one in 16,000.
+type rateTable struct {
+	slots []atomic.Uint64
+	seed  maphash.Seed
+	start time.Time
+}
+
+// newRateTable returns a table of size slots, rounded up to a power of two.
+func newRateTable(size int) *rateTable {
+	n := rateWays
+	for n < size {
+		n *= 2
+	}
+	// Slots of earlier times count as unused, so time begins later than zero.
+	return &rateTable{slots: make([]atomic.Uint64, n), seed: maphash.MakeSeed(), start: time.Now().Add(-rateBurst)}
+}
+
+// allow reports whether a network may have a reply now, and charges it for the reply.
+func (t *rateTable) allow(network netip.Addr, now time.Time, interval time.Duration) bool {
+	key := network.As16()
+	hash := maphash.Bytes(t.seed, key[:])
+	tag := hash &^ rateTime
+	set := t.slots[int(hash)&(len(t.slots)-1)&^(rateWays-1):][:rateWays]
+	present := uint64(max(0, now.Sub(t.start)) / time.Microsecond)
+	for {
+		slot, old := findRate(set, tag)
+		full := present
+		if old&^rateTime == tag {
+			full = max(present, old&rateTime)
+		}
+		full += uint64(interval / time.Microsecond)
+		if full > present+uint64(rateBurst/time.Microsecond) {
+			return false
+		}
+		if slot.CompareAndSwap(old, tag|full) {
+			return true
+		}
+	}
+}
+
+// findRate returns the network's slot in its set and the slot's value, or else the
+// slot to replace: that of the network which has used least of its limit.
+func findRate(set []atomic.Uint64, tag uint64) (slot *atomic.Uint64, value uint64) {
+	for i := range set {
+		v := set[i].Load()
+		if v&^rateTime == tag {
+			return &set[i], v
+		}
+		if slot == nil || v&rateTime < value&rateTime {
+			slot, value = &set[i], v
+		}
+	}
+	return slot, value
+}
