@@ -113,15 +113,17 @@ func (l *lookup) ownServices() []nameServer {
 // it is headless, the endpoint, with the addresses of that name.
 func (h *Handler) asServers(e *entry, ip netip.Addr) (found []nameServer) {
 	name := e.key.labels + "\x03svc"
-	w := e.endpoints(selection{})
-	for w.parts = e.partsAt(ip); w.next() && len(found) < maxOwnServices; {
-		switch {
-		case w.ep.Addr != ip:
-		case e.headless:
-			label := h.appendLabel(nil, w.ep)
-			found = append(found, nameServer{string(label) + name, e.addressesOf(h.selectLabel(label[1:]))})
-		case e.records != "":
-			return []nameServer{{name, slices.Collect(e.clusterIPs())}}
+	parts := e.partsAt(ip)
+	for i := range parts {
+		for ep := range parts[i].endpoints().All() {
+			switch {
+			case ep.Addr != ip || !e.isServed(&ep):
+			case e.headless && len(found) < maxOwnServices:
+				label := h.appendLabel(nil, ep)
+				found = append(found, nameServer{string(label) + name, e.addressesOf(h.selectLabel(label[1:]))})
+			case e.records != "":
+				return []nameServer{{name, slices.Collect(e.clusterIPs())}}
+			}
 		}
 	}
 	return found
@@ -129,7 +131,7 @@ func (h *Handler) asServers(e *entry, ip netip.Addr) (found []nameServer) {
 
 // addressesOf returns the addresses that sel selects, up to maxOwnServices.
 func (e *entry) addressesOf(sel selection) (ips []netip.Addr) {
-	for w := e.endpoints(sel); len(ips) < maxOwnServices && w.next(); {
+	for w := e.endpoints(&sel); len(ips) < maxOwnServices && w.next(&sel); {
 		ips = append(ips, w.ep.Addr)
 	}
 	return ips

@@ -33,8 +33,8 @@ func (e *entry) endpointsHash() (sum uint32) {
 		return 0
 	}
 	h := fnv(fnvBasis, e.key.labels)
-	for w := e.endpoints(selection{}); w.next(); {
-		sum += hashEndpoint(h, w.ports, &w.ep)
+	for ports, ep := range e.served() {
+		sum += hashEndpoint(h, ports, ep)
 	}
 	if a := e.alias(); a != nil {
 		sum += a.hash(h)

@@ -205,6 +205,19 @@ func (e *entry) usedPortSets() (all []*portSet) {
 	return all
 }
 
+// served returns the endpoints that answers include, and their ports.
+func (e *entry) served() iter.Seq2[*portSet, *cluster.Endpoint] {
+	return func(yield func(*portSet, *cluster.Endpoint) bool) {
+		for i := range e.parts {
+			for ep := range e.parts[i].endpoints().All() {
+				if e.isServed(&ep) && !yield(e.parts[i].ports, &ep) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // addresses returns the addresses whose reverse names point to the Service. If the
 // parts are merged, an address may occur several times.
 func (e *entry) addresses() iter.Seq[netip.Addr] {
@@ -217,8 +230,8 @@ func (e *entry) addresses() iter.Seq[netip.Addr] {
 				return
 			}
 		}
-		for w := e.endpoints(selection{}); w.next(); {
-			if !yield(w.ep.Addr) {
+		for _, ep := range e.served() {
+			if !yield(ep.Addr) {
 				return
 			}
 		}

@@ -211,13 +211,13 @@ func (l *lookup) externalReverse() result {
 			continue // a change is being applied
 		case !b.single:
 			return emptyNonTerminal
+		case l.q.Type != wire.TypePTR && l.q.Type != wire.TypeANY:
+			return answered
 		case l.q.ExceedsLimit():
 			return answered // the cut sets TC
 		}
 		l.writePTRTo(e.key.labels, "", nil)
-		if found = answered; l.q.Answer.Empty() {
-			return answered // reverse names have only PTR records
-		}
+		found = answered
 	}
 	return found
 }

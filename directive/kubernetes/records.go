@@ -284,9 +284,6 @@ func (l *lookup) reverseName() result {
 	whole := l.haveListed(cluster.Slices) // before the index is read, as in services
 	ip := b.ip()
 	for near := l.index.reverse.within(&b); near.advance(); {
-		if l.q.ExceedsLimit() {
-			return found // the cut sets TC
-		}
 		e := l.index.services.Get([]byte(near.service.labels))
 		if !e.visible() {
 			continue
@@ -305,7 +302,7 @@ func (l *lookup) reverseName() result {
 		parts := e.partsAt(ip)
 		for i := range parts {
 			if l.q.ExceedsLimit() {
-				return found
+				return found // the cut sets TC
 			}
 			var ep cluster.Endpoint
 			for rest := parts[i].endpoints(); rest != ""; {
@@ -328,9 +325,6 @@ func (l *lookup) writePTR(e *entry, ep *cluster.Endpoint) { l.writePTRTo(e.key.l
 // writePTRTo writes a PTR record to labels in front of the primary zone, or to an
 // endpoint below these.
 func (l *lookup) writePTRTo(key, kind string, ep *cluster.Endpoint) {
-	if l.q.Type != wire.TypePTR && l.q.Type != wire.TypeANY {
-		return
-	}
 	a := &l.q.Answer
 	start := len(a.Buf)
 	a.Buf = wire.AppendRecordHeader(a.Buf, wire.OwnerIsQuestion, wire.TypePTR, l.ttl, 0)

@@ -47,35 +47,39 @@ func (sel *selection) matchesClusterIP(ip netip.Addr) bool {
 	return !sel.hashed || sel.hash == hashOf(ip)
 }
 
-// An endpointCursor moves over the selected endpoints. The addresses of one label are
-// consecutive. It is a value: an iterator function would be allocated for each query.
+// An endpointCursor moves over the endpoints of an entry that a selection includes; each
+// call gets the same selection. The addresses of one label are consecutive. It is a value:
+// an iterator function would be allocated for each query.
 type endpointCursor struct {
-	sel       selection
-	notReady  bool // includes endpoints that are not ready
 	parts     []part
+	numbers   []uint32          // indexes of the parts that have the port; nil is all
 	part      *part             // the current part
 	endpoints cluster.Endpoints // of the part, behind the cursor
-	ports     *portSet          // of the part
+	left      uint32            // endpoints of the part, behind the cursor, that are served
+	family    wire.Type         // if not 0, parts of the other family are skipped
+	notReady  bool              // includes endpoints that are not ready
+	oneFamily bool              // the endpoints of each part have one family
+	oneLabel  bool              // only one endpoint of each part is wanted
 	ep        cluster.Endpoint
-	left      uint32    // endpoints of the part, behind the cursor, that are served
-	family    wire.Type // if not 0, parts of the other family are skipped
-	oneFamily bool      // the endpoints of each part have one family
-	oneLabel  bool      // only one endpoint of each part is wanted
-	numbers   []uint32  // indexes of the parts that have the port; nil is all
 }
 
-func (e *entry) endpoints(sel selection) endpointCursor {
-	c := endpointCursor{sel: sel, notReady: e.publishNotReady, parts: e.parts}
+func (e *entry) endpoints(sel *selection) endpointCursor {
+	c := endpointCursor{parts: e.parts, notReady: e.publishNotReady}
 	if e.table != nil {
-		c.parts, c.oneFamily = e.table.find(&sel, e.parts)
-		c.numbers = e.table.numbersOf(&sel)
+		c.searchTable(e.table, sel)
 	}
 	return c
 }
 
+// searchTable limits the cursor to the parts that the table finds.
+func (w *endpointCursor) searchTable(t *endpointTable, sel *selection) {
+	w.parts, w.oneFamily = t.find(sel, w.parts)
+	w.numbers = t.numbersOf(sel)
+}
+
 // targetsOf returns a cursor over the endpoints that sel selects, which may leave out
 // all but the first one of each label.
-func (e *entry) targetsOf(sel selection) endpointCursor {
+func (e *entry) targetsOf(sel *selection) endpointCursor {
 	c := e.endpoints(sel)
 	c.oneLabel = sel.label != nil && !sel.anyForm
 	switch m := e.merged(); {
@@ -89,9 +93,9 @@ func (e *entry) targetsOf(sel selection) endpointCursor {
 }
 
 // next moves to the next endpoint and reports whether there is one.
-func (w *endpointCursor) next() bool {
-	for !w.nextInPart() {
-		if !w.nextPart() {
+func (w *endpointCursor) next(sel *selection) bool {
+	for !w.nextInPart(sel) {
+		if !w.nextPart(sel) {
 			return false
 		}
 	}
@@ -100,7 +104,7 @@ func (w *endpointCursor) next() bool {
 
 // nextPart moves in front of the next part that may have a selected endpoint, and
 // reports whether there is one.
-func (w *endpointCursor) nextPart() bool {
+func (w *endpointCursor) nextPart(sel *selection) bool {
 	for len(w.parts) > 0 {
 		var p *part
 		switch {
@@ -111,10 +115,10 @@ func (w *endpointCursor) nextPart() bool {
 		default:
 			p, w.numbers = &w.parts[w.numbers[0]], w.numbers[1:]
 		}
-		if p.served == 0 || !w.sel.mayMatch(p.ports) {
+		if p.served == 0 || !sel.mayMatch(p.ports) {
 			continue
 		}
-		w.part, w.ports, w.endpoints, w.left = p, p.ports, p.endpoints(), p.served
+		w.part, w.endpoints, w.left = p, p.endpoints(), p.served
 		if w.family != 0 && w.oneFamily {
 			if w.endpoints.Next(&w.ep); familyOf(w.ep.Addr) != w.family {
 				continue
@@ -126,10 +130,10 @@ func (w *endpointCursor) nextPart() bool {
 }
 
 // nextInPart moves to the part's next endpoint and reports whether there is one.
-func (w *endpointCursor) nextInPart() bool {
+func (w *endpointCursor) nextInPart(sel *selection) bool {
 	for {
-		if w.sel.addr.Is4() {
-			w.endpoints = w.endpoints.From(w.sel.addr.As4())
+		if sel.addr.Is4() {
+			w.endpoints = w.endpoints.From(sel.addr.As4())
 		}
 		if len(w.endpoints) == 0 || w.left == 0 {
 			return false
@@ -138,7 +142,7 @@ func (w *endpointCursor) nextInPart() bool {
 		if !w.ep.Ready && !w.notReady {
 			continue
 		}
-		if w.left--; w.sel.matches(&w.ep) {
+		if w.left--; sel.matches(&w.ep) {
 			if w.oneLabel {
 				w.left = 0
 			}

@@ -16,8 +16,6 @@ type serviceLookup struct {
 	name   []byte // the Service's name if it differs from the query's: with wildcards
 }
 
-func (s *serviceLookup) endpoints(sel *selection) endpointCursor { return s.entry.endpoints(*sel) }
-
 // answer answers by the labels in front of the Service's name:
 //
 //	(none)                    the Service
@@ -113,7 +111,7 @@ func (s *serviceLookup) portName() result {
 	}
 	switch {
 	case s.prefix == 1 && s.entry.headless:
-		if some := s.endpoints(&sel); some.next() {
+		if some := s.entry.endpoints(&sel); some.next(&sel) {
 			return answered
 		}
 	case s.prefix == 2 && s.entry.headless:
@@ -179,7 +177,7 @@ func (s *serviceLookup) zoneName() result {
 // endpointsName answers with the addresses and SRV records of the selected endpoints.
 // The name exists if there are any.
 func (s *serviceLookup) endpointsName(sel *selection) result {
-	if some := s.endpoints(sel); !some.next() {
+	if some := s.entry.endpoints(sel); !some.next(sel) {
 		return nameError
 	}
 	for _, t := range [2]wire.Type{wire.TypeA, wire.TypeAAAA} {
@@ -200,12 +198,12 @@ func (s *serviceLookup) writeAddrs(sel *selection, t wire.Type) {
 	if m := s.entry.merged(); m != nil && m.sharedAddrs && (s.entry.headless || s.kubeDNS) && (sel.label == nil || s.kubeDNS) {
 		written = map[netip.Addr]struct{}{}
 	}
-	w := s.endpoints(sel)
+	w := s.entry.endpoints(sel)
 	if w.family = t; sel.label == nil && sel.zone == nil && s.entry.hasPartRecords() && s.ttl == s.index.settings.ttl {
-		s.writePartAddrs(&w, written)
+		s.writePartAddrs(&w, sel, written)
 		return
 	}
-	for w.next() {
+	for w.next(sel) {
 		ep := w.ep
 		if familyOf(ep.Addr) != t {
 			continue
@@ -225,9 +223,9 @@ func (s *serviceLookup) writeAddrs(sel *selection, t wire.Type) {
 }
 
 // writePartAddrs copies the parts' records of the cursor's family.
-func (s *serviceLookup) writePartAddrs(w *endpointCursor, written map[netip.Addr]struct{}) {
+func (s *serviceLookup) writePartAddrs(w *endpointCursor, sel *selection, written map[netip.Addr]struct{}) {
 	a := &s.q.Answer
-	for w.nextPart() {
+	for w.nextPart(sel) {
 		records, size := w.part.a(), lenA
 		if w.family == wire.TypeAAAA {
 			records, size = w.part.aaaa(), lenAAAA

@@ -40,21 +40,21 @@ func (s *serviceLookup) countSRV(sel *selection) (n int) {
 	}
 	whole := sel.label == nil && sel.zone == nil
 	var before srvTarget
-	w := s.entry.targetsOf(*sel)
+	w := s.entry.targetsOf(sel)
 	if s.kubeDNS {
-		w = s.endpoints(sel)
+		w = s.entry.endpoints(sel)
 	}
-	for n <= 100 && w.nextPart() {
-		ports := min(101, len(w.ports.selected(sel)))
+	for n <= 100 && w.nextPart(sel) {
+		ports := min(101, len(w.part.ports.selected(sel)))
 		switch {
 		case ports == 0:
 			continue
-		case whole && s.allFit(w.ports):
+		case whole && s.allFit(w.part.ports):
 			n += ports * min(101, int(w.part.served))
 			continue
 		}
-		for n <= 100 && w.nextInPart() {
-			if m := (srvTarget{w.ports, w.ep.Hostname}); (s.kubeDNS || !m.equals(before)) && s.fits(w.ports, w.ep) {
+		for n <= 100 && w.nextInPart(sel) {
+			if m := (srvTarget{w.part.ports, w.ep.Hostname}); (s.kubeDNS || !m.equals(before)) && s.fits(w.part.ports, w.ep) {
 				n += ports
 				before = m
 			}
@@ -81,14 +81,14 @@ func (s *serviceLookup) writeSRV(n int, sel *selection) {
 	}
 	var before srvTarget
 	var room [wire.MaxName]byte
-	for w := s.entry.targetsOf(*sel); w.nextPart(); {
-		ports := w.ports.selected(sel)
-		for len(ports) > 0 && w.nextInPart() {
+	for w := s.entry.targetsOf(sel); w.nextPart(sel); {
+		ports := w.part.ports.selected(sel)
+		for len(ports) > 0 && w.nextInPart(sel) {
 			if len(a.Buf) > s.q.SizeLimit() {
 				return // the cut sets TC
 			}
-			if m := (srvTarget{w.ports, w.ep.Hostname}); !m.equals(before) && s.fits(w.ports, w.ep) {
-				s.writePorts(n, ports, appendDotted(s.appendLabel(room[:0], w.ep), w.ports.cluster))
+			if m := (srvTarget{w.part.ports, w.ep.Hostname}); !m.equals(before) && s.fits(w.part.ports, w.ep) {
+				s.writePorts(n, ports, appendDotted(s.appendLabel(room[:0], w.ep), w.part.ports.cluster))
 				before = m
 			}
 		}
@@ -127,14 +127,14 @@ func (s *serviceLookup) writeTargets(sel *selection) {
 		return
 	}
 	var room [wire.MaxName]byte
-	for w := s.endpoints(sel); w.next(); {
+	for w := s.entry.endpoints(sel); w.next(sel); {
 		if s.q.ExceedsLimit() { // owners are compressed
 			return
 		}
-		if !sel.portless && len(w.ports.ports) == 0 || !s.fits(w.ports, w.ep) {
+		if !sel.portless && len(w.part.ports.ports) == 0 || !s.fits(w.part.ports, w.ep) {
 			continue // not a target
 		}
-		s.writeGlue(appendDotted(s.appendLabel(room[:0], w.ep), w.ports.cluster), w.ep.Addr)
+		s.writeGlue(appendDotted(s.appendLabel(room[:0], w.ep), w.part.ports.cluster), w.ep.Addr)
 	}
 }
 

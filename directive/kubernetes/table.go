@@ -75,11 +75,11 @@ func (e *entry) newTable(from int, merged *mergedParts) *endpointTable {
 	t.seed = maphash.MakeSeed()
 	t.shards = make([]*[]part, shardCount(n))
 	groups := make([]partGroups, len(t.shards))
-	for c := e.endpoints(selection{}); c.next(); {
-		first, second := t.shardsOf(&c.ep)
-		groups[first].add(c.ports, c.ep)
+	for ports, ep := range e.served() {
+		first, second := t.shardsOf(ep)
+		groups[first].add(ports, *ep)
 		if second != first {
-			groups[second].add(c.ports, c.ep)
+			groups[second].add(ports, *ep)
 		}
 	}
 	for i := range groups {
@@ -261,23 +261,23 @@ func (t *endpointTable) indexZones(e *entry) {
 	type zone struct{ ipv4, ipv6, targets partGroups }
 	zones := map[string]*zone{}
 	before := map[string]srvTarget{}
-	for c := e.endpoints(selection{}); c.next(); {
-		if c.ep.Zone == "" {
+	for ports, ep := range e.served() {
+		if ep.Zone == "" {
 			continue
 		}
-		z := zones[c.ep.Zone]
+		z := zones[ep.Zone]
 		if z == nil {
 			z = new(zone)
-			zones[c.ep.Zone] = z
+			zones[ep.Zone] = z
 		}
-		if c.ep.Addr.Is4() {
-			z.ipv4.add(c.ports, c.ep)
+		if ep.Addr.Is4() {
+			z.ipv4.add(ports, *ep)
 		} else {
-			z.ipv6.add(c.ports, c.ep)
+			z.ipv6.add(ports, *ep)
 		}
-		if target := (srvTarget{c.ports, c.ep.Hostname}); !target.equals(before[c.ep.Zone]) {
-			z.targets.add(c.ports, c.ep)
-			before[c.ep.Zone] = target
+		if target := (srvTarget{ports, ep.Hostname}); !target.equals(before[ep.Zone]) {
+			z.targets.add(ports, *ep)
+			before[ep.Zone] = target
 		}
 	}
 	if len(zones) == 0 {
@@ -301,7 +301,8 @@ func (e *entry) hasZone(labels []byte) bool {
 		_, known := e.table.byZone[string(labels)]
 		return known
 	}
-	for c := e.endpoints(selection{}); c.next(); {
+	var all selection
+	for c := e.endpoints(&all); c.next(&all); {
 		var room [wire.MaxName]byte
 		if endsIn(appendDotted(room[:0], c.ep.Zone), labels) {
 			return true

@@ -234,8 +234,8 @@ func (e *entry) leaves() (hosts map[string]netip.Addr, srv map[string]map[string
 		add("", ip, e.portList())
 	}
 	if e.headless {
-		for w := e.endpoints(selection{}); w.next(); {
-			add(w.ep.Hostname, w.ep.Addr, w.ports.ports)
+		for ports, ep := range e.served() {
+			add(ep.Hostname, ep.Addr, ports.ports)
 		}
 	}
 	return hosts, srv

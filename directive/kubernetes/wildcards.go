@@ -285,8 +285,8 @@ func (s *serviceMatch) matches() bool {
 	if sel.clusterIPs {
 		return sel.protocol == nil || s.entry.ports.has(&sel)
 	}
-	w := s.endpoints(&sel)
-	return w.next()
+	w := s.entry.endpoints(&sel)
+	return w.next(&sel)
 }
 
 // addressesTo adds the addresses of the selected endpoints.
@@ -304,7 +304,7 @@ func (s *serviceMatch) addressesTo(c *wildcardMatches) {
 		}
 		return
 	}
-	for w := s.endpoints(&s.selection); w.next() && !c.isFull(); {
+	for w := s.entry.endpoints(&s.selection); w.next(&s.selection) && !c.isFull(); {
 		add(w.ep.Addr)
 	}
 }

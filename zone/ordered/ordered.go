@@ -10,6 +10,7 @@
 package ordered
 
 import (
+	"encoding/binary"
 	"slices"
 	"sort"
 	"strings"
@@ -44,31 +45,34 @@ type Index[T any, L Leaf[T]] struct{ list atomic.Pointer[list[T, L]] }
 // A list is the leaves of an index, and the first key of each when the list was
 // made. A nil list is empty.
 type list[T any, L Leaf[T]] struct {
-	firsts string
-	ends   []uint32 // of the first keys in firsts
-	leaves []atomic.Pointer[T]
+	firsts  string
+	offsets []uint32 // of the first keys in firsts, and the end of the last
+	heads   []uint64 // of the first keys, which most comparisons need
+	leaves  []atomic.Pointer[T]
 }
 
-func (l *list[T, L]) first(i int) string {
-	from := uint32(0)
-	if i > 0 {
-		from = l.ends[i-1]
-	}
-	return l.firsts[from:l.ends[i]]
-}
+func (l *list[T, L]) first(i int) string { return l.firsts[l.offsets[i]:l.offsets[i+1]] }
 
 // place returns the number of the leaf that key belongs to. The list must not be
 // empty.
 func (l *list[T, L]) place(key []byte) int {
+	head := headOf(key)
 	from, to := 1, len(l.leaves)
 	for from < to {
-		if i := int(uint(from+to) / 2); l.first(i) <= string(key) {
+		if i := int(uint(from+to) / 2); l.heads[i] < head || l.heads[i] == head && l.first(i) <= string(key) {
 			from = i + 1
 		} else {
 			to = i
 		}
 	}
 	return from - 1
+}
+
+// headOf returns the first eight bytes of a key as a number.
+func headOf[S string | []byte](key S) uint64 {
+	var head [8]byte
+	copy(head[:], key)
+	return binary.BigEndian.Uint64(head[:])
 }
 
 // LeafItems returns how many of n items that belong to one leaf the next leaf
@@ -193,12 +197,13 @@ func (l *list[T, L]) rearranged(edits []edit[T]) *list[T, L] {
 	if len(next) == 0 {
 		return nil
 	}
-	made := &list[T, L]{ends: make([]uint32, len(next)), leaves: make([]atomic.Pointer[T], len(next))}
+	made := &list[T, L]{offsets: make([]uint32, len(next)+1), heads: make([]uint64, len(next)), leaves: make([]atomic.Pointer[T], len(next))}
 	var all strings.Builder
 	all.Grow(size)
 	for i, leaf := range next {
 		all.WriteString(firsts[i])
-		made.ends[i] = uint32(all.Len())
+		made.heads[i] = headOf(firsts[i])
+		made.offsets[i+1] = uint32(all.Len())
 		made.leaves[i].Store(leaf)
 	}
 	made.firsts = all.String()
