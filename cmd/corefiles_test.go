@@ -73,7 +73,7 @@ func TestCheckErrors(t *testing.T) {
 		{"unknown word", ". {\n kubernets cluster.local\n}\n", "Corefile:2: unknown directive \"kubernets\"; did you mean \"kubernetes\"?\n"},
 		{"unknown option", ". {\n kubernetes cluster.local {\n  tll 5\n }\n}\n", "Corefile:3: kubernetes: unknown option \"tll\"; did you mean \"ttl\"?\n"},
 		{"wrong value", ". {\n kubernetes cluster.local {\n  ttl x\n }\n}\n", "Corefile:3: kubernetes: ttl: want 0..3600, got \"x\"\n"},
-		{"wrong arity", ". {\n kubernetes cluster.local {\n  ttl\n }\n}\n", "Corefile:3: kubernetes: ttl: want 1 argument, got 0\n"},
+		{"wrong arity", ". {\n kubernetes cluster.local {\n  ttl\n }\n}\n", "Corefile:3: kubernetes: ttl: got no arguments, usage: ttl SECONDS\n"},
 		{"bad CIDR", ". {\n kubernetes cluster.local 10.0.0.0/33\n}\n",
 			"Corefile:2: kubernetes: \"10.0.0.0/33\" is not a CIDR: want one like 10.96.0.0/12 or fd00::/8\n"},
 		{"same zone twice", "a {\n whoami\n}\na {\n whoami\n}\n", "Corefile:4: a: zone a. is already served on dns://:53 by a at Corefile:1\n"},

@@ -29,7 +29,7 @@ type Fallthrough struct {
 
 // Option returns the option for a directive's list of options.
 func (f *Fallthrough) Option() corefile.Option {
-	return corefile.Option{Name: "fallthrough", Max: -1, Set: f.Parse}
+	return corefile.Option{Usage: "fallthrough [ZONES...]", Set: f.Parse}
 }
 
 // Parse parses the option.

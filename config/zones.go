@@ -43,7 +43,7 @@ func parseZone(s string) ([]wire.Name, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%q is not a CIDR: want one like 10.96.0.0/12 or fd00::/8", s)
 		}
-		return ReverseZones(p), nil
+		return wire.ReverseZones(p), nil
 	}
 	if strings.Contains(s, ":") {
 		return nil, fmt.Errorf("%q is not a zone: want a name or a CIDR like fd00::/8", s)
@@ -56,38 +56,6 @@ func parseZone(s string) ([]wire.Name, error) {
 }
 
 func number(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
-
-// ReverseZones returns the reverse zones that cover p exactly: one if the prefix
-// length is at the end of a label (8 bits for IPv4, RFC 1035 §3.5; 4 bits for
-// IPv6, RFC 3596 §2.5), otherwise up to 128 zones of the next such length.
-func ReverseZones(p netip.Prefix) (zones []wire.Name) {
-	p = p.Masked()
-	addr := p.Addr().AsSlice()
-	per, base, suffix := 8, 10, "in-addr.arpa."
-	if p.Addr().Is6() {
-		per, base, suffix = 4, 16, "ip6.arpa."
-	}
-	labels := (p.Bits() + per - 1) / per
-	digit := func(i int) int {
-		if per == 8 {
-			return int(addr[i])
-		}
-		return int(addr[i/2]>>(4*(1-i%2))) & 15
-	}
-	for n := range 1 << (labels*per - p.Bits()) {
-		var name strings.Builder
-		for i := labels - 1; i >= 0; i-- {
-			v := digit(i)
-			if i == labels-1 {
-				v += n
-			}
-			name.WriteString(strconv.FormatInt(int64(v), base) + ".")
-		}
-		zone, _ := wire.ParseName(name.String() + suffix) // digits and a suffix are always a valid name
-		zones = append(zones, zone)
-	}
-	return zones
-}
 
 // A Key is one zone and port of a server block.
 type Key struct {

@@ -12,13 +12,41 @@ import (
 // An Option is a word allowed between a directive's braces. It may be repeated;
 // the last use wins, as in CoreDNS, unless Set collects the values.
 type Option struct {
-	Name     string
-	Usage    string // the syntax, for errors: "tls CERT KEY [CA]"; may be left out
-	Min, Max int    // number of arguments; Max < 0 is any number
-	Block    bool   // the option may have braces of its own
-	Once     bool   // a second use is an error
-	Removed  string // why the option no longer exists: "removed in CoreDNS 1.7"
-	Set      func(o Directive) error
+	// Usage is the syntax, "tls CERT KEY [CA]": the option's name, and its
+	// arguments. Those in brackets may be omitted, and the one with "..." may be
+	// repeated.
+	Usage   string
+	Block   bool   // the option may have braces of its own
+	Once    bool   // a second use is an error
+	Removed string // why the option no longer exists: "removed in CoreDNS 1.7"
+	Set     func(o Directive) error
+}
+
+// Name returns the first word of the usage.
+func (o Option) Name() string {
+	name, _, _ := strings.Cut(o.Usage, " ")
+	return name
+}
+
+// arity returns the least and largest number of arguments. most < 0 is any number.
+func (o Option) arity() (least, most int) {
+	depth, repeated := 0, false
+	for _, word := range strings.Fields(o.Usage)[1:] {
+		most++
+		if strings.HasPrefix(word, "[") {
+			depth++
+		}
+		if depth == 0 {
+			least++
+		}
+		repeated = repeated || strings.Contains(word, "...")
+		word = strings.TrimSuffix(word, "...")
+		depth = max(0, depth-len(word)+len(strings.TrimRight(word, "]")))
+	}
+	if repeated {
+		most = -1
+	}
+	return least, most
 }
 
 // Options parses the lines between d's braces and calls Set of each line's
@@ -28,7 +56,7 @@ func (d Directive) Options(opts ...Option) error {
 	var errs []error
 	seen := map[string]int{}
 	for _, o := range d.Body {
-		i := slices.IndexFunc(opts, func(opt Option) bool { return opt.Name == o.Text })
+		i := slices.IndexFunc(opts, func(opt Option) bool { return opt.Name() == o.Text })
 		if i < 0 {
 			errs = append(errs, d.unknown(o, opts))
 			continue
@@ -44,7 +72,7 @@ func (d Directive) Options(opts ...Option) error {
 			errs = append(errs, o.Errorf("%s: delete this line", opt.Removed))
 		default:
 			o.Usage = opt.Usage
-			err := o.Arity(opt.Min, opt.Max)
+			err := o.Arity(opt.arity())
 			if err == nil {
 				err = opt.Set(o)
 			}
@@ -65,7 +93,7 @@ func (d Directive) unknown(o Directive, opts []Option) error {
 	var known []string
 	for _, opt := range opts {
 		if opt.Removed == "" {
-			known = append(known, opt.Name)
+			known = append(known, opt.Name())
 		}
 	}
 	return o.Errorf("unknown %s%s", o.Describe("option"), DidYouMean(o.Text, known))
@@ -115,41 +143,78 @@ func (d Directive) Words() []string {
 	return words
 }
 
-// Int sets *n to the last argument, a number from least to most.
+// The functions below return a Set that stores the last argument. Without an
+// argument the value does not change.
+
+// Int sets *n to a number from least to most.
 func Int(n *int, least, most int) func(Directive) error {
-	return func(d Directive) error {
-		got := d.last()
+	return set(n, func(got string) (int, error) {
 		v, err := strconv.Atoi(got)
 		if err != nil || v < least || v > most {
-			return d.Errorf("want %d..%d, got %q", least, most, got)
+			return 0, fmt.Errorf("want %d..%d, got %q", least, most, got)
 		}
-		*n = v
-		return nil
-	}
+		return v, nil
+	})
 }
 
-// Float sets *f to the last argument, a number from least to most.
+// Float sets *f to a number from least to most.
 func Float(f *float64, least, most float64) func(Directive) error {
-	return func(d Directive) error {
-		got := d.last()
+	return set(f, func(got string) (float64, error) {
 		v, err := strconv.ParseFloat(got, 64)
 		if err != nil || !(v >= least && v <= most) { // also false for NaN
-			return d.Errorf("want %g..%g, got %q", least, most, got)
+			return 0, fmt.Errorf("want %g..%g, got %q", least, most, got)
 		}
-		*f = v
-		return nil
-	}
+		return v, nil
+	})
 }
 
-// Duration sets *t to the last argument, in Go's syntax: 5s, 1h30m.
+// Duration sets *t to a duration in Go's syntax: 5s, 1h30m.
 func Duration(t *time.Duration, least, most time.Duration) func(Directive) error {
-	return func(d Directive) error {
-		got := d.last()
+	return set(t, func(got string) (time.Duration, error) {
 		v, err := time.ParseDuration(got)
 		if err != nil || v < least || v > most {
-			return d.Errorf("want a duration of %s..%s, got %q", short(least), short(most), got)
+			return 0, fmt.Errorf("want a duration of %s..%s, got %q", short(least), short(most), got)
 		}
-		*t = v
+		return v, nil
+	})
+}
+
+// String sets *s to a text, which must not be empty.
+func String(s *string) func(Directive) error {
+	return set(s, func(got string) (string, error) {
+		if got == "" {
+			return "", errors.New(`want a value, got ""`)
+		}
+		return got, nil
+	})
+}
+
+// OneOf sets *s to one of words.
+func OneOf(s *string, words ...string) func(Directive) error {
+	return set(s, func(got string) (string, error) {
+		if !slices.Contains(words, got) {
+			return "", fmt.Errorf("want %s, got %q%s", strings.Join(words, " or "), got, DidYouMean(got, words))
+		}
+		return got, nil
+	})
+}
+
+// Flag sets *b to true. The option has no argument.
+func Flag(b *bool) func(Directive) error {
+	return func(Directive) error { *b = true; return nil }
+}
+
+// set returns a Set that stores the result of parse, unless parse returns an error.
+func set[T any](v *T, parse func(string) (T, error)) func(Directive) error {
+	return func(d Directive) error {
+		if len(d.Args) == 0 {
+			return nil
+		}
+		parsed, err := parse(d.Args[len(d.Args)-1].Text)
+		if err != nil {
+			return d.Errorf("%w", err)
+		}
+		*v = parsed
 		return nil
 	}
 }
@@ -164,39 +229,4 @@ func short(t time.Duration) string {
 		s = s[:len(s)-2]
 	}
 	return s
-}
-
-// Flag sets *b to true. The option has no argument.
-func Flag(b *bool) func(Directive) error {
-	return func(Directive) error { *b = true; return nil }
-}
-
-// String sets *s to the last argument, which must not be empty.
-func String(s *string) func(Directive) error {
-	return func(d Directive) error {
-		if d.last() == "" {
-			return d.Errorf(`want a value, got ""`)
-		}
-		*s = d.last()
-		return nil
-	}
-}
-
-// OneOf sets *s to the last argument, one of words.
-func OneOf(s *string, words ...string) func(Directive) error {
-	return func(d Directive) error {
-		got := d.last()
-		if !slices.Contains(words, got) {
-			return d.Errorf("want %s, got %q%s", strings.Join(words, " or "), got, DidYouMean(got, words))
-		}
-		*s = got
-		return nil
-	}
-}
-
-func (d Directive) last() string {
-	if len(d.Args) == 0 {
-		return ""
-	}
-	return d.Args[len(d.Args)-1].Text
 }

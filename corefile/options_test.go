@@ -14,8 +14,8 @@ func TestOptions(t *testing.T) {
 		{"ttl 30\nttl 40", ""},
 		{"ttl x", `Corefile:3: kubernetes: ttl: want 0..3600, got "x"`},
 		{"ttl 3601", `Corefile:3: kubernetes: ttl: want 0..3600, got "3601"`},
-		{"ttl", "Corefile:3: kubernetes: ttl: want 1 argument, got 0"},
-		{"ttl 1 2", "Corefile:3: kubernetes: ttl: want 1 argument, got 2"},
+		{"ttl", "Corefile:3: kubernetes: ttl: got no arguments, usage: ttl SECONDS"},
+		{"ttl 1 2", "Corefile:3: kubernetes: ttl: got 2 arguments, usage: ttl SECONDS"},
 		{"ttl 1 {\n x\n}", "Corefile:3: kubernetes: ttl: takes no braces"},
 		{"tll 5", `Corefile:3: kubernetes: unknown option "tll"; did you mean "ttl"?`},
 		{"zzz", `Corefile:3: kubernetes: unknown option "zzz"`},
@@ -30,18 +30,18 @@ func TestOptions(t *testing.T) {
 		{"share 0.5", ""},
 		{"share NaN", `Corefile:3: kubernetes: share: want 0..1, got "NaN"`},
 		{"name \"\"", `Corefile:3: kubernetes: name: want a value, got ""`},
-		{"kubeconfig", "Corefile:3: kubernetes: kubeconfig: want 1 to 2 arguments, got 0"},
-		{"namespaces", "Corefile:3: kubernetes: namespaces: want at least 1 argument, got 0"},
+		{"kubeconfig", "Corefile:3: kubernetes: kubeconfig: got no arguments, usage: kubeconfig FILE [CONTEXT]"},
+		{"namespaces", "Corefile:3: kubernetes: namespaces: got no arguments, usage: namespaces NAMESPACE..."},
 		{"tls", "Corefile:3: kubernetes: tls: got no arguments, usage: tls CERT KEY [CA]"},
 		{"tls a", "Corefile:3: kubernetes: tls: got 1 argument, usage: tls CERT KEY [CA]"},
 		{"upstream", "Corefile:3: kubernetes: upstream: removed in CoreDNS 1.7: delete this line"},
 		{"upstrem", `Corefile:3: kubernetes: unknown option "upstrem"`},
 		{"ttl {$SEAMARK_NONE}", `Corefile:3: kubernetes: ttl: want 0..3600, got ""; environment variable SEAMARK_NONE is not set`},
-		{"ttl {$SEAMARK_NONE} {%SEAMARK_TOO%}{$HOME}{$SEAMARK_THREE}", `Corefile:3: kubernetes: ttl: want 1 argument, got 2; environment variables SEAMARK_NONE, SEAMARK_TOO, SEAMARK_THREE are not set`},
-		{"few 1 2 3", "Corefile:3: kubernetes: few: want at most 2 arguments, got 3"},
+		{"ttl {$SEAMARK_NONE} {%SEAMARK_TOO%}{$HOME}{$SEAMARK_THREE}", `Corefile:3: kubernetes: ttl: got 2 arguments, usage: ttl SECONDS; environment variables SEAMARK_NONE, SEAMARK_TOO, SEAMARK_THREE are not set`},
+		{"few 1 2 3", "Corefile:3: kubernetes: few: got 3 arguments, usage: few [A [B]]"},
 		{"ttl x\nfoo\npods", "Corefile:3: kubernetes: ttl: want 0..3600, got \"x\"\n" +
 			"Corefile:4: kubernetes: unknown option \"foo\"\n" +
-			"Corefile:5: kubernetes: pods: want 1 argument, got 0"},
+			"Corefile:5: kubernetes: pods: got no arguments, usage: pods disabled|insecure|verified"},
 	} {
 		servers, err := Parse("Corefile", []byte(". {\n kubernetes {\n"+c.body+"\n}\n}\n"))
 		if err != nil {
@@ -54,17 +54,17 @@ func TestOptions(t *testing.T) {
 		var d time.Duration
 		nothing := func(Directive) error { return nil }
 		err = servers[0].Directives[0].Options(
-			Option{Name: "ttl", Min: 1, Max: 1, Set: Int(&n, 0, 3600)},
-			Option{Name: "noendpoints", Once: true, Set: Flag(&b)},
-			Option{Name: "pods", Min: 1, Max: 1, Set: OneOf(&s, "disabled", "insecure", "verified")},
-			Option{Name: "wait", Min: 1, Max: 1, Set: Duration(&d, 0, time.Hour)},
-			Option{Name: "share", Min: 1, Max: 1, Set: Float(&f, 0, 1)},
-			Option{Name: "name", Min: 1, Max: 1, Set: String(&s)},
-			Option{Name: "kubeconfig", Min: 1, Max: 2, Set: nothing},
-			Option{Name: "namespaces", Min: 1, Max: -1, Set: nothing},
-			Option{Name: "few", Max: 2, Set: nothing},
-			Option{Name: "tls", Usage: "tls CERT KEY [CA]", Min: 2, Max: 3, Set: nothing},
-			Option{Name: "upstream", Removed: "removed in CoreDNS 1.7"},
+			Option{Usage: "ttl SECONDS", Set: Int(&n, 0, 3600)},
+			Option{Usage: "noendpoints", Once: true, Set: Flag(&b)},
+			Option{Usage: "pods disabled|insecure|verified", Set: OneOf(&s, "disabled", "insecure", "verified")},
+			Option{Usage: "wait DURATION", Set: Duration(&d, 0, time.Hour)},
+			Option{Usage: "share N", Set: Float(&f, 0, 1)},
+			Option{Usage: "name NAME", Set: String(&s)},
+			Option{Usage: "kubeconfig FILE [CONTEXT]", Set: nothing},
+			Option{Usage: "namespaces NAMESPACE...", Set: nothing},
+			Option{Usage: "few [A [B]]", Set: nothing},
+			Option{Usage: "tls CERT KEY [CA]", Set: nothing},
+			Option{Usage: "upstream", Removed: "removed in CoreDNS 1.7"},
 		)
 		got := ""
 		if err != nil {
@@ -118,5 +118,25 @@ func TestSorted(t *testing.T) {
 	}
 	if err := (Token{File: "f", Line: 1}).Errorf("a: b", "reading: %w", fs.ErrNotExist); !errors.Is(err, fs.ErrNotExist) || err.Error() != "f:1: a: b: reading: file does not exist" {
 		t.Error(err)
+	}
+}
+
+func TestOptionArity(t *testing.T) {
+	for usage, want := range map[string][2]int{
+		"noendpoints":               {0, 0},
+		"ttl SECONDS":               {1, 1},
+		"tls CERT KEY [CA]":         {2, 3},
+		"delay [AMOUNT [DURATION]]": {0, 2},
+		"consolidate DURATION REGEXP [LEVEL] [show_first]": {2, 4},
+		"serve_stale [DURATION] [verify [TIMEOUT [TTL]]]":  {0, 4},
+		"namespaces NAMESPACE...":                          {1, -1},
+		"fallthrough [ZONES...]":                           {0, -1},
+		"allow [type TYPES...] [net SOURCES...]":           {0, -1},
+		"resolver IP[:PORT]...":                            {1, -1},
+		"source IP[:PORT] NAME":                            {2, 2},
+	} {
+		if least, most := (Option{Usage: usage}).arity(); least != want[0] || most != want[1] {
+			t.Errorf("arity of %q = %d, %d; want %d, %d", usage, least, most, want[0], want[1])
+		}
 	}
 }

@@ -143,10 +143,10 @@ func (l *ACL) addList(b *config.Block, d corefile.Directive) error {
 		}
 	}
 	errs = append(errs, lowerOptions(d).Options(
-		corefile.Option{Name: "allow", Max: -1, Set: option(aclAllow)},
-		corefile.Option{Name: "block", Max: -1, Set: option(aclBlock)},
-		corefile.Option{Name: "filter", Max: -1, Set: option(aclFilter)},
-		corefile.Option{Name: "drop", Max: -1, Set: option(aclDrop)},
+		corefile.Option{Usage: "allow [type TYPES...] [net SOURCES...]", Set: option(aclAllow)},
+		corefile.Option{Usage: "block [type TYPES...] [net SOURCES...]", Set: option(aclBlock)},
+		corefile.Option{Usage: "filter [type TYPES...] [net SOURCES...]", Set: option(aclFilter)},
+		corefile.Option{Usage: "drop [type TYPES...] [net SOURCES...]", Set: option(aclDrop)},
 	))
 	if len(d.Body) == 0 {
 		errs = append(errs, d.Errorf("want lines of allow, block, filter or drop in braces"))

@@ -5,14 +5,11 @@ import (
 	"slices"
 )
 
-// prefixes is a set of prefixes, with one hash set for each prefix length: a
-// lookup costs the same however many prefixes there are.
-type prefixes struct{ v4, v6 []prefixSet }
-
-// A prefixSet holds the prefixes of one length.
-type prefixSet struct {
-	bits  int
-	addrs map[netip.Addr]struct{}
+// prefixes is a set of prefixes. A lookup costs the same however many prefixes
+// there are: it hashes the address once for each prefix length.
+type prefixes struct {
+	set  map[netip.Prefix]struct{}
+	bits []int // the lengths in set
 }
 
 func newPrefixes(list []netip.Prefix) *prefixes {
@@ -24,38 +21,27 @@ func newPrefixes(list []netip.Prefix) *prefixes {
 }
 
 func (s *prefixes) add(p netip.Prefix) {
-	sets := &s.v4
-	if p.Addr().Is6() {
-		sets = &s.v6
+	if s.set == nil {
+		s.set = map[netip.Prefix]struct{}{}
 	}
-	i := slices.IndexFunc(*sets, func(set prefixSet) bool { return set.bits == p.Bits() })
-	if i < 0 {
-		i = len(*sets)
-		*sets = append(*sets, prefixSet{p.Bits(), map[netip.Addr]struct{}{}})
+	s.set[p] = struct{}{}
+	if !slices.Contains(s.bits, p.Bits()) {
+		s.bits = append(s.bits, p.Bits())
 	}
-	(*sets)[i].addrs[p.Addr()] = struct{}{}
 }
 
 func (s *prefixes) merge(other *prefixes) {
-	for _, set := range slices.Concat(other.v4, other.v6) {
-		for addr := range set.addrs {
-			s.add(netip.PrefixFrom(addr, set.bits))
-		}
+	for p := range other.set {
+		s.add(p)
 	}
 }
 
 func (s *prefixes) contains(addr netip.Addr) bool {
-	sets := s.v4
-	if addr.Is6() {
-		sets = s.v6
-	}
-	for _, set := range sets {
-		p, err := addr.Prefix(set.bits)
-		if err != nil {
-			return false
-		}
-		if _, ok := set.addrs[p.Addr()]; ok {
-			return true
+	for _, bits := range s.bits {
+		if p, err := addr.Prefix(bits); err == nil { // IPv4 has no longer prefixes than 32
+			if _, ok := s.set[p]; ok {
+				return true
+			}
 		}
 	}
 	return false

@@ -161,7 +161,7 @@ func tenThousand() string {
 func TestACLTenThousandPrefixes(t *testing.T) {
 	r := run(t, tenThousand())
 	l := find[*ACL](r)[0]
-	if lines, lengths := len(l.lists[0].lines), len(l.lists[0].lines[0].sources.v4); lines != 1 || lengths != 6 {
+	if lines, lengths := len(l.lists[0].lines), len(l.lists[0].lines[0].sources.bits); lines != 1 || lengths != 6 {
 		t.Errorf("got %d lines of %d lengths, want 1 of 6", lines, lengths)
 	}
 	r.addBelow(&addressHandler{1})

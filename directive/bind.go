@@ -62,7 +62,7 @@ func BindWith(interfaces func(name string) ([]netip.Addr, error)) func(*config.B
 func (b *Bind) add(d corefile.Directive, interfaces func(string) ([]netip.Addr, error)) error {
 	var except []config.Address
 	errs := []error{d.Arity(1, -1), d.Options(corefile.Option{
-		Name: "except", Min: 1, Max: -1,
+		Usage: "except ADDRESS|INTERFACE...",
 		Set: func(o corefile.Directive) (err error) {
 			more, err := bindAddresses(o, interfaces)
 			except = append(except, more...)

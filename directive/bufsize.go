@@ -1,8 +1,6 @@
 package directive
 
 import (
-	"errors"
-
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
@@ -32,13 +30,10 @@ type Bufsize struct{ size uint16 }
 
 // SetupBufsize sets up the bufsize directive.
 func SetupBufsize(b *config.Block, uses []corefile.Directive) error {
-	d, size := uses[0], 1232
-	errs := []error{config.Once(uses), d.Arity(0, 1), d.Options()}
-	if len(d.Args) == 1 {
-		errs = append(errs, corefile.Int(&size, wire.MinUDPSize, wire.MaxUDPReply)(d))
-	}
+	size := 1232
+	err := oneArgument(uses, 0, corefile.Int(&size, wire.MinUDPSize, wire.MaxUDPReply))
 	b.Handle(&Bufsize{uint16(size)})
-	return errors.Join(errs...)
+	return err
 }
 
 // AnyClass lets bufsize see queries of every class. It answers none.

@@ -1,7 +1,6 @@
 package directive
 
 import (
-	"errors"
 	"time"
 
 	"github.com/seamark/seamark/config"
@@ -29,13 +28,9 @@ type Cancel struct{ timeout time.Duration }
 
 // SetupCancel sets up the cancel directive.
 func SetupCancel(b *config.Block, uses []corefile.Directive) error {
-	c, d := &Cancel{5001 * time.Millisecond}, uses[0]
-	err := errors.Join(config.Once(uses), d.Arity(0, 1), d.Options())
-	if len(d.Args) == 1 {
-		err = errors.Join(err, corefile.Duration(&c.timeout, time.Millisecond, time.Hour)(d))
-	}
+	c := &Cancel{5001 * time.Millisecond}
 	b.Handle(c)
-	return err
+	return oneArgument(uses, 0, corefile.Duration(&c.timeout, time.Millisecond, time.Hour))
 }
 
 // ServeDNS sets how long q may wait.

@@ -87,7 +87,7 @@ func SetupChaos(b *config.Block, uses []corefile.Directive) error {
 		}
 	}
 	statistics := false
-	err := errors.Join(config.Once(uses), d.Options(corefile.Option{Name: "statistics", Set: corefile.Flag(&statistics)}))
+	err := errors.Join(config.Once(uses), d.Options(corefile.Option{Usage: "statistics", Set: corefile.Flag(&statistics)}))
 	if statistics {
 		setupStatistics(b, c)
 	} else {

@@ -62,26 +62,23 @@ func SetupErratic(b *config.Block, uses []corefile.Directive) error {
 	amount := func(n *int) func(corefile.Directive) error {
 		return func(o corefile.Directive) error {
 			*n, given = 2, true
-			if len(o.Args) == 0 {
-				return nil
-			}
-			o.Args = o.Args[:1]
+			o.Args = o.Args[:min(1, len(o.Args))]
 			return corefile.Int(n, 0, math.MaxInt32)(o)
 		}
 	}
 	d := uses[0]
 	_, zoneErr := b.ZonesOr(d)
 	err := errors.Join(config.Once(uses), zoneErr, d.Options(
-		corefile.Option{Name: "drop", Max: 1, Set: amount(&e.drop)},
-		corefile.Option{Name: "truncate", Max: 1, Set: amount(&e.truncate)},
-		corefile.Option{Name: "delay", Max: 2, Set: func(o corefile.Directive) error {
+		corefile.Option{Usage: "drop [AMOUNT]", Set: amount(&e.drop)},
+		corefile.Option{Usage: "truncate [AMOUNT]", Set: amount(&e.truncate)},
+		corefile.Option{Usage: "delay [AMOUNT [DURATION]]", Set: func(o corefile.Directive) error {
 			err := amount(&e.delay)(o)
 			if len(o.Args) == 2 {
 				err = errors.Join(err, corefile.Duration(&e.duration, time.Millisecond, 5*time.Second)(o))
 			}
 			return err
 		}},
-		corefile.Option{Name: "large", Set: corefile.Flag(&e.large)},
+		corefile.Option{Usage: "large", Set: corefile.Flag(&e.large)},
 	))
 	if !given {
 		e.drop = 2

@@ -91,8 +91,8 @@ type errorsKey struct {
 func SetupErrors(b *config.Block, uses []corefile.Directive) error {
 	e, d := &Errors{log: b.Log}, uses[0]
 	err := errors.Join(config.Once(uses), d.Arity(0, 1), d.Options(
-		corefile.Option{Name: "stacktrace", Set: corefile.Flag(&e.stacktrace)},
-		corefile.Option{Name: "consolidate", Min: 2, Max: 4, Set: e.consolidate},
+		corefile.Option{Usage: "stacktrace", Set: corefile.Flag(&e.stacktrace)},
+		corefile.Option{Usage: "consolidate DURATION REGEXP [LEVEL] [show_first]", Set: e.consolidate},
 	))
 	if len(d.Args) == 1 && d.Args[0].Text != "stdout" {
 		err = errors.Join(err, d.Errorf("want stdout or nothing, got %q", d.Args[0].Text))

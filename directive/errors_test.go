@@ -115,7 +115,7 @@ errors {
 	consolidate 1s . warning 2
 	consolidat
 }
-}`, `Corefile:3: errors: consolidate: want 2 to 4 arguments, got 1
+}`, `Corefile:3: errors: consolidate: got 1 argument, usage: consolidate DURATION REGEXP [LEVEL] [show_first]
 Corefile:4: errors: consolidate: want a duration of 1ms..24h, got "x"
 Corefile:5: errors: consolidate: error parsing regexp: missing closing ): `+"`(`"+`
 Corefile:6: errors: consolidate: want warning, error, info, debug or show_first, got "fatal"

@@ -58,10 +58,10 @@ func SetupHeader(b *config.Block, uses []corefile.Directive) error {
 		}
 	}
 	errs = append(errs, lowerOptions(d).Options(
-		corefile.Option{Name: "query", Min: 2, Max: -1, Set: withSelector(&h.query)},
-		corefile.Option{Name: "response", Min: 2, Max: -1, Set: withSelector(&h.response)},
-		corefile.Option{Name: "set", Min: 1, Max: -1, Set: withoutSelector},
-		corefile.Option{Name: "clear", Min: 1, Max: -1, Set: withoutSelector},
+		corefile.Option{Usage: "query set|clear FLAGS...", Set: withSelector(&h.query)},
+		corefile.Option{Usage: "response set|clear FLAGS...", Set: withSelector(&h.response)},
+		corefile.Option{Usage: "set FLAGS...", Set: withoutSelector},
+		corefile.Option{Usage: "clear FLAGS...", Set: withoutSelector},
 	))
 	if len(d.Body) == 0 {
 		errs = append(errs, d.Errorf("want lines of query or response, set or clear, and flags in braces"))

@@ -55,18 +55,12 @@ type Health struct {
 func SetupHealth(b *config.Block, uses []corefile.Directive) error {
 	h := &Health{addr: ":8080", lameduck: Lameduck{log: b.Log}}
 	err := errors.Join(config.Once(uses), httpAddress(uses[0], &h.addr), uses[0].Options(
-		corefile.Option{Name: "lameduck", Min: 1, Max: 1, Set: h.lameduck.read},
+		corefile.Option{Usage: "lameduck DURATION", Set: h.lameduck.read},
 	))
 	b.Offer(h)
-	b.Offer(&httpPages{h.addr, uses[0]})
-	b.OnStart(func(s *config.Start) error {
-		site, err := openSite(s, uses[0], h.addr, web.TLS{})
-		if err != nil {
-			return err
-		}
+	servePages(b, uses[0], h.addr, web.TLS{}, func(s *config.Start, site *web.Site) error {
 		site.Handle("/health", h)
 		site.ShowFirst()
-		b.OnSwap(site.Show)
 		_, _ = config.Keep(s, pollKey{h.addr}, func() (*poll, error) { return newPoll(site.Addr().String(), b), nil })
 		return nil
 	})

@@ -19,13 +19,21 @@ func httpAddress(d corefile.Directive, addr *string) error {
 	return nil
 }
 
-// openSite returns the site at addr for the pages of d.
-func openSite(s *config.Start, d corefile.Directive, addr string, files web.TLS) (*web.Site, error) {
-	site, err := web.Open(s, addr, files)
-	if err != nil {
-		return nil, d.Errorf("%w", err)
-	}
-	return site, nil
+// servePages opens addr for the pages of d when the plan starts, calls handle,
+// which registers the pages, and shows them when the plan begins to serve.
+func servePages(b *config.Block, d corefile.Directive, addr string, files web.TLS, handle func(*config.Start, *web.Site) error) {
+	b.Offer(&httpPages{addr, d})
+	b.OnStart(func(s *config.Start) error {
+		site, err := web.Open(s, addr, files)
+		if err != nil {
+			return d.Errorf("%w", err)
+		}
+		if err := handle(s, site); err != nil {
+			return err
+		}
+		b.OnSwap(site.Show)
+		return nil
+	})
 }
 
 // httpPages is offered to the server, which checks that no address overlaps with

@@ -72,18 +72,13 @@ type treeWriter interface{ WriteTree(w io.Writer) error }
 func SetupKubednsStatus(b *config.Block, uses []corefile.Directive) error {
 	k := &KubednsStatus{addr: ":8081", cache: "local"}
 	err := errors.Join(config.Once(uses), httpAddress(uses[0], &k.addr), uses[0].Options(
-		corefile.Option{Name: "cache", Min: 1, Max: 1, Set: corefile.OneOf(&k.cache, "local", "any")},
+		corefile.Option{Usage: "cache local|any", Set: corefile.OneOf(&k.cache, "local", "any")},
 	))
 	b.OnPlanned(func() error {
 		k.probes, k.trees = newProbes(b, false), config.Find[treeWriter](b)
 		return nil
 	})
-	b.Offer(&httpPages{k.addr, uses[0]})
-	b.OnStart(func(s *config.Start) error {
-		site, err := openSite(s, uses[0], k.addr, web.TLS{})
-		if err != nil {
-			return err
-		}
+	servePages(b, uses[0], k.addr, web.TLS{}, func(s *config.Start, site *web.Site) error {
 		ready, _ := config.Keep(s, latchKey{k.addr}, func() (*latch, error) { return new(latch), nil })
 		page, _ := config.Keep(s, statusKey{s, k.addr}, func() (*statusPage, error) { return &statusPage{ready: ready}, nil })
 		page.probes = append(page.probes, k.probes...)
@@ -92,7 +87,6 @@ func SetupKubednsStatus(b *config.Block, uses []corefile.Directive) error {
 		b.OnSwap(func() { // not earlier, as in SetupReady
 			site.Handle("/readiness", readOnly(page.readiness))
 			site.Handle("/cache", readOnly(page.cache))
-			site.Show()
 		})
 		return nil
 	})

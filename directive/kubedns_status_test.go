@@ -183,7 +183,7 @@ func TestKubednsStatusMethods(t *testing.T) {
 
 func TestKubednsStatusErrors(t *testing.T) {
 	wantErrors(t, ".:53 {\nkubedns_status {\ncache all\n}\n}", `Corefile:3: kubedns_status: cache: want local or any, got "all"`)
-	wantErrors(t, ".:53 {\nkubedns_status {\ncache\n}\n}", `Corefile:3: kubedns_status: cache: want 1 argument, got 0`)
+	wantErrors(t, ".:53 {\nkubedns_status {\ncache\n}\n}", `Corefile:3: kubedns_status: cache: got no arguments, usage: cache local|any`)
 	wantErrors(t, ".:53 {\nkubedns_status 8081\n}", `Corefile:2: kubedns_status: want an address and a port such as :8080, got "8081"`)
 	wantErrors(t, ".:53 {\nkubedns_status\nkubedns_status :8082\n}", `Corefile:3: kubedns_status: already given at Corefile:2, and can be given once in a server block`)
 }

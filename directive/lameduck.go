@@ -2,7 +2,6 @@ package directive
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -43,13 +42,9 @@ type Lameduck struct {
 
 // SetupLameduck sets up the lameduck directive.
 func SetupLameduck(b *config.Block, uses []corefile.Directive) error {
-	l, d := &Lameduck{log: b.Log}, uses[0]
-	err := errors.Join(config.Once(uses), d.Options())
-	if arity := d.Arity(1, 1); arity != nil {
-		return errors.Join(err, arity)
-	}
+	l := &Lameduck{log: b.Log}
 	b.OnShutdown(l.wait)
-	return errors.Join(err, l.read(d))
+	return oneArgument(uses, 1, l.read)
 }
 
 // read sets the duration to the last argument of a directive or option.

@@ -71,7 +71,7 @@ func SetupLoadbalance(b *config.Block, uses []corefile.Directive) error {
 	d := uses[0]
 	period := 30 * time.Second
 	errs := []error{config.Once(uses), l.policy(b, d), d.Options(
-		corefile.Option{Name: "reload", Min: 1, Max: 1, Set: func(o corefile.Directive) error {
+		corefile.Option{Usage: "reload DURATION", Set: func(o corefile.Directive) error {
 			if l.weights == nil {
 				return o.Errorf("requires weighted")
 			}
@@ -81,7 +81,7 @@ func SetupLoadbalance(b *config.Block, uses []corefile.Directive) error {
 			}
 			return corefile.Duration(&period, time.Second, 24*time.Hour)(o)
 		}},
-		corefile.Option{Name: "prefer", Min: 1, Max: -1, Set: l.parsePrefer},
+		corefile.Option{Usage: "prefer CIDR...", Set: l.parsePrefer},
 	)}
 	b.Handle(l)
 	if l.weights != nil {

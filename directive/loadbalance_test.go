@@ -153,8 +153,8 @@ func TestLoadbalanceErrors(t *testing.T) {
 		{"loadbalance {\nreload 5s\n}", "Corefile:3: loadbalance: reload: requires weighted"},
 		{"loadbalance weighted /nonexistent/weights", "Corefile:2: loadbalance: reading weights: open /nonexistent/weights: no such file or directory"},
 		{"loadbalance weighted " + file + " {\nreload 1ms\n}", `Corefile:3: loadbalance: reload: want a duration of 1s..24h, got "1ms"`},
-		{"loadbalance weighted " + file + " {\nreload\n}", "Corefile:3: loadbalance: reload: want 1 argument, got 0"},
-		{"loadbalance {\nprefer\n}", "Corefile:3: loadbalance: prefer: want at least 1 argument, got 0"},
+		{"loadbalance weighted " + file + " {\nreload\n}", "Corefile:3: loadbalance: reload: got no arguments, usage: reload DURATION"},
+		{"loadbalance {\nprefer\n}", "Corefile:3: loadbalance: prefer: got no arguments, usage: prefer CIDR..."},
 		{"loadbalance {\nprefer 10.0.0.1\n}", `Corefile:3: loadbalance: prefer: "10.0.0.1" is not a CIDR: want one like 10.0.0.0/8 or fd00::/8`},
 		{"loadbalance {\nshuffle\n}", `Corefile:3: loadbalance: unknown option "shuffle"`},
 	} {

@@ -86,7 +86,7 @@ func SetupLocal(b *config.Block, uses []corefile.Directive) error {
 		},
 	}
 	err := errors.Join(config.Once(uses), uses[0].Arity(0, 0), uses[0].Options(
-		corefile.Option{Name: "localhost_prefix", Min: 1, Max: 1, Set: corefile.OneOf(&prefix, "on", "off")},
+		corefile.Option{Usage: "localhost_prefix on|off", Set: corefile.OneOf(&prefix, "on", "off")},
 	))
 	l.prefix = prefix == "on"
 	b.Handle(l)

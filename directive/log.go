@@ -165,7 +165,7 @@ func (l *Log) addRules(d corefile.Directive) error {
 		errs = append(errs, d.Errorf("%w", err))
 	}
 	var classes class
-	errs = append(errs, d.Options(corefile.Option{Name: "class", Min: 1, Max: -1, Set: func(o corefile.Directive) error {
+	errs = append(errs, d.Options(corefile.Option{Usage: "class CLASSES...", Set: func(o corefile.Directive) error {
 		for _, word := range o.Words() {
 			bits, ok := map[string]class{"success": success, "denial": denial, "error": failure, "all": anyClass}[word]
 			if !ok {

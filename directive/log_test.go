@@ -79,7 +79,7 @@ Corefile:3: log: class: want success, denial, error or all, got "ok"`)
 		"log \"x {json}\"":           "Corefile:2: log: {json} must be at the beginning of the format",
 		"log \"{json} {name}\"":      "Corefile:2: log: want only metadata placeholders after {json}, such as {/kubernetes/namespace}, got \"{name}\"",
 		"log \"{json}x\"":            "Corefile:2: log: want only metadata placeholders after {json}, such as {/kubernetes/namespace}, got \"x\"",
-		"log {\nclass\n}":            "Corefile:3: log: class: want at least 1 argument, got 0",
+		"log {\nclass\n}":            "Corefile:3: log: class: got no arguments, usage: class CLASSES...",
 		"log {\nclasses all\n}":      `Corefile:3: log: unknown option "classes"; did you mean "class"?`,
 		"log 10.0.0.0/33 ::1 {name}": "Corefile:2: log: \"10.0.0.0/33\" is not a CIDR: want one like 10.96.0.0/12 or fd00::/8\nCorefile:2: log: \"::1\" is not a zone: want a name or a CIDR like fd00::/8",
 	} {

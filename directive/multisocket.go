@@ -1,7 +1,6 @@
 package directive
 
 import (
-	"errors"
 	"runtime"
 
 	"github.com/seamark/seamark/config"
@@ -40,14 +39,7 @@ func (m *Multisocket) Sockets() int { return m.sockets }
 // without the directive; on systems other than Linux all readers share one
 // socket.
 func SetupMultisocket(b *config.Block, uses []corefile.Directive) error {
-	d := uses[0]
-	if err := errors.Join(config.Once(uses), d.Arity(0, 1), d.Options()); err != nil {
-		return err
-	}
 	m := &Multisocket{runtime.GOMAXPROCS(0)}
 	b.Offer(m)
-	if len(d.Args) == 0 {
-		return nil
-	}
-	return corefile.Int(&m.sockets, 1, 1024)(d)
+	return oneArgument(uses, 0, corefile.Int(&m.sockets, 1, 1024))
 }

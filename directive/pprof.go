@@ -51,26 +51,17 @@ type Pprof struct {
 func SetupPprof(b *config.Block, uses []corefile.Directive) error {
 	p := &Pprof{addr: "localhost:6053"}
 	err := errors.Join(config.Once(uses), httpAddress(uses[0], &p.addr), uses[0].Options(
-		corefile.Option{Name: "block", Max: 1, Set: func(o corefile.Directive) error {
+		corefile.Option{Usage: "block [RATE]", Set: func(o corefile.Directive) error {
 			p.rate = 1
-			if len(o.Args) == 0 {
-				return nil
-			}
 			return corefile.Int(&p.rate, 1, math.MaxInt32)(o)
 		}},
 	))
-	b.Offer(&httpPages{p.addr, uses[0]})
-	b.OnStart(func(s *config.Start) error {
-		site, err := openSite(s, uses[0], p.addr, web.TLS{})
-		if err != nil {
-			return err
-		}
+	servePages(b, uses[0], p.addr, web.TLS{}, func(s *config.Start, site *web.Site) error {
 		if p.rate > 0 {
 			_, _ = config.Keep(s, blockKey{}, func() (blockProfile, error) { return blockProfile{}, nil })
 			b.OnSwap(func() { runtime.SetBlockProfileRate(p.rate) })
 		}
 		site.Handle("/debug/pprof/", p)
-		b.OnSwap(site.Show)
 		return nil
 	})
 	return err

@@ -86,8 +86,8 @@ type Prometheus struct {
 func SetupPrometheus(b *config.Block, uses []corefile.Directive) error {
 	p, allRuntime := &Prometheus{addr: "localhost:9153", metrics: b.Metrics}, false
 	err := errors.Join(config.Once(uses), httpAddress(uses[0], &p.addr), uses[0].Options(
-		corefile.Option{Name: "tls", Min: 2, Max: 3, Block: true, Once: true, Set: func(o corefile.Directive) error { return p.parseTLS(b, o) }},
-		corefile.Option{Name: "runtime_metrics", Set: corefile.Flag(&allRuntime)},
+		corefile.Option{Usage: "tls CERT KEY [CA]", Block: true, Once: true, Set: func(o corefile.Directive) error { return p.parseTLS(b, o) }},
+		corefile.Option{Usage: "runtime_metrics", Set: corefile.Flag(&allRuntime)},
 	))
 	b.Offer(p)
 	b.OnPlanned(func() error {
@@ -97,20 +97,13 @@ func SetupPrometheus(b *config.Block, uses []corefile.Directive) error {
 		p.names = append(p.names, b.Observers()...)
 		return nil
 	})
-	b.Offer(&httpPages{p.addr, uses[0]})
-	b.OnStart(func(s *config.Start) error {
-		site, err := openSite(s, uses[0], p.addr, p.tls)
-		if err != nil {
-			return err
-		}
+	servePages(b, uses[0], p.addr, p.tls, func(s *config.Start, site *web.Site) error {
 		// The key is p itself, so that p stops with its plan.
 		_, _ = config.Keep(s, p, func() (*Prometheus, error) { return p, nil })
-		page := newMetricsPage(p.metrics)
 		if allRuntime {
 			p.metrics.RegisterAllGo()
 		}
-		site.Handle("/metrics", page)
-		b.OnSwap(site.Show)
+		site.Handle("/metrics", newMetricsPage(p.metrics))
 		return nil
 	})
 	return err
@@ -132,7 +125,7 @@ func (p *Prometheus) parseTLS(b *config.Block, d corefile.Directive) error {
 		fileErr = d.Errorf("%w", err)
 	}
 	modes := []string{"nocert", "request", "require", "verify_if_given", "require_and_verify"} // in the order of tls.ClientAuthType
-	return errors.Join(fileErr, d.Options(corefile.Option{Name: "client_auth", Min: 1, Max: 1, Set: func(o corefile.Directive) error {
+	return errors.Join(fileErr, d.Options(corefile.Option{Usage: "client_auth nocert|request|require|verify_if_given|require_and_verify", Set: func(o corefile.Directive) error {
 		word := ""
 		if err := corefile.OneOf(&word, modes...)(o); err != nil {
 			return err

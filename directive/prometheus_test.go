@@ -80,7 +80,7 @@ coredns_plugin_enabled{server="dns://:53",zone=".",view="",name="whoami"} 1
 
 func TestPrometheusErrors(t *testing.T) {
 	wantErrors(t, ".:53 {\nprometheus :9153 {\ntls a\nruntime_metrics x\nx\n}\n}",
-		`Corefile:3: prometheus: tls: want 2 to 3 arguments, got 1
+		`Corefile:3: prometheus: tls: got 1 argument, usage: tls CERT KEY [CA]
 Corefile:4: prometheus: runtime_metrics: want no argument, got 1
 Corefile:5: prometheus: unknown option "x"`)
 	wantErrors(t, ".:53 {\nprometheus :9153 {\ntls a b {\nclient_auth maybe\nclient_auth require_and_verify\nother\n}\n}\n}",

@@ -102,12 +102,12 @@ func SetupRateLimit(b *config.Block, uses []corefile.Directive) error {
 		return errors.Join(errs...)
 	}
 	err := errors.Join(config.Once(uses), d.Arity(1, 1), d.Options(
-		corefile.Option{Name: "slip", Min: 1, Max: 1, Once: true, Set: corefile.Int(&l.slip, 0, 100)},
-		corefile.Option{Name: "ipv4_prefix", Min: 1, Max: 1, Once: true, Set: corefile.Int(&l.v4bits, 1, 32)},
-		corefile.Option{Name: "ipv6_prefix", Min: 1, Max: 1, Once: true, Set: corefile.Int(&l.v6bits, 1, 128)},
-		corefile.Option{Name: "exempt", Min: 1, Max: -1, Set: exempt},
-		corefile.Option{Name: "table_size", Min: 1, Max: 1, Once: true, Set: corefile.Int(&size, 1<<10, 1<<24)},
-		corefile.Option{Name: "report_only", Once: true, Set: corefile.Flag(&l.reportOnly)},
+		corefile.Option{Usage: "slip N", Once: true, Set: corefile.Int(&l.slip, 0, 100)},
+		corefile.Option{Usage: "ipv4_prefix N", Once: true, Set: corefile.Int(&l.v4bits, 1, 32)},
+		corefile.Option{Usage: "ipv6_prefix N", Once: true, Set: corefile.Int(&l.v6bits, 1, 128)},
+		corefile.Option{Usage: "exempt SOURCES...", Set: exempt},
+		corefile.Option{Usage: "table_size N", Once: true, Set: corefile.Int(&size, 1<<10, 1<<24)},
+		corefile.Option{Usage: "report_only", Once: true, Set: corefile.Flag(&l.reportOnly)},
 	))
 	if len(d.Args) == 1 {
 		err = errors.Join(err, corefile.Int(&rate, 1, 100000)(d))

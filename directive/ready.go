@@ -74,29 +74,21 @@ func newProbes(b *config.Block, continuous bool) (probes []*probe) {
 func SetupReady(b *config.Block, uses []corefile.Directive) error {
 	r := &Ready{addr: ":8181", monitor: "until-ready"}
 	err := errors.Join(config.Once(uses), httpAddress(uses[0], &r.addr), uses[0].Options(
-		corefile.Option{Name: "monitor", Min: 1, Max: 1, Set: corefile.OneOf(&r.monitor, "until-ready", "continuously")},
+		corefile.Option{Usage: "monitor until-ready|continuously", Set: corefile.OneOf(&r.monitor, "until-ready", "continuously")},
 	))
 	b.OnPlanned(func() error {
 		r.probes = newProbes(b, r.monitor == "continuously")
 		return nil
 	})
-	b.Offer(&httpPages{r.addr, uses[0]})
-	b.OnStart(func(s *config.Start) error {
-		site, err := openSite(s, uses[0], r.addr, web.TLS{})
-		if err != nil {
-			return err
-		}
+	servePages(b, uses[0], r.addr, web.TLS{}, func(s *config.Start, site *web.Site) error {
 		page, err := config.Keep(s, readyKey{s, r.addr}, func() (*readyPage, error) { return &readyPage{}, nil })
 		if err != nil {
 			return err
 		}
 		page.probes = append(page.probes, r.probes...)
-		b.OnSwap(func() {
-			// Not earlier: health may already show the site while the
-			// handlers of this plan have not been started.
-			site.Handle("/ready", page)
-			site.Show()
-		})
+		// Not earlier: health may already show the site while the handlers of
+		// this plan have not been started.
+		b.OnSwap(func() { site.Handle("/ready", page) })
 		return nil
 	})
 	return err

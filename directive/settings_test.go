@@ -90,7 +90,7 @@ func TestSettingsErrors(t *testing.T) {
 		{"reload\nreload", "X3: reload: already given at Corefile:2, and can be given once in a server block"},
 		{"timeouts", `timeouts: want at least one of read, write, idle and maxtcpqueries in braces`},
 		{"timeouts 5s {\nread 5s\n}", `timeouts: want no argument, got 1`},
-		{"timeouts {\nread\n}", `X3: timeouts: read: want 1 argument, got 0`},
+		{"timeouts {\nread\n}", `X3: timeouts: read: got no arguments, usage: read DURATION`},
 		{"timeouts {\nread 5s\nread 6s\n}", `X4: timeouts: read: already given on line 3`},
 		{"timeouts {\nwrite 1ms\n}", `X3: timeouts: write: want a duration of 1s..24h, got "1ms"`},
 		{"timeouts {\nidle 25h\n}", `X3: timeouts: idle: want a duration of 1s..24h, got "25h"`},
@@ -111,7 +111,7 @@ func TestSettingsErrors(t *testing.T) {
 		{"pprof 6053", `pprof: want an address and a port such as :8080, got "6053"`},
 		{"pprof :1 :2", `pprof: want at most 1 argument, got 2`},
 		{"pprof {\nblock -1\n}", `X3: pprof: block: want 1..2147483647, got "-1"`},
-		{"pprof {\nblock 1 2\n}", `X3: pprof: block: want at most 1 argument, got 2`},
+		{"pprof {\nblock 1 2\n}", `X3: pprof: block: got 2 arguments, usage: block [RATE]`},
 		{"pprof {\nblocks\n}", `X3: pprof: unknown option "blocks"; did you mean "block"?`},
 	} {
 		want := "Corefile:2: " + c.want

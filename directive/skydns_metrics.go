@@ -112,23 +112,17 @@ const (
 func SetupSkyDNSMetrics(b *config.Block, uses []corefile.Directive) error {
 	m := &SkyDNSMetrics{path: "/metrics", namespace: "skydns", subsystem: "skydns"}
 	err := errors.Join(config.Once(uses), m.arguments(uses[0]), uses[0].Options(
-		corefile.Option{Name: "namespace", Min: 1, Max: 1, Set: metricName(&m.namespace)},
-		corefile.Option{Name: "subsystem", Min: 1, Max: 1, Set: metricName(&m.subsystem)},
+		corefile.Option{Usage: "namespace NAME", Set: metricName(&m.namespace)},
+		corefile.Option{Usage: "subsystem NAME", Set: metricName(&m.subsystem)},
 	))
 	b.Offer(m)
 	b.OnPlanned(func() error {
 		m.origins = newOrigins(b)
 		return nil
 	})
-	b.Offer(&httpPages{m.addr, uses[0]})
-	b.OnStart(func(s *config.Start) error {
-		site, err := openSite(s, uses[0], m.addr, web.TLS{})
-		if err != nil {
-			return err
-		}
+	servePages(b, uses[0], m.addr, web.TLS{}, func(_ *config.Start, site *web.Site) error {
 		m.register(b.Metrics)
 		site.Handle(m.path, newMetricsPage(b.Metrics))
-		b.OnSwap(site.Show)
 		return nil
 	})
 	return err

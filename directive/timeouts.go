@@ -65,7 +65,7 @@ func (t *Timeouts) MaxTCPQueries() int { return t.queries }
 func SetupTimeouts(b *config.Block, uses []corefile.Directive) error {
 	d, t := uses[0], new(Timeouts)
 	duration := func(name string, limit *time.Duration) corefile.Option {
-		return corefile.Option{Name: name, Min: 1, Max: 1, Once: true, Set: func(o corefile.Directive) error {
+		return corefile.Option{Usage: name + " DURATION", Once: true, Set: func(o corefile.Directive) error {
 			return corefile.Duration(limit, time.Second, 24*time.Hour)(inSeconds(o))
 		}}
 	}
@@ -78,7 +78,7 @@ func SetupTimeouts(b *config.Block, uses []corefile.Directive) error {
 	}
 	err := errors.Join(config.Once(uses), d.Arity(0, 0), d.Options(
 		duration("read", &t.read), duration("write", &t.write), duration("idle", &t.idle),
-		corefile.Option{Name: "maxtcpqueries", Min: 1, Max: 1, Once: true, Set: maxQueries},
+		corefile.Option{Usage: "maxtcpqueries N", Once: true, Set: maxQueries},
 	))
 	b.Offer(t)
 	if len(d.Body) == 0 {

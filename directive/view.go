@@ -96,7 +96,7 @@ func SetupView(b *config.Block, uses []corefile.Directive) error {
 	b.Chain.View, b.Chain.Match = v.name, v.match // even after errors, which would cause others
 	metadata := func(q *dns.Query, key string) string { return v.metadata(q, key) }
 	err := errors.Join(config.Once(uses), uses[0].Arity(1, 1), uses[0].Options(
-		corefile.Option{Name: "expr", Min: 1, Max: -1, Set: func(d corefile.Directive) error {
+		corefile.Option{Usage: "expr EXPRESSION...", Set: func(d corefile.Directive) error {
 			e, err := expression.Condition(strings.Join(d.Words(), " "), metadata)
 			if err != nil {
 				return d.Errorf("%w", err)

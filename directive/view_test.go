@@ -69,7 +69,7 @@ func TestViewErrors(t *testing.T) {
 		"view":                     "Corefile:2: view: want 1 argument, got 0",
 		`view ""`:                  `Corefile:2: view: want a value, got ""`,
 		"view a b":                 "Corefile:2: view: want 1 argument, got 2",
-		"view a {\nexpr\n}":        "Corefile:3: view: expr: want at least 1 argument, got 0",
+		"view a {\nexpr\n}":        "Corefile:3: view: expr: got no arguments, usage: expr EXPRESSION...",
 		"view a {\nexp true\n}":    `Corefile:3: view: unknown option "exp"; did you mean "expr"?`,
 		"view a {\nexpr type()\n}": "Corefile:3: view: expr: want true or false, got string, in type()",
 		"view a {\nexpr typ() ==  'A'\nexpr (\n}": "Corefile:3: view: expr: unknown name typ, at character 1 of typ() == 'A'\nCorefile:4: view: expr: unexpected token EOF, at character 1 of (",

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"net/netip"
+	"strconv"
 )
 
 // The zones of reverse names.
@@ -76,4 +77,31 @@ func parseOctets(labels []byte) (p netip.Prefix, ok bool) {
 		ip[i] = reversed[n-1-i]
 	}
 	return netip.PrefixFrom(netip.AddrFrom4(ip), 8*n), true
+}
+
+// ReverseZones returns the zones of reverse names that cover p exactly: one if the
+// prefix length is at the end of a label (8 bits for IPv4, 4 bits for IPv6),
+// otherwise up to 128 zones of the next such length.
+func ReverseZones(p netip.Prefix) (zones []Name) {
+	addr := p.Masked().Addr().AsSlice()
+	width, base, suffix := 8, 10, InAddrArpa
+	if p.Addr().Is6() {
+		width, base, suffix = 4, 16, IP6Arpa
+	}
+	labels := (p.Bits() + width - 1) / width
+	for n := range 1 << (labels*width - p.Bits()) {
+		zone := suffix
+		for i := range labels {
+			value := int64(addr[i*width/8])
+			if width == 4 {
+				value = value >> (4 * (1 - i%2)) & 15
+			}
+			if i == labels-1 {
+				value += int64(n)
+			}
+			zone = Name(AppendLabel(nil, strconv.FormatInt(value, base))) + zone
+		}
+		zones = append(zones, zone)
+	}
+	return zones
 }

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/wire"
 )
 
 // Zones that are not domains.
@@ -160,9 +160,10 @@ func (r *reader) reverseServer(s setting) error {
 	return r.addServer(s, reverseZones(p), server)
 }
 
-// reverseZones returns the reverse zones of a prefix without a trailing dot.
+// reverseZones returns the text forms of the reverse zones of a prefix, without
+// final dots.
 func reverseZones(p netip.Prefix) (zones []string) {
-	for _, z := range config.ReverseZones(p) {
+	for _, z := range wire.ReverseZones(p) {
 		zones = append(zones, strings.TrimSuffix(z.String(), "."))
 	}
 	return zones

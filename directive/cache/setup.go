@@ -98,20 +98,20 @@ func (c *Cache) parseArguments(b *config.Block, d corefile.Directive) (err error
 func (c *Cache) parseOptions(d corefile.Directive) error {
 	staleServed, policy := false, (*corefile.Directive)(nil)
 	err := d.Options(
-		corefile.Option{Name: "success", Min: 1, Max: 3, Set: func(o corefile.Directive) error { return c.bounds[0].parse(o) }},
-		corefile.Option{Name: "denial", Min: 1, Max: 3, Set: func(o corefile.Directive) error { return c.bounds[1].parse(o) }},
-		corefile.Option{Name: "prefetch", Min: 1, Max: 3, Set: c.parsePrefetch},
-		corefile.Option{Name: "serve_stale", Max: 5, Set: func(o corefile.Directive) error {
+		corefile.Option{Usage: "success CAPACITY [TTL] [MINTTL]", Set: func(o corefile.Directive) error { return c.bounds[0].parse(o) }},
+		corefile.Option{Usage: "denial CAPACITY [TTL] [MINTTL]", Set: func(o corefile.Directive) error { return c.bounds[1].parse(o) }},
+		corefile.Option{Usage: "prefetch AMOUNT [[DURATION] [PERCENT%]]", Set: c.parsePrefetch},
+		corefile.Option{Usage: "serve_stale [DURATION] [verify [TIMEOUT [REPLYTTL [RECHECK]]]]", Set: func(o corefile.Directive) error {
 			staleServed = true
 			return c.parseServeStale(o)
 		}},
-		corefile.Option{Name: "serve_stale_policy", Min: 1, Max: 1, Once: true, Set: func(o corefile.Directive) error {
+		corefile.Option{Usage: "serve_stale_policy prefer_positive", Once: true, Set: func(o corefile.Directive) error {
 			policy, c.preferPositive = &o, true
 			return oneOf(new(string), o, 0, "prefer_positive")
 		}},
-		corefile.Option{Name: "servfail", Min: 1, Max: 1, Set: corefile.Duration(&c.servfailFor, 0, 5*time.Minute)},
-		corefile.Option{Name: "disable", Min: 1, Max: -1, Set: c.parseDisable},
-		corefile.Option{Name: "keepttl", Set: corefile.Flag(&c.keepTTL)},
+		corefile.Option{Usage: "servfail DURATION", Set: corefile.Duration(&c.servfailFor, 0, 5*time.Minute)},
+		corefile.Option{Usage: "disable success|denial [ZONES...]", Set: c.parseDisable},
+		corefile.Option{Usage: "keepttl", Set: corefile.Flag(&c.keepTTL)},
 	)
 	if policy != nil && !staleServed {
 		err = errors.Join(err, policy.Errorf("needs serve_stale"))

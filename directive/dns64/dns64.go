@@ -83,9 +83,9 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		err = prefix(d)
 	}
 	err = errors.Join(err, d.Options(
-		corefile.Option{Name: "prefix", Min: 1, Max: 1, Set: prefix},
-		corefile.Option{Name: "translate_all", Set: corefile.Flag(&h.all)},
-		corefile.Option{Name: "allow_ipv4", Set: corefile.Flag(&h.ipv4)},
+		corefile.Option{Usage: "prefix PREFIX", Set: prefix},
+		corefile.Option{Usage: "translate_all", Set: corefile.Flag(&h.all)},
+		corefile.Option{Usage: "allow_ipv4", Set: corefile.Flag(&h.ipv4)},
 	))
 	b.Handle(h)
 	return err
@@ -108,8 +108,7 @@ func (h *DNS64) ServeDNS(q *dns.Query) dns.Verdict {
 		if !ok {
 			return dns.Next
 		}
-		var buf [wire.MaxName]byte
-		name := appendReverse(buf[:0], ip)
+		name := reverseName(ip)
 		sub, ok := q.SubQuery(name, wire.TypePTR)
 		if !ok {
 			return dns.Wait
@@ -131,7 +130,7 @@ func (h *DNS64) Resolve(ctx context.Context, q *dns.Query) error {
 		if sub := q.ResumeSubQuery(ctx); sub.Unanswered() {
 			q.Next(ctx)
 		} else {
-			h.answerReverse(q, sub, appendReverse(nil, ip))
+			h.answerReverse(q, sub, reverseName(ip))
 		}
 		return nil
 	}

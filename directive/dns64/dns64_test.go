@@ -36,8 +36,8 @@ func TestSetupErrors(t *testing.T) {
 		{"dns64 64:ff9b::", `Corefile:2: dns64: want an IPv6 prefix like 64:ff9b::/96, got "64:ff9b::"`},
 		{"dns64 192.0.2.0/24", `Corefile:2: dns64: want an IPv6 prefix like 64:ff9b::/96, got "192.0.2.0/24"`},
 		{"dns64 ::ffff:0:0/96", `Corefile:2: dns64: want an IPv6 prefix like 64:ff9b::/96, got "::ffff:0:0/96"`},
-		{"dns64 {\n prefix\n}", "Corefile:3: dns64: prefix: want 1 argument, got 0"},
-		{"dns64 {\n prefix a b\n}", "Corefile:3: dns64: prefix: want 1 argument, got 2"},
+		{"dns64 {\n prefix\n}", "Corefile:3: dns64: prefix: got no arguments, usage: prefix PREFIX"},
+		{"dns64 {\n prefix a b\n}", "Corefile:3: dns64: prefix: got 2 arguments, usage: prefix PREFIX"},
 		{"dns64 {\n prefix 64:ff9b::/97\n}", `Corefile:3: dns64: prefix: want a length of 32, 40, 48, 56, 64 or 96, got "64:ff9b::/97"`},
 		{"dns64 {\n prefix 64:ff9b:0:0:ff00::/96\n}", "Corefile:3: dns64: prefix: 64:ff9b:0:0:ff00::/96: bits 64 to 71 must be zero (RFC 6052)"},
 		{"dns64 {\n translate_all yes\n}", "Corefile:3: dns64: translate_all: want no argument, got 1"},
@@ -88,8 +88,8 @@ func TestEmbedExtract(t *testing.T) {
 		t.Error("extract(2001:db8::/32, 2001:db8:c000:221::1): got an address, want none")
 	}
 	name, _ := mdns.ReverseAddr("192.0.2.33")
-	if got := wire.Name(appendReverse(nil, v4)).String(); got != name {
-		t.Errorf("appendReverse(%s) = %s, want %s", v4, got, name)
+	if got := wire.Name(reverseName(v4)).String(); got != name {
+		t.Errorf("reverseName(%s) = %s, want %s", v4, got, name)
 	}
 	all := &DNS64{prefix: netip.MustParsePrefix("::/32")}
 	for _, name := range []string{"ip6.arpa.", "1.2.ip6.arpa.", strings.Repeat("g.", 32) + "ip6.arpa.", strings.Repeat("1.", 31) + "10.ip6.arpa.", strings.Repeat("1.", 32) + "ip7.arpa."} {

@@ -2,7 +2,6 @@ package dns64
 
 import (
 	"net/netip"
-	"strconv"
 
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/wire"
@@ -61,14 +60,7 @@ func extract(p netip.Prefix, from netip.Addr) (netip.Addr, bool) {
 	return netip.AddrFrom4(ip), embed(p, ip) == in
 }
 
-// appendReverse appends the reverse name of an IPv4 address to buf, in wire
-// format (RFC 1035 §3.5).
-func appendReverse(buf []byte, ip netip.Addr) []byte {
-	b := ip.As4()
-	for i := len(b) - 1; i >= 0; i-- {
-		at := len(buf)
-		buf = strconv.AppendUint(append(buf, 0), uint64(b[i]), 10)
-		buf[at] = byte(len(buf) - at - 1)
-	}
-	return append(buf, wire.InAddrArpa...)
+// reverseName returns the reverse name of an address in wire form.
+func reverseName(ip netip.Addr) []byte {
+	return []byte(wire.ReverseZones(netip.PrefixFrom(ip, ip.BitLen()))[0])
 }

@@ -61,28 +61,28 @@ type options struct {
 func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error {
 	var watch, compatible string
 	priority := 0
-	ignored := func(name string, maxArgs int) corefile.Option {
-		return corefile.Option{Name: name, Max: maxArgs, Set: func(e corefile.Directive) error {
+	ignored := func(usage string) corefile.Option {
+		return corefile.Option{Usage: usage, Set: func(e corefile.Directive) error {
 			b.Log.Warn("Ignoring an obsolete option of etcd", "option", e.Text)
 			return nil
 		}}
 	}
 	err := d.Options(
 		h.through.Option(),
-		corefile.Option{Name: "path", Min: 1, Max: 1, Set: func(e corefile.Directive) error {
+		corefile.Option{Usage: "path PATH", Set: func(e corefile.Directive) error {
 			parts := strings.FieldsFunc(e.Args[0].Text, func(c rune) bool { return c == '/' })
 			o.prefix = strings.Join(append(append([]string{""}, parts...), ""), "/")
 			return nil
 		}},
-		corefile.Option{Name: "endpoint", Min: 1, Max: -1, Set: func(e corefile.Directive) error {
+		corefile.Option{Usage: "endpoint ENDPOINT...", Set: func(e corefile.Directive) error {
 			o.Endpoints = strings.Join(e.Words(), ",")
 			return withPosition(e, etcdclient.Options{Endpoints: o.Endpoints}.Check(), "endpoint: ")
 		}},
-		corefile.Option{Name: "credentials", Min: 2, Max: 2, Set: func(e corefile.Directive) error {
+		corefile.Option{Usage: "credentials USERNAME PASSWORD", Set: func(e corefile.Directive) error {
 			o.Username, o.Password = e.Args[0].Text, e.Args[1].Text
 			return withPosition(e, etcdclient.Options{Username: o.Username, Password: o.Password}.Check(), "credentials: ")
 		}},
-		corefile.Option{Name: "tls", Max: 3, Set: func(e corefile.Directive) error {
+		corefile.Option{Usage: "tls [CERT KEY] [CA]", Set: func(e corefile.Directive) error {
 			var files []string
 			for _, file := range e.Words() {
 				files = append(files, b.Path(file))
@@ -95,18 +95,18 @@ func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error 
 			}
 			return nil
 		}},
-		corefile.Option{Name: "min-lease-ttl", Min: 1, Max: 1, Set: seconds(&o.leaseMin, 30*time.Second)},
-		corefile.Option{Name: "max-lease-ttl", Min: 1, Max: 1, Set: seconds(&o.leaseMax, 24*time.Hour)},
-		corefile.Option{Name: "no_apex_fallback", Set: corefile.Flag(&h.noApexFallback)},
-		corefile.Option{Name: "watch", Min: 1, Max: 1, Set: corefile.OneOf(&watch, "on", "off")},
-		corefile.Option{Name: "most", Min: 1, Max: 1, Set: corefile.Int(&o.maxKeys, 0, math.MaxInt32)},
-		corefile.Option{Name: "ttl", Min: 1, Max: 1, Set: corefile.Int(&o.ttl, 0, math.MaxInt32)},
-		corefile.Option{Name: "negative_ttl", Min: 1, Max: 1, Set: corefile.Int(&o.negative, 0, math.MaxInt32)},
-		corefile.Option{Name: "priority", Min: 1, Max: 1, Set: corefile.Int(&priority, 0, math.MaxUint16)},
-		corefile.Option{Name: "hostmaster", Min: 1, Max: 1, Set: nameOf(&h.hostmaster)},
-		corefile.Option{Name: "local", Min: 1, Max: 1, Set: nameOf(&h.local)},
-		corefile.Option{Name: "compatible", Min: 1, Max: 1, Set: corefile.OneOf(&compatible, "skydns")},
-		ignored("stubzones", 0), ignored("debug", 0), ignored("upstream", -1),
+		corefile.Option{Usage: "min-lease-ttl SECONDS", Set: seconds(&o.leaseMin, 30*time.Second)},
+		corefile.Option{Usage: "max-lease-ttl SECONDS", Set: seconds(&o.leaseMax, 24*time.Hour)},
+		corefile.Option{Usage: "no_apex_fallback", Set: corefile.Flag(&h.noApexFallback)},
+		corefile.Option{Usage: "watch on|off", Set: corefile.OneOf(&watch, "on", "off")},
+		corefile.Option{Usage: "most KEYS", Set: corefile.Int(&o.maxKeys, 0, math.MaxInt32)},
+		corefile.Option{Usage: "ttl SECONDS", Set: corefile.Int(&o.ttl, 0, math.MaxInt32)},
+		corefile.Option{Usage: "negative_ttl SECONDS", Set: corefile.Int(&o.negative, 0, math.MaxInt32)},
+		corefile.Option{Usage: "priority N", Set: corefile.Int(&priority, 0, math.MaxUint16)},
+		corefile.Option{Usage: "hostmaster NAME", Set: nameOf(&h.hostmaster)},
+		corefile.Option{Usage: "local NAME", Set: nameOf(&h.local)},
+		corefile.Option{Usage: "compatible skydns", Set: corefile.OneOf(&compatible, "skydns")},
+		ignored("stubzones"), ignored("debug"), ignored("upstream [ADDRESS...]"),
 	)
 	if err == nil {
 		err = withPosition(d, o.Check(), "")

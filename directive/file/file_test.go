@@ -188,8 +188,8 @@ func TestSetupErrors(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"file", "Corefile:2: file: want at least 1 argument, got 0"},
 		{"file DB example..org", `Corefile:2: file: not a zone: "example..org": empty label`},
-		{"file DB {\n reload\n}", "Corefile:3: file: reload: want 1 argument, got 0"},
-		{"file DB {\n reload 1s 2s\n}", "Corefile:3: file: reload: want 1 argument, got 2"},
+		{"file DB {\n reload\n}", "Corefile:3: file: reload: got no arguments, usage: reload DURATION"},
+		{"file DB {\n reload 1s 2s\n}", "Corefile:3: file: reload: got 2 arguments, usage: reload DURATION"},
 		{"file DB {\n reload -1s\n}", `Corefile:3: file: reload: want a duration of 0s..8760h, got "-1s"`},
 		{"file DB {\n reload 5\n}", `Corefile:3: file: reload: want a duration of 0s..8760h, got "5"`},
 		{"file DB {\n reload 1ms\n}", `Corefile:3: file: reload: want 0 or at least 10ms, got "1ms"`},

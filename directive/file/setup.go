@@ -67,7 +67,7 @@ func parse(b *config.Block, d corefile.Directive) (*use, error) {
 	var errZones error
 	u.origins, errZones = b.ZonesOr(zones)
 	return u, errors.Join(errZones, d.Options(
-		corefile.Option{Name: "reload", Min: 1, Max: 1, Set: func(o corefile.Directive) error {
+		corefile.Option{Usage: "reload DURATION", Set: func(o corefile.Directive) error {
 			if err := corefile.Duration(&u.reload, 0, 8760*time.Hour)(o); err != nil {
 				return err
 			}
@@ -76,9 +76,9 @@ func parse(b *config.Block, d corefile.Directive) (*use, error) {
 			}
 			return nil
 		}},
-		corefile.Option{Name: "reload_by_mtime", Set: corefile.Flag(&u.byTime)},
+		corefile.Option{Usage: "reload_by_mtime", Set: corefile.Flag(&u.byTime)},
 		u.fallthru.Option(),
-		corefile.Option{Name: "upstream", Max: -1, Set: func(o corefile.Directive) error {
+		corefile.Option{Usage: "upstream [ADDRESS...]", Set: func(o corefile.Directive) error {
 			b.Log.Warn("plugin/file: Ignoring option upstream: the server resolves CNAME targets itself", "file", o.File, "line", o.Line)
 			return nil
 		}},

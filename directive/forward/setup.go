@@ -97,57 +97,57 @@ func (f *Forward) parse(b *config.Block, d corefile.Directive) error {
 	from, err := config.ParseZones(d.Path, d.Args[:1])
 	f.from = from
 	errs = append(errs, err, f.parseTo(b, d), d.Options(
-		corefile.Option{Name: "except", Min: 1, Max: -1, Set: func(d corefile.Directive) error {
+		corefile.Option{Usage: "except ZONES...", Set: func(d corefile.Directive) error {
 			zones, err := config.ParseZones(d.Path, d.Args)
 			f.except = append(f.except, zones...)
 			return err
 		}},
-		corefile.Option{Name: "force_tcp", Set: corefile.Flag(&o.forceTCP)},
-		corefile.Option{Name: "prefer_udp", Set: corefile.Flag(&o.preferUDP)},
-		corefile.Option{Name: "expire", Min: 1, Max: 1, Set: corefile.Duration(&o.expire, 0, oneDay)},
-		corefile.Option{Name: "max_age", Min: 1, Max: 1, Set: corefile.Duration(&o.maxAge, 0, 365*oneDay)},
-		corefile.Option{Name: "max_idle_conns", Min: 1, Max: 1, Set: corefile.Int(&o.maxIdleConns, 0, maxCount)},
-		corefile.Option{Name: "read_timeout", Min: 1, Max: 1, Set: corefile.Duration(&o.readTimeout, 10*time.Millisecond, time.Minute)},
-		corefile.Option{Name: "max_fails", Min: 1, Max: 1, Set: corefile.Int(&o.maxFails, 0, maxCount)},
-		corefile.Option{Name: "max_connect_attempts", Min: 1, Max: 1, Set: corefile.Int(&o.maxAttempts, 0, maxCount)},
-		corefile.Option{Name: "doh_method", Min: 1, Max: 1, Set: func(d corefile.Directive) error {
+		corefile.Option{Usage: "force_tcp", Set: corefile.Flag(&o.forceTCP)},
+		corefile.Option{Usage: "prefer_udp", Set: corefile.Flag(&o.preferUDP)},
+		corefile.Option{Usage: "expire DURATION", Set: corefile.Duration(&o.expire, 0, oneDay)},
+		corefile.Option{Usage: "max_age DURATION", Set: corefile.Duration(&o.maxAge, 0, 365*oneDay)},
+		corefile.Option{Usage: "max_idle_conns N", Set: corefile.Int(&o.maxIdleConns, 0, maxCount)},
+		corefile.Option{Usage: "read_timeout DURATION", Set: corefile.Duration(&o.readTimeout, 10*time.Millisecond, time.Minute)},
+		corefile.Option{Usage: "max_fails N", Set: corefile.Int(&o.maxFails, 0, maxCount)},
+		corefile.Option{Usage: "max_connect_attempts N", Set: corefile.Int(&o.maxAttempts, 0, maxCount)},
+		corefile.Option{Usage: "doh_method GET|POST", Set: func(d corefile.Directive) error {
 			method := ""
 			err := corefile.OneOf(&method, "GET", "POST")(d)
 			o.dohGet = method == "GET"
 			return err
 		}},
-		corefile.Option{Name: "tls", Max: 3, Set: func(d corefile.Directive) error { return o.parseTLS(b, d) }},
-		corefile.Option{Name: "tls_servername", Min: 1, Max: 1, Set: corefile.String(&o.serverName)},
-		corefile.Option{Name: "policy", Min: 1, Max: 1, Set: func(d corefile.Directive) error {
+		corefile.Option{Usage: "tls [CERT KEY] [CA]", Set: func(d corefile.Directive) error { return o.parseTLS(b, d) }},
+		corefile.Option{Usage: "tls_servername NAME", Set: corefile.String(&o.serverName)},
+		corefile.Option{Usage: "policy random|round_robin|sequential", Set: func(d corefile.Directive) error {
 			d.Args = slices.Clone(d.Args)
 			d.Args[0].Text = strings.ToLower(d.Args[0].Text)
 			return corefile.OneOf(&o.policy, random, roundRobin, sequential)(d)
 		}},
-		corefile.Option{Name: "health_check", Min: 1, Max: 4, Set: o.parseCheck},
-		corefile.Option{Name: "max_concurrent", Min: 1, Max: 1, Set: func(d corefile.Directive) error {
+		corefile.Option{Usage: "health_check DURATION [no_rec] [domain NAME]", Set: o.parseCheck},
+		corefile.Option{Usage: "max_concurrent N", Set: func(d corefile.Directive) error {
 			n := 0
 			err := corefile.Int(&n, 0, 1<<30)(d)
 			f.maxConcurrent = int64(n)
 			return err
 		}},
-		corefile.Option{Name: "next", Min: 1, Max: -1, Set: parseCodes(&f.nextCodes)},
-		corefile.Option{Name: "next_on_nodata", Set: corefile.Flag(&f.nextOnNodata)},
-		corefile.Option{Name: "failfast_all_unhealthy_upstreams", Set: corefile.Flag(&o.failfast)},
-		corefile.Option{Name: "failover", Min: 1, Max: -1, Set: func(d corefile.Directive) error {
+		corefile.Option{Usage: "next RCODES...", Set: parseCodes(&f.nextCodes)},
+		corefile.Option{Usage: "next_on_nodata", Set: corefile.Flag(&f.nextOnNodata)},
+		corefile.Option{Usage: "failfast_all_unhealthy_upstreams", Set: corefile.Flag(&o.failfast)},
+		corefile.Option{Usage: "failover RCODES...", Set: func(d corefile.Directive) error {
 			err := parseCodes(&o.failover)(d)
 			if err == nil && slices.Contains(o.failover, wire.NoError) {
 				err = d.Errorf("NOERROR cannot be used in failover")
 			}
 			return err
 		}},
-		corefile.Option{Name: "source_address", Min: 1, Max: 1, Set: func(d corefile.Directive) (err error) {
+		corefile.Option{Usage: "source_address IP", Set: func(d corefile.Directive) (err error) {
 			if o.source, err = netip.ParseAddr(d.Args[0].Text); err != nil {
 				return d.Errorf("want an IP address, got %q", d.Args[0].Text)
 			}
 			o.source = o.source.Unmap()
 			return nil
 		}},
-		corefile.Option{Name: "resolver", Min: 1, Max: -1, Set: o.parseResolvers},
+		corefile.Option{Usage: "resolver IP[:PORT]...", Set: o.parseResolvers},
 	))
 	return errors.Join(append(errs, o.checkConflicts(d))...)
 }

@@ -136,12 +136,12 @@ func (p *plan) read(b *config.Block, d corefile.Directive, h *Handler) error {
 	d.Body = options
 	var api cluster.Options
 	errs = append(errs, d.Options(
-		corefile.Option{Name: "ttl", Min: 1, Max: 1, Set: corefile.Int(&p.ttl, 0, math.MaxInt32)},
-		corefile.Option{Name: "no_reverse", Set: func(corefile.Directive) error { p.reverse = false; return nil }},
-		corefile.Option{Name: "reload", Min: 1, Max: 1, Set: corefile.Duration(&p.reload, 0, 365*24*time.Hour)},
+		corefile.Option{Usage: "ttl SECONDS", Set: corefile.Int(&p.ttl, 0, math.MaxInt32)},
+		corefile.Option{Usage: "no_reverse", Set: func(corefile.Directive) error { p.reverse = false; return nil }},
+		corefile.Option{Usage: "reload DURATION", Set: corefile.Duration(&p.reload, 0, 365*24*time.Hour)},
 		h.fallthru.Option(),
-		corefile.Option{Name: "fallthrough_unsupported", Set: corefile.Flag(&h.unsupported)},
-		corefile.Option{Name: "file", Min: 1, Max: -1, Set: func(o corefile.Directive) error {
+		corefile.Option{Usage: "fallthrough_unsupported", Set: corefile.Flag(&h.unsupported)},
+		corefile.Option{Usage: "file PATH...", Set: func(o corefile.Directive) error {
 			var errs []error
 			for _, a := range o.Args {
 				if a.Text == "" {
@@ -151,29 +151,29 @@ func (p *plan) read(b *config.Block, d corefile.Directive, h *Handler) error {
 			}
 			return errors.Join(errs...)
 		}},
-		corefile.Option{Name: "domain", Min: 1, Max: 1, Set: func(o corefile.Directive) (err error) {
+		corefile.Option{Usage: "domain NAME", Set: func(o corefile.Directive) (err error) {
 			if p.domain, err = wire.ParseName(o.Args[0].Text); err != nil || p.domain == wire.Root {
 				return o.Errorf("want a name such as example.org, got %q", o.Args[0].Text)
 			}
 			return nil
 		}},
-		corefile.Option{Name: "localise", Set: corefile.Flag(&p.localise)},
-		corefile.Option{Name: "configmap", Min: 2, Max: 2, Set: func(o corefile.Directive) error {
+		corefile.Option{Usage: "localise", Set: corefile.Flag(&p.localise)},
+		corefile.Option{Usage: "configmap NAMESPACE/NAME KEY", Set: func(o corefile.Directive) error {
 			p.settings = append(p.settings, cluster.Options{ConfigMap: o.Args[0].Text})
 			p.keys = append(p.keys, o.Args[1].Text)
 			return nil
 		}},
-		corefile.Option{Name: "endpoint", Min: 1, Max: 1, Set: corefile.String(&api.Endpoint)},
-		corefile.Option{Name: "tls", Min: 3, Max: 3, Set: func(o corefile.Directive) error {
+		corefile.Option{Usage: "endpoint URL", Set: corefile.String(&api.Endpoint)},
+		corefile.Option{Usage: "tls CERT KEY CA", Set: func(o corefile.Directive) error {
 			api.Cert, api.Key, api.CA = b.Path(o.Args[0].Text), b.Path(o.Args[1].Text), b.Path(o.Args[2].Text)
 			return nil
 		}},
-		corefile.Option{Name: "kubeconfig", Min: 1, Max: 2, Set: func(o corefile.Directive) error {
+		corefile.Option{Usage: "kubeconfig FILE [CONTEXT]", Set: func(o corefile.Directive) error {
 			words := append(o.Words(), "")
 			api.Kubeconfig, api.KubeconfigContext = b.Path(words[0]), words[1]
 			return nil
 		}},
-		corefile.Option{Name: "manifests", Min: 1, Max: 1, Set: func(o corefile.Directive) error {
+		corefile.Option{Usage: "manifests DIR", Set: func(o corefile.Directive) error {
 			err := corefile.String(&api.Manifests)(o)
 			api.Manifests = b.Path(api.Manifests)
 			return err

@@ -147,24 +147,24 @@ func parseUse(d corefile.Directive, root string) (u use, err error) {
 	}
 	var errs []error
 	options := []corefile.Option{
-		{Name: "default", Min: 1, Max: -1, Set: func(o corefile.Directive) error { u.defaults = o.Args; return nil }},
-		{Name: "join_upstreams", Set: corefile.Flag(&u.joined)},
-		{Name: "resolver", Min: 1, Max: -1, Set: func(o corefile.Directive) error { u.resolver = o.Args; return addresses(o) }},
-		{Name: "period", Min: 1, Max: 1, Set: corefile.Duration(&u.period, 10*time.Millisecond, 24*time.Hour)},
-		{Name: "endpoint", Min: 1, Max: 1, Set: corefile.String(&u.object.Endpoint)},
-		{Name: "tls", Min: 3, Max: 3, Set: func(o corefile.Directive) error {
+		{Usage: "default TO...|none", Set: func(o corefile.Directive) error { u.defaults = o.Args; return nil }},
+		{Usage: "join_upstreams", Set: corefile.Flag(&u.joined)},
+		{Usage: "resolver IP[:PORT]...", Set: func(o corefile.Directive) error { u.resolver = o.Args; return addresses(o) }},
+		{Usage: "period DURATION", Set: corefile.Duration(&u.period, 10*time.Millisecond, 24*time.Hour)},
+		{Usage: "endpoint URL", Set: corefile.String(&u.object.Endpoint)},
+		{Usage: "tls CERT KEY CA", Set: func(o corefile.Directive) error {
 			u.object.Cert, u.object.Key, u.object.CA = path(o.Args[0].Text), path(o.Args[1].Text), path(o.Args[2].Text)
 			return nil
 		}},
-		{Name: "kubeconfig", Min: 1, Max: 2, Set: func(o corefile.Directive) error {
+		{Usage: "kubeconfig FILE [CONTEXT]", Set: func(o corefile.Directive) error {
 			words := append(o.Words(), "")
 			u.object.Kubeconfig, u.object.KubeconfigContext = path(words[0]), words[1]
 			return nil
 		}},
-		{Name: "manifests", Min: 1, Max: 1, Set: func(o corefile.Directive) error { u.object.Manifests = path(o.Args[0].Text); return nil }},
+		{Usage: "manifests DIR", Set: func(o corefile.Directive) error { u.object.Manifests = path(o.Args[0].Text); return nil }},
 	}
 	for _, name := range forwardOptions {
-		options = append(options, corefile.Option{Name: name, Max: -1, Set: func(o corefile.Directive) error {
+		options = append(options, corefile.Option{Usage: name + " [ARGUMENTS...]", Set: func(o corefile.Directive) error {
 			u.options = append(u.options, o)
 			return nil
 		}})

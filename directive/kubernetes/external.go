@@ -77,15 +77,15 @@ func SetupExternal(b *config.Block, uses []corefile.Directive) error {
 	apex, ttl := "dns", 5
 	zones, err := b.ZonesOr(d)
 	err = errors.Join(config.Once(uses), err, d.Options(
-		corefile.Option{Name: "apex", Min: 1, Max: 1, Set: func(o corefile.Directive) error {
+		corefile.Option{Usage: "apex LABEL", Set: func(o corefile.Directive) error {
 			apex = o.Args[0].Text
 			if name, err := wire.ParseName(apex); err != nil || name.Labels() != 1 {
 				return o.Errorf("want one label, got %q", apex)
 			}
 			return nil
 		}},
-		corefile.Option{Name: "ttl", Min: 1, Max: 1, Set: corefile.Int(&ttl, 0, 3600)},
-		corefile.Option{Name: "headless", Set: corefile.Flag(&e.headless)},
+		corefile.Option{Usage: "ttl SECONDS", Set: corefile.Int(&ttl, 0, 3600)},
+		corefile.Option{Usage: "headless", Set: corefile.Flag(&e.headless)},
 		e.handler.fallThrough.Option(),
 	))
 	if err == nil {

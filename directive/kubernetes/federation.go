@@ -83,9 +83,9 @@ func SetupFederation(b *config.Block, uses []corefile.Directive) error {
 	d := uses[0]
 	f := &Federation{domains: map[string]wire.Name{}}
 	zones, err := config.ParseZones(d.Path, d.Args)
-	opts := []corefile.Option{{Name: "upstream", Max: -1, Set: f.upstream}}
+	opts := []corefile.Option{{Usage: "upstream [ADDRESS...]", Set: f.upstream}}
 	for _, o := range d.Body {
-		opts = append(opts, corefile.Option{Name: o.Text, Min: 1, Max: 1, Set: f.addDomain})
+		opts = append(opts, corefile.Option{Usage: o.Text + " DOMAIN", Set: f.addDomain})
 	}
 	err = errors.Join(config.Once(uses), err, d.Options(opts...))
 	if err == nil && len(f.domains) == 0 {

@@ -54,8 +54,8 @@ func TestFederationSetupErrors(t *testing.T) {
 		{"kubernetes cluster.local other.example in-addr.arpa\nfederation cluster.local in-addr.arpa example.org {\n prod prod.example.org\n}",
 			"Corefile:3: federation: in-addr.arpa. is not a zone in which kubernetes has Services: want cluster.local. or other.example.\n" +
 				"Corefile:3: federation: example.org. is not a zone in which kubernetes has Services: want cluster.local. or other.example."},
-		{"federation {\n prod\n}", "Corefile:3: federation: prod: want 1 argument, got 0"},
-		{"federation {\n prod a.example b.example\n}", "Corefile:3: federation: prod: want 1 argument, got 2"},
+		{"federation {\n prod\n}", "Corefile:3: federation: prod: got no arguments, usage: prod DOMAIN"},
+		{"federation {\n prod a.example b.example\n}", "Corefile:3: federation: prod: got 2 arguments, usage: prod DOMAIN"},
 		{"federation {\n prod_1 a_b.example\n -prod .\n " + strings.Repeat("x", 64) + " example.org\n}",
 			"Corefile:3: federation: prod_1: not the name of a federation: want a label of letters, digits and dashes\n" +
 				`Corefile:3: federation: prod_1: want a domain such as prod.example.org, got "a_b.example"` + "\n" +

@@ -240,43 +240,43 @@ func (o *options) read(b *config.Block, d corefile.Directive, zones []wire.Name,
 	var mode, ignored, compatible string
 	var qps float64
 	err := d.Options(
-		corefile.Option{Name: "endpoint", Min: 1, Max: -1, Set: nonEmpty(func(e corefile.Directive) error {
+		corefile.Option{Usage: "endpoint URL...", Set: nonEmpty(func(e corefile.Directive) error {
 			o.Endpoint = e.Args[0].Text
 			if len(e.Args) > 1 {
 				b.Log.Warn("kubernetes: ignoring all URLs of endpoint but the first", "url", o.Endpoint)
 			}
 			return nil
 		})},
-		corefile.Option{Name: "tls", Min: 3, Max: 3, Set: func(e corefile.Directive) error {
+		corefile.Option{Usage: "tls CERT KEY CA", Set: func(e corefile.Directive) error {
 			o.Cert, o.Key, o.CA = e.Args[0].Text, e.Args[1].Text, e.Args[2].Text
 			return nil
 		}},
-		corefile.Option{Name: "kubeconfig", Min: 1, Max: 2, Set: func(e corefile.Directive) error {
+		corefile.Option{Usage: "kubeconfig FILE [CONTEXT]", Set: func(e corefile.Directive) error {
 			words := append(e.Words(), "")
 			o.Kubeconfig, o.KubeconfigContext = words[0], words[1]
 			return nil
 		}},
-		corefile.Option{Name: "manifests", Min: 1, Max: 1, Set: corefile.String(&o.Manifests)},
-		corefile.Option{Name: "namespaces", Min: 1, Max: -1, Set: nonEmpty(func(e corefile.Directive) error {
+		corefile.Option{Usage: "manifests DIR", Set: corefile.String(&o.Manifests)},
+		corefile.Option{Usage: "namespaces NAMESPACE...", Set: nonEmpty(func(e corefile.Directive) error {
 			all := append(strings.FieldsFunc(o.Namespaces, func(c rune) bool { return c == ',' }), e.Words()...)
 			slices.Sort(all)
 			o.Namespaces = strings.Join(slices.Compact(all), ",")
 			return nil
 		})},
-		corefile.Option{Name: "namespace_labels", Min: 1, Max: -1, Set: words(&o.NamespaceLabels)},
-		corefile.Option{Name: "labels", Min: 1, Max: -1, Set: words(&o.Labels)},
-		corefile.Option{Name: "pods", Min: 1, Max: 1, Set: corefile.OneOf(&mode, "disabled", "insecure", "verified")},
-		corefile.Option{Name: "endpoint_pod_names", Set: corefile.Flag(&o.PodNames)},
-		corefile.Option{Name: "ttl", Min: 1, Max: 1, Set: corefile.Int(&o.ttl, 0, 3600)},
-		corefile.Option{Name: "noendpoints", Set: corefile.Flag(&o.NoEndpoints)},
+		corefile.Option{Usage: "namespace_labels EXPRESSION...", Set: words(&o.NamespaceLabels)},
+		corefile.Option{Usage: "labels EXPRESSION...", Set: words(&o.Labels)},
+		corefile.Option{Usage: "pods disabled|insecure|verified", Set: corefile.OneOf(&mode, "disabled", "insecure", "verified")},
+		corefile.Option{Usage: "endpoint_pod_names", Set: corefile.Flag(&o.PodNames)},
+		corefile.Option{Usage: "ttl SECONDS", Set: corefile.Int(&o.ttl, 0, 3600)},
+		corefile.Option{Usage: "noendpoints", Set: corefile.Flag(&o.NoEndpoints)},
 		h.fallThrough.Option(),
-		corefile.Option{Name: "upstream", Removed: "removed in CoreDNS 1.7"},
-		corefile.Option{Name: "resyncperiod", Removed: "removed in CoreDNS 1.7"},
-		corefile.Option{Name: "ignore", Min: 1, Max: -1, Set: func(e corefile.Directive) error {
+		corefile.Option{Usage: "upstream", Removed: "removed in CoreDNS 1.7"},
+		corefile.Option{Usage: "resyncperiod", Removed: "removed in CoreDNS 1.7"},
+		corefile.Option{Usage: "ignore empty_service [WORDS...]", Set: func(e corefile.Directive) error {
 			e.Args = e.Args[:1] // CoreDNS accepts more
 			return corefile.OneOf(&ignored, "empty_service")(e)
 		}},
-		corefile.Option{Name: "multicluster", Max: -1, Set: func(e corefile.Directive) (err error) {
+		corefile.Option{Usage: "multicluster [ZONES...]", Set: func(e corefile.Directive) (err error) {
 			if len(e.Args) == 0 {
 				if slices.Contains(zones, clusterset) {
 					o.multicluster = []wire.Name{clusterset}
@@ -288,13 +288,13 @@ func (o *options) read(b *config.Block, d corefile.Directive, zones []wire.Name,
 			o.multicluster, err = config.ParseZones(e.Path, e.Args)
 			return err
 		}},
-		corefile.Option{Name: "zonal", Set: corefile.Flag(&o.Zones)},
-		corefile.Option{Name: "compatible", Min: 1, Max: 1, Set: corefile.OneOf(&compatible, "kube-dns")},
-		corefile.Option{Name: "wildcards", Set: corefile.Flag(&h.wildcards)},
-		corefile.Option{Name: "startup_timeout", Min: 1, Max: 1, Set: corefile.Duration(&o.startupTimeout, 0, time.Hour)},
-		corefile.Option{Name: "apiserver_qps", Min: 1, Max: 1, Set: corefile.Float(&qps, 0, 1e6)},
-		corefile.Option{Name: "apiserver_burst", Min: 1, Max: 1, Set: corefile.Int(&o.Burst, 0, 1e6)},
-		corefile.Option{Name: "apiserver_max_inflight", Min: 1, Max: 1, Set: corefile.Int(&o.MaxInflight, 0, 1e6)},
+		corefile.Option{Usage: "zonal", Set: corefile.Flag(&o.Zones)},
+		corefile.Option{Usage: "compatible kube-dns", Set: corefile.OneOf(&compatible, "kube-dns")},
+		corefile.Option{Usage: "wildcards", Set: corefile.Flag(&h.wildcards)},
+		corefile.Option{Usage: "startup_timeout DURATION", Set: corefile.Duration(&o.startupTimeout, 0, time.Hour)},
+		corefile.Option{Usage: "apiserver_qps N", Set: corefile.Float(&qps, 0, 1e6)},
+		corefile.Option{Usage: "apiserver_burst N", Set: corefile.Int(&o.Burst, 0, 1e6)},
+		corefile.Option{Usage: "apiserver_max_inflight N", Set: corefile.Int(&o.MaxInflight, 0, 1e6)},
 	)
 	o.QPS = float32(qps)
 	h.scans = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))

@@ -122,7 +122,7 @@ Corefile:4: records: want NAME [TTL] [IN] TYPE RDATA..., got "a.test A"
 Corefile:5: records: want NAME [TTL] [IN] TYPE RDATA..., got "a.test 60 IN"
 Corefile:6: records: want NAME [TTL] [IN] TYPE RDATA..., got "a.test 60"
 Corefile:7: records: ttl. is not in test.`},
-		{"records {\nttl\nttl 5\nttl x\nttl -1\na.test A 10.0.0.1\n}", `Corefile:3: records: ttl: want 1 argument, got 0
+		{"records {\nttl\nttl 5\nttl x\nttl -1\na.test A 10.0.0.1\n}", `Corefile:3: records: ttl: got no arguments, usage: ttl SECONDS
 Corefile:4: records: ttl: already given on line 3
 Corefile:5: records: ttl: already given on line 4
 Corefile:6: records: ttl: already given on line 5`},

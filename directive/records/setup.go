@@ -41,7 +41,7 @@ func (t *table) read(b *config.Block, d corefile.Directive) error {
 		}
 	}
 	d.Body = options
-	errs = append(errs, d.Options(corefile.Option{Name: "ttl", Min: 1, Max: 1, Once: true, Set: corefile.Int(&ttl, 0, math.MaxInt32)}))
+	errs = append(errs, d.Options(corefile.Option{Usage: "ttl SECONDS", Once: true, Set: corefile.Int(&ttl, 0, math.MaxInt32)}))
 	if len(lines) == 0 {
 		errs = append(errs, d.Errorf("want records in braces, NAME [TTL] [IN] TYPE RDATA..."))
 	}

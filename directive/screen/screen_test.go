@@ -23,12 +23,12 @@ func TestSetupErrors(t *testing.T) {
 		{"screen", "Corefile:2: screen: want options in braces: local, plain_names, least_labels, private_reverse, rebind or drop"},
 		{"screen test {\nplain_names\n}", "Corefile:2: screen: want no argument, got 1"},
 		{"screen {\nplain_names\n}\nscreen {\nplain_names\n}", "Corefile:5: screen: already given at Corefile:2, and can be given once in a server block"},
-		{"screen {\nlocal\nexcept\nplain_names yes\nprivate_reverse yes\nrebind_localhost_ok yes\ndrop\nallow x\n}", `Corefile:3: screen: local: want at least 1 argument, got 0
-Corefile:4: screen: except: want at least 1 argument, got 0
+		{"screen {\nlocal\nexcept\nplain_names yes\nprivate_reverse yes\nrebind_localhost_ok yes\ndrop\nallow x\n}", `Corefile:3: screen: local: got no arguments, usage: local ZONES...
+Corefile:4: screen: except: got no arguments, usage: except ZONES...
 Corefile:5: screen: plain_names: want no argument, got 1
 Corefile:6: screen: private_reverse: want no argument, got 1
 Corefile:7: screen: rebind_localhost_ok: want no argument, got 1
-Corefile:8: screen: drop: want at least 1 argument, got 0
+Corefile:8: screen: drop: got no arguments, usage: drop TYPE...
 Corefile:9: screen: unknown option "allow"`},
 		{"screen {\nlocal a..b test\nexcept c..d Test.\nrebind e..f\n}", `Corefile:3: screen: local: not a zone: "a..b": empty label
 Corefile:4: screen: except: not a zone: "c..d": empty label

@@ -18,14 +18,14 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		*counter = b.Metrics.Counter("seamark_screen_total", "Queries that were not forwarded, and answers of upstreams that were changed.", "reason", reason)
 	}
 	err := errors.Join(config.Once(uses), d.Arity(0, 0), d.Options(
-		corefile.Option{Name: "local", Min: 1, Max: -1, Set: s.setZones(true)},
-		corefile.Option{Name: "except", Min: 1, Max: -1, Set: s.setZones(false)},
-		corefile.Option{Name: "plain_names", Set: corefile.Flag(&s.plain)},
-		corefile.Option{Name: "least_labels", Min: 1, Max: 1, Set: corefile.Int(&s.least, 1, wire.MaxLabels)},
-		corefile.Option{Name: "private_reverse", Set: corefile.Flag(&s.reverse)},
-		corefile.Option{Name: "rebind", Max: -1, Set: s.setRebind},
-		corefile.Option{Name: "rebind_localhost_ok", Set: corefile.Flag(&s.localhost)},
-		corefile.Option{Name: "drop", Min: 1, Max: -1, Set: s.setDrop},
+		corefile.Option{Usage: "local ZONES...", Set: s.setZones(true)},
+		corefile.Option{Usage: "except ZONES...", Set: s.setZones(false)},
+		corefile.Option{Usage: "plain_names", Set: corefile.Flag(&s.plain)},
+		corefile.Option{Usage: "least_labels N", Set: corefile.Int(&s.least, 1, wire.MaxLabels)},
+		corefile.Option{Usage: "private_reverse", Set: corefile.Flag(&s.reverse)},
+		corefile.Option{Usage: "rebind [ZONES...]", Set: s.setRebind},
+		corefile.Option{Usage: "rebind_localhost_ok", Set: corefile.Flag(&s.localhost)},
+		corefile.Option{Usage: "drop TYPE...", Set: s.setDrop},
 	))
 	if len(d.Body) == 0 {
 		err = errors.Join(err, d.Errorf("want options in braces: local, plain_names, least_labels, private_reverse, rebind or drop"))

@@ -62,8 +62,8 @@ func (t *Template) parse(b *config.Block, d corefile.Directive) (*rule, error) {
 	join := func(d corefile.Directive) string { return strings.Join(d.Words(), " ") }
 	options := []corefile.Option{
 		r.through.Option(),
-		{Name: "match", Min: 1, Max: -1, Set: r.parseMatch},
-		{Name: "expr", Min: 1, Max: -1, Set: func(o corefile.Directive) error {
+		{Usage: "match REGEX...", Set: r.parseMatch},
+		{Usage: "expr EXPRESSION...", Set: func(o corefile.Directive) error {
 			e, err := expression.Condition(join(o), t.known)
 			if err != nil {
 				return o.Errorf("%w", err)
@@ -71,7 +71,7 @@ func (t *Template) parse(b *config.Block, d corefile.Directive) (*rule, error) {
 			r.conditions = append(r.conditions, e)
 			return nil
 		}},
-		{Name: "var", Min: 2, Max: -1, Set: func(o corefile.Directive) error {
+		{Usage: "var NAME EXPRESSION...", Set: func(o corefile.Directive) error {
 			name := o.Args[0].Text
 			if !identifier.MatchString(name) {
 				return o.Errorf("want a name of letters, digits and _, got %q", name)
@@ -84,17 +84,17 @@ func (t *Template) parse(b *config.Block, d corefile.Directive) (*rule, error) {
 			}
 			return nil
 		}},
-		{Name: "rcode", Min: 1, Max: 1, Set: func(o corefile.Directive) (err error) {
+		{Usage: "rcode CODE", Set: func(o corefile.Directive) (err error) {
 			r.rcode, err = parseRCode(o)
 			return err
 		}},
-		{Name: "ederror", Min: 1, Max: 2, Set: r.parseExtended},
+		{Usage: "ederror CODE [REASON]", Set: r.parseExtended},
 		// CoreDNS had this option. CNAME records are always followed.
-		{Name: "upstream", Max: -1, Set: func(corefile.Directive) error { return nil }},
+		{Usage: "upstream [ADDRESS...]", Set: func(corefile.Directive) error { return nil }},
 	}
 	var lines []line
 	for s, name := range sections {
-		options = append(options, corefile.Option{Name: name, Min: 1, Max: -1, Set: func(o corefile.Directive) error {
+		options = append(options, corefile.Option{Usage: name + " RR...", Set: func(o corefile.Directive) error {
 			lines = append(lines, line{wire.Section(s), o})
 			return nil
 		}})

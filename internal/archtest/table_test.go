@@ -85,7 +85,7 @@ var table = map[string]row{
 		own:   []string{"corefile", "compat/dnsmasq", "directive/kubedns", "internal/flags", "internal/kubednsconfig", "metrics"},
 		third: []string{"github.com/spf13/pflag"},
 	},
-	"compat/dnsmasq":  {own: []string{"config", "corefile", "internal/flags"}, noNet: true},
+	"compat/dnsmasq":  {own: []string{"corefile", "internal/flags", "wire"}, noNet: true},
 	"compat/healthz":  {own: []string{"internal/query", "internal/status"}, third: []string{"github.com/miekg/dns"}},
 	"compat/kubedns":  {own: []string{"internal/flags", "internal/kubednsconfig"}, third: []string{"github.com/spf13/pflag"}, noNet: true},
 	"compat/kube2sky": {own: []string{"cluster", "internal/etcdclient", "internal/status", "metrics"}, third: []string{"go.etcd.io/etcd"}},
