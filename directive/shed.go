@@ -18,9 +18,11 @@ import (
 // Readers take queries in batches, and read no faster than they answer; under
 // overload the kernel's socket buffers fill and the kernel drops queries, which
 // clients repeat. At most 4096 queries wait for an upstream or something else
-// at one time; further queries that would have to wait are answered with
-// SERVFAIL at once, so that their clients can try another server. TCP
-// connections and the queries in progress on each of them are bounded too.
+// at one time, fewer if the memory limit is below 320 MB. One forward or other
+// directive can make half of them wait, and one client two thirds, so that
+// there is always room for others. Further queries that would have to wait are
+// answered with SERVFAIL at once, so that their clients can try another server.
+// TCP connections and the queries in progress on each of them are bounded too.
 //
 // shed adds a counter of the queries that were rejected because too many others
 // were waiting. The label reason is always full:

@@ -1,6 +1,10 @@
 package dns
 
-import "github.com/seamark/seamark/wire"
+import (
+	"sync/atomic"
+
+	"github.com/seamark/seamark/wire"
+)
 
 // A Chain is the handlers of one server block, in the order in which they are
 // called. It is immutable while it serves.
@@ -29,6 +33,7 @@ type step struct {
 	finisher    Finisher
 	interceptor Interceptor
 	anyClass    bool
+	parked      *atomic.Int64 // queries in the ParkingLot that wait for the handler
 }
 
 // serves reports whether queries of q's class are for the handler.
@@ -46,7 +51,7 @@ func (c *Chain) NewStateKey() StateKey {
 
 // Add adds h below the other handlers. h must implement Handler, Resolver or both.
 func (c *Chain) Add(name string, h any) {
-	s := step{name: name, value: h}
+	s := step{name: name, value: h, parked: new(atomic.Int64)}
 	s.handler, _ = h.(Handler)
 	s.resolver, _ = h.(Resolver)
 	s.finisher, _ = h.(Finisher)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -72,7 +73,7 @@ func chain(handlers ...any) *Chain {
 // parkFirst adds a handler above those of c that makes every query wait.
 func parkFirst(c *Chain) {
 	park := resolve(func(ctx context.Context, q *Query) error { q.Next(ctx); return nil })
-	c.steps = append([]step{{name: "park", value: park, resolver: park, anyClass: true}}, c.steps...)
+	c.steps = append([]step{{name: "park", value: park, resolver: park, anyClass: true, parked: new(atomic.Int64)}}, c.steps...)
 }
 
 // rig is a Port and the Sender of its queries, which keeps the replies.

@@ -3,9 +3,12 @@ package dns
 import (
 	"context"
 	"errors"
+	"hash/maphash"
+	"net/netip"
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seamark/seamark/metrics"
@@ -21,30 +24,39 @@ var ErrParkingFull = errors.New("too many queries are waiting")
 
 // A ParkingLot holds the queries of one plan that wait. Each has a goroutine, and
 // their number is bounded.
+//
+// Clients and handlers get fair shares of the places. A query is admitted if its
+// client has at most twice as many queries in the lot as there are free places, and
+// the handler that waits at most as many. So one handler, such as a forward whose
+// upstream does not reply, can occupy half of the lot, one client two thirds, and
+// there are always free places for others.
 type ParkingLot struct {
 	// Rejected counts the queries that could not be parked. It may be nil.
 	Rejected *metrics.Counter
 
-	ctx    context.Context
-	cancel context.CancelFunc
-	places chan struct{} // holds an element for each parked query
-	parked sync.WaitGroup
+	ctx     context.Context
+	cancel  context.CancelFunc
+	room    int64
+	parked  atomic.Int64
+	clients [1024]atomic.Int64 // parked queries by hash of the client; some share a counter
+	seed    maphash.Seed
+	running sync.WaitGroup
 }
 
 // NewParkingLot returns a lot for n queries.
 func NewParkingLot(n int) *ParkingLot {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &ParkingLot{ctx: ctx, cancel: cancel, places: make(chan struct{}, n)}
+	return &ParkingLot{ctx: ctx, cancel: cancel, room: int64(n), seed: maphash.MakeSeed()}
 }
 
 // Parked returns the number of queries that wait.
-func (l *ParkingLot) Parked() int { return len(l.places) }
+func (l *ParkingLot) Parked() int { return int(l.parked.Load()) }
 
 // Close waits for the parked queries until ctx ends, then cancels the others and
 // waits for them. No more queries may be parked.
 func (l *ParkingLot) Close(ctx context.Context) {
 	empty := make(chan struct{})
-	go func() { l.parked.Wait(); close(empty) }()
+	go func() { l.running.Wait(); close(empty) }()
 	select {
 	case <-empty:
 	case <-ctx.Done():
@@ -53,30 +65,54 @@ func (l *ParkingLot) Close(ctx context.Context) {
 	<-empty
 }
 
-// reserve takes a place in the lot. It returns false if the lot is full.
-func (l *ParkingLot) reserve() bool {
-	select {
-	case l.places <- struct{}{}:
-		return true
-	default:
-		return false
+// A place is a parked query's place in a lot.
+type place struct {
+	lot             *ParkingLot
+	client, handler *atomic.Int64 // counters of parked queries
+}
+
+// reserve takes a place for a query of q's client that waits for the handler at the
+// current step. It returns false if their share of the lot is used up.
+func (l *ParkingLot) reserve(q *Query) (place, bool) {
+	p := place{l, l.client(q.Peer.Addr()), q.chain.steps[q.at].parked}
+	free := l.room - l.parked.Add(1) + 1
+	client, handler := p.client.Add(1), p.handler.Add(1)
+	if free < 1 || client > 2*free || handler > free {
+		p.free()
+		return p, false
 	}
+	return p, true
+}
+
+// client returns the counter of a client, which is the /64 network of an IPv6 address.
+func (l *ParkingLot) client(a netip.Addr) *atomic.Int64 {
+	key := a.As16()
+	n := len(key)
+	if a.Is6() {
+		n = 8
+	}
+	return &l.clients[maphash.Bytes(l.seed, key[:n])%uint64(len(l.clients))]
+}
+
+func (p place) free() {
+	p.lot.parked.Add(-1)
+	p.client.Add(-1)
+	p.handler.Add(-1)
 }
 
 // start calls f on a goroutine that has a place, and then frees the place.
-func (l *ParkingLot) start(f func()) {
-	l.parked.Add(1)
-	go func() {
-		defer l.parked.Done()
-		defer func() { <-l.places }()
+func (p place) start(f func()) {
+	p.lot.running.Go(func() {
+		defer p.free()
 		f()
-	}()
+	})
 }
 
 // park takes q from its reader. It returns false, and leaves q to the reader, if the
-// lot is full.
+// client or the handler has used up its share of the lot.
 func (l *ParkingLot) park(q *Query) bool {
-	if !l.reserve() {
+	place, ok := l.reserve(q)
+	if !ok {
 		if l.Rejected != nil {
 			l.Rejected.Add(1)
 		}
@@ -84,7 +120,7 @@ func (l *ParkingLot) park(q *Query) bool {
 	}
 	q.keepAnswer()
 	q.late = true
-	l.start(func() {
+	place.start(func() {
 		q.finish(l.ctx)
 		q.sender.Send(q)
 		q.observeParked()
@@ -152,7 +188,8 @@ func (q *Query) failUnparked() {
 // false and does not call do if too many queries are waiting.
 func (q *Query) Requery(do func(ctx context.Context, c *Query)) bool {
 	lot := q.mux.lot
-	if !lot.reserve() {
+	place, ok := lot.reserve(q)
+	if !ok {
 		return false
 	}
 	c := &Query{Request: q.Request}
@@ -167,7 +204,7 @@ func (q *Query) Requery(do func(ctx context.Context, c *Query)) bool {
 	}
 	c.floor = c.at + 1
 	c.Answer.Reset(nil, c.Question())
-	lot.start(func() {
+	place.start(func() {
 		ctx, cancel := context.WithTimeout(lot.ctx, c.timeout())
 		defer cancel()
 		defer func() {

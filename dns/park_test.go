@@ -2,11 +2,13 @@ package dns
 
 import (
 	"context"
+	"net/netip"
 	"testing"
 	"time"
 
 	mdns "github.com/miekg/dns"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/wire"
 )
 
 // If the parking lot is full, a query that would wait gets SERVFAIL at once and
@@ -28,6 +30,48 @@ func TestParkingLotFull(t *testing.T) {
 	}
 	close(release)
 	r.wait()
+}
+
+// Queries that wait for one handler leave places for other handlers, and those of one
+// client leave places for other clients.
+func TestParkingLotShares(t *testing.T) {
+	const room = 60
+	hang := func() *Chain {
+		return chain(resolve(func(ctx context.Context, _ *Query) error { <-ctx.Done(); return ctx.Err() }))
+	}
+	r := newRig(t, room, map[string]*Chain{"a.": hang(), "b.": hang(), "c.": hang()})
+	for _, step := range []struct {
+		client, name string
+		want         int // of room+1 queries
+	}{
+		{"10.0.0.1", "a.", 30}, // the handler has half
+		{"10.0.0.2", "a.", 0},
+		{"10.0.0.1", "b.", 10}, // the client has two thirds
+		{"10.0.0.1", "c.", 0},
+		{"10.0.0.2", "b.", 5},
+		{"2001:db8:1:2::1", "c.", 8},
+		{"2001:db8:1:2::2", "c.", 0},
+	} {
+		got := 0
+		for range room + 1 {
+			packet := wire.AppendRequest(nil, 1, 0, []byte("\x01"+step.name[:1]+"\x00"), wire.TypeA)
+			q := NewQuery(r)
+			q.Reset(packet, UDP, time.Now())
+			q.Peer = netip.AddrPortFrom(netip.MustParseAddr(step.client), 53)
+			if r.port.Serve(q, make([]byte, 0, 1024)) == Parked {
+				got++
+			}
+		}
+		if got != step.want {
+			t.Errorf("%d queries of %s for %s: got %d parked, want %d (%d parked in all)", room+1, step.client, step.name, got, step.want, r.lot.Parked())
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	r.lot.Close(ended)
+	if n := r.lot.Parked(); n != 0 {
+		t.Errorf("after Close: got %d parked queries, want 0", n)
+	}
 }
 
 // Query.Timeout, which a handler sets, bounds a parked query.

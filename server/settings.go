@@ -26,8 +26,8 @@ type (
 	corefileChecks interface {
 		CorefileChecks() (interval, jitter time.Duration)
 	}
-	// debug makes the server log debug lines (debug).
-	debug interface{ Debug() }
+	// debugLogging makes the server log debug lines (debug).
+	debugLogging interface{ Debug() }
 )
 
 // Bound returns the addresses of Listen, which replace those of the directive bind.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -17,9 +18,11 @@ import (
 )
 
 const (
-	// parkingRoom is the maximum number of parked queries of one plan. Each has a
-	// goroutine and uses about 4 KB.
-	parkingRoom = 4096
+	// maxParked is the maximum number of parked queries of one plan.
+	maxParked = 4096
+	// parkedSize is the memory of a parked query: mostly the stacks of its goroutine
+	// and of one that sends it to an upstream.
+	parkedSize = 20 << 10
 	// grace is how long parked queries may continue after their plan was replaced
 	// or stopped. The timeout of a single query is the same.
 	grace = 10 * time.Second
@@ -96,9 +99,9 @@ func (p *Plan) listensOn(port uint16) bool {
 
 // swap makes the new plan answer. It cannot fail.
 func (p *Plan) swap() {
-	p.lot = dns.NewParkingLot(parkingRoom)
+	p.lot = dns.NewParkingLot(parkingRoom())
 	p.lot.Rejected = p.opts.Metrics.Counter("seamark_given_up_queries_total", "Queries answered with SERVFAIL because too many others were waiting.")
-	p.temporaryGauge("seamark_waiting_queries", "Queries that wait for an upstream or the like.", func() float64 { return float64(p.lot.Parked()) })
+	p.temporaryGauge("seamark_waiting_queries", "Queries that wait, for example for an upstream.", func() float64 { return float64(p.lot.Parked()) })
 	p.showVersion()
 	p.setLevel()
 	recovered := p.recovered()
@@ -118,6 +121,13 @@ func (p *Plan) swap() {
 	for _, l := range p.opened {
 		l.Serve()
 	}
+}
+
+// parkingRoom returns how many queries may be parked: as many as fit into a quarter of
+// the memory limit.
+func parkingRoom() int {
+	limit := debug.SetMemoryLimit(-1)
+	return int(max(64, min(maxParked, limit/4/parkedSize)))
 }
 
 // temporaryGauge adds a gauge that is removed with the plan.
@@ -142,7 +152,7 @@ func (p *Plan) setLevel() {
 		return
 	}
 	level := slog.LevelInfo
-	if slices.ContainsFunc(p.blocks, func(b *config.Block) bool { return len(config.Find[debug](b)) > 0 }) {
+	if slices.ContainsFunc(p.blocks, func(b *config.Block) bool { return len(config.Find[debugLogging](b)) > 0 }) {
 		level = slog.LevelDebug
 	}
 	p.opts.Level.Set(level)

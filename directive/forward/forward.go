@@ -107,7 +107,8 @@ import (
 //     turn, or the first in the file. Upstreams that are suspect or down come
 //     last.
 //   - max_concurrent: the number of queries that may wait; more are REFUSED. The
-//     default, 0, is no limit, but the server lets at most 4096 queries wait.
+//     default, 0, is no limit, but the server lets at most 4096 queries wait, and
+//     at most half of them for one forward: see the directive shed.
 //   - read_timeout: the time for one upstream to reply: 2s, from 10ms to 1m. The
 //     limit of 5s for the query applies as well.
 //   - max_connect_attempts: give up after this number of failed attempts; 0 means
