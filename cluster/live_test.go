@@ -122,7 +122,7 @@ func TestLiveMaxInflight(t *testing.T) {
 		inflight++
 		most = max(most, inflight)
 		mu.Unlock()
-		time.Sleep(20 * time.Millisecond) // others have time to come, if they may
+		time.Sleep(20 * time.Millisecond) // a slow answer: without the limit, other requests would arrive meanwhile
 		mu.Lock()
 		inflight--
 		mu.Unlock()

@@ -33,6 +33,7 @@ type folder struct {
 	sink           Sink
 	dir            string // absolute
 	poll           time.Duration
+	noEvents       bool  // poll only; for tests
 	limit          int64 // bytes of a YAML file
 	seed           maphash.Seed
 	watcher        *watch.Watcher // nil in tests that check the folder once
@@ -99,7 +100,7 @@ func (s *Source) openFolder(sink Sink) (*folder, error) {
 }
 
 func (f *folder) run(ctx context.Context) {
-	f.watcher = watch.New([]string{f.dir}, watch.Options{Poll: f.poll, Log: f.log.With("file", f.opts.Manifests)})
+	f.watcher = watch.New([]string{f.dir}, watch.Options{Poll: f.poll, Log: f.log.With("file", f.opts.Manifests), NoEvents: f.noEvents})
 	defer f.watcher.Close()
 	for ok := true; ok; ok = f.watcher.Wait(ctx) {
 		f.check(ctx)

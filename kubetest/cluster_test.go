@@ -140,9 +140,8 @@ func TestClusterRestart(t *testing.T) {
 		srv.StopAPI()
 		eventually(t, "a log line", func() bool { return f.logs("cannot reach the API server") == i+1 })
 		failed := f.metrics.Counter("seamark_kubernetes_watch_errors_total", "", "resource", "services")
-		for until := failed.Value() + uint64(4*i); failed.Value() < until; { // each outage is longer
-			time.Sleep(10 * time.Millisecond)
-		}
+		until := failed.Value() + uint64(4*i) // each outage is longer
+		eventually(t, "more failed requests", func() bool { return failed.Value() >= until })
 		if err := srv.StartAPI(t.Context()); err != nil {
 			t.Fatal(err)
 		}

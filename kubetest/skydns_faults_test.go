@@ -256,7 +256,7 @@ func TestEtcdAsksPerQuestion(t *testing.T) {
 	crowds := []*crowd{off.crowd(stayNames()...), few.crowd(stayNames()...)}
 	follower := (member + 1) % EtcdMembers
 	s.Kill(follower)
-	time.Sleep(500 * time.Millisecond)
+	time.Sleep(500 * time.Millisecond) // the length of the outage, under load
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	if err := s.Restart(ctx, follower); err != nil {

@@ -204,10 +204,10 @@ func TestEtcdFollows(t *testing.T) {
 	// Nothing happens for longer than the limit of silence.
 	eventually(t, "a sign of life", func() bool {
 		heard := d.metric(`seamark_etcd_data_age_seconds{path="/skydns/"}`)
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // between two samples of the age
 		return heard > 2 && d.metric(`seamark_etcd_data_age_seconds{path="/skydns/"}`) < heard
 	})
-	time.Sleep(4 * time.Second)
+	time.Sleep(4 * time.Second) // the idle time under test: no condition ends it
 	c.leave()
 	if n := d.logs("etcd failed, retrying"); n > 0 {
 		t.Errorf("%d warnings that etcd failed, want 0", n)
@@ -256,7 +256,7 @@ func TestEtcdLeases(t *testing.T) {
 				if got := d.ttl(inA("brief.skydns.test", "")); got != 5 {
 					t.Errorf("the TTL is %d", got)
 				}
-				time.Sleep(1500 * time.Millisecond)
+				time.Sleep(1500 * time.Millisecond) // half of the lease, by etcd's clock
 			}
 			d.says(inA("brief.skydns.test", "NOERROR 10.0.0.2"))
 			d.becomes(inA("brief.skydns.test", "NXDOMAIN"))

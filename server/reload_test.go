@@ -191,7 +191,7 @@ func TestReloadUnderLoad(t *testing.T) {
 		if err == nil {
 			_, err = stays.ReadMsg()
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // limits the load
 		return err == nil
 	})
 	enabled := `coredns_plugin_enabled{server="dns://127.0.0.1:0",zone=".",view="",name="whoami"} 1`
@@ -200,7 +200,7 @@ func TestReloadUnderLoad(t *testing.T) {
 			select {
 			case <-done:
 				return
-			case <-time.After(time.Millisecond):
+			case <-time.After(time.Millisecond): // limits the load
 				if len(shown(t, r.Metrics, enabled)) != 1 {
 					gaps.Add(1)
 				}

@@ -109,7 +109,7 @@ func addressAnswer(ttl uint32) func(q *dns.Query, n int) error {
 	}
 }
 
-// delay parks queries for two seconds on their way down.
+// delay parks queries for two seconds, by the test's clock, on their way down.
 type delay struct{}
 
 func (delay) Resolve(ctx context.Context, q *dns.Query) error {

@@ -108,7 +108,7 @@ func TestReloadsUnderLoad(t *testing.T) {
 	}
 	for i := range reloads {
 		for begun.Load() < int64(i*clients*rounds*names/reloads) && !t.Failed() {
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // the clients' timeouts end the loop
 		}
 		plan = start(t, counted, plan, fmt.Sprintf(text, 1000+i))
 	}

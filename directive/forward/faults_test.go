@@ -139,49 +139,56 @@ func TestUnrelatedRecordsDropped(t *testing.T) {
 
 // A reply after another upstream's is counted, and its latency recorded.
 func TestLateReplyDiscarded(t *testing.T) {
-	late := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
-		go func() {
-			time.Sleep(1500 * time.Millisecond)
-			send(pack(answerOf(q, "66")))
-		}()
-	})
+	release := make(chan struct{})
+	slow := newFakeUpstream(t, answerAfter(release, "66"))
 	fine := newFakeUpstream(t, answerWithAddress("2"))
-	r := newHarness(t, "forward . "+late.addr+" "+fine.addr+" {\n policy sequential\n}")
+	r := newHarness(t, "forward . "+slow.addr+" "+fine.addr+" {\n policy sequential\n}")
 	r.wantAnswer("a.example.", mdns.TypeA, "192.0.2.2")
-	eventually(t, "the late answer is counted", func() bool { return r.discarded(late, "late") == "1" })
+	slow.setBehavior(noReply)
+	close(release)
+	eventually(t, "the late reply is counted", func() bool { return r.discarded(slow, late) == "1" })
 	r.wantAnswer("a.example.", mdns.TypeA, "192.0.2.2")
 
 	// A reply after the last timeout is late too, and not an unknown ID.
-	r = newHarness(t, "forward . "+late.addr+" {\n read_timeout 50ms\n max_connect_attempts 1\n}")
+	release = make(chan struct{})
+	slow.setBehavior(answerAfter(release, "66"))
+	r = newHarness(t, "forward . "+slow.addr+" {\n read_timeout 50ms\n max_connect_attempts 1\n}")
 	r.wantAnswer("b.example.", mdns.TypeA, "SERVFAIL")
-	eventually(t, "it is counted", func() bool { return r.discarded(late, "late") != "0" })
-	if n := r.discarded(late, unknownID); n != "0" {
+	close(release)
+	eventually(t, "the late reply is counted", func() bool { return r.discarded(slow, late) != "0" })
+	if n := r.discarded(slow, unknownID); n != "0" {
 		t.Errorf("discarded packets with an unknown ID: got %s, want 0", n)
 	}
 }
 
 // Duplicate replies, and replies in another order than the queries, are accepted.
 func TestReorderedAndDuplicateReplies(t *testing.T) {
+	const names = 20
 	var mu sync.Mutex
-	var held [][2]any
+	var held []func()
+	seen := map[string]bool{}
+	random := rand.New(rand.NewPCG(1, 2))
 	up := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
 		mu.Lock()
 		defer mu.Unlock()
-		held = append(held, [2]any{pack(answerOf(q, strings.TrimPrefix(strings.SplitN(q.Question[0].Name, ".", 2)[0], "n"))), send})
-		if len(held) < 20 {
+		name := q.Question[0].Name
+		reply := pack(answerOf(q, strings.TrimPrefix(strings.SplitN(name, ".", 2)[0], "n")))
+		seen[name] = true
+		held = append(held, func() { send(reply) })
+		if len(seen) < names { // some queries may have been sent twice
 			return
 		}
-		rand.Shuffle(len(held), func(i, j int) { held[i], held[j] = held[j], held[i] })
+		random.Shuffle(len(held), func(i, j int) { held[i], held[j] = held[j], held[i] })
 		for range 2 {
-			for _, h := range held {
-				h[1].(func([]byte))(h[0].([]byte))
+			for _, send := range held {
+				send()
 			}
 		}
 		held = nil
 	})
-	r := newHarness(t, "forward . "+up.addr)
+	r := newHarness(t, "forward . "+up.addr+" {\n max_fails 0\n}")
 	var all sync.WaitGroup
-	for i := range 20 {
+	for i := range names {
 		all.Go(func() { r.wantAnswer(fmt.Sprintf("n%d.example.", i), mdns.TypeA, fmt.Sprintf("192.0.2.%d", i)) })
 	}
 	all.Wait()

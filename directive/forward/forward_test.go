@@ -2,6 +2,7 @@ package forward
 
 import (
 	"fmt"
+	"hash/crc32"
 	"math/rand/v2"
 	"net"
 	"strings"
@@ -192,16 +193,19 @@ func TestRetryAtOnlyUpstream(t *testing.T) {
 	}
 }
 
-// A slow reply is used, even if other upstreams have been queried meanwhile.
+// A slow reply is used, even if the query has been sent again meanwhile.
 func TestSlowAnswerUsed(t *testing.T) {
-	up := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
-		go func() {
-			time.Sleep(700 * time.Millisecond)
-			send(pack(answerOf(q, "1")))
-		}()
+	release := make(chan struct{})
+	var first sync.Once
+	up := newFakeUpstream(t, func(q *mdns.Msg, tcp bool, send func([]byte)) {
+		first.Do(func() { answerAfter(release, "1")(q, tcp, send) })
 	})
 	r := newHarness(t, "forward . "+up.addr)
-	r.wantAnswer("slow.example.", mdns.TypeA, "192.0.2.1")
+	var client sync.WaitGroup
+	client.Go(func() { r.wantAnswer("slow.example.", mdns.TypeA, "192.0.2.1") })
+	eventually(t, "the query is sent again", func() bool { return up.queryCount() >= 2 })
+	close(release)
+	client.Wait()
 }
 
 // The error of a timeout has the wording of package net, which users' consolidate
@@ -243,9 +247,7 @@ func TestRefusedConnection(t *testing.T) {
 
 func TestMaxConcurrent(t *testing.T) {
 	release := make(chan struct{})
-	up := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
-		go func() { <-release; send(pack(answerOf(q, "1"))) }()
-	})
+	up := newFakeUpstream(t, answerAfter(release, "1"))
 	r := newHarness(t, "forward . "+up.addr+" {\n max_concurrent 2\n}")
 	var all sync.WaitGroup
 	for i := range 2 {
@@ -378,16 +380,22 @@ func (o metadataObserver) ObserveDNS(q *dns.Query) { o.values <- o.read(q) }
 // Upstreams lose, delay, forge, repeat, truncate and close, and all clients get the
 // right answer.
 func TestRandomFaults(t *testing.T) {
+	// The fault depends on the name and on how often it has been queried, so that
+	// each run has the same ones.
+	var mu sync.Mutex
+	copies := map[string]uint64{}
 	faulty := func(q *mdns.Msg, tcp bool, send func([]byte)) {
-		m := answerOf(q, strings.TrimPrefix(strings.SplitN(q.Question[0].Name, ".", 2)[0], "n"))
-		switch rand.IntN(10) {
+		name := q.Question[0].Name
+		mu.Lock()
+		copies[name]++
+		random := rand.New(rand.NewPCG(copies[name], uint64(crc32.ChecksumIEEE([]byte(name)))))
+		mu.Unlock()
+		m := answerOf(q, strings.TrimPrefix(strings.SplitN(name, ".", 2)[0], "n"))
+		switch random.IntN(10) {
 		case 0, 1: // lost
 			return
 		case 2:
-			go func() {
-				time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
-				send(pack(m))
-			}()
+			time.AfterFunc(time.Duration(random.IntN(100))*time.Millisecond, func() { send(pack(m)) })
 			return
 		case 3:
 			send(packForged(q, func(m *mdns.Msg) { m.Id++ }))

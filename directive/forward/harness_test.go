@@ -223,6 +223,16 @@ func answerWithAddress(last string) behavior {
 
 func noReply(*mdns.Msg, bool, func([]byte)) {}
 
+// answerAfter answers like answerWithAddress once release is closed.
+func answerAfter(release <-chan struct{}, last string) behavior {
+	return func(q *mdns.Msg, _ bool, send func([]byte)) {
+		go func() {
+			<-release
+			send(pack(answerOf(q, last)))
+		}()
+	}
+}
+
 // answerWithCode answers with a response code and no records.
 func answerWithCode(rcode int) behavior {
 	return func(q *mdns.Msg, _ bool, send func([]byte)) {

@@ -83,7 +83,7 @@ func TestUnresponsiveConnection(t *testing.T) {
 			if _, err := c.Write([]byte{0}); err != nil {
 				return
 			}
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond) // the fault: bytes arrive slowly
 		}
 	}
 	for name, wedged := range map[string]func(net.Conn){"silent": silence, "one byte at a time": drip} {
@@ -118,7 +118,7 @@ func TestUnresponsiveConnection(t *testing.T) {
 						select {
 						case <-stop:
 							return
-						case <-time.After(5 * time.Millisecond):
+						case <-time.After(5 * time.Millisecond): // limits the load
 						}
 						r.wantAnswer(fmt.Sprintf("n%d-%d.example.", w, i), mdns.TypeA, "192.0.2.1")
 					}
@@ -132,22 +132,28 @@ func TestUnresponsiveConnection(t *testing.T) {
 // An upstream that closes or resets after each reply loses no queries.
 func TestConnectionClosedAfterEachReply(t *testing.T) {
 	for _, linger := range []int{-1, 0} {
+		answered := make(chan struct{}, 100)
 		addr := newTCPServer(t, func(_ int, c net.Conn) {
 			if q := readFramed(c); q != nil {
 				for _, b := range framed(answerOf(q, "1")) {
 					_, _ = c.Write([]byte{b})
 				}
+				<-answered // a reset discards what has not been read
 			}
-			time.Sleep(2 * time.Millisecond) // a reset takes with it what has not been read
 			_ = c.(*net.TCPConn).SetLinger(linger)
 		})
+		t.Cleanup(func() { close(answered) })
 		r := newHarness(t, "forward . "+addr+" {\n force_tcp\n max_fails 0\n max_connect_attempts 0\n}")
 		for i := range 20 {
 			r.wantAnswer(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "192.0.2.1")
+			answered <- struct{}{}
 		}
 		var all sync.WaitGroup
 		for i := range 8 {
-			all.Go(func() { r.query(fmt.Sprintf("m%d.example.", i), mdns.TypeA) })
+			all.Go(func() {
+				r.query(fmt.Sprintf("m%d.example.", i), mdns.TypeA)
+				answered <- struct{}{}
+			})
 		}
 		all.Wait()
 	}
@@ -280,15 +286,17 @@ func TestFormatErrorFromOneUpstream(t *testing.T) {
 
 // failover waits for the upstreams that have been queried.
 func TestFailoverWaitsForOthers(t *testing.T) {
-	slow := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
-		go func() { time.Sleep(600 * time.Millisecond); send(pack(answerOf(q, "1"))) }()
-	})
+	release := make(chan struct{})
+	slow := newFakeUpstream(t, answerAfter(release, "1"))
 	bad := newFakeUpstream(t, answerWithCode(mdns.RcodeServerFailure))
 	r := newHarness(t, "forward . "+slow.addr+" "+bad.addr+" {\n policy sequential\n failover SERVFAIL\n}")
-	r.wantAnswer("a.example.", mdns.TypeA, "192.0.2.1")
-	if bad.queryCount() == 0 {
-		t.Error("got no query to the second upstream while the first is slow, want one")
-	}
+	var client sync.WaitGroup
+	client.Go(func() { r.wantAnswer("a.example.", mdns.TypeA, "192.0.2.1") })
+	eventually(t, "the second upstream has replied", func() bool {
+		return r.metric(fmt.Sprintf(`coredns_forward_responses_total{to=%q,rcode="SERVFAIL"}`, bad.addr)) != ""
+	})
+	close(release)
+	client.Wait()
 	slow.setBehavior(noReply)
 	r.wantAnswer("b.example.", mdns.TypeA, "SERVFAIL")
 }

@@ -171,7 +171,7 @@ func load(t *testing.T, at string, want map[string]string) (stop func() (asked i
 					select {
 					case <-done:
 						return
-					case <-time.After(100 * time.Microsecond):
+					case <-time.After(100 * time.Microsecond): // limits the load
 					}
 					asked.Add(1)
 					if got := ask(name); got != want {

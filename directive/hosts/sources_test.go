@@ -54,7 +54,7 @@ func TestFilesIndependent(t *testing.T) {
 			select {
 			case <-done:
 				return
-			case <-time.After(5 * time.Millisecond):
+			case <-time.After(5 * time.Millisecond): // the interval of the writes, not a wait
 				_ = os.WriteFile(restless, []byte("10.0.0.1 restless.test\n"+strings.Repeat("#", size)), 0o644)
 			}
 		}

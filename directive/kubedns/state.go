@@ -68,7 +68,6 @@ func (s *state) update(data map[string]string, err error) {
 		s.refuse(err)
 		return
 	}
-	s.applied.Add(1)
 	wasValid := s.valid.Swap(true)
 	switch {
 	case !s.hasConfig || !c.Equal(s.config):
@@ -79,6 +78,7 @@ func (s *state) update(data map[string]string, err error) {
 	default:
 		s.log.Debug("kube-dns's ConfigMap changed without effect")
 	}
+	s.applied.Add(1)
 }
 
 // logUnknown logs keys that were not in the last state.

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// settle is how long learn waits for the server to process a change.
+// settle is how long learn waits for the server to process a change. There is no
+// condition to wait for: the replies are what it learns.
 const settle = time.Second
 
 // learn sets a step's expectations to the first server's replies.
