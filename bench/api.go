@@ -92,10 +92,8 @@ func (c *command) stop() {
 func (b *bench) startAPI(ctx context.Context, kubeconfig string) error {
 	b.say("building kubetest/cmd/api (the first time takes minutes)")
 	program := filepath.Join(b.dir, "api")
-	build := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/api")
-	build.Dir = filepath.Join(b.root, "kubetest")
-	if text, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("building kubetest/cmd/api: %w: %s", err, text)
+	if err := b.build(ctx, "kubetest", "-o", program, "./cmd/api"); err != nil {
+		return err
 	}
 	a := &api{kubeconfig: kubeconfig, program: program}
 	b.api = a

@@ -245,11 +245,8 @@ func (p *poll) run(ctx context.Context, within time.Duration) error {
 // change measures the age of answers at 100 changes a second.
 func (b *bench) change(ctx context.Context) error {
 	defer b.stopServers()
-	s, err := b.seamark(fromAPI(b.api.kubeconfig), 1)
+	s, err := b.seamark(ctx, fromAPI(b.api.kubeconfig), 1, b.pop.last())
 	if err != nil {
-		return err
-	}
-	if _, err := s.await(ctx, b.pop.last(), loading); err != nil {
 		return err
 	}
 	c, err := b.newChanger(ctx)
@@ -302,11 +299,11 @@ func (b *bench) burst(ctx context.Context, s *server, c *changer, rate int) erro
 		fed := make(chan error, 1)
 		go func() {
 			for i := range inBurst {
-				of := b.pop.service(i % b.pop.plain)
-				rand.Shuffle(len(of.endpoints), func(i, j int) {
-					of.endpoints[i], of.endpoints[j] = of.endpoints[j], of.endpoints[i]
+				s := b.pop.service(i % b.pop.plain)
+				rand.Shuffle(len(s.endpoints), func(i, j int) {
+					s.endpoints[i], s.endpoints[j] = s.endpoints[j], s.endpoints[i]
 				})
-				if err := others.put(of); err != nil {
+				if err := others.put(s); err != nil {
 					fed <- err
 					return
 				}
@@ -363,10 +360,10 @@ func (c *changer) delays(ctx context.Context, s *server, count, rate int) ([]del
 }
 
 // milliseconds returns one of the delays of all changes, sorted.
-func milliseconds(all []delay, of func(delay) time.Duration) []float64 {
+func milliseconds(all []delay, field func(delay) time.Duration) []float64 {
 	var out []float64
 	for _, d := range all {
-		out = append(out, of(d).Seconds()*1e3)
+		out = append(out, field(d).Seconds()*1e3)
 	}
 	slices.Sort(out)
 	return out
@@ -408,12 +405,7 @@ func (b *bench) compareAtHalf(ctx context.Context, peers []peer) error {
 	if err != nil {
 		return err
 	}
-	var contenders []contender
-	for _, p := range peers {
-		l := b.load(p.server, "A")
-		l.rate = float64(t.answered) / t.elapsed.Seconds() / 2
-		contenders = append(contenders, contender{p.label, p.server, l})
-	}
+	contenders := b.contenders(peers, "A", func(l *load) { l.rate = float64(t.answered) / t.elapsed.Seconds() / 2 })
 	return b.compare(ctx, "latency", "ClusterIP, A, half load, 200 changes a second", contenders)
 }
 

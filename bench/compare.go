@@ -42,10 +42,10 @@ type result struct {
 }
 
 // values returns one number of each sample.
-func (r *result) values(of func(sample) float64) []float64 {
+func (r *result) values(field func(sample) float64) []float64 {
 	var out []float64
 	for _, s := range r.Samples {
-		out = append(out, of(s))
+		out = append(out, field(s))
 	}
 	return out
 }

@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -100,14 +101,11 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	if f.NArg() > 0 {
 		return o, fmt.Errorf("unknown argument %q", f.Arg(0))
 	}
-	orInt(&o.services, 10000, 200, o.quick)
-	orInt(&o.rounds, 4, 2, o.quick)
-	if o.time == 0 {
-		o.time = 2 * time.Second
-		if o.quick {
-			o.time = 400 * time.Millisecond
-		}
+	services, rounds, length := 10000, 4, 2*time.Second
+	if o.quick {
+		services, rounds, length = 200, 2, 400*time.Millisecond
 	}
+	o.services, o.rounds, o.time = cmp.Or(o.services, services), cmp.Or(o.rounds, rounds), cmp.Or(o.time, length)
 	for _, name := range words(peers) {
 		if _, ok := packages()[name]; !ok {
 			return o, fmt.Errorf("unknown peer %q", name)
@@ -135,15 +133,6 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 // words splits a comma-separated list.
 func words(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
-}
-
-func orInt(v *int, full, quick int, isQuick bool) {
-	if *v == 0 {
-		*v = full
-		if isQuick {
-			*v = quick
-		}
-	}
 }
 
 func names(all []scenario) (out []string) {
@@ -208,11 +197,8 @@ func (b *bench) prepare(ctx context.Context) error {
 	if b.binary == "" {
 		b.say("building our server")
 		b.binary = filepath.Join(b.dir, "seamark")
-		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-pgo="+b.pgo, "-ldflags", "-s -w", "-o", b.binary, "./cmd/seamark")
-		build.Dir = b.root
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if text, err := build.CombinedOutput(); err != nil {
-			return fmt.Errorf("building our server: %w: %s", err, text)
+		if err := b.build(ctx, "", "-trimpath", "-buildvcs=false", "-pgo="+b.pgo, "-ldflags", "-s -w", "-o", b.binary, "./cmd/seamark"); err != nil {
+			return err
 		}
 	}
 	b.say("generating a cluster of %d Services with %d endpoints", b.pop.services(), b.pop.endpoints())
@@ -226,7 +212,7 @@ func (b *bench) prepare(ctx context.Context) error {
 	if b.upstream, err = b.loop("upstream", outside, 1, "-upstream"); err != nil {
 		return err
 	}
-	if _, err := b.upstream.await(ctx, b.work["cached"].questions[0], loading); err != nil {
+	if err := b.upstream.await(ctx, b.work["cached"].questions[0]); err != nil {
 		return err
 	}
 	needs := b.corednsPath != "" || b.kubeconfig != ""
@@ -235,6 +221,17 @@ func (b *bench) prepare(ctx context.Context) error {
 	}
 	if needs {
 		return b.startAPI(ctx, b.kubeconfig)
+	}
+	return nil
+}
+
+// build runs go build in a directory of the repository.
+func (b *bench) build(ctx context.Context, dir string, args ...string) error {
+	cmd := exec.CommandContext(ctx, "go", append([]string{"build"}, args...)...)
+	cmd.Dir = filepath.Join(b.root, dir)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building %s: %w: %s", args[len(args)-1], err, text)
 	}
 	return nil
 }

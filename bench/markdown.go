@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -39,10 +40,10 @@ func (r *report) markdown() string {
 	fmt.Fprintf(&w, "# Benchmark of %s\n\n", r.Date.Format("2006-01-02 15:04 MST"))
 	fmt.Fprintf(&w, "Commit %s on %d × %s, Linux %s. %d Services with %d endpoints in %d namespaces.\n",
 		r.Commit, r.Machine.CPUs, r.Machine.CPU, r.Machine.Kernel, r.Cluster["services"], r.Cluster["endpoints"], r.Cluster["namespaces"])
-	for _, name := range sortedKeys(r.Versions) {
+	for _, name := range slices.Sorted(maps.Keys(r.Versions)) {
 		fmt.Fprintf(&w, "- %s: %s\n", name, r.Versions[name])
 	}
-	for _, name := range sortedKeys(r.Method) {
+	for _, name := range slices.Sorted(maps.Keys(r.Method)) {
 		fmt.Fprintf(&w, "- %s: %s\n", name, r.Method[name])
 	}
 	w.WriteString("\nMedian of the rounds, and least to most. Microseconds of CPU compare only within one run.\n")
@@ -81,15 +82,15 @@ func (r *report) writeResults(w *strings.Builder) {
 			fmt.Fprintf(w, "\n## %s\n\n", res.Title)
 			w.WriteString("| | CPU µs/answer | of it user | answers/s | machine busy | p50 ms | p99 ms | bytes | lost | wrong | load |\n|---|---|---|---|---|---|---|---|---|---|---|\n")
 		}
-		of := func(f func(sample) float64) float64 { return spreadOf(res.values(f)).Median }
+		median := func(f func(sample) float64) float64 { return spreadOf(res.values(f)).Median }
 		lost, wrong := 0, 0
 		for _, s := range res.Samples {
 			lost, wrong = lost+s.Lost, wrong+s.Wrong
 		}
 		fmt.Fprintf(w, "| %s | %s | %s | %.0f | %.0f %% | %.3f | %.3f | %.0f | %d | %d | %s |\n", res.Label, show(res.CPU, ""),
-			digits(of(func(s sample) float64 { return s.User })), of(func(s sample) float64 { return s.Rate }),
-			100*of(func(s sample) float64 { return s.Busy }), of(func(s sample) float64 { return s.P50 }),
-			of(func(s sample) float64 { return s.P99 }), of(func(s sample) float64 { return s.Bytes }), lost, wrong, res.Load)
+			digits(median(func(s sample) float64 { return s.User })), median(func(s sample) float64 { return s.Rate }),
+			100*median(func(s sample) float64 { return s.Busy }), median(func(s sample) float64 { return s.P50 }),
+			median(func(s sample) float64 { return s.P99 }), median(func(s sample) float64 { return s.Bytes }), lost, wrong, res.Load)
 	}
 }
 
@@ -101,13 +102,4 @@ func (r *report) writeNumbers(w *strings.Builder) {
 	for _, n := range r.Numbers {
 		fmt.Fprintf(w, "| %s | %s |\n", n.Title, show(spreadOf(n.Values), n.Unit))
 	}
-}
-
-func sortedKeys(m map[string]string) []string {
-	var keys []string
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

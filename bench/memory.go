@@ -3,13 +3,12 @@
 package main
 
 import (
-	"bufio"
+	"regexp"
+
 	"context"
 	"fmt"
-	"net/http"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -36,11 +35,8 @@ func pause(ctx context.Context, d time.Duration) error {
 
 // weigh starts our server on a cluster and reads its memory after settle.
 func (b *bench) weigh(ctx context.Context, source string, q *question) (*server, footprint, error) {
-	s, err := b.seamark(source, 2)
+	s, err := b.seamark(ctx, source, 2, q)
 	if err != nil {
-		return nil, footprint{}, err
-	}
-	if _, err := s.await(ctx, q, loading); err != nil {
 		return nil, footprint{}, err
 	}
 	if err := pause(ctx, b.settle()); err != nil {
@@ -135,29 +131,19 @@ func (b *bench) restart(ctx context.Context) error {
 // relists returns the number of lists of Services and EndpointSlices that our
 // server has received, from its metrics.
 func (s *server) relists(ctx context.Context) (int, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.metrics.String()+"/metrics", nil)
+	text, err := get(ctx, "http://"+s.metrics.String()+"/metrics")
 	if err != nil {
 		return 0, err
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer resp.Body.Close()
 	total := 0
-	text := bufio.NewScanner(resp.Body)
-	for text.Scan() {
-		for _, resource := range []string{"services", "endpointslices"} {
-			if value, ok := strings.CutPrefix(text.Text(), `seamark_kubernetes_relists_total{resource="`+resource+`"} `); ok {
-				n, err := strconv.Atoi(value)
-				if err != nil {
-					return 0, fmt.Errorf("/metrics: %w", err)
-				}
-				total += n
-			}
+	for _, m := range regexp.MustCompile(`(?m)^seamark_kubernetes_relists_total\{resource="(?:services|endpointslices)"\} (\d+)$`).FindAllSubmatch(text, -1) {
+		n, err := strconv.Atoi(string(m[1]))
+		if err != nil {
+			return 0, fmt.Errorf("/metrics: %w", err)
 		}
+		total += n
 	}
-	return total, text.Err()
+	return total, nil
 }
 
 // awaitRelists waits until the server has received that many lists.

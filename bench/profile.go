@@ -23,7 +23,7 @@ func (b *bench) profile(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.await(ctx, b.pop.last(), loading); err != nil {
+	if err := s.await(ctx, b.pop.last()); err != nil {
 		return err
 	}
 	var loads []load
@@ -37,7 +37,13 @@ func (b *bench) profile(ctx context.Context, file string) error {
 	seconds := 1 + int(b.time.Seconds()*float64(len(loads)))
 	b.say("profiling %d loads for %d s", len(loads), seconds)
 	got := make(chan error, 1)
-	go func() { got <- fetch(ctx, fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", at, seconds), file) }()
+	go func() {
+		text, err := get(ctx, fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", at, seconds))
+		if err == nil {
+			err = os.WriteFile(file, text, 0o644)
+		}
+		got <- err
+	}()
 	for _, l := range loads {
 		if _, err := l.run(ctx); err != nil {
 			return err
@@ -46,25 +52,22 @@ func (b *bench) profile(ctx context.Context, file string) error {
 	return <-got
 }
 
-// fetch writes the response for url to a file.
-func fetch(ctx context.Context, url, file string) error {
+// get returns the response for url.
+func get(ctx context.Context, url string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return err
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %.200s", url, resp.Status, text)
 	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s: %.200s", url, resp.Status, text)
-	}
-	return os.WriteFile(file, text, 0o644)
+	return text, err
 }

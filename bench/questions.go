@@ -107,7 +107,7 @@ func essence(rr dns.RR) string {
 func (p population) workloads() map[string]*workload {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	n := min(mostQuestions, 4*p.plain)
-	make := func(name, title string, one func() *question) *workload {
+	repeat := func(name, title string, one func() *question) *workload {
 		w := &workload{name: name, title: title}
 		for range n {
 			w.questions = append(w.questions, one())
@@ -115,7 +115,7 @@ func (p population) workloads() map[string]*workload {
 		return w
 	}
 	plain := func() service { return p.service(rnd.IntN(p.plain)) }
-	any := func() service { return p.service(rnd.IntN(p.firstMoving())) }
+	random := func() service { return p.service(rnd.IntN(p.firstMoving())) }
 	addresses := func(s service, edns bool) *question {
 		var want []string
 		for _, ip := range s.endpoints {
@@ -124,41 +124,41 @@ func (p population) workloads() map[string]*workload {
 		return ask(s.fqdn(), dns.TypeA, edns, dns.RcodeSuccess, want...)
 	}
 	all := []*workload{
-		make("A", "ClusterIP, A", func() *question {
+		repeat("A", "ClusterIP, A", func() *question {
 			s := plain()
 			return ask(s.fqdn(), dns.TypeA, false, dns.RcodeSuccess, "A "+s.ip.String())
 		}),
-		make("nxdomain", "search-path NXDOMAIN", func() *question {
+		repeat("nxdomain", "search-path NXDOMAIN", func() *question {
 			suffix := []string{p.namespace(rnd.IntN(p.namespaces)) + ".svc.", "svc.", ""}[rnd.IntN(3)]
 			return ask(fmt.Sprintf("api%d.example.com.%s%s", rnd.IntN(1000), suffix, domain), dns.TypeA, false, dns.RcodeNameError)
 		}),
-		make("nodata", "NODATA (AAAA of a ClusterIP)", func() *question {
+		repeat("nodata", "NODATA (AAAA of a ClusterIP)", func() *question {
 			return ask(plain().fqdn(), dns.TypeAAAA, false, dns.RcodeSuccess)
 		}),
-		make("headless3", "headless with 3 endpoints, A", func() *question {
+		repeat("headless3", "headless with 3 endpoints, A", func() *question {
 			return addresses(p.service(p.firstSmall()+rnd.IntN(p.small)), false)
 		}),
-		make("headless60", "headless with 60 endpoints, A with EDNS", func() *question {
+		repeat("headless60", "headless with 60 endpoints, A with EDNS", func() *question {
 			return addresses(p.service(p.firstHeadless()+rnd.IntN(p.headless)), true)
 		}),
-		make("endpoint", "endpoint names, A", func() *question {
-			s := any()
+		repeat("endpoint", "endpoint names, A", func() *question {
+			s := random()
 			ip := s.endpoints[rnd.IntN(len(s.endpoints))]
 			return ask(s.endpoint(ip), dns.TypeA, false, dns.RcodeSuccess, "A "+ip.String())
 		}),
-		make("srv", "SRV of a ClusterIP", func() *question {
+		repeat("srv", "SRV of a ClusterIP", func() *question {
 			s := plain()
 			return ask(s.srv(), dns.TypeSRV, false, dns.RcodeSuccess, "SRV 80 "+s.fqdn())
 		}),
-		make("ptr", "PTR", func() *question {
-			s := any()
+		repeat("ptr", "PTR", func() *question {
+			s := random()
 			if s.ip.IsValid() && rnd.IntN(2) == 0 {
 				return ask(reverse(s.ip), dns.TypePTR, false, dns.RcodeSuccess, "PTR "+s.fqdn())
 			}
 			ip := s.endpoints[rnd.IntN(len(s.endpoints))]
 			return ask(reverse(ip), dns.TypePTR, false, dns.RcodeSuccess, "PTR "+s.endpoint(ip))
 		}),
-		make("cached", "names from upstream, cached", func() *question {
+		repeat("cached", "names from upstream, cached", func() *question {
 			k := rnd.IntN(outside)
 			return ask(outsideName(k), dns.TypeA, false, dns.RcodeSuccess, "A "+outsideAddress(k))
 		}),
@@ -180,7 +180,7 @@ func (p population) workloads() map[string]*workload {
 		}
 		return byName["A"].questions[0]
 	}
-	byName["mix"] = make("mix", "a mix: 25 % A, 20 % NODATA, 40 % NXDOMAIN, 7 % endpoint names, 5 % SRV, 3 % PTR", mixed)
+	byName["mix"] = repeat("mix", "a mix: 25 % A, 20 % NODATA, 40 % NXDOMAIN, 7 % endpoint names, 5 % SRV, 3 % PTR", mixed)
 	return byName
 }
 

@@ -92,6 +92,7 @@ func (b *bench) findPeers(ctx context.Context) {
 	if b.corednsPath == "" {
 		b.miss("CoreDNS: set COREDNS to its binary")
 	} else {
+		b.paths["coredns"] = b.corednsPath
 		b.report.Versions["coredns"] = version(ctx, b.corednsPath, "-version")
 	}
 }

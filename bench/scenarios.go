@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"time"
+	"slices"
 
 	"github.com/miekg/dns"
 )
@@ -53,10 +53,6 @@ func (p population) last() *question {
 	return ask(s.endpoint(ip), dns.TypeA, false, dns.RcodeSuccess, "A "+ip.String())
 }
 
-// loading bounds the time that a server takes to read the cluster: Unbound reads
-// half a million lines.
-const loading = 2 * time.Minute
-
 // record queries a server for some workloads, so that the bare loop can return
 // the same answers.
 func (b *bench) record(s *server, names ...string) (table, error) {
@@ -92,23 +88,11 @@ type peer struct {
 	only   []string // nil is all
 }
 
-func (p peer) serves(workload string) bool {
-	for _, name := range p.only {
-		if name == workload {
-			return true
-		}
-	}
-	return p.only == nil
-}
-
 // peers starts our server, the loop and the other peers, each with that many
 // readers, and waits until they answer.
 func (b *bench) peers(ctx context.Context, readers int, all bool, names ...string) ([]peer, error) {
-	ours, err := b.seamark(b.source(), readers)
+	ours, err := b.seamark(ctx, b.source(), readers, b.pop.last())
 	if err != nil {
-		return nil, err
-	}
-	if _, err := ours.await(ctx, b.pop.last(), loading); err != nil {
 		return nil, err
 	}
 	answers, err := b.record(ours, names...)
@@ -119,44 +103,51 @@ func (b *bench) peers(ctx context.Context, readers int, all bool, names ...strin
 	if err != nil {
 		return nil, err
 	}
-	first := b.work[names[0]].questions[0]
-	if _, err := floor.await(ctx, first, loading); err != nil {
+	if err := floor.await(ctx, b.work[names[0]].questions[0]); err != nil {
 		return nil, err
 	}
 	peers := []peer{{"seamark", ours, nil}, {"loop", floor, nil}}
-	start := func(name string, only []string, run func() (*server, error)) error {
-		if name != "coredns" && b.paths[name] == "" || name == "coredns" && b.corednsPath == "" {
-			return nil
+	for _, other := range []struct {
+		name     string
+		only     []string
+		selected bool
+		start    func() (*server, error)
+	}{
+		{"knot", nil, true, func() (*server, error) { return b.knot(readers) }},
+		{"unbound", []string{"A", "nxdomain", "mix"}, all, func() (*server, error) { return b.unbound(readers) }},
+		{"dnsmasq", []string{"A", "nxdomain"}, all && readers == 1, b.dnsmasq},
+		{"coredns", nil, all && readers == 1 && b.api != nil, b.coredns},
+	} {
+		if !other.selected || b.paths[other.name] == "" {
+			continue
 		}
-		s, err := run()
+		s, err := other.start()
 		if err != nil {
-			return err
-		}
-		if _, err := s.await(ctx, b.pop.last(), loading); err != nil {
-			if ctx.Err() != nil {
-				return err
-			}
-			b.miss("%v", err) // the run continues without a peer that does not start
-			return nil
-		}
-		peers = append(peers, peer{name, s, only})
-		return nil
-	}
-	if err := start("knot", nil, func() (*server, error) { return b.knot(readers) }); err != nil || !all {
-		return peers, err
-	}
-	if err := start("unbound", []string{"A", "nxdomain", "mix"}, func() (*server, error) { return b.unbound(readers) }); err != nil {
-		return peers, err
-	}
-	if readers == 1 {
-		if err := start("dnsmasq", []string{"A", "nxdomain"}, b.dnsmasq); err != nil {
 			return peers, err
 		}
-		if b.api != nil {
-			return peers, start("coredns", nil, b.coredns)
+		if err := s.await(ctx, b.pop.last()); err != nil {
+			if ctx.Err() != nil {
+				return peers, err
+			}
+			b.miss("%v", err) // the run continues without a peer that does not start
+			continue
 		}
+		peers = append(peers, peer{other.name, s, other.only})
 	}
 	return peers, nil
+}
+
+// contenders returns the peers that serve a workload, with the usual load for it,
+// changed by edit.
+func (b *bench) contenders(peers []peer, workload string, edit func(*load)) (contenders []contender) {
+	for _, p := range peers {
+		if p.only == nil || slices.Contains(p.only, workload) {
+			l := b.load(p.server, workload)
+			edit(&l)
+			contenders = append(contenders, contender{p.label, p.server, l})
+		}
+	}
+	return contenders
 }
 
 // udp is the main comparison.
@@ -171,13 +162,7 @@ func (b *bench) udp(ctx context.Context) error {
 		return err
 	}
 	for _, kind := range kinds {
-		var contenders []contender
-		for _, p := range peers {
-			if p.serves(kind) {
-				contenders = append(contenders, contender{p.label, p.server, b.load(p.server, kind)})
-			}
-		}
-		if err := b.compare(ctx, kind, b.work[kind].title, contenders); err != nil {
+		if err := b.compare(ctx, kind, b.work[kind].title, b.contenders(peers, kind, func(*load) {})); err != nil {
 			return err
 		}
 	}
@@ -191,14 +176,7 @@ func (b *bench) two(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var contenders []contender
-	for _, p := range peers {
-		if p.serves("A") {
-			l := b.load(p.server, "A")
-			l.sockets = 64 // distributed over the readers by hash
-			contenders = append(contenders, contender{p.label, p.server, l})
-		}
-	}
+	contenders := b.contenders(peers, "A", func(l *load) { l.sockets = 64 }) // distributed over the readers by hash
 	return b.compare(ctx, "two", "ClusterIP, A, two readers", contenders)
 }
 
@@ -224,16 +202,10 @@ func (b *bench) ways(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var contenders []contender
-	for _, p := range peers {
-		if p.label == "loop" {
-			continue // the loop has no TCP
-		}
-		l := b.load(p.server, "A")
-		// Knot's listen backlog is ten connections.
-		l.transport, l.rate, l.sockets = perTCP, 0, 8
-		contenders = append(contenders, contender{p.label, p.server, l})
-	}
+	peers = slices.DeleteFunc(peers, func(p peer) bool { return p.label == "loop" }) // it has no TCP
+	contenders := b.contenders(peers, "A", func(l *load) {
+		l.transport, l.rate, l.sockets = perTCP, 0, 8 // Knot's listen backlog is ten connections
+	})
 	return b.compare(ctx, "new", "ClusterIP, A, a TCP connection for each query", contenders)
 }
 
@@ -244,12 +216,7 @@ func (b *bench) idle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var contenders []contender
-	for _, p := range peers {
-		l := b.load(p.server, "A")
-		l.rate, l.time = 1000, 3*b.time
-		contenders = append(contenders, contender{p.label, p.server, l})
-	}
+	contenders := b.contenders(peers, "A", func(l *load) { l.rate, l.time = 1000, 3*b.time })
 	return b.compare(ctx, "idle", "ClusterIP, A, 1,000 queries a second", contenders)
 }
 
@@ -268,15 +235,11 @@ func (b *bench) starts(ctx context.Context) error {
 		var seconds []float64
 		for range b.rounds + 1 {
 			begin := clock()
-			s, err := b.seamark(from.source, 1)
+			s, err := b.seamark(ctx, from.source, 1, b.pop.last())
 			if err != nil {
 				return err
 			}
-			at, err := s.await(ctx, b.pop.last(), loading)
-			if err != nil {
-				return err
-			}
-			seconds = append(seconds, (at - begin).Seconds())
+			seconds = append(seconds, (clock() - begin).Seconds())
 			s.stop()
 		}
 		// The first start reads the binary from disk.

@@ -80,13 +80,17 @@ func parse(b *config.Block, d corefile.Directive) (rule, error) {
 func lower(t corefile.Token) string { return strings.ToLower(t.Text) }
 
 // takeMatch removes the word for the match from d's arguments. n arguments must
-// follow, and options may follow if option is not empty.
+// follow. The word option, if it is not empty, and its arguments may come after
+// them.
 func takeMatch(d *corefile.Directive, n int, option string) (match, error) {
 	if len(d.Args) <= n {
 		return exact, d.Arity(n, n+1)
 	}
 	if i := slices.Index(matchWords[:], lower(d.Args[0])); i >= 0 {
 		d.Args = d.Args[1:]
+		if option == "" {
+			return match(i), d.Arity(n, n)
+		}
 		return match(i), nil
 	}
 	if option != "" && d.Args[n].Text == option {
@@ -148,9 +152,6 @@ func parseName(d corefile.Directive) (change, error) {
 
 func parseCNAME(d corefile.Directive) (change, error) {
 	m, err := takeMatch(&d, 2, "")
-	if err == nil {
-		err = d.Arity(2, 2)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -162,34 +163,30 @@ func parseCNAME(d corefile.Directive) (change, error) {
 }
 
 func parseType(d corefile.Directive) (change, error) {
-	if err := d.Arity(2, 2); err != nil {
-		return nil, err
-	}
-	from, fine := wire.ParseType(d.Args[0].Text)
-	to, ok := wire.ParseType(d.Args[1].Text)
-	if !fine || !ok {
-		return nil, d.Errorf("want two types like A or TYPE65, got %q", d.Words())
-	}
-	return &typeRule{from, to}, nil
+	from, to, err := parsePair(d, wire.ParseType, "types like A or TYPE65")
+	return &typeRule{from, to}, err
 }
 
 func parseClass(d corefile.Directive) (change, error) {
+	from, to, err := parsePair(d, wire.ParseClass, "classes like IN or CH")
+	return &classRule{from, to}, err
+}
+
+// parsePair parses two arguments. kind describes them for the error.
+func parsePair[T any](d corefile.Directive, parse func(string) (T, bool), kind string) (from, to T, err error) {
 	if err := d.Arity(2, 2); err != nil {
-		return nil, err
+		return from, to, err
 	}
-	from, fine := wire.ParseClass(d.Args[0].Text)
-	to, ok := wire.ParseClass(d.Args[1].Text)
-	if !fine || !ok {
-		return nil, d.Errorf("want two classes like IN or CH, got %q", d.Words())
+	from, ok1 := parse(d.Args[0].Text)
+	to, ok2 := parse(d.Args[1].Text)
+	if !ok1 || !ok2 {
+		err = d.Errorf("want two %s, got %q", kind, d.Words())
 	}
-	return &classRule{from, to}, nil
+	return from, to, err
 }
 
 func parseTTL(d corefile.Directive) (change, error) {
 	m, err := takeMatch(&d, 2, "")
-	if err == nil {
-		err = d.Arity(2, 2)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -222,9 +219,6 @@ func parseTTL(d corefile.Directive) (change, error) {
 
 func parseRCode(d corefile.Directive) (change, error) {
 	m, err := takeMatch(&d, 3, "")
-	if err == nil {
-		err = d.Arity(3, 3)
-	}
 	if err != nil {
 		return nil, err
 	}
