@@ -184,6 +184,8 @@ func (b *Builder) Zone() *Zone {
 		for i := range n.sets {
 			n.sets[i].unifyTTL()
 		}
+		n.isDelegation = n.parent != nil && !isWildcard(n.name) && n.get(wire.TypeNS) != nil
+		n.hasDNAME = n.get(wire.TypeDNAME) != nil
 	}
 	for _, n := range z.nodes {
 		n.setHiddenBy()
@@ -222,11 +224,11 @@ func eachRecord(records []byte, f func(wire.Record)) {
 
 // setHiddenBy sets n.hiddenBy.
 func (n *node) setHiddenBy() {
-	if n.isDelegation() {
+	if n.isDelegation {
 		n.hiddenBy = n
 	}
 	for p := n.parent; p != nil; p = p.parent {
-		if p.isDelegation() || p.get(wire.TypeDNAME) != nil {
+		if p.isDelegation || p.hasDNAME {
 			n.hiddenBy = p
 		}
 	}

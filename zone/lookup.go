@@ -123,14 +123,14 @@ const maxProofs = maxChain + 3
 func (l *lookup) step(n *node, exact bool, name, spelled, made []byte) (target []byte, more bool) {
 	stop := n.stop(exact)
 	switch {
-	case stop != nil && stop.isDelegation() && !(exact && n == stop && l.t == wire.TypeDS):
+	case stop != nil && stop.isDelegation && !(exact && n == stop && l.t == wire.TypeDS):
 		if l.aliased {
 			l.Target = l.lastTarget() // this server may have the delegated zone
 		} else {
 			l.AA, l.referral = false, stop
 		}
 		return nil, false
-	case stop != nil && !stop.isDelegation():
+	case stop != nil && !stop.isDelegation:
 		return l.redirect(stop, name, spelled, made)
 	case exact:
 		return l.answer(n, name, spelled, true)
@@ -147,7 +147,7 @@ func (l *lookup) step(n *node, exact bool, name, spelled, made []byte) (target [
 // stop returns the node whose delegation or DNAME record applies to a name with
 // the closest encloser n, or nil.
 func (n *node) stop(exact bool) *node {
-	if n.hiddenBy == nil && !exact && n.get(wire.TypeDNAME) != nil {
+	if n.hiddenBy == nil && !exact && n.hasDNAME {
 		return n
 	}
 	return n.hiddenBy

@@ -9,8 +9,8 @@ import (
 // finish writes the authority and additional sections.
 func (l *lookup) finish() {
 	if r := l.referral; r != nil {
-		l.put(wire.Authority, r.name, r.get(wire.TypeNS))
 		l.answered = r.get(wire.TypeNS)
+		l.put(wire.Authority, r.name, l.answered)
 		if ds := r.get(wire.TypeDS); ds != nil && l.do {
 			l.putSigned(wire.Authority, r.name, ds)
 		} else if l.do {

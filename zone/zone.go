@@ -1,10 +1,6 @@
 package zone
 
-import (
-	"slices"
-
-	"github.com/seamark/seamark/wire"
-)
+import "github.com/seamark/seamark/wire"
 
 // A Zone is one authoritative zone. It is immutable: a Builder makes it, and its
 // owner replaces it through an atomic pointer. Lookup is safe for concurrent use,
@@ -26,6 +22,10 @@ type node struct {
 	parent   *node  // nil at the apex
 	sets     []rrset
 	wildcard *node // the child named "*", or nil
+	// isDelegation reports whether the node is a zone cut. NS records at a wildcard are
+	// ordinary records here; RFC 4592 §4.2 leaves their meaning open.
+	isDelegation bool
+	hasDNAME     bool
 	// hiddenBy is the node whose delegation or DNAME record hides this one: of all
 	// ancestors, and the node itself if it is a delegation, the one nearest to the
 	// apex.
@@ -76,13 +76,15 @@ func (n *node) get(t wire.Type) *rrset {
 
 // search returns the position of the RRset of type t in n.sets.
 func (n *node) search(t wire.Type) (i int, ok bool) {
-	return slices.BinarySearchFunc(n.sets, t, func(s rrset, t wire.Type) int { return int(s.t) - int(t) })
-}
-
-// isDelegation reports whether the node is a zone cut. NS records at a wildcard
-// are ordinary records here; RFC 4592 §4.2 leaves their meaning open.
-func (n *node) isDelegation() bool {
-	return n.parent != nil && !isWildcard(n.name) && n.get(wire.TypeNS) != nil
+	i, end := 0, len(n.sets) // package slices would copy RRsets
+	for i < end {
+		if middle := int(uint(i+end) / 2); n.sets[middle].t < t {
+			i = middle + 1
+		} else {
+			end = middle
+		}
+	}
+	return i, i < len(n.sets) && n.sets[i].t == t
 }
 
 // countLabels returns the number of labels of a name in wire form.
