@@ -202,7 +202,7 @@ func TestAmendedEntryEqualsBuiltEntry(t *testing.T) {
 				s.ix.Put(cluster.Namespaces, namespaceObject("shop"))
 			}
 			// One slice changes, or several at once as in a list.
-			d := &serviceChange{key: &serviceKey{"\x02db\x04shop", s.ix.namespace("shop")}, old: s.ix.services.Get([]byte("\x02db\x04shop"))}
+			d := &serviceChange{key: &serviceKey{labels: "\x02db\x04shop", namespace: s.ix.namespace("shop")}, old: s.ix.services.Get([]byte("\x02db\x04shop"))}
 			d.key = d.old.key
 			for range 1 + s.IntN(3)/2 {
 				name := fmt.Sprintf("db-%d", s.IntN(6))

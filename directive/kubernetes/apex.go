@@ -99,8 +99,8 @@ func (l *lookup) ownServices() []nameServer {
 	var found []nameServer
 	for _, ip := range l.local {
 		n := 0
-		for at := l.index.reverse.within(blockOf(ip)); n < maxOwnServices && at.advance(); n++ {
-			if e := l.index.services.Get([]byte(at.service.labels)); e.visible() {
+		for at := l.index.reverse.within(netip.PrefixFrom(ip, ip.BitLen())); n < maxOwnServices && at.advance(); n++ {
+			if e := at.service.entry.Load(); e.visible() {
 				found = append(found, l.asServers(e, ip)...)
 			}
 		}

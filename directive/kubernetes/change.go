@@ -77,7 +77,7 @@ func (ix *Index) changeOf(imported bool, namespace, name string) *serviceChange 
 	if d := ix.existingChange(imported, key); d != nil {
 		return d
 	}
-	d := &serviceChange{key: &serviceKey{string(key), ix.namespace(namespace)}, imported: imported}
+	d := &serviceChange{key: &serviceKey{labels: string(key), namespace: ix.namespace(namespace)}, imported: imported}
 	ix.changes.add(d)
 	return d
 }

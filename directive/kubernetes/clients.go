@@ -21,7 +21,7 @@ type addrPods struct {
 // podAt returns the pod that has an address; nil if no pod or several have it, or if it
 // is the node's address.
 func (ix *Index) podAt(ip netip.Addr) *cluster.Pod {
-	key := address(ip.As16())
+	key := ip.As16()
 	if c := ix.clients.Get(key[:]); c != nil && c.next == nil && !c.pod.Host {
 		return c.pod
 	}
@@ -41,7 +41,7 @@ func (ix *Index) replacePodAddrs(before, now *cluster.Pod) {
 		}
 	}
 	for ip := range once(at) {
-		key := address(ip.As16())
+		key := ip.As16()
 		var next *addrPods
 		for c := ix.clients.Get(key[:]); c != nil; c = c.next {
 			if c.pod != before {

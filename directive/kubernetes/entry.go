@@ -15,6 +15,7 @@ import (
 type serviceKey struct {
 	labels    string // labels "service.namespace" in wire form, as they stand in a question
 	namespace *namespace
+	entry     atomic.Pointer[entry] // the entry in the index; nil if there is none
 }
 
 // A namespace may be known from a Service in it before its own object arrives. Names

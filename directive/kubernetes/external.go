@@ -199,17 +199,17 @@ func (e *External) server(l *lookup) result {
 // externalReverse answers below in-addr.arpa and ip6.arpa: every Service that has the
 // address.
 func (l *lookup) externalReverse() result {
-	b, ok := parseReverse(l.q.Name())
+	prefix, ok := wire.ParseReverse(l.q.Name())
 	if !ok {
 		return nameError
 	}
 	found := nameError
-	for near := l.index.externalReverse.within(&b); near.advance(); {
-		e := l.index.services.Get([]byte(near.service.labels)).visibleExternal()
+	for near := l.index.externalReverse.within(prefix); near.advance(); {
+		e := near.service.entry.Load().visibleExternal()
 		switch {
 		case e == nil || !e.has(near.addr()):
 			continue // a change is being applied
-		case !b.single:
+		case !prefix.IsSingleIP():
 			return emptyNonTerminal
 		case l.q.Type != wire.TypePTR && l.q.Type != wire.TypeANY:
 			return answered

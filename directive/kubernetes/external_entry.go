@@ -55,8 +55,8 @@ func (e *entry) visibleExternal() *entry {
 func (l *lookup) externalAddresses() (all []netip.Addr) {
 	for _, ip := range l.local {
 		n := 0
-		for at := l.index.reverse.within(blockOf(ip)); n < maxOwnServices && at.advance(); n++ {
-			e := l.index.services.Get([]byte(at.service.labels))
+		for at := l.index.reverse.within(netip.PrefixFrom(ip, ip.BitLen())); n < maxOwnServices && at.advance(); n++ {
+			e := at.service.entry.Load()
 			if out := e.visibleExternal(); out != nil && len(l.asServers(e, ip)) > 0 {
 				all = slices.AppendSeq(all, out.clusterIPs())
 			}

@@ -51,10 +51,10 @@ func isEndpointLabel(label []byte, ep cluster.Endpoint) bool {
 // addrOfLabel returns the address that an endpoint's label is made of. Unlike the name of
 // a pod, an endpoint's label has only one form.
 func addrOfLabel(label []byte) (netip.Addr, bool) {
-	if isIPv4Label(label) { // these have only one form
-		return parseIPv4(label)
+	if ip, ok := parseIPv4(label); ok { // these have only one form
+		return ip, true
 	}
-	if ip, ok := parsePodLabel(label); ok && isEndpointLabel(label, cluster.Endpoint{Addr: ip}) {
+	if ip, ok := parseIPv6(label); ok && isEndpointLabel(label, cluster.Endpoint{Addr: ip}) {
 		return ip, true
 	}
 	return netip.Addr{}, false
@@ -62,24 +62,10 @@ func addrOfLabel(label []byte) (netip.Addr, bool) {
 
 // parsePodLabel parses the label of a pod's address.
 func parsePodLabel(label []byte) (netip.Addr, bool) {
-	if isIPv4Label(label) {
-		return parseIPv4(label)
+	if ip, ok := parseIPv4(label); ok {
+		return ip, true
 	}
 	return parseIPv6(label)
-}
-
-// isIPv4Label reports whether a label with an address has an IPv4 address: exactly three
-// dashes, no two of them adjacent.
-func isIPv4Label(label []byte) bool {
-	dashes := 0
-	for i, c := range label {
-		if c == '-' {
-			if dashes++; i > 0 && label[i-1] == '-' {
-				return false
-			}
-		}
-	}
-	return dashes == 3
 }
 
 // parseIPv4 parses four numbers separated by dashes.
@@ -175,45 +161,6 @@ func parseOctet(text []byte) (byte, bool) {
 		v = v*10 + int(c-'0')
 	}
 	return byte(v), v < 256
-}
-
-// An address has sixteen bytes; IPv4 is mapped into IPv6.
-type address = [16]byte
-
-// A block is the addresses below a reverse name: one if the name is complete.
-type block struct {
-	low, high address
-	ipv4      bool
-	single    bool
-}
-
-// ip returns the block's first address.
-func (b *block) ip() netip.Addr {
-	if b.ipv4 {
-		return netip.AddrFrom4([4]byte(b.low[len(ipv4):]))
-	}
-	return netip.AddrFrom16(b.low)
-}
-
-// blockOf returns the block of one address.
-func blockOf(ip netip.Addr) *block { return &block{ip.As16(), ip.As16(), ip.Is4(), true} }
-
-// ipv4 is the prefix of IPv4 addresses that are mapped into IPv6 (RFC 4291 §2.5.5.2).
-const ipv4 = "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff"
-
-// parseReverse parses a reverse name (RFC 1035 §3.5, RFC 3596 §2.5) in wire form and
-// lower case.
-func parseReverse(name []byte) (b block, ok bool) {
-	p, ok := wire.ParseReverse(name)
-	if !ok {
-		return b, false
-	}
-	b = block{low: p.Addr().As16(), ipv4: p.Addr().Is4(), single: p.IsSingleIP()}
-	b.high = b.low
-	for bit := 128 - p.Addr().BitLen() + p.Bits(); bit < 128; bit += 4 {
-		b.high[bit/8] |= 0xf0 >> (bit % 8)
-	}
-	return b, true
 }
 
 // isDotted reports whether a cluster's ID can be part of a name. It is the value of a

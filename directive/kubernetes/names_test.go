@@ -96,13 +96,13 @@ func TestParsePodLabelAgainstNetip(t *testing.T) {
 }
 
 // reverseOf parses a reverse name from a request.
-func reverseOf(t *testing.T, name string) (block, bool) {
+func reverseOf(t *testing.T, name string) (netip.Prefix, bool) {
 	t.Helper()
 	var r wire.Request
 	if fault := r.Parse(request(t, name, mdns.TypePTR, 0)); fault != wire.NoFault {
 		t.Fatalf("%s: %v", name, fault)
 	}
-	return parseReverse(r.Name())
+	return wire.ParseReverse(r.Name())
 }
 
 func TestReverseNames(t *testing.T) {
@@ -116,22 +116,16 @@ func TestReverseNames(t *testing.T) {
 		if r.IntN(2) == 0 {
 			name = strings.ToUpper(name)
 		}
-		b, ok := reverseOf(t, name)
-		if want := ip.As16(); !ok || !b.single || b.low != want || b.high != want || b.ipv4 != ip.Is4() {
-			t.Fatalf("%s: %+v, %v", name, b, ok)
+		if got, ok := reverseOf(t, name); !ok || got != netip.PrefixFrom(ip, ip.BitLen()) {
+			t.Fatalf("%s: got %s, %v, want %s", name, got, ok, ip)
 		}
 		// A name above it stands for a prefix of the address.
 		labels := mdns.SplitDomainName(name)
 		cut := 1 + r.IntN(len(labels)-2)
-		b, ok = reverseOf(t, strings.Join(labels[cut:], ".")+".")
 		bits := ip.BitLen() - cut*ip.BitLen()/(len(labels)-2)
-		prefix := netip.PrefixFrom(ip, bits).Masked()
-		first, last := netip.AddrFrom16(b.low), netip.AddrFrom16(b.high)
-		if ip.Is4() {
-			first, last = first.Unmap(), last.Unmap()
-		}
-		if !ok || b.single || first != prefix.Addr() || !prefix.Contains(last) || prefix.Contains(last.Next()) {
-			t.Fatalf("%s without %d labels: %s to %s, want %s", name, cut, first, last, prefix)
+		want := netip.PrefixFrom(ip, bits).Masked()
+		if got, ok := reverseOf(t, strings.Join(labels[cut:], ".")+"."); !ok || got != want {
+			t.Fatalf("%s without %d labels: got %s, %v, want %s", name, cut, got, ok, want)
 		}
 	}
 }
@@ -143,13 +137,13 @@ func TestInvalidReverseNames(t *testing.T) {
 		"1.1.0.0.10.in-addr.arpa.", "-1.0.0.10.in-addr.arpa.", "1.in-addr.arpa.example.", "arpa.", ".",
 		"00." + six + "ip6.arpa.", "g." + six + "ip6.arpa.", "0.0." + six + "ip6.arpa.", "1.0.0.10.ip6.arpa.x.",
 	} {
-		if b, ok := reverseOf(t, name); ok {
-			t.Errorf("%s is the name of %+v", name, b)
+		if got, ok := reverseOf(t, name); ok {
+			t.Errorf("%s: got %s, want no reverse name", name, got)
 		}
 	}
 	for _, name := range []string{"in-addr.arpa.", "IN-ADDR.ARPA.", "0.in-addr.arpa.", "ip6.arpa.", "F.ip6.arpa."} {
-		if b, ok := reverseOf(t, name); !ok || b.single {
-			t.Errorf("%s: %+v, %v", name, b, ok)
+		if got, ok := reverseOf(t, name); !ok || got.IsSingleIP() {
+			t.Errorf("%s: got %s, %v, want a prefix of several addresses", name, got, ok)
 		}
 	}
 }

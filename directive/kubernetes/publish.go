@@ -51,11 +51,13 @@ func (ix *Index) publish(d *serviceChange) {
 	switch {
 	case e.known() || len(e.slices()) > 0:
 		table.Set(d.key.labels, e)
+		d.key.entry.Store(e)
 		if d.old == nil {
 			d.key.namespace.objects++
 		}
 	case d.old != nil:
 		table.Delete(d.key.labels)
+		d.key.entry.Store(nil)
 		d.key.namespace.objects--
 	}
 	ix.addHash(d.key.namespace, d.imported, e.hash-before)

@@ -276,19 +276,19 @@ func familyOf(ip netip.Addr) wire.Type {
 // reverseName answers below in-addr.arpa and ip6.arpa (2.3.3, 2.4.3): the Service that
 // has the ClusterIP, or else every endpoint that has the address.
 func (l *lookup) reverseName() result {
-	b, ok := parseReverse(l.q.Name())
+	prefix, ok := wire.ParseReverse(l.q.Name())
 	if !ok || l.primary == "" {
 		return nameError
 	}
 	found := nameError
 	whole := l.haveListed(cluster.Slices) // before the index is read, as in services
-	ip := b.ip()
-	for near := l.index.reverse.within(&b); near.advance(); {
-		e := l.index.services.Get([]byte(near.service.labels))
+	ip := prefix.Addr()
+	for near := l.index.reverse.within(prefix); near.advance(); {
+		e := near.service.entry.Load()
 		if !e.visible() {
 			continue
 		}
-		if !b.single {
+		if !prefix.IsSingleIP() {
 			return emptyNonTerminal
 		}
 		if l.q.Type != wire.TypePTR && l.q.Type != wire.TypeANY {

@@ -181,27 +181,29 @@ func appendAddr(buf []byte, ip netip.Addr) []byte {
 	return append(buf, b[:]...)
 }
 
-// An addrCursor moves over the references of an address block, in order. It is a
-// value, so that a query allocates nothing.
+// An addrCursor moves over the references to the addresses in a prefix, in order. It is
+// a value, so that a query allocates nothing.
 type addrCursor struct {
 	leaves  ordered.Cursor[addrLeaf, *addrLeaf]
 	next    int         // index of the next reference in the leaf
 	service *serviceKey // of the reference at the cursor
-	high    []byte      // the block's last address
+	width   int         // bytes of an address
+	high    [16]byte    // the last address, in the first width bytes
 }
 
-// within returns a cursor over a block.
-func (x *reverseIndex) within(b *block) (c addrCursor) {
-	low := b.low[:]
-	if b.ipv4 {
-		low, c.high = b.low[len(ipv4):], b.high[len(ipv4):]
+// within returns a cursor over a prefix whose length is a multiple of four bits.
+func (x *reverseIndex) within(p netip.Prefix) (c addrCursor) {
+	low := appendAddr(c.high[:0], p.Addr())
+	if c.width = len(low); c.width == 4 {
 		c.leaves = x.ipv4.Seek(low)
 	} else {
-		c.high = b.high[:]
 		c.leaves = x.ipv6.Seek(low)
 	}
 	if c.leaves.Leaf != nil {
 		c.next = search(c.leaves.Leaf.addrs, low)
+	}
+	for bit := p.Bits(); bit < 8*c.width; bit += 4 {
+		c.high[bit/8] |= 0xf0 >> (bit % 8)
 	}
 	return c
 }
@@ -211,9 +213,9 @@ func (c *addrCursor) advance() bool {
 	for leaf := c.leaves.Leaf; leaf != nil; leaf = c.leaves.Leaf {
 		if c.next < len(leaf.services) {
 			c.service = leaf.services[c.next]
-			addr := leaf.addrs[c.next*len(c.high):][:len(c.high)]
+			addr := leaf.addrs[c.next*c.width:][:c.width]
 			c.next++
-			return bytes.Compare(addr, c.high) <= 0
+			return bytes.Compare(addr, c.high[:c.width]) <= 0
 		}
 		c.leaves.Next()
 		c.next = 0

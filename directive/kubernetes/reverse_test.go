@@ -23,11 +23,8 @@ func at(six bool, n int) netip.Addr {
 
 // from returns the references of a family from an address on.
 func (x *reverseIndex) from(low netip.Addr) (refs []addrRef) {
-	b := blockOf(low)
-	for i := range b.high {
-		b.high[i] = 255
-	}
-	for c := x.within(b); c.advance(); {
+	c := x.within(netip.PrefixFrom(low, 0)) // whose first address need not be zero
+	for c.advance() {
 		refs = append(refs, addrRef{c.addr(), c.service})
 	}
 	return refs
@@ -157,12 +154,12 @@ func TestReverseIndexBlockOfOneFamily(t *testing.T) {
 		"f.f.f.f.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.ip6.arpa.":                 "[]",
 		"1.0.0.0.0.0.a.0.f.f.f.f.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.ip6.arpa.": "[]",
 	} {
-		b, ok := reverseOf(t, name)
+		prefix, ok := reverseOf(t, name)
 		if !ok {
 			t.Fatal(name)
 		}
 		got := []netip.Addr{}
-		for c := x.within(&b); c.advance(); {
+		for c := x.within(prefix); c.advance(); {
 			got = append(got, c.addr())
 		}
 		if fmt.Sprint(got) != want {
