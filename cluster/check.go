@@ -38,7 +38,7 @@ func (o Options) Check() error {
 		}
 	}
 	if o.ConfigMap != "" {
-		wrong(!isConfigMapName(o.ConfigMap), "configmap: want NAMESPACE/NAME, got %q", o.ConfigMap)
+		wrong(!o.isConfigMap(), "configmap: want NAMESPACE/NAME, got %q", o.ConfigMap)
 	}
 	_, err := labels.Parse(o.NamespaceLabels)
 	wrong(err != nil, "namespace_labels: %w", err)
@@ -76,4 +76,15 @@ func (o Options) CheckFiles() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// ConfigMapKey returns the key of the ConfigMap that the options name, if any.
+func (o Options) ConfigMapKey() Key {
+	namespace, name, _ := strings.Cut(o.ConfigMap, "/")
+	return Key{namespace, name}
+}
+
+func (o Options) isConfigMap() bool {
+	key := o.ConfigMapKey()
+	return len(validation.IsDNS1123Label(key.Namespace)) == 0 && len(validation.IsDNS1123Subdomain(key.Name)) == 0
 }

@@ -1,29 +1,18 @@
-// Package cluster delivers a Kubernetes cluster's Namespaces, Services,
-// EndpointSlices, Pods and ServiceImports, or a single ConfigMap, or its Nodes, as
-// a stream of slim objects, from an API server or from a folder of manifests.
+// Package cluster defines the objects of a Kubernetes cluster that DNS needs, and the
+// Sink that receives them: Namespaces, Services, EndpointSlices, Pods and ServiceImports,
+// or a single ConfigMap, or Nodes.
 //
-// A handler opens a Source and runs it with a Sink. From an API server, one feed per
-// resource (feed.go) keeps a client-go reflector running: it lists and watches
-// through a transport that detects stalls (stall.go), and the codec (codec.go)
-// slims each object as it is decoded (slim.go). The objects of a list go to the Sink
-// in groups (listing.go), and the events after it one by one (store.go). In a
-// folder, the files that have changed are decoded into items (manifests_parse.go),
-// all items are assembled into the state of a cluster (manifests_assemble.go), and
-// the difference to the last state goes to the Sink (manifests.go).
+// A directive calls sources.Run with Options and a Sink. Depending on the options this
+// runs package apiserver, which lists and watches an API server, or package manifests,
+// which reads a folder. Both decode the API's objects with package api, which keeps only
+// the fields of this package's types: slim objects. Both pass these to the Sink: first the
+// objects of a list in groups, then Listed, then each change. A Monitor has what both
+// share: the log, the metrics and the age of the data.
 //
-// Data flows one way: this package knows nothing of DNS. It is the only one that
-// imports client-go.
+// Data flows one way: these packages know nothing of DNS.
 package cluster
 
-import (
-	"context"
-	"hash/maphash"
-	"log/slog"
-	"sync"
-	"time"
-
-	"github.com/seamark/seamark/metrics"
-)
+import "time"
 
 // Options select a cluster, and the objects in it. They are comparable, so that two
 // directives with equal options can share one Source.
@@ -77,73 +66,15 @@ type Sink interface {
 	Listed(kind Kind, has func(Key) bool)
 }
 
+// GroupSize is the number of objects of a list that go to the sink in one call: enough
+// to build most Services once from all of their slices, and few to hold.
+const GroupSize = 256
+
 // A Programmed is a Sink that measures delays. Programmed is called after Put of an
 // EndpointSlice, with the time since the change of an endpoint that caused it, by
 // the API server's clock. It is not called for the objects of lists.
 type Programmed interface {
 	Programmed(service Key, took time.Duration)
-}
-
-// A Source delivers the objects of one cluster.
-type Source struct {
-	opts     Options
-	timed    Programmed // nil if the sink does not implement it
-	log      *slog.Logger
-	metrics  *metrics.Registry
-	heard    [Kinds]heard
-	count    counters
-	sweeper  *sweeper
-	seed     maphash.Seed // of keys
-	timeouts timeouts
-}
-
-// counters are the counters of each kind that the options ask for.
-type counters struct {
-	relists, errors, events [Kinds]*metrics.Counter
-}
-
-// Open returns a Source with options that Check has accepted. It reads nothing; the
-// sink is not called before Run.
-func Open(o Options, log *slog.Logger, reg *metrics.Registry) *Source {
-	s := &Source{opts: o, log: log, metrics: reg, sweeper: newSweeper(), seed: maphash.MakeSeed(), timeouts: defaultTimeouts()}
-	for _, kind := range o.Kinds() {
-		name := kind.String()
-		s.count.relists[kind] = reg.Counter("seamark_kubernetes_relists_total", "Lists received completely, including the first.", "resource", name)
-		s.count.errors[kind] = reg.Counter("seamark_kubernetes_watch_errors_total", "Lists and watches that failed or ended early.", "resource", name)
-		s.count.events[kind] = reg.Counter("seamark_kubernetes_events_total", "Changes of single objects received.", "resource", name)
-	}
-	return s
-}
-
-// Run delivers the cluster's objects to sink until ctx is done, and returns when all
-// of its goroutines have ended. Errors are logged and the request is retried: a
-// restart would not help.
-func (s *Source) Run(ctx context.Context, sink Sink) {
-	s.timed, _ = sink.(Programmed)
-	const age = "seamark_kubernetes_data_age_seconds"
-	for _, kind := range s.opts.Kinds() {
-		s.heard[kind].now()
-		drop := s.metrics.TemporaryGauge(age, "Time since a list, an event or a bookmark of the watch was received.", s.heard[kind].age, "resource", kind.String())
-		defer drop()
-	}
-	var sweeping sync.WaitGroup
-	defer sweeping.Wait()
-	sweeping.Go(func() { s.sweeper.run(ctx) })
-	if s.opts.Manifests != "" {
-		s.runManifests(ctx, sink)
-	} else {
-		s.runLive(ctx, sink)
-	}
-}
-
-// age returns how long ago the source last heard of the kind that it has not heard
-// of for longest.
-func (s *Source) age() time.Duration {
-	age := time.Duration(0)
-	for _, kind := range s.opts.Kinds() {
-		age = max(age, s.heard[kind].since())
-	}
-	return age
 }
 
 // Kinds returns the kinds that o asks for, in the order of their constants.

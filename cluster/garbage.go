@@ -2,8 +2,6 @@ package cluster
 
 import (
 	"context"
-	"runtime"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 )
@@ -22,31 +20,32 @@ const (
 	collectEvery = 800
 )
 
-// A sweeper returns memory to the system after lists. Decoding a list needs much more
+// A Sweeper returns memory to the system after lists. Decoding a list needs much more
 // memory than the sink's data, and the runtime would keep it for a long time: 10,000
 // Services must fit into 64 MB while their lists are received again. It collects
 // once after several large lists, and never for small lists or events.
-type sweeper struct {
-	listed atomic.Int64  // objects listed since the last collection
-	again  atomic.Int64  // objects in lists that replace others
-	wake   chan struct{} // another list has been delivered
-	// runtime.GC and debug.FreeOSMemory
+type Sweeper struct {
+	listed        atomic.Int64  // objects listed since the last collection
+	again         atomic.Int64  // objects in lists that replace others
+	wake          chan struct{} // another list has been delivered
 	collect, free func()
 }
 
-func newSweeper() *sweeper {
-	return &sweeper{wake: make(chan struct{}, 1), collect: runtime.GC, free: debug.FreeOSMemory}
+// NewSweeper returns a Sweeper that calls collect and free to collect garbage and to
+// return memory.
+func NewSweeper(collect, free func()) *Sweeper {
+	return &Sweeper{wake: make(chan struct{}, 1), collect: collect, free: free}
 }
 
-// decoded is called for each object of a list that replaces one.
-func (s *sweeper) decoded() {
+// Decoded counts an object of a list that replaces another.
+func (s *Sweeper) Decoded() {
 	if s.again.Add(1)%collectEvery == 0 {
 		s.collect()
 	}
 }
 
-// add counts a list that has been delivered.
-func (s *sweeper) add(objects int) {
+// Listed counts a list that has been delivered.
+func (s *Sweeper) Listed(objects int) {
 	s.listed.Add(int64(objects))
 	select {
 	case s.wake <- struct{}{}:
@@ -55,7 +54,7 @@ func (s *sweeper) add(objects int) {
 }
 
 // run returns when ctx is done.
-func (s *sweeper) run(ctx context.Context) {
+func (s *Sweeper) run(ctx context.Context) {
 	var settled <-chan time.Time
 	for {
 		select {

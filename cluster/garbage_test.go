@@ -1,13 +1,10 @@
 package cluster
 
 import (
-	"log/slog"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/seamark/seamark/metrics"
 )
 
 // Lists that come close together are swept up after once, when they have
@@ -15,13 +12,12 @@ import (
 func TestSweeper(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var freed atomic.Int32
-		s := newSweeper()
-		s.free = func() { freed.Add(1) }
+		s := NewSweeper(func() {}, func() { freed.Add(1) })
 		go s.run(t.Context())
 		settle := func(lists ...int) int {
 			freed.Store(0)
 			for _, objects := range lists {
-				s.add(objects)
+				s.Listed(objects)
 				synctest.Wait()
 			}
 			synctest.Wait()
@@ -43,23 +39,13 @@ func TestSweeper(t *testing.T) {
 	})
 }
 
-// The first list is not held up; of one that replaces it the garbage goes while
-// it is decoded.
-func TestSweeperRelist(t *testing.T) {
+func TestSweeperDecoded(t *testing.T) {
 	collected := 0
-	source := Open(Options{}, slog.New(slog.DiscardHandler), new(metrics.Registry))
-	source.sweeper.collect = func() { collected++ }
-	s := &store{source: source, kinds: []Kind{Services}, out: whole{new(idle), source}, fine: func() {}}
-	for i, want := range []int{0, 2} {
-		s.begin()
-		for range 2*collectEvery + 1 {
-			s.listing.put(new(arrived))
-		}
-		if collected != want {
-			t.Errorf("list %d: %d collections, want %d", i, collected, want)
-		}
-		if err := s.Replace(nil, ""); err != nil {
-			t.Fatal(err)
-		}
+	s := NewSweeper(func() { collected++ }, func() {})
+	for range 2*collectEvery + 1 {
+		s.Decoded()
+	}
+	if collected != 2 {
+		t.Errorf("%d objects of lists that replace others: got %d collections, want 2", 2*collectEvery+1, collected)
 	}
 }

@@ -1,11 +1,13 @@
 package cluster
 
 import (
+	"cmp"
 	"encoding/binary"
 	"iter"
 	"maps"
 	"net/netip"
 	"slices"
+	"unique"
 )
 
 // A Kind is a kind of object that a Source delivers.
@@ -30,6 +32,19 @@ func (k Kind) String() string {
 
 // A Key names an object within its kind. Namespaces and Nodes have no Namespace.
 type Key struct{ Namespace, Name string }
+
+// String returns the key as kubectl prints it.
+func (k Key) String() string {
+	if k.Namespace == "" {
+		return k.Name
+	}
+	return k.Namespace + "/" + k.Name
+}
+
+// Compare orders keys by namespace and name.
+func (k Key) Compare(o Key) int {
+	return cmp.Or(cmp.Compare(k.Namespace, o.Namespace), cmp.Compare(k.Name, o.Name))
+}
 
 // An Object is *Namespace, *Service, *Slice, *Pod, *ConfigMap or *Node. It is
 // immutable after it was passed to a Sink: Source and Sink may both keep it.
@@ -104,18 +119,36 @@ func (l *Labels) Get(key string) (value string, ok bool) {
 	return "", false
 }
 
-func newLabels(all map[string]string) *Labels {
+// NewLabels returns labels with these values by key.
+func NewLabels(all map[string]string) *Labels {
 	l := new(Labels)
 	for _, key := range slices.Sorted(maps.Keys(all)) {
-		l.pairs = append(l.pairs, intern(key), intern(all[key]))
+		l.pairs = append(l.pairs, unique.Make(key).Value(), unique.Make(all[key]).Value())
 	}
 	return l
+}
+
+// A ConfigMap has the data of a ConfigMap, including its binaryData.
+type ConfigMap struct {
+	Namespace, Name string
+	Data            map[string]string
+}
+
+// A Node has the topology labels of a Node.
+type Node struct {
+	Name string
+	// Zone and Region come from topology.kubernetes.io/{zone,region} or, if these
+	// are not both there, from failure-domain.beta.kubernetes.io/{zone,region}; lower
+	// case. Both are empty if neither pair is whole.
+	Zone, Region string
 }
 
 func (n *Namespace) Key() Key { return Key{Name: n.Name} }
 func (s *Service) Key() Key   { return Key{s.Namespace, s.Name} }
 func (s *Slice) Key() Key     { return Key{s.Namespace, s.Name} }
 func (p *Pod) Key() Key       { return Key{p.Namespace, p.Name} }
+func (c *ConfigMap) Key() Key { return Key{c.Namespace, c.Name} }
+func (n *Node) Key() Key      { return Key{Name: n.Name} }
 
 // An Endpoint is one address of an EndpointSlice; an endpoint with several
 // addresses becomes several of these.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"net/netip"
 	"testing"
 )
@@ -21,5 +22,12 @@ func TestEndpointsFrom(t *testing.T) {
 		if got := Endpoints(others).From([4]byte{10, 0, 0, 1}); got != "" {
 			t.Errorf("nothing of it: got % x", got)
 		}
+	}
+}
+
+func TestAppendEndpoint(t *testing.T) {
+	got := AppendEndpoint(nil, Endpoint{Addr: netip.MustParseAddr("10.1.2.3"), Ready: true})
+	if want := []byte{flagReady, 10, 1, 2, 3}; !bytes.Equal(got, want) {
+		t.Errorf("endpoint 10.1.2.3, ready: got % x, want % x", got, want)
 	}
 }

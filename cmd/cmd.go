@@ -13,7 +13,7 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/cluster/apiserver"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/internal/etcdclient"
@@ -27,7 +27,7 @@ import (
 // if the command failed, and 2 if the command line is invalid.
 func Main(directives []config.Directive, version string) {
 	signals := server.CatchSignals(context.Background())
-	cluster.QuietKlog()
+	apiserver.QuietKlog()
 	etcdclient.QuietGRPC()
 	p := program{directives, version, os.Stdin, os.Stdout, os.Stderr, signals}
 	os.Exit(p.run(signals.Context, p.called(os.Args)))

@@ -19,10 +19,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/cluster/sources"
 	"github.com/seamark/seamark/metrics"
 )
 
-// A follower runs a cluster.Source and keeps the objects that it delivers.
+// A follower runs a source of a cluster and keeps the objects that it delivers.
 type follower struct {
 	mu      sync.Mutex
 	objects [cluster.Kinds]map[cluster.Key]cluster.Object
@@ -32,7 +33,7 @@ type follower struct {
 	stop    func() // ends Run and waits for it
 }
 
-// follow runs a Source until the test ends.
+// follow runs a follower until the test ends.
 func follow(t *testing.T, o cluster.Options) *follower {
 	t.Helper()
 	if err := o.Check(); err != nil {
@@ -42,12 +43,11 @@ func follow(t *testing.T, o cluster.Options) *follower {
 	for k := range f.objects {
 		f.objects[k] = map[cluster.Key]cluster.Object{}
 	}
-	source := cluster.Open(o, slog.New(slog.NewTextHandler(f, nil)), &f.metrics)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		source.Run(ctx, f)
+		sources.Run(ctx, o, f, slog.New(slog.NewTextHandler(f, nil)), &f.metrics)
 	}()
 	f.stop = func() {
 		cancel()

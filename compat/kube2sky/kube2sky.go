@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/cluster/sources"
 	"github.com/seamark/seamark/internal/etcdclient"
 	"github.com/seamark/seamark/internal/status"
 	"github.com/seamark/seamark/metrics"
@@ -93,7 +94,6 @@ func Run(ctx context.Context, o Options) error {
 	registry := new(metrics.Registry)
 	registry.RegisterProcess()
 	registry.RegisterGo()
-	source := cluster.Open(o.cluster(), o.Log, registry)
 	layout := newLayout(o.PathPrefix, o.Domain)
 	state := newState(layout.zone, o.cluster().Kinds())
 	w := newWriter(o, layout, state, registry)
@@ -107,6 +107,6 @@ func Run(ctx context.Context, o Options) error {
 		fmt.Fprintln(rw, "ok")
 	})
 	return status.Run(ctx, o.Listen, "choose another port with --healthz-port", o.Log, site,
-		func(ctx context.Context) { source.Run(ctx, state) },
+		func(ctx context.Context) { sources.Run(ctx, o.cluster(), state, o.Log, registry) },
 		func(ctx context.Context) { w.run(ctx, o.Etcd) })
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/cluster/sources"
 	"github.com/seamark/seamark/metrics"
 )
 
@@ -26,8 +27,7 @@ type configMap struct {
 func watchMap(o cluster.Options, log *slog.Logger, reg *metrics.Registry) *configMap {
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &configMap{cancel: cancel}
-	from := cluster.Open(o, log, reg)
-	m.tasks.Go(func() { from.Run(ctx, m) })
+	m.tasks.Go(func() { sources.Run(ctx, o, m, log, reg) })
 	return m
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/cluster/sources"
 	"github.com/seamark/seamark/internal/kubednsconfig"
 	"github.com/seamark/seamark/metrics"
 )
@@ -29,10 +30,9 @@ func (o Object) Run(ctx context.Context, apply func(kubednsconfig.Config)) {
 	s.check = o.Check
 	defer unregister()
 	received := &sink{changed: make(chan struct{}, 1)}
-	source := cluster.Open(o.Options, o.Log, o.Metrics)
 	var watching sync.WaitGroup
 	defer watching.Wait()
-	watching.Go(func() { source.Run(ctx, received) })
+	watching.Go(func() { sources.Run(ctx, o.Options, received, o.Log, o.Metrics) })
 	for {
 		select {
 		case <-ctx.Done():

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/cluster/sources"
 	"github.com/seamark/seamark/config"
 )
 
@@ -141,8 +142,7 @@ func (f *Federation) start(s *config.Start, b *config.Block) error {
 		made = true
 		ctx, cancel := context.WithCancel(context.Background())
 		w := &nodeWatch{nodeLocations: newPlaces(), cancel: cancel}
-		source := cluster.Open(opts, b.Log, b.Metrics)
-		w.done.Go(func() { source.Run(ctx, w.nodeLocations) })
+		w.done.Go(func() { sources.Run(ctx, opts, w.nodeLocations, b.Log, b.Metrics) })
 		return w, nil
 	})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/cluster/sources"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/wire"
@@ -385,8 +386,7 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 		ctx, cancel := context.WithCancel(context.Background())
 		r := &watchedCluster{Index: NewIndex(set, o.Kinds(), b.Log), cancel: cancel}
 		r.latency = newLatency(b.Metrics)
-		source := cluster.Open(o.Options, b.Log, b.Metrics)
-		r.tasks.Go(func() { source.Run(ctx, r.Index) })
+		r.tasks.Go(func() { sources.Run(ctx, o.Options, r.Index, b.Log, b.Metrics) })
 		r.tasks.Go(func() { o.logSync(ctx, b.Log, h.zoneNames(), r.Index) })
 		return r, nil
 	})

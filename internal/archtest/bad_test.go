@@ -99,9 +99,12 @@ import (
 			"directive/kubernetes must not import k8s.io/api/core/v1",
 		}},
 		{"one package each", "imports", `
--- cluster/a.go --
-package cluster
-import ("k8s.io/client-go/kubernetes"; "go.yaml.in/yaml/v2")
+-- cluster/apiserver/a.go --
+package apiserver
+import ("k8s.io/client-go/kubernetes"; "github.com/seamark/seamark/cluster")
+-- cluster/manifests/a.go --
+package manifests
+import ("go.yaml.in/yaml/v2"; "k8s.io/client-go/rest")
 -- cluster/a_test.go --
 package cluster
 import "github.com/spf13/cobra"
@@ -127,6 +130,7 @@ import ("github.com/spf13/cobra"; "github.com/seamark/seamark/builtin"; "github.
 package dnstest
 import ("github.com/miekg/dns"; "golang.org/x/tools/txtar"; "github.com/seamark/seamark/server"; "k8s.io/api/core/v1")
 `, []string{
+			"cluster/manifests must not import k8s.io/client-go/rest",
 			"cluster must not import github.com/spf13/cobra",
 			"directive/etcd must not import k8s.io/client-go/rest",
 			"server must not import golang.org/x/sys/unix",

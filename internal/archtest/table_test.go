@@ -48,11 +48,15 @@ var table = map[string]row{
 	// form.
 	"config": {own: []string{"corefile", "dns", "wire", "metrics"}},
 
-	// The only package with Kubernetes' API types and clients.
-	"cluster": {
-		own:   []string{"metrics", "internal/watch"},
-		third: []string{"k8s.io", "go.yaml.in/yaml/v2", "github.com/fsnotify/fsnotify"},
-	},
+	// The objects of a cluster, and their two sources. Only cluster/apiserver opens
+	// connections and imports client-go. Tests of cluster/api compare it with the types
+	// of k8s.io/api.
+	"cluster":           {own: []string{"metrics"}, third: []string{"k8s.io/apimachinery"}, noNet: true},
+	"cluster/api":       {third: []string{"k8s.io/apimachinery", "k8s.io/api"}, noNet: true},
+	"cluster/protobuf":  {noNet: true},
+	"cluster/apiserver": {own: []string{"metrics"}, third: []string{"k8s.io"}},
+	"cluster/manifests": {own: []string{"internal/watch"}, third: []string{"k8s.io/apimachinery", "go.yaml.in/yaml/v2"}, noNet: true},
+	"cluster/sources":   {own: []string{"metrics"}, noNet: true},
 
 	// Directives of one file, and directives with a package of their own.
 	"directive":          {own: append([]string{"internal/expression"}, chain...), third: watchesFiles, noNet: true},

@@ -1,0 +1,210 @@
+package api
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/seamark/seamark/cluster"
+)
+
+// An oracle slims the API's own types: what comes out of the bytes without them
+// must be the same.
+type oracle struct{ cluster.Options }
+
+func (o oracle) namespace(n *corev1.Namespace) *cluster.Namespace {
+	return &cluster.Namespace{Name: n.Name}
+}
+
+// service keeps of a Service what DNS asks for. An ExternalName Service stays
+// one whatever else its spec says, as kube-proxy has it too.
+func (o oracle) service(s *corev1.Service, warn func(format string, args ...any)) *cluster.Service {
+	slim := &cluster.Service{Namespace: intern(s.Namespace), Name: s.Name}
+	if s.Spec.Type == corev1.ServiceTypeExternalName {
+		slim.ExternalName = strings.ToLower(strings.TrimSuffix(s.Spec.ExternalName, "."))
+		if !isTarget(slim.ExternalName) {
+			warn("Service %s/%s: externalName %q is not a name: it has no answer", s.Namespace, s.Name, s.Spec.ExternalName)
+		}
+		return slim
+	}
+	if s.Spec.ClusterIP == corev1.ClusterIPNone {
+		slim.Headless = true
+	} else {
+		ips := s.Spec.ClusterIPs
+		if len(ips) == 0 && s.Spec.ClusterIP != "" {
+			ips = []string{s.Spec.ClusterIP}
+		}
+		slim.ClusterIPs = Slimmer{Warn: warn}.addrs(ips, "Service", s.Namespace, s.Name)
+	}
+	slim.PublishNotReady, slim.Selector = s.Spec.PublishNotReadyAddresses, len(s.Spec.Selector) > 0
+	if o.External {
+		slim.External = typedExternal(s, warn)
+	}
+	for _, p := range s.Spec.Ports {
+		if !isPort(p.Port) {
+			warn("Service %s/%s: %d is not a port: ignored", s.Namespace, s.Name, p.Port)
+			continue
+		}
+		slim.Ports = appendPort(slim.Ports, p.Name, string(p.Protocol), p.Port)
+	}
+	return slim
+}
+
+// typedExternal is nil for a Service that nothing outside reaches.
+func typedExternal(s *corev1.Service, warn func(format string, args ...any)) *cluster.External {
+	texts := slices.Clone(s.Spec.ExternalIPs)
+	slim := new(cluster.External)
+	for _, in := range s.Status.LoadBalancer.Ingress {
+		host := strings.ToLower(strings.TrimSuffix(in.Hostname, "."))
+		switch {
+		case in.IP != "":
+			texts = append(texts, in.IP)
+		case host != "" && isTarget(host):
+			slim.Hosts = append(slim.Hosts, host)
+		case host != "":
+			warn("Service %s/%s: hostname %q of its load balancer is not a name: ignored", s.Namespace, s.Name, in.Hostname)
+		}
+	}
+	slim.IPs = Slimmer{Warn: warn}.addrs(texts, "Service", s.Namespace, s.Name)
+	if len(slim.IPs)+len(slim.Hosts) == 0 {
+		return nil
+	}
+	return slim
+}
+
+// slice slims an EndpointSlice. It returns nil for a slice without a Service and for an
+// imported slice with addressType FQDN. A slice with the multi-cluster labels never
+// belongs to this cluster, even if it also names a derived Service of it.
+func (o oracle) slice(s *discoveryv1.EndpointSlice, warn func(format string, args ...any)) *cluster.Slice {
+	slim := &cluster.Slice{Namespace: intern(s.Namespace), Name: s.Name}
+	if imported := s.Labels[LabelImportService]; imported != "" {
+		slim.Cluster = strings.ToLower(s.Labels[LabelImportCluster])
+		if !o.Multicluster || slim.Cluster == "" {
+			return nil
+		}
+		slim.Service = imported
+	} else {
+		slim.Service = s.Labels[discoveryv1.LabelServiceName]
+	}
+	names := s.AddressType == discoveryv1.AddressTypeFQDN
+	if slim.Service == "" || names && slim.Cluster != "" {
+		return nil
+	}
+	for _, p := range s.Ports {
+		if p.Port == nil {
+			continue // all ports: there is no number to put into an SRV record
+		}
+		var name string
+		var protocol corev1.Protocol
+		if p.Name != nil {
+			name = *p.Name
+		}
+		if p.Protocol != nil {
+			protocol = *p.Protocol
+		}
+		if !isPort(*p.Port) {
+			warn("EndpointSlice %s/%s: %d is not a port: ignored", s.Namespace, s.Name, *p.Port)
+			continue
+		}
+		slim.Ports = appendPort(slim.Ports, name, string(protocol), *p.Port)
+	}
+	var buf []byte
+	for i := range s.Endpoints {
+		e := o.endpoint(&s.Endpoints[i])
+		if e.Hostname != "" && len(validation.IsDNS1123Label(e.Hostname)) > 0 {
+			warn("EndpointSlice %s/%s: %q is not a hostname: ignored", s.Namespace, s.Name, e.Hostname)
+			e.Hostname = ""
+		}
+		for _, name := range s.Endpoints[i].Addresses {
+			if trimmed := strings.ToLower(strings.TrimSuffix(name, ".")); names && isTarget(trimmed) {
+				buf = cluster.AppendName(buf, trimmed, e)
+			} else if names {
+				warn("EndpointSlice %s/%s: %q is not a name: ignored", s.Namespace, s.Name, name)
+			}
+		}
+		if names {
+			continue
+		}
+		for _, addr := range (Slimmer{Warn: warn}).addrs(s.Endpoints[i].Addresses, "EndpointSlice", s.Namespace, s.Name) {
+			e.Addr = addr
+			buf = cluster.AppendEndpoint(buf, e)
+		}
+	}
+	slim.Endpoints = cluster.Endpoints(buf)
+	return slim
+}
+
+// endpoint gives all of e but its addresses.
+func (o oracle) endpoint(e *discoveryv1.Endpoint) cluster.Endpoint {
+	slim := cluster.Endpoint{Ready: e.Conditions.Ready == nil || *e.Conditions.Ready}
+	switch {
+	case e.Hostname != nil && *e.Hostname != "":
+		slim.Hostname = strings.ToLower(*e.Hostname)
+	case o.PodNames && e.TargetRef != nil && e.TargetRef.Kind == "Pod":
+		// A pod's name may be longer than a label, or be several labels.
+		if name := e.TargetRef.Name; len(name) < maxPodName && !strings.Contains(name, ".") {
+			slim.Hostname = strings.ToLower(name)
+		}
+	}
+	if o.Zones && e.Zone != nil {
+		slim.Zone = strings.ToLower(*e.Zone)
+	}
+	return slim
+}
+
+// pod is nil for a pod that has ended, is about to, or has no address yet.
+func (o oracle) pod(p *corev1.Pod) *cluster.Pod {
+	switch p.Status.Phase {
+	case corev1.PodSucceeded, corev1.PodFailed, corev1.PodUnknown:
+		return nil
+	}
+	if p.DeletionTimestamp != nil {
+		return nil
+	}
+	var ips []string
+	for _, ip := range p.Status.PodIPs {
+		ips = append(ips, ip.IP)
+	}
+	if len(ips) == 0 && p.Status.PodIP != "" {
+		ips = []string{p.Status.PodIP}
+	}
+	slim := &cluster.Pod{Namespace: intern(p.Namespace), Name: p.Name}
+	slim.Host = p.Spec.HostNetwork
+	if o.PodLabels {
+		slim.Labels = cluster.NewLabels(p.Labels)
+	}
+	// The kubelet wrote these addresses: there is nobody to warn.
+	slim.IPs = Slimmer{Warn: func(string, ...any) {}}.addrs(ips, "Pod", p.Namespace, p.Name)
+	if len(slim.IPs) == 0 {
+		return nil
+	}
+	return slim
+}
+
+func (o oracle) node(n *corev1.Node) *cluster.Node {
+	zone, region := n.Labels[corev1.LabelTopologyZone], n.Labels[corev1.LabelTopologyRegion]
+	if zone == "" || region == "" {
+		zone, region = n.Labels[corev1.LabelFailureDomainBetaZone], n.Labels[corev1.LabelFailureDomainBetaRegion]
+	}
+	if zone == "" || region == "" {
+		return &cluster.Node{Name: n.Name}
+	}
+	return &cluster.Node{Name: n.Name, Zone: strings.ToLower(zone), Region: strings.ToLower(region)}
+}
+
+func (o oracle) configMap(c *corev1.ConfigMap) *cluster.ConfigMap {
+	if o.ConfigMapKey() != (cluster.Key{Namespace: c.Namespace, Name: c.Name}) {
+		return nil
+	}
+	slim := &cluster.ConfigMap{Namespace: c.Namespace, Name: c.Name, Data: make(map[string]string, len(c.Data)+len(c.BinaryData))}
+	for key, value := range c.BinaryData {
+		slim.Data[key] = string(value)
+	}
+	for key, value := range c.Data {
+		slim.Data[key] = value
+	}
+	return slim
+}

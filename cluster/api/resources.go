@@ -1,0 +1,143 @@
+package api
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/seamark/seamark/cluster"
+)
+
+// AnnotationListEnd marks the bookmark at the end of a streamed list.
+const AnnotationListEnd = metav1.InitialEventsAnnotationKey
+
+// A Decoded object is a slim object with the metadata that a watch needs. There is one
+// for each object of a list.
+type Decoded struct {
+	Name, Namespace, Version string
+	ListEnd                  string         // of a bookmark: the value of AnnotationListEnd
+	Slim                     cluster.Object // nil if it is not delivered
+	Changed                  time.Time      // of annotationChanged; zero if the object does not have it
+	Ending                   bool           // has a deletion timestamp
+}
+
+// Key returns the object's key.
+func (o *Decoded) Key() cluster.Key { return cluster.Key{Namespace: o.Namespace, Name: o.Name} }
+
+// setMeta copies the metadata of an object in JSON.
+func (o *Decoded) setMeta(m *Meta) {
+	o.Name, o.Namespace, o.Version = m.Name, intern(m.Namespace), m.ResourceVersion
+	o.Ending, o.ListEnd = m.DeletionTimestamp != nil, m.Annotations[AnnotationListEnd]
+	o.setChanged([]byte(m.Annotations[annotationChanged]))
+}
+
+// setChanged parses annotationChanged. An invalid time is ignored.
+func (o *Decoded) setChanged(text []byte) {
+	if o.Changed.UnmarshalText(text) != nil {
+		o.Changed = time.Time{}
+	}
+}
+
+// A Resource describes the requests for one kind of object, and decodes it.
+type Resource struct {
+	Group          schema.GroupVersion
+	Version        string // Group as in an object's apiVersion
+	Name           string
+	Kind           string         // of an object; a list has the suffix List
+	Namespace      string         // "" is all
+	Labels, Fields string         // selectors
+	Kinds          []cluster.Kind // of the slim objects
+	MetadataOnly   bool           // request only the metadata
+
+	// ReadProtobuf and ReadJSON decode and slim an object. The result does not refer to
+	// raw. ReadProtobuf may use the bytes of room, and replace them by more.
+	ReadProtobuf func(raw []byte, o *Decoded, room *[]byte) error
+	ReadJSON     func(raw []byte, o *Decoded) error
+}
+
+// String returns the name as in a Role, followed by the group.
+func (r Resource) String() string {
+	return strings.TrimSuffix(r.Name+"."+r.Group.Group, ".")
+}
+
+// Resources returns the resources that the options ask for. EndpointSlices are watched
+// once: their labels tell imported ones from the cluster's own.
+func (s Slimmer) Resources() []Resource {
+	o := s.Options
+	if key := o.ConfigMapKey(); key.Name != "" {
+		r := newResource(coreVersion(), cluster.ConfigMaps, "ConfigMap", readConfigMap, s.ConfigMap)
+		// A selector of one object allows a Role to name the object in resourceNames.
+		r.Namespace, r.Fields = key.Namespace, "metadata.name="+key.Name
+		return []Resource{r}
+	}
+	if o.Nodes {
+		r := newResource(coreVersion(), cluster.Nodes, "Node", readNode, s.Node)
+		r.MetadataOnly = true // the status of a node is long and changes often
+		return []Resource{r}
+	}
+	rs := []Resource{
+		newResource(coreVersion(), cluster.Namespaces, "Namespace", readNamespace, s.Namespace),
+		newResource(coreVersion(), cluster.Services, "Service", readService, s.Service),
+	}
+	rs[0].Labels, rs[1].Labels = o.NamespaceLabels, o.Labels
+	if !o.NoEndpoints {
+		r := newResource(SlicesVersion(), cluster.Slices, "EndpointSlice", nil, s.Slice)
+		r.ReadProtobuf, r.Labels = s.readSlice, o.Labels
+		if o.Multicluster {
+			r.Kinds = append(r.Kinds, cluster.ImportSlices)
+		}
+		rs = append(rs, r)
+	}
+	if o.Pods {
+		r := newResource(coreVersion(), cluster.Pods, "Pod", s.readPod, s.Pod)
+		r.Labels, r.Fields = o.Labels, "status.phase!=Succeeded,status.phase!=Failed,status.phase!=Unknown"
+		rs = append(rs, r)
+	}
+	if o.Multicluster {
+		rs = append(rs, newResource(ImportsVersion(), cluster.Imports, "ServiceImport", noProtobuf, s.ServiceImport))
+	}
+	return rs
+}
+
+// newResource returns the resource whose objects are decoded to In and slimmed to Out.
+func newResource[In, Out any, PIn interface {
+	*In
+	Metadata() *Meta
+}, POut interface {
+	*Out
+	cluster.Object
+}](group schema.GroupVersion, of cluster.Kind, kind string, read func([]byte, *Decoded) (In, error), slim func(PIn) POut) Resource {
+	put := func(in PIn, o *Decoded) {
+		if slim := slim(in); slim != nil { // and not an Object that holds a nil pointer
+			o.Slim = slim
+		}
+	}
+	return Resource{
+		Group: group, Version: group.String(), Name: of.String(), Kind: kind, Kinds: []cluster.Kind{of},
+		ReadProtobuf: func(raw []byte, o *Decoded, _ *[]byte) error {
+			in, err := read(raw, o)
+			if err == nil {
+				put(&in, o)
+			}
+			return err
+		},
+		ReadJSON: func(raw []byte, o *Decoded) error {
+			in := new(In)
+			err := utiljson.Unmarshal(raw, in)
+			if err == nil {
+				o.setMeta(PIn(in).Metadata())
+				put(in, o)
+			}
+			return err
+		},
+	}
+}
+
+// noProtobuf rejects protobuf for a custom resource.
+func noProtobuf[In any]([]byte, *Decoded) (in In, err error) {
+	return in, errors.New("a custom resource in protobuf")
+}

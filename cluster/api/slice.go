@@ -1,0 +1,287 @@
+package api
+
+import (
+	"net/netip"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/cluster/protobuf"
+)
+
+// maxPodName is one more than the length of a DNS label.
+const maxPodName = 64
+
+// A packer slims an EndpointSlice, endpoint by endpoint.
+type packer struct {
+	Slimmer
+	slim  *cluster.Slice
+	names bool   // the addressType is FQDN
+	buf   []byte // the packed endpoints
+}
+
+// belongs sets the slice's Service by its labels. It returns false for a slice without a
+// Service, and for an imported slice of names. A slice with the multi-cluster labels
+// never belongs to a Service of this cluster, even if it also names the derived Service
+// that some controllers create.
+func (p *packer) belongs(own, imported, source, kind string) bool {
+	p.slim.Service, p.names = own, kind == addressFQDN
+	if imported != "" {
+		p.slim.Service, p.slim.Cluster = imported, strings.ToLower(source)
+		if !p.Options.Multicluster || source == "" || p.names {
+			return false
+		}
+	}
+	return p.slim.Service != ""
+}
+
+// port adds a port.
+func (p *packer) port(name, protocol string, number int32) {
+	if !isPort(number) {
+		p.Warn("EndpointSlice %s/%s: %d is not a port: ignored", p.slim.Namespace, p.slim.Name, number)
+		return
+	}
+	p.slim.Ports = appendPort(p.slim.Ports, name, protocol, number)
+}
+
+// endpoint returns an endpoint without its address. pod is the name of its Pod, if
+// any.
+func (p *packer) endpoint(ready bool, hostname, pod, zone string) cluster.Endpoint {
+	e := cluster.Endpoint{Ready: ready}
+	switch {
+	case hostname != "":
+		e.Hostname = strings.ToLower(hostname)
+	case p.Options.PodNames && len(pod) < maxPodName && !strings.Contains(pod, "."):
+		// A pod's name may be longer than a label, or be several labels.
+		e.Hostname = strings.ToLower(pod)
+	}
+	if e.Hostname != "" && len(validation.IsDNS1123Label(e.Hostname)) > 0 {
+		p.Warn("EndpointSlice %s/%s: %q is not a hostname: ignored", p.slim.Namespace, p.slim.Name, e.Hostname)
+		e.Hostname = ""
+	}
+	if p.Options.Zones {
+		e.Zone = strings.ToLower(zone)
+	}
+	return e
+}
+
+// address adds an endpoint with this address or name.
+func (p *packer) address(e cluster.Endpoint, text []byte) {
+	if p.names {
+		if name := strings.ToLower(strings.TrimSuffix(string(text), ".")); isTarget(name) {
+			p.buf = cluster.AppendName(p.buf, name, e)
+		} else {
+			p.Warn("EndpointSlice %s/%s: %q is not a name: ignored", p.slim.Namespace, p.slim.Name, text)
+		}
+		return
+	}
+	var ok bool
+	if e.Addr, ok = dotted(text); !ok {
+		if e.Addr, ok = parseAddr(string(text)); !ok {
+			p.Warn("EndpointSlice %s/%s: %q is not an IP address: ignored", p.slim.Namespace, p.slim.Name, text)
+			return
+		}
+	}
+	p.buf = cluster.AppendEndpoint(p.buf, e)
+}
+
+// dotted parses an IPv4 address without an allocation.
+func dotted(text []byte) (addr netip.Addr, ok bool) {
+	var b [4]byte
+	for i := range b {
+		n, digits := 0, 0
+		for digits < 3 && digits < len(text) && text[digits]-'0' < 10 {
+			n = 10*n + int(text[digits]-'0')
+			digits++
+		}
+		if digits == 0 || n > 255 || digits > 1 && text[0] == '0' {
+			return addr, false
+		}
+		b[i], text = byte(n), text[digits:]
+		if i < 3 {
+			if len(text) == 0 || text[0] != '.' {
+				return addr, false
+			}
+			text = text[1:]
+		}
+	}
+	return netip.AddrFrom4(b), len(text) == 0
+}
+
+// Slice slims an EndpointSlice. It returns nil if the slice is not delivered.
+func (s Slimmer) Slice(full *EndpointSlice) *cluster.Slice {
+	p := packer{Slimmer: s, slim: &cluster.Slice{Namespace: intern(full.Namespace), Name: full.Name}}
+	if !p.belongs(ShareName(full.Name, []byte(full.Labels[LabelServiceName])), full.Labels[LabelImportService], full.Labels[LabelImportCluster], full.AddressType) {
+		return nil
+	}
+	for _, port := range full.Ports {
+		if port.Port != nil { // without a number there can be no SRV record
+			p.port(value(port.Name), value(port.Protocol), *port.Port)
+		}
+	}
+	for i := range full.Endpoints {
+		in, pod := &full.Endpoints[i], ""
+		if in.TargetRef != nil && in.TargetRef.Kind == "Pod" {
+			pod = in.TargetRef.Name
+		}
+		e := p.endpoint(in.Conditions.Ready == nil || *in.Conditions.Ready, value(in.Hostname), pod, value(in.Zone))
+		for _, text := range in.Addresses {
+			p.address(e, []byte(text))
+		}
+	}
+	p.slim.Endpoints = cluster.Endpoints(p.buf)
+	return p.slim
+}
+
+func value(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// readSlice decodes and slims a slice in protobuf. It packs the endpoints as it decodes
+// them, into room, whose capacity it may increase. The fields may have any order, so it
+// iterates over the message three times, which costs little.
+func (s Slimmer) readSlice(raw []byte, o *Decoded, room *[]byte) error {
+	var own, imported, source, kind string
+	m := protobuf.Message{Rest: raw}
+	for m.Next() {
+		switch m.Number {
+		case 1:
+			m.Fail(o.readMeta(m.Bytes(), func(key, value []byte) {
+				switch string(key) {
+				case LabelServiceName:
+					own = ShareName(o.Name, value)
+				case LabelImportService:
+					imported = string(value)
+				case LabelImportCluster:
+					source = string(value)
+				}
+			}))
+		case 4:
+			kind = family(m.Bytes())
+		}
+	}
+	p := packer{Slimmer: s, slim: &cluster.Slice{Namespace: o.Namespace, Name: o.Name}, buf: (*room)[:0]}
+	if m.Err != nil || !p.belongs(own, imported, source, kind) {
+		return m.Err
+	}
+	for m = (protobuf.Message{Rest: raw}); m.Next(); {
+		if m.Number == 3 {
+			m.Fail(p.readPort(m.Bytes()))
+		}
+	}
+	if m.Err == nil {
+		for m = (protobuf.Message{Rest: raw}); m.Next(); {
+			if m.Number == 2 {
+				m.Fail(p.readEndpoint(m.Bytes()))
+			}
+		}
+	}
+	p.slim.Endpoints = cluster.Endpoints(p.buf)
+	o.Slim, *room = p.slim, p.buf
+	return m.Err
+}
+
+// ShareName returns text as a string. It shares memory with name if that begins with
+// text: names of slices begin with the names of their Services.
+func ShareName(name string, text []byte) string {
+	if len(text) <= len(name) && name[:len(text)] == string(text) {
+		return name[:len(text)]
+	}
+	return string(text)
+}
+
+// family returns an address type as a string, without an allocation for known types.
+func family(text []byte) string {
+	switch string(text) {
+	case AddressIPv4:
+		return AddressIPv4
+	case AddressIPv6:
+		return AddressIPv6
+	}
+	return string(text)
+}
+
+func (p *packer) readPort(raw []byte) error {
+	var name, protocol string
+	var number int32
+	all := true
+	m := protobuf.Message{Rest: raw}
+	for m.Next() {
+		switch m.Number {
+		case 1:
+			name = m.String()
+		case 2:
+			protocol = m.String()
+		case 3:
+			number, all = int32(m.Varint()), false
+		}
+	}
+	if m.Err == nil && !all {
+		p.port(name, protocol, number)
+	}
+	return m.Err
+}
+
+func (p *packer) readEndpoint(raw []byte) error {
+	ready, addresses := true, 0
+	var address, hostname, zone, kind, pod []byte
+	m := protobuf.Message{Rest: raw}
+	for m.Next() {
+		switch m.Number {
+		case 1:
+			address = m.Bytes()
+			addresses++
+		case 2:
+			conditions := protobuf.Message{Rest: m.Bytes()}
+			for conditions.Next() {
+				if conditions.Number == 1 {
+					ready = conditions.Bool()
+				}
+			}
+			m.Fail(conditions.Err)
+		case 3:
+			hostname = m.Bytes()
+		case 4:
+			text := m.Bytes()
+			if !p.Options.PodNames {
+				continue
+			}
+			target := protobuf.Message{Rest: text}
+			for target.Next() {
+				switch target.Number {
+				case 1:
+					kind = target.Bytes()
+				case 3:
+					pod = target.Bytes()
+				}
+			}
+			m.Fail(target.Err)
+		case 7:
+			zone = m.Bytes()
+		}
+	}
+	if m.Err != nil {
+		return m.Err
+	}
+	if string(kind) != "Pod" {
+		pod = nil
+	}
+	if !p.Options.Zones {
+		zone = nil
+	}
+	e := p.endpoint(ready, string(hostname), string(pod), string(zone))
+	if addresses == 1 { // as every controller writes it
+		p.address(e, address)
+		return nil
+	}
+	for m = (protobuf.Message{Rest: raw}); m.Next(); {
+		if m.Number == 1 {
+			p.address(e, m.Bytes())
+		}
+	}
+	return m.Err
+}

@@ -1,0 +1,199 @@
+package api
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"unique"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/seamark/seamark/cluster"
+)
+
+// A Slimmer makes slim objects with the fields that the options ask for. It calls Warn
+// for invalid fields, which it leaves out.
+type Slimmer struct {
+	Options cluster.Options
+	Warn    func(format string, args ...any)
+}
+
+// Namespace slims a Namespace.
+func (s Slimmer) Namespace(n *Namespace) *cluster.Namespace { return &cluster.Namespace{Name: n.Name} }
+
+// Service slims a Service. As in kube-proxy, the type ExternalName takes precedence
+// over the other fields of the spec.
+func (s Slimmer) Service(full *Service) *cluster.Service {
+	slim := &cluster.Service{Namespace: intern(full.Namespace), Name: full.Name}
+	if full.Spec.Type == TypeExternalName {
+		slim.ExternalName = strings.ToLower(strings.TrimSuffix(full.Spec.ExternalName, "."))
+		if !isTarget(slim.ExternalName) {
+			s.Warn("Service %s/%s: externalName %q is not a name: it has no answer", full.Namespace, full.Name, full.Spec.ExternalName)
+		}
+		return slim
+	}
+	if full.Spec.ClusterIP == "None" {
+		slim.Headless = true
+	} else {
+		ips := full.Spec.ClusterIPs
+		if len(ips) == 0 && full.Spec.ClusterIP != "" {
+			ips = []string{full.Spec.ClusterIP}
+		}
+		slim.ClusterIPs = s.addrs(ips, "Service", full.Namespace, full.Name)
+	}
+	slim.PublishNotReady, slim.Selector = full.Spec.PublishNotReadyAddresses, len(full.Spec.Selector) > 0
+	if s.Options.External {
+		slim.External = s.external(full)
+	}
+	for _, p := range full.Spec.Ports {
+		if isPort(p.Port) {
+			slim.Ports = appendPort(slim.Ports, p.Name, p.Protocol, p.Port)
+		} else {
+			s.Warn("Service %s/%s: %d is not a port: ignored", full.Namespace, full.Name, p.Port)
+		}
+	}
+	return slim
+}
+
+// external returns nil for a Service without external addresses.
+func (s Slimmer) external(full *Service) *cluster.External {
+	texts := slices.Clone(full.Spec.ExternalIPs)
+	slim := new(cluster.External)
+	for _, in := range full.Status.LoadBalancer.Ingress {
+		host := strings.ToLower(strings.TrimSuffix(in.Hostname, "."))
+		switch {
+		case in.IP != "":
+			texts = append(texts, in.IP)
+		case host != "" && isTarget(host):
+			slim.Hosts = append(slim.Hosts, host)
+		case host != "":
+			s.Warn("Service %s/%s: hostname %q of its load balancer is not a name: ignored", full.Namespace, full.Name, in.Hostname)
+		}
+	}
+	slim.IPs = s.addrs(texts, "Service", full.Namespace, full.Name)
+	if len(slim.IPs)+len(slim.Hosts) == 0 {
+		return nil
+	}
+	return slim
+}
+
+// isTarget reports whether name can be the target of a CNAME. As in CoreDNS it may
+// have underscores, but may not be an address.
+func isTarget(name string) bool {
+	if _, err := netip.ParseAddr(name); err == nil || len(name) > 253 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "" {
+		return false
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		if label == "" || len(label) > validation.DNS1123LabelMaxLength {
+			return false
+		}
+	}
+	return true
+}
+
+// Pod slims a Pod. It returns nil for a Pod that has terminated, is terminating, or has
+// no address.
+func (s Slimmer) Pod(full *Pod) *cluster.Pod {
+	switch full.Status.Phase {
+	case "Succeeded", "Failed", "Unknown":
+		return nil
+	}
+	if full.DeletionTimestamp != nil {
+		return nil
+	}
+	var ips []string
+	for _, ip := range full.Status.PodIPs {
+		ips = append(ips, ip.IP)
+	}
+	if len(ips) == 0 && full.Status.PodIP != "" {
+		ips = []string{full.Status.PodIP}
+	}
+	slim := &cluster.Pod{Namespace: intern(full.Namespace), Name: full.Name, Host: full.Spec.HostNetwork}
+	if s.Options.PodLabels {
+		slim.Labels = cluster.NewLabels(full.Labels)
+	}
+	for _, ip := range ips {
+		// The kubelet wrote the address: no user can correct it.
+		if addr, ok := parseAddr(ip); ok {
+			slim.IPs = append(slim.IPs, addr)
+		}
+	}
+	if len(slim.IPs) == 0 {
+		return nil
+	}
+	return slim
+}
+
+// ServiceImport slims a ServiceImport to a Service: headless by its type, otherwise
+// with the addresses of the cluster set.
+func (s Slimmer) ServiceImport(full *ServiceImport) *cluster.Service {
+	slim := &cluster.Service{Namespace: intern(full.Namespace), Name: full.Name}
+	if full.Spec.Type == "Headless" {
+		slim.Headless = true
+	} else {
+		slim.ClusterIPs = s.addrs(full.Spec.IPs, "ServiceImport", full.Namespace, full.Name)
+	}
+	for _, p := range full.Spec.Ports {
+		if isPort(p.Port) {
+			slim.Ports = appendPort(slim.Ports, p.Name, p.Protocol, p.Port)
+		}
+	}
+	return slim
+}
+
+// ConfigMap slims a ConfigMap. It returns nil for one that the options do not name.
+func (s Slimmer) ConfigMap(full *ConfigMap) *cluster.ConfigMap {
+	if s.Options.ConfigMapKey() != (cluster.Key{Namespace: full.Namespace, Name: full.Name}) {
+		return nil
+	}
+	slim := &cluster.ConfigMap{Namespace: full.Namespace, Name: full.Name, Data: make(map[string]string, len(full.Data)+len(full.BinaryData))}
+	for key, value := range full.BinaryData {
+		slim.Data[key] = string(value)
+	}
+	maps.Copy(slim.Data, full.Data)
+	return slim
+}
+
+// Node slims a Node.
+func (s Slimmer) Node(full *Node) *cluster.Node {
+	slim := &cluster.Node{Name: full.Name}
+	for _, prefix := range [...]string{"topology.kubernetes.io/", "failure-domain.beta.kubernetes.io/"} {
+		if zone, region := full.Labels[prefix+"zone"], full.Labels[prefix+"region"]; zone != "" && region != "" {
+			slim.Zone, slim.Region = intern(strings.ToLower(zone)), intern(strings.ToLower(region))
+			break
+		}
+	}
+	return slim
+}
+
+// addrs parses the addresses of an object.
+func (s Slimmer) addrs(texts []string, kind, namespace, name string) []netip.Addr {
+	out := make([]netip.Addr, 0, len(texts))
+	for _, text := range texts {
+		if addr, ok := parseAddr(text); ok {
+			out = append(out, addr)
+		} else {
+			s.Warn("%s %s/%s: %q is not an IP address: ignored", kind, namespace, name, text)
+		}
+	}
+	return out
+}
+
+// parseAddr parses an address without a zone. IPv4-mapped IPv6 addresses become IPv4.
+func parseAddr(text string) (addr netip.Addr, ok bool) {
+	addr, err := netip.ParseAddr(text)
+	return addr.Unmap(), err == nil && addr.Zone() == ""
+}
+
+// isPort reports whether a port number is valid. An API server accepts no others.
+func isPort(port int32) bool { return 1 <= port && port <= 65535 }
+
+func appendPort(ports []cluster.Port, name string, protocol string, number int32) []cluster.Port {
+	return append(ports, cluster.Port{Name: intern(strings.ToLower(name)), Protocol: intern(strings.ToLower(cmp.Or(protocol, "TCP"))), Port: uint16(number)})
+}
+
+// intern returns the same memory for equal strings: thousands of objects have the same
+// namespace or port names.
+func intern(s string) string { return unique.Make(s).Value() }

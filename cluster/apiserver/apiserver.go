@@ -1,0 +1,118 @@
+// Package apiserver delivers the objects of a cluster by listing and watching its API
+// server.
+//
+// Run starts a feed for each resource, or for each resource and namespace (feed.go). A
+// feed keeps a client-go reflector running: it lists and watches over a client that loads
+// the configuration (client.go), through a transport that limits requests (transport.go)
+// and detects those that stall (stall.go). The codec decodes each object straight into a
+// slim one (codec.go). The objects of a list go to the sink in groups (listing.go), the
+// events after it one by one (store.go), and the lists of several namespaces become one
+// (merge.go). Problems are logged when they begin, at growing intervals, and when they end
+// (state.go).
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/cluster/api"
+)
+
+// RunAPIServer delivers the objects of the API server that the options name until ctx is
+// done. Errors are logged and the request is retried.
+func Run(ctx context.Context, o cluster.Options, sink cluster.Sink, m *cluster.Monitor) {
+	runFeeds(ctx, o, sink, m, defaultTimeouts())
+}
+
+// runFeeds runs one feed for each resource, or for each resource and namespace if the
+// options name namespaces.
+func runFeeds(ctx context.Context, o cluster.Options, sink cluster.Sink, m *cluster.Monitor, limits timeouts) {
+	ctx = klog.NewContext(ctx, klog.Logger{}) // the reflector's messages are logged by the feed
+	state := &state{log: m.Log, metrics: m.Metrics, age: m.Age}
+	client := newClient(o, state)
+	defer client.closeIdle()
+
+	s := &source{Monitor: m, seed: maphash.MakeSeed()}
+	s.timed, _ = sink.(cluster.Programmed)
+	var feeds sync.WaitGroup
+	follow := func(r api.Resource, out outlet) {
+		f := &feed{Resource: r, client: client, state: state,
+			store: &store{source: s, kinds: r.Kinds, out: out}, detector: newStallDetector(limits)}
+		feeds.Go(func() { f.run(ctx) })
+	}
+	var namespaces []string
+	if o.Namespaces != "" && o.ConfigMap == "" && !o.Nodes {
+		namespaces = strings.Split(o.Namespaces, ",")
+	}
+	merger := newMerger(sink, m, len(namespaces))
+	for _, r := range (api.Slimmer{Options: o, Warn: warnOnce(m.Log)}).Resources() {
+		if namespaces == nil {
+			follow(r, whole{sink, m})
+		}
+		for i, namespace := range namespaces {
+			if r.Kinds[0] == cluster.Namespaces { // these are not in a namespace
+				r.Fields = "metadata.name=" + namespace
+			} else {
+				r.Namespace = namespace
+			}
+			follow(r, share{merger, i})
+		}
+	}
+	feeds.Wait()
+}
+
+// A source is shared by the feeds.
+type source struct {
+	*cluster.Monitor
+	timed cluster.Programmed // nil if the sink does not implement it
+	seed  maphash.Seed       // of keys
+}
+
+// maxWarnings is the largest number of different warnings about objects.
+const maxWarnings = 1000
+
+// warnOnce returns a function that logs each warning once: an object is received
+// again with each of its changes and with each list.
+func warnOnce(log *slog.Logger) func(format string, args ...any) {
+	var mu sync.Mutex
+	said := map[string]struct{}{}
+	return func(format string, args ...any) {
+		text := fmt.Sprintf(format, args...)
+		mu.Lock()
+		defer mu.Unlock()
+		if _, ok := said[text]; ok || len(said) == maxWarnings {
+			return
+		}
+		said[text] = struct{}{}
+		log.Warn(text)
+		if len(said) == maxWarnings {
+			log.Warn("no more warnings about single objects are shown")
+		}
+	}
+}
+
+// An outlet receives a store's objects.
+type outlet interface {
+	Put(cluster.Kind, ...cluster.Object)
+	Delete(cluster.Kind, cluster.Key)
+	listed(cluster.Kind, *keys) // a list has ended; the outlet owns the keys
+	received(cluster.Kind)      // something about the kind was received
+}
+
+// whole is the outlet of a resource that is watched in all namespaces by one feed.
+type whole struct {
+	cluster.Sink
+	monitor *cluster.Monitor
+}
+
+func (w whole) listed(kind cluster.Kind, in *keys) { w.Listed(kind, in.has) }
+
+func (w whole) received(kind cluster.Kind) { w.monitor.Received(kind, time.Now()) }

@@ -1,0 +1,318 @@
+package apiserver
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/cluster/api"
+	"github.com/seamark/seamark/metrics"
+)
+
+const webAndEmpty = `{"metadata":{"namespace":"shop","name":"web"},"spec":{"clusterIP":"10.0.0.1"}},{"metadata":{"namespace":"shop","name":"empty"}}`
+
+// What is asked for, and in which form.
+func TestLiveRequests(t *testing.T) {
+	a := serve(t, &fakeServer{objects: map[string]string{"services": webAndEmpty}})
+	f, stop := watchCluster(t, cluster.Options{
+		Endpoint: a.URL, NamespaceLabels: "exposed", Labels: "tier=front", Pods: true, Multicluster: true,
+	})
+	f.got(t, "listed services shop/empty shop/web")
+	for _, kind := range []string{"namespaces", "endpointslices", "pods", "serviceimports", "endpointslices (multicluster)"} {
+		f.got(t, "listed "+kind+" ")
+	}
+	stop()
+	want := map[string]string{
+		"/api/v1/namespaces":                                  "exposed|",
+		"/api/v1/services":                                    "tier=front|",
+		"/apis/discovery.k8s.io/v1/endpointslices":            "tier=front|",
+		"/api/v1/pods":                                        "tier=front|status.phase!=Succeeded,status.phase!=Failed,status.phase!=Unknown",
+		"/apis/multicluster.x-k8s.io/v1alpha1/serviceimports": "|",
+	}
+	for _, r := range a.asked() {
+		q := r.URL.Query()
+		selectors, ok := want[r.URL.Path]
+		delete(want, r.URL.Path)
+		if got := q.Get("labelSelector") + "|" + q.Get("fieldSelector"); !ok || got != selectors {
+			t.Errorf("%s: selectors %q", r.URL.Path, got)
+		}
+		if q.Get("allowWatchBookmarks") != "true" || q.Get("sendInitialEvents") != "true" || q.Get("timeoutSeconds") == "" {
+			t.Errorf("%s", r.URL)
+		}
+		accept := "application/vnd.kubernetes.protobuf"
+		if strings.HasSuffix(r.URL.Path, "serviceimports") {
+			accept = "application/json"
+		}
+		if got := r.Header.Get("Accept"); !strings.HasPrefix(got, accept) {
+			t.Errorf("%s: Accept: %s", r.URL.Path, got)
+		}
+		if got := r.UserAgent(); !strings.HasPrefix(got, "seamark/") {
+			t.Errorf("User-Agent: %s", got)
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("not asked for: %v", want)
+	}
+}
+
+// An API server that does not stream lists is asked for plain ones.
+func TestLiveOldServer(t *testing.T) {
+	a := serve(t, &fakeServer{old: true, objects: map[string]string{"services": webAndEmpty,
+		"endpointslices": `{"metadata":{"namespace":"shop","name":"unlabelled"},"addressType":"IPv4"}`}})
+	f, _ := watchCluster(t, cluster.Options{Endpoint: a.URL})
+	f.got(t, "listed services shop/empty shop/web")
+	f.got(t, "listed endpointslices ")
+	f.until(t, "quiet log", func() bool { return f.logged.Len() == 0 })
+}
+
+// A cluster without the Multi-Cluster Services API has no ServiceImports; the
+// rest does not wait for it.
+func TestLiveNoImports(t *testing.T) {
+	a := serve(t, &fakeServer{refuse: func(r *http.Request) int {
+		if strings.HasSuffix(r.URL.Path, "serviceimports") {
+			return http.StatusNotFound
+		}
+		return 0
+	}})
+	f, _ := watchCluster(t, cluster.Options{Endpoint: a.URL, Multicluster: true})
+	f.got(t, "listed serviceimports ")
+	f.logs(t, "the API server has no serviceimports.multicluster.x-k8s.io")
+}
+
+// With two requests a second and no burst, the third cannot come within a
+// second of the first. client-go's own limits would not hold for watches.
+func TestLiveQPS(t *testing.T) {
+	var mu sync.Mutex
+	var times []time.Time
+	a := serve(t, &fakeServer{refuse: func(*http.Request) int {
+		mu.Lock()
+		defer mu.Unlock()
+		times = append(times, time.Now())
+		return 0
+	}})
+	f, _ := watchCluster(t, cluster.Options{Endpoint: a.URL, QPS: 2, Burst: 1})
+	for _, kind := range []cluster.Kind{cluster.Namespaces, cluster.Services, cluster.Slices} {
+		f.got(t, fmt.Sprintf("listed %s ", kind))
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if took := times[2].Sub(times[0]); took < 900*time.Millisecond {
+		t.Errorf("three requests within %v", took)
+	}
+}
+
+// No more than so many requests wait for an answer. A watch that has begun
+// does not count, or the first ones would keep all others out.
+func TestLiveMaxInflight(t *testing.T) {
+	var mu sync.Mutex
+	inflight, most := 0, 0
+	a := serve(t, &fakeServer{refuse: func(*http.Request) int {
+		mu.Lock()
+		inflight++
+		most = max(most, inflight)
+		mu.Unlock()
+		time.Sleep(20 * time.Millisecond) // a slow answer: without the limit, other requests would arrive meanwhile
+		mu.Lock()
+		inflight--
+		mu.Unlock()
+		return 0
+	}})
+	f, _ := watchCluster(t, cluster.Options{Endpoint: a.URL, Pods: true, MaxInflight: 1})
+	for _, kind := range []cluster.Kind{cluster.Namespaces, cluster.Services, cluster.Slices, cluster.Pods} {
+		f.got(t, fmt.Sprintf("listed %s ", kind))
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if most != 1 {
+		t.Errorf("%d requests at once", most)
+	}
+}
+
+// An API server that starts behind a proxy, or is overloaded, is one that is
+// away: the same request is made again, soon, and the log has one line of each
+// resource if it lasts.
+func TestLiveUnavailable(t *testing.T) {
+	var mu sync.Mutex
+	n := map[string]int{}
+	a := serve(t, &fakeServer{refuse: func(r *http.Request) int {
+		mu.Lock()
+		defer mu.Unlock()
+		times := 6
+		if strings.HasSuffix(r.URL.Path, "services") {
+			times = 3 // not long enough to be said
+		}
+		if n[r.URL.Path]++; n[r.URL.Path] > times {
+			return 0
+		}
+		return []int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusTooManyRequests}[n[r.URL.Path]%3]
+	}})
+	f, _ := watchCluster(t, cluster.Options{Endpoint: a.URL, NoEndpoints: true})
+	f.got(t, "listed services ")
+	f.got(t, "listed namespaces ")
+	f.logs(t, "cannot watch namespaces in all namespaces")
+	f.logs(t, "watching namespaces in all namespaces again")
+	f.until(t, "two lines", func() bool { return strings.Count(f.logged.String(), "\n") == 2 })
+	for _, r := range a.asked() {
+		if !r.URL.Query().Has("watch") {
+			t.Errorf("%s was asked for, where the same watch should go on", r.URL)
+		}
+	}
+}
+
+// No configuration, then one that names nobody, then one that works.
+func TestLiveKubeconfig(t *testing.T) {
+	a := serve(t, &fakeServer{objects: map[string]string{"services": webAndEmpty}})
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	f, _ := watchCluster(t, cluster.Options{Kubeconfig: file, KubeconfigContext: "prod"})
+	f.logs(t, "no such file or directory")
+	config := `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":%q,"context":{"cluster":"c"}}]}`
+	write := func(context string) {
+		t.Helper()
+		if err := os.WriteFile(file, fmt.Appendf(nil, config, a.URL, context), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("dev")
+	f.logs(t, "context was not found for specified context: prod")
+	write("prod")
+	f.got(t, "listed services shop/empty shop/web")
+	f.logs(t, "known now how to reach the API server")
+}
+
+func TestLiveNotInPod(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	f, _ := watchCluster(t, cluster.Options{})
+	f.logs(t, "not in a pod (KUBERNETES_SERVICE_HOST is not set): name an endpoint, a kubeconfig or a folder of manifests")
+}
+
+// A certificate that nobody here trusts is said to be one.
+func TestLiveUntrusted(t *testing.T) {
+	a := &fakeServer{ended: make(chan struct{})}
+	a.Server = httptest.NewUnstartedServer(a)
+	a.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
+	a.StartTLS()
+	t.Cleanup(a.Close)
+	f, _ := watchCluster(t, cluster.Options{Endpoint: a.URL})
+	f.logs(t, "certificate signed by unknown authority")
+}
+
+// The connection is still there, but nothing comes over it any more: HTTP/2
+// pings tell, and the watch goes on over a new one.
+func TestLiveHalfOpen(t *testing.T) {
+	t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "1") // client-go's defaults are 30 and 15
+	t.Setenv("HTTP2_PING_TIMEOUT_SECONDS", "1")
+	a := &fakeServer{ended: make(chan struct{})}
+	ca := serveTLS(t, a)
+	r := relay(t, a.Listener.Addr().String())
+	f, _ := watchCluster(t, cluster.Options{Endpoint: "https://" + r.addr, CA: ca, NoEndpoints: true})
+	f.got(t, "listed services ")
+	f.got(t, "listed namespaces ")
+	before := len(a.asked())
+	r.freeze()
+	f.until(t, "watch over a new connection", func() bool { return len(a.asked()) >= before+2 })
+}
+
+// When Run has returned nothing of it runs any more, whatever it was doing.
+func TestLiveStops(t *testing.T) {
+	dead := httptest.NewServer(nil)
+	dead.Close()
+	hangs := serve(t, &fakeServer{refuse: func(r *http.Request) int { <-r.Context().Done(); return 500 }})
+	works := serve(t, &fakeServer{})
+	for name, o := range map[string]cluster.Options{
+		"away":    {Endpoint: dead.URL},
+		"hangs":   {Endpoint: hangs.URL},
+		"works":   {Endpoint: works.URL, Namespaces: "a,b", Pods: true},
+		"limited": {Endpoint: hangs.URL, MaxInflight: 1, QPS: 0.001},
+		"nowhere": {Kubeconfig: filepath.Join(t.TempDir(), "none")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := runtime.NumGoroutine()
+			f, stop := watchCluster(t, o)
+			switch name {
+			case "works":
+				f.got(t, "listed pods ")
+			case "away", "nowhere":
+				f.logs(t, "trying again")
+			}
+			stop()
+			f.until(t, "end of goroutines", func() bool { return runtime.NumGoroutine() <= before+2 }) // the fake server's own
+		})
+	}
+}
+
+// A watch whose server has gone without a word ends by itself, half a minute
+// after the server should have ended it.
+func TestLiveWatchEnds(t *testing.T) {
+	a := serve(t, &fakeServer{})
+	source, o := newSource(new(metrics.Registry)), cluster.Options{Endpoint: a.URL}
+	state := &state{log: source.Log}
+	f := &feed{Resource: api.Slimmer{Options: o, Warn: t.Errorf}.Resources()[0], client: newClient(o, state), state: state, store: &store{source: source}, detector: newStallDetector(defaultTimeouts())}
+	defer f.client.closeIdle()
+	w, err := f.watch(t.Context(), metav1.ListOptions{TimeoutSeconds: new(int64(-29))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	select {
+	case e, ok := <-w.ResultChan():
+		if ok && e.Type != watch.Error {
+			t.Errorf("got %v", e)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the watch goes on")
+	}
+}
+
+// Something else in the API server's place is not believed: an empty object is
+// no empty cluster, and nobody is sent elsewhere. It is said once.
+func TestLiveIsNotAnAPIServer(t *testing.T) {
+	for name, answer := range map[string]http.HandlerFunc{
+		"empty object": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte("{}"))
+		},
+		"redirect": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusFound)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(answer)
+			defer server.Close()
+			f, stop := watchCluster(t, cluster.Options{Endpoint: server.URL, NoEndpoints: true})
+			f.logs(t, "cannot list namespaces")
+			f.logs(t, "cannot list services")
+			stop()
+			if len(f.script.lines) > 0 {
+				t.Errorf("it was believed: %s", f.script.lines)
+			}
+		})
+	}
+}
+
+// An object that is wrong comes again with each of its changes, and with each
+// list.
+func TestLiveWarnsOnce(t *testing.T) {
+	var out bytes.Buffer
+	warn := warnOnce(slog.New(slog.NewTextHandler(&out, nil)))
+	for i := range 3 * maxWarnings {
+		for range 2 {
+			warn("Service shop/%d: that", i)
+		}
+	}
+	if got := strings.Count(out.String(), "\n"); got != maxWarnings+1 || !strings.Contains(out.String(), "no more warnings") {
+		t.Errorf("%d lines", got)
+	}
+}

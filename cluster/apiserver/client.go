@@ -1,0 +1,179 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/cluster/api"
+)
+
+// QuietKlog silences the log of client-go, which goes to standard error in its own
+// format and repeats every failure; a Source logs the relevant ones. The log is
+// global to the process, so the command calls QuietKlog once, before anything else.
+func QuietKlog() { klog.SetLogger(klog.Logger{}) }
+
+// A client sends requests to the API server that the options name. It does not use
+// client-go's typed clientset, which would add every type of Kubernetes to the binary
+// and to the heap.
+type client struct {
+	opts   cluster.Options
+	state  *state
+	limits *limits
+
+	mu      sync.Mutex
+	stamp   stamp
+	config  *rest.Config
+	http    *http.Client
+	probes  *http.Client // has connections of its own
+	probers map[string]*prober
+}
+
+// A stamp identifies a version of the kubeconfig.
+type stamp struct {
+	changed time.Time
+	size    int64
+}
+
+func newClient(opts cluster.Options, state *state) *client {
+	return &client{opts: opts, state: state, limits: newLimits(opts), probers: map[string]*prober{}}
+}
+
+// group returns a client for one resource whose requests the detector supervises.
+// An error means that the configuration cannot be used yet: the file may still be
+// mounted or corrected, so it is read again whenever it has changed.
+func (c *client) group(r api.Resource, detector *stallDetector) (rest.Interface, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.load(); err != nil {
+		c.state.trouble("config", err.Error(), "not known yet how to reach the API server; trying again, and a file that appears or is mended is used at once", "error", err)
+		return nil, noAnswer{err.Error(), true}
+	}
+	c.state.fine("config", "known now how to reach the API server", "server", c.config.Host)
+	config := *c.config
+	config.GroupVersion = &r.Group
+	config.APIPath = "/apis"
+	if r.Group.Group == "" {
+		config.APIPath = "/api"
+	}
+	config.NegotiatedSerializer = forms{r}
+	if r.Group == api.ImportsVersion() {
+		config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON // custom resources have no other
+	}
+	if r.MetadataOnly {
+		const alone = ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+		config.AcceptContentTypes = runtime.ContentTypeProtobuf + alone + "," + runtime.ContentTypeJSON + alone + "," + config.AcceptContentTypes
+	}
+	supervised := *c.http
+	supervised.Transport = &transport{c.http.Transport, c.limits, detector, c.state}
+	return rest.RESTClientForConfigAndClient(&config, &supervised)
+}
+
+// load creates the configuration and the HTTP client unless they exist and the
+// kubeconfig has not changed.
+func (c *client) load() error {
+	var now stamp
+	if c.opts.Kubeconfig != "" {
+		info, err := os.Stat(c.opts.Kubeconfig)
+		if err != nil {
+			return fmt.Errorf("reading kubeconfig: %w", err) // the error names the file
+		}
+		now = stamp{info.ModTime(), info.Size()}
+	}
+	if c.http != nil && now == c.stamp {
+		return nil
+	}
+	config, err := restConfig(c.opts)
+	if err != nil {
+		return err
+	}
+	config.UserAgent = userAgent()
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	config.WarningHandlerWithContext = rest.NoWarnings{}
+	// A custom dialer keeps client-go from sharing connections between clients. TCP
+	// detects a dead peer within a minute; for HTTPS client-go uses HTTP/2 pings
+	// too, after 30 s of silence and with 15 s to reply.
+	dialer := &net.Dialer{
+		Timeout:         10 * time.Second,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3},
+	}
+	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		dialed, err := dialer.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &conn{Conn: dialed}, nil
+	}
+	config.QPS = -1 // no limit of client-go's: see limits
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return fmt.Errorf("setting up the connection: %w", err)
+	}
+	probes, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return fmt.Errorf("setting up the connection: %w", err)
+	}
+	// An API server never redirects: a server that does is not one.
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	c.closeIdle()
+	c.stamp, c.config, c.http, c.probes = now, config, client, probes
+	return nil
+}
+
+// closeIdle closes the connections that no request uses.
+func (c *client) closeIdle() {
+	if c.http != nil {
+		utilnet.CloseIdleConnectionsFor(c.http.Transport)
+	}
+}
+
+// restConfig returns the API server's address and the credentials.
+func restConfig(o cluster.Options) (*rest.Config, error) {
+	switch {
+	case o.Kubeconfig != "":
+		file, err := clientcmd.LoadFromFile(o.Kubeconfig)
+		if err != nil {
+			return nil, fmt.Errorf("reading kubeconfig %s: %w", o.Kubeconfig, err)
+		}
+		if err := clientcmd.ResolveLocalPaths(file); err != nil {
+			return nil, fmt.Errorf("reading kubeconfig %s: %w", o.Kubeconfig, err)
+		}
+		config, err := clientcmd.NewNonInteractiveClientConfig(*file, o.KubeconfigContext, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
+		if err != nil {
+			return nil, fmt.Errorf("reading kubeconfig %s: %w", o.Kubeconfig, err)
+		}
+		return config, nil
+	case o.Endpoint != "":
+		return &rest.Config{Host: o.Endpoint, TLSClientConfig: rest.TLSClientConfig{CertFile: o.Cert, KeyFile: o.Key, CAFile: o.CA}}, nil
+	}
+	config, err := rest.InClusterConfig() // it rereads the token file
+	if errors.Is(err, rest.ErrNotInCluster) {
+		return nil, errors.New("not in a pod (KUBERNETES_SERVICE_HOST is not set): name an endpoint, a kubeconfig or a folder of manifests")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the pod's service account: %w", err)
+	}
+	return config, nil
+}
+
+func userAgent() string {
+	version := "devel"
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		version = info.Main.Version
+	}
+	return "seamark/" + version
+}

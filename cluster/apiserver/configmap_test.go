@@ -1,0 +1,37 @@
+package apiserver
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/seamark/seamark/cluster"
+)
+
+const custom = `{"metadata":{"namespace":"dns","name":"custom"},"data":{"hosts":"10.0.0.1 a\n"},"binaryData":{"more":"MTAuMC4wLjIgYgo="}}`
+
+// One object is asked for by its name, and nothing else.
+func TestLiveConfigMap(t *testing.T) {
+	for _, old := range []bool{false, true} {
+		a := serve(t, &fakeServer{old: old, objects: map[string]string{"configmaps": custom + `,{"metadata":{"namespace":"dns","name":"other"}}`}})
+		f, stop := watchCluster(t, cluster.Options{Endpoint: a.URL, ConfigMap: "dns/custom"})
+		f.got(t, "listed configmaps dns/custom")
+		stop()
+		for _, r := range a.asked() {
+			if q := r.URL.Query(); r.URL.Path != "/api/v1/namespaces/dns/configmaps" || q.Get("fieldSelector") != "metadata.name=custom" || q.Get("labelSelector") != "" {
+				t.Errorf("asked for %s", r.URL)
+			}
+		}
+	}
+}
+
+// An API server without the object has an empty list of it.
+func TestLiveConfigMapMissing(t *testing.T) {
+	f, _ := watchCluster(t, cluster.Options{Endpoint: serve(t, &fakeServer{}).URL, ConfigMap: "dns/custom"})
+	f.got(t, "listed configmaps ")
+}
+
+func TestLiveConfigMapForbidden(t *testing.T) {
+	a := serve(t, &fakeServer{refuse: func(*http.Request) int { return http.StatusForbidden }})
+	f, _ := watchCluster(t, cluster.Options{Endpoint: a.URL, ConfigMap: "dns/custom"})
+	f.logs(t, "the API server forbids to list configmaps with metadata.name=custom in namespace dns; trying again: grant list and watch to the service account")
+}

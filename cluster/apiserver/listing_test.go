@@ -1,0 +1,176 @@
+package apiserver
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/cluster/api"
+	"github.com/seamark/seamark/metrics"
+)
+
+// numbered are Services as the items of a list, and their names as a script has
+// them.
+func numbered(from, to int) (items, names string) {
+	var all, keys []string
+	for i := from; i < to; i++ {
+		all = append(all, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"s%04d"}}`, i))
+		keys = append(keys, fmt.Sprintf("shop/s%04d", i))
+	}
+	return strings.Join(all, ","), strings.Join(keys, " ")
+}
+
+// A list that breaks off half-way brings what it has brought and takes nothing
+// away. The next one is whole: what was deleted meanwhile goes at its end.
+func TestLiveRelist(t *testing.T) {
+	for _, c := range []struct {
+		old       bool
+		cut, puts int
+	}{
+		{false, 0, 2 * 600},
+		{false, cluster.GroupSize + 9, 2*600 + cluster.GroupSize},
+		{true, 0, 2 * 600},
+	} {
+		t.Run(fmt.Sprintf("old %v, cut %d", c.old, c.cut), func(t *testing.T) {
+			before, names := numbered(0, 600)
+			a := serve(t, &fakeServer{old: c.old, objects: map[string]string{"services": before}})
+			f, stop := watchCluster(t, cluster.Options{Endpoint: a.URL, NoEndpoints: true})
+			f.got(t, "listed services "+names)
+			f.got(t, "listed namespaces ")
+			after, names := numbered(300, 900)
+			a.change("services", after, c.cut)
+			f.got(t, "listed services "+names)
+			stop()
+			puts, lists := 0, 0
+			for _, line := range f.script.lines {
+				switch {
+				case strings.HasPrefix(line, "put services "):
+					puts++
+				case strings.HasPrefix(line, "listed services "):
+					lists++
+				case strings.HasPrefix(line, "delete "):
+					t.Error(line)
+				}
+			}
+			if puts != c.puts || lists != 2 {
+				t.Errorf("%d objects were put, want %d, in %d lists", puts, c.puts, lists)
+			}
+		})
+	}
+}
+
+// received are the events of one watch, of slices.
+func received(t *testing.T, events ...watch.Event) (*store, *script, watch.Event, bool) {
+	t.Helper()
+	sink := new(script)
+	source := newSource(new(metrics.Registry))
+	s := &store{source: source, kinds: []cluster.Kind{cluster.Slices, cluster.ImportSlices}, out: whole{sink, source.Monitor}, fine: func() {}}
+	all := make(chan watch.Event, len(events))
+	for _, e := range events {
+		all <- e
+	}
+	close(all)
+	last, ok := s.receive(all)
+	return s, sink, last, ok
+}
+
+// A list may change while it is received.
+func TestReceive(t *testing.T) {
+	slice := func(what watch.EventType, name, from string) watch.Event {
+		return watch.Event{Type: what, Object: &arrived{Decoded: api.Decoded{Name: name, Namespace: "shop", Slim: &cluster.Slice{Namespace: "shop", Name: name, Cluster: from}}}}
+	}
+	bookmark := watch.Event{Type: watch.Bookmark, Object: &arrived{Decoded: api.Decoded{ListEnd: "true"}}}
+	s, sink, last, ok := received(t,
+		slice(watch.Added, "stays", ""), slice(watch.Added, "gone", ""), slice(watch.Added, "unwanted", ""), slice(watch.Added, "exported", ""),
+		watch.Event{Type: watch.Bookmark, Object: new(arrived)},
+		slice(watch.Deleted, "gone", ""),
+		watch.Event{Type: watch.Modified, Object: &arrived{Decoded: api.Decoded{Name: "unwanted", Namespace: "shop"}}},
+		slice(watch.Modified, "exported", "east"),
+		slice(watch.Deleted, "back", ""), slice(watch.Added, "back", ""),
+		bookmark,
+		slice(watch.Added, "later", ""),
+	)
+	if !ok || last.Object != bookmark.Object || len(sink.lines) > 0 {
+		t.Errorf("ended by %v %v, after %q", ok, last, sink.lines)
+	}
+	if err := s.Replace(nil, ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"listed endpointslices shop/back shop/stays", "listed endpointslices (multicluster) shop/exported"} {
+		if !slices.Contains(sink.lines, want) {
+			t.Errorf("no %s in\n%s", want, strings.Join(sink.lines, "\n"))
+		}
+	}
+
+	failed := watch.Event{Type: watch.Error}
+	if _, _, last, ok := received(t, slice(watch.Added, "a", ""), failed, bookmark); !ok || last.Type != watch.Error {
+		t.Errorf("an error: %v %v", ok, last)
+	}
+	if _, _, last, ok := received(t, slice(watch.Added, "a", "")); !ok || last.Type != watch.Added {
+		t.Errorf("broken off: %v %v", ok, last)
+	}
+	if _, _, _, ok := received(t); ok {
+		t.Error("nothing came")
+	}
+}
+
+// Of a list little more is held than a group of its objects, however long it is.
+func TestListingHolds(t *testing.T) {
+	const objects, each = 10_000, 1 << 10
+	sink := new(idle)
+	source := newSource(new(metrics.Registry))
+	s := &store{source: source, kinds: []cluster.Kind{cluster.Slices}, out: whole{sink, source.Monitor}, fine: func() {}}
+	live := func() int {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc)
+	}
+	before := live()
+	s.begin()
+	for i := range objects {
+		name := fmt.Sprint("slice-", i)
+		s.listing.put(&api.Decoded{Name: name, Slim: &cluster.Slice{Name: name, Endpoints: cluster.Endpoints(make([]byte, each))}})
+	}
+	// A hash in a map that may have grown just now, and a group.
+	if held, most := live()-before, 48*objects+2*cluster.GroupSize*each; held > most {
+		t.Errorf("%d bytes are held, more than %d", held, most)
+	}
+	for i := range objects {
+		if !s.listing.groups[0].keys.has(cluster.Key{Name: fmt.Sprint("slice-", i)}) {
+			t.Fatalf("slice-%d is not in the list", i)
+		}
+	}
+	if s.listing.groups[0].keys.has(cluster.Key{Name: "slice"}) || s.listing.groups[0].keys.has(cluster.Key{Namespace: "slice-", Name: "1"}) {
+		t.Error("others are")
+	}
+	if err := s.Replace(nil, ""); err != nil || sink.objects != objects {
+		t.Errorf("%d objects were put: %v", sink.objects, err)
+	}
+}
+
+// The garbage of a list is collected while it is received, except for the first list.
+func TestSweeperRelist(t *testing.T) {
+	collected := 0
+	source := newSource(new(metrics.Registry))
+	source.Sweeper = cluster.NewSweeper(func() { collected++ }, func() {})
+	s := &store{source: source, kinds: []cluster.Kind{cluster.Services}, out: whole{new(idle), source.Monitor}, fine: func() {}}
+	for _, relist := range []bool{false, true} {
+		s.begin()
+		for range 10_000 {
+			s.listing.put(new(api.Decoded))
+		}
+		if (collected > 0) != relist {
+			t.Errorf("10,000 objects, replacing others %v: got %d collections", relist, collected)
+		}
+		if err := s.Replace(nil, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

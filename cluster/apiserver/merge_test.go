@@ -1,0 +1,101 @@
+package apiserver
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/metrics"
+)
+
+// A script is a Sink that writes down what it gets, and at the end of a list what
+// it has of the kind.
+type script struct {
+	lines []string
+	has   [cluster.Kinds]map[cluster.Key]bool
+}
+
+func (s *script) Put(k cluster.Kind, objects ...cluster.Object) {
+	for _, o := range objects {
+		if s.has[k] == nil {
+			s.has[k] = map[cluster.Key]bool{}
+		}
+		s.has[k][o.Key()] = true
+		s.lines = append(s.lines, fmt.Sprint("put ", k, " ", o.Key()))
+	}
+}
+
+func (s *script) Delete(k cluster.Kind, key cluster.Key) {
+	delete(s.has[k], key)
+	s.lines = append(s.lines, fmt.Sprint("delete ", k, " ", key))
+}
+
+func (s *script) Listed(k cluster.Kind, has func(cluster.Key) bool) {
+	maps.DeleteFunc(s.has[k], func(key cluster.Key, _ bool) bool { return !has(key) })
+	var left []string
+	for key := range s.has[k] {
+		left = append(left, key.String())
+	}
+	slices.Sort(left)
+	s.lines = append(s.lines, fmt.Sprint("listed ", k, " ", strings.Join(left, " ")))
+}
+
+func TestMerge(t *testing.T) {
+	got := new(script)
+	source := newSource(new(metrics.Registry))
+	m := newMerger(got, source.Monitor, 2)
+	a, b := share{m, 0}, share{m, 1}
+	service := func(namespace, name string) cluster.Object { return &cluster.Service{Namespace: namespace, Name: name} }
+	list := func(s share, kind cluster.Kind, objects ...cluster.Object) {
+		in := newKeys(source.seed)
+		for _, o := range objects {
+			in.add(o.Key())
+		}
+		s.Put(kind, objects...)
+		s.listed(kind, in)
+	}
+	// Until the other namespace has been listed, the kind has not been.
+	list(a, cluster.Services, service("a", "1"), service("a", "2"))
+	a.Put(cluster.Services, service("a", "3"))
+	a.Delete(cluster.Services, cluster.Key{Namespace: "a", Name: "1"})
+	list(b, cluster.Services)
+	b.Put(cluster.Services, service("b", "1"))
+	a.Delete(cluster.Services, cluster.Key{Namespace: "a", Name: "2"})
+	// A relist of one namespace leaves the other as it is.
+	list(a, cluster.Services, service("a", "4"))
+	list(b, cluster.Services, service("b", "2"))
+	// Each kind is on its own.
+	list(b, cluster.Slices, &cluster.Slice{Namespace: "b", Name: "1"})
+	want := []string{
+		"put services a/1", "put services a/2", "put services a/3", "delete services a/1",
+		"listed services a/2 a/3",
+		"put services b/1", "delete services a/2",
+		"put services a/4", "listed services a/4 b/1",
+		"put services b/2", "listed services a/4 b/2",
+		"put endpointslices b/1",
+	}
+	if !slices.Equal(got.lines, want) {
+		t.Errorf("got\n%s", strings.Join(got.lines, "\n"))
+	}
+
+	synctest.Test(t, func(t *testing.T) {
+		source := newSource(new(metrics.Registry))
+		for _, kind := range (cluster.Options{Pods: true, Multicluster: true}).Kinds() {
+			source.Received(kind, time.Now().Add(time.Hour)) // only Services count
+		}
+		m := newMerger(new(script), source.Monitor, 2)
+		a, b := share{m, 0}, share{m, 1}
+		a.received(cluster.Services)
+		time.Sleep(time.Minute)
+		b.received(cluster.Services)
+		b.received(cluster.Services)
+		if age := source.Age(); age != time.Minute {
+			t.Errorf("age of a kind received from one namespace a minute ago and from the other now: got %v, want 1m", age)
+		}
+	})
+}

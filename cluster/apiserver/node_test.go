@@ -1,0 +1,65 @@
+package apiserver
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seamark/seamark/cluster"
+)
+
+// Where an API server sends metadata alone it says that it does, and that is
+// taken for no other resource.
+func TestNodeMetadataAlone(t *testing.T) {
+	partial := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "n1", ResourceVersion: "4", Labels: map[string]string{
+		corev1.LabelTopologyZone: "a", corev1.LabelTopologyRegion: "r",
+	}}}
+	is := metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata")
+	raw, err := partial.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for form, data := range map[string][]byte{
+		"protobuf": wrapped(t, raw, is),
+		"JSON": []byte(`{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":{"name":"n1","resourceVersion":"4",` +
+			`"labels":{"topology.kubernetes.io/zone":"a","topology.kubernetes.io/region":"r"}}}`),
+	} {
+		got := decoded(t, codecFor(cluster.Options{Nodes: true}, cluster.Nodes, t.Errorf), data)
+		if n := got.Slim.(*cluster.Node); *n != (cluster.Node{Name: "n1", Zone: "a", Region: "r"}) || got.Version != "4" {
+			t.Errorf("%s: %+v", form, got)
+		}
+		if _, _, err := codecFor(cluster.Options{}, cluster.Services, t.Errorf).Decode(data, nil, nil); err == nil {
+			t.Errorf("%s: metadata was taken for a Service", form)
+		}
+	}
+}
+
+// Nodes are asked for, and nothing else: without their status, if the API server
+// can leave it out.
+func TestLiveNodes(t *testing.T) {
+	for _, old := range []bool{false, true} {
+		a := serve(t, &fakeServer{old: old, objects: map[string]string{"nodes": `{"metadata":{"name":"n1"}},{"metadata":{"name":"n2"}}`}})
+		f, stop := watchCluster(t, cluster.Options{Endpoint: a.URL, Nodes: true, Namespaces: "shop,other"})
+		f.got(t, "listed nodes n1 n2")
+		stop()
+		for _, r := range a.asked() {
+			if r.URL.Path != "/api/v1/nodes" || r.URL.Query().Get("fieldSelector")+r.URL.Query().Get("labelSelector") != "" {
+				t.Errorf("asked for %s", r.URL)
+			}
+			const want = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1," +
+				"application/vnd.kubernetes.protobuf,application/json"
+			if got := strings.Join(r.Header["Accept"], ","); !strings.HasPrefix(got, want) {
+				t.Errorf("accepts %s", got)
+			}
+		}
+	}
+}
+
+func TestLiveNodesForbidden(t *testing.T) {
+	a := serve(t, &fakeServer{refuse: func(*http.Request) int { return http.StatusForbidden }})
+	f, _ := watchCluster(t, cluster.Options{Endpoint: a.URL, Nodes: true})
+	f.logs(t, "the API server forbids to list nodes; trying again: grant list and watch to the service account")
+}

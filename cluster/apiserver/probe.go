@@ -1,0 +1,84 @@
+package apiserver
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// A prober sends the probes for one resource. The feeds of a resource in several
+// namespaces share their results.
+type prober struct {
+	mu       sync.Mutex
+	began    time.Time
+	ended    time.Time
+	answered bool // result of the last probe
+}
+
+// prober returns the resource's prober.
+func (c *client) prober(resource string) *prober {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.probers[resource]
+	if p == nil {
+		p = new(prober)
+		c.probers[resource] = p
+	}
+	return p
+}
+
+// probe reports whether the API server answers a request that resembles req at
+// present, over a new connection. It may use the result of another feed's probe
+// that began after since. A probe takes none of the slots of MaxInflight, which
+// stalled requests may hold.
+func (c *client) probe(p *prober, req *http.Request, since time.Time, t timeouts) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.began.After(since) && time.Since(p.ended) < t.repeat {
+		return p.answered
+	}
+	p.began = time.Now()
+	p.answered = c.limits.allowsProbe() && c.sendProbe(req, t.probe)
+	p.ended = time.Now()
+	return p.answered
+}
+
+// sendProbe repeats a watch up to its first event, which it waits for only if the
+// watch begins with a list, and of a list gets one object. An error that a
+// proxy may have sent in the API server's place is no answer.
+func (c *client) sendProbe(req *http.Request, limit time.Duration) bool {
+	c.mu.Lock()
+	probes := c.probes
+	c.mu.Unlock()
+	ctx, cancel := context.WithTimeout(req.Context(), limit)
+	defer cancel()
+	defer probes.CloseIdleConnections()
+	req = req.Clone(ctx)
+	query := req.URL.Query()
+	watch, list := query.Has("watch"), query.Has("sendInitialEvents")
+	if !watch {
+		query.Del("resourceVersion") // with "0" the API server would ignore the limit
+		query.Del("resourceVersionMatch")
+		query.Del("continue")
+		query.Set("limit", "1")
+		req.URL.RawQuery = query.Encode()
+	}
+	resp, err := probes.Transport.RoundTrip(req)
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+	switch {
+	case unavailable(resp.StatusCode):
+		return false
+	case resp.StatusCode != http.StatusOK || watch && !list:
+		return true
+	case watch:
+		_, err = io.ReadFull(resp.Body, make([]byte, 1))
+	default:
+		_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20))
+	}
+	return err == nil
+}

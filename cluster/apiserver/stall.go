@@ -1,0 +1,293 @@
+package apiserver
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// timeouts limit how long the API server may stay silent.
+//
+// A silent API server is either slow, and then a repeated request would only add
+// to its load, or it has lost the request, and then waiting is useless. To tell
+// them apart a request that has been silent for suspect is compared with a probe:
+// a small request for the same resource over a new connection. If the probe is
+// answered while the request stays silent, the request has stalled and is sent
+// again. A request that stalls although probes are answered may just need longer,
+// so each such stall doubles the silence that the feed allows the next request.
+type timeouts struct {
+	suspect time.Duration // silence before the first probe
+	probe   time.Duration // limit of a probe
+	repeat  time.Duration // wait between two probes
+	watch   time.Duration // longest silence of a watch before its list has ended, if probes are answered
+	list    time.Duration // longest silence of any other request, whatever the probes return
+	silence time.Duration // longest silence of a watch after its list: bookmarks arrive once a minute
+	quiet   time.Duration // the same from a server that sends no bookmarks
+}
+
+func defaultTimeouts() timeouts {
+	return timeouts{
+		suspect: 4 * time.Second, probe: 2 * time.Second, repeat: 500 * time.Millisecond,
+		watch: 16 * time.Second, list: time.Minute, // an API server queues a request for up to 15 s, and works on a list for up to 60 s
+		silence: 90 * time.Second, quiet: 10 * time.Minute,
+	}
+}
+
+// A stallDetector cancels requests of one feed that have stalled. A feed has one
+// request at a time.
+type stallDetector struct {
+	timeouts
+	probe   func(req *http.Request, since time.Time) bool
+	stalled func(silence time.Duration, retry bool)
+
+	current  atomic.Pointer[exchange]
+	mu       sync.Mutex
+	patience time.Duration // silence allowed before a list has ended, if probes are answered
+	silence  time.Duration // silence allowed after that
+}
+
+func newStallDetector(t timeouts) *stallDetector {
+	return &stallDetector{timeouts: t, patience: t.suspect, silence: t.silence}
+}
+
+// listed marks the end of the list that the current watch began with.
+func (d *stallDetector) listed() {
+	d.mu.Lock()
+	d.patience = d.suspect
+	d.mu.Unlock()
+	if x := d.current.Load(); x != nil {
+		x.listed.Store(true)
+	}
+}
+
+// An exchange is a request and its response, which it is the body of.
+type exchange struct {
+	io.ReadCloser
+	detector *stallDetector
+	request  *http.Request
+	cancel   context.CancelFunc
+	watch    bool // the request is a watch
+	running  sync.WaitGroup
+	conn     atomic.Pointer[conn]
+
+	last    atomic.Pointer[time.Time] // when a byte was received, or began to be waited for
+	waiting atomic.Bool               // for the API server, and not for the sink
+	listed  atomic.Bool               // silence is normal: the list that the watch began with has ended
+	events  atomic.Bool               // something was received since then
+	failed  atomic.Pointer[error]
+}
+
+// roundTrip sends req by next and supervises it until its body is closed.
+func (d *stallDetector) roundTrip(req *http.Request, next http.RoundTripper) (*http.Response, error) {
+	query := req.URL.Query()
+	x := &exchange{detector: d, watch: query.Has("watch")}
+	ctx, cancel := context.WithCancel(req.Context())
+	x.cancel = cancel
+	x.request = req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(info httptrace.GotConnInfo) { x.conn.Store(underlying(info.Conn)) },
+	}))
+	x.received()
+	x.waiting.Store(true)
+	d.current.Store(x)
+	x.running.Go(func() { x.supervise(ctx) })
+	resp, err := next.RoundTrip(x.request)
+	if err != nil {
+		x.end()
+		if failed := x.failed.Load(); failed != nil {
+			err = *failed
+		}
+		return nil, err
+	}
+	x.received()
+	x.waiting.Store(false)
+	x.listed.Store(x.watch && !query.Has("sendInitialEvents"))
+	x.ReadCloser, resp.Body = resp.Body, x
+	return resp, nil
+}
+
+func (x *exchange) received() {
+	now := time.Now()
+	x.last.Store(&now)
+}
+
+// Read fails with errStalled or errSilent once the request has stalled. From a
+// watch that stalls in its list it fails as if the connection had been closed:
+// after another error the reflector would send a plain list request.
+func (x *exchange) Read(buf []byte) (int, error) {
+	x.received()
+	x.waiting.Store(true)
+	n, err := x.ReadCloser.Read(buf)
+	x.waiting.Store(false)
+	x.received()
+	if n > 0 && x.listed.Load() {
+		x.events.Store(true)
+	}
+	if failed := x.failed.Load(); err != nil && failed != nil {
+		err = *failed
+		if x.watch && !x.listed.Load() {
+			err = io.ErrUnexpectedEOF
+		}
+	}
+	return n, err
+}
+
+func (x *exchange) Close() error {
+	err := x.ReadCloser.Close()
+	x.end()
+	return err
+}
+
+// end stops the supervision and returns when it has stopped.
+func (x *exchange) end() {
+	x.cancel()
+	x.running.Wait()
+	x.detector.current.CompareAndSwap(x, nil)
+}
+
+var (
+	errStalled = errors.New("no response from the API server")
+	errSilent  = errors.New("no event or bookmark from the API server")
+)
+
+// supervise cancels the request once it has stalled.
+func (x *exchange) supervise(ctx context.Context) {
+	d := x.detector
+	for {
+		last := x.last.Load()
+		silence := time.Since(*last)
+		limit := d.suspect
+		listed := x.listed.Load()
+		if listed {
+			limit = d.allowedSilence()
+		}
+		switch {
+		case !x.waiting.Load():
+			silence = 0
+			fallthrough
+		case silence < limit:
+			if !pause(ctx, limit-silence) {
+				return
+			}
+			continue
+		case listed:
+			d.afterSilence(x.events.Load())
+			x.fail(errSilent, silence)
+			return
+		}
+		answered := d.probe(x.request, *last)
+		if ctx.Err() != nil {
+			return
+		}
+		if x.last.Load() != last || x.listed.Load() {
+			continue
+		}
+		if silence = time.Since(*last); d.hasStalled(silence, answered, x.watch) {
+			x.fail(errStalled, silence)
+			return
+		}
+		if !answered {
+			d.stalled(silence, false)
+		}
+		if !pause(ctx, d.repeat) {
+			return
+		}
+	}
+}
+
+// pause waits for d and reports whether ctx has not ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (x *exchange) fail(err error, silence time.Duration) {
+	x.failed.Store(&err)
+	x.detector.stalled(silence, true)
+	if c := x.conn.Load(); c != nil {
+		c.closeIfSilent(*x.last.Load())
+	}
+	x.cancel()
+}
+
+// hasStalled reports whether a request has been silent for too long. answered is
+// the result of the last probe.
+func (d *stallDetector) hasStalled(silence time.Duration, answered, watch bool) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if silence >= d.list {
+		return true
+	}
+	longest := d.list
+	if watch {
+		longest = d.watch
+	}
+	if !answered || silence < min(d.patience, longest) {
+		return false
+	}
+	d.patience = min(2*d.patience, d.list)
+	return true
+}
+
+func (d *stallDetector) allowedSilence() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.silence
+}
+
+// afterSilence allows the next watch the usual silence if this one had events or
+// bookmarks, and twice as much if the server seems to send no bookmarks.
+func (d *stallDetector) afterSilence(events bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if events {
+		d.silence = d.timeouts.silence
+	} else {
+		d.silence = min(2*d.silence, d.quiet)
+	}
+}
+
+// A conn is a connection to the API server that notes when it last received
+// something.
+type conn struct {
+	net.Conn
+	last atomic.Int64
+}
+
+func (c *conn) Read(buf []byte) (int, error) {
+	n, err := c.Conn.Read(buf)
+	if n > 0 {
+		c.last.Store(time.Now().UnixNano())
+	}
+	return n, err
+}
+
+// closeIfSilent closes a connection that has received nothing since a time, for
+// any request: HTTP/2 would send the next requests over the same one, and
+// takes 45 seconds to notice that it is dead.
+func (c *conn) closeIfSilent(since time.Time) {
+	if c.last.Load() <= since.UnixNano() {
+		c.Conn.Close()
+	}
+}
+
+// underlying returns the conn below TLS, or nil.
+func underlying(c net.Conn) *conn {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	under, _ := c.(*conn)
+	return under
+}

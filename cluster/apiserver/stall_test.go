@@ -1,0 +1,271 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/metrics"
+)
+
+// shortTimeouts are the default ones in a fiftieth of the time, except for the
+// limits that a test has to reach.
+func shortTimeouts() timeouts {
+	return timeouts{
+		suspect: 80 * time.Millisecond, probe: 500 * time.Millisecond, repeat: 10 * time.Millisecond,
+		watch: 320 * time.Millisecond, list: 20 * time.Second, silence: 20 * time.Second, quiet: 20 * time.Second,
+	}
+}
+
+func watchWithTimeouts(t *testing.T, o cluster.Options, limits timeouts) *follower {
+	t.Helper()
+	f := new(follower)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { runMonitored(ctx, o, f, f, new(metrics.Registry), limits) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	return f
+}
+
+// A faulty server stops sending at a byte of each response to a request for
+// Services, until it is repaired.
+type faulty struct {
+	*fakeServer
+	stallAt int  // the response stops before this byte; -1 is before the headers
+	close   bool // the response breaks off there
+	match   func(*http.Request) bool
+
+	mu       sync.Mutex
+	repaired bool
+	stalled  int // responses
+}
+
+func (s *faulty) repair() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.repaired = true
+}
+
+func (s *faulty) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stalled
+}
+
+func (s *faulty) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	fault := !s.repaired && strings.HasSuffix(r.URL.Path, "/services") && (s.match == nil || s.match(r))
+	if fault {
+		s.stalled++
+	}
+	s.mu.Unlock()
+	if !fault {
+		s.fakeServer.ServeHTTP(w, r)
+		return
+	}
+	s.fakeServer.ServeHTTP(&stallingWriter{ResponseWriter: w, left: s.stallAt, request: r, close: s.close}, r)
+}
+
+type stallingWriter struct {
+	http.ResponseWriter
+	left    int
+	request *http.Request
+	close   bool
+}
+
+func (w *stallingWriter) Write(b []byte) (int, error) {
+	if len(b) <= w.left {
+		w.left -= len(b)
+		return w.ResponseWriter.Write(b)
+	}
+	if w.left >= 0 {
+		_, _ = w.ResponseWriter.Write(b[:w.left])
+		w.Flush()
+	}
+	if !w.close {
+		<-w.request.Context().Done()
+	}
+	panic(http.ErrAbortHandler)
+}
+
+func (w *stallingWriter) Flush() { w.ResponseWriter.(http.Flusher).Flush() }
+
+func serveFaulty(t *testing.T, s *faulty) *httptest.Server {
+	t.Helper()
+	s.ended = make(chan struct{})
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	return server
+}
+
+// The Services of a list that stalls anywhere are delivered soon after the server
+// has recovered, and the log names the stall once.
+func TestStalledList(t *testing.T) {
+	items, names := numbered(0, 20)
+	for _, old := range []bool{false, true} {
+		for _, c := range []struct {
+			name    string
+			stallAt int
+			close   bool
+		}{
+			{"before the headers", -1, false}, {"after the headers", 0, false}, {"in the first object", 100, false},
+			{"in the middle", 1000, false}, {"truncated", 1000, true},
+		} {
+			t.Run(fmt.Sprintf("%s, plain list %v", c.name, old), func(t *testing.T) {
+				t.Parallel()
+				s := &faulty{fakeServer: &fakeServer{old: old, objects: map[string]string{"services": items}}, stallAt: c.stallAt, close: c.close}
+				if old { // the rejection of a streaming list is not a list
+					s.match = func(r *http.Request) bool { return !r.URL.Query().Has("sendInitialEvents") }
+				}
+				server := serveFaulty(t, s)
+				f := watchWithTimeouts(t, cluster.Options{Endpoint: server.URL, NoEndpoints: true}, shortTimeouts())
+				f.got(t, "listed namespaces ")
+				f.until(t, "two faulty responses", func() bool { return s.count() >= 2 })
+				if !c.close {
+					f.until(t, "warning", func() bool {
+						log := f.logged.String()
+						return strings.Contains(log, "API server does not respond") || strings.Contains(log, "list or watch stalled, retrying")
+					})
+				}
+				s.repair()
+				repaired := time.Now()
+				f.got(t, "listed services "+names)
+				if took := time.Since(repaired); took > brokenWait+time.Second {
+					t.Errorf("the list was delivered %v after the repair, want at most %v", took, brokenWait+time.Second)
+				}
+				f.do(func() {
+					if n := strings.Count(f.logged.String(), "level=WARN"); n > 1 {
+						t.Errorf("%d warnings, want at most 1:\n%s", n, &f.logged)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A server that needs longer for a list than the first limit, but answers small
+// requests, gets the time that it needs.
+func TestSlowList(t *testing.T) {
+	limits := shortTimeouts()
+	const needs = 6 // times the first limit
+	var attempts sync.Map
+	a := serve(t, &fakeServer{old: true, objects: map[string]string{"services": webAndEmpty}, refuse: func(r *http.Request) int {
+		if q := r.URL.Query(); strings.HasSuffix(r.URL.Path, "/services") && !q.Has("watch") && q.Get("limit") != "1" {
+			attempts.Store(r, nil)
+			select {
+			case <-time.After(needs * limits.suspect):
+			case <-r.Context().Done():
+			}
+		}
+		return 0
+	}})
+	f := watchWithTimeouts(t, cluster.Options{Endpoint: a.URL, NoEndpoints: true}, limits)
+	f.got(t, "listed services shop/empty shop/web")
+	n := 0
+	attempts.Range(func(any, any) bool { n++; return true })
+	if n < 2 || n > 4 { // of one, two, four and eight times the first limit
+		t.Errorf("%d attempts of a list that takes %d times the first limit, want 4", n, needs)
+	}
+}
+
+// A watch that has been silent for too long, without bookmarks, is followed by a
+// list, and so is the next one after twice the time.
+func TestSilentWatch(t *testing.T) {
+	a := serve(t, &fakeServer{objects: map[string]string{"services": webAndEmpty}})
+	limits := shortTimeouts()
+	limits.silence = 150 * time.Millisecond
+	f := watchWithTimeouts(t, cluster.Options{Endpoint: a.URL, NoEndpoints: true}, limits)
+	f.until(t, "three lists", func() bool {
+		return strings.Count(strings.Join(f.script.lines, "\n"), "listed services shop/empty shop/web") >= 3
+	})
+	f.logs(t, "list or watch stalled, retrying")
+	f.logs(t, "watching services in all namespaces again")
+	for _, r := range a.asked() {
+		if !r.URL.Query().Has("sendInitialEvents") {
+			t.Errorf("request %s, want only streaming lists", r.URL)
+		}
+	}
+}
+
+// The limit of silence doubles for a server without bookmarks, up to a limit, and
+// is the usual one again after an event.
+func TestSilenceLimit(t *testing.T) {
+	d := newStallDetector(defaultTimeouts())
+	for i, c := range []struct {
+		events bool
+		want   time.Duration
+	}{{true, 90 * time.Second}, {false, 180 * time.Second}, {false, 360 * time.Second}, {false, 600 * time.Second}, {false, 600 * time.Second}, {true, 90 * time.Second}} {
+		d.afterSilence(c.events)
+		if got := d.allowedSilence(); got != c.want {
+			t.Errorf("watch %d, events %v: next limit %v, want %v", i, c.events, got, c.want)
+		}
+	}
+}
+
+// A request stalls after the feed's patience if probes are answered, and after
+// the longest limit if they are not.
+func TestHasStalled(t *testing.T) {
+	const s = time.Second
+	for _, c := range []struct {
+		silence         time.Duration
+		answered, watch bool
+		earlier         int // stalls
+		want            bool
+	}{
+		{3 * s, true, false, 0, false}, {4 * s, true, false, 0, true}, {4 * s, false, false, 0, false},
+		{59 * s, false, true, 0, false}, {60 * s, false, true, 0, true},
+		{7 * s, true, false, 1, false}, {8 * s, true, false, 1, true},
+		{15 * s, true, true, 5, false}, {16 * s, true, true, 5, true}, {59 * s, true, false, 5, false}, {60 * s, true, false, 5, true},
+	} {
+		d := newStallDetector(defaultTimeouts())
+		for range c.earlier {
+			d.hasStalled(time.Minute-1, true, false)
+		}
+		if got := d.hasStalled(c.silence, c.answered, c.watch); got != c.want {
+			t.Errorf("hasStalled(%v, answered %v, watch %v) after %d stalls = %v, want %v", c.silence, c.answered, c.watch, c.earlier, got, c.want)
+		}
+	}
+}
+
+// A request over a frozen connection is given up before HTTP/2's pings notice it,
+// and the next one opens another connection.
+func TestStalledConnection(t *testing.T) {
+	a := &fakeServer{objects: map[string]string{}, ended: make(chan struct{})}
+	ca := serveTLS(t, a)
+	r := relay(t, a.Listener.Addr().String())
+	limits := shortTimeouts()
+	limits.silence = 150 * time.Millisecond
+	f := watchWithTimeouts(t, cluster.Options{Endpoint: "https://" + r.addr, CA: ca, NoEndpoints: true}, limits)
+	f.got(t, "listed services ")
+	r.freeze()
+	a.change("services", `{"metadata":{"namespace":"shop","name":"new"}}`, 0)
+	f.got(t, "listed services shop/new")
+}
+
+// A server that accepts connections and never reads from them is the same as one
+// that never responds.
+func TestUnreadConnection(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := watchWithTimeouts(t, cluster.Options{Endpoint: "http://" + ln.Addr().String(), NoEndpoints: true}, shortTimeouts())
+	f.logs(t, "API server does not respond")
+	a := &fakeServer{objects: map[string]string{"services": webAndEmpty}, ended: make(chan struct{})}
+	server := httptest.NewUnstartedServer(a)
+	server.Listener.Close()
+	server.Listener = ln
+	server.Start()
+	t.Cleanup(server.Close)
+	f.got(t, "listed services shop/empty shop/web")
+}

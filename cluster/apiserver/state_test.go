@@ -1,0 +1,46 @@
+package apiserver
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A problem that lasts is logged at growing intervals, with the age of the data.
+func TestStateRepeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		begin := time.Now()
+		s := &state{log: slog.New(slog.NewTextHandler(&log, nil)), age: func() time.Duration { return time.Since(begin) + time.Second }}
+		var at []time.Duration
+		for end := begin.Add(5 * time.Hour); time.Now().Before(end); time.Sleep(time.Second) {
+			before := log.Len()
+			s.trouble("server", "", "cannot reach the API server; trying again", "server", "10.0.0.1")
+			if log.Len() > before {
+				at = append(at, time.Since(begin))
+			}
+		}
+		want := []time.Duration{0, 1, 3, 7, 15, 31, 63, 123, 183, 243} // minutes
+		if len(at) != len(want) {
+			t.Fatalf("logged at %v, want at minutes %d", at, want)
+		}
+		for i := range want {
+			if at[i] != want[i]*time.Minute {
+				t.Errorf("line %d at %v, want at %v", i, at[i], want[i]*time.Minute)
+			}
+		}
+		lines := strings.Split(log.String(), "\n")
+		if strings.Contains(lines[0], "data_age") || !strings.HasSuffix(lines[1], "server=10.0.0.1 data_age=1m1s") {
+			t.Errorf("lines %q and %q, want the age in the second", lines[0], lines[1])
+		}
+		log.Reset()
+		s.trouble("server", "certificate", "another problem")
+		s.fine("server", "the API server can be reached again")
+		s.fine("server", "the API server can be reached again")
+		if n := strings.Count(log.String(), "\n"); n != 2 {
+			t.Errorf("%d lines for another problem and its end, want 2:\n%s", n, log.String())
+		}
+	})
+}

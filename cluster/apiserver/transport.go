@@ -1,0 +1,131 @@
+package apiserver
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/seamark/seamark/cluster"
+)
+
+// limits are the limits that the options set on the requests of a source.
+// (client-go has a limit of requests per second as well, but does not apply it to
+// watches, and nearly all requests are watches.)
+type limits struct {
+	pace  flowcontrol.RateLimiter // nil is no limit
+	slots chan struct{}           // nil is no limit
+}
+
+func newLimits(o cluster.Options) *limits {
+	l := new(limits)
+	if o.QPS > 0 || o.Burst > 0 {
+		qps, burst := o.QPS, o.Burst
+		if qps == 0 {
+			qps = 5 // client-go's default, as is the next
+		}
+		if burst == 0 {
+			burst = 10
+		}
+		l.pace = flowcontrol.NewTokenBucketRateLimiter(qps, burst)
+	}
+	if o.MaxInflight > 0 {
+		l.slots = make(chan struct{}, o.MaxInflight)
+	}
+	return l
+}
+
+// allowsProbe reports whether a request may be sent now that is not essential.
+func (l *limits) allowsProbe() bool { return l.pace == nil || l.pace.TryAccept() }
+
+// A transport sends the requests of one feed: within the limits, as long as they
+// do not stall. It reports to state whether the API server can be reached.
+type transport struct {
+	next     http.RoundTripper
+	limits   *limits
+	detector *stallDetector
+	state    *state
+}
+
+// RoundTrip holds a slot from here to the end of the response, but for a watch,
+// whose response has no end, only to its headers.
+func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx := req.Context()
+	if t.limits.pace != nil {
+		begin := time.Now()
+		if err := t.limits.pace.Wait(ctx); err != nil {
+			return nil, err
+		}
+		t.state.paced(req, time.Since(begin))
+	}
+	release := func() {}
+	if slots := t.limits.slots; slots != nil {
+		select {
+		case slots <- struct{}{}:
+			release = sync.OnceFunc(func() { <-slots })
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	begin := time.Now()
+	resp, err := t.detector.roundTrip(req, t.next)
+	t.state.answered(req, resp, time.Since(begin))
+	if err != nil {
+		release()
+		if !errors.Is(ctx.Err(), context.Canceled) && err != errStalled { // which the detector has logged
+			what := "" // the same for all other errors, which differ between attempts
+			if errors.As(err, new(*tls.CertificateVerificationError)) {
+				what = "certificate" // not the same problem as an unreachable server
+			}
+			t.state.trouble("server", what, "cannot reach the API server; trying again", "server", req.URL.Host, "error", err)
+		}
+		return nil, noAnswer{err.Error(), true}
+	}
+	t.state.fine("server", "the API server can be reached again", "server", req.URL.Host)
+	if unavailable(resp.StatusCode) {
+		resp.Body.Close()
+		release()
+		return nil, noAnswer{resp.Status, false}
+	}
+	if req.URL.Query().Has("watch") {
+		release()
+	} else {
+		resp.Body = &body{resp.Body, release}
+	}
+	return resp, nil
+}
+
+// unavailable reports whether a response is from an API server that is starting
+// or overloaded, or from a proxy in its place.
+func unavailable(status int) bool {
+	switch status {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
+}
+
+// noAnswer is the error of a request without a response from an API server. It hides
+// the cause from client-go, which treats some errors as the end of a watch and
+// retries others itself.
+type noAnswer struct {
+	cause  string
+	logged bool // for the whole source
+}
+
+func (e noAnswer) Error() string { return e.cause }
+
+type body struct {
+	io.ReadCloser
+	release func()
+}
+
+func (b *body) Close() error {
+	defer b.release()
+	return b.ReadCloser.Close()
+}

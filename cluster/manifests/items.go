@@ -1,0 +1,325 @@
+package manifests
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unique"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/cluster/api"
+)
+
+// A head has the fields of every object, and the items of a list.
+type head struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Name      string `json:"name"`
+		Namespace string `json:"namespace"`
+	} `json:"metadata"`
+	Items json.RawMessage `json:"items"`
+}
+
+// An item is one object of a manifest: the slim object, and the fields that a
+// cluster's controllers would use to create EndpointSlices. Items are kept while the
+// file does not change, so they have no other fields.
+type item struct {
+	kind   string // "" if only the namespace is used
+	key    cluster.Key
+	line   int32
+	wanted bool // its labels match the selector of the options
+
+	object  cluster.Object   // slim; nil if it is not delivered
+	mirrors []*cluster.Slice // of Endpoints
+	service string           // the Service of an EndpointSlice or Endpoints
+	needs   *folderService   // of a Service that needs slices or an address
+	pod     *folderPod       // of a Pod that may be an endpoint
+}
+
+var errNoObject = errors.New("not a Kubernetes object: it needs apiVersion and kind")
+
+// object adds an object or the items of a list. An item of a typed list, such as a
+// ServiceList, need not have a kind.
+func (d *decoder) object(raw json.RawMessage, list *head, at position) {
+	h, err := d.head(raw)
+	d.typed(raw, h, err, list, at)
+}
+
+func (d *decoder) head(raw json.RawMessage) (h head, err error) {
+	err = json.Unmarshal(raw, &h)
+	return h, err
+}
+
+// typed does the same for an object whose head has been decoded.
+func (d *decoder) typed(raw json.RawMessage, h head, err error, list *head, at position) {
+	if bytes.Equal(raw, []byte("null")) {
+		return
+	}
+	if err != nil {
+		d.fail(jsonFault(at, err))
+		return
+	}
+	if list != nil && list.Kind != "List" {
+		h.Kind = cmp.Or(h.Kind, strings.TrimSuffix(list.Kind, "List"))
+		h.APIVersion = cmp.Or(h.APIVersion, list.APIVersion)
+	}
+	if h.Kind == "" || h.APIVersion == "" {
+		d.fail(at.line, errNoObject)
+		return
+	}
+	if strings.HasSuffix(h.Kind, "List") && len(h.Items) > 0 && h.Items[0] == '[' {
+		d.list(&h, at)
+		return
+	}
+	it := &item{kind: unique.Make(h.Kind).Value(), key: cluster.Key{Namespace: unique.Make(h.Metadata.Namespace).Value(), Name: h.Metadata.Name}, line: int32(at.line)}
+	if it.key.Namespace == "" && !clusterScoped(h.Kind) {
+		it.key.Namespace = "default"
+	}
+	read := d.reader(h.APIVersion, h.Kind)
+	if read == nil {
+		it.kind = ""
+		if isOurs(h.Kind) && ourGroup(h.APIVersion) && d.opts.ConfigMap == "" && !d.opts.Nodes {
+			d.warn(at.line, "%s %s: apiVersion %q is not known, ignored", h.Kind, it.key, h.APIVersion)
+		}
+	} else if why := badName(h.Kind, it.key); why != "" {
+		d.warn(at.line, "%s %q: %s, ignored", h.Kind, it.key.Name, why)
+		return
+	} else if err := read(raw, it); err != nil {
+		line, err := jsonFault(at, err)
+		d.fail(line, fmt.Errorf("%s %s: %w", h.Kind, it.key, err))
+		return
+	}
+	d.items = append(d.items, it)
+}
+
+func (d *decoder) list(h *head, at position) {
+	var items []json.RawMessage
+	_ = json.Unmarshal(h.Items, &items) // its syntax is correct, as a part of the list
+	from := bytes.Index(at.text, h.Items)
+	for _, item := range items {
+		begin := at
+		if from >= 0 {
+			from += max(0, bytes.Index(at.text[from:], item))
+			begin = position{text: item, line: at.lineOf(from)}
+			from += len(item)
+		}
+		d.object(item, h, begin)
+	}
+}
+
+// jsonFault returns the line of a JSON error, and the error with the field that it
+// is about.
+func jsonFault(at position, err error) (int, error) {
+	if t, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return at.lineOf(int(t.Offset) - 1), fmt.Errorf("%s: got %s, want %s", cmp.Or(t.Field, "document"), t.Value, t.Type.Kind())
+	}
+	return at.line, err
+}
+
+// badName returns the reason why an API server would reject the object's name, "" if
+// it is valid. A dot in a Service's name would make it an endpoint of another one.
+func badName(kind string, key cluster.Key) string {
+	check := validation.IsDNS1123Subdomain
+	if kind == "Namespace" || kind == "Service" || kind == "ServiceImport" || kind == "Endpoints" {
+		check = validation.IsDNS1123Label
+	}
+	if key.Name == "" {
+		return "it needs a name"
+	}
+	if len(check(key.Name)) > 0 {
+		return "that is not a name"
+	}
+	if key.Namespace != "" && len(validation.IsDNS1123Label(key.Namespace)) > 0 {
+		return fmt.Sprintf("its namespace %q is not a name", key.Namespace)
+	}
+	return ""
+}
+
+// clusterScoped reports whether objects of the kind have no namespace. It knows the
+// kinds that are common in manifests.
+func clusterScoped(kind string) bool {
+	switch kind {
+	case "Namespace", "Node", "PersistentVolume", "StorageClass", "IngressClass", "GatewayClass",
+		"RuntimeClass", "PriorityClass", "CustomResourceDefinition", "APIService":
+		return true
+	}
+	return strings.HasPrefix(kind, "Cluster") || strings.HasSuffix(kind, "WebhookConfiguration")
+}
+
+func isOurs(kind string) bool {
+	switch kind {
+	case "Namespace", "Service", "EndpointSlice", "Endpoints", "Pod", "ServiceImport":
+		return true
+	}
+	return false
+}
+
+func ourGroup(apiVersion string) bool {
+	group, _, ok := strings.Cut(apiVersion, "/")
+	return !ok || group == api.SlicesVersion().Group || group == api.ImportsVersion().Group
+}
+
+// reader returns the function that decodes objects of a kind, nil if there is none.
+func (d *decoder) reader(apiVersion, kind string) func(json.RawMessage, *item) error {
+	if d.opts.ConfigMap != "" {
+		if apiVersion == "v1" && kind == "ConfigMap" {
+			return d.configMap
+		}
+		return nil
+	}
+	if d.opts.Nodes {
+		if apiVersion == "v1" && kind == "Node" {
+			return d.node
+		}
+		return nil
+	}
+	switch apiVersion + " " + kind {
+	case "v1 Namespace":
+		return d.namespace
+	case "v1 Service":
+		return d.service
+	case "v1 Endpoints":
+		return d.endpoints
+	case "v1 Pod":
+		return d.pod
+	case api.SlicesVersion().String() + " EndpointSlice":
+		return d.slice
+	case api.ImportsVersion().String() + " ServiceImport":
+		return d.serviceImport
+	}
+	return nil
+}
+
+func (d *decoder) slimmer(it *item) api.Slimmer {
+	return api.Slimmer{Options: d.opts, Warn: func(format string, args ...any) { d.warn(int(it.line), format, args...) }}
+}
+
+// read decodes an object. It replaces the object's key by the item's, so that the
+// strings are kept once.
+func (d *decoder) read(raw json.RawMessage, it *item, object interface{ Metadata() *api.Meta }) error {
+	if err := json.Unmarshal(raw, object); err != nil {
+		return err
+	}
+	m := object.Metadata()
+	m.Namespace, m.Name = it.key.Namespace, it.key.Name
+	it.wanted = d.scope.objects.Matches(labels.Set(m.Labels))
+	return nil
+}
+
+func (d *decoder) namespace(raw json.RawMessage, it *item) error {
+	var n api.Namespace
+	if err := d.read(raw, it, &n); err != nil {
+		return err
+	}
+	it.key.Namespace, n.Namespace = "", ""
+	it.wanted = d.scope.exposes(n.Name, n.Labels)
+	it.object = d.slimmer(it).Namespace(&n)
+	return nil
+}
+
+func (d *decoder) service(raw json.RawMessage, it *item) error {
+	var s api.Service
+	if err := d.read(raw, it, &s); err != nil {
+		return err
+	}
+	if s.Spec.ClusterIP == "" && len(s.Spec.ClusterIPs) > 0 {
+		s.Spec.ClusterIP = s.Spec.ClusterIPs[0]
+	}
+	it.object = d.slimmer(it).Service(&s)
+	it.needs = newFolderService(&s)
+	return nil
+}
+
+func (d *decoder) slice(raw json.RawMessage, it *item) error {
+	if d.opts.NoEndpoints {
+		return nil
+	}
+	var s api.EndpointSlice
+	if err := d.read(raw, it, &s); err != nil {
+		return err
+	}
+	if s.Labels[api.LabelImportService] == "" {
+		it.service = api.ShareName(it.key.Name, []byte(s.Labels[api.LabelServiceName]))
+		if it.service == "" {
+			d.warn(int(it.line), "EndpointSlice %s has no label %s, ignored", it.key, api.LabelServiceName)
+		}
+	}
+	if slim := d.slimmer(it).Slice(&s); slim != nil {
+		it.object = slim
+	}
+	return nil
+}
+
+func (d *decoder) endpoints(raw json.RawMessage, it *item) error {
+	if d.opts.NoEndpoints {
+		return nil
+	}
+	var e endpoints
+	if err := d.read(raw, it, &e); err != nil {
+		return err
+	}
+	it.service = e.Name
+	for _, s := range mirror(&e) {
+		if slim := d.slimmer(it).Slice(s); slim != nil {
+			it.mirrors = append(it.mirrors, slim)
+		}
+	}
+	return nil
+}
+
+func (d *decoder) pod(raw json.RawMessage, it *item) error {
+	if d.opts.NoEndpoints && !d.opts.Pods {
+		return nil
+	}
+	var p api.Pod
+	if err := d.read(raw, it, &p); err != nil {
+		return err
+	}
+	if slim := d.slimmer(it).Pod(&p); slim != nil {
+		it.object, it.pod = slim, newFolderPod(&p, slim.IPs)
+	}
+	return nil
+}
+
+func (d *decoder) serviceImport(raw json.RawMessage, it *item) error {
+	if !d.opts.Multicluster {
+		return nil
+	}
+	var s api.ServiceImport
+	if err := d.read(raw, it, &s); err != nil {
+		return err
+	}
+	it.object = d.slimmer(it).ServiceImport(&s)
+	return nil
+}
+
+// configMap ignores a ConfigMap that the options do not name, except for its namespace.
+func (d *decoder) configMap(raw json.RawMessage, it *item) error {
+	if it.key != d.opts.ConfigMapKey() {
+		it.kind = ""
+		return nil
+	}
+	var c api.ConfigMap
+	if err := d.read(raw, it, &c); err != nil {
+		return err
+	}
+	it.object = d.slimmer(it).ConfigMap(&c)
+	return nil
+}
+
+func (d *decoder) node(raw json.RawMessage, it *item) error {
+	var n api.Node
+	if err := d.read(raw, it, &n); err != nil {
+		return err
+	}
+	it.key.Namespace = ""
+	it.object = d.slimmer(it).Node(&n)
+	return nil
+}

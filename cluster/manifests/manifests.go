@@ -1,0 +1,286 @@
+// Package manifests delivers the objects of a cluster from a folder of YAML and JSON
+// files, as if they had been applied to a cluster.
+//
+// When a file changes, the folder is walked and the changed files are read (scan.go). A
+// decoder splits a file into documents (parse.go, json.go, yaml.go, yamllist.go) and
+// decodes each into an item, a slim object with its line (items.go). All items together
+// are assembled into the state of a cluster (assemble.go): with Endpoints mirrored and
+// EndpointSlices derived from Pods (derive.go), and ClusterIPs allocated (allocate.go), as
+// controllers would. The difference to the last state goes to the sink.
+package manifests
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/cluster/api"
+	"github.com/seamark/seamark/internal/watch"
+)
+
+// pollFolder is the interval of checks besides file events.
+const pollFolder = 5 * time.Second
+
+// manyLines is the largest number of changes or warnings at once that are logged
+// one by one.
+const manyLines = 20
+
+// A folder delivers the objects of a directory's manifests as if they had been
+// applied to a cluster. One goroutine owns it.
+type folder struct {
+	*cluster.Monitor
+	opts           cluster.Options
+	sink           cluster.Sink
+	dir            string // absolute
+	poll           time.Duration
+	noEvents       bool  // poll only; for tests
+	limit          int64 // bytes of a YAML file
+	seed           maphash.Seed
+	watcher        *watch.Watcher // nil in tests that check the folder once
+	scope          scope
+	files          map[string]*manifest                   // by path within dir
+	state          *[cluster.Kinds]map[cluster.Key]placed // the sink's objects; nil before the first read
+	decoded        int                                    // objects since the sink was last updated
+	given          map[cluster.Key]netip.Addr             // allocated ClusterIPs, which have been logged
+	fileWarnings   warned                                 // found at every check
+	objectWarnings warned                                 // found when an object changes
+}
+
+// A placed object is one that the sink has, and its file.
+type placed struct {
+	cluster.Object
+	file string
+}
+
+// warned is the set of warnings that have been logged and still hold. A warning is
+// logged again only if it has not held in between.
+type warned map[string]bool
+
+// warn logs the new warnings of now, up to a number of them.
+func (t *warned) warn(log *slog.Logger, now []string) {
+	present, added := warned{}, 0
+	for _, text := range now {
+		if !(*t)[text] && !present[text] {
+			if added++; added <= manyLines {
+				log.Warn(text)
+			}
+		}
+		present[text] = true
+	}
+	if added > manyLines {
+		log.Warn("suppressed further warnings about manifests", "count", added-manyLines)
+	}
+	*t = present
+}
+
+// RunManifests delivers the objects of the folder o.Manifests until ctx is done.
+func Run(ctx context.Context, o cluster.Options, sink cluster.Sink, m *cluster.Monitor) {
+	f, err := openFolder(o, sink, m)
+	if err != nil {
+		m.Log.Error("cannot read manifests", "file", o.Manifests, "error", err)
+		<-ctx.Done()
+		return
+	}
+	f.run(ctx)
+}
+
+func openFolder(o cluster.Options, sink cluster.Sink, m *cluster.Monitor) (*folder, error) {
+	scope, err := newScope(o)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := filepath.Abs(o.Manifests)
+	if err != nil {
+		return nil, fmt.Errorf("manifests %s: %w", o.Manifests, err)
+	}
+	return &folder{
+		Monitor: m, opts: o, sink: sink, dir: dir, scope: scope, files: map[string]*manifest{},
+		poll: pollFolder, limit: maxYAML, seed: maphash.MakeSeed(),
+	}, nil
+}
+
+func (f *folder) run(ctx context.Context) {
+	f.watcher = watch.New([]string{f.dir}, watch.Options{Poll: f.poll, Log: f.Log.With("file", f.opts.Manifests), NoEvents: f.noEvents})
+	defer f.watcher.Close()
+	for ok := true; ok; ok = f.watcher.Wait(ctx) {
+		f.check(ctx)
+	}
+}
+
+// check reads the files that have changed and updates the sink.
+func (f *folder) check(ctx context.Context) {
+	tree := f.walk()
+	changed := tree.ok && f.read(ctx, tree)
+	if ctx.Err() != nil {
+		return
+	}
+	f.fileWarnings.warn(f.Log, tree.complaints)
+	if !tree.ok {
+		return
+	}
+	if f.watcher != nil {
+		f.watcher.Follow(append(tree.dirs, f.dir)...)
+	}
+	if changed || f.state == nil {
+		f.publish()
+		f.Sweeper.Listed(f.decoded)
+	}
+	f.decoded = 0
+	for _, k := range f.opts.Kinds() {
+		f.Received(k, time.Now())
+	}
+}
+
+// publish updates the sink from the last state to the present one.
+func (f *folder) publish() {
+	a := f.assemble()
+	f.objectWarnings.warn(f.Log, a.complaints)
+	f.logAddresses(a.given)
+	next := &a.objects
+	if f.state == nil {
+		f.Log.Info("read manifests", "file", f.opts.Manifests, "files", len(f.files), "objects", f.summary(next))
+		for _, k := range f.opts.Kinds() {
+			all := make([]cluster.Object, 0, len(next[k]))
+			for _, p := range next[k] {
+				all = append(all, p.Object)
+			}
+			for group := range slices.Chunk(all, cluster.GroupSize) {
+				f.sink.Put(k, group...)
+			}
+			f.sink.Listed(k, func(key cluster.Key) bool { _, ok := next[k][key]; return ok })
+		}
+	} else {
+		var changes []folderChange
+		for _, k := range f.opts.Kinds() {
+			of := f.apply(k, f.state[k], next[k])
+			f.Events[k].Add(uint64(len(of)))
+			changes = append(changes, of...)
+		}
+		f.logChanges(changes)
+	}
+	kept := *next // without the assembly
+	f.state = &kept
+}
+
+// summary returns the number of objects of each kind.
+func (f *folder) summary(objects *[cluster.Kinds]map[cluster.Key]placed) string {
+	var parts []string
+	for _, k := range f.opts.Kinds() {
+		parts = append(parts, fmt.Sprintf("%d %s", len(objects[k]), k))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// A folderChange is the change of one object, for the log.
+type folderChange struct {
+	verb string
+	kind cluster.Kind
+	key  cluster.Key
+	file string
+}
+
+// apply updates the sink by the difference between old and next. It keeps the sink's
+// objects where they are equal.
+func (f *folder) apply(k cluster.Kind, old, next map[cluster.Key]placed) (changes []folderChange) {
+	for key, p := range next {
+		was, had := old[key]
+		if had && (was.Object == p.Object || reflect.DeepEqual(was.Object, p.Object)) {
+			next[key] = placed{was.Object, p.file}
+			continue
+		}
+		verb := "added"
+		if had {
+			verb = "changed"
+		}
+		f.sink.Put(k, p.Object)
+		changes = append(changes, folderChange{verb, k, key, p.file})
+	}
+	for key, was := range old {
+		if _, has := next[key]; !has {
+			f.sink.Delete(k, key)
+			changes = append(changes, folderChange{"deleted", k, key, was.file})
+		}
+	}
+	slices.SortFunc(changes, func(a, b folderChange) int { return a.key.Compare(b.key) })
+	return changes
+}
+
+func (f *folder) logChanges(changes []folderChange) {
+	if len(changes) > manyLines {
+		verbs := map[string]int{}
+		for _, c := range changes {
+			verbs[c.verb]++
+		}
+		f.Log.Info("applied changes of manifests", "file", f.opts.Manifests,
+			"added", verbs["added"], "changed", verbs["changed"], "deleted", verbs["deleted"])
+		return
+	}
+	for _, c := range changes {
+		f.Log.Info("applied change of a manifest", "change", c.verb, "kind", strings.TrimSuffix(c.kind.String(), "s"),
+			"namespace", c.key.Namespace, "name", c.key.Name, "file", f.path(c.file))
+	}
+}
+
+// logAddresses logs each newly allocated ClusterIP.
+func (f *folder) logAddresses(given map[cluster.Key]netip.Addr) {
+	for _, key := range slices.SortedFunc(maps.Keys(given), cluster.Key.Compare) {
+		if f.given[key] != given[key] {
+			f.Log.Info("allocated a clusterIP for a Service without one", "namespace", key.Namespace, "name", key.Name, "address", given[key])
+		}
+	}
+	f.given = given
+}
+
+// path returns a file's name for messages.
+func (f *folder) path(file string) string { return filepath.Join(f.opts.Manifests, file) }
+
+// A scope selects the objects that the options ask for.
+type scope struct {
+	names      map[string]bool // namespaces; nil is all
+	namespaces labels.Selector
+	objects    labels.Selector
+}
+
+func newScope(o cluster.Options) (scope, error) {
+	namespaces, err := labels.Parse(o.NamespaceLabels)
+	if err != nil {
+		return scope{}, fmt.Errorf("namespace labels %q: %w", o.NamespaceLabels, err)
+	}
+	objects, err := labels.Parse(o.Labels)
+	if err != nil {
+		return scope{}, fmt.Errorf("labels %q: %w", o.Labels, err)
+	}
+	s := scope{namespaces: namespaces, objects: objects}
+	if o.Namespaces != "" {
+		s.names = map[string]bool{}
+		for name := range strings.SplitSeq(o.Namespaces, ",") {
+			s.names[name] = true
+		}
+	}
+	return s, nil
+}
+
+func (s scope) hasNamespace(name string) bool { return s.names == nil || s.names[name] }
+
+// has reports whether the options ask for an object.
+func (s scope) has(it *item) bool { return it.wanted && s.hasNamespace(it.key.Namespace) }
+
+// exposes reports whether the namespace selector matches a namespace with these
+// labels and the one that every namespace has.
+func (s scope) exposes(name string, own map[string]string) bool {
+	l := labels.Set{}
+	maps.Copy(l, own)
+	l[api.LabelNamespaceName] = name
+	return s.namespaces.Matches(l)
+}

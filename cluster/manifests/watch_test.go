@@ -1,0 +1,208 @@
+package manifests
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seamark/seamark/cluster"
+)
+
+// A mounted ConfigMap is a link to a link to a directory with a hidden name,
+// and is replaced by renaming the link in the middle.
+func TestManifestsConfigMapMount(t *testing.T) {
+	b := newBench(t, map[string]string{"..1/web.yaml": service("web", "10.0.0.1")})
+	must(t, os.Symlink("..1", b.path("..data")))
+	must(t, os.Symlink("..data/web.yaml", b.path("web.yaml")))
+	b.serve(func(f *folder) { f.poll = time.Hour })
+	b.gets("services shop/web 10.0.0.1")
+
+	b.write("..2/web.yaml", service("web", "10.0.0.2"))
+	must(t, os.Symlink("..2", b.path("..tmp")))
+	must(t, os.Rename(b.path("..tmp"), b.path("..data")))
+	b.remove("..1")
+	b.gets("services shop/web 10.0.0.2")
+	if slices.Contains(b.sink.called(), "delete services shop/web") {
+		t.Error("the Service vanished for a wink")
+	}
+	b.says(0, "level=WARN")
+}
+
+// Links to directories work, in circles too; the folder itself may be one, and
+// be changed to another.
+func TestManifestsLinks(t *testing.T) {
+	b := newBench(t, map[string]string{"a.yaml": service("a", "10.0.0.1")})
+	elsewhere := newBench(t, map[string]string{"b.yaml": service("b", "10.0.0.2")})
+	must(t, os.Symlink(elsewhere.dir, b.path("there")))
+	must(t, os.Symlink(b.dir, b.path("circle")))
+	must(t, os.Symlink("nowhere.yaml", b.path("dangling.yaml")))
+	link := filepath.Join(t.TempDir(), "current")
+	must(t, os.Symlink(b.dir, link))
+	one, two := b.dir, elsewhere.dir
+	b.dir = link
+	b.serve(func(f *folder) { f.poll = time.Hour })
+	b.gets("services shop/a 10.0.0.1", "services shop/b 10.0.0.2")
+
+	elsewhere.write("b.yaml", service("b", "10.0.0.3"))
+	b.gets("services shop/a 10.0.0.1", "services shop/b 10.0.0.3")
+
+	must(t, os.Symlink(two, link+".new"))
+	must(t, os.Rename(link+".new", link))
+	b.gets("services shop/b 10.0.0.3")
+	b.write("c.yaml", service("c", "10.0.0.4"))
+	b.gets("services shop/b 10.0.0.3", "services shop/c 10.0.0.4")
+	must(t, os.WriteFile(filepath.Join(one, "late.yaml"), []byte(service("late", "10.0.0.5")), 0o644))
+	b.write("c.yaml", service("c", "10.0.0.6"))
+	b.gets("services shop/b 10.0.0.3", "services shop/c 10.0.0.6")
+	b.says(0, "level=WARN")
+}
+
+// A missing folder is logged once and watched for. If it is deleted later, its last
+// state is kept.
+func TestManifestsMissing(t *testing.T) {
+	b := newBench(t, nil)
+	b.remove(".")
+	f := b.open()
+	for range 3 {
+		f.check(t.Context())
+	}
+	b.says(1, "level=WARN", b.dir, "no such file")
+	b.says(1, "level=WARN")
+	if calls := b.sink.called(); len(calls) > 0 || b.src.Age() < time.Hour {
+		t.Errorf("without a folder: got calls %q and age %v, want none", calls, b.src.Age())
+	}
+	b.serve(func(f *folder) { f.poll = 20 * time.Millisecond })
+	b.within("a warning", func() bool { return len(b.log.with("level=WARN", "no such file")) == 2 })
+	b.write("a.yaml", service("a", "10.0.0.1"))
+	b.gets("services shop/a 10.0.0.1")
+
+	must(t, os.Rename(b.dir, b.dir+".away"))
+	b.within("another warning", func() bool { return len(b.log.with("level=WARN", "no such file")) == 3 })
+	b.has("services shop/a 10.0.0.1")
+	b.write("b.yaml", service("b", "10.0.0.2"))
+	b.gets("services shop/b 10.0.0.2")
+
+	b = newBench(t, nil)
+	b.remove(".")
+	must(t, os.WriteFile(b.dir, nil, 0o644))
+	b.read()
+	b.says(1, "level=WARN", "not a directory")
+}
+
+// Without events the poll finds every change, even one of the same size at the
+// same time as the one before it.
+func TestManifestsPolled(t *testing.T) {
+	b := newBench(t, map[string]string{"a.yaml": service("a", "10.0.0.1")})
+	at := time.Now()
+	must(t, os.Chtimes(b.path("a.yaml"), at, at))
+	f := b.read()
+	b.has("services shop/a 10.0.0.1")
+	b.write("a.yaml", service("a", "10.0.0.2"))
+	must(t, os.Chtimes(b.path("a.yaml"), at, at))
+	f.check(t.Context())
+	b.has("services shop/a 10.0.0.2")
+
+	target := filepath.Join(t.TempDir(), "x.yaml") // changes there send no events here
+	must(t, os.WriteFile(target, []byte(service("x", "10.0.0.3")), 0o644))
+	b = newBench(t, nil)
+	must(t, os.Symlink(target, b.path("x.yaml")))
+	b.serve(func(f *folder) { f.poll = 20 * time.Millisecond })
+	b.gets("services shop/x 10.0.0.3")
+	must(t, os.WriteFile(target, []byte(service("x", "10.0.0.4")), 0o644))
+	b.gets("services shop/x 10.0.0.4")
+}
+
+// The last good version of a file stays, and each bad one is told once.
+func TestManifestsLastGood(t *testing.T) {
+	b := newBench(t, map[string]string{"a.yaml": join(service("a", "10.0.0.1"), service("b", "10.0.0.2"))})
+	f := b.read()
+	b.write("a.yaml", join(service("a", "10.0.0.9"), "spec: [\n"))
+	for range 3 {
+		f.check(t.Context())
+	}
+	b.has("services shop/a 10.0.0.1", "services shop/b 10.0.0.2")
+	b.says(1, "level=WARN")
+	b.says(1, "level=WARN", "a.yaml:", "the last good version stays")
+	b.write("a.yaml", join(service("a", "10.0.0.9"), "spec: {\n"))
+	f.check(t.Context())
+	b.says(2, "level=WARN")
+	b.write("other.yaml", service("c", "10.0.0.3"))
+	f.check(t.Context())
+	b.has("services shop/a 10.0.0.1", "services shop/b 10.0.0.2", "services shop/c 10.0.0.3")
+	b.write("a.yaml", service("a", "10.0.0.9"))
+	f.check(t.Context())
+	b.has("services shop/a 10.0.0.9", "services shop/c 10.0.0.3")
+	b.says(2, "level=WARN")
+	b.remove("a.yaml")
+	f.check(t.Context())
+	b.has("services shop/c 10.0.0.3")
+}
+
+// An editor that empties a file before it writes it does not make its objects
+// vanish.
+func TestManifestsHalfWritten(t *testing.T) { synctest.Test(t, manifestsHalfWritten) }
+
+func manifestsHalfWritten(t *testing.T) {
+	b := newBench(t, map[string]string{"a.yaml": service("a", "10.0.0.1")})
+	b.serve(func(f *folder) { f.poll, f.noEvents = time.Millisecond, true })
+	b.gets("services shop/a 10.0.0.1")
+	for i := range 5 {
+		b.write("a.yaml", "")
+		time.Sleep(100 * time.Millisecond) // by the test's clock
+		b.write("a.yaml", service("a", fmt.Sprint("10.0.0.", i+2)))
+	}
+	b.gets("services shop/a 10.0.0.6")
+	if slices.Contains(b.sink.called(), "delete services shop/a") {
+		t.Errorf("the Service vanished for a wink: %q", b.sink.called())
+	}
+}
+
+// What is not a file, or too large, is passed by and never waited for.
+func TestManifestsNotFiles(t *testing.T) {
+	b := newBench(t, map[string]string{"a.yaml": service("a", "10.0.0.1"), "large.yaml": "# " + strings.Repeat("x", 1<<20)})
+	must(t, syscall.Mkfifo(b.path("fifo.yaml"), 0o644))
+	must(t, os.Symlink("/dev/zero", b.path("zero.json")))
+	must(t, os.Symlink("self.yaml", b.path("self.yaml")))
+	f := b.open()
+	f.limit = 1 << 20
+	f.check(t.Context())
+	f.check(t.Context())
+	b.has("services shop/a 10.0.0.1")
+	b.says(4, "level=WARN")
+	b.says(1, "level=WARN", "large.yaml", "larger than 1 MB")
+	b.says(1, "level=WARN", "fifo.yaml", "not a regular file")
+	b.says(1, "level=WARN", "zero.json", "not a regular file")
+	b.says(1, "level=WARN", "self.yaml")
+
+	for name, want := range map[string]string{"fifo.yaml": "not a regular file", "large.yaml": "larger"} { // as if they had become so since
+		if _, err := f.decode(t.Context(), name, nil, new(decoder)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("reading %s: %v, want %s", name, err, want)
+		}
+	}
+}
+
+func TestManifestsManyChanges(t *testing.T) {
+	b := newBench(t, map[string]string{"a.yaml": service("a", "10.0.0.1")})
+	f := b.read()
+	var docs []string
+	for i := range 21 {
+		docs = append(docs, service(fmt.Sprint("s", i), "10.0.1.1"))
+	}
+	b.write("many.yaml", join(docs...))
+	f.check(t.Context())
+	b.says(1, "level=INFO", "added=21 changed=0 deleted=0")
+	b.says(0, "change=added")
+	if n := b.src.Events[cluster.Services].Value(); n != 21 {
+		t.Errorf("%d events counted, want 21", n)
+	}
+	b.write("twice.yaml", join(docs...))
+	f.check(t.Context())
+	b.says(20, "level=WARN", "the first counts")
+	b.says(1, "level=WARN", "suppressed further warnings", "count=1")
+}
