@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -229,8 +230,7 @@ func (t *transaction) restoreName(name []byte, _ wire.Type, rdata bool) []byte {
 // valid, if an answer option yields an invalid name.
 func (r *renamed) restore(name []byte, rdata bool) []byte {
 	changed := false
-	for i := range r.rule.answers {
-		a := &r.rule.answers[i]
+	for _, a := range slices.Backward(r.rule.answers) {
 		if a.value != rdata {
 			continue
 		}

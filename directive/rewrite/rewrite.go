@@ -69,10 +69,11 @@ import (
 //	answer value REGEX NAME  changes names in the data of records: targets of CNAME,
 //	                         SRV, MX, PTR, NS, HTTPS and others
 //
-// NAME may contain groups, as TO. You cannot combine auto with name. If several
-// rules with continue have matched, their changes are undone in the opposite
-// order. If TO results in an invalid name (an empty label, or one longer than
-// 63 bytes), the query is answered with SERVFAIL.
+// NAME may contain groups, as TO. You cannot combine auto with name. The answer
+// options of a rule apply from the last to the first. If several rules with
+// continue have matched, their changes are undone in the opposite order. If TO
+// results in an invalid name (an empty label, or one longer than 63 bytes), the
+// query is answered with SERVFAIL.
 //
 // type and class change the query's type (A, TYPE65) or class (IN, CH).
 //
