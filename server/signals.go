@@ -63,6 +63,9 @@ func (s *Signals) wait(cancel context.CancelFunc) {
 	if name := s.pidfile.Load(); name != nil {
 		_ = os.Remove(*name) // the process ends in any case
 	}
+	if received == syscall.SIGQUIT {
+		received = syscall.SIGTERM // its default effect is a dump
+	}
 	signal.Reset(received)
 	raise(received)
 }
