@@ -68,7 +68,7 @@ func isControl(r rune) bool { return unicode.IsControl(r) && r < utf8.RuneSelf &
 // keys reads the keys of a block and the opening brace, if any. The keys are on
 // one line unless a comma continues it.
 func (s *source) keys() (keys []Token, braces bool) {
-	another := true
+	another, unset := true, ""
 	for {
 		w, ok := s.peek()
 		switch {
@@ -77,6 +77,7 @@ func (s *source) keys() (keys []Token, braces bool) {
 		case w.Text == "{":
 			s.take()
 			if len(keys) == 0 {
+				w.Unset = unset
 				s.fail(w.Token, "a server block needs a zone before its {")
 			}
 			return keys, true
@@ -89,6 +90,9 @@ func (s *source) keys() (keys []Token, braces bool) {
 		}
 		s.take()
 		t := expanded(w.Token)
+		if t.Text == "" {
+			unset = t.Unset
+		}
 		another = strings.HasSuffix(t.Text, ",")
 		for key := range strings.SplitSeq(t.Text, ",") {
 			if key != "" {

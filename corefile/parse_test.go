@@ -165,6 +165,7 @@ func TestParseErrors(t *testing.T) {
 		{"resolv.conf", "# node\nnameserver 10.0.0.1\n", "Corefile:2: not a server block: want ZONE {, and directives up to a }", 1},
 		{"too many", "a {\n}\n}\nb {\n}\n", "Corefile:3: } without a {", 2},
 		{"no zone", "{\n errors\n}\n", "Corefile:1: a server block needs a zone before its {", 0},
+		{"unset zone", "{$SEAMARK_NONE} {\n errors\n}\n", "Corefile:1: a server block needs a zone before its {; environment variable SEAMARK_NONE is not set", 0},
 		{"brace alone", "a {\n {\n x\n }\n log\n}\n", "Corefile:2: { without a word before it", 1},
 		{"brace without braces", "a\nlog\n}\n", "Corefile:3: } without a {", 0},
 		{"snippet twice", "(s) {\n}\n(s) {\n}\na {\n}\n", "Corefile:3: snippet (s) is defined twice", 1},

@@ -69,7 +69,11 @@ func (r *Run) logErrors(level slog.Level, message string, err error) {
 			r.Log.Log(context.Background(), level, message, "error", err)
 			continue
 		}
-		r.Log.Log(context.Background(), level, message, "file", at.File, "line", at.Line, "directive", at.Path, "error", at.Text)
+		attrs := []any{"file", at.File, "line", at.Line}
+		if at.Path != "" {
+			attrs = append(attrs, "directive", at.Path)
+		}
+		r.Log.Log(context.Background(), level, message, append(attrs, "error", at.Text)...)
 	}
 }
 

@@ -81,6 +81,9 @@ func (p *Plan) prepare(ctx context.Context, old *Plan) error {
 			err = fmt.Errorf("%w (the old configuration listens on that port until it is stopped: restart the server for this change)", err)
 		}
 		if err != nil {
+			if len(p.opts.Listen) == 0 { // else the address is not from the Corefile
+				err = s.from.Errorf("", "%w", err)
+			}
 			return err
 		}
 		p.listeners = append(p.listeners, l)
