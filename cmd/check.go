@@ -23,13 +23,14 @@ func (p *program) checkCommand() *cobra.Command {
 		Long: `Check reads Corefiles and plans a server for each, as serve does, but it opens no
 socket and contacts no API server or upstream. It prints every error with its
 file and line, and warnings about configurations that are valid but probably not
-intended. A missing file is an error. "-" is standard input.
+intended. A file that is missing or cannot be read is an error. "-" is standard
+input.
 
 The exit status is 1 if there is an error or, with --strict, a warning.`,
 		Example: `  seamark check Corefile
   seamark check --strict Corefile
   kubectl -n kube-system get configmap coredns -o jsonpath={.data.Corefile} | seamark check -`,
-		Args: cobra.MinimumNArgs(1),
+		Args: arguments(1, -1),
 		RunE: func(_ *cobra.Command, files []string) error {
 			var errs []error
 			for _, file := range files {
@@ -46,8 +47,8 @@ The exit status is 1 if there is an error or, with --strict, a warning.`,
 	return c
 }
 
-// check plans one Corefile and prints its warnings. It returns those about missing files,
-// or all if strict, as errors.
+// check plans one Corefile and prints its warnings. It returns those about files that
+// cannot be read, or all if strict, as errors.
 func (p *program) check(file string, at flags.Port, strict bool) error {
 	plan, err := p.plan(file, at)
 	if err != nil {
@@ -55,8 +56,8 @@ func (p *program) check(file string, at flags.Port, strict bool) error {
 	}
 	var errs []error
 	for _, w := range corefile.All(plan.Warnings()) {
-		// serve waits for a missing file, but it is probably misspelled.
-		if strict || errors.Is(w, fs.ErrNotExist) {
+		// serve waits for such a file, but its name is probably misspelled.
+		if _, unreadable := errors.AsType[*fs.PathError](w); strict || unreadable {
 			errs = append(errs, w)
 		} else {
 			fmt.Fprintf(p.err, "warning: %v\n", w)
@@ -75,7 +76,7 @@ func (p *program) planCommand() *cobra.Command {
 		Use:     "plan FILE",
 		Short:   "Show which handlers a query meets, for each address and zone",
 		Example: "  seamark plan Corefile",
-		Args:    cobra.ExactArgs(1),
+		Args:    arguments(1, 1),
 		RunE: func(_ *cobra.Command, files []string) error {
 			plan, err := p.plan(files[0], at)
 			if err == nil {

@@ -46,8 +46,18 @@ type failure struct{ error }
 
 func (p *program) run(ctx context.Context, args []string) (code int) {
 	root := p.root()
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	if word, ok := unknownCommand(root, args); ok {
+		var known []string
+		for _, c := range root.Commands() {
+			known = append(known, c.Name())
+		}
+		fmt.Fprintf(p.err, "seamark: unknown command %q%s\nSee seamark --help.\n", word, corefile.DidYouMean(word, known))
+		return 2
+	}
 	root.SetArgs(longForm(root, args))
-	err := root.ExecuteContext(ctx)
+	c, err := root.ExecuteContextC(ctx)
 	var failed failure
 	switch {
 	case err == nil:
@@ -56,16 +66,22 @@ func (p *program) run(ctx context.Context, args []string) (code int) {
 		fmt.Fprintln(p.err, failed.Error())
 		return 1
 	}
-	suggestion := ""
-	if word, ok := unknownCommand(root, args); ok {
-		var known []string
-		for _, c := range root.Commands() {
-			known = append(known, c.Name())
-		}
-		err, suggestion = fmt.Errorf("unknown command %q", word), corefile.DidYouMean(word, known)
-	}
-	fmt.Fprintf(p.err, "seamark: %v%s\nSee seamark --help.\n", err, suggestion)
+	fmt.Fprintf(p.err, "seamark: %v\nSee %s --help.\n", err, c.CommandPath())
 	return 2
+}
+
+// arguments returns a function that checks the number of a command's arguments.
+// If most is negative, there is no maximum.
+func arguments(least, most int) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		switch {
+		case most == 0 && len(args) > 0:
+			return fmt.Errorf("want no arguments, got %q", args[0])
+		case len(args) < least || most >= 0 && len(args) > most:
+			return fmt.Errorf("got %d arguments, usage: %s", len(args), c.UseLine())
+		}
+		return nil
+	}
 }
 
 func (p *program) root() *cobra.Command {
@@ -74,14 +90,14 @@ func (p *program) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "seamark",
 		Short: "A DNS server for Kubernetes clusters",
-		Long: `Seamark answers a cluster's names, from the API server or from a folder of
-manifests. It reads Corefiles, and takes CoreDNS's flags with one dash or two:
-without a subcommand it serves.`,
+		Long: `Seamark answers queries for the names of a Kubernetes cluster, which it reads from
+the API server or from a folder of manifests. A Corefile configures it. Without a
+subcommand it serves, and accepts CoreDNS's flags with one dash or two.`,
 		Example: `  seamark -conf /etc/coredns/Corefile -dns.port 53
   seamark serve --manifests examples --listen 127.0.0.1:1053
   seamark check Corefile
   seamark plan Corefile`,
-		Args:          cobra.NoArgs,
+		Args:          arguments(0, 0),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRun: func(c *cobra.Command, _ []string) {
@@ -108,9 +124,9 @@ without a subcommand it serves.`,
 	root.SetErr(p.err)
 	s.flags(root)
 	root.Flags().BoolVar(&showVersion, "version", false, "show the version")
-	root.Flags().BoolVar(&plugins, "plugins", false, "list the directives that a Corefile may use")
+	root.Flags().BoolVar(&plugins, "plugins", false, "list the directives of a Corefile")
 	root.AddCommand(p.serveCommand(), p.checkCommand(), p.planCommand(), p.resolvconfCommand(), p.sidecarCommand(), p.nannyCommand(), p.kubednsCommand(), p.convertCommand(), p.healthzCommand(), p.kube2skyCommand(), p.skydnsCommand(), &cobra.Command{
-		Use: "version", Short: "Show the version", Args: cobra.NoArgs,
+		Use: "version", Short: "Show the version", Args: arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error { return p.showVersion() },
 	})
 	return root
@@ -129,9 +145,12 @@ func (p *program) called(line []string) []string {
 	return line[1:]
 }
 
-// unknownCommand returns the first argument if it is not a flag and not a
-// subcommand.
+// unknownCommand returns the first argument, or that of help, if it is not a flag
+// and not a subcommand.
 func unknownCommand(root *cobra.Command, args []string) (word string, unknown bool) {
+	if len(args) > 1 && args[0] == "help" {
+		args = args[1:]
+	}
 	if len(args) == 0 || strings.HasPrefix(args[0], "-") || subcommand(root, args[0]) != nil {
 		return "", false
 	}

@@ -86,9 +86,13 @@ func TestCommandLine(t *testing.T) {
 		{"-conf bad", "", "bad:2: unknown directive", 1},
 		{"-conf good -quiet -pidfile no/pid", "", "writing the process ID: open no/pid: no such file or directory\n", 1},
 		{"-conf nowhere", "", "reading the Corefile: open nowhere: no such file or directory\n", 1},
-		{"check", "", "requires at least 1 arg", 2},
-		{"plan good good", "", "accepts 1 arg", 2},
+		{"check", "", "seamark: got 0 arguments, usage: seamark check FILE... [flags]\nSee seamark check --help.\n", 2},
+		{"plan good good", "", "seamark: got 2 arguments, usage: seamark plan FILE [flags]\nSee seamark plan --help.\n", 2},
 		{"chekc good", "", "seamark: unknown command \"chekc\"; did you mean \"check\"?\nSee seamark --help.\n", 2},
+		{"chekc --help", "", "seamark: unknown command \"chekc\"; did you mean \"check\"?\nSee seamark --help.\n", 2},
+		{"help chekc", "", "seamark: unknown command \"chekc\"; did you mean \"check\"?\nSee seamark --help.\n", 2},
+		{"help check", "Check reads Corefiles", "", 0},
+		{"serve extra", "", "seamark: want no arguments, got \"extra\"\nSee seamark serve --help.\n", 2},
 		{"nonsense", "", "seamark: unknown command \"nonsense\"\nSee seamark --help.\n", 2},
 		{"-nonsense", "", "seamark: unknown shorthand flag", 2},
 		{"--nonsense", "", "seamark: unknown flag: --nonsense\nSee seamark --help.\n", 2},
@@ -96,6 +100,7 @@ func TestCommandLine(t *testing.T) {
 		{"-p x", "", "seamark: invalid argument \"x\" for \"-p, --dns.port\" flag: want a port of 0..65535\n", 2},
 		{"check -p 1053x good", "", "flag: want a port of 0..65535\n", 2},
 		{"serve --listen 1053", "", "seamark: --listen: want ADDRESS:PORT, got \"1053\"\n", 2},
+		{"serve --listen 127.0.0.1:1 --listen 127.0.0.1:1", "", "seamark: --listen: 127.0.0.1:1 is given twice\n", 2},
 		{"serve --conf good --manifests .", "", "--manifests needs no Corefile", 2},
 		{"serve --manifests nosuch", "", "--manifests: open nosuch: no such file or directory\n", 1},
 	} {
@@ -341,7 +346,7 @@ func TestReload(t *testing.T) {
 	}
 	write(t, file, block("a")+"b:0 {\n bind 127.0.0.1\n whoamy\n}\n")
 	p.signal(syscall.SIGHUP)
-	p.until(`c line=7 directive="" error="unknown directive \"whoamy\"; did you mean \"whoami\"?"`)
+	p.until(`c line=7 error="unknown directive \"whoamy\"; did you mean \"whoami\"?"`)
 	close(done)
 	clients.Wait()
 	if lost.Load() > 0 {
@@ -420,6 +425,17 @@ func TestSIGQUIT(t *testing.T) {
 		if got := strings.Contains(stderr.String(), "goroutine "); got != c.dump {
 			t.Errorf("GOTRACEBACK=%s: dump %v, want %v: %.200s", c.traceback, got, c.dump, stderr.String())
 		}
+	}
+
+	// A SIGQUIT during lameduck ends the process, also without a dump.
+	t.Setenv("GOTRACEBACK", "")
+	var stderr bytes.Buffer
+	p := serveTo(t, &stderr, t.TempDir(), text, "-conf", "stdin")
+	p.signal(syscall.SIGTERM)
+	p.until("lameduck")
+	p.signal(syscall.SIGQUIT)
+	if code := p.exit(); code != -1 || stderr.String() != "" {
+		t.Errorf("SIGQUIT after SIGTERM: exit %d, want that of a signal; standard error: %.200s", code, stderr.String())
 	}
 }
 

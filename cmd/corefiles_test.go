@@ -93,6 +93,8 @@ func TestCheckErrors(t *testing.T) {
 			"Corefile:2: kubernetes: kubeconfig: open /nonexistent/config: no such file or directory\n"},
 		{"missing folder of manifests", ". {\n kubernetes cluster.local {\n  manifests /nonexistent\n }\n}\n",
 			"Corefile:2: kubernetes: manifests: open /nonexistent: no such file or directory\n"},
+		{"file in place of a folder of manifests", ". {\n kubernetes cluster.local {\n  manifests Corefile\n }\n}\n",
+			"Corefile:2: kubernetes: manifests: open Corefile: not a directory\n"},
 		{"missing import and more", ". {\n import none\n whoamy\n}\n",
 			"Corefile:2: import: no snippet or file none\nCorefile:3: unknown directive \"whoamy\"; did you mean \"whoami\"?\n"},
 	} {

@@ -30,7 +30,7 @@ one dash or two.`,
 		Example: `  seamark exec-healthz -cmd="nslookup kubernetes.default.svc.cluster.local 127.0.0.1 >/dev/null" -port=8080
   seamark exec-healthz -quiet -cmd="nslookup kubernetes.default.svc.cluster.local 127.0.0.1:53" -url=/healthz-dnsmasq \
     -cmd="nslookup kubernetes.default.svc.cluster.local 127.0.0.1:10053" -url=/healthz-kubedns`,
-		Args: cobra.NoArgs,
+		Args: arguments(0, 0),
 	}
 	f := c.Flags()
 	f.SortFlags = false

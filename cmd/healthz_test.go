@@ -33,7 +33,7 @@ func TestHealthzCommandLine(t *testing.T) {
 		{"exec-healthz -timeout=0s", "", "-timeout: want at least 1ms, got 0s", 2},
 		{"exec-healthz -latency=1s", "", "-latency: want at least the period, 2s, got 1s", 2},
 		{"exec-healthz -nonsense", "", "-nonsense", 2},
-		{"exec-healthz nslookup", "", "unknown command \"nslookup\"", 2},
+		{"exec-healthz nslookup", "", "seamark: want no arguments, got \"nslookup\"", 2},
 		{"exec-healthz -addr=192.0.2.1 -port=0", "", "cannot assign requested address", 1},
 	} {
 		out, stderr, code := run(t, t.TempDir(), "", strings.Fields(c.args)...)

@@ -26,7 +26,7 @@ dash or two, with - or _ in their names.`,
 		Example: `  seamark kube2sky --domain=cluster.local --etcd-servers=http://127.0.0.1:2379
   seamark kube2sky --kubecfg-file=$HOME/.kube/config --etcd-servers=https://10.0.0.1:2379,https://10.0.0.2:2379 \
     --etcd-cafile=/etc/etcd/ca.crt --etcd-certfile=/etc/etcd/client.crt --etcd-keyfile=/etc/etcd/client.key`,
-		Args: cobra.NoArgs,
+		Args: arguments(0, 0),
 	}
 	f := c.Flags()
 	f.SortFlags = false

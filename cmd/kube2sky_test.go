@@ -18,7 +18,7 @@ func TestKube2skyCommandLine(t *testing.T) {
 		{"kube2sky --path-prefix=/skydns", "", `--path-prefix: want words separated by slashes`, 2},
 		{"kube2sky --path-prefix=seamark/names", "", `not seamark as the first`, 2},
 		{"kube2sky --etcd-servers=ftp://a", "", `want a URL such as https://10.0.0.1:2379`, 2},
-		{"kube2sky --etcd-servers=http://a:1 --etcd-cafile=ca", "", "the files of tls need https://", 2},
+		{"kube2sky --etcd-servers=http://a:1 --etcd-cafile=ca", "", "tls needs https:// endpoints", 2},
 		{"kube2sky --etcd-servers=https://a:1 --etcd-certfile=a", "", "a certificate needs its key", 2},
 		{"kube2sky --etcd-password=a", "", "a password needs a user", 2},
 		{"kube2sky --etcd-mutation-timeout=0s", "", "--etcd-mutation-timeout: want a duration such as 10s, got 0s", 2},
@@ -27,7 +27,7 @@ func TestKube2skyCommandLine(t *testing.T) {
 		{"kube2sky --kubecfg-file=a --kube-master-url=http://b", "", "set only one", 2},
 		{"kube2sky --kube-master-url=b", "", "want a URL such as https://10.0.0.1:6443", 2},
 		{"kube2sky --healthz-port=70000", "", "want a port of 0..65535", 2},
-		{"kube2sky cluster.local", "", "unknown command", 2},
+		{"kube2sky cluster.local", "", "seamark: want no arguments, got \"cluster.local\"", 2},
 	} {
 		out, stderr, code := run(t, t.TempDir(), "", strings.Fields(c.args)...)
 		if !strings.Contains(out, c.out) || !strings.Contains(stderr, c.err) || code != c.code || c.err == "" && stderr != "" {

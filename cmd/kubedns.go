@@ -24,7 +24,7 @@ two, with - or _ in their names.`,
 		Example: `  seamark kube-dns --domain=cluster.local. --dns-port=10053 --config-dir=/kube-dns-config --v=2
   seamark kube-dns --kubecfg-file=$HOME/.kube/config --dns-bind-address=127.0.0.1 --dns-port=1053
   seamark kube-dns --config-dir=/kube-dns-config --print-corefile`,
-		Args: cobra.NoArgs,
+		Args: arguments(0, 0),
 	}
 	f := c.Flags()
 	f.SortFlags = false

@@ -31,7 +31,7 @@ func TestKubeDNSFlags(t *testing.T) {
 		{"--domain=a_b. --dns-bind-address=x", "--dns-bind-address: want an IP address, got \"x\"\n--domain: want a name of DNS-1123 labels"},
 		{"--config-map=a --config-dir=b", "--config-map and --config-dir: want one of them"},
 		{"--no-such-flag", "unknown flag: --no-such-flag"},
-		{"word", `unknown command "word"`},
+		{"word", `want no arguments, got "word"`},
 	} {
 		_, errs, code := run(t, t.TempDir(), "", append([]string{"kube-dns"}, strings.Fields(c.args)...)...)
 		if code != 2 || !strings.Contains(errs, c.want) {

@@ -32,7 +32,7 @@ leaves out or warns of is said on standard error, in lines that begin with #.`,
 		Example: `  seamark resolvconf --cluster-dns 10.96.0.10
   seamark resolvconf --cluster-dns 10.96.0.10 --pod deployment.yaml
   kubectl get pod web -o yaml | seamark resolvconf --cluster-dns 10.96.0.10 --pod -`,
-		Args: cobra.NoArgs,
+		Args: arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error { return p.resolvconf(r) },
 	}
 	f := c.Flags()

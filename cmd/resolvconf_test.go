@@ -53,8 +53,8 @@ func TestResolvconf(t *testing.T) {
 				"--cluster-dns: want an IP address, got \"fe80::1%eth0\"\n" +
 				"--namespace: want the name of a namespace (a-z, 0-9, - within, 63 characters at most), got \"A\"\n" +
 				"--dns-policy: want ClusterFirst, ClusterFirstWithHostNet, Default or None, got \"None_\"\n" +
-				"See seamark --help.\n", 2},
-		{"web.yaml", "", "", "seamark: unknown command \"web.yaml\" for \"seamark resolvconf\"", 2},
+				"See seamark resolvconf --help.\n", 2},
+		{"web.yaml", "", "", "seamark: want no arguments, got \"web.yaml\"", 2},
 	} {
 		out, stderr, code := run(t, dir, c.in, append([]string{"resolvconf"}, strings.Fields(c.args)...)...)
 		if out != c.out || !strings.Contains(stderr, c.err) || code != c.code || c.err == "" && stderr != "" {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"slices"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/corefile"
@@ -30,29 +31,33 @@ func (s *serve) flags(c *cobra.Command) {
 	f.SortFlags = false
 	f.StringVar(&s.conf, "conf", "", `Corefile to load, "stdin" or "-" for standard input (default "Corefile" if it exists)`)
 	f.StringVar(&s.manifests, "manifests", "", "serve the cluster described by the YAML and JSON files of this folder, without a Corefile")
-	f.StringArrayVar(&s.listen, "listen", nil, "`ADDRESS:PORT` to listen on, in place of what the Corefile says; may be given several times")
+	f.StringArrayVar(&s.listen, "listen", nil, "`ADDRESS:PORT` to listen on, in place of the addresses in the Corefile; may be repeated")
 	portFlag(c, &s.port)
 	f.StringVar(&s.pidfile, "pidfile", "", "write the process id to this file")
-	f.BoolVar(&s.quiet, "quiet", false, "do not show what is served at the start")
+	f.BoolVar(&s.quiet, "quiet", false, "do not print the zones and addresses at the start")
 }
 
 func portFlag(c *cobra.Command, p *flags.Port) {
 	*p = 53
-	c.Flags().VarP(p, "dns.port", "p", "`PORT` of server blocks that name none")
+	c.Flags().VarP(p, "dns.port", "p", "`PORT` of server blocks without one")
 }
 
 func (p *program) serveCommand() *cobra.Command {
 	var s serve
 	c := &cobra.Command{
 		Use:   "serve",
-		Short: "Answer questions (what seamark does without a subcommand)",
-		Long: `Serve answers as a Corefile says, until SIGTERM or SIGINT. SIGHUP and SIGUSR1
-make it read the Corefile again; if something is wrong with it, the old one
-goes on.`,
+		Short: "Answer queries (the default without a subcommand)",
+		Long: `Serve answers queries until SIGTERM or SIGINT. The Corefile configures it; with
+--manifests it needs none. At SIGHUP and SIGUSR1 it reads the Corefile again. If
+the new Corefile has an error, serve logs it and continues with the old one.
+
+SIGTERM and SIGINT start the shutdown, with lameduck if the Corefile has it; a
+second one ends the process at once. SIGQUIT skips lameduck; with GOTRACEBACK in
+the environment it prints the stacks of all goroutines.`,
 		Example: `  seamark serve --conf Corefile
   seamark serve --conf Corefile --listen 127.0.0.1:1053
   seamark serve --manifests examples --listen 127.0.0.1:1053`,
-		Args: cobra.NoArgs,
+		Args: arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error { return p.serve(c.Context(), s) },
 	}
 	s.flags(c)
@@ -74,6 +79,9 @@ func (p *program) serve(ctx context.Context, s serve) error {
 		addr, err := netip.ParseAddrPort(text)
 		if err != nil {
 			return fmt.Errorf("--listen: want ADDRESS:PORT, got %q", text)
+		}
+		if slices.Contains(options.Listen, addr) {
+			return fmt.Errorf("--listen: %s is given twice", addr)
 		}
 		options.Listen = append(options.Listen, addr)
 	}

@@ -25,7 +25,7 @@ of --probe at an interval, reports the result at /healthcheck/LABEL, and exports
 latencies and dnsmasq's counters at /metrics. Flags may start with one dash or two.`,
 		Example: `  seamark sidecar --probe=kubedns,127.0.0.1:10053,kubernetes.default.svc.cluster.local,5,SRV \
     --probe=dnsmasq,127.0.0.1:53,kubernetes.default.svc.cluster.local,5,SRV`,
-		Args: cobra.NoArgs,
+		Args: arguments(0, 0),
 	}
 	f := c.Flags()
 	f.SortFlags = false

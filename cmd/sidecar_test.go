@@ -31,7 +31,7 @@ func TestSidecarCommandLine(t *testing.T) {
 		{"sidecar --prometheus-port=x", "", "want a port of 0..65535", 2},
 		{"sidecar --prometheus-path=metrics", "", "--prometheus-path: ", 2},
 		{"sidecar --nonsense", "", "unknown flag: --nonsense", 2},
-		{"sidecar more", "", "unknown command \"more\"", 2},
+		{"sidecar more", "", "want no arguments, got \"more\"", 2},
 		{"sidecar --prometheus-addr=192.0.2.1 --prometheus-port=0", "", "cannot assign requested address", 1},
 	} {
 		out, stderr, code := run(t, t.TempDir(), "", strings.Fields(c.args)...)

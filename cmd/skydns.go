@@ -30,7 +30,7 @@ no restart. With PROMETHEUS_PORT in the environment it serves metrics on that po
 Flags may start with one dash or two.`,
 		Example: `  seamark skydns -machines=http://127.0.0.1:2379 -addr=0.0.0.0:53 -domain=cluster.local. -ns-rotate=false
   seamark skydns -domain=skydns.local. -print-corefile`,
-		Args: cobra.NoArgs,
+		Args: arguments(0, 0),
 	}
 	f := c.Flags()
 	f.SortFlags = false

@@ -157,6 +157,9 @@ func plain(value any) (any, error) {
 func (o *Objects) add(file, kind string, doc json.RawMessage) error {
 	var head object
 	if err := json.Unmarshal(doc, &head); err != nil {
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field == "" {
+			err = errors.New("got " + wrong.Value)
+		}
 		return fmt.Errorf("%s: not a Kubernetes object: %w", file, err)
 	}
 	if head.Kind == "" {

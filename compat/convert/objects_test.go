@@ -67,7 +67,7 @@ func TestRead(t *testing.T) {
 func TestReadErrors(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"a: [", "f: yaml: line 1: did not find expected node content"},
-		{"- a\n", "f: not a Kubernetes object: json: cannot unmarshal array"},
+		{"- a\n", "f: not a Kubernetes object: got array"},
 		{"metadata: {name: x}\n", "f: not a Kubernetes object: no kind"},
 		{"kind: List\nitems: [{data: {}}]\n", "f: not a Kubernetes object: no kind"},
 		{"1: 2\n", "f: want a string for a key, got 1"},

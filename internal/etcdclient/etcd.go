@@ -59,7 +59,7 @@ func (o Options) Check() error {
 	case open > 0 && secure > 0:
 		errs = append(errs, errors.New("endpoint: want https:// for all or for none"))
 	case open > 0 && o.Cert+o.Key+o.CA != "":
-		errs = append(errs, errors.New("endpoint: the files of tls need https://, and nothing is secured by http://"))
+		errs = append(errs, errors.New("endpoint: tls needs https:// endpoints, got http://"))
 	}
 	if (o.Cert == "") != (o.Key == "") {
 		errs = append(errs, errors.New("tls: a certificate needs its key, and a key its certificate"))

@@ -25,7 +25,7 @@ func TestCheck(t *testing.T) {
 		{Options{Endpoints: "http://127.0.0.1:2379,"}, endpoint + `""`},
 		{Options{Endpoints: "ftp://a:1,http://a:1/path"}, endpoint + "\"ftp://a:1\"\n" + endpoint + `"http://a:1/path"`},
 		{Options{Endpoints: "http://a:1,https://b:1"}, "endpoint: want https:// for all or for none"},
-		{Options{Endpoints: "http://a:1", CA: "ca"}, "endpoint: the files of tls need https://, and nothing is secured by http://"},
+		{Options{Endpoints: "http://a:1", CA: "ca"}, "endpoint: tls needs https:// endpoints, got http://"},
 		{Options{Endpoints: "a:1", Cert: "c"}, "tls: a certificate needs its key, and a key its certificate"},
 		{Options{Endpoints: "a:1", Key: "k"}, "tls: a certificate needs its key, and a key its certificate"},
 		{Options{Endpoints: "a:1", Cert: "c", Key: "k", CA: "a", Username: "u", Password: "p"}, ""},
