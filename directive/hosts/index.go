@@ -3,7 +3,6 @@ package hosts
 import (
 	"bytes"
 	"encoding/binary"
-	"hash/maphash"
 	"net/netip"
 	"slices"
 	"sort"
@@ -13,18 +12,17 @@ import (
 )
 
 // An index has the names and addresses of all lines. It is immutable. It contains
-// no pointers besides those to its few slices and maps, so that a million names cost
-// the garbage collector nothing.
+// no pointers besides those to its few slices, so that a million names cost the
+// garbage collector nothing.
+//
+// Names are sorted by key: the name's labels in wire form, the last label first and
+// without the root. The key of a name is a prefix of the keys of all names below it.
 type index struct {
-	// data has for each name: the name in wire form, the numbers of its IPv4 and its
-	// IPv6 addresses as uvarints, and the addresses.
-	data []byte
-	// names has the position of each name, and of each name above one, by hash. Names
-	// with equal hashes have consecutive keys.
-	names map[uint64]position
-	seed  maphash.Seed
-	wild  bool // a name begins with *
-	depth int  // labels of the longest name
+	// data has for each name: the length of its key, the key, the numbers of its IPv4
+	// and its IPv6 addresses as uvarints, and the addresses.
+	data  []byte
+	names []uint32 // offsets in data, sorted by key
+	wild  bool     // a name begins with *
 
 	// addrs is sorted. The names of addrs[i] are ptrs[first[i]:first[i+1]], as offsets
 	// in data.
@@ -34,35 +32,27 @@ type index struct {
 	entries int // addresses of names and names of addresses
 }
 
-// A position is the offset of a name in an index's data. The names above a name are
-// its suffixes; their positions have the mark above.
-type position uint32
-
-const (
-	above   position = 1 << 31
-	maxData          = 1<<31 - 2 // the largest offset
-)
-
-func (p position) offset() uint32 { return uint32(p &^ above) }
-
-// find returns the position of a name in wire form and lower case. If ok is false,
-// key is the free key for it.
-func (x *index) find(name []byte) (p position, key uint64, ok bool) {
-	for key = maphash.Bytes(x.seed, name); ; key++ {
-		p, ok = x.names[key]
-		if !ok || bytes.HasPrefix(x.data[p.offset():], name) { // both end with the root label
-			return p, key, ok
-		}
+// appendReversed appends labels in wire form to buf, the last one first.
+func appendReversed(buf, labels []byte) []byte {
+	buf = append(buf, labels...)
+	for at := len(buf); len(labels) > 0; {
+		n := 1 + int(labels[0])
+		at -= n
+		copy(buf[at:], labels[:n])
+		labels = labels[n:]
 	}
+	return buf
 }
 
-// nameLen returns the length of the name at the beginning of data.
-func nameLen(data []byte) int {
-	n := 0
-	for data[n] != 0 {
-		n += 1 + int(data[n])
-	}
-	return n + 1
+// key returns the key at an offset.
+func (x *index) key(offset uint32) []byte { return prefixed(x.data[offset:]) }
+
+// prefixed returns the bytes after a length byte.
+func prefixed(data []byte) []byte { return data[1:][:data[0]] }
+
+// appendName appends the name at an offset to buf, in wire form.
+func (x *index) appendName(buf []byte, offset uint32) []byte {
+	return append(appendReversed(buf, x.key(offset)), 0)
 }
 
 // A found is the result of a lookup.
@@ -74,49 +64,66 @@ const (
 	present              // the name has addresses
 )
 
+// search returns the position of a key in x.names, or the position at which it would
+// be inserted.
+func (x *index) search(key []byte) (i int, found found) {
+	// Unlike slices.BinarySearchFunc, Find does not make a key on the stack escape.
+	i, ok := sort.Find(len(x.names), func(i int) int { return bytes.Compare(key, x.key(x.names[i])) })
+	switch {
+	case ok:
+		return i, present
+	case i < len(x.names) && bytes.HasPrefix(x.key(x.names[i]), key):
+		return i, empty
+	}
+	return i, missing
+}
+
 // lookup finds the query name, or the wildcard that matches it (RFC 4592): the one
 // below the closest existing name above the query name. The zone's name, which has
 // zoneLabels labels, always exists.
 func (x *index) lookup(q *dns.Query, zoneLabels int) (addresses, found) {
-	name := q.Name()
-	if p, _, ok := x.find(name); ok {
-		return x.at(p)
-	}
-	labels := q.Labels()
-	apex := labels - zoneLabels
-	if apex == 0 {
+	var room [wire.MaxName + 1]byte
+	labels := q.Name()[:len(q.Name())-1]
+	key, apex := appendReversed(room[:0], labels), q.Labels()-zoneLabels
+	i, found := x.search(key)
+	switch {
+	case found == present:
+		return x.addresses(x.names[i]), present
+	case found == empty || apex == 0:
 		return addresses{}, empty
-	}
-	if !x.wild {
+	case !x.wild:
 		return addresses{}, missing
 	}
-	var room [wire.MaxName]byte
-	for i := min(max(1, labels-x.depth), apex); ; i++ {
-		encloser := name[q.LabelOffset(i):]
-		if i < apex {
-			if _, _, ok := x.find(encloser); !ok {
-				continue
-			}
-		}
-		if p, _, ok := x.find(append(append(room[:0], 1, '*'), encloser...)); ok {
-			return x.at(p)
-		}
-		return addresses{}, missing
+	encloser := len(labels) - q.LabelOffset(apex)
+	for _, offset := range x.names[max(i-1, 0):min(i+1, len(x.names))] {
+		encloser = max(encloser, commonLabels(x.key(offset), key))
 	}
+	if i, found = x.search(append(key[:encloser], 1, '*')); found == present {
+		return x.addresses(x.names[i]), present
+	}
+	return addresses{}, missing
 }
 
-// at returns the addresses of the name at a position.
-func (x *index) at(p position) (addresses, found) {
-	if p&above != 0 {
-		return addresses{}, empty
+// commonLabels returns the length of the first labels that a and b have in common.
+func commonLabels(a, b []byte) (n int) {
+	for n < len(a) {
+		end := n + 1 + int(a[n])
+		if end > len(b) || !bytes.Equal(a[n:end], b[n:end]) {
+			break
+		}
+		n = end
 	}
-	data := x.data[p.offset():]
-	data = data[nameLen(data):]
+	return n
+}
+
+// addresses returns the addresses of the name at an offset.
+func (x *index) addresses(offset uint32) addresses {
+	data := x.data[int(offset)+1+len(x.key(offset)):]
 	n4, size := binary.Uvarint(data)
 	data = data[size:]
 	n6, size := binary.Uvarint(data)
 	data = data[size:]
-	return addresses{data[:4*n4], data[4*n4:][:16*n6]}, present
+	return addresses{data[:4*n4], data[4*n4:][:16*n6]}
 }
 
 // addresses are the addresses of a name, four and sixteen bytes each. IPv4 addresses
@@ -136,7 +143,7 @@ func within(v4 []byte, network netip.Prefix) []byte {
 	return v4[search(first):search(first+1<<(32-network.Bits()))]
 }
 
-// namesOf returns the names of an address, as offsets for name.
+// namesOf returns the names of an address, as offsets for appendName.
 func (x *index) namesOf(addr netip.Addr) []uint32 {
 	if !addr.IsValid() || addr.Is4In6() {
 		return nil
@@ -147,10 +154,4 @@ func (x *index) namesOf(addr netip.Addr) []uint32 {
 		return nil
 	}
 	return x.ptrs[x.first[i]:x.first[i+1]]
-}
-
-// name returns the name at an offset, in wire form.
-func (x *index) name(offset uint32) []byte {
-	data := x.data[offset:]
-	return data[:nameLen(data)]
 }
