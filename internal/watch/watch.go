@@ -1,6 +1,5 @@
 // Package watch reports changes of files that an operator edits or a kubelet
-// mounts, and reads such files. A Watcher is for everything that follows files;
-// Files is the older interface, for packages that do not use a Watcher yet.
+// mounts, and reads such files. Every package that follows files uses a Watcher.
 package watch
 
 import (
@@ -13,12 +12,11 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Files reports events of files and of the directories that their paths lead
-// through: an editor may replace a file, and a mounted ConfigMap consists of links
-// into a directory that is replaced. The files are watched too, since they may be
-// mounted from elsewhere and written there. One goroutine at a time owns it. The
-// zero Files watches nothing.
-type Files struct {
+// files are the watched paths. The system reports events of the files and of the
+// directories that the paths lead through: an editor may replace a file, and a
+// mounted ConfigMap consists of links into a directory that is replaced. The files
+// are watched too, since they may be mounted from elsewhere and written there.
+type files struct {
 	fs    *fsnotify.Watcher // nil without file events
 	paths map[string]fs.FileInfo
 	// names are the paths, real ones and links, whose events matter; any event in
@@ -26,29 +24,10 @@ type Files struct {
 	names, contents map[string]bool
 }
 
-// Open prepares to watch files; none is watched yet. It fails if the system has no
-// file events.
-func (w *Files) Open() (err error) {
-	w.fs, err = fsnotify.NewWatcher()
-	return err
-}
-
-// Close releases the resources.
-func (w *Files) Close() {
-	if w.fs != nil {
-		_ = w.fs.Close()
-	}
-}
-
-// Active reports whether there are file events.
-func (w *Files) Active() bool { return w.fs != nil }
-
-// Follow watches these files or directories as they are now, and nothing else. A
-// path that cannot be watched causes no events.
-func (w *Files) Follow(paths ...string) { _ = w.follow(paths...) }
-
-// follow returns the first error of a directory that cannot be watched.
-func (w *Files) follow(paths ...string) (failed error) {
+// follow watches these files or directories as they are now, and nothing else. A
+// path that cannot be watched causes no events; follow returns the first error of a
+// directory that cannot be watched.
+func (w *files) follow(paths ...string) (failed error) {
 	now := map[string]fs.FileInfo{}
 	w.names, w.contents = map[string]bool{}, map[string]bool{}
 	// Only real paths are watched: fsnotify panics when it removes two watches of
@@ -89,33 +68,4 @@ func (w *Files) follow(paths ...string) (failed error) {
 	}
 	w.paths = now
 	return failed
-}
-
-// Events returns the channel of events of the files and of their directories.
-func (w *Files) Events() <-chan fsnotify.Event {
-	if w.fs == nil {
-		return nil
-	}
-	return w.fs.Events
-}
-
-// Errors returns a channel that receives an error when events were lost. Events
-// stop until it is read.
-func (w *Files) Errors() <-chan error {
-	if w.fs == nil {
-		return nil
-	}
-	return w.fs.Errors
-}
-
-// Drain discards the events and errors received so far.
-func (w *Files) Drain() {
-	for {
-		select {
-		case <-w.Events():
-		case <-w.Errors():
-		default:
-			return
-		}
-	}
 }

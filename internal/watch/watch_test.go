@@ -5,18 +5,41 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
 )
 
-// hears waits for a sign, and takes what else has come by then.
-func hears(t *testing.T, w *Files, what string) {
+// openFiles returns files with file events.
+func openFiles(t *testing.T) *files {
+	t.Helper()
+	system, err := fsnotify.NewWatcher()
+	must(t, err)
+	t.Cleanup(func() { _ = system.Close() })
+	return &files{fs: system}
+}
+
+// drain discards the events and errors received so far.
+func (w *files) drain() {
+	for {
+		select {
+		case <-w.fs.Events:
+		case <-w.fs.Errors:
+		default:
+			return
+		}
+	}
+}
+
+// wantEvent waits for an event, and discards the others received by then.
+func (w *files) wantEvent(t *testing.T, change string) {
 	t.Helper()
 	select {
-	case <-w.Events():
-	case <-w.Errors():
+	case <-w.fs.Events:
+	case <-w.fs.Errors:
 	case <-time.After(10 * time.Second):
-		t.Errorf("%s: nothing in ten seconds", what)
+		t.Errorf("%s: got no event within ten seconds, want one", change)
 	}
-	w.Drain()
+	w.drain()
 }
 
 func must(t *testing.T, err error) {
@@ -31,48 +54,41 @@ func write(t *testing.T, path, text string) {
 	must(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
-// However a file is changed, there is a sign; the path is followed anew after
-// each.
+// However a file is changed, there is an event. The path is followed again after
+// each change.
 func TestFollow(t *testing.T) {
-	here, there, new := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "new")
+	here, there, renamed := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "new")
 	path, real, mounted := filepath.Join(here, "link"), filepath.Join(there, "file"), filepath.Join(t.TempDir(), "file")
 	write(t, real, "1")
 	must(t, os.Symlink(real, path))
 	must(t, os.Link(real, mounted))
-	var w Files
-	must(t, w.Open())
-	defer w.Close()
+	w := openFiles(t)
 	for _, step := range []struct {
-		what string
-		do   func()
+		change string
+		do     func()
 	}{
-		{"written where the link leads", func() { write(t, real, "2") }},
-		{"written by another name", func() { write(t, mounted, "3") }},
-		{"replaced where the link leads", func() { write(t, new, "4"); must(t, os.Rename(new, real)) }},
-		{"the new one is written", func() { write(t, real, "5") }},
-		{"the link is another one", func() { must(t, os.Symlink(mounted, new)); must(t, os.Rename(new, path)) }},
-		{"written where that leads", func() { write(t, mounted, "6") }},
-		{"gone", func() { must(t, os.Remove(path)) }},
-		{"there again", func() { write(t, path, "7") }},
+		{"target written", func() { write(t, real, "2") }},
+		{"target written by another name", func() { write(t, mounted, "3") }},
+		{"target replaced", func() { write(t, renamed, "4"); must(t, os.Rename(renamed, real)) }},
+		{"new target written", func() { write(t, real, "5") }},
+		{"link replaced", func() { must(t, os.Symlink(mounted, renamed)); must(t, os.Rename(renamed, path)) }},
+		{"target of the new link written", func() { write(t, mounted, "6") }},
+		{"link removed", func() { must(t, os.Remove(path)) }},
+		{"file created", func() { write(t, path, "7") }},
 	} {
-		w.Follow(path)
-		w.Drain()
+		must(t, w.follow(path))
+		w.drain()
 		step.do()
-		hears(t, &w, step.what)
+		w.wantEvent(t, step.change)
 	}
-	w.Follow()
+	must(t, w.follow())
 	if list := w.fs.WatchList(); len(list) > 0 {
-		t.Errorf("still watched: %q", list)
+		t.Errorf("follow() without paths: got %q watched, want none", list)
 	}
 }
 
-// Without the system's help nothing is heard, and nothing fails.
-func TestNone(t *testing.T) {
-	var w Files
-	w.Follow(t.TempDir())
-	w.Drain()
-	if w.Active() || w.Events() != nil || w.Errors() != nil {
-		t.Error("there may be events")
-	}
-	w.Close()
+// Without file events, follow succeeds.
+func TestFollowWithoutEvents(t *testing.T) {
+	var w files
+	must(t, w.follow(t.TempDir()))
 }

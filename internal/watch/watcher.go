@@ -48,7 +48,7 @@ type Watcher struct {
 	follows chan struct{} // Follow has added paths
 
 	mu       sync.Mutex
-	files    Files
+	files    files
 	paths    []string
 	base     snapshot // what the caller knows
 	failed   bool     // a directory could not be watched
@@ -73,10 +73,11 @@ func New(paths []string, o Options) *Watcher {
 		w.options.Log = slog.New(slog.DiscardHandler)
 	}
 	if !o.NoEvents {
-		if err := w.files.Open(); err != nil {
+		if system, err := fsnotify.NewWatcher(); err != nil {
 			w.unavailable(err)
+		} else {
+			w.files.fs, w.events, w.errors = system, system.Events, system.Errors
 		}
-		w.events, w.errors = w.files.Events(), w.files.Errors()
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -86,7 +87,11 @@ func New(paths []string, o Options) *Watcher {
 }
 
 // Close releases the Watcher's resources. It must not be called during Wait.
-func (w *Watcher) Close() { w.files.Close() }
+func (w *Watcher) Close() {
+	if w.files.fs != nil {
+		_ = w.files.fs.Close()
+	}
+}
 
 // Follow replaces the watched paths, for instance by those that a file includes.
 // If it adds any, Wait returns once more, since they may have changed before

@@ -179,14 +179,14 @@ func TestWaitEvents(t *testing.T) {
 		name string
 		do   func()
 	}{
-		{"written where the link leads", func() { write(t, real, "2") }},
-		{"written by another name", func() { write(t, mounted, "3") }},
-		{"replaced where the link leads", func() { write(t, renamed, "4"); must(t, os.Rename(renamed, real)) }},
-		{"the new one is written", func() { write(t, real, "5") }},
-		{"the link is replaced", func() { must(t, os.Symlink(mounted, renamed)); must(t, os.Rename(renamed, path)) }},
-		{"written where that leads", func() { write(t, mounted, "6") }},
-		{"removed", func() { must(t, os.Remove(path)) }},
-		{"created", func() { write(t, path, "7") }},
+		{"target written", func() { write(t, real, "2") }},
+		{"target written by another name", func() { write(t, mounted, "3") }},
+		{"target replaced", func() { write(t, renamed, "4"); must(t, os.Rename(renamed, real)) }},
+		{"new target written", func() { write(t, real, "5") }},
+		{"link replaced", func() { must(t, os.Symlink(mounted, renamed)); must(t, os.Rename(renamed, path)) }},
+		{"target of the new link written", func() { write(t, mounted, "6") }},
+		{"link removed", func() { must(t, os.Remove(path)) }},
+		{"file created", func() { write(t, path, "7") }},
 	} {
 		step.do()
 		if !w.Wait(ctx) {
