@@ -17,10 +17,10 @@ import (
 
 func TestStatistics(t *testing.T) {
 	if got := spreadOf([]float64{3, 1, 2}); got != (spread{2, 1, 3}) {
-		t.Errorf("spreadOf(3, 1, 2) = %v", got)
+		t.Errorf("spreadOf(3, 1, 2) = %v, want 2 (1 to 3)", got)
 	}
 	if got := spreadOf([]float64{4, 1, 2, 3}); got != (spread{2.5, 1, 4}) {
-		t.Errorf("spreadOf(4, 1, 2, 3) = %v", got)
+		t.Errorf("spreadOf(4, 1, 2, 3) = %v, want 2.5 (1 to 4)", got)
 	}
 	sorted := make([]float64, 100)
 	for i := range sorted {
@@ -28,17 +28,17 @@ func TestStatistics(t *testing.T) {
 	}
 	for p, want := range map[float64]float64{0: 1, 0.5: 50, 0.99: 99, 0.991: 100, 1: 100} {
 		if got := percentile(sorted, p); got != want {
-			t.Errorf("percentile %v: got %v, want %v", p, got, want)
+			t.Errorf("percentile(1 to 100, %v) = %v, want %v", p, got, want)
 		}
 	}
 	if !math.IsNaN(percentile(nil, 0.5)) {
-		t.Error("percentile of no values is not NaN")
+		t.Errorf("percentile(none, 0.5) = %v, want NaN", percentile(nil, 0.5))
 	}
 	if got := ratios([]float64{2, 3, 1}, []float64{1, 2}); !reflect.DeepEqual(got, []float64{2, 1.5}) {
-		t.Errorf("ratios: %v", got)
+		t.Errorf("ratios(2 3 1, 1 2) = %v, want [2 1.5]", got)
 	}
 	if got := turns(3, 4); !reflect.DeepEqual(got, [][]int{{0, 1, 2}, {2, 1, 0}, {0, 1, 2}, {2, 1, 0}}) {
-		t.Errorf("turns: %v", got)
+		t.Errorf("turns(3, 4) = %v, want ABC CBA ABC CBA", got)
 	}
 }
 
@@ -51,7 +51,7 @@ func TestVerdicts(t *testing.T) {
 		{"below in all rounds", goal{how: asRatio, over: "ours", under: "knot", limit: 0.9}, met},
 		{"above in all rounds", goal{how: asRatio, over: "ours", under: "knot", limit: 0.6}, missed},
 		{"between the rounds", goal{how: asRatio, over: "ours", under: "knot", limit: 0.75}, near},
-		{"a peer that was not there", goal{how: asRatio, over: "ours", under: "coredns", limit: 0.75}, unknown},
+		{"a missing peer", goal{how: asRatio, over: "ours", under: "coredns", limit: 0.75}, unknown},
 		{"a difference", goal{how: asDifference, over: "knot", under: "ours", limit: 1}, met},
 		{"a value", goal{how: asValue, over: "knot", limit: 3}, missed},
 	} {
@@ -60,7 +60,7 @@ func TestVerdicts(t *testing.T) {
 			series["knot"] = []float64{4, 4}
 		}
 		if got := judgeAll([]goal{c.goal}, series)[0]; got.Verdict != c.want {
-			t.Errorf("%s: %s (%v)", c.name, got.Verdict, got.Value)
+			t.Errorf("%s: got %s (%v), want %s", c.name, got.Verdict, got.Value, c.want)
 		}
 	}
 }
@@ -93,32 +93,31 @@ func TestGoalsAreMeasured(t *testing.T) {
 
 func TestProc(t *testing.T) {
 	if got, err := parseUserTime([]byte("12 (a) b (c) S 1 1 1 0 -1 4194304 100 0 0 0 250 70 0 0 20 0 9 0 100 1 1")); err != nil || got != 2500*time.Millisecond {
-		t.Errorf("user time: %v, %v", got, err)
+		t.Errorf("parseUserTime: got %v, %v; want 2.5s", got, err)
 	}
 	if got, err := parseBusyTime([]byte("cpu  100 1 50 9000 800 2 3 4 77 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n")); err != nil || got != 1600*time.Millisecond {
-		t.Errorf("busy time: %v, %v", got, err)
+		t.Errorf("parseBusyTime: got %v, %v; want 1.6s", got, err)
 	}
 	got, err := parseMemory([]byte("Name:\tx\nVmHWM:\t  2048 kB\nVmRSS:\t  1024 kB\nRssAnon:\t 512 kB\nThreads:\t3\n"))
 	if want := (footprint{1 << 20, 512 << 10, 2 << 20}); err != nil || got != want {
-		t.Errorf("memory: %v, %v", got, err)
+		t.Errorf("parseMemory: got %v, %v; want %v", got, err, want)
 	}
 	for name, parse := range map[string]func() error{
-		"stat without a name":  func() error { _, err := parseUserTime([]byte("12 x")); return err },
-		"stat cut short":       func() error { _, err := parseUserTime([]byte("12 (x) S 1 2")); return err },
-		"no CPUs":              func() error { _, err := parseBusyTime([]byte("intr 1 2 3")); return err },
-		"status of the kernel": func() error { _, err := parseMemory([]byte("Name:\tkthreadd\n")); return err },
+		"stat without a name":       func() error { _, err := parseUserTime([]byte("12 x")); return err },
+		"truncated stat":            func() error { _, err := parseUserTime([]byte("12 (x) S 1 2")); return err },
+		"no line of CPUs":           func() error { _, err := parseBusyTime([]byte("intr 1 2 3")); return err },
+		"status of a kernel thread": func() error { _, err := parseMemory([]byte("Name:\tkthreadd\n")); return err },
 	} {
 		if parse() == nil {
-			t.Errorf("%s: no error", name)
+			t.Errorf("%s: got no error, want one", name)
 		}
 	}
-	// A process that exists.
 	self := os.Getpid()
 	if u, err := usageOf(self); err != nil || u.cpu <= 0 || u.busy <= 0 {
-		t.Errorf("usage of this process: %v, %v", u, err)
+		t.Errorf("usageOf(this process): got %+v, %v; want positive times", u, err)
 	}
 	if f, err := memory(self); err != nil || f.resident > f.peak {
-		t.Errorf("memory of this process: %v, %v", f, err)
+		t.Errorf("memory(this process): got %+v, %v; want at most the peak", f, err)
 	}
 }
 
@@ -137,16 +136,16 @@ func TestDnsperf(t *testing.T) {
 	got, err := parseDnsperf(text, map[string]bool{"NOERROR": true})
 	want := &tally{sent: 1200, answered: 1190, lost: 10, wrong: 90, bytes: 63 * 1190, elapsed: 2500 * time.Millisecond, example: "rcode SERVFAIL"}
 	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, %v", got, err)
+		t.Errorf("parseDnsperf: got %+v, %v; want %+v", got, err, want)
 	}
 	if _, err := parseDnsperf([]byte("usage"), nil); err == nil {
-		t.Error("no error for a text without statistics")
+		t.Error("parseDnsperf(text without statistics): got no error, want one")
 	}
 	var file bytes.Buffer
 	edns, rcodes, err := writeDnsperf(&file, []*question{
 		ask("a.b.", dns.TypeA, false, dns.RcodeSuccess), ask("c.b.", dns.TypeSRV, true, dns.RcodeNameError)})
 	if err != nil || !edns || !rcodes["NOERROR"] || !rcodes["NXDOMAIN"] || file.String() != "a.b. A\nc.b. SRV\n" {
-		t.Errorf("edns %v, %v, %q, %v", edns, rcodes, &file, err)
+		t.Errorf("writeDnsperf: got EDNS %v, response codes %v, text %q, error %v; want true, NOERROR and NXDOMAIN, two lines", edns, rcodes, &file, err)
 	}
 }
 
@@ -235,14 +234,14 @@ func TestPopulation(t *testing.T) {
 func TestOptions(t *testing.T) {
 	o, err := parseOptions([]string{"-quick", "-scenarios", "udp, idle"}, &bytes.Buffer{})
 	if err != nil || o.services != 200 || o.rounds != 2 || !reflect.DeepEqual(o.only, []string{"udp", "idle"}) {
-		t.Errorf("%+v, %v", o, err)
+		t.Errorf("-quick -scenarios udp,idle: got %+v, %v; want 200 Services, 2 rounds, udp and idle", o, err)
 	}
 	if o, err := parseOptions(nil, &bytes.Buffer{}); err != nil || o.services != 10000 || o.rounds != 4 {
-		t.Errorf("%+v, %v", o, err)
+		t.Errorf("no flags: got %+v, %v; want 10000 Services, 4 rounds", o, err)
 	}
 	for _, args := range [][]string{{"-scenarios", "udq"}, {"-services", "3"}, {"-rounds", "-1"}, {"more"}, {"-time", "1ms"}} {
 		if _, err := parseOptions(args, &bytes.Buffer{}); err == nil {
-			t.Errorf("%v: no error", args)
+			t.Errorf("%v: got no error, want one", args)
 		}
 	}
 }
@@ -270,6 +269,6 @@ func TestTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := readTable(name); err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("%v, %v", got, err)
+		t.Errorf("readTable: got %v, %v; want %v", got, err, want)
 	}
 }

@@ -3,11 +3,10 @@
 package main
 
 import (
-	"regexp"
-
 	"context"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"time"
 )

@@ -30,11 +30,11 @@ func TestSmoke(t *testing.T) {
 	err := run(t.Context(), []string{"-quick", "-services", "40", "-time", "50ms", "-rounds", "2",
 		"-scenarios", "udp,idle,binary", "-peers", "", "-pgo", "off", "-results", results, "-root", ".."}, &out)
 	if err != nil {
-		t.Fatalf("%v\n%s", err, &out)
+		t.Fatalf("run: %v\n%s", err, &out)
 	}
 	files, err := filepath.Glob(filepath.Join(results, "*.json"))
 	if err != nil || len(files) != 1 {
-		t.Fatalf("results: %v, %v", files, err)
+		t.Fatalf("results: got %v, %v; want one file", files, err)
 	}
 	text, err := os.ReadFile(files[0])
 	if err != nil {
@@ -48,11 +48,11 @@ func TestSmoke(t *testing.T) {
 	for _, res := range r.Results {
 		seen[res.Label]++
 		if len(res.Samples) != 2 {
-			t.Errorf("%s, %s: %d samples", res.Scenario, res.Label, len(res.Samples))
+			t.Errorf("%s, %s: got %d samples, want 2", res.Scenario, res.Label, len(res.Samples))
 		}
 		for _, s := range res.Samples {
 			if s.Answered == 0 || s.Wrong > 0 || s.CPU <= 0 {
-				t.Errorf("%s, %s: %+v", res.Scenario, res.Label, s)
+				t.Errorf("%s, %s: got %+v, want right answers and CPU time", res.Scenario, res.Label, s)
 			}
 		}
 	}
@@ -60,10 +60,10 @@ func TestSmoke(t *testing.T) {
 		t.Errorf("results of %v, want nine of each\n%s", seen, &out)
 	}
 	if page := files[0][:len(files[0])-len("json")] + "md"; !exists(page) {
-		t.Errorf("no %s", page)
+		t.Errorf("%s is missing", page)
 	}
 	if left, err := os.ReadDir(scratch); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
+		t.Errorf("temporary files: got %v, %v; want none", left, err)
 	}
 }
 
@@ -88,13 +88,13 @@ func TestInterrupt(t *testing.T) {
 	l.time = 1 << 40 // until it is interrupted
 	cancel()
 	if _, err := l.run(ctx); err == nil {
-		t.Error("the load was not interrupted")
+		t.Error("run after cancel: got no error, want one")
 	}
 	b.stopAll()
 	select {
 	case <-upstream.done:
 	default:
-		t.Error("the upstream still runs")
+		t.Error("after stopAll: the upstream is running, want it stopped")
 	}
 }
 

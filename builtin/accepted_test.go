@@ -24,7 +24,7 @@ import (
 	"github.com/seamark/seamark/server"
 )
 
-// What the documents of the directives spell is accepted, all of it.
+// Each syntax that the documentation of the directives describes is accepted.
 func TestAccepted(t *testing.T) {
 	groups := groupsOf(t, "testdata/accepted.txt")
 	t.Chdir(folder(t))
@@ -32,7 +32,7 @@ func TestAccepted(t *testing.T) {
 	for _, g := range groups {
 		blocks, err := planned(".:1053 {\n" + g + "\n}\n")
 		if err != nil {
-			t.Errorf("%v\n%s", err, g)
+			t.Errorf("got error %v, want none\n%s", err, g)
 			continue
 		}
 		for _, d := range blocks[0].Directives {
@@ -46,7 +46,8 @@ func TestAccepted(t *testing.T) {
 	}
 }
 
-// So are the ways of writing whole Corefiles.
+// Each form of a whole Corefile is accepted, also without a final newline, and
+// with a byte order mark and CRLF.
 func TestAcceptedCorefiles(t *testing.T) {
 	groups := groupsOf(t, "testdata/corefiles.txt")
 	t.Chdir(folder(t))
@@ -56,29 +57,29 @@ func TestAcceptedCorefiles(t *testing.T) {
 	for _, g := range groups {
 		for _, text := range []string{g + "\n", g, "\ufeff" + strings.ReplaceAll(g, "\n", "\r\n")} {
 			if _, err := planned(text); err != nil {
-				t.Errorf("%v\n%q", err, text)
+				t.Errorf("got error %v, want none\n%q", err, text)
 			}
 		}
 	}
 }
 
-// What is wrong is refused, in words that tell what was expected where.
+// Each mistake has an error that names the position and the expected words.
 func TestRefused(t *testing.T) {
 	groups := groupsOf(t, "testdata/refused.txt")
 	t.Chdir(folder(t))
 	for _, g := range groups {
 		text, want, found := strings.Cut(g, "\n! ")
 		if !found {
-			t.Fatalf("no line with ! in\n%s", g)
+			t.Fatalf("testdata/refused.txt: no line begins with ! in\n%s", g)
 		}
 		_, err := planned(text + "\n")
 		if got := fmt.Sprint(err); got != strings.ReplaceAll(want, "\n! ", "\n") {
-			t.Errorf("%s\ngot\n! %s", g, strings.ReplaceAll(got, "\n", "\n! "))
+			t.Errorf("got\n! %[2]s\nwant\n%[1]s", g, strings.ReplaceAll(got, "\n", "\n! "))
 		}
 	}
 }
 
-// groupsOf gives the groups of lines of a file, without those of comments.
+// groupsOf returns the groups of lines in a file, without comments.
 func groupsOf(t *testing.T, file string) (groups []string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -93,7 +94,7 @@ func groupsOf(t *testing.T, file string) (groups []string) {
 	return groups
 }
 
-// planned reads a Corefile and plans it, as check does.
+// planned parses and plans a Corefile, as the command check does.
 func planned(text string) ([]corefile.Server, error) {
 	blocks, err := corefile.Parse("Corefile", []byte(text))
 	if err != nil {
@@ -119,7 +120,7 @@ func withInterfaces() []config.Directive {
 	return list
 }
 
-// folder has the files that the Corefiles of the tests name.
+// folder returns a directory with the files that the Corefiles of the tests name.
 func folder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -142,15 +143,15 @@ func folder(t *testing.T) string {
 	return dir
 }
 
-// certificate makes one that signs itself.
+// certificate returns a self-signed certificate and its key.
 func certificate(t *testing.T) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	like := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"dns.example"}, IsCA: true, BasicConstraintsValid: true}
-	der, err := x509.CreateCertificate(rand.Reader, like, like, private.Public(), private)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"dns.example"}, IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	if err != nil {
 		t.Fatal(err)
 	}

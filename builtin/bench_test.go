@@ -16,8 +16,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// stock is the server block that kubeadm writes, but for where the cluster is,
-// and the addresses, which are free ones.
+// stock is the server block that kubeadm writes, with another source of the
+// cluster and free addresses.
 const stock = `.:53 {
     errors
     health 127.0.0.1:0 {
@@ -44,8 +44,7 @@ const stock = `.:53 {
 }
 `
 
-// A walk is what a reader does for one packet, again and again, without its
-// socket.
+// A walk serves one packet repeatedly as a UDP reader does, without a socket.
 type walk struct {
 	tb   testing.TB
 	port dns.Port
@@ -55,18 +54,17 @@ type walk struct {
 	learned chan struct{}
 }
 
-// Send is for queries that were parked: those here are answered at once, but for
-// those that learn makes.
+// Send receives the replies of parked queries. Only those of learn are parked.
 func (w *walk) Send(*dns.Query) {
 	select {
 	case w.learned <- struct{}{}:
 	default:
-		w.tb.Error("parked")
+		w.tb.Error("the query was parked, want an answer at once")
 	}
 }
 
-// learn asks for a name that only an upstream knows, and waits for the answer: it
-// is in the cache then.
+// learn queries a name of the upstream and waits for the answer, which the cache
+// then has.
 func (w *walk) learn(name string, t uint16) {
 	packet, err := new(mdns.Msg).SetQuestion(name, t).Pack()
 	if err != nil {
@@ -76,14 +74,13 @@ func (w *walk) learn(name string, t uint16) {
 	q := dns.NewQuery(w)
 	q.Reset(append(q.Buffer(len(packet))[:0], packet...), dns.UDP, time.Now())
 	if w.port.Serve(q, w.lent) != dns.Parked {
-		w.tb.Fatal("an upstream's name is answered at once")
+		w.tb.Fatalf("%s: got an answer at once, want the query to wait for the upstream", name)
 	}
 	<-w.learned
 	w.learned = nil
 }
 
-// newWalk starts the one server block of text, but for those of its directives
-// that are in without.
+// newWalk starts the server block of text without the directive named without.
 func newWalk(tb testing.TB, text string, without string) *walk {
 	servers, err := corefile.Parse("Corefile", []byte(text))
 	if err != nil {
@@ -118,7 +115,7 @@ func newWalk(tb testing.TB, text string, without string) *walk {
 	}
 	w := &walk{tb: tb, lent: make([]byte, 0, 1<<16)}
 	shard := b.Metrics.NewShard()
-	shard.Lock() // as a reader does for a batch
+	shard.Lock() // as a reader does for each batch
 	w.q = dns.NewQuery(w)
 	w.q.SetShard(shard)
 	mux, chain := dns.NewMux(dns.NewParkingLot(1), nil), b.Chain.CopyFor("dns://:53", ".")
@@ -127,22 +124,22 @@ func newWalk(tb testing.TB, text string, without string) *walk {
 	}
 	w.port.Swap(mux)
 	b.Swapped()
-	ask := w.of("kubernetes.default.svc.cluster.local.", mdns.TypeA)
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) { // the folder is being read
+	ask := w.query("kubernetes.default.svc.cluster.local.", mdns.TypeA)
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) { // until the directory has been read
 		if ask(); w.rcode() == 0 {
 			return w
 		}
 		if time.Now().After(end) {
-			tb.Fatal("the cluster's data do not come")
+			tb.Fatal("timed out waiting for the cluster's data")
 		}
 	}
 }
 
-// rcode is that of the last answer.
+// rcode returns the response code of the last answer.
 func (w *walk) rcode() byte { return w.q.Reply()[3] & 15 }
 
-// of answers a question, each time it is called.
-func (w *walk) of(name string, t uint16) func() {
+// query returns a function that answers a query.
+func (w *walk) query(name string, t uint16) func() {
 	packet, err := new(mdns.Msg).SetQuestion(name, t).Pack()
 	if err != nil {
 		w.tb.Fatal(err)
@@ -151,7 +148,7 @@ func (w *walk) of(name string, t uint16) func() {
 	return func() {
 		w.q.Reset(append(w.q.Buffer(len(packet))[:0], packet...), dns.UDP, now)
 		if w.port.Serve(w.q, w.lent) != dns.Answered {
-			w.tb.Fatal("not answered at once")
+			w.tb.Fatalf("%s: the query was not answered at once", name)
 		}
 		w.q.Observe(now)
 	}
@@ -167,8 +164,8 @@ var clusterQuestions = []question{
 	{"NXDOMAIN", "www.example.com.default.svc.cluster.local.", 3},
 }
 
-// An answer of the cluster, and one from the cache, allocates nothing on its way
-// through everything that the stock Corefile has.
+// Answers of the cluster and of the cache allocate nothing in the chain of the
+// stock Corefile.
 func TestStockAllocations(t *testing.T) {
 	known := strings.Replace(stock, "127.0.0.1:1 {", upstream(t)+" {", 1)
 	for _, c := range append(clusterQuestions, question{"cache hit", "www.example.org.", 0}) {
@@ -176,8 +173,8 @@ func TestStockAllocations(t *testing.T) {
 		if c.what == "cache hit" {
 			w.learn(c.name, mdns.TypeA)
 		}
-		run := w.of(c.name, mdns.TypeA)
-		run() // counters are made at their first use
+		run := w.query(c.name, mdns.TypeA)
+		run() // registers the counters
 		if n := testing.AllocsPerRun(1000, run); n != 0 {
 			t.Errorf("%s: %v allocations, want 0", c.what, n)
 		}
@@ -187,23 +184,23 @@ func TestStockAllocations(t *testing.T) {
 	}
 }
 
-// Ten stub domains in the stock configuration must not make cluster answers
-// allocate: all forwards of a chain share one per-query word.
+// Cluster answers do not allocate with ten stub domains: all forwards of a chain
+// share one state key.
 func TestStubDomainsAllocations(t *testing.T) {
 	text := strings.TrimSuffix(stock, "}\n")
 	for i := range 10 {
 		text += fmt.Sprintf("    forward stub%d.example 127.0.0.1:1\n", i)
 	}
 	w := newWalk(t, text+"}\n", "")
-	run := w.of("kubernetes.default.svc.cluster.local.", mdns.TypeA)
+	run := w.query("kubernetes.default.svc.cluster.local.", mdns.TypeA)
 	run()
 	if n := testing.AllocsPerRun(1000, run); n != 0 {
 		t.Errorf("kubernetes.default.svc.cluster.local. A: got %v allocations per query, want 0", n)
 	}
 }
 
-// What an answer of the cluster costs through the stock Corefile, and what each
-// directive's part in that is: the difference to the same without it.
+// BenchmarkStock measures the cost of a cluster answer with the stock Corefile,
+// and without each of its directives.
 func BenchmarkStock(b *testing.B) {
 	for _, without := range []string{"", "cache", "loadbalance", "loop", "prometheus", "errors"} {
 		for _, c := range clusterQuestions {
@@ -212,7 +209,7 @@ func BenchmarkStock(b *testing.B) {
 				name += "/without " + without
 			}
 			b.Run(name, func(b *testing.B) {
-				run := newWalk(b, stock, without).of(c.name, mdns.TypeA)
+				run := newWalk(b, stock, without).query(c.name, mdns.TypeA)
 				b.ReportAllocs()
 				for b.Loop() {
 					run()

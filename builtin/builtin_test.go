@@ -6,16 +6,16 @@ import (
 	"testing"
 )
 
-// order pins the order of these directives. acl judges the name that rewrite has
-// made, before autopath and cache can answer it: policy_test.go shows what goes
-// wrong otherwise. A new directive need not be added.
+// order is the expected order of these directives. acl checks the name that
+// rewrite has produced before autopath and cache can answer it; policy_test.go
+// shows the consequences of another order. You need not add new directives.
 const order = `root metadata cancel timeouts multisocket reload kubedns_config nsid bufsize bind debug ready kubedns_status lameduck
 health pprof shed ratelimit prometheus skydns_metrics errors log local dns64 any chaos loadbalance rewrite acl autopath cache header minimal template hosts records k8s_external
 federation kubernetes file etcd screen loop forward erratic whoami view`
 
-// corednsOrder is that of CoreDNS 1.14's plugin.cfg. Ours differs in one place:
-// there autopath stands above acl, and the names that it tries are not judged
-// (coredns#8290).
+// corednsOrder is the order of CoreDNS 1.14's plugin.cfg. It differs in one
+// place: autopath precedes acl, so acl does not check the names that autopath
+// tries (coredns#8290).
 const corednsOrder = `root metadata geoip cancel proxyproto tls quic grpc_server https https3 timeouts multisocket reload nsid bufsize
 bind debug trace ready health pprof shed prometheus errors log dnstap local dns64 any chaos loadbalance tsig rewrite
 autopath acl cache header dnssec minimal template transfer hosts route53 azure clouddns k8s_external kubernetes file
@@ -30,12 +30,12 @@ func TestOrder(t *testing.T) {
 		}
 	}
 	if name := outside(strings.Fields(order), names); name != "" {
-		t.Errorf("%s is missing or out of place in %s\nwant the order of %s", name, names, order)
+		t.Errorf("%s is missing or in another position: got %s\nwant %s", name, names, order)
 	}
 }
 
-// The order is CoreDNS's, except for acl. Directives that CoreDNS lacks may be
-// anywhere.
+// The order is that of CoreDNS, except for acl. Directives that CoreDNS lacks may
+// have any position.
 func TestOrderOfCoreDNS(t *testing.T) {
 	want := strings.Fields(strings.Replace(corednsOrder, "autopath acl", "acl autopath", 1))
 	var names []string
@@ -45,11 +45,12 @@ func TestOrderOfCoreDNS(t *testing.T) {
 		}
 	}
 	if name := outside(names, want); name != "" {
-		t.Errorf("%s is out of place in %s\nwant the order of %s", name, names, want)
+		t.Errorf("%s is in another position than in CoreDNS: got %s\nwant %s", name, names, want)
 	}
 }
 
-// outside returns the first of names that is missing in order or too late there.
+// outside returns the first of names that is missing in order or precedes its
+// predecessor there, "" if there is none.
 func outside(names, order []string) string {
 	for _, name := range names {
 		i := slices.Index(order, name)

@@ -38,14 +38,14 @@ api.shop.svc.cluster.local.         60 IN A 192.0.2.99
 5.2.0.192.in-addr.arpa.             60 IN PTR host.corp.example.
 `
 
-// Corefiles as they are found in clusters are served, all of them.
+// Corefiles found in clusters are served.
 func TestCorefiles(t *testing.T) {
 	files, err := filepath.Glob("../testdata/corefile/*/Corefile")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(files) < 10 {
-		t.Fatalf("only %d Corefiles", len(files))
+		t.Fatalf("found %d Corefiles, too few", len(files))
 	}
 	common := []question{
 		{"api.shop.svc.cluster.local.", dns.TypeA, "10.96.0.80"},
@@ -148,7 +148,7 @@ func serveField(t *testing.T, file string) netip.AddrPort {
 	return plan.Addresses()[0]
 }
 
-// settle puts what belongs to this machine into a directive.
+// settle replaces the addresses and paths in a directive by those of the test.
 func settle(d *corefile.Directive, dir, upstream string) {
 	word := func(text string) corefile.Token { return corefile.Token{Text: text, File: d.File, Line: d.Line} }
 	switch d.Text {
@@ -160,7 +160,7 @@ func settle(d *corefile.Directive, dir, upstream string) {
 		})
 	case "forward":
 		for i, a := range d.Args {
-			// A resolv.conf cannot say a port.
+			// A resolv.conf cannot contain a port.
 			if a.Text == "$UPSTREAM" || a.Text == "/etc/resolv.conf" {
 				d.Args[i].Text = upstream
 			}
@@ -168,7 +168,7 @@ func settle(d *corefile.Directive, dir, upstream string) {
 	}
 }
 
-// A question and what comes back: the data of its last answer, or else the
+// A question has the expected data of the last answer record, or the expected
 // response code.
 type question struct {
 	name  string
@@ -179,7 +179,7 @@ type question struct {
 func (q question) ask(t *testing.T, at netip.AddrPort) string {
 	t.Helper()
 	got := ""
-	// The cluster's data may still be on its way.
+	// The cluster's data may not be complete yet.
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		c := dns.Client{Timeout: 5 * time.Second}
 		reply, _, err := c.Exchange(new(dns.Msg).SetQuestion(q.name, q.qtype), at.String())

@@ -23,7 +23,7 @@ import (
 // A Corefile in a doc comment begins with a server block's key.
 var key = regexp.MustCompile(`^\S*[.:]\S*( \S+)* \{\n`)
 
-// Every Corefile in the doc comments of handlers is one that check accepts.
+// The command check accepts every Corefile in the doc comments of handlers.
 func TestCorefilesInDocs(t *testing.T) {
 	folders, err := filepath.Glob("../directive/*")
 	if err != nil {
@@ -34,16 +34,16 @@ func TestCorefilesInDocs(t *testing.T) {
 	for _, folder := range folders {
 		texts = append(texts, corefilesIn(t, folder)...)
 	}
-	t.Chdir("testdata") // with the files that they name
+	t.Chdir("testdata") // has the files that they name
 	for _, text := range texts {
 		runs(t, "a doc comment", text)
 	}
 	if len(texts) < len(Directives())-1 {
-		t.Errorf("%d Corefiles for %d directives", len(texts), len(Directives()))
+		t.Errorf("found %d Corefiles for %d directives, want one for each", len(texts), len(Directives()))
 	}
 }
 
-// So is every Corefile in a document.
+// Every Corefile in the documentation is accepted and served.
 func TestCorefilesInDocuments(t *testing.T) {
 	fence := regexp.MustCompile("(?s)```corefile\n(.*?)```")
 	documents, _ := filepath.Glob("../*.md")
@@ -61,17 +61,16 @@ func TestCorefilesInDocuments(t *testing.T) {
 		}
 	}
 	if found == 0 {
-		t.Error("no Corefile was found")
+		t.Error("found no Corefile in the documentation")
 	}
 }
 
-// runs wants a Corefile to be right and to be served, on ports of loopback. The
-// interfaces that it names exist.
+// runs plans a Corefile and serves it on ports of the loopback interface.
 func runs(t *testing.T, where, text string) {
 	t.Helper()
 	blocks, err := corefile.Parse("Corefile", []byte(text))
 	if err != nil {
-		t.Errorf("%s: %v\n%s", where, err, text)
+		t.Errorf("%s: got error %v, want none\n%s", where, err, text)
 		return
 	}
 	for _, b := range blocks {
@@ -79,7 +78,7 @@ func runs(t *testing.T, where, text string) {
 			switch d := &b.Directives[i]; d.Text {
 			case "health", "ready", "prometheus", "pprof":
 				d.Args = []corefile.Token{{Text: "127.0.0.1:0", File: d.File, Line: d.Line}}
-			case "forward": // loop asks upstreams at the start
+			case "forward": // loop probes upstreams at the start
 				for i := range d.Args[1:] {
 					d.Args[1+i].Text = "127.0.0.1:1"
 				}
@@ -94,7 +93,7 @@ func runs(t *testing.T, where, text string) {
 		err = plan.Start(t.Context(), nil)
 	}
 	if err != nil {
-		t.Errorf("%s: %v\n%s", where, err, text)
+		t.Errorf("%s: got error %v, want none\n%s", where, err, text)
 		return
 	}
 	ended, cancel := context.WithCancel(t.Context())

@@ -17,8 +17,8 @@ import (
 	"github.com/seamark/seamark/server"
 )
 
-// start runs a Corefile's server on a port of its own of these addresses, and
-// gives the port.
+// start serves a Corefile on the same free port of each of these addresses, and
+// returns the port.
 func start(t *testing.T, text string, at ...string) int {
 	t.Helper()
 	blocks, err := corefile.Parse("Corefile", []byte(text))
@@ -43,8 +43,8 @@ func start(t *testing.T, text string, at ...string) int {
 	return int(plan.Addresses()[0].Port())
 }
 
-// upstream is another server, which has an address for every name: 192.0.2.1,
-// or NXDOMAIN for names with a label that begins with no.
+// upstream starts a server that answers 192.0.2.1 for every name, or NXDOMAIN for
+// names with a label that begins with no, and returns its address.
 func upstream(t *testing.T) string {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -60,7 +60,7 @@ func upstream(t *testing.T) string {
 		case q.Qtype == dns.TypeA:
 			m.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: q.Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 300}, A: net.IPv4(192, 0, 2, 1)}}
 		}
-		_ = w.WriteMsg(m) // the client says what is missing
+		_ = w.WriteMsg(m) // the client reports a missing reply
 	})}
 	started, ended := make(chan struct{}), make(chan error, 1)
 	s.NotifyStartedFunc = func() { close(started) }
@@ -75,8 +75,8 @@ func upstream(t *testing.T) string {
 	return conn.LocalAddr().String()
 }
 
-// ask asks for the address of a name, from one address of the loopback
-// interface at another, and gives the code and what is in the answer.
+// ask queries the address of a name from one loopback address at another. It
+// returns the response code and the data of the answer.
 func ask(t *testing.T, proto, from, at string, port int, name string) string {
 	t.Helper()
 	local := net.Addr(&net.UDPAddr{IP: net.ParseIP(from)})
@@ -108,9 +108,8 @@ const (
 	refusedIt = "REFUSED"
 )
 
-// CVE-2026-26017, GHSA-c9v3-4pv7-87pr: acl looked at the name before rewrite
-// changed it, so that a client which was blocked for a name got it under another
-// one.
+// CVE-2026-26017, GHSA-c9v3-4pv7-87pr: acl checked the name before rewrite
+// changed it, so a blocked client could get the name under another one.
 func TestBypassRewriteCVE_2026_26017(t *testing.T) {
 	port := start(t, `.:53 {
 		acl secret.example.org {
@@ -126,17 +125,16 @@ func TestBypassRewriteCVE_2026_26017(t *testing.T) {
 	for _, name := range []string{"secret.example.org", "SECRET.Example.org", "public.example.net", "secret.alias.example.net"} {
 		for _, proto := range []string{"udp", "tcp"} {
 			if got := ask(t, proto, stranger, "127.0.0.1", port, name); got != refusedIt {
-				t.Errorf("%s for a stranger over %s: got %s, want %s", name, proto, got, refusedIt)
+				t.Errorf("%s for a blocked client over %s: got %s, want %s", name, proto, got, refusedIt)
 			}
 			if got := ask(t, proto, trusted, "127.0.0.1", port, name); got != secretOK {
-				t.Errorf("%s for a client that may ask, over %s: got %s, want %s", name, proto, got, secretOK)
+				t.Errorf("%s for an allowed client over %s: got %s, want %s", name, proto, got, secretOK)
 			}
 		}
 	}
 }
 
-// coredns#8289: what one client had put into the cache was given to clients
-// that acl blocks.
+// coredns#8289: clients that acl blocks got answers from the cache.
 func TestBypassCache8289(t *testing.T) {
 	port := start(t, `.:53 {
 		cache 300
@@ -149,9 +147,9 @@ func TestBypassCache8289(t *testing.T) {
 			prefer_udp
 		}
 	}`, "127.0.0.1")
-	for range 2 { // the second time from memory
+	for range 2 { // the second answer is from the cache
 		if got := ask(t, "udp", trusted, "127.0.0.1", port, "secret.example.org"); got != secretOK {
-			t.Fatalf("got %s, want %s", got, secretOK)
+			t.Fatalf("secret.example.org for an allowed client: got %s, want %s", got, secretOK)
 		}
 	}
 	for _, name := range []string{"secret.example.org", "sEcReT.example.org", "alias.example.net"} {
@@ -161,14 +159,14 @@ func TestBypassCache8289(t *testing.T) {
 			}
 		}
 	}
-	// Nor does a refusal get into the memory.
+	// A refusal is not cached either.
 	if got := ask(t, "udp", trusted, "127.0.0.1", port, "secret.example.org"); got != secretOK {
-		t.Errorf("got %s, want %s", got, secretOK)
+		t.Errorf("secret.example.org after a refusal: got %s, want %s", got, secretOK)
 	}
 }
 
-// coredns#8290: autopath tried the names of a search path for a client without
-// asking acl whether the client may have them.
+// coredns#8290: autopath tried the names of a search path without acl checking
+// them.
 func TestBypassAutopath8290(t *testing.T) {
 	resolv := t.TempDir() + "/resolv.conf"
 	if err := os.WriteFile(resolv, []byte("search no.cluster.local no.example.com example.org\nnameserver 127.0.0.1\n"), 0o600); err != nil {
@@ -188,20 +186,20 @@ func TestBypassAutopath8290(t *testing.T) {
 	const first, path = "secret.no.cluster.local", "NOERROR secret.example.org. 192.0.2.1"
 	for range 2 {
 		if got := ask(t, "udp", trusted, "127.0.0.1", port, first); got != path {
-			t.Fatalf("autopath does not find the name: got %s, want %s", got, path)
+			t.Fatalf("autopath for an allowed client: got %s, want %s", got, path)
 		}
 	}
 	for range 2 {
 		if got := ask(t, "udp", stranger, "127.0.0.1", port, first); strings.Contains(got, "192.0.2.1") {
-			t.Errorf("a stranger got %s by way of the search path", got)
+			t.Errorf("autopath for a blocked client: got %s, want no address of the blocked name", got)
 		}
 	}
 	if got := ask(t, "udp", stranger, "127.0.0.1", port, "open.no.cluster.local"); got != "NOERROR open.example.org. 192.0.2.1" {
-		t.Errorf("a name that everybody may ask for: got %s", got)
+		t.Errorf("a name that acl allows: got %s", got)
 	}
 }
 
-// An IPv4 client that comes by an IPv6 socket is the IPv4 client that it is.
+// acl treats an IPv4 client on an IPv6 socket as an IPv4 client.
 func TestBypassMappedAddress(t *testing.T) {
 	port := start(t, `.:53 {
 		acl {
@@ -219,9 +217,9 @@ func TestBypassMappedAddress(t *testing.T) {
 	}
 }
 
-// view chooses by what the client has asked, not by what rewrite makes of it,
-// and what one view has in its cache is no other view's.
-func TestViewJudgesTheOriginalQuestion(t *testing.T) {
+// view sees the client's own question, not the one that rewrite makes, and views
+// do not share cache entries.
+func TestViewOriginalQuestion(t *testing.T) {
 	port := start(t, `.:53 {
 		view trusted {
 			expr client_ip() == '127.0.0.1' && name() == 'public.example.net.'
@@ -248,7 +246,7 @@ func TestViewJudgesTheOriginalQuestion(t *testing.T) {
 	for range 2 {
 		for _, c := range []struct{ from, name, want string }{
 			{trusted, "public.example.net", secretOK},
-			{trusted, "other.example.net", "NOERROR 192.0.2.9"}, // rewritten, and still this view's
+			{trusted, "other.example.net", "NOERROR 192.0.2.9"}, // rewritten, but still in this view
 			{stranger, "public.example.net", "NOERROR 192.0.2.9"},
 			{stranger, "secret.example.org", refusedIt},
 			{trusted, "secret.example.org", refusedIt},

@@ -21,21 +21,21 @@ import (
 	"github.com/seamark/seamark/compat/sidecar"
 )
 
-// A counted is a server that tells dnsmasq's statistics.
+// A counted is a server with dnsmasq's statistics.
 type counted struct {
 	t    *testing.T
 	addr string
-	own  int // questions for its numbers so far: they are hits
+	own  int // queries for statistics so far, which count as hits
 }
 
-// texts asks for NAME.bind.
+// texts returns the answer for NAME.bind.
 func (c *counted) texts(name string) []string {
 	c.t.Helper()
 	m := new(dns.Msg).SetQuestion(name+".bind.", dns.TypeTXT)
 	m.Question[0].Qclass = dns.ClassCHAOS
 	reply, _, err := new(dns.Client).Exchange(m, c.addr)
 	if err != nil || len(reply.Answer) != 1 {
-		c.t.Fatalf("%s.bind: %v %v", name, err, reply)
+		c.t.Fatalf("%s.bind: got error %v, reply %v; want TXT records", name, err, reply)
 	}
 	c.own++
 	return reply.Answer[0].(*dns.TXT).Txt
@@ -46,13 +46,13 @@ func (c *counted) number(name string) int {
 	texts := c.texts(name)
 	n, err := strconv.Atoi(texts[0])
 	if err != nil || len(texts) != 1 {
-		c.t.Fatalf("%s.bind: %q", name, texts)
+		c.t.Fatalf("%s.bind: got %q, want one number", name, texts)
 	}
 	return n
 }
 
-// counts waits until there have been so many hits, but for questions for numbers,
-// and misses: a query is counted when its reply has gone.
+// counts waits until the server has counted these hits, apart from queries for
+// statistics, and misses: a query is counted after its reply has been sent.
 func (c *counted) counts(hits, misses int) (ok bool, got string) {
 	c.t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -68,8 +68,7 @@ func (c *counted) counts(hits, misses int) (ok bool, got string) {
 	}
 }
 
-// What is a hit and what is a miss is what it is for the real dnsmasq, and the texts
-// have its form.
+// Hits, misses and the texts are those of dnsmasq.
 func TestStatisticsOfDnsmasq(t *testing.T) {
 	up := net.JoinHostPort("127.0.0.1", strconv.Itoa(start(t, `.:53 {
 		template IN A no.example {
@@ -101,7 +100,7 @@ func TestStatisticsOfDnsmasq(t *testing.T) {
 			}{
 				{"written.example.", dns.TypeA, dns.ClassINET, true},
 				{"9.2.0.192.in-addr.arpa.", dns.TypePTR, dns.ClassINET, true},
-				{"written.example.", dns.TypeAAAA, dns.ClassINET, name == "Seamark"}, // dnsmasq asks for types that hosts has not
+				{"written.example.", dns.TypeAAAA, dns.ClassINET, name == "Seamark"}, // dnsmasq forwards types that hosts lacks
 				{"www.example.", dns.TypeA, dns.ClassINET, false},
 				{"www.example.", dns.TypeA, dns.ClassINET, true},
 				{"WWW.example.", dns.TypeA, dns.ClassINET, true},
@@ -122,32 +121,32 @@ func TestStatisticsOfDnsmasq(t *testing.T) {
 					misses++
 				}
 				if ok, got := c.counts(hits, misses); !ok {
-					t.Fatalf("%s %s: %s, want %d and %d", step.name, dns.TypeToString[step.qtype], got, hits, misses)
+					t.Fatalf("%s %s: got %s, want %d hits and %d misses", step.name, dns.TypeToString[step.qtype], got, hits, misses)
 				}
 			}
 			if n := c.number("insertions"); n < 3 {
-				t.Errorf("%d insertions", n)
+				t.Errorf("insertions.bind: got %d, want at least 3", n)
 			}
 			if size, out := c.number("cachesize"), c.number("evictions"); size != 100 || out != 0 {
-				t.Errorf("a size of %d and %d evictions", size, out)
+				t.Errorf("cachesize.bind %d, evictions.bind %d; want 100, 0", size, out)
 			}
 			if n := c.number("auth"); n != 0 {
-				t.Errorf("auth.bind: %d", n)
+				t.Errorf("auth.bind: got %d, want 0", n)
 			}
-			var sent int // a question may be sent twice
+			var sent int // a query may be sent twice
 			texts := c.texts("servers")
 			if _, err := fmt.Sscanf(texts[0], strings.Replace(up, ":", "#", 1)+" %d 0", &sent); err != nil || len(texts) != 1 || sent < misses {
-				t.Errorf("servers.bind: %v: %q, want that %s was sent %d", err, texts, up, misses)
+				t.Errorf("servers.bind: got %q (%v), want %s with at least %d queries", texts, err, up, misses)
 			}
 			if text := c.texts("copyright"); !regexp.MustCompile(`^Copyright \(c\) \S+`).MatchString(text[0]) {
-				t.Errorf("copyright.bind: %q", text)
+				t.Errorf("copyright.bind: got %q, want a copyright notice", text)
 			}
 		})
 	}
 }
 
-// dnsmasq starts the real one, with a cache of 100, on a port of its own; "" if
-// there is none on this machine.
+// dnsmasq starts dnsmasq with a cache of 100 entries on a free port. It returns
+// "" if dnsmasq is not installed.
 func dnsmasq(t *testing.T, hosts, upstream string) (addr string) {
 	t.Helper()
 	program, err := exec.LookPath("dnsmasq")
@@ -156,7 +155,7 @@ func dnsmasq(t *testing.T, hosts, upstream string) (addr string) {
 	}
 	if err != nil {
 		if os.Getenv("SEAMARK_TEST_DNSMASQ") != "" {
-			t.Fatal("there is no dnsmasq: install Debian's dnsmasq-base, or your system's like")
+			t.Fatal("dnsmasq is not installed: install the package dnsmasq-base")
 		}
 		return ""
 	}
@@ -176,18 +175,18 @@ func dnsmasq(t *testing.T, hosts, upstream string) (addr string) {
 	})
 	addr = net.JoinHostPort("127.0.0.1", port)
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		conn, err := net.Dial("tcp", addr) // which counts nothing
+		conn, err := net.Dial("tcp", addr) // which is not counted
 		if err == nil {
 			_ = conn.Close()
 			return addr
 		}
 		if time.Now().After(end) {
-			t.Fatalf("dnsmasq does not answer: %v", err)
+			t.Fatalf("timed out waiting for dnsmasq: %v", err)
 		}
 	}
 }
 
-// freePort is one of the loopback interface that nobody has just now.
+// freePort returns a free port of the loopback interface.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -199,12 +198,12 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-// kube-dns's sidecar can read the statistics.
+// kube-dns's sidecar reads the statistics.
 func TestStatisticsForSidecar(t *testing.T) {
 	port := start(t, ".:53 {\nchaos {\nstatistics\n}\ncache {\nsuccess 1000\ndenial 0\n}\nforward . "+upstream(t)+"\n}", "127.0.0.1")
 	for range 3 {
 		if got := ask(t, "udp", trusted, "127.0.0.1", port, "www.example.org"); got != secretOK {
-			t.Fatal(got)
+			t.Fatalf("www.example.org A: got %s, want %s", got, secretOK)
 		}
 	}
 	page := net.JoinHostPort("127.0.0.1", freePort(t))
@@ -212,7 +211,7 @@ func TestStatisticsForSidecar(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- sidecar.Run(ctx, sidecar.Options{
-			Dnsmasq: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Poll: time.Second, // which is how long a question may take, too
+			Dnsmasq: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Poll: time.Second, // Poll also limits the time of a query
 			Listen: page, Path: "/metrics", Namespace: "kubedns", Log: slog.New(slog.DiscardHandler),
 		})
 	}()
@@ -235,11 +234,11 @@ func TestStatisticsForSidecar(t *testing.T) {
 		_, _ = fmt.Sscanf(line, "kubedns_dnsmasq_hits %d", &hits)
 	}
 	if hits < 2 {
-		t.Errorf("%d hits, want the two from the cache and the sidecar's own", hits)
+		t.Errorf("kubedns_dnsmasq_hits: got %d, want at least 2", hits)
 	}
 	for _, line := range []string{"misses 1", "insertions 1", "evictions 0", "max_size 1000", "errors 0"} {
 		if !strings.Contains(body, "\nkubedns_dnsmasq_"+line+"\n") {
-			t.Errorf("the sidecar does not show %s:\n%s", line, body)
+			t.Errorf("the sidecar's metrics lack %s:\n%s", line, body)
 		}
 	}
 }

@@ -7,17 +7,17 @@ import (
 	"testing"
 )
 
-// A thing says in log when it is stopped.
-type thing struct {
+// A resource appends its name to log when it is stopped.
+type resource struct {
 	name string
 	log  *[]string
 }
 
-func (t *thing) Stop() { *t.log = append(*t.log, t.name) }
+func (r *resource) Stop() { *r.log = append(*r.log, r.name) }
 
-func keep(t *testing.T, s *Start, key any, name string, log *[]string) *thing {
+func keep(t *testing.T, s *Start, key any, name string, log *[]string) *resource {
 	t.Helper()
-	got, err := Keep(s, key, func() (*thing, error) { return &thing{name, log}, nil })
+	got, err := Keep(s, key, func() (*resource, error) { return &resource{name, log}, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,35 +28,35 @@ func TestKeepAcrossReload(t *testing.T) {
 	var log []string
 	first := NewStart(context.Background(), nil)
 	if first.Reload {
-		t.Error("the first start is a reload")
+		t.Error("first start: Reload = true, want false")
 	}
 	a := keep(t, first, "a", "a1", &log)
 	keep(t, first, "b", "b1", &log)
-	if keep(t, first, "a", "again", &log) != a {
-		t.Error("the same key twice in one plan gives two things")
+	if keep(t, first, "a", "a1 again", &log) != a {
+		t.Error("Keep of the same key: got another resource, want the same")
 	}
 	first.Commit()
 	if log != nil {
-		t.Errorf("stopped %v at the first commit", log)
+		t.Errorf("first Commit: stopped %v, want none", log)
 	}
 
 	second := NewStart(context.Background(), first)
 	if !second.Reload || keep(t, second, "a", "a2", &log) != a {
-		t.Error("what the old plan keeps is not taken over")
+		t.Error("second start: got a new resource or no reload, want the resource of the old plan")
 	}
 	keep(t, second, "c", "c2", &log)
 	if log != nil {
-		t.Errorf("stopped %v before the commit", log)
+		t.Errorf("before the second Commit: stopped %v, want none", log)
 	}
 	second.Commit()
 	if !slices.Equal(log, []string{"b1"}) {
-		t.Errorf("stopped %v, want b1: only the old plan had it", log)
+		t.Errorf("second Commit: stopped %v, want b1, which only the old plan used", log)
 	}
 	log = nil
 	second.Stop()
 	slices.Sort(log)
 	if !slices.Equal(log, []string{"a1", "c2"}) {
-		t.Errorf("stopped %v at the end, want a1 and c2", log)
+		t.Errorf("Stop: stopped %v, want a1 and c2", log)
 	}
 }
 
@@ -70,36 +70,36 @@ func TestAbort(t *testing.T) {
 	keep(t, second, "a", "a2", &log)
 	keep(t, second, "b", "b2", &log)
 	keep(t, second, "c", "c2", &log)
-	if _, err := Keep(second, "d", func() (*thing, error) { return nil, errors.New("no") }); err == nil {
-		t.Error("an error of make is lost")
+	if _, err := Keep(second, "d", func() (*resource, error) { return nil, errors.New("no") }); err == nil {
+		t.Error("Keep: got no error, want that of create")
 	}
 	second.Abort()
 	if !slices.Equal(log, []string{"c2", "b2"}) {
-		t.Errorf("stopped %v, want c2 and b2: what was made, last first, and nothing of the old plan", log)
+		t.Errorf("Abort: stopped %v, want c2 and b2, the resources that it created in reverse order", log)
 	}
 
 	third := NewStart(context.Background(), first)
 	if got := keep(t, third, "a", "a3", &log); got.name != "a1" {
-		t.Errorf("got %s: the old plan has lost what it keeps", got.name)
+		t.Errorf("after Abort: got %s, want a1 of the old plan", got.name)
 	}
 }
 
-// A key that another type has is not confused with it.
-func TestKeepOfAnotherType(t *testing.T) {
+// Keep returns a new resource if the key is used for another type.
+func TestKeepOtherType(t *testing.T) {
 	var log []string
 	s := NewStart(context.Background(), nil)
 	keep(t, s, "a", "a1", &log)
-	type other struct{ *thing }
-	got, err := Keep(s, "b", func() (other, error) { return other{&thing{"b1", &log}}, nil })
+	type other struct{ *resource }
+	got, err := Keep(s, "b", func() (other, error) { return other{&resource{"b1", &log}}, nil })
 	if err != nil || got.name != "b1" {
-		t.Error(got, err)
+		t.Errorf("Keep: got %v, %v; want b1", got, err)
 	}
 }
 
-func TestShutdownWaitsForAll(t *testing.T) {
+func TestShutdownConcurrent(t *testing.T) {
 	var a, b Block
-	meet := make(chan struct{})
-	a.OnShutdown(func(context.Context) { meet <- struct{}{} })
-	b.OnShutdown(func(context.Context) { <-meet }) // they run at once, or never end
+	met := make(chan struct{})
+	a.OnShutdown(func(context.Context) { met <- struct{}{} })
+	b.OnShutdown(func(context.Context) { <-met }) // blocks unless both run concurrently
 	Shutdown(context.Background(), &a, &b)
 }

@@ -42,7 +42,7 @@ func TestParseZones(t *testing.T) {
 		}
 	}
 	if zones, err := ParseZones("", []corefile.Token{token("10.96.0.0/9"), token("x")}); len(zones) != 129 || err != nil {
-		t.Errorf("%d zones, %v; want 129", len(zones), err)
+		t.Errorf("10.96.0.0/9 and x: got %d zones, %v; want 129", len(zones), err)
 	}
 	for arg, want := range map[string]string{
 		"10.0.0.0/33": `Corefile:3: kubernetes: "10.0.0.0/33" is not a CIDR: want one like 10.96.0.0/12 or fd00::/8`,
@@ -81,7 +81,7 @@ func TestParseKey(t *testing.T) {
 		for _, k := range keys {
 			zones = append(zones, k.Zone)
 			if k.Port != c.port {
-				t.Errorf("%s: port %d, want %d", c.key, k.Port, c.port)
+				t.Errorf("%s: port: got %d, want %d", c.key, k.Port, c.port)
 			}
 		}
 		if err != nil || names(zones) != c.zones {
@@ -107,11 +107,11 @@ func TestFallthrough(t *testing.T) {
 	name := func(s string) []byte { n, _ := wire.ParseName(s); return []byte(n) }
 	var f Fallthrough
 	if f.Through(name("a.b")) {
-		t.Error("falls through without the option")
+		t.Error("Through(a.b) without the option = true, want false")
 	}
 	option := corefile.Directive{Token: token("fallthrough"), Path: "kubernetes: fallthrough"}
 	if err := f.Parse(option); err != nil || !f.Through(name("a.b")) || !f.Through(name(".")) {
-		t.Errorf("%v: without zones everything falls through", err)
+		t.Errorf("option without zones: %v; or Through = false, want true for every name", err)
 	}
 	option.Args = []corefile.Token{token("in-addr.arpa"), token("fd00::/8")}
 	if err := f.Parse(option); err != nil {
@@ -123,10 +123,10 @@ func TestFallthrough(t *testing.T) {
 	} {
 		n := name(s)
 		if got := f.Through(n); got != want {
-			t.Errorf("%s: %v, want %v", s, got, want)
+			t.Errorf("Through(%s) = %v, want %v", s, got, want)
 		}
 		if allocs := testing.AllocsPerRun(10, func() { f.Through(n) }); allocs > 0 {
-			t.Errorf("%s: %v allocations", s, allocs)
+			t.Errorf("Through(%s): got %v allocations, want none", s, allocs)
 		}
 	}
 }
@@ -142,6 +142,6 @@ func TestOnce(t *testing.T) {
 	want := "Corefile:5: kubernetes: already given at Corefile:2, and can be given once in a server block\n" +
 		"Corefile:7: kubernetes: already given at Corefile:2, and can be given once in a server block"
 	if err == nil || err.Error() != want {
-		t.Errorf("got %v", err)
+		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}
 }

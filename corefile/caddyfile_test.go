@@ -9,9 +9,9 @@ import (
 	"github.com/coredns/caddy/caddyfile"
 )
 
-// Whatever caddyfile's own parser takes is taken, and has the same keys and
-// words. (More than that is taken: words behind a closing brace, for example.)
-func TestLikeCaddyfile(t *testing.T) {
+// Parse accepts every text that caddyfile's parser accepts, with the same keys
+// and words. (It accepts more: for example, words after a closing brace.)
+func TestParseLikeCaddyfile(t *testing.T) {
 	words := []string{
 		"a", "b", "example.org", ".:53", "cache", "30", "\n", "\n", "\n", "b {\n", "\n}\n", "# x { }\n", "\"c d\"", `"e\"f"`, `\.g`, "\n}\n",
 		"(s)", "import", "import s\n", "{$WORD}", "x{$NONE}", "x{%WORD%}", "\"\n\"", "{}", "a{", "}b", "\t", "\r\n",
@@ -43,7 +43,7 @@ func TestLikeCaddyfile(t *testing.T) {
 		both++
 		got, err := Parse("Corefile", []byte(text.String()))
 		if err != nil && !strings.Contains(err.Error(), "not a server block") { // caddyfile accepts a zone alone
-			t.Errorf("%q\nis refused: %v", text.String(), err)
+			t.Errorf("%q: got error %v, want none, as caddyfile", text.String(), err)
 			continue
 		}
 		if got, want := wordsOf(got), theirs(want); got != want {
@@ -51,11 +51,11 @@ func TestLikeCaddyfile(t *testing.T) {
 		}
 	}
 	if both < 1000 {
-		t.Errorf("only %d were compared", both)
+		t.Errorf("compared %d texts, too few", both)
 	}
 }
 
-// wordsOf has the keys and, by directive, the words of each server block.
+// wordsOf returns the keys of each server block and its words by directive.
 func wordsOf(servers []Server) string {
 	var out strings.Builder
 	for _, s := range servers {
@@ -84,8 +84,8 @@ func flat(d Directive) []string {
 	return words
 }
 
-// balanced says whether braces have their other halves. Where they have not,
-// caddyfile takes some for words.
+// balanced reports whether every brace has a counterpart. If not, caddyfile reads
+// some braces as words.
 func balanced(text string) bool {
 	depth := 0
 	for _, w := range lex("Corefile", []byte(text), false) {
@@ -108,7 +108,7 @@ func theirs(blocks []caddyfile.ServerBlock) string {
 		by := map[string][]string{}
 		for name, tokens := range b.Tokens {
 			for _, token := range tokens {
-				by[name] = append(by[name], expanded(Token{Text: token.Text}).Text) // they forget the first
+				by[name] = append(by[name], expanded(Token{Text: token.Text}).Text) // caddyfile drops the first
 			}
 		}
 		fmt.Fprintf(&out, "%q %q; ", b.Keys, by)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// shape is show without positions.
+// shape is like show without positions.
 func shape(servers []Server) string {
 	var plain func([]Directive) []Directive
 	plain = func(ds []Directive) (out []Directive) {
@@ -55,13 +55,13 @@ tls://b:853 {
 }
 `
 	if got, err := Format(servers); got != want || err != nil {
-		t.Errorf("%v, got\n%s", err, got)
+		t.Errorf("error %v, got\n%s\nwant\n%s", err, got, want)
 	}
 }
 
-// What cannot be written is told, all of it, and where it came from.
+// Format reports every word that it cannot write, with its position.
 func TestFormatErrors(t *testing.T) {
-	t.Setenv("SET", "{$SET}") // which is not looked at again
+	t.Setenv("SET", "{$SET}") // a value is not expanded again
 	word := func(text string) Token { return Token{Text: text, File: "C", Line: 7} }
 	line := func(words ...string) Directive {
 		d := Directive{Token: word(words[0]), Path: words[0]}
@@ -97,9 +97,9 @@ C:7: log: "a\\\" b" cannot be written in a Corefile`,
 	}
 }
 
-// Whatever is written is read back as it was. That which is not written could not
-// have been: it is a word with something in it that has no quotes.
-func TestFormatIsRead(t *testing.T) {
+// Parse reads the words that Format has written. Words that Format rejects cannot
+// be quoted.
+func TestFormatParse(t *testing.T) {
 	t.Setenv("X", "x y")
 	pieces := []string{"a", "b.c:53", "{$X}", "{%X%}", "{", "}", "#", " ", "\n", "\t", "\r", "\"", "\\", "\\\"", "import", "(s)", ",", "\u00a0", "\ufeff", "ü", "\x01", "\xff"}
 	random := rand.New(rand.NewPCG(3, 4))
@@ -147,23 +147,23 @@ func TestFormatIsRead(t *testing.T) {
 		written++
 		back, err := Parse("Corefile", []byte(text))
 		if got, want := shape(back), shape(servers); err != nil || got != want {
-			t.Fatalf("%v\n%s\nis read as\n%s\nwant\n%s", err, text, got, want)
+			t.Fatalf("Parse of\n%s\nerror %v, got\n%s\nwant\n%s", text, err, got, want)
 		}
 	}
 	if written < 4_000 {
-		t.Errorf("only %d were written", written)
+		t.Errorf("Format accepted %d inputs, too few", written)
 	}
 }
 
-// What is read can be written, but for a word that quotes cannot hold, and is read
-// back as it was.
+// Format writes the result of Parse, except for words that cannot be quoted, and
+// Parse reads the same again.
 func FuzzFormat(f *testing.F) {
 	for _, text := range []string{". {\n errors\n}\n", "a b, c {\n log {$HOME} {\n  x \"y z\" \\\"\n }\n}\n\"d e\"\n{\n\n}\n", "(s) {\n log\n}\na {\n import s\n}", "\ufeffa {\n \"\" \"\"\n}"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		if strings.Contains(text, "import") {
-			return // it would read files
+			return // an import would read files
 		}
 		servers, err := Parse("Corefile", []byte(text))
 		if err != nil {
@@ -175,10 +175,10 @@ func FuzzFormat(f *testing.F) {
 		}
 		back, err := Parse("Corefile", []byte(out))
 		if got, want := shape(back), shape(servers); err != nil || got != want {
-			t.Fatalf("%v\n%q\nis written as\n%s\nand read as\n%s\nwant\n%s", err, text, out, got, want)
+			t.Fatalf("%q: Format returned\n%s\nParse of that: error %v, got\n%s\nwant\n%s", text, out, err, got, want)
 		}
 		if again, err := Format(back); again != out || err != nil {
-			t.Fatalf("%v\n%s\nbecomes\n%s", err, out, again)
+			t.Fatalf("Format of the result of Parse: error %v, got\n%s\nwant\n%s", err, again, out)
 		}
 	})
 }

@@ -75,10 +75,10 @@ func TestOptions(t *testing.T) {
 		}
 		switch {
 		case strings.HasPrefix(c.body, "ttl 30\nttl") && n != 40:
-			t.Errorf("ttl is %d: the last one should count", n)
+			t.Errorf("%s: ttl: got %d, want the last value", c.body, n)
 		case c.body == "noendpoints" && !b, c.body == "pods verified" && s != "verified",
 			c.body == "wait 5s" && d != 5*time.Second, c.body == "share 0.5" && f != 0.5:
-			t.Errorf("%s: not set", c.body)
+			t.Errorf("%s: got values that were not set, want all set", c.body)
 		}
 	}
 }
@@ -108,13 +108,13 @@ func TestSorted(t *testing.T) {
 	err := Sorted(errors.Join(at(9), errors.New("elsewhere"), errors.Join(at(2), nil)), nil, at(3), at(2))
 	want := "Corefile:2: wrong\nCorefile:3: wrong\nCorefile:9: wrong\nelsewhere"
 	if err == nil || err.Error() != want {
-		t.Errorf("got %v", err)
+		t.Errorf("Sorted: got\n%v\nwant\n%s", err, want)
 	}
 	if Sorted(nil, errors.Join()) != nil {
-		t.Error("an error of nothing")
+		t.Error("Sorted without errors: got an error, want nil")
 	}
 	if err := at(1); errors.Is(err, fs.ErrNotExist) {
-		t.Error("a cause from nowhere")
+		t.Error("Errorf without %w: got a cause, want none")
 	}
 	if err := (Token{File: "f", Line: 1}).Errorf("a: b", "reading: %w", fs.ErrNotExist); !errors.Is(err, fs.ErrNotExist) || err.Error() != "f:1: a: b: reading: file does not exist" {
 		t.Error(err)

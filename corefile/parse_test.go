@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// show writes what was parsed, one directive a line, with its position.
+// show returns the parsed directives, one on each line, with their positions.
 func show(servers []Server) string {
 	var b strings.Builder
 	var write func(indent string, ds []Directive)
@@ -187,13 +187,13 @@ func TestParseErrors(t *testing.T) {
 				t.Errorf("got  %v\nwant %s", err, c.want)
 			}
 			if len(servers) != c.servers {
-				t.Errorf("%d blocks, want %d", len(servers), c.servers)
+				t.Errorf("server blocks: got %d, want %d", len(servers), c.servers)
 			}
 		})
 	}
 }
 
-// Imports that double at every step must end soon, and without the memory that
+// Imports that double at each step end soon, and without using the memory that
 // the result would take.
 func TestImportBomb(t *testing.T) {
 	var b strings.Builder
@@ -214,13 +214,13 @@ func FuzzParse(f *testing.F) {
 	f.Add("{$A} } { \"")
 	f.Fuzz(func(t *testing.T, text string) {
 		if strings.Contains(text, "import") {
-			return // the fuzzer is to read no files
+			return // the fuzzer must not read files
 		}
 		servers, err := Parse("Corefile", []byte(text))
 		if err == nil {
 			for _, s := range servers {
 				if len(s.Keys) == 0 {
-					t.Error("a block without keys")
+					t.Errorf("%q: got a server block without keys", text)
 				}
 			}
 		}

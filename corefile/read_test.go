@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// The sum is the Corefile's own if it imports nothing, and changes with
-// everything that is read, whether it is right or not.
+// The sum is that of the Corefile's text if it imports nothing, and changes with
+// each file that is read, whether it is valid or not.
 func TestSum(t *testing.T) {
 	dir := t.TempDir()
 	put := func(name, text string) {
@@ -25,7 +25,7 @@ func TestSum(t *testing.T) {
 	read := func() Reading { return Read(filepath.Join(dir, "Corefile")) }
 
 	if c := read(); c.Sum != (Sum{}) || c.Err == nil || !strings.HasPrefix(c.Err.Error(), "reading the Corefile: open ") {
-		t.Errorf("no file: %v %v", c.Sum, c.Err)
+		t.Errorf("missing file: got sum %v, error %v; want the zero sum and an error", c.Sum, c.Err)
 	}
 	const plain = "a {\n log\n}\n"
 	put("Corefile", plain)
@@ -37,10 +37,10 @@ func TestSum(t *testing.T) {
 		t.Helper()
 		c := read()
 		if before, again := seen[c.Sum]; again {
-			t.Errorf("%s: as %s", name, before)
+			t.Errorf("%s: got the sum of %s, want another", name, before)
 		}
 		if read().Sum != c.Sum {
-			t.Errorf("%s: the sum of the same is another", name)
+			t.Errorf("%s: got another sum for the same files, want the same", name)
 		}
 		seen[c.Sum] = name
 	}

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// To wait for a writer of a pipe, or for the end of a device, would be to hang.
-func TestTextOfWhatIsNoFile(t *testing.T) {
+// Text must not block on a pipe without a writer or on a device without an end.
+func TestTextNotRegular(t *testing.T) {
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
@@ -31,14 +31,14 @@ func TestTextOfWhatIsNoFile(t *testing.T) {
 		huge:        "larger than 64 MB",
 	} {
 		if _, err := Text(path); err == nil || err.Error() != "read "+path+": "+want {
-			t.Errorf("%s: %v, want %q", path, err, want)
+			t.Errorf("Text(%s): got error %v, want %q", path, err, want)
 		}
 		_, err := Parse("Corefile", []byte(".:53 {\n    import "+path+"\n}\n"))
 		if err == nil || !strings.HasPrefix(err.Error(), "Corefile:2: import: ") || !strings.HasSuffix(err.Error(), want) {
-			t.Errorf("import %s: %v", path, err)
+			t.Errorf("import %s: got error %v, want %q", path, err, want)
 		}
 	}
 	if r := Read("/dev/zero"); r.Err == nil || !strings.HasSuffix(r.Err.Error(), "larger than 64 MB") {
-		t.Errorf("a Corefile without an end: %v", r.Err)
+		t.Errorf("Read(/dev/zero): got error %v, want: larger than 64 MB", r.Err)
 	}
 }

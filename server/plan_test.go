@@ -14,12 +14,14 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// An answer is a handler that gives a code; tests tell blocks apart by it.
+// An answer is a handler that answers with a response code, by which tests
+// identify blocks.
 type answer wire.RCode
 
 func (a answer) ServeDNS(q *dns.Query) dns.Verdict { q.RCode = wire.RCode(a); return dns.Done }
 
-// directives are those of these tests: bind, code N, and watch, an observer.
+// directives returns the directives of these tests: bind, code N, and watch,
+// which is an observer.
 func directives() []config.Directive {
 	return []config.Directive{
 		{Name: "bind", Setup: func(b *config.Block, uses []corefile.Directive) error {
@@ -47,7 +49,7 @@ func directives() []config.Directive {
 	}
 }
 
-// addresses are those of bind.
+// addresses is the value that bind offers.
 type addresses []config.Address
 
 func (a addresses) Bound() []config.Address { return a }
@@ -86,9 +88,9 @@ func TestPlanErrors(t *testing.T) {
 			"Corefile:4: a: zone a. is already served on dns://127.0.0.2:1053 by a at Corefile:1"},
 		{"all and one", "a {\n}\nb {\n bind 127.0.0.1\n}\n",
 			"Corefile:4: dns://127.0.0.1:1053 and dns://:1053 (Corefile:1) cannot both be listened on: give each of these blocks a bind with single addresses"},
-		{"all of IPv4 and one", "a {\n bind 127.0.0.1\n}\nb {\n bind 0.0.0.0\n}\n",
+		{"IPv4 wildcard and single", "a {\n bind 127.0.0.1\n}\nb {\n bind 0.0.0.0\n}\n",
 			"Corefile:5: dns://0.0.0.0:1053 and dns://127.0.0.1:1053 (Corefile:2) cannot both be listened on: give each of these blocks a bind with single addresses"},
-		{"all of both and all of IPv4", "a {\n}\nb {\n bind 0.0.0.0\n}\n",
+		{"wildcard and IPv4 wildcard", "a {\n}\nb {\n bind 0.0.0.0\n}\n",
 			"Corefile:4: dns://0.0.0.0:1053 and dns://:1053 (Corefile:1) cannot both be listened on: give each of these blocks a bind with single addresses"},
 		{"second pass", "a {\n code 13\n}\nb {\n code 13\n}\n", "Corefile:2: code: thirteen\nCorefile:5: code: thirteen"},
 		{"every error, sorted", "a:x {\n zzzzzz\n code 99\n}\nb {\n code\n}\nb {\n trace\n}\n", strings.Join([]string{
@@ -110,16 +112,16 @@ func TestPlanErrors(t *testing.T) {
 
 func TestPlanFits(t *testing.T) {
 	for name, text := range map[string]string{
-		"all of both, one block":    "a {\n bind :: 0.0.0.0\n}\n",
-		"IPv4 for all, IPv6 alone":  "a {\n bind 0.0.0.0\n}\nb {\n bind ::1\n}\n",
-		"same zone, two ports":      "a:1 a:2 {\n}\na:3 {\n}\n",
-		"same zone, two addresses":  "a {\n bind 127.0.0.1\n}\na {\n bind 127.0.0.2\n}\n",
-		"two zones on one address":  "a {\n bind 127.0.0.1\n}\nb {\n bind 127.0.0.1\n}\n",
-		"all and one, two ports":    "a:1 {\n}\nb:2 {\n bind 127.0.0.1\n}\n",
-		"a block without directive": "a {\n}",
+		"both wildcards, one block":      "a {\n bind :: 0.0.0.0\n}\n",
+		"IPv4 wildcard, single IPv6":     "a {\n bind 0.0.0.0\n}\nb {\n bind ::1\n}\n",
+		"same zone, two ports":           "a:1 a:2 {\n}\na:3 {\n}\n",
+		"same zone, two addresses":       "a {\n bind 127.0.0.1\n}\na {\n bind 127.0.0.2\n}\n",
+		"two zones on one address":       "a {\n bind 127.0.0.1\n}\nb {\n bind 127.0.0.1\n}\n",
+		"wildcard and single, two ports": "a:1 {\n}\nb:2 {\n bind 127.0.0.1\n}\n",
+		"block without directives":       "a {\n}",
 	} {
 		if _, err := planOf(text, options()); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got error %v, want none\n%s", name, err, text)
 		}
 	}
 }
@@ -134,9 +136,10 @@ func TestDescribe(t *testing.T) {
 example.org {
 }
 `, options())
-	// The block without bind has the wildcard, which cannot be beside 127.0.0.1.
+	// The second block listens on the wildcard address, which conflicts with
+	// 127.0.0.1.
 	if err == nil || p != nil {
-		t.Fatal("planned what cannot be listened on")
+		t.Fatal("NewPlan returned no error for a wildcard address and 127.0.0.1 on one port")
 	}
 	p, err = planOf(`cluster.local 10.96.0.0/15:53 {
     watch
@@ -182,6 +185,6 @@ func TestListenReplacesBind(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(p.sites) != 1 || p.sites[0].addr != opts.Listen[0] || len(p.sites[0].routes) != 2 {
-		t.Errorf("listens on %v", p.sites)
+		t.Errorf("sites: got %v, want %v with two routes", p.sites, opts.Listen)
 	}
 }

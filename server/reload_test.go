@@ -23,7 +23,7 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// A journal is a log that several goroutines may use.
+// A journal is a log for concurrent use.
 type journal struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -43,7 +43,7 @@ func (j *journal) String() string {
 
 func (j *journal) count(text string) int { return strings.Count(j.String(), text) }
 
-// often is reload, with an interval of the test's choice.
+// often is like the reload directive, with an interval that the test chooses.
 func often(interval, jitter time.Duration) config.Directive {
 	return config.Directive{Name: "often", Setup: func(b *config.Block, _ []corefile.Directive) error {
 		b.Offer(checks{interval, jitter})
@@ -55,7 +55,7 @@ type checks struct{ interval, jitter time.Duration }
 
 func (c checks) CorefileChecks() (interval, jitter time.Duration) { return c.interval, c.jitter }
 
-// A limit limits connections, as the directives timeouts and multisocket do.
+// A limit offers limits, as the directives timeouts and multisocket do.
 type limit struct {
 	idle    time.Duration
 	queries int
@@ -96,8 +96,8 @@ func shown(t *testing.T, r *metrics.Registry, prefix string) (lines []string) {
 	return lines
 }
 
-// A mount is a folder as a ConfigMap is mounted: its files are links through
-// ..data, and a change exchanges that one link.
+// A mount is a directory like a mounted ConfigMap: its files are links through
+// ..data, and a change replaces that link.
 type mount struct {
 	t   *testing.T
 	dir string
@@ -126,9 +126,9 @@ func (m *mount) put(files map[string]string) {
 	}
 }
 
-// The server looks at a mounted ConfigMap and reloads again and again, under
-// load by UDP, by TCP, and by TCP connections that stay open. No query is lost,
-// and no series goes away for a moment.
+// The server checks a mounted ConfigMap and reloads it repeatedly under load over
+// UDP, TCP, and long-lived TCP connections. No query is lost, and no series
+// disappears between two reloads.
 func TestReloadUnderLoad(t *testing.T) {
 	m := &mount{t: t, dir: t.TempDir()}
 	text := func(n int) map[string]string {
@@ -157,7 +157,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	eventually(t, "the server's greeting", func() bool { return out.count("greeting") > 0 })
 	var port uint16
 	if _, err := fmt.Sscanf(out.String(), ".:%d on 127.0.0.1", &port); err != nil {
-		t.Fatalf("said %q", out.String())
+		t.Fatalf("output: got %q, want .:PORT on 127.0.0.1", out.String())
 	}
 	at := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port)
 
@@ -180,16 +180,16 @@ func TestReloadUnderLoad(t *testing.T) {
 	}
 	load(func() bool { return ask("udp", at, "a.") == 0 })
 	load(func() bool { return ask("tcp", at, "a.") == 0 })
-	stays, err := dns.Dial("tcp", at.String())
+	longLived, err := dns.Dial("tcp", at.String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer stays.Close()
+	defer longLived.Close()
 	load(func() bool {
-		_ = stays.SetDeadline(time.Now().Add(5 * time.Second))
-		err := stays.WriteMsg(new(dns.Msg).SetQuestion("a.", dns.TypeA))
+		_ = longLived.SetDeadline(time.Now().Add(5 * time.Second))
+		err := longLived.WriteMsg(new(dns.Msg).SetQuestion("a.", dns.TypeA))
 		if err == nil {
-			_, err = stays.ReadMsg()
+			_, err = longLived.ReadMsg()
 		}
 		time.Sleep(time.Millisecond) // limits the load
 		return err == nil
@@ -217,14 +217,14 @@ func TestReloadUnderLoad(t *testing.T) {
 	cancel()
 	server.Wait()
 	if lost.Load() > 0 || asked.Load() < 100 {
-		t.Errorf("%d of %d queries lost", lost.Load(), asked.Load())
+		t.Errorf("%d of %d queries lost, want none of at least 100", lost.Load(), asked.Load())
 	}
 	if gaps.Load() > 0 {
-		t.Errorf("coredns_plugin_enabled was not there %d times", gaps.Load())
+		t.Errorf("coredns_plugin_enabled was missing %d times, want always present", gaps.Load())
 	}
 	order := regexp.MustCompile(`(?s)\A\[INFO\] plugin/reload: Running configuration SHA512 = [0-9a-f]{128}\n(\[INFO\] Reloading\n\[INFO\] plugin/reload: Running configuration SHA512 = [0-9a-f]{128}\n\[INFO\] Reloading complete\n)+\[INFO\] shutting down\n\z`)
 	if !order.MatchString(log.String()) {
-		t.Errorf("logged\n%s", log.String())
+		t.Errorf("log: got\n%s\nwant a match of\n%s", log.String(), order)
 	}
 }
 
@@ -237,8 +237,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// What a look finds: each content is tried once, whatever becomes of it.
-func TestLook(t *testing.T) {
+// Each version of the Corefile is tried once, whether it is valid or not.
+func TestReloadIfChanged(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "Corefile")
 	var log journal
@@ -260,19 +260,19 @@ func TestLook(t *testing.T) {
 	for _, step := range []struct {
 		name, file, text string // "" removes the file
 		code             int
-		logged           string // once more; "" nothing
+		logged           string // one more such message; "" is none
 	}{
-		{"nothing has changed", file, good(3), 3, ""},
-		{"another code", file, good(5), 5, complete},
-		{"wrong", file, good(16), 5, failed},
-		{"wrong in another way", file, ". {\n", 5, failed},
-		{"right again", file, good(5), 5, back},
-		{"gone", file, "", 5, failed},
-		{"back", file, good(5), 5, back},
-		{"a file that a pattern matches, wrong", filepath.Join(dir, "extra", "a.conf"), "nonsense\n", 5, failed},
-		{"a file that a pattern matches", filepath.Join(dir, "extra", "a.conf"), "watch\n", 5, complete},
-		{"one that it does not match", filepath.Join(dir, "extra", "a.conf~"), "nonsense\n", 5, ""},
-		{"it goes", filepath.Join(dir, "extra", "a.conf"), "", 5, complete},
+		{"unchanged", file, good(3), 3, ""},
+		{"another answer", file, good(5), 5, complete},
+		{"invalid", file, good(16), 5, failed},
+		{"invalid in another way", file, ". {\n", 5, failed},
+		{"valid again", file, good(5), 5, back},
+		{"removed", file, "", 5, failed},
+		{"created again", file, good(5), 5, back},
+		{"imported file, invalid", filepath.Join(dir, "extra", "a.conf"), "nonsense\n", 5, failed},
+		{"imported file", filepath.Join(dir, "extra", "a.conf"), "watch\n", 5, complete},
+		{"file that the pattern does not match", filepath.Join(dir, "extra", "a.conf~"), "nonsense\n", 5, ""},
+		{"imported file removed", filepath.Join(dir, "extra", "a.conf"), "", 5, complete},
 	} {
 		before := log.String()
 		if step.text == "" {
@@ -285,16 +285,16 @@ func TestLook(t *testing.T) {
 		for range 3 {
 			plan = r.reloadIfChanged(t.Context(), plan, slog.LevelInfo)
 		}
-		new := strings.TrimPrefix(log.String(), before)
-		if step.logged == "" && new != "" || strings.Count(new, step.logged) != 1 && step.logged != "" || strings.Count(new, "Reloading\n") > 1 {
-			t.Errorf("%s: logged\n%s", step.name, new)
+		added := strings.TrimPrefix(log.String(), before)
+		if step.logged == "" && added != "" || strings.Count(added, step.logged) != 1 && step.logged != "" || strings.Count(added, "Reloading\n") > 1 {
+			t.Errorf("%s: logged\n%s\nwant one message %q", step.name, added, step.logged)
 		}
 		if got := ask("udp", at, "a."); got != step.code {
-			t.Errorf("%s: %d, want %d", step.name, got, step.code)
+			t.Errorf("%s: response code: got %d, want %d", step.name, got, step.code)
 		}
 	}
 	if got := shown(t, r.Metrics, "coredns_reload_failed_total"); len(got) != 1 || got[0] != "coredns_reload_failed_total 4" {
-		t.Errorf("got %v", got)
+		t.Errorf("got %v, want coredns_reload_failed_total 4", got)
 	}
 	want := `coredns_reload_version_info{hash="sha512",value="` + corefile.Read(file).Sum.String() + `"} 1`
 	if got := shown(t, r.Metrics, "coredns_reload_version_info"); len(got) != 1 || got[0] != want {
@@ -303,13 +303,13 @@ func TestLook(t *testing.T) {
 	write(t, file, ". {\n bind 127.0.0.1\n code 1\n}\n")
 	plan = r.reloadIfChanged(t.Context(), plan, slog.LevelInfo)
 	if got := shown(t, r.Metrics, "coredns_reload_version_info"); len(got) != 0 || plan.nextCheck() != nil {
-		t.Errorf("without the directive: %v", got)
+		t.Errorf("without the directive reload: got %v and a next check, want neither", got)
 	}
 }
 
-// One look is enough for a Corefile that changes while it is looked at: without the
-// directive reload there is no other.
-func TestLookWhileItChanges(t *testing.T) {
+// A Corefile that changes during a check is read again in the same check: without
+// the directive reload there is no later one.
+func TestReloadIfChangedDuringCheck(t *testing.T) {
 	codes := []int{3, 4, 5}
 	r := Run{Options: onPortZero(), Read: func() corefile.Reading {
 		code := codes[0]
@@ -326,12 +326,12 @@ func TestLookWhileItChanges(t *testing.T) {
 	at := plan.Addresses()[0]
 	plan = r.reloadIfChanged(t.Context(), plan, slog.LevelInfo)
 	if got := ask("udp", at, "a."); got != 5 {
-		t.Errorf("%d, want 5", got)
+		t.Errorf("response code: got %d, want 5", got)
 	}
 }
 
-// The time between two looks is the interval and a part of the jitter.
-func TestLookAgain(t *testing.T) {
+// The time between two checks is the interval plus a part of the jitter.
+func TestNextCheckJitter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opts := options()
 		opts.Directives = append(opts.Directives, often(30*time.Second, 15*time.Second), config.Directive{Name: "seldom", Setup: often(time.Hour, 0).Setup})
@@ -341,19 +341,19 @@ func TestLookAgain(t *testing.T) {
 		}
 		least, most := time.Hour, time.Duration(0)
 		for range 200 {
-			begun := time.Now()
+			start := time.Now()
 			<-p.nextCheck()
-			took := time.Since(begun)
+			took := time.Since(start)
 			least, most = min(least, took), max(most, took)
 		}
 		if least < 30*time.Second || most >= 45*time.Second || most-least < 10*time.Second {
-			t.Errorf("from %v to %v", least, most)
+			t.Errorf("waits: got %v to %v, want 30s to 45s", least, most)
 		}
 	})
 }
 
-// What a listener is told is told to one that stays open, too.
-func TestReloadOfLimits(t *testing.T) {
+// A reload applies new limits to listeners that stay open.
+func TestReloadAppliesLimits(t *testing.T) {
 	var log journal
 	opts := onPortZero()
 	opts.Log = NewLog(&log, slog.LevelInfo)
@@ -373,49 +373,49 @@ func TestReloadOfLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(8 * time.Second)) // and not the ten seconds of the default
+	_ = c.SetDeadline(time.Now().Add(8 * time.Second)) // less than the default of ten seconds
 	p = start(t, ". {\n bind 127.0.0.1\n code 3\n three\n one\n}\na {\n bind 127.0.0.1\n brief\n}\n", opts, p)
 	defer func() { p.Stop(t.Context()) }()
 	if _, err := c.Read(make([]byte, 1)); err == nil || strings.Contains(err.Error(), "timeout") {
-		t.Errorf("an idle connection is not closed: %v", err)
+		t.Errorf("idle connection: got %v, want it closed", err)
 	}
 	if p.listeners[0] != l || l.Readers() != 2 {
-		t.Errorf("%d readers", l.Readers())
+		t.Errorf("readers: got %d, want 2 of the same listener", l.Readers())
 	}
 	if log.count("[WARNING] multisocket has no effect ") != 1 || log.count("address=dns://127.0.0.1:0 sockets=2 wanted=3\n") != 1 {
-		t.Errorf("logged %s", log.String())
+		t.Errorf("log: got %s\nwant one warning: multisocket has no effect", log.String())
 	}
 }
 
-// Queries that no block has are seen by the first block that wants to.
-func TestUnserved(t *testing.T) {
+// The first block with such an observer observes queries that no block serves.
+func TestUnservedQueries(t *testing.T) {
 	p, err := planOf("a {\n code 1\n}\n", options())
 	if err != nil || p.sites[0].unserved() != nil {
-		t.Errorf("%v: somebody sees them", err)
+		t.Errorf("NewPlan: %v; or an observer of unserved queries without prometheus", err)
 	}
 	opts := onPortZero()
 	opts.Directives = builtin.Directives()
 	p = start(t, "a {\n bind 127.0.0.1\n whoami\n}\nb {\n bind 127.0.0.1\n prometheus 127.0.0.1:0\n whoami\n}\nc {\n bind 127.0.0.1\n prometheus 127.0.0.1:0\n whoami\n}\n", opts, nil)
 	defer p.Stop(t.Context())
 	if got := ask("udp", p.listeners[0].Addr(), "example."); got != dns.RcodeRefused {
-		t.Errorf("got %d", got)
+		t.Errorf("example. A: response code: got %d, want REFUSED", got)
 	}
 	want := `coredns_dns_responses_total{server="dns://127.0.0.1:0",zone="dropped",view="",rcode="REFUSED",plugin=""} 1`
 	eventually(t, want, func() bool { return len(shown(t, opts.Metrics, want)) == 1 })
 }
 
-// debug shows debug lines for as long as a plan with it serves.
-func TestLevel(t *testing.T) {
+// Debug messages are logged while a plan with the directive debug serves.
+func TestDebugLevel(t *testing.T) {
 	opts := onPortZero()
 	opts.Level = new(slog.LevelVar)
 	opts.Directives = append(opts.Directives, config.Directive{Name: "debug", Setup: func(b *config.Block, _ []corefile.Directive) error { b.Offer(debugLines{}); return nil }})
 	p := start(t, ". {\n bind 127.0.0.1\n debug\n}\n", opts, nil)
 	if opts.Level.Level() != slog.LevelDebug {
-		t.Error("no debug lines")
+		t.Errorf("level with debug: got %v, want DEBUG", opts.Level.Level())
 	}
 	p = start(t, ". {\n bind 127.0.0.1\n}\n", opts, p)
 	defer p.Stop(t.Context())
 	if opts.Level.Level() != slog.LevelInfo {
-		t.Error("still debug lines")
+		t.Errorf("level without debug: got %v, want INFO", opts.Level.Level())
 	}
 }

@@ -18,7 +18,7 @@ import (
 	core "github.com/seamark/seamark/dns"
 )
 
-// A slow handler waits until it is let go; then the answer is NOERROR.
+// A slow handler waits until it is released. Then it answers NOERROR.
 type slow struct{ entered, release chan struct{} }
 
 func newSlow() *slow { return &slow{make(chan struct{}, 100), make(chan struct{})} }
@@ -46,7 +46,7 @@ func start(t *testing.T, text string, opts Options, old *Plan) *Plan {
 	return p
 }
 
-// ask gives the answer's code, or -1 if there is none.
+// ask returns the response code of the answer, or -1 if there is none.
 func ask(network string, at netip.AddrPort, name string) int {
 	m := new(dns.Msg).SetQuestion(name, dns.TypeA)
 	c := dns.Client{Net: network, Timeout: 5 * time.Second}
@@ -61,13 +61,13 @@ func TestStartServesZonesByLongestSuffix(t *testing.T) {
 	p := start(t, ". {\n bind 127.0.0.1\n code 5\n}\na.org b.org {\n bind 127.0.0.1\n code 0\n}\nx.a.org {\n bind 127.0.0.1\n code 3\n}\n", onPortZero(), nil)
 	defer p.Stop(t.Context())
 	if len(p.listeners) != 1 {
-		t.Fatalf("%d listeners for one address", len(p.listeners))
+		t.Fatalf("listeners: got %d, want 1", len(p.listeners))
 	}
 	at := p.listeners[0].Addr()
 	for _, network := range []string{"udp", "tcp"} {
 		for name, want := range map[string]int{"a.org.": 0, "B.org.": 0, "y.a.org.": 0, "x.a.org.": 3, "y.x.a.org.": 3, "org.": 5, ".": 5} {
 			if got := ask(network, at, name); got != want {
-				t.Errorf("%s %s: %d, want %d", network, name, got, want)
+				t.Errorf("%s over %s: response code: got %d, want %d", name, network, got, want)
 			}
 		}
 	}
@@ -85,14 +85,14 @@ func TestStartOnWildcard(t *testing.T) {
 	port := p.listeners[0].Addr().Port()
 	for _, ip := range []string{"127.0.0.1", "127.0.0.2", "::1"} {
 		if got := ask("udp", netip.AddrPortFrom(netip.MustParseAddr(ip), port), "a."); got != 3 && (ip != "::1" || p.listeners[0].Addr().Addr().Is6()) {
-			t.Errorf("%s: %d", ip, got)
+			t.Errorf("query to %s: response code: got %d, want 3", ip, got)
 		}
 	}
 }
 
-// Questions go on being answered, each by the old plan or by the new one, while
-// plans replace each other; what one of them kept is handed on.
-func TestReloadLosesNothing(t *testing.T) {
+// While plans replace each other, each query is answered by the old or the new
+// plan, and listeners are kept.
+func TestReloadKeepsListeners(t *testing.T) {
 	p := start(t, ". {\n bind 127.0.0.1\n code 0\n}\n", onPortZero(), nil)
 	at := p.listeners[0].Addr()
 	var asked, lost atomic.Int64
@@ -121,7 +121,7 @@ func TestReloadLosesNothing(t *testing.T) {
 		}
 		next := start(t, text, onPortZero(), p)
 		if next.listeners[0] != p.listeners[0] {
-			t.Fatal("the sockets are not kept")
+			t.Fatal("got another listener after the reload, want the same")
 		}
 		p = next
 		before := asked.Load()
@@ -130,25 +130,25 @@ func TestReloadLosesNothing(t *testing.T) {
 	close(done)
 	clients.Wait()
 	if got := ask("udp", at, "a."); got != 0 {
-		t.Errorf("the last plan does not answer: %d", got)
+		t.Errorf("last plan: response code: got %d, want 0", got)
 	}
 	p.Stop(t.Context())
 	if lost.Load() > 0 || asked.Load() < 50 {
-		t.Errorf("%d of %d questions lost", lost.Load(), asked.Load())
+		t.Errorf("%d of %d queries lost, want none of at least 50", lost.Load(), asked.Load())
 	}
 	if got := ask("tcp", at, "a."); got != -1 {
-		t.Errorf("answers after Stop: %d", got)
+		t.Errorf("after Stop: response code: got %d, want no answer", got)
 	}
 }
 
-// A query that waits in the old plan is answered by it.
+// A query that is parked in the old plan is answered by it.
 func TestReloadWaitsForParked(t *testing.T) {
 	waits, swapped := newSlow(), make(chan struct{})
 	opts := onPortZero()
 	opts.Directives = append(opts.Directives, config.Directive{Name: "waits", Setup: func(b *config.Block, _ []corefile.Directive) error {
 		b.Handle(waits)
 		return nil
-	}}, config.Directive{Name: "tell", Setup: func(b *config.Block, _ []corefile.Directive) error {
+	}}, config.Directive{Name: "swapped", Setup: func(b *config.Block, _ []corefile.Directive) error {
 		b.OnSwap(func() { close(swapped) })
 		return nil
 	}})
@@ -158,19 +158,19 @@ func TestReloadWaitsForParked(t *testing.T) {
 	go func() { code <- ask("udp", at, "a.") }()
 	<-waits.entered
 	reloaded := make(chan *Plan, 1)
-	go func() { reloaded <- start(t, ". {\n bind 127.0.0.1\n code 3\n tell\n}\n", opts, p) }()
+	go func() { reloaded <- start(t, ". {\n bind 127.0.0.1\n code 3\n swapped\n}\n", opts, p) }()
 	<-swapped
 	if got := ask("udp", at, "b."); got != 3 {
-		t.Errorf("the new plan answers %d", got)
+		t.Errorf("new plan: response code: got %d, want 3", got)
 	}
 	select {
 	case <-reloaded:
-		t.Fatal("the old plan ended with a query waiting")
+		t.Fatal("the reload has ended, want it to wait for the parked query")
 	default:
 	}
 	close(waits.release)
 	if got := <-code; got != 0 {
-		t.Errorf("the waiting query got %d", got)
+		t.Errorf("parked query: response code: got %d, want 0", got)
 	}
 	(<-reloaded).Stop(t.Context())
 }
@@ -192,23 +192,23 @@ func TestStopAnswersParked(t *testing.T) {
 	p.Stop(t.Context())
 	for range 2 {
 		if got := <-codes; got != 0 {
-			t.Errorf("got %d", got)
+			t.Errorf("parked query: response code: got %d, want 0", got)
 		}
 	}
 }
 
-// An error anywhere before the swap leaves the old plan as it is.
+// After an error before the swap the old plan continues to serve.
 func TestFailedStartLeavesOld(t *testing.T) {
 	opts := onPortZero()
 	opts.Directives = append(opts.Directives, config.Directive{Name: "fails", Setup: func(b *config.Block, uses []corefile.Directive) error {
-		b.OnStart(func(*config.Start) error { return errors.New("no such thing") })
+		b.OnStart(func(*config.Start) error { return errors.New("start fails") })
 		return nil
 	}})
 	p := start(t, ". {\n bind 127.0.0.1\n code 3\n}\n", opts, nil)
 	defer p.Stop(t.Context())
 	at := p.listeners[0].Addr()
 	for text, want := range map[string]string{
-		". {\n bind 127.0.0.1\n code 5\n fails\n}\n":                               "no such thing",
+		". {\n bind 127.0.0.1\n code 5\n fails\n}\n":                               "start fails",
 		". {\n bind 127.0.0.1\n code 5\n}\nb {\n bind 192.0.2.1\n}\n":              "192.0.2.1",
 		".:" + portOf(at) + " {\n bind 127.0.0.1\n code 5\n}\nb {\n bind ::2\n}\n": "in use",
 	} {
@@ -217,17 +217,18 @@ func TestFailedStartLeavesOld(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := next.Start(t.Context(), p); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %s", err, want)
+			t.Errorf("%s\ngot error %v, want one with %q", text, err, want)
 		}
 		if got := ask("udp", at, "a."); got != 3 {
-			t.Errorf("after a failed start: %d", got)
+			t.Errorf("after a failed start: response code: got %d, want 3", got)
 		}
 	}
 }
 
 func portOf(at netip.AddrPort) string { return strings.TrimPrefix(at.String(), "127.0.0.1:") }
 
-// Wildcard to single address on one port needs a restart, and is said so.
+// A change from the wildcard address to a single one on the same port requires a
+// restart. The error says so.
 func TestReloadFromWildcardToAddress(t *testing.T) {
 	p := start(t, ". {\n code 3\n}\n", onPortZero(), nil)
 	p.Stop(t.Context())
@@ -240,7 +241,7 @@ func TestReloadFromWildcardToAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := next.Start(t.Context(), p); err == nil || !strings.Contains(err.Error(), "restart the server for this change") {
-		t.Errorf("got %v", err)
+		t.Errorf("got error %v, want one with: restart the server for this change", err)
 	}
 }
 
@@ -248,7 +249,7 @@ type panics struct{}
 
 func (panics) ServeDNS(*core.Query) core.Verdict { panic("oops") }
 
-func TestPanicIsCountedAndLogged(t *testing.T) {
+func TestHandlerPanic(t *testing.T) {
 	var text bytes.Buffer
 	opts := onPortZero()
 	opts.Log = NewLog(&text, slog.LevelInfo)
@@ -259,15 +260,15 @@ func TestPanicIsCountedAndLogged(t *testing.T) {
 	p := start(t, ". {\n bind 127.0.0.1\n panics\n}\n", opts, nil)
 	for range 10 {
 		if got := ask("udp", p.listeners[0].Addr(), "a."); got != dns.RcodeServerFailure {
-			t.Errorf("got %d", got)
+			t.Errorf("response code: got %d, want SERVFAIL", got)
 		}
 	}
 	p.Stop(t.Context())
 	if n := opts.Metrics.Counter("coredns_panics_total", "").Value(); n != 10 {
-		t.Errorf("counted %d", n)
+		t.Errorf("coredns_panics_total: got %d, want 10", n)
 	}
 	if n := strings.Count(text.String(), `[ERROR] Handler panicked, at most one panic a second is logged error="panic: oops" stack=`); n < 1 || n > 3 || !strings.Contains(text.String(), "start_test.go") {
-		t.Errorf("logged\n%s", text.String())
+		t.Errorf("log: got\n%s\nwant one to three panics with a stack", text.String())
 	}
 }
 
@@ -280,6 +281,6 @@ func TestLog(t *testing.T) {
 	log.Info("10.0.0.1:4242 - 7")
 	want := "[WARNING] relisting a=1 g.resource=services g.why=\"a b\" g.x.y=\"\"\n[ERROR] bad\n[INFO] 10.0.0.1:4242 - 7\n"
 	if b.String() != want {
-		t.Errorf("got %s", b.String())
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}
 }

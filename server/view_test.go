@@ -10,7 +10,7 @@ import (
 	"github.com/seamark/seamark/dns"
 )
 
-// viewing is the directives of these tests and one more: view NAME.
+// viewing returns the directives of these tests and view NAME.
 func viewing() Options {
 	opts := options()
 	opts.Directives = append(opts.Directives, config.Directive{Name: "view", Setup: func(b *config.Block, uses []corefile.Directive) error {
@@ -61,7 +61,8 @@ dns://:1053 zone a. (Corefile:5)
 	}
 }
 
-// The first view that fits has the query; what none fits is the parent's.
+// The first view that matches serves the query. A query that no view matches goes
+// to the block of the parent zone.
 func TestServeViews(t *testing.T) {
 	const text = `a:0 {
     bind 127.0.0.1
@@ -88,15 +89,15 @@ a:0 {
 				got += fmt.Sprint(ask(network, p.Addresses()[0], name))
 			}
 			if got != codes {
-				t.Errorf("%s: got %s, want %s", network, got, codes)
+				t.Errorf("response codes over %s: got %s, want %s", network, got, codes)
 			}
 		}
 	}
 	want("1233")
-	var said strings.Builder
-	p.printAddresses(&said)
-	if got := strings.Count(said.String(), "a.:"); got != 1 {
-		t.Errorf("zone a. is listed %d times:\n%s", got, &said)
+	var printed strings.Builder
+	p.printAddresses(&printed)
+	if got := strings.Count(printed.String(), "a.:"); got != 1 {
+		t.Errorf("zone a. is listed %d times, want once:\n%s", got, &printed)
 	}
 	p = start(t, strings.Replace(text, "view xy", "view y", 1), viewing(), p)
 	want("2213")

@@ -27,7 +27,7 @@ func TestSeamark(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !slices.ContainsFunc(m.packages, func(p *pkg) bool { return p.dir == "internal/archtest" }) {
-		t.Fatal("the module's root is not two directories up")
+		t.Fatal("../.. is not the root of the module")
 	}
 	for _, r := range rules {
 		t.Run(r.name, func(t *testing.T) { fail(t, r.check(m)) })

@@ -28,11 +28,11 @@ func expect(t *testing.T, got, want []string) {
 	t.Helper()
 	for _, w := range want {
 		if !slices.ContainsFunc(got, func(g string) bool { return strings.Contains(g, w) }) {
-			t.Errorf("no finding says %q", w)
+			t.Errorf("no finding contains %q", w)
 		}
 	}
 	if len(got) != len(want) {
-		t.Errorf("%d findings, want %d:\n%s", len(got), len(want), strings.Join(got, "\n"))
+		t.Errorf("got %d findings, want %d:\n%s", len(got), len(want), strings.Join(got, "\n"))
 	}
 }
 
