@@ -1,9 +1,10 @@
 package kubernetes
 
 import (
-	"bytes"
+	"iter"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/wire"
@@ -91,48 +92,48 @@ const dnsService = "\x08kube-dns\x0bkube-system"
 const maxOwnServices = 16
 
 // ownServices returns the Service by which clients reach this server: kube-dns in
-// kube-system. Without it, the Services that have this server as an endpoint.
-func (l *lookup) ownServices() []nameServer {
-	if e := l.index.services.Get([]byte(dnsService)); e.visible() && !e.headless && !e.externalName && e.records != "" {
-		return []nameServer{{dnsService + "\x03svc", slices.Collect(e.clusterIPs())}}
-	}
-	var found []nameServer
-	for _, ip := range l.local {
-		n := 0
-		for at := l.index.reverse.within(netip.PrefixFrom(ip, ip.BitLen())); n < maxOwnServices && at.advance(); n++ {
-			if e := at.service.entry.Load(); e.visible() {
-				found = append(found, l.asServers(e, ip)...)
-			}
+// kube-system. Without it, the Services with a ClusterIP that have this server as an
+// endpoint. The names of a headless Service's endpoints may change with every restart.
+func (l *lookup) ownServices() (found []nameServer) {
+	add := func(e *entry) {
+		if e.visible() && !e.headless && !e.externalName && e.records != "" {
+			found = append(found, nameServer{e.key.labels + "\x03svc", slices.Collect(e.clusterIPs())})
 		}
 	}
-	slices.SortFunc(found, func(a, b nameServer) int { return bytes.Compare([]byte(a.labels), []byte(b.labels)) })
+	if add(l.index.services.Get([]byte(dnsService))); len(found) > 0 {
+		return found
+	}
+	for e := range l.servicesWithEndpoint(l.local) {
+		add(e)
+	}
+	slices.SortFunc(found, func(a, b nameServer) int { return strings.Compare(a.labels, b.labels) })
 	return slices.CompactFunc(found, func(a, b nameServer) bool { return a.labels == b.labels })
 }
 
-// asServers returns the names by which clients reach e's endpoint ip: the Service or, if
-// it is headless, the endpoint, with the addresses of that name.
-func (h *Handler) asServers(e *entry, ip netip.Addr) (found []nameServer) {
-	name := e.key.labels + "\x03svc"
-	parts := e.partsAt(ip)
-	for i := range parts {
-		for ep := range parts[i].endpoints().All() {
-			switch {
-			case ep.Addr != ip || !e.isServed(&ep):
-			case e.headless && len(found) < maxOwnServices:
-				label := h.appendLabel(nil, ep)
-				found = append(found, nameServer{string(label) + name, e.addressesOf(h.selectLabel(label[1:]))})
-			case e.records != "":
-				return []nameServer{{name, slices.Collect(e.clusterIPs())}}
+// servicesWithEndpoint returns the Services that have an endpoint at one of the
+// addresses, up to maxOwnServices for each.
+func (l *lookup) servicesWithEndpoint(ips []netip.Addr) iter.Seq[*entry] {
+	return func(yield func(*entry) bool) {
+		for _, ip := range ips {
+			n := 0
+			for at := l.index.reverse.within(netip.PrefixFrom(ip, ip.BitLen())); n < maxOwnServices && at.advance(); n++ {
+				if e := at.service.entry.Load(); e.visible() && e.hasEndpoint(ip) && !yield(e) {
+					return
+				}
 			}
 		}
 	}
-	return found
 }
 
-// addressesOf returns the addresses that sel selects, up to maxOwnServices.
-func (e *entry) addressesOf(sel selection) (ips []netip.Addr) {
-	for w := e.endpoints(&sel); len(ips) < maxOwnServices && w.next(&sel); {
-		ips = append(ips, w.ep.Addr)
+// hasEndpoint reports whether an endpoint that is served has the address.
+func (e *entry) hasEndpoint(ip netip.Addr) bool {
+	parts := e.partsAt(ip)
+	for i := range parts {
+		for ep := range parts[i].endpoints().All() {
+			if ep.Addr == ip && e.isServed(&ep) {
+				return true
+			}
+		}
 	}
-	return ips
+	return false
 }

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/seamark/seamark/cluster"
 )
 
 func localAt(ips ...string) directive {
@@ -63,20 +65,28 @@ func TestApexWithService(t *testing.T) {
 		additional: kube-dns.kube-system.svc.CLUSTER.local. 5 IN AAAA fd00:96::a`)
 }
 
-// A headless Service has names for its endpoints. The name server is the server's own
-// endpoint, with all addresses of its name.
+// The endpoints of a headless Service are no name servers: their names may change with
+// every restart. A Service with a ClusterIP is one, if there is no kube-dns.
 func TestApexWithHeadlessService(t *testing.T) {
-	s := start(t, localAt("10.0.0.53", "fd00::53"),
+	objects := []cluster.Object{
 		namespaceObject("kube-system"), namespaceObject("shop"),
 		headless("kube-system", "dns"),
 		slice("kube-system", "v4", "dns", "dns 53/udp", "dns-0=10.0.0.53", "dns-1=10.0.0.54"),
 		slice("kube-system", "v6", "dns", "dns 53/udp", "dns-0=fd00::53"),
-		clusterIP("shop", "empty", ""), // no address: nobody is reached there
-		slice("shop", "e", "empty", "", "10.0.0.53"))
+		clusterIP("shop", "empty", ""), // has no address
+		slice("shop", "e", "empty", "", "10.0.0.53"),
+	}
+	s := start(t, localAt("10.0.0.53", "fd00::53"), objects...)
 	s.check(t, "cluster.local.", "NS", `NOERROR aa
-		cluster.local. 5 IN NS dns-0.dns.kube-system.svc.cluster.local.
-		additional: dns-0.dns.kube-system.svc.cluster.local. 5 IN A 10.0.0.53
-		additional: dns-0.dns.kube-system.svc.cluster.local. 5 IN AAAA fd00::53`)
+		cluster.local. 5 IN NS ns.dns.cluster.local.
+		additional: ns.dns.cluster.local. 5 IN A 10.0.0.53
+		additional: ns.dns.cluster.local. 5 IN AAAA fd00::53`)
+	s = start(t, localAt("10.0.0.53", "fd00::53"), append(objects,
+		clusterIP("kube-system", "coredns", "dns 53/udp", "10.96.0.10"),
+		slice("kube-system", "coredns-1", "coredns", "dns 53/udp", "10.0.0.53", "10.0.0.54"))...)
+	s.check(t, "cluster.local.", "NS", `NOERROR aa
+		cluster.local. 5 IN NS coredns.kube-system.svc.cluster.local.
+		additional: coredns.kube-system.svc.cluster.local. 5 IN A 10.96.0.10`)
 }
 
 // A Service in a hidden namespace is not a name server.

@@ -53,13 +53,9 @@ func (e *entry) visibleExternal() *entry {
 // externalAddresses returns the external addresses of the Services that this server is an
 // endpoint of; without any, those that it listens on.
 func (l *lookup) externalAddresses() (all []netip.Addr) {
-	for _, ip := range l.local {
-		n := 0
-		for at := l.index.reverse.within(netip.PrefixFrom(ip, ip.BitLen())); n < maxOwnServices && at.advance(); n++ {
-			e := at.service.entry.Load()
-			if out := e.visibleExternal(); out != nil && len(l.asServers(e, ip)) > 0 {
-				all = slices.AppendSeq(all, out.clusterIPs())
-			}
+	for e := range l.servicesWithEndpoint(l.local) {
+		if out := e.visibleExternal(); out != nil {
+			all = slices.AppendSeq(all, out.clusterIPs())
 		}
 	}
 	if len(all) == 0 {

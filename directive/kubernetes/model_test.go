@@ -433,16 +433,11 @@ func (m *model) apex(z string) {
 	for _, o := range m.have.list(cluster.Services) {
 		s := o.(*cluster.Service)
 		name := s.Name + "." + s.Namespace + ".svc."
-		if m.primary == "" || m.names[name+m.primary] == nil || s.ExternalName != "" {
+		if m.primary == "" || m.names[name+m.primary] == nil || s.ExternalName != "" || s.Headless || len(s.ClusterIPs) == 0 {
 			continue
 		}
 		for _, e := range m.endpoints(s, cluster.Slices) {
-			if !slices.ContainsFunc(e.addresses, func(ip netip.Addr) bool { return slices.Contains(m.local, ip) }) {
-				continue
-			}
-			if s.Headless {
-				own[m.own(e)+"."+name] = m.at(m.own(e) + "." + name + m.primary)
-			} else if len(s.ClusterIPs) > 0 {
+			if slices.ContainsFunc(e.addresses, func(ip netip.Addr) bool { return slices.Contains(m.local, ip) }) {
 				own[name] = s.ClusterIPs
 			}
 		}

@@ -69,8 +69,8 @@ import (
 //
 // A reverse name has the PTR record of the Service that has the ClusterIP, or else one for
 // each endpoint that has the address. The NS record names the Service kube-dns in
-// kube-system; without it, the Services that have this server as an endpoint; without
-// these ns.dns. Zone transfers (AXFR, IXFR) are refused.
+// kube-system; without it, the Services with a ClusterIP that have this server as an
+// endpoint; without these ns.dns. So it does not change with the addresses of Pods. Zone transfers (AXFR, IXFR) are refused.
 //
 // A headless Service whose EndpointSlices have addressType FQDN is answered like an
 // ExternalName, and so are the names of its endpoints and ports, if all ready endpoints
