@@ -122,7 +122,7 @@ func (l *ParkingLot) park(q *Query) bool {
 	q.late = true
 	place.start(func() {
 		q.finish(l.ctx)
-		q.sender.Send(q)
+		q.Sender.Send(q)
 		q.observeParked()
 	})
 	return true

@@ -65,9 +65,9 @@ type Query struct {
 	Interface int            // index of the interface that the packet came in by; zero if unknown
 	Start     time.Time      // when the packet, or its batch, was read
 	Elapsed   time.Duration  // from Start until the reply was sealed
+	Sender    Sender         // sends the reply if the query is parked
 
 	mux     *Mux
-	sender  Sender
 	shard   *metrics.Shard
 	chain   *Chain
 	at, by  int // the current step of the chain, and the step that answered
@@ -98,7 +98,7 @@ type Query struct {
 const BufferSize = 1536
 
 // NewQuery returns a query whose replies s sends if it is parked.
-func NewQuery(s Sender) *Query { return &Query{sender: s} }
+func NewQuery(s Sender) *Query { return &Query{Sender: s} }
 
 // Buffer returns n bytes to read a packet into.
 func (q *Query) Buffer(n int) []byte {

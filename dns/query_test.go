@@ -241,7 +241,7 @@ func TestRequeryPanic(t *testing.T) {
 	h := requerier{make(chan string, 1), &times}
 	r := newRig(t, 2, map[string]*Chain{".": chain(h, both{
 		func(q *Query) Verdict {
-			if q.sender == nil {
+			if q.Sender == nil {
 				panic("copy")
 			}
 			return addresses(1)(q)

@@ -2,29 +2,32 @@ package transport
 
 import (
 	"context"
+	"errors"
+	"io"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/seamark/seamark/metrics"
 )
 
-// accept accepts connections until the listener stops.
+// accept accepts connections with package net until the listener stops, and gives
+// each a goroutine.
 func (l *Listener) accept() {
-	if l.o.Portable || !runAcceptLoop(l) {
-		l.acceptAll()
-	}
-}
-
-// acceptAll accepts connections with package net and gives each a goroutine.
-func (l *Listener) acceptAll() {
+	defer l.accepting.Done()
 	t := acceptErrors{l: l}
 	for {
-		c, err := l.tcp.Accept()
+		tcp, err := l.tcp.Accept()
 		switch {
 		case err == nil:
 			t.succeeded()
-			l.admit(c.(*net.TCPConn))
+			c := newConn(l, netSocket{tcp.(*net.TCPConn)}, addrPort(tcp.RemoteAddr()), addrPort(tcp.LocalAddr()))
+			if l.admit(c) {
+				c.start()
+			}
 		case l.isStopping():
 			return
 		default:
@@ -35,6 +38,28 @@ func (l *Listener) acceptAll() {
 		}
 	}
 }
+
+// A socket is a connection's socket: a netSocket, or on Linux a descriptor. tryRead
+// and tryWrite do not block.
+type socket interface {
+	io.ReadWriteCloser
+	tryRead(p []byte) (int, error) // errWouldBlock if there are no data yet
+	tryWrite(p []byte) int
+	CloseRead() error
+	CloseWrite() error
+	SetLinger(seconds int) error
+	SetReadDeadline(t time.Time) error
+	SetWriteDeadline(t time.Time) error
+}
+
+var errWouldBlock = errors.New("the call would block")
+
+// A netSocket is the socket of a connection without an acceptLoop. All its calls
+// may block.
+type netSocket struct{ *net.TCPConn }
+
+func (netSocket) tryRead([]byte) (int, error) { return 0, errWouldBlock }
+func (netSocket) tryWrite([]byte) int         { return 0 }
 
 // acceptErrors handles errors of accept, such as EMFILE. It logs the first one and
 // makes the caller wait: open connections continue, and free descriptors when they
@@ -63,67 +88,38 @@ func (t *acceptErrors) failed(err error) time.Duration {
 	return t.pause
 }
 
-// admit serves a connection, or closes it at once if there are too many.
-func (l *Listener) admit(tcp *net.TCPConn) {
-	c := newConn(l, addrPort(tcp.RemoteAddr()), addrPort(tcp.LocalAddr()))
-	ok, evicted := l.admits(c)
-	if evicted != nil {
-		evicted.cut()
-	}
-	if ok {
-		c.startReader(tcp)
-	} else {
-		reset(tcp)
-	}
-}
-
-// admits counts a connection and reports whether it is within the limits. evicted is
-// the connection to close in its place, or nil.
-func (l *Listener) admits(c *conn) (ok bool, evicted *conn) {
-	refused, evicted := l.conns.add(c, l.o.MaxConns, l.o.MaxConnsPerClient)
+// admit adds a connection and reports whether it is within the limits. Otherwise it
+// closes the connection.
+func (l *Listener) admit(c *conn) bool {
+	refused, evicted := l.conns.add(c)
 	if evicted != nil {
 		l.counts.evicted.Add(1)
+		evicted.cut()
 	}
-	switch refused {
-	case overClient:
-		l.counts.overClient.Add(1)
-	case overTotal:
-		l.counts.overTotal.Add(1)
+	if refused != nil {
+		refused.Add(1)
+		_ = c.sock.SetLinger(0) // the kernel keeps no state
+		_ = c.sock.Close()
 	}
-	return refused == admitted, evicted
-}
-
-// reset closes a connection without waiting for its client: the kernel discards
-// unsent data and keeps no state of the connection.
-func reset(tcp socket) {
-	_ = tcp.SetLinger(0)
-	_ = tcp.Close()
+	return refused == nil
 }
 
 // conns holds the TCP connections of a listener.
 type conns struct {
-	running sync.WaitGroup // goroutines of connections
-	loop    atomic.Pointer[acceptLoop]
+	running sync.WaitGroup // goroutines of connections, and of the acceptLoop
 
-	mu      sync.Mutex
-	all     map[*conn]struct{}
-	clients map[netip.Addr]int
-	empty   chan struct{} // receives a value when the last connection ends
+	mu       sync.Mutex
+	byID     map[int64]*conn
+	lastID   int64
+	clients  map[netip.Addr]int
+	empty    chan struct{} // receives a value when the last connection ends
+	checking bool          // check is going to be called
 }
 
 func (s *conns) init() {
-	s.all, s.clients = map[*conn]struct{}{}, map[netip.Addr]int{}
+	s.byID, s.clients = map[int64]*conn{}, map[netip.Addr]int{}
 	s.empty = make(chan struct{}, 1)
 }
-
-// A refusal is the reason why a connection is refused.
-type refusal uint8
-
-const (
-	admitted refusal = iota
-	overClient
-	overTotal
-)
 
 // clientKey returns the key under which connections of a client are counted: an IPv4
 // address, or the /64 of an IPv6 address, within which a host may choose its
@@ -139,30 +135,36 @@ func clientKey(addr netip.Addr) netip.Addr {
 	return p.Addr()
 }
 
-// add admits c, unless there are too many connections. At the limit of the listener
-// it evicts the connection that has been idle longest (RFC 7766 §6.2.3 allows that);
-// if none is idle, it refuses c.
-func (s *conns) add(c *conn, most, mostOfClient int) (why refusal, evicted *conn) {
+// add adds c, unless there are too many connections: then it returns the counter of
+// the reason. At the limit of the listener it evicts the connection that has been
+// idle longest (RFC 7766 §6.2.3 allows that); if none is idle, it refuses c.
+func (s *conns) add(c *conn) (refused *metrics.Counter, evicted *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.clients[c.client] >= mostOfClient {
-		return overClient, nil
+	if s.clients[c.client] >= c.l.o.MaxConnsPerClient {
+		return c.l.counts.overClient, nil
 	}
-	if len(s.all) >= most {
+	if len(s.byID) >= c.l.o.MaxConns {
 		if evicted = s.idlest(); evicted == nil {
-			return overTotal, nil
+			return c.l.counts.overTotal, nil
 		}
 		s.remove(evicted)
 	}
-	s.all[c] = struct{}{}
+	s.lastID++
+	c.id = s.lastID
+	s.byID[c.id] = c
 	s.clients[c.client]++
-	return admitted, evicted
+	if !s.checking {
+		s.checking = true
+		time.AfterFunc(s.checkInterval(c.l), func() { s.check(c.l) })
+	}
+	return nil, evicted
 }
 
 // idlest searches all connections. That takes some ten microseconds for each accept
 // at the limit; below it there is no order to maintain.
 func (s *conns) idlest() (idlest *conn) {
-	for c := range s.all {
+	for _, c := range s.byID {
 		if c.inFlight() == 0 && (idlest == nil || c.lastActive.Load() < idlest.lastActive.Load()) {
 			idlest = c
 		}
@@ -175,7 +177,7 @@ func (s *conns) removeClosed(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.remove(c)
-	if len(s.all) == 0 {
+	if len(s.byID) == 0 {
 		select {
 		case s.empty <- struct{}{}:
 		default:
@@ -184,10 +186,10 @@ func (s *conns) removeClosed(c *conn) {
 }
 
 func (s *conns) remove(c *conn) {
-	if _, ok := s.all[c]; !ok {
+	if s.byID[c.id] != c {
 		return
 	}
-	delete(s.all, c)
+	delete(s.byID, c.id)
 	if s.clients[c.client]--; s.clients[c.client] == 0 {
 		delete(s.clients, c.client)
 	}
@@ -196,35 +198,54 @@ func (s *conns) remove(c *conn) {
 func (s *conns) count() float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return float64(len(s.all))
+	return float64(len(s.byID))
 }
 
-func (s *conns) list() (list []*conn) {
+func (s *conns) list() []*conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for c := range s.all {
-		list = append(list, c)
+	return slices.Collect(maps.Values(s.byID))
+}
+
+// get returns a connection, or nil if it has ended.
+func (s *conns) get(id int64) *conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.byID[id]
+}
+
+// checkInterval returns the time between two calls of check.
+func (s *conns) checkInterval(l *Listener) time.Duration {
+	return min(l.limits.Load().IdleTimeout/16, keepGoroutine)
+}
+
+// check wakes the connections that have reached the idle timeout, and those that
+// should give up their goroutine. It is called as long as there are connections.
+func (s *conns) check(l *Listener) {
+	now := time.Now()
+	for _, c := range s.list() {
+		if c.isIdle(now) || l.loop != nil && c.inactive(now) >= keepGoroutine && !c.isWaiting() {
+			c.wake()
+		}
 	}
-	return list
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.checking = len(s.byID) > 0; s.checking {
+		time.AfterFunc(s.checkInterval(l), func() { s.check(l) })
+	}
 }
 
 // wake makes the readers of all connections notice that the listener stops or its
 // limits have changed.
 func (s *conns) wake() {
-	if d := s.loop.Load(); d != nil {
-		d.wake()
-	}
 	for _, c := range s.list() {
-		c.mu.Lock()
-		if c.tcp != nil && !c.closing {
-			_ = c.tcp.SetReadDeadline(pastDeadline())
-		}
-		c.mu.Unlock()
+		c.wake()
 	}
 }
 
 // wait blocks until all connections have ended. When ctx ends it cuts those that are
-// left. No connections may be added.
+// left, and closes the sockets of those whose queries are still parked. No
+// connections may be added.
 func (s *conns) wait(ctx context.Context) {
 	for len(s.list()) > 0 && ctx.Err() == nil {
 		select {
@@ -236,4 +257,7 @@ func (s *conns) wait(ctx context.Context) {
 		c.cut()
 	}
 	s.running.Wait()
+	for _, c := range s.list() {
+		c.close()
+	}
 }

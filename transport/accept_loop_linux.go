@@ -1,10 +1,10 @@
 package transport
 
 import (
+	"io"
 	"net"
 	"os"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -12,419 +12,294 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	// maxReads is the number of reads after which a connection gets a goroutine:
-	// one each for an A and an AAAA query, and two more.
-	maxReads = 4
+// maxInline is how many connections of those that it accepts at once the loop serves
+// itself. The others get goroutines, so that other processors serve them.
+const maxInline = 32
 
-	// maxBusyTCP is how long the loop works before it waits in the netpoller,
-	// even if it has more work. On a single processor the scheduler would
-	// otherwise not poll the UDP sockets; yielding does not make it.
-	maxBusyTCP = 200 * time.Microsecond
-
-	// maxAccepted is how many connections the loop keeps of those that it accepts
-	// at once. The others get goroutines, so that other processors serve them.
-	maxAccepted = 32
-)
-
-// An acceptLoop accepts TCP connections and answers their first queries, all on one
-// goroutine. Most connections send no other queries: a client uses TCP for one query
-// whose answer was truncated over UDP. While a connection waits in the loop it costs
-// a conn and a descriptor, and no goroutine, buffer or query.
+// An acceptLoop accepts TCP connections and waits for their queries. It calls
+// conn.run on its own goroutine, since to start a goroutine for each connection, or
+// to accept it with package net, costs more than to answer its query. Most
+// connections send no other queries: a client uses TCP for one query whose answer was
+// truncated over UDP. A connection that waits in the loop costs a conn and a
+// descriptor, and no goroutine, buffer or query.
 //
-// The loop never waits for a client. It hands a connection off to a goroutine
-// (conn.startReader) if a query is parked, a message is large or incomplete, the
-// client does not read its replies, it has sent more than a few queries, or it must
-// be closed gracefully.
+// Where run would block, it starts another goroutine for the loop (conn.leaveLoop)
+// and keeps this one. So one goroutine at a time uses the fields below.
 //
 // The loop has an epoll instance for the listening socket and the connections, and
 // waits for the instance in the netpoller as for any descriptor. It uses RawSyscall
-// for the reason given at batch. Only its goroutine uses the descriptors and the
-// loopState of its connections.
+// for the reason given at batch.
 type acceptLoop struct {
-	l          *Listener
-	listener   syscall.RawConn
-	listenFD   int32    // of listener
-	epollFile  *os.File // the epoll instance
-	epollFD    int
-	acceptFunc func(fd uintptr) // acceptFrom; a method value for each call would allocate
+	l        *Listener
+	listener syscall.RawConn
+	file     *os.File // the epoll instance
+	raw      syscall.RawConn
+	fd       int
+	yielder  yielder
 
-	serving *sync.Mutex // held while queries are served: see dns.Port
-	in      [inSize]byte
+	events    [64]unix.EpollEvent
+	ready     []unix.EpollEvent // of events, still to be handled
+	blocked   bool              // the last wait had to block
+	busySince time.Time
 
-	byFD     []*conn // the connections in the loop, by descriptor
-	accepted []*conn // by the current acceptNew
-	backlog  bool    // there may be more connections to accept
-	events   [64]unix.EpollEvent
-	event    unix.EpollEvent // argument of EPOLL_CTL_ADD
 	addr     sockaddr
 	addrLen  uint32
+	accepted int
+	errno    syscall.Errno
+	errors   acceptErrors
 
-	errors  acceptErrors
-	retryAt time.Time // when to accept again after an error; zero if there was none
-	checkAt time.Time // when checkDeadlines is due, as the deadline is set; zero if none is
-	woken   atomic.Bool
+	// Method values, since to make one for each call would allocate.
+	poll    func(fd uintptr) bool
+	accept4 func(fd uintptr)
 }
 
-// A loopState is the part of a conn that the acceptLoop uses.
-type loopState struct {
-	fd         int
-	inLoop     bool
-	registered bool // with epoll
-	reads      int
-}
+// listening is the data of the listening socket's events. Those of connections have
+// conn.id, which is positive.
+const listening = 0
 
-// runAcceptLoop accepts connections until the listener stops. It returns false at
-// once if the system does not allow epoll.
-func runAcceptLoop(l *Listener) bool {
+// openAcceptLoop returns nil if there is to be no loop, or the system does not allow
+// epoll.
+func openAcceptLoop(l *Listener) *acceptLoop {
 	tcp, ok := l.tcp.(*net.TCPListener)
-	if !ok {
-		return false
+	if !ok || l.o.Portable {
+		return nil
 	}
 	a := &acceptLoop{l: l, errors: acceptErrors{l: l}}
 	if err := a.open(tcp); err != nil {
 		l.o.Log.Info("epoll unavailable, using a goroutine for each tcp connection", "error", err)
-		return false
+		return nil
 	}
-	defer a.epollFile.Close()
-	a.serving = new(sync.Mutex)
-	l.o.Port.AddReader(a.serving)
-	defer l.o.Port.RemoveReader(a.serving)
-	l.conns.loop.Store(a)
-	l.acceptor.Go(func() {
-		<-l.stopping
-		a.wake()
-	})
-	a.run()
-	return true
+	return a
 }
 
 func (a *acceptLoop) open(tcp *net.TCPListener) (err error) {
 	if a.listener, err = tcp.SyscallConn(); err != nil {
 		return err
 	}
-	if a.epollFD, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+	if a.fd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return os.NewSyscallError("epoll_create1", err)
 	}
-	if err = unix.SetNonblock(a.epollFD, true); err != nil { // NewFile registers only non-blocking descriptors with the netpoller
-		_ = unix.Close(a.epollFD)
+	// NewFile registers only non-blocking descriptors with the netpoller.
+	if err = unix.SetNonblock(a.fd, true); err != nil {
+		_ = unix.Close(a.fd)
 		return err
 	}
-	a.epollFile = os.NewFile(uintptr(a.epollFD), "epoll")
-	if err = a.epollFile.SetReadDeadline(time.Time{}); err == nil {
-		err = with(a.listener, func(fd int) error {
-			a.listenFD = int32(fd)
-			return unix.EpollCtl(a.epollFD, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)})
-		})
+	a.file = os.NewFile(uintptr(a.fd), "epoll")
+	if a.raw, err = a.file.SyscallConn(); err == nil {
+		if err = a.file.SetReadDeadline(time.Time{}); err == nil {
+			err = a.listen(unix.EPOLL_CTL_ADD, unix.EPOLLIN)
+		}
 	}
 	if err != nil {
-		a.epollFile.Close()
+		a.file.Close()
 		return err
 	}
-	a.acceptFunc = a.acceptFrom
+	a.yielder.open()
+	a.poll, a.accept4 = a.pollOnce, a.acceptFrom
 	return nil
 }
 
-func (a *acceptLoop) run() {
-	raw, err := a.epollFile.SyscallConn()
-	if err != nil {
-		return // cannot happen: the file is open
-	}
-	serve := a.handleEvents
-	for !a.l.isStopping() {
-		_ = raw.Read(serve) // until checkDeadlines is due
-		a.checkDeadlines()
-	}
-	for _, c := range a.byFD {
-		if c != nil {
-			a.handOff(c) // its goroutine sees that the listener stops
-		}
-	}
-}
-
-// wake makes the loop call checkDeadlines. It may be called from any goroutine.
-func (a *acceptLoop) wake() {
-	a.woken.Store(true)
-	_ = a.epollFile.SetReadDeadline(pastDeadline())
-}
-
-// handleEvents is called by the netpoller when the epoll instance is ready. It
-// handles events until there are none, or for maxBusyTCP, and then returns false to
-// wait again. It returns true when checkDeadlines is due.
-//
-// The netpoller is edge-triggered: handleEvents may wait only after it has handled
-// everything that the last epoll_pwait reported.
-func (a *acceptLoop) handleEvents(uintptr) (done bool) {
-	start := time.Now()
-	for {
-		n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(a.epollFD), uintptr(unsafe.Pointer(&a.events)), uintptr(len(a.events)), 0, 0, 0)
-		switch {
-		case errno == unix.EINTR:
-			continue
-		case errno != 0 || n == 0:
-			return false
-		}
-		handled := int(n) < len(a.events)
-		for _, e := range a.events[:n] {
-			if e.Fd == a.listenFD {
-				handled = a.acceptNew() && handled
-			} else if c := a.byFD[e.Fd]; c != nil {
-				a.serveConn(c)
-				handled = handled && (!c.loop.inLoop || e.Events == unix.EPOLLIN) // otherwise end of file follows
-			}
-		}
-		now := time.Now()
-		if a.woken.Load() || !a.checkAt.IsZero() && now.After(a.checkAt) {
-			return true
-		}
-		if handled && now.Sub(start) > maxBusyTCP {
-			return false
-		}
-	}
-}
-
-// checkDeadlines closes connections that have reached the idle timeout, hands off
-// those that have sent their last query, and sets the time of the next check. Checks
-// are at least 1/64 of the idle timeout apart, since each visits all connections.
-func (a *acceptLoop) checkDeadlines() {
-	for again := true; again; again = a.woken.Load() {
-		a.woken.Store(false)
-		idle, now := a.l.limits.Load().IdleTimeout, time.Now()
-		a.checkAt = time.Time{}
-		if !a.retryAt.IsZero() {
-			if now.Before(a.retryAt) {
-				a.checkAt = a.retryAt
-			} else {
-				a.retryAt = time.Time{}
-				a.setListening(unix.EPOLLIN)
-			}
-		}
-		for _, c := range a.byFD {
-			if c == nil {
-				continue
-			}
-			end := a.l.start.Add(time.Duration(c.lastActive.Load()) + idle)
-			switch {
-			case c.doneReading():
-				a.handOff(c)
-			case !now.Before(end):
-				a.closeConn(c)
-			case a.checkAt.IsZero() || end.Before(a.checkAt):
-				a.checkAt = end
-			}
-		}
-		if soon := now.Add(idle / 64); !a.checkAt.IsZero() && a.retryAt.IsZero() && a.checkAt.Before(soon) {
-			a.checkAt = soon
-		}
-		_ = a.epollFile.SetReadDeadline(a.checkAt)
-	}
-}
-
-// checkBefore makes sure that checkDeadlines is called at t or earlier.
-func (a *acceptLoop) checkBefore(t time.Time) {
-	if a.checkAt.IsZero() || t.Before(a.checkAt) {
-		a.checkAt = t
-		_ = a.epollFile.SetReadDeadline(t)
-		if a.woken.Load() { // this deadline replaced the one that wake set
-			_ = a.epollFile.SetReadDeadline(pastDeadline())
-		}
-	}
-}
-
-// setListening sets the events that epoll reports for the listening socket.
-func (a *acceptLoop) setListening(events uint32) {
-	_ = with(a.listener, func(fd int) error {
-		return unix.EpollCtl(a.epollFD, unix.EPOLL_CTL_MOD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)})
+// listen sets the events that epoll reports for the listening socket.
+func (a *acceptLoop) listen(op int, events uint32) error {
+	return with(a.listener, func(fd int) error {
+		return unix.EpollCtl(a.fd, op, fd, &unix.EpollEvent{Events: events, Fd: listening})
 	})
 }
 
-// acceptNew accepts connections and then serves those that have sent a query
-// already. It reports whether no connections are left to accept.
-func (a *acceptLoop) acceptNew() (done bool) {
-	a.accepted, a.backlog = a.accepted[:0], true
-	_ = a.listener.Control(a.acceptFunc) // fails only if the listener is closed
-	for i, c := range a.accepted {
+// wake makes the loop notice that the listener stops.
+func (a *acceptLoop) wake() { _ = a.file.SetReadDeadline(pastDeadline()) }
+
+// close closes the loop. No connection may wait in it.
+func (a *acceptLoop) close() {
+	a.yielder.close()
+	a.file.Close()
+}
+
+// run handles events until the listener stops, or its goroutine has become that of a
+// connection.
+func (a *acceptLoop) run() {
+	for !a.l.isStopping() {
+		if len(a.ready) == 0 {
+			a.wait()
+			continue
+		}
+		e := a.ready[0]
+		a.ready = a.ready[1:]
+		if !a.handle(int64(uint32(e.Fd)) | int64(e.Pad)<<32) {
+			return
+		}
+	}
+	a.l.accepting.Done()
+}
+
+// wait blocks until there are events. On a single processor the scheduler does not
+// poll the UDP sockets while the loop has work, so wait lets it do that from time to
+// time.
+func (a *acceptLoop) wait() {
+	a.blocked = false
+	_ = a.raw.Read(a.poll)
+	switch now := time.Now(); {
+	case a.blocked:
+		a.busySince = now
+	case now.Sub(a.busySince) > maxBusy:
+		a.yielder.yield()
+		a.busySince = time.Now()
+	}
+}
+
+// pollOnce reports whether there are events.
+func (a *acceptLoop) pollOnce(fd uintptr) bool {
+	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, fd, uintptr(unsafe.Pointer(&a.events)), uintptr(len(a.events)), 0, 0, 0)
+	if errno != 0 {
+		n = 0
+	}
+	if a.ready = a.events[:n]; n == 0 {
+		a.blocked = true
+	}
+	return n > 0
+}
+
+// handle handles one event. It reports whether its goroutine is still that of the
+// loop.
+func (a *acceptLoop) handle(id int64) (onLoop bool) {
+	if id == listening {
+		return a.accept()
+	}
+	c := a.l.conns.get(id)
+	if c == nil || !c.claim() {
+		return true
+	}
+	c.onLoop = true
+	return c.run()
+}
+
+// accept accepts connections and serves those that have sent a query already. epoll
+// reports the ones that it leaves again.
+func (a *acceptLoop) accept() (onLoop bool) {
+	for i := range 2 * maxInline {
+		c := a.acceptOne()
 		switch {
-		case !c.loop.inLoop: // evicted for a later connection
-		case i < maxAccepted:
-			a.serveConn(c)
+		case c == nil:
+			return true
+		case !a.l.admit(c):
+		case i >= maxInline:
+			c.start()
 		default:
-			a.handOff(c)
+			c.onLoop = true
+			if !c.run() {
+				return false
+			}
 		}
 	}
-	clear(a.accepted)
-	return !a.backlog
+	return true
 }
 
-// acceptFrom accepts connections. epoll reports the ones that it leaves again.
-func (a *acceptLoop) acceptFrom(fd uintptr) {
-	for range 2 * maxAccepted {
-		a.addrLen = uint32(len(a.addr))
-		n, _, errno := unix.RawSyscall6(unix.SYS_ACCEPT4, fd, uintptr(unsafe.Pointer(&a.addr)), uintptr(unsafe.Pointer(&a.addrLen)), unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0, 0)
-		switch errno {
-		case 0:
-			a.errors.succeeded()
-			a.admit(int(n))
-		case unix.EAGAIN:
-			a.backlog = false
-			return
-		case unix.EINTR, unix.ECONNABORTED:
-		default:
-			a.setListening(0)
-			a.retryAt = time.Now().Add(a.errors.failed(os.NewSyscallError("accept4", errno)))
-			a.checkBefore(a.retryAt)
-			a.backlog = false // until retryAt
-			return
-		}
+// acceptOne accepts a connection. It returns nil if there is none.
+func (a *acceptLoop) acceptOne() *conn {
+	a.errno = unix.EBADF // if the listener is closed, so that Control fails
+	_ = a.listener.Control(a.accept4)
+	switch a.errno {
+	case 0:
+		a.errors.succeeded()
+	case unix.EAGAIN, unix.EINTR, unix.ECONNABORTED, unix.EBADF:
+		return nil
+	default:
+		pause := a.errors.failed(os.NewSyscallError("accept4", a.errno))
+		_ = a.listen(unix.EPOLL_CTL_MOD, 0)
+		time.AfterFunc(pause, func() { _ = a.listen(unix.EPOLL_CTL_MOD, unix.EPOLLIN) })
+		return nil
 	}
-}
-
-// admit adds a connection, whose client address is in a.addr, unless there are too
-// many.
-func (a *acceptLoop) admit(fd int) {
 	peer, local := a.addr.addrPort(), a.l.addr
 	if local.Addr().IsUnspecified() {
 		a.addrLen = uint32(len(a.addr))
-		_, _, errno := unix.RawSyscall(unix.SYS_GETSOCKNAME, uintptr(fd), uintptr(unsafe.Pointer(&a.addr)), uintptr(unsafe.Pointer(&a.addrLen)))
+		_, _, errno := unix.RawSyscall(unix.SYS_GETSOCKNAME, uintptr(a.accepted), uintptr(unsafe.Pointer(&a.addr)), uintptr(unsafe.Pointer(&a.addrLen)))
 		if errno == 0 {
 			local = a.addr.addrPort()
 		}
 	}
-	c := newConn(a.l, peer, local)
-	c.loop.fd = fd
-	ok, evicted := a.l.admits(c)
-	switch {
-	case evicted == nil:
-	case evicted.loop.inLoop:
-		a.resetConn(evicted)
-	default:
-		evicted.cut()
-	}
-	if !ok {
-		linger(fd)
-		closeFD(fd)
-		return
-	}
-	for len(a.byFD) <= fd {
-		a.byFD = append(a.byFD, nil)
-	}
-	a.byFD[fd], c.loop.inLoop = c, true
-	a.accepted = append(a.accepted, c)
+	return newConn(a.l, &descriptor{fd: a.accepted}, peer, local)
 }
 
-// serveConn reads from a connection and answers its queries.
-func (a *acceptLoop) serveConn(c *conn) {
-	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(c.loop.fd), uintptr(unsafe.Pointer(&a.in)), inSize)
-	switch {
-	case errno == unix.EAGAIN || errno == unix.EINTR:
-		a.awaitQuery(c)
-		return
-	case errno != 0 || n == 0:
-		a.closeConn(c)
-		return
-	}
-	c.now = time.Now()
-	c.messageStart = c.now
-	c.serving, c.in, c.r, c.w = a.serving, a.in[:], 0, int(n)
-	parked := c.serveMessages()
-	if c.out != nil && !a.send(c) {
-		if parked {
-			c.cut() // its goroutine waits for the parked query
-		} else {
-			a.resetConn(c)
-			return
-		}
-	}
-	c.loop.reads++
-	if parked || c.out != nil || c.r < c.w || n == inSize || c.loop.reads == maxReads || c.doneReading() {
-		a.handOff(c)
-		return
-	}
-	c.serving, c.in, c.r, c.w = nil, nil, 0, 0
-	a.awaitQuery(c)
+func (a *acceptLoop) acceptFrom(fd uintptr) {
+	a.addrLen = uint32(len(a.addr))
+	n, _, errno := unix.RawSyscall6(unix.SYS_ACCEPT4, fd, uintptr(unsafe.Pointer(&a.addr)), uintptr(unsafe.Pointer(&a.addrLen)), unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0, 0)
+	a.accepted, a.errno = int(n), errno
 }
 
-// send writes the replies as far as the socket accepts them without blocking, and
-// leaves the rest in c.out. It reports whether the connection is usable.
-func (a *acceptLoop) send(c *conn) bool {
-	b := c.out.b
-	n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(c.loop.fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
+// await makes the loop call c.run when there is something to read. It returns false
+// if the caller must continue to run the connection: because the listener stops, or
+// because the system has no memory, in which case the connection is cut.
+func (a *acceptLoop) await(c *conn) bool {
+	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT, Fd: int32(c.id), Pad: int32(c.id >> 32)}
+	c.mu.Lock()
+	op := unix.EPOLL_CTL_MOD
+	if !c.registered {
+		op = unix.EPOLL_CTL_ADD
+	}
+	_, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(a.fd), uintptr(op), uintptr(c.sock.(*descriptor).fd), uintptr(unsafe.Pointer(&event)), 0, 0)
+	c.registered, c.waiting = true, errno == 0
+	c.mu.Unlock()
+	if errno != 0 {
+		c.cut()
+		return false
+	}
+	return !a.l.isStopping() || !c.claim()
+}
+
+// A descriptor is the socket of a connection that was accepted by an acceptLoop. Read
+// and Write may block, and use the netpoller.
+type descriptor struct {
+	fd   int
+	once sync.Once
+	file *os.File // nil until a call may block
+}
+
+func (d *descriptor) blocking() *os.File {
+	d.once.Do(func() { d.file = os.NewFile(uintptr(d.fd), "tcp") })
+	return d.file
+}
+
+func (d *descriptor) tryRead(p []byte) (int, error) {
+	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(d.fd), uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)))
 	switch {
 	case errno == unix.EAGAIN || errno == unix.EINTR:
-		return true
+		return 0, errWouldBlock
 	case errno != 0:
-		a.l.counts.sendTCP.Add(1)
-		n = uintptr(len(b))
+		return 0, errno
+	case n == 0:
+		return 0, io.EOF
 	}
-	if c.out.b = b[:copy(b, b[n:])]; len(c.out.b) == 0 {
-		a.l.free(c.out)
-		c.out = nil
+	return int(n), nil
+}
+
+// tryWrite returns the number of bytes that the socket has accepted. After an error
+// that is zero, and Write will return it.
+func (d *descriptor) tryWrite(p []byte) int {
+	n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(d.fd), uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
+	if errno != 0 {
+		return 0
 	}
-	return errno == 0
+	return int(n)
 }
 
-// awaitQuery registers a connection with epoll.
-func (a *acceptLoop) awaitQuery(c *conn) {
-	if !c.loop.registered {
-		c.loop.registered = true
-		a.event = unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP, Fd: int32(c.loop.fd)}
-		_, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(a.epollFD), unix.EPOLL_CTL_ADD, uintptr(c.loop.fd), uintptr(unsafe.Pointer(&a.event)), 0, 0)
-		if errno != 0 { // out of memory
-			a.resetConn(c)
-			return
-		}
+func (d *descriptor) Read(p []byte) (int, error)         { return d.blocking().Read(p) }
+func (d *descriptor) Write(p []byte) (int, error)        { return d.blocking().Write(p) }
+func (d *descriptor) SetReadDeadline(t time.Time) error  { return d.blocking().SetReadDeadline(t) }
+func (d *descriptor) SetWriteDeadline(t time.Time) error { return d.blocking().SetWriteDeadline(t) }
+func (d *descriptor) CloseRead() error                   { return unix.Shutdown(d.fd, unix.SHUT_RD) }
+func (d *descriptor) CloseWrite() error                  { return unix.Shutdown(d.fd, unix.SHUT_WR) }
+
+func (d *descriptor) SetLinger(seconds int) error {
+	return unix.SetsockoptLinger(d.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: int32(seconds)})
+}
+
+func (d *descriptor) Close() error {
+	if d.file != nil {
+		return d.file.Close()
 	}
-	if a.checkAt.IsZero() {
-		a.checkBefore(time.Now().Add(a.l.limits.Load().IdleTimeout))
+	_, _, errno := unix.RawSyscall(unix.SYS_CLOSE, uintptr(d.fd), 0, 0)
+	if errno != 0 {
+		return errno
 	}
-}
-
-// handOff gives a connection a goroutine of its own.
-func (a *acceptLoop) handOff(c *conn) {
-	if c.loop.registered {
-		_ = unix.EpollCtl(a.epollFD, unix.EPOLL_CTL_DEL, c.loop.fd, nil)
-	}
-	a.byFD[c.loop.fd], c.loop.inLoop = nil, false
-	c.startReader(descriptor{os.NewFile(uintptr(c.loop.fd), "tcp")})
-}
-
-// closeConn closes a connection that has no parked queries.
-func (a *acceptLoop) closeConn(c *conn) {
-	a.byFD[c.loop.fd], c.loop.inLoop = nil, false
-	closeFD(c.loop.fd)
-	a.l.conns.removeClosed(c)
-}
-
-// resetConn closes a connection without waiting for its client: see reset.
-func (a *acceptLoop) resetConn(c *conn) {
-	linger(c.loop.fd)
-	a.closeConn(c)
-}
-
-func linger(fd int) {
-	_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
-}
-
-func closeFD(fd int) { _, _, _ = unix.RawSyscall(unix.SYS_CLOSE, uintptr(fd), 0, 0) }
-
-// A descriptor is the socket of a connection that has left the loop. Package net
-// could make a TCPConn only from a duplicate of it.
-type descriptor struct{ *os.File }
-
-func (s descriptor) CloseWrite() error {
-	return s.with(func(fd int) error { return unix.Shutdown(fd, unix.SHUT_WR) })
-}
-
-func (s descriptor) SetLinger(seconds int) error {
-	return s.with(func(fd int) error {
-		return unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: int32(seconds)})
-	})
-}
-
-func (s descriptor) with(do func(fd int) error) error {
-	raw, err := s.SyscallConn()
-	if err != nil {
-		return err
-	}
-	return with(raw, do)
+	return nil
 }

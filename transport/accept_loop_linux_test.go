@@ -18,7 +18,7 @@ import (
 )
 
 // TestAcceptLoopGoroutines: connections in the accept loop have no goroutine, and
-// those that send more than a few queries get one.
+// those that send more than a few queries get one until they are idle.
 func TestAcceptLoopGoroutines(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{})
 	const n = 50
@@ -29,7 +29,7 @@ func TestAcceptLoopGoroutines(t *testing.T) {
 	for range n {
 		c := dialTCP(t, s, "127.0.0.1")
 		clients = append(clients, c)
-		for id := range uint16(maxReads - 1) {
+		for id := range uint16(maxLoopReads - 1) {
 			c.ask(id, "a.in.", mdns.TypeA)
 			wantA(t, c.next(), 1)
 		}
@@ -46,19 +46,26 @@ func TestAcceptLoopGoroutines(t *testing.T) {
 			return s.withGoroutine() == n && runtime.NumGoroutine() == before+n
 		})
 	}
+	eventually(t, "the idle connections are in the loop", func() bool {
+		return s.withGoroutine() == 0 && runtime.NumGoroutine() <= before
+	})
+	for _, c := range clients {
+		c.ask(8, "a.in.", mdns.TypeA)
+		wantA(t, c.next(), 1)
+	}
 }
 
 // TestAcceptLoopBacklog: connections that were opened before the listener accepts
 // are all answered, and the accept loop keeps only a part of them.
 func TestAcceptLoopBacklog(t *testing.T) {
-	l, err := Listen(t.Context(), netip.MustParseAddrPort("127.0.0.1:0"), Options{MaxConns: 2 * maxAccepted, Grace: 50 * time.Millisecond})
+	l, err := Listen(t.Context(), netip.MustParseAddrPort("127.0.0.1:0"), Options{MaxConns: 2 * maxInline, Grace: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Stop()
 	s := &server{Listener: l, t: t, wait: new(waiting), seen: new(observing)}
 	l.Port().Swap(s.mux(1))
-	const n = 2*maxAccepted - 4
+	const n = 2*maxInline - 4
 	var clients []tcpClient
 	for i := range n + 2 {
 		c := dialTCP(t, s, "127.0.0.1")
@@ -77,8 +84,8 @@ func TestAcceptLoopBacklog(t *testing.T) {
 	for _, c := range clients {
 		wantA(t, c.next(), 1)
 	}
-	if k := s.withGoroutine(); k < n-maxAccepted || k == n {
-		t.Errorf("of %d connections %d have goroutines, want at least %d but not all", n, k, n-maxAccepted)
+	if k := s.withGoroutine(); k < n-maxInline || k == n {
+		t.Errorf("of %d connections %d have goroutines, want at least %d but not all", n, k, n-maxInline)
 	}
 	eventually(t, "closed connections are removed", func() bool { return len(s.conns.list()) == n })
 }
@@ -90,7 +97,7 @@ func TestAcceptLoopSocketOptions(t *testing.T) {
 	c := dialTCP(t, s, "127.0.0.1")
 	c.ask(1, "a.in.", mdns.TypeA)
 	c.next()
-	fd := s.conns.list()[0].loop.fd
+	fd := s.conns.list()[0].sock.(*descriptor).fd
 	if on, err := unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY); on == 0 || err != nil {
 		t.Errorf("TCP_NODELAY: got %d, %v; want it set", on, err)
 	}
@@ -169,13 +176,13 @@ func TestAcceptLoopClientReset(t *testing.T) {
 }
 
 // lingering answers after gate is closed, and keeps the accept loop busy for
-// longer than maxBusyTCP.
+// longer than maxBusy.
 type lingering struct{ started, gate chan struct{} }
 
 func (h lingering) ServeDNS(q *dns.Query) dns.Verdict {
 	h.started <- struct{}{}
 	<-h.gate
-	for start := time.Now(); time.Since(start) < 2*maxBusyTCP; {
+	for start := time.Now(); time.Since(start) < 2*maxBusy; {
 	}
 	return inline(1).ServeDNS(q)
 }
@@ -207,7 +214,7 @@ func TestAcceptLoopEndOfFile(t *testing.T) {
 	fd, peer := -1, addrPort(c.LocalAddr())
 	for _, served := range s.conns.list() {
 		if served.peer == peer {
-			fd = served.loop.fd
+			fd = served.sock.(*descriptor).fd
 		}
 	}
 	eventually(t, "the server's socket has the end of file", func() bool {
@@ -225,7 +232,7 @@ func TestAcceptLoopEndOfFile(t *testing.T) {
 // TestAcceptLoopEviction: at the limit of connections the oldest idle one is
 // closed, in the accept loop and with a goroutine.
 func TestAcceptLoopEviction(t *testing.T) {
-	for _, queries := range []int{1, maxReads} {
+	for _, queries := range []int{1, maxLoopReads} {
 		t.Run(fmt.Sprint(queries), func(t *testing.T) {
 			s := serve(t, "127.0.0.1", Options{MaxConns: 2})
 			var all [3]tcpClient

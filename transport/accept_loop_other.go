@@ -2,12 +2,12 @@
 
 package transport
 
-// An acceptLoop exists only on Linux. Elsewhere every connection gets a goroutine.
+// An acceptLoop exists only on Linux. Elsewhere every connection has a goroutine.
 type acceptLoop struct{}
 
-// A loopState is the part of a conn that the acceptLoop uses.
-type loopState struct{}
+func openAcceptLoop(*Listener) *acceptLoop { return nil }
 
-func (*acceptLoop) wake() {}
-
-func runAcceptLoop(*Listener) bool { return false }
+func (*acceptLoop) run()             {}
+func (*acceptLoop) await(*conn) bool { return false }
+func (*acceptLoop) wake()            {}
+func (*acceptLoop) close()           {}

@@ -42,9 +42,9 @@ type batch struct {
 	answers [batchSize]unix.Iovec
 }
 
-// maxBusyUDP is how long a reader that always has packets serves them before it
+// maxBusy is how long a reader that always has packets serves them before it
 // yields to other goroutines.
-const maxBusyUDP = time.Millisecond
+const maxBusy = time.Millisecond
 
 // A sockaddr is a struct sockaddr_in or sockaddr_in6 as the kernel wrote it.
 type sockaddr [unix.SizeofSockaddrInet6]byte
@@ -144,7 +144,7 @@ func (b *batch) readAll(fd uintptr) (done bool) {
 		switch {
 		case busySince.IsZero():
 			busySince = now
-		case now.Sub(busySince) > maxBusyUDP:
+		case now.Sub(busySince) > maxBusy:
 			b.yielder.yield()
 			busySince = time.Time{}
 		}

@@ -23,12 +23,19 @@ const (
 	// queries that have been read are answered.
 	outSize = 8 << 10
 
-	// maxLarge bounds the messages that do not fit into a Query's buffer, of all
+	// maxLarge bounds the messages that do not fit into a read buffer, of all
 	// connections together. They have up to 64 KB each; queries are smaller.
 	maxLarge = 64
 
-	// reading is the reader's share of conn.refs.
-	reading = 1 << 20
+	// readerRef is the reader's share of conn.refs.
+	readerRef = 1 << 20
+
+	// maxLoopReads is the number of reads after which a connection leaves the
+	// acceptLoop: one each for an A and an AAAA query, and two more.
+	maxLoopReads = 4
+
+	// keepGoroutine is how long a connection keeps its goroutine after a query.
+	keepGoroutine = time.Second
 )
 
 // A conn is one TCP connection (RFC 7766). Its reader answers the queries of one
@@ -37,60 +44,55 @@ const (
 // its reader has ended and no query is parked, so a client that shuts down its
 // sending side receives all its answers.
 //
-// The reader is a goroutine (run), which startReader starts. On Linux the first
-// queries are answered by the acceptLoop, and the connection has no goroutine until
-// then.
+// The reader is the method run. On Linux the acceptLoop calls it when there is
+// something to read, and run returns when the connection is idle. Where the reader
+// would block, the loop continues on another goroutine (leaveLoop), and the
+// connection keeps this one until it has been idle for keepGoroutine. Without an
+// acceptLoop each connection has a goroutine until it ends.
 //
 // A message that cannot be a query (no header, no question, a reply) means that the
 // client has lost framing: the connection is closed after the answers to the queries
 // before it.
 type conn struct {
 	l           *Listener
+	id          int64      // in conns
 	client      netip.Addr // the key for its number of connections: see clientKey
 	peer, local netip.AddrPort
+	sock        socket
 
-	// Used by the reader only. The acceptLoop sets the first two while it reads.
-	serving      *sync.Mutex
-	in           []byte
-	q            *dns.Query // the next query, while there are messages to answer
-	r, w         int        // in[r:w] is still to be answered
+	// Used by the reader only.
+	onLoop       bool // the reader runs on the goroutine of the acceptLoop
+	readAll      bool // the last read returned less than it could
+	reads        int  // since the connection was accepted, or had a goroutine
+	buf          []byte
+	in           []byte // of buf: read, but not yet answered
 	now          time.Time
 	messageStart time.Time // when the first part of the current message was read
-	deadline     time.Time // of reads, as it is set
 	out          *buffer   // replies to write; nil if there are none
 	invalid      bool      // the client sent a message that is no query
 	queries      int       // the number of queries received
 	drainFirst   bool      // there may be unread data: see closeGracefully
-	loop         loopState // while the connection is in the acceptLoop
 
-	lastActive atomic.Int64  // Listener.clock of the last read, or write of a parked reply
-	refs       atomic.Int32  // parked queries, plus reading while there is a reader
-	written    chan struct{} // receives a value when replies of parked queries were written
-	cutDone    chan struct{} // closed by cut
+	lastActive atomic.Int64 // Listener.clock of the last read, or write of a parked reply
+	refs       atomic.Int32 // parked queries, plus readerRef while there is a reader
 
-	sendState
+	mu         sync.Mutex // of the fields below
+	changed    sync.Cond  // signals that writing is false, a parked query was released, or isCut
+	waiting    bool       // for the acceptLoop to call run; another goroutine that resets it calls run itself
+	registered bool       // with epoll
+	writing    bool       // a goroutine writes, and will write queue before it stops
+	isCut      bool       // cut was called
+	closing    bool       // closeGracefully has set its own read deadline
+	closed     bool
+	queue      *buffer // replies of parked queries to write
+	queued     int32   // the number of queries in queue, including dropped ones
 }
 
-// A socket is a connection's socket: a *net.TCPConn, or a descriptor.
-type socket interface {
-	io.ReadWriteCloser
-	CloseWrite() error
-	SetLinger(seconds int) error
-	SetReadDeadline(t time.Time) error
-	SetWriteDeadline(t time.Time) error
-}
-
-// newConn returns a connection without a reader.
-func newConn(l *Listener, peer, local netip.AddrPort) *conn {
-	c := &conn{
-		l: l, peer: peer, local: local, client: clientKey(peer.Addr()),
-		written: make(chan struct{}, 1), cutDone: make(chan struct{}),
-	}
-	c.refs.Store(reading)
-	c.writerDone.L = &c.mu
-	c.writing = true
-	c.now = time.Now()
-	c.lastActive.Store(l.clock(c.now))
+func newConn(l *Listener, sock socket, peer, local netip.AddrPort) *conn {
+	c := &conn{l: l, sock: sock, peer: peer, local: local, client: clientKey(peer.Addr())}
+	c.refs.Store(readerRef)
+	c.changed.L = &c.mu
+	c.lastActive.Store(l.clock(time.Now()))
 	return c
 }
 
@@ -98,7 +100,17 @@ func newConn(l *Listener, peer, local netip.AddrPort) *conn {
 func (l *Listener) clock(t time.Time) int64 { return int64(t.Sub(l.start)) }
 
 // inFlight returns the number of parked queries whose replies are not yet written.
-func (c *conn) inFlight() int { return int(c.refs.Load() & (reading - 1)) }
+func (c *conn) inFlight() int { return int(c.refs.Load() & (readerRef - 1)) }
+
+// inactive returns the time since the last query or reply.
+func (c *conn) inactive(now time.Time) time.Duration {
+	return time.Duration(c.l.clock(now) - c.lastActive.Load())
+}
+
+// isIdle reports whether the connection has reached the idle timeout.
+func (c *conn) isIdle(now time.Time) bool {
+	return c.inFlight() == 0 && c.inactive(now) >= c.l.limits.Load().IdleTimeout
+}
 
 // release drops references to the connection, and closes it with the last one.
 func (c *conn) release(refs int32) {
@@ -107,115 +119,144 @@ func (c *conn) release(refs int32) {
 	}
 }
 
-// startReader starts the goroutine of the connection. It continues with the messages
-// that were read but not answered, and the replies that were not written.
-func (c *conn) startReader(tcp socket) {
-	own := make([]byte, inSize)
-	c.w = copy(own, c.in[c.r:c.w])
-	c.in, c.r = own, 0
-	c.serving = new(sync.Mutex)
-	c.l.o.Port.AddReader(c.serving)
+// A status is the state of a reader after one step.
+type status uint8
+
+const (
+	reading status = iota
+	idling         // to wait in the acceptLoop
+	ended
+)
+
+// run reads and answers queries until the connection waits in the acceptLoop, or the
+// client has sent all, or a limit is reached. It reports whether its goroutine is
+// still that of the acceptLoop, if it was before.
+func (c *conn) run() (onLoop bool) {
+	c.now, c.readAll = time.Now(), false
+	for {
+		s := c.step()
+		if s == reading {
+			continue
+		}
+		c.freeBuffer()
+		c.in = nil
+		if s == idling {
+			if onLoop, c.onLoop = c.onLoop, false; !onLoop {
+				c.reads = 0
+			}
+			if c.l.loop.await(c) {
+				return onLoop
+			}
+			c.onLoop = onLoop
+			continue
+		}
+		c.flush()
+		if c.drainFirst {
+			c.leaveLoop()
+		}
+		onLoop = c.onLoop
+		c.release(readerRef)
+		return onLoop
+	}
+}
+
+// start calls run on a goroutine of its own.
+func (c *conn) start() { c.l.conns.running.Go(func() { c.run() }) }
+
+// wake makes the reader notice that the listener stops, limits have changed, or time
+// has passed.
+func (c *conn) wake() {
 	c.mu.Lock()
-	c.tcp = tcp
-	dead := c.dead
-	c.mu.Unlock()
-	if dead {
-		reset(tcp)
+	defer c.mu.Unlock()
+	switch {
+	case c.waiting:
+		c.waiting = false
+		c.start()
+	case !c.closing && !c.isCut:
+		_ = c.sock.SetReadDeadline(pastDeadline())
 	}
-	c.l.conns.running.Go(c.run)
 }
 
-// run reads and answers queries until the client has sent all, or a limit is
-// reached.
-func (c *conn) run() {
-	c.flushInitial()
-	for c.readNext() {
-	}
-	c.flush()
-	c.l.o.Port.RemoveReader(c.serving)
-	c.release(reading)
+// claim makes the caller the reader of a waiting connection. It returns false if
+// another goroutine is.
+func (c *conn) claim() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	claimed := c.waiting
+	c.waiting = false
+	return claimed
 }
 
-// readNext reads or answers a part of the input. It reports whether to continue.
-func (c *conn) readNext() bool {
+func (c *conn) isWaiting() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.waiting
+}
+
+// leaveLoop is called before the reader may block. If its goroutine is that of the
+// acceptLoop, the loop continues on another one.
+func (c *conn) leaveLoop() {
+	if c.onLoop {
+		c.onLoop = false
+		c.l.conns.running.Go(c.l.loop.run)
+	}
+}
+
+// step answers the messages that have been read, or reads more.
+func (c *conn) step() status {
 	if c.doneReading() {
 		c.drainFirst = true
-		return false
+		return ended
 	}
-	have := c.w - c.r
-	if have < 2 {
+	if len(c.in) < 2 || len(c.in) < c.messageEnd() {
 		return c.fill()
 	}
-	size := int(binary.BigEndian.Uint16(c.in[c.r:]))
-	switch {
-	case size > datagram:
-		return c.readLarge(size)
-	case have < 2+size:
-		return c.fill()
-	}
-	return c.serveRead()
-}
-
-// nextMessage returns the next message if it is complete.
-func (c *conn) nextMessage() ([]byte, bool) {
-	have := c.in[c.r:c.w]
-	if len(have) < 2 {
-		return nil, false
-	}
-	size := int(binary.BigEndian.Uint16(have))
-	if size > datagram || len(have) < 2+size {
-		return nil, false
-	}
-	c.r += 2 + size
-	c.messageStart = c.now
-	return have[2 : 2+size], true
-}
-
-// serveRead answers the messages that have been read.
-func (c *conn) serveRead() bool {
 	if !c.waitInFlight() {
-		return false
+		return ended
 	}
 	c.serveMessages()
-	if c.out != nil && len(c.out.b) >= outSize {
-		return c.flush()
+	if c.out != nil && len(c.out.b) >= outSize && !c.flush() {
+		return ended
 	}
-	return true
+	return reading
 }
+
+// messageEnd returns the length of in that includes the next message. in must have at
+// least two bytes.
+func (c *conn) messageEnd() int { return 2 + int(binary.BigEndian.Uint16(c.in)) }
 
 // serveMessages answers the messages that have been read and adds the replies to
-// out. It holds the lock that Port knows, and does not block. It reports whether a
-// query was parked.
-func (c *conn) serveMessages() (parked bool) {
+// out. It does not block.
+func (c *conn) serveMessages() {
 	a := c.l.arenas.Get().(*arena)
-	c.serving.Lock()
+	c.l.serving.RLock()
 	for !c.doneReading() && c.inFlight() < c.l.o.MaxInFlight && (c.out == nil || len(c.out.b) < outSize) {
-		message, ok := c.nextMessage()
-		if !ok {
+		if len(c.in) < 2 || len(c.in) < c.messageEnd() {
 			break
 		}
-		c.q = a.query(c)
-		packet := c.q.Buffer(len(message))
+		message := c.in[2:c.messageEnd()]
+		c.in = c.in[c.messageEnd():]
+		c.messageStart = c.now
+		packet := a.q.Buffer(len(message))
 		copy(packet, message)
-		c.serveQuery(packet, a.answer[:0])
-		if c.q == nil {
-			parked, a.q = true, nil
+		if c.serveQuery(a.q, packet, a.answer[:0]) {
+			a.q = dns.NewQuery(nil)
+			if isLarge(packet) { // Send frees its place
+				c.buf, c.in = nil, nil
+			}
 		}
 	}
-	c.serving.Unlock()
-	c.q = nil
-	a.release()
+	c.l.serving.RUnlock()
+	a.q.Sender = nil
 	c.l.arenas.Put(a)
 	c.lastActive.Store(c.l.clock(c.now))
-	return parked
 }
 
-// serveQuery answers the query in packet, which is c.q's Buffer. If the query is
-// parked, c.q is nil afterwards.
-func (c *conn) serveQuery(packet, lent []byte) {
-	q := c.q
+// serveQuery answers the query in packet, which is q's Buffer. It reports whether q
+// is parked.
+func (c *conn) serveQuery(q *dns.Query, packet, lent []byte) (parked bool) {
 	c.queries++
-	q.Peer, q.Local, q.Interface = c.peer, c.local, 0
+	q.Sender, q.Peer, q.Local, q.Interface = c, c.peer, c.local, 0
 	q.Reset(packet, dns.TCP, c.now)
 	switch c.serve(q, lent) {
 	case dns.Answered:
@@ -232,10 +273,11 @@ func (c *conn) serveQuery(packet, lent []byte) {
 		c.invalid = true
 	case dns.Parked:
 		// The query may be finished already. The count cannot have been zero,
-		// since it includes reading.
+		// since it includes readerRef.
 		c.refs.Add(1)
-		c.q = nil
+		return true
 	}
+	return false
 }
 
 func (c *conn) serve(q *dns.Query, lent []byte) (outcome dns.Outcome) {
@@ -257,7 +299,8 @@ func (c *conn) observe(q *dns.Query, sealed time.Time) {
 }
 
 // waitInFlight blocks until the number of parked queries is below the limit. The
-// client is not read meanwhile; its finished replies are written first.
+// client is not read meanwhile; its finished replies are written first. It returns
+// false if the connection is cut.
 func (c *conn) waitInFlight() bool {
 	if c.inFlight() < c.l.o.MaxInFlight {
 		return true
@@ -265,22 +308,23 @@ func (c *conn) waitInFlight() bool {
 	if !c.flush() {
 		return false
 	}
-	for c.inFlight() >= c.l.o.MaxInFlight {
-		select {
-		case <-c.written:
-		case <-c.cutDone:
-			return false
-		}
+	c.leaveLoop()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.inFlight() >= c.l.o.MaxInFlight && !c.isCut {
+		c.changed.Wait()
 	}
-	c.messageStart = time.Now() // as in writeOut
-	return true
+	c.messageStart = time.Now() // as in flush
+	return !c.isCut
 }
 
-// readLarge reads and answers a message that does not fit into a Query's buffer.
-func (c *conn) readLarge(size int) bool {
-	if !c.waitInFlight() || !c.flush() {
-		return false
-	}
+// isLarge reports whether a message occupies one of the maxLarge places.
+func isLarge(message []byte) bool { return 2+len(message) > inSize }
+
+// growBuffer replaces the read buffer by one for a large message. It blocks until
+// there are fewer than maxLarge of them.
+func (c *conn) growBuffer(size int) status {
+	c.leaveLoop()
 	timeout := time.NewTimer(c.l.limits.Load().MessageTimeout)
 	defer timeout.Stop()
 	select {
@@ -288,36 +332,25 @@ func (c *conn) readLarge(size int) bool {
 	case <-timeout.C:
 		return c.cutSlowSender()
 	case <-c.l.stopping:
-		return false
-	case <-c.cutDone:
-		return false
+		return ended
 	}
-	c.messageStart = time.Now() // as in writeOut
-	c.q = dns.NewQuery(c)
-	q := c.q
-	packet := q.Buffer(size)
-	n := copy(packet, c.in[c.r+2:c.w])
-	c.r += 2 + n
-	for n < size {
-		k, ok := c.read(packet[n:], true)
-		if !ok {
-			<-c.l.large
-			return false
-		}
-		n += k
-	}
-	c.messageStart = c.now
-	a := c.l.arenas.Get().(*arena)
-	c.serving.Lock()
-	c.serveQuery(packet, a.answer[:0])
-	c.serving.Unlock()
-	c.l.arenas.Put(a)
-	if c.q != nil { // otherwise Send frees the place
-		c.q = nil
+	c.messageStart = time.Now() // as in flush
+	large := make([]byte, size)
+	c.in = large[:copy(large, c.in)]
+	c.freeBuffer()
+	c.buf = large
+	return reading
+}
+
+// freeBuffer gives up the read buffer.
+func (c *conn) freeBuffer() {
+	switch {
+	case len(c.buf) > inSize:
 		<-c.l.large
+	case c.buf != nil:
+		c.l.inputs.Put((*[inSize]byte)(c.buf))
 	}
-	c.lastActive.Store(c.l.clock(c.now))
-	return true
+	c.buf = nil
 }
 
 // doneReading reports whether nothing more is to be read.
@@ -327,72 +360,89 @@ func (c *conn) doneReading() bool {
 }
 
 // fill reads more input. Before that it writes the replies that are ready.
-func (c *conn) fill() bool {
+func (c *conn) fill() status {
 	if !c.flush() {
-		return false
+		return ended
 	}
-	c.w = copy(c.in, c.in[c.r:c.w])
-	c.r = 0
-	first := c.w == 0
-	n, ok := c.read(c.in[c.w:], !first)
-	if first {
+	if len(c.in) == 0 && len(c.buf) > inSize {
+		c.freeBuffer()
+	}
+	if c.buf == nil {
+		c.buf = c.l.inputs.Get().(*[inSize]byte)[:]
+	}
+	if len(c.in) >= 2 && c.messageEnd() > len(c.buf) {
+		if s := c.growBuffer(c.messageEnd()); s != reading {
+			return s
+		}
+	}
+	have := copy(c.buf, c.in)
+	n, s := c.read(c.buf[have:], have > 0)
+	c.in = c.buf[:have+n]
+	if have == 0 {
 		c.messageStart = c.now
 	}
-	c.w += n
-	return ok
+	if s == reading {
+		if c.reads++; c.reads == maxLoopReads {
+			c.leaveLoop()
+		}
+	}
+	return s
 }
 
-// read blocks until data arrives, the idle timeout is over, or, within a message,
-// the message timeout.
-func (c *conn) read(to []byte, begun bool) (n int, ok bool) {
+// read blocks until data arrives or, within a message, the message timeout is over.
+// Before a message it returns idling if the connection should wait in the
+// acceptLoop.
+func (c *conn) read(p []byte, inMessage bool) (n int, s status) {
 	for {
-		limits := c.l.limits.Load()
-		until, span := c.messageStart.Add(limits.MessageTimeout), limits.MessageTimeout
-		if !begun {
-			span = limits.IdleTimeout
-			if until = c.l.start.Add(time.Duration(c.lastActive.Load()) + span); c.inFlight() > 0 {
-				until = time.Now().Add(span)
-			}
-		}
-		c.setReadDeadline(until, span)
-		if c.l.isStopping() || !begun && c.doneReading() {
+		if c.l.isStopping() || !inMessage && c.doneReading() {
 			c.drainFirst = true
-			return 0, false
+			return 0, ended
 		}
-		n, err := c.tcp.Read(to)
+		toLoop := c.onLoop || c.l.loop != nil && c.inactive(c.now) >= keepGoroutine
+		err := errWouldBlock
+		if toLoop && !c.readAll || inMessage {
+			n, err = c.sock.tryRead(p)
+		}
+		if err == errWouldBlock {
+			if !inMessage && c.isIdle(c.now) {
+				return 0, ended
+			}
+			if !inMessage && toLoop {
+				return 0, idling
+			}
+			c.leaveLoop()
+			n, err = c.readWithin(p, inMessage)
+		}
 		c.now = time.Now()
 		switch {
 		case n > 0:
-			return n, true
+			c.readAll = n < len(p)
+			return n, reading
 		case !errors.Is(err, os.ErrDeadlineExceeded):
-			return 0, false
-		}
-		c.deadline = time.Time{}
-		switch {
-		case c.l.isStopping() || c.now.Before(until): // the deadline was early, or limits have changed
-		case begun:
+			return 0, ended
+		case inMessage && c.now.Sub(c.messageStart) >= c.l.limits.Load().MessageTimeout:
 			return 0, c.cutSlowSender()
-		case c.inFlight() == 0 && c.l.clock(c.now)-c.lastActive.Load() >= int64(span):
-			return 0, false
 		}
+		_ = c.sock.SetReadDeadline(time.Time{}) // it was set by wake
 	}
 }
 
-// setReadDeadline sets the deadline, unless the one that is set is at most an eighth
-// of span earlier: then read waits again when it has passed. That saves most changes
-// of timers.
-func (c *conn) setReadDeadline(until time.Time, span time.Duration) {
-	if c.deadline.After(until) || until.Sub(c.deadline) > span/8 {
-		_ = c.tcp.SetReadDeadline(until)
-		c.deadline = until
+// readWithin reads and, within a message, blocks until the message timeout at most.
+func (c *conn) readWithin(p []byte, inMessage bool) (int, error) {
+	if inMessage {
+		_ = c.sock.SetReadDeadline(c.messageStart.Add(c.l.limits.Load().MessageTimeout))
+		if c.l.isStopping() { // wake may have set a deadline before
+			return 0, os.ErrDeadlineExceeded
+		}
 	}
+	return c.sock.Read(p)
 }
 
 // cutSlowSender cuts a connection whose message was not complete in time.
-func (c *conn) cutSlowSender() bool {
+func (c *conn) cutSlowSender() status {
 	c.l.counts.slowSender.Add(1)
 	c.cut()
-	return false
+	return ended
 }
 
 // closeGracefully closes the connection. If it is closed with unread data, the
@@ -401,15 +451,26 @@ func (c *conn) cutSlowSender() bool {
 // client a moment to read the replies and close its side.
 func (c *conn) closeGracefully() {
 	const moment = 500 * time.Millisecond
-	if c.drainFirst && c.tcp.CloseWrite() == nil {
-		c.mu.Lock()
-		c.closing = true
-		c.mu.Unlock()
-		_ = c.tcp.SetReadDeadline(time.Now().Add(moment))
-		_, _ = io.Copy(io.Discard, c.tcp)
+	c.mu.Lock()
+	c.closing = true
+	drain := c.drainFirst && !c.isCut && c.sock.CloseWrite() == nil
+	c.mu.Unlock()
+	if drain {
+		_ = c.sock.SetReadDeadline(time.Now().Add(moment))
+		_, _ = io.Copy(io.Discard, c.sock)
 	}
-	_ = c.tcp.Close()
+	c.close()
 	c.l.conns.removeClosed(c)
+}
+
+// close closes the socket, which nothing uses any more.
+func (c *conn) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.closed, c.closing, c.isCut = true, true, true
+		_ = c.sock.Close()
+	}
 }
 
 // An arena is what a connection needs while it answers: a query, and memory for an
@@ -417,56 +478,4 @@ func (c *conn) closeGracefully() {
 type arena struct {
 	answer [2 * (wire.MaxMessage + 1)]byte
 	q      *dns.Query
-	sender *connSender // its mover
-}
-
-// A connSender sends the replies of the connection that uses the arena.
-type connSender struct{ c *conn }
-
-func (r *connSender) Send(q *dns.Query) { r.c.Send(q) }
-
-// query returns the arena's query. It makes a new one if the last was parked.
-func (a *arena) query(c *conn) *dns.Query {
-	if a.q == nil {
-		a.sender = new(connSender)
-		a.q = dns.NewQuery(a.sender)
-	}
-	a.sender.c = c
-	return a.q
-}
-
-// release drops the reference to the connection.
-func (a *arena) release() {
-	if a.q != nil {
-		a.sender.c = nil
-	}
-}
-
-// A buffer holds replies, each behind its length.
-type buffer struct{ b []byte }
-
-func (b *buffer) add(reply []byte) {
-	b.b = binary.BigEndian.AppendUint16(b.b, uint16(len(reply)))
-	b.b = append(b.b, reply...)
-}
-
-// free returns a buffer to the pool, unless it has grown too large.
-func (l *Listener) free(b *buffer) {
-	if cap(b.b) <= 4*outSize {
-		b.b = b.b[:0]
-		l.buffers.Put(b)
-	}
-}
-
-// sendState is the sending side of a connection.
-type sendState struct {
-	mu            sync.Mutex
-	tcp           socket    // nil until startReader
-	writerDone    sync.Cond // signals that writing is false
-	writing       bool      // a goroutine writes, and will write queue before it stops
-	dead          bool      // cut was called
-	closing       bool      // closeGracefully has set its own read deadline
-	queue         *buffer   // replies of parked queries to write
-	queued        int32     // the number of queries in queue, including dropped ones
-	writeDeadline time.Time // as it is set; used by the goroutine that writes
 }

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"encoding/binary"
 	"errors"
 	"net"
 	"os"
@@ -17,63 +18,66 @@ const (
 	maxQueuedAll = 16 << 20
 )
 
+// A buffer holds replies, each behind its length.
+type buffer struct{ b []byte }
+
+func (b *buffer) add(reply []byte) {
+	b.b = binary.BigEndian.AppendUint16(b.b, uint16(len(reply)))
+	b.b = append(b.b, reply...)
+}
+
+// free returns a buffer to the pool, unless it has grown too large.
+func (l *Listener) free(b *buffer) {
+	if cap(b.b) <= 4*outSize {
+		b.b = b.b[:0]
+		l.buffers.Put(b)
+	}
+}
+
 // Send queues the reply of a parked query. It does not wait for the client. The
 // goroutine that is writing to the connection also writes the queue; if there is
 // none, Send starts one.
 func (c *conn) Send(q *dns.Query) {
-	if len(q.Packet()) > datagram {
+	if isLarge(q.Packet()) {
 		<-c.l.large
 	}
-	switch reply := q.Reply(); c.enqueue(reply) {
-	case overLimit:
-		c.l.counts.slowReader.Add(1)
-		c.cut()
-		c.release(1)
-	case connCut:
+	if !c.enqueue(q.Reply()) {
 		c.release(1)
 	}
 }
 
-// An enqueueResult is what enqueue did with a reply.
-type enqueueResult uint8
-
-const (
-	enqueued  enqueueResult = iota // the writer releases the query
-	overLimit                      // too many replies are not read by the client
-	connCut                        // the connection is cut
-)
-
-func (c *conn) enqueue(reply []byte) enqueueResult {
+// enqueue queues a reply, for a writer that releases its query. It returns false if
+// the connection is cut. It cuts the connection if the client does not read its
+// replies and too many wait.
+func (c *conn) enqueue(reply []byte) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.dead {
-		return connCut
+	if c.isCut {
+		return false
 	}
 	if len(reply) > 0 { // otherwise it was dropped
-		size := int64(len(reply) + 2)
 		if c.queue == nil {
 			c.queue = c.l.buffers.Get().(*buffer)
 		}
-		waiting := len(c.queue.b)
-		if waiting > 0 && waiting+int(size) > maxQueued {
-			return overLimit
+		size := int64(len(reply) + 2)
+		if n := len(c.queue.b); n > 0 && n+int(size) > maxQueued || c.l.queued.Load()+size > maxQueuedAll {
+			c.l.counts.slowReader.Add(1)
+			c.cutLocked()
+			return false
 		}
-		if c.l.queued.Add(size) > maxQueuedAll {
-			c.l.queued.Add(-size)
-			return overLimit
-		}
+		c.l.queued.Add(size)
 		c.queue.add(reply)
 	}
 	c.queued++
 	if !c.writing {
 		c.writing = true
-		c.l.conns.running.Go(c.writeLate)
+		c.l.conns.running.Go(c.writeQueue)
 	}
-	return enqueued
+	return true
 }
 
-// writeLate writes the queue until it is empty.
-func (c *conn) writeLate() {
+// writeQueue writes the queue until it is empty.
+func (c *conn) writeQueue() {
 	c.mu.Lock()
 	last := c.drain()
 	c.mu.Unlock()
@@ -82,38 +86,35 @@ func (c *conn) writeLate() {
 	}
 }
 
-// flush writes the replies of the reader and waits for the client to accept them: a
-// client that does not read is not read from.
+// flush writes the replies of the reader, and the queue. It waits for the client to
+// accept them: a client that does not read is not read from. It returns false if the
+// connection is cut.
 func (c *conn) flush() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.out == nil {
+		return !c.isCut
+	}
+	for c.writing {
+		c.leaveLoop()
+		c.changed.Wait()
+	}
+	out, n := c.out, 0
+	c.out = nil
+	if c.queued == 0 && !c.isCut {
+		n = c.sock.tryWrite(out.b)
+	}
+	if n == len(out.b) {
+		c.l.free(out)
 		return true
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for c.writing {
-		c.writerDone.Wait()
-	}
+	out.b = out.b[:copy(out.b, out.b[n:])]
+	c.leaveLoop()
 	c.writing = true
-	return c.writeOut()
-}
-
-// flushInitial writes what there was to write when the reader was started.
-func (c *conn) flushInitial() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.writeOut()
-}
-
-// writeOut writes the reader's replies and the queue. The caller holds c.mu and has
-// set c.writing.
-func (c *conn) writeOut() bool {
-	if c.out != nil {
-		c.write(c.out)
-		c.out = nil
-		c.messageStart = time.Now() // the message timeout excludes the time of writing
-	}
-	c.drain() // returns false: the reader holds a reference
-	return !c.dead
+	c.write(out)
+	c.messageStart = time.Now() // the message timeout excludes the time of writing
+	c.drain()                   // returns false: the reader holds a reference
+	return !c.isCut
 }
 
 // drain writes the queue until it is empty, releases its queries and resets
@@ -130,20 +131,17 @@ func (c *conn) drain() (last bool) {
 		}
 		c.lastActive.Store(c.l.clock(time.Now()))
 		last = c.refs.Add(-n) == 0
-		select {
-		case c.written <- struct{}{}:
-		default:
-		}
+		c.changed.Broadcast()
 	}
 	c.writing = false
-	c.writerDone.Broadcast()
+	c.changed.Broadcast()
 	return last
 }
 
 // write writes and frees b. The caller holds c.mu, which is released while write
 // blocks, and has set c.writing.
 func (c *conn) write(b *buffer) {
-	if !c.dead {
+	if !c.isCut {
 		c.mu.Unlock()
 		c.writeNow(b.b)
 		c.mu.Lock()
@@ -152,13 +150,12 @@ func (c *conn) write(b *buffer) {
 }
 
 func (c *conn) writeNow(p []byte) {
-	timeout := c.l.limits.Load().WriteTimeout
-	// As in setReadDeadline, but the deadline must not be early.
-	if now := time.Now(); c.writeDeadline.Sub(now) < timeout {
-		c.writeDeadline = now.Add(timeout + timeout/8)
-		_ = c.tcp.SetWriteDeadline(c.writeDeadline)
+	n := c.sock.tryWrite(p)
+	if n == len(p) {
+		return
 	}
-	_, err := c.tcp.Write(p)
+	_ = c.sock.SetWriteDeadline(time.Now().Add(c.l.limits.Load().WriteTimeout))
+	_, err := c.sock.Write(p[n:])
 	switch {
 	case err == nil:
 		return
@@ -174,14 +171,23 @@ func (c *conn) writeNow(p []byte) {
 // of its parked queries are discarded.
 func (c *conn) cut() {
 	c.mu.Lock()
-	dead, tcp := c.dead, c.tcp
-	c.dead = true
-	c.mu.Unlock()
-	if dead {
+	defer c.mu.Unlock()
+	c.cutLocked()
+}
+
+func (c *conn) cutLocked() {
+	if c.isCut {
 		return
 	}
-	close(c.cutDone)
-	if tcp != nil { // otherwise startReader resets it
-		reset(tcp)
+	c.isCut = true
+	c.changed.Broadcast()
+	// When the socket is closed the kernel discards unsent data and keeps no state of
+	// the connection. Until then blocked calls return at once.
+	_ = c.sock.SetLinger(0)
+	_ = c.sock.CloseRead()
+	_ = c.sock.CloseWrite()
+	if c.waiting {
+		c.waiting = false
+		c.start()
 	}
 }

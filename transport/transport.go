@@ -6,11 +6,11 @@
 // The server makes a Listener for each address. On Linux a UDP reader receives up to
 // 16 datagrams by one system call, answers them on its own goroutine and sends the
 // replies by another call (batch_linux.go); elsewhere it reads single datagrams
-// (udp.go). The first queries of a TCP connection are answered by the acceptLoop,
-// without a goroutine of the connection (accept_loop_linux.go); a connection that
-// sends more gets a goroutine (tcp.go). The replies of parked queries are sent when
-// they are ready: over UDP by the goroutine of the parked query, over TCP by a
-// writer (tcp_write.go).
+// (udp.go). TCP connections are answered by conn.run (tcp.go). On Linux an acceptLoop
+// calls it when a connection has sent a query, and an idle connection has no
+// goroutine (accept_loop_linux.go); elsewhere each connection has one. The replies of
+// parked queries are sent when they are ready: over UDP by the goroutine of the
+// parked query, over TCP by a writer (tcp_write.go).
 package transport
 
 import (
@@ -39,9 +39,9 @@ type Options struct {
 	Limits
 
 	// MaxConns bounds the TCP connections; the default is 4,000. An idle
-	// connection costs about 1 KB, or 9 KB after more than a few queries, and some
-	// kernel memory: at worst 4,000 are a quarter of the 170 MB that clusters give
-	// their DNS pods.
+	// connection costs about 1 KB, one that sends queries 9 KB, and some kernel
+	// memory: at worst 4,000 are a quarter of the 170 MB that clusters give their
+	// DNS pods.
 	MaxConns          int
 	MaxConnsPerClient int // of an IPv4 address or an IPv6 /64; default 100
 	MaxInFlight       int // parked queries of one connection, which is not read meanwhile; default 100
@@ -100,16 +100,20 @@ type Listener struct {
 	stopping    chan struct{}
 	udpStopping chan struct{}  // closed when UDP is not read any more
 	readers     sync.WaitGroup // of UDP
-	acceptor    sync.WaitGroup
+	loop        *acceptLoop    // nil if each connection has a goroutine
+	accepting   sync.WaitGroup // the goroutine of the acceptLoop, or of accept
 	conns       conns
 	parked      parkedCounter // UDP queries
 	removeGauge func()        // removes the gauge of conns
 
 	// Shared by the TCP connections: see tcp.go.
-	start           time.Time
-	arenas, buffers sync.Pool
-	large           chan struct{} // holds an element for each large message
-	queued          atomic.Int64  // bytes of replies that wait to be written
+	start   time.Time
+	arenas  sync.Pool     // of *arena
+	buffers sync.Pool     // of *buffer
+	inputs  sync.Pool     // of *[inSize]byte
+	serving sync.RWMutex  // held for reading while a connection answers queries
+	large   chan struct{} // holds an element for each large message
+	queued  atomic.Int64  // bytes of replies that wait to be written
 }
 
 // Listen opens addr. The zero address means all addresses of the machine, as [::]
@@ -142,8 +146,9 @@ func listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, err
 		start: time.Now(), large: make(chan struct{}, maxLarge),
 	}
 	l.setLimits(o.Limits)
-	l.arenas.New = func() any { return new(arena) }
+	l.arenas.New = func() any { return &arena{q: dns.NewQuery(nil)} }
 	l.buffers.New = func() any { return new(buffer) }
+	l.inputs.New = func() any { return new([inSize]byte) }
 	l.conns.init()
 	l.parked.init()
 	lc := net.ListenConfig{Control: controlTCP, KeepAlive: -1} // the idle timeout is shorter
@@ -241,7 +246,13 @@ func (l *Listener) Serve() {
 		r := newReader(l, l.udp[i%len(l.udp)])
 		l.readers.Go(r.run)
 	}
-	l.acceptor.Go(l.accept)
+	l.o.Port.AddReader(&l.serving)
+	l.accepting.Add(1)
+	if l.loop = openAcceptLoop(l); l.loop != nil {
+		l.conns.running.Go(l.loop.run)
+	} else {
+		l.conns.running.Go(l.accept)
+	}
 	l.removeGauge = l.o.Metrics.TemporaryGauge("seamark_transport_connections", "Open TCP connections.", l.conns.count, "address", l.addr.String())
 }
 
@@ -258,7 +269,10 @@ func (l *Listener) stop() {
 	l.o.Port.StopParking()
 	close(l.stopping)
 	_ = l.tcp.Close()
-	l.acceptor.Wait() // after this there are no new connections
+	if l.loop != nil {
+		l.loop.wake()
+	}
+	l.accepting.Wait() // after this there are no new connections
 	l.conns.wake()
 	l.parked.wait(grace)
 	close(l.udpStopping)
@@ -267,6 +281,10 @@ func (l *Listener) stop() {
 	}
 	l.readers.Wait()
 	l.conns.wait(grace)
+	l.o.Port.RemoveReader(&l.serving)
+	if l.loop != nil {
+		l.loop.close()
+	}
 	l.close()
 	if l.removeGauge != nil {
 		l.removeGauge()

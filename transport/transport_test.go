@@ -172,14 +172,13 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// withGoroutine returns the number of connections that have a goroutine.
+// withGoroutine returns the number of connections that do not wait in the accept
+// loop.
 func (s *server) withGoroutine() (n int) {
 	for _, c := range s.conns.list() {
-		c.mu.Lock()
-		if c.tcp != nil {
+		if !c.isWaiting() {
 			n++
 		}
-		c.mu.Unlock()
 	}
 	return n
 }
