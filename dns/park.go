@@ -119,7 +119,7 @@ func (l *ParkingLot) park(q *Query) bool {
 		return false
 	}
 	q.keepAnswer()
-	q.late = true
+	q.detached = true
 	place.start(func() {
 		q.finish(l.ctx)
 		q.Sender.Send(q)
@@ -195,10 +195,10 @@ func (q *Query) Requery(do func(ctx context.Context, c *Query)) bool {
 	c := &Query{Request: q.Request}
 	c.Reset(append(c.Buffer(len(q.packet))[:0], q.packet...), q.Proto, time.Now())
 	c.Options = slices.Clone(q.Options)
-	c.instead = slices.Clone(q.instead)
+	c.newQuestion = slices.Clone(q.newQuestion)
 	c.Peer, c.Local, c.Interface, c.mux, c.Timeout = q.Peer, q.Local, q.Interface, q.mux, q.Timeout
 	c.enter(q.chain)
-	c.at, c.late = q.at, true
+	c.at, c.detached = q.at, true
 	if q.interceptor >= 0 {
 		c.at = q.interceptor
 	}

@@ -139,7 +139,7 @@ func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.Cause) }
 // failPanicked makes the answer SERVFAIL and calls the finishers of the handlers that
 // the query has passed.
 func (q *Query) failPanicked(cause any) {
-	q.dropped, q.by = false, -1
+	q.dropped, q.answeredBy = false, -1
 	q.Fail(wire.ServFail)
 	q.unwind()
 	q.Err = &Panic{cause, debug.Stack()}

@@ -67,13 +67,14 @@ type Query struct {
 	Elapsed   time.Duration  // from Start until the reply was sealed
 	Sender    Sender         // sends the reply if the query is parked
 
-	mux     *Mux
-	shard   *metrics.Shard
-	chain   *Chain
-	at, by  int // the current step of the chain, and the step that answered
-	dropped bool
-	sealed  bool
-	late    bool // q has left its reader: Start is not the current time any more
+	mux        *Mux
+	shard      *metrics.Shard
+	chain      *Chain
+	at         int // the current step of the chain
+	answeredBy int // the step that answered
+	dropped    bool
+	sealed     bool
+	detached   bool // q has left its reader: Start is not the current time any more
 	// interceptor is the step whose InterceptDNS is running, -1 if none is. It
 	// stands above at.
 	interceptor int
@@ -82,10 +83,10 @@ type Query struct {
 	depth       int    // the number of parents
 	floor       int    // the first step that q walks; zero unless Requery made q
 
-	state    []any  // by StateKey
-	instead  []byte // the question that SetQuestion put in place of the client's, or nil
-	changed  int    // the step that called SetQuestion
-	replyOpt []byte // options for the reply's OPT record
+	state       []any  // by StateKey
+	newQuestion []byte // the question that SetQuestion put in place of the client's, or nil
+	changedAt   int    // the step that called SetQuestion
+	replyOpt    []byte // options for the reply's OPT record
 
 	packet     []byte
 	own        []byte           // memory for the answer when the transport lends none
@@ -114,9 +115,9 @@ func (q *Query) Reset(packet []byte, proto Proto, start time.Time) {
 	q.packet, q.Proto, q.Start, q.Elapsed = packet, proto, start, 0
 	q.Result = Result{Answer: q.Answer} // whose memory is used again
 	q.Options, q.UDPLimit, q.Timeout = nil, wire.DefaultUDPReply, 0
-	q.chain, q.at, q.by, q.interceptor, q.dropped, q.sealed = nil, 0, -1, -1, false, false
-	q.instead, q.replyOpt, q.floor = nil, q.replyOpt[:0], 0
-	q.parent, q.depth, q.late = nil, 0, false
+	q.chain, q.at, q.answeredBy, q.interceptor, q.dropped, q.sealed = nil, 0, -1, -1, false, false
+	q.newQuestion, q.replyOpt, q.floor = nil, q.replyOpt[:0], 0
+	q.parent, q.depth, q.detached = nil, 0, false
 }
 
 // enter puts the query at the top of a chain.
@@ -149,7 +150,7 @@ func (q *Query) SetShard(s *metrics.Shard) { q.shard = s }
 // Shard returns the shard to pass to Counter.AddTo and IntHistogram.Observe: the
 // locked shard of q's reader, or nil if q has left its reader or never had one.
 func (q *Query) Shard() *metrics.Shard {
-	if q.late {
+	if q.detached {
 		return nil
 	}
 	return q.shard
@@ -158,7 +159,7 @@ func (q *Query) Shard() *metrics.Shard {
 // Now returns the time: Start while the query is with its reader, and the current
 // time after that.
 func (q *Query) Now() time.Time {
-	if q.late {
+	if q.detached {
 		return time.Now()
 	}
 	return q.Start
@@ -170,8 +171,8 @@ func (q *Query) Packet() []byte { return q.packet }
 // Question returns the question section: name, in the client's letter case, type and
 // class. It is the client's, or the one that SetQuestion put in its place.
 func (q *Query) Question() []byte {
-	if q.instead != nil {
-		return q.instead
+	if q.newQuestion != nil {
+		return q.newQuestion
 	}
 	return q.Request.Question(q.packet)
 }
@@ -191,11 +192,11 @@ func (q *Query) SetQuestion(name []byte, t wire.Type, c wire.Class) bool {
 	if !q.Request.SetQuestion(name, t, c) {
 		return false
 	}
-	q.changed = q.at
+	q.changedAt = q.at
 	question := append(make([]byte, 0, wire.MaxName+4), name...)
 	question = binary.BigEndian.AppendUint16(question, uint16(t))
-	q.instead = binary.BigEndian.AppendUint16(question, uint16(c))
-	q.Answer.Reset(q.Answer.Buf, q.instead)
+	q.newQuestion = binary.BigEndian.AppendUint16(question, uint16(c))
+	q.Answer.Reset(q.Answer.Buf, q.newQuestion)
 	return true
 }
 
@@ -203,10 +204,10 @@ func (q *Query) SetQuestion(name []byte, t wire.Type, c wire.Class) bool {
 // each name replaced by the result of rename; nil keeps all names. If a record cannot
 // be written, the answer is SERVFAIL.
 func (q *Query) RestoreQuestion(rename wire.Rename) {
-	if q.instead == nil {
+	if q.newQuestion == nil {
 		return
 	}
-	q.instead = nil
+	q.newQuestion = nil
 	q.Request.RestoreQuestion(q.packet)
 	old := q.Answer
 	q.Answer.Reset(old.Buf[len(old.Buf):], q.Question())
@@ -282,15 +283,15 @@ func (q *Query) Chain() *Chain { return q.chain }
 
 // AnsweredBy returns the name of the directive that answered, "" if none did.
 func (q *Query) AnsweredBy() string {
-	if q.by < 0 || q.chain == nil {
+	if q.answeredBy < 0 || q.chain == nil {
 		return ""
 	}
-	return q.chain.steps[q.by].name
+	return q.chain.steps[q.answeredBy].name
 }
 
 // AnsweredStep returns the index in Chain.Steps of the handler that answered, -1 if
 // none did.
-func (q *Query) AnsweredStep() int { return q.by }
+func (q *Query) AnsweredStep() int { return q.answeredBy }
 
 // Dropped reports whether the client gets no reply.
 func (q *Query) Dropped() bool { return q.dropped }

@@ -34,7 +34,7 @@ func (q *Query) SubQuery(name []byte, t wire.Type) (sub *Query, ok bool) {
 	sub = q.sub
 	packet := wire.AppendRequest(sub.buffer[:0], 0, q.Flags&(wire.FlagRD|wire.FlagCD), name, t)
 	sub.Reset(packet, q.Proto, q.Start)
-	sub.parent, sub.depth, sub.late = q, q.depth+1, q.late
+	sub.parent, sub.depth, sub.detached = q, q.depth+1, q.detached
 	sub.Peer, sub.Local, sub.Interface, sub.mux = q.Peer, q.Local, q.Interface, q.mux
 	fault := sub.Parse(packet)
 	sub.EDNS, sub.DO, sub.UDPSize, sub.UDPLimit, sub.Options = q.EDNS, q.DO, q.UDPSize, q.UDPLimit, q.Options
@@ -65,7 +65,7 @@ func (q *Query) SubQuery(name []byte, t wire.Type) (sub *Query, ok bool) {
 
 // ResumeSubQuery blocks until the answer to the last SubQuery is complete.
 func (q *Query) ResumeSubQuery(ctx context.Context) *Query {
-	q.sub.late = true
+	q.sub.detached = true
 	q.sub.resume(ctx, 0)
 	q.sub.finishSub()
 	return q.sub

@@ -49,7 +49,7 @@ func (q *Query) walk(floor int) Verdict {
 func (q *Query) intercept(floor int) Verdict {
 	for i := q.at - 1; i >= floor; i-- {
 		s := &q.chain.steps[i]
-		if s.interceptor == nil || !s.serves(q) || q.instead != nil && q.changed > i {
+		if s.interceptor == nil || !s.serves(q) || q.newQuestion != nil && q.changedAt > i {
 			continue
 		}
 		partial := q.Result
@@ -110,7 +110,7 @@ func (q *Query) hasFinisher(first, end int) bool {
 // complete notes that the handler at step answered, -1 if none did, and calls the
 // finishers.
 func (q *Query) complete(floor, step int, verdict Verdict) Verdict {
-	q.by = step
+	q.answeredBy = step
 	q.dropped = verdict == Drop
 	q.finishUp(floor)
 	return verdict
@@ -130,7 +130,7 @@ func (q *Query) finishUp(floor int) {
 // far as floor.
 func (q *Query) resume(ctx context.Context, floor int) {
 	at := q.at
-	q.by, q.dropped = at, false
+	q.answeredBy, q.dropped = at, false
 	if err := q.chain.steps[at].resolver.Resolve(ctx, q); err != nil {
 		q.Fail(wire.ServFail)
 		q.Err = err
@@ -178,7 +178,7 @@ func (q *Query) abandonSubQuery() {
 	}
 	if s.chain != nil && s.at >= s.floor {
 		s.Fail(wire.ServFail)
-		s.by = -1
+		s.answeredBy = -1
 	}
 	s.unwind()
 }
@@ -186,5 +186,5 @@ func (q *Query) abandonSubQuery() {
 // Unanswered reports whether no server block has the name, or all handlers of its
 // chain passed it on.
 func (q *Query) Unanswered() bool {
-	return q.by < 0 && (q.Err == errUnanswered || q.Err == nil && q.RCode == wire.Refused)
+	return q.answeredBy < 0 && (q.Err == errUnanswered || q.Err == nil && q.RCode == wire.Refused)
 }
