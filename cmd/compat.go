@@ -13,6 +13,20 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// replaces completes c, which replaces an earlier program: it adds the flag --version,
+// shows the flags in the order in which they were added, and calls run with the
+// arguments.
+func (p *program) replaces(c *cobra.Command, run func(args []string) error) {
+	c.Flags().SortFlags = false
+	showVersion := c.Flags().Bool("version", false, "show the version")
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		if *showVersion {
+			return p.showVersion()
+		}
+		return run(args)
+	}
+}
+
 // runUntilSignal calls run with a context that ends at the first SIGTERM or
 // SIGINT.
 func (p *program) runUntilSignal(c *cobra.Command, run func(context.Context) error) error {

@@ -16,7 +16,7 @@ import (
 func (p *program) healthzCommand() *cobra.Command {
 	var o healthz.Options
 	var addr string
-	var quiet, showVersion bool
+	var quiet bool
 	port := flags.Port(8080)
 	c := &cobra.Command{
 		Use:     "exec-healthz",
@@ -33,7 +33,6 @@ one dash or two.`,
 		Args: arguments(0, 0),
 	}
 	f := c.Flags()
-	f.SortFlags = false
 	f.StringArrayVar(&o.Commands, "cmd", []string{"echo healthz"}, "`COMMAND` to run; may be repeated")
 	f.StringArrayVar(&o.URLs, "url", []string{"/healthz"}, "`PATH` of a command's page: one for each -cmd, in the same order")
 	f.Var(&port, "port", "port of the pages")
@@ -43,11 +42,7 @@ one dash or two.`,
 	f.DurationVar(&o.Timeout, "timeout", 0, "kill a command after this time (default the value of -latency)")
 	f.BoolVar(&o.Output, "output", false, "include the output of the commands in their pages")
 	f.BoolVar(&quiet, "quiet", false, "do not log")
-	f.BoolVar(&showVersion, "version", false, "show the version")
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		if showVersion {
-			return p.showVersion()
-		}
+	p.replaces(c, func([]string) error {
 		if !f.Changed("timeout") {
 			o.Timeout = o.Latency
 		}
@@ -62,6 +57,6 @@ one dash or two.`,
 			o.Log = server.NewLog(out, slog.LevelInfo)
 		}
 		return p.runUntilSignal(c, func(ctx context.Context) error { return healthz.Run(ctx, o) })
-	}
+	})
 	return c
 }

@@ -13,7 +13,6 @@ import (
 
 func (p *program) kube2skyCommand() *cobra.Command {
 	var o kube2sky.Options
-	var showVersion bool
 	healthzPort := flags.Port(8081)
 	c := &cobra.Command{
 		Use:   "kube2sky",
@@ -29,7 +28,6 @@ dash or two, with - or _ in their names.`,
 		Args: arguments(0, 0),
 	}
 	f := c.Flags()
-	f.SortFlags = false
 	f.StringVar(&o.Domain, "domain", "cluster.local", "`ZONE` of the cluster")
 	f.StringVar(&o.Kubeconfig, "kubecfg-file", "", "kubeconfig `FILE` of the cluster (default the pod's service account)")
 	f.StringVar(&o.Master, "kube-master-url", "", "`URL` of the API server; may contain environment variables ($NAME)")
@@ -46,12 +44,8 @@ dash or two, with - or _ in their names.`,
 	f.BoolVar(&o.LeaderElection, "leader-election", true, "let one of several replicas write; without it, run a single replica")
 	f.DurationVar(&o.Lease, "lease-duration", 5*time.Second, "replace a silent leader after this time")
 	f.Var(&healthzPort, "healthz-port", "`PORT` of /readiness and /metrics")
-	f.BoolVar(&showVersion, "version", false, "show the version")
 	klog := flags.AddKlog(f)
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		if showVersion {
-			return p.showVersion()
-		}
+	p.replaces(c, func([]string) error {
 		o.Master = os.ExpandEnv(o.Master)
 		o.Listen = net.JoinHostPort("", healthzPort.String())
 		if err := o.Check(); err != nil {
@@ -61,6 +55,6 @@ dash or two, with - or _ in their names.`,
 		defer out.close()
 		o.Log = klogLogger(out, klog, false)
 		return p.runUntilSignal(c, func(ctx context.Context) error { return kube2sky.Run(ctx, o) })
-	}
+	})
 	return c
 }

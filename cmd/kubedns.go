@@ -10,7 +10,7 @@ import (
 
 func (p *program) kubednsCommand() *cobra.Command {
 	options := kubedns.DefaultFlags()
-	var showVersion, printCorefile bool
+	var printCorefile bool
 	c := &cobra.Command{
 		Use:   "kube-dns",
 		Short: "Serve a cluster with kube-dns's flags, ConfigMap, pages and records",
@@ -27,15 +27,10 @@ two, with - or _ in their names.`,
 		Args: arguments(0, 0),
 	}
 	f := c.Flags()
-	f.SortFlags = false
 	options.AddFlags(f)
 	f.BoolVar(&printCorefile, "print-corefile", false, "print the Corefile for these flags and the environment, and exit")
-	f.BoolVar(&showVersion, "version", false, "show the version")
 	klog := flags.AddKlog(f)
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		if showVersion {
-			return p.showVersion()
-		}
+	p.replaces(c, func([]string) error {
 		text, ignored, err := options.Corefile(os.Getenv)
 		if err != nil {
 			return err
@@ -51,6 +46,6 @@ two, with - or _ in their names.`,
 			log.Warn("Ignored a flag", "reason", note)
 		}
 		return p.follow(c.Context(), out, log, "(kube-dns)", text)
-	}
+	})
 	return c
 }

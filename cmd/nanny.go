@@ -16,7 +16,7 @@ import (
 
 func (p *program) nannyCommand() *cobra.Command {
 	var n nanny.Flags
-	var showVersion, printCorefile bool
+	var printCorefile bool
 	c := &cobra.Command{
 		Use:   "dnsmasq-nanny [flags] -- DNSMASQ-OPTIONS",
 		Short: "Serve with dnsmasq's options and follow the ConfigMap kube-dns",
@@ -29,10 +29,8 @@ may start with one dash or two.`,
   seamark dnsmasq-nanny --print-corefile -- --no-resolv --server=192.0.2.53`,
 	}
 	f := c.Flags()
-	f.SortFlags = false
 	n.AddFlags(f)
 	f.BoolVar(&printCorefile, "print-corefile", false, "print the Corefile for the options, and exit")
-	f.BoolVar(&showVersion, "version", false, "show the version")
 	klog := flags.AddKlog(f)
 	c.Args = func(c *cobra.Command, args []string) error {
 		if at := c.ArgsLenAtDash(); at > 0 || at < 0 && len(args) > 0 {
@@ -40,10 +38,7 @@ may start with one dash or two.`,
 		}
 		return nil
 	}
-	c.RunE = func(c *cobra.Command, args []string) error {
-		if showVersion {
-			return p.showVersion()
-		}
+	p.replaces(c, func(args []string) error {
 		if err := n.Check(); err != nil {
 			return err
 		}
@@ -58,7 +53,7 @@ may start with one dash or two.`,
 			return err
 		}
 		return p.nanny(c, n, options, klog, printCorefile)
-	}
+	})
 	return c
 }
 

@@ -15,7 +15,6 @@ func (p *program) sidecarCommand() *cobra.Command {
 	o := sidecar.Options{}
 	var dnsmasqAddr, statusAddr string
 	var poll int32
-	var showVersion bool
 	dnsmasqPort, statusPort := flags.Port(53), flags.Port(10054)
 	c := &cobra.Command{
 		Use:   "sidecar",
@@ -28,7 +27,6 @@ latencies and dnsmasq's counters at /metrics. Flags may start with one dash or t
 		Args: arguments(0, 0),
 	}
 	f := c.Flags()
-	f.SortFlags = false
 	f.Var((*probes)(&o.Probes), "probe", "`LABEL,SERVER[:PORT],NAME[,SECONDS][,TYPE]`: send a query, by default every 5 seconds and of type ANY; may be repeated")
 	f.StringVar(&dnsmasqAddr, "dnsmasq-addr", "127.0.0.1", "address of dnsmasq, for its statistics")
 	f.Var(&dnsmasqPort, "dnsmasq-port", "port of dnsmasq")
@@ -37,12 +35,8 @@ latencies and dnsmasq's counters at /metrics. Flags may start with one dash or t
 	f.Var(&statusPort, "prometheus-port", "port of the pages")
 	f.StringVar(&o.Path, "prometheus-path", "/metrics", "path of the metrics page")
 	f.StringVar(&o.Namespace, "prometheus-namespace", "kubedns", "prefix of the sidecar's own metrics")
-	f.BoolVar(&showVersion, "version", false, "show the version")
 	klog := flags.AddKlog(f)
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		if showVersion {
-			return p.showVersion()
-		}
+	p.replaces(c, func([]string) error {
 		o.Dnsmasq = net.JoinHostPort(strings.Trim(dnsmasqAddr, "[]"), dnsmasqPort.String())
 		o.Listen = net.JoinHostPort(strings.Trim(statusAddr, "[]"), statusPort.String())
 		o.Poll = time.Duration(poll) * time.Millisecond
@@ -53,7 +47,7 @@ latencies and dnsmasq's counters at /metrics. Flags may start with one dash or t
 		defer out.close()
 		o.Log = klogLogger(out, klog, false)
 		return p.runUntilSignal(c, func(ctx context.Context) error { return sidecar.Run(ctx, o) })
-	}
+	})
 	return c
 }
 

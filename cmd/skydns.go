@@ -17,7 +17,7 @@ import (
 func (p *program) skydnsCommand() *cobra.Command {
 	options := skydns.DefaultFlags(os.Getenv)
 	var nameservers string
-	var showVersion, printCorefile bool
+	var printCorefile bool
 	machines := options.Etcd.Endpoints
 	c := &cobra.Command{
 		Use:   "skydns",
@@ -33,7 +33,6 @@ Flags may start with one dash or two.`,
 		Args: arguments(0, 0),
 	}
 	f := c.Flags()
-	f.SortFlags = false
 	f.StringVar(&options.Domain, "domain", options.Domain, "`ZONE` to answer for (SKYDNS_DOMAIN)")
 	f.StringVar(&options.Addr, "addr", options.Addr, "`IP:PORT` to listen on (SKYDNS_ADDR)")
 	f.StringVar(&nameservers, "nameservers", strings.Join(options.Nameservers, ","), "`IP[:PORT],…` of the upstreams (SKYDNS_NAMESERVERS; default those in /etc/resolv.conf)")
@@ -62,11 +61,7 @@ Flags may start with one dash or two.`,
 	flags.Refuse(f, "discover", "members are not discovered: list all of them in -machines")
 	flags.RefuseSwitch(f, "systemd", skydns.NoSystemd)
 	f.BoolVar(&printCorefile, "print-corefile", false, "print the Corefile for these flags and the environment, without the configuration in etcd, and exit")
-	f.BoolVar(&showVersion, "version", false, "show the version")
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		if showVersion {
-			return p.showVersion()
-		}
+	p.replaces(c, func([]string) error {
 		errs := []error{flags.CheckRefused(f)}
 		if os.Getenv("SKYDNS_SYSTEMD") == "true" {
 			errs = append(errs, fmt.Errorf("SKYDNS_SYSTEMD: %s", skydns.NoSystemd))
@@ -92,7 +87,7 @@ Flags may start with one dash or two.`,
 			return err
 		}
 		return p.serveSkyDNS(c, options)
-	}
+	})
 	return c
 }
 

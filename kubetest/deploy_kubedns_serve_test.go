@@ -112,25 +112,25 @@ func servePod(t *testing.T, form string, pod corev1.PodSpec, kubeconfig, mount s
 			at := fmt.Sprintf("127.0.0.1:%d", p.ContainerPort)
 			if !strings.HasPrefix(p.Name, "dns") {
 				if podPage("http://"+at+"/metrics") == "" {
-					t.Errorf("%s: %s: no metrics at %s", form, c.Name, at)
+					t.Errorf("%s: container %s: no metrics at %s", form, c.Name, at)
 				}
 				continue
 			}
-			asks := dns.Client{Net: strings.ToLower(string(p.Protocol)), Timeout: 5 * time.Second}
+			client := dns.Client{Net: strings.ToLower(string(p.Protocol)), Timeout: 5 * time.Second}
 			for name, want := range map[string]string{"kubernetes.default.svc.cluster.local.": "10.96.0.1", "a.stub.example.": "192.0.2.9", "a.example.": "192.0.2.9", "kubernetes.default.east.svc.cluster.local.": "10.96.0.1"} {
 				if p.Protocol == corev1.ProtocolTCP && want == "192.0.2.9" {
 					continue // the other server has no TCP
 				}
-				reply, _, err := asks.Exchange(new(dns.Msg).SetQuestion(name, dns.TypeA), at)
+				reply, _, err := client.Exchange(new(dns.Msg).SetQuestion(name, dns.TypeA), at)
 				if err != nil || !strings.Contains(reply.String(), want) {
-					t.Errorf("%s: %s at %s: %v %v", form, name, at, reply, err)
+					t.Errorf("%s: %s at %s: got %v, error %v, want %s", form, name, at, reply, err, want)
 				}
 			}
 		}
 	}
 	// The metrics that dashboards use, with their values.
 	if text := podPage("http://127.0.0.1:10055/metrics"); !strings.Contains(text, "skydns_skydns_dns_request_count_total{") {
-		t.Errorf("%s: no requests are counted in\n%s", form, text)
+		t.Errorf("%s: got metrics\n%s\nwant skydns_skydns_dns_request_count_total", form, text)
 	}
 	if len(pod.Containers) == 1 {
 		return
@@ -138,7 +138,7 @@ func servePod(t *testing.T, form string, pod corev1.PodSpec, kubeconfig, mount s
 	for _, label := range []string{"kubedns", "dnsmasq"} {
 		eventually(t, form+": the sidecar's probe "+label, func() bool { return podPage("http://127.0.0.1:10054/healthcheck/"+label) != "" })
 	}
-	eventually(t, form+": the sidecar's numbers", func() bool {
+	eventually(t, form+": the sidecar's metrics", func() bool {
 		text := podPage("http://127.0.0.1:10054/metrics")
 		size := strings.Contains(text, "\nkubedns_dnsmasq_max_size ") && !strings.Contains(text, "\nkubedns_dnsmasq_max_size 0\n")
 		return size && strings.Contains(text, "\nkubedns_probe_dnsmasq_latency_ms_count ")

@@ -130,7 +130,7 @@ func TestDeploymentsAreKubeDNSs(t *testing.T) {
 		}
 	}
 	if files := must(filepath.Glob(filepath.Join(deployDir, kubeDNSDir, "patches", "*")))(t); len(files) != 4 {
-		t.Errorf("%v: what are the others for?", files)
+		t.Errorf("got files %v, which no test compares", files)
 	}
 }
 
@@ -138,7 +138,7 @@ func TestDeploymentsAreKubeDNSs(t *testing.T) {
 func TestOneContainerStandsForThree(t *testing.T) {
 	three, one := kubeDNSDeployment(t, "three-container"), kubeDNSDeployment(t, "one-container")
 	if n := len(one.Spec.Template.Spec.Containers); n != 1 {
-		t.Fatalf("%d containers", n)
+		t.Fatalf("got %d containers, want 1", n)
 	}
 	before, now := &three.Spec.Template.Spec, &one.Spec.Template.Spec
 	kubedns, dnsmasq, container := before.Containers[0], before.Containers[1], now.Containers[0]
@@ -149,16 +149,16 @@ func TestOneContainerStandsForThree(t *testing.T) {
 	args := slices.Clone(kubedns.Args)
 	args[slices.Index(args, "--dns-port=10053")] = "--dns-port=53"
 	if !slices.Equal(container.Args, args) {
-		t.Errorf("%q, want %q", container.Args, args)
+		t.Errorf("args: got %q, want %q", container.Args, args)
 	}
 	if want := append(slices.Clone(dnsmasq.Ports), kubedns.Ports[2]); !equality.Semantic.DeepEqual(container.Ports, want) {
-		t.Errorf("%v, want %v", container.Ports, want)
+		t.Errorf("ports: got %v, want %v", container.Ports, want)
 	}
 	if live := container.LivenessProbe; live.HTTPGet.Path != "/metrics" || live.HTTPGet.Port.String() != container.Env[0].Value {
-		t.Errorf("%+v is not the page of metrics", live.HTTPGet)
+		t.Errorf("liveness probe: got %+v, want the page of metrics", live.HTTPGet)
 	}
 	if at := one.Spec.Template.Annotations["prometheus.io/port"]; at != container.Env[0].Value {
-		t.Errorf("Prometheus is to look at %s", at)
+		t.Errorf("port annotation for Prometheus: got %s", at)
 	}
 	s, pod := container.SecurityContext, now.SecurityContext
 	if *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || !*s.RunAsNonRoot || *s.RunAsUser != 65532 || *s.RunAsGroup != 65532 ||
@@ -212,7 +212,7 @@ func TestKubeDNSBase(t *testing.T) {
 		k := readKustomization(t, kubeDNSDir+dir)
 		for _, file := range must(filepath.Glob(filepath.Join(deployDir, kubeDNSDir, dir, "*.yaml")))(t) {
 			if name := filepath.Base(file); name != "kustomization.yaml" && !slices.Contains(k.Resources, name) {
-				t.Errorf("%s: %s is not among the resources", dir, name)
+				t.Errorf("%s: the kustomization lacks %s", dir, name)
 			}
 		}
 	}
@@ -250,11 +250,11 @@ func TestKubeDNSAccountMayWatch(t *testing.T) {
 		return kinds
 	}
 	if got, want := may(role), needs(cluster.Options{}); !slices.Equal(got, want) {
-		t.Errorf("the account may watch %s, the server watches %s", got, want)
+		t.Errorf("permissions to watch: got %s, want %s", got, want)
 	}
 	federated := patched[rbacv1.ClusterRole](t, "../"+kubeDNSDir+"components/federations", docs["ClusterRole"])
 	if got, want := may(federated), needs(cluster.Options{}, cluster.Options{Nodes: true}); !slices.Equal(got, want) {
-		t.Errorf("with federations the account may watch %s, the server watches %s", got, want)
+		t.Errorf("permissions to watch with federations: got %s, want %s", got, want)
 	}
 	docs = documents(t, kubeDNSDir+"components/config-map/rbac.yaml")
 	named, bound := decode[rbacv1.Role](t, docs["Role"]), decode[rbacv1.RoleBinding](t, docs["RoleBinding"])
@@ -304,13 +304,13 @@ func TestKubeDNSCommandLines(t *testing.T) {
 				p.Env = append(p.Env, e.Name+"="+e.Value)
 			}
 			if out, err := p.CombinedOutput(); err != nil || len(out) == 0 {
-				t.Errorf("%s: %q: %v\n%s", form, line, err, out)
+				t.Errorf("%s: %q: got error %v, want none\n%s", form, line, err, out)
 			}
 			ran++
 		}
 	}
 	if ran != 7 {
-		t.Errorf("%d command lines", ran)
+		t.Errorf("checked %d command lines", ran)
 	}
 }
 
@@ -322,11 +322,11 @@ func TestKubeDNSReadme(t *testing.T) {
 	for _, at := range regexp.MustCompile(`(?: -f | -k |--patch-file |\]\(|resources: \[\.\./|components: \[\.\./|\| .)((?:[a-z-]+/)+[a-z.-]*|[a-z-]+\.(?:yaml|md))`).FindAllStringSubmatch(text, -1) {
 		seen++
 		if _, err := os.Stat(filepath.Join(dir, at[1])); err != nil {
-			t.Errorf("the README names %s: %v", at[1], err)
+			t.Errorf("README.md names %s: %v", at[1], err)
 		}
 	}
 	if seen < 10 {
-		t.Errorf("%d files are named: the README has lost its form", seen)
+		t.Errorf("got %d file names in README.md", seen)
 	}
 }
 

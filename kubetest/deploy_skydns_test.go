@@ -69,7 +69,7 @@ func TestSkyDNSManifests(t *testing.T) {
 	}
 	for _, arg := range []string{"--listen-client-urls=http://127.0.0.1:2379,http://127.0.0.1:4001", "--data-dir=" + pod.Containers[0].VolumeMounts[0].MountPath} {
 		if !slices.Contains(args["etcd"], arg) {
-			t.Errorf("etcd's arguments have no %s: %q", arg, args["etcd"])
+			t.Errorf("arguments of etcd: got %q, want %s among them", args["etcd"], arg)
 		}
 	}
 	if pod.Volumes[0].EmptyDir == nil || pod.DNSPolicy != corev1.DNSDefault || !*pod.SecurityContext.RunAsNonRoot {
@@ -88,7 +88,7 @@ func TestSkyDNSManifests(t *testing.T) {
 	k := readKustomization(t, skyDNSDir)
 	for _, file := range must(filepath.Glob(filepath.Join(deployDir, skyDNSDir, "*.yaml")))(t) {
 		if name := filepath.Base(file); name != "kustomization.yaml" && !slices.Contains(k.Resources, name) {
-			t.Errorf("%s is not among the resources", name)
+			t.Errorf("the kustomization lacks %s", name)
 		}
 	}
 }
@@ -114,7 +114,7 @@ func TestSkyDNSAccountMayWatch(t *testing.T) {
 	slices.Sort(may)
 	slices.Sort(needs)
 	if !slices.Equal(may, needs) {
-		t.Errorf("the account may watch %s, kube2sky watches %s", may, needs)
+		t.Errorf("permissions to watch: got %s, want %s", may, needs)
 	}
 }
 
@@ -125,7 +125,7 @@ func TestSkyDNSCommandLines(t *testing.T) {
 		p := exec.CommandContext(t.Context(), must(os.Executable())(t), append([]string{c.Command[1], dry}, c.Args...)...)
 		p.Env = append(os.Environ(), "SEAMARK_TEST_MAIN=1")
 		if out, err := p.CombinedOutput(); err != nil || len(out) == 0 || c.Command[0] != "/seamark" {
-			t.Errorf("%q: %v\n%s", c.Args, err, out)
+			t.Errorf("%q: got error %v, want none\n%s", c.Args, err, out)
 		}
 	}
 }
@@ -182,7 +182,7 @@ func serveSkyDNS(t *testing.T) {
 	remove(t, kubernetes.CoreV1().Services("default"), "late")
 	d.turns("no Service", inA("late.default.svc.cluster.local", "NXDOMAIN"))
 	if text := podPage("http://127.0.0.1:10055/metrics"); !strings.Contains(text, `skydns_skydns_dns_request_count_total{system="auth"}`) || !strings.Contains(text, "seamark_etcd_data_age_seconds{") {
-		t.Errorf("the metrics are\n%s", text)
+		t.Errorf("got metrics\n%s", text)
 	}
 	reply, err := dns.Exchange(new(dns.Msg).SetQuestion("kubernetes.default.svc.cluster.local.", dns.TypeA), d.at)
 	if err != nil || len(reply.Answer) != 1 || reply.Answer[0].Header().Ttl != 30 {
@@ -220,10 +220,10 @@ func TestSkyDNSReadme(t *testing.T) {
 	for _, at := range regexp.MustCompile("(?:\\]\\(|\\| `)((?:\\.\\./)*(?:[a-z0-9-]+/)*[a-z0-9-]+\\.(?:yaml|md))").FindAllStringSubmatch(text, -1) {
 		seen++
 		if _, err := os.Stat(filepath.Join(dir, at[1])); err != nil {
-			t.Errorf("the README names %s: %v", at[1], err)
+			t.Errorf("README.md names %s: %v", at[1], err)
 		}
 	}
 	if seen < 7 {
-		t.Errorf("%d files are named: the README has lost its form", seen)
+		t.Errorf("got %d file names in README.md", seen)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,28 +17,28 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A sky is an etcd whose keys a test reads.
-type sky struct {
+// A keyReader reads the keys of an etcd.
+type keyReader struct {
 	*testing.T
 	client *clientv3.Client
 	at     string // URLs, with commas
 }
 
-// newSky starts an etcd of one member.
-func newSky(t *testing.T) *sky {
+// startKeyReader starts an etcd of one member.
+func startKeyReader(t *testing.T) *keyReader {
 	t.Helper()
 	c := startEtcdCluster(t, EtcdOptions{Members: 1})
 	url := c.Endpoints()[0]
-	return &sky{t, etcdClient(t, c.Config(), url), url}
+	return &keyReader{t, etcdClient(t, c.Config(), url), url}
 }
 
 const (
-	skyTree = "/skydns/"
-	skyOurs = "/seamark/kube2sky/cluster.local/skydns/"
+	treePrefix = "/skydns/"
+	ownPrefix  = "/seamark/kube2sky/cluster.local/skydns/"
 )
 
 // keys returns the keys below a prefix, without it, and their values.
-func (s *sky) keys(prefix string) map[string]string {
+func (s *keyReader) keys(prefix string) map[string]string {
 	s.Helper()
 	all := map[string]string{}
 	ctx, cancel := context.WithTimeout(s.Context(), patience)
@@ -52,33 +53,33 @@ func (s *sky) keys(prefix string) map[string]string {
 	return all
 }
 
-// becomes waits until the tree has these keys, and checks that each key of ours
-// has an ownership mark.
-func (s *sky) becomes(want map[string]string, others ...string) {
+// awaitKeys waits until the tree has these keys, and checks that each key has
+// an ownership mark, except others.
+func (s *keyReader) awaitKeys(want map[string]string, others ...string) {
 	s.Helper()
 	var got map[string]string
 	deadline := time.Now().Add(patience)
 	for {
-		if got = s.keys(skyTree); maps.Equal(got, want) {
+		if got = s.keys(treePrefix); maps.Equal(got, want) {
 			break
 		}
 		if time.Now().After(deadline) {
-			s.Fatalf("the tree is\n%s\nwant\n%s", listed(got), listed(want))
+			s.Fatalf("keys below %s: got\n%s\nwant\n%s", treePrefix, listed(got), listed(want))
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
 	for _, key := range others {
 		delete(got, key)
 	}
-	marks := s.keys(skyOurs + "owned/")
+	marks := s.keys(ownPrefix + "owned/")
 	for path, value := range got {
-		if marks[path] != skyHash(value) {
-			s.Errorf("the mark of %s is %q", path, marks[path])
+		if marks[path] != fnvHash(value) {
+			s.Errorf("ownership mark of %s: got %q, want %q", path, marks[path], fnvHash(value))
 		}
 		delete(marks, path)
 	}
 	if len(marks) > 0 {
-		s.Errorf("marks without keys: %s", listed(marks))
+		s.Errorf("ownership marks without keys: got\n%s\nwant none", listed(marks))
 	}
 }
 
@@ -90,45 +91,45 @@ func listed(all map[string]string) string {
 	return text.String()
 }
 
-func (s *sky) put(path, value string) {
+func (s *keyReader) put(path, value string) {
 	s.Helper()
-	if _, err := s.client.Put(s.Context(), skyTree+path, value); err != nil {
+	if _, err := s.client.Put(s.Context(), treePrefix+path, value); err != nil {
 		s.Fatal(err)
 	}
 }
 
-func skyHash(value string) string {
+func fnvHash(value string) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(value))
 	return fmt.Sprintf("%x", h.Sum32())
 }
 
-func skyHost(host string) string {
+func hostMessage(host string) string {
 	return `{"host":"` + host + `","priority":10,"weight":10,"ttl":30}`
 }
 
-func skyPort(host string, port int) string {
+func portMessage(host string, port int) string {
 	return fmt.Sprintf(`{"host":"%s","port":%d,"priority":10,"weight":10,"ttl":30}`, host, port)
 }
 
-// skyRecords returns the keys of a tree. A line has a path below the cluster's
+// keysOfRecords returns the keys of a tree. A line has a path below the cluster's
 // domain or below arpa, a host, and the port of an SRV record. A path that ends
 // with a slash gets the hash of its value as its last label; #10.0.0.1 is the
 // hash of an address.
-func skyRecords(lines ...string) map[string]string {
+func keysOfRecords(lines ...string) map[string]string {
 	all := map[string]string{}
 	for _, line := range lines {
 		words := strings.Fields(line)
-		path, value := words[0], skyHost(words[1])
+		path, value := words[0], hostMessage(words[1])
 		if len(words) > 2 {
 			port, _ := strconv.Atoi(words[2])
-			value = skyPort(words[1], port)
+			value = portMessage(words[1], port)
 		}
 		if strings.HasSuffix(path, "/") {
-			path += skyHash(value)
+			path += fnvHash(value)
 		}
 		if before, address, ok := strings.Cut(path, "#"); ok {
-			path = before + skyHash(skyHost(address))
+			path = before + fnvHash(hostMessage(address))
 		}
 		if !strings.HasPrefix(path, "arpa/") {
 			path = "local/cluster/" + path
@@ -138,22 +139,28 @@ func skyRecords(lines ...string) map[string]string {
 	return all
 }
 
-// A bridge is a kube2sky process.
-type bridge struct {
+// A kube2sky is a process of the command kube2sky.
+type kube2sky struct {
 	*process
 	pages string
 }
 
-func newBridge(t *testing.T, srv *Server, etcd string, more ...string) *bridge {
+func startKube2sky(t *testing.T, srv *Server, etcd string, more ...string) *kube2sky {
 	t.Helper()
-	port := freePort(t)
 	args := append([]string{
-		"--v=2", "--domain=cluster.local", "--kubecfg-file=" + must(srv.Kubeconfig())(t), "--etcd-server=" + etcd, "--healthz-port=" + port,
+		"--v=2", "--domain=cluster.local", "--kubecfg-file=" + must(srv.Kubeconfig())(t), "--etcd-server=" + etcd, "--healthz-port=0",
 	}, more...)
-	return &bridge{program(t, "", "kube2sky", nil, args...), "http://127.0.0.1:" + port}
+	p := program(t, "", "kube2sky", nil, args...)
+	address := regexp.MustCompile(`Serving status pages address=\[::\]:(\d+)`)
+	var found []string
+	eventually(t, "the address of the status pages in the log", func() bool {
+		found = address.FindStringSubmatch(p.log())
+		return found != nil
+	})
+	return &kube2sky{p, "http://127.0.0.1:" + found[1]}
 }
 
-func (b *bridge) page(path string) (int, string) {
+func (b *kube2sky) page(path string) (int, string) {
 	resp, err := http.Get(b.pages + path)
 	if err != nil {
 		return 0, ""
@@ -163,13 +170,13 @@ func (b *bridge) page(path string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-func (b *bridge) ready() {
+func (b *kube2sky) ready() {
 	b.Helper()
 	eventually(b.T, "readiness", func() bool { code, text := b.page("/readiness"); return code == http.StatusOK && text == "ok\n" })
 }
 
 // number returns the value of a series, -1 if there is none.
-func (b *bridge) number(series string) float64 {
+func (b *kube2sky) number(series string) float64 {
 	_, text := b.page("/metrics")
 	for line := range strings.Lines(text) {
 		if rest, ok := strings.CutPrefix(line, series+" "); ok {
@@ -180,10 +187,10 @@ func (b *bridge) number(series string) float64 {
 	return -1
 }
 
-func (b *bridge) leads() bool { return b.number("seamark_kube2sky_leader") == 1 }
+func (b *kube2sky) leads() bool { return b.number("seamark_kube2sky_leader") == 1 }
 
 // kill kills the process.
-func (b *bridge) kill() {
+func (b *kube2sky) kill() {
 	b.Helper()
 	if err := b.cmd.Process.Kill(); err != nil {
 		b.Fatal(err)

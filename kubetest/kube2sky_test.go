@@ -18,8 +18,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// skyShop lists the keys that kube2sky writes for clusterWriter.shop.
-var skyShop = []string{
+// shopRecords lists the keys that kube2sky writes for clusterWriter.shop.
+var shopRecords = []string{
 	"svc/shop/web/ 10.0.0.1",
 	"svc/shop/web/ fd00::1",
 	"svc/shop/web/_tcp/_http/#10.0.0.1 web.shop.svc.cluster.local. 80",
@@ -34,17 +34,18 @@ var skyShop = []string{
 // Every kind of key is written and changed. After an interruption, unwanted keys
 // of ours are deleted and keys of other writers are kept.
 func TestKube2sky(t *testing.T) {
-	srv, s := start(t), newSky(t)
+	srv, s := start(t), startKeyReader(t)
 	w := writer(t, srv)
 	w.shop()
-	b := newBridge(t, srv, s.at)
+	b := startKube2sky(t, srv, s.at)
 	b.ready()
-	s.becomes(skyRecords(skyShop...))
-	if got := s.keys(skyTree)["local/cluster/svc/shop/web/f488b1a2"]; got != `{"host":"10.0.0.1","priority":10,"weight":10,"ttl":30}` {
-		t.Errorf("web has %s", got)
+	s.awaitKeys(keysOfRecords(shopRecords...))
+	if got := s.keys(treePrefix)["local/cluster/svc/shop/web/f488b1a2"]; got != `{"host":"10.0.0.1","priority":10,"weight":10,"ttl":30}` {
+		t.Errorf("value of web's address: got %s, want the message of 10.0.0.1 with priority 10, weight 10, TTL 30", got)
 	}
-	if b.number("seamark_kube2sky_keys") != float64(len(skyShop)) || b.number("seamark_kube2sky_pending") != 0 || !b.leads() {
-		t.Error(b.page("/metrics"))
+	if b.number("seamark_kube2sky_keys") != float64(len(shopRecords)) || b.number("seamark_kube2sky_pending") != 0 || !b.leads() {
+		_, text := b.page("/metrics")
+		t.Errorf("got metrics\n%s\nwant %d keys, none pending, and a leader", text, len(shopRecords))
 	}
 
 	services, slices := w.CoreV1().Services("shop"), w.DiscoveryV1().EndpointSlices("shop")
@@ -56,49 +57,49 @@ func TestKube2sky(t *testing.T) {
 	})
 	edit(t, services, "bank", func(e *corev1.Service) { e.Spec.ExternalName = "bank.example.com" })
 	edit(t, services, "web", func(e *corev1.Service) { e.Spec.Ports[0].Port = 81 })
-	changed := skyRecords("svc/shop/web/ 10.0.0.1", "svc/shop/web/ fd00::1", "svc/shop/web/_tcp/_http/#10.0.0.1 web.shop.svc.cluster.local. 81",
+	changed := keysOfRecords("svc/shop/web/ 10.0.0.1", "svc/shop/web/ fd00::1", "svc/shop/web/_tcp/_http/#10.0.0.1 web.shop.svc.cluster.local. 81",
 		"svc/shop/db/db-0 10.1.0.4", "svc/shop/db/_tcp/_http/db-0 db-0.db.shop.svc.cluster.local. 8080",
 		"svc/shop/db/db-1 10.1.0.5", "svc/shop/db/_tcp/_http/db-1 db-1.db.shop.svc.cluster.local. 8080",
 		"svc/shop/bank/ bank.example.com.", "pod/shop/1-2-3-4/ 1.2.3.4",
-		skyShop[6], skyShop[7], "arpa/in-addr/10/1/0/4 db-0.db.shop.svc.cluster.local.", "arpa/in-addr/10/1/0/5 db-1.db.shop.svc.cluster.local.")
-	s.becomes(changed)
+		shopRecords[6], shopRecords[7], "arpa/in-addr/10/1/0/4 db-0.db.shop.svc.cluster.local.", "arpa/in-addr/10/1/0/5 db-1.db.shop.svc.cluster.local.")
+	s.awaitKeys(changed)
 	b.ends()
-	s.becomes(changed) // names survive their writer
+	s.awaitKeys(changed) // the keys stay when kube2sky exits
 
 	// Meanwhile objects are deleted, and another writer adds keys.
 	remove(t, services, "web")
 	remove(t, w.CoreV1().Pods("shop"), "p")
 	add(t, services, service("new", "10.0.0.7"))
 	add(t, services, service("same", "10.0.0.8"))
-	s.put("local/cluster/svc/shop/web/custom", skyHost("192.0.2.1")) // beside ours
-	s.put("local/cluster/svc/shop/bank/"+skyHash(skyHost("bank.example.com.")), skyHost("192.0.2.2"))
-	s.put("arpa/in-addr/10/0/0/7", skyHost("somebody.example.com."))                        // at the key of one of ours
-	s.put("local/cluster/svc/shop/same/"+skyHash(skyHost("10.0.0.8")), skyHost("10.0.0.8")) // equal to one of ours
+	s.put("local/cluster/svc/shop/web/custom", hostMessage("192.0.2.1")) // beside ours
+	s.put("local/cluster/svc/shop/bank/"+fnvHash(hostMessage("bank.example.com.")), hostMessage("192.0.2.2"))
+	s.put("arpa/in-addr/10/0/0/7", hostMessage("other.example.com."))                               // at the key of one of ours
+	s.put("local/cluster/svc/shop/same/"+fnvHash(hostMessage("10.0.0.8")), hostMessage("10.0.0.8")) // equal to one of ours
 	s.put("com/example/www", `{}`)
-	b = newBridge(t, srv, s.at)
+	b = startKube2sky(t, srv, s.at)
 	b.ready()
-	want := skyRecords("svc/shop/db/db-0 10.1.0.4", "svc/shop/db/_tcp/_http/db-0 db-0.db.shop.svc.cluster.local. 8080",
+	want := keysOfRecords("svc/shop/db/db-0 10.1.0.4", "svc/shop/db/_tcp/_http/db-0 db-0.db.shop.svc.cluster.local. 8080",
 		"svc/shop/db/db-1 10.1.0.5", "svc/shop/db/_tcp/_http/db-1 db-1.db.shop.svc.cluster.local. 8080",
 		"arpa/in-addr/10/1/0/4 db-0.db.shop.svc.cluster.local.", "arpa/in-addr/10/1/0/5 db-1.db.shop.svc.cluster.local.",
 		"svc/shop/new/ 10.0.0.7", "svc/shop/new/_tcp/_http/#10.0.0.7 new.shop.svc.cluster.local. 80",
 		"svc/shop/same/ 10.0.0.8", "svc/shop/same/_tcp/_http/#10.0.0.8 same.shop.svc.cluster.local. 80", "arpa/in-addr/10/0/0/8 same.shop.svc.cluster.local.")
-	others := skyRecords("svc/shop/web/custom 192.0.2.1", "arpa/in-addr/10/0/0/7 somebody.example.com.")
+	others := keysOfRecords("svc/shop/web/custom 192.0.2.1", "arpa/in-addr/10/0/0/7 other.example.com.")
 	others["com/example/www"] = "{}"
-	others["local/cluster/svc/shop/bank/"+skyHash(skyHost("bank.example.com."))] = skyHost("192.0.2.2")
+	others["local/cluster/svc/shop/bank/"+fnvHash(hostMessage("bank.example.com."))] = hostMessage("192.0.2.2")
 	both := maps.Clone(want)
 	maps.Copy(both, others)
-	s.becomes(both, keysOf(others)...)
+	s.awaitKeys(both, keysOf(others)...)
 	if n := b.number("seamark_kube2sky_foreign_keys"); n != 2 || b.logs("Key belongs to another program") != 2 {
-		t.Errorf("%v keys are said to be others'\n%s", n, b.log())
+		t.Errorf("got %v foreign keys and the log\n%s\nwant 2, each logged once", n, b.log())
 	}
 	// All of our keys are deleted, and no others.
 	for _, name := range []string{"bank", "db", "new", "same"} {
 		remove(t, services, name)
 	}
-	s.becomes(others, keysOf(others)...)
+	s.awaitKeys(others, keysOf(others)...)
 	b.ends()
-	if left := s.keys(skyOurs); len(left) > 0 {
-		t.Errorf("behind it stays\n%s", listed(left))
+	if left := s.keys(ownPrefix); len(left) > 0 {
+		t.Errorf("keys below %s after the exit: got\n%s\nwant none", ownPrefix, listed(left))
 	}
 }
 
@@ -110,10 +111,9 @@ func keysOf(all map[string]string) (keys []string) {
 }
 
 // Readers query two names while their Services change, one in a single
-// transaction and one in several. They never miss a name, and the election's
-// lease is on no name.
-func TestKube2skyNeverGone(t *testing.T) {
-	srv, s := start(t), newSky(t)
+// transaction and one in several. They never miss a name, and no name has a lease.
+func TestKube2skyChangeWithoutGap(t *testing.T) {
+	srv, s := start(t), startKeyReader(t)
 	w := writer(t, srv)
 	add(t, w.CoreV1().Namespaces(), namespace("shop"))
 	services, slices := w.CoreV1().Services("shop"), w.DiscoveryV1().EndpointSlices("shop")
@@ -127,18 +127,18 @@ func TestKube2skyNeverGone(t *testing.T) {
 	add(t, slices, slice("small-1", "small", "10.9.0.0"))
 	add(t, services, service("large"))
 	add(t, slices, slice("large-1", "large", many(0)...))
-	b := newBridge(t, srv, s.at)
+	b := startKube2sky(t, srv, s.at)
 	b.ready()
 
-	var crowd sync.WaitGroup
-	var looks, wrong atomic.Int64
+	var readers sync.WaitGroup
+	var reads, wrong atomic.Int64
 	ctx, stop := context.WithCancel(t.Context())
 	for i := range 4 {
 		name := [...]string{"small", "large"}[i%2]
-		crowd.Go(func() {
+		readers.Go(func() {
 			for ctx.Err() == nil {
-				// As a reader does: everything below a name.
-				r, err := s.client.Get(ctx, skyTree+"local/cluster/svc/shop/"+name+"/", clientv3.WithPrefix())
+				// Read all keys below the name, as SkyDNS does.
+				r, err := s.client.Get(ctx, treePrefix+"local/cluster/svc/shop/"+name+"/", clientv3.WithPrefix())
 				if err != nil {
 					continue
 				}
@@ -153,7 +153,7 @@ func TestKube2skyNeverGone(t *testing.T) {
 						addresses++
 					}
 				}
-				looks.Add(1)
+				reads.Add(1)
 				if least := map[string]int{"small": 1, "large": 150}[name]; addresses < least || ports < least {
 					wrong.Add(1)
 				}
@@ -172,47 +172,47 @@ func TestKube2skyNeverGone(t *testing.T) {
 			})
 		}
 	}
-	last := skyHash(skyHost("10.9.1.250"))
+	last := fnvHash(hostMessage("10.9.1.250"))
 	eventually(t, "the last change", func() bool {
-		_, there := s.keys(skyTree + "local/cluster/svc/shop/small/")[last]
+		_, there := s.keys(treePrefix + "local/cluster/svc/shop/small/")[last]
 		return there && b.number("seamark_kube2sky_pending") == 0
 	})
 	stop()
-	crowd.Wait()
-	if n := s.keys(skyTree + "local/cluster/svc/shop/"); len(n) != 302 {
-		t.Errorf("%d keys", len(n))
+	readers.Wait()
+	if n := s.keys(treePrefix + "local/cluster/svc/shop/"); len(n) != 302 {
+		t.Errorf("got %d keys, want 302", len(n))
 	}
-	if looks.Load() < 100 || wrong.Load() > 0 {
-		t.Errorf("%d of %d looks were wrong", wrong.Load(), looks.Load())
+	if reads.Load() < 100 || wrong.Load() > 0 {
+		t.Errorf("got %d reads with missing keys or leases of %d, want none of at least 100", wrong.Load(), reads.Load())
 	}
-	t.Logf("%d looks, %v transactions", looks.Load(), b.number("seamark_kube2sky_transactions_total"))
-	eventually(t, "the number of keys", func() bool { return b.number("seamark_kube2sky_keys") == float64(len(s.keys(skyTree))) })
+	t.Logf("%d reads, %v transactions", reads.Load(), b.number("seamark_kube2sky_transactions_total"))
+	eventually(t, "the number of keys", func() bool { return b.number("seamark_kube2sky_keys") == float64(len(s.keys(treePrefix))) })
 }
 
-// One of two replicas writes. It is killed, and the other takes over. A replica
-// that has lost its leadership without noticing cannot write.
+// One of two replicas writes, and the other takes over if it is killed. A replica
+// that has lost leadership without noticing cannot write.
 func TestKube2skyReplicas(t *testing.T) {
-	srv, s := start(t), newSky(t)
+	srv, s := start(t), startKeyReader(t)
 	w := writer(t, srv)
 	w.shop()
-	want := skyRecords(skyShop...)
+	want := keysOfRecords(shopRecords...)
 	services := w.CoreV1().Services("shop")
 	more := func(name, ip string) {
 		add(t, services, service(name, ip))
-		maps.Copy(want, skyRecords("svc/shop/"+name+"/ "+ip, "svc/shop/"+name+"/_tcp/_http/#"+ip+" "+name+".shop.svc.cluster.local. 80",
+		maps.Copy(want, keysOfRecords("svc/shop/"+name+"/ "+ip, "svc/shop/"+name+"/_tcp/_http/#"+ip+" "+name+".shop.svc.cluster.local. 80",
 			"arpa/in-addr/"+strings.ReplaceAll(ip, ".", "/")+" "+name+".shop.svc.cluster.local."))
 	}
-	replicas := []*bridge{newBridge(t, srv, s.at, "--lease-duration=2s"), newBridge(t, srv, s.at, "--lease-duration=2s")}
+	replicas := []*kube2sky{startKube2sky(t, srv, s.at, "--lease-duration=2s"), startKube2sky(t, srv, s.at, "--lease-duration=2s")}
 	for _, b := range replicas {
 		b.ready()
 	}
-	s.becomes(want)
+	s.awaitKeys(want)
 	first, second := replicas[0], replicas[1]
 	if second.leads() {
 		first, second = second, first
 	}
 	if !first.leads() || second.leads() || second.number("seamark_kube2sky_pending") != 0 {
-		t.Fatal("not one of them leads")
+		t.Fatalf("leaders: got %v and %v, want one; pending at the other: %v, want 0", first.leads(), second.leads(), second.number("seamark_kube2sky_pending"))
 	}
 
 	// The leader is suspended, and its pending writes are stale when it
@@ -221,74 +221,74 @@ func TestKube2skyReplicas(t *testing.T) {
 		t.Fatal(err)
 	}
 	more("asleep", "10.0.1.1")
-	s.becomes(want)
+	s.awaitKeys(want)
 	if !second.leads() {
-		t.Error("the other one does not lead")
+		t.Error("the other replica is not the leader while the first is suspended")
 	}
 	if err := first.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	more("awake", "10.0.1.2")
-	s.becomes(want)
-	eventually(t, "the first one knows", func() bool { return !first.leads() })
+	s.awaitKeys(want)
+	eventually(t, "the first replica is no longer the leader", func() bool { return !first.leads() })
 	if n := second.number("seamark_kube2sky_failures_total"); n != 0 {
-		t.Errorf("%v failures", n)
+		t.Errorf("failures of the second replica: got %v, want 0", n)
 	}
 
 	second.kill()
 	more("killed", "10.0.1.3")
-	s.becomes(want)
+	s.awaitKeys(want)
 	if !first.leads() {
-		t.Error("the first one does not lead again")
+		t.Error("the first replica is not the leader after the second was killed")
 	}
 	// A released lease is faster than an expired one.
-	third := newBridge(t, srv, s.at, "--lease-duration=1h")
+	third := startKube2sky(t, srv, s.at, "--lease-duration=1h")
 	third.ready()
 	first.ends()
 	more("ended", "10.0.1.4")
-	s.becomes(want)
+	s.awaitKeys(want)
 
-	// Another replica becomes leader while the first one's lease is alive. The
-	// first one notices when a write fails.
-	if _, err := s.client.Delete(t.Context(), skyOurs+"leader"); err != nil {
+	// Another replica becomes the leader while the lease of the third is alive. The
+	// third replica notices this when a write fails.
+	if _, err := s.client.Delete(t.Context(), ownPrefix+"leader/", clientv3.WithPrefix()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.client.Put(t.Context(), skyOurs+"leader", `{"leader":"somebody"}`); err != nil {
+	if _, err := s.client.Put(t.Context(), ownPrefix+"leader/1", `{"leader":"other"}`); err != nil {
 		t.Fatal(err)
 	}
 	before := maps.Clone(want)
 	more("guarded", "10.0.1.5")
-	eventually(t, "it finds out", func() bool { return !third.leads() })
-	s.becomes(before)
-	if _, err := s.client.Delete(t.Context(), skyOurs+"leader"); err != nil {
+	eventually(t, "the replica is no longer the leader", func() bool { return !third.leads() })
+	s.awaitKeys(before)
+	if _, err := s.client.Delete(t.Context(), ownPrefix+"leader/", clientv3.WithPrefix()); err != nil {
 		t.Fatal(err)
 	}
-	s.becomes(want)
+	s.awaitKeys(want)
 	third.ends()
 }
 
 // etcd and the API server are unavailable at the start, etcd stops and returns,
 // its leader is partitioned from its clients, its quota is exhausted: no key is
 // lost, no process crashes, and no key is deleted before the cluster is known.
-func TestKube2skyAway(t *testing.T) {
+func TestKube2skyUnavailable(t *testing.T) {
 	srv, c := start(t), startEtcdCluster(t, EtcdOptions{Username: "kube2sky", Password: "secret", Quota: 16 << 20})
 	config := c.Config()
-	s := &sky{t, etcdClient(t, config, config.Endpoints...), strings.Join(c.Endpoints(), ",")}
+	s := &keyReader{t, etcdClient(t, config, config.Endpoints...), strings.Join(c.Endpoints(), ",")}
 	w := writer(t, srv)
 	w.shop()
 	for i := range EtcdMembers {
 		c.Clients(i, gate.Refused)
 	}
-	wrong := newBridge(t, srv, s.at, "--etcd-username=kube2sky", "--etcd-password=wrong")
-	b := newBridge(t, srv, s.at, "--etcd-username=kube2sky", "--etcd-password=secret", "--etcd-mutation-timeout=2s", "--lease-duration=2s")
-	eventually(t, "it says that etcd is away", func() bool { return b.logs("etcd failed, retrying") > 0 })
+	wrong := startKube2sky(t, srv, s.at, "--etcd-username=kube2sky", "--etcd-password=wrong")
+	b := startKube2sky(t, srv, s.at, "--etcd-username=kube2sky", "--etcd-password=secret", "--etcd-mutation-timeout=2s", "--lease-duration=2s")
+	eventually(t, "a failure of etcd in the log", func() bool { return b.logs("etcd failed, retrying") > 0 })
 	if code, _ := b.page("/readiness"); code != http.StatusServiceUnavailable {
-		t.Errorf("readiness %d", code)
+		t.Errorf("readiness while etcd is unavailable: got %d, want 503", code)
 	}
 	c.Heal()
 	b.ready()
-	want := skyRecords(skyShop...)
-	s.becomes(want)
+	want := keysOfRecords(shopRecords...)
+	s.awaitKeys(want)
 
 	services := w.CoreV1().Services("shop")
 	n := 0
@@ -296,64 +296,64 @@ func TestKube2skyAway(t *testing.T) {
 		n++
 		name, ip := fmt.Sprintf("s%d", n), fmt.Sprintf("10.0.2.%d", n)
 		add(t, services, service(name, ip))
-		maps.Copy(want, skyRecords("svc/shop/"+name+"/ "+ip, "svc/shop/"+name+"/_tcp/_http/#"+ip+" "+name+".shop.svc.cluster.local. 80",
+		maps.Copy(want, keysOfRecords("svc/shop/"+name+"/ "+ip, "svc/shop/"+name+"/_tcp/_http/#"+ip+" "+name+".shop.svc.cluster.local. 80",
 			"arpa/in-addr/"+strings.ReplaceAll(ip, ".", "/")+" "+name+".shop.svc.cluster.local."))
 	}
 	leader := etcdLeader(t, c)
 	c.Kill(leader)
 	more()
-	s.becomes(want)
+	s.awaitKeys(want)
 	c.Kill((leader + 1) % EtcdMembers) // one is left
 	more()
-	eventually(t, "it says that nobody leads etcd", func() bool { return b.logs("etcd failed, retrying") > 1 })
+	eventually(t, "another failure of etcd in the log", func() bool { return b.logs("etcd failed, retrying") > 1 })
 	for _, i := range []int{leader, (leader + 1) % EtcdMembers} {
 		if err := c.Restart(t.Context(), i); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.becomes(want)
+	s.awaitKeys(want)
 
 	leader = etcdLeader(t, c)
 	c.Clients(leader, gate.Silent)
 	more()
-	s2 := &sky{t, etcdClient(t, config, config.Endpoints[(leader+1)%EtcdMembers]), s.at}
-	s2.becomes(want)
+	s2 := &keyReader{t, etcdClient(t, config, config.Endpoints[(leader+1)%EtcdMembers]), s.at}
+	s2.awaitKeys(want)
 	c.Heal()
 
 	if err := c.Fill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	more()
-	eventually(t, "it says that etcd is full", func() bool { return b.logs("database space exceeded") > 0 })
+	eventually(t, "the exhausted quota in the log", func() bool { return b.logs("database space exceeded") > 0 })
 	if err := c.Free(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s2.becomes(want)
+	s2.awaitKeys(want)
 
 	// The API server is unavailable at the start: written keys are kept.
 	b.ends()
 	srv.StopAPI()
-	b = newBridge(t, srv, s.at, "--etcd-username=kube2sky", "--etcd-password=secret")
-	eventually(t, "it says that the API server is away", func() bool { return b.logs("cannot") > 0 })
-	s2.becomes(want)
+	b = startKube2sky(t, srv, s.at, "--etcd-username=kube2sky", "--etcd-password=secret")
+	eventually(t, "a failure of the API server in the log", func() bool { return b.logs("cannot") > 0 })
+	s2.awaitKeys(want)
 	if b.leads() {
-		t.Error("one that knows nothing leads")
+		t.Error("kube2sky is the leader without the cluster's objects")
 	}
 	if err := srv.StartAPI(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	more()
-	s2.becomes(want)
+	s2.awaitKeys(want)
 	b.ends()
 	if wrong.logs("etcd failed, retrying", "authentication failed") != 1 {
-		t.Errorf("with a wrong password:\n%s", wrong.log())
+		t.Errorf("wrong password: got log\n%s\nwant one line with \"authentication failed\"", wrong.log())
 	}
 	wrong.ends()
 }
 
-// 2,000 Services are written, recognised by the next writer, and deleted.
+// 2,000 Services are written, adopted by the next process, and deleted.
 func TestKube2skyLarge(t *testing.T) {
-	srv, s := start(t), newSky(t)
+	srv, s := start(t), startKeyReader(t)
 	w := writer(t, srv)
 	add(t, w.CoreV1().Namespaces(), namespace("shop"))
 	services := w.CoreV1().Services("shop")
@@ -361,26 +361,26 @@ func TestKube2skyLarge(t *testing.T) {
 	for i := range n {
 		add(t, services, service(fmt.Sprintf("s%d", i), fmt.Sprintf("10.0.%d.%d", i/250, i%250)))
 	}
-	begin := time.Now()
-	b := newBridge(t, srv, s.at)
+	began := time.Now()
+	b := startKube2sky(t, srv, s.at)
 	b.ready()
-	t.Logf("%d keys in %v, %v transactions", len(s.keys(skyTree)), time.Since(begin), b.number("seamark_kube2sky_transactions_total"))
-	if all, marks := s.keys(skyTree), s.keys(skyOurs+"owned/"); len(all) != 3*n || len(marks) != 3*n || b.number("seamark_kube2sky_keys") != 3*n {
-		t.Errorf("%d keys, %d marks", len(all), len(marks))
+	t.Logf("%d keys in %v, %v transactions", len(s.keys(treePrefix)), time.Since(began), b.number("seamark_kube2sky_transactions_total"))
+	if all, marks := s.keys(treePrefix), s.keys(ownPrefix+"owned/"); len(all) != 3*n || len(marks) != 3*n || b.number("seamark_kube2sky_keys") != 3*n {
+		t.Errorf("got %d keys and %d ownership marks, want %d of each", len(all), len(marks), 3*n)
 	}
 	t.Logf("resident %.1f MB", b.number("process_resident_memory_bytes")/1e6)
-	begin = time.Now()
+	began = time.Now()
 	b.kill()
-	b = newBridge(t, srv, s.at)
+	b = startKube2sky(t, srv, s.at)
 	b.ready()
-	t.Logf("followed in %v", time.Since(begin))
+	t.Logf("compared in %v", time.Since(began))
 	if n := b.number("seamark_kube2sky_transactions_total"); n != 0 {
-		t.Errorf("%v transactions where nothing has changed", n)
+		t.Errorf("transactions without a change: got %v, want 0", n)
 	}
-	begin = time.Now()
+	began = time.Now()
 	for i := range n {
 		remove(t, services, fmt.Sprintf("s%d", i))
 	}
-	s.becomes(map[string]string{})
-	t.Logf("deleted in %v", time.Since(begin))
+	s.awaitKeys(map[string]string{})
+	t.Logf("deleted in %v", time.Since(began))
 }

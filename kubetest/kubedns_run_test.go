@@ -82,18 +82,18 @@ func (p *pod) healthy(pages string) {
 				return false
 			}
 			defer resp.Body.Close()
-			var said struct {
+			var health struct {
 				IsOk bool
 				Err  string
 			}
-			if err := json.NewDecoder(resp.Body).Decode(&said); err != nil {
+			if err := json.NewDecoder(resp.Body).Decode(&health); err != nil {
 				p.Fatal(err)
 			}
-			if said.Err != last {
-				last = said.Err
+			if health.Err != last {
+				last = health.Err
 				p.Logf("%s: %d %s", label, resp.StatusCode, last)
 			}
-			return resp.StatusCode == http.StatusOK && said.IsOk
+			return resp.StatusCode == http.StatusOK && health.IsOk
 		})
 	}
 }
@@ -127,7 +127,7 @@ func (w clusterWriter) fill() {
 
 // The pod of Kubernetes' manifest, with our programs: the probes pass, and names
 // of the cluster, of stub domains and of the world are answered, through
-// ExternalName, too, also while the API server is away. SIGTERM ends each
+// ExternalName, too, also while the API server is unavailable. SIGTERM ends each
 // program.
 func TestKubeDNSPod(t *testing.T) {
 	srv := start(t)
@@ -175,18 +175,18 @@ func TestKubeDNSPod(t *testing.T) {
 
 	// The metrics of dashboards.
 	if n := value(t, p.metrics, `skydns_skydns_dns_request_count_total{system="auth"}`); n < 1 {
-		t.Errorf("%v questions about the cluster", n)
+		t.Errorf("counted queries for names of the cluster: got %v, want at least 1", n)
 	}
 	for _, series := range []string{`skydns_skydns_dns_error_count_total{system="auth",cause="nxdomain"}`, "process_resident_memory_bytes", `skydns_skydns_dns_request_duration_seconds_count{system="recursive"}`} {
 		if n := value(t, p.metrics, series); n < 1 {
-			t.Errorf("%s is %v", series, n)
+			t.Errorf("%s: got %v, want at least 1", series, n)
 		}
 	}
 	before := value(t, pages, "kubedns_dnsmasq_hits")
 	for range 5 {
 		nanny.says(inA("www.example", "NOERROR 203.0.113.1"))
 	}
-	eventually(t, "the hits are counted", func() bool { return value(t, pages, "kubedns_dnsmasq_hits") >= before+10 })
+	eventually(t, "10 more cache hits", func() bool { return value(t, pages, "kubedns_dnsmasq_hits") >= before+10 })
 	for series, ok := range map[string]func(float64) bool{
 		"kubedns_dnsmasq_misses":                 func(n float64) bool { return n > 0 },
 		"kubedns_dnsmasq_insertions":             func(n float64) bool { return n > 0 },
@@ -197,20 +197,20 @@ func TestKubeDNSPod(t *testing.T) {
 		"kubedns_probe_dnsmasq_latency_ms_count": func(n float64) bool { return n > 0 },
 	} {
 		if n := value(t, pages, series); !ok(n) {
-			t.Errorf("%s is %v", series, n)
+			t.Errorf("%s: got %v, not in the expected range", series, n)
 		}
 	}
 	code, tree := page(t, p.status+"/cache")
 	var root map[string]any
 	if err := json.Unmarshal([]byte(tree), &root); err != nil || code != http.StatusOK || !strings.Contains(tree, `"host": "10.0.0.1"`) {
-		t.Errorf("/cache: %d, %v\n%s", code, err, tree)
+		t.Errorf("/cache: got %d, error %v,\n%s\nwant 200 and the address 10.0.0.1", code, err, tree)
 	}
 
 	srv.StopAPI()
 	p.kubedns.says(cluster...)
 	nanny.says(outside...)
 	if p.readiness() != http.StatusOK {
-		t.Error("not ready while the API server is away")
+		t.Error("readiness without the API server: want 200")
 	}
 	p.healthy(pages)
 	nanny.ends()
@@ -251,9 +251,9 @@ func TestKubeDNSBehindDnsmasq(t *testing.T) {
 	p.healthy(p.sidecar(d.at))
 }
 
-// kube-dns answered no query before it had the cluster's data, not even for
-// external names, and exited after a minute. Here only names that depend on the
-// data wait, for any time.
+// kube-dns answered no query before it had the cluster's data, not even for external
+// names, and exited after a minute. Here only names that depend on the data get
+// SERVFAIL, without a time limit.
 func TestKubeDNSWithoutAPIServer(t *testing.T) {
 	srv := start(t)
 	writer(t, srv).fill()
@@ -263,9 +263,9 @@ func TestKubeDNSWithoutAPIServer(t *testing.T) {
 	p.kubedns.becomes(inA("www.example", "NOERROR 203.0.113.1"))
 	p.kubedns.says(inA("kubernetes.default.svc.cluster.local", "SERVFAIL"), inPTR("1.0.0.10.in-addr.arpa", "SERVFAIL"))
 	if code := p.readiness(); code != http.StatusServiceUnavailable {
-		t.Errorf("readiness: %d", code)
+		t.Errorf("readiness before the first list: got %d, want 503", code)
 	}
-	eventually(t, "the log says that the data are missing", func() bool { return p.kubedns.logs("objects not received yet") == 1 })
+	eventually(t, "the missing objects in the log", func() bool { return p.kubedns.logs("objects not received yet") == 1 })
 	p.kubedns.says(inA("www.example", "NOERROR 203.0.113.1"))
 	if err := srv.StartAPI(t.Context()); err != nil {
 		t.Fatal(err)
@@ -274,13 +274,13 @@ func TestKubeDNSWithoutAPIServer(t *testing.T) {
 	p.kubedns.says(inA("kubernetes.default.svc.cluster.local", "NOERROR 10.0.0.1"))
 	srv.StopAPI()
 	if code := p.readiness(); code != http.StatusOK {
-		t.Errorf("readiness after it was there: %d", code)
+		t.Errorf("readiness when the API server has stopped: got %d, want 200", code)
 	}
 }
 
 // With --config-map, one object is followed by its name: in kube-dns any other
 // object of the namespace changed the configuration, and its deletion reset it.
-func TestKubeDNSConfigMapOfTheAPI(t *testing.T) {
+func TestKubeDNSConfigMapFromAPI(t *testing.T) {
 	srv := start(t)
 	w := writer(t, srv)
 	w.fill()
@@ -313,17 +313,17 @@ func TestKubeDNSConfigMapOfTheAPI(t *testing.T) {
 	p.kubedns.turns("another server", inA("db.acme.example", "NOERROR 203.0.113.2"))
 	p.kubedns.says(inA("www.example", "NOERROR 203.0.113.1"))
 	write("kube-dns", "1.1.1.1:123456789", second, false)
-	eventually(t, "what is wrong is said", func() bool { return p.kubedns.logs("Refused kube-dns's ConfigMap") == 1 })
+	eventually(t, "the refused ConfigMap in the log", func() bool { return p.kubedns.logs("Refused kube-dns's ConfigMap") == 1 })
 	p.kubedns.says(inA("db.acme.example", "NOERROR 203.0.113.2"), inA("www.example", "NOERROR 203.0.113.1"))
 	if n := value(t, p.metrics, `seamark_kubedns_config_valid{source="kube-system/kube-dns"}`); n != 0 {
-		t.Errorf("valid is %v", n)
+		t.Errorf("seamark_kubedns_config_valid: got %v, want 0", n)
 	}
 	p.kubedns.says(inA("kubernetes.default.svc.cluster.local", "NOERROR 10.0.0.1"))
 }
 
 // A ConfigMap alternates between valid and invalid data: the last valid state is
 // served, each change is logged once, and no query is lost.
-func TestKubeDNSConfigFlips(t *testing.T) {
+func TestKubeDNSConfigAlternates(t *testing.T) {
 	srv := start(t)
 	writer(t, srv).fill()
 	world := upstream(t, "www.example. 1 IN A 203.0.113.1", "db.acme.example. 1 IN A 203.0.113.1")
@@ -343,26 +343,26 @@ func TestKubeDNSConfigFlips(t *testing.T) {
 	)
 	for i := range 30 {
 		maps.change(bad[i%len(bad)])
-		eventually(t, "what is wrong is said", func() bool { return p.kubedns.logs("Refused kube-dns's ConfigMap") == i+1 })
+		eventually(t, "the refused ConfigMap in the log", func() bool { return p.kubedns.logs("Refused kube-dns's ConfigMap") == i+1 })
 		maps.change(good(fmt.Sprintf("x%d.example", i/2)))
 		if i%2 == 0 {
-			eventually(t, "what is good is served", func() bool { return p.kubedns.logs("Reloading complete") == i/2+1 })
+			eventually(t, "a completed reload in the log", func() bool { return p.kubedns.logs("Reloading complete") == i/2+1 })
 		} else {
-			eventually(t, "it is good again", func() bool { return p.kubedns.logs("is valid again and unchanged") == i/2+1 })
+			eventually(t, "the unchanged valid ConfigMap in the log", func() bool { return p.kubedns.logs("is valid again and unchanged") == i/2+1 })
 		}
 	}
 	crowd.leave()
 	if n := p.kubedns.logs("Reload failed"); n != 0 {
-		t.Errorf("%d reloads failed", n)
+		t.Errorf("failed reloads: got %d, want 0", n)
 	}
 	if n := value(t, p.metrics, fmt.Sprintf(`seamark_kubedns_config_updates_total{source=%q,result="invalid"}`, maps.dir)); n != 30 {
-		t.Errorf("%v bad states are counted, want 30", n)
+		t.Errorf("counted invalid states: got %v, want 30", n)
 	}
 }
 
 // A hosts file in a ConfigMap, with dnsmasq's option, is read again when it
 // changes, which required a new pod.
-func TestNannyHosts(t *testing.T) {
+func TestNannyHostsFileChanges(t *testing.T) {
 	world := upstream(t, "www.example. 60 IN A 203.0.113.1")
 	maps := newVolume(t, map[string]string{"key": "10.2.0.1 node1.hadoop\n"})
 	port := freePort(t)
@@ -395,7 +395,7 @@ func TestKubeDNSChaos(t *testing.T) {
 	p.ready()
 	for _, name := range []string{"version.bind.", "version.server.", "authors.bind.", "hostname.bind.", "id.server."} {
 		if got := version(t, p.kubedns.at, name); !strings.HasPrefix(got, "NOERROR \"") {
-			t.Errorf("%s: %s", name, got)
+			t.Errorf("%s CH TXT: got %s, want a text", name, got)
 		}
 	}
 }

@@ -24,44 +24,44 @@ type kubeDNS struct {
 	*testing.T
 	metrics metrics.Registry
 	mu      sync.Mutex
-	logged  bytes.Buffer
-	told    []string // upstream servers of each delivered Config
+	log     bytes.Buffer
+	configs []string // the upstream servers of each delivered Config
 }
 
 func (k *kubeDNS) Write(line []byte) (int, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.logged.Write(line)
+	return k.log.Write(line)
 }
 
 // calls returns the deliveries so far.
 func (k *kubeDNS) calls() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return slices.Clone(k.told)
+	return slices.Clone(k.configs)
 }
 
-// becomes waits for these deliveries.
-func (k *kubeDNS) becomes(want ...string) {
+// await waits for these deliveries.
+func (k *kubeDNS) await(want ...string) {
 	k.Helper()
 	eventually(k.T, strings.Join(want, ", "), func() bool { return slices.Equal(k.calls(), want) })
 }
 
-// says counts the log lines with these words.
-func (k *kubeDNS) says(words string) (n int) {
+// logs counts the log lines with these words.
+func (k *kubeDNS) logs(words string) (n int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return strings.Count(k.logged.String(), words)
+	return strings.Count(k.log.String(), words)
 }
 
-// counts waits until the metrics have this number of changes with a result.
-func (k *kubeDNS) counts(result string, n int) {
+// awaitUpdates waits until the metrics have this number of updates with a result.
+func (k *kubeDNS) awaitUpdates(result string, n int) {
 	k.Helper()
 	line := fmt.Sprintf("seamark_kubedns_config_updates_total{source=\"kube-system/kube-dns\",result=%q} %d\n", result, n)
-	eventually(k.T, line, func() bool { return k.shows(line) })
+	eventually(k.T, line, func() bool { return k.hasMetric(line) })
 }
 
-func (k *kubeDNS) shows(line string) bool {
+func (k *kubeDNS) hasMetric(line string) bool {
 	var text strings.Builder
 	if err := k.metrics.WriteText(&text); err != nil {
 		k.Fatal(err)
@@ -105,7 +105,7 @@ func TestKubeDNSConfigMap(t *testing.T) {
 		kubedns.Object{Options: o, Log: slog.New(slog.NewTextHandler(k, nil)), Metrics: &k.metrics}.Run(ctx, func(c kubednsconfig.Config) {
 			k.mu.Lock()
 			defer k.mu.Unlock()
-			k.told = append(k.told, fmt.Sprint(c))
+			k.configs = append(k.configs, fmt.Sprint(c))
 		})
 	}()
 	defer func() {
@@ -113,61 +113,61 @@ func TestKubeDNSConfigMap(t *testing.T) {
 		select {
 		case <-done:
 		case <-time.After(5 * time.Second):
-			t.Error("Run has not returned")
+			t.Error("Run did not return within 5s of the end of its context")
 		}
 	}()
 	const none = ""
 	stub := func(server string) string { return "acme.local=[" + server + ":53]" }
 
-	k.becomes(none)
+	k.await(none)
 	write("kube-dns", true, "10.0.0.1")
 	want := []string{none, stub("10.0.0.1")}
-	k.becomes(want...)
+	k.await(want...)
 
 	// Valid and invalid data alternate, and other objects come and go.
 	for i := range 5 {
 		write("kube-dns", false, "1.1.1.1:123456789")
-		k.counts("invalid", i+1)
+		k.awaitUpdates("invalid", i+1)
 		write("another", false, fmt.Sprintf("10.9.9.%d", i))
 		write("kube-dns", false, "10.0.0.1")
-		k.counts("applied", i+3)
+		k.awaitUpdates("applied", i+3)
 	}
 	remove("another")
 	write("kube-dns", false, "10.0.0.2")
 	want = append(want, stub("10.0.0.2"))
-	k.becomes(want...)
-	if n := k.says("Refused kube-dns's ConfigMap"); n != 5 {
-		t.Errorf("got %d refusals in the log, want 5", n)
+	k.await(want...)
+	if n := k.logs("Refused kube-dns's ConfigMap"); n != 5 {
+		t.Errorf("log lines about a refused ConfigMap: got %d, want 5", n)
 	}
 	write("kube-dns", false, "$$$$")
-	k.counts("invalid", 6)
-	if !k.shows("seamark_kubedns_config_valid{source=\"kube-system/kube-dns\"} 0\n") {
-		t.Error("seamark_kubedns_config_valid is not 0 while the ConfigMap is invalid")
+	k.awaitUpdates("invalid", 6)
+	if !k.hasMetric("seamark_kubedns_config_valid{source=\"kube-system/kube-dns\"} 0\n") {
+		t.Error("seamark_kubedns_config_valid while the ConfigMap is invalid: want 0")
 	}
 
 	// The ConfigMap is deleted while it is invalid, and created again.
 	remove("kube-dns")
 	want = append(want, none)
-	k.becomes(want...)
+	k.await(want...)
 	write("kube-dns", true, "10.0.0.3")
 	want = append(want, stub("10.0.0.3"))
-	k.becomes(want...)
+	k.await(want...)
 
 	// The API server stops, and returns with the same ConfigMap, and with
 	// another.
 	srv.StopAPI()
-	eventually(t, "that it is away", func() bool { return k.says("level=WARN") > 6 })
-	k.becomes(want...)
+	eventually(t, "a warning about the API server", func() bool { return k.logs("level=WARN") > 6 })
+	k.await(want...)
 	if err := srv.StartAPI(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	write("kube-dns", false, "10.0.0.4")
 	want = append(want, stub("10.0.0.4"))
-	k.becomes(want...)
+	k.await(want...)
 	srv.StopAPI()
 	if err := srv.StartAPI(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	remove("kube-dns")
-	k.becomes(append(want, none)...)
+	k.await(append(want, none)...)
 }

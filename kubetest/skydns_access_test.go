@@ -11,9 +11,8 @@ import (
 	"github.com/seamark/seamark/kubetest/certs"
 )
 
-// A client without a certificate, or with one of another authority, is rejected
-// and logs the reason. Renewed files, the authority's included, are used for the
-// next connection.
+// A client without a certificate, or with one of another CA, is rejected and logs the
+// reason. Renewed files, including that of the CA, are used for the next connection.
 func TestEtcdTLS(t *testing.T) {
 	s := newDNSStore(t, EtcdOptions{TLS: true})
 	s.fill()
@@ -32,9 +31,9 @@ func TestEtcdTLS(t *testing.T) {
 		}
 		return to
 	}
-	// A certificate of an unknown authority.
-	strange := must(certs.New())(t)
-	strangeCert, strangeKey, err := strange.Sign("stranger", x509.ExtKeyUsageClientAuth)
+	// A certificate of an unknown CA.
+	unknown := must(certs.New())(t)
+	unknownCert, unknownKey, err := unknown.Sign("unknown", x509.ExtKeyUsageClientAuth)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,15 +45,15 @@ func TestEtcdTLS(t *testing.T) {
 		}
 		return at
 	}
-	wrongCert, wrongKey, wrongCA := other("crt", strangeCert), other("key", strangeKey), other("ca", strange.CA)
+	wrongCert, wrongKey, wrongCA := other("crt", unknownCert), other("key", unknownKey), other("ca", unknown.CA)
 
 	good := serve(t, etcdCorefile(s.Endpoints(), "tls "+cert+" "+key+" "+ca))
-	nobody := serve(t, etcdCorefile(s.Endpoints(), "tls "+ca))
-	stranger := serve(t, etcdCorefile(s.Endpoints(), "tls "+file("crt", wrongCert)+" "+file("key", wrongKey)+" "+ca))
-	mistrusts := serve(t, etcdCorefile(s.Endpoints(), "tls "+cert+" "+key+" "+file("ca", wrongCA)))
+	withoutCert := serve(t, etcdCorefile(s.Endpoints(), "tls "+ca))
+	otherCert := serve(t, etcdCorefile(s.Endpoints(), "tls "+file("crt", wrongCert)+" "+file("key", wrongKey)+" "+ca))
+	otherCA := serve(t, etcdCorefile(s.Endpoints(), "tls "+cert+" "+key+" "+file("ca", wrongCA)))
 	plain := serve(t, etcdCorefile([]string{strings.Replace(s.Endpoints()[0], "https:", "http:", 1)}))
 	good.becomes(stayNames()...)
-	for _, bad := range []*daemon{nobody, stranger, mistrusts, plain} {
+	for _, bad := range []*daemon{withoutCert, otherCert, otherCA, plain} {
 		eventually(t, "a warning that etcd failed", func() bool { return bad.logs("etcd failed, retrying", "answers=SERVFAIL") > 0 })
 		bad.says(inA("stays0.skydns.test", "SERVFAIL"))
 		for line := range strings.Lines(bad.log()) {
@@ -65,76 +64,76 @@ func TestEtcdTLS(t *testing.T) {
 	}
 	// A timeout may come first; the cause is logged once it is known.
 	eventually(t, "a warning about the CA", func() bool {
-		return mistrusts.logs("etcd failed, retrying", "certificate signed by unknown authority") == 1
+		return otherCA.logs("etcd failed, retrying", "certificate signed by unknown authority") == 1
 	})
-	eventually(t, "a warning about the missing certificate", func() bool { return nobody.logs("etcd failed, retrying", "certificate") > 0 })
+	eventually(t, "a warning about the missing certificate", func() bool { return withoutCert.logs("etcd failed, retrying", "certificate") > 0 })
 	file("crt", cert)
 	file("key", key)
 	file("ca", ca)
-	stranger.becomes(stayNames()...)
-	mistrusts.becomes(stayNames()...)
+	otherCert.becomes(stayNames()...)
+	otherCA.becomes(stayNames()...)
 	c := good.crowd(stayNames()...)
 	s.Kill(etcdLeader(t, s.EtcdCluster)) // to make the client connect again
-	s.sees()
+	s.updateEndpoints()
 	s.put("comes.skydns.test", `{"host":"10.7.0.1"}`)
-	for _, d := range []*daemon{good, stranger, mistrusts} {
+	for _, d := range []*daemon{good, otherCert, otherCA} {
 		d.becomes(inA("comes.skydns.test", "NOERROR 10.7.0.1"))
 	}
 	c.leave()
 }
 
-// A wrong password is logged once, and used as soon as it becomes valid. The same
-// for a user without permission to read the keys, and for authentication that is
-// turned on and off.
+// A wrong password is logged once, and used as soon as it becomes valid. The same is
+// true of a user without permission to read the keys, and when authentication is
+// enabled or disabled.
 func TestEtcdPasswords(t *testing.T) {
 	s := newDNSStore(t, EtcdOptions{Username: "root", Password: "secret"})
 	s.fill()
 	try := func(what string, do func(context.Context) error) { t.Helper(); s.try(what, do) }
 	user := func(name, password string) {
-		try("a user", func(ctx context.Context) error { _, err := s.writer.UserAdd(ctx, name, password); return err })
+		try("adding a user", func(ctx context.Context) error { _, err := s.writer.UserAdd(ctx, name, password); return err })
 	}
 	user("dns", "right")
 	user("poor", "right")
-	try("a role", func(ctx context.Context) error { _, err := s.writer.RoleAdd(ctx, "reads"); return err })
-	try("a permission", func(ctx context.Context) error {
+	try("adding a role", func(ctx context.Context) error { _, err := s.writer.RoleAdd(ctx, "reads"); return err })
+	try("granting a permission", func(ctx context.Context) error {
 		_, err := s.writer.RoleGrantPermission(ctx, "reads", "/skydns/", "/skydns0", 0)
 		return err
 	})
-	try("a grant", func(ctx context.Context) error { _, err := s.writer.UserGrantRole(ctx, "dns", "reads"); return err })
+	try("granting a role", func(ctx context.Context) error { _, err := s.writer.UserGrantRole(ctx, "dns", "reads"); return err })
 
 	good := serve(t, etcdCorefile(s.Endpoints(), "credentials dns right"))
 	wrong := serve(t, etcdCorefile(s.Endpoints(), "credentials dns wrong"))
-	poor := serve(t, etcdCorefile(s.Endpoints(), "credentials poor right"))
-	nobody := serve(t, etcdCorefile(s.Endpoints()))
+	noRole := serve(t, etcdCorefile(s.Endpoints(), "credentials noRole right"))
+	withoutUser := serve(t, etcdCorefile(s.Endpoints()))
 	good.becomes(stayNames()...)
-	for d, word := range map[*daemon]string{wrong: "authentication failed", poor: "permission denied", nobody: "authentication required"} {
+	for d, word := range map[*daemon]string{wrong: "authentication failed", noRole: "permission denied", withoutUser: "authentication required"} {
 		eventually(t, word, func() bool { return d.logs("etcd failed, retrying", word) == 1 })
 		d.says(inA("stays0.skydns.test", "SERVFAIL"))
 		failures := d.metric(`seamark_etcd_failures_total{path="/skydns/"}`)
 		eventually(t, "another failure", func() bool { return d.metric(`seamark_etcd_failures_total{path="/skydns/"}`) > failures })
 		if n := d.logs("etcd failed, retrying", word); n != 1 {
-			t.Errorf("%d warnings with %q, want 1", n, word)
+			t.Errorf("warnings with %q: got %d, want 1", word, n)
 		}
 	}
 	c := good.crowd(stayNames()...)
-	try("another password", func(ctx context.Context) error {
+	try("changing a password", func(ctx context.Context) error {
 		_, err := s.writer.UserChangePassword(ctx, "dns", "wrong")
 		return err
 	})
-	try("a grant", func(ctx context.Context) error { _, err := s.writer.UserGrantRole(ctx, "poor", "reads"); return err })
+	try("granting a role", func(ctx context.Context) error { _, err := s.writer.UserGrantRole(ctx, "poor", "reads"); return err })
 	wrong.becomes(stayNames()...)
-	poor.becomes(stayNames()...)
+	noRole.becomes(stayNames()...)
 
-	// Credentials are harmless without authentication.
-	try("no passwords", func(ctx context.Context) error { _, err := s.writer.AuthDisable(ctx); return err })
-	nobody.becomes(stayNames()...)
+	// Without authentication, credentials are ignored.
+	try("disabling authentication", func(ctx context.Context) error { _, err := s.writer.AuthDisable(ctx); return err })
+	withoutUser.becomes(stayNames()...)
 	s.put("comes.skydns.test", `{"host":"10.7.0.1"}`)
-	for _, d := range []*daemon{wrong, poor, nobody} {
+	for _, d := range []*daemon{wrong, noRole, withoutUser} {
 		d.becomes(inA("comes.skydns.test", "NOERROR 10.7.0.1"))
 	}
-	try("passwords", func(ctx context.Context) error { _, err := s.writer.AuthEnable(ctx); return err })
+	try("enabling authentication", func(ctx context.Context) error { _, err := s.writer.AuthEnable(ctx); return err })
 	s.put("comes.skydns.test", `{"host":"10.7.0.2"}`)
-	for _, d := range []*daemon{wrong, poor} {
+	for _, d := range []*daemon{wrong, noRole} {
 		d.becomes(inA("comes.skydns.test", "NOERROR 10.7.0.2"))
 	}
 	c.leave()
@@ -142,22 +141,22 @@ func TestEtcdPasswords(t *testing.T) {
 
 // etcd starts after the server: until then names in its zones are SERVFAIL, and
 // others are answered.
-func TestEtcdComesLater(t *testing.T) {
+func TestEtcdStartsLater(t *testing.T) {
 	at := freeAddress(t)
 	d := serve(t, etcdCorefile([]string{at})+"other.test {\n whoami\n}\n")
 	d.says(inA("stays0.skydns.test", "SERVFAIL"), inA("other.test", "NOERROR"))
-	eventually(t, "a word of the trouble", func() bool {
+	eventually(t, "a warning that etcd failed", func() bool {
 		return d.logs("etcd failed, retrying", "answers=SERVFAIL", "connection refused") == 1
 	})
 	if d.isReadyNow() {
-		t.Error("it is ready")
+		t.Error("ready: got true without etcd, want false")
 	}
 	s := newDNSStore(t, EtcdOptions{})
 	s.fill()
 	d.reload(etcdCorefile(s.Endpoints()) + "other.test {\n whoami\n}\n")
 	d.says(stayNames()...)
 	if !d.isReadyNow() {
-		t.Error("it is not ready")
+		t.Error("ready: got false with the keys, want true")
 	}
 }
 
@@ -177,7 +176,7 @@ func TestEtcdReload(t *testing.T) {
 	d.becomes(stayNames()...)
 	lists := func(path string) float64 { return d.metric(`seamark_etcd_lists_total{path="` + path + `"}`) }
 	if n := lists("/skydns/"); n != 1 {
-		t.Errorf("%v lists for two blocks", n)
+		t.Errorf("lists for two blocks: got %v, want 1", n)
 	}
 	c := d.crowd(stayNames()...)
 	for range 3 {
@@ -185,15 +184,15 @@ func TestEtcdReload(t *testing.T) {
 		d.reload(text)
 	}
 	if n := lists("/skydns/"); n != 1 {
-		t.Errorf("%v lists after reloads that change nothing", n)
+		t.Errorf("lists after reloads without a change: got %v, want 1", n)
 	}
 	d.reload(etcdCorefile(s.Endpoints(), "path /other"))
 	d.says(stayNames()...)
 	if ttl := d.ttl(stayNames()[0]); ttl != 5 {
-		t.Errorf("the TTL is %d: these are the old keys", ttl)
+		t.Errorf("TTL after the reload: got %d, want 5, that of the new path", ttl)
 	}
 	if lists("/other/") != 1 || d.metric(`seamark_etcd_keys{path="/other/"}`) != 21 || d.metric(`seamark_etcd_keys{path="/skydns/"}`) != -1 {
-		t.Error("the metrics are others")
+		t.Errorf("got %v lists and %v keys of /other/, %v keys of /skydns/; want 1, 21 and no series", lists("/other/"), d.metric(`seamark_etcd_keys{path="/other/"}`), d.metric(`seamark_etcd_keys{path="/skydns/"}`))
 	}
 	failed := d.logs("Reload failed")
 	d.order(etcdCorefile([]string{freeAddress(t)}))

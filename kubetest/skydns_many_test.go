@@ -17,11 +17,11 @@ import (
 
 const manyKeys = 100000
 
-// manySky starts an etcd with the keys of 25,000 Services, as kube2sky writes
+// startManyKeys starts an etcd with the keys of 25,000 Services, as kube2sky writes
 // them: for each an address, a port, and the pods of two names.
-func manySky(t *testing.T) *sky {
+func startManyKeys(t *testing.T) *keyReader {
 	t.Helper()
-	s := newSky(t)
+	s := startKeyReader(t)
 	var ops []clientv3.Op
 	flush := func() {
 		if _, err := s.client.Txn(t.Context()).Then(ops...).Commit(); err != nil {
@@ -32,17 +32,17 @@ func manySky(t *testing.T) *sky {
 	put := func(path, value string) {
 		h := fnv.New32a()
 		_, _ = h.Write([]byte(value))
-		if ops = append(ops, clientv3.OpPut(fmt.Sprintf("%slocal/cluster/%s/%x", skyTree, path, h.Sum32()), value)); len(ops) == 128 {
+		if ops = append(ops, clientv3.OpPut(fmt.Sprintf("%slocal/cluster/%s/%x", treePrefix, path, h.Sum32()), value)); len(ops) == 128 {
 			flush()
 		}
 	}
 	for i := range manyKeys / 4 {
 		ns, name := fmt.Sprintf("team-%d", i%200), fmt.Sprintf("service-%d", i)
-		put("svc/"+ns+"/"+name, skyHost(manyAddress(i)))
-		put("svc/"+ns+"/"+name+"/_tcp/_http", skyPort(name+"."+ns+".svc.cluster.local.", 80))
+		put("svc/"+ns+"/"+name, hostMessage(manyAddress(i)))
+		put("svc/"+ns+"/"+name+"/_tcp/_http", portMessage(name+"."+ns+".svc.cluster.local.", 80))
 		for pod := range 2 {
 			ip := fmt.Sprintf("10.%d.%d.%d", 128+pod, i/250, i%250)
-			put("pod/"+ns+"/"+strings.ReplaceAll(ip, ".", "-"), skyHost(ip))
+			put("pod/"+ns+"/"+strings.ReplaceAll(ip, ".", "-"), hostMessage(ip))
 		}
 	}
 	flush()
@@ -60,9 +60,9 @@ func TestEtcdHundredThousandKeys(t *testing.T) {
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/seamark")
 	build.Dir = ".."
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("building the binary: %v\n%s", err, out)
 	}
-	s := manySky(t)
+	s := startManyKeys(t)
 	port := freePort(t)
 	p := &process{daemon: &daemon{T: t, at: "127.0.0.1:" + port}, ended: make(chan error, 1)}
 	front := must(gate.New(nil))(t)
@@ -78,19 +78,19 @@ func TestEtcdHundredThousandKeys(t *testing.T) {
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Kill()
 		<-p.ended
-		t.Logf("its log:\n%s", p.log())
+		t.Logf("the log of skydns:\n%s", p.log())
 	})
 	last := inA(manyName(manyKeys/4-1), "NOERROR "+manyAddress(manyKeys/4-1))
 	// Before the server has its port, a query may reach another process: do not
 	// wait long.
-	hasty := &dns.Client{Timeout: 50 * time.Millisecond}
+	probe := &dns.Client{Timeout: 50 * time.Millisecond}
 	for {
-		reply, _, err := hasty.Exchange(last.message(), p.at)
+		reply, _, err := probe.Exchange(last.message(), p.at)
 		if answer(reply, err) == last.want {
 			break
 		}
 		if time.Since(began) > patience {
-			t.Fatal("no answer")
+			t.Fatalf("%s: no answer within %v, want %s", last, patience, last.want)
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -114,7 +114,7 @@ func TestEtcdHundredThousandKeys(t *testing.T) {
 			t.Fatalf("%s: got %s, want %s", manyName(i), got, want)
 		}
 	}
-	resident("after 3,500 questions")
+	resident("after 3,500 queries")
 	conn := must(dns.Dial("udp", p.at))(t)
 	defer conn.Close()
 	client := &dns.Client{Timeout: replyTime}
@@ -122,7 +122,7 @@ func TestEtcdHundredThousandKeys(t *testing.T) {
 	for i := range 1000 {
 		want := fmt.Sprintf("10.20.%d.%d", i/250, i%250)
 		name := fmt.Sprintf("changes-%d.team-7.svc.cluster.local", i%50)
-		if _, err := s.client.Put(t.Context(), keyOfName("/skydns", name), skyHost(want)); err != nil {
+		if _, err := s.client.Put(t.Context(), keyOfName("/skydns", name), hostMessage(want)); err != nil {
 			t.Fatal(err)
 		}
 		put := time.Now()
@@ -133,38 +133,37 @@ func TestEtcdHundredThousandKeys(t *testing.T) {
 				break
 			}
 			if time.Since(put) > patience {
-				t.Fatalf("%s: %s", q, answer(reply, err))
+				t.Fatalf("%s: got %s, want %s", q, answer(reply, err), q.want)
 			}
 		}
 		took = append(took, time.Since(put))
 	}
 	t.Logf("a put is answered after: %v", took)
 	resident("after 1,000 puts")
-	time.Sleep(2 * time.Second) // for the log only: the garbage collector returns memory meanwhile
-	resident("two seconds later")
 
 	// Partitioned and compacted: the keys are listed again, while queries
 	// continue.
 	front.SetFault("", gate.Refused)
 	for i := range 10 {
-		s.put("local/cluster/svc/team-7/early", skyHost(fmt.Sprintf("10.21.1.%d", i)))
+		s.put("local/cluster/svc/team-7/early", hostMessage(fmt.Sprintf("10.21.1.%d", i)))
 	}
-	s.put("local/cluster/svc/team-7/late", skyHost("10.21.0.1"))
+	s.put("local/cluster/svc/team-7/late", hostMessage("10.21.0.1"))
 	now := must(s.client.Get(t.Context(), "/"))(t)
 	if _, err := s.client.Compact(t.Context(), now.Header.Revision); err != nil {
 		t.Fatal(err)
 	}
 	front.SetFault("", gate.Open)
 	began = time.Now()
-	for late := inA("late.team-7.svc.cluster.local", "NOERROR 10.21.0.1"); p.asks(late) != late.want; {
+	late := inA("late.team-7.svc.cluster.local", "NOERROR 10.21.0.1")
+	for p.asks(late) != late.want {
 		if got := p.asks(last); got != last.want {
-			t.Fatalf("%s: got %s", last, got)
+			t.Fatalf("%s: got %s, want %s", last, got, last.want)
 		}
 		if time.Since(began) > patience {
-			t.Fatal("it is not listed anew")
+			t.Fatalf("%s: no answer within %v of the end of the partition", late, patience)
 		}
 	}
-	t.Logf("another list took %v, with the wait for the next attempt", time.Since(began).Round(time.Millisecond))
+	t.Logf("another list took %v, including the pause before the attempt", time.Since(began).Round(time.Millisecond))
 	resident("after another list")
 }
 

@@ -18,8 +18,8 @@ import (
 // there: keys, and queries with their answers.
 type replay struct {
 	options, zones, keys []string
-	world                map[string][]dns.RR
-	questions            []replayed
+	external             map[string][]dns.RR
+	queries              []replayed
 }
 
 type replayed struct {
@@ -31,7 +31,7 @@ type replayed struct {
 
 func readReplay(t *testing.T, file string) (r replay) {
 	t.Helper()
-	r.world = map[string][]dns.RR{}
+	r.external = map[string][]dns.RR{}
 	text := string(must(os.ReadFile(file))(t))
 	n := 0
 	for line := range strings.Lines(text) {
@@ -48,22 +48,22 @@ func readReplay(t *testing.T, file string) (r replay) {
 			r.zones = strings.Fields(rest)
 		case word == "world":
 			rr := must(dns.NewRR(rest))(t)
-			r.world[strings.ToLower(rr.Header().Name)] = append(r.world[strings.ToLower(rr.Header().Name)], rr)
+			r.external[strings.ToLower(rr.Header().Name)] = append(r.external[strings.ToLower(rr.Header().Name)], rr)
 		case word == "ask":
 			words := strings.Fields(rest)
-			r.questions = append(r.questions, replayed{name: words[0], kind: dns.StringToType[words[1]], line: n})
-		case len(r.questions) > 0:
-			q := &r.questions[len(r.questions)-1]
+			r.queries = append(r.queries, replayed{name: words[0], kind: dns.StringToType[words[1]], line: n})
+		case len(r.queries) > 0:
+			q := &r.queries[len(r.queries)-1]
 			q.want = append(q.want, line)
 		default:
-			t.Fatalf("%s:%d: %q is not understood", file, n, line)
+			t.Fatalf("%s:%d: unknown line %q", file, n, line)
 		}
 	}
 	return r
 }
 
-// knows starts an upstream for external names, which follows CNAME records.
-func (r *replay) knows(t *testing.T) (at string) {
+// startUpstream starts an upstream for external names, which follows CNAME records.
+func (r *replay) startUpstream(t *testing.T) (at string) {
 	t.Helper()
 	port := freePort(t)
 	handle := dns.HandlerFunc(func(w dns.ResponseWriter, m *dns.Msg) {
@@ -72,13 +72,13 @@ func (r *replay) knows(t *testing.T) (at string) {
 		name, exists := strings.ToLower(m.Question[0].Name), false
 		for range 10 {
 			next := ""
-			for _, rr := range r.world[name] {
+			for _, rr := range r.external[name] {
 				exists = true
-				cname, leads := rr.(*dns.CNAME)
-				if leads || rr.Header().Rrtype == m.Question[0].Qtype {
+				cname, isAlias := rr.(*dns.CNAME)
+				if isAlias || rr.Header().Rrtype == m.Question[0].Qtype {
 					reply.Answer = append(reply.Answer, rr)
 				}
-				if leads && m.Question[0].Qtype != dns.TypeCNAME {
+				if isAlias && m.Question[0].Qtype != dns.TypeCNAME {
 					next = strings.ToLower(cname.Target)
 				}
 			}
@@ -135,11 +135,11 @@ func digest(m *dns.Msg) []string {
 // The cases of SkyDNS's and CoreDNS's own tests have the same answers here, with
 // keys in a real etcd, by UDP and TCP, from memory and by a request for each
 // query.
-func TestEtcdReplays(t *testing.T) {
-	s := newSky(t)
+func TestEtcdReplay(t *testing.T) {
+	s := startKeyReader(t)
 	files := must(filepath.Glob("../directive/etcd/testdata/skydns/*.txt"))(t)
 	if len(files) < 5 {
-		t.Fatalf("%d files", len(files))
+		t.Fatalf("got %d files, want at least 5", len(files))
 	}
 	asked := 0
 	for _, file := range files {
@@ -158,12 +158,12 @@ func TestEtcdReplays(t *testing.T) {
 				options := append([]string{"endpoint " + s.at, "watch " + watch}, r.options...)
 				directive := "etcd " + strings.Join(r.zones, " ") + " {\n  " + strings.Join(options, "\n  ") + "\n }\n"
 				text := strings.Join(r.zones, " ") + " {\n ready $READY\n " + directive + "}\n"
-				if len(r.world) > 0 {
-					text = ". {\n ready $READY\n " + directive + " forward . " + r.knows(t) + "\n}\n"
+				if len(r.external) > 0 {
+					text = ". {\n ready $READY\n " + directive + " forward . " + r.startUpstream(t) + "\n}\n"
 				}
 				d := serve(t, text)
 				eventually(t, "readiness", d.isReadyNow)
-				for _, q := range r.questions {
+				for _, q := range r.queries {
 					for _, network := range []string{"udp", "tcp"} {
 						m := new(dns.Msg).SetQuestion(q.name, q.kind)
 						m.SetEdns0(4096, false)

@@ -15,45 +15,45 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A skyServer is a seamark skydns process, with its addresses for queries and
-// metrics.
-type skyServer struct {
+// A skyDNS is a process of the command skydns.
+type skyDNS struct {
 	*process
-	metrics string
+	metrics string // URL of the metrics
 }
 
-func newSkyServer(t *testing.T, etcd string, env []string, more ...string) *skyServer {
+func startSkyDNS(t *testing.T, etcd string, env []string, more ...string) *skyDNS {
 	t.Helper()
 	port, metrics := freePort(t), freePort(t)
 	env = append([]string{"PROMETHEUS_PORT=" + metrics, "ETCD_MACHINES=" + etcd, "SKYDNS_ADDR=127.0.0.1:" + port, "SKYDNS_DOMAIN=skydns.test."}, env...)
-	return &skyServer{program(t, "127.0.0.1:"+port, "skydns", env, more...), "http://127.0.0.1:" + metrics}
+	return &skyDNS{program(t, "127.0.0.1:"+port, "skydns", env, more...), "http://127.0.0.1:" + metrics}
 }
 
-func (s *sky) key(key, value string) {
+func (s *keyReader) putKey(key, value string) {
 	s.Helper()
 	if _, err := s.client.Put(s.Context(), key, value); err != nil {
 		s.Fatal(err)
 	}
 }
 
-func (s *sky) drop(key string, options ...clientv3.OpOption) {
+func (s *keyReader) drop(key string, options ...clientv3.OpOption) {
 	s.Helper()
 	if _, err := s.client.Delete(s.Context(), key, options...); err != nil {
 		s.Fatal(err)
 	}
 }
 
-// SkyDNS's flags and environment, its records and special names, its metrics; SIGTERM.
-func TestSkyDNSProgram(t *testing.T) {
-	s := newSky(t)
+// The command has SkyDNS's flags, environment, records, special names and metrics, and
+// ends with SIGTERM.
+func TestSkyDNS(t *testing.T) {
+	s := startKeyReader(t)
 	world := upstream(t, "www.example. 60 IN A 203.0.113.1", "1.113.0.203.in-addr.arpa. 60 IN PTR www.example.", "short. 60 IN A 203.0.113.9")
 	s.put("test/skydns/east/web/1", `{"host":"10.0.0.1","port":80}`)
 	s.put("test/skydns/west/web/1", `{"host":"10.0.0.2","port":80}`)
 	s.put("test/skydns/dns/ns/ns1", `{"host":"10.0.0.5"}`)
 	s.put("test/skydns/self", `{"host":"10.0.0.6"}`)
 	s.put("arpa/in-addr/10/0/0/1", `{"host":"web.east.skydns.test."}`)
-	s.key("/other/test/skydns/web", `{"host":"10.9.0.1"}`)
-	p := newSkyServer(t, s.at, nil, "-nameservers="+world, "-local=self.skydns.test", "-hostmaster=me.example.")
+	s.putKey("/other/test/skydns/web", `{"host":"10.9.0.1"}`)
+	p := startSkyDNS(t, s.at, nil, "-nameservers="+world, "-local=self.skydns.test", "-hostmaster=me.example.")
 	p.becomes(inA("web.east.skydns.test", "NOERROR 10.0.0.1"))
 	p.says(
 		inA("web.*.skydns.test", "NOERROR 10.0.0.1 10.0.0.2"), inA("any.west.skydns.test", "NOERROR 10.0.0.2"), inA("missing.skydns.test", "NXDOMAIN"),
@@ -64,11 +64,11 @@ func TestSkyDNSProgram(t *testing.T) {
 		inA("missing.example", "NXDOMAIN"), inA("short", "SERVFAIL"),
 	)
 	if got := p.ttl(inA("web.east.skydns.test", "")); got != 3600 {
-		t.Errorf("the TTL is %d", got)
+		t.Errorf("TTL of web.east.skydns.test: got %d, want 3600", got)
 	}
 	reply := must(dns.Exchange(new(dns.Msg).SetQuestion("skydns.test.", dns.TypeSOA), p.at))(t)
 	if !strings.Contains(reply.String(), "me.example.") {
-		t.Errorf("%s", reply)
+		t.Errorf("SOA of skydns.test: got %s, want the hostmaster me.example.", reply)
 	}
 	for series, least := range map[string]float64{
 		`skydns_skydns_dns_request_count_total{system="auth"}`: 10, `skydns_skydns_dns_request_count_total{system="recursive"}`: 2,
@@ -76,26 +76,25 @@ func TestSkyDNSProgram(t *testing.T) {
 		"process_resident_memory_bytes": 1 << 20,
 	} {
 		if n := value(t, p.metrics, series); n < least {
-			t.Errorf("%s is %v", series, n)
+			t.Errorf("%s: got %v, want at least %v", series, n, least)
 		}
 	}
 	p.ends()
 
-	// -no-rec forwards nothing; -ndots, -path-prefix, -round-robin, names of the
-	// metrics.
-	p = newSkyServer(t, s.at, []string{"PROMETHEUS_NAMESPACE=a", "PROMETHEUS_SUBSYSTEM=b", "PROMETHEUS_PATH=/m", "SKYDNS_NAMESERVERS=" + world}, "--no-rec", "-path-prefix=other", "-round-robin=false", "-etcd3", "-scache=5")
+	// -no-rec forwards nothing. Other flags, and the names of the metrics.
+	p = startSkyDNS(t, s.at, []string{"PROMETHEUS_NAMESPACE=a", "PROMETHEUS_SUBSYSTEM=b", "PROMETHEUS_PATH=/m", "SKYDNS_NAMESERVERS=" + world}, "--no-rec", "-path-prefix=other", "-round-robin=false", "-etcd3", "-scache=5")
 	p.becomes(inA("web.skydns.test", "NOERROR 10.9.0.1"))
 	p.says(inA("www.example", "SERVFAIL"), inPTR("1.113.0.203.in-addr.arpa", "SERVFAIL"))
 	if _, text := page(t, p.metrics+"/m"); !strings.Contains(text, `a_b_dns_request_count_total{system="auth"}`) {
-		t.Errorf("the metrics are\n%s", text)
+		t.Errorf("got metrics\n%s\nwant names that start with a_b_", text)
 	}
 	p.ends()
 
 	// -ndots=1 forwards single labels; -rcache caches answers of upstreams.
-	p = newSkyServer(t, s.at, []string{"SKYDNS_NDOTS=1", "SKYDNS_NAMESERVERS=" + world}, "-rcache=100", "-rcache-ttl=60", "-ns-rotate=false")
+	p = startSkyDNS(t, s.at, []string{"SKYDNS_NDOTS=1", "SKYDNS_NAMESERVERS=" + world}, "-rcache=100", "-rcache-ttl=60", "-ns-rotate=false")
 	p.becomes(inA("short", "NOERROR 203.0.113.9"), inA("web.east.skydns.test", "NOERROR 10.0.0.1"))
 	if got := p.ttl(inA("web.east.skydns.test", "")); got > 60 {
-		t.Errorf("with -rcache the TTL is %d", got)
+		t.Errorf("TTL with -rcache-ttl=60: got %d, want at most 60", got)
 	}
 	p.ends()
 }
@@ -103,15 +102,15 @@ func TestSkyDNSProgram(t *testing.T) {
 // The configuration in etcd overrides the flags, and is followed; an invalid one
 // is logged once, and the previous one is kept.
 func TestSkyDNSConfiguration(t *testing.T) {
-	s := newSky(t)
+	s := startKeyReader(t)
 	world := upstream(t, "www.example. 60 IN A 203.0.113.1")
 	s.put("test/skydns/web", `{"host":"10.0.0.1"}`)
 	s.put("test/other/web", `{"host":"10.0.0.2"}`)
 	s.put("config", `{"ttl":77,"no_rec":true}`)
-	p := newSkyServer(t, s.at, nil, "-nameservers="+world)
+	p := startSkyDNS(t, s.at, nil, "-nameservers="+world)
 	p.becomes(inA("web.skydns.test", "NOERROR 10.0.0.1"))
 	if got := p.ttl(inA("web.skydns.test", "")); got != 77 {
-		t.Errorf("the TTL is %d", got)
+		t.Errorf("TTL of web.skydns.test: got %d, want 77", got)
 	}
 	c := p.crowd(inA("web.skydns.test", "NOERROR 10.0.0.1"))
 	s.put("config", fmt.Sprintf(`{"ttl":78,"nameservers":[%q],"read_timeout":1000000000,"unknown":1}`, world))
@@ -119,14 +118,14 @@ func TestSkyDNSConfiguration(t *testing.T) {
 	for _, wrong := range []string{`{"ttl":`, `{"ttl":"x"}`, `{"ttl":1,"dnssec":"Kskydns"}`, `{"ttl":1,"domain":"{"}`, `{"ttl":1,"nameservers":["a"]}`} {
 		before := p.logs("Invalid configuration in etcd")
 		s.put("config", wrong)
-		eventually(t, "a word about "+wrong, func() bool { return p.logs("Invalid configuration in etcd", "/skydns/config") == before+1 })
+		eventually(t, "the invalid configuration "+wrong+" in the log", func() bool { return p.logs("Invalid configuration in etcd", "/skydns/config") == before+1 })
 		p.says(inA("www.example", "NOERROR 203.0.113.1"))
 		if got := p.ttl(inA("web.skydns.test", "")); got != 78 {
-			t.Errorf("with %s the TTL is %d", wrong, got)
+			t.Errorf("TTL with the configuration %s: got %d, want 78", wrong, got)
 		}
 	}
 	if n := p.logs("Invalid value in etcd"); n > 0 {
-		t.Errorf("the configuration is taken for a message, %d times", n)
+		t.Errorf("log lines about the configuration as a message: got %d, want 0", n)
 	}
 	c.leave()
 	s.put("config", `{"domain":"other.test."}`)
@@ -139,7 +138,7 @@ func TestSkyDNSConfiguration(t *testing.T) {
 // Stub zones in etcd are added, changed and deleted, and precede local names;
 // they are those of the configured domain.
 func TestSkyDNSStubZones(t *testing.T) {
-	s := newSky(t)
+	s := startKeyReader(t)
 	one := upstream(t, "a.stub.example. 60 IN A 203.0.113.1", "web.skydns.test. 60 IN A 203.0.113.7")
 	two := upstream(t, "a.stub.example. 60 IN A 203.0.113.2", "b.east.example. 60 IN A 203.0.113.3")
 	stub := func(at string) string {
@@ -148,7 +147,7 @@ func TestSkyDNSStubZones(t *testing.T) {
 	}
 	s.put("test/skydns/web", `{"host":"10.0.0.1"}`)
 	s.put("test/skydns/dns/stub/example/stub/1", stub(one))
-	p := newSkyServer(t, s.at, nil, "-stubzones", "-no-rec")
+	p := startSkyDNS(t, s.at, nil, "-stubzones", "-no-rec")
 	p.becomes(inA("a.stub.example", "NOERROR 203.0.113.1"), inA("web.skydns.test", "NOERROR 10.0.0.1"))
 	c := p.crowd(inA("web.skydns.test", "NOERROR 10.0.0.1"))
 	s.put("test/skydns/dns/stub/example/stub/1", stub(two))
@@ -157,11 +156,11 @@ func TestSkyDNSStubZones(t *testing.T) {
 	p.becomes(inA("b.east.example", "NOERROR 203.0.113.3"))
 	for key, value := range map[string]string{"example/bad/1": `{"host":"a.name"}`, "example/json/1": `{`, "odd {zone}/1": stub(one), "1": stub(one)} {
 		s.put("test/skydns/dns/stub/"+key, value)
-		eventually(t, "a word about "+key, func() bool { return p.logs("Invalid configuration in etcd", "/dns/stub/"+key) > 0 })
+		eventually(t, "the invalid key "+key+" in the log", func() bool { return p.logs("Invalid configuration in etcd", "/dns/stub/"+key) > 0 })
 	}
 	p.says(inA("b.east.example", "NOERROR 203.0.113.3"), inA("a.stub.example", "NOERROR 203.0.113.2"))
 	s.drop("/skydns/test/skydns/dns/stub/example/east/1")
-	eventually(t, "a zone that is gone", func() bool { return p.ask("udp", inA("b.east.example", "")) != "NOERROR 203.0.113.3" })
+	eventually(t, "the deletion of a stub zone", func() bool { return p.ask("udp", inA("b.east.example", "")) != "NOERROR 203.0.113.3" })
 	c.leave()
 	s.put("test/skydns/dns/stub/test/skydns/1", stub(one))
 	p.becomes(inA("web.skydns.test", "NOERROR 203.0.113.7"))
@@ -173,44 +172,44 @@ func TestSkyDNSStubZones(t *testing.T) {
 	p.ends()
 }
 
-// With the flags for TLS and a password; the program starts without etcd, and
-// survives its loss.
+// The flags for TLS and a password work. The program starts without etcd, and keeps
+// running when etcd becomes unavailable.
 func TestSkyDNSAccess(t *testing.T) {
 	c := newDNSStore(t, EtcdOptions{TLS: true, Username: "dns", Password: "secret"})
 	c.fill()
 	cert, key, ca := c.ClientTLS()
 	flags := []string{"-tls-pem=" + cert, "-tls-key=" + key, "-ca-cert=" + ca, "-username=dns", "-no-rec"}
 	all := strings.Join(c.Endpoints(), ",")
-	p := newSkyServer(t, all, []string{"ETCD_PASSWORD=secret"}, flags...)
+	p := startSkyDNS(t, all, []string{"ETCD_PASSWORD=secret"}, flags...)
 	p.becomes(stayNames()...)
-	env := newSkyServer(t, all, []string{"ETCD_TLSPEM=" + cert, "ETCD_TLSKEY=" + key, "ETCD_CACERT=" + ca, "ETCD_USERNAME=dns", "ETCD_PASSWORD=secret"})
+	env := startSkyDNS(t, all, []string{"ETCD_TLSPEM=" + cert, "ETCD_TLSKEY=" + key, "ETCD_CACERT=" + ca, "ETCD_USERNAME=dns", "ETCD_PASSWORD=secret"})
 	env.becomes(stayNames()...)
-	wrong := newSkyServer(t, all, []string{"ETCD_PASSWORD=guess"}, flags...)
-	eventually(t, "a word about the password", func() bool { return wrong.logs("etcd failed, retrying", "authentication failed") > 0 })
+	wrong := startSkyDNS(t, all, []string{"ETCD_PASSWORD=guess"}, flags...)
+	eventually(t, "the authentication failure in the log", func() bool { return wrong.logs("etcd failed, retrying", "authentication failed") > 0 })
 	if strings.Contains(wrong.log()+p.log(), "guess") || strings.Contains(wrong.log()+p.log(), "secret") {
-		t.Error("a password is in the log")
+		t.Errorf("got a password in the log\n%s%s", wrong.log(), p.log())
 	}
 	for member := range EtcdMembers {
 		c.Clients(member, gate.Refused)
 	}
-	late := newSkyServer(t, all, []string{"ETCD_PASSWORD=secret"}, flags...)
-	eventually(t, "an answer without etcd", func() bool { return late.ask("udp", stayNames()[0]) == "SERVFAIL" })
+	late := startSkyDNS(t, all, []string{"ETCD_PASSWORD=secret"}, flags...)
+	eventually(t, "SERVFAIL without etcd", func() bool { return late.ask("udp", stayNames()[0]) == "SERVFAIL" })
 	p.says(stayNames()...)
 	c.Heal()
 	late.becomes(stayNames()...)
-	for _, one := range []*skyServer{p, env, wrong, late} {
+	for _, one := range []*skyDNS{p, env, wrong, late} {
 		one.ends()
 	}
 }
 
 // SIGTERM ends the program while etcd accepts connections and does not reply.
-func TestSkyDNSEndsWithoutEtcd(t *testing.T) {
+func TestSkyDNSTerminatedWithoutEtcd(t *testing.T) {
 	for _, more := range [][]string{nil, {"-username=u", "-password=p"}} {
 		// Each program has a listener of its own: a second connection of the program
 		// before would be accepted in place of the first one of this program.
 		silent := must(net.Listen("tcp4", "127.0.0.1:0"))(t)
 		defer silent.Close()
-		p := newSkyServer(t, "http://"+silent.Addr().String(), nil, more...)
+		p := startSkyDNS(t, "http://"+silent.Addr().String(), nil, more...)
 		_ = silent.(*net.TCPListener).SetDeadline(time.Now().Add(patience))
 		conn, err := silent.Accept() // the program runs and waits for etcd
 		if err != nil {
@@ -227,13 +226,13 @@ func TestSkyDNSEndsWithoutEtcd(t *testing.T) {
 			}
 			p.ended <- err
 		case <-time.After(patience):
-			t.Fatalf("%v: the program runs %v after SIGTERM, want its end", more, patience)
+			t.Fatalf("%v: not ended %v after SIGTERM", more, patience)
 		}
 	}
 }
 
 // Obsolete and invalid flags are refused with an explanation, all at once.
-func TestSkyDNSRefuses(t *testing.T) {
+func TestSkyDNSInvalidFlags(t *testing.T) {
 	for _, c := range []struct{ args, env, want string }{
 		{"-dnssec=Kskydns", "", "-dnssec: Seamark does not sign answers"},
 		{"-systemd", "", "-systemd: Seamark does not accept sockets from systemd"},
@@ -254,7 +253,7 @@ func TestSkyDNSRefuses(t *testing.T) {
 		out, err := p.CombinedOutput()
 		cancel()
 		if err == nil || !strings.Contains(string(out), c.want) {
-			t.Errorf("%s %s: %v\n%s\nwant %s", c.args, c.env, err, out, c.want)
+			t.Errorf("skydns %s with %s: got error %v and\n%s\nwant %s", c.args, c.env, err, out, c.want)
 		}
 	}
 }

@@ -28,8 +28,8 @@ func newDNSStore(t *testing.T, o EtcdOptions) *dnsStore {
 	return s
 }
 
-// sees points the writer to the members that run now.
-func (s *dnsStore) sees() { s.writer.SetEndpoints(s.Direct()...) }
+// updateEndpoints points the writer to the members that run.
+func (s *dnsStore) updateEndpoints() { s.writer.SetEndpoints(s.Direct()...) }
 
 // keyOfName returns the key of a name.
 func keyOfName(prefix, name string) string {
@@ -131,7 +131,7 @@ func (d *daemon) ttl(q question) uint32 {
 
 // Keys are created, changed and deleted, one by one, in transactions and as whole
 // trees, and every kind of answer occurs.
-func TestEtcdFollows(t *testing.T) {
+func TestEtcdChanges(t *testing.T) {
 	s := newDNSStore(t, EtcdOptions{})
 	s.fill()
 	s.put("x.web.skydns.test", `{"host":"10.1.0.1","port":80}`)
@@ -160,7 +160,7 @@ func TestEtcdFollows(t *testing.T) {
 		inA("sibling.skydns.test", "NXDOMAIN"), inA("text.skydns.test", "NOERROR"),
 	)
 	if !d.isReadyNow() {
-		t.Error("it is not ready")
+		t.Error("ready: got false after the keys were listed, want true")
 	}
 	c := d.crowd(stayNames()...)
 	var l latencies
@@ -174,7 +174,7 @@ func TestEtcdFollows(t *testing.T) {
 		}
 	}
 	t.Log(l)
-	// As kube2sky does it: one transaction that puts and deletes.
+	// One transaction puts and deletes, as those of kube2sky do.
 	s.put("a.txn.skydns.test", `{"host":"10.5.0.1"}`)
 	d.turns("a put", inA("txn.skydns.test", "NOERROR 10.5.0.1"))
 	s.try("a transaction", func(ctx context.Context) error {
@@ -198,28 +198,30 @@ func TestEtcdFollows(t *testing.T) {
 	d.becomes(inA("bad.skydns.test", "NOERROR 10.6.0.1 10.6.0.2"), inA("json.bad.skydns.test", "NOERROR"), inA("empty.bad.skydns.test", "NOERROR"))
 	for _, name := range []string{"json", "host", "port"} {
 		if n := d.logs("Invalid value in etcd", "/skydns/test/skydns/bad/"+name); n != 1 {
-			t.Errorf("%d lines about %s", n, name)
+			t.Errorf("log lines about the invalid message of %s: got %d, want 1", name, n)
 		}
 	}
-	// Nothing happens for longer than the limit of silence.
-	eventually(t, "a sign of life", func() bool {
-		heard := d.metric(`seamark_etcd_data_age_seconds{path="/skydns/"}`)
-		time.Sleep(100 * time.Millisecond) // between two samples of the age
-		return heard > 2 && d.metric(`seamark_etcd_data_age_seconds{path="/skydns/"}`) < heard
-	})
-	time.Sleep(4 * time.Second) // the idle time under test: no condition ends it
+	// Without changes, etcd confirms the state twice.
+	for range 2 {
+		last := 0.0
+		eventually(t, "a progress notification", func() bool {
+			before := last
+			last = d.metric(`seamark_etcd_data_age_seconds{path="/skydns/"}`)
+			return before > 2 && last < before
+		})
+	}
 	c.leave()
 	if n := d.logs("etcd failed, retrying"); n > 0 {
-		t.Errorf("%d warnings that etcd failed, want 0", n)
+		t.Errorf("warnings that etcd failed: got %d, want 0", n)
 	}
 	if n := d.metric(`seamark_etcd_lists_total{path="/skydns/"}`); n != 1 {
-		t.Errorf("%v lists", n)
+		t.Errorf("lists: got %v, want 1", n)
 	}
 	if n, keys := d.metric(`seamark_etcd_keys{path="/skydns/"}`), 20+7+3+6; int(n) != keys {
-		t.Errorf("%v keys, want %d", n, keys)
+		t.Errorf("keys: got %v, want %d", n, keys)
 	}
 	if age := d.metric(`seamark_etcd_data_age_seconds{path="/skydns/"}`); age < 0 || age > 10 {
-		t.Errorf("the data are %v seconds old", age)
+		t.Errorf("age of the data: got %v seconds, want 0 to 10", age)
 	}
 }
 
@@ -241,26 +243,26 @@ func TestEtcdLeases(t *testing.T) {
 		d.becomes(inA("short.skydns.test", "NOERROR 10.0.0.1"))
 		eventually(t, "the TTL of the lease", func() bool { return d.ttl(inA("short.skydns.test", "")) > 900 })
 		before := d.ttl(inA("short.skydns.test", ""))
-		eventually(t, "a TTL that falls", func() bool { return d.ttl(inA("short.skydns.test", "")) < before })
+		eventually(t, "a decreasing TTL", func() bool { return d.ttl(inA("short.skydns.test", "")) < before })
 		eventually(t, "all leases to be known", func() bool { return d.ttl(inA("long.skydns.test", "")) == 2000 })
 		for name, want := range map[string]uint32{"own": 7, "none": 300, "long": 2000} {
 			if got := d.ttl(inA(name+".skydns.test", "")); got != want {
-				t.Errorf("watch %s: the TTL of %s is %d, want %d", watch, name, got, want)
+				t.Errorf("watch %s: TTL of %s: got %d, want %d", watch, name, got, want)
 			}
 		}
 		if watch == "on" {
-			// A kept-alive key stays, with the least TTL, which exceeds the
-			// remaining time.
+			// A key whose lease is kept alive stays. Its TTL is the minimum, which
+			// exceeds the remaining time.
 			for range 3 {
 				_ = must(s.writer.KeepAliveOnce(t.Context(), brief))(t)
 				if got := d.ttl(inA("brief.skydns.test", "")); got != 5 {
-					t.Errorf("the TTL is %d", got)
+					t.Errorf("TTL of a lease with less time than the minimum: got %d, want 5", got)
 				}
-				time.Sleep(1500 * time.Millisecond) // half of the lease, by etcd's clock
+				eventually(t, "a lease about to expire", func() bool { return must(s.writer.TimeToLive(t.Context(), brief))(t).TTL <= 1 })
 			}
 			d.says(inA("brief.skydns.test", "NOERROR 10.0.0.2"))
 			d.becomes(inA("brief.skydns.test", "NXDOMAIN"))
-			// A key that is created later, and gets another time by a new lease.
+			// A key gets a lease, another lease, and none.
 			s.put("late.skydns.test", `{"host":"10.0.0.3"}`, clientv3.WithLease(grant(500)))
 			d.becomes(inA("late.skydns.test", "NOERROR 10.0.0.3"))
 			eventually(t, "the TTL of a new lease", func() bool { ttl := d.ttl(inA("late.skydns.test", "")); return ttl > 400 && ttl <= 500 })

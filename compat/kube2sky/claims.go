@@ -15,9 +15,8 @@ import (
 // order of events: first a Service with this cluster IP, then an endpoint with a
 // hostname, then the first by namespace and name.
 type claims struct {
-	first map[netip.Addr]claim   // one claim of each address
-	more  map[netip.Addr][]claim // the other claims
-	moved map[netip.Addr]string  // previous targets of the addresses changed since the last call of changed
+	all     map[netip.Addr][]claim
+	changes map[netip.Addr]string // previous targets of the addresses changed since the last call of changed
 }
 
 type claim struct {
@@ -27,7 +26,7 @@ type claim struct {
 }
 
 func newClaims() claims {
-	return claims{map[netip.Addr]claim{}, map[netip.Addr][]claim{}, map[netip.Addr]string{}}
+	return claims{map[netip.Addr][]claim{}, map[netip.Addr]string{}}
 }
 
 // label returns the label before the Service's name; "" if there is none.
@@ -84,46 +83,32 @@ func (cs *claims) forEachOf(entry *serviceEntry, svc *cluster.Service, slice *cl
 
 func (cs *claims) add(ip netip.Addr, c claim) {
 	cs.touch(ip)
-	if _, ok := cs.first[ip]; !ok {
-		cs.first[ip] = c
-	} else {
-		cs.more[ip] = append(cs.more[ip], c)
-	}
+	cs.all[ip] = append(cs.all[ip], c)
 }
 
 // remove removes one of several equal claims: two slices may have the same.
 func (cs *claims) remove(ip netip.Addr, c claim) {
 	cs.touch(ip)
-	more := cs.more[ip]
-	if i := slices.Index(more, c); i >= 0 {
-		more = slices.Delete(more, i, i+1)
-	} else if len(more) > 0 && cs.first[ip] == c {
-		cs.first[ip] = more[len(more)-1]
-		more = more[:len(more)-1]
-	} else if cs.first[ip] == c {
-		delete(cs.first, ip)
+	all := cs.all[ip]
+	if i := slices.Index(all, c); i >= 0 {
+		all = slices.Delete(all, i, i+1)
 	}
-	if len(more) > 0 {
-		cs.more[ip] = more
-	} else {
-		delete(cs.more, ip)
+	if cs.all[ip] = all; len(all) == 0 {
+		delete(cs.all, ip)
 	}
 }
 
 // best returns the claim that becomes the target.
 func (cs *claims) best(ip netip.Addr) (best claim, ok bool) {
-	best, ok = cs.first[ip]
-	for _, c := range cs.more[ip] {
-		if c.compare(best) < 0 {
-			best = c
-		}
+	if len(cs.all[ip]) == 0 {
+		return claim{}, false
 	}
-	return best, ok
+	return slices.MinFunc(cs.all[ip], claim.compare), true
 }
 
 func (cs *claims) touch(ip netip.Addr) {
-	if _, ok := cs.moved[ip]; !ok {
-		cs.moved[ip] = cs.target(ip)
+	if _, ok := cs.changes[ip]; !ok {
+		cs.changes[ip] = cs.target(ip)
 	}
 }
 
@@ -137,15 +122,15 @@ func (cs *claims) target(ip netip.Addr) string {
 
 // changed returns the addresses whose targets have changed since the last call.
 func (cs *claims) changed() (ips []netip.Addr) {
-	for ip, before := range cs.moved {
+	for ip, before := range cs.changes {
 		if cs.target(ip) != before {
 			ips = append(ips, ip)
 		}
 	}
-	if len(cs.moved) > 64 { // a map never shrinks
-		cs.moved = map[netip.Addr]string{}
+	if len(cs.changes) > 64 { // a map never shrinks
+		cs.changes = map[netip.Addr]string{}
 	} else {
-		clear(cs.moved)
+		clear(cs.changes)
 	}
 	return ips
 }

@@ -3,21 +3,24 @@ package kube2sky
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
 )
 
-// A leader is the value of the election's key. Other replicas and operators read
-// it.
+// A leader is the value of a replica's key in the election. Other replicas and
+// operators read it.
 type leader struct {
 	Leader string `json:"leader"`
 	Whole  bool   `json:"whole"` // it has written every key
 }
 
-func (s *session) value(whole bool) string {
+func leaderValue(whole bool) string {
 	name, err := os.Hostname()
 	if err != nil {
 		name = "?"
@@ -29,89 +32,85 @@ func (s *session) value(whole bool) string {
 	return string(text)
 }
 
-// campaign blocks until this replica is the leader. It owns the key of the
-// election while its lease lives, and each write checks that.
-func (w *writer) campaign(ctx context.Context, s *session) error {
-	for {
-		free, err := w.awaitVacancy(ctx, s)
-		if err != nil {
-			return err
-		}
-		if !free {
-			sleep(ctx, firstWait)
-			continue
-		}
-		won, err := s.acquire(ctx, w.lease)
-		if err != nil || won {
-			return err
-		}
-	}
-}
+var errExpired = errors.New("the lease of the election has expired")
 
-// acquire creates the key of the election if it does not exist.
-func (s *session) acquire(ctx context.Context, ttl time.Duration) (won bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.limit)
-	defer cancel()
-	lease, err := s.client.Grant(ctx, int64(ttl/time.Second))
-	if err != nil {
-		return false, fmt.Errorf("granting a lease in etcd: %w", err)
+// lead waits to be elected, and writes until it loses leadership.
+func (w *writer) lead(ctx context.Context, s *session) error {
+	if !w.election {
+		return w.term(ctx, s)
 	}
-	s.lease = lease.ID
-	answer, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(s.layout.leader), "=", 0)).
-		Then(clientv3.OpPut(s.layout.leader, s.value(false), clientv3.WithLease(s.lease))).Commit()
-	if err == nil && answer.Succeeded {
-		s.guard = []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(s.layout.leader), "=", answer.Header.Revision)}
-		return true, nil
-	}
-	s.resign(ctx)
+	limited, cancel := context.WithTimeout(ctx, s.limit)
+	lease, err := s.client.Grant(limited, int64(w.lease/time.Second))
+	cancel()
 	if err != nil {
-		return false, fmt.Errorf("campaigning for leadership in etcd: %w", err)
-	}
-	return false, nil
-}
-
-// awaitVacancy reports whether the key of the election is absent. If it is
-// present, awaitVacancy first blocks until the key changes or a timeout has
-// passed: a watch may stall.
-func (w *writer) awaitVacancy(ctx context.Context, s *session) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, max(w.lease, s.limit))
-	defer cancel()
-	answer, err := s.client.Get(ctx, s.layout.leader)
-	if err != nil {
-		return false, fmt.Errorf("reading the leader from etcd: %w", err)
+		return fmt.Errorf("granting a lease in etcd: %w", err)
 	}
 	w.succeeded()
-	if len(answer.Kvs) == 0 {
-		return true, nil
+	// The lease must outlive ctx: it is revoked at the end, so that other replicas
+	// need not wait for it to expire.
+	background := context.WithoutCancel(ctx)
+	defer func() {
+		ctx, cancel := context.WithTimeout(background, min(s.limit, 2*time.Second))
+		defer cancel()
+		_, _ = s.client.Revoke(ctx, lease.ID) // on failure it expires
+	}()
+	alive, err := concurrency.NewSession(s.client, concurrency.WithLease(lease.ID), concurrency.WithContext(clientv3.WithRequireLeader(background)))
+	if err != nil {
+		return fmt.Errorf("keeping a lease in etcd: %w", err)
 	}
-	w.observe(answer.Kvs[0].Value)
-	wake := s.client.Watch(clientv3.WithRequireLeader(ctx), s.layout.leader, clientv3.WithRev(answer.Header.Revision+1))
-	<-wake // any change, or the timeout
-	return false, nil
+	defer alive.Orphan()
+	ctx, expire := context.WithCancelCause(ctx)
+	defer expire(nil)
+	defer context.AfterFunc(alive.Ctx(), func() { expire(errExpired) })()
+
+	s.election = concurrency.NewElection(alive, w.layout.election)
+	if err := w.campaign(ctx, s.election); err != nil {
+		return fmt.Errorf("campaigning for leadership in etcd: %w", err)
+	}
+	s.guard = []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(s.election.Key()), "=", s.election.Rev())}
+	if err := w.term(ctx, s); err != nil {
+		return err
+	}
+	if errors.Is(context.Cause(ctx), errExpired) {
+		return errLost
+	}
+	return nil
 }
 
-// observe reads the leader's value. This replica becomes ready when the leader
-// has written every key.
-func (w *writer) observe(value []byte) {
-	var now leader
-	if json.Unmarshal(value, &now) == nil && now.Whole && !w.ready.Swap(true) {
-		w.log.Info("Another replica is the leader", "leader", now.Leader)
+// campaign blocks until this replica is the leader. This replica becomes ready
+// earlier if the leader has written every key.
+func (w *writer) campaign(ctx context.Context, e *concurrency.Election) error {
+	waiting, elected := context.WithCancel(ctx)
+	var following sync.WaitGroup
+	defer following.Wait()
+	defer elected()
+	following.Go(func() {
+		for !w.ready.Load() && waiting.Err() == nil {
+			var now leader
+			r, err := e.Leader(waiting)
+			if err == nil && json.Unmarshal(r.Kvs[0].Value, &now) == nil && now.Whole {
+				w.ready.Store(true)
+				w.log.Info("Another replica is the leader", "leader", now.Leader)
+			}
+			sleep(waiting, lastWait)
+		}
+	})
+	if err := e.Campaign(clientv3.WithRequireLeader(ctx), leaderValue(false)); ctx.Err() == nil {
+		return err
 	}
+	return context.Cause(ctx)
 }
 
-// announce records in the election's key that every key has been written.
+// announce records in the election that every key has been written.
 func (s *session) announce(ctx context.Context) error {
-	if len(s.guard) == 0 {
+	if s.election == nil {
 		return nil
 	}
-	_, err := s.commit(ctx, s.guard, []clientv3.Op{clientv3.OpPut(s.layout.leader, s.value(true), clientv3.WithLease(s.lease))})
-	return err
-}
-
-// resign revokes the lease, so that other replicas need not wait for it to
-// expire. ctx may have ended.
-func (s *session) resign(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(s.limit, 2*time.Second))
+	ctx, cancel := context.WithTimeout(ctx, s.limit)
 	defer cancel()
-	_, _ = s.client.Revoke(ctx, s.lease) // on failure the lease expires
+	err := s.election.Proclaim(ctx, leaderValue(true))
+	if errors.Is(err, concurrency.ErrElectionNotLeader) {
+		return errLost
+	}
+	return err
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seamark/seamark/internal/etcdclient"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
 )
 
 // connect creates the client, and tries again until ctx ends: files may not be
@@ -46,11 +48,11 @@ var errLost = errors.New("leadership is lost")
 
 // A session is the time between two elections.
 type session struct {
-	client *clientv3.Client
-	layout layout
-	limit  time.Duration // of one request
-	guard  []clientv3.Cmp
-	lease  clientv3.LeaseID // of the election's key
+	client   *clientv3.Client
+	layout   layout
+	limit    time.Duration         // of one request
+	election *concurrency.Election // nil without one
+	guard    []clientv3.Cmp        // this replica is the leader
 }
 
 // read reads several ranges in one transaction.
@@ -67,30 +69,25 @@ func (s *session) read(ctx context.Context, gets ...clientv3.Op) (*clientv3.TxnR
 // write applies edits unless their keys have changed since they were read. done
 // is false if they have. The error is errLost if another replica leads.
 func (s *session) write(ctx context.Context, edits []edit) (done bool, err error) {
-	cmps := s.guard[:len(s.guard):len(s.guard)]
-	var ops []clientv3.Op
+	cmps := slices.Clone(s.guard)
+	var ops, otherwise []clientv3.Op
 	for _, e := range edits {
 		cmps = append(cmps, clientv3.Compare(clientv3.ModRevision(s.layout.tree+e.path), "=", e.revision))
 		ops = e.ops(ops, s.layout)
 	}
-	return s.commit(ctx, cmps, ops)
-}
-
-func (s *session) commit(ctx context.Context, cmps []clientv3.Cmp, ops []clientv3.Op) (done bool, err error) {
+	if s.election != nil {
+		otherwise = []clientv3.Op{clientv3.OpGet(s.election.Key())}
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.limit)
 	defer cancel()
-	answer, err := s.client.Txn(ctx).If(cmps...).Then(ops...).Else(clientv3.OpGet(s.layout.leader)).Commit()
-	if err != nil {
+	answer, err := s.client.Txn(ctx).If(cmps...).Then(ops...).Else(otherwise...).Commit()
+	switch {
+	case err != nil:
 		return false, fmt.Errorf("writing to etcd: %w", err)
-	}
-	if answer.Succeeded || len(s.guard) == 0 {
-		return answer.Succeeded, nil
-	}
-	kvs := answer.Responses[0].GetResponseRange().Kvs
-	if len(kvs) == 0 || clientv3.LeaseID(kvs[0].Lease) != s.lease {
+	case !answer.Succeeded && s.election != nil && len(answer.Responses[0].GetResponseRange().Kvs) == 0:
 		return false, errLost
 	}
-	return false, nil
+	return answer.Succeeded, nil
 }
 
 // ops appends the operations of an edit, at most two.

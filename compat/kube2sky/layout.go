@@ -14,9 +14,9 @@ const reservedPrefix = "seamark"
 // A layout is the keys' prefixes in etcd.
 type layout struct {
 	zone
-	tree   string // /skydns/: the prefix of a path
-	marks  string // the prefix of a path's ownership mark
-	leader string // the key of the election
+	tree     string // /skydns/: the prefix of a path
+	marks    string // the prefix of a path's ownership mark
+	election string // the prefix of the keys of the election
 }
 
 func newLayout(prefix, domain string) layout {
@@ -24,7 +24,7 @@ func newLayout(prefix, domain string) layout {
 	// The escaped prefix is one part of the key, so the marks of clusters never
 	// overlap.
 	base := "/" + reservedPrefix + "/kube2sky/" + strings.TrimSuffix(l.domain, ".") + "/" + url.PathEscape(prefix) + "/"
-	l.marks, l.leader = base+"owned/", base+"leader"
+	l.marks, l.election = base+"owned/", base+"leader"
 	return l
 }
 

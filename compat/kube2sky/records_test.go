@@ -151,10 +151,10 @@ func z6(text string) string { return reversePath(ip(text)) }
 // The marks of one tree or cluster are never among those of another.
 func TestLayouts(t *testing.T) {
 	a, b := newLayout("a", "cluster.local"), newLayout("a/owned", "cluster.local")
-	if strings.HasPrefix(b.marks, a.marks) || strings.HasPrefix(b.leader, a.marks) {
+	if strings.HasPrefix(b.marks, a.marks) || strings.HasPrefix(b.election, a.marks) {
 		t.Errorf("%s and %s", a.marks, b.marks)
 	}
-	if got := newLayout("skydns", "Cluster.local."); got.tree != "/skydns/" || got.marks != "/seamark/kube2sky/cluster.local/skydns/owned/" || got.leader != "/seamark/kube2sky/cluster.local/skydns/leader" {
+	if got := newLayout("skydns", "Cluster.local."); got.tree != "/skydns/" || got.marks != "/seamark/kube2sky/cluster.local/skydns/owned/" || got.election != "/seamark/kube2sky/cluster.local/skydns/leader" {
 		t.Errorf("%+v", got)
 	}
 }

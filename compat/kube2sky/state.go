@@ -1,6 +1,7 @@
 package kube2sky
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -25,7 +26,7 @@ type state struct {
 	missing  map[cluster.Kind]bool // kinds that have not been listed
 
 	complete chan struct{} // closed when every kind has been listed
-	work     queue
+	queue    *queue
 }
 
 type podAddr struct {
@@ -46,7 +47,7 @@ func newState(z zone, kinds []cluster.Kind) *state {
 		services: map[cluster.Key]*serviceEntry{}, bySlice: map[cluster.Key]*serviceEntry{},
 		pods: map[cluster.Key]*cluster.Pod{}, podAddrs: map[podAddr]int{},
 		reverse: newClaims(), missing: map[cluster.Kind]bool{},
-		complete: make(chan struct{}), work: newQueue(),
+		complete: make(chan struct{}), queue: newQueue(),
 	}
 	for _, k := range kinds {
 		s.missing[k] = true
@@ -82,24 +83,18 @@ func (s *state) Delete(kind cluster.Kind, key cluster.Key) {
 func (s *state) Listed(kind cluster.Kind, has func(cluster.Key) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	var keys []cluster.Key
 	switch kind {
 	case cluster.Services:
-		for key := range s.services {
-			if !has(key) {
-				s.delete(kind, key)
-			}
-		}
+		keys = slices.Collect(maps.Keys(s.services))
 	case cluster.Slices:
-		for key := range s.bySlice {
-			if !has(key) {
-				s.delete(kind, key)
-			}
-		}
+		keys = slices.Collect(maps.Keys(s.bySlice))
 	case cluster.Pods:
-		for key := range s.pods {
-			if !has(key) {
-				s.delete(kind, key)
-			}
+		keys = slices.Collect(maps.Keys(s.pods))
+	}
+	for _, key := range keys {
+		if !has(key) {
+			s.delete(kind, key)
 		}
 	}
 	if s.missing[kind] {
@@ -153,10 +148,10 @@ func (s *state) change(h *serviceEntry, svc *cluster.Service, parts []*cluster.S
 		s.reverse.forEach(h, &before, s.reverse.remove)
 	}
 	for _, ip := range s.reverse.changed() {
-		s.work.add(place{kind: reversePlace, addr: ip})
+		s.queue.add(place{kind: reversePlace, addr: ip})
 	}
 	if before.service != svc || svc != nil && svc.Headless { // endpoints of other Services have no records
-		s.work.add(place{kind: servicePlace, namespace: h.key.Namespace, name: h.key.Name})
+		s.queue.add(place{kind: servicePlace, namespace: h.key.Namespace, name: h.key.Name})
 	}
 	if h.service == nil && len(h.slices) == 0 {
 		delete(s.services, h.key)
@@ -221,7 +216,7 @@ func (s *state) countPod(at podAddr, by int) {
 		delete(s.podAddrs, at)
 	}
 	if n == 0 || n == by {
-		s.work.add(place{kind: podPlace, namespace: at.namespace, addr: at.addr})
+		s.queue.add(place{kind: podPlace, namespace: at.namespace, addr: at.addr})
 	}
 }
 
@@ -246,27 +241,13 @@ func (s *state) wanted(p place) []record {
 	return nil
 }
 
-// startQueue starts to record which places change.
-func (s *state) startQueue() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.work.start()
-}
-
-// stopQueue stops that and discards the queue.
-func (s *state) stopQueue() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.work.stop()
-}
-
 // addAll queues every place except those in current, whose keys are as wanted.
 func (s *state) addAll(current map[place]struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	add := func(p place) {
 		if _, ok := current[p]; !ok {
-			s.work.add(p)
+			s.queue.add(p)
 		}
 	}
 	for key, h := range s.services {
@@ -277,67 +258,60 @@ func (s *state) addAll(current map[place]struct{}) {
 	for at := range s.podAddrs {
 		add(place{kind: podPlace, namespace: at.namespace, addr: at.addr})
 	}
-	for ip := range s.reverse.first {
+	for ip := range s.reverse.all {
 		add(place{kind: reversePlace, addr: ip})
 	}
 }
 
-// add queues places.
-func (s *state) add(places ...place) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, p := range places {
-		s.work.add(p)
-	}
-}
-
-// take removes up to n places from the queue and returns them.
-func (s *state) take(n int) []place {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.work.take(n)
-}
-
-// pending returns the length of the queue.
-func (s *state) pending() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.work.queued)
-}
-
-// A queue holds places in the order of their first change, each once.
+// A queue holds places in the order of their first change, each once. It is safe
+// for concurrent use.
 type queue struct {
+	mu     sync.Mutex
 	active bool
 	order  []place
 	queued map[place]struct{}
 	wake   chan struct{} // has capacity 1
 }
 
-func newQueue() queue { return queue{queued: map[place]struct{}{}, wake: make(chan struct{}, 1)} }
+func newQueue() *queue {
+	return &queue{queued: map[place]struct{}{}, wake: make(chan struct{}, 1)}
+}
 
-func (q *queue) start() { q.active = true }
+// start starts to record changes.
+func (q *queue) start() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.active = true
+}
 
+// stop stops to record changes and discards the queue.
 func (q *queue) stop() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	q.active, q.order = false, nil
 	q.queued = map[place]struct{}{} // clear would keep the memory
 }
 
-func (q *queue) add(p place) {
-	if !q.active {
-		return
-	}
-	if _, ok := q.queued[p]; ok {
-		return
-	}
-	q.queued[p] = struct{}{}
-	q.order = append(q.order, p)
-	select {
-	case q.wake <- struct{}{}:
-	default:
+func (q *queue) add(places ...place) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, p := range places {
+		if _, ok := q.queued[p]; ok || !q.active {
+			continue
+		}
+		q.queued[p] = struct{}{}
+		q.order = append(q.order, p)
+		select {
+		case q.wake <- struct{}{}:
+		default:
+		}
 	}
 }
 
+// take removes up to n places and returns them.
 func (q *queue) take(n int) []place {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	n = min(n, len(q.order))
 	taken := slices.Clone(q.order[:n])
 	for _, p := range taken {
@@ -347,4 +321,10 @@ func (q *queue) take(n int) []place {
 		q.order = nil
 	}
 	return taken
+}
+
+func (q *queue) pending() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.order)
 }

@@ -16,7 +16,7 @@ func newTestState() *state {
 
 // changed returns the wanted records of the places that have changed.
 func (s *state) changed() (text []string) {
-	for _, p := range s.take(1000) {
+	for _, p := range s.queue.take(1000) {
 		root, _ := s.zone.root(p)
 		var values []string
 		for _, r := range s.wanted(p) {
@@ -61,7 +61,7 @@ func TestStateServices(t *testing.T) {
 	s := newTestState()
 	s.Put(cluster.Services, &cluster.Service{Namespace: "shop", Name: "early", ClusterIPs: ips("10.0.0.9")})
 	same(t, "before anybody follows", s.changed())
-	s.startQueue()
+	s.queue.start()
 
 	s.Put(cluster.Slices, slice("db-1", "db", "db-0=10.1.0.3"))
 	same(t, "a slice without its Service", s.changed())
@@ -88,19 +88,19 @@ func TestStateServices(t *testing.T) {
 	s.Listed(cluster.Slices, none)
 	s.Listed(cluster.Services, none)
 	same(t, "nothing", s.changed(), "arpa/in-addr/10/0/0/9", "svc/shop/db/", "svc/shop/early/")
-	if n := len(s.services) + len(s.bySlice) + len(s.reverse.first) + len(s.reverse.more); n != 0 {
+	if n := len(s.services) + len(s.bySlice) + len(s.reverse.all); n != 0 {
 		t.Errorf("%d things stay", n)
 	}
 	s.Put(cluster.Services, db)
-	s.stopQueue()
-	if s.pending() != 0 {
+	s.queue.stop()
+	if s.queue.pending() != 0 {
 		t.Error("there is work for nobody")
 	}
 }
 
 func TestStatePods(t *testing.T) {
 	s := newTestState()
-	s.startQueue()
+	s.queue.start()
 	s.Put(cluster.Pods, &cluster.Pod{Namespace: "shop", Name: "a", IPs: ips("1.2.3.4", "fd00::1")}, &cluster.Pod{Namespace: "shop", Name: "b", IPs: ips("1.2.3.4")})
 	same(t, "two pods", s.changed(), "pod/shop/1-2-3-4/ 1.2.3.4", "pod/shop/fd00--1/ fd00::1")
 	s.Put(cluster.Pods, &cluster.Pod{Namespace: "shop", Name: "a", IPs: ips("fd00::1")})
@@ -116,7 +116,7 @@ func TestStatePods(t *testing.T) {
 func TestStateReverseAtRandom(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	s := newTestState()
-	s.startQueue()
+	s.queue.start()
 	services, slices := map[string]*cluster.Service{}, map[string]*cluster.Slice{}
 	written := map[string]string{}
 	addr := func() string { return fmt.Sprintf("10.1.0.%d", rnd.IntN(6)) }
@@ -139,7 +139,7 @@ func TestStateReverseAtRandom(t *testing.T) {
 			slices[name] = slice(name, string(rune('a'+rnd.IntN(4))), addr(), "h="+addr(), "!"+addr(), addr())
 			s.Put(cluster.Slices, slices[name])
 		}
-		for _, p := range s.take(1000) {
+		for _, p := range s.queue.take(1000) {
 			if p.kind == reversePlace {
 				written[p.addr.String()] = fmt.Sprint(s.wanted(p))
 			}

@@ -98,7 +98,7 @@ func (l *comparison) close() {
 	switch {
 	case !l.inside:
 	case l.wrong || len(l.left) > 0:
-		l.state.add(l.at)
+		l.state.queue.add(l.at)
 	default:
 		l.current[l.at] = struct{}{}
 	}

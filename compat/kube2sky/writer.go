@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,9 +22,6 @@ const (
 	// giveUpAfter is how long writes may fail before the replica gives up
 	// leadership. It discards its queue then and later compares all keys.
 	giveUpAfter = 30 * time.Second
-	// maxLoggedErrors is how many different errors are logged until requests
-	// succeed again.
-	maxLoggedErrors = 16
 	// maxLoggedKeys is how many foreign keys are logged.
 	maxLoggedKeys = 100
 )
@@ -45,7 +41,7 @@ type writer struct {
 	foreignTotal atomic.Int64  // the sum of foreign
 	foreign      map[place]int // number of paths with values of other programs
 	reported     map[string]struct{}
-	logged       map[string]struct{} // logged since requests last succeeded: members may fail in different ways
+	problems     etcdclient.Problems
 
 	puts, deletes, transactions, failures *metrics.Counter
 }
@@ -53,7 +49,7 @@ type writer struct {
 func newWriter(o Options, l layout, s *state, reg *metrics.Registry) *writer {
 	w := &writer{
 		layout: l, state: s, limit: o.MutationTimeout, election: o.LeaderElection, lease: o.Lease, log: o.Log,
-		foreign: map[place]int{}, reported: map[string]struct{}{}, logged: map[string]struct{}{},
+		foreign: map[place]int{}, reported: map[string]struct{}{},
 	}
 	const writes, help = "seamark_kube2sky_writes_total", "Keys of records written to or deleted from etcd."
 	w.puts = reg.Counter(writes, help, "operation", "put")
@@ -67,7 +63,7 @@ func newWriter(o Options, l layout, s *state, reg *metrics.Registry) *writer {
 		return 0
 	})
 	reg.Gauge("seamark_kube2sky_pending", "Services, addresses of pods and reverse names that have changed and are not written yet.",
-		func() float64 { return float64(s.pending()) })
+		func() float64 { return float64(s.queue.pending()) })
 	reg.Gauge("seamark_kube2sky_keys", "Keys in etcd that kube2sky owns, as known to the leader.",
 		func() float64 { return float64(w.keys.Load()) })
 	reg.Gauge("seamark_kube2sky_foreign_keys", "Keys of other programs at paths of records; kube2sky does not overwrite them.",
@@ -102,39 +98,11 @@ func (w *writer) run(ctx context.Context, at etcdclient.Options) {
 	}
 }
 
-// lead waits to be elected, and writes until it loses leadership.
-func (w *writer) lead(ctx context.Context, s *session) error {
-	if !w.election {
-		return w.term(ctx, s)
-	}
-	if err := w.campaign(ctx, s); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	var keeping sync.WaitGroup
-	defer keeping.Wait()
-	defer s.resign(ctx)
-	defer cancel(nil)
-	alive, err := s.client.KeepAlive(clientv3.WithRequireLeader(ctx), s.lease)
-	if err != nil {
-		return err
-	}
-	keeping.Go(func() {
-		for range alive { // closed when the lease has expired
-		}
-		cancel(errLost)
-	})
-	if err := w.term(ctx, s); err != nil {
-		return err
-	}
-	return context.Cause(ctx)
-}
-
 // term writes until ctx ends, which is not an error.
 func (w *writer) term(ctx context.Context, s *session) error {
 	w.log.Info("Elected leader, writing", "path", w.layout.tree+w.layout.path)
 	w.leads.Store(true)
-	w.state.startQueue()
+	w.state.queue.start()
 	defer w.leave()
 	var due, since time.Time // time of the next comparison; of the first failure
 	delay, announced := firstWait, false
@@ -176,7 +144,7 @@ func (w *writer) term(ctx context.Context, s *session) error {
 
 // leave ends a term. The keys in etcd are unknown from then on.
 func (w *writer) leave() {
-	w.state.stopQueue()
+	w.state.queue.stop()
 	w.leads.Store(false)
 	w.keys.Store(0)
 	w.foreignTotal.Store(0)
@@ -190,21 +158,21 @@ func (w *writer) wait(ctx context.Context, due time.Time) {
 	select {
 	case <-ctx.Done():
 	case <-t.C:
-	case <-w.state.work.wake:
+	case <-w.state.queue.wake:
 	}
 }
 
 // writeBatch writes some places and returns their number. After an error it
 // queues them again.
 func (w *writer) writeBatch(ctx context.Context, s *session) (n int, err error) {
-	places := w.state.take(batch)
+	places := w.state.queue.take(batch)
 	if len(places) == 0 {
 		return 0, nil
 	}
 	done := false
 	defer func() {
 		if !done {
-			w.state.add(places...)
+			w.state.queue.add(places...)
 		}
 	}()
 	var gets []clientv3.Op
@@ -290,19 +258,17 @@ func (w *writer) reportForeign(p place, paths []string) {
 	}
 }
 
-// failed counts a failure, and logs it unless it is logged already.
+// failed counts a failure, and logs it unless it has been logged since the last
+// success.
 func (w *writer) failed(err error) {
 	w.failures.Add(1)
-	what := err.Error()
-	if _, ok := w.logged[what]; !ok && len(w.logged) < maxLoggedErrors {
-		w.logged[what] = struct{}{}
+	if w.problems.Add(err) {
 		w.log.Warn("etcd failed, retrying", "error", err)
 	}
 }
 
 func (w *writer) succeeded() {
-	if len(w.logged) > 0 {
-		clear(w.logged)
+	if w.problems.Clear() {
 		w.log.Info("etcd recovered")
 	}
 }
