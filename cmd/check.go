@@ -74,7 +74,7 @@ func (p *program) planCommand() *cobra.Command {
 	var at flags.Port
 	c := &cobra.Command{
 		Use:     "plan FILE",
-		Short:   "Show which handlers a query meets, for each address and zone",
+		Short:   "Show the chain of handlers of each address and zone",
 		Example: "  seamark plan Corefile",
 		Args:    arguments(1, 1),
 		RunE: func(_ *cobra.Command, files []string) error {

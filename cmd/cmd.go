@@ -188,7 +188,7 @@ func (p *program) greeting() string {
 }
 
 func (p *program) showDirectives() error {
-	fmt.Fprintln(p.out, "Directives, in the order in which a query meets them:")
+	fmt.Fprintln(p.out, "Directives, in the order of the chain:")
 	for _, d := range p.directives {
 		fmt.Fprintf(p.out, "  dns.%-14s %s\n", d.Name, d.Brief)
 	}

@@ -23,8 +23,8 @@ import (
 	"github.com/seamark/seamark/cmd"
 )
 
-// TestMain makes this test binary the program itself if it is told so, so that
-// the tests run the real thing in a process of its own, race detector included.
+// TestMain runs the program instead of the tests if the environment says so: the tests
+// start the real program as a process, with the race detector if they have it.
 func TestMain(m *testing.M) {
 	if os.Getenv("SEAMARK_TEST_MAIN") != "" {
 		cmd.Main(builtin.Directives(), "test")
@@ -44,7 +44,7 @@ func program(t *testing.T, dir string, args ...string) *exec.Cmd {
 	return c
 }
 
-// run gives what a command that ends says, and its exit code.
+// run runs a command and returns its output and exit status.
 func run(t *testing.T, dir, in string, args ...string) (out, stderr string, code int) {
 	t.Helper()
 	c := program(t, dir, args...)
@@ -101,7 +101,7 @@ func TestCommandLine(t *testing.T) {
 		{"check -p 1053x good", "", "flag: want a port of 0..65535\n", 2},
 		{"serve --listen 1053", "", "seamark: --listen: want ADDRESS:PORT, got \"1053\"\n", 2},
 		{"serve --listen 127.0.0.1:1 --listen 127.0.0.1:1", "", "seamark: --listen: 127.0.0.1:1 is given twice\n", 2},
-		{"serve --conf good --manifests .", "", "--manifests needs no Corefile", 2},
+		{"serve --conf good --manifests .", "", "set only one of --manifests and --conf", 2},
 		{"serve --manifests nosuch", "", "--manifests: open nosuch: no such file or directory\n", 1},
 	} {
 		out, stderr, code := run(t, dir, "", strings.Fields(c.args)...)
@@ -111,14 +111,14 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// A process is a server that runs.
+// A process is a running server.
 type process struct {
 	*exec.Cmd
 	t      *testing.T
-	ports  []string      // of the lines that say what is served
-	before []string      // the lines up to the greeting
-	lines  chan string   // what it prints afterwards
-	done   chan struct{} // it has ended
+	ports  []string      // the ports in the lines about zones and addresses
+	before []string      // the lines of output up to the greeting
+	lines  chan string   // the lines after it
+	done   chan struct{} // closed when the process has ended
 }
 
 // serve starts a server and waits for its greeting.
@@ -167,9 +167,9 @@ func (p *process) line() string {
 	case line := <-p.lines:
 		return line
 	case <-p.done:
-		p.t.Fatal("the server has ended")
+		p.t.Fatal("the server ended, want another line of output")
 	case <-time.After(20 * time.Second):
-		p.t.Fatal("the server says nothing")
+		p.t.Fatal("no line of output within 20s")
 	}
 	return ""
 }
@@ -188,12 +188,12 @@ func (p *process) signal(s os.Signal) {
 	}
 }
 
-// stop ends the server as a cluster does, and wants a clean exit.
+// stop sends SIGTERM and checks that the exit status is 0.
 func (p *process) stop() {
 	p.t.Helper()
 	p.signal(syscall.SIGTERM)
 	if code := p.exit(); code != 0 {
-		p.t.Errorf("exit %d after SIGTERM", code)
+		p.t.Errorf("exit status after SIGTERM: got %d, want 0", code)
 	}
 }
 
@@ -202,7 +202,7 @@ func (p *process) exit() int {
 	select {
 	case <-p.done:
 	case <-time.After(20 * time.Second):
-		p.t.Fatal("the server does not end")
+		p.t.Fatal("the server did not end within 20s")
 	}
 	return p.ProcessState.ExitCode()
 }
@@ -222,20 +222,20 @@ func TestServe(t *testing.T) {
 	write(t, filepath.Join(dir, "Corefile"), "example.org:0 {\n bind 127.0.0.1\n whoami\n}\n")
 	p := serve(t, dir, "", "-conf", "Corefile", "-pidfile", "pid")
 	if pid, err := os.ReadFile(filepath.Join(dir, "pid")); string(pid) != fmt.Sprintln(p.Process.Pid) {
-		t.Errorf("pidfile: %q, %v", pid, err)
+		t.Errorf("pidfile: got %q, error %v, want %d", pid, err, p.Process.Pid)
 	}
 	for _, network := range []string{"udp", "tcp"} {
 		reply, err := ask(network, p.ports[0], "a.example.org.", dns.TypeA)
 		if err != nil || len(reply.Extra) != 2 || !strings.Contains(reply.Extra[0].String(), "127.0.0.1") {
-			t.Errorf("%s: %v %v", network, reply, err)
+			t.Errorf("a.example.org A over %s: got %v, error %v, want two additional records with 127.0.0.1", network, reply, err)
 		}
 		if reply, err := ask(network, p.ports[0], "example.com.", dns.TypeA); err != nil || reply.Rcode != dns.RcodeRefused {
-			t.Errorf("%s: a zone that is not served: %v %v", network, reply, err)
+			t.Errorf("example.com A over %s: got %v, error %v, want REFUSED", network, reply, err)
 		}
 	}
 	p.stop()
 	if _, err := os.Stat(filepath.Join(dir, "pid")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the pidfile is still there: %v", err)
+		t.Errorf("pidfile after the exit: got error %v, want that it does not exist", err)
 	}
 }
 
@@ -243,7 +243,7 @@ func TestServe(t *testing.T) {
 func TestServeWithoutCorefile(t *testing.T) {
 	p := serve(t, t.TempDir(), "", "-dns.port=0")
 	if reply, err := ask("udp", p.ports[0], "example.org.", dns.TypeAAAA); err != nil || len(reply.Extra) != 2 {
-		t.Errorf("%v %v", reply, err)
+		t.Errorf("example.org AAAA: got %v, error %v, want two additional records", reply, err)
 	}
 	p.until("AAAA IN example.org.")
 	p.stop()
@@ -254,7 +254,7 @@ func TestServeCorefileOfWorkingDirectory(t *testing.T) {
 	write(t, filepath.Join(dir, "Corefile"), "here {\n bind 127.0.0.1\n whoami\n}\n")
 	p := serve(t, dir, "", "-p", "0")
 	if reply, err := ask("udp", p.ports[0], "here.", dns.TypeA); err != nil || reply.Rcode != 0 {
-		t.Errorf("%v %v", reply, err)
+		t.Errorf("here. A: got %v, error %v, want NOERROR", reply, err)
 	}
 	p.stop()
 }
@@ -264,7 +264,7 @@ func TestServeStdin(t *testing.T) {
 	p.signal(syscall.SIGHUP)
 	p.until("Reloading complete") // of the text that was read at the start
 	if reply, err := ask("tcp", p.ports[0], "in.", dns.TypeA); err != nil || reply.Rcode != 0 {
-		t.Errorf("%v %v", reply, err)
+		t.Errorf("in. A: got %v, error %v, want NOERROR", reply, err)
 	}
 	p.stop()
 }
@@ -275,7 +275,7 @@ func TestServeListen(t *testing.T) {
 	p := serve(t, dir, "", "serve", "--conf", "c", "--listen", "127.0.0.1:0")
 	for _, zone := range []string{"a.", "b."} {
 		if reply, err := ask("udp", p.ports[0], zone, dns.TypeA); err != nil || reply.Rcode != 0 {
-			t.Errorf("%s: %v %v", zone, reply, err)
+			t.Errorf("%s A: got %v, error %v, want NOERROR", zone, reply, err)
 		}
 	}
 	p.stop()
@@ -307,7 +307,7 @@ func TestQuiet(t *testing.T) {
 	if err := c.Wait(); err != nil {
 		t.Errorf("exit after SIGINT: %v", err)
 	}
-	if got, want := out.String(), "[INFO] shutting down\n"; got != want {
+	if got, want := out.String(), "[INFO] Shutting down\n"; got != want {
 		t.Errorf("output with -quiet: got %q, want %q", got, want)
 	}
 }
@@ -341,7 +341,7 @@ func TestReload(t *testing.T) {
 		write(t, file, block("a")+block(fmt.Sprintf("b%d", i)))
 		p.signal([]os.Signal{syscall.SIGHUP, syscall.SIGUSR1}[i%2])
 		p.until("Reloading complete")
-		for n := asked.Load() + 4; asked.Load() < n; time.Sleep(time.Millisecond) { // a reload is faster than a question
+		for n := asked.Load() + 4; asked.Load() < n; time.Sleep(time.Millisecond) { // a reload may take less time than a query
 		}
 	}
 	write(t, file, block("a")+"b:0 {\n bind 127.0.0.1\n whoamy\n}\n")
@@ -350,11 +350,11 @@ func TestReload(t *testing.T) {
 	close(done)
 	clients.Wait()
 	if lost.Load() > 0 {
-		t.Errorf("%d of %d questions lost", lost.Load(), asked.Load())
+		t.Errorf("got %d of %d queries without an answer, want none", lost.Load(), asked.Load())
 	}
 	for zone, want := range map[string]int{"a.": 0, "b9.": 0, "b.": dns.RcodeRefused, "b8.": dns.RcodeRefused} {
 		if reply, err := ask("udp", port, zone, dns.TypeA); err != nil || reply.Rcode != want {
-			t.Errorf("%s: %v %v", zone, reply, err)
+			t.Errorf("%s A: got %v, error %v, want %s", zone, reply, err, dns.RcodeToString[want])
 		}
 	}
 	p.stop()
@@ -371,7 +371,7 @@ func TestReloadDirective(t *testing.T) {
 	p.until("[INFO] plugin/reload: Running configuration SHA512 = ")
 	p.until("[INFO] Reloading complete")
 	if reply, err := ask("udp", p.ports[0], "nowhere.", dns.TypeA); err != nil || reply.Rcode != dns.RcodeNameError {
-		t.Errorf("%v %v", reply, err)
+		t.Errorf("nowhere. A: got %v, error %v, want NXDOMAIN", reply, err)
 	}
 	p.stop()
 }
@@ -388,18 +388,18 @@ func TestLameduckAndSecondSignal(t *testing.T) {
 	dir := t.TempDir()
 	p := serve(t, dir, ".:0 {\n bind 127.0.0.1\n whoami\n health "+health+" {\n  lameduck 1h\n }\n}\n", "-conf", "stdin", "-pidfile", "pid")
 	p.signal(syscall.SIGTERM)
-	p.until("shutting down")
+	p.until("Shutting down")
 	if reply, err := ask("udp", p.ports[0], "a.", dns.TypeA); err != nil || reply.Rcode != 0 {
-		t.Errorf("lameduck: %v %v", reply, err)
+		t.Errorf("a. A during lameduck: got %v, error %v, want NOERROR", reply, err)
 	}
 	if reply, err := http.Get("http://" + health + "/health"); err != nil || reply.StatusCode != 200 {
-		t.Errorf("lameduck: %v %v", reply, err)
+		t.Errorf("/health during lameduck: got %v, error %v, want 200", reply, err)
 	} else {
 		reply.Body.Close()
 	}
 	p.signal(syscall.SIGTERM)
 	if code := p.exit(); code != -1 {
-		t.Errorf("exit %d, want the signal's", code)
+		t.Errorf("exit status after the second SIGTERM: got %d, want -1, ended by the signal", code)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "pid")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("pidfile after the second SIGTERM: %v, want it removed", err)
@@ -440,15 +440,15 @@ func TestSIGQUIT(t *testing.T) {
 }
 
 func TestPortInUse(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	other, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer taken.Close()
-	_, port, _ := net.SplitHostPort(taken.Addr().String())
+	defer other.Close()
+	_, port, _ := net.SplitHostPort(other.Addr().String())
 	_, stderr, code := run(t, t.TempDir(), ".:"+port+" {\n bind 127.0.0.1\n whoami\n}\n", "-conf", "stdin")
 	if code != 1 || !strings.Contains(stderr, "127.0.0.1:"+port) || !strings.Contains(stderr, "in use") || strings.Count(stderr, "\n") != 1 {
-		t.Errorf("exit %d: %s", code, stderr)
+		t.Errorf("port %s: got exit status %d and\n%s\nwant 1 and one line that the address is in use", port, code, stderr)
 	}
 }
 
@@ -466,19 +466,19 @@ func TestServeManifests(t *testing.T) {
 		}
 		var port, name, qtype string
 		if n, _ := fmt.Sscanf(line, "  dig @127.0.0.1 -p %s %s %s", &port, &name, &qtype); n < 2 {
-			t.Fatalf("said %q", line)
+			t.Fatalf("got line %q, want a dig command", line)
 		}
 		reply, err := ask("udp", port, name, max(dns.StringToType[qtype], dns.TypeA))
 		if err != nil || len(reply.Answer) == 0 {
-			t.Errorf("%s: %v %v", line, reply, err)
+			t.Errorf("%s: got %v, error %v, want an answer", line, reply, err)
 		}
 	}
 	p.stop()
 }
 
-// Nobody reads standard output: changes are still taken up, and signals heard.
-// Then the reader goes away altogether.
-func TestStandardOutputThatNobodyReads(t *testing.T) {
+// While standard output is not read, changes are served and signals are handled. The
+// same is true after the reader has closed it.
+func TestStandardOutputNotRead(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "m"), 0o755); err != nil {
 		t.Fatal(err)
@@ -487,8 +487,7 @@ func TestStandardOutputThatNobodyReads(t *testing.T) {
 		return fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {clusterIP: 10.96.0.%d}}\n", last)
 	}
 	write(t, filepath.Join(dir, "m", "s.yaml"), service(0))
-	// The server cannot say which port it has. On this address nobody else
-	// listens, and no client's socket takes one.
+	// The server cannot print its port. No other process uses this address.
 	free, err := net.ListenPacket("udp", "127.77.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -523,7 +522,7 @@ func TestStandardOutputThatNobodyReads(t *testing.T) {
 			}
 		}
 		if got != want {
-			t.Errorf("answer %s, want %s", got, want)
+			t.Errorf("s.default.svc.cluster.local A: got %s, want %s", got, want)
 		}
 		if last == 2 {
 			read.Close()
@@ -534,11 +533,11 @@ func TestStandardOutputThatNobodyReads(t *testing.T) {
 	}
 	killed := time.AfterFunc(20*time.Second, func() { _ = c.Process.Kill() })
 	if err := c.Wait(); err != nil || !killed.Stop() {
-		t.Errorf("after SIGTERM: %v", err)
+		t.Errorf("after SIGTERM: got %v, want exit status 0 within 20s", err)
 	}
 }
 
-// A zeros gives zeros, so many at a time.
+// A zeros returns size zero bytes from each Read.
 type zeros struct{ size int }
 
 func (z zeros) Read(p []byte) (int, error) { return min(len(p), z.size), nil }

@@ -16,7 +16,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// What the cluster of these tests has.
+// The objects of the cluster.
 const convertCluster = `
 kind: Namespace
 apiVersion: v1
@@ -63,9 +63,9 @@ apiVersion: v1
 metadata: {name: node, labels: {topology.kubernetes.io/zone: z1, topology.kubernetes.io/region: r1}}
 `
 
-// convertQuestions are put to servers that must give equal answers. No two have the
-// same name outside, so that what one leaves in a cache does not age the next.
-var convertQuestions = func() []string {
+// convertQueries are sent to servers whose answers must be equal. Each external name
+// occurs once, so that no answer comes from a cache.
+var convertQueries = func() []string {
 	return strings.Split(strings.TrimSpace(`
 web.shop.svc.cluster.local A
 wEb.Shop.svc.cluster.local A
@@ -108,9 +108,9 @@ local A
 `), "\n")
 }()
 
-// An elder is a server on the loopback interface that knows some names, whatever
-// zone they are in, and says with each answer who it is.
-func elder(t *testing.T, who string) (at string) {
+// startNamedServer starts a server on the loopback interface that answers for some
+// names in any zone, with addresses or texts that depend on its label.
+func startNamedServer(t *testing.T, label string) (at string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -135,20 +135,20 @@ func elder(t *testing.T, who string) (at string) {
 		switch {
 		case first == "missing" || first == "local":
 			r.Rcode = dns.RcodeNameError
-			soa, _ := dns.NewRR(". 300 SOA " + who + ". h. 1 2 3 4 5")
+			soa, _ := dns.NewRR(". 300 SOA " + label + ". h. 1 2 3 4 5")
 			r.Ns = append(r.Ns, soa)
 		case q.Qtype == dns.TypeA && first == "many":
 			for i := range 60 {
 				r.Answer = append(r.Answer, rr(fmt.Sprintf("192.0.2.%d", i)))
 			}
 		case q.Qtype == dns.TypeA:
-			r.Answer = append(r.Answer, rr(map[string]string{"stub": "192.0.2.1", "corp": "192.0.2.2", "upstream": "192.0.2.3"}[who]))
+			r.Answer = append(r.Answer, rr(map[string]string{"stub": "192.0.2.1", "corp": "192.0.2.2", "upstream": "192.0.2.3"}[label]))
 		case q.Qtype == dns.TypeAAAA:
 			r.Answer = append(r.Answer, rr("2001:db8::1"))
 		case q.Qtype == dns.TypePTR:
-			r.Answer = append(r.Answer, rr(who+".example."))
+			r.Answer = append(r.Answer, rr(label+".example."))
 		case q.Qtype == dns.TypeTXT:
-			r.Answer = append(r.Answer, rr(who))
+			r.Answer = append(r.Answer, rr(label))
 		}
 		size := 512
 		if opt := m.IsEdns0(); opt != nil {
@@ -173,9 +173,9 @@ func elder(t *testing.T, who string) (at string) {
 	return l.Addr().String()
 }
 
-// here makes a Corefile one that can be served by a test: the cluster is a folder,
-// and the addresses are free ones of the loopback interface.
-func here(t *testing.T, text, manifests string) string {
+// localCorefile replaces, in a Corefile, the cluster by a folder and the addresses by
+// free ones of the loopback interface.
+func localCorefile(t *testing.T, text, manifests string) string {
 	t.Helper()
 	for _, c := range []struct{ old, new string }{
 		{`(?m)^\.:\d+ \{\n`, ".:0 {\n"},
@@ -189,8 +189,8 @@ func here(t *testing.T, text, manifests string) string {
 	return text
 }
 
-// served runs a Corefile until the test ends.
-func served(t *testing.T, text string) (port string) {
+// serveCorefile serves a Corefile until the test ends.
+func serveCorefile(t *testing.T, text string) (port string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "Corefile")
 	write(t, file, text)
@@ -204,15 +204,15 @@ func served(t *testing.T, text string) (port string) {
 			return p.ports[0]
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("no data in twenty seconds of\n%s", text)
+			t.Fatalf("not synced within 20s:\n%s", text)
 		}
 	}
 }
 
-// packet gives a reply as it comes, without its id.
-func packet(t *testing.T, network, port, question string) []byte {
+// packet returns a reply in wire format without its ID.
+func packet(t *testing.T, network, port, query string) []byte {
 	t.Helper()
-	name, kind, _ := strings.Cut(question, " ")
+	name, kind, _ := strings.Cut(query, " ")
 	m := new(dns.Msg).SetQuestion(dns.Fqdn(name), dns.StringToType[kind])
 	conn, err := net.Dial(network, "127.0.0.1:"+port)
 	if err != nil {
@@ -226,14 +226,14 @@ func packet(t *testing.T, network, port, question string) []byte {
 	}
 	reply, err := c.ReadMsgHeader(nil)
 	if err != nil {
-		t.Fatalf("%s by %s: %v", question, network, err)
+		t.Fatalf("%s over %s: %v", query, network, err)
 	}
 	return reply[2:]
 }
 
-// told is a reply's text, with records whose order is by chance sorted. Which of
-// them have come into a truncated one is by chance, too.
-func told(t *testing.T, reply []byte) string {
+// replyText returns a reply as text with sorted records. For a truncated reply, whose
+// records vary, it has only their number.
+func replyText(t *testing.T, reply []byte) string {
 	t.Helper()
 	var m dns.Msg
 	if err := m.Unpack(append([]byte{0, 0}, reply...)); err != nil {
@@ -243,90 +243,89 @@ func told(t *testing.T, reply []byte) string {
 		slices.SortStableFunc(rrs, func(a, b dns.RR) int { return strings.Compare(a.String(), b.String()) })
 	}
 	if m.Truncated {
-		text := fmt.Sprintf("%d of some answers", len(m.Answer))
+		text := fmt.Sprintf("%d answers, truncated", len(m.Answer))
 		m.Answer = nil
 		return m.String() + text
 	}
 	return m.String()
 }
 
-// agree puts all questions to both, and wants equal replies: byte for byte, or, where
-// records come in turns, with the same ones.
-func agree(t *testing.T, old, converted string) {
+// compareReplies sends all queries to both servers and compares the replies: byte for
+// byte or, since records are rotated, as text.
+func compareReplies(t *testing.T, old, converted string) {
 	t.Helper()
 	equal := 0
-	for _, question := range convertQuestions {
+	for _, query := range convertQueries {
 		for _, network := range []string{"udp", "tcp"} {
-			a, b := packet(t, network, old, question), packet(t, network, converted, question)
+			a, b := packet(t, network, old, query), packet(t, network, converted, query)
 			if bytes.Equal(a, b) {
 				equal++
-			} else if x, y := told(t, a), told(t, b); len(a) != len(b) || x != y {
-				t.Errorf("%s by %s: kube-dns says\n%s\nthe converted Corefile says\n%s", question, network, x, y)
+			} else if x, y := replyText(t, a), replyText(t, b); len(a) != len(b) || x != y {
+				t.Errorf("%s over %s: got from the converted Corefile\n%s\nwant, from kube-dns,\n%s", query, network, y, x)
 			}
 		}
 	}
-	if equal < len(convertQuestions) {
-		t.Errorf("only %d replies were the same byte for byte", equal)
+	if equal < len(convertQueries) {
+		t.Errorf("replies equal byte for byte: got %d, want at least %d", equal, len(convertQueries))
 	}
 }
 
-// agreeInText is agree for replies that come from another server, which need not be
-// compressed in the same way. The one known difference is kube-dns's cache, which
-// bounds TTLs at an hour: the one server has dnsmasq's, which does not.
-func agreeInText(t *testing.T, old, converted string) {
+// compareTexts is compareReplies for replies that another server may compress in a
+// different way. There is one known difference: the cache of kube-dns limits TTLs to an
+// hour, that of dnsmasq does not.
+func compareTexts(t *testing.T, old, converted string) {
 	t.Helper()
-	for _, question := range convertQuestions {
+	for _, query := range convertQueries {
 		for _, network := range []string{"udp", "tcp"} {
-			x, y := told(t, packet(t, network, old, question)), told(t, packet(t, network, converted, question))
-			if question == "dns-version.cluster.local TXT" {
+			x, y := replyText(t, packet(t, network, old, query)), replyText(t, packet(t, network, converted, query))
+			if query == "dns-version.cluster.local TXT" {
 				y = strings.Replace(y, "\t28800\t", "\t3600\t", 1)
 			}
 			if x != y {
-				t.Errorf("%s by %s: the pod says\n%s\nthe converted Corefile says\n%s", question, network, x, y)
+				t.Errorf("%s over %s: got from the converted Corefile\n%s\nwant, from the pod,\n%s", query, network, y, x)
 			}
 		}
 	}
 }
 
-// world is a mounted ConfigMap, and the folder of a cluster.
-func world(t *testing.T) (config, manifests string) {
+// writeInputs writes a mounted ConfigMap and the manifests of a cluster, and returns
+// their directories.
+func writeInputs(t *testing.T) (config, manifests string) {
 	t.Helper()
 	config, manifests = t.TempDir(), t.TempDir()
 	write(t, filepath.Join(manifests, "all.yaml"), convertCluster)
-	write(t, filepath.Join(config, "stubDomains"), fmt.Sprintf(`{"acme.local": [%q], "corp.acme.local": [%q], "corp.cluster.local": [%[2]q]}`, elder(t, "stub"), elder(t, "corp")))
-	write(t, filepath.Join(config, "upstreamNameservers"), fmt.Sprintf(`[%q]`, elder(t, "upstream")))
+	write(t, filepath.Join(config, "stubDomains"), fmt.Sprintf(`{"acme.local": [%q], "corp.acme.local": [%q], "corp.cluster.local": [%[2]q]}`, startNamedServer(t, "stub"), startNamedServer(t, "corp")))
+	write(t, filepath.Join(config, "upstreamNameservers"), fmt.Sprintf(`[%q]`, startNamedServer(t, "upstream")))
 	write(t, filepath.Join(config, "federations"), "myfed=fed.example.org")
 	return config, manifests
 }
 
-// command runs a command that must go well.
+// command runs a command that must succeed without output on standard error.
 func command(t *testing.T, in string, args ...string) string {
 	t.Helper()
 	out, stderr, code := run(t, t.TempDir(), in, args...)
 	if code != 0 || stderr != "" {
-		t.Fatalf("%q: exit %d\n%s", args, code, stderr)
+		t.Fatalf("%q: got exit status %d and\n%s\nwant 0 and no errors", args, code, stderr)
 	}
 	return out
 }
 
-// kube-dns, which follows its ConfigMap, and the Corefile that was made of both give
-// the same answers.
-func TestConvertedAnswersAsKubeDNS(t *testing.T) {
-	config, manifests := world(t)
+// kube-dns with a ConfigMap and the Corefile converted from both have the same answers.
+func TestConvertKubeDNSSameAnswers(t *testing.T) {
+	config, manifests := writeInputs(t)
 	flags := []string{"kube-dns", "--domain=cluster.local.", "--config-dir=" + config}
 	old := command(t, "", append(flags, "--print-corefile")...)
 	converted := command(t, "", append([]string{"convert", config, "--"}, flags...)...)
 	if !strings.Contains(old, "kubedns_config") || strings.Contains(converted, "kubedns_config") {
-		t.Fatalf("nothing is compared:\n%s%s", old, converted)
+		t.Fatalf("got the Corefiles\n%s%s\nwant kubedns_config in the first only", old, converted)
 	}
-	port := served(t, here(t, converted, manifests))
-	agree(t, served(t, here(t, old, manifests)), port)
-	answers(t, port, map[string]string{"deep.corp.cluster.local.": "192.0.2.2"})
+	port := serveCorefile(t, localCorefile(t, converted, manifests))
+	compareReplies(t, serveCorefile(t, localCorefile(t, old, manifests)), port)
+	checkUpstreams(t, port, map[string]string{"deep.corp.cluster.local.": "192.0.2.2"})
 }
 
-// answers checks that those are asked who should be: some names' addresses, or what
-// else there is.
-func answers(t *testing.T, port string, more map[string]string) {
+// checkUpstreams checks that names are answered by the intended server.
+func checkUpstreams(t *testing.T, port string, more map[string]string) {
 	t.Helper()
 	want := map[string]string{
 		"web.shop.svc.cluster.local.": "10.96.0.10", "three.acme.local.": "192.0.2.1", "corp.acme.local.": "192.0.2.2", "three.example.org.": "192.0.2.3",
@@ -336,28 +335,29 @@ func answers(t *testing.T, port string, more map[string]string) {
 	for name, address := range want {
 		reply, err := ask("udp", port, name, dns.TypeA)
 		if err != nil || !strings.Contains(reply.String(), address) {
-			t.Errorf("%s: %v, want %s in %v", name, err, address, reply)
+			t.Errorf("%s A: got %v, error %v, want %s", name, reply, err, address)
 		}
 	}
 }
 
-// dnsmasq-nanny in front of kube-dns, and the one server that was made of both.
-func TestConvertedAnswersAsPod(t *testing.T) {
-	config, manifests := world(t)
-	kube := served(t, here(t, command(t, "", "kube-dns", "--config-dir="+config, "--print-corefile"), manifests))
+// dnsmasq-nanny in front of kube-dns and the Corefile converted from both have the
+// same answers.
+func TestConvertPodSameAnswers(t *testing.T) {
+	config, manifests := writeInputs(t)
+	kube := serveCorefile(t, localCorefile(t, command(t, "", "kube-dns", "--config-dir="+config, "--print-corefile"), manifests))
 	text, err := os.ReadFile("../deploy/kube-dns/three-container/deployment.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	pod := strings.NewReplacer("127.0.0.1#10053", "127.0.0.1#"+kube, "dns-port=10053", "dns-port="+kube, "            - -k\n", "            - -k\n            - --no-hosts\n").Replace(string(text))
 	if strings.Count(pod, kube) < 4 || !strings.Contains(pod, "--no-hosts") {
-		t.Fatal("the manifest is something else now")
+		t.Fatalf("got manifest\n%s\nwant kube-dns at port %s four times, and --no-hosts", pod, kube)
 	}
 	nanny := command(t, "", "dnsmasq-nanny", "-configDir="+config, "-restartDnsmasq=true", "--print-corefile", "-kubednsServer=127.0.0.1:"+kube, "--",
 		"--no-hosts", "--cache-size=1000", "--no-negcache", "--server=/cluster.local/127.0.0.1#"+kube, "--server=/in-addr.arpa/127.0.0.1#"+kube, "--server=/ip6.arpa/127.0.0.1#"+kube)
-	front := served(t, here(t, nanny, manifests))
+	front := serveCorefile(t, localCorefile(t, nanny, manifests))
 	converted := command(t, strings.ReplaceAll(pod, `"10055"`, `"`+freePort(t)+`"`), "convert", "-", config)
-	port := served(t, here(t, strings.ReplaceAll(converted, "skydns_metrics :", "skydns_metrics 127.0.0.1:"), manifests))
-	agreeInText(t, front, port)
-	answers(t, port, map[string]string{"deep.corp.cluster.local.": "192.0.2.2"})
+	port := serveCorefile(t, localCorefile(t, strings.ReplaceAll(converted, "skydns_metrics :", "skydns_metrics 127.0.0.1:"), manifests))
+	compareTexts(t, front, port)
+	checkUpstreams(t, port, map[string]string{"deep.corp.cluster.local.": "192.0.2.2"})
 }

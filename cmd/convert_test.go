@@ -75,14 +75,13 @@ func TestConvertCommandLine(t *testing.T) {
 		if code == 0 && strings.Contains(out, " {\n") {
 			write(t, filepath.Join(dir, "Corefile"), out)
 			if _, stderr, code := run(t, dir, "", "check", "Corefile"); code != 0 {
-				t.Errorf("%s: what comes out is refused: %s\n%s", c.args, stderr, out)
+				t.Errorf("%s: check of the output: got %s, want no errors\n%s", c.args, stderr, out)
 			}
 		}
 	}
 }
 
-// Variables of the environment count for a command line, those of a container for
-// its own.
+// A command line after -- uses the environment of convert, a container its own.
 func TestConvertEnvironment(t *testing.T) {
 	stock := read(t, "../deploy/kube-dns/three-container/deployment.yaml")
 	for _, c := range []struct {
@@ -96,16 +95,16 @@ func TestConvertEnvironment(t *testing.T) {
 		p.Env = append(p.Env, "PROMETHEUS_PORT=7")
 		p.Stdin = strings.NewReader(c.in)
 		if out, err := p.Output(); err != nil || !strings.Contains(string(out), c.want) {
-			t.Errorf("%q: %v\n%s\nwant %s", c.args, err, out, c.want)
+			t.Errorf("%q: got error %v and\n%s\nwant %s", c.args, err, out, c.want)
 		}
 	}
 }
 
-var update = flag.Bool("update", false, "write what the commands say into docs/reference/convert.md; look at the difference before you keep it")
+var update = flag.Bool("update", false, "write the output of the commands into docs/reference/convert.md; review the difference")
 
-// The examples of the reference page: a block that begins with a file's name is
-// that file, and what follows a command is all that it says.
-func TestConvertPage(t *testing.T) {
+// The examples of the reference page: a block that begins with a file name is that
+// file, and a command is followed by its whole output.
+func TestConvertReferenceExamples(t *testing.T) {
 	dir := t.TempDir()
 	named := regexp.MustCompile(`^# (\S+)\n`)
 	const page = "../docs/reference/convert.md"
@@ -127,13 +126,13 @@ func TestConvertPage(t *testing.T) {
 		if got := both.String(); got != want && *update {
 			text = strings.Replace(text, block[0], "```console\n"+line+"\n"+got+"```", 1)
 		} else if got != want {
-			t.Errorf("%s: %v\n%sthe page shows\n%s", line, err, got, want)
+			t.Errorf("%s: got error %v and\n%s\nwant, as on the page,\n%s", line, err, got, want)
 		}
 		ran++
 		if err == nil {
 			write(t, filepath.Join(dir, "Corefile"), both.String())
 			if _, stderr, code := run(t, dir, "", "check", "Corefile"); code != 0 {
-				t.Errorf("%s: what comes out is refused: %s", line, stderr)
+				t.Errorf("%s: check of the output: got %s, want no errors", line, stderr)
 			}
 		}
 	}
@@ -141,11 +140,11 @@ func TestConvertPage(t *testing.T) {
 		write(t, page, text)
 	}
 	if ran < 4 {
-		t.Errorf("%d commands were run: the page has lost its form", ran)
+		t.Errorf("ran %d commands of the page, want at least 4", ran)
 	}
 	for _, flag := range []string{"config-map", "follow", "help"} {
 		if help, _, _ := run(t, dir, "", "convert", "--help"); !strings.Contains(help, "--"+flag) || !strings.Contains(text, "| `--"+flag) {
-			t.Errorf("--%s is not in both the help and the page", flag)
+			t.Errorf("--%s: want it in the help and on the page", flag)
 		}
 	}
 }

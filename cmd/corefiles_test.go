@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What kubeadm writes (with in-addr.arpa etc. as Kubernetes 1.36 has it).
+// The Corefile of kubeadm, as in Kubernetes 1.36.
 const kubeadm = `.:53 {
     errors
     health {
@@ -32,7 +32,7 @@ const kubeadm = `.:53 {
 }
 `
 
-// What the Helm chart of CoreDNS writes.
+// The Corefile of CoreDNS's Helm chart.
 const helm = `.:53 {
     errors
     health {
@@ -53,13 +53,13 @@ const helm = `.:53 {
 }
 `
 
-// The stock Corefiles are taken as they are.
+// The stock Corefiles are valid.
 func TestCheckStock(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"kubeadm": kubeadm, "helm": helm} {
 		write(t, filepath.Join(dir, name), text)
 		if out, stderr, code := run(t, dir, "", "check", name); out != name+": OK\n" || stderr != "" || code != 0 {
-			t.Errorf("%s: exit %d\n%s%s", name, code, out, stderr)
+			t.Errorf("%s: got exit status %d and\n%s%s\nwant 0", name, code, out, stderr)
 		}
 	}
 }
@@ -140,7 +140,7 @@ dns://[::1]:5353 zone example.org. (Corefile:12)
 	}
 }
 
-// A directive that reads a ConfigMap from a cluster warns once of each missing file.
+// A directive that reads a ConfigMap from a cluster warns once about each missing file.
 func TestCheckMissingKubeconfig(t *testing.T) {
 	for _, directive := range []string{
 		"hosts {\n configmap dns/custom hosts\n configmap dns/other hosts\n kubeconfig /nonexistent\n}",

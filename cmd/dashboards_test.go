@@ -93,7 +93,7 @@ func TestDashboards(t *testing.T) {
 			}
 		}
 		if n == 0 {
-			t.Errorf("%s: no selectors", file)
+			t.Errorf("%s: got no selectors, want some", file)
 		}
 	}
 	// A reply may arrive before the server has counted its query.
@@ -118,7 +118,7 @@ func TestDashboards(t *testing.T) {
 	}
 }
 
-// unusedAddress returns an address that was free a moment ago.
+// unusedAddress returns an address that no process uses.
 func unusedAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.77.0.1:0")

@@ -43,18 +43,18 @@ func TestHealthzCommandLine(t *testing.T) {
 	}
 }
 
-// A healthz is a process of that name, which has been told where to serve.
-type healthz struct {
+// A healthzProcess runs the command exec-healthz.
+type healthzProcess struct {
 	*exec.Cmd
 	*testing.T
 	base string
 	log  *bufio.Scanner
 }
 
-func newHealthz(t *testing.T, path string, args ...string) *healthz {
+func startHealthz(t *testing.T, path string, args ...string) *healthzProcess {
 	t.Helper()
-	h := &healthz{program(t, t.TempDir(), append(args, "-addr=127.0.0.1", "-port=0", "-period", "50ms")...), t, "", nil}
-	h.Args[0] = "/exechealthz" // as the old image has it
+	h := &healthzProcess{program(t, t.TempDir(), append(args, "-addr=127.0.0.1", "-port=0", "-period", "50ms")...), t, "", nil}
+	h.Args[0] = "/exechealthz" // the entry point of the original image
 	if path != "" {
 		h.Env = append(h.Env, "PATH="+path)
 	}
@@ -75,10 +75,10 @@ func newHealthz(t *testing.T, path string, args ...string) *healthz {
 	return h
 }
 
-// becomes waits until a page is what is wanted.
-func (h *healthz) becomes(path string, code int, text string) (body string) {
+// awaitPage requests a page until it has a status code and contains text.
+func (h *healthzProcess) awaitPage(path string, code int, text string) (body string) {
 	h.Helper()
-	for within := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		r, err := http.Get("http://" + h.base + path)
 		if err != nil {
 			h.Fatal(err)
@@ -91,14 +91,14 @@ func (h *healthz) becomes(path string, code int, text string) (body string) {
 		if r.StatusCode == code && strings.Contains(string(all), text) {
 			return string(all)
 		}
-		if time.Now().After(within) {
-			h.Fatalf("%s is %d %s", path, r.StatusCode, all)
+		if time.Now().After(deadline) {
+			h.Fatalf("%s: got %d %q after 20s, want %d %q", path, r.StatusCode, all, code, text)
 		}
 	}
 }
 
-// stop tells it to end and gives what was left of its log.
-func (h *healthz) stop() (log string) {
+// stop sends SIGTERM, checks that the exit status is 0, and returns the rest of the log.
+func (h *healthzProcess) stop() (log string) {
 	h.Helper()
 	if err := h.Process.Signal(syscall.SIGTERM); err != nil {
 		h.Fatal(err)
@@ -107,34 +107,34 @@ func (h *healthz) stop() (log string) {
 		log += h.log.Text() + "\n"
 	}
 	if err := h.Wait(); err != nil {
-		h.Errorf("after SIGTERM: %v", err)
+		h.Errorf("after SIGTERM: got %v, want exit status 0", err)
 	}
 	return log
 }
 
-// The manifest's command, in an image without shell and nslookup, asks this server.
+// The command of the manifest works in an image without a shell and nslookup.
 func TestHealthzWithoutShell(t *testing.T) {
 	server := serve(t, "..", "", "serve", "--manifests", "examples", "--listen", "127.0.0.1:0")
-	server.until("  dig @127.0.0.1") // it waits for the data
+	server.until("  dig @127.0.0.1") // printed when the data is complete
 	at := "127.0.0.1:" + server.ports[0]
-	h := newHealthz(t, t.TempDir(),
+	h := startHealthz(t, t.TempDir(),
 		"-cmd=nslookup web.shop.svc.cluster.local "+at+" >/dev/null", "-url=/healthz",
 		"-cmd", "nslookup missing.shop.svc.cluster.local "+at+" >/dev/null", "-url", "/missing")
-	if body := h.becomes("/healthz", 200, ""); body != "ok" {
-		t.Error(body)
+	if body := h.awaitPage("/healthz", 200, ""); body != "ok" {
+		t.Errorf("/healthz: got %q, want ok", body)
 	}
-	h.becomes("/missing", 503, "reply NXDOMAIN for missing.shop.svc.cluster.local.")
+	h.awaitPage("/missing", 503, "reply NXDOMAIN for missing.shop.svc.cluster.local.")
 	server.stop()
-	h.becomes("/healthz", 503, at)
+	h.awaitPage("/healthz", 503, at)
 	log := h.stop()
 	for _, want := range []string{"[INFO] Command succeeded url=/healthz", "[WARNING] Command failed url=/healthz", "[WARNING] Command failed url=/missing"} {
 		if strings.Count(log, want) != 1 {
-			t.Errorf("the log has no or more than one %s:\n%s", want, log)
+			t.Errorf("got log\n%s\nwant one line with %s", log, want)
 		}
 	}
 }
 
-// ignored reads the signals that a process ignores, as /proc has them.
+// ignored returns the mask of ignored signals in a status file of /proc.
 func ignored(t *testing.T, status string) uint64 {
 	t.Helper()
 	_, rest, _ := strings.Cut(status, "SigIgn:")
@@ -146,41 +146,41 @@ func ignored(t *testing.T, status string) uint64 {
 	return mask
 }
 
-// SIGTERM ends it and its commands, which have inherited nothing of what it does
-// about signals. A -quiet one logs nothing.
-func TestHealthzEnds(t *testing.T) {
+// Commands inherit no ignored signals. SIGTERM ends the process and its commands. With
+// -quiet nothing is logged.
+func TestHealthzSignals(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")
-	h := newHealthz(t, "", "-output", "-cmd=grep SigIgn: /proc/self/status", "-url=/signals",
+	h := startHealthz(t, "", "-output", "-cmd=grep SigIgn: /proc/self/status", "-url=/signals",
 		"-cmd=sleep 1000 & echo $! >"+file+"; wait", "-url=/hangs")
-	own, err := os.ReadFile("/proc/self/status") // whoever runs the tests may ignore some
+	own, err := os.ReadFile("/proc/self/status") // the process that runs the tests may ignore some
 	if err != nil {
 		t.Fatal(err)
 	}
-	if mine, more := ignored(t, string(own)), ignored(t, h.becomes("/signals", 200, "SigIgn:")); more&^mine != 0 {
-		t.Errorf("signals are ignored: %x, and by this process %x", more, mine)
+	if mine, more := ignored(t, string(own)), ignored(t, h.awaitPage("/signals", 200, "SigIgn:")); more&^mine != 0 {
+		t.Errorf("ignored signals of a command: got %x, want none but %x, those of this process", more, mine)
 	}
-	h.becomes("/hangs", 503, "has not run yet")
+	h.awaitPage("/hangs", 503, "has not run yet")
 	pid := 0
-	for within := time.Now().Add(20 * time.Second); pid == 0; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); pid == 0; time.Sleep(10 * time.Millisecond) {
 		text, _ := os.ReadFile(file)
 		pid, _ = strconv.Atoi(strings.TrimSpace(string(text)))
-		if time.Now().After(within) {
-			t.Fatal("the command does not run")
+		if time.Now().After(deadline) {
+			t.Fatal("the command did not start within 20s")
 		}
 	}
 	h.stop()
-	for within := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		// Whoever inherits it may not take its result: then it stays as a zombie.
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		// A new parent may not reap it: then it remains a zombie.
 		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 		if errors.Is(err, os.ErrNotExist) || strings.Contains(string(stat), ") Z ") {
 			break
 		}
-		if time.Now().After(within) {
-			t.Fatalf("process %d is still there: %s", pid, stat)
+		if time.Now().After(deadline) {
+			t.Fatalf("process %d: got %s, want that it has ended", pid, stat)
 		}
 	}
 	_, stderr, code := run(t, t.TempDir(), "", "exec-healthz", "-quiet", "-addr=192.0.2.1")
 	if code != 1 || strings.Count(stderr, "\n") != 1 {
-		t.Errorf("%d %s", code, stderr)
+		t.Errorf("exec-healthz -quiet with an unavailable address: got exit status %d and %q, want 1 and one line", code, stderr)
 	}
 }

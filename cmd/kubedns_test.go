@@ -8,20 +8,19 @@ import (
 	"testing"
 )
 
-// The flags of kubernetes' own manifest are understood, and what they mean is a
-// Corefile that can be planned.
+// The flags of Kubernetes' manifest result in a valid Corefile.
 func TestKubeDNSCorefile(t *testing.T) {
 	dir := t.TempDir()
 	out, errs, code := run(t, dir, "", "kube-dns", "--domain=cluster.local.", "--dns-port=10053", "--config-dir=/kube-dns-config", "--v=2",
 		"--logtostderr=true", "-config_period=5s", "--print-corefile")
 	if code != 0 || !strings.HasPrefix(out, ".:10053 {\n") {
-		t.Fatalf("%d %s%s", code, out, errs)
+		t.Fatalf("got exit status %d and\n%s%s\nwant 0 and a block for port 10053", code, out, errs)
 	}
 	if err := os.WriteFile(dir+"/Corefile", []byte(out), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if out, errs, code := run(t, dir, "", "check", "Corefile"); code != 0 {
-		t.Errorf("%d %s%s", code, out, errs)
+		t.Errorf("check of the Corefile: got exit status %d and %s%s, want 0", code, out, errs)
 	}
 }
 
@@ -35,7 +34,7 @@ func TestKubeDNSFlags(t *testing.T) {
 	} {
 		_, errs, code := run(t, t.TempDir(), "", append([]string{"kube-dns"}, strings.Fields(c.args)...)...)
 		if code != 2 || !strings.Contains(errs, c.want) {
-			t.Errorf("%s: %d %s", c.args, code, errs)
+			t.Errorf("%s: got exit status %d and %q, want 2 and %q", c.args, code, errs, c.want)
 		}
 	}
 }
@@ -59,7 +58,7 @@ func TestKubeDNSDefects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(page), "\n## What kube-dns did wrong\n")
+	_, rest, _ := strings.Cut(string(page), "\n## Defects of kube-dns\n")
 	section, _, _ := strings.Cut(rest, "\n## ")
 	rows := 0
 	for line := range strings.Lines(section) {

@@ -5,11 +5,11 @@ import (
 	"testing/fstest"
 )
 
-// The least limit of a group and those above it counts, in either version of
-// control groups, and whatever part of the tree a container sees.
+// The limit is the lowest of a group and the groups above it, in both versions of
+// control groups, for any part of the tree that a container sees.
 func TestMemoryLimit(t *testing.T) {
 	for _, tt := range []struct {
-		what  string
+		name  string
 		files map[string]string
 		want  int64 // 0: none
 	}{
@@ -42,7 +42,7 @@ func TestMemoryLimit(t *testing.T) {
 		}
 		limit, ok := memoryLimit(root)
 		if ok != (tt.want > 0) || ok && limit != tt.want {
-			t.Errorf("%s: got %d %v, want %d", tt.what, limit, ok, tt.want)
+			t.Errorf("%s: got %d %v, want %d", tt.name, limit, ok, tt.want)
 		}
 	}
 }

@@ -54,16 +54,16 @@ func TestNannyCommandLine(t *testing.T) {
 	}
 }
 
-// A nurse runs a nanny.
-type nurse struct {
+// A nannyProcess runs the command dnsmasq-nanny.
+type nannyProcess struct {
 	*testing.T
 	*exec.Cmd
-	dir, port string // of the ConfigMap; that is served
+	dir, port string // the directory of the ConfigMap; the port of the server
 	log       chan string
 }
 
-// teller answers every A with one address.
-func teller(t *testing.T, address string) (at string) {
+// startUpstream starts a server that replies with address to every A query.
+func startUpstream(t *testing.T, address string) (at string) {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -100,17 +100,18 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-// newNurse has a binary called dnsmasq-nanny ready to start.
-func newNurse(t *testing.T, flags, options string) *nurse {
+// newNanny returns a process of the binary, called dnsmasq-nanny, that has not been
+// started.
+func newNanny(t *testing.T, flags, options string) *nannyProcess {
 	t.Helper()
-	n := &nurse{T: t, dir: t.TempDir(), port: freePort(t), log: make(chan string, 1000)}
+	n := &nannyProcess{T: t, dir: t.TempDir(), port: freePort(t), log: make(chan string, 1000)}
 	args := append(strings.Fields("-v=2 -logtostderr -configDir="+n.dir+" "+flags), "--", "-k", "-h", "-R", "-p", n.port, "-a", "127.0.0.1")
 	n.Cmd = program(t, t.TempDir(), append(args, strings.Fields(options)...)...)
 	n.Args[0] = "/usr/bin/dnsmasq-nanny"
 	return n
 }
 
-func (n *nurse) start() {
+func (n *nannyProcess) start() {
 	n.Helper()
 	stderr, err := n.StderrPipe()
 	if err == nil {
@@ -127,8 +128,8 @@ func (n *nurse) start() {
 	}()
 }
 
-// stop ends it as a cluster does, and wants a clean exit.
-func (n *nurse) stop() {
+// stop sends SIGTERM and checks that the exit status is 0.
+func (n *nannyProcess) stop() {
 	n.Helper()
 	if err := n.Process.Signal(syscall.SIGTERM); err != nil {
 		n.Fatal(err)
@@ -136,11 +137,11 @@ func (n *nurse) stop() {
 	for range n.log {
 	}
 	if err := n.Wait(); err != nil {
-		n.Errorf("after SIGTERM: %v", err)
+		n.Errorf("after SIGTERM: got %v, want exit status 0", err)
 	}
 }
 
-func (n *nurse) put(key, value string) {
+func (n *nannyProcess) put(key, value string) {
 	n.Helper()
 	spare := filepath.Join(n.TempDir(), "spare")
 	write(n.T, spare, value)
@@ -149,11 +150,11 @@ func (n *nurse) put(key, value string) {
 	}
 }
 
-// becomes waits until a name has an address, "" for none.
-func (n *nurse) becomes(name, address string) {
+// awaitAddress waits until the A query for a name has one address.
+func (n *nannyProcess) awaitAddress(name, address string) {
 	n.Helper()
 	last := ""
-	for within := time.Now().Add(20 * time.Second); time.Now().Before(within); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		r, err := ask("udp", n.port, name, dns.TypeA)
 		if err != nil {
 			last = err.Error()
@@ -167,90 +168,90 @@ func (n *nurse) becomes(name, address string) {
 			return
 		}
 	}
-	n.Fatalf("%s is %q, want %q", name, last, address)
+	n.Fatalf("%s A: got %q after 20s, want %q", name, last, address)
 }
 
-// alternates waits until names that nobody has asked for have had both addresses.
-func (n *nurse) alternates(one, other string) {
+// awaitBoth waits until queries for new names have returned both addresses.
+func (n *nannyProcess) awaitBoth(one, other string) {
 	n.Helper()
 	seen := map[string]bool{}
-	late := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(20 * time.Second)
 	for i := 0; !seen[one] || !seen[other]; i++ {
-		if time.Now().After(late) {
-			n.Fatalf("of %d names all have one of %v", i, seen)
+		if time.Now().After(deadline) {
+			n.Fatalf("addresses of %d names: got %v, want %s and %s", i, seen, one, other)
 		}
 		time.Sleep(time.Millisecond)
-		r, err := ask("udp", n.port, fmt.Sprintf("alternates%d.example.", i), dns.TypeA)
+		r, err := ask("udp", n.port, fmt.Sprintf("new%d.example.", i), dns.TypeA)
 		if err == nil && len(r.Answer) == 1 {
 			seen[r.Answer[0].(*dns.A).A.String()] = true
 		}
 	}
 }
 
-// says waits for a line of the log.
-func (n *nurse) says(text string) {
+// awaitLog waits for a line of the log that contains text.
+func (n *nannyProcess) awaitLog(text string) {
 	n.Helper()
-	late := time.After(20 * time.Second)
+	timeout := time.After(20 * time.Second)
 	for {
 		select {
 		case line, ok := <-n.log:
 			if !ok {
-				n.Fatalf("it has ended and not said %q", text)
+				n.Fatalf("the process ended without the log line %q", text)
 			}
 			if strings.Contains(line, text) {
 				return
 			}
-		case <-late:
-			n.Fatalf("it does not say %q", text)
+		case <-timeout:
+			n.Fatalf("no log line %q within 20s", text)
 		}
 	}
 }
 
-// The ConfigMap and a hosts file change, and nothing is restarted.
+// Changes of the ConfigMap and of a hosts file are served without a restart.
 func TestNanny(t *testing.T) {
-	rest, acme := teller(t, "198.18.0.1"), teller(t, "198.18.0.2")
+	rest, acme := startUpstream(t, "198.18.0.1"), startUpstream(t, "198.18.0.2")
 	key := filepath.Join(t.TempDir(), "key")
 	write(t, key, "10.0.0.1 db.corp.example\n")
-	n := newNurse(t, "-restartDnsmasq=true -logInterval=100ms --lameduck=0s",
+	n := newNanny(t, "-restartDnsmasq=true -logInterval=100ms --lameduck=0s",
 		"--all-servers --server="+strings.ReplaceAll(rest, ":", "#")+" --addn-hosts="+key)
 	n.put("stubDomains", `{"acme.local": ["`+acme+`"]}`)
 	n.start()
-	n.says("--all-servers: a query is sent to the next upstream")
-	n.becomes("www.acme.local.", "198.18.0.2")
-	n.becomes("www.example.", "198.18.0.1")
-	n.becomes("db.corp.example.", "10.0.0.1")
+	n.awaitLog("--all-servers: a query is sent to the next upstream")
+	n.awaitAddress("www.acme.local.", "198.18.0.2")
+	n.awaitAddress("www.example.", "198.18.0.1")
+	n.awaitAddress("db.corp.example.", "10.0.0.1")
 	write(t, key, "10.0.0.2 db.corp.example\n")
-	n.becomes("db.corp.example.", "10.0.0.2")
+	n.awaitAddress("db.corp.example.", "10.0.0.2")
 	n.put("stubDomains", `{"other.local": ["`+acme+`"]}`)
-	n.becomes("www.other.local.", "198.18.0.2")
-	n.becomes("www.acme.local.", "198.18.0.1")
+	n.awaitAddress("www.other.local.", "198.18.0.2")
+	n.awaitAddress("www.acme.local.", "198.18.0.1")
 	n.put("stubDomains", `{"other.local": ["$$$$"]}`)
-	n.says("$$$$")
-	n.becomes("www2.other.local.", "198.18.0.2")
-	// Upstreams are asked beside the server of the command line, as dnsmasq does.
+	n.awaitLog("$$$$")
+	n.awaitAddress("www2.other.local.", "198.18.0.2")
+	// Upstreams are used in addition to the server of the command line, as in dnsmasq.
 	n.put("upstreamNameservers", `["`+acme+`"]`)
 	n.put("stubDomains", `{}`)
-	n.says("Upstream statistics upstream=" + acme)
-	n.alternates("198.18.0.1", "198.18.0.2")
+	n.awaitLog("Upstream statistics upstream=" + acme)
+	n.awaitBoth("198.18.0.1", "198.18.0.2")
 	n.stop()
 }
 
-// Without -restartDnsmasq what the ConfigMap says at first holds.
-func TestNannyHolds(t *testing.T) {
-	rest, acme := teller(t, "198.18.0.1"), teller(t, "198.18.0.2")
-	n := newNurse(t, "--lameduck=0s", "--server="+strings.ReplaceAll(rest, ":", "#"))
+// Without -restartDnsmasq the ConfigMap of the start stays in use.
+func TestNannyWithoutRestart(t *testing.T) {
+	rest, acme := startUpstream(t, "198.18.0.1"), startUpstream(t, "198.18.0.2")
+	n := newNanny(t, "--lameduck=0s", "--server="+strings.ReplaceAll(rest, ":", "#"))
 	n.put("stubDomains", `{"acme.local": ["`+acme+`"]}`)
 	n.start()
-	n.becomes("www.acme.local.", "198.18.0.2")
+	n.awaitAddress("www.acme.local.", "198.18.0.2")
 	n.put("stubDomains", `{"other.local": ["`+acme+`"]}`)
-	n.says("has changed; -restartDnsmasq=false keeps the old configuration")
-	n.becomes("www2.acme.local.", "198.18.0.2")
-	n.becomes("www.other.local.", "198.18.0.1")
+	n.awaitLog("has changed; -restartDnsmasq=false keeps the old configuration")
+	n.awaitAddress("www2.acme.local.", "198.18.0.2")
+	n.awaitAddress("www.other.local.", "198.18.0.1")
 	n.stop()
 }
 
-// The reference page has every flag that the help has.
-func TestNannyPage(t *testing.T) {
+// The reference page has every flag of the help.
+func TestNannyReferenceFlags(t *testing.T) {
 	text, err := os.ReadFile("../docs/reference/dnsmasq-nanny.md")
 	if err != nil {
 		t.Fatal(err)

@@ -9,20 +9,19 @@ import (
 	"github.com/miekg/dns"
 )
 
-// The README's first question gets the answer that the README shows, from what
-// `make run` starts.
+// The server of `make run` returns the answer that README.md shows.
 func TestReadme(t *testing.T) {
 	makefile := read(t, "../Makefile")
 	run := regexp.MustCompile(`(?m)^\tbin/seamark (serve --manifests examples --listen 127\.0\.0\.1):1053$`).FindStringSubmatch(makefile)
 	if run == nil {
-		t.Fatal("make run is something else now")
+		t.Fatal("Makefile: want the command line of make run")
 	}
 	shown := regexp.MustCompile("(?s)```console\n\\$ dig @127\\.0\\.0\\.1 -p 1053 \\+noall \\+answer (\\S+)\n(.*?)```").FindStringSubmatch(read(t, "../README.md"))
 	if shown == nil {
-		t.Fatal("the README shows no dig")
+		t.Fatal("README.md: want a dig command with its output")
 	}
 	p := serve(t, "..", "", strings.Fields(run[1]+":0")...)
-	p.until("  dig @127.0.0.1") // it waits for the data
+	p.until("  dig @127.0.0.1") // printed when the data is complete
 	reply, err := ask("udp", p.ports[0], dns.Fqdn(shown[1]), dns.TypeA)
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +31,7 @@ func TestReadme(t *testing.T) {
 		got.WriteString(rr.String() + "\n")
 	}
 	if strings.Join(strings.Fields(got.String()), " ") != strings.Join(strings.Fields(shown[2]), " ") {
-		t.Errorf("the answer is\n%sand the README shows\n%s", got.String(), shown[2])
+		t.Errorf("%s A: got\n%s\nwant, as in README.md,\n%s", shown[1], got.String(), shown[2])
 	}
 	p.stop()
 }

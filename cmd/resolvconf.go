@@ -25,10 +25,10 @@ func (p *program) resolvconfCommand() *cobra.Command {
 	var r resolvconfFlags
 	c := &cobra.Command{
 		Use:   "resolvconf",
-		Short: "Print the /etc/resolv.conf that a kubelet gives a pod",
-		Long: `Resolvconf prints the /etc/resolv.conf that a kubelet gives a pod, from the
-pod's manifest, the kubelet's settings and the node's own file. What the kubelet
-leaves out or warns of is said on standard error, in lines that begin with #.`,
+		Short: "Print the /etc/resolv.conf that a kubelet writes for a pod",
+		Long: `Resolvconf prints the /etc/resolv.conf that a kubelet writes for a pod, from the
+pod's manifest, the kubelet's settings and the node's own file. Lines on standard
+error, which begin with #, list what the kubelet omits or reports in an event.`,
 		Example: `  seamark resolvconf --cluster-dns 10.96.0.10
   seamark resolvconf --cluster-dns 10.96.0.10 --pod deployment.yaml
   kubectl get pod web -o yaml | seamark resolvconf --cluster-dns 10.96.0.10 --pod -`,
@@ -37,13 +37,13 @@ leaves out or warns of is said on standard error, in lines that begin with #.`,
 	}
 	f := c.Flags()
 	f.SortFlags = false
-	f.StringVar(&r.pod, "pod", "", "manifest (`FILE`, YAML or JSON) of a Pod or of what has a pod template; \"-\" for standard input")
-	f.StringVar(&r.policy, "dns-policy", "", "`POLICY` of a pod that names none: ClusterFirst, ClusterFirstWithHostNet, Default or None (default ClusterFirst)")
-	f.StringVar(&r.namespace, "namespace", "", "namespace of a manifest that names none (default \"default\")")
-	f.BoolVar(&r.hostNetwork, "host-network", false, "hostNetwork of a pod that says neither true nor false")
+	f.StringVar(&r.pod, "pod", "", "manifest (`FILE`, YAML or JSON) of a Pod or an object with a pod template; \"-\" for standard input")
+	f.StringVar(&r.policy, "dns-policy", "", "`POLICY` of a pod without one: ClusterFirst, ClusterFirstWithHostNet, Default or None (default ClusterFirst)")
+	f.StringVar(&r.namespace, "namespace", "", "namespace of a manifest without one (default \"default\")")
+	f.BoolVar(&r.hostNetwork, "host-network", false, "hostNetwork of a pod that does not set it")
 	f.StringVar(&r.domain, "cluster-domain", "cluster.local", "the kubelet's clusterDomain; empty for none")
-	f.StringSliceVar(&r.dns, "cluster-dns", nil, "the kubelet's clusterDNS: `IP`, several with commas or by giving the flag again")
-	f.StringVar(&r.nodeFile, "node-file", "/etc/resolv.conf", "the file of the kubelet's resolvConf; empty for none")
+	f.StringSliceVar(&r.dns, "cluster-dns", nil, "the kubelet's clusterDNS: `IP,…`; may be repeated")
+	f.StringVar(&r.nodeFile, "node-file", "/etc/resolv.conf", "`FILE` of the kubelet's resolvConf; empty for none")
 	return c
 }
 
@@ -108,7 +108,7 @@ func (r resolvconfFlags) form(in io.Reader, k resolvconf.Kubelet, flags resolvco
 	if r.nodeFile != "" {
 		node, more, err := resolvconf.ReadNode(r.nodeFile)
 		if errors.Is(err, fs.ErrNotExist) {
-			err = fmt.Errorf("%w; --node-file names another, --node-file= none", err)
+			err = fmt.Errorf("%w: set another file with --node-file, or none with --node-file=", err)
 		}
 		if err != nil {
 			errs = append(errs, err)

@@ -66,7 +66,7 @@ the environment it prints the stacks of all goroutines.`,
 
 func (p *program) serve(ctx context.Context, s serve) error {
 	if s.conf != "" && s.manifests != "" {
-		return errors.New(`--manifests needs no Corefile: leave out --conf, or write "manifests DIR" into the kubernetes block`)
+		return errors.New(`set only one of --manifests and --conf; in a Corefile, write "manifests DIR" into the kubernetes block`)
 	}
 	out := newOutput(p.out)
 	defer out.close()

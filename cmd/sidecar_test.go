@@ -41,8 +41,8 @@ func TestSidecarCommandLine(t *testing.T) {
 	}
 }
 
-// A binary called sidecar takes the flags of the pod's manifest, probes this server,
-// and ends at SIGTERM though its other probe still waits.
+// A binary called sidecar accepts the flags of the pod's manifest, probes a server, and
+// ends after SIGTERM while another probe waits for a reply.
 func TestSidecar(t *testing.T) {
 	server := serve(t, "..", "", "serve", "--manifests", "examples", "--listen", "127.0.0.1:0")
 	server.until("  dig @127.0.0.1") // it waits for the data
@@ -94,24 +94,24 @@ func TestSidecar(t *testing.T) {
 			break
 		}
 		if time.Now().After(within) {
-			t.Fatalf("%d %s", code, body)
+			t.Fatalf("/healthcheck/kubedns: got %d %s after 20s, want 200 and IsOk", code, body)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
 	if code, body := page("/metrics"); code != http.StatusOK || !strings.Contains(body, "\npod_probe_kubedns_latency_ms_count ") || !strings.Contains(body, "\npod_dnsmasq_hits 0\n") {
-		t.Errorf("%d %s", code, body)
+		t.Errorf("/metrics: got %d and\n%s\nwant 200, pod_probe_kubedns_latency_ms_count and pod_dnsmasq_hits 0", code, body)
 	}
 	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Wait(); err != nil {
-		t.Errorf("after SIGTERM: %v", err)
+		t.Errorf("after SIGTERM: got %v, want exit status 0", err)
 	}
 	server.stop()
 }
 
-// The reference page of a command has every flag that its help has.
-func TestCommandPages(t *testing.T) {
+// The reference page of a command has every flag of the help.
+func TestCommandReferenceFlags(t *testing.T) {
 	for _, command := range []string{"sidecar", "kube-dns", "exec-healthz", "kube2sky", "skydns"} {
 		text, err := os.ReadFile("../docs/reference/" + command + ".md")
 		if err != nil {

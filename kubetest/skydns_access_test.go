@@ -103,7 +103,7 @@ func TestEtcdPasswords(t *testing.T) {
 
 	good := serve(t, etcdCorefile(s.Endpoints(), "credentials dns right"))
 	wrong := serve(t, etcdCorefile(s.Endpoints(), "credentials dns wrong"))
-	noRole := serve(t, etcdCorefile(s.Endpoints(), "credentials noRole right"))
+	noRole := serve(t, etcdCorefile(s.Endpoints(), "credentials poor right"))
 	withoutUser := serve(t, etcdCorefile(s.Endpoints()))
 	good.becomes(stayNames()...)
 	for d, word := range map[*daemon]string{wrong: "authentication failed", noRole: "permission denied", withoutUser: "authentication required"} {

@@ -222,7 +222,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	if gaps.Load() > 0 {
 		t.Errorf("coredns_plugin_enabled was missing %d times, want always present", gaps.Load())
 	}
-	order := regexp.MustCompile(`(?s)\A\[INFO\] plugin/reload: Running configuration SHA512 = [0-9a-f]{128}\n(\[INFO\] Reloading\n\[INFO\] plugin/reload: Running configuration SHA512 = [0-9a-f]{128}\n\[INFO\] Reloading complete\n)+\[INFO\] shutting down\n\z`)
+	order := regexp.MustCompile(`(?s)\A\[INFO\] plugin/reload: Running configuration SHA512 = [0-9a-f]{128}\n(\[INFO\] Reloading\n\[INFO\] plugin/reload: Running configuration SHA512 = [0-9a-f]{128}\n\[INFO\] Reloading complete\n)+\[INFO\] Shutting down\n\z`)
 	if !order.MatchString(log.String()) {
 		t.Errorf("log: got\n%s\nwant a match of\n%s", log.String(), order)
 	}

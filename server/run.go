@@ -110,7 +110,7 @@ func (r *Run) Serve(ctx context.Context) error {
 			continue
 		case <-ctx.Done():
 		}
-		r.Log.Info("shutting down")
+		r.Log.Info("Shutting down")
 		patience, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		defer cancel()
 		go func() {

@@ -365,7 +365,7 @@ func TestPage(t *testing.T) {
 		sections[title] = text
 	}
 	seen := map[string]bool{}
-	for title, want := range map[string]string{"Served": "served", "Taken without effect": "lost", "Refused": "refused"} {
+	for title, want := range map[string]string{"Served": "served", "Accepted without effect": "lost", "Refused": "refused"} {
 		if sections[title] == "" {
 			t.Errorf("no section %s", title)
 		}

@@ -65,7 +65,7 @@ func (r *reader) config(t tree, path string) *Config {
 		Searches:    r.texts(t.at("searches"), path+".searches", maxSearches, checkSearch),
 	}
 	if n := len(strings.Join(c.Searches, " ")); n > maxSearchChars {
-		r.fail(t.at("searches").line, path+".searches", "%d characters with a space between two, and the API server takes %d", n, maxSearchChars)
+		r.fail(t.at("searches").line, path+".searches", "%d characters including spaces, the API server accepts at most %d", n, maxSearchChars)
 	}
 	options := t.at("options")
 	for i, item := range r.list(options, path+".options") {
@@ -78,7 +78,7 @@ func (r *reader) config(t tree, path string) *Config {
 func (r *reader) texts(t tree, path string, limit int, check func(string) error) (all []string) {
 	items := r.list(t, path)
 	if len(items) > limit {
-		r.fail(t.line, path, "%d of them, and the API server takes %d", len(items), limit)
+		r.fail(t.line, path, "got %d, the API server accepts at most %d", len(items), limit)
 	}
 	for i, item := range items {
 		line, path := item.lineIn(t), fmt.Sprintf("%s[%d]", path, i)
@@ -105,11 +105,11 @@ func (r *reader) option(t tree, line int, path string) (o Option) {
 	name, value := t.at("name"), t.at("value")
 	var ok bool
 	if o.Name, ok = r.text(name, name.lineIn(t), path+".name"); ok && o.Name == "" {
-		r.fail(name.lineIn(t), path+".name", "an option needs a name, such as ndots")
+		r.fail(name.lineIn(t), path+".name", "want a name such as ndots")
 	}
 	o.Value, _ = r.text(value, value.lineIn(t), path+".value")
 	if strings.ContainsAny(o.Name+o.Value, " \t\r\n") {
-		r.comments = append(r.comments, fmt.Sprintf("%s:%d: %s: the option is written with its spaces, and becomes several words", r.file, line, path))
+		r.comments = append(r.comments, fmt.Sprintf("%s:%d: %s: the option contains spaces and becomes several words", r.file, line, path))
 	}
 	return o
 }
@@ -146,7 +146,7 @@ func (r *reader) mapping(t tree, path string, known ...string) bool {
 	}
 	for _, key := range slices.Sorted(maps.Keys(t.fields)) {
 		if !slices.Contains(known, key) {
-			r.fail(t.fields[key].lineIn(t), path, "unknown field %q; there are %s", key, strings.Join(known, ", "))
+			r.fail(t.fields[key].lineIn(t), path, "unknown field %q: want %s", key, strings.Join(known, ", "))
 		}
 	}
 	return true
@@ -180,7 +180,7 @@ func (r *reader) misplaced() []string {
 	walk(r.tree, "")
 	slices.SortFunc(found, func(a, b stray) int { return cmp.Or(a.line-b.line, strings.Compare(a.path, b.path)) })
 	for _, s := range found {
-		r.comments = append(r.comments, fmt.Sprintf("%s:%d: %s is not read: the pod's is %s", r.file, s.line, s.path, s.want))
+		r.comments = append(r.comments, fmt.Sprintf("%s:%d: %s is ignored: the pod's field is %s", r.file, s.line, s.path, s.want))
 	}
 	return r.comments
 }
@@ -210,11 +210,11 @@ func checkSearch(text string) error {
 func CheckDomain(text string) error {
 	name := strings.TrimSuffix(text, ".")
 	if len(name) > maxName {
-		return fmt.Errorf("want a name of %d characters at most, got one of %d", maxName, len(name))
+		return fmt.Errorf("want a name of at most %d characters, got %d", maxName, len(name))
 	}
 	for label := range strings.SplitSeq(name, ".") {
 		if !isLabel(strings.TrimPrefix(label, "_"), true) {
-			return fmt.Errorf("want the name of a domain (a-z, 0-9, - and _ within, dots between, one at the end at most), got %q", text)
+			return fmt.Errorf("want a domain name of a-z, 0-9, - and _, got %q", text)
 		}
 	}
 	return nil
@@ -223,7 +223,7 @@ func CheckDomain(text string) error {
 // CheckNamespace validates the name of a namespace.
 func CheckNamespace(text string) error {
 	if len(text) > 63 || !isLabel(text, false) {
-		return fmt.Errorf("want the name of a namespace (a-z, 0-9, - within, 63 characters at most), got %q", text)
+		return fmt.Errorf("want the name of a namespace: at most 63 characters a-z, 0-9 and -, got %q", text)
 	}
 	return nil
 }

@@ -61,9 +61,9 @@ func (f *forming) checkNode() {
 	n, chars := len(f.Node.Searches), len(strings.Join(f.Node.Searches, " "))
 	switch {
 	case n > limit:
-		f.comment("%s: %d search domains, and the kubelet leaves room for %d (event CheckLimitsForResolvConf)", f.File, n, limit)
+		f.comment("%s: %d search domains, the kubelet accepts %d (event CheckLimitsForResolvConf)", f.File, n, limit)
 	case chars > maxSearchChars:
-		f.comment("%s: search domains of %d characters, and the kubelet has room for %d (event CheckLimitsForResolvConf)", f.File, chars, maxSearchChars)
+		f.comment("%s: search domains of %d characters, the kubelet accepts %d (event CheckLimitsForResolvConf)", f.File, chars, maxSearchChars)
 	}
 }
 
@@ -71,7 +71,7 @@ func (f *forming) checkNode() {
 func (f *forming) base() Config {
 	policy := f.pod.Policy
 	if policy == ClusterFirst && f.pod.HostNetwork {
-		f.comment("hostNetwork turns dnsPolicy %s into %s: for the cluster's names write %s", ClusterFirst, Default, ClusterFirstWithHostNet)
+		f.comment("hostNetwork changes dnsPolicy %s to %s: to resolve the cluster's names, set %s", ClusterFirst, Default, ClusterFirstWithHostNet)
 		policy = Default
 	}
 	switch {
@@ -80,7 +80,7 @@ func (f *forming) base() Config {
 	case policy == Default:
 		return f.host()
 	case len(f.ClusterDNS) == 0:
-		f.comment("no cluster DNS address: dnsPolicy %s falls back to %s (event MissingClusterDNS); give the kubelet's clusterDNS by --cluster-dns", policy, Default)
+		f.comment("no cluster DNS address: dnsPolicy %s falls back to %s (event MissingClusterDNS); set the kubelet's clusterDNS with --cluster-dns", policy, Default)
 		return f.host()
 	}
 	return f.cluster()
@@ -108,7 +108,7 @@ func (f *forming) host() Config {
 		// Without nameservers a resolver queries its own machine. Container
 		// runtimes replace an empty file by the node's, so the kubelet writes
 		// this one.
-		f.comment("the kubelet's resolvConf is empty: the pod is to ask itself (::1 on a node of IPv6)")
+		f.comment("the kubelet's resolvConf is empty: the pod's only nameserver is itself (::1 on an IPv6 node)")
 		return Config{Nameservers: []string{"127.0.0.1"}, Searches: []string{"."}}
 	}
 	if !f.pod.HostNetwork {
@@ -130,11 +130,11 @@ func (f *forming) loopback(server string) {
 	if err != nil || !addr.Unmap().IsLoopback() {
 		return
 	}
-	who, where := "a resolver on the node", "a file that names the servers it asks"
+	who, where := "a resolver on the node", "a file with its upstreams"
 	if stub := addr.Unmap().String(); stub == "127.0.0.53" || stub == "127.0.0.54" {
 		who, where = "systemd-resolved's stub on the node", "/run/systemd/resolve/resolv.conf"
 	}
-	f.comment("%s: %s is %s, but in the pod it is the pod itself: a DNS server that forwards there loops, and others get no answer; set the kubelet's resolvConf to %s",
+	f.comment("%s: %s is %s, but in the pod it is the pod itself: a DNS server that forwards there loops, and other pods get no answer: set the kubelet's resolvConf to %s",
 		f.File, server, who, where)
 }
 
@@ -170,11 +170,11 @@ func (f *forming) searches(all []string) []string {
 		n--
 	}
 	if n < len(fit) {
-		f.cut("search domains", fmt.Sprintf("more than %d characters together", maxSearchChars), fit[n:])
+		f.cut("search domains", fmt.Sprintf("more than %d characters in total", maxSearchChars), fit[n:])
 	}
 	return fit[:n]
 }
 
 func (f *forming) cut(what, why string, gone []string) {
-	f.comment("%s: %s, left out (event DNSConfigForming): %s", what, why, strings.Join(gone, " "))
+	f.comment("%s: %s, omitted (event DNSConfigForming): %s", what, why, strings.Join(gone, " "))
 }

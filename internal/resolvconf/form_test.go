@@ -42,7 +42,7 @@ func TestForm(t *testing.T) {
 	}{
 		{"ClusterFirst", Pod{Policy: ClusterFirst}, nil, clusterFile, nil},
 		{"ClusterFirst on the node's network is Default", Pod{Policy: ClusterFirst, HostNetwork: true}, nil, nodeFile,
-			[]string{"hostNetwork turns dnsPolicy ClusterFirst into Default: for the cluster's names write ClusterFirstWithHostNet"}},
+			[]string{"hostNetwork changes dnsPolicy ClusterFirst to Default: to resolve the cluster's names, set ClusterFirstWithHostNet"}},
 		{"ClusterFirstWithHostNet", Pod{Policy: ClusterFirstWithHostNet, HostNetwork: true}, nil, clusterFile, nil},
 		{"ClusterFirstWithHostNet needs no such network", Pod{Policy: ClusterFirstWithHostNet}, nil, clusterFile, nil},
 		{"Default", Pod{Policy: Default}, nil, nodeFile, nil},
@@ -76,7 +76,7 @@ func TestForm(t *testing.T) {
 
 		{"an empty file", Pod{Policy: Default}, func(k *Kubelet) { k.Node = &Config{} }, "", nil},
 		{"no file", Pod{Policy: Default}, func(k *Kubelet) { k.Node = nil }, "nameserver 127.0.0.1\nsearch .\n",
-			[]string{"the kubelet's resolvConf is empty: the pod is to ask itself"}},
+			[]string{"the kubelet's resolvConf is empty: the pod's only nameserver is itself"}},
 		{"no file, and a pod of the cluster", Pod{Policy: ClusterFirst}, func(k *Kubelet) { k.Node = nil },
 			"nameserver 10.96.0.10\nsearch shop.svc.cluster.local svc.cluster.local cluster.local\noptions ndots:5\n", nil},
 		{"the node's words twice stay twice", Pod{Policy: Default},
@@ -118,13 +118,13 @@ func TestForm(t *testing.T) {
 
 		{"four nameservers", Pod{Policy: Default, Config: &Config{Nameservers: []string{"192.0.2.3", "192.0.2.4", "192.0.2.5"}}}, nil,
 			"nameserver 192.0.2.1\nnameserver 192.0.2.2\nnameserver 192.0.2.3\nsearch node.example example\noptions edns0 timeout:1\n",
-			[]string{"nameservers: more than 3, left out (event DNSConfigForming): 192.0.2.4 192.0.2.5"}},
+			[]string{"nameservers: more than 3, omitted (event DNSConfigForming): 192.0.2.4 192.0.2.5"}},
 		{"four addresses of the cluster's DNS", Pod{Policy: ClusterFirst}, func(k *Kubelet) {
 			k.Node = nil
 			k.ClusterDNS = slices.Repeat(k.ClusterDNS, 4)
 		}, "nameserver 10.96.0.10\nnameserver 10.96.0.10\nnameserver 10.96.0.10\n" +
 			"search shop.svc.cluster.local svc.cluster.local cluster.local\noptions ndots:5\n",
-			[]string{"nameservers: more than 3, left out (event DNSConfigForming): 10.96.0.10"}},
+			[]string{"nameservers: more than 3, omitted (event DNSConfigForming): 10.96.0.10"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			k := kubelet()
@@ -174,21 +174,21 @@ func TestSearchLimits(t *testing.T) {
 	}{
 		{"32", names(29, 5), names(32, 5), names(32, 5), nil},
 		{"33 together", names(29, 5), names(33, 5), names(32, 5),
-			[]string{"search domains: more than 32, left out (event DNSConfigForming): 00032"}},
+			[]string{"search domains: more than 32, omitted (event DNSConfigForming): 00032"}},
 		{"the node's leave no room for the cluster's", names(30, 5), nil, names(30, 5),
-			[]string{"node.conf: 30 search domains, and the kubelet leaves room for 29 (event CheckLimitsForResolvConf)"}},
+			[]string{"node.conf: 30 search domains, the kubelet accepts 29 (event CheckLimitsForResolvConf)"}},
 		{"33 of the node", names(33, 5), nil, names(32, 5),
-			[]string{"node.conf: 33 search domains", "search domains: more than 32, left out (event DNSConfigForming): 00032"}},
+			[]string{"node.conf: 33 search domains", "search domains: more than 32, omitted (event DNSConfigForming): 00032"}},
 		{"2048 characters", append(names(20, 100), names(1, 28)...), nil, append(names(20, 100), names(1, 28)...), nil},
 		{"2049 characters", append(names(20, 100), names(1, 29)...), nil, names(20, 100),
-			[]string{"node.conf: search domains of 2049 characters, and the kubelet has room for 2048", "more than 2048 characters together, left out (event DNSConfigForming): 0000"}},
+			[]string{"node.conf: search domains of 2049 characters, the kubelet accepts 2048", "more than 2048 characters in total, omitted (event DNSConfigForming): 0000"}},
 		{"what is behind one that goes, goes as well", names(20, 100), append(names(1, 29), "a"), names(20, 100),
-			[]string{"more than 2048 characters together, left out (event DNSConfigForming): " + names(1, 29)[0] + " a"}},
+			[]string{"more than 2048 characters in total, omitted (event DNSConfigForming): " + names(1, 29)[0] + " a"}},
 		{"253 characters", []string{long}, nil, []string{long}, nil},
 		{"254 characters", []string{"b", long + "a", "c"}, nil, []string{"b", "c"},
-			[]string{"search domains: longer than 253 characters, left out (event DNSConfigForming): " + long + "a"}},
+			[]string{"search domains: longer than 253 characters, omitted (event DNSConfigForming): " + long + "a"}},
 		{"one that is cut is not too long", append(names(29, 3), "x", "y", "z", long+"a"), nil, append(names(29, 3), "x", "y", "z"),
-			[]string{"node.conf: 33 search domains", "more than 32, left out (event DNSConfigForming): " + long + "a"}},
+			[]string{"node.conf: 33 search domains", "more than 32, omitted (event DNSConfigForming): " + long + "a"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			k := kubelet()

@@ -44,7 +44,7 @@ func (m Manifest) Pod(flags Flags) (Pod, []string, error) {
 	var comments []string
 	overruled := func(flag, given, counts string) {
 		if given != "" && given != counts {
-			comments = append(comments, fmt.Sprintf("--%s %s does not count: %s says %s", flag, given, m.Name, counts))
+			comments = append(comments, fmt.Sprintf("--%s %s is ignored: %s sets %s", flag, given, m.Name, counts))
 		}
 	}
 	overruled("namespace", flags.Namespace, p.Namespace)
@@ -54,7 +54,7 @@ func (m Manifest) Pod(flags Flags) (Pod, []string, error) {
 	}
 	if p.Policy == None && (p.Config == nil || len(p.Config.Nameservers) == 0) {
 		if m.file == "" {
-			return Pod{}, nil, fmt.Errorf("dnsPolicy %s: the pod brings its own nameservers: give a manifest whose dnsConfig has at least one by --pod", None)
+			return Pod{}, nil, fmt.Errorf("dnsPolicy %s needs a dnsConfig with at least one nameserver: set a manifest with --pod", None)
 		}
 		return Pod{}, nil, fmt.Errorf("%s:%d: %s: dnsPolicy %s needs a dnsConfig with at least one nameserver", m.file, m.line, m.Name, None)
 	}
@@ -98,14 +98,14 @@ func ParseManifest(file string, text []byte) (Manifest, []string, error) {
 	case len(f.errs) > 0:
 		return Manifest{}, nil, errors.Join(f.errs...)
 	case len(f.pods) == 0:
-		return Manifest{}, nil, fmt.Errorf("%s: neither a pod nor a pod template in it, but %s; want a Pod, Deployment, StatefulSet, DaemonSet, Job or CronJob",
+		return Manifest{}, nil, fmt.Errorf("%s: no pod or pod template, only %s: want a Pod, Deployment, StatefulSet, DaemonSet, Job or CronJob",
 			file, f.seen())
 	case len(f.pods) > 1:
 		var all []string
 		for _, o := range f.pods {
 			all = append(all, fmt.Sprintf("%s (line %d)", o.name(), o.line))
 		}
-		return Manifest{}, nil, fmt.Errorf("%s: %d objects with pods, %s: leave one in the file, or pipe one in (kubectl get … -o yaml | seamark resolvconf --pod -)",
+		return Manifest{}, nil, fmt.Errorf("%s: %d objects with pods, %s: keep one in the file, or pipe one (kubectl get … -o yaml | seamark resolvconf --pod -)",
 			file, len(all), strings.Join(all, ", "))
 	}
 	r := reader{file: file, object: f.pods[0]}
@@ -127,7 +127,7 @@ type finder struct {
 func (f *finder) look(t tree) {
 	kind := t.at("kind").text()
 	if kind == "" {
-		f.errs = append(f.errs, fmt.Errorf("%s:%d: not an object of Kubernetes: it has no kind", f.file, t.line))
+		f.errs = append(f.errs, fmt.Errorf("%s:%d: not a Kubernetes object: no kind", f.file, t.line))
 		return
 	}
 	if path, ok := paths[kind]; ok {
@@ -167,7 +167,7 @@ func (f *finder) inherit(item tree, list string) tree {
 
 func (f *finder) seen() string {
 	if len(f.others) == 0 {
-		return "no object at all"
+		return "no objects"
 	}
 	slices.Sort(f.others)
 	return strings.Join(slices.Compact(f.others), ", ")

@@ -27,19 +27,19 @@ func ParseNode(file string, text []byte) (c Config, comments []string, err error
 		switch key {
 		case "nameserver":
 			if len(rest) == 0 {
-				errs = append(errs, fmt.Errorf("%s:%d: nameserver without an address: the kubelet starts no pod with such a file; write one or delete the line", file, n))
+				errs = append(errs, fmt.Errorf("%s:%d: nameserver without an address: the kubelet does not start pods with this file: add an address or delete the line", file, n))
 				continue
 			}
 			c.Nameservers = append(c.Nameservers, rest[0])
 			if why := serverProblem(rest[0]); why != "" {
-				say("nameserver %s: %s; pods get it all the same", rest[0], why)
+				say("nameserver %s: %s; pods get it nevertheless", rest[0], why)
 			}
 			if len(rest) > 1 {
-				say("nameserver takes one address: not read: %s", strings.Join(rest[1:], " "))
+				say("nameserver takes one address, ignored: %s", strings.Join(rest[1:], " "))
 			}
 		case "search":
 			if searchLine > 0 {
-				say("this search line replaces that of line %d", searchLine)
+				say("this search line replaces line %d", searchLine)
 			}
 			searchLine = n
 			c.Searches = nil
@@ -57,11 +57,11 @@ func ParseNode(file string, text []byte) (c Config, comments []string, err error
 			}
 			warnRemark(say, key, rest)
 		case "domain":
-			say("domain is not read by the kubelet: write search, if pods should have it")
+			say("the kubelet ignores domain: use search if pods need it")
 		case "sortlist":
-			say("sortlist is not read by the kubelet, and pods do without")
+			say("the kubelet ignores sortlist")
 		default:
-			say("not a line that the kubelet reads: it begins with %q", key)
+			say("the kubelet ignores this line: unknown keyword %q", key)
 		}
 	}
 	return c, comments, errors.Join(errs...)
@@ -72,7 +72,7 @@ func ParseNode(file string, text []byte) (c Config, comments []string, err error
 func warnRemark(say func(string, ...any), key string, words []string) {
 	for _, w := range words {
 		if w[0] == '#' || w[0] == ';' {
-			say("a remark has a line of its own: here %q becomes part of the %s line", w, key)
+			say("a comment needs a line of its own: %q becomes part of the %s line", w, key)
 			return
 		}
 	}
@@ -86,7 +86,7 @@ func serverProblem(text string) string {
 	case err != nil:
 		return "not an IP address"
 	case addr.Zone() != "":
-		return fmt.Sprintf("the interface %s is the node's, and a pod has none of its name", addr.Zone())
+		return fmt.Sprintf("the interface %s exists on the node, not in pods", addr.Zone())
 	}
 	return ""
 }

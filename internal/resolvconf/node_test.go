@@ -23,19 +23,19 @@ func TestParseNode(t *testing.T) {
 		{"trailing dots", "search a.example. b. .\n", "search a.example b .\n", nil},
 		{"the root alone", "search .\n", "search .\n", nil},
 		{"the last search line counts", "search a b\nnameserver 192.0.2.1\nsearch c\n", "nameserver 192.0.2.1\nsearch c\n",
-			[]string{"node.conf:3: this search line replaces that of line 1"}},
-		{"if it is empty as well", "search a b\nsearch\n", "", []string{"node.conf:2: this search line replaces that of line 1"}},
+			[]string{"node.conf:3: this search line replaces line 1"}},
+		{"if it is empty as well", "search a b\nsearch\n", "", []string{"node.conf:2: this search line replaces line 1"}},
 		{"options add up, the last of a name counts", "options ndots:2 edns0\noptions timeout:1 ndots:3 edns0\n", "options ndots:3 edns0 timeout:1\n", nil},
-		{"domain", "domain a.example\nnameserver 192.0.2.1\n", "nameserver 192.0.2.1\n", []string{"node.conf:1: domain is not read by the kubelet: write search"}},
-		{"domain does not replace search", "search a\ndomain b\n", "search a\n", []string{"node.conf:2: domain is not read by the kubelet"}},
-		{"sortlist", "sortlist 192.0.2.0/24\n", "", []string{"node.conf:1: sortlist is not read by the kubelet"}},
+		{"domain", "domain a.example\nnameserver 192.0.2.1\n", "nameserver 192.0.2.1\n", []string{"node.conf:1: the kubelet ignores domain: use search"}},
+		{"domain does not replace search", "search a\ndomain b\n", "search a\n", []string{"node.conf:2: the kubelet ignores domain"}},
+		{"sortlist", "sortlist 192.0.2.0/24\n", "", []string{"node.conf:1: the kubelet ignores sortlist"}},
 		{"a word that nobody knows", "nameservers 192.0.2.1\nNameserver 192.0.2.1\n", "",
-			[]string{`node.conf:1: not a line that the kubelet reads: it begins with "nameservers"`, `node.conf:2: not a line that the kubelet reads: it begins with "Nameserver"`}},
-		{"words behind the address", "nameserver 192.0.2.1 192.0.2.2 # two\n", "nameserver 192.0.2.1\n", []string{"node.conf:1: nameserver takes one address: not read: 192.0.2.2 # two"}},
-		{"a remark behind names", "search a # office\n", "search a # office\n", []string{`node.conf:1: a remark has a line of its own: here "#" becomes part of the search line`}},
-		{"a remark behind options", "options edns0 ;x\n", "options edns0 ;x\n", []string{`node.conf:1: a remark has a line of its own: here ";x" becomes part of the options line`}},
-		{"not an address", "nameserver dns.example\n", "nameserver dns.example\n", []string{"node.conf:1: nameserver dns.example: not an IP address; pods get it all the same"}},
-		{"an interface of the node's", "nameserver fe80::1%eth0\n", "nameserver fe80::1%eth0\n", []string{"node.conf:1: nameserver fe80::1%eth0: the interface eth0 is the node's"}},
+			[]string{`node.conf:1: the kubelet ignores this line: unknown keyword "nameservers"`, `node.conf:2: the kubelet ignores this line: unknown keyword "Nameserver"`}},
+		{"words behind the address", "nameserver 192.0.2.1 192.0.2.2 # two\n", "nameserver 192.0.2.1\n", []string{"node.conf:1: nameserver takes one address, ignored: 192.0.2.2 # two"}},
+		{"a remark behind names", "search a # office\n", "search a # office\n", []string{`node.conf:1: a comment needs a line of its own: "#" becomes part of the search line`}},
+		{"a remark behind options", "options edns0 ;x\n", "options edns0 ;x\n", []string{`node.conf:1: a comment needs a line of its own: ";x" becomes part of the options line`}},
+		{"not an address", "nameserver dns.example\n", "nameserver dns.example\n", []string{"node.conf:1: nameserver dns.example: not an IP address; pods get it nevertheless"}},
+		{"an interface of the node's", "nameserver fe80::1%eth0\n", "nameserver fe80::1%eth0\n", []string{"node.conf:1: nameserver fe80::1%eth0: the interface eth0 exists on the node"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c, comments, err := ParseNode("node.conf", []byte(tc.text))
@@ -49,8 +49,8 @@ func TestParseNode(t *testing.T) {
 
 func TestParseNodeErrors(t *testing.T) {
 	_, _, err := ParseNode("node.conf", []byte("nameserver\nsearch a\nnameserver  \n"))
-	want := "node.conf:1: nameserver without an address: the kubelet starts no pod with such a file; write one or delete the line\n" +
-		"node.conf:3: nameserver without an address: the kubelet starts no pod with such a file; write one or delete the line"
+	want := "node.conf:1: nameserver without an address: the kubelet does not start pods with this file: add an address or delete the line\n" +
+		"node.conf:3: nameserver without an address: the kubelet does not start pods with this file: add an address or delete the line"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v, want\n%s", err, want)
 	}

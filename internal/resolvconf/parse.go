@@ -77,7 +77,7 @@ func position(file, fault string, lines int) error {
 	}
 	line = min(line, lines)
 	if strings.HasSuffix(fault, "into string") { // a key that is a mapping or list
-		fault = "a mapping or a list stands in the place of a key; is it a template that must be filled in first?"
+		fault = "a mapping or list as a key: if this is a template, render it first"
 	}
 	return fmt.Errorf("%s:%d: %s", file, line, fault)
 }

@@ -30,7 +30,7 @@ func (t tree) kind() string {
 	case string:
 		return fmt.Sprintf("the string %q", t.scalar)
 	case bool:
-		return fmt.Sprintf("the truth value %v", t.scalar)
+		return fmt.Sprintf("the boolean %v", t.scalar)
 	case int, int64, uint64, float64, json.Number:
 		return fmt.Sprintf("the number %v", t.scalar)
 	}
