@@ -129,7 +129,13 @@ func serve(t *testing.T, dir, in string, args ...string) *process {
 
 func serveTo(t *testing.T, stderr io.Writer, dir, in string, args ...string) *process {
 	t.Helper()
-	p := &process{Cmd: program(t, dir, args...), t: t, lines: make(chan string, 1000), done: make(chan struct{})}
+	return start(t, program(t, dir, args...), stderr, in)
+}
+
+// start runs c and waits for its greeting.
+func start(t *testing.T, c *exec.Cmd, stderr io.Writer, in string) *process {
+	t.Helper()
+	p := &process{Cmd: c, t: t, lines: make(chan string, 1000), done: make(chan struct{})}
 	p.Stdin, p.Stderr = strings.NewReader(in), stderr
 	r, w := io.Pipe()
 	p.Stdout = w

@@ -85,6 +85,10 @@ func (p *program) serve(ctx context.Context, s serve) error {
 		}
 		options.Listen = append(options.Listen, addr)
 	}
+	var err error
+	if options.Inherited, err = server.InheritSockets(); err != nil {
+		return failure{err}
+	}
 	read, err := p.reader(s)
 	if err != nil {
 		return failure{err}

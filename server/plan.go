@@ -14,6 +14,7 @@ import (
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/transport"
 )
 
 // Options are the inputs of a plan besides the Corefile.
@@ -23,6 +24,8 @@ type Options struct {
 	Port uint16
 	// Listen replaces the addresses and ports of the Corefile unless it is empty.
 	Listen []netip.AddrPort
+	// Inherited holds sockets to use instead of opening new ones; it may be nil.
+	Inherited *transport.Inherited
 
 	Log *slog.Logger
 	// Level, if not nil, is the level of Log. Starting a plan sets it to debug or

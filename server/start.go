@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/activation"
+
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/transport"
@@ -26,6 +28,8 @@ const (
 	// grace is how long parked queries may continue after their plan was replaced
 	// or stopped. The timeout of a single query is the same.
 	grace = 10 * time.Second
+	// readyWait is shorter than the time for which resolvers wait for a reply, 5 s.
+	readyWait = 4 * time.Second
 )
 
 // running is the state of a started plan.
@@ -52,6 +56,9 @@ func (p *Plan) Start(ctx context.Context, old *Plan) error {
 		p.start.Abort()
 		return err
 	}
+	if old == nil && p.opts.Inherited != nil {
+		p.waitUntilReady(ctx)
+	}
 	p.swap()
 	if old != nil {
 		p.retire(ctx, old)
@@ -70,7 +77,7 @@ func (p *Plan) prepare(ctx context.Context, old *Plan) error {
 	for _, s := range p.sites {
 		l, err := config.Keep(p.start, listenerKey{s.addr}, func() (*transport.Listener, error) {
 			l, err := transport.Listen(ctx, s.addr, transport.Options{
-				Readers: s.sockets(), Limits: s.limits(), Log: p.opts.Log, Metrics: p.opts.Metrics,
+				Readers: s.sockets(), Inherited: p.opts.Inherited, Limits: s.limits(), Log: p.opts.Log, Metrics: p.opts.Metrics,
 			})
 			if err == nil {
 				p.opened = append(p.opened, l)
@@ -89,6 +96,48 @@ func (p *Plan) prepare(ctx context.Context, old *Plan) error {
 		p.listeners = append(p.listeners, l)
 	}
 	return ctx.Err()
+}
+
+// InheritSockets returns the sockets that systemd has opened for the process (socket
+// activation, sd_listen_fds(3)), or nil if there are none. It removes the environment
+// variables, so only the first call returns any.
+func InheritSockets() (*transport.Inherited, error) {
+	files := activation.Files(true)
+	if len(files) == 0 {
+		return nil, nil
+	}
+	return transport.Inherit(files)
+}
+
+// waitUntilReady blocks until every directive is ready, readyWait at most. Queries wait
+// in the inherited sockets meanwhile, which is better than SERVFAIL.
+func (p *Plan) waitUntilReady(ctx context.Context) {
+	for _, address := range p.opts.Inherited.Unused() {
+		p.opts.Log.Warn("Inherited socket is not used: no server block listens there", "address", address)
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyWait)
+	defer cancel()
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
+	for !p.ready() {
+		select {
+		case <-ctx.Done():
+			p.opts.Log.Warn("Answering before all directives are ready", "waited", readyWait)
+			return
+		case <-poll.C:
+		}
+	}
+}
+
+func (p *Plan) ready() bool {
+	for _, b := range p.blocks {
+		for _, h := range config.Find[interface{ Ready() bool }](b) {
+			if !h.Ready() {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func (p *Plan) listensOn(port uint16) bool {

@@ -36,6 +36,8 @@ type Options struct {
 	Portable bool          // read single packets, as where there is no recvmmsg
 	Grace    time.Duration // for parked queries when the listener stops; default 5 s
 
+	Inherited *Inherited // sockets to use instead of opening new ones; may be nil
+
 	Limits
 
 	// MaxConns bounds the TCP connections; the default is 4,000. An idle
@@ -94,6 +96,8 @@ type Listener struct {
 	counts counters
 	tcp    net.Listener
 	udp    []*net.UDPConn
+	// inherited is set if the UDP sockets stay open in another process.
+	inherited bool
 
 	limits      atomic.Pointer[Limits]
 	once        sync.Once
@@ -154,7 +158,10 @@ func listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, err
 	lc := net.ListenConfig{Control: controlTCP, KeepAlive: -1} // the idle timeout is shorter
 	lc.SetMultipathTCP(false)
 	var err error
-	if l.tcp, err = lc.Listen(ctx, network("tcp", addr.Addr()), addr.String()); err != nil {
+	if l.tcp, err = o.Inherited.listenTCP(addr); l.tcp == nil && err == nil {
+		l.tcp, err = lc.Listen(ctx, network("tcp", addr.Addr()), addr.String())
+	}
+	if err != nil {
 		return nil, explain("tcp", addr, err)
 	}
 	l.addr = netip.AddrPortFrom(addr.Addr(), addrPort(l.tcp.Addr()).Port())
@@ -168,7 +175,11 @@ func listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, err
 // listenUDP opens the sockets. With SO_REUSEPORT the kernel would silently share a
 // port between two processes of one user, and each would receive half of the
 // packets. So a socket without the option must bind the port first.
-func (l *Listener) listenUDP(ctx context.Context) error {
+func (l *Listener) listenUDP(ctx context.Context) (err error) {
+	if l.udp, err = l.o.Inherited.listenUDP(l.addr); l.udp != nil || err != nil {
+		l.inherited = true
+		return err
+	}
 	var plain net.ListenConfig
 	probe, err := plain.ListenPacket(ctx, network("udp", l.addr.Addr()), l.addr.String())
 	if err != nil {
@@ -258,7 +269,8 @@ func (l *Listener) Serve() {
 
 // Stop ends the listener. It stops reading connections at once, and UDP when no
 // query is parked, after Options.Grace at the latest: until then, queries that would
-// have to wait get SERVFAIL, so that none is lost in a socket buffer. Replies of
+// have to wait get SERVFAIL, so that none is lost in a socket buffer. Inherited UDP
+// sockets are not read any more: their packets wait for the next process. Replies of
 // queries that take longer are discarded. When Stop returns, all sockets are closed
 // and all goroutines have ended.
 func (l *Listener) Stop() { l.once.Do(l.stop) }
@@ -266,7 +278,11 @@ func (l *Listener) Stop() { l.once.Do(l.stop) }
 func (l *Listener) stop() {
 	grace, cancel := context.WithTimeout(context.Background(), l.o.Grace)
 	defer cancel()
-	l.o.Port.StopParking()
+	if l.inherited {
+		l.stopUDP()
+	} else {
+		l.o.Port.StopParking()
+	}
 	close(l.stopping)
 	_ = l.tcp.Close()
 	if l.loop != nil {
@@ -275,11 +291,9 @@ func (l *Listener) stop() {
 	l.accepting.Wait() // after this there are no new connections
 	l.conns.wake()
 	l.parked.wait(grace)
-	close(l.udpStopping)
-	for _, c := range l.udp {
-		_ = c.SetReadDeadline(pastDeadline())
+	if !l.inherited {
+		l.stopUDP()
 	}
-	l.readers.Wait()
 	l.conns.wait(grace)
 	l.o.Port.RemoveReader(&l.serving)
 	if l.loop != nil {
@@ -289,6 +303,15 @@ func (l *Listener) stop() {
 	if l.removeGauge != nil {
 		l.removeGauge()
 	}
+}
+
+// stopUDP ends the readers of UDP.
+func (l *Listener) stopUDP() {
+	close(l.udpStopping)
+	for _, c := range l.udp {
+		_ = c.SetReadDeadline(pastDeadline())
+	}
+	l.readers.Wait()
 }
 
 // close closes the sockets that are open.

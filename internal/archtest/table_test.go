@@ -106,7 +106,7 @@ var table = map[string]row{
 	"builtin": {own: []string{"config", "directive"}},
 	"server": {
 		own:   []string{"config", "corefile", "dns", "transport", "metrics"},
-		third: watchesFiles,
+		third: append([]string{"github.com/coreos/go-systemd/v22/activation"}, watchesFiles...),
 	},
 
 	// Subcommands and flags.

@@ -1,0 +1,144 @@
+package cmd_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// startActivated starts a server as systemd does for a socket unit: the sockets are
+// the descriptors from 3 on, and LISTEN_PID is the server's process ID.
+func startActivated(t *testing.T, dir string, files []*os.File) *process {
+	t.Helper()
+	c := program(t, dir, "-conf", "Corefile")
+	c.Args = append([]string{"sh", "-c", `LISTEN_PID=$$ exec "$0" "$@"`, c.Path}, c.Args[1:]...)
+	c.Path = "/bin/sh"
+	c.Env = append(c.Env, fmt.Sprintf("LISTEN_FDS=%d", len(files)))
+	c.ExtraFiles = files
+	return start(t, c, os.Stderr, "")
+}
+
+// With socket activation a restart loses no query: those sent while no server runs
+// wait in the sockets. A TCP connection that the old server had accepted may be closed
+// without a reply, and its client connects again (RFC 7766 §6.2.4).
+func TestSocketActivationRestart(t *testing.T) {
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tcp.Close()
+	udp, err := net.ListenPacket("udp", tcp.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer udp.Close()
+	var files []*os.File
+	for _, s := range []interface{ File() (*os.File, error) }{tcp.(*net.TCPListener), udp.(*net.UDPConn)} {
+		f, err := s.File()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		files = append(files, f)
+	}
+	dir := t.TempDir()
+	port := tcp.Addr().(*net.TCPAddr).Port
+	write(t, filepath.Join(dir, "Corefile"), fmt.Sprintf(".:%d {\n bind 127.0.0.1\n kubernetes cluster.local {\n  manifests objects\n }\n}\n", port))
+	if err := os.Mkdir(filepath.Join(dir, "objects"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "objects", "a.yaml"), `apiVersion: v1
+kind: Service
+metadata: {name: api, namespace: default}
+spec: {clusterIP: 10.96.0.10, ports: [{port: 80}]}
+`)
+	p := startActivated(t, dir, files)
+
+	var stopped atomic.Bool
+	var clients sync.WaitGroup
+	var answers [2]atomic.Int64
+	for i, network := range []string{"udp", "tcp"} {
+		clients.Go(func() {
+			for !stopped.Load() {
+				reply, err := ask(network, fmt.Sprint(port), "api.default.svc.cluster.local.", dns.TypeA)
+				if network == "tcp" && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)) {
+					reply, err = ask(network, fmt.Sprint(port), "api.default.svc.cluster.local.", dns.TypeA)
+				}
+				if err != nil || reply.Rcode != dns.RcodeSuccess || len(reply.Answer) != 1 {
+					t.Errorf("%s query %d: got %v, %v, want one record", network, answers[i].Load(), reply, err)
+					return
+				}
+				answers[i].Add(1)
+			}
+		})
+	}
+	for range 5 {
+		before := [2]int64{answers[0].Load(), answers[1].Load()}
+		p.stop()
+		p = startActivated(t, dir, files)
+		eventually(t, "answers of the new process", func() bool {
+			return answers[0].Load() > before[0]+10 && answers[1].Load() > before[1]+10 || t.Failed()
+		})
+	}
+	stopped.Store(true)
+	clients.Wait()
+	p.stop()
+	t.Logf("%d answers over UDP and %d over TCP during 5 restarts", answers[0].Load(), answers[1].Load())
+}
+
+// A descriptor that is no socket, and a socket that no server block uses, are reported.
+func TestSocketActivationErrors(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "Corefile"), ".:0 {\n bind 127.0.0.1\n whoami\n}\n")
+	file, err := os.Create(filepath.Join(dir, "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	c := program(t, dir, "-conf", "Corefile")
+	c.Args = append([]string{"sh", "-c", `LISTEN_PID=$$ exec "$0" "$@"`, c.Path}, c.Args[1:]...)
+	c.Path = "/bin/sh"
+	c.Env = append(c.Env, "LISTEN_FDS=1")
+	c.ExtraFiles = []*os.File{file}
+	out, err := c.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "want a listening TCP socket or a UDP socket") {
+		t.Errorf("a file as the inherited descriptor: got %v, %s, want an error about it", err, out)
+	}
+
+	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer udp.Close()
+	socket, err := udp.(*net.UDPConn).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	p := startActivated(t, dir, []*os.File{socket})
+	defer p.stop()
+	if log := strings.Join(p.before, "\n"); !strings.Contains(log, `Inherited socket is not used: no server block listens there address="udp `+udp.LocalAddr().String()) {
+		t.Errorf("an unused socket: got log\n%s\nwant a warning about it", log)
+	}
+}
+
+// eventually waits until ok returns true.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("timeout waiting for %s", what)
+		}
+	}
+}
