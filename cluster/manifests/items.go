@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"unique"
 
@@ -118,9 +119,23 @@ func (d *decoder) list(h *head, at position) {
 // is about.
 func jsonFault(at position, err error) (int, error) {
 	if t, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return at.lineOf(int(t.Offset) - 1), fmt.Errorf("%s: got %s, want %s", cmp.Or(t.Field, "document"), t.Value, t.Type.Kind())
+		return at.lineOf(int(t.Offset) - 1), fmt.Errorf("%s: got %s, want %s", cmp.Or(t.Field, "document"), t.Value, jsonType(t.Type))
 	}
 	return at.line, err
+}
+
+// jsonType returns the JSON type that t is decoded from.
+func jsonType(t reflect.Type) string {
+	switch kind := t.Kind(); kind {
+	case reflect.Struct, reflect.Map:
+		return "object"
+	case reflect.Slice:
+		return "array"
+	case reflect.String, reflect.Bool:
+		return kind.String()
+	default:
+		return "number"
+	}
 }
 
 // badName returns the reason why an API server would reject the object's name, "" if
