@@ -100,7 +100,7 @@ func newWalk(tb testing.TB, text string, without string) *walk {
 		if len(uses) == 0 {
 			continue
 		}
-		b.Begin(d.Name)
+		b.SetDirective(d.Name)
 		if err := d.Setup(b, uses); err != nil {
 			tb.Fatal(err)
 		}

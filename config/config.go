@@ -59,9 +59,9 @@ type offer struct {
 	v    any
 }
 
-// Begin names the directive whose Setup is called next. Only the server
+// SetDirective names the directive whose Setup is called next. Only the server
 // calls it.
-func (b *Block) Begin(name string) { b.name = name }
+func (b *Block) SetDirective(name string) { b.name = name }
 
 // Warn records a problem with a configuration that can be served all the same.
 // The error must have a position: create it with Errorf of the directive or of

@@ -28,7 +28,7 @@ func (a *addressHandler) ServeDNS(q *seamark.Query) seamark.Verdict {
 
 // addBelow adds a handler at the end of the chain.
 func (r *testBlock) addBelow(h any) {
-	r.block.Begin("below")
+	r.block.SetDirective("below")
 	r.block.Handle(h)
 	r.route()
 }

@@ -98,9 +98,9 @@ func plan(t testing.TB, text string, add ...any) (*config.Block, error) {
 	}
 	b := &config.Block{Zones: []wire.Name{wire.Root}, Log: slog.New(slog.DiscardHandler), Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
 	for _, h := range add {
-		b.Begin("test")
+		b.SetDirective("test")
 		if as, ok := h.(interface{ directive() string }); ok {
-			b.Begin(as.directive())
+			b.SetDirective(as.directive())
 		}
 		b.Handle(h)
 	}
@@ -113,7 +113,7 @@ func plan(t testing.TB, text string, add ...any) (*config.Block, error) {
 			}
 		}
 		if len(uses) > 0 {
-			b.Begin(d.Name)
+			b.SetDirective(d.Name)
 			errs = append(errs, d.Setup(b, uses))
 		}
 	}

@@ -119,7 +119,7 @@ func (p *Plan) block(s corefile.Server) (errs []error) {
 				found[i].Usage = d.Usage
 			}
 			answers = answers || d.Answers
-			b.Begin(d.Name)
+			b.SetDirective(d.Name)
 			if err := d.Setup(b, found); err != nil {
 				errs = append(errs, err)
 			}

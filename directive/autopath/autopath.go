@@ -178,7 +178,7 @@ func (a *AutoPath) read(b *config.Block, d corefile.Directive) error {
 	case a.source == byClient:
 		a.hostSearch, err = readSearch(hostFile)
 		if err != nil {
-			b.Log.Warn("autopath: cannot read the search path of the host, using only the cluster's domains", "file", hostFile, "error", err)
+			b.Warn(d.Errorf("%w; only the search domains of the cluster are used", err))
 		}
 		return nil
 	case strings.HasPrefix(a.source, "@"):
@@ -188,7 +188,7 @@ func (a *AutoPath) read(b *config.Block, d corefile.Directive) error {
 		return d.Errorf("%w", err)
 	}
 	if len(a.search) == 0 {
-		b.Log.Warn("autopath: the file has no search domains, autopath does nothing", "file", a.source)
+		b.Warn(d.Errorf("%s has no search domains, so the directive has no effect", a.source))
 	}
 	return nil
 }

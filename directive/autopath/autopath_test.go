@@ -38,12 +38,12 @@ func plan(t *testing.T, text string, below any) (*AutoPath, error) {
 		t.Fatal(err)
 	}
 	b := &config.Block{Zones: []wire.Name{wire.Root}, Log: slog.New(slog.DiscardHandler), Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
-	b.Begin("autopath")
+	b.SetDirective("autopath")
 	if err := corefile.Sorted(Setup(b, servers[0].Directives)); err != nil {
 		return nil, err
 	}
 	if below != nil {
-		b.Begin("kubernetes")
+		b.SetDirective("kubernetes")
 		b.Handle(below)
 	}
 	return config.Find[*AutoPath](b)[0], corefile.Sorted(b.Planned()...)

@@ -231,7 +231,7 @@ func (w *harness) blocks(text string) (blocks []*config.Block, err error) {
 		}
 		for _, d := range w.directives() {
 			if of := uses[d.Name]; of != nil {
-				b.Begin(d.Name)
+				b.SetDirective(d.Name)
 				if err := d.Setup(b, of); err != nil {
 					return nil, err
 				}

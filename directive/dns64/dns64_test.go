@@ -25,7 +25,7 @@ func plan(t *testing.T, text string) (*config.Block, error) {
 		t.Fatal(err)
 	}
 	b := &config.Block{Log: slog.New(slog.DiscardHandler), Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
-	b.Begin("dns64")
+	b.SetDirective("dns64")
 	return b, corefile.Sorted(Setup(b, servers[0].Directives))
 }
 
@@ -182,7 +182,7 @@ func start(t *testing.T, text string, below *backend) *testServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.Begin("backend")
+	b.SetDirective("backend")
 	b.Handle(below)
 	lot := dns.NewParkingLot(16)
 	t.Cleanup(func() { lot.Close(context.Background()) })

@@ -27,7 +27,7 @@ func plan(directive string) (*Handler, error) {
 		return nil, err
 	}
 	b := &config.Block{Zones: []wire.Name{wire.Root}, Log: slog.New(slog.DiscardHandler), Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
-	b.Begin("etcd")
+	b.SetDirective("etcd")
 	if err := Setup(b, servers[0].Directives); err != nil {
 		return nil, corefile.Sorted(err)
 	}

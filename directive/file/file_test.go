@@ -91,7 +91,7 @@ func plan(t testing.TB, text string) (*config.Block, *log, error) {
 	}
 	out := new(log)
 	b := &config.Block{Zones: []wire.Name{origin}, Log: slog.New(slog.NewTextHandler(out, nil)), Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
-	b.Begin("file")
+	b.SetDirective("file")
 	return b, out, corefile.Sorted(Setup(b, servers[0].Directives))
 }
 
@@ -253,8 +253,9 @@ func TestUpstreamIgnored(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "db")
 	write(t, db, fmt.Sprintf(head, 1))
 	s := run(t, "file "+db+" {\n upstream 192.0.2.1\n}", nil)
-	if got := s.log.take("WARN"); got != `"plugin/file: Ignoring option upstream: the server resolves CNAME targets itself" file=Corefile line=3` {
-		t.Errorf("logged %s", got)
+	want := "Corefile:3: file: upstream: ignored, since the server resolves CNAME targets itself"
+	if got := fmt.Sprint(s.block.Warnings()); got != "["+want+"]" {
+		t.Errorf("warnings: got %s, want %s", got, want)
 	}
 }
 

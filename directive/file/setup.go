@@ -79,7 +79,7 @@ func parse(b *config.Block, d corefile.Directive) (*use, error) {
 		corefile.Option{Usage: "reload_by_mtime", Set: corefile.Flag(&u.byTime)},
 		u.fallthru.Option(),
 		corefile.Option{Usage: "upstream [ADDRESS...]", Set: func(o corefile.Directive) error {
-			b.Log.Warn("plugin/file: Ignoring option upstream: the server resolves CNAME targets itself", "file", o.File, "line", o.Line)
+			b.Warn(o.Errorf("ignored, since the server resolves CNAME targets itself"))
 			return nil
 		}},
 	))

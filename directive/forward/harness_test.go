@@ -260,7 +260,7 @@ func setup(text string, log *slog.Logger) (*config.Block, error) {
 		return nil, err
 	}
 	b := &config.Block{Zones: []wire.Name{wire.Root}, Log: log, Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
-	b.Begin("forward")
+	b.SetDirective("forward")
 	errs := []error{Setup(b, servers[0].Directives)}
 	return b, corefile.Sorted(append(errs, b.Planned()...)...)
 }

@@ -28,7 +28,7 @@ func set(t testing.TB, text string, log *journal) (*config.Block, *Handler, erro
 		Zones: []wire.Name{"\x07example\x04test\x00"}, Log: slog.New(slog.NewTextHandler(log, nil)),
 		Metrics: new(metrics.Registry), Chain: new(dns.Chain),
 	}
-	b.Begin("hosts")
+	b.SetDirective("hosts")
 	err = corefile.Sorted(Setup(b, servers[0].Directives))
 	handlers := config.Find[*Handler](b)
 	if len(handlers) != 1 {

@@ -27,7 +27,7 @@ func planBoth(t *testing.T, text string) (*config.Block, error) {
 				uses = append(uses, use)
 			}
 		}
-		if b.Begin(d.Name); len(uses) > 0 {
+		if b.SetDirective(d.Name); len(uses) > 0 {
 			errs = append(errs, d.Setup(b, uses))
 		}
 	}

@@ -244,7 +244,7 @@ func (o *options) read(b *config.Block, d corefile.Directive, zones []wire.Name,
 		corefile.Option{Usage: "endpoint URL...", Set: nonEmpty(func(e corefile.Directive) error {
 			o.Endpoint = e.Args[0].Text
 			if len(e.Args) > 1 {
-				b.Log.Warn("kubernetes: ignoring all URLs of endpoint but the first", "url", o.Endpoint)
+				b.Warn(e.Errorf("only the first URL is used, %s", o.Endpoint))
 			}
 			return nil
 		})},
@@ -282,7 +282,7 @@ func (o *options) read(b *config.Block, d corefile.Directive, zones []wire.Name,
 				if slices.Contains(zones, clusterset) {
 					o.multicluster = []wire.Name{clusterset}
 				} else {
-					b.Log.Warn("kubernetes: ignoring multicluster, since clusterset.local is not a zone of the directive")
+					b.Warn(e.Errorf("ignored, since clusterset.local is not a zone of the directive"))
 				}
 				return nil
 			}

@@ -26,7 +26,7 @@ func plan(t *testing.T, text string) (*config.Block, error) {
 		t.Fatal(err)
 	}
 	b := &config.Block{Zones: []wire.Name{wire.Root}, Log: slog.New(slog.DiscardHandler), Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
-	b.Begin("kubernetes")
+	b.SetDirective("kubernetes")
 	return b, corefile.Sorted(Setup(b, servers[0].Directives))
 }
 

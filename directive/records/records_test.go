@@ -26,7 +26,7 @@ func plan(body string) (*Handler, error) {
 		return nil, err
 	}
 	b := &config.Block{Zones: []wire.Name{"\x04test\x00"}, Log: slog.New(slog.DiscardHandler), Metrics: &metrics.Registry{}, Chain: &dns.Chain{}}
-	b.Begin("records")
+	b.SetDirective("records")
 	if err := Setup(b, servers[0].Directives); err != nil {
 		return nil, corefile.Sorted(err)
 	}

@@ -23,9 +23,9 @@ func plan(text string, below ...any) (*config.Block, error) {
 		Log: slog.New(slog.DiscardHandler), Metrics: new(metrics.Registry), Chain: new(dns.Chain),
 	}
 	b.Offer(metadata{})
-	b.Begin("rewrite")
+	b.SetDirective("rewrite")
 	err = Setup(b, servers[0].Directives)
-	b.Begin("below")
+	b.SetDirective("below")
 	for _, h := range below {
 		b.Handle(h)
 	}

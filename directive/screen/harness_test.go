@@ -131,7 +131,7 @@ func plan(text string, log *slog.Logger) (*config.Block, error) {
 	for _, d := range []config.Directive{{Name: "cache", Setup: cache.Setup}, {Name: "records", Setup: records.Setup}, {Name: "screen", Setup: Setup}, {Name: "forward", Setup: forward.Setup}} {
 		uses := slices.DeleteFunc(slices.Clone(servers[0].Directives), func(use corefile.Directive) bool { return use.Text != d.Name })
 		if len(uses) > 0 {
-			b.Begin(d.Name)
+			b.SetDirective(d.Name)
 			errs = append(errs, d.Setup(b, uses))
 		}
 	}

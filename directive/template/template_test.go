@@ -32,7 +32,7 @@ func plan(text string) (*config.Block, error) {
 			uses = append(uses, d)
 		}
 	}
-	b.Begin("template")
+	b.SetDirective("template")
 	if err := Setup(b, uses); err != nil {
 		return nil, corefile.Sorted(err)
 	}
@@ -90,7 +90,7 @@ func run(t testing.TB, text string) *testBlock {
 	}
 	b.Offer(metadata{})
 	b.Offer(fakeMetadata(`a"b\`))
-	b.Begin("forward")
+	b.SetDirective("forward")
 	b.Handle(fakeForward{})
 	if errs := b.Planned(); len(errs) > 0 {
 		t.Fatal(errs)
