@@ -11,11 +11,10 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// A configMap has the data of one ConfigMap. It is the cluster.Sink of its watch, and
-// keeps the last state while the API server is unavailable.
+// A configMap has the data of one ConfigMap. It keeps the last state while the API
+// server is unavailable.
 type configMap struct {
 	mu          sync.Mutex
-	key         cluster.Key // zero if the ConfigMap does not exist
 	data        map[string]string
 	listed      bool
 	subscribers []chan<- struct{}
@@ -27,7 +26,7 @@ type configMap struct {
 func watchMap(o cluster.Options, log *slog.Logger, reg *metrics.Registry) *configMap {
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &configMap{cancel: cancel}
-	m.tasks.Go(func() { sources.Run(ctx, o, m, log, reg) })
+	m.tasks.Go(func() { sources.Run(ctx, o, &cluster.ConfigMapSink{Set: m.set}, log, reg) })
 	return m
 }
 
@@ -37,33 +36,11 @@ func (m *configMap) Stop() {
 	m.tasks.Wait()
 }
 
-// Put sets the data.
-func (m *configMap) Put(_ cluster.Kind, objects ...cluster.Object) {
-	for _, o := range objects {
-		if o, ok := o.(*cluster.ConfigMap); ok {
-			m.set(o.Key(), o.Data)
-		}
-	}
-}
-
-// Delete deletes the data.
-func (m *configMap) Delete(cluster.Kind, cluster.Key) { m.set(cluster.Key{}, nil) }
-
-// Listed deletes the data if the ConfigMap is not in the list.
-func (m *configMap) Listed(_ cluster.Kind, has func(cluster.Key) bool) {
-	m.mu.Lock()
-	key := m.key
-	m.mu.Unlock()
-	if key == (cluster.Key{}) || !has(key) {
-		m.set(cluster.Key{}, nil)
-	}
-}
-
 // set sets the data and notifies the subscribers.
-func (m *configMap) set(key cluster.Key, data map[string]string) {
+func (m *configMap) set(data map[string]string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.key, m.data, m.listed = key, data, true
+	m.data, m.listed = data, true
 	for _, c := range m.subscribers {
 		select {
 		case c <- struct{}{}:

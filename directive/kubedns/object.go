@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/sources"
@@ -29,63 +30,25 @@ func (o Object) Run(ctx context.Context, apply func(kubednsconfig.Config)) {
 	s, unregister := newState(o.Options.ConfigMap, o.Log, o.Metrics, apply)
 	s.check = o.Check
 	defer unregister()
-	received := &sink{changed: make(chan struct{}, 1)}
+	// The watch must not block: it leaves the last state for the loop below.
+	var last atomic.Pointer[map[string]string]
+	changed := make(chan struct{}, 1)
+	set := func(data map[string]string) {
+		last.Store(&data)
+		select {
+		case changed <- struct{}{}:
+		default: // the loop has not handled the last change yet
+		}
+	}
 	var watching sync.WaitGroup
 	defer watching.Wait()
-	watching.Go(func() { sources.Run(ctx, o.Options, received, o.Log, o.Metrics) })
+	watching.Go(func() { sources.Run(ctx, o.Options, &cluster.ConfigMapSink{Set: set}, o.Log, o.Metrics) })
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-received.changed:
-			s.update(received.current(), nil)
+		case <-changed:
+			s.update(*last.Load(), nil)
 		}
-	}
-}
-
-// A sink is the cluster.Sink of the watch. It stores the last state, so that the watch
-// never blocks.
-type sink struct {
-	changed chan struct{} // of capacity 1
-	mu      sync.Mutex
-	key     cluster.Key // zero if the object does not exist
-	data    map[string]string
-}
-
-func (s *sink) current() map[string]string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.data
-}
-
-// Put stores the object.
-func (s *sink) Put(_ cluster.Kind, objects ...cluster.Object) {
-	for _, o := range objects {
-		if o, ok := o.(*cluster.ConfigMap); ok {
-			s.set(o.Key(), o.Data)
-		}
-	}
-}
-
-// Delete restores the default.
-func (s *sink) Delete(cluster.Kind, cluster.Key) { s.set(cluster.Key{}, nil) }
-
-// Listed restores the default if the object is not in the list.
-func (s *sink) Listed(_ cluster.Kind, has func(cluster.Key) bool) {
-	s.mu.Lock()
-	key := s.key
-	s.mu.Unlock()
-	if key == (cluster.Key{}) || !has(key) {
-		s.set(cluster.Key{}, nil)
-	}
-}
-
-func (s *sink) set(key cluster.Key, data map[string]string) {
-	s.mu.Lock()
-	s.key, s.data = key, data
-	s.mu.Unlock()
-	select {
-	case s.changed <- struct{}{}:
-	default: // Run has not handled the last change yet
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/miekg/dns"
+
 	"github.com/seamark/seamark/wire"
 )
 
@@ -36,37 +38,19 @@ func ask(at netip.AddrPort, proto string, packet []byte, wait time.Duration) ([]
 	packet = slices.Clone(packet)
 	const id = 0x5EA3
 	binary.BigEndian.PutUint16(packet, id)
-	out := packet
-	if proto == "tcp" {
-		out = append(binary.BigEndian.AppendUint16(nil, uint16(len(packet))), packet...)
-	}
-	if _, err := conn.Write(out); err != nil {
+	framed := &dns.Conn{Conn: conn, UDPSize: wire.MaxMessage}
+	if _, err := framed.Write(packet); err != nil {
 		return nil, err
 	}
-	reply, err := read(conn, proto)
+	reply, err := framed.ReadMsgHeader(nil)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, io.EOF):
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case len(reply) < wire.HeaderLen || binary.BigEndian.Uint16(reply) != id:
-		return nil, fmt.Errorf("a reply without header or to something else: %x", reply)
+	case binary.BigEndian.Uint16(reply) != id:
+		return nil, fmt.Errorf("reply with another ID than %x: %x", id, reply)
 	}
 	reply[0], reply[1] = 0, 0
 	return reply, nil
-}
-
-func read(conn net.Conn, proto string) ([]byte, error) {
-	reply := make([]byte, wire.MaxMessage)
-	if proto == "udp" {
-		n, err := conn.Read(reply)
-		return reply[:n], err
-	}
-	var length [2]byte
-	if _, err := io.ReadFull(conn, length[:]); err != nil {
-		return nil, err
-	}
-	reply = reply[:binary.BigEndian.Uint16(length[:])]
-	_, err := io.ReadFull(conn, reply)
-	return reply, err
 }
