@@ -3,6 +3,7 @@ package archtest
 import (
 	"io/fs"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -55,6 +56,38 @@ func TestDependencies(t *testing.T) {
 			t.Fatal(err)
 		}
 		fail(t, unexplained(name, string(mod), string(doc)))
+	}
+}
+
+// TestReliabilityPage checks that the tests which the page names exist.
+func TestReliabilityPage(t *testing.T) {
+	root := os.DirFS("../..")
+	var code strings.Builder
+	err := fs.WalkDir(root, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := fs.ReadFile(root, path)
+		code.Write(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"docs/explanation/reliability.md", "SECURITY.md"} {
+		doc, err := fs.ReadFile(root, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tests := regexp.MustCompile("`((?:Test|Fuzz)[A-Za-z0-9]+)`").FindAllStringSubmatch(string(doc), -1)
+		if len(tests) == 0 {
+			t.Errorf("%s names no test, want some", file)
+		}
+		for _, name := range tests {
+			if !strings.Contains(code.String(), "\nfunc "+name[1]+"(") {
+				t.Errorf("%s names the test %s, which does not exist", file, name[1])
+			}
+		}
 	}
 }
 
