@@ -7,7 +7,7 @@ import (
 	"github.com/seamark/seamark/corefile"
 )
 
-// Corefiles as the two programs write them, with what is of interest here.
+// Parts of the Corefiles of the two programs.
 const (
 	kubeText = `.:10053 {
     bind 0.0.0.0
@@ -34,7 +34,8 @@ const (
 
 var order = []string{"kubedns_config", "bind", "errors", "kubedns_status", "cache", "federation", "kubernetes", "forward"}
 
-// lines are a Corefile's, without its braces and what every one here has.
+// lines returns the lines of a Corefile without closing braces and those that every
+// Corefile here has.
 func lines(text string) string {
 	var out []string
 	for line := range strings.Lines(text) {
@@ -63,23 +64,23 @@ func TestCorefile(t *testing.T) {
 		config           map[string]string
 		want             string
 	}{
-		{"as in the manifest", behind + "forward . /etc/resolv.conf\n" + live, live, nil,
+		{"the manifest", behind + "forward . /etc/resolv.conf\n" + live, live, nil,
 			made + ".\n" + one + follow + "kubedns_config /kube-dns-config\n" + zones + "forward . /etc/resolv.conf"},
 		{"with a ConfigMap", behind + "forward . /etc/resolv.conf\nkubedns_config /nanny {\nresolver 127.0.0.1:10053\nmax_fails 3\n}\n", live, all,
 			made + "; and ConfigMap kube-dns.\n" + one + out + "federation {\nf a.b\n" + zones + "forward acme.local 10.1.1.1:53 {\nmax_fails 3\nforward . 8.8.8.8:53 {\nmax_fails 3"},
 		{"a server of the cluster", behind + "kubedns_config /kube-dns-config {\nresolver 127.0.0.1:10053\n}\n", live, map[string]string{"stubDomains": `{"a": ["ns.x.svc.cluster.local"]}`},
 			made + "; and ConfigMap kube-dns.\n" + one + out + zones + "forward a ns.x.svc.cluster.local:53 {\nresolver 10.0.0.1:53\nforward . /etc/resolv.conf"},
-		{"everything is asked of kube-dns", "forward . 127.0.0.1:10053\n", live, stub,
+		{"dnsmasq forwards everything to kube-dns", "forward . 127.0.0.1:10053\n", live, stub,
 			made + "; and ConfigMap kube-dns.\n" + one + out + zones + "forward acme.local 10.1.1.1:53\nforward . /etc/resolv.conf"},
-		{"everything, without a ConfigMap", "forward . [::1]:10053 10.0.0.9:53\nforward a 127.0.0.1:10054\n", "forward . 9.9.9.9:53\n", nil,
+		{"everything, no ConfigMap", "forward . [::1]:10053 10.0.0.9:53\nforward a 127.0.0.1:10054\n", "forward . 9.9.9.9:53\n", nil,
 			made + ".\n" + one + zones + "forward . 10.0.0.9:53\nforward a 127.0.0.1:10054"},
-		{"everything, of kube-dns's own servers", "forward . 127.0.0.1:10053\n", "forward . 9.9.9.9:53\nfederation {\na b\n}\n", nil,
+		{"everything, upstreams of kube-dns", "forward . 127.0.0.1:10053\n", "forward . 9.9.9.9:53\nfederation {\na b\n}\n", nil,
 			made + ".\n" + one + "federation {\na b\n" + zones + "forward . 9.9.9.9:53"},
-		{"kube-dns has other servers", behind + "forward . /etc/resolv.conf\n", "forward . 9.9.9.9:53 {\npolicy sequential\n}\n", nil,
+		{"kube-dns has other upstreams", behind + "forward . /etc/resolv.conf\n", "forward . 9.9.9.9:53 {\npolicy sequential\n}\n", nil,
 			made + ".\n" + one + zones + "forward in-addr.arpa 9.9.9.9:53 {\npolicy sequential\nforward ip6.arpa 9.9.9.9:53 {\npolicy sequential\nforward . /etc/resolv.conf"},
-		{"dnsmasq has none", behind, "forward . /etc/resolv.conf\n", nil,
+		{"dnsmasq has no upstreams", behind, "forward . /etc/resolv.conf\n", nil,
 			made + ".\n" + one + zones + "forward in-addr.arpa /etc/resolv.conf\nforward ip6.arpa /etc/resolv.conf"},
-		{"dnsmasq has none, and kube-dns those of a ConfigMap", behind + "kubedns_config /kube-dns-config {\ndefault none\n}\n", live, nil,
+		{"dnsmasq has no upstreams, kube-dns has a ConfigMap", behind + "kubedns_config /kube-dns-config {\ndefault none\n}\n", live, nil,
 			made + ".\n# - kube-dns forwarded names of in-addr.arpa that the cluster lacks to the upstreams in its ConfigMap; the new server forwards them to dnsmasq's upstreams\n" +
 				"# - kube-dns forwarded names of ip6.arpa that the cluster lacks to the upstreams in its ConfigMap; the new server forwards them to dnsmasq's upstreams\n" +
 				one + follow + "kubedns_config /kube-dns-config {\ndefault none\n" + zones[:len(zones)-1]},
@@ -88,22 +89,22 @@ func TestCorefile(t *testing.T) {
 				"kubernetes cluster.local 10.in-addr.arpa {\nforward . /etc/resolv.conf"},
 		{"no zone", "forward . 9.9.9.9:53\n", "forward . 9.9.9.9:53\n", nil,
 			made + ".\n# - dnsmasq forwards no names of cluster.local to kube-dns at 127.0.0.1:10053; the new server answers them nevertheless\n" + one + zones + "forward . 9.9.9.9:53"},
-		{"only kube-dns reads it", behind + "forward . 9.9.9.9:53\n", live, all,
+		{"only kube-dns reads the ConfigMap", behind + "forward . 9.9.9.9:53\n", live, all,
 			made + "; and ConfigMap kube-dns.\n" + one + out + "federation {\nf a.b\n" + zones + "forward in-addr.arpa 8.8.8.8:53\nforward ip6.arpa 8.8.8.8:53\nforward . 9.9.9.9:53"},
-		{"only kube-dns follows it", behind + "forward . 9.9.9.9:53\n", live, nil,
+		{"only kube-dns follows the ConfigMap", behind + "forward . 9.9.9.9:53\n", live, nil,
 			made + ".\n# - the Corefile does not follow kube-dns's ConfigMap, since dnsmasq does not read it: add it to the input for its federations\n" +
 				"# - kube-dns forwarded names of in-addr.arpa that the cluster lacks to the upstreams in its ConfigMap; the new server forwards them to dnsmasq's upstreams\n" +
 				"# - kube-dns forwarded names of ip6.arpa that the cluster lacks to the upstreams in its ConfigMap; the new server forwards them to dnsmasq's upstreams\n" +
 				one + zones + "forward . 9.9.9.9:53"},
-		{"only dnsmasq reads it", behind + "forward . 9.9.9.9:53\n" + live, "forward . 8.8.8.8:53\n", all,
+		{"only dnsmasq reads the ConfigMap", behind + "forward . 9.9.9.9:53\n" + live, "forward . 8.8.8.8:53\n", all,
 			made + "; and ConfigMap kube-dns.\n" + one + "# - ConfigMap kube-dns: federations are omitted: only kube-dns reads them, and the input has no command line of it\n" + out +
 				zones + "forward acme.local 10.1.1.1:53\nforward . 8.8.8.8:53"},
-		{"nobody reads it", behind + "forward . /etc/resolv.conf\n", "forward . /etc/resolv.conf\n", all,
+		{"no program reads the ConfigMap", behind + "forward . /etc/resolv.conf\n", "forward . /etc/resolv.conf\n", all,
 			made + "; and ConfigMap kube-dns.\n" + one + "# - ConfigMap kube-dns: omitted, since none of these command lines reads it\n" + zones + "forward . /etc/resolv.conf"},
-		{"a stub domain in the cluster's", behind + "forward a.cluster.local 10.0.0.1:53\nforward b.a.cluster.local 10.0.0.2:53\nforward . /etc/resolv.conf\n", "forward . /etc/resolv.conf\n", nil,
+		{"a stub domain below the cluster's zone", behind + "forward a.cluster.local 10.0.0.1:53\nforward b.a.cluster.local 10.0.0.2:53\nforward . /etc/resolv.conf\n", "forward . /etc/resolv.conf\n", nil,
 			made + ".\n" + one + "# - a.cluster.local is below the cluster's zone: the server forwards names in it that the cluster lacks\n" +
 				zones + "fallthrough in-addr.arpa ip6.arpa a.cluster.local\nforward a.cluster.local 10.0.0.1:53\nforward b.a.cluster.local 10.0.0.2:53\nforward . /etc/resolv.conf"},
-		{"in two places", behind + "forward . /etc/resolv.conf\nkubedns_config /nanny {\nperiod 3s\n}\n", live, nil,
+		{"the ConfigMap in two places", behind + "forward . /etc/resolv.conf\nkubedns_config /nanny {\nperiod 3s\n}\n", live, nil,
 			made + ".\n# - the programs read the ConfigMap in two places, /nanny and /kube-dns-config: the conversion assumes that they are the same\n" + one + follow +
 				"kubedns_config /kube-dns-config {\nperiod 3s\n" + zones + "forward . /etc/resolv.conf"},
 		{"unknown keys", "", "", map[string]string{"x\ny": ""},
@@ -122,7 +123,7 @@ func TestCorefile(t *testing.T) {
 			got = got[:min(len(got), len(c.want))]
 		}
 		if err != nil || got != c.want {
-			t.Errorf("%s: %v, got\n%s\nwant\n%s", c.name, err, got, c.want)
+			t.Errorf("%s: got error %v and\n%s\nwant\n%s", c.name, err, got, c.want)
 		}
 		if _, err := corefile.Parse("Corefile", []byte(text)); err != nil {
 			t.Errorf("%s: %v", c.name, err)
@@ -130,8 +131,8 @@ func TestCorefile(t *testing.T) {
 	}
 }
 
-// One program alone, and what is said of others.
-func TestCorefileAlone(t *testing.T) {
+// The Corefile of a single program, with its comments.
+func TestCorefileSingleProgram(t *testing.T) {
 	part := func(name, text string) Part {
 		return Part{Program: Program{Name: name, Container: "c-" + name}, Text: text}
 	}
@@ -144,7 +145,7 @@ func TestCorefileAlone(t *testing.T) {
 		name   string
 		parts  []Part
 		config *ConfigMap
-		want   string // the comments behind the first, and some lines
+		want   string // comments after the first, and some lines
 		err    string
 	}{
 		{"kube-dns", []Part{kube, part(Sidecar, "")}, nil, "# - kubedns_config follows the ConfigMap mounted at /kube-dns-config: add this mount to the server's pod\n" +
@@ -153,15 +154,15 @@ func TestCorefileAlone(t *testing.T) {
 		{"dnsmasq with a ConfigMap", []Part{masq}, config, "federations are omitted", ""},
 		{"dnsmasq", []Part{masq}, nil, "    forward cluster.local 127.0.0.1:10053\n", ""},
 		{"notes", []Part{noted}, nil, "# - c-kube-dns (kube-dns): n1 \n# - c-kube-dns (kube-dns): n2\n# - not part of a Corefile, since they affect the process or its log: -v, -k\n", ""},
-		{"nothing", []Part{part(Sidecar, "")}, nil, "", "no program that answers queries in the input: want kube-dns, dnsmasq-nanny or dnsmasq"},
-		{"two of a kind", []Part{masq, part(Nanny, masq.Text), kube, kube}, nil, "",
+		{"no DNS server", []Part{part(Sidecar, "")}, nil, "", "no program that answers queries in the input: want kube-dns, dnsmasq-nanny or dnsmasq"},
+		{"a program twice", []Part{masq, part(Nanny, masq.Text), kube, kube}, nil, "",
 			"the input has both c-kube-dns (kube-dns) and c-kube-dns (kube-dns): remove one of them\nthe input has both c-dnsmasq (dnsmasq) and c-dnsmasq-nanny (dnsmasq-nanny): remove one of them"},
-		{"a bad ConfigMap", []Part{kube}, &ConfigMap{"ConfigMap x", "", "", map[string]string{"federations": "a", "upstreamNameservers": "x"}}, "",
+		{"an invalid ConfigMap", []Part{kube}, &ConfigMap{"ConfigMap x", "", "", map[string]string{"federations": "a", "upstreamNameservers": "x"}}, "",
 			"ConfigMap x: federations: want NAME=DOMAIN,NAME=DOMAIN, got \"a\"\nConfigMap x: upstreamNameservers: want a JSON array"},
 	} {
 		text, err := Conversion{From: "Pod p", Order: order, Parts: c.parts, Config: c.config}.Corefile()
 		if !strings.Contains(text, c.want) || (err == nil) != (c.err == "") || err != nil && !strings.HasPrefix(err.Error(), c.err) {
-			t.Errorf("%s: %v\n%s", c.name, err, text)
+			t.Errorf("%s: got error %v and\n%s", c.name, err, text)
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// found says what was found: the pods, and what runs in them.
+// found lists the pods with their programs, and the ConfigMaps.
 func found(o Objects) string {
 	var lines []string
 	for _, p := range o.Pods {
@@ -24,7 +24,7 @@ func found(o Objects) string {
 	return strings.Join(lines, "\n")
 }
 
-// pod is a manifest with these containers.
+// pod returns a manifest with these containers.
 func pod(containers ...string) string {
 	return "kind: Pod\nmetadata: {name: p}\nspec:\n  containers:\n  - " + strings.Join(containers, "\n  - ") + "\n"
 }
@@ -32,17 +32,17 @@ func pod(containers ...string) string {
 func TestRead(t *testing.T) {
 	const kube = "{name: a, command: [/kube-dns, -v=2]}"
 	for _, c := range []struct{ name, text, want string }{
-		{"nothing", "\n---\n# nothing\n", ""},
-		{"others", "kind: Service\nspec: {template: 1}\n---\nkind: Deployment\nspec: {template: {spec: {containers: [{name: web, image: nginx}]}}}\n", ""},
-		{"by command", pod(`{name: x, image: nginx, command: [/usr/sbin/dnsmasq], args: ["-k"]}`), `Pod p x: dnsmasq ["-k"]`},
-		{"by the image", pod("{name: x, image: 'registry.example:5000/dns/k8s-dns-dnsmasq-nanny-amd64:1.14.5@sha256:abc', args: [-v=2]}"), `Pod p x: dnsmasq-nanny ["-v=2"]`},
-		{"by older images", pod("{name: a, image: gcr.io/google_containers/kubedns-amd64:1.9}", "{name: b, image: gcr.io/google_containers/kube-dnsmasq-amd64:1.4, args: [--cache-size=5]}",
+		{"no documents", "\n---\n# nothing\n", ""},
+		{"other objects", "kind: Service\nspec: {template: 1}\n---\nkind: Deployment\nspec: {template: {spec: {containers: [{name: web, image: nginx}]}}}\n", ""},
+		{"program by command", pod(`{name: x, image: nginx, command: [/usr/sbin/dnsmasq], args: ["-k"]}`), `Pod p x: dnsmasq ["-k"]`},
+		{"program by image", pod("{name: x, image: 'registry.example:5000/dns/k8s-dns-dnsmasq-nanny-amd64:1.14.5@sha256:abc', args: [-v=2]}"), `Pod p x: dnsmasq-nanny ["-v=2"]`},
+		{"program by older images", pod("{name: a, image: gcr.io/google_containers/kubedns-amd64:1.9}", "{name: b, image: gcr.io/google_containers/kube-dnsmasq-amd64:1.4, args: [--cache-size=5]}",
 			"{name: healthz, image: gcr.io/google_containers/exechealthz-amd64:1.2}"),
 			"Pod p a: kube-dns []\nPod p b: dnsmasq [\"--cache-size=5\"]\nPod p container healthz is ignored: it runs none of kube-dns's programs"},
-		{"by the container's name", pod("{name: kubedns, image: mirror/dns}", "{name: dnsmasq, image: mirror/x, args: [--, -k]}", "{name: sidecar, image: mirror/y}"),
+		{"program by container name", pod("{name: kubedns, image: mirror/dns}", "{name: dnsmasq, image: mirror/x, args: [--, -k]}", "{name: sidecar, image: mirror/y}"),
 			"Pod p kubedns: kube-dns []\nPod p dnsmasq: dnsmasq-nanny [\"--\" \"-k\"]\nPod p sidecar: sidecar []"},
-		{"dnsmasq by its name", pod("{name: dnsmasq, image: mirror/x, args: [-k]}"), `Pod p dnsmasq: dnsmasq ["-k"]`},
-		{"ours", pod("{name: a, image: seamark, command: [/seamark, kube-dns], args: [-v=1]}", "{name: b, image: seamark, args: [dnsmasq-nanny, --, -k]}"),
+		{"dnsmasq by container name", pod("{name: dnsmasq, image: mirror/x, args: [-k]}"), `Pod p dnsmasq: dnsmasq ["-k"]`},
+		{"Seamark's image", pod("{name: a, image: seamark, command: [/seamark, kube-dns], args: [-v=1]}", "{name: b, image: seamark, args: [dnsmasq-nanny, --, -k]}"),
 			"Pod p a: kube-dns [\"-v=1\"]\nPod p b: dnsmasq-nanny [\"--\" \"-k\"]"},
 		{"a shell", pod(kube, "{name: dnsmasq, image: x, command: [sh, -c, dnsmasq -k]}"),
 			"Pod p a: kube-dns [\"-v=2\"]\nPod p container dnsmasq is ignored: it runs sh, which is unknown; if that starts kube-dns or dnsmasq, write their command line behind --"},
@@ -59,7 +59,7 @@ func TestRead(t *testing.T) {
 	} {
 		var o Objects
 		if err := o.Read("f", []byte(c.text)); err != nil || found(o) != c.want {
-			t.Errorf("%s: %v, got\n%s\nwant\n%s", c.name, err, found(o), c.want)
+			t.Errorf("%s: got error %v and\n%s\nwant\n%s", c.name, err, found(o), c.want)
 		}
 	}
 }
@@ -81,7 +81,7 @@ func TestReadErrors(t *testing.T) {
 	}
 }
 
-// Of what a Deployment makes, and of pods that are the same, one is meant.
+// Pods of a Deployment in the input, and pods with the same programs, are ignored.
 func TestPod(t *testing.T) {
 	one := func(kind, name, owner, arg string) string {
 		text := "kind: " + kind + "\nmetadata: {name: " + name + ", namespace: ns"
@@ -100,9 +100,9 @@ func TestPod(t *testing.T) {
 		want string
 	}{
 		{"none", nil, ""},
-		{"what a Deployment makes", []string{one("Pod", "p", "ReplicaSet r", "a"), one("ReplicaSet", "r", "Deployment d", "b"), one("Deployment", "d", "", "c")}, "Deployment ns/d"},
-		{"two that are the same", []string{one("Pod", "p", "ReplicaSet r", "a"), one("Pod", "q", "ReplicaSet r", "a")}, "Pod ns/p"},
-		{"two that differ", []string{one("Pod", "p", "", "a"), one("Pod", "q", "", "b")}, "2 pods with different DNS servers, Pod ns/p, Pod ns/q: remove all but one from the input"},
+		{"objects of a Deployment", []string{one("Pod", "p", "ReplicaSet r", "a"), one("ReplicaSet", "r", "Deployment d", "b"), one("Deployment", "d", "", "c")}, "Deployment ns/d"},
+		{"two equal pods", []string{one("Pod", "p", "ReplicaSet r", "a"), one("Pod", "q", "ReplicaSet r", "a")}, "Pod ns/p"},
+		{"two different pods", []string{one("Pod", "p", "", "a"), one("Pod", "q", "", "b")}, "2 pods with different DNS servers, Pod ns/p, Pod ns/q: remove all but one from the input"},
 	} {
 		var o Objects
 		if err := o.Read("f", []byte(strings.Join(c.docs, "---\n"))); err != nil {

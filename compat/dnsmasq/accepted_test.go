@@ -8,10 +8,11 @@ import (
 	"github.com/seamark/seamark/compat/dnsmasq"
 )
 
-// TestAccepted has the real dnsmasq check command lines, and wants the same of ours.
+// TestAccepted checks command lines with the real dnsmasq and with Parse, whose results
+// must agree.
 func TestAccepted(t *testing.T) {
 	program := realDnsmasq(t)
-	for _, c := range []struct{ args, why string }{ // why it is refused here, or taken
+	for _, c := range []struct{ args, why string }{ // why the results differ; "" if they must agree
 		{"-k --cache-size=1000 --no-negcache --dns-loop-detect --log-facility=- --server=/cluster.local/127.0.0.1#10053", ""},
 		{"--keep-in-foreground --cache-size=1000 --no-resolv --server=127.0.0.1#10053", ""},
 		{"-c 1 -c 2", ""}, {"--cache-size=x", ""}, {"-c -5", ""}, {"-c 20000", ""}, {"-kc5", ""}, {"-hk", ""},
@@ -27,25 +28,25 @@ func TestAccepted(t *testing.T) {
 		{"--conf-file=/nonexist", ""}, {"--conf-dir=/nonexist", ""}, {"--addn-hosts=/a,/b", ""}, {"--resolv-file=/nonexist", ""}, {"-d", ""}, {"--no-daemon", ""}, {"-s", ""}, {"--pid-file", ""}, {"-x", ""}, {"-C", ""},
 		{"--query-port=0", ""}, {"--edns-packet-max=100", ""}, {"--rebind-domain-ok=a", ""}, {"--rebind-domain-ok=/a/b/", ""}, {"--server=fe80::1%lo", ""}, {"--interface=lo", ""}, {"--except-interface=lo", ""}, {"--filter-rr=A", ""},
 
-		{"--cache-size 10", "a value may stand apart"},
-		{"--port=0", "there would be no server"},
-		{"--server=", "it says nothing"},
-		{"--local=/", "it says nothing"},
-		{"--dns-forward-max=0", "nothing would be asked"},
+		{"--cache-size 10", "a value may be a separate argument"},
+		{"--port=0", "the server would not listen"},
+		{"--server=", "it has no effect"},
+		{"--local=/", "it has no effect"},
+		{"--dns-forward-max=0", "no query would be forwarded"},
 		{"--domain=#", "a resolv.conf that has no search path"},
 		{"--domain=a,10.0.0.0/8", "DHCP"},
 		{"-m a", "the target would be the machine's name"},
-		{"-S no.such.host.invalid", "its name is looked up again and again"},
+		{"-S no.such.host.invalid", "the hostname is looked up repeatedly"},
 		{"-n -r /a -r /b", "all files are followed"},
 		{"--server=1.2.3.4@lo", "an interface"},
 		{"--server=1.2.3.4@127.0.0.1#5", "a source port"},
-		{"--server=/*a.b/1.2.3.4", "names that are half of a label"},
-		{"--server=/*.a.b/1.2.3.4", "names below one alone"},
-		{"--address=/a/1.2.3.4 --server=/b.a/1.2.3.4", "a hole in an address"},
+		{"--server=/*a.b/1.2.3.4", "a part of a label"},
+		{"--server=/*.a.b/1.2.3.4", "only names below the domain"},
+		{"--address=/a/1.2.3.4 --server=/b.a/1.2.3.4", "an exception from an address"},
 		{"--filter-rr=MX", "another type"},
 		{"--dnssec --trust-anchor=.,20326,8,2,E06D44B80B8F1D39A95C0B0D7C65D08458E880409BBC683457104237C7F8EC8D", "no validation"},
 		{"-F 10.0.0.1,10.0.0.9", "DHCP"},
-		{"--add-subnet=24 --add-mac", "who asks is not told"},
+		{"--add-subnet=24 --add-mac", "the client address is not sent"},
 		{"--ipset=/a/b", "no sets"},
 	} {
 		theirs := exec.CommandContext(t.Context(), program, append([]string{"--test", "-C", "/dev/null"}, strings.Fields(c.args)...)...).Run()
@@ -55,9 +56,9 @@ func TestAccepted(t *testing.T) {
 		}
 		switch same := (theirs == nil) == (ours == nil); {
 		case !same && c.why == "":
-			t.Errorf("%s: dnsmasq says %v, and we %v", c.args, theirs, ours)
-		case same && c.why != "" && c.why != "a resolv.conf that has no search path": // that is the machine's
-			t.Errorf("%s: both say the same, and should not: %s", c.args, c.why)
+			t.Errorf("%s: got error %v, dnsmasq has %v", c.args, ours, theirs)
+		case same && c.why != "" && c.why != "a resolv.conf that has no search path": // depends on the machine's resolv.conf
+			t.Errorf("%s: got the result of dnsmasq, want another: %s", c.args, c.why)
 		}
 	}
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/seamark/seamark/server"
 )
 
-// TestOracle puts the same questions to the real dnsmasq and to what its options
-// become here, both of which ask the same upstreams.
+// TestOracle sends the same queries to the real dnsmasq and to a server with the Corefile
+// for its options. Both use the same upstreams.
 func TestOracle(t *testing.T) {
 	program := realDnsmasq(t)
 	words := strings.NewReplacer("U1", upstream(t, "198.18.0.1"), "U2", upstream(t, "198.18.0.2"), "BAD", refuser(t), "DIR", testFiles(t))
@@ -35,10 +35,10 @@ func TestOracle(t *testing.T) {
 			theirs, ours := startTheirs(t, program, args), startOurs(t, args)
 			expected := map[string]difference{}
 			for _, d := range c.differ {
-				expected[d.question] = d
+				expected[d.query] = d
 			}
-			for _, q := range c.ask {
-				for _, again := range []string{"", " again"} { // the second time from the cache, perhaps
+			for _, q := range c.queries {
+				for _, again := range []string{"", " again"} { // the second answer may come from the cache
 					a, b := ask(t, theirs, q), ask(t, ours, q)
 					d, ok := expected[q]
 					if again != "" && d.again != "" {
@@ -54,7 +54,7 @@ func TestOracle(t *testing.T) {
 				delete(expected, q)
 			}
 			for q := range expected {
-				t.Errorf("nobody asks %s", q)
+				t.Errorf("expected difference of %s, which is not among the queries", q)
 			}
 		})
 	}
@@ -97,8 +97,7 @@ func testFiles(t *testing.T) string {
 	return dir
 }
 
-// records of the upstreams, in the form of zone files. ME is an upstream's own
-// address.
+// upstreamRecords are the records of the upstreams as in a zone file.
 const upstreamRecords = `
 a.example. 300 A 198.18.1.1
 a.example. 300 AAAA 2001:470::1
@@ -126,8 +125,8 @@ web.internal.example. 300 TXT "upstream"
 x.redirect.example. 300 TXT "upstream"
 `
 
-// upstream is a server that knows these records, and A and TXT of who.* with its own
-// address. Other names below fail.example are SERVFAIL, or what they are called.
+// upstream starts a server with upstreamRecords, and with A and TXT records of who.* that
+// have its address. servfail.example and refused.example have these response codes.
 func upstream(t *testing.T, me string) string {
 	byName := map[string][]dns.RR{}
 	for line := range strings.Lines(upstreamRecords) {
@@ -176,7 +175,7 @@ func upstream(t *testing.T, me string) string {
 	}))
 }
 
-// refuser answers everything REFUSED.
+// refuser starts a server that replies REFUSED to every query.
 func refuser(t *testing.T) string {
 	return dnsServer(t, dns.HandlerFunc(func(w dns.ResponseWriter, m *dns.Msg) {
 		_ = w.WriteMsg(new(dns.Msg).SetRcode(m, dns.RcodeRefused))
@@ -194,7 +193,7 @@ func dnsServer(t *testing.T, h dns.Handler) (addr string) {
 		select {
 		case <-ready:
 		case <-time.After(10 * time.Second):
-			t.Fatal("no upstream")
+			t.Fatal("the upstream did not start within 10s")
 		}
 		t.Cleanup(func() {
 			_ = s.Shutdown()
@@ -227,7 +226,7 @@ func startTheirs(t *testing.T, program string, args []string) (addr string) {
 	return ready(t, "127.0.0.1:"+port)
 }
 
-// startOurs serves the Corefile that the options are.
+// startOurs serves the Corefile for the options.
 func startOurs(t *testing.T, args []string) (addr string) {
 	port := freePort(t)
 	if !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--conf-file") }) {
@@ -267,37 +266,37 @@ func startOurs(t *testing.T, args []string) (addr string) {
 	return ready(t, "127.0.0.1:"+port)
 }
 
-// ready waits until somebody answers.
+// ready waits until the server at addr replies.
 func ready(t *testing.T, addr string) string {
 	t.Helper()
-	for range 500 {
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		m := new(dns.Msg).SetQuestion("version.bind.", dns.TypeTXT)
 		m.Question[0].Qclass = dns.ClassCHAOS
 		c := dns.Client{Timeout: time.Second}
 		if _, _, err := c.Exchange(m, addr); err == nil {
 			return addr
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
-	t.Fatal("nobody answers")
+	t.Fatalf("%s: no reply within 20s", addr)
 	return ""
 }
 
-// ask puts NAME TYPE [CH|TTL] and shows an answer: code, flags and records, with TTLs
-// if they are the server's own, or asked for. Flags of class CH are nobody's business.
-func ask(t *testing.T, addr, question string) string {
+// ask sends the query NAME TYPE [CH|TTL] and returns the answer as text: response code,
+// flags except for class CH, and records, with TTLs if the answer is authoritative or the
+// query has TTL.
+func ask(t *testing.T, addr, query string) string {
 	t.Helper()
-	words := strings.Fields(question)
+	words := strings.Fields(query)
 	kind, ok := dns.StringToType[words[1]]
 	if n, isNumber := strings.CutPrefix(words[1], "TYPE"); !ok && isNumber {
 		value, err := strconv.ParseUint(n, 10, 16)
 		ok, kind = err == nil, uint16(value)
 	}
 	if !ok {
-		t.Fatal(question)
+		t.Fatalf("query %q: unknown type", query)
 	}
 	m := new(dns.Msg).SetQuestion(dns.Fqdn(words[0]), kind)
-	if strings.HasSuffix(question, " CH") {
+	if strings.HasSuffix(query, " CH") {
 		m.Question[0].Qclass = dns.ClassCHAOS
 	}
 	c := dns.Client{Timeout: 10 * time.Second}
@@ -317,9 +316,9 @@ func ask(t *testing.T, addr, question string) string {
 		h := rr.Header()
 		ttl := ""
 		switch {
-		case strings.HasSuffix(question, " TTL"): // a second or two may have gone by
+		case strings.HasSuffix(query, " TTL"): // rounded: a second or two may have passed
 			ttl = fmt.Sprintf(" %d", (h.Ttl+5)/10*10)
-		case r.Authoritative && h.Class == dns.ClassINET: // what others say runs down meanwhile
+		case r.Authoritative && h.Class == dns.ClassINET: // TTLs of upstreams decrease
 			ttl = fmt.Sprintf(" %d", h.Ttl)
 		}
 		lines = append(lines, fmt.Sprintf("%s%s %s %s", strings.ToLower(h.Name), ttl, dns.Type(h.Rrtype), strings.TrimPrefix(rr.String(), h.String())))
@@ -331,7 +330,7 @@ func ask(t *testing.T, addr, question string) string {
 	return out
 }
 
-// freePort is one that nobody listens on, by UDP and TCP, for the moment.
+// freePort returns a port that is free for UDP and TCP.
 func freePort(t *testing.T) string {
 	t.Helper()
 	for range 20 {
@@ -347,6 +346,6 @@ func freePort(t *testing.T) string {
 			return port
 		}
 	}
-	t.Fatal("no port is free")
+	t.Fatal("found no free port in 20 attempts")
 	return ""
 }

@@ -1,7 +1,6 @@
 package dnsmasq
 
 import (
-	"fmt"
 	"io/fs"
 	"os"
 	"slices"
@@ -11,7 +10,7 @@ import (
 	"github.com/seamark/seamark/corefile"
 )
 
-// folder is files that are nowhere else.
+// folder has configuration files by path.
 type folder map[string]string
 
 func (f folder) text(path string) ([]byte, error) {
@@ -34,9 +33,9 @@ func (f folder) list(dir string) (names []string, err error) {
 	return names, nil
 }
 
-var here = Environment{Interfaces: []string{"lo", "eth0", "eth1"}}
+var testEnvironment = Environment{Interfaces: []string{"lo", "eth0", "eth1"}}
 
-// lines gives those of the Corefile, without the ends of braces.
+// lines returns the lines of the Corefile for args, without closing braces.
 func lines(t *testing.T, args []string, f files, at Environment) (out []string) {
 	t.Helper()
 	o, err := parse(args, f)
@@ -57,11 +56,10 @@ func lines(t *testing.T, args []string, f files, at Environment) (out []string) 
 	return out
 }
 
-// nothing is what stands in every Corefile of these options.
-var nothing = []string{"-h", "-R"}
+// baseArgs are options of every command line of TestOptions.
+var baseArgs = []string{"-h", "-R"}
 
-// What an option adds to the Corefile: lines that stand in it with the option, and
-// not without.
+// The lines that an option adds to the Corefile.
 func TestOptions(t *testing.T) {
 	for _, c := range []struct {
 		args string
@@ -144,27 +142,27 @@ func TestOptions(t *testing.T) {
 		{"-7 /dir", []string{"loop", "log"}},
 	} {
 		f := folder{"/conf": "server=1.2.3.4\nstrict-order\n", "/dir/a.conf": "dns-loop-detect", "/dir/b": "log-queries", "/dir/.c": "?", "/dir/d~": "?", "/dir/#e#": "?"}
-		args := append(slices.Clone(nothing), strings.Fields(c.args)...)
-		without, with := lines(t, nothing, f, here), lines(t, args, f, here)
+		args := append(slices.Clone(baseArgs), strings.Fields(c.args)...)
+		without, with := lines(t, baseArgs, f, testEnvironment), lines(t, args, f, testEnvironment)
 		left := slices.Clone(with)
 		for _, line := range without {
 			if i := slices.Index(left, line); i >= 0 && !slices.Contains(c.adds, line) {
 				left = slices.Delete(left, i, i+1)
 			}
 		}
-		again := func(line string) bool { return line == "fallthrough" } // of every handler
-		left = slices.DeleteFunc(left, again)
+		common := func(line string) bool { return line == "fallthrough" } // in several directives
+		left = slices.DeleteFunc(left, common)
 		slices.Sort(left)
-		adds := slices.DeleteFunc(slices.Clone(c.adds), again)
+		adds := slices.DeleteFunc(slices.Clone(c.adds), common)
 		slices.Sort(adds)
 		if !slices.Equal(left, adds) {
-			t.Errorf("%s: adds\n%s\nwant\n%s", c.args, strings.Join(left, "\n"), strings.Join(adds, "\n"))
+			t.Errorf("%s: got additional lines\n%s\nwant\n%s", c.args, strings.Join(left, "\n"), strings.Join(adds, "\n"))
 		}
 	}
 }
 
-// What an option takes away.
-func TestOptionsTakeAway(t *testing.T) {
+// The line that an option removes from the Corefile.
+func TestOptionsRemoveLine(t *testing.T) {
 	for _, c := range []struct{ args, gone string }{
 		{"-h", "hosts /etc/hosts"},
 		{"-R", "forward . /etc/resolv.conf"},
@@ -173,19 +171,19 @@ func TestOptionsTakeAway(t *testing.T) {
 		{"-c 0", "cache"},
 		{"-r /x", "forward . /etc/resolv.conf"},
 	} {
-		if all := lines(t, nil, folder{}, here); !slices.Contains(all, c.gone) {
-			t.Errorf("there is no %s: %q", c.gone, all)
+		if all := lines(t, nil, folder{}, testEnvironment); !slices.Contains(all, c.gone) {
+			t.Errorf("no options: got %q, want the line %s", all, c.gone)
 		}
-		if all := lines(t, strings.Fields(c.args), folder{}, here); slices.Contains(all, c.gone) {
-			t.Errorf("%s leaves %s", c.args, c.gone)
+		if all := lines(t, strings.Fields(c.args), folder{}, testEnvironment); slices.Contains(all, c.gone) {
+			t.Errorf("%s: got %q, want no line %s", c.args, all, c.gone)
 		}
 	}
-	if all := lines(t, []string{"-r", "/x", "--resolv-file=/y", "-S", "1.2.3.4"}, folder{}, here); !slices.Contains(all, "forward . 1.2.3.4:53 /x /y") {
-		t.Errorf("%q", all)
+	if all := lines(t, []string{"-r", "/x", "--resolv-file=/y", "-S", "1.2.3.4"}, folder{}, testEnvironment); !slices.Contains(all, "forward . 1.2.3.4:53 /x /y") {
+		t.Errorf("resolv files and a server: got %q, want them in one forward", all)
 	}
 }
 
-func TestMistakes(t *testing.T) {
+func TestInvalidOptions(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"--nonsense", "--nonsense: unknown option"},
 		{"--cach-size=1", `--cach-size: unknown option; did you mean "cache-size"?`},
@@ -263,58 +261,58 @@ func TestMistakes(t *testing.T) {
 		}
 		o, err := parse(strings.Fields(c.args), f)
 		if err == nil {
-			_, err = o.Corefile(here)
+			_, err = o.Corefile(testEnvironment)
 		}
 		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: want %s, got\n%v", c.args, c.want, err)
+			t.Errorf("%s: got error\n%v\nwant %s", c.args, err, c.want)
 		}
 	}
 }
 
-// All that is wrong is told at once, each in a line.
-func TestAllMistakes(t *testing.T) {
+// All errors are reported at once, one in a line.
+func TestInvalidOptionsTogether(t *testing.T) {
 	_, err := parse([]string{"--nonsense", "-c", "x", "--dnssec", "--server=/a", "-F", "10.0.0.1,10.0.0.9", "-hk"}, folder{defaultConfig: "bad\n"})
 	if err == nil || strings.Count(err.Error(), "\n") != 5 {
-		t.Errorf("%v", err)
+		t.Errorf("got error\n%v\nwant six lines", err)
 	}
 }
 
-// A value in a file wins over that of the command line, and the usual file is read
-// unless another is named.
-func TestFiles(t *testing.T) {
+// A value in a file overrides the command line. The default file is read unless another
+// one is given.
+func TestConfigFiles(t *testing.T) {
 	f := folder{defaultConfig: "port = 54\n\n  # nothing\nserver=/a.b/\"1.2.3.4\"#5 # five\n", "/other": "port=55\n"}
 	for _, c := range []struct {
 		args string
 		port int
 	}{{"", 54}, {"-p 99", 54}, {"-p 99 -C /other", 55}, {"-p 99 --conf-file=", 99}} {
 		if o, err := parse(strings.Fields(c.args), f); err != nil || o.Port != c.port {
-			t.Errorf("%s: port %d, want %d, %v", c.args, o.Port, c.port, err)
+			t.Errorf("%s: got port %d, error %v, want %d", c.args, o.Port, err, c.port)
 		}
 	}
-	if all := lines(t, nothing, f, here); !slices.Contains(all, "forward a.b 1.2.3.4:5") {
-		t.Errorf("%q", all)
+	if all := lines(t, baseArgs, f, testEnvironment); !slices.Contains(all, "forward a.b 1.2.3.4:5") {
+		t.Errorf("quoted server in a file: got %q, want forward a.b 1.2.3.4:5", all)
 	}
 }
 
-// What is not done as it was meant is told once.
-func TestLost(t *testing.T) {
+// Each option that is ignored or works differently has one note.
+func TestNotes(t *testing.T) {
 	o, err := parse(strings.Fields("--all-servers --all-servers --no-poll --min-cache-ttl=9999 -8 /var/log/x -Q 5 -x /run/pid --log-facility=-"), folder{})
 	if err == nil || !strings.Contains(err.Error(), "given twice") {
-		t.Errorf("%v", err)
+		t.Errorf("--log-facility twice: got error %v, want given twice", err)
 	}
 	o, err = parse(strings.Fields("--all-servers --all-servers --no-poll --min-cache-ttl=9999 -8 /var/log/x -Q 5 -x /run/pid"), folder{})
 	if err != nil || len(o.Notes) != 5 || o.PIDFile != "/run/pid" {
-		t.Errorf("%q %q %v", o.Notes, o.PIDFile, err)
+		t.Errorf("got notes %q, PID file %q, error %v, want 5 notes, /run/pid and none", o.Notes, o.PIDFile, err)
 	}
 	for _, args := range []string{"-v", "--version", "-w", "--help", "--test"} {
 		if o, err := parse([]string{args}, folder{}); err != nil || !o.Version && !o.Help && !o.Test {
-			t.Errorf("%s: %+v %v", args, o, err)
+			t.Errorf("%s: got %+v, error %v, want an option that prints and exits", args, o, err)
 		}
 	}
 }
 
-// The command lines of kube-dns's manifests, of all their ages.
-func TestManifests(t *testing.T) {
+// The command lines of old and new manifests of kube-dns.
+func TestManifestCommandLines(t *testing.T) {
 	for _, c := range []struct {
 		args string
 		want []string
@@ -330,9 +328,9 @@ func TestManifests(t *testing.T) {
 	} {
 		o, err := parse(strings.Fields(c.args), folder{})
 		if err != nil || len(o.Notes) > 0 {
-			t.Errorf("%s: %v %q", c.args, err, o.Notes)
+			t.Errorf("%s: got error %v, notes %q, want none", c.args, err, o.Notes)
 		}
-		at := here
+		at := testEnvironment
 		at.ConfigMap, at.Resolver, at.Period, at.Lameduck = "/etc/k8s/dns/dnsmasq-nanny", "127.0.0.1:10053", 10e9, 5e9
 		all := lines(t, strings.Fields(c.args), folder{}, at)
 		next := 0
@@ -343,17 +341,17 @@ func TestManifests(t *testing.T) {
 		}
 		if next < len(c.want) || !slices.Contains(all, "kubedns_config /etc/k8s/dns/dnsmasq-nanny") || !slices.Contains(all, "period 10s") ||
 			!slices.Contains(all, "resolver 127.0.0.1:10053") || !slices.Contains(all, "lameduck 5s") || slices.Contains(all, "default none") {
-			t.Errorf("%s: no %s in\n%s", c.args, fmt.Sprint(c.want), strings.Join(all, "\n"))
+			t.Errorf("%s: got\n%s\nwant in this order %q, and a kubedns_config", c.args, strings.Join(all, "\n"), c.want)
 		}
 	}
 	at := Environment{ConfigMap: "/c"}
 	if all := lines(t, []string{"-R"}, folder{}, at); !slices.Contains(all, "default none") {
-		t.Errorf("nobody is asked for the rest, which is not said: %q", all)
+		t.Errorf("-R with a ConfigMap: got %q, want default none", all)
 	}
 }
 
-// The reference page says of each option what becomes of it.
-func TestPage(t *testing.T) {
+// The reference page has each option in the section of its treatment.
+func TestReferenceOptions(t *testing.T) {
 	page, err := os.ReadFile("../../docs/reference/dnsmasq-nanny.md")
 	if err != nil {
 		t.Fatal(err)
@@ -365,9 +363,9 @@ func TestPage(t *testing.T) {
 		sections[title] = text
 	}
 	seen := map[string]bool{}
-	for title, want := range map[string]string{"Served": "served", "Accepted without effect": "lost", "Refused": "refused"} {
+	for title, want := range map[string]string{"Served": "served", "Accepted without effect": "note", "Refused": "refused"} {
 		if sections[title] == "" {
-			t.Errorf("no section %s", title)
+			t.Errorf("dnsmasq-nanny.md has no section %s", title)
 		}
 		for line := range strings.Lines(sections[title]) {
 			cells := strings.Split(line, "|")
@@ -389,20 +387,20 @@ func TestPage(t *testing.T) {
 				case err != nil:
 					got = err.Error()
 				case len(o.Notes) > 0:
-					got = "lost"
+					got = "note"
 				}
-				if _, err := o.Corefile(here); err != nil {
+				if _, err := o.Corefile(testEnvironment); err != nil {
 					t.Errorf("%s: %v", span, err)
 				}
 				if got != want {
-					t.Errorf("%s stands under %s, and is %s", span, title, got)
+					t.Errorf("%s: section %s, got %s", span, title, got)
 				}
 			}
 		}
 	}
 	for _, o := range new(reader).options() {
 		if !seen[o.name] {
-			t.Errorf("the page has no --%s", o.name)
+			t.Errorf("dnsmasq-nanny.md has no --%s", o.name)
 		}
 		if !strings.Contains(Help(), "--"+o.name) {
 			t.Errorf("the help has no --%s", o.name)
@@ -410,12 +408,12 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// A name and a letter are those of one option.
-func TestTable(t *testing.T) {
+// Names and letters of options are unique.
+func TestOptionNamesUnique(t *testing.T) {
 	seen := map[string]bool{}
 	for _, o := range new(reader).options() {
 		if seen[o.name] || o.short != "" && seen[o.short] {
-			t.Errorf("--%s, -%s is there twice", o.name, o.short)
+			t.Errorf("--%s or -%s is listed twice", o.name, o.short)
 		}
 		seen[o.name], seen[o.short] = true, true
 	}
@@ -441,12 +439,12 @@ func FuzzParse(f *testing.F) {
 		}
 		servers, err := corefile.Parse("Corefile", []byte(out))
 		if err != nil || len(servers) == 0 || len(servers) > 2 {
-			t.Fatalf("%q: %d server blocks, %v\n%s", args, len(servers), err, out)
+			t.Fatalf("%q: got %d server blocks, error %v\n%s", args, len(servers), err, out)
 		}
 		for _, s := range servers {
 			for _, d := range s.Directives {
 				if !slices.Contains(strings.Fields("view bind bufsize lameduck debug errors log chaos loadbalance rewrite cache header template hosts records screen loop kubedns_config forward"), d.Text) {
-					t.Fatalf("%q: a directive %q\n%s", args, d.Text, out)
+					t.Fatalf("%q: got the directive %q\n%s", args, d.Text, out)
 				}
 			}
 		}

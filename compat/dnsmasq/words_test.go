@@ -9,8 +9,8 @@ import (
 	"github.com/seamark/seamark/corefile"
 )
 
-// Names that are words of a Corefile's own are names all the same.
-func TestNamesOfWords(t *testing.T) {
+// Names that are keywords of a Corefile remain names.
+func TestNamesLikeKeywords(t *testing.T) {
 	o, err := dnsmasq.Parse(strings.Fields("-C /dev/null --no-hosts --address=/import/1.2.3.4 --host-record=ttl,1.2.3.5 --cname=import.ttl,import"))
 	if err != nil {
 		t.Fatal(err)
@@ -21,7 +21,7 @@ func TestNamesOfWords(t *testing.T) {
 	}
 	servers, err := corefile.Parse("Corefile", []byte(text))
 	if err != nil {
-		t.Fatalf("%v in\n%s", err, text)
+		t.Fatalf("parsing: got error %v\n%s", err, text)
 	}
 	for _, d := range servers[0].Directives {
 		if d.Text != "records" {
@@ -32,9 +32,9 @@ func TestNamesOfWords(t *testing.T) {
 			names = append(names, o.Text)
 		}
 		if want := []string{"ttl", "5.3.2.1.in-addr.arpa", "import.ttl", "import.", "*.import"}; !slices.Equal(names, want) {
-			t.Errorf("records of %q, want %q", names, want)
+			t.Errorf("names of records: got %q, want %q", names, want)
 		}
 		return
 	}
-	t.Errorf("no records in\n%s", text)
+	t.Errorf("got\n%s\nwant a directive records", text)
 }

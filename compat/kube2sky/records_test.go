@@ -18,8 +18,8 @@ func ips(texts ...string) (all []netip.Addr) {
 	return all
 }
 
-// slice has the port http, and endpoints such as "10.1.0.1", "web-0=10.1.0.1" and
-// "!10.1.0.1", which is not ready.
+// slice returns an EndpointSlice with the port http and endpoints such as "10.1.0.1",
+// "web-0=10.1.0.1" with a hostname, and "!10.1.0.1", which is not ready.
 func slice(name, service string, endpoints ...string) *cluster.Slice {
 	s := &cluster.Slice{Namespace: "shop", Name: name, Service: service, Ports: []cluster.Port{{Name: "http", Protocol: "tcp", Port: 8080}}}
 	var packed []byte
@@ -42,18 +42,18 @@ func lines(all []record) (text []string) {
 	return text
 }
 
-func same(t *testing.T, what string, got []string, want ...string) {
+func same(t *testing.T, name string, got []string, want ...string) {
 	t.Helper()
 	if !slices.Equal(got, want) {
-		t.Errorf("%s:\n%s\nwant\n%s", what, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("%s: got\n%s\nwant\n%s", name, strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
-// The labels of the original.
+// The hashes are those of the original kube2sky.
 func TestSum(t *testing.T) {
 	for address, want := range map[string]string{"1.2.3.4": "b882ad2c", "10.0.0.1": "f488b1a2", "10.96.0.1": "aa333a9"} {
 		if got := sum(newMessage(address, 0)); got != want {
-			t.Errorf("%s: %s, want %s", address, got, want)
+			t.Errorf("hash of the message of %s: got %s, want %s", address, got, want)
 		}
 	}
 }
@@ -67,8 +67,8 @@ func TestServiceRecords(t *testing.T) {
 		slices []*cluster.Slice
 		want   []string
 	}{
-		{"none", nil, []*cluster.Slice{slice("a", "web", "10.1.0.1")}, nil},
-		{"own address", &cluster.Service{Namespace: "default", Name: "kubernetes", ClusterIPs: ips("10.0.0.1"), Ports: http},
+		{"no Service", nil, []*cluster.Slice{slice("a", "web", "10.1.0.1")}, nil},
+		{"cluster IP", &cluster.Service{Namespace: "default", Name: "kubernetes", ClusterIPs: ips("10.0.0.1"), Ports: http},
 			[]*cluster.Slice{slice("a", "kubernetes", "10.1.0.1")}, []string{
 				`local/cluster/svc/default/kubernetes/_tcp/_http/f488b1a2 {"host":"kubernetes.default.svc.cluster.local.","port":80,"priority":10,"weight":10,"ttl":30}`,
 				`local/cluster/svc/default/kubernetes/f488b1a2 {"host":"10.0.0.1","priority":10,"weight":10,"ttl":30}`,
@@ -81,7 +81,7 @@ func TestServiceRecords(t *testing.T) {
 		{"ExternalName", &cluster.Service{Namespace: "shop", Name: "bank", ExternalName: "db.example.com"}, nil, []string{
 			`local/cluster/svc/shop/bank/980fb685 {"host":"db.example.com.","priority":10,"weight":10,"ttl":30}`,
 		}},
-		{"an address is no name", &cluster.Service{Namespace: "shop", Name: "bank", ExternalName: "10.0.0.1"}, nil, nil},
+		{"ExternalName with an address", &cluster.Service{Namespace: "shop", Name: "bank", ExternalName: "10.0.0.1"}, nil, nil},
 		{"headless", &cluster.Service{Namespace: "shop", Name: "web", Headless: true, Ports: http},
 			[]*cluster.Slice{slice("a", "web", "1.2.3.4", "!1.2.3.5"), slice("b", "web", "1.2.3.4", "web-0=1.2.3.6")}, []string{
 				`local/cluster/svc/shop/web/_tcp/_http/b882ad2c {"host":"b882ad2c.web.shop.svc.cluster.local.","port":8080,"priority":10,"weight":10,"ttl":30}`,
@@ -89,7 +89,7 @@ func TestServiceRecords(t *testing.T) {
 				`local/cluster/svc/shop/web/b882ad2c {"host":"1.2.3.4","priority":10,"weight":10,"ttl":30}`,
 				`local/cluster/svc/shop/web/web-0 {"host":"1.2.3.6","priority":10,"weight":10,"ttl":30}`,
 			}},
-		{"not ready and yet published", &cluster.Service{Namespace: "shop", Name: "web", Headless: true, PublishNotReady: true},
+		{"publishNotReadyAddresses", &cluster.Service{Namespace: "shop", Name: "web", Headless: true, PublishNotReady: true},
 			[]*cluster.Slice{{Namespace: "shop", Name: "a", Service: "web", Endpoints: slice("a", "web", "!1.2.3.4").Endpoints}}, []string{
 				`local/cluster/svc/shop/web/b882ad2c {"host":"1.2.3.4","priority":10,"weight":10,"ttl":30}`,
 			}},
@@ -117,7 +117,7 @@ func TestOtherRecords(t *testing.T) {
 	)
 }
 
-// Each path leads back to its place, and no other spelling of it does.
+// placeOf is the inverse of root. It rejects other spellings of a path.
 func TestPlaceOf(t *testing.T) {
 	l := newLayout("skydns", "cluster.local")
 	for path, want := range map[string]place{
@@ -141,20 +141,20 @@ func TestPlaceOf(t *testing.T) {
 			want = place{kind: unknownPlace, name: path}
 		}
 		if got := l.placeOf(path); got != want {
-			t.Errorf("%s: %+v, want %+v", path, got, want)
+			t.Errorf("placeOf(%s): got %+v, want %+v", path, got, want)
 		}
 	}
 }
 
 func z6(text string) string { return reversePath(ip(text)) }
 
-// The marks of one tree or cluster are never among those of another.
+// The marks of two trees or clusters do not overlap.
 func TestLayouts(t *testing.T) {
 	a, b := newLayout("a", "cluster.local"), newLayout("a/owned", "cluster.local")
 	if strings.HasPrefix(b.marks, a.marks) || strings.HasPrefix(b.election, a.marks) {
-		t.Errorf("%s and %s", a.marks, b.marks)
+		t.Errorf("got overlapping marks %s and %s", a.marks, b.marks)
 	}
 	if got := newLayout("skydns", "Cluster.local."); got.tree != "/skydns/" || got.marks != "/seamark/kube2sky/cluster.local/skydns/owned/" || got.election != "/seamark/kube2sky/cluster.local/skydns/leader" {
-		t.Errorf("%+v", got)
+		t.Errorf("newLayout(skydns, Cluster.local.): got %+v", got)
 	}
 }

@@ -30,7 +30,7 @@ func (s *state) changed() (text []string) {
 	return text
 }
 
-// synced says whether every kind has been listed.
+// synced reports whether every kind has been listed.
 func (s *state) synced() bool {
 	select {
 	case <-s.complete:
@@ -47,54 +47,54 @@ func TestStateSynced(t *testing.T) {
 	kinds := (&Options{}).cluster().Kinds()
 	for _, k := range kinds {
 		if s.synced() {
-			t.Errorf("whole before %v", k)
+			t.Errorf("complete before the list of %v, want incomplete", k)
 		}
 		s.Listed(k, none)
 	}
-	s.Listed(kinds[0], none) // and again
+	s.Listed(kinds[0], none) // a second list
 	if !s.synced() || len(kinds) != 4 {
-		t.Errorf("not whole after %v", kinds)
+		t.Errorf("incomplete after lists of %v, want complete", kinds)
 	}
 }
 
 func TestStateServices(t *testing.T) {
 	s := newTestState()
 	s.Put(cluster.Services, &cluster.Service{Namespace: "shop", Name: "early", ClusterIPs: ips("10.0.0.9")})
-	same(t, "before anybody follows", s.changed())
+	same(t, "before start", s.changed())
 	s.queue.start()
 
 	s.Put(cluster.Slices, slice("db-1", "db", "db-0=10.1.0.3"))
 	same(t, "a slice without its Service", s.changed())
 	db := &cluster.Service{Namespace: "shop", Name: "db", Headless: true}
 	s.Put(cluster.Services, db)
-	same(t, "its Service", s.changed(), "arpa/in-addr/10/1/0/3 db-0.db.shop.svc.cluster.local.",
+	same(t, "the Service of the slice", s.changed(), "arpa/in-addr/10/1/0/3 db-0.db.shop.svc.cluster.local.",
 		"svc/shop/db/ db-0.db.shop.svc.cluster.local. 10.1.0.3")
 	s.Put(cluster.Slices, slice("db-1", "db", "db-0=10.1.0.4"))
 	same(t, "another address", s.changed(), "arpa/in-addr/10/1/0/3", "arpa/in-addr/10/1/0/4 db-0.db.shop.svc.cluster.local.",
 		"svc/shop/db/ db-0.db.shop.svc.cluster.local. 10.1.0.4")
 	s.Put(cluster.Slices, slice("db-2", "db", "db-0=10.1.0.4"))
 	s.Delete(cluster.Slices, cluster.Key{Namespace: "shop", Name: "db-1"})
-	same(t, "another slice has it", s.changed(), "svc/shop/db/ db-0.db.shop.svc.cluster.local. 10.1.0.4")
+	same(t, "the address is in another slice", s.changed(), "svc/shop/db/ db-0.db.shop.svc.cluster.local. 10.1.0.4")
 
 	s.Put(cluster.Services, &cluster.Service{Namespace: "shop", Name: "web", ClusterIPs: ips("10.1.0.4")})
-	same(t, "its own address comes first", s.changed(), "arpa/in-addr/10/1/0/4 web.shop.svc.cluster.local.", "svc/shop/web/ 10.1.0.4")
+	same(t, "a cluster IP has precedence", s.changed(), "arpa/in-addr/10/1/0/4 web.shop.svc.cluster.local.", "svc/shop/web/ 10.1.0.4")
 	s.Put(cluster.Slices, slice("web-1", "web", "10.1.0.8"))
-	same(t, "endpoints of one with an address", s.changed())
+	same(t, "endpoints of a Service with a cluster IP", s.changed())
 	s.Listed(cluster.Services, func(k cluster.Key) bool { return k.Name != "web" })
-	same(t, "and last", s.changed(), "arpa/in-addr/10/1/0/4 db-0.db.shop.svc.cluster.local.", "svc/shop/web/")
+	same(t, "the Service is deleted", s.changed(), "arpa/in-addr/10/1/0/4 db-0.db.shop.svc.cluster.local.", "svc/shop/web/")
 
 	s.Put(cluster.Slices, slice("db-2", "other", "db-0=10.1.0.4"))
 	same(t, "a slice of another Service", s.changed(), "arpa/in-addr/10/1/0/4", "svc/shop/db/")
 	s.Listed(cluster.Slices, none)
 	s.Listed(cluster.Services, none)
-	same(t, "nothing", s.changed(), "arpa/in-addr/10/0/0/9", "svc/shop/db/", "svc/shop/early/")
+	same(t, "all objects are deleted", s.changed(), "arpa/in-addr/10/0/0/9", "svc/shop/db/", "svc/shop/early/")
 	if n := len(s.services) + len(s.bySlice) + len(s.reverse.all); n != 0 {
-		t.Errorf("%d things stay", n)
+		t.Errorf("entries after all deletions: got %d, want 0", n)
 	}
 	s.Put(cluster.Services, db)
 	s.queue.stop()
 	if s.queue.pending() != 0 {
-		t.Error("there is work for nobody")
+		t.Errorf("queue after stop: got %d places, want 0", s.queue.pending())
 	}
 }
 
@@ -104,16 +104,16 @@ func TestStatePods(t *testing.T) {
 	s.Put(cluster.Pods, &cluster.Pod{Namespace: "shop", Name: "a", IPs: ips("1.2.3.4", "fd00::1")}, &cluster.Pod{Namespace: "shop", Name: "b", IPs: ips("1.2.3.4")})
 	same(t, "two pods", s.changed(), "pod/shop/1-2-3-4/ 1.2.3.4", "pod/shop/fd00--1/ fd00::1")
 	s.Put(cluster.Pods, &cluster.Pod{Namespace: "shop", Name: "a", IPs: ips("fd00::1")})
-	same(t, "the other has it still", s.changed())
+	same(t, "another pod has the address", s.changed())
 	s.Put(cluster.Pods, &cluster.Pod{Namespace: "shop", Name: "b", IPs: ips("1.2.3.5")})
-	same(t, "nobody", s.changed(), "pod/shop/1-2-3-4/", "pod/shop/1-2-3-5/ 1.2.3.5")
+	same(t, "no pod has the address", s.changed(), "pod/shop/1-2-3-4/", "pod/shop/1-2-3-5/ 1.2.3.5")
 	s.Listed(cluster.Pods, none)
-	same(t, "nothing", s.changed(), "pod/shop/1-2-3-5/", "pod/shop/fd00--1/")
+	same(t, "all pods are deleted", s.changed(), "pod/shop/1-2-3-5/", "pod/shop/fd00--1/")
 }
 
-// Whatever comes in whatever order, the reverse names are those of a state that has
-// seen the last objects alone, and each one that has moved is work.
-func TestStateReverseAtRandom(t *testing.T) {
+// After random changes, the reverse names are those of a new state with the same
+// objects, and each changed one has been queued.
+func TestStateReverseRandom(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	s := newTestState()
 	s.queue.start()
@@ -161,7 +161,7 @@ func TestStateReverseAtRandom(t *testing.T) {
 				got = "[]"
 			}
 			if got != want {
-				t.Fatalf("step %d: %v: %s, want %s", step, p.addr, got, want)
+				t.Fatalf("step %d: record of %v: got %s, want %s", step, p.addr, got, want)
 			}
 		}
 	}

@@ -10,15 +10,16 @@ import (
 	"github.com/seamark/seamark/corefile"
 )
 
-// What is in etcd and cannot be served is left out, and the rest is served.
-func TestFollowerServesWhatIsGood(t *testing.T) {
+// Stub zones and configurations that cannot be served are omitted, and the rest is
+// served.
+func TestFollowerInvalidConfiguration(t *testing.T) {
 	var log strings.Builder
 	flags := DefaultFlags(func(string) string { return "" })
 	flags.StubZones = true
 	f := &Follower{
 		flags: flags, now: flags, getenv: func(string) string { return "" }, log: slog.New(slog.NewTextHandler(&log, nil)),
 		loaded: make(chan struct{}), changed: make(chan struct{}, 1),
-		check: func(servers []corefile.Server) error { // two server blocks of one zone cannot
+		check: func(servers []corefile.Server) error { // rejects two server blocks of one zone
 			seen := map[string]bool{}
 			for _, s := range servers {
 				if seen[s.Keys[0].Text] || s.Keys[0].Text == "bad.example:53" {
@@ -44,18 +45,18 @@ func TestFollowerServesWhatIsGood(t *testing.T) {
 	}
 	f.update(keys, base)
 	if got := zones(); !slices.Equal(got, []string{".:53", "good.example:53"}) {
-		t.Errorf("served: %q", got)
+		t.Errorf("got zones %q, want .:53 and good.example:53", got)
 	}
 	for _, want := range []string{"stub zone bad.example: bad.example:53 cannot be served", `stub/./x: `, "stub/example/a.b/x: ", "stub/example//x: "} {
 		if !strings.Contains(log.String(), want) {
-			t.Errorf("no %s in\n%s", want, log.String())
+			t.Errorf("got log\n%s\nwant %s", log.String(), want)
 		}
 	}
 	if len(f.stubs) != 1 || !slices.Equal(f.stubs[0].Servers, []string{"10.0.0.1:53", "10.0.0.2:53"}) || f.now.Ndots != 3 {
-		t.Errorf("%+v, ndots %d", f.stubs, f.now.Ndots)
+		t.Errorf("got stub zones %+v and ndots %d, want one zone with two servers and 3", f.stubs, f.now.Ndots)
 	}
 
-	// A configuration that is out of range is as if it had not come.
+	// A configuration out of range is ignored.
 	for _, bad := range []string{
 		`{"ndot":500}`, `{"min_ttl":4294967295}`, `{"ttl":4294967295}`, `{"read_timeout":1}`, `{"rcache":9999999999999}`, `{"rcache":5,"rcache_ttl":9999999999}`,
 		`{"nameservers":[` + strings.Repeat(`"10.0.0.1:53",`, 15) + `"10.0.0.1:53"]}`,
@@ -64,10 +65,10 @@ func TestFollowerServesWhatIsGood(t *testing.T) {
 		keys[flags.configKey()] = bad
 		f.update(keys, base)
 		if f.now.Ndots != 3 || f.Read().Err != nil {
-			t.Errorf("%s: ndots %d, %v", bad, f.now.Ndots, f.Read().Err)
+			t.Errorf("%s: got ndots %d, error %v, want 3 and none", bad, f.now.Ndots, f.Read().Err)
 		}
 		if n := strings.Count(log.String(), "\n") - before; n != 1 {
-			t.Errorf("%s: %d lines", bad, n)
+			t.Errorf("%s: got %d log lines, want 1", bad, n)
 		}
 	}
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/seamark/seamark/dns"
 )
 
-// A cheap is a question whose answer must cost nothing but time.
-type cheap struct{ what, name, qtype string }
+// An allocCase is a query whose answer must not allocate.
+type allocCase struct{ title, name, qtype string }
 
-var cheapOnes = [...]cheap{
+var allocCases = [...]allocCase{
 	{"A", "web-1.ns-7.svc.cluster.local.", "A"},
 	{"A of a headless Service", "db.ns-7.svc.cluster.local.", "A"},
 	{"AAAA NODATA", "web-1.ns-7.svc.cluster.local.", "AAAA"},
@@ -30,8 +30,8 @@ var cheapOnes = [...]cheap{
 	{"SOA", "cluster.local.", "SOA"},
 }
 
-// sky is so many keys in kube2sky's form.
-func sky(n int) (kvs []keyValue) {
+// manyKeyValues returns n keys as kube2sky writes them.
+func manyKeyValues(n int) (kvs []keyValue) {
 	add := func(format string, args ...any) {
 		kvs = append(kvs, keyValues(fmt.Sprintf(format, args...))...)
 	}
@@ -48,9 +48,9 @@ func sky(n int) (kvs []keyValue) {
 	return kvs
 }
 
-func skyServer(tb testing.TB, n int) *server {
+func manyKeysServer(tb testing.TB, n int) *server {
 	h := handler(tb, "etcd cluster.local in-addr.arpa")
-	h.index.put(sky(n)...)
+	h.index.put(manyKeyValues(n)...)
 	text := `
 		/skydns/local/cluster/svc/ns-7/alias/1 {"host":"web-1.ns-7.svc.cluster.local"}
 		/skydns/local/cluster/svc/ns-7/grouped/1 {"host":"10.0.0.1","group":"a"}
@@ -69,8 +69,9 @@ func skyServer(tb testing.TB, n int) *server {
 	return serve(tb, h, nil, "cluster.local.", "in-addr.arpa.")
 }
 
-// answerer returns what a reader does for one packet, from Serve to the sealed reply.
-func (s *server) answerer(tb testing.TB, c cheap) func() {
+// answerer returns a function that answers one packet as a reader does, from Serve to the
+// sealed reply.
+func (s *server) answerer(tb testing.TB, c allocCase) func() {
 	p := packet(tb, c.name, c.qtype, 1232)
 	q, lent := s.query, s.lent[:4096]
 	now := time.Now()
@@ -82,26 +83,25 @@ func (s *server) answerer(tb testing.TB, c cheap) func() {
 	}
 }
 
-// An answer allocates nothing.
 func TestAnswersAllocateNothing(t *testing.T) {
-	s := skyServer(t, 20000)
-	for _, c := range cheapOnes {
+	s := manyKeysServer(t, 20000)
+	for _, c := range allocCases {
 		run := s.answerer(t, c)
-		run() // the memory of a further question is made once for each reader
+		run() // the first sub-query of a reader allocates its memory
 		if n := testing.AllocsPerRun(200, run); n != 0 {
-			t.Errorf("%s: %v allocations", c.what, n)
+			t.Errorf("%s: got %v allocations, want 0", c.title, n)
 		}
 		m := new(mdns.Msg)
-		if err := m.Unpack(s.query.Reply()); err != nil || len(m.Answer)+len(m.Ns) == 0 || (len(m.Answer) == 0) != (c.what == "NXDOMAIN" || c.what == "AAAA NODATA") {
-			t.Errorf("%s: %v\n%s", c.what, err, m)
+		if err := m.Unpack(s.query.Reply()); err != nil || len(m.Answer)+len(m.Ns) == 0 || (len(m.Answer) == 0) != (c.title == "NXDOMAIN" || c.title == "AAAA NODATA") {
+			t.Errorf("%s: got error %v and\n%s\nwant an answer", c.title, err, m)
 		}
 	}
 }
 
 func BenchmarkAnswer(b *testing.B) {
-	s := skyServer(b, 100000)
-	for _, c := range cheapOnes {
-		b.Run(c.what, func(b *testing.B) {
+	s := manyKeysServer(b, 100000)
+	for _, c := range allocCases {
+		b.Run(c.title, func(b *testing.B) {
 			run := s.answerer(b, c)
 			b.ReportAllocs()
 			for b.Loop() {
@@ -111,10 +111,10 @@ func BenchmarkAnswer(b *testing.B) {
 	}
 }
 
-// A key in kube2sky's form costs less than 120 bytes.
-func TestSize(t *testing.T) {
+// A key as kube2sky writes it needs less than 120 bytes in the index.
+func TestIndexSizePerKey(t *testing.T) {
 	const n = 100000
-	kvs := sky(n)
+	kvs := manyKeyValues(n)
 	before := heap()
 	x := newIndex("/skydns/", nil)
 	for i := 0; i < n; i += 2000 {
@@ -123,7 +123,7 @@ func TestSize(t *testing.T) {
 	per := float64(heap()-before) / n
 	t.Logf("%.1f bytes a key", per)
 	if per > 120 || x.count() != n {
-		t.Errorf("%d keys of %.1f bytes", x.count(), per)
+		t.Errorf("got %d keys of %.1f bytes each, want less than 120 bytes", x.count(), per)
 	}
 	runtime.KeepAlive(kvs)
 }
@@ -136,9 +136,9 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// BenchmarkList lists 100,000 keys: into an empty index, and again.
+// BenchmarkList lists 100,000 keys, into an empty index and into a full one.
 func BenchmarkList(b *testing.B) {
-	kvs := sky(100000)
+	kvs := manyKeyValues(100000)
 	x := newIndex("/skydns/", nil)
 	for b.Loop() {
 		x.beginList()
@@ -151,7 +151,7 @@ func BenchmarkList(b *testing.B) {
 
 // BenchmarkPut changes one key among 100,000.
 func BenchmarkPut(b *testing.B) {
-	kvs := sky(100000)
+	kvs := manyKeyValues(100000)
 	x := newIndex("/skydns/", nil)
 	x.put(kvs...)
 	two := keyValues("/skydns/local/cluster/svc/ns-7/web-1/10000bb9 {\"host\":\"10.0.0.1\"}\n/skydns/local/cluster/svc/ns-7/web-1/10000bb9 {\"host\":\"10.0.0.2\"}")

@@ -15,7 +15,7 @@ import (
 	"github.com/seamark/seamark/dns"
 )
 
-// with is a server for the zone test. that has the lines KEY JSON.
+// with returns a server for the zone test. with keys from lines KEY JSON.
 func with(t testing.TB, options, keys string) *server {
 	t.Helper()
 	h := handler(t, "etcd test in-addr.arpa {\n"+options+"\n}")
@@ -25,18 +25,19 @@ func with(t testing.TB, options, keys string) *server {
 
 func (s *server) expect(t *testing.T, name, qtype, want string) {
 	t.Helper()
-	if got := digest(s.readKeys(t, name, qtype)); got != sorted(want) {
+	if got := digest(s.exchange(t, name, qtype)); got != sorted(want) {
 		t.Errorf("%s %s\ngot\n%swant\n%s", name, qtype, got, sorted(want))
 	}
 }
 
-// Before the first list nothing is known, nothing falls through, and ready waits.
+// Before the first list, names are SERVFAIL, nothing falls through, and the handler is
+// not ready.
 func TestNotSynced(t *testing.T) {
 	h, err := plan("etcd test {\nfallthrough\n}")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{records: []mdns.RR{rr("www.example. 60 IN A 192.0.2.1")}}
+	w := &upstream{records: []mdns.RR{rr("www.example. 60 IN A 192.0.2.1")}}
 	s := serve(t, h, w, ".")
 	h.index.put(keyValues(`/skydns/test/www {"host":"10.0.0.1"}`)...)
 	h.index.beginList()
@@ -46,26 +47,26 @@ func TestNotSynced(t *testing.T) {
 		}
 	}
 	if h.Ready() || len(w.asked) > 0 {
-		t.Errorf("ready %v, others were asked for %v", h.Ready(), w.asked)
+		t.Errorf("got ready %v and upstream queries %v, want not ready and none", h.Ready(), w.asked)
 	}
 	s.expect(t, "www.example.", "A", "NOERROR\nanswer www.example. 60 IN A 192.0.2.1\n")
 	h.index.put(keyValues(`/skydns/test/www {"host":"10.0.0.1"}`)...)
 	h.index.endList()
 	if !h.Ready() {
-		t.Error("not ready after the list")
+		t.Error("Ready after the list: got false, want true")
 	}
 	s.expect(t, "www.test.", "A", "NOERROR aa\nanswer www.test. 300 IN A 10.0.0.1\n")
-	s.expect(t, "missing.test.", "A", "NXDOMAIN\n") // the world's
+	s.expect(t, "missing.test.", "A", "NXDOMAIN\n") // from the upstream
 }
 
-// all is an asker who has some keys, whatever he is asked for.
-type all []keyValue
+// fixedKeys is a keyReader that returns the same keys for every query.
+type fixedKeys []keyValue
 
-func (a all) readKeys(context.Context, string) ([]keyValue, error) { return a, nil }
+func (a fixedKeys) readKeys(context.Context, string) ([]keyValue, error) { return a, nil }
 
-// There get to be too many keys while a question is answered: what is not found any
-// more may be there.
-func TestTooManyMeanwhile(t *testing.T) {
+// The index is cleared during a lookup, because there are too many keys: a missing name
+// may exist, so the lookup is repeated.
+func TestIndexClearedDuringLookup(t *testing.T) {
 	keys := keyValues(`
 		/skydns/test/many/a {"host":"no.example"}
 		/skydns/test/many/b {"host":"www.test"}
@@ -74,8 +75,8 @@ func TestTooManyMeanwhile(t *testing.T) {
 		h := handler(t, "etcd test")
 		h.index.put(keys...)
 		var readsEtcd atomic.Bool
-		h.direct, h.keyReader = readsEtcd.Load, all(keys)
-		s := serve(t, h, &world{inline: inline, meanwhile: func() {
+		h.direct, h.keyReader = readsEtcd.Load, fixedKeys(keys)
+		s := serve(t, h, &upstream{inline: inline, onQuery: func() {
 			readsEtcd.Store(true)
 			h.index.clear()
 		}}, ".")
@@ -83,11 +84,11 @@ func TestTooManyMeanwhile(t *testing.T) {
 	}
 	h := handler(t, "etcd test")
 	h.index.put(keys...)
-	s := serve(t, h, &world{inline: true, meanwhile: h.index.clear}, ".")
+	s := serve(t, h, &upstream{inline: true, onQuery: h.index.clear}, ".")
 	s.expect(t, "many.test.", "A", "SERVFAIL\n")
 }
 
-// ANY is one set of records, of one group.
+// ANY returns one RRset of one group.
 func TestAny(t *testing.T) {
 	s := with(t, "", `
 		/skydns/test/www/a {"host":"10.0.0.1","group":"one"}
@@ -108,7 +109,7 @@ func TestSRVWeightEqualMessages(t *testing.T) {
 func TestSkyDNSUnqualifiedTarget(t *testing.T) {
 	h := handler(t, "etcd test {\ncompatible skydns\n}")
 	h.index.put(keyValues("/skydns/test/www {\"host\":\"db\"}")...)
-	s := serve(t, h, &world{failing: true}, ".")
+	s := serve(t, h, &upstream{failing: true}, ".")
 	s.expect(t, "www.test.", "A", "NOERROR aa\nauthority test. 60 IN SOA ns.dns.test. hostmaster.test.\n")
 }
 
@@ -120,22 +121,22 @@ func rr(text string) mdns.RR {
 	return r
 }
 
-// What falls through is what does not exist; a name with keys below it does, and so
-// does a zone's own.
+// Names that do not exist fall through. A name with keys below it exists, and so does
+// the apex of a zone.
 func TestFallthrough(t *testing.T) {
 	h := handler(t, "etcd test other {\nfallthrough a.test\n}")
 	h.index.put(keyValues("/skydns/test/a/b/c {\"host\":\"10.0.0.1\"}\n/skydns/test/a/to {\"host\":\"x.a.test\"}\n/skydns/test/to {\"host\":\"x.test\"}")...)
-	s := serve(t, h, &world{records: []mdns.RR{rr("x.a.test. 60 IN A 192.0.2.1"), rr("x.test. 60 IN A 192.0.2.2")}}, ".")
+	s := serve(t, h, &upstream{records: []mdns.RR{rr("x.a.test. 60 IN A 192.0.2.1"), rr("x.test. 60 IN A 192.0.2.2")}}, ".")
 	soa := "authority test. 30 IN SOA ns.dns.test. hostmaster.test.\n"
 	s.expect(t, "x.a.test.", "A", "NOERROR\nanswer x.a.test. 60 IN A 192.0.2.1\n")
 	s.expect(t, "b.a.test.", "TXT", "NOERROR aa\n"+soa)
 	s.expect(t, "x.test.", "A", "NXDOMAIN aa\n"+soa)
 	s.expect(t, "other.", "A", "NOERROR aa\nauthority other. 30 IN SOA ns.dns.other. hostmaster.other.\n")
 	s.expect(t, "to.a.test.", "A", "NOERROR aa\nanswer to.a.test. 300 IN CNAME x.a.test.\nanswer x.a.test. 60 IN A 192.0.2.1\n")
-	s.expect(t, "to.test.", "A", "NOERROR aa\n"+soa) // its target is not in a zone that falls through
+	s.expect(t, "to.test.", "A", "NOERROR aa\n"+soa) // its target is not in a zone of fallthrough
 }
 
-// A chain has eight names, and one more is none.
+// A chain may have eight names, not nine.
 func TestChainLength(t *testing.T) {
 	var keys strings.Builder
 	for i := range 9 {
@@ -143,18 +144,18 @@ func TestChainLength(t *testing.T) {
 	}
 	keys.WriteString("/skydns/test/c0 {\"host\":\"10.0.0.1\"}\n")
 	s := with(t, "", keys.String())
-	if m := s.readKeys(t, "c8.test.", "A"); len(m.Answer) != 9 || m.Answer[0].Header().Name != "c8.test." || m.Answer[8].Header().Rrtype != mdns.TypeA {
-		t.Errorf("eight names: %s", m)
+	if m := s.exchange(t, "c8.test.", "A"); len(m.Answer) != 9 || m.Answer[0].Header().Name != "c8.test." || m.Answer[8].Header().Rrtype != mdns.TypeA {
+		t.Errorf("chain of eight names: got %s, want all of it", m)
 	}
 	s.expect(t, "c9.test.", "A", "NOERROR aa\nauthority test. 30 IN SOA ns.dns.test. hostmaster.test.\n")
-	if m := s.readKeys(t, "c9.test.", "SRV"); len(m.Answer) != 1 || len(m.Extra) != 9 {
-		t.Errorf("from a target on: %s", m)
+	if m := s.exchange(t, "c9.test.", "SRV"); len(m.Answer) != 1 || len(m.Extra) != 9 {
+		t.Errorf("chain from a target: got %s, want eight names", m)
 	}
 }
 
-// A tree of names ends, however many there are: ten names that each lead to ten
-// others, ten deep.
-func TestChainsAreBounded(t *testing.T) {
+// The number of followed names is bounded: ten names lead to ten others each, ten
+// levels deep.
+func TestChainsBounded(t *testing.T) {
 	var keys strings.Builder
 	for i := range 10 {
 		for j := range 10 {
@@ -166,15 +167,15 @@ func TestChainsAreBounded(t *testing.T) {
 	keys.WriteString("/skydns/test/t10/n0 {\"host\":\"10.0.0.1\"}\n/skydns/test/t3/n5/a {\"host\":\"10.0.0.2\"}\n")
 	s := with(t, "", keys.String())
 	for _, qtype := range []string{"A", "AAAA", "SRV"} {
-		s.readKeys(t, "n0.t0.test.", qtype) // it comes back
+		s.exchange(t, "n0.t0.test.", qtype) // returns
 	}
-	if m := s.readKeys(t, "n0.t2.test.", "A"); len(m.Answer) < 2 {
-		t.Errorf("nothing was found on the way: %s", m)
+	if m := s.exchange(t, "n0.t2.test.", "A"); len(m.Answer) < 2 {
+		t.Errorf("got %s, want the records found before the limit", m)
 	}
 }
 
-// What others know is asked of them once, whether they answer at once or not.
-func TestOthersAreAskedOnce(t *testing.T) {
+// An external target is looked up once, whether the upstream answers inline or not.
+func TestExternalTargetsLookedUpOnce(t *testing.T) {
 	for _, inline := range []bool{true, false} {
 		h := handler(t, "etcd test")
 		h.index.put(keyValues(`
@@ -182,7 +183,7 @@ func TestOthersAreAskedOnce(t *testing.T) {
 			/skydns/test/many/a {"host":"www.example"}
 			/skydns/test/many/b {"host":"web.example"}
 			/skydns/test/many/c {"host":"www.example","port":80}`)...)
-		w := &world{records: []mdns.RR{rr("www.example. 60 IN A 192.0.2.1"), rr("web.example. 60 IN A 192.0.2.2")}, inline: inline}
+		w := &upstream{records: []mdns.RR{rr("www.example. 60 IN A 192.0.2.1"), rr("web.example. 60 IN A 192.0.2.2")}, inline: inline}
 		s := serve(t, h, w, ".")
 		for _, c := range []struct{ name, qtype, want string }{
 			{"one.test.", "A", "NOERROR aa\nanswer one.test. 300 IN CNAME www.example.\nanswer www.example. 60 IN A 192.0.2.1\n"},
@@ -195,26 +196,27 @@ func TestOthersAreAskedOnce(t *testing.T) {
 			s.expect(t, c.name, c.qtype, c.want)
 			for asked, n := range w.asked {
 				if n != 1 {
-					t.Errorf("%s %s, inline %v: %s has been asked for %d times", c.name, c.qtype, inline, asked, n)
+					t.Errorf("%s %s, inline %v: got %[5]d upstream queries for %[4]s, want 1", c.name, c.qtype, inline, asked, n)
 				}
 			}
 		}
 	}
 }
 
-// What others say keeps its TTLs, and ours are not those.
-func TestOthersTTLs(t *testing.T) {
+// Records of external targets keep their TTLs.
+func TestExternalTTLs(t *testing.T) {
 	h := handler(t, "etcd test")
 	h.index.put(keyValues(`
 		/skydns/test/s/a {"host":"www.example","port":80,"ttl":100}
 		/skydns/test/s/b {"host":"10.0.0.1","port":80,"ttl":90}`)...)
-	s := serve(t, h, &world{records: []mdns.RR{rr("www.example. 60 IN A 192.0.2.1")}}, ".")
+	s := serve(t, h, &upstream{records: []mdns.RR{rr("www.example. 60 IN A 192.0.2.1")}}, ".")
 	s.expect(t, "s.test.", "SRV", "NOERROR aa\nanswer s.test. 90 IN SRV 10 50 80 www.example.\nanswer s.test. 90 IN SRV 10 50 80 b.s.test.\n"+
 		"additional www.example. 60 IN A 192.0.2.1\nadditional b.s.test. 90 IN A 10.0.0.1\n")
 }
 
-// Who does not answer makes an answer fail that has nothing else, and no other.
-func TestOthersFail(t *testing.T) {
+// If the lookup of an external target fails, the answer is SERVFAIL unless it has other
+// records.
+func TestExternalLookupFails(t *testing.T) {
 	h := handler(t, "etcd test")
 	h.index.put(keyValues(`
 		/skydns/test/one {"host":"www.example"}
@@ -222,7 +224,7 @@ func TestOthersFail(t *testing.T) {
 		/skydns/test/two/b {"host":"10.0.0.1"}
 		/skydns/test/three/a {"host":"www.example","port":80}
 		/skydns/test/three/b {"host":"web.example","port":80}`)...)
-	w := &world{failing: true}
+	w := &upstream{failing: true}
 	s := serve(t, h, w, ".")
 	s.expect(t, "one.test.", "A", "SERVFAIL aa\nanswer one.test. 300 IN CNAME www.example.\n")
 	s.expect(t, "two.test.", "A", "NOERROR aa\nanswer two.test. 300 IN A 10.0.0.1\n")
@@ -231,15 +233,15 @@ func TestOthersFail(t *testing.T) {
 	w.asked = nil
 	s.expect(t, "three.test.", "SRV", "NOERROR aa\nanswer three.test. 300 IN SRV 10 50 80 www.example.\nanswer three.test. 300 IN SRV 10 50 80 web.example.\n")
 	if len(w.asked) != 1 {
-		t.Errorf("who does not answer has been asked for %v", w.asked)
+		t.Errorf("queries to the failing upstream: got %v", w.asked)
 	}
 }
 
-// The TTL is the message's or what is left of the lease, within its bounds.
+// The TTL is that of the message or the remaining time of the lease, within its bounds.
 func TestTTL(t *testing.T) {
 	now := time.Now()
 	for _, c := range []struct {
-		left time.Duration // 0 is not known yet; -1 no lease
+		left time.Duration // 0: not known yet; -1: no lease
 		ttl  uint32
 		want uint32
 	}{
@@ -257,13 +259,13 @@ func TestTTL(t *testing.T) {
 			}
 		}
 		if got := h.ttlOf(&m, now); got != c.want {
-			t.Errorf("lease %v, ttl %d: %d, want %d", c.left, c.ttl, got, c.want)
+			t.Errorf("remaining time %v, ttl %d: got TTL %d, want %d", c.left, c.ttl, got, c.want)
 		}
 	}
 }
 
-// A lease is in the index with its keys, and told by what it says when asked.
-func TestLeases(t *testing.T) {
+// The TTL of a key follows its lease in the index.
+func TestLeaseTTL(t *testing.T) {
 	h := handler(t, "etcd test {\nmin-lease-ttl 5\nmax-lease-ttl 1m\n}")
 	s := serve(t, h, nil, "test.")
 	one, other := new(lease), new(lease)
@@ -281,11 +283,11 @@ func TestLeases(t *testing.T) {
 	}
 	kv := keyValues(`/skydns/test/d {"host":"10.0.0.1"}`)[0]
 	kv.lease = one
-	h.index.put(kv) // the same, but for the lease
+	h.index.put(kv) // differs only in the lease
 	s.expect(t, "d.test.", "A", "NOERROR aa\nanswer d.test. 60 IN A 10.0.0.1\n")
 }
 
-// A subtree of any size is cut to what fits, and the client hears of it.
+// The answer for a large subtree is truncated with TC.
 func TestLargeAnswers(t *testing.T) {
 	h := handler(t, "etcd test")
 	var kvs []keyValue
@@ -311,24 +313,23 @@ func TestLargeAnswers(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(m.Answer) < c.least || c.least < 2 && len(m.Answer) != c.least || m.Truncated != c.cut {
-			t.Errorf("%s %s over %s: %d records, tc %v", c.name, c.qtype, c.proto, len(m.Answer), m.Truncated)
+			t.Errorf("%s %s over %s: got %d records, TC %v", c.name, c.qtype, c.proto, len(m.Answer), m.Truncated)
 		}
 		if s.query == reader {
-			t.Errorf("%s %s: so many keys have been walked over upon a reader", c.name, c.qtype)
+			t.Errorf("%s %s: answered on the reader, want a parked query for so many keys", c.name, c.qtype)
 		}
 	}
 }
 
-// A value that is no message is told once, again when there is another, and its
-// neighbours answer.
-func TestFaults(t *testing.T) {
+// An invalid value is logged once, and again if it changes. Other keys are not affected.
+func TestInvalidValues(t *testing.T) {
 	var log strings.Builder
 	x := newIndex("/skydns/", slog.New(slog.NewTextHandler(&log, nil)))
 	bad := `/skydns/test/www/bad {"host":"10.0.0.1:80"}`
-	told := func(what string, want int) {
+	expectLines := func(what string, want int) {
 		t.Helper()
 		if n := strings.Count(log.String(), "\n"); n != want || want > 0 && !strings.Contains(log.String(), "key=/skydns/test/www/bad") {
-			t.Errorf("%s: %d lines, want %d\n%s", what, n, want, log.String())
+			t.Errorf("%s: got %d log lines, want %d\n%s", what, n, want, log.String())
 		}
 		log.Reset()
 	}
@@ -339,26 +340,26 @@ func TestFaults(t *testing.T) {
 	}
 	good := `/skydns/test/www/good {"host":"10.0.0.1"}`
 	list(bad + "\n" + good)
-	told("a list", 1)
+	expectLines("a list", 1)
 	list(bad + "\n" + good)
-	told("another list", 0)
+	expectLines("another list", 0)
 	x.put(keyValues(bad)...)
-	told("a change that is none", 0)
+	expectLines("a change that is none", 0)
 	x.newQueryIndex().put(keyValues(bad)...)
-	told("another index", 0)
+	expectLines("another index", 0)
 	x.put(keyValues(`/skydns/test/www/bad {`)...)
-	told("something else that is wrong", 1)
+	expectLines("something else that is wrong", 1)
 	x.delete([]byte("/skydns/test/www/bad"))
 	x.put(keyValues(`/skydns/test/www/bad {`)...)
-	told("after it was gone", 1)
+	expectLines("after it was gone", 1)
 	x.put(keyValues(bad)...)
-	told("something else again", 1)
+	expectLines("something else again", 1)
 	list(good)
 	list(bad + "\n" + good)
-	told("after a list without it", 1)
+	expectLines("after a list without it", 1)
 	x.put(keyValues(`/skydns/test/www/bad {"host":"10.0.0.2"}`)...)
 	x.put(keyValues(bad)...)
-	told("after it was right", 1)
+	expectLines("after it was right", 1)
 	h := handler(t, "etcd test")
 	h.index = x
 	s := serve(t, h, nil, "test.")

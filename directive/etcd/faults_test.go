@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// What is wrong with a value is said in the words of a message, and what of a
-// megabyte.
-func TestFaultsInWords(t *testing.T) {
+// The log line about an invalid value names the field, and abbreviates long values.
+func TestInvalidValueMessages(t *testing.T) {
 	long := strings.Repeat("b", 900_000)
 	for _, c := range []struct{ key, value, want string }{
 		{"a", `["a"]`, "want an object, got array"},
@@ -27,10 +26,10 @@ func TestFaultsInWords(t *testing.T) {
 		x.put(keyValue{key: []byte("/skydns/" + c.key), value: []byte(c.value)})
 		line := log.String()
 		if !strings.Contains(line, c.want) || strings.Contains(line, "Go ") || strings.Contains(line, "struct") {
-			t.Errorf("%.40s %.40s: %.400s, want %s", c.key, c.value, line, c.want)
+			t.Errorf("%.40s %.40s: got %.400s, want %s", c.key, c.value, line, c.want)
 		}
 		if len(line) > 1000 {
-			t.Errorf("%.40s %.40s: a line of %d bytes", c.key, c.value, len(line))
+			t.Errorf("%.40s %.40s: got a line of %d bytes, want a short one", c.key, c.value, len(line))
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A value is refused or read; what is read is packed and unpacked the same, and
-// means what the JSON does.
+// A valid value is the same message after packing and unpacking, with the fields of the
+// JSON object.
 func FuzzMessage(f *testing.F) {
 	for _, text := range []string{
 		`{}`, `null`, ``, `[]`, `{"host":"10.0.0.1","port":80,"priority":10,"weight":100,"ttl":30}`, `{"host":"::ffff:10.0.0.1"}`, `{"host":"fe80::1%eth0"}`,
@@ -26,31 +26,31 @@ func FuzzMessage(f *testing.F) {
 		packed := m.pack(nil)
 		var got message
 		if rest := got.unpack(string(packed) + "behind"); rest != "behind" {
-			t.Fatalf("%q is behind", rest)
+			t.Fatalf("unpack: got the rest %q, want none", rest)
 		}
 		if m.weight == defaultWeight {
 			m.weight = 0
 		}
 		if got != m {
-			t.Fatalf("%+v, want %+v", got, m)
+			t.Fatalf("packed and unpacked: got %+v, want %+v", got, m)
 		}
 		var v map[string]any
 		if err := json.Unmarshal(value, &v); err != nil {
-			t.Fatalf("%q is no object: %v", value, err)
+			t.Fatalf("parse(%q): got a message, want the error %v", value, err)
 		}
 		if host, ok := v["host"].(string); ok && len(v) == 1 {
 			ip, err := netip.ParseAddr(host)
 			switch {
 			case err == nil && m.addr != ip.Unmap(), err != nil && m.addr.IsValid(), host != "" && !m.hasHost():
-				t.Fatalf("%q became %+v", host, m)
+				t.Fatalf("host %q: got %+v", host, m)
 			case m.name != "" && (strings.ContainsAny(host, ": /") || len(m.name) > 255):
-				t.Fatalf("%q is a name", host)
+				t.Fatalf("host %q: got a name, want an error", host)
 			}
 		}
 	})
 }
 
-// A key has a path, and the path that key; a name has the path that its key has.
+// keyOf and pathOf are inverse. The path of a name is that of its key.
 func FuzzPath(f *testing.F) {
 	for _, key := range []string{"local/skydns/east", "a//b/", "", "a", "\x00", strings.Repeat("a", 64), strings.Repeat("a/", 127) + "b"} {
 		f.Add([]byte(key))
@@ -61,17 +61,17 @@ func FuzzPath(f *testing.F) {
 			return
 		}
 		if back := keyOf("/skydns/", []byte(path)); back != "/skydns/"+string(key) {
-			t.Fatalf("%q became %q", key, back)
+			t.Fatalf("keyOf(pathOf(%q)): got %q", key, back)
 		}
 		for strip := range 4 {
 			name := appendName(nil, path, strip)
 			if len(name) > 255 {
-				t.Fatalf("%q has a name of %d bytes", key, len(name))
+				t.Fatalf("name of key %q: got %d bytes, want at most 255", key, len(name))
 			}
 			again, ok := appendPath(nil, name)
 			if parts := bytes.Split(bytes.TrimSuffix([]byte(path), []byte{0}), []byte{0}); strip == 0 && !bytes.Contains(key, []byte("//")) && key[0] != '/' && key[len(key)-1] != '/' &&
 				(!ok || string(again) != path || countLabels(path) != len(parts)) {
-				t.Fatalf("%q has the name %q, and that %q", path, name, again)
+				t.Fatalf("path %q: its name %q has the path %q", path, name, again)
 			}
 		}
 	})

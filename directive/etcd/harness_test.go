@@ -20,7 +20,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// plan reads the directive etcd, and opens nothing.
+// plan sets up the directive etcd without starting it.
 func plan(directive string) (*Handler, error) {
 	servers, err := corefile.Parse("Corefile", []byte(".:53 {\n"+directive+"\n}\n"))
 	if err != nil {
@@ -34,7 +34,7 @@ func plan(directive string) (*Handler, error) {
 	return config.Find[*Handler](b)[0], nil
 }
 
-// handler is a Handler with an empty index that has been listed.
+// handler returns a Handler with an empty, synced index.
 func handler(t testing.TB, directive string) *Handler {
 	t.Helper()
 	h, err := plan(directive)
@@ -47,7 +47,7 @@ func handler(t testing.TB, directive string) *Handler {
 	return h
 }
 
-// keyValues reads lines KEY JSON.
+// keyValues parses lines KEY JSON.
 func keyValues(text string) (all []keyValue) {
 	for line := range strings.Lines(text) {
 		if key, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
@@ -57,17 +57,17 @@ func keyValues(text string) (all []keyValue) {
 	return all
 }
 
-// world stands for forward: it knows some records, and waits before it tells them.
-type world struct {
+// An upstream takes the place of forward: it has some records and parks each query.
+type upstream struct {
 	records []mdns.RR
 	asked   map[string]int
 	inline  bool
 	failing bool
 
-	meanwhile func() // is called when somebody asks; nil is nothing
+	onQuery func() // called for each query, unless nil
 }
 
-func (w *world) ServeDNS(q *dns.Query) dns.Verdict {
+func (w *upstream) ServeDNS(q *dns.Query) dns.Verdict {
 	if w.inline {
 		w.answer(q)
 		return dns.Done
@@ -75,14 +75,14 @@ func (w *world) ServeDNS(q *dns.Query) dns.Verdict {
 	return dns.Wait
 }
 
-func (w *world) Resolve(_ context.Context, q *dns.Query) error {
+func (w *upstream) Resolve(_ context.Context, q *dns.Query) error {
 	w.answer(q)
 	return nil
 }
 
-func (w *world) answer(q *dns.Query) {
-	if w.meanwhile != nil {
-		w.meanwhile()
+func (w *upstream) answer(q *dns.Query) {
+	if w.onQuery != nil {
+		w.onQuery()
 	}
 	q.RA = true
 	name := wire.Name(q.Name()).String()
@@ -122,22 +122,22 @@ func (w *world) answer(q *dns.Query) {
 	}
 }
 
-// A server is a handler with what stands around it.
+// A server is a handler with the chain around it.
 type server struct {
 	port  dns.Port
 	query *dns.Query
 	later sent
 	lent  []byte
 	h     *Handler
-	world *world
+	world *upstream
 }
 
 type sent struct{ replies chan []byte }
 
 func (s sent) Send(q *dns.Query) { s.replies <- slices.Clone(q.Reply()) }
 
-// serve puts h in front of the world. zones are those that are served at all.
-func serve(t testing.TB, h *Handler, w *world, zones ...string) *server {
+// serve returns a server with h in front of the upstream w, for the given zones.
+func serve(t testing.TB, h *Handler, w *upstream, zones ...string) *server {
 	t.Helper()
 	c := new(dns.Chain)
 	c.Add("etcd", h)
@@ -165,7 +165,7 @@ func mustName(text string) wire.Name {
 	return name
 }
 
-// send gives the server a packet, and returns the sealed reply.
+// send passes a packet to the server and returns the sealed reply.
 func (s *server) send(packet []byte, proto dns.Proto) []byte {
 	s.query.Reset(append(s.query.Buffer(len(packet))[:0], packet...), proto, time.Now())
 	switch s.port.Serve(s.query, s.lent) {
@@ -193,8 +193,8 @@ func packet(t testing.TB, name, qtype string, size uint16) []byte {
 	return p
 }
 
-// ask asks over TCP.
-func (s *server) readKeys(t testing.TB, name, qtype string) *mdns.Msg {
+// exchange sends a query over TCP.
+func (s *server) exchange(t testing.TB, name, qtype string) *mdns.Msg {
 	t.Helper()
 	m := new(mdns.Msg)
 	reply := s.send(packet(t, name, qtype, 0), dns.TCP)
@@ -204,8 +204,8 @@ func (s *server) readKeys(t testing.TB, name, qtype string) *mdns.Msg {
 	return m
 }
 
-// digest is what matters of a reply: the code, and each section's records, sorted.
-// Of a SOA record that is only that there is one.
+// digest returns the compared parts of a reply: the response code, the flags, and each
+// section's records, sorted. The numbers of SOA records are omitted.
 func digest(m *mdns.Msg) string {
 	var b strings.Builder
 	b.WriteString(mdns.RcodeToString[m.Rcode])
@@ -232,14 +232,13 @@ func digest(m *mdns.Msg) string {
 	return b.String()
 }
 
-// A replay is keys, and questions with the answers that they have. Its text has
-// lines
+// A replay has keys, and queries with their replies. Its text has the lines
 //
-//	option TEXT          of the directive
-//	zones NAME...        those of the directive
-//	world RECORD         what others know
+//	option TEXT          an option of the directive
+//	zones NAME...        the zones of the directive
+//	world RECORD         a record of the upstream
 //	/KEY JSON
-//	ask NAME TYPE        and behind it, as digest writes it, the reply
+//	ask NAME TYPE        a query; the next lines are the reply as digest writes it
 type replay struct {
 	file      string
 	options   []string
@@ -254,7 +253,7 @@ type question struct {
 	line              int
 }
 
-// replays reads what is in testdata/skydns.
+// replays reads the files of testdata/skydns.
 func replays(t testing.TB) (all []replay) {
 	t.Helper()
 	files, err := os.ReadDir("testdata/skydns")
@@ -299,38 +298,38 @@ func readReplay(t testing.TB, file, text string) replay {
 		case len(r.questions) > 0:
 			r.questions[len(r.questions)-1].want += line + "\n"
 		default:
-			t.Fatalf("%s:%d: %q is not understood", file, n, line)
+			t.Fatalf("%s:%d: unknown line %q", file, n, line)
 		}
 	}
 	return r
 }
 
-// directive is the replay's etcd directive.
+// directive returns the replay's directive etcd.
 func (r *replay) directive() string {
 	return "etcd " + strings.Join(r.zones, " ") + " {\n" + strings.Join(r.options, "\n") + "\n}"
 }
 
-// serve answers the replay's questions by h.
+// serve returns a server with h for the replay's queries.
 func (r *replay) serve(t testing.TB, h *Handler) *server {
 	zones := r.zones
-	var w *world
+	var w *upstream
 	if r.world != nil {
-		w, zones = &world{records: r.world}, []string{"."}
+		w, zones = &upstream{records: r.world}, []string{"."}
 	}
 	return serve(t, h, w, zones...)
 }
 
-// run puts every question to s.
+// run sends every query to s and compares the replies.
 func (r *replay) run(t *testing.T, s *server) {
 	t.Helper()
 	for _, q := range r.questions {
-		if got := digest(s.readKeys(t, q.name, q.qtype)); got != sorted(q.want) {
+		if got := digest(s.exchange(t, q.name, q.qtype)); got != sorted(q.want) {
 			t.Errorf("%s:%d: %s %s\ngot\n%swant\n%s", r.file, q.line, q.name, q.qtype, got, sorted(q.want))
 		}
 	}
 }
 
-// sorted puts the records of a section in order.
+// sorted sorts the records of each section.
 func sorted(want string) string {
 	lines := strings.SplitAfter(strings.TrimSuffix(want, "\n"), "\n")
 	for i := range lines {

@@ -12,14 +12,14 @@ import (
 	mdns "github.com/miekg/dns"
 )
 
-// The naive model: a map of keys, walked over for each question. It is slow, and
-// shares no code with the index nor with the answers.
+// A model is a simple implementation: a map of keys that each query iterates over. It
+// shares no code with the index and the answers.
 type model struct {
 	values map[string]string // by key
 	skydns bool
 }
 
-// A service is what a key says, as SkyDNS reads it.
+// A service is the value of a key as SkyDNS parses it.
 type service struct {
 	Host        string   `json:"host"`
 	Port        int      `json:"port"`
@@ -30,7 +30,7 @@ type service struct {
 	TTL         int      `json:"ttl"`
 	TargetStrip int      `json:"targetstrip"`
 	Group       string   `json:"group"`
-	labels      []string // of the key, from the top
+	labels      []string // of the key, top label first
 	ip          netip.Addr
 	bad         bool
 }
@@ -62,7 +62,7 @@ func (m *model) read(key string) (s service) {
 
 func (s *service) isName() bool { return s.Host != "" && !s.ip.IsValid() }
 
-// target is where SRV, MX and NS records lead.
+// target returns the target of SRV, MX and NS records.
 func (s *service) target() string {
 	if s.isName() {
 		return s.Host
@@ -75,8 +75,8 @@ func (s *service) target() string {
 	return strings.Join(labels, ".") + "."
 }
 
-// below gives what is at a name and below it, in order; and whether there is a key at
-// all.
+// below returns the services at a name and below it, in order, and reports whether there
+// is any key.
 func (m *model) below(name string) (all []service, exists bool) {
 	want := strings.Split(strings.TrimSuffix(name, "."), ".")
 	slices.Reverse(want)
@@ -101,7 +101,7 @@ func (m *model) below(name string) (all []service, exists bool) {
 	return all, exists
 }
 
-// grouped leaves those of one group.
+// grouped returns the services of one group.
 func grouped(all []service, texts bool) (left []service) {
 	depth := math.MaxInt
 	for _, s := range all {
@@ -124,7 +124,7 @@ func grouped(all []service, texts bool) (left []service) {
 	return left
 }
 
-// A section is records without TTL, and the least TTL.
+// A section has records without TTLs, and the lowest TTL.
 type section struct {
 	records map[string]bool
 	ttl     int
@@ -141,9 +141,9 @@ func (s *section) add(ttl int, format string, args ...any) (fresh bool) {
 	return fresh
 }
 
-// reach adds what a name has for a type ("" is both kinds of addresses) and says
-// whether that is anything.
-func (m *model) reach(to *section, name, qtype string, all []service, root string, chain []string) (found bool) {
+// resolve adds the records of a name and type ("" is A and AAAA), and reports whether
+// there are any.
+func (m *model) resolve(to *section, name, qtype string, all []service, root string, chain []string) (found bool) {
 	all = grouped(all, qtype == "TXT")
 	for _, s := range all {
 		switch {
@@ -168,7 +168,7 @@ func (m *model) reach(to *section, name, qtype string, all []service, root strin
 			next, _ = m.apex()
 		}
 		if !mdns.IsSubDomain("test.", s.Host) {
-			if qtype != "" { // nobody serves it: the client may
+			if qtype != "" { // no handler serves it: the client may resolve it
 				to.add(s.TTL, "%s IN CNAME %s", name, s.Host)
 				found = true
 			}
@@ -180,7 +180,7 @@ func (m *model) reach(to *section, name, qtype string, all []service, root strin
 			before.records[r] = true
 		}
 		empty := to.records == nil
-		if fresh := to.add(s.TTL, "%s", link); !fresh || m.reach(to, s.Host, qtype, next, root, append(slices.Clone(chain), s.Host)) {
+		if fresh := to.add(s.TTL, "%s", link); !fresh || m.resolve(to, s.Host, qtype, next, root, append(slices.Clone(chain), s.Host)) {
 			found = true
 		} else if *to = before; empty {
 			*to = section{}
@@ -189,7 +189,7 @@ func (m *model) reach(to *section, name, qtype string, all []service, root strin
 	return found
 }
 
-// apex is what the zone's own name has for addresses.
+// apex returns the services with the addresses of the zone's apex.
 func (m *model) apex() ([]service, bool) {
 	if all, exists := m.below("apex.dns.test."); exists {
 		return all, true
@@ -197,8 +197,8 @@ func (m *model) apex() ([]service, bool) {
 	return m.below("test.")
 }
 
-// ask gives the reply that digest would write.
-func (m *model) readKeys(name, qtype string) string {
+// reply returns a reply in the format of digest.
+func (m *model) reply(name, qtype string) string {
 	all, exists := m.below(name)
 	apex := name == "test."
 	var answer, extra section
@@ -211,9 +211,9 @@ func (m *model) readKeys(name, qtype string) string {
 		if apex {
 			all, _ = m.apex()
 		}
-		m.reach(&answer, name, qtype, all, name, nil)
+		m.resolve(&answer, name, qtype, all, name, nil)
 	case "TXT":
-		m.reach(&answer, name, qtype, all, name, nil)
+		m.resolve(&answer, name, qtype, all, name, nil)
 	case "CNAME", "PTR":
 		for _, s := range all {
 			if s.isName() && len(s.labels) == strings.Count(name, ".") {
@@ -293,12 +293,12 @@ func (m *model) services(answer, extra *section, name, qtype string, all []servi
 			if s.Host == "test." {
 				next, _ = m.apex()
 			}
-			m.reach(extra, s.Host, "", next, s.Host, nil)
+			m.resolve(extra, s.Host, "", next, s.Host, nil)
 		}
 	}
 }
 
-// lines writes a section as digest does.
+// lines formats a section as digest does.
 func (s *section) lines(word string) string {
 	var lines []string
 	for r := range s.records {

@@ -11,20 +11,19 @@ import (
 	"github.com/seamark/seamark/zone/ordered"
 )
 
-// The index and its answers are what the naive model says, whatever happens to the
-// keys.
-func TestRandom(t *testing.T) {
+// The index and its answers equal those of the model after random changes of the keys.
+func TestRandomChanges(t *testing.T) {
 	for seed := range uint64(60) {
 		random := rand.New(rand.NewPCG(seed, 6))
-		live(t, func(n int) int { return random.IntN(n) }, 25)
+		changeAndQuery(t, func(n int) int { return random.IntN(n) }, 25)
 	}
 }
 
 func FuzzRandom(f *testing.F) {
 	f.Add([]byte("some keys come and go, and are listed again"))
 	f.Fuzz(func(t *testing.T, choices []byte) {
-		choices = choices[:min(len(choices), 2000)] // bounds the time of an input
-		live(t, func(n int) int {
+		choices = choices[:min(len(choices), 2000)] // limits the time of an input
+		changeAndQuery(t, func(n int) int {
 			if len(choices) == 0 {
 				return 0
 			}
@@ -35,8 +34,9 @@ func FuzzRandom(f *testing.F) {
 	})
 }
 
-// live changes keys and asks, so many times. pick gives a number below n.
-func live(t *testing.T, pick func(n int) int, rounds int) {
+// changeAndQuery changes keys and compares answers in each round. pick returns a number
+// below n.
+func changeAndQuery(t *testing.T, pick func(n int) int, rounds int) {
 	m := &model{values: map[string]string{}, skydns: pick(2) == 1}
 	options := ""
 	if m.skydns {
@@ -44,11 +44,11 @@ func live(t *testing.T, pick func(n int) int, rounds int) {
 	}
 	s := with(t, options, "")
 	for range rounds {
-		alter(m, s.h.index, pick)
-		holds(t, s.h.index, m)
+		changeKeys(m, s.h.index, pick)
+		checkIndex(t, s.h.index, m)
 		for range 6 {
-			name, qtype := one(pick, names), one(pick, []string{"A", "AAAA", "TXT", "SRV", "MX", "CNAME", "PTR", "NS", "HINFO"})
-			if got, want := digest(s.readKeys(t, name, qtype)), sorted(m.readKeys(name, qtype)); got != want {
+			name, qtype := pickOne(pick, names), pickOne(pick, []string{"A", "AAAA", "TXT", "SRV", "MX", "CNAME", "PTR", "NS", "HINFO"})
+			if got, want := digest(s.exchange(t, name, qtype)), sorted(m.reply(name, qtype)); got != want {
 				t.Fatalf("%s %s\ngot\n%swant\n%s%v", name, qtype, got, want, m.dump())
 			}
 		}
@@ -66,16 +66,16 @@ func (m *model) dump() (lines []string) {
 	return lines
 }
 
-// names are asked for; keys are like them.
+// names are queried; keys are similar.
 var names = []string{
 	"test.", "a.test.", "b.test.", "ab.test.", "a.a.test.", "b.a.test.", "a-b.test.", "a.b.test.", "c.b.a.test.", "ns.dns.test.", "apex.dns.test.", "dns.test.",
 	"*.test.", "any.test.", "*.a.test.", "a.*.test.", "b.any.test.", "*.*.test.", "missing.test.", "a.missing.test.",
 }
 
-func one[T any](pick func(int) int, all []T) T { return all[pick(len(all))] }
+func pickOne[T any](pick func(int) int, all []T) T { return all[pick(len(all))] }
 
-// aKey is a key of which the names that are asked for are at or above.
-func aKey(pick func(int) int) string {
+// randomKey returns a key at or below the queried names.
+func randomKey(pick func(int) int) string {
 	key := "/skydns/test"
 	labels := []string{"a", "b", "ab", "a-b", "c", "x"}
 	switch pick(8) {
@@ -85,17 +85,17 @@ func aKey(pick func(int) int) string {
 		key += "/dns/apex"
 	}
 	for range pick(4) {
-		key += "/" + one(pick, labels)
+		key += "/" + pickOne(pick, labels)
 	}
 	return key
 }
 
-func aValue(pick func(int) int) string {
+func randomValue(pick func(int) int) string {
 	if pick(12) == 0 {
-		return one(pick, []string{"", "{", "[]", `{"port":"80"}`, `{"port":65536}`, `{"host":"10.0.0.1:80"}`})
+		return pickOne(pick, []string{"", "{", "[]", `{"port":"80"}`, `{"port":65536}`, `{"host":"10.0.0.1:80"}`})
 	}
 	hosts := []string{"10.0.0.1", "10.0.0.2", "fd00::1", "", "a.test", "b.test", "ab.test.", "c.b.A.test", "a.b.test", "test", "www.example"}
-	fields := []string{fmt.Sprintf(`"host":%q`, one(pick, hosts))}
+	fields := []string{fmt.Sprintf(`"host":%q`, pickOne(pick, hosts))}
 	for _, f := range []string{`"port":%d`, `"priority":%d`, `"weight":%d`, `"ttl":%d`, `"targetstrip":%d`} {
 		if pick(3) == 0 {
 			fields = append(fields, fmt.Sprintf(f, pick(4)))
@@ -113,10 +113,10 @@ func aValue(pick func(int) int) string {
 	return "{" + strings.Join(fields, ",") + `,"owner":"nobody"}`
 }
 
-func alter(m *model, x *index, pick func(int) int) {
+func changeKeys(m *model, x *index, pick func(int) int) {
 	var batch []keyValue
 	for range pick(6) {
-		key, value := aKey(pick), aValue(pick)
+		key, value := randomKey(pick), randomValue(pick)
 		batch = append(batch, keyValue{key: []byte(key), value: []byte(value)})
 	}
 	apply := func() {
@@ -130,11 +130,11 @@ func alter(m *model, x *index, pick func(int) int) {
 		apply()
 	case 2:
 		for range pick(5) {
-			key := aKey(pick)
+			key := randomKey(pick)
 			delete(m.values, key)
 			x.delete([]byte(key))
 		}
-	default: // a list, in which some are missing
+	default: // a list that lacks some keys
 		x.beginList()
 		for key, value := range m.values {
 			if len(batch) > 3 {
@@ -149,40 +149,40 @@ func alter(m *model, x *index, pick func(int) int) {
 	}
 }
 
-// holds says whether the index has what the model has, and is sound.
-func holds(t *testing.T, x *index, m *model) {
+// checkIndex checks that the index has the keys of the model and valid chunks.
+func checkIndex(t *testing.T, x *index, m *model) {
 	t.Helper()
 	var have []string
 	for _, c := range x.messages.Leaves() {
 		if n := len(c.starts); n == 0 || n > ordered.MaxItems {
-			t.Fatalf("a chunk of %d keys", n)
+			t.Fatalf("got a chunk of %d keys", n)
 		}
 		for i := range c.starts {
 			have = append(have, keyOf(x.prefix, []byte(c.path(i))))
 			var got message
 			c.message(i, &got)
 			if got.group != "" && !c.grouped {
-				t.Fatalf("nobody is told of the group of %s", have[len(have)-1])
+				t.Fatalf("chunk with %s: not marked as having groups", have[len(have)-1])
 			}
 			if want := m.read(have[len(have)-1]); len(m.values) < 100 && (got.text != want.Text || got.addr != want.ip || int(got.port) != want.Port) {
-				t.Fatalf("%s: %+v, want %+v", have[len(have)-1], got, want)
+				t.Fatalf("%s: got %+v, want %+v", have[len(have)-1], got, want)
 			}
 		}
 	}
 	if !slices.IsSortedFunc(have, func(a, b string) int { return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/")) }) {
-		t.Fatalf("out of order: %q", have)
+		t.Fatalf("got keys %q, want them sorted", have)
 	}
 	if len(have) != len(m.values) || x.count() != len(have) {
-		t.Fatalf("%d keys, counted as %d, want %d", len(have), x.count(), len(m.values))
+		t.Fatalf("got %d keys and the count %d, want %d", len(have), x.count(), len(m.values))
 	}
 	for _, key := range have {
 		if _, ok := m.values[key]; !ok {
-			t.Fatalf("%s is there still", key)
+			t.Fatalf("got the deleted key %s", key)
 		}
 	}
 }
 
-// Chunks grow, part and join, and keep what they have.
+// Chunks grow, split and join without losing keys.
 func TestManyKeys(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	m := &model{values: map[string]string{}}
@@ -238,7 +238,7 @@ func TestManyKeys(t *testing.T) {
 			put(100)
 			x.endList()
 		}
-		holds(t, x, m)
+		checkIndex(t, x, m)
 		want := map[string]int{}
 		for key := range m.values {
 			want[strings.Split(key, "/")[3]]++
@@ -250,25 +250,25 @@ func TestManyKeys(t *testing.T) {
 				n++
 			}
 			if n != want[label] {
-				t.Fatalf("%d keys below %s, want %d", n, label, want[label])
+				t.Fatalf("keys below %s: got %d, want %d", label, n, want[label])
 			}
 		}
 	}
 	put(3000)
 	for i := range 100 {
 		for j := range 50 {
-			if key := fmt.Sprintf("/skydns/test/k%d/k%d", j, i); i%10 > 0 { // few of each chunk stay
+			if key := fmt.Sprintf("/skydns/test/k%d/k%d", j, i); i%10 > 0 { // a few of each chunk remain
 				x.delete([]byte(key))
 				delete(m.values, key)
 			}
 		}
 	}
-	holds(t, x, m)
+	checkIndex(t, x, m)
 	if n, most := len(x.messages.Leaves()), 1+2*x.count()/(ordered.MaxItems/2); n > most {
-		t.Errorf("%d keys are in %d chunks, want no more than %d", x.count(), n, most)
+		t.Errorf("chunks of %d keys: got %d, want at most %d", x.count(), n, most)
 	}
 	x.clear()
 	if x.count() != 0 || x.synced() || x.below([]byte("test\x00")).nonEmpty() {
-		t.Error("something is left")
+		t.Error("index after all deletions: want no chunks")
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/seamark/seamark/dns"
 )
 
-// What SkyDNS and CoreDNS answer in their own tests is answered here.
+// The cases of SkyDNS's and CoreDNS's own tests have the same answers.
 func TestReplay(t *testing.T) {
 	for _, r := range replays(t) {
 		t.Run(r.file, func(t *testing.T) {
@@ -24,8 +24,8 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// The same comes of asking for each question what etcd has.
-func TestReplayAsked(t *testing.T) {
+// The answers are the same if each query reads etcd.
+func TestReplayWithoutWatch(t *testing.T) {
 	for _, r := range replays(t) {
 		t.Run(r.file, func(t *testing.T) {
 			h := handler(t, r.directive())
@@ -35,7 +35,7 @@ func TestReplayAsked(t *testing.T) {
 	}
 }
 
-// A store stands for etcd.
+// A store takes the place of etcd.
 type store []keyValue
 
 func (s store) readKeys(_ context.Context, key string) (all []keyValue, err error) {
@@ -47,20 +47,22 @@ func (s store) readKeys(_ context.Context, key string) (all []keyValue, err erro
 	return all, nil
 }
 
-// away is an etcd that does not answer.
-type away struct{}
+// unavailable is an etcd that does not answer.
+type unavailable struct{}
 
-func (away) readKeys(context.Context, string) ([]keyValue, error) { return nil, errors.New("away") }
+func (unavailable) readKeys(context.Context, string) ([]keyValue, error) {
+	return nil, errors.New("unavailable")
+}
 
-// What etcd does not say is SERVFAIL, and nobody else is asked.
-func TestAskedInVain(t *testing.T) {
+// If etcd does not answer, the reply is SERVFAIL and the next handler is not called.
+func TestUnavailableWithoutWatch(t *testing.T) {
 	h := handler(t, "etcd test {\nfallthrough\n}")
-	h.keyReader, h.direct = away{}, func() bool { return true }
+	h.keyReader, h.direct = unavailable{}, func() bool { return true }
 	h.index.clear()
 	if !h.Ready() {
-		t.Error("not ready, though nothing has to be listed")
+		t.Error("Ready without a watch: got false, want true")
 	}
-	w := &world{}
+	w := &upstream{}
 	s := serve(t, h, w, ".")
 	for _, qtype := range []string{"A", "TXT", "SRV", "PTR", "HINFO"} {
 		s.expect(t, "www.test.", qtype, "SERVFAIL\n")
@@ -68,12 +70,12 @@ func TestAskedInVain(t *testing.T) {
 	s.expect(t, "test.", "A", "SERVFAIL\n")
 	s.expect(t, "test.", "SOA", "NOERROR aa\nanswer test. 30 IN SOA ns.dns.test. hostmaster.test.\n")
 	if len(w.asked) > 0 {
-		t.Errorf("others have been asked: %v", w.asked)
+		t.Errorf("upstream queries: got %v, want none", w.asked)
 	}
 }
 
-// Changes do not disturb readers: a key that stays answers all the while.
-func TestReadersDoNotWait(t *testing.T) {
+// A key that does not change is answered during changes of other keys.
+func TestAnswersDuringChanges(t *testing.T) {
 	h := handler(t, "etcd test")
 	h.index.put(keyValues(`/skydns/test/m/stays {"host":"10.0.0.1"}`)...)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -84,7 +86,7 @@ func TestReadersDoNotWait(t *testing.T) {
 			for ctx.Err() == nil {
 				m := new(mdns.Msg)
 				if err := m.Unpack(s.send(packet(t, "stays.m.test.", "A", 1232), dns.UDP)); err != nil || len(m.Answer) != 1 {
-					t.Errorf("%v\n%s", err, m)
+					t.Errorf("got error %v and\n%s\nwant an answer", err, m)
 					return
 				}
 				s.send(packet(t, "m.test.", "SRV", 1232), dns.UDP)

@@ -2,21 +2,20 @@ package etcd
 
 import "testing"
 
-// What the options mean.
 func TestSetup(t *testing.T) {
 	plain, err := plan("etcd example.org")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if plain.ttl != 300 || plain.negative != 30 || plain.priority != 10 || plain.leaseMin != 30 || plain.leaseMax != 86400 || plain.skydns || plain.noApexFallback || plain.index.prefix != "/skydns/" {
-		t.Errorf("the defaults are %+v", plain)
+		t.Errorf("defaults: got %+v", plain)
 	}
 	old, err := plan("etcd {\ncompatible skydns\nmin-lease-ttl 0\nmax-lease-ttl 7\nmin-lease-ttl 5\n}")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if old.ttl != 3600 || old.negative != 60 || !old.skydns || old.leaseMin != 5 || old.leaseMax != 7 {
-		t.Errorf("SkyDNS's defaults are %+v", old)
+		t.Errorf("defaults with compatible skydns: got %+v", old)
 	}
 	h, err := plan(`etcd a.example.org example.org in-addr.arpa {
 		path //services/dns/
@@ -35,21 +34,21 @@ func TestSetup(t *testing.T) {
 	}
 	if h.ttl != 0 || h.negative != 5 || h.priority != 20 || h.hostmaster.String() != "admin.example.org." || h.local.String() != "here.example.org." || !h.noApexFallback ||
 		h.leaseMin != 60 || h.index.prefix != "/services/dns/" || !h.through.On || len(h.zones) != 3 || h.zones[0].name.String() != "a.example.org." {
-		t.Errorf("%+v", h)
+		t.Errorf("all options: got %+v", h)
 	}
 }
 
-// Paths are those of CoreDNS: slashes around them say nothing.
+// Leading and trailing slashes of a path have no meaning, as in CoreDNS.
 func TestPath(t *testing.T) {
 	for text, want := range map[string]string{"skydns": "/skydns/", "/skydns": "/skydns/", "/skydns/": "/skydns/", "a/b": "/a/b/", "/": "/"} {
 		h, err := plan("etcd example.org {\npath " + text + "\n}")
 		if err != nil || h.index.prefix != want {
-			t.Errorf("%s: %q, %v", text, h.index.prefix, err)
+			t.Errorf("path %s: got prefix %q, error %v, want %q", text, h.index.prefix, err, want)
 		}
 	}
 }
 
-// The options that change answers.
+// Options that affect answers.
 func TestOptions(t *testing.T) {
 	keys := `/skydns/test/a/b {"host":"10.0.0.1","port":80}
 		/skydns/test/dns/apex/x {"host":"10.0.0.2"}`
@@ -66,7 +65,7 @@ func TestOptions(t *testing.T) {
 	s.expect(t, "test.", "SRV", "NOERROR aa\nanswer test. 300 IN SRV 10 100 0 b.a.test.\nadditional b.a.test. 300 IN A 10.0.0.1\n")
 }
 
-// A zone in a zone is its own: the longest that a name is in.
+// A name belongs to the longest zone that contains it.
 func TestZones(t *testing.T) {
 	h := handler(t, "etcd test in.test .")
 	h.index.put(keyValues(`/skydns/test/in/www {"host":"10.0.0.1"}

@@ -18,7 +18,7 @@ func TestCheck(t *testing.T) {
 	const endpoint = "endpoint: want a URL such as https://10.0.0.1:2379, or HOST:PORT, got "
 	for _, c := range []struct {
 		o    Options
-		want string // "" is nothing wrong
+		want string // "" for none
 	}{
 		{Options{}, ""},
 		{Options{Endpoints: "https://127.0.0.1:2379,https://[::1]:2379/,etcd:2379"}, ""},
@@ -37,7 +37,7 @@ func TestCheck(t *testing.T) {
 			got = err.Error()
 		}
 		if got != c.want {
-			t.Errorf("%+v: %s, want %s", c.o, got, c.want)
+			t.Errorf("%+v: got error %q, want %q", c.o, got, c.want)
 		}
 	}
 }
@@ -45,7 +45,7 @@ func TestCheck(t *testing.T) {
 func TestEndpoints(t *testing.T) {
 	for _, e := range []string{"foo", "http://foo", ":2379", "a:99999", "a:0", "http://u:p@a:1", "http://a:1?x=y", "http://a:1#x", "{", "a b:1", "a:1/"} {
 		if err := (Options{Endpoints: e}).Check(); err == nil {
-			t.Errorf("%s is taken", e)
+			t.Errorf("endpoint %s: got no error", e)
 		}
 	}
 }
@@ -64,12 +64,12 @@ func TestClientFiles(t *testing.T) {
 		{Options{Cert: empty, Key: empty}, "reading the certificate for etcd: "},
 	} {
 		if _, err := c.o.Client(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%+v: %v, want %s", c.o, err, c.want)
+			t.Errorf("%+v: got error %v, want %s", c.o, err, c.want)
 		}
 	}
 }
 
-func TestTrouble(t *testing.T) {
+func TestDescribe(t *testing.T) {
 	for _, c := range []struct {
 		err  error
 		want string
@@ -84,42 +84,42 @@ func TestTrouble(t *testing.T) {
 		{errors.New("tls: no"), "tls: no"},
 	} {
 		if got := Describe(c.err); got.Error() != c.want {
-			t.Errorf("%v: %v, want %s", c.err, got, c.want)
+			t.Errorf("Describe(%v): got %v, want %s", c.err, got, c.want)
 		}
 	}
 	if err := Describe(nil); err != nil {
-		t.Error(err)
+		t.Errorf("Describe(nil): got %v, want nil", err)
 	}
 }
 
-// Of a request that nobody has answered the reason is found: that nobody listens, or
-// that who listens says nothing.
-func TestWhy(t *testing.T) {
+// Diagnose finds the cause of a timeout: the connection is refused, or the server does
+// not reply.
+func TestDiagnose(t *testing.T) {
 	ln, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	at := Options{Endpoints: ln.Addr().String(), Username: "u", Password: "p"}
 	if got := at.Diagnose(t.Context(), context.DeadlineExceeded).Error(); got != "no answer within 5s" {
-		t.Errorf("of one who says nothing: %s", got)
+		t.Errorf("a silent server: got %s, want no answer within 5s", got)
 	}
 	if err := ln.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if got := at.Diagnose(t.Context(), context.DeadlineExceeded).Error(); !strings.HasSuffix(got, "connect: connection refused") {
-		t.Errorf("of nobody: %s", got)
+		t.Errorf("a closed port: got %s, want connection refused", got)
 	}
 	if got := at.Diagnose(t.Context(), rpctypes.ErrNoLeader).Error(); got != "the cluster has no leader" {
-		t.Errorf("of another error: %s", got)
+		t.Errorf("an error that is not a timeout: got %s, want the cluster has no leader", got)
 	}
 }
 
-// A prefix is a key and what is below it, and not what only begins like it.
-func TestFewFollows(t *testing.T) {
+// A prefix covers a key and the keys below it, not keys that share the first letters.
+func TestFollowerPrefixes(t *testing.T) {
 	f := Follower{Prefixes: []string{"/a/b", "/c/"}, Log: slog.New(slog.DiscardHandler)}
 	for key, want := range map[string]bool{"/a/b": true, "/a/b/c": true, "/a/bc": false, "/a": false, "/c/d": true, "/c": false, "/cd": false} {
 		if got := f.follows(key); got != want {
-			t.Errorf("%s: %v", key, got)
+			t.Errorf("follows(%s): got %v, want %v", key, got, want)
 		}
 	}
 }
