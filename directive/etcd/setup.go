@@ -63,7 +63,7 @@ func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error 
 	priority := 0
 	ignored := func(usage string) corefile.Option {
 		return corefile.Option{Usage: usage, Set: func(e corefile.Directive) error {
-			b.Log.Warn("Ignoring an obsolete option of etcd", "option", e.Text)
+			b.Warn(e.Errorf("ignored, delete this line: the option is obsolete"))
 			return nil
 		}}
 	}
