@@ -93,7 +93,7 @@ func (p *program) nanny(c *cobra.Command, n nanny.Flags, options dnsmasq.Options
 		return err
 	}
 	for _, note := range options.Notes {
-		log.Warn("Option of dnsmasq is ignored or works differently", "option", note)
+		log.Warn("Option of dnsmasq is ignored or works differently", "reason", note)
 	}
 	limitMemory(log)
 	if n.LogInterval > 0 {

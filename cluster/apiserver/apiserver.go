@@ -92,9 +92,9 @@ func warnOnce(log *slog.Logger) func(format string, args ...any) {
 			return
 		}
 		said[text] = struct{}{}
-		log.Warn(text)
+		log.Warn("object ignored in part or whole", "error", text)
 		if len(said) == maxWarnings {
-			log.Warn("no more warnings about single objects are shown")
+			log.Warn("suppressed further warnings about objects")
 		}
 	}
 }

@@ -73,7 +73,7 @@ func (t *warned) warn(log *slog.Logger, now []string) {
 	for _, text := range now {
 		if !(*t)[text] && !present[text] {
 			if added++; added <= manyLines {
-				log.Warn(text)
+				log.Warn("manifest ignored in part or whole", "error", text)
 			}
 		}
 		present[text] = true

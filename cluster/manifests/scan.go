@@ -181,7 +181,7 @@ func (f *folder) read(ctx context.Context, t *tree) (changed bool) {
 			t.complain(paths[i], r.err)
 		}
 		for _, w := range r.warnings {
-			f.Log.Warn(w)
+			f.Log.Warn("manifest ignored in part or whole", "error", w)
 		}
 		f.files[paths[i]] = r.manifest
 		if r.changed {
