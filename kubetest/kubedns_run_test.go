@@ -265,7 +265,7 @@ func TestKubeDNSWithoutAPIServer(t *testing.T) {
 	if code := p.readiness(); code != http.StatusServiceUnavailable {
 		t.Errorf("readiness before the first list: got %d, want 503", code)
 	}
-	eventually(t, "the missing objects in the log", func() bool { return p.kubedns.logs("objects not received yet") == 1 })
+	eventually(t, "the missing objects in the log", func() bool { return p.kubedns.logs("Objects not received yet") == 1 })
 	p.kubedns.says(inA("www.example", "NOERROR 203.0.113.1"))
 	if err := srv.StartAPI(t.Context()); err != nil {
 		t.Fatal(err)

@@ -382,8 +382,8 @@ func TestReloadAppliesLimits(t *testing.T) {
 	if p.listeners[0] != l || l.Readers() != 2 {
 		t.Errorf("readers: got %d, want 2 of the same listener", l.Readers())
 	}
-	if log.count("[WARNING] multisocket has no effect ") != 1 || log.count("address=dns://127.0.0.1:0 sockets=2 wanted=3\n") != 1 {
-		t.Errorf("log: got %s\nwant one warning: multisocket has no effect", log.String())
+	if log.count("[WARNING] Ignored multisocket ") != 1 || log.count("address=dns://127.0.0.1:0 sockets=2 wanted=3\n") != 1 {
+		t.Errorf("log: got %s\nwant one warning: Ignored multisocket", log.String())
 	}
 }
 

@@ -192,7 +192,7 @@ func (p *Plan) temporaryGauge(name, help string, value func() float64, labels ..
 func (p *Plan) configure(s *site, l *transport.Listener) {
 	l.SetLimits(s.limits())
 	if want := s.sockets(); want > 0 && want != l.Readers() {
-		p.opts.Log.Warn("multisocket has no effect on an open address: restart the server to apply it",
+		p.opts.Log.Warn("Ignored multisocket for an open address: restart the server to apply it",
 			"address", s.name(), "sockets", l.Readers(), "wanted", want)
 	}
 }

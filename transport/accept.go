@@ -73,7 +73,7 @@ type acceptErrors struct {
 // succeeded notes that a connection was accepted.
 func (t *acceptErrors) succeeded() {
 	if !t.lastError.IsZero() && time.Since(t.lastError) > time.Second {
-		t.l.o.Log.Info("accepting tcp connections again", "address", t.l.addr)
+		t.l.o.Log.Info("Accepting TCP connections again", "address", t.l.addr)
 		t.lastError, t.pause = time.Time{}, 0
 	}
 }
@@ -81,7 +81,7 @@ func (t *acceptErrors) succeeded() {
 // failed notes an error and returns how long to wait before the next attempt.
 func (t *acceptErrors) failed(err error) time.Duration {
 	if t.lastError.IsZero() {
-		t.l.o.Log.Error("accepting tcp connections failed, retrying", "address", t.l.addr, "error", err)
+		t.l.o.Log.Error("Accepting TCP connections failed, retrying", "address", t.l.addr, "error", err)
 	}
 	t.lastError = time.Now()
 	t.pause = min(max(2*t.pause, 5*time.Millisecond), time.Second)

@@ -66,7 +66,7 @@ func openAcceptLoop(l *Listener) *acceptLoop {
 	}
 	a := &acceptLoop{l: l, errors: acceptErrors{l: l}}
 	if err := a.open(tcp); err != nil {
-		l.o.Log.Info("epoll unavailable, using a goroutine for each tcp connection", "error", err)
+		l.o.Log.Info("epoll unavailable, using a goroutine for each TCP connection", "error", err)
 		return nil
 	}
 	return a

@@ -277,14 +277,14 @@ func TestAcceptLoopNoDescriptors(t *testing.T) {
 	}
 	defer late.Close()
 	_ = late.SetDeadline(time.Now().Add(patience))
-	eventually(t, "the error is logged", func() bool { return out.count("accepting tcp connections failed") == 1 })
+	eventually(t, "the error is logged", func() bool { return out.count("Accepting TCP connections failed") == 1 })
 	c.ask(2, "a.in.", mdns.TypeA)
 	wantA(t, c.next(), 1)
 	restore()
 	other := tcpClient{late.(*net.TCPConn), t}
 	other.ask(1, "a.in.", mdns.TypeA)
 	wantA(t, other.next(), 1)
-	if n := out.count("accepting tcp connections failed"); n != 1 {
+	if n := out.count("Accepting TCP connections failed"); n != 1 {
 		t.Errorf("the error was logged %d times, want 1", n)
 	}
 }

@@ -381,7 +381,7 @@ func TestAcceptErrors(t *testing.T) {
 	if d := time.Since(start); d < 300*time.Millisecond { // 5+10+20+40+80+160 ms
 		t.Errorf("accepting after six errors took %v, want at least 300ms", d)
 	}
-	if n := out.count("accepting tcp connections failed"); n != 1 {
+	if n := out.count("Accepting TCP connections failed"); n != 1 {
 		t.Errorf("six errors were logged %d times, want 1", n)
 	}
 	f.left.Store(1000)
@@ -398,7 +398,7 @@ func TestAcceptErrorsLog(t *testing.T) {
 		a := acceptErrors{l: &Listener{o: Options{Log: slog.New(slog.NewTextHandler(out, nil))}}}
 		check := func(when string, bad, good int) {
 			t.Helper()
-			if b, g := out.count("accepting tcp connections failed"), out.count("accepting tcp connections again"); b != bad || g != good {
+			if b, g := out.count("Accepting TCP connections failed"), out.count("Accepting TCP connections again"); b != bad || g != good {
 				t.Errorf("%s: %d errors and %d recoveries are logged, want %d and %d", when, b, g, bad, good)
 			}
 		}

@@ -167,7 +167,7 @@ func (r *reader) observe(n int, sealed time.Time) {
 // that recovers.
 func (l *Listener) observerPanicked(cause any) {
 	l.counts.panics.Add(1)
-	l.o.Log.Error("observer panicked", "error", cause, "stack", string(debug.Stack()))
+	l.o.Log.Error("Observer panicked", "error", cause, "stack", string(debug.Stack()))
 }
 
 // readSingly reads and answers single datagrams with package net: on all systems

@@ -417,10 +417,10 @@ func (o *options) logSync(ctx context.Context, log *slog.Logger, zones string, i
 	for {
 		select {
 		case <-ix.synced:
-			log.Info("kubernetes: received all objects", "zones", zones)
+			log.Info("kubernetes: Received all objects", "zones", zones)
 			return
 		case <-timeout.C:
-			log.Warn("kubernetes: objects not received yet, answering SERVFAIL for names that depend on them", "zones", zones, "missing", ix.unlisted())
+			log.Warn("kubernetes: Objects not received yet, answering SERVFAIL for names that depend on them", "zones", zones, "missing", ix.unlisted())
 		case <-ctx.Done():
 			return
 		}
