@@ -394,6 +394,11 @@ func (c *conn) fill() status {
 // acceptLoop.
 func (c *conn) read(p []byte, inMessage bool) (n int, s status) {
 	for {
+		if c.l.isStopping() && c.queries == 0 {
+			if n, err := c.readFirstQuery(p); err == nil {
+				return n, reading
+			}
+		}
 		if c.l.isStopping() || !inMessage && c.doneReading() {
 			c.drainFirst = true
 			return 0, ended
@@ -425,6 +430,16 @@ func (c *conn) read(p []byte, inMessage bool) (n int, s status) {
 		}
 		_ = c.sock.SetReadDeadline(time.Time{}) // it was set by wake
 	}
+}
+
+// readFirstQuery reads from a connection whose client had not sent a query when the
+// listener stopped: most clients connect and send one query at once.
+func (c *conn) readFirstQuery(p []byte) (int, error) {
+	c.leaveLoop()
+	_ = c.sock.SetReadDeadline(c.l.stopTime.Add(c.l.firstQuery))
+	n, err := c.sock.Read(p)
+	c.now = time.Now()
+	return n, err
 }
 
 // readWithin reads and, within a message, blocks until the message timeout at most.

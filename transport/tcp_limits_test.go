@@ -342,7 +342,7 @@ func TestTCPPortable(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"TCP": TestTCP, "Sizes": TestTCPSizes, "Pipelined": TestTCPPipelined, "OutOfOrder": TestTCPOutOfOrder,
 		"HalfClosed": TestTCPHalfClosed, "Addresses": TestTCPAddresses, "Garbage": TestTCPGarbage,
-		"Hostile": TestTCPHostile, "Stop": TestTCPStop, "StopLoad": TestTCPStopLoad, "Idle": TestTCPIdle,
+		"Hostile": TestTCPHostile, "Stop": TestTCPStop, "StopLoad": TestTCPStopLoad, "StopFirstQuery": TestTCPStopFirstQuery, "Idle": TestTCPIdle,
 		"SlowSender": TestTCPSlowSender, "SetLimits": TestTCPSetLimits, "MaxQueries": TestTCPMaxQueries,
 		"MaxQueriesLowered": TestTCPMaxQueriesLowered, "InFlight": TestTCPInFlight, "MaxConnsPerClient": TestTCPMaxConnsPerClient,
 		"MaxConns": TestTCPMaxConns, "NeverReads": TestTCPNeverReads, "SlowReader": TestTCPSlowReader,

@@ -310,6 +310,29 @@ func TestTCPStop(t *testing.T) {
 	eventually(t, "the query is not parked any more", func() bool { return s.lot.Parked() == 0 })
 }
 
+// TestTCPStopFirstQuery: a client that has connected when the listener stops may
+// still send its query; one that sends none within firstQuery is disconnected.
+func TestTCPStopFirstQuery(t *testing.T) {
+	s := serve(t, "127.0.0.1", Options{Grace: patience})
+	dialTCP(t, s, "127.0.0.1")
+	s.Stop()
+
+	s = serve(t, "127.0.0.1", Options{Grace: patience})
+	s.Listener.firstQuery = patience
+	c, silent := dialTCP(t, s, "127.0.0.1"), dialTCP(t, s, "127.0.0.1")
+	eventually(t, "the connections are accepted", func() bool { return s.Listener.conns.count() == 2 })
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); s.Stop() }()
+	eventually(t, "the listener stops", s.Listener.isStopping)
+	c.ask(1, "a.in.", mdns.TypeA)
+	if m := c.next(); m.Id != 1 {
+		t.Errorf("got %v, want the reply to query 1", m)
+	}
+	c.closed()
+	silent.Close()
+	<-stopped
+}
+
 // TestTCPStopLoad: while the listener stops, each query that was read is
 // answered, and the client receives the reply.
 func TestTCPStopLoad(t *testing.T) {

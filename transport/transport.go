@@ -102,6 +102,8 @@ type Listener struct {
 	limits      atomic.Pointer[Limits]
 	once        sync.Once
 	stopping    chan struct{}
+	stopTime    time.Time      // set before stopping is closed
+	firstQuery  time.Duration  // after stopTime, for a client to send its first query; 500 ms
 	udpStopping chan struct{}  // closed when UDP is not read any more
 	readers     sync.WaitGroup // of UDP
 	loop        *acceptLoop    // nil if each connection has a goroutine
@@ -146,7 +148,7 @@ func Listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, err
 // listenUDP.
 func listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, error) {
 	l := &Listener{
-		o: o, counts: newCounters(o.Metrics), stopping: make(chan struct{}), udpStopping: make(chan struct{}),
+		o: o, counts: newCounters(o.Metrics), stopping: make(chan struct{}), firstQuery: 500 * time.Millisecond, udpStopping: make(chan struct{}),
 		start: time.Now(), large: make(chan struct{}, maxLarge),
 	}
 	l.setLimits(o.Limits)
@@ -267,8 +269,9 @@ func (l *Listener) Serve() {
 	l.removeGauge = l.o.Metrics.TemporaryGauge("seamark_transport_connections", "Open TCP connections.", l.conns.count, "address", l.addr.String())
 }
 
-// Stop ends the listener. It stops reading connections at once, and UDP when no
-// query is parked, after Options.Grace at the latest: until then, queries that would
+// Stop ends the listener. It stops reading connections at once, except those on which
+// no query has been received yet, which have 500 ms to send one; and UDP when no query
+// is parked, after Options.Grace at the latest: until then, queries that would
 // have to wait get SERVFAIL, so that none is lost in a socket buffer. Inherited UDP
 // sockets are not read any more: their packets wait for the next process. Replies of
 // queries that take longer are discarded. When Stop returns, all sockets are closed
@@ -283,6 +286,7 @@ func (l *Listener) stop() {
 	} else {
 		l.o.Port.StopParking()
 	}
+	l.stopTime = time.Now()
 	close(l.stopping)
 	_ = l.tcp.Close()
 	if l.loop != nil {
