@@ -64,16 +64,3 @@ func (a *alias) hash(h uint32) uint32 {
 	}
 	return sum
 }
-
-// aliasName answers a name at or below that of a Service with an alias.
-func (s *serviceLookup) aliasName(a *alias) result {
-	switch {
-	case s.prefix == 0, s.prefix == 1 && a.labels[string(s.label(0))]:
-		return s.answerCNAME(a.record)
-	case s.prefix == 1 && s.label(0)[0] == '_' && a.ports.has(&selection{protocol: s.label(0)[1:]}):
-		return answered // an empty non-terminal
-	case s.prefix == 2 && s.label(0)[0] == '_' && s.label(1)[0] == '_' && a.ports.has(&selection{port: s.label(0)[1:], protocol: s.label(1)[1:]}):
-		return s.answerCNAME(a.record)
-	}
-	return s.answer()
-}

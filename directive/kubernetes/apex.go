@@ -29,7 +29,7 @@ func (l *lookup) serverAddresses(all []netip.Addr) {
 		if !l.wants(t) {
 			continue
 		}
-		for ip := range once(all) {
+		for _, ip := range unique(all) {
 			if familyOf(ip) == t {
 				a := &l.q.Answer
 				a.Buf = wire.AppendAddress(a.Buf, wire.OwnerIsQuestion, l.ttl, ip)
@@ -76,7 +76,7 @@ func (l *lookup) writeNS(servers []nameServer) {
 		a.Count[wire.Answers]++
 	}
 	for _, s := range servers {
-		for ip := range once(s.addrs) {
+		for _, ip := range unique(s.addrs) {
 			a.Buf = wire.AppendAddress(a.Buf, s.labels+string(apex[:]), l.ttl, ip)
 			a.Count[wire.Additional]++
 		}

@@ -3,6 +3,8 @@ package kubernetes
 import (
 	"context"
 	"errors"
+	"net/netip"
+	"slices"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/config"
@@ -220,4 +222,48 @@ func (l *lookup) externalReverse() result {
 		found = answered
 	}
 	return found
+}
+
+// externalAddresses returns the external addresses of the Services that this server is an
+// endpoint of; without any, those that it listens on.
+func (l *lookup) externalAddresses() (all []netip.Addr) {
+	for e := range l.servicesWithEndpoint(l.local) {
+		if out := e.visibleExternal(); out != nil {
+			all = slices.AppendSeq(all, out.clusterIPs())
+		}
+	}
+	if len(all) == 0 {
+		return l.local
+	}
+	return all
+}
+
+// externalPortName answers below the name of a Service that has a host name. The target of
+// a SRV record is the host, since it must not be an alias (RFC 2782). There are no
+// addresses.
+func (s *serviceLookup) externalPortName() result {
+	sel := selection{}
+	switch {
+	case s.prefix > 2 || s.label(s.prefix - 1)[0] != '_' || s.prefix == 2 && s.label(0)[0] != '_':
+		return nameError
+	case s.prefix == 2:
+		sel.port = s.label(0)[1:]
+	}
+	sel.protocol = s.label(s.prefix - 1)[1:]
+	if !s.entry.ports.has(&sel) {
+		return nameError
+	}
+	if s.prefix == 2 && s.wants(wire.TypeSRV) {
+		const head = len(wire.OwnerIsQuestion) + 10
+		var room [wire.MaxName]byte
+		host := append(room[:0], s.entry.records[head:]...)
+		ports := s.entry.ports.selected(&sel)
+		for _, port := range ports {
+			if len(s.q.Answer.Buf) > s.q.SizeLimit() {
+				break
+			}
+			s.writeSRVTo(len(ports), port, nil, host)
+		}
+	}
+	return answered
 }

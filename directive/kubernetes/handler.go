@@ -10,12 +10,16 @@
 // [selection] of the entry's endpoints. It copies their records, which the index has
 // made when the objects changed, or writes them, until the reply is full.
 //
-// A watch event takes the opposite way. [Index.Put] gets an object and notes it in
-// the [serviceChange] of its Service (change.go). [Index.flush] merges the changes of
-// slices with the parts of the old entry (change.go), makes a new entry by the
-// endpoints that differ (amend.go) or from all slices (build.go, merge.go), puts it
-// into the table in place of the old one, and applies the addresses that differ to
-// the [reverseIndex] (publish.go, reverse.go).
+// A watch event is applied in five steps. [Index.Put] adds an object to the
+// [serviceChange] of its Service (change.go). [Index.flush] merges the changed slices
+// with the parts of the old entry (change.go). It makes a new entry from the endpoints
+// that differ (amend.go), or from all slices (build.go, merge.go). It replaces the old
+// entry in the table (publish.go). At the end it applies the addresses that differ to
+// the [reverseIndex] (reverse.go).
+//
+// The files of the index do not refer to those of the handlers. Both are one package,
+// because an answer copies the bytes of an entry: the index would have to export the
+// fields of all its types.
 package kubernetes
 
 import (

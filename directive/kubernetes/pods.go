@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/seamark/seamark/cluster"
 )
@@ -75,5 +76,52 @@ func (ix *Index) addPodAddr(s *namespace, ip netip.Addr, by int) {
 			worth = -worth
 		}
 		ix.addHash(s, false, worth)
+	}
+}
+
+// An addrPods is a list of the pods that have one address. It is immutable.
+type addrPods struct {
+	pod  *cluster.Pod
+	next *addrPods
+}
+
+// podAt returns the pod that has an address; nil if no pod or several have it, or if it
+// is the node's address.
+func (ix *Index) podAt(ip netip.Addr) *cluster.Pod {
+	key := ip.As16()
+	if c := ix.clients.Get(key[:]); c != nil && c.next == nil && !c.pod.Host {
+		return c.pod
+	}
+	return nil
+}
+
+// replacePodAddrs replaces a pod by its new version at all addresses of both. Either may
+// be nil. An address that both have never disappears.
+func (ix *Index) replacePodAddrs(before, now *cluster.Pod) {
+	if !ix.settings.podsByAddr {
+		return
+	}
+	var at []netip.Addr
+	for _, p := range []*cluster.Pod{before, now} {
+		if p != nil {
+			at = append(at, p.IPs...)
+		}
+	}
+	for _, ip := range unique(at) {
+		key := ip.As16()
+		var next *addrPods
+		for c := ix.clients.Get(key[:]); c != nil; c = c.next {
+			if c.pod != before {
+				next = &addrPods{c.pod, next}
+			}
+		}
+		if now != nil && slices.Contains(now.IPs, ip) {
+			next = &addrPods{now, next}
+		}
+		if next == nil {
+			ix.clients.Delete(string(key[:]))
+		} else {
+			ix.clients.Set(string(key[:]), next)
+		}
 	}
 }

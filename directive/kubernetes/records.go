@@ -266,13 +266,6 @@ func (l *lookup) address(ip netip.Addr) {
 	}
 }
 
-func familyOf(ip netip.Addr) wire.Type {
-	if ip.Is4() {
-		return wire.TypeA
-	}
-	return wire.TypeAAAA
-}
-
 // reverseName answers below in-addr.arpa and ip6.arpa (2.3.3, 2.4.3): the Service that
 // has the ClusterIP, or else every endpoint that has the address.
 func (l *lookup) reverseName() result {

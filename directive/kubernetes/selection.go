@@ -150,3 +150,12 @@ func (w *endpointCursor) nextInPart(sel *selection) bool {
 		}
 	}
 }
+
+// A srvTarget is the target of SRV records. An endpoint with a hostname may have
+// several addresses, which are consecutive.
+type srvTarget struct {
+	ports    *portSet
+	hostname string
+}
+
+func (m srvTarget) equals(o srvTarget) bool { return m.hostname != "" && m == o }

@@ -1,9 +1,7 @@
 package kubernetes
 
 import (
-	"iter"
 	"net/netip"
-	"slices"
 
 	"github.com/seamark/seamark/wire"
 )
@@ -174,6 +172,19 @@ func (s *serviceLookup) zoneName() result {
 	return s.endpointsName(&selection{})
 }
 
+// aliasName answers a name at or below that of a Service with an alias.
+func (s *serviceLookup) aliasName(a *alias) result {
+	switch {
+	case s.prefix == 0, s.prefix == 1 && a.labels[string(s.label(0))]:
+		return s.answerCNAME(a.record)
+	case s.prefix == 1 && s.label(0)[0] == '_' && a.ports.has(&selection{protocol: s.label(0)[1:]}):
+		return answered // an empty non-terminal
+	case s.prefix == 2 && s.label(0)[0] == '_' && s.label(1)[0] == '_' && a.ports.has(&selection{port: s.label(0)[1:], protocol: s.label(1)[1:]}):
+		return s.answerCNAME(a.record)
+	}
+	return s.answer()
+}
+
 // endpointsName answers with the addresses and SRV records of the selected endpoints.
 // The name exists if there are any.
 func (s *serviceLookup) endpointsName(sel *selection) result {
@@ -245,17 +256,6 @@ func (s *serviceLookup) writePartAddrs(w *endpointCursor, sel *selection, writte
 			if _, duplicate := written[ip]; !duplicate {
 				written[ip] = struct{}{}
 				a.AppendString(wire.Answers, records[:size], 1)
-			}
-		}
-	}
-}
-
-// once returns each of a few addresses once.
-func once(ips []netip.Addr) iter.Seq[netip.Addr] {
-	return func(yield func(netip.Addr) bool) {
-		for i, ip := range ips {
-			if !slices.Contains(ips[:i], ip) && !yield(ip) {
-				return
 			}
 		}
 	}

@@ -145,15 +145,6 @@ func (s *serviceLookup) writeGlue(labels []byte, ip netip.Addr) {
 	a.Count[wire.Additional]++
 }
 
-// A srvTarget is the target of SRV records. An endpoint with a hostname may have
-// several addresses, which are consecutive.
-type srvTarget struct {
-	ports    *portSet
-	hostname string
-}
-
-func (m srvTarget) equals(o srvTarget) bool { return m.hostname != "" && m == o }
-
 // allFit reports whether the names of all endpoints are short enough, whatever their
 // labels are.
 func (s *serviceLookup) allFit(of *portSet) bool {
