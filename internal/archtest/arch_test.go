@@ -33,12 +33,13 @@ func TestSeamark(t *testing.T) {
 	for _, r := range rules {
 		t.Run(r.name, func(t *testing.T) { fail(t, r.check(m)) })
 	}
-	t.Run("variables", func(t *testing.T) {
+	t.Run("types", func(t *testing.T) {
 		c, err := check(m, newStdlib())
 		if err != nil {
 			t.Fatal(err)
 		}
 		fail(t, variables(c))
+		fail(t, layers(c, lower))
 	})
 }
 
