@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 
 	"go.yaml.in/yaml/v2"
@@ -183,24 +184,15 @@ func (o *Objects) add(file, kind string, doc json.RawMessage) error {
 			return err
 		}
 		data := map[string]string{}
-		for key, value := range c.Data {
-			data[key] = value
-		}
+		maps.Copy(data, c.Data)
 		for key, value := range c.BinaryData {
 			data[key] = string(value)
 		}
 		o.Configs = append(o.Configs, ConfigMap{head.name(), head.Metadata.Namespace, head.Metadata.Name, data})
-	case "Pod":
-		var p struct {
-			Spec podSpec `json:"spec"`
-		}
-		if err := read(&p); err != nil {
-			return err
-		}
-		o.pod(head, p.Spec)
-	case "Deployment", "DaemonSet", "ReplicaSet", "ReplicationController":
+	case "Pod", "Deployment", "DaemonSet", "ReplicaSet", "ReplicationController":
 		var p struct {
 			Spec struct {
+				podSpec
 				Template struct {
 					Spec podSpec `json:"spec"`
 				} `json:"template"`
@@ -209,7 +201,11 @@ func (o *Objects) add(file, kind string, doc json.RawMessage) error {
 		if err := read(&p); err != nil {
 			return err
 		}
-		o.pod(head, p.Spec.Template.Spec)
+		spec := p.Spec.Template.Spec
+		if head.Kind == "Pod" {
+			spec = p.Spec.podSpec
+		}
+		o.pod(head, spec)
 	default:
 		if !strings.HasSuffix(head.Kind, "List") {
 			return nil

@@ -1,9 +1,9 @@
 package kube2sky
 
 import (
+	"encoding/hex"
 	"net/netip"
 	"net/url"
-	"strconv"
 	"strings"
 )
 
@@ -100,17 +100,7 @@ func undash(label string) netip.Addr {
 
 // unreverse6 parses 32 hexadecimal digits separated by slashes.
 func unreverse6(rest string) netip.Addr {
-	digits := strings.ReplaceAll(rest, "/", "")
-	var b [16]byte
-	if len(digits) != 2*len(b) {
-		return netip.Addr{}
-	}
-	for i := range b {
-		n, err := strconv.ParseUint(digits[2*i:2*i+2], 16, 8)
-		if err != nil {
-			return netip.Addr{}
-		}
-		b[i] = byte(n)
-	}
-	return netip.AddrFrom16(b)
+	b, _ := hex.DecodeString(strings.ReplaceAll(rest, "/", "")) // placeOf compares the path
+	ip, _ := netip.AddrFromSlice(b)
+	return ip
 }

@@ -2,6 +2,7 @@ package kube2sky
 
 import (
 	"cmp"
+	"encoding/hex"
 	"encoding/json"
 	"hash/fnv"
 	"net/netip"
@@ -201,12 +202,8 @@ func reversePath(ip netip.Addr) string {
 	if ip.Is4() {
 		return reverse4 + strings.ReplaceAll(ip.String(), ".", "/")
 	}
-	const hex = "0123456789abcdef"
-	path := []byte(reverse6)
-	for _, b := range ip.As16() {
-		path = append(path, hex[b>>4], '/', hex[b&15], '/')
-	}
-	return string(path[:len(path)-1])
+	digits := hex.EncodeToString(ip.AsSlice())
+	return reverse6 + strings.Join(strings.Split(digits, ""), "/")
 }
 
 const (
