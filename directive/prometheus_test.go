@@ -211,7 +211,7 @@ func TestPrometheusTLS(t *testing.T) {
 	}
 	next := config.NewStart(context.Background(), nil)
 	defer next.Abort()
-	want := "Corefile:3: prometheus: another directive of this Corefile serves 127.0.0.1:0 without TLS: give one of them another address"
+	want := "Corefile:3: prometheus: another directive of this Corefile serves 127.0.0.1:0 without TLS: set another address for one of them"
 	if err := both.Started(next); err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

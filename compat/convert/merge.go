@@ -112,16 +112,16 @@ func (j *joiner) limitZones(d corefile.Directive) corefile.Directive {
 
 // addUpstreams adds the upstreams of kube-dns for names that dnsmasq forwarded to it.
 func (j *joiner) addUpstreams(config kubednsconfig.Config) error {
-	own, theirs := first(j.main, "kubedns_config"), first(j.kube, "kubedns_config")
+	front, behind := first(j.main, "kubedns_config"), first(j.kube, "kubedns_config")
 	everything := slices.Contains(j.forwarded, "") && root(j.main) == nil
 	switch {
-	case everything && theirs >= 0 && own < 0:
-		j.add(j.kube.Directives[theirs])
-	case everything && theirs < 0 && root(j.kube) != nil:
+	case everything && behind >= 0 && front < 0:
+		j.add(j.kube.Directives[behind])
+	case everything && behind < 0 && root(j.kube) != nil:
 		j.add(*root(j.kube))
-	case theirs >= 0 && own >= 0:
-		j.mergeSource(&j.main.Directives[own], j.kube.Directives[theirs])
-	case theirs >= 0:
+	case behind >= 0 && front >= 0:
+		j.mergeSource(&j.main.Directives[front], j.kube.Directives[behind])
+	case behind >= 0:
 		if err := j.federations(config); err != nil {
 			return err
 		}
@@ -135,7 +135,7 @@ func (j *joiner) addUpstreams(config kubednsconfig.Config) error {
 		if z == "" || slices.Equal(mine, servers(before)) || before == nil || j.final(z) {
 			continue
 		}
-		if theirs >= 0 && j.Config == nil {
+		if behind >= 0 && j.Config == nil {
 			j.note("kube-dns forwarded names of %s that the cluster lacks to the upstreams in its ConfigMap; the new server forwards them to dnsmasq's upstreams", z)
 			continue
 		}
@@ -160,13 +160,13 @@ func (j *joiner) add(d corefile.Directive) {
 }
 
 // mergeSource makes dnsmasq's kubedns_config read the ConfigMap where kube-dns does.
-func (j *joiner) mergeSource(own *corefile.Directive, theirs corefile.Directive) {
-	a, b := own.Args[0].Text, theirs.Args[0].Text
+func (j *joiner) mergeSource(own *corefile.Directive, behind corefile.Directive) {
+	a, b := own.Args[0].Text, behind.Args[0].Text
 	if a == b {
 		return
 	}
 	if isDirectory(a) && isDirectory(b) {
-		own.Args = theirs.Args
+		own.Args = behind.Args
 	}
 	if j.Config == nil {
 		j.note("the programs read the ConfigMap in two places, %s and %s: the conversion assumes that they are the same", a, b)

@@ -26,7 +26,7 @@ type Options struct {
 
 	listen, interfaces, except []string // addresses; names of interfaces, perhaps with * at the end
 
-	servers []*group // in the order given
+	servers []*group // in the order of the options
 
 	noResolv    bool
 	resolvFiles []string
@@ -72,7 +72,7 @@ func Parse(args []string) (Options, error) {
 	return parse(args, disk{})
 }
 
-// files gives access to configuration files; tests replace it.
+// files reads configuration files; tests replace it.
 type files interface {
 	// text returns the content of a file.
 	text(path string) ([]byte, error)
@@ -188,8 +188,8 @@ func (r *reader) loops() (errs []error) {
 	return errs
 }
 
-// directory adds the files of DIR[,SUFFIX…]. If suffixes with * are given, files must
-// have one of them; files with a suffix without * are omitted.
+// directory adds the files of DIR[,SUFFIX…]. If there are suffixes with *, files must
+// have one of them. Files with a suffix without * are omitted.
 func (r *reader) directory(s setting) error {
 	parts := strings.Split(unescape(s.value), ",")
 	dir := parts[0]

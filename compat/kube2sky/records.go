@@ -123,7 +123,7 @@ func (s *serviceRecords) endpoint(e *cluster.Endpoint, ports []cluster.Port) {
 	}
 }
 
-// address adds an address, and returns its label: the given one, or by default
+// address adds an address, and returns its label: label, or by default
 // the hash of its value.
 func (s *serviceRecords) address(label string, ip netip.Addr) string {
 	value := newMessage(ip.String(), 0)

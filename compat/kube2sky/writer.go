@@ -16,8 +16,8 @@ const (
 	// batch is the number of places that one transaction reads, two ranges each.
 	batch = 32
 	// resync is the time between two comparisons of all keys, as in the original:
-	// another program may have deleted a key of ours, or one that blocks a key of
-	// ours.
+	// another program may have deleted an owned key, or a foreign key at the path of
+	// a record.
 	resync = 30 * time.Minute
 	// giveUpAfter is how long writes may fail before the replica gives up
 	// leadership. It discards its queue then and later compares all keys.

@@ -57,8 +57,7 @@ func (f *Flags) Check() error {
 	return errors.Join(errs...)
 }
 
-// Environment returns what the flags say about the surroundings of dnsmasq's
-// options.
+// Environment returns the environment of dnsmasq's options, as the flags describe it.
 func (f *Flags) Environment() dnsmasq.Environment {
 	return dnsmasq.Environment{ConfigMap: f.ConfigDir, Period: f.SyncInterval, Resolver: f.Resolver, Lameduck: f.Lameduck}
 }

@@ -24,7 +24,7 @@ import (
 type Options struct {
 	Endpoints          string // URLs or HOST:PORT, separated by commas
 	Username, Password string
-	Cert, Key, CA      string // files; "" is none. With a CA alone, or with none and https, the server alone proves who it is
+	Cert, Key, CA      string // files, optional. Without Cert the client is not authenticated by TLS
 }
 
 // DefaultEndpoint is the endpoint if Options has none.

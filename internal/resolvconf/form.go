@@ -130,19 +130,19 @@ func (f *forming) loopback(server string) {
 	if err != nil || !addr.Unmap().IsLoopback() {
 		return
 	}
-	who, where := "a resolver on the node", "a file with its upstreams"
+	owner, file := "a resolver on the node", "a file with its upstreams"
 	if stub := addr.Unmap().String(); stub == "127.0.0.53" || stub == "127.0.0.54" {
-		who, where = "systemd-resolved's stub on the node", "/run/systemd/resolve/resolv.conf"
+		owner, file = "systemd-resolved's stub on the node", "/run/systemd/resolve/resolv.conf"
 	}
 	f.comment("%s: %s is %s, but in the pod it is the pod itself: a DNS server that forwards there loops, and other pods get no answer: set the kubelet's resolvConf to %s",
-		f.File, server, who, where)
+		f.File, server, owner, file)
 }
 
 func (f *forming) nameservers(all []string) []string {
 	if len(all) <= maxNameservers {
 		return all
 	}
-	f.cut("nameservers", fmt.Sprintf("more than %d", maxNameservers), all[maxNameservers:])
+	f.omit("nameservers", fmt.Sprintf("more than %d", maxNameservers), all[maxNameservers:])
 	return all[:maxNameservers]
 }
 
@@ -151,7 +151,7 @@ func (f *forming) nameservers(all []string) []string {
 // length is within the limit.
 func (f *forming) searches(all []string) []string {
 	if len(all) > maxSearches {
-		f.cut("search domains", fmt.Sprintf("more than %d", maxSearches), all[maxSearches:])
+		f.omit("search domains", fmt.Sprintf("more than %d", maxSearches), all[maxSearches:])
 		all = all[:maxSearches]
 	}
 	var fit, long []string
@@ -163,18 +163,18 @@ func (f *forming) searches(all []string) []string {
 		}
 	}
 	if len(long) > 0 {
-		f.cut("search domains", fmt.Sprintf("longer than %d characters", maxName), long)
+		f.omit("search domains", fmt.Sprintf("longer than %d characters", maxName), long)
 	}
 	n := len(fit)
 	for len(strings.Join(fit[:n], " ")) > maxSearchChars {
 		n--
 	}
 	if n < len(fit) {
-		f.cut("search domains", fmt.Sprintf("more than %d characters in total", maxSearchChars), fit[n:])
+		f.omit("search domains", fmt.Sprintf("more than %d characters in total", maxSearchChars), fit[n:])
 	}
 	return fit[:n]
 }
 
-func (f *forming) cut(what, why string, gone []string) {
-	f.comment("%s: %s, omitted (event DNSConfigForming): %s", what, why, strings.Join(gone, " "))
+func (f *forming) omit(items, reason string, omitted []string) {
+	f.comment("%s: %s, omitted (event DNSConfigForming): %s", items, reason, strings.Join(omitted, " "))
 }

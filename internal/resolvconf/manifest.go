@@ -42,15 +42,15 @@ func (m Manifest) Pod(flags Flags) (Pod, []string, error) {
 		p.HostNetwork = *m.HostNetwork
 	}
 	var comments []string
-	overruled := func(flag, given, counts string) {
-		if given != "" && given != counts {
-			comments = append(comments, fmt.Sprintf("--%s %s is ignored: %s sets %s", flag, given, m.Name, counts))
+	compare := func(flag, value, used string) {
+		if value != "" && value != used {
+			comments = append(comments, fmt.Sprintf("--%s %s is ignored: %s sets %s", flag, value, m.Name, used))
 		}
 	}
-	overruled("namespace", flags.Namespace, p.Namespace)
-	overruled("dns-policy", string(flags.Policy), string(p.Policy))
+	compare("namespace", flags.Namespace, p.Namespace)
+	compare("dns-policy", string(flags.Policy), string(p.Policy))
 	if flags.HostNetwork && !p.HostNetwork {
-		overruled("host-network", "true", "false")
+		compare("host-network", "true", "false")
 	}
 	if p.Policy == None && (p.Config == nil || len(p.Config.Nameservers) == 0) {
 		if m.file == "" {

@@ -14,7 +14,7 @@ import (
 func ParseNode(file string, text []byte) (c Config, comments []string, err error) {
 	var errs []error
 	n, searchLine := 0, 0
-	say := func(format string, args ...any) {
+	comment := func(format string, args ...any) {
 		comments = append(comments, fmt.Sprintf("%s:%d: %s", file, n, fmt.Sprintf(format, args...)))
 	}
 	for line := range strings.Lines(string(text)) {
@@ -32,14 +32,14 @@ func ParseNode(file string, text []byte) (c Config, comments []string, err error
 			}
 			c.Nameservers = append(c.Nameservers, rest[0])
 			if why := serverProblem(rest[0]); why != "" {
-				say("nameserver %s: %s; pods get it nevertheless", rest[0], why)
+				comment("nameserver %s: %s; pods get it nevertheless", rest[0], why)
 			}
 			if len(rest) > 1 {
-				say("nameserver takes one address, ignored: %s", strings.Join(rest[1:], " "))
+				comment("nameserver takes one address, ignored: %s", strings.Join(rest[1:], " "))
 			}
 		case "search":
 			if searchLine > 0 {
-				say("this search line replaces line %d", searchLine)
+				comment("this search line replaces line %d", searchLine)
 			}
 			searchLine = n
 			c.Searches = nil
@@ -49,37 +49,37 @@ func ParseNode(file string, text []byte) (c Config, comments []string, err error
 				}
 				c.Searches = append(c.Searches, s)
 			}
-			warnRemark(say, key, rest)
+			checkComment(comment, key, rest)
 		case "options":
 			for _, word := range rest {
 				name, value, _ := strings.Cut(word, ":")
 				c.Options = overwrite(c.Options, []Option{{name, value}})
 			}
-			warnRemark(say, key, rest)
+			checkComment(comment, key, rest)
 		case "domain":
-			say("the kubelet ignores domain: use search if pods need it")
+			comment("the kubelet ignores domain: use search if pods need it")
 		case "sortlist":
-			say("the kubelet ignores sortlist")
+			comment("the kubelet ignores sortlist")
 		default:
-			say("the kubelet ignores this line: unknown keyword %q", key)
+			comment("the kubelet ignores this line: unknown keyword %q", key)
 		}
 	}
 	return c, comments, errors.Join(errs...)
 }
 
-// warnRemark warns about a remark at the end of a line, whose words become part
-// of it.
-func warnRemark(say func(string, ...any), key string, words []string) {
+// checkComment warns about a comment after the words of a line, which becomes part of
+// the line.
+func checkComment(comment func(string, ...any), key string, words []string) {
 	for _, w := range words {
 		if w[0] == '#' || w[0] == ';' {
-			say("a comment needs a line of its own: %q becomes part of the %s line", w, key)
+			comment("a comment needs a line of its own: %q becomes part of the %s line", w, key)
 			return
 		}
 	}
 }
 
-// serverProblem returns a description of what is wrong with a nameserver of the
-// node, or "".
+// serverProblem describes the problem with a nameserver of the node; "" if there is
+// none.
 func serverProblem(text string) string {
 	addr, err := netip.ParseAddr(text)
 	switch {

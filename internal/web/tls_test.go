@@ -200,9 +200,9 @@ func TestTLSMixed(t *testing.T) {
 		first, second TLS
 		want          string
 	}{
-		{TLS{}, files, "another directive of this Corefile serves 127.0.0.1:0 without TLS: give one of them another address"},
-		{files, TLS{}, "another directive of this Corefile serves 127.0.0.1:0 with TLS of its own: give one of them another address"},
-		{files, others, "another directive of this Corefile serves 127.0.0.1:0 with TLS of its own: give one of them another address"},
+		{TLS{}, files, "another directive of this Corefile serves 127.0.0.1:0 without TLS: set another address for one of them"},
+		{files, TLS{}, "another directive of this Corefile serves 127.0.0.1:0 with TLS of its own: set another address for one of them"},
+		{files, others, "another directive of this Corefile serves 127.0.0.1:0 with TLS of its own: set another address for one of them"},
 		{files, files, ""},
 	} {
 		start := config.NewStart(context.Background(), nil)

@@ -67,7 +67,7 @@ func Open(s *config.Start, addr string, files TLS) (*Site, error) {
 		if site.tls != nil {
 			mode = "with TLS of its own"
 		}
-		err = fmt.Errorf("another directive of this Corefile serves %s %s: give one of them another address", addr, mode)
+		err = fmt.Errorf("another directive of this Corefile serves %s %s: set another address for one of them", addr, mode)
 	}
 	return site, err
 }
