@@ -138,7 +138,7 @@ func TestClusterRestart(t *testing.T) {
 	f.synced(t, o)
 	for i, name := range []string{"a", "b", "c"} {
 		srv.StopAPI()
-		eventually(t, "a log line", func() bool { return f.logs("cannot reach the API server") == i+1 })
+		eventually(t, "a log line", func() bool { return f.logs("API server unreachable") == i+1 })
 		failed := f.metrics.Counter("seamark_kubernetes_watch_errors_total", "", "resource", "services")
 		until := failed.Value() + uint64(4*i) // each outage is longer
 		eventually(t, "more failed requests", func() bool { return failed.Value() >= until })
@@ -153,7 +153,7 @@ func TestClusterRestart(t *testing.T) {
 		} else {
 			t.Logf("back after %v", took)
 		}
-		eventually(t, "a log line", func() bool { return f.logs("can be reached again") == i+1 })
+		eventually(t, "a log line", func() bool { return f.logs("API server reachable again") == i+1 })
 	}
 	f.has(t, cluster.Services, "shop/a shop/b shop/c shop/web")
 	if n := strings.Count(f.log(), "\n"); n != 6 {
@@ -179,7 +179,7 @@ func TestClusterExpired(t *testing.T) {
 	// First without compaction.
 	proxy.Set(Faults{Unauthorized: true})
 	proxy.Cut()
-	eventually(t, "a log line", func() bool { return f.logs("does not accept our token") == 1 })
+	eventually(t, "a log line", func() bool { return f.logs("API server rejects the token or certificate") == 1 })
 	w.deleteService("shop", "older")
 	proxy.Set(Faults{})
 	f.has(t, cluster.Services, "shop/old shop/web")
@@ -203,7 +203,7 @@ func TestClusterExpired(t *testing.T) {
 	if f.lists(cluster.Services) == lists {
 		t.Error("the watch went on, so this was no test of 410")
 	}
-	eventually(t, "a log line", func() bool { return f.logs("accepts us again") == 1 })
+	eventually(t, "a log line", func() bool { return f.logs("accepts the credentials again") == 1 })
 }
 
 func TestClusterNoServer(t *testing.T) {
@@ -224,7 +224,7 @@ func TestClusterNoServer(t *testing.T) {
 	if err := os.WriteFile(o.Kubeconfig, good, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a log line", func() bool { return f.logs("cannot reach the API server") == 1 })
+	eventually(t, "a log line", func() bool { return f.logs("API server unreachable") == 1 })
 	if f.lists(cluster.Services) != 0 {
 		t.Error("a list came from nowhere")
 	}

@@ -334,7 +334,7 @@ func TestKube2skyUnavailable(t *testing.T) {
 	b.ends()
 	srv.StopAPI()
 	b = startKube2sky(t, srv, s.at, "--etcd-username=kube2sky", "--etcd-password=secret")
-	eventually(t, "a failure of the API server in the log", func() bool { return b.logs("cannot") > 0 })
+	eventually(t, "a failure of the API server in the log", func() bool { return b.logs("API server unreachable") > 0 })
 	s2.awaitKeys(want)
 	if b.leads() {
 		t.Error("kube2sky is the leader without the cluster's objects")

@@ -52,7 +52,7 @@ func TestServerForbidden(t *testing.T) {
 		d.says(q)
 	}
 	d.isReady(false)
-	if d.logs("[WARNING]", "forbids to list endpointslices.discovery.k8s.io", "grant list and watch") != 1 {
+	if d.logs("[WARNING]", "List or watch forbidden, grant both to the service account", "resource=endpointslices.discovery.k8s.io verb=list") != 1 {
 		t.Error("want one line with the verb and the resource")
 	}
 	proxy.Set(Faults{})
@@ -62,7 +62,9 @@ func TestServerForbidden(t *testing.T) {
 
 	proxy.Set(Faults{Forbidden: []string{"endpointslices"}})
 	proxy.Cut()
-	eventually(t, "a log line", func() bool { return d.logs("[WARNING]", "forbids", "endpointslices.discovery.k8s.io") == 2 })
+	eventually(t, "a log line", func() bool {
+		return d.logs("[WARNING]", "List or watch forbidden", "resource=endpointslices.discovery.k8s.io") == 2
+	})
 	add(t, w.DiscoveryV1().EndpointSlices("shop"), slice("late-1", "late", "10.1.6.1"))
 	add(t, w.CoreV1().Services("shop"), service("late", "10.0.6.1"))
 	d.becomes(inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
@@ -78,7 +80,7 @@ func TestServerUnauthorized(t *testing.T) {
 	d, proxy, w := behindProxy(t, Faults{Unauthorized: true})
 	d.failing("services", 3)
 	d.unsynced()
-	if d.logs("[WARNING]", "does not accept our token") != 1 {
+	if d.logs("[WARNING]", "API server rejects the token or certificate") != 1 {
 		t.Error("want one line about the token")
 	}
 	proxy.Set(Faults{})
@@ -90,7 +92,7 @@ func TestServerUnauthorized(t *testing.T) {
 	add(t, w.CoreV1().Services("shop"), service("late", "10.0.6.1"))
 	proxy.Set(Faults{})
 	d.becomes(inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
-	eventually(t, "a log line", func() bool { return d.logs("accepts us again") == 2 })
+	eventually(t, "a log line", func() bool { return d.logs("accepts the credentials again") == 2 })
 }
 
 // The kubeconfig may be created after the start of the server.
@@ -107,7 +109,7 @@ func TestServerKubeconfigComes(t *testing.T) {
 	}
 	took := d.becomes(shopNames()...)
 	t.Logf("%v from the file to the answers", took)
-	if d.logs("[INFO]", "server="+api.URL()) != 1 {
+	if d.logs("[INFO]", "API server address known", "address="+api.URL()) != 1 {
 		t.Error("want a line about it")
 	}
 }

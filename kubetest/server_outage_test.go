@@ -23,7 +23,7 @@ func TestServerOutage(t *testing.T) {
 	c := d.crowd(shopNames()...)
 	for i := range 2 {
 		api.StopAPI()
-		eventually(t, "a log line", func() bool { return d.logs("cannot reach the API server") == i+1 })
+		eventually(t, "a log line", func() bool { return d.logs("API server unreachable") == i+1 })
 		young := d.age("services")
 		eventually(t, "old data", func() bool { return d.age("services") > 1 })
 		old := d.age("services")
@@ -61,7 +61,7 @@ func TestServerStartsFirst(t *testing.T) {
 		" kubernetes cluster.local in-addr.arpa ip6.arpa {\n"+kubeconfig(t, api)+"\n fallthrough\n }\n whoami\n}\n"+
 		"other.test {\n whoami\n}\n")
 	below := `coredns_dns_responses_total{server="dns://127.0.0.1:0",zone=".",view="",rcode="NOERROR",plugin="whoami"}`
-	eventually(t, "a log line", func() bool { return d.logs("cannot reach the API server") == 1 })
+	eventually(t, "a log line", func() bool { return d.logs("API server unreachable") == 1 })
 	var unknown []question
 	for _, q := range append(shopNames(), inA("cluster.local", ""), inA("any.thing.cluster.local", ""), inPTR("8.b.d.0.1.0.0.2.ip6.arpa", "")) {
 		q.want = "SERVFAIL"

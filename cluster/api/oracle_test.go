@@ -21,12 +21,12 @@ func (o oracle) namespace(n *corev1.Namespace) *cluster.Namespace {
 
 // service keeps of a Service what DNS asks for. An ExternalName Service stays
 // one whatever else its spec says, as kube-proxy has it too.
-func (o oracle) service(s *corev1.Service, warn func(format string, args ...any)) *cluster.Service {
+func (o oracle) service(s *corev1.Service, warn func(msg string, attrs ...any)) *cluster.Service {
 	slim := &cluster.Service{Namespace: intern(s.Namespace), Name: s.Name}
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
 		slim.ExternalName = strings.ToLower(strings.TrimSuffix(s.Spec.ExternalName, "."))
 		if !isTarget(slim.ExternalName) {
-			warn("Service %s/%s: externalName %q is not a name: it has no answer", s.Namespace, s.Name, s.Spec.ExternalName)
+			warn("Invalid externalName, the Service has no answer", "kind", "Service", "namespace", s.Namespace, "name", s.Name, "value", s.Spec.ExternalName)
 		}
 		return slim
 	}
@@ -45,7 +45,7 @@ func (o oracle) service(s *corev1.Service, warn func(format string, args ...any)
 	}
 	for _, p := range s.Spec.Ports {
 		if !isPort(p.Port) {
-			warn("Service %s/%s: %d is not a port: ignored", s.Namespace, s.Name, p.Port)
+			warn("Ignored invalid port", "kind", "Service", "namespace", s.Namespace, "name", s.Name, "value", p.Port)
 			continue
 		}
 		slim.Ports = appendPort(slim.Ports, p.Name, string(p.Protocol), p.Port)
@@ -54,7 +54,7 @@ func (o oracle) service(s *corev1.Service, warn func(format string, args ...any)
 }
 
 // typedExternal is nil for a Service that nothing outside reaches.
-func typedExternal(s *corev1.Service, warn func(format string, args ...any)) *cluster.External {
+func typedExternal(s *corev1.Service, warn func(msg string, attrs ...any)) *cluster.External {
 	texts := slices.Clone(s.Spec.ExternalIPs)
 	slim := new(cluster.External)
 	for _, in := range s.Status.LoadBalancer.Ingress {
@@ -65,7 +65,7 @@ func typedExternal(s *corev1.Service, warn func(format string, args ...any)) *cl
 		case host != "" && isTarget(host):
 			slim.Hosts = append(slim.Hosts, host)
 		case host != "":
-			warn("Service %s/%s: hostname %q of its load balancer is not a name: ignored", s.Namespace, s.Name, in.Hostname)
+			warn("Ignored invalid hostname of a load balancer", "kind", "Service", "namespace", s.Namespace, "name", s.Name, "value", in.Hostname)
 		}
 	}
 	slim.IPs = Slimmer{Warn: warn}.addrs(texts, "Service", s.Namespace, s.Name)
@@ -78,7 +78,7 @@ func typedExternal(s *corev1.Service, warn func(format string, args ...any)) *cl
 // slice slims an EndpointSlice. It returns nil for a slice without a Service and for an
 // imported slice with addressType FQDN. A slice with the multi-cluster labels never
 // belongs to this cluster, even if it also names a derived Service of it.
-func (o oracle) slice(s *discoveryv1.EndpointSlice, warn func(format string, args ...any)) *cluster.Slice {
+func (o oracle) slice(s *discoveryv1.EndpointSlice, warn func(msg string, attrs ...any)) *cluster.Slice {
 	slim := &cluster.Slice{Namespace: intern(s.Namespace), Name: s.Name}
 	if imported := s.Labels[LabelImportService]; imported != "" {
 		slim.Cluster = strings.ToLower(s.Labels[LabelImportCluster])
@@ -106,7 +106,7 @@ func (o oracle) slice(s *discoveryv1.EndpointSlice, warn func(format string, arg
 			protocol = *p.Protocol
 		}
 		if !isPort(*p.Port) {
-			warn("EndpointSlice %s/%s: %d is not a port: ignored", s.Namespace, s.Name, *p.Port)
+			warn("Ignored invalid port", "kind", "EndpointSlice", "namespace", s.Namespace, "name", s.Name, "value", *p.Port)
 			continue
 		}
 		slim.Ports = appendPort(slim.Ports, name, string(protocol), *p.Port)
@@ -115,14 +115,14 @@ func (o oracle) slice(s *discoveryv1.EndpointSlice, warn func(format string, arg
 	for i := range s.Endpoints {
 		e := o.endpoint(&s.Endpoints[i])
 		if e.Hostname != "" && len(validation.IsDNS1123Label(e.Hostname)) > 0 {
-			warn("EndpointSlice %s/%s: %q is not a hostname: ignored", s.Namespace, s.Name, e.Hostname)
+			warn("Ignored invalid hostname of an endpoint", "kind", "EndpointSlice", "namespace", s.Namespace, "name", s.Name, "value", e.Hostname)
 			e.Hostname = ""
 		}
 		for _, name := range s.Endpoints[i].Addresses {
 			if trimmed := strings.ToLower(strings.TrimSuffix(name, ".")); names && isTarget(trimmed) {
 				buf = cluster.AppendName(buf, trimmed, e)
 			} else if names {
-				warn("EndpointSlice %s/%s: %q is not a name: ignored", s.Namespace, s.Name, name)
+				warn("Ignored invalid name of an endpoint", "kind", "EndpointSlice", "namespace", s.Namespace, "name", s.Name, "value", name)
 			}
 		}
 		if names {

@@ -25,7 +25,7 @@ type typedObject interface {
 	Marshal() ([]byte, error)
 }
 
-func resourceOf(o cluster.Options, kind cluster.Kind, warn func(format string, args ...any)) Resource {
+func resourceOf(o cluster.Options, kind cluster.Kind, warn func(msg string, attrs ...any)) Resource {
 	resources := Slimmer{o, warn}.Resources()
 	return resources[slices.IndexFunc(resources, func(r Resource) bool { return r.Kinds[0] == kind })]
 }
@@ -47,7 +47,7 @@ func kindOf(object runtime.Object) cluster.Kind {
 }
 
 // slim is what the oracle makes of an object; nil is nothing.
-func (o oracle) slim(object runtime.Object, warn func(format string, args ...any)) cluster.Object {
+func (o oracle) slim(object runtime.Object, warn func(msg string, attrs ...any)) cluster.Object {
 	var slim cluster.Object
 	switch object := object.(type) {
 	case *corev1.Namespace:
@@ -71,7 +71,7 @@ func (o oracle) slim(object runtime.Object, warn func(format string, args ...any
 
 // arrive slims an object in every form in which it may arrive, and wants the
 // same of all. warn gets what is warned of, once.
-func arrive(t testing.TB, o cluster.Options, object typedObject, warn func(format string, args ...any)) cluster.Object {
+func arrive(t testing.TB, o cluster.Options, object typedObject, warn func(msg string, attrs ...any)) cluster.Object {
 	t.Helper()
 	var want warnings
 	slim := oracle{o}.slim(object, want.warn)
@@ -101,7 +101,7 @@ func arrive(t testing.TB, o cluster.Options, object typedObject, warn func(forma
 		}
 	}
 	for _, text := range want {
-		warn("%s", text)
+		warn(text)
 	}
 	return slim
 }

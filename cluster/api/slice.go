@@ -21,6 +21,10 @@ type packer struct {
 	buf   []byte // the packed endpoints
 }
 
+func (p *packer) warn(msg string, value any) {
+	p.Slimmer.warn(msg, "EndpointSlice", p.slim.Namespace, p.slim.Name, value)
+}
+
 // belongs sets the slice's Service by its labels. It returns false for a slice without a
 // Service, and for an imported slice of names. A slice with the multi-cluster labels
 // never belongs to a Service of this cluster, even if it also names the derived Service
@@ -39,7 +43,7 @@ func (p *packer) belongs(own, imported, source, kind string) bool {
 // port adds a port.
 func (p *packer) port(name, protocol string, number int32) {
 	if !isPort(number) {
-		p.Warn("EndpointSlice %s/%s: %d is not a port: ignored", p.slim.Namespace, p.slim.Name, number)
+		p.warn("Ignored invalid port", number)
 		return
 	}
 	p.slim.Ports = appendPort(p.slim.Ports, name, protocol, number)
@@ -57,7 +61,7 @@ func (p *packer) endpoint(ready bool, hostname, pod, zone string) cluster.Endpoi
 		e.Hostname = strings.ToLower(pod)
 	}
 	if e.Hostname != "" && len(validation.IsDNS1123Label(e.Hostname)) > 0 {
-		p.Warn("EndpointSlice %s/%s: %q is not a hostname: ignored", p.slim.Namespace, p.slim.Name, e.Hostname)
+		p.warn("Ignored invalid hostname of an endpoint", e.Hostname)
 		e.Hostname = ""
 	}
 	if p.Options.Zones {
@@ -72,14 +76,14 @@ func (p *packer) address(e cluster.Endpoint, text []byte) {
 		if name := strings.ToLower(strings.TrimSuffix(string(text), ".")); isTarget(name) {
 			p.buf = cluster.AppendName(p.buf, name, e)
 		} else {
-			p.Warn("EndpointSlice %s/%s: %q is not a name: ignored", p.slim.Namespace, p.slim.Name, text)
+			p.warn("Ignored invalid name of an endpoint", string(text))
 		}
 		return
 	}
 	var ok bool
 	if e.Addr, ok = dotted(text); !ok {
 		if e.Addr, ok = parseAddr(string(text)); !ok {
-			p.Warn("EndpointSlice %s/%s: %q is not an IP address: ignored", p.slim.Namespace, p.slim.Name, text)
+			p.warn("Ignored invalid IP address", string(text))
 			return
 		}
 	}

@@ -13,11 +13,16 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// A Slimmer makes slim objects with the fields that the options ask for. It calls Warn
-// for invalid fields, which it leaves out.
+// A Slimmer makes slim objects with the fields that the options ask for. It leaves out
+// invalid fields, and calls Warn with a log message and attributes for each.
 type Slimmer struct {
 	Options cluster.Options
-	Warn    func(format string, args ...any)
+	Warn    func(msg string, attrs ...any)
+}
+
+// warn warns of a field's value.
+func (s Slimmer) warn(msg, kind, namespace, name string, value any) {
+	s.Warn(msg, "kind", kind, "namespace", namespace, "name", name, "value", value)
 }
 
 // Namespace slims a Namespace.
@@ -30,7 +35,7 @@ func (s Slimmer) Service(full *Service) *cluster.Service {
 	if full.Spec.Type == TypeExternalName {
 		slim.ExternalName = strings.ToLower(strings.TrimSuffix(full.Spec.ExternalName, "."))
 		if !isTarget(slim.ExternalName) {
-			s.Warn("Service %s/%s: externalName %q is not a name: it has no answer", full.Namespace, full.Name, full.Spec.ExternalName)
+			s.warn("Invalid externalName, the Service has no answer", "Service", full.Namespace, full.Name, full.Spec.ExternalName)
 		}
 		return slim
 	}
@@ -51,7 +56,7 @@ func (s Slimmer) Service(full *Service) *cluster.Service {
 		if isPort(p.Port) {
 			slim.Ports = appendPort(slim.Ports, p.Name, p.Protocol, p.Port)
 		} else {
-			s.Warn("Service %s/%s: %d is not a port: ignored", full.Namespace, full.Name, p.Port)
+			s.warn("Ignored invalid port", "Service", full.Namespace, full.Name, p.Port)
 		}
 	}
 	return slim
@@ -69,7 +74,7 @@ func (s Slimmer) external(full *Service) *cluster.External {
 		case host != "" && isTarget(host):
 			slim.Hosts = append(slim.Hosts, host)
 		case host != "":
-			s.Warn("Service %s/%s: hostname %q of its load balancer is not a name: ignored", full.Namespace, full.Name, in.Hostname)
+			s.warn("Ignored invalid hostname of a load balancer", "Service", full.Namespace, full.Name, in.Hostname)
 		}
 	}
 	slim.IPs = s.addrs(texts, "Service", full.Namespace, full.Name)
@@ -175,7 +180,7 @@ func (s Slimmer) addrs(texts []string, kind, namespace, name string) []netip.Add
 		if addr, ok := parseAddr(text); ok {
 			out = append(out, addr)
 		} else {
-			s.Warn("%s %s/%s: %q is not an IP address: ignored", kind, namespace, name, text)
+			s.warn("Ignored invalid IP address", kind, namespace, name, text)
 		}
 	}
 	return out

@@ -16,10 +16,15 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// warnings collects what is warned of.
+// warnings are messages with their attributes.
 type warnings []string
 
-func (w *warnings) warn(format string, args ...any) { *w = append(*w, fmt.Sprintf(format, args...)) }
+func (w *warnings) warn(msg string, attrs ...any) {
+	for i := 0; i < len(attrs); i += 2 {
+		msg += fmt.Sprintf(" %v=%v", attrs[i], attrs[i+1])
+	}
+	*w = append(*w, msg)
+}
 
 func ips(texts ...string) (out []netip.Addr) {
 	for _, t := range texts {
@@ -43,7 +48,7 @@ func TestSlimService(t *testing.T) {
 				Ports: []corev1.ServicePort{{Name: "DNS", Protocol: "UDP", Port: 53}, {Port: 80}, {Name: "none"}}},
 			want: cluster.Service{ClusterIPs: ips("10.0.0.1", "fd00::1"), PublishNotReady: true,
 				Ports: []cluster.Port{{Name: "dns", Protocol: "udp", Port: 53}, {Name: "", Protocol: "tcp", Port: 80}}},
-			warn: "Service shop/web: 0 is not a port: ignored",
+			warn: "Ignored invalid port kind=Service namespace=shop name=web value=0",
 		},
 		{
 			name: "clusterIP alone, IPv4 as IPv6",
@@ -68,7 +73,7 @@ func TestSlimService(t *testing.T) {
 			name: "ExternalName that is no name",
 			spec: corev1.ServiceSpec{Type: "ExternalName", ExternalName: "a b.c"},
 			want: cluster.Service{ExternalName: "a b.c"},
-			warn: `Service shop/web: externalName "a b.c" is not a name: it has no answer`,
+			warn: "Invalid externalName, the Service has no answer kind=Service namespace=shop name=web value=a b.c",
 		},
 		{
 			name: "ExternalName with an underscore",
@@ -79,13 +84,13 @@ func TestSlimService(t *testing.T) {
 			name: "ExternalName that is an address",
 			spec: corev1.ServiceSpec{Type: "ExternalName", ExternalName: "192.0.2.1"},
 			want: cluster.Service{ExternalName: "192.0.2.1"},
-			warn: `Service shop/web: externalName "192.0.2.1" is not a name: it has no answer`,
+			warn: "Invalid externalName, the Service has no answer kind=Service namespace=shop name=web value=192.0.2.1",
 		},
 		{
 			name: "invalid addresses",
 			spec: corev1.ServiceSpec{ClusterIPs: []string{"10.0.0.256", "10.0.0.1", "fe80::1%eth0"}},
 			want: cluster.Service{ClusterIPs: ips("10.0.0.1")},
-			warn: `Service shop/web: "10.0.0.256" is not an IP address: ignored; Service shop/web: "fe80::1%eth0" is not an IP address: ignored`,
+			warn: "Ignored invalid IP address kind=Service namespace=shop name=web value=10.0.0.256; Ignored invalid IP address kind=Service namespace=shop name=web value=fe80::1%eth0",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -126,7 +131,7 @@ func TestSlimSlice(t *testing.T) {
 	if got.Service != "web" || got.Cluster != "" || !slices.Equal(got.Ports, []cluster.Port{{Name: "http", Protocol: "tcp", Port: 80}}) {
 		t.Errorf("got %+v", got)
 	}
-	if len(w) != 1 || w[0] != `EndpointSlice shop/web-1: "nonsense" is not an IP address: ignored` {
+	if len(w) != 1 || w[0] != "Ignored invalid IP address kind=EndpointSlice namespace=shop name=web-1 value=nonsense" {
 		t.Errorf("warned %q", w)
 	}
 	addr := netip.MustParseAddr
@@ -199,8 +204,8 @@ func TestSlimSliceNames(t *testing.T) {
 	if all := slices.Collect(got.All()); len(all) != 0 {
 		t.Errorf("endpoints with addresses: got %+v, want none", all)
 	}
-	wantWarnings := warnings{`EndpointSlice shop/db-1: "10.0.0.1" is not a name: ignored`, `EndpointSlice shop/db-1: "a..b" is not a name: ignored`,
-		`EndpointSlice shop/db-1: "" is not a name: ignored`, `EndpointSlice shop/db-1: "mail@example.net" is not a name: ignored`}
+	wantWarnings := warnings{"Ignored invalid name of an endpoint kind=EndpointSlice namespace=shop name=db-1 value=10.0.0.1", "Ignored invalid name of an endpoint kind=EndpointSlice namespace=shop name=db-1 value=a..b",
+		"Ignored invalid name of an endpoint kind=EndpointSlice namespace=shop name=db-1 value=", "Ignored invalid name of an endpoint kind=EndpointSlice namespace=shop name=db-1 value=mail@example.net"}
 	if !slices.Equal(w, wantWarnings) {
 		t.Errorf("warnings: got %q, want %q", w, wantWarnings)
 	}
@@ -236,7 +241,7 @@ func TestSlimServiceImport(t *testing.T) {
 	s := &ServiceImport{Meta: Meta{Namespace: "shop", Name: "web"}}
 	s.Spec.Type, s.Spec.IPs = "ClusterSetIP", []string{"10.9.0.1", "x"}
 	got := Slimmer{Warn: w.warn}.ServiceImport(s)
-	if got.Headless || !slices.Equal(got.ClusterIPs, ips("10.9.0.1")) || len(w) != 1 || !strings.HasPrefix(w[0], "ServiceImport shop/web: ") {
+	if got.Headless || !slices.Equal(got.ClusterIPs, ips("10.9.0.1")) || len(w) != 1 || w[0] != "Ignored invalid IP address kind=ServiceImport namespace=shop name=web value=x" {
 		t.Errorf("got %+v, warned %q", got, w)
 	}
 	s.Spec.Type, s.Spec.IPs = "Headless", nil
@@ -257,7 +262,7 @@ func TestSlimExternal(t *testing.T) {
 	if want := (&cluster.External{IPs: ips("192.0.2.1", "2001:db8::1"), Hosts: []string{"lb.example.org"}}); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v", got)
 	}
-	want := `Service shop/web: hostname "no name" of its load balancer is not a name: ignored; Service shop/web: "x" is not an IP address: ignored`
+	want := "Ignored invalid hostname of a load balancer kind=Service namespace=shop name=web value=no name; Ignored invalid IP address kind=Service namespace=shop name=web value=x"
 	if strings.Join(w, "; ") != want {
 		t.Errorf("warned %q", w)
 	}

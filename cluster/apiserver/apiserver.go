@@ -26,7 +26,7 @@ import (
 	"github.com/seamark/seamark/cluster/api"
 )
 
-// RunAPIServer delivers the objects of the API server that the options name until ctx is
+// Run delivers the objects of the API server that the options name until ctx is
 // done. Errors are logged and the request is retried.
 func Run(ctx context.Context, o cluster.Options, sink cluster.Sink, m *cluster.Monitor) {
 	runFeeds(ctx, o, sink, m, defaultTimeouts())
@@ -81,20 +81,20 @@ const maxWarnings = 1000
 
 // warnOnce returns a function that logs each warning once: an object is received
 // again with each of its changes and with each list.
-func warnOnce(log *slog.Logger) func(format string, args ...any) {
+func warnOnce(log *slog.Logger) func(msg string, attrs ...any) {
 	var mu sync.Mutex
-	said := map[string]struct{}{}
-	return func(format string, args ...any) {
-		text := fmt.Sprintf(format, args...)
+	logged := map[string]bool{}
+	return func(msg string, attrs ...any) {
+		warning := fmt.Sprint(msg, attrs)
 		mu.Lock()
 		defer mu.Unlock()
-		if _, ok := said[text]; ok || len(said) == maxWarnings {
+		if logged[warning] || len(logged) == maxWarnings {
 			return
 		}
-		said[text] = struct{}{}
-		log.Warn("object ignored in part or whole", "error", text)
-		if len(said) == maxWarnings {
-			log.Warn("suppressed further warnings about objects")
+		logged[warning] = true
+		log.Warn(msg, attrs...)
+		if len(logged) == maxWarnings {
+			log.Warn("Suppressed further warnings about objects", "count", maxWarnings)
 		}
 	}
 }

@@ -89,7 +89,7 @@ func TestLiveNoImports(t *testing.T) {
 	}})
 	f, _ := watchCluster(t, cluster.Options{Endpoint: a.URL, Multicluster: true})
 	f.got(t, "listed serviceimports ")
-	f.logs(t, "the API server has no serviceimports.multicluster.x-k8s.io")
+	f.logs(t, "Resource not defined in the API server, retrying\" resource=serviceimports.multicluster.x-k8s.io")
 }
 
 // With two requests a second and no burst, the third cannot come within a
@@ -162,8 +162,8 @@ func TestLiveUnavailable(t *testing.T) {
 	f, _ := watchCluster(t, cluster.Options{Endpoint: a.URL, NoEndpoints: true})
 	f.got(t, "listed services ")
 	f.got(t, "listed namespaces ")
-	f.logs(t, "cannot watch namespaces in all namespaces")
-	f.logs(t, "watching namespaces in all namespaces again")
+	f.logs(t, "List or watch failed, retrying\" resource=namespaces verb=watch")
+	f.logs(t, "List or watch recovered\" resource=namespaces")
 	f.until(t, "two lines", func() bool { return strings.Count(f.logged.String(), "\n") == 2 })
 	for _, r := range a.asked() {
 		if !r.URL.Query().Has("watch") {
@@ -189,7 +189,7 @@ func TestLiveKubeconfig(t *testing.T) {
 	f.logs(t, "context was not found for specified context: prod")
 	write("prod")
 	f.got(t, "listed services shop/empty shop/web")
-	f.logs(t, "known now how to reach the API server")
+	f.logs(t, "API server address known")
 }
 
 func TestLiveNotInPod(t *testing.T) {
@@ -245,7 +245,7 @@ func TestLiveStops(t *testing.T) {
 			case "works":
 				f.got(t, "listed pods ")
 			case "away", "nowhere":
-				f.logs(t, "trying again")
+				f.logs(t, "retrying")
 			}
 			stop()
 			f.until(t, "end of goroutines", func() bool { return runtime.NumGoroutine() <= before+2 }) // the fake server's own
@@ -292,8 +292,8 @@ func TestLiveIsNotAnAPIServer(t *testing.T) {
 			server := httptest.NewServer(answer)
 			defer server.Close()
 			f, stop := watchCluster(t, cluster.Options{Endpoint: server.URL, NoEndpoints: true})
-			f.logs(t, "cannot list namespaces")
-			f.logs(t, "cannot list services")
+			f.logs(t, "List or watch failed, retrying\" resource=namespaces verb=list")
+			f.logs(t, "List or watch failed, retrying\" resource=services verb=list")
 			stop()
 			if len(f.script.lines) > 0 {
 				t.Errorf("it was believed: %s", f.script.lines)
@@ -312,7 +312,7 @@ func TestLiveWarnsOnce(t *testing.T) {
 			warn("Service shop/%d: that", i)
 		}
 	}
-	if got := strings.Count(out.String(), "\n"); got != maxWarnings+1 || !strings.Contains(out.String(), "suppressed further warnings") {
+	if got := strings.Count(out.String(), "\n"); got != maxWarnings+1 || !strings.Contains(out.String(), "Suppressed further warnings") {
 		t.Errorf("log lines: got %d, want %d and a last one about suppressed warnings", got, maxWarnings)
 	}
 }

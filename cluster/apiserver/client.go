@@ -59,10 +59,10 @@ func (c *client) group(r api.Resource, detector *stallDetector) (rest.Interface,
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.load(); err != nil {
-		c.state.trouble("config", err.Error(), "not known yet how to reach the API server; trying again, and a file that appears or is mended is used at once", "error", err)
+		c.state.trouble("config", err.Error(), "API server address unknown, retrying", "error", err)
 		return nil, noAnswer{err.Error(), true}
 	}
-	c.state.fine("config", "known now how to reach the API server", "server", c.config.Host)
+	c.state.fine("config", "API server address known", "address", c.config.Host)
 	config := *c.config
 	config.GroupVersion = &r.Group
 	config.APIPath = "/apis"

@@ -33,5 +33,5 @@ func TestLiveConfigMapMissing(t *testing.T) {
 func TestLiveConfigMapForbidden(t *testing.T) {
 	a := serve(t, &fakeServer{refuse: func(*http.Request) int { return http.StatusForbidden }})
 	f, _ := watchCluster(t, cluster.Options{Endpoint: a.URL, ConfigMap: "dns/custom"})
-	f.logs(t, "the API server forbids to list configmaps with metadata.name=custom in namespace dns; trying again: grant list and watch to the service account")
+	f.logs(t, `"List or watch forbidden, grant both to the service account" resource=configmaps namespace=dns name=custom verb=list`)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,6 +41,8 @@ const (
 	// A resource that the API server does not have needs a definition first.
 	missingWait = 30 * time.Second
 )
+
+const requestFailed = "List or watch failed, retrying"
 
 // A feed lists and watches one resource, in one namespace or in all. It leaves lists,
 // watches, resource versions and bookmarks to a reflector, but retries itself: the
@@ -213,7 +216,7 @@ func (f *feed) ask(ctx context.Context, verb string, opts *metav1.ListOptions, d
 		}
 		if !away.logged && delay > busyWait {
 			f.good.Store(false)
-			f.state.trouble(f.topic(), "busy", "cannot "+verb+" "+f.where()+"; trying again", "error", err)
+			f.state.trouble(f.topic(), "busy", requestFailed, f.attrs("verb", verb, "error", err)...)
 		}
 		sleep(ctx, delay)
 	}
@@ -225,8 +228,8 @@ func (f *feed) fine() {
 	if f.good.Swap(true) {
 		return
 	}
-	f.state.fine("token", "the API server accepts us again")
-	f.state.fine(f.topic(), "watching "+f.where()+" again")
+	f.state.fine("token", "API server accepts the credentials again")
+	f.state.fine(f.topic(), "List or watch recovered", f.attrs()...)
 }
 
 // stalled logs that the API server has been silent for some time, and whether the
@@ -236,9 +239,9 @@ func (f *feed) stalled(silence time.Duration, retry bool) {
 	silence = silence.Round(time.Millisecond)
 	message := "API server does not respond"
 	if retry {
-		message = "list or watch stalled, retrying"
+		message = "List or watch stalled, retrying"
 	}
-	f.state.trouble(f.topic(), "stalled", message, "resource", f.String(), "namespace", f.Namespace, "duration", silence)
+	f.state.trouble(f.topic(), "stalled", message, f.attrs("duration", silence)...)
 }
 
 // A refusal is an error response, and the verb of the request.
@@ -260,35 +263,32 @@ func (f *feed) report(err error) {
 	switch {
 	case errors.Is(err, errStalled): // logged already
 	case apierrors.IsUnauthorized(err):
-		f.state.trouble("token", "", "the API server does not accept our token or certificate; trying again: give it one that is valid", "error", err)
+		f.state.trouble("token", "", "API server rejects the token or certificate, retrying", "error", err)
 	case apierrors.IsForbidden(err):
-		f.state.trouble(f.topic(), verb, "the API server forbids to "+verb+" "+f.where()+"; trying again: grant list and watch to the service account", "error", err)
+		f.state.trouble(f.topic(), verb, "List or watch forbidden, grant both to the service account", f.attrs("verb", verb, "error", err)...)
 	case apierrors.IsNotFound(err):
-		f.state.trouble(f.topic(), verb, "the API server has no "+f.String()+"; trying again: is its definition installed?", "error", err)
+		f.state.trouble(f.topic(), verb, "Resource not defined in the API server, retrying", f.attrs("verb", verb, "error", err)...)
 		if f.Kinds[0] == cluster.Imports { // without the definition there are no ServiceImports to wait for
 			f.store.none()
 		}
 	default:
-		f.state.trouble(f.topic(), verb, "cannot "+verb+" "+f.where()+"; trying again", "error", err)
+		f.state.trouble(f.topic(), verb, requestFailed, f.attrs("verb", verb, "error", err)...)
 	}
 }
 
 // topic identifies the feed's problems.
 func (f *feed) topic() string { return f.String() + "/" + f.Namespace }
 
-// where describes the watched objects for the log.
-func (f *feed) where() string {
-	switch {
-	case f.Kinds[0] == cluster.ConfigMaps:
-		return f.String() + " with " + f.Fields + " in namespace " + f.Namespace
-	case f.Kinds[0] == cluster.Nodes: // these are not in a namespace
-		return f.String()
-	case f.Namespace != "":
-		return f.String() + " in namespace " + f.Namespace
-	case f.Fields != "" && f.Kinds[0] == cluster.Namespaces:
-		return f.String() + " with " + f.Fields
+// attrs returns the attributes that identify the feed in the log, and more.
+func (f *feed) attrs(more ...any) []any {
+	attrs := []any{"resource", f.String()}
+	if f.Namespace != "" {
+		attrs = append(attrs, "namespace", f.Namespace)
 	}
-	return f.String() + " in all namespaces"
+	if name, ok := strings.CutPrefix(f.Fields, "metadata.name="); ok {
+		attrs = append(attrs, "name", name)
+	}
+	return append(attrs, more...)
 }
 
 // sleep waits for a random part of d, at least half of it.

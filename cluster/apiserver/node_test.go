@@ -61,5 +61,5 @@ func TestLiveNodes(t *testing.T) {
 func TestLiveNodesForbidden(t *testing.T) {
 	a := serve(t, &fakeServer{refuse: func(*http.Request) int { return http.StatusForbidden }})
 	f, _ := watchCluster(t, cluster.Options{Endpoint: a.URL, Nodes: true})
-	f.logs(t, "the API server forbids to list nodes; trying again: grant list and watch to the service account")
+	f.logs(t, `"List or watch forbidden, grant both to the service account" resource=nodes verb=list`)
 }

@@ -41,9 +41,9 @@ func TestRequestsAreCounted(t *testing.T) {
 		return f
 	}
 	f := start(a.URL)
-	f.logs(t, "forbids")
+	f.logs(t, "forbidden")
 	f.got(t, "listed namespaces ")
-	start(away.URL).logs(t, "cannot reach")
+	start(away.URL).logs(t, "unreachable")
 	cancel()
 	running.Wait()
 	var text strings.Builder

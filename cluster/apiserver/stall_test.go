@@ -134,7 +134,7 @@ func TestStalledList(t *testing.T) {
 				if !c.close {
 					f.until(t, "warning", func() bool {
 						log := f.logged.String()
-						return strings.Contains(log, "API server does not respond") || strings.Contains(log, "list or watch stalled, retrying")
+						return strings.Contains(log, "API server does not respond") || strings.Contains(log, "List or watch stalled, retrying")
 					})
 				}
 				s.repair()
@@ -188,8 +188,8 @@ func TestSilentWatch(t *testing.T) {
 	f.until(t, "three lists", func() bool {
 		return strings.Count(strings.Join(f.script.lines, "\n"), "listed services shop/empty shop/web") >= 3
 	})
-	f.logs(t, "list or watch stalled, retrying")
-	f.logs(t, "watching services in all namespaces again")
+	f.logs(t, "List or watch stalled, retrying")
+	f.logs(t, "List or watch recovered\" resource=services")
 	for _, r := range a.asked() {
 		if !r.URL.Query().Has("sendInitialEvents") {
 			t.Errorf("request %s, want only streaming lists", r.URL)

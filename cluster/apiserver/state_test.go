@@ -17,7 +17,7 @@ func TestStateRepeat(t *testing.T) {
 		var at []time.Duration
 		for end := begin.Add(5 * time.Hour); time.Now().Before(end); time.Sleep(time.Second) {
 			before := log.Len()
-			s.trouble("server", "", "cannot reach the API server; trying again", "server", "10.0.0.1")
+			s.trouble("server", "", "API server unreachable, retrying", "address", "10.0.0.1")
 			if log.Len() > before {
 				at = append(at, time.Since(begin))
 			}
@@ -32,13 +32,13 @@ func TestStateRepeat(t *testing.T) {
 			}
 		}
 		lines := strings.Split(log.String(), "\n")
-		if strings.Contains(lines[0], "data_age") || !strings.HasSuffix(lines[1], "server=10.0.0.1 data_age=1m1s") {
+		if strings.Contains(lines[0], "data_age") || !strings.HasSuffix(lines[1], "address=10.0.0.1 data_age=1m1s") {
 			t.Errorf("lines %q and %q, want the age in the second", lines[0], lines[1])
 		}
 		log.Reset()
 		s.trouble("server", "certificate", "another problem")
-		s.fine("server", "the API server can be reached again")
-		s.fine("server", "the API server can be reached again")
+		s.fine("server", "API server reachable again")
+		s.fine("server", "API server reachable again")
 		if n := strings.Count(log.String(), "\n"); n != 2 {
 			t.Errorf("%d lines for another problem and its end, want 2:\n%s", n, log.String())
 		}

@@ -82,11 +82,11 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			if errors.As(err, new(*tls.CertificateVerificationError)) {
 				what = "certificate" // not the same problem as an unreachable server
 			}
-			t.state.trouble("server", what, "cannot reach the API server; trying again", "server", req.URL.Host, "error", err)
+			t.state.trouble("server", what, "API server unreachable, retrying", "address", req.URL.Host, "error", err)
 		}
 		return nil, noAnswer{err.Error(), true}
 	}
-	t.state.fine("server", "the API server can be reached again", "server", req.URL.Host)
+	t.state.fine("server", "API server reachable again", "address", req.URL.Host)
 	if unavailable(resp.StatusCode) {
 		resp.Body.Close()
 		release()

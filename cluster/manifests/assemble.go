@@ -18,7 +18,7 @@ type assembly struct {
 	namespaces map[string]located
 	given      map[cluster.Key]netip.Addr // allocated ClusterIPs
 	objects    [cluster.Kinds]map[cluster.Key]placed
-	complaints []string
+	warnings   []warning
 }
 
 type itemKey struct {
@@ -31,10 +31,6 @@ type located struct {
 	*item
 	file string
 }
-
-func (l located) String() string { return fmt.Sprintf("%s %s", l.kind, l.key) }
-
-func (f *folder) at(l located) string { return fmt.Sprintf("%s:%d", f.path(l.file), l.line) }
 
 // assemble returns the state for the sink. It depends on the files' contents alone,
 // except that the first file in order of their names wins if several define the same
@@ -70,8 +66,10 @@ func (f *folder) assemble() *assembly {
 	return a
 }
 
-func (a *assembly) complain(format string, args ...any) {
-	a.complaints = append(a.complaints, fmt.Sprintf(format, args...))
+// warn adds a warning about an item.
+func (a *assembly) warn(l located, msg string, attrs ...any) {
+	a.warnings = append(a.warnings, warning{msg, append([]any{
+		"file", a.f.path(l.file), "line", l.line, "kind", l.kind, "namespace", l.key.Namespace, "name", l.key.Name}, attrs...)})
 }
 
 // find adds an item, unless its object was defined before.
@@ -84,7 +82,7 @@ func (a *assembly) find(l located) {
 	}
 	key := itemKey{l.kind, l.key}
 	if first, ok := a.found[key]; ok {
-		a.complain("%s is in %s and again in %s: the first counts", l, a.f.at(first), a.f.at(l))
+		a.warn(l, "Ignored duplicate object", "first", fmt.Sprintf("%s:%d", a.f.path(first.file), first.line))
 		return
 	}
 	a.found[key] = l
@@ -144,7 +142,7 @@ func (a *assembly) addServices() {
 		if l.needs != nil && l.needs.address {
 			ip, ok := a.given[l.key]
 			if !ok {
-				a.complain("%s: %s has no clusterIP, and 10.96.0.0/16 is used up", a.f.at(l), l)
+				a.warn(l, "No clusterIP left in 10.96.0.0/16")
 			} else {
 				with := *s
 				with.ClusterIPs = []netip.Addr{ip}
@@ -178,7 +176,7 @@ func (a *assembly) addSlice(l located, s *cluster.Slice) {
 		kind, owner = cluster.ImportSlices, "ServiceImport"
 	}
 	if _, ok := a.found[itemKey{owner, cluster.Key{Namespace: s.Namespace, Name: s.Service}}]; !ok {
-		a.complain("%s: %s belongs to %s %s/%s, which is nowhere in the folder", a.f.at(l), l, owner, s.Namespace, s.Service)
+		a.warn(l, "Owner not found in the manifests", "owner", owner, "service", s.Service)
 	}
 	a.put(kind, l, s)
 }
@@ -214,7 +212,7 @@ func (a *assembly) derive() {
 			continue
 		}
 		for _, s := range derive(l.needs, index.find(l.key.Namespace, l.needs.selector)) {
-			a.put(cluster.Slices, l, api.Slimmer{Options: a.f.opts, Warn: a.complain}.Slice(s))
+			a.put(cluster.Slices, l, api.Slimmer{Options: a.f.opts, Warn: func(msg string, attrs ...any) { a.warn(l, msg, attrs...) }}.Slice(s))
 		}
 	}
 }

@@ -87,10 +87,10 @@ func (d *decoder) typed(raw json.RawMessage, h head, err error, list *head, at p
 	if read == nil {
 		it.kind = ""
 		if isOurs(h.Kind) && ourGroup(h.APIVersion) && d.opts.ConfigMap == "" && !d.opts.Nodes {
-			d.warn(at.line, "%s %s: apiVersion %q is not known, ignored", h.Kind, it.key, h.APIVersion)
+			d.warn(at.line, "Ignored object of an unknown apiVersion", "kind", h.Kind, "namespace", it.key.Namespace, "name", it.key.Name, "value", h.APIVersion)
 		}
-	} else if why := badName(h.Kind, it.key); why != "" {
-		d.warn(at.line, "%s %q: %s, ignored", h.Kind, it.key.Name, why)
+	} else if err := checkName(h.Kind, it.key); err != nil {
+		d.warn(at.line, "Ignored object", "kind", h.Kind, "namespace", it.key.Namespace, "name", it.key.Name, "error", err)
 		return
 	} else if err := read(raw, it); err != nil {
 		line, err := jsonFault(at, err)
@@ -138,23 +138,23 @@ func jsonType(t reflect.Type) string {
 	}
 }
 
-// badName returns the reason why an API server would reject the object's name, "" if
-// it is valid. A dot in a Service's name would make it an endpoint of another one.
-func badName(kind string, key cluster.Key) string {
+// checkName returns an error if an API server would reject the object's name. A dot in a
+// Service's name would make it an endpoint of another one.
+func checkName(kind string, key cluster.Key) error {
 	check := validation.IsDNS1123Subdomain
 	if kind == "Namespace" || kind == "Service" || kind == "ServiceImport" || kind == "Endpoints" {
 		check = validation.IsDNS1123Label
 	}
 	if key.Name == "" {
-		return "it needs a name"
+		return errors.New("it has no name")
 	}
 	if len(check(key.Name)) > 0 {
-		return "that is not a name"
+		return errors.New("invalid name")
 	}
 	if key.Namespace != "" && len(validation.IsDNS1123Label(key.Namespace)) > 0 {
-		return fmt.Sprintf("its namespace %q is not a name", key.Namespace)
+		return errors.New("invalid namespace")
 	}
-	return ""
+	return nil
 }
 
 // clusterScoped reports whether objects of the kind have no namespace. It knows the
@@ -213,7 +213,7 @@ func (d *decoder) reader(apiVersion, kind string) func(json.RawMessage, *item) e
 }
 
 func (d *decoder) slimmer(it *item) api.Slimmer {
-	return api.Slimmer{Options: d.opts, Warn: func(format string, args ...any) { d.warn(int(it.line), format, args...) }}
+	return api.Slimmer{Options: d.opts, Warn: func(msg string, attrs ...any) { d.warn(int(it.line), msg, attrs...) }}
 }
 
 // read decodes an object. It replaces the object's key by the item's, so that the
@@ -263,7 +263,7 @@ func (d *decoder) slice(raw json.RawMessage, it *item) error {
 	if s.Labels[api.LabelImportService] == "" {
 		it.service = api.ShareName(it.key.Name, []byte(s.Labels[api.LabelServiceName]))
 		if it.service == "" {
-			d.warn(int(it.line), "EndpointSlice %s has no label %s, ignored", it.key, api.LabelServiceName)
+			d.warn(int(it.line), "Ignored EndpointSlice without a label", "namespace", it.key.Namespace, "name", it.key.Name, "label", api.LabelServiceName)
 		}
 	}
 	if slim := d.slimmer(it).Slice(&s); slim != nil {

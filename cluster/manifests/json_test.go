@@ -21,13 +21,13 @@ func TestManifestsJSONList(t *testing.T) {
 	}{
 		{"{\"kind\":\"ServiceList\",\"apiVersion\":\"v1\",\"items\":[\n" + typed + "]}", []string{"services shop/a 10.0.0.1"}, ""},
 		{"{\"apiVersion\":\"v1\",\"items\":[\n" + typed + "],\n\"kind\":\"ServiceList\"}", []string{"services shop/a 10.0.0.1"}, ""},
-		{"{\"apiVersion\":\"v1\",\"items\":[\n" + own + "],\n\"kind\":\"List\",\"metadata\":{}}\n" + typed[:1] + own[1:], []string{"services shop/b 10.0.0.2"}, "x.json:2 and again in"},
-		{"{\"items\":[" + own + ",\n" + bad + "],\"kind\":\"List\",\"apiVersion\":\"v1\"}", []string{"services shop/b 10.0.0.2", "services shop/c"}, "x.json:2:"},
-		{"{\"items\":[" + own + ",\n\n{\"kind\":7}],\"kind\":\"List\",\"apiVersion\":\"v1\"}", []string{"services shop/b 10.0.0.2"}, "x.json:3: kind: got number"},
+		{"{\"apiVersion\":\"v1\",\"items\":[\n" + own + "],\n\"kind\":\"List\",\"metadata\":{}}\n" + typed[:1] + own[1:], []string{"services shop/b 10.0.0.2"}, "x.json line=4 kind=Service namespace=shop name=b first="},
+		{"{\"items\":[" + own + ",\n" + bad + "],\"kind\":\"List\",\"apiVersion\":\"v1\"}", []string{"services shop/b 10.0.0.2", "services shop/c"}, "x.json line=2 "},
+		{"{\"items\":[" + own + ",\n\n{\"kind\":7}],\"kind\":\"List\",\"apiVersion\":\"v1\"}", []string{"services shop/b 10.0.0.2"}, `x.json line=3 error="kind: got number`},
 		{"{\"items\":null,\"kind\":\"List\",\"apiVersion\":\"v1\"}\n" + own, []string{"services shop/b 10.0.0.2"}, ""},
-		{"{\"items\":[" + own + "]}", []string{"services shop/b 10.0.0.2"}, "x.json:1: not a Kubernetes object"},
-		{own + "\n{\"items\":[" + own[:20], []string{"services shop/b 10.0.0.2"}, "x.json:2: unexpected EOF"},
-		{own + "\n\n[1]", []string{"services shop/b 10.0.0.2"}, "x.json:3: got [, want a JSON object"},
+		{"{\"items\":[" + own + "]}", []string{"services shop/b 10.0.0.2"}, `x.json line=1 error="not a Kubernetes object`},
+		{own + "\n{\"items\":[" + own[:20], []string{"services shop/b 10.0.0.2"}, `x.json line=2 error="unexpected EOF`},
+		{own + "\n\n[1]", []string{"services shop/b 10.0.0.2"}, `x.json line=3 error="got [, want a JSON object`},
 	} {
 		b := newBench(t, map[string]string{"x.json": c.text})
 		b.read()

@@ -63,32 +63,38 @@ type placed struct {
 	file string
 }
 
+// A warning is a log message with its attributes.
+type warning struct {
+	msg   string
+	attrs []any
+}
+
 // warned is the set of warnings that have been logged and still hold. A warning is
 // logged again only if it has not held in between.
 type warned map[string]bool
 
 // warn logs the new warnings of now, up to a number of them.
-func (t *warned) warn(log *slog.Logger, now []string) {
+func (t *warned) warn(log *slog.Logger, now []warning) {
 	present, added := warned{}, 0
-	for _, text := range now {
-		if !(*t)[text] && !present[text] {
+	for _, w := range now {
+		key := fmt.Sprint(w.msg, w.attrs)
+		if !(*t)[key] && !present[key] {
 			if added++; added <= manyLines {
-				log.Warn("manifest ignored in part or whole", "error", text)
+				log.Warn(w.msg, w.attrs...)
 			}
 		}
-		present[text] = true
+		present[key] = true
 	}
 	if added > manyLines {
-		log.Warn("suppressed further warnings about manifests", "count", added-manyLines)
+		log.Warn("Suppressed further warnings about manifests", "count", added-manyLines)
 	}
 	*t = present
 }
 
-// RunManifests delivers the objects of the folder o.Manifests until ctx is done.
 func Run(ctx context.Context, o cluster.Options, sink cluster.Sink, m *cluster.Monitor) {
 	f, err := openFolder(o, sink, m)
 	if err != nil {
-		m.Log.Error("cannot read manifests", "file", o.Manifests, "error", err)
+		m.Log.Error("Reading manifests failed", "file", o.Manifests, "error", err)
 		<-ctx.Done()
 		return
 	}
@@ -125,7 +131,7 @@ func (f *folder) check(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	f.fileWarnings.warn(f.Log, tree.complaints)
+	f.fileWarnings.warn(f.Log, tree.warnings)
 	if !tree.ok {
 		return
 	}
@@ -145,11 +151,11 @@ func (f *folder) check(ctx context.Context) {
 // publish updates the sink from the last state to the present one.
 func (f *folder) publish() {
 	a := f.assemble()
-	f.objectWarnings.warn(f.Log, a.complaints)
+	f.objectWarnings.warn(f.Log, a.warnings)
 	f.logAddresses(a.given)
 	next := &a.objects
 	if f.state == nil {
-		f.Log.Info("read manifests", "file", f.opts.Manifests, "files", len(f.files), "objects", f.summary(next))
+		f.Log.Info("Read manifests", "file", f.opts.Manifests, "files", len(f.files), "objects", f.summary(next))
 		for _, k := range f.opts.Kinds() {
 			all := make([]cluster.Object, 0, len(next[k]))
 			for _, p := range next[k] {
@@ -222,12 +228,12 @@ func (f *folder) logChanges(changes []folderChange) {
 		for _, c := range changes {
 			verbs[c.verb]++
 		}
-		f.Log.Info("applied changes of manifests", "file", f.opts.Manifests,
+		f.Log.Info("Applied changes of manifests", "file", f.opts.Manifests,
 			"added", verbs["added"], "changed", verbs["changed"], "deleted", verbs["deleted"])
 		return
 	}
 	for _, c := range changes {
-		f.Log.Info("applied change of a manifest", "change", c.verb, "kind", strings.TrimSuffix(c.kind.String(), "s"),
+		f.Log.Info("Applied change of a manifest", "change", c.verb, "kind", strings.TrimSuffix(c.kind.String(), "s"),
 			"namespace", c.key.Namespace, "name", c.key.Name, "file", f.path(c.file))
 	}
 }
@@ -236,7 +242,7 @@ func (f *folder) logChanges(changes []folderChange) {
 func (f *folder) logAddresses(given map[cluster.Key]netip.Addr) {
 	for _, key := range slices.SortedFunc(maps.Keys(given), cluster.Key.Compare) {
 		if f.given[key] != given[key] {
-			f.Log.Info("allocated a clusterIP for a Service without one", "namespace", key.Namespace, "name", key.Name, "address", given[key])
+			f.Log.Info("Allocated a clusterIP for a Service without one", "namespace", key.Namespace, "name", key.Name, "address", given[key])
 		}
 	}
 	f.given = given

@@ -23,8 +23,8 @@ type decoder struct {
 	scope    scope
 	file     string // name for messages
 	items    []*item
-	errors   []fault  // documents that do not parse
-	warnings []string // of objects that do, with file and line
+	errors   []fault   // documents that do not parse
+	warnings []warning // of objects that do
 }
 
 // A fault is an error with its line in the file.
@@ -33,19 +33,15 @@ type fault struct {
 	err  error
 }
 
-// complaint returns one line about all errors of the file.
-func (d *decoder) complaint() string {
-	text := fmt.Sprintf("%s:%d: %v", d.file, d.errors[0].line, d.errors[0].err)
-	if more := len(d.errors) - 1; more > 0 {
-		text += fmt.Sprintf(" (and %d more errors in this file)", more)
-	}
-	return text
+// invalid returns one warning about all errors of the file.
+func (d *decoder) invalid(msg string) warning {
+	return warning{msg, []any{"file", d.file, "line", d.errors[0].line, "error", d.errors[0].err, "count", len(d.errors)}}
 }
 
 func (d *decoder) fail(line int, err error) { d.errors = append(d.errors, fault{line, err}) }
 
-func (d *decoder) warn(line int, format string, args ...any) {
-	d.warnings = append(d.warnings, fmt.Sprintf("%s:%d: %s", d.file, line, fmt.Sprintf(format, args...)))
+func (d *decoder) warn(line int, msg string, attrs ...any) {
+	d.warnings = append(d.warnings, warning{msg, append([]any{"file", d.file, "line", line}, attrs...)})
 }
 
 // decode reads the file. JSON is decoded as it is read, one object at a time;

@@ -56,7 +56,7 @@ func TestManifestsLargeList(t *testing.T) {
 	if n := len(b.sink.objects[cluster.Services]); n != 1501 {
 		t.Errorf("%d services, want 1501", n)
 	}
-	b.says(1, "level=WARN", "all.yaml:9004:", "default/bad", "not-an-ip")
+	b.says(1, "level=WARN", "all.yaml line=9004 ", "namespace=default name=bad value=not-an-ip")
 }
 
 // Namespaces exist if any object is in them, whatever kind it is.
@@ -100,19 +100,19 @@ func TestManifestsBad(t *testing.T) {
 		name, text string
 		says       []string
 	}{
-		{"scan.yaml", good + "---\nkind: Service\nmetadata:\n\tname: x\n", []string{"scan.yaml:8:", "cannot start any token"}},
-		{"grammar.yaml", good + "---\nkind: Service\nspec:\n  - x\n y: 1\n", []string{"grammar.yaml:9:", "did not find expected"}},
-		{"first.yaml", "a: b: c\n", []string{"first.yaml:1:", "mapping values"}},
-		{"template.yaml", good + "---\nkind: {{ .Values.kind }}\n", []string{"template.yaml:6:", "invalid map key"}},
-		{"type.yaml", good + "---\n" + strings.Replace(good, "10.0.0.1", "{a: b}", 1), []string{"type.yaml:6:", "Service shop/ok", "spec.clusterIP: got object, want string"}},
-		{"item.yaml", "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Service\n  metadata: {name: ok, namespace: shop}\n  spec: {clusterIP: 10.0.0.1}\n- apiVersion: v1\n  kind: Service\n  metadata: {name: [x]}\n", []string{"item.yaml:8:", "metadata.name: got array, want"}},
-		{"syntax.json", "{\"kind\":\n\"Service\",\n]\n", []string{"syntax.json:3:", "invalid character"}},
-		{"short.json", "\n{\"kind\":\n", []string{"short.json:3:", "unexpected EOF"}},
-		{"type.json", "{\"apiVersion\":\"v1\",\"kind\":\"Service\",\"metadata\":{\"name\":\"x\"},\n\"spec\":{\"ports\":[\n{\"port\":\"http\"}]}}\n", []string{"type.json:3:", "Service default/x: spec.ports.port: got string, want number"}},
-		{"listed.json", "{\"apiVersion\":\"v1\",\"kind\":\"List\",\n\"items\":[\n{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\n\"metadata\":7}]}\n", []string{"listed.json:4:", "metadata: got number, want object"}},
-		{"prose.yaml", "hello\n", []string{"prose.yaml:1:", "document: got string, want object"}},
-		{"values.yaml", "replicas: 3\n", []string{"values.yaml:1:", "not a Kubernetes object"}},
-		{"two.yaml", "a: b: c\n---\n{{\n---\nx: [\n", []string{"two.yaml:1:", "and 2 more errors in this file"}},
+		{"scan.yaml", good + "---\nkind: Service\nmetadata:\n\tname: x\n", []string{"scan.yaml line=8 ", "cannot start any token"}},
+		{"grammar.yaml", good + "---\nkind: Service\nspec:\n  - x\n y: 1\n", []string{"grammar.yaml line=9 ", "did not find expected"}},
+		{"first.yaml", "a: b: c\n", []string{"first.yaml line=1 ", "mapping values"}},
+		{"template.yaml", good + "---\nkind: {{ .Values.kind }}\n", []string{"template.yaml line=6 ", "invalid map key"}},
+		{"type.yaml", good + "---\n" + strings.Replace(good, "10.0.0.1", "{a: b}", 1), []string{"type.yaml line=6 ", "Service shop/ok: spec.clusterIP: got object, want string"}},
+		{"item.yaml", "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Service\n  metadata: {name: ok, namespace: shop}\n  spec: {clusterIP: 10.0.0.1}\n- apiVersion: v1\n  kind: Service\n  metadata: {name: [x]}\n", []string{"item.yaml line=8 ", "metadata.name: got array, want"}},
+		{"syntax.json", "{\"kind\":\n\"Service\",\n]\n", []string{"syntax.json line=3 ", "invalid character"}},
+		{"short.json", "\n{\"kind\":\n", []string{"short.json line=3 ", "unexpected EOF"}},
+		{"type.json", "{\"apiVersion\":\"v1\",\"kind\":\"Service\",\"metadata\":{\"name\":\"x\"},\n\"spec\":{\"ports\":[\n{\"port\":\"http\"}]}}\n", []string{"type.json line=3 ", "Service default/x: spec.ports.port: got string, want number"}},
+		{"listed.json", "{\"apiVersion\":\"v1\",\"kind\":\"List\",\n\"items\":[\n{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\n\"metadata\":7}]}\n", []string{"listed.json line=4 ", "metadata: got number, want object"}},
+		{"prose.yaml", "hello\n", []string{"prose.yaml line=1 ", "document: got string, want object"}},
+		{"values.yaml", "replicas: 3\n", []string{"values.yaml line=1 ", "not a Kubernetes object"}},
+		{"two.yaml", "a: b: c\n---\n{{\n---\nx: [\n", []string{"two.yaml line=1 ", "count=3"}},
 	} {
 		b := newBench(t, map[string]string{test.name: test.text, "z.yaml": service("z", "10.0.0.2")})
 		f := b.read()
@@ -130,13 +130,13 @@ func TestManifestsBad(t *testing.T) {
 // What parses and makes no sense is warned of by name.
 func TestManifestsDoubtful(t *testing.T) {
 	for text, says := range map[string][]string{
-		service("bad", "10.0.0.300"): {"x.yaml:1:", "Service shop/bad", "10.0.0.300"},
-		"apiVersion: discovery.k8s.io/v1beta1\nkind: EndpointSlice\nmetadata: {name: old, namespace: shop}\n": {"EndpointSlice shop/old", "discovery.k8s.io/v1beta1"},
-		service("a.b", "10.0.0.3"):                                     {"a.b", "not a name"},
-		"apiVersion: v1\nkind: Service\nmetadata: {generateName: x}\n": {"needs a name"},
-		slice("lost", "web", "- {addresses: [10.0.0.1]}"):              {"x.yaml:1:", "EndpointSlice shop/lost", "Service shop/web", "nowhere in the folder"},
-		"apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: free, namespace: shop}\naddressType: IPv4\n":   {"EndpointSlice shop/free", "no label"},
-		"apiVersion: v1\nkind: Endpoints\nmetadata: {name: lost, namespace: shop}\nsubsets: [{addresses: [{ip: 10.0.0.1}]}]\n": {"Endpoints shop/lost", "nowhere in the folder"},
+		service("bad", "10.0.0.300"): {"x.yaml line=1 ", "kind=Service namespace=shop name=bad value=10.0.0.300"},
+		"apiVersion: discovery.k8s.io/v1beta1\nkind: EndpointSlice\nmetadata: {name: old, namespace: shop}\n": {"unknown apiVersion", "kind=EndpointSlice namespace=shop name=old value=discovery.k8s.io/v1beta1"},
+		service("a.b", "10.0.0.3"):                                     {"name=a.b", "invalid name"},
+		"apiVersion: v1\nkind: Service\nmetadata: {generateName: x}\n": {"it has no name"},
+		slice("lost", "web", "- {addresses: [10.0.0.1]}"):              {"x.yaml line=1 ", "kind=EndpointSlice namespace=shop name=lost owner=Service service=web", "Owner not found in the manifests"},
+		"apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: free, namespace: shop}\naddressType: IPv4\n":   {"EndpointSlice without a label", "namespace=shop name=free"},
+		"apiVersion: v1\nkind: Endpoints\nmetadata: {name: lost, namespace: shop}\nsubsets: [{addresses: [{ip: 10.0.0.1}]}]\n": {"kind=Endpoints namespace=shop name=lost", "Owner not found in the manifests"},
 	} {
 		b := newBench(t, map[string]string{"x.yaml": text, "z.yaml": service("z", "10.0.0.2")})
 		f := b.read()
@@ -162,7 +162,7 @@ func TestManifestsTwice(t *testing.T) {
 	b := newBench(t, map[string]string{"a.yaml": service("web", "10.0.0.1"), "b.yaml": service("x", "10.0.0.3") + "---\n" + service("web", "10.0.0.2")})
 	f := b.read()
 	b.has("services shop/web 10.0.0.1", "services shop/x 10.0.0.3")
-	b.says(1, "level=WARN", "Service shop/web", "a.yaml:1", "b.yaml:6")
+	b.says(1, "level=WARN", "kind=Service namespace=shop name=web", "a.yaml:1", "b.yaml line=6 ")
 	b.remove("a.yaml")
 	f.check(t.Context())
 	b.has("services shop/web 10.0.0.2", "services shop/x 10.0.0.3")

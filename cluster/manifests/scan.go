@@ -44,12 +44,12 @@ func (m *manifest) stale(now fs.FileInfo) bool {
 
 // A tree is the result of one walk of the folder.
 type tree struct {
-	f          *folder
-	ok         bool                   // the folder itself could be read
-	files      map[string]fs.FileInfo // by path within the folder
-	dirs       []string               // directories below the folder
-	seen       map[string]bool        // directories by their real path: links may go in circles
-	complaints []string
+	f        *folder
+	ok       bool                   // the folder itself could be read
+	files    map[string]fs.FileInfo // by path within the folder
+	dirs     []string               // directories below the folder
+	seen     map[string]bool        // directories by their real path: links may go in circles
+	warnings []warning
 }
 
 // walk lists the manifests.
@@ -58,21 +58,21 @@ func (f *folder) walk() *tree {
 	info, err := os.Stat(f.dir)
 	switch {
 	case err != nil:
-		t.complain(".", err)
+		t.warn(".", err)
 	case !info.IsDir():
-		t.complain(".", errors.New("not a directory"))
+		t.warn(".", errors.New("not a directory"))
 	default:
 		t.ok = t.dir(".")
 	}
 	return t
 }
 
-func (t *tree) complain(file string, err error) {
+func (t *tree) warn(file string, err error) {
 	var p *fs.PathError
 	if errors.As(err, &p) {
 		err = p.Err // the path is in the message
 	}
-	t.complaints = append(t.complaints, fmt.Sprintf("manifests %s: %v", t.f.path(file), err))
+	t.warnings = append(t.warnings, warning{"Reading a manifest failed", []any{"file", t.f.path(file), "error", err}})
 }
 
 // dir lists one directory. It returns false if that cannot be read; its known files
@@ -92,7 +92,7 @@ func (t *tree) dir(rel string) bool {
 		entries, err = os.ReadDir(real)
 	}
 	if err != nil {
-		t.complain(rel, err)
+		t.warn(rel, err)
 		t.keep(rel)
 		return false
 	}
@@ -111,12 +111,12 @@ func (t *tree) entry(rel string) {
 		t.dir(rel)
 	case !isManifest(rel) || errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		t.complain(rel, err)
+		t.warn(rel, err)
 		t.keep(rel)
 	case !info.Mode().IsRegular():
-		t.complain(rel, errNotRegular)
+		t.warn(rel, errNotRegular)
 	case info.Size() > t.f.limitOf(rel):
-		t.complain(rel, t.f.tooLarge(rel))
+		t.warn(rel, t.f.tooLarge(rel))
 	default:
 		t.files[rel] = info
 	}
@@ -178,10 +178,10 @@ func (f *folder) read(ctx context.Context, t *tree) (changed bool) {
 	}
 	for i, r := range results {
 		if r.err != nil {
-			t.complain(paths[i], r.err)
+			t.warn(paths[i], r.err)
 		}
 		for _, w := range r.warnings {
-			f.Log.Warn("manifest ignored in part or whole", "error", w)
+			f.Log.Warn(w.msg, w.attrs...)
 		}
 		f.files[paths[i]] = r.manifest
 		if r.changed {
@@ -195,7 +195,7 @@ func (f *folder) read(ctx context.Context, t *tree) (changed bool) {
 type readFile struct {
 	*manifest
 	changed  bool
-	warnings []string
+	warnings []warning
 	err      error
 }
 
@@ -218,12 +218,10 @@ func (f *folder) readFile(ctx context.Context, path string, info fs.FileInfo) re
 	}
 	m.sum = sum
 	if len(d.errors) > 0 {
-		w := []string{"manifest " + d.complaint()}
 		if m.whole {
-			w[0] += "; the last good version stays"
-			return readFile{manifest: &m, warnings: w}
+			return readFile{manifest: &m, warnings: []warning{d.invalid("Invalid manifest, keeping its last valid version")}}
 		}
-		d.warnings = append(w, d.warnings...)
+		d.warnings = append([]warning{d.invalid("Invalid manifest, using its valid objects")}, d.warnings...)
 	}
 	m.items, m.whole = d.items, len(d.errors) == 0
 	return readFile{manifest: &m, changed: true, warnings: d.warnings}

@@ -128,7 +128,7 @@ func TestManifestsLastGood(t *testing.T) {
 	}
 	b.has("services shop/a 10.0.0.1", "services shop/b 10.0.0.2")
 	b.says(1, "level=WARN")
-	b.says(1, "level=WARN", "a.yaml:", "the last good version stays")
+	b.says(1, "level=WARN", "a.yaml line=", "keeping its last valid version")
 	b.write("a.yaml", join(service("a", "10.0.0.9"), "spec: {\n"))
 	f.check(t.Context())
 	b.says(2, "level=WARN")
@@ -203,6 +203,6 @@ func TestManifestsManyChanges(t *testing.T) {
 	}
 	b.write("twice.yaml", join(docs...))
 	f.check(t.Context())
-	b.says(20, "level=WARN", "the first counts")
-	b.says(1, "level=WARN", "suppressed further warnings", "count=1")
+	b.says(20, "level=WARN", "Ignored duplicate object")
+	b.says(1, "level=WARN", "Suppressed further warnings", "count=1")
 }
