@@ -97,7 +97,7 @@ func SetupView(b *config.Block, uses []corefile.Directive) error {
 	metadata := func(q *dns.Query, key string) string { return v.metadata(q, key) }
 	err := errors.Join(config.Once(uses), uses[0].Arity(1, 1), uses[0].Options(
 		corefile.Option{Usage: "expr EXPRESSION...", Set: func(d corefile.Directive) error {
-			e, err := expression.Condition(strings.Join(d.Words(), " "), metadata)
+			e, err := expression.Condition(strings.Join(d.Words(), " "), expression.Names{Metadata: metadata})
 			if err != nil {
 				return d.Errorf("%w", err)
 			}

@@ -53,6 +53,20 @@ type question struct {
 // Meta returns the metadata value for a key, or "".
 func (d *data) Meta(key string) string { return d.metadata(d.q, key) }
 
+// scope returns the values for expressions.
+func (d *data) scope() expression.Scope { return expression.Scope{Groups: d.Group, Vars: d.Var} }
+
+// holds reports whether the rule's scoped conditions are true.
+func (m *match) holds(q *dns.Query) bool {
+	for _, e := range m.rule.scoped {
+		v, _ := e.ValueIn(q, m.data.scope())
+		if holds, _ := v.(bool); !holds { // an error counts as false
+			return false
+		}
+	}
+	return true
+}
+
 // fill creates the data for the templates of a rule. If a var cannot be
 // evaluated it answers SERVFAIL and returns false.
 func (t *Template) fill(q *dns.Query, m *match) bool {
@@ -88,7 +102,7 @@ func (t *Template) fill(q *dns.Query, m *match) bool {
 		m.data.Var = map[string]any{}
 	}
 	for _, v := range m.rule.vars {
-		value, err := v.value.Value(q)
+		value, err := v.value.ValueIn(q, m.data.scope())
 		if err != nil {
 			t.fail(q, m, v.record, err)
 			return false

@@ -3,6 +3,7 @@ package template
 import (
 	"errors"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,8 +19,9 @@ type rule struct {
 	class      wire.Class
 	qtype      wire.Type
 	zones      []zone
-	regexes    []*regexp.Regexp // empty matches every name
-	conditions []*expression.Expression
+	regexes    []*regexp.Regexp         // empty matches every name
+	conditions []*expression.Expression // evaluated before the regular expressions
+	scoped     []*expression.Expression // those with groups or vars, evaluated after vars
 	vars       []variable
 	records    [3][]*record // by wire.Section
 	rcode      wire.RCode
@@ -64,11 +66,15 @@ func (t *Template) parse(b *config.Block, d corefile.Directive) (*rule, error) {
 		r.through.Option(),
 		{Usage: "match REGEX...", Set: r.parseMatch},
 		{Usage: "expr EXPRESSION...", Set: func(o corefile.Directive) error {
-			e, err := expression.Condition(join(o), t.known)
-			if err != nil {
+			e, err := expression.Condition(join(o), t.names(r))
+			switch {
+			case err != nil:
 				return o.Errorf("%w", err)
+			case e.Scoped():
+				r.scoped = append(r.scoped, e)
+			default:
+				r.conditions = append(r.conditions, e)
 			}
-			r.conditions = append(r.conditions, e)
 			return nil
 		}},
 		{Usage: "var NAME EXPRESSION...", Set: func(o corefile.Directive) error {
@@ -76,8 +82,11 @@ func (t *Template) parse(b *config.Block, d corefile.Directive) (*rule, error) {
 			if !identifier.MatchString(name) {
 				return o.Errorf("want a name of letters, digits and _, got %q", name)
 			}
+			if slices.Contains(t.names(r).Vars, name) {
+				return o.Errorf("already given: %s", name)
+			}
 			o.Args = o.Args[1:]
-			e, err := expression.Value(join(o), t.known)
+			e, err := expression.Value(join(o), t.names(r))
 			r.vars = append(r.vars, variable{name, e, &record{section: "var", text: join(o)}})
 			if err != nil {
 				return o.Errorf("%w", err)
@@ -104,6 +113,15 @@ func (t *Template) parse(b *config.Block, d corefile.Directive) (*rule, error) {
 		errs = append(errs, r.parseRecords(l))
 	}
 	return r, errors.Join(errs...)
+}
+
+// names returns the names for the next expression of a rule.
+func (t *Template) names(r *rule) expression.Names {
+	n := expression.Names{Metadata: t.known, Groups: true}
+	for _, v := range r.vars {
+		n.Vars = append(n.Vars, v.name)
+	}
+	return n
 }
 
 // A line is an answer, additional or authority option.
@@ -211,11 +229,11 @@ type match struct {
 	rule  *rule
 	zone  *zone
 	regex *regexp.Regexp // nil if the rule has none
-	data  *data          // nil if the rule has no dynamic record
+	data  *data          // nil if the rule has no dynamic record and no scoped condition
 }
 
-// matches reports whether q fulfils the rule's conditions and regular
-// expressions.
+// matches reports whether q fulfils the rule's regular expressions and the
+// conditions that are not scoped.
 func (m *match) matches(q *dns.Query) bool {
 	for _, e := range m.rule.conditions {
 		if holds, _ := e.True(q); !holds { // an error counts as false

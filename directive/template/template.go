@@ -40,7 +40,9 @@ import (
 // used.
 //
 // expr: EXPRESSION, the rest of the line as in the view directive, must be
-// true. If you give expr several times, all must be true.
+// true. If you give expr several times, all must be true. EXPRESSION may also
+// use the vars above it, and group('NAME') and group(N), the groups of the REGEX
+// that matched, "" if it has no such group.
 //
 // fallthrough: a query that the template applies to but does not match goes to
 // the next template and then to the directives below; with ZONES, only if its
@@ -71,7 +73,8 @@ import (
 //	.Var       the values of var: {{ .Var.host }}
 //	parseInt   a number from a string, a base and a bit size: {{ parseInt .Group.a 16 8 }}
 //
-// var: sets NAME to the value of EXPRESSION, which may have any type.
+// var: sets NAME to the value of EXPRESSION, which may have any type. As in
+// expr, it may use groups and the vars above it.
 //
 // rcode: the response code, NOERROR by default. With SERVFAIL the answer has no
 // records.
@@ -152,7 +155,7 @@ import (
 // records are followed for every type, not only for A and AAAA; .Message has
 // only the header and the question; TYPE and CODE may be in any case; types
 // without a name are other in metrics. Ours: an RR that evaluates to empty text
-// adds nothing; expr and var have the view directive's functions.
+// adds nothing.
 type Template struct {
 	rules    []*rule
 	answers  bool // a rule names a class other than IN
@@ -197,7 +200,12 @@ func (t *Template) ServeDNS(q *dns.Query) dns.Verdict {
 		}
 		m := match{rule: r, zone: z}
 		if m.matches(q) {
-			return t.answer(q, m)
+			if len(r.scoped) > 0 && !t.fill(q, &m) {
+				return dns.Done
+			}
+			if m.holds(q) {
+				return t.answer(q, m)
+			}
 		}
 		if !r.through.Through(q.Name()) {
 			q.Fail(wire.ServFail)
@@ -228,7 +236,7 @@ func (t *Template) answer(q *dns.Query, m match) dns.Verdict {
 		return dns.Done
 	}
 	q.RCode, q.AA = r.rcode, true
-	if r.dynamic && !t.fill(q, &m) || !t.write(q, &m) {
+	if r.dynamic && m.data == nil && !t.fill(q, &m) || !t.write(q, &m) {
 		return dns.Done
 	}
 	if target := dangling(q); target != nil {

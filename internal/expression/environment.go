@@ -19,6 +19,7 @@ type environment struct {
 	Class      func() string       `expr:"class"`
 	ClientIP   func() string       `expr:"client_ip"`
 	DO         func() bool         `expr:"do"`
+	Group      func(any) string    `expr:"group"`
 	ID         func() int          `expr:"id"`
 	Metadata   func(string) string `expr:"metadata"`
 	Name       func() string       `expr:"name"`
@@ -29,13 +30,19 @@ type environment struct {
 	ServerPort func() string       `expr:"server_port"`
 	Size       func() int          `expr:"size"`
 	Type       func() string       `expr:"type"`
+	Variable   func(string) any    `expr:"var "`
 }
+
+// variableFunction is the function that returns the value of a variable. No
+// expression can contain its name.
+const variableFunction = "var "
 
 // A machine evaluates one expression at a time, for the query q.
 type machine struct {
 	environment
-	vm vm.VM
-	q  *dns.Query
+	vm    vm.VM
+	q     *dns.Query
+	scope Scope
 }
 
 func newMachine(metadata Metadata) *machine {
@@ -50,6 +57,7 @@ func newMachine(metadata Metadata) *machine {
 		Class:      func() string { return m.q.Class.String() },
 		ClientIP:   func() string { return host(m.q.Peer) },
 		DO:         func() bool { return m.q.DO },
+		Group:      func(key any) string { return m.scope.Groups[fmt.Sprint(key)] },
 		ID:         func() int { return int(m.q.ID) },
 		Metadata:   func(key string) string { return metadata(m.q, key) },
 		Name:       func() string { return name(m.q) },
@@ -60,15 +68,16 @@ func newMachine(metadata Metadata) *machine {
 		ServerPort: func() string { return port(m.q.Local) },
 		Size:       func() int { return len(m.q.Packet()) },
 		Type:       func() string { return m.q.Type.String() },
+		Variable:   func(name string) any { return m.scope.Vars[name] },
 	}
 	return m
 }
 
 // run evaluates a program for q. It retains nothing of q.
-func (m *machine) run(p *vm.Program, q *dns.Query) (any, error) {
-	m.q = q
+func (m *machine) run(p *vm.Program, q *dns.Query, s Scope) (any, error) {
+	m.q, m.scope = q, s
 	v, err := m.vm.Run(p, &m.environment)
-	m.q = nil
+	m.q, m.scope = nil, Scope{}
 	return v, err
 }
 

@@ -8,6 +8,7 @@ package expression
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -26,33 +27,48 @@ type Metadata func(q *dns.Query, key string) string
 type Expression struct {
 	text    string
 	program *vm.Program
+	scoped  bool
 	idle    sync.Pool // of *machine
+}
+
+// Names are what the expressions of a caller may use besides the functions of
+// every expression.
+type Names struct {
+	Metadata Metadata
+	Groups   bool     // the function group
+	Vars     []string // variables; the name of a function remains that of the function
+}
+
+// A Scope has the values of Names for one query.
+type Scope struct {
+	Groups map[string]string // by name, and by number
+	Vars   map[string]any
 }
 
 // Condition compiles an expression that is true or false. It returns an error
 // for any other type, and for unknown names, wrong argument types, and invalid
 // constant regular expressions, addresses and prefixes.
-func Condition(text string, metadata Metadata) (*Expression, error) {
-	return compile(text, metadata, expr.AsBool())
+func Condition(text string, n Names) (*Expression, error) {
+	return compile(text, n, expr.AsBool())
 }
 
 // Value compiles an expression of any type.
-func Value(text string, metadata Metadata) (*Expression, error) {
-	return compile(text, metadata, expr.AsAny())
+func Value(text string, n Names) (*Expression, error) {
+	return compile(text, n, expr.AsAny())
 }
 
 // maxLength is the largest length of an expression in bytes. The compiler
 // recurses for each parenthesis, and a stack overflow would end the process.
 const maxLength = 64 << 10
 
-func compile(text string, metadata Metadata, result expr.Option) (*Expression, error) {
+func compile(text string, n Names, result expr.Option) (*Expression, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, errors.New("want an expression, got nothing")
 	}
 	if len(text) > maxLength {
 		return nil, fmt.Errorf("want an expression of at most %d bytes, got %d", maxLength, len(text))
 	}
-	c := checker{variables: map[string]bool{}}
+	c := checker{names: n, variables: map[string]bool{}}
 	program, err := expr.Compile(text, expr.Env(&environment{}), result, expr.Patch(&c),
 		expr.Function("incidr", inCIDR, new(func(string, string) bool)))
 	if err == nil {
@@ -61,8 +77,8 @@ func compile(text string, metadata Metadata, result expr.Option) (*Expression, e
 	if err != nil {
 		return nil, explain(err, text)
 	}
-	e := &Expression{text: text, program: program}
-	e.idle.New = func() any { return newMachine(metadata) }
+	e := &Expression{text: text, program: program, scoped: c.scoped}
+	e.idle.New = func() any { return newMachine(n.Metadata) }
 	return e, nil
 }
 
@@ -80,8 +96,11 @@ func explain(err error, text string) error {
 }
 
 // A checker checks what the compiler does not: names of functions inside the
-// arguments of incidr, and the constant arguments of incidr.
+// arguments of incidr, and the constant arguments of incidr. It replaces the
+// variables of Names by calls of the function that returns their values.
 type checker struct {
+	names     Names
+	scoped    bool
 	variables map[string]bool // declared by let
 	calls     []*ast.IdentifierNode
 	err       error
@@ -92,10 +111,24 @@ func (c *checker) Visit(node *ast.Node) {
 	switch n := (*node).(type) {
 	case *ast.VariableDeclaratorNode:
 		c.variables[n.Name] = true
+		if slices.Contains(c.names.Vars, n.Name) {
+			c.fail(n, "already a var: "+n.Name)
+		}
+	case *ast.IdentifierNode:
+		if slices.Contains(c.names.Vars, n.Value) && !isFunction(n.Value) {
+			c.scoped = true
+			ast.Patch(node, &ast.CallNode{Callee: &ast.IdentifierNode{Value: variableFunction}, Arguments: []ast.Node{&ast.StringNode{Value: n.Value}}})
+		}
 	case *ast.CallNode:
 		callee, ok := n.Callee.(*ast.IdentifierNode)
 		if !ok {
 			return
+		}
+		if callee.Value == "group" {
+			c.scoped = true
+			if !c.names.Groups {
+				c.fail(callee, "unknown name group")
+			}
 		}
 		c.calls = append(c.calls, callee)
 		if callee.Value == "incidr" && len(n.Arguments) == 2 {
@@ -141,10 +174,16 @@ func (e *Expression) True(q *dns.Query) (bool, error) {
 	return holds, err
 }
 
-// Value evaluates the expression.
-func (e *Expression) Value(q *dns.Query) (any, error) {
+// Scoped reports whether the expression uses groups or variables.
+func (e *Expression) Scoped() bool { return e.scoped }
+
+// Value evaluates an expression that is not Scoped.
+func (e *Expression) Value(q *dns.Query) (any, error) { return e.ValueIn(q, Scope{}) }
+
+// ValueIn evaluates the expression.
+func (e *Expression) ValueIn(q *dns.Query, s Scope) (any, error) {
 	m := e.idle.Get().(*machine)
-	v, err := m.run(e.program, q)
+	v, err := m.run(e.program, q, s)
 	e.idle.Put(m)
 	if err != nil {
 		return nil, explain(err, e.text)

@@ -65,7 +65,7 @@ func TestFunctions(t *testing.T) {
 		"split(name(), '.')[1]":                                     "example",
 		"size() > 512 ? 'large' : 'small'":                          "small",
 	} {
-		e, err := Value(text, known)
+		e, err := Value(text, Names{Metadata: known})
 		if err != nil {
 			t.Errorf("%s: got error %v, want none", text, err)
 			continue
@@ -77,7 +77,7 @@ func TestFunctions(t *testing.T) {
 			t.Errorf("String() = %s, want %s", e, text)
 		}
 	}
-	e, err := Value("bufsize()", known)
+	e, err := Value("bufsize()", Names{Metadata: known})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestFunctions(t *testing.T) {
 
 // Special characters are escaped, so that the text identifies the name.
 func TestNameEscaped(t *testing.T) {
-	e, err := Value("name()", known)
+	e, err := Value("name()", Names{Metadata: known})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestConditionErrors(t *testing.T) {
 		"do() || incidr(client_ip(), lower(nome()))": "unknown name nome, at character 35 of do() || incidr(client_ip(), lower(nome()))",
 		"incidr(size(), 'fd::/8')":                   "cannot use int as argument (type string) to call incidr, at character 8 of incidr(size(), 'fd::/8')",
 	} {
-		if _, err := Condition(text, known); err == nil || err.Error() != want {
+		if _, err := Condition(text, Names{Metadata: known}); err == nil || err.Error() != want {
 			t.Errorf("%s\ngot  %v\nwant %s", text, err, want)
 		}
 	}
@@ -133,7 +133,7 @@ func TestTrueEvaluationErrors(t *testing.T) {
 		"fromJSON('3')":                           "invalid operation: bool(float64), at character 1 of",
 		"split(name(), '.')[7] == 'a'":            "index out of range",
 	} {
-		e, err := Condition(text, known)
+		e, err := Condition(text, Names{Metadata: known})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +145,7 @@ func TestTrueEvaluationErrors(t *testing.T) {
 }
 
 func TestExpressionConcurrentUse(t *testing.T) {
-	e, err := Condition("name() == lower(type()) + '.'", known)
+	e, err := Condition("name() == lower(type()) + '.'", Names{Metadata: known})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,13 +174,13 @@ func TestAllocations(t *testing.T) {
 		"name() == 'api.example.org.'":      2,
 		"incidr(client_ip(), '10.0.0.0/8')": 4, // two, incidr's arguments and their count
 	} {
-		e, err := Condition(text, known)
+		e, err := Condition(text, Names{Metadata: known})
 		if err != nil {
 			t.Fatal(err)
 		}
 		m := newMachine(known)
 		got := testing.AllocsPerRun(100, func() {
-			if v, err := m.run(e.program, q); v != true || err != nil {
+			if v, err := m.run(e.program, q, Scope{}); v != true || err != nil {
 				t.Errorf("%s = %v, error %v; want true", text, v, err)
 			}
 		})
@@ -193,10 +193,10 @@ func TestAllocations(t *testing.T) {
 // Deeply nested parentheses must not overflow the stack.
 func TestExpressionTooLong(t *testing.T) {
 	nested := func(n int) string { return strings.Repeat("(", n) + "true" + strings.Repeat(")", n) }
-	if _, err := Condition(nested(maxLength/2-2), known); err != nil {
+	if _, err := Condition(nested(maxLength/2-2), Names{Metadata: known}); err != nil {
 		t.Errorf("%d bytes: got %.80v, want no error", maxLength, err)
 	}
-	_, err := Condition(nested(maxLength/2-1), known)
+	_, err := Condition(nested(maxLength/2-1), Names{Metadata: known})
 	if want := "want an expression of at most 65536 bytes, got 65538"; err == nil || err.Error() != want {
 		t.Errorf("got %.80v, want %s", err, want)
 	}
