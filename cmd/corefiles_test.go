@@ -158,9 +158,9 @@ func TestCheckMissingKubeconfig(t *testing.T) {
 // Warnings are printed on standard error and do not fail check without --strict.
 // "-" is standard input.
 func TestCheckWarnings(t *testing.T) {
-	const text = ".:0 {\n bind 127.0.0.1\n root /nonexistent\n}\n"
+	const text = ".:0 {\n bind 127.0.0.1\n cache 30s\n}\n"
 	const want = "stdin:1: nothing answers here: every query is refused or fails; add a directive such as forward\n" +
-		"stdin:3: root: directory /nonexistent does not exist\n"
+		"stdin:3: cache: 30s is a zone here, not a TTL: write a TTL as seconds without a unit\n"
 	for _, c := range []struct {
 		args     []string
 		out, err string
@@ -175,7 +175,7 @@ func TestCheckWarnings(t *testing.T) {
 		}
 	}
 	p := serve(t, t.TempDir(), text, "-conf", "stdin")
-	if !strings.Contains(strings.Join(p.before, "\n"), `[WARNING] Corefile warning file=stdin line=3 directive=root error="directory /nonexistent does not exist"`) {
+	if !strings.Contains(strings.Join(p.before, "\n"), `[WARNING] Corefile warning file=stdin line=3 directive=cache error="30s is a zone here, not a TTL: write a TTL as seconds without a unit"`) {
 		t.Errorf("serve logged %q, want the warnings", p.before)
 	}
 	p.stop()

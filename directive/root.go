@@ -24,7 +24,7 @@ func (r Root) Root() string { return string(r) }
 // the server block are relative to the directory PATH. Without root they are
 // relative to the server's working directory, as is PATH itself. If PATH does
 // not exist the server logs a warning and continues, because it may be created
-// later.
+// later; seamark check reports it as an error.
 //
 // Both zones are read from files in the directory zones:
 //
@@ -43,7 +43,7 @@ func SetupRoot(b *config.Block, uses []corefile.Directive) error {
 	path := d.Args[0].Text
 	switch info, err := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist):
-		b.Warn(d.Errorf("directory %s does not exist", path))
+		b.Warn(d.Errorf("%w", err))
 	case err != nil:
 		return d.Errorf("%w", err)
 	case !info.IsDir():

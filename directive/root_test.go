@@ -41,7 +41,7 @@ func TestRootRelativePaths(t *testing.T) {
 
 func TestRootMissingDirectory(t *testing.T) {
 	b, warnings, err := root(t, "root gone")
-	if err != nil || b.Path("") != "gone" || warnings != "[Corefile:2: root: directory gone does not exist]" {
+	if err != nil || b.Path("") != "gone" || warnings != "[Corefile:2: root: stat gone: no such file or directory]" {
 		t.Errorf("root gone: got error %v, Path %q, warnings %q; want no error, gone, and a warning", err, b.Path(""), warnings)
 	}
 }

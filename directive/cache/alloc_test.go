@@ -59,7 +59,7 @@ func TestAllocations(t *testing.T) {
 			serve := w.serve(test.m)
 			if n := testing.AllocsPerRun(1000, func() {
 				if serve() != dns.Answered {
-					t.Fatal("not answered at once")
+					t.Fatal("query parked, want an answer at once")
 				}
 			}); n != 0 {
 				t.Errorf("%v allocations, want 0", n)

@@ -130,10 +130,10 @@ type Cache struct {
 	store *Store
 	scope *scope
 
-	stateKey dns.StateKey
-	step     int // the Cache's index in its chain
-	marks    [1 << flagBits]queryFlags
-	lookups  sync.Pool // of *lookup
+	stateKey   dns.StateKey
+	step       int                       // the Cache's index in its chain
+	flagValues [1 << flagBits]queryFlags // each value, for flagsOf
+	lookups    sync.Pool                 // of *lookup
 
 	metrics *metrics.Registry
 	series  []*series // by server address; complete before the first query

@@ -15,12 +15,12 @@ func TestHitAfterMiss(t *testing.T) {
 		w := newHarness(t, stock)
 		r, inline := w.ask(question("Example.org", mdns.TypeA))
 		if inline || r.Answer[0].Header().Ttl != 300 {
-			t.Errorf("first: %v", r)
+			t.Errorf("first query: got inline %v and\n%v\nwant the upstream's answer with TTL 300", inline, r)
 		}
 		time.Sleep(7500 * time.Millisecond)
 		r, inline = w.ask(question("eXample.org", mdns.TypeA))
 		if !inline || r.Answer[0].Header().Ttl != 293 || r.Answer[0].Header().Name != "eXample.org." || !r.RecursionAvailable {
-			t.Errorf("second, inline %v: %v", inline, r)
+			t.Errorf("second query: got inline %v and\n%v\nwant an entry with TTL 293 and the owner name eXample.org.", inline, r)
 		}
 		w.upstreams["a"].wantQueries(t, 1)
 		time.Sleep(293 * time.Second)

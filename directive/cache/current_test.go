@@ -90,7 +90,7 @@ func TestFlagsChangedBelow(t *testing.T) {
 	}
 	for i, m := range []*mdns.Msg{plain, recursive} {
 		if r, inline := w.ask(m); !inline || len(r.Answer) != 1 || r.Answer[0].(*mdns.A).A[3] != byte(i) {
-			t.Errorf("question %d: inline %v: %v", i, inline, r)
+			t.Errorf("query %d: got inline %v and\n%v\nwant the address 192.0.2.%d from an entry", i, inline, r, i)
 		}
 	}
 }
@@ -161,7 +161,7 @@ func TestKeepTTL(t *testing.T) {
 		w.ask(question("www.example.org", mdns.TypeA))
 		time.Sleep(299 * time.Second)
 		if r, inline := w.ask(question("www.example.org", mdns.TypeA)); !inline || r.Answer[0].Header().Ttl != 300 {
-			t.Errorf("inline %v: %v", inline, r)
+			t.Errorf("keepttl: got inline %v and\n%v\nwant an entry with TTL 300", inline, r)
 		}
 		time.Sleep(time.Second)
 		w.ask(question("www.example.org", mdns.TypeA))
@@ -191,7 +191,7 @@ func TestReloadKeepsEntries(t *testing.T) {
 			store := w.caches[0].store
 			w.load(test.after)
 			if w.caches[0].store != store {
-				t.Error("the reload made another store")
+				t.Error("reload: got another store, want the same")
 			}
 			asked := w.upstream(test.upstream).queries.Load()
 			_, inline := w.ask(ask)
@@ -203,11 +203,11 @@ func TestReloadKeepsEntries(t *testing.T) {
 			}
 			w.load("example.com:53 {\n cache\n upstream c\n}\n") // drops unused scopes
 			if n := len(store.scopes); n != 1 || store.bytes != 0 {
-				t.Errorf("%d scopes and %d bytes are left", n, store.bytes)
+				t.Errorf("after the reload: got %d scopes and %d bytes, want 1 and 0", n, store.bytes)
 			}
 			w.load(before)
 			if _, inline := w.ask(ask); inline {
-				t.Error("an entry that was dropped came back")
+				t.Error("after two reloads: got an answer from an entry, want it dropped")
 			}
 		})
 	}
@@ -227,12 +227,12 @@ func TestReloadWithPendingQuery(t *testing.T) {
 		close(w.upstreams["a"].block)
 		for range 2 {
 			if r := <-w.sent; len(r.Answer) != 1 {
-				t.Errorf("reply: %v", r)
+				t.Errorf("got\n%v\nwant one record", r)
 			}
 		}
 		w.upstreams["a"].wantQueries(t, 1)
 		if _, inline := w.ask(ask); !inline {
-			t.Error("the answer was not kept")
+			t.Error("second query: got an answer from upstream, want an entry")
 		}
 
 		w.upstreams["a"].block = make(chan struct{})
@@ -242,10 +242,10 @@ func TestReloadWithPendingQuery(t *testing.T) {
 		synctest.Wait()
 		close(w.upstreams["a"].block)
 		if r := <-w.sent; len(r.Answer) != 1 {
-			t.Errorf("reply: %v", r)
+			t.Errorf("got\n%v\nwant one record", r)
 		}
 		if bytes := w.caches[0].store.bytes; bytes != 0 {
-			t.Errorf("%d bytes of a scope that is gone", bytes)
+			t.Errorf("got %d bytes in the store, want 0: the scope was dropped", bytes)
 		}
 	})
 }

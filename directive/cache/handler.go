@@ -13,16 +13,16 @@ import (
 //
 //   - its *queryFlags, from ServeDNS on, if the directive applies to it;
 //   - a *lookup, from InterceptDNS on, while it waits for an answer;
-//   - an answerOrigin, once it has one that did not come from the handler that
-//     answered it.
+//   - an answerOrigin, once it has an answer whose source is not the handler at
+//     Query.AnsweredStep.
 
 // AnyClass reports that the Cache has no answers of other classes than IN by
 // itself. It is called for their queries all the same: a handler below may
 // answer them.
 func (*Cache) AnyClass() bool { return false }
 
-// ServeDNS passes q to the handlers below: what this server knows by itself is
-// as cheap to look up as an entry, and always current.
+// ServeDNS passes q to the handlers below: the server's own data is as cheap to look
+// up as an entry, and always current.
 func (c *Cache) ServeDNS(q *dns.Query) dns.Verdict {
 	if c.allZones || c.inZones(q) {
 		q.SetState(c.stateKey, c.flagsOf(q))
@@ -37,13 +37,13 @@ type lookup struct {
 	buf         keyBuffer
 	optionsFrom int // where the reply options of the handlers below begin
 	now         time.Duration
-	entry       *entry // what answers the query, if there is one
+	entry       *entry // the one that answers the query, if any
 	stale       bool   // entry has expired
 	marker      *entry // of the pending query that the query leads
 }
 
-// InterceptDNS is called when the handler that stands below positions further
-// down would wait. It answers from an entry or waits for a pending query;
+// InterceptDNS is called when a handler would wait: the one that is below positions
+// further down. It answers from an entry or waits for a pending query;
 // otherwise q is passed down and leads a new pending query.
 func (c *Cache) InterceptDNS(q *dns.Query, below int) dns.Verdict {
 	flags, ok := q.State(c.stateKey).(*queryFlags)

@@ -323,7 +323,7 @@ func (w *harness) send(m *mdns.Msg, change ...func(q *dns.Query)) *mdns.Msg {
 	case dns.Parked:
 		return nil
 	}
-	w.t.Fatal("neither answered nor parked")
+	w.t.Fatal("query: got neither an answer nor Parked")
 	return nil
 }
 
@@ -335,7 +335,7 @@ func (w *harness) ask(m *mdns.Msg, change ...func(q *dns.Query)) (reply *mdns.Ms
 		return reply, true
 	}
 	if reply = <-w.sent; reply == nil {
-		w.t.Fatal("no reply")
+		w.t.Fatal("got no reply, want one")
 	}
 	return reply, false
 }

@@ -22,7 +22,7 @@ const (
 	flagBits = iota
 )
 
-// flagsOf returns the flags of q. The result points into c.marks, so that a
+// flagsOf returns the flags of q. The result points into c.flagValues, so that a
 // query can hold it without an allocation.
 func (c *Cache) flagsOf(q *dns.Query) *queryFlags {
 	flags := queryFlags(0)
@@ -35,7 +35,7 @@ func (c *Cache) flagsOf(q *dns.Query) *queryFlags {
 	if q.DO {
 		flags |= flagDO
 	}
-	return &c.marks[flags]
+	return &c.flagValues[flags]
 }
 
 // A key identifies a query within a scope.

@@ -122,7 +122,7 @@ func TestExtendedErrorsCached(t *testing.T) {
 	r, inline := w.ask(m)
 	options := r.IsEdns0().Option
 	if !inline || len(options) != 1 || options[0].(*mdns.EDNS0_EDE).InfoCode != mdns.ExtendedErrorCodeFiltered || options[0].(*mdns.EDNS0_EDE).ExtraText != "no" {
-		t.Errorf("inline %v: %v", inline, r)
+		t.Errorf("second query: got inline %v and\n%v\nwant an entry with the extended error Filtered", inline, r)
 	}
 }
 

@@ -26,19 +26,12 @@ func (c *Cache) findSeries(server string) *series {
 	return nil
 }
 
-// BindChain registers the metrics of the chain's server address. c itself serves in
-// every chain.
+// BindChain registers the metrics of the chain's server address, unless they are
+// registered. c itself serves in every chain.
 func (c *Cache) BindChain(chain *dns.Chain) any {
-	c.addSeries(chain)
-	return c
-}
-
-// addSeries registers the metrics of a chain's server address, unless they are
-// registered.
-func (c *Cache) addSeries(chain *dns.Chain) {
 	server := chain.Server
 	if c.findSeries(server) != nil {
-		return
+		return c
 	}
 	labels := func(kind ...string) []string {
 		return append(append([]string{"server", server}, kind...), "zones", c.label, "view", c.view)
@@ -65,6 +58,7 @@ func (c *Cache) addSeries(chain *dns.Chain) {
 		return float64(s.misses.Value() + s.hits[0].Value() + s.hits[1].Value())
 	}, labels()...)
 	c.series = append(c.series, s)
+	return c
 }
 
 // Stop removes the gauges, which belong to this plan.

@@ -51,7 +51,7 @@ func TestFrequentNamesSurviveScan(t *testing.T) {
 				}
 			}
 			if kept != hot {
-				t.Errorf("%d of %d names that are asked often were kept", kept, hot)
+				t.Errorf("got %d of %d frequently queried names in the cache, want all", kept, hot)
 			}
 			labels := `{server="dns://:53",type="success",zones=".",view=""}`
 			if got := w.metric("coredns_cache_entries" + labels); got != fmt.Sprint(limit) {
@@ -87,7 +87,7 @@ func TestEvictedNameReturnsToMainQueue(t *testing.T) {
 		}
 	}
 	if kept < 4 { // two names may collide in the list of ghosts
-		t.Errorf("%d of 10 names that came back were kept", kept)
+		t.Errorf("got %d of 10 repeated names in the cache, want at least 4", kept)
 	}
 }
 
@@ -139,10 +139,10 @@ func TestStoreBytesLimit(t *testing.T) {
 		t.Errorf("%d entries of the small scope are left, want 10", n)
 	}
 	if n := st.entries(big, 0); n < 50 {
-		t.Errorf("%d entries of the big scope", n)
+		t.Errorf("got %d entries of the big scope, want at least 50", n)
 	}
 	if put(big, 5000, 20000) {
-		t.Error("an entry was kept that is far too large")
+		t.Error("put of an entry of 20,000 bytes: got true, want false")
 	}
 	st.check(t)
 }
@@ -162,7 +162,7 @@ func (st *Store) check(t *testing.T) {
 			inTable++
 			bytes += e.size()
 			if e.list == nil {
-				t.Errorf("%q is in no queue", e.name)
+				t.Errorf("entry %q: got no queue, want one", e.name)
 			}
 		}
 	}
@@ -175,21 +175,21 @@ func (st *Store) check(t *testing.T) {
 					n++
 					sum += e.size()
 					if e.list != l || e.older == nil && l.oldest != e {
-						t.Errorf("%q is linked wrongly", e.name)
+						t.Errorf("entry %q: wrong links to its neighbors or list", e.name)
 					}
 				}
 				if n != l.n {
-					t.Errorf("a list says %d and has %d", l.n, n)
+					t.Errorf("list: got n %d, want %d", l.n, n)
 				}
 				inQueues += n
 			}
 			if sum != q.bytes || q.small.n+q.main.n > q.limit {
-				t.Errorf("a queue says %d bytes and has %d; %d entries of %d", q.bytes, sum, q.small.n+q.main.n, q.limit)
+				t.Errorf("queue: got %d bytes and %d entries, want %d bytes and at most %d entries", q.bytes, q.small.n+q.main.n, sum, q.limit)
 			}
 		}
 	}
 	if inTable != inQueues || bytes != st.bytes {
-		t.Errorf("%d entries in the table, %d in queues; %d bytes, the store says %d", inTable, inQueues, bytes, st.bytes)
+		t.Errorf("got %d entries in the table and %d in queues, want as many; got %d bytes in the store, want %d", inTable, inQueues, st.bytes, bytes)
 	}
 }
 
@@ -221,7 +221,7 @@ func TestStoreAgainstModel(t *testing.T) {
 				have := st.find(s, &e.key)
 				if _, ok := st.put(e, keep, now); !ok {
 					if e.kind != failure || !have.byKind[success].fresh(now) && !have.byKind[denial].fresh(now) {
-						t.Fatal("an entry was refused")
+						t.Fatalf("put of entry %q, kind %d: got false, want true", e.name, e.kind)
 					}
 					continue
 				}
@@ -240,7 +240,7 @@ func TestStoreAgainstModel(t *testing.T) {
 					continue
 				}
 				if got != model[k][kind] {
-					t.Fatalf("seed %d: an entry that is not the newest", seed)
+					t.Fatalf("seed %d: find(%q): got an older entry, want the newest", seed, e.name)
 				}
 				got.markUsed()
 			}
@@ -280,7 +280,7 @@ func TestStoreConcurrentUse(t *testing.T) {
 							continue
 						}
 						if string(e.records) != name {
-							t.Errorf("%q has the answer of %q", name, e.records)
+							t.Errorf("entry of %q: got the answer of %q", name, e.records)
 						}
 						e.markUsed()
 					}

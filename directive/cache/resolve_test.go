@@ -33,16 +33,16 @@ func TestEqualQueriesCoalesced(t *testing.T) {
 	}{
 		{"records", addressAnswer(300), 1, map[int]int{mdns.RcodeSuccess: n}},
 		{"NXDOMAIN", answerWith(wire.NXDomain, ";\n"+soa), 1, map[int]int{mdns.RcodeNameError: n}},
-		{"what must not be kept", answerWith(wire.Refused, ""), 1, map[int]int{mdns.RcodeRefused: n}},
+		{"REFUSED", answerWith(wire.Refused, ""), 1, map[int]int{mdns.RcodeRefused: n}},
 		{"a referral", answerWith(wire.NoError, ";\nexample.org. 300 IN NS ns.example.org."), 1, map[int]int{mdns.RcodeSuccess: n}},
-		{"no answer at all", func(*dns.Query, int) error { return errors.New("nobody there") }, 1, map[int]int{mdns.RcodeServerFailure: n}},
+		{"no reply", func(*dns.Query, int) error { return errors.New("no reply") }, 1, map[int]int{mdns.RcodeServerFailure: n}},
 		{"this server's own", func(q *dns.Query, n int) error {
 			q.Cacheable = false
 			return addressAnswer(300)(q, n)
 		}, n, map[int]int{mdns.RcodeSuccess: n}},
 		{"the first two panic", func(q *dns.Query, n int) error {
 			if n < 2 {
-				panic("as told")
+				panic("in the handler")
 			}
 			return addressAnswer(300)(q, n)
 		}, 3, map[int]int{mdns.RcodeSuccess: n - 2, mdns.RcodeServerFailure: 2}},
@@ -60,7 +60,7 @@ func TestEqualQueriesCoalesced(t *testing.T) {
 				u.answer, u.block = test.answer, make(chan struct{})
 				for range n {
 					if w.send(question("www.example.org", mdns.TypeA)) != nil {
-						t.Fatal("answered before the upstream")
+						t.Fatal("got an answer before the upstream's reply, want a parked query")
 					}
 				}
 				synctest.Wait()
@@ -74,7 +74,7 @@ func TestEqualQueriesCoalesced(t *testing.T) {
 				}
 				u.wantQueries(t, test.asked)
 				if f := w.pendingQueries(); f != 0 {
-					t.Errorf("%d flights are left", f)
+					t.Errorf("got %d pending queries at the end, want 0", f)
 				}
 			})
 		})
@@ -100,7 +100,7 @@ func TestQueryWaitingForItself(t *testing.T) {
 			t.Errorf("after %v: %v, want SERVFAIL at once", took, r)
 		}
 		if f := w.pendingQueries(); f != 0 {
-			t.Errorf("%d flights are left", f)
+			t.Errorf("got %d pending queries at the end, want 0", f)
 		}
 	})
 }
@@ -145,7 +145,7 @@ func TestTruncatedAnswerNotSharedWithTCP(t *testing.T) {
 			t.Errorf("%d replies are cut off, want those over UDP at most", cut)
 		}
 		if r, inline := w.ask(ask); !inline || r.Truncated {
-			t.Errorf("inline %v: %v", inline, r)
+			t.Errorf("query after the replies: got inline %v and\n%v\nwant an entry without TC", inline, r)
 		}
 	})
 }
@@ -165,11 +165,11 @@ func TestLeaderNotParked(t *testing.T) {
 		t.Errorf("code %v, want SERVFAIL", q.RCode)
 	}
 	if n := w.pendingQueries(); n != 0 {
-		t.Errorf("%d flights are left", n)
+		t.Errorf("got %d pending queries at the end, want 0", n)
 	}
 	w.port.Swap(old)
 	if r, _ := w.ask(question("www.example.org", mdns.TypeA)); len(r.Answer) != 1 {
-		t.Errorf("afterwards: %v", r)
+		t.Errorf("query after the panic: got\n%v\nwant one record", r)
 	}
 }
 
@@ -188,11 +188,11 @@ func TestClientTimeoutWhileWaiting(t *testing.T) {
 		}
 		w.send(ask)
 		if r := <-w.sent; r.Rcode != mdns.RcodeServerFailure {
-			t.Errorf("impatient: %v", r)
+			t.Errorf("query with a timeout: got\n%v\nwant SERVFAIL", r)
 		}
 		close(u.block)
 		if r := <-w.sent; len(r.Answer) != 1 {
-			t.Errorf("patient: %v", r)
+			t.Errorf("query without a timeout: got\n%v\nwant one record", r)
 		}
 		u.wantQueries(t, 1)
 	})
@@ -210,10 +210,10 @@ func TestRefusalAnsweredFromCache(t *testing.T) {
 		return dns.Done
 	}
 	if r, inline := w.ask(ask); !inline || len(r.Answer) != 1 {
-		t.Errorf("inline %v: %v", inline, r)
+		t.Errorf("stored name: got inline %v and\n%v\nwant one record from the entry", inline, r)
 	}
 	if r, _ := w.ask(question("other.example.org", mdns.TypeA)); r.Rcode != mdns.RcodeRefused {
-		t.Errorf("what is not kept: %v", r)
+		t.Errorf("name that is not stored: got\n%v\nwant REFUSED", r)
 	}
 	for name, want := range map[string]string{"requests": "3", "misses": "2"} {
 		if got := w.metric(`coredns_cache_` + name + `_total{server="dns://:53",zones=".",view=""}`); got != want {
@@ -233,13 +233,13 @@ func TestServeStaleImmediate(t *testing.T) {
 		w.ask(ask)
 		u.answer = answerWith(wire.NXDomain, ";\n"+soa)
 		w.ask(gone)
-		u.answer = func(*dns.Query, int) error { return errors.New("nobody there") }
+		u.answer = func(*dns.Query, int) error { return errors.New("no reply") }
 		time.Sleep(301 * time.Second)
 		stale := func(m *mdns.Msg, rcode int, code uint16) {
 			t.Helper()
 			r, inline := w.ask(m)
 			if !inline || r.Rcode != rcode {
-				t.Fatalf("inline %v: %v", inline, r)
+				t.Fatalf("stale answer: got inline %v and\n%v\nwant %s from the entry", inline, r, mdns.RcodeToString[rcode])
 			}
 			for _, rr := range append(r.Answer, r.Ns...) {
 				if rr.Header().Ttl != 7 {
@@ -281,7 +281,7 @@ func TestServeStaleImmediate(t *testing.T) {
 			t.Errorf("want what is new, inline %v: %v", inline, r)
 		}
 
-		u.answer = func(*dns.Query, int) error { return errors.New("nobody there") }
+		u.answer = func(*dns.Query, int) error { return errors.New("no reply") }
 		time.Sleep(300*time.Second + 30*time.Minute)
 		if r, inline := w.ask(ask); inline || r.Rcode != mdns.RcodeServerFailure {
 			t.Errorf("want nothing so old, inline %v: %v", inline, r)
@@ -317,7 +317,7 @@ func TestServeStaleVerify(t *testing.T) {
 			}
 		}
 		if took := time.Since(before); took != time.Second {
-			t.Errorf("it took %v", took)
+			t.Errorf("got the answers after %v, want 1s", took)
 		}
 		u.wantQueries(t, 3)
 		close(u.block) // a late answer is stored
@@ -330,7 +330,7 @@ func TestServeStaleVerify(t *testing.T) {
 		// A failure does not replace the stale answer and is not retried at once.
 		time.Sleep(300 * time.Second)
 		for _, answer := range []func(q *dns.Query, n int) error{
-			answerWith(wire.ServFail, ""), answerWith(wire.Refused, ""), func(*dns.Query, int) error { return errors.New("nobody there") },
+			answerWith(wire.ServFail, ""), answerWith(wire.Refused, ""), func(*dns.Query, int) error { return errors.New("no reply") },
 		} {
 			u.answer = answer
 			for i := range 2 {
@@ -359,11 +359,11 @@ func TestServeStaleVerifyWithoutTimeout(t *testing.T) {
 		time.Sleep(300 * time.Second)
 		w.upstreams["a"].answer = func(*dns.Query, int) error {
 			time.Sleep(4 * time.Second)
-			return errors.New("nobody there")
+			return errors.New("no reply")
 		}
 		before := time.Now()
 		if r, _ := w.ask(ask); len(r.Answer) != 1 || time.Since(before) != 4*time.Second {
-			t.Errorf("after %v: %v", time.Since(before), r)
+			t.Errorf("got after %v\n%v\nwant a stale answer after 4s", time.Since(before), r)
 		}
 	})
 }
@@ -384,7 +384,7 @@ func TestPreferPositiveImmediate(t *testing.T) {
 			synctest.Wait()
 			for range 3 {
 				if r, inline := w.ask(ask); !inline || r.Rcode != test.want {
-					t.Errorf("policy %q, inline %v: %v", test.policy, inline, r)
+					t.Errorf("policy %q: got inline %v and\n%v\nwant %s from the entry", test.policy, inline, r, mdns.RcodeToString[test.want])
 				}
 			}
 			synctest.Wait()
@@ -438,7 +438,7 @@ func TestExpiredWithoutServeStale(t *testing.T) {
 		w.upstreams["a"].answer = answerWith(wire.ServFail, "")
 		for i := range 2 {
 			if r, inline := w.ask(ask); r.Rcode != mdns.RcodeServerFailure || inline != (i == 1) {
-				t.Errorf("inline %v: %v", inline, r)
+				t.Errorf("query %d: got inline %v and\n%v\nwant SERVFAIL, the second time from the entry", i, inline, r)
 			}
 		}
 	})
@@ -472,7 +472,7 @@ func TestPrefetchNearExpiry(t *testing.T) {
 			t.Helper()
 			time.Sleep(after)
 			if _, inline := w.ask(ask); !inline {
-				t.Error("a client had to wait")
+				t.Error("got a parked query, want an answer from the entry")
 			}
 			synctest.Wait()
 			u.wantQueries(t, asked)
@@ -488,7 +488,7 @@ func TestPrefetchNearExpiry(t *testing.T) {
 		hit(59*time.Second, 2)
 		hit(59*time.Second, 2)
 		hit(59*time.Second, 2)
-		u.answer = func(*dns.Query, int) error { return errors.New("nobody there") }
+		u.answer = func(*dns.Query, int) error { return errors.New("no reply") }
 		hit(12*time.Second, 3)
 		hit(500*time.Millisecond, 3)
 		hit(500*time.Millisecond, 4) // one a second until it expires

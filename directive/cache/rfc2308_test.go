@@ -77,7 +77,7 @@ func TestCacheability(t *testing.T) {
 				ask := question("www.example.org", mdns.TypeA)
 				first, _ := w.ask(ask)
 				if first.Rcode != int(test.rcode) {
-					t.Fatalf("first: %v", first)
+					t.Fatalf("first query: got\n%v", first)
 				}
 				if test.life == 0 {
 					w.ask(ask)
@@ -85,17 +85,17 @@ func TestCacheability(t *testing.T) {
 					return
 				}
 				if got := w.metric(`coredns_cache_entries{server="dns://:53",type="` + test.kind + `",zones=".",view=""}`); got != "1" {
-					t.Errorf("%s entries of type %s", got, test.kind)
+					t.Errorf("got %s entries of type %s, want 1", got, test.kind)
 				}
 				time.Sleep(test.life - time.Millisecond)
 				again, inline := w.ask(ask)
 				u.wantQueries(t, 1)
 				if !inline || again.Rcode != first.Rcode || len(again.Answer) != len(first.Answer) || len(again.Ns) != len(first.Ns) {
-					t.Errorf("inline %v: %v\nfirst: %v", inline, again, first)
+					t.Errorf("second query: got inline %v and\n%v\nwant, from the entry,\n%v", inline, again, first)
 				}
 				for _, rr := range append(again.Answer, again.Ns...) {
 					if ttl := time.Duration(rr.Header().Ttl) * time.Second; test.kind == "denial" && ttl > test.life || ttl == 0 {
-						t.Errorf("TTL %v in %v", ttl, again)
+						t.Errorf("second query: got TTL %v, want more than 0 and, if negative, at most %v\n%v", ttl, test.life, again)
 					}
 				}
 				time.Sleep(time.Millisecond)

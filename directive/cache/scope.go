@@ -103,7 +103,7 @@ func (st *Store) commit(p *scopePlan) {
 	for name, s := range st.scopes {
 		limits, used := p.limits[s]
 		if !used {
-			delete(st.scopes, name) // and put rejects what is still to come
+			delete(st.scopes, name) // put rejects later entries
 		}
 		for i := range s.queues {
 			q := &s.queues[i]

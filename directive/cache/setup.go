@@ -30,8 +30,8 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		},
 		prefetchGap: time.Minute, prefetchPercent: 10, servfailFor: 5 * time.Second,
 	}}
-	for i := range c.marks {
-		c.marks[i] = queryFlags(i)
+	for i := range c.flagValues {
+		c.flagValues[i] = queryFlags(i)
 	}
 	err := errors.Join(config.Once(uses), c.parseArguments(b, uses[0]), c.parseOptions(uses[0]))
 	c.stateKey = b.NewStateKey()
@@ -46,8 +46,8 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	return err
 }
 
-// start takes over the store of the old plan, or creates it, and finds the
-// server block's scope in it.
+// start keeps the store of the old plan, or creates one, and finds the server
+// block's scope in it.
 func (c *Cache) start(b *config.Block, s *config.Start) (err error) {
 	if c.store, err = config.Keep(s, storeKey{}, func() (*Store, error) { return NewStore(MaxBytes), nil }); err != nil {
 		return err
@@ -101,7 +101,7 @@ func (c *Cache) parseOptions(d corefile.Directive) error {
 		corefile.Option{Usage: "success CAPACITY [TTL] [MINTTL]", Set: func(o corefile.Directive) error { return c.bounds[0].parse(o) }},
 		corefile.Option{Usage: "denial CAPACITY [TTL] [MINTTL]", Set: func(o corefile.Directive) error { return c.bounds[1].parse(o) }},
 		corefile.Option{Usage: "prefetch AMOUNT [[DURATION] [PERCENT%]]", Set: c.parsePrefetch},
-		corefile.Option{Usage: "serve_stale [DURATION] [verify [TIMEOUT [REPLYTTL [RECHECK]]]]", Set: func(o corefile.Directive) error {
+		corefile.Option{Usage: "serve_stale [DURATION] [immediate|verify [TIMEOUT [REPLYTTL [RECHECK]]]]", Set: func(o corefile.Directive) error {
 			staleServed = true
 			return c.parseServeStale(o)
 		}},
@@ -223,7 +223,7 @@ func (c *Cache) parseServeStale(o corefile.Directive) error {
 	}
 	c.staleTTL = seconds(min(ttl, math.MaxInt32*time.Second)) // RFC 2181 §8
 	if at < len(o.Args) {
-		return o.Errorf("want at most %d arguments, got %d", at, len(o.Args))
+		return o.Arity(0, at)
 	}
 	return nil
 }

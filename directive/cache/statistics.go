@@ -13,8 +13,8 @@ func (c *Cache) Statistics() (capacity int, inserted, evicted uint64) {
 }
 
 // An answerOrigin is left in a query whose answer is not that of the handler at
-// Query.AnsweredStep: fromStore, or the number of positions below the Cache of the
-// handler that a pending query was answered by.
+// Query.AnsweredStep: fromStore, or the distance from the Cache to the handler below
+// that answered the pending query.
 type answerOrigin int
 
 const fromStore answerOrigin = 0

@@ -69,7 +69,7 @@ func TestForgedRepliesIgnored(t *testing.T) {
 			})
 			r := newHarness(t, "forward . "+up.addr)
 			r.wantAnswer("a.EXAMPLE.", mdns.TypeA, "192.0.2.1")
-			// It may have been asked several times: such a packet makes us try again.
+			// An invalid packet causes another attempt, so there may be several.
 			if n := r.discarded(up, c.why); n == "" || n == "0" {
 				t.Errorf("discarded packets, reason %s: got %q, want at least 1", c.why, n)
 			}
@@ -77,7 +77,7 @@ func TestForgedRepliesIgnored(t *testing.T) {
 	}
 }
 
-// An upstream that sends only invalid packets is given up.
+// If an upstream sends only invalid packets, the client gets SERVFAIL.
 func TestOnlyInvalidReplies(t *testing.T) {
 	bad := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
 		send(packForged(q, func(m *mdns.Msg) { m.Answer = []mdns.RR{rr("bank.example. 9 IN A 192.0.2.66")} }))
@@ -85,8 +85,8 @@ func TestOnlyInvalidReplies(t *testing.T) {
 	r := newHarness(t, "forward . "+bad.addr+" {\n read_timeout 100ms\n}")
 	r.wantAnswer("a.example.", mdns.TypeA, "SERVFAIL")
 
-	// Beside a good one it costs a round trip: what cannot be the answer makes
-	// us ask the next at once.
+	// With a second upstream the invalid packet costs one round trip: it causes an
+	// attempt at that upstream at once.
 	fine := newFakeUpstream(t, answerWithAddress("2"))
 	r = newHarness(t, "forward . "+bad.addr+" "+fine.addr+" {\n policy sequential\n}")
 	began := time.Now()
@@ -105,7 +105,7 @@ func TestLowerCaseQuestionAccepted(t *testing.T) {
 	r := newHarness(t, "forward . "+up.addr)
 	m, _ := r.ask(query("A.Example.", mdns.TypeA), dns.UDP)
 	if brief(m) != "192.0.2.1" || m.Answer[0].Header().Name != "A.Example." {
-		t.Error(m)
+		t.Errorf("A.Example. A: got\n%v\nwant 192.0.2.1 with the owner name A.Example.", m)
 	}
 }
 
@@ -272,7 +272,7 @@ func TestTruncatedRetriedOverTCP(t *testing.T) {
 			r := newHarness(t, "forward . "+up.addr)
 			m, err := r.ask(query("a.example.", mdns.TypeA), dns.UDP)
 			if err != nil || brief(m) != "192.0.2.1" || m.Truncated {
-				t.Errorf("%v: %v", err, m)
+				t.Errorf("a.example. A: got error %v and\n%v\nwant 192.0.2.1 without TC", err, m)
 			}
 			if n, tcp, _ := up.counts(); n != 2 || tcp != 1 {
 				t.Errorf("got %d queries, %d over TCP; want 2, 1 over TCP", n, tcp)
@@ -292,7 +292,7 @@ func TestTruncatedWithoutTCP(t *testing.T) {
 	r := newHarness(t, "forward . "+up.addr)
 	m, err := r.ask(query("a.example.", mdns.TypeA), dns.UDP)
 	if err != nil || !m.Truncated || brief(m) != "192.0.2.1" {
-		t.Errorf("%v: %v", err, m)
+		t.Errorf("a.example. A: got error %v and\n%v\nwant 192.0.2.1 with TC", err, m)
 	}
 }
 
@@ -334,10 +334,10 @@ func TestHealthChecks(t *testing.T) {
 	q.SetEdns0(1232, false)
 	m, err := r.ask(q, dns.UDP)
 	if m.Rcode != mdns.RcodeServerFailure || err == nil || !strings.Contains(err.Error(), "no healthy upstream") {
-		t.Errorf("%v %v", err, m)
+		t.Errorf("b.example. A: got error %v and\n%v\nwant SERVFAIL, no healthy upstream", err, m)
 	}
 	if e, ok := m.IsEdns0().Option[0].(*mdns.EDNS0_EDE); !ok || e.InfoCode != 22 {
-		t.Errorf("%v", m)
+		t.Errorf("b.example. A: got\n%v\nwant the extended error 22", m)
 	}
 	asked, _ := up.queries()
 	checks := 0

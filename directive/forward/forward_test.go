@@ -22,10 +22,10 @@ func TestAnswers(t *testing.T) {
 	r := newHarness(t, "forward . "+up.addr)
 	m, err := r.ask(query("WwW.Example.Org.", mdns.TypeA), dns.UDP)
 	if err != nil || brief(m) != "192.0.2.1" || m.Answer[0].Header().Name != "WwW.Example.Org." {
-		t.Errorf("%v: %v", err, m)
+		t.Errorf("WwW.Example.Org. A: got error %v and\n%v\nwant 192.0.2.1 with the owner name WwW.Example.Org.", err, m)
 	}
 	if !m.RecursionAvailable || m.Authoritative || m.Truncated || m.IsEdns0() != nil {
-		t.Errorf("flags: %v", m)
+		t.Errorf("flags: got\n%v\nwant ra without aa and ad", m)
 	}
 	all, _ := up.queries()
 	asked := all[0]
@@ -62,7 +62,7 @@ func TestRequestToUpstream(t *testing.T) {
 		&mdns.EDNS0_SUBNET{Code: mdns.EDNS0SUBNET, Family: 1, SourceNetmask: 24, Address: net.IPv4(192, 0, 2, 0)})
 	m, err := r.ask(q, dns.UDP)
 	if err != nil || !m.AuthenticatedData || !m.Authoritative {
-		t.Errorf("%v: %v", err, m)
+		t.Errorf("query with EDNS options: got error %v and\n%v\nwant aa and ad", err, m)
 	}
 	if o := m.IsEdns0().Option; len(o) != 1 || o[0].Option() != mdns.EDNS0EDE {
 		t.Errorf("options of the reply: got %v, want only EDE", o)
@@ -108,7 +108,7 @@ func TestOtherClassesAndTransfers(t *testing.T) {
 	q := query("version.bind.", mdns.TypeTXT)
 	q.Question[0].Qclass = mdns.ClassCHAOS
 	if m, _ := r.ask(q, dns.UDP); len(m.Answer) != 1 {
-		t.Errorf("%v", m)
+		t.Errorf("version.bind. CH TXT: got\n%v\nwant one record", m)
 	}
 	n := up.queryCount()
 	r.wantAnswer("example.", mdns.TypeAXFR, "NOTIMP")
@@ -134,14 +134,14 @@ func TestEqualQueriesCoalesced(t *testing.T) {
 			}
 			m, err := r.ask(query(name, mdns.TypeA), dns.UDP)
 			if err != nil || brief(m) != "192.0.2.1" || m.Answer[0].Header().Name != name {
-				t.Errorf("%v %v", err, m)
+				t.Errorf("%s A: got error %v and\n%v\nwant 192.0.2.1 in the same spelling", name, err, m)
 			}
 		})
 	}
 	eventually(t, "49 wait for the first", func() bool { return r.metric("seamark_forward_coalesced_total") == "49" })
 	close(release)
 	all.Wait()
-	// A lone upstream may be asked again after a quarter of a second.
+	// The only upstream may be queried again after a quarter of a second.
 	if n := up.queryCount(); n < 1 || n > 4 {
 		t.Errorf("equal queries: got %d queries to the upstream, want 1 to 4", n)
 	}
@@ -154,7 +154,7 @@ func TestEqualQueriesCoalesced(t *testing.T) {
 		_, _ = r.ask(q, dns.UDP)
 	}
 	if up.queryCount() != n+2 {
-		t.Errorf("asked %d times for CD and without", up.queryCount()-n)
+		t.Errorf("queries with and without CD: got %d to the upstream, want 2", up.queryCount()-n)
 	}
 }
 
@@ -167,10 +167,10 @@ func TestRetryAtNextUpstream(t *testing.T) {
 		r.wantAnswer(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "192.0.2.2")
 	}
 	if n := lost.queryCount(); n < suspectAfter || n > suspectAfter+2 {
-		t.Errorf("the silent upstream was asked %d times: it is to come last after %d", n, suspectAfter)
+		t.Errorf("silent upstream: got %d queries, want %d to %d", n, suspectAfter, suspectAfter+2)
 	}
 	if n := r.metric(fmt.Sprintf(`seamark_forward_retries_total{to=%q}`, fine.addr)); n == "" || n == "0" {
-		t.Errorf("retries: %q", n)
+		t.Errorf("retries_total: got %q, want at least 1", n)
 	}
 }
 
@@ -189,7 +189,7 @@ func TestRetryAtOnlyUpstream(t *testing.T) {
 		r.wantAnswer(fmt.Sprintf("n%d.example.", i), mdns.TypeA, "192.0.2.1")
 	}
 	if _, _, ports := up.counts(); ports < 2 {
-		t.Error("a retry of the same upstream does not come from another port")
+		t.Error("got retries from one port, want another port for each")
 	}
 }
 
@@ -223,7 +223,7 @@ func TestTimeoutServfail(t *testing.T) {
 		t.Errorf("got error %q, want a timeout in the wording of package net", text)
 	}
 	if e, ok := m.IsEdns0().Option[0].(*mdns.EDNS0_EDE); !ok || e.InfoCode != 22 {
-		t.Errorf("extended error: %v", m)
+		t.Errorf("got\n%v\nwant the extended error 22", m)
 	}
 }
 
@@ -240,7 +240,7 @@ func TestRefusedConnection(t *testing.T) {
 			t.Fatalf("%v %v", m, err)
 		}
 		if e, ok := m.IsEdns0().Option[0].(*mdns.EDNS0_EDE); !ok || e.InfoCode != 23 {
-			t.Errorf("extended error: %v", m)
+			t.Errorf("got\n%v\nwant the extended error 23", m)
 		}
 	}
 }
@@ -338,7 +338,7 @@ func TestExcludedUpstream(t *testing.T) {
 	q.SetEdns0(1232, false)
 	m, err := r.ask(q, dns.UDP)
 	if m.Rcode != mdns.RcodeServerFailure || err == nil || m.IsEdns0().Option[0].Option() != mdns.EDNS0EDE {
-		t.Errorf("%v %v", err, m)
+		t.Errorf("all upstreams excluded: got error %v and\n%v\nwant SERVFAIL with an extended error", err, m)
 	}
 	if got := r.query("a.test.", mdns.TypeA); got != "192.0.2.1" && got != "192.0.2.2" {
 		t.Errorf("other forward: a.test. A: got %s, want 192.0.2.1 or 192.0.2.2", got)
@@ -449,10 +449,10 @@ func TestMatchesAllocations(t *testing.T) {
 	q.Parse(q.Packet())
 	if n := testing.AllocsPerRun(100, func() {
 		if f.ServeDNS(q) != dns.Next {
-			t.Error("not for us")
+			t.Error("www.shop.svc.cluster.local.: got another verdict, want Next")
 		}
 	}); n > 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("ServeDNS: got %v allocations, want 0", n)
 	}
 }
 
@@ -462,7 +462,7 @@ func TestOnlyOtherTypesIsNODATA(t *testing.T) {
 	r := newHarness(t, "forward . "+up.addr)
 	r.wantAnswer("a.example.", mdns.TypeAAAA, "NOERROR")
 	if n := up.queryCount(); n != 1 {
-		t.Errorf("asked %d times", n)
+		t.Errorf("got %d queries to the upstream, want 1", n)
 	}
 }
 

@@ -80,7 +80,7 @@ func newFakeUpstream(t *testing.T, do behavior) *fakeUpstream {
 	return f
 }
 
-// stop closes everything; the port is nobody's then.
+// stop closes all sockets and connections, and so frees the port.
 func (f *fakeUpstream) stop() {
 	_ = f.udp.Close()
 	_ = f.tcp.Close()
@@ -332,7 +332,7 @@ func (r *harness) ask(m *mdns.Msg, proto dns.Proto) (*mdns.Msg, error) {
 			return new(mdns.Msg), errors.New("silence")
 		}
 	default:
-		r.t.Errorf("outcome %v", outcome)
+		r.t.Errorf("outcome of a query: got %v, want Answered or Parked", outcome)
 	}
 	got := new(mdns.Msg)
 	if err := got.Unpack(reply); err != nil {

@@ -12,7 +12,7 @@ import (
 const probeTimeout = time.Second
 
 // startChecks starts health checks unless they are running. They end with the
-// first reply, whatever it is.
+// first reply of any kind.
 func (u *upstream) startChecks() {
 	if u.options().maxFails == 0 || !u.checking.CompareAndSwap(false, true) {
 		return

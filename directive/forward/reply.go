@@ -77,7 +77,7 @@ const (
 	maxUncompressed = 4 * wire.MaxMessage
 )
 
-// echoesQuestion reports whether packet is a response with the question asked, in
+// echoesQuestion reports whether packet is a response with the question of the query, in
 // the same spelling or in lower case, as some servers send it. A response without
 // a question is accepted if it is a bare header that rejects the query.
 func echoesQuestion(packet, asked []byte) bool {

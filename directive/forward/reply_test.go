@@ -59,7 +59,7 @@ func dropped(t *testing.T, packet, asked []byte, do bool) (left []string, why di
 		}
 	}
 	if len(left) != r.dropped {
-		t.Errorf("%d records are said to be left, %v are", r.dropped, left)
+		t.Errorf("got %d dropped records, want %d: %v", r.dropped, len(left), left)
 	}
 	return left, valid
 }
@@ -117,17 +117,17 @@ func TestSelectRecords(t *testing.T) {
 	}
 	packet, asked := packReply(t, "a.example.", mdns.TypeA, "b.example. 60 IN A 192.0.2.2")
 	if _, why := dropped(t, packet, asked, false); why != unrelated {
-		t.Errorf("a reply with nothing to the question: %q", why)
+		t.Errorf("reply with unrelated records: got %q, want %q", why, unrelated)
 	}
 	packet, asked = packReply(t, "a.example.", mdns.TypeAAAA, "a.example. 60 IN A 192.0.2.2")
 	r, why := new(parser).parse(packet, asked, false)
 	if why != valid || !r.otherType || len(r.records) > 0 || r.dropped != 1 {
-		t.Errorf("a reply with another type: %q %+v", why, r)
+		t.Errorf("reply with records of another type: got %q, %+v, want a valid NODATA with one dropped record", why, r)
 	}
 }
 
-// An answer of the largest size, with names that all point to one, is read in
-// bounded memory; one that would not fit is refused.
+// A reply of the largest size whose names all are compressed is malformed if it would
+// exceed the limit without compression.
 func TestParseCostBounded(t *testing.T) {
 	long := strings.Repeat(strings.Repeat("a", 60)+".", 4)
 	m := new(mdns.Msg).SetReply(query(long, mdns.TypeNS))
@@ -137,10 +137,10 @@ func TestParseCostBounded(t *testing.T) {
 	}
 	packet := pack(m)
 	if len(packet) > wire.MaxMessage {
-		t.Fatalf("%d bytes", len(packet))
+		t.Fatalf("got a packet of %d bytes, want at most %d", len(packet), wire.MaxMessage)
 	}
 	if r, why := new(parser).parse(packet, pack(query(long, mdns.TypeNS))[wire.HeaderLen:], false); why != malformed {
-		t.Errorf("%s: %d bytes of records", why, len(r.records))
+		t.Errorf("got %q and %d bytes of records, want %q", why, len(r.records), malformed)
 	}
 	var records []string
 	for i := range 2000 {
@@ -195,7 +195,7 @@ func TestBrokenCNAMEChains(t *testing.T) {
 	}
 }
 
-// Of records that differ at most in TTL and case the first is kept.
+// Of records that differ only in TTL and case, the first is used.
 func TestDuplicateRecordsDropped(t *testing.T) {
 	packet, asked := packReply(t, "a.example.", mdns.TypeA,
 		"a.example. 60 IN CNAME b.example.", "A.example. 60 IN CNAME B.example.", "a.example. 30 IN CNAME b.example.",
@@ -212,12 +212,12 @@ func TestTTLAboveMaximum(t *testing.T) {
 	r, _ := new(parser).parse(packet, asked, false)
 	var m mdns.Msg
 	if err := m.Unpack(whole(r, asked)); err != nil || m.Answer[0].Header().Ttl != 0 || m.Answer[1].Header().Ttl != 1<<31-1 {
-		t.Errorf("%v %v", err, &m)
+		t.Errorf("got error %v and\n%v\nwant the TTLs 0 and 2147483647", err, &m)
 	}
 }
 
-// FuzzReply reads arbitrary packets as the answer to a question: nothing but
-// records that belong to it comes out, in a form that is sound.
+// FuzzReply parses arbitrary packets: the result has only well-formed records that
+// belong to the query.
 func FuzzReply(f *testing.F) {
 	for _, c := range [][]string{
 		{"a.example. 60 IN A 192.0.2.1"},
@@ -247,7 +247,7 @@ func FuzzReply(f *testing.F) {
 		// The parser's memory from one reply to the next changes nothing.
 		again, _ := new(parser).parse(packet, asked, do)
 		if !bytes.Equal(again.records, r.records) || again.count != r.count {
-			t.Errorf("%x: a used parser says otherwise than a new one", packet)
+			t.Errorf("%x: got records %x from a used parser, want %x as from a new one", packet, r.records, again.records)
 		}
 		var theirs, ours mdns.Msg
 		if theirs.Unpack(packet) == nil && !r.truncated {
@@ -291,7 +291,7 @@ func checkReply(t *testing.T, r *reply, asked []byte) {
 		return true
 	})
 	if off != len(a.Buf) {
-		t.Fatalf("%d bytes of records, %d are read", len(a.Buf), off)
+		t.Fatalf("got records up to byte %d, want %d", off, len(a.Buf))
 	}
 	first := string(wire.Lower(string(asked[:len(asked)-4])))
 	reached := map[string]bool{first: true}
@@ -323,7 +323,7 @@ func checkReply(t *testing.T, r *reply, asked []byte) {
 			}
 		}
 		if !ok {
-			t.Errorf("section %d has a record of type %s at %q", rec.s, rec.t, wire.Name(rec.owner))
+			t.Errorf("got a record of type %s at %q in section %d, want none", rec.t, wire.Name(rec.owner), rec.s)
 		}
 	}
 }
@@ -331,17 +331,17 @@ func checkReply(t *testing.T, r *reply, asked []byte) {
 func TestEchoesQuestion(t *testing.T) {
 	packet, asked := packReply(t, "A.Example.", mdns.TypeA)
 	if !echoesQuestion(packet, asked) {
-		t.Error("its own question is refused")
+		t.Error("same question: got false, want true")
 	}
 	lowered, _ := packReply(t, "a.example.", mdns.TypeA)
 	if !echoesQuestion(lowered, asked) {
-		t.Error("the question in lower case is refused")
+		t.Error("question in lower case: got false, want true")
 	}
 	if echoesQuestion(packet, lowered[wire.HeaderLen:]) {
-		t.Error("a spelling that is neither ours nor lower case is taken")
+		t.Error("question in another spelling: got true, want false")
 	}
 	if echoesQuestion(packet[:len(packet)-1], asked) {
-		t.Error("half a question is taken")
+		t.Error("truncated question: got true, want false")
 	}
 }
 

@@ -126,8 +126,8 @@ func (p *parser) selectAnswers(t wire.Type, class wire.Class, do bool) {
 	}
 }
 
-// matchesType reports whether a query for t asks for f. ANY and the other meta
-// types ask for all records.
+// matchesType reports whether f is an answer to a query for t. ANY and the other meta
+// types match all records.
 func matchesType(f *parsedRecord, t wire.Type) bool {
 	return f.Type == t || firstMeta <= t && t <= lastMeta
 }

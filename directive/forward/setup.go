@@ -272,29 +272,26 @@ func (o *options) parseResolvers(d corefile.Directive) error {
 
 // parseTLS reads tls [CERT KEY] [CA].
 func (o *options) parseTLS(b *config.Block, d corefile.Directive) error {
-	o.tls = tlsOptions{Config: &tls.Config{MinVersion: tls.VersionTLS12}}
-	files, hash := d.Words(), sha256.New()
-	for i, file := range files {
-		files[i] = b.Path(file)
-		text, err := corefile.Text(files[i])
+	var texts [][]byte
+	hash := sha256.New()
+	for _, a := range d.Args {
+		file := b.Path(a.Text)
+		text, err := corefile.Text(file)
 		if err != nil {
 			return d.Errorf("%w", err)
 		}
-		_, _ = fmt.Fprintf(hash, "%s %d\n%s", files[i], len(text), text)
+		texts = append(texts, text)
+		_, _ = fmt.Fprintf(hash, "%s %d\n%s", file, len(text), text)
 	}
-	o.tls.id = fmt.Sprintf("%x", hash.Sum(nil))
-	if len(files)%2 == 1 {
-		text, err := corefile.Text(files[len(files)-1])
-		if err != nil {
-			return d.Errorf("%w", err)
-		}
+	o.tls = tlsOptions{&tls.Config{MinVersion: tls.VersionTLS12}, fmt.Sprintf("%x", hash.Sum(nil))}
+	if n := len(texts); n%2 == 1 {
 		o.tls.RootCAs = x509.NewCertPool()
-		if !o.tls.RootCAs.AppendCertsFromPEM(text) {
-			return d.Errorf("%s contains no certificate", files[len(files)-1])
+		if !o.tls.RootCAs.AppendCertsFromPEM(texts[n-1]) {
+			return d.Errorf("%s contains no certificate", b.Path(d.Args[n-1].Text))
 		}
 	}
-	if len(files) >= 2 {
-		pair, err := tls.LoadX509KeyPair(files[0], files[1])
+	if len(texts) >= 2 {
+		pair, err := tls.X509KeyPair(texts[0], texts[1])
 		if err != nil {
 			return d.Errorf("%w", err)
 		}

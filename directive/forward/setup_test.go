@@ -45,14 +45,14 @@ func TestSetup(t *testing.T) {
 	f := config.Find[*Forward](b)[0]
 	o := f.options
 	if len(f.except) != 3 || f.maxConcurrent != 9 || len(f.nextCodes) != 2 || f.nextCodes[1] != wire.ServFail || !f.nextOnNodata {
-		t.Errorf("%+v", f)
+		t.Errorf("got %+v, want the zones, limit and codes of the Corefile", f)
 	}
 	if !o.forceTCP || !o.preferUDP || o.expire != 20*time.Second || o.maxAge != time.Minute || o.maxIdleConns != 3 ||
 		o.readTimeout != time.Second || o.maxFails != 5 || o.maxAttempts != 7 || !o.dohGet || o.serverName != "name.example" ||
 		o.policy != sequential || o.checkEvery != 2*time.Second || !o.checkNoRec || o.checkDomain.String() != "example.org." ||
 		!o.failfast || len(o.failover) != 2 || o.source != netip.MustParseAddr("127.0.0.1") ||
 		len(o.resolvers) != 2 || o.resolvers[1].Port() != 5353 {
-		t.Errorf("%+v", o)
+		t.Errorf("got %+v, want the options of the Corefile", o)
 	}
 	want := []destination{
 		{scheme: schemeDNS, addr: netip.MustParseAddrPort("192.0.2.1:53"), port: 53},
@@ -73,7 +73,7 @@ func TestSetupDefaults(t *testing.T) {
 	o := newForward().options
 	if o.expire != 10*time.Second || o.readTimeout != 2*time.Second || o.maxFails != 2 || o.maxAttempts != -1 ||
 		o.policy != random || o.checkEvery != 500*time.Millisecond || o.checkDomain != wire.Root || o.maxIdleConns != 0 || o.maxAge != 0 {
-		t.Errorf("%+v", o)
+		t.Errorf("got %+v, want CoreDNS's defaults", o)
 	}
 }
 
@@ -193,7 +193,7 @@ func TestParseDestination(t *testing.T) {
 	}
 }
 
-// A certificate is checked for what the place says.
+// Each upstream's certificate is verified for the name in its TO.
 func TestTLSServerName(t *testing.T) {
 	b, err := setup(".:53 {\nforward . tls://192.0.2.3%a.example tls://b.example tls://192.0.2.4 https://c.example\n}", slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -206,6 +206,6 @@ func TestTLSServerName(t *testing.T) {
 		names = append(names, s.tlsConfig(target).ServerName)
 	}
 	if got := strings.Join(names, " "); got != "a.example b.example 192.0.2.4 " {
-		t.Errorf("%q", got)
+		t.Errorf("got server names %q, want %q", got, "a.example b.example 192.0.2.4 ")
 	}
 }

@@ -11,8 +11,8 @@ import (
 	mdns "github.com/miekg/dns"
 )
 
-// A fast upstream needs few sockets however many ask, and a slow one no more
-// than it may have.
+// A fast upstream needs few sockets for any number of queries, and a slow one at most
+// maxSockets.
 func TestSocketReuse(t *testing.T) {
 	release := make(chan struct{})
 	up := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
@@ -31,7 +31,7 @@ func TestSocketReuse(t *testing.T) {
 	}
 	eventually(t, "all are on their way", func() bool { return up.queryCount() >= 200 })
 	if n := open(); n < 2 || n > maxSockets {
-		t.Errorf("%d sockets for 200 questions", n)
+		t.Errorf("200 concurrent queries: got %d sockets, want 2 to %d", n, maxSockets)
 	}
 	close(release)
 	all.Wait()
@@ -41,41 +41,41 @@ func TestSocketReuse(t *testing.T) {
 		r.wantAnswer(fmt.Sprintf("m%d.example.", i), mdns.TypeA, "192.0.2.1")
 	}
 	if _, _, after := up.counts(); after-before > defaultSockets {
-		t.Errorf("%d new ports for 200 questions, one after the other", after-before)
+		t.Errorf("200 successive queries: got %d new ports, want at most %d", after-before, defaultSockets)
 	}
 }
 
-// A table finds what was put in, by an id of its own each, until it is taken.
+// A table gives each attempt its own ID and finds it by that until take removes it.
 func TestTableIDs(t *testing.T) {
 	var table table
 	var all []*attempt
 	for range maxWaiting {
 		a := &attempt{packet: make([]byte, 12)}
 		if !table.add(a) {
-			t.Fatal("no room")
+			t.Fatalf("add of attempt %d: got false, want true", len(all)+1)
 		}
 		all = append(all, a)
 	}
 	if table.add(&attempt{packet: make([]byte, 12)}) {
-		t.Error("there is room for more than there is")
+		t.Error("add to a full table: got true, want false")
 	}
 	for _, a := range all[:10] {
 		id := uint16(a.packet[0])<<8 | uint16(a.packet[1])
 		if got, used := table.find(id); got != a || !used {
-			t.Error("another attempt has its id")
+			t.Errorf("find(%d): got another attempt, want the one with the ID", id)
 		}
 		if !table.take(a) || table.take(a) {
-			t.Error("it can be taken once")
+			t.Errorf("take of ID %d: want true once and then false", id)
 		}
 		if got, used := table.find(id); got != nil || !used {
-			t.Error("it is still there, or the id is forgotten")
+			t.Errorf("find(%d) after take: got %v, used %v, want nil, used true", id, got, used)
 		}
 	}
 	if n := len(table.expire(time.Now().Add(-time.Hour))); n != 0 {
-		t.Errorf("%d are too old", n)
+		t.Errorf("expire(an hour ago): got %d attempts, want 0", n)
 	}
 	if n := len(table.close()); n != maxWaiting-10 || table.load() != 0 || table.add(&attempt{packet: make([]byte, 12)}) {
-		t.Errorf("%d were left", n)
+		t.Errorf("close: got %d attempts, want %d and an empty closed table", n, maxWaiting-10)
 	}
 }
 
@@ -106,10 +106,10 @@ func TestPercentile95(t *testing.T) {
 	}
 	is(most, most)
 	if l.total > 512 {
-		t.Errorf("%d are remembered", l.total)
+		t.Errorf("got %d samples, want at most 512", l.total)
 	}
 	if n := testing.AllocsPerRun(100, func() { l.add(time.Second) }); n > 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("add: got %v allocations, want 0", n)
 	}
 }
 
@@ -128,8 +128,8 @@ func TestIPv6Upstream(t *testing.T) {
 	r.wantAnswer("a.example.", mdns.TypeA, "192.0.2.6")
 }
 
-// A question is not left to a slow upstream for long where others are fast, and
-// answers that come when others have answered do not make it look better.
+// A query does not wait long for a slow upstream if others are fast, and late
+// replies do not make the slow upstream look fast.
 func TestSlowUpstreamOvertaken(t *testing.T) {
 	for _, policy := range []string{random, sequential} {
 		r := newHarness(t, "forward . 127.0.0.1:1 127.0.0.1:2 {\n policy "+policy+"\n max_fails 0\n}")
@@ -157,7 +157,7 @@ func TestSlowUpstreamOvertaken(t *testing.T) {
 			t.Errorf("%s, under suspicion: %s, want %s", policy, got, suspected)
 		}
 		if got := x.retryDelay(fast); got != minRetryDelay {
-			t.Errorf("%s, the fast one: %s", policy, got)
+			t.Errorf("policy %s: got %s, want the fast upstream's answer", policy, got)
 		}
 	}
 }

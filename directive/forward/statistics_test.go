@@ -8,7 +8,7 @@ import (
 	mdns "github.com/miekg/dns"
 )
 
-// What an upstream was sent, and what it left without an answer, is told for each,
+// Sent returns the numbers of sent and of unanswered queries for each upstream,
 // in the order of the Corefile.
 func TestSentStatistics(t *testing.T) {
 	gone, up := newFakeUpstream(t, answerWithAddress("1")), newFakeUpstream(t, answerWithAddress("2"))

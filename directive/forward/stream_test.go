@@ -43,7 +43,7 @@ func TestProtocolToUpstream(t *testing.T) {
 		r := newHarness(t, "forward . "+up.addr+" {\n "+c.options+"\n}")
 		m, err := r.ask(query("a.example.", mdns.TypeA), c.proto)
 		if _, tcp, _ := up.counts(); brief(m) != "192.0.2.1" || tcp != c.tcp {
-			t.Errorf("%q, %s: %v %v, %d over TCP", c.options, c.proto, err, m, tcp)
+			t.Errorf("%q, %s: got error %v, %d queries over TCP and\n%v\nwant 192.0.2.1 and %d over TCP", c.options, c.proto, err, tcp, m, c.tcp)
 		}
 	}
 }
@@ -69,10 +69,10 @@ func TestStreamPipelining(t *testing.T) {
 	}
 	all.Wait()
 	if _, _, ports := up.counts(); ports != 1 {
-		t.Errorf("%d connections for 20 questions", ports)
+		t.Errorf("20 concurrent queries: got %d connections, want 1", ports)
 	}
 	if n := r.metric(fmt.Sprintf(`coredns_proxy_conn_cache_misses_total{proxy_name="forward",to=%q,proto="tcp"}`, up.addr)); n != "1" {
-		t.Errorf("misses: %s", n)
+		t.Errorf("conn_cache_misses_total: got %s, want 1", n)
 	}
 }
 
@@ -95,8 +95,8 @@ func TestClosedConnectionRetried(t *testing.T) {
 	r.wantAnswer("c.example.", mdns.TypeA, "192.0.2.1")
 }
 
-// Over a connection, too, only the answer counts, in however many pieces it
-// comes.
+// Over a connection, too, invalid messages are ignored, and a reply may arrive in any
+// number of segments.
 func TestStreamFaults(t *testing.T) {
 	up := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
 		send(nil)
@@ -113,16 +113,16 @@ func TestStreamFaults(t *testing.T) {
 	q := query("a.example.", mdns.TypeTXT)
 	m, err := r.ask(q, dns.TCP)
 	if err != nil || len(m.Answer) != 201 {
-		t.Errorf("%v: %d records", err, len(m.Answer))
+		t.Errorf("a.example. TXT: got error %v and %d records, want 201", err, len(m.Answer))
 	}
 	for why, want := range map[discardReason]string{malformed: "2", unknownID: "1", wrongQuestion: "1"} {
 		if n := r.discarded(up, why); n != want {
-			t.Errorf("%s: counted %q", why, n)
+			t.Errorf("discarded packets, reason %s: got %q, want %s", why, n, want)
 		}
 	}
 }
 
-// expire closes a connection that is not used.
+// expire closes an idle connection.
 func TestExpireClosesConnection(t *testing.T) {
 	up := newFakeUpstream(t, answerWithAddress("1"))
 	r := newHarness(t, "forward . "+up.addr+" {\n force_tcp\n expire 100ms\n read_timeout 80ms\n}")
@@ -201,8 +201,8 @@ func (a *testCA) issue(name string, c *x509.Certificate) (*x509.Certificate, *ec
 
 func (a *testCA) file(name string) string { return filepath.Join(a.dir, name) }
 
-// config is that of a server whose certificate is for dns.example and
-// 127.0.0.1, and who wants a client's if asked to.
+// config returns the configuration of a server with a certificate for dns.example
+// and 127.0.0.1. If client is true, it requires a client certificate.
 func (a *testCA) config(client bool) *tls.Config {
 	a.issue("server", &x509.Certificate{DNSNames: []string{"dns.example"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}})
 	pair, err := tls.LoadX509KeyPair(a.file("server.pem"), a.file("server.key"))
@@ -287,7 +287,7 @@ func newHTTPSUpstream(t *testing.T, c *tls.Config, do func(w http.ResponseWriter
 			return
 		}
 		if q.Id != 0 {
-			t.Errorf("the id is %d: a cache never finds that again", q.Id)
+			t.Errorf("request with the ID %d, want 0 (RFC 8484 §4.1)", q.Id)
 		}
 		do(w, q, r)
 	}))
@@ -329,27 +329,27 @@ func TestHTTPSUpstream(t *testing.T) {
 		for _, name := range []string{"status", "html", "garbage", "large", "wrong", "move"} {
 			m, err := r.ask(query(name+".example.", mdns.TypeA), dns.UDP)
 			if m.Rcode != mdns.RcodeServerFailure || err == nil {
-				t.Errorf("%s: %v %v", name, err, m)
+				t.Errorf("%s.example. A: got error %v and\n%v\nwant SERVFAIL", name, err, m)
 			}
 		}
 		r.wantAnswer("b.example.", mdns.TypeA, "192.0.2.1")
 	}
 	for _, m := range []string{"POST/dns-query", "GET/dns-query"} {
 		if _, ok := methods.Load(m); !ok {
-			t.Errorf("no %s", m)
+			t.Errorf("got no request %s, want one", m)
 		}
 	}
 	if _, ok := http2.Load("HTTP/2.0"); !ok {
-		t.Error("no HTTP/2")
+		t.Error("got no HTTP/2 request, want one")
 	}
 	if _, ok := methods.Load("GET/elsewhere"); ok {
-		t.Error("followed a redirect")
+		t.Error("got a request to the redirect's target, want none")
 	}
 }
 
 func fromBase64(s string) ([]byte, error) { return base64.RawURLEncoding.DecodeString(s) }
 
-// max_idle_conns bounds what is held for later.
+// max_idle_conns limits the sockets and connections that are kept.
 func TestMaxIdleConns(t *testing.T) {
 	release := make(chan struct{})
 	up := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {

@@ -17,8 +17,8 @@ import (
 	"github.com/seamark/seamark/dns"
 )
 
-// accepting gives each connection to serve, with its number from 1 on. closed
-// counts those that the other side has closed.
+// newTCPServer calls serve for each connection, numbered from 1, until the test
+// ends.
 func newTCPServer(t *testing.T, serve func(n int, c net.Conn)) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -52,7 +52,7 @@ func newTCPServer(t *testing.T, serve func(n int, c net.Conn)) (addr string) {
 	return l.Addr().String()
 }
 
-// readFramed is the next question of a connection; nil at its end.
+// readFramed returns the next query of a connection; nil at its end.
 func readFramed(c net.Conn) *mdns.Msg {
 	var size [2]byte
 	if _, err := io.ReadFull(c, size[:]); err != nil {
@@ -159,8 +159,7 @@ func TestConnectionClosedAfterEachReply(t *testing.T) {
 	}
 }
 
-// relay joins two connections until hold says that nothing goes through any
-// more.
+// relay copies between two connections. It discards data while hold returns true.
 func relay(c net.Conn, to string, hold func() bool) {
 	back, err := net.Dial("tcp", to)
 	if err != nil {
@@ -252,10 +251,10 @@ func TestTruncatedWithUnresponsiveTCP(t *testing.T) {
 	r := newHarness(t, "forward . "+up.addr)
 	m, err := r.ask(query("a.example.", mdns.TypeA), dns.UDP)
 	if err != nil || !m.Truncated || brief(m) != "192.0.2.1" {
-		t.Errorf("%v: %v", err, m)
+		t.Errorf("a.example. A: got error %v and\n%v\nwant 192.0.2.1 with TC", err, m)
 	}
 	if n, tcp, _ := up.counts(); tcp > 3 {
-		t.Errorf("asked %d times, %d over TCP", n, tcp)
+		t.Errorf("got %d queries, %d over TCP; want at most 3 over TCP", n, tcp)
 	}
 }
 
@@ -274,13 +273,13 @@ func TestFormatErrorFromOneUpstream(t *testing.T) {
 	q.SetEdns0(1232, false)
 	q.IsEdns0().Option = append(q.IsEdns0().Option, &mdns.EDNS0_LOCAL{Code: 65001, Data: []byte("x")})
 	if m, err := r.ask(q, dns.UDP); err != nil || brief(m) != "192.0.2.1" {
-		t.Errorf("with an option: %v %v", err, m)
+		t.Errorf("query with an EDNS option: got error %v and\n%v\nwant 192.0.2.1", err, m)
 	}
 	r.wantAnswer("bad.example.", mdns.TypeA, "FORMERR")
 	r.wantAnswer("b.example.", mdns.TypeA, "192.0.2.1")
 	asked, _ := up.queries()
 	if last := asked[len(asked)-1]; last.Question[0].Name != "b.example." || last.IsEdns0() == nil {
-		t.Errorf("asked without EDNS: %v", last)
+		t.Errorf("last query: got\n%v\nwant b.example. with EDNS", last)
 	}
 }
 

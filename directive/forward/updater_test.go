@@ -20,8 +20,8 @@ import (
 	"github.com/seamark/seamark/dns"
 )
 
-// loopback gives upstreams at 127.0.0.2 and on, at one port: a resolv.conf
-// cannot say another.
+// loopback starts upstreams at these addresses, all at one port, because a
+// resolv.conf contains no ports.
 func loopback(t *testing.T, hosts ...string) (port string) {
 	t.Helper()
 	for range 20 {
@@ -84,7 +84,7 @@ func write(t *testing.T, file, text string) {
 	}
 }
 
-// serveFile serves what a resolv.conf lists, at a port of the test's.
+// serveFile forwards to the servers of a resolv.conf, at another port than 53.
 func serveFile(t *testing.T, file, port string, log io.Writer) *harness {
 	t.Helper()
 	b, err := setup(".:53 {\nforward . "+file+"\n}", slog.New(slog.NewTextHandler(log, nil)))
@@ -131,7 +131,7 @@ func TestResolvConfChanges(t *testing.T) {
 		load.Go(func() {
 			for i := 0; !stop.Load(); i++ {
 				if got := r.query(fmt.Sprintf("n%d-%d.example.", c, i), mdns.TypeA); got != "192.0.2.2" && got != "192.0.2.3" {
-					t.Errorf("got %s", got)
+					t.Errorf("n%d-%d.example. A: got %s, want 192.0.2.2 or 192.0.2.3", c, i, got)
 				}
 			}
 		})
@@ -156,7 +156,7 @@ func TestResolvConfChanges(t *testing.T) {
 	write(t, file, "# nothing\n")
 	eventually(t, "a warning", func() bool { return strings.Contains(log.String(), "no upstream address found") })
 	if !is("127.0.0.3", "127.0.0.2")() {
-		t.Error("a file without servers has changed something")
+		t.Error("resolv.conf without nameserver lines: the upstreams changed, want the last ones")
 	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
@@ -164,7 +164,7 @@ func TestResolvConfChanges(t *testing.T) {
 	stop.Store(true)
 	load.Wait()
 	if !is("127.0.0.3", "127.0.0.2")() {
-		t.Error("a file that has gone has changed something")
+		t.Error("missing resolv.conf: the upstreams changed, want the last ones")
 	}
 }
 
@@ -178,13 +178,13 @@ func TestSetTargetsKeepsUpstreams(t *testing.T) {
 	other := target{scheme: schemeDNS, addr: netip.MustParseAddrPort("127.0.0.9:53")}
 	s.setTargets([]target{other, first.target})
 	if now := s.current.Load().all; len(now) != 2 || now[1] != first {
-		t.Error("the upstream is another one")
+		t.Error("setTargets with a known target: got a new upstream, want the same")
 	}
 	s.setTargets([]target{other})
 	first.mu.Lock()
 	defer first.mu.Unlock()
 	if !first.retired || len(first.sockets) != 0 {
-		t.Error("an upstream that has gone still has sockets")
+		t.Error("removed upstream: got sockets, want none")
 	}
 }
 
@@ -229,13 +229,13 @@ func TestSourceAddress(t *testing.T) {
 	r := newHarness(t, "forward . "+up.addr+" {\n source_address 127.0.0.7\n}")
 	for _, proto := range []dns.Proto{dns.UDP, dns.TCP} {
 		if m, err := r.ask(query("a.example.", mdns.TypeA), proto); err != nil || brief(m) != "192.0.2.1" {
-			t.Errorf("%v %v", err, m)
+			t.Errorf("a.example. A over %s: got error %v and\n%v\nwant 192.0.2.1", proto, err, m)
 		}
 	}
 	_, from := up.queries()
 	for _, from := range from {
 		if !strings.HasPrefix(from, "127.0.0.7:") {
-			t.Errorf("asked from %s", from)
+			t.Errorf("source address: got %s, want 127.0.0.7", from)
 		}
 	}
 }
@@ -257,15 +257,15 @@ func TestReloadKeepsUpstreams(t *testing.T) {
 	}
 	again("forward . " + up.addr + " {\n max_concurrent 7\n except lan\n}\nforward lan " + up.addr)
 	if r.forward[0].set != before || r.forward[1].set != before {
-		t.Error("the upstreams are others")
+		t.Error("reload with the same upstream options: got another set, want the same")
 	}
 	r.query("b.example.", mdns.TypeA)
 	if _, _, ports := up.counts(); ports != 1 {
-		t.Errorf("%d sockets: it was not kept", ports)
+		t.Errorf("got queries from %d sockets, want 1: the set was not kept", ports)
 	}
 	again("forward . " + up.addr + " {\n expire 1s\n}")
 	if r.forward[0].set == before || before.ctx.Err() == nil {
-		t.Error("the old upstreams go on")
+		t.Error("the removed set has not stopped")
 	}
 	r.wantAnswer("c.example.", mdns.TypeA, "192.0.2.1")
 }

@@ -212,7 +212,7 @@ func timeoutError(network string, from, to net.Addr) error {
 	return &net.OpError{Op: "read", Net: network, Source: from, Addr: to, Err: os.ErrDeadlineExceeded}
 }
 
-// sweepInterval returns how often sockets and connections look for attempts that
+// sweepInterval returns how often sockets and connections check for attempts that
 // timed out.
 func (u *upstream) sweepInterval() time.Duration {
 	return min(max(u.options().readTimeout/8, 5*time.Millisecond), 250*time.Millisecond)
@@ -232,7 +232,7 @@ func (o *options) dialer(network string, to netip.Addr) *net.Dialer {
 }
 
 // retire is called when u is removed from the set. Its sockets and connections
-// take no more queries, and are closed once those that wait have ended.
+// get no more queries, and are closed once their waiting queries have ended.
 func (u *upstream) retire() {
 	u.mu.Lock()
 	u.retired = true

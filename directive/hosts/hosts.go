@@ -41,8 +41,8 @@ import (
 //
 // FILE and PATH can be directories: their regular files are read in the order of
 // their names, except those whose names begin with a dot, # or ~, or end with ~. A
-// missing file is logged as a warning, by seamark check too, and read when it is
-// created. A path that cannot be examined for another reason is an error.
+// missing file is logged as a warning, and read when it is created; seamark check
+// reports it as an error. A path that cannot be examined for another reason is an error.
 //
 // Use domain to append a domain to short names: a line for db then counts as one for
 // db.NAME too. Names with more labels, and names with a dot at the end, are not

@@ -180,7 +180,7 @@ func TestAnswerAllocations(t *testing.T) {
 			t.Errorf("%s: %v allocations, want 0", q, n)
 		}
 		if len(a.query.Reply()) == 0 {
-			t.Errorf("%s: no reply", q)
+			t.Errorf("%s: got no reply, want one", q)
 		}
 	}
 }

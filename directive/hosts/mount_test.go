@@ -102,7 +102,7 @@ func serve(t testing.TB, log *journal, lines ...string) (at string) {
 	eventually(t, "the server's greeting", func() bool { return said.count("greeting") > 0 || t.Failed() })
 	port := 0
 	if _, err := fmt.Sscanf(said.String(), ".:%d on 127.0.0.1", &port); err != nil {
-		t.Fatalf("said %q", said)
+		t.Fatalf("greeting of the server: got %q, want the port", said)
 	}
 	return fmt.Sprintf("127.0.0.1:%d", port)
 }

@@ -109,7 +109,7 @@ func FuzzParse(f *testing.F) {
 			b.add(addr, name)
 		}, func(c lineError) {
 			if c.line < last || c.line > 1+strings.Count(text, "\n") || len(c.text) > 500 {
-				t.Fatalf("error %q of line %d after one of line %d", c.text, c.line, last)
+				t.Fatalf("got error %q of line %d after one of line %d, want a line in this order that exists", c.text, c.line, last)
 			}
 			last = c.line
 		})
@@ -126,13 +126,13 @@ func FuzzParse(f *testing.F) {
 				all = addrs.v4
 			}
 			if !slices.ContainsFunc(slices.Collect(slices.Chunk(all, len(slice))), func(a []byte) bool { return string(a) == string(slice) }) {
-				t.Fatalf("%q has no %v", name, addr)
+				t.Fatalf("addresses of %q: want %v among them", name, addr)
 			}
 			if isWildcard(name) {
 				return
 			}
 			if !slices.ContainsFunc(x.namesOf(addr), func(at uint32) bool { return string(x.appendName(nil, at)) == string(name) }) {
-				t.Fatalf("%v has no %q", addr, name)
+				t.Fatalf("names of %v: want %q among them", addr, name)
 			}
 		}, func(lineError) {})
 	})

@@ -252,7 +252,7 @@ func TestUnreadableRemoved(t *testing.T) {
 		write(t, filepath.Join(dir, "a"), "10.0.0.2 a.test\n")
 		a.becomes(t, "a.test.", "NOERROR aa 10.0.0.2")
 		if n := log.count("can be read again"); n != 0 {
-			t.Errorf("%d messages that the file can be read again\n%s", n, log)
+			t.Errorf("got %d messages that the file can be read again, want 0\n%s", n, log)
 		}
 	})
 }
@@ -316,7 +316,7 @@ func TestInvalidLines(t *testing.T) {
 		write(t, file, "10.0.0.1 a.test\nbad b.test\n")
 		a := follow(t, log, nil, file)
 		if log.count(file+` line=2 error="\"bad\" is not an IP address" count=1`) != 1 {
-			t.Errorf("no warning about line 2 in\n%s", log)
+			t.Errorf("got no warning about line 2, want one\n%s", log)
 		}
 		write(t, file, "10.0.0.1 a.test a..b *b\n10.0.0.1\n10.0.0.2 b.test\nbad c.test\n")
 		a.becomes(t, "b.test.", "NOERROR aa 10.0.0.2")
@@ -352,7 +352,7 @@ func TestReloadZero(t *testing.T) {
 	table := newTable(source{paths: []string{file}, zones: []wire.Name{wire.Root}}, quietLog(), newCounts(new(metrics.Registry))).start()
 	defer table.Stop()
 	if table.files[0].watcher != nil {
-		t.Error("reload 0: the file is watched")
+		t.Error("reload 0: got a watcher, want none")
 	}
 	table.tasks.Wait() // does not return if a goroutine is running
 }
@@ -374,7 +374,7 @@ func TestNoValidLine(t *testing.T) {
 		write(t, file, strings.Repeat("# a comment\n", 10_000)+"nonsense\n10.0.0.2 a.test\n")
 		a.becomes(t, "a.test.", "NOERROR aa 10.0.0.2")
 		if n := log.count("can be read again"); n != 1 {
-			t.Errorf("%d messages that the file can be read again\n%s", n, log)
+			t.Errorf("got %d messages that the file can be read again, want 1\n%s", n, log)
 		}
 		write(t, file, "# no lines\n")
 		a.becomes(t, "a.test.", "NXDOMAIN aa")

@@ -86,8 +86,8 @@ func unrepeated(paths []string) (out []string) {
 	return out
 }
 
-// checkPaths returns an error for each path that cannot be examined. As in CoreDNS, a
-// path that does not exist is a warning.
+// checkPaths returns an error for each path that cannot be examined. A path that does
+// not exist is a warning: as in CoreDNS, it may be created later.
 func (p *plan) checkPaths(d corefile.Directive, b *config.Block) error {
 	var errs []error
 	for _, path := range p.paths {
@@ -98,7 +98,7 @@ func (p *plan) checkPaths(d corefile.Directive, b *config.Block) error {
 			if p.reported == nil {
 				p.reported = map[string]string{}
 			}
-			b.Warn(d.Errorf("file %s does not exist", path))
+			b.Warn(d.Errorf("%w", err))
 			p.reported[path] = warning(failedMessage, "file", path, "error", watch.Plain(err))
 		default:
 			errs = append(errs, d.Errorf("reading %s: %w", path, watch.Plain(err)))

@@ -187,12 +187,12 @@ func TestReloadKeepsTable(t *testing.T) {
 	}
 }
 
-// A missing file is a warning of Setup, which check prints. The server does not log
+// A missing file is a warning of Setup, which check reports as an error. The server does not log
 // it again.
 func TestSetupMissingFile(t *testing.T) {
 	file, log := filepath.Join(t.TempDir(), "hosts"), new(journal)
 	b, _, _ := started(t, "hosts "+file, log, nil)
-	want := "Corefile:2: hosts: file " + file + " does not exist"
+	want := "Corefile:2: hosts: stat " + file + ": no such file or directory"
 	if got := b.Warnings(); len(got) != 1 || got[0].Error() != want {
 		t.Errorf("got the warnings %v, want %s", got, want)
 	}
@@ -221,7 +221,7 @@ func TestMetrics(t *testing.T) {
 	eventually(t, "two entries", func() bool { return strings.Contains(text(), "\ncoredns_hosts_entries 2\n") })
 	s.Stop()
 	if got := text(); strings.Contains(got, "coredns_hosts") {
-		t.Errorf("after Stop: the metrics still have coredns_hosts:\n%s", got)
+		t.Errorf("metrics after Stop: want no coredns_hosts, got\n%s", got)
 	}
 }
 

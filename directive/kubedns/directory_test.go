@@ -15,8 +15,8 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// However the ConfigMap changes, the change is noticed when it happens; or at the
-// next look, if nothing tells of it.
+// Each change of the ConfigMap is noticed by an event, or without events by the next
+// poll.
 func TestDirectory(t *testing.T) {
 	t.Run("events", func(t *testing.T) { changes(t, false) })
 	t.Run("poll", func(t *testing.T) { changes(t, true) })
@@ -47,11 +47,11 @@ func changes(t *testing.T, noEvents bool) {
 	w.counts(7, 0, true)
 	w.stop()
 	if w.shows(`seamark_kubedns_config_valid{source=%q} 1`, m.dir) {
-		t.Error("a source that has ended is shown")
+		t.Error("seamark_kubedns_config_valid after Run: got a series, want none")
 	}
 }
 
-// What says the same in other words is a change, but nobody is called for it.
+// Other text with the same meaning counts as a change but is not applied.
 func TestDirectoryEqual(t *testing.T) {
 	m := newMount(t, stub("10.0.0.1"))
 	w := follow(t, m.dir, false)
@@ -62,7 +62,7 @@ func TestDirectoryEqual(t *testing.T) {
 	w.becomes(configText("10.0.0.1"), configText("10.0.0.2"))
 }
 
-// Plain files, as of a directory that somebody edits.
+// A directory with plain files works like a mounted ConfigMap.
 func TestDirectoryFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "config")
 	w := follow(t, dir, false)
@@ -260,7 +260,7 @@ func TestDirectorySwaps(t *testing.T) {
 		at = i
 	}
 	if lines := w.said("level=WARN"); len(lines) > 0 {
-		t.Errorf("got unexpected warnings %q", lines)
+		t.Errorf("got warnings %q, want none", lines)
 	}
 }
 
@@ -290,7 +290,7 @@ func directoryDangling(t *testing.T) {
 	}
 	w.becomes(configText("10.0.0.1"))
 	if lines := w.said("level=WARN"); len(lines) != 1 || !strings.Contains(lines[0], `error="stubDomains: broken symbolic link" in_use="last valid state"`) {
-		t.Errorf("got unexpected warnings %q", lines)
+		t.Errorf("got warnings %q, want one about the broken link", lines)
 	}
 }
 

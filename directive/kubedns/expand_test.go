@@ -38,7 +38,7 @@ func line(d corefile.Directive) string {
 	return strings.Join(words, " ")
 }
 
-// What a ConfigMap says, in a block: the words of the Corefile without braces.
+// expand adds the directives for a ConfigMap to a server block.
 func TestExpand(t *testing.T) {
 	const stubs = `{"corp.example": ["10.0.0.1", "10.0.0.2:5353", "10.0.0.1:53"], "example": ["fd00::1"]}`
 	for _, c := range []struct {
@@ -106,7 +106,7 @@ func TestExpand(t *testing.T) {
 			must(t, err)
 			u, at, ok := findUse(servers[0])
 			if !ok {
-				t.Fatal("the directive is not understood")
+				t.Fatalf("%s: got an invalid directive, want a valid one", directive)
 			}
 			data := map[string]string{}
 			for key, value := range map[string]string{stubDomains: c.stubs, upstreams: c.ups, federations: c.federations} {
@@ -122,7 +122,7 @@ func TestExpand(t *testing.T) {
 				t.Errorf("got\n%s\nwant\n%s", got, c.want)
 			}
 			if text(servers[0]) != before {
-				t.Error("the block that was read has changed")
+				t.Errorf("expand changed its argument: got\n%s\nwant\n%s", text(servers[0]), before)
 			}
 		})
 	}
@@ -146,7 +146,7 @@ func TestSetup(t *testing.T) {
 	}
 }
 
-// A Follower's Corefile changes with the directory, and with nothing else.
+// The Sum of a Follower's Corefile depends on the Corefile and the ConfigMap alone.
 func TestFollower(t *testing.T) {
 	m := newMount(t, stub("10.0.0.1"))
 	const corefiles = ".:53 {\nroot %s\nkubedns_config ./%s\n}\nexample.org:53 {\nwhoami\n}\n"
@@ -164,22 +164,22 @@ func TestFollower(t *testing.T) {
 		select {
 		case <-f.Changed():
 		case <-time.After(20 * time.Second):
-			t.Fatal("no change was told")
+			t.Fatal("got no signal of a change within 20s, want one")
 		}
 	}
 	changed()
 	if first.Err != nil || !has("10.0.0.1") || len(first.Servers) != 2 || f.Read().Sum != first.Sum {
-		t.Fatalf("%v: %v", first.Err, first.Servers)
+		t.Fatalf("first Read: got error %v and %v, want two blocks with 10.0.0.1 and the same sum each time", first.Err, first.Servers)
 	}
 	m.swap(stub("10.0.0.2"))
 	changed()
 	if second := f.Read(); !has("10.0.0.2") || second.Sum == first.Sum || second.Sum == (corefile.Sum{}) {
-		t.Fatalf("not what the directory says: %s", text(second.Servers[0]))
+		t.Fatalf("Read after a change: got %s, want 10.0.0.2 and another sum", text(second.Servers[0]))
 	}
 	m.swap(stub("10.0.0.1"))
 	changed()
 	if f.Read().Sum != first.Sum {
-		t.Error("the first state has a different sum the second time")
+		t.Error("Read of the first state again: got another sum, want the first")
 	}
 	m.swap(stub("$$$$"))
 	w.eventuallySays("Refused kube-dns")
@@ -199,7 +199,7 @@ func TestFollower(t *testing.T) {
 	}
 	now = ".:53 {\nwhoami\n}\n"
 	if r := f.Read(); r.Sum != corefile.ReadText("Corefile", []byte(now)).Sum || len(f.watched) != 0 {
-		t.Errorf("%d are watched, and the sum is %v", len(f.watched), r.Sum)
+		t.Errorf("Read without kubedns_config: got %d watches and the sum %v, want none and the Corefile's", len(f.watched), r.Sum)
 	}
 }
 
@@ -208,19 +208,19 @@ func (w *watcher) eventuallySays(words string) {
 	eventually(w.T, words, func() bool { return len(w.said(words)) > 0 })
 }
 
-// Once reads directories, and knows nothing of clusters.
+// ExpandOnce reads directories; a ConfigMap in a cluster counts as the defaults.
 func TestExpandOnce(t *testing.T) {
 	m := newMount(t, stub("10.0.0.1"))
 	r := ExpandOnce(corefile.ReadText("Corefile", []byte(".:53 {\nkubedns_config "+m.dir+"\n}\n.:54 {\nkubedns_config kube-system/kube-dns\n}\n")))
 	if got := text(r.Servers[0]); !strings.Contains(got, "forward acme.local 10.0.0.1:53") {
-		t.Error(got)
+		t.Errorf("directory: got\n%s\nwant a forward of acme.local", got)
 	}
 	if got := text(r.Servers[1]); !strings.HasSuffix(got, "kubedns_config kube-system/kube-dns\nforward . /etc/resolv.conf") {
-		t.Error(got)
+		t.Errorf("ConfigMap in a cluster: got\n%s\nwant the defaults", got)
 	}
 }
 
-// A cluster that does not answer is waited for once; then the defaults hold.
+// Read waits once for a cluster that does not respond, and then uses the defaults.
 func TestFollowerWithoutCluster(t *testing.T) {
 	w := &watcher{T: t, metrics: new(metrics.Registry)}
 	f := NewFollower(func() corefile.Reading {
@@ -234,7 +234,7 @@ func TestFollowerWithoutCluster(t *testing.T) {
 		select {
 		case got := <-done:
 			if !strings.HasSuffix(got, "forward . /etc/resolv.conf") {
-				t.Error(got)
+				t.Errorf("got\n%s\nwant the defaults", got)
 			}
 		case <-ctx.Done():
 			t.Fatal("Read did not return within 20s")
@@ -246,8 +246,7 @@ func TestFollowerWithoutCluster(t *testing.T) {
 	}
 }
 
-// A ConfigMap that is good by itself, and with which the Corefile cannot be served,
-// is refused like one that is not.
+// A valid ConfigMap with which the server cannot serve the Corefile is refused.
 func TestFollowerChecks(t *testing.T) {
 	m := newMount(t, stub("10.0.0.9"))
 	w := &watcher{T: t, metrics: new(metrics.Registry)}
@@ -263,7 +262,7 @@ func TestFollowerChecks(t *testing.T) {
 	defer f.Stop()
 	first := f.Read()
 	if got := text(first.Servers[0]); !strings.HasSuffix(got, "\nforward . /etc/resolv.conf") || strings.Contains(got, "acme") {
-		t.Errorf("not the defaults: %s", got)
+		t.Errorf("invalid first state: got\n%s\nwant the defaults", got)
 	}
 	w.eventuallySays(`error="one reason; another" in_use=defaults`)
 	m.swap(stub("10.0.0.1"))
@@ -271,6 +270,6 @@ func TestFollowerChecks(t *testing.T) {
 	m.swap(stub("10.0.0.9"))
 	w.eventuallySays(`error="one reason; another" in_use="last valid state"`)
 	if got := text(f.Read().Servers[0]); !strings.Contains(got, "10.0.0.1:53") {
-		t.Errorf("not the last good state: %s", got)
+		t.Errorf("refused state: got\n%s\nwant the last valid one", got)
 	}
 }

@@ -18,7 +18,7 @@ type folder struct {
 	path string
 }
 
-// put writes a ConfigMap of that name, among others that are nobody's business.
+// put writes a ConfigMap of that name, and others that the Object must ignore.
 func (f folder) put(name, key, value string) {
 	f.Helper()
 	const form = "{apiVersion: v1, kind: ConfigMap, metadata: {namespace: %s, name: %s}, data: {%s: %q}}\n"
@@ -45,7 +45,7 @@ func TestObject(t *testing.T) {
 	f.put("kube-dns", upstreams, `["1.1.1.1:123456789"]`)
 	w.counts(1, 1, false)
 	if lines := w.said(`msg="Refused kube-dns's ConfigMap" configmap=kube-system/kube-dns error="upstreamNameservers: want IP`); len(lines) != 1 || !strings.Contains(lines[0], `in_use="last valid state"`) {
-		t.Errorf("the log:\n%s", w.log())
+		t.Errorf("got the log\n%s\nwant one refusal that keeps the last valid state", w.log())
 	}
 	f.put("kube-dns", upstreams, `["10.0.0.2"]`)
 	want = append(want, "upstreams=[10.0.0.2:53]")
@@ -62,7 +62,7 @@ func TestObject(t *testing.T) {
 	w.counts(5, 1, true)
 }
 
-// Without the object it is the default, once that is known.
+// If the object does not exist, the Config is the default.
 func TestObjectMissing(t *testing.T) {
 	o := cluster.Options{Manifests: t.TempDir(), ConfigMap: "kube-system/kube-dns"}
 	w := startSource(t, o.ConfigMap, func(w *watcher, ctx context.Context) {

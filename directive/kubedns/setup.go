@@ -93,8 +93,7 @@ import (
 // ConfigMap is invalid.
 //
 // Ours: CoreDNS has no such directive; its users translate the ConfigMap by hand.
-// Differs from kube-dns
-// and dnsmasq-nanny: stub domains also apply to targets of ExternalName Services;
+// Differences from kube-dns and dnsmasq-nanny: stub domains also apply to targets of ExternalName Services;
 // hostnames of servers are resolved repeatedly, those in the cluster for any cluster
 // domain; a change needs no restart; federations may also be a JSON object.
 type use struct {

@@ -12,7 +12,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// check returns a description of what is wrong with a reply, or "".
+// check returns the differences of a reply from the expectation, "" if there are none.
 func (q *question) check(reply []byte, proto string) string {
 	if q.want.silence || reply == nil {
 		switch {
@@ -25,7 +25,7 @@ func (q *question) check(reply []byte, proto string) string {
 	}
 	m := new(dns.Msg)
 	if err := m.Unpack(reply); err != nil {
-		return fmt.Sprintf("a reply that cannot be read: %v: %x", err, reply)
+		return fmt.Sprintf("unpacking the reply: %v: %x", err, reply)
 	}
 	wrong := q.envelope(reply, m, proto)
 	got := q.print(reply, m)
@@ -52,7 +52,7 @@ func (q *question) envelope(reply []byte, m *dns.Msg, proto string) (wrong []str
 		wrong = append(wrong, "no qr")
 	}
 	if (flags^asked)&(wire.FlagRD|opcode) != 0 {
-		wrong = append(wrong, "rd or opcode is not the query's")
+		wrong = append(wrong, "rd or opcode differs from the query's")
 	}
 	if len(m.Question) > 0 {
 		end := wire.HeaderLen + 4
@@ -60,11 +60,11 @@ func (q *question) envelope(reply []byte, m *dns.Msg, proto string) (wrong []str
 			end += 1 + int(n[0])
 		}
 		if end++; end > len(q.packet) || !bytes.Equal(reply[wire.HeaderLen:end], q.packet[wire.HeaderLen:end]) {
-			wrong = append(wrong, "the question is not the one that was asked")
+			wrong = append(wrong, "the question differs from the query's")
 		}
 	}
 	if limit := min(q.sizes, wire.MaxUDPReply); proto == "udp" && len(reply) > limit {
-		wrong = append(wrong, fmt.Sprintf("%d bytes, and the client takes %d", len(reply), limit))
+		wrong = append(wrong, fmt.Sprintf("%d bytes, more than the client's limit of %d", len(reply), limit))
 	}
 	return wrong
 }

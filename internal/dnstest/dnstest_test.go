@@ -49,14 +49,14 @@ func TestParseScript(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.only != "folder" || !s.differ || len(s.steps) != 2 || len(s.steps[0].cases) != 2 {
-		t.Fatalf("got %+v", s)
+		t.Fatalf("got %+v, want two steps, the first with two queries", s)
 	}
 	first, second, third := s.steps[0].cases[0], s.steps[0].cases[1], s.steps[1].cases[0]
 	if first.at != "x.txt:15" || third.at != "x.txt:24" {
-		t.Errorf("questions are at %s and %s", first.at, third.at)
+		t.Errorf("queries: got the positions %s and %s, want x.txt:15 and x.txt:24", first.at, third.at)
 	}
 	if got := hex.EncodeToString(first.packet); got != "0000000000010000000000000161016200"+"00010001" {
-		t.Errorf("packet %s", got)
+		t.Errorf("first query: got packet %s, want the question a. A IN with RD", got)
 	}
 	var m dns.Msg
 	if err := m.Unpack(second.packet); err != nil {
@@ -65,30 +65,30 @@ func TestParseScript(t *testing.T) {
 	opt := m.IsEdns0()
 	if second.only != "tcp" || !second.want.silence || second.sizes != 4096 || opt == nil || !opt.Do() ||
 		m.Question[0].Qclass != dns.ClassCHAOS || !m.RecursionDesired {
-		t.Errorf("got %+v\n%v", second, &m)
+		t.Errorf("second query: got %+v\n%v\nwant CH over TCP with DO, a size of 4096 and silence", second, &m)
 	}
 	want := "NXDOMAIN aa edns=1232\nA.b. 5 IN CNAME c.b.\n;authority\nb. 5 IN SOA ns.b. host.b. * 1 2 3 4\n;additional\n...\n"
 	if got := third.want.String(); got != want {
-		t.Errorf("got\n%s", got)
+		t.Errorf("third query: got the expectation\n%s\nwant\n%s", got, want)
 	}
 	if docs, err := objects(s.steps[1].delete); err != nil || len(docs) != 1 || docs[0].Namespace != "b" {
-		t.Errorf("got %v, %v", docs, err)
+		t.Errorf("objects to delete: got %v, error %v, want one in namespace b", docs, err)
 	}
 }
 
-func TestParseWrong(t *testing.T) {
+func TestParseScriptErrors(t *testing.T) {
 	for old, test := range map[string]struct{ new, want string }{
-		"replies: differ":     {"replies: same", `x.txt:4: replies: what is "same"?`},
+		"replies: differ":     {"replies: same", `x.txt:4: replies: want differ, got "same"`},
 		"-- Corefile --":      {"-- corefile --", `x.txt:6: unknown part "corefile"`},
 		"questions 2 --":      {"questions 4 --", `x.txt:23: part "questions 4": steps are numbered from 1 without gaps`},
 		"? a.b A":             {"? a.b AA", `x.txt:15: unknown type "AA"`},
 		"+norec":              {"+rec", `x.txt:15: unknown word "+rec"`},
-		"NOERROR aa\n":        {"", "x.txt:15: nothing is expected"},
-		"silence":             {"silence\nsilence", `x.txt:20: there is silence, and "silence"`},
+		"NOERROR aa\n":        {"", "x.txt:15: want an expected reply after the query"},
+		"silence":             {"silence\nsilence", `x.txt:20: want no line after silence, got "silence"`},
 		"# A comment":         {"NOERROR", `x.txt:14: want a question, got "NOERROR."`},
 		"IN CNAME	c.b.":       {"IN CNAM c.b.", `x.txt:26: not a record: "A.b.  5 IN CNAM c.b."`},
 		"A.b.  5 IN":          {"A.b. IN", `x.txt:26: want a record with name, TTL, class and type`},
-		"? a.b A +norec":      {"? hex 00", `x.txt:15: a packet of 1 bytes has no id`},
+		"? a.b A +norec":      {"? hex 00", `x.txt:15: want a packet with an ID, got 1 bytes`},
 		"-- questions 2 --\n": {"", "x.txt: no questions in step 2"},
 	} {
 		_, err := parseScript("x.txt", []byte(strings.Replace(good, old, test.new, 1)))
@@ -157,14 +157,14 @@ func TestCheck(t *testing.T) {
 		"no qr":                         func(m *dns.Msg) { m.Response = false },
 		"rd or opcode":                  func(m *dns.Msg) { m.RecursionDesired = false },
 		"wrong: the header":             func(m *dns.Msg) { m.Authoritative = false },
-		"the question is not the one":   func(m *dns.Msg) { m.Question[0].Name = "A.b." },
+		"the question differs":          func(m *dns.Msg) { m.Question[0].Name = "A.b." },
 		"wrong: the answer section":     func(m *dns.Msg) { m.Answer = nil },
 		"wrong: the additional section": func(m *dns.Msg) { m.Extra = append(m.Extra, m.Answer...) },
 		"edns=1232 option=65001": func(m *dns.Msg) {
 			opt := m.IsEdns0()
 			opt.Option = append(opt.Option, &dns.EDNS0_LOCAL{Code: 65001, Data: []byte{0xAB, 0xCD}})
 		},
-		"and the client takes 512": func(m *dns.Msg) { m.Answer = slices.Repeat(m.Answer, 60) },
+		"limit of 512": func(m *dns.Msg) { m.Answer = slices.Repeat(m.Answer, 60) },
 	} {
 		got := q.check(reply(change), "udp")
 		if want == "" && got != "" || !strings.Contains(got, want) {
@@ -172,14 +172,14 @@ func TestCheck(t *testing.T) {
 		}
 	}
 	if got := q.check(nil, "udp"); got != "no reply" {
-		t.Errorf("got %q", got)
+		t.Errorf("check of no reply: got %q, want no reply", got)
 	}
 	if got := parse("? a.b A\nsilence\n").check(reply(func(*dns.Msg) {}), "udp"); !strings.HasPrefix(got, "want silence") {
-		t.Errorf("got %q", got)
+		t.Errorf("check of a reply where silence is expected: got %q, want an error", got)
 	}
 }
 
-// -update writes what was learnt and leaves the rest of the file alone.
+// -update replaces the expectations and leaves the rest of the file unchanged.
 func TestRewrite(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.txt")
 	s, err := parseScript(file, []byte(good))

@@ -68,7 +68,7 @@ func parseQuestions(file, data string, line int) (cases []*question, err error) 
 	}
 	for _, q := range cases {
 		if q.want.header == nil && !q.want.silence {
-			return nil, fmt.Errorf("%s: nothing is expected", q.at)
+			return nil, fmt.Errorf("%s: want an expected reply after the query", q.at)
 		}
 	}
 	return cases, nil
@@ -79,7 +79,7 @@ func (q *question) expect(text string, section *int) error {
 	w := &q.want
 	switch {
 	case w.silence:
-		return fmt.Errorf("there is silence, and %q", text)
+		return fmt.Errorf("want no line after silence, got %q", text)
 	case text == "silence" && w.header == nil:
 		w.silence = true
 	case w.header == nil:
@@ -136,7 +136,7 @@ func (q *question) parse() error {
 		var err error
 		q.sizes = wire.MinUDPSize
 		if q.packet, err = hex.DecodeString(strings.Join(digits, "")); err == nil && len(q.packet) < 2 {
-			err = fmt.Errorf("a packet of %d bytes has no id", len(q.packet))
+			err = fmt.Errorf("want a packet with an ID, got %d bytes", len(q.packet))
 		}
 		return err
 	}
@@ -179,7 +179,7 @@ func (q *question) option(word string, msg *dns.Msg, opt *dns.OPT) error {
 		return nil
 	}
 	if msg == nil {
-		return fmt.Errorf("a packet cannot have %s", word)
+		return fmt.Errorf("%s does not apply to a packet in hexadecimal", word)
 	}
 	number := func(bits int) (uint64, error) { return strconv.ParseUint(value, 10, bits) }
 	var n uint64

@@ -229,7 +229,7 @@ func (r *runner) attempt(q *question) error {
 		case first < 0:
 			first = i
 		case !bytes.Equal(reply, replies[first]):
-			return fmt.Errorf("two replies to one question\n%s\n%x\n%s\n%x", r.variants[first].dig(q), replies[first], v.dig(q), reply)
+			return fmt.Errorf("replies differ\n%s\n%x\n%s\n%x", r.variants[first].dig(q), replies[first], v.dig(q), reply)
 		}
 	}
 	return nil

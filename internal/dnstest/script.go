@@ -77,8 +77,10 @@ func (s *script) parseComment() error {
 			s.only = value
 		case word == "replies" && value == "differ":
 			s.differ = true
-		case word == "only" || word == "replies":
-			return fmt.Errorf("%s:%d: %s: what is %q?", s.file, i+1, word, value)
+		case word == "only":
+			return fmt.Errorf("%s:%d: only: want folder or live, got %q", s.file, i+1, value)
+		case word == "replies":
+			return fmt.Errorf("%s:%d: replies: want differ, got %q", s.file, i+1, value)
 		}
 	}
 	return nil
@@ -120,7 +122,7 @@ func (s *script) part(name, data string, line int) error {
 		st.delete = []byte(data)
 	case "file":
 		if file == "" {
-			return fmt.Errorf("%s:%d: want a name behind file", s.file, line-1)
+			return fmt.Errorf("%s:%d: want a name after file", s.file, line-1)
 		}
 		if st.files == nil {
 			st.files = map[string]string{}

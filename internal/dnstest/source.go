@@ -28,7 +28,7 @@ type Source interface {
 type Object struct {
 	APIVersion string
 	Kind       string
-	Namespace  string // "" if it says none
+	Namespace  string // "" if the document has none
 	Name       string
 	YAML       []byte
 }
@@ -54,7 +54,7 @@ func objects(text []byte) (docs []Object, err error) {
 		case head.Kind == "" && m.Name == "":
 			continue // only comments
 		case head.Kind == "" || m.Name == "":
-			return nil, fmt.Errorf("an object without kind or name:\n%s", doc)
+			return nil, fmt.Errorf("object without kind or name:\n%s", doc)
 		}
 		docs = append(docs, Object{head.APIVersion, head.Kind, m.Namespace, m.Name, []byte(doc)})
 	}

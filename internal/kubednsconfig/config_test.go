@@ -34,7 +34,7 @@ func TestConfigEqual(t *testing.T) {
 		t.Errorf("%v equals %v, want a difference in federations", base, with)
 	}
 	if !with.Equal(with) {
-		t.Errorf("%v does not equal itself", with)
+		t.Errorf("%v: got false for Equal with itself, want true", with)
 	}
 	if empty := mustParse(t, `null`, `[]`); !(Config{}).Equal(empty) {
 		t.Errorf("null and [] parse to %v, want the default", empty)

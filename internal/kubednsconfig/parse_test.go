@@ -200,17 +200,17 @@ func FuzzParse(f *testing.F) {
 		}
 		for i, d := range c.StubDomains {
 			if !IsSubdomain(d.Domain) || len(d.Servers) == 0 || i > 0 && c.StubDomains[i-1].Domain >= d.Domain {
-				t.Errorf("%q: invalid or unsorted stub domains: %s", stubs, c)
+				t.Errorf("%q: got stub domains %s, want them valid and sorted", stubs, c)
 			}
 			for _, s := range d.Servers {
 				if again, ok := parseServer(s.String()); !ok || again != s {
-					t.Errorf("%q: server %s parses to %v", stubs, s, again)
+					t.Errorf("%q: server %s parsed again: got %v, want the same", stubs, s, again)
 				}
 			}
 		}
 		for i, d := range c.Federations {
 			if !IsLabel(d.Name) || !IsSubdomain(d.Domain) || i > 0 && c.Federations[i-1].Name >= d.Name {
-				t.Errorf("%q: invalid or unsorted federations: %s", feds, c)
+				t.Errorf("%q: got federations %s, want them valid and sorted", feds, c)
 			}
 		}
 	})

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// What is read is a file of a size that was expected; nothing else is waited for.
+// Read returns the content of a regular file up to the limit, and an error for
+// anything else, without blocking.
 func TestRead(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -20,7 +21,7 @@ func TestRead(t *testing.T) {
 	must(t, syscall.Mkfifo(in("fifo"), 0o600))
 	for name, size := range map[string]int{"most": mb, "none": 0} {
 		if text, err := Read(in(name), mb); err != nil || text != strings.Repeat("a", size) {
-			t.Errorf("%s: %d bytes, %v", name, len(text), err)
+			t.Errorf("Read(%s): got %d bytes, error %v, want %d bytes", name, len(text), err, size)
 		}
 	}
 	for name, want := range map[string]string{
@@ -32,9 +33,9 @@ func TestRead(t *testing.T) {
 		}
 	}
 	if _, err := Read(in("missing"), mb); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a file that is missing: %v", err)
+		t.Errorf("missing file: got %v, want fs.ErrNotExist", err)
 	}
 	if _, err := Read(dir, mb); !errors.Is(err, ErrDirectory) {
-		t.Errorf("a directory: %v", err)
+		t.Errorf("directory: got %v, want ErrDirectory", err)
 	}
 }

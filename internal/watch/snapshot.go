@@ -23,7 +23,7 @@ func ContentDir(dir string) string {
 	return dir
 }
 
-// A snapshot is the state of files as far as it shows without reading them.
+// A snapshot is the state of files that is visible without reading them.
 type snapshot struct {
 	files   map[string]fs.FileInfo // nil for a file that cannot be examined
 	links   map[string]string      // destination of dataLink, by directory
@@ -91,8 +91,8 @@ func (s *snapshot) note(path string, info fs.FileInfo) {
 	}
 }
 
-// update makes s a snapshot of these paths: of new ones as they are now, and of
-// the others as they were.
+// update makes s a snapshot of these paths. It adds the present state of new paths
+// and keeps the recorded state of the others.
 func (s *snapshot) update(paths []string) {
 	now := take(paths)
 	for path := range now.files {

@@ -50,7 +50,7 @@ type Watcher struct {
 	mu       sync.Mutex
 	files    files
 	paths    []string
-	base     snapshot // what the caller knows
+	base     snapshot // the state that the caller has read
 	failed   bool     // a directory could not be watched
 	followed bool     // Follow has added paths since Wait returned
 }
@@ -204,18 +204,18 @@ func (w *Watcher) concerns(e fsnotify.Event) bool {
 	return w.files.names[e.Name] || w.files.contents[filepath.Dir(e.Name)]
 }
 
-// differs reports whether the files may be others than those of the base.
+// differs reports whether the files may differ from the base.
 func (w *Watcher) differs() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.followed || w.base.fresh() || !take(w.paths).equal(w.base)
 }
 
-// settle waits until the files stop changing, and makes what they are then the
+// settle waits until the files stop changing, and makes their final state the
 // base. It returns false once ctx is done.
 func (w *Watcher) settle(ctx context.Context) bool {
 	begin := time.Now()
-	since := begin // the files have been the same
+	since := begin // the time of the last change
 	var last snapshot
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -99,7 +99,7 @@ func TestWaitFresh(t *testing.T) {
 	})
 }
 
-// A path that does not exist is looked for every second.
+// A path that does not exist is checked every second.
 func TestWaitMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "missing", "file")
