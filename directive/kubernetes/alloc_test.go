@@ -89,10 +89,10 @@ func TestAnswersAllocateNothing(t *testing.T) {
 		run, last := s.answerer(t, c)
 		run() // the memory of a further question is made once for each reader
 		if n := testing.AllocsPerRun(200, run); n != 0 {
-			t.Errorf("%s: %v allocations", c.name, n)
+			t.Errorf("%s: got %v allocations, want 0", c.name, n)
 		}
 		if m := parse(t, last()); len(m.Answer)+len(m.Ns) == 0 {
-			t.Errorf("%s: %s", c.name, digest(m))
+			t.Errorf("%s: got %s, want records", c.name, digest(m))
 		}
 	}
 }

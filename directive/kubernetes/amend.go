@@ -123,7 +123,7 @@ func (d *endpointDiff) reset() {
 }
 
 // stillDisjoint reports whether the endpoints of all slices share no address or
-// hostname. Before these were added they did not.
+// hostname. Without the added ones they share none.
 func (f *serviceSpec) stillDisjoint(all []pendingPart, added []endpointRef, seen *addrSet) bool {
 	if len(added) == 0 {
 		return true

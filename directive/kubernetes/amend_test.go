@@ -197,7 +197,7 @@ func TestAmendedEntryEqualsBuiltEntry(t *testing.T) {
 			if s.chance(5) { // hidden and shown
 				s.ix.Delete(cluster.Namespaces, cluster.Key{Name: "shop"})
 				if err := s.ix.sound(); err != nil {
-					t.Fatalf("seed %d, hidden: %v", seed, err)
+					t.Fatalf("seed %d, after hiding the namespace: %v", seed, err)
 				}
 				s.ix.Put(cluster.Namespaces, namespaceObject("shop"))
 			}
@@ -244,7 +244,7 @@ func TestAmendedEntryEqualsBuiltEntry(t *testing.T) {
 		}
 	}
 	if amended < 500 || built < 500 {
-		t.Errorf("%d amended, %d built", amended, built)
+		t.Errorf("got %d amended and %d built entries, want at least 500 of each", amended, built)
 	}
 	t.Logf("%d amended, %d built", amended, built)
 }
@@ -260,13 +260,13 @@ func TestSerialAfterSwappedEndpoints(t *testing.T) {
 		ix := load(plain().newIndex(), namespaceObject("shop"), headless("shop", "db"), slice("shop", "db-1", "db", "sql 1/tcp", eps...))
 		serial := ix.serial.Load()
 		if other := seen[serial]; other != nil {
-			t.Errorf("%v and %v have serial %d", other, eps, serial)
+			t.Errorf("endpoints %v and %v: both have serial %d, want different ones", other, eps, serial)
 		}
 		seen[serial] = eps
 		slices.Reverse(eps)
 		again := load(plain().newIndex(), namespaceObject("shop"), headless("shop", "db"), slice("shop", "db-a", "db", "sql 1/tcp", eps[:1]...), slice("shop", "other", "db", "sql 1/tcp", eps[1:]...))
 		if got := again.serial.Load(); got != serial {
-			t.Errorf("%v: serial %d, in other slices %d", eps, serial, got)
+			t.Errorf("endpoints %v in other slices: got serial %d, want %d", eps, got, serial)
 		}
 	}
 }
@@ -277,6 +277,6 @@ func TestSerialHeadlessAndClusterIP(t *testing.T) {
 		return load(plain().newIndex(), namespaceObject("shop"), s, slice("shop", "db-1", "db", "sql 1/tcp", "10.0.0.1")).serial.Load()
 	}
 	if serial := of(headless("shop", "db")); serial == of(clusterIP("shop", "db", "")) {
-		t.Errorf("both have serial %d", serial)
+		t.Errorf("headless Service and Service without an address: both have serial %d, want different ones", serial)
 	}
 }

@@ -20,8 +20,8 @@ func localAt(ips ...string) directive {
 func TestApexWithoutService(t *testing.T) {
 	s := start(t, localAt("10.0.0.53", "fd00::53"))
 	soa := soaOf(t, s, "cluster.local.")
-	if soa != "ns.dns.cluster.local. hostmaster.cluster.local. 0 7200 1800 86400 5" {
-		t.Errorf("SOA %s", soa)
+	if want := "ns.dns.cluster.local. hostmaster.cluster.local. 0 7200 1800 86400 5"; soa != want {
+		t.Errorf("SOA: got %s, want %s", soa, want)
 	}
 	s.check(t, "cluster.local.", "NS", `NOERROR aa
 		cluster.local. 5 IN NS ns.dns.cluster.local.
@@ -95,7 +95,7 @@ func TestApexWithHiddenService(t *testing.T) {
 		clusterIP("kube-system", "kube-dns", "dns 53/udp", "10.96.0.10"),
 		slice("kube-system", "kube-dns-1", "kube-dns", "dns 53/udp", "10.0.0.53"))
 	if got := text(s.ask(t, "cluster.local.", "NS").Answer); !strings.Contains(got, " ns.dns.cluster.local.") {
-		t.Error(got)
+		t.Errorf("cluster.local. NS: got %s, want ns.dns.cluster.local.", got)
 	}
 }
 
@@ -110,7 +110,7 @@ func TestSOATTL(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if got := strings.TrimSpace(text(s.ask(t, "x.cluster.local.", "A").Ns)); !strings.HasPrefix(got, "cluster.local. 300 IN SOA ") {
-		t.Error(got)
+		t.Errorf("x.cluster.local. A, authority section: got %s, want a SOA record with TTL 300", got)
 	}
 	s.check(t, "dns-version.cluster.local.", "TXT", `NOERROR aa
 		dns-version.cluster.local. 28800 IN TXT "1.1.0"`)

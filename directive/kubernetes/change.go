@@ -256,8 +256,8 @@ func (ix *Index) mergeSlices(d *serviceChange) (all []pendingPart, partChanges [
 	return all, partChanges
 }
 
-// readyFirst returns the endpoints with those that are ready in front, so that an
-// answer does not read the others.
+// readyFirst returns the endpoints in an order in which the ready ones are first,
+// so that an answer does not read the rest.
 func readyFirst(es cluster.Endpoints) cluster.Endpoints {
 	notReady, inOrder := false, true
 	for ep := range es.All() {

@@ -61,7 +61,7 @@ func TestPodAt(t *testing.T) {
 	ix.Delete(cluster.Pods, cluster.Key{Namespace: "other", Name: "b"})
 	at("10.0.0.1", "nobody")
 	if n := ix.clients.Len(); n != 0 {
-		t.Errorf("%d addresses are left", n)
+		t.Errorf("after the Pods are deleted: got %d addresses, want 0", n)
 	}
 }
 
@@ -70,15 +70,15 @@ func TestClientsNotKeptByDefault(t *testing.T) {
 	ix := NewIndex(settings{}, []cluster.Kind{cluster.Pods}, slog.New(slog.DiscardHandler))
 	relist(ix, cluster.Pods, []cluster.Object{podOf("shop", "a", false, "10.0.0.1")})
 	if ix.clients.Len() != 0 || ix.pods.Len() != 1 {
-		t.Errorf("%d clients, %d pods", ix.clients.Len(), ix.pods.Len())
+		t.Errorf("got %d clients and %d pods, want 0 and 1", ix.clients.Len(), ix.pods.Len())
 	}
 	h := &Handler{podMode: podsInsecure, options: &options{}}
 	if err := h.NeedClients(); err == nil || h.options.podsByAddr {
-		t.Error("clients without pods")
+		t.Errorf("NeedClients without pods verified: got error %v, podsByAddr %v, want an error and false", err, h.options.podsByAddr)
 	}
 	h.podMode = podsVerified
 	if err := h.NeedClients(); err != nil || !h.options.podsByAddr {
-		t.Error(err)
+		t.Errorf("NeedClients with pods verified: got error %v, podsByAddr %v, want nil and true", err, h.options.podsByAddr)
 	}
 }
 
@@ -135,7 +135,7 @@ func TestSearchPath(t *testing.T) {
 	}
 	q := queryFor(t, "www.example.com.shop.svc.cluster.local.", "10.0.0.1:53")
 	if n := testing.AllocsPerRun(100, func() { h.SearchPath(q, true); h.SearchPath(q, false) }); n != 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("SearchPath: got %v allocations, want 0", n)
 	}
 }
 
@@ -173,7 +173,7 @@ func TestMetadata(t *testing.T) {
 	q := queryFor(t, "api.shop.svc.cluster.local.", "10.0.0.1:53")
 	for _, key := range []string{"forward/upstream", "kubernetes/nothing", "kubernetes/client-nothing", "kubernetes/client-label/app"} {
 		if v, ok := h.Metadata(q, key); ok {
-			t.Errorf("%s: %q", key, v)
+			t.Errorf("Metadata(%s): got %q, want none", key, v)
 		}
 	}
 }
@@ -194,7 +194,7 @@ func TestMetadataChangesSourceOptions(t *testing.T) {
 			}
 			for _, h := range config.Find[*Handler](b) {
 				if kept := want && described; h.options.podsByAddr != kept || h.options.PodLabels != kept {
-					t.Errorf("pods %s, metadata %v: %+v", pods, described, h.options)
+					t.Errorf("pods %s, metadata %v: got podsByAddr %v, PodLabels %v, want %v", pods, described, h.options.podsByAddr, h.options.PodLabels, kept)
 				}
 			}
 		}

@@ -24,8 +24,8 @@ type namespace struct {
 	name    string
 	exposed atomic.Bool
 
-	// For the writer alone: the number of objects in it, and what these add to the
-	// serials while it is exposed.
+	// Used by the writer alone: the number of objects in the namespace, and the
+	// sums of their hashes, which the serials include while it is exposed.
 	objects          int
 	hash, importHash uint32
 }
@@ -36,9 +36,9 @@ type entry struct {
 	key *serviceKey
 	serviceSpec
 	parts []part // the endpoints: a part for each slice, in the order of the slices' names
-	// table finds the endpoints if they are many. If slices share an address or a
-	// hostname, which is rare, the parts are not the slices but what they mean together,
-	// and table has the slices.
+	// table finds endpoints if there are many. If slices share an address or a
+	// hostname, which is rare, the parts are the endpoints of all slices, merged
+	// by their labels, and the table has the slices.
 	table *endpointTable
 	// k8sExternal is the entry that k8s_external answers from; nil if the Service has
 	// no external name, or if the directive is not used.
@@ -49,14 +49,15 @@ type entry struct {
 	inParts bool   // the records of the Service's name are in the parts
 }
 
-// A serviceSpec is what answers need of a Service's own object. The zero value is that
-// of no object.
+// A serviceSpec has the fields of a Service's own object that answers need. The
+// zero value is the spec of a missing object.
 type serviceSpec struct {
 	ports    *portSet          // nil for an ExternalName, and without an object
 	external *cluster.External // addresses outside the cluster; nil if there are none
-	// records are those of the Service's name, with the owner wire.OwnerIsQuestion: A
-	// records up to aEnd, then AAAA records; or the CNAME of an ExternalName. A headless
-	// Service has those of its endpoints.
+	// records are the records of the Service's name, with the owner
+	// wire.OwnerIsQuestion: A records up to aEnd, then AAAA records; or the CNAME
+	// record of an ExternalName. For a headless Service they are the records of
+	// its endpoints.
 	records string
 	aEnd    uint32
 
@@ -86,9 +87,10 @@ func (p *part) endpoints() cluster.Endpoints {
 func (p *part) a() string    { return p.data[p.endpointsEnd:p.aEnd] }
 func (p *part) aaaa() string { return p.data[p.aEnd:] }
 
-// mergedParts belong to an entry whose slices share addresses or hostnames, or have
-// names instead of addresses. The entry's parts are then the endpoints that are served, grouped by their ports;
-// endpoints with the same label are consecutive.
+// mergedParts belong to an entry whose slices share addresses or hostnames, or
+// have names instead of addresses. The entry's parts are then the endpoints that
+// are served, grouped by their ports; endpoints with the same label are
+// consecutive.
 type mergedParts struct {
 	slices      []part // in the order of their names
 	targets     []part // for each of the entry's parts one with the first endpoint of each label
@@ -283,8 +285,8 @@ func (f *serviceSpec) equal(o *serviceSpec) bool {
 	return alike && a == b
 }
 
-// cname returns the CNAME record for an externalName; "" if that is not a host name.
-// An IP address is not: CoreDNS answers NXDOMAIN, too.
+// cname returns the CNAME record for an externalName; "" if that is not a host
+// name. An IP address is not one; CoreDNS answers NXDOMAIN for it too.
 func cname(target string, ttl uint32) string {
 	if _, err := netip.ParseAddr(target); err == nil || strings.Trim(strings.ToLower(target), "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "" {
 		return ""

@@ -67,15 +67,15 @@ func TestHostnameEqualsAddressLabel(t *testing.T) {
 		s := start(t, plain(), namespaceObject("shop"), headless("shop", "db"), slice("shop", "a", "db", "sql 5432/tcp", order...))
 		m := s.ask(t, "10-0-0-1.db.shop.svc.cluster.local.", "A")
 		if len(m.Answer) != 2 {
-			t.Errorf("%v: %s", order, digest(m))
+			t.Errorf("endpoints %v, 10-0-0-1.db A: got %s, want two records", order, digest(m))
 		}
 		m = s.ask(t, "db.shop.svc.cluster.local.", "SRV")
 		if len(m.Answer) != 1 || len(m.Extra) != 2 {
-			t.Errorf("%v: %s", order, digest(m))
+			t.Errorf("endpoints %v, db SRV: got %s, want one record and two addresses", order, digest(m))
 		}
 		m = s.ask(t, "10-0-0-9.db.shop.svc.cluster.local.", "A")
 		if len(m.Answer) != 0 {
-			t.Errorf("%v: %s", order, digest(m))
+			t.Errorf("endpoints %v, 10-0-0-9.db A: got %s, want no records", order, digest(m))
 		}
 		s.check(t, "1.0.0.10.in-addr.arpa.", "PTR", "NOERROR aa\n1.0.0.10.in-addr.arpa. 5 IN PTR 10-0-0-1.db.shop.svc.cluster.local.")
 	}
@@ -102,12 +102,12 @@ func TestEqualEndpointsInTwoClusters(t *testing.T) {
 	for _, name := range []string{"east.db", "eu.west.db", "west.db"} { // M7: names, without records
 		m := s.ask(t, name+".shop.svc.clusterset.local.", "A")
 		if m.Rcode != 0 || len(m.Answer) > 0 {
-			t.Errorf("%s: %s", name, digest(m))
+			t.Errorf("%s A: got %s, want NODATA", name, digest(m))
 		}
 	}
 	for _, name := range []string{"eu.db", "db-0.db", "db-0.west.db", "x.db-0.east.db", "db-1.east.db"} {
 		if m := s.ask(t, name+".shop.svc.clusterset.local.", "A"); m.Rcode != 3 {
-			t.Errorf("%s: %s", name, digest(m))
+			t.Errorf("%s A: got %s, want NXDOMAIN", name, digest(m))
 		}
 	}
 }
@@ -130,7 +130,7 @@ func TestEndpointsStoredOnce(t *testing.T) {
 		ix := load(plain().newIndex(), append(c.slices, namespaceObject("shop"), headless("shop", "db"))...)
 		e := ix.services.Get([]byte("\x02db\x04shop"))
 		if apart := e.merged() == nil; apart != c.apart || e.inParts != (apart && len(c.slices) > 1) {
-			t.Errorf("%s: apart %v, spread %v", c.what, apart, e.inParts)
+			t.Errorf("%s: got disjoint %v, records in parts %v, want disjoint %v", c.what, apart, e.inParts, c.apart)
 		}
 	}
 }
@@ -142,7 +142,7 @@ func TestExternalNameInvalidTarget(t *testing.T) {
 		s := serve(t, plain(), plain().handler(t, ix))
 		code := s.ask(t, "x.shop.svc.cluster.local.", "CNAME").Rcode
 		if exists := target == "." || target == "-"; (code == 0) != exists {
-			t.Errorf("%q: rcode %d", target, code)
+			t.Errorf("externalName %q: got rcode %d, want the name to exist: %v", target, code, exists)
 		}
 	}
 }

@@ -75,7 +75,7 @@ func TestExternalChangesSourceOptions(t *testing.T) {
 		}
 		o := config.Find[*Handler](b)[0].options
 		if o.k8sExternal != want || o.External != want.enabled {
-			t.Errorf("%s: %+v, fields kept: %v", text, o.k8sExternal, o.External)
+			t.Errorf("%s: got %+v, External %v, want %+v", text, o.k8sExternal, o.External, want)
 		}
 	}
 }

@@ -186,7 +186,7 @@ func TestExternalFallthrough(t *testing.T) {
 		"shop.example.org.": true, "api.shop.example.org.": true, "example.org.": true, "dns.example.org.": true,
 	} {
 		if m := s.ask(t, name, "TXT"); m.Authoritative != ours {
-			t.Errorf("%s: ours %v\n%s", name, m.Authoritative, digest(m))
+			t.Errorf("%s TXT: got authoritative %v, want %v\n%s", name, m.Authoritative, ours, digest(m))
 		}
 	}
 }
@@ -197,7 +197,7 @@ func TestExternalNotSynced(t *testing.T) {
 	ix.listedKinds.Store(0)
 	code := func(name string) string { return mdns.RcodeToString[s.ask(t, name, "A").Rcode] }
 	if got := code("example.org.") + code("nobody.example.org."); got != "SERVFAILSERVFAIL" {
-		t.Error(got)
+		t.Errorf("before any list: got %s, want SERVFAIL twice", got)
 	}
 	for _, o := range outsideShop() {
 		kind := cluster.Namespaces
@@ -226,28 +226,28 @@ func TestExternalChanges(t *testing.T) {
 	serial := ix.serial.Load()
 	ix.Put(cluster.Services, reachable(clusterIP("shop", "api", "http 80/tcp, https 443/tcp, dns 53/udp", "10.96.0.1"), "192.0.2.11"))
 	if ix.serial.Load() == serial {
-		t.Error("the serial is the same")
+		t.Errorf("after a change of external addresses: serial is still %d", serial)
 	}
 	if got := s.ask(t, "api.shop.example.org.", "A"); len(got.Answer) != 1 || mdns.Field(got.Answer[0], 1) != "192.0.2.11" {
-		t.Error(digest(got))
+		t.Errorf("api.shop.example.org. A: got %s, want 192.0.2.11", digest(got))
 	}
 	if ptr("11.2.0.192.in-addr.arpa.") == "" {
-		t.Error("no reverse name for the new address")
+		t.Error("11.2.0.192.in-addr.arpa. PTR: got no record, want one for the new address")
 	}
 	ix.Put(cluster.Services, clusterIP("shop", "api", "http 80/tcp", "10.96.0.1"))
 	if m := s.ask(t, "api.shop.example.org.", "A"); m.Rcode != mdns.RcodeNameError {
-		t.Error(digest(m))
+		t.Errorf("api.shop.example.org. A: got %s, want NXDOMAIN", digest(m))
 	}
 	if m := s.ask(t, "11.2.0.192.in-addr.arpa.", "PTR"); m.Rcode != mdns.RcodeNameError {
-		t.Error(digest(m))
+		t.Errorf("11.2.0.192.in-addr.arpa. PTR: got %s, want NXDOMAIN", digest(m))
 	}
 	ix.Delete(cluster.Namespaces, cluster.Key{Name: "shop"})
 	if m := s.ask(t, "2.2.0.192.in-addr.arpa.", "PTR"); m.Rcode != mdns.RcodeNameError {
-		t.Error(digest(m))
+		t.Errorf("2.2.0.192.in-addr.arpa. PTR without the namespace: got %s, want NXDOMAIN", digest(m))
 	}
 	ix.Put(cluster.Namespaces, namespaceObject("shop"))
 	if ptr("2.2.0.192.in-addr.arpa.") == "" {
-		t.Error("a namespace that is back has no reverse names")
+		t.Error("2.2.0.192.in-addr.arpa. PTR after the namespace is added again: got no record")
 	}
 }
 
@@ -262,10 +262,10 @@ func TestExternalAllocatesNothing(t *testing.T) {
 		run, last := s.answerer(t, c)
 		run()
 		if n := testing.AllocsPerRun(200, run); n != 0 {
-			t.Errorf("%s: %v allocations", c.name, n)
+			t.Errorf("%s: got %v allocations, want 0", c.name, n)
 		}
 		if m := parse(t, last()); len(m.Answer)+len(m.Ns) == 0 {
-			t.Errorf("%s: %s", c.name, digest(m))
+			t.Errorf("%s: got %s, want records", c.name, digest(m))
 		}
 	}
 }

@@ -127,11 +127,11 @@ func TestFederationReload(t *testing.T) {
 	reload("kubernetes cluster.local {\n manifests DIR\n}")
 	one := reload("kubernetes cluster.local {\n manifests DIR\n}\nfederation {\n prod prod.example.org\n}")
 	if labels, err := one.nodes.location(); labels != "\x01z\x01r" {
-		t.Errorf("after the reload: %q, %v", labels, err)
+		t.Errorf("location after the reload: got %q, error %v, want %q", labels, err, "\x01z\x01r")
 	}
 	two := reload("kubernetes cluster.local other.example {\n manifests DIR\n ttl 30\n pods verified\n namespaces shop\n}\nfederation {\n other example.org\n}")
 	if two.nodes != one.nodes {
-		t.Error("the Nodes are watched anew, and nothing has changed of whose they are")
+		t.Error("reload with other options of kubernetes: got a new watch of Nodes, want the old one")
 	}
 	reload("kubernetes cluster.local {\n manifests DIR\n}")
 }
@@ -239,7 +239,7 @@ func TestFederationTooLong(t *testing.T) {
 		name := strings.Repeat("s", length-len("\x04shop\x04prod\x03svc\x01z\x01r")-1-len(names(t, []string{long})[0]))
 		m := f.ask(t, name+".shop.prod.svc.cluster.local.", "CNAME")
 		if got := strings.Fields(digest(m))[0]; got != want || (want == "SERVFAIL") != errors.Is(f.seen, errTooLong) {
-			t.Errorf("%d bytes: %s, %v", length, digest(m), f.seen)
+			t.Errorf("name of %d bytes: got %s, error %v, want %s", length, digest(m), f.seen, want)
 		}
 	}
 }

@@ -47,7 +47,7 @@ func TestNotSynced(t *testing.T) {
 	list := func(kind cluster.Kind) {
 		t.Helper()
 		if h.Ready() {
-			t.Errorf("ready before there are %s", kind)
+			t.Errorf("before %s are listed: got Ready() = true, want false", kind)
 		}
 		for _, o := range lists[kind] {
 			ix.Put(kind, o) // what a watch brings does not stand for a list
@@ -86,11 +86,11 @@ func TestNotSynced(t *testing.T) {
 	list(cluster.ImportSlices)
 	expect(map[string]string{"db-0.east.db.shop.svc.clusterset.local.": "NOERROR"})
 	if !h.Ready() {
-		t.Error("everything is listed, and it is not ready")
+		t.Error("after all lists: got Ready() = false, want true")
 	}
 	relist(ix, cluster.Services, nil)
 	if !h.Ready() {
-		t.Error("a later list makes it unready")
+		t.Error("after a later list: got Ready() = false, want true")
 	}
 }
 
@@ -140,7 +140,7 @@ func TestFallthrough(t *testing.T) {
 		for _, qtype := range []string{"TXT", "MX", "ANY", "PTR"} {
 			m := s.ask(t, c.name, qtype)
 			if got := m.Authoritative; got != c.want {
-				t.Errorf("fallthrough %s: %s %s: ours %v\n%s", c.zones, c.name, qtype, got, digest(m))
+				t.Errorf("fallthrough %s, %s %s: got authoritative %v, want %v\n%s", c.zones, c.name, qtype, got, c.want, digest(m))
 			}
 		}
 	}
@@ -170,7 +170,7 @@ func TestEmptyNonTerminals(t *testing.T) {
 	} {
 		for _, qtype := range questionTypes()[:12] {
 			if m := s.ask(t, name, qtype); m.Rcode != want || qtype != "TXT" && qtype != "ANY" && len(m.Answer) > 0 || len(m.Answer)+len(m.Ns) != 1 {
-				t.Errorf("%s %s: %s", name, qtype, digest(m))
+				t.Errorf("%s %s: got %s, want rcode %d and one record", name, qtype, digest(m), want)
 			}
 		}
 	}
@@ -281,7 +281,7 @@ func TestExternalNameTargetWaits(t *testing.T) {
 	packet := request(t, "gone.shop.svc.cluster.local.", mdns.TypeA, 0)
 	q.Reset(append(q.Buffer(len(packet))[:0], packet...), dns.UDP, time.Now())
 	if got := port.Serve(q, make([]byte, 4096)); got != dns.Parked {
-		t.Fatalf("outcome %d", got)
+		t.Fatalf("Serve: got outcome %d, want Parked", got)
 	}
 	want := `NOERROR aa
 gone.shop.svc.cluster.local. 5 IN CNAME web.shop.svc.cluster.local.
@@ -324,11 +324,11 @@ func TestServiceLargerThanReply(t *testing.T) {
 			}
 			m, size = s.askUDP(t, name, "SRV", edns)
 			if !m.Truncated || len(m.Answer) == 0 || len(m.Extra) > 1 || size > limit+opt {
-				t.Errorf("%s, EDNS %d: %d bytes, %d SRV records, %d additional, tc=%v", name, edns, size, len(m.Answer), len(m.Extra), m.Truncated)
+				t.Errorf("%s SRV, EDNS %d: got %d bytes, %d SRV records, %d additional, tc=%v, want a truncated reply", name, edns, size, len(m.Answer), len(m.Extra), m.Truncated)
 			}
 			m, _ = s.askUDP(t, name, "AAAA", edns)
 			if m.Truncated || len(m.Answer) != 0 || len(m.Ns) != 1 {
-				t.Errorf("%s AAAA: %s", name, digest(m))
+				t.Errorf("%s AAAA: got %s, want NODATA", name, digest(m))
 			}
 		}
 		m := s.ask(t, name, "A")
@@ -336,7 +336,7 @@ func TestServiceLargerThanReply(t *testing.T) {
 			t.Errorf("%s, TCP: %d records, want %d, tc=%v", name, len(m.Answer), want, m.Truncated)
 		}
 		if m := s.ask(t, name, "SRV"); !m.Truncated || len(m.Answer) < 500 || len(m.Extra) > 0 {
-			t.Errorf("%s SRV, TCP: %d records, %d additional, tc=%v", name, len(m.Answer), len(m.Extra), m.Truncated)
+			t.Errorf("%s SRV, TCP: got %d records, %d additional, tc=%v, want a truncated reply of at least 500 records", name, len(m.Answer), len(m.Extra), m.Truncated)
 		}
 	}
 	// All records that fit are in the reply.
@@ -347,12 +347,12 @@ func TestServiceLargerThanReply(t *testing.T) {
 		seen[rr.(*mdns.A).A.String()] = true
 	}
 	if m.Truncated || len(seen) != 4000 {
-		t.Errorf("TCP: %d addresses, tc=%v", len(seen), m.Truncated)
+		t.Errorf("A, TCP: got %d addresses, tc=%v, want 4000 and false", len(seen), m.Truncated)
 	}
 	s = start(t, plain(), huge(500)...)
 	m = s.ask(t, "_http._tcp.big.shop.svc.cluster.local.", "SRV")
 	if m.Truncated || len(m.Answer) != 500 || len(m.Extra) != 500 || m.Answer[499].(*mdns.SRV).Weight != 1 {
-		t.Errorf("TCP: %d SRV records, %d additional, tc=%v", len(m.Answer), len(m.Extra), m.Truncated)
+		t.Errorf("SRV, TCP: got %d SRV records, %d additional, tc=%v, want 500, 500 and false", len(m.Answer), len(m.Extra), m.Truncated)
 	}
 	s.check(t, "10-1-1-243.big.shop.svc.cluster.local.", "A", "NOERROR aa\n10-1-1-243.big.shop.svc.cluster.local. 5 IN A 10.1.1.243")
 }
@@ -364,7 +364,7 @@ func TestReverseWithoutPrimaryZone(t *testing.T) {
 	s := start(t, d, namespaceObject("shop"), clusterIP("shop", "api", "http 80/tcp", "10.96.0.1"), imported{clusterIP("shop", "api", "", "10.97.0.1")})
 	for _, name := range []string{"1.0.96.10.in-addr.arpa.", "1.0.97.10.in-addr.arpa.", "10.in-addr.arpa."} {
 		if m := s.ask(t, name, "PTR"); m.Rcode != 3 {
-			t.Errorf("%s: %s", name, digest(m))
+			t.Errorf("%s PTR: got %s, want NXDOMAIN", name, digest(m))
 		}
 	}
 	s.check(t, "api.shop.svc.clusterset.local.", "A", "NOERROR aa\napi.shop.svc.clusterset.local. 5 IN A 10.97.0.1")

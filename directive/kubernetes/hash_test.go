@@ -47,7 +47,7 @@ func TestHashLabelEqualsMessageHash(t *testing.T) {
 		}
 	}
 	if short == 0 {
-		t.Error("no hash began with a zero")
+		t.Error("got no hash that begins with a zero, want at least one")
 	}
 }
 

@@ -64,7 +64,7 @@ func TestKubeDNSAllocatesNothing(t *testing.T) {
 		run, last := s.answerer(t, c)
 		run()
 		if n := testing.AllocsPerRun(200, run); n != 0 {
-			t.Errorf("%s: %v allocations", c.name, n)
+			t.Errorf("%s: got %v allocations, want 0", c.name, n)
 		}
 		return parse(t, last())
 	}
@@ -73,7 +73,7 @@ func TestKubeDNSAllocatesNothing(t *testing.T) {
 	}
 	for _, c := range kubeDNSOnes() {
 		if m, none := check(c), strings.HasPrefix(c.name, "no "); none != (len(m.Answer) == 0) {
-			t.Errorf("%s: %s", c.name, digest(m))
+			t.Errorf("%s: got %s, want an empty answer: %v", c.name, digest(m), none)
 		}
 	}
 }
@@ -108,7 +108,7 @@ func TestKubeDNSWeights(t *testing.T) {
 				}
 			}
 			if m, _ := s.askUDP(t, name, "SRV", 512); m.Truncated != (n > 3) {
-				t.Errorf("%d of %s: tc=%v", n, name, m.Truncated)
+				t.Errorf("%s SRV with %d endpoints: got tc=%v, want %v", name, n, m.Truncated, n > 3)
 			}
 		}
 	}
@@ -141,7 +141,7 @@ func TestKubeDNSMetadata(t *testing.T) {
 	h := clientShop(t)
 	q := queryFor(t, "db-0._sql._tcp.db.shop.svc.cluster.local.", "10.0.0.9:53")
 	if v, ok := h.Metadata(q, "kubernetes/port-name"); ok {
-		t.Errorf("without the option: %q", v)
+		t.Errorf("port-name without compatible kube-dns: got %q, want none", v)
 	}
 	h.kubeDNS = true
 	for key, want := range map[string]string{"endpoint": "db-0", "port-name": "sql", "protocol": "tcp", "service": "db"} {

@@ -76,7 +76,7 @@ func TestListed(t *testing.T) {
 	list(every(1))
 	as("an equal one", every(1))
 	if !maps.Equal(entries(), before) {
-		t.Error("an equal list has replaced entries")
+		t.Error("after an equal list: got other entries, want the same")
 	}
 
 	half := every(1)

@@ -48,14 +48,14 @@ func TestDashedAddresses(t *testing.T) {
 		ip := randomAddr(r)
 		label := appendDashed(nil, ip)
 		if back, ok := parsePodLabel(label); !ok || back != ip {
-			t.Fatalf("%s becomes %s and then %v", ip, label, back)
+			t.Fatalf("parsePodLabel(%s): got %v, want %s", label, back, ip)
 		}
 		if !isEndpointLabel(label, cluster.Endpoint{Addr: ip}) {
-			t.Fatalf("%s is not the label of %s", label, ip)
+			t.Fatalf("isEndpointLabel(%s, %s): got false, want true", label, ip)
 		}
 		other := randomAddr(r)
 		if other != ip && isEndpointLabel(label, cluster.Endpoint{Addr: other}) {
-			t.Fatalf("%s is the label of %s", label, other)
+			t.Fatalf("isEndpointLabel(%s, %s): got true, want false", label, other)
 		}
 	}
 }
@@ -100,7 +100,7 @@ func reverseOf(t *testing.T, name string) (netip.Prefix, bool) {
 	t.Helper()
 	var r wire.Request
 	if fault := r.Parse(request(t, name, mdns.TypePTR, 0)); fault != wire.NoFault {
-		t.Fatalf("%s: %v", name, fault)
+		t.Fatalf("parsing a request for %s: fault %v", name, fault)
 	}
 	return wire.ParseReverse(r.Name())
 }
@@ -161,12 +161,12 @@ func TestDottedNames(t *testing.T) {
 		{"east", "", false},
 	} {
 		if got := isLabels([]byte(c.labels), c.name); got != c.same {
-			t.Errorf("isLabels(%q, %q) = %v", c.labels, c.name, got)
+			t.Errorf("isLabels(%q, %q): got %v, want %v", c.labels, c.name, got, c.same)
 		}
 	}
 	for tail, want := range map[string]bool{"\x04west": true, "\x02eu\x04west": true, "\x03est": false, "est": false, "\x02eu": false} {
 		if got := endsIn([]byte("\x02eu\x04west"), []byte(tail)); got != want {
-			t.Errorf("eu.west ends in %q: %v", tail, got)
+			t.Errorf("endsIn(eu.west, %q): got %v, want %v", tail, got, want)
 		}
 	}
 }
@@ -226,7 +226,7 @@ func TestLongestNames(t *testing.T) {
 		l63("h")+base+" 5 IN A 10.0.0.1\n"+
 		l63("h")+base+" 5 IN A 10.0.0.2")
 	if name := l63("e") + "." + l63("h") + base; len(name)+1 <= wire.MaxName {
-		t.Fatalf("%s is short enough", name)
+		t.Fatalf("%s: got %d bytes, want more than %d", name, len(name)+1, wire.MaxName)
 	}
 	s.check(t, l63("h")+base, "SRV", "NOERROR aa\n"+
 		l63("h")+base+" 5 IN SRV 0 100 80 10-0-0-2."+l63("h")+base+"\n"+

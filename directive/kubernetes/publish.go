@@ -81,7 +81,7 @@ func (d *serviceChange) spec(ix *Index) serviceSpec {
 	return serviceSpec{}
 }
 
-// releaseBuffers drops what the last Service left in the buffers.
+// releaseBuffers clears the buffers after a Service, and drops large ones.
 func (ix *Index) releaseBuffers() {
 	const plenty = 1 << 8
 	if cap(ix.pending) > plenty {
@@ -97,9 +97,10 @@ func (ix *Index) releaseBuffers() {
 	clear(ix.addrSet.hostList[:cap(ix.addrSet.hostList)])
 }
 
-// deferrable reports whether the change can wait for more of them while the first list
-// arrives and no reverse name is answered yet. Few references would copy many leaves.
-// Removals cannot wait: the reference might be added again.
+// deferrable reports whether the change can be applied later, together with
+// others, while the first list arrives and no reverse name is answered yet. A
+// small change would copy many leaves for few references. Removals cannot wait:
+// the reference might be added again.
 func (c *reverseChange) deferrable(pairs int) bool {
 	return len(c.remove) == 0 && len(c.add) < max(1<<12, pairs/2)
 }

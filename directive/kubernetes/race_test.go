@@ -158,7 +158,7 @@ func TestReadersDuringLastList(t *testing.T) {
 			readers.Go(func() {
 				for !ix.Synced() {
 					if r := s.ask(t, q.name, q.qtype); r.Rcode == mdns.RcodeNameError {
-						t.Errorf("%s does not exist", q.name)
+						t.Errorf("%s before the last list: got NXDOMAIN, want SERVFAIL or records", q.name)
 					}
 				}
 			})

@@ -56,7 +56,7 @@ func (c *randomCluster) emptied() error {
 		"serial": int(ix.serial.Load()), "importSerial": int(ix.importSerial.Load()),
 	} {
 		if n != 0 {
-			return fmt.Errorf("all is deleted, but %s holds %d", what, n)
+			return fmt.Errorf("%s after all objects are deleted: got %d, want 0", what, n)
 		}
 	}
 	return nil

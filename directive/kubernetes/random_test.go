@@ -366,7 +366,7 @@ func TestRandomClusters(t *testing.T) {
 		if err := c.live(t); err != nil {
 			t.Errorf("seed %d:\n%s\n%v", seed, c, err)
 			if failed++; failed == 3 {
-				t.Fatal("enough")
+				t.Fatal("stopping after three failures")
 			}
 		}
 	}
@@ -441,13 +441,13 @@ func (c *randomCluster) begin(t *testing.T, s *server) error {
 	return nil
 }
 
-// serials says whether a zone whose records have changed has its old serial.
+// serials returns an error if the records of a zone have changed and its serial has not.
 func serials(before, now *model) error {
 	if before.serial == now.serial && before.contents(false) != now.contents(false) {
-		return fmt.Errorf("serial %d is that of other records too:\n%s", now.serial, before.contents(false))
+		return fmt.Errorf("serial %d did not change, but the records did, which were:\n%s", now.serial, before.contents(false))
 	}
 	if before.importSerial == now.importSerial && before.contents(true) != now.contents(true) {
-		return fmt.Errorf("serial %d of imports is that of other records too:\n%s", now.importSerial, before.contents(true))
+		return fmt.Errorf("serial %d of imports did not change, but the records did, which were:\n%s", now.importSerial, before.contents(true))
 	}
 	return nil
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/seamark/seamark/zone/ordered"
 )
 
-// An addrRef says that a Service has an address: as its ClusterIP or as that of
-// one of its endpoints.
+// An addrRef is a Service and an address that it has: a ClusterIP, or the address
+// of one of its endpoints.
 type addrRef struct {
 	addr    netip.Addr
 	service *serviceKey
@@ -31,8 +31,8 @@ func (r *addrRef) appendKey(buf []byte) []byte {
 }
 
 // A reverseIndex finds the Services that have an address. It has one writer;
-// readers take no lock. Because it is ordered it also finds out whether a reverse
-// name has others below it.
+// readers take no lock. Because it is ordered, it also finds whether a reverse
+// name has other names below it.
 type reverseIndex struct {
 	ipv4, ipv6 ordered.Index[addrLeaf, *addrLeaf]
 }
@@ -44,9 +44,9 @@ type addrLeaf struct {
 	services []*serviceKey
 }
 
-// apply adds references and removes others. Readers see the additions before they
-// miss what is removed, so a name that both are below never disappears. Adding a
-// reference that exists and removing one that does not have no effect.
+// apply adds references and removes others. Readers see the additions before the
+// removals, so a reverse name above both never disappears. Adding an existing
+// reference and removing a missing one have no effect.
 func (x *reverseIndex) apply(add, remove []addrRef) {
 	for i, refs := range [2][]addrRef{add, remove} {
 		if len(refs) == 0 {

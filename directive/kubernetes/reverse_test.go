@@ -39,11 +39,11 @@ func leavesOf(x *reverseIndex) []*addrLeaf { return append(x.ipv4.Leaves(), x.ip
 func checkLeaves(x *reverseIndex) error {
 	for i, l := range leavesOf(x) {
 		if n := len(l.services); n == 0 || n > ordered.MaxItems {
-			return fmt.Errorf("leaf %d has %d references", i, n)
+			return fmt.Errorf("leaf %d: got %d references, want 1 to %d", i, n, ordered.MaxItems)
 		}
 		for j := 1; j < len(l.services); j++ {
 			if order := cmp.Or(bytes.Compare(l.addr(j-1), l.addr(j)), cmp.Compare(l.services[j-1].labels, l.services[j].labels)); order >= 0 {
-				return fmt.Errorf("leaf %d is not in order", i)
+				return fmt.Errorf("leaf %d: reference %d is not behind the one before", i, j)
 			}
 		}
 	}
@@ -156,7 +156,7 @@ func TestReverseIndexBlockOfOneFamily(t *testing.T) {
 	} {
 		prefix, ok := reverseOf(t, name)
 		if !ok {
-			t.Fatal(name)
+			t.Fatalf("%s: got no reverse name, want one", name)
 		}
 		got := []netip.Addr{}
 		for c := x.within(prefix); c.advance(); {

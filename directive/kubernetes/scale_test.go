@@ -89,16 +89,16 @@ func TestMemoryOfIndex(t *testing.T) {
 	ix := w.newIndex()
 	first := live() - before
 	if most := 48 * w.endpoints(); first > most {
-		t.Errorf("%d endpoints hold %d bytes, more than %d", w.endpoints(), first, most)
+		t.Errorf("index of %d endpoints: got %d bytes, want at most %d", w.endpoints(), first, most)
 	}
 	w.relist(ix)
 	if again := live() - before; again > first+first/50 {
-		t.Errorf("%d bytes after a list, %d after the next", first, again)
+		t.Errorf("after a second list: got %d bytes, want at most 2%% more than %d", again, first)
 	}
 	shrunk := clusterSize{90, 10}
 	shrunk.relist(ix)
 	if rest := live() - before; rest > first/5 {
-		t.Errorf("%d bytes with all, %d with a tenth", first, rest)
+		t.Errorf("after a list with a tenth of the objects: got %d bytes, want at most a fifth of %d", rest, first)
 	}
 	runtime.KeepAlive(ix)
 }

@@ -77,8 +77,8 @@ func (s *serviceLookup) writeServiceAddrs() {
 	}
 }
 
-// writeRecords copies records of one size, hardly more than fit the reply. The cut sets
-// TC.
+// writeRecords copies records of one size, and stops when the reply is full. The
+// cut sets TC.
 func (s *serviceLookup) writeRecords(records string, size int) {
 	n := min(len(records)/size, s.q.SizeLimit()/size+1)
 	s.q.Answer.AppendString(wire.Answers, records[:n*size], n)

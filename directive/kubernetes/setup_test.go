@@ -104,7 +104,7 @@ func TestSetupSelectors(t *testing.T) {
 	for _, option := range []string{"namespace_labels", "labels"} {
 		_, err := plan(t, ".:53 {\nkubernetes {\n "+option+" a in (b\n}\n}\n")
 		if err == nil || !strings.HasPrefix(err.Error(), "Corefile:2: kubernetes: "+option+": ") {
-			t.Errorf("%s: %v", option, err)
+			t.Errorf("%s a in (b: got error %v, want one at Corefile:2", option, err)
 		}
 	}
 }
@@ -144,7 +144,7 @@ func TestSetupOptions(t *testing.T) {
 	}
 	hs := config.Find[*Handler](b)
 	if len(hs) != 1 {
-		t.Fatalf("%d handlers", len(hs))
+		t.Fatalf("got %d handlers, want 1", len(hs))
 	}
 	h := hs[0]
 	var zones []string
@@ -159,8 +159,9 @@ func TestSetupOptions(t *testing.T) {
 	if fmt.Sprint(zones) != want {
 		t.Errorf("zones %v\nwant  %s", zones, want)
 	}
-	if got := fmt.Sprintf("%s %d %d %v %v %v %v", h.primary, h.ttl, h.podMode, h.zonal, h.kubeDNS, h.wildcards, h.fallThrough); got != "cluster.local. 30 2 true true true {true [in-addr.arpa. ip6.arpa.]}" {
-		t.Error(got)
+	want = "cluster.local. 30 2 true true true {true [in-addr.arpa. ip6.arpa.]}"
+	if got := fmt.Sprintf("%s %d %d %v %v %v %v", h.primary, h.ttl, h.podMode, h.zonal, h.kubeDNS, h.wildcards, h.fallThrough); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	o := options{}
 	if err := o.read(b, servers[0].Directives[0], nil, new(Handler)); err != nil {
@@ -173,7 +174,7 @@ func TestSetupOptions(t *testing.T) {
 		t.Errorf("got  %+v\nwant %+v", o.Options, want)
 	}
 	if o.startupTimeout != 500*time.Millisecond || !o.ignoreEmpty {
-		t.Errorf("startup_timeout %v, ignore empty_service %v", o.startupTimeout, o.ignoreEmpty)
+		t.Errorf("got startup_timeout %v, ignore empty_service %v, want 500ms and true", o.startupTimeout, o.ignoreEmpty)
 	}
 }
 
@@ -185,7 +186,7 @@ func TestSetupDefaults(t *testing.T) {
 	}
 	h := config.Find[*Handler](b)[0]
 	if h.ttl != 5 || h.podMode != podsDisabled || h.fallThrough.On || h.kubeDNS || h.wildcards || h.primary != wire.Root || len(h.zones) != 1 {
-		t.Errorf("%+v", h)
+		t.Errorf("handler without options: got %+v, want the defaults", h)
 	}
 }
 
@@ -215,21 +216,21 @@ func TestReloadKeepsIndex(t *testing.T) {
 	first := begin("pods insecure")
 	<-first.index.synced
 	if !first.Ready() {
-		t.Error("not ready")
+		t.Error("after the lists: got Ready() = false, want true")
 	}
 	d := plain()
 	d.zones = d.zones[:1]
 	serve(t, d, first).check(t, "api.shop.svc.cluster.local.", "A", "NOERROR aa\napi.shop.svc.cluster.local. 5 IN A 10.96.0.7")
 	second := begin("fallthrough")
 	if second.index != first.index {
-		t.Error("the same cluster is watched twice")
+		t.Error("reload with the same options of the index: got a new index, want the old one")
 	}
 	third := begin("ttl 60")
 	if third.index == first.index {
-		t.Error("answers of another TTL are kept")
+		t.Error("reload with another TTL: got the old index, want a new one")
 	}
 	if !third.Ready() {
-		t.Error("the reload did not wait for the data")
+		t.Error("after the reload: got Ready() = false, want true")
 	}
 	serve(t, d, third).check(t, "api.shop.svc.cluster.local.", "A", "NOERROR aa\napi.shop.svc.cluster.local. 60 IN A 10.96.0.7")
 	last.Stop()

@@ -95,7 +95,8 @@ func (s *serviceLookup) writeSRV(n int, sel *selection) {
 	}
 }
 
-// writePorts writes the SRV records of one target, hardly more than fit the reply.
+// writePorts writes the SRV records of one target, and stops when the reply is
+// full.
 func (s *serviceLookup) writePorts(n int, ports []uint16, labels []byte) {
 	for _, port := range ports {
 		if len(s.q.Answer.Buf) > s.q.SizeLimit() {
@@ -145,8 +146,8 @@ func (s *serviceLookup) writeGlue(labels []byte, ip netip.Addr) {
 	a.Count[wire.Additional]++
 }
 
-// allFit reports whether the names of all endpoints are short enough, whatever their
-// labels are.
+// allFit reports whether the names of all endpoints are short enough, with any
+// labels.
 func (s *serviceLookup) allFit(of *portSet) bool {
 	return 1+wire.MaxLabel+1+len(of.cluster)+len(s.target()) <= wire.MaxName
 }

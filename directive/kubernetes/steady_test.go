@@ -32,22 +32,22 @@ func TestPodVisibleWhilePutAgain(t *testing.T) {
 	key := podKey(nil, []byte("\x04shop"), ip)
 	for asked := 0; ; asked++ {
 		if ix.pods.Get(key) == nil {
-			t.Fatalf("the pod was away when it was asked for the %d. time", asked)
+			t.Fatalf("read %d: got no pod, want one", asked)
 		}
 		select {
 		case <-done:
 			if ix.serial.Load() != serial || ix.pods.Get(key).pods != 1 {
-				t.Errorf("serial %d, was %d; %d pods", ix.serial.Load(), serial, ix.pods.Get(key).pods)
+				t.Errorf("got serial %d and %d pods, want %d and 1", ix.serial.Load(), ix.pods.Get(key).pods, serial)
 			}
 			// A host's address goes with its last pod.
 			ix.Put(cluster.Pods, pod("web-1"))
 			ix.Delete(cluster.Pods, cluster.Key{Namespace: "shop", Name: "web-0"})
 			if ix.pods.Get(key) == nil {
-				t.Error("a pod with that address is left")
+				t.Error("after the deletion of one of two Pods with an address: got none, want one")
 			}
 			ix.Delete(cluster.Pods, cluster.Key{Namespace: "shop", Name: "web-1"})
 			if ix.pods.Get(key) != nil {
-				t.Error("no pod with that address is left")
+				t.Error("after the deletion of both Pods with an address: got one, want none")
 			}
 			return
 		default:

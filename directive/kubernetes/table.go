@@ -34,8 +34,8 @@ type endpointTable struct {
 	byLabel map[endpointID][]part
 	byAddr  map[netip.Addr][]part
 
-	// byZone has the endpoints by the labels of their topology zone, and nothing for
-	// names between such a name and the Service.
+	// byZone has the endpoints by the labels of their topology zone. A name
+	// between such a name and the Service's has an empty value.
 	byZone map[string]zoneParts
 
 	// byPort has the numbers of the parts that have a port of some name and protocol,
@@ -215,8 +215,8 @@ func (e *entry) partsAt(ip netip.Addr) []part {
 	return e.parts
 }
 
-// indexRuns makes the maps of merged parts. Endpoints with one label stand together,
-// and among them those of one family.
+// indexRuns makes the maps of merged parts. Endpoints with one label are
+// consecutive, and among them the endpoints of one family.
 func (t *endpointTable) indexRuns(e *entry) {
 	t.byLabel, t.byAddr = map[endpointID][]part{}, map[netip.Addr][]part{}
 	for i := range e.parts {
@@ -243,7 +243,7 @@ func (t *endpointTable) indexRuns(e *entry) {
 	}
 }
 
-// An endpointAt is the first of some endpoints, and those behind it.
+// An endpointAt is the first of some endpoints, and the rest of them.
 type endpointAt struct {
 	cluster.Endpoint
 	rest cluster.Endpoints

@@ -47,7 +47,7 @@ func treeOf(t *testing.T, d directive, objects ...cluster.Object) *node {
 	read := json.NewDecoder(bytes.NewReader(b.Bytes()))
 	read.DisallowUnknownFields()
 	if err := read.Decode(root); err != nil {
-		t.Fatalf("%v\n%s", err, &b)
+		t.Fatalf("decoding the tree: %v\n%s", err, &b)
 	}
 	want, err := json.MarshalIndent(root, "", "\t")
 	if err != nil {
@@ -270,7 +270,7 @@ func TestTreeWriterFails(t *testing.T) {
 		t.Errorf("%v, written to %d times after the error, want once", err, w.calls)
 	}
 	if w.most > 1<<13 {
-		t.Errorf("%d bytes at once: the tree is held", w.most)
+		t.Errorf("largest write: got %d bytes, want at most %d", w.most, 1<<13)
 	}
 }
 

@@ -52,7 +52,7 @@ func TestWildcardsManyServices(t *testing.T) {
 		for _, rr := range m.Answer {
 			seen[rr.(*mdns.A).A.String()] = true
 			if rr.Header().Name != name {
-				t.Fatalf("%s: owner %s", name, rr.Header().Name)
+				t.Fatalf("%s: got owner %s, want the query name", name, rr.Header().Name)
 			}
 		}
 		if len(seen) != want {
@@ -69,11 +69,11 @@ func TestWildcardsManyServices(t *testing.T) {
 	}
 	for _, rr := range m.Answer {
 		if srv := rr.(*mdns.SRV); srv.Weight != 1 {
-			t.Fatalf("%s: weight of one in %d", srv, n)
+			t.Fatalf("%d SRV records: got %s, want weight 1", n, srv)
 		}
 	}
 	if m, size := s.askUDP(t, "*.*.svc.cluster.local.", "SRV", 1232); !m.Truncated || size > 1232 || len(m.Answer) < 10 {
-		t.Errorf("%d SRV records in %d bytes, tc=%v", len(m.Answer), size, m.Truncated)
+		t.Errorf("*.*.svc SRV: got %d records in %d bytes, tc=%v, want at least 10 in 1232 bytes, truncated", len(m.Answer), size, m.Truncated)
 	}
 }
 
@@ -102,14 +102,14 @@ func TestWildcardsDuringChanges(t *testing.T) {
 					case ip.As4()[1] == 96:
 						stays++
 					case ip.As4()[1] != 98:
-						t.Errorf("%s is of another namespace", ip)
+						t.Errorf("got %s, an address of another namespace", ip)
 					}
 				}
 				if stays != 20 {
-					t.Errorf("%d of 20 Services", stays)
+					t.Errorf("got %d Services that do not change, want 20", stays)
 				}
 				if got := len(s.ask(t, "svc-3.*.svc.cluster.local.", "A").Answer); got != 2 {
-					t.Errorf("%d of 2 Services", got)
+					t.Errorf("svc-3.* A: got %d records, want 2", got)
 				}
 			}
 		})
