@@ -4,99 +4,101 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/seamark/seamark/cluster"
 )
 
-// An addrSet is a set of addresses and one of hostnames. It is reused.
-type addrSet struct {
-	addrList []netip.Addr
-	hostList []string
-	addrMap  map[netip.Addr]struct{} // in place of addrList for many addresses
-	hostMap  map[string]struct{}
+// A set is a set of values: a list, or a map if they are many. It is reused.
+type set[T comparable] struct {
+	list  []T
+	items map[T]struct{} // nil if the values are in the list
 }
 
-// mapThreshold is the number of addresses from which on a map is faster than a list.
+// mapThreshold is the number of values from which on a map is faster than a list.
 const mapThreshold = 24
 
-// reset empties the set for at most n addresses.
-func (c *addrSet) reset(n int) {
-	c.addrList, c.hostList, c.addrMap, c.hostMap = c.addrList[:0], c.hostList[:0], nil, nil
+// reset empties the set for about n values.
+func (s *set[T]) reset(n int) {
+	s.list, s.items = s.list[:0], nil
 	if n > mapThreshold {
-		c.addrMap, c.hostMap = make(map[netip.Addr]struct{}, n), map[string]struct{}{}
-	} else if cap(c.addrList) < n {
-		c.addrList = make([]netip.Addr, 0, mapThreshold)
+		s.items = make(map[T]struct{}, n)
+	} else if cap(s.list) < n {
+		s.list = make([]T, 0, mapThreshold)
 	}
 }
 
-// addAddr adds an address and reports whether it was not in the set.
-func (c *addrSet) addAddr(ip netip.Addr) bool {
-	if c.addrMap == nil {
-		if slices.Contains(c.addrList, ip) {
-			return false
-		}
-		c.addrList = append(c.addrList, ip)
-		return true
+func (s *set[T]) has(v T) bool {
+	if s.items == nil {
+		return slices.Contains(s.list, v)
 	}
-	n := len(c.addrMap)
-	c.addrMap[ip] = struct{}{}
-	return len(c.addrMap) > n
-}
-
-// addHost adds a hostname and reports whether it was not in the set.
-func (c *addrSet) addHost(name string) bool {
-	if c.hostMap == nil {
-		if slices.Contains(c.hostList, name) {
-			return false
-		}
-		c.hostList = append(c.hostList, name)
-		return true
-	}
-	n := len(c.hostMap)
-	c.hostMap[name] = struct{}{}
-	return len(c.hostMap) > n
-}
-
-func (c *addrSet) hasAddr(ip netip.Addr) bool {
-	if c.addrMap == nil {
-		return slices.Contains(c.addrList, ip)
-	}
-	_, ok := c.addrMap[ip]
+	_, ok := s.items[v]
 	return ok
 }
 
-func (c *addrSet) hasHost(name string) bool {
-	if c.hostMap == nil {
-		return slices.Contains(c.hostList, name)
+// add adds a value and reports whether it was not in the set.
+func (s *set[T]) add(v T) bool {
+	if s.items == nil {
+		if slices.Contains(s.list, v) {
+			return false
+		}
+		s.list = append(s.list, v)
+		if len(s.list) > mapThreshold {
+			s.items = make(map[T]struct{}, 2*len(s.list))
+			for _, v := range s.list {
+				s.items[v] = struct{}{}
+			}
+		}
+		return true
 	}
-	_, ok := c.hostMap[name]
-	return ok
+	n := len(s.items)
+	s.items[v] = struct{}{}
+	return len(s.items) > n
 }
 
-// unique returns each address once, in the order of the first occurrences.
-func unique(ips []netip.Addr) []netip.Addr {
-	var seen addrSet
-	seen.reset(len(ips))
-	once := make([]netip.Addr, 0, len(ips))
-	for _, ip := range ips {
-		if seen.addAddr(ip) {
-			once = append(once, ip)
+// unique returns each value once, in the order of the first occurrences.
+func unique[T comparable](values []T) []T {
+	var seen set[T]
+	seen.reset(len(values))
+	once := make([]T, 0, len(values))
+	for _, v := range values {
+		if seen.add(v) {
+			once = append(once, v)
 		}
 	}
 	return once
 }
 
+// An addrSet is the addresses and the hostnames of endpoints.
+type addrSet struct {
+	addrs set[netip.Addr]
+	hosts set[string]
+}
+
+// reset empties the set for about n addresses.
+func (c *addrSet) reset(n int) {
+	c.addrs.reset(n)
+	c.hosts.reset(0)
+}
+
+// add adds the address and the hostname of an endpoint, and reports whether neither was
+// in the set.
+func (c *addrSet) add(ep *cluster.Endpoint) bool {
+	return c.addrs.add(ep.Addr) && (ep.Hostname == "" || c.hosts.add(ep.Hostname))
+}
+
 // mayOverlap reports whether packed endpoints may have an address or hostname of the
 // set. For few addresses it searches their bytes.
 func (c *addrSet) mayOverlap(packed string) bool {
-	if c.addrMap != nil || len(c.addrList) > 4 {
+	if c.addrs.items != nil || len(c.addrs.list) > 4 {
 		return true
 	}
-	for _, ip := range c.addrList {
+	for _, ip := range c.addrs.list {
 		var room [16]byte
 		if strings.Contains(packed, string(appendAddr(room[:0], ip))) {
 			return true
 		}
 	}
-	for _, name := range c.hostList {
+	for _, name := range c.hosts.list {
 		if strings.Contains(packed, name) {
 			return true
 		}

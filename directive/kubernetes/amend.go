@@ -132,7 +132,7 @@ func (f *serviceSpec) stillDisjoint(all []pendingPart, added []endpointRef, seen
 	want := 0 // number of occurrences if each is unique
 	for i := range added {
 		ep := &added[i].ep
-		if isAmbiguous(ep) || f.has(ep.Addr) || !seen.addAddr(ep.Addr) || ep.Hostname != "" && !seen.addHost(ep.Hostname) {
+		if isAmbiguous(ep) || f.has(ep.Addr) || !seen.add(ep) {
 			return false
 		}
 		want++
@@ -145,10 +145,10 @@ func (f *serviceSpec) stillDisjoint(all []pendingPart, added []endpointRef, seen
 			continue
 		}
 		for ep := range all[i].endpoints.All() {
-			if seen.hasAddr(ep.Addr) {
+			if seen.addrs.has(ep.Addr) {
 				want--
 			}
-			if ep.Hostname != "" && seen.hasHost(ep.Hostname) {
+			if ep.Hostname != "" && seen.hosts.has(ep.Hostname) {
 				want--
 			}
 		}

@@ -135,11 +135,11 @@ func (f *serviceSpec) disjoint(from []pendingPart, seen *addrSet) bool {
 	}
 	seen.reset(n + len(f.records)/lenA)
 	for ip := range f.clusterIPs() {
-		seen.addAddr(ip)
+		seen.addrs.add(ip)
 	}
 	for _, r := range from {
 		for ep := range r.endpoints.All() {
-			if isAmbiguous(&ep) || !seen.addAddr(ep.Addr) || ep.Hostname != "" && !seen.addHost(ep.Hostname) {
+			if isAmbiguous(&ep) || !seen.add(&ep) {
 				return false
 			}
 		}

@@ -118,16 +118,7 @@ func (u *portUnions) union(a, b *portSet) *portSet {
 	}
 	both := a
 	if !a.equal(b) && u.ports+len(a.ports)+len(b.ports) <= maxUnion {
-		seen := make(map[cluster.Port]struct{}, len(a.ports)+len(b.ports))
-		var ports []cluster.Port
-		for _, list := range [2][]cluster.Port{a.ports, b.ports} {
-			for _, p := range list {
-				if _, duplicate := seen[p]; !duplicate {
-					seen[p] = struct{}{}
-					ports = append(ports, p)
-				}
-			}
-		}
+		ports := unique(slices.Concat(a.ports, b.ports))
 		both = u.sets.get(a.cluster, ports)
 		u.ports += len(ports)
 	}

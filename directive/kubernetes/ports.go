@@ -33,7 +33,7 @@ func newPortSet(id string, ports []cluster.Port, hash uint32) *portSet {
 	for i, port := range ports {
 		all[i] = port.Port
 	}
-	p.numbers = uniqueNumbers(all)
+	p.numbers = unique(all)
 	byName := slices.DeleteFunc(slices.Clone(ports), func(port cluster.Port) bool { return port.Name == "" })
 	slices.SortStableFunc(byName, func(a, b cluster.Port) int {
 		return cmp.Or(strings.Compare(a.Protocol, b.Protocol), strings.Compare(a.Name, b.Name))
@@ -47,26 +47,10 @@ func newPortSet(id string, ports []cluster.Port, hash uint32) *portSet {
 		if n < 0 {
 			n = len(byName)
 		}
-		p.named = append(p.named, namedPort{first.Protocol, first.Name, uniqueNumbers(all[:n:n])})
+		p.named = append(p.named, namedPort{first.Protocol, first.Name, unique(all[:n:n])})
 		byName, all = byName[n:], all[n:]
 	}
 	return p
-}
-
-// uniqueNumbers returns each number once, in the order in which they first occur.
-func uniqueNumbers(numbers []uint16) []uint16 {
-	if len(numbers) < 2 {
-		return slices.Clip(numbers)
-	}
-	seen := make(map[uint16]struct{}, len(numbers))
-	unique := make([]uint16, 0, len(numbers))
-	for _, n := range numbers {
-		if _, duplicate := seen[n]; !duplicate {
-			seen[n] = struct{}{}
-			unique = append(unique, n)
-		}
-	}
-	return unique
 }
 
 func (p *portSet) equal(o *portSet) bool {

@@ -64,7 +64,7 @@ func (ix *Index) publish(d *serviceChange) {
 	switch {
 	case d.imported || !d.key.namespace.exposed.Load(): // imports have no reverse names
 	case amended:
-		ix.reverseChange.addAmended(d.key, &ix.diff, &f, &ix.addrSet)
+		ix.reverseChange.addAmended(d.key, &ix.diff, &f, &ix.addrSet.addrs)
 	default:
 		ix.addReverseChanges(d.key, d.old, e)
 	}
@@ -94,7 +94,7 @@ func (ix *Index) releaseBuffers() {
 	clear(ix.partChanges)
 	ix.diff.reset()
 	ix.addrSet.reset(0)
-	clear(ix.addrSet.hostList[:cap(ix.addrSet.hostList)])
+	clear(ix.addrSet.hosts.list[:cap(ix.addrSet.hosts.list)])
 }
 
 // deferrable reports whether the change can be applied later, together with
@@ -180,22 +180,22 @@ func (c *reverseChange) addDifference(of *serviceKey, had, has iter.Seq[netip.Ad
 }
 
 // addAmended notes how the addresses of an amended entry differ from the old one's.
-func (c *reverseChange) addAmended(of *serviceKey, diff *endpointDiff, f *serviceSpec, seen *addrSet) {
+func (c *reverseChange) addAmended(of *serviceKey, diff *endpointDiff, f *serviceSpec, seen *set[netip.Addr]) {
 	c.add = f.addOnlyIn(diff.added, diff.removed, c.add, of, seen)
 	c.remove = f.addOnlyIn(diff.removed, diff.added, c.remove, of, seen)
 }
 
 // addOnlyIn appends references of the addresses that are served in some and not in
 // others.
-func (f *serviceSpec) addOnlyIn(some, others []endpointRef, to []addrRef, of *serviceKey, c *addrSet) []addrRef {
+func (f *serviceSpec) addOnlyIn(some, others []endpointRef, to []addrRef, of *serviceKey, c *set[netip.Addr]) []addrRef {
 	c.reset(len(others))
 	for i := range others {
 		if f.isServed(&others[i].ep) {
-			c.addAddr(others[i].ep.Addr)
+			c.add(others[i].ep.Addr)
 		}
 	}
 	for i := range some {
-		if ep := &some[i].ep; f.isServed(ep) && !c.hasAddr(ep.Addr) {
+		if ep := &some[i].ep; f.isServed(ep) && !c.has(ep.Addr) {
 			to = append(to, addrRef{ep.Addr, of})
 		}
 	}
