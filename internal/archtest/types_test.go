@@ -7,9 +7,11 @@ import (
 	"go/parser"
 	"go/token"
 	"go/types"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"runtime"
+	"strings"
 )
 
 // A checker type-checks the non-test files of a module. Packages of other modules
@@ -93,6 +95,13 @@ type stdlib struct {
 func newStdlib() *stdlib {
 	s := &stdlib{ctx: build.Default, done: map[string]*types.Package{"unsafe": types.Unsafe}}
 	s.ctx.CgoEnabled = false
+	if s.ctx.GOROOT == "" { // as in a test built with -trimpath
+		root, err := exec.Command("go", "env", "GOROOT").Output()
+		if err != nil {
+			s.problems = append(s.problems, fmt.Errorf("go env GOROOT: %w", err))
+		}
+		s.ctx.GOROOT = strings.TrimSpace(string(root))
+	}
 	return s
 }
 
