@@ -67,6 +67,8 @@ func parseDestination(text string, exists func(path string) bool) (p destination
 			p.scheme, p.port = schemeTLS, 853
 		case schemeHTTPS:
 			return parseURL(text)
+		case "quic", "grpc", "https3":
+			return p, fmt.Errorf("%s:// is known, not supported yet", scheme)
 		default:
 			return p, fmt.Errorf("unknown scheme %q: want dns://, tls:// or https://", scheme)
 		}
