@@ -86,10 +86,10 @@ func TestClusterForbidden(t *testing.T) {
 	failed := f.metrics.Counter("seamark_kubernetes_watch_errors_total", "", "resource", "endpointslices")
 	eventually(t, "several attempts", func() bool { return failed.Value() >= 6 })
 	if f.logs("List or watch forbidden, grant both to the service account", "resource=endpointslices.discovery.k8s.io verb=list") != 1 || f.logs("") != 1 {
-		t.Errorf("want one line that names the verb and the resource")
+		t.Errorf("log: got\n%s\nwant one line with the verb and the resource", f.log())
 	}
 	if f.lists(cluster.Slices) != 0 {
-		t.Error("EndpointSlices came from nowhere")
+		t.Error("EndpointSlices were listed although that is forbidden")
 	}
 	proxy.Set(Faults{})
 	f.has(t, cluster.Slices, "shop/web")
@@ -122,10 +122,10 @@ func TestClusterBrokenAnswers(t *testing.T) {
 			began := time.Now()
 			eventually(t, "several attempts", func() bool { return failed.Value() >= 6 })
 			if took := time.Since(began); took < 60*time.Millisecond {
-				t.Errorf("six attempts in %v", took)
+				t.Errorf("six attempts: got %v, want at least 60ms", took)
 			}
 			if n := strings.Count(f.log(), "level=WARN"); n < 1 || n > 3 {
-				t.Errorf("%d lines", n)
+				t.Errorf("warnings: got %d, want 1 to 3:\n%s", n, f.log())
 			}
 			proxy.Set(Faults{})
 			f.has(t, cluster.Services, "shop/web")

@@ -118,11 +118,11 @@ func TestClusterChanges(t *testing.T) {
 		text.Reset()
 		f.metrics.WriteText(&text)
 		if strings.Contains(text.String(), "data_age") {
-			t.Errorf("the age of what nobody watches:\n%s", &text)
+			t.Errorf("metrics after the end of Run: got a data age, want none:\n%s", &text)
 		}
 	})
 	if f.log() != "" {
-		t.Errorf("logged:\n%s", f.log())
+		t.Errorf("log: got\n%s\nwant nothing", f.log())
 	}
 }
 
@@ -157,7 +157,7 @@ func TestClusterRestart(t *testing.T) {
 	}
 	f.has(t, cluster.Services, "shop/a shop/b shop/c shop/web")
 	if n := strings.Count(f.log(), "\n"); n != 6 {
-		t.Errorf("%d lines", n)
+		t.Errorf("log lines: got %d, want 6:\n%s", n, f.log())
 	}
 }
 
@@ -226,7 +226,7 @@ func TestClusterNoServer(t *testing.T) {
 	}
 	eventually(t, "a log line", func() bool { return f.logs("API server unreachable") == 1 })
 	if f.lists(cluster.Services) != 0 {
-		t.Error("a list came from nowhere")
+		t.Errorf("lists of Services without an API server: got %d, want none", f.lists(cluster.Services))
 	}
 	if err := srv.StartAPI(t.Context()); err != nil {
 		t.Fatal(err)

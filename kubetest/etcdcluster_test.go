@@ -63,8 +63,8 @@ func etcdOwn(t *testing.T, k *clientv3.Client, key string) (value string, err er
 	return string(r.Kvs[0].Value), nil
 }
 
-// etcdBecomes waits until the member behind a client has a value.
-func etcdBecomes(t *testing.T, k *clientv3.Client, key, value string) {
+// awaitEtcdKey waits until the member behind a client has a value.
+func awaitEtcdKey(t *testing.T, k *clientv3.Client, key, value string) {
 	t.Helper()
 	eventually(t, key+" is not "+value, func() bool {
 		got, err := etcdOwn(t, k, key)
@@ -83,8 +83,8 @@ func etcdLeader(t *testing.T, c *EtcdCluster, except ...int) int {
 	return i
 }
 
-// etcdFails checks that an operation gets no answer.
-func etcdFails(t *testing.T, do func(context.Context) error) {
+// checkEtcdFails checks that an operation gets no answer.
+func checkEtcdFails(t *testing.T, do func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -123,7 +123,7 @@ func TestEtcdClusterLosesItsLeader(t *testing.T) {
 			t.Fatal(err)
 		}
 		cancel()
-		etcdBecomes(t, etcdClient(t, c.Config(), c.Endpoints()[first]), "a", value)
+		awaitEtcdKey(t, etcdClient(t, c.Config(), c.Endpoints()[first]), "a", value)
 	}
 	late := time.After(patience)
 	for last := ""; last != "3"; {
@@ -153,14 +153,14 @@ func TestEtcdClusterPartition(t *testing.T) {
 		second := etcdLeader(t, c, first)
 		most := etcdClient(t, c.Config(), c.Endpoints()[second])
 		etcdPut(t, most, "a", "after")
-		etcdFails(t, func(ctx context.Context) error { _, err := alone.Put(ctx, "a", "lost"); return err })
+		checkEtcdFails(t, func(ctx context.Context) error { _, err := alone.Put(ctx, "a", "lost"); return err })
 		if value, err := etcdOwn(t, alone, "a"); err != nil || value != "before" {
 			t.Errorf("cut off by %d it has %s, %v", fault, value, err)
 		}
 		c.Heal()
-		etcdBecomes(t, alone, "a", "after")
+		awaitEtcdKey(t, alone, "a", "after")
 		etcdPut(t, alone, "a", "healed")
-		etcdBecomes(t, most, "a", "healed")
+		awaitEtcdKey(t, most, "a", "healed")
 	}
 }
 
@@ -174,13 +174,13 @@ func TestEtcdClusterLink(t *testing.T) {
 		behind := (first + 1) % EtcdMembers
 		alone := etcdClient(t, c.Config(), c.Endpoints()[behind])
 		etcdPut(t, etcdClient(t, c.Config(), c.Endpoints()[first]), "a", value)
-		etcdBecomes(t, alone, "a", value)
+		awaitEtcdKey(t, alone, "a", value)
 		c.Link(first, behind, gate.Silent)
 		etcdPut(t, etcdClient(t, c.Config(), c.Endpoints()[first]), "a", value+" later")
 		got, err := etcdOwn(t, alone, "a")
 		still := etcdLeader(t, c) == first
 		c.Link(first, behind, gate.Open)
-		etcdBecomes(t, alone, "a", value+" later")
+		awaitEtcdKey(t, alone, "a", value+" later")
 		if !still {
 			continue // the third member, which both reach, has become leader
 		}
@@ -205,7 +205,7 @@ func TestEtcdClusterClients(t *testing.T) {
 		}
 		etcdPut(t, all, "a", "2")
 		c.Clients(member, gate.Open)
-		etcdBecomes(t, one, "a", "2")
+		awaitEtcdKey(t, one, "a", "2")
 	}
 }
 
@@ -290,7 +290,7 @@ func TestEtcdClusterTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	stranger.TLS.Certificates = []tls.Certificate{pair}
-	etcdBecomes(t, etcdClient(t, stranger, c.Endpoints()[0]), "a", "1")
+	awaitEtcdKey(t, etcdClient(t, stranger, c.Endpoints()[0]), "a", "1")
 	c.Kill(etcdLeader(t, c))
 	etcdPut(t, k, "a", "2")
 }

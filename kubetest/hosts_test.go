@@ -27,18 +27,18 @@ func TestHostsConfigMap(t *testing.T) {
 	d := serve(t, corefile)
 	fixed := inA("fixed.example.test", "NOERROR 10.0.0.1")
 	db, none := func(data string) question { return inA("db.example.test", "NOERROR "+data) }, inA("db.example.test", "NXDOMAIN")
-	d.becomes(fixed, none)
-	c := d.crowd(fixed)
+	d.await(fixed, none)
+	load := d.startLoad(fixed)
 
 	w.hostsMap(true, "hosts", "10.0.0.2 db.example.test\n")
-	d.turns("a ConfigMap that comes", db("10.0.0.2"))
-	d.says(inPTR("2.0.0.10.in-addr.arpa", "NOERROR db.example.test."))
+	d.awaitChange("a new ConfigMap", db("10.0.0.2"))
+	d.check(inPTR("2.0.0.10.in-addr.arpa", "NOERROR db.example.test."))
 	w.hostsMap(false, "hosts", "10.0.0.3 db.example.test\n")
-	d.turns("a change", db("10.0.0.3"))
+	d.awaitChange("a change", db("10.0.0.3"))
 	w.hostsMap(false, "other", "10.0.0.9 db.example.test\n")
-	d.turns("a key that goes", none)
+	d.awaitChange("a deleted key", none)
 	w.hostsMap(false, "hosts", "10.0.0.4 db.example.test\nnot a line\n")
-	d.turns("a key that comes", db("10.0.0.4"))
+	d.awaitChange("a new key", db("10.0.0.4"))
 	if n := d.logs(`plugin/hosts: Ignored invalid lines file="configmap dns/custom hosts" line=2 error="\"not\" is not an IP address" count=1`); n != 1 {
 		t.Errorf("got %d warnings about the invalid line, want 1", n)
 	}
@@ -49,28 +49,28 @@ func TestHostsConfigMap(t *testing.T) {
 	if err := w.CoreV1().ConfigMaps("dns").Delete(w.Context(), "custom", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	d.turns("a ConfigMap that is deleted", none)
+	d.awaitChange("a deleted ConfigMap", none)
 	w.hostsMap(true, "hosts", "10.0.0.5 db.example.test\n")
-	d.turns("one that comes again", db("10.0.0.5"))
+	d.awaitChange("a ConfigMap created again", db("10.0.0.5"))
 
 	// Other lines in the Corefile do not restart the watch.
 	corefile += "other.test {\n hosts {\n  10.0.0.6 a.other.test\n }\n}\n"
 	d.reload(corefile)
-	d.says(db("10.0.0.5"), inA("a.other.test", "NOERROR 10.0.0.6"))
+	d.check(db("10.0.0.5"), inA("a.other.test", "NOERROR 10.0.0.6"))
 	if n := d.count("relists", "configmaps"); n != 1 {
 		t.Errorf("%d lists, want the first alone", n)
 	}
 
 	// Without an API server the last state is kept, also over a reload.
 	api.StopAPI()
-	d.failing("configmaps", 2)
-	d.says(fixed, db("10.0.0.5"))
+	d.awaitFailures("configmaps", 2)
+	d.check(fixed, db("10.0.0.5"))
 	d.reload(corefile + "more.test {\n whoami\n}\n")
-	d.says(fixed, db("10.0.0.5"))
+	d.check(fixed, db("10.0.0.5"))
 	if err := api.StartAPI(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	w.hostsMap(false, "hosts", "10.0.0.7 db.example.test\n")
-	d.becomes(db("10.0.0.7"))
-	c.leave()
+	d.await(db("10.0.0.7"))
+	load.stop()
 }

@@ -146,7 +146,7 @@ func TestKubeDNSPod(t *testing.T) {
 		"-k", "--cache-size=1000", "--no-negcache", "--dns-loop-detect", "--log-facility=-",
 		"--server=/cluster.local/"+kubedns, "--server=/in-addr.arpa/"+kubedns, "--server=/ip6.arpa/"+kubedns,
 		"--port="+front, "--listen-address=127.0.0.1", "--no-hosts")
-	nanny.becomes(inA("kubernetes.default.svc.cluster.local", "NOERROR 10.0.0.1"))
+	nanny.await(inA("kubernetes.default.svc.cluster.local", "NOERROR 10.0.0.1"))
 	pages := p.sidecar(nanny.at)
 	p.healthy(pages)
 
@@ -169,8 +169,8 @@ func TestKubeDNSPod(t *testing.T) {
 		inA("missing.example", "NXDOMAIN"),
 	}
 	for _, d := range []*process{p.kubedns, nanny} {
-		d.says(cluster...)
-		d.becomes(outside...)
+		d.check(cluster...)
+		d.await(outside...)
 	}
 
 	// The metrics of dashboards.
@@ -184,7 +184,7 @@ func TestKubeDNSPod(t *testing.T) {
 	}
 	before := value(t, pages, "kubedns_dnsmasq_hits")
 	for range 5 {
-		nanny.says(inA("www.example", "NOERROR 203.0.113.1"))
+		nanny.check(inA("www.example", "NOERROR 203.0.113.1"))
 	}
 	eventually(t, "10 more cache hits", func() bool { return value(t, pages, "kubedns_dnsmasq_hits") >= before+10 })
 	for series, ok := range map[string]func(float64) bool{
@@ -207,8 +207,8 @@ func TestKubeDNSPod(t *testing.T) {
 	}
 
 	srv.StopAPI()
-	p.kubedns.says(cluster...)
-	nanny.says(outside...)
+	p.kubedns.check(cluster...)
+	nanny.check(outside...)
 	if p.readiness() != http.StatusOK {
 		t.Error("readiness without the API server: want 200")
 	}
@@ -242,7 +242,7 @@ func TestKubeDNSBehindDnsmasq(t *testing.T) {
 	eventually(t, "dnsmasq answers", func() bool {
 		return d.ask("udp", inA("kubernetes.default.svc.cluster.local", "")) == "NOERROR 10.0.0.1"
 	})
-	d.says(
+	d.check(
 		inSRV("_HTTP._tcp.kubernetes.default.svc.cluster.local", "NOERROR 10 100 80 kubernetes.default.svc.cluster.local."),
 		inA("cart.shop.svc.cluster.local", "NOERROR 10.1.0.1 10.1.0.2"),
 		inPTR("1.0.0.10.in-addr.arpa", "NOERROR kubernetes.default.svc.cluster.local."),
@@ -260,18 +260,18 @@ func TestKubeDNSWithoutAPIServer(t *testing.T) {
 	srv.StopAPI()
 	world := upstream(t, "www.example. 60 IN A 203.0.113.1")
 	p := newPod(t, srv, "--nameservers="+world, "--initial-sync-timeout=1s")
-	p.kubedns.becomes(inA("www.example", "NOERROR 203.0.113.1"))
-	p.kubedns.says(inA("kubernetes.default.svc.cluster.local", "SERVFAIL"), inPTR("1.0.0.10.in-addr.arpa", "SERVFAIL"))
+	p.kubedns.await(inA("www.example", "NOERROR 203.0.113.1"))
+	p.kubedns.check(inA("kubernetes.default.svc.cluster.local", "SERVFAIL"), inPTR("1.0.0.10.in-addr.arpa", "SERVFAIL"))
 	if code := p.readiness(); code != http.StatusServiceUnavailable {
 		t.Errorf("readiness before the first list: got %d, want 503", code)
 	}
 	eventually(t, "the missing objects in the log", func() bool { return p.kubedns.logs("Objects not received yet") == 1 })
-	p.kubedns.says(inA("www.example", "NOERROR 203.0.113.1"))
+	p.kubedns.check(inA("www.example", "NOERROR 203.0.113.1"))
 	if err := srv.StartAPI(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	p.ready()
-	p.kubedns.says(inA("kubernetes.default.svc.cluster.local", "NOERROR 10.0.0.1"))
+	p.kubedns.check(inA("kubernetes.default.svc.cluster.local", "NOERROR 10.0.0.1"))
 	srv.StopAPI()
 	if code := p.readiness(); code != http.StatusOK {
 		t.Errorf("readiness when the API server has stopped: got %d, want 200", code)
@@ -302,7 +302,7 @@ func TestKubeDNSConfigMapFromAPI(t *testing.T) {
 	write("another", second, second, true)
 	p := newPod(t, srv, "--config-map=kube-dns")
 	p.ready()
-	p.kubedns.says(inA("www.example", "NOERROR 203.0.113.1"), inA("db.acme.example", "NOERROR 203.0.113.1"))
+	p.kubedns.check(inA("www.example", "NOERROR 203.0.113.1"), inA("db.acme.example", "NOERROR 203.0.113.1"))
 	write("another", first, second, false)
 	if err := maps.Delete(t.Context(), "another", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -310,15 +310,15 @@ func TestKubeDNSConfigMapFromAPI(t *testing.T) {
 	write("kube-dns", first, second, false)
 	// The stub domain has another server, so its cached answers are dropped;
 	// others are kept.
-	p.kubedns.turns("another server", inA("db.acme.example", "NOERROR 203.0.113.2"))
-	p.kubedns.says(inA("www.example", "NOERROR 203.0.113.1"))
+	p.kubedns.awaitChange("another server", inA("db.acme.example", "NOERROR 203.0.113.2"))
+	p.kubedns.check(inA("www.example", "NOERROR 203.0.113.1"))
 	write("kube-dns", "1.1.1.1:123456789", second, false)
 	eventually(t, "the refused ConfigMap in the log", func() bool { return p.kubedns.logs("Refused kube-dns's ConfigMap") == 1 })
-	p.kubedns.says(inA("db.acme.example", "NOERROR 203.0.113.2"), inA("www.example", "NOERROR 203.0.113.1"))
+	p.kubedns.check(inA("db.acme.example", "NOERROR 203.0.113.2"), inA("www.example", "NOERROR 203.0.113.1"))
 	if n := value(t, p.metrics, `seamark_kubedns_config_valid{source="kube-system/kube-dns"}`); n != 0 {
 		t.Errorf("seamark_kubedns_config_valid: got %v, want 0", n)
 	}
-	p.kubedns.says(inA("kubernetes.default.svc.cluster.local", "NOERROR 10.0.0.1"))
+	p.kubedns.check(inA("kubernetes.default.svc.cluster.local", "NOERROR 10.0.0.1"))
 }
 
 // A ConfigMap alternates between valid and invalid data: the last valid state is
@@ -337,7 +337,7 @@ func TestKubeDNSConfigAlternates(t *testing.T) {
 	maps := newVolume(t, good("a.example"))
 	p := newPod(t, srv, "--config-dir="+maps.dir, "--v=4") // which logs reloads
 	p.ready()
-	crowd := p.kubedns.crowd(
+	load := p.kubedns.startLoad(
 		inA("www.example", "NOERROR 203.0.113.1"), inA("db.acme.example", "NOERROR 203.0.113.1"),
 		inA("kubernetes.default.svc.cluster.local", "NOERROR 10.0.0.1"),
 	)
@@ -351,7 +351,7 @@ func TestKubeDNSConfigAlternates(t *testing.T) {
 			eventually(t, "the unchanged valid ConfigMap in the log", func() bool { return p.kubedns.logs("is valid again and unchanged") == i/2+1 })
 		}
 	}
-	crowd.leave()
+	load.stop()
 	if n := p.kubedns.logs("Reload failed"); n != 0 {
 		t.Errorf("failed reloads: got %d, want 0", n)
 	}
@@ -369,13 +369,13 @@ func TestNannyHostsFileChanges(t *testing.T) {
 	nanny := program(t, "127.0.0.1:"+port, "dnsmasq-nanny", nil, "-logtostderr", "-lameduck=0s", "-configDir="+t.TempDir(), "--",
 		"-k", "--cache-size=1000", "--no-resolv", "--server="+strings.Replace(world, ":", "#", 1),
 		"--addn-hosts="+filepath.Join(maps.dir, "key"), "--no-hosts", "--port="+port, "--listen-address=127.0.0.1")
-	nanny.becomes(inA("node1.hadoop", "NOERROR 10.2.0.1"), inA("www.example", "NOERROR 203.0.113.1"))
-	crowd := nanny.crowd(inA("www.example", "NOERROR 203.0.113.1"), inA("node1.hadoop", "NOERROR 10.2.0.1"))
+	nanny.await(inA("node1.hadoop", "NOERROR 10.2.0.1"), inA("www.example", "NOERROR 203.0.113.1"))
+	load := nanny.startLoad(inA("www.example", "NOERROR 203.0.113.1"), inA("node1.hadoop", "NOERROR 10.2.0.1"))
 	for i := range 20 {
 		maps.change(map[string]string{"key": fmt.Sprintf("10.2.0.1 node1.hadoop\n10.2.0.2 node%d.hadoop\n", i+2)})
-		nanny.turns("a new line", inA(fmt.Sprintf("node%d.hadoop", i+2), "NOERROR 10.2.0.2"))
+		nanny.awaitChange("a new line", inA(fmt.Sprintf("node%d.hadoop", i+2), "NOERROR 10.2.0.2"))
 	}
-	crowd.leave()
+	load.stop()
 	nanny.ends()
 }
 

@@ -63,8 +63,8 @@ func (d *daemon) ask(network string, q question) string {
 	return answer(reply, err)
 }
 
-// says checks the present answers, by UDP and TCP.
-func (d *daemon) says(questions ...question) {
+// check checks the present answers, by UDP and TCP.
+func (d *daemon) check(questions ...question) {
 	d.Helper()
 	for _, q := range questions {
 		for _, network := range []string{"udp", "tcp"} {
@@ -75,9 +75,9 @@ func (d *daemon) says(questions ...question) {
 	}
 }
 
-// becomes queries until the answers are right, by UDP and TCP, and returns the
-// time that it took.
-func (d *daemon) becomes(questions ...question) time.Duration {
+// await queries until the answers are right, by UDP and TCP, and returns the time that
+// it took.
+func (d *daemon) await(questions ...question) time.Duration {
 	d.Helper()
 	began := time.Now()
 	for _, q := range questions {
@@ -89,13 +89,13 @@ func (d *daemon) becomes(questions ...question) time.Duration {
 		}
 	}
 	took := time.Since(began)
-	d.says(questions...)
+	d.check(questions...)
 	return took
 }
 
-// turns is becomes for one change: until the right answer there is only the old
-// one, and the change is answered soon.
-func (d *daemon) turns(what string, q question) time.Duration {
+// awaitChange is await for one change: until the right answer there is only the old one,
+// and the change is answered soon.
+func (d *daemon) awaitChange(what string, q question) time.Duration {
 	d.Helper()
 	began := time.Now()
 	old := ""
@@ -103,9 +103,9 @@ func (d *daemon) turns(what string, q question) time.Duration {
 		got := d.ask("udp", q)
 		took := time.Since(began)
 		if got == q.want {
-			d.says(q)
+			d.check(q)
 			if took > soon {
-				d.Errorf("%s: it took %v to see it", what, took)
+				d.Errorf("%s: %s: got %s after %v, want it within %v", what, q, got, took, soon)
 			}
 			return took
 		}
@@ -122,61 +122,61 @@ func (d *daemon) turns(what string, q question) time.Duration {
 	}
 }
 
-// A crowd sends the same queries all the time. Each has one right answer during
-// the life of the crowd.
-type crowd struct {
+// A queryLoad sends the same queries all the time. Each has one right answer until the
+// load is stopped.
+type queryLoad struct {
 	d     *daemon
-	asked atomic.Int64
+	sent  atomic.Int64
 	wrong atomic.Int64
 	done  chan struct{}
-	all   sync.WaitGroup
+	tasks sync.WaitGroup
 	once  sync.Once
 }
 
-// crowd starts the queries, by UDP and TCP. They end with the test at the latest.
-func (d *daemon) crowd(questions ...question) *crowd {
-	c := &crowd{d: d, done: make(chan struct{})}
+// startLoad starts the queries, by UDP and TCP. They end with the test at the latest.
+func (d *daemon) startLoad(questions ...question) *queryLoad {
+	l := &queryLoad{d: d, done: make(chan struct{})}
 	for i := range 4 {
 		network := []string{"udp", "tcp"}[i%2]
-		c.all.Go(func() { c.keepAsking(network, questions, i) })
+		l.tasks.Go(func() { l.send(network, questions, i) })
 	}
-	d.Cleanup(c.leave)
-	return c
+	d.Cleanup(l.stop)
+	return l
 }
 
-// keepAsking sends one query after the other over one socket.
-func (c *crowd) keepAsking(network string, questions []question, from int) {
+// send sends one query after the other over one socket.
+func (l *queryLoad) send(network string, questions []question, from int) {
 	client := &dns.Client{Net: network, Timeout: replyTime}
-	conn, err := client.Dial(c.d.at)
+	conn, err := client.Dial(l.d.at)
 	if err != nil {
-		c.d.Errorf("one of the crowd: %v", err)
+		l.d.Errorf("load by %s: %v", network, err)
 		return
 	}
 	defer conn.Close()
 	for i := from; ; i++ {
 		select {
-		case <-c.done:
+		case <-l.done:
 			return
 		case <-time.After(500 * time.Microsecond): // a load, not a flood
 		}
 		q := questions[i%len(questions)]
 		reply, _, err := client.ExchangeWithConn(q.message(), conn)
-		c.asked.Add(1)
-		if got := answer(reply, err); got != q.want && c.wrong.Add(1) <= 10 {
-			c.d.Errorf("one of the crowd: %s by %s: got %s, want %s", q, network, got, q.want)
+		l.sent.Add(1)
+		if got := answer(reply, err); got != q.want && l.wrong.Add(1) <= 10 {
+			l.d.Errorf("load: %s by %s: got %s, want %s", q, network, got, q.want)
 		}
 	}
 }
 
-// leave ends the crowd and logs the number of its queries.
-func (c *crowd) leave() {
-	c.once.Do(func() {
-		close(c.done)
-		c.all.Wait()
-		if c.asked.Load() < 20 {
-			c.d.Errorf("the crowd asked %d times: that shows nothing", c.asked.Load())
+// stop ends the load and logs the number of its queries.
+func (l *queryLoad) stop() {
+	l.once.Do(func() {
+		close(l.done)
+		l.tasks.Wait()
+		if l.sent.Load() < 20 {
+			l.d.Errorf("load: got %d queries, want at least 20", l.sent.Load())
 		}
-		c.d.Logf("the crowd asked %d times, %d answers were wrong", c.asked.Load(), c.wrong.Load())
+		l.d.Logf("load: %d queries, %d wrong answers", l.sent.Load(), l.wrong.Load())
 	})
 }
 

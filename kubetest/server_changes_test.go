@@ -20,7 +20,7 @@ type step struct {
 }
 
 // Objects of every kind are created, changed and deleted, and each change is
-// answered within a second, while a crowd queries unrelated names.
+// answered within a second, under a load of queries for unrelated names.
 func TestServerChanges(t *testing.T) {
 	api := start(t)
 	w := writer(t, api)
@@ -35,8 +35,8 @@ func TestServerChanges(t *testing.T) {
 		inA("web.shop.svc.clusterset.local", "NOERROR 10.9.0.1"),
 		inA("db.shop.svc.clusterset.local", "NXDOMAIN"),
 	)
-	d.becomes(unchanged...)
-	d.crowd(unchanged...)
+	d.await(unchanged...)
+	d.startLoad(unchanged...)
 
 	var all latencies
 	for round := range 3 {
@@ -48,7 +48,7 @@ func TestServerChanges(t *testing.T) {
 				if s.do != nil {
 					s.do()
 				}
-				if took := d.turns(s.what, s.show); s.do != nil && old != s.show.want {
+				if took := d.awaitChange(s.what, s.show); s.do != nil && old != s.show.want {
 					all = append(all, took)
 				}
 			}
@@ -56,7 +56,7 @@ func TestServerChanges(t *testing.T) {
 	}
 	t.Logf("from a change's acknowledgement to its answer: %s", all)
 	if n := d.logs("WARNING") + d.logs("ERROR"); n > 0 {
-		t.Errorf("%d warnings", n)
+		t.Errorf("warnings in the log: got %d, want none", n)
 	}
 }
 
@@ -132,7 +132,7 @@ func sliceSteps(w clusterWriter) []step {
 	}
 }
 
-// podSteps also changes the pod that the crowd queries, but not its address.
+// podSteps also changes the pod that the load queries, but not its address.
 func podSteps(w clusterWriter, round int) []step {
 	pods := w.CoreV1().Pods("shop")
 	status := func(s corev1.PodStatus) func() {
@@ -195,7 +195,7 @@ func TestServerSlicesFirst(t *testing.T) {
 	w := writer(t, api)
 	w.shop()
 	d := serve(t, corefileOf(kubeconfig(t, api)))
-	d.becomes(shopNames()...)
+	d.await(shopNames()...)
 	services, slices := w.CoreV1().Services("shop"), w.DiscoveryV1().EndpointSlices("shop")
 	const name = "early.shop.svc.cluster.local"
 
@@ -203,12 +203,12 @@ func TestServerSlicesFirst(t *testing.T) {
 	add(t, slices, slice("early-1", "early", "10.1.3.1"))
 	add(t, slices, slice("early-2", "early", "10.1.3.2"))
 	eventually(t, "the slices", func() bool { return d.count("events", "endpointslices") == before+2 })
-	d.says(inA(name, "NXDOMAIN"), inSRV("_http._tcp."+name, "NXDOMAIN"), inPTR("1.3.1.10.in-addr.arpa", "NXDOMAIN"), inPTR("3.1.10.in-addr.arpa", "NXDOMAIN"))
-	c := d.crowd(shopNames()...)
+	d.check(inA(name, "NXDOMAIN"), inSRV("_http._tcp."+name, "NXDOMAIN"), inPTR("1.3.1.10.in-addr.arpa", "NXDOMAIN"), inPTR("3.1.10.in-addr.arpa", "NXDOMAIN"))
+	load := d.startLoad(shopNames()...)
 	add(t, services, service("early"))
-	took := d.turns("the Service", inA(name, "NOERROR 10.1.3.1 10.1.3.2"))
+	took := d.awaitChange("the Service", inA(name, "NOERROR 10.1.3.1 10.1.3.2"))
 	t.Logf("both slices' addresses after %v", took)
-	d.becomes(inSRV("_http._tcp."+name, "NOERROR 0 50 8080 10-1-3-1."+name+". 0 50 8080 10-1-3-2."+name+"."),
+	d.await(inSRV("_http._tcp."+name, "NOERROR 0 50 8080 10-1-3-1."+name+". 0 50 8080 10-1-3-2."+name+"."),
 		inPTR("1.3.1.10.in-addr.arpa", "NOERROR 10-1-3-1."+name+"."), inPTR("3.1.10.in-addr.arpa", "NOERROR"))
 
 	// The Service is deleted and created with another type; its slices stay.
@@ -221,13 +221,13 @@ func TestServerSlicesFirst(t *testing.T) {
 		{service("early"), []question{inA(name, "NOERROR 10.1.3.1 10.1.3.2"), inPTR("1.3.1.10.in-addr.arpa", "NOERROR 10-1-3-1."+name+".")}},
 	} {
 		remove(t, services, "early")
-		d.turns("no Service", inA(name, "NXDOMAIN"))
-		d.becomes(inPTR("1.3.1.10.in-addr.arpa", "NXDOMAIN"))
+		d.awaitChange("no Service", inA(name, "NXDOMAIN"))
+		d.await(inPTR("1.3.1.10.in-addr.arpa", "NXDOMAIN"))
 		add(t, services, again.service)
-		d.turns("the Service again", again.shows[0])
-		d.becomes(again.shows...)
+		d.awaitChange("the Service again", again.shows[0])
+		d.await(again.shows...)
 	}
-	c.leave()
+	load.stop()
 }
 
 // A slice is moved to another Service.
@@ -243,19 +243,19 @@ func TestServerSliceMoves(t *testing.T) {
 	add(t, slices, slice("stays", "two", "10.1.4.2"))
 	d := serve(t, corefileOf(kubeconfig(t, api)))
 	const one, two = "one.shop.svc.cluster.local", "two.shop.svc.cluster.local"
-	d.becomes(append(shopNames(), inA(one, "NOERROR 10.1.4.1"), inA(two, "NOERROR 10.1.4.2"))...)
-	d.crowd(append(shopNames(), inPTR("2.4.1.10.in-addr.arpa", "NOERROR 10-1-4-2."+two+"."))...)
+	d.await(append(shopNames(), inA(one, "NOERROR 10.1.4.1"), inA(two, "NOERROR 10.1.4.2"))...)
+	d.startLoad(append(shopNames(), inPTR("2.4.1.10.in-addr.arpa", "NOERROR 10-1-4-2."+two+"."))...)
 	began := time.Now()
 	for range 5 {
 		edit(t, slices, "moves", func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = "two" })
-		d.turns("the slice goes", inA(one, "NXDOMAIN"))
-		d.becomes(inA(two, "NOERROR 10.1.4.1 10.1.4.2"), inPTR("1.4.1.10.in-addr.arpa", "NOERROR 10-1-4-1."+two+"."))
+		d.awaitChange("the slice goes", inA(one, "NXDOMAIN"))
+		d.await(inA(two, "NOERROR 10.1.4.1 10.1.4.2"), inPTR("1.4.1.10.in-addr.arpa", "NOERROR 10-1-4-1."+two+"."))
 		edit(t, slices, "moves", func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = "one" })
-		d.turns("the slice comes back", inA(one, "NOERROR 10.1.4.1"))
-		d.becomes(inA(two, "NOERROR 10.1.4.2"), inPTR("1.4.1.10.in-addr.arpa", "NOERROR 10-1-4-1."+one+"."))
+		d.awaitChange("the slice comes back", inA(one, "NOERROR 10.1.4.1"))
+		d.await(inA(two, "NOERROR 10.1.4.2"), inPTR("1.4.1.10.in-addr.arpa", "NOERROR 10-1-4-1."+one+"."))
 	}
 	edit(t, slices, "moves", func(s *discoveryv1.EndpointSlice) { delete(s.Labels, discoveryv1.LabelServiceName) })
-	d.turns("a slice of no Service", inA(one, "NXDOMAIN"))
-	d.becomes(inPTR("1.4.1.10.in-addr.arpa", "NXDOMAIN"))
+	d.awaitChange("a slice of no Service", inA(one, "NXDOMAIN"))
+	d.await(inPTR("1.4.1.10.in-addr.arpa", "NXDOMAIN"))
 	t.Logf("eleven moves in %v", time.Since(began))
 }

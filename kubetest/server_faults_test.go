@@ -21,18 +21,18 @@ func behindProxy(t *testing.T, faults Faults) (*daemon, *Proxy, clusterWriter) {
 }
 
 // failing waits for n more failed attempts to follow a resource.
-func (d *daemon) failing(resource string, n int) {
+func (d *daemon) awaitFailures(resource string, n int) {
 	d.Helper()
 	from := d.count("watch_errors", resource)
 	eventually(d.T, "failed attempts", func() bool { return d.count("watch_errors", resource) >= from+n })
 }
 
 // unsynced checks that the whole zone is SERVFAIL.
-func (d *daemon) unsynced() {
+func (d *daemon) checkNotSynced() {
 	d.Helper()
 	for _, q := range shopNames() {
 		q.want = "SERVFAIL"
-		d.says(q)
+		d.check(q)
 	}
 }
 
@@ -41,24 +41,24 @@ func (d *daemon) unsynced() {
 // withdrawn later, known data are kept, and the other resources are followed.
 func TestServerForbidden(t *testing.T) {
 	d, proxy, w := behindProxy(t, Faults{Forbidden: []string{"endpointslices"}})
-	d.becomes(inA("web.shop.svc.cluster.local", "NOERROR 10.0.0.1"))
-	d.failing("endpointslices", 4)
+	d.await(inA("web.shop.svc.cluster.local", "NOERROR 10.0.0.1"))
+	d.awaitFailures("endpointslices", 4)
 	for _, q := range shopNames() {
 		switch q.name {
 		case "10-1-0-1.web.shop.svc.cluster.local", "db.shop.svc.cluster.local", "_http._tcp.db.shop.svc.cluster.local",
 			"3.0.1.10.in-addr.arpa", "9.9.9.10.in-addr.arpa": // any endpoint may have such an address
 			q.want = "SERVFAIL"
 		}
-		d.says(q)
+		d.check(q)
 	}
 	d.isReady(false)
 	if d.logs("[WARNING]", "List or watch forbidden, grant both to the service account", "resource=endpointslices.discovery.k8s.io verb=list") != 1 {
 		t.Error("want one line with the verb and the resource")
 	}
 	proxy.Set(Faults{})
-	d.becomes(shopNames()...)
+	d.await(shopNames()...)
 	d.isReady(true)
-	c := d.crowd(shopNames()...)
+	load := d.startLoad(shopNames()...)
 
 	proxy.Set(Faults{Forbidden: []string{"endpointslices"}})
 	proxy.Cut()
@@ -67,47 +67,47 @@ func TestServerForbidden(t *testing.T) {
 	})
 	add(t, w.DiscoveryV1().EndpointSlices("shop"), slice("late-1", "late", "10.1.6.1"))
 	add(t, w.CoreV1().Services("shop"), service("late", "10.0.6.1"))
-	d.becomes(inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
-	d.says(inA("10-1-6-1.late.shop.svc.cluster.local", "NXDOMAIN"))
+	d.await(inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
+	d.check(inA("10-1-6-1.late.shop.svc.cluster.local", "NXDOMAIN"))
 	d.isReady(true)
 	proxy.Set(Faults{})
-	d.becomes(inA("10-1-6-1.late.shop.svc.cluster.local", "NOERROR 10.1.6.1"))
-	c.leave()
+	d.await(inA("10-1-6-1.late.shop.svc.cluster.local", "NOERROR 10.1.6.1"))
+	load.stop()
 }
 
 // The API server rejects our credentials, at first and again later.
 func TestServerUnauthorized(t *testing.T) {
 	d, proxy, w := behindProxy(t, Faults{Unauthorized: true})
-	d.failing("services", 3)
-	d.unsynced()
+	d.awaitFailures("services", 3)
+	d.checkNotSynced()
 	if d.logs("[WARNING]", "API server rejects the token or certificate") != 1 {
 		t.Error("want one line about the token")
 	}
 	proxy.Set(Faults{})
-	d.becomes(shopNames()...)
-	d.crowd(shopNames()...)
+	d.await(shopNames()...)
+	d.startLoad(shopNames()...)
 	proxy.Set(Faults{Unauthorized: true})
 	proxy.Cut()
-	d.failing("services", 3)
+	d.awaitFailures("services", 3)
 	add(t, w.CoreV1().Services("shop"), service("late", "10.0.6.1"))
 	proxy.Set(Faults{})
-	d.becomes(inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
+	d.await(inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
 	eventually(t, "a log line", func() bool { return d.logs("accepts the credentials again") == 2 })
 }
 
 // The kubeconfig may be created after the start of the server.
-func TestServerKubeconfigComes(t *testing.T) {
+func TestServerKubeconfigCreatedLater(t *testing.T) {
 	api := start(t)
 	writer(t, api).shop()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	d := serve(t, corefileOf("kubeconfig "+file))
 	eventually(t, "a log line", func() bool { return d.logs("[WARNING]", "reading kubeconfig", file) == 1 })
-	d.unsynced()
+	d.checkNotSynced()
 	text := must(os.ReadFile(must(api.Kubeconfig())(t)))(t)
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	took := d.becomes(shopNames()...)
+	took := d.await(shopNames()...)
 	t.Logf("%v from the file to the answers", took)
 	if d.logs("[INFO]", "API server address known", "address="+api.URL()) != 1 {
 		t.Error("want a line about it")
@@ -124,8 +124,8 @@ func TestServerBrokenAnswers(t *testing.T) {
 	proxy := must(NewProxy(api))(t)
 	t.Cleanup(proxy.Close)
 	d := serve(t, corefileOf("endpoint "+proxy.URL()))
-	d.becomes(shopNames()...)
-	d.crowd(shopNames()...)
+	d.await(shopNames()...)
+	d.startLoad(shopNames()...)
 	for i, broken := range []struct {
 		what   string
 		faults Faults
@@ -138,7 +138,7 @@ func TestServerBrokenAnswers(t *testing.T) {
 		name := "late-" + string(rune('a'+i))
 		ip := "10.0.6." + string(rune('1'+i))
 		add(t, w.CoreV1().Services("shop"), service(name, ip))
-		d.becomes(inA(name+".shop.svc.cluster.local", "NOERROR "+ip))
+		d.await(inA(name+".shop.svc.cluster.local", "NOERROR "+ip))
 		proxy.Set(Faults{Stall: true})
 		proxy.Cut()
 		remove(t, w.CoreV1().Services("shop"), name)
@@ -146,10 +146,10 @@ func TestServerBrokenAnswers(t *testing.T) {
 		g.forget()
 		proxy.Set(broken.faults)
 		proxy.Cut()
-		d.failing("services", 2)
-		d.says(inA(name+".shop.svc.cluster.local", "NOERROR "+ip))
+		d.awaitFailures("services", 2)
+		d.check(inA(name+".shop.svc.cluster.local", "NOERROR "+ip))
 		proxy.Set(Faults{})
-		took := d.becomes(inA(name+".shop.svc.cluster.local", "NXDOMAIN"))
+		took := d.await(inA(name+".shop.svc.cluster.local", "NXDOMAIN"))
 		t.Logf("%s: right again after %v", broken.what, took)
 	}
 }
@@ -158,14 +158,14 @@ func TestServerBrokenAnswers(t *testing.T) {
 // no event is missing when the watch continues.
 func TestServerStalledWatch(t *testing.T) {
 	d, proxy, w := behindProxy(t, Faults{})
-	d.becomes(shopNames()...)
-	d.crowd(shopNames()...)
+	d.await(shopNames()...)
+	d.startLoad(shopNames()...)
 	proxy.Set(Faults{Stall: true})
 	add(t, w.CoreV1().Services("shop"), service("late", "10.0.6.1"))
 	eventually(t, "old data", func() bool { return d.age("services") > 0.5 })
-	d.says(inA("late.shop.svc.cluster.local", "NXDOMAIN"))
+	d.check(inA("late.shop.svc.cluster.local", "NXDOMAIN"))
 	proxy.Set(Faults{})
-	took := d.becomes(inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
+	took := d.await(inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
 	t.Logf("right again after %v", took)
 }
 
@@ -180,11 +180,11 @@ func TestServerHalfOpenWatch(t *testing.T) {
 	w.shop()
 	way := newRelay(t, api)
 	d := serve(t, corefileOf("kubeconfig "+way.kubeconfig(t, api)))
-	d.becomes(shopNames()...)
-	d.crowd(shopNames()...)
+	d.await(shopNames()...)
+	d.startLoad(shopNames()...)
 	way.forget()
 	add(t, w.CoreV1().Services("shop"), service("late", "10.0.6.1"))
-	took := d.becomes(inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
+	took := d.await(inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
 	t.Logf("noticed, and right again, after %v", took)
 	if took < 500*time.Millisecond || took > 5*time.Second {
 		t.Error("this was no half-open connection, or it took too long")

@@ -67,7 +67,7 @@ func behindBarrier(t *testing.T, p *Proxy, options ...string) (most int, third t
 	t.Helper()
 	g, at := newBarrier(t, p, 3)
 	d := serve(t, corefileOf(append(options, "endpoint "+at)...))
-	d.becomes(shopNames()...)
+	d.await(shopNames()...)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.most, g.came[2].Sub(g.came[0])

@@ -18,9 +18,9 @@ func TestServerOutage(t *testing.T) {
 	w := writer(t, api)
 	w.shop()
 	d := serve(t, ". {\n ready $READY\n prometheus 127.0.0.1:0\n kubernetes cluster.local in-addr.arpa ip6.arpa {\n"+kubeconfig(t, api)+"\n }\n}\n")
-	d.becomes(shopNames()...)
+	d.await(shopNames()...)
 	d.isReady(true)
-	c := d.crowd(shopNames()...)
+	load := d.startLoad(shopNames()...)
 	for i := range 2 {
 		api.StopAPI()
 		eventually(t, "a log line", func() bool { return d.logs("API server unreachable") == i+1 })
@@ -28,14 +28,14 @@ func TestServerOutage(t *testing.T) {
 		eventually(t, "old data", func() bool { return d.age("services") > 1 })
 		old := d.age("services")
 		d.isReady(true)
-		d.says(shopNames()...)
+		d.check(shopNames()...)
 
 		if err := api.StartAPI(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		name, ip := fmt.Sprintf("new-%d", i), fmt.Sprintf("10.0.4.%d", i)
 		add(t, w.CoreV1().Services("shop"), service(name, ip))
-		took := d.becomes(inA(name+".shop.svc.cluster.local", "NOERROR "+ip))
+		took := d.await(inA(name+".shop.svc.cluster.local", "NOERROR "+ip))
 		now := d.age("services")
 		t.Logf("the data were %.2f s old at first, then %.2f s, and %.2f s when a new Service showed, %v after it was made", young, old, now, took)
 		if young > old || now > old {
@@ -46,7 +46,7 @@ func TestServerOutage(t *testing.T) {
 		}
 		d.isReady(true)
 	}
-	c.leave()
+	load.stop()
 }
 
 // The API server is not there at the start: the cluster's names and reverse names
@@ -67,12 +67,12 @@ func TestServerStartsFirst(t *testing.T) {
 		q.want = "SERVFAIL"
 		unknown = append(unknown, q)
 	}
-	d.says(unknown...)
+	d.check(unknown...)
 	if n := d.metric(below); n > 0 {
 		t.Errorf("%v questions came to the handler below", n)
 	}
 	d.isReady(false)
-	d.says(question{"other.test", dns.TypeA, "NOERROR"}, inA("example.org", "NOERROR"))
+	d.check(question{"other.test", dns.TypeA, "NOERROR"}, inA("example.org", "NOERROR"))
 	if n := d.metric(below); n != 2 {
 		t.Errorf("%v questions came to the handler below, want those for example.org", n)
 	}
@@ -82,13 +82,13 @@ func TestServerStartsFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	up := time.Now()
-	d.becomes(inA("web.shop.svc.cluster.local", "NOERROR 10.0.0.1"))
+	d.await(inA("web.shop.svc.cluster.local", "NOERROR 10.0.0.1"))
 	t.Logf("the API server took %v to start, the first answer %v more", up.Sub(began), time.Since(up))
 	for _, q := range shopNames() {
 		if q.want == "NXDOMAIN" {
 			q.want = "NOERROR" // now it falls through
 		}
-		d.becomes(q)
+		d.await(q)
 	}
 	d.isReady(true)
 }
@@ -111,7 +111,7 @@ func openGap(t *testing.T) *gap {
 	t.Cleanup(g.proxy.Close)
 	g.w.shop()
 	g.d = serve(t, corefileOf("endpoint "+g.proxy.URL(), "pods verified"))
-	g.d.becomes(shopNames()...)
+	g.d.await(shopNames()...)
 	// The reflector lists again after a watch that ended within a second without
 	// events.
 	services, slices := g.w.CoreV1().Services("shop"), g.w.DiscoveryV1().EndpointSlices("shop")
@@ -121,9 +121,9 @@ func openGap(t *testing.T) *gap {
 	add(t, slices, slice("grows-1", "grows", "10.1.5.1"))
 	g.w.pod("shop", "old", "10.2.5.1")
 	g.w.pod("shop", "stays", "10.2.5.2")
-	g.d.becomes(g.unchanged()...)
-	g.d.becomes(g.before()...)
-	g.d.crowd(g.unchanged()...)
+	g.d.await(g.unchanged()...)
+	g.d.await(g.before()...)
+	g.d.startLoad(g.unchanged()...)
 
 	g.proxy.Set(Faults{Stall: true})
 	g.proxy.Cut()
@@ -143,7 +143,7 @@ func (g *gap) change() {
 	add(g.t, slices, slice("grows-2", "grows", "10.1.5.2"))
 	remove(g.t, pods, "old")
 	g.w.pod("shop", "new", "10.2.5.3")
-	g.d.says(g.before()...)
+	g.d.check(g.before()...)
 }
 
 func (g *gap) unchanged() []question {
@@ -181,7 +181,7 @@ func TestServerWatchGoesOn(t *testing.T) {
 	g := openGap(t)
 	g.change()
 	g.proxy.Set(Faults{})
-	g.d.becomes(g.after()...)
+	g.d.await(g.after()...)
 	for _, resource := range []string{"services", "endpointslices", "pods"} {
 		if n := g.d.count("relists", resource); n != 1 {
 			t.Errorf("%d lists of %s: this watch did not go on", n, resource)
@@ -197,13 +197,13 @@ func TestServerWatchExpired(t *testing.T) {
 	g.forget()
 	g.proxy.Set(Faults{})
 	g.proxy.Cut()
-	g.d.becomes(g.after()...)
+	g.d.await(g.after()...)
 	for _, resource := range []string{"services", "endpointslices", "pods"} {
 		if n := g.d.count("relists", resource); n < 2 {
 			t.Errorf("%d lists of %s: this was no test of 410", n, resource)
 		}
 	}
-	g.d.becomes(g.unchanged()...)
+	g.d.await(g.unchanged()...)
 }
 
 // forget drops the API server's history, as happens with time.

@@ -19,12 +19,12 @@ func TestServerReloadKeepsWatch(t *testing.T) {
 	w.shop()
 	text := corefileOf(kubeconfig(t, api))
 	d := serve(t, text)
-	d.becomes(shopNames()...)
+	d.await(shopNames()...)
 	resources := []string{"namespaces", "services", "endpointslices"}
-	c := d.crowd(shopNames()...)
+	load := d.startLoad(shopNames()...)
 	for i := range 10 {
 		d.reload(text + fmt.Sprintf("zone-%d.test {\n whoami\n}\n", i))
-		d.says(inA(fmt.Sprintf("zone-%d.test", i), "NOERROR"))
+		d.check(inA(fmt.Sprintf("zone-%d.test", i), "NOERROR"))
 	}
 	for _, r := range resources {
 		if n := d.count("relists", r); n != 1 {
@@ -32,19 +32,19 @@ func TestServerReloadKeepsWatch(t *testing.T) {
 		}
 	}
 	add(t, w.CoreV1().Services("shop"), service("late", "10.0.6.1"))
-	d.turns("a Service after the reloads", inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
+	d.awaitChange("a Service after the reloads", inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
 
 	// The same without an API server.
 	api.StopAPI()
-	d.failing("services", 2)
+	d.awaitFailures("services", 2)
 	d.reload(text)
-	d.says(shopNames()...)
+	d.check(shopNames()...)
 	if err := api.StartAPI(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	remove(t, w.CoreV1().Services("shop"), "late")
-	d.becomes(inA("late.shop.svc.cluster.local", "NXDOMAIN"))
-	c.leave()
+	d.await(inA("late.shop.svc.cluster.local", "NXDOMAIN"))
+	load.stop()
 }
 
 // After a reload that changes the directive, the new data are complete before
@@ -56,8 +56,8 @@ func TestServerReloadChanges(t *testing.T) {
 	w.pod("shop", "web-0", "10.2.0.1")
 	option := kubeconfig(t, api)
 	d := serve(t, corefileOf(option))
-	d.becomes(shopNames()...)
-	c := d.crowd(shopNames()...)
+	d.await(shopNames()...)
+	load := d.startLoad(shopNames()...)
 	web := inA("web.shop.svc.cluster.local", "")
 	for i, ttl := range []uint32{30, 60, 5} {
 		d.reload(corefileOf(option, fmt.Sprintf("ttl %d", ttl)))
@@ -70,15 +70,15 @@ func TestServerReloadChanges(t *testing.T) {
 		}
 	}
 	d.reload(corefileOf(option, "pods verified"))
-	d.says(inA("10-2-0-1.shop.pod.cluster.local", "NOERROR 10.2.0.1"))
+	d.check(inA("10-2-0-1.shop.pod.cluster.local", "NOERROR 10.2.0.1"))
 	d.reload(corefileOf(option))
-	d.says(inA("10-2-0-1.shop.pod.cluster.local", "NXDOMAIN"))
+	d.check(inA("10-2-0-1.shop.pod.cluster.local", "NXDOMAIN"))
 	add(t, w.CoreV1().Services("shop"), service("late", "10.0.6.1"))
-	d.turns("a Service after the reloads", inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
+	d.awaitChange("a Service after the reloads", inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
 	if d.age("pods") >= 0 || d.age("services") < 0 {
 		t.Errorf("the data's age: pods %v, which nobody watches, services %v", d.age("pods"), d.age("services"))
 	}
-	c.leave()
+	load.stop()
 }
 
 // A reload that fails after the new data were requested changes nothing.
@@ -88,8 +88,8 @@ func TestServerReloadFails(t *testing.T) {
 	w.shop()
 	option := kubeconfig(t, api)
 	d := serve(t, corefileOf(option))
-	d.becomes(shopNames()...)
-	c := d.crowd(shopNames()...)
+	d.await(shopNames()...)
+	load := d.startLoad(shopNames()...)
 	taken := must(net.Listen("tcp4", "127.0.0.1:0"))(t)
 	defer taken.Close()
 	for _, wrong := range []string{
@@ -99,14 +99,14 @@ func TestServerReloadFails(t *testing.T) {
 		failed := d.logs("Reload failed")
 		d.order(wrong)
 		eventually(t, "a failed reload", func() bool { return d.logs("Reload failed") == failed+1 })
-		d.says(inA("other.test", "SERVFAIL"))
+		d.check(inA("other.test", "SERVFAIL"))
 	}
 	if old := d.age("services"); old < 0 || old > 60 {
 		t.Errorf("the age of the data is %v", old)
 	}
 	add(t, w.CoreV1().Services("shop"), service("late", "10.0.6.1"))
-	d.turns("a Service after the reloads", inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
-	c.leave()
+	d.awaitChange("a Service after the reloads", inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
+	load.stop()
 }
 
 // With the API server away, a reload with other options for the cluster fails,
@@ -117,21 +117,21 @@ func TestServerReloadWithoutAPI(t *testing.T) {
 	w.shop()
 	option := kubeconfig(t, api)
 	d := serve(t, corefileOf(option))
-	d.becomes(shopNames()...)
-	c := d.crowd(shopNames()...)
+	d.await(shopNames()...)
+	load := d.startLoad(shopNames()...)
 	api.StopAPI()
-	d.failing("services", 2)
+	d.awaitFailures("services", 2)
 	d.order(corefileOf(option, "ttl 30", "startup_timeout 100ms"))
 	eventually(t, "a failed reload", func() bool {
 		return d.logs("no list of namespaces, services, endpointslices within 100ms (startup_timeout)") == 1
 	})
-	d.says(shopNames()...)
+	d.check(shopNames()...)
 	if err := api.StartAPI(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	add(t, w.CoreV1().Services("shop"), service("late", "10.0.6.1"))
-	d.turns("a Service after the outage", inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
-	c.leave()
+	d.awaitChange("a Service after the outage", inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
+	load.stop()
 }
 
 // The directive's options select the objects that make names, reverse names
@@ -175,13 +175,13 @@ func TestServerSelects(t *testing.T) {
 
 	t.Run("namespaces", func(t *testing.T) {
 		d := serve(t, corefileOf(config, "namespaces red blue"))
-		d.becomes(names(0, "red", true)...)
-		d.says(append(append(names(1, "green", false), names(2, "blue", true)...), back)...)
+		d.await(names(0, "red", true)...)
+		d.check(append(append(names(1, "green", false), names(2, "blue", true)...), back)...)
 	})
 	t.Run("namespace_labels", func(t *testing.T) {
 		d := serve(t, corefileOf(config, "namespace_labels red"))
-		d.becomes(names(0, "red", true)...)
-		d.says(append(append(names(1, "green", false), names(2, "blue", false)...), back)...)
+		d.await(names(0, "red", true)...)
+		d.check(append(append(names(1, "green", false), names(2, "blue", false)...), back)...)
 		mark := func(label bool) {
 			edit(t, w.CoreV1().Namespaces(), "green", func(n *corev1.Namespace) {
 				delete(n.Labels, "red")
@@ -190,34 +190,34 @@ func TestServerSelects(t *testing.T) {
 				}
 			})
 		}
-		c := d.crowd(names(0, "red", true)...)
+		load := d.startLoad(names(0, "red", true)...)
 		for range 3 {
 			mark(true)
-			d.turns("a label", names(1, "green", true)[0])
-			d.says(names(1, "green", true)...)
+			d.awaitChange("a label", names(1, "green", true)[0])
+			d.check(names(1, "green", true)...)
 			mark(false)
-			d.turns("no label", names(1, "green", false)[0])
-			d.says(names(1, "green", false)...)
+			d.awaitChange("no label", names(1, "green", false)[0])
+			d.check(names(1, "green", false)...)
 		}
-		c.leave()
+		load.stop()
 	})
 	t.Run("labels", func(t *testing.T) {
 		d := serve(t, corefileOf(config, "labels tier=front"))
-		d.becomes(names(0, "red", true)...)
-		d.says(append(names(1, "green", true), inA("back.red.svc.cluster.local", "NXDOMAIN"), inPTR("2.0.0.10.in-addr.arpa", "NXDOMAIN"))...)
+		d.await(names(0, "red", true)...)
+		d.check(append(names(1, "green", true), inA("back.red.svc.cluster.local", "NXDOMAIN"), inPTR("2.0.0.10.in-addr.arpa", "NXDOMAIN"))...)
 		edit(t, w.CoreV1().Services("red"), "back", func(s *corev1.Service) { s.Labels = map[string]string{"tier": "front"} })
-		d.turns("a label", back)
+		d.awaitChange("a label", back)
 		edit(t, w.CoreV1().Services("red"), "back", func(s *corev1.Service) { s.Labels = nil })
-		d.turns("no label", inA("back.red.svc.cluster.local", "NXDOMAIN"))
+		d.awaitChange("no label", inA("back.red.svc.cluster.local", "NXDOMAIN"))
 	})
 	t.Run("address in two namespaces", func(t *testing.T) {
 		add(t, w.DiscoveryV1().EndpointSlices("green"), slice("pool-2", "pool", "10.1.0.1"))
 		q := inPTR("1.0.1.10.in-addr.arpa", "NOERROR 10-1-0-1.pool.green.svc.cluster.local. 10-1-0-1.pool.red.svc.cluster.local.")
 		all := serve(t, corefileOf(config))
-		all.becomes(q)
+		all.await(q)
 		red := serve(t, corefileOf(config, "namespace_labels red"))
 		q.want = "NOERROR 10-1-0-1.pool.red.svc.cluster.local."
-		red.becomes(q)
+		red.await(q)
 	})
 }
 
@@ -227,5 +227,5 @@ func TestServerEndpointTLS(t *testing.T) {
 	writer(t, api).shop()
 	cert, key := certificate(t, api)
 	d := serve(t, corefileOf("endpoint "+api.URL(), strings.Join([]string{"tls", cert, key, api.CAFile()}, " ")))
-	d.becomes(shopNames()...)
+	d.await(shopNames()...)
 }

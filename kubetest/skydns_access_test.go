@@ -52,10 +52,10 @@ func TestEtcdTLS(t *testing.T) {
 	otherCert := serve(t, etcdCorefile(s.Endpoints(), "tls "+file("crt", wrongCert)+" "+file("key", wrongKey)+" "+ca))
 	otherCA := serve(t, etcdCorefile(s.Endpoints(), "tls "+cert+" "+key+" "+file("ca", wrongCA)))
 	plain := serve(t, etcdCorefile([]string{strings.Replace(s.Endpoints()[0], "https:", "http:", 1)}))
-	good.becomes(stayNames()...)
+	good.await(stayNames()...)
 	for _, bad := range []*daemon{withoutCert, otherCert, otherCA, plain} {
 		eventually(t, "a warning that etcd failed", func() bool { return bad.logs("etcd failed, retrying", "answers=SERVFAIL") > 0 })
-		bad.says(inA("stays0.skydns.test", "SERVFAIL"))
+		bad.check(inA("stays0.skydns.test", "SERVFAIL"))
 		for line := range strings.Lines(bad.log()) {
 			if strings.Contains(line, "etcd failed, retrying") {
 				t.Log(strings.TrimSpace(line))
@@ -70,16 +70,16 @@ func TestEtcdTLS(t *testing.T) {
 	file("crt", cert)
 	file("key", key)
 	file("ca", ca)
-	otherCert.becomes(stayNames()...)
-	otherCA.becomes(stayNames()...)
-	c := good.crowd(stayNames()...)
+	otherCert.await(stayNames()...)
+	otherCA.await(stayNames()...)
+	load := good.startLoad(stayNames()...)
 	s.Kill(etcdLeader(t, s.EtcdCluster)) // to make the client connect again
 	s.updateEndpoints()
 	s.put("comes.skydns.test", `{"host":"10.7.0.1"}`)
 	for _, d := range []*daemon{good, otherCert, otherCA} {
-		d.becomes(inA("comes.skydns.test", "NOERROR 10.7.0.1"))
+		d.await(inA("comes.skydns.test", "NOERROR 10.7.0.1"))
 	}
-	c.leave()
+	load.stop()
 }
 
 // A wrong password is logged once, and used as soon as it becomes valid. The same is
@@ -105,38 +105,38 @@ func TestEtcdPasswords(t *testing.T) {
 	wrong := serve(t, etcdCorefile(s.Endpoints(), "credentials dns wrong"))
 	noRole := serve(t, etcdCorefile(s.Endpoints(), "credentials poor right"))
 	withoutUser := serve(t, etcdCorefile(s.Endpoints()))
-	good.becomes(stayNames()...)
+	good.await(stayNames()...)
 	for d, word := range map[*daemon]string{wrong: "authentication failed", noRole: "permission denied", withoutUser: "authentication required"} {
 		eventually(t, word, func() bool { return d.logs("etcd failed, retrying", word) == 1 })
-		d.says(inA("stays0.skydns.test", "SERVFAIL"))
+		d.check(inA("stays0.skydns.test", "SERVFAIL"))
 		failures := d.metric(`seamark_etcd_failures_total{path="/skydns/"}`)
 		eventually(t, "another failure", func() bool { return d.metric(`seamark_etcd_failures_total{path="/skydns/"}`) > failures })
 		if n := d.logs("etcd failed, retrying", word); n != 1 {
 			t.Errorf("warnings with %q: got %d, want 1", word, n)
 		}
 	}
-	c := good.crowd(stayNames()...)
+	load := good.startLoad(stayNames()...)
 	try("changing a password", func(ctx context.Context) error {
 		_, err := s.writer.UserChangePassword(ctx, "dns", "wrong")
 		return err
 	})
 	try("granting a role", func(ctx context.Context) error { _, err := s.writer.UserGrantRole(ctx, "poor", "reads"); return err })
-	wrong.becomes(stayNames()...)
-	noRole.becomes(stayNames()...)
+	wrong.await(stayNames()...)
+	noRole.await(stayNames()...)
 
 	// Without authentication, credentials are ignored.
 	try("disabling authentication", func(ctx context.Context) error { _, err := s.writer.AuthDisable(ctx); return err })
-	withoutUser.becomes(stayNames()...)
+	withoutUser.await(stayNames()...)
 	s.put("comes.skydns.test", `{"host":"10.7.0.1"}`)
 	for _, d := range []*daemon{wrong, noRole, withoutUser} {
-		d.becomes(inA("comes.skydns.test", "NOERROR 10.7.0.1"))
+		d.await(inA("comes.skydns.test", "NOERROR 10.7.0.1"))
 	}
 	try("enabling authentication", func(ctx context.Context) error { _, err := s.writer.AuthEnable(ctx); return err })
 	s.put("comes.skydns.test", `{"host":"10.7.0.2"}`)
 	for _, d := range []*daemon{wrong, noRole} {
-		d.becomes(inA("comes.skydns.test", "NOERROR 10.7.0.2"))
+		d.await(inA("comes.skydns.test", "NOERROR 10.7.0.2"))
 	}
-	c.leave()
+	load.stop()
 }
 
 // etcd starts after the server: until then names in its zones are SERVFAIL, and
@@ -144,7 +144,7 @@ func TestEtcdPasswords(t *testing.T) {
 func TestEtcdStartsLater(t *testing.T) {
 	at := freeAddress(t)
 	d := serve(t, etcdCorefile([]string{at})+"other.test {\n whoami\n}\n")
-	d.says(inA("stays0.skydns.test", "SERVFAIL"), inA("other.test", "NOERROR"))
+	d.check(inA("stays0.skydns.test", "SERVFAIL"), inA("other.test", "NOERROR"))
 	eventually(t, "a warning that etcd failed", func() bool {
 		return d.logs("etcd failed, retrying", "answers=SERVFAIL", "connection refused") == 1
 	})
@@ -154,7 +154,7 @@ func TestEtcdStartsLater(t *testing.T) {
 	s := newDNSStore(t, EtcdOptions{})
 	s.fill()
 	d.reload(etcdCorefile(s.Endpoints()) + "other.test {\n whoami\n}\n")
-	d.says(stayNames()...)
+	d.check(stayNames()...)
 	if !d.isReadyNow() {
 		t.Error("ready: got false with the keys, want true")
 	}
@@ -173,12 +173,12 @@ func TestEtcdReload(t *testing.T) {
 	s.set(keyOfName("/other", "x.other.test"), `{"host":"10.3.0.1"}`)
 	text := etcdCorefile(s.Endpoints()) + "stays0.skydns.test {\n etcd skydns.test {\n  endpoint " + strings.Join(s.Endpoints(), " ") + "\n }\n}\n"
 	d := serve(t, text)
-	d.becomes(stayNames()...)
+	d.await(stayNames()...)
 	lists := func(path string) float64 { return d.metric(`seamark_etcd_lists_total{path="` + path + `"}`) }
 	if n := lists("/skydns/"); n != 1 {
 		t.Errorf("lists for two blocks: got %v, want 1", n)
 	}
-	c := d.crowd(stayNames()...)
+	load := d.startLoad(stayNames()...)
 	for range 3 {
 		d.reload(text + "other.test {\n whoami\n}\n")
 		d.reload(text)
@@ -187,7 +187,7 @@ func TestEtcdReload(t *testing.T) {
 		t.Errorf("lists after reloads without a change: got %v, want 1", n)
 	}
 	d.reload(etcdCorefile(s.Endpoints(), "path /other"))
-	d.says(stayNames()...)
+	d.check(stayNames()...)
 	if ttl := d.ttl(stayNames()[0]); ttl != 5 {
 		t.Errorf("TTL after the reload: got %d, want 5, that of the new path", ttl)
 	}
@@ -197,6 +197,6 @@ func TestEtcdReload(t *testing.T) {
 	failed := d.logs("Reload failed")
 	d.order(etcdCorefile([]string{freeAddress(t)}))
 	eventually(t, "a failed reload", func() bool { return d.logs("Reload failed") == failed+1 && d.logs("did not arrive from") == 1 })
-	d.says(stayNames()...)
-	c.leave()
+	d.check(stayNames()...)
+	load.stop()
 }

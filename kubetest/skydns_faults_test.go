@@ -16,8 +16,8 @@ func TestEtcdMembersCrash(t *testing.T) {
 	s := newDNSStore(t, EtcdOptions{})
 	s.fill()
 	d := serve(t, etcdCorefile(s.Endpoints()))
-	d.becomes(stayNames()...)
-	c := d.crowd(stayNames()...)
+	d.await(stayNames()...)
+	load := d.startLoad(stayNames()...)
 	for round := range 4 {
 		member := round % EtcdMembers
 		if round == 0 {
@@ -27,7 +27,7 @@ func TestEtcdMembersCrash(t *testing.T) {
 		s.updateEndpoints()
 		want := fmt.Sprintf("10.9.0.%d", round)
 		s.put("changes.skydns.test", `{"host":"`+want+`"}`)
-		d.becomes(inA("changes.skydns.test", "NOERROR "+want))
+		d.await(inA("changes.skydns.test", "NOERROR "+want))
 		ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 		if err := s.Restart(ctx, member); err != nil {
 			t.Fatal(err)
@@ -35,9 +35,9 @@ func TestEtcdMembersCrash(t *testing.T) {
 		cancel()
 		s.updateEndpoints()
 		s.remove("changes.skydns.test")
-		d.becomes(inA("changes.skydns.test", "NXDOMAIN"))
+		d.await(inA("changes.skydns.test", "NXDOMAIN"))
 	}
-	c.leave()
+	load.stop()
 	if n := d.metric(`seamark_etcd_lists_total{path="/skydns/"}`); n != 1 {
 		t.Errorf("lists: got %v, want 1", n)
 	}
@@ -49,8 +49,8 @@ func TestEtcdPartitions(t *testing.T) {
 	s := newDNSStore(t, EtcdOptions{})
 	s.fill()
 	d := serve(t, etcdCorefile(s.Endpoints()))
-	d.becomes(stayNames()...)
-	c := d.crowd(stayNames()...)
+	d.await(stayNames()...)
+	load := d.startLoad(stayNames()...)
 	round := 0
 	for _, fault := range []gate.Fault{gate.Refused, gate.Silent} {
 		for member := range EtcdMembers {
@@ -62,12 +62,12 @@ func TestEtcdPartitions(t *testing.T) {
 				s.writer.SetEndpoints(s.Direct()[(member+1)%EtcdMembers])
 				name := fmt.Sprintf("round%d.skydns.test", round)
 				s.put(name, `{"host":"10.9.0.1"}`)
-				d.becomes(inA(name, "NOERROR 10.9.0.1"))
+				d.await(inA(name, "NOERROR 10.9.0.1"))
 				s.Heal()
 			}
 		}
 	}
-	c.leave()
+	load.stop()
 	t.Logf("%d warnings that etcd failed", d.logs("etcd failed, retrying"))
 }
 
@@ -78,13 +78,13 @@ func TestEtcdUnavailable(t *testing.T) {
 	s.fill()
 	s.put("changes.skydns.test", `{"host":"10.9.0.1"}`)
 	d := serve(t, etcdCorefile(s.Endpoints()))
-	d.becomes(stayNames()...)
-	c := d.crowd(stayNames()...)
+	d.await(stayNames()...)
+	load := d.startLoad(stayNames()...)
 	for member := range EtcdMembers {
 		s.Kill(member)
 	}
 	late := serve(t, etcdCorefile(s.Endpoints()))
-	late.says(inA("stays0.skydns.test", "SERVFAIL"), inA("never.skydns.test", "SERVFAIL"))
+	late.check(inA("stays0.skydns.test", "SERVFAIL"), inA("never.skydns.test", "SERVFAIL"))
 	eventually(t, "a warning that etcd failed", func() bool { return d.logs("etcd failed, retrying", "from the last state") > 0 })
 	eventually(t, "a warning that etcd failed", func() bool { return late.logs("etcd failed, retrying", "answers=SERVFAIL") > 0 })
 	if late.isReadyNow() {
@@ -92,7 +92,7 @@ func TestEtcdUnavailable(t *testing.T) {
 	}
 	failures := d.metric(`seamark_etcd_failures_total{path="/skydns/"}`)
 	eventually(t, "another failure", func() bool { return d.metric(`seamark_etcd_failures_total{path="/skydns/"}`) > failures })
-	d.says(inA("changes.skydns.test", "NOERROR 10.9.0.1"))
+	d.check(inA("changes.skydns.test", "NOERROR 10.9.0.1"))
 	d.checkWarnings()
 	// An unrelated reload works meanwhile.
 	d.reload(etcdCorefile(s.Endpoints()) + "other.test {\n whoami\n}\n")
@@ -110,14 +110,14 @@ func TestEtcdUnavailable(t *testing.T) {
 	s.updateEndpoints()
 	s.put("changes.skydns.test", `{"host":"10.9.0.2"}`)
 	for _, one := range []*daemon{d, late} {
-		one.becomes(inA("changes.skydns.test", "NOERROR 10.9.0.2"))
-		one.says(stayNames()...)
+		one.await(inA("changes.skydns.test", "NOERROR 10.9.0.2"))
+		one.check(stayNames()...)
 		one.checkWarnings()
 		if n := one.logs("etcd recovered"); n != 1 {
 			t.Errorf("log lines that etcd recovered: got %d, want 1", n)
 		}
 	}
-	c.leave()
+	load.stop()
 }
 
 // checkWarnings checks that each reason for a failure of etcd is logged once.
@@ -146,8 +146,8 @@ func TestEtcdCompaction(t *testing.T) {
 		s.put(fmt.Sprintf("n%d.goes.skydns.test", i), `{"host":"10.8.0.1"}`)
 	}
 	d := serve(t, etcdCorefile(s.Endpoints()))
-	d.becomes(append(stayNames(), inA("n7.goes.skydns.test", "NOERROR 10.8.0.1"))...)
-	c := d.crowd(stayNames()...)
+	d.await(append(stayNames(), inA("n7.goes.skydns.test", "NOERROR 10.8.0.1"))...)
+	load := d.startLoad(stayNames()...)
 	for round, fault := range []gate.Fault{gate.Refused, gate.Silent} {
 		failures := d.logs("etcd failed, retrying")
 		for member := range EtcdMembers {
@@ -160,16 +160,16 @@ func TestEtcdCompaction(t *testing.T) {
 		s.put("comes.skydns.test", fmt.Sprintf(`{"host":"10.7.0.%d"}`, round))
 		s.put("stays0.skydns.test", `{"host":"10.0.0.1","priority":1}`) // the same address
 		_ = must(s.Compact(t.Context()))(t)
-		d.says(inA("n7.goes.skydns.test", "NOERROR 10.8.0.1"))
+		d.check(inA("n7.goes.skydns.test", "NOERROR 10.8.0.1"))
 		s.Heal()
-		d.becomes(inA("comes.skydns.test", fmt.Sprintf("NOERROR 10.7.0.%d", round)), inA("goes.skydns.test", "NXDOMAIN"), inA("n7.goes.skydns.test", "NXDOMAIN"))
+		d.await(inA("comes.skydns.test", fmt.Sprintf("NOERROR 10.7.0.%d", round)), inA("goes.skydns.test", "NXDOMAIN"), inA("n7.goes.skydns.test", "NXDOMAIN"))
 		if n := d.metric(`seamark_etcd_lists_total{path="/skydns/"}`); int(n) != round+2 {
 			t.Errorf("lists after round %d: got %v, want %d", round, n, round+2)
 		}
 		s.put("n7.goes.skydns.test", `{"host":"10.8.0.1"}`)
-		d.turns("a put", inA("n7.goes.skydns.test", "NOERROR 10.8.0.1"))
+		d.awaitChange("a put", inA("n7.goes.skydns.test", "NOERROR 10.8.0.1"))
 	}
-	c.leave()
+	load.stop()
 }
 
 // Writes fail: every query is answered.
@@ -177,26 +177,26 @@ func TestEtcdQuota(t *testing.T) {
 	s := newDNSStore(t, EtcdOptions{Quota: 4 << 20})
 	s.fill()
 	d := serve(t, etcdCorefile(s.Endpoints()))
-	d.becomes(stayNames()...)
-	c := d.crowd(stayNames()...)
+	d.await(stayNames()...)
+	load := d.startLoad(stayNames()...)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	if err := s.Fill(ctx); err != nil {
 		t.Fatal(err)
 	}
 	late := serve(t, etcdCorefile(s.Endpoints()))
-	late.becomes(stayNames()...)
+	late.await(stayNames()...)
 	if err := s.Free(ctx); err != nil {
 		t.Fatal(err)
 	}
 	s.put("comes.skydns.test", `{"host":"10.7.0.1"}`)
 	for _, one := range []*daemon{d, late} {
-		one.becomes(inA("comes.skydns.test", "NOERROR 10.7.0.1"))
+		one.await(inA("comes.skydns.test", "NOERROR 10.7.0.1"))
 		if n := one.logs("etcd failed, retrying"); n > 0 {
 			t.Errorf("warnings that etcd failed: got %d, want 0", n)
 		}
 	}
-	c.leave()
+	load.stop()
 }
 
 // etcd is restored from a backup: keys that the backup lacks are deleted.
@@ -209,13 +209,13 @@ func TestEtcdRestoredFromBackup(t *testing.T) {
 	t.Cleanup(front.Close)
 	front.SetTarget(first.client.Endpoints()[0][len("http://"):])
 	d := serve(t, etcdCorefile([]string{"http://" + front.Addr()}))
-	d.becomes(inA("n49.skydns.test", "NOERROR 10.0.0.1"))
+	d.await(inA("n49.skydns.test", "NOERROR 10.0.0.1"))
 	second := startKeyReader(t)
 	second.put("test/skydns/n0", `{"host":"10.0.0.2"}`)
 	front.SetTarget(second.client.Endpoints()[0][len("http://"):])
-	d.becomes(inA("n49.skydns.test", "NXDOMAIN"), inA("n0.skydns.test", "NOERROR 10.0.0.2"))
+	d.await(inA("n49.skydns.test", "NXDOMAIN"), inA("n0.skydns.test", "NOERROR 10.0.0.2"))
 	second.put("test/skydns/n1", `{"host":"10.0.0.3"}`)
-	d.turns("a put", inA("n1.skydns.test", "NOERROR 10.0.0.3"))
+	d.awaitChange("a put", inA("n1.skydns.test", "NOERROR 10.0.0.3"))
 }
 
 // With watch off, or with more keys than most, each query reads etcd, also while
@@ -227,8 +227,8 @@ func TestEtcdWithoutWatch(t *testing.T) {
 	few := serve(t, etcdCorefile(s.Endpoints(), "most 10"))
 	all := serve(t, etcdCorefile(s.Endpoints(), "most 24"))
 	for _, d := range []*daemon{off, few, all} {
-		d.becomes(stayNames()...)
-		d.becomes(inSRV("stays0.skydns.test", "NOERROR 10 100 0 stays0.skydns.test."))
+		d.await(stayNames()...)
+		d.await(inSRV("stays0.skydns.test", "NOERROR 10 100 0 stays0.skydns.test."))
 		if !d.isReadyNow() {
 			t.Error("ready: got false with the keys, want true")
 		}
@@ -237,40 +237,40 @@ func TestEtcdWithoutWatch(t *testing.T) {
 		t.Errorf("log lines about too many keys: got %d, want 1", n)
 	}
 	// The number of keys exceeds most, and falls below it again.
-	c := all.crowd(stayNames()...)
+	load := all.startLoad(stayNames()...)
 	for i := range 6 {
 		s.put(fmt.Sprintf("n%d.more.skydns.test", i), `{"host":"10.8.0.1"}`)
 	}
 	eventually(t, "too many keys", func() bool { return all.logs("Too many keys in etcd", "limit=24") == 1 })
-	all.becomes(inA("more.skydns.test", "NOERROR 10.8.0.1"))
+	all.await(inA("more.skydns.test", "NOERROR 10.8.0.1"))
 	s.put("n7.more.skydns.test", `{"host":"10.8.0.2"}`)
-	all.says(inA("more.skydns.test", "NOERROR 10.8.0.1 10.8.0.2"))
+	all.check(inA("more.skydns.test", "NOERROR 10.8.0.1 10.8.0.2"))
 	s.clear("more.skydns.test")
-	all.says(inA("more.skydns.test", "NXDOMAIN"))
+	all.check(inA("more.skydns.test", "NXDOMAIN"))
 	eventually(t, "all keys in the index", func() bool { return all.metric(`seamark_etcd_keys{path="/skydns/"}`) == 20 })
-	all.says(stayNames()...)
-	c.leave()
+	all.check(stayNames()...)
+	load.stop()
 
 	member := etcdLeader(t, s.EtcdCluster)
-	crowds := []*crowd{off.crowd(stayNames()...), few.crowd(stayNames()...)}
+	loads := []*queryLoad{off.startLoad(stayNames()...), few.startLoad(stayNames()...)}
 	follower := (member + 1) % EtcdMembers
 	s.Kill(follower)
 	for range 5 { // queries while a member does not run
-		off.says(stayNames()...)
-		few.says(stayNames()...)
+		off.check(stayNames()...)
+		few.check(stayNames()...)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	if err := s.Restart(ctx, follower); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range crowds {
-		c.leave()
+	for _, load := range loads {
+		load.stop()
 	}
 	for member := range EtcdMembers {
 		s.Kill(member)
 	}
-	off.says(inA("stays0.skydns.test", "SERVFAIL"))
+	off.check(inA("stays0.skydns.test", "SERVFAIL"))
 }
 
 // A name has more keys below it than one response contains: the requested record
@@ -288,5 +288,5 @@ func TestEtcdWithoutWatchManyKeys(t *testing.T) {
 	}
 	s.put("z.big.skydns.test", `{"host":"10.5.5.5"}`)
 	d := serve(t, etcdCorefile(s.Endpoints(), "watch off"))
-	d.becomes(inA("z.big.skydns.test", "NOERROR 10.5.5.5"), inA("big.skydns.test", "NOERROR 10.5.5.5"), inAAAA("big.skydns.test", "NOERROR"))
+	d.await(inA("z.big.skydns.test", "NOERROR 10.5.5.5"), inA("big.skydns.test", "NOERROR 10.5.5.5"), inAAAA("big.skydns.test", "NOERROR"))
 }

@@ -54,8 +54,8 @@ func TestSkyDNS(t *testing.T) {
 	s.put("arpa/in-addr/10/0/0/1", `{"host":"web.east.skydns.test."}`)
 	s.putKey("/other/test/skydns/web", `{"host":"10.9.0.1"}`)
 	p := startSkyDNS(t, s.at, nil, "-nameservers="+world, "-local=self.skydns.test", "-hostmaster=me.example.")
-	p.becomes(inA("web.east.skydns.test", "NOERROR 10.0.0.1"))
-	p.says(
+	p.await(inA("web.east.skydns.test", "NOERROR 10.0.0.1"))
+	p.check(
 		inA("web.*.skydns.test", "NOERROR 10.0.0.1 10.0.0.2"), inA("any.west.skydns.test", "NOERROR 10.0.0.2"), inA("missing.skydns.test", "NXDOMAIN"),
 		inSRV("east.skydns.test", "NOERROR 10 100 80 1.web.east.skydns.test."),
 		question{"skydns.test", dns.TypeNS, "NOERROR ns1.ns.dns.skydns.test."},
@@ -83,8 +83,8 @@ func TestSkyDNS(t *testing.T) {
 
 	// -no-rec forwards nothing. Other flags, and the names of the metrics.
 	p = startSkyDNS(t, s.at, []string{"PROMETHEUS_NAMESPACE=a", "PROMETHEUS_SUBSYSTEM=b", "PROMETHEUS_PATH=/m", "SKYDNS_NAMESERVERS=" + world}, "--no-rec", "-path-prefix=other", "-round-robin=false", "-etcd3", "-scache=5")
-	p.becomes(inA("web.skydns.test", "NOERROR 10.9.0.1"))
-	p.says(inA("www.example", "SERVFAIL"), inPTR("1.113.0.203.in-addr.arpa", "SERVFAIL"))
+	p.await(inA("web.skydns.test", "NOERROR 10.9.0.1"))
+	p.check(inA("www.example", "SERVFAIL"), inPTR("1.113.0.203.in-addr.arpa", "SERVFAIL"))
 	if _, text := page(t, p.metrics+"/m"); !strings.Contains(text, `a_b_dns_request_count_total{system="auth"}`) {
 		t.Errorf("got metrics\n%s\nwant names that start with a_b_", text)
 	}
@@ -92,7 +92,7 @@ func TestSkyDNS(t *testing.T) {
 
 	// -ndots=1 forwards single labels; -rcache caches answers of upstreams.
 	p = startSkyDNS(t, s.at, []string{"SKYDNS_NDOTS=1", "SKYDNS_NAMESERVERS=" + world}, "-rcache=100", "-rcache-ttl=60", "-ns-rotate=false")
-	p.becomes(inA("short", "NOERROR 203.0.113.9"), inA("web.east.skydns.test", "NOERROR 10.0.0.1"))
+	p.await(inA("short", "NOERROR 203.0.113.9"), inA("web.east.skydns.test", "NOERROR 10.0.0.1"))
 	if got := p.ttl(inA("web.east.skydns.test", "")); got > 60 {
 		t.Errorf("TTL with -rcache-ttl=60: got %d, want at most 60", got)
 	}
@@ -108,18 +108,18 @@ func TestSkyDNSConfiguration(t *testing.T) {
 	s.put("test/other/web", `{"host":"10.0.0.2"}`)
 	s.put("config", `{"ttl":77,"no_rec":true}`)
 	p := startSkyDNS(t, s.at, nil, "-nameservers="+world)
-	p.becomes(inA("web.skydns.test", "NOERROR 10.0.0.1"))
+	p.await(inA("web.skydns.test", "NOERROR 10.0.0.1"))
 	if got := p.ttl(inA("web.skydns.test", "")); got != 77 {
 		t.Errorf("TTL of web.skydns.test: got %d, want 77", got)
 	}
-	c := p.crowd(inA("web.skydns.test", "NOERROR 10.0.0.1"))
+	load := p.startLoad(inA("web.skydns.test", "NOERROR 10.0.0.1"))
 	s.put("config", fmt.Sprintf(`{"ttl":78,"nameservers":[%q],"read_timeout":1000000000,"unknown":1}`, world))
-	p.becomes(inA("www.example", "NOERROR 203.0.113.1"))
+	p.await(inA("www.example", "NOERROR 203.0.113.1"))
 	for _, wrong := range []string{`{"ttl":`, `{"ttl":"x"}`, `{"ttl":1,"dnssec":"Kskydns"}`, `{"ttl":1,"domain":"{"}`, `{"ttl":1,"nameservers":["a"]}`} {
 		before := p.logs("Invalid configuration in etcd")
 		s.put("config", wrong)
 		eventually(t, "the invalid configuration "+wrong+" in the log", func() bool { return p.logs("Invalid configuration in etcd", "/skydns/config") == before+1 })
-		p.says(inA("www.example", "NOERROR 203.0.113.1"))
+		p.check(inA("www.example", "NOERROR 203.0.113.1"))
 		if got := p.ttl(inA("web.skydns.test", "")); got != 78 {
 			t.Errorf("TTL with the configuration %s: got %d, want 78", wrong, got)
 		}
@@ -127,11 +127,11 @@ func TestSkyDNSConfiguration(t *testing.T) {
 	if n := p.logs("Invalid value in etcd"); n > 0 {
 		t.Errorf("log lines about the configuration as a message: got %d, want 0", n)
 	}
-	c.leave()
+	load.stop()
 	s.put("config", `{"domain":"other.test."}`)
-	p.becomes(inA("web.other.test", "NOERROR 10.0.0.2"), inA("web.skydns.test", "NXDOMAIN"))
+	p.await(inA("web.other.test", "NOERROR 10.0.0.2"), inA("web.skydns.test", "NXDOMAIN"))
 	s.drop("/skydns/config")
-	p.becomes(inA("web.skydns.test", "NOERROR 10.0.0.1"), inA("web.other.test", "NXDOMAIN"), inA("www.example", "NOERROR 203.0.113.1"))
+	p.await(inA("web.skydns.test", "NOERROR 10.0.0.1"), inA("web.other.test", "NXDOMAIN"), inA("www.example", "NOERROR 203.0.113.1"))
 	p.ends()
 }
 
@@ -148,27 +148,27 @@ func TestSkyDNSStubZones(t *testing.T) {
 	s.put("test/skydns/web", `{"host":"10.0.0.1"}`)
 	s.put("test/skydns/dns/stub/example/stub/1", stub(one))
 	p := startSkyDNS(t, s.at, nil, "-stubzones", "-no-rec")
-	p.becomes(inA("a.stub.example", "NOERROR 203.0.113.1"), inA("web.skydns.test", "NOERROR 10.0.0.1"))
-	c := p.crowd(inA("web.skydns.test", "NOERROR 10.0.0.1"))
+	p.await(inA("a.stub.example", "NOERROR 203.0.113.1"), inA("web.skydns.test", "NOERROR 10.0.0.1"))
+	load := p.startLoad(inA("web.skydns.test", "NOERROR 10.0.0.1"))
 	s.put("test/skydns/dns/stub/example/stub/1", stub(two))
-	p.becomes(inA("a.stub.example", "NOERROR 203.0.113.2"))
+	p.await(inA("a.stub.example", "NOERROR 203.0.113.2"))
 	s.put("test/skydns/dns/stub/example/east/1", stub(two))
-	p.becomes(inA("b.east.example", "NOERROR 203.0.113.3"))
+	p.await(inA("b.east.example", "NOERROR 203.0.113.3"))
 	for key, value := range map[string]string{"example/bad/1": `{"host":"a.name"}`, "example/json/1": `{`, "odd {zone}/1": stub(one), "1": stub(one)} {
 		s.put("test/skydns/dns/stub/"+key, value)
 		eventually(t, "the invalid key "+key+" in the log", func() bool { return p.logs("Invalid configuration in etcd", "/dns/stub/"+key) > 0 })
 	}
-	p.says(inA("b.east.example", "NOERROR 203.0.113.3"), inA("a.stub.example", "NOERROR 203.0.113.2"))
+	p.check(inA("b.east.example", "NOERROR 203.0.113.3"), inA("a.stub.example", "NOERROR 203.0.113.2"))
 	s.drop("/skydns/test/skydns/dns/stub/example/east/1")
 	eventually(t, "the deletion of a stub zone", func() bool { return p.ask("udp", inA("b.east.example", "")) != "NOERROR 203.0.113.3" })
-	c.leave()
+	load.stop()
 	s.put("test/skydns/dns/stub/test/skydns/1", stub(one))
-	p.becomes(inA("web.skydns.test", "NOERROR 203.0.113.7"))
+	p.await(inA("web.skydns.test", "NOERROR 203.0.113.7"))
 	s.drop("/skydns/test/skydns/dns/stub/", clientv3.WithPrefix())
-	p.becomes(inA("web.skydns.test", "NOERROR 10.0.0.1"))
+	p.await(inA("web.skydns.test", "NOERROR 10.0.0.1"))
 	s.put("test/other/dns/stub/example/stub/1", stub(one))
 	s.put("config", `{"domain":"other.test"}`)
-	p.becomes(inA("a.stub.example", "NOERROR 203.0.113.1"))
+	p.await(inA("a.stub.example", "NOERROR 203.0.113.1"))
 	p.ends()
 }
 
@@ -181,9 +181,9 @@ func TestSkyDNSAccess(t *testing.T) {
 	flags := []string{"-tls-pem=" + cert, "-tls-key=" + key, "-ca-cert=" + ca, "-username=dns", "-no-rec"}
 	all := strings.Join(c.Endpoints(), ",")
 	p := startSkyDNS(t, all, []string{"ETCD_PASSWORD=secret"}, flags...)
-	p.becomes(stayNames()...)
+	p.await(stayNames()...)
 	env := startSkyDNS(t, all, []string{"ETCD_TLSPEM=" + cert, "ETCD_TLSKEY=" + key, "ETCD_CACERT=" + ca, "ETCD_USERNAME=dns", "ETCD_PASSWORD=secret"})
-	env.becomes(stayNames()...)
+	env.await(stayNames()...)
 	wrong := startSkyDNS(t, all, []string{"ETCD_PASSWORD=guess"}, flags...)
 	eventually(t, "the authentication failure in the log", func() bool { return wrong.logs("etcd failed, retrying", "authentication failed") > 0 })
 	if strings.Contains(wrong.log()+p.log(), "guess") || strings.Contains(wrong.log()+p.log(), "secret") {
@@ -194,9 +194,9 @@ func TestSkyDNSAccess(t *testing.T) {
 	}
 	late := startSkyDNS(t, all, []string{"ETCD_PASSWORD=secret"}, flags...)
 	eventually(t, "SERVFAIL without etcd", func() bool { return late.ask("udp", stayNames()[0]) == "SERVFAIL" })
-	p.says(stayNames()...)
+	p.check(stayNames()...)
 	c.Heal()
-	late.becomes(stayNames()...)
+	late.await(stayNames()...)
 	for _, one := range []*skyDNS{p, env, wrong, late} {
 		one.ends()
 	}

@@ -147,8 +147,8 @@ func TestEtcdChanges(t *testing.T) {
 	s.set("/skydnsx/test/skydns/sibling", `{"host":"10.3.0.1"}`)
 	s.set("/skydns", `{"host":"10.3.0.2"}`)
 	d := serve(t, etcdCorefile(s.Endpoints()))
-	d.becomes(stayNames()...)
-	d.says(
+	d.await(stayNames()...)
+	d.check(
 		inA("web.skydns.test", "NOERROR 10.1.0.1"), inAAAA("web.skydns.test", "NOERROR 2001:db8::1"),
 		inSRV("web.skydns.test", "NOERROR 10 100 80 x.web.skydns.test. 20 100 81 y.web.skydns.test."),
 		question{"text.skydns.test", dns.TypeTXT, `NOERROR "hello"`},
@@ -162,30 +162,30 @@ func TestEtcdChanges(t *testing.T) {
 	if !d.isReadyNow() {
 		t.Error("ready: got false after the keys were listed, want true")
 	}
-	c := d.crowd(stayNames()...)
+	load := d.startLoad(stayNames()...)
 	var l latencies
 	for i := range 30 {
 		want := fmt.Sprintf("10.4.0.%d", i)
 		s.put("comes.skydns.test", `{"host":"`+want+`"}`)
-		l = append(l, d.turns("a put", inA("comes.skydns.test", "NOERROR "+want)))
+		l = append(l, d.awaitChange("a put", inA("comes.skydns.test", "NOERROR "+want)))
 		if i%10 == 9 {
 			s.remove("comes.skydns.test")
-			l = append(l, d.turns("a deletion", inA("comes.skydns.test", "NXDOMAIN")))
+			l = append(l, d.awaitChange("a deletion", inA("comes.skydns.test", "NXDOMAIN")))
 		}
 	}
 	t.Log(l)
 	// One transaction puts and deletes, as those of kube2sky do.
 	s.put("a.txn.skydns.test", `{"host":"10.5.0.1"}`)
-	d.turns("a put", inA("txn.skydns.test", "NOERROR 10.5.0.1"))
+	d.awaitChange("a put", inA("txn.skydns.test", "NOERROR 10.5.0.1"))
 	s.try("a transaction", func(ctx context.Context) error {
 		_, err := s.writer.Txn(ctx).Then(
 			clientv3.OpPut(keyOfName("/skydns", "b.txn.skydns.test"), `{"host":"10.5.0.2"}`), clientv3.OpDelete(keyOfName("/skydns", "a.txn.skydns.test")),
 			clientv3.OpPut(keyOfName("/skydns", "c.txn.skydns.test"), `{"host":"10.5.0.3"}`)).Commit()
 		return err
 	})
-	d.becomes(inA("txn.skydns.test", "NOERROR 10.5.0.2 10.5.0.3"))
+	d.await(inA("txn.skydns.test", "NOERROR 10.5.0.2 10.5.0.3"))
 	s.clear("txn.skydns.test")
-	d.turns("the deletion of a tree", inA("txn.skydns.test", "NXDOMAIN"))
+	d.awaitChange("the deletion of a tree", inA("txn.skydns.test", "NXDOMAIN"))
 
 	// An invalid message is logged once and affects no other.
 	for name, value := range map[string]string{
@@ -195,7 +195,7 @@ func TestEtcdChanges(t *testing.T) {
 		s.put(name, value)
 	}
 	s.put("json.bad.skydns.test", `{"host":`)
-	d.becomes(inA("bad.skydns.test", "NOERROR 10.6.0.1 10.6.0.2"), inA("json.bad.skydns.test", "NOERROR"), inA("empty.bad.skydns.test", "NOERROR"))
+	d.await(inA("bad.skydns.test", "NOERROR 10.6.0.1 10.6.0.2"), inA("json.bad.skydns.test", "NOERROR"), inA("empty.bad.skydns.test", "NOERROR"))
 	for _, name := range []string{"json", "host", "port"} {
 		if n := d.logs("Invalid value in etcd", "/skydns/test/skydns/bad/"+name); n != 1 {
 			t.Errorf("log lines about the invalid message of %s: got %d, want 1", name, n)
@@ -210,7 +210,7 @@ func TestEtcdChanges(t *testing.T) {
 			return before > 2 && last < before
 		})
 	}
-	c.leave()
+	load.stop()
 	if n := d.logs("etcd failed, retrying"); n > 0 {
 		t.Errorf("warnings that etcd failed: got %d, want 0", n)
 	}
@@ -240,7 +240,7 @@ func TestEtcdLeases(t *testing.T) {
 	s.put("none.skydns.test", `{"host":"10.0.0.1"}`)
 	for _, watch := range []string{"on", "off"} {
 		d := serve(t, etcdCorefile(s.Endpoints(), "watch "+watch, "min-lease-ttl 5s", "max-lease-ttl 2000"))
-		d.becomes(inA("short.skydns.test", "NOERROR 10.0.0.1"))
+		d.await(inA("short.skydns.test", "NOERROR 10.0.0.1"))
 		eventually(t, "the TTL of the lease", func() bool { return d.ttl(inA("short.skydns.test", "")) > 900 })
 		before := d.ttl(inA("short.skydns.test", ""))
 		eventually(t, "a decreasing TTL", func() bool { return d.ttl(inA("short.skydns.test", "")) < before })
@@ -260,11 +260,11 @@ func TestEtcdLeases(t *testing.T) {
 				}
 				eventually(t, "a lease about to expire", func() bool { return must(s.writer.TimeToLive(t.Context(), brief))(t).TTL <= 1 })
 			}
-			d.says(inA("brief.skydns.test", "NOERROR 10.0.0.2"))
-			d.becomes(inA("brief.skydns.test", "NXDOMAIN"))
+			d.check(inA("brief.skydns.test", "NOERROR 10.0.0.2"))
+			d.await(inA("brief.skydns.test", "NXDOMAIN"))
 			// A key gets a lease, another lease, and none.
 			s.put("late.skydns.test", `{"host":"10.0.0.3"}`, clientv3.WithLease(grant(500)))
-			d.becomes(inA("late.skydns.test", "NOERROR 10.0.0.3"))
+			d.await(inA("late.skydns.test", "NOERROR 10.0.0.3"))
 			eventually(t, "the TTL of a new lease", func() bool { ttl := d.ttl(inA("late.skydns.test", "")); return ttl > 400 && ttl <= 500 })
 			s.put("late.skydns.test", `{"host":"10.0.0.3"}`, clientv3.WithLease(grant(1500)))
 			eventually(t, "the TTL of another lease", func() bool { return d.ttl(inA("late.skydns.test", "")) > 1400 })
