@@ -22,8 +22,10 @@ const (
 
 // A Sweeper returns memory to the system after lists. Decoding a list needs much more
 // memory than the sink's data, and the runtime would keep it for a long time: 10,000
-// Services must fit into 64 MB while their lists are received again. It collects
-// once after several large lists, and never for small lists or events.
+// Services must fit into 64 MB while their lists are received again. Only the source
+// knows when the memory of a list is garbage: a limit for the whole process would cost
+// CPU time at all times. It collects once after several large lists, and never for small
+// lists or events.
 type Sweeper struct {
 	listed        atomic.Int64  // objects listed since the last collection
 	again         atomic.Int64  // objects in lists that replace others

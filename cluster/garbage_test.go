@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Lists that come close together are swept up after once, when they have
-// settled; a small one and single events not at all.
+// TestSweeper checks that memory is returned once after several lists, when they
+// have settled, and never after small lists.
 func TestSweeper(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var freed atomic.Int32

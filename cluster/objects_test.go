@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// From steps over plain IPv4 endpoints of another address, and over nothing else.
+// From skips plain IPv4 endpoints with another address, and no others.
 func TestEndpointsFrom(t *testing.T) {
 	ip := netip.MustParseAddr
 	plain := func(a string) Endpoint { return Endpoint{Addr: ip(a), Ready: true} }
@@ -20,7 +20,7 @@ func TestEndpointsFrom(t *testing.T) {
 			t.Errorf("%v: got % x, want % x", first, got, rest)
 		}
 		if got := Endpoints(others).From([4]byte{10, 0, 0, 1}); got != "" {
-			t.Errorf("nothing of it: got % x", got)
+			t.Errorf("From an address that is missing: got % x, want none", got)
 		}
 	}
 }

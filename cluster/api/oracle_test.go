@@ -11,16 +11,16 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// An oracle slims the API's own types: what comes out of the bytes without them
-// must be the same.
+// An oracle slims the types of k8s.io/api. Slimming the same object from its
+// bytes must have the same result.
 type oracle struct{ cluster.Options }
 
 func (o oracle) namespace(n *corev1.Namespace) *cluster.Namespace {
 	return &cluster.Namespace{Name: n.Name}
 }
 
-// service keeps of a Service what DNS asks for. An ExternalName Service stays
-// one whatever else its spec says, as kube-proxy has it too.
+// service slims a Service. The type ExternalName takes precedence, as in
+// kube-proxy.
 func (o oracle) service(s *corev1.Service, warn func(msg string, attrs ...any)) *cluster.Service {
 	slim := &cluster.Service{Namespace: intern(s.Namespace), Name: s.Name}
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
@@ -53,7 +53,7 @@ func (o oracle) service(s *corev1.Service, warn func(msg string, attrs ...any)) 
 	return slim
 }
 
-// typedExternal is nil for a Service that nothing outside reaches.
+// typedExternal returns nil for a Service without external addresses.
 func typedExternal(s *corev1.Service, warn func(msg string, attrs ...any)) *cluster.External {
 	texts := slices.Clone(s.Spec.ExternalIPs)
 	slim := new(cluster.External)
@@ -95,7 +95,7 @@ func (o oracle) slice(s *discoveryv1.EndpointSlice, warn func(msg string, attrs 
 	}
 	for _, p := range s.Ports {
 		if p.Port == nil {
-			continue // all ports: there is no number to put into an SRV record
+			continue // without a number there is no SRV record
 		}
 		var name string
 		var protocol corev1.Protocol
@@ -137,7 +137,7 @@ func (o oracle) slice(s *discoveryv1.EndpointSlice, warn func(msg string, attrs 
 	return slim
 }
 
-// endpoint gives all of e but its addresses.
+// endpoint returns an endpoint without its addresses.
 func (o oracle) endpoint(e *discoveryv1.Endpoint) cluster.Endpoint {
 	slim := cluster.Endpoint{Ready: e.Conditions.Ready == nil || *e.Conditions.Ready}
 	switch {
@@ -155,7 +155,8 @@ func (o oracle) endpoint(e *discoveryv1.Endpoint) cluster.Endpoint {
 	return slim
 }
 
-// pod is nil for a pod that has ended, is about to, or has no address yet.
+// pod returns nil for a Pod that has terminated, is terminating or has no
+// address.
 func (o oracle) pod(p *corev1.Pod) *cluster.Pod {
 	switch p.Status.Phase {
 	case corev1.PodSucceeded, corev1.PodFailed, corev1.PodUnknown:
@@ -176,7 +177,7 @@ func (o oracle) pod(p *corev1.Pod) *cluster.Pod {
 	if o.PodLabels {
 		slim.Labels = cluster.NewLabels(p.Labels)
 	}
-	// The kubelet wrote these addresses: there is nobody to warn.
+	// The kubelet wrote these addresses: a warning would help no user.
 	slim.IPs = Slimmer{Warn: func(string, ...any) {}}.addrs(ips, "Pod", p.Namespace, p.Name)
 	if len(slim.IPs) == 0 {
 		return nil

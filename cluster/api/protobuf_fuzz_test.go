@@ -12,11 +12,11 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// Whatever bytes the API's own types accept, the codec accepts, and makes the
-// same of them. (It accepts more: it does not look into what it does not read.)
-// One thing it refuses that they let pass, which no server writes: an entry of a
-// map that reaches past its own end. The same object properly written it must
-// accept.
+// FuzzCodec decodes bytes that the API's own types accept and compares the
+// results. The codec accepts more: it skips fields that it does not use. It
+// rejects one thing that the API's types accept and no server writes: a map entry
+// that is longer than its field. It must accept the same object once it is
+// encoded correctly.
 func FuzzCodec(f *testing.F) {
 	for _, object := range fullObjects() {
 		raw, err := object.Marshal()
@@ -26,8 +26,8 @@ func FuzzCodec(f *testing.F) {
 		f.Add(uint8(kindOf(object)), raw)
 	}
 	f.Add(uint8(cluster.Services), []byte("\x0b\x13\x08\x80\x80\x80\x80\x80\x80\x80\x80\x80\x7f\x14\x0c"))   // groups, and a number of ten bytes
-	f.Add(uint8(cluster.Slices), []byte("\x12\x06\x0a\x041.2.\x12\x09\x12\x02\x08\x00\x12\x03\x10\x01\x18")) // broken off
-	f.Add(uint8(cluster.Services), []byte("\n\x0dZ\x04\n\x05appwxyzabc"))                                    // a label that reaches past its entry
+	f.Add(uint8(cluster.Slices), []byte("\x12\x06\x0a\x041.2.\x12\x09\x12\x02\x08\x00\x12\x03\x10\x01\x18")) // truncated
+	f.Add(uint8(cluster.Services), []byte("\n\x0dZ\x04\n\x05appwxyzabc"))                                    // a label that is longer than its entry
 	f.Fuzz(func(t *testing.T, kind uint8, raw []byte) {
 		fresh := func() typedObject {
 			switch cluster.Kind(kind) {
@@ -44,7 +44,7 @@ func FuzzCodec(f *testing.F) {
 		}
 		options := everyOption()
 		if cluster.Kind(kind) == cluster.ConfigMaps {
-			options = []cluster.Options{{ConfigMap: "/"}} // the zero key: an object without a name
+			options = []cluster.Options{{ConfigMap: "/"}} // the zero key names an object without a name
 		}
 		object := fresh()
 		err := object.(interface{ Unmarshal([]byte) error }).Unmarshal(raw)

@@ -46,7 +46,7 @@ func kindOf(object runtime.Object) cluster.Kind {
 	return cluster.ConfigMaps
 }
 
-// slim is what the oracle makes of an object; nil is nothing.
+// slim returns nil if the object is not delivered.
 func (o oracle) slim(object runtime.Object, warn func(msg string, attrs ...any)) cluster.Object {
 	var slim cluster.Object
 	switch object := object.(type) {
@@ -69,8 +69,8 @@ func (o oracle) slim(object runtime.Object, warn func(msg string, attrs ...any))
 	return slim
 }
 
-// arrive slims an object in every form in which it may arrive, and wants the
-// same of all. warn gets what is warned of, once.
+// arrive slims an object in protobuf and in JSON and compares the results with
+// the oracle's. It calls warn once for each warning.
 func arrive(t testing.TB, o cluster.Options, object typedObject, warn func(msg string, attrs ...any)) cluster.Object {
 	t.Helper()
 	var want warnings
@@ -111,7 +111,8 @@ func changedAt(object metav1.Object) time.Time {
 	return at
 }
 
-// everyOption are the options under which most is kept, and the fewest.
+// everyOption returns options that keep the most fields, and options that keep
+// the fewest.
 func everyOption() []cluster.Options {
 	return []cluster.Options{
 		{Pods: true},
@@ -120,7 +121,7 @@ func everyOption() []cluster.Options {
 	}
 }
 
-// fullMeta has every field that an API server may send.
+// fullMeta returns metadata with every field that an API server may send.
 func fullMeta() metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: "web-x7k2p", GenerateName: "web-", Namespace: "shop", UID: "u-1", ResourceVersion: "4711", Generation: 3,
@@ -133,7 +134,7 @@ func fullMeta() metav1.ObjectMeta {
 	}
 }
 
-// fullObjects are objects of each kind with more in them than is read.
+// fullObjects returns objects of each kind with more fields than are read.
 func fullObjects() []typedObject {
 	living := fullMeta()
 	living.DeletionTimestamp = nil
@@ -180,8 +181,8 @@ func fullObjects() []typedObject {
 	}
 }
 
-// Whatever an API server sends, in either form, is slimmed as its own types
-// would be, with the same warnings in the same order.
+// Objects in both forms are slimmed like the API's own types, with the same
+// warnings in the same order.
 func TestCodecObjects(t *testing.T) {
 	for i, o := range everyOption() {
 		for _, object := range fullObjects() {

@@ -115,7 +115,7 @@ func TestSlimSlice(t *testing.T) {
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Ports: []discoveryv1.EndpointPort{
 			{Name: new("HTTP"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(80))},
-			{Name: new("all")}, // every port: no number
+			{Name: new("all")}, // all ports, without a number
 		},
 		Endpoints: []discoveryv1.Endpoint{
 			{Addresses: []string{"10.1.0.1", "10.1.0.2"}, Hostname: new("DB-0"), Zone: new("West")},
@@ -250,7 +250,7 @@ func TestSlimServiceImport(t *testing.T) {
 	}
 }
 
-// Addresses outside the cluster are kept where they are asked for.
+// External addresses are kept only with the option External.
 func TestSlimExternal(t *testing.T) {
 	full := &corev1.Service{ObjectMeta: named("web"), Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.1", ExternalIPs: []string{"192.0.2.1", "x"}, Selector: map[string]string{"a": "b"}}}
 	full.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "2001:db8::1"}, {Hostname: "LB.Example.org."}, {Hostname: "no name"}, {}}
@@ -271,7 +271,7 @@ func TestSlimExternal(t *testing.T) {
 	}
 }
 
-// A Pod's labels are kept where they are asked for.
+// Labels of Pods are kept only with the option PodLabels.
 func TestSlimPodLabels(t *testing.T) {
 	p := &corev1.Pod{Status: corev1.PodStatus{PodIP: "10.2.0.1"}, Spec: corev1.PodSpec{HostNetwork: true}}
 	p.Labels = map[string]string{"app": "web", "tier": ""}

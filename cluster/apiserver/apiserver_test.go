@@ -24,7 +24,8 @@ import (
 
 const webAndEmpty = `{"metadata":{"namespace":"shop","name":"web"},"spec":{"clusterIP":"10.0.0.1"}},{"metadata":{"namespace":"shop","name":"empty"}}`
 
-// What is asked for, and in which form.
+// TestLiveRequests checks the paths, parameters and content types of the
+// requests.
 func TestLiveRequests(t *testing.T) {
 	a := serve(t, &fakeServer{objects: map[string]string{"services": webAndEmpty}})
 	f, stop := watchCluster(t, cluster.Options{
@@ -57,18 +58,18 @@ func TestLiveRequests(t *testing.T) {
 			accept = "application/json"
 		}
 		if got := r.Header.Get("Accept"); !strings.HasPrefix(got, accept) {
-			t.Errorf("%s: Accept: %s", r.URL.Path, got)
+			t.Errorf("%s: header Accept: got %q, want prefix %q", r.URL.Path, got, accept)
 		}
 		if got := r.UserAgent(); !strings.HasPrefix(got, "seamark/") {
-			t.Errorf("User-Agent: %s", got)
+			t.Errorf("header User-Agent: got %q, want prefix seamark/", got)
 		}
 	}
 	if len(want) > 0 {
-		t.Errorf("not asked for: %v", want)
+		t.Errorf("requests not received: %v", want)
 	}
 }
 
-// An API server that does not stream lists is asked for plain ones.
+// An API server that does not stream lists receives plain list requests.
 func TestLiveOldServer(t *testing.T) {
 	a := serve(t, &fakeServer{old: true, objects: map[string]string{"services": webAndEmpty,
 		"endpointslices": `{"metadata":{"namespace":"shop","name":"unlabelled"},"addressType":"IPv4"}`}})
@@ -78,8 +79,8 @@ func TestLiveOldServer(t *testing.T) {
 	f.until(t, "quiet log", func() bool { return f.logged.Len() == 0 })
 }
 
-// A cluster without the Multi-Cluster Services API has no ServiceImports; the
-// rest does not wait for it.
+// A cluster without the Multi-Cluster Services API has an empty list of
+// ServiceImports, and the other kinds do not wait for it.
 func TestLiveNoImports(t *testing.T) {
 	a := serve(t, &fakeServer{refuse: func(r *http.Request) int {
 		if strings.HasSuffix(r.URL.Path, "serviceimports") {
@@ -92,8 +93,8 @@ func TestLiveNoImports(t *testing.T) {
 	f.logs(t, "Resource not defined in the API server, retrying\" resource=serviceimports.multicluster.x-k8s.io")
 }
 
-// With two requests a second and no burst, the third cannot come within a
-// second of the first. client-go's own limits would not hold for watches.
+// With two requests per second and a burst of one, the third request is sent at
+// least a second after the first. Limits of client-go do not apply to watches.
 func TestLiveQPS(t *testing.T) {
 	var mu sync.Mutex
 	var times []time.Time
@@ -114,8 +115,8 @@ func TestLiveQPS(t *testing.T) {
 	}
 }
 
-// No more than so many requests wait for an answer. A watch that has begun
-// does not count, or the first ones would keep all others out.
+// At most MaxInflight requests wait for a response. A watch that has begun does
+// not count: the first watches would block all other requests.
 func TestLiveMaxInflight(t *testing.T) {
 	var mu sync.Mutex
 	inflight, most := 0, 0
@@ -124,7 +125,7 @@ func TestLiveMaxInflight(t *testing.T) {
 		inflight++
 		most = max(most, inflight)
 		mu.Unlock()
-		time.Sleep(20 * time.Millisecond) // a slow answer: without the limit, other requests would arrive meanwhile
+		time.Sleep(20 * time.Millisecond) // slow enough for other requests to arrive if there were no limit
 		mu.Lock()
 		inflight--
 		mu.Unlock()
@@ -141,9 +142,9 @@ func TestLiveMaxInflight(t *testing.T) {
 	}
 }
 
-// An API server that starts behind a proxy, or is overloaded, is one that is
-// away: the same request is made again, soon, and the log has one line of each
-// resource if it lasts.
+// An API server that is starting or overloaded counts as unavailable: the same
+// request is sent again soon, and a failure that lasts is logged once for each
+// resource.
 func TestLiveUnavailable(t *testing.T) {
 	var mu sync.Mutex
 	n := map[string]int{}
@@ -152,7 +153,7 @@ func TestLiveUnavailable(t *testing.T) {
 		defer mu.Unlock()
 		times := 6
 		if strings.HasSuffix(r.URL.Path, "services") {
-			times = 3 // not long enough to be said
+			times = 3 // not long enough to be logged
 		}
 		if n[r.URL.Path]++; n[r.URL.Path] > times {
 			return 0
@@ -172,7 +173,7 @@ func TestLiveUnavailable(t *testing.T) {
 	}
 }
 
-// No configuration, then one that names nobody, then one that works.
+// The kubeconfig is missing, then names no server, then is valid.
 func TestLiveKubeconfig(t *testing.T) {
 	a := serve(t, &fakeServer{objects: map[string]string{"services": webAndEmpty}})
 	file := filepath.Join(t.TempDir(), "kubeconfig")
@@ -198,7 +199,7 @@ func TestLiveNotInPod(t *testing.T) {
 	f.logs(t, "not in a pod (KUBERNETES_SERVICE_HOST is not set): name an endpoint, a kubeconfig or a folder of manifests")
 }
 
-// A certificate that nobody here trusts is said to be one.
+// An untrusted certificate is reported as such.
 func TestLiveUntrusted(t *testing.T) {
 	a := &fakeServer{ended: make(chan struct{})}
 	a.Server = httptest.NewUnstartedServer(a)
@@ -209,9 +210,9 @@ func TestLiveUntrusted(t *testing.T) {
 	f.logs(t, "certificate signed by unknown authority")
 }
 
-// The connection is still there, but nothing comes over it any more: HTTP/2
-// pings tell, and the watch goes on over a new one.
-func TestLiveHalfOpen(t *testing.T) {
+// A connection that no longer delivers data is detected by HTTP/2 pings, and the
+// watch resumes over a new connection.
+func TestLiveHalfOpenConnection(t *testing.T) {
 	t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "1") // client-go's defaults are 30 and 15
 	t.Setenv("HTTP2_PING_TIMEOUT_SECONDS", "1")
 	a := &fakeServer{ended: make(chan struct{})}
@@ -225,7 +226,8 @@ func TestLiveHalfOpen(t *testing.T) {
 	f.until(t, "watch over a new connection", func() bool { return len(a.asked()) >= before+2 })
 }
 
-// When Run has returned nothing of it runs any more, whatever it was doing.
+// When Run has returned, all of its goroutines have ended, whatever the state of
+// its requests was.
 func TestLiveStops(t *testing.T) {
 	dead := httptest.NewServer(nil)
 	dead.Close()
@@ -253,8 +255,8 @@ func TestLiveStops(t *testing.T) {
 	}
 }
 
-// A watch whose server has gone without a word ends by itself, half a minute
-// after the server should have ended it.
+// A watch whose server is silent ends 30 s after the time at which the server
+// should have ended it.
 func TestLiveWatchEnds(t *testing.T) {
 	a := serve(t, &fakeServer{})
 	source, o := newSource(new(metrics.Registry)), cluster.Options{Endpoint: a.URL}
@@ -276,8 +278,8 @@ func TestLiveWatchEnds(t *testing.T) {
 	}
 }
 
-// Something else in the API server's place is not believed: an empty object is
-// no empty cluster, and nobody is sent elsewhere. It is said once.
+// A server that is not an API server is not believed: an empty JSON object is not
+// an empty cluster, and redirects are not followed. The failure is logged once.
 func TestLiveIsNotAnAPIServer(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
 		"empty object": func(w http.ResponseWriter, _ *http.Request) {
@@ -302,8 +304,8 @@ func TestLiveIsNotAnAPIServer(t *testing.T) {
 	}
 }
 
-// An object that is wrong comes again with each of its changes, and with each
-// list.
+// An invalid object is received again with each of its changes and with each
+// list; the warning is logged once.
 func TestLiveWarnsOnce(t *testing.T) {
 	var out bytes.Buffer
 	warn := warnOnce(slog.New(slog.NewTextHandler(&out, nil)))

@@ -19,7 +19,7 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// An idle sink takes everything and does nothing.
+// An idle sink counts the objects that it receives.
 type idle struct{ objects int }
 
 func (s *idle) Put(_ cluster.Kind, all ...cluster.Object)   { s.objects += len(all) }
@@ -27,7 +27,7 @@ func (s *idle) Delete(cluster.Kind, cluster.Key)            { s.objects++ }
 func (s *idle) Listed(cluster.Kind, func(cluster.Key) bool) {}
 func (s *idle) Programmed(cluster.Key, time.Duration)       {}
 
-// endless repeats a text.
+// An endless reader repeats a text.
 type endless struct {
 	text []byte
 	at   int
@@ -41,7 +41,7 @@ func (e *endless) Read(p []byte) (int, error) {
 
 func (e *endless) Close() error { return nil }
 
-// frame is the event of a changed object as a watch brings it.
+// frame returns the watch event of a changed object.
 func frame(t testing.TB, object encodable) []byte {
 	t.Helper()
 	event := metav1.WatchEvent{Type: "MODIFIED", Object: kruntime.RawExtension{Raw: inProtobuf(t, object)}}
@@ -52,7 +52,7 @@ func frame(t testing.TB, object encodable) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(raw))), raw...)
 }
 
-// sliceOf is an EndpointSlice as the controller writes it, with n endpoints.
+// sliceOf returns an EndpointSlice with n endpoints, as the controller writes it.
 func sliceOf(n int) *discoveryv1.EndpointSlice {
 	meta := controllerMeta()
 	meta.DeletionTimestamp = nil
@@ -69,8 +69,8 @@ func sliceOf(n int) *discoveryv1.EndpointSlice {
 	return s
 }
 
-// BenchmarkDecodeEvent is what one event costs from the frame to the sink, by
-// the way that client-go takes.
+// BenchmarkDecodeEvent measures one event from the frame to the sink, through
+// client-go's decoder.
 func BenchmarkDecodeEvent(b *testing.B) {
 	service := &corev1.Service{ObjectMeta: controllerMeta(), Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.1", ClusterIPs: []string{"10.0.0.1"}, Type: "ClusterIP",
 		Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Name: "http", Protocol: "TCP", Port: 80}}}}
@@ -94,8 +94,8 @@ func BenchmarkDecodeEvent(b *testing.B) {
 	}
 }
 
-// decoding is a watch without end of changes of one object, and the store they
-// go to.
+// decoding returns an endless watch of changes of one object, and a store for
+// them.
 func decoding(t testing.TB, object encodable) (*restwatch.Decoder, *store) {
 	kind := cluster.Slices
 	if _, ok := object.(*corev1.Service); ok {
@@ -114,7 +114,7 @@ func decoding(t testing.TB, object encodable) (*restwatch.Decoder, *store) {
 
 var _ io.ReadCloser = (*endless)(nil)
 
-// controllerMeta has every field that an API server may send.
+// controllerMeta returns metadata with every field that an API server may send.
 func controllerMeta() metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: "web-x7k2p", GenerateName: "web-", Namespace: "shop", UID: "u-1", ResourceVersion: "4711", Generation: 3,

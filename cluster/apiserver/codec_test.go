@@ -24,8 +24,8 @@ import (
 	"github.com/seamark/seamark/cluster/api"
 )
 
-// says is what the API server writes into such an object.
-func says(t testing.TB, object runtime.Object) schema.GroupVersionKind {
+// typeOf returns the type that the API server writes into such an object.
+func typeOf(t testing.TB, object runtime.Object) schema.GroupVersionKind {
 	t.Helper()
 	name := reflect.TypeOf(object).Elem().Name()
 	switch name {
@@ -47,10 +47,10 @@ func inProtobuf(t testing.TB, object encodable) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return wrapped(t, raw, says(t, object))
+	return wrapped(t, raw, typeOf(t, object))
 }
 
-// wrapped is what the API server sends of an object.
+// wrapped returns an encoded object in the envelope of the API server.
 func wrapped(t testing.TB, raw []byte, is schema.GroupVersionKind) []byte {
 	t.Helper()
 	version, kind := is.ToAPIVersionAndKind()
@@ -65,7 +65,7 @@ func wrapped(t testing.TB, raw []byte, is schema.GroupVersionKind) []byte {
 func inJSON(t testing.TB, object runtime.Object) []byte {
 	t.Helper()
 	object = object.DeepCopyObject()
-	object.GetObjectKind().SetGroupVersionKind(says(t, object))
+	object.GetObjectKind().SetGroupVersionKind(typeOf(t, object))
 	raw, err := json.Marshal(object)
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func inJSON(t testing.TB, object runtime.Object) []byte {
 	return raw
 }
 
-// codecFor gives the codec of a resource.
+// codecFor returns the codec of a resource.
 func codecFor(o cluster.Options, kind cluster.Kind, warn func(format string, args ...any)) *codec {
 	resources := api.Slimmer{Options: o, Warn: warn}.Resources()
 	i := slices.IndexFunc(resources, func(r api.Resource) bool { return r.Kinds[0] == kind })
@@ -93,8 +93,7 @@ func metaNamed(name, version string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: "shop", Name: name, ResourceVersion: version, Labels: map[string]string{discoveryv1.LabelServiceName: "web"}}
 }
 
-// A list in either form is slimmed item by item; its items do not say what they
-// are.
+// The items of a list have no type of their own in either form.
 func TestCodecList(t *testing.T) {
 	list := &discoveryv1.EndpointSliceList{ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: "more"}, Items: []discoveryv1.EndpointSlice{
 		{ObjectMeta: metaNamed("web-1", "1"), AddressType: "IPv4", Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}}}},
@@ -127,7 +126,7 @@ func TestCodecList(t *testing.T) {
 	}
 }
 
-// What the API server says in place of an object.
+// An error of the API server is decoded in place of an object.
 func TestCodecStatus(t *testing.T) {
 	status := apierrors.NewResourceExpired("too old").Status()
 	for form, data := range map[string][]byte{"protobuf": inProtobuf(t, &status), "JSON": inJSON(t, &status)} {
@@ -189,8 +188,8 @@ func TestCodecMalformed(t *testing.T) {
 	}
 }
 
-// protobufAPI answers in protobuf alone, as the API server does: lists, streamed
-// lists with a bookmark, and errors.
+// protobufAPI starts a server that responds only in protobuf: with lists,
+// streamed lists and errors.
 func protobufAPI(t *testing.T, old bool, objects map[string][]encodable) (url string) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		resource := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
@@ -242,7 +241,7 @@ func protobufAPI(t *testing.T, old bool, objects map[string][]encodable) (url st
 	return server.URL
 }
 
-// The whole way in protobuf, with client-go's reflector in it.
+// TestLiveProtobuf runs the feeds against a server that responds in protobuf.
 func TestLiveProtobuf(t *testing.T) {
 	objects := map[string][]encodable{"services": {&corev1.Service{ObjectMeta: metaNamed("web", "1")}, &corev1.Service{ObjectMeta: metaNamed("empty", "2")}}}
 	for _, old := range []bool{false, true} {
@@ -256,8 +255,8 @@ func TestLiveProtobuf(t *testing.T) {
 	}
 }
 
-// What an event costs does not depend on the number of endpoints, but for the
-// text that holds them.
+// The number of allocations for an event does not depend on the number of
+// endpoints.
 func TestDecodeAllocations(t *testing.T) {
 	for _, c := range []struct {
 		object encodable
@@ -272,9 +271,9 @@ func TestDecodeAllocations(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
-		// The event, the object around what is kept, its name, version and namespace,
-		// the slice, its ports with a name and a protocol, the endpoints; the rest is
-		// client-go's.
+		// The event, the Decoded object, its name, version and namespace, the
+		// slice, its ports with a name and a protocol, and the endpoints; the
+		// others are client-go's.
 		if got > c.want {
 			t.Errorf("%v allocations, want %v", got, c.want)
 		}

@@ -9,7 +9,7 @@ import (
 
 const custom = `{"metadata":{"namespace":"dns","name":"custom"},"data":{"hosts":"10.0.0.1 a\n"},"binaryData":{"more":"MTAuMC4wLjIgYgo="}}`
 
-// One object is asked for by its name, and nothing else.
+// Only the named object is requested.
 func TestLiveConfigMap(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		a := serve(t, &fakeServer{old: old, objects: map[string]string{"configmaps": custom + `,{"metadata":{"namespace":"dns","name":"other"}}`}})
@@ -24,7 +24,7 @@ func TestLiveConfigMap(t *testing.T) {
 	}
 }
 
-// An API server without the object has an empty list of it.
+// A missing object is an empty list.
 func TestLiveConfigMapMissing(t *testing.T) {
 	f, _ := watchCluster(t, cluster.Options{Endpoint: serve(t, &fakeServer{}).URL, ConfigMap: "dns/custom"})
 	f.got(t, "listed configmaps ")

@@ -24,9 +24,9 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// A fakeServer is as much of an API server as a client needs that asks for the right
-// things: each resource has the objects of one list, and nothing ever changes.
-// The real one is in the module kubetest.
+// A fakeServer implements the part of an API server that a feed uses: each
+// resource has the objects of one list, which do not change. Module kubetest has
+// the real API server.
 type fakeServer struct {
 	*httptest.Server
 	old     bool              // without streamed lists, as before Kubernetes 1.32
@@ -35,9 +35,9 @@ type fakeServer struct {
 
 	mu       sync.Mutex
 	requests []*http.Request
-	version  int           // of all objects; watches from another one are too old
-	cut      int           // the next streamed list breaks off after so many objects, if it has more
-	ended    chan struct{} // the watches of this version have
+	version  int           // of all objects; watches from another version fail
+	cut      int           // if not zero, the next streamed list ends after so many objects
+	ended    chan struct{} // closed when the watches of this version have ended
 }
 
 func serve(t *testing.T, a *fakeServer) *fakeServer {
@@ -122,8 +122,8 @@ func (a *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// change ends all watches, none of which can go on: there are other objects of a
-// resource now. The first list of them breaks off after some, if cut is not zero.
+// change replaces the objects of a resource and ends all watches, none of which
+// can be resumed. If cut is not zero, the first list ends after so many objects.
 func (a *fakeServer) change(resource, objects string, cut int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -144,14 +144,14 @@ func (a *fakeServer) breaksOff(sent int) bool {
 	return true
 }
 
-// asked returns the requests so far.
+// asked returns the requests received.
 func (a *fakeServer) asked() []*http.Request {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return append([]*http.Request(nil), a.requests...)
 }
 
-// A follower is a Sink that keeps what it gets, and the log.
+// A follower is a Sink that records its calls and the log.
 type follower struct {
 	mu     sync.Mutex
 	script script
@@ -175,13 +175,13 @@ func (f *follower) Write(line []byte) (n int, err error) {
 	return n, err
 }
 
-// got waits until the sink has got this line.
+// got waits until the sink has recorded this line.
 func (f *follower) got(t *testing.T, line string) {
 	t.Helper()
 	f.until(t, line, func() bool { return strings.Contains(strings.Join(f.script.lines, "\n")+"\n", line+"\n") })
 }
 
-// logs waits until the log holds the words.
+// logs waits until the log contains the words.
 func (f *follower) logs(t *testing.T, words string) {
 	t.Helper()
 	f.until(t, words, func() bool { return strings.Contains(f.logged.String(), words) })
@@ -265,7 +265,7 @@ func relay(t *testing.T, to string) *relayed {
 			r.mu.Lock()
 			frozen := r.frozen[client]
 			r.mu.Unlock()
-			if !frozen { // else the bytes are lost
+			if !frozen { // otherwise the bytes are lost
 				out.Write(buf[:n])
 			}
 		}
@@ -300,7 +300,7 @@ func relay(t *testing.T, to string) *relayed {
 	return r
 }
 
-// freeze loses what is sent over the connections there are, both ways.
+// freeze drops all data of the open connections in both directions.
 func (r *relayed) freeze() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// numbered are Services as the items of a list, and their names as a script has
-// them.
+// numbered returns Services as items of a list, and their names as a script
+// records them.
 func numbered(from, to int) (items, names string) {
 	var all, keys []string
 	for i := from; i < to; i++ {
@@ -25,8 +25,8 @@ func numbered(from, to int) (items, names string) {
 	return strings.Join(all, ","), strings.Join(keys, " ")
 }
 
-// A list that breaks off half-way brings what it has brought and takes nothing
-// away. The next one is whole: what was deleted meanwhile goes at its end.
+// A list that breaks off delivers the objects received and deletes none. The next
+// list is complete: objects deleted meanwhile are deleted at its end.
 func TestLiveRelist(t *testing.T) {
 	for _, c := range []struct {
 		old       bool
@@ -64,7 +64,7 @@ func TestLiveRelist(t *testing.T) {
 	}
 }
 
-// received are the events of one watch, of slices.
+// received passes the events of one watch of EndpointSlices to a new store.
 func received(t *testing.T, events ...watch.Event) (*store, *script, watch.Event, bool) {
 	t.Helper()
 	sink := new(script)
@@ -119,8 +119,9 @@ func TestReceive(t *testing.T) {
 	}
 }
 
-// Of a list little more is held than a group of its objects, however long it is.
-func TestListingHolds(t *testing.T) {
+// The memory held for a list is little more than one group of its objects, for
+// any length.
+func TestListingMemory(t *testing.T) {
 	const objects, each = 10_000, 1 << 10
 	sink := new(idle)
 	source := newSource(new(metrics.Registry))
@@ -138,20 +139,20 @@ func TestListingHolds(t *testing.T) {
 		name := fmt.Sprint("slice-", i)
 		s.listing.put(&api.Decoded{Name: name, Slim: &cluster.Slice{Name: name, Endpoints: cluster.Endpoints(make([]byte, each))}})
 	}
-	// A hash in a map that may have grown just now, and a group.
+	// A hash for each object in a map that may just have grown, and a group.
 	if held, most := live()-before, 48*objects+2*cluster.GroupSize*each; held > most {
-		t.Errorf("%d bytes are held, more than %d", held, most)
+		t.Errorf("memory held for a list of %d objects: got %d bytes, want at most %d", objects, held, most)
 	}
 	for i := range objects {
 		if !s.listing.groups[0].keys.has(cluster.Key{Name: fmt.Sprint("slice-", i)}) {
-			t.Fatalf("slice-%d is not in the list", i)
+			t.Fatalf("keys of the list: slice-%d is missing", i)
 		}
 	}
 	if s.listing.groups[0].keys.has(cluster.Key{Name: "slice"}) || s.listing.groups[0].keys.has(cluster.Key{Namespace: "slice-", Name: "1"}) {
-		t.Error("others are")
+		t.Error("keys of the list: got keys that were not put")
 	}
 	if err := s.Replace(nil, ""); err != nil || sink.objects != objects {
-		t.Errorf("%d objects were put: %v", sink.objects, err)
+		t.Errorf("Replace: got %d objects and error %v, want %d", sink.objects, err, objects)
 	}
 }
 

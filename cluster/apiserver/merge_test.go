@@ -13,8 +13,8 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// A script is a Sink that writes down what it gets, and at the end of a list what
-// it has of the kind.
+// A script is a Sink that records its calls, and at the end of a list the objects
+// that it has of the kind.
 type script struct {
 	lines []string
 	has   [cluster.Kinds]map[cluster.Key]bool
@@ -59,17 +59,17 @@ func TestMerge(t *testing.T) {
 		s.Put(kind, objects...)
 		s.listed(kind, in)
 	}
-	// Until the other namespace has been listed, the kind has not been.
+	// The kind is listed once the other namespace has been listed.
 	list(a, cluster.Services, service("a", "1"), service("a", "2"))
 	a.Put(cluster.Services, service("a", "3"))
 	a.Delete(cluster.Services, cluster.Key{Namespace: "a", Name: "1"})
 	list(b, cluster.Services)
 	b.Put(cluster.Services, service("b", "1"))
 	a.Delete(cluster.Services, cluster.Key{Namespace: "a", Name: "2"})
-	// A relist of one namespace leaves the other as it is.
+	// A list of one namespace does not change the other.
 	list(a, cluster.Services, service("a", "4"))
 	list(b, cluster.Services, service("b", "2"))
-	// Each kind is on its own.
+	// Kinds are independent.
 	list(b, cluster.Slices, &cluster.Slice{Namespace: "b", Name: "1"})
 	want := []string{
 		"put services a/1", "put services a/2", "put services a/3", "delete services a/1",
@@ -80,7 +80,7 @@ func TestMerge(t *testing.T) {
 		"put endpointslices b/1",
 	}
 	if !slices.Equal(got.lines, want) {
-		t.Errorf("got\n%s", strings.Join(got.lines, "\n"))
+		t.Errorf("calls: got\n%s\nwant\n%s", strings.Join(got.lines, "\n"), strings.Join(want, "\n"))
 	}
 
 	synctest.Test(t, func(t *testing.T) {

@@ -11,8 +11,7 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// Where an API server sends metadata alone it says that it does, and that is
-// taken for no other resource.
+// Metadata sent alone have their own type, which no other resource accepts.
 func TestNodeMetadataAlone(t *testing.T) {
 	partial := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "n1", ResourceVersion: "4", Labels: map[string]string{
 		corev1.LabelTopologyZone: "a", corev1.LabelTopologyRegion: "r",
@@ -37,8 +36,8 @@ func TestNodeMetadataAlone(t *testing.T) {
 	}
 }
 
-// Nodes are asked for, and nothing else: without their status, if the API server
-// can leave it out.
+// Only Nodes are requested, and only their metadata if the API server supports
+// that.
 func TestLiveNodes(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		a := serve(t, &fakeServer{old: old, objects: map[string]string{"nodes": `{"metadata":{"name":"n1"}},{"metadata":{"name":"n2"}}`}})

@@ -19,8 +19,8 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// Every request is counted by method, code and host, failed ones too, and the
-// waits for our own limit.
+// Every request is counted by method, code and host, including failed ones, and
+// so is the wait for the limit of requests per second.
 func TestRequestsAreCounted(t *testing.T) {
 	a := serve(t, &fakeServer{refuse: func(r *http.Request) int {
 		if strings.HasSuffix(r.URL.Path, "/services") {
@@ -64,12 +64,12 @@ func TestRequestsAreCounted(t *testing.T) {
 			host = there.Host
 		}
 		if line = fmt.Sprintf(line, host); !strings.Contains(text.String(), line) {
-			t.Errorf("no %s\n%s", line, text.String())
+			t.Errorf("metrics: got\n%s\nwant %s", text.String(), line)
 		}
 	}
 }
 
-// A stopwatch is a Sink that is told how old changes are.
+// A stopwatch is a Sink that records the ages of changes.
 type stopwatch struct {
 	script
 	took map[cluster.Key]time.Duration
@@ -77,8 +77,8 @@ type stopwatch struct {
 
 func (s *stopwatch) Programmed(of cluster.Key, took time.Duration) { s.took[of] = took }
 
-// What a watch brings is timed if it says since when it is true; what a list
-// brings is not.
+// Changes delivered by a watch are timed if they have the annotation; objects of
+// lists are not.
 func TestProgrammed(t *testing.T) {
 	sink := &stopwatch{took: map[cluster.Key]time.Duration{}}
 	source := newSource(new(metrics.Registry))
@@ -110,6 +110,6 @@ func TestProgrammed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(sink.took) != 2 || sink.took[cluster.Key{Namespace: "shop", Name: "added"}].Round(time.Hour) != time.Hour || sink.took[cluster.Key{Namespace: "shop", Name: "changed"}].Round(time.Hour) != 24*time.Hour {
-		t.Error(sink.took)
+		t.Errorf("ages of changes: got %v, want an hour for added and a day for changed", sink.took)
 	}
 }

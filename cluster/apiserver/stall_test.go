@@ -15,7 +15,7 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// shortTimeouts are the default ones in a fiftieth of the time, except for the
+// shortTimeouts returns the default timeouts divided by fifty, except for the
 // limits that a test has to reach.
 func shortTimeouts() timeouts {
 	return timeouts{

@@ -14,8 +14,9 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// BenchmarkDecodeFolder reads a folder of 2,000 Services with an EndpointSlice
-// of fifteen endpoints each. kept is what stays on the heap for each of these.
+// BenchmarkDecodeFolder reads a folder of 2,000 Services with an EndpointSlice of
+// fifteen endpoints each. kept is the memory that remains on the heap for each
+// Service.
 func BenchmarkDecodeFolder(b *testing.B) {
 	const files, services = 10, 200
 	dir := b.TempDir()

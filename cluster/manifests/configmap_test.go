@@ -10,7 +10,7 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// A folder gives that one object of all, and says nothing of the others.
+// A folder delivers the named ConfigMap, and does not warn about other objects.
 func TestManifestsConfigMap(t *testing.T) {
 	const others = `
 ---
@@ -71,7 +71,7 @@ func TestManifestsConfigMap(t *testing.T) {
 	}
 }
 
-// A folder gives the Nodes of all that is in it, and says nothing of the rest.
+// A folder delivers its Nodes, and does not warn about other objects.
 func TestManifestsNodes(t *testing.T) {
 	node := func(name, zone string) string {
 		return fmt.Sprintf("{apiVersion: v1, kind: Node, metadata: {name: %s, namespace: wrong, labels: {topology.kubernetes.io/zone: %s, topology.kubernetes.io/region: r}}}\n", name, zone)

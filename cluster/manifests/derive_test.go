@@ -164,7 +164,8 @@ func TestManifestsClusterIPs(t *testing.T) {
 	b.says(1, "level=INFO", "namespace=shop name=a", ip("a"))
 	b.says(1, "level=INFO", "namespace=shop name=b", ip("b"))
 
-	// An explicit address wins, and only the one it meets changes.
+	// An explicit address takes precedence, and changes only the Service that had
+	// it.
 	b.write("z.yaml", service("z", ip("a")))
 	f.check(t.Context())
 	again := allocate([]cluster.Key{{Namespace: "shop", Name: "a"}, {Namespace: "shop", Name: "b"}}, map[netip.Addr]bool{given[cluster.Key{Namespace: "shop", Name: "a"}]: true})

@@ -17,7 +17,7 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// A recorder is a Sink that keeps what it is given, and counts the calls.
+// A recorder is a Sink that keeps the objects, and counts the calls.
 type recorder struct {
 	mu      sync.Mutex
 	objects [cluster.Kinds]map[cluster.Key]cluster.Object
@@ -54,7 +54,7 @@ func (r *recorder) Listed(k cluster.Kind, has func(cluster.Key) bool) {
 	r.calls = append(r.calls, fmt.Sprintf("listed %s %d", k, len(r.objects[k])))
 }
 
-// state lists what the sink has, one object a line.
+// state lists the sink's objects, one per line.
 func (r *recorder) state() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -126,7 +126,7 @@ func (l *logbook) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// with gives the lines that hold all of words.
+// with returns the lines that contain all of the words.
 func (l *logbook) with(words ...string) (found []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -138,7 +138,7 @@ func (l *logbook) with(words ...string) (found []string) {
 	return found
 }
 
-// A bench is a folder that is being served.
+// A bench is a folder with its sink and log.
 type bench struct {
 	t    *testing.T
 	dir  string
@@ -148,7 +148,7 @@ type bench struct {
 	src  *cluster.Monitor
 }
 
-// newBench makes a folder of files, by name and content.
+// newBench writes a folder of files with these names and contents.
 func newBench(t *testing.T, files map[string]string) *bench {
 	b := &bench{t: t, dir: filepath.Join(t.TempDir(), "manifests"), sink: &recorder{}, log: &logbook{}}
 	must(t, os.Mkdir(b.dir, 0o755))
@@ -187,7 +187,7 @@ func (b *bench) open() *folder {
 	return f
 }
 
-// read looks at the folder once, without watching it.
+// read reads the folder once, without watching it.
 func (b *bench) read() *folder {
 	b.t.Helper()
 	f := b.open()
@@ -195,7 +195,8 @@ func (b *bench) read() *folder {
 	return f
 }
 
-// serve runs until the test ends, which fails if anything is left running.
+// serve runs the folder until the test ends, and checks that all goroutines have
+// ended.
 func (b *bench) serve(change ...func(*folder)) {
 	f := b.open()
 	for _, c := range change {
@@ -214,7 +215,7 @@ func (b *bench) serve(change ...func(*folder)) {
 	})
 }
 
-// within waits until ok, and fails when it takes too long.
+// within waits until ok returns true, and fails after ten seconds.
 func (b *bench) within(what string, ok func() bool) {
 	b.t.Helper()
 	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
@@ -224,13 +225,13 @@ func (b *bench) within(what string, ok func() bool) {
 	}
 }
 
-// gets waits until the sink has exactly these objects, namespaces aside.
+// gets waits until the sink has exactly these objects, not counting namespaces.
 func (b *bench) gets(want ...string) {
 	b.t.Helper()
 	b.within("the state is\n"+strings.Join(want, "\n"), func() bool { return b.state() == strings.Join(want, "\n") })
 }
 
-// has compares what the sink has, namespaces aside.
+// has compares the sink's objects with these, not counting namespaces.
 func (b *bench) has(want ...string) {
 	b.t.Helper()
 	if got := b.state(); got != strings.Join(want, "\n") {
@@ -255,7 +256,7 @@ func (b *bench) namespaces() []string {
 	return names
 }
 
-// says wants n log lines with all of words.
+// says checks that n log lines contain all of the words.
 func (b *bench) says(n int, words ...string) {
 	b.t.Helper()
 	if got := b.log.with(words...); len(got) != n {
@@ -263,7 +264,7 @@ func (b *bench) says(n int, words ...string) {
 	}
 }
 
-// service is a Service of namespace shop with that address.
+// service returns a Service of namespace shop with this address.
 func service(name, ip string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: Service\nmetadata: {name: %s, namespace: shop}\nspec: {clusterIP: %s}\n", name, ip)
 }

@@ -59,7 +59,7 @@ func TestManifestsLargeList(t *testing.T) {
 	b.says(1, "level=WARN", "all.yaml line=9004 ", "namespace=default name=bad value=not-an-ip")
 }
 
-// Namespaces exist if any object is in them, whatever kind it is.
+// A namespace exists if any object of any kind is in it.
 func TestManifestsNamespaces(t *testing.T) {
 	files := map[string]string{
 		"a.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x, namespace: work}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n" +
@@ -92,9 +92,9 @@ func TestManifestsNamespaces(t *testing.T) {
 	}
 }
 
-// Each bad file gets one warning with the line in the file, and does not keep
-// the others, or its own good documents, from being served.
-func TestManifestsBad(t *testing.T) {
+// Each invalid file causes one warning with its line, and other files and its
+// valid documents are served.
+func TestManifestsInvalidFile(t *testing.T) {
 	good := service("ok", "10.0.0.1") // five lines with its marker
 	for _, test := range []struct {
 		name, text string
@@ -127,8 +127,9 @@ func TestManifestsBad(t *testing.T) {
 	}
 }
 
-// What parses and makes no sense is warned of by name.
-func TestManifestsDoubtful(t *testing.T) {
+// An object that is valid YAML but not a valid object causes a warning with its
+// name.
+func TestManifestsInvalidObject(t *testing.T) {
 	for text, says := range map[string][]string{
 		service("bad", "10.0.0.300"): {"x.yaml line=1 ", "kind=Service namespace=shop name=bad value=10.0.0.300"},
 		"apiVersion: discovery.k8s.io/v1beta1\nkind: EndpointSlice\nmetadata: {name: old, namespace: shop}\n": {"unknown apiVersion", "kind=EndpointSlice namespace=shop name=old value=discovery.k8s.io/v1beta1"},
@@ -158,7 +159,7 @@ func TestManifestsDoubtful(t *testing.T) {
 	b.has("services shop/half 10.0.0.1 http:80/tcp")
 }
 
-func TestManifestsTwice(t *testing.T) {
+func TestManifestsDuplicateObject(t *testing.T) {
 	b := newBench(t, map[string]string{"a.yaml": service("web", "10.0.0.1"), "b.yaml": service("x", "10.0.0.3") + "---\n" + service("web", "10.0.0.2")})
 	f := b.read()
 	b.has("services shop/web 10.0.0.1", "services shop/x 10.0.0.3")
@@ -169,9 +170,10 @@ func TestManifestsTwice(t *testing.T) {
 	b.says(1, "level=WARN")
 }
 
-// YAML that is small and means much, or nests deeply, is an error and costs
-// little; the second bomb is one of long strings, which the parser allows.
-func TestManifestsBombs(t *testing.T) {
+// Small YAML documents that expand to large ones, or are nested deeply, are
+// rejected at little cost. The second one expands to long strings, which the
+// parser accepts.
+func TestManifestsAliasExpansion(t *testing.T) {
 	nodes := "a: &a [x,x,x,x,x,x,x,x,x]\n"
 	for c := 'b'; c < 'j'; c++ {
 		nodes += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c,", c-1), 9), ","))
@@ -219,7 +221,7 @@ func FuzzManifest(f *testing.F) {
 	})
 }
 
-// slice is an EndpointSlice of namespace shop with those endpoints.
+// slice returns an EndpointSlice of namespace shop with these endpoints.
 func slice(name, service, endpoints string) string {
 	return fmt.Sprintf("apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: %s, namespace: shop, labels: {kubernetes.io/service-name: %s}}\n"+
 		"addressType: IPv4\nports: [{name: http, port: 80}]\nendpoints:\n%s\n", name, service, endpoints)

@@ -34,8 +34,8 @@ func TestManifestsConfigMapMount(t *testing.T) {
 	b.says(0, "level=WARN")
 }
 
-// Links to directories work, in circles too; the folder itself may be one, and
-// be changed to another.
+// Links to directories are followed, also in circles. The folder itself may be a
+// link, and may be changed to another folder.
 func TestManifestsLinks(t *testing.T) {
 	b := newBench(t, map[string]string{"a.yaml": service("a", "10.0.0.1")})
 	elsewhere := newBench(t, map[string]string{"b.yaml": service("b", "10.0.0.2")})
@@ -95,8 +95,8 @@ func TestManifestsMissing(t *testing.T) {
 	b.says(1, "level=WARN", "not a directory")
 }
 
-// Without events the poll finds every change, even one of the same size at the
-// same time as the one before it.
+// Without file events, polling finds every change, even one with the same size
+// and modification time.
 func TestManifestsPolled(t *testing.T) {
 	b := newBench(t, map[string]string{"a.yaml": service("a", "10.0.0.1")})
 	at := time.Now()
@@ -108,7 +108,7 @@ func TestManifestsPolled(t *testing.T) {
 	f.check(t.Context())
 	b.has("services shop/a 10.0.0.2")
 
-	target := filepath.Join(t.TempDir(), "x.yaml") // changes there send no events here
+	target := filepath.Join(t.TempDir(), "x.yaml") // changes in this folder cause no events in the other
 	must(t, os.WriteFile(target, []byte(service("x", "10.0.0.3")), 0o644))
 	b = newBench(t, nil)
 	must(t, os.Symlink(target, b.path("x.yaml")))
@@ -118,7 +118,8 @@ func TestManifestsPolled(t *testing.T) {
 	b.gets("services shop/x 10.0.0.4")
 }
 
-// The last good version of a file stays, and each bad one is told once.
+// The last valid version of a file is kept, and each invalid version is logged
+// once.
 func TestManifestsLastGood(t *testing.T) {
 	b := newBench(t, map[string]string{"a.yaml": join(service("a", "10.0.0.1"), service("b", "10.0.0.2"))})
 	f := b.read()
@@ -144,8 +145,7 @@ func TestManifestsLastGood(t *testing.T) {
 	b.has("services shop/c 10.0.0.3")
 }
 
-// An editor that empties a file before it writes it does not make its objects
-// vanish.
+// A file that an editor empties before it writes it keeps its objects.
 func TestManifestsHalfWritten(t *testing.T) { synctest.Test(t, manifestsHalfWritten) }
 
 func manifestsHalfWritten(t *testing.T) {
@@ -163,8 +163,8 @@ func manifestsHalfWritten(t *testing.T) {
 	}
 }
 
-// What is not a file, or too large, is passed by and never waited for.
-func TestManifestsNotFiles(t *testing.T) {
+// Special files and large files are skipped without waiting for them.
+func TestManifestsSpecialFiles(t *testing.T) {
 	b := newBench(t, map[string]string{"a.yaml": service("a", "10.0.0.1"), "large.yaml": "# " + strings.Repeat("x", 1<<20)})
 	must(t, syscall.Mkfifo(b.path("fifo.yaml"), 0o644))
 	must(t, os.Symlink("/dev/zero", b.path("zero.json")))
@@ -180,7 +180,7 @@ func TestManifestsNotFiles(t *testing.T) {
 	b.says(1, "level=WARN", "zero.json", "not a regular file")
 	b.says(1, "level=WARN", "self.yaml")
 
-	for name, want := range map[string]string{"fifo.yaml": "not a regular file", "large.yaml": "larger"} { // as if they had become so since
+	for name, want := range map[string]string{"fifo.yaml": "not a regular file", "large.yaml": "larger"} { // as if they had been replaced since
 		if _, err := f.decode(t.Context(), name, nil, new(decoder)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("reading %s: %v, want %s", name, err, want)
 		}
