@@ -40,9 +40,9 @@ type Interceptor interface {
 	InterceptDNS(q *Query, below int) Verdict
 }
 
-// An Observer sees each query of a client once, after its reply was sealed or it
-// was dropped. It changes nothing and has no place in the walk. Sub-queries are not
-// observed.
+// An Observer sees each query of a client once, after its reply was sealed or it was
+// dropped. It must not change the query, and it is not a step of the chain.
+// Sub-queries are not observed.
 type Observer interface{ ObserveDNS(q *Query) }
 
 // AnyClass is implemented by handlers that are called for queries of all classes;

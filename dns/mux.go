@@ -41,9 +41,9 @@ func (m *Mux) Route(zone wire.Name, chain *Chain) error {
 	return nil
 }
 
-// find returns nil if no zone contains the name. If no condition of a zone is met,
-// the parent zone serves the query. The parent also serves DS records of the name of
-// the zone (RFC 4035 §3.1.4.1), if it has a chain.
+// find returns the chain for q, or nil if no zone contains its name. If no condition
+// of a zone is met, the parent zone serves the query. The parent, if it has a chain,
+// also serves DS queries for the zone's own name (RFC 4035 §3.1.4.1).
 func (m *Mux) find(q *Query) *Chain {
 	name, labels := q.Name(), q.Labels()
 	var child *Chain
@@ -67,8 +67,8 @@ func (m *Mux) find(q *Query) *Chain {
 }
 
 // HasLongerZone reports whether a server block of q's address has a zone that
-// contains name, in wire form, and that is longer than origin, which contains name
-// too.
+// contains name and is longer than origin, which contains name too. name is in wire
+// form.
 func (q *Query) HasLongerZone(origin wire.Name, name []byte) bool {
 	var low [wire.MaxName]byte
 	for name = wire.AppendLower(low[:0], name); len(name) > len(origin); name = name[1+name[0]:] {

@@ -38,7 +38,7 @@ type ParkingLot struct {
 	cancel  context.CancelFunc
 	room    int64
 	parked  atomic.Int64
-	clients [1024]atomic.Int64 // parked queries by hash of the client; some share a counter
+	clients [1024]atomic.Int64 // parked queries by hash of the client; different clients may share a counter
 	seed    maphash.Seed
 	running sync.WaitGroup
 }
@@ -138,7 +138,7 @@ func (q *Query) keepAnswer() {
 	q.Answer.Buf = append(q.own[:0], body...)
 }
 
-// finish resumes a parked query and seals it.
+// finish resumes a parked query and seals its reply.
 func (q *Query) finish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, q.timeout())
 	defer cancel()

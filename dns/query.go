@@ -42,8 +42,8 @@ type Result struct {
 }
 
 // A Query is one question and the answer to it. It has one owner at a time: its
-// reader, or, once it is parked, the goroutine that resumes it. A Query is used again
-// for the next packet.
+// reader, or, once it is parked, the goroutine that resumes it. A Query is reused for
+// the next packet.
 type Query struct {
 	wire.Request
 	Result
@@ -79,8 +79,8 @@ type Query struct {
 	// stands above at.
 	interceptor int
 
-	parent, sub *Query // of a sub-query; the sub-query of q, whose memory is used again
-	depth       int    // the number of parents
+	parent, sub *Query // of a sub-query; the last sub-query of q, whose memory is reused
+	depth       int    // the number of ancestors
 	floor       int    // the first step that q walks; zero unless Requery made q
 
 	state       []any  // by StateKey
@@ -98,7 +98,7 @@ type Query struct {
 // than an Ethernet frame.
 const BufferSize = 1536
 
-// NewQuery returns a query whose replies s sends if it is parked.
+// NewQuery returns a query. s sends its reply if it is parked.
 func NewQuery(s Sender) *Query { return &Query{Sender: s} }
 
 // Buffer returns n bytes to read a packet into.
@@ -113,7 +113,7 @@ func (q *Query) Buffer(n int) []byte {
 // Local and Interface.
 func (q *Query) Reset(packet []byte, proto Proto, start time.Time) {
 	q.packet, q.Proto, q.Start, q.Elapsed = packet, proto, start, 0
-	q.Result = Result{Answer: q.Answer} // whose memory is used again
+	q.Result = Result{Answer: q.Answer} // its buffer is reused
 	q.Options, q.UDPLimit, q.Timeout = nil, wire.DefaultUDPReply, 0
 	q.chain, q.at, q.answeredBy, q.interceptor, q.dropped, q.sealed = nil, 0, -1, -1, false, false
 	q.newQuestion, q.replyOpt, q.floor = nil, q.replyOpt[:0], 0
@@ -123,7 +123,7 @@ func (q *Query) Reset(packet []byte, proto Proto, start time.Time) {
 // enter puts the query at the top of a chain.
 func (q *Query) enter(c *Chain) {
 	q.chain = c
-	clear(q.state) // Observe has cleared it, except in a sub-query that is used again
+	clear(q.state) // Observe has cleared it, except in a sub-query, which is reused
 	if q.state = q.stateArray[:]; c.stateKeys > len(q.state) {
 		q.state = make([]any, c.stateKeys)
 	}

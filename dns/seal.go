@@ -13,11 +13,11 @@ const (
 	// 255 bytes, the owner and the one in the RDATA, become pointers, and ten bytes
 	// stay.
 	maxShrink = 40
-	// minRecord is the size of the smallest record: an owner that is the root, and
+	// minRecord is the size of the smallest record: the root as the owner name, and
 	// no RDATA.
 	minRecord = 11
-	// maxKept bounds the memory of a sub-query's answer that is used again: every
-	// reader and every idle connection may hold eight of them.
+	// maxKept bounds the memory of a sub-query's answer that is reused: every reader
+	// and every idle connection may hold eight of them.
 	maxKept = 4 << 10
 )
 
@@ -47,7 +47,7 @@ func (q *Query) ExceedsLimit() bool {
 // seal makes the answer a message: it compresses a large answer, truncates it to the
 // client's size, and adds the OPT record and the header. Every reply is sealed once.
 func (q *Query) seal() {
-	q.RestoreQuestion(nil) // a handler that panicked has not
+	q.RestoreQuestion(nil) // in case its handler panicked
 	a := &q.Answer
 	limit, opt := q.SizeLimit(), 0
 	if q.EDNS {
@@ -91,9 +91,9 @@ func (q *Query) seal() {
 	q.sealed = true
 }
 
-// compress compresses the answer in the memory behind it and moves the result back,
-// so that the message still begins where its memory does. Records behind limit are
-// not compressed, since truncate removes them.
+// compress compresses the answer into the spare capacity of its buffer and moves the
+// result to the start of the buffer. Records beyond limit are not compressed, since
+// truncate removes them.
 func (q *Query) compress(limit int) {
 	a := &q.Answer
 	old := a.Buf

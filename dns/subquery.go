@@ -24,8 +24,8 @@ var (
 // long as q; otherwise the handler must return Wait and call ResumeSubQuery in
 // Resolve.
 //
-// A question that q or one of its parents asks is a loop. The answer to a loop, and
-// to a sub-query of more than eight parents, is SERVFAIL without records. A query
+// A question that q or one of its ancestors asks is a loop. The answer to a loop, and
+// to a sub-query with more than eight ancestors, is SERVFAIL without records. A query
 // has at most one unfinished sub-query.
 func (q *Query) SubQuery(name []byte, t wire.Type) (sub *Query, ok bool) {
 	if q.sub == nil {
@@ -78,12 +78,11 @@ func (q *Query) finishSub() {
 	}
 }
 
-// Depth returns the number of q's parents: zero for a client's own query.
+// Depth returns the number of q's ancestors: zero for a client's own query.
 func (q *Query) Depth() int { return q.depth }
 
-// IsLoop reports whether one of q's parents asks the same question, perhaps because
-// SetQuestion changed it. A query that waits for the answer to that parent waits for
-// itself.
+// IsLoop reports whether one of q's ancestors asks the same question, perhaps because
+// SetQuestion changed it. Such a query would wait for itself.
 func (q *Query) IsLoop() bool {
 	for p := q.parent; p != nil; p = p.parent {
 		if p.Type == q.Type && bytes.Equal(p.Name(), q.Name()) {
@@ -93,13 +92,13 @@ func (q *Query) IsLoop() bool {
 	return false
 }
 
-// FollowCNAME adds the answer for the target of the CNAME record that ends q's
-// answer section: the records of each section behind those of q, and the response
-// code, which is that of the last name (RFC 6604). If sub has the addresses that
-// were asked for, its other sections are left out, unless DO is set, since they may
-// hold proofs. FollowCNAME returns false and changes nothing if no server block has
-// the target: then the CNAME is the answer, and the client continues from there (RFC
-// 1034 §4.3.2).
+// FollowCNAME adds the answer for the target of the CNAME record that ends q's answer
+// section: the records of each section after those of q, and the response code, which
+// is that of the last name (RFC 6604). If sub has addresses of the query type, its
+// other sections are left out, unless DO is set, since they may hold proofs.
+// FollowCNAME returns false and changes nothing if no server block has the target:
+// then the CNAME record is the answer, and the client resolves its target (RFC 1034
+// §4.3.2).
 func (q *Query) FollowCNAME(sub *Query) (served bool) {
 	if sub.Unanswered() {
 		return false

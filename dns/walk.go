@@ -81,8 +81,8 @@ func (q *Query) intercept(floor int) Verdict {
 	return Wait
 }
 
-// setAside returns q's result and replaces it by an empty one, in the memory behind
-// it.
+// setAside returns q's result and replaces it by an empty one, in the spare capacity
+// of the same buffer.
 func (q *Query) setAside() Result {
 	old := q.Result
 	q.Result = Result{}
@@ -96,8 +96,7 @@ func (q *Query) resultEmpty() bool {
 		!(q.AA || q.RA || q.AD || q.TC || q.Cacheable)
 }
 
-// hasFinisher reports whether one of the steps from first up to end, but without
-// end, is a Finisher.
+// hasFinisher reports whether one of the steps in [first, end) is a Finisher.
 func (q *Query) hasFinisher(first, end int) bool {
 	for i := first; i < end; i++ {
 		if q.chain.steps[i].finisher != nil {
@@ -158,7 +157,7 @@ func (q *Query) Next(ctx context.Context) {
 
 // unwind calls the finishers that a panic has skipped, or those above a handler that
 // cannot be waited for: first those of an unfinished sub-query, then those above
-// q.at. If a finisher panics, the others are called nevertheless.
+// q.at. If a finisher panics, the others are still called.
 func (q *Query) unwind() {
 	q.abandonSubQuery()
 	for q.chain != nil && q.at >= q.floor {

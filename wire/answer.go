@@ -2,9 +2,7 @@ package wire
 
 import (
 	"encoding/binary"
-	"errors"
 	"math"
-	"net/netip"
 )
 
 // A Section of a message, in the order in which they must be written.
@@ -53,7 +51,7 @@ func (a *Answer) Clear() {
 // Empty reports whether the message has no records.
 func (a *Answer) Empty() bool { return len(a.Buf) == a.body }
 
-// Records returns the bytes behind the question.
+// Records returns the bytes after the question.
 func (a *Answer) Records() []byte { return a.Buf[a.body:] }
 
 // RecordsOffset returns the offset of the first record.
@@ -83,50 +81,6 @@ func (a *Answer) count(s Section, n int) {
 func QuestionPointer(off int) [2]byte {
 	return [2]byte{0xC0 | byte((HeaderLen+off)>>8), byte(HeaderLen + off)}
 }
-
-// AppendRecordHeader appends a record's owner, type, class IN, TTL and RDLENGTH to
-// buf. The owner is in the form of an Answer.
-func AppendRecordHeader[O string | []byte](buf []byte, owner O, t Type, ttl uint32, rdlen int) []byte {
-	buf = append(buf, owner...)
-	return append(buf,
-		byte(t>>8), byte(t), 0, byte(ClassIN),
-		byte(ttl>>24), byte(ttl>>16), byte(ttl>>8), byte(ttl),
-		byte(rdlen>>8), byte(rdlen))
-}
-
-// AppendAddress appends an A or AAAA record to buf.
-func AppendAddress[O string | []byte](buf []byte, owner O, ttl uint32, addr netip.Addr) []byte {
-	if addr.Is4() {
-		b := addr.As4()
-		return append(AppendRecordHeader(buf, owner, TypeA, ttl, 4), b[:]...)
-	}
-	b := addr.As16()
-	return append(AppendRecordHeader(buf, owner, TypeAAAA, ttl, 16), b[:]...)
-}
-
-// A Record holds the offsets of the parts of one record in its message.
-type Record struct {
-	Owner int // of the owner name
-	Head  int // of the type, which precedes class, TTL and RDLENGTH
-	RData int
-	Next  int // of the end of the record
-	Type  Type
-}
-
-// ReadRecord returns the offsets of the record at msg[off:].
-func ReadRecord(msg []byte, off int) (Record, bool) {
-	head, ok := skip(msg, off)
-	if !ok || head+10 > len(msg) {
-		return Record{}, false
-	}
-	next := head + 10 + int(binary.BigEndian.Uint16(msg[head+8:]))
-	if next > len(msg) {
-		return Record{}, false
-	}
-	return Record{off, head, head + 10, next, Type(binary.BigEndian.Uint16(msg[head:]))}, true
-}
-
-var errRecord = errors.New("malformed record")
 
 // AppendRecord copies the record at msg[off:] of another message into section s. It
 // writes out and checks the names in it, also those in the RDATA of the types of RFC
@@ -166,94 +120,6 @@ func (a *Answer) AppendRenamed(s Section, msg []byte, off int, rename Rename) (n
 	return rec.Next, nil
 }
 
-// expand appends the name at msg[off:] to buf, written out and renamed.
-func (rename Rename) expand(buf, msg []byte, off int, t Type, rdata bool) (out []byte, next int, err error) {
-	start := len(buf)
-	if out, next, err = expand(buf, msg, off); err != nil || rename == nil {
-		return out, next, err
-	}
-	other := rename(out[start:], t, rdata)
-	if len(other) == 0 || len(other) > MaxName {
-		return buf, 0, errName
-	}
-	return append(out[:start], other...), next, nil
-}
-
-// A layout describes the RDATA of a type in which names may be compressed: bytes,
-// character-strings, names, bytes.
-type layout struct {
-	before  int
-	strings int
-	names   int  // zero: the RDATA is opaque
-	after   int  // -1: any number
-	shrinks bool // defined by RFC 1035, so the names may be compressed in replies
-}
-
-// layout returns the layout of the types of RFC 3597 §4, in which senders may have
-// compressed names.
-func (t Type) layout() layout {
-	switch t {
-	case TypeNS, TypeCNAME, TypePTR, typeMD, typeMF, typeMB, typeMG, typeMR:
-		return layout{names: 1, shrinks: true}
-	case TypeSOA:
-		return layout{names: 2, after: 20, shrinks: true}
-	case TypeMX:
-		return layout{before: 2, names: 1, shrinks: true}
-	case typeMINFO:
-		return layout{names: 2, shrinks: true}
-	case TypeDNAME:
-		return layout{names: 1}
-	case TypeRP:
-		return layout{names: 2}
-	case TypeAFSDB, TypeKX, typeRT:
-		return layout{before: 2, names: 1}
-	case typePX:
-		return layout{before: 2, names: 2}
-	case TypeSRV:
-		return layout{before: 6, names: 1}
-	case TypeNAPTR:
-		return layout{before: 4, strings: 3, names: 1}
-	case typeSIG:
-		return layout{before: 18, names: 1, after: -1}
-	case typeNXT:
-		return layout{names: 1, after: -1}
-	}
-	return layout{}
-}
-
-// appendRData appends the RDATA of rec to buf. msg ends where rec does.
-func appendRData(buf, msg []byte, rec Record, rename Rename) ([]byte, error) {
-	l := rec.Type.layout()
-	if rename != nil && (rec.Type == TypeSVCB || rec.Type == TypeHTTPS) {
-		// The target is not compressed (RFC 9460 §2.2), but it can be renamed.
-		l = layout{before: 2, names: 1, after: -1}
-	}
-	if l.names == 0 {
-		return append(buf, msg[rec.RData:]...), nil
-	}
-	off := rec.RData + l.before
-	for range l.strings {
-		if off >= len(msg) {
-			return buf, errRecord
-		}
-		off += 1 + int(msg[off])
-	}
-	if off > len(msg) {
-		return buf, errRecord
-	}
-	buf = append(buf, msg[rec.RData:off]...)
-	var err error
-	for range l.names {
-		if buf, off, err = rename.expand(buf, msg, off, rec.Type, true); err != nil {
-			return buf, err
-		}
-	}
-	if l.after >= 0 && len(msg)-off != l.after {
-		return buf, errRecord
-	}
-	return append(buf, msg[off:]...), nil
-}
-
 // PutHeader writes the header: the first twelve bytes of the message.
 func PutHeader(msg []byte, id, flags uint16, questions int, count [3]uint16, additional int) {
 	binary.BigEndian.PutUint16(msg, id)
@@ -266,8 +132,8 @@ func PutHeader(msg []byte, id, flags uint16, questions int, count [3]uint16, add
 
 // Truncate removes records from the end until the message has at most size bytes. It
 // reports whether a record of the answer section was removed. An RRset of another
-// section is removed completely, since nothing shows the client that a part is
-// missing (RFC 2181 §9). The header and the question always stay.
+// section is removed completely, since the client cannot see that a part is missing
+// (RFC 2181 §9). The header and the question always stay.
 func (a *Answer) Truncate(size int) (answersLost bool) {
 	if len(a.Buf) <= size {
 		return false
@@ -275,19 +141,19 @@ func (a *Answer) Truncate(size int) (answersLost bool) {
 	before := a.Count[Answers]
 	off, kept := a.body, [3]uint16{}
 	for s := range a.Count {
-		first, behind := Record{}, uint16(0) // of the current RRset: the first record, and the number of others
+		first, others := Record{}, uint16(0) // of the current RRset: the first record, and the number of others
 		for i := range a.Count[s] {
 			rec, ok := ReadRecord(a.Buf, off)
 			if ok && Section(s) != Answers {
 				if i > 0 && sameSet(a.Buf, first, rec) {
-					behind++
+					others++
 				} else {
-					first, behind = rec, 0
+					first, others = rec, 0
 				}
 			}
 			if !ok || rec.Next > size {
-				if ok && behind > 0 {
-					off, kept[s] = first.Owner, kept[s]-behind
+				if ok && others > 0 {
+					off, kept[s] = first.Owner, kept[s]-others
 				}
 				a.Buf, a.Count = a.Buf[:off], kept
 				return kept[Answers] < before
@@ -296,7 +162,7 @@ func (a *Answer) Truncate(size int) (answersLost bool) {
 			kept[s]++
 		}
 	}
-	a.Buf = a.Buf[:off] // bytes behind the counted records
+	a.Buf = a.Buf[:off] // drop bytes after the counted records
 	return false
 }
 

@@ -9,7 +9,7 @@ import "encoding/binary"
 // contains.
 type suffixes struct {
 	at     [256]uint16 // offset by hash; zero is free
-	parent [256]uint16 // offset of the suffix behind the first label; zero is the root
+	parent [256]uint16 // offset of the suffix after the first label; zero is the root
 
 	name   [MaxName]byte    // the current name
 	starts [MaxLabels]uint8 // the offsets of its labels
@@ -19,17 +19,17 @@ type suffixes struct {
 // use, the suffix is not recorded, nor are names that end in it.
 const probes = 8
 
-// Compress writes a's message into spare, or behind it, with compressed names (RFC
-// 1035 §4.1.4): owners, and the names in the RDATA of the types that RFC 1035
-// defines (RFC 3597 §4). Suffixes are shared only if their letter case is the same,
-// so no name changes and the message does not grow. A message that is not in the
-// form of an Answer, or that cannot be compressed, stays where it is.
+// Compress appends the message to spare[:0] with compressed names (RFC 1035 §4.1.4):
+// owners, and the names in the RDATA of the types that RFC 1035 defines (RFC 3597
+// §4). Suffixes are shared only if their letter case is the same, so no name changes
+// and the message does not grow. A message that is not in the form of an Answer, or
+// that cannot be compressed, is unchanged.
 //
-// Records behind the first size bytes are copied as they are, since they will be
+// Records after the first size bytes are copied as they are, since they will be
 // truncated: a Service may have a thousand endpoints of which the client receives
 // twenty.
 func (a *Answer) Compress(spare []byte, size int) {
-	if a.short(size) {
+	if a.incompressible(size) {
 		return
 	}
 	var seen suffixes
@@ -73,9 +73,10 @@ func (a *Answer) Compress(spare []byte, size int) {
 	a.Buf = out
 }
 
-// short reports whether the first size bytes cannot be compressed: every owner is a
-// pointer and no RDATA has names. The addresses of a Service are an example.
-func (a *Answer) short(size int) bool {
+// incompressible reports whether the first size bytes cannot be compressed: every
+// owner is a pointer and no RDATA has names. The addresses of a Service are an
+// example.
+func (a *Answer) incompressible(size int) bool {
 	msg := a.Buf
 	for off := a.body; off < len(msg) && off <= size; {
 		if msg[off] < 0xC0 || off+12 > len(msg) {
@@ -89,8 +90,8 @@ func (a *Answer) short(size int) bool {
 	return true
 }
 
-// copy appends the name at msg[off:] to out, and returns the offset behind it in
-// msg. body is the offset of the first record of msg. The name is compressed only if
+// copy appends the name at msg[off:] to out, and returns the offset after it in msg.
+// body is the offset of the first record of msg. The name is compressed only if
 // shrinks is set.
 func (s *suffixes) copy(out, msg []byte, off, body int, shrinks bool) (longer []byte, next int, ok bool) {
 	if shrinks && off+1 < len(msg) && msg[off] >= 0xC0 {

@@ -2,12 +2,6 @@ package wire
 
 import "encoding/binary"
 
-// TTL returns the TTL of the record, which is in msg.
-func (r Record) TTL(msg []byte) uint32 { return binary.BigEndian.Uint32(msg[r.Head+4:]) }
-
-// SetTTL sets the TTL of the record, which is in msg.
-func (r Record) SetTTL(msg []byte, ttl uint32) { binary.BigEndian.PutUint32(msg[r.Head+4:], ttl) }
-
 // Walk calls f for each record, in order, until f returns false. f may change TTLs
 // only.
 func (a *Answer) Walk(f func(s Section, r Record) bool) {
@@ -44,8 +38,8 @@ func (a *Answer) DeleteFunc(del func(s Section, r Record) bool) {
 	a.Buf = a.Buf[:to]
 }
 
-// Age reduces the TTL of each record at or behind offset from by seconds, but not
-// below zero. A cache calls it.
+// Age reduces the TTL of each record from offset from on by seconds, but not below
+// zero. A cache calls it.
 func (a *Answer) Age(from int, seconds uint32) {
 	for from < len(a.Buf) {
 		r, ok := ReadRecord(a.Buf, from)
@@ -58,8 +52,8 @@ func (a *Answer) Age(from int, seconds uint32) {
 	}
 }
 
-// ClampTTL sets TTLs at or behind offset from that are below least to least, and
-// those above most to most.
+// ClampTTL sets TTLs below least to least and TTLs above most to most, in the records
+// from offset from on.
 func (a *Answer) ClampTTL(from int, least, most uint32) {
 	msg := a.Buf
 	for from < len(msg) {
@@ -107,9 +101,9 @@ func (a *Answer) Rotate(n uint32) {
 	off := a.body
 	for _, count := range a.Count {
 		var first Record // of the run
-		length, even := uint32(0), true
+		length, sameSize := uint32(0), true
 		for range count {
-			if length > 0 && a.alike(first, off) {
+			if length > 0 && a.sameShape(first, off) {
 				length++
 				off += first.Next - first.Owner
 				continue
@@ -120,20 +114,20 @@ func (a *Answer) Rotate(n uint32) {
 			}
 			if length > 0 && r.Type == first.Type && sameOwner(a.Buf, first, r) {
 				length++
-				even = false
+				sameSize = false
 			} else {
-				a.rotateSet(first, length, even, off, n)
-				first, length, even = r, 1, true
+				a.rotateSet(first, length, sameSize, off, n)
+				first, length, sameSize = r, 1, true
 			}
 			off = r.Next
 		}
-		a.rotateSet(first, length, even, off, n)
+		a.rotateSet(first, length, sameSize, off, n)
 	}
 }
 
-// alike reports whether the record at off has the owner, type, class and size of r.
-// The records of most RRsets do.
-func (a *Answer) alike(r Record, off int) bool {
+// sameShape reports whether the record at off has the owner, type, class and size of
+// r. The records of most RRsets do.
+func (a *Answer) sameShape(r Record, off int) bool {
 	length, ttl := r.RData-2, r.Head+4
 	move := off - r.Owner
 	return r.Next+move <= len(a.Buf) &&
@@ -146,14 +140,14 @@ func sameOwner(msg []byte, a, b Record) bool {
 	return string(msg[a.Owner:a.Head]) == string(msg[b.Owner:b.Head])
 }
 
-// rotateSet moves the first n mod length records of the RRset that ends at end
-// behind the others. even means that all records have the same size.
-func (a *Answer) rotateSet(first Record, length uint32, even bool, end int, n uint32) {
+// rotateSet moves the first n mod length records of the RRset that ends at end to its
+// end. sameSize means that all records have the same size.
+func (a *Answer) rotateSet(first Record, length uint32, sameSize bool, end int, n uint32) {
 	if length < 2 || first.Type != TypeA && first.Type != TypeAAAA && first.Type != TypeMX {
 		return
 	}
 	middle := first.Owner
-	if even {
+	if sameSize {
 		middle += int(n%length) * (first.Next - first.Owner)
 	} else {
 		for range n % length {
@@ -164,7 +158,7 @@ func (a *Answer) rotateSet(first Record, length uint32, even bool, end int, n ui
 	if middle == first.Owner {
 		return
 	}
-	// The memory behind the message holds the records that move.
+	// The spare capacity of the buffer holds the records that move.
 	moved := append(a.Buf, a.Buf[first.Owner:middle]...)
 	copy(moved[first.Owner:], moved[middle:end])
 	copy(moved[first.Owner+end-middle:], moved[len(a.Buf):])
@@ -184,11 +178,6 @@ func (a *Answer) AppendSection(s Section, other *Answer, from Section) error {
 	return err
 }
 
-// A Rename returns the replacement of a name, which is in wire form and written out,
-// or the name itself. rdata reports whether the name is in the RDATA of a record of
-// type t; otherwise it is the owner. The result is copied at once.
-type Rename func(name []byte, t Type, rdata bool) []byte
-
 // AppendOwner appends name, in wire form and any letter case, to buf as the owner of
 // a record of a: as a pointer if the question name equals name or ends in it, so
 // that the letter case is that of the client, and written out otherwise. buf may be
@@ -202,17 +191,4 @@ func (a *Answer) AppendOwner(buf, name []byte) []byte {
 		}
 	}
 	return append(buf, name...)
-}
-
-// SameName reports whether two names in wire form are equal, ignoring letter case.
-func SameName(a, b []byte) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i, c := range a { // length bytes are below 'A'
-		if lower(c) != lower(b[i]) {
-			return false
-		}
-	}
-	return true
 }

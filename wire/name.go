@@ -146,6 +146,27 @@ func Lower(name string) Name {
 	return Name(b)
 }
 
+// AppendLower appends name, in wire form, to buf in lower case. buf may be name[:0].
+func AppendLower(buf, name []byte) []byte {
+	for _, c := range name { // length bytes are below 'A'
+		buf = append(buf, lower(c))
+	}
+	return buf
+}
+
+// SameName reports whether two names in wire form are equal, ignoring letter case.
+func SameName(a, b []byte) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i, c := range a { // length bytes are below 'A'
+		if lower(c) != lower(b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
 func lower(c byte) byte {
 	if 'A' <= c && c <= 'Z' {
 		return c + 'a' - 'A'
@@ -187,8 +208,15 @@ func lower8(w uint64) uint64 {
 // upstream, and there is nothing more to report.
 var errName = errors.New("malformed name")
 
+// ReadName appends the name at msg[off:] to buf, written out and with its letter
+// case, and returns the offset after it.
+func ReadName(buf, msg []byte, off int) (name []byte, next int, ok bool) {
+	name, next, err := expand(buf, msg, off)
+	return name, next, err == nil
+}
+
 // expand appends the name at msg[off:] to buf, written out, and returns the offset
-// behind it. It terminates because a pointer must point to a lower offset.
+// after it. It terminates because a pointer must point to a lower offset.
 func expand(buf, msg []byte, off int) (out []byte, next int, err error) {
 	out, next = buf, -1
 	limit := off // pointers must point before this
@@ -228,7 +256,7 @@ func expand(buf, msg []byte, off int) (out []byte, next int, err error) {
 	}
 }
 
-// skip returns the offset behind the name at msg[off:], without following pointers.
+// skip returns the offset after the name at msg[off:], without following pointers.
 func skip(msg []byte, off int) (next int, ok bool) {
 	for off < len(msg) {
 		n := int(msg[off])

@@ -17,7 +17,7 @@ const (
 // and the OPT record. The packet belongs to the caller.
 type Request struct {
 	ID      uint16
-	Flags   uint16 // second word of the header, as it came
+	Flags   uint16 // second word of the header, as received
 	Type    Type
 	Class   Class
 	EDNS    bool   // the request has an OPT record
@@ -25,7 +25,7 @@ type Request struct {
 	UDPSize uint16 // the largest UDP reply that the client accepts: at least 512
 
 	options [2]uint16 // start and end of the OPT record's RDATA in the packet
-	end     uint16    // offset behind the question in the packet; HeaderLen if there is none
+	end     uint16    // offset after the question in the packet; HeaderLen if there is none
 	nameLen uint8
 	labels  uint8
 	offsets [MaxLabels + 1]uint8 // of each label in name, and of the root label
@@ -33,8 +33,8 @@ type Request struct {
 }
 
 // Parse parses packet. Unless it returns Unreadable, ID, Flags and the question are
-// set; with UnknownOpcode there may be no question, and then its name is empty.
-// Bytes behind the last record are ignored.
+// set; with UnknownOpcode there may be no question, and then its name is empty. Bytes
+// after the last record are ignored.
 func (r *Request) Parse(packet []byte) Fault {
 	// name and offsets need no reset: they are valid up to nameLen and labels.
 	r.ID, r.Flags, r.Type, r.Class = 0, 0, 0, 0
@@ -68,8 +68,8 @@ func (r *Request) Parse(packet []byte) Fault {
 	return r.parseRecords(packet, off)
 }
 
-// parseQuestion parses the question behind the header. Its name cannot be
-// compressed, since no other name precedes it.
+// parseQuestion parses the question after the header. Its name cannot be compressed,
+// since no other name precedes it.
 func (r *Request) parseQuestion(packet []byte) (next int, ok bool) {
 	const minQuestion = 5 // root, type, class
 	if binary.BigEndian.Uint16(packet[4:]) == 0 || len(packet) < HeaderLen+minQuestion {
@@ -105,7 +105,7 @@ func (r *Request) parseQuestion(packet []byte) (next int, ok bool) {
 	return int(r.end), true
 }
 
-// parseRecords searches the records behind the question for OPT.
+// parseRecords searches the records after the question for an OPT record.
 func (r *Request) parseRecords(packet []byte, off int) Fault {
 	if len(packet) == off && binary.BigEndian.Uint64(packet[4:]) == 1<<48 {
 		return NoFault // only a question, as in most requests

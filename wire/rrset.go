@@ -8,13 +8,6 @@ type RRset struct {
 	start, end int // offsets in the message
 }
 
-// ReadName appends the name at msg[off:] to buf, written out and with its letter
-// case, and returns the offset behind it.
-func ReadName(buf, msg []byte, off int) (name []byte, next int, ok bool) {
-	name, next, err := expand(buf, msg, off)
-	return name, next, err == nil
-}
-
 // RRsets calls f for each RRset of the answer section that has at least two records.
 // f may reorder the records of that RRset.
 func (a *Answer) RRsets(f func(set RRset)) {
@@ -55,7 +48,7 @@ func (a *Answer) EachRecord(set RRset, f func(i int, r Record)) {
 // others. It keeps the order within both groups. i is the index of a record in the
 // RRset.
 func (a *Answer) MoveToFront(set RRset, first func(i int, r Record) bool) {
-	// The memory behind the message holds the records of the second group.
+	// The spare capacity of the buffer holds the records of the second group.
 	length, to := len(a.Buf), set.start
 	a.EachRecord(set, func(i int, r Record) {
 		if first(i, r) {

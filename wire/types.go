@@ -1,6 +1,9 @@
 package wire
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // A Type is the TYPE of a resource record or of a question.
 type Type uint16
@@ -141,6 +144,21 @@ func (t Type) mnemonic() string {
 	return ""
 }
 
+// ParseType parses a type in any letter case: a mnemonic or TYPE123 (RFC 3597).
+func ParseType(s string) (Type, bool) {
+	s = strings.ToUpper(s)
+	if n, ok := strings.CutPrefix(s, "TYPE"); ok {
+		t, err := strconv.ParseUint(n, 10, 16)
+		return Type(t), err == nil
+	}
+	for t := range Type(1 << 9) { // all known mnemonics are below
+		if s != "" && t.mnemonic() == s {
+			return t, true
+		}
+	}
+	return 0, false
+}
+
 // A Class is the CLASS of a resource record or of a question.
 type Class uint16
 
@@ -164,6 +182,21 @@ func (c Class) String() string {
 		return "ANY"
 	}
 	return "CLASS" + strconv.Itoa(int(c))
+}
+
+// ParseClass parses a class in any letter case: a mnemonic or CLASS123 (RFC 3597).
+func ParseClass(s string) (Class, bool) {
+	s = strings.ToUpper(s)
+	if n, ok := strings.CutPrefix(s, "CLASS"); ok {
+		c, err := strconv.ParseUint(n, 10, 16)
+		return Class(c), err == nil
+	}
+	for _, c := range [...]Class{ClassIN, ClassCH, ClassHS, ClassANY} {
+		if s == c.String() {
+			return c, true
+		}
+	}
+	return 0, false
 }
 
 // An RCode is a response code with the upper bits that EDNS adds (RFC 6895 §2.3).
