@@ -52,8 +52,8 @@ func (o Options) Check() error {
 	return errors.Join(errs...)
 }
 
-// CheckFiles returns an error for each file and folder of the options that cannot
-// be read now. A Source waits for them, so this is for commands that check a
+// CheckFiles returns an error for each file and folder of the options that cannot be
+// read now. A source waits for them, so this is for commands that check a
 // configuration.
 func (o Options) CheckFiles() error {
 	var errs []error

@@ -15,7 +15,7 @@ package cluster
 import "time"
 
 // Options select a cluster, and the objects in it. They are comparable, so that two
-// directives with equal options can share one Source.
+// directives with equal options can share one source.
 type Options struct {
 	// The source of the objects: a folder, an API server, a kubeconfig or, if all
 	// are empty, the service account of the pod that the process runs in.
@@ -47,8 +47,8 @@ type Options struct {
 	MaxInflight int
 }
 
-// A Sink receives a source's objects. Its methods are called from several
-// goroutines, one for each kind, and must not call the Source.
+// A Sink receives a source's objects. Its methods are called from several goroutines,
+// one for each kind, and must not call the source.
 type Sink interface {
 	// Put adds or replaces objects; the last of several with one key is valid. The
 	// objects of a list arrive in several calls. After a list that broke off, the

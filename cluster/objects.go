@@ -10,7 +10,7 @@ import (
 	"unique"
 )
 
-// A Kind is a kind of object that a Source delivers.
+// A Kind is a kind of object that a source delivers.
 type Kind uint8
 
 const (
@@ -47,7 +47,7 @@ func (k Key) Compare(o Key) int {
 }
 
 // An Object is *Namespace, *Service, *Slice, *Pod, *ConfigMap or *Node. It is
-// immutable after it was passed to a Sink: Source and Sink may both keep it.
+// immutable after it was passed to a Sink: the source and the sink may both keep it.
 type Object interface{ Key() Key }
 
 // A Namespace matches the namespace selector of the options.

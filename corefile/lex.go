@@ -200,7 +200,8 @@ func (s *source) file(name string) ([]byte, error) {
 	return s.read[name], nil
 }
 
-// push puts words in front of the rest. An import at a position in by names them.
+// push makes words the next ones to read. at is the position of the import that names
+// them, and by is the file or snippet that contains it.
 func (s *source) push(at Token, name string, by *imported, words []word) {
 	for i := by; i != nil; i = i.by {
 		if i.name == name {
@@ -274,7 +275,7 @@ func (s *source) indent(at Token) (width int, first bool) {
 	return len(line) - len(trimmed), bytes.HasPrefix(trimmed, []byte(at.Text))
 }
 
-// closes notes that a } closes the { after opened. If the } is indented less than
+// closes records that a } closes the { after opened. If the } is indented less than
 // the line of the {, a } is missing before it.
 func (s *source) closes(opened, brace Token) {
 	if s.open != nil || opened.File != brace.File {
@@ -286,8 +287,8 @@ func (s *source) closes(opened, brace Token) {
 	}
 }
 
-// unclosed reports the { after opened as not closed, or what is the cause: a quote,
-// or a { inside it.
+// unclosed adds the error that the { after opened is never closed, or the cause of
+// it: a quote, or a { inside it.
 func (s *source) unclosed(opened Token) {
 	for _, file := range slices.Sorted(maps.Keys(s.texts)) {
 		if line := openQuote(s.texts[file]); line > 0 {

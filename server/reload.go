@@ -15,8 +15,8 @@ const (
 	// settleTime is how long a changed Corefile must stay unchanged before it is
 	// used.
 	settleTime = 50 * time.Millisecond
-	// maxReads is how often a Corefile that keeps changing is read before the
-	// check is given up until the next one.
+	// maxReads is how often a Corefile that keeps changing is read before the check
+	// ends without a reload.
 	maxReads = 20
 )
 

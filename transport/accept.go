@@ -70,7 +70,7 @@ type acceptErrors struct {
 	pause     time.Duration
 }
 
-// succeeded notes that a connection was accepted.
+// succeeded records that a connection was accepted.
 func (t *acceptErrors) succeeded() {
 	if !t.lastError.IsZero() && time.Since(t.lastError) > time.Second {
 		t.l.o.Log.Info("Accepting TCP connections again", "address", t.l.addr)
@@ -78,7 +78,7 @@ func (t *acceptErrors) succeeded() {
 	}
 }
 
-// failed notes an error and returns how long to wait before the next attempt.
+// failed records an error and returns how long to wait before the next attempt.
 func (t *acceptErrors) failed(err error) time.Duration {
 	if t.lastError.IsZero() {
 		t.l.o.Log.Error("Accepting TCP connections failed, retrying", "address", t.l.addr, "error", err)
@@ -220,7 +220,7 @@ func (s *conns) checkInterval(l *Listener) time.Duration {
 }
 
 // check wakes the connections that have reached the idle timeout, and those that
-// should give up their goroutine. It is called as long as there are connections.
+// should release their goroutine. It is called as long as there are connections.
 func (s *conns) check(l *Listener) {
 	now := time.Now()
 	for _, c := range s.list() {

@@ -101,7 +101,7 @@ func (a *acceptLoop) open(tcp *net.TCPListener) (err error) {
 
 // listen sets the events that epoll reports for the listening socket.
 func (a *acceptLoop) listen(op int, events uint32) error {
-	return with(a.listener, func(fd int) error {
+	return controlFD(a.listener, func(fd int) error {
 		return unix.EpollCtl(a.fd, op, fd, &unix.EpollEvent{Events: events, Fd: listening})
 	})
 }

@@ -117,7 +117,7 @@ func TestAcceptLoopSocketOptions(t *testing.T) {
 func TestAcceptLoopFullSendBuffer(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{})
 	d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
-		return with(c, func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 4096) })
+		return controlFD(c, func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 4096) })
 	}}
 	small, err := d.Dial("tcp", s.at("127.0.0.1"))
 	if err != nil {

@@ -45,8 +45,8 @@ func newCounters(r *metrics.Registry) counters {
 }
 
 // A parkedCounter counts parked UDP queries, so that Stop can wait for them. A query
-// may be finished before its reader has counted it, so the count may be negative for
-// a moment.
+// may be finished before its reader has counted it, so the count may be negative
+// briefly.
 type parkedCounter struct {
 	n       atomic.Int64
 	waiting atomic.Bool

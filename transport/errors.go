@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// A bindError explains to operators why an address could not be opened.
+// A bindError is an error of opening an address, with advice for the operator.
 type bindError struct {
 	text  string
 	cause error
@@ -17,7 +17,7 @@ type bindError struct {
 func (e *bindError) Error() string { return e.text }
 func (e *bindError) Unwrap() error { return e.cause }
 
-// explain returns an error that says what is wrong with the address and what to do.
+// explain returns err with its cause and what an operator can do about it.
 func explain(proto string, addr netip.AddrPort, err error) error {
 	var why string
 	switch {
@@ -30,7 +30,7 @@ func explain(proto string, addr netip.AddrPort, err error) error {
 	case errors.Is(err, syscall.EAFNOSUPPORT):
 		why = "this machine has no IPv6; choose an IPv4 address with bind"
 	case addr.Addr().Is6() && addr.Addr().IsLinkLocalUnicast() && addr.Addr().Zone() == "":
-		why = "a link-local address needs its interface behind it, as in fe80::1%eth0"
+		why = "a link-local address needs its interface, as in fe80::1%eth0"
 	default:
 		return fmt.Errorf("listen %s %s: %w", proto, addr, err)
 	}

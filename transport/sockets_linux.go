@@ -21,7 +21,7 @@ const connBuffer = 64 << 10
 // controlTCP sets the options of a listening socket before it is bound;
 // connections inherit them.
 func controlTCP(_, _ string, c syscall.RawConn) error {
-	return with(c, func(fd int) error {
+	return controlFD(c, func(fd int) error {
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, connBuffer)
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, connBuffer)
 		_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
@@ -32,7 +32,7 @@ func controlTCP(_, _ string, c syscall.RawConn) error {
 // controlUDP sets the options of a UDP socket before it is bound to addr.
 func controlUDP(addr netip.Addr) func(_, _ string, c syscall.RawConn) error {
 	return func(_, _ string, c syscall.RawConn) error {
-		return with(c, func(fd int) error {
+		return controlFD(c, func(fd int) error {
 			if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
 				return err
 			}
@@ -53,7 +53,8 @@ func controlUDP(addr netip.Addr) func(_, _ string, c syscall.RawConn) error {
 	}
 }
 
-func with(c syscall.RawConn, do func(fd int) error) error {
+// controlFD calls do with the descriptor of c and returns its error.
+func controlFD(c syscall.RawConn, do func(fd int) error) error {
 	var err error
 	if e := c.Control(func(fd uintptr) { err = do(int(fd)) }); e != nil {
 		return e

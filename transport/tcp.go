@@ -342,7 +342,7 @@ func (c *conn) growBuffer(size int) status {
 	return reading
 }
 
-// freeBuffer gives up the read buffer.
+// freeBuffer releases the read buffer.
 func (c *conn) freeBuffer() {
 	switch {
 	case len(c.buf) > inSize:
@@ -460,18 +460,18 @@ func (c *conn) cutSlowSender() status {
 	return ended
 }
 
-// closeGracefully closes the connection. If it is closed with unread data, the
-// kernel sends a reset, and replies that are on their way may be lost. If there may
-// be such data, closeGracefully shuts down the sending side first and gives the
-// client a moment to read the replies and close its side.
+// closeGracefully closes the connection. If it is closed with unread data, the kernel
+// sends a reset, and replies that are on their way may be lost. If there may be such
+// data, closeGracefully shuts down the sending side first and gives the client half a
+// second to read the replies and close its side.
 func (c *conn) closeGracefully() {
-	const moment = 500 * time.Millisecond
+	const drainTimeout = 500 * time.Millisecond
 	c.mu.Lock()
 	c.closing = true
 	drain := c.drainFirst && !c.isCut && c.sock.CloseWrite() == nil
 	c.mu.Unlock()
 	if drain {
-		_ = c.sock.SetReadDeadline(time.Now().Add(moment))
+		_ = c.sock.SetReadDeadline(time.Now().Add(drainTimeout))
 		_, _ = io.Copy(io.Discard, c.sock)
 	}
 	c.close()

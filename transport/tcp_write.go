@@ -18,7 +18,7 @@ const (
 	maxQueuedAll = 16 << 20
 )
 
-// A buffer holds replies, each behind its length.
+// A buffer holds replies, each preceded by its length.
 type buffer struct{ b []byte }
 
 func (b *buffer) add(reply []byte) {

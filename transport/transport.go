@@ -1,7 +1,7 @@
 // Package transport reads queries from UDP sockets and TCP connections, has a
 // dns.Port answer them, and sends the replies. It is the only package that opens
 // sockets for clients. It knows nothing of names, zones and configuration, and reads
-// nothing of a packet except the two bytes of length that TCP puts in front.
+// nothing of a packet except the two bytes of length that precede it over TCP.
 //
 // The server makes a Listener for each address. On Linux a UDP reader receives up to
 // 16 datagrams by one system call, answers them on its own goroutine and sends the
@@ -124,7 +124,7 @@ type Listener struct {
 
 // Listen opens addr. The zero address means all addresses of the machine, as [::]
 // does; on a machine without IPv6 it means all IPv4 addresses. Port 0 means a port
-// that is free for UDP and TCP. Errors say what an operator can do.
+// that is free for UDP and TCP. Its errors say what an operator can do.
 //
 // Nothing is read before Serve. The caller must call Stop.
 func Listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, error) {

@@ -278,7 +278,7 @@ func TestListenErrors(t *testing.T) {
 		{taken.Addr().String(), "listen tcp " + taken.Addr().String() + ": address in use: another process is listening there; stop it, or choose another address with bind or another port in the Corefile (-p is for blocks that name none)"},
 		{takenUDP.LocalAddr().String(), "listen udp " + takenUDP.LocalAddr().String() + ": address in use"},
 		{"198.51.100.7:0", "listen tcp 198.51.100.7:0: no interface of this machine has that address"},
-		{"[fe80::1]:0", "needs its interface behind it"},
+		{"[fe80::1]:0", "needs its interface"},
 	} {
 		l, err := Listen(t.Context(), netip.MustParseAddrPort(tc.addr), Options{})
 		if err == nil {

@@ -23,39 +23,39 @@ type yielder struct {
 	onReady   func(fd uintptr) bool // signalOrRead; a method value for each call would allocate
 }
 
-func (b *yielder) open() {
+func (y *yielder) open() {
 	fd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
 	if err != nil {
 		return
 	}
-	b.file = os.NewFile(uintptr(fd), "eventfd")
-	if b.raw, err = b.file.SyscallConn(); err != nil {
-		b.close()
+	y.file = os.NewFile(uintptr(fd), "eventfd")
+	if y.raw, err = y.file.SyscallConn(); err != nil {
+		y.close()
 	}
-	b.onReady = b.signalOrRead
+	y.onReady = y.signalOrRead
 }
 
-func (b *yielder) close() {
-	if b.file != nil {
-		b.file.Close()
-		b.file = nil
+func (y *yielder) close() {
+	if y.file != nil {
+		y.file.Close()
+		y.file = nil
 	}
 }
 
 // yield blocks until the scheduler has polled the network.
-func (b *yielder) yield() {
-	if b.file != nil {
-		b.signalled = false
-		_ = b.raw.Read(b.onReady)
+func (y *yielder) yield() {
+	if y.file != nil {
+		y.signalled = false
+		_ = y.raw.Read(y.onReady)
 	}
 }
 
-func (b *yielder) signalOrRead(fd uintptr) (done bool) {
-	if b.signalled {
-		_, _, _ = unix.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&b.number)), uintptr(len(b.number)))
+func (y *yielder) signalOrRead(fd uintptr) (done bool) {
+	if y.signalled {
+		_, _, _ = unix.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&y.number)), uintptr(len(y.number)))
 		return true
 	}
-	b.signalled, b.number = true, [8]byte{1}
-	_, _, errno := unix.RawSyscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(&b.number)), uintptr(len(b.number)))
+	y.signalled, y.number = true, [8]byte{1}
+	_, _, errno := unix.RawSyscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(&y.number)), uintptr(len(y.number)))
 	return errno != 0
 }

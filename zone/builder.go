@@ -35,9 +35,8 @@ var (
 	// ErrOutOfZone is the error for a record whose owner is not in the zone.
 	ErrOutOfZone = errors.New("out of zone")
 	// ErrCNAMEConflict is the error for a CNAME record at a name that has other
-	// records, or the other way round (RFC 1034 §3.6.2). Add adds the record
-	// nevertheless; a resolver that has cached the CNAME record may not find the
-	// others.
+	// records, or the other way round (RFC 1034 §3.6.2). Add still adds the record; a
+	// resolver that has cached the CNAME record may not find the others.
 	ErrCNAMEConflict = errors.New("beside a CNAME")
 )
 
@@ -93,8 +92,8 @@ func (b *Builder) Add(owner string, t wire.Type, ttl uint32, rdata string) error
 // maxTypes is the number of types that a name may have. BIND allows 100.
 const maxTypes = 1000
 
-// conflict returns an error if a record must not stand beside those of n (RFC
-// 1034 §3.6.2, RFC 2181 §10.1, RFC 6672 §2.4).
+// conflict returns an error if a record must not coexist with those of n (RFC 1034
+// §3.6.2, RFC 2181 §10.1, RFC 6672 §2.4).
 func (n *node) conflict(name wire.Name, t wire.Type, rdata string) error {
 	if t == wire.TypeCNAME || t == wire.TypeDNAME || t == wire.TypeSOA {
 		if s := n.get(t); s != nil && s.n > 0 && string(s.rdata()) != rdata {

@@ -18,7 +18,7 @@ type Result struct {
 }
 
 // A Scope describes the server that a Lookup answers for. With the zero Scope the
-// zone is all there is, and answers have no limit.
+// server has no other zones, and answers have no limit.
 type Scope struct {
 	Server Server                 // nil for none
 	Zones  map[wire.Name]struct{} // the zones that the caller serves
@@ -64,7 +64,7 @@ func (z *Zone) Lookup(r *wire.Request, a *wire.Answer, scope Scope) Result {
 			break
 		}
 		n, exact = z.find(name)
-		if l.elsewhere(name, exact || n.stop(exact) != nil) {
+		if l.leavesZone(name, exact || n.stop(exact) != nil) {
 			l.Target = l.lastTarget()
 			break
 		}
@@ -73,11 +73,11 @@ func (z *Zone) Lookup(r *wire.Request, a *wire.Answer, scope Scope) Result {
 	return l.Result
 }
 
-// elsewhere reports whether the caller must resolve the last CNAME record's target,
+// leavesZone reports whether the caller must resolve the last CNAME record's target,
 // which is name in lower case, although it is in the zone: because the zone does not
 // have the name itself, so that another directive may have it, or because another
 // zone is closer to it (RFC 1034 §4.3.2, step 2).
-func (l *lookup) elsewhere(name []byte, exists bool) bool {
+func (l *lookup) leavesZone(name []byte, exists bool) bool {
 	if l.Server == nil {
 		return false
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 // QuietKlog silences the log of client-go, which goes to standard error in its own
-// format and repeats every failure; a Source logs the relevant ones. The log is
+// format and repeats every failure; the feeds log the relevant ones. The log is
 // global to the process, so the command calls QuietKlog once, before anything else.
 func QuietKlog() { klog.SetLogger(klog.Logger{}) }
 

@@ -80,7 +80,7 @@ func (d *endpointDiff) addChange(s partChange) {
 		after = s.now.endpoints
 	}
 	if s.old != nil && s.now != nil && s.old.ports.equal(s.now.ports) {
-		before, after = behindCommon(before, after)
+		before, after = skipCommonPrefix(before, after)
 	}
 	removed, added := len(d.removed), len(d.added)
 	for ep := range before.All() {
@@ -97,8 +97,8 @@ func (d *endpointDiff) addChange(s partChange) {
 	}
 }
 
-// behindCommon returns the endpoints behind the longest common prefix.
-func behindCommon(a, b cluster.Endpoints) (cluster.Endpoints, cluster.Endpoints) {
+// skipCommonPrefix returns the endpoints after the longest common prefix.
+func skipCommonPrefix(a, b cluster.Endpoints) (cluster.Endpoints, cluster.Endpoints) {
 	var ep cluster.Endpoint
 	for a != "" && b != "" {
 		rest := a.Next(&ep)

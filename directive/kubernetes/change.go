@@ -170,12 +170,12 @@ func (ix *Index) ownerOf(kind cluster.Kind, key cluster.Key) *serviceChange {
 	if h := ix.sliceOwners[kind][key]; h != nil {
 		return ix.existingChange(imported, []byte(h.labels))
 	}
-	of := appendServiceKey(ix.changes.buf[:0], key.Namespace, serviceOfSlice(key.Name))
-	if of == nil {
+	owner := appendServiceKey(ix.changes.buf[:0], key.Namespace, serviceOfSlice(key.Name))
+	if owner == nil {
 		return nil
 	}
-	ix.changes.buf = of[:0]
-	return ix.existingChange(imported, of)
+	ix.changes.buf = owner[:0]
+	return ix.existingChange(imported, owner)
 }
 
 // serviceOfSlice returns the Service that a slice belongs to by its name,

@@ -11,8 +11,8 @@ import (
 
 var errNotVerified = errors.New("needs the option pods verified in the directive kubernetes")
 
-// NeedClients has the index keep pods by their addresses. Directives that use them call
-// it in the second pass of planning.
+// NeedClients has the index keep pods by their addresses. Directives that use them
+// call it in OnPlanned.
 func (h *Handler) NeedClients() error {
 	if h.podMode != podsVerified {
 		return errNotVerified
@@ -56,8 +56,8 @@ func (h *Handler) Metadata(q *dns.Query, key string) (value string, ok bool) {
 	if !ours {
 		return "", false
 	}
-	if of, ok := strings.CutPrefix(key, "client-"); ok {
-		return h.ofClient(q, of)
+	if rest, ok := strings.CutPrefix(key, "client-"); ok {
+		return h.clientMetadata(q, rest)
 	}
 	z := h.zone(q)
 	if z == nil {
@@ -75,7 +75,7 @@ func (h *Handler) Metadata(q *dns.Query, key string) (value string, ok bool) {
 	return value, ok
 }
 
-func (h *Handler) ofClient(q *dns.Query, key string) (value string, ok bool) {
+func (h *Handler) clientMetadata(q *dns.Query, key string) (value string, ok bool) {
 	p := h.index.podAt(q.Peer.Addr())
 	if p == nil {
 		return "", false

@@ -43,8 +43,8 @@ func (e *entry) endpointsHash() (sum uint32) {
 }
 
 // hashEndpoint returns the hash of an endpoint. h is the hash of the Service's key.
-func hashEndpoint(h uint32, of *portSet, ep *cluster.Endpoint) uint32 {
-	h = (h ^ of.hash) * fnvPrime
+func hashEndpoint(h uint32, ports *portSet, ep *cluster.Endpoint) uint32 {
+	h = (h ^ ports.hash) * fnvPrime
 	if ep.Addr.Is4() {
 		b := ep.Addr.As4()
 		h = fnv(h, b[:])

@@ -1,8 +1,10 @@
 package kubernetes
 
 import (
+	"cmp"
 	"iter"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -16,6 +18,17 @@ type serviceKey struct {
 	labels    string // labels "service.namespace" in wire form, as they stand in a question
 	namespace *namespace
 	entry     atomic.Pointer[entry] // the entry in the index; nil if there is none
+}
+
+// objectKey returns the key of the Service's object, in lower case.
+func (h *serviceKey) objectKey() cluster.Key {
+	return cluster.Key{Namespace: h.namespace.name, Name: h.labels[1 : 1+h.labels[0]]}
+}
+
+// sortsBefore reports whether the Service's name is before that of the other.
+func (h *serviceKey) sortsBefore(o *serviceKey) bool {
+	a, b := h.objectKey(), o.objectKey()
+	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace)) < 0
 }
 
 // A namespace may be known from a Service in it before its own object arrives. Names
@@ -73,7 +86,7 @@ type part struct {
 	ports        *portSet
 	data         string
 	endpointsEnd uint32 // of the endpoints in data
-	aEnd         uint32 // of the A records behind them; the rest is AAAA
+	aEnd         uint32 // of the A records after them; the rest is AAAA
 	served       uint32 // number of endpoints that are served
 	nameEnd      uint16 // of the slice's name in data
 }
@@ -270,7 +283,7 @@ func (f *serviceSpec) setAddresses(ips []netip.Addr, ttl uint32) {
 	f.records = string(buf)
 }
 
-// equal reports whether two specs are equal but for the records of endpoints.
+// equal reports whether two specs are equal, except for the records of endpoints.
 func (f *serviceSpec) equal(o *serviceSpec) bool {
 	a, b := *f, *o
 	if a.headless {
@@ -283,6 +296,13 @@ func (f *serviceSpec) equal(o *serviceSpec) bool {
 	alike = alike && equalExternal(a.external, b.external)
 	a.ports, b.ports, a.external, b.external = nil, nil, nil, nil
 	return alike && a == b
+}
+
+func equalExternal(a, b *cluster.External) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return slices.Equal(a.IPs, b.IPs) && slices.Equal(a.Hosts, b.Hosts)
 }
 
 // cname returns the CNAME record for an externalName; "" if that is not a host

@@ -20,10 +20,10 @@ type nodeLocations struct {
 
 	mu     sync.Mutex
 	listed bool
-	nodes  map[string]string // by name: labels "zone.region", of those that tell both
+	nodes  map[string]string // by name: labels "zone.region", of Nodes that have both
 }
 
-func newPlaces() *nodeLocations {
+func newNodeLocations() *nodeLocations {
 	return &nodeLocations{synced: make(chan struct{}), nodes: map[string]string{}}
 }
 
@@ -104,9 +104,9 @@ func (p *nodeLocations) publish() {
 		return
 	}
 	least, labels := "", ""
-	for name, of := range p.nodes {
+	for name, location := range p.nodes {
 		if labels == "" || name < least {
-			least, labels = name, of
+			least, labels = name, location
 		}
 	}
 	p.first.Store(&labels)
@@ -141,7 +141,7 @@ func (f *Federation) start(s *config.Start, b *config.Block) error {
 	w, err := config.Keep(s, nodeWatchKey{opts}, func() (*nodeWatch, error) {
 		made = true
 		ctx, cancel := context.WithCancel(context.Background())
-		w := &nodeWatch{nodeLocations: newPlaces(), cancel: cancel}
+		w := &nodeWatch{nodeLocations: newNodeLocations(), cancel: cancel}
 		w.done.Go(func() { sources.Run(ctx, opts, w.nodeLocations, b.Log, b.Metrics) })
 		return w, nil
 	})

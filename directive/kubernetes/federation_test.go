@@ -152,7 +152,7 @@ func (f *federated) ServeDNS(q *dns.Query) dns.Verdict { return dns.Next }
 func federate(t testing.TB, domain string) *federated {
 	t.Helper()
 	d := plain()
-	f := &federated{index: d.newIndex(), places: newPlaces()}
+	f := &federated{index: d.newIndex(), places: newNodeLocations()}
 	k := d.handler(t, f.index)
 	h := &Federation{kubernetes: k, domains: map[string]wire.Name{"prod": names(t, []string{domain})[0]}, nodes: f.places}
 	for _, z := range k.zones {
@@ -246,7 +246,7 @@ func TestFederationTooLong(t *testing.T) {
 
 // kube-dns reads the labels of one Node, once, and never again.
 func TestFederationFollowsNodes(t *testing.T) {
-	p := newPlaces()
+	p := newNodeLocations()
 	is := func(want string) {
 		t.Helper()
 		got, err := p.location()

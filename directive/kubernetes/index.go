@@ -2,7 +2,6 @@ package kubernetes
 
 import (
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -43,7 +42,7 @@ type Index struct {
 	toggled        map[*namespace]struct{} // namespaces exposed or hidden since the last flush
 	reverseChange                          // pending, of reverse
 	externalChange reverseChange           // pending, of externalReverse
-	reverseLen     int                     // references that reverse has been given
+	reverseLen     int                     // references added to reverse so far
 
 	// Buffers that are reused for each Service.
 	buf         []byte
@@ -194,13 +193,6 @@ func (ix *Index) removeIfEmpty(s *namespace) {
 	if s.objects == 0 && !s.exposed.Load() {
 		ix.namespaces.Delete(label(s.name))
 	}
-}
-
-func equalExternal(a, b *cluster.External) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return slices.Equal(a.IPs, b.IPs) && slices.Equal(a.Hosts, b.Hosts)
 }
 
 // label returns a name as one label in wire form; "" if it cannot be one.

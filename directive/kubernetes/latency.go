@@ -24,8 +24,8 @@ func newLatency(r *metrics.Registry) *latency {
 }
 
 // Programmed observes that a change of endpoints is answered.
-func (ix *Index) Programmed(of cluster.Key, took time.Duration) {
-	e := ix.services.Get([]byte(label(of.Name) + label(of.Namespace)))
+func (ix *Index) Programmed(service cluster.Key, took time.Duration) {
+	e := ix.services.Get([]byte(label(service.Name) + label(service.Namespace)))
 	if ix.latency == nil || !e.visible() || e.externalName {
 		return
 	}

@@ -51,8 +51,3 @@ func (ix *Index) listedSlices(kind cluster.Kind, e *entry, has func(cluster.Key)
 		}
 	}
 }
-
-// objectKey returns the key of the Service's object, in lower case.
-func (h *serviceKey) objectKey() cluster.Key {
-	return cluster.Key{Namespace: h.namespace.name, Name: h.labels[1 : 1+h.labels[0]]}
-}

@@ -110,8 +110,8 @@ func (u *portUnions) union(a, b *portSet) *portSet {
 	if a == b {
 		return a
 	}
-	if of := u.known[[2]*portSet{a, b}]; of != nil {
-		return of
+	if both := u.known[[2]*portSet{a, b}]; both != nil {
+		return both
 	}
 	if u.known == nil {
 		u.known = map[[2]*portSet]*portSet{}

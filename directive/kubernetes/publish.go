@@ -1,15 +1,6 @@
 package kubernetes
 
-import (
-	"iter"
-	"net/netip"
-	"slices"
-
-	"github.com/seamark/seamark/cluster"
-)
-
-// A reverseChange is references to be added to a reverse index, and to be removed.
-type reverseChange struct{ add, remove []addrRef }
+import "github.com/seamark/seamark/cluster"
 
 // flush applies the pending changes, one Service after the other. kind is that of the
 // objects that have changed. The reverse index follows at the end: until then a
@@ -33,13 +24,13 @@ func (ix *Index) flush(kind cluster.Kind) {
 
 // publish replaces the entry of a changed Service.
 func (ix *Index) publish(d *serviceChange) {
-	all, shifts := ix.mergeSlices(d)
+	all, partChanges := ix.mergeSlices(d)
 	defer ix.releaseBuffers()
 	f := d.spec(ix)
-	if len(shifts) == 0 && (d.old == nil && !f.known() || d.old != nil && d.old.equal(&f)) {
+	if len(partChanges) == 0 && (d.old == nil && !f.known() || d.old != nil && d.old.equal(&f)) {
 		return // as after most lists
 	}
-	e := ix.amendEntry(d.old, &f, all, shifts)
+	e := ix.amendEntry(d.old, &f, all, partChanges)
 	amended := e != nil
 	if !amended {
 		e = ix.buildEntry(d.key, f, all)
@@ -97,23 +88,6 @@ func (ix *Index) releaseBuffers() {
 	clear(ix.addrSet.hosts.list[:cap(ix.addrSet.hosts.list)])
 }
 
-// deferrable reports whether the change can be applied later, together with
-// others, while the first list arrives and no reverse name is answered yet. A
-// small change would copy many leaves for few references. Removals cannot wait:
-// the reference might be added again.
-func (c *reverseChange) deferrable(pairs int) bool {
-	return len(c.remove) == 0 && len(c.add) < max(1<<12, pairs/2)
-}
-
-// applyChange applies a change and empties it.
-func (a *reverseIndex) applyChange(c *reverseChange) {
-	a.apply(c.add, c.remove)
-	c.add, c.remove = c.add[:0], c.remove[:0]
-	if cap(c.add)+cap(c.remove) > 1<<10 {
-		*c = reverseChange{}
-	}
-}
-
 // applyToggled adds the references of namespaces that have been exposed, and removes
 // those of hidden ones, so that answers need not skip them.
 func (ix *Index) applyToggled() {
@@ -136,68 +110,9 @@ func (ix *Index) applyToggled() {
 }
 
 // addReverseChanges notes how the addresses of two entries differ.
-func (ix *Index) addReverseChanges(of *serviceKey, old, now *entry) {
-	ix.reverseChange.addDifference(of, old.addresses(), now.addresses())
+func (ix *Index) addReverseChanges(service *serviceKey, old, now *entry) {
+	ix.reverseChange.addDifference(service, old.addresses(), now.addresses())
 	if ix.settings.k8sExternal.enabled {
-		ix.externalChange.addDifference(of, old.externalAddresses(), now.externalAddresses())
+		ix.externalChange.addDifference(service, old.externalAddresses(), now.externalAddresses())
 	}
-}
-
-func (c *reverseChange) addDifference(of *serviceKey, had, has iter.Seq[netip.Addr]) {
-	sorted := func(ips iter.Seq[netip.Addr]) []netip.Addr {
-		return slices.Compact(slices.SortedFunc(ips, netip.Addr.Compare))
-	}
-	old := sorted(had)
-	if len(old) == 0 { // as in most of a list
-		for ip := range has {
-			c.add = append(c.add, addrRef{ip, of})
-		}
-		return
-	}
-	now := sorted(has)
-	for len(old)+len(now) > 0 {
-		order := 0
-		switch {
-		case len(old) == 0:
-			order = 1
-		case len(now) == 0:
-			order = -1
-		default:
-			order = old[0].Compare(now[0])
-		}
-		if order < 0 {
-			c.remove = append(c.remove, addrRef{old[0], of})
-		} else if order > 0 {
-			c.add = append(c.add, addrRef{now[0], of})
-		}
-		if order <= 0 {
-			old = old[1:]
-		}
-		if order >= 0 {
-			now = now[1:]
-		}
-	}
-}
-
-// addAmended notes how the addresses of an amended entry differ from the old one's.
-func (c *reverseChange) addAmended(of *serviceKey, diff *endpointDiff, f *serviceSpec, seen *set[netip.Addr]) {
-	c.add = f.addOnlyIn(diff.added, diff.removed, c.add, of, seen)
-	c.remove = f.addOnlyIn(diff.removed, diff.added, c.remove, of, seen)
-}
-
-// addOnlyIn appends references of the addresses that are served in some and not in
-// others.
-func (f *serviceSpec) addOnlyIn(some, others []endpointRef, to []addrRef, of *serviceKey, c *set[netip.Addr]) []addrRef {
-	c.reset(len(others))
-	for i := range others {
-		if f.isServed(&others[i].ep) {
-			c.add(others[i].ep.Addr)
-		}
-	}
-	for i := range some {
-		if ep := &some[i].ep; f.isServed(ep) && !c.has(ep.Addr) {
-			to = append(to, addrRef{ep.Addr, of})
-		}
-	}
-	return to
 }

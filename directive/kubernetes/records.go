@@ -188,8 +188,8 @@ func (l *lookup) apex() result {
 	return answered
 }
 
-// soa writes the zone's SOA record. The serial is a hash of the objects: replicas with
-// equal objects have equal serials. It does not increase.
+// soa writes the zone's SOA record. The serial is a hash of the objects: replicas
+// with equal objects have equal serials. It may decrease.
 func (l *lookup) soa(s wire.Section) {
 	apex := wire.QuestionPointer(l.q.LabelOffset(l.depth))
 	const rname = "\x0ahostmaster"

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"iter"
 	"net/netip"
 	"slices"
 	"sort"
@@ -227,4 +228,83 @@ func (c *addrCursor) advance() bool {
 func (c *addrCursor) addr() netip.Addr {
 	ip, _ := netip.AddrFromSlice(c.leaves.Leaf.addr(c.next - 1))
 	return ip
+}
+
+// A reverseChange is references to be added to a reverse index, and to be removed.
+type reverseChange struct{ add, remove []addrRef }
+
+// applyChange applies a change and empties it.
+func (x *reverseIndex) applyChange(c *reverseChange) {
+	x.apply(c.add, c.remove)
+	c.add, c.remove = c.add[:0], c.remove[:0]
+	if cap(c.add)+cap(c.remove) > 1<<10 {
+		*c = reverseChange{}
+	}
+}
+
+// deferrable reports whether the change can be applied later, together with
+// others, while the first list arrives and no reverse name is answered yet. A
+// small change would copy many leaves for few references. Removals cannot wait:
+// the reference might be added again.
+func (c *reverseChange) deferrable(pairs int) bool {
+	return len(c.remove) == 0 && len(c.add) < max(1<<12, pairs/2)
+}
+
+func (c *reverseChange) addDifference(service *serviceKey, had, has iter.Seq[netip.Addr]) {
+	sorted := func(ips iter.Seq[netip.Addr]) []netip.Addr {
+		return slices.Compact(slices.SortedFunc(ips, netip.Addr.Compare))
+	}
+	old := sorted(had)
+	if len(old) == 0 { // as in most of a list
+		for ip := range has {
+			c.add = append(c.add, addrRef{ip, service})
+		}
+		return
+	}
+	now := sorted(has)
+	for len(old)+len(now) > 0 {
+		order := 0
+		switch {
+		case len(old) == 0:
+			order = 1
+		case len(now) == 0:
+			order = -1
+		default:
+			order = old[0].Compare(now[0])
+		}
+		if order < 0 {
+			c.remove = append(c.remove, addrRef{old[0], service})
+		} else if order > 0 {
+			c.add = append(c.add, addrRef{now[0], service})
+		}
+		if order <= 0 {
+			old = old[1:]
+		}
+		if order >= 0 {
+			now = now[1:]
+		}
+	}
+}
+
+// addAmended notes how the addresses of an amended entry differ from the old one's.
+func (c *reverseChange) addAmended(service *serviceKey, diff *endpointDiff, f *serviceSpec, seen *set[netip.Addr]) {
+	c.add = f.addOnlyIn(diff.added, diff.removed, c.add, service, seen)
+	c.remove = f.addOnlyIn(diff.removed, diff.added, c.remove, service, seen)
+}
+
+// addOnlyIn appends references of the addresses that are served in some and not in
+// others.
+func (f *serviceSpec) addOnlyIn(some, others []endpointRef, to []addrRef, service *serviceKey, c *set[netip.Addr]) []addrRef {
+	c.reset(len(others))
+	for i := range others {
+		if f.isServed(&others[i].ep) {
+			c.add(others[i].ep.Addr)
+		}
+	}
+	for i := range some {
+		if ep := &some[i].ep; f.isServed(ep) && !c.has(ep.Addr) {
+			to = append(to, addrRef{ep.Addr, service})
+		}
+	}
+	return to
 }

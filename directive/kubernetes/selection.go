@@ -23,8 +23,8 @@ type selection struct {
 }
 
 // mayMatch reports whether endpoints with these ports may be selected.
-func (sel *selection) mayMatch(of *portSet) bool {
-	return (sel.protocol == nil || of.has(sel)) && (sel.cluster == nil || isLabels(sel.cluster, of.cluster))
+func (sel *selection) mayMatch(ports *portSet) bool {
+	return (sel.protocol == nil || ports.has(sel)) && (sel.cluster == nil || isLabels(sel.cluster, ports.cluster))
 }
 
 // matches reports whether the selection includes an endpoint.
@@ -54,8 +54,8 @@ type endpointCursor struct {
 	parts     []part
 	numbers   []uint32          // indexes of the parts that have the port; nil is all
 	part      *part             // the current part
-	endpoints cluster.Endpoints // of the part, behind the cursor
-	left      uint32            // endpoints of the part, behind the cursor, that are served
+	endpoints cluster.Endpoints // of the part, after the cursor
+	left      uint32            // endpoints of the part, after the cursor, that are served
 	family    wire.Type         // if not 0, parts of the other family are skipped
 	notReady  bool              // includes endpoints that are not ready
 	oneFamily bool              // the endpoints of each part have one family

@@ -153,13 +153,13 @@ func (s *serviceLookup) allFit(of *portSet) bool {
 }
 
 // fits reports whether the name of an endpoint is short enough.
-func (s *serviceLookup) fits(of *portSet, ep cluster.Endpoint) bool {
+func (s *serviceLookup) fits(ports *portSet, ep cluster.Endpoint) bool {
 	const longest = len("ffff-ffff-ffff-ffff-ffff-ffff-ffff-ffff")
 	name := len(s.target())
-	if 1+max(len(ep.Hostname), longest)+1+len(of.cluster)+name <= wire.MaxName {
+	if 1+max(len(ep.Hostname), longest)+1+len(ports.cluster)+name <= wire.MaxName {
 		return true
 	}
-	return len(appendDotted(s.appendLabel(nil, ep), of.cluster))+name <= wire.MaxName
+	return len(appendDotted(s.appendLabel(nil, ep), ports.cluster))+name <= wire.MaxName
 }
 
 // writeOneSRV writes one of n SRV records. The target is the Service's name with labels

@@ -2,7 +2,6 @@ package kubernetes
 
 import (
 	"bytes"
-	"cmp"
 	"iter"
 	"maps"
 	"net/netip"
@@ -244,12 +243,6 @@ func (c *wildcardMatches) add(e *entry) {
 	case c.qtype == wire.TypeA || c.qtype == wire.TypeAAAA:
 		s.addressesTo(c)
 	}
-}
-
-// sortsBefore reports whether the Service's name is before that of the other.
-func (h *serviceKey) sortsBefore(o *serviceKey) bool {
-	a, b := h.objectKey(), o.objectKey()
-	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace)) < 0
 }
 
 // matches sets the selection from the labels in front of the Service's name, as

@@ -35,7 +35,7 @@ type Leaf[T any] interface {
 	Size() (items, bytes int)
 	// AppendFirst appends the key of the first item to buf.
 	AppendFirst(buf []byte) []byte
-	// Join returns a leaf with the items of the receiver and, behind them, of next.
+	// Join returns a leaf with the items of the receiver followed by those of next.
 	Join(next *T) *T
 }
 
@@ -92,9 +92,9 @@ func LeafItems(n int) int {
 // returns no leaf if no item is left, and reports whether anything has changed.
 type Merge[T, C any] func(leaf *T, changes []C) (leaves []*T, changed bool)
 
-// Apply makes changes, which are in the order of their keys, and reports whether
-// they changed anything. appendKey appends the key of a change to a buffer. Readers see the changes of a leaf all at once, but those
-// of several leaves one after the other.
+// Apply makes changes, which are in the order of their keys, and reports whether they
+// changed anything. appendKey appends the key of a change to a buffer. Readers see
+// all changes of one leaf together, but those of several leaves one after the other.
 func Apply[T any, L Leaf[T], C any](x *Index[T, L], changes []C, appendKey func([]byte, *C) []byte, merge Merge[T, C]) bool {
 	l := x.list.Load()
 	if l == nil {
@@ -171,7 +171,7 @@ func joins[T any, L Leaf[T]](a, b *T) bool {
 func (l *list[T, L]) rearranged(edits []edit[T]) *list[T, L] {
 	next := make([]*T, 0, len(l.leaves)+2)
 	firsts := make([]string, 0, len(l.leaves)+2)
-	size, edited := 0, false // edited: the last leaf of next was, or one behind it is gone
+	size, edited := 0, false // edited: the last leaf of next was edited, or a leaf after it was removed
 	put := func(leaf *T, first string, isNew bool) {
 		if last := len(next) - 1; last >= 0 && (edited || isNew) && joins[T, L](next[last], leaf) {
 			next[last], edited = L(next[last]).Join(leaf), true
@@ -229,7 +229,7 @@ func (x *Index[T, L]) Leaves() []*T {
 // A Cursor moves over leaves from some key on. It is a value, so that a query
 // allocates nothing.
 type Cursor[T any, L Leaf[T]] struct {
-	Leaf *T // nil behind the last leaf
+	Leaf *T // nil after the last leaf
 	list *list[T, L]
 	at   int
 }
