@@ -73,7 +73,7 @@ type warning struct {
 // logged again only if it has not held in between.
 type warned map[string]bool
 
-// warn logs the new warnings of now, up to a number of them.
+// warn logs the warnings in now that are new, up to manyLines.
 func (t *warned) warn(log *slog.Logger, now []warning) {
 	present, added := warned{}, 0
 	for _, w := range now {
@@ -91,6 +91,8 @@ func (t *warned) warn(log *slog.Logger, now []warning) {
 	*t = present
 }
 
+// Run delivers the objects of the folder o.Manifests until ctx is done. If the options
+// are invalid, it logs the error and delivers nothing.
 func Run(ctx context.Context, o cluster.Options, sink cluster.Sink, m *cluster.Monitor) {
 	f, err := openFolder(o, sink, m)
 	if err != nil {
