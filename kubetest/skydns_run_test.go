@@ -235,8 +235,8 @@ func TestSkyDNSTerminatedWithoutEtcd(t *testing.T) {
 func TestSkyDNSInvalidFlags(t *testing.T) {
 	for _, c := range []struct{ args, env, want string }{
 		{"-dnssec=Kskydns", "", "-dnssec: Seamark does not sign answers"},
-		{"-systemd", "", "-systemd: Seamark does not accept sockets from systemd"},
-		{"", "SKYDNS_SYSTEMD=true", "SKYDNS_SYSTEMD: Seamark does not accept sockets from systemd"},
+		{"-systemd", "", "-systemd: skydns does not accept sockets from systemd"},
+		{"", "SKYDNS_SYSTEMD=true", "SKYDNS_SYSTEMD: skydns does not accept sockets from systemd"},
 		{"-discover=x", "", "-discover: members are not discovered"},
 		{"", "GRAPHITE_SERVER=x", "GRAPHITE_SERVER: the server does not push statistics"},
 		{"", "SKYDNS_NDOTS=x", "SKYDNS_NDOTS: want a number"},

@@ -55,7 +55,7 @@ func (c Conversion) Corefile() (string, error) {
 	var processFlags []string
 	for _, p := range c.Parts {
 		for _, n := range append(slices.Clone(p.Program.Notes), p.Notes...) {
-			m.note("%s: %s", p.Called(), n)
+			m.note("%s: %s", p.Label(), n)
 		}
 		for _, f := range p.ProcessFlags {
 			if !slices.Contains(processFlags, f) {
@@ -96,7 +96,7 @@ func (m *merger) note(format string, args ...any) {
 func (m *merger) sources() string {
 	var programs []string
 	for _, p := range m.Parts {
-		programs = append(programs, p.Called())
+		programs = append(programs, p.Label())
 	}
 	text := m.From + ": " + strings.Join(programs, ", ")
 	if m.Config != nil {
@@ -113,7 +113,7 @@ func (m *merger) find(names ...string) (*Part, error) {
 			continue
 		}
 		if found != nil {
-			return nil, fmt.Errorf("the input has both %s and %s: remove one of them", found.Called(), p.Called())
+			return nil, fmt.Errorf("the input has both %s and %s: remove one of them", found.Label(), p.Label())
 		}
 		found = &m.Parts[i]
 	}
@@ -134,7 +134,7 @@ func (m *merger) servers() ([]corefile.Server, error) {
 	var errs []error
 	for _, p := range []*Part{kube, masq} {
 		if p != nil {
-			blocks[p], err = corefile.Parse(p.Called(), []byte(p.Text))
+			blocks[p], err = corefile.Parse(p.Label(), []byte(p.Text))
 			errs = append(errs, err)
 		}
 	}
@@ -246,9 +246,9 @@ func (m *merger) noteSidecar(servers []corefile.Server, removed string) {
 				page = "http://ADDRESS" + s.Directives[at].Args[0].Text + "/readiness"
 			}
 		}
-		m.note("%s is not part of a Corefile: run seamark sidecar with its flags beside the server, or point probes to %s", p.Called(), page)
+		m.note("%s is not part of a Corefile: run seamark sidecar with its flags beside the server, or point probes to %s", p.Label(), page)
 		if removed != "" && slices.ContainsFunc(p.Args, func(a string) bool { return strings.Contains(a, ","+removed+",") }) {
-			m.note("%s probes %s: let it probe %s", p.Called(), removed, kubedns.ListenAddress(servers[len(servers)-1]))
+			m.note("%s probes %s: let it probe %s", p.Label(), removed, kubedns.ListenAddress(servers[len(servers)-1]))
 		}
 	}
 }

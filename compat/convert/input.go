@@ -144,7 +144,7 @@ func translate(program Program) (part Part, config string, err error) {
 	case Dnsmasq:
 		err = part.dnsmasq(program.Args, dnsmasq.Environment{Lameduck: 5 * time.Second}) // the nanny's default
 	}
-	return part, config, prefixLines(program.Called()+": ", err)
+	return part, config, prefixLines(program.Label()+": ", err)
 }
 
 // prefixLines returns err with prefix before each line.

@@ -35,8 +35,8 @@ type Program struct {
 	Notes     []string          // about unsupported parts
 }
 
-// Called returns the name of the container and the program for messages.
-func (p Program) Called() string {
+// Label returns the names of the container and the program for messages.
+func (p Program) Label() string {
 	if p.Container == "" || p.Container == p.Name {
 		return p.Name
 	}

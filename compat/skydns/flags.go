@@ -87,7 +87,7 @@ func (f Flags) stubKey() string {
 // Why two of SkyDNS's options are rejected.
 const (
 	NoDNSSEC  = "Seamark does not sign answers: let a signing server transfer the zone, or remove the keys"
-	NoSystemd = "Seamark does not accept sockets from systemd: set the address with -addr"
+	NoSystemd = "skydns does not accept sockets from systemd: set the address with -addr, or use seamark serve"
 )
 
 // withConfig returns the flags with the values of the configuration in etcd.

@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strings"
 	"time"
@@ -28,14 +27,9 @@ func Exchange(ctx context.Context, server string, m *dns.Msg) (*dns.Msg, error) 
 	deadline, _ := ctx.Deadline()
 	limit := time.Until(deadline).Round(time.Millisecond)
 
-	request, err := m.Pack()
-	if err != nil {
-		return nil, fmt.Errorf("packing the query: %w", err)
-	}
-	reply, stray, err := exchangeUDP(ctx, server, m, request)
+	reply, stray, err := exchange(ctx, "udp", server, m)
 	if err == nil && reply.Truncated {
-		stray = nil
-		reply, err = exchangeTCP(ctx, server, m, request)
+		reply, stray, err = exchange(ctx, "tcp", server, m)
 	}
 	switch {
 	case err == nil:
@@ -48,59 +42,33 @@ func Exchange(ctx context.Context, server string, m *dns.Msg) (*dns.Msg, error) 
 	return nil, fmt.Errorf("querying %s: no reply within %v", server, limit)
 }
 
-// dial opens a socket whose operations fail once ctx has ended.
-func dial(ctx context.Context, network, server string) (conn net.Conn, closeConn func(), err error) {
-	conn, err = new(net.Dialer).DialContext(ctx, network, server)
+// exchange waits for a valid reply, over TCP for one message. stray describes the last
+// invalid datagram.
+func exchange(ctx context.Context, network, server string, m *dns.Msg) (reply *dns.Msg, stray, err error) {
+	socket, err := new(net.Dialer).DialContext(ctx, network, server)
 	if err != nil {
 		return nil, nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	return conn, func() { stop(); _ = conn.Close() }, nil
-}
-
-// exchangeUDP waits for a valid reply; stray describes the last invalid datagram.
-func exchangeUDP(ctx context.Context, server string, m *dns.Msg, request []byte) (reply *dns.Msg, stray, err error) {
-	conn, closeConn, err := dial(ctx, "udp", server)
-	if err != nil {
+	defer socket.Close()
+	defer context.AfterFunc(ctx, func() { _ = socket.SetDeadline(time.Unix(1, 0)) })()
+	conn := dns.Conn{Conn: socket, UDPSize: 4096} // more than the 512 bytes of a reply without EDNS
+	if err := conn.WriteMsg(m); err != nil {
 		return nil, nil, err
 	}
-	defer closeConn()
-	if _, err := conn.Write(request); err != nil {
-		return nil, nil, err
-	}
-	packet := make([]byte, 4096) // more than the 512 bytes of a reply without EDNS
 	for {
-		n, err := conn.Read(packet)
-		if err != nil {
+		packet, err := conn.ReadMsgHeader(nil)
+		if err != nil && !errors.Is(err, dns.ErrShortRead) {
+			if network == "tcp" {
+				err = fmt.Errorf("reading from a TCP connection: %w", err)
+			}
 			return nil, stray, err
 		}
-		reply, err := accept(m, packet[:n])
-		if err == nil {
-			return reply, nil, nil
+		reply, err := accept(m, packet)
+		if err == nil || network == "tcp" {
+			return reply, nil, err
 		}
 		stray = err
 	}
-}
-
-func exchangeTCP(ctx context.Context, server string, m *dns.Msg, request []byte) (*dns.Msg, error) {
-	conn, closeConn, err := dial(ctx, "tcp", server)
-	if err != nil {
-		return nil, err
-	}
-	defer closeConn()
-	request = append(binary.BigEndian.AppendUint16(nil, uint16(len(request))), request...)
-	if _, err := conn.Write(request); err != nil {
-		return nil, err
-	}
-	var size [2]byte
-	if _, err := io.ReadFull(conn, size[:]); err != nil {
-		return nil, fmt.Errorf("reading from a TCP connection: %w", err)
-	}
-	packet := make([]byte, binary.BigEndian.Uint16(size[:]))
-	if _, err := io.ReadFull(conn, packet); err != nil {
-		return nil, fmt.Errorf("reading from a TCP connection: %w", err)
-	}
-	return accept(m, packet)
 }
 
 // accept parses packet and returns an error if it is not a reply to m. A truncated
