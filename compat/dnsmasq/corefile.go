@@ -92,42 +92,39 @@ func (w *writer) block(plain *group) {
 }
 
 func (w *writer) bind(report bool) {
-	listed := slices.Clone(w.interfaces)
-	if len(listed) > 0 && !slices.Contains(listed, "lo") {
-		listed = append(listed, "lo")
+	excepted := func(name string) bool {
+		return slices.ContainsFunc(w.except, func(pattern string) bool { return matches(name, pattern) })
 	}
-	if len(listed)+len(w.listen) == 0 && len(w.except) > 0 {
-		listed = []string{"*"}
+	patterns := slices.Clone(w.interfaces)
+	switch {
+	case len(patterns) > 0 && !slices.Contains(patterns, "lo"):
+		patterns = append(patterns, "lo")
+	case len(patterns)+len(w.listen) == 0 && len(w.except) > 0:
+		patterns = []string{"*"}
 	}
-	var names []string
-	for _, name := range listed {
-		for _, one := range w.matching(name) {
-			if !slices.ContainsFunc(w.except, func(e string) bool { return matches(one, e) }) && !slices.Contains(names, one) {
-				names = append(names, one)
+	words := slices.Clone(w.listen)
+	for _, pattern := range patterns {
+		for _, name := range w.matching(pattern) {
+			if !excepted(name) && !slices.Contains(words, word(name)) {
+				words = append(words, word(name))
 			}
 		}
 	}
-	words := append(slices.Clone(w.listen), names...)
 	if len(words) == 0 {
-		if len(listed) > 0 && report {
+		if len(patterns) > 0 && report {
 			w.Fail("--interface, --except-interface: no interface is left to listen on")
 		}
 		return
 	}
-	var except []string
-	if len(w.listen) > 0 {
-		for _, name := range w.at.Interfaces {
-			if slices.ContainsFunc(w.except, func(e string) bool { return matches(name, e) }) {
-				except = append(except, word(name))
-			}
+	except := "except"
+	for _, name := range w.at.Interfaces {
+		if len(w.listen) > 0 && excepted(name) {
+			except += " " + word(name)
 		}
 	}
-	for i := range words {
-		words[i] = word(words[i])
-	}
 	var options []string
-	if len(except) > 0 {
-		options = []string{"except " + strings.Join(except, " ")}
+	if except != "except" {
+		options = []string{except}
 	}
 	w.Directive("bind "+strings.Join(words, " "), options...)
 }
