@@ -307,11 +307,11 @@ func TestQuiet(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "pid")); err != nil {
-		t.Errorf("pidfile of a running server: %v", err)
+		t.Errorf("pidfile of a running server: got error %v, want none", err)
 	}
 	_ = c.Process.Signal(os.Interrupt)
 	if err := c.Wait(); err != nil {
-		t.Errorf("exit after SIGINT: %v", err)
+		t.Errorf("after SIGINT: got %v, want exit status 0", err)
 	}
 	if got, want := out.String(), "[INFO] Shutting down\n"; got != want {
 		t.Errorf("output with -quiet: got %q, want %q", got, want)

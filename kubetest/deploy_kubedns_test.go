@@ -144,7 +144,7 @@ func TestOneContainerStandsForThree(t *testing.T) {
 	kubedns, dnsmasq, container := before.Containers[0], before.Containers[1], now.Containers[0]
 	if container.Name != kubedns.Name || !slices.Equal(container.Command, kubedns.Command) || !equality.Semantic.DeepEqual(container.Env, kubedns.Env) ||
 		!equality.Semantic.DeepEqual(container.Resources, kubedns.Resources) || !equality.Semantic.DeepEqual(container.ReadinessProbe, kubedns.ReadinessProbe) {
-		t.Errorf("%+v", container)
+		t.Errorf("container: got %+v, want name, command, environment, resources and readiness probe of %+v", container, kubedns)
 	}
 	args := slices.Clone(kubedns.Args)
 	args[slices.Index(args, "--dns-port=10053")] = "--dns-port=53"
@@ -158,23 +158,23 @@ func TestOneContainerStandsForThree(t *testing.T) {
 		t.Errorf("liveness probe: got %+v, want the page of metrics", live.HTTPGet)
 	}
 	if at := one.Spec.Template.Annotations["prometheus.io/port"]; at != container.Env[0].Value {
-		t.Errorf("port annotation for Prometheus: got %s", at)
+		t.Errorf("annotation prometheus.io/port: got %s, want %s", at, container.Env[0].Value)
 	}
 	s, pod := container.SecurityContext, now.SecurityContext
 	if *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || !*s.RunAsNonRoot || *s.RunAsUser != 65532 || *s.RunAsGroup != 65532 ||
 		!equality.Semantic.DeepEqual(s.Capabilities, &corev1.Capabilities{Add: []corev1.Capability{"NET_BIND_SERVICE"}, Drop: []corev1.Capability{"ALL"}}) ||
 		!equality.Semantic.DeepEqual(pod.Sysctls, []corev1.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"}}) ||
 		!equality.Semantic.DeepEqual(pod.SeccompProfile, before.SecurityContext.SeccompProfile) {
-		t.Errorf("%+v %+v", s, pod)
+		t.Errorf("security contexts: got %+v and %+v, want user 65532 with NET_BIND_SERVICE only and the sysctl", s, pod)
 	}
 	// The rest of the pod and of the Deployment is equal.
 	mount := &now.Containers[0].VolumeMounts[0]
 	if !mount.ReadOnly {
-		t.Errorf("%+v", mount)
+		t.Errorf("volume mount: got %+v, want it read-only", mount)
 	}
 	mount.ReadOnly = false
 	if !equality.Semantic.DeepEqual(now.Containers[0].VolumeMounts, kubedns.VolumeMounts) {
-		t.Errorf("%+v", now.Containers[0].VolumeMounts)
+		t.Errorf("volume mounts: got %+v, want %+v", now.Containers[0].VolumeMounts, kubedns.VolumeMounts)
 	}
 	now.Containers, now.SecurityContext = before.Containers, before.SecurityContext
 	one.Spec.Template.Annotations["prometheus.io/port"] = three.Spec.Template.Annotations["prometheus.io/port"]
@@ -194,18 +194,18 @@ func TestKubeDNSBase(t *testing.T) {
 		},
 	}
 	if got := object[corev1.Service](t, kubeDNSDir+"base/service.yaml", "Service"); !equality.Semantic.DeepEqual(got, service) {
-		t.Errorf("%+v", got)
+		t.Errorf("base/service.yaml: got %+v, want %+v", got, service)
 	}
 	account := object[corev1.ServiceAccount](t, kubeDNSDir+"base/account.yaml", "ServiceAccount")
 	config := object[corev1.ConfigMap](t, kubeDNSDir+"base/configmap.yaml", "ConfigMap")
 	for _, form := range []string{"three-container", "one-container"} {
 		pod := kubeDNSDeployment(t, form).Spec.Template.Spec
 		if pod.ServiceAccountName != account.Name || pod.Volumes[0].ConfigMap.Name != config.Name || account.Namespace+config.Namespace != "kube-systemkube-system" || len(config.Data) > 0 {
-			t.Errorf("%s: %s %s, %+v", form, pod.ServiceAccountName, pod.Volumes[0].ConfigMap.Name, config)
+			t.Errorf("%s: got account %s and ConfigMap %s, want %s and the empty %s in kube-system", form, pod.ServiceAccountName, pod.Volumes[0].ConfigMap.Name, account.Name, config.Name)
 		}
 		k := readKustomization(t, kubeDNSDir+form)
 		if !slices.Equal(k.Resources, []string{"../base", "../rbac", "deployment.yaml"}) || k.Images[0]["name"] != pod.Containers[0].Image {
-			t.Errorf("%s: %+v", form, k)
+			t.Errorf("%s: got kustomization %+v, want base, rbac, deployment.yaml and the image of the container", form, k)
 		}
 	}
 	for _, dir := range []string{"base", "rbac", "components/config-map"} {
@@ -221,19 +221,19 @@ func TestKubeDNSBase(t *testing.T) {
 // The account of kube-dns may watch the resources that the server watches, and no
 // others.
 func TestKubeDNSAccountMayWatch(t *testing.T) {
-	const ours = "seamark-kube-dns"
+	const roleName = "seamark-kube-dns"
 	docs := documents(t, kubeDNSDir+"rbac/rbac.yaml")
 	role := decode[rbacv1.ClusterRole](t, docs["ClusterRole"])
 	binding := decode[rbacv1.ClusterRoleBinding](t, docs["ClusterRoleBinding"])
 	subject := []rbacv1.Subject{{Kind: "ServiceAccount", Name: "kube-dns", Namespace: "kube-system"}}
-	if binding.RoleRef != (rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: ours}) || role.Name != ours || binding.Name != ours ||
+	if binding.RoleRef != (rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: roleName}) || role.Name != roleName || binding.Name != roleName ||
 		!slices.Equal(binding.Subjects, subject) {
-		t.Errorf("%+v %+v", role, binding)
+		t.Errorf("got role %+v and binding %+v, want %s for the account kube-dns", role, binding, roleName)
 	}
 	may := func(role *rbacv1.ClusterRole) (kinds []string) {
 		for _, rule := range role.Rules {
 			if !slices.Equal(rule.Verbs, []string{"list", "watch"}) || len(rule.ResourceNames)+len(rule.NonResourceURLs) > 0 {
-				t.Errorf("%+v", rule)
+				t.Errorf("rule: got %+v, want the verbs list and watch for all objects", rule)
 			}
 			kinds = append(kinds, rule.Resources...)
 		}
@@ -261,7 +261,7 @@ func TestKubeDNSAccountMayWatch(t *testing.T) {
 	want := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"kube-dns"}, Verbs: []string{"get", "list", "watch"}}}
 	if !equality.Semantic.DeepEqual(named.Rules, want) || named.Namespace != "kube-system" || bound.Namespace != "kube-system" ||
 		bound.RoleRef != (rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: named.Name}) || !slices.Equal(bound.Subjects, subject) {
-		t.Errorf("%+v %+v", named, bound)
+		t.Errorf("got role %+v and binding %+v, want get, list and watch of the ConfigMap kube-dns", named, bound)
 	}
 }
 
@@ -281,7 +281,7 @@ func patchedWithResources(t *testing.T, component string, doc []byte) *appsv1.De
 	t.Helper()
 	d := patched[appsv1.Deployment](t, "../"+component, doc)
 	if k := readKustomization(t, component); !slices.Equal(k.Resources, []string{"rbac.yaml"}) {
-		t.Errorf("%+v", k)
+		t.Errorf("%s: got kustomization %+v, want the resource rbac.yaml", component, k)
 	}
 	return d
 }
@@ -292,7 +292,7 @@ func TestKubeDNSCommandLines(t *testing.T) {
 	for form, d := range kubeDNSForms(t) {
 		for _, c := range d.Spec.Template.Spec.Containers {
 			if c.Command[0] != "/seamark" {
-				t.Errorf("%s: %q", form, c.Command)
+				t.Errorf("%s: got command %q", form, c.Command)
 			}
 			dry := map[string]string{"kube-dns": "--print-corefile", "dnsmasq-nanny": "--print-corefile", "sidecar": "--version"}[c.Command[1]]
 			// The arguments after -- are dnsmasq's, so the dry-run flag comes
@@ -357,7 +357,7 @@ func TestKubeDNSKustomize(t *testing.T) {
 		}
 		out, err := exec.CommandContext(t.Context(), kubectl, "kustomize", at).CombinedOutput()
 		if err != nil || strings.Contains(string(out), "registry.invalid") || !strings.Contains(string(out), "image: registry.example/seamark:v1") {
-			t.Errorf("%s: %v\n%s", form, err, out)
+			t.Errorf("kubectl kustomize %s: got error %v, want none\n%s", form, err, out)
 		}
 	}
 }

@@ -52,7 +52,7 @@ func TestSkyDNSManifests(t *testing.T) {
 			capabilities.Add = []corev1.Capability{"NET_BIND_SERVICE"}
 		}
 		if *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || !equality.Semantic.DeepEqual(s.Capabilities, capabilities) {
-			t.Errorf("%s: %+v", c.Name, s)
+			t.Errorf("%s: got security context %+v, want capabilities %+v, a read-only root and no escalation", c.Name, s, capabilities)
 		}
 	}
 	for _, c := range []struct{ got, want []string }{
@@ -73,17 +73,17 @@ func TestSkyDNSManifests(t *testing.T) {
 		}
 	}
 	if pod.Volumes[0].EmptyDir == nil || pod.DNSPolicy != corev1.DNSDefault || !*pod.SecurityContext.RunAsNonRoot {
-		t.Errorf("%+v", pod)
+		t.Errorf("pod: got %+v, want an emptyDir, dnsPolicy Default and runAsNonRoot", pod)
 	}
 	kubeDNS := object[appsv1.Deployment](t, kubeDNSDir+"one-container/deployment.yaml", "Deployment")
 	if d.Name != kubeDNS.Name || !equality.Semantic.DeepEqual(d.Labels, kubeDNS.Labels) || !equality.Semantic.DeepEqual(d.Spec.Selector, kubeDNS.Spec.Selector) {
-		t.Errorf("%+v", d.ObjectMeta)
+		t.Errorf("Deployment: got %+v, want the name, labels and selector of %+v", d.ObjectMeta, kubeDNS.ObjectMeta)
 	}
 	if got, want := object[corev1.Service](t, skyDNSDir+"service.yaml", "Service"), object[corev1.Service](t, kubeDNSDir+"base/service.yaml", "Service"); !equality.Semantic.DeepEqual(got, want) {
-		t.Errorf("%+v", got)
+		t.Errorf("service.yaml: got %+v, want %+v", got, want)
 	}
 	if account := object[corev1.ServiceAccount](t, skyDNSDir+"account.yaml", "ServiceAccount"); account.Name != pod.ServiceAccountName {
-		t.Errorf("%+v", account)
+		t.Errorf("account.yaml: got %s, want %s", account.Name, pod.ServiceAccountName)
 	}
 	k := readKustomization(t, skyDNSDir)
 	for _, file := range must(filepath.Glob(filepath.Join(deployDir, skyDNSDir, "*.yaml")))(t) {
@@ -99,12 +99,12 @@ func TestSkyDNSAccountMayWatch(t *testing.T) {
 	role, binding := decode[rbacv1.ClusterRole](t, docs["ClusterRole"]), decode[rbacv1.ClusterRoleBinding](t, docs["ClusterRoleBinding"])
 	if binding.RoleRef != (rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name}) ||
 		!slices.Equal(binding.Subjects, []rbacv1.Subject{{Kind: "ServiceAccount", Name: "kube-dns", Namespace: "kube-system"}}) {
-		t.Errorf("%+v", binding)
+		t.Errorf("binding: got %+v, want the role %s for the account kube-dns", binding, role.Name)
 	}
 	var may, needs []string
 	for _, rule := range role.Rules {
 		if !slices.Equal(rule.Verbs, []string{"list", "watch"}) {
-			t.Errorf("%+v", rule)
+			t.Errorf("rule: got %+v, want the verbs list and watch", rule)
 		}
 		may = append(may, rule.Resources...)
 	}
@@ -182,11 +182,11 @@ func serveSkyDNS(t *testing.T) {
 	remove(t, kubernetes.CoreV1().Services("default"), "late")
 	d.awaitChange("no Service", inA("late.default.svc.cluster.local", "NXDOMAIN"))
 	if text := podPage("http://127.0.0.1:10055/metrics"); !strings.Contains(text, `skydns_skydns_dns_request_count_total{system="auth"}`) || !strings.Contains(text, "seamark_etcd_data_age_seconds{") {
-		t.Errorf("got metrics\n%s", text)
+		t.Errorf("got metrics\n%s\nwant skydns_skydns_dns_request_count_total and seamark_etcd_data_age_seconds", text)
 	}
 	reply, err := dns.Exchange(new(dns.Msg).SetQuestion("kubernetes.default.svc.cluster.local.", dns.TypeA), d.at)
 	if err != nil || len(reply.Answer) != 1 || reply.Answer[0].Header().Ttl != 30 {
-		t.Errorf("%v %v", reply, err)
+		t.Errorf("kubernetes.default.svc.cluster.local A: got %v, error %v, want one record with TTL 30", reply, err)
 	}
 }
 

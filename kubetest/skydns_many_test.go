@@ -60,7 +60,7 @@ func TestEtcdHundredThousandKeys(t *testing.T) {
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/seamark")
 	build.Dir = ".."
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the binary: %v\n%s", err, out)
+		t.Fatalf("building the binary: got error %v, want none\n%s", err, out)
 	}
 	s := startManyKeys(t)
 	port := freePort(t)

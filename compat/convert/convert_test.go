@@ -126,7 +126,7 @@ func TestCorefile(t *testing.T) {
 			t.Errorf("%s: got error %v and\n%s\nwant\n%s", c.name, err, got, c.want)
 		}
 		if _, err := corefile.Parse("Corefile", []byte(text)); err != nil {
-			t.Errorf("%s: %v", c.name, err)
+			t.Errorf("%s: parsing the Corefile: got error %v, want none", c.name, err)
 		}
 	}
 }

@@ -46,9 +46,9 @@ func TestOracle(t *testing.T) {
 					}
 					switch {
 					case !ok && a != b:
-						t.Errorf("%s%s\ndnsmasq %s\nhere    %s", q, again, a, b)
+						t.Errorf("%s%s: got\n%s\nwant, from dnsmasq,\n%s", q, again, b, a)
 					case ok && (a != d.theirs || b != d.ours):
-						t.Errorf("%s%s: %s\ndnsmasq %s\nwant    %s\nhere    %s\nwant    %s", q, again, d.why, a, d.theirs, b, d.ours)
+						t.Errorf("%s%s: got\n%s\nwant\n%s\ndnsmasq: got\n%s\nwant\n%s\nreason: %s", q, again, b, d.ours, a, d.theirs, d.why)
 					}
 				}
 				delete(expected, q)

@@ -40,12 +40,12 @@ func lines(t *testing.T, args []string, f files, at Environment) (out []string) 
 	t.Helper()
 	o, err := parse(args, f)
 	if err != nil {
-		t.Errorf("%q: %v", args, err)
+		t.Errorf("parse(%q): got error %v, want none", args, err)
 		return nil
 	}
 	text, err := o.Corefile(at)
 	if err != nil {
-		t.Errorf("%q: %v", args, err)
+		t.Errorf("%q: Corefile: got error %v, want none", args, err)
 		return nil
 	}
 	for line := range strings.Lines(text) {
@@ -390,7 +390,7 @@ func TestReferenceOptions(t *testing.T) {
 					got = "note"
 				}
 				if _, err := o.Corefile(testEnvironment); err != nil {
-					t.Errorf("%s: %v", span, err)
+					t.Errorf("%s: Corefile: got error %v, want none", span, err)
 				}
 				if got != want {
 					t.Errorf("%s: section %s, got %s", span, title, got)
