@@ -57,7 +57,7 @@ func (l *Lameduck) wait(ctx context.Context) {
 	if l.duration == 0 {
 		return
 	}
-	l.log.Info("lameduck: shutdown delayed, still answering queries", "duration", l.duration)
+	l.log.Info("lameduck: Shutdown delayed, still answering queries", "duration", l.duration)
 	select {
 	case <-time.After(l.duration):
 	case <-ctx.Done():

@@ -75,7 +75,7 @@ func (w *weightsFile) follow(period time.Duration) {
 			logged = ""
 		case err.Error() != logged:
 			logged = err.Error()
-			w.log.Warn("loadbalance: reading weights failed, keeping the previous ones", "file", w.file, "error", err)
+			w.log.Warn("loadbalance: Reading weights failed, keeping the previous ones", "file", w.file, "error", err)
 		}
 	}
 }

@@ -104,7 +104,7 @@ func TestLoopOwnAddress(t *testing.T) {
 	at := free(t)
 	other := dnstest.Upstream(t, "www.example.org. 60 IN A 192.0.2.80\n")
 	log := serve(t, at, at.String(), other)
-	waitForLog(t, log, "[ERROR] plugin/loop: upstream sends queries back to this server, no longer forwarding to it upstream="+at.String()+" zone=. server=dns://")
+	waitForLog(t, log, "[ERROR] plugin/loop: Upstream sends queries back to this server, no longer forwarding to it upstream="+at.String()+" zone=. server=dns://")
 	for range 20 {
 		if m := exchange(t, at, "www.example.org."); len(m.Answer) != 1 {
 			t.Fatalf("www.example.org. A: got\n%v\nwant one record", m)

@@ -130,7 +130,7 @@ func TestLoopExcludesUpstream(t *testing.T) {
 		if !strings.Contains(p.metric(), series) {
 			t.Errorf("got metrics\n%s\nwant %s", p.metric(), series)
 		}
-		if s := log.String(); strings.Count(s, "level=ERROR") != 1 || !strings.Contains(s, "upstream sends queries back to this server, no longer forwarding to it\" upstream=192.0.2.1:53 zone=. server=dns://:53") {
+		if s := log.String(); strings.Count(s, "level=ERROR") != 1 || !strings.Contains(s, "Upstream sends queries back to this server, no longer forwarding to it\" upstream=192.0.2.1:53 zone=. server=dns://:53") {
 			t.Errorf("log: got %s, want one error for 192.0.2.1:53", s)
 		}
 		before := p.probeCount()

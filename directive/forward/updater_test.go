@@ -154,7 +154,7 @@ func TestResolvConfChanges(t *testing.T) {
 	write(t, file, "nameserver 127.0.0.3\nnameserver 127.0.0.2\nnameserver 127.0.0.3\n")
 	eventually(t, "both", is("127.0.0.3", "127.0.0.2"))
 	write(t, file, "# nothing\n")
-	eventually(t, "a warning", func() bool { return strings.Contains(log.String(), "no upstream address found") })
+	eventually(t, "a warning", func() bool { return strings.Contains(log.String(), "No upstream address found") })
 	if !is("127.0.0.3", "127.0.0.2")() {
 		t.Error("resolv.conf without nameserver lines: the upstreams changed, want the last ones")
 	}

@@ -115,7 +115,7 @@ func (s *Screen) logRebind(q *dns.Query, bad netip.Addr) {
 	if n := s.suppressed.Swap(0); n > 0 {
 		attrs = append(attrs, slog.Uint64("suppressed", n))
 	}
-	s.log.Warn("screen: possible DNS-rebind attack detected", attrs...)
+	s.log.Warn("screen: Possible DNS-rebind attack detected", attrs...)
 }
 
 // dropFrom removes records of the types in s.drop. If the answer has no other

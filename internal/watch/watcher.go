@@ -123,7 +123,7 @@ func (w *Watcher) follow() {
 }
 
 func (w *Watcher) unavailable(err error) {
-	w.options.Log.Warn("file watch unavailable, polling", "interval", w.options.Poll, "error", err)
+	w.options.Log.Warn("File watch unavailable, polling", "interval", w.options.Poll, "error", err)
 }
 
 // Wait blocks until the files differ from those that New, Changed or the last

@@ -300,7 +300,7 @@ func TestUnavailable(t *testing.T) {
 	var log strings.Builder
 	w := New(nil, Options{Poll: time.Minute, NoEvents: true, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	w.unavailable(fsnotify.ErrClosed)
-	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, `level=WARN msg="file watch unavailable, polling" interval=1m0s error=`) {
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, `level=WARN msg="File watch unavailable, polling" interval=1m0s error=`) {
 		t.Errorf("log %q, want one warning with the interval and the error", got)
 	}
 }
