@@ -122,7 +122,7 @@ func (p *Plan) waitUntilReady(ctx context.Context) {
 	for !p.ready() {
 		select {
 		case <-ctx.Done():
-			p.opts.Log.Warn("Answering before all directives are ready", "waited", readyWait)
+			p.opts.Log.Warn("Answering before all directives are ready", "duration", readyWait)
 			return
 		case <-poll.C:
 		}
