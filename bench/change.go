@@ -260,12 +260,12 @@ func (b *bench) change(ctx context.Context) error {
 	}
 	var medians, tails, watch, over, rates, unsure []float64
 	for range b.rounds {
-		begin, before := clock(), c.written
+		start, before := clock(), c.written
 		d, err := c.delays(ctx, s, int(rate*b.time.Seconds()*3), rate)
 		if err != nil {
 			return err
 		}
-		rates = append(rates, float64(c.written-before)/(clock()-begin).Seconds())
+		rates = append(rates, float64(c.written-before)/(clock()-start).Seconds())
 		answered := milliseconds(d, func(d delay) time.Duration { return d.answered })
 		watched := milliseconds(d, func(d delay) time.Duration { return d.watched })
 		medians = append(medians, percentile(answered, 0.5))
@@ -274,11 +274,11 @@ func (b *bench) change(ctx context.Context) error {
 		over = append(over, percentile(answered, 0.99)-percentile(watched, 0.99))
 		unsure = append(unsure, percentile(milliseconds(d, func(d delay) time.Duration { return d.unsure }), 0.99))
 	}
-	b.number("change/rate", "changes a second", "", rates...)
+	b.number("change/rate", "changes per second", "", rates...)
 	b.number("change/median", "acknowledged to answered, median", "ms", medians...)
 	b.number("change/tail", "acknowledged to answered, p99", "ms", tails...)
 	b.number("change/watch", "acknowledged to answered by a bare watch, p99", "ms", watch...)
-	b.number("change/unsure", "of it not known, since a question came no sooner, p99", "ms", unsure...)
+	b.number("change/unsure", "time since the previous query, which may be part of it, p99", "ms", unsure...)
 	b.number("change/p99", "p99 over that of the bare watch", "ms", over...)
 	return b.burst(ctx, s, c, rate)
 }
@@ -310,16 +310,16 @@ func (b *bench) burst(ctx context.Context, s *server, c *changer, rate int) erro
 			}
 			fed <- nil
 		}()
-		begin := clock()
-		var all []delay
+		start := clock()
+		var delays []delay
 		for len(others.acked) < inBurst && err == nil {
 			var d []delay
 			if d, err = c.delays(ctx, s, 1, rate); err == nil {
-				all = append(all, d...)
+				delays = append(delays, d...)
 				err = others.drain()
 			}
 		}
-		took := (clock() - begin).Seconds()
+		took := (clock() - start).Seconds()
 		others.close()
 		if feeding := <-fed; err == nil {
 			err = feeding
@@ -327,15 +327,15 @@ func (b *bench) burst(ctx context.Context, s *server, c *changer, rate int) erro
 		if err != nil {
 			return err
 		}
-		answered = append(answered, percentile(milliseconds(all, func(d delay) time.Duration { return d.answered }), 0.99))
-		watched = append(watched, percentile(milliseconds(all, func(d delay) time.Duration { return d.watched }), 0.99))
+		answered = append(answered, percentile(milliseconds(delays, func(d delay) time.Duration { return d.answered }), 0.99))
+		watched = append(watched, percentile(milliseconds(delays, func(d delay) time.Duration { return d.watched }), 0.99))
 		rates = append(rates, inBurst/took)
 	}
 	var over []float64
 	for i := range answered {
 		over = append(over, answered[i]-watched[i])
 	}
-	b.number("burst/rate", "slices of a burst changed a second", "", rates...)
+	b.number("burst/rate", "EndpointSlices changed per second in a burst", "", rates...)
 	b.number("burst/tail", "acknowledged to answered during a burst, p99", "ms", answered...)
 	b.number("burst/watch", "acknowledged to answered by a bare watch during a burst, p99", "ms", watched...)
 	b.number("burst/again", "times that the API server ended the bare watch in all bursts", "", float64(c.again))
@@ -347,22 +347,22 @@ func (b *bench) burst(ctx context.Context, s *server, c *changer, rate int) erro
 func (c *changer) delays(ctx context.Context, s *server, count, rate int) ([]delay, error) {
 	tick := time.NewTicker(time.Second / time.Duration(rate))
 	defer tick.Stop()
-	var all []delay
+	var delays []delay
 	for range count {
 		<-tick.C
 		d, err := c.change(ctx, s, c.written, 10*time.Second)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, d)
+		delays = append(delays, d)
 	}
-	return all, nil
+	return delays, nil
 }
 
 // milliseconds returns one of the delays of all changes, sorted.
-func milliseconds(all []delay, field func(delay) time.Duration) []float64 {
+func milliseconds(delays []delay, field func(delay) time.Duration) []float64 {
 	var out []float64
-	for _, d := range all {
+	for _, d := range delays {
 		out = append(out, field(d).Seconds()*1e3)
 	}
 	slices.Sort(out)

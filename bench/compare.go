@@ -162,12 +162,12 @@ func measure(ctx context.Context, c contender) (sample, error) {
 	if err != nil {
 		return sample{}, err
 	}
-	begin := clock()
+	start := clock()
 	t, err := c.load.run(ctx)
 	if err != nil {
 		return sample{}, err
 	}
-	elapsed := clock() - begin
+	elapsed := clock() - start
 	after, err := usageOf(c.server.pid())
 	if err != nil {
 		return sample{}, err

@@ -135,8 +135,8 @@ func words(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-func names(all []scenario) (out []string) {
-	for _, s := range all {
+func names(list []scenario) (out []string) {
+	for _, s := range list {
 		out = append(out, s.name)
 	}
 	return out

@@ -123,7 +123,7 @@ func (p population) workloads() map[string]*workload {
 		}
 		return ask(s.fqdn(), dns.TypeA, edns, dns.RcodeSuccess, want...)
 	}
-	all := []*workload{
+	workloads := []*workload{
 		repeat("A", "ClusterIP, A", func() *question {
 			s := plain()
 			return ask(s.fqdn(), dns.TypeA, false, dns.RcodeSuccess, "A "+s.ip.String())
@@ -164,7 +164,7 @@ func (p population) workloads() map[string]*workload {
 		}),
 	}
 	byName := map[string]*workload{}
-	for _, w := range all {
+	for _, w := range workloads {
 		byName[w.name] = w
 	}
 	mixed := func() *question {

@@ -234,12 +234,12 @@ func (b *bench) starts(ctx context.Context) error {
 	for _, from := range b.origins() {
 		var seconds []float64
 		for range b.rounds + 1 {
-			begin := clock()
+			start := clock()
 			s, err := b.seamark(ctx, from.source, 1, b.pop.last())
 			if err != nil {
 				return err
 			}
-			seconds = append(seconds, (clock() - begin).Seconds())
+			seconds = append(seconds, (clock() - start).Seconds())
 			s.stop()
 		}
 		// The first start reads the binary from disk.
@@ -253,9 +253,9 @@ func (b *bench) starts(ctx context.Context) error {
 type origin struct{ name, source string }
 
 func (b *bench) origins() []origin {
-	all := []origin{{"folder", fromFolder(b.folder())}}
+	origins := []origin{{"folder", fromFolder(b.folder())}}
 	if b.api != nil {
-		all = append(all, origin{"api", fromAPI(b.api.kubeconfig)})
+		origins = append(origins, origin{"api", fromAPI(b.api.kubeconfig)})
 	}
-	return all
+	return origins
 }

@@ -46,16 +46,16 @@ func ratios(over, under []float64) []float64 {
 // turns returns the order of n contenders in each round: ABBA. Every second round
 // is reversed, so that slow drifts affect all contenders alike.
 func turns(n, rounds int) [][]int {
-	all := make([][]int, rounds)
-	for r := range all {
+	order := make([][]int, rounds)
+	for r := range order {
 		for i := range n {
-			all[r] = append(all[r], i)
+			order[r] = append(order[r], i)
 		}
 		if r%2 == 1 {
-			slices.Reverse(all[r])
+			slices.Reverse(order[r])
 		}
 	}
-	return all
+	return order
 }
 
 // The verdicts on a goal.

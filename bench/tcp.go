@@ -17,11 +17,11 @@ import (
 // runTCP runs one goroutine for each of sockets clients, each with its share of
 // the window.
 func (l load) runTCP(ctx context.Context, one func(context.Context, int, *tally) error) (*tally, error) {
-	all := new(tally)
+	total := new(tally)
 	var mu sync.Mutex
 	var clients sync.WaitGroup
 	var failed error
-	begin := time.Now()
+	start := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, l.time)
 	defer cancel()
 	for i := range l.sockets {
@@ -30,13 +30,13 @@ func (l load) runTCP(ctx context.Context, one func(context.Context, int, *tally)
 			err := one(ctx, i, t)
 			mu.Lock()
 			defer mu.Unlock()
-			all.add(t)
+			total.add(t)
 			failed = errors.Join(failed, err)
 		})
 	}
 	clients.Wait()
-	all.elapsed = time.Since(begin)
-	return all, failed
+	total.elapsed = time.Since(start)
+	return total, failed
 }
 
 // A stream is a connection with its queries.

@@ -47,7 +47,7 @@ type generator struct {
 	at      int // index of the next question
 	tally   tally
 
-	begin, end time.Duration
+	start, end time.Duration
 	scheduled  int // queries due so far
 	turn       int // index of the client that sends next
 
@@ -112,8 +112,8 @@ func dial(l load) (int, error) {
 }
 
 func (g *generator) generate(ctx context.Context) error {
-	g.begin = clock()
-	g.end = g.begin + g.time
+	g.start = clock()
+	g.end = g.start + g.time
 	if g.rate == 0 {
 		for i, c := range g.clients {
 			c.owed = g.window / len(g.clients)
@@ -122,8 +122,8 @@ func (g *generator) generate(ctx context.Context) error {
 			}
 		}
 	}
-	swept := g.begin
-	for now := g.begin; now < g.end; now = clock() {
+	swept := g.start
+	for now := g.start; now < g.end; now = clock() {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -143,13 +143,13 @@ func (g *generator) generate(ctx context.Context) error {
 			g.sweep(now - patience)
 		}
 	}
-	g.tally.elapsed = clock() - g.begin
+	g.tally.elapsed = clock() - g.start
 	return g.drain()
 }
 
 // due assigns the queries that have become due to the clients in turn.
 func (g *generator) due(now time.Duration) {
-	total := int(float64(now-g.begin) / float64(time.Second) * g.rate)
+	total := int(float64(now-g.start) / float64(time.Second) * g.rate)
 	for ; g.scheduled < total; g.scheduled++ {
 		g.clients[g.turn].owed++
 		g.turn = (g.turn + 1) % len(g.clients)
@@ -161,7 +161,7 @@ func (g *generator) untilNext(now time.Duration) time.Duration {
 	if g.rate == 0 {
 		return 10 * time.Millisecond
 	}
-	next := g.begin + time.Duration(float64(g.scheduled+1)/g.rate*float64(time.Second))
+	next := g.start + time.Duration(float64(g.scheduled+1)/g.rate*float64(time.Second))
 	return min(max(next-now, 0), 10*time.Millisecond)
 }
 
@@ -194,7 +194,7 @@ func (g *generator) send(c *client, now time.Duration) error {
 func (g *generator) fill(c *client, i int, now time.Duration) {
 	at := now
 	if g.rate > 0 { // the time when it was due: the last ones of the schedule
-		at = g.begin + time.Duration(float64(g.tally.sent+i+1)/g.rate*float64(time.Second))
+		at = g.start + time.Duration(float64(g.tally.sent+i+1)/g.rate*float64(time.Second))
 		at = min(at, now)
 	}
 	p := &c.pending[c.next%slots]

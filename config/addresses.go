@@ -37,14 +37,14 @@ func (b *Block) Addresses() []netip.Addr {
 			bound = append(bound, a.IP.Unmap().WithZone(""))
 		}
 	}
-	all := bound
-	if len(all) == 0 {
+	candidates := bound
+	if len(candidates) == 0 {
 		networks, _ := Networks() // after an error there is no glue, and nothing else is lost
 		for _, n := range networks {
-			all = append(all, n.Addr().Unmap())
+			candidates = append(candidates, n.Addr().Unmap())
 		}
 	}
-	for _, ip := range all {
+	for _, ip := range candidates {
 		if !ip.IsLoopback() && !ip.IsLinkLocalUnicast() {
 			usable = append(usable, ip)
 		}
@@ -74,15 +74,15 @@ func Networks() ([]netip.Prefix, error) {
 // InterfaceAddresses returns the addresses of a network interface of this
 // machine, or none if the interface does not exist.
 func InterfaceAddresses(name string) (ips []netip.Addr, err error) {
-	all, err := net.Interfaces()
+	interfaces, err := net.Interfaces()
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(all, func(i net.Interface) bool { return i.Name == name })
+	i := slices.IndexFunc(interfaces, func(i net.Interface) bool { return i.Name == name })
 	if i < 0 {
 		return nil, nil
 	}
-	addrs, err := all[i].Addrs()
+	addrs, err := interfaces[i].Addrs()
 	if err != nil {
 		return nil, err
 	}

@@ -188,13 +188,13 @@ func (b *Block) Swapped() {
 // and returns when all have returned. Only the server calls it, before it stops
 // any resource.
 func Shutdown(ctx context.Context, blocks ...*Block) {
-	var all sync.WaitGroup
+	var running sync.WaitGroup
 	for _, b := range blocks {
 		for _, f := range b.shutdown {
-			all.Go(func() { f(ctx) })
+			running.Go(func() { f(ctx) })
 		}
 	}
-	all.Wait()
+	running.Wait()
 }
 
 // A Stopper is a resource that survives reloads. Stop releases it when no plan

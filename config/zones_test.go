@@ -9,11 +9,11 @@ import (
 )
 
 func names(zones []wire.Name) string {
-	var all []string
+	var texts []string
 	for _, z := range zones {
-		all = append(all, z.String())
+		texts = append(texts, z.String())
 	}
-	return strings.Join(all, " ")
+	return strings.Join(texts, " ")
 }
 
 func token(text string) corefile.Token { return corefile.Token{Text: text, File: "Corefile", Line: 3} }

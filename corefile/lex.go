@@ -38,7 +38,7 @@ func lex(file string, text []byte, imported bool) (words []word) {
 
 // openQuote returns the line of a quote that is never closed, 0 if there is none.
 // If several quoted words span lines, that is the first of them: the closing quote
-// is missing there, and every later quote is taken for its opposite.
+// is missing there, and every later quote is read as its opposite.
 func openQuote(text []byte) int {
 	line, opened, long := 1, 0, 0
 	var quoted, escaped, comment, inside bool // inside a word without quotes
@@ -275,8 +275,8 @@ func (s *source) indent(at Token) (width int, first bool) {
 	return len(line) - len(trimmed), bytes.HasPrefix(trimmed, []byte(at.Text))
 }
 
-// closes records that a } closes the { after opened. If the } is indented less than
-// the line of the {, a } is missing before it.
+// closes records that brace closes the { after opened. If brace is indented less
+// than the line of the {, a } is missing before it.
 func (s *source) closes(opened, brace Token) {
 	if s.open != nil || opened.File != brace.File {
 		return
@@ -287,8 +287,8 @@ func (s *source) closes(opened, brace Token) {
 	}
 }
 
-// unclosed adds the error that the { after opened is never closed, or the cause of
-// it: a quote, or a { inside it.
+// unclosed reports that the { after opened is never closed, or its cause: a quote or
+// an inner { that is never closed.
 func (s *source) unclosed(opened Token) {
 	for _, file := range slices.Sorted(maps.Keys(s.texts)) {
 		if line := openQuote(s.texts[file]); line > 0 {

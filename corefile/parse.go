@@ -29,14 +29,14 @@ func (s *source) parse(file string, text []byte) ([]Server, error) {
 	s.texts = map[string][]byte{file: text}
 	s.push(Token{}, file, nil, lex(file, text, false))
 	var servers []Server
-	sound := true
+	balanced := true
 	for {
 		keys, braces := s.keys()
 		if len(keys) == 0 && !braces {
 			break
 		}
 		if len(keys) == 1 && braces && snippet(keys[0].Text) {
-			sound = s.define(keys[0]) && sound
+			balanced = s.define(keys[0]) && balanced
 			continue
 		}
 		server := Server{Keys: keys}
@@ -47,12 +47,12 @@ func (s *source) parse(file string, text []byte) ([]Server, error) {
 		if ok && !braces && len(server.Directives) == 0 && prose(keys) {
 			s.fail(keys[0], "not a server block: want ZONE {, and directives up to a }")
 		}
-		sound = sound && ok
+		balanced = balanced && ok
 		if len(keys) > 0 {
 			servers = append(servers, server)
 		}
 	}
-	if !sound {
+	if !balanced {
 		servers = nil
 	}
 	if len(servers)+len(s.errs) == 0 {

@@ -80,11 +80,11 @@ func NewPlan(servers []corefile.Server, opts Options) (*Plan, error) {
 // Warnings returns an error that joins the warnings about the plan's Corefile, in
 // line order, or nil if there are none.
 func (p *Plan) Warnings() error {
-	var all []error
+	var warnings []error
 	for _, b := range p.blocks {
-		all = append(all, b.Warnings()...)
+		warnings = append(warnings, b.Warnings()...)
 	}
-	return corefile.Sorted(all...)
+	return corefile.Sorted(warnings...)
 }
 
 // block plans one server block and returns every error.

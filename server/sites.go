@@ -26,9 +26,9 @@ func (p *Plan) addresses(k config.Key, b *config.Block) (sites []*site) {
 	if len(bound) == 0 {
 		return []*site{{addr: netip.AddrPortFrom(everywhere, k.Port), from: k.From}}
 	}
-	all := slices.ContainsFunc(bound, func(a config.Address) bool { return a.IP == everywhere })
+	wildcard := slices.ContainsFunc(bound, func(a config.Address) bool { return a.IP == everywhere })
 	for _, a := range bound {
-		if all && a.IP == netip.IPv4Unspecified() {
+		if wildcard && a.IP == netip.IPv4Unspecified() {
 			continue // :: includes 0.0.0.0
 		}
 		sites = append(sites, &site{addr: netip.AddrPortFrom(a.IP, k.Port), from: a.From})

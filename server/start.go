@@ -244,11 +244,11 @@ func (p *Plan) closeLot(ctx context.Context) {
 // releases everything. When ctx ends, it stops waiting.
 func (p *Plan) Stop(ctx context.Context) {
 	config.Shutdown(ctx, p.blocks...)
-	var all sync.WaitGroup
+	var stops sync.WaitGroup
 	for _, l := range p.listeners {
-		all.Go(l.Stop)
+		stops.Go(l.Stop)
 	}
-	all.Wait()
+	stops.Wait()
 	p.closeLot(ctx)
 	p.start.Stop()
 	p.removeGauges()

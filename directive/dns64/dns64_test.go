@@ -91,12 +91,12 @@ func TestEmbedExtract(t *testing.T) {
 	if got := wire.Name(reverseName(v4)).String(); got != name {
 		t.Errorf("reverseName(%s) = %s, want %s", v4, got, name)
 	}
-	all := &DNS64{prefix: netip.MustParsePrefix("::/32")}
+	h := &DNS64{prefix: netip.MustParsePrefix("::/32")}
 	for _, name := range []string{"ip6.arpa.", "1.2.ip6.arpa.", strings.Repeat("g.", 32) + "ip6.arpa.", strings.Repeat("1.", 31) + "10.ip6.arpa.", strings.Repeat("1.", 32) + "ip7.arpa."} {
 		n, _ := wire.ParseName(name)
 		q := dns.NewQuery(nil)
 		q.Parse(wire.AppendRequest(nil, 1, 0, []byte(n), wire.TypePTR))
-		if ip, ok := all.reversed(q); ok {
+		if ip, ok := h.reversed(q); ok {
 			t.Errorf("reversed(%s) = %s, want no address", name, ip)
 		}
 	}

@@ -158,7 +158,7 @@ type transaction struct {
 
 func newTransaction() any { return new(transaction) }
 
-func (t *transaction) begin(q *dns.Query) {
+func (t *transaction) prepare(q *dns.Query) {
 	t.reset(q.Name())
 	t.typ, t.class, t.changed, t.optionsChanged = q.Type, q.Class, false, false
 	t.renamed, t.ttls, t.codes, t.cnames, t.reverts = t.renamed[:0], t.ttls[:0], t.codes[:0], t.cnames[:0], t.reverts[:0]
@@ -178,7 +178,7 @@ func (rw *Rewrite) AnyClass() (answers bool) {
 // ServeDNS applies the rules to q.
 func (rw *Rewrite) ServeDNS(q *dns.Query) dns.Verdict {
 	t := rw.transactions.Get().(*transaction)
-	t.begin(q)
+	t.prepare(q)
 	anyMatched := false
 	for i := range rw.rules {
 		r := &rw.rules[i]

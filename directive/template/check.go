@@ -74,11 +74,11 @@ func (c *checker) pipe(p *parse.PipeNode, dot bool) {
 
 // path checks .A.B. before and behind are the other arguments of its command.
 func (c *checker) path(path []string, before, behind []parse.Node) {
-	all := reflect.TypeFor[*data]()
-	if _, ok := all.MethodByName(path[0]); ok {
+	dataType := reflect.TypeFor[*data]()
+	if _, ok := dataType.MethodByName(path[0]); ok {
 		return
 	}
-	field, ok := all.Elem().FieldByName(path[0])
+	field, ok := dataType.Elem().FieldByName(path[0])
 	if !ok || !field.IsExported() {
 		c.errorf("unknown field .%s; want one of %s", path[0], strings.Join(known(), ", "))
 		return
