@@ -113,7 +113,9 @@ func (q *Query) Buffer(n int) []byte {
 // Local and Interface.
 func (q *Query) Reset(packet []byte, proto Proto, start time.Time) {
 	q.packet, q.Proto, q.Start, q.Elapsed = packet, proto, start, 0
-	q.Result = Result{Answer: q.Answer} // its buffer is reused
+	// All of Result but Answer, whose buffer is reused.
+	q.RCode, q.Err = wire.NoError, nil
+	q.AA, q.RA, q.AD, q.TC, q.Cacheable = false, false, false, false, false
 	q.Options, q.UDPLimit, q.Timeout = nil, wire.DefaultUDPReply, 0
 	q.chain, q.at, q.answeredBy, q.interceptor, q.dropped, q.sealed = nil, 0, -1, -1, false, false
 	q.newQuestion, q.replyOpt, q.floor = nil, q.replyOpt[:0], 0

@@ -162,7 +162,7 @@ func (q *Query) appendSection(s wire.Section, sub *Query, first int) (err error)
 	sub.Answer.Walk(func(section wire.Section, r wire.Record) bool {
 		if section == s {
 			at, count := len(q.Answer.Buf), q.Answer.Count
-			if _, err = q.Answer.AppendRecord(s, sub.Answer.Buf, r.Owner); err == nil && q.repeats(first, own, at) {
+			if _, err = q.Answer.AppendRecord(s, sub.Answer.Buf, r.Owner); err == nil && q.repeats(first, own, at, r.Type) {
 				q.Answer.Buf, q.Answer.Count = q.Answer.Buf[:at], count
 			}
 		}
@@ -171,26 +171,33 @@ func (q *Query) appendSection(s wire.Section, sub *Query, first int) (err error)
 	return err
 }
 
-// repeats reports whether the record at offset at, the last one of the answer, is
-// among those from first to end. The DNAME and NSEC records of a zone can be part
-// of the answers for several names of a CNAME chain.
-func (q *Query) repeats(first, end, at int) bool {
+// repeats reports whether the record of type t at offset at, the last one of the
+// answer, is among those from first to end. The DNAME and NSEC records of a zone can
+// be part of the answers for several names of a CNAME chain.
+func (q *Query) repeats(first, end, at int, t wire.Type) bool {
 	buf := q.Answer.Buf
-	last, _ := wire.ReadRecord(buf, at)
-	var room, name [wire.MaxName]byte
 	for off := first; off < end; {
 		r, ok := wire.ReadRecord(buf, off)
 		if !ok {
 			return false
 		}
-		if r.Type == last.Type && string(buf[r.RData:r.Next]) == string(buf[last.RData:last.Next]) {
-			old, _, ok1 := wire.ReadName(room[:0], buf, off)
-			added, _, ok2 := wire.ReadName(name[:0], buf, at)
-			if ok1 && ok2 && wire.SameName(old, added) {
-				return true
-			}
+		if r.Type == t && sameRecord(buf, r, at) {
+			return true
 		}
 		off = r.Next
 	}
 	return false
+}
+
+// sameRecord reports whether the record at offset at has r's owner and RDATA. It is
+// apart from repeats, which seldom calls it, since to clear its buffers takes time.
+func sameRecord(msg []byte, r wire.Record, at int) bool {
+	last, _ := wire.ReadRecord(msg, at)
+	if string(msg[r.RData:r.Next]) != string(msg[last.RData:last.Next]) {
+		return false
+	}
+	var room [2][wire.MaxName]byte
+	x, _, okX := wire.ReadName(room[0][:0], msg, r.Owner)
+	y, _, okY := wire.ReadName(room[1][:0], msg, at)
+	return okX && okY && wire.SameName(x, y)
 }
