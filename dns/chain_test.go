@@ -5,7 +5,6 @@ import (
 	"reflect"
 	"slices"
 	"testing"
-	"testing/synctest"
 
 	mdns "github.com/miekg/dns"
 
@@ -162,66 +161,6 @@ type badFinisher struct{}
 func (badFinisher) ServeDNS(*Query) Verdict { return Next }
 func (badFinisher) FinishDNS(*Query)        { panic("broken finisher") }
 
-// When the context of a parked query ends, its handler returns and the query is
-// answered.
-func TestParkedQueryTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 1, map[string]*Chain{".": chain(resolve(func(ctx context.Context, q *Query) error {
-			<-ctx.Done()
-			return ctx.Err()
-		}))})
-		if outcome, _ := r.ask(question("a.example", mdns.TypeA)); outcome != Parked {
-			t.Fatalf("outcome %v, want Parked", outcome)
-		}
-		if reply := <-r.sent; reply.Rcode != mdns.RcodeServerFailure {
-			t.Errorf("got %v, want SERVFAIL", reply)
-		}
-	})
-}
-
-// Close waits for parked queries, and cancels their context when its own context
-// ends.
-func TestParkingLotClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 1, map[string]*Chain{".": chain(resolve(func(ctx context.Context, q *Query) error {
-			<-ctx.Done()
-			return context.Cause(ctx)
-		}))})
-		r.ask(question("a.example", mdns.TypeA))
-		if n := r.lot.Parked(); n != 1 {
-			t.Errorf("%d queries are parked, want 1", n)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		closed := make(chan struct{})
-		go func() { r.lot.Close(ctx); close(closed) }()
-		synctest.Wait()
-		select {
-		case <-closed:
-			t.Error("Close returned while a query was parked")
-		default:
-		}
-		cancel()
-		<-closed
-		<-r.sent
-		if n := r.lot.Parked(); n != 0 {
-			t.Errorf("after Close %d queries are parked, want 0", n)
-		}
-	})
-}
-
-// Records that ServeDNS wrote before it returned Wait are in the answer when
-// Resolve runs.
-func TestParkedQueryKeepsAnswer(t *testing.T) {
-	h := both{
-		func(q *Query) Verdict { addresses(3)(q); return Wait },
-		func(ctx context.Context, q *Query) error { addresses(2)(q); return nil },
-	}
-	r := newRig(t, 1, map[string]*Chain{".": chain(h)})
-	if reply := r.answer(question("a.example", mdns.TypeA)); len(reply.Answer) != 5 {
-		t.Errorf("got %d records, want 3 of ServeDNS and 2 of Resolve: %v", len(reply.Answer), reply)
-	}
-}
-
 func TestServeAllocations(t *testing.T) {
 	r := newRig(t, 1, map[string]*Chain{"cluster.local": chain(serve(next), serve(addresses(1)))})
 	packet, err := question("api.shop.svc.cluster.local", mdns.TypeA).Pack()
@@ -267,5 +206,31 @@ func TestObservedQueryReferences(t *testing.T) {
 	q.Observe(q.Start)
 	if q.mux != nil || q.chain != nil || q.sub.mux != nil || q.sub.chain != nil {
 		t.Errorf("mux %p, chain %p, sub-query's mux %p, chain %p; want nil", q.mux, q.chain, q.sub.mux, q.sub.chain)
+	}
+}
+
+// everyClass is a Handler for queries of all classes.
+type everyClass struct {
+	serve
+	answers bool
+}
+
+func (h everyClass) AnyClass() bool { return h.answers }
+
+// Handlers without AnyClass see only queries of class IN.
+func TestChainClasses(t *testing.T) {
+	var walked []string
+	in := trace{"in", &walked, next}
+	ch := func(answers bool) *Chain { return chain(in, everyClass{addresses(1), answers}) }
+	query := question("version.bind", mdns.TypeTXT)
+	query.Question[0].Qclass = mdns.ClassCHAOS
+	if reply := newRig(t, 1, map[string]*Chain{".": ch(false)}).answer(query); reply.Rcode != mdns.RcodeRefused {
+		t.Errorf("class CH, AnyClass false: got %v, want REFUSED", reply)
+	}
+	if reply := newRig(t, 1, map[string]*Chain{".": ch(true)}).answer(query); len(reply.Answer) != 1 || len(walked) > 0 {
+		t.Errorf("class CH, AnyClass true: got %v, called %v; want one record, no handler of class IN", reply, walked)
+	}
+	if newRig(t, 1, map[string]*Chain{".": ch(true)}).answer(question("a.", mdns.TypeA)); len(walked) != 2 {
+		t.Errorf("class IN: called %v, want down in and up in", walked)
 	}
 }

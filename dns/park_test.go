@@ -4,9 +4,11 @@ import (
 	"context"
 	"net/netip"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	mdns "github.com/miekg/dns"
+
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/wire"
 )
@@ -86,5 +88,65 @@ func TestQueryTimeout(t *testing.T) {
 		if reply := r.answer(question("a.", mdns.TypeA)); reply.Rcode != mdns.RcodeServerFailure {
 			t.Errorf("parked %v: got %v, want SERVFAIL", parked, reply)
 		}
+	}
+}
+
+// When the context of a parked query ends, its handler returns and the query is
+// answered.
+func TestParkedQueryTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, map[string]*Chain{".": chain(resolve(func(ctx context.Context, q *Query) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}))})
+		if outcome, _ := r.ask(question("a.example", mdns.TypeA)); outcome != Parked {
+			t.Fatalf("outcome %v, want Parked", outcome)
+		}
+		if reply := <-r.sent; reply.Rcode != mdns.RcodeServerFailure {
+			t.Errorf("got %v, want SERVFAIL", reply)
+		}
+	})
+}
+
+// Close waits for parked queries, and cancels their context when its own context
+// ends.
+func TestParkingLotClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, map[string]*Chain{".": chain(resolve(func(ctx context.Context, q *Query) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}))})
+		r.ask(question("a.example", mdns.TypeA))
+		if n := r.lot.Parked(); n != 1 {
+			t.Errorf("%d queries are parked, want 1", n)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		closed := make(chan struct{})
+		go func() { r.lot.Close(ctx); close(closed) }()
+		synctest.Wait()
+		select {
+		case <-closed:
+			t.Error("Close returned while a query was parked")
+		default:
+		}
+		cancel()
+		<-closed
+		<-r.sent
+		if n := r.lot.Parked(); n != 0 {
+			t.Errorf("after Close %d queries are parked, want 0", n)
+		}
+	})
+}
+
+// Records that ServeDNS wrote before it returned Wait are in the answer when
+// Resolve runs.
+func TestParkedQueryKeepsAnswer(t *testing.T) {
+	h := both{
+		func(q *Query) Verdict { addresses(3)(q); return Wait },
+		func(ctx context.Context, q *Query) error { addresses(2)(q); return nil },
+	}
+	r := newRig(t, 1, map[string]*Chain{".": chain(h)})
+	if reply := r.answer(question("a.example", mdns.TypeA)); len(reply.Answer) != 5 {
+		t.Errorf("got %d records, want 3 of ServeDNS and 2 of Resolve: %v", len(reply.Answer), reply)
 	}
 }

@@ -2,7 +2,6 @@ package dns
 
 import (
 	"context"
-	"net/netip"
 	"strings"
 	"testing"
 
@@ -87,18 +86,18 @@ func TestRestoreQuestionNameTooLong(t *testing.T) {
 
 // stater stores a value in ServeDNS and reads it in FinishDNS.
 type stater struct {
-	w     StateKey
+	key   StateKey
 	value string
 	got   *[]any
 }
 
 func (h stater) ServeDNS(q *Query) Verdict {
-	*h.got = append(*h.got, q.State(h.w))
-	q.SetState(h.w, h.value)
+	*h.got = append(*h.got, q.State(h.key))
+	q.SetState(h.key, h.value)
 	return Next
 }
 
-func (h stater) FinishDNS(q *Query) { *h.got = append(*h.got, q.State(h.w)) }
+func (h stater) FinishDNS(q *Query) { *h.got = append(*h.got, q.State(h.key)) }
 
 func TestQueryState(t *testing.T) {
 	c := &Chain{Zone: "."}
@@ -117,79 +116,6 @@ func TestQueryState(t *testing.T) {
 				t.Fatalf("got %v, want %v", got, want)
 			}
 		}
-	}
-}
-
-func TestMuxViews(t *testing.T) {
-	view := func(name string, from string, n int) *Chain {
-		c := chain(addresses(n))
-		if c.View = name; name != "" {
-			net := netip.MustParsePrefix(from)
-			c.Match = func(q *Query) bool { return net.Contains(q.Peer.Addr()) }
-		}
-		return c
-	}
-	lot := NewParkingLot(1)
-	m := NewMux(lot, nil)
-	zone, _ := wire.ParseName("example.")
-	for _, c := range []*Chain{view("ten", "10.0.0.0/8", 1), view("one", "10.1.0.0/16", 2), view("", "", 3)} {
-		if err := m.Route(zone, c); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := m.Route(zone, view("late", "10.0.0.0/8", 4)); err == nil {
-		t.Error("Route of a view after a chain without a view: got no error")
-	}
-	if err := m.Route(wire.Root, chain(addresses(5))); err != nil {
-		t.Fatal(err)
-	}
-	sub, _ := wire.ParseName("only.example.")
-	if err := m.Route(sub, view("ten", "10.0.0.0/8", 6)); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		peer, name string
-		want       int
-	}{
-		{"10.1.0.1", "\x07example\x00", 1}, // the first view that matches
-		{"192.0.2.1", "\x07example\x00", 3},
-		{"10.1.0.1", "\x04only\x07example\x00", 6},
-		{"192.0.2.1", "\x04only\x07example\x00", 3}, // served by the parent zone
-		{"192.0.2.1", "\x03org\x00", 5},
-	} {
-		var p Port
-		p.Swap(m)
-		q := NewQuery(nil)
-		q.Peer = netip.AddrPortFrom(netip.MustParseAddr(c.peer), 1)
-		q.Reset(wire.AppendRequest(q.Buffer(512)[:0], 1, 0, []byte(c.name), wire.TypeA), UDP, q.Start)
-		if out := p.Serve(q, make([]byte, 0, 1024)); out != Answered || int(q.Answer.Count[0]) != c.want {
-			t.Errorf("client %s, name %q: got %d addresses, want %d", c.peer, c.name, q.Answer.Count[0], c.want)
-		}
-	}
-}
-
-// everyClass is a Handler for queries of all classes.
-type everyClass struct {
-	serve
-	answers bool
-}
-
-func (h everyClass) AnyClass() bool { return h.answers }
-
-func TestChainClasses(t *testing.T) {
-	var walked []string
-	in := trace{"in", &walked, next}
-	ch := func(answers bool) *Chain { return chain(in, everyClass{addresses(1), answers}) }
-	query := question("version.bind", mdns.TypeTXT)
-	query.Question[0].Qclass = mdns.ClassCHAOS
-	if reply := newRig(t, 1, map[string]*Chain{".": ch(false)}).answer(query); reply.Rcode != mdns.RcodeRefused {
-		t.Errorf("class CH, AnyClass false: got %v, want REFUSED", reply)
-	}
-	if reply := newRig(t, 1, map[string]*Chain{".": ch(true)}).answer(query); len(reply.Answer) != 1 || len(walked) > 0 {
-		t.Errorf("class CH, AnyClass true: got %v, called %v; want one record, no handler of class IN", reply, walked)
-	}
-	if newRig(t, 1, map[string]*Chain{".": ch(true)}).answer(question("a.", mdns.TypeA)); len(walked) != 2 {
-		t.Errorf("class IN: called %v, want down in and up in", walked)
 	}
 }
 
@@ -293,17 +219,6 @@ func TestReplyOptions(t *testing.T) {
 	query.SetEdns0(512, false)
 	if reply := r.answer(query); len(reply.Answer) != 20 || len(reply.IsEdns0().Option) != 0 || reply.Truncated {
 		t.Errorf("got %v, want 20 records, no options, no TC", reply)
-	}
-}
-
-func TestMuxUnserved(t *testing.T) {
-	r := newRig(t, 1, map[string]*Chain{"example.": chain(addresses(1))})
-	var seen []string
-	r.mux.Unserved = &Chain{Zone: "dropped"}
-	r.mux.Unserved.Observe(observe(func(q *Query) { seen = append(seen, q.Chain().Zone+" "+q.RCode.String()+" "+q.AnsweredBy()) }))
-	r.answer(question("example.", mdns.TypeA))
-	if reply := r.answer(question("org.", mdns.TypeA)); reply.Rcode != mdns.RcodeRefused || len(seen) != 1 || seen[0] != "dropped REFUSED " {
-		t.Errorf("org.: got %v, observed %q; want REFUSED, observed once by the chain dropped", reply, seen)
 	}
 }
 

@@ -123,30 +123,6 @@ func TestReplySizes(t *testing.T) {
 	}
 }
 
-// The chain of the longest zone answers; that of its parent answers for its DS
-// records.
-func TestMuxLongestZone(t *testing.T) {
-	named := func(n int) *Chain { return chain(serve(addresses(n))) }
-	r := newRig(t, 1, map[string]*Chain{".": named(1), "local": named(2), "cluster.local": named(3), "a.b.c.d.e.example": named(4)})
-	for _, c := range []struct {
-		name  string
-		qtype uint16
-		want  int
-	}{
-		{".", mdns.TypeA, 1}, {"example", mdns.TypeA, 1}, {"xlocal", mdns.TypeA, 1}, {"local", mdns.TypeA, 2},
-		{"x.LOCAL", mdns.TypeA, 2}, {"xcluster.local", mdns.TypeA, 2}, {"cluster.local", mdns.TypeA, 3},
-		{"a.b.c.svc.Cluster.Local", mdns.TypeA, 3}, {"z.a.b.c.d.e.example", mdns.TypeA, 4}, {"b.c.d.e.example", mdns.TypeA, 1},
-		{"cluster.local", mdns.TypeDS, 2}, {"x.cluster.local", mdns.TypeDS, 3}, {".", mdns.TypeDS, 1},
-	} {
-		if _, reply := r.ask(question(c.name, c.qtype)); len(reply.Answer) != c.want {
-			t.Errorf("%s %s: answered by chain %d, want %d", c.name, mdns.TypeToString[c.qtype], len(reply.Answer), c.want)
-		}
-	}
-	if err := r.mux.Route("\x05local\x00", named(1)); err == nil {
-		t.Error("Route of a second chain for local.: got no error")
-	}
-}
-
 // A large message is compressed, and starts at the beginning of the lent memory.
 func TestSealLargeMessageInLentMemory(t *testing.T) {
 	r := newRig(t, 1, map[string]*Chain{".": chain(serve(addresses(100)))})

@@ -12,12 +12,12 @@ import (
 // TC is set only if records that the client needs were removed.
 func TestTruncation(t *testing.T) {
 	for _, c := range []struct {
-		what     string
-		records  [3]int // of 100 bytes each
-		aa, do   bool
-		learned  bool
-		want     [3]int
-		wantedTC bool
+		removed string
+		records [3]int // of 100 bytes each
+		aa, do  bool
+		foreign bool // from another server
+		want    [3]int
+		wantTC  bool
 	}{
 		{"answer records", [3]int{6, 0, 0}, true, false, false, [3]int{4, 0, 0}, true},
 		{"name servers of a referral", [3]int{0, 6, 0}, false, false, false, [3]int{0, 4, 0}, true},
@@ -37,7 +37,7 @@ func TestTruncation(t *testing.T) {
 					q.Answer.Append(wire.Section(s), bytes.Repeat([]byte{byte(i)}, 88), 1)
 				}
 			}
-			q.AA, q.Cacheable = c.aa, c.learned
+			q.AA, q.Cacheable = c.aa, c.foreign
 			return Done
 		}))})
 		m := question("a.zone", mdns.TypeA)
@@ -49,8 +49,8 @@ func TestTruncation(t *testing.T) {
 		if reply.IsEdns0() != nil {
 			extra--
 		}
-		if got := [3]int{len(reply.Answer), len(reply.Ns), extra}; got != c.want || reply.Truncated != c.wantedTC {
-			t.Errorf("%s removed: got records %v, TC %v; want %v, %v", c.what, got, reply.Truncated, c.want, c.wantedTC)
+		if got := [3]int{len(reply.Answer), len(reply.Ns), extra}; got != c.want || reply.Truncated != c.wantTC {
+			t.Errorf("%s removed: got records %v, TC %v; want %v, %v", c.removed, got, reply.Truncated, c.want, c.wantTC)
 		}
 	}
 }
