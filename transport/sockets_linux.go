@@ -120,30 +120,12 @@ func controlMessage(local netip.Addr, index int, v6 bool) []byte {
 	if local.IsUnspecified() {
 		return nil // unknown
 	}
-	control := make([]byte, controlSize)
-	native := binary.NativeEndian
-	put := func(level, kind uint32, size int) []byte {
-		if n := unix.CmsgLen(size); unix.SizeofCmsghdr == 16 {
-			native.PutUint64(control, uint64(n))
-		} else {
-			native.PutUint32(control, uint32(n))
-		}
-		native.PutUint32(control[unix.SizeofCmsghdr-8:], level)
-		native.PutUint32(control[unix.SizeofCmsghdr-4:], kind)
-		control = control[:unix.CmsgSpace(size)]
-		return control[unix.SizeofCmsghdr:]
-	}
 	if !v6 {
-		info := put(unix.IPPROTO_IP, unix.IP_PKTINFO, unix.SizeofInet4Pktinfo)
-		addr := local.As4()
-		copy(info[4:], addr[:])
-		return control
+		return unix.PktInfo4(&unix.Inet4Pktinfo{Spec_dst: local.As4()})
 	}
-	info := put(unix.IPPROTO_IPV6, unix.IPV6_PKTINFO, unix.SizeofInet6Pktinfo)
-	addr := local.As16()
-	copy(info, addr[:])
+	info := unix.Inet6Pktinfo{Addr: local.As16()}
 	if local.Is6() && local.IsLinkLocalUnicast() {
-		native.PutUint32(info[16:], uint32(index))
+		info.Ifindex = uint32(index)
 	}
-	return control
+	return unix.PktInfo6(&info)
 }

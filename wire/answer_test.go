@@ -358,21 +358,21 @@ func TestTruncate(t *testing.T) {
 
 			lost := plain.Truncate(size)
 			if lost != tt.lost || plain.Count != tt.want {
-				t.Errorf("counts %v, lost %v; want %v, %v", plain.Count, lost, tt.want, tt.lost)
+				t.Errorf("Truncate(%d): got counts %v, lost %v; want %v, %v", size, plain.Count, lost, tt.want, tt.lost)
 			}
 			if len(plain.Buf) > max(size, plain.RecordsOffset()) {
-				t.Errorf("%d bytes, want at most %d", len(plain.Buf), size)
+				t.Errorf("Truncate(%d): got %d bytes", size, len(plain.Buf))
 			}
 			m := unpack(t, sealed(plain)) // Count matches the records
 			if got := (counts{uint16(len(m.Answer)), uint16(len(m.Ns)), uint16(len(m.Extra))}); got != tt.want {
-				t.Errorf("records %v, want %v", got, tt.want)
+				t.Errorf("Truncate(%d): got records %v, want %v", size, got, tt.want)
 			}
 
 			for size := len(compressed.Buf); size >= 0; size-- {
 				lost := compressed.Truncate(size)
 				m := unpack(t, sealed(compressed))
 				if lost && len(m.Answer) == len(tt.sections[0]) || len(compressed.Buf) > max(size, compressed.RecordsOffset()) {
-					t.Fatalf("compressed, cut to %d: lost %v, %d bytes, %v", size, lost, len(compressed.Buf), m)
+					t.Fatalf("compressed, Truncate(%d) = %v: got %d bytes, %v", size, lost, len(compressed.Buf), m)
 				}
 			}
 			if !compressed.Empty() {
@@ -430,7 +430,7 @@ func TestLargestMessage(t *testing.T) {
 		n := MaxMessage - len(a.Buf) - 12 + over
 		a.Append(Answers, append(AppendRecordHeader(nil, OwnerIsQuestion, 65280, 5, n), make([]byte, n)...), 1)
 		if len(a.Buf) != MaxMessage+over {
-			t.Fatal("the test is wrong:", len(a.Buf))
+			t.Fatalf("the test is wrong: the message has %d bytes", len(a.Buf))
 		}
 		a.Compress(nil, MaxMessage)
 		if lost := a.Truncate(MaxMessage); lost != (over == 1) {

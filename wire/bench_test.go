@@ -51,18 +51,18 @@ func TestAllocations(t *testing.T) {
 	srvs, addrs := srvRecords(t, 40)
 	lent, spare := make([]byte, 0, 8192), make([]byte, 0, 8192)
 	var a Answer
-	none("Begin, Append, Compress, Cut", func() {
+	none("Reset, Append, Compress, Truncate", func() {
 		srvAnswer(&a, lent, q, srvs, addrs, 40)
 		a.Compress(spare, MaxMessage)
 		if !a.Truncate(1232) {
-			t.Fatal("nothing was cut")
+			t.Fatal("Truncate: got false, want true")
 		}
 		PutHeader(a.Buf, 1, FlagQR|FlagTC, 1, a.Count, 0)
 	})
-	none("Cut of an RRset", func() {
+	none("Truncate of an RRset", func() {
 		srvAnswer(&a, lent, q, srvs, addrs, 40)
 		if a.Truncate(len(a.Buf)-1) || a.Count[Additional] != 39 {
-			t.Fatal("the last address was to go")
+			t.Fatalf("Truncate: got %d additional records, want 39", a.Count[Additional])
 		}
 	})
 	up := message(t, true, "www.example.org.", everyType())
@@ -80,7 +80,7 @@ func TestAllocations(t *testing.T) {
 	none("AppendRecord, malformed", func() {
 		a.Reset(lent, bad[HeaderLen:HeaderLen+21])
 		if _, err := a.AppendRecord(Answers, bad, HeaderLen+21); err == nil {
-			t.Fatal("no error")
+			t.Fatal("AppendRecord of a malformed record: got no error")
 		}
 	})
 	none("records and requests", func() {

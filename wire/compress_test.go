@@ -22,7 +22,7 @@ func compressed(t testing.TB, a *Answer) []byte {
 		t.Errorf("the old memory: got %x, want %x", old, before)
 	}
 	if len(a.Buf) > len(before) {
-		t.Errorf("compressed %d bytes to %d", len(before), len(a.Buf))
+		t.Errorf("compressing %d bytes: got %d bytes, want at most as many", len(before), len(a.Buf))
 	}
 	after := sealed(a)
 	if got := zone(unpack(t, after)); got != want {
@@ -56,7 +56,7 @@ func TestCompress(t *testing.T) {
 			out := compressed(t, a)
 			// The oracle uses the same suffixes.
 			if theirs := message(t, true, "web.shop.svc.cluster.local.", tt.sections...); len(out) > len(theirs) {
-				t.Errorf("%d bytes, the oracle needs %d\n%q\n%q", len(out), len(theirs), out, theirs)
+				t.Errorf("got %d bytes %q, want %d bytes as miekg/dns: %q", len(out), out, len(theirs), theirs)
 			}
 			// A second Compress changes nothing.
 			if again := compressed(t, a); !bytes.Equal(again, out) {
@@ -177,7 +177,7 @@ func TestCompressRDataOfNewerTypes(t *testing.T) {
 		compressed(t, a)
 		rec, _ = ReadRecord(a.Buf, a.RecordsOffset())
 		if got := a.Buf[rec.RData:rec.Next]; !bytes.Equal(got, rdata) {
-			t.Errorf("%s: RDATA %q became %q", s, rdata, got)
+			t.Errorf("%s: got RDATA %q, want %q", s, got, rdata)
 		}
 	}
 }
@@ -216,7 +216,7 @@ func TestCompressPointerLimit(t *testing.T) {
 		before := len(a.Buf)
 		compressed(t, &a)
 		if shared := len(a.Buf) == before-1; shared != tt.shared {
-			t.Errorf("name at %d: %d bytes became %d", tt.at, before, len(a.Buf))
+			t.Errorf("name at %d, %d bytes: got %d bytes", tt.at, before, len(a.Buf))
 		}
 	}
 }
@@ -245,7 +245,7 @@ func TestCompressIntoSpare(t *testing.T) {
 	spare := bytes.Repeat([]byte{0xEE}, 600)
 	want := zone(unpack(t, sealed(a)))
 	if a.Compress(spare[:7], MaxMessage); &a.Buf[0] != &spare[0] {
-		t.Error("the message is not in the spare memory")
+		t.Error("the compressed message is not in the spare memory")
 	}
 	if got := zone(unpack(t, sealed(a))); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
@@ -256,7 +256,7 @@ func TestCompressIntoSpare(t *testing.T) {
 	a.Reset(room, question(t, "web.shop.svc.cluster.local."))
 	a.Append(Answers, bytes.Repeat(AppendAddress(nil, "\x01b\x00", 5, netip.MustParseAddr("10.0.0.1")), 50), 50)
 	if len(a.Buf)+100 > cap(room) || cap(room) > len(a.Buf)+200 {
-		t.Fatal("the test is wrong:", len(a.Buf))
+		t.Fatalf("the test is wrong: the message has %d bytes", len(a.Buf))
 	}
 	plain := bytes.Clone(sealed(a))
 	a.Compress(a.Buf[len(a.Buf):], MaxMessage)
@@ -293,14 +293,14 @@ func TestCompressMalformed(t *testing.T) {
 		before := bytes.Clone(a.Buf)
 		spare := make([]byte, 1, 100)
 		if a.Compress(spare, MaxMessage); &a.Buf[0] == &spare[0] || !bytes.Equal(a.Buf, before) {
-			t.Errorf("%q became %q", records, a.Records())
+			t.Errorf("malformed records %q: got %q, want no change", records, a.Records())
 		}
 	}
 	var empty Answer
 	empty.Reset(nil, nil)
 	empty.Compress(nil, MaxMessage)
 	if len(empty.Buf) != HeaderLen {
-		t.Errorf("an empty message became %q", empty.Buf)
+		t.Errorf("empty message: got %q, want no change", empty.Buf)
 	}
 }
 
@@ -320,11 +320,11 @@ func TestCompressLargerThanMessage(t *testing.T) {
 	}
 	m := unpack(t, sealed(&a))
 	if want := (MaxMessage - a.RecordsOffset()) / (8 + 14); len(m.Answer) != want {
-		t.Errorf("%d records, want %d", len(m.Answer), want)
+		t.Errorf("%d records: got %d after Truncate, want %d", n, len(m.Answer), want)
 	}
 	for i, rr := range m.Answer {
 		if rr.Header().Name != fmt.Sprintf("h%04d.a.", i) || rr.Header().Rrtype != dns.TypeA {
-			t.Fatalf("record %d is %v", i, rr)
+			t.Fatalf("record %d: got %v, want it as it was added", i, rr)
 		}
 	}
 }
@@ -349,7 +349,7 @@ func TestCompressUpToSize(t *testing.T) {
 		short.Compress(nil, size)
 		lost, want := short.Truncate(size), long.Truncate(size)
 		if lost != want || short.Count != long.Count || !bytes.Equal(short.Buf, long.Buf) {
-			t.Fatalf("cut to %d: lost %v, counts %v, %d bytes; want %v, %v, %d", size, lost, short.Count, len(short.Buf), want, long.Count, len(long.Buf))
+			t.Fatalf("Truncate(%d): lost %v, counts %v, %d bytes; want %v, %v, %d", size, lost, short.Count, len(short.Buf), want, long.Count, len(long.Buf))
 		}
 	}
 }

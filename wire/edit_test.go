@@ -106,7 +106,7 @@ func TestAppendSection(t *testing.T) {
 		t.Errorf("got %s, counts %v; want 0/100 0/100 1/101, 1, 0 and 2", got, a.Count)
 	}
 	if !strings.Contains(string(a.Buf), "\x01a\x00\x00\x01\x00\x01\x00\x00\x00\x64") {
-		t.Error("the owner that pointed to the question is not written out")
+		t.Errorf("got %q, want the owner a. written out in the additional section", a.Buf)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestAppendRenamed(t *testing.T) {
 	})
 	want := "\x03new\x01a\x00\x00\x05\x00\x01\x00\x00\x00\x05\x00\x07\x03new\x01b\x00"
 	if err != nil || string(a.Records()) != want || names != `"\x01a\x00" CNAME false;"\x01b\x00" CNAME true;` {
-		t.Errorf("%v %q %s", err, a.Records(), names)
+		t.Errorf("got records %q, %v, names %s; want %q, names of the owner and of the target", a.Records(), err, names, want)
 	}
 	if _, err := a.AppendRenamed(Answers, other.Buf, other.RecordsOffset(), func([]byte, Type, bool) []byte { return nil }); err == nil || string(a.Records()) != want {
 		t.Errorf("Rename returns nil: got %v, %q; want an error and the same records", err, a.Records())
@@ -139,7 +139,7 @@ func TestSetQuestion(t *testing.T) {
 		t.Fatal("SetQuestion: got false, want true")
 	}
 	if string(r.Name()) != "\x01x\x01y\x02zz\x00" || r.Labels() != 3 || r.LabelOffset(2) != 4 || r.LabelOffset(3) != 7 || r.Type != TypeMX || r.Class != ClassCH {
-		t.Errorf("%q %d %v %v", r.Name(), r.Labels(), r.Type, r.Class)
+		t.Errorf("after SetQuestion: got %q with %d labels, %v %v; want x.y.zz. with 3, MX CH", r.Name(), r.Labels(), r.Type, r.Class)
 	}
 	for _, bad := range []string{"", "\x01", "\x01a", "\x01a\x00\x00", "\x40", "\xC0\x0C", strings.Repeat("\x3f"+strings.Repeat("a", 63), 4) + "\x00"} {
 		if r.SetQuestion([]byte(bad), TypeA, ClassIN) || r.Labels() != 3 {
@@ -148,7 +148,7 @@ func TestSetQuestion(t *testing.T) {
 	}
 	r.RestoreQuestion(packet)
 	if string(r.Name()) != "\x03www\x07example\x00" || r.Labels() != 2 || r.Type != TypeA || r.Class != ClassIN {
-		t.Errorf("%q %d %v %v", r.Name(), r.Labels(), r.Type, r.Class)
+		t.Errorf("after RestoreQuestion: got %q with %d labels, %v %v; want www.example. with 2, A IN", r.Name(), r.Labels(), r.Type, r.Class)
 	}
 }
 
@@ -158,11 +158,11 @@ func TestOptions(t *testing.T) {
 	packet = append(packet, 0, 0, 41, 4, 0xD0, 0, 0, 0, 0, 0, 5, 0, 3, 0, 1, 'x')
 	var r Request
 	if f := r.Parse(packet); f != NoFault || string(r.Options(packet)) != "\x00\x03\x00\x01x" {
-		t.Errorf("%v %q", f, r.Options(packet))
+		t.Errorf("request with an option: got fault %d, options %q; want 0, NSID", f, r.Options(packet))
 	}
 	packet = AppendRequest(nil, 1, 0, []byte("\x00"), TypeA)
 	if f := r.Parse(packet); f != NoFault || len(r.Options(packet)) != 0 {
-		t.Errorf("%v %q: options of the packet before", f, r.Options(packet))
+		t.Errorf("request without options after one with an option: got fault %d, options %q; want 0, none", f, r.Options(packet))
 	}
 }
 
@@ -176,6 +176,6 @@ func TestEditingAllocations(t *testing.T) {
 		a.Walk(func(s Section, r Record) bool { return r.Type != TypeA })
 	})
 	if n != 0 {
-		t.Errorf("got %v allocations, want 0", n)
+		t.Errorf("editing an answer allocates %v times, want 0", n)
 	}
 }

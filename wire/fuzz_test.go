@@ -57,7 +57,7 @@ func FuzzParse(f *testing.F) {
 		before := bytes.Clone(p)
 		fault := r.Parse(p[:len(p):len(p)])
 		if !bytes.Equal(before, p) {
-			t.Fatal("the packet was changed")
+			t.Fatalf("Parse changed the packet: got %x, want %x", p, before)
 		}
 		m := new(dns.Msg)
 		err := m.Unpack(p)
@@ -69,42 +69,42 @@ func FuzzParse(f *testing.F) {
 		}
 		opt := m.IsEdns0()
 		if fault == Unreadable || fault == Malformed {
-			if !intended(t, m, p) {
-				t.Fatalf("fault %d; the oracle reads %v", fault, m)
+			if !isListedDifference(t, m, p) {
+				t.Fatalf("packet %x: got fault %d, want none: miekg/dns reads %v", p, fault, m)
 			}
 			return
 		}
 		if fault == UnknownOpcode {
 			if m.Opcode == dns.OpcodeQuery {
-				t.Fatalf("fault Unknown; the oracle reads %v", m)
+				t.Fatalf("packet %x: got fault %d, want none: miekg/dns reads %v", p, fault, m)
 			}
 			return
 		}
 		if r.ID != m.Id || m.Opcode != 0 || m.Response || len(m.Question) != 1 {
-			t.Fatalf("read %+v; the oracle reads %v", r, m)
+			t.Fatalf("packet %x: got %+v, want %v", p, r, m)
 		}
 		q := m.Question[0]
 		if r.Type != Type(q.Qtype) || r.Class != Class(q.Qclass) || !bytes.Equal(r.Question(p)[:len(r.Name())], onWire(t, q.Name)) {
-			t.Fatalf("question %s %v %v; the oracle reads %v", Name(r.Name()), r.Type, r.Class, q)
+			t.Fatalf("packet %x: got question %s %v %v, want %v", p, Name(r.Name()), r.Type, r.Class, q)
 		}
 		if r.EDNS != (opt != nil) {
-			t.Fatalf("EDNS %v; the oracle reads %v", r.EDNS, opt)
+			t.Fatalf("packet %x: got EDNS %v, want %v", p, r.EDNS, opt)
 		}
 		if opt == nil {
 			if r.DO || r.UDPSize != MinUDPSize || fault != NoFault {
-				t.Fatalf("no OPT, but DO %v, size %d, fault %d", r.DO, r.UDPSize, fault)
+				t.Fatalf("packet %x without OPT: got DO %v, size %d, fault %d; want false, %d, 0", p, r.DO, r.UDPSize, fault, MinUDPSize)
 			}
 			return
 		}
 		if r.DO != opt.Do() || r.UDPSize != max(MinUDPSize, opt.UDPSize()) || (fault == UnknownVersion) != (opt.Version() != 0) {
-			t.Fatalf("DO %v, size %d, fault %d; the oracle reads %v", r.DO, r.UDPSize, fault, opt)
+			t.Fatalf("packet %x: got DO %v, size %d, fault %d; want %v", p, r.DO, r.UDPSize, fault, opt)
 		}
 	})
 }
 
-// intended reports whether one of the differences listed at FuzzParse explains
+// isListedDifference reports whether one of the differences listed at FuzzParse explains
 // why p was rejected. m is the oracle's result for p.
-func intended(t *testing.T, m *dns.Msg, p []byte) bool {
+func isListedDifference(t *testing.T, m *dns.Msg, p []byte) bool {
 	counts := [4]int{len(m.Question), len(m.Answer), len(m.Ns), len(m.Extra)}
 	for i, n := range counts {
 		if n != int(binary.BigEndian.Uint16(p[4+2*i:])) {
@@ -147,11 +147,11 @@ func packedOptions(o *dns.OPT) int {
 // checkRequest checks properties of every request with a question.
 func checkRequest(t *testing.T, r *Request, p []byte) {
 	if r.UDPSize < MinUDPSize || !r.EDNS && r.DO {
-		t.Fatalf("EDNS %v, DO %v, size %d", r.EDNS, r.DO, r.UDPSize)
+		t.Fatalf("packet %x: got EDNS %v, DO %v, size %d; want no DO without EDNS and at least %d", p, r.EDNS, r.DO, r.UDPSize, MinUDPSize)
 	}
 	if len(r.Name()) == 0 {
 		if len(r.Question(p)) != 0 {
-			t.Fatal("a question without a name")
+			t.Fatalf("packet %x: got question %x without a name, want none", p, r.Question(p))
 		}
 		return
 	}
@@ -159,12 +159,12 @@ func checkRequest(t *testing.T, r *Request, p []byte) {
 	spelled := r.Question(p)[:len(r.Name())]
 	for i, c := range spelled {
 		if lower(c) != r.Name()[i] {
-			t.Fatalf("name %q of %q", r.Name(), spelled)
+			t.Fatalf("question name %q: got name %q, want it in lower case", spelled, r.Name())
 		}
 	}
 	n, err := ParseName(string(AppendText(nil, spelled)))
 	if err != nil || string(n) != string(r.Name()) {
-		t.Fatalf("%q is written %q, read as %q, %v", spelled, AppendText(nil, spelled), string(n), err)
+		t.Fatalf("ParseName(%q) = %q, %v; want %q", AppendText(nil, spelled), string(n), err, r.Name())
 	}
 }
 
@@ -212,15 +212,15 @@ func FuzzAnswer(f *testing.F) {
 					return
 				}
 			}
-			t.Fatalf("%v: %v\n%x", err, m, packed)
+			t.Fatalf("importing %x: got error %v, want\n%v", packed, err, m)
 		}
 		if got := unpack(t, sealed(a)); !sameMeaning(got, m) {
-			t.Fatalf("imported\n%swant\n%s", zone(got), zone(m))
+			t.Fatalf("importing %x: got\n%swant\n%s", packed, zone(got), zone(m))
 		}
 		length := len(a.Buf)
 		a.Compress(nil, MaxMessage)
 		if got := unpack(t, sealed(a)); !sameMeaning(got, m) || len(a.Buf) > length {
-			t.Fatalf("compressed from %d to %d bytes\n%swant\n%s", length, len(a.Buf), zone(got), zone(m))
+			t.Fatalf("compressing %d bytes: got %d bytes\n%swant at most as many\n%s", length, len(a.Buf), zone(got), zone(m))
 		}
 		checkTruncate(t, a, m, int(size))
 	})
@@ -245,12 +245,12 @@ func checkImport(t *testing.T, p []byte, a *Answer) {
 		in, ok := ReadRecord(p, from)
 		out, ok2 := ReadRecord(a.Buf, to)
 		if !ok || !ok2 || in.Type != out.Type {
-			t.Fatalf("record at %d became %x", from, a.Buf[to:])
+			t.Fatalf("importing the record at %d of %x: got %x, want a record of its type", from, p, a.Buf[to:])
 		}
 		from, to = in.Next, out.Next
 		if in.Type.layout().names == 0 {
 			if !bytes.Equal(p[in.RData:in.Next], a.Buf[out.RData:out.Next]) {
-				t.Fatalf("RDATA %x became %x", p[in.RData:in.Next], a.Buf[out.RData:out.Next])
+				t.Fatalf("importing %v: got RDATA %x, want %x", in.Type, a.Buf[out.RData:out.Next], p[in.RData:in.Next])
 			}
 			continue
 		}
@@ -260,7 +260,7 @@ func checkImport(t *testing.T, p []byte, a *Answer) {
 		}
 		ours, _, err := dns.UnpackRR(a.Buf, out.Owner)
 		if err != nil || ours.String() != theirs.String() {
-			t.Fatalf("%v became %v, %v", theirs, ours, err)
+			t.Fatalf("importing a record: got %v, %v; want %v", ours, err, theirs)
 		}
 	}
 }
@@ -271,20 +271,20 @@ func checkTruncate(t *testing.T, a *Answer, m *dns.Msg, size int) {
 	lost := a.Truncate(size)
 	got := unpack(t, sealed(a))
 	if len(a.Buf) > max(size, a.RecordsOffset()) {
-		t.Fatalf("cut to %d: %d bytes", size, len(a.Buf))
+		t.Fatalf("Truncate(%d): got %d bytes", size, len(a.Buf))
 	}
 	if lost != (len(got.Answer) < len(m.Answer)) {
-		t.Fatalf("cut to %d: lost %v, %d answers of %d", size, lost, len(got.Answer), len(m.Answer))
+		t.Fatalf("Truncate(%d) = %v, with %d of %d answers left", size, lost, len(got.Answer), len(m.Answer))
 	}
 	if whole <= size && len(a.Buf) != whole {
-		t.Fatalf("cut to %d though it had %d", size, whole)
+		t.Fatalf("Truncate(%d) of %d bytes: got %d bytes, want all", size, whole, len(a.Buf))
 	}
 	if !strings.HasPrefix(lines(m.Answer), lines(got.Answer)) || !strings.HasPrefix(lines(m.Ns), lines(got.Ns)) ||
 		!strings.HasPrefix(lines(m.Extra), lines(got.Extra)) {
-		t.Fatalf("cut to %d:\n%sof\n%s", size, zone(got), zone(m))
+		t.Fatalf("Truncate(%d): got\n%swant the first records of each section of\n%s", size, zone(got), zone(m))
 	}
 	if len(got.Answer) < len(m.Answer) && len(got.Ns)+len(got.Extra) > 0 || len(got.Ns) < len(m.Ns) && len(got.Extra) > 0 {
-		t.Fatalf("cut to %d: a hole in\n%s", size, zone(got))
+		t.Fatalf("Truncate(%d): got\n%swant no records behind a section that is incomplete", size, zone(got))
 	}
 }
 

@@ -93,7 +93,7 @@ func TestLabelsAndWithin(t *testing.T) {
 	}
 	for s, want := range map[string]int{".": 0, "local": 1, "svc.cluster.local": 3, `a\.b.c`: 2, strings.Repeat("a.", 127): 127} {
 		if got := name(s).Labels(); got != want {
-			t.Errorf("%s has %d labels, want %d", s, got, want)
+			t.Errorf("%s: got %d labels, want %d", s, got, want)
 		}
 	}
 	for _, tt := range []struct {
@@ -112,7 +112,7 @@ func TestLabelsAndWithin(t *testing.T) {
 		{"cluster.local.example", "cluster.local", false},
 	} {
 		if got := name(tt.name).Within(name(tt.zone)); got != tt.want {
-			t.Errorf("%s within %s: %v, want %v", tt.name, tt.zone, got, tt.want)
+			t.Errorf("Within(%s, %s) = %v, want %v", tt.name, tt.zone, got, tt.want)
 		}
 	}
 	labels := string(AppendLabel(AppendLabel(nil, "web"), "shop"))
@@ -215,10 +215,10 @@ func FuzzName(f *testing.F) {
 		n, err := ParseName(s)
 		if err == nil {
 			if again, err := ParseName(n.String()); err != nil || again != n {
-				t.Fatalf("%q is %q, written %q, read as %q, %v", s, string(n), n, string(again), err)
+				t.Fatalf("ParseName(%q) = %q, String %q; parsed again: got %q, %v", s, string(n), n, string(again), err)
 			}
 			if len(n) > MaxName || n[len(n)-1] != 0 || n.Labels() > MaxLabels {
-				t.Fatalf("%q: %q is no name", s, string(n))
+				t.Fatalf("ParseName(%q) = %q, want a valid name", s, string(n))
 			}
 		}
 		if strings.Contains(s, `\`) && strings.ContainsFunc(s, func(c rune) bool { return c > unicode.MaxASCII }) {
@@ -228,18 +228,18 @@ func FuzzName(f *testing.F) {
 		end, theirs := dns.PackDomainName(dns.Fqdn(s), b, 0, nil, false)
 		if err != nil {
 			if _, ok := dns.IsDomainName(s); ok && theirs == nil && end <= MaxName && s != "" && !strings.HasSuffix(err.Error(), "is not a byte") {
-				t.Fatalf("the oracle reads %q as %q; we say %v", s, b[:end], err)
+				t.Fatalf("ParseName(%q): got error %v, want %q as miekg/dns", s, err, b[:end])
 			}
 			return
 		}
 		if theirs != nil {
-			t.Fatalf("%q is %q; the oracle says %v", s, string(n), theirs)
+			t.Fatalf("ParseName(%q) = %q, want an error as of miekg/dns: %v", s, string(n), theirs)
 		}
 		for i, c := range b[:end] {
 			b[i] = lower(c)
 		}
 		if string(b[:end]) != string(n) {
-			t.Fatalf("%q is %q; the oracle reads %q", s, string(n), b[:end])
+			t.Fatalf("ParseName(%q) = %q, want %q as miekg/dns", s, string(n), b[:end])
 		}
 	})
 }
@@ -258,7 +258,7 @@ func TestCopyLower(t *testing.T) {
 				copyLower(to[:n], from)
 				for i, got := range to[:n] {
 					if got != lower(from[i]) {
-						t.Fatalf("%d bytes, 0x%02x at %d: byte %d is 0x%02x", n, c, at, i, got)
+						t.Fatalf("%d bytes, 0x%02x at %d: got byte %d 0x%02x", n, c, at, i, got)
 					}
 				}
 				if to[n] != 7 {

@@ -169,36 +169,36 @@ func TestParse(t *testing.T) {
 			// A Request is used again: Parse must replace all its fields.
 			r := new(Request)
 			if f := r.Parse(header(1, 0, 0, 1).add("\x07example\x03org\x00\x00\xFF\x00\xFF" + optDO)); f != NoFault {
-				t.Fatal("the request before:", f)
+				t.Fatalf("parsing the request before: got fault %d, want none", f)
 			}
 			p := tt.packet
 			before := bytes.Clone(p)
 			fault := r.Parse(p)
 			if !bytes.Equal(p, before) {
-				t.Fatal("the packet was changed")
+				t.Fatalf("Parse changed the packet: got %x, want %x", p, before)
 			}
 			if fault != tt.want.fault {
-				t.Fatalf("fault %d, want %d", fault, tt.want.fault)
+				t.Fatalf("packet %x: got fault %d, want %d", p, fault, tt.want.fault)
 			}
 			if fault == Unreadable {
 				return
 			}
 			got := want{fault, string(r.Name()), r.Type, r.Class, r.EDNS, r.DO, r.UDPSize}
 			if got != tt.want {
-				t.Errorf("got  %+v\nwant %+v", got, tt.want)
+				t.Errorf("packet %x:\n got %+v\nwant %+v", p, got, tt.want)
 			}
 			if r.ID != uint16(p[0])<<8|uint16(p[1]) || r.Flags != uint16(p[2])<<8|uint16(p[3]) {
-				t.Errorf("id %04x, flags %04x of %x", r.ID, r.Flags, p[:4])
+				t.Errorf("got ID %04x and flags %04x, want %x", r.ID, r.Flags, p[:4])
 			}
 			q := r.Question(p)
 			if len(r.Name()) == 0 {
 				if len(q) != 0 {
-					t.Errorf("a question without a name: %x", q)
+					t.Errorf("packet %x: got question %x without a name, want none", p, q)
 				}
 				return
 			}
 			if !bytes.Equal(q, p[HeaderLen:HeaderLen+len(r.Name())+4]) {
-				t.Errorf("question %x of %x", q, p)
+				t.Errorf("packet %x: got question %x", p, q)
 			}
 			checkLabels(t, r)
 		})
@@ -210,17 +210,17 @@ func checkLabels(t *testing.T, r *Request) {
 	t.Helper()
 	name := r.Name()
 	if got, want := r.Labels(), Name(name).Labels(); got != want {
-		t.Errorf("%d labels, want %d", got, want)
+		t.Errorf("name %q: got %d labels, want %d", name, got, want)
 	}
 	at := 0
 	for i := range r.Labels() {
 		if r.LabelOffset(i) != at {
-			t.Errorf("label %d at %d, want %d", i, r.LabelOffset(i), at)
+			t.Errorf("name %q: got label %d at %d, want %d", name, i, r.LabelOffset(i), at)
 		}
 		at += int(name[at]) + 1
 	}
 	if r.LabelOffset(r.Labels()) != at || at != len(name)-1 {
-		t.Errorf("root at %d, want %d of %d", r.LabelOffset(r.Labels()), at, len(name))
+		t.Errorf("name %q: got the root at %d, want %d", name, r.LabelOffset(r.Labels()), len(name)-1)
 	}
 }
 
@@ -229,7 +229,7 @@ func TestParseTruncated(t *testing.T) {
 	whole := header(1, 1, 1, 1).add(localA + recordA + soa + nsid)
 	var r Request
 	if f := r.Parse(whole); f != NoFault {
-		t.Fatal("whole:", f)
+		t.Fatalf("the whole packet: got fault %d, want none", f)
 	}
 	for n := range whole {
 		want := Malformed
@@ -238,7 +238,7 @@ func TestParseTruncated(t *testing.T) {
 		}
 		// The slice has capacity for the rest, which must not be read.
 		if f := r.Parse(whole[:n]); f != want {
-			t.Errorf("%d bytes of %d: fault %d, want %d", n, len(whole), f, want)
+			t.Errorf("%d bytes of %d: got fault %d, want %d", n, len(whole), f, want)
 		}
 	}
 }
@@ -247,17 +247,17 @@ func TestAppendRequest(t *testing.T) {
 	name := onWire(t, "Web.shop.svc.cluster.local.")
 	p := AppendRequest([]byte("before"), 7, FlagRD|FlagCD, name, TypeSRV)
 	if !bytes.HasPrefix(p, []byte("before")) {
-		t.Fatalf("%q", p)
+		t.Fatalf("got %q, want it appended to the buffer", p)
 	}
 	p = p[len("before"):]
 	m := unpack(t, p)
 	if m.Id != 7 || !m.RecursionDesired || !m.CheckingDisabled || m.Response || len(m.Question) != 1 ||
 		m.Question[0] != (dns.Question{Name: "Web.shop.svc.cluster.local.", Qtype: dns.TypeSRV, Qclass: dns.ClassINET}) {
-		t.Errorf("got %v", m)
+		t.Errorf("got %v, want a query for Web.shop.svc.cluster.local. SRV with ID 7, RD and CD", m)
 	}
 	var r Request
 	if f := r.Parse(p); f != NoFault || Name(r.Name()).String() != "web.shop.svc.cluster.local." {
-		t.Errorf("fault %d, name %s", f, Name(r.Name()))
+		t.Errorf("parsed: got fault %d, name %s; want none, web.shop.svc.cluster.local.", f, Name(r.Name()))
 	}
 }
 
@@ -279,10 +279,10 @@ func TestParseOracleRequests(t *testing.T) {
 			}
 			var r Request
 			if f := r.Parse(p); f != NoFault || r.ID != m.Id || !r.EDNS || r.DO != do || r.UDPSize != 1400 || r.Type != TypeAAAA {
-				t.Errorf("%s: fault %d, %+v", name, f, r)
+				t.Errorf("%s with DO %v: got fault %d, %+v; want ID %d, AAAA, size 1400", name, do, f, r, m.Id)
 			}
 			if got := string(AppendText(nil, r.Question(p)[:len(r.Name())])); got != name {
-				t.Errorf("%s is spelled %s", name, got)
+				t.Errorf("question name: got %s, want %s", got, name)
 			}
 		}
 	}
@@ -292,18 +292,18 @@ func TestMnemonics(t *testing.T) {
 	for n := range Type(300) {
 		s := n.String()
 		if want := dns.TypeToString[uint16(n)]; s != want && s != "TYPE"+strconv.Itoa(int(n)) {
-			t.Errorf("type %d is %s, want %s", n, s, want)
+			t.Errorf("type %d: got %s, want %s", uint16(n), s, want)
 		}
 	}
 	for c, want := range map[Class]string{ClassIN: "IN", ClassCH: "CH", ClassHS: "HS", ClassANY: "ANY", 254: "CLASS254"} {
 		if c.String() != want {
-			t.Errorf("class %d is %s, want %s", c, c, want)
+			t.Errorf("class %d: got %s, want %s", uint16(c), c, want)
 		}
 	}
 	for c, want := range map[RCode]string{NoError: "NOERROR", FormErr: "FORMERR", ServFail: "SERVFAIL", NXDomain: "NXDOMAIN",
 		NotImp: "NOTIMP", Refused: "REFUSED", BadVers: "BADVERS", 23: "RCODE23"} {
 		if c.String() != want {
-			t.Errorf("rcode %d is %s, want %s", c, c, want)
+			t.Errorf("response code %d: got %s, want %s", uint16(c), c, want)
 		}
 	}
 }

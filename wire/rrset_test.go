@@ -42,7 +42,7 @@ func TestMoveToFrontAllocations(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
 		a.RRsets(func(run RRset) { a.MoveToFront(run, func(i int, _ Record) bool { return i == 1 }) })
 	}); n != 0 {
-		t.Errorf("got %v allocations, want 0", n)
+		t.Errorf("MoveToFront allocates %v times, want 0", n)
 	}
 }
 
@@ -65,7 +65,7 @@ func TestRenameServiceTargets(t *testing.T) {
 		}
 		r, ok := ReadRecord(to.Buf, to.RecordsOffset())
 		if got := string(to.Buf[r.RData:r.Next]); !ok || got != "\x00\x01"+other+"\x00\x01\x00\x03\x02h2" {
-			t.Errorf("%v: got %q", typ, got)
+			t.Errorf("%v: got RDATA %q, want the target another.", typ, got)
 		}
 	}
 }
@@ -86,7 +86,7 @@ func TestReadName(t *testing.T) {
 		t.Error("ReadName behind the end: got ok true, want false")
 	}
 	if got := AppendLower(nil, []byte("\x03aBc\x00")); string(got) != "\x03abc\x00" {
-		t.Errorf("got %q", got)
+		t.Errorf("AppendLower: got %q, want abc.", got)
 	}
 }
 
