@@ -47,23 +47,9 @@ func (h *Histogram) Sum() float64 { return math.Float64frombits(h.sum.Load()) }
 // histogram at the first call, with these upper bounds, which ascend and must not be
 // changed by the caller.
 func (r *Registry) Histogram(name, help string, bounds []float64, labels ...string) *Histogram {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	series := r.family(name, help, "histogram").series
-	key := render(labels)
-	h, ok := series[key].(*Histogram)
-	if !ok {
-		h = &Histogram{bounds: bounds, counts: make([]atomic.Uint64, len(bounds)+1)}
-		series[key] = h
-	}
-	return h
-}
-
-// CounterFunc is like Gauge for a value that only grows.
-func (r *Registry) CounterFunc(name, help string, value func() float64, labels ...string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.family(name, help, "counter").series[render(labels)] = gauges{{value}}
+	return getOrMake(r, name, help, "histogram", labels, func() *Histogram {
+		return &Histogram{bounds: bounds, counts: make([]atomic.Uint64, len(bounds)+1)}
+	})
 }
 
 func (h *Histogram) writeText(w io.Writer, name, labels string, _ totals) {

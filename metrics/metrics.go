@@ -65,25 +65,42 @@ func (c *Counter) Value() uint64 {
 // Counter returns the counter with that name and labels (pairs of name and value).
 // It creates the counter at the first call.
 func (r *Registry) Counter(name, help string, labels ...string) *Counter {
+	return getOrMake(r, name, help, "counter", labels, func() *Counter {
+		return &Counter{registry: r, cell: r.place(1)}
+	})
+}
+
+// getOrMake returns the series with that name and labels. It stores the result of
+// create if there is no such series yet.
+func getOrMake[S any](r *Registry, name, help, kind string, labels []string, create func() S) S {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	series := r.family(name, help, "counter").series
-	key := render(labels)
-	c, ok := series[key].(*Counter)
+	series, key := r.family(name, help, kind).series, render(labels)
+	s, ok := series[key].(S)
 	if !ok {
-		c = &Counter{registry: r, cell: r.place(1)}
-		series[key] = c
+		s = create()
+		series[key] = s
 	}
-	return c
+	return s
+}
+
+// set replaces the series with that name and labels.
+func (r *Registry) set(name, help, kind string, labels []string, series any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.family(name, help, kind).series[render(labels)] = series
 }
 
 // Gauge makes value the function that returns the value of the series with that name
 // and labels, in place of earlier ones. It is called at each scrape, from any
 // goroutine.
 func (r *Registry) Gauge(name, help string, value func() float64, labels ...string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.family(name, help, "gauge").series[render(labels)] = gauges{{value}}
+	r.set(name, help, "gauge", labels, gauges{{value}})
+}
+
+// CounterFunc is like Gauge for a value that only grows.
+func (r *Registry) CounterFunc(name, help string, value func() float64, labels ...string) {
+	r.set(name, help, "counter", labels, gauges{{value}})
 }
 
 // TemporaryGauge is like Gauge until drop is called; then the function before it is

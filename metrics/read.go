@@ -30,16 +30,12 @@ type (
 
 // HistogramFunc is like Gauge for a histogram.
 func (r *Registry) HistogramFunc(name, help string, read func() Distribution, labels ...string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.family(name, help, "histogram").series[render(labels)] = distributions{read}
+	r.set(name, help, "histogram", labels, distributions{read})
 }
 
 // SummaryFunc is like Gauge for a summary.
 func (r *Registry) SummaryFunc(name, help string, read func() Quantiles, labels ...string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.family(name, help, "summary").series[render(labels)] = summaries{read}
+	r.set(name, help, "summary", labels, summaries{read})
 }
 
 func (d distributions) writeText(w io.Writer, name, labels string, _ totals) {

@@ -115,20 +115,14 @@ type IntHistogram struct {
 // bounds are in seconds. bounds ascend, are whole numbers of units, and must not be
 // changed by the caller.
 func (r *Registry) IntHistogram(name, help string, unit float64, bounds []float64, labels ...string) *IntHistogram {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	series := r.family(name, help, "histogram").series
-	key := render(labels)
-	m, ok := series[key].(*IntHistogram)
-	if !ok {
+	return getOrMake(r, name, help, "histogram", labels, func() *IntHistogram {
 		buckets := len(bounds) + 1
-		m = &IntHistogram{registry: r, cell: r.place(buckets + 1), bounds: bounds, unit: unit, shared: make([]atomic.Uint64, buckets+1)}
+		m := &IntHistogram{registry: r, cell: r.place(buckets + 1), bounds: bounds, unit: unit, shared: make([]atomic.Uint64, buckets+1)}
 		for _, b := range bounds {
 			m.limits = append(m.limits, uint64(math.Round(b/unit)))
 		}
-		series[key] = m
-	}
-	return m
+		return m
+	})
 }
 
 // Observe counts one value in shard s, whose lock the caller holds. With nil it is

@@ -128,11 +128,7 @@ func clientKey(addr netip.Addr) netip.Addr {
 	if addr.Is4() {
 		return addr
 	}
-	p, err := addr.WithZone("").Prefix(64)
-	if err != nil {
-		return addr
-	}
-	return p.Addr()
+	return netip.PrefixFrom(addr.WithZone(""), 64).Masked().Addr()
 }
 
 // add adds c, unless there are too many connections: then it returns the counter of

@@ -78,7 +78,7 @@ type conn struct {
 
 	mu         sync.Mutex // of the fields below
 	changed    sync.Cond  // signals that writing is false, a parked query was released, or isCut
-	waiting    bool       // for the acceptLoop to call run; another goroutine that resets it calls run itself
+	waiting    bool       // in the acceptLoop; the goroutine that resets it calls run
 	registered bool       // with epoll
 	writing    bool       // a goroutine writes, and will write queue before it stops
 	isCut      bool       // cut was called
