@@ -90,18 +90,19 @@ func (in *Inherited) files(tcp bool, addr netip.AddrPort) (files []*os.File) {
 // listenTCP returns a listener of the inherited socket for addr, or nil if there is
 // none.
 func (in *Inherited) listenTCP(addr netip.AddrPort) (net.Listener, error) {
-	for _, f := range in.files(true, addr) {
-		l, err := net.FileListener(f) // of a copy of the descriptor
-		if err != nil {
-			return nil, err
-		}
-		raw, err := l.(*net.TCPListener).SyscallConn()
-		if err == nil {
-			err = controlTCP("", "", raw)
-		}
-		return l, err
+	files := in.files(true, addr)
+	if len(files) == 0 {
+		return nil, nil
 	}
-	return nil, nil
+	l, err := net.FileListener(files[0]) // of a copy of the descriptor
+	if err != nil {
+		return nil, err
+	}
+	raw, err := l.(*net.TCPListener).SyscallConn()
+	if err == nil {
+		err = controlTCP("", "", raw)
+	}
+	return l, err
 }
 
 // listenUDP returns the inherited sockets for addr.

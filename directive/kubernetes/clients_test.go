@@ -29,7 +29,7 @@ func clientsIndex() *Index {
 	return NewIndex(settings{podsByAddr: true}, []cluster.Kind{cluster.Namespaces, cluster.Services, cluster.Slices, cluster.Pods}, slog.New(slog.DiscardHandler))
 }
 
-// A client is a pod only if it alone has the address.
+// A client is a pod only if no other pod has the address.
 func TestPodAt(t *testing.T) {
 	ix := clientsIndex()
 	at := func(ip, want string) {
@@ -51,7 +51,7 @@ func TestPodAt(t *testing.T) {
 	ix.Put(cluster.Pods, podOf("other", "b", false, "10.0.0.1"))
 	at("10.0.0.1", "nobody")
 	at("fd00::1", "a")
-	ix.Put(cluster.Pods, podOf("shop", "a", false, "10.0.0.3")) // it has come back elsewhere
+	ix.Put(cluster.Pods, podOf("shop", "a", false, "10.0.0.3")) // the pod has returned with another address
 	at("10.0.0.1", "b")
 	at("10.0.0.3", "a")
 	at("fd00::1", "nobody")
@@ -65,7 +65,7 @@ func TestPodAt(t *testing.T) {
 	}
 }
 
-// A cluster in which nobody asks who clients are keeps nothing of them.
+// An index without a directive that identifies clients keeps no pods.
 func TestClientsNotKeptByDefault(t *testing.T) {
 	ix := NewIndex(settings{}, []cluster.Kind{cluster.Pods}, slog.New(slog.DiscardHandler))
 	relist(ix, cluster.Pods, []cluster.Object{podOf("shop", "a", false, "10.0.0.1")})
@@ -82,7 +82,7 @@ func TestClientsNotKeptByDefault(t *testing.T) {
 	}
 }
 
-// queryFor is a query of a client as a handler meets it.
+// queryFor returns a query of a client, as a handler gets it.
 func queryFor(t testing.TB, name, peer string) *dns.Query {
 	t.Helper()
 	q := dns.NewQuery(nil)
@@ -107,7 +107,7 @@ func TestSearchPath(t *testing.T) {
 	h := clientShop(t)
 	for _, c := range []struct {
 		name, peer string
-		query      int // labels in front, 0 for none
+		query      int // the number of labels before the name, 0 for no query
 		client     int
 	}{
 		{"www.example.com.shop.svc.cluster.local.", "10.0.0.1:53", 3, 3},
@@ -178,7 +178,7 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// Labels and addresses of pods are kept only where metadata asks for them.
+// Labels and addresses of pods are kept only if metadata needs them.
 func TestMetadataChangesSourceOptions(t *testing.T) {
 	for pods, want := range map[string]bool{"insecure": false, "verified": true} {
 		for _, described := range []bool{false, true} {
@@ -206,14 +206,14 @@ func TestProgrammed(t *testing.T) {
 		headless("shop", "db"), slice("shop", "db-1", "db", "", "10.0.0.1"),
 		&cluster.Service{Namespace: "shop", Name: "set", Headless: true, Selector: true}, slice("shop", "set-1", "set", "", "10.0.0.2"),
 		external("shop", "away", "www.example.com"), clusterIP("hidden", "api", "", "10.96.0.2"))
-	ix.Programmed(cluster.Key{Namespace: "shop", Name: "api"}, time.Second) // nobody counts
+	ix.Programmed(cluster.Key{Namespace: "shop", Name: "api"}, time.Second) // no metric counts it
 	var r metrics.Registry
 	ix.latency = newLatency(&r)
 	for _, name := range strings.Fields("shop/api shop/db shop/set shop/set shop/away shop/nobody hidden/api nowhere/x") {
 		ns, name, _ := strings.Cut(name, "/")
 		ix.Programmed(cluster.Key{Namespace: ns, Name: name}, 3*time.Millisecond)
 	}
-	ix.Programmed(cluster.Key{Namespace: "shop", Name: "api"}, -time.Second) // clocks differ
+	ix.Programmed(cluster.Key{Namespace: "shop", Name: "api"}, -time.Second) // the clocks of the machines differ
 	var text strings.Builder
 	if err := r.WriteText(&text); err != nil {
 		t.Fatal(err)
@@ -234,7 +234,7 @@ func TestProgrammed(t *testing.T) {
 	}
 }
 
-// A metadata selects every query, as the directive does.
+// A metadata selects every query, as the directive of that name does.
 type metadata struct{}
 
 func (metadata) HasMetadata([]byte) bool { return true }

@@ -42,7 +42,7 @@ func outside(t testing.TB, zones []string, headless, through bool, objects ...cl
 	return s, ix
 }
 
-// reachable gives a Service addresses outside, or host names.
+// reachable adds external addresses or host names to a Service.
 func reachable(s *cluster.Service, at ...string) *cluster.Service {
 	s.External = new(cluster.External)
 	for _, text := range at {
@@ -78,7 +78,7 @@ func TestExternalNames(t *testing.T) {
 	zones := []string{"example.org.", "2.0.192.in-addr.arpa.", "ip6.arpa."}
 	for _, c := range []struct {
 		name, qtype string
-		plain       string // the reply, and with headless, if it is another
+		plain       string // the expected reply, and the one with the option headless if it differs
 		headless    string
 	}{
 		{"api.shop.example.org.", "A", "NOERROR 192.0.2.1", ""},
@@ -178,7 +178,7 @@ func TestExternalNames(t *testing.T) {
 	}
 }
 
-// Names that do not exist fall through; those that lack the type do not.
+// Names that do not exist fall through. Names without records of the type do not.
 func TestExternalFallthrough(t *testing.T) {
 	s, _ := outside(t, []string{"example.org."}, false, true, outsideShop()...)
 	for name, ours := range map[string]bool{
@@ -191,7 +191,7 @@ func TestExternalFallthrough(t *testing.T) {
 	}
 }
 
-// Before there is a list it is not known what exists.
+// Before the first list all names are SERVFAIL.
 func TestExternalNotSynced(t *testing.T) {
 	s, ix := outside(t, []string{"example.org."}, true, true)
 	ix.listedKinds.Store(0)
@@ -219,7 +219,7 @@ func TestExternalNotSynced(t *testing.T) {
 	}
 }
 
-// A change of what is outside changes answers, reverse names and the serial.
+// A change of external addresses changes answers, reverse names and the serial.
 func TestExternalChanges(t *testing.T) {
 	s, ix := outside(t, []string{"example.org.", "in-addr.arpa."}, false, false, outsideShop()...)
 	ptr := func(name string) string { return text(s.ask(t, name, "PTR").Answer) }
@@ -270,7 +270,7 @@ func TestExternalAllocatesNothing(t *testing.T) {
 	}
 }
 
-// The name server's addresses are those of our own Service, outside.
+// The name server's addresses are the external addresses of its own Service.
 func TestExternalNameServer(t *testing.T) {
 	s, _ := outside(t, []string{"example.org."}, false, false, append(outsideShop(),
 		reachable(clusterIP("shop", "seamark", "dns 53/udp", "10.96.0.10"), "192.0.2.10", "2001:db8::10"),

@@ -97,8 +97,8 @@ func TestFederationSetup(t *testing.T) {
 	}
 }
 
-// Nodes are watched over reloads, until nobody asks for them, and a reload that
-// begins to waits for them.
+// Nodes are watched across reloads while a directive needs them. A reload that
+// begins to watch them waits for them.
 func TestFederationReload(t *testing.T) {
 	dir := t.TempDir()
 	text := "{apiVersion: v1, kind: Node, metadata: {name: n1, labels: {topology.kubernetes.io/zone: z, topology.kubernetes.io/region: r}}}"
@@ -136,7 +136,7 @@ func TestFederationReload(t *testing.T) {
 	reload("kubernetes cluster.local {\n manifests DIR\n}")
 }
 
-// A federated is the answer to one question of federation alone.
+// A federated is the answer of the directive federation to one query.
 type federated struct {
 	*server
 	index  *Index
@@ -176,7 +176,8 @@ func federate(t testing.TB, domain string) *federated {
 	return f
 }
 
-// What has not been listed is not known, and does not lead to another cluster.
+// Names that depend on a missing list are SERVFAIL, and not a CNAME to another
+// cluster.
 func TestFederationNotSynced(t *testing.T) {
 	f := federate(t, "prod.example.org")
 	fails := func(name string, want error) {
@@ -203,7 +204,7 @@ func TestFederationNotSynced(t *testing.T) {
 	fails(none, errNoNodes)
 	f.check(t, web, "CNAME", "NOERROR aa\n"+web+" 5 IN CNAME web.shop.svc.cluster.local.")
 	f.places.Put(cluster.Nodes, &cluster.Node{Name: "n", Zone: "z", Region: "r"})
-	fails(none, errNoNodes) // another Node may come before that one
+	fails(none, errNoNodes) // a later Node may sort before that one
 	f.places.Listed(cluster.Nodes, func(cluster.Key) bool { return true })
 	fails(api, nil)
 	f.check(t, none, "CNAME", "NOERROR aa\n"+none+" 5 IN CNAME none.shop.prod.svc.z.r.prod.example.org.")
@@ -219,7 +220,7 @@ func TestFederationNotSynced(t *testing.T) {
 	}
 }
 
-// Endpoints count as well where the slices had to be seen together.
+// Endpoints of merged slices count, too.
 func TestFederationMergedSlices(t *testing.T) {
 	f := federate(t, "prod.example.org")
 	load(f.index, namespaceObject("shop"), clusterIP("shop", "api", "http 80/tcp", "10.96.0.1"),
@@ -228,7 +229,7 @@ func TestFederationMergedSlices(t *testing.T) {
 	f.check(t, api, "CNAME", "NOERROR aa\n"+api+" 5 IN CNAME api.shop.svc.cluster.local.")
 }
 
-// A name in the other cluster has at most 255 bytes; one more is our failure.
+// A name in the other cluster has at most 255 bytes. A longer one is SERVFAIL.
 func TestFederationTooLong(t *testing.T) {
 	long := strings.Repeat("a.", 59) + strings.Repeat("b", 63) + "." + strings.Repeat("c", 50) + "."
 	for length, want := range map[int]string{wire.MaxName: "NOERROR", wire.MaxName + 1: "SERVFAIL"} {
@@ -244,7 +245,8 @@ func TestFederationTooLong(t *testing.T) {
 	}
 }
 
-// kube-dns reads the labels of one Node, once, and never again.
+// The zone and region follow the Nodes. kube-dns reads the labels of one Node
+// once.
 func TestFederationFollowsNodes(t *testing.T) {
 	p := newNodeLocations()
 	is := func(want string) {
@@ -280,7 +282,7 @@ func TestFederationFollowsNodes(t *testing.T) {
 	is("b-.-r_")
 }
 
-// What allocates is the further question alone.
+// Only the sub-query allocates.
 func TestFederationAllocations(t *testing.T) {
 	f := federate(t, "prod.example.org")
 	load(f.index, namespaceObject("shop"), clusterIP("shop", "api", "http 80/tcp", "10.96.0.1"), slice("shop", "api-1", "api", "", "10.0.0.1"))
@@ -290,8 +292,8 @@ func TestFederationAllocations(t *testing.T) {
 		name string
 		most float64
 	}{
-		{"none.shop.prod.svc.cluster.local.", 2}, // Ask: a question that nobody serves keeps no room
-		{"api.shop.prod.svc.cluster.local.", 1},  // Follow: what stands behind the CNAME
+		{"none.shop.prod.svc.cluster.local.", 2}, // the sub-query of a name without a server block
+		{"api.shop.prod.svc.cluster.local.", 1},  // the target of the CNAME
 	} {
 		packet := request(t, c.name, 1, 0)
 		f.send(packet, dns.UDP)

@@ -19,7 +19,7 @@ func TestHashLabel(t *testing.T) {
 	}
 }
 
-// A message is the type whose text kube-dns hashes: SkyDNS's.
+// A message is SkyDNS's message, whose text kube-dns hashes.
 type message struct {
 	Host                   string
 	Port, Priority, Weight int
@@ -30,8 +30,7 @@ type message struct {
 	Group, Key             string
 }
 
-// The label is what printing the message gives; a hash with zeros in front is
-// shorter.
+// The label is the hash of the printed message, without leading zeros.
 func TestHashLabelEqualsMessageHash(t *testing.T) {
 	short := 0
 	for range 1000 {

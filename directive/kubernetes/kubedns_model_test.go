@@ -14,14 +14,14 @@ import (
 
 // The model of the options compatible kube-dns and wildcards.
 
-// hashed is the label that kube-dns gives to an address.
+// hashed returns kube-dns's label of an address.
 func hashed(ip netip.Addr) string {
 	h := hashes.New32a()
 	fmt.Fprintf(h, "%v", &message{Host: ip.String(), Priority: 10, Weight: 10, TTL: 30})
 	return fmt.Sprintf("%x", fmt.Sprintf("%x", h.Sum32()))
 }
 
-// own is the label by which an endpoint is called in records.
+// own returns the label of an endpoint in records.
 func (m *model) own(e *endpoint) string {
 	if !m.kubedns || e.host != "" {
 		return e.label
@@ -29,7 +29,7 @@ func (m *model) own(e *endpoint) string {
 	return strings.TrimSuffix(hashed(e.addresses[0])+"."+e.cluster, ".")
 }
 
-// at lists the addresses of a name.
+// at returns the addresses of a name.
 func (m *model) at(name string) (ips []netip.Addr) {
 	for _, text := range slices.Concat(m.names[name]["A"], m.names[name]["AAAA"]) {
 		ips = append(ips, netip.MustParseAddr(text))
@@ -37,13 +37,13 @@ func (m *model) at(name string) (ips []netip.Addr) {
 	return ips
 }
 
-// message adds a SRV record, and counts it even if it is there already.
+// message adds a SRV record and counts it, even if it exists.
 func (m *model) message(name string, port uint16, target string) {
 	m.srv(name, cluster.Port{Port: port}, target)
 	m.heavy[name]++
 }
 
-// portless adds what kube-dns has for one address at a name that is no port's.
+// portless adds kube-dns's records of one address at a name that is not a port's.
 func (m *model) portless(at, service string, e *endpoint, ip netip.Addr) {
 	target := m.own(e) + "." + service
 	m.addresses(at, []netip.Addr{ip})
@@ -51,7 +51,7 @@ func (m *model) portless(at, service string, e *endpoint, ip netip.Addr) {
 	m.glue[at] = append(m.glue[at], record(target, m.ttl, family(ip), ip.String()))
 }
 
-// ported adds what it has for one address at a port's name.
+// ported adds kube-dns's records of one address at a port's name.
 func (m *model) ported(at, service string, e *endpoint, ip netip.Addr, p cluster.Port) {
 	target := m.own(e) + "." + service
 	m.addresses(at, []netip.Addr{ip})
@@ -61,7 +61,7 @@ func (m *model) ported(at, service string, e *endpoint, ip netip.Addr, p cluster
 	}
 }
 
-// asKubeDNS writes down a Service.
+// asKubeDNS adds the names of a Service.
 func (m *model) asKubeDNS(name string, s *cluster.Service, endpoints []*endpoint) {
 	var ips []netip.Addr
 	if !s.Headless {
@@ -78,7 +78,7 @@ func (m *model) asKubeDNS(name string, s *cluster.Service, endpoints []*endpoint
 			}
 			for _, form := range forms {
 				if slices.ContainsFunc(ips, func(o netip.Addr) bool { return hashed(o) == form }) {
-					continue // it is the ClusterIP's
+					continue // the ClusterIP has the label
 				}
 				label := strings.TrimSuffix(form+"."+e.cluster, ".") + "."
 				m.portless(label+name, name, e, ip)
@@ -126,8 +126,7 @@ func (m *model) clusterIPAsKubeDNS(name string, s *cluster.Service) (ips []netip
 	return ips
 }
 
-// wild writes down the name of a question with wildcards: everything that is
-// written down for the names that it stands for.
+// wild adds a name with wildcards: the records of all names that it matches.
 func (m *model) wild(name, zone string) {
 	delete(m.names, name)
 	delete(m.glue, name)
@@ -180,7 +179,7 @@ func (m *model) wild(name, zone string) {
 	}
 }
 
-// merge adds what is at another name.
+// merge adds the records of another name.
 func (m *model) merge(name, at string) {
 	m.name(name)
 	targets := map[string]bool{}

@@ -20,8 +20,8 @@ func TestParseHashLabel(t *testing.T) {
 		}
 	}
 	for _, label := range []string{
-		"", "3", "626362616330373", "626362616330373700", "62636261633037373737", // lengths
-		"3063626163303737", // a zero in front is not written
+		"", "3", "626362616330373", "626362616330373700", "62636261633037373737", // wrong lengths
+		"3063626163303737", // leading zeros are omitted
 		"6263626163303767", "6263626163303747", "626362616330373:", "62-362616330373", "10-0-0-1", "db-0",
 	} {
 		if h, ok := parseHashLabel([]byte(label)); ok {
@@ -91,7 +91,8 @@ func BenchmarkKubeDNS(b *testing.B) {
 	}
 }
 
-// From 101 records on the weight is zero, and what does not fit is cut.
+// The weight of 101 or more records is zero, and records that do not fit are
+// removed.
 func TestKubeDNSWeights(t *testing.T) {
 	for n, want := range map[int]uint16{1: 100, 2: 50, 3: 33, 99: 1, 100: 1, 101: 0, 400: 0} {
 		d := plain()
@@ -114,7 +115,8 @@ func TestKubeDNSWeights(t *testing.T) {
 	}
 }
 
-// What a Service's own object tells is known before the endpoints are.
+// Records that depend only on the Service are served before its endpoints are
+// listed.
 func TestKubeDNSWithoutEndpoints(t *testing.T) {
 	d := plain()
 	d.kubedns = true
@@ -136,7 +138,8 @@ func TestKubeDNSWithoutEndpoints(t *testing.T) {
 	}
 }
 
-// Metadata knows the labels that kube-dns has in front of a port's name.
+// The metadata of a query includes the labels that kube-dns has before a port's
+// name.
 func TestKubeDNSMetadata(t *testing.T) {
 	h := clientShop(t)
 	q := queryFor(t, "db-0._sql._tcp.db.shop.svc.cluster.local.", "10.0.0.9:53")

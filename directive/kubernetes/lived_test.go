@@ -29,7 +29,7 @@ func TestChangedIndexEqualsNewIndex(t *testing.T) {
 				continue
 			}
 			fresh := l.fresh()
-			ix.reverse.applyChange(&ix.reverseChange) // what waits while a first list comes in
+			ix.reverse.applyChange(&ix.reverseChange) // changes that wait during a first list
 			for i, want := range held(fresh) {
 				if got := held(ix)[i]; !slices.Equal(got, want) {
 					t.Fatalf("seed %d, step %d: got\n%v\nwant\n%v", seed, step, got, want)
@@ -43,7 +43,7 @@ func livedKinds() []cluster.Kind {
 	return []cluster.Kind{cluster.Namespaces, cluster.Services, cluster.Slices, cluster.Imports, cluster.ImportSlices}
 }
 
-// held returns everything in an index that readers see.
+// held returns the whole state of an index that readers see.
 func held(ix *Index) [3][]string {
 	var entries []string
 	for _, imported := range []bool{false, true} {
@@ -66,7 +66,7 @@ func held(ix *Index) [3][]string {
 type objectChurn struct {
 	*rand.Rand
 	set  settings
-	pool int // addresses there are
+	pool int // the number of addresses
 	have [cluster.Kinds]map[cluster.Key]cluster.Object
 }
 

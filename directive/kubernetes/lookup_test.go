@@ -11,8 +11,8 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// A reply is what the model expects. Records are in presentation form, lower
-// case, each section sorted.
+// A reply is an expected reply. Records are in presentation form and lower case;
+// each section is sorted.
 type reply struct {
 	code                      string
 	aa                        bool
@@ -30,8 +30,7 @@ func (r reply) String() string {
 	return b.String()
 }
 
-// read makes a reply of a message. Every record counts, also one that is there
-// twice.
+// read converts a message to a reply. Duplicate records are kept.
 func read(m *mdns.Msg) reply {
 	lines := func(rrs []mdns.RR) (lines []string) {
 		for _, rr := range rrs {
@@ -46,17 +45,17 @@ func record(name string, ttl uint32, qtype, rdata string) string {
 	return strings.ToLower(fmt.Sprintf("%s %d IN %s %s", name, ttl, qtype, rdata))
 }
 
-// A question of a chain of CNAMEs.
+// An asked is one question of a chain of CNAMEs.
 type asked struct{ name, qtype string }
 
-// ask gives the replies that are right; any of them will do. name is in lower
+// ask returns the correct replies, of which one is expected. name is in lower
 // case.
 func (m *model) ask(name, qtype string, before ...asked) []reply {
 	zone := m.zone(name)
 	switch {
 	case zone == "" && mdns.IsSubDomain(otherZone, name):
 		return []reply{fromOtherZones(name, qtype)}
-	case zone == "": // nobody serves it
+	case zone == "": // no server block has the zone
 		return []reply{{code: "REFUSED"}}
 	case qtype == "AXFR" || qtype == "IXFR":
 		return []reply{{code: "REFUSED"}}
@@ -98,7 +97,7 @@ func (m *model) ask(name, qtype string, before ...asked) []reply {
 	return replies
 }
 
-// rrset is the reply with the records of one type.
+// rrset returns the reply with the records of one type.
 func (m *model) rrset(name, rtype string, at rrsets) []reply {
 	ttl := m.ttl
 	switch {
@@ -145,9 +144,9 @@ func (m *model) rrset(name, rtype string, at rrsets) []reply {
 	return []reply{r}
 }
 
-// chase follows a CNAME (2.5): it is the answer for every type, the target's
-// records come with it, and the code is that of the last name (RFC 6604). Each
-// CNAME of a loop is there once.
+// chase follows a CNAME (2.5): the CNAME is the answer for every type, the
+// records of its target are added, and the response code is that of the last name
+// (RFC 6604). Each CNAME of a loop is in the answer once.
 func (m *model) chase(name, qtype, target string, before []asked) []reply {
 	head := record(name, m.ttl, "CNAME", target)
 	if qtype == "CNAME" || qtype == "ANY" {
@@ -159,7 +158,7 @@ func (m *model) chase(name, qtype, target string, before []asked) []reply {
 	}
 	var replies []reply
 	for _, sub := range m.ask(target, qtype, before...) {
-		if sub.code == "REFUSED" { // nobody's: the client goes on from there
+		if sub.code == "REFUSED" { // no server block has the target: the client queries it elsewhere
 			sub.code = "NOERROR"
 		}
 		replies = append(replies, reply{sub.code, true, append([]string{head}, sub.answer...), sub.authority, sub.extras})
@@ -167,7 +166,7 @@ func (m *model) chase(name, qtype, target string, before []asked) []reply {
 	return replies
 }
 
-// podName knows the names IP-WITH-DASHES.NS.pod (§3.4).
+// podName returns the records of IP-WITH-DASHES.NS.pod (§3.4).
 func (m *model) podName(name, zone string) (rrsets, bool) {
 	if reversed(zone) || slices.Contains(m.multicluster, zone) || m.pods == podsDisabled {
 		return nil, false
@@ -199,8 +198,8 @@ func (m *model) podName(name, zone string) (rrsets, bool) {
 	return rrsets{family(ip): {ip.String()}}, true
 }
 
-// prefer knows the names ZONE.prefer._zone of topology zones that no endpoint
-// is in: all endpoints will do then.
+// prefer returns the records of ZONE.prefer._zone if no endpoint is in that
+// topology zone: those of all endpoints.
 func (m *model) prefer(name string) (rrsets, bool) {
 	const prefer = "prefer._zone."
 	i := strings.LastIndex(name, "."+prefer)
@@ -221,7 +220,7 @@ func (m *model) pinned(name string) bool {
 	return i >= 0 && m.names[name[i+1:]] != nil
 }
 
-// fromOtherZones is what the handler below kubernetes says.
+// fromOtherZones returns the reply of the handler below kubernetes.
 func fromOtherZones(name, qtype string) reply {
 	switch {
 	case name != "www."+otherZone:

@@ -13,13 +13,13 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// The naive model: from the plain set of objects it writes down every record
-// that there is, by the words of the Kubernetes DNS specification (numbers in
-// comments; M for the multi-cluster one) and of CoreDNS where that is silent
-// (§ for what clients rely on). An answer is then a lookup in that list. It is
-// slow, and shares no code with the index.
+// The naive model: from the plain set of objects it makes a list of every record,
+// as the Kubernetes DNS specification defines them (numbers in comments; M for
+// the multi-cluster one), and as CoreDNS does where the specification is silent
+// (§: what clients rely on). An answer is a lookup in that list. The model is
+// slow and shares no code with the index.
 
-// objects are a cluster as it is now.
+// objects is the present state of a cluster.
 type objects [cluster.Kinds]map[cluster.Key]cluster.Object
 
 func noObjects() *objects {
@@ -30,14 +30,14 @@ func noObjects() *objects {
 	return have
 }
 
-// list gives the objects of a kind in order.
+// list returns the objects of a kind, sorted.
 func (have *objects) list(kind cluster.Kind) []cluster.Object {
 	return slices.SortedFunc(maps.Values(have[kind]), func(a, b cluster.Object) int {
 		return cmp.Or(cmp.Compare(a.Key().Namespace, b.Key().Namespace), cmp.Compare(a.Key().Name, b.Key().Name))
 	})
 }
 
-// rrsets are the records of one name: by type, their RDATA in presentation form.
+// rrsets is the records of one name: by type, the RDATA in presentation form.
 type rrsets map[string][]string
 
 func (r rrsets) add(qtype, rdata string) {
@@ -53,14 +53,14 @@ type model struct {
 	importSerial uint32
 
 	primary string
-	names   map[string]rrsets   // every name that exists
-	between map[string]bool     // those that only exist because others are below them
-	oneOf   map[string][]string // PTR names of an address that is the ClusterIP of several Services: any one will do
-	glue    map[string][]string // addresses to come with SRV records of this name, if not all that the targets have
-	heavy   map[string]int      // what weights are made of at this name, as kube-dns counts
+	names   map[string]rrsets   // every existing name
+	between map[string]bool     // empty non-terminals
+	oneOf   map[string][]string // PTR names of an address that is the ClusterIP of several Services: any one is correct
+	glue    map[string][]string // additional addresses of SRV records of this name, if they are not all addresses of the targets
+	heavy   map[string]int      // the number of records from which kube-dns computes the weights at this name
 }
 
-// spell writes the whole list down.
+// spell returns the model of a cluster.
 func spell(d directive, have *objects, serial, importSerial uint32) *model {
 	m := &model{directive: d, have: have, serial: serial, importSerial: importSerial,
 		names: map[string]rrsets{}, between: map[string]bool{}, oneOf: map[string][]string{}, glue: map[string][]string{}, heavy: map[string]int{}}
@@ -93,7 +93,7 @@ func reversed(z string) bool {
 	return mdns.IsSubDomain("in-addr.arpa.", z) || mdns.IsSubDomain("ip6.arpa.", z)
 }
 
-// zone is the longest one that the name is in. All are in lower case.
+// zone returns the longest zone that contains the name, which is in lower case.
 func (m *model) zone(name string) (zone string) {
 	for _, z := range m.zones {
 		if (name == z || strings.HasSuffix(name, "."+z)) && len(z) > len(zone) {
@@ -103,7 +103,7 @@ func (m *model) zone(name string) (zone string) {
 	return zone
 }
 
-// name makes a name exist, and with it those between it and its zone (RFC 8020).
+// name adds a name, and the names between it and its zone (RFC 8020).
 func (m *model) name(name string) rrsets {
 	zone := m.zone(name)
 	for _, parent, _ := strings.Cut(name, "."); name != zone && parent != zone; _, parent, _ = strings.Cut(parent, ".") {
@@ -123,11 +123,11 @@ func (m *model) exposed(ns string) bool {
 	return m.have[cluster.Namespaces][cluster.Key{Name: ns}] != nil
 }
 
-// An endpoint is what one hostname, or one address without, stands for (D2). If
-// several slices have it, it is one nevertheless: the addresses and ports of all
-// are its own.
+// An endpoint is all addresses with one hostname, or one address without a
+// hostname (D2). It may be in several slices, and has the addresses and ports of
+// all of them.
 type endpoint struct {
-	label     string // with the cluster's id behind it, if there is one
+	label     string // followed by the cluster ID, if there is one
 	host      string
 	cluster   string
 	addresses []netip.Addr
@@ -137,7 +137,7 @@ type endpoint struct {
 
 func (e *endpoint) has(p cluster.Port) bool { return slices.Contains(e.ports, p) }
 
-// endpoints lists the ready ones of a Service (D3).
+// endpoints returns the ready endpoints of a Service (D3).
 func (m *model) endpoints(s *cluster.Service, from cluster.Kind) (all []*endpoint) {
 	for _, o := range m.have.list(from) {
 		sl := o.(*cluster.Slice)
@@ -175,7 +175,7 @@ func (m *model) endpoints(s *cluster.Service, from cluster.Kind) (all []*endpoin
 	return all
 }
 
-// dashed is an address as a label (§3.5).
+// dashed returns an address as a label (§3.5).
 func dashed(ip netip.Addr) string {
 	s := strings.NewReplacer(".", "-", ":", "-").Replace(ip.String())
 	if strings.HasSuffix(s, "-") {
@@ -184,7 +184,7 @@ func dashed(ip netip.Addr) string {
 	return s
 }
 
-// forward writes down a zone of Services.
+// forward adds the names of a zone of Services.
 func (m *model) forward(z string, services, from cluster.Kind, version string) {
 	m.name("svc." + z)
 	m.name("dns-version."+z).add("TXT", `"`+version+`"`)
@@ -280,8 +280,8 @@ func (m *model) alias(name string, s *cluster.Service, from cluster.Kind) {
 	}
 }
 
-// hostname is an ExternalName as a name in presentation form; an IP address is
-// none (§3.12).
+// hostname returns an ExternalName in presentation form. An IP address is invalid
+// (§3.12).
 func hostname(s string) (string, bool) {
 	if _, err := netip.ParseAddr(s); err == nil {
 		return "", false
@@ -306,13 +306,13 @@ func family(ip netip.Addr) string {
 	return "AAAA"
 }
 
-// srv adds a SRV record; the weight is put in when all are there.
+// srv adds a SRV record. Its weight is set when all records have been added.
 func (m *model) srv(name string, p cluster.Port, target string) {
 	m.name(name).add("SRV", fmt.Sprintf("%d %s", p.Port, target))
 }
 
-// portName is where a named port's SRV records are (2.3.2, 2.4.2); other ports
-// have none.
+// portName returns the owner of a named port's SRV records (2.3.2, 2.4.2). Other
+// ports have none.
 func portName(p cluster.Port, service string) (string, bool) {
 	return "_" + p.Name + "._" + p.Protocol + "." + service, p.Name != ""
 }
@@ -320,7 +320,7 @@ func portName(p cluster.Port, service string) (string, bool) {
 func (m *model) clusterIP(name string, s *cluster.Service) {
 	m.addresses(name, s.ClusterIPs) // 2.3.1, M4
 	for _, p := range s.Ports {
-		m.srv(name, p, name) // §3.5: all ports, unnamed ones too
+		m.srv(name, p, name) // §3.5: all ports, with or without a name
 		if port, ok := portName(p, name); ok {
 			m.srv(port, p, name)            // 2.3.2, M5
 			m.addresses(port, s.ClusterIPs) // §3.2
@@ -341,8 +341,7 @@ func (m *model) headless(name string, endpoints []*endpoint) {
 	}
 }
 
-// topology writes down the names ZONE.pin._zone; ZONE.prefer._zone is
-// everything (see prefer).
+// topology adds the names ZONE.pin._zone. For ZONE.prefer._zone see prefer.
 func (m *model) topology(name string, s *cluster.Service) {
 	m.name("pin._zone." + name)
 	m.name("prefer._zone." + name)
@@ -369,7 +368,7 @@ func (m *model) topology(name string, s *cluster.Service) {
 	}
 }
 
-// podSpaces writes down NS.pod; the pods' own names are looked up by podName.
+// podSpaces adds the names NS.pod. podName finds the names of pods.
 func (m *model) podSpaces(z string) {
 	m.name("pod." + z)
 	for ns := range m.have[cluster.Namespaces] {
@@ -379,8 +378,8 @@ func (m *model) podSpaces(z string) {
 	}
 }
 
-// backward writes down the reverse zones (2.3.3, 2.4.3). The zone of
-// ServiceImports has none (M6).
+// backward adds the reverse zones (2.3.3, 2.4.3). The zone of ServiceImports has
+// none (M6).
 func (m *model) backward() {
 	if m.primary == "" {
 		return
@@ -413,7 +412,7 @@ func (m *model) backward() {
 			}
 		}
 	}
-	for ip, names := range owners { // §3.7: endpoints do not count beside a ClusterIP
+	for ip, names := range owners { // §3.7: a ClusterIP takes precedence over endpoints
 		if at, err := mdns.ReverseAddr(ip.String()); err == nil && m.zone(at) != "" {
 			m.name(at).add("PTR", names[0])
 			m.oneOf[at] = names
@@ -421,8 +420,8 @@ func (m *model) backward() {
 	}
 }
 
-// apex writes down SOA, NS and the name server's addresses (§3.6): the Services
-// that the server is an endpoint of, or ns.dns.
+// apex adds SOA, NS and the addresses of the name server (§3.6): the Services
+// that have this server as an endpoint, or ns.dns.
 func (m *model) apex(z string) {
 	serial := m.serial
 	if slices.Contains(m.multicluster, z) {

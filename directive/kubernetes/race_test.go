@@ -17,12 +17,12 @@ type version struct {
 	services, slices []cluster.Object
 }
 
-// versions are two states that a cluster goes to and fro between. Each of the
-// names below exists in both.
+// versions returns two states between which a cluster changes. Each of the names
+// below exists in both.
 func versions() [2]version {
 	two := func(n int) []string {
 		var eps []string
-		for i := range 4 + 3*n { // another number, other addresses, other labels
+		for i := range 4 + 3*n { // another number of endpoints, with other addresses and labels
 			eps = append(eps, fmt.Sprintf("db-%d=10.0.%d.%d", i+n, n, i))
 		}
 		return eps
@@ -47,9 +47,9 @@ func versions() [2]version {
 	return vs
 }
 
-// Readers see each Service as it was or as it is, never half of it, never
-// nothing: while the writer puts and lists objects, shows and hides another
-// namespace, and grows and shrinks every table.
+// While the writer puts and lists objects, exposes and hides another namespace,
+// and grows and shrinks every table, readers see each Service before or after a
+// change.
 func TestReadersDuringChanges(t *testing.T) {
 	d := plain()
 	d.pods = podsVerified
@@ -74,7 +74,7 @@ func TestReadersDuringChanges(t *testing.T) {
 		{"5.5.5.10.in-addr.arpa.", "PTR"},
 		{"10-7-0-1.shop.pod.cluster.local.", "A"},
 	}
-	// What they are in each version, asked before anything moves.
+	// The answers of each version, before the changes begin.
 	var right [2][]string
 	for n, v := range vs {
 		s := serve(t, d, d.handler(t, load(d.newIndex(), append(append(fixed[:2:2], v.services...), v.slices...)...)))
@@ -106,8 +106,8 @@ func TestReadersDuringChanges(t *testing.T) {
 	readers.Wait()
 }
 
-// disturb changes the cluster in every way that leaves the versions' names
-// where they are.
+// disturb changes the cluster in every way that does not affect the names of the
+// versions.
 func disturb(ix *Index, vs [2]version, fixed []cluster.Object) {
 	r := rand.New(rand.NewPCG(1, 1))
 	var others, otherSlices []cluster.Object
@@ -120,7 +120,7 @@ func disturb(ix *Index, vs [2]version, fixed []cluster.Object) {
 		case 3, 4:
 			o := v.slices[r.IntN(len(v.slices))]
 			ix.Put(cluster.Slices, o)
-		case 5: // lists, in which everything else is new or gone
+		case 5: // lists in which all other objects are new or missing
 			others, otherSlices = nil, nil
 			for i := range r.IntN(200) {
 				name := fmt.Sprintf("x%d", i)
@@ -143,8 +143,8 @@ func disturb(ix *Index, vs [2]version, fixed []cluster.Object) {
 	}
 }
 
-// Whoever asks while the last list comes hears SERVFAIL or the answer, never
-// that there is no such name.
+// While the last list is delivered, a query gets SERVFAIL or the answer, never
+// NXDOMAIN.
 func TestReadersDuringLastList(t *testing.T) {
 	d := plain()
 	for range 500 {

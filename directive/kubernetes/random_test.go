@@ -15,8 +15,8 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// A cosmos is a random cluster that changes, an index that lives through its
-// changes, and the plain objects for the model.
+// A randomCluster is a cluster of random objects that change: the index under
+// test, and the plain objects for the model.
 type randomCluster struct {
 	*rand.Rand
 	directive
@@ -28,7 +28,7 @@ func pick[T any](c *randomCluster, from ...T) T { return from[c.IntN(len(from))]
 
 func (c *randomCluster) chance(percent int) bool { return c.IntN(100) < percent }
 
-// few draws up to n of them, none twice.
+// few returns up to n of the values, without duplicates.
 func few[T any](c *randomCluster, n int, from ...T) (some []T) {
 	for _, i := range c.Perm(len(from))[:min(len(from), c.IntN(n+1))] {
 		some = append(some, from[i])
@@ -105,7 +105,7 @@ func (c *randomCluster) newService(kind cluster.Kind, key cluster.Key) *cluster.
 		s.Headless = true
 	default:
 		s.ClusterIPs = few(c, 2, c.addresses()[4:]...)
-		if c.chance(10) && len(s.ClusterIPs) > 0 { // nobody should, but a file may say so
+		if c.chance(10) && len(s.ClusterIPs) > 0 { // the API server allows none, a file of manifests may have some
 			s.ClusterIPs = append(s.ClusterIPs, s.ClusterIPs[0])
 		}
 	}
@@ -119,7 +119,7 @@ func (c *randomCluster) newSlice(kind cluster.Kind, key cluster.Key) *cluster.Sl
 	if kind == cluster.ImportSlices {
 		sl.Cluster = pick(c, "east", "west", "eu.west", "db-0.west")
 	}
-	zones := map[netip.Addr]string{} // one address is in one zone
+	zones := map[netip.Addr]string{} // an address is in one topology zone
 	for i, ip := range c.addresses() {
 		zones[ip] = []string{"zone-a", "zone-b", "eu.zone-a", ""}[i%4]
 	}
@@ -165,7 +165,7 @@ func (c *randomCluster) key(kind cluster.Kind) cluster.Key {
 	return cluster.Key{Namespace: c.namespace(), Name: pick(c, "a", "b", "api-a", "api-b", "db-a", "web-a")}
 }
 
-// make gives an object of random content.
+// make returns an object with random content.
 func (c *randomCluster) make(kind cluster.Kind, key cluster.Key) cluster.Object {
 	switch kind {
 	case cluster.Namespaces:
@@ -178,7 +178,7 @@ func (c *randomCluster) make(kind cluster.Kind, key cluster.Key) cluster.Object 
 	return c.newSlice(kind, key)
 }
 
-// replace lists a kind anew: most objects are as they were, in another order.
+// replace lists a kind again: most objects are unchanged, in another order.
 func (c *randomCluster) replace(kind cluster.Kind, keep int) {
 	next := map[cluster.Key]cluster.Object{}
 	for _, o := range c.have.list(kind) {
@@ -200,7 +200,7 @@ func (c *randomCluster) set(kind cluster.Kind, next map[cluster.Key]cluster.Obje
 	relist(c.index, kind, list)
 }
 
-// again is an equal object, as a relist decodes it once more.
+// again returns an equal object, as a second list decodes it.
 func again(o cluster.Object) cluster.Object {
 	switch o := o.(type) {
 	case *cluster.Namespace:
@@ -222,7 +222,7 @@ func again(o cluster.Object) cluster.Object {
 	panic("no object of a cluster")
 }
 
-// change does one thing that a watch may deliver.
+// change applies one random change that a watch may deliver.
 func (c *randomCluster) change() {
 	kind := pick(c, c.kinds()...)
 	key := c.key(kind)
@@ -246,8 +246,8 @@ func (c *randomCluster) model() *model {
 	return spell(c.directive, c.have, c.index.serial.Load(), c.index.importSerial.Load())
 }
 
-// String writes the objects down, nearly as YAML, for whoever has to understand
-// a failure.
+// String returns the objects in a form similar to YAML, for the message of a
+// failure.
 func (c *randomCluster) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "directive: %+v\n", c.directive)
@@ -275,7 +275,7 @@ func (c *randomCluster) String() string {
 	return b.String()
 }
 
-// fields writes what is not empty.
+// fields formats the pairs whose value is not empty.
 func fields(pairs ...any) string {
 	var out []string
 	for i := 0; i < len(pairs); i += 2 {
@@ -286,12 +286,12 @@ func fields(pairs ...any) string {
 	return strings.Join(out, ", ")
 }
 
-// questionTypes are what is asked of each name.
+// questionTypes returns the types that are queried for each name.
 func questionTypes() []string {
 	return []string{"A", "AAAA", "SRV", "PTR", "TXT", "CNAME", "NS", "SOA", "MX", "HTTPS", "DS", "ANY", "AXFR", "IXFR"}
 }
 
-// mutate makes another name of one that exists: most of them do not.
+// mutate changes an existing name. Most results do not exist.
 func (c *randomCluster) mutate(name string) string {
 	labels := mdns.SplitDomainName(name)
 	if len(labels) == 0 {
@@ -325,7 +325,7 @@ func (c *randomCluster) mutate(name string) string {
 		return pick(c, "zone-a", "zone-b", "eu.zone-a", "nowhere", "zone-a.eu") + "." + pick(c, "pin", "prefer", "other") + "._zone." + name
 	case 10:
 		labels[i] = strings.ToUpper(labels[i])
-	case 11: // IPv4 addresses are not in ip6.arpa, whatever they are mapped to
+	case 11: // IPv4-mapped addresses are not in ip6.arpa
 		mapped, _ := mdns.ReverseAddr(pick(c, c.addresses()...).String())
 		if ip := pick(c, c.addresses()...); ip.Is4() {
 			six := netip.AddrFrom16(ip.As16()).As16()
@@ -340,7 +340,8 @@ func (c *randomCluster) mutate(name string) string {
 	return mdns.Fqdn(strings.Join(labels, "."))
 }
 
-// compare asks one question and says what is wrong with the reply.
+// compare sends one query and returns an error if the reply is not one of the
+// model's.
 func (c *randomCluster) compare(t *testing.T, s *server, m *model, name, qtype string) error {
 	t.Helper()
 	if _, ok := mdns.IsDomainName(name); !ok {
@@ -372,7 +373,7 @@ func TestRandomClusters(t *testing.T) {
 	}
 }
 
-// live goes through one cluster's life.
+// live compares answers with the model's while a cluster is listed and changes.
 func (c *randomCluster) live(t *testing.T) error {
 	const changes, questions = 30, 60
 	s := serve(t, c.directive, c.handler(t, c.index))
@@ -411,8 +412,8 @@ func (c *randomCluster) live(t *testing.T) error {
 	return c.emptied()
 }
 
-// begin delivers the first lists, in any order. An answer that is given before
-// all are there is SERVFAIL, or the one that will be given when they are.
+// begin delivers the first lists, in any order. Before all have been delivered an
+// answer is SERVFAIL or the final one.
 func (c *randomCluster) begin(t *testing.T, s *server) error {
 	for _, kind := range c.kinds() {
 		for range 6 {
@@ -429,7 +430,7 @@ func (c *randomCluster) begin(t *testing.T, s *server) error {
 				name = c.mutate(name)
 			}
 			if strings.Contains(name, "dns.") || slices.Contains(c.zones, name) {
-				continue // the apex is not the cluster's data
+				continue // the apex does not depend on the objects
 			}
 			err := c.compare(t, s, m, name, qtype)
 			if err != nil && read(s.ask(t, name, qtype)).code != "SERVFAIL" {
@@ -452,7 +453,7 @@ func serials(before, now *model) error {
 	return nil
 }
 
-// contents are the records below svc and pod, those of the ServiceImports or
+// contents returns the records below svc and pod: those of the ServiceImports, or
 // all others.
 func (m *model) contents(imports bool) string {
 	var lines []string

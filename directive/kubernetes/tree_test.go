@@ -15,13 +15,13 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// A node is what kube-dns marshals for its page.
+// A node is a node of the tree that kube-dns's status page shows.
 type node struct {
 	ChildNodes map[string]*node
 	Entries    map[string]*skydns
 }
 
-// A skydns is SkyDNS's message.
+// A skydns is a message of SkyDNS.
 type skydns struct {
 	Host        string `json:"host,omitempty"`
 	Port        int    `json:"port,omitempty"`
@@ -34,8 +34,8 @@ type skydns struct {
 	Group       string `json:"group,omitempty"`
 }
 
-// treeOf gives the tree of a cluster, and checks that it is written as kube-dns
-// would write it: byte for byte what encoding/json makes of the same nodes.
+// treeOf returns the tree of a cluster. It checks that the page equals the
+// encoding of the same nodes by encoding/json, as kube-dns writes it.
 func treeOf(t *testing.T, d directive, objects ...cluster.Object) *node {
 	t.Helper()
 	h := d.handler(t, load(d.newIndex(), objects...))
@@ -59,8 +59,8 @@ func treeOf(t *testing.T, d directive, objects ...cluster.Object) *node {
 	return root
 }
 
-// lines writes each entry of a tree on a line, and each node without any that has
-// nothing below it, with labels from the left to the right.
+// lines returns a line for each entry of a tree, and for each empty leaf, with
+// the labels from left to right.
 func (n *node) lines() (all []string) {
 	var walk func(n *node, name string)
 	walk = func(n *node, name string) {
@@ -86,7 +86,7 @@ func (n *node) lines() (all []string) {
 	return all
 }
 
-// hash is the label of an address.
+// hash returns the label of an address.
 func hash(ip string) string { return string(appendHashLabel(nil, netip.MustParseAddr(ip))) }
 
 func expectLines(t *testing.T, got []string, want ...string) {
@@ -216,9 +216,9 @@ func TestTreeServices(t *testing.T) {
 	)
 }
 
-// An object has each name once: of two addresses with one hostname the second
-// stands at its hash, where kube-dns loses one of them. What has one label shares
-// its ports, as in answers.
+// An object has each name once: of two addresses with one hostname the second is
+// at its hash, where kube-dns loses one of them. Entries with one label share its
+// ports, as in answers.
 func TestTreeSharedLabels(t *testing.T) {
 	got := treeOf(t, ttl30(), namespaceObject("shop"), headless("shop", "db"),
 		slice("shop", "db-1", "db", "sql 5432/tcp", "db-0=10.0.0.1", "db-0=fd00::1", "10.0.0.2"),
@@ -235,8 +235,8 @@ func TestTreeSharedLabels(t *testing.T) {
 	)
 }
 
-// Every zone has the Services, but those of ServiceImports and reverse zones; in
-// a zone below another one's svc that zone answers, and not the other.
+// Every zone has the Services, except the zones of ServiceImports and reverse
+// zones. A zone below svc of another zone hides that part of it.
 func TestTreeZones(t *testing.T) {
 	objects := []cluster.Object{namespaceObject("shop"), namespaceObject("x"), clusterIP("shop", "api", "", "10.96.0.1"), clusterIP("x", "api", "", "10.96.0.2")}
 	at := func(zone string) string { return hash("10.96.0.1") + ".api.shop.svc" + zone + " 10.96.0.1" }
@@ -257,7 +257,7 @@ func TestTreeTTL0(t *testing.T) {
 	treeOf(t, d, namespaceObject("shop"), clusterIP("shop", "api", "", "10.96.0.1"))
 }
 
-// A writer that fails has the last word, and soon.
+// A failed write ends the output soon, and its error is returned.
 func TestTreeWriterFails(t *testing.T) {
 	d := plain()
 	objects := []cluster.Object{namespaceObject("shop")}
@@ -274,7 +274,7 @@ func TestTreeWriterFails(t *testing.T) {
 	}
 }
 
-// A failing writer takes so many bytes, and counts the calls after that.
+// A failing writer accepts some bytes and counts the calls after that.
 type failing struct{ after, calls, most int }
 
 func (f *failing) Write(p []byte) (int, error) {
