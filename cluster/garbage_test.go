@@ -22,7 +22,7 @@ func TestSweeper(t *testing.T) {
 			}
 			synctest.Wait()
 			if freed.Load() > 0 {
-				t.Error("before it settled")
+				t.Error("memory was freed before the changes ended, want it freed after them")
 			}
 			time.Sleep(2 * settleTime)
 			synctest.Wait()

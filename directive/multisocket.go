@@ -25,9 +25,9 @@ func (m *Multisocket) Sockets() int { return m.sockets }
 // that the process may use; so you rarely need multisocket. TCP always has one
 // socket.
 //
-// Server blocks that listen on the same address share the first N that one of
-// them gives. An address that stays open over a reload keeps its number of
-// sockets, since closing a socket would lose the queries in its buffer; the
+// Of the server blocks that listen on the same address, the first with
+// multisocket decides. An address that stays open over a reload keeps its number
+// of sockets, since closing a socket would lose the queries in its buffer; the
 // server logs a warning, and a restart applies the new number.
 //
 //	.:1053 {

@@ -201,7 +201,7 @@ func TestClusterExpired(t *testing.T) {
 	proxy.Cut()
 	f.has(t, cluster.Services, "shop/new shop/web")
 	if f.lists(cluster.Services) == lists {
-		t.Error("the watch went on, so this was no test of 410")
+		t.Error("the watch continued, want it to be refused with 410")
 	}
 	eventually(t, "a log line", func() bool { return f.logs("accepts the credentials again") == 1 })
 }

@@ -89,7 +89,7 @@ func checkEtcdFails(t *testing.T, do func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if do(ctx) == nil {
-		t.Error("it succeeds")
+		t.Error("the operation succeeded, want an error")
 	}
 }
 
@@ -189,7 +189,7 @@ func TestEtcdClusterLink(t *testing.T) {
 		}
 		return
 	}
-	t.Error("no leader leads for long enough")
+	t.Error("found no lasting leader")
 }
 
 func TestEtcdClusterClients(t *testing.T) {
@@ -223,7 +223,7 @@ func TestEtcdClusterLead(t *testing.T) {
 	}
 	c.Kill(2)
 	if err := c.Lead(ctx, 2); err == nil {
-		t.Error("a dead member leads")
+		t.Error("moving leadership to a killed member succeeded, want an error")
 	}
 }
 

@@ -1,4 +1,4 @@
-// Package kubetest gives tests a real Kubernetes API server and a real etcd
+// Package kubetest provides tests with a real Kubernetes API server and a real etcd
 // cluster, on loopback ports, in a process of their own (cmd/api, which runs
 // package machinery). A [Proxy] in front of the API server adds the faults that a
 // healthy server does not have.

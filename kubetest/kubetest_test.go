@@ -147,7 +147,7 @@ func TestRestartKeepsPortAndReflectorReconnects(t *testing.T) {
 			t.Errorf("the stop sent an event: %v", e)
 		}
 	case <-time.After(patience):
-		t.Error("the stop did not cut a watch")
+		t.Error("the watch is still open after the stop, want it closed")
 	}
 	_, err = k.CoreV1().ConfigMaps("a").List(t.Context(), metav1.ListOptions{})
 	if err == nil || !strings.Contains(err.Error(), "connection refused") {
@@ -162,7 +162,7 @@ func TestRestartKeepsPortAndReflectorReconnects(t *testing.T) {
 	put(t, k, "a", "after")
 	eventually(t, "the reflector's return", has(store, "a/after"))
 	if !has(store, "a/before")() {
-		t.Error("the first object is lost")
+		t.Error("the first object is missing after the restart")
 	}
 }
 

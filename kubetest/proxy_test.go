@@ -137,7 +137,7 @@ func testCuts(t *testing.T, p *Proxy, k kubernetes.Interface) {
 		}
 	}
 	if err := list(t.Context(), k); err == nil {
-		t.Error("the list was not cut")
+		t.Error("the whole list was received, want it cut")
 	}
 
 	p.Set(Faults{})
@@ -258,9 +258,9 @@ func TestProxyCloses(t *testing.T) {
 	p.Close()
 	p.Close() // does nothing
 	if err := <-answer; err == nil {
-		t.Error("a stalled request was answered by Close")
+		t.Error("a stalled request got a response after Close, want an error")
 	}
 	if _, err := io.ReadAll(resp.Body); err == nil {
-		t.Error("an open watch ended well by Close")
+		t.Error("the body of an open watch ended without an error after Close, want an error")
 	}
 }

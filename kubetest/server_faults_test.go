@@ -187,6 +187,6 @@ func TestServerHalfOpenWatch(t *testing.T) {
 	took := d.await(inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
 	t.Logf("noticed, and right again, after %v", took)
 	if took < 500*time.Millisecond || took > 5*time.Second {
-		t.Error("this was no half-open connection, or it took too long")
+		t.Error("the connection was not half open, or its end was detected too late")
 	}
 }

@@ -74,7 +74,7 @@ func (r *reader) run() {
 	r.readSingly()
 }
 
-// allocSlots gives the reader n slots. sender sends the replies of their parked
+// allocSlots allocates n slots for the reader. sender sends the replies of their parked
 // queries.
 func (r *reader) allocSlots(n int, sender dns.Sender) {
 	r.arena = make([]byte, arenaSize)

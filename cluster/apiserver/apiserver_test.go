@@ -274,7 +274,7 @@ func TestLiveWatchEnds(t *testing.T) {
 			t.Errorf("got %v", e)
 		}
 	case <-time.After(10 * time.Second):
-		t.Error("the watch goes on")
+		t.Error("the watch continued, want it to end")
 	}
 }
 

@@ -115,7 +115,7 @@ func TestReceive(t *testing.T) {
 		t.Errorf("broken off: %v %v", ok, last)
 	}
 	if _, _, _, ok := received(t); ok {
-		t.Error("nothing came")
+		t.Error("an empty response was a list, want none")
 	}
 }
 

@@ -170,7 +170,7 @@ func TestManifestsClusterIPs(t *testing.T) {
 	f.check(t.Context())
 	again := allocate([]cluster.Key{{Namespace: "shop", Name: "a"}, {Namespace: "shop", Name: "b"}}, map[netip.Addr]bool{given[cluster.Key{Namespace: "shop", Name: "a"}]: true})
 	if again[cluster.Key{Namespace: "shop", Name: "a"}] == given[cluster.Key{Namespace: "shop", Name: "a"}] {
-		t.Error("an explicit address was given again")
+		t.Error("an explicit address was allocated to another Service")
 	}
 	b.has(append([]string{"services shop/a " + again[cluster.Key{Namespace: "shop", Name: "a"}].String(), "services shop/b " + ip("b")}, append(rest, "services shop/z "+ip("a"))...)...)
 	b.says(1, "level=INFO", "namespace=shop name=b", ip("b"))

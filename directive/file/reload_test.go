@@ -148,7 +148,7 @@ func TestVersionStaleMode(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !s.source().latest.stale() {
-		t.Error("not stale after chmod")
+		t.Error("the zone is not stale after chmod, want it stale")
 	}
 }
 

@@ -53,7 +53,7 @@ type table struct {
 // guessed ID is unlikely to be in use.
 const maxWaiting = 4096
 
-// add gives a an unpredictable ID and adds it. It reports false if the table is
+// add assigns an unpredictable ID to a and adds it. It reports false if the table is
 // full or closed.
 func (t *table) add(a *attempt) bool {
 	t.mu.Lock()

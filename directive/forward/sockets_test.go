@@ -45,7 +45,8 @@ func TestSocketReuse(t *testing.T) {
 	}
 }
 
-// A table gives each attempt its own ID and finds it by that until take removes it.
+// A table assigns an ID to each attempt, and finds the attempt by it until take removes
+// it.
 func TestTableIDs(t *testing.T) {
 	var table table
 	var all []*attempt

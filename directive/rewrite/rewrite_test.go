@@ -119,7 +119,7 @@ func TestEDNSOptions(t *testing.T) {
 	}
 }
 
-// revert gives the reply's option the value that the client sent, and removes
+// revert restores the value of the client's option in the reply, and removes
 // the option if the client sent none.
 func TestRevert(t *testing.T) {
 	for _, c := range []struct{ rules, client, want string }{

@@ -155,7 +155,7 @@ func expect(t *testing.T, got, want []string) {
 	}
 }
 
-// names gives n domains of so many characters each.
+// names returns n domains of the given length.
 func names(n, chars int) (all []string) {
 	for i := range n {
 		all = append(all, fmt.Sprintf("%0*d", chars, i))

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Whatever the texts are: the file keeps the limits, and whoever reads it finds the
-// words that were meant.
+// The file of any texts keeps the limits, and a resolver that reads it finds the words
+// of the texts.
 func FuzzForm(f *testing.F) {
 	f.Add("kind: Pod\nspec: "+spec, "nameserver 192.0.2.1\nsearch a b\noptions ndots:2\n", true)
 	f.Add(`{"kind": "Job", "spec": {"template": {"spec": {"dnsConfig": {"searches": ["a."]}}}}}`, "search .\nnameserver fe80::1%eth0\n", false)

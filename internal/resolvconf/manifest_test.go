@@ -68,7 +68,7 @@ func TestParseManifest(t *testing.T) {
 	}
 }
 
-// Each error says where, what and what is wanted.
+// Each error has the position, the input and the expected form.
 func TestParseManifestErrors(t *testing.T) {
 	pod := func(spec string) string { return "kind: Pod\nmetadata: {name: a}\nspec:\n  " + spec + "\n" }
 	list := func(n int, item string) string { return "[" + strings.Repeat(item+", ", n) + "]" }
@@ -151,7 +151,7 @@ func TestParseManifestErrors(t *testing.T) {
 	}
 }
 
-// All mistakes are told at once.
+// All errors are reported at once.
 func TestParseManifestAllErrors(t *testing.T) {
 	_, _, err := ParseManifest("a.yaml", []byte("kind: Pod\nspec:\n  dnsPolicy: X\n  hostNetwork: 1\n  dnsConfig:\n    nameservers: [a, b]\n    options: 1\n"))
 	var lines []string

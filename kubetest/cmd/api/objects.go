@@ -278,7 +278,7 @@ func (w *watch) answer(socket net.PacketConn) {
 		w.mu.Lock()
 		version := w.last[string(room[:n])]
 		w.mu.Unlock()
-		_, _ = socket.WriteTo([]byte(version), from) // who does not take it asks again
+		_, _ = socket.WriteTo([]byte(version), from) // a client that misses it queries again
 	}
 }
 
@@ -325,7 +325,7 @@ func (w *watch) follow(ctx context.Context, out *lines) {
 	}
 }
 
-// read reads one response to its end, and gives the version of its last line.
+// read reads one response to its end, and returns the version of its last line.
 func (w *watch) read(version string) string {
 	defer w.body.Body.Close()
 	in := bufio.NewReaderSize(w.body.Body, 1<<20)
