@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -211,7 +212,7 @@ func TestManyKeys(t *testing.T) {
 			}
 		case 3:
 			gone := fmt.Sprintf("/skydns/test/k%d/", random.IntN(50))
-			for key := range m.values {
+			for _, key := range slices.Sorted(maps.Keys(m.values)) {
 				if strings.HasPrefix(key, gone) {
 					delete(m.values, key)
 					x.delete([]byte(key))
@@ -219,7 +220,7 @@ func TestManyKeys(t *testing.T) {
 			}
 		case 4:
 			var keys [][]byte
-			for key := range m.values {
+			for _, key := range slices.Sorted(maps.Keys(m.values)) {
 				if random.IntN(3) == 0 {
 					keys = append(keys, []byte(key))
 					delete(m.values, key)
@@ -228,12 +229,12 @@ func TestManyKeys(t *testing.T) {
 			x.delete(keys...)
 		default:
 			x.beginList()
-			for key, value := range m.values {
+			for _, key := range slices.Sorted(maps.Keys(m.values)) {
 				if random.IntN(4) == 0 {
 					delete(m.values, key)
 					continue
 				}
-				x.put(keyValue{key: []byte(key), value: []byte(value)})
+				x.put(keyValue{key: []byte(key), value: []byte(m.values[key])})
 			}
 			put(100)
 			x.endList()
@@ -264,11 +265,16 @@ func TestManyKeys(t *testing.T) {
 		}
 	}
 	checkIndex(t, x, m)
-	if n, most := len(x.messages.Leaves()), 1+2*x.count()/(ordered.MaxItems/2); n > most {
-		t.Errorf("chunks of %d keys: got %d, want at most %d", x.count(), n, most)
+	size := 0
+	for key, value := range m.values {
+		size += len(key) + len(value)
+	}
+	// Two neighbouring leaves are half full, by items or by bytes.
+	if n, most := len(x.messages.Leaves()), 1+2*x.count()/(ordered.MaxItems/2)+2*size/(ordered.MaxBytes/2); n > most {
+		t.Errorf("leaves of %d keys and %d bytes: got %d, want at most %d", x.count(), size, n, most)
 	}
 	x.clear()
 	if x.count() != 0 || x.synced() || x.below([]byte("test\x00")).nonEmpty() {
-		t.Error("index after all deletions: want no chunks")
+		t.Error("after clear the index has keys, want none")
 	}
 }
