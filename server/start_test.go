@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"net/netip"
 	"strings"
 	"sync"
@@ -188,8 +189,17 @@ func TestStopAnswersParked(t *testing.T) {
 		go func() { codes <- ask(network, p.listeners[0].Addr(), "a.") }()
 		<-waits.entered
 	}
-	time.AfterFunc(50*time.Millisecond, func() { close(waits.release) })
-	p.Stop(t.Context())
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); p.Stop(t.Context()) }()
+	eventually(t, "new connections are refused", func() bool {
+		c, err := net.Dial("tcp", p.listeners[0].Addr().String())
+		if err == nil {
+			c.Close()
+		}
+		return err != nil
+	})
+	close(waits.release)
+	<-stopped
 	for range 2 {
 		if got := <-codes; got != 0 {
 			t.Errorf("parked query: response code: got %d, want 0", got)
