@@ -68,7 +68,8 @@ func (r Resource) String() string {
 // once: their labels tell imported ones from the cluster's own.
 func (s Slimmer) Resources() []Resource {
 	o := s.Options
-	if key := o.ConfigMapKey(); key.Name != "" {
+	if o.ConfigMap != "" {
+		key := o.ConfigMapKey()
 		r := newResource(coreVersion(), cluster.ConfigMaps, "ConfigMap", readConfigMap, s.ConfigMap)
 		// A selector of one object allows a Role to name the object in resourceNames.
 		r.Namespace, r.Fields = key.Namespace, "metadata.name="+key.Name
