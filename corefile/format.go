@@ -9,9 +9,9 @@ import (
 )
 
 // Format formats server blocks as the text of a Corefile from which Parse reads
-// the same keys and directives. It returns an error that joins all words that a
-// Corefile cannot contain: those that Parse would read as a brace, an environment
-// variable, an import or a snippet, and those that cannot be quoted.
+// the same keys and directives. It returns an error that joins the invalid words: Parse
+// would read them as a brace, an environment variable, an import or a snippet, or they
+// cannot be quoted.
 func Format(servers []Server) (string, error) {
 	var w textWriter
 	for i, s := range servers {

@@ -159,7 +159,7 @@ func TestSlimSliceBelongs(t *testing.T) {
 		plain, multi string // service@cluster
 	}{
 		{"own", map[string]string{own: "web"}, "IPv4", "web@", "web@"},
-		{"nobody's", nil, "IPv4", "", ""},
+		{"without labels", nil, "IPv4", "", ""},
 		{"FQDN", map[string]string{own: "web"}, "FQDN", "web@", "web@"},
 		{"imported FQDN", map[string]string{service: "web", source: "east"}, "FQDN", "", ""},
 		{"imported", map[string]string{service: "web", source: "East"}, "IPv6", "", "web@east"},

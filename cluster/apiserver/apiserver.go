@@ -4,7 +4,7 @@
 // Run starts a feed for each resource, or for each resource and namespace (feed.go). A
 // feed keeps a client-go reflector running: it lists and watches over a client that loads
 // the configuration (client.go), through a transport that limits requests (transport.go)
-// and detects those that stall (stall.go). The codec decodes each object straight into a
+// and detects stalled ones (stall.go). The codec decodes each object straight into a
 // slim one (codec.go). The objects of a list go to the sink in groups (listing.go), the
 // events after it one by one (store.go), and the lists of several namespaces become one
 // (merge.go). Problems are logged when they begin, at growing intervals, and when they end

@@ -34,8 +34,8 @@ const (
 
 var order = []string{"kubedns_config", "bind", "errors", "kubedns_status", "cache", "federation", "kubernetes", "forward"}
 
-// lines returns the lines of a Corefile without closing braces and those that every
-// Corefile here has.
+// lines returns the lines of a Corefile without closing braces and without the lines
+// that all Corefiles of these tests share.
 func lines(text string) string {
 	var out []string
 	for line := range strings.Lines(text) {

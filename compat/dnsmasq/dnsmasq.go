@@ -99,7 +99,7 @@ type reader struct {
 	files
 	table   []option
 	given   map[string]bool // options that may be given once; true if in a file
-	configs []string        // files with options, including those that have been read
+	configs []string        // files with options, read and unread
 
 	readDefault bool
 	errs        []error
