@@ -56,9 +56,6 @@ func (p *Plan) Start(ctx context.Context, old *Plan) error {
 		p.start.Abort()
 		return err
 	}
-	if old == nil && p.opts.Inherited != nil {
-		p.waitUntilReady(ctx)
-	}
 	p.swap()
 	if old != nil {
 		p.retire(ctx, old)
@@ -95,6 +92,9 @@ func (p *Plan) prepare(ctx context.Context, old *Plan) error {
 		}
 		p.listeners = append(p.listeners, l)
 	}
+	if old == nil && p.opts.Inherited != nil {
+		p.waitUntilReady(ctx)
+	}
 	return ctx.Err()
 }
 
@@ -115,13 +115,14 @@ func (p *Plan) waitUntilReady(ctx context.Context) {
 	for _, address := range p.opts.Inherited.Unused() {
 		p.opts.Log.Warn("Inherited socket is not used: no server block listens there", "address", address)
 	}
-	ctx, cancel := context.WithTimeout(ctx, readyWait)
-	defer cancel()
+	timeout := time.After(readyWait)
 	poll := time.NewTicker(10 * time.Millisecond)
 	defer poll.Stop()
 	for !p.ready() {
 		select {
 		case <-ctx.Done():
+			return
+		case <-timeout:
 			p.opts.Log.Warn("Answering before all directives are ready", "duration", readyWait)
 			return
 		case <-poll.C:

@@ -102,7 +102,11 @@ func (in *Inherited) listenTCP(addr netip.AddrPort) (net.Listener, error) {
 	if err == nil {
 		err = controlTCP("", "", raw)
 	}
-	return l, err
+	if err != nil {
+		_ = l.Close()
+		return nil, err
+	}
+	return l, nil
 }
 
 // listenUDP returns the inherited sockets for addr.
