@@ -7,6 +7,7 @@ package config
 import (
 	"context"
 	"log/slog"
+	"net"
 	"path/filepath"
 	"sync"
 
@@ -40,6 +41,8 @@ type Block struct {
 	Source  corefile.Server
 	Log     *slog.Logger
 	Metrics *metrics.Registry
+	// Dial connects to API servers and upstreams; nil uses the operating system.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	// Chain is the block's chain of handlers. Add to it with Handle.
 	Chain *dns.Chain

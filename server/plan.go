@@ -4,8 +4,10 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -26,6 +28,11 @@ type Options struct {
 	Listen []netip.AddrPort
 	// Inherited holds sockets to use instead of opening new ones; it may be nil.
 	Inherited *transport.Inherited
+	// Open and Dial replace the operating system's network, for simulations: Open
+	// for queries, Dial for connections to API servers and upstreams. If Open is nil,
+	// transport.Listen opens the addresses.
+	Open func(context.Context, netip.AddrPort, transport.Options) (Listener, error)
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	Log *slog.Logger
 	// Level, if not nil, is the level of Log. Starting a plan sets it to debug or
@@ -90,7 +97,7 @@ func (p *Plan) Warnings() error {
 // block plans one server block and returns every error.
 func (p *Plan) block(s corefile.Server) (errs []error) {
 	b := &config.Block{
-		Source: s, Log: p.opts.Log, Metrics: p.opts.Metrics, Chain: new(dns.Chain),
+		Source: s, Log: p.opts.Log, Metrics: p.opts.Metrics, Dial: p.opts.Dial, Chain: new(dns.Chain),
 	}
 	var keys []config.Key
 	for _, k := range s.Keys {

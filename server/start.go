@@ -36,9 +36,19 @@ const (
 type running struct {
 	start     *config.Start
 	lot       *dns.ParkingLot
-	listeners []*transport.Listener // one for each site; reloads keep them
-	opened    []*transport.Listener // listeners that the old plan did not have
-	remove    []func()              // functions that remove the plan's gauges
+	listeners []Listener // one for each site; reloads keep them
+	opened    []Listener // listeners that the old plan did not have
+	remove    []func()   // functions that remove the plan's gauges
+}
+
+// A Listener serves one address and survives reloads: see transport.Listener.
+type Listener interface {
+	Port() *dns.Port
+	Addr() netip.AddrPort
+	Readers() int
+	SetLimits(transport.Limits)
+	Serve()
+	Stop()
 }
 
 type listenerKey struct{ addr netip.AddrPort }
@@ -72,8 +82,8 @@ func (p *Plan) prepare(ctx context.Context, old *Plan) error {
 		}
 	}
 	for _, s := range p.sites {
-		l, err := config.Keep(p.start, listenerKey{s.addr}, func() (*transport.Listener, error) {
-			l, err := transport.Listen(ctx, s.addr, transport.Options{
+		l, err := config.Keep(p.start, listenerKey{s.addr}, func() (Listener, error) {
+			l, err := p.open(ctx, s.addr, transport.Options{
 				Readers: s.sockets(), Inherited: p.opts.Inherited, Limits: s.limits(), Log: p.opts.Log, Metrics: p.opts.Metrics,
 			})
 			if err == nil {
@@ -96,6 +106,14 @@ func (p *Plan) prepare(ctx context.Context, old *Plan) error {
 		p.waitUntilReady(ctx)
 	}
 	return ctx.Err()
+}
+
+// open opens the listener of an address.
+func (p *Plan) open(ctx context.Context, at netip.AddrPort, o transport.Options) (Listener, error) {
+	if p.opts.Open != nil {
+		return p.opts.Open(ctx, at, o)
+	}
+	return transport.Listen(ctx, at, o)
 }
 
 // InheritSockets returns the sockets that systemd has opened for the process (socket
@@ -190,7 +208,7 @@ func (p *Plan) temporaryGauge(name, help string, value func() float64, labels ..
 
 // configure applies the plan's limits to a listener that may have been opened by
 // an older plan.
-func (p *Plan) configure(s *site, l *transport.Listener) {
+func (p *Plan) configure(s *site, l Listener) {
 	l.SetLimits(s.limits())
 	if want := s.sockets(); want > 0 && want != l.Readers() {
 		p.opts.Log.Warn("Ignored multisocket for an open address: restart the server to apply it",

@@ -27,17 +27,18 @@ import (
 )
 
 // Run delivers the objects of the API server that the options name until ctx is
-// done. Errors are logged and the request is retried.
-func Run(ctx context.Context, o cluster.Options, sink cluster.Sink, m *cluster.Monitor) {
-	runFeeds(ctx, o, sink, m, defaultTimeouts())
+// done. Errors are logged and the request is retried. dial opens the connections; if it
+// is nil, they are TCP connections.
+func Run(ctx context.Context, o cluster.Options, sink cluster.Sink, m *cluster.Monitor, dial Dial) {
+	runFeeds(ctx, o, sink, m, dial, defaultTimeouts())
 }
 
 // runFeeds runs one feed for each resource, or for each resource and namespace if the
 // options name namespaces.
-func runFeeds(ctx context.Context, o cluster.Options, sink cluster.Sink, m *cluster.Monitor, limits timeouts) {
+func runFeeds(ctx context.Context, o cluster.Options, sink cluster.Sink, m *cluster.Monitor, dial Dial, limits timeouts) {
 	ctx = klog.NewContext(ctx, klog.Logger{}) // the reflector's messages are logged by the feed
 	state := &state{log: m.Log, metrics: m.Metrics, age: m.Age}
-	client := newClient(o, state)
+	client := newClient(o, state, dial)
 	defer client.closeIdle()
 
 	s := &source{Monitor: m, seed: maphash.MakeSeed()}

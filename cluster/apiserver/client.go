@@ -33,6 +33,7 @@ type client struct {
 	opts   cluster.Options
 	state  *state
 	limits *limits
+	dial   Dial
 
 	mu      sync.Mutex
 	stamp   stamp
@@ -48,8 +49,19 @@ type stamp struct {
 	size    int64
 }
 
-func newClient(opts cluster.Options, state *state) *client {
-	return &client{opts: opts, state: state, limits: newLimits(opts), probers: map[string]*prober{}}
+// A Dial opens a connection to an API server.
+type Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+func newClient(opts cluster.Options, state *state, dial Dial) *client {
+	if dial == nil {
+		// TCP detects a dead peer within a minute; for HTTPS client-go uses HTTP/2 pings
+		// too, after 30 s of silence and with 15 s to reply.
+		dial = (&net.Dialer{
+			Timeout:         10 * time.Second,
+			KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3},
+		}).DialContext
+	}
+	return &client{opts: opts, state: state, limits: newLimits(opts), dial: dial, probers: map[string]*prober{}}
 }
 
 // group returns a client for one resource whose requests the detector supervises.
@@ -104,15 +116,9 @@ func (c *client) load() error {
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	config.WarningHandlerWithContext = rest.NoWarnings{}
-	// A custom dialer keeps client-go from sharing connections between clients. TCP
-	// detects a dead peer within a minute; for HTTPS client-go uses HTTP/2 pings
-	// too, after 30 s of silence and with 15 s to reply.
-	dialer := &net.Dialer{
-		Timeout:         10 * time.Second,
-		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3},
-	}
+	// A custom dialer keeps client-go from sharing connections between clients.
 	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-		dialed, err := dialer.DialContext(ctx, network, address)
+		dialed, err := c.dial(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}

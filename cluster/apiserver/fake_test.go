@@ -210,7 +210,7 @@ func newSource(reg *metrics.Registry) *source {
 // runMonitored runs the feeds and logs to w.
 func runMonitored(ctx context.Context, o cluster.Options, sink cluster.Sink, w io.Writer, reg *metrics.Registry, limits timeouts) {
 	m := cluster.NewMonitor(o.Kinds(), slog.New(slog.NewTextHandler(w, nil)), reg)
-	m.Run(ctx, func() { runFeeds(ctx, o, sink, m, limits) })
+	m.Run(ctx, func() { runFeeds(ctx, o, sink, m, nil, limits) })
 }
 
 // watchCluster runs the feeds until the test ends, or until stop.

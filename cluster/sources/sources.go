@@ -15,14 +15,15 @@ import (
 
 // Run delivers the objects of the cluster that the options name to sink until ctx is
 // done, and returns when all of its goroutines have ended. The options have passed
-// Check. Errors are logged and the request is retried: a restart would not help.
-func Run(ctx context.Context, o cluster.Options, sink cluster.Sink, log *slog.Logger, reg *metrics.Registry) {
+// Check. Errors are logged and the request is retried: a restart would not help. dial
+// opens connections to the API server; if it is nil, they are TCP connections.
+func Run(ctx context.Context, o cluster.Options, sink cluster.Sink, log *slog.Logger, reg *metrics.Registry, dial apiserver.Dial) {
 	m := cluster.NewMonitor(o.Kinds(), log, reg)
 	m.Run(ctx, func() {
 		if o.Manifests != "" {
 			manifests.Run(ctx, o, sink, m)
 		} else {
-			apiserver.Run(ctx, o, sink, m)
+			apiserver.Run(ctx, o, sink, m, dial)
 		}
 	})
 }

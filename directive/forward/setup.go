@@ -41,7 +41,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	b.OnStart(func(s *config.Start) (err error) {
 		for _, f := range all {
 			f.set, err = config.Keep(s, upstreamSetKey{f.options.key()}, func() (*upstreamSet, error) {
-				return newUpstreamSet(s.Context, f.options, b.Log, b.Metrics), nil
+				return newUpstreamSet(s.Context, f.options, b.Dial, b.Log, b.Metrics), nil
 			})
 			if err != nil {
 				return err

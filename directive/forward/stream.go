@@ -129,7 +129,7 @@ func (s *stream) dial() error {
 	o := s.upstream.options()
 	ctx, cancel := context.WithTimeout(s.upstream.set.ctx, max(o.readTimeout, minDialTimeout))
 	defer cancel()
-	conn, err := o.dialer("tcp", s.upstream.addr.Addr()).DialContext(ctx, "tcp", s.upstream.addr.String())
+	conn, err := s.upstream.set.dial(ctx, "tcp", s.upstream.addr)
 	if err != nil {
 		return err
 	}

@@ -87,7 +87,7 @@ func (u *upstream) socket(fresh bool) (*socket, error) {
 		}
 	}
 	u.metrics.miss(0)
-	conn, err := u.options().dialer("udp", u.addr.Addr()).DialContext(u.set.ctx, "udp", u.addr.String())
+	conn, err := u.set.dial(u.set.ctx, "udp", u.addr)
 	if err != nil {
 		return nil, err
 	}

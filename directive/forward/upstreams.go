@@ -25,6 +25,7 @@ type upstreamSet struct {
 	options  options
 	log      *slog.Logger
 	registry *metrics.Registry
+	dialer   dialFunc // nil uses the operating system
 	resolver *net.Resolver
 	sessions tls.ClientSessionCache
 
@@ -53,11 +54,12 @@ type upstreamList struct {
 
 // newUpstreamSet returns a running set of the upstreams of o. It waits for the
 // first lookup of host names, at most resolveTimeout.
-func newUpstreamSet(ctx context.Context, o options, log *slog.Logger, r *metrics.Registry) *upstreamSet {
+func newUpstreamSet(ctx context.Context, o options, dialer dialFunc, log *slog.Logger, r *metrics.Registry) *upstreamSet {
 	s := &upstreamSet{
 		options:   o,
 		log:       log,
 		registry:  r,
+		dialer:    dialer,
 		sessions:  tls.NewLRUClientSessionCache(0),
 		coalesced: r.Counter("seamark_forward_coalesced_total", "Queries that waited for the reply to an equal query."),
 		allDown:   r.Counter("coredns_forward_healthcheck_broken_total", "Queries for which every upstream was down."),
@@ -77,10 +79,20 @@ func newUpstreamSet(ctx context.Context, o options, log *slog.Logger, r *metrics
 	return s
 }
 
+type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
+
+// dial connects to an upstream or resolver.
+func (s *upstreamSet) dial(ctx context.Context, network string, to netip.AddrPort) (net.Conn, error) {
+	if s.dialer != nil {
+		return s.dialer(ctx, network, to.String())
+	}
+	return s.options.dialer(network, to.Addr()).DialContext(ctx, network, to.String())
+}
+
 // dialResolver connects to a server of the option resolver.
 func (s *upstreamSet) dialResolver(ctx context.Context, network, _ string) (net.Conn, error) {
 	to := s.options.resolvers[rand.IntN(len(s.options.resolvers))]
-	return s.options.dialer(network, to.Addr()).DialContext(ctx, network, to.String())
+	return s.dial(ctx, network, to)
 }
 
 // spawn runs f in a goroutine for which Stop waits. It reports false if Stop has

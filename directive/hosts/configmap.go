@@ -26,7 +26,7 @@ type configMap struct {
 func watchMap(o cluster.Options, log *slog.Logger, reg *metrics.Registry) *configMap {
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &configMap{cancel: cancel}
-	m.tasks.Go(func() { sources.Run(ctx, o, &cluster.ConfigMapSink{Set: m.set}, log, reg) })
+	m.tasks.Go(func() { sources.Run(ctx, o, &cluster.ConfigMapSink{Set: m.set}, log, reg, nil) })
 	return m
 }
 

@@ -42,7 +42,7 @@ func (o Object) Run(ctx context.Context, apply func(kubednsconfig.Config)) {
 	}
 	var watching sync.WaitGroup
 	defer watching.Wait()
-	watching.Go(func() { sources.Run(ctx, o.Options, &cluster.ConfigMapSink{Set: set}, o.Log, o.Metrics) })
+	watching.Go(func() { sources.Run(ctx, o.Options, &cluster.ConfigMapSink{Set: set}, o.Log, o.Metrics, nil) })
 	for {
 		select {
 		case <-ctx.Done():

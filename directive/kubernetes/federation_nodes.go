@@ -142,7 +142,7 @@ func (f *Federation) start(s *config.Start, b *config.Block) error {
 		made = true
 		ctx, cancel := context.WithCancel(context.Background())
 		w := &nodeWatch{nodeLocations: newNodeLocations(), cancel: cancel}
-		w.done.Go(func() { sources.Run(ctx, opts, w.nodeLocations, b.Log, b.Metrics) })
+		w.done.Go(func() { sources.Run(ctx, opts, w.nodeLocations, b.Log, b.Metrics, b.Dial) })
 		return w, nil
 	})
 	if err != nil {

@@ -386,7 +386,7 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 		ctx, cancel := context.WithCancel(context.Background())
 		r := &watchedCluster{Index: NewIndex(set, o.Kinds(), b.Log), cancel: cancel}
 		r.latency = newLatency(b.Metrics)
-		r.tasks.Go(func() { sources.Run(ctx, o.Options, r.Index, b.Log, b.Metrics) })
+		r.tasks.Go(func() { sources.Run(ctx, o.Options, r.Index, b.Log, b.Metrics, b.Dial) })
 		r.tasks.Go(func() { o.logSync(ctx, b.Log, h.zoneNames(), r.Index) })
 		return r, nil
 	})
