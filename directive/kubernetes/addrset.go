@@ -75,30 +75,30 @@ type addrSet struct {
 }
 
 // reset empties the set for about n addresses.
-func (c *addrSet) reset(n int) {
-	c.addrs.reset(n)
-	c.hosts.reset(0)
+func (s *addrSet) reset(n int) {
+	s.addrs.reset(n)
+	s.hosts.reset(0)
 }
 
 // add adds the address and the hostname of an endpoint, and reports whether neither was
 // in the set.
-func (c *addrSet) add(ep *cluster.Endpoint) bool {
-	return c.addrs.add(ep.Addr) && (ep.Hostname == "" || c.hosts.add(ep.Hostname))
+func (s *addrSet) add(ep *cluster.Endpoint) bool {
+	return s.addrs.add(ep.Addr) && (ep.Hostname == "" || s.hosts.add(ep.Hostname))
 }
 
 // mayOverlap reports whether packed endpoints may have an address or hostname of the
 // set. For few addresses it searches their bytes.
-func (c *addrSet) mayOverlap(packed string) bool {
-	if c.addrs.items != nil || len(c.addrs.list) > 4 {
+func (s *addrSet) mayOverlap(packed string) bool {
+	if s.addrs.items != nil || len(s.addrs.list) > 4 {
 		return true
 	}
-	for _, ip := range c.addrs.list {
+	for _, ip := range s.addrs.list {
 		var room [16]byte
 		if strings.Contains(packed, string(appendAddr(room[:0], ip))) {
 			return true
 		}
 	}
-	for _, name := range c.hosts.list {
+	for _, name := range s.hosts.list {
 		if strings.Contains(packed, name) {
 			return true
 		}

@@ -24,13 +24,13 @@ func (e *entry) alias() *alias {
 // findAlias returns the alias of a Service with these slices, none of which has an
 // endpoint with an address. It returns nil if there are no names or several. The label
 // of an endpoint without a hostname is its name with dashes.
-func (f *serviceSpec) findAlias(ix *Index, slices []part) *alias {
+func (s *serviceSpec) findAlias(ix *Index, slices []part) *alias {
 	a, target := &alias{labels: map[string]bool{}, zones: map[string]bool{}}, ""
 	unions := portUnions{sets: &ix.portSets}
 	for _, p := range slices {
 		for name, ep := range p.endpoints().Names() {
 			switch {
-			case !f.isServed(&ep):
+			case !s.isServed(&ep):
 				continue
 			case target == "":
 				target, a.ports = name, p.ports

@@ -18,22 +18,22 @@ type endpointDiff struct{ removed, added []endpointRef }
 // the old entry and the endpoints that differ. The result equals that of buildEntry,
 // but the cost is that of the changed slices. It returns nil, and the entry has to be
 // built, if endpoints share an address or hostname, or if the spec has changed.
-func (ix *Index) amendEntry(old *entry, f *serviceSpec, all []pendingPart, partChanges []partChange) *entry {
+func (ix *Index) amendEntry(old *entry, spec *serviceSpec, all []pendingPart, partChanges []partChange) *entry {
 	x := ix.settings.k8sExternal
 	switch {
-	case old == nil || old.merged() != nil || !old.exists || old.externalName || !old.equal(f):
+	case old == nil || old.merged() != nil || !old.exists || old.externalName || !old.equal(spec):
 		return nil
 	case x.enabled && x.headless && old.headless: // the outside records depend on all endpoints
 		return nil
 	}
 	diff := &ix.diff
-	for _, s := range partChanges {
-		if s.now != nil && (!s.now.ports.dotted || s.now.endpoints.HasNames()) {
+	for _, c := range partChanges {
+		if c.now != nil && (!c.now.ports.dotted || c.now.endpoints.HasNames()) {
 			return nil
 		}
-		diff.addChange(s)
+		diff.addChange(c)
 	}
-	if !f.stillDisjoint(all, diff.added, &ix.addrSet) {
+	if !spec.stillDisjoint(all, diff.added, &ix.addrSet) {
 		return nil
 	}
 	e := &entry{key: old.key, serviceSpec: old.serviceSpec, k8sExternal: old.k8sExternal}
@@ -41,55 +41,55 @@ func (ix *Index) amendEntry(old *entry, f *serviceSpec, all []pendingPart, partC
 		e.records, e.aEnd = "", 0
 	}
 	if len(all) > 0 {
-		e.parts = make([]part, len(all))
+		e.answerParts = make([]part, len(all))
 	}
 	for i, r := range all {
 		if r.unchanged != nil {
-			e.parts[i] = *r.unchanged
+			e.answerParts[i] = *r.unchanged
 		} else {
-			e.parts[i] = ix.packPart(f, r, f.headless)
+			e.answerParts[i] = ix.packPart(spec, r, spec.headless)
 		}
 	}
 	e.table = old.table.amended(e, ix.tableFrom, diff)
-	e.derive(ix.settings, f.headless)
+	e.derive(ix.settings, spec.headless)
 	if !e.exists {
 		return nil
 	}
 	e.hash = old.hash
 	h := fnv(fnvBasis, e.key.labels)
 	for i := range diff.removed {
-		if m := &diff.removed[i]; f.isServed(&m.ep) {
-			e.hash -= hashEndpoint(h, m.ports, &m.ep)
+		if ref := &diff.removed[i]; spec.isServed(&ref.ep) {
+			e.hash -= hashEndpoint(h, ref.ports, &ref.ep)
 		}
 	}
 	for i := range diff.added {
-		if m := &diff.added[i]; f.isServed(&m.ep) {
-			e.hash += hashEndpoint(h, m.ports, &m.ep)
+		if ref := &diff.added[i]; spec.isServed(&ref.ep) {
+			e.hash += hashEndpoint(h, ref.ports, &ref.ep)
 		}
 	}
 	return e
 }
 
 // addChange adds the endpoints by which a part differs after a change.
-func (d *endpointDiff) addChange(s partChange) {
+func (d *endpointDiff) addChange(c partChange) {
 	var before, after cluster.Endpoints
-	if s.old != nil {
-		before = s.old.endpoints()
+	if c.old != nil {
+		before = c.old.endpoints()
 	}
-	if s.now != nil {
-		after = s.now.endpoints
+	if c.now != nil {
+		after = c.now.endpoints
 	}
-	if s.old != nil && s.now != nil && s.old.ports.equal(s.now.ports) {
+	if c.old != nil && c.now != nil && c.old.ports.equal(c.now.ports) {
 		before, after = skipCommonPrefix(before, after)
 	}
 	removed, added := len(d.removed), len(d.added)
 	for ep := range before.All() {
-		d.removed = append(d.removed, endpointRef{s.old.ports, ep})
+		d.removed = append(d.removed, endpointRef{c.old.ports, ep})
 	}
 	for ep := range after.All() {
-		d.added = append(d.added, endpointRef{s.now.ports, ep})
+		d.added = append(d.added, endpointRef{c.now.ports, ep})
 	}
-	if s.old == nil || s.now == nil || !s.old.ports.equal(s.now.ports) {
+	if c.old == nil || c.now == nil || !c.old.ports.equal(c.now.ports) {
 		return
 	}
 	for len(d.removed) > removed && len(d.added) > added && d.removed[len(d.removed)-1].ep == d.added[len(d.added)-1].ep {
@@ -124,7 +124,7 @@ func (d *endpointDiff) reset() {
 
 // stillDisjoint reports whether the endpoints of all slices share no address or
 // hostname. Without the added ones they share none.
-func (f *serviceSpec) stillDisjoint(all []pendingPart, added []endpointRef, seen *addrSet) bool {
+func (s *serviceSpec) stillDisjoint(all []pendingPart, added []endpointRef, seen *addrSet) bool {
 	if len(added) == 0 {
 		return true
 	}
@@ -132,7 +132,7 @@ func (f *serviceSpec) stillDisjoint(all []pendingPart, added []endpointRef, seen
 	want := 0 // number of occurrences if each is unique
 	for i := range added {
 		ep := &added[i].ep
-		if isAmbiguous(ep) || f.has(ep.Addr) || !seen.add(ep) {
+		if isAmbiguous(ep) || s.has(ep.Addr) || !seen.add(ep) {
 			return false
 		}
 		want++

@@ -25,7 +25,7 @@ func (e *entry) String() string {
 			fmt.Fprintf(&b, "part %q of %q %v, %d count: %x A %x AAAA %x\n", p.name(), p.ports.cluster, p.ports.ports, p.served, p.endpoints(), p.a(), p.aaaa())
 		}
 	}
-	write(e.parts)
+	write(e.answerParts)
 	if e.merged() != nil {
 		fmt.Fprintf(&b, "mixed, shared %v, of\n", e.merged().sharedAddrs)
 		write(e.merged().slices)
@@ -40,12 +40,12 @@ func (e *entry) String() string {
 }
 
 // afresh builds the entry without an old one.
-func (ix *Index) afresh(h *serviceKey, f serviceSpec, all []pendingPart) *entry {
+func (ix *Index) rebuild(k *serviceKey, spec serviceSpec, all []pendingPart) *entry {
 	all = slices.Clone(all)
 	for i := range all {
 		all[i].unchanged = nil
 	}
-	return ix.buildEntry(h, f, all)
+	return ix.buildEntry(k, spec, all)
 }
 
 // sound reports an entry that differs from one built from the same objects, or an address
@@ -57,7 +57,7 @@ func (ix *Index) sound() error {
 			for _, p := range e.slices() {
 				all = append(all, pendingPart{p.name(), p.ports, p.endpoints(), nil})
 			}
-			if want := ix.afresh(e.key, e.serviceSpec, all); e.String() != want.String() {
+			if want := ix.rebuild(e.key, e.serviceSpec, all); e.String() != want.String() {
 				return fmt.Errorf("entry\n%v\nbuilt afresh\n%v", e, want)
 			}
 		}
@@ -202,33 +202,33 @@ func TestAmendedEntryEqualsBuiltEntry(t *testing.T) {
 				s.ix.Put(cluster.Namespaces, namespaceObject("shop"))
 			}
 			// One slice changes, or several at once as in a list.
-			d := &serviceChange{key: &serviceKey{labels: "\x02db\x04shop", namespace: s.ix.namespace("shop")}, old: s.ix.services.Get([]byte("\x02db\x04shop"))}
-			d.key = d.old.key
+			c := &serviceChange{key: &serviceKey{labels: "\x02db\x04shop", namespace: s.ix.namespace("shop")}, old: s.ix.services.Get([]byte("\x02db\x04shop"))}
+			c.key = c.old.key
 			for range 1 + s.IntN(3)/2 {
 				name := fmt.Sprintf("db-%d", s.IntN(6))
 				sl := s.change(name)
-				d.slices = append(d.slices, sliceChange{name, sl})
+				c.slices = append(c.slices, sliceChange{name, sl})
 				if s.slices[name] = sl; sl == nil {
 					delete(s.slices, name)
 				}
 			}
-			fates := slices.Clone(d.slices)
-			all, shifts := s.ix.mergeSlices(d)
-			f := d.spec(s.ix)
-			want := s.ix.afresh(d.key, f, all)
-			got := s.ix.amendEntry(d.old, &f, all, shifts)
+			changes := slices.Clone(c.slices)
+			all, partChanges := s.ix.mergeSlices(c)
+			spec := c.spec(s.ix)
+			want := s.ix.rebuild(c.key, spec, all)
+			got := s.ix.amendEntry(c.old, &spec, all, partChanges)
 			switch {
 			case got != nil && got.String() != want.String():
-				t.Fatalf("seed %d, step %d: %v\nbecomes\n%v\nwant\n%v", seed, step, d.old, got, want)
+				t.Fatalf("seed %d, step %d: %v\nbecomes\n%v\nwant\n%v", seed, step, c.old, got, want)
 			case got != nil:
 				amended++
-			case d.old.merged() == nil && want.merged() == nil && d.old.exists && want.exists && !(set.k8sExternal.headless && f.headless):
-				t.Fatalf("seed %d, step %d: not amended: %v\nto\n%v", seed, step, d.old, want)
+			case c.old.merged() == nil && want.merged() == nil && c.old.exists && want.exists && !(set.k8sExternal.headless && spec.headless):
+				t.Fatalf("seed %d, step %d: not amended: %v\nto\n%v", seed, step, c.old, want)
 			default:
 				built++
 			}
 			s.ix.releaseBuffers()
-			for _, f := range fates {
+			for _, f := range changes {
 				if f.slice != nil {
 					s.ix.Put(cluster.Slices, f.slice)
 				} else {

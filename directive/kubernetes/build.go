@@ -17,32 +17,32 @@ type pendingPart struct {
 
 // buildEntry makes the entry of a Service from its spec and its slices, in the order
 // of their names. It reuses parts of the old entry.
-func (ix *Index) buildEntry(h *serviceKey, f serviceSpec, from []pendingPart) *entry {
-	e := &entry{key: h, serviceSpec: f}
-	if f.headless {
+func (ix *Index) buildEntry(k *serviceKey, spec serviceSpec, from []pendingPart) *entry {
+	e := &entry{key: k, serviceSpec: spec}
+	if spec.headless {
 		e.records, e.aEnd = "", 0
 	}
-	disjoint := f.disjoint(from, &ix.addrSet)
-	recorded := f.known() && f.headless && disjoint
+	disjoint := spec.disjoint(from, &ix.addrSet)
+	recorded := spec.known() && spec.headless && disjoint
 	var parts []part
 	if len(from) > 0 {
 		parts = make([]part, len(from))
 	}
 	for i, r := range from {
-		if r.unchanged != nil && f.isPackedFor(r.unchanged, recorded) {
+		if r.unchanged != nil && spec.isPackedFor(r.unchanged, recorded) {
 			parts[i] = *r.unchanged
 		} else {
-			parts[i] = ix.packPart(&f, r, recorded)
+			parts[i] = ix.packPart(&spec, r, recorded)
 		}
 	}
 	if disjoint {
-		e.parts = parts
+		e.answerParts = parts
 		e.table = e.newTable(ix.tableFrom, nil)
 	} else {
 		e.mergeParts(ix, parts)
 	}
 	e.derive(ix.settings, recorded)
-	if ix.settings.k8sExternal.enabled && f.known() {
+	if ix.settings.k8sExternal.enabled && spec.known() {
 		e.k8sExternal = e.externalEntry(ix.settings.k8sExternal)
 	}
 	e.hash = e.headHash() + e.endpointsHash()
@@ -54,11 +54,11 @@ func (ix *Index) buildEntry(h *serviceKey, f serviceSpec, from []pendingPart) *e
 func (e *entry) derive(set settings, recorded bool) {
 	switch {
 	case !recorded:
-	case len(e.parts) == 1: // its records are those of the Service's name
-		p := &e.parts[0]
+	case len(e.answerParts) == 1: // its records are those of the Service's name
+		p := &e.answerParts[0]
 		e.records, e.aEnd = p.data[p.endpointsEnd:], p.aEnd-p.endpointsEnd
 	default:
-		e.inParts = len(e.parts) > 0
+		e.inParts = len(e.answerParts) > 0
 	}
 	switch {
 	case !e.known(): // slices alone make no names
@@ -73,14 +73,14 @@ func (e *entry) derive(set settings, recorded bool) {
 
 // hasReadyEndpoints reports whether any endpoint is served.
 func (e *entry) hasReadyEndpoints() bool {
-	return slices.ContainsFunc(e.parts, func(p part) bool { return p.served > 0 })
+	return slices.ContainsFunc(e.answerParts, func(p part) bool { return p.served > 0 })
 }
 
 // isPackedFor reports whether packPart would return an equal part.
-func (f *serviceSpec) isPackedFor(p *part, recorded bool) bool {
+func (s *serviceSpec) isPackedFor(p *part, recorded bool) bool {
 	count, bytes := uint32(0), 0
 	for ep := range p.endpoints().All() {
-		if f.isServed(&ep) {
+		if s.isServed(&ep) {
 			count++
 			bytes += lenA
 			if ep.Addr.Is6() {
@@ -95,12 +95,12 @@ func (f *serviceSpec) isPackedFor(p *part, recorded bool) bool {
 }
 
 // packPart makes a part of a slice, with the records of its endpoints if recorded.
-func (ix *Index) packPart(f *serviceSpec, r pendingPart, recorded bool) part {
+func (ix *Index) packPart(spec *serviceSpec, r pendingPart, recorded bool) part {
 	p := part{ports: r.ports, nameEnd: uint16(len(r.name))}
 	buf := append(append(ix.buf[:0], r.name...), r.endpoints...)
 	p.endpointsEnd = uint32(len(buf))
 	for ep := range r.endpoints.All() {
-		if f.isServed(&ep) {
+		if spec.isServed(&ep) {
 			p.served++
 			if recorded && ep.Addr.Is4() {
 				buf = wire.AppendAddress(buf, wire.OwnerIsQuestion, ix.settings.ttl, ep.Addr)
@@ -110,7 +110,7 @@ func (ix *Index) packPart(f *serviceSpec, r pendingPart, recorded bool) part {
 	p.aEnd = uint32(len(buf))
 	if recorded && len(buf)-int(p.endpointsEnd) < lenA*int(p.served) {
 		for ep := range r.endpoints.All() {
-			if f.isServed(&ep) && ep.Addr.Is6() {
+			if spec.isServed(&ep) && ep.Addr.Is6() {
 				buf = wire.AppendAddress(buf, wire.OwnerIsQuestion, ix.settings.ttl, ep.Addr)
 			}
 		}
@@ -122,8 +122,8 @@ func (ix *Index) packPart(f *serviceSpec, r pendingPart, recorded bool) part {
 
 // disjoint reports whether no two endpoints of the slices share an address or a
 // hostname, and none has a ClusterIP of the Service, or a name instead of an address.
-func (f *serviceSpec) disjoint(from []pendingPart, seen *addrSet) bool {
-	if f.externalName && len(from) > 0 { // the endpoints have no names
+func (s *serviceSpec) disjoint(from []pendingPart, seen *addrSet) bool {
+	if s.externalName && len(from) > 0 { // the endpoints have no names
 		return false
 	}
 	n := 0
@@ -133,8 +133,8 @@ func (f *serviceSpec) disjoint(from []pendingPart, seen *addrSet) bool {
 		}
 		n += len(r.endpoints) / 5 // an endpoint has at least five bytes
 	}
-	seen.reset(n + len(f.records)/lenA)
-	for ip := range f.clusterIPs() {
+	seen.reset(n + len(s.records)/lenA)
+	for ip := range s.clusterIPs() {
 		seen.addrs.add(ip)
 	}
 	for _, r := range from {

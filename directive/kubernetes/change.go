@@ -33,8 +33,8 @@ type serviceChanges struct {
 }
 
 // get returns the change of the Service with a key; nil if there is none.
-func (ds *serviceChanges) get(imported bool, key []byte) *serviceChange {
-	return ds.byKey[tableIndex(imported)][string(key)]
+func (cs *serviceChanges) get(imported bool, key []byte) *serviceChange {
+	return cs.byKey[tableIndex(imported)][string(key)]
 }
 
 func tableIndex(imported bool) int {
@@ -44,25 +44,25 @@ func tableIndex(imported bool) int {
 	return 0
 }
 
-func (ds *serviceChanges) add(d *serviceChange) {
-	known := &ds.byKey[tableIndex(d.imported)]
+func (cs *serviceChanges) add(c *serviceChange) {
+	known := &cs.byKey[tableIndex(c.imported)]
 	if *known == nil {
 		*known = map[string]*serviceChange{}
 	}
-	(*known)[d.key.labels] = d
-	ds.ordered = append(ds.ordered, d)
+	(*known)[c.key.labels] = c
+	cs.ordered = append(cs.ordered, c)
 }
 
 // reset removes all changes, and the memory of a large list.
-func (ds *serviceChanges) reset() {
-	if len(ds.ordered) > 64 {
-		*ds = serviceChanges{}
+func (cs *serviceChanges) reset() {
+	if len(cs.ordered) > 64 {
+		*cs = serviceChanges{}
 		return
 	}
-	clear(ds.ordered)
-	ds.ordered = ds.ordered[:0]
-	clear(ds.byKey[0])
-	clear(ds.byKey[1])
+	clear(cs.ordered)
+	cs.ordered = cs.ordered[:0]
+	clear(cs.byKey[0])
+	clear(cs.byKey[1])
 }
 
 // changeOf returns the pending change of a Service, which it creates if there is none.
@@ -74,27 +74,27 @@ func (ix *Index) changeOf(imported bool, namespace, name string) *serviceChange 
 		return nil
 	}
 	ix.changes.buf = key[:0]
-	if d := ix.existingChange(imported, key); d != nil {
-		return d
+	if c := ix.existingChange(imported, key); c != nil {
+		return c
 	}
-	d := &serviceChange{key: &serviceKey{labels: string(key), namespace: ix.namespace(namespace)}, imported: imported}
-	ix.changes.add(d)
-	return d
+	c := &serviceChange{key: &serviceKey{labels: string(key), namespace: ix.namespace(namespace)}, imported: imported}
+	ix.changes.add(c)
+	return c
 }
 
 // existingChange is changeOf for a Service that has an entry or a pending change; it
 // returns nil for others.
 func (ix *Index) existingChange(imported bool, key []byte) *serviceChange {
-	if d := ix.changes.get(imported, key); d != nil {
-		return d
+	if c := ix.changes.get(imported, key); c != nil {
+		return c
 	}
 	old := ix.table(imported).Get(key)
 	if old == nil {
 		return nil
 	}
-	d := &serviceChange{key: old.key, imported: imported, old: old}
-	ix.changes.add(d)
-	return d
+	c := &serviceChange{key: old.key, imported: imported, old: old}
+	ix.changes.add(c)
+	return c
 }
 
 // appendServiceKey appends the labels of a Service; it returns nil if a name is not a
@@ -117,14 +117,14 @@ func appendServiceKey(buf []byte, namespace, name string) []byte {
 }
 
 func (ix *Index) putService(kind cluster.Kind, s *cluster.Service) {
-	if d := ix.changeOf(kind == cluster.Imports, s.Namespace, s.Name); d != nil {
-		d.service, d.replaced = s, true
+	if c := ix.changeOf(kind == cluster.Imports, s.Namespace, s.Name); c != nil {
+		c.service, c.replaced = s, true
 	}
 }
 
 func (ix *Index) deleteService(kind cluster.Kind, key cluster.Key) {
-	if d := ix.existingChange(kind == cluster.Imports, appendServiceKey(nil, key.Namespace, key.Name)); d != nil {
-		d.service, d.replaced = nil, true
+	if c := ix.existingChange(kind == cluster.Imports, appendServiceKey(nil, key.Namespace, key.Name)); c != nil {
+		c.service, c.replaced = nil, true
 	}
 }
 
@@ -136,12 +136,12 @@ func (ix *Index) putSlice(kind cluster.Kind, sl *cluster.Slice) {
 		ix.log.Warn("Ignored an EndpointSlice whose name is too long", "namespace", sl.Namespace, "service", sl.Service)
 		return
 	}
-	d := ix.changeOf(kind == cluster.ImportSlices, sl.Namespace, sl.Service)
+	c := ix.changeOf(kind == cluster.ImportSlices, sl.Namespace, sl.Service)
 	// The slice may have named another Service before.
-	if at := ix.ownerOf(kind, sl.Key()); at != nil && at != d {
+	if at := ix.ownerOf(kind, sl.Key()); at != nil && at != c {
 		at.slices = append(at.slices, sliceChange{name: sl.Name})
 	}
-	if d == nil {
+	if c == nil {
 		delete(ix.sliceOwners[kind], sl.Key())
 		return
 	}
@@ -151,14 +151,14 @@ func (ix *Index) putSlice(kind cluster.Kind, sl *cluster.Slice) {
 		if ix.sliceOwners[kind] == nil {
 			ix.sliceOwners[kind] = map[cluster.Key]*serviceKey{}
 		}
-		ix.sliceOwners[kind][sl.Key()] = d.key
+		ix.sliceOwners[kind][sl.Key()] = c.key
 	}
-	d.slices = append(d.slices, sliceChange{sl.Name, sl})
+	c.slices = append(c.slices, sliceChange{sl.Name, sl})
 }
 
 func (ix *Index) deleteSlice(kind cluster.Kind, key cluster.Key) {
-	if d := ix.ownerOf(kind, key); d != nil {
-		d.slices = append(d.slices, sliceChange{name: key.Name})
+	if c := ix.ownerOf(kind, key); c != nil {
+		c.slices = append(c.slices, sliceChange{name: key.Name})
 		delete(ix.sliceOwners[kind], key)
 	}
 }
@@ -167,8 +167,8 @@ func (ix *Index) deleteSlice(kind cluster.Kind, key cluster.Key) {
 // none.
 func (ix *Index) ownerOf(kind cluster.Kind, key cluster.Key) *serviceChange {
 	imported := kind == cluster.ImportSlices
-	if h := ix.sliceOwners[kind][key]; h != nil {
-		return ix.existingChange(imported, []byte(h.labels))
+	if k := ix.sliceOwners[kind][key]; k != nil {
+		return ix.existingChange(imported, []byte(k.labels))
 	}
 	owner := appendServiceKey(ix.changes.buf[:0], key.Namespace, serviceOfSlice(key.Name))
 	if owner == nil {
@@ -187,19 +187,19 @@ func serviceOfSlice(slice string) string {
 
 // sortSlices sorts the changes of slices by name, and drops those that a later one
 // replaces.
-func (d *serviceChange) sortSlices() {
-	if len(d.slices) < 2 {
+func (c *serviceChange) sortSlices() {
+	if len(c.slices) < 2 {
 		return
 	}
-	slices.SortStableFunc(d.slices, func(a, b sliceChange) int { return cmp.Compare(a.name, b.name) })
-	last := d.slices[:0]
-	for i, t := range d.slices {
-		if i+1 == len(d.slices) || d.slices[i+1].name != t.name {
+	slices.SortStableFunc(c.slices, func(a, b sliceChange) int { return cmp.Compare(a.name, b.name) })
+	last := c.slices[:0]
+	for i, t := range c.slices {
+		if i+1 == len(c.slices) || c.slices[i+1].name != t.name {
 			last = append(last, t)
 		}
 	}
-	clear(d.slices[len(last):])
-	d.slices = last
+	clear(c.slices[len(last):])
+	c.slices = last
 }
 
 // A partChange is a part before and after the change; nil is none.
@@ -210,14 +210,14 @@ type partChange struct {
 
 // mergeSlices merges the changes of slices with the old entry's parts. It returns the
 // slices after the change, in the order of their names, and the parts that differ.
-func (ix *Index) mergeSlices(d *serviceChange) (all []pendingPart, partChanges []partChange) {
-	d.sortSlices()
+func (ix *Index) mergeSlices(c *serviceChange) (all []pendingPart, partChanges []partChange) {
+	c.sortSlices()
 	all, partChanges = ix.pending[:0], ix.partChanges[:0]
 	var parts []part
-	if d.old != nil {
-		parts = d.old.slices()
+	if c.old != nil {
+		parts = c.old.slices()
 	}
-	changes := d.slices
+	changes := c.slices
 	all = slices.Grow(all, len(parts)+len(changes)) // partChange points into it
 	for len(parts) > 0 || len(changes) > 0 {
 		order := 0

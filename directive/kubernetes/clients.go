@@ -36,10 +36,10 @@ func (h *Handler) SearchPath(q *dns.Query, byAddress bool) (labels int, ok bool)
 		return 0, false
 	}
 	name := q.Name()
-	if s := h.index.namespaces.Get(name[q.LabelOffset(l.depth-2):q.LabelOffset(l.depth-1)]); s == nil || !s.exposed.Load() {
+	if ns := h.index.namespaces.Get(name[q.LabelOffset(l.depth-2):q.LabelOffset(l.depth-1)]); ns == nil || !ns.exposed.Load() {
 		return 0, false
 	} else if byAddress {
-		if p := h.index.podAt(q.Peer.Addr()); p == nil || p.Namespace != s.name {
+		if p := h.index.podAt(q.Peer.Addr()); p == nil || p.Namespace != ns.name {
 			return 0, false
 		}
 	}

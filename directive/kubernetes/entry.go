@@ -21,13 +21,13 @@ type serviceKey struct {
 }
 
 // objectKey returns the key of the Service's object, in lower case.
-func (h *serviceKey) objectKey() cluster.Key {
-	return cluster.Key{Namespace: h.namespace.name, Name: h.labels[1 : 1+h.labels[0]]}
+func (k *serviceKey) objectKey() cluster.Key {
+	return cluster.Key{Namespace: k.namespace.name, Name: k.labels[1 : 1+k.labels[0]]}
 }
 
 // sortsBefore reports whether the Service's name is before that of the other.
-func (h *serviceKey) sortsBefore(o *serviceKey) bool {
-	a, b := h.objectKey(), o.objectKey()
+func (k *serviceKey) sortsBefore(o *serviceKey) bool {
+	a, b := k.objectKey(), o.objectKey()
 	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace)) < 0
 }
 
@@ -48,18 +48,18 @@ type namespace struct {
 type entry struct {
 	key *serviceKey
 	serviceSpec
-	parts []part // the endpoints: a part for each slice, in the order of the slices' names
-	// table finds endpoints if there are many. If slices share an address or a
-	// hostname, which is rare, the parts are the endpoints of all slices, merged
-	// by their labels, and the table has the slices.
-	table *endpointTable
+	// answerParts are the endpoints as answers need them: a part for each slice, in
+	// the order of the slices' names, or, if slices share an address or a hostname,
+	// which is rare, merged parts. In both cases slices returns the slices.
+	answerParts []part
+	table       *endpointTable // finds endpoints if there are many, and has the merged parts' slices
 	// k8sExternal is the entry that k8s_external answers from; nil if the Service has
 	// no external name, or if the directive is not used.
 	k8sExternal *entry
 
 	hash    uint32 // of everything that answers depend on
 	exists  bool   // the Service has a name in DNS
-	inParts bool   // the records of the Service's name are in the parts
+	inParts bool   // the records of the Service's name are in answerParts
 }
 
 // A serviceSpec has the fields of a Service's own object that answers need. The
@@ -136,21 +136,21 @@ func (e *entry) visible() bool {
 }
 
 // a and aaaa return the records of the Service's name, unless they are in the parts.
-func (f *serviceSpec) a() string    { return f.records[:f.aEnd] }
-func (f *serviceSpec) aaaa() string { return f.records[f.aEnd:] }
+func (s *serviceSpec) a() string    { return s.records[:s.aEnd] }
+func (s *serviceSpec) aaaa() string { return s.records[s.aEnd:] }
 
 // clusterIPs returns the Service's ClusterIPs, IPv4 first.
-func (f *serviceSpec) clusterIPs() iter.Seq[netip.Addr] {
+func (s *serviceSpec) clusterIPs() iter.Seq[netip.Addr] {
 	return func(yield func(netip.Addr) bool) {
-		if f.headless || f.externalName {
+		if s.headless || s.externalName {
 			return
 		}
-		for a := f.a(); a != ""; a = a[lenA:] {
+		for a := s.a(); a != ""; a = a[lenA:] {
 			if !yield(netip.AddrFrom4([4]byte([]byte(a[lenA-4 : lenA])))) {
 				return
 			}
 		}
-		for a := f.aaaa(); a != ""; a = a[lenAAAA:] {
+		for a := s.aaaa(); a != ""; a = a[lenAAAA:] {
 			if !yield(netip.AddrFrom16([16]byte([]byte(a[lenAAAA-16 : lenAAAA])))) {
 				return
 			}
@@ -159,8 +159,8 @@ func (f *serviceSpec) clusterIPs() iter.Seq[netip.Addr] {
 }
 
 // has reports whether ip is one of the Service's ClusterIPs.
-func (f *serviceSpec) has(ip netip.Addr) bool {
-	for own := range f.clusterIPs() {
+func (s *serviceSpec) has(ip netip.Addr) bool {
+	for own := range s.clusterIPs() {
 		if own == ip {
 			return true
 		}
@@ -185,21 +185,21 @@ func (e *entry) slices() []part {
 	if m := e.merged(); m != nil {
 		return m.slices
 	}
-	return e.parts
+	return e.answerParts
 }
 
 // isServed reports whether answers include the endpoint.
-func (f *serviceSpec) isServed(ep *cluster.Endpoint) bool { return ep.Ready || f.publishNotReady }
+func (s *serviceSpec) isServed(ep *cluster.Endpoint) bool { return ep.Ready || s.publishNotReady }
 
 // known reports whether the Service's object exists, or only slices that name it.
-func (f *serviceSpec) known() bool { return f.ports != nil || f.externalName }
+func (s *serviceSpec) known() bool { return s.ports != nil || s.externalName }
 
 // portList returns the Service's own ports.
-func (f *serviceSpec) portList() []cluster.Port {
-	if f.ports == nil {
+func (s *serviceSpec) portList() []cluster.Port {
+	if s.ports == nil {
 		return nil
 	}
-	return f.ports.ports
+	return s.ports.ports
 }
 
 // usedPortSets returns the port sets of the Service, its parts and its slices.
@@ -207,8 +207,8 @@ func (e *entry) usedPortSets() (all []*portSet) {
 	if e.ports != nil {
 		all = append(all, e.ports)
 	}
-	for i := range e.parts {
-		all = append(all, e.parts[i].ports)
+	for i := range e.answerParts {
+		all = append(all, e.answerParts[i].ports)
 	}
 	if m := e.merged(); m != nil {
 		for i := range m.slices {
@@ -224,9 +224,9 @@ func (e *entry) usedPortSets() (all []*portSet) {
 // served returns the endpoints that answers include, and their ports.
 func (e *entry) served() iter.Seq2[*portSet, *cluster.Endpoint] {
 	return func(yield func(*portSet, *cluster.Endpoint) bool) {
-		for i := range e.parts {
-			for ep := range e.parts[i].endpoints().All() {
-				if e.isServed(&ep) && !yield(e.parts[i].ports, &ep) {
+		for i := range e.answerParts {
+			for ep := range e.answerParts[i].endpoints().All() {
+				if e.isServed(&ep) && !yield(e.answerParts[i].ports, &ep) {
 					return
 				}
 			}
@@ -255,18 +255,18 @@ func (e *entry) addresses() iter.Seq[netip.Addr] {
 }
 
 // specOf returns the spec of a Service.
-func (ps *portSets) specOf(s *cluster.Service, ttl uint32) serviceSpec {
-	if s.ExternalName != "" {
-		return serviceSpec{externalName: true, records: cname(s.ExternalName, ttl)}
+func (ps *portSets) specOf(svc *cluster.Service, ttl uint32) serviceSpec {
+	if svc.ExternalName != "" {
+		return serviceSpec{externalName: true, records: cname(svc.ExternalName, ttl)}
 	}
-	f := serviceSpec{headless: s.Headless, publishNotReady: s.PublishNotReady, selector: s.Selector, external: s.External}
-	f.ports = ps.get("", s.Ports)
-	f.setAddresses(s.ClusterIPs, ttl)
-	return f
+	spec := serviceSpec{headless: svc.Headless, publishNotReady: svc.PublishNotReady, selector: svc.Selector, external: svc.External}
+	spec.ports = ps.get("", svc.Ports)
+	spec.setAddresses(svc.ClusterIPs, ttl)
+	return spec
 }
 
 // setAddresses makes the records of the Service's name, each address once.
-func (f *serviceSpec) setAddresses(ips []netip.Addr, ttl uint32) {
+func (s *serviceSpec) setAddresses(ips []netip.Addr, ttl uint32) {
 	var buf []byte
 	ips = unique(ips)
 	for _, ip := range ips {
@@ -274,18 +274,18 @@ func (f *serviceSpec) setAddresses(ips []netip.Addr, ttl uint32) {
 			buf = wire.AppendAddress(buf, wire.OwnerIsQuestion, ttl, ip)
 		}
 	}
-	f.aEnd = uint32(len(buf))
+	s.aEnd = uint32(len(buf))
 	for _, ip := range ips {
 		if !ip.Is4() {
 			buf = wire.AppendAddress(buf, wire.OwnerIsQuestion, ttl, ip)
 		}
 	}
-	f.records = string(buf)
+	s.records = string(buf)
 }
 
 // equal reports whether two specs are equal, except for the records of endpoints.
-func (f *serviceSpec) equal(o *serviceSpec) bool {
-	a, b := *f, *o
+func (s *serviceSpec) equal(o *serviceSpec) bool {
+	a, b := *s, *o
 	if a.headless {
 		a.records, a.aEnd = "", 0
 	}

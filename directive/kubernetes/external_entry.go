@@ -22,7 +22,7 @@ func (e *entry) externalEntry(set externalSettings) *entry {
 		out.externalName, out.records, out.aEnd = true, cname(x.Hosts[0], set.ttl), 0
 		out.exists = out.records != ""
 	case set.headless && e.headless && e.hasReadyEndpoints():
-		out.exists, out.parts, out.table = true, e.parts, e.table
+		out.exists, out.answerParts, out.table = true, e.answerParts, e.table
 		out.setAddresses(slices.Collect(e.addresses()), set.ttl)
 	}
 	if !out.exists {

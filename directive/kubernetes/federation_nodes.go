@@ -34,8 +34,8 @@ var (
 
 // location returns the labels "zone.region" of the first Node that has both, in wire form
 // without a root label.
-func (p *nodeLocations) location() (labels string, err error) {
-	here := p.first.Load()
+func (l *nodeLocations) location() (labels string, err error) {
+	here := l.first.Load()
 	switch {
 	case here == nil:
 		return "", errNoNodes
@@ -46,9 +46,9 @@ func (p *nodeLocations) location() (labels string, err error) {
 }
 
 // Put implements [cluster.Sink].
-func (p *nodeLocations) Put(_ cluster.Kind, objects ...cluster.Object) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (l *nodeLocations) Put(_ cluster.Kind, objects ...cluster.Object) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	changed := false
 	for _, o := range objects {
 		n := o.(*cluster.Node)
@@ -56,60 +56,60 @@ func (p *nodeLocations) Put(_ cluster.Kind, objects ...cluster.Object) {
 		if isDotted(n.Zone) && isDotted(n.Region) {
 			labels = string(appendDotted(appendDotted(nil, n.Zone), n.Region))
 		}
-		if p.nodes[n.Name] == labels {
+		if l.nodes[n.Name] == labels {
 			continue // as after most lists, and with every heartbeat
 		}
 		changed = true
 		if labels == "" {
-			delete(p.nodes, n.Name)
+			delete(l.nodes, n.Name)
 		} else {
-			p.nodes[n.Name] = labels
+			l.nodes[n.Name] = labels
 		}
 	}
 	if changed {
-		p.publish()
+		l.publish()
 	}
 }
 
 // Delete implements [cluster.Sink].
-func (p *nodeLocations) Delete(_ cluster.Kind, key cluster.Key) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if _, ok := p.nodes[key.Name]; ok {
-		delete(p.nodes, key.Name)
-		p.publish()
+func (l *nodeLocations) Delete(_ cluster.Kind, key cluster.Key) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, ok := l.nodes[key.Name]; ok {
+		delete(l.nodes, key.Name)
+		l.publish()
 	}
 }
 
 // Listed implements [cluster.Sink].
-func (p *nodeLocations) Listed(_ cluster.Kind, has func(cluster.Key) bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for name := range p.nodes {
+func (l *nodeLocations) Listed(_ cluster.Kind, has func(cluster.Key) bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for name := range l.nodes {
 		if !has(cluster.Key{Name: name}) {
-			delete(p.nodes, name)
+			delete(l.nodes, name)
 		}
 	}
-	first := !p.listed
-	p.listed = true
-	p.publish()
+	first := !l.listed
+	l.listed = true
+	l.publish()
 	if first {
-		close(p.synced)
+		close(l.synced)
 	}
 }
 
 // publish publishes the location of the first Node, once there has been a list.
-func (p *nodeLocations) publish() {
-	if !p.listed {
+func (l *nodeLocations) publish() {
+	if !l.listed {
 		return
 	}
 	least, labels := "", ""
-	for name, location := range p.nodes {
+	for name, location := range l.nodes {
 		if labels == "" || name < least {
 			least, labels = name, location
 		}
 	}
-	p.first.Store(&labels)
+	l.first.Store(&labels)
 }
 
 // A nodeWatch is a watch of Nodes. It survives reloads that do not change its options.
@@ -120,9 +120,9 @@ type nodeWatch struct {
 }
 
 // Stop ends the watch.
-func (f *nodeWatch) Stop() {
-	f.cancel()
-	f.done.Wait()
+func (w *nodeWatch) Stop() {
+	w.cancel()
+	w.done.Wait()
 }
 
 type nodeWatchKey struct{ cluster.Options }

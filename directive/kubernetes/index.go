@@ -117,8 +117,8 @@ func (ix *Index) table(imported bool) *zone.Table[entry] {
 func (ix *Index) put(kind cluster.Kind, o cluster.Object) {
 	switch o := o.(type) {
 	case *cluster.Namespace:
-		if s := ix.namespace(o.Name); s != nil {
-			ix.setExposed(s, true)
+		if ns := ix.namespace(o.Name); ns != nil {
+			ix.setExposed(ns, true)
 		}
 	case *cluster.Service:
 		ix.putService(kind, o)
@@ -132,9 +132,9 @@ func (ix *Index) put(kind cluster.Kind, o cluster.Object) {
 func (ix *Index) delete(kind cluster.Kind, key cluster.Key) {
 	switch kind {
 	case cluster.Namespaces:
-		if s := ix.namespaces.Get([]byte(label(key.Name))); s != nil {
-			ix.setExposed(s, false)
-			ix.removeIfEmpty(s)
+		if ns := ix.namespaces.Get([]byte(label(key.Name))); ns != nil {
+			ix.setExposed(ns, false)
+			ix.removeIfEmpty(ns)
 		}
 	case cluster.Services, cluster.Imports:
 		ix.deleteService(kind, key)
@@ -153,45 +153,45 @@ func (ix *Index) namespace(name string) *namespace {
 		ix.log.Warn("Ignored a namespace whose name is not a DNS label", "namespace", name)
 		return nil
 	}
-	s := ix.namespaces.Get([]byte(key))
-	if s == nil {
-		s = &namespace{name: name}
-		ix.namespaces.Set(key, s)
+	ns := ix.namespaces.Get([]byte(key))
+	if ns == nil {
+		ns = &namespace{name: name}
+		ix.namespaces.Set(key, ns)
 	}
-	return s
+	return ns
 }
 
 // setExposed exposes or hides the names of a namespace.
-func (ix *Index) setExposed(s *namespace, exposed bool) {
-	if s.exposed.Swap(exposed) == exposed {
+func (ix *Index) setExposed(ns *namespace, exposed bool) {
+	if ns.exposed.Swap(exposed) == exposed {
 		return
 	}
-	ix.toggled[s] = struct{}{}
+	ix.toggled[ns] = struct{}{}
 	sign := uint32(1)
 	if !exposed {
 		sign = ^uint32(0)
 	}
-	ix.serial.Add(sign * s.hash)
-	ix.importSerial.Add(sign * s.importHash)
+	ix.serial.Add(sign * ns.hash)
+	ix.importSerial.Add(sign * ns.importHash)
 }
 
 // addHash adds to the hash of a namespace's Services and pods, or of its imports, and
 // to the serial if the namespace is exposed.
-func (ix *Index) addHash(s *namespace, imported bool, by uint32) {
-	sum, serial := &s.hash, &ix.serial
+func (ix *Index) addHash(ns *namespace, imported bool, by uint32) {
+	sum, serial := &ns.hash, &ix.serial
 	if imported {
-		sum, serial = &s.importHash, &ix.importSerial
+		sum, serial = &ns.importHash, &ix.importSerial
 	}
 	*sum += by
-	if s.exposed.Load() {
+	if ns.exposed.Load() {
 		serial.Add(by)
 	}
 }
 
 // removeIfEmpty removes a namespace that is not exposed and has no objects.
-func (ix *Index) removeIfEmpty(s *namespace) {
-	if s.objects == 0 && !s.exposed.Load() {
-		ix.namespaces.Delete(label(s.name))
+func (ix *Index) removeIfEmpty(ns *namespace) {
+	if ns.objects == 0 && !ns.exposed.Load() {
+		ix.namespaces.Delete(label(ns.name))
 	}
 }
 

@@ -9,17 +9,17 @@ func (ix *Index) Listed(kind cluster.Kind, has func(cluster.Key) bool) {
 	defer ix.mu.Unlock()
 	switch kind {
 	case cluster.Namespaces:
-		for _, s := range ix.namespaces.All() {
-			if s.exposed.Load() && !has(cluster.Key{Name: s.name}) {
-				ix.setExposed(s, false)
-				ix.removeIfEmpty(s)
+		for _, ns := range ix.namespaces.All() {
+			if ns.exposed.Load() && !has(cluster.Key{Name: ns.name}) {
+				ix.setExposed(ns, false)
+				ix.removeIfEmpty(ns)
 			}
 		}
 	case cluster.Services, cluster.Imports:
 		for _, e := range ix.table(kind == cluster.Imports).All() {
 			if e.known() && !has(e.key.objectKey()) {
-				d := ix.existingChange(kind == cluster.Imports, []byte(e.key.labels))
-				d.service, d.replaced = nil, true
+				c := ix.existingChange(kind == cluster.Imports, []byte(e.key.labels))
+				c.service, c.replaced = nil, true
 			}
 		}
 	case cluster.Slices, cluster.ImportSlices:
@@ -45,8 +45,8 @@ func (ix *Index) listedSlices(kind cluster.Kind, e *entry, has func(cluster.Key)
 	for i := range parts {
 		key := cluster.Key{Namespace: e.key.namespace.name, Name: parts[i].name()}
 		if !has(key) {
-			d := ix.existingChange(kind == cluster.ImportSlices, []byte(e.key.labels))
-			d.slices = append(d.slices, sliceChange{name: key.Name})
+			c := ix.existingChange(kind == cluster.ImportSlices, []byte(e.key.labels))
+			c.slices = append(c.slices, sliceChange{name: key.Name})
 			delete(ix.sliceOwners[kind], key)
 		}
 	}

@@ -15,20 +15,20 @@ import (
 func TestChangedIndexEqualsNewIndex(t *testing.T) {
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 5))
-		l := objectChurn{Rand: r, pool: []int{6, 60, 4000}[r.IntN(3)], set: settings{ttl: 5, ignoreEmpty: r.IntN(3) == 0}}
+		c := objectChurn{Rand: r, pool: []int{6, 60, 4000}[r.IntN(3)], set: settings{ttl: 5, ignoreEmpty: r.IntN(3) == 0}}
 		if r.IntN(2) == 0 {
-			l.set.k8sExternal = externalSettings{enabled: true, headless: r.IntN(2) == 0, ttl: 7}
+			c.set.k8sExternal = externalSettings{enabled: true, headless: r.IntN(2) == 0, ttl: 7}
 		}
-		ix := NewIndex(l.set, livedKinds(), quiet())
-		for k := range l.have {
-			l.have[k] = map[cluster.Key]cluster.Object{}
+		ix := NewIndex(c.set, livedKinds(), quiet())
+		for k := range c.have {
+			c.have[k] = map[cluster.Key]cluster.Object{}
 		}
 		for step := range 40 {
-			l.step(ix)
+			c.step(ix)
 			if r.IntN(3) > 0 {
 				continue
 			}
-			fresh := l.fresh()
+			fresh := c.fresh()
 			ix.reverse.applyChange(&ix.reverseChange) // changes that wait during a first list
 			for i, want := range held(fresh) {
 				if got := held(ix)[i]; !slices.Equal(got, want) {
@@ -71,27 +71,27 @@ type objectChurn struct {
 }
 
 // step lets something happen to one kind.
-func (l *objectChurn) step(ix *Index) {
-	k := livedKinds()[l.IntN(len(livedKinds()))]
-	switch l.IntN(8) {
+func (c *objectChurn) step(ix *Index) {
+	k := livedKinds()[c.IntN(len(livedKinds()))]
+	switch c.IntN(8) {
 	case 0, 1:
-		l.list(ix, k)
+		c.list(ix, k)
 	case 2, 3:
-		for key := range l.have[k] {
+		for key := range c.have[k] {
 			ix.Delete(k, key)
-			delete(l.have[k], key)
+			delete(c.have[k], key)
 			break
 		}
 	default:
-		ix.Put(k, l.some(k, 1+l.IntN(3))...)
+		ix.Put(k, c.some(k, 1+c.IntN(3))...)
 	}
 }
 
 // some makes or changes so many objects; two may be one and the same.
-func (l *objectChurn) some(k cluster.Kind, n int) (batch []cluster.Object) {
+func (c *objectChurn) some(k cluster.Kind, n int) (batch []cluster.Object) {
 	for range n {
-		o := l.object(k)
-		l.have[k][o.Key()] = o
+		o := c.object(k)
+		c.have[k][o.Key()] = o
 		batch = append(batch, o)
 	}
 	return batch
@@ -99,21 +99,21 @@ func (l *objectChurn) some(k cluster.Kind, n int) (batch []cluster.Object) {
 
 // list is a list in groups, in which half of what there was is missing. Some break
 // off before their end.
-func (l *objectChurn) list(ix *Index, k cluster.Kind) {
+func (c *objectChurn) list(ix *Index, k cluster.Kind) {
 	keep := map[cluster.Key]bool{}
-	for range 1 + l.IntN(3) {
-		batch := l.some(k, l.IntN(4))
+	for range 1 + c.IntN(3) {
+		batch := c.some(k, c.IntN(4))
 		for _, o := range batch {
 			keep[o.Key()] = true
 		}
 		ix.Put(k, batch...)
 	}
-	if l.IntN(3) == 0 {
+	if c.IntN(3) == 0 {
 		return
 	}
-	for key := range l.have[k] {
-		if !keep[key] && l.IntN(2) == 0 {
-			delete(l.have[k], key)
+	for key := range c.have[k] {
+		if !keep[key] && c.IntN(2) == 0 {
+			delete(c.have[k], key)
 		} else {
 			keep[key] = true
 		}
@@ -122,88 +122,88 @@ func (l *objectChurn) list(ix *Index, k cluster.Kind) {
 }
 
 // fresh is an index of what there is.
-func (l *objectChurn) fresh() *Index {
-	ix, kinds := NewIndex(l.set, livedKinds(), quiet()), livedKinds()
-	for _, i := range l.Perm(len(kinds)) {
+func (c *objectChurn) fresh() *Index {
+	ix, kinds := NewIndex(c.set, livedKinds(), quiet()), livedKinds()
+	for _, i := range c.Perm(len(kinds)) {
 		k := kinds[i]
 		var all []cluster.Object
-		for _, o := range l.have[k] {
+		for _, o := range c.have[k] {
 			all = append(all, o)
 		}
 		ix.Put(k, all...)
-		ix.Listed(k, func(key cluster.Key) bool { return l.have[k][key] != nil })
+		ix.Listed(k, func(key cluster.Key) bool { return c.have[k][key] != nil })
 	}
 	return ix
 }
 
-func (l *objectChurn) addr() netip.Addr {
-	n := l.IntN(l.pool)
-	if l.IntN(4) == 0 {
+func (c *objectChurn) addr() netip.Addr {
+	n := c.IntN(c.pool)
+	if c.IntN(4) == 0 {
 		return netip.MustParseAddr(fmt.Sprintf("fd00::%x", n+1))
 	}
 	return netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)})
 }
 
-func (l *objectChurn) one(of ...string) string { return of[l.IntN(len(of))] }
+func (c *objectChurn) one(of ...string) string { return of[c.IntN(len(of))] }
 
-func (l *objectChurn) ports() []cluster.Port {
-	return ports(l.one("", "a 80/tcp", "a 81/tcp, b 82/udp", "b 82/udp, a 81/tcp"))
+func (c *objectChurn) ports() []cluster.Port {
+	return ports(c.one("", "a 80/tcp", "a 81/tcp, b 82/udp", "b 82/udp, a 81/tcp"))
 }
 
-func (l *objectChurn) object(k cluster.Kind) cluster.Object {
+func (c *objectChurn) object(k cluster.Kind) cluster.Object {
 	switch k {
 	case cluster.Namespaces:
-		return namespaceObject(l.one("n0", "n1"))
+		return namespaceObject(c.one("n0", "n1"))
 	case cluster.Services, cluster.Imports:
-		return l.service(k == cluster.Services)
+		return c.service(k == cluster.Services)
 	}
-	return l.slice(k == cluster.ImportSlices)
+	return c.slice(k == cluster.ImportSlices)
 }
 
-func (l *objectChurn) service(own bool) *cluster.Service {
-	s := &cluster.Service{Namespace: l.one("n0", "n1"), Name: l.one("a", "b", "a-b")}
-	if own && l.IntN(8) == 0 {
-		s.ExternalName = l.one("x.y", "10.0.0.1")
+func (c *objectChurn) service(own bool) *cluster.Service {
+	s := &cluster.Service{Namespace: c.one("n0", "n1"), Name: c.one("a", "b", "a-b")}
+	if own && c.IntN(8) == 0 {
+		s.ExternalName = c.one("x.y", "10.0.0.1")
 		return s
 	}
-	s.Ports, s.PublishNotReady, s.Selector = l.ports(), l.IntN(3) == 0, l.IntN(2) == 0
-	if s.Headless = l.IntN(2) == 0; !s.Headless {
-		for range l.IntN(3) {
-			s.ClusterIPs = append(s.ClusterIPs, l.addr())
+	s.Ports, s.PublishNotReady, s.Selector = c.ports(), c.IntN(3) == 0, c.IntN(2) == 0
+	if s.Headless = c.IntN(2) == 0; !s.Headless {
+		for range c.IntN(3) {
+			s.ClusterIPs = append(s.ClusterIPs, c.addr())
 		}
 	}
 	switch {
-	case !own || !l.set.k8sExternal.enabled || l.IntN(2) == 0:
-	case l.IntN(3) == 0:
+	case !own || !c.set.k8sExternal.enabled || c.IntN(2) == 0:
+	case c.IntN(3) == 0:
 		s.External = &cluster.External{Hosts: []string{"h.x"}}
 	default:
-		s.External = &cluster.External{IPs: []netip.Addr{l.addr()}}
+		s.External = &cluster.External{IPs: []netip.Addr{c.addr()}}
 	}
 	return s
 }
 
 // slice makes a slice whose name may be that of another Service's, with endpoints
 // that may share addresses and hostnames.
-func (l *objectChurn) slice(imported bool) *cluster.Slice {
+func (c *objectChurn) slice(imported bool) *cluster.Slice {
 	s := &cluster.Slice{
-		Namespace: l.one("n0", "n1"), Name: l.one("a-1", "a-2", "b-1", "a-b-1", "odd", "odd-2"), Service: l.one("a", "b", "a-b"), Ports: l.ports()}
+		Namespace: c.one("n0", "n1"), Name: c.one("a-1", "a-2", "b-1", "a-b-1", "odd", "odd-2"), Service: c.one("a", "b", "a-b"), Ports: c.ports()}
 	if imported {
-		s.Cluster = l.one("east", "west", "e.w", "bad..id")
+		s.Cluster = c.one("east", "west", "e.w", "bad..id")
 	}
 	var buf []byte
-	if !imported && l.IntN(4) == 0 {
-		for range l.IntN(3) {
-			buf = cluster.AppendName(buf, l.one("x.y", "x.y", "z.y"), cluster.Endpoint{Ready: l.IntN(4) > 0, Hostname: l.one("", "h0")})
+	if !imported && c.IntN(4) == 0 {
+		for range c.IntN(3) {
+			buf = cluster.AppendName(buf, c.one("x.y", "x.y", "z.y"), cluster.Endpoint{Ready: c.IntN(4) > 0, Hostname: c.one("", "h0")})
 		}
 		s.Endpoints = cluster.Endpoints(buf)
 		return s
 	}
-	for range l.IntN(5) + l.IntN(2)*l.IntN(30) {
-		e := cluster.Endpoint{Addr: l.addr(), Ready: l.IntN(4) > 0}
-		if l.IntN(3) == 0 {
-			e.Hostname = l.one("h0", "h1", "10-0-0-1", fmt.Sprint("p", l.IntN(l.pool)))
+	for range c.IntN(5) + c.IntN(2)*c.IntN(30) {
+		e := cluster.Endpoint{Addr: c.addr(), Ready: c.IntN(4) > 0}
+		if c.IntN(3) == 0 {
+			e.Hostname = c.one("h0", "h1", "10-0-0-1", fmt.Sprint("p", c.IntN(c.pool)))
 		}
-		if l.IntN(5) == 0 {
+		if c.IntN(5) == 0 {
 			e.Zone = "z"
 		}
 		buf = cluster.AppendEndpoint(buf, e)

@@ -19,7 +19,7 @@ func (e *entry) mergeParts(ix *Index, slices []part) {
 	for _, g := range e.mergeEndpoints(ix, slices) {
 		p := ix.packPart(&e.serviceSpec, pendingPart{ports: g.ports, endpoints: cluster.Endpoints(g.packed)}, false)
 		e.addRecords(&p, ix.settings.ttl)
-		e.parts = append(e.parts, p)
+		e.answerParts = append(e.answerParts, p)
 		merged.targets = append(merged.targets, newRun(g.ports, cluster.Endpoints(g.targets), g.labels))
 		for ep := range p.endpoints().All() {
 			ips = append(ips, ep.Addr)
@@ -45,10 +45,10 @@ func (e *entry) addRecords(p *part, ttl uint32) {
 	for ep := range p.endpoints().All() {
 		ips = append(ips, ep.Addr)
 	}
-	var f serviceSpec
-	f.setAddresses(ips, ttl)
-	p.aEnd += f.aEnd
-	p.data += f.records
+	var spec serviceSpec
+	spec.setAddresses(ips, ttl)
+	p.aEnd += spec.aEnd
+	p.data += spec.records
 }
 
 // A mergedEndpoint is the addresses of one label, under construction.
@@ -61,7 +61,7 @@ type mergedEndpoint struct {
 // mergeEndpoints returns the endpoints of slices that are served: each address once
 // for its label, each port once. They are in the order of the slices, grouped by their
 // ports.
-func (f *serviceSpec) mergeEndpoints(ix *Index, slices []part) []portGroup {
+func (s *serviceSpec) mergeEndpoints(ix *Index, slices []part) []portGroup {
 	known := map[endpointID]*mergedEndpoint{}
 	var all []*mergedEndpoint
 	unions := portUnions{sets: &ix.portSets}
@@ -71,7 +71,7 @@ func (f *serviceSpec) mergeEndpoints(ix *Index, slices []part) []portGroup {
 			continue
 		}
 		for ep := range p.endpoints().All() {
-			if !f.isServed(&ep) {
+			if !s.isServed(&ep) {
 				continue
 			}
 			ep.Ready = true
@@ -79,14 +79,14 @@ func (f *serviceSpec) mergeEndpoints(ix *Index, slices []part) []portGroup {
 				ep.Hostname = "" // the API server rejects it
 			}
 			id := endpointIDOf(p.ports.cluster, ep)
-			t := known[id]
-			if t == nil {
-				t = &mergedEndpoint{ports: p.ports}
-				all = append(all, t)
-				known[id] = t
+			m := known[id]
+			if m == nil {
+				m = &mergedEndpoint{ports: p.ports}
+				all = append(all, m)
+				known[id] = m
 			}
-			t.add(ep)
-			t.ports = unions.union(t.ports, p.ports)
+			m.add(ep)
+			m.ports = unions.union(m.ports, p.ports)
 		}
 	}
 	return groupByPorts(all)
@@ -143,35 +143,35 @@ func endpointIDOf(id string, ep cluster.Endpoint) endpointID {
 	return endpointID{cluster: id, hostname: ep.Hostname}
 }
 
-func (t *mergedEndpoint) add(ep cluster.Endpoint) {
-	if len(t.endpoints) > 0 && t.endpoints[0].Hostname != ep.Hostname {
+func (m *mergedEndpoint) add(ep cluster.Endpoint) {
+	if len(m.endpoints) > 0 && m.endpoints[0].Hostname != ep.Hostname {
 		// One has the hostname that is the label of the other's address.
-		if t.endpoints[0].Hostname == "" {
-			for i := range t.endpoints {
-				t.endpoints[i].Hostname = ep.Hostname
+		if m.endpoints[0].Hostname == "" {
+			for i := range m.endpoints {
+				m.endpoints[i].Hostname = ep.Hostname
 			}
 		}
-		ep.Hostname = t.endpoints[0].Hostname
+		ep.Hostname = m.endpoints[0].Hostname
 	}
-	if !t.addAddr(ep.Addr) {
-		t.endpoints = append(t.endpoints, ep)
+	if !m.addAddr(ep.Addr) {
+		m.endpoints = append(m.endpoints, ep)
 	}
 }
 
 // addAddr adds an address to the set and reports whether it was there. A hostname may
 // have thousands.
-func (t *mergedEndpoint) addAddr(ip netip.Addr) bool {
-	if len(t.endpoints) < 32 {
-		return slices.ContainsFunc(t.endpoints, func(o cluster.Endpoint) bool { return o.Addr == ip })
+func (m *mergedEndpoint) addAddr(ip netip.Addr) bool {
+	if len(m.endpoints) < 32 {
+		return slices.ContainsFunc(m.endpoints, func(o cluster.Endpoint) bool { return o.Addr == ip })
 	}
-	if t.addrs == nil {
-		t.addrs = map[netip.Addr]struct{}{}
-		for _, o := range t.endpoints {
-			t.addrs[o.Addr] = struct{}{}
+	if m.addrs == nil {
+		m.addrs = map[netip.Addr]struct{}{}
+		for _, o := range m.endpoints {
+			m.addrs[o.Addr] = struct{}{}
 		}
 	}
-	_, ok := t.addrs[ip]
-	t.addrs[ip] = struct{}{}
+	_, ok := m.addrs[ip]
+	m.addrs[ip] = struct{}{}
 	return ok
 }
 
@@ -186,17 +186,17 @@ type portGroup struct {
 // groupByPorts groups endpoints by their ports.
 func groupByPorts(all []*mergedEndpoint) (groups []portGroup) {
 	known := map[*portSet]int{}
-	for _, t := range all {
-		slices.SortStableFunc(t.endpoints, func(a, b cluster.Endpoint) int { return a.Addr.BitLen() - b.Addr.BitLen() })
-		i, ok := known[t.ports]
+	for _, m := range all {
+		slices.SortStableFunc(m.endpoints, func(a, b cluster.Endpoint) int { return a.Addr.BitLen() - b.Addr.BitLen() })
+		i, ok := known[m.ports]
 		if !ok {
 			i = len(groups)
-			known[t.ports] = i
-			groups = append(groups, portGroup{ports: t.ports})
+			known[m.ports] = i
+			groups = append(groups, portGroup{ports: m.ports})
 		}
 		groups[i].labels++
-		groups[i].targets = cluster.AppendEndpoint(groups[i].targets, t.endpoints[0])
-		for _, ep := range t.endpoints {
+		groups[i].targets = cluster.AppendEndpoint(groups[i].targets, m.endpoints[0])
+		for _, ep := range m.endpoints {
 			groups[i].packed = cluster.AppendEndpoint(groups[i].packed, ep)
 		}
 	}

@@ -31,8 +31,8 @@ func noObjects() *objects {
 }
 
 // list returns the objects of a kind, sorted.
-func (have *objects) list(kind cluster.Kind) []cluster.Object {
-	return slices.SortedFunc(maps.Values(have[kind]), func(a, b cluster.Object) int {
+func (o *objects) list(kind cluster.Kind) []cluster.Object {
+	return slices.SortedFunc(maps.Values(o[kind]), func(a, b cluster.Object) int {
 		return cmp.Or(cmp.Compare(a.Key().Namespace, b.Key().Namespace), cmp.Compare(a.Key().Name, b.Key().Name))
 	})
 }

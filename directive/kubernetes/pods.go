@@ -17,18 +17,18 @@ func podKey(buf []byte, ns []byte, ip netip.Addr) []byte {
 // putPod adds the new version of a pod before it removes the old one, so that an address
 // of both never disappears.
 func (ix *Index) putPod(p *cluster.Pod) {
-	s := ix.namespace(p.Namespace)
-	if s == nil {
+	ns := ix.namespace(p.Namespace)
+	if ns == nil {
 		return
 	}
 	before := ix.podObjects[p.Key()]
 	ix.podObjects[p.Key()] = p
 	ix.replacePodAddrs(before, p)
 	for _, ip := range p.IPs {
-		ix.addPodAddr(s, ip, 1)
+		ix.addPodAddr(ns, ip, 1)
 	}
 	ix.removePodAddrs(before)
-	ix.removeIfEmpty(s) // the pod may have no address
+	ix.removeIfEmpty(ns) // the pod may have no address
 }
 
 func (ix *Index) deletePod(key cluster.Key) {
@@ -48,17 +48,17 @@ func (ix *Index) removePodAddrs(p *cluster.Pod) {
 	if p == nil {
 		return
 	}
-	s := ix.namespace(p.Namespace)
+	ns := ix.namespace(p.Namespace)
 	for _, ip := range p.IPs {
-		ix.addPodAddr(s, ip, -1)
+		ix.addPodAddr(ns, ip, -1)
 	}
-	ix.removeIfEmpty(s)
+	ix.removeIfEmpty(ns)
 }
 
 // addPodAddr counts the pods of a namespace that have an address. Pods in the host's
 // network share one.
-func (ix *Index) addPodAddr(s *namespace, ip netip.Addr, by int) {
-	key := podKey(nil, []byte(label(s.name)), ip)
+func (ix *Index) addPodAddr(ns *namespace, ip netip.Addr, by int) {
+	key := podKey(nil, []byte(label(ns.name)), ip)
 	before, n := 0, by
 	if ref := ix.pods.Get(key); ref != nil {
 		before = ref.pods
@@ -71,11 +71,11 @@ func (ix *Index) addPodAddr(s *namespace, ip netip.Addr, by int) {
 	}
 	if (before > 0) != (n > 0) {
 		worth := mix(fnv(fnvBasis, key))
-		s.objects += by
+		ns.objects += by
 		if by < 0 {
 			worth = -worth
 		}
-		ix.addHash(s, false, worth)
+		ix.addHash(ns, false, worth)
 	}
 }
 

@@ -7,11 +7,11 @@ import "github.com/seamark/seamark/cluster"
 // reverse name leads to the Service as it was, or does not exist.
 func (ix *Index) flush(kind cluster.Kind) {
 	ix.applyToggled()
-	for _, d := range ix.changes.ordered {
-		ix.publish(d)
+	for _, c := range ix.changes.ordered {
+		ix.publish(c)
 	}
-	for _, d := range ix.changes.ordered {
-		ix.removeIfEmpty(d.key.namespace)
+	for _, c := range ix.changes.ordered {
+		ix.removeIfEmpty(c.key.namespace)
 	}
 	ix.changes.reset()
 	ix.sweepPortSets()
@@ -23,51 +23,51 @@ func (ix *Index) flush(kind cluster.Kind) {
 }
 
 // publish replaces the entry of a changed Service.
-func (ix *Index) publish(d *serviceChange) {
-	all, partChanges := ix.mergeSlices(d)
+func (ix *Index) publish(c *serviceChange) {
+	all, partChanges := ix.mergeSlices(c)
 	defer ix.releaseBuffers()
-	f := d.spec(ix)
-	if len(partChanges) == 0 && (d.old == nil && !f.known() || d.old != nil && d.old.equal(&f)) {
+	spec := c.spec(ix)
+	if len(partChanges) == 0 && (c.old == nil && !spec.known() || c.old != nil && c.old.equal(&spec)) {
 		return // as after most lists
 	}
-	e := ix.amendEntry(d.old, &f, all, partChanges)
+	e := ix.amendEntry(c.old, &spec, all, partChanges)
 	amended := e != nil
 	if !amended {
-		e = ix.buildEntry(d.key, f, all)
+		e = ix.buildEntry(c.key, spec, all)
 	}
-	table, before := ix.table(d.imported), uint32(0)
-	if d.old != nil {
-		before = d.old.hash
+	table, before := ix.table(c.imported), uint32(0)
+	if c.old != nil {
+		before = c.old.hash
 	}
 	switch {
 	case e.known() || len(e.slices()) > 0:
-		table.Set(d.key.labels, e)
-		d.key.entry.Store(e)
-		if d.old == nil {
-			d.key.namespace.objects++
+		table.Set(c.key.labels, e)
+		c.key.entry.Store(e)
+		if c.old == nil {
+			c.key.namespace.objects++
 		}
-	case d.old != nil:
-		table.Delete(d.key.labels)
-		d.key.entry.Store(nil)
-		d.key.namespace.objects--
+	case c.old != nil:
+		table.Delete(c.key.labels)
+		c.key.entry.Store(nil)
+		c.key.namespace.objects--
 	}
-	ix.addHash(d.key.namespace, d.imported, e.hash-before)
+	ix.addHash(c.key.namespace, c.imported, e.hash-before)
 	switch {
-	case d.imported || !d.key.namespace.exposed.Load(): // imports have no reverse names
+	case c.imported || !c.key.namespace.exposed.Load(): // imports have no reverse names
 	case amended:
-		ix.reverseChange.addAmended(d.key, &ix.diff, &f, &ix.addrSet.addrs)
+		ix.reverseChange.addAmended(c.key, &ix.diff, &spec, &ix.addrSet.addrs)
 	default:
-		ix.addReverseChanges(d.key, d.old, e)
+		ix.addReverseChanges(c.key, c.old, e)
 	}
 }
 
 // spec returns the Service's spec after the change.
-func (d *serviceChange) spec(ix *Index) serviceSpec {
+func (c *serviceChange) spec(ix *Index) serviceSpec {
 	switch {
-	case d.replaced && d.service != nil:
-		return ix.portSets.specOf(d.service, ix.settings.ttl)
-	case !d.replaced && d.old != nil:
-		return d.old.serviceSpec
+	case c.replaced && c.service != nil:
+		return ix.portSets.specOf(c.service, ix.settings.ttl)
+	case !c.replaced && c.old != nil:
+		return c.old.serviceSpec
 	}
 	return serviceSpec{}
 }

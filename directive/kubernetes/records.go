@@ -118,7 +118,7 @@ func (l *lookup) table() *zone.Table[entry] {
 
 // namespace answers the name of a namespace, an empty non-terminal.
 func (l *lookup) namespace(label []byte) result {
-	if s := l.index.namespaces.Get(label); s != nil && s.exposed.Load() {
+	if ns := l.index.namespaces.Get(label); ns != nil && ns.exposed.Load() {
 		return answered
 	}
 	return nameError

@@ -48,7 +48,7 @@ type addrLeaf struct {
 // apply adds references and removes others. Readers see the additions before the
 // removals, so a reverse name above both never disappears. Adding an existing
 // reference and removing a missing one have no effect.
-func (x *reverseIndex) apply(add, remove []addrRef) {
+func (r *reverseIndex) apply(add, remove []addrRef) {
 	for i, refs := range [2][]addrRef{add, remove} {
 		if len(refs) == 0 {
 			continue
@@ -61,8 +61,8 @@ func (x *reverseIndex) apply(add, remove []addrRef) {
 		if i == 1 {
 			merge = removeRefs
 		}
-		ordered.Apply(&x.ipv4, refs[:n], appendRefKey, merge)
-		ordered.Apply(&x.ipv6, refs[n:], appendRefKey, merge)
+		ordered.Apply(&r.ipv4, refs[:n], appendRefKey, merge)
+		ordered.Apply(&r.ipv6, refs[n:], appendRefKey, merge)
 	}
 }
 
@@ -193,12 +193,12 @@ type addrCursor struct {
 }
 
 // within returns a cursor over a prefix whose length is a multiple of four bits.
-func (x *reverseIndex) within(p netip.Prefix) (c addrCursor) {
+func (r *reverseIndex) within(p netip.Prefix) (c addrCursor) {
 	low := appendAddr(c.high[:0], p.Addr())
 	if c.width = len(low); c.width == 4 {
-		c.leaves = x.ipv4.Seek(low)
+		c.leaves = r.ipv4.Seek(low)
 	} else {
-		c.leaves = x.ipv6.Seek(low)
+		c.leaves = r.ipv6.Seek(low)
 	}
 	if c.leaves.Leaf != nil {
 		c.next = search(c.leaves.Leaf.addrs, low)
@@ -234,8 +234,8 @@ func (c *addrCursor) addr() netip.Addr {
 type reverseChange struct{ add, remove []addrRef }
 
 // applyChange applies a change and empties it.
-func (x *reverseIndex) applyChange(c *reverseChange) {
-	x.apply(c.add, c.remove)
+func (r *reverseIndex) applyChange(c *reverseChange) {
+	r.apply(c.add, c.remove)
 	c.add, c.remove = c.add[:0], c.remove[:0]
 	if cap(c.add)+cap(c.remove) > 1<<10 {
 		*c = reverseChange{}
@@ -287,22 +287,22 @@ func (c *reverseChange) addDifference(service *serviceKey, had, has iter.Seq[net
 }
 
 // addAmended notes how the addresses of an amended entry differ from the old one's.
-func (c *reverseChange) addAmended(service *serviceKey, diff *endpointDiff, f *serviceSpec, seen *set[netip.Addr]) {
-	c.add = f.addOnlyIn(diff.added, diff.removed, c.add, service, seen)
-	c.remove = f.addOnlyIn(diff.removed, diff.added, c.remove, service, seen)
+func (c *reverseChange) addAmended(service *serviceKey, diff *endpointDiff, spec *serviceSpec, seen *set[netip.Addr]) {
+	c.add = spec.addOnlyIn(diff.added, diff.removed, c.add, service, seen)
+	c.remove = spec.addOnlyIn(diff.removed, diff.added, c.remove, service, seen)
 }
 
 // addOnlyIn appends references of the addresses that are served in some and not in
 // others.
-func (f *serviceSpec) addOnlyIn(some, others []endpointRef, to []addrRef, service *serviceKey, c *set[netip.Addr]) []addrRef {
-	c.reset(len(others))
+func (s *serviceSpec) addOnlyIn(some, others []endpointRef, to []addrRef, service *serviceKey, seen *set[netip.Addr]) []addrRef {
+	seen.reset(len(others))
 	for i := range others {
-		if f.isServed(&others[i].ep) {
-			c.add(others[i].ep.Addr)
+		if s.isServed(&others[i].ep) {
+			seen.add(others[i].ep.Addr)
 		}
 	}
 	for i := range some {
-		if ep := &some[i].ep; f.isServed(ep) && !c.has(ep.Addr) {
+		if ep := &some[i].ep; s.isServed(ep) && !seen.has(ep.Addr) {
 			to = append(to, addrRef{ep.Addr, service})
 		}
 	}

@@ -22,8 +22,8 @@ func at(six bool, n int) netip.Addr {
 }
 
 // from returns the references of a family from an address on.
-func (x *reverseIndex) from(low netip.Addr) (refs []addrRef) {
-	c := x.within(netip.PrefixFrom(low, 0)) // whose first address need not be zero
+func (r *reverseIndex) from(low netip.Addr) (refs []addrRef) {
+	c := r.within(netip.PrefixFrom(low, 0)) // whose first address need not be zero
 	for c.advance() {
 		refs = append(refs, addrRef{c.addr(), c.service})
 	}

@@ -17,43 +17,43 @@ type clusterSize struct{ plain, headless int }
 // largeCluster has the size that Kubernetes is tested for.
 func largeCluster() clusterSize { return clusterSize{9000, 1000} }
 
-func (w clusterSize) services() int  { return w.plain + w.headless }
-func (w clusterSize) endpoints() int { return 10*w.plain + 60*w.headless }
+func (cs clusterSize) services() int  { return cs.plain + cs.headless }
+func (cs clusterSize) endpoints() int { return 10*cs.plain + 60*cs.headless }
 
-func (w clusterSize) namespaceOf(i int) string { return fmt.Sprintf("team-%d", i/100) }
+func (cs clusterSize) namespaceOf(i int) string { return fmt.Sprintf("team-%d", i/100) }
 
 // lists returns the objects. As from a source, only namespaces and the strings of ports
 // share memory.
-func (w clusterSize) lists() (all [cluster.Kinds][]cluster.Object) {
+func (cs clusterSize) lists() (all [cluster.Kinds][]cluster.Object) {
 	next := uint32(10<<24 | 128<<16) // endpoints' addresses
 	var space string
-	for i := range w.services() {
+	for i := range cs.services() {
 		if i%100 == 0 {
-			space = w.namespaceOf(i)
+			space = cs.namespaceOf(i)
 			all[cluster.Namespaces] = append(all[cluster.Namespaces], namespaceObject(space))
 		}
 		name := fmt.Sprintf("service-%d", i)
-		s := &cluster.Service{Namespace: space, Name: name, Headless: i >= w.plain, Selector: true, Ports: []cluster.Port{{Name: "http", Protocol: "tcp", Port: 8080}}}
+		s := &cluster.Service{Namespace: space, Name: name, Headless: i >= cs.plain, Selector: true, Ports: []cluster.Port{{Name: "http", Protocol: "tcp", Port: 8080}}}
 		n := 60
 		if !s.Headless {
 			n = 10
 			s.ClusterIPs = []netip.Addr{netip.AddrFrom4([4]byte{10, byte(64 + i>>16), byte(i >> 8), byte(i)})}
 		}
 		all[cluster.Services] = append(all[cluster.Services], s)
-		all[cluster.Slices] = append(all[cluster.Slices], w.slice(i, 0, next, n))
+		all[cluster.Slices] = append(all[cluster.Slices], cs.slice(i, 0, next, n))
 		next += uint32(n)
 	}
 	return all
 }
 
 // slice returns one slice of Service i, with n endpoints.
-func (w clusterSize) slice(i, part int, first uint32, n int) *cluster.Slice {
+func (cs clusterSize) slice(i, part int, first uint32, n int) *cluster.Slice {
 	var buf []byte
 	for a := first; a < first+uint32(n); a++ {
 		buf = cluster.AppendEndpoint(buf, cluster.Endpoint{Addr: netip.AddrFrom4([4]byte{byte(a >> 24), byte(a >> 16), byte(a >> 8), byte(a)}), Ready: true})
 	}
 	service := fmt.Sprintf("service-%d", i)
-	return &cluster.Slice{Namespace: w.namespaceOf(i), Name: fmt.Sprintf("%s-x%04d", service, part), Service: service,
+	return &cluster.Slice{Namespace: cs.namespaceOf(i), Name: fmt.Sprintf("%s-x%04d", service, part), Service: service,
 		Ports: []cluster.Port{{Name: "http", Protocol: "tcp", Port: 8080}}, Endpoints: cluster.Endpoints(buf)}
 }
 
@@ -67,14 +67,14 @@ func live() int {
 }
 
 // newIndex lists the objects into a new index.
-func (w clusterSize) newIndex() *Index {
+func (cs clusterSize) newIndex() *Index {
 	ix := plain().newIndex()
-	w.relist(ix)
+	cs.relist(ix)
 	return ix
 }
 
-func (w clusterSize) relist(ix *Index) {
-	all := w.lists()
+func (cs clusterSize) relist(ix *Index) {
+	all := cs.lists()
 	for _, kind := range plain().kinds() {
 		relist(ix, kind, all[kind])
 		all[kind] = nil
@@ -154,12 +154,12 @@ func BenchmarkList(b *testing.B) {
 }
 
 // largeService returns one more headless Service, with these slices.
-func (w clusterSize) largeService(slices, each int) (service *cluster.Service, all []*cluster.Slice) {
-	i := w.services() // behind all others, in a namespace that exists
-	name, space := fmt.Sprintf("service-%d", i), w.namespaceOf(0)
+func (cs clusterSize) largeService(slices, each int) (service *cluster.Service, all []*cluster.Slice) {
+	i := cs.services() // behind all others, in a namespace that exists
+	name, space := fmt.Sprintf("service-%d", i), cs.namespaceOf(0)
 	service = &cluster.Service{Namespace: space, Name: name, Headless: true, Selector: true}
 	for part := range slices {
-		sl := w.slice(i, part, uint32(10<<24|200<<16)+uint32(part*each*2), each)
+		sl := cs.slice(i, part, uint32(10<<24|200<<16)+uint32(part*each*2), each)
 		sl.Namespace = space
 		all = append(all, sl)
 	}

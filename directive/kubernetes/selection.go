@@ -64,7 +64,7 @@ type endpointCursor struct {
 }
 
 func (e *entry) endpoints(sel *selection) endpointCursor {
-	c := endpointCursor{parts: e.parts, notReady: e.publishNotReady}
+	c := endpointCursor{parts: e.answerParts, notReady: e.publishNotReady}
 	if e.table != nil {
 		c.searchTable(e.table, sel)
 	}
@@ -72,9 +72,9 @@ func (e *entry) endpoints(sel *selection) endpointCursor {
 }
 
 // searchTable limits the cursor to the parts that the table finds.
-func (w *endpointCursor) searchTable(t *endpointTable, sel *selection) {
-	w.parts, w.oneFamily = t.find(sel, w.parts)
-	w.numbers = t.numbersOf(sel)
+func (c *endpointCursor) searchTable(t *endpointTable, sel *selection) {
+	c.parts, c.oneFamily = t.find(sel, c.parts)
+	c.numbers = t.numbersOf(sel)
 }
 
 // targetsOf returns a cursor over the endpoints that sel selects, which may leave out
@@ -93,9 +93,9 @@ func (e *entry) targetsOf(sel *selection) endpointCursor {
 }
 
 // next moves to the next endpoint and reports whether there is one.
-func (w *endpointCursor) next(sel *selection) bool {
-	for !w.nextInPart(sel) {
-		if !w.nextPart(sel) {
+func (c *endpointCursor) next(sel *selection) bool {
+	for !c.nextInPart(sel) {
+		if !c.nextPart(sel) {
 			return false
 		}
 	}
@@ -104,23 +104,23 @@ func (w *endpointCursor) next(sel *selection) bool {
 
 // nextPart moves in front of the next part that may have a selected endpoint, and
 // reports whether there is one.
-func (w *endpointCursor) nextPart(sel *selection) bool {
-	for len(w.parts) > 0 {
+func (c *endpointCursor) nextPart(sel *selection) bool {
+	for len(c.parts) > 0 {
 		var p *part
 		switch {
-		case w.numbers == nil:
-			p, w.parts = &w.parts[0], w.parts[1:]
-		case len(w.numbers) == 0:
+		case c.numbers == nil:
+			p, c.parts = &c.parts[0], c.parts[1:]
+		case len(c.numbers) == 0:
 			return false
 		default:
-			p, w.numbers = &w.parts[w.numbers[0]], w.numbers[1:]
+			p, c.numbers = &c.parts[c.numbers[0]], c.numbers[1:]
 		}
 		if p.served == 0 || !sel.mayMatch(p.ports) {
 			continue
 		}
-		w.part, w.endpoints, w.left = p, p.endpoints(), p.served
-		if w.family != 0 && w.oneFamily {
-			if w.endpoints.Next(&w.ep); familyOf(w.ep.Addr) != w.family {
+		c.part, c.endpoints, c.left = p, p.endpoints(), p.served
+		if c.family != 0 && c.oneFamily {
+			if c.endpoints.Next(&c.ep); familyOf(c.ep.Addr) != c.family {
 				continue
 			}
 		}
@@ -130,21 +130,21 @@ func (w *endpointCursor) nextPart(sel *selection) bool {
 }
 
 // nextInPart moves to the part's next endpoint and reports whether there is one.
-func (w *endpointCursor) nextInPart(sel *selection) bool {
+func (c *endpointCursor) nextInPart(sel *selection) bool {
 	for {
 		if sel.addr.Is4() {
-			w.endpoints = w.endpoints.From(sel.addr.As4())
+			c.endpoints = c.endpoints.From(sel.addr.As4())
 		}
-		if len(w.endpoints) == 0 || w.left == 0 {
+		if len(c.endpoints) == 0 || c.left == 0 {
 			return false
 		}
-		w.endpoints = w.endpoints.Next(&w.ep)
-		if !w.ep.Ready && !w.notReady {
+		c.endpoints = c.endpoints.Next(&c.ep)
+		if !c.ep.Ready && !c.notReady {
 			continue
 		}
-		if w.left--; sel.matches(&w.ep) {
-			if w.oneLabel {
-				w.left = 0
+		if c.left--; sel.matches(&c.ep) {
+			if c.oneLabel {
+				c.left = 0
 			}
 			return true
 		}
@@ -158,4 +158,4 @@ type srvTarget struct {
 	hostname string
 }
 
-func (m srvTarget) equals(o srvTarget) bool { return m.hostname != "" && m == o }
+func (t srvTarget) equals(o srvTarget) bool { return t.hostname != "" && t == o }

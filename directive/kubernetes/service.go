@@ -86,11 +86,11 @@ func (s *serviceLookup) writeRecords(records string, size int) {
 
 // writePartRecords is writeRecords for the records of all parts.
 func (s *serviceLookup) writePartRecords(size int, of func(*part) string) {
-	for i := range s.entry.parts {
+	for i := range s.entry.answerParts {
 		if len(s.q.Answer.Buf) > s.q.SizeLimit() {
 			return
 		}
-		s.writeRecords(of(&s.entry.parts[i]), size)
+		s.writeRecords(of(&s.entry.answerParts[i]), size)
 	}
 }
 
@@ -137,7 +137,7 @@ func (s *serviceLookup) clusterEndpoint() result {
 	if s.endpointsName(&sel) == answered {
 		return answered
 	}
-	for _, g := range s.entry.parts {
+	for _, g := range s.entry.answerParts {
 		var room [wire.MaxName]byte
 		if g.served > 0 && endsIn(appendDotted(room[:0], g.ports.cluster), name[:end]) {
 			return answered
@@ -209,13 +209,13 @@ func (s *serviceLookup) writeAddrs(sel *selection, t wire.Type) {
 	if m := s.entry.merged(); m != nil && m.sharedAddrs && (s.entry.headless || s.kubeDNS) && (sel.label == nil || s.kubeDNS) {
 		written = map[netip.Addr]struct{}{}
 	}
-	w := s.entry.endpoints(sel)
-	if w.family = t; sel.label == nil && sel.zone == nil && s.entry.hasPartRecords() && s.ttl == s.index.settings.ttl {
-		s.writePartAddrs(&w, sel, written)
+	c := s.entry.endpoints(sel)
+	if c.family = t; sel.label == nil && sel.zone == nil && s.entry.hasPartRecords() && s.ttl == s.index.settings.ttl {
+		s.writePartAddrs(&c, sel, written)
 		return
 	}
-	for w.next(sel) {
-		ep := w.ep
+	for c.next(sel) {
+		ep := c.ep
 		if familyOf(ep.Addr) != t {
 			continue
 		}
@@ -234,12 +234,12 @@ func (s *serviceLookup) writeAddrs(sel *selection, t wire.Type) {
 }
 
 // writePartAddrs copies the parts' records of the cursor's family.
-func (s *serviceLookup) writePartAddrs(w *endpointCursor, sel *selection, written map[netip.Addr]struct{}) {
+func (s *serviceLookup) writePartAddrs(c *endpointCursor, sel *selection, written map[netip.Addr]struct{}) {
 	a := &s.q.Answer
-	for w.nextPart(sel) {
-		records, size := w.part.a(), lenA
-		if w.family == wire.TypeAAAA {
-			records, size = w.part.aaaa(), lenAAAA
+	for c.nextPart(sel) {
+		records, size := c.part.a(), lenA
+		if c.family == wire.TypeAAAA {
+			records, size = c.part.aaaa(), lenAAAA
 		}
 		if written == nil {
 			if len(a.Buf) > s.q.SizeLimit() {

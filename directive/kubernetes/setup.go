@@ -367,9 +367,9 @@ type watchedCluster struct {
 }
 
 // Stop ends the watch.
-func (r *watchedCluster) Stop() {
-	r.cancel()
-	r.tasks.Wait()
+func (w *watchedCluster) Stop() {
+	w.cancel()
+	w.tasks.Wait()
 }
 
 // start watches the cluster. It keeps the watch of the old plan if there is one. A reload

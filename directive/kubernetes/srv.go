@@ -40,23 +40,23 @@ func (s *serviceLookup) countSRV(sel *selection) (n int) {
 	}
 	whole := sel.label == nil && sel.zone == nil
 	var before srvTarget
-	w := s.entry.targetsOf(sel)
+	c := s.entry.targetsOf(sel)
 	if s.kubeDNS {
-		w = s.entry.endpoints(sel)
+		c = s.entry.endpoints(sel)
 	}
-	for n <= 100 && w.nextPart(sel) {
-		ports := min(101, len(w.part.ports.selected(sel)))
+	for n <= 100 && c.nextPart(sel) {
+		ports := min(101, len(c.part.ports.selected(sel)))
 		switch {
 		case ports == 0:
 			continue
-		case whole && s.allFit(w.part.ports):
-			n += ports * min(101, int(w.part.served))
+		case whole && s.allFit(c.part.ports):
+			n += ports * min(101, int(c.part.served))
 			continue
 		}
-		for n <= 100 && w.nextInPart(sel) {
-			if m := (srvTarget{w.part.ports, w.ep.Hostname}); (s.kubeDNS || !m.equals(before)) && s.fits(w.part.ports, w.ep) {
+		for n <= 100 && c.nextInPart(sel) {
+			if target := (srvTarget{c.part.ports, c.ep.Hostname}); (s.kubeDNS || !target.equals(before)) && s.fits(c.part.ports, c.ep) {
 				n += ports
-				before = m
+				before = target
 			}
 		}
 	}
@@ -81,15 +81,15 @@ func (s *serviceLookup) writeSRV(n int, sel *selection) {
 	}
 	var before srvTarget
 	var room [wire.MaxName]byte
-	for w := s.entry.targetsOf(sel); w.nextPart(sel); {
-		ports := w.part.ports.selected(sel)
-		for len(ports) > 0 && w.nextInPart(sel) {
+	for c := s.entry.targetsOf(sel); c.nextPart(sel); {
+		ports := c.part.ports.selected(sel)
+		for len(ports) > 0 && c.nextInPart(sel) {
 			if len(a.Buf) > s.q.SizeLimit() {
 				return // the cut sets TC
 			}
-			if m := (srvTarget{w.part.ports, w.ep.Hostname}); !m.equals(before) && s.fits(w.part.ports, w.ep) {
-				s.writePorts(n, ports, appendDotted(s.appendLabel(room[:0], w.ep), w.part.ports.cluster))
-				before = m
+			if target := (srvTarget{c.part.ports, c.ep.Hostname}); !target.equals(before) && s.fits(c.part.ports, c.ep) {
+				s.writePorts(n, ports, appendDotted(s.appendLabel(room[:0], c.ep), c.part.ports.cluster))
+				before = target
 			}
 		}
 	}
@@ -128,14 +128,14 @@ func (s *serviceLookup) writeTargets(sel *selection) {
 		return
 	}
 	var room [wire.MaxName]byte
-	for w := s.entry.endpoints(sel); w.next(sel); {
+	for c := s.entry.endpoints(sel); c.next(sel); {
 		if s.q.ExceedsLimit() { // owners are compressed
 			return
 		}
-		if !sel.portless && len(w.part.ports.ports) == 0 || !s.fits(w.part.ports, w.ep) {
+		if !sel.portless && len(c.part.ports.ports) == 0 || !s.fits(c.part.ports, c.ep) {
 			continue // not a target
 		}
-		s.writeGlue(appendDotted(s.appendLabel(room[:0], w.ep), w.part.ports.cluster), w.ep.Addr)
+		s.writeGlue(appendDotted(s.appendLabel(room[:0], c.ep), c.part.ports.cluster), c.ep.Addr)
 	}
 }
 

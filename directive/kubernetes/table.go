@@ -55,9 +55,9 @@ type portKey struct{ protocol, name string }
 // endpoints if there are at least as many as from.
 func (e *entry) newTable(from int, merged *mergedParts) *endpointTable {
 	n, most := 0, 0
-	for i := range e.parts {
-		n += int(e.parts[i].served)
-		most += len(e.parts[i].endpoints()) / 5
+	for i := range e.answerParts {
+		n += int(e.answerParts[i].served)
+		most += len(e.answerParts[i].endpoints()) / 5
 	}
 	if most < from {
 		if merged == nil {
@@ -212,15 +212,15 @@ func (e *entry) partsAt(ip netip.Addr) []part {
 	case t != nil && t.shards != nil:
 		return *t.shards[t.shardOfAddr(ip)]
 	}
-	return e.parts
+	return e.answerParts
 }
 
 // indexRuns makes the maps of merged parts. Endpoints with one label are
 // consecutive, and among them the endpoints of one family.
 func (t *endpointTable) indexRuns(e *entry) {
 	t.byLabel, t.byAddr = map[endpointID][]part{}, map[netip.Addr][]part{}
-	for i := range e.parts {
-		p := &e.parts[i]
+	for i := range e.answerParts {
+		p := &e.answerParts[i]
 		cluster := string(appendDotted(nil, p.ports.cluster))
 		all := p.endpoints()
 		for rest := all; rest != ""; {
@@ -249,7 +249,7 @@ type endpointAt struct {
 	rest cluster.Endpoints
 }
 
-func (at *endpointAt) read(es cluster.Endpoints) { at.rest = es.Next(&at.Endpoint) }
+func (e *endpointAt) read(es cluster.Endpoints) { e.rest = es.Next(&e.Endpoint) }
 
 // newRun returns a part without a name and records.
 func newRun(ports *portSet, endpoints cluster.Endpoints, n uint32) part {
@@ -320,23 +320,23 @@ const (
 
 // indexPorts makes the index of ports if there are many different sets.
 func (t *endpointTable) indexPorts(e *entry) {
-	if len(e.parts) < manyPortSets {
+	if len(e.answerParts) < manyPortSets {
 		return
 	}
 	sets, named := map[*portSet]struct{}{}, 0
-	for i := range e.parts {
-		if _, known := sets[e.parts[i].ports]; !known {
-			sets[e.parts[i].ports] = struct{}{}
-			named += len(e.parts[i].ports.named)
+	for i := range e.answerParts {
+		if _, known := sets[e.answerParts[i].ports]; !known {
+			sets[e.answerParts[i].ports] = struct{}{}
+			named += len(e.answerParts[i].ports.named)
 		}
 	}
 	if len(sets) < manyPortSets || named > maxIndexedPorts {
 		return
 	}
 	t.byPort = map[portKey][]uint32{}
-	for i := range e.parts {
+	for i := range e.answerParts {
 		protocol := ""
-		for _, p := range e.parts[i].ports.named {
+		for _, p := range e.answerParts[i].ports.named {
 			key := portKey{p.protocol, p.name}
 			t.byPort[key] = append(t.byPort[key], uint32(i))
 			if p.protocol != protocol {

@@ -67,28 +67,28 @@ type zoneNode struct {
 }
 
 // addZone adds a zone.
-func (s *zoneNode) addZone(zone string) {
+func (n *zoneNode) addZone(zone string) {
 	labels := strings.Split(zone, ".")
 	slices.Reverse(labels)
 	if zone == "" {
 		labels = nil
 	}
 	for _, label := range labels {
-		s = s.child(label)
+		n = n.child(label)
 	}
-	s.isZone = true
-	svc := s.child("svc")
+	n.isZone = true
+	svc := n.child("svc")
 	svc.services, svc.isSvc = zone, true
 }
 
-func (s *zoneNode) child(label string) *zoneNode {
-	if s.children == nil {
-		s.children = map[string]*zoneNode{}
+func (n *zoneNode) child(label string) *zoneNode {
+	if n.children == nil {
+		n.children = map[string]*zoneNode{}
 	}
-	if s.children[label] == nil {
-		s.children[label] = new(zoneNode)
+	if n.children[label] == nil {
+		n.children[label] = new(zoneNode)
 	}
-	return s.children[label]
+	return n.children[label]
 }
 
 // A tree writes the document.
@@ -101,29 +101,29 @@ type tree struct {
 }
 
 // writeNode writes a node. A zone takes precedence over names of a zone above it.
-func (t *tree) writeNode(s *zoneNode) (err error) {
+func (t *tree) writeNode(n *zoneNode) (err error) {
 	spaces := map[string][]*entry{}
-	if s.isSvc && !s.isZone {
+	if n.isSvc && !n.isZone {
 		for rest := t.entries; len(rest) > 0; {
 			ns := rest[0].key.namespace.name
-			n := slices.IndexFunc(rest, func(e *entry) bool { return e.key.namespace.name != ns })
-			if n < 0 {
-				n = len(rest)
+			end := slices.IndexFunc(rest, func(e *entry) bool { return e.key.namespace.name != ns })
+			if end < 0 {
+				end = len(rest)
 			}
-			spaces[ns], rest = rest[:n], rest[n:]
+			spaces[ns], rest = rest[:end], rest[end:]
 		}
 	}
-	for label := range s.children {
+	for label := range n.children {
 		spaces[label] = nil
 	}
 	t.openObject("")
 	t.openObject("ChildNodes")
 	for _, label := range slices.Sorted(maps.Keys(spaces)) {
 		t.writeKey(label)
-		if below := s.children[label]; below != nil {
+		if below := n.children[label]; below != nil {
 			err = cmp.Or(err, t.writeNode(below))
 		} else {
-			err = cmp.Or(err, t.writeNamespace(s, spaces[label]))
+			err = cmp.Or(err, t.writeNamespace(n, spaces[label]))
 		}
 	}
 	t.closeObject()
@@ -134,7 +134,7 @@ func (t *tree) writeNode(s *zoneNode) (err error) {
 }
 
 // writeNamespace writes the node of a namespace.
-func (t *tree) writeNamespace(s *zoneNode, all []*entry) error {
+func (t *tree) writeNamespace(n *zoneNode, all []*entry) error {
 	t.openObject("")
 	t.openObject("ChildNodes")
 	for _, e := range all {
@@ -143,7 +143,7 @@ func (t *tree) writeNamespace(s *zoneNode, all []*entry) error {
 		}
 		if !e.externalName {
 			t.writeKey(e.key.objectKey().Name)
-			t.writeService(s.services, e)
+			t.writeService(n.services, e)
 		}
 	}
 	t.closeObject()

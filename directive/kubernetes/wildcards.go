@@ -88,8 +88,8 @@ func (l *lookup) wildNamespace() result {
 // namespaces returns the labels of the namespaces that exist.
 func (l *lookup) namespaces() iter.Seq[string] {
 	return func(yield func(string) bool) {
-		for label, s := range l.index.namespaces.All() {
-			if s.exposed.Load() && !yield(label) {
+		for label, ns := range l.index.namespaces.All() {
+			if ns.exposed.Load() && !yield(label) {
 				return
 			}
 		}
@@ -140,36 +140,36 @@ type serviceMatch struct {
 // collect answers with the records of a type. If the reply can hold them all, their order
 // is the same on servers with equal objects.
 func (l *lookup) collect(t wire.Type) result {
-	c := wildcardMatches{lookup: l, qtype: t, addrs: map[netip.Addr]struct{}{}}
+	m := wildcardMatches{lookup: l, qtype: t, addrs: map[netip.Addr]struct{}{}}
 	for e := range l.candidates() {
-		if c.add(e); c.isFull() {
+		if m.add(e); m.isFull() {
 			break
 		}
 	}
 	switch {
-	case !c.found && c.cname != nil && c.cname.externalName:
-		return l.answerCNAME(c.cname.records)
-	case !c.found && c.cname != nil:
-		return l.answerCNAME(c.cname.alias().record)
-	case !c.found:
+	case !m.found && m.cname != nil && m.cname.externalName:
+		return l.answerCNAME(m.cname.records)
+	case !m.found && m.cname != nil:
+		return l.answerCNAME(m.cname.alias().record)
+	case !m.found:
 		return nameError
 	}
 	a := &l.q.Answer
-	for _, ip := range slices.SortedFunc(maps.Keys(c.addrs), netip.Addr.Compare) {
+	for _, ip := range slices.SortedFunc(maps.Keys(m.addrs), netip.Addr.Compare) {
 		if len(a.Buf) > l.q.SizeLimit() {
 			break // the cut sets TC
 		}
 		a.Buf = wire.AppendAddress(a.Buf, wire.OwnerIsQuestion, l.ttl, ip)
 		a.Count[wire.Answers]++
 	}
-	slices.SortFunc(c.services, func(a, b serviceMatch) int { return bytes.Compare(a.name, b.name) })
-	for _, s := range c.services {
+	slices.SortFunc(m.services, func(a, b serviceMatch) int { return bytes.Compare(a.name, b.name) })
+	for _, s := range m.services {
 		if len(a.Buf) > l.q.SizeLimit() {
 			return answered
 		}
-		s.writeSRV(c.srvCount, &s.selection)
+		s.writeSRV(m.srvCount, &s.selection)
 	}
-	for _, s := range c.services {
+	for _, s := range m.services {
 		if l.q.ExceedsLimit() {
 			break
 		}
@@ -179,15 +179,15 @@ func (l *lookup) collect(t wire.Type) result {
 }
 
 // isFull reports whether there are enough matches for a full reply.
-func (c *wildcardMatches) isFull() bool {
+func (m *wildcardMatches) isFull() bool {
 	const shortest = 28 // of a SRV record
-	switch c.qtype {
+	switch m.qtype {
 	case wire.TypeA, wire.TypeAAAA:
-		return len(c.addrs)*lenA > c.q.SizeLimit()
+		return len(m.addrs)*lenA > m.q.SizeLimit()
 	case wire.TypeSRV:
-		return c.srvCount > 100 && len(c.services)*shortest > c.q.SizeLimit()
+		return m.srvCount > 100 && len(m.services)*shortest > m.q.SizeLimit()
 	}
-	return c.found
+	return m.found
 }
 
 // candidates returns the entries of all Services whose names match.
@@ -217,31 +217,31 @@ func (l *lookup) candidates() iter.Seq[*entry] {
 }
 
 // add adds the matching part of one Service.
-func (c *wildcardMatches) add(e *entry) {
-	spelled := c.q.QuestionName()[c.q.LabelOffset(c.depth):]
+func (m *wildcardMatches) add(e *entry) {
+	spelled := m.q.QuestionName()[m.q.LabelOffset(m.depth):]
 	name := append([]byte(e.key.labels+"\x03svc"), spelled...)
-	s := serviceMatch{serviceLookup: serviceLookup{lookup: c.lookup, entry: e, prefix: c.depth - 3, name: name}}
+	s := serviceMatch{serviceLookup: serviceLookup{lookup: m.lookup, entry: e, prefix: m.depth - 3, name: name}}
 	switch {
 	case !e.visible() || len(name) > wire.MaxName: // such a name cannot exist
 		return
 	case e.externalName || e.alias() != nil:
-		if s.prefix == 0 && (c.cname == nil || e.key.sortsBefore(c.cname.key)) {
-			c.cname = e
+		if s.prefix == 0 && (m.cname == nil || e.key.sortsBefore(m.cname.key)) {
+			m.cname = e
 		}
 		return
 	case !s.matches():
 		return
 	}
-	c.found = true
+	m.found = true
 	switch {
 	case s.selection.protocol != nil && s.selection.port == nil: // an empty non-terminal
-	case c.qtype == wire.TypeSRV:
+	case m.qtype == wire.TypeSRV:
 		if n := s.countSRV(&s.selection); n > 0 {
-			c.srvCount += n
-			c.services = append(c.services, s)
+			m.srvCount += n
+			m.services = append(m.services, s)
 		}
-	case c.qtype == wire.TypeA || c.qtype == wire.TypeAAAA:
-		s.addressesTo(c)
+	case m.qtype == wire.TypeA || m.qtype == wire.TypeAAAA:
+		s.addressesTo(m)
 	}
 }
 
@@ -278,15 +278,15 @@ func (s *serviceMatch) matches() bool {
 	if sel.clusterIPs {
 		return sel.protocol == nil || s.entry.ports.has(&sel)
 	}
-	w := s.entry.endpoints(&sel)
-	return w.next(&sel)
+	c := s.entry.endpoints(&sel)
+	return c.next(&sel)
 }
 
 // addressesTo adds the addresses of the selected endpoints.
-func (s *serviceMatch) addressesTo(c *wildcardMatches) {
+func (s *serviceMatch) addressesTo(m *wildcardMatches) {
 	add := func(ip netip.Addr) {
-		if familyOf(ip) == c.qtype {
-			c.addrs[ip] = struct{}{}
+		if familyOf(ip) == m.qtype {
+			m.addrs[ip] = struct{}{}
 		}
 	}
 	if s.selection.clusterIPs {
@@ -297,7 +297,7 @@ func (s *serviceMatch) addressesTo(c *wildcardMatches) {
 		}
 		return
 	}
-	for w := s.entry.endpoints(&s.selection); w.next(&s.selection) && !c.isFull(); {
-		add(w.ep.Addr)
+	for c := s.entry.endpoints(&s.selection); c.next(&s.selection) && !m.isFull(); {
+		add(c.ep.Addr)
 	}
 }
