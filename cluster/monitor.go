@@ -3,12 +3,14 @@ package cluster
 import (
 	"context"
 	"log/slog"
+	"math"
 	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/seamark/seamark/internal/clock"
 	"github.com/seamark/seamark/metrics"
 )
 
@@ -20,7 +22,7 @@ type Monitor struct {
 	Sweeper                 *Sweeper
 
 	kinds    []Kind
-	received [Kinds]atomic.Int64 // times in Unix nanoseconds
+	received [Kinds]atomic.Int64 // times of package clock; 0 before the source runs
 }
 
 // NewMonitor returns the Monitor of a source that delivers these kinds.
@@ -51,10 +53,15 @@ func (m *Monitor) Run(ctx context.Context, deliver func()) {
 }
 
 // Received records when a list, an event or a bookmark of a kind was received.
-func (m *Monitor) Received(kind Kind, at time.Time) { m.received[kind].Store(at.UnixNano()) }
+func (m *Monitor) Received(kind Kind, at time.Time) { m.received[kind].Store(int64(clock.At(at))) }
 
+// age is the maximum before the source runs.
 func (m *Monitor) age(kind Kind) time.Duration {
-	return time.Since(time.Unix(0, m.received[kind].Load()))
+	at := m.received[kind].Load()
+	if at == 0 {
+		return math.MaxInt64
+	}
+	return clock.Now() - time.Duration(at)
 }
 
 // Age returns the age of the kind for which nothing was received for the longest time.

@@ -89,29 +89,33 @@ func upstream(t *testing.T, records ...string) (at string) {
 		rr := must(dns.NewRR(text))(t)
 		known[rr.Header().Name] = append(known[rr.Header().Name], rr)
 	}
-	port := freePort(t)
+	return serveDNS(t, func(w dns.ResponseWriter, m *dns.Msg) {
+		reply := new(dns.Msg).SetReply(m)
+		reply.RecursionAvailable = true
+		all := known[strings.ToLower(m.Question[0].Name)]
+		for _, rr := range all {
+			if rr.Header().Rrtype == m.Question[0].Qtype || m.Question[0].Qtype == dns.TypeANY {
+				reply.Answer = append(reply.Answer, rr)
+			}
+		}
+		if len(all) == 0 {
+			reply.Rcode = dns.RcodeNameError
+		}
+		if len(reply.Answer) == 0 {
+			soa, _ := dns.NewRR(". 5 IN SOA a. b. 1 2 3 4 5")
+			reply.Ns = append(reply.Ns, soa)
+		}
+		_ = w.WriteMsg(reply)
+	})
+}
+
+// serveDNS serves UDP and TCP on a loopback port until the test ends.
+func serveDNS(t *testing.T, handle dns.HandlerFunc) (at string) {
+	t.Helper()
+	at = "127.0.0.1:" + freePort(t)
 	for _, network := range []string{"udp", "tcp"} {
 		started := make(chan struct{})
-		s := &dns.Server{Addr: "127.0.0.1:" + port, Net: network, NotifyStartedFunc: func() { close(started) },
-			Handler: dns.HandlerFunc(func(w dns.ResponseWriter, m *dns.Msg) {
-				reply := new(dns.Msg).SetReply(m)
-				reply.RecursionAvailable = true
-				all := known[strings.ToLower(m.Question[0].Name)]
-				for _, rr := range all {
-					if rr.Header().Rrtype == m.Question[0].Qtype || m.Question[0].Qtype == dns.TypeANY {
-						reply.Answer = append(reply.Answer, rr)
-					}
-				}
-				if len(all) == 0 {
-					reply.Rcode = dns.RcodeNameError
-				}
-				if len(reply.Answer) == 0 {
-					soa, _ := dns.NewRR(". 5 IN SOA a. b. 1 2 3 4 5")
-					reply.Ns = append(reply.Ns, soa)
-				}
-				_ = w.WriteMsg(reply)
-			}),
-		}
+		s := &dns.Server{Addr: at, Net: network, Handler: handle, NotifyStartedFunc: func() { close(started) }}
 		failed := make(chan error, 1)
 		go func() { failed <- s.ListenAndServe() }()
 		select {
@@ -121,7 +125,7 @@ func upstream(t *testing.T, records ...string) (at string) {
 		}
 		t.Cleanup(func() { _ = s.Shutdown() })
 	}
-	return "127.0.0.1:" + port
+	return at
 }
 
 // A volume is a ConfigMap mounted by a kubelet: its files are links into the

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/seamark/seamark/internal/clock"
 )
 
 // timeouts limit how long the API server may stay silent.
@@ -269,7 +271,7 @@ type conn struct {
 func (c *conn) Read(buf []byte) (int, error) {
 	n, err := c.Conn.Read(buf)
 	if n > 0 {
-		c.last.Store(time.Now().UnixNano())
+		c.last.Store(int64(clock.Now()))
 	}
 	return n, err
 }
@@ -278,7 +280,7 @@ func (c *conn) Read(buf []byte) (int, error) {
 // any request: HTTP/2 would send the next requests over the same one, and
 // takes 45 seconds to notice that it is dead.
 func (c *conn) closeIfSilent(since time.Time) {
-	if c.last.Load() <= since.UnixNano() {
+	if c.last.Load() <= int64(clock.At(since)) {
 		c.Conn.Close()
 	}
 }

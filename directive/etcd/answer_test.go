@@ -13,6 +13,7 @@ import (
 	mdns "github.com/miekg/dns"
 
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/internal/clock"
 )
 
 // with returns a server for the zone test. with keys from lines KEY JSON.
@@ -255,7 +256,7 @@ func TestTTL(t *testing.T) {
 		if c.left != -1 {
 			m.lease = new(lease)
 			if c.left != 0 {
-				m.lease.ends.Store(now.Add(c.left).UnixNano())
+				m.lease.ends.Store(int64(clock.At(now) + c.left))
 			}
 		}
 		if got := h.ttlOf(&m, now); got != c.want {
@@ -277,7 +278,7 @@ func TestLeaseTTL(t *testing.T) {
 		kv.lease = l.of
 		h.index.put(kv)
 	}
-	one.ends.Store(time.Now().Add(time.Hour).UnixNano())
+	one.ends.Store(int64(clock.Now() + time.Hour))
 	for name, ttl := range map[string]string{"a.test.": "60", "b.test.": "60", "c.test.": "5", "d.test.": "300", "test.": "5"} {
 		s.expect(t, name, "A", "NOERROR aa\nanswer "+name+" "+ttl+" IN A 10.0.0.1\n")
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/internal/clock"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -245,7 +246,7 @@ func (h *Handler) ttlOf(m *message, now time.Time) uint32 {
 	}
 	left := h.leaseMin
 	if ends := m.lease.ends.Load(); ends != 0 {
-		seconds := (ends - now.UnixNano()) / int64(time.Second)
+		seconds := (ends - int64(clock.At(now))) / int64(time.Second)
 		left = uint32(min(max(seconds, int64(h.leaseMin)), int64(h.leaseMax)))
 	}
 	if m.ttl == 0 {

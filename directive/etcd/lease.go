@@ -10,6 +10,8 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/seamark/seamark/internal/clock"
 )
 
 const (
@@ -31,8 +33,8 @@ const (
 
 // A lease knows the remaining time of its keys, which share it.
 type lease struct {
-	ends atomic.Int64 // in Unix nanoseconds; 0 if not known yet
-	next atomic.Int64 // time of the next refresh in Unix nanoseconds; 0 before the first one
+	ends atomic.Int64 // a clock.Now; 0 if not known yet
+	next atomic.Int64 // the clock.Now of the next refresh; 0 before the first one
 }
 
 // leases are the leases of the keys. etcd deletes the keys of an expired lease,
@@ -92,7 +94,7 @@ func (l *leases) refresh(ctx context.Context, c *clientv3.Client, added <-chan s
 	tick := time.NewTicker(minRefresh)
 	defer tick.Stop()
 	for {
-		due := l.due(time.Now())
+		due := l.due(clock.Now())
 		for _, id := range due {
 			l.refreshOne(ctx, c, id)
 			select {
@@ -115,7 +117,7 @@ func (l *leases) refresh(ctx context.Context, c *clientv3.Client, added <-chan s
 
 // due returns up to refreshBatch leases to refresh: new ones, and those that have
 // passed a third of their time.
-func (l *leases) due(now time.Time) []clientv3.LeaseID {
+func (l *leases) due(now time.Duration) []clientv3.LeaseID {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var due, fresh []clientv3.LeaseID
@@ -123,7 +125,7 @@ func (l *leases) due(now time.Time) []clientv3.LeaseID {
 		switch next := item.next.Load(); {
 		case next == 0:
 			fresh = append(fresh, id)
-		case now.UnixNano() >= next:
+		case now >= time.Duration(next):
 			due = append(due, id)
 		}
 	}
@@ -137,7 +139,7 @@ func (l *leases) refreshAll(ctx context.Context, c *clientv3.Client, ids []clien
 	ids = slices.Compact(ids)
 	var refreshing sync.WaitGroup
 	slots := make(chan struct{}, maxRefreshes)
-	now := time.Now().UnixNano()
+	now := int64(clock.Now())
 	for _, id := range ids[:min(len(ids), refreshBatch)] {
 		if item := l.get(id); item == nil || item.next.Load() > now {
 			continue
@@ -169,14 +171,14 @@ func (l *leases) refreshOne(ctx context.Context, c *clientv3.Client, id clientv3
 	case errors.Is(err, rpctypes.ErrLeaseNotFound) || err == nil && r.TTL < 0:
 		delete(l.known, id) // its keys are deleted too
 	case err != nil:
-		item.next.Store(time.Now().Add(minRefresh).UnixNano())
+		item.next.Store(int64(clock.Now() + minRefresh))
 	default:
-		item.set(time.Now(), time.Duration(r.TTL)*time.Second)
+		item.set(clock.Now(), time.Duration(r.TTL)*time.Second)
 	}
 }
 
 // set records the remaining time.
-func (item *lease) set(now time.Time, left time.Duration) {
-	item.ends.Store(now.Add(left).UnixNano())
-	item.next.Store(now.Add(min(max(left/3, minRefresh), maxRefresh)).UnixNano())
+func (item *lease) set(now, left time.Duration) {
+	item.ends.Store(int64(now + left))
+	item.next.Store(int64(now + min(max(left/3, minRefresh), maxRefresh)))
 }

@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/seamark/seamark/internal/clock"
 	"github.com/seamark/seamark/internal/etcdclient"
 	"github.com/seamark/seamark/metrics"
 )
@@ -75,7 +76,7 @@ type source struct {
 // series are the metrics of a source.
 type series struct {
 	lists, events, failures *metrics.Counter
-	contactedAt             atomic.Int64 // when etcd last confirmed the state, in Unix nanoseconds; 0 is never
+	contactedAt             atomic.Int64 // when etcd last confirmed the state, a clock.Now; 0 is never
 }
 
 func (s *series) register(reg *metrics.Registry, prefix string) {
@@ -129,7 +130,7 @@ func (s *source) reportFailure(ctx context.Context, err error) {
 // contacted records that etcd has responded, and logs that if a failure was
 // logged.
 func (s *source) contacted() {
-	s.contactedAt.Store(time.Now().UnixNano())
+	s.contactedAt.Store(int64(clock.Now()))
 	s.succeeded = true
 	if s.problems.Clear() {
 		s.log.Info("etcd recovered", "endpoints", s.endpoints())
@@ -142,7 +143,7 @@ func (s *source) age() float64 {
 	if at == 0 {
 		return -1
 	}
-	return time.Since(time.Unix(0, at)).Seconds()
+	return (clock.Now() - time.Duration(at)).Seconds()
 }
 
 func (s *source) endpoints() string {

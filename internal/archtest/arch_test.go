@@ -20,6 +20,7 @@ var rules = []struct {
 	{"sizes", sizes},
 	{"inits", inits},
 	{"context-values", contextValues},
+	{"clocks", clocks},
 }
 
 func TestSeamark(t *testing.T) {

@@ -178,6 +178,23 @@ package nested
 import "context"
 var _ = context.WithValue(nil, 1, 2)
 `, []string{"a/a.go:3: context.WithValue"}},
+		{"clocks", "a Unix time", `
+-- go.mod --
+module example.com/a
+-- a/a.go --
+package a
+import "time"
+var past = time.Unix(1, 0)
+func age(t int64) int64 { return time.Now().UnixNano() - t }
+-- a/a_test.go --
+package a
+import "time"
+func now() int64 { return time.Now().Unix() }
+-- metrics/process.go --
+package metrics
+import "time"
+func now() int64 { return time.Now().Unix() }
+`, []string{"a/a.go:4: UnixNano"}},
 	}
 	for _, tc := range tests {
 		t.Run(tc.rule+"/"+tc.name, func(t *testing.T) {

@@ -92,6 +92,45 @@ func contextValues(m *module) (bad []string) {
 	return bad
 }
 
+// unixTimes are the files that may use Unix times, with what for. A duration measured by
+// them is wrong after a step of the system's clock: package clock is for durations.
+var unixTimes = map[string]string{
+	"directive/etcd/answer.go":      "a serial",
+	"directive/etcd/index.go":       "a serial",
+	"directive/forward/health.go":   "x",
+	"directive/forward/stream.go":   "x",
+	"directive/forward/upstream.go": "x",
+	"directive/hosts/metrics.go":    "a metric",
+	"directive/screen/answers.go":   "whether two logs are of the same second",
+	"directive/view.go":             "whether two logs are of the same minute",
+	"metrics/goruntime.go":          "a metric",
+	"metrics/process.go":            "a metric",
+	"server/start.go":               "whether two logs are of the same second",
+}
+
+func clocks(m *module) (bad []string) {
+	for _, p := range m.packages {
+		for _, f := range p.files {
+			if _, ok := unixTimes[f.name]; ok || f.test || p.nested {
+				continue
+			}
+			ast.Inspect(f.syntax, func(n ast.Node) bool {
+				sel, ok := n.(*ast.SelectorExpr)
+				if !ok {
+					return true
+				}
+				x, _ := sel.X.(*ast.Ident)
+				converts := x == nil || x.Name != "time" // not time.Unix
+				if converts && slices.Contains([]string{"Unix", "UnixNano", "UnixMicro", "UnixMilli"}, sel.Sel.Name) {
+					bad = append(bad, fmt.Sprintf("%s: %s: measure durations by package clock, or add the file to unixTimes", m.at(sel), sel.Sel.Name))
+				}
+				return true
+			})
+		}
+	}
+	return bad
+}
+
 // importName returns the name under which a file imports a package, or "".
 func importName(f *ast.File, importPath string) string {
 	for _, spec := range f.Imports {

@@ -17,7 +17,7 @@ const anything = "..."
 
 // chain lists the packages that every directive may import. Directives do not
 // import each other, the server or package transport.
-var chain = []string{"config", "corefile", "dns", "wire", "zone", "metrics", "internal/web", "internal/watch"}
+var chain = []string{"config", "corefile", "dns", "wire", "zone", "metrics", "internal/clock", "internal/web", "internal/watch"}
 
 // watchesFiles is for packages that watch certificates, zone files or hosts
 // files.
@@ -51,10 +51,10 @@ var table = map[string]row{
 	// The objects of a cluster, and their two sources. Only cluster/apiserver opens
 	// connections and imports client-go. Tests of cluster/api compare it with the types
 	// of k8s.io/api.
-	"cluster":           {own: []string{"metrics"}, third: []string{"k8s.io/apimachinery"}, noNet: true},
+	"cluster":           {own: []string{"metrics", "internal/clock"}, third: []string{"k8s.io/apimachinery"}, noNet: true},
 	"cluster/api":       {third: []string{"k8s.io/apimachinery", "k8s.io/api"}, noNet: true},
 	"cluster/protobuf":  {noNet: true},
-	"cluster/apiserver": {own: []string{"metrics"}, third: []string{"k8s.io"}},
+	"cluster/apiserver": {own: []string{"metrics", "internal/clock"}, third: []string{"k8s.io"}},
 	"cluster/manifests": {own: []string{"internal/watch"}, third: []string{"k8s.io/apimachinery", "go.yaml.in/yaml/v2"}, noNet: true},
 	"cluster/sources":   {own: []string{"metrics"}, noNet: true},
 
@@ -116,6 +116,7 @@ var table = map[string]row{
 	},
 
 	// Shared by some directives and commands.
+	"internal/clock":         {noNet: true},
 	"internal/flags":         {own: []string{"corefile"}, third: []string{"github.com/spf13/pflag"}, noNet: true},
 	"internal/status":        {own: []string{"metrics"}},
 	"internal/query":         {third: []string{"github.com/miekg/dns"}},
