@@ -23,7 +23,7 @@ RESULTS := $(CURDIR)/bin/test
 test-stage = cd $(2) && $(TOOL) gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg \
 	--hide-summary all --jsonfile $(RESULTS)/$(1).json -- -p $(JOBS) -timeout 30m $(3)
 
-.PHONY: help build run test test-server test-api test-fuzz test-summary lint fuzz bench profile c-compiler
+.PHONY: help build run test test-server test-api test-fuzz test-summary lint fuzz soak bench profile c-compiler
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile
@@ -97,6 +97,11 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 				{ cat bin/fuzz/log; exit 1; }; \
 		done; \
 	done
+
+# A failure logs the seed; SOAK_SEED=N repeats its faults.
+SOAK ?= 10m
+soak: c-compiler ## run the server among random faults for SOAK (10m), and report on every query
+	cd kubetest && CGO_ENABLED=1 SOAK=$(SOAK) SOAK_SEED=$(SOAK_SEED) $(GO) test -race -count 1 -v -timeout 0 -run '^TestSoak$$' .
 
 # Its settings: QUICK=1, COREDNS=binary, KUBECONFIG=file, BENCH_INSTALL=1, and
 # BENCH_FLAGS for the rest. A KUBECONFIG of the environment is ignored, since the
