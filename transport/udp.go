@@ -38,15 +38,15 @@ const (
 // sent, or the query is parked; then its slot gets a new one. It is the dns.Sender
 // of its queries, or the batch that contains it is.
 type reader struct {
-	l        *Listener
-	conn     *net.UDPConn
-	sender   dns.Sender     // the reader, or the batch that it is part of
-	wildcard bool           // the socket is bound to a wildcard address: see sockets_linux.go
-	shard    *metrics.Shard // held while a batch is answered
-	slots    []slot
-	current  int // the index of the slot that is served
-	arena    []byte
-	used     int // of arena, by sealed replies
+	l         *Listener
+	conn      *net.UDPConn
+	sender    dns.Sender     // the reader, or the batch that it is part of
+	wildcard  bool           // the socket is bound to a wildcard address: see sockets_linux.go
+	shard     *metrics.Shard // held while a batch is answered
+	slots     []slot
+	slotIndex int // of the query that is being served or observed
+	arena     []byte
+	arenaUsed int // bytes of arena that hold sealed replies
 }
 
 type slot struct {
@@ -108,12 +108,12 @@ func (r *reader) received(q *dns.Query, n int, complete bool, now time.Time) {
 func (r *reader) answer(n int) {
 	r.shard.Lock()
 	defer r.shard.Unlock()
-	r.used = 0
-	for r.current = 0; r.current < n; {
+	r.arenaUsed = 0
+	for r.slotIndex = 0; r.slotIndex < n; {
 		r.serve(n)
 	}
 	sealed := time.Now()
-	for r.current = 0; r.current < n; {
+	for r.slotIndex = 0; r.slotIndex < n; {
 		r.observe(n, sealed)
 	}
 }
@@ -121,18 +121,18 @@ func (r *reader) answer(n int) {
 // serve answers queries until all are answered or one panics.
 func (r *reader) serve(n int) {
 	defer r.recoverServe()
-	for ; r.current < n; r.current++ {
-		s := &r.slots[r.current]
-		r.record(s, r.l.o.Port.Serve(s.q, r.arena[r.used:r.used]))
+	for ; r.slotIndex < n; r.slotIndex++ {
+		s := &r.slots[r.slotIndex]
+		r.record(s, r.l.o.Port.Serve(s.q, r.arena[r.arenaUsed:r.arenaUsed]))
 	}
 }
 
 // recoverServe answers a query whose handler panicked.
 func (r *reader) recoverServe() {
 	if cause := recover(); cause != nil {
-		s := &r.slots[r.current]
-		r.record(s, r.l.o.Port.Recover(s.q, r.arena[r.used:r.used], cause))
-		r.current++
+		s := &r.slots[r.slotIndex]
+		r.record(s, r.l.o.Port.Recover(s.q, r.arena[r.arenaUsed:r.arenaUsed], cause))
+		r.slotIndex++
 	}
 }
 
@@ -140,7 +140,7 @@ func (r *reader) record(s *slot, outcome dns.Outcome) {
 	s.outcome = outcome
 	switch outcome {
 	case dns.Answered:
-		r.used += len(s.q.Reply())
+		r.arenaUsed += len(s.q.Reply())
 	case dns.Ignored:
 		r.l.counts.unreadableUDP.Add(1)
 	case dns.Parked:
@@ -153,11 +153,11 @@ func (r *reader) observe(n int, sealed time.Time) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			r.l.observerPanicked(cause)
-			r.current++
+			r.slotIndex++
 		}
 	}()
-	for ; r.current < n; r.current++ {
-		if s := &r.slots[r.current]; s.outcome == dns.Answered || s.outcome == dns.Dropped {
+	for ; r.slotIndex < n; r.slotIndex++ {
+		if s := &r.slots[r.slotIndex]; s.outcome == dns.Answered || s.outcome == dns.Dropped {
 			s.q.Observe(sealed)
 		}
 	}
