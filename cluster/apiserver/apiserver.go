@@ -8,7 +8,7 @@
 // slim one (codec.go). The objects of a list go to the sink in groups (listing.go), the
 // events after it one by one (store.go), and the lists of several namespaces become one
 // (merge.go). Problems are logged when they begin, at growing intervals, and when they end
-// (state.go).
+// (reporter.go).
 package apiserver
 
 import (
@@ -37,16 +37,16 @@ func Run(ctx context.Context, o cluster.Options, sink cluster.Sink, m *cluster.M
 // options name namespaces.
 func runFeeds(ctx context.Context, o cluster.Options, sink cluster.Sink, m *cluster.Monitor, dial Dial, limits timeouts) {
 	ctx = klog.NewContext(ctx, klog.Logger{}) // the reflector's messages are logged by the feed
-	state := &state{log: m.Log, metrics: m.Metrics, age: m.Age}
-	client := newClient(o, state, dial)
+	reporter := &reporter{log: m.Log, metrics: m.Metrics, age: m.Age}
+	client := newClient(o, reporter, dial)
 	defer client.closeIdle()
 
 	s := &source{Monitor: m, seed: maphash.MakeSeed()}
 	s.timed, _ = sink.(cluster.Programmed)
 	var feeds sync.WaitGroup
-	follow := func(r api.Resource, out outlet) {
-		f := &feed{Resource: r, client: client, state: state,
-			store: &store{source: s, kinds: r.Kinds, out: out}, detector: newStallDetector(limits)}
+	startFeed := func(r api.Resource, out feedSink) {
+		f := &feed{Resource: r, client: client, reporter: reporter,
+			store: &store{source: s, kinds: r.Kinds, sink: out}, detector: newStallDetector(limits)}
 		feeds.Go(func() { f.run(ctx) })
 	}
 	var namespaces []string
@@ -56,7 +56,7 @@ func runFeeds(ctx context.Context, o cluster.Options, sink cluster.Sink, m *clus
 	merger := newMerger(sink, m, len(namespaces))
 	for _, r := range (api.Slimmer{Options: o, Warn: warnOnce(m.Log)}).Resources() {
 		if namespaces == nil {
-			follow(r, whole{sink, m})
+			startFeed(r, clusterSink{sink, m})
 		}
 		for i, namespace := range namespaces {
 			if r.Kinds[0] == cluster.Namespaces { // these are not in a namespace
@@ -64,7 +64,7 @@ func runFeeds(ctx context.Context, o cluster.Options, sink cluster.Sink, m *clus
 			} else {
 				r.Namespace = namespace
 			}
-			follow(r, share{merger, i})
+			startFeed(r, namespaceSink{merger, i})
 		}
 	}
 	feeds.Wait()
@@ -100,20 +100,20 @@ func warnOnce(log *slog.Logger) func(msg string, attrs ...any) {
 	}
 }
 
-// An outlet receives a store's objects.
-type outlet interface {
+// A feedSink receives the objects of one feed.
+type feedSink interface {
 	Put(cluster.Kind, ...cluster.Object)
 	Delete(cluster.Kind, cluster.Key)
-	listed(cluster.Kind, *keys) // a list has ended; the outlet owns the keys
+	listed(cluster.Kind, *keys) // a list has ended; the sink owns its keys
 	received(cluster.Kind)      // something about the kind was received
 }
 
-// whole is the outlet of a resource that is watched in all namespaces by one feed.
-type whole struct {
+// A clusterSink receives the objects of a feed that watches all namespaces.
+type clusterSink struct {
 	cluster.Sink
 	monitor *cluster.Monitor
 }
 
-func (w whole) listed(kind cluster.Kind, in *keys) { w.Listed(kind, in.has) }
+func (s clusterSink) listed(kind cluster.Kind, in *keys) { s.Listed(kind, in.has) }
 
-func (w whole) received(kind cluster.Kind) { w.monitor.Received(kind, time.Now()) }
+func (s clusterSink) received(kind cluster.Kind) { s.monitor.Received(kind, time.Now()) }

@@ -260,8 +260,8 @@ func TestLiveStops(t *testing.T) {
 func TestLiveWatchEnds(t *testing.T) {
 	a := serve(t, &fakeServer{})
 	source, o := newSource(new(metrics.Registry)), cluster.Options{Endpoint: a.URL}
-	state := &state{log: source.Log}
-	f := &feed{Resource: api.Slimmer{Options: o, Warn: t.Errorf}.Resources()[0], client: newClient(o, state, nil), state: state, store: &store{source: source}, detector: newStallDetector(defaultTimeouts())}
+	reporter := &reporter{log: source.Log}
+	f := &feed{Resource: api.Slimmer{Options: o, Warn: t.Errorf}.Resources()[0], client: newClient(o, reporter, nil), reporter: reporter, store: &store{source: source}, detector: newStallDetector(defaultTimeouts())}
 	defer f.client.closeIdle()
 	w, err := f.watch(t.Context(), metav1.ListOptions{TimeoutSeconds: new(int64(-29))})
 	if err != nil {

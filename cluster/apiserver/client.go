@@ -30,29 +30,29 @@ func QuietKlog() { klog.SetLogger(klog.Logger{}) }
 // client-go's typed clientset, which would add every type of Kubernetes to the binary
 // and to the heap.
 type client struct {
-	opts   cluster.Options
-	state  *state
-	limits *limits
-	dial   Dial
+	opts     cluster.Options
+	reporter *reporter
+	limits   *limits
+	dial     Dial
 
-	mu      sync.Mutex
-	stamp   stamp
-	config  *rest.Config
-	http    *http.Client
-	probes  *http.Client // has connections of its own
-	probers map[string]*prober
+	mu         sync.Mutex
+	kubeconfig fileVersion
+	config     *rest.Config
+	http       *http.Client
+	probes     *http.Client // has connections of its own
+	probers    map[string]*prober
 }
 
-// A stamp identifies a version of the kubeconfig.
-type stamp struct {
-	changed time.Time
+// A fileVersion changes when a file is written.
+type fileVersion struct {
+	modTime time.Time
 	size    int64
 }
 
 // A Dial opens a connection to an API server.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-func newClient(opts cluster.Options, state *state, dial Dial) *client {
+func newClient(opts cluster.Options, reporter *reporter, dial Dial) *client {
 	if dial == nil {
 		// TCP detects a dead peer within a minute; for HTTPS client-go uses HTTP/2 pings
 		// too, after 30 s of silence and with 15 s to reply.
@@ -61,27 +61,27 @@ func newClient(opts cluster.Options, state *state, dial Dial) *client {
 			KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3},
 		}).DialContext
 	}
-	return &client{opts: opts, state: state, limits: newLimits(opts), dial: dial, probers: map[string]*prober{}}
+	return &client{opts: opts, reporter: reporter, limits: newLimits(opts), dial: dial, probers: map[string]*prober{}}
 }
 
-// group returns a client for one resource whose requests the detector supervises.
+// restClient returns a client for one resource whose requests the detector supervises.
 // An error means that the configuration cannot be used yet: the file may still be
 // mounted or corrected, so it is read again whenever it has changed.
-func (c *client) group(r api.Resource, detector *stallDetector) (rest.Interface, error) {
+func (c *client) restClient(r api.Resource, detector *stallDetector) (rest.Interface, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.load(); err != nil {
-		c.state.trouble("config", err.Error(), "API server address unknown, retrying", "error", err)
-		return nil, noAnswer{err.Error(), true}
+		c.reporter.problem("config", err.Error(), "API server address unknown, retrying", "error", err)
+		return nil, unavailableError{err.Error(), true}
 	}
-	c.state.fine("config", "API server address known", "address", c.config.Host)
+	c.reporter.recovered("config", "API server address known", "address", c.config.Host)
 	config := *c.config
 	config.GroupVersion = &r.Group
 	config.APIPath = "/apis"
 	if r.Group.Group == "" {
 		config.APIPath = "/api"
 	}
-	config.NegotiatedSerializer = forms{r}
+	config.NegotiatedSerializer = negotiatedSerializer{r}
 	if r.Group == api.ImportsVersion() {
 		config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON // custom resources have no other
 	}
@@ -90,22 +90,22 @@ func (c *client) group(r api.Resource, detector *stallDetector) (rest.Interface,
 		config.AcceptContentTypes = runtime.ContentTypeProtobuf + alone + "," + runtime.ContentTypeJSON + alone + "," + config.AcceptContentTypes
 	}
 	supervised := *c.http
-	supervised.Transport = &transport{c.http.Transport, c.limits, detector, c.state}
+	supervised.Transport = &transport{c.http.Transport, c.limits, detector, c.reporter}
 	return rest.RESTClientForConfigAndClient(&config, &supervised)
 }
 
 // load creates the configuration and the HTTP client unless they exist and the
 // kubeconfig has not changed.
 func (c *client) load() error {
-	var now stamp
+	var now fileVersion
 	if c.opts.Kubeconfig != "" {
 		info, err := os.Stat(c.opts.Kubeconfig)
 		if err != nil {
 			return fmt.Errorf("reading kubeconfig: %w", err) // the error names the file
 		}
-		now = stamp{info.ModTime(), info.Size()}
+		now = fileVersion{info.ModTime(), info.Size()}
 	}
-	if c.http != nil && now == c.stamp {
+	if c.http != nil && now == c.kubeconfig {
 		return nil
 	}
 	config, err := restConfig(c.opts)
@@ -136,7 +136,7 @@ func (c *client) load() error {
 	// An API server never redirects: a server that does is not one.
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	c.closeIdle()
-	c.stamp, c.config, c.http, c.probes = now, config, client, probes
+	c.kubeconfig, c.config, c.http, c.probes = now, config, client, probes
 	return nil
 }
 

@@ -19,72 +19,75 @@ import (
 	"github.com/seamark/seamark/cluster/protobuf"
 )
 
-// An arrived object is a decoded object for the reflector. All metadata that it does not
-// have itself come from ObjectMeta, which is empty and shared by a stream's objects.
-type arrived struct {
+// A decodedObject is an api.Decoded with the methods that the reflector needs. Metadata
+// that it does not have come from ObjectMeta, which is empty and shared by all objects of
+// a stream.
+type decodedObject struct {
 	*metav1.ObjectMeta
 	api.Decoded
 }
 
-func (a *arrived) GetName() string                  { return a.Decoded.Name }
-func (a *arrived) GetNamespace() string             { return a.Decoded.Namespace }
-func (a *arrived) GetResourceVersion() string       { return a.Version }
-func (a *arrived) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+func (o *decodedObject) GetName() string                  { return o.Decoded.Name }
+func (o *decodedObject) GetNamespace() string             { return o.Decoded.Namespace }
+func (o *decodedObject) GetResourceVersion() string       { return o.Version }
+func (o *decodedObject) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
-func (a *arrived) GetAnnotations() map[string]string {
-	if a.ListEnd == "" {
+func (o *decodedObject) GetAnnotations() map[string]string {
+	if o.ListEnd == "" {
 		return nil
 	}
-	return map[string]string{api.AnnotationListEnd: a.ListEnd}
+	return map[string]string{api.AnnotationListEnd: o.ListEnd}
 }
 
-// DeepCopyObject returns a shallow copy: arrived objects are immutable.
-func (a *arrived) DeepCopyObject() runtime.Object { c := *a; return &c }
+// DeepCopyObject returns a shallow copy: decoded objects are immutable.
+func (o *decodedObject) DeepCopyObject() runtime.Object { c := *o; return &c }
 
-// forms is the client-go serializer of a resource: JSON and protobuf. client-go
-// requests a decoder for each request, so a decoder serves one goroutine.
-type forms struct{ api.Resource }
+// A negotiatedSerializer is the runtime.NegotiatedSerializer of a resource: JSON and
+// protobuf. client-go gets a decoder for each request, so one goroutine uses a decoder.
+type negotiatedSerializer struct{ api.Resource }
 
-func (f forms) SupportedMediaTypes() []runtime.SerializerInfo {
+func (s negotiatedSerializer) SupportedMediaTypes() []runtime.SerializerInfo {
 	return []runtime.SerializerInfo{{
 		MediaType: runtime.ContentTypeProtobuf, MediaTypeType: "application", MediaTypeSubType: "vnd.kubernetes.protobuf",
-		Serializer:       &codec{Resource: f.Resource},
-		StreamSerializer: &runtime.StreamSerializerInfo{Serializer: frames{event: protobufEvent}, Framer: serialprotobuf.LengthDelimitedFramer},
+		Serializer:       &codec{Resource: s.Resource},
+		StreamSerializer: &runtime.StreamSerializerInfo{Serializer: eventDecoder{decode: protobufEvent}, Framer: serialprotobuf.LengthDelimitedFramer},
 	}, {
 		MediaType: runtime.ContentTypeJSON, MediaTypeType: "application", MediaTypeSubType: "json", EncodesAsText: true,
-		Serializer:       &codec{Resource: f.Resource},
-		StreamSerializer: &runtime.StreamSerializerInfo{Serializer: frames{event: jsonEvent}, Framer: serialjson.Framer},
+		Serializer:       &codec{Resource: s.Resource},
+		StreamSerializer: &runtime.StreamSerializerInfo{Serializer: eventDecoder{decode: jsonEvent}, Framer: serialjson.Framer},
 	}}
 }
 
-func (f forms) EncoderForVersion(e runtime.Encoder, _ runtime.GroupVersioner) runtime.Encoder {
+func (s negotiatedSerializer) EncoderForVersion(e runtime.Encoder, _ runtime.GroupVersioner) runtime.Encoder {
 	return e
 }
 
-func (f forms) DecoderToVersion(d runtime.Decoder, _ runtime.GroupVersioner) runtime.Decoder {
+func (s negotiatedSerializer) DecoderToVersion(d runtime.Decoder, _ runtime.GroupVersioner) runtime.Decoder {
 	return d
 }
 
-// reading implements the unused half of runtime.Serializer.
-type reading struct{}
+// decodeOnly is the runtime.Encoder of a serializer that only decodes.
+type decodeOnly struct{}
 
-func (reading) Encode(runtime.Object, io.Writer) error { return errors.New("nothing is written") }
-func (reading) Identifier() runtime.Identifier         { return "seamark" }
+func (decodeOnly) Encode(runtime.Object, io.Writer) error {
+	return errors.New("encoding is not supported")
+}
+func (decodeOnly) Identifier() runtime.Identifier { return "seamark" }
 
-// frames decodes the frames of a watch except for the object in them.
-type frames struct {
-	reading
-	event func(frame []byte, e *metav1.WatchEvent) error
+// An eventDecoder decodes the events of a watch, but not the objects in them.
+type eventDecoder struct {
+	decodeOnly
+	decode func(frame []byte, e *metav1.WatchEvent) error
 }
 
 // Decode decodes into a *metav1.WatchEvent, whose object refers to the frame. It is
 // valid until the next frame; client-go decodes it before.
-func (f frames) Decode(frame []byte, _ *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (d eventDecoder) Decode(frame []byte, _ *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	e, ok := into.(*metav1.WatchEvent)
 	if !ok {
 		return nil, nil, fmt.Errorf("decoding the event of a watch into %T", into)
 	}
-	if err := f.event(frame, e); err != nil {
+	if err := d.decode(frame, e); err != nil {
 		return nil, nil, fmt.Errorf("decoding the event of a watch: %w", err)
 	}
 	return e, nil, nil
@@ -123,22 +126,16 @@ func eventType(text []byte) string {
 
 // A codec decodes a resource's objects and lists, and the API server's errors.
 type codec struct {
-	reading
+	decodeOnly
 	api.Resource
-	empty metav1.ObjectMeta // of every object; read-only
-	room  []byte            // of the previous object
-}
-
-// typed is the type of an object.
-type typed struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
+	noMetadata metav1.ObjectMeta // of all decoded objects; read-only
+	buf        []byte            // for decoding an object; reused
 }
 
 // protobufPrefix begins every object in protobuf.
 const protobufPrefix = "k8s\x00"
 
-// Decode returns an *arrived object, a *metav1.Status, or into if that is *records.
+// Decode returns a *decodedObject, a *metav1.Status, or into if that is an *objectList.
 // The result does not refer to data.
 func (c *codec) Decode(data []byte, _ *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	object, kind, err := c.decode(data, into)
@@ -149,18 +146,18 @@ func (c *codec) Decode(data []byte, _ *schema.GroupVersionKind, into runtime.Obj
 }
 
 func (c *codec) decode(data []byte, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
-	var is typed
+	var meta metav1.TypeMeta
 	raw, inProtobuf := bytes.CutPrefix(data, []byte(protobufPrefix))
 	var err error
 	if inProtobuf {
-		is, raw, err = c.envelope(raw)
+		meta, raw, err = c.envelope(raw)
 	} else {
-		err = utiljson.Unmarshal(data, &is)
+		err = utiljson.Unmarshal(data, &meta)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	if is == (typed{"v1", "Status"}) {
+	if meta == (metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}) {
 		status := new(metav1.Status)
 		if inProtobuf {
 			err = status.Unmarshal(raw)
@@ -169,36 +166,36 @@ func (c *codec) decode(data []byte, into runtime.Object) (runtime.Object, *schem
 		}
 		return status, &schema.GroupVersionKind{Version: "v1", Kind: "Status"}, err
 	}
-	list, isList := into.(*records)
+	list, isList := into.(*objectList)
 	switch {
-	case isList && (is == typed{} || c.fits(is, "List")): // a list without a type is accepted
+	case isList && (meta == metav1.TypeMeta{} || c.isType(meta, "List")): // a list without a type is accepted
 		if inProtobuf {
 			err = c.protobufList(raw, list)
 		} else {
 			err = c.jsonList(data, list)
 		}
 		return list, nil, err
-	case !isList && c.fits(is, ""):
-		a := &arrived{ObjectMeta: &c.empty}
+	case !isList && c.isType(meta, ""):
+		a := &decodedObject{ObjectMeta: &c.noMetadata}
 		if inProtobuf {
-			err = c.ReadProtobuf(raw, &a.Decoded, &c.room)
+			err = c.ReadProtobuf(raw, &a.Decoded, &c.buf)
 		} else {
 			err = c.ReadJSON(data, &a.Decoded)
 		}
 		return a, nil, err
 	}
-	return nil, nil, fmt.Errorf("got apiVersion %q and kind %q", is.APIVersion, is.Kind)
+	return nil, nil, fmt.Errorf("got apiVersion %q and kind %q", meta.APIVersion, meta.Kind)
 }
 
-// fits reports whether is is the type of the resource's objects or, with the suffix
-// List, of its lists. If only metadata are requested, PartialObjectMetadata fits.
-func (c *codec) fits(is typed, suffix string) bool {
-	return is == typed{c.Version, c.Kind + suffix} ||
-		c.MetadataOnly && is == typed{metav1.SchemeGroupVersion.String(), "PartialObjectMetadata" + suffix}
+// isType reports whether meta is the type of the resource's objects or, with the suffix
+// List, of its lists. If only metadata are requested, PartialObjectMetadata is accepted.
+func (c *codec) isType(meta metav1.TypeMeta, suffix string) bool {
+	return meta == metav1.TypeMeta{APIVersion: c.Version, Kind: c.Kind + suffix} ||
+		c.MetadataOnly && meta == metav1.TypeMeta{APIVersion: metav1.SchemeGroupVersion.String(), Kind: "PartialObjectMetadata" + suffix}
 }
 
 // envelope decodes the runtime.Unknown message around every object in protobuf.
-func (c *codec) envelope(data []byte) (is typed, raw []byte, err error) {
+func (c *codec) envelope(data []byte) (meta metav1.TypeMeta, raw []byte, err error) {
 	m := protobuf.Message{Rest: data}
 	for m.Next() {
 		switch m.Number {
@@ -207,9 +204,9 @@ func (c *codec) envelope(data []byte) (is typed, raw []byte, err error) {
 			for t.Next() {
 				switch t.Number {
 				case 1:
-					is.APIVersion = known(t.Bytes(), c.Version)
+					meta.APIVersion = known(t.Bytes(), c.Version)
 				case 2:
-					is.Kind = known(t.Bytes(), c.Kind)
+					meta.Kind = known(t.Bytes(), c.Kind)
 				}
 			}
 			m.Fail(t.Err)
@@ -217,7 +214,7 @@ func (c *codec) envelope(data []byte) (is typed, raw []byte, err error) {
 			raw = m.Bytes()
 		}
 	}
-	return is, raw, m.Err
+	return meta, raw, m.Err
 }
 
 // known returns text as a string, without an allocation if it is the expected one.
@@ -228,35 +225,35 @@ func known(text []byte, expected string) string {
 	return string(text)
 }
 
-func (c *codec) protobufList(raw []byte, list *records) error {
+func (c *codec) protobufList(raw []byte, list *objectList) error {
 	m := protobuf.Message{Rest: raw}
 	for m.Next() {
 		switch m.Number {
 		case 1:
-			meta := protobuf.Message{Rest: m.Bytes()}
-			for meta.Next() {
-				switch meta.Number {
+			listMeta := protobuf.Message{Rest: m.Bytes()}
+			for listMeta.Next() {
+				switch listMeta.Number {
 				case 2:
-					list.ResourceVersion = meta.String()
+					list.ResourceVersion = listMeta.String()
 				case 3:
-					list.Continue = meta.String()
+					list.Continue = listMeta.String()
 				}
 			}
-			m.Fail(meta.Err)
+			m.Fail(listMeta.Err)
 		case 2:
 			var o api.Decoded
 			if item := m.Bytes(); m.Err == nil {
-				m.Fail(c.ReadProtobuf(item, &o, &c.room))
+				m.Fail(c.ReadProtobuf(item, &o, &c.buf))
 			}
 			if m.Err == nil {
-				list.take(&o)
+				list.put(&o)
 			}
 		}
 	}
 	return m.Err
 }
 
-func (c *codec) jsonList(data []byte, list *records) error {
+func (c *codec) jsonList(data []byte, list *objectList) error {
 	var all struct {
 		metav1.ListMeta `json:"metadata"`
 		Items           []json.RawMessage `json:"items"`
@@ -270,7 +267,7 @@ func (c *codec) jsonList(data []byte, list *records) error {
 		if err := c.ReadJSON(item, &o); err != nil {
 			return err
 		}
-		list.take(&o)
+		list.put(&o)
 	}
 	return nil
 }

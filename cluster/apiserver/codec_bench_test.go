@@ -105,11 +105,11 @@ func decoding(t testing.TB, object encodable) (*restwatch.Decoder, *store) {
 	source := newSource(new(metrics.Registry))
 	source.timed = sink
 	c := codecFor(cluster.Options{}, kind, t.Errorf)
-	form := forms{c.Resource}.SupportedMediaTypes()[0]
+	form := negotiatedSerializer{c.Resource}.SupportedMediaTypes()[0]
 	text := frame(t, object)
 	frames := form.StreamSerializer.NewFrameReader(&endless{text: text})
 	events := restwatch.NewDecoder(streaming.NewDecoder(frames, form.StreamSerializer.Serializer), form.Serializer)
-	return events, &store{source: source, kinds: c.Kinds, out: whole{sink, source.Monitor}, fine: func() {}}
+	return events, &store{source: source, kinds: c.Kinds, sink: clusterSink{sink, source.Monitor}, delivered: func() {}}
 }
 
 var _ io.ReadCloser = (*endless)(nil)

@@ -80,13 +80,13 @@ func codecFor(o cluster.Options, kind cluster.Kind, warn func(format string, arg
 	return &codec{Resource: resources[i]}
 }
 
-func decoded(t testing.TB, c *codec, data []byte) *arrived {
+func decoded(t testing.TB, c *codec, data []byte) *decodedObject {
 	t.Helper()
 	object, err := runtime.Decode(c, data)
 	if err != nil {
 		t.Fatalf("%v\n%q", err, data)
 	}
-	return object.(*arrived)
+	return object.(*decodedObject)
 }
 
 func metaNamed(name, version string) metav1.ObjectMeta {
@@ -109,7 +109,7 @@ func TestCodecList(t *testing.T) {
 	}
 	for form, data := range map[string][]byte{"protobuf": inProtobuf(t, list), "JSON": inJSON(t, list)} {
 		var items []cluster.Object
-		got := &records{take: func(o *api.Decoded) { items = append(items, o.Slim) }}
+		got := &objectList{put: func(o *api.Decoded) { items = append(items, o.Slim) }}
 		c := codecFor(cluster.Options{}, cluster.Slices, t.Errorf)
 		if object, _, err := c.Decode(data, nil, got); err != nil || object != got {
 			t.Fatalf("%s: %v %v", form, object, err)
@@ -120,7 +120,7 @@ func TestCodecList(t *testing.T) {
 		if _, err := runtime.Decode(c, data); err == nil {
 			t.Errorf("%s: a list was taken for an object", form)
 		}
-		if _, _, err := codecFor(cluster.Options{}, cluster.Services, t.Errorf).Decode(data, nil, new(records)); err == nil {
+		if _, _, err := codecFor(cluster.Options{}, cluster.Services, t.Errorf).Decode(data, nil, new(objectList)); err == nil {
 			t.Errorf("%s: EndpointSlices were taken for Services", form)
 		}
 	}

@@ -36,8 +36,8 @@ const (
 	busyWait = 300 * time.Millisecond
 	// A list or watch that breaks off is requested again within this time.
 	brokenWait = 2 * time.Second
-	// A refusal, such as a missing permission, lasts longer.
-	refusedWait = 4 * time.Second
+	// An error response, such as a missing permission, lasts longer.
+	errorWait = 4 * time.Second
 	// A resource that the API server does not have needs a definition first.
 	missingWait = 30 * time.Second
 )
@@ -50,14 +50,14 @@ const requestFailed = "List or watch failed, retrying"
 type feed struct {
 	api.Resource
 	client   *client
-	state    *state
+	reporter *reporter
 	store    *store
 	detector *stallDetector
 
-	// listing is held during a list. The reflector does not wait for the goroutine
-	// that lists.
-	listing sync.Mutex
-	good    atomic.Bool // the watch has delivered something
+	// listMu is held during a list request. The reflector does not wait for the
+	// goroutine that sends it.
+	listMu  sync.Mutex
+	healthy atomic.Bool // the watch has delivered something
 }
 
 // run returns when ctx is done and all goroutines of the feed have ended.
@@ -73,37 +73,37 @@ func (f *feed) run(ctx context.Context) {
 			return f.watch(ctx, opts)
 		},
 	}
-	f.store.fine = f.fine
+	f.store.delivered = f.delivered
 	prober := f.client.prober(f.String())
 	f.detector.probe = func(req *http.Request, since time.Time) bool {
 		return f.client.probe(prober, req, since, f.detector.timeouts)
 	}
 	f.detector.stalled = f.stalled
-	reflector := cache.NewReflectorWithOptions(lw, new(arrived), f.store, cache.ReflectorOptions{
+	reflector := cache.NewReflectorWithOptions(lw, new(decodedObject), f.store, cache.ReflectorOptions{
 		Name: f.String(), TypeDescription: f.String(), Logger: &klog.Logger{},
 		Backoff: &wait.Backoff{Duration: firstWait, Factor: 2, Jitter: 1, Steps: 5, Cap: reconnectWait},
 	})
 	delay := firstWait
 	for ctx.Err() == nil {
-		f.good.Store(false)
-		f.store.plain = false
+		f.healthy.Store(false)
+		f.store.listRequest = false
 		err := reflector.ListAndWatchWithContext(ctx)
 		if ctx.Err() != nil {
 			break
 		}
 		if err != nil {
-			f.report(err)
+			f.logError(err)
 		} else {
-			f.failed() // the watch broke off; the reflector does not return the reason
+			f.countError() // the watch broke off; the reflector does not return the reason
 		}
-		if f.good.Load() {
+		if f.healthy.Load() {
 			delay = firstWait
 		}
 		sleep(ctx, delay)
 		delay = min(2*delay, longestWait(err))
 	}
-	f.listing.Lock()
-	defer f.listing.Unlock()
+	f.listMu.Lock()
+	defer f.listMu.Unlock()
 }
 
 // longestWait returns the limit of the wait after err, which is nil for a list
@@ -113,7 +113,7 @@ func longestWait(err error) time.Duration {
 	case apierrors.IsNotFound(err):
 		return missingWait
 	case errors.As(err, new(apierrors.APIStatus)):
-		return refusedWait
+		return errorWait
 	}
 	return brokenWait
 }
@@ -123,7 +123,7 @@ func (f *feed) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interf
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(*opts.TimeoutSeconds)*time.Second+30*time.Second)
 	opts.Watch = true
 	var w watch.Interface
-	err := f.ask(ctx, "watch", &opts, func(r *rest.Request) (err error) {
+	err := f.request(ctx, "watch", &opts, func(r *rest.Request) (err error) {
 		w, err = r.Watch(ctx)
 		return err
 	})
@@ -131,38 +131,38 @@ func (f *feed) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interf
 		cancel()
 		return nil, err
 	}
-	all := watching{w, cancel, make(chan watch.Event, 1)}
+	fw := feedWatch{w, cancel, make(chan watch.Event, 1)}
 	if opts.SendInitialEvents != nil && *opts.SendInitialEvents {
-		last, ok := f.store.receive(w.ResultChan())
+		last, ok := f.store.receiveList(w.ResultChan())
 		if ok {
-			all.first <- last
+			fw.lastListed <- last
 		}
 		if endsList(last) {
-			f.detector.listed()
+			f.detector.listEnded()
 		} else if last.Type != watch.Error { // which the reflector returns
-			f.failed()
+			f.countError()
 		}
 	}
-	return all, nil
+	return fw, nil
 }
 
-// watching is a watch whose Stop waits for its goroutine. If the watch began with a
+// A feedWatch is a watch whose Stop waits for its goroutine. If the watch began with a
 // list, the list has been received already, except for its last event: the reflector
 // would collect the objects.
-type watching struct {
+type feedWatch struct {
 	watch.Interface
-	cancel context.CancelFunc
-	first  chan watch.Event // of capacity one, never closed
+	cancel     context.CancelFunc
+	lastListed chan watch.Event // the last event of the list; never closed
 }
 
-func (w watching) ResultChan() <-chan watch.Event {
-	if len(w.first) > 0 {
-		return w.first
+func (w feedWatch) ResultChan() <-chan watch.Event {
+	if len(w.lastListed) > 0 {
+		return w.lastListed
 	}
 	return w.Interface.ResultChan()
 }
 
-func (w watching) Stop() {
+func (w feedWatch) Stop() {
 	w.cancel()
 	w.Interface.Stop()
 	for range w.Interface.ResultChan() { // it is closed when the last goroutine ends
@@ -172,14 +172,14 @@ func (w watching) Stop() {
 // list requests a list from an API server that does not stream lists (before
 // Kubernetes 1.32). The response is held in memory until its objects have been put.
 func (f *feed) list(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-	f.listing.Lock()
-	defer f.listing.Unlock()
-	list := new(records)
-	err := f.ask(ctx, "list", &opts, func(r *rest.Request) error {
+	f.listMu.Lock()
+	defer f.listMu.Unlock()
+	list := new(objectList)
+	err := f.request(ctx, "list", &opts, func(r *rest.Request) error {
 		if opts.Continue == "" { // not for the following pages
-			f.store.begin()
+			f.store.startList()
 		}
-		*list = records{take: f.store.listing.put}
+		*list = objectList{put: f.store.list.put}
 		err := r.Do(ctx).Into(list)
 		if err == nil && list.ResourceVersion == "" {
 			err = errors.New("the answer has no resourceVersion: it is not an API server's") // for instance {}
@@ -189,19 +189,19 @@ func (f *feed) list(ctx context.Context, opts metav1.ListOptions) (runtime.Objec
 	if err != nil {
 		return nil, err
 	}
-	f.store.plain = true
+	f.store.listRequest = true
 	return list, nil
 }
 
-// ask sends a request until an API server responds, and returns a refusal if the
+// request sends a request until an API server responds, and returns an apiError if the
 // response is an error. The reflector must not see that the API server is
 // unreachable: it would list again, although the watch can be resumed.
-func (f *feed) ask(ctx context.Context, verb string, opts *metav1.ListOptions, do func(*rest.Request) error) error {
+func (f *feed) request(ctx context.Context, verb string, opts *metav1.ListOptions, do func(*rest.Request) error) error {
 	opts.LabelSelector, opts.FieldSelector = f.Labels, f.Fields
 	for delay := firstWait; ; delay = min(2*delay, reconnectWait) {
-		group, err := f.client.group(f.Resource, f.detector)
+		rest, err := f.client.restClient(f.Resource, f.detector)
 		if err == nil {
-			err = do(group.Get().Namespace(f.Namespace).Resource(f.Name).VersionedParams(opts, metav1.ParameterCodec).MaxRetries(0))
+			err = do(rest.Get().Namespace(f.Namespace).Resource(f.Name).VersionedParams(opts, metav1.ParameterCodec).MaxRetries(0))
 		}
 		if err == nil {
 			return nil
@@ -209,78 +209,78 @@ func (f *feed) ask(ctx context.Context, verb string, opts *metav1.ListOptions, d
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		f.failed()
-		var away noAnswer
-		if !errors.As(err, &away) {
-			return refusal{verb, err}
+		f.countError()
+		var unavailable unavailableError
+		if !errors.As(err, &unavailable) {
+			return apiError{verb, err}
 		}
-		if !away.logged && delay > busyWait {
-			f.good.Store(false)
-			f.state.trouble(f.topic(), "busy", requestFailed, f.attrs("verb", verb, "error", err)...)
+		if !unavailable.logged && delay > busyWait {
+			f.healthy.Store(false)
+			f.reporter.problem(f.topic(), "busy", requestFailed, f.logAttrs("verb", verb, "error", err)...)
 		}
 		sleep(ctx, delay)
 	}
 }
 
-// fine is called when a watch has delivered something. A watch that was only accepted
-// may break off at once.
-func (f *feed) fine() {
-	if f.good.Swap(true) {
+// delivered is called when a watch has delivered something. A watch that was only
+// accepted may break off at once.
+func (f *feed) delivered() {
+	if f.healthy.Swap(true) {
 		return
 	}
-	f.state.fine("token", "API server accepts the credentials again")
-	f.state.fine(f.topic(), "List or watch recovered", f.attrs()...)
+	f.reporter.recovered("token", "API server accepts the credentials again")
+	f.reporter.recovered(f.topic(), "List or watch recovered", f.logAttrs()...)
 }
 
 // stalled logs that the API server has been silent for some time, and whether the
 // request has been given up and is sent again.
 func (f *feed) stalled(silence time.Duration, retry bool) {
-	f.good.Store(false)
+	f.healthy.Store(false)
 	silence = silence.Round(time.Millisecond)
 	message := "API server does not respond"
 	if retry {
 		message = "List or watch stalled, retrying"
 	}
-	f.state.trouble(f.topic(), "stalled", message, f.attrs("duration", silence)...)
+	f.reporter.problem(f.topic(), "stalled", message, f.logAttrs("duration", silence)...)
 }
 
-// A refusal is an error response, and the verb of the request.
-type refusal struct {
+// An apiError is an error response, and the verb of the request.
+type apiError struct {
 	verb string
 	error
 }
 
-func (r refusal) Unwrap() error { return r.error }
+func (e apiError) Unwrap() error { return e.error }
 
-func (f *feed) failed() { f.store.source.Errors[f.Kinds[0]].Add(1) }
+func (f *feed) countError() { f.store.source.Errors[f.Kinds[0]].Add(1) }
 
-// report logs an error, and what to do about it.
-func (f *feed) report(err error) {
+// logError logs an error response of a list or watch, and what to do about it.
+func (f *feed) logError(err error) {
 	verb := "watch"
-	if r := (refusal{}); errors.As(err, &r) {
-		verb = r.verb
+	if e := (apiError{}); errors.As(err, &e) {
+		verb = e.verb
 	}
 	switch {
 	case errors.Is(err, errStalled): // logged already
 	case apierrors.IsUnauthorized(err):
-		f.state.trouble("token", "", "API server rejects the token or certificate, retrying", "error", err)
+		f.reporter.problem("token", "", "API server rejects the token or certificate, retrying", "error", err)
 	case apierrors.IsForbidden(err):
-		f.state.trouble(f.topic(), verb, "List or watch forbidden, grant both to the service account", f.attrs("verb", verb, "error", err)...)
+		f.reporter.problem(f.topic(), verb, "List or watch forbidden, grant both to the service account", f.logAttrs("verb", verb, "error", err)...)
 	case apierrors.IsNotFound(err):
-		f.state.trouble(f.topic(), verb, "Resource not defined in the API server, retrying", f.attrs("verb", verb, "error", err)...)
+		f.reporter.problem(f.topic(), verb, "Resource not defined in the API server, retrying", f.logAttrs("verb", verb, "error", err)...)
 		if f.Kinds[0] == cluster.Imports { // without the definition there are no ServiceImports to wait for
-			f.store.none()
+			f.store.putEmptyList()
 		}
 	default:
-		f.state.trouble(f.topic(), verb, requestFailed, f.attrs("verb", verb, "error", err)...)
+		f.reporter.problem(f.topic(), verb, requestFailed, f.logAttrs("verb", verb, "error", err)...)
 	}
 }
 
 // topic identifies the feed's problems.
 func (f *feed) topic() string { return f.String() + "/" + f.Namespace }
 
-// attrs returns the attributes that identify the feed in the log, and more.
-func (f *feed) attrs(more ...any) []any {
+// logAttrs returns the attributes that identify the feed in the log, and more.
+func (f *feed) logAttrs(more ...any) []any {
 	attrs := []any{"resource", f.String()}
 	if f.Namespace != "" {
 		attrs = append(attrs, "namespace", f.Namespace)

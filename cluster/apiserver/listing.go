@@ -9,45 +9,45 @@ import (
 	"github.com/seamark/seamark/cluster/api"
 )
 
-// A listing is a list that is being received. Its objects go to the sink in groups;
+// An incomingList is a list that is being received. Its objects go to the sink in groups;
 // only their keys are kept until it ends.
-type listing struct {
+type incomingList struct {
 	store  *store
-	groups []group // by the store's kinds
-	count  int     // objects received
+	byKind []kindList // in the order of the store's kinds
+	count  int        // objects received
 }
 
-// A group holds objects of one kind.
-type group struct {
-	keys    *keys            // of all objects in the list
-	waiting []cluster.Object // not yet put
+// A kindList is the objects of one kind in an incomingList.
+type kindList struct {
+	keys    *keys            // of all objects received
+	pending []cluster.Object // not yet put
 }
 
-// begin prepares to receive a list. A list that broke off is discarded: its objects
+// startList prepares to receive a list. A list that broke off is discarded: its objects
 // have been put, and it deletes none.
-func (s *store) begin() {
-	s.listing = &listing{store: s, groups: make([]group, len(s.kinds))}
-	for i := range s.listing.groups {
-		s.listing.groups[i].keys = newKeys(s.source.seed)
+func (s *store) startList() {
+	s.list = &incomingList{store: s, byKind: make([]kindList, len(s.kinds))}
+	for i := range s.list.byKind {
+		s.list.byKind[i].keys = newKeys(s.source.seed)
 	}
 }
 
-// receive receives the list that a watch begins with. It returns the list's last
+// receiveList receives the list that a watch begins with. It returns the list's last
 // event: the bookmark that ends it, an error, or the last one before the watch broke
 // off. ok is false if there was no event.
-func (s *store) receive(events <-chan watch.Event) (last watch.Event, ok bool) {
-	s.begin()
+func (s *store) receiveList(events <-chan watch.Event) (last watch.Event, ok bool) {
+	s.startList()
 	for last = range events {
 		ok = true
-		a, isObject := last.Object.(*arrived)
+		a, isObject := last.Object.(*decodedObject)
 		switch {
 		case last.Type == watch.Error:
 			return last, true
 		case !isObject: // the reflector ignores it, too
 		case last.Type == watch.Added, last.Type == watch.Modified:
-			s.listing.put(&a.Decoded)
+			s.list.put(&a.Decoded)
 		case last.Type == watch.Deleted:
-			s.listing.delete(&a.Decoded)
+			s.list.delete(&a.Decoded)
 		case endsList(last):
 			return last, true
 		}
@@ -57,53 +57,53 @@ func (s *store) receive(events <-chan watch.Event) (last watch.Event, ok bool) {
 
 // endsList reports whether e is the bookmark at the end of a streamed list.
 func endsList(e watch.Event) bool {
-	a, ok := e.Object.(*arrived)
+	a, ok := e.Object.(*decodedObject)
 	return ok && e.Type == watch.Bookmark && a.ListEnd == "true"
 }
 
 // put adds an object to the list, or removes it if it is no longer delivered.
-func (l *listing) put(o *api.Decoded) {
+func (l *incomingList) put(o *api.Decoded) {
 	if l.count++; l.store.listed {
 		l.store.source.Sweeper.Decoded()
 	}
 	for i, kind := range l.store.kinds {
-		g := &l.groups[i]
+		list := &l.byKind[i]
 		if o.Slim == nil || l.store.kindOf(o.Slim) != kind {
-			g.keys.remove(o.Key())
+			list.keys.remove(o.Key())
 			continue
 		}
-		g.keys.add(o.Slim.Key())
-		g.waiting = append(g.waiting, o.Slim)
-		if len(g.waiting) == cluster.GroupSize {
-			g.flush(kind, l.store.out)
+		list.keys.add(o.Slim.Key())
+		list.pending = append(list.pending, o.Slim)
+		if len(list.pending) == cluster.GroupSize {
+			list.flush(kind, l.store.sink)
 		}
 	}
 }
 
 // delete removes an object that was deleted since the list began. The sink deletes it
 // at the end of the list.
-func (l *listing) delete(o *api.Decoded) {
-	for i := range l.groups {
-		l.groups[i].keys.remove(o.Key())
+func (l *incomingList) delete(o *api.Decoded) {
+	for i := range l.byKind {
+		l.byKind[i].keys.remove(o.Key())
 	}
 }
 
 // flush puts the objects that were not yet put.
-func (l *listing) flush() {
+func (l *incomingList) flush() {
 	for i, kind := range l.store.kinds {
-		l.groups[i].flush(kind, l.store.out)
+		l.byKind[i].flush(kind, l.store.sink)
 	}
 }
 
-func (g *group) flush(kind cluster.Kind, out outlet) {
-	if len(g.waiting) > 0 {
-		out.Put(kind, g.waiting...)
-		clear(g.waiting)
-		g.waiting = g.waiting[:0]
+func (l *kindList) flush(kind cluster.Kind, out feedSink) {
+	if len(l.pending) > 0 {
+		out.Put(kind, l.pending...)
+		clear(l.pending)
+		l.pending = l.pending[:0]
 	}
 }
 
-// keys is a set of keys, stored as hashes. Two keys with one hash are not told apart:
+// keys is a set of keys, stored as hashes. Two keys with one hash are treated as equal:
 // in a cluster of a million objects the probability that a deleted object is kept
 // for this reason is 10^-13. Adding to a nil set does nothing.
 type keys struct {

@@ -69,27 +69,27 @@ func received(t *testing.T, events ...watch.Event) (*store, *script, watch.Event
 	t.Helper()
 	sink := new(script)
 	source := newSource(new(metrics.Registry))
-	s := &store{source: source, kinds: []cluster.Kind{cluster.Slices, cluster.ImportSlices}, out: whole{sink, source.Monitor}, fine: func() {}}
+	s := &store{source: source, kinds: []cluster.Kind{cluster.Slices, cluster.ImportSlices}, sink: clusterSink{sink, source.Monitor}, delivered: func() {}}
 	all := make(chan watch.Event, len(events))
 	for _, e := range events {
 		all <- e
 	}
 	close(all)
-	last, ok := s.receive(all)
+	last, ok := s.receiveList(all)
 	return s, sink, last, ok
 }
 
 // A list may change while it is received.
 func TestReceive(t *testing.T) {
 	slice := func(what watch.EventType, name, from string) watch.Event {
-		return watch.Event{Type: what, Object: &arrived{Decoded: api.Decoded{Name: name, Namespace: "shop", Slim: &cluster.Slice{Namespace: "shop", Name: name, Cluster: from}}}}
+		return watch.Event{Type: what, Object: &decodedObject{Decoded: api.Decoded{Name: name, Namespace: "shop", Slim: &cluster.Slice{Namespace: "shop", Name: name, Cluster: from}}}}
 	}
-	bookmark := watch.Event{Type: watch.Bookmark, Object: &arrived{Decoded: api.Decoded{ListEnd: "true"}}}
+	bookmark := watch.Event{Type: watch.Bookmark, Object: &decodedObject{Decoded: api.Decoded{ListEnd: "true"}}}
 	s, sink, last, ok := received(t,
 		slice(watch.Added, "stays", ""), slice(watch.Added, "gone", ""), slice(watch.Added, "unwanted", ""), slice(watch.Added, "exported", ""),
-		watch.Event{Type: watch.Bookmark, Object: new(arrived)},
+		watch.Event{Type: watch.Bookmark, Object: new(decodedObject)},
 		slice(watch.Deleted, "gone", ""),
-		watch.Event{Type: watch.Modified, Object: &arrived{Decoded: api.Decoded{Name: "unwanted", Namespace: "shop"}}},
+		watch.Event{Type: watch.Modified, Object: &decodedObject{Decoded: api.Decoded{Name: "unwanted", Namespace: "shop"}}},
 		slice(watch.Modified, "exported", "east"),
 		slice(watch.Deleted, "back", ""), slice(watch.Added, "back", ""),
 		bookmark,
@@ -125,7 +125,7 @@ func TestListingMemory(t *testing.T) {
 	const objects, each = 10_000, 1 << 10
 	sink := new(idle)
 	source := newSource(new(metrics.Registry))
-	s := &store{source: source, kinds: []cluster.Kind{cluster.Slices}, out: whole{sink, source.Monitor}, fine: func() {}}
+	s := &store{source: source, kinds: []cluster.Kind{cluster.Slices}, sink: clusterSink{sink, source.Monitor}, delivered: func() {}}
 	live := func() int {
 		runtime.GC()
 		runtime.GC()
@@ -134,21 +134,21 @@ func TestListingMemory(t *testing.T) {
 		return int(m.HeapAlloc)
 	}
 	before := live()
-	s.begin()
+	s.startList()
 	for i := range objects {
 		name := fmt.Sprint("slice-", i)
-		s.listing.put(&api.Decoded{Name: name, Slim: &cluster.Slice{Name: name, Endpoints: cluster.Endpoints(make([]byte, each))}})
+		s.list.put(&api.Decoded{Name: name, Slim: &cluster.Slice{Name: name, Endpoints: cluster.Endpoints(make([]byte, each))}})
 	}
 	// A hash for each object in a map that may just have grown, and a group.
 	if held, most := live()-before, 48*objects+2*cluster.GroupSize*each; held > most {
 		t.Errorf("memory held for a list of %d objects: got %d bytes, want at most %d", objects, held, most)
 	}
 	for i := range objects {
-		if !s.listing.groups[0].keys.has(cluster.Key{Name: fmt.Sprint("slice-", i)}) {
+		if !s.list.byKind[0].keys.has(cluster.Key{Name: fmt.Sprint("slice-", i)}) {
 			t.Fatalf("keys of the list: slice-%d is missing", i)
 		}
 	}
-	if s.listing.groups[0].keys.has(cluster.Key{Name: "slice"}) || s.listing.groups[0].keys.has(cluster.Key{Namespace: "slice-", Name: "1"}) {
+	if s.list.byKind[0].keys.has(cluster.Key{Name: "slice"}) || s.list.byKind[0].keys.has(cluster.Key{Namespace: "slice-", Name: "1"}) {
 		t.Error("keys of the list: got keys that were not put")
 	}
 	if err := s.Replace(nil, ""); err != nil || sink.objects != objects {
@@ -161,11 +161,11 @@ func TestSweeperRelist(t *testing.T) {
 	collected := 0
 	source := newSource(new(metrics.Registry))
 	source.Sweeper = cluster.NewSweeper(func() { collected++ }, func() {})
-	s := &store{source: source, kinds: []cluster.Kind{cluster.Services}, out: whole{new(idle), source.Monitor}, fine: func() {}}
+	s := &store{source: source, kinds: []cluster.Kind{cluster.Services}, sink: clusterSink{new(idle), source.Monitor}, delivered: func() {}}
 	for _, relist := range []bool{false, true} {
-		s.begin()
+		s.startList()
 		for range 10_000 {
-			s.listing.put(new(api.Decoded))
+			s.list.put(new(api.Decoded))
 		}
 		if (collected > 0) != relist {
 			t.Errorf("10,000 objects, replacing others %v: got %d collections", relist, collected)

@@ -16,69 +16,69 @@ type merger struct {
 	sink    cluster.Sink
 	monitor *cluster.Monitor
 	mu      sync.Mutex
-	parts   [cluster.Kinds][]part // by namespace
+	lists   [cluster.Kinds][]namespaceList // by namespace
 }
 
-// A part is the state of one kind in one namespace.
-type part struct {
+// A namespaceList is the last list of one kind in one namespace, with the changes since.
+type namespaceList struct {
 	keys     *keys // of its objects; nil until they were listed
 	received time.Time
 }
 
 func newMerger(sink cluster.Sink, monitor *cluster.Monitor, namespaces int) *merger {
 	m := &merger{sink: sink, monitor: monitor}
-	for kind := range m.parts {
-		m.parts[kind] = make([]part, namespaces)
-		for i := range m.parts[kind] {
-			m.parts[kind][i].received = time.Now()
+	for kind := range m.lists {
+		m.lists[kind] = make([]namespaceList, namespaces)
+		for i := range m.lists[kind] {
+			m.lists[kind][i].received = time.Now()
 		}
 	}
 	return m
 }
 
-// A share is the outlet of one namespace.
-type share struct {
+// A namespaceSink receives the objects of the feeds of one namespace.
+type namespaceSink struct {
 	*merger
 	namespace int
 }
 
-func (s share) part(kind cluster.Kind) *part { return &s.parts[kind][s.namespace] }
+func (s namespaceSink) list(kind cluster.Kind) *namespaceList { return &s.lists[kind][s.namespace] }
 
-func (s share) Put(kind cluster.Kind, objects ...cluster.Object) {
+func (s namespaceSink) Put(kind cluster.Kind, objects ...cluster.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, object := range objects {
-		s.part(kind).keys.add(object.Key())
+		s.list(kind).keys.add(object.Key())
 	}
 	s.sink.Put(kind, objects...)
 }
 
-func (s share) Delete(kind cluster.Kind, key cluster.Key) {
+func (s namespaceSink) Delete(kind cluster.Kind, key cluster.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.part(kind).keys.remove(key)
+	s.list(kind).keys.remove(key)
 	s.sink.Delete(kind, key)
 }
 
-func (s share) listed(kind cluster.Kind, in *keys) {
+func (s namespaceSink) listed(kind cluster.Kind, in *keys) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.part(kind).keys = in
-	parts := s.parts[kind]
-	if slices.ContainsFunc(parts, func(p part) bool { return p.keys == nil }) {
+	s.list(kind).keys = in
+	lists := s.lists[kind]
+	if slices.ContainsFunc(lists, func(l namespaceList) bool { return l.keys == nil }) {
 		return // the sink waits for all namespaces
 	}
 	s.sink.Listed(kind, func(key cluster.Key) bool {
-		return slices.ContainsFunc(parts, func(p part) bool { return p.keys.has(key) })
+		return slices.ContainsFunc(lists, func(l namespaceList) bool { return l.keys.has(key) })
 	})
 }
 
 // received records that something was received. The kind's age is that of its oldest
 // namespace.
-func (s share) received(kind cluster.Kind) {
+func (s namespaceSink) received(kind cluster.Kind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.part(kind).received = time.Now()
-	oldest := slices.MinFunc(s.parts[kind], func(a, b part) int { return a.received.Compare(b.received) })
+	s.list(kind).received = time.Now()
+	oldest := slices.MinFunc(s.lists[kind], func(a, b namespaceList) int { return a.received.Compare(b.received) })
 	s.monitor.Received(kind, oldest.received)
 }

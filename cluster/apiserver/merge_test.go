@@ -49,9 +49,9 @@ func TestMerge(t *testing.T) {
 	got := new(script)
 	source := newSource(new(metrics.Registry))
 	m := newMerger(got, source.Monitor, 2)
-	a, b := share{m, 0}, share{m, 1}
+	a, b := namespaceSink{m, 0}, namespaceSink{m, 1}
 	service := func(namespace, name string) cluster.Object { return &cluster.Service{Namespace: namespace, Name: name} }
-	list := func(s share, kind cluster.Kind, objects ...cluster.Object) {
+	list := func(s namespaceSink, kind cluster.Kind, objects ...cluster.Object) {
 		in := newKeys(source.seed)
 		for _, o := range objects {
 			in.add(o.Key())
@@ -89,7 +89,7 @@ func TestMerge(t *testing.T) {
 			source.Received(kind, time.Now().Add(time.Hour)) // only Services count
 		}
 		m := newMerger(new(script), source.Monitor, 2)
-		a, b := share{m, 0}, share{m, 1}
+		a, b := namespaceSink{m, 0}, namespaceSink{m, 1}
 		a.received(cluster.Services)
 		time.Sleep(time.Minute)
 		b.received(cluster.Services)

@@ -14,27 +14,27 @@ func seconds() []float64 {
 	return []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 }
 
-// paced records how long a request waited for the limit of requests per second.
-func (s *state) paced(req *http.Request, took time.Duration) {
-	if s.metrics == nil {
+// countWait records how long a request waited for the limit of requests per second.
+func (r *reporter) countWait(req *http.Request, took time.Duration) {
+	if r.metrics == nil {
 		return
 	}
-	s.metrics.Histogram("coredns_kubernetes_rest_client_rate_limiter_duration_seconds", "Client side rate limiter latency in seconds. Broken down by verb and host.",
+	r.metrics.Histogram("coredns_kubernetes_rest_client_rate_limiter_duration_seconds", "Client side rate limiter latency in seconds. Broken down by verb and host.",
 		seconds(), "verb", req.Method, "host", req.URL.Host).Observe(took.Seconds())
 }
 
-// answered counts a request when its response begins, or when it fails: resp is nil
+// countRequest counts a request when its response begins, or when it fails: resp is nil
 // then.
-func (s *state) answered(req *http.Request, resp *http.Response, took time.Duration) {
-	if s.metrics == nil {
+func (r *reporter) countRequest(req *http.Request, resp *http.Response, took time.Duration) {
+	if r.metrics == nil {
 		return
 	}
 	code := "<error>"
 	if resp != nil {
 		code = strconv.Itoa(resp.StatusCode)
 	}
-	s.metrics.Histogram("coredns_kubernetes_rest_client_request_duration_seconds", "Request latency in seconds. Broken down by verb and host.",
+	r.metrics.Histogram("coredns_kubernetes_rest_client_request_duration_seconds", "Request latency in seconds. Broken down by verb and host.",
 		seconds(), "verb", req.Method, "host", req.URL.Host).Observe(took.Seconds())
-	s.metrics.Counter("coredns_kubernetes_rest_client_requests_total", "Number of HTTP requests, partitioned by status code, method, and host.",
+	r.metrics.Counter("coredns_kubernetes_rest_client_requests_total", "Number of HTTP requests, partitioned by status code, method, and host.",
 		"method", req.Method, "code", code, "host", req.URL.Host).Add(1)
 }

@@ -83,20 +83,20 @@ func TestProgrammed(t *testing.T) {
 	sink := &stopwatch{took: map[cluster.Key]time.Duration{}}
 	source := newSource(new(metrics.Registry))
 	source.timed = sink
-	s := &store{source: source, kinds: []cluster.Kind{cluster.Slices, cluster.ImportSlices}, out: whole{sink, source.Monitor}, fine: func() {}}
-	sliceWith := func(service, trigger string, labels map[string]string) *arrived {
+	s := &store{source: source, kinds: []cluster.Kind{cluster.Slices, cluster.ImportSlices}, sink: clusterSink{sink, source.Monitor}, delivered: func() {}}
+	sliceWith := func(service, trigger string, labels map[string]string) *decodedObject {
 		meta := metav1.ObjectMeta{Namespace: "shop", Name: service + "-1", Labels: labels}
 		if trigger != "" {
 			meta.Annotations = map[string]string{"endpoints.kubernetes.io/last-change-trigger-time": trigger}
 		}
 		return decoded(t, codecFor(cluster.Options{Multicluster: true}, cluster.Slices, t.Errorf), inProtobuf(t, &discoveryv1.EndpointSlice{ObjectMeta: meta, AddressType: "IPv4"}))
 	}
-	slice := func(service, trigger string) *arrived {
+	slice := func(service, trigger string) *decodedObject {
 		return sliceWith(service, trigger, map[string]string{discoveryv1.LabelServiceName: service})
 	}
 	ago := func(d time.Duration) string { return time.Now().Add(-d).UTC().Format(time.RFC3339Nano) }
-	s.begin()
-	s.listing.put(&slice("listed", ago(time.Hour)).Decoded)
+	s.startList()
+	s.list.put(&slice("listed", ago(time.Hour)).Decoded)
 	for _, err := range []error{
 		s.Replace(nil, ""), s.Add(slice("added", ago(time.Hour))), s.Update(slice("changed", ago(24*time.Hour))),
 		s.Update(slice("silent", "")), s.Update(slice("wrong", "yesterday")), s.Delete(slice("gone", ago(time.Hour))),

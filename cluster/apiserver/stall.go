@@ -49,23 +49,23 @@ type stallDetector struct {
 	probe   func(req *http.Request, since time.Time) bool
 	stalled func(silence time.Duration, retry bool)
 
-	current  atomic.Pointer[exchange]
-	mu       sync.Mutex
-	patience time.Duration // silence allowed before a list has ended, if probes are answered
-	silence  time.Duration // silence allowed after that
+	current      atomic.Pointer[exchange]
+	mu           sync.Mutex
+	listSilence  time.Duration // silence allowed before a list has ended, if probes are answered
+	watchSilence time.Duration // silence allowed after that
 }
 
 func newStallDetector(t timeouts) *stallDetector {
-	return &stallDetector{timeouts: t, patience: t.suspect, silence: t.silence}
+	return &stallDetector{timeouts: t, listSilence: t.suspect, watchSilence: t.silence}
 }
 
 // listed marks the end of the list that the current watch began with.
-func (d *stallDetector) listed() {
+func (d *stallDetector) listEnded() {
 	d.mu.Lock()
-	d.patience = d.suspect
+	d.listSilence = d.suspect
 	d.mu.Unlock()
 	if x := d.current.Load(); x != nil {
-		x.listed.Store(true)
+		x.listEnded.Store(true)
 	}
 }
 
@@ -79,11 +79,11 @@ type exchange struct {
 	running  sync.WaitGroup
 	conn     atomic.Pointer[conn]
 
-	last    atomic.Pointer[time.Time] // when a byte was received, or began to be waited for
-	waiting atomic.Bool               // for the API server, and not for the sink
-	listed  atomic.Bool               // silence is normal: the list that the watch began with has ended
-	events  atomic.Bool               // something was received since then
-	failed  atomic.Pointer[error]
+	last      atomic.Pointer[time.Time] // when a byte was received, or began to be waited for
+	waiting   atomic.Bool               // for the API server, and not for the sink
+	listEnded atomic.Bool               // silence is normal: the list that the watch began with has ended
+	events    atomic.Bool               // something was received since then
+	failed    atomic.Pointer[error]
 }
 
 // roundTrip sends req by next and supervises it until its body is closed.
@@ -109,7 +109,7 @@ func (d *stallDetector) roundTrip(req *http.Request, next http.RoundTripper) (*h
 	}
 	x.received()
 	x.waiting.Store(false)
-	x.listed.Store(x.watch && !query.Has("sendInitialEvents"))
+	x.listEnded.Store(x.watch && !query.Has("sendInitialEvents"))
 	x.ReadCloser, resp.Body = resp.Body, x
 	return resp, nil
 }
@@ -128,12 +128,12 @@ func (x *exchange) Read(buf []byte) (int, error) {
 	n, err := x.ReadCloser.Read(buf)
 	x.waiting.Store(false)
 	x.received()
-	if n > 0 && x.listed.Load() {
+	if n > 0 && x.listEnded.Load() {
 		x.events.Store(true)
 	}
 	if failed := x.failed.Load(); err != nil && failed != nil {
 		err = *failed
-		if x.watch && !x.listed.Load() {
+		if x.watch && !x.listEnded.Load() {
 			err = io.ErrUnexpectedEOF
 		}
 	}
@@ -165,7 +165,7 @@ func (x *exchange) supervise(ctx context.Context) {
 		last := x.last.Load()
 		silence := time.Since(*last)
 		limit := d.suspect
-		listed := x.listed.Load()
+		listed := x.listEnded.Load()
 		if listed {
 			limit = d.allowedSilence()
 		}
@@ -187,7 +187,7 @@ func (x *exchange) supervise(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if x.last.Load() != last || x.listed.Load() {
+		if x.last.Load() != last || x.listEnded.Load() {
 			continue
 		}
 		if silence = time.Since(*last); d.hasStalled(silence, answered, x.watch) {
@@ -236,17 +236,17 @@ func (d *stallDetector) hasStalled(silence time.Duration, answered, watch bool) 
 	if watch {
 		longest = d.watch
 	}
-	if !answered || silence < min(d.patience, longest) {
+	if !answered || silence < min(d.listSilence, longest) {
 		return false
 	}
-	d.patience = min(2*d.patience, d.list)
+	d.listSilence = min(2*d.listSilence, d.list)
 	return true
 }
 
 func (d *stallDetector) allowedSilence() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.silence
+	return d.watchSilence
 }
 
 // afterSilence allows the next watch the usual silence if this one had events or
@@ -255,9 +255,9 @@ func (d *stallDetector) afterSilence(events bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if events {
-		d.silence = d.timeouts.silence
+		d.watchSilence = d.timeouts.silence
 	} else {
-		d.silence = min(2*d.silence, d.quiet)
+		d.watchSilence = min(2*d.watchSilence, d.quiet)
 	}
 }
 

@@ -212,7 +212,7 @@ func TestSilenceLimit(t *testing.T) {
 	}
 }
 
-// A request stalls after the feed's patience if probes are answered, and after
+// A request stalls after the allowed silence if probes are answered, and after
 // the longest limit if they are not.
 func TestHasStalled(t *testing.T) {
 	const s = time.Second

@@ -14,14 +14,14 @@ import (
 // A store passes the reflector's events on to the sink and holds no objects. The
 // objects of lists reach the sink without the reflector.
 type store struct {
-	source  *source
-	kinds   []cluster.Kind // of the objects: one, or two for EndpointSlices
-	out     outlet
-	fine    func()            // called when the watch has delivered something
-	listing *listing          // the list being received; nil if none is
-	listed  bool              // a list has been received
-	plain   bool              // the next list is not part of a watch
-	one     [1]cluster.Object // the argument of Put, for an event
+	source      *source
+	kinds       []cluster.Kind // of the objects: one, or two for EndpointSlices
+	sink        feedSink
+	delivered   func()            // called when the watch has delivered something
+	list        *incomingList     // the list being received; nil if none is
+	listed      bool              // a list has been received
+	listRequest bool              // the list is the response to a list request, not the begin of a watch
+	single      [1]cluster.Object // the argument of Put, for an event
 }
 
 var _ cache.ReflectorBookmarkStore = (*store)(nil)
@@ -31,24 +31,24 @@ func (s *store) Add(obj any) error { return s.Update(obj) }
 // Update puts the object, and deletes it from its former kind if a change of labels
 // has changed its kind.
 func (s *store) Update(obj any) error {
-	a := obj.(*arrived)
+	a := obj.(*decodedObject)
 	for _, kind := range s.kinds {
 		if a.Slim != nil && s.kindOf(a.Slim) == kind {
-			s.one[0] = a.Slim
-			s.out.Put(kind, s.one[:]...)
-			s.one[0] = nil
+			s.single[0] = a.Slim
+			s.sink.Put(kind, s.single[:]...)
+			s.single[0] = nil
 			s.programmed(a)
 		} else {
-			s.out.Delete(kind, a.Key())
+			s.sink.Delete(kind, a.Key())
 		}
 	}
-	s.event()
+	s.eventReceived()
 	return nil
 }
 
 // programmed reports the time since the change that caused the slice's, if the slice
 // has the annotation.
-func (s *store) programmed(a *arrived) {
+func (s *store) programmed(a *decodedObject) {
 	slice, ok := a.Slim.(*cluster.Slice)
 	if !ok || slice.Cluster != "" || s.source.timed == nil || a.Changed.IsZero() {
 		return
@@ -58,36 +58,36 @@ func (s *store) programmed(a *arrived) {
 
 func (s *store) Delete(obj any) error {
 	for _, kind := range s.kinds {
-		s.out.Delete(kind, obj.(*arrived).Key())
+		s.sink.Delete(kind, obj.(*decodedObject).Key())
 	}
-	s.event()
+	s.eventReceived()
 	return nil
 }
 
 // Replace ends a list. Its objects have been put already, and the reflector's own
 // list is empty.
 func (s *store) Replace([]any, string) error {
-	l := s.listing
-	l.flush()
+	list := s.list
+	list.flush()
 	for i, kind := range s.kinds {
-		s.out.listed(kind, l.groups[i].keys)
+		s.sink.listed(kind, list.byKind[i].keys)
 		s.source.Relists[kind].Add(1)
-		s.out.received(kind)
+		s.sink.received(kind)
 	}
-	if !s.plain {
-		s.fine()
+	if !s.listRequest {
+		s.delivered()
 	}
-	s.source.Sweeper.Listed(l.count)
-	s.listing, s.listed, s.plain = nil, true, false
+	s.source.Sweeper.Listed(list.count)
+	s.list, s.listed, s.listRequest = nil, true, false
 	return nil
 }
 
-// none delivers an empty list of a resource that does not exist, unless a list has
+// putEmptyList delivers an empty list of a resource that does not exist, unless a list has
 // been received before: its objects are kept.
-func (s *store) none() {
+func (s *store) putEmptyList() {
 	if !s.listed {
-		s.begin()
-		s.plain = true
+		s.startList()
+		s.listRequest = true
 		s.Replace(nil, "")
 	}
 }
@@ -95,21 +95,21 @@ func (s *store) none() {
 // Bookmark records that nothing has changed.
 func (s *store) Bookmark(string) error {
 	for _, kind := range s.kinds {
-		s.out.received(kind)
+		s.sink.received(kind)
 	}
-	s.fine()
+	s.delivered()
 	return nil
 }
 
 // Resync does nothing: every object was delivered at once.
 func (s *store) Resync() error { return nil }
 
-func (s *store) event() {
+func (s *store) eventReceived() {
 	for _, kind := range s.kinds {
-		s.out.received(kind)
+		s.sink.received(kind)
 	}
 	s.source.Events[s.kinds[0]].Add(1)
-	s.fine()
+	s.delivered()
 }
 
 func (s *store) kindOf(object cluster.Object) cluster.Kind {
@@ -119,13 +119,13 @@ func (s *store) kindOf(object cluster.Object) cluster.Kind {
 	return s.kinds[0]
 }
 
-// records is a list, or a page of one, for the reflector. Its objects are passed to
-// take as they are decoded.
-type records struct {
+// An objectList is a list, or a page of one, for the reflector. Its objects are passed to
+// put as they are decoded.
+type objectList struct {
 	metav1.TypeMeta
 	metav1.ListMeta
-	Items []runtime.Object // none
-	take  func(*api.Decoded)
+	Items []runtime.Object // always empty
+	put   func(*api.Decoded)
 }
 
-func (l *records) DeepCopyObject() runtime.Object { c := *l; return &c }
+func (l *objectList) DeepCopyObject() runtime.Object { c := *l; return &c }

@@ -18,7 +18,7 @@ import (
 // (client-go has a limit of requests per second as well, but does not apply it to
 // watches, and nearly all requests are watches.)
 type limits struct {
-	pace  flowcontrol.RateLimiter // nil is no limit
+	rate  flowcontrol.RateLimiter // nil is no limit
 	slots chan struct{}           // nil is no limit
 }
 
@@ -32,7 +32,7 @@ func newLimits(o cluster.Options) *limits {
 		if burst == 0 {
 			burst = 10
 		}
-		l.pace = flowcontrol.NewTokenBucketRateLimiter(qps, burst)
+		l.rate = flowcontrol.NewTokenBucketRateLimiter(qps, burst)
 	}
 	if o.MaxInflight > 0 {
 		l.slots = make(chan struct{}, o.MaxInflight)
@@ -41,27 +41,27 @@ func newLimits(o cluster.Options) *limits {
 }
 
 // allowsProbe reports whether a request may be sent now that is not essential.
-func (l *limits) allowsProbe() bool { return l.pace == nil || l.pace.TryAccept() }
+func (l *limits) allowsProbe() bool { return l.rate == nil || l.rate.TryAccept() }
 
 // A transport sends the requests of one feed: within the limits, as long as they
-// do not stall. It reports to state whether the API server can be reached.
+// do not stall. It reports whether the API server can be reached.
 type transport struct {
 	next     http.RoundTripper
 	limits   *limits
 	detector *stallDetector
-	state    *state
+	reporter *reporter
 }
 
 // RoundTrip holds a slot from here to the end of the response, but for a watch,
 // whose response has no end, only to its headers.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
-	if t.limits.pace != nil {
+	if t.limits.rate != nil {
 		begin := time.Now()
-		if err := t.limits.pace.Wait(ctx); err != nil {
+		if err := t.limits.rate.Wait(ctx); err != nil {
 			return nil, err
 		}
-		t.state.paced(req, time.Since(begin))
+		t.reporter.countWait(req, time.Since(begin))
 	}
 	release := func() {}
 	if slots := t.limits.slots; slots != nil {
@@ -74,7 +74,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	begin := time.Now()
 	resp, err := t.detector.roundTrip(req, t.next)
-	t.state.answered(req, resp, time.Since(begin))
+	t.reporter.countRequest(req, resp, time.Since(begin))
 	if err != nil {
 		release()
 		if !errors.Is(ctx.Err(), context.Canceled) && err != errStalled { // which the detector has logged
@@ -82,15 +82,15 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			if errors.As(err, new(*tls.CertificateVerificationError)) {
 				what = "certificate" // not the same problem as an unreachable server
 			}
-			t.state.trouble("server", what, "API server unreachable, retrying", "address", req.URL.Host, "error", err)
+			t.reporter.problem("server", what, "API server unreachable, retrying", "address", req.URL.Host, "error", err)
 		}
-		return nil, noAnswer{err.Error(), true}
+		return nil, unavailableError{err.Error(), true}
 	}
-	t.state.fine("server", "API server reachable again", "address", req.URL.Host)
+	t.reporter.recovered("server", "API server reachable again", "address", req.URL.Host)
 	if unavailable(resp.StatusCode) {
 		resp.Body.Close()
 		release()
-		return nil, noAnswer{resp.Status, false}
+		return nil, unavailableError{resp.Status, false}
 	}
 	if req.URL.Query().Has("watch") {
 		release()
@@ -110,15 +110,15 @@ func unavailable(status int) bool {
 	return false
 }
 
-// noAnswer is the error of a request without a response from an API server. It hides
+// An unavailableError is the error of a request without a response from an API server. It hides
 // the cause from client-go, which treats some errors as the end of a watch and
 // retries others itself.
-type noAnswer struct {
+type unavailableError struct {
 	cause  string
 	logged bool // for the whole source
 }
 
-func (e noAnswer) Error() string { return e.cause }
+func (e unavailableError) Error() string { return e.cause }
 
 type body struct {
 	io.ReadCloser

@@ -13,11 +13,11 @@ func TestStateRepeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		begin := time.Now()
-		s := &state{log: slog.New(slog.NewTextHandler(&log, nil)), age: func() time.Duration { return time.Since(begin) + time.Second }}
+		s := &reporter{log: slog.New(slog.NewTextHandler(&log, nil)), age: func() time.Duration { return time.Since(begin) + time.Second }}
 		var at []time.Duration
 		for end := begin.Add(5 * time.Hour); time.Now().Before(end); time.Sleep(time.Second) {
 			before := log.Len()
-			s.trouble("server", "", "API server unreachable, retrying", "address", "10.0.0.1")
+			s.problem("server", "", "API server unreachable, retrying", "address", "10.0.0.1")
 			if log.Len() > before {
 				at = append(at, time.Since(begin))
 			}
@@ -36,9 +36,9 @@ func TestStateRepeat(t *testing.T) {
 			t.Errorf("lines %q and %q, want the age in the second", lines[0], lines[1])
 		}
 		log.Reset()
-		s.trouble("server", "certificate", "another problem")
-		s.fine("server", "API server reachable again")
-		s.fine("server", "API server reachable again")
+		s.problem("server", "certificate", "another problem")
+		s.recovered("server", "API server reachable again")
+		s.recovered("server", "API server reachable again")
 		if n := strings.Count(log.String(), "\n"); n != 2 {
 			t.Errorf("%d lines for another problem and its end, want 2:\n%s", n, log.String())
 		}

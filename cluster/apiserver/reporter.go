@@ -1,0 +1,67 @@
+package apiserver
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/seamark/seamark/metrics"
+)
+
+// A problem that lasts is logged again after firstRepeat, and then after twice the
+// time each, up to longestRepeat.
+const (
+	firstRepeat   = time.Minute
+	longestRepeat = time.Hour
+)
+
+// A reporter logs the problems of a source and counts its requests. A problem occurs
+// again with every attempt; it is logged when it begins, at growing intervals while it
+// lasts, and when it ends.
+type reporter struct {
+	log      *slog.Logger
+	metrics  *metrics.Registry    // nil counts nothing
+	age      func() time.Duration // of the oldest data; nil if unknown
+	mu       sync.Mutex
+	problems map[string]*problem // by topic; those that last
+}
+
+type problem struct {
+	what   string
+	logged time.Time
+	repeat time.Duration // interval until it is logged again
+}
+
+// problem logs msg if the topic has had no problem, or another one, or this one for
+// some time.
+func (r *reporter) problem(topic, what, msg string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	p := r.problems[topic]
+	switch {
+	case p == nil || p.what != what:
+		if r.problems == nil {
+			r.problems = map[string]*problem{}
+		}
+		r.problems[topic] = &problem{what, now, firstRepeat}
+	case now.Sub(p.logged) < p.repeat:
+		return
+	default:
+		p.logged, p.repeat = now, min(2*p.repeat, longestRepeat)
+		if r.age != nil {
+			args = append(args[:len(args):len(args)], "data_age", r.age().Round(time.Second))
+		}
+	}
+	r.log.Warn(msg, args...)
+}
+
+// recovered logs msg if the topic had a problem.
+func (r *reporter) recovered(topic, msg string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.problems[topic]; ok {
+		delete(r.problems, topic)
+		r.log.Info(msg, args...)
+	}
+}
