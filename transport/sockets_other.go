@@ -4,6 +4,7 @@ package transport
 
 import (
 	"errors"
+	"math"
 	"net/netip"
 	"syscall"
 )
@@ -15,6 +16,8 @@ const sharded = false
 // source address of replies from a socket bound to a wildcard address. If clients use
 // several addresses of a machine, bind each of them.
 const controlSize = 0
+
+func maxDescriptors() int { return math.MaxInt }
 
 func controlTCP(_, _ string, _ syscall.RawConn) error { return nil }
 

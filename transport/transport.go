@@ -40,8 +40,9 @@ type Options struct {
 
 	Limits
 
-	// MaxConns bounds the TCP connections; the default is 4,000. An idle
-	// connection costs about 1 KB, one that sends queries 9 KB, and some kernel
+	// MaxConns bounds the TCP connections; the default is 4,000, or half of the
+	// process's file descriptors, so that clients leave some for upstreams and the
+	// API server. An idle connection costs about 1 KB, one that sends queries 9 KB, and some kernel
 	// memory: at worst 4,000 are a quarter of the 170 MB that clusters give their
 	// DNS pods.
 	MaxConns          int
@@ -69,7 +70,7 @@ func (l *Limits) defaults() {
 func (o *Options) defaults() {
 	orDefault(&o.Readers, runtime.GOMAXPROCS(0))
 	orDefault(&o.Grace, 5*time.Second)
-	orDefault(&o.MaxConns, 4000)
+	orDefault(&o.MaxConns, min(4000, maxDescriptors()/2))
 	orDefault(&o.MaxConnsPerClient, 100)
 	orDefault(&o.MaxInFlight, 100)
 	if o.Port == nil {
