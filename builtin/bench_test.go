@@ -72,7 +72,7 @@ func (w *walk) learn(name string, t uint16) {
 	}
 	w.learned = make(chan struct{}, 1)
 	q := dns.NewQuery(w)
-	q.Reset(append(q.Buffer(len(packet))[:0], packet...), dns.UDP, time.Now())
+	q.Reset(packet, dns.UDP, time.Now())
 	if w.port.Serve(q, w.lent) != dns.Parked {
 		w.tb.Fatalf("%s: got an answer at once, want the query to wait for the upstream", name)
 	}
@@ -146,7 +146,7 @@ func (w *walk) query(name string, t uint16) func() {
 	}
 	now := time.Now()
 	return func() {
-		w.q.Reset(append(w.q.Buffer(len(packet))[:0], packet...), dns.UDP, now)
+		w.q.Reset(packet, dns.UDP, now)
 		if w.port.Serve(w.q, w.lent) != dns.Answered {
 			w.tb.Fatalf("%s: the query was not answered at once", name)
 		}

@@ -182,7 +182,7 @@ func BenchmarkACL(b *testing.B) {
 			l := config.Find[*ACL](block)[0]
 			q := seamark.NewQuery(nil)
 			n, _ := wire.ParseName("www.shop.example.org")
-			q.Reset(wire.AppendRequest(q.Buffer(64)[:0], 1, 0, []byte(n), wire.TypeA), seamark.UDP, time.Unix(0, 0))
+			q.Reset(wire.AppendRequest(nil, 1, 0, []byte(n), wire.TypeA), seamark.UDP, time.Unix(0, 0))
 			q.Parse(q.Packet())
 			q.Peer = netip.MustParseAddrPort(client)
 			b.ReportAllocs()

@@ -162,9 +162,7 @@ func packet(t *testing.T, name string, qtype wire.Type) []byte {
 // ask serves and observerFunc one query; the reply is valid until the next.
 func (r *testBlock) exchange(packet []byte, proto dns.Proto, peer string) []byte {
 	q, now := r.query, time.Unix(0, 0)
-	buf := q.Buffer(len(packet))
-	copy(buf, packet)
-	q.Reset(buf, proto, now)
+	q.Reset(packet, proto, now)
 	q.Peer, q.Local = netip.MustParseAddrPort(peer), netip.MustParseAddrPort("10.0.0.2:53")
 	outcome := r.serve()
 	if outcome == dns.Answered || outcome == dns.Dropped {
@@ -285,11 +283,9 @@ func TestAllocations(t *testing.T) {
 	r := run(t, ".:53 {\ncancel\nshed\nprometheus 127.0.0.1:0\nskydns_metrics 127.0.0.1:0\nerrors\nchaos {\nstatistics\n}\nwhoami\n}")
 	p := packet(t, "example.org", wire.TypeA)
 	q, now := r.query, time.Unix(0, 0)
-	buf := q.Buffer(len(p))
-	copy(buf, p)
 	q.Peer = netip.MustParseAddrPort(client)
 	if n := testing.AllocsPerRun(100, func() {
-		q.Reset(buf, dns.UDP, now)
+		q.Reset(p, dns.UDP, now)
 		r.port.Serve(q, r.lent)
 		q.Observe(now)
 	}); n != 0 {

@@ -69,7 +69,7 @@ func (p *probedForward) Probe(_ context.Context, to string, name wire.Name, t wi
 func (p *probedForward) receive(name wire.Name, t wire.Type) dns.Outcome {
 	packet := wire.AppendRequest(nil, 1, wire.FlagRD, []byte(name), t)
 	q := dns.NewQuery(nil)
-	q.Reset(append(q.Buffer(len(packet))[:0], packet...), dns.UDP, time.Now())
+	q.Reset(packet, dns.UDP, time.Now())
 	return p.port.Serve(q, make([]byte, 0, 1024))
 }
 

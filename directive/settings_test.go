@@ -1,6 +1,7 @@
 package directive
 
 import (
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -126,8 +127,11 @@ func TestSettingsErrors(t *testing.T) {
 func TestShed(t *testing.T) {
 	h := &fixedVerdict{verdict: dns.Done, code: wire.ServFail}
 	r := run(t, ".:53 {\nshed\n}", h)
-	for n, err := range []error{nil, dns.ErrParkingFull, dns.ErrParkingFull} {
-		want := `coredns_shed_dropped_total{server="dns://:53",reason="full"} ` + []string{"0", "0", "1"}[n] + "\n"
+	for n, err := range []error{nil, dns.LotFull, dns.ClientShare, nil} {
+		want := fmt.Sprintf(`coredns_shed_dropped_total{server="dns://:53",reason="client"} %d
+coredns_shed_dropped_total{server="dns://:53",reason="full"} %d
+coredns_shed_dropped_total{server="dns://:53",reason="handler"} 0
+`, n/3, n/2)
 		if got := r.metrics("coredns_shed"); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}

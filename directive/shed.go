@@ -43,7 +43,7 @@ import (
 // reason has other values.
 type Shed struct {
 	metrics *metrics.Registry
-	dropped *metrics.Counter // of the chain that BindChain was called for
+	dropped [dns.NumParkingErrors]*metrics.Counter // of the chain that BindChain was called for
 }
 
 // SetupShed sets up the shed directive.
@@ -56,13 +56,16 @@ func SetupShed(b *config.Block, uses []corefile.Directive) error {
 // BindChain returns a copy of s that counts for c.
 func (s *Shed) BindChain(c *dns.Chain) any {
 	bound := *s
-	bound.dropped = s.metrics.Counter("coredns_shed_dropped_total", "Queries rejected because too many others were waiting.", "server", c.Server, "reason", "full")
+	for why := range dns.NumParkingErrors {
+		bound.dropped[why] = s.metrics.Counter("coredns_shed_dropped_total", "Queries rejected because too many others were waiting.",
+			"server", c.Server, "reason", why.Label())
+	}
 	return &bound
 }
 
 // ObserveDNS counts q if it was rejected.
 func (s *Shed) ObserveDNS(q *dns.Query) {
-	if errors.Is(q.Err, dns.ErrParkingFull) {
-		s.dropped.Add(1)
+	if why, ok := errors.AsType[dns.ParkingError](q.Err); ok {
+		s.dropped[why].Add(1)
 	}
 }

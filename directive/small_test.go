@@ -209,7 +209,7 @@ func TestErratic(t *testing.T) {
 		for range 4 {
 			q := r.query
 			p := packet(t, "a.example", wire.TypeA)
-			q.Reset(append(q.Buffer(len(p))[:0], p...), seamark.UDP, time.Unix(0, 0))
+			q.Reset(p, seamark.UDP, time.Unix(0, 0))
 			q.Parse(q.Packet())
 			q.Answer.Reset(r.lent, q.Question())
 			switch verdict := e.ServeDNS(q); {
@@ -268,11 +268,9 @@ func TestSmallDirectiveAllocations(t *testing.T) {
 	r.addBelow(&twoRecords{wire.AppendAddress(wire.AppendAddress(nil, wire.OwnerIsQuestion, 60, netip.MustParseAddr("192.0.2.1")), wire.OwnerIsQuestion, 60, netip.MustParseAddr("192.0.2.3"))})
 	p := packet(t, "www.example.org", wire.TypeA)
 	q, now := r.query, time.Unix(0, 0)
-	buf := q.Buffer(len(p))
-	copy(buf, p)
 	q.Peer = netip.MustParseAddrPort(client)
 	if n := testing.AllocsPerRun(100, func() {
-		q.Reset(buf, seamark.UDP, now)
+		q.Reset(p, seamark.UDP, now)
 		r.port.Serve(q, r.lent)
 		q.Observe(now)
 	}); n != 0 {

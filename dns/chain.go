@@ -30,10 +30,11 @@ type step struct {
 	value       any
 	handler     Handler
 	resolver    Resolver
+	awaiter     Awaiter
 	finisher    Finisher
 	interceptor Interceptor
 	anyClass    bool
-	parked      *atomic.Int64 // queries in the ParkingLot that wait for the handler
+	parked      *atomic.Int64 // places in the ParkingLot of queries that wait for the handler
 }
 
 // serves reports whether queries of q's class are for the handler.
@@ -54,6 +55,7 @@ func (c *Chain) Add(name string, h any) {
 	s := step{name: name, value: h, parked: new(atomic.Int64)}
 	s.handler, _ = h.(Handler)
 	s.resolver, _ = h.(Resolver)
+	s.awaiter, _ = h.(Awaiter)
 	s.finisher, _ = h.(Finisher)
 	s.interceptor, _ = h.(Interceptor)
 	c.interceptors = c.interceptors || s.interceptor != nil

@@ -168,10 +168,9 @@ func TestServeAllocations(t *testing.T) {
 		t.Fatal(err)
 	}
 	q, lent := NewQuery(r), make([]byte, 0, 4096)
-	room := append(q.Buffer(len(packet))[:0], packet...)
 	now := q.Start
 	if n := testing.AllocsPerRun(1000, func() {
-		q.Reset(room, UDP, now)
+		q.Reset(packet, UDP, now)
 		if r.port.Serve(q, lent) != Answered || q.Answer.Count[wire.Answers] != 1 {
 			t.Errorf("got %d records, want 1", q.Answer.Count[wire.Answers])
 		}
@@ -201,7 +200,7 @@ func TestObservedQueryReferences(t *testing.T) {
 	r := newRig(t, 1, map[string]*Chain{".": chain(subQuerier{})})
 	packet, _ := question("a.zone", mdns.TypeA).Pack()
 	q := NewQuery(r)
-	q.Reset(append(q.Buffer(len(packet))[:0], packet...), UDP, q.Start)
+	q.Reset(packet, UDP, q.Start)
 	r.port.Serve(q, nil)
 	q.Observe(q.Start)
 	if q.mux != nil || q.chain != nil || q.sub.mux != nil || q.sub.chain != nil {

@@ -23,6 +23,20 @@ type Resolver interface {
 	Resolve(ctx context.Context, q *Query) error
 }
 
+// An Awaiter is a Resolver that waits for an event, such as the reply to a message,
+// without a goroutine. After its ServeDNS or InterceptDNS returned Wait, AwaitDNS is
+// called, and Resolve once the event has happened, or the context of Resolve has
+// ended before that.
+//
+// AwaitDNS starts what the query waits for. It is called on a goroutine of its own
+// and may allocate and send, but must not wait. It returns false if Resolve is to be
+// called at once. Otherwise it calls wake, or has it called by any goroutine, when the
+// event has happened. Later calls of wake have no effect.
+type Awaiter interface {
+	Resolver
+	AwaitDNS(q *Query, wake func()) bool
+}
+
 // A Finisher edits the answer on its way up, if its ServeDNS returned Next. It is
 // called once for each such query, even if a handler below dropped the query or
 // panicked. FinishDNS must not block.

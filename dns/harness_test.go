@@ -136,7 +136,7 @@ func (r *rig) askBytes(packet []byte, proto Proto) (outcome Outcome, reply *mdns
 	r.t.Helper()
 	q := NewQuery(r)
 	lent := make([]byte, 0, 1<<17)
-	q.Reset(append(q.Buffer(len(packet))[:0], packet...), proto, time.Now())
+	q.Reset(packet, proto, time.Now())
 	func() {
 		defer func() {
 			if cause := recover(); cause != nil {

@@ -76,7 +76,7 @@ func TestMuxViews(t *testing.T) {
 		p.Swap(m)
 		q := NewQuery(nil)
 		q.Peer = netip.AddrPortFrom(netip.MustParseAddr(c.peer), 1)
-		q.Reset(wire.AppendRequest(q.Buffer(512)[:0], 1, 0, []byte(c.name), wire.TypeA), UDP, q.Start)
+		q.Reset(wire.AppendRequest(nil, 1, 0, []byte(c.name), wire.TypeA), UDP, q.Start)
 		if out := p.Serve(q, make([]byte, 0, 1024)); out != Answered || int(q.Answer.Count[0]) != c.want {
 			t.Errorf("client %s, name %q: got %d addresses, want %d", c.peer, c.name, q.Answer.Count[0], c.want)
 		}

@@ -2,8 +2,8 @@ package dns
 
 import (
 	"context"
-	"errors"
 	"hash/maphash"
+	"maps"
 	"net/netip"
 	"runtime/debug"
 	"slices"
@@ -19,34 +19,63 @@ import (
 // a query after five seconds (resolv.conf(5)).
 const defaultTimeout = 10 * time.Second
 
-// ErrParkingFull is the Err of a query that could not be parked.
-var ErrParkingFull = errors.New("too many queries are waiting")
+// A ParkingError is the Err of a query that could not be parked.
+type ParkingError uint8
 
-// A ParkingLot holds the queries of one plan that wait. Each has a goroutine, and
-// their number is bounded.
+const (
+	LotFull      ParkingError = iota // there is no place
+	ClientShare                      // the client has used up its share
+	HandlerShare                     // the queries for the handler have used up theirs
+	NumParkingErrors
+)
+
+func (e ParkingError) Error() string {
+	return [...]string{"too many queries are waiting", "too many queries of the client are waiting",
+		"too many queries are waiting for the directive"}[e]
+}
+
+// Label returns e as the value of a metric's label.
+func (e ParkingError) Label() string { return [...]string{"full", "client", "handler"}[e] }
+
+// A ParkingLot holds the queries of one plan that wait. Their number is bounded.
+//
+// A query that waits for an Awaiter has no goroutine and occupies one place. For
+// another Resolver it occupies stackPlaces. A large packet occupies more.
 //
 // Clients and handlers get fair shares of the places. A query is admitted if its
-// client has at most twice as many queries in the lot as there are free places, and
-// the handler that waits at most as many. So one handler, such as a forward whose
-// upstream does not reply, can occupy half of the lot, one client two thirds, and
-// there are always free places for others.
+// client has at most twice as many places as are free, and the handler that waits at
+// most as many. So one handler, such as a forward whose upstream does not reply, can
+// occupy half of the lot, one client two thirds, and there are always free places for
+// others.
 type ParkingLot struct {
-	// Rejected counts the queries that could not be parked. It may be nil.
-	Rejected *metrics.Counter
+	// Rejected counts the queries that could not be parked, by ParkingError.
+	Rejected [NumParkingErrors]*metrics.Counter
 
 	ctx     context.Context
 	cancel  context.CancelFunc
 	room    int64
-	parked  atomic.Int64
-	clients [1024]atomic.Int64 // parked queries by hash of the client; different clients may share a counter
+	used    atomic.Int64
+	parked  atomic.Int64       // queries
+	clients [1024]atomic.Int64 // places by hash of the client; different clients may share a counter
 	seed    maphash.Seed
 	running sync.WaitGroup
+
+	mu       sync.Mutex
+	awaiting map[*place]struct{} // of queries without a goroutine
 }
 
-// NewParkingLot returns a lot for n queries.
+const (
+	// stackPlaces is the number of places for a query with a goroutine, whose stack
+	// needs more memory than everything else.
+	stackPlaces = 4
+	// packetPlace is the number of bytes of a packet for each place, except the first.
+	packetPlace = 1 << 10
+)
+
+// NewParkingLot returns a lot for n queries with goroutines.
 func NewParkingLot(n int) *ParkingLot {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &ParkingLot{ctx: ctx, cancel: cancel, room: int64(n), seed: maphash.MakeSeed()}
+	return &ParkingLot{ctx: ctx, cancel: cancel, room: stackPlaces * int64(n), seed: maphash.MakeSeed(), awaiting: map[*place]struct{}{}}
 }
 
 // Parked returns the number of queries that wait.
@@ -62,26 +91,20 @@ func (l *ParkingLot) Close(ctx context.Context) {
 	case <-ctx.Done():
 	}
 	l.cancel()
+	l.mu.Lock()
+	awaiting := slices.Collect(maps.Keys(l.awaiting))
+	l.mu.Unlock()
+	for _, p := range awaiting {
+		p.wake()
+	}
 	<-empty
 }
 
-// A place is a parked query's place in a lot.
-type place struct {
-	lot             *ParkingLot
-	client, handler *atomic.Int64 // counters of parked queries
-}
-
-// reserve takes a place for a query of q's client that waits for the handler at the
-// current step. It returns false if their share of the lot is used up.
-func (l *ParkingLot) reserve(q *Query) (place, bool) {
-	p := place{l, l.client(q.Peer.Addr()), q.chain.steps[q.at].parked}
-	free := l.room - l.parked.Add(1) + 1
-	client, handler := p.client.Add(1), p.handler.Add(1)
-	if free < 1 || client > 2*free || handler > free {
-		p.free()
-		return p, false
+// countRejected counts a query that could not be parked. err may be nil.
+func (l *ParkingLot) countRejected(err error) {
+	if why, ok := err.(ParkingError); ok && l.Rejected[why] != nil {
+		l.Rejected[why].Add(1)
 	}
-	return p, true
 }
 
 // client returns the counter of a client, which is the /64 network of an IPv6 address.
@@ -94,63 +117,186 @@ func (l *ParkingLot) client(a netip.Addr) *atomic.Int64 {
 	return &l.clients[maphash.Bytes(l.seed, key[:n])%uint64(len(l.clients))]
 }
 
-func (p place) free() {
-	p.lot.parked.Add(-1)
-	p.client.Add(-1)
-	p.handler.Add(-1)
+// A place is what a parked query occupies in a lot. It belongs to the goroutine that
+// owns the query.
+type place struct {
+	lot             *ParkingLot
+	q               *Query
+	finished        func(q *Query) // called at the end
+	size            int64          // in places
+	stack           bool           // size includes a stack
+	client, handler *atomic.Int64  // counters of places
+	deadline        time.Time
+	timer           *time.Timer // calls wake at the deadline; nil if the query has a goroutine
+	state           atomic.Uint32
 }
 
-// start calls f on a goroutine that has a place, and then frees the place.
-func (p place) start(f func()) {
-	p.lot.running.Go(func() {
-		defer p.free()
-		f()
-	})
+// States of a place.
+const (
+	starting uint32 = iota // a goroutine calls AwaitDNS
+	awaiting               // no goroutine owns the query; the next call of wake starts one
+	awake                  // calls of wake have no effect
+)
+
+// reserve takes a place for q, which waits for the handler at its step. finished is
+// called once with the complete answer, on another goroutine.
+func (l *ParkingLot) reserve(q *Query, finished func(q *Query)) (*place, error) {
+	s := &q.chain.steps[q.at]
+	p := &place{lot: l, q: q, finished: finished, client: l.client(q.Peer.Addr()), handler: s.parked}
+	size := int64(1 + len(q.packet)/packetPlace)
+	if s.awaiter == nil {
+		p.stack = true
+		size += stackPlaces - 1
+	}
+	if err := p.add(size); err != nil {
+		return nil, err
+	}
+	l.parked.Add(1)
+	q.place = p
+	return p, nil
 }
 
-// park takes q from its reader. It returns false, and leaves q to the reader, if the
-// client or the handler has used up its share of the lot.
-func (l *ParkingLot) park(q *Query) bool {
-	place, ok := l.reserve(q)
-	if !ok {
-		if l.Rejected != nil {
-			l.Rejected.Add(1)
-		}
+// add makes the place larger.
+func (p *place) add(size int64) error {
+	free := p.lot.room - p.lot.used.Add(size) + size
+	client, handler := p.client.Add(size), p.handler.Add(size)
+	p.size += size
+	why := LotFull
+	switch {
+	case free < size:
+	case client > 2*free:
+		why = ClientShare
+	case handler > free:
+		why = HandlerShare
+	default:
+		return nil
+	}
+	p.sub(size)
+	return why
+}
+
+func (p *place) sub(size int64) {
+	p.size -= size
+	p.lot.used.Add(-size)
+	p.client.Add(-size)
+	p.handler.Add(-size)
+}
+
+// addStack is called before the goroutine of a parked query blocks. p may be nil.
+func (p *place) addStack() error {
+	if p == nil || p.stack {
+		return nil
+	}
+	p.stack = true
+	err := p.add(stackPlaces - 1)
+	p.lot.countRejected(err)
+	return err
+}
+
+// start continues the query on a goroutine.
+func (p *place) start() {
+	p.deadline = time.Now().Add(p.q.timeout())
+	p.lot.running.Add(1)
+	go p.run()
+}
+
+// run resumes the query, unless it awaits an event.
+func (p *place) run() {
+	waits := false
+	if p.recovered(func() { waits = p.await() }) {
+		p.end()
+	} else if !waits {
+		p.resolve()
+	}
+}
+
+// await calls AwaitDNS if the handler is an Awaiter. It reports whether the query has
+// to wait for wake.
+func (p *place) await() bool {
+	h := p.q.chain.steps[p.q.at].awaiter
+	if h == nil {
 		return false
 	}
-	q.keepAnswer()
-	q.detached = true
-	place.start(func() {
-		q.finish(l.ctx)
-		q.Sender.Send(q)
-		q.observeParked()
-	})
-	return true
-}
-
-// keepAnswer copies the answer out of memory that belongs to the transport. Usually
-// it holds only the question, so there is also room for an ordinary answer.
-func (q *Query) keepAnswer() {
-	body := q.Answer.Buf
-	if cap(q.own) < len(body)+wire.MinUDPSize {
-		q.own = make([]byte, 0, len(body)+wire.MinUDPSize)
+	wake := p.wake
+	p.timer = time.AfterFunc(time.Until(p.deadline), wake)
+	p.lot.mu.Lock()
+	p.lot.awaiting[p] = struct{}{}
+	p.lot.mu.Unlock()
+	if !h.AwaitDNS(p.q, wake) || p.lot.ctx.Err() != nil { // Close may have missed p
+		p.state.Store(awake)
+		return false
 	}
-	q.Answer.Buf = append(q.own[:0], body...)
+	return p.state.CompareAndSwap(starting, awaiting)
 }
 
-// finish resumes a parked query and seals its reply.
-func (q *Query) finish(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, q.timeout())
+// wake resumes the query.
+func (p *place) wake() {
+	if p.state.Swap(awake) == awaiting {
+		go p.resolve()
+	}
+}
+
+// resolve calls Resolve and the finishers.
+func (p *place) resolve() {
+	ctx, cancel := context.WithDeadline(p.lot.ctx, p.deadline)
 	defer cancel()
+	q := p.q
+	p.recovered(func() { q.resolve(ctx, q.floor) })
+	p.end()
+}
+
+// recovered calls f. It reports whether f panicked; the answer is SERVFAIL then.
+func (p *place) recovered(f func()) (panicked bool) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			q.failPanicked(cause)
-		}
-		if !q.dropped {
-			q.seal()
+			p.q.failPanicked(cause)
+			panicked = true
 		}
 	}()
-	q.resume(ctx, 0)
+	f()
+	return false
+}
+
+// end delivers the answer and frees the place.
+func (p *place) end() {
+	defer p.free()
+	p.recovered(func() { p.finished(p.q) })
+}
+
+func (p *place) free() {
+	if p.timer != nil {
+		p.state.Store(awake)
+		p.timer.Stop()
+		p.lot.mu.Lock()
+		delete(p.lot.awaiting, p)
+		p.lot.mu.Unlock()
+	}
+	p.sub(p.size)
+	p.lot.parked.Add(-1)
+	p.lot.running.Done()
+}
+
+// park takes q from its reader. On an error it leaves q to the reader.
+func (l *ParkingLot) park(q *Query) error {
+	p, err := l.reserve(q, (*Query).reply)
+	if err != nil {
+		l.countRejected(err)
+		return err
+	}
+	q.packet = slices.Clone(q.packet)
+	q.Answer.Buf = append(q.own[:0], q.Answer.Buf...)
+	q.detached = true
+	p.start()
+	return nil
+}
+
+// reply sends and observes the answer to a parked query.
+func (q *Query) reply() {
+	if !q.dropped {
+		q.seal()
+	}
+	q.Sender.Send(q)
+	q.observeParked()
 }
 
 func (q *Query) timeout() time.Duration {
@@ -173,46 +319,45 @@ func (q *Query) observeParked() {
 }
 
 // failUnparked makes the answer to a query that cannot be parked SERVFAIL, and calls
-// the finishers of the handlers that it has passed.
-func (q *Query) failUnparked() {
+// the finishers of the handlers that it has passed, as far as floor.
+func (q *Query) failUnparked(err error, floor int) {
 	q.abandonSubQuery()
 	q.Fail(wire.ServFail)
-	q.Err = ErrParkingFull
-	q.complete(0, q.at, Done)
+	q.Err = err
+	q.complete(floor, q.at, Done)
 }
 
 // Requery asks the handlers below the one that calls it again, in the background: a
-// cache refreshes an entry in this way before the entry expires. do is called with a
-// copy of q on another goroutine, and calls the copy's Next. Handlers above do not
-// see the copy. Its context ends as that of a parked query does. Requery returns
-// false and does not call do if too many queries are waiting.
-func (q *Query) Requery(do func(ctx context.Context, c *Query)) bool {
-	lot := q.mux.lot
-	place, ok := lot.reserve(q)
-	if !ok {
-		return false
-	}
+// cache refreshes an entry in this way before the entry expires. finished is called
+// with a copy of q that has the answer, on any goroutine, perhaps before Requery
+// returns. Handlers above do not see the copy. Requery returns false and does not call
+// finished if too many queries are waiting.
+func (q *Query) Requery(finished func(c *Query)) bool {
 	c := &Query{Request: q.Request}
-	c.Reset(append(c.Buffer(len(q.packet))[:0], q.packet...), q.Proto, time.Now())
+	c.Reset(slices.Clone(q.packet), q.Proto, time.Now())
 	c.Options = slices.Clone(q.Options)
 	c.newQuestion = slices.Clone(q.newQuestion)
 	c.Peer, c.Local, c.Interface, c.mux, c.Timeout = q.Peer, q.Local, q.Interface, q.mux, q.Timeout
 	c.enter(q.chain)
-	c.at, c.detached = q.at, true
+	c.detached = true
+	c.at = q.at + 1
 	if q.interceptor >= 0 {
-		c.at = q.interceptor
+		c.at = q.interceptor + 1
 	}
-	c.floor = c.at + 1
+	c.floor = c.at
 	c.Answer.Reset(nil, c.Question())
-	place.start(func() {
-		ctx, cancel := context.WithTimeout(lot.ctx, c.timeout())
-		defer cancel()
-		defer func() {
-			if cause := recover(); cause != nil {
-				c.failPanicked(cause)
-			}
-		}()
-		do(ctx, c)
-	})
+	p := &place{q: c}
+	waits := false
+	p.recovered(func() { waits = c.walk(c.floor) == Wait })
+	if !waits {
+		finished(c)
+		return true
+	}
+	p, err := q.mux.lot.reserve(c, finished)
+	if err != nil {
+		c.failUnparked(err, c.floor)
+		return false
+	}
+	p.start()
 	return true
 }

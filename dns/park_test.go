@@ -18,13 +18,13 @@ import (
 func TestParkingLotFull(t *testing.T) {
 	release := make(chan struct{})
 	r := newRig(t, 1, map[string]*Chain{".": chain(resolve(func(context.Context, *Query) error { <-release; return nil }))})
-	r.lot.Rejected = new(metrics.Counter)
+	r.lot.Rejected[LotFull] = new(metrics.Counter)
 	if outcome, _ := r.ask(question("a.", mdns.TypeA)); outcome != Parked {
 		t.Errorf("first query: got outcome %v, want %v", outcome, Parked)
 	}
 	for n := range uint64(3) {
-		if got := r.lot.Rejected.Value(); got != n {
-			t.Errorf("after %d rejected queries: Rejected is %d, want %d", n, got, n)
+		if got := r.lot.Rejected[LotFull].Value(); got != n {
+			t.Errorf("after %d rejected queries: Rejected[LotFull] is %d, want %d", n, got, n)
 		}
 		if outcome, reply := r.ask(question("a.", mdns.TypeA)); outcome != Answered || reply.Rcode != mdns.RcodeServerFailure {
 			t.Errorf("got outcome %v, reply %v; want %v, SERVFAIL", outcome, reply, Answered)

@@ -87,7 +87,10 @@ func (p *Port) Serve(q *Query, lent []byte) Outcome {
 		q.seal()
 		return Answered
 	}
-	q.Options = forwardable(q.Request.Options(q.packet))
+	if options := q.Request.Options(q.packet); len(options) > 0 {
+		q.optionBuf = appendForwardable(q.optionBuf[:0], options)
+		q.Options = q.optionBuf
+	}
 	chain := q.mux.find(q)
 	if chain == nil || chain.empty() || q.Class != wire.ClassIN && !chain.anyClass {
 		q.chain, q.RCode = q.mux.Unserved, wire.Refused
@@ -96,10 +99,14 @@ func (p *Port) Serve(q *Query, lent []byte) Outcome {
 	}
 	q.enter(chain)
 	if q.walk(0) == Wait {
-		if !p.noParking.Load() && q.mux.lot.park(q) {
+		var err error = LotFull
+		if !p.noParking.Load() {
+			err = q.mux.lot.park(q)
+		}
+		if err == nil {
 			return Parked
 		}
-		q.failUnparked()
+		q.failUnparked(err, 0)
 	}
 	if q.dropped {
 		return Dropped

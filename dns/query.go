@@ -49,7 +49,8 @@ type Query struct {
 	Result
 	// Options holds the EDNS options for handlers that send the question to
 	// another server, as the RDATA of an OPT record: those of the request except
-	// the hop-by-hop options. A handler may replace the slice.
+	// the hop-by-hop options. A handler may replace the slice. It does not share
+	// memory with the packet.
 	Options []byte
 	// UDPLimit is the largest size of a reply over UDP, whatever size the client
 	// accepts: 1232 bytes unless a handler sets another. A larger reply to a forged
@@ -88,29 +89,19 @@ type Query struct {
 	changedAt   int    // the step that called SetQuestion
 	replyOpt    []byte // options for the reply's OPT record
 
-	packet     []byte
-	own        []byte           // memory for the answer when the transport lends none
-	buffer     [BufferSize]byte // for packet, unless it is larger
-	stateArray [4]any           // for state, unless there are more
-}
+	place *place // of a parked query, or of the query that a Requery made
 
-// BufferSize is the size of the buffer that each query has for its packet: larger
-// than an Ethernet frame.
-const BufferSize = 1536
+	packet     []byte // until the query is parked, its memory belongs to the transport
+	optionBuf  []byte // memory for Options
+	own        []byte // memory for the answer when the transport lends none
+	stateArray [4]any // for state, unless there are more
+}
 
 // NewQuery returns a query. s sends its reply if it is parked.
 func NewQuery(s Sender) *Query { return &Query{Sender: s} }
 
-// Buffer returns n bytes to read a packet into.
-func (q *Query) Buffer(n int) []byte {
-	if n <= len(q.buffer) {
-		return q.buffer[:n]
-	}
-	return make([]byte, n)
-}
-
-// Reset prepares q for a packet that was read into Buffer. The caller sets Peer,
-// Local and Interface.
+// Reset prepares q for a packet. The caller sets Peer, Local and Interface, and must
+// not change the packet until q is answered or parked.
 func (q *Query) Reset(packet []byte, proto Proto, start time.Time) {
 	q.packet, q.Proto, q.Start, q.Elapsed = packet, proto, start, 0
 	// All of Result but Answer, whose buffer is reused.
@@ -119,7 +110,7 @@ func (q *Query) Reset(packet []byte, proto Proto, start time.Time) {
 	q.Options, q.UDPLimit, q.Timeout = nil, wire.DefaultUDPReply, 0
 	q.chain, q.at, q.answeredBy, q.interceptor, q.dropped, q.sealed = nil, 0, -1, -1, false, false
 	q.newQuestion, q.replyOpt, q.floor = nil, q.replyOpt[:0], 0
-	q.parent, q.depth, q.detached = nil, 0, false
+	q.parent, q.depth, q.detached, q.place = nil, 0, false, nil
 }
 
 // enter puts the query at the top of a chain.
@@ -225,24 +216,14 @@ func (q *Query) RestoreQuestion(rename wire.Rename) {
 	}
 }
 
-// forwardable returns options without the hop-by-hop options.
-func forwardable(options []byte) []byte {
-	size := 0
+// appendForwardable appends the options that are not hop-by-hop to buf.
+func appendForwardable(buf, options []byte) []byte {
 	for code, data := range wire.Options(options) {
 		if !wire.HopByHopOption(code) {
-			size += 4 + len(data)
+			buf = wire.AppendOption(buf, code, data)
 		}
 	}
-	if size == len(options) || size == 0 {
-		return options[:size]
-	}
-	out := make([]byte, 0, size)
-	for code, data := range wire.Options(options) {
-		if !wire.HopByHopOption(code) {
-			out = wire.AppendOption(out, code, data)
-		}
-	}
-	return out
+	return buf
 }
 
 // AddReplyOption adds an option to the reply's OPT record, if the client supports

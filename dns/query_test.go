@@ -127,8 +127,7 @@ type requerier struct {
 
 func (h requerier) ServeDNS(q *Query) Verdict {
 	*h.times++
-	ok := q.Requery(func(ctx context.Context, c *Query) {
-		c.Next(ctx)
+	ok := q.Requery(func(c *Query) {
 		h.done <- c.RCode.String() + " " + string(c.Name()) + string('0'+rune(c.Answer.Count[0]))
 	})
 	if !ok {
@@ -153,7 +152,7 @@ func TestRequery(t *testing.T) {
 		t.Errorf("the handler above was called %q, want %q", got, "down above up above")
 	}
 	h = requerier{make(chan string, 2), &times}
-	r = newRig(t, 0, map[string]*Chain{".": chain(h, addresses(1))})
+	r = newRig(t, 0, map[string]*Chain{".": chain(h, parked)})
 	r.answer(question("a.", mdns.TypeA))
 	if got := <-h.done; got != "full" {
 		t.Errorf("full parking lot: got %q, want Requery to return false", got)
@@ -230,7 +229,7 @@ func TestForwardableOptions(t *testing.T) {
 		"\x00\x08\x00\x01s": "\x00\x08\x00\x01s",
 		"\x00\x0a\x00\x01c\x00\x08\x00\x01s\x00\x03\x00\x00\x00\x0b\x00\x00\x00\x0c\x00\x02pp\xfd\xe9\x00\x00": "\x00\x08\x00\x01s\xfd\xe9\x00\x00",
 	} {
-		if got := forwardable([]byte(in)); string(got) != want {
+		if got := appendForwardable(nil, []byte(in)); string(got) != want {
 			t.Errorf("%q: got %q, want %q", in, got, want)
 		}
 	}

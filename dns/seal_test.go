@@ -131,7 +131,7 @@ func TestSealLargeMessageInLentMemory(t *testing.T) {
 	packet, _ := m.Pack()
 	q := NewQuery(r)
 	lent := make([]byte, 0, 1<<17)
-	q.Reset(append(q.Buffer(len(packet))[:0], packet...), UDP, q.Start)
+	q.Reset(packet, UDP, q.Start)
 	r.port.Serve(q, lent)
 	if &q.Reply()[0] != &lent[:1][0] {
 		t.Errorf("the reply is at %p, want %p, the beginning of the lent memory", &q.Reply()[0], &lent[:1][0])

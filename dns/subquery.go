@@ -32,7 +32,7 @@ func (q *Query) SubQuery(name []byte, t wire.Type) (sub *Query, ok bool) {
 		q.sub = NewQuery(nil)
 	}
 	sub = q.sub
-	packet := wire.AppendRequest(sub.buffer[:0], 0, q.Flags&(wire.FlagRD|wire.FlagCD), name, t)
+	packet := wire.AppendRequest(sub.packet[:0], 0, q.Flags&(wire.FlagRD|wire.FlagCD), name, t)
 	sub.Reset(packet, q.Proto, q.Start)
 	sub.parent, sub.depth, sub.detached = q, q.depth+1, q.detached
 	sub.Peer, sub.Local, sub.Interface, sub.mux = q.Peer, q.Local, q.Interface, q.mux

@@ -3,6 +3,7 @@ package dns
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/seamark/seamark/wire"
 )
@@ -125,9 +126,24 @@ func (q *Query) finishUp(floor int) {
 	}
 }
 
-// resume calls Resolve of the handler at q.at, and then the finishers upwards as
-// far as floor.
+// resume blocks until the handler at q.at, which waits, has answered, and calls the
+// finishers upwards as far as floor.
 func (q *Query) resume(ctx context.Context, floor int) {
+	if h := q.chain.steps[q.at].awaiter; h != nil {
+		woken := make(chan struct{})
+		if h.AwaitDNS(q, sync.OnceFunc(func() { close(woken) })) {
+			select {
+			case <-woken:
+			case <-ctx.Done():
+			}
+		}
+	}
+	q.resolve(ctx, floor)
+}
+
+// resolve calls Resolve of the handler at q.at, and then the finishers upwards as
+// far as floor.
+func (q *Query) resolve(ctx context.Context, floor int) {
 	at := q.at
 	q.answeredBy, q.dropped = at, false
 	if err := q.chain.steps[at].resolver.Resolve(ctx, q); err != nil {
@@ -145,14 +161,23 @@ func (q *Query) Next(ctx context.Context) {
 	at := q.at
 	q.at++
 	if q.walk(at+1) == Wait {
-		if q.Timeout > 0 { // a handler below may have set it
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, q.Timeout)
-			defer cancel()
-		}
-		q.resume(ctx, at+1)
+		q.waitBelow(ctx, at+1)
 	}
 	q.at = at
+}
+
+// waitBelow blocks for Next until the handler at q.at has answered.
+func (q *Query) waitBelow(ctx context.Context, floor int) {
+	if err := q.place.addStack(); err != nil {
+		q.failUnparked(err, floor)
+		return
+	}
+	if q.Timeout > 0 { // a handler below may have set it
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, q.Timeout)
+		defer cancel()
+	}
+	q.resume(ctx, floor)
 }
 
 // unwind calls the finishers that a panic has skipped, or those above a handler that

@@ -171,7 +171,10 @@ func (p *Plan) listensOn(port uint16) bool {
 // swap makes the new plan answer. It cannot fail.
 func (p *Plan) swap() {
 	p.lot = dns.NewParkingLot(parkingRoom())
-	p.lot.Rejected = p.opts.Metrics.Counter("seamark_given_up_queries_total", "Queries answered with SERVFAIL because too many others were waiting.")
+	for why := range dns.NumParkingErrors {
+		p.lot.Rejected[why] = p.opts.Metrics.Counter("seamark_given_up_queries_total",
+			"Queries answered with SERVFAIL because too many others were waiting.", "reason", why.Label())
+	}
 	p.temporaryGauge("seamark_waiting_queries", "Queries that wait, for example for an upstream.", func() float64 { return float64(p.lot.Parked()) })
 	p.showVersion()
 	p.setLevel()

@@ -14,7 +14,7 @@ import (
 )
 
 // A batch is a reader that receives and sends several datagrams by one system call.
-// All memory that the kernel uses is in the batch or its queries, so serving
+// All memory that the kernel uses is in the batch, so serving
 // allocates nothing. The addresses and control messages of the requests are those of
 // the replies, too.
 //
@@ -92,7 +92,7 @@ func probe(raw syscall.RawConn) (errno syscall.Errno) {
 func (b *batch) prepare(i int) {
 	h := &b.messages[i].Hdr
 	h.Name, h.Namelen = &b.names[i][0], uint32(len(b.names[i]))
-	b.packets[i].Base = &b.slots[i].q.Buffer(datagram)[0]
+	b.packets[i].Base = &b.slots[i].packet[0]
 	b.packets[i].SetLen(datagram)
 	h.Iov = &b.packets[i]
 	h.SetIovlen(1)
@@ -191,7 +191,7 @@ func (b *batch) fillQuery(i int, now time.Time) {
 	q.Peer = b.names[i].addrPort()
 	q.Local, q.Interface = b.l.addr, 0
 	m.Hdr.SetControllen(b.replyControl(b.controls[i][:m.Hdr.Controllen], q))
-	b.received(q, int(m.Len), !truncated(int(m.Hdr.Flags), 0), now)
+	b.received(&b.slots[i], int(m.Len), !truncated(int(m.Hdr.Flags), 0), now)
 }
 
 // send sends the replies of the batch.

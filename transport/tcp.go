@@ -237,11 +237,9 @@ func (c *conn) serveMessages() {
 		message := c.in[2:c.messageEnd()]
 		c.in = c.in[c.messageEnd():]
 		c.messageStart = c.now
-		packet := a.q.Buffer(len(message))
-		copy(packet, message)
-		if c.serveQuery(a.q, packet, a.answer[:0]) {
+		if c.serveQuery(a.q, message, a.answer[:0]) {
 			a.q = dns.NewQuery(nil)
-			if isLarge(packet) { // Send frees its place
+			if isLarge(message) { // Send frees its place
 				c.buf, c.in = nil, nil
 			}
 		}
@@ -252,8 +250,7 @@ func (c *conn) serveMessages() {
 	c.lastActive.Store(c.l.clock(c.now))
 }
 
-// serveQuery answers the query in packet, which is q's Buffer. It reports whether q
-// is parked.
+// serveQuery answers the query in packet. It reports whether q is parked.
 func (c *conn) serveQuery(q *dns.Query, packet, lent []byte) (parked bool) {
 	c.queries++
 	q.Sender, q.Peer, q.Local, q.Interface = c, c.peer, c.local, 0

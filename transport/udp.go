@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// datagram is the size of the largest request that is read completely; the
-	// server advertises less.
-	datagram = dns.BufferSize
+	// datagram is the size of the largest request that is read completely: larger
+	// than an Ethernet frame. The server advertises less.
+	datagram = 1536
 
 	// batchSize is the largest number of datagrams that one call reads. A reader
 	// does not wait for a batch to fill. From 8 datagrams on the cost of a system
@@ -49,9 +49,11 @@ type reader struct {
 	arenaUsed int // bytes of arena that hold sealed replies
 }
 
+// A slot holds a datagram and its query.
 type slot struct {
 	q       *dns.Query
 	outcome dns.Outcome
+	packet  [datagram]byte
 }
 
 func newReader(l *Listener, conn *net.UDPConn) *reader {
@@ -91,16 +93,16 @@ func (r *reader) newQuery() *dns.Query {
 	return q
 }
 
-// received prepares a slot's query for the datagram in its Buffer. complete is false
-// if the datagram was larger.
-func (r *reader) received(q *dns.Query, n int, complete bool, now time.Time) {
-	packet := q.Buffer(datagram)[:n]
+// received prepares a slot's query for the datagram of n bytes in the slot. complete
+// is false if the datagram was larger.
+func (r *reader) received(s *slot, n int, complete bool, now time.Time) {
+	packet := s.packet[:n]
 	if !complete && n >= wire.HeaderLen {
 		// Records are missing. An impossible number of records makes Parse
 		// report a malformed request.
 		binary.BigEndian.PutUint16(packet[10:], 0xFFFF)
 	}
-	q.Reset(packet, dns.UDP, now)
+	s.q.Reset(packet, dns.UDP, now)
 }
 
 // answer serves and observes the queries of the first n slots. It holds the shard,
@@ -176,7 +178,7 @@ func (r *reader) readSingly() {
 	oob := make([]byte, controlSize)
 	for {
 		s := &r.slots[0]
-		n, control, flags, from, err := r.conn.ReadMsgUDPAddrPort(s.q.Buffer(datagram), oob)
+		n, control, flags, from, err := r.conn.ReadMsgUDPAddrPort(s.packet[:], oob)
 		now := time.Now()
 		if r.l.isUDPStopping() && err != nil {
 			return
@@ -189,7 +191,7 @@ func (r *reader) readSingly() {
 		s.q.Peer = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
 		s.q.Local, s.q.Interface = r.l.addr, 0
 		control = r.replyControl(oob[:control], s.q)
-		r.received(s.q, n, err == nil && !truncated(flags, n), now)
+		r.received(s, n, err == nil && !truncated(flags, n), now)
 		r.answer(1)
 		if s.outcome == dns.Answered {
 			if _, _, err := r.conn.WriteMsgUDPAddrPort(s.q.Reply(), oob[:control], from); err != nil {

@@ -147,7 +147,7 @@ func (s *server) exchange(name string, t wire.Type) *mdns.Msg {
 	}
 	s.queries++
 	q := dns.NewQuery(s.sent)
-	q.Reset(wire.AppendRequest(q.Buffer(1500)[:0], 1, wire.FlagRD, []byte(n), t), dns.TCP, time.Now())
+	q.Reset(wire.AppendRequest(nil, 1, wire.FlagRD, []byte(n), t), dns.TCP, time.Now())
 	var got []byte
 	switch s.port.Serve(q, make([]byte, 8192)) {
 	case dns.Answered:
@@ -466,7 +466,7 @@ func TestOtherQueriesNotParked(t *testing.T) {
 		s := serve(t, w, a)
 		n, _ := wire.ParseName(c.name)
 		q := dns.NewQuery(s.sent)
-		q.Reset(wire.AppendRequest(q.Buffer(1500)[:0], 1, wire.FlagRD, []byte(n), c.t), dns.UDP, time.Now())
+		q.Reset(wire.AppendRequest(nil, 1, wire.FlagRD, []byte(n), c.t), dns.UDP, time.Now())
 		if s.port.Serve(q, make([]byte, 4096)) != dns.Answered {
 			t.Errorf("%s %s %s: query was parked", c.source, c.name, c.t)
 		}

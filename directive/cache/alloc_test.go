@@ -18,7 +18,7 @@ func (w *harness) serve(m *mdns.Msg) func() dns.Outcome {
 	}
 	q, lent, now := dns.NewQuery(w), make([]byte, 0, 1<<16), time.Now()
 	return func() dns.Outcome {
-		q.Reset(append(q.Buffer(len(packet))[:0], packet...), dns.UDP, now)
+		q.Reset(packet, dns.UDP, now)
 		outcome := w.port.Serve(q, lent)
 		q.Observe(now)
 		return outcome

@@ -85,7 +85,7 @@ func TestFlagsChangedBelow(t *testing.T) {
 	w.upstreams["a"].wantQueries(t, 2)
 	w.upstreams["a"].serve = func(q *dns.Query) dns.Verdict {
 		q.Fail(wire.ServFail)
-		q.Err = dns.ErrParkingFull
+		q.Err = dns.LotFull
 		return dns.Done
 	}
 	for i, m := range []*mdns.Msg{plain, recursive} {

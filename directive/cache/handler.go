@@ -37,9 +37,10 @@ type lookup struct {
 	buf         keyBuffer
 	optionsFrom int // where the reply options of the handlers below begin
 	now         time.Duration
-	entry       *entry // the one that answers the query, if any
-	stale       bool   // entry has expired
-	marker      *entry // of the pending query that the query leads
+	entry       *entry   // the one that answers the query, if any
+	stale       bool     // entry has expired
+	marker      *entry   // of the pending query that the query leads
+	pending     *pending // the one that the query waits for
 }
 
 // InterceptDNS is called when a handler would wait: the one that is below positions
@@ -81,7 +82,7 @@ func (c *Cache) newLookup(q *dns.Query, flags queryFlags, below int) *lookup {
 		l = new(lookup)
 	}
 	l.optionsFrom = len(q.ReplyOptions())
-	l.entry, l.stale, l.marker = nil, false, nil
+	l.entry, l.stale, l.marker, l.pending = nil, false, nil, nil
 	if !l.set(c.store, c.scope, q, flags, below, &l.buf) {
 		c.lookups.Put(l)
 		return nil
@@ -94,7 +95,7 @@ func (c *Cache) newLookup(q *dns.Query, flags queryFlags, below int) *lookup {
 // endLookup removes l from q.
 func (c *Cache) endLookup(q *dns.Query, l *lookup) {
 	q.SetState(c.stateKey, nil)
-	l.entry, l.marker = nil, nil
+	l.entry, l.marker, l.pending = nil, nil, nil
 	c.lookups.Put(l)
 }
 
@@ -226,6 +227,7 @@ func (c *Cache) finish(q *dns.Query, l *lookup) {
 		return
 	}
 	local := false
+	_, unparked := errors.AsType[dns.ParkingError](q.Err)
 	switch {
 	case q.Cacheable && e == nil:
 		e = newEntry(c.scope, &l.key, q, l.optionsFrom)
@@ -233,7 +235,7 @@ func (c *Cache) finish(q *dns.Query, l *lookup) {
 	case q.Cacheable:
 	case q.RCode != wire.ServFail && q.AnsweredStep() >= 0:
 		local = true
-	case q.RCode == wire.ServFail && q.Err != nil && !errors.Is(q.Err, dns.ErrParkingFull) && !errors.Is(q.Err, context.Canceled):
+	case q.RCode == wire.ServFail && q.Err != nil && !unparked && !errors.Is(q.Err, context.Canceled):
 		// The waiting queries would fail in the same way.
 		e = newEntry(c.scope, &l.key, q, l.optionsFrom)
 		e.kind = failure

@@ -310,7 +310,7 @@ func (w *harness) send(m *mdns.Msg, change ...func(q *dns.Query)) *mdns.Msg {
 		w.t.Fatal(err)
 	}
 	q := dns.NewQuery(w)
-	q.Reset(append(q.Buffer(len(packet))[:0], packet...), dns.UDP, time.Now())
+	q.Reset(packet, dns.UDP, time.Now())
 	for _, f := range change {
 		f(q)
 	}

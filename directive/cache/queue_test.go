@@ -270,7 +270,10 @@ func TestStoreConcurrentUse(t *testing.T) {
 					if f, marker := st.startPending(s, &e.key, 0); marker != nil {
 						st.finishPending(marker, nil, false)
 					} else {
-						<-f.done
+						ended := make(chan struct{})
+						if f.await(func() { close(ended) }) {
+							<-ended
+						}
 					}
 				case 2:
 					st.commit(&scopePlan{limits: map[*scope][2]int{s: {50 - i%10, 50}}})

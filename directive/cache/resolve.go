@@ -9,13 +9,27 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// Resolve waits for a pending query, or verifies an expired entry.
+// AwaitDNS waits for a pending query, or for the refresh of an expired entry.
+func (c *Cache) AwaitDNS(q *dns.Query, wake func()) bool {
+	l := q.State(c.stateKey).(*lookup)
+	if l.entry != nil {
+		l.pending = c.refresh(q, l.entry, nil)
+		if c.verifyTimeout > 0 {
+			time.AfterFunc(c.verifyTimeout, wake)
+		}
+	} else {
+		l.pending, l.marker = c.store.startPending(c.scope, &l.key, q.Proto)
+	}
+	return l.marker == nil && l.pending != nil && l.pending.await(wake)
+}
+
+// Resolve answers q after AwaitDNS.
 func (c *Cache) Resolve(ctx context.Context, q *dns.Query) error {
 	l := q.State(c.stateKey).(*lookup)
 	var err error
 	queried, origin := true, answerOrigin(l.step)
 	if l.entry != nil {
-		queried = c.verifyEntry(ctx, q, l.entry)
+		queried = c.verifyEntry(q, l)
 	} else {
 		err = c.wait(ctx, q, l)
 	}
@@ -30,28 +44,30 @@ func (c *Cache) Resolve(ctx context.Context, q *dns.Query) error {
 // waiting queries lead one after the other.
 func (c *Cache) wait(ctx context.Context, q *dns.Query, l *lookup) error {
 	for {
-		p, marker := c.store.startPending(c.scope, &l.key, q.Proto)
-		if marker != nil {
+		switch p := l.pending; {
+		case l.marker != nil:
 			if c.answerFresh(q, l) { // stored since the last pending query ended
-				c.store.finishPending(marker, nil, false)
+				c.store.finishPending(l.marker, nil, false)
+				l.marker = nil
 				return nil
 			}
-			l.marker = marker
 			c.query(ctx, q, l)
 			return nil
-		}
-		select {
-		case <-p.done:
-		case <-ctx.Done():
+		case !p.hasEnded():
 			return ctx.Err()
-		}
-		switch {
 		case p.answers(q.Proto):
 			p.result.write(q, 0)
 			return nil
 		case p.local:
 			c.query(ctx, q, l)
 			return nil
+		}
+		ended := make(chan struct{})
+		if c.AwaitDNS(q, func() { close(ended) }) {
+			select {
+			case <-ended:
+			case <-ctx.Done():
+			}
 		}
 	}
 }
@@ -74,32 +90,17 @@ func (c *Cache) answerFresh(q *dns.Query, l *lookup) bool {
 	return true
 }
 
-// verifyEntry refreshes the expired entry e and answers q with the result; with
-// e if there is none that replaces it, or none within the timeout. It reports
+// verifyEntry answers q with the result of refreshing an expired entry; with the entry
+// if there is no result that replaces it, or none within the timeout. It reports
 // whether q has the result. A result that arrives later is stored.
-func (c *Cache) verifyEntry(ctx context.Context, q *dns.Query, e *entry) (refreshed bool) {
-	p := c.refresh(q, e, nil)
-	if p == nil {
-		c.writeStale(q, e)
-		return false
-	}
-	if c.verifyTimeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, c.verifyTimeout)
-		defer cancel()
-	}
-	select {
-	case <-p.done:
-	case <-ctx.Done():
-		c.writeStale(q, e)
-		return false
-	}
-	if p.answers(q.Proto) && c.replaces(p.result, e) {
+func (c *Cache) verifyEntry(q *dns.Query, l *lookup) (refreshed bool) {
+	p := l.pending
+	if p != nil && p.hasEnded() && p.answers(q.Proto) && c.replaces(p.result, l.entry) {
 		c.seriesOf(q).misses.Add(1)
 		p.result.write(q, 0)
 		return true
 	}
-	c.writeStale(q, e)
+	c.writeStale(q, l.entry)
 	return false
 }
 
@@ -141,16 +142,9 @@ func (c *Cache) refresh(q *dns.Query, e *entry, counter *metrics.Counter) *pendi
 	if marker == nil {
 		return p
 	}
-	started := q.Requery(func(ctx context.Context, again *dns.Query) {
-		l := &lookup{key: e.key, marker: marker}
-		defer func() {
-			if l.marker != nil { // a handler panicked
-				c.store.finishPending(l.marker, nil, false)
-			}
-		}()
-		again.Next(ctx)
+	started := q.Requery(func(again *dns.Query) {
 		e.retryAfter.Store(int64(c.store.clock(time.Now()) + max(c.recheck, minRecheck)))
-		c.finish(again, l)
+		c.finish(again, &lookup{key: e.key, marker: marker})
 	})
 	if !started {
 		c.store.finishPending(marker, nil, false)

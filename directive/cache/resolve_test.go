@@ -160,7 +160,7 @@ func TestLeaderNotParked(t *testing.T) {
 	mux := dns.NewMux(full, nil)
 	old := w.port.Swap(mux)
 	_ = mux.Route(wire.Root, w.chains[0])
-	q.Reset(append(q.Buffer(len(packet))[:0], packet...), dns.UDP, time.Now())
+	q.Reset(packet, dns.UDP, time.Now())
 	if w.port.Serve(q, make([]byte, 0, 4096)) != dns.Answered || q.RCode != wire.ServFail {
 		t.Errorf("code %v, want SERVFAIL", q.RCode)
 	}

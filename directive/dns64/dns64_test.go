@@ -204,7 +204,7 @@ func (r *testServer) exchange(m *mdns.Msg, peer string) (reply string, parked bo
 		r.t.Fatal(err)
 	}
 	q := dns.NewQuery(r.sent)
-	q.Reset(append(q.Buffer(len(packet))[:0], packet...), dns.UDP, time.Now())
+	q.Reset(packet, dns.UDP, time.Now())
 	q.Peer = netip.MustParseAddrPort(peer)
 	var got []byte
 	switch r.port.Serve(q, make([]byte, 4096)) {
@@ -364,7 +364,7 @@ func TestAllocations(t *testing.T) {
 	r := start(t, "dns64", &backend{t: t})
 	q, lent := dns.NewQuery(nil), make([]byte, 4096)
 	name, _ := wire.ParseName("four.test")
-	packet := wire.AppendRequest(q.Buffer(1500)[:0], 1, wire.FlagRD, []byte(name), wire.TypeTXT)
+	packet := wire.AppendRequest(nil, 1, wire.FlagRD, []byte(name), wire.TypeTXT)
 	h := &DNS64{prefix: netip.MustParsePrefix("64:ff9b::/96")}
 	q.Reset(packet, dns.UDP, time.Now())
 	q.Peer = netip.MustParseAddrPort(v6)

@@ -167,7 +167,7 @@ func mustName(text string) wire.Name {
 
 // send passes a packet to the server and returns the sealed reply.
 func (s *server) send(packet []byte, proto dns.Proto) []byte {
-	s.query.Reset(append(s.query.Buffer(len(packet))[:0], packet...), proto, time.Now())
+	s.query.Reset(packet, proto, time.Now())
 	switch s.port.Serve(s.query, s.lent) {
 	case dns.Answered:
 		return s.query.Reply()

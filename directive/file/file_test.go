@@ -151,7 +151,7 @@ func (s *server) reply(name string, qtype wire.Type) []byte {
 		s.t.Fatal(err)
 	}
 	q := s.query
-	q.Reset(wire.AppendRequest(q.Buffer(512)[:0], 1, 0, []byte(n), qtype), dns.UDP, time.Unix(0, 0))
+	q.Reset(wire.AppendRequest(nil, 1, 0, []byte(n), qtype), dns.UDP, time.Unix(0, 0))
 	q.Peer = netip.MustParseAddrPort("10.0.0.1:53012")
 	if outcome := s.port.Serve(q, s.lent); outcome != dns.Answered {
 		s.t.Fatalf("%s %s: outcome %d, want an answer", name, qtype, outcome)
@@ -322,7 +322,7 @@ func TestServeDNSAllocations(t *testing.T) {
 			t.Fatal(err)
 		}
 		q := s.query
-		packet := wire.AppendRequest(q.Buffer(512)[:0], 1, 0, []byte(n), wire.TypeA)
+		packet := wire.AppendRequest(nil, 1, 0, []byte(n), wire.TypeA)
 		if n := testing.AllocsPerRun(100, func() {
 			q.Reset(packet, dns.UDP, time.Unix(0, 0))
 			s.port.Serve(q, s.lent)

@@ -318,7 +318,7 @@ func (r *harness) ask(m *mdns.Msg, proto dns.Proto) (*mdns.Msg, error) {
 	c := &client{reply: make(chan []byte, 1)}
 	q := dns.NewQuery(c)
 	packet := pack(m)
-	q.Reset(append(q.Buffer(len(packet))[:0], packet...), proto, time.Now())
+	q.Reset(packet, proto, time.Now())
 	q.Peer = netip.MustParseAddrPort("10.0.0.1:53012")
 	var reply []byte
 	switch outcome := r.port.Serve(q, make([]byte, 0, 1<<17)); outcome {

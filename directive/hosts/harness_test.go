@@ -110,7 +110,7 @@ func packet(t testing.TB, name, qtype string) []byte {
 }
 
 func (a *asker) send(packet []byte, proto dns.Proto) []byte {
-	a.query.Reset(append(a.query.Buffer(len(packet))[:0], packet...), proto, time.Time{})
+	a.query.Reset(packet, proto, time.Time{})
 	a.query.Local = a.local
 	if a.port.Serve(a.query, a.lent) != dns.Answered {
 		return nil

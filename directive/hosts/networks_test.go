@@ -85,7 +85,7 @@ func TestNetworksChange(t *testing.T) {
 		expect := func(asked string, want bool, wantReads int64) {
 			t.Helper()
 			q := dns.NewQuery(nil)
-			q.Reset(q.Buffer(0), dns.UDP, time.Now())
+			q.Reset(nil, dns.UDP, time.Now())
 			q.Local = netip.AddrPortFrom(netip.MustParseAddr(asked), 53)
 			_, got := n.local(q, []byte{10, 8, 0, 9, 10, 9, 0, 9})
 			synctest.Wait()

@@ -87,7 +87,7 @@ func queryFor(t testing.TB, name, peer string) *dns.Query {
 	t.Helper()
 	q := dns.NewQuery(nil)
 	packet := request(t, name, mdns.TypeA, 0)
-	q.Reset(append(q.Buffer(len(packet))[:0], packet...), dns.UDP, time.Now())
+	q.Reset(packet, dns.UDP, time.Now())
 	q.Parse(q.Packet())
 	q.Peer = netip.MustParseAddrPort(peer)
 	return q

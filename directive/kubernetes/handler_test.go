@@ -279,7 +279,7 @@ func TestExternalNameTargetWaits(t *testing.T) {
 	to := sent{make(chan []byte)}
 	q := dns.NewQuery(to)
 	packet := request(t, "gone.shop.svc.cluster.local.", mdns.TypeA, 0)
-	q.Reset(append(q.Buffer(len(packet))[:0], packet...), dns.UDP, time.Now())
+	q.Reset(packet, dns.UDP, time.Now())
 	if got := port.Serve(q, make([]byte, 4096)); got != dns.Parked {
 		t.Fatalf("Serve: got outcome %d, want Parked", got)
 	}

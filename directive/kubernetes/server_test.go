@@ -123,7 +123,7 @@ func newReader() *server {
 
 // send sends a packet to the server and returns the sealed reply.
 func (s *server) send(packet []byte, proto dns.Proto) []byte {
-	s.query.Reset(append(s.query.Buffer(len(packet))[:0], packet...), proto, time.Time{})
+	s.query.Reset(packet, proto, time.Time{})
 	s.query.UDPLimit = wire.MaxUDPReply // as with "bufsize 4096"
 	switch s.port.Serve(s.query, s.lent) {
 	case dns.Answered:

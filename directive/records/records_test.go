@@ -86,7 +86,7 @@ func serve(t testing.TB, h dns.Handler) *server {
 
 // send returns the reply to packet, or nil.
 func (s *server) send(packet []byte) []byte {
-	s.query.Reset(append(s.query.Buffer(len(packet))[:0], packet...), dns.UDP, time.Time{})
+	s.query.Reset(packet, dns.UDP, time.Time{})
 	s.query.Peer = netip.MustParseAddrPort("10.0.0.1:53012")
 	if s.port.Serve(s.query, s.buf) != dns.Answered {
 		return nil

@@ -37,7 +37,7 @@ func newTestBlock(t testing.TB, corefile string, below ...any) *testBlock {
 }
 
 func (r *testBlock) exchange(packet []byte) []byte {
-	r.q.Reset(append(r.q.Buffer(len(packet))[:0], packet...), seamark.UDP, time.Unix(0, 0))
+	r.q.Reset(packet, seamark.UDP, time.Unix(0, 0))
 	r.q.Peer, r.q.Local = netip.MustParseAddrPort("192.0.2.77:5353"), netip.MustParseAddrPort("10.0.0.2:53")
 	r.port.Serve(r.q, r.lent)
 	return r.q.Reply()
@@ -105,7 +105,7 @@ func TestEDNSOptions(t *testing.T) {
 		if c.peer == "" {
 			r.exchange(p)
 		} else {
-			r.q.Reset(append(r.q.Buffer(len(p))[:0], p...), seamark.UDP, time.Unix(0, 0))
+			r.q.Reset(p, seamark.UDP, time.Unix(0, 0))
 			r.q.Peer = netip.MustParseAddrPort(c.peer)
 			r.port.Serve(r.q, r.lent)
 		}

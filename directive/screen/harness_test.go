@@ -200,9 +200,7 @@ func (r *testBlock) exchange(name, qtype string, at time.Time) *mdns.Msg {
 
 func (r *testBlock) send(packet []byte, at time.Time) []byte {
 	q := r.query
-	buf := q.Buffer(len(packet))
-	copy(buf, packet)
-	q.Reset(buf, dns.UDP, at)
+	q.Reset(packet, dns.UDP, at)
 	q.Peer, q.Local = netip.MustParseAddrPort("10.0.0.1:53012"), netip.MustParseAddrPort("10.0.0.2:53")
 	if r.port.Serve(q, r.lent) == dns.Parked {
 		r.query = dns.NewQuery(r) // a worker owns the parked query

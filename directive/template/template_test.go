@@ -117,9 +117,7 @@ func (r *testBlock) exchange(name []byte, qtype wire.Type) ([]byte, error) {
 
 func (r *testBlock) serve(packet []byte) ([]byte, error) {
 	q := r.query
-	buf := q.Buffer(len(packet))
-	copy(buf, packet)
-	q.Reset(buf, dns.TCP, time.Unix(0, 0))
+	q.Reset(packet, dns.TCP, time.Unix(0, 0))
 	q.Peer, q.Local = netip.MustParseAddrPort("10.0.0.1:53012"), netip.MustParseAddrPort("10.0.0.2:53")
 	if r.port.Serve(q, r.lent) == dns.Parked {
 		r.query = dns.NewQuery(r) // a worker owns the parked query
