@@ -101,7 +101,7 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 # A failure logs the seed; SOAK_SEED=N repeats its faults.
 SOAK ?= 10m
 soak: c-compiler ## run the server among random faults for SOAK (10m), and report on every query
-	cd kubetest && CGO_ENABLED=1 SOAK=$(SOAK) SOAK_SEED=$(SOAK_SEED) $(GO) test -race -count 1 -v -timeout 0 -run '^TestSoak$$' .
+	cd kubetest && CGO_ENABLED=1 SOAK=$(SOAK) SOAK_SEED=$(SOAK_SEED) $(GO) test -race -count 1 -v -timeout 0 -run '^TestSoak' .
 
 # Its settings: QUICK=1, COREDNS=binary, KUBECONFIG=file, BENCH_INSTALL=1, and
 # BENCH_FLAGS for the rest. A KUBECONFIG of the environment is ignored, since the

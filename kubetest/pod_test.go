@@ -29,23 +29,29 @@ func program(t *testing.T, at, name string, env []string, args ...string) *proce
 	p.cmd = exec.Command(must(os.Executable())(t), args...)
 	p.cmd.Args[0] = "/usr/bin/" + name
 	p.cmd.Env = append(append(os.Environ(), "SEAMARK_TEST_MAIN=1"), env...)
+	p.startCommand(name)
+	return p
+}
+
+// startCommand starts the command until the test ends.
+func (p *process) startCommand(name string) {
+	p.Helper()
 	p.cmd.Stdout, p.cmd.Stderr = &p.journal, &p.journal
 	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
+		p.Fatal(err)
 	}
 	go func() { p.ended <- p.cmd.Wait() }()
-	t.Cleanup(func() {
+	p.Cleanup(func() {
 		_ = p.cmd.Process.Kill()
 		select {
 		case <-p.ended:
 		case <-time.After(patience):
-			t.Errorf("%s does not end", name)
+			p.Errorf("%s does not end", name)
 		}
-		if t.Failed() {
-			t.Logf("the log of %s:\n%s", name, p.log())
+		if p.Failed() {
+			p.Logf("the log of %s:\n%s", name, p.log())
 		}
 	})
-	return p
 }
 
 // ends sends SIGTERM and waits for a successful exit.
