@@ -33,13 +33,8 @@ type option struct {
 }
 
 func (o *option) apply(q *dns.Query, t *transaction) (bool, error) {
-	before := replyOption{code: o.code}
-	for code, body := range wire.Options(q.Options) {
-		if code == o.code {
-			before.present, before.data = true, body
-		}
-	}
-	if before.present && o.action == actionAppend || !before.present && (o.action == actionReplace || o.action == actionUnset) {
+	present := hasOption(q.Options, o.code)
+	if present && o.action == actionAppend || !present && (o.action == actionReplace || o.action == actionUnset) {
 		return false, nil
 	}
 	var data []byte
@@ -61,29 +56,39 @@ func (o *option) apply(q *dns.Query, t *transaction) (bool, error) {
 	if o.action != actionUnset {
 		out = wire.AppendOption(out, o.code, data)
 	}
-	q.Options = out
 	if o.revert {
-		t.reverts = append(t.reverts, before)
+		t.reverts = append(t.reverts, replyOption{o.code, q.Options})
 	}
+	q.Options = out
 	return true, nil
 }
 
-// A replyOption is an EDNS option as it was before an edns0 rule with revert.
-type replyOption struct {
-	code    uint16
-	present bool
-	data    []byte
+func hasOption(options []byte, code uint16) bool {
+	for c := range wire.Options(options) {
+		if c == code {
+			return true
+		}
+	}
+	return false
 }
 
-// restore makes the reply's option, if it has one, equal to o.
+// A replyOption is an EDNS option of replies, which an edns0 rule with revert
+// restores.
+type replyOption struct {
+	code   uint16
+	before []byte // the options of the query before the rule
+}
+
+// restore replaces the reply's options of the code, if it has any, by those of the
+// query before the rule.
 func (o *replyOption) restore(q *dns.Query) {
-	for code := range wire.Options(q.ReplyOptions()) {
+	if !hasOption(q.ReplyOptions(), o.code) {
+		return
+	}
+	q.RemoveReplyOption(o.code)
+	for code, data := range wire.Options(o.before) {
 		if code == o.code {
-			q.RemoveReplyOption(o.code)
-			if o.present {
-				q.AddReplyOption(o.code, o.data)
-			}
-			return
+			q.AddReplyOption(code, data)
 		}
 	}
 }

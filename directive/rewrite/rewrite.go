@@ -90,8 +90,8 @@ import (
 //	                           the rule does not match if there is no value
 //
 // subnet sends this many bits of the client's address (RFC 7871). With revert,
-// options of that code in the reply get the value that the client sent, and are
-// removed if the client sent none.
+// the options of that code in the reply are replaced by those that the client
+// sent, and removed if the client sent none.
 //
 // ttl, rcode and cname change replies. ttl limits the TTLs of all records in
 // replies to queries for NAME: 30 (exactly), 30-300, 30- (at least) or -300 (at

@@ -119,8 +119,8 @@ func TestEDNSOptions(t *testing.T) {
 	}
 }
 
-// revert restores the value of the client's option in the reply, and removes
-// the option if the client sent none.
+// revert restores the client's options of the code in the reply, and removes the
+// option if the client sent none.
 func TestRevert(t *testing.T) {
 	for _, c := range []struct{ rules, client, want string }{
 		{"rewrite edns0 local set 0xffee a", "", "65519: 65518:answer"},
@@ -130,6 +130,8 @@ func TestRevert(t *testing.T) {
 		{"rewrite edns0 local replace 0xffee a revert", "own", "65519: 65518:own"},
 		{"rewrite edns0 local unset 0xffee revert", "own", "65519: 65518:own"},
 		{"rewrite edns0 local append 0xffee a revert", "own", "65519: 65518:answer"},
+		{"rewrite edns0 local set 0xffee a revert", "own second", "65519: 65518:own 65518:second"},
+		{"rewrite edns0 local unset 0xffee revert", "own own", "65519: 65518:own 65518:own"},
 		{"rewrite continue edns0 local set 0xffee a\nrewrite edns0 local replace 0xffee b revert", "", "65519: 65518:a"},
 		{"rewrite continue edns0 local set 0xffee a revert\nrewrite edns0 local set 0xffee b revert", "own", "65519: 65518:own"},
 	} {
@@ -139,8 +141,8 @@ func TestRevert(t *testing.T) {
 		}})
 		m := new(dns.Msg).SetQuestion("a.example.", dns.TypeA)
 		m.SetEdns0(1232, false)
-		if c.client != "" {
-			m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: 0xffee, Data: []byte(c.client)}}
+		for _, data := range strings.Fields(c.client) {
+			m.IsEdns0().Option = append(m.IsEdns0().Option, &dns.EDNS0_LOCAL{Code: 0xffee, Data: []byte(data)})
 		}
 		p, _ := m.Pack()
 		reply := new(dns.Msg)
