@@ -81,9 +81,9 @@ type source struct {
 	stack    []*imported
 	snippets map[string][]word
 	imports  int
-	read     map[string][]byte // contents of imported files, nil if unreadable
-	texts    map[string][]byte // of the Corefile and of imported files
-	open     *Token            // the word before a { that is probably not closed
+	read     map[string][]byte   // contents of imported files, nil if unreadable
+	lines    map[string][][]byte // of the Corefile and of imported files
+	open     *Token              // the word before a { that is probably not closed
 	errs     []error
 }
 
@@ -178,7 +178,7 @@ func (s *source) expand(at word) {
 			s.fail(at.Token, "import: %w", err)
 			continue
 		}
-		s.texts[file] = text
+		s.lines[file] = bytes.Split(text, []byte("\n"))
 		s.push(at.Token, file, by, lex(file, text, true))
 	}
 }
@@ -266,7 +266,7 @@ func expanded(t Token) Token {
 // indent returns the indentation of a line of a file, and whether text, which is
 // on the line, is the first of it.
 func (s *source) indent(at Token) (width int, first bool) {
-	lines := bytes.Split(s.texts[at.File], []byte("\n"))
+	lines := s.lines[at.File]
 	if at.Line > len(lines) {
 		return 0, false
 	}
@@ -290,8 +290,8 @@ func (s *source) closes(opened, brace Token) {
 // unclosed reports that the { after opened is never closed, or its cause: a quote or
 // an inner { that is never closed.
 func (s *source) unclosed(opened Token) {
-	for _, file := range slices.Sorted(maps.Keys(s.texts)) {
-		if line := openQuote(s.texts[file]); line > 0 {
+	for _, file := range slices.Sorted(maps.Keys(s.lines)) {
+		if line := openQuote(bytes.Join(s.lines[file], []byte("\n"))); line > 0 {
 			s.fail(Token{File: file, Line: line}, "the quote is never closed")
 			return
 		}

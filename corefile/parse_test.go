@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -205,6 +206,27 @@ func TestImportBomb(t *testing.T) {
 	_, err := Parse("Corefile", []byte(b.String()))
 	if err == nil || strings.Count(err.Error(), "\n") > 0 {
 		t.Errorf("got %v, want one error", err)
+	}
+}
+
+// The memory that Parse needs is proportional to the size of the Corefile.
+func TestParseManyServers(t *testing.T) {
+	allocated := func(servers int) uint64 {
+		var text strings.Builder
+		for i := range servers {
+			fmt.Fprintf(&text, "zone%d.example {\n whoami\n}\n", i)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if _, err := Parse("Corefile", []byte(text.String())); err != nil {
+			t.Fatal(err)
+		}
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	few, many := allocated(500), allocated(4000)
+	if many > 16*few {
+		t.Errorf("Parse of 500 and 4,000 server blocks: got %d and %d bytes allocated, want at most 16 times as much", few, many)
 	}
 }
 
