@@ -10,6 +10,7 @@ import (
 	"net"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
@@ -246,6 +247,29 @@ func Keep[T Stopper](s *Start, key any, create func() (T, error)) (T, error) {
 	s.kept[key] = t
 	s.created = append(s.created, key)
 	return t, nil
+}
+
+// Await blocks, during a reload, until ready is closed, since the old plan serves
+// meanwhile. A function passed to Keep calls it for the resource r that it has
+// created. After the timeout, Await returns the error of late. It stops r if it
+// returns an error.
+func (s *Start) Await(r Stopper, ready <-chan struct{}, timeout time.Duration, late func() error) (err error) {
+	if !s.Reload {
+		return nil
+	}
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case <-ready:
+	case <-timer.C:
+		err = late()
+	case <-s.Context.Done():
+		err = s.Context.Err()
+	}
+	if err != nil {
+		r.Stop()
+	}
+	return err
 }
 
 // Commit stops the resources that only the old plan used. The new plan serves.

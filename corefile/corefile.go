@@ -75,7 +75,21 @@ func (t Token) Errorf(path, format string, args ...any) error {
 // Errorf returns an error at d. The format may have a %w.
 func (d Directive) Errorf(format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
-	return &Error{d.File, d.Line, d.Path, err.Error() + unset(append([]Token{d.Token}, d.Args...)...), errors.Unwrap(err)}
+	return d.at(err.Error(), errors.Unwrap(err))
+}
+
+// Each returns each of the errors that err joins as an error at d, joined. A text
+// that begins with d's name does not repeat it.
+func (d Directive) Each(err error) error {
+	var errs []error
+	for _, e := range All(err) {
+		errs = append(errs, d.at(strings.TrimPrefix(e.Error(), d.Text+": "), e))
+	}
+	return errors.Join(errs...)
+}
+
+func (d Directive) at(text string, cause error) error {
+	return &Error{d.File, d.Line, d.Path, text + unset(append([]Token{d.Token}, d.Args...)...), cause}
 }
 
 // unset returns the end of an error about words with unset environment variables.

@@ -10,6 +10,7 @@ import (
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/apiserver"
 	"github.com/seamark/seamark/cluster/manifests"
+	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/metrics"
 )
 
@@ -26,4 +27,26 @@ func Run(ctx context.Context, o cluster.Options, sink cluster.Sink, log *slog.Lo
 			apiserver.Run(ctx, o, sink, m, dial)
 		}
 	})
+}
+
+// LocationOptions returns the options of a directive that name files and folders of a
+// cluster. They set fields of o. path returns the path of a file that the Corefile
+// names.
+func LocationOptions(o *cluster.Options, path func(string) string) []corefile.Option {
+	return []corefile.Option{
+		{Usage: "tls CERT KEY CA", Set: func(d corefile.Directive) error {
+			o.Cert, o.Key, o.CA = path(d.Args[0].Text), path(d.Args[1].Text), path(d.Args[2].Text)
+			return nil
+		}},
+		{Usage: "kubeconfig FILE [CONTEXT]", Set: func(d corefile.Directive) error {
+			words := append(d.Words(), "")
+			o.Kubeconfig, o.KubeconfigContext = path(words[0]), words[1]
+			return nil
+		}},
+		{Usage: "manifests DIR", Set: func(d corefile.Directive) error {
+			err := corefile.String(&o.Manifests)(d)
+			o.Manifests = path(o.Manifests)
+			return err
+		}},
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
-	"log/slog"
 	"math"
 	"slices"
 	"strconv"
@@ -76,11 +75,11 @@ func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error 
 		}},
 		corefile.Option{Usage: "endpoint ENDPOINT...", Set: func(e corefile.Directive) error {
 			o.Endpoints = strings.Join(e.Words(), ",")
-			return withPosition(e, etcdclient.Options{Endpoints: o.Endpoints}.Check(), "endpoint: ")
+			return e.Each(etcdclient.Options{Endpoints: o.Endpoints}.Check())
 		}},
 		corefile.Option{Usage: "credentials USERNAME PASSWORD", Set: func(e corefile.Directive) error {
 			o.Username, o.Password = e.Args[0].Text, e.Args[1].Text
-			return withPosition(e, etcdclient.Options{Username: o.Username, Password: o.Password}.Check(), "credentials: ")
+			return e.Each(etcdclient.Options{Username: o.Username, Password: o.Password}.Check())
 		}},
 		corefile.Option{Usage: "tls [CERT KEY] [CA]", Set: func(e corefile.Directive) error {
 			var files []string
@@ -109,7 +108,7 @@ func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error 
 		ignored("stubzones"), ignored("debug"), ignored("upstream [ADDRESS...]"),
 	)
 	if err == nil {
-		err = withPosition(d, o.Check(), "")
+		err = d.Each(o.Check())
 	}
 	if o.leaseMin > o.leaseMax {
 		err = errors.Join(err, d.Errorf("min-lease-ttl is greater than max-lease-ttl"))
@@ -128,23 +127,6 @@ func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error 
 	}
 	h.leaseMin, h.leaseMax = uint32(o.leaseMin/time.Second), uint32(o.leaseMax/time.Second)
 	return err
-}
-
-// withPosition adds the position of an option to each of the errors joined in
-// err, and removes prefix from their texts.
-func withPosition(e corefile.Directive, err error, prefix string) error {
-	if err == nil {
-		return nil
-	}
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return e.Errorf("%s", strings.TrimPrefix(err.Error(), prefix))
-	}
-	var errs []error
-	for _, one := range joined.Unwrap() {
-		errs = append(errs, withPosition(e, one, prefix))
-	}
-	return errors.Join(errs...)
 }
 
 // seconds returns a setter of *t that accepts a duration or a number of seconds.
@@ -205,15 +187,16 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 		maxKeys int
 		direct  bool
 	}
-	made := false
 	r, err := config.Keep(s, key{o.Options, o.prefix, o.maxKeys, o.direct}, func() (*runningSource, error) {
-		made = true
 		ctx, cancel := context.WithCancel(context.Background())
 		r := o.newSource(ctx, cancel, b)
-		if !o.direct {
-			r.tasks.Go(func() { r.run(ctx) })
+		if o.direct {
+			return r, nil
 		}
-		return r, nil
+		r.tasks.Go(func() { r.run(ctx) })
+		return r, s.Await(r, r.ready, reloadTimeout, func() error {
+			return d.Errorf("the keys below %s did not arrive from %s within %v", o.prefix, r.endpoints(), reloadTimeout)
+		})
 	})
 	if err != nil {
 		return err
@@ -222,16 +205,13 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 	if o.direct {
 		h.direct = func() bool { return true }
 	}
-	if !s.Reload || !made {
-		return nil
-	}
-	return o.waitReady(s.Context, d, b.Log, h)
+	return nil
 }
 
 // newSource returns a source that is not following etcd yet.
 func (o *options) newSource(lifetime context.Context, cancel context.CancelFunc, b *config.Block) *runningSource {
 	r := &runningSource{cancel: cancel, source: &source{
-		Options: o.Options, lifetime: lifetime, prefix: o.prefix, maxKeys: int64(o.maxKeys), index: newIndex(o.prefix, b.Log), log: b.Log,
+		Options: o.Options, lifetime: lifetime, prefix: o.prefix, maxKeys: int64(o.maxKeys), index: newIndex(o.prefix, b.Log), log: b.Log, ready: make(chan struct{}),
 	}}
 	r.register(b.Metrics, o.prefix)
 	if !o.direct {
@@ -241,23 +221,4 @@ func (o *options) newSource(lifetime context.Context, cancel context.CancelFunc,
 		}
 	}
 	return r
-}
-
-// waitReady blocks until h can answer. The running plan answers queries
-// meanwhile, and stays if waitReady returns an error.
-func (o *options) waitReady(ctx context.Context, d corefile.Directive, log *slog.Logger, h *Handler) error {
-	timeout := time.NewTimer(reloadTimeout)
-	defer timeout.Stop()
-	poll := time.NewTicker(20 * time.Millisecond)
-	defer poll.Stop()
-	for !h.Ready() {
-		select {
-		case <-poll.C:
-		case <-timeout.C:
-			return d.Errorf("the keys below %s did not arrive from %s within %v", o.prefix, cmp.Or(o.Endpoints, etcdclient.DefaultEndpoint), reloadTimeout)
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
 }

@@ -65,7 +65,8 @@ type source struct {
 	client    *clientv3.Client
 	dialing   *dial // nil if no client is being created
 	dials     sync.WaitGroup
-	tooLarge  atomic.Bool // there are more than maxKeys keys: each query reads etcd
+	ready     chan struct{} // closed when queries can be answered
+	tooLarge  atomic.Bool   // there are more than maxKeys keys: each query reads etcd
 	leases    leases
 	revision  int64  // the index is complete up to this revision; 0 before the first list
 	cluster   uint64 // the ID of the cluster that revision belongs to
@@ -127,10 +128,12 @@ func (s *source) reportFailure(ctx context.Context, err error) {
 	s.log.Warn("etcd failed, retrying", "endpoints", s.endpoints(), "error", err, "answers", answers)
 }
 
-// contacted records that etcd has responded, and logs that if a failure was
-// logged.
+// contacted records that etcd has responded: the index is complete, or each query
+// reads etcd. It logs that if a failure was logged.
 func (s *source) contacted() {
-	s.contactedAt.Store(int64(clock.Now()))
+	if s.contactedAt.Swap(int64(clock.Now())) == 0 {
+		close(s.ready)
+	}
 	s.succeeded = true
 	if s.problems.Clear() {
 		s.log.Info("etcd recovered", "endpoints", s.endpoints())

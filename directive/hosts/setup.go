@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/cluster/sources"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/internal/watch"
@@ -46,14 +47,14 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	zones, err := b.ZonesOr(d)
 	errs = append(errs, err)
 	for _, s := range p.settings {
-		errs = append(errs, each(d, s.Check()))
+		errs = append(errs, d.Each(s.Check()))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 	if len(p.settings) > 0 { // all have the same files, which the server waits for
 		if err := p.settings[0].CheckFiles(); err != nil {
-			b.Warn(each(d, err))
+			b.Warn(d.Each(err))
 		}
 	}
 	p.zones, h.ttl = zones, uint32(p.ttl)
@@ -135,13 +136,13 @@ func (p *plan) read(b *config.Block, d corefile.Directive, h *Handler) error {
 	}
 	d.Body = options
 	var api cluster.Options
-	errs = append(errs, d.Options(
-		corefile.Option{Usage: "ttl SECONDS", Set: corefile.Int(&p.ttl, 0, math.MaxInt32)},
-		corefile.Option{Usage: "no_reverse", Set: func(corefile.Directive) error { p.reverse = false; return nil }},
-		corefile.Option{Usage: "reload DURATION", Set: corefile.Duration(&p.reload, 0, 365*24*time.Hour)},
+	errs = append(errs, d.Options(append([]corefile.Option{
+		{Usage: "ttl SECONDS", Set: corefile.Int(&p.ttl, 0, math.MaxInt32)},
+		{Usage: "no_reverse", Set: func(corefile.Directive) error { p.reverse = false; return nil }},
+		{Usage: "reload DURATION", Set: corefile.Duration(&p.reload, 0, 365*24*time.Hour)},
 		h.fallthru.Option(),
-		corefile.Option{Usage: "fallthrough_unsupported", Set: corefile.Flag(&h.unsupported)},
-		corefile.Option{Usage: "file PATH...", Set: func(o corefile.Directive) error {
+		{Usage: "fallthrough_unsupported", Set: corefile.Flag(&h.unsupported)},
+		{Usage: "file PATH...", Set: func(o corefile.Directive) error {
 			var errs []error
 			for _, a := range o.Args {
 				if a.Text == "" {
@@ -151,34 +152,20 @@ func (p *plan) read(b *config.Block, d corefile.Directive, h *Handler) error {
 			}
 			return errors.Join(errs...)
 		}},
-		corefile.Option{Usage: "domain NAME", Set: func(o corefile.Directive) (err error) {
+		{Usage: "domain NAME", Set: func(o corefile.Directive) (err error) {
 			if p.domain, err = wire.ParseName(o.Args[0].Text); err != nil || p.domain == wire.Root {
 				return o.Errorf("want a name such as example.org, got %q", o.Args[0].Text)
 			}
 			return nil
 		}},
-		corefile.Option{Usage: "localise", Set: corefile.Flag(&p.localise)},
-		corefile.Option{Usage: "configmap NAMESPACE/NAME KEY", Set: func(o corefile.Directive) error {
+		{Usage: "localise", Set: corefile.Flag(&p.localise)},
+		{Usage: "configmap NAMESPACE/NAME KEY", Set: func(o corefile.Directive) error {
 			p.settings = append(p.settings, cluster.Options{ConfigMap: o.Args[0].Text})
 			p.keys = append(p.keys, o.Args[1].Text)
 			return nil
 		}},
-		corefile.Option{Usage: "endpoint URL", Set: corefile.String(&api.Endpoint)},
-		corefile.Option{Usage: "tls CERT KEY CA", Set: func(o corefile.Directive) error {
-			api.Cert, api.Key, api.CA = b.Path(o.Args[0].Text), b.Path(o.Args[1].Text), b.Path(o.Args[2].Text)
-			return nil
-		}},
-		corefile.Option{Usage: "kubeconfig FILE [CONTEXT]", Set: func(o corefile.Directive) error {
-			words := append(o.Words(), "")
-			api.Kubeconfig, api.KubeconfigContext = b.Path(words[0]), words[1]
-			return nil
-		}},
-		corefile.Option{Usage: "manifests DIR", Set: func(o corefile.Directive) error {
-			err := corefile.String(&api.Manifests)(o)
-			api.Manifests = b.Path(api.Manifests)
-			return err
-		}},
-	))
+		{Usage: "endpoint URL", Set: corefile.String(&api.Endpoint)},
+	}, sources.LocationOptions(&api, b.Path)...)...))
 	if h.unsupported && !h.fallthru.On {
 		errs = append(errs, d.Errorf("fallthrough_unsupported on line %d needs fallthrough", unsupported.Line))
 	}
@@ -210,19 +197,6 @@ func (p *plan) addLine(d, o corefile.Directive) error {
 		line.lines += " " + a.Text
 	}
 	p.inline = append(p.inline, line)
-	return errors.Join(errs...)
-}
-
-// each adds the directive's position to each of the errors that are joined in err.
-func each(d corefile.Directive, err error) error {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return err
-	}
-	var errs []error
-	for _, err := range joined.Unwrap() {
-		errs = append(errs, d.Errorf("%w", err))
-	}
 	return errors.Join(errs...)
 }
 
@@ -267,24 +241,12 @@ func (p *plan) start(s *config.Start, d corefile.Directive, b *config.Block) (*t
 	if p.reload == 0 {
 		key.plan = s // each plan reads the files, because the table does not follow them
 	}
-	created := false
-	t, err := config.Keep(s, key, func() (*table, error) {
-		created = true
-		return newTable(from, b.Log, counts).start(), nil
+	return config.Keep(s, key, func() (*table, error) {
+		t := newTable(from, b.Log, counts).start()
+		return t, s.Await(t, t.synced, p.timeout, func() error {
+			return d.Errorf("waiting for %s: no answer from the API server within %v", t.unlisted(), p.timeout)
+		})
 	})
-	if err != nil || !s.Reload || !created {
-		return t, err
-	}
-	timeout := time.NewTimer(p.timeout)
-	defer timeout.Stop()
-	select {
-	case <-t.synced:
-		return t, nil
-	case <-timeout.C:
-		return nil, d.Errorf("waiting for %s: no answer from the API server within %v", t.unlisted(), p.timeout)
-	case <-s.Context.Done():
-		return nil, s.Context.Err()
-	}
 }
 
 // unlisted returns the names of the ConfigMaps that have not been listed.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/cluster/sources"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 )
@@ -128,7 +129,7 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 		return err
 	}
 	if err := u.object.CheckFiles(); err != nil { // the server waits for them
-		b.Warn(wrap(uses[0], err))
+		b.Warn(uses[0].Each(err))
 	}
 	return nil
 }
@@ -151,17 +152,8 @@ func parseUse(d corefile.Directive, root string) (u use, err error) {
 		{Usage: "resolver IP[:PORT]...", Set: func(o corefile.Directive) error { u.resolver = o.Args; return addresses(o) }},
 		{Usage: "period DURATION", Set: corefile.Duration(&u.period, 10*time.Millisecond, 24*time.Hour)},
 		{Usage: "endpoint URL", Set: corefile.String(&u.object.Endpoint)},
-		{Usage: "tls CERT KEY CA", Set: func(o corefile.Directive) error {
-			u.object.Cert, u.object.Key, u.object.CA = path(o.Args[0].Text), path(o.Args[1].Text), path(o.Args[2].Text)
-			return nil
-		}},
-		{Usage: "kubeconfig FILE [CONTEXT]", Set: func(o corefile.Directive) error {
-			words := append(o.Words(), "")
-			u.object.Kubeconfig, u.object.KubeconfigContext = path(words[0]), words[1]
-			return nil
-		}},
-		{Usage: "manifests DIR", Set: func(o corefile.Directive) error { u.object.Manifests = path(o.Args[0].Text); return nil }},
 	}
+	options = append(options, sources.LocationOptions(&u.object, path)...)
 	for _, name := range forwardOptions {
 		options = append(options, corefile.Option{Usage: name + " [ARGUMENTS...]", Set: func(o corefile.Directive) error {
 			u.options = append(u.options, o)
@@ -176,7 +168,7 @@ func parseUse(d corefile.Directive, root string) (u use, err error) {
 		u.object, u.dir = cluster.Options{}, path(name)
 	} else {
 		u.object.ConfigMap = name
-		errs = append(errs, wrap(d, u.object.Check()))
+		errs = append(errs, d.Each(u.object.Check()))
 	}
 	return u, errors.Join(errs...)
 }
@@ -193,14 +185,6 @@ func addresses(o corefile.Directive) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// wrap adds the directive's position to an error.
-func wrap(d corefile.Directive, err error) error {
-	if err == nil {
-		return nil
-	}
-	return d.Errorf("%w", err)
 }
 
 // findUse finds and parses the kubedns_config of a server block. ok is false if there

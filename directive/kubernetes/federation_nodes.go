@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/sources"
@@ -137,26 +136,15 @@ func (f *Federation) start(s *config.Start, b *config.Block) error {
 		QPS: o.QPS, Burst: o.Burst, MaxInflight: o.MaxInflight,
 		Nodes: true,
 	}
-	made := false
 	w, err := config.Keep(s, nodeWatchKey{opts}, func() (*nodeWatch, error) {
-		made = true
 		ctx, cancel := context.WithCancel(context.Background())
 		w := &nodeWatch{nodeLocations: newNodeLocations(), cancel: cancel}
 		w.done.Go(func() { sources.Run(ctx, opts, w.nodeLocations, b.Log, b.Metrics, b.Dial) })
-		return w, nil
+		return w, s.Await(w, w.synced, o.startupTimeout, func() error { return nil })
 	})
 	if err != nil {
 		return err
 	}
 	f.nodes = w.nodeLocations
-	if !s.Reload || !made {
-		return nil
-	}
-	select {
-	case <-w.synced:
-	case <-time.After(o.startupTimeout):
-	case <-s.Context.Done():
-		return s.Context.Err()
-	}
 	return nil
 }

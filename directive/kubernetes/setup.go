@@ -192,13 +192,13 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	}
 	o.Multicluster = len(o.multicluster) > 0
 	if errs[1] == nil { // the missing zone may be in an option that failed
-		errs = append(errs, each(d, o.Options.Check()))
+		errs = append(errs, d.Each(o.Options.Check()))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 	if err := o.Options.CheckFiles(); err != nil { // the server waits for them
-		b.Warn(each(d, err))
+		b.Warn(d.Each(err))
 	}
 	h.ttl, h.zonal, h.server = uint32(o.ttl), o.Zones, serverLabels
 	h.options = &o
@@ -211,19 +211,6 @@ func Setup(b *config.Block, uses []corefile.Directive) error {
 	})
 	b.OnStart(func(s *config.Start) error { return o.start(s, d, b, h) })
 	return nil
-}
-
-// each adds the directive's position to every error that is joined in err.
-func each(d corefile.Directive, err error) error {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return err
-	}
-	var errs []error
-	for _, err := range joined.Unwrap() {
-		errs = append(errs, d.Errorf("%w", err))
-	}
-	return errors.Join(errs...)
 }
 
 // options are the directive's options that are not fields of the handler.
@@ -240,7 +227,7 @@ type options struct {
 func (o *options) read(b *config.Block, d corefile.Directive, zones []wire.Name, h *Handler) error {
 	var mode, ignored, compatible string
 	var qps float64
-	err := d.Options(
+	err := d.Options(append(sources.LocationOptions(&o.Options, func(file string) string { return file }),
 		corefile.Option{Usage: "endpoint URL...", Set: nonEmpty(func(e corefile.Directive) error {
 			o.Endpoint = e.Args[0].Text
 			if len(e.Args) > 1 {
@@ -248,16 +235,6 @@ func (o *options) read(b *config.Block, d corefile.Directive, zones []wire.Name,
 			}
 			return nil
 		})},
-		corefile.Option{Usage: "tls CERT KEY CA", Set: func(e corefile.Directive) error {
-			o.Cert, o.Key, o.CA = e.Args[0].Text, e.Args[1].Text, e.Args[2].Text
-			return nil
-		}},
-		corefile.Option{Usage: "kubeconfig FILE [CONTEXT]", Set: func(e corefile.Directive) error {
-			words := append(e.Words(), "")
-			o.Kubeconfig, o.KubeconfigContext = words[0], words[1]
-			return nil
-		}},
-		corefile.Option{Usage: "manifests DIR", Set: corefile.String(&o.Manifests)},
 		corefile.Option{Usage: "namespaces NAMESPACE...", Set: nonEmpty(func(e corefile.Directive) error {
 			all := append(strings.FieldsFunc(o.Namespaces, func(c rune) bool { return c == ',' }), e.Words()...)
 			slices.Sort(all)
@@ -296,7 +273,7 @@ func (o *options) read(b *config.Block, d corefile.Directive, zones []wire.Name,
 		corefile.Option{Usage: "apiserver_qps N", Set: corefile.Float(&qps, 0, 1e6)},
 		corefile.Option{Usage: "apiserver_burst N", Set: corefile.Int(&o.Burst, 0, 1e6)},
 		corefile.Option{Usage: "apiserver_max_inflight N", Set: corefile.Int(&o.MaxInflight, 0, 1e6)},
-	)
+	)...)
 	o.QPS = float32(qps)
 	h.scans = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 	o.ignoreEmpty, h.kubeDNS = ignored != "", compatible != ""
@@ -380,34 +357,21 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 		settings
 	}
 	set := settings{uint32(o.ttl), o.ignoreEmpty, o.podsByAddr, o.k8sExternal}
-	made := false
 	r, err := config.Keep(s, key{o.Options, set}, func() (*watchedCluster, error) {
-		made = true
 		ctx, cancel := context.WithCancel(context.Background())
 		r := &watchedCluster{Index: NewIndex(set, o.Kinds(), b.Log), cancel: cancel}
 		r.latency = newLatency(b.Metrics)
 		r.tasks.Go(func() { sources.Run(ctx, o.Options, r.Index, b.Log, b.Metrics, b.Dial) })
 		r.tasks.Go(func() { o.logSync(ctx, b.Log, h.zoneNames(), r.Index) })
-		return r, nil
+		return r, s.Await(r, r.synced, o.startupTimeout, func() error {
+			return d.Errorf("waiting for objects: no list of %s within %v (startup_timeout)", r.unlisted(), o.startupTimeout)
+		})
 	})
 	if err != nil {
 		return err
 	}
 	h.index, h.local = r.Index, b.Addresses()
-	if !s.Reload || !made {
-		return nil
-	}
-	// The old plan serves meanwhile, and stays if this one fails.
-	timeout := time.NewTimer(o.startupTimeout)
-	defer timeout.Stop()
-	select {
-	case <-h.index.synced:
-		return nil
-	case <-timeout.C:
-		return d.Errorf("waiting for objects: no list of %[2]s within %[1]v (startup_timeout)", o.startupTimeout, h.index.unlisted())
-	case <-s.Context.Done():
-		return s.Context.Err()
-	}
+	return nil
 }
 
 // logSync logs when all objects are listed, and once when they are late.

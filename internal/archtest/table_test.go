@@ -56,7 +56,8 @@ var table = map[string]row{
 	"cluster/protobuf":  {noNet: true},
 	"cluster/apiserver": {own: []string{"metrics", "internal/clock"}, third: []string{"k8s.io"}},
 	"cluster/manifests": {own: []string{"internal/watch"}, third: []string{"k8s.io/apimachinery", "go.yaml.in/yaml/v2"}, noNet: true},
-	"cluster/sources":   {own: []string{"metrics"}, noNet: true},
+	// The options that directives with a cluster share are here, too.
+	"cluster/sources": {own: []string{"corefile", "metrics"}, noNet: true},
 
 	// Directives of one file, and directives with a package of their own.
 	"directive":          {own: append([]string{"internal/expression"}, chain...), third: watchesFiles, noNet: true},
