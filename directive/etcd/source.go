@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"runtime"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,12 +38,6 @@ const (
 	pageBytes     = 1 << 19
 	firstPageKeys = 200
 	maxPageKeys   = 10000
-	// A list of manyListed keys or more leaves enough garbage to return memory
-	// afterwards. A list that replaces another also collects garbage every
-	// collectBytes, because the old index is still in memory. The first list does
-	// not: queries are waiting for it.
-	manyListed   = 1000
-	collectBytes = 2 << 20
 )
 
 // A source keeps an index up to date with the keys under a prefix. It lists the
@@ -382,7 +374,6 @@ func (s *source) list(ctx context.Context, c *clientv3.Client) error {
 	end := clientv3.GetPrefixRangeEnd(s.prefix)
 	from, limit := s.prefix, int64(firstPageKeys)
 	revision, total := int64(0), int64(0)
-	garbage := 0
 	s.lists.Add(1)
 	s.index.beginList()
 	for {
@@ -407,10 +398,6 @@ func (s *source) list(ctx context.Context, c *clientv3.Client) error {
 		for _, kv := range r.Kvs {
 			bytes += len(kv.Key) + len(kv.Value)
 		}
-		if garbage += bytes; garbage > collectBytes && s.index.synced() {
-			runtime.GC()
-			garbage = 0
-		}
 		from, limit = string(r.Kvs[len(r.Kvs)-1].Key)+"\x00", max(1, min(int64(len(r.Kvs)*pageBytes/bytes), 2*limit, maxPageKeys))
 	}
 	s.index.endList()
@@ -418,9 +405,6 @@ func (s *source) list(ctx context.Context, c *clientv3.Client) error {
 	s.revision = revision
 	s.contacted()
 	s.log.Info("Listed the keys in etcd", "endpoints", s.endpoints(), "path", s.prefix, "count", total)
-	if total >= manyListed {
-		debug.FreeOSMemory() // the responses are much larger than the index
-	}
 	return nil
 }
 
