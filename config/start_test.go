@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 )
 
 // A resource appends its name to log when it is stopped.
@@ -102,4 +103,35 @@ func TestShutdownConcurrent(t *testing.T) {
 	a.OnShutdown(func(context.Context) { met <- struct{}{} })
 	b.OnShutdown(func(context.Context) { <-met }) // blocks unless both run concurrently
 	Shutdown(context.Background(), &a, &b)
+}
+
+// Await waits during a reload only, and stops the resource after an error.
+func TestAwait(t *testing.T) {
+	open, closed := make(chan struct{}), make(chan struct{})
+	close(closed)
+	late := errors.New("late")
+	stopped, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, c := range []struct {
+		name    string
+		ctx     context.Context
+		reload  bool
+		ready   chan struct{}
+		timeout time.Duration
+		late    error
+		want    error
+	}{
+		{"first start", context.Background(), false, open, 0, late, nil},
+		{"ready", context.Background(), true, closed, time.Hour, late, nil},
+		{"late", context.Background(), true, open, 0, late, late},
+		{"late, and no error", context.Background(), true, open, 0, nil, nil},
+		{"cancelled", stopped, true, open, time.Hour, late, context.Canceled},
+	} {
+		var log []string
+		s := &Start{Context: c.ctx, Reload: c.reload}
+		err := s.Await(&resource{"a", &log}, c.ready, c.timeout, func() error { return c.late })
+		if err != c.want || (len(log) == 1) != (c.want != nil) {
+			t.Errorf("%s: got %v and stopped %v; want %v, and the resource stopped after an error", c.name, err, log, c.want)
+		}
+	}
 }

@@ -103,6 +103,19 @@ func TestNearest(t *testing.T) {
 	}
 }
 
+func TestEach(t *testing.T) {
+	d := Directive{Token: Token{Text: "tls", File: "Corefile", Line: 3}, Path: "etcd: tls"}
+	cause := errors.New("tls: no key")
+	err := d.Each(errors.Join(cause, nil, errors.New("no endpoint")))
+	want := "Corefile:3: etcd: tls: no key\nCorefile:3: etcd: tls: no endpoint"
+	if err == nil || err.Error() != want || !errors.Is(err, cause) {
+		t.Errorf("Each: got\n%v\nwant, with the causes,\n%s", err, want)
+	}
+	if err := d.Each(nil); err != nil {
+		t.Errorf("Each(nil): got %v, want nil", err)
+	}
+}
+
 func TestSorted(t *testing.T) {
 	at := func(line int) error { return Token{File: "Corefile", Line: line}.Errorf("", "wrong") }
 	err := Sorted(errors.Join(at(9), errors.New("elsewhere"), errors.Join(at(2), nil)), nil, at(3), at(2))

@@ -14,9 +14,9 @@ import (
 
 // FuzzCodec decodes bytes that the API's own types accept and compares the
 // results. The codec accepts more: it skips fields that it does not use. It
-// rejects one thing that the API's types accept and no server writes: a map entry
-// that is longer than its field. It must accept the same object once it is
-// encoded correctly.
+// rejects what the API's types accept and no server writes: a map entry that is
+// longer than its field, a number of more than 64 bits, and a group with the end of
+// another one. It must accept the same object once it is encoded correctly.
 func FuzzCodec(f *testing.F) {
 	for _, object := range fullObjects() {
 		raw, err := object.Marshal()

@@ -2,21 +2,15 @@
 // generated code, for package api and the codec of package apiserver.
 package protobuf
 
-import "errors"
+import (
+	"errors"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
 
 // errMalformed is the error for bytes that are not a protobuf message of the expected
 // type.
 var errMalformed = errors.New("malformed protobuf")
-
-// Wire types of protobuf.
-const (
-	wireVarint  = 0
-	wireFixed64 = 1
-	wireBytes   = 2
-	wireGroup   = 3
-	wireEnd     = 4
-	wireFixed32 = 5
-)
 
 // A Message iterates over the fields of a protobuf message without copying. The
 // caller decodes the fields that it knows by number; Next skips all others:
@@ -31,8 +25,8 @@ const (
 //	return m.Err
 type Message struct {
 	Rest   []byte // after the field
-	Number int32  // of the field
-	wire   uint8
+	Number protowire.Number
+	wire   protowire.Type
 	value  uint64 // of a varint
 	text   []byte // of a field with a length; it is part of the message
 	Err    error  // ends the iteration
@@ -43,79 +37,33 @@ func (m *Message) Next() bool {
 	if m.Err != nil || len(m.Rest) == 0 {
 		return false
 	}
-	tag := m.short()
-	m.Number, m.wire = int32(tag>>3), uint8(tag&7)
-	if m.Number <= 0 {
-		m.Err = errMalformed
-	}
+	tag := m.varint()
+	m.Number, m.wire = protowire.Number(tag>>3), protowire.Type(tag&7)
 	switch m.wire {
-	case wireVarint:
-		m.value = m.short()
-	case wireBytes:
-		m.text = m.take(m.short())
-	case wireFixed64:
-		m.take(8)
-	case wireFixed32:
-		m.take(4)
-	case wireGroup:
-		m.group()
+	case protowire.VarintType:
+		m.value = m.varint()
+	case protowire.BytesType:
+		m.text = m.take(m.varint())
 	default:
+		m.take(uint64(protowire.ConsumeFieldValue(m.Number, m.wire, m.Rest)))
+	}
+	if m.Number < protowire.MinValidNumber {
 		m.Err = errMalformed
 	}
 	return m.Err == nil
 }
 
-// group skips a group and the groups in it.
-func (m *Message) group() {
-	for depth := 1; depth > 0 && m.Err == nil; {
-		if len(m.Rest) == 0 {
-			m.Err = errMalformed
-			return
-		}
-		tag := m.uvarint()
-		switch tag & 7 {
-		case wireVarint:
-			m.uvarint()
-		case wireBytes:
-			m.take(m.uvarint())
-		case wireFixed64:
-			m.take(8)
-		case wireFixed32:
-			m.take(4)
-		case wireGroup:
-			depth++
-		case wireEnd:
-			depth--
-		default:
-			m.Err = errMalformed
-		}
+func (m *Message) varint() uint64 {
+	if len(m.Rest) > 0 && m.Rest[0] < 0x80 { // the usual size
+		return uint64(m.take(1)[0])
 	}
+	value, n := protowire.ConsumeVarint(m.Rest)
+	m.take(uint64(n))
+	return value
 }
 
-// short is uvarint with a fast path for numbers of one byte.
-func (m *Message) short() uint64 {
-	if len(m.Rest) > 0 && m.Rest[0] < 0x80 {
-		b := m.Rest[0]
-		m.Rest = m.Rest[1:]
-		return uint64(b)
-	}
-	return m.uvarint()
-}
-
-// uvarint reads a number of up to ten bytes; bits above the 64th are dropped.
-func (m *Message) uvarint() (value uint64) {
-	for i := range min(len(m.Rest), 10) {
-		b := m.Rest[i]
-		value |= uint64(b&0x7f) << (7 * i)
-		if b < 0x80 {
-			m.Rest = m.Rest[i+1:]
-			return value
-		}
-	}
-	m.Err = errMalformed
-	return 0
-}
-
+// take removes n bytes from Rest. A negative number of protowire, an error, is too
+// large.
 func (m *Message) take(n uint64) []byte {
 	if n > uint64(len(m.Rest)) {
 		m.Err = errMalformed
@@ -129,7 +77,7 @@ func (m *Message) take(n uint64) []byte {
 // Bytes returns a field with a length: a string or an embedded message. It shares
 // memory with the message.
 func (m *Message) Bytes() []byte {
-	if m.wire != wireBytes {
+	if m.wire != protowire.BytesType {
 		m.Err = errMalformed
 		return nil
 	}
@@ -141,7 +89,7 @@ func (m *Message) String() string { return string(m.Bytes()) }
 
 // Varint returns a numeric field.
 func (m *Message) Varint() uint64 {
-	if m.wire != wireVarint {
+	if m.wire != protowire.VarintType {
 		m.Err = errMalformed
 		return 0
 	}

@@ -53,7 +53,7 @@ var table = map[string]row{
 	// of k8s.io/api.
 	"cluster":           {own: []string{"metrics", "internal/clock"}, third: []string{"k8s.io/apimachinery"}, noNet: true},
 	"cluster/api":       {third: []string{"k8s.io/apimachinery", "k8s.io/api"}, noNet: true},
-	"cluster/protobuf":  {noNet: true},
+	"cluster/protobuf":  {third: []string{"google.golang.org/protobuf/encoding/protowire"}, noNet: true},
 	"cluster/apiserver": {own: []string{"metrics", "internal/clock"}, third: []string{"k8s.io"}},
 	"cluster/manifests": {own: []string{"internal/watch"}, third: []string{"k8s.io/apimachinery", "go.yaml.in/yaml/v2"}, noNet: true},
 	// The options that directives with a cluster share are here, too.
