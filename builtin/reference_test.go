@@ -91,7 +91,7 @@ const importPage = `# import
 
 	import SNIPPET|FILE|PATTERN
 
-Use import to share lines between server blocks and files. A snippet is a block whose key is a name in parentheses. Its lines replace the import, inside a server block or beside one. A FILE, or the files that match a PATTERN (` + "`*`, `?`, `[…]`" + `) in the order of their names, are read relative to the directory of the importing file. A pattern may match no file. Snippets and files may contain imports, 50 deep; a Corefile may have 10,000 imports.
+Use import to share lines between server blocks and files. A snippet is a block whose key is a name in parentheses. Its lines replace the import, inside a server block or beside one. A FILE, or the files that match a PATTERN (` + "`*`, `?`, `[...]`" + `) in the order of their names, are read relative to the directory of the importing file. A pattern may match no file. Snippets and files may contain imports, 50 deep; a Corefile may have 10,000 imports.
 
 	(common) {
 	    errors

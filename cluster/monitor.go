@@ -1,9 +1,9 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
-	"math"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -22,7 +22,8 @@ type Monitor struct {
 	Sweeper                 *Sweeper
 
 	kinds    []Kind
-	received [Kinds]atomic.Int64 // times of package clock; 0 before the source runs
+	started  atomic.Int64        // time of package clock; 0 before the source runs
+	received [Kinds]atomic.Int64 // times of package clock; 0 before anything is received
 }
 
 // NewMonitor returns the Monitor of a source that delivers these kinds.
@@ -40,8 +41,8 @@ func NewMonitor(kinds []Kind, log *slog.Logger, reg *metrics.Registry) *Monitor 
 // Run calls deliver, which receives the objects until ctx is done. Meanwhile it exports
 // the age of the data and returns memory to the system.
 func (m *Monitor) Run(ctx context.Context, deliver func()) {
+	m.started.Store(int64(clock.Now()))
 	for _, kind := range m.kinds {
-		m.Received(kind, time.Now())
 		unregister := m.Metrics.TemporaryGauge("seamark_kubernetes_data_age_seconds", "Time since a list, an event or a bookmark of the watch was received.",
 			func() float64 { return m.age(kind).Seconds() }, "resource", kind.String())
 		defer unregister()
@@ -55,19 +56,19 @@ func (m *Monitor) Run(ctx context.Context, deliver func()) {
 // Received records when a list, an event or a bookmark of a kind was received.
 func (m *Monitor) Received(kind Kind, at time.Time) { m.received[kind].Store(int64(clock.At(at))) }
 
-// age is the maximum before the source runs.
+// age returns the time since something of the kind was received, or since the source
+// runs if nothing was.
 func (m *Monitor) age(kind Kind) time.Duration {
-	at := m.received[kind].Load()
-	if at == 0 {
-		return math.MaxInt64
-	}
-	return clock.Now() - time.Duration(at)
+	return clock.Now() - time.Duration(cmp.Or(m.received[kind].Load(), m.started.Load()))
 }
 
-// Age returns the age of the kind for which nothing was received for the longest time.
-func (m *Monitor) Age() (age time.Duration) {
+// Age returns the age of the oldest kind of data. ok is false if nothing has been
+// received.
+func (m *Monitor) Age() (age time.Duration, ok bool) {
 	for _, kind := range m.kinds {
-		age = max(age, m.age(kind))
+		if m.received[kind].Load() != 0 {
+			age, ok = max(age, m.age(kind)), true
+		}
 	}
-	return age
+	return age, ok
 }

@@ -30,6 +30,11 @@ func (k Kind) String() string {
 	return [...]string{"namespaces", "services", "endpointslices", "pods", "serviceimports", "endpointslices (multicluster)", "configmaps", "nodes"}[k]
 }
 
+// ObjectKind returns the kind of the API's objects.
+func (k Kind) ObjectKind() string {
+	return [...]string{"Namespace", "Service", "EndpointSlice", "Pod", "ServiceImport", "EndpointSlice", "ConfigMap", "Node"}[k]
+}
+
 // A Key names an object within its kind. Namespaces and Nodes have no Namespace.
 type Key struct{ Namespace, Name string }
 

@@ -11,7 +11,7 @@ import (
 func (p *program) convertCommand() *cobra.Command {
 	in := convert.Input{Stdin: p.in}
 	c := &cobra.Command{
-		Use:   "convert [FILE…] [-- PROGRAM ARGUMENTS…]",
+		Use:   "convert [FILE...] [-- PROGRAM ARGUMENTS...]",
 		Short: "Convert kube-dns's ConfigMap and flags and dnsmasq's options to a Corefile",
 		Long: `Convert prints a Corefile that replaces a kube-dns pod: kube-dns, dnsmasq-nanny or
 dnsmasq in front of it, and the ConfigMap that they read. FILE is a manifest in YAML or

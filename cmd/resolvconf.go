@@ -42,7 +42,7 @@ error, which begin with #, list what the kubelet omits or reports in an event.`,
 	f.StringVar(&r.namespace, "namespace", "", "namespace of a manifest without one (default \"default\")")
 	f.BoolVar(&r.hostNetwork, "host-network", false, "hostNetwork of a pod that does not set it")
 	f.StringVar(&r.domain, "cluster-domain", "cluster.local", "the kubelet's clusterDomain; empty for none")
-	f.StringSliceVar(&r.dns, "cluster-dns", nil, "the kubelet's clusterDNS: `IP,…`; may be repeated")
+	f.StringSliceVar(&r.dns, "cluster-dns", nil, "the kubelet's clusterDNS: `IP,...`; may be repeated")
 	f.StringVar(&r.nodeFile, "node-file", "/etc/resolv.conf", "`FILE` of the kubelet's resolvConf; empty for none")
 	return c
 }

@@ -18,7 +18,7 @@ func Once(uses []corefile.Directive) error {
 	return errors.Join(errs...)
 }
 
-// A Fallthrough is the value of the option "fallthrough [ZONES…]": if it is on,
+// A Fallthrough is the value of the option "fallthrough [ZONES...]": if it is on,
 // queries for names that do not exist go to the next handler. If there are zones,
 // only queries for names within them do.
 type Fallthrough struct {

@@ -17,7 +17,7 @@ func (debugLines) Debug() {}
 // While a Corefile with debug is served, the server's log also has lines of
 // level debug:
 //
-//	[DEBUG] local: Answered a name whose first label is localhost name=localhost.lan. client=10.0.0.1:53012
+//	[DEBUG] local: Answered a name whose first label is localhost qname=localhost.lan. client=10.0.0.1:53012
 //
 // debug applies to the whole server: give it in one server block.
 //

@@ -129,9 +129,9 @@ func (p *poll) measure(ctx context.Context) {
 		return
 	case err != nil:
 		p.failures.Add(1)
-		p.log.Warn("plugin/health: Request for the server's own page failed", "url", p.url, "error", err)
+		p.log.Warn("health: Request for the server's own page failed", "url", p.url, "error", err)
 	case took > pollInterval:
-		p.log.Warn("plugin/health: Request for the server's own page took longer than a second", "url", p.url, "duration", took)
+		p.log.Warn("health: Request for the server's own page took longer than a second", "url", p.url, "duration", took)
 	}
 	p.duration.Observe(took.Seconds())
 }

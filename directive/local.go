@@ -108,7 +108,7 @@ func (l *Local) ServeDNS(q *dns.Query) dns.Verdict {
 	}
 	l.count.Add(1)
 	if l.log.Enabled(context.Background(), slog.LevelDebug) {
-		l.log.Debug("local: Answered a name whose first label is localhost", "name", nameText(q.Name()), "client", q.Peer)
+		l.log.Debug("local: Answered a name whose first label is localhost", "qname", nameText(q.Name()), "client", q.Peer)
 	}
 	(&localZone{addresses: true}).answer(q, 0)
 	return dns.Done

@@ -28,7 +28,7 @@ import (
 // leads back to it. forward then excludes the upstream, and loop logs this and
 // sets a metric:
 //
-//	[ERROR] plugin/loop: Upstream sends queries back to this server, no longer forwarding to it upstream=127.0.0.53:53 zone=. server=dns://:53
+//	[ERROR] loop: Upstream sends queries back to this server, no longer forwarding to it upstream=127.0.0.53:53 zone=. server=dns://:53
 //
 // To repair it, give forward the address of a server that does not forward to
 // this one; a resolv.conf must not name the machine's own stub resolver.
@@ -280,7 +280,7 @@ func (p *prober) exclude(at *dns.Chain) {
 	}
 	p.removeGauge = p.loop.metrics.TemporaryGauge("seamark_loop_detected", "1 for each upstream that leads back to this server and is excluded.",
 		func() float64 { return 1 }, "server", at.Server, "zone", at.Zone, "to", p.to)
-	p.loop.log.Error("plugin/loop: Upstream sends queries back to this server, no longer forwarding to it",
+	p.loop.log.Error("loop: Upstream sends queries back to this server, no longer forwarding to it",
 		"upstream", p.to, "zone", at.Zone, "server", at.Server)
 }
 
@@ -292,6 +292,6 @@ func (p *prober) include() {
 	p.removeGauge = nil
 	p.forward.Exclude(p.to, false)
 	if p.loop.ctx.Err() == nil {
-		p.loop.log.Info("plugin/loop: Upstream no longer leads back to this server, forwarding to it again", "upstream", p.to)
+		p.loop.log.Info("loop: Upstream no longer leads back to this server, forwarding to it again", "upstream", p.to)
 	}
 }

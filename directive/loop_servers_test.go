@@ -104,7 +104,7 @@ func TestLoopOwnAddress(t *testing.T) {
 	at := free(t)
 	other := dnstest.Upstream(t, "www.example.org. 60 IN A 192.0.2.80\n")
 	log := serve(t, at, at.String(), other)
-	waitForLog(t, log, "[ERROR] plugin/loop: Upstream sends queries back to this server, no longer forwarding to it upstream="+at.String()+" zone=. server=dns://")
+	waitForLog(t, log, "[ERROR] loop: Upstream sends queries back to this server, no longer forwarding to it upstream="+at.String()+" zone=. server=dns://")
 	for range 20 {
 		if m := exchange(t, at, "www.example.org."); len(m.Answer) != 1 {
 			t.Fatalf("www.example.org. A: got\n%v\nwant one record", m)
@@ -122,7 +122,7 @@ func TestLoopTwoServers(t *testing.T) {
 	logA := serve(t, a, b.String())
 	logB := serve(t, b, a.String())
 	// One server detects the loop first. It then answers the probe of the other.
-	for end := time.Now().Add(10 * time.Second); !strings.Contains(logA.String()+logB.String(), "[ERROR] plugin/loop"); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); !strings.Contains(logA.String()+logB.String(), "[ERROR] loop: "); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("no loop detected after 10s, logs:\n%s\n%s", logA.String(), logB.String())
 		}

@@ -139,7 +139,7 @@ func (v *View) match(q *dns.Query) bool {
 func (v *View) logFailure(q *dns.Query, err error) {
 	minute := q.Now().Unix()/60 + 1 // zero is never
 	if last := v.lastLogged.Load(); last != minute && v.lastLogged.CompareAndSwap(last, minute) {
-		v.log.Warn("view: Evaluating expression failed, query does not match", "view", v.name, "name", nameText(q.Name()), "client", q.Peer, "error", err)
+		v.log.Warn("view: Evaluating expression failed, query does not match", "view", v.name, "qname", nameText(q.Name()), "client", q.Peer, "error", err)
 	}
 }
 

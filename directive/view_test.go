@@ -58,7 +58,7 @@ func TestViewFailureLog(t *testing.T) {
 	for range 2 {
 		r.exchange(packet(t, "example.org", wire.TypeA), dns.UDP, client)
 	}
-	const want = `msg="view: Evaluating expression failed, query does not match" view=v name=example.org. client=` + client + ` error=`
+	const want = `msg="view: Evaluating expression failed, query does not match" view=v qname=example.org. client=` + client + ` error=`
 	if got := log.String(); strings.Count(got, want) != 1 {
 		t.Errorf("two queries in one minute: got %q, want one line with %q", got, want)
 	}

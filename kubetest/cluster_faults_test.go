@@ -85,7 +85,7 @@ func TestClusterForbidden(t *testing.T) {
 	f.has(t, cluster.Services, "shop/db shop/web")
 	failed := f.metrics.Counter("seamark_kubernetes_watch_errors_total", "", "resource", "endpointslices")
 	eventually(t, "several attempts", func() bool { return failed.Value() >= 6 })
-	if f.logs("List or watch forbidden, grant both to the service account", "resource=endpointslices.discovery.k8s.io verb=list") != 1 || f.logs("") != 1 {
+	if f.logs("List or watch forbidden, grant both to the service account", "kind=EndpointSlice verb=list") != 1 || f.logs("") != 1 {
 		t.Errorf("log: got\n%s\nwant one line with the verb and the resource", f.log())
 	}
 	if f.lists(cluster.Slices) != 0 {
@@ -93,12 +93,12 @@ func TestClusterForbidden(t *testing.T) {
 	}
 	proxy.Set(Faults{})
 	f.has(t, cluster.Slices, "shop/web")
-	eventually(t, "a log line", func() bool { return f.logs("level=INFO", "List or watch recovered", "resource=endpointslices") == 1 })
+	eventually(t, "a log line", func() bool { return f.logs("level=INFO", "List or watch recovered", "kind=EndpointSlice") == 1 })
 
 	// The same after the start: known data are kept.
 	proxy.Set(Faults{Forbidden: []string{"endpointslices"}})
 	proxy.Cut()
-	eventually(t, "a log line", func() bool { return f.logs("level=WARN", "List or watch forbidden", "resource=endpointslices") == 2 })
+	eventually(t, "a log line", func() bool { return f.logs("level=WARN", "List or watch forbidden", "kind=EndpointSlice") == 2 })
 	f.has(t, cluster.Slices, "shop/web")
 }
 

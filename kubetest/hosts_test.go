@@ -39,7 +39,7 @@ func TestHostsConfigMap(t *testing.T) {
 	d.awaitChange("a deleted key", none)
 	w.hostsMap(false, "hosts", "10.0.0.4 db.example.test\nnot a line\n")
 	d.awaitChange("a new key", db("10.0.0.4"))
-	if n := d.logs(`plugin/hosts: Ignored invalid lines file="configmap dns/custom hosts" line=2 error="\"not\" is not an IP address" count=1`); n != 1 {
+	if n := d.logs(`hosts: Ignored invalid lines file="configmap dns/custom hosts" line=2 error="\"not\" is not an IP address" count=1`); n != 1 {
 		t.Errorf("got %d warnings about the invalid line, want 1", n)
 	}
 	// Another object of the namespace is ignored.

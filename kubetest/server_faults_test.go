@@ -52,7 +52,7 @@ func TestServerForbidden(t *testing.T) {
 		d.check(q)
 	}
 	d.isReady(false)
-	if d.logs("[WARNING]", "List or watch forbidden, grant both to the service account", "resource=endpointslices.discovery.k8s.io verb=list") != 1 {
+	if d.logs("[WARNING]", "List or watch forbidden, grant both to the service account", "kind=EndpointSlice verb=list") != 1 {
 		t.Error("want one line with the verb and the resource")
 	}
 	proxy.Set(Faults{})
@@ -63,7 +63,7 @@ func TestServerForbidden(t *testing.T) {
 	proxy.Set(Faults{Forbidden: []string{"endpointslices"}})
 	proxy.Cut()
 	eventually(t, "a log line", func() bool {
-		return d.logs("[WARNING]", "List or watch forbidden", "resource=endpointslices.discovery.k8s.io") == 2
+		return d.logs("[WARNING]", "List or watch forbidden", "kind=EndpointSlice") == 2
 	})
 	add(t, w.DiscoveryV1().EndpointSlices("shop"), slice("late-1", "late", "10.1.6.1"))
 	add(t, w.CoreV1().Services("shop"), service("late", "10.0.6.1"))

@@ -70,23 +70,23 @@ func (s Slimmer) Resources() []Resource {
 	o := s.Options
 	if o.ConfigMap != "" {
 		key := o.ConfigMapKey()
-		r := newResource(coreVersion(), cluster.ConfigMaps, "ConfigMap", readConfigMap, s.ConfigMap)
+		r := newResource(coreVersion(), cluster.ConfigMaps, readConfigMap, s.ConfigMap)
 		// A selector of one object allows a Role to name the object in resourceNames.
 		r.Namespace, r.Fields = key.Namespace, "metadata.name="+key.Name
 		return []Resource{r}
 	}
 	if o.Nodes {
-		r := newResource(coreVersion(), cluster.Nodes, "Node", readNode, s.Node)
+		r := newResource(coreVersion(), cluster.Nodes, readNode, s.Node)
 		r.MetadataOnly = true // the status of a node is long and changes often
 		return []Resource{r}
 	}
 	rs := []Resource{
-		newResource(coreVersion(), cluster.Namespaces, "Namespace", readNamespace, s.Namespace),
-		newResource(coreVersion(), cluster.Services, "Service", readService, s.Service),
+		newResource(coreVersion(), cluster.Namespaces, readNamespace, s.Namespace),
+		newResource(coreVersion(), cluster.Services, readService, s.Service),
 	}
 	rs[0].Labels, rs[1].Labels = o.NamespaceLabels, o.Labels
 	if !o.NoEndpoints {
-		r := newResource(SlicesVersion(), cluster.Slices, "EndpointSlice", nil, s.Slice)
+		r := newResource(SlicesVersion(), cluster.Slices, nil, s.Slice)
 		r.ReadProtobuf, r.Labels = s.readSlice, o.Labels
 		if o.Multicluster {
 			r.Kinds = append(r.Kinds, cluster.ImportSlices)
@@ -94,12 +94,12 @@ func (s Slimmer) Resources() []Resource {
 		rs = append(rs, r)
 	}
 	if o.Pods {
-		r := newResource(coreVersion(), cluster.Pods, "Pod", s.readPod, s.Pod)
+		r := newResource(coreVersion(), cluster.Pods, s.readPod, s.Pod)
 		r.Labels, r.Fields = o.Labels, "status.phase!=Succeeded,status.phase!=Failed,status.phase!=Unknown"
 		rs = append(rs, r)
 	}
 	if o.Multicluster {
-		rs = append(rs, newResource(ImportsVersion(), cluster.Imports, "ServiceImport", noProtobuf, s.ServiceImport))
+		rs = append(rs, newResource(ImportsVersion(), cluster.Imports, noProtobuf, s.ServiceImport))
 	}
 	return rs
 }
@@ -111,14 +111,14 @@ func newResource[In, Out any, PIn interface {
 }, POut interface {
 	*Out
 	cluster.Object
-}](group schema.GroupVersion, of cluster.Kind, kind string, read func([]byte, *Decoded) (In, error), slim func(PIn) POut) Resource {
+}](group schema.GroupVersion, of cluster.Kind, read func([]byte, *Decoded) (In, error), slim func(PIn) POut) Resource {
 	put := func(in PIn, o *Decoded) {
 		if slim := slim(in); slim != nil { // and not an Object that holds a nil pointer
 			o.Slim = slim
 		}
 	}
 	return Resource{
-		Group: group, Version: group.String(), Name: of.String(), Kind: kind, Kinds: []cluster.Kind{of},
+		Group: group, Version: group.String(), Name: of.String(), Kind: of.ObjectKind(), Kinds: []cluster.Kind{of},
 		ReadProtobuf: func(raw []byte, o *Decoded, _ *[]byte) error {
 			in, err := read(raw, o)
 			if err == nil {

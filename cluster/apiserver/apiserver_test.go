@@ -90,7 +90,7 @@ func TestLiveNoImports(t *testing.T) {
 	}})
 	f, _ := watchCluster(t, cluster.Options{Endpoint: a.URL, Multicluster: true})
 	f.got(t, "listed serviceimports ")
-	f.logs(t, "Resource not defined in the API server, retrying\" resource=serviceimports.multicluster.x-k8s.io")
+	f.logs(t, "Resource not defined in the API server, retrying\" kind=ServiceImport")
 }
 
 // With two requests per second and a burst of one, the third request is sent at
@@ -163,8 +163,8 @@ func TestLiveUnavailable(t *testing.T) {
 	f, _ := watchCluster(t, cluster.Options{Endpoint: a.URL, NoEndpoints: true})
 	f.got(t, "listed services ")
 	f.got(t, "listed namespaces ")
-	f.logs(t, "List or watch failed, retrying\" resource=namespaces verb=watch")
-	f.logs(t, "List or watch recovered\" resource=namespaces")
+	f.logs(t, "List or watch failed, retrying\" kind=Namespace verb=watch")
+	f.logs(t, "List or watch recovered\" kind=Namespace")
 	f.until(t, "two lines", func() bool { return strings.Count(f.logged.String(), "\n") == 2 })
 	for _, r := range a.asked() {
 		if !r.URL.Query().Has("watch") {
@@ -260,7 +260,7 @@ func TestLiveStops(t *testing.T) {
 func TestLiveWatchEnds(t *testing.T) {
 	a := serve(t, &fakeServer{})
 	source, o := newSource(new(metrics.Registry)), cluster.Options{Endpoint: a.URL}
-	reporter := &reporter{log: source.Log}
+	reporter := &reporter{log: source.Log, age: source.Age}
 	f := &feed{Resource: api.Slimmer{Options: o, Warn: t.Errorf}.Resources()[0], client: newClient(o, reporter, nil), reporter: reporter, store: &store{source: source}, detector: newStallDetector(defaultTimeouts())}
 	defer f.client.closeIdle()
 	w, err := f.watch(t.Context(), metav1.ListOptions{TimeoutSeconds: new(int64(-29))})
@@ -294,8 +294,8 @@ func TestLiveIsNotAnAPIServer(t *testing.T) {
 			server := httptest.NewServer(answer)
 			defer server.Close()
 			f, stop := watchCluster(t, cluster.Options{Endpoint: server.URL, NoEndpoints: true})
-			f.logs(t, "List or watch failed, retrying\" resource=namespaces verb=list")
-			f.logs(t, "List or watch failed, retrying\" resource=services verb=list")
+			f.logs(t, "List or watch failed, retrying\" kind=Namespace verb=list")
+			f.logs(t, "List or watch failed, retrying\" kind=Service verb=list")
 			stop()
 			if len(f.script.lines) > 0 {
 				t.Errorf("it was believed: %s", f.script.lines)

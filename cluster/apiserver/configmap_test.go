@@ -33,5 +33,5 @@ func TestLiveConfigMapMissing(t *testing.T) {
 func TestLiveConfigMapForbidden(t *testing.T) {
 	a := serve(t, &fakeServer{refuse: func(*http.Request) int { return http.StatusForbidden }})
 	f, _ := watchCluster(t, cluster.Options{Endpoint: a.URL, ConfigMap: "dns/custom"})
-	f.logs(t, `"List or watch forbidden, grant both to the service account" resource=configmaps namespace=dns name=custom verb=list`)
+	f.logs(t, `"List or watch forbidden, grant both to the service account" kind=ConfigMap namespace=dns name=custom verb=list`)
 }

@@ -281,7 +281,7 @@ func (f *feed) topic() string { return f.String() + "/" + f.Namespace }
 
 // logAttrs returns the attributes that identify the feed in the log, and more.
 func (f *feed) logAttrs(more ...any) []any {
-	attrs := []any{"resource", f.String()}
+	attrs := []any{"kind", f.Kind}
 	if f.Namespace != "" {
 		attrs = append(attrs, "namespace", f.Namespace)
 	}

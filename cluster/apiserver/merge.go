@@ -29,9 +29,6 @@ func newMerger(sink cluster.Sink, monitor *cluster.Monitor, namespaces int) *mer
 	m := &merger{sink: sink, monitor: monitor}
 	for kind := range m.lists {
 		m.lists[kind] = make([]namespaceList, namespaces)
-		for i := range m.lists[kind] {
-			m.lists[kind][i].received = time.Now()
-		}
 	}
 	return m
 }
@@ -80,5 +77,7 @@ func (s namespaceSink) received(kind cluster.Kind) {
 	defer s.mu.Unlock()
 	s.list(kind).received = time.Now()
 	oldest := slices.MinFunc(s.lists[kind], func(a, b namespaceList) int { return a.received.Compare(b.received) })
-	s.monitor.Received(kind, oldest.received)
+	if !oldest.received.IsZero() {
+		s.monitor.Received(kind, oldest.received)
+	}
 }

@@ -94,7 +94,7 @@ func TestMerge(t *testing.T) {
 		time.Sleep(time.Minute)
 		b.received(cluster.Services)
 		b.received(cluster.Services)
-		if age := source.Age(); age != time.Minute {
+		if age, _ := source.Age(); age != time.Minute {
 			t.Errorf("age of a kind received from one namespace a minute ago and from the other now: got %v, want 1m", age)
 		}
 	})

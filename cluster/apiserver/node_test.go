@@ -60,5 +60,5 @@ func TestLiveNodes(t *testing.T) {
 func TestLiveNodesForbidden(t *testing.T) {
 	a := serve(t, &fakeServer{refuse: func(*http.Request) int { return http.StatusForbidden }})
 	f, _ := watchCluster(t, cluster.Options{Endpoint: a.URL, Nodes: true})
-	f.logs(t, `"List or watch forbidden, grant both to the service account" resource=nodes verb=list`)
+	f.logs(t, `"List or watch forbidden, grant both to the service account" kind=Node verb=list`)
 }

@@ -20,8 +20,8 @@ const (
 // lasts, and when it ends.
 type reporter struct {
 	log      *slog.Logger
-	metrics  *metrics.Registry    // nil counts nothing
-	age      func() time.Duration // of the oldest data; nil if unknown
+	metrics  *metrics.Registry                   // nil counts nothing
+	age      func() (age time.Duration, ok bool) // of the oldest data; ok is false without data
 	mu       sync.Mutex
 	problems map[string]*problem // by topic; those that last
 }
@@ -49,8 +49,8 @@ func (r *reporter) problem(topic, what, msg string, args ...any) {
 		return
 	default:
 		p.logged, p.repeat = now, min(2*p.repeat, longestRepeat)
-		if r.age != nil {
-			args = append(args[:len(args):len(args)], "data_age", r.age().Round(time.Second))
+		if age, ok := r.age(); ok {
+			args = append(args[:len(args):len(args)], "data_age", age.Round(time.Second))
 		}
 	}
 	r.log.Warn(msg, args...)

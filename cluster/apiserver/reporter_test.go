@@ -9,11 +9,12 @@ import (
 )
 
 // A problem that lasts is logged at growing intervals, with the age of the data.
-func TestStateRepeat(t *testing.T) {
+func TestReporterRepeatInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		begin := time.Now()
-		s := &reporter{log: slog.New(slog.NewTextHandler(&log, nil)), age: func() time.Duration { return time.Since(begin) + time.Second }}
+		known := true
+		s := &reporter{log: slog.New(slog.NewTextHandler(&log, nil)), age: func() (time.Duration, bool) { return time.Since(begin) + time.Second, known }}
 		var at []time.Duration
 		for end := begin.Add(5 * time.Hour); time.Now().Before(end); time.Sleep(time.Second) {
 			before := log.Len()
@@ -34,6 +35,13 @@ func TestStateRepeat(t *testing.T) {
 		lines := strings.Split(log.String(), "\n")
 		if strings.Contains(lines[0], "data_age") || !strings.HasSuffix(lines[1], "address=10.0.0.1 data_age=1m1s") {
 			t.Errorf("lines %q and %q, want the age in the second", lines[0], lines[1])
+		}
+		log.Reset()
+		known = false
+		time.Sleep(longestRepeat)
+		s.problem("server", "", "API server unreachable, retrying", "address", "10.0.0.1")
+		if line := log.String(); !strings.HasSuffix(line, "address=10.0.0.1\n") {
+			t.Errorf("line %q before any data was received, want no age", line)
 		}
 		log.Reset()
 		s.problem("server", "certificate", "another problem")

@@ -189,7 +189,7 @@ func TestSilentWatch(t *testing.T) {
 		return strings.Count(strings.Join(f.script.lines, "\n"), "listed services shop/empty shop/web") >= 3
 	})
 	f.logs(t, "List or watch stalled, retrying")
-	f.logs(t, "List or watch recovered\" resource=services")
+	f.logs(t, "List or watch recovered\" kind=Service")
 	for _, r := range a.asked() {
 		if !r.URL.Query().Has("sendInitialEvents") {
 			t.Errorf("request %s, want only streaming lists", r.URL)

@@ -176,7 +176,7 @@ func (a *assembly) addSlice(l located, s *cluster.Slice) {
 		kind, owner = cluster.ImportSlices, "ServiceImport"
 	}
 	if _, ok := a.found[itemKey{owner, cluster.Key{Namespace: s.Namespace, Name: s.Service}}]; !ok {
-		a.warn(l, "Owner not found in the manifests", "owner", owner, "service", s.Service)
+		a.warn(l, "Owner not found in the manifests", "owner_kind", owner, "service", s.Service)
 	}
 	a.put(kind, l, s)
 }

@@ -235,7 +235,7 @@ func (f *folder) logChanges(changes []folderChange) {
 		return
 	}
 	for _, c := range changes {
-		f.Log.Info("Applied change of a manifest", "change", c.verb, "kind", strings.TrimSuffix(c.kind.String(), "s"),
+		f.Log.Info("Applied change of a manifest", "change", c.verb, "kind", c.kind.ObjectKind(),
 			"namespace", c.key.Namespace, "name", c.key.Name, "file", f.path(c.file))
 	}
 }

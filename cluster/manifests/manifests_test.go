@@ -276,8 +276,8 @@ func TestManifestsWatched(t *testing.T) {
 	if calls := b.sink.called(); len(calls) != 3 || calls[0] != "listed namespaces 1" {
 		t.Errorf("the first read gave %q, want a list of each kind", calls)
 	}
-	if age := b.src.Age(); age > time.Minute {
-		t.Errorf("age of the data after the first read: got %v", age)
+	if age, ok := b.src.Age(); !ok || age > time.Minute {
+		t.Errorf("age of the data after the first read: got %v, received %v, want at most 1m", age, ok)
 	}
 
 	b.write("sub/deep/b.json", `{"apiVersion":"v1","kind":"Service","metadata":{"name":"b","namespace":"shop"},"spec":{"clusterIP":"10.0.0.2"}}`)
@@ -297,8 +297,8 @@ func TestManifestsWatched(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("the sink was given %q, want only what changed: %q", got, want)
 	}
-	b.says(1, "level=INFO", "change=added kind=service namespace=shop name=b", b.path("sub/deep/b.json"))
-	b.says(1, "level=INFO", "change=changed kind=service namespace=shop name=b", b.path("sub/deep/b.json"))
-	b.says(1, "level=INFO", "change=deleted kind=service namespace=shop name=a", b.path("a.yaml"))
+	b.says(1, "level=INFO", "change=added kind=Service namespace=shop name=b", b.path("sub/deep/b.json"))
+	b.says(1, "level=INFO", "change=changed kind=Service namespace=shop name=b", b.path("sub/deep/b.json"))
+	b.says(1, "level=INFO", "change=deleted kind=Service namespace=shop name=a", b.path("a.yaml"))
 	b.says(0, "level=WARN")
 }

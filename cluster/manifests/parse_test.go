@@ -135,7 +135,7 @@ func TestManifestsInvalidObject(t *testing.T) {
 		"apiVersion: discovery.k8s.io/v1beta1\nkind: EndpointSlice\nmetadata: {name: old, namespace: shop}\n": {"unknown apiVersion", "kind=EndpointSlice namespace=shop name=old value=discovery.k8s.io/v1beta1"},
 		service("a.b", "10.0.0.3"):                                     {"name=a.b", "invalid name"},
 		"apiVersion: v1\nkind: Service\nmetadata: {generateName: x}\n": {"it has no name"},
-		slice("lost", "web", "- {addresses: [10.0.0.1]}"):              {"x.yaml line=1 ", "kind=EndpointSlice namespace=shop name=lost owner=Service service=web", "Owner not found in the manifests"},
+		slice("lost", "web", "- {addresses: [10.0.0.1]}"):              {"x.yaml line=1 ", "kind=EndpointSlice namespace=shop name=lost owner_kind=Service service=web", "Owner not found in the manifests"},
 		"apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: free, namespace: shop}\naddressType: IPv4\n":   {"EndpointSlice without a label", "namespace=shop name=free"},
 		"apiVersion: v1\nkind: Endpoints\nmetadata: {name: lost, namespace: shop}\nsubsets: [{addresses: [{ip: 10.0.0.1}]}]\n": {"kind=Endpoints namespace=shop name=lost", "Owner not found in the manifests"},
 	} {

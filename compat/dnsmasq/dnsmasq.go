@@ -188,7 +188,7 @@ func (r *reader) loops() (errs []error) {
 	return errs
 }
 
-// directory adds the files of DIR[,SUFFIX…]. If there are suffixes with *, files must
+// directory adds the files of DIR[,SUFFIX...]. If there are suffixes with *, files must
 // have one of them. Files with a suffix without * are omitted.
 func (r *reader) directory(s setting) error {
 	parts := strings.Split(unescape(s.value), ",")

@@ -21,8 +21,8 @@ import (
 // Flags are the flags of kube-dns and a few of Seamark.
 type Flags struct {
 	Domain             string
-	Nameservers        string // ip[:port],…; only without a ConfigMap
-	Federations        string // name=domain,…; only without a ConfigMap
+	Nameservers        string // ip[:port],...; only without a ConfigMap
+	Federations        string // name=domain,...; only without a ConfigMap
 	Kubeconfig, Master string // both empty: the pod's own cluster
 	HealthzPort        uint16
 	BindAddress        string
@@ -53,13 +53,13 @@ func DefaultFlags() Flags {
 // AddFlags adds kube-dns's flags to f. Their defaults are the current values.
 func (f *Flags) AddFlags(set *pflag.FlagSet) {
 	set.StringVar(&f.Domain, "domain", f.Domain, "`ZONE` of the cluster")
-	set.StringVar(&f.Nameservers, "nameservers", "", "`IP[:PORT],…` of the upstreams without a ConfigMap (default those in /etc/resolv.conf)")
+	set.StringVar(&f.Nameservers, "nameservers", "", "`IP[:PORT],...` of the upstreams without a ConfigMap (default those in /etc/resolv.conf)")
 	set.StringVar(&f.Kubeconfig, "kubecfg-file", "", "kubeconfig `FILE` of the cluster (default the pod's service account)")
 	set.StringVar(&f.Master, "kube-master-url", "", "`URL` of the API server; may contain environment variables ($NAME)")
 	set.Var((*flags.Port)(&f.HealthzPort), "healthz-port", "`PORT` of /readiness and /cache")
 	set.StringVar(&f.BindAddress, "dns-bind-address", f.BindAddress, "`ADDRESS` to listen on")
 	set.Var((*flags.Port)(&f.Port), "dns-port", "`PORT` to listen on, UDP and TCP")
-	set.StringVar(&f.Federations, "federations", "", "`NAME=DOMAIN,…` without a ConfigMap")
+	set.StringVar(&f.Federations, "federations", "", "`NAME=DOMAIN,...` without a ConfigMap")
 	set.StringVar(&f.ConfigMapNamespace, "config-map-namespace", f.ConfigMapNamespace, "`NAMESPACE` of --config-map")
 	set.StringVar(&f.ConfigMap, "config-map", "", "`NAME` of the ConfigMap to follow through the API server")
 	set.StringVar(&f.ConfigDir, "config-dir", "", "`DIR` with the mounted ConfigMap to follow")

@@ -26,8 +26,8 @@ func LogStatistics(ctx context.Context, interval time.Duration, reg *metrics.Reg
 				continue // cannot happen: writing to a buffer does not fail
 			}
 			v := parseMetrics(text.String())
-			log.Info("Cache statistics", "answered_from_cache", v.total("coredns_cache_hits_total"), "forwarded", v.total("coredns_forward_requests_total"),
-				"cache_entries", v.total("coredns_cache_entries"), "evicted", v.total("coredns_cache_evictions_total"))
+			log.Info("Cache statistics", "cache_hits", v.total("coredns_cache_hits_total"), "forwarded", v.total("coredns_forward_requests_total"),
+				"cache_entries", v.total("coredns_cache_entries"), "cache_evictions", v.total("coredns_cache_evictions_total"))
 			for _, upstream := range slices.Sorted(maps.Keys(v["coredns_forward_requests_total"])) {
 				log.Info("Upstream statistics", "upstream", upstream, "queries_sent", v["coredns_forward_requests_total"][upstream],
 					"unanswered", v["seamark_forward_failures_total"][upstream])

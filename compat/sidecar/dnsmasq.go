@@ -70,7 +70,7 @@ func (s *statistics) poll(ctx context.Context) {
 		s.counters[i].Add(increase(s.last[i], n))
 	}
 	s.last = now
-	s.log.Log(ctx, s.result.level(true, slog.LevelInfo), "Polled dnsmasq's statistics", "cachesize", size, "hits", now[0], "misses", now[1])
+	s.log.Log(ctx, s.result.level(true, slog.LevelInfo), "Polled dnsmasq's statistics", "cache_size", size, "cache_hits", now[0], "cache_misses", now[1])
 }
 
 // increase returns the increase of a counter between two polls. A lower value

@@ -81,14 +81,14 @@ func (o *Options) logStart() {
 	o.Log.Info("Polling dnsmasq's statistics", "address", o.Dnsmasq, "interval", o.Poll)
 	var labels []string
 	for _, p := range o.Probes {
-		o.Log.Info("Probing", "label", p.Label, "address", p.Server, "name", p.Name, "type", dns.TypeToString[p.Type], "interval", p.Interval)
+		o.Log.Info("Probing", "probe", p.Label, "address", p.Server, "qname", p.Name, "type", dns.TypeToString[p.Type], "interval", p.Interval)
 		if p.Type == dns.TypeANY {
 			labels = append(labels, p.Label)
 		}
 	}
 	if len(labels) > 0 {
 		o.Log.Warn("Probes of type ANY fail: kube-dns refuses such queries, other servers return no records; "+
-			"set a type as the fifth field of --probe", "labels", strings.Join(labels, ","))
+			"set a type as the fifth field of --probe", "probes", strings.Join(labels, ","))
 	}
 }
 

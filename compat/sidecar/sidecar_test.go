@@ -165,7 +165,7 @@ func TestRun(t *testing.T) {
 			t.Errorf("got\n%s\nwant the metric %s", body, name)
 		}
 	}
-	if n := strings.Count(log.String(), "Probes of type ANY fail"); n != 1 || !strings.Contains(log.String(), "labels=any") {
+	if n := strings.Count(log.String(), "Probes of type ANY fail"); n != 1 || !strings.Contains(log.String(), "probes=any") {
 		t.Errorf("%d warnings about type ANY, want 1 with the label any:\n%s", n, log)
 	}
 

@@ -18,9 +18,9 @@ import (
 // An AutoPath follows the search path of the client's resolver on the server: the
 // autopath directive.
 //
-//	autopath [ZONE…] RESOLV-CONF
-//	autopath [ZONE…] @kubernetes
-//	autopath [ZONE…] @query [SEARCH…]
+//	autopath [ZONE...] RESOLV-CONF
+//	autopath [ZONE...] @kubernetes
+//	autopath [ZONE...] @query [SEARCH...]
 //
 // Use it to reduce the number of queries and the latency of lookups of external
 // names. To look up www.example.com, a pod's resolver first queries

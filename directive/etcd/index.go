@@ -179,7 +179,7 @@ func abbreviate(text string) string {
 	if len(text) <= enough {
 		return text
 	}
-	return strings.ToValidUTF8(text[:enough], "") + "…"
+	return strings.ToValidUTF8(text[:enough], "") + "..."
 }
 
 func (f *faults) forget(key []byte) {

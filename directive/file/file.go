@@ -17,10 +17,10 @@ import (
 
 // A File answers authoritatively from zone files: the file directive.
 //
-//	file DBFILE [ZONES…] {
+//	file DBFILE [ZONES...] {
 //	    reload DURATION
 //	    reload_by_mtime
-//	    fallthrough [ZONES…]
+//	    fallthrough [ZONES...]
 //	}
 //
 // Name the zone file in DBFILE, in the master file format of RFC 1035 §5. Its
@@ -67,7 +67,7 @@ import (
 // incomplete. If the changed file has an error, the previous zone is served, and
 // the error is logged once:
 //
-//	[ERROR] plugin/file: Failed to reload zone file file=zones/db.example.org error="zones/db.example.org:12: bad A A: \"192.0.2.300\""
+//	[ERROR] file: Failed to reload zone file file=zones/db.example.org error="zones/db.example.org:12: bad A A: \"192.0.2.300\""
 //
 // When the server starts or reloads its Corefile, an error in a zone file, or a
 // missing zone file, is an error in the Corefile. seamark check reports it too.

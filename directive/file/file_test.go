@@ -232,9 +232,9 @@ func TestBadFiles(t *testing.T) {
 // A SOA record of another name is the zone's own if it has none.
 func TestSOAOfAnotherName(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
-		{"example.net. 5 SOA a b 2 2 3 4 5\n", `"plugin/file: Using the SOA record of another name" file=DB line=1 zone=example.org. name=example.net.`},
-		{"sub 5 SOA a b 2 2 3 4 5\nsub2 5 SOA a b 3 2 3 4 5\n", `"plugin/file: Using the SOA record of another name" file=DB line=1 zone=example.org. name=sub.example.org.`},
-		{"@ 5 SOA a b 2 2 3 4 5\nsub 5 SOA a b 3 2 3 4 5\n", `"plugin/file: Ignored the SOA record of another name" file=DB line=2 zone=example.org. name=sub.example.org.`},
+		{"example.net. 5 SOA a b 2 2 3 4 5\n", `"file: Using the SOA record of another name" file=DB line=1 zone=example.org. owner=example.net.`},
+		{"sub 5 SOA a b 2 2 3 4 5\nsub2 5 SOA a b 3 2 3 4 5\n", `"file: Using the SOA record of another name" file=DB line=1 zone=example.org. owner=sub.example.org.`},
+		{"@ 5 SOA a b 2 2 3 4 5\nsub 5 SOA a b 3 2 3 4 5\n", `"file: Ignored the SOA record of another name" file=DB line=2 zone=example.org. owner=sub.example.org.`},
 	} {
 		db := filepath.Join(t.TempDir(), "db")
 		write(t, db, c.text)
@@ -264,7 +264,7 @@ func TestOutOfZone(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "db")
 	write(t, db, fmt.Sprintf(head, 1)+"a A 192.0.2.1\nwww.example.com. A 192.0.2.2\nwww.example.edu. A 192.0.2.2\n")
 	s := run(t, "file "+db, nil)
-	want := `"plugin/file: Ignored records outside the zone" file=` + db + ` line=4 error="www.example.com.: out of zone example.org." count=2`
+	want := `"file: Ignored records outside the zone" file=` + db + ` line=4 error="www.example.com.: out of zone example.org." count=2`
 	if got := s.log.take("WARN"); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -279,7 +279,7 @@ func TestCNAMEBesideOthers(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "db")
 	write(t, db, fmt.Sprintf(head, 1)+"@ CNAME www\nwww A 192.0.2.1\n@ TXT x\n")
 	s := run(t, "file "+db, nil)
-	want := `"plugin/file: Found records beside a CNAME record" file=` + db + ` line=3 error="example.org.: SOA record beside a CNAME" count=2`
+	want := `"file: Found records beside a CNAME record" file=` + db + ` line=3 error="example.org.: SOA record beside a CNAME" count=2`
 	if got := s.log.take("WARN"); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

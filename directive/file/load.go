@@ -99,14 +99,14 @@ func (l *loader) zone(path string) (*zone.Zone, error) {
 
 // warn logs what is wrong with the file but not an error.
 func (l *loader) warn(log *slog.Logger) {
-	l.conflicts.log(log, "plugin/file: Found records beside a CNAME record")
-	l.outside.log(log, "plugin/file: Ignored records outside the zone")
+	l.conflicts.log(log, "file: Found records beside a CNAME record")
+	l.outside.log(log, "file: Ignored records outside the zone")
 	switch r := l.otherSOA; {
 	case r == nil:
 	case !l.hasSOA:
-		log.Warn("plugin/file: Using the SOA record of another name", "file", r.File, "line", r.Line, "zone", l.origin, "name", r.Owner)
+		log.Warn("file: Using the SOA record of another name", "file", r.File, "line", r.Line, "zone", l.origin, "owner", r.Owner)
 	case !slices.Contains(l.origins, r.Owner):
-		log.Warn("plugin/file: Ignored the SOA record of another name", "file", r.File, "line", r.Line, "zone", l.origin, "name", r.Owner)
+		log.Warn("file: Ignored the SOA record of another name", "file", r.File, "line", r.Line, "zone", l.origin, "owner", r.Owner)
 	}
 }
 

@@ -83,7 +83,7 @@ func TestReloadFileWithError(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "db")
 	write(t, db, fmt.Sprintf(head, 1)+"a A 192.0.2.1\n")
 	s := run(t, "file "+db+never, nil)
-	failure := `"plugin/file: Failed to reload zone file" file=` + db + ` error=`
+	failure := `"file: Failed to reload zone file" file=` + db + ` error=`
 	for i, c := range []struct{ text, log, failed, want string }{
 		{fmt.Sprintf(head, 2) + "a A 192.0.2.300\n", failure + `"` + db + `:3: bad A A: \"192.0.2.300\""`, "1", "NOERROR c0000201"},
 		{"", failure + `"` + db + `: no SOA record for example.org."`, "2", "NOERROR c0000201"},
@@ -124,7 +124,7 @@ func TestReloadDirectory(t *testing.T) {
 	for range 3 {
 		s.source().reload()
 	}
-	want := `"plugin/file: Failed to reload zone file" file=` + db + ` error="` + db + `: not a regular file"`
+	want := `"file: Failed to reload zone file" file=` + db + ` error="` + db + `: not a regular file"`
 	if got := s.log.take("ERROR"); got != want || s.failed() != "1" {
 		t.Errorf("%s failed, want 1; logged %s, want %s", s.failed(), got, want)
 	}

@@ -105,17 +105,17 @@ func (s *source) reload() {
 	s.latest = v
 	if err != nil {
 		s.failed.Add(1)
-		s.log.Error("plugin/file: Failed to reload zone file", "file", s.path, "error", err)
+		s.log.Error("file: Failed to reload zone file", "file", s.path, "error", err)
 		return
 	}
 	for i, z := range v.zones {
 		old, _ := s.zones[i].Load().Serial()
 		serial, _ := z.Serial()
 		if serial == old && !s.byTime && !v.mayComplete(previous) {
-			s.log.Warn("plugin/file: Ignored changed zone file: serial number unchanged", "file", s.path, "zone", z.Origin(), "serial", serial)
+			s.log.Warn("file: Ignored changed zone file: serial number unchanged", "file", s.path, "zone", z.Origin(), "serial", serial)
 			continue
 		}
 		s.zones[i].Store(z)
-		s.log.Info("plugin/file: Reloaded zone", "file", s.path, "zone", z.Origin(), "serial", serial)
+		s.log.Info("file: Reloaded zone", "file", s.path, "zone", z.Origin(), "serial", serial)
 	}
 }

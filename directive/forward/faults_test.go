@@ -400,8 +400,8 @@ func TestUpstreamDownReported(t *testing.T) {
 	eventually(t, "the log line", func() bool { return strings.Contains(log.String(), "up again") })
 	check("up again", "1", "1")
 	for _, want := range []string{
-		`level=WARN msg="plugin/forward: Upstream is down" upstream=` + up.addr + ` error="read udp `,
-		`level=INFO msg="plugin/forward: Upstream is up again" upstream=` + up.addr + ` duration=`,
+		`level=WARN msg="forward: Upstream is down" upstream=` + up.addr + ` error="read udp `,
+		`level=INFO msg="forward: Upstream is up again" upstream=` + up.addr + ` duration=`,
 	} {
 		if n := strings.Count(log.String(), want); n != 1 {
 			t.Errorf("got %d lines with %s, want 1:\n%s", n, want, log.String())

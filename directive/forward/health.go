@@ -66,7 +66,7 @@ func (u *upstream) countFailedCheck(err error) {
 	if int(u.failedChecks.Add(1)) == u.options().maxFails {
 		u.downSince.Store(time.Now().UnixNano())
 		u.metrics.wentDown.Add(1)
-		u.set.log.Warn("plugin/forward: Upstream is down", "upstream", u.String(), "error", err)
+		u.set.log.Warn("forward: Upstream is down", "upstream", u.String(), "error", err)
 	}
 }
 
@@ -77,7 +77,7 @@ func (u *upstream) countSuccess() {
 	}
 	if failed, maxFails := int(u.failedChecks.Swap(0)), u.options().maxFails; maxFails > 0 && failed >= maxFails {
 		duration := time.Since(time.Unix(0, u.downSince.Load())).Round(time.Millisecond)
-		u.set.log.Info("plugin/forward: Upstream is up again", "upstream", u.String(), "duration", duration)
+		u.set.log.Info("forward: Upstream is up again", "upstream", u.String(), "duration", duration)
 	}
 }
 

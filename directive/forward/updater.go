@@ -121,7 +121,7 @@ func (f *updater) update(ctx context.Context) {
 		return
 	}
 	if f.current != nil {
-		f.set.log.Info("plugin/forward: Upstreams changed", "upstreams", now)
+		f.set.log.Info("forward: Upstreams changed", "upstreams", now)
 	}
 	f.current = now
 	f.set.setTargets(now)
@@ -148,8 +148,8 @@ func (f *updater) setAddrs(i int, name string, addrs []netip.Addr, err error) {
 	}
 	f.warned[name] = true
 	if len(f.addrs[i]) == 0 {
-		f.set.log.Warn("plugin/forward: No upstream address found, no queries are sent", "source", name, "error", err)
+		f.set.log.Warn("forward: No upstream address found, no queries are sent", "source", name, "error", err)
 	} else {
-		f.set.log.Warn("plugin/forward: No upstream address found, using the last ones", "source", name, "error", err)
+		f.set.log.Warn("forward: No upstream address found, using the last ones", "source", name, "error", err)
 	}
 }

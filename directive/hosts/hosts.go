@@ -10,15 +10,15 @@ import (
 
 // A Handler answers from lines in the format of /etc/hosts: the hosts directive.
 //
-//	hosts [FILE [ZONES…]] {
-//	    ADDRESS NAME…                # a line of a hosts file
-//	    file PATH…                   # more files and directories; can be repeated
+//	hosts [FILE [ZONES...]] {
+//	    ADDRESS NAME...              # a line of a hosts file
+//	    file PATH...                 # more files and directories; can be repeated
 //	    domain NAME                  # add names of one label with NAME appended too
 //	    localise                     # prefer IPv4 addresses in the network of the queried address
 //	    ttl SECONDS                  # TTL of all records; default 3600
 //	    no_reverse                   # no PTR records
 //	    reload DURATION              # interval of checks for changed files; 0 turns it off; default 5s
-//	    fallthrough [ZONES…]         # pass queries for names without a line to the next directive
+//	    fallthrough [ZONES...]       # pass queries for names without a line to the next directive
 //	    fallthrough_unsupported      # and queries for types other than A, AAAA, PTR and ANY
 //	    configmap NAMESPACE/NAME KEY # lines in a ConfigMap; can be repeated
 //	    endpoint URL                 # the API server with the ConfigMaps

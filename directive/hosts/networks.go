@@ -73,7 +73,7 @@ func (n *networks) refresh() {
 	r := &reading{networks: map[netip.Addr]netip.Prefix{}, at: time.Now()}
 	addrs, err := n.read()
 	if err != nil {
-		n.log.Warn("plugin/hosts: Failed to read the network interfaces", "error", err)
+		n.log.Warn("hosts: Failed to read the network interfaces", "error", err)
 		if old := n.current.Load(); old != nil {
 			r.networks = old.networks
 		}

@@ -114,7 +114,7 @@ func parse(text string, domain wire.Name, add func(addr netip.Addr, name []byte)
 func quote(word string) string {
 	const most = 80
 	if len(word) > most {
-		return fmt.Sprintf("%q…", word[:most])
+		return fmt.Sprintf("%q...", word[:most])
 	}
 	return fmt.Sprintf("%q", word)
 }

@@ -58,9 +58,9 @@ func TestParse(t *testing.T) {
 		// 255 bytes in wire form, and one more.
 		{"10.0.0.1 " + strings.Repeat(label+".", 3) + label[2:], []string{"10.0.0.1 " + strings.Repeat(label+".", 3) + label[2:] + "."}, nil},
 		{"10.0.0.1 " + strings.Repeat(label+".", 3) + label[1:], nil, []string{
-			`1: "` + label + "." + label[:16] + `"… is not a name: more than 255 bytes`}},
+			`1: "` + label + "." + label[:16] + `"... is not a name: more than 255 bytes`}},
 		{"10.0.0.1 " + strings.Repeat("a ", maxLine) + "\n10.0.0.2 b", []string{"10.0.0.2 b."}, []string{"1: longer than 1048576 bytes"}},
-		{strings.Repeat("x", 100) + " a", nil, []string{`1: "` + strings.Repeat("x", 80) + `"… is not an IP address`}},
+		{strings.Repeat("x", 100) + " a", nil, []string{`1: "` + strings.Repeat("x", 80) + `"... is not an IP address`}},
 	} {
 		pairs, wrong := parsed(c.text, "")
 		if !slices.Equal(pairs, c.pairs) || !slices.Equal(wrong, c.wrong) {

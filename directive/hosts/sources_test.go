@@ -96,7 +96,7 @@ func TestMountedKey(t *testing.T) {
 				m.put(map[string]string{"key": fmt.Sprintf("10.0.0.%d a.test\n", i), "other": other})
 				c.becomes(t, "a.test.", fmt.Sprintf("NOERROR 10.0.0.%d", i))
 			}
-			if n := log.count("] plugin/hosts: Failed"); path == "." && n > 0 || n > 10 {
+			if n := log.count("] hosts: Failed"); path == "." && n > 0 || n > 10 {
 				t.Errorf("%d warnings, want 10 for a file and none for a directory\n%s", n, log)
 			}
 			// An empty key has no lines. It takes effect at once.
@@ -124,7 +124,7 @@ func TestMountedGarbage(t *testing.T) {
 				c.becomes(t, "a.test.", "NOERROR 10.0.0.1")
 				// The files are followed one by one: this one may be read last.
 				eventually(t, "a warning", func() bool { return log.count("no valid line: ") > i })
-				if n := log.count("] plugin/hosts: Failed"); n != i+1 || log.count(keptMessage) != i+1 {
+				if n := log.count("] hosts: Failed"); n != i+1 || log.count(keptMessage) != i+1 {
 					t.Errorf("%d warnings, want %d\n%s", n, i+1, log)
 				}
 			}

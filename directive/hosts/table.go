@@ -159,8 +159,8 @@ func (t *table) refresh(changed ...*files) {
 }
 
 const (
-	failedMessage = "plugin/hosts: Failed to read file"
-	keptMessage   = "plugin/hosts: Failed to read file, keeping its previous lines"
+	failedMessage = "hosts: Failed to read file"
+	keptMessage   = "hosts: Failed to read file, keeping its previous lines"
 )
 
 // report logs the files that cannot be read, and those that can be read again, once
@@ -182,7 +182,7 @@ func (t *table) report(f *files, wrong map[string]error) {
 		}
 		delete(f.warned, path)
 		if path == f.path || f.text(path).name != "" { // or the file was removed
-			t.log.Info("plugin/hosts: File can be read again", "file", path)
+			t.log.Info("hosts: File can be read again", "file", path)
 		}
 	}
 }
@@ -227,12 +227,12 @@ func (t *table) build() {
 		sources = append(sources, m.String())
 	}
 	if b.ignored > 0 {
-		t.log.Warn("plugin/hosts: Ignored names: the index is full", "count", b.ignored)
+		t.log.Warn("hosts: Ignored names: the index is full", "count", b.ignored)
 	}
 	x := b.index()
 	t.index.Store(x)
 	t.counts.set(t, x.entries)
-	t.log.Info("plugin/hosts: Loaded lines", "sources", strings.Join(sources, ", "), "count", x.entries)
+	t.log.Info("hosts: Loaded lines", "sources", strings.Join(sources, ", "), "count", x.entries)
 	if only := t.files; len(t.maps) == 0 && len(only) == 1 && len(only[0].texts) == 1 && only[0].texts[0].name == only[0].path {
 		only[0].texts[0].lines = "" // the file is read again before the next index is built
 	}
@@ -247,7 +247,7 @@ func (t *table) parse(b *builder, lines text) {
 		b.add(addr, name)
 		if names++; names%(1<<16) == 0 && time.Since(logged) > t.progress {
 			logged = time.Now()
-			t.log.Info("plugin/hosts: Loading lines", "file", lines.name, "count", names)
+			t.log.Info("hosts: Loading lines", "file", lines.name, "count", names)
 		}
 	}, func(e lineError) {
 		if invalid++; invalid == 1 {
@@ -258,5 +258,5 @@ func (t *table) parse(b *builder, lines text) {
 		delete(t.warned, lines.name)
 		return
 	}
-	warnOnce(t.log, t.warned, lines.name, "plugin/hosts: Ignored invalid lines", "file", lines.name, "line", first.line, "error", first.text, "count", invalid)
+	warnOnce(t.log, t.warned, lines.name, "hosts: Ignored invalid lines", "file", lines.name, "line", first.line, "error", first.text, "count", invalid)
 }

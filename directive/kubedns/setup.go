@@ -33,7 +33,7 @@ import (
 //	    tls CERT KEY CA
 //	    kubeconfig FILE [CONTEXT]
 //	    manifests DIR
-//	    OPTION…              # of forward: policy, max_concurrent, force_tcp …
+//	    OPTION...            # of forward: policy, max_concurrent, force_tcp ...
 //	}
 //
 // Use kubedns_config to keep the ConfigMap of a kube-dns installation. It expands to

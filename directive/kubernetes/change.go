@@ -70,7 +70,7 @@ func (cs *serviceChanges) reset() {
 func (ix *Index) changeOf(imported bool, namespace, name string) *serviceChange {
 	key := appendServiceKey(ix.changes.buf[:0], namespace, name)
 	if key == nil {
-		ix.log.Warn("Ignored a Service whose name is not a DNS label", "namespace", namespace, "service", name)
+		ix.log.Warn("kubernetes: Ignored a Service whose name is not a DNS label", "namespace", namespace, "service", name)
 		return nil
 	}
 	ix.changes.buf = key[:0]
@@ -133,7 +133,7 @@ const longestName = 1<<16 - 1
 
 func (ix *Index) putSlice(kind cluster.Kind, sl *cluster.Slice) {
 	if len(sl.Name) > longestName {
-		ix.log.Warn("Ignored an EndpointSlice whose name is too long", "namespace", sl.Namespace, "service", sl.Service)
+		ix.log.Warn("kubernetes: Ignored an EndpointSlice whose name is too long", "namespace", sl.Namespace, "service", sl.Service)
 		return
 	}
 	c := ix.changeOf(kind == cluster.ImportSlices, sl.Namespace, sl.Service)

@@ -16,11 +16,11 @@ import (
 // An External is the k8s_external directive, which answers names of Services with the
 // addresses by which clients outside the cluster reach them.
 //
-//	k8s_external [ZONE…] {
+//	k8s_external [ZONE...] {
 //	    apex LABEL                 # of the zone's name server; dns
 //	    ttl SECONDS                # 0 to 3600; 5
 //	    headless                   # headless Services too
-//	    fallthrough [ZONE…]        # the next handler answers names that do not exist
+//	    fallthrough [ZONE...]      # the next handler answers names that do not exist
 //	}
 //
 // Use it once in a server block, together with kubernetes, whose options select the part

@@ -17,9 +17,9 @@ import (
 // A Federation is the federation directive, which answers federated names of Services with
 // a CNAME to the Service in this cluster or in another one.
 //
-//	federation [ZONES…] {
+//	federation [ZONES...] {
 //	    NAME DOMAIN        # one or more
-//	    upstream [ADDRESS…]
+//	    upstream [ADDRESS...]
 //	}
 //
 // Use it once in a server block, together with kubernetes, whose cluster and ttl it uses.
@@ -41,12 +41,13 @@ import (
 //
 //	SVC.NS.NAME.svc.TOPOLOGY-ZONE.REGION.DOMAIN
 //
-// A headless Service needs a ready endpoint for that, one with a ClusterIP any endpoint, an
-// ExternalName none. TOPOLOGY-ZONE and REGION are those of this cluster's first Node, by
-// name, that has the labels topology.kubernetes.io/zone and topology.kubernetes.io/region,
-// or instead failure-domain.beta.kubernetes.io/zone and …/region. Allow the service account
-// to list and watch nodes; with manifests the Nodes among them count. While no Node has both
-// labels, a name that leads to another cluster is SERVFAIL. ready does not wait for it.
+// A headless Service needs a ready endpoint for that, one with a ClusterIP any endpoint,
+// an ExternalName none. TOPOLOGY-ZONE and REGION are those of this cluster's first Node,
+// by name, that has the labels topology.kubernetes.io/zone and
+// topology.kubernetes.io/region, or failure-domain.beta.kubernetes.io/zone and
+// failure-domain.beta.kubernetes.io/region instead. Allow the service account to list and
+// watch nodes; with manifests the Nodes among them count. While no Node has both labels, a
+// name that leads to another cluster is SERVFAIL. ready does not wait for it.
 //
 // SVC must be a label of RFC 1035 and NS one of RFC 1123; kubernetes answers all other
 // names. A federated name has as many labels as that of an endpoint, EP.SVC.NS.svc.ZONE, so

@@ -28,7 +28,7 @@ func newNodeLocations() *nodeLocations {
 
 var (
 	errNoNodes  = errors.New("federation: finding the zone and region of this cluster: nodes are not listed yet (allow the service account to list and watch nodes)")
-	errNoLabels = errors.New("federation: finding the zone and region of this cluster: no Node has the labels topology.kubernetes.io/zone and topology.kubernetes.io/region, or failure-domain.beta.kubernetes.io/zone and …/region")
+	errNoLabels = errors.New("federation: finding the zone and region of this cluster: no Node has the labels topology.kubernetes.io/zone and topology.kubernetes.io/region, or failure-domain.beta.kubernetes.io/zone and failure-domain.beta.kubernetes.io/region")
 )
 
 // location returns the labels "zone.region" of the first Node that has both, in wire form

@@ -150,7 +150,7 @@ func (ix *Index) delete(kind cluster.Kind, key cluster.Key) {
 func (ix *Index) namespace(name string) *namespace {
 	key := label(name)
 	if key == "" {
-		ix.log.Warn("Ignored a namespace whose name is not a DNS label", "namespace", name)
+		ix.log.Warn("kubernetes: Ignored a Namespace whose name is not a DNS label", "namespace", name)
 		return nil
 	}
 	ns := ix.namespaces.Get([]byte(key))

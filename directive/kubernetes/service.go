@@ -20,9 +20,9 @@ type serviceLookup struct {
 //	EP                        one endpoint
 //	_PORT._PROTO              one port
 //	LABEL._PORT._PROTO        one port of one endpoint or ClusterIP (compatible kube-dns)
-//	EP.CLUSTER…               one endpoint of one cluster (M9)
-//	ZONE….pin._zone           endpoints in a topology zone (option zonal)
-//	ZONE….prefer._zone        the same, or all if there are none
+//	EP.CLUSTER                one endpoint of one cluster (M9)
+//	ZONE.pin._zone            endpoints in a topology zone (option zonal)
+//	ZONE.prefer._zone         the same, or all if there are none
 func (s *serviceLookup) answer() result {
 	last := s.prefix - 1
 	switch {

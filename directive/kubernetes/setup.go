@@ -20,21 +20,21 @@ import (
 // Setup sets up the kubernetes directive, which answers names of a cluster's Services
 // and Pods.
 //
-//	kubernetes [ZONES…] {
+//	kubernetes [ZONES...] {
 //	    endpoint URL                       # an API server; http:// may be a kubectl proxy
 //	    tls CERT KEY CA                    # files, for endpoint
 //	    kubeconfig FILE [CONTEXT]          # takes precedence over endpoint
 //	    manifests DIR                      # a folder of YAML and JSON instead of a cluster
-//	    namespaces NAMESPACE…              # only these
+//	    namespaces NAMESPACE...            # only these
 //	    namespace_labels EXPRESSION        # only namespaces with these labels
 //	    labels EXPRESSION                  # only Services, EndpointSlices and Pods with these
 //	    pods disabled|insecure|verified    # names of Pods by their addresses; disabled
 //	    endpoint_pod_names                 # an endpoint without hostname has its Pod's name
 //	    ttl SECONDS                        # 0 to 3600; 5
 //	    noendpoints                        # do not watch EndpointSlices
-//	    fallthrough [ZONES…]               # the next handler answers names that do not exist
+//	    fallthrough [ZONES...]             # the next handler answers names that do not exist
 //	    ignore empty_service               # a Service with ClusterIPs needs a ready endpoint to have a name
-//	    multicluster [ZONES…]              # the zones that hold ServiceImports; clusterset.local
+//	    multicluster [ZONES...]            # the zones that hold ServiceImports; clusterset.local
 //	    zonal                              # names for the endpoints of one topology zone
 //	    compatible kube-dns                # SRV records, endpoint labels and names below Services as in kube-dns
 //	    wildcards                          # the label * matches any
@@ -70,7 +70,8 @@ import (
 // A reverse name has the PTR record of the Service that has the ClusterIP, or else one for
 // each endpoint that has the address. The NS record names the Service kube-dns in
 // kube-system; without it, the Services with a ClusterIP that have this server as an
-// endpoint; without these ns.dns. So it does not change with the addresses of Pods. Zone transfers (AXFR, IXFR) are refused.
+// endpoint; without these, ns.dns. So it does not change with the addresses of Pods. Zone
+// transfers (AXFR, IXFR) are refused.
 //
 // A headless Service whose EndpointSlices have addressType FQDN is answered like an
 // ExternalName, and so are the names of its endpoints and ports, if all ready endpoints

@@ -17,7 +17,7 @@ import (
 // WriteTree writes the document that kube-dns serves at /cache: the names of Services as
 // a tree of labels from the root on, in indented JSON, sorted.
 //
-//	{"ChildNodes": {LABEL: …}, "Entries": {LABEL: MESSAGE}}
+//	{"ChildNodes": {LABEL: ...}, "Entries": {LABEL: MESSAGE}}
 //
 // A message is SkyDNS's, without fields that are zero: host, port, priority, weight, ttl.
 // Below a Service are its addresses, each at its hostname or at kube-dns's hash, and

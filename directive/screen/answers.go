@@ -111,7 +111,7 @@ func (s *Screen) logRebind(q *dns.Query, bad netip.Addr) {
 		return
 	}
 	name := wire.AppendText(nil, q.Name())
-	attrs := []any{slog.String("name", string(name[:len(name)-1])), slog.String("type", q.Type.String()), slog.String("address", bad.String())}
+	attrs := []any{slog.String("qname", string(name)), slog.String("type", q.Type.String()), slog.String("address", bad.String())}
 	if n := s.suppressed.Swap(0); n > 0 {
 		attrs = append(attrs, slog.Uint64("suppressed", n))
 	}

@@ -83,9 +83,9 @@ func TestRebindLogRate(t *testing.T) {
 		_, text, _ := strings.Cut(strings.TrimSpace(line), " ")
 		lines = append(lines, text)
 	}
-	want := `level=WARN msg="screen: Possible DNS-rebind attack detected" name=evil0.test type=A address=192.168.1.2
-level=WARN msg="screen: Possible DNS-rebind attack detected" name=evil3.test type=A address=192.168.1.2 suppressed=2
-level=WARN msg="screen: Possible DNS-rebind attack detected" name=evil4.test type=A address=192.168.1.2`
+	want := `level=WARN msg="screen: Possible DNS-rebind attack detected" qname=evil0.test. type=A address=192.168.1.2
+level=WARN msg="screen: Possible DNS-rebind attack detected" qname=evil3.test. type=A address=192.168.1.2 suppressed=2
+level=WARN msg="screen: Possible DNS-rebind attack detected" qname=evil4.test. type=A address=192.168.1.2`
 	if got := strings.Join(lines, "\n"); got != want {
 		t.Errorf("log: got\n%s\nwant\n%s", got, want)
 	}

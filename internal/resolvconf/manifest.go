@@ -105,7 +105,7 @@ func ParseManifest(file string, text []byte) (Manifest, []string, error) {
 		for _, o := range f.pods {
 			all = append(all, fmt.Sprintf("%s (line %d)", o.name(), o.line))
 		}
-		return Manifest{}, nil, fmt.Errorf("%s: %d objects with pods, %s: keep one in the file, or pipe one (kubectl get … -o yaml | seamark resolvconf --pod -)",
+		return Manifest{}, nil, fmt.Errorf("%s: %d objects with pods, %s: keep one in the file, or pipe one (kubectl get ... -o yaml | seamark resolvconf --pod -)",
 			file, len(all), strings.Join(all, ", "))
 	}
 	r := reader{file: file, object: f.pods[0]}

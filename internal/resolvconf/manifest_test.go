@@ -78,7 +78,7 @@ func TestParseManifestErrors(t *testing.T) {
 		{"no pod", "kind: Service\n---\nkind: ConfigMap\n---\nkind: Service\n", "a.yaml: no pod or pod template, only ConfigMap, Service: want a Pod,"},
 		{"an empty list", `{"kind": "List", "items": []}`, "a.yaml: no pod or pod template, only List: want"},
 		{"two", "kind: Pod\nmetadata: {name: a}\nspec: {}\n---\nkind: Job\nmetadata: {name: b, namespace: c}\nspec: {template: {spec: {}}}\n",
-			"a.yaml: 2 objects with pods, Pod a (line 1), Job c/b (line 5): keep one in the file, or pipe one (kubectl get … -o yaml | seamark resolvconf --pod -)"},
+			"a.yaml: 2 objects with pods, Pod a (line 1), Job c/b (line 5): keep one in the file, or pipe one (kubectl get ... -o yaml | seamark resolvconf --pod -)"},
 		{"no kind", "a: b\n---\nkind: Pod\nspec: {}\n", "a.yaml:1: not a Kubernetes object: no kind"},
 		{"not a mapping", "kind: Pod\nspec: {}\n---\nhello\n", "a.yaml:4: not a Kubernetes object: no kind"},
 		{"no template", "---\nkind: Deployment\nmetadata: {name: web}\nspec: {}\n", "a.yaml:2: Deployment web: spec.template.spec is missing"},
