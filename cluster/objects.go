@@ -162,6 +162,9 @@ type Endpoint struct {
 	Hostname string // endpoint.hostname or, with Options.PodNames, the target pod's name; lower case
 	Zone     string // topology zone in lower case, "" without Options.Zones
 	Ready    bool   // conditions.ready is nil or true
+	// Target reports whether the targetRef names a Node or a Pod of the slice's namespace.
+	// It is also set in the slices of default/kubernetes, which the API server writes.
+	Target bool
 }
 
 // Endpoints are packed endpoints: a flag byte, four or sixteen bytes of
@@ -179,6 +182,7 @@ const (
 	flagHostname
 	flagZone
 	flagName // a length byte and a name instead of an address
+	flagTarget
 )
 
 // AppendEndpoint appends e to buf. Strings of more than 255 bytes are left out.
@@ -201,6 +205,9 @@ func AppendName(buf []byte, name string, e Endpoint) []byte {
 func appendStrings(buf []byte, at int, flags byte, e Endpoint) []byte {
 	if e.Ready {
 		flags |= flagReady
+	}
+	if e.Target {
+		flags |= flagTarget
 	}
 	if e.Hostname != "" && len(e.Hostname) < 256 {
 		flags |= flagHostname
@@ -250,7 +257,7 @@ func (es Endpoints) All() iter.Seq[Endpoint] {
 // have thousands.
 func (es Endpoints) From(ip [4]byte) Endpoints {
 	want := binary.BigEndian.Uint32(ip[:])
-	for len(es) >= 5 && es[0]&^flagReady == 0 && want != uint32(es[1])<<24|uint32(es[2])<<16|uint32(es[3])<<8|uint32(es[4]) {
+	for len(es) >= 5 && es[0]&^(flagReady|flagTarget) == 0 && want != uint32(es[1])<<24|uint32(es[2])<<16|uint32(es[3])<<8|uint32(es[4]) {
 		es = es[5:]
 	}
 	return es
@@ -270,7 +277,7 @@ func (es Endpoints) Next(e *Endpoint) Endpoints {
 
 // strings decodes what follows the address or name of an endpoint.
 func (es Endpoints) strings(flags byte, e *Endpoint) Endpoints {
-	e.Ready, e.Hostname, e.Zone = flags&flagReady != 0, "", ""
+	e.Ready, e.Target, e.Hostname, e.Zone = flags&flagReady != 0, flags&flagTarget != 0, "", ""
 	if flags&flagHostname != 0 {
 		n := int(es[0])
 		e.Hostname, es = string(es[1:1+n]), es[1+n:]

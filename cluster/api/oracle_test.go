@@ -114,6 +114,11 @@ func (o oracle) slice(s *discoveryv1.EndpointSlice, warn func(msg string, attrs 
 	var buf []byte
 	for i := range s.Endpoints {
 		e := o.endpoint(&s.Endpoints[i])
+		ref := s.Endpoints[i].TargetRef
+		e.Target = slim.Namespace == "default" && slim.Service == "kubernetes"
+		if ref != nil && (ref.Kind == "Node" || ref.Kind == "Pod") {
+			e.Target = ref.Kind == "Node" || ref.Namespace == "" || ref.Namespace == slim.Namespace
+		}
 		if e.Hostname != "" && len(validation.IsDNS1123Label(e.Hostname)) > 0 {
 			warn("Ignored invalid hostname of an endpoint", "kind", "EndpointSlice", "namespace", s.Namespace, "name", s.Name, "value", e.Hostname)
 			e.Hostname = ""

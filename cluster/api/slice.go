@@ -50,9 +50,9 @@ func (p *packer) port(name, protocol string, number int32) {
 }
 
 // endpoint returns an endpoint without its address. pod is the name of its Pod, if
-// any.
-func (p *packer) endpoint(ready bool, hostname, pod, zone string) cluster.Endpoint {
-	e := cluster.Endpoint{Ready: ready}
+// any, and target reports whether its targetRef identifies it.
+func (p *packer) endpoint(ready bool, hostname, pod, zone string, target bool) cluster.Endpoint {
+	e := cluster.Endpoint{Ready: ready, Target: target}
 	switch {
 	case hostname != "":
 		e.Hostname = strings.ToLower(hostname)
@@ -68,6 +68,18 @@ func (p *packer) endpoint(ready bool, hostname, pod, zone string) cluster.Endpoi
 		e.Zone = strings.ToLower(zone)
 	}
 	return e
+}
+
+// identifies reports whether a targetRef names a Node or a Pod of the slice's namespace. The
+// API server's own slices have no targetRef.
+func (p *packer) identifies(kind, namespace []byte) bool {
+	switch string(kind) {
+	case "Pod":
+		return len(namespace) == 0 || string(namespace) == p.slim.Namespace
+	case "Node":
+		return true
+	}
+	return p.slim.Namespace == "default" && p.slim.Service == "kubernetes"
 }
 
 // address adds an endpoint with this address or name.
@@ -125,11 +137,13 @@ func (s Slimmer) Slice(full *EndpointSlice) *cluster.Slice {
 		}
 	}
 	for i := range full.Endpoints {
-		in, pod := &full.Endpoints[i], ""
-		if in.TargetRef != nil && in.TargetRef.Kind == "Pod" {
-			pod = in.TargetRef.Name
+		in := &full.Endpoints[i]
+		target, pod := value(in.TargetRef), ""
+		if target.Kind == "Pod" {
+			pod = target.Name
 		}
-		e := p.endpoint(in.Conditions.Ready == nil || *in.Conditions.Ready, value(in.Hostname), pod, value(in.Zone))
+		e := p.endpoint(in.Conditions.Ready == nil || *in.Conditions.Ready, value(in.Hostname), pod, value(in.Zone),
+			p.identifies([]byte(target.Kind), []byte(target.Namespace)))
 		for _, text := range in.Addresses {
 			p.address(e, []byte(text))
 		}
@@ -138,11 +152,11 @@ func (s Slimmer) Slice(full *EndpointSlice) *cluster.Slice {
 	return p.slim
 }
 
-func value(s *string) string {
-	if s == nil {
-		return ""
+func value[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
 	}
-	return *s
+	return v
 }
 
 // readSlice decodes and slims a slice in protobuf. It packs the endpoints as it decodes
@@ -232,7 +246,7 @@ func (p *packer) readPort(raw []byte) error {
 
 func (p *packer) readEndpoint(raw []byte) error {
 	ready, addresses := true, 0
-	var address, hostname, zone, kind, pod []byte
+	var address, hostname, zone, kind, namespace, pod []byte
 	m := protobuf.Message{Rest: raw}
 	for m.Next() {
 		switch m.Number {
@@ -250,15 +264,13 @@ func (p *packer) readEndpoint(raw []byte) error {
 		case 3:
 			hostname = m.Bytes()
 		case 4:
-			text := m.Bytes()
-			if !p.Options.PodNames {
-				continue
-			}
-			target := protobuf.Message{Rest: text}
+			target := protobuf.Message{Rest: m.Bytes()}
 			for target.Next() {
 				switch target.Number {
 				case 1:
 					kind = target.Bytes()
+				case 2:
+					namespace = target.Bytes()
 				case 3:
 					pod = target.Bytes()
 				}
@@ -271,13 +283,13 @@ func (p *packer) readEndpoint(raw []byte) error {
 	if m.Err != nil {
 		return m.Err
 	}
-	if string(kind) != "Pod" {
+	if !p.Options.PodNames || string(kind) != "Pod" {
 		pod = nil
 	}
 	if !p.Options.Zones {
 		zone = nil
 	}
-	e := p.endpoint(ready, string(hostname), string(pod), string(zone))
+	e := p.endpoint(ready, string(hostname), string(pod), string(zone), p.identifies(kind, namespace))
 	if addresses == 1 { // as every controller writes it
 		p.address(e, address)
 		return nil

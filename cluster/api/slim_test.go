@@ -136,8 +136,8 @@ func TestSlimSlice(t *testing.T) {
 	}
 	addr := netip.MustParseAddr
 	plain := []cluster.Endpoint{
-		{Addr: addr("10.1.0.1"), Hostname: "db-0", Zone: "", Ready: true}, {Addr: addr("10.1.0.2"), Hostname: "db-0", Zone: "", Ready: true}, {Addr: addr("10.1.0.3"), Hostname: "", Zone: "", Ready: false},
-		{Addr: addr("10.1.0.4"), Hostname: "", Zone: "", Ready: true}, {Addr: addr("10.1.0.5"), Hostname: "", Zone: "", Ready: true}, {Addr: addr("10.1.0.6"), Hostname: "", Zone: "", Ready: true},
+		{Addr: addr("10.1.0.1"), Hostname: "db-0", Zone: "", Ready: true}, {Addr: addr("10.1.0.2"), Hostname: "db-0", Zone: "", Ready: true}, {Addr: addr("10.1.0.3"), Hostname: "", Zone: "", Ready: false, Target: true},
+		{Addr: addr("10.1.0.4"), Ready: true, Target: true}, {Addr: addr("10.1.0.5"), Ready: true, Target: true}, {Addr: addr("10.1.0.6"), Ready: true, Target: true},
 	}
 	if got := slices.Collect(got.Endpoints.All()); !slices.Equal(got, plain) {
 		t.Errorf("endpoints: got %+v", got)
@@ -327,6 +327,36 @@ func TestNodeSlim(t *testing.T) {
 		}
 		if got := arrive(t, cluster.Options{Nodes: true}, n, t.Errorf).(*cluster.Node); *got != c.want || got.Key() != (cluster.Key{Name: "n1"}) {
 			t.Errorf("%v: got %+v, want %+v", c.labels, got, c.want)
+		}
+	}
+}
+
+func TestSlimSliceTarget(t *testing.T) {
+	for _, c := range []struct {
+		namespace, service string
+		target             *corev1.ObjectReference
+		want               bool
+	}{
+		{"shop", "web", nil, false},
+		{"shop", "web", &corev1.ObjectReference{Kind: "Pod", Namespace: "shop", Name: "web-1"}, true},
+		{"shop", "web", &corev1.ObjectReference{Kind: "Pod", Name: "web-1"}, true},
+		{"shop", "web", &corev1.ObjectReference{Kind: "Pod", Namespace: "bank", Name: "web-1"}, false},
+		{"shop", "web", &corev1.ObjectReference{Kind: "Node", Name: "node-1"}, true},
+		{"shop", "web", &corev1.ObjectReference{Kind: "Service", Namespace: "shop", Name: "web"}, false},
+		{"default", "kubernetes", nil, true},
+		{"shop", "kubernetes", nil, false},
+		{"default", "web", nil, false},
+	} {
+		slice := &discoveryv1.EndpointSlice{
+			ObjectMeta:  metav1.ObjectMeta{Namespace: c.namespace, Name: "slice", Labels: map[string]string{LabelServiceName: c.service}},
+			AddressType: discoveryv1.AddressTypeIPv4,
+			Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"10.1.0.1"}, TargetRef: c.target}},
+		}
+		var w warnings
+		for ep := range arrive(t, cluster.Options{}, slice, w.warn).(*cluster.Slice).Endpoints.All() {
+			if ep.Target != c.want {
+				t.Errorf("endpoint of %s/%s with targetRef %v: Target is %v, want %v", c.namespace, c.service, c.target, ep.Target, c.want)
+			}
 		}
 	}
 }

@@ -131,8 +131,9 @@ type EndpointConditions struct {
 }
 
 type ObjectReference struct {
-	Kind string `json:"kind"`
-	Name string `json:"name"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
 }
 
 type Pod struct {
