@@ -124,6 +124,14 @@ func (l *Labels) Get(key string) (value string, ok bool) {
 	return "", false
 }
 
+// Pairs returns the keys, in order, each followed by its value.
+func (l *Labels) Pairs() []string {
+	if l == nil {
+		return nil
+	}
+	return l.pairs
+}
+
 // NewLabels returns labels with these values by key.
 func NewLabels(all map[string]string) *Labels {
 	l := new(Labels)
@@ -250,6 +258,35 @@ func (es Endpoints) All() iter.Seq[Endpoint] {
 			}
 		}
 	}
+}
+
+// Valid reports whether es are packed endpoints, as AppendEndpoint and AppendName make them.
+// Endpoints of another origin must be valid before they are used.
+func (es Endpoints) Valid() bool {
+	names := es.HasNames()
+	for len(es) > 0 {
+		flags, size := es[0], 5
+		switch {
+		case flags >= flagTarget<<1 || es.HasNames() != names || names && flags&flagIPv6 != 0:
+			return false
+		case names && len(es) > 1:
+			size = 2 + int(es[1])
+		case flags&flagIPv6 != 0:
+			size = 17
+		}
+		for _, flag := range [2]byte{flagHostname, flagZone} {
+			if flags&flag != 0 && size < len(es) {
+				size += 1 + int(es[size])
+			} else if flags&flag != 0 {
+				return false
+			}
+		}
+		if size > len(es) {
+			return false
+		}
+		es = es[size:]
+	}
+	return true
 }
 
 // From returns es from the first endpoint on that has this IPv4 address, a hostname,
