@@ -62,6 +62,11 @@ import (
 // type, class, RD, CD and DO bits, forwarded EDNS options (client subnet) and
 // view are the same.
 //
+// MINTTL also applies to answers with a TTL of 0, which are stored for 5 seconds by default,
+// as in CoreDNS: otherwise each query for such a name would be sent to the upstream, also
+// those of all replicas of a busy client. Nothing that the cluster's own data answer is
+// delayed by it. Set MINTTL to 0, `success 9984 3600 0`, to store no answer with a TTL of 0.
+//
 // Equal queries that wait at the same time are sent to the upstream once.
 //
 //   - success: the capacity for positive answers, 9984, and the highest (3600)
