@@ -63,13 +63,17 @@ func (ix *Index) sound() error {
 		}
 	}
 	want := map[addrRef]bool{}
+	claimed := map[addrRef]bool{}
 	beyond := map[addrRef]bool{}
 	for _, e := range ix.services.All() {
 		if !e.key.namespace.exposed.Load() {
 			continue
 		}
-		for ip := range e.addresses() {
+		for ip := range e.addresses(true, false) {
 			want[addrRef{ip, e.key}] = true
+		}
+		for ip := range e.addresses(false, true) {
+			claimed[addrRef{ip, e.key}] = true
 		}
 		for ip := range e.externalAddresses() {
 			beyond[addrRef{ip, e.key}] = true
@@ -78,7 +82,7 @@ func (ix *Index) sound() error {
 	for what, c := range map[string]struct {
 		want map[addrRef]bool
 		got  []addrRef
-	}{"reverse": {want, allRefs(&ix.reverse)}, "outside": {beyond, allRefs(&ix.externalReverse)}} {
+	}{"reverse": {want, allRefs(&ix.reverse)}, "claims": {claimed, allRefs(&ix.claims)}, "outside": {beyond, allRefs(&ix.externalReverse)}} {
 		sorted := slices.SortedFunc(maps.Keys(c.want), addrRef.compare)
 		if !slices.Equal(c.got, sorted) {
 			return fmt.Errorf("%s has %d pairs %v\nwant %d %v", what, len(c.got), c.got, len(sorted), sorted)
@@ -105,7 +109,7 @@ func (s *serviceChurn) addr() netip.Addr {
 }
 
 func (s *serviceChurn) endpoint() cluster.Endpoint {
-	ep := cluster.Endpoint{Addr: s.addr(), Ready: s.chance(80)}
+	ep := cluster.Endpoint{Addr: s.addr(), Ready: s.chance(80), Target: s.chance(60)}
 	if s.chance(40) {
 		ep.Hostname = fmt.Sprintf("db-%d", s.IntN(s.pool))
 	}

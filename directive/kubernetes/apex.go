@@ -116,9 +116,11 @@ func (l *lookup) servicesWithEndpoint(ips []netip.Addr) iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
 		for _, ip := range ips {
 			n := 0
-			for at := l.index.reverse.within(netip.PrefixFrom(ip, ip.BitLen())); n < maxOwnServices && at.advance(); n++ {
-				if e := at.service.entry.Load(); e.visible() && e.hasEndpoint(ip) && !yield(e) {
-					return
+			for _, x := range [2]*reverseIndex{&l.index.reverse, &l.index.claims} {
+				for at := x.within(netip.PrefixFrom(ip, ip.BitLen())); n < maxOwnServices && at.advance(); n++ {
+					if e := at.service.entry.Load(); e.visible() && e.hasEndpoint(ip) && !yield(e) {
+						return
+					}
 				}
 			}
 		}

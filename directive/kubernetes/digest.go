@@ -52,6 +52,9 @@ func hashEndpoint(h uint32, ports *portSet, ep *cluster.Endpoint) uint32 {
 		b := ep.Addr.As16()
 		h = fnv(h, b[:])
 	}
+	if ep.Target { // it decides PTR records
+		h = (h ^ 1) * fnvPrime
+	}
 	h = fnv(h, ep.Hostname)
 	h = fnv(h*fnvPrime, ep.Zone)
 	return mix(h)

@@ -25,6 +25,9 @@ func (k *serviceKey) objectKey() cluster.Key {
 	return cluster.Key{Namespace: k.namespace.name, Name: k.labels[1 : 1+k.labels[0]]}
 }
 
+// namespaceLabel returns the label of the namespace in wire form.
+func (k *serviceKey) namespaceLabel() string { return k.labels[1+k.labels[0]:] }
+
 // sortsBefore reports whether the Service's name is before that of the other.
 func (k *serviceKey) sortsBefore(o *serviceKey) bool {
 	a, b := k.objectKey(), o.objectKey()
@@ -234,20 +237,23 @@ func (e *entry) served() iter.Seq2[*portSet, *cluster.Endpoint] {
 	}
 }
 
-// addresses returns the addresses whose reverse names point to the Service. If the
-// parts are merged, an address may occur several times.
-func (e *entry) addresses() iter.Seq[netip.Addr] {
+// addresses returns the addresses whose reverse names point to the Service: its own, which
+// are the ClusterIPs and the addresses of endpoints with a Target, and those that it
+// merely claims. If the parts are merged, an address may occur several times.
+func (e *entry) addresses(own, claimed bool) iter.Seq[netip.Addr] {
 	return func(yield func(netip.Addr) bool) {
 		if e == nil || !e.exists {
 			return
 		}
-		for ip := range e.clusterIPs() {
-			if !yield(ip) {
-				return
+		if own {
+			for ip := range e.clusterIPs() {
+				if !yield(ip) {
+					return
+				}
 			}
 		}
 		for _, ep := range e.served() {
-			if !yield(ep.Addr) {
+			if (ep.Target && own || !ep.Target && claimed) && !yield(ep.Addr) {
 				return
 			}
 		}

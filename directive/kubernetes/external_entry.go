@@ -23,7 +23,7 @@ func (e *entry) externalEntry(set externalSettings) *entry {
 		out.exists = out.records != ""
 	case set.headless && e.headless && e.hasReadyEndpoints():
 		out.exists, out.answerParts, out.table = true, e.answerParts, e.table
-		out.setAddresses(slices.Collect(e.addresses()), set.ttl)
+		out.setAddresses(slices.Collect(e.addresses(true, true)), set.ttl)
 	}
 	if !out.exists {
 		return nil

@@ -49,6 +49,7 @@ type Handler struct {
 	zonal       bool
 	kubeDNS     bool          // compatible kube-dns
 	wildcards   bool          // the label * matches any
+	verifyPTR   bool          // an endpoint's PTR record needs a pod with the address
 	scans       chan struct{} // limits the concurrent scans of all Services
 	fallThrough config.Fallthrough
 	local       []netip.Addr // the server listens on them

@@ -22,7 +22,8 @@ type Index struct {
 	imports         zone.Table[entry]     // ServiceImports, by the same labels
 	namespaces      zone.Table[namespace] // by the label of the namespace; exposed or not
 	pods            zone.Table[podCount]
-	reverse         reverseIndex
+	reverse         reverseIndex         // the Services' own addresses
+	claims          reverseIndex         // addresses of endpoints that no targetRef identifies
 	clients         zone.Table[addrPods] // pods by address, with settings.podsByAddr
 	externalReverse reverseIndex         // addresses that k8s_external answers for
 	latency         *latency             // nil observes nothing
@@ -40,9 +41,10 @@ type Index struct {
 	podObjects     map[cluster.Key]*cluster.Pod
 	changes        serviceChanges          // since the last flush
 	toggled        map[*namespace]struct{} // namespaces exposed or hidden since the last flush
-	reverseChange                          // pending, of reverse
+	reverseChange  reverseChange           // pending, of reverse
+	claimChange    reverseChange           // pending, of claims
 	externalChange reverseChange           // pending, of externalReverse
-	reverseLen     int                     // references added to reverse so far
+	reverseLen     int                     // references added to reverse and claims so far
 
 	// Buffers that are reused for each Service.
 	buf         []byte

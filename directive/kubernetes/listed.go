@@ -34,7 +34,7 @@ func (ix *Index) Listed(kind cluster.Kind, has func(cluster.Key) bool) {
 		}
 	}
 	ix.flush(kind)
-	ix.reverse.applyChange(&ix.reverseChange) // deferred while the list arrived
+	ix.applyReverse() // deferred while the list arrived
 	if before := ix.listedKinds.Or(1 << kind); before != allKinds && ix.Synced() {
 		close(ix.synced)
 	}

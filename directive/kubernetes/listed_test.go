@@ -65,7 +65,7 @@ func TestListed(t *testing.T) {
 		if got, want := len(ix.sliceOwners[cluster.Slices]), len(vs); got != want {
 			t.Errorf("%s: %d slices by themselves, want %d", what, got, want)
 		}
-		if got, want := refsOf(&ix.reverse), refsOf(&fresh.reverse); !slices.Equal(got, want) {
+		if got, want := append(refsOf(&ix.reverse), refsOf(&ix.claims)...), append(refsOf(&fresh.reverse), refsOf(&fresh.claims)...); !slices.Equal(got, want) {
 			t.Errorf("%s: reverse names\n%v\nwant\n%v", what, got, want)
 		}
 	}

@@ -29,7 +29,7 @@ func TestChangedIndexEqualsNewIndex(t *testing.T) {
 				continue
 			}
 			fresh := c.fresh()
-			ix.reverse.applyChange(&ix.reverseChange) // changes that wait during a first list
+			ix.applyReverse() // changes that wait during a first list
 			for i, want := range held(fresh) {
 				if got := held(ix)[i]; !slices.Equal(got, want) {
 					t.Fatalf("seed %d, step %d: got\n%v\nwant\n%v", seed, step, got, want)
@@ -44,7 +44,7 @@ func livedKinds() []cluster.Kind {
 }
 
 // held returns the whole state of an index that readers see.
-func held(ix *Index) [3][]string {
+func held(ix *Index) [4][]string {
 	var entries []string
 	for _, imported := range []bool{false, true} {
 		for key, e := range ix.table(imported).All() {
@@ -59,7 +59,7 @@ func held(ix *Index) [3][]string {
 		}
 		return all
 	}
-	return [3][]string{entries, texts(&ix.reverse), texts(&ix.externalReverse)}
+	return [4][]string{entries, texts(&ix.reverse), texts(&ix.claims), texts(&ix.externalReverse)}
 }
 
 // An objectChurn is a cluster and its random changes.
@@ -199,7 +199,7 @@ func (c *objectChurn) slice(imported bool) *cluster.Slice {
 		return s
 	}
 	for range c.IntN(5) + c.IntN(2)*c.IntN(30) {
-		e := cluster.Endpoint{Addr: c.addr(), Ready: c.IntN(4) > 0}
+		e := cluster.Endpoint{Addr: c.addr(), Ready: c.IntN(4) > 0, Target: c.IntN(2) == 0}
 		if c.IntN(3) == 0 {
 			e.Hostname = c.one("h0", "h1", "10-0-0-1", fmt.Sprint("p", c.IntN(c.pool)))
 		}

@@ -54,7 +54,7 @@ func (e *entry) addRecords(p *part, ttl uint32) {
 // A mergedEndpoint is the addresses of one label, under construction.
 type mergedEndpoint struct {
 	endpoints []cluster.Endpoint
-	addrs     map[netip.Addr]struct{} // set of the addresses, if they are many
+	addrs     map[netip.Addr]int // indexes of the endpoints by address, if they are many
 	ports     *portSet
 }
 
@@ -153,26 +153,30 @@ func (m *mergedEndpoint) add(ep cluster.Endpoint) {
 		}
 		ep.Hostname = m.endpoints[0].Hostname
 	}
-	if !m.addAddr(ep.Addr) {
-		m.endpoints = append(m.endpoints, ep)
+	if i, ok := m.find(ep.Addr); ok {
+		m.endpoints[i].Target = m.endpoints[i].Target || ep.Target
+		return
 	}
+	if m.addrs != nil {
+		m.addrs[ep.Addr] = len(m.endpoints)
+	}
+	m.endpoints = append(m.endpoints, ep)
 }
 
-// addAddr adds an address to the set and reports whether it was there. A hostname may
-// have thousands.
-func (m *mergedEndpoint) addAddr(ip netip.Addr) bool {
+// find returns the index of the endpoint with an address. A hostname may have thousands.
+func (m *mergedEndpoint) find(ip netip.Addr) (i int, ok bool) {
 	if len(m.endpoints) < 32 {
-		return slices.ContainsFunc(m.endpoints, func(o cluster.Endpoint) bool { return o.Addr == ip })
+		i = slices.IndexFunc(m.endpoints, func(o cluster.Endpoint) bool { return o.Addr == ip })
+		return i, i >= 0
 	}
 	if m.addrs == nil {
-		m.addrs = map[netip.Addr]struct{}{}
-		for _, o := range m.endpoints {
-			m.addrs[o.Addr] = struct{}{}
+		m.addrs = map[netip.Addr]int{}
+		for i, o := range m.endpoints {
+			m.addrs[o.Addr] = i
 		}
 	}
-	_, ok := m.addrs[ip]
-	m.addrs[ip] = struct{}{}
-	return ok
+	i, ok = m.addrs[ip]
+	return i, ok
 }
 
 // A portGroup is the endpoints with equal ports.

@@ -384,7 +384,7 @@ func (m *model) backward() {
 	if m.primary == "" {
 		return
 	}
-	owners, members := map[netip.Addr][]string{}, map[netip.Addr][]string{}
+	owners, members, targets := map[netip.Addr][]string{}, map[netip.Addr][]string{}, map[netip.Addr][]string{}
 	put := func(to map[netip.Addr][]string, ip netip.Addr, name string) {
 		if !slices.Contains(to[ip], name) {
 			to[ip] = append(to[ip], name)
@@ -402,10 +402,16 @@ func (m *model) backward() {
 		for _, e := range m.endpoints(s, cluster.Slices) {
 			for _, ip := range e.addresses {
 				put(members, ip, m.own(e)+"."+name)
+				if m.isTarget(s, ip) {
+					put(targets, ip, m.own(e)+"."+name)
+				}
 			}
 		}
 	}
 	for ip, names := range members {
+		if targets[ip] != nil {
+			names = targets[ip]
+		}
 		if at, err := mdns.ReverseAddr(ip.String()); err == nil && m.zone(at) != "" && owners[ip] == nil {
 			for _, name := range names {
 				m.name(at).add("PTR", name)
@@ -418,6 +424,22 @@ func (m *model) backward() {
 			m.oneOf[at] = names
 		}
 	}
+}
+
+// isTarget reports whether a targetRef identifies an endpoint of a Service with an address.
+func (m *model) isTarget(s *cluster.Service, ip netip.Addr) bool {
+	for _, o := range m.have.list(cluster.Slices) {
+		sl := o.(*cluster.Slice)
+		if sl.Namespace != s.Namespace || sl.Service != s.Name {
+			continue
+		}
+		for e := range sl.Endpoints.All() {
+			if e.Addr == ip && e.Target && (e.Ready || s.PublishNotReady) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // apex adds SOA, NS and the addresses of the name server (§3.6): the Services

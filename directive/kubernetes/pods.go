@@ -9,7 +9,7 @@ import (
 
 // podKey appends the key under which the index has a pod's address: the label of its
 // namespace and the address.
-func podKey(buf []byte, ns []byte, ip netip.Addr) []byte {
+func podKey[S string | []byte](buf []byte, ns S, ip netip.Addr) []byte {
 	addr := ip.As16()
 	return append(append(buf, ns...), addr[:]...)
 }
@@ -58,7 +58,7 @@ func (ix *Index) removePodAddrs(p *cluster.Pod) {
 // addPodAddr counts the pods of a namespace that have an address. Pods in the host's
 // network share one.
 func (ix *Index) addPodAddr(ns *namespace, ip netip.Addr, by int) {
-	key := podKey(nil, []byte(label(ns.name)), ip)
+	key := podKey(nil, label(ns.name), ip)
 	before, n := 0, by
 	if ref := ix.pods.Get(key); ref != nil {
 		before = ref.pods

@@ -15,11 +15,17 @@ func (ix *Index) flush(kind cluster.Kind) {
 	}
 	ix.changes.reset()
 	ix.sweepPortSets()
-	if ix.haveListed(kind, kind) || !ix.reverseChange.deferrable(ix.reverseLen) {
-		ix.reverseLen += len(ix.reverseChange.add)
-		ix.reverse.applyChange(&ix.reverseChange)
+	if ix.haveListed(kind, kind) || !ix.reverseChange.deferrable(ix.reverseLen) || !ix.claimChange.deferrable(ix.reverseLen) {
+		ix.applyReverse()
 	}
 	ix.externalReverse.applyChange(&ix.externalChange)
+}
+
+// applyReverse applies the pending changes of reverse names.
+func (ix *Index) applyReverse() {
+	ix.reverseLen += len(ix.reverseChange.add) + len(ix.claimChange.add)
+	ix.reverse.applyChange(&ix.reverseChange)
+	ix.claims.applyChange(&ix.claimChange)
 }
 
 // publish replaces the entry of a changed Service.
@@ -55,7 +61,8 @@ func (ix *Index) publish(c *serviceChange) {
 	switch {
 	case c.imported || !c.key.namespace.exposed.Load(): // imports have no reverse names
 	case amended:
-		ix.reverseChange.addAmended(c.key, &ix.diff, &spec, &ix.addrSet.addrs)
+		ix.reverseChange.addAmended(c.key, &ix.diff, &spec, &ix.addrSet.addrs, true)
+		ix.claimChange.addAmended(c.key, &ix.diff, &spec, &ix.addrSet.addrs, false)
 	default:
 		ix.addReverseChanges(c.key, c.old, e)
 	}
@@ -111,7 +118,8 @@ func (ix *Index) applyToggled() {
 
 // addReverseChanges notes how the addresses of two entries differ.
 func (ix *Index) addReverseChanges(service *serviceKey, old, now *entry) {
-	ix.reverseChange.addDifference(service, old.addresses(), now.addresses())
+	ix.reverseChange.addDifference(service, old.addresses(true, false), now.addresses(true, false))
+	ix.claimChange.addDifference(service, old.addresses(false, true), now.addresses(false, true))
 	if ix.settings.k8sExternal.enabled {
 		ix.externalChange.addDifference(service, old.externalAddresses(), now.externalAddresses())
 	}

@@ -51,7 +51,7 @@ func (c *randomCluster) emptied() error {
 	}
 	ix := c.index
 	for what, n := range map[string]int{
-		"reverse": len(leavesOf(&ix.reverse)), "services": ix.services.Len(), "imports": ix.imports.Len(), "spaces": ix.namespaces.Len(), "pods": ix.pods.Len(),
+		"reverse": len(leavesOf(&ix.reverse)) + len(leavesOf(&ix.claims)), "services": ix.services.Len(), "imports": ix.imports.Len(), "spaces": ix.namespaces.Len(), "pods": ix.pods.Len(),
 		"strays": len(ix.sliceOwners[cluster.Slices]) + len(ix.sliceOwners[cluster.ImportSlices]), "podsBy": len(ix.podObjects), "drafts": len(ix.changes.ordered),
 		"serial": int(ix.serial.Load()), "importSerial": int(ix.importSerial.Load()),
 	} {

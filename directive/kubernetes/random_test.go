@@ -136,7 +136,7 @@ func (c *randomCluster) newSlice(kind cluster.Kind, key cluster.Key) *cluster.Sl
 		return sl
 	}
 	for _, ip := range few(c, 5, c.addresses()...) {
-		e := cluster.Endpoint{Addr: ip, Ready: c.chance(75)}
+		e := cluster.Endpoint{Addr: ip, Ready: c.chance(75), Target: c.chance(30)}
 		if c.chance(60) {
 			e.Hostname = pick(c, "db-0", "db-0", "db-1", "eu", "west", "10-0-0-1", "10-0-0-2", "fd00--1")
 		}

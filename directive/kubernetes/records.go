@@ -273,29 +273,42 @@ func (l *lookup) reverseName() result {
 	if !ok || l.primary == "" {
 		return nameError
 	}
-	found := nameError
-	whole := l.haveListed(cluster.Slices) // before the index is read, as in services
+	whole := l.haveListed(cluster.Slices) && (!l.verifyPTR || l.haveListed(cluster.Pods)) // before the index is read, as in services
+	found, final := l.namesOf(&l.index.reverse, prefix)
+	if found == nameError && !final {
+		found, final = l.namesOf(&l.index.claims, prefix)
+	}
+	if !final && !whole {
+		return notListed // an endpoint that is not listed yet may have the address
+	}
+	return found
+}
+
+// namesOf answers with the names in one of the reverse indexes. final reports whether no
+// other object can change the answer.
+func (l *lookup) namesOf(x *reverseIndex, prefix netip.Prefix) (found result, final bool) {
 	ip := prefix.Addr()
-	for near := l.index.reverse.within(prefix); near.advance(); {
+	for near := x.within(prefix); near.advance(); {
 		e := near.service.entry.Load()
-		if !e.visible() {
+		switch {
+		case !e.visible():
 			continue
-		}
-		if !prefix.IsSingleIP() {
-			return emptyNonTerminal
-		}
-		if l.q.Type != wire.TypePTR && l.q.Type != wire.TypeANY {
-			return answered
-		}
-		if e.has(ip) {
+		case !prefix.IsSingleIP():
+			return emptyNonTerminal, true
+		case l.verifyPTR && !e.has(ip) && !l.hasPod(near.service.namespaceLabel(), ip):
+			near.skipNamespace(x)
+			continue
+		case l.q.Type != wire.TypePTR && l.q.Type != wire.TypeANY:
+			return answered, true
+		case e.has(ip):
 			l.q.Answer.Clear() // a ClusterIP takes precedence over endpoints
 			l.writePTR(e, nil)
-			return answered
+			return answered, true
 		}
 		parts := e.partsAt(ip)
 		for i := range parts {
 			if l.q.ExceedsLimit() {
-				return found // the cut sets TC
+				return found, true // the cut sets TC
 			}
 			var ep cluster.Endpoint
 			for rest := parts[i].endpoints(); rest != ""; {
@@ -306,10 +319,14 @@ func (l *lookup) reverseName() result {
 			}
 		}
 	}
-	if !whole {
-		return notListed // an endpoint that is not listed yet may have the address
-	}
-	return found
+	return found, false
+}
+
+// hasPod reports whether a pod of a namespace has an address. ns is the namespace's label
+// in wire form.
+func (l *lookup) hasPod(ns string, ip netip.Addr) bool {
+	var room [wire.MaxLabel + 1 + 16]byte
+	return l.index.pods.Get(podKey(room[:0], ns, ip)) != nil
 }
 
 // writePTR writes the PTR record of a Service, or of one of its endpoints.

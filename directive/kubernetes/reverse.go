@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/seamark/seamark/wire"
 	"github.com/seamark/seamark/zone/ordered"
 )
 
@@ -23,12 +24,23 @@ func (r addrRef) compare(o addrRef) int {
 	if c := r.addr.Compare(o.addr); c != 0 {
 		return c
 	}
-	return cmp.Compare(r.service.labels, o.service.labels)
+	return r.service.compare(o.service)
 }
 
 // appendKey appends the key by which the reverse index is ordered.
 func (r *addrRef) appendKey(buf []byte) []byte {
-	return append(appendAddr(buf, r.addr), r.service.labels...)
+	return r.service.appendOrder(appendAddr(buf, r.addr))
+}
+
+// compare orders Services by namespace and name.
+func (k *serviceKey) compare(o *serviceKey) int {
+	return cmp.Or(cmp.Compare(k.namespaceLabel(), o.namespaceLabel()), cmp.Compare(k.labels, o.labels))
+}
+
+// appendOrder appends a key that orders Services like compare.
+func (k *serviceKey) appendOrder(buf []byte) []byte {
+	namespace := k.namespaceLabel()
+	return append(append(buf, namespace...), k.labels[:len(k.labels)-len(namespace)]...)
 }
 
 // A reverseIndex finds the Services that have an address. It has one writer;
@@ -115,7 +127,7 @@ func (l *addrLeaf) Size() (items, bytes int) { return len(l.services), len(l.add
 
 // AppendFirst implements ordered.Leaf.
 func (l *addrLeaf) AppendFirst(buf []byte) []byte {
-	return append(append(buf, l.addr(0)...), l.services[0].labels...)
+	return l.services[0].appendOrder(append(buf, l.addr(0)...))
 }
 
 // Join implements ordered.Leaf.
@@ -134,7 +146,7 @@ func (l *addrLeaf) addr(i int) []byte {
 func (l *addrLeaf) find(service *serviceKey, addr []byte) (int, bool) {
 	i := search(l.addrs, addr)
 	for ; i < len(l.services) && bytes.Equal(l.addr(i), addr); i++ {
-		if order := cmp.Compare(l.services[i].labels, service.labels); order >= 0 {
+		if order := l.services[i].compare(service); order >= 0 {
 			return i, order == 0
 		}
 	}
@@ -224,6 +236,35 @@ func (c *addrCursor) advance() bool {
 	return false
 }
 
+// skipNamespace moves over the references of the Service's namespace to the address. x is
+// the index that the cursor is from. Advance moves to the reference after them.
+func (c *addrCursor) skipNamespace(x *reverseIndex) {
+	addr, namespace := c.leaves.Leaf.addr(c.next-1), c.service.namespaceLabel()
+	if c.skip(addr, namespace); c.next < len(c.leaves.Leaf.services) {
+		return
+	}
+	var room [16 + wire.MaxLabel + 2]byte
+	after := append(append(append(room[:0], addr...), namespace...), 0xff)
+	if c.width == 4 {
+		c.leaves = x.ipv4.Seek(after)
+	} else {
+		c.leaves = x.ipv6.Seek(after)
+	}
+	if c.next = 0; c.leaves.Leaf != nil {
+		c.skip(addr, namespace)
+	}
+}
+
+// skip moves over the references of the leaf up to the last one of a namespace to an
+// address.
+func (c *addrCursor) skip(addr []byte, namespace string) {
+	leaf := c.leaves.Leaf
+	c.next += sort.Search(len(leaf.services)-c.next, func(i int) bool {
+		order := bytes.Compare(leaf.addr(c.next+i), addr)
+		return order > 0 || order == 0 && leaf.services[c.next+i].namespaceLabel() > namespace
+	})
+}
+
 // addr returns the address of the reference at the cursor.
 func (c *addrCursor) addr() netip.Addr {
 	ip, _ := netip.AddrFromSlice(c.leaves.Leaf.addr(c.next - 1))
@@ -237,7 +278,7 @@ type reverseChange struct{ add, remove []addrRef }
 func (r *reverseIndex) applyChange(c *reverseChange) {
 	r.apply(c.add, c.remove)
 	c.add, c.remove = c.add[:0], c.remove[:0]
-	if cap(c.add)+cap(c.remove) > 1<<10 {
+	if cap(c.add)+cap(c.remove) > 1<<8 {
 		*c = reverseChange{}
 	}
 }
@@ -286,23 +327,24 @@ func (c *reverseChange) addDifference(service *serviceKey, had, has iter.Seq[net
 	}
 }
 
-// addAmended notes how the addresses of an amended entry differ from the old one's.
-func (c *reverseChange) addAmended(service *serviceKey, diff *endpointDiff, spec *serviceSpec, seen *set[netip.Addr]) {
-	c.add = spec.addOnlyIn(diff.added, diff.removed, c.add, service, seen)
-	c.remove = spec.addOnlyIn(diff.removed, diff.added, c.remove, service, seen)
+// addAmended notes how the addresses of an amended entry's endpoints, with or without a
+// Target, differ from the old one's.
+func (c *reverseChange) addAmended(service *serviceKey, diff *endpointDiff, spec *serviceSpec, seen *set[netip.Addr], target bool) {
+	c.add = spec.addOnlyIn(diff.added, diff.removed, c.add, service, seen, target)
+	c.remove = spec.addOnlyIn(diff.removed, diff.added, c.remove, service, seen, target)
 }
 
 // addOnlyIn appends references of the addresses that are served in some and not in
 // others.
-func (s *serviceSpec) addOnlyIn(some, others []endpointRef, to []addrRef, service *serviceKey, seen *set[netip.Addr]) []addrRef {
+func (s *serviceSpec) addOnlyIn(some, others []endpointRef, to []addrRef, service *serviceKey, seen *set[netip.Addr], target bool) []addrRef {
 	seen.reset(len(others))
 	for i := range others {
-		if s.isServed(&others[i].ep) {
-			seen.add(others[i].ep.Addr)
+		if ep := &others[i].ep; ep.Target == target && s.isServed(ep) {
+			seen.add(ep.Addr)
 		}
 	}
 	for i := range some {
-		if ep := &some[i].ep; s.isServed(ep) && !seen.has(ep.Addr) {
+		if ep := &some[i].ep; ep.Target == target && s.isServed(ep) && !seen.has(ep.Addr) {
 			to = append(to, addrRef{ep.Addr, service})
 		}
 	}

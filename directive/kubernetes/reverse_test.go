@@ -21,6 +21,11 @@ func at(six bool, n int) netip.Addr {
 	return netip.AddrFrom4([4]byte(b[12:]))
 }
 
+// testKey returns the key of a Service of a namespace.
+func testKey(namespace, service int) *serviceKey {
+	return &serviceKey{labels: label(fmt.Sprintf("s%04d", service)) + label(fmt.Sprintf("n%d", namespace))}
+}
+
 // from returns the references of a family from an address on.
 func (r *reverseIndex) from(low netip.Addr) (refs []addrRef) {
 	c := r.within(netip.PrefixFrom(low, 0)) // whose first address need not be zero
@@ -42,7 +47,7 @@ func checkLeaves(x *reverseIndex) error {
 			return fmt.Errorf("leaf %d: got %d references, want 1 to %d", i, n, ordered.MaxItems)
 		}
 		for j := 1; j < len(l.services); j++ {
-			if order := cmp.Or(bytes.Compare(l.addr(j-1), l.addr(j)), cmp.Compare(l.services[j-1].labels, l.services[j].labels)); order >= 0 {
+			if order := cmp.Or(bytes.Compare(l.addr(j-1), l.addr(j)), l.services[j-1].compare(l.services[j])); order >= 0 {
 				return fmt.Errorf("leaf %d: reference %d is not behind the one before", i, j)
 			}
 		}
@@ -55,7 +60,7 @@ func checkLeaves(x *reverseIndex) error {
 func TestReverseIndexEqualsSortedSlice(t *testing.T) {
 	services := make([]*serviceKey, 8)
 	for i := range services {
-		services[i] = &serviceKey{labels: string(rune('a' + i))}
+		services[i] = testKey(i%3, i)
 	}
 	for seed := range uint64(9) {
 		r := rand.New(rand.NewPCG(seed, 7))
@@ -122,7 +127,7 @@ func TestReverseIndexAtLeafBorders(t *testing.T) {
 	var refs []addrRef
 	for n := range 6 {
 		for i := range ordered.MaxItems*2 + 5 {
-			refs = append(refs, addrRef{at(false, 10*n), &serviceKey{labels: fmt.Sprintf("%04d", i)}})
+			refs = append(refs, addrRef{at(false, 10*n), testKey(0, i)})
 		}
 	}
 	x.apply(slices.Clone(refs), nil)
@@ -134,10 +139,38 @@ func TestReverseIndexAtLeafBorders(t *testing.T) {
 	}
 }
 
+// skipNamespace moves to the first reference of the next namespace, or of the next address,
+// in whichever leaf that is.
+func TestReverseIndexSkipNamespace(t *testing.T) {
+	for _, each := range []int{1, 3, ordered.MaxItems, 3*ordered.MaxItems + 1} {
+		var x reverseIndex
+		var refs []addrRef
+		var want []string
+		for _, ip := range []netip.Addr{at(false, 1), at(false, 2), at(true, 1)} {
+			for ns := range 3 {
+				want = append(want, fmt.Sprint(ip, " ", testKey(ns, 0).labels))
+				for i := range each {
+					refs = append(refs, addrRef{ip, testKey(ns, i)})
+				}
+			}
+		}
+		x.apply(refs, nil)
+		var got []string
+		for _, low := range []netip.Addr{at(false, 0), at(true, 0)} {
+			for c := x.within(netip.PrefixFrom(low, 0)); c.advance(); c.skipNamespace(&x) {
+				got = append(got, fmt.Sprint(c.addr(), " ", c.service.labels))
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%d references of each namespace: got %q, want %q", each, got, want)
+		}
+	}
+}
+
 func TestReverseIndexBlockOfOneFamily(t *testing.T) {
 	var x reverseIndex
 	var refs []addrRef
-	service := &serviceKey{labels: "x"}
+	service := testKey(0, 0)
 	for _, s := range []string{"::1", "::2", "::fffe:ffff:ffff", "0.0.0.0", "10.0.0.1", "255.255.255.255", "::1:0:0:0", "64:ff9b::a00:1", "fd00::1", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"} {
 		refs = append(refs, addrRef{netip.MustParseAddr(s), service})
 	}
@@ -172,7 +205,7 @@ func BenchmarkReverseIndexChange(b *testing.B) {
 	var x reverseIndex
 	var refs []addrRef
 	for i := range 150_000 {
-		refs = append(refs, addrRef{at(false, i), &serviceKey{labels: "x"}})
+		refs = append(refs, addrRef{at(false, i), testKey(0, 0)})
 	}
 	x.apply(slices.Clone(refs), nil)
 	slices.SortFunc(refs, func(x, y addrRef) int { return cmp.Compare(x.addr.As4()[3], y.addr.As4()[3]) })

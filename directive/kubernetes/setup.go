@@ -1,13 +1,10 @@
 package kubernetes
 
 import (
-	"context"
 	"errors"
-	"log/slog"
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/seamark/seamark/cluster"
@@ -29,6 +26,7 @@ import (
 //	    namespace_labels EXPRESSION        # only namespaces with these labels
 //	    labels EXPRESSION                  # only Services, EndpointSlices and Pods with these
 //	    pods disabled|insecure|verified    # names of Pods by their addresses; disabled
+//	    ptr all|verified                   # PTR records of endpoints: all; or of addresses of Pods only
 //	    endpoint_pod_names                 # an endpoint without hostname has its Pod's name
 //	    ttl SECONDS                        # 0 to 3600; 5
 //	    noendpoints                        # do not watch EndpointSlices
@@ -73,6 +71,15 @@ import (
 // endpoint; without these, ns.dns. So it does not change with the addresses of Pods. Zone
 // transfers (AXFR, IXFR) are refused.
 //
+// Of several endpoints with one address, those whose targetRef names a Pod of their
+// namespace or a Node have PTR records, as have those of default/kubernetes. The others
+// have PTR records only if there are none of these: a tenant who may write EndpointSlices
+// can give them any address. Such a tenant can also write any targetRef. Use ptr verified
+// to reject all claims to addresses that are not the tenant's: an endpoint then has a PTR
+// record only if a Pod of its Service's namespace has its address. It watches Pods, as
+// pods verified does, which needs the permission to list and watch them; endpoints outside
+// the cluster lose their PTR records.
+//
 // A headless Service whose EndpointSlices have addressType FQDN is answered like an
 // ExternalName, and so are the names of its endpoints and ports, if all ready endpoints
 // have the same name. If they have several names, or one has an address, the names are
@@ -101,7 +108,7 @@ import (
 // endpoints (112 MB) need 55 MB of memory and 6 s of CPU time; a YAML file of them needs
 // about 180 MB and 9 s. A YAML file may have up to 64 MB, a JSON file 1 GB.
 //
-// pods verified watches all Pods; other options do not. EXPRESSION is a label selector as
+// pods verified and ptr verified watch all Pods; other options do not. EXPRESSION is a label selector as
 // in the API: "tier in (front, back), !internal".
 //
 //	.:1053 {
@@ -165,6 +172,9 @@ import (
 //
 // seamark_kubernetes_data_age_seconds, _events_total, _relists_total and
 // _watch_errors_total, each by resource.
+// seamark_kubernetes_ptr_conflicts{zones} is the number of addresses that endpoints of
+// Services in several namespaces have, one of which no targetRef identifies; one of them is
+// logged, at most once a minute.
 // coredns_kubernetes_dns_programming_duration_seconds{service_kind} is the time from a
 // change of endpoints (endpoints.kubernetes.io/last-change-trigger-time of the
 // EndpointSlice) until it is answered. service_kind is cluster_ip, headless_with_selector
@@ -176,7 +186,7 @@ import (
 //
 // Same as CoreDNS: options, defaults, metrics and metadata. Differs: answers for which the
 // specification or an RFC requires others; each is in docs/reference/differences.md. Ours:
-// manifests, compatible kube-dns, and wildcards, which CoreDNS had before 1.9 (any is not a
+// manifests, ptr verified, compatible kube-dns, and wildcards, which CoreDNS had before 1.9 (any is not a
 // wildcard, as in kube-dns). Differs from kube-dns: there *.NS.svc has the ExternalNames of
 // the namespace only.
 func Setup(b *config.Block, uses []corefile.Directive) error {
@@ -226,7 +236,7 @@ type options struct {
 }
 
 func (o *options) read(b *config.Block, d corefile.Directive, zones []wire.Name, h *Handler) error {
-	var mode, ignored, compatible string
+	var mode, ignored, compatible, ptr string
 	var qps float64
 	err := d.Options(append(sources.LocationOptions(&o.Options, func(file string) string { return file }),
 		corefile.Option{Usage: "endpoint URL...", Set: nonEmpty(func(e corefile.Directive) error {
@@ -245,6 +255,7 @@ func (o *options) read(b *config.Block, d corefile.Directive, zones []wire.Name,
 		corefile.Option{Usage: "namespace_labels EXPRESSION...", Set: words(&o.NamespaceLabels)},
 		corefile.Option{Usage: "labels EXPRESSION...", Set: words(&o.Labels)},
 		corefile.Option{Usage: "pods disabled|insecure|verified", Set: corefile.OneOf(&mode, "disabled", "insecure", "verified")},
+		corefile.Option{Usage: "ptr all|verified", Set: corefile.OneOf(&ptr, "all", "verified")},
 		corefile.Option{Usage: "endpoint_pod_names", Set: corefile.Flag(&o.PodNames)},
 		corefile.Option{Usage: "ttl SECONDS", Set: corefile.Int(&o.ttl, 0, 3600)},
 		corefile.Option{Usage: "noendpoints", Set: corefile.Flag(&o.NoEndpoints)},
@@ -283,6 +294,9 @@ func (o *options) read(b *config.Block, d corefile.Directive, zones []wire.Name,
 		h.podMode = podsInsecure
 	case "verified":
 		h.podMode, o.Pods = podsVerified, true
+	}
+	if h.verifyPTR = ptr == "verified"; h.verifyPTR {
+		o.Pods = true
 	}
 	if o.ignoreEmpty && o.NoEndpoints {
 		err = errors.Join(err, d.Errorf("ignore empty_service needs endpoints: it cannot stand beside noendpoints"))
@@ -334,62 +348,6 @@ func (h *Handler) setZones(d corefile.Directive, zones, multicluster []wire.Name
 	}
 	slices.SortStableFunc(h.zones, func(a, b *zoneInfo) int { return b.labels - a.labels })
 	return errors.Join(errs...)
-}
-
-// A watchedCluster is a watch and its index. It survives reloads that do not change its
-// options.
-type watchedCluster struct {
-	*Index
-	cancel context.CancelFunc
-	tasks  sync.WaitGroup
-}
-
-// Stop ends the watch.
-func (w *watchedCluster) Stop() {
-	w.cancel()
-	w.tasks.Wait()
-}
-
-// start watches the cluster. It keeps the watch of the old plan if there is one. A reload
-// waits for the objects and fails without them; a first start serves at once.
-func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, h *Handler) error {
-	type key struct {
-		cluster.Options
-		settings
-	}
-	set := settings{uint32(o.ttl), o.ignoreEmpty, o.podsByAddr, o.k8sExternal}
-	r, err := config.Keep(s, key{o.Options, set}, func() (*watchedCluster, error) {
-		ctx, cancel := context.WithCancel(context.Background())
-		r := &watchedCluster{Index: NewIndex(set, o.Kinds(), b.Log), cancel: cancel}
-		r.latency = newLatency(b.Metrics)
-		r.tasks.Go(func() { sources.Run(ctx, o.Options, r.Index, b.Log, b.Metrics, b.Dial) })
-		r.tasks.Go(func() { o.logSync(ctx, b.Log, h.zoneNames(), r.Index) })
-		return r, s.Await(r, r.synced, o.startupTimeout, func() error {
-			return d.Errorf("waiting for objects: no list of %s within %v (startup_timeout)", r.unlisted(), o.startupTimeout)
-		})
-	})
-	if err != nil {
-		return err
-	}
-	h.index, h.local = r.Index, b.Addresses()
-	return nil
-}
-
-// logSync logs when all objects are listed, and once when they are late.
-func (o *options) logSync(ctx context.Context, log *slog.Logger, zones string, ix *Index) {
-	timeout := time.NewTimer(o.startupTimeout)
-	defer timeout.Stop()
-	for {
-		select {
-		case <-ix.synced:
-			log.Info("kubernetes: Received all objects", "zones", zones)
-			return
-		case <-timeout.C:
-			log.Warn("kubernetes: Objects not received yet, answering SERVFAIL for names that depend on them", "zones", zones, "missing", ix.unlisted())
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 // zoneNames returns the handler's zones in presentation form.

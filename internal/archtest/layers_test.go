@@ -12,7 +12,7 @@ import (
 var lower = map[string][]string{
 	// The index knows nothing of queries.
 	"directive/kubernetes": {
-		"addrset", "alias", "amend", "build", "change", "digest", "entry", "external_entry", "index", "latency", "listed",
+		"addrset", "alias", "amend", "build", "change", "claims", "digest", "entry", "external_entry", "index", "latency", "listed",
 		"merge", "names", "pods", "ports", "publish", "reverse", "selection", "table",
 	},
 }
