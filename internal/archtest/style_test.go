@@ -95,6 +95,7 @@ func contextValues(m *module) (bad []string) {
 // unixTimes are the files that may use Unix times, with what for. A duration measured by
 // them is wrong after a step of the system's clock: package clock is for durations.
 var unixTimes = map[string]string{
+	"cluster/snapshot/write.go":     "when a file was written",
 	"directive/etcd/answer.go":      "a serial",
 	"directive/etcd/index.go":       "a serial",
 	"directive/forward/health.go":   "x",
