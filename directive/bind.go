@@ -10,10 +10,37 @@ import (
 )
 
 // A Bind lists the addresses that a server block listens on.
-type Bind struct{ addresses []config.Address }
+type Bind struct {
+	addresses  []config.Address
+	uses       []corefile.Directive
+	interfaces func(name string) ([]netip.Addr, error)
+}
 
 // Bound returns the addresses.
 func (b *Bind) Bound() []config.Address { return b.addresses }
+
+// Changed returns the present addresses if they differ from the bound ones, because
+// those of an interface have changed.
+func (b *Bind) Changed() []config.Address {
+	now := &Bind{interfaces: b.interfaces}
+	if err := now.read(b.uses); err != nil {
+		return nil // such as an interface without an address, which would stop the server
+	}
+	same := slices.EqualFunc(now.addresses, b.addresses, func(x, y config.Address) bool { return x.IP == y.IP })
+	if same {
+		return nil
+	}
+	return now.addresses
+}
+
+// read adds the addresses of bind directives.
+func (b *Bind) read(uses []corefile.Directive) error {
+	var errs []error
+	for _, d := range uses {
+		errs = append(errs, b.add(d))
+	}
+	return errors.Join(errs...)
+}
 
 // SetupBind sets up the bind directive, which selects the addresses that a
 // server block listens on.
@@ -24,7 +51,9 @@ func (b *Bind) Bound() []config.Address { return b.addresses }
 //
 // Use bind to listen on these addresses, over UDP and TCP, instead of on all
 // addresses of the machine. The ports are those of the server block's keys. An
-// INTERFACE stands for all addresses that it has when the Corefile is read. If
+// INTERFACE stands for all addresses that it has when the Corefile is read. With
+// the directive reload, addresses that it gets or loses later are noticed at the
+// interval of the checks, too. If
 // you give bind several times in a server block, the block listens on the
 // addresses of all of them.
 //
@@ -37,7 +66,7 @@ func (b *Bind) Bound() []config.Address { return b.addresses }
 //	    whoami
 //	}
 //
-// Same as CoreDNS. Differs: two server blocks cannot share a port if one of
+// Same as CoreDNS. Differs: CoreDNS does not notice changes of an interface; two server blocks cannot share a port if one of
 // them listens on all addresses and the other on a single one.
 func SetupBind(b *config.Block, uses []corefile.Directive) error {
 	return BindWith(config.InterfaceAddresses)(b, uses)
@@ -48,28 +77,24 @@ func SetupBind(b *config.Block, uses []corefile.Directive) error {
 // no interface of that name.
 func BindWith(interfaces func(name string) ([]netip.Addr, error)) func(*config.Block, []corefile.Directive) error {
 	return func(b *config.Block, uses []corefile.Directive) error {
-		bind := new(Bind)
+		bind := &Bind{uses: uses, interfaces: interfaces}
 		b.Offer(bind)
-		var errs []error
-		for _, d := range uses {
-			errs = append(errs, bind.add(d, interfaces))
-		}
-		return errors.Join(errs...)
+		return bind.read(uses)
 	}
 }
 
 // add adds the addresses of one bind directive.
-func (b *Bind) add(d corefile.Directive, interfaces func(string) ([]netip.Addr, error)) error {
+func (b *Bind) add(d corefile.Directive) error {
 	var except []config.Address
 	errs := []error{d.Arity(1, -1), d.Options(corefile.Option{
 		Usage: "except ADDRESS|INTERFACE...",
 		Set: func(o corefile.Directive) (err error) {
-			more, err := bindAddresses(o, interfaces)
+			more, err := b.list(o)
 			except = append(except, more...)
 			return err
 		},
 	})}
-	listed, err := bindAddresses(d, interfaces)
+	listed, err := b.list(d)
 	errs = append(errs, err)
 	contains := func(list []config.Address, a config.Address) bool {
 		return slices.ContainsFunc(list, func(b config.Address) bool { return a.IP == b.IP })
@@ -86,11 +111,11 @@ func (b *Bind) add(d corefile.Directive, interfaces func(string) ([]netip.Addr, 
 	return errors.Join(errs...)
 }
 
-// bindAddresses reads arguments that are IP addresses or names of interfaces.
-func bindAddresses(d corefile.Directive, interfaces func(string) ([]netip.Addr, error)) (found []config.Address, err error) {
+// list returns the addresses of arguments that are IP addresses or names of interfaces.
+func (b *Bind) list(d corefile.Directive) (found []config.Address, err error) {
 	var errs []error
 	for _, arg := range d.Args {
-		ips, err := interfaces(arg.Text)
+		ips, err := b.interfaces(arg.Text)
 		if ip, parseErr := netip.ParseAddr(arg.Text); parseErr == nil {
 			ips, err = []netip.Addr{ip.Unmap()}, nil
 		}

@@ -31,7 +31,7 @@ func (r *Reload) CorefileChecks() (interval, jitter time.Duration) { return r.in
 // The server also reads all imported files, and evaluates the patterns of
 // imports again. Only the text counts: an update of a mounted ConfigMap, which
 // replaces symbolic links, is noticed, and a file whose modification time alone
-// has changed is not.
+// has changed is not. Changed addresses of an interface in bind are a change, too.
 //
 // A reload loses no query. The old configuration answers until the new one is
 // ready, addresses that both listen on stay open, and the new configuration

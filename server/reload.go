@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/seamark/seamark/config"
@@ -43,9 +44,17 @@ func (r *Run) reload(ctx context.Context, old *Plan, c corefile.Reading, level s
 }
 
 // reloadIfChanged reloads if the Corefile differs from the last one that was
-// read, so that an invalid Corefile is tried and logged once.
+// read, so that an invalid Corefile is tried and logged once, or if interfaces have
+// other addresses.
 func (r *Run) reloadIfChanged(ctx context.Context, old *Plan, level slog.Level) *Plan {
 	c := r.Read()
+	if addresses := old.changedAddresses(); c.Sum == old.sum && addresses != r.tried {
+		r.tried = addresses
+		if addresses != "" {
+			r.Log.Log(ctx, level, "Addresses of interfaces changed", "addresses", addresses)
+			return r.reload(ctx, old, c, level)
+		}
+	}
 	for range maxReads {
 		if c.Sum == r.seen {
 			return old
@@ -65,6 +74,20 @@ func (r *Run) reloadIfChanged(ctx context.Context, old *Plan, level slog.Level) 
 		return r.reload(ctx, old, c, level)
 	}
 	return old
+}
+
+// changedAddresses returns the present addresses of the blocks whose interfaces have
+// other addresses than when they were planned.
+func (p *Plan) changedAddresses() string {
+	var changed []string
+	for _, b := range p.blocks {
+		for _, i := range config.Find[interfaceAddresses](b) {
+			for _, a := range i.Changed() {
+				changed = append(changed, a.IP.String())
+			}
+		}
+	}
+	return strings.Join(changed, " ")
 }
 
 func (r *Run) failures() *metrics.Counter {

@@ -5,10 +5,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,6 +22,7 @@ import (
 	"github.com/seamark/seamark/builtin"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/directive"
 	"github.com/seamark/seamark/metrics"
 )
 
@@ -124,6 +127,74 @@ func (m *mount) put(files map[string]string) {
 	if err := os.Rename(next, data); err != nil {
 		m.t.Fatal(err)
 	}
+}
+
+// An interface gets and loses addresses: the server listens on those that it has. While
+// it has none, nothing changes.
+func TestReloadInterfaceAddresses(t *testing.T) {
+	var present atomic.Pointer[[]netip.Addr]
+	set := func(addresses ...string) {
+		var ips []netip.Addr
+		for _, a := range addresses {
+			ips = append(ips, netip.MustParseAddr(a))
+		}
+		present.Store(&ips)
+	}
+	set("127.0.0.1")
+	directives := append(builtin.Directives(), often(5*time.Millisecond, 0))
+	i := slices.IndexFunc(directives, func(d config.Directive) bool { return d.Name == "bind" })
+	directives[i].Setup = directive.BindWith(func(name string) ([]netip.Addr, error) { return *present.Load(), nil })
+	// A port that other addresses of the loopback interface have free, too.
+	probe, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := probe.LocalAddr().(*net.UDPAddr).AddrPort().Port()
+	probe.Close()
+	var log, out journal
+	r := Run{
+		Options: Options{Directives: directives, Log: NewLog(&log, slog.LevelInfo), Metrics: new(metrics.Registry)},
+		Read: func() corefile.Reading {
+			return corefile.ReadText("Corefile", fmt.Appendf(nil, ".:%d {\n bind eth0\n often\n whoami\n}\n", port))
+		},
+		Out: &out, Greeting: "greeting",
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var server sync.WaitGroup
+	server.Go(func() {
+		if err := r.Serve(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	defer server.Wait()
+	defer cancel()
+	eventually(t, "the server's greeting", func() bool { return out.count("greeting") > 0 })
+	answers := func(address string) bool {
+		conn, err := net.DialTimeout("tcp", netip.AddrPortFrom(netip.MustParseAddr(address), port).String(), time.Second)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	}
+	check := func(reloads int, addresses ...string) {
+		t.Helper()
+		eventually(t, "the reload", func() bool { return log.count("Reloading complete") == reloads })
+		for _, a := range []string{"127.0.0.1", "127.0.0.2", "127.0.0.3"} {
+			if got, want := answers(a), slices.Contains(addresses, a); got != want {
+				t.Errorf("interface with the addresses %q: %s listens %v, want %v", addresses, a, got, want)
+			}
+		}
+	}
+	check(0, "127.0.0.1")
+	set("127.0.0.1", "127.0.0.2")
+	check(1, "127.0.0.1", "127.0.0.2")
+	set("127.0.0.2", "127.0.0.3")
+	check(2, "127.0.0.2", "127.0.0.3")
+	set()
+	time.Sleep(50 * time.Millisecond) // ten checks, none of which may reload
+	check(2, "127.0.0.2", "127.0.0.3")
+	set("127.0.0.1")
+	check(3, "127.0.0.1")
 }
 
 // The server checks a mounted ConfigMap and reloads it repeatedly under load over

@@ -37,7 +37,8 @@ type Run struct {
 	// Signals are the signals of the process. If nil, Serve catches them.
 	Signals *Signals
 
-	seen corefile.Sum // of the last Corefile that was planned or rejected
+	seen  corefile.Sum // of the last Corefile that was planned or rejected
+	tried string       // the changed addresses of interfaces of the last reload
 }
 
 // Check reads and plans the Corefile and opens nothing. It returns every error.

@@ -26,6 +26,9 @@ type (
 	corefileChecks interface {
 		CorefileChecks() (interval, jitter time.Duration)
 	}
+	// interfaceAddresses are the present addresses to listen on if they are others than
+	// when the Corefile was read (bind).
+	interfaceAddresses interface{ Changed() []config.Address }
 	// debugLogging makes the server log debug lines (debug).
 	debugLogging interface{ Debug() }
 )
