@@ -14,6 +14,7 @@ import (
 	"github.com/seamark/seamark/compat/kubedns"
 	"github.com/seamark/seamark/compat/nanny"
 	directive "github.com/seamark/seamark/directive/kubedns"
+	"github.com/seamark/seamark/internal/document"
 	"github.com/seamark/seamark/internal/flags"
 	"github.com/spf13/pflag"
 )
@@ -105,29 +106,17 @@ func (in Input) pod(objects Objects) (Pod, error) {
 
 // read adds the objects in a file or directory.
 func (in Input) read(o *Objects, file string) error {
-	r, name := in.Stdin, "(standard input)"
-	if file != "-" {
-		f, err := os.Open(file)
+	if info, err := os.Stat(file); err == nil && info.IsDir() {
+		data, err := directive.ReadDirectory(file)
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", file, err)
 		}
-		defer f.Close()
-		if info, err := f.Stat(); err == nil && info.IsDir() {
-			data, err := directive.ReadDirectory(file)
-			if err != nil {
-				return fmt.Errorf("%s: %w", file, err)
-			}
-			o.Configs = append(o.Configs, ConfigMap{Place: file, Data: data})
-			return nil
-		}
-		r, name = f, file
+		o.Configs = append(o.Configs, ConfigMap{Place: file, Data: data})
+		return nil
 	}
-	text, err := io.ReadAll(io.LimitReader(r, maxManifests+1))
+	name, text, err := document.Read(file, in.Stdin, maxManifests)
 	if err != nil {
 		return err
-	}
-	if len(text) > maxManifests {
-		return fmt.Errorf("reading %s: want at most %d MB", name, maxManifests>>20)
 	}
 	return o.Read(name, text)
 }

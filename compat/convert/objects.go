@@ -1,15 +1,13 @@
 package convert
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"strings"
 
-	"go.yaml.in/yaml/v2"
+	"github.com/seamark/seamark/internal/document"
 )
 
 // Objects are the objects in manifests that matter for a conversion.
@@ -76,81 +74,19 @@ type container struct {
 // Read adds the objects in text: YAML or JSON, one or more documents, also lists. It
 // reports all mistakes.
 func (o *Objects) Read(file string, text []byte) error {
-	docs, err := documents(text)
+	docs, err := document.Parse(file, text)
 	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
+		return err
 	}
 	var errs []error
 	for _, doc := range docs {
-		errs = append(errs, o.add(file, "", doc))
+		raw, err := json.Marshal(doc)
+		if err == nil {
+			err = o.add(file, "", raw)
+		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
-}
-
-// documents returns the documents in text as JSON, without empty ones.
-func documents(text []byte) (docs []json.RawMessage, err error) {
-	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
-	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
-		for d := json.NewDecoder(bytes.NewReader(text)); ; {
-			var doc json.RawMessage
-			switch err := d.Decode(&doc); {
-			case err == nil:
-				docs = append(docs, doc)
-				continue
-			case errors.Is(err, io.EOF):
-				return docs, nil
-			}
-			break // it may be YAML in flow style
-		}
-		docs = nil
-	}
-	for d := yaml.NewDecoder(bytes.NewReader(text)); ; {
-		var value any
-		switch err := d.Decode(&value); {
-		case errors.Is(err, io.EOF):
-			return docs, nil
-		case err != nil:
-			return nil, err
-		case value == nil:
-			continue
-		}
-		value, err := plain(value)
-		if err != nil {
-			return nil, err
-		}
-		doc, err := json.Marshal(value)
-		if err != nil {
-			return nil, err
-		}
-		docs = append(docs, doc)
-	}
-}
-
-// plain converts a YAML value to the types of package json.
-func plain(value any) (any, error) {
-	switch value := value.(type) {
-	case map[any]any:
-		out := map[string]any{}
-		for k, v := range value {
-			name, ok := k.(string)
-			if !ok {
-				return nil, fmt.Errorf("want a string for a key, got %v", k)
-			}
-			var err error
-			if out[name], err = plain(v); err != nil {
-				return nil, err
-			}
-		}
-		return out, nil
-	case []any:
-		for i, v := range value {
-			var err error
-			if value[i], err = plain(v); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return value, nil
 }
 
 // add adds an object, or the items of a list. kind is the default kind: items of a

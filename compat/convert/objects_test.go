@@ -66,11 +66,12 @@ func TestRead(t *testing.T) {
 
 func TestReadErrors(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
-		{"a: [", "f: yaml: line 1: did not find expected node content"},
+		{"a: [", "f:1: did not find expected node content"},
 		{"- a\n", "f: not a Kubernetes object: got array"},
 		{"metadata: {name: x}\n", "f: not a Kubernetes object: no kind"},
 		{"kind: List\nitems: [{data: {}}]\n", "f: not a Kubernetes object: no kind"},
-		{"1: 2\n", "f: want a string for a key, got 1"},
+		{"1: 2\n", "f: not a Kubernetes object: no kind"},
+		{"{a: b}: c\n", "f:1: a mapping or list as a key: if this is a template, render it first"},
 		{"kind: ConfigMap\nmetadata: {name: x}\ndata: {a: 5}\n", "f: ConfigMap x: json: cannot unmarshal number into Go struct field .data of type string"},
 		{"kind: Pod\nspec: {containers: [{args: [1]}]}\n---\nkind: ConfigMap\ndata: x\n", "containers.args of type string\nf: ConfigMap : json: cannot unmarshal string"},
 	} {

@@ -82,8 +82,8 @@ var table = map[string]row{
 
 	// Commands that replace older programs. Only cmd imports them.
 	"compat/convert": {
-		own:   []string{"corefile", "compat/dnsmasq", "compat/kubedns", "compat/nanny", "directive/kubedns", "internal/flags", "internal/kubednsconfig"},
-		third: []string{"github.com/spf13/pflag", "go.yaml.in/yaml/v2"},
+		own:   []string{"corefile", "compat/dnsmasq", "compat/kubedns", "compat/nanny", "directive/kubedns", "internal/document", "internal/flags", "internal/kubednsconfig"},
+		third: []string{"github.com/spf13/pflag"},
 		noNet: true,
 	},
 	"compat/nanny": {
@@ -125,7 +125,8 @@ var table = map[string]row{
 	"internal/watch":         {third: watchesFiles, noNet: true},
 	"internal/expression":    {own: []string{"dns", "wire"}, third: []string{"github.com/expr-lang/expr"}},
 	"internal/kubednsconfig": {noNet: true},
-	"internal/resolvconf":    {third: []string{"go.yaml.in/yaml/v2"}, noNet: true},
+	"internal/document":      {third: []string{"go.yaml.in/yaml/v2"}, noNet: true},
+	"internal/resolvconf":    {own: []string{"internal/document"}, noNet: true},
 	// zap and gRPC are imported to silence the client's logging.
 	"internal/etcdclient": {third: []string{"go.etcd.io/etcd", "go.uber.org/zap", "google.golang.org/grpc"}},
 

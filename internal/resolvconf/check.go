@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/seamark/seamark/internal/document"
 )
 
 // A reader reads the fields for DNS and validates them as the API server does. It
@@ -23,65 +25,65 @@ func (r *reader) fail(line int, path, format string, args ...any) {
 }
 
 func (r *reader) manifest() Manifest {
-	spec := r.at(r.path...)
+	spec := r.At(r.path...)
 	at := strings.Join(r.path, ".") + "."
-	m := Manifest{Name: r.name(), file: r.file, line: spec.line}
+	m := Manifest{Name: r.name(), file: r.file, line: spec.Line}
 
-	namespace := r.at("metadata", "namespace")
-	if s, ok := r.text(namespace, namespace.line, "metadata.namespace"); ok && s != "" {
+	namespace := r.At("metadata", "namespace")
+	if s, ok := r.text(namespace, namespace.Line, "metadata.namespace"); ok && s != "" {
 		if err := CheckNamespace(s); err != nil {
-			r.fail(namespace.line, "metadata.namespace", "%v", err)
+			r.fail(namespace.Line, "metadata.namespace", "%v", err)
 		}
 		m.Namespace = s
 	}
-	policy := spec.at("dnsPolicy")
-	if s, ok := r.text(policy, policy.line, at+"dnsPolicy"); ok && s != "" {
+	policy := spec.At("dnsPolicy")
+	if s, ok := r.text(policy, policy.Line, at+"dnsPolicy"); ok && s != "" {
 		var err error
 		if m.Policy, err = ParsePolicy(s); err != nil {
-			r.fail(policy.line, at+"dnsPolicy", "%v", err)
+			r.fail(policy.Line, at+"dnsPolicy", "%v", err)
 		}
-		m.line = policy.line
+		m.line = policy.Line
 	}
-	if t := spec.at("hostNetwork"); !t.isNull() {
-		host, ok := t.scalar.(bool)
+	if t := spec.At("hostNetwork"); !t.IsNull() {
+		host, ok := t.Scalar.(bool)
 		if !ok {
-			r.fail(t.line, at+"hostNetwork", "want true or false, got %s", t.kind())
+			r.fail(t.Line, at+"hostNetwork", "want true or false, got %s", t.Kind())
 		}
 		m.HostNetwork = &host
 	}
-	if t := spec.at("dnsConfig"); !t.isNull() {
+	if t := spec.At("dnsConfig"); !t.IsNull() {
 		m.Config = r.config(t, at+"dnsConfig")
-		m.line = t.line
+		m.line = t.Line
 	}
 	return m
 }
 
-func (r *reader) config(t tree, path string) *Config {
+func (r *reader) config(t document.Value, path string) *Config {
 	if !r.mapping(t, path, "nameservers", "searches", "options") {
 		return nil
 	}
 	c := Config{
-		Nameservers: r.texts(t.at("nameservers"), path+".nameservers", maxNameservers, checkServer),
-		Searches:    r.texts(t.at("searches"), path+".searches", maxSearches, checkSearch),
+		Nameservers: r.texts(t.At("nameservers"), path+".nameservers", maxNameservers, checkServer),
+		Searches:    r.texts(t.At("searches"), path+".searches", maxSearches, checkSearch),
 	}
 	if n := len(strings.Join(c.Searches, " ")); n > maxSearchChars {
-		r.fail(t.at("searches").line, path+".searches", "%d characters including spaces, the API server accepts at most %d", n, maxSearchChars)
+		r.fail(t.At("searches").Line, path+".searches", "%d characters including spaces, the API server accepts at most %d", n, maxSearchChars)
 	}
-	options := t.at("options")
+	options := t.At("options")
 	for i, item := range r.list(options, path+".options") {
-		c.Options = append(c.Options, r.option(item, item.lineIn(options), fmt.Sprintf("%s.options[%d]", path, i)))
+		c.Options = append(c.Options, r.option(item, item.LineIn(options), fmt.Sprintf("%s.options[%d]", path, i)))
 	}
 	return &c
 }
 
 // texts reads a list of at most limit strings and validates each with check.
-func (r *reader) texts(t tree, path string, limit int, check func(string) error) (all []string) {
+func (r *reader) texts(t document.Value, path string, limit int, check func(string) error) (all []string) {
 	items := r.list(t, path)
 	if len(items) > limit {
-		r.fail(t.line, path, "got %d, the API server accepts at most %d", len(items), limit)
+		r.fail(t.Line, path, "got %d, the API server accepts at most %d", len(items), limit)
 	}
 	for i, item := range items {
-		line, path := item.lineIn(t), fmt.Sprintf("%s[%d]", path, i)
+		line, path := item.LineIn(t), fmt.Sprintf("%s[%d]", path, i)
 		s, ok := r.text(item, line, path)
 		if !ok {
 			continue
@@ -94,20 +96,20 @@ func (r *reader) texts(t tree, path string, limit int, check func(string) error)
 	return all
 }
 
-func (r *reader) option(t tree, line int, path string) (o Option) {
-	if t.isNull() {
+func (r *reader) option(t document.Value, line int, path string) (o Option) {
+	if t.IsNull() {
 		r.fail(line, path, "want a name, and a value if the option has one")
 		return o
 	}
 	if !r.mapping(t, path, "name", "value") {
 		return o
 	}
-	name, value := t.at("name"), t.at("value")
+	name, value := t.At("name"), t.At("value")
 	var ok bool
-	if o.Name, ok = r.text(name, name.lineIn(t), path+".name"); ok && o.Name == "" {
-		r.fail(name.lineIn(t), path+".name", "want a name such as ndots")
+	if o.Name, ok = r.text(name, name.LineIn(t), path+".name"); ok && o.Name == "" {
+		r.fail(name.LineIn(t), path+".name", "want a name such as ndots")
 	}
-	o.Value, _ = r.text(value, value.lineIn(t), path+".value")
+	o.Value, _ = r.text(value, value.LineIn(t), path+".value")
 	if strings.ContainsAny(o.Name+o.Value, " \t\r\n") {
 		r.comments = append(r.comments, fmt.Sprintf("%s:%d: %s: the option contains spaces and becomes several words", r.file, line, path))
 	}
@@ -115,38 +117,38 @@ func (r *reader) option(t tree, line int, path string) (o Option) {
 }
 
 // text reads a string; null is "". It returns false after an error.
-func (r *reader) text(t tree, line int, path string) (string, bool) {
-	if t.isNull() {
+func (r *reader) text(t document.Value, line int, path string) (string, bool) {
+	if t.IsNull() {
 		return "", true
 	}
-	s, ok := t.scalar.(string)
+	s, ok := t.Scalar.(string)
 	if !ok {
 		advice := ""
-		if t.scalar != nil {
+		if t.Scalar != nil {
 			advice = ": put it in quotes"
 		}
-		r.fail(line, path, "want a string, got %s%s", t.kind(), advice)
+		r.fail(line, path, "want a string, got %s%s", t.Kind(), advice)
 	}
 	return s, ok
 }
 
-func (r *reader) list(t tree, path string) []tree {
-	if !t.isNull() && (t.scalar != nil || t.fields != nil) {
-		r.fail(t.line, path, "want a list, got %s", t.kind())
+func (r *reader) list(t document.Value, path string) []document.Value {
+	if !t.IsNull() && (t.Scalar != nil || t.Fields != nil) {
+		r.fail(t.Line, path, "want a list, got %s", t.Kind())
 	}
-	return t.items
+	return t.Items
 }
 
 // mapping returns an error for fields other than the known ones. An API server
 // without strict validation would ignore them.
-func (r *reader) mapping(t tree, path string, known ...string) bool {
-	if t.fields == nil {
-		r.fail(t.line, path, "want the fields %s, got %s", strings.Join(known, ", "), t.kind())
+func (r *reader) mapping(t document.Value, path string, known ...string) bool {
+	if t.Fields == nil {
+		r.fail(t.Line, path, "want the fields %s, got %s", strings.Join(known, ", "), t.Kind())
 		return false
 	}
-	for _, key := range slices.Sorted(maps.Keys(t.fields)) {
+	for _, key := range slices.Sorted(maps.Keys(t.Fields)) {
 		if !slices.Contains(known, key) {
-			r.fail(t.fields[key].lineIn(t), path, "unknown field %q: want %s", key, strings.Join(known, ", "))
+			r.fail(t.Fields[key].LineIn(t), path, "unknown field %q: want %s", key, strings.Join(known, ", "))
 		}
 	}
 	return true
@@ -162,22 +164,22 @@ func (r *reader) misplaced() []string {
 	}
 	var found []stray
 	spec := strings.Join(r.path, ".")
-	var walk func(t tree, path string)
-	walk = func(t tree, path string) {
-		for key, value := range t.fields {
+	var walk func(t document.Value, path string)
+	walk = func(t document.Value, path string) {
+		for key, value := range t.Fields {
 			at := strings.TrimPrefix(path+"."+key, ".")
 			for _, field := range []string{"dnsPolicy", "dnsConfig", "hostNetwork"} {
 				if want := spec + "." + field; strings.EqualFold(key, field) && at != want {
-					found = append(found, stray{value.lineIn(t), at, want})
+					found = append(found, stray{value.LineIn(t), at, want})
 				}
 			}
 			walk(value, at)
 		}
-		for i, item := range t.items {
+		for i, item := range t.Items {
 			walk(item, fmt.Sprintf("%s[%d]", path, i))
 		}
 	}
-	walk(r.tree, "")
+	walk(r.Value, "")
 	slices.SortFunc(found, func(a, b stray) int { return cmp.Or(a.line-b.line, strings.Compare(a.path, b.path)) })
 	for _, s := range found {
 		r.comments = append(r.comments, fmt.Sprintf("%s:%d: %s is ignored: the pod's field is %s", r.file, s.line, s.path, s.want))

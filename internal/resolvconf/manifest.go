@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/seamark/seamark/internal/document"
 )
 
 // A Manifest is the DNS settings of a pod in a manifest. Fields are zero if
@@ -76,7 +78,7 @@ var paths = map[string][]string{
 
 // An object is an object with a pod or a pod template.
 type object struct {
-	tree
+	document.Value
 	kind string
 	path []string // path of the pod's spec
 }
@@ -86,7 +88,7 @@ type object struct {
 // Unknown kinds count if they have containers at the path of a known kind. The
 // error joins all reasons why the API server would reject the pod's DNS settings.
 func ParseManifest(file string, text []byte) (Manifest, []string, error) {
-	docs, err := parse(file, text)
+	docs, err := document.Parse(file, text)
 	if err != nil {
 		return Manifest{}, nil, err
 	}
@@ -103,7 +105,7 @@ func ParseManifest(file string, text []byte) (Manifest, []string, error) {
 	case len(f.pods) > 1:
 		var all []string
 		for _, o := range f.pods {
-			all = append(all, fmt.Sprintf("%s (line %d)", o.name(), o.line))
+			all = append(all, fmt.Sprintf("%s (line %d)", o.name(), o.Line))
 		}
 		return Manifest{}, nil, fmt.Errorf("%s: %d objects with pods, %s: keep one in the file, or pipe one (kubectl get ... -o yaml | seamark resolvconf --pod -)",
 			file, len(all), strings.Join(all, ", "))
@@ -124,29 +126,29 @@ type finder struct {
 	errs   []error
 }
 
-func (f *finder) look(t tree) {
-	kind := t.at("kind").text()
+func (f *finder) look(t document.Value) {
+	kind := t.At("kind").Text()
 	if kind == "" {
-		f.errs = append(f.errs, fmt.Errorf("%s:%d: not a Kubernetes object: no kind", f.file, t.line))
+		f.errs = append(f.errs, fmt.Errorf("%s:%d: not a Kubernetes object: no kind", f.file, t.Line))
 		return
 	}
 	if path, ok := paths[kind]; ok {
 		o := object{t, kind, path}
-		if o.at(path...).fields == nil {
-			f.errs = append(f.errs, fmt.Errorf("%s:%d: %s: %s is missing", f.file, t.line, o.name(), strings.Join(path, ".")))
+		if o.At(path...).Fields == nil {
+			f.errs = append(f.errs, fmt.Errorf("%s:%d: %s: %s is missing", f.file, t.Line, o.name(), strings.Join(path, ".")))
 			return
 		}
 		f.pods = append(f.pods, o)
 		return
 	}
-	if items := t.at("items").items; items != nil && strings.HasSuffix(kind, "List") {
+	if items := t.At("items").Items; items != nil && strings.HasSuffix(kind, "List") {
 		for _, item := range items {
 			f.look(f.inherit(item, kind))
 		}
 		return
 	}
 	for _, path := range [][]string{paths["Deployment"], paths["CronJob"]} {
-		if t.at(path...).at("containers").items != nil {
+		if t.At(path...).At("containers").Items != nil {
 			f.pods = append(f.pods, object{t, kind, path})
 			return
 		}
@@ -156,12 +158,12 @@ func (f *finder) look(t tree) {
 
 // inherit sets the kind of an item of a typed list such as PodList, which may
 // omit it.
-func (f *finder) inherit(item tree, list string) tree {
+func (f *finder) inherit(item document.Value, list string) document.Value {
 	kind := strings.TrimSuffix(list, "List")
-	if kind == "" || item.fields == nil || !item.at("kind").isNull() {
+	if kind == "" || item.Fields == nil || !item.At("kind").IsNull() {
 		return item
 	}
-	item.fields["kind"] = tree{line: item.line, scalar: kind}
+	item.Fields["kind"] = document.Value{Line: item.Line, Scalar: kind}
 	return item
 }
 
@@ -175,8 +177,8 @@ func (f *finder) seen() string {
 
 // name returns the object's name for messages.
 func (o object) name() string {
-	name := cmp.Or(o.at("metadata", "name").text(), o.at("metadata", "generateName").text(), "(no name)")
-	if ns := o.at("metadata", "namespace").text(); ns != "" {
+	name := cmp.Or(o.At("metadata", "name").Text(), o.At("metadata", "generateName").Text(), "(no name)")
+	if ns := o.At("metadata", "namespace").Text(); ns != "" {
 		name = ns + "/" + name
 	}
 	return o.kind + " " + name

@@ -1,4 +1,6 @@
-package resolvconf
+// Package document parses YAML and JSON into values with their lines, for commands
+// that read the manifests of a user and report mistakes in them.
+package document
 
 import (
 	"bytes"
@@ -11,9 +13,9 @@ import (
 	"go.yaml.in/yaml/v2"
 )
 
-// parse returns the non-empty documents of a text. A duplicate key is an error,
+// Parse returns the non-empty documents of a text. A duplicate key is an error,
 // as for the API server.
-func parse(file string, text []byte) ([]tree, error) {
+func Parse(file string, text []byte) ([]Value, error) {
 	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
 	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
 		docs, err := parseJSON(text)
@@ -45,19 +47,19 @@ func parse(file string, text []byte) ([]tree, error) {
 	return docs, nil
 }
 
-func parseYAML(text []byte, strict bool) (docs []tree, err error) {
+func parseYAML(text []byte, strict bool) (docs []Value, err error) {
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.SetStrict(strict)
 	for {
-		var t tree
-		err := d.Decode(&t)
+		var v Value
+		err := d.Decode(&v)
 		switch {
 		case errors.Is(err, io.EOF):
 			return docs, nil
 		case err != nil:
 			return nil, err
-		case !t.isNull():
-			docs = append(docs, t)
+		case !v.IsNull():
+			docs = append(docs, v)
 		}
 	}
 }
@@ -82,13 +84,13 @@ func position(file, fault string, lines int) error {
 	return fmt.Errorf("%s:%d: %s", file, line, fault)
 }
 
-// parseJSON is parse for JSON, whose escapes differ from YAML's. An error starts
+// parseJSON is Parse for JSON, whose escapes differ from YAML's. An error starts
 // with its line.
-func parseJSON(text []byte) (docs []tree, err error) {
+func parseJSON(text []byte) (docs []Value, err error) {
 	j := &jsonReader{text: text, line: 1, d: json.NewDecoder(bytes.NewReader(text))}
 	j.d.UseNumber()
 	for {
-		t, err := j.next()
+		v, err := j.next()
 		switch {
 		case errors.Is(err, io.EOF):
 			return docs, nil
@@ -98,7 +100,7 @@ func parseJSON(text []byte) (docs []tree, err error) {
 			}
 			return nil, fmt.Errorf("%d: %w", j.line, err)
 		}
-		docs = append(docs, t)
+		docs = append(docs, v)
 	}
 }
 
@@ -118,48 +120,48 @@ func (j *jsonReader) move(to int) {
 
 // next reads a value. It returns io.EOF only at the end of the text before a
 // value.
-func (j *jsonReader) next() (t tree, err error) {
+func (j *jsonReader) next() (v Value, err error) {
 	token, err := j.d.Token()
 	if err != nil {
-		return tree{}, err
+		return Value{}, err
 	}
 	j.move(int(j.d.InputOffset()))
-	t.line = j.line
+	v.Line = j.line
 	switch token {
 	case nil:
-		return tree{}, nil
+		return Value{}, nil
 	case json.Delim('{'):
-		t.fields = map[string]tree{}
+		v.Fields = map[string]Value{}
 	case json.Delim('['):
 	default:
-		t.scalar = token
-		return t, nil
+		v.Scalar = token
+		return v, nil
 	}
 	for j.d.More() {
 		var key string
-		if t.fields != nil {
+		if v.Fields != nil {
 			token, err := j.d.Token()
 			if err != nil {
-				return tree{}, unexpected(err)
+				return Value{}, unexpected(err)
 			}
 			j.move(int(j.d.InputOffset()))
 			key, _ = token.(string) // the decoder accepts only strings here
 		}
 		value, err := j.next()
 		if err != nil {
-			return tree{}, unexpected(err)
+			return Value{}, unexpected(err)
 		}
-		if t.fields == nil {
-			t.items = append(t.items, value)
+		if v.Fields == nil {
+			v.Items = append(v.Items, value)
 			continue
 		}
-		if _, twice := t.fields[key]; twice {
-			return tree{}, fmt.Errorf("key %q already set in map", key)
+		if _, twice := v.Fields[key]; twice {
+			return Value{}, fmt.Errorf("key %q already set in map", key)
 		}
-		t.fields[key] = value
+		v.Fields[key] = value
 	}
 	_, err = j.d.Token() // the closing delimiter
-	return t, unexpected(err)
+	return v, unexpected(err)
 }
 
 func unexpected(err error) error {
