@@ -140,12 +140,12 @@ func TestReloadInterfaceAddresses(t *testing.T) {
 		}
 		present.Store(&ips)
 	}
-	set("127.0.0.1")
+	set("127.88.0.1")
 	directives := append(builtin.Directives(), often(5*time.Millisecond, 0))
 	i := slices.IndexFunc(directives, func(d config.Directive) bool { return d.Name == "bind" })
 	directives[i].Setup = directive.BindWith(func(name string) ([]netip.Addr, error) { return *present.Load(), nil })
-	// A port that other addresses of the loopback interface have free, too.
-	probe, err := net.ListenPacket("udp", "127.0.0.1:0")
+	// No other process uses these addresses, so a free port of one is free in all.
+	probe, err := net.ListenPacket("udp", "127.88.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,22 +179,22 @@ func TestReloadInterfaceAddresses(t *testing.T) {
 	check := func(reloads int, addresses ...string) {
 		t.Helper()
 		eventually(t, "the reload", func() bool { return log.count("Reloading complete") == reloads })
-		for _, a := range []string{"127.0.0.1", "127.0.0.2", "127.0.0.3"} {
+		for _, a := range []string{"127.88.0.1", "127.88.0.2", "127.88.0.3"} {
 			if got, want := answers(a), slices.Contains(addresses, a); got != want {
 				t.Errorf("interface with the addresses %q: %s listens %v, want %v", addresses, a, got, want)
 			}
 		}
 	}
-	check(0, "127.0.0.1")
-	set("127.0.0.1", "127.0.0.2")
-	check(1, "127.0.0.1", "127.0.0.2")
-	set("127.0.0.2", "127.0.0.3")
-	check(2, "127.0.0.2", "127.0.0.3")
+	check(0, "127.88.0.1")
+	set("127.88.0.1", "127.88.0.2")
+	check(1, "127.88.0.1", "127.88.0.2")
+	set("127.88.0.2", "127.88.0.3")
+	check(2, "127.88.0.2", "127.88.0.3")
 	set()
 	time.Sleep(50 * time.Millisecond) // ten checks, none of which may reload
-	check(2, "127.0.0.2", "127.0.0.3")
-	set("127.0.0.1")
-	check(3, "127.0.0.1")
+	check(2, "127.88.0.2", "127.88.0.3")
+	set("127.88.0.1")
+	check(3, "127.88.0.1")
 }
 
 // The server checks a mounted ConfigMap and reloads it repeatedly under load over
