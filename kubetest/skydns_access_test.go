@@ -196,7 +196,7 @@ func TestEtcdReload(t *testing.T) {
 	}
 	failed := d.logs("Reload failed")
 	d.order(etcdCorefile([]string{freeAddress(t)}))
-	eventually(t, "a failed reload", func() bool { return d.logs("Reload failed") == failed+1 && d.logs("did not arrive from") == 1 })
+	eventually(t, "a failed reload", func() bool { return d.logs("Reload failed") == failed+1 && d.logs("were not received from") == 1 })
 	d.check(stayNames()...)
 	load.stop()
 }

@@ -46,10 +46,10 @@ func readReplay(t *testing.T, file string) (r replay) {
 			r.options = append(r.options, rest)
 		case word == "zones":
 			r.zones = strings.Fields(rest)
-		case word == "world":
+		case word == "upstream":
 			rr := must(dns.NewRR(rest))(t)
 			r.external[strings.ToLower(rr.Header().Name)] = append(r.external[strings.ToLower(rr.Header().Name)], rr)
-		case word == "ask":
+		case word == "query":
 			words := strings.Fields(rest)
 			r.queries = append(r.queries, replayed{name: words[0], kind: dns.StringToType[words[1]], line: n})
 		case len(r.queries) > 0:

@@ -73,12 +73,12 @@ func manyKeysServer(tb testing.TB, n int) *server {
 // sealed reply.
 func (s *server) answerer(tb testing.TB, c allocCase) func() {
 	p := packet(tb, c.name, c.qtype, 1232)
-	q, lent := s.query, s.lent[:4096]
+	q, lent := s.query, s.buf[:4096]
 	now := time.Now()
 	return func() {
 		q.Reset(p, dns.UDP, now)
 		if s.port.Serve(q, lent) != dns.Answered {
-			panic("it waits")
+			panic("the query was parked")
 		}
 	}
 }
@@ -123,7 +123,7 @@ func TestIndexSizePerKey(t *testing.T) {
 	per := float64(heap()-before) / n
 	t.Logf("%.1f bytes a key", per)
 	if per > 120 || x.count() != n {
-		t.Errorf("got %d keys of %.1f bytes each, want less than 120 bytes", x.count(), per)
+		t.Errorf("got %d keys of %.1f bytes each, want %d keys of less than 120 bytes", x.count(), per, n)
 	}
 	runtime.KeepAlive(kvs)
 }

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/seamark/seamark/dns"
@@ -11,8 +12,8 @@ import (
 const (
 	// maxChain is the length of the longest chain of CNAME records.
 	maxChain = 8
-	// maxSteps is the number of CNAME targets that one answer may follow in all:
-	// a name in a chain may have many.
+	// maxSteps is the largest number of CNAME targets that one answer follows: each
+	// name in a chain may have many.
 	maxSteps = 256
 )
 
@@ -23,38 +24,38 @@ const (
 	missing outcome = iota // the name does not exist
 	present                // the name exists; the answer is written, and is empty if it has no records of the type
 	unknown                // the keys are not known yet, or reading them failed
-	waiting                // the lookup must be repeated where it may block
+	waiting                // Resolve must repeat the lookup
 )
 
 // A lookup answers one query in one of the handler's zones.
 type lookup struct {
 	*Handler
-	q    *dns.Query
-	zone *zoneInfo
-	x    *index
-	ctx  context.Context // nil on a reader, which must not block
+	q     *dns.Query
+	zone  *zoneInfo
+	index *index
+	ctx   context.Context // nil on a reader, which must not block
 
-	keys      keyReader  // reads keys into x before they are looked up; nil if x has all keys
-	readPaths []string   // paths that keys has read
+	reader    keyReader  // reads keys into x before they are looked up; nil if x has all keys
+	readPaths []string   // paths that reader has read
 	prior     *subResult // the result of the sub-query for which the query was parked
 	err       error      // why the answer is incomplete
-	mustWait  bool       // the lookup must be repeated where it may block
+	mustWait  bool       // Resolve must repeat the lookup
 	parked    bool       // a sub-query has been parked
 
 	section  wire.Section
 	written  set
 	ttls     [3]ttls          // by section
 	root     string           // the first name of the chain, if not the query name
-	chain    [maxChain]string // the CNAME targets on the way
-	steps    int
-	branched bool // the answer has more than one chain
-	external int  // the number of sub-queries for addresses of targets outside the zones
+	chain    [maxChain]string // the CNAME targets between root and the present name
+	steps    int              // number of CNAME targets followed
+	branched bool             // the answer has more than one chain
+	external int              // the number of sub-queries for addresses of targets outside the zones
 }
 
 // conclude turns the outcome of a lookup into a reply.
 func (l *lookup) conclude(o outcome) dns.Verdict {
 	q := l.q
-	indexed := l.x.synced() // false too if the index was cleared during the lookup: it may have missed keys
+	indexed := l.index.synced() // false if the index was cleared during the lookup, which may have missed keys
 	switch {
 	case l.mustWait, !indexed && l.ctx == nil && l.readsEtcd():
 		o = waiting
@@ -69,7 +70,7 @@ func (l *lookup) conclude(o outcome) dns.Verdict {
 		}
 		return dns.Wait
 	case unknown:
-		// NXDOMAIN would be a guess, and so would the answer of the next handler.
+		// The name may exist: NXDOMAIN, or the answer of the next handler, could be wrong.
 		q.Fail(wire.ServFail)
 		q.Err = l.err
 		return dns.Done
@@ -82,20 +83,20 @@ func (l *lookup) conclude(o outcome) dns.Verdict {
 	q.AA = !l.skydns || q.Type != wire.TypePTR
 	l.equalizeTTLs()
 	if q.Answer.Empty() {
-		l.soa(wire.Authority)
+		l.writeSOA(wire.Authority)
 	}
 	return dns.Done
 }
 
 // answer looks up the query name and writes the answer.
 func (l *lookup) answer() outcome {
-	if !l.x.synced() {
+	if !l.index.synced() {
 		return unknown
 	}
 	q := l.q
 	apex := q.Labels() == l.zone.labels
 	if apex && (q.Type == wire.TypeSOA || q.Type == wire.TypeANY) {
-		l.soa(wire.Answers)
+		l.writeSOA(wire.Answers)
 		return present
 	}
 	var buf [wire.MaxName]byte
@@ -119,13 +120,13 @@ func (l *lookup) answer() outcome {
 	return present
 }
 
-// write writes the records of the keys in r, which is at path.
+// write writes the records of the keys in r, the keys at and below path.
 func (l *lookup) write(r keyRange, path []byte, apex bool) {
 	q := l.q
 	owner := [2]byte([]byte(wire.OwnerIsQuestion))
 	switch q.Type {
 	case wire.TypeA, wire.TypeAAAA, wire.TypeTXT:
-		l.writeName(r, owner[:], q.Name(), kindOf(q.Type), 0)
+		l.writeName(r, owner[:], q.Name(), typeSetOf(q.Type), 0)
 	case wire.TypeCNAME, wire.TypePTR:
 		l.writeExact(r, path, q.Type)
 	case wire.TypeSRV:
@@ -140,11 +141,11 @@ func (l *lookup) write(r keyRange, path []byte, apex bool) {
 		}
 	case wire.TypeANY: // one RRset (RFC 8482 §4.1): the first that exists
 		l.writeExact(r, path, wire.TypeCNAME)
-		for _, k := range [3]kinds{kindA, kindAAAA, kindTXT} {
+		for _, types := range [3]typeSet{setA, setAAAA, setTXT} {
 			if q.Answer.Empty() {
-				some := r
-				l.selectGroup(&some, k)
-				l.writeDirect(some, owner[:], k)
+				selected := r
+				l.selectGroup(&selected, types)
+				l.writeDirect(selected, owner[:], types)
 			}
 		}
 		if q.Answer.Empty() {
@@ -153,10 +154,10 @@ func (l *lookup) write(r keyRange, path []byte, apex bool) {
 	}
 }
 
-// tooWide reports whether r has too many keys for a reader, and has the lookup
-// repeated where it may block.
+// tooWide reports whether r has too many keys for a UDP reader, so that Resolve must
+// repeat the lookup.
 func (l *lookup) tooWide(r *keyRange) bool {
-	l.mustWait = l.mustWait || l.ctx == nil && r.wide()
+	l.mustWait = l.mustWait || l.ctx == nil && r.exceedsReader()
 	return l.mustWait
 }
 
@@ -198,10 +199,10 @@ func (l *lookup) find(path []byte) (r keyRange, ok bool) {
 	if wild >= 0 {
 		literal = path[:wild]
 	}
-	if l.keys != nil && !l.fetch(string(literal)) {
+	if l.reader != nil && !l.fetch(string(literal)) {
 		return r, false
 	}
-	r = l.x.below(literal)
+	r = l.index.below(literal)
 	if wild >= 0 {
 		r.pattern = string(path)
 	}
@@ -210,17 +211,15 @@ func (l *lookup) find(path []byte) (r keyRange, ok bool) {
 
 // fetch reads the keys at a path and below it into the index.
 func (l *lookup) fetch(path string) bool {
-	for _, before := range l.readPaths {
-		if before == path {
-			return true
-		}
+	if slices.Contains(l.readPaths, path) {
+		return true
 	}
-	all, err := l.keys.readKeys(l.ctx, keyOf(l.x.prefix, []byte(path)))
+	kvs, err := l.reader.readKeys(l.ctx, keyOf(l.index.prefix, []byte(path)))
 	if err != nil {
 		l.err = err
 		return false
 	}
-	l.x.put(all...)
+	l.index.put(kvs...)
 	l.readPaths = append(l.readPaths, path)
 	return true
 }
@@ -230,7 +229,7 @@ func (l *lookup) writeExact(r keyRange, path []byte, t wire.Type) {
 	var m message
 	for r.next(&m) {
 		if r.pattern == "" && len(m.path) != len(path) {
-			return // the key itself sorts first
+			return // only keys below path follow
 		}
 		if m.name != "" && depth(m.path) == depth(string(path)) {
 			at := l.beginRecord([]byte(wire.OwnerIsQuestion), t, len(m.name))
@@ -252,7 +251,7 @@ func (l *lookup) beginRecord(owner []byte, t wire.Type, size int) (at int) {
 
 // endRecord completes the record that begins at offset at and has an owner name
 // of owner bytes. It discards a duplicate, and reports whether the record is new.
-func (l *lookup) endRecord(at, owner int, ttl uint32) (fresh bool) {
+func (l *lookup) endRecord(at, owner int, ttl uint32) (added bool) {
 	a := &l.q.Answer
 	l.ttls[l.section].add(ttl)
 	if !l.written.add(l.seed, a.Buf[at:]) {
@@ -278,8 +277,8 @@ func (t *ttls) add(ttl uint32) {
 	t.least, t.known = ttl, true
 }
 
-// equalizeTTLs sets one TTL for the records of a section, so that all records of
-// an RRset have the same (RFC 2181 §5.2).
+// equalizeTTLs sets the TTL of all records of a section to the least one, since the
+// records of an RRset have one TTL (RFC 2181 §5.2).
 func (l *lookup) equalizeTTLs() {
 	if !l.ttls[wire.Answers].mixed && !l.ttls[wire.Additional].mixed {
 		return
@@ -293,18 +292,18 @@ func (l *lookup) equalizeTTLs() {
 	})
 }
 
-// soa writes the zone's SOA record, with the timers of CoreDNS or of SkyDNS.
-func (l *lookup) soa(s wire.Section) {
+// writeSOA writes the zone's SOA record, with the timers of CoreDNS or of SkyDNS.
+func (l *lookup) writeSOA(s wire.Section) {
 	const mname, rname = "\x02ns\x03dns", "\x0ahostmaster"
 	q, a := l.q, &l.q.Answer
 	apex := wire.QuestionPointer(q.LabelOffset(q.Labels() - l.zone.labels))
-	serial := uint32(l.x.changed.Load())
-	if l.keys != nil {
+	serial := uint32(l.index.changed.Load())
+	if l.reader != nil {
 		serial = uint32(time.Now().Unix())
 	}
-	ttl, numbers := l.negative, [5]uint32{serial, 7200, 1800, 86400, l.negative}
+	ttl, fields := l.negative, [5]uint32{serial, 7200, 1800, 86400, l.negative}
 	if l.skydns {
-		numbers = [5]uint32{serial, 28800, 7200, 604800, l.negative}
+		fields = [5]uint32{serial, 28800, 7200, 604800, l.negative}
 		if s == wire.Answers {
 			ttl = l.ttl
 		}
@@ -320,7 +319,7 @@ func (l *lookup) soa(s wire.Section) {
 	} else {
 		a.Buf = append(append(a.Buf, rname...), apex[:]...)
 	}
-	for _, v := range numbers {
+	for _, v := range fields {
 		a.Buf = append(a.Buf, byte(v>>24), byte(v>>16), byte(v>>8), byte(v))
 	}
 	a.Append(s, nil, 1)

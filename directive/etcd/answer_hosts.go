@@ -10,79 +10,79 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// kinds is a set of record types that end a chain of CNAME records.
-type kinds uint8
+// A typeSet is a set of the record types that end a chain of CNAME records.
+type typeSet uint8
 
 const (
-	kindA kinds = 1 << iota
-	kindAAAA
-	kindTXT
+	setA typeSet = 1 << iota
+	setAAAA
+	setTXT
 )
 
-func kindOf(t wire.Type) kinds {
+func typeSetOf(t wire.Type) typeSet {
 	switch t {
 	case wire.TypeA:
-		return kindA
+		return setA
 	case wire.TypeAAAA:
-		return kindAAAA
+		return setAAAA
 	case wire.TypeTXT:
-		return kindTXT
+		return setTXT
 	}
 	return 0
 }
 
-// has reports whether m has data of one of the kinds.
-func (k kinds) has(m *message) bool {
-	return k&kindA != 0 && m.addr.Is4() || k&kindAAAA != 0 && m.addr.Is6() || k&kindTXT != 0 && m.text != ""
+// has reports whether m has data of one of the types.
+func (ts typeSet) has(m *message) bool {
+	return ts&setA != 0 && m.addr.Is4() || ts&setAAAA != 0 && m.addr.Is6() || ts&setTXT != 0 && m.text != ""
 }
 
-// isAlias reports whether m's host is a name to follow for records of kinds k.
+// isAlias reports whether m's host is a name to follow for records of these types.
 // SkyDNS does not follow names for TXT.
-func (l *lookup) isAlias(m *message, k kinds) bool {
-	return m.name != "" && (k&kindTXT == 0 || m.text == "" && !l.skydns)
+func (l *lookup) isAlias(m *message, types typeSet) bool {
+	return m.name != "" && (types&setTXT == 0 || m.text == "" && !l.skydns)
 }
 
 // writeName writes the records of a name and of its CNAME targets, and reports
 // whether it wrote any. owner is the owner name as it is written in the answer,
 // and steps the number of CNAME records before it.
-func (l *lookup) writeName(r keyRange, owner, name []byte, k kinds, steps int) (found bool) {
-	l.selectGroup(&r, k)
-	found, names := l.writeDirect(r, owner, k)
+func (l *lookup) writeName(r keyRange, owner, name []byte, types typeSet, steps int) (found bool) {
+	l.selectGroup(&r, types)
+	found, names := l.writeDirect(r, owner, types)
 	if names > 1 || names > 0 && found {
 		l.branched = true
 	}
-	if names > 0 && l.writeAliases(r, owner, name, k, steps) {
+	if names > 0 && l.writeAliases(r, owner, name, types, steps) {
 		found = true
 	}
 	return found
 }
 
 // selectGroup restricts r to the messages of one group, if its keys have groups.
-func (l *lookup) selectGroup(r *keyRange, k kinds) {
+func (l *lookup) selectGroup(r *keyRange, types typeSet) {
 	if r.hasGroups() {
-		r.chooseGroup(k&kindTXT != 0)
+		r.chooseGroup(types&setTXT != 0)
 	}
 }
 
 // writeDirect writes the records of the messages themselves. It reports whether
 // there are any, and returns the number of aliases.
-func (l *lookup) writeDirect(r keyRange, owner []byte, k kinds) (found bool, names int) {
+func (l *lookup) writeDirect(r keyRange, owner []byte, types typeSet) (found bool, names int) {
 	q, a := l.q, &l.q.Answer
 	var m message
 	for r.next(&m) {
 		if len(a.Buf) > q.SizeLimit() && (l.section == wire.Answers || q.ExceedsLimit()) {
 			return true, 0 // the answer will be truncated
 		}
-		if l.isAlias(&m, k) {
+		if l.isAlias(&m, types) {
 			names++
 		}
-		if !k.has(&m) {
+		if !types.has(&m) {
 			continue
 		}
 		found = true
 		at := len(a.Buf)
-		if k&kindTXT != 0 {
-			l.text(owner, m.text)
+		if types&setTXT != 0 {
+			l.writeTXT(owner, m.text)
 		} else {
 			a.Buf = wire.AppendAddress(a.Buf, owner, 0, m.addr)
 		}
@@ -91,8 +91,8 @@ func (l *lookup) writeDirect(r keyRange, owner []byte, k kinds) (found bool, nam
 	return found, names
 }
 
-// text writes a TXT record of strings of up to 255 bytes.
-func (l *lookup) text(owner []byte, text string) {
+// writeTXT writes a TXT record of strings of up to 255 bytes.
+func (l *lookup) writeTXT(owner []byte, text string) {
 	a := &l.q.Answer
 	l.beginRecord(owner, wire.TypeTXT, len(text)+(len(text)+254)/255)
 	for text != "" {
@@ -102,14 +102,14 @@ func (l *lookup) text(owner []byte, text string) {
 	}
 }
 
-// writeAliases writes a CNAME record, followed by the records of its target, for
-// each message whose host is a name. It omits CNAME records whose target has no
-// records, that form a loop, or that exceed maxChain.
-func (l *lookup) writeAliases(r keyRange, owner, name []byte, k kinds, steps int) (found bool) {
+// writeAliases writes a CNAME record, followed by the records of its target, for each
+// message whose host is a name. It omits CNAME records whose target has no records, or
+// that form a loop or exceed maxChain.
+func (l *lookup) writeAliases(r keyRange, owner, name []byte, types typeSet, steps int) (found bool) {
 	a := &l.q.Answer
 	var m message
 	for r.next(&m) {
-		if !l.isAlias(&m, k) || l.loops(m.name, name, steps) {
+		if !l.isAlias(&m, types) || l.loops(m.name, name, steps) {
 			continue
 		}
 		if steps >= maxChain || l.steps >= maxSteps || l.q.ExceedsLimit() {
@@ -120,9 +120,9 @@ func (l *lookup) writeAliases(r keyRange, owner, name []byte, k kinds, steps int
 		count, ttls := a.Count, l.ttls
 		at := l.beginRecord(owner, wire.TypeCNAME, len(m.name))
 		a.Buf = append(a.Buf, m.name...)
-		fresh, sum := l.endRecord(at, len(owner), l.ttlOf(&m, l.q.Now())), l.written.last
+		added, sum := l.endRecord(at, len(owner), l.ttlOf(&m, l.q.Now())), l.written.last
 		switch {
-		case !fresh, l.writeTarget(m.name, k, steps+1):
+		case !added, l.writeTarget(m.name, types, steps+1):
 			found = true
 		case l.mustWait:
 			return false
@@ -134,8 +134,9 @@ func (l *lookup) writeAliases(r keyRange, owner, name []byte, k kinds, steps int
 	return found
 }
 
-// loops reports whether a host is already part of the chain. A host below name is
-// skipped because its keys already belong to name; SkyDNS follows it.
+// loops reports whether the chain of CNAME records must not be continued with host:
+// because host is in the chain, or below name, whose records include those of host.
+// SkyDNS follows a host below name.
 func (l *lookup) loops(host string, name []byte, steps int) bool {
 	if host == string(name) || host == l.root || l.root == "" && host == string(l.q.Name()) || slices.Contains(l.chain[:steps], host) {
 		return true
@@ -144,7 +145,7 @@ func (l *lookup) loops(host string, name []byte, steps int) bool {
 }
 
 // writeTarget writes the records of the target of a CNAME, SRV or MX record.
-func (l *lookup) writeTarget(host string, k kinds, steps int) (found bool) {
+func (l *lookup) writeTarget(host string, types typeSet, steps int) (found bool) {
 	var buf [2 * wire.MaxName]byte
 	name := append(buf[:0], host...)
 	if l.serves(name) {
@@ -153,7 +154,7 @@ func (l *lookup) writeTarget(host string, k kinds, steps int) (found bool) {
 			return false
 		}
 		for i := range l.zones {
-			if k&kindTXT == 0 && string(l.zones[i].name) == host {
+			if types&setTXT == 0 && string(l.zones[i].name) == host {
 				path = l.apexPath(path, wire.TypeA)
 			}
 		}
@@ -163,7 +164,7 @@ func (l *lookup) writeTarget(host string, k kinds, steps int) (found bool) {
 		}
 		if r.nonEmpty() {
 			var owner [wire.MaxName]byte
-			return l.writeName(r, l.q.Answer.AppendOwner(owner[:0], name), name, k, steps)
+			return l.writeName(r, l.q.Answer.AppendOwner(owner[:0], name), name, types, steps)
 		}
 		if !l.through.Through(name) {
 			return false
@@ -186,22 +187,22 @@ type subResult struct {
 	unanswered bool
 }
 
-// cloneResult returns the result of sub in memory of its own.
+// cloneResult returns a copy of the result of sub.
 func cloneResult(sub *dns.Query) *subResult {
-	f := resultOf(sub)
-	f.name, f.answer.Buf = slices.Clone(f.name), slices.Clone(f.answer.Buf)
-	return &f
+	res := resultOf(sub)
+	res.name, res.answer.Buf = slices.Clone(res.name), slices.Clone(res.answer.Buf)
+	return &res
 }
 
 func resultOf(sub *dns.Query) subResult {
 	return subResult{sub.Name(), sub.Type, sub.Answer, sub.RCode, sub.RA, sub.TC, sub.Err, sub.Unanswered()}
 }
 
-// subQuery sends a sub-query. ok is false if it must be repeated where it may
-// block.
+// subQuery sends a sub-query and returns its result. ok is false if it has been
+// parked; then Resolve must repeat the lookup.
 func (l *lookup) subQuery(name []byte, t wire.Type) (subResult, bool) {
-	if f := l.prior; f != nil && f.t == t && bytes.Equal(f.name, name) {
-		return *f, true
+	if res := l.prior; res != nil && res.t == t && bytes.Equal(res.name, name) {
+		return *res, true
 	}
 	sub, ok := l.q.SubQuery(name, t)
 	if !ok && l.ctx == nil {
@@ -216,66 +217,66 @@ func (l *lookup) subQuery(name []byte, t wire.Type) (subResult, bool) {
 
 var errExternal = errors.New("etcd: looking up the targets of several CNAME records failed")
 
-// writeExternal writes the records of a target outside the index. At the end of a
-// single chain the reply has the target's response code (RFC 6604); if no handler
-// serves the target, the CNAME record is the answer.
-func (l *lookup) writeExternal(name []byte) (has bool) {
-	f, ok := l.subQuery(name, l.q.Type)
+// writeExternal writes the records of a target outside the index. At the end of the
+// answer's only chain, the reply gets the target's response code (RFC 6604). If no
+// handler serves the target, the CNAME record is the answer.
+func (l *lookup) writeExternal(name []byte) (found bool) {
+	res, ok := l.subQuery(name, l.q.Type)
 	if !ok {
 		return false
 	}
-	if f.unanswered {
+	if res.unanswered {
 		return true
 	}
-	if l.skydns && f.rcode == wire.ServFail && wire.Name(name).Labels() < 2 {
+	if l.skydns && res.rcode == wire.ServFail && wire.Name(name).Labels() < 2 {
 		return false // SkyDNS omits unqualified names that it cannot look up
 	}
-	if has = l.copyRecords(&f, wire.Answers); l.branched {
-		if !has && f.rcode == wire.ServFail {
-			l.err = cmp.Or(f.err, errExternal)
+	if found = l.copyRecords(&res, wire.Answers); l.branched {
+		if !found && res.rcode == wire.ServFail {
+			l.err = cmp.Or(res.err, errExternal)
 		}
-		return has
+		return found
 	}
 	q := l.q
-	q.RCode, q.RA, q.TC, q.Err = f.rcode, f.ra, f.tc, f.err
-	if !has {
-		l.copyRecords(&f, wire.Authority)
+	q.RCode, q.RA, q.TC, q.Err = res.rcode, res.ra, res.tc, res.err
+	if !found {
+		l.copyRecords(&res, wire.Authority)
 	}
 	return true
 }
 
-// maxExternal is the number of targets outside the index whose addresses are
+// maxExternal is the largest number of targets outside the index whose addresses are
 // looked up for the additional section.
 const maxExternal = 8
 
 // writeExternalAddresses writes the addresses of a target outside the index to
 // the additional section.
-func (l *lookup) writeExternalAddresses(name []byte) (has bool) {
+func (l *lookup) writeExternalAddresses(name []byte) (found bool) {
 	if l.external++; l.external > maxExternal {
 		return false
 	}
 	for _, t := range [2]wire.Type{wire.TypeA, wire.TypeAAAA} {
-		f, ok := l.subQuery(name, t)
+		res, ok := l.subQuery(name, t)
 		if !ok {
 			return false
 		}
-		if f.rcode == wire.ServFail {
+		if res.rcode == wire.ServFail {
 			l.external = maxExternal // the same upstream may serve the other targets
-			return has
+			return found
 		}
-		has = l.copyRecords(&f, wire.Answers) || has
+		found = l.copyRecords(&res, wire.Answers) || found
 	}
-	return has
+	return found
 }
 
 // copyRecords copies the records of a section of f to the same section, or to the
 // additional section if that is being written. It reports whether f has any.
-func (l *lookup) copyRecords(f *subResult, from wire.Section) (any bool) {
+func (l *lookup) copyRecords(res *subResult, from wire.Section) (found bool) {
 	a, to := &l.q.Answer, from
 	if l.section == wire.Additional {
 		to = wire.Additional
 	}
-	f.answer.Walk(func(s wire.Section, r wire.Record) bool {
+	res.answer.Walk(func(s wire.Section, r wire.Record) bool {
 		if s != from || l.q.ExceedsLimit() {
 			return s < from
 		}
@@ -283,19 +284,19 @@ func (l *lookup) copyRecords(f *subResult, from wire.Section) (any bool) {
 			return true
 		}
 		at, count := len(a.Buf), a.Count
-		if _, err := a.AppendRecord(to, f.answer.Buf, r.Owner); err != nil {
+		if _, err := a.AppendRecord(to, res.answer.Buf, r.Owner); err != nil {
 			return true
 		}
-		any = true
-		own, _ := wire.ReadRecord(a.Buf, at)
-		ttl := own.TTL(a.Buf)
-		own.SetTTL(a.Buf, 0)
+		found = true
+		copied, _ := wire.ReadRecord(a.Buf, at)
+		ttl := copied.TTL(a.Buf)
+		copied.SetTTL(a.Buf, 0)
 		if !l.written.add(l.seed, a.Buf[at:]) {
 			a.Buf, a.Count = a.Buf[:at], count
 			return true
 		}
-		own.SetTTL(a.Buf, ttl)
+		copied.SetTTL(a.Buf, ttl)
 		return true
 	})
-	return any
+	return found
 }

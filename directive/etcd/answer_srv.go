@@ -11,7 +11,7 @@ import (
 type weightSums struct {
 	few  [8]prioritySum // the first n priorities
 	n    int
-	many map[uint16]uint64 // further ones: each key may have its own priority
+	many map[uint16]uint64 // the sums of further priorities
 }
 
 // A prioritySum is the sum of the weights of the records of one priority.
@@ -153,13 +153,13 @@ func (l *lookup) writeNS(r keyRange) {
 	l.section = wire.Additional
 	for r.next(&m) {
 		if m.addr.IsValid() {
-			l.glue(&m)
+			l.writeGlue(&m)
 		}
 	}
 }
 
-// glue writes the address of a target that is the name of a key.
-func (l *lookup) glue(m *message) {
+// writeGlue writes the address of a target that is the name of a key.
+func (l *lookup) writeGlue(m *message) {
 	if l.q.ExceedsLimit() {
 		return
 	}
@@ -186,10 +186,10 @@ func (l *lookup) writeTargets(r keyRange, mail bool) {
 			return
 		case mail && !m.mail:
 		case m.addr.IsValid():
-			l.glue(&m)
+			l.writeGlue(&m)
 		case m.name != "" && l.written.add(l.seed, []byte(m.name)):
 			l.root = m.name
-			if l.writeTarget(m.name, kindA|kindAAAA, 0); l.mustWait {
+			if l.writeTarget(m.name, setA|setAAAA, 0); l.mustWait {
 				return
 			}
 		}

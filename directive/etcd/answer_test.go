@@ -16,8 +16,8 @@ import (
 	"github.com/seamark/seamark/internal/clock"
 )
 
-// with returns a server for the zone test. with keys from lines KEY JSON.
-func with(t testing.TB, options, keys string) *server {
+// serveKeys returns a server for the zone test. with keys from lines KEY JSON.
+func serveKeys(t testing.TB, options, keys string) *server {
 	t.Helper()
 	h := handler(t, "etcd test in-addr.arpa {\n"+options+"\n}")
 	h.index.put(keyValues(keys)...)
@@ -47,8 +47,8 @@ func TestNotSynced(t *testing.T) {
 			s.expect(t, name, qtype, "SERVFAIL\n")
 		}
 	}
-	if h.Ready() || len(w.asked) > 0 {
-		t.Errorf("got ready %v and upstream queries %v, want not ready and none", h.Ready(), w.asked)
+	if h.Ready() || len(w.queries) > 0 {
+		t.Errorf("got ready %v and upstream queries %v, want not ready and none", h.Ready(), w.queries)
 	}
 	s.expect(t, "www.example.", "A", "NOERROR\nanswer www.example. 60 IN A 192.0.2.1\n")
 	h.index.put(keyValues(`/skydns/test/www {"host":"10.0.0.1"}`)...)
@@ -91,7 +91,7 @@ func TestIndexClearedDuringLookup(t *testing.T) {
 
 // ANY returns one RRset of one group.
 func TestAny(t *testing.T) {
-	s := with(t, "", `
+	s := serveKeys(t, "", `
 		/skydns/test/www/a {"host":"10.0.0.1","group":"one"}
 		/skydns/test/www/b/c {"host":"10.0.0.2","group":"two"}
 		/skydns/test/www/d {"host":"fd00::1","text":"t"}`)
@@ -100,7 +100,7 @@ func TestAny(t *testing.T) {
 }
 
 func TestSRVWeightEqualMessages(t *testing.T) {
-	s := with(t, "", `
+	s := serveKeys(t, "", `
 		/skydns/test/www/a {"host":"one.example","port":80}
 		/skydns/test/www/b {"host":"one.example","port":80}
 		/skydns/test/www/c {"host":"two.example","port":80}`)
@@ -144,7 +144,7 @@ func TestChainLength(t *testing.T) {
 		fmt.Fprintf(&keys, "/skydns/test/c%d {\"host\":\"c%d.test\"}\n", i+1, i)
 	}
 	keys.WriteString("/skydns/test/c0 {\"host\":\"10.0.0.1\"}\n")
-	s := with(t, "", keys.String())
+	s := serveKeys(t, "", keys.String())
 	if m := s.exchange(t, "c8.test.", "A"); len(m.Answer) != 9 || m.Answer[0].Header().Name != "c8.test." || m.Answer[8].Header().Rrtype != mdns.TypeA {
 		t.Errorf("chain of eight names: got %s, want all of it", m)
 	}
@@ -166,7 +166,7 @@ func TestChainsBounded(t *testing.T) {
 		}
 	}
 	keys.WriteString("/skydns/test/t10/n0 {\"host\":\"10.0.0.1\"}\n/skydns/test/t3/n5/a {\"host\":\"10.0.0.2\"}\n")
-	s := with(t, "", keys.String())
+	s := serveKeys(t, "", keys.String())
 	for _, qtype := range []string{"A", "AAAA", "SRV"} {
 		s.exchange(t, "n0.t0.test.", qtype) // returns
 	}
@@ -175,7 +175,7 @@ func TestChainsBounded(t *testing.T) {
 	}
 }
 
-// An external target is looked up once, whether the upstream answers inline or not.
+// An external target is looked up once, whether the sub-query is parked or not.
 func TestExternalTargetsLookedUpOnce(t *testing.T) {
 	for _, inline := range []bool{true, false} {
 		h := handler(t, "etcd test")
@@ -193,11 +193,11 @@ func TestExternalTargetsLookedUpOnce(t *testing.T) {
 			{"many.test.", "SRV", "NOERROR aa\nanswer many.test. 300 IN SRV 10 33 0 www.example.\nanswer many.test. 300 IN SRV 10 33 0 web.example.\n" +
 				"answer many.test. 300 IN SRV 10 33 80 www.example.\nadditional www.example. 60 IN A 192.0.2.1\nadditional web.example. 60 IN A 192.0.2.2\n"},
 		} {
-			w.asked = nil
+			w.queries = nil
 			s.expect(t, c.name, c.qtype, c.want)
-			for asked, n := range w.asked {
+			for query, n := range w.queries {
 				if n != 1 {
-					t.Errorf("%s %s, inline %v: got %[5]d upstream queries for %[4]s, want 1", c.name, c.qtype, inline, asked, n)
+					t.Errorf("%s %s, inline %v: got %[5]d upstream queries for %[4]s, want 1", c.name, c.qtype, inline, query, n)
 				}
 			}
 		}
@@ -231,10 +231,10 @@ func TestExternalLookupFails(t *testing.T) {
 	s.expect(t, "two.test.", "A", "NOERROR aa\nanswer two.test. 300 IN A 10.0.0.1\n")
 	s.expect(t, "two.test.", "AAAA", "SERVFAIL aa\nanswer two.test. 300 IN CNAME www.example.\n")
 	s.expect(t, "three.test.", "A", "SERVFAIL\n")
-	w.asked = nil
+	w.queries = nil
 	s.expect(t, "three.test.", "SRV", "NOERROR aa\nanswer three.test. 300 IN SRV 10 50 80 www.example.\nanswer three.test. 300 IN SRV 10 50 80 web.example.\n")
-	if len(w.asked) != 1 {
-		t.Errorf("queries to the failing upstream: got %v", w.asked)
+	if len(w.queries) != 1 {
+		t.Errorf("queries to the failing upstream: got %v, want one", w.queries)
 	}
 }
 
@@ -242,7 +242,7 @@ func TestExternalLookupFails(t *testing.T) {
 func TestTTL(t *testing.T) {
 	now := time.Now()
 	for _, c := range []struct {
-		left time.Duration // 0: not known yet; -1: no lease
+		left time.Duration // 0: unknown; -1: no lease
 		ttl  uint32
 		want uint32
 	}{
@@ -256,7 +256,7 @@ func TestTTL(t *testing.T) {
 		if c.left != -1 {
 			m.lease = new(lease)
 			if c.left != 0 {
-				m.lease.ends.Store(int64(clock.At(now) + c.left))
+				m.lease.expiry.Store(int64(clock.At(now) + c.left))
 			}
 		}
 		if got := h.ttlOf(&m, now); got != c.want {
@@ -278,7 +278,7 @@ func TestLeaseTTL(t *testing.T) {
 		kv.lease = l.of
 		h.index.put(kv)
 	}
-	one.ends.Store(int64(clock.Now() + time.Hour))
+	one.expiry.Store(int64(clock.Now() + time.Hour))
 	for name, ttl := range map[string]string{"a.test.": "60", "b.test.": "60", "c.test.": "5", "d.test.": "300", "test.": "5"} {
 		s.expect(t, name, "A", "NOERROR aa\nanswer "+name+" "+ttl+" IN A 10.0.0.1\n")
 	}
@@ -314,7 +314,7 @@ func TestLargeAnswers(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(m.Answer) < c.least || c.least < 2 && len(m.Answer) != c.least || m.Truncated != c.cut {
-			t.Errorf("%s %s over %s: got %d records, TC %v", c.name, c.qtype, c.proto, len(m.Answer), m.Truncated)
+			t.Errorf("%s %s over %s: got %d records, TC %v; want at least %d records, TC %v", c.name, c.qtype, c.proto, len(m.Answer), m.Truncated, c.least, c.cut)
 		}
 		if s.query == reader {
 			t.Errorf("%s %s: answered on the reader, want a parked query for so many keys", c.name, c.qtype)
@@ -345,22 +345,22 @@ func TestInvalidValues(t *testing.T) {
 	list(bad + "\n" + good)
 	expectLines("another list", 0)
 	x.put(keyValues(bad)...)
-	expectLines("a change that is none", 0)
+	expectLines("the same value again", 0)
 	x.newQueryIndex().put(keyValues(bad)...)
 	expectLines("another index", 0)
 	x.put(keyValues(`/skydns/test/www/bad {`)...)
-	expectLines("something else that is wrong", 1)
+	expectLines("another invalid value", 1)
 	x.delete([]byte("/skydns/test/www/bad"))
 	x.put(keyValues(`/skydns/test/www/bad {`)...)
-	expectLines("after it was gone", 1)
+	expectLines("after the key was deleted", 1)
 	x.put(keyValues(bad)...)
-	expectLines("something else again", 1)
+	expectLines("the first invalid value again", 1)
 	list(good)
 	list(bad + "\n" + good)
-	expectLines("after a list without it", 1)
+	expectLines("after a list without the key", 1)
 	x.put(keyValues(`/skydns/test/www/bad {"host":"10.0.0.2"}`)...)
 	x.put(keyValues(bad)...)
-	expectLines("after it was right", 1)
+	expectLines("after a valid value", 1)
 	h := handler(t, "etcd test")
 	h.index = x
 	s := serve(t, h, nil, "test.")

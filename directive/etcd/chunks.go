@@ -10,9 +10,9 @@ import (
 
 var errNoName = errors.New("no name has this key: a part is longer than a label or has a zero byte, the key is longer than a name, or it is the path alone")
 
-// A chunk is a leaf of the index: consecutive keys. data has for each the length of
-// its path, the path, the number of its lease, and its message. A chunk is immutable
-// except for seen, which only the writer uses.
+// A chunk is a leaf of the index: consecutive keys. For each key, data has the length
+// of its path, the path, the number of its lease, and its message. A chunk is
+// immutable except for seen, which only the writer uses.
 type chunk struct {
 	data    string
 	starts  []uint32                      // offset of each key in data
@@ -91,28 +91,29 @@ func (c *chunk) isSeen(i int) bool { return c.seen[i/64]&(1<<(i%64)) != 0 }
 
 func (c *chunk) setSeen(i int) { c.seen[i/64] |= 1 << (i % 64) }
 
-// A change puts or deletes a key.
+// A change puts or deletes a key. An entry of a chunk is a change that puts it.
 type change struct {
 	path, packed string
 	lease        *lease
-	grouped      bool
+	grouped      bool // the message has a group
 	deleted      bool
-	seen         bool
+	seen         bool // put since beginList
 }
 
 func appendChangeKey(buf []byte, ch *change) []byte { return append(buf, ch.path...) }
 
-// apply makes changes, which are sorted, and reports whether they changed anything.
+// apply applies changes, which are sorted, and reports whether the keys differ then.
 func (x *index) apply(changes []change) (changed bool) {
 	return ordered.Apply(&x.messages, changes, appendChangeKey, x.merge)
 }
 
-// merge implements ordered.Merge. A put that changes nothing marks its key as seen.
+// merge applies the changes of one chunk, for ordered.Apply. A put that changes nothing
+// marks its key as seen.
 func (x *index) merge(c *chunk, changes []change) (chunks []*chunk, changed bool) {
 	if c == nil {
 		c = new(chunk)
 	}
-	out := x.merged[:0]
+	out := x.entries[:0]
 	i := 0
 	for _, ch := range changes {
 		for n := c.search(i, []byte(ch.path)); i < n; i++ {
@@ -130,7 +131,8 @@ func (x *index) merge(c *chunk, changes []change) (chunks []*chunk, changed bool
 			}
 			x.keys.Add(-1)
 		}
-		if changed = changed || exists || !ch.deleted; !ch.deleted {
+		changed = changed || exists || !ch.deleted
+		if !ch.deleted {
 			ch.seen = true
 			x.keys.Add(1)
 			out = append(out, ch)
@@ -139,14 +141,14 @@ func (x *index) merge(c *chunk, changes []change) (chunks []*chunk, changed bool
 	for ; i < len(c.starts); i++ {
 		out = append(out, c.entry(i))
 	}
-	if x.merged = out; changed {
-		chunks = pack(out)
+	if x.entries = out; changed {
+		chunks = newChunks(out)
 	}
 	clear(out) // release the strings of old chunks
 	return chunks, changed
 }
 
-// entry returns key i as a change that keeps it.
+// entry returns entry i.
 func (c *chunk) entry(i int) change {
 	s := c.data[c.starts[i]:c.end(i)]
 	path := s[1 : 1+int(s[0])]
@@ -155,33 +157,34 @@ func (c *chunk) entry(i int) change {
 	return change{path: path, packed: packed, lease: c.lease(i), grouped: grouped, seen: c.isSeen(i)}
 }
 
-// pack returns the chunks of keys, none if there are no keys.
-func pack(keys []change) (chunks []*chunk) {
-	size := ordered.LeafItems(len(keys))
-	for len(keys) > 0 {
+// newChunks returns chunks with the entries, which are sorted.
+func newChunks(entries []change) (chunks []*chunk) {
+	size := ordered.LeafItems(len(entries))
+	for len(entries) > 0 {
 		n, bytes := 0, 0
-		for n < min(size, len(keys)) && (n == 0 || bytes < ordered.MaxBytes) {
-			bytes += len(keys[n].path) + len(keys[n].packed) + 2
+		for n < min(size, len(entries)) && (n == 0 || bytes < ordered.MaxBytes) {
+			bytes += len(entries[n].path) + len(entries[n].packed) + 2
 			n++
 		}
-		chunks = append(chunks, newChunk(keys[:n], bytes))
-		keys = keys[n:]
+		chunks = append(chunks, newChunk(entries[:n], bytes))
+		entries = entries[n:]
 	}
 	return chunks
 }
 
-func newChunk(keys []change, bytes int) *chunk {
-	c := &chunk{starts: make([]uint32, len(keys))}
+// newChunk returns a chunk with the entries, whose data has that many bytes.
+func newChunk(entries []change, bytes int) *chunk {
+	c := &chunk{starts: make([]uint32, len(entries))}
 	var data strings.Builder
 	data.Grow(bytes)
-	for i, k := range keys {
+	for i, e := range entries {
 		c.starts[i] = uint32(data.Len())
-		data.WriteByte(byte(len(k.path)))
-		data.WriteString(k.path)
-		data.WriteByte(c.leaseNumber(k.lease))
-		data.WriteString(k.packed)
-		c.grouped = c.grouped || k.grouped
-		if k.seen {
+		data.WriteByte(byte(len(e.path)))
+		data.WriteString(e.path)
+		data.WriteByte(c.leaseNumber(e.lease))
+		data.WriteString(e.packed)
+		c.grouped = c.grouped || e.grouped
+		if e.seen {
 			c.setSeen(i)
 		}
 	}

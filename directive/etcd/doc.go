@@ -5,7 +5,7 @@
 //
 // The key of rails.production.east.skydns.local is
 // /skydns/local/skydns/east/production/rails, and a name has the records of its
-// key and of all keys below it. This package represents a key as a path: the
-// labels of the name, top label first, each followed by a zero byte. So the keys
-// below a name are consecutive in the index.
+// key and of all keys below it. In this package a key is represented by its path:
+// the labels of the name, top label first, each followed by a zero byte. So the
+// keys below a name are consecutive in the index.
 package etcd

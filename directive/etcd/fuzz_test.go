@@ -42,7 +42,7 @@ func FuzzMessage(f *testing.F) {
 			ip, err := netip.ParseAddr(host)
 			switch {
 			case err == nil && m.addr != ip.Unmap(), err != nil && m.addr.IsValid(), host != "" && !m.hasHost():
-				t.Fatalf("host %q: got %+v", host, m)
+				t.Fatalf("host %q: got %+v, want the address or name", host, m)
 			case m.name != "" && (strings.ContainsAny(host, ": /") || len(m.name) > 255):
 				t.Fatalf("host %q: got a name, want an error", host)
 			}
@@ -61,7 +61,7 @@ func FuzzPath(f *testing.F) {
 			return
 		}
 		if back := keyOf("/skydns/", []byte(path)); back != "/skydns/"+string(key) {
-			t.Fatalf("keyOf(pathOf(%q)): got %q", key, back)
+			t.Fatalf("keyOf(pathOf(%q)): got %q, want the same key", key, back)
 		}
 		for strip := range 4 {
 			name := appendName(nil, path, strip)
@@ -71,7 +71,7 @@ func FuzzPath(f *testing.F) {
 			again, ok := appendPath(nil, name)
 			if parts := bytes.Split(bytes.TrimSuffix([]byte(path), []byte{0}), []byte{0}); strip == 0 && !bytes.Contains(key, []byte("//")) && key[0] != '/' && key[len(key)-1] != '/' &&
 				(!ok || string(again) != path || countLabels(path) != len(parts)) {
-				t.Fatalf("path %q: its name %q has the path %q", path, name, again)
+				t.Fatalf("path of %q, the name of path %q: got %q", name, path, again)
 			}
 		}
 	})

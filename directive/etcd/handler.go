@@ -151,7 +151,7 @@ type Handler struct {
 
 	noApexFallback bool
 	hostmaster     wire.Name // "" is hostmaster in each zone
-	local          wire.Name // what local.dns of each zone stands for; "" is none
+	local          wire.Name // the name whose records local.dns in each zone has; "" is none
 	through        config.Fallthrough
 
 	index     *index
@@ -184,20 +184,20 @@ func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 	case h.readsEtcd():
 		return dns.Wait
 	}
-	l := lookup{Handler: h, q: q, zone: z, x: h.index}
+	l := lookup{Handler: h, q: q, zone: z, index: h.index}
 	return l.conclude(l.answer())
 }
 
-// Resolve answers queries that must not block a reader: those for many keys,
-// those that read etcd, and those that need sub-queries.
+// Resolve answers queries that would block a reader for too long: because they need
+// many keys, read etcd, or need sub-queries.
 func (h *Handler) Resolve(ctx context.Context, q *dns.Query) error {
-	l := lookup{Handler: h, q: q, zone: h.zone(q), x: h.index, ctx: ctx}
+	l := lookup{Handler: h, q: q, zone: h.zone(q), index: h.index, ctx: ctx}
 	if q.State(h.stateKey) != nil {
 		l.prior = cloneResult(q.ResumeSubQuery(ctx))
 	}
 	if h.readsEtcd() {
-		l.x, l.keys = h.index.newQueryIndex(), h.keyReader
-		l.x.endList()
+		l.index, l.reader = h.index.newQueryIndex(), h.keyReader
+		l.index.endList()
 	}
 	if l.conclude(l.answer()) == dns.Next {
 		q.Next(ctx)
@@ -206,7 +206,7 @@ func (h *Handler) Resolve(ctx context.Context, q *dns.Query) error {
 }
 
 // readsEtcd reports whether each query reads etcd, because the index does not
-// hold the keys.
+// have the keys.
 func (h *Handler) readsEtcd() bool { return h.direct != nil && h.direct() }
 
 // Ready reports whether all keys have been listed once. It stays true while etcd
@@ -245,7 +245,7 @@ func (h *Handler) ttlOf(m *message, now time.Time) uint32 {
 		return m.ttl
 	}
 	left := h.leaseMin
-	if ends := m.lease.ends.Load(); ends != 0 {
+	if ends := m.lease.expiry.Load(); ends != 0 {
 		seconds := (ends - int64(clock.At(now))) / int64(time.Second)
 		left = uint32(min(max(seconds, int64(h.leaseMin)), int64(h.leaseMax)))
 	}
@@ -255,7 +255,7 @@ func (h *Handler) ttlOf(m *message, now time.Time) uint32 {
 	return min(m.ttl, left)
 }
 
-// A set contains the hashes of the records that have been written.
+// A set has the hashes of the records that have been written.
 type set struct {
 	few  [32]uint64
 	n    int
@@ -264,7 +264,7 @@ type set struct {
 }
 
 // add adds a record, and reports whether it was absent.
-func (s *set) add(seed maphash.Seed, record []byte) (fresh bool) {
+func (s *set) add(seed maphash.Seed, record []byte) (added bool) {
 	sum := maphash.Bytes(seed, record)
 	s.last = sum
 	for _, old := range s.few[:min(s.n, len(s.few))] {
@@ -287,7 +287,7 @@ func (s *set) add(seed maphash.Seed, record []byte) (fresh bool) {
 	return true
 }
 
-// remove removes the hash that was added last of those still in the set.
+// remove removes sum, which must be the last of the hashes in the set that was added.
 func (s *set) remove(sum uint64) {
 	if s.n > len(s.few) {
 		delete(s.many, sum)

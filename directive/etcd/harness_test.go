@@ -60,7 +60,7 @@ func keyValues(text string) (all []keyValue) {
 // An upstream takes the place of forward: it has some records and parks each query.
 type upstream struct {
 	records []mdns.RR
-	asked   map[string]int
+	queries map[string]int
 	inline  bool
 	failing bool
 
@@ -86,10 +86,10 @@ func (w *upstream) answer(q *dns.Query) {
 	}
 	q.RA = true
 	name := wire.Name(q.Name()).String()
-	if w.asked == nil {
-		w.asked = map[string]int{}
+	if w.queries == nil {
+		w.queries = map[string]int{}
 	}
-	w.asked[name+" "+q.Type.String()]++
+	w.queries[name+" "+q.Type.String()]++
 	if w.failing {
 		q.Fail(wire.ServFail)
 		return
@@ -124,17 +124,17 @@ func (w *upstream) answer(q *dns.Query) {
 
 // A server is a handler with the chain around it.
 type server struct {
-	port  dns.Port
-	query *dns.Query
-	later sent
-	lent  []byte
-	h     *Handler
-	world *upstream
+	port     dns.Port
+	query    *dns.Query
+	sender   replySender
+	buf      []byte
+	h        *Handler
+	upstream *upstream
 }
 
-type sent struct{ replies chan []byte }
+type replySender struct{ replies chan []byte }
 
-func (s sent) Send(q *dns.Query) { s.replies <- slices.Clone(q.Reply()) }
+func (s replySender) Send(q *dns.Query) { s.replies <- slices.Clone(q.Reply()) }
 
 // serve returns a server with h in front of the upstream w, for the given zones.
 func serve(t testing.TB, h *Handler, w *upstream, zones ...string) *server {
@@ -142,7 +142,7 @@ func serve(t testing.TB, h *Handler, w *upstream, zones ...string) *server {
 	c := new(dns.Chain)
 	c.Add("etcd", h)
 	if w != nil {
-		c.Add("world", w)
+		c.Add("upstream", w)
 	}
 	h.stateKey = c.NewStateKey()
 	mux := dns.NewMux(dns.NewParkingLot(64), func(_ *dns.Query, cause any) { panic(cause) })
@@ -151,8 +151,8 @@ func serve(t testing.TB, h *Handler, w *upstream, zones ...string) *server {
 			t.Fatal(err)
 		}
 	}
-	s := &server{later: sent{make(chan []byte)}, lent: make([]byte, 1<<17), h: h, world: w}
-	s.query = dns.NewQuery(s.later)
+	s := &server{sender: replySender{make(chan []byte)}, buf: make([]byte, 1<<17), h: h, upstream: w}
+	s.query = dns.NewQuery(s.sender)
 	s.port.Swap(mux)
 	return s
 }
@@ -168,12 +168,12 @@ func mustName(text string) wire.Name {
 // send passes a packet to the server and returns the sealed reply.
 func (s *server) send(packet []byte, proto dns.Proto) []byte {
 	s.query.Reset(packet, proto, time.Now())
-	switch s.port.Serve(s.query, s.lent) {
+	switch s.port.Serve(s.query, s.buf) {
 	case dns.Answered:
 		return s.query.Reply()
 	case dns.Parked:
-		s.query = dns.NewQuery(s.later)
-		return <-s.later.replies
+		s.query = dns.NewQuery(s.sender)
+		return <-s.sender.replies
 	}
 	return nil
 }
@@ -236,19 +236,19 @@ func digest(m *mdns.Msg) string {
 //
 //	option TEXT          an option of the directive
 //	zones NAME...        the zones of the directive
-//	world RECORD         a record of the upstream
+//	upstream RECORD      a record of the upstream
 //	/KEY JSON
-//	ask NAME TYPE        a query; the next lines are the reply as digest writes it
+//	query NAME TYPE      a query; the next lines are the reply as digest writes it
 type replay struct {
 	file      string
 	options   []string
 	zones     []string
-	world     []mdns.RR
+	records   []mdns.RR
 	keys      string
-	questions []question
+	exchanges []exchange
 }
 
-type question struct {
+type exchange struct {
 	name, qtype, want string
 	line              int
 }
@@ -286,17 +286,17 @@ func readReplay(t testing.TB, file, text string) replay {
 			r.options = append(r.options, rest)
 		case word == "zones":
 			r.zones = strings.Fields(rest)
-		case word == "world":
+		case word == "upstream":
 			rr, err := mdns.NewRR(rest)
 			if err != nil {
 				t.Fatalf("%s:%d: %v", file, n, err)
 			}
-			r.world = append(r.world, rr)
-		case word == "ask":
+			r.records = append(r.records, rr)
+		case word == "query":
 			words := strings.Fields(rest)
-			r.questions = append(r.questions, question{name: words[0], qtype: words[1], line: n})
-		case len(r.questions) > 0:
-			r.questions[len(r.questions)-1].want += line + "\n"
+			r.exchanges = append(r.exchanges, exchange{name: words[0], qtype: words[1], line: n})
+		case len(r.exchanges) > 0:
+			r.exchanges[len(r.exchanges)-1].want += line + "\n"
 		default:
 			t.Fatalf("%s:%d: unknown line %q", file, n, line)
 		}
@@ -313,8 +313,8 @@ func (r *replay) directive() string {
 func (r *replay) serve(t testing.TB, h *Handler) *server {
 	zones := r.zones
 	var w *upstream
-	if r.world != nil {
-		w, zones = &upstream{records: r.world}, []string{"."}
+	if r.records != nil {
+		w, zones = &upstream{records: r.records}, []string{"."}
 	}
 	return serve(t, h, w, zones...)
 }
@@ -322,7 +322,7 @@ func (r *replay) serve(t testing.TB, h *Handler) *server {
 // run sends every query to s and compares the replies.
 func (r *replay) run(t *testing.T, s *server) {
 	t.Helper()
-	for _, q := range r.questions {
+	for _, q := range r.exchanges {
 		if got := digest(s.exchange(t, q.name, q.qtype)); got != sorted(q.want) {
 			t.Errorf("%s:%d: %s %s\ngot\n%swant\n%s", r.file, q.line, q.name, q.qtype, got, sorted(q.want))
 		}

@@ -28,13 +28,13 @@ type index struct {
 	complete atomic.Bool
 	keys     atomic.Int64
 	changed  atomic.Int64 // time of the last change, in Unix seconds
-	listing  bool
+	listing  bool         // beginList has been called, and endList has not
 	faults   *faults
 
-	// Buffers of the writer.
+	// Buffers of the writer, which are reused.
 	packBuf []byte
 	changes []change
-	merged  []change
+	entries []change
 }
 
 // newIndex returns an index that is not complete yet.
@@ -42,8 +42,8 @@ func newIndex(prefix string, log *slog.Logger) *index {
 	return &index{prefix: prefix, faults: &faults{log: log, seed: maphash.MakeSeed()}}
 }
 
-// newQueryIndex returns an empty index with the same prefix, for the keys of one
-// query.
+// newQueryIndex returns an empty index with the same prefix. It holds the keys that
+// are read for one query.
 func (x *index) newQueryIndex() *index { return &index{prefix: x.prefix, faults: x.faults} }
 
 // synced reports whether all keys have been listed once. It stays true while etcd
@@ -53,8 +53,8 @@ func (x *index) synced() bool { return x.complete.Load() }
 // count returns the number of keys.
 func (x *index) count() int { return int(x.keys.Load()) }
 
-// put adds or replaces keys. An invalid value is reported; its key exists all the
-// same.
+// put adds or replaces keys. A key with an invalid value is logged, and exists
+// without records.
 func (x *index) put(kvs ...keyValue) {
 	changes := x.changes[:0]
 	for _, kv := range kvs {
@@ -88,8 +88,8 @@ func (x *index) delete(keys ...[]byte) {
 	x.applyUnsorted(changes)
 }
 
-// beginList announces that all keys are put again. Readers see the old ones
-// meanwhile.
+// beginList begins a list: all keys are put again. Readers see the old ones until
+// they are replaced, or deleted by endList.
 func (x *index) beginList() {
 	x.listing = true
 	for _, c := range x.messages.Leaves() {
@@ -145,8 +145,8 @@ func (x *index) applyUnsorted(changes []change) {
 	}
 }
 
-// faults remembers the keys with invalid values. Each is reported once, and again
-// if its value changes to another invalid one.
+// faults are the keys with invalid values. A key is logged once, and again if its
+// value changes to another invalid one.
 type faults struct {
 	log   *slog.Logger
 	seed  maphash.Seed
@@ -154,15 +154,16 @@ type faults struct {
 	known map[string]uint64 // hashes of values by key
 }
 
-// maxFaults is how many keys are remembered. Further ones are not reported.
+// maxFaults is the largest number of keys in faults. Further ones are not logged.
 const maxFaults = 10000
 
+// report logs the key of kv, unless it was logged with this value.
 func (f *faults) report(kv keyValue, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	sum := maphash.Bytes(f.seed, kv.value)
-	before, known := f.known[string(kv.key)]
-	if known && before == sum || !known && len(f.known) >= maxFaults {
+	logged, known := f.known[string(kv.key)]
+	if known && logged == sum || !known && len(f.known) >= maxFaults {
 		return
 	}
 	if f.known == nil {
@@ -182,13 +183,14 @@ func abbreviate(text string) string {
 	return strings.ToValidUTF8(text[:enough], "") + "..."
 }
 
+// forget removes a key, which has become valid or is deleted.
 func (f *faults) forget(key []byte) {
 	f.mu.Lock()
 	delete(f.known, string(key))
 	f.mu.Unlock()
 }
 
-// retain forgets the keys that x does not have.
+// retain removes the keys that are not in x.
 func (f *faults) retain(x *index) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -15,88 +15,89 @@ import (
 )
 
 const (
-	// minRefresh and maxRefresh bound the time between two refreshes of a lease,
-	// whose owner may have extended it.
+	// minRefresh and maxRefresh bound the time between two requests for the
+	// remaining time of a lease, which its owner may extend.
 	minRefresh = 2 * time.Second
 	maxRefresh = time.Minute
-	// refreshPause is the pause between two requests: each key may have a lease
-	// of its own.
+	// refreshPause is the pause between two requests, since each key may have a
+	// lease of its own.
 	refreshPause = 2 * time.Millisecond
-	// refreshBatch is the number of leases to refresh before new ones go first
-	// again.
+	// refreshBatch is the number of leases to refresh before new ones take
+	// precedence again.
 	refreshBatch = 500
-	// maxRefreshes is the number of concurrent requests for one query, and
-	// maxLeases the number of leases remembered for later queries.
+	// maxRefreshes is the largest number of concurrent requests for one query, and
+	// maxLeases the largest number of leases kept for later queries.
 	maxRefreshes = 8
 	maxLeases    = 100000
 )
 
-// A lease knows the remaining time of its keys, which share it.
+// A lease is the lease of one or more keys.
 type lease struct {
-	ends atomic.Int64 // a clock.Now; 0 if not known yet
-	next atomic.Int64 // the clock.Now of the next refresh; 0 before the first one
+	expiry      atomic.Int64 // a clock.Now; 0 if unknown
+	nextRefresh atomic.Int64 // the clock.Now of the next refresh; 0 before the first one
 }
 
-// leases are the leases of the keys. etcd deletes the keys of an expired lease,
-// which the watch reports. So a lease is only needed for the TTL of records.
+// leases are the leases of the keys. They only limit the TTLs of records: when a
+// lease expires, etcd deletes its keys, and the watch reports the deletions.
 type leases struct {
 	mu    sync.Mutex
 	known map[clientv3.LeaseID]*lease
-	added chan struct{} // signals new leases; nil while refresh does not run
+	added chan struct{} // signals new leases; nil while refresh is not running
 	stop  context.CancelFunc
 	done  chan struct{}
 }
 
 // get returns the lease with an id; nil for NoLease.
-func (l *leases) get(id clientv3.LeaseID) *lease {
+func (ls *leases) get(id clientv3.LeaseID) *lease {
 	if id == clientv3.NoLease {
 		return nil
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if found := l.known[id]; found != nil {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if found := ls.known[id]; found != nil {
 		return found
 	}
-	if l.known == nil {
-		l.known = map[clientv3.LeaseID]*lease{}
+	if ls.known == nil {
+		ls.known = map[clientv3.LeaseID]*lease{}
 	}
-	made := new(lease)
-	l.known[id] = made
+	created := new(lease)
+	ls.known[id] = created
 	select {
-	case l.added <- struct{}{}:
-	default: // already signaled, or refresh does not run
+	case ls.added <- struct{}{}:
+	default: // already signaled, or refresh is not running
 	}
-	return made
+	return created
 }
 
 // start refreshes leases until halt is called.
-func (l *leases) start(ctx context.Context, c *clientv3.Client) {
-	ctx, l.stop = context.WithCancel(ctx)
-	l.done = make(chan struct{})
+func (ls *leases) start(ctx context.Context, c *clientv3.Client) {
+	ctx, ls.stop = context.WithCancel(ctx)
+	ls.done = make(chan struct{})
 	added := make(chan struct{}, 1)
-	l.mu.Lock()
-	l.added = added
-	l.mu.Unlock()
+	ls.mu.Lock()
+	ls.added = added
+	ls.mu.Unlock()
 	go func() {
-		defer close(l.done)
-		l.refresh(ctx, c, added)
+		defer close(ls.done)
+		ls.refresh(ctx, c, added)
 	}()
 }
 
-func (l *leases) halt() {
-	l.stop()
-	<-l.done
+// halt ends the refreshes and waits for the goroutine.
+func (ls *leases) halt() {
+	ls.stop()
+	<-ls.done
 }
 
 // refresh requests the remaining time of each lease: at once if it is new, and
 // periodically after that.
-func (l *leases) refresh(ctx context.Context, c *clientv3.Client, added <-chan struct{}) {
+func (ls *leases) refresh(ctx context.Context, c *clientv3.Client, added <-chan struct{}) {
 	tick := time.NewTicker(minRefresh)
 	defer tick.Stop()
 	for {
-		due := l.due(clock.Now())
+		due := ls.due(clock.Now())
 		for _, id := range due {
-			l.refreshOne(ctx, c, id)
+			ls.refreshOne(ctx, c, id)
 			select {
 			case <-ctx.Done():
 				return
@@ -115,70 +116,70 @@ func (l *leases) refresh(ctx context.Context, c *clientv3.Client, added <-chan s
 	}
 }
 
-// due returns up to refreshBatch leases to refresh: new ones, and those that have
-// passed a third of their time.
-func (l *leases) due(now time.Duration) []clientv3.LeaseID {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// due returns up to refreshBatch leases to refresh: new ones first, then those whose
+// nextRefresh has passed.
+func (ls *leases) due(now time.Duration) []clientv3.LeaseID {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
 	var due, fresh []clientv3.LeaseID
-	for id, item := range l.known {
-		switch next := item.next.Load(); {
+	for id, l := range ls.known {
+		switch next := l.nextRefresh.Load(); {
 		case next == 0:
 			fresh = append(fresh, id)
 		case now >= time.Duration(next):
 			due = append(due, id)
 		}
 	}
-	all := append(fresh, due...)
-	return all[:min(len(all), refreshBatch)]
+	ids := append(fresh, due...)
+	return ids[:min(len(ids), refreshBatch)]
 }
 
-// refreshAll refreshes those of the leases that are due, for one query.
-func (l *leases) refreshAll(ctx context.Context, c *clientv3.Client, ids []clientv3.LeaseID) {
+// refreshAll refreshes the leases of ids that are due, for one query.
+func (ls *leases) refreshAll(ctx context.Context, c *clientv3.Client, ids []clientv3.LeaseID) {
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
 	var refreshing sync.WaitGroup
 	slots := make(chan struct{}, maxRefreshes)
 	now := int64(clock.Now())
 	for _, id := range ids[:min(len(ids), refreshBatch)] {
-		if item := l.get(id); item == nil || item.next.Load() > now {
+		if l := ls.get(id); l == nil || l.nextRefresh.Load() > now {
 			continue
 		}
 		slots <- struct{}{}
 		refreshing.Go(func() {
-			l.refreshOne(ctx, c, id)
+			ls.refreshOne(ctx, c, id)
 			<-slots
 		})
 	}
 	refreshing.Wait()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.known) > maxLeases {
-		clear(l.known)
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if len(ls.known) > maxLeases {
+		clear(ls.known)
 	}
 }
 
 // refreshOne requests the remaining time of a lease.
-func (l *leases) refreshOne(ctx context.Context, c *clientv3.Client, id clientv3.LeaseID) {
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
+func (ls *leases) refreshOne(ctx context.Context, c *clientv3.Client, id clientv3.LeaseID) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	r, err := c.TimeToLive(ctx, id)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	item := l.known[id]
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	l := ls.known[id]
 	switch {
-	case item == nil:
+	case l == nil:
 	case errors.Is(err, rpctypes.ErrLeaseNotFound) || err == nil && r.TTL < 0:
-		delete(l.known, id) // its keys are deleted too
+		delete(ls.known, id) // its keys are deleted too
 	case err != nil:
-		item.next.Store(int64(clock.Now() + minRefresh))
+		l.nextRefresh.Store(int64(clock.Now() + minRefresh))
 	default:
-		item.set(clock.Now(), time.Duration(r.TTL)*time.Second)
+		l.set(clock.Now(), time.Duration(r.TTL)*time.Second)
 	}
 }
 
-// set records the remaining time.
-func (item *lease) set(now, left time.Duration) {
-	item.ends.Store(int64(now + left))
-	item.next.Store(int64(now + min(max(left/3, minRefresh), maxRefresh)))
+// set records that left remains of the lease.
+func (l *lease) set(now, left time.Duration) {
+	l.expiry.Store(int64(now + left))
+	l.nextRefresh.Store(int64(now + min(max(left/3, minRefresh), maxRefresh)))
 }

@@ -17,7 +17,8 @@ const (
 	// valueLimit is the length of the longest value that is parsed; etcd's own
 	// default limit is about the same.
 	valueLimit = 1 << 20
-	// textLimit leaves room in a reply for the rest of the record.
+	// textLimit is the length of the longest text. The rest of its TXT record fits
+	// into a reply too.
 	textLimit = 64000
 )
 
@@ -32,7 +33,7 @@ type message struct {
 	weight   uint32 // 0 if unset, which is equivalent to 100
 	port     uint16
 	priority uint16 // 0 if unset
-	strip    uint8  // how many labels to remove from the name of the key
+	strip    uint8  // number of labels to remove from a target that is the name of the key
 	mail     bool
 	lease    *lease
 }
@@ -72,15 +73,15 @@ func parse(value []byte) (m message, err error) {
 // describe rewrites an error of package json in terms of the value, without Go
 // types.
 func describe(err error) error {
-	var wrong *json.UnmarshalTypeError
-	if !errors.As(err, &wrong) {
+	var typeErr *json.UnmarshalTypeError
+	if !errors.As(err, &typeErr) {
 		return fmt.Errorf("invalid JSON: %w", err)
 	}
-	if wrong.Field == "" {
-		return fmt.Errorf("want an object, got %s", wrong.Value)
+	if typeErr.Field == "" {
+		return fmt.Errorf("want an object, got %s", typeErr.Value)
 	}
 	want := "a whole number"
-	switch wrong.Type.Kind() {
+	switch typeErr.Type.Kind() {
 	case reflect.String:
 		want = "a string"
 	case reflect.Bool:
@@ -88,7 +89,7 @@ func describe(err error) error {
 	case reflect.Uint32:
 		want = "a whole number of 0 or more"
 	}
-	return fmt.Errorf("%s: want %s, got %s", strings.ToLower(wrong.Field), want, wrong.Value)
+	return fmt.Errorf("%s: want %s, got %s", strings.ToLower(typeErr.Field), want, typeErr.Value)
 }
 
 var errHost = errors.New("host: want an address or a name")
@@ -125,12 +126,13 @@ func isHost(host string) bool {
 	return strings.Trim(last, "0123456789") != ""
 }
 
-// The first byte of a packed message is a set of these flags. With hasMore a
-// second byte has further flags. The fields follow in the order of the flags.
+// The first byte of a packed message is a set of the flags up to hasMore. With
+// hasMore, a second byte has the other flags. The fields follow in the order of the
+// flags.
 const (
-	hostMask    = 3 // the kind of host
-	hostFour    = 1
-	hostSix     = 2
+	hostMask    = 3 // these two bits are one of the next three values, or 0 without a host
+	hostIPv4    = 1
+	hostIPv6    = 2
 	hostName    = 3
 	isMail      = 1 << 2
 	hasPort     = 1 << 3
@@ -149,33 +151,33 @@ func (m *message) pack(buf []byte) []byte {
 	if m.weight == defaultWeight {
 		m.weight = 0
 	}
-	var a, b byte
-	set := func(to *byte, flag byte, is bool) {
-		if is {
-			*to |= flag
+	var first, second byte
+	set := func(flags *byte, flag byte, on bool) {
+		if on {
+			*flags |= flag
 		}
 	}
-	set(&a, hostFour, m.addr.Is4())
-	set(&a, hostSix, m.addr.Is6())
-	set(&a, hostName, m.name != "")
-	set(&a, isMail, m.mail)
-	set(&a, hasPort, m.port != 0)
-	set(&a, hasPriority, m.priority != 0)
-	set(&a, hasWeight, m.weight != 0)
-	set(&a, hasTTL, m.ttl != 0)
-	set(&b, hasText, m.text != "")
-	set(&b, hasGroup, m.group != "")
-	set(&b, hasStrip, m.strip != 0)
-	set(&a, hasMore, b != 0)
-	buf = append(buf, a)
-	if b != 0 {
-		buf = append(buf, b)
+	set(&first, hostIPv4, m.addr.Is4())
+	set(&first, hostIPv6, m.addr.Is6())
+	set(&first, hostName, m.name != "")
+	set(&first, isMail, m.mail)
+	set(&first, hasPort, m.port != 0)
+	set(&first, hasPriority, m.priority != 0)
+	set(&first, hasWeight, m.weight != 0)
+	set(&first, hasTTL, m.ttl != 0)
+	set(&second, hasText, m.text != "")
+	set(&second, hasGroup, m.group != "")
+	set(&second, hasStrip, m.strip != 0)
+	set(&first, hasMore, second != 0)
+	buf = append(buf, first)
+	if second != 0 {
+		buf = append(buf, second)
 	}
-	switch a & hostMask {
-	case hostFour:
+	switch first & hostMask {
+	case hostIPv4:
 		ip := m.addr.As4()
 		buf = append(buf, ip[:]...)
-	case hostSix:
+	case hostIPv6:
 		ip := m.addr.As16()
 		buf = append(buf, ip[:]...)
 	case hostName:
@@ -205,49 +207,49 @@ func (m *message) pack(buf []byte) []byte {
 	return buf
 }
 
-// unpack reads a message that pack has written at the start of s, and returns the
-// rest of s. m must be zero.
+// unpack reads the message that pack wrote at the start of s into m, which must be
+// zero, and returns the rest of s.
 func (m *message) unpack(s string) (rest string) {
-	a, b := s[0], byte(0)
+	first, second := s[0], byte(0)
 	s = s[1:]
-	if a&hasMore != 0 {
-		b, s = s[0], s[1:]
+	if first&hasMore != 0 {
+		second, s = s[0], s[1:]
 	}
-	switch a & hostMask {
-	case hostFour:
+	switch first & hostMask {
+	case hostIPv4:
 		m.addr, s = netip.AddrFrom4([4]byte([]byte(s[:4]))), s[4:]
-	case hostSix:
+	case hostIPv6:
 		m.addr, s = netip.AddrFrom16([16]byte([]byte(s[:16]))), s[16:]
 	case hostName:
 		n := 1 + int(s[0])
 		m.name, s = s[1:n], s[n:]
 	}
-	m.mail = a&isMail != 0
-	if a&hasPort != 0 {
+	m.mail = first&isMail != 0
+	if first&hasPort != 0 {
 		m.port, s = uint16(s[0])<<8|uint16(s[1]), s[2:]
 	}
-	if a&hasPriority != 0 {
+	if first&hasPriority != 0 {
 		m.priority, s = uint16(s[0])<<8|uint16(s[1]), s[2:]
 	}
-	if a&hasWeight != 0 {
-		m.weight, s = uvarint(s)
+	if first&hasWeight != 0 {
+		m.weight, s = readUvarint(s)
 	}
-	if a&hasTTL != 0 {
-		m.ttl, s = uvarint(s)
+	if first&hasTTL != 0 {
+		m.ttl, s = readUvarint(s)
 	}
-	if b&hasText != 0 {
-		m.text, s = counted(s)
+	if second&hasText != 0 {
+		m.text, s = readText(s)
 	}
-	if b&hasGroup != 0 {
-		m.group, s = counted(s)
+	if second&hasGroup != 0 {
+		m.group, s = readText(s)
 	}
-	if b&hasStrip != 0 {
+	if second&hasStrip != 0 {
 		m.strip, s = s[0], s[1:]
 	}
 	return s
 }
 
-func uvarint(s string) (v uint32, rest string) {
+func readUvarint(s string) (v uint32, rest string) {
 	for shift := 0; ; shift += 7 {
 		c := s[0]
 		s = s[1:]
@@ -257,8 +259,8 @@ func uvarint(s string) (v uint32, rest string) {
 	}
 }
 
-func counted(s string) (text, rest string) {
-	n, s := uvarint(s)
+func readText(s string) (text, rest string) {
+	n, s := readUvarint(s)
 	return s[:n], s[n:]
 }
 

@@ -85,11 +85,11 @@ func (m *model) below(name string) (all []service, exists bool) {
 		if len(s.labels) < len(want) {
 			continue
 		}
-		fits := true
+		matches := true
 		for i, label := range want {
-			fits = fits && (label == s.labels[i] || m.skydns && (label == "*" || label == "any"))
+			matches = matches && (label == s.labels[i] || m.skydns && (label == "*" || label == "any"))
 		}
-		if !fits {
+		if !matches {
 			continue
 		}
 		exists = true

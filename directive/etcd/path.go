@@ -16,12 +16,12 @@ func pathOf(prefix string, key []byte) (path string, ok bool) {
 		return "", false
 	}
 	buf := make([]byte, 0, maxPath)
-	label := 0
+	labelLen := 0
 	for _, c := range key[len(prefix):] {
-		switch label++; {
+		switch labelLen++; {
 		case c == '/':
-			c, label = 0, 0
-		case c == 0 || label > wire.MaxLabel:
+			c, labelLen = 0, 0
+		case c == 0 || labelLen > wire.MaxLabel:
 			return "", false
 		}
 		buf = append(buf, c)
@@ -41,7 +41,7 @@ func keyOf(prefix string, path []byte) string {
 // false if a label has a zero byte, since no key has one.
 func appendPath(buf, name []byte) (path []byte, ok bool) {
 	at := len(buf)
-	buf = append(buf, name[:len(name)-1]...) // of the same length
+	buf = append(buf, name[:len(name)-1]...) // the path has the same length
 	end := len(buf)
 	for i := 0; name[i] != 0; {
 		label := name[i+1 : i+1+int(name[i])]
@@ -79,6 +79,8 @@ func appendName(buf []byte, path string, strip int) []byte {
 	return append(buf, 0)
 }
 
+// countLabels returns the number of labels of a path's name: of its parts that are
+// not empty.
 func countLabels(path string) (n int) {
 	for i := range len(path) {
 		if path[i] == 0 && i > 0 && path[i-1] != 0 {
@@ -91,7 +93,7 @@ func countLabels(path string) (n int) {
 // depth returns the number of parts of a path.
 func depth(path string) int { return strings.Count(path, "\x00") }
 
-// isWild reports whether a label matches any label.
+// isWild reports whether a label of a query matches any label of a key.
 func isWild(label string) bool { return label == "*" || label == "any" }
 
 // wildAt returns the offset of the first wildcard label of a path, or -1.
@@ -109,7 +111,7 @@ func wildAt(path []byte) int {
 	return -1
 }
 
-// matches reports whether the first labels of a path match pattern.
+// matches reports whether the first labels of a path match those of pattern.
 func matches(path, pattern string) bool {
 	for pattern != "" {
 		if path == "" {

@@ -43,7 +43,7 @@ func changeAndQuery(t *testing.T, pick func(n int) int, rounds int) {
 	if m.skydns {
 		options = "compatible skydns"
 	}
-	s := with(t, options, "")
+	s := serveKeys(t, options, "")
 	for range rounds {
 		changeKeys(m, s.h.index, pick)
 		checkIndex(t, s.h.index, m)
@@ -156,7 +156,7 @@ func checkIndex(t *testing.T, x *index, m *model) {
 	var have []string
 	for _, c := range x.messages.Leaves() {
 		if n := len(c.starts); n == 0 || n > ordered.MaxItems {
-			t.Fatalf("got a chunk of %d keys", n)
+			t.Fatalf("got a chunk of %d keys, want 1 to %d", n, ordered.MaxItems)
 		}
 		for i := range c.starts {
 			have = append(have, keyOf(x.prefix, []byte(c.path(i))))
@@ -178,7 +178,7 @@ func checkIndex(t *testing.T, x *index, m *model) {
 	}
 	for _, key := range have {
 		if _, ok := m.values[key]; !ok {
-			t.Fatalf("got the deleted key %s", key)
+			t.Fatalf("got the deleted key %s, want it missing", key)
 		}
 	}
 }
@@ -275,6 +275,6 @@ func TestManyKeys(t *testing.T) {
 	}
 	x.clear()
 	if x.count() != 0 || x.synced() || x.below([]byte("test\x00")).nonEmpty() {
-		t.Error("after clear the index has keys, want none")
+		t.Errorf("after clear: got %d keys, synced %v, want neither", x.count(), x.synced())
 	}
 }

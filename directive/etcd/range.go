@@ -2,15 +2,15 @@ package etcd
 
 import "github.com/seamark/seamark/zone/ordered"
 
-// A keyRange is the keys at a path and below it that have not been read yet. It
-// does not allocate, and a copy of it iterates independently.
+// A keyRange iterates over the keys at a path and below it. It is a value, so it
+// allocates nothing, and a copy iterates independently.
 type keyRange struct {
 	leaves  ordered.Cursor[chunk, *chunk]
 	i       int    // the next key in the leaf
 	prefix  []byte // the path up to its first wildcard label
 	pattern string // the whole path, if it has a wildcard label
-	group   string // skip messages of other groups,
-	grouped bool   // if set
+	grouped bool   // skip messages of groups other than group
+	group   string
 }
 
 // below returns the keys at a path and below it. The caller must not modify path
@@ -29,7 +29,8 @@ func (x *index) has(path string) bool {
 	return r.step() && r.leaves.Leaf.path(r.i) == path
 }
 
-// step moves to the leaf of the next key, and reports whether there is one.
+// step moves to the next leaf if the current one has no more keys, and reports
+// whether there is a next key.
 func (r *keyRange) step() bool {
 	for r.leaves.Leaf != nil {
 		if r.i < len(r.leaves.Leaf.starts) {
@@ -51,7 +52,8 @@ func (r keyRange) nonEmpty() bool {
 	return false
 }
 
-// next reads the next message into m, and skips those of other groups.
+// next reads the next message into m, and reports whether there is one. It skips
+// messages of other groups.
 func (r *keyRange) next(m *message) bool {
 	for r.step() {
 		*m = message{}
@@ -67,12 +69,12 @@ func (r *keyRange) next(m *message) bool {
 	return false
 }
 
-// wideLeaves is the number of leaves that a reader may iterate over.
-const wideLeaves = 8
+// maxReaderLeaves is the number of leaves that a UDP reader may iterate over.
+const maxReaderLeaves = 8
 
-// wide reports whether there are too many keys for a reader.
-func (r *keyRange) wide() bool {
-	first, ok := r.leaves.First(wideLeaves)
+// exceedsReader reports whether there are too many keys for a UDP reader.
+func (r *keyRange) exceedsReader() bool {
+	first, ok := r.leaves.First(maxReaderLeaves)
 	return ok && begins(first, r.prefix)
 }
 
@@ -80,8 +82,8 @@ func begins(path string, prefix []byte) bool {
 	return len(path) >= len(prefix) && path[:len(prefix)] == string(prefix)
 }
 
-// hasGroups reports whether a leaf with some of the keys has a message with a
-// group.
+// hasGroups reports whether the keys may have messages with a group: whether any leaf
+// that holds them has one.
 func (r *keyRange) hasGroups() bool {
 	for leaves, first := r.leaves, true; leaves.Leaf != nil; first = false {
 		if path, _ := leaves.First(0); !first && !begins(path, r.prefix) {
@@ -99,16 +101,16 @@ func (r *keyRange) hasGroups() bool {
 // depth, if they agree, and to messages without a group. It considers messages
 // with a host and, with texts, those with a text.
 func (r *keyRange) chooseGroup(texts bool) {
-	group, shallow, agreed := "", -1, true
+	group, minDepth, agreed := "", -1, true
 	var m message
-	for all := *r; all.next(&m); {
+	for rest := *r; rest.next(&m); {
 		if !m.hasHost() && (!texts || m.text == "") {
 			continue
 		}
 		switch d := depth(m.path); {
-		case shallow < 0 || d < shallow:
-			group, shallow, agreed = m.group, d, true
-		case d > shallow || m.group == "" || m.group == group:
+		case minDepth < 0 || d < minDepth:
+			group, minDepth, agreed = m.group, d, true
+		case d > minDepth || m.group == "" || m.group == group:
 		case group == "":
 			group = m.group
 		default:

@@ -13,20 +13,20 @@ import (
 
 const (
 	// readTimeout is the time limit of one attempt to read the keys of a query.
-	// After a failure the client uses another member, readAttempts times in all.
+	// The next attempt uses another member of etcd.
 	readTimeout  = 1500 * time.Millisecond
 	readAttempts = 3
-	// readPageKeys is the number of keys that one request returns, and
-	// readMaxKeys the number of keys below a query name. All must be read, since
-	// the last one may hold the record.
+	// readPageKeys is the largest number of keys that one request returns, and
+	// readMaxKeys the largest number of keys at and below a query name. All of
+	// them are read, since any one may hold the record.
 	readPageKeys = 5000
 	readMaxKeys  = 100000
 )
 
 var errTooMany = fmt.Errorf("the name has more than %d keys", readMaxKeys)
 
-// subtree reads a key and those below it at one revision.
-func subtree(ctx context.Context, c *clientv3.Client, key string) (parts []*clientv3.GetResponse, err error) {
+// readSubtree reads a key and those below it at one revision.
+func readSubtree(ctx context.Context, c *clientv3.Client, key string) (responses []*clientv3.GetResponse, err error) {
 	r, err := c.Txn(ctx).Then(
 		clientv3.OpGet(key),
 		clientv3.OpGet(key+"/", clientv3.WithPrefix(), clientv3.WithLimit(readPageKeys)),
@@ -34,33 +34,33 @@ func subtree(ctx context.Context, c *clientv3.Client, key string) (parts []*clie
 	if err != nil {
 		return nil, err
 	}
-	for _, part := range r.Responses {
-		parts = append(parts, (*clientv3.GetResponse)(part.GetResponseRange()))
+	for _, op := range r.Responses {
+		responses = append(responses, (*clientv3.GetResponse)(op.GetResponseRange()))
 	}
 	end := clientv3.GetPrefixRangeEnd(key + "/")
-	for last := parts[len(parts)-1]; last.More && len(last.Kvs) > 0; {
-		if last.Count > readMaxKeys && len(parts) == 2 || len(parts) > readMaxKeys/readPageKeys+1 {
+	for last := responses[len(responses)-1]; last.More && len(last.Kvs) > 0; {
+		if last.Count > readMaxKeys && len(responses) == 2 || len(responses) > readMaxKeys/readPageKeys+1 {
 			return nil, errTooMany
 		}
 		from := string(last.Kvs[len(last.Kvs)-1].Key) + "\x00"
 		if last, err = c.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(readPageKeys), clientv3.WithRev(r.Header.Revision)); err != nil {
 			return nil, err
 		}
-		parts = append(parts, last)
+		responses = append(responses, last)
 	}
-	return parts, nil
+	return responses, nil
 }
 
 // readKeys reads key and the keys below it, for one query.
-func (s *source) readKeys(ctx context.Context, key string) (all []keyValue, err error) {
-	var parts []*clientv3.GetResponse
+func (s *source) readKeys(ctx context.Context, key string) (kvs []keyValue, err error) {
+	var responses []*clientv3.GetResponse
 	var c *clientv3.Client
 	for range readAttempts {
 		if c, err = s.connect(ctx); err != nil {
 			return nil, fmt.Errorf("connecting to etcd: %w", etcdclient.Describe(err))
 		}
-		limited, cancel := context.WithTimeout(ctx, readTimeout)
-		parts, err = subtree(limited, c, key)
+		attempt, cancel := context.WithTimeout(ctx, readTimeout)
+		responses, err = readSubtree(attempt, c, key)
 		cancel()
 		if err == nil || ctx.Err() != nil || errors.Is(err, errTooMany) {
 			break
@@ -71,13 +71,13 @@ func (s *source) readKeys(ctx context.Context, key string) (all []keyValue, err 
 		return nil, fmt.Errorf("reading %s from etcd: %w", key, etcdclient.Describe(err))
 	}
 	var ids []clientv3.LeaseID
-	for _, part := range parts {
-		for _, kv := range part.Kvs {
+	for _, r := range responses {
+		for _, kv := range r.Kvs {
 			id := clientv3.LeaseID(kv.Lease)
 			ids = append(ids, id)
-			all = append(all, keyValue{key: kv.Key, value: kv.Value, lease: s.leases.get(id)})
+			kvs = append(kvs, keyValue{key: kv.Key, value: kv.Value, lease: s.leases.get(id)})
 		}
 	}
 	s.leases.refreshAll(ctx, c, ids)
-	return all, nil
+	return kvs, nil
 }

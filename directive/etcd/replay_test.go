@@ -24,7 +24,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// The answers are the same if each query reads etcd.
+// The answers are equal if each query reads etcd.
 func TestReplayWithoutWatch(t *testing.T) {
 	for _, r := range replays(t) {
 		t.Run(r.file, func(t *testing.T) {
@@ -47,14 +47,14 @@ func (s store) readKeys(_ context.Context, key string) (all []keyValue, err erro
 	return all, nil
 }
 
-// unavailable is an etcd that does not answer.
+// unavailable is an etcd that does not respond.
 type unavailable struct{}
 
 func (unavailable) readKeys(context.Context, string) ([]keyValue, error) {
 	return nil, errors.New("unavailable")
 }
 
-// If etcd does not answer, the reply is SERVFAIL and the next handler is not called.
+// If etcd does not respond, the reply is SERVFAIL and the next handler is not called.
 func TestUnavailableWithoutWatch(t *testing.T) {
 	h := handler(t, "etcd test {\nfallthrough\n}")
 	h.keyReader, h.direct = unavailable{}, func() bool { return true }
@@ -69,8 +69,8 @@ func TestUnavailableWithoutWatch(t *testing.T) {
 	}
 	s.expect(t, "test.", "A", "SERVFAIL\n")
 	s.expect(t, "test.", "SOA", "NOERROR aa\nanswer test. 30 IN SOA ns.dns.test. hostmaster.test.\n")
-	if len(w.asked) > 0 {
-		t.Errorf("upstream queries: got %v, want none", w.asked)
+	if len(w.queries) > 0 {
+		t.Errorf("upstream queries: got %v, want none", w.queries)
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// reloadTimeout is how long a reload waits for the keys of another etcd cluster.
+// reloadTimeout is how long a reload waits for the first list of a new source.
 const reloadTimeout = 5 * time.Second
 
 // Setup sets up the directive etcd: see Handler.
@@ -53,7 +53,7 @@ type options struct {
 	prefix             string
 	maxKeys            int
 	direct             bool // each query reads etcd
-	ttl, negative      int  // -1 if not set
+	ttl, negative      int  // -1 if not in the Corefile
 	leaseMin, leaseMax time.Duration
 }
 
@@ -102,8 +102,8 @@ func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error 
 		corefile.Option{Usage: "ttl SECONDS", Set: corefile.Int(&o.ttl, 0, math.MaxInt32)},
 		corefile.Option{Usage: "negative_ttl SECONDS", Set: corefile.Int(&o.negative, 0, math.MaxInt32)},
 		corefile.Option{Usage: "priority N", Set: corefile.Int(&priority, 0, math.MaxUint16)},
-		corefile.Option{Usage: "hostmaster NAME", Set: nameOf(&h.hostmaster)},
-		corefile.Option{Usage: "local NAME", Set: nameOf(&h.local)},
+		corefile.Option{Usage: "hostmaster NAME", Set: nameOption(&h.hostmaster)},
+		corefile.Option{Usage: "local NAME", Set: nameOption(&h.local)},
 		corefile.Option{Usage: "compatible skydns", Set: corefile.OneOf(&compatible, "skydns")},
 		ignored("stubzones"), ignored("debug"), ignored("upstream [ADDRESS...]"),
 	)
@@ -129,8 +129,8 @@ func (o *options) read(b *config.Block, d corefile.Directive, h *Handler) error 
 	return err
 }
 
-// seconds returns a setter of *t that accepts a duration or a number of seconds.
-// Below one second *t becomes usual, as in CoreDNS.
+// seconds returns a setter of *t that accepts a duration or a number of seconds. Of a
+// value below one second it makes defaultValue, as CoreDNS does.
 func seconds(t *time.Duration, defaultValue time.Duration) func(corefile.Directive) error {
 	return func(e corefile.Directive) error {
 		if text := e.Args[0].Text; isNumber(text) {
@@ -149,7 +149,8 @@ func isNumber(text string) bool {
 	return err == nil
 }
 
-func nameOf(name *wire.Name) func(corefile.Directive) error {
+// nameOption returns a setter of *name.
+func nameOption(name *wire.Name) func(corefile.Directive) error {
 	return func(e corefile.Directive) (err error) {
 		if *name, err = wire.ParseName(e.Args[0].Text); err != nil {
 			return e.Errorf("invalid name: %w", err)
@@ -164,7 +165,7 @@ type runningSource struct {
 	*source
 	cancel     context.CancelFunc
 	tasks      sync.WaitGroup
-	unregister []func() // unregister metrics
+	unregister []func() // of the metrics
 }
 
 // Stop disconnects from etcd and waits for the source's goroutines.
@@ -173,13 +174,13 @@ func (r *runningSource) Stop() {
 	r.tasks.Wait()
 	r.dials.Wait()
 	r.disconnect()
-	for _, drop := range r.unregister {
-		drop()
+	for _, unregister := range r.unregister {
+		unregister()
 	}
 }
 
-// start starts a source, or reuses that of the running plan. A reload fails if
-// the keys do not arrive in time; the first start does not wait for them.
+// start starts a source, or reuses that of the running plan. A reload fails if the
+// keys are not received within reloadTimeout; the first start does not wait for them.
 func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, h *Handler) error {
 	type key struct {
 		etcdclient.Options
@@ -195,7 +196,7 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 		}
 		r.tasks.Go(func() { r.run(ctx) })
 		return r, s.Await(r, r.ready, reloadTimeout, func() error {
-			return d.Errorf("the keys below %s did not arrive from %s within %v", o.prefix, r.endpoints(), reloadTimeout)
+			return d.Errorf("the keys below %s were not received from %s within %v", o.prefix, r.endpoints(), reloadTimeout)
 		})
 	})
 	if err != nil {
@@ -208,7 +209,7 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 	return nil
 }
 
-// newSource returns a source that is not following etcd yet.
+// newSource returns a source whose run has not been called.
 func (o *options) newSource(lifetime context.Context, cancel context.CancelFunc, b *config.Block) *runningSource {
 	r := &runningSource{cancel: cancel, source: &source{
 		Options: o.Options, lifetime: lifetime, prefix: o.prefix, maxKeys: int64(o.maxKeys), index: newIndex(o.prefix, b.Log), log: b.Log, ready: make(chan struct{}),

@@ -53,14 +53,14 @@ func TestOptions(t *testing.T) {
 	keys := `/skydns/test/a/b {"host":"10.0.0.1","port":80}
 		/skydns/test/dns/apex/x {"host":"10.0.0.2"}`
 	soa := "authority test. 5 IN SOA ns.dns.test. admin.example.\n"
-	s := with(t, "ttl 7\nnegative_ttl 5\npriority 20\nhostmaster admin.example\nlocal a.test", keys)
+	s := serveKeys(t, "ttl 7\nnegative_ttl 5\npriority 20\nhostmaster admin.example\nlocal a.test", keys)
 	s.expect(t, "a.test.", "SRV", "NOERROR aa\nanswer a.test. 7 IN SRV 20 100 80 b.a.test.\nadditional b.a.test. 7 IN A 10.0.0.1\n")
 	s.expect(t, "c.test.", "A", "NXDOMAIN aa\n"+soa)
 	s.expect(t, "test.", "A", "NOERROR aa\nanswer test. 7 IN A 10.0.0.2\n")
 	s.expect(t, "local.dns.test.", "A", "NOERROR aa\nanswer local.dns.test. 7 IN A 10.0.0.1\n")
 	s.expect(t, "b.local.dns.test.", "A", "NXDOMAIN aa\n"+soa)
 
-	s = with(t, "no_apex_fallback", `/skydns/test/a/b {"host":"10.0.0.1"}`)
+	s = serveKeys(t, "no_apex_fallback", `/skydns/test/a/b {"host":"10.0.0.1"}`)
 	s.expect(t, "test.", "A", "NOERROR aa\nauthority test. 30 IN SOA ns.dns.test. hostmaster.test.\n")
 	s.expect(t, "test.", "SRV", "NOERROR aa\nanswer test. 300 IN SRV 10 100 0 b.a.test.\nadditional b.a.test. 300 IN A 10.0.0.1\n")
 }

@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	// requestTime is the time limit of one request.
-	requestTime = 5 * time.Second
+	// requestTimeout is the time limit of one request.
+	requestTimeout = 5 * time.Second
 	// progressTimeout is how long a watch may be silent before the source
-	// requests a progress notification, and how long that may take. The request
-	// is cheap for etcd.
+	// requests a progress notification, which is cheap for etcd, and how long the
+	// notification may take.
 	progressTimeout = 3 * time.Second
 	// minBackoff and maxBackoff bound the time between two attempts to reach
 	// etcd.
@@ -32,9 +32,8 @@ const (
 	// is too large.
 	countInterval = 10 * time.Second
 	// pageBytes is the intended size of one page of a list. The number of keys
-	// per page starts at firstPageKeys and never exceeds maxPageKeys; larger
-	// pages mean fewer requests, each of which makes etcd count the remaining
-	// keys.
+	// per page starts at firstPageKeys and never exceeds maxPageKeys. Large pages
+	// mean few requests; for each one etcd counts the remaining keys.
 	pageBytes     = 1 << 19
 	firstPageKeys = 200
 	maxPageKeys   = 10000
@@ -42,8 +41,8 @@ const (
 
 // A source keeps an index up to date with the keys under a prefix. It lists the
 // keys at one revision and watches from there. While etcd is unreachable the
-// index stays as it is; if the revision has been compacted meanwhile, the source
-// lists again. One goroutine calls run; other goroutines may call readKeys.
+// index does not change. If etcd has compacted the revision meanwhile, the source
+// lists the keys again. One goroutine calls run; any goroutine may call readKeys.
 type source struct {
 	etcdclient.Options
 	lifetime context.Context // of the client
@@ -90,8 +89,8 @@ func (s *source) run(ctx context.Context) {
 			wait = minBackoff
 		}
 		if !s.succeeded || errors.Is(err, errStalled) {
-			// A new client authenticates again, rereads the CA, and does not stay
-			// with a member that does not respond.
+			// A new client authenticates again, rereads the CA, and may connect to
+			// another member than the one that does not respond.
 			s.disconnect()
 		}
 		s.reportFailure(ctx, err)
@@ -102,8 +101,8 @@ func (s *source) run(ctx context.Context) {
 	}
 }
 
-// reportFailure counts a failure, and logs it unless the last one that was logged
-// since etcd was reachable has the same reason.
+// reportFailure counts a failure. It logs the failure unless etcd has been
+// unreachable for the same reason since the last one was logged.
 func (s *source) reportFailure(ctx context.Context, err error) {
 	s.failures.Add(1)
 	err = s.Diagnose(ctx, err)
@@ -121,7 +120,7 @@ func (s *source) reportFailure(ctx context.Context, err error) {
 }
 
 // contacted records that etcd has responded: the index is complete, or each query
-// reads etcd. It logs that if a failure was logged.
+// reads etcd. It logs the recovery if a failure was logged.
 func (s *source) contacted() {
 	if s.contactedAt.Swap(int64(clock.Now())) == 0 {
 		close(s.ready)
@@ -148,53 +147,53 @@ func (s *source) endpoints() string {
 	return s.Endpoints
 }
 
-// A dial is the creation of a client, which takes time if it has to authenticate.
-// Callers that need the client meanwhile wait for the same dial, and share its
-// error for failureHold.
+// A dial is the creation of a client, which takes time if the client has to
+// authenticate. Concurrent callers of connect wait for the same dial, and callers
+// within failureHold after it get its error.
 type dial struct {
 	done chan struct{}
 	err  error // valid once done is closed
 }
 
-// failureHold is how long callers get the error of a failed dial.
+// failureHold is the time after a failed dial before the next one.
 const failureHold = time.Second
 
-// connect returns the client. It creates one if there is none, and waits for it
-// until ctx ends.
+// connect returns the client. If there is none, connect creates one, and blocks until
+// it exists or ctx ends.
 func (s *source) connect(ctx context.Context) (*clientv3.Client, error) {
 	s.mu.Lock()
 	if s.client != nil || s.lifetime.Err() != nil {
 		defer s.mu.Unlock()
 		return s.client, s.lifetime.Err()
 	}
-	m := s.dialing
-	if m == nil {
-		m = &dial{done: make(chan struct{})}
-		s.dialing = m
-		s.dials.Go(func() { s.dial(m) })
+	d := s.dialing
+	if d == nil {
+		d = &dial{done: make(chan struct{})}
+		s.dialing = d
+		s.dials.Go(func() { s.dial(d) })
 	}
 	s.mu.Unlock()
 	select {
-	case <-m.done:
+	case <-d.done:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if m.err != nil {
-		return nil, m.err
+	if d.err != nil {
+		return nil, d.err
 	}
 	return s.connect(ctx)
 }
 
-// dial creates the client.
-func (s *source) dial(m *dial) {
+// dial creates the client for d.
+func (s *source) dial(d *dial) {
 	c, err := s.Client(s.lifetime)
 	s.mu.Lock()
-	s.client, m.err = c, err
+	s.client, d.err = c, err
 	if err == nil {
 		s.dialing = nil
 	}
 	s.mu.Unlock()
-	close(m.done)
+	close(d.done)
 	if err == nil {
 		return
 	}
@@ -252,7 +251,7 @@ func (s *source) follow(ctx context.Context) error {
 // resume checks with a quorum read that the cluster is the same and has not been
 // restored to an earlier revision. A watch does not report either.
 func (s *source) resume(ctx context.Context, c *clientv3.Client) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	r, err := c.Get(ctx, s.prefix, clientv3.WithKeysOnly())
 	if err != nil {
@@ -265,33 +264,33 @@ func (s *source) resume(ctx context.Context, c *clientv3.Client) error {
 	return nil
 }
 
-// watch applies changes until the watch fails. When it is silent, watch requests
-// a progress notification, which has the revision that the watch has reached.
+// watch applies changes until the watch fails. If the watch is silent, it requests a
+// progress notification, which has the revision that the watch has reached.
 func (s *source) watch(ctx context.Context, c *clientv3.Client) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	late := time.AfterFunc(requestTime, cancel) // Watch returns when the watch is created
-	// Watch from the current revision, not the next: members do not notify
-	// progress of a watch whose revision is in the future.
+	timeout := time.AfterFunc(requestTimeout, cancel) // Watch blocks until the watch is created
+	// Watch from the current revision, not the next: members send no progress
+	// notifications for a watch from a future revision.
 	changes := c.Watch(ctx, s.prefix, clientv3.WithPrefix(), clientv3.WithRev(s.revision), clientv3.WithProgressNotify(), clientv3.WithCreatedNotify())
-	if !late.Stop() {
+	if !timeout.Stop() {
 		return errStalled
 	}
 	s.leases.start(ctx, c)
 	defer s.leases.halt()
 	timer := time.NewTimer(progressTimeout)
 	defer timer.Stop()
-	asked := false
+	progressRequested := false
 	for {
 		select {
 		case <-timer.C:
-			if asked {
+			if progressRequested {
 				return errStalled
 			}
-			asked = true
+			progressRequested = true
 			timer.Reset(progressTimeout)
-			limited, cancel := context.WithTimeout(ctx, progressTimeout)
-			err := c.RequestProgress(limited)
+			request, cancel := context.WithTimeout(ctx, progressTimeout)
+			err := c.RequestProgress(request)
 			cancel()
 			if errors.Is(err, context.DeadlineExceeded) {
 				return errStalled // the client is looking for another member
@@ -303,7 +302,7 @@ func (s *source) watch(ctx context.Context, c *clientv3.Client) error {
 			if !ok {
 				return errWatchClosed
 			}
-			asked = false
+			progressRequested = false
 			timer.Reset(progressTimeout)
 			if err := s.applyEvents(r); err != nil {
 				return err
@@ -312,9 +311,9 @@ func (s *source) watch(ctx context.Context, c *clientv3.Client) error {
 	}
 }
 
-// applyEvents applies the events of a watch to the index, consecutive puts and
-// consecutive deletions at once: a reader does not see a part of the keys of a name
-// deleted.
+// applyEvents applies the events of a watch to the index. It applies consecutive puts
+// at once, and consecutive deletions, so that readers do not see a name with only some
+// of its keys deleted.
 func (s *source) applyEvents(r clientv3.WatchResponse) error {
 	if err := r.Err(); err != nil {
 		if errors.Is(err, rpctypes.ErrCompacted) || r.CompactRevision > 0 {
@@ -343,7 +342,7 @@ func (s *source) applyEvents(r clientv3.WatchResponse) error {
 		deletions = deletions[:0]
 		puts = append(puts, e.Kv)
 	}
-	s.index.delete(deletions...) // one of the two is empty
+	s.index.delete(deletions...) // deletions or puts is empty
 	s.put(puts)
 	if n := len(r.Events); n > 0 {
 		// The revision in the header may be ahead of the events.
@@ -360,13 +359,13 @@ func (s *source) put(kvs []*mvccpb.KeyValue) {
 	if len(kvs) == 0 {
 		return
 	}
-	all := make([]keyValue, 0, len(kvs))
+	messages := make([]keyValue, 0, len(kvs))
 	for _, kv := range kvs {
 		if string(kv.Key[len(s.prefix):]) != "config" { // SkyDNS's configuration is not a message
-			all = append(all, keyValue{key: kv.Key, value: kv.Value, lease: s.leases.get(clientv3.LeaseID(kv.Lease))})
+			messages = append(messages, keyValue{key: kv.Key, value: kv.Value, lease: s.leases.get(clientv3.LeaseID(kv.Lease))})
 		}
 	}
-	s.index.put(all...)
+	s.index.put(messages...)
 }
 
 // list reads all keys at one revision, page by page.
@@ -408,12 +407,12 @@ func (s *source) list(ctx context.Context, c *clientv3.Client) error {
 	return nil
 }
 
-// page reads one page of a list. It repeats a request that times out, which goes
-// to another member, unless it is the first of a list.
+// page reads one page of a list. It repeats a request that times out, except for the
+// first page; the client then uses another member.
 func (s *source) page(ctx context.Context, c *clientv3.Client, from string, options ...clientv3.OpOption) (r *clientv3.GetResponse, err error) {
 	for range 3 {
-		limited, cancel := context.WithTimeout(ctx, requestTime)
-		r, err = c.Get(limited, from, options...)
+		request, cancel := context.WithTimeout(ctx, requestTimeout)
+		r, err = c.Get(request, from, options...)
 		cancel()
 		if from == s.prefix || !errors.Is(err, context.DeadlineExceeded) {
 			break
@@ -423,8 +422,8 @@ func (s *source) page(ctx context.Context, c *clientv3.Client, from string, opti
 	return r, err
 }
 
-// serveDirect clears the index and has each query read etcd until the number of
-// keys has dropped below the limit. It returns errRelist then.
+// serveDirect clears the index, so that each query reads etcd. It returns errRelist
+// when the number of keys has dropped below the limit.
 func (s *source) serveDirect(ctx context.Context, c *clientv3.Client, total int64) error {
 	if !s.tooLarge.Swap(true) {
 		s.log.Warn("Too many keys in etcd, reading them for each query", "endpoints", s.endpoints(), "path", s.prefix, "count", total, "limit", s.maxKeys)
