@@ -3,8 +3,12 @@ package kubetest
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // behindProxy starts a server that follows an API server with a shop through a
@@ -188,5 +192,48 @@ func TestServerHalfOpenWatch(t *testing.T) {
 	t.Logf("noticed, and right again, after %v", took)
 	if took < 500*time.Millisecond || took > 5*time.Second {
 		t.Error("the connection was not half open, or its end was detected too late")
+	}
+}
+
+// The log has no word of the credentials, whatever the API server and the kubeconfig
+// do.
+func TestServerLogWithoutCredentials(t *testing.T) {
+	const token = "c2VjcmV0LXRva2Vu"
+	api := start(t)
+	w := writer(t, api)
+	w.shop()
+	proxy := must(NewProxy(api))(t)
+	t.Cleanup(proxy.Close)
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: proxy.URL()}
+	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: token}
+	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	config.CurrentContext = "x"
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	valid := must(clientcmd.Write(*config))(t)
+	put := func(text []byte) {
+		t.Helper()
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put([]byte("users:\n- user:\n    token: [" + token + "\n"))
+	d := serve(t, strings.Replace(corefileOf("kubeconfig "+file), " errors", " errors\n debug", 1))
+	eventually(t, "a log line about the kubeconfig", func() bool { return d.logs("kubeconfig", file) > 0 })
+	put([]byte("apiVersion: v1\nkind: Config\nusers: " + token + "\n"))
+	eventually(t, "another one", func() bool { return d.logs("kubeconfig", file) > 1 })
+	put(valid)
+	d.await(shopNames()...)
+	for _, faults := range []Faults{{Unauthorized: true}, {Forbidden: []string{"services"}}, {Garbage: true}} {
+		proxy.Set(faults)
+		proxy.Cut()
+		d.awaitFailures("services", 1)
+	}
+	proxy.Set(Faults{})
+	d.await(shopNames()...)
+	for line := range strings.Lines(d.log()) {
+		if strings.Contains(line, token) {
+			t.Errorf("got the token in the log line %s", line)
+		}
 	}
 }
