@@ -17,21 +17,23 @@ import (
 // You do not need shed to protect the server: its work is always bounded.
 // Readers take queries in batches, and read no faster than they answer; under
 // overload the kernel's socket buffers fill and the kernel drops queries, which
-// clients repeat. At most 4096 queries wait for an upstream or something else
-// at one time, fewer if the memory limit is below 320 MB. One forward or other
-// directive can make half of them wait, and one client two thirds, so that
-// there is always room for others. Further queries that would have to wait are
+// clients repeat. At most 16384 queries wait for an upstream at one time, fewer
+// if the memory limit is below 256 MB; a query that waits within another
+// directive (autopath, dns64, etcd, rewrite cname, a CNAME's target elsewhere)
+// counts four times. One forward or other directive can make half of them wait,
+// and one client two thirds, so that there is always room for others. Further queries that would have to wait are
 // answered with SERVFAIL at once, so that their clients can try another server.
 // TCP connections and the queries in progress on each of them are bounded too.
 //
 // shed adds a counter of the queries that were rejected because too many others
-// were waiting. The label reason is always full:
+// were waiting. The label reason is full if there was no room at all, client if
+// the client had used up its share, and handler if the directive had:
 //
 //	coredns_shed_dropped_total{server, reason}
 //
 // Two metrics exist with or without the directive:
-// seamark_given_up_queries_total counts the same for the whole server, and
-// seamark_waiting_queries is the number of waiting queries.
+// seamark_given_up_queries_total{reason} counts the same for the whole server,
+// and seamark_waiting_queries is the number of waiting queries.
 //
 //	.:1053 {
 //	    shed

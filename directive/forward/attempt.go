@@ -7,29 +7,38 @@ import (
 	"net"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
 // An attempt is one request sent to one upstream. It ends with one outcome,
-// which the goroutine that removes it from its table sends.
+// which the goroutine that removes it from its table reports.
 type attempt struct {
 	request    *request
-	packet     []byte // the first two bytes are the ID
+	id         uint16
 	edns       bool
 	noEDNS     bool // send without EDNS, because the upstream rejected it
 	useStream  bool // send over a connection instead of UDP
 	fresh      bool // do not use the socket or connection of the attempt before
 	probe      bool // a health check
 	reused     bool // sent over a connection that had been used before
-	resent     int  // the number of connections that were closed under it
+	resent     int8 // the number of connections that were closed under it
 	sawInvalid bool
 	upstream   *upstream
 	sent       time.Time
-	local      net.Addr     // the UDP source address; nil over a connection
-	finished   *atomic.Bool // the exchange has ended; the outcome only counts
-	outcomes   chan<- *outcome
+	socket     *socket // nil over a connection
+	owner      owner
 }
+
+// An owner receives the outcomes of its attempts.
+type owner interface {
+	// report does not block.
+	report(o outcome)
+	// isFinished reports whether outcomes are only counted.
+	isFinished() bool
+}
+
+// packet returns the message.
+func (a *attempt) packet() []byte { return a.request.packet(a.id, a.edns) }
 
 // An outcome is the end of an attempt: a reply or an error. If invalid is set,
 // the attempt has not ended: the upstream sent something that is no reply to it,
@@ -65,12 +74,13 @@ func (t *table) add(a *attempt) bool {
 		t.waiting = map[uint16]*attempt{}
 	}
 	for {
-		_, _ = rand.Read(a.packet[:2]) // never returns an error
-		id := binary.BigEndian.Uint16(a.packet)
-		if _, taken := t.waiting[id]; !taken {
+		var id [2]byte
+		_, _ = rand.Read(id[:]) // never returns an error
+		a.id = binary.BigEndian.Uint16(id[:])
+		if _, taken := t.waiting[a.id]; !taken {
 			a.sent = time.Now()
-			t.waiting[id] = a
-			t.used[id>>6] |= 1 << (id & 63)
+			t.waiting[a.id] = a
+			t.used[a.id>>6] |= 1 << (a.id & 63)
 			return true
 		}
 	}
@@ -88,12 +98,22 @@ func (t *table) find(id uint16) (a *attempt, used bool) {
 func (t *table) take(a *attempt) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	id := binary.BigEndian.Uint16(a.packet)
-	if t.waiting[id] != a {
+	if t.waiting[a.id] != a {
 		return false
 	}
-	delete(t.waiting, id)
+	delete(t.waiting, a.id)
 	return true
+}
+
+// restart returns all attempts, as sent now.
+func (t *table) restart() []*attempt {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	for _, a := range t.waiting {
+		a.sent = now
+	}
+	return slices.Collect(maps.Values(t.waiting))
 }
 
 // expire removes and returns the attempts sent before that time.
@@ -135,5 +155,9 @@ func (a *attempt) timeoutError() error {
 	if !a.upstream.addr.IsValid() {
 		return timeoutError(network, nil, nil)
 	}
-	return timeoutError(network, a.local, net.UDPAddrFromAddrPort(a.upstream.addr))
+	var from net.Addr
+	if a.socket != nil {
+		from = a.socket.conn.LocalAddr()
+	}
+	return timeoutError(network, from, net.UDPAddrFromAddrPort(a.upstream.addr))
 }

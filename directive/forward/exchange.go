@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,18 +33,23 @@ var (
 	errLooped     = errors.New("unreachable backend: directive loop excluded every upstream")
 )
 
-// An exchange is one query to the upstreams, on behalf of all clients that send
-// it at the same time. Its goroutine sends the attempts, reads their outcomes and
-// decides how to continue.
+// An exchange is one query to the upstreams, on behalf of all clients that send it
+// at the same time. It has no goroutine: the outcomes of its attempts and the end of
+// its timer are events, and the goroutine that reports an event processes it.
 type exchange struct {
 	request
-	set      *upstreamSet
-	done     chan struct{}
-	finished atomic.Bool
-	outcomes chan *outcome
+	set     *upstreamSet
+	key     string   // in set.exchanges
+	waiting []func() // called at the end; guarded by set.exchangeMu
 
-	started    time.Time
-	timeout    *time.Timer
+	mu     sync.Mutex
+	events []func() // not yet processed
+	busy   bool     // a goroutine processes events
+
+	// Used by the goroutine that processes events.
+	timer      *time.Timer
+	deadline   time.Time
+	retryAt    time.Time   // when to send another attempt
 	candidates []*upstream // best first
 	sent       int
 	nextIndex  int // of the next candidate, modulo their number
@@ -51,100 +57,180 @@ type exchange struct {
 	failures   int
 	refused    []*upstream // that refused the query or closed the connection
 	last       *attempt
-	fallback   outcome // a reply that is used if no better one arrives
+	fallback   *outcome // a reply that is used if no better one arrives
 
-	// The result, once done is closed.
+	// The result, once finished is true.
+	finished atomic.Bool
 	reply    *reply
 	upstream *upstream
 	err      error
-	ede      uint16
-	edeText  string // the text of the extended error
+	ede      uint16 // the extended error
 }
 
 // join returns the exchange for q, which is a new one unless an equal query is
-// being sent.
-func (s *upstreamSet) join(q *dns.Query, excluded *exclusion) *exchange {
+// being sent. wake is called when it finishes, unless it has finished.
+func (s *upstreamSet) join(q *dns.Query, excluded *exclusion, wake func()) *exchange {
 	r := newRequest(q, s.options.forceTCP || q.Proto == dns.TCP && !s.options.preferUDP)
 	key := r.key(q, excluded.id)
 	s.exchangeMu.Lock()
-	defer s.exchangeMu.Unlock()
-	if x := s.exchanges[key]; x != nil {
+	x := s.exchanges[key]
+	if x != nil {
 		s.coalesced.Add(1)
+		x.waiting = append(x.waiting, wake)
+		s.exchangeMu.Unlock()
 		return x
 	}
-	x := &exchange{request: r, set: s, done: make(chan struct{}), outcomes: make(chan *outcome, 2*maxSends)}
+	x = &exchange{request: r, set: s, key: key, waiting: []func(){wake}}
 	s.exchanges[key] = x
-	work := func() {
-		x.run(excluded)
-		x.finished.Store(true)
-		s.exchangeMu.Lock()
-		delete(s.exchanges, key)
-		s.exchangeMu.Unlock()
-		close(x.done)
-	}
-	if !s.spawn(work) {
-		delete(s.exchanges, key)
-		x.fail(errStopped, wire.EDENoReachable)
-		close(x.done)
+	s.exchangeMu.Unlock()
+	if s.enter() {
+		defer s.running.Done()
+		x.process(func() { x.start(excluded) })
+	} else {
+		x.stop()
 	}
 	return x
 }
 
-func (x *exchange) fail(err error, ede uint16) { x.err, x.ede, x.edeText = err, ede, err.Error() }
+// process processes an event. If another goroutine is processing one, process leaves
+// the event to it.
+func (x *exchange) process(event func()) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.events = append(x.events, event)
+	if x.busy {
+		return
+	}
+	x.busy = true
+	for len(x.events) > 0 {
+		event, x.events = x.events[0], x.events[1:]
+		x.mu.Unlock()
+		if !x.finished.Load() {
+			event()
+		}
+		x.mu.Lock()
+	}
+	x.busy, x.events = false, nil
+}
 
-// run sends attempts until there is a reply or no upstream left.
-func (x *exchange) run(excluded *exclusion) {
+func (x *exchange) fail(err error, ede uint16) { x.err, x.ede = err, ede }
+
+// edeText returns the text of the extended error.
+func (x *exchange) edeText() string {
+	if x.upstream != nil {
+		return fmt.Sprintf("no answer from %s", x.upstream)
+	}
+	return x.err.Error()
+}
+
+// finish wakes the queries that wait for x.
+func (x *exchange) finish() {
+	if x.timer != nil {
+		x.timer.Stop()
+	}
+	x.set.exchangeMu.Lock()
+	delete(x.set.exchanges, x.key)
+	x.finished.Store(true)
+	waiting := x.waiting
+	x.waiting = nil // attempts may refer to x for longer
+	x.set.exchangeMu.Unlock()
+	for _, wake := range waiting {
+		wake()
+	}
+}
+
+// stop ends x because the set of upstreams is stopping.
+func (x *exchange) stop() {
+	x.process(func() {
+		x.fail(errStopped, wire.EDENoReachable)
+		x.finish()
+	})
+}
+
+// start sends the first attempt.
+func (x *exchange) start(excluded *exclusion) {
 	var err error
 	if x.candidates, err = x.set.candidates(excluded); err != nil && !x.triesDownUpstream(err) {
 		x.fail(err, wire.EDENoReachable)
+		x.finish()
 		return
 	}
-	x.started, x.timeout = time.Now(), time.NewTimer(exchangeTimeout)
-	defer x.timeout.Stop()
-	retry := time.NewTimer(x.send(x.nextAttempt()))
-	defer retry.Stop()
-	for {
-		select {
-		case o := <-x.outcomes:
-			again, done := x.handle(*o)
-			switch {
-			case done:
-				return
-			case again != nil:
-				retry.Reset(x.send(again))
-			case x.inFlight == 0 && !x.maySend():
-				x.giveUp()
-				return
-			}
-		case <-retry.C:
-			if len(x.outcomes) > 0 {
-				retry.Reset(0) // this process is late, not the upstream
-				continue
-			}
-			if x.last != nil {
-				x.last.upstream.countOverdue()
-			}
-			switch {
-			case x.allDown():
-				x.giveUp()
-				return
-			case x.maySend():
-				retry.Reset(x.retry())
-			}
-		case <-x.timeout.C:
-			x.giveUp()
-			return
-		case <-x.set.ctx.Done():
-			x.fail(errStopped, wire.EDENoReachable)
-			return
+	x.deadline = time.Now().Add(exchangeTimeout)
+	x.timer = time.AfterFunc(exchangeTimeout, func() {
+		if x.set.enter() {
+			defer x.set.running.Done()
+			x.process(x.timeOver)
 		}
+	})
+	x.sendNow(x.nextAttempt())
+}
+
+// sendNow sends a and starts the time after which to send another attempt.
+func (x *exchange) sendNow(a *attempt) {
+	x.retryAt = time.Now().Add(x.send(a))
+	x.setTimer()
+}
+
+func (x *exchange) setTimer() {
+	next := x.deadline
+	if x.retryAt.Before(next) {
+		next = x.retryAt
+	}
+	x.timer.Reset(time.Until(next))
+}
+
+// timeOver processes the end of the timer.
+func (x *exchange) timeOver() {
+	switch now := time.Now(); {
+	case !now.Before(x.deadline):
+		x.giveUp()
+		return
+	case now.Before(x.retryAt):
+		x.setTimer() // another event has changed it
+		return
+	}
+	if x.last != nil {
+		x.last.upstream.countOverdue()
+	}
+	switch {
+	case x.allDown():
+		x.giveUp()
+	case x.maySend():
+		x.retry()
+	default:
+		x.retryAt = x.deadline
+		x.setTimer()
+	}
+}
+
+// report processes the outcome of an attempt.
+func (x *exchange) report(o outcome) {
+	x.process(func() {
+		again, done := x.handle(o)
+		switch {
+		case done:
+			x.finish()
+		case again != nil:
+			x.sendNow(again)
+		case x.inFlight == 0 && !x.maySend():
+			x.giveUp()
+		}
+	})
+}
+
+func (x *exchange) isFinished() bool { return x.finished.Load() }
+
+// limit ends the exchange after d, unless it ends before.
+func (x *exchange) limit(d time.Duration) {
+	if deadline := time.Now().Add(d); deadline.Before(x.deadline) {
+		x.deadline = deadline
 	}
 }
 
 // maySend reports whether another attempt may be sent. With a complete reply at
 // hand only upstreams that have not been queried are.
 func (x *exchange) maySend() bool {
-	if x.fallback.reply != nil && !x.fallback.reply.truncated && x.nextIndex >= len(x.candidates) {
+	if x.fallback != nil && !x.fallback.reply.truncated && x.nextIndex >= len(x.candidates) {
 		return false
 	}
 	most := x.set.options.maxAttempts
@@ -189,14 +275,14 @@ func (x *exchange) unfitCount() int {
 }
 
 func (x *exchange) newAttempt(u *upstream) *attempt {
-	return &attempt{request: &x.request, useStream: x.stream, upstream: u, finished: &x.finished, outcomes: x.outcomes}
+	return &attempt{request: &x.request, useStream: x.stream, upstream: u, owner: x}
 }
 
 // retry sends another attempt, because the last one has not been answered.
-func (x *exchange) retry() time.Duration {
+func (x *exchange) retry() {
 	a := x.nextAttempt()
 	a.upstream.metrics.retries.Add(1)
-	return x.send(a)
+	x.sendNow(a)
 }
 
 // send sends a and returns the delay after which to send another attempt. The
@@ -259,13 +345,13 @@ func (x *exchange) handle(o outcome) (again *attempt, done bool) {
 		return again, false
 	case o.reply.truncated && !o.useStream && x.sent < maxSends:
 		if !x.stream { // TCP may be blocked: limit the time to wait for it
-			x.timeout.Reset(min(max(x.set.options.readTimeout, minDialTimeout), time.Until(x.started.Add(exchangeTimeout))))
+			x.limit(max(x.set.options.readTimeout, minDialTimeout))
 		}
-		x.fallback, x.stream = o, true
+		x.fallback, x.stream = &o, true
 		return x.newAttempt(o.upstream), false
 	case slices.Contains(x.set.options.failover, o.reply.code) && (x.nextIndex < len(x.candidates) || x.inFlight > 0):
-		if x.fallback.reply == nil || !x.fallback.reply.truncated {
-			x.fallback = o
+		if x.fallback == nil || !x.fallback.reply.truncated {
+			x.fallback = &o
 		}
 		if x.maySend() {
 			again = x.nextAttempt()
@@ -296,10 +382,11 @@ func (x *exchange) handleError(o outcome) *attempt {
 	return a
 }
 
-// giveUp ends the exchange with the fallback reply or an error.
+// giveUp finishes the exchange with the fallback reply or an error.
 func (x *exchange) giveUp() {
+	defer x.finish()
 	switch {
-	case x.fallback.reply != nil:
+	case x.fallback != nil:
 		x.reply, x.upstream, x.err = x.fallback.reply, x.fallback.upstream, nil
 	case x.err == nil && x.last != nil:
 		x.upstream = x.last.upstream
@@ -310,9 +397,6 @@ func (x *exchange) giveUp() {
 		x.fail(x.err, wire.EDENoReachable)
 	default:
 		x.fail(x.err, wire.EDENetworkError)
-	}
-	if x.err != nil && x.upstream != nil {
-		x.edeText = fmt.Sprintf("no answer from %s", x.upstream)
 	}
 }
 

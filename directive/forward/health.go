@@ -2,7 +2,6 @@ package forward
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
 	"github.com/seamark/seamark/wire"
@@ -94,15 +93,21 @@ func questionOf(name wire.Name, t wire.Type) []byte {
 	return append([]byte(name), byte(t>>8), byte(t), 0, byte(wire.ClassIN))
 }
 
+// A probe receives the outcomes of a health check: an invalid reply and the end.
+type probe chan outcome
+
+func (p probe) report(o outcome) { p <- o }
+func (probe) isFinished() bool   { return false }
+
 // probe sends a request to u and waits for any reply.
 func (u *upstream) probe(ctx context.Context, r *request) error {
-	ended := make(chan *outcome, 2)
-	u.send(&attempt{request: r, probe: true, fresh: true, finished: new(atomic.Bool), outcomes: ended})
+	outcomes := make(probe, 2)
+	u.send(&attempt{request: r, probe: true, fresh: true, owner: outcomes})
 	timer := time.NewTimer(max(probeTimeout, u.options().checkEvery))
 	defer timer.Stop()
 	for {
 		select {
-		case o := <-ended:
+		case o := <-outcomes:
 			if !o.invalid {
 				return o.err
 			}

@@ -22,6 +22,9 @@ const (
 	// maxHTTPConns is the maximum number of connections to an upstream that
 	// supports HTTP/1.1 only; HTTP/2 needs one.
 	maxHTTPConns = 16
+	// maxHTTPWaiting bounds the queries that wait for an upstream. Each has a
+	// goroutine and an HTTP request, and so costs ten times what others do.
+	maxHTTPWaiting = 512
 )
 
 // A trackedConn is closed when the set of upstreams stops, at the latest.
@@ -79,12 +82,10 @@ func (u *upstream) httpClient() *http.Client {
 
 // sendHTTPS sends a with the ID 0 (RFC 8484 §4.1) and waits for the reply.
 func (u *upstream) sendHTTPS(a *attempt) {
-	var t table
-	t.add(a) // sets the time sent
-	a.packet[0], a.packet[1] = 0, 0
+	a.sent = time.Now()
 	ctx, cancel := context.WithTimeout(u.set.ctx, u.options().readTimeout)
 	defer cancel()
-	packet, err := u.exchangeHTTPS(ctx, a.packet)
+	packet, err := u.exchangeHTTPS(ctx, a.packet())
 	switch {
 	case u.set.ctx.Err() != nil:
 		u.fail(a, errStopped)

@@ -53,10 +53,10 @@ func (r *request) key(q *dns.Query, excluded string) string {
 	return b.String()
 }
 
-// packet returns the message with room for an ID.
-func (r *request) packet(edns bool) []byte {
+// packet returns the message.
+func (r *request) packet(id uint16, edns bool) []byte {
 	name := r.question[:len(r.question)-4]
-	packet := wire.AppendRequest(make([]byte, 0, 64+len(r.question)+len(r.options)), 0, r.flags, name, 0)
+	packet := wire.AppendRequest(make([]byte, 0, 64+len(r.question)+len(r.options)), id, r.flags, name, 0)
 	copy(packet[len(packet)-4:], r.question[len(name):])
 	if !edns {
 		return packet

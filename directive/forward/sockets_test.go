@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -51,17 +50,17 @@ func TestTableIDs(t *testing.T) {
 	var table table
 	var all []*attempt
 	for range maxWaiting {
-		a := &attempt{packet: make([]byte, 12)}
+		a := &attempt{}
 		if !table.add(a) {
 			t.Fatalf("add of attempt %d: got false, want true", len(all)+1)
 		}
 		all = append(all, a)
 	}
-	if table.add(&attempt{packet: make([]byte, 12)}) {
+	if table.add(&attempt{}) {
 		t.Error("add to a full table: got true, want false")
 	}
 	for _, a := range all[:10] {
-		id := uint16(a.packet[0])<<8 | uint16(a.packet[1])
+		id := a.id
 		if got, used := table.find(id); got != a || !used {
 			t.Errorf("find(%d): got another attempt, want the one with the ID", id)
 		}
@@ -75,7 +74,7 @@ func TestTableIDs(t *testing.T) {
 	if n := len(table.expire(time.Now().Add(-time.Hour))); n != 0 {
 		t.Errorf("expire(an hour ago): got %d attempts, want 0", n)
 	}
-	if n := len(table.close()); n != maxWaiting-10 || table.load() != 0 || table.add(&attempt{packet: make([]byte, 12)}) {
+	if n := len(table.close()); n != maxWaiting-10 || table.load() != 0 || table.add(&attempt{}) {
 		t.Errorf("close: got %d attempts, want %d and an empty closed table", n, maxWaiting-10)
 	}
 }
@@ -151,9 +150,9 @@ func TestSlowUpstreamOvertaken(t *testing.T) {
 		for range suspectAfter {
 			slow.countOverdue()
 		}
-		over := new(atomic.Bool)
-		over.Store(true)
-		slow.finish(&attempt{request: new(request), finished: over, outcomes: make(chan *outcome, 1)}, &reply{})
+		over := new(exchange)
+		over.finished.Store(true)
+		slow.finish(&attempt{request: new(request), owner: over}, &reply{})
 		if got := x.retryDelay(slow); got != suspected {
 			t.Errorf("%s, under suspicion: %s, want %s", policy, got, suspected)
 		}

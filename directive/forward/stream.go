@@ -34,8 +34,7 @@ const (
 type stream struct {
 	table
 	upstream     *upstream
-	ready        chan struct{} // closed once connecting has succeeded or failed
-	err          error         // the error of connecting
+	connected    atomic.Bool // conn is set
 	conn         net.Conn
 	opened       time.Time
 	lastActivity atomic.Int64 // the time of the last query sent or data received
@@ -45,17 +44,12 @@ type stream struct {
 	writeMu sync.Mutex // held while adding to the table and writing
 }
 
-// sendStream sends a over a connection. It blocks until the connection is made.
+// sendStream sends a over a connection. It may block while it writes.
 func (u *upstream) sendStream(a *attempt) {
 	for range 3 { // a connection may be closed at any time
 		s, reused := u.stream(a.fresh)
 		if s == nil {
 			break
-		}
-		<-s.ready
-		if s.err != nil {
-			u.fail(a, s.err)
-			return
 		}
 		a.reused = reused
 		if s.send(a) {
@@ -85,16 +79,11 @@ func (u *upstream) stream(fresh bool) (s *stream, reused bool) {
 	}
 	n := len(u.streams)
 	if s != nil && (n >= maxStreams || !fresh && (least < maxStreamLoad || n >= u.options().idleLimit(defaultStreams) && least < maxSocketLoad)) {
-		select {
-		case <-s.ready:
-			reused = true
-		default:
-		}
 		u.metrics.hit(u.proto())
-		return s, reused
+		return s, s.connected.Load()
 	}
 	u.metrics.miss(u.proto())
-	s = &stream{upstream: u, ready: make(chan struct{}), opened: now}
+	s = &stream{upstream: u, opened: now}
 	s.lastActivity.Store(now.UnixNano())
 	if !u.set.spawn(s.run) {
 		return nil, false
@@ -112,17 +101,21 @@ func (u *upstream) proto() int {
 	return 1
 }
 
-// run connects and reads until the connection ends.
+// run connects, sends the attempts that wait for the connection, and reads until the
+// connection ends.
 func (s *stream) run() {
-	err := s.dial()
-	if err != nil {
+	if err := s.dial(); err != nil {
 		s.retired.Store(true)
-		s.err = err
+		for _, a := range s.close() {
+			s.upstream.fail(a, err)
+		}
+		return
 	}
-	close(s.ready)
-	if err == nil {
-		s.read()
-	}
+	s.writeMu.Lock()
+	s.connected.Store(true)
+	s.write(s.restart()...)
+	s.writeMu.Unlock()
+	s.read()
 }
 
 func (s *stream) dial() error {
@@ -145,34 +138,40 @@ func (s *stream) dial() error {
 	return nil
 }
 
-// send adds a to the table and writes it. It reports false if the table is full
-// or closed.
+// send adds a to the table and writes it, now or once the connection is made. It
+// reports false if the table is full or closed.
 func (s *stream) send(a *attempt) bool {
 	s.writeMu.Lock()
 	defer s.writeMu.Unlock()
 	if !s.add(a) {
 		return false
 	}
-	framed := append(binary.BigEndian.AppendUint16(make([]byte, 0, 2+len(a.packet)), uint16(len(a.packet))), a.packet...)
+	if s.connected.Load() {
+		s.write(a)
+	}
+	return true
+}
+
+// write writes attempts. The caller holds writeMu.
+func (s *stream) write(attempts ...*attempt) {
+	var framed []byte
+	for _, a := range attempts {
+		packet := a.packet()
+		framed = append(binary.BigEndian.AppendUint16(framed, uint16(len(packet))), packet...)
+	}
 	s.lastActivity.Store(time.Now().UnixNano())
 	_ = s.conn.SetWriteDeadline(time.Now().Add(s.upstream.options().readTimeout))
 	if _, err := s.conn.Write(framed); err != nil {
 		s.disconnect() // the reader fails all waiting attempts
 	}
-	return true
 }
 
 // disconnect closes the connection, without TLS's closing handshake. The reader
 // fails the waiting attempts.
 func (s *stream) disconnect() {
 	s.retired.Store(true)
-	select {
-	case <-s.ready:
-	default:
+	if !s.connected.Load() {
 		return // dialing ends with the set's context
-	}
-	if s.err != nil {
-		return
 	}
 	if secure, ok := s.conn.(*tls.Conn); ok {
 		_ = secure.NetConn().Close()

@@ -368,7 +368,7 @@ func TestMaxIdleConns(t *testing.T) {
 	}
 	for range 3 { // as many retries would
 		if s, _ := u.stream(true); s != nil {
-			<-s.ready
+			eventually(t, "the connection is made", s.connected.Load)
 		}
 	}
 	eventually(t, "there are several", func() bool { return open() > 1 })

@@ -48,11 +48,11 @@ func (u *upstream) sendUDP(a *attempt) {
 			u.fail(a, err)
 			return
 		}
-		a.local = s.conn.LocalAddr()
+		a.socket = s
 		if !s.add(a) {
 			continue
 		}
-		if _, err := s.conn.Write(a.packet); err != nil && s.take(a) {
+		if _, err := s.conn.Write(a.packet()); err != nil && s.take(a) {
 			u.fail(a, err)
 		}
 		return

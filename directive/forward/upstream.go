@@ -20,6 +20,7 @@ type upstream struct {
 	latency latencyHistogram
 	metrics *upstreamMetrics
 
+	waiting      atomic.Int64 // attempts that have not ended, without health checks
 	lastReply    atomic.Int64 // Unix time in nanoseconds
 	overdue      atomic.Int32 // queries overdue since the last timely reply
 	lastOverdue  atomic.Int64 // Unix time in nanoseconds
@@ -29,12 +30,12 @@ type upstream struct {
 	lastTrial    atomic.Int64 // when a query was last sent although the upstream was down
 	noEDNSUntil  atomic.Int64 // Unix time in nanoseconds
 
-	mu        sync.Mutex
-	sockets   []*socket
-	streams   []*stream
-	client    *http.Client // for DNS over HTTPS
-	dropGauge func()
-	retired   bool // removed from the set: no more health checks
+	mu         sync.Mutex
+	sockets    []*socket
+	streams    []*stream
+	client     *http.Client // for DNS over HTTPS
+	dropGauges []func()
+	retired    bool // removed from the set: no more health checks
 }
 
 const (
@@ -49,13 +50,18 @@ const (
 
 func newUpstream(s *upstreamSet, t target) *upstream {
 	u := &upstream{target: t, set: s, metrics: newUpstreamMetrics(s.registry, t)}
-	u.dropGauge = s.registry.TemporaryGauge("seamark_forward_upstream_up", "1 if the upstream is up, 0 if it has failed its health checks.",
-		func() float64 {
-			if u.down() {
-				return 0
-			}
-			return 1
-		}, "to", t.String())
+	gauge := func(name, help string, value func() float64) {
+		u.dropGauges = append(u.dropGauges, s.registry.TemporaryGauge(name, help, value, "to", t.String()))
+	}
+	gauge("seamark_forward_upstream_up", "1 if the upstream is up, 0 if it has failed its health checks.", func() float64 {
+		if u.down() {
+			return 0
+		}
+		return 1
+	})
+	gauge("seamark_forward_waiting_queries", "Queries sent to the upstream that it has not answered yet.", func() float64 {
+		return float64(u.waiting.Load())
+	})
 	return u
 }
 
@@ -90,16 +96,19 @@ func (u *upstream) countOverdue() {
 	}
 }
 
-// send sends a without blocking. The outcome is sent to a.outcomes.
+// send sends a without blocking. The outcome is reported to its owner.
 func (u *upstream) send(a *attempt) {
 	a.upstream = u
 	a.edns = !a.noEDNS && u.noEDNSUntil.Load() < time.Now().UnixNano()
-	a.packet = a.request.packet(a.edns)
 	if !a.probe {
+		u.waiting.Add(1)
 		u.metrics.requests.Add(1)
 	}
 	work := u.sendStream
 	switch {
+	case u.scheme == schemeHTTPS && !a.probe && u.waiting.Load() > maxHTTPWaiting:
+		u.fail(a, errBusy)
+		return
 	case u.scheme == schemeHTTPS:
 		a.useStream, work = true, u.sendHTTPS
 	case u.scheme == schemeTLS || u.options().forceTCP || a.useStream:
@@ -115,13 +124,14 @@ func (u *upstream) send(a *attempt) {
 
 // finish ends a with a reply.
 func (u *upstream) finish(a *attempt, r *reply) {
-	now, tooLate := time.Now(), a.finished.Load()
+	now, tooLate := time.Now(), a.owner.isFinished()
 	u.lastReply.Store(now.UnixNano())
 	u.countSuccess()
 	if !tooLate && !a.probe {
 		u.overdue.Store(0)
 	}
 	if !a.probe {
+		u.waiting.Add(-1)
 		u.latency.add(now.Sub(a.sent))
 		u.metrics.countReply(r.code, now.Sub(a.sent))
 	}
@@ -134,11 +144,14 @@ func (u *upstream) finish(a *attempt, r *reply) {
 	if r.dropped > 0 && !a.probe {
 		u.metrics.discard(extraRecord)
 	}
-	a.outcomes <- &outcome{attempt: a, reply: r}
+	a.owner.report(outcome{attempt: a, reply: r})
 }
 
 // fail ends a with an error.
 func (u *upstream) fail(a *attempt, err error) {
+	if !a.probe {
+		u.waiting.Add(-1)
+	}
 	if !a.probe && err != errStopped && err != errSpoofed {
 		u.metrics.failed.Add(1)
 		if !isTimeout(err) { // refused or closed: prefer other upstreams
@@ -147,7 +160,7 @@ func (u *upstream) fail(a *attempt, err error) {
 		}
 		u.startChecks()
 	}
-	a.outcomes <- &outcome{attempt: a, err: err}
+	a.owner.report(outcome{attempt: a, err: err})
 }
 
 // discard counts a packet that is no reply to a, if a is not nil. a keeps waiting:
@@ -158,7 +171,7 @@ func (u *upstream) discard(a *attempt, why discardReason) {
 		return
 	}
 	a.sawInvalid = true
-	a.outcomes <- &outcome{attempt: a, invalid: true}
+	a.owner.report(outcome{attempt: a, invalid: true})
 }
 
 // receive processes a packet from a socket or connection to u. It reports whether
@@ -236,7 +249,9 @@ func (o *options) dialer(network string, to netip.Addr) *net.Dialer {
 func (u *upstream) retire() {
 	u.mu.Lock()
 	u.retired = true
-	u.dropGauge()
+	for _, drop := range u.dropGauges {
+		drop()
+	}
 	sockets, streams, web := u.sockets, u.streams, u.client
 	u.sockets, u.streams = nil, nil
 	u.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -95,24 +96,42 @@ func (s *upstreamSet) dialResolver(ctx context.Context, network, _ string) (net.
 	return s.dial(ctx, network, to)
 }
 
+// enter makes Stop wait until running.Done is called. It reports false if Stop has
+// been called.
+func (s *upstreamSet) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.running.Add(1)
+	}
+	return !s.closed
+}
+
 // spawn runs f in a goroutine for which Stop waits. It reports false if Stop has
 // been called.
 func (s *upstreamSet) spawn(f func()) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
+	if !s.enter() {
 		return false
 	}
-	s.running.Go(f)
+	go func() {
+		defer s.running.Done()
+		f()
+	}()
 	return true
 }
 
-// Stop ends all goroutines of the set and waits for them.
+// Stop ends all goroutines and exchanges of the set and waits for them.
 func (s *upstreamSet) Stop() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
 	s.cancel()
+	s.exchangeMu.Lock()
+	waiting := slices.Collect(maps.Values(s.exchanges))
+	s.exchangeMu.Unlock()
+	for _, x := range waiting {
+		x.stop()
+	}
 	s.running.Wait()
 	for _, u := range s.current.Load().all {
 		u.retire() // package http keeps idle connections

@@ -1,0 +1,76 @@
+package forward
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"runtime"
+	"testing"
+	"time"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/dns"
+)
+
+// A signal is a Sender that discards replies.
+type signal chan struct{}
+
+func (s signal) Send(*dns.Query) { s <- struct{}{} }
+
+// A query that waits for a silent upstream has no goroutine, and needs less than 4 KB.
+func TestWaitingQueryMemory(t *testing.T) {
+	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = silent.Close() }()
+	r := newHarness(t, "forward . "+silent.LocalAddr().String()+" {\n max_fails 0\n}")
+	const n = 2000
+	lot := dns.NewParkingLot(n)
+	mux := dns.NewMux(lot, nil)
+	if err := mux.Route("\x00", r.block.Chain.CopyFor("dns://:53", ".")); err != nil {
+		t.Fatal(err)
+	}
+	r.port.Swap(mux)
+	inUse := func() (bytes uint64, goroutines int) {
+		runtime.GC()
+		runtime.GC() // the first one may have been running already
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc + m.StackInuse, runtime.NumGoroutine()
+	}
+	bytesBefore, goroutinesBefore := inUse()
+	replies := make(signal, n)
+	lent := make([]byte, 0, 4096)
+	for i := range n {
+		q := dns.NewQuery(replies)
+		q.Reset(pack(query(fmt.Sprintf("n%d.example.", i), mdns.TypeA)), dns.UDP, time.Now())
+		q.Peer = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 1000)
+		if outcome := r.port.Serve(q, lent); outcome != dns.Parked {
+			t.Fatalf("query %d: got outcome %v, want %v", i, outcome, dns.Parked)
+		}
+	}
+	u := r.forward[0].set.current.Load().all[0]
+	eventually(t, "all queries have been sent", func() bool { return u.waiting.Load() >= n })
+	if got := r.metric(fmt.Sprintf("seamark_forward_waiting_queries{to=%q}", silent.LocalAddr())); got == "" || got == "0" {
+		t.Errorf("seamark_forward_waiting_queries with %d waiting queries: got %q", n, got)
+	}
+	// The goroutines that sent the queries have ended; those that repeat them come and go.
+	eventually(t, "no query has a goroutine", func() bool {
+		_, goroutines := inUse()
+		return goroutines-goroutinesBefore < n/10
+	})
+	bytes, _ := inUse()
+	if each := int64(bytes-bytesBefore) / n; each > 4<<10 {
+		t.Errorf("memory of a waiting query: got %d bytes, want at most 4096", each)
+	}
+	r.start.Stop() // ends all waiting queries
+	for range n {
+		<-replies
+	}
+	lot.Close(t.Context())
+	if got := u.waiting.Load(); got != 0 {
+		t.Errorf("after Stop: got %d waiting queries, want 0", got)
+	}
+}
