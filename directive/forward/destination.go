@@ -18,7 +18,8 @@ const (
 	schemeHTTPS = "https"
 )
 
-// A destination is one TO argument of a forward.
+// A destination is one TO argument of a forward. Its upstreams are at addr, at the
+// addresses in file, at the addresses of host, or at url.
 type destination struct {
 	scheme     string
 	file       string // a resolv.conf that lists addresses
@@ -46,71 +47,71 @@ func (t target) String() string {
 }
 
 // targetAt returns the upstream at an address of the destination.
-func (p destination) targetAt(addr netip.Addr) target {
-	t := target{scheme: p.scheme, addr: netip.AddrPortFrom(addr, p.port), serverName: p.serverName}
-	if t.serverName == "" && p.scheme == schemeTLS {
-		t.serverName = p.host
+func (d destination) targetAt(addr netip.Addr) target {
+	t := target{scheme: d.scheme, addr: netip.AddrPortFrom(addr, d.port), serverName: d.serverName}
+	if t.serverName == "" && d.scheme == schemeTLS {
+		t.serverName = d.host
 	}
 	return t
 }
 
-// parseDestination reads one TO argument. exists reports whether a path is that
-// of a file.
-func parseDestination(text string, exists func(path string) bool) (p destination, err error) {
-	p.scheme, p.port = schemeDNS, 53
+// parseDestination parses one TO argument. exists reports whether there is a file at a
+// path.
+func parseDestination(text string, exists func(path string) bool) (d destination, err error) {
+	d.scheme, d.port = schemeDNS, 53
 	rest := text
 	if scheme, after, ok := strings.Cut(text, "://"); ok {
 		rest = after
 		switch scheme {
 		case schemeDNS:
 		case schemeTLS:
-			p.scheme, p.port = schemeTLS, 853
+			d.scheme, d.port = schemeTLS, 853
 		case schemeHTTPS:
 			return parseURL(text)
 		case "quic", "grpc", "https3":
-			return p, fmt.Errorf("%s:// is known, not supported yet", scheme)
+			return d, fmt.Errorf("%s:// is known, not supported yet", scheme)
 		default:
-			return p, fmt.Errorf("unknown scheme %q: want dns://, tls:// or https://", scheme)
+			return d, fmt.Errorf("unknown scheme %q: want dns://, tls:// or https://", scheme)
 		}
 	}
-	if p.scheme == schemeTLS {
-		rest, p.serverName, _ = strings.Cut(rest, "%")
-		if server, port, ok := strings.Cut(p.serverName, ":"); ok { // tls://IP%NAME:PORT
-			p.serverName, rest = server, rest+":"+port
+	if d.scheme == schemeTLS {
+		rest, d.serverName, _ = strings.Cut(rest, "%")
+		if server, port, ok := strings.Cut(d.serverName, ":"); ok { // tls://IP%NAME:PORT
+			d.serverName, rest = server, rest+":"+port
 		}
 	}
 	if strings.Contains(rest, "/") || exists(rest) {
 		if !exists(rest) {
-			return p, fmt.Errorf("not an address, and no such file: %q", text)
+			return d, fmt.Errorf("not an address, and no such file: %q", text)
 		}
-		p.file = rest
-		return p, nil
+		d.file = rest
+		return d, nil
 	}
 	host := rest
 	if addr, err := netip.ParseAddr(strings.Trim(rest, "[]")); err == nil {
-		p.addr = netip.AddrPortFrom(addr.Unmap(), p.port)
-		return p, nil
+		d.addr = netip.AddrPortFrom(addr.Unmap(), d.port)
+		return d, nil
 	}
 	if h, port, err := net.SplitHostPort(rest); err == nil {
 		n, err := strconv.ParseUint(port, 10, 16)
 		if err != nil || n == 0 {
-			return p, fmt.Errorf("want a port of 1..65535, got %q", port)
+			return d, fmt.Errorf("want a port of 1..65535, got %q", port)
 		}
-		host, p.port = h, uint16(n)
+		host, d.port = h, uint16(n)
 	}
 	if addr, err := netip.ParseAddr(host); err == nil {
-		p.addr = netip.AddrPortFrom(addr.Unmap(), p.port)
-		return p, nil
+		d.addr = netip.AddrPortFrom(addr.Unmap(), d.port)
+		return d, nil
 	}
 	if !isHostname(host) {
-		return p, fmt.Errorf("want an address, a host's name or a file, got %q", text)
+		return d, fmt.Errorf("want an address, a host's name or a file, got %q", text)
 	}
-	p.host = host
-	return p, nil
+	d.host = host
+	return d, nil
 }
 
-// isHostname reports whether text can be a host name. A name whose last label is
-// a number is taken for a misspelled address.
+// isHostname reports whether text is a valid host name. A name whose last label is a
+// number is not: it is probably a misspelled address.
 func isHostname(text string) bool {
 	if strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") != "" {
 		return false

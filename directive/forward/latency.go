@@ -7,15 +7,16 @@ import (
 
 const (
 	// minRetryDelay is the shortest time after which a query is also sent to
-	// another upstream. On a busy machine even the fastest upstream looks late
-	// for a moment.
+	// another upstream. On a busy machine this process may read a reply
+	// milliseconds after it was received.
 	minRetryDelay     = 20 * time.Millisecond
 	initialRetryDelay = 250 * time.Millisecond // for an upstream with few samples
 	minSamples        = 8
 )
 
-// A latencyHistogram counts the response times of one upstream in buckets that
-// grow by a quarter. Old samples lose weight.
+// A latencyHistogram counts the response times of one upstream in buckets, each a
+// quarter wider than the one before. All counts are halved now and then, so that recent
+// samples have more weight.
 type latencyHistogram struct {
 	mu      sync.Mutex
 	buckets [48]uint16
@@ -34,35 +35,35 @@ func bucket(t time.Duration) int {
 }
 
 // add adds a sample.
-func (l *latencyHistogram) add(t time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.buckets[bucket(t)]++
-	if l.total++; l.total < 512 {
+func (h *latencyHistogram) add(t time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.buckets[bucket(t)]++
+	if h.total++; h.total < 512 {
 		return
 	}
-	l.total = 0
-	for i := range l.buckets {
-		l.buckets[i] /= 2
-		l.total += int(l.buckets[i])
+	h.total = 0
+	for i := range h.buckets {
+		h.buckets[i] /= 2
+		h.total += int(h.buckets[i])
 	}
 }
 
-// percentile95 returns the 95th percentile, at most the limit given. A reply
+// percentile95 returns the 95th percentile of the response times, at most limit. A reply
 // that takes longer is probably lost.
-func (l *latencyHistogram) percentile95(most time.Duration) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.total < minSamples {
-		return min(initialRetryDelay, most)
+func (h *latencyHistogram) percentile95(limit time.Duration) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.total < minSamples {
+		return min(initialRetryDelay, limit)
 	}
-	beyond, bound := l.total-l.total/20, 250*time.Microsecond
-	for _, n := range l.buckets {
-		beyond -= int(n)
-		if beyond <= 0 {
+	remaining, bound := h.total-h.total/20, 250*time.Microsecond
+	for _, n := range h.buckets {
+		remaining -= int(n)
+		if remaining <= 0 {
 			break
 		}
 		bound += bound / 4
 	}
-	return min(max(bound, minRetryDelay), most)
+	return min(max(bound, minRetryDelay), limit)
 }

@@ -11,7 +11,7 @@ import (
 // upstreamMetrics are the metrics of one upstream.
 type upstreamMetrics struct {
 	registry  *metrics.Registry
-	to        string
+	to        string // the label
 	requests  *metrics.Counter
 	retries   *metrics.Counter
 	failed    *metrics.Counter
@@ -34,7 +34,7 @@ const proxyName = "forward" // the label proxy_name, as in CoreDNS
 
 func newUpstreamMetrics(r *metrics.Registry, t target) *upstreamMetrics {
 	to := t.String()
-	s := &upstreamMetrics{
+	m := &upstreamMetrics{
 		registry:  r,
 		to:        to,
 		requests:  r.Counter("coredns_forward_requests_total", "Counter of requests made per upstream.", "to", to),
@@ -42,50 +42,50 @@ func newUpstreamMetrics(r *metrics.Registry, t target) *upstreamMetrics {
 		failed:    r.Counter("seamark_forward_failures_total", "Queries sent to the upstream that it did not answer.", "to", to),
 		unhealthy: r.Counter("coredns_proxy_healthcheck_failures_total", "Failed health checks.", "proxy_name", proxyName, "to", to),
 	}
-	s.wentDown = r.Counter("seamark_forward_upstream_down_total", "How often the upstream went down.", "to", to)
-	s.discards = map[discardReason]*metrics.Counter{}
-	for _, why := range [...]discardReason{malformed, unknownID, wrongQuestion, unrelated, oversize, late, extraRecord} {
-		s.discards[why] = r.Counter("seamark_forward_discarded_total", "Packets from the upstream that were ignored, by reason; reason record counts replies with dropped records.",
-			"to", to, "reason", string(why))
+	m.wentDown = r.Counter("seamark_forward_upstream_down_total", "How often the upstream went down.", "to", to)
+	m.discards = map[discardReason]*metrics.Counter{}
+	for _, reason := range [...]discardReason{malformed, unknownID, wrongQuestion, unrelated, oversize, late, extraRecord} {
+		m.discards[reason] = r.Counter("seamark_forward_discarded_total", "Packets from the upstream that were ignored, by reason; reason record counts replies with dropped records.",
+			"to", to, "reason", string(reason))
 	}
 	for i, proto := range []string{"udp", "tcp", "tcp-tls"} {
 		if t.scheme == schemeHTTPS || (t.scheme == schemeTLS) != (i == 2) {
 			continue
 		}
-		s.reused[i] = r.Counter("coredns_proxy_conn_cache_hits_total", "Counter of connection cache hits per upstream and protocol.",
+		m.reused[i] = r.Counter("coredns_proxy_conn_cache_hits_total", "Counter of connection cache hits per upstream and protocol.",
 			"proxy_name", proxyName, "to", to, "proto", proto)
-		s.opened[i] = r.Counter("coredns_proxy_conn_cache_misses_total", "Counter of connection cache misses per upstream and protocol.",
+		m.opened[i] = r.Counter("coredns_proxy_conn_cache_misses_total", "Counter of connection cache misses per upstream and protocol.",
 			"proxy_name", proxyName, "to", to, "proto", proto)
 	}
-	return s
+	return m
 }
 
-// hit counts a query sent over an open socket or connection, miss one for which
-// it was opened.
-func (s *upstreamMetrics) hit(proto int)  { s.reused[proto].Add(1) }
-func (s *upstreamMetrics) miss(proto int) { s.opened[proto].Add(1) }
+// hit counts a query that is sent over an open socket or connection. miss counts one
+// for which a socket or connection is opened.
+func (m *upstreamMetrics) hit(proto int)  { m.reused[proto].Add(1) }
+func (m *upstreamMetrics) miss(proto int) { m.opened[proto].Add(1) }
 
 // discard counts a packet or record that was not used.
-func (s *upstreamMetrics) discard(why discardReason) { s.discards[why].Add(1) }
+func (m *upstreamMetrics) discard(reason discardReason) { m.discards[reason].Add(1) }
 
 // countReply counts a reply. Response codes without a name share one series.
-func (s *upstreamMetrics) countReply(code wire.RCode, took time.Duration) {
-	last := len(s.codes) - 1
-	place := &s.codes[min(int(code), last)]
-	c := place.Load()
+func (m *upstreamMetrics) countReply(code wire.RCode, took time.Duration) {
+	last := len(m.codes) - 1
+	counters := &m.codes[min(int(code), last)]
+	c := counters.Load()
 	if c == nil {
 		name := "OTHER"
 		if int(code) < last {
 			name = code.String()
 		}
 		c = &rcodeMetrics{
-			responses: s.registry.Counter("coredns_forward_responses_total", "Replies of the upstream, by response code.", "to", s.to, "rcode", name),
-			duration: s.registry.Histogram("coredns_proxy_request_duration_seconds", "Time from a query to its reply.",
-				durations(), "proxy_name", proxyName, "to", s.to, "rcode", name),
-			forwarded: s.registry.Histogram("coredns_forward_request_duration_seconds", "Time from a query to its reply.",
-				durations(), "to", s.to, "rcode", name),
+			responses: m.registry.Counter("coredns_forward_responses_total", "Replies of the upstream, by response code.", "to", m.to, "rcode", name),
+			duration: m.registry.Histogram("coredns_proxy_request_duration_seconds", "Time from a query to its reply.",
+				durations(), "proxy_name", proxyName, "to", m.to, "rcode", name),
+			forwarded: m.registry.Histogram("coredns_forward_request_duration_seconds", "Time from a query to its reply.",
+				durations(), "to", m.to, "rcode", name),
 		}
-		place.Store(c)
+		counters.Store(c)
 	}
 	c.responses.Add(1)
 	c.duration.Observe(took.Seconds())

@@ -14,8 +14,8 @@ func lower(c byte) byte {
 	return c
 }
 
-// equalNames compares two names or questions. Length bytes are not letters, so
-// that folding them is harmless; callers compare type and class exactly.
+// equalNames reports whether two names are equal. Length bytes are not letters, so
+// lower does not change them.
 func equalNames(a, b []byte) bool {
 	if len(a) != len(b) {
 		return false
@@ -54,9 +54,9 @@ func nameAt(rdata []byte, off int) (name []byte, ok bool) {
 	return nil, false
 }
 
-// appendOwner appends an owner name to buf. A name that the question's name ends
-// in becomes a pointer into the question, so that each client sees its own
-// spelling.
+// appendOwner appends an owner name to buf. If the question's name ends in the owner
+// name, appendOwner appends a pointer into the question instead, so that each client
+// gets the name in its own spelling.
 func appendOwner(buf, question, owner []byte) []byte {
 	name := question[:len(question)-4]
 	for i := 0; i < len(name) && name[i] != 0 && len(name)-i >= len(owner); i += int(name[i]) + 1 {

@@ -8,15 +8,15 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A discardReason is why a packet is not a reply to a query: the label reason of
-// seamark_forward_discarded_total.
+// A discardReason is the reason why a packet is not a reply to a query: the label reason
+// of seamark_forward_discarded_total.
 type discardReason string
 
 const (
 	valid         discardReason = ""
 	malformed     discardReason = "malformed"
-	unknownID     discardReason = "id"       // no query waits for that ID
-	wrongQuestion discardReason = "question" // the ID is right, the question is not
+	unknownID     discardReason = "id"       // no waiting query has the ID
+	wrongQuestion discardReason = "question" // the query with the ID has another question
 	unrelated     discardReason = "records"  // no record belongs to the query
 	oversize      discardReason = "size"     // larger than the requested size
 	late          discardReason = "late"     // valid, but the query was answered before
@@ -34,14 +34,14 @@ type reply struct {
 	count     [3]uint16
 	options   []byte // of the OPT record, without hop-by-hop ones
 	dropped   int    // the number of records dropped
-	otherType bool   // only records of other types: NODATA that is not stored
+	otherType bool   // the name had only records of other types: NODATA that is not cached
 }
 
 // isNODATA reports whether the name exists without records of the type.
 func (r *reply) isNODATA() bool { return r.code == wire.NoError && r.count[wire.Answers] == 0 }
 
-// rejectsRequest reports whether the upstream did not understand the request.
-// Without an OPT record, the upstream may not support EDNS.
+// rejectsRequest reports whether the upstream may have rejected the request because it
+// does not support EDNS.
 func (r *reply) rejectsRequest() bool {
 	return !r.edns && (r.code == wire.FormErr || r.code == wire.NotImp)
 }
@@ -51,14 +51,14 @@ func (r *reply) rejectsRequest() bool {
 type parser struct {
 	answer  wire.Answer // all records, uncompressed
 	records []parsedRecord
-	aliases []int    // indexes of the CNAME and DNAME records to follow
+	aliases []int    // indexes in records of the CNAME and DNAME records to follow
 	names   [][]byte // the queried name and the targets of CNAME records
 	targets [][]byte // names in RDATA whose addresses may follow
 	dnames  [][]byte // owners of DNAME records above names
 
-	seed   maphash.Seed
-	folded []byte
-	seen   map[uint64]bool // hashes of records, to find duplicates
+	seed      maphash.Seed
+	canonical []byte          // of the record that isDuplicate compares
+	seen      map[uint64]bool // hashes of records, to find duplicates
 }
 
 // A parsedRecord is a record of the reply.
@@ -78,9 +78,9 @@ const (
 )
 
 // echoesQuestion reports whether packet is a response with the question of the query, in
-// the same spelling or in lower case, as some servers send it. A response without
-// a question is accepted if it is a bare header that rejects the query.
-func echoesQuestion(packet, asked []byte) bool {
+// the same spelling or in lower case, as some servers send it. A header without a
+// question is accepted if it rejects the query.
+func echoesQuestion(packet, question []byte) bool {
 	flags := binary.BigEndian.Uint16(packet[2:])
 	if flags&wire.FlagQR == 0 || flags>>11&15 != 0 {
 		return false
@@ -89,60 +89,60 @@ func echoesQuestion(packet, asked []byte) bool {
 		code := wire.RCode(flags & 15)
 		return n == 0 && len(packet) == wire.HeaderLen && (code == wire.FormErr || code == wire.NotImp)
 	}
-	in := packet[wire.HeaderLen:]
-	if len(in) < len(asked) {
+	received := packet[wire.HeaderLen:]
+	if len(received) < len(question) {
 		return false
 	}
-	in = in[:len(asked)]
-	if bytes.Equal(in, asked) {
+	received = received[:len(question)]
+	if bytes.Equal(received, question) {
 		return true
 	}
-	name := len(asked) - 4
-	for i, c := range asked[:name] {
-		if in[i] != lower(c) {
+	name := len(question) - 4
+	for i, c := range question[:name] {
+		if received[i] != lower(c) {
 			return false
 		}
 	}
-	return bytes.Equal(in[name:], asked[name:])
+	return bytes.Equal(received[name:], question[name:])
 }
 
-// parse parses a packet that echoes the question. do is the DO bit of the query.
-func (p *parser) parse(packet, asked []byte, do bool) (*reply, discardReason) {
+// parse parses a packet for which echoesQuestion is true. do is the DO bit of the query.
+func (p *parser) parse(packet, question []byte, do bool) (*reply, discardReason) {
 	flags := binary.BigEndian.Uint16(packet[2:])
 	r := &reply{code: wire.RCode(flags & 15), flags: flags, truncated: flags&wire.FlagTC != 0}
 	if len(packet) == wire.HeaderLen {
 		return r, valid
 	}
-	if err := p.read(r, packet, wire.HeaderLen+len(asked)); err != valid {
+	if reason := p.read(r, packet, wire.HeaderLen+len(question)); reason != valid {
 		if r.truncated {
 			// Some servers truncate within a record.
 			return &reply{code: r.code, flags: flags, truncated: true, edns: r.edns}, valid
 		}
-		return nil, err
+		return nil, reason
 	}
-	if !p.selectRecords(asked, do) {
-		return brokenChain(r), valid
+	if !p.selectRecords(question, do) {
+		return brokenChainReply(r), valid
 	}
 	answers, named := false, false
 	for i := range p.records {
-		f := &p.records[i]
-		answers = answers || f.section == wire.Answers
-		named = named || f.section == wire.Answers && containsName(p.names, p.owner(f))
-		if !f.keep {
+		record := &p.records[i]
+		answers = answers || record.section == wire.Answers
+		named = named || record.section == wire.Answers && containsName(p.names, p.owner(record))
+		if !record.keep {
 			r.dropped++
 			continue
 		}
-		r.count[f.section]++
+		r.count[record.section]++
 		buf := p.answer.Buf
-		r.records = appendOwner(r.records, asked, buf[f.Owner:f.Head])
+		r.records = appendOwner(r.records, question, buf[record.Owner:record.Head])
 		at := len(r.records)
-		r.records = append(r.records, buf[f.Head:f.Next]...)
+		r.records = append(r.records, buf[record.Head:record.Next]...)
 		if r.records[at+4]&0x80 != 0 { // RFC 2181 §8
 			clear(r.records[at+4 : at+8])
 		}
 	}
 	if answers && r.code == wire.NoError && r.count[wire.Answers] == 0 {
-		// Some load balancers send the same answer for all types. The name
+		// Some load balancers send the same records for all types. The name
 		// exists, and another query would have the same result.
 		if r.otherType = named; !named {
 			return nil, unrelated
@@ -151,9 +151,9 @@ func (p *parser) parse(packet, asked []byte, do bool) (*reply, discardReason) {
 	return r, valid
 }
 
-// brokenChain returns the SERVFAIL reply in place of r, whose CNAME records form a
+// brokenChainReply returns the SERVFAIL reply in place of r, whose CNAME records form a
 // loop or a chain that is too long.
-func brokenChain(r *reply) *reply {
+func brokenChainReply(r *reply) *reply {
 	const otherError = 0 // RFC 8914 §4.1
 	text := append([]byte{otherError, 0}, "upstream sent a CNAME loop or too long a CNAME chain"...)
 	return &reply{
@@ -177,7 +177,7 @@ func (p *parser) read(r *reply, packet []byte, off int) discardReason {
 			case !ok:
 				return malformed
 			case rec.Type == wire.TypeOPT:
-				if s != wire.Additional || r.edns || packet[off] != 0 || !r.opt(packet, rec) {
+				if s != wire.Additional || r.edns || packet[off] != 0 || !r.readOPT(packet, rec) {
 					return malformed
 				}
 				off = rec.Next
@@ -193,13 +193,13 @@ func (p *parser) read(r *reply, packet []byte, off int) discardReason {
 			if n := rec.Next - rec.RData; rec.Type == wire.TypeA && n != 4 || rec.Type == wire.TypeAAAA && n != 16 {
 				return malformed
 			}
-			f := parsedRecord{Record: rec, section: s}
-			if p.isDuplicate(&f) {
+			record := parsedRecord{Record: rec, section: s}
+			if p.isDuplicate(&record) {
 				p.answer.Buf = p.answer.Buf[:start]
 				r.dropped++
 				continue
 			}
-			p.records = append(p.records, f)
+			p.records = append(p.records, record)
 		}
 	}
 	return valid
@@ -207,16 +207,16 @@ func (p *parser) read(r *reply, packet []byte, off int) discardReason {
 
 // isDuplicate reports whether the section has had the same record before, with
 // any TTL (RFC 2181 §5).
-func (p *parser) isDuplicate(f *parsedRecord) bool {
-	p.folded = wire.AppendLower(p.folded[:0], p.owner(f))
-	p.folded = append(p.folded, byte(f.section))
-	p.folded = append(p.folded, p.answer.Buf[f.Head:f.Head+4]...) // type and class
-	if f.Type == wire.TypeCNAME {
-		p.folded = wire.AppendLower(p.folded, p.rdata(f))
+func (p *parser) isDuplicate(record *parsedRecord) bool {
+	p.canonical = wire.AppendLower(p.canonical[:0], p.owner(record))
+	p.canonical = append(p.canonical, byte(record.section))
+	p.canonical = append(p.canonical, p.answer.Buf[record.Head:record.Head+4]...) // type and class
+	if record.Type == wire.TypeCNAME {
+		p.canonical = wire.AppendLower(p.canonical, p.rdata(record))
 	} else {
-		p.folded = append(p.folded, p.rdata(f)...)
+		p.canonical = append(p.canonical, p.rdata(record)...)
 	}
-	hash := maphash.Bytes(p.seed, p.folded)
+	hash := maphash.Bytes(p.seed, p.canonical)
 	if p.seen[hash] {
 		return true
 	}
@@ -224,22 +224,23 @@ func (p *parser) isDuplicate(f *parsedRecord) bool {
 	return false
 }
 
-func (p *parser) owner(f *parsedRecord) []byte { return p.answer.Buf[f.Owner:f.Head] }
-func (p *parser) rdata(f *parsedRecord) []byte { return p.answer.Buf[f.RData:f.Next] }
+func (p *parser) owner(record *parsedRecord) []byte { return p.answer.Buf[record.Owner:record.Head] }
+func (p *parser) rdata(record *parsedRecord) []byte { return p.answer.Buf[record.RData:record.Next] }
 
-// opt reads the OPT record: the upper bits of the response code, and the options
-// to pass on.
-func (r *reply) opt(packet []byte, rec wire.Record) bool {
+// readOPT reads the OPT record into r: the upper bits of the response code, and the
+// options to pass on. It reports false if the record is malformed.
+func (r *reply) readOPT(packet []byte, rec wire.Record) bool {
 	r.edns = true
 	r.code |= wire.RCode(packet[rec.Head+4]) << 4
-	fits := true
-	r.options, fits = appendForwardedOptions(nil, packet[rec.RData:rec.Next])
-	return fits
+	options, ok := appendForwardedOptions(nil, packet[rec.RData:rec.Next])
+	r.options = options
+	return ok
 }
 
 // appendForwardedOptions appends the options that are not hop-by-hop to buf. NSID
-// is kept because rewrite may have added it to the query.
-func appendForwardedOptions(buf, options []byte) (out []byte, fits bool) {
+// is kept because rewrite may have added it to the query. ok is false if options are
+// malformed.
+func appendForwardedOptions(buf, options []byte) (out []byte, ok bool) {
 	size := 0
 	for code, data := range wire.Options(options) {
 		size += 4 + len(data)

@@ -19,10 +19,10 @@ const (
 
 // selectRecords marks the records that belong to the query. It reports false if
 // the CNAME records form a loop or a chain that is too long.
-func (p *parser) selectRecords(asked []byte, do bool) bool {
-	name := asked[:len(asked)-4]
-	t := wire.Type(binary.BigEndian.Uint16(asked[len(asked)-4:]))
-	class := wire.Class(binary.BigEndian.Uint16(asked[len(asked)-2:]))
+func (p *parser) selectRecords(question []byte, do bool) bool {
+	name := question[:len(question)-4]
+	t := wire.Type(binary.BigEndian.Uint16(question[len(question)-4:]))
+	class := wire.Class(binary.BigEndian.Uint16(question[len(question)-2:]))
 	p.names, p.targets, p.dnames = append(p.names[:0], name), p.targets[:0], p.dnames[:0]
 	if !p.followAliases(t, class) {
 		return false
@@ -35,15 +35,15 @@ func (p *parser) selectRecords(asked []byte, do bool) bool {
 		}
 	}
 	for i := range p.records {
-		f := &p.records[i]
-		address := f.Type == wire.TypeA || f.Type == wire.TypeAAAA || do && f.Type == typeRRSIG
-		f.keep = f.keep || f.section == wire.Additional && address && p.hasClass(f, class) && containsName(p.targets, p.owner(f))
+		record := &p.records[i]
+		address := record.Type == wire.TypeA || record.Type == wire.TypeAAAA || do && record.Type == typeRRSIG
+		record.keep = record.keep || record.section == wire.Additional && address && p.hasClass(record, class) && containsName(p.targets, p.owner(record))
 	}
 	return true
 }
 
-func (p *parser) hasClass(f *parsedRecord, class wire.Class) bool {
-	return class == wire.ClassANY || wire.Class(binary.BigEndian.Uint16(p.answer.Buf[f.Head+2:])) == class
+func (p *parser) hasClass(record *parsedRecord, class wire.Class) bool {
+	return class == wire.ClassANY || wire.Class(binary.BigEndian.Uint16(p.answer.Buf[record.Head+2:])) == class
 }
 
 func containsName(names [][]byte, name []byte) bool {
@@ -61,9 +61,9 @@ func containsName(names [][]byte, name []byte) bool {
 func (p *parser) followAliases(t wire.Type, class wire.Class) bool {
 	p.aliases = p.aliases[:0]
 	for i := range p.records {
-		f := &p.records[i]
-		if f.section == wire.Answers && (f.Type == wire.TypeCNAME || f.Type == wire.TypeDNAME) &&
-			p.hasClass(f, class) && !matchesType(f, t) {
+		record := &p.records[i]
+		if record.section == wire.Answers && (record.Type == wire.TypeCNAME || record.Type == wire.TypeDNAME) &&
+			p.hasClass(record, class) && !matchesType(record, t) {
 			p.aliases = append(p.aliases, i)
 		}
 	}
@@ -73,17 +73,17 @@ func (p *parser) followAliases(t wire.Type, class wire.Class) bool {
 	for more := true; more; {
 		more = false
 		for _, i := range p.aliases {
-			f := &p.records[i]
-			owner := p.owner(f)
+			record := &p.records[i]
+			owner := p.owner(record)
 			switch {
-			case f.keep:
-			case f.Type == wire.TypeDNAME:
-				if f.keep = p.anyNameBelow(owner); f.keep {
+			case record.keep:
+			case record.Type == wire.TypeDNAME:
+				if record.keep = p.anyNameBelow(owner); record.keep {
 					p.dnames = append(p.dnames, owner)
 				}
 			case containsName(p.names, owner):
-				f.keep = true
-				if target := p.rdata(f); !containsName(p.names, target) {
+				record.keep = true
+				if target := p.rdata(record); !containsName(p.names, target) {
 					p.names = append(p.names, target)
 					more = true
 				}
@@ -93,14 +93,13 @@ func (p *parser) followAliases(t wire.Type, class wire.Class) bool {
 	return len(p.names) <= maxNames && !p.isLoop()
 }
 
-// isLoop reports whether the CNAME records lead from the queried name in a
-// circle.
+// isLoop reports whether the CNAME records from the queried name form a loop.
 func (p *parser) isLoop() bool {
 	name := p.names[0]
 	for range p.names {
 		i := slices.IndexFunc(p.aliases, func(i int) bool {
-			f := &p.records[i]
-			return f.Type == wire.TypeCNAME && equalNames(p.owner(f), name)
+			record := &p.records[i]
+			return record.Type == wire.TypeCNAME && equalNames(p.owner(record), name)
 		})
 		if i < 0 {
 			return false
@@ -113,45 +112,45 @@ func (p *parser) isLoop() bool {
 // selectAnswers marks the records of the queried type for the names of the chain.
 func (p *parser) selectAnswers(t wire.Type, class wire.Class, do bool) {
 	for i := range p.records {
-		f := &p.records[i]
-		if f.section != wire.Answers || f.keep || !p.hasClass(f, class) {
+		record := &p.records[i]
+		if record.section != wire.Answers || record.keep || !p.hasClass(record, class) {
 			continue
 		}
-		switch owner := p.owner(f); {
-		case matchesType(f, t):
-			f.keep = containsName(p.names, owner)
-		case f.Type == typeRRSIG:
-			f.keep = do && (containsName(p.names, owner) || containsName(p.dnames, owner))
+		switch owner := p.owner(record); {
+		case matchesType(record, t):
+			record.keep = containsName(p.names, owner)
+		case record.Type == typeRRSIG:
+			record.keep = do && (containsName(p.names, owner) || containsName(p.dnames, owner))
 		}
 	}
 }
 
-// matchesType reports whether f is an answer to a query for t. ANY and the other meta
+// matchesType reports whether the record is an answer to a query for t. ANY and the other meta
 // types match all records.
-func matchesType(f *parsedRecord, t wire.Type) bool {
-	return f.Type == t || firstMeta <= t && t <= lastMeta
+func matchesType(record *parsedRecord, t wire.Type) bool {
+	return record.Type == t || firstMeta <= t && t <= lastMeta
 }
 
-// selectAuthority keeps the SOA, NS and DS records of a zone that contains one of
-// the names, and with DO the DNSSEC proofs of that zone.
+// selectAuthority marks the SOA, NS and DS records of a zone that contains one of the
+// names, and with DO the DNSSEC proofs of that zone.
 func (p *parser) selectAuthority(class wire.Class, do bool) {
 	var zone []byte
 	for i := range p.records {
-		f := &p.records[i]
-		if f.section == wire.Answers && f.keep && f.Type == typeRRSIG && zone == nil {
-			// The proof of a wildcard comes without SOA and NS records.
-			if signer, ok := nameAt(p.rdata(f), 18); ok && p.anyNameIn(signer) {
+		record := &p.records[i]
+		if record.section == wire.Answers && record.keep && record.Type == typeRRSIG && zone == nil {
+			// A reply with a wildcard proof may have no SOA or NS records.
+			if signer, ok := nameAt(p.rdata(record), 18); ok && p.anyNameIn(signer) {
 				zone = signer
 			}
 		}
-		if f.section != wire.Authority || !p.hasClass(f, class) {
+		if record.section != wire.Authority || !p.hasClass(record, class) {
 			continue
 		}
-		switch f.Type {
+		switch record.Type {
 		case wire.TypeSOA, wire.TypeNS, wire.TypeDS:
-			if owner := p.owner(f); p.anyNameIn(owner) {
-				f.keep = true
-				if f.Type != wire.TypeDS && len(owner) > len(zone) {
+			if owner := p.owner(record); p.anyNameIn(owner) {
+				record.keep = true
+				if record.Type != wire.TypeDS && len(owner) > len(zone) {
 					zone = owner
 				}
 			}
@@ -161,14 +160,14 @@ func (p *parser) selectAuthority(class wire.Class, do bool) {
 		return
 	}
 	for i := range p.records {
-		f := &p.records[i]
-		if f.section != wire.Authority || !p.hasClass(f, class) {
+		record := &p.records[i]
+		if record.section != wire.Authority || !p.hasClass(record, class) {
 			continue
 		}
-		switch f.Type {
+		switch record.Type {
 		case typeNSEC, typeNSEC3, typeRRSIG:
-			owner := p.owner(f)
-			f.keep = p.anyNameIn(owner) || zone != nil && inZone(owner, zone)
+			owner := p.owner(record)
+			record.keep = p.anyNameIn(owner) || zone != nil && inZone(owner, zone)
 		}
 	}
 }
@@ -193,24 +192,24 @@ func (p *parser) anyNameIn(zone []byte) bool {
 	return false
 }
 
-// addTarget adds the name in a record's RDATA to p.targets.
-func (p *parser) addTarget(f *parsedRecord) {
-	before := 0
-	switch f.Type {
+// addTarget adds the name in the RDATA of a record to p.targets.
+func (p *parser) addTarget(record *parsedRecord) {
+	offset := 0
+	switch record.Type {
 	case wire.TypeNS:
 	case wire.TypeMX, wire.TypeAFSDB, wire.TypeKX, wire.TypeSVCB, wire.TypeHTTPS:
-		before = 2
+		offset = 2
 	case wire.TypeSRV:
-		before = 6
+		offset = 6
 	default:
 		return
 	}
-	target, ok := nameAt(p.rdata(f), before)
+	target, ok := nameAt(p.rdata(record), offset)
 	if !ok || len(p.targets) >= maxNames {
 		return
 	}
 	if len(target) == 1 { // the owner itself (RFC 9460 §2.5)
-		target = p.owner(f)
+		target = p.owner(record)
 	}
 	if !containsName(p.targets, target) {
 		p.targets = append(p.targets, target)

@@ -21,25 +21,25 @@ import (
 
 // Setup reads the forward directives of a server block.
 func Setup(b *config.Block, uses []corefile.Directive) error {
-	var all []*Forward
+	var forwards []*Forward
 	var errs []error
-	// A query holds the state of few keys without allocating: all forwards of the
+	// A query holds the state of few keys without allocating, so all forwards of the
 	// block share one.
-	key := b.NewStateKey()
+	stateKey := b.NewStateKey()
 	for _, d := range uses {
 		f := newForward()
-		f.stateKey = key
+		f.stateKey = stateKey
 		errs = append(errs, f.parse(b, d))
 		f.rejects = b.Metrics.Counter("coredns_forward_max_concurrent_rejects_total",
 			"Queries refused because max_concurrent queries were waiting.")
 		b.Handle(f)
-		all = append(all, f)
+		forwards = append(forwards, f)
 	}
-	for i, f := range all {
-		f.later = all[i+1:]
+	for i, f := range forwards {
+		f.later = forwards[i+1:]
 	}
 	b.OnStart(func(s *config.Start) (err error) {
-		for _, f := range all {
+		for _, f := range forwards {
 			f.set, err = config.Keep(s, upstreamSetKey{f.options.key()}, func() (*upstreamSet, error) {
 				return newUpstreamSet(s.Context, f.options, b.Dial, b.Log, b.Metrics), nil
 			})
@@ -72,12 +72,11 @@ type upstreamSetKey struct{ key string }
 
 // key returns a string that is equal for equal options.
 func (o options) key() string {
-	o.tls.Config = nil // tls.id identifies it
+	o.tls.Config = nil // which tls.id identifies
 	return fmt.Sprintf("%+v", o)
 }
 
-// tlsOptions are the option tls. id identifies the configuration: it is a hash of
-// the files' names and contents.
+// tlsOptions is the option tls. id is a hash of the names and contents of the files.
 type tlsOptions struct {
 	*tls.Config
 	id string
@@ -165,7 +164,7 @@ func (o *options) checkConflicts(d corefile.Directive) error {
 	return nil
 }
 
-// parseTo reads the TO arguments and the files that they name.
+// parseTo parses the TO arguments and checks the files among them.
 func (f *Forward) parseTo(b *config.Block, d corefile.Directive) error {
 	var errs []error
 	upstreams := 0

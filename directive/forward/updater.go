@@ -19,26 +19,26 @@ const (
 	// long as they have no address.
 	resolveInterval = 30 * time.Second
 	resolveRetry    = time.Second
-	// During the startPhase, failed lookups are not logged and repeated every
+	// During startPhase, failed lookups are not logged, and they are repeated every
 	// resolveRetryAtStart: the resolver may be this server itself.
 	resolveRetryAtStart = 100 * time.Millisecond
 	startPhase          = 2 * time.Second
-	// resolveTimeout is the timeout of a lookup, also of the first.
+	// resolveTimeout is the timeout of a lookup.
 	resolveTimeout = 2 * time.Second
 )
 
 var errNoNameserver = errors.New("no nameserver line")
 
-// An updater keeps the set's upstreams up to date with the files and host names
-// of its destinations. A file that is unreadable or empty, and a failed lookup,
-// change nothing. One goroutine owns it.
+// An updater keeps the set's upstreams up to date with the files and host names of its
+// destinations. As long as a file is unreadable or empty, or a lookup fails, the
+// upstreams stay the same. One goroutine owns it.
 type updater struct {
 	set      *upstreamSet
-	addrs    [][]netip.Addr // by destination
-	resolved []time.Time    // the time of the last lookup, by destination
-	warned   map[string]bool
+	addrs    [][]netip.Addr  // by destination
+	resolved []time.Time     // the time of the last lookup, by destination
+	warned   map[string]bool // sources whose failure is logged
 	started  time.Time
-	current  []target
+	current  []target // of the set
 }
 
 func newUpdater(s *upstreamSet) *updater {
@@ -47,19 +47,19 @@ func newUpdater(s *upstreamSet) *updater {
 }
 
 // run updates the set until its context ends.
-func (f *updater) run() {
-	ctx := f.set.ctx
+func (u *updater) run() {
+	ctx := u.set.ctx
 	var files []string
 	var lookups <-chan time.Time
 	interval := resolveRetryAtStart
-	clock := time.NewTicker(interval)
-	defer clock.Stop()
-	for _, d := range f.set.options.destinations {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for _, d := range u.set.options.destinations {
 		switch {
 		case d.file != "":
 			files = append(files, d.file)
 		case d.host != "":
-			lookups = clock.C
+			lookups = ticker.C
 		}
 	}
 	if files == nil && lookups == nil {
@@ -67,69 +67,69 @@ func (f *updater) run() {
 	}
 	changed := make(chan struct{}, 1)
 	if files != nil {
-		w := watch.New(files, watch.Options{Poll: pollInterval, Log: f.set.log})
-		f.set.spawn(func() {
+		w := watch.New(files, watch.Options{Poll: pollInterval, Log: u.set.log})
+		u.set.spawn(func() {
 			defer w.Close()
 			w.Run(ctx, changed)
 		})
 	}
-	f.update(ctx) // for changes before the watch began
+	u.update(ctx) // a file may have changed before the watch began
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-changed:
 		case <-lookups:
-			if next := f.retryInterval(); next != interval {
+			if next := u.retryInterval(); next != interval {
 				interval = next
-				clock.Reset(interval)
+				ticker.Reset(interval)
 			}
 		}
-		f.update(ctx)
+		u.update(ctx)
 	}
 }
 
 // update reads the files, looks up the host names that are due, and passes the
 // addresses to the set.
-func (f *updater) update(ctx context.Context) {
-	for i, p := range f.set.options.destinations {
+func (u *updater) update(ctx context.Context) {
+	for i, d := range u.set.options.destinations {
 		switch {
-		case p.file != "":
-			text, err := corefile.Text(p.file)
+		case d.file != "":
+			text, err := corefile.Text(d.file)
 			addrs := parseResolvConf(text)
 			if err == nil && len(addrs) == 0 {
 				err = errNoNameserver
 			}
-			f.setAddrs(i, p.file, addrs, err)
-		case p.host != "":
-			if since := time.Since(f.resolved[i]); since < f.retryInterval() || since < resolveInterval && len(f.addrs[i]) > 0 {
+			u.setAddrs(i, d.file, addrs, err)
+		case d.host != "":
+			if since := time.Since(u.resolved[i]); since < u.retryInterval() || since < resolveInterval && len(u.addrs[i]) > 0 {
 				continue
 			}
-			f.resolved[i] = time.Now()
-			limited, cancel := context.WithTimeout(ctx, resolveTimeout)
-			addrs, err := f.set.resolver.LookupNetIP(limited, "ip", p.host)
+			u.resolved[i] = time.Now()
+			lookup, cancel := context.WithTimeout(ctx, resolveTimeout)
+			addrs, err := u.set.resolver.LookupNetIP(lookup, "ip", d.host)
 			cancel()
 			for i, a := range addrs {
 				addrs[i] = a.Unmap()
 			}
 			slices.SortFunc(addrs, netip.Addr.Compare) // resolvers rotate addresses
-			f.setAddrs(i, p.host, slices.Compact(addrs), err)
+			u.setAddrs(i, d.host, slices.Compact(addrs), err)
 		}
 	}
-	now := f.set.targets(f.addrs)
-	if slices.Equal(now, f.current) {
+	current := u.set.targets(u.addrs)
+	if slices.Equal(current, u.current) {
 		return
 	}
-	if f.current != nil {
-		f.set.log.Info("forward: Upstreams changed", "upstreams", now)
+	if u.current != nil {
+		u.set.log.Info("forward: Upstreams changed", "upstreams", current)
 	}
-	f.current = now
-	f.set.setTargets(now)
+	u.current = current
+	u.set.setTargets(current)
 }
 
 // retryInterval returns the time after which to repeat a failed lookup.
-func (f *updater) retryInterval() time.Duration {
-	if time.Since(f.started) < startPhase {
+func (u *updater) retryInterval() time.Duration {
+	if time.Since(u.started) < startPhase {
 		return resolveRetryAtStart
 	}
 	return resolveRetry
@@ -137,19 +137,19 @@ func (f *updater) retryInterval() time.Duration {
 
 // setAddrs stores the addresses of a destination. It logs the first of several
 // failures in a row.
-func (f *updater) setAddrs(i int, name string, addrs []netip.Addr, err error) {
+func (u *updater) setAddrs(i int, name string, addrs []netip.Addr, err error) {
 	if err == nil && len(addrs) > 0 {
-		f.addrs[i] = addrs
-		delete(f.warned, name)
+		u.addrs[i] = addrs
+		delete(u.warned, name)
 		return
 	}
-	if f.set.ctx.Err() != nil || f.warned[name] || f.set.options.destinations[i].host != "" && time.Since(f.started) < startPhase {
+	if u.set.ctx.Err() != nil || u.warned[name] || u.set.options.destinations[i].host != "" && time.Since(u.started) < startPhase {
 		return
 	}
-	f.warned[name] = true
-	if len(f.addrs[i]) == 0 {
-		f.set.log.Warn("forward: No upstream address found, no queries are sent", "source", name, "error", err)
+	u.warned[name] = true
+	if len(u.addrs[i]) == 0 {
+		u.set.log.Warn("forward: No upstream address found, no queries are sent", "source", name, "error", err)
 	} else {
-		f.set.log.Warn("forward: No upstream address found, using the last ones", "source", name, "error", err)
+		u.set.log.Warn("forward: No upstream address found, using the last ones", "source", name, "error", err)
 	}
 }
