@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/seamark/seamark/internal/clock"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -52,7 +53,7 @@ func (u *upstream) runChecks() {
 // repliedSince reports whether the upstream answered a client's query since then.
 // If it did, it is healthy, even if a check failed meanwhile.
 func (u *upstream) repliedSince(then time.Time) bool {
-	if u.lastReply.Load() < then.UnixNano() {
+	if u.lastReply.Load() < int64(clock.At(then)) {
 		return false
 	}
 	u.countSuccess()
@@ -63,7 +64,7 @@ func (u *upstream) repliedSince(then time.Time) bool {
 func (u *upstream) countFailedCheck(err error) {
 	u.metrics.unhealthy.Add(1)
 	if int(u.failedChecks.Add(1)) == u.options().maxFails {
-		u.downSince.Store(time.Now().UnixNano())
+		u.downSince.Store(int64(clock.Now()))
 		u.metrics.wentDown.Add(1)
 		u.set.log.Warn("forward: Upstream is down", "upstream", u.String(), "error", err)
 	}
@@ -75,7 +76,7 @@ func (u *upstream) countSuccess() {
 		return
 	}
 	if failed, maxFails := int(u.failedChecks.Swap(0)), u.options().maxFails; maxFails > 0 && failed >= maxFails {
-		duration := time.Since(time.Unix(0, u.downSince.Load())).Round(time.Millisecond)
+		duration := (clock.Now() - time.Duration(u.downSince.Load())).Round(time.Millisecond)
 		u.set.log.Info("forward: Upstream is up again", "upstream", u.String(), "duration", duration)
 	}
 }

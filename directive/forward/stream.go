@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seamark/seamark/internal/clock"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -84,7 +85,7 @@ func (u *upstream) stream(fresh bool) (s *stream, reused bool) {
 	}
 	u.metrics.miss(u.proto())
 	s = &stream{upstream: u, opened: now}
-	s.lastActivity.Store(now.UnixNano())
+	s.lastActivity.Store(int64(clock.At(now)))
 	if !u.set.spawn(s.run) {
 		return nil, false
 	}
@@ -159,7 +160,7 @@ func (s *stream) write(attempts ...*attempt) {
 		packet := a.packet()
 		framed = append(binary.BigEndian.AppendUint16(framed, uint16(len(packet))), packet...)
 	}
-	s.lastActivity.Store(time.Now().UnixNano())
+	s.lastActivity.Store(int64(clock.Now()))
 	_ = s.conn.SetWriteDeadline(time.Now().Add(s.upstream.options().readTimeout))
 	if _, err := s.conn.Write(framed); err != nil {
 		s.disconnect() // the reader fails all waiting attempts
@@ -193,7 +194,7 @@ func (s *stream) read() {
 		n, err := s.conn.Read(buf[have:])
 		have += n
 		if n > 0 {
-			s.lastActivity.Store(time.Now().UnixNano())
+			s.lastActivity.Store(int64(clock.Now()))
 			buf, have = s.handleMessages(buf, have, &p)
 		}
 		switch {
@@ -277,7 +278,7 @@ func (s *stream) closeIfDone(now time.Time) bool {
 	if s.load() > 0 {
 		return false
 	}
-	if now.UnixNano()-s.lastActivity.Load() > int64(s.upstream.options().expire) || s.upstream.exceedsMaxIdle(s) {
+	if int64(clock.At(now))-s.lastActivity.Load() > int64(s.upstream.options().expire) || s.upstream.exceedsMaxIdle(s) {
 		s.retired.Store(true)
 	}
 	if !s.retired.Load() {

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seamark/seamark/internal/clock"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -21,14 +22,14 @@ type upstream struct {
 	metrics *upstreamMetrics
 
 	waiting      atomic.Int64 // attempts that have not ended, without health checks
-	lastReply    atomic.Int64 // Unix time in nanoseconds
+	lastReply    atomic.Int64 // of package clock
 	overdue      atomic.Int32 // queries overdue since the last timely reply
-	lastOverdue  atomic.Int64 // Unix time in nanoseconds
+	lastOverdue  atomic.Int64 // of package clock
 	failedChecks atomic.Int32 // since the last reply
-	downSince    atomic.Int64 // Unix time in nanoseconds
+	downSince    atomic.Int64 // of package clock
 	checking     atomic.Bool
 	lastTrial    atomic.Int64 // when a query was last sent although the upstream was down
-	noEDNSUntil  atomic.Int64 // Unix time in nanoseconds
+	noEDNSUntil  atomic.Int64 // of package clock
 
 	mu         sync.Mutex
 	sockets    []*socket
@@ -75,14 +76,14 @@ func (u *upstream) down() bool {
 
 // suspect reports whether recent queries have been overdue.
 func (u *upstream) suspect(now time.Time) bool {
-	return u.overdue.Load() >= suspectAfter && now.UnixNano()-u.lastOverdue.Load() < int64(suspectFor)
+	return u.overdue.Load() >= suspectAfter && int64(clock.At(now))-u.lastOverdue.Load() < int64(suspectFor)
 }
 
 // allowTrial reports whether a query may be sent although the upstream is down:
 // a hundred a second may, so that few queries wait for it.
 func (u *upstream) allowTrial(now time.Time) bool {
-	last := u.lastTrial.Load()
-	return now.UnixNano()-last > int64(10*time.Millisecond) && u.lastTrial.CompareAndSwap(last, now.UnixNano())
+	last, at := u.lastTrial.Load(), int64(clock.At(now))
+	return at-last > int64(10*time.Millisecond) && u.lastTrial.CompareAndSwap(last, at)
 }
 
 // latency95 returns how long to wait for the upstream before trying another.
@@ -90,7 +91,7 @@ func (u *upstream) latency95() time.Duration { return u.latency.percentile95(u.o
 
 // countOverdue counts a query that has waited longer than latency95.
 func (u *upstream) countOverdue() {
-	u.lastOverdue.Store(time.Now().UnixNano())
+	u.lastOverdue.Store(int64(clock.Now()))
 	if u.overdue.Add(1) >= suspectAfter {
 		u.startChecks()
 	}
@@ -99,7 +100,7 @@ func (u *upstream) countOverdue() {
 // send sends a without blocking. The outcome is reported to its owner.
 func (u *upstream) send(a *attempt) {
 	a.upstream = u
-	a.edns = !a.noEDNS && u.noEDNSUntil.Load() < time.Now().UnixNano()
+	a.edns = !a.noEDNS && u.noEDNSUntil.Load() < int64(clock.Now())
 	if !a.probe {
 		u.waiting.Add(1)
 		u.metrics.requests.Add(1)
@@ -125,7 +126,7 @@ func (u *upstream) send(a *attempt) {
 // finish ends a with a reply.
 func (u *upstream) finish(a *attempt, r *reply) {
 	now, tooLate := time.Now(), a.owner.isFinished()
-	u.lastReply.Store(now.UnixNano())
+	u.lastReply.Store(int64(clock.At(now)))
 	u.countSuccess()
 	if !tooLate && !a.probe {
 		u.overdue.Store(0)
@@ -136,7 +137,7 @@ func (u *upstream) finish(a *attempt, r *reply) {
 		u.metrics.countReply(r.code, now.Sub(a.sent))
 	}
 	if a.noEDNS && !r.rejectsRequest() && len(a.request.options) == 0 {
-		u.noEDNSUntil.Store(now.Add(noEDNSFor).UnixNano()) // RFC 6891 §7
+		u.noEDNSUntil.Store(int64(clock.At(now) + noEDNSFor)) // RFC 6891 §7
 	}
 	if tooLate {
 		u.metrics.discard(late)
@@ -156,7 +157,7 @@ func (u *upstream) fail(a *attempt, err error) {
 		u.metrics.failed.Add(1)
 		if !isTimeout(err) { // refused or closed: prefer other upstreams
 			u.overdue.Store(suspectAfter)
-			u.lastOverdue.Store(time.Now().UnixNano())
+			u.lastOverdue.Store(int64(clock.Now()))
 		}
 		u.startChecks()
 	}

@@ -95,18 +95,15 @@ func contextValues(m *module) (bad []string) {
 // unixTimes are the files that may use Unix times, with what for. A duration measured by
 // them is wrong after a step of the system's clock: package clock is for durations.
 var unixTimes = map[string]string{
-	"cluster/snapshot/write.go":     "when a file was written",
-	"directive/etcd/answer.go":      "a serial",
-	"directive/etcd/index.go":       "a serial",
-	"directive/forward/health.go":   "x",
-	"directive/forward/stream.go":   "x",
-	"directive/forward/upstream.go": "x",
-	"directive/hosts/metrics.go":    "a metric",
-	"directive/screen/answers.go":   "whether two logs are of the same second",
-	"directive/view.go":             "whether two logs are of the same minute",
-	"metrics/goruntime.go":          "a metric",
-	"metrics/process.go":            "a metric",
-	"server/start.go":               "whether two logs are of the same second",
+	"cluster/snapshot/write.go":   "when a file was written",
+	"directive/etcd/answer.go":    "a serial",
+	"directive/etcd/index.go":     "a serial",
+	"directive/hosts/metrics.go":  "a metric",
+	"directive/screen/answers.go": "whether two logs are of the same second",
+	"directive/view.go":           "whether two logs are of the same minute",
+	"metrics/goruntime.go":        "a metric",
+	"metrics/process.go":          "a metric",
+	"server/start.go":             "whether two logs are of the same second",
 }
 
 func clocks(m *module) (bad []string) {
