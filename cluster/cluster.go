@@ -77,6 +77,14 @@ type Programmed interface {
 	Programmed(service Key, took time.Duration)
 }
 
+// A Comparer is a Sink that compares a list with its objects. If most of them are missing, the
+// API server may have lost its data: the source then calls Listed only after another list.
+type Comparer interface {
+	// Missing returns how many objects of a kind the sink has, and how many of them are not
+	// in a list. It may count an object several times if others depend on it.
+	Missing(kind Kind, has func(Key) bool) (missing, objects int)
+}
+
 // Kinds returns the kinds that o asks for, in the order of their constants.
 func (o Options) Kinds() []Kind {
 	if o.ConfigMap != "" {

@@ -54,20 +54,25 @@ type Faults struct {
 // without TLS: "kubectl proxy" with faults. It responds 502 while the server's
 // API is stopped.
 type Proxy struct {
-	ln        net.Listener
-	target    *url.URL
-	dir       string // for Kubeconfig
-	server    *http.Server
-	transport *http.Transport
-	paths     *apirequest.RequestInfoFactory
-	quiet     *log.Logger
-	faults    atomic.Pointer[faultState]
-	served    chan struct{} // closed when the accepting goroutine has ended
+	ln     net.Listener
+	dir    string // for Kubeconfig
+	server *http.Server
+	target atomic.Pointer[target]
+	paths  *apirequest.RequestInfoFactory
+	quiet  *log.Logger
+	faults atomic.Pointer[faultState]
+	served chan struct{} // closed when the accepting goroutine has ended
 
 	mu       sync.Mutex
 	closed   bool
 	open     map[*exchange]struct{}
 	handlers sync.WaitGroup
+}
+
+// A target is the server behind a proxy.
+type target struct {
+	*url.URL
+	transport *http.Transport
 }
 
 // A faultState is the present faults, and a channel that is closed when they are
@@ -87,38 +92,46 @@ type exchange struct {
 // NewProxy starts a proxy in front of srv, without faults. It survives stops and
 // starts of srv's API.
 func NewProxy(srv *Server) (*Proxy, error) {
-	target, err := url.Parse(srv.URL())
-	if err != nil {
-		return nil, fmt.Errorf("parsing the server's URL: %w", err)
-	}
 	ln, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("listening for the proxy: %w", err)
 	}
 	p := &Proxy{
-		ln:     ln,
-		target: target,
-		dir:    srv.dir,
+		ln:  ln,
+		dir: srv.dir,
 		paths: &apirequest.RequestInfoFactory{
 			APIPrefixes:          sets.NewString("api", "apis"),
 			GrouplessAPIPrefixes: sets.NewString("api"),
-		},
-		// With HTTP/1.1 each stream has its own connection, which can be cut.
-		transport: &http.Transport{
-			TLSClientConfig:    &tls.Config{RootCAs: srv.pool()},
-			DisableCompression: true,
 		},
 		quiet:  log.New(io.Discard, "", 0),
 		served: make(chan struct{}),
 		open:   map[*exchange]struct{}{},
 	}
 	p.faults.Store(&faultState{over: make(chan struct{})})
+	if err := p.SetServer(srv); err != nil {
+		return nil, errors.Join(err, ln.Close())
+	}
 	p.server = &http.Server{Handler: p, ErrorLog: p.quiet}
 	go func() {
 		defer close(p.served)
 		p.server.Serve(ln) // returns after Close
 	}()
 	return p, nil
+}
+
+// SetServer sends the next requests to another server, as if the server had been
+// replaced. Requests in progress continue until Cut.
+func (p *Proxy) SetServer(srv *Server) error {
+	u, err := url.Parse(srv.URL())
+	if err != nil {
+		return fmt.Errorf("parsing the server's URL: %w", err)
+	}
+	// With HTTP/1.1 each stream has its own connection, which can be cut.
+	old := p.target.Swap(&target{u, &http.Transport{TLSClientConfig: &tls.Config{RootCAs: srv.pool()}, DisableCompression: true}})
+	if old != nil {
+		old.transport.CloseIdleConnections()
+	}
+	return nil
 }
 
 // URL returns http://127.0.0.1:port.
@@ -163,7 +176,7 @@ func (p *Proxy) Close() {
 	p.server.Close()
 	<-p.served
 	p.handlers.Wait()
-	p.transport.CloseIdleConnections()
+	p.target.Load().transport.CloseIdleConnections()
 }
 
 // ServeHTTP serves one request, with the present faults.
@@ -252,9 +265,10 @@ func (x *exchange) wait(p *Proxy, delay bool) error {
 // forward returns a reverse proxy for one exchange. The faults apply to the body of
 // its response.
 func (p *Proxy) forward(x *exchange) *httputil.ReverseProxy {
+	to := p.target.Load()
 	return &httputil.ReverseProxy{
-		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(p.target) },
-		Transport:     p.transport,
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(to.URL) },
+		Transport:     to.transport,
 		FlushInterval: -1,
 		ErrorLog:      p.quiet,
 		ErrorHandler:  unreachable,

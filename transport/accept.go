@@ -113,14 +113,12 @@ type conns struct {
 	lastID   int64
 	clients  map[netip.Addr]int
 	empty    chan struct{} // receives a value when the last connection ends
-	leaving  []*conn       // to be passed to another process
-	left     chan struct{} // receives a value when leaving grows
 	checking bool          // check is going to be called
 }
 
 func (s *conns) init() {
 	s.byID, s.clients = map[int64]*conn{}, map[netip.Addr]int{}
-	s.empty, s.left = make(chan struct{}, 1), make(chan struct{}, 1)
+	s.empty = make(chan struct{}, 1)
 }
 
 // clientKey returns the key under which connections of a client are counted: an IPv4
@@ -176,15 +174,10 @@ func (s *conns) removeClosed(c *conn) {
 	defer s.mu.Unlock()
 	s.remove(c)
 	if len(s.byID) == 0 {
-		signal(s.empty)
-	}
-}
-
-// signal sends a value unless one is waiting.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
+		select {
+		case s.empty <- struct{}{}:
+		default:
+		}
 	}
 }
 

@@ -46,7 +46,7 @@ func runFeeds(ctx context.Context, o cluster.Options, sink cluster.Sink, m *clus
 	var feeds sync.WaitGroup
 	startFeed := func(r api.Resource, out feedSink) {
 		f := &feed{Resource: r, client: client, reporter: reporter,
-			store: &store{source: s, kinds: r.Kinds, sink: out}, detector: newStallDetector(limits)}
+			store: &store{source: s, kinds: r.Kinds, sink: out, confirmWait: limits.confirm}, detector: newStallDetector(limits)}
 		feeds.Go(func() { f.run(ctx) })
 	}
 	var namespaces []string
@@ -106,6 +106,8 @@ type feedSink interface {
 	Delete(cluster.Kind, cluster.Key)
 	listed(cluster.Kind, *keys) // a list has ended; the sink owns its keys
 	received(cluster.Kind)      // something about the kind was received
+	// missing returns how many objects the sink has, and how many are not in a list.
+	missing(cluster.Kind, *keys) (missing, objects int)
 }
 
 // A clusterSink receives the objects of a feed that watches all namespaces.
@@ -115,5 +117,17 @@ type clusterSink struct {
 }
 
 func (s clusterSink) listed(kind cluster.Kind, in *keys) { s.Listed(kind, in.has) }
+
+func (s clusterSink) missing(kind cluster.Kind, in *keys) (missing, objects int) {
+	return countMissing(s.Sink, kind, in.has)
+}
+
+// countMissing returns zero for a sink that is not a Comparer.
+func countMissing(sink cluster.Sink, kind cluster.Kind, has func(cluster.Key) bool) (missing, objects int) {
+	if c, ok := sink.(cluster.Comparer); ok {
+		return c.Missing(kind, has)
+	}
+	return 0, 0
+}
 
 func (s clusterSink) received(kind cluster.Kind) { s.monitor.Received(kind, time.Now()) }

@@ -56,8 +56,9 @@ type feed struct {
 
 	// listMu is held during a list request. The reflector does not wait for the
 	// goroutine that sends it.
-	listMu  sync.Mutex
-	healthy atomic.Bool // the watch has delivered something
+	listMu    sync.Mutex
+	healthy   atomic.Bool // the watch has delivered something
+	relisting atomic.Bool // the next request has to be a list
 }
 
 // run returns when ctx is done and all goroutines of the feed have ended.
@@ -73,7 +74,7 @@ func (f *feed) run(ctx context.Context) {
 			return f.watch(ctx, opts)
 		},
 	}
-	f.store.delivered = f.delivered
+	f.store.delivered, f.store.relist = f.delivered, f.relist
 	prober := f.client.prober(f.String())
 	f.detector.probe = func(req *http.Request, since time.Time) bool {
 		return f.client.probe(prober, req, since, f.detector.timeouts)
@@ -91,9 +92,11 @@ func (f *feed) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			break
 		}
-		if err != nil {
+		switch {
+		case f.relisting.Load():
+		case err != nil:
 			f.logError(err)
-		} else {
+		default:
 			f.countError() // the watch broke off; the reflector does not return the reason
 		}
 		if f.healthy.Load() {
@@ -122,6 +125,10 @@ func (f *feed) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interf
 	// The API server ends a watch after TimeoutSeconds. If it does not, the feed does.
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(*opts.TimeoutSeconds)*time.Second+30*time.Second)
 	opts.Watch = true
+	withList := opts.SendInitialEvents != nil && *opts.SendInitialEvents
+	if withList {
+		f.relisting.Store(false)
+	}
 	var w watch.Interface
 	err := f.request(ctx, "watch", &opts, func(r *rest.Request) (err error) {
 		w, err = r.Watch(ctx)
@@ -132,7 +139,11 @@ func (f *feed) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interf
 		return nil, err
 	}
 	fw := feedWatch{w, cancel, make(chan watch.Event, 1)}
-	if opts.SendInitialEvents != nil && *opts.SendInitialEvents {
+	if f.relisting.Load() && !withList {
+		fw.Stop()
+		return nil, errRelist
+	}
+	if withList {
 		last, ok := f.store.receiveList(w.ResultChan())
 		if ok {
 			fw.lastListed <- last
@@ -174,6 +185,7 @@ func (w feedWatch) Stop() {
 func (f *feed) list(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	f.listMu.Lock()
 	defer f.listMu.Unlock()
+	f.relisting.Store(false)
 	list := new(objectList)
 	err := f.request(ctx, "list", &opts, func(r *rest.Request) error {
 		if opts.Continue == "" { // not for the following pages

@@ -65,9 +65,25 @@ func (s namespaceSink) listed(kind cluster.Kind, in *keys) {
 	if slices.ContainsFunc(lists, func(l namespaceList) bool { return l.keys == nil }) {
 		return // the sink waits for all namespaces
 	}
-	s.sink.Listed(kind, func(key cluster.Key) bool {
+	s.sink.Listed(kind, hasKey(lists))
+}
+
+func (s namespaceSink) missing(kind cluster.Kind, in *keys) (missing, objects int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lists := slices.Clone(s.lists[kind])
+	lists[s.namespace].keys = in
+	if slices.ContainsFunc(lists, func(l namespaceList) bool { return l.keys == nil }) {
+		return 0, 0 // the list is not complete
+	}
+	return countMissing(s.sink, kind, hasKey(lists))
+}
+
+// hasKey returns a function that reports whether a key is in any of the lists.
+func hasKey(lists []namespaceList) func(cluster.Key) bool {
+	return func(key cluster.Key) bool {
 		return slices.ContainsFunc(lists, func(l namespaceList) bool { return l.keys.has(key) })
-	})
+	}
 }
 
 // received records that something was received. The kind's age is that of its oldest

@@ -32,13 +32,14 @@ type timeouts struct {
 	list    time.Duration // longest silence of any other request, whatever the probes return
 	silence time.Duration // longest silence of a watch after its list: bookmarks arrive once a minute
 	quiet   time.Duration // the same from a server that sends no bookmarks
+	confirm time.Duration // wait before the list that confirms a suspicious one
 }
 
 func defaultTimeouts() timeouts {
 	return timeouts{
 		suspect: 4 * time.Second, probe: 2 * time.Second, repeat: 500 * time.Millisecond,
 		watch: 16 * time.Second, list: time.Minute, // an API server queues a request for up to 15 s, and works on a list for up to 60 s
-		silence: 90 * time.Second, quiet: 10 * time.Minute,
+		silence: 90 * time.Second, quiet: 10 * time.Minute, confirm: 3 * time.Second,
 	}
 }
 

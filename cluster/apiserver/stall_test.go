@@ -3,6 +3,7 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -20,21 +21,27 @@ import (
 func shortTimeouts() timeouts {
 	return timeouts{
 		suspect: 80 * time.Millisecond, probe: 500 * time.Millisecond, repeat: 10 * time.Millisecond,
-		watch: 320 * time.Millisecond, list: 20 * time.Second, silence: 20 * time.Second, quiet: 20 * time.Second,
+		watch: 320 * time.Millisecond, list: 20 * time.Second, silence: 20 * time.Second, quiet: 20 * time.Second, confirm: 60 * time.Millisecond,
 	}
 }
 
 func watchWithTimeouts(t *testing.T, o cluster.Options, limits timeouts) *follower {
 	t.Helper()
 	f := new(follower)
+	runUntilCleanup(t, o, f, f, limits)
+	return f
+}
+
+// runUntilCleanup runs the feeds until the test ends, and logs to w.
+func runUntilCleanup(t *testing.T, o cluster.Options, sink cluster.Sink, w io.Writer, limits timeouts) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { runMonitored(ctx, o, f, f, new(metrics.Registry), limits) })
+	running.Go(func() { runMonitored(ctx, o, sink, w, new(metrics.Registry), limits) })
 	t.Cleanup(func() {
 		cancel()
 		running.Wait()
 	})
-	return f
 }
 
 // A faulty server stops sending at a byte of each response to a request for

@@ -20,6 +20,9 @@ type store struct {
 	delivered   func()            // called when the watch has delivered something
 	list        *incomingList     // the list being received; nil if none is
 	listed      bool              // a list has been received
+	suspected   time.Time         // when the first of the last lists lacked most objects; zero if the last one did not
+	confirmWait time.Duration     // from then until a list may delete them
+	relist      func()            // has the feed list again
 	listRequest bool              // the list is the response to a list request, not the begin of a watch
 	single      [1]cluster.Object // the argument of Put, for an event
 }
@@ -69,8 +72,11 @@ func (s *store) Delete(obj any) error {
 func (s *store) Replace([]any, string) error {
 	list := s.list
 	list.flush()
+	unconfirmed := s.needsConfirmation(list)
 	for i, kind := range s.kinds {
-		s.sink.listed(kind, list.byKind[i].keys)
+		if !unconfirmed {
+			s.sink.listed(kind, list.byKind[i].keys)
+		}
 		s.source.Relists[kind].Add(1)
 		s.sink.received(kind)
 	}

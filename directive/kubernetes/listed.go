@@ -1,36 +1,19 @@
 package kubernetes
 
-import "github.com/seamark/seamark/cluster"
+import (
+	"iter"
+
+	"github.com/seamark/seamark/cluster"
+)
 
 // Listed implements [cluster.Sink]. It deletes the objects of a kind that are not in the
 // list. After the first list of a kind, names that depend on it are answered.
 func (ix *Index) Listed(kind cluster.Kind, has func(cluster.Key) bool) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
-	switch kind {
-	case cluster.Namespaces:
-		for _, ns := range ix.namespaces.All() {
-			if ns.exposed.Load() && !has(cluster.Key{Name: ns.name}) {
-				ix.setExposed(ns, false)
-				ix.removeIfEmpty(ns)
-			}
-		}
-	case cluster.Services, cluster.Imports:
-		for _, e := range ix.table(kind == cluster.Imports).All() {
-			if e.known() && !has(e.key.objectKey()) {
-				c := ix.existingChange(kind == cluster.Imports, []byte(e.key.labels))
-				c.service, c.replaced = nil, true
-			}
-		}
-	case cluster.Slices, cluster.ImportSlices:
-		for _, e := range ix.table(kind == cluster.ImportSlices).All() {
-			ix.listedSlices(kind, e, has)
-		}
-	case cluster.Pods:
-		for key := range ix.podObjects {
-			if !has(key) {
-				ix.deletePod(key)
-			}
+	for key := range ix.keys(kind) {
+		if !has(key) {
+			ix.delete(kind, key)
 		}
 	}
 	ix.flush(kind)
@@ -40,14 +23,54 @@ func (ix *Index) Listed(kind cluster.Kind, has func(cluster.Key) bool) {
 	}
 }
 
-func (ix *Index) listedSlices(kind cluster.Kind, e *entry, has func(cluster.Key) bool) {
-	parts := e.slices()
-	for i := range parts {
-		key := cluster.Key{Namespace: e.key.namespace.name, Name: parts[i].name()}
-		if !has(key) {
-			c := ix.existingChange(kind == cluster.ImportSlices, []byte(e.key.labels))
-			c.slices = append(c.slices, sliceChange{name: key.Name})
-			delete(ix.sliceOwners[kind], key)
+// Missing implements [cluster.Comparer]. Namespaces count as many objects as they have:
+// without its namespace a Service has no name.
+func (ix *Index) Missing(kind cluster.Kind, has func(cluster.Key) bool) (missing, objects int) {
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	for key := range ix.keys(kind) {
+		n := 1
+		if kind == cluster.Namespaces {
+			n = ix.namespaces.Get([]byte(label(key.Name))).objects
+		}
+		if objects += n; !has(key) {
+			missing += n
+		}
+	}
+	return missing, objects
+}
+
+// keys returns the keys of the objects of a kind. Objects may be deleted meanwhile.
+func (ix *Index) keys(kind cluster.Kind) iter.Seq[cluster.Key] {
+	imported := kind == cluster.Imports || kind == cluster.ImportSlices
+	return func(yield func(cluster.Key) bool) {
+		switch kind {
+		case cluster.Namespaces:
+			for _, ns := range ix.namespaces.All() {
+				if ns.exposed.Load() && !yield(cluster.Key{Name: ns.name}) {
+					return
+				}
+			}
+		case cluster.Services, cluster.Imports:
+			for _, e := range ix.table(imported).All() {
+				if e.known() && !yield(e.key.objectKey()) {
+					return
+				}
+			}
+		case cluster.Slices, cluster.ImportSlices:
+			for _, e := range ix.table(imported).All() {
+				for _, p := range e.slices() {
+					if !yield(cluster.Key{Namespace: e.key.namespace.name, Name: p.name()}) {
+						return
+					}
+				}
+			}
+		case cluster.Pods:
+			for key := range ix.podObjects {
+				if !yield(key) {
+					return
+				}
+			}
 		}
 	}
 }

@@ -95,6 +95,10 @@ import (
 // logged and tried again. The message is repeated after 1, 2, 4 ... 60 minutes with the age
 // of the data.
 //
+// If a list lacks more than half of the known objects of a kind, the API server may have
+// lost its data. The objects are kept until another list, 3 seconds later, lacks them, too.
+// Both are logged.
+//
 // # Manifests
 //
 // manifests DIR reads every .yaml, .yml and .json file below DIR, with several documents

@@ -1,0 +1,129 @@
+package apiserver
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seamark/seamark/cluster"
+)
+
+// A comparingFollower is a follower that knows its Services.
+type comparingFollower struct {
+	follower
+	services map[cluster.Key]bool
+}
+
+func (f *comparingFollower) Put(k cluster.Kind, os ...cluster.Object) {
+	f.follower.Put(k, os...)
+	f.do(func() {
+		for _, o := range os {
+			f.services[o.Key()] = true
+		}
+	})
+}
+
+func (f *comparingFollower) Delete(k cluster.Kind, key cluster.Key) {
+	f.follower.Delete(k, key)
+	f.do(func() { delete(f.services, key) })
+}
+
+func (f *comparingFollower) Listed(k cluster.Kind, has func(cluster.Key) bool) {
+	f.follower.Listed(k, has)
+	f.do(func() {
+		for key := range f.services {
+			if k == cluster.Services && !has(key) {
+				delete(f.services, key)
+			}
+		}
+	})
+}
+
+func (f *comparingFollower) Missing(k cluster.Kind, has func(cluster.Key) bool) (missing, objects int) {
+	f.do(func() {
+		for key := range f.services {
+			if objects++; !has(key) {
+				missing++
+			}
+		}
+	})
+	if k != cluster.Services {
+		return 0, 0
+	}
+	return missing, objects
+}
+
+// A list that lacks most objects deletes them only if another one, after the wait, lacks
+// them, too.
+func TestListNeedsConfirmation(t *testing.T) {
+	limits := shortTimeouts()
+	for _, c := range []struct {
+		before, after int // Services
+		again         int // Services of the second list; -1 is the same as the first
+		held          bool
+	}{
+		{20, 0, -1, true}, {20, 9, -1, true}, {20, 10, -1, false}, {20, 1, 20, true}, {20, 1, 5, true},
+		{3, 1, -1, false}, {3, 0, -1, true}, {2, 0, -1, false},
+	} {
+		for _, old := range []bool{false, true} {
+			for _, namespaces := range []string{"", "shop"} {
+				t.Run(fmt.Sprintf("%d of %d Services, then %d, plain list %v, namespaces %q", c.after, c.before, c.again, old, namespaces), func(t *testing.T) {
+					t.Parallel()
+					before, names := numbered(0, c.before)
+					a := serve(t, &fakeServer{old: old, objects: map[string]string{"services": before}})
+					f := &comparingFollower{services: map[cluster.Key]bool{}}
+					runUntilCleanup(t, cluster.Options{Endpoint: a.URL, NoEndpoints: true, Namespaces: namespaces}, f, &f.follower, limits)
+					f.got(t, "listed services "+names)
+					after, names := numbered(0, c.after)
+					changed := time.Now()
+					a.change("services", after, 0)
+					const suspicion, confirmed = "List lacks most of the known objects", "Another list lacks most"
+					if c.again >= 0 {
+						f.logs(t, suspicion)
+						again, all := numbered(0, c.again)
+						a.change("services", again, 0)
+						names = all
+					}
+					f.until(t, fmt.Sprintf("%d Services", max(c.after, c.again)), func() bool { return len(f.services) == max(c.after, c.again) })
+					if c.again < c.before {
+						f.got(t, "listed services "+names)
+					} else {
+						f.logs(t, "Another list has most of the known objects")
+					}
+					if waited := time.Since(changed); c.held && waited < limits.confirm {
+						t.Errorf("the deletion was applied after %v, want at least %v", waited, limits.confirm)
+					}
+					f.do(func() {
+						log := f.logged.String()
+						if strings.Contains(log, suspicion) != c.held || strings.Contains(log, confirmed) != (c.held && c.again < c.before) {
+							t.Errorf("held %v, log:\n%s", c.held, log)
+						}
+						if c.again >= c.before && slices.ContainsFunc(f.script.lines, func(line string) bool { return line == "listed services "+strings.Split(names, " ")[0] }) {
+							t.Errorf("a list that was not confirmed was delivered:\n%s", strings.Join(f.script.lines, "\n"))
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// A list that is not confirmed since the API server is away deletes nothing.
+func TestListUnconfirmedWhileAway(t *testing.T) {
+	before, names := numbered(0, 20)
+	a := serve(t, &fakeServer{objects: map[string]string{"services": before}})
+	f := &comparingFollower{services: map[cluster.Key]bool{}}
+	runUntilCleanup(t, cluster.Options{Endpoint: a.URL, NoEndpoints: true}, f, &f.follower, shortTimeouts())
+	f.got(t, "listed services "+names)
+	a.change("services", "", 0)
+	f.logs(t, "List lacks most of the known objects")
+	a.Close()
+	f.logs(t, "API server unreachable")
+	f.do(func() {
+		if len(f.services) != 20 {
+			t.Errorf("got %d Services, want 20", len(f.services))
+		}
+	})
+}
