@@ -19,46 +19,8 @@ type lineError struct {
 	text string
 }
 
-// A scanner splits a text into lines and words without copying it.
-type scanner struct {
-	text string // after the line
-	line int    // number
-	rest string // of the line
-}
-
-// next advances to the next line that has words, and returns its size.
-func (f *scanner) next() (size int, ok bool) {
-	for f.text != "" {
-		line := f.text
-		if i := strings.IndexByte(line, '\n'); i >= 0 {
-			line, f.text = line[:i], f.text[i+1:]
-		} else {
-			f.text = ""
-		}
-		f.line++
-		if i := strings.IndexByte(line, '#'); i >= 0 {
-			line = line[:i]
-		}
-		if f.rest = strings.TrimLeft(line, blanks); f.rest != "" {
-			return len(line), true
-		}
-	}
-	return 0, false
-}
-
-// blanks separate words. Lines of Windows end in "\r\n".
-const blanks = " \t\r\v\f"
-
-// word returns the next word of the line, or "".
-func (f *scanner) word() (word string) {
-	word = f.rest
-	if i := strings.IndexAny(word, blanks); i >= 0 {
-		word, f.rest = word[:i], strings.TrimLeft(word[i:], blanks)
-	} else {
-		f.rest = ""
-	}
-	return word
-}
+// isBlank reports whether c separates words. Lines of Windows end in "\r\n".
+func isBlank(c rune) bool { return c == ' ' || '\t' <= c && c <= '\r' }
 
 const byteOrderMark = "\xef\xbb\xbf"
 
@@ -68,44 +30,44 @@ const byteOrderMark = "\xef\xbb\xbf"
 // unless domain is "". It calls ignore for invalid lines and names, and continues.
 func parse(text string, domain wire.Name, add func(addr netip.Addr, name []byte), ignore func(lineError)) {
 	var room, longer [wire.MaxName]byte
-	f := scanner{text: strings.TrimPrefix(text, byteOrderMark)}
-	for {
-		size, ok := f.next()
-		if !ok {
-			return
-		}
-		if size > maxLine {
-			ignore(lineError{f.line, fmt.Sprintf("longer than %d bytes", maxLine)})
+	number := 0
+	for line := range strings.Lines(strings.TrimPrefix(text, byteOrderMark)) {
+		number++
+		line, _, _ = strings.Cut(line, "#")
+		if len(line) > maxLine && strings.TrimFunc(line, isBlank) != "" {
+			ignore(lineError{number, fmt.Sprintf("longer than %d bytes", maxLine)})
 			continue
 		}
-		word := f.word()
-		addr, err := netip.ParseAddr(word)
-		switch {
-		case err != nil:
-			ignore(lineError{f.line, fmt.Sprintf("%s is not an IP address", quote(word))})
-			continue
-		case f.rest == "":
-			ignore(lineError{f.line, "no name after the address"})
-			continue
-		case addr.Zone() != "": // has a meaning only on one machine
-			continue
-		}
-		addr = addr.Unmap()
-		for f.rest != "" {
-			word := f.word()
+		var addr netip.Addr
+		words := 0
+		for word := range strings.FieldsFuncSeq(line, isBlank) {
+			if words++; words == 1 {
+				var err error
+				if addr, err = netip.ParseAddr(word); err != nil {
+					ignore(lineError{number, fmt.Sprintf("%s is not an IP address", quote(word))})
+					break
+				}
+				continue
+			}
+			if addr.Zone() != "" { // has a meaning only on one machine
+				break
+			}
 			name, wrong := appendName(room[:0], word)
 			if wrong != "" {
-				ignore(lineError{f.line, quote(word) + " " + wrong})
+				ignore(lineError{number, quote(word) + " " + wrong})
 				continue
 			}
 			if domain != "" && simple(name) && !strings.HasSuffix(word, ".") {
 				if long := append(append(longer[:0], name[:len(name)-1]...), domain...); len(long) <= wire.MaxName {
-					add(addr, long)
+					add(addr.Unmap(), long)
 				} else {
-					ignore(lineError{f.line, fmt.Sprintf("%s is too long with %v appended", quote(word), domain)})
+					ignore(lineError{number, fmt.Sprintf("%s is too long with %v appended", quote(word), domain)})
 				}
 			}
-			add(addr, name)
+			add(addr.Unmap(), name)
+		}
+		if words == 1 && addr.IsValid() {
+			ignore(lineError{number, "no name after the address"})
 		}
 	}
 }
