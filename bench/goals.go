@@ -87,11 +87,7 @@ func (g goal) values(series map[string][]float64) []float64 {
 	case asRatio:
 		return ratios(over, under)
 	case asDifference:
-		var out []float64
-		for i := range min(len(over), len(under)) {
-			out = append(out, over[i]-under[i])
-		}
-		return out
+		return differences(over, under)
 	}
 	return over
 }

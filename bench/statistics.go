@@ -43,6 +43,14 @@ func ratios(over, under []float64) []float64 {
 	return out
 }
 
+// differences subtracts round by round, for the same reason.
+func differences(over, under []float64) (out []float64) {
+	for i := range min(len(over), len(under)) {
+		out = append(out, over[i]-under[i])
+	}
+	return out
+}
+
 // turns returns the order of n contenders in each round: ABBA. Every second round
 // is reversed, so that slow drifts affect all contenders alike.
 func turns(n, rounds int) [][]int {

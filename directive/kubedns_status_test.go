@@ -27,8 +27,8 @@ func (k *treeHandler) WriteTree(w io.Writer) error {
 	return err
 }
 
-// status requests a page from the client address.
-func status(t *testing.T, page http.Handler, method, path, client string) *http.Response {
+// request requests a page from the client address.
+func request(t *testing.T, page http.Handler, method, path, client string) *http.Response {
 	t.Helper()
 	r := httptest.NewRequest(method, path, nil)
 	r.RemoteAddr = client
@@ -97,7 +97,7 @@ func TestKubednsStatusSeveralBlocks(t *testing.T) {
 	if _, body := get(t, site.Addr(), "/cache"); body != "[{\"a\":1},\n{\"a\":1}]" {
 		t.Errorf("/cache: got %q, want an array of both trees", body)
 	}
-	if got := status(t, http.HandlerFunc(page.cache), "GET", "/cache", client); got.StatusCode != 403 {
+	if got := request(t, http.HandlerFunc(page.cache), "GET", "/cache", client); got.StatusCode != 403 {
 		t.Errorf("/cache from %s with cache local in one block: got %s, want 403", client, got.Status)
 	}
 }
@@ -116,7 +116,7 @@ func TestKubednsCacheClients(t *testing.T) {
 	} {
 		r := run(t, ".:53 {\nkubedns_status 127.0.0.1:0 "+c.option+"\n}", &treeHandler{`{"a":1}`})
 		page, _ := config.Keep(r.start, statusKey{r.start, "127.0.0.1:0"}, func() (*statusPage, error) { return nil, errors.New("the plan has no page") })
-		got := status(t, http.HandlerFunc(page.cache), "GET", "/cache", c.client)
+		got := request(t, http.HandlerFunc(page.cache), "GET", "/cache", c.client)
 		body, _ := io.ReadAll(got.Body)
 		if got.StatusCode != c.code || (string(body) == `{"a":1}`) != (c.code == 200) {
 			t.Errorf("%s, client %q: got %s %q, want %d", c.option, c.client, got.Status, body, c.code)
@@ -127,7 +127,7 @@ func TestKubednsCacheClients(t *testing.T) {
 		if want := "the Corefile option \"cache any\" allows other clients\n"; c.code == 403 && !strings.HasSuffix(string(body), want) {
 			t.Errorf("%s, client %q: got %q, want the suffix %q", c.option, c.client, body, want)
 		}
-		if got := status(t, http.HandlerFunc(page.readiness), "GET", "/readiness", c.client); got.StatusCode != 200 {
+		if got := request(t, http.HandlerFunc(page.readiness), "GET", "/readiness", c.client); got.StatusCode != 200 {
 			t.Errorf("%s, client %q: /readiness: got %s, want 200", c.option, c.client, got.Status)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/internal/status"
 	"github.com/seamark/seamark/internal/web"
 	"github.com/seamark/seamark/metrics"
 )
@@ -103,7 +104,7 @@ func SetupPrometheus(b *config.Block, uses []corefile.Directive) error {
 		if allRuntime {
 			p.metrics.RegisterAllGo()
 		}
-		site.Handle("/metrics", newMetricsPage(p.metrics))
+		site.Handle("/metrics", metricsPage(p.metrics))
 		return nil
 	})
 	return err
@@ -152,20 +153,10 @@ func (p *Prometheus) Stop() {
 	}
 }
 
-// A metricsPage serves all metrics of a registry.
-type metricsPage struct{ registry *metrics.Registry }
-
-// newMetricsPage also registers the metrics that every such page shows.
-func newMetricsPage(r *metrics.Registry) metricsPage {
+// metricsPage returns the page of a registry's metrics.
+func metricsPage(r *metrics.Registry) http.Handler {
 	r.Counter("coredns_panics_total", "Handler panics, each answered with SERVFAIL.")
-	r.RegisterProcess()
-	r.RegisterGo()
-	return metricsPage{r}
-}
-
-func (p metricsPage) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	_ = p.registry.WriteText(w) // the only errors are those of the connection
+	return status.Metrics(r)
 }
 
 // ObserveDNS makes p an observer. BindChain replaces p in each chain.

@@ -122,7 +122,7 @@ func SetupSkyDNSMetrics(b *config.Block, uses []corefile.Directive) error {
 	})
 	servePages(b, uses[0], m.addr, web.TLS{}, func(_ *config.Start, site *web.Site) error {
 		m.register(b.Metrics)
-		site.Handle(m.path, newMetricsPage(b.Metrics))
+		site.Handle(m.path, metricsPage(b.Metrics))
 		return nil
 	})
 	return err

@@ -92,8 +92,6 @@ func (o *Options) cluster() cluster.Options {
 // reachable.
 func Run(ctx context.Context, o Options) error {
 	registry := new(metrics.Registry)
-	registry.RegisterProcess()
-	registry.RegisterGo()
 	layout := newLayout(o.PathPrefix, o.Domain)
 	state := newState(layout.zone, o.cluster().Kinds())
 	w := newWriter(o, layout, state, registry)

@@ -60,8 +60,6 @@ func (o *Options) Check() error {
 // returns.
 func Run(ctx context.Context, o Options) error {
 	registry := new(metrics.Registry)
-	registry.RegisterProcess()
-	registry.RegisterGo()
 	site := pages{path: o.Path, metrics: status.Metrics(registry), probers: map[string]*prober{}}
 	stats := newStatistics(o.Dnsmasq, registry, o.Namespace, o.Log)
 	tasks := []func(context.Context){

@@ -60,7 +60,7 @@ var table = map[string]row{
 	"cluster/sources": {own: []string{"corefile", "metrics"}, noNet: true},
 
 	// Directives of one file, and directives with a package of their own.
-	"directive":          {own: append([]string{"internal/expression"}, chain...), third: watchesFiles, noNet: true},
+	"directive":          {own: append([]string{"internal/expression", "internal/status"}, chain...), third: watchesFiles, noNet: true},
 	"directive/*":        {own: chain, third: watchesFiles, noNet: true},
 	"directive/file":     {own: append([]string{"zone/zonefile"}, chain...), noNet: true},
 	"directive/template": {own: append([]string{"zone/zonefile", "internal/expression"}, chain...), noNet: true},
