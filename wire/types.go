@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -214,29 +215,29 @@ const (
 	BadVers  RCode = 16 // sent in the OPT record
 )
 
-// String returns the mnemonic, or RCODE11.
+// rcodes are the mnemonics of the first codes (RFC 6895 §2.3).
+var rcodes = [...]string{"NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED",
+	"YXDOMAIN", "YXRRSET", "NXRRSET", "NOTAUTH", "NOTZONE", "DSOTYPENI"}
+
+// String returns the mnemonic, or RCODE12.
 func (r RCode) String() string {
-	switch r {
-	case NoError:
-		return "NOERROR"
-	case FormErr:
-		return "FORMERR"
-	case ServFail:
-		return "SERVFAIL"
-	case NXDomain:
-		return "NXDOMAIN"
-	case NotImp:
-		return "NOTIMP"
-	case Refused:
-		return "REFUSED"
-	case YXDomain:
-		return "YXDOMAIN"
-	case NotAuth:
-		return "NOTAUTH"
-	case BadVers:
+	switch {
+	case int(r) < len(rcodes):
+		return rcodes[r]
+	case r == BadVers:
 		return "BADVERS"
 	}
 	return "RCODE" + strconv.Itoa(int(r))
+}
+
+// ParseRCode parses a code that fits into the message header: a mnemonic in any
+// spelling, or a number.
+func ParseRCode(text string) (RCode, bool) {
+	if n, err := strconv.ParseUint(text, 10, 4); err == nil {
+		return RCode(n), true
+	}
+	i := slices.Index(rcodes[:], strings.ToUpper(text))
+	return RCode(max(i, 0)), i >= 0
 }
 
 // EDNS options that the code of this server uses by name.

@@ -27,3 +27,24 @@ func TestParseClass(t *testing.T) {
 		}
 	}
 }
+
+func TestParseRCode(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want RCode
+		ok   bool
+	}{
+		{"NOERROR", NoError, true}, {"nxdomain", NXDomain, true}, {"YXRRSET", 7, true}, {"DSOTYPENI", 11, true},
+		{"0", NoError, true}, {"15", 15, true},
+		{"16", 0, false}, {"-1", 0, false}, {"BADVERS", 0, false}, {"", 0, false},
+	} {
+		if got, ok := ParseRCode(c.text); got != c.want || ok != c.ok {
+			t.Errorf("ParseRCode(%q) = %d, %v; want %d, %v", c.text, got, ok, c.want, c.ok)
+		}
+	}
+	for code, want := range map[RCode]string{0: "NOERROR", 8: "NXRRSET", 11: "DSOTYPENI", 12: "RCODE12", 16: "BADVERS", 4095: "RCODE4095"} {
+		if got := code.String(); got != want {
+			t.Errorf("RCode %d: got %s, want %s", code, got, want)
+		}
+	}
+}

@@ -87,59 +87,27 @@ func (p *pattern) matches(s *domain) bool {
 	return p.expr.Match(s.String())
 }
 
-// A template is text with references to the groups of a regular expression.
-type template []piece
+// groupReference matches a reference to a group of a regular expression.
+var groupReference = regexp.MustCompile(`\{\d+\}`)
 
-// A piece is text followed by a group, or by nothing if group is -1.
-type piece struct {
-	text  string
-	group int
-}
-
-// parseTemplate reads "{1}.example.org".
-func parseTemplate(text string, expr *regexp.Regexp) (t template, err error) {
-	rest := text
-	for {
-		open := strings.IndexByte(rest, '{')
-		length := -1
-		if open >= 0 {
-			length = strings.IndexByte(rest[open:], '}')
+// parseTemplate returns text such as "{1}.example.org" as a template of package
+// regexp.
+func parseTemplate(text string, expr *regexp.Regexp) (template []byte, err error) {
+	text = groupReference.ReplaceAllStringFunc(strings.ReplaceAll(text, "$", "$$"), func(ref string) string {
+		group, tooLarge := strconv.Atoi(ref[1 : len(ref)-1])
+		if tooLarge != nil || group > expr.NumSubexp() {
+			err = fmt.Errorf("%s: the regular expression has %d groups", ref, expr.NumSubexp())
 		}
-		if length < 0 {
-			return append(t, piece{rest, -1}), nil
-		}
-		inside := rest[open+1 : open+length]
-		group, err := strconv.Atoi(inside)
-		switch {
-		case err != nil || group < 0:
-			t = append(t, piece{rest[:open+length+1], -1})
-		case group > expr.NumSubexp():
-			return nil, fmt.Errorf("{%d}: the regular expression has %d groups", group, expr.NumSubexp())
-		default:
-			t = append(t, piece{rest[:open], group})
-		}
-		rest = rest[open+length+1:]
-	}
-}
-
-// expand returns the text with the groups that a match of the expression found
-// in src.
-func (t template) expand(src []byte, found []int) string {
-	var out strings.Builder
-	for _, p := range t {
-		out.WriteString(p.text)
-		if p.group >= 0 && found[2*p.group] >= 0 {
-			out.Write(src[found[2*p.group]:found[2*p.group+1]])
-		}
-	}
-	return out.String()
+		return fmt.Sprintf("${%d}", group)
+	})
+	return []byte(text), err
 }
 
 // A renaming is a pattern and the replacement for what it matches.
 type renaming struct {
 	pattern
-	with     string   // for all but regex
-	template template // for regex
+	with     string // for all but regex
+	template []byte // for regex, in the syntax of package regexp
 }
 
 func parseRenaming(m match, from, with string) (r renaming, err error) {
@@ -176,7 +144,7 @@ func (r *renaming) rename(s *domain) (name wire.Name, ok bool, err error) {
 	case substring:
 		renamed = string(bytes.ReplaceAll(text, r.text, []byte(r.with)))
 	case regex:
-		renamed = r.template.expand(text, r.expr.FindSubmatchIndex(text))
+		renamed = string(r.expr.Expand(nil, r.template, text, r.expr.FindSubmatchIndex(text)))
 	}
 	if name, err = wire.ParseName(renamed); err != nil {
 		return "", true, fmt.Errorf("rewriting the name %s: %w", s.String(), err)
@@ -189,7 +157,7 @@ func (r *renaming) rename(s *domain) (name wire.Name, ok bool, err error) {
 type answer struct {
 	value bool // names in record data; otherwise owner names
 	expr  *regexp.Regexp
-	with  template
+	with  []byte // a template of package regexp
 }
 
 // A nameRule replaces the query's name.
@@ -236,7 +204,7 @@ func (r *renamed) restore(name []byte, rdata bool) []byte {
 		}
 		text := bytes.ToLower(wire.AppendText(nil, name))
 		if found := a.expr.FindSubmatchIndex(text); found != nil {
-			replacement, err := wire.ParseName(a.with.expand(text, found))
+			replacement, err := wire.ParseName(string(a.expr.Expand(nil, a.with, text, found)))
 			if err != nil {
 				return nil
 			}

@@ -230,23 +230,11 @@ func parseRCode(d corefile.Directive) (change, error) {
 	for i, to := range []*wire.RCode{&r.from, &r.to} {
 		text := d.Args[1+i].Text
 		var ok bool
-		if *to, ok = parseCode(text); !ok {
+		if *to, ok = wire.ParseRCode(text); !ok {
 			errs = append(errs, d.Errorf("want a response code like NXDOMAIN or a number of 0..15, got %q", text))
 		}
 	}
 	return r, errors.Join(errs...)
-}
-
-// parseCode reads a response code that fits into the message header.
-func parseCode(text string) (wire.RCode, bool) {
-	n, err := strconv.ParseUint(text, 10, 4)
-	if err == nil {
-		return wire.RCode(n), true
-	}
-	// RFC 6895 §2.3. Package wire has constants only for the codes that are used.
-	names := []string{"NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED", "YXDOMAIN", "YXRRSET", "NXRRSET", "NOTAUTH", "NOTZONE"}
-	i := slices.Index(names, strings.ToUpper(text))
-	return wire.RCode(max(i, 0)), i >= 0
 }
 
 func parseEDNS(b *config.Block, d corefile.Directive) (change, error) {

@@ -93,9 +93,12 @@ func (t *Template) parse(b *config.Block, d corefile.Directive) (*rule, error) {
 			}
 			return nil
 		}},
-		{Usage: "rcode CODE", Set: func(o corefile.Directive) (err error) {
-			r.rcode, err = parseRCode(o)
-			return err
+		{Usage: "rcode CODE", Set: func(o corefile.Directive) error {
+			var ok bool
+			if r.rcode, ok = wire.ParseRCode(o.Args[0].Text); !ok {
+				return o.Errorf("want a response code, like NXDOMAIN or REFUSED, got %q", o.Args[0].Text)
+			}
+			return nil
 		}},
 		{Usage: "ederror CODE [REASON]", Set: r.parseExtended},
 		// CoreDNS had this option. CNAME records are always followed.
@@ -171,21 +174,6 @@ func (r *rule) parseExtended(o corefile.Directive) error {
 		r.extended.reason = words[1]
 	}
 	return nil
-}
-
-// parseRCode reads a response code up to 11. Higher codes belong to EDNS and
-// TSIG.
-func parseRCode(o corefile.Directive) (wire.RCode, error) {
-	got := strings.ToUpper(o.Args[0].Text)
-	for code, name := range [...]string{
-		"NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED",
-		"YXDOMAIN", "YXRRSET", "NXRRSET", "NOTAUTH", "NOTZONE", "DSOTYPENI", // RFC 6895 §2.3
-	} {
-		if got == name || got == strconv.Itoa(code) {
-			return wire.RCode(code), nil
-		}
-	}
-	return 0, o.Errorf("want a response code, like NXDOMAIN or REFUSED, got %q", o.Args[0].Text)
 }
 
 func (r *rule) parseRecords(l line) error {
