@@ -26,10 +26,10 @@ func startActivated(t *testing.T, dir string, files []*os.File) *process {
 	return start(t, c, os.Stderr, "")
 }
 
-// With socket activation a restart loses no query: those sent while no server runs
-// wait in the sockets.
-func TestSocketActivationRestart(t *testing.T) {
-	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+// openSockets opens a TCP and a UDP socket of one address, as systemd does.
+func openSockets(t *testing.T) (files []*os.File, address string) {
+	t.Helper()
+	tcp, err := net.Listen("tcp", "127.0.0.1:"+freePort(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,18 +39,24 @@ func TestSocketActivationRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer udp.Close()
-	var files []*os.File
 	for _, s := range []interface{ File() (*os.File, error) }{tcp.(*net.TCPListener), udp.(*net.UDPConn)} {
 		f, err := s.File()
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer f.Close()
+		t.Cleanup(func() { f.Close() })
 		files = append(files, f)
 	}
+	return files, tcp.Addr().String()
+}
+
+// With socket activation a restart loses no query: those sent while no server runs
+// wait in the sockets.
+func TestSocketActivationRestart(t *testing.T) {
+	files, at := openSockets(t)
 	dir := t.TempDir()
-	port := tcp.Addr().(*net.TCPAddr).Port
-	write(t, filepath.Join(dir, "Corefile"), fmt.Sprintf(".:%d {\n bind 127.0.0.1\n kubernetes cluster.local {\n  manifests objects\n }\n}\n", port))
+	_, port, _ := net.SplitHostPort(at)
+	write(t, filepath.Join(dir, "Corefile"), fmt.Sprintf(".:%s {\n bind 127.0.0.1\n kubernetes cluster.local {\n  manifests objects\n }\n}\n", port))
 	if err := os.Mkdir(filepath.Join(dir, "objects"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +73,7 @@ spec: {clusterIP: 10.96.0.10, ports: [{port: 80}]}
 	for i, network := range []string{"udp", "tcp"} {
 		clients.Go(func() {
 			for !stopped.Load() {
-				reply, err := ask(network, fmt.Sprint(port), "api.default.svc.cluster.local.", dns.TypeA)
+				reply, err := ask(network, port, "api.default.svc.cluster.local.", dns.TypeA)
 				if err != nil || reply.Rcode != dns.RcodeSuccess || len(reply.Answer) != 1 {
 					t.Errorf("%s query %d: got %v, %v, want one record", network, answers[i].Load(), reply, err)
 					return
@@ -90,7 +96,8 @@ spec: {clusterIP: 10.96.0.10, ports: [{port: 80}]}
 	t.Logf("%d answers over UDP and %d over TCP during 5 restarts", answers[0].Load(), answers[1].Load())
 }
 
-// A descriptor that is no socket, and a socket that no server block uses, are reported.
+// A descriptor that is no socket is reported. Queries to a socket that no server block
+// uses are refused.
 func TestSocketActivationErrors(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "Corefile"), ".:0 {\n bind 127.0.0.1\n whoami\n}\n")
@@ -109,20 +116,14 @@ func TestSocketActivationErrors(t *testing.T) {
 		t.Errorf("a file as the inherited descriptor: got %v, %s, want an error about it", err, out)
 	}
 
-	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer udp.Close()
-	socket, err := udp.(*net.UDPConn).File()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer socket.Close()
-	p := startActivated(t, dir, []*os.File{socket})
+	files, at := openSockets(t)
+	p := startActivated(t, dir, files)
 	defer p.stop()
-	if log := strings.Join(p.before, "\n"); !strings.Contains(log, `Inherited socket is not used: no server block listens there address="udp `+udp.LocalAddr().String()) {
+	if log := strings.Join(p.before, "\n"); !strings.Contains(log, "Queries to an inherited socket are refused: no server block listens there address="+at) {
 		t.Errorf("an unused socket: got log\n%s\nwant a warning about it", log)
+	}
+	if reply, err := ask("udp", at, "a.", dns.TypeA); err != nil || reply.Rcode != dns.RcodeRefused {
+		t.Errorf("a query to an unused socket: got %v, error %v, want REFUSED", reply, err)
 	}
 }
 

@@ -89,15 +89,22 @@ func startUpstream(t *testing.T, address string) (at string) {
 	return conn.LocalAddr().String()
 }
 
+// freePort returns a port of 127.0.0.1 that is free for UDP and TCP.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		udp, err := net.ListenPacket("udp", l.Addr().String())
+		_ = l.Close()
+		if err == nil {
+			_ = udp.Close()
+			_, port, _ := net.SplitHostPort(l.Addr().String())
+			return port
+		}
 	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
 }
 
 // newNanny returns a process of the binary, called dnsmasq-nanny, that has not been

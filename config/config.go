@@ -8,6 +8,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -213,6 +214,8 @@ type Start struct {
 	// OnStart may wait until data is loaded. Otherwise the sockets open after
 	// OnStart returns.
 	Reload bool
+	// Taken holds sockets of the process that this one replaces, for Listen.
+	Taken map[string]*os.File
 
 	old, kept map[any]Stopper
 	created   []any // keys in the order of creation

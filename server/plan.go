@@ -48,6 +48,9 @@ type Plan struct {
 	sum    corefile.Sum // of its Corefile; zero if it was not read by a Run
 	blocks []*config.Block
 	sites  []*site
+	taken  *takeover // from the process that this one replaces; nil if there is none
+
+	handover string // the path of the directive handover, or ""
 	running
 }
 
@@ -73,6 +76,7 @@ func NewPlan(servers []corefile.Server, opts Options) (*Plan, error) {
 	}
 	errs = append(errs, p.overlaps()...)
 	errs = append(errs, p.httpOverlaps()...)
+	errs = append(errs, p.setHandover()...)
 	if len(errs) == 0 {
 		for _, b := range p.blocks {
 			errs = append(errs, b.Planned()...)

@@ -39,6 +39,7 @@ func (r *Run) reload(ctx context.Context, old *Plan, c corefile.Reading, level s
 		return old
 	}
 	r.warn(plan)
+	r.moveSuccessors(ctx, plan)
 	r.Log.Log(ctx, level, "Reloading complete")
 	return plan
 }

@@ -37,8 +37,9 @@ type Run struct {
 	// Signals are the signals of the process. If nil, Serve catches them.
 	Signals *Signals
 
-	seen  corefile.Sum // of the last Corefile that was planned or rejected
-	tried string       // the changed addresses of interfaces of the last reload
+	seen       corefile.Sum // of the last Corefile that was planned or rejected
+	tried      string       // the changed addresses of interfaces of the last reload
+	successors *successors  // nil without the directive handover
 }
 
 // Check reads and plans the Corefile and opens nothing. It returns every error.
@@ -109,9 +110,16 @@ func (r *Run) Serve(ctx context.Context) error {
 		case <-r.Changed:
 			plan = r.reloadIfChanged(ctx, plan, slog.LevelDebug) // its sender logs the change
 			continue
+		case c := <-r.successors.requests():
+			if !r.handOver(ctx, plan, c) {
+				continue
+			}
+			plan.stop(context.WithoutCancel(ctx))
+			return removePIDFile(r.PIDFile)
 		case <-ctx.Done():
 		}
 		r.Log.Info("Shutting down")
+		r.successors.remove()
 		patience, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		defer cancel()
 		go func() {
@@ -122,7 +130,7 @@ func (r *Run) Serve(ctx context.Context) error {
 			}
 		}()
 		plan.Stop(patience)
-		return r.removePIDFile()
+		return removePIDFile(r.PIDFile)
 	}
 }
 
@@ -133,16 +141,27 @@ func (r *Run) start(ctx context.Context, signals *Signals) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.PIDFile != "" {
-		signals.pidfile.Store(&r.PIDFile)
-		if err := os.WriteFile(r.PIDFile, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o644); err != nil {
-			return nil, fmt.Errorf("writing the process ID: %w", err)
-		}
+	unlock, err := r.takeOver(ctx, plan)
+	if err != nil {
+		return nil, err
 	}
-	r.warn(plan)
-	r.failures().Add(0) // the metric exists before the first failure
-	if err := plan.Start(ctx, nil); err != nil {
-		return nil, errors.Join(err, r.removePIDFile())
+	defer unlock()
+	signals.pidfile.Store(&r.PIDFile)
+	if plan.taken == nil { // else the old process may continue
+		err = r.writePIDFile()
+	}
+	if err == nil {
+		r.warn(plan)
+		r.failures().Add(0) // the metric exists before the first failure
+		err = plan.Start(ctx, nil)
+	}
+	if err != nil {
+		plan.taken.close()
+		r.successors.remove()
+		return nil, errors.Join(err, removePIDFile(r.PIDFile))
+	}
+	if plan.taken != nil {
+		r.finishTakeover(plan)
 	}
 	if r.Out != nil {
 		plan.printAddresses(r.Out)
@@ -152,11 +171,29 @@ func (r *Run) start(ctx context.Context, signals *Signals) (*Plan, error) {
 	return plan, nil
 }
 
-func (r *Run) removePIDFile() error {
+// pid is the content of this process's pidfile.
+func pid() string { return strconv.Itoa(os.Getpid()) + "\n" }
+
+func (r *Run) writePIDFile() error {
 	if r.PIDFile == "" {
 		return nil
 	}
-	if err := os.Remove(r.PIDFile); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.WriteFile(r.PIDFile, []byte(pid()), 0o644); err != nil {
+		return fmt.Errorf("writing the process ID: %w", err)
+	}
+	return nil
+}
+
+// removePIDFile removes the pidfile unless a process that has replaced this one has
+// written its ID.
+func removePIDFile(name string) error {
+	if name == "" {
+		return nil
+	}
+	if written, err := os.ReadFile(name); err == nil && string(written) != pid() {
+		return nil
+	}
+	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("removing the pidfile: %w", err)
 	}
 	return nil

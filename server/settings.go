@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/dns"
 )
 
@@ -29,6 +30,11 @@ type (
 	// interfaceAddresses are the present addresses to listen on if they are others than
 	// when the Corefile was read (bind).
 	interfaceAddresses interface{ Changed() []config.Address }
+	// successorSocket is the path of the socket at which another process may replace
+	// this one (handover).
+	successorSocket interface {
+		HandoverPath() (path string, from corefile.Directive)
+	}
 	// debugLogging makes the server log debug lines (debug).
 	debugLogging interface{ Debug() }
 )

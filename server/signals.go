@@ -61,7 +61,7 @@ func (s *Signals) wait(cancel context.CancelFunc) {
 		return
 	}
 	if name := s.pidfile.Load(); name != nil {
-		_ = os.Remove(*name) // the process ends in any case
+		_ = removePIDFile(*name) // the process ends in any case
 	}
 	if received == syscall.SIGQUIT {
 		received = syscall.SIGTERM // its default effect is a dump

@@ -12,8 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/coreos/go-systemd/v22/activation"
-
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/transport"
@@ -28,8 +26,6 @@ const (
 	// grace is how long parked queries may continue after their plan was replaced
 	// or stopped. The timeout of a single query is the same.
 	grace = 10 * time.Second
-	// readyWait is shorter than the time for which resolvers wait for a reply, 5 s.
-	readyWait = 4 * time.Second
 )
 
 // running is the state of a started plan.
@@ -62,6 +58,9 @@ func (p *Plan) Start(ctx context.Context, old *Plan) error {
 		before = old.start
 	}
 	p.start = config.NewStart(ctx, before)
+	if p.taken != nil {
+		p.start.Taken = p.taken.http
+	}
 	if err := p.prepare(ctx, old); err != nil {
 		p.start.Abort()
 		return err
@@ -82,15 +81,7 @@ func (p *Plan) prepare(ctx context.Context, old *Plan) error {
 		}
 	}
 	for _, s := range p.sites {
-		l, err := config.Keep(p.start, listenerKey{s.addr}, func() (Listener, error) {
-			l, err := p.open(ctx, s.addr, transport.Options{
-				Readers: s.sockets(), Inherited: p.opts.Inherited, Limits: s.limits(), Log: p.opts.Log, Metrics: p.opts.Metrics,
-			})
-			if err == nil {
-				p.opened = append(p.opened, l)
-			}
-			return l, err
-		})
+		l, err := p.listen(ctx, s)
 		if err != nil && old != nil && old.listensOn(s.addr.Port()) {
 			err = fmt.Errorf("%w (the old configuration listens on that port until it is stopped: restart the server for this change)", err)
 		}
@@ -102,8 +93,12 @@ func (p *Plan) prepare(ctx context.Context, old *Plan) error {
 		}
 		p.listeners = append(p.listeners, l)
 	}
+	p.refuseUnused(ctx)
+	p.taken.loadStates(p)
 	if old == nil && p.opts.Inherited != nil {
-		p.waitUntilReady(ctx)
+		if err := p.waitUntilReady(ctx); err != nil {
+			return err
+		}
 	}
 	return ctx.Err()
 }
@@ -116,47 +111,17 @@ func (p *Plan) open(ctx context.Context, at netip.AddrPort, o transport.Options)
 	return transport.Listen(ctx, at, o)
 }
 
-// InheritSockets returns the sockets that systemd has opened for the process (socket
-// activation, sd_listen_fds(3)), or nil if there are none. It removes the environment
-// variables, so only the first call returns any.
-func InheritSockets() (*transport.Inherited, error) {
-	files := activation.Files(true)
-	if len(files) == 0 {
-		return nil, nil
-	}
-	return transport.Inherit(files)
-}
-
-// waitUntilReady blocks until every directive is ready, readyWait at most. Queries wait
-// in the inherited sockets meanwhile, which is better than SERVFAIL.
-func (p *Plan) waitUntilReady(ctx context.Context) {
-	for _, address := range p.opts.Inherited.Unused() {
-		p.opts.Log.Warn("Inherited socket is not used: no server block listens there", "address", address)
-	}
-	timeout := time.After(readyWait)
-	poll := time.NewTicker(10 * time.Millisecond)
-	defer poll.Stop()
-	for !p.ready() {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timeout:
-			p.opts.Log.Warn("Answering before all directives are ready", "duration", readyWait)
-			return
-		case <-poll.C:
+// listen returns the listener of an address: the old plan's if it has one.
+func (p *Plan) listen(ctx context.Context, s *site) (Listener, error) {
+	return config.Keep(p.start, listenerKey{s.addr}, func() (Listener, error) {
+		l, err := p.open(ctx, s.addr, transport.Options{
+			Readers: s.sockets(), Inherited: p.opts.Inherited, Limits: s.limits(), Log: p.opts.Log, Metrics: p.opts.Metrics,
+		})
+		if err == nil {
+			p.opened = append(p.opened, l)
 		}
-	}
-}
-
-func (p *Plan) ready() bool {
-	for _, b := range p.blocks {
-		for _, h := range config.Find[interface{ Ready() bool }](b) {
-			if !h.Ready() {
-				return false
-			}
-		}
-	}
-	return true
+		return l, err
+	})
 }
 
 func (p *Plan) listensOn(port uint16) bool {
@@ -266,6 +231,10 @@ func (p *Plan) closeLot(ctx context.Context) {
 // releases everything. When ctx ends, it stops waiting.
 func (p *Plan) Stop(ctx context.Context) {
 	config.Shutdown(ctx, p.blocks...)
+	p.stop(ctx)
+}
+
+func (p *Plan) stop(ctx context.Context) {
 	var stops sync.WaitGroup
 	for _, l := range p.listeners {
 		stops.Go(l.Stop)

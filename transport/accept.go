@@ -113,12 +113,14 @@ type conns struct {
 	lastID   int64
 	clients  map[netip.Addr]int
 	empty    chan struct{} // receives a value when the last connection ends
+	leaving  []*conn       // to be passed to another process
+	left     chan struct{} // receives a value when leaving grows
 	checking bool          // check is going to be called
 }
 
 func (s *conns) init() {
 	s.byID, s.clients = map[int64]*conn{}, map[netip.Addr]int{}
-	s.empty = make(chan struct{}, 1)
+	s.empty, s.left = make(chan struct{}, 1), make(chan struct{}, 1)
 }
 
 // clientKey returns the key under which connections of a client are counted: an IPv4
@@ -174,10 +176,15 @@ func (s *conns) removeClosed(c *conn) {
 	defer s.mu.Unlock()
 	s.remove(c)
 	if len(s.byID) == 0 {
-		select {
-		case s.empty <- struct{}{}:
-		default:
-		}
+		signal(s.empty)
+	}
+}
+
+// signal sends a value unless one is waiting.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }
 

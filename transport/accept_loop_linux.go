@@ -3,6 +3,7 @@ package transport
 import (
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"sync"
 	"syscall"
@@ -97,6 +98,15 @@ func (a *acceptLoop) open(tcp *net.TCPListener) (err error) {
 	a.yielder.open()
 	a.poll, a.accept4 = a.pollOnce, a.acceptFrom
 	return nil
+}
+
+// pause stops accepting connections, or starts it again.
+func (a *acceptLoop) pause(paused bool) {
+	events := uint32(unix.EPOLLIN)
+	if paused {
+		events = 0
+	}
+	_ = a.listen(unix.EPOLL_CTL_MOD, events)
 }
 
 // listen sets the events that epoll reports for the listening socket.
@@ -205,8 +215,8 @@ func (a *acceptLoop) acceptOne() *conn {
 		return nil
 	default:
 		pause := a.errors.failed(os.NewSyscallError("accept4", a.errno))
-		_ = a.listen(unix.EPOLL_CTL_MOD, 0)
-		time.AfterFunc(pause, func() { _ = a.listen(unix.EPOLL_CTL_MOD, unix.EPOLLIN) })
+		a.pause(true)
+		time.AfterFunc(pause, func() { a.pause(false) })
 		return nil
 	}
 	peer, local := a.addr.addrPort(), a.l.addr
@@ -255,7 +265,11 @@ type descriptor struct {
 }
 
 func (d *descriptor) blocking() *os.File {
-	d.once.Do(func() { d.file = os.NewFile(uintptr(d.fd), "tcp") })
+	d.once.Do(func() {
+		if d.file == nil {
+			d.file = os.NewFile(uintptr(d.fd), "tcp")
+		}
+	})
 	return d.file
 }
 
@@ -302,4 +316,27 @@ func (d *descriptor) Close() error {
 		return errno
 	}
 	return nil
+}
+
+// adopt returns the socket of a connection that another process has accepted, and its
+// addresses. It fails if the client has reset the connection.
+func adopt(f *os.File) (sock socket, peer, local netip.AddrPort, err error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return nil, peer, local, err
+	}
+	d := &descriptor{file: f}
+	err = controlFD(raw, func(fd int) error {
+		d.fd = fd
+		for call, addr := range map[uintptr]*netip.AddrPort{unix.SYS_GETPEERNAME: &peer, unix.SYS_GETSOCKNAME: &local} {
+			var name sockaddr
+			size := uint32(len(name))
+			if _, _, errno := unix.RawSyscall(call, uintptr(fd), uintptr(unsafe.Pointer(&name)), uintptr(unsafe.Pointer(&size))); errno != 0 {
+				return errno
+			}
+			*addr = name.addrPort()
+		}
+		return nil
+	})
+	return d, peer, local, err
 }

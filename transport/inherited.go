@@ -9,28 +9,29 @@ import (
 	"sync"
 )
 
-// Inherited holds listening sockets that a parent process passed to this one, such
-// as systemd's socket units. The parent keeps them open, so queries wait in them while
-// the server restarts. Listen uses them for their addresses. It is safe for concurrent
-// use.
+// Inherited holds listening sockets that another process opened: systemd, or the
+// server that this process replaces. Listen uses them for their addresses. It is safe
+// for concurrent use.
 type Inherited struct {
 	mu      sync.Mutex
 	sockets []inheritedSocket
 }
 
 type inheritedSocket struct {
-	file *os.File
-	tcp  bool
-	addr netip.AddrPort
-	used bool
+	file   *os.File
+	tcp    bool
+	addr   netip.AddrPort
+	shared bool
 }
 
-// Inherit returns the sockets of files, which it keeps. Each must be a listening TCP
-// socket or a bound UDP socket.
-func Inherit(files []*os.File) (*Inherited, error) {
-	in := &Inherited{}
+// Add adds the sockets of files, which it keeps. Each must be a listening TCP socket or
+// a bound UDP socket. shared reports whether another process keeps them open after this
+// one has ended: then packets that arrive meanwhile wait in them.
+func (in *Inherited) Add(shared bool, files ...*os.File) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
 	for _, f := range files {
-		s := inheritedSocket{file: f}
+		s := inheritedSocket{file: f, shared: shared}
 		if l, err := net.FileListener(f); err == nil {
 			_, s.tcp = l.(*net.TCPListener)
 			s.addr = addrPort(l.Addr())
@@ -40,91 +41,111 @@ func Inherit(files []*os.File) (*Inherited, error) {
 			_ = c.Close()
 		}
 		if !s.addr.IsValid() {
-			return nil, fmt.Errorf("inherited file descriptor %d (%s): want a listening TCP socket or a UDP socket", f.Fd(), f.Name())
+			return fmt.Errorf("inherited file descriptor %s: want a listening TCP socket or a UDP socket", f.Name())
 		}
 		in.sockets = append(in.sockets, s)
 	}
-	return in, nil
+	return nil
 }
 
-// Unused returns the addresses of sockets that no call of Listen has used, as
-// "tcp 127.0.0.1:53".
-func (in *Inherited) Unused() (addresses []string) {
+// Addresses returns the addresses of the sockets that are shared, or of those that are
+// not and that Listen has not used.
+func (in *Inherited) Addresses(shared bool) (addresses []netip.AddrPort) {
 	if in == nil {
 		return nil
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for _, s := range in.sockets {
-		if !s.used {
-			addresses = append(addresses, s.network()+" "+s.addr.String())
+		if s.shared == shared && !slices.Contains(addresses, s.addr) {
+			addresses = append(addresses, s.addr)
 		}
 	}
-	slices.Sort(addresses)
 	return addresses
 }
 
-func (s *inheritedSocket) network() string {
-	if s.tcp {
-		return "tcp"
-	}
-	return "udp"
+// CloseOwn closes the sockets that are not shared and that Listen has not used.
+func (in *Inherited) CloseOwn() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.sockets = slices.DeleteFunc(in.sockets, func(s inheritedSocket) bool {
+		if !s.shared {
+			_ = s.file.Close()
+		}
+		return !s.shared
+	})
 }
 
-// files returns the sockets for an address.
-func (in *Inherited) files(tcp bool, addr netip.AddrPort) (files []*os.File) {
+// take calls use for each socket of addr, and reports whether these are shared. A socket
+// that is not shared is closed after that: use copies its descriptor.
+func (in *Inherited) take(tcp bool, addr netip.AddrPort, use func(*os.File) error) (shared bool, err error) {
 	if in == nil {
-		return nil
+		return false, nil
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	for i := range in.sockets {
-		if s := &in.sockets[i]; s.tcp == tcp && s.addr == addr {
-			s.used = true
-			files = append(files, s.file)
+	in.sockets = slices.DeleteFunc(in.sockets, func(s inheritedSocket) bool {
+		if err != nil || s.tcp != tcp || s.addr != addr {
+			return false
 		}
-	}
-	return files
+		err = use(s.file)
+		shared = shared || s.shared
+		if !s.shared {
+			_ = s.file.Close()
+		}
+		return !s.shared
+	})
+	return shared, err
 }
 
 // listenTCP returns a listener of the inherited socket for addr, or nil if there is
 // none.
-func (in *Inherited) listenTCP(addr netip.AddrPort) (net.Listener, error) {
-	files := in.files(true, addr)
-	if len(files) == 0 {
-		return nil, nil
-	}
-	l, err := net.FileListener(files[0]) // of a copy of the descriptor
-	if err != nil {
-		return nil, err
-	}
-	raw, err := l.(*net.TCPListener).SyscallConn()
-	if err == nil {
-		err = controlTCP("", "", raw)
-	}
-	if err != nil {
+func (in *Inherited) listenTCP(addr netip.AddrPort) (l net.Listener, err error) {
+	_, err = in.take(true, addr, func(f *os.File) error {
+		if l != nil {
+			return nil
+		}
+		inherited, err := net.FileListener(f)
+		if err != nil {
+			return err
+		}
+		l = inherited
+		raw, err := l.(*net.TCPListener).SyscallConn()
+		if err != nil {
+			return err
+		}
+		return controlTCP("", "", raw)
+	})
+	if err != nil && l != nil {
 		_ = l.Close()
 		return nil, err
 	}
-	return l, nil
+	return l, err
 }
 
 // listenUDP returns the inherited sockets for addr.
-func (in *Inherited) listenUDP(addr netip.AddrPort) (conns []*net.UDPConn, err error) {
-	for _, f := range in.files(false, addr) {
+func (in *Inherited) listenUDP(addr netip.AddrPort) (conns []*net.UDPConn, shared bool, err error) {
+	shared, err = in.take(false, addr, func(f *os.File) error {
 		c, err := net.FilePacketConn(f)
 		if err != nil {
-			return conns, err
+			return err
 		}
-		udp := c.(*net.UDPConn)
-		conns = append(conns, udp)
-		raw, err := udp.SyscallConn()
-		if err == nil {
-			err = controlUDP(addr.Addr())("", "", raw)
-		}
+		conns = append(conns, c.(*net.UDPConn))
+		raw, err := c.(*net.UDPConn).SyscallConn()
 		if err != nil {
-			return conns, err
+			return err
 		}
+		return controlUDP(addr.Addr())("", "", raw)
+	})
+	return conns, shared, err
+}
+
+// narrow returns the address to listen on for [::]: 0.0.0.0 if only that was inherited.
+func (in *Inherited) narrow(addr netip.AddrPort) netip.AddrPort {
+	inherited := slices.Concat(in.Addresses(true), in.Addresses(false))
+	ipv4 := netip.AddrPortFrom(netip.IPv4Unspecified(), addr.Port())
+	if addr.Addr() == netip.IPv6Unspecified() && slices.Contains(inherited, ipv4) && !slices.Contains(inherited, addr) {
+		return ipv4
 	}
-	return conns, nil
+	return addr
 }

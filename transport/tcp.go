@@ -1,9 +1,9 @@
 package transport
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
-	"io"
 	"net/netip"
 	"os"
 	"sync"
@@ -72,6 +72,8 @@ type conn struct {
 	invalid      bool      // the client sent a message that is no query
 	queries      int       // the number of queries received
 	drainFirst   bool      // there may be unread data: see closeGracefully
+	leaving      bool      // to another process, instead of being closed
+	unread       []byte    // if leaving: a part of a query
 
 	lastActive atomic.Int64 // Listener.clock of the last read, or write of a parked reply
 	refs       atomic.Int32 // parked queries, plus readerRef while there is a reader
@@ -125,6 +127,7 @@ type status uint8
 const (
 	reading status = iota
 	idling         // to wait in the acceptLoop
+	leaving        // to another process, when no query is parked
 	ended
 )
 
@@ -137,6 +140,9 @@ func (c *conn) run() (onLoop bool) {
 		s := c.step()
 		if s == reading {
 			continue
+		}
+		if s == leaving {
+			c.leaving, c.unread = true, bytes.Clone(c.in)
 		}
 		c.freeBuffer()
 		c.in = nil
@@ -400,6 +406,9 @@ func (c *conn) read(p []byte, inMessage bool) (n int, s status) {
 			c.drainFirst = true
 			return 0, ended
 		}
+		if c.l.passing.Load() {
+			return 0, leaving
+		}
 		toLoop := c.onLoop || c.l.loop != nil && c.inactive(c.now) >= keepGoroutine
 		err := errWouldBlock
 		if toLoop && !c.readAll || inMessage {
@@ -443,7 +452,7 @@ func (c *conn) readFirstQuery(p []byte) (int, error) {
 func (c *conn) readWithin(p []byte, inMessage bool) (int, error) {
 	if inMessage {
 		_ = c.sock.SetReadDeadline(c.messageStart.Add(c.l.limits.Load().MessageTimeout))
-		if c.l.isStopping() { // wake may have set a deadline before
+		if c.l.isStopping() || c.l.passing.Load() { // wake may have set a deadline before
 			return 0, os.ErrDeadlineExceeded
 		}
 	}
@@ -455,34 +464,6 @@ func (c *conn) cutSlowSender() status {
 	c.l.counts.slowSender.Add(1)
 	c.cut()
 	return ended
-}
-
-// closeGracefully closes the connection. If it is closed with unread data, the kernel
-// sends a reset, and replies that are on their way may be lost. If there may be such
-// data, closeGracefully shuts down the sending side first and gives the client half a
-// second to read the replies and close its side.
-func (c *conn) closeGracefully() {
-	const drainTimeout = 500 * time.Millisecond
-	c.mu.Lock()
-	c.closing = true
-	drain := c.drainFirst && !c.isCut && c.sock.CloseWrite() == nil
-	c.mu.Unlock()
-	if drain {
-		_ = c.sock.SetReadDeadline(time.Now().Add(drainTimeout))
-		_, _ = io.Copy(io.Discard, c.sock)
-	}
-	c.close()
-	c.l.conns.removeClosed(c)
-}
-
-// close closes the socket, which nothing uses any more.
-func (c *conn) close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.closed {
-		c.closed, c.closing, c.isCut = true, true, true
-		_ = c.sock.Close()
-	}
 }
 
 // An arena is what a connection needs while it answers: a query, and memory for an

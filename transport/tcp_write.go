@@ -3,6 +3,7 @@ package transport
 import (
 	"encoding/binary"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"time"
@@ -189,5 +190,36 @@ func (c *conn) cutLocked() {
 	if c.waiting {
 		c.waiting = false
 		c.start()
+	}
+}
+
+// closeGracefully closes the connection. If it is closed with unread data, the kernel
+// sends a reset, and replies that are on their way may be lost. If there may be such
+// data, closeGracefully shuts down the sending side first and gives the client half a
+// second to read the replies and close its side.
+func (c *conn) closeGracefully() {
+	const drainTimeout = 500 * time.Millisecond
+	if c.leaving && c.l.conns.leave(c) {
+		return
+	}
+	c.mu.Lock()
+	c.closing = true
+	drain := c.drainFirst && !c.isCut && c.sock.CloseWrite() == nil
+	c.mu.Unlock()
+	if drain {
+		_ = c.sock.SetReadDeadline(time.Now().Add(drainTimeout))
+		_, _ = io.Copy(io.Discard, c.sock)
+	}
+	c.close()
+	c.l.conns.removeClosed(c)
+}
+
+// close closes the socket, which nothing uses any more.
+func (c *conn) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.closed, c.closing, c.isCut = true, true, true
+		_ = c.sock.Close()
 	}
 }

@@ -36,7 +36,7 @@ type Options struct {
 	Portable bool          // read single packets, as where there is no recvmmsg
 	Grace    time.Duration // for parked queries when the listener stops; default 5 s
 
-	Inherited *Inherited // sockets to use instead of opening new ones; may be nil
+	Inherited *Inherited // sockets to use instead of opening others; may be nil
 
 	Limits
 
@@ -92,13 +92,13 @@ func orDefault[T int | time.Duration](v *T, standard T) {
 
 // A Listener serves one address, over UDP and TCP.
 type Listener struct {
-	o      Options
-	addr   netip.AddrPort
-	counts counters
-	tcp    net.Listener
-	udp    []*net.UDPConn
-	// inherited is set if the UDP sockets stay open in another process.
-	inherited bool
+	o          Options
+	addr       netip.AddrPort
+	counts     counters
+	tcp        net.Listener
+	udp        []*net.UDPConn
+	inherited  bool        // the UDP sockets stay open in the process that opened them
+	handedOver atomic.Bool // another process serves the sockets
 
 	limits      atomic.Pointer[Limits]
 	once        sync.Once
@@ -120,6 +120,7 @@ type Listener struct {
 	inputs  sync.Pool     // of *[inSize]byte
 	serving sync.RWMutex  // held for reading while a connection answers queries
 	large   chan struct{} // holds an element for each large message
+	passing atomic.Bool   // connections are passed to another process: see handover.go
 	queued  atomic.Int64  // bytes of replies that wait to be written
 }
 
@@ -133,6 +134,7 @@ func Listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, err
 	if !addr.Addr().IsValid() {
 		addr = netip.AddrPortFrom(netip.IPv6Unspecified(), addr.Port())
 	}
+	addr = o.Inherited.narrow(addr)
 	l, err := listen(ctx, addr, o)
 	if errors.Is(err, syscall.EAFNOSUPPORT) && addr.Addr() == netip.IPv6Unspecified() {
 		addr = netip.AddrPortFrom(netip.IPv4Unspecified(), addr.Port())
@@ -179,8 +181,8 @@ func listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, err
 // port between two processes of one user, and each would receive half of the
 // packets. So a socket without the option must bind the port first.
 func (l *Listener) listenUDP(ctx context.Context) (err error) {
-	if l.udp, err = l.o.Inherited.listenUDP(l.addr); l.udp != nil || err != nil {
-		l.inherited = true
+	if l.udp, l.inherited, err = l.o.Inherited.listenUDP(l.addr); l.udp != nil || err != nil {
+		l.o.Readers = max(l.o.Readers, len(l.udp)) // each socket needs one
 		return err
 	}
 	var plain net.ListenConfig
@@ -273,8 +275,8 @@ func (l *Listener) Serve() {
 // Stop ends the listener. It stops reading connections at once, except those on which
 // no query has been received yet, which have 500 ms to send one; and UDP when no query
 // is parked, after Options.Grace at the latest: until then, queries that would
-// have to wait get SERVFAIL, so that none is lost in a socket buffer. Inherited UDP
-// sockets are not read any more: their packets wait for the next process. Replies of
+// have to wait get SERVFAIL, so that none is lost in a socket buffer. Sockets that
+// another process has open are not read any more: their packets wait for it. Replies of
 // queries that take longer are discarded. When Stop returns, all sockets are closed
 // and all goroutines have ended.
 func (l *Listener) Stop() { l.once.Do(l.stop) }
@@ -282,7 +284,8 @@ func (l *Listener) Stop() { l.once.Do(l.stop) }
 func (l *Listener) stop() {
 	grace, cancel := context.WithTimeout(context.Background(), l.o.Grace)
 	defer cancel()
-	if l.inherited {
+	shared := l.isShared()
+	if shared {
 		l.stopUDP()
 	} else {
 		l.o.Port.StopParking()
@@ -296,7 +299,7 @@ func (l *Listener) stop() {
 	l.accepting.Wait() // after this there are no new connections
 	l.conns.wake()
 	l.parked.wait(grace)
-	if !l.inherited {
+	if !shared {
 		l.stopUDP()
 	}
 	l.conns.wait(grace)
@@ -318,6 +321,10 @@ func (l *Listener) stopUDP() {
 	}
 	l.readers.Wait()
 }
+
+// isShared reports whether another process answers the packets that wait in the sockets
+// when this listener stops.
+func (l *Listener) isShared() bool { return l.inherited || l.handedOver.Load() }
 
 // close closes the sockets that are open.
 func (l *Listener) close() {

@@ -113,7 +113,7 @@ func (s *server) mux(answer byte) *dns.Mux {
 	return m
 }
 
-// serve starts a server at addr with a free port. At the end of the test it stops
+// serve starts a server at addr, an address with a port or one that gets a free port. At the end of the test it stops
 // the server and waits until its goroutines have ended.
 func serve(t *testing.T, addr string, o Options) *server {
 	t.Helper()
@@ -124,8 +124,11 @@ func serve(t *testing.T, addr string, o Options) *server {
 	if o.Grace == 0 {
 		o.Grace = 50 * time.Millisecond
 	}
-	var err error
-	s.Listener, err = Listen(t.Context(), netip.AddrPortFrom(netip.MustParseAddr(addr), 0), o)
+	at, err := netip.ParseAddrPort(addr)
+	if err != nil {
+		at = netip.AddrPortFrom(netip.MustParseAddr(addr), 0)
+	}
+	s.Listener, err = Listen(t.Context(), at, o)
 	if err != nil {
 		t.Fatal(err)
 	}

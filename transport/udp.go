@@ -64,11 +64,16 @@ func newReader(l *Listener, conn *net.UDPConn) *reader {
 
 // run reads until the listener stops. It closes the socket right after the last
 // read: a packet that arrives later is rejected by the kernel, not lost in the
-// socket.
+// socket. A socket that another process reads stays open for the replies of parked
+// queries.
 func (r *reader) run() {
 	defer r.l.o.Metrics.RemoveShard(r.shard)
 	defer r.l.o.Port.RemoveReader(r.shard)
-	defer r.conn.Close()
+	defer func() {
+		if !r.l.isShared() {
+			_ = r.conn.Close()
+		}
+	}()
 	if !r.l.o.Portable && runBatches(r) {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -51,7 +52,7 @@ type siteKey struct {
 // until Show. If files is not zero the site is served with HTTPS only; all
 // callers with the same addr must pass the same files.
 func Open(s *config.Start, addr string, files TLS) (*Site, error) {
-	l, err := config.Keep(s, listenerKey{addr}, func() (*listener, error) { return listen(addr) })
+	l, err := config.Keep(s, listenerKey{addr}, func() (*listener, error) { return listen(s, addr) })
 	if err != nil {
 		return nil, err
 	}
@@ -88,11 +89,19 @@ func (s *Site) Handle(path string, page http.Handler) {
 }
 
 // Show makes the listener serve s.
-func (s *Site) Show() { s.listener.site.Store(s) }
+func (s *Site) Show() {
+	s.listener.site.Store(s)
+	s.listener.serve()
+}
 
 // ShowFirst is Show if the listener serves no site yet, for pages that are
-// valid while the process's first plan starts.
-func (s *Site) ShowFirst() { s.listener.site.CompareAndSwap(nil, s) }
+// valid while the process's first plan starts. While another process serves the
+// address, it does nothing.
+func (s *Site) ShowFirst() {
+	if !s.listener.taken {
+		s.listener.site.CompareAndSwap(nil, s)
+	}
+}
 
 // Stop implements config.Stopper. A Site has nothing to stop; its listener
 // does.
@@ -121,24 +130,39 @@ type listenerKey struct{ addr string }
 
 // A listener is one open address and the goroutine that serves it.
 type listener struct {
-	tcp    net.Listener
-	server *http.Server
-	site   atomic.Pointer[Site]
-	done   chan struct{} // closed when the goroutine ends
+	addr    string
+	tcp     net.Listener
+	taken   bool // from the process that this one replaces
+	server  *http.Server
+	site    atomic.Pointer[Site]
+	serving sync.Once
+	running sync.WaitGroup
 }
 
-func listen(addr string) (*listener, error) {
-	tcp, err := net.Listen("tcp", addr)
+func listen(s *config.Start, addr string) (*listener, error) {
+	tcp, taken, err := s.Listen(addr)
 	if err != nil {
 		return nil, listenError(addr, err)
 	}
-	l := &listener{tcp: tcp, done: make(chan struct{})}
+	l := &listener{addr: addr, tcp: tcp, taken: taken}
 	l.server = status.NewServer(l)
-	go func() {
-		defer close(l.done)
-		_ = l.server.Serve(tlsListener{tcp, l}) // returns after Stop
-	}()
+	if !taken {
+		l.serve()
+	}
 	return l, nil
+}
+
+// serve starts to accept connections.
+func (l *listener) serve() {
+	l.serving.Do(func() {
+		l.running.Go(func() { _ = l.server.Serve(tlsListener{l.tcp, l}) }) // returns after Stop
+	})
+}
+
+// Socket implements config.Socket.
+func (l *listener) Socket() (string, *os.File, error) {
+	f, err := l.tcp.(*net.TCPListener).File()
+	return l.addr, f, err
 }
 
 func listenError(addr string, err error) error {
@@ -156,7 +180,8 @@ func listenError(addr string, err error) error {
 // Stop closes the address and its connections.
 func (l *listener) Stop() {
 	_ = l.server.Close()
-	<-l.done
+	_ = l.tcp.Close() // server does not know it before serve
+	l.running.Wait()
 }
 
 func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {

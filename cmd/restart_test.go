@@ -1,0 +1,216 @@
+package cmd_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// restartQueries is the number of queries that the clients of a restart test send over
+// each of UDP, TCP, and persistent TCP connections.
+func restartQueries(t *testing.T) int64 {
+	text := os.Getenv("SEAMARK_RESTART_QUERIES")
+	if text == "" {
+		return 20_000
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		t.Fatalf("SEAMARK_RESTART_QUERIES=%s: %v", text, err)
+	}
+	return n
+}
+
+// A load is a set of clients that send queries one after the other while servers are
+// restarted. A query is lost if it gets no reply within 5 s, or another one than NOERROR
+// with one address.
+type load struct {
+	t       *testing.T
+	name    string
+	address func() string // the server of the next query or connection
+	limit   int64
+	clients sync.WaitGroup
+	counts  [3]struct{ sent, lost, connections atomic.Int64 }
+}
+
+var transports = [3]string{"UDP", "TCP", "persistent TCP"}
+
+// startLoad starts the clients: two for each transport.
+func startLoad(t *testing.T, name string, address func() string) *load {
+	t.Helper()
+	l := &load{t: t, name: name, address: address, limit: restartQueries(t)}
+	for i, client := range []func() error{l.udp, l.tcp, l.persistent} {
+		for range 2 {
+			l.clients.Go(func() {
+				for l.next(i) {
+					if err := client(); err != nil {
+						l.lose(i, err)
+					}
+				}
+			})
+		}
+	}
+	return l
+}
+
+// next counts a query, and reports whether it is to be sent.
+func (l *load) next(i int) bool {
+	if l.counts[i].sent.Add(1) > l.limit {
+		l.counts[i].sent.Add(-1)
+		return false
+	}
+	return true
+}
+
+func (l *load) lose(i int, err error) {
+	if n := l.counts[i].lost.Add(1); n <= 3 {
+		l.t.Errorf("%s query %d: %v", transports[i], l.counts[i].sent.Load(), err)
+	}
+}
+
+// done reports whether all queries were sent.
+func (l *load) done() bool {
+	for i := range l.counts {
+		if l.counts[i].sent.Load() < l.limit {
+			return false
+		}
+	}
+	return true
+}
+
+// wait waits until all queries are answered, and reports the numbers.
+func (l *load) wait(restarts int) {
+	l.clients.Wait()
+	for i := range l.counts {
+		c := &l.counts[i]
+		l.t.Logf("%s: %d queries, %d lost, %d connections, %d restarts", transports[i], c.sent.Load(), c.lost.Load(), c.connections.Load(), restarts)
+		if c.lost.Load() > 0 {
+			l.t.Errorf("%s: %d of %d queries lost, want none", transports[i], c.lost.Load(), c.sent.Load())
+		}
+	}
+}
+
+const loadTimeout = 5 * time.Second
+
+func (l *load) query() (id uint16, packet []byte) {
+	m := new(dns.Msg).SetQuestion(l.name, dns.TypeA)
+	m.Id = uint16(rand.Uint32())
+	packet, err := m.Pack()
+	if err != nil {
+		panic(err)
+	}
+	return m.Id, packet
+}
+
+// check returns an error unless the reply is NOERROR with one record.
+func check(id uint16, reply []byte) error {
+	var m dns.Msg
+	switch err := m.Unpack(reply); {
+	case err != nil:
+		return err
+	case m.Id != id || m.Rcode != dns.RcodeSuccess || len(m.Answer) != 1:
+		return fmt.Errorf("got %v, want one address", &m)
+	}
+	return nil
+}
+
+func (l *load) udp() error {
+	c, err := net.Dial("udp", l.address())
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	l.counts[0].connections.Add(1)
+	// Several queries for each socket: the kernel selects a reader by the client's port.
+	for i := 0; ; i++ {
+		_ = c.SetDeadline(time.Now().Add(loadTimeout))
+		id, packet := l.query()
+		if _, err := c.Write(packet); err != nil {
+			return err
+		}
+		reply := make([]byte, 512)
+		n, err := c.Read(reply)
+		if err == nil {
+			err = check(id, reply[:n])
+		}
+		if err != nil || i == 9 || !l.next(0) {
+			return err
+		}
+	}
+}
+
+func (l *load) dial(i int) (*net.TCPConn, error) {
+	c, err := net.DialTimeout("tcp", l.address(), loadTimeout)
+	if err != nil {
+		return nil, err
+	}
+	l.counts[i].connections.Add(1)
+	return c.(*net.TCPConn), c.SetDeadline(time.Now().Add(loadTimeout))
+}
+
+// exchange sends one query and reads its reply.
+func (l *load) exchange(c *net.TCPConn) error {
+	_ = c.SetDeadline(time.Now().Add(loadTimeout))
+	id, packet := l.query()
+	if _, err := c.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(packet))), packet...)); err != nil {
+		return err
+	}
+	var size [2]byte
+	if _, err := io.ReadFull(c, size[:]); err != nil {
+		return fmt.Errorf("reading the reply: %w", err)
+	}
+	reply := make([]byte, binary.BigEndian.Uint16(size[:]))
+	if _, err := io.ReadFull(c, reply); err != nil {
+		return err
+	}
+	return check(id, reply)
+}
+
+func (l *load) tcp() error {
+	c, err := l.dial(1)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	defer c.SetLinger(0) // a million connections would leave no free port
+	return l.exchange(c)
+}
+
+// persistent sends queries over one connection until the server closes it.
+func (l *load) persistent() error {
+	c, err := l.dial(2)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	for {
+		if err := l.exchange(c); err != nil || closedByServer(c) || !l.next(2) {
+			return err
+		}
+	}
+}
+
+// closedByServer reports whether the server has closed the connection. Clients that
+// keep connections check that before they send a query (RFC 7766 §6.2.4).
+func closedByServer(c *net.TCPConn) bool {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return true
+	}
+	closed := false
+	_ = raw.Control(func(fd uintptr) {
+		n, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		closed = n == 0 && err == nil || err != nil && err != syscall.EAGAIN
+	})
+	return closed
+}

@@ -1,0 +1,70 @@
+package config
+
+import (
+	"io"
+	"net"
+	"os"
+)
+
+// A State is a resource with data that a process passes to the one that replaces it, so
+// that they need not be collected again. Directives get it from Keep.
+type State interface {
+	Stopper
+	// StateName returns a name that no other State of the process has, and that is
+	// equal in both processes if the data have the same use.
+	StateName() string
+	// SaveState writes the data, while queries are answered.
+	SaveState(w io.Writer) error
+	// LoadState reads what SaveState of the other process has written, which may be
+	// incomplete. It is called after the functions passed to OnStart, before the
+	// plan answers queries.
+	LoadState(r io.Reader) error
+}
+
+// States returns the states of the plan by their names.
+func (s *Start) States() map[string]State {
+	states := map[string]State{}
+	for _, resource := range s.kept {
+		if state, ok := resource.(State); ok {
+			states[state.StateName()] = state
+		}
+	}
+	return states
+}
+
+// A Socket is a resource that listens for TCP connections, with a socket from Listen.
+// Directives get it from Keep.
+type Socket interface {
+	Stopper
+	// Socket returns the address that was passed to Listen, and a copy of the
+	// socket, which the caller must close.
+	Socket() (address string, f *os.File, err error)
+}
+
+// Listen listens on a TCP address, with the socket of the process that this one
+// replaces if it has one. taken reports whether that is so: then the other process
+// accepts connections, too, until this one answers queries.
+func (s *Start) Listen(address string) (l net.Listener, taken bool, err error) {
+	if f := s.Taken[address]; f != nil {
+		l, err = net.FileListener(f)
+		return l, true, err
+	}
+	l, err = net.Listen("tcp", address)
+	return l, false, err
+}
+
+// Sockets returns copies of the sockets that the plan listens on with Listen, by their
+// addresses. The caller must close them.
+func (s *Start) Sockets() (map[string]*os.File, error) {
+	sockets := map[string]*os.File{}
+	for _, resource := range s.kept {
+		if socket, ok := resource.(Socket); ok {
+			address, f, err := socket.Socket()
+			if err != nil {
+				return sockets, err
+			}
+			sockets[address] = f
+		}
+	}
+	return sockets, nil
+}

@@ -1,0 +1,119 @@
+package cache
+
+import (
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/seamark/seamark/wire"
+)
+
+// A savedEntry is an entry in the data for the process that replaces this one. Its
+// times are of the wall clock: the clocks of two stores begin at different times.
+type savedEntry struct {
+	Scope           string
+	Name, Options   []byte
+	Type            wire.Type
+	Class           wire.Class
+	Flags           queryFlags
+	Step            uint32
+	Records         []byte
+	Count           [3]uint16
+	RCode           wire.RCode
+	Kind            answerKind
+	AA, RA, AD      bool
+	Extended        []byte
+	Stored, Expires time.Time
+	StaleFor        time.Duration
+	Main            bool // in the main list of its queue
+	Uses            uint32
+}
+
+// StateName implements config.State.
+func (*Store) StateName() string { return "cache" }
+
+// SaveState implements config.State.
+func (st *Store) SaveState(w io.Writer) error {
+	encoder := gob.NewEncoder(w)
+	for name, entries := range st.all() {
+		for _, e := range entries {
+			if err := encoder.Encode(st.saved(name, e)); err != nil {
+				return fmt.Errorf("saving the cache: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// all returns the entries by the names of their scopes, the oldest of each list first.
+func (st *Store) all() map[string][]*entry {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	entries := map[string][]*entry{}
+	for name, s := range st.scopes {
+		for i := range s.queues {
+			for _, l := range []*list{&s.queues[i].main, &s.queues[i].small} {
+				for e := l.oldest; e != nil; e = e.newer {
+					entries[name] = append(entries[name], e)
+				}
+			}
+		}
+	}
+	return entries
+}
+
+func (st *Store) saved(scope string, e *entry) savedEntry {
+	now := time.Now()
+	wall := func(t time.Duration) time.Time { return now.Add(t - st.clock(now)) }
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return savedEntry{
+		Scope: scope, Name: e.name, Options: e.options, Type: e.t, Class: e.class, Flags: e.flags, Step: e.step,
+		Records: e.records, Count: e.count, RCode: e.rcode, Kind: e.kind, AA: e.aa, RA: e.ra, AD: e.ad, Extended: e.extended,
+		Stored: wall(e.stored), Expires: wall(e.expires), StaleFor: e.staleFor,
+		Main: e.list == &e.scope.queues[e.kind.queue()].main, Uses: e.uses.Load(),
+	}
+}
+
+// LoadState implements config.State. It ignores entries of server blocks that the plan
+// does not have.
+func (st *Store) LoadState(r io.Reader) error {
+	decoder := gob.NewDecoder(r)
+	for {
+		var e savedEntry
+		switch err := decoder.Decode(&e); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("loading the cache: %w", err)
+		case int(e.Kind) >= numKinds || len(e.Name) > wire.MaxName || len(e.Options) > maxKeyOptions:
+			return fmt.Errorf("loading the cache: invalid entry of type %d for %q", e.Type, e.Name)
+		}
+		st.load(&e)
+	}
+}
+
+func (st *Store) load(saved *savedEntry) {
+	st.mu.Lock()
+	s := st.scopes[saved.Scope]
+	st.mu.Unlock()
+	if s == nil {
+		return
+	}
+	k := key{name: saved.Name, options: saved.Options, t: saved.Type, class: saved.Class, flags: saved.Flags, step: saved.Step}
+	k.setHash(st, s)
+	now := time.Now()
+	clock := func(t time.Time) time.Duration { return st.clock(now) + t.Sub(now.Round(0)) }
+	e := &entry{
+		key: k.clone(), scope: s, records: saved.Records, count: saved.Count, rcode: saved.RCode, kind: saved.Kind,
+		aa: saved.AA, ra: saved.RA, ad: saved.AD, extended: saved.Extended,
+		stored: clock(saved.Stored), expires: clock(saved.Expires), staleFor: saved.StaleFor,
+	}
+	e.uses.Store(min(saved.Uses, maxUses))
+	if saved.Main {
+		e.list = &s.queues[e.kind.queue()].main
+	}
+	st.put(e, ^kindSet(0), st.clock(now))
+}

@@ -1,0 +1,77 @@
+package cache
+
+import (
+	"bytes"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/wire"
+)
+
+// A store loads the entries of another one with their ages, stale ones too, and only
+// those of its own server blocks.
+func TestLoadState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const text = ".:53 {\n cache {\n  serve_stale\n }\n upstream a\n}\n"
+		before := newHarness(t, text)
+		before.upstream("a").answer = addressAnswer(60)
+		for _, name := range []string{"a.example.org.", "b.example.org."} {
+			before.ask(question(name, mdns.TypeA))
+		}
+		before.upstream("a").answer = answerWith(wire.NXDomain, ";\nexample.org. 100 IN SOA a. b. 1 2 3 4 100")
+		before.ask(question("none.example.org.", mdns.TypeA))
+		time.Sleep(20 * time.Second)
+		var data bytes.Buffer
+		if err := before.caches[0].store.SaveState(&data); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second) // the transfer
+
+		after := newHarness(t, text)
+		if err := after.caches[0].store.LoadState(bytes.NewReader(data.Bytes())); err != nil {
+			t.Fatal(err)
+		}
+		reply, inline := after.ask(question("a.example.org.", mdns.TypeA))
+		if !inline || len(reply.Answer) != 1 || reply.Answer[0].Header().Ttl != 20 {
+			t.Errorf("a.example.org.: got %v, from the cache %v, want a TTL of 60 - 40 seconds", reply, inline)
+		}
+		if reply, inline := after.ask(question("none.example.org.", mdns.TypeA)); !inline || reply.Rcode != mdns.RcodeNameError {
+			t.Errorf("none.example.org.: got %v, from the cache %v, want NXDOMAIN", reply, inline)
+		}
+		after.upstream("a").wantQueries(t, 0)
+
+		other := newHarness(t, ".:53 {\n cache\n upstream other\n}\n")
+		if err := other.caches[0].store.LoadState(bytes.NewReader(data.Bytes())); err != nil {
+			t.Fatal(err)
+		}
+		if n := other.caches[0].store.bytes; n != 0 {
+			t.Errorf("another server block: got %d bytes of entries, want none", n)
+		}
+		short := newHarness(t, text)
+		if err := short.caches[0].store.LoadState(bytes.NewReader(data.Bytes()[:data.Len()-10])); err == nil || short.caches[0].store.bytes == 0 {
+			t.Errorf("incomplete data: got error %v and %d bytes of entries, want an error and the entries before", err, short.caches[0].store.bytes)
+		}
+	})
+}
+
+// FuzzLoadState: the data of another process do no harm.
+func FuzzLoadState(f *testing.F) {
+	st := NewStore(MaxBytes)
+	s := st.scope("scope", [2]int{10, 10})
+	k := key{name: []byte("\x01a\x00"), t: wire.TypeA, class: 1}
+	k.setHash(st, s)
+	st.put(&entry{key: k.clone(), scope: s, records: []byte("record"), expires: time.Hour}, 0, 0)
+	var data bytes.Buffer
+	if err := st.SaveState(&data); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data.Bytes())
+	f.Fuzz(func(t *testing.T, data []byte) {
+		st := NewStore(1 << 20)
+		st.scope("scope", [2]int{10, 10})
+		_ = st.LoadState(bytes.NewReader(data))
+	})
+}

@@ -1,0 +1,284 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/server/handover"
+	"github.com/seamark/seamark/transport"
+)
+
+const (
+	// lockTimeout is how long a start waits for another one at the same socket.
+	lockTimeout = 90 * time.Second
+	// startTimeout is how long a process waits for the one that replaces it to be
+	// ready.
+	startTimeout = takeoverWait + 10*time.Second
+	// passTimeout is how long parked queries may delay the hand-over of their
+	// connections.
+	passTimeout = 5 * time.Second
+)
+
+// successors is the socket of the directive handover.
+type successors struct {
+	path string
+	*handover.Listener
+}
+
+// requests returns the channel of processes that want to replace this one.
+func (s *successors) requests() <-chan *handover.Conn {
+	if s == nil || s.Listener == nil {
+		return nil
+	}
+	return s.Requests
+}
+
+// remove closes the socket and removes its file.
+func (s *successors) remove() {
+	if s != nil && s.Listener != nil {
+		s.Close()
+		_ = os.Remove(s.path)
+	}
+}
+
+func (r *Run) rejected(err error) {
+	r.Log.Error("Rejected a process that wants to replace this one", "error", err)
+}
+
+// setHandover sets the path of the directive handover.
+func (p *Plan) setHandover() (errs []error) {
+	for _, b := range p.blocks {
+		for _, s := range config.Find[successorSocket](b) {
+			path, from := s.HandoverPath()
+			if p.handover != "" && p.handover != path {
+				errs = append(errs, from.Errorf("another server block has handover %s: give it once", p.handover))
+			}
+			p.handover = path
+		}
+	}
+	return errs
+}
+
+// takeOver prepares a start with the directive handover: it takes over from the server
+// that listens at the plan's path, or listens there. unlock allows other processes to
+// start.
+func (r *Run) takeOver(ctx context.Context, plan *Plan) (unlock func(), err error) {
+	path := plan.handover
+	if path == "" {
+		return func() {}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
+	defer cancel()
+	if unlock, err = handover.Lock(ctx, path); err != nil {
+		return nil, fmt.Errorf("hand-over: %w", err)
+	}
+	in := plan.opts.Inherited
+	if in == nil {
+		in = new(transport.Inherited)
+	}
+	if plan.taken, err = receiveTakeover(path, in, r.Log); err == nil && plan.taken != nil {
+		plan.opts.Inherited = in
+		return unlock, nil
+	}
+	if err == nil {
+		err = r.listenForSuccessors(path)
+	}
+	if err != nil {
+		unlock()
+		return nil, fmt.Errorf("hand-over: %w", err)
+	}
+	return unlock, nil
+}
+
+// finishTakeover makes the old process stop when the plan answers queries.
+func (r *Run) finishTakeover(plan *Plan) {
+	t := plan.taken
+	plan.taken = nil
+	if err := r.writePIDFile(); err != nil {
+		r.Log.Error("Pidfile has the process ID of the old process", "error", err)
+	}
+	t.finish(plan)
+	if path := plan.handover; t.successors != nil {
+		r.reopenSuccessors(path, t.successors)
+	} else if err := r.listenForSuccessors(path); err != nil { // the old process ended early
+		r.Log.Error("Other processes cannot replace this one", "file", path, "error", err)
+	}
+}
+
+func (r *Run) listenForSuccessors(path string) error {
+	l, err := handover.Listen(path, r.rejected)
+	if err == nil {
+		r.successors = &successors{path, l}
+	}
+	return err
+}
+
+// reopenSuccessors listens on the socket of another process, or on a copy of this
+// one's.
+func (r *Run) reopenSuccessors(path string, f *os.File) {
+	l, err := handover.ListenFile(f, r.rejected)
+	if err != nil {
+		r.Log.Error("Other processes cannot replace this one", "file", path, "error", err)
+		return
+	}
+	r.successors = &successors{path, l}
+}
+
+// moveSuccessors applies the directive handover of a plan that replaces another one.
+func (r *Run) moveSuccessors(ctx context.Context, plan *Plan) {
+	path := plan.handover
+	if r.successors != nil && r.successors.path == path || r.successors == nil && path == "" {
+		return
+	}
+	r.successors.remove()
+	if r.successors = nil; path == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, messageTimeout)
+	defer cancel()
+	unlock, err := handover.Lock(ctx, path)
+	if err == nil {
+		err = r.listenForSuccessors(path)
+		unlock()
+	}
+	if err != nil {
+		r.Log.Error("Other processes cannot replace this one", "file", path, "error", err)
+	}
+}
+
+// handOver passes sockets, data and connections to the process at the other end of c,
+// and reports whether that has taken over. Otherwise the plan continues to serve.
+func (r *Run) handOver(ctx context.Context, plan *Plan, c *handover.Conn) bool {
+	defer c.Close()
+	defer context.AfterFunc(ctx, c.Close)()
+	err := c.Accept()
+	var socket *os.File
+	if err == nil {
+		socket, err = r.successors.File()
+	}
+	if err != nil {
+		r.rejected(err)
+		return false
+	}
+	r.Log.Info("Handing over to another process", "pid", c.PID)
+	path := r.successors.path
+	r.successors.Close() // the next process takes over from the new one
+	r.successors.Listener = nil
+	passed, err := plan.handOver(c, socket)
+	if err != nil {
+		r.Log.Error("Hand-over failed, continuing to serve", "pid", c.PID, "error", err)
+		for _, l := range plan.sockets() {
+			l.Resume()
+		}
+		r.reopenSuccessors(path, socket)
+		if err := r.writePIDFile(); err != nil {
+			r.Log.Error("Pidfile has the process ID of another process", "error", err)
+		}
+		return false
+	}
+	_ = socket.Close()
+	r.Log.Info("Handed over to another process, shutting down", "pid", c.PID, "connections", passed)
+	return true
+}
+
+// handOver returns the number of connections that were passed.
+func (p *Plan) handOver(c *handover.Conn, socket *os.File) (passed int, err error) {
+	var saving sync.WaitGroup
+	defer saving.Wait()
+	if err := p.sendSockets(c); err != nil {
+		return 0, err
+	}
+	for name, s := range p.start.States() {
+		if err := p.sendState(c, &saving, name, s); err != nil {
+			return 0, err
+		}
+	}
+	if err := c.Send(handover.Message{Kind: handover.Successors, File: socket}, messageTimeout); err != nil {
+		return 0, err
+	}
+	if err := c.Send(handover.Message{Kind: handover.End}, messageTimeout); err != nil {
+		return 0, err
+	}
+	serving, err := c.Receive(startTimeout, handover.Serving)
+	if err != nil {
+		return 0, err
+	}
+	if passed, err = p.sendConnections(c, serving.Unused); err != nil {
+		return passed, err
+	}
+	if err := c.Send(handover.Message{Kind: handover.End}, messageTimeout); err != nil {
+		return passed, err
+	}
+	_, err = c.Receive(messageTimeout, handover.Taken)
+	return passed, err
+}
+
+func (p *Plan) sendSockets(c *handover.Conn) error {
+	send := func(m handover.Message) error {
+		defer m.File.Close()
+		return c.Send(m, messageTimeout)
+	}
+	var errs []error
+	for _, l := range p.sockets() {
+		files, err := l.Files()
+		errs = append(errs, err)
+		for _, f := range files {
+			errs = append(errs, send(handover.Message{Kind: handover.DNS, File: f}))
+		}
+	}
+	pages, err := p.start.Sockets()
+	errs = append(errs, err)
+	for address, f := range pages {
+		errs = append(errs, send(handover.Message{Kind: handover.HTTP, Name: address, File: f}))
+	}
+	return errors.Join(errs...)
+}
+
+// sendState passes a pipe with the data of a State.
+func (p *Plan) sendState(c *handover.Conn, saving *sync.WaitGroup, name string, s config.State) error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if err := c.Send(handover.Message{Kind: handover.State, Name: name, File: r}, messageTimeout); err != nil {
+		_ = w.Close()
+		return err
+	}
+	saving.Go(func() {
+		defer w.Close()
+		_ = w.SetWriteDeadline(time.Now().Add(startTimeout))
+		if err := s.SaveState(w); err != nil && !errors.Is(err, syscall.EPIPE) { // the reader does not need it
+			p.opts.Log.Warn("Passing data to another process failed", "name", name, "error", err)
+		}
+	})
+	return nil
+}
+
+// sendConnections passes the open connections, except those of unused addresses, whose
+// listeners stop as usual.
+func (p *Plan) sendConnections(c *handover.Conn, unused []netip.AddrPort) (passed int, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), passTimeout)
+	defer cancel()
+	for _, l := range p.sockets() {
+		if slices.Contains(unused, l.Addr()) {
+			continue
+		}
+		err := l.HandOver(ctx, func(conn transport.Conn) error {
+			passed++
+			return c.Send(handover.Message{Kind: handover.Connection, Address: l.Addr(), File: conn.File, Unread: conn.Unread, Queries: conn.Queries}, messageTimeout)
+		})
+		if err != nil {
+			return passed, err
+		}
+	}
+	return passed, nil
+}

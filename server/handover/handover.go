@@ -1,0 +1,182 @@
+// Package handover passes sockets and data from a running server to the process that
+// replaces it, over a Unix socket. Package server decides what to pass; this package
+// has the messages, the socket and its checks.
+//
+// The starting process dials the socket. Then the messages are, with > from it:
+//
+//	> hello            the version of the protocol
+//	< hello
+//	< socket...        a file each: a UDP socket or TCP listener for DNS
+//	< http...          a file each: a TCP listener for status pages, with its address
+//	< state...         a file each: a pipe with the data of a State, with its name
+//	< handover         the listening Unix socket, as a file
+//	< end
+//	> serving          it answers queries; addresses that it does not serve
+//	< connection...    a file each: an open TCP connection
+//	< end
+//	> taken
+//
+// Until taken the old process answers queries. It continues to do so if the connection
+// fails before that.
+package handover
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+	"time"
+)
+
+// Version is the version of the protocol. Processes with different versions do not
+// replace each other.
+const Version = 1
+
+// A Kind is the kind of a message.
+type Kind string
+
+const (
+	Hello      Kind = "hello"
+	Refused    Kind = "refused" // with Error, in place of hello
+	DNS        Kind = "socket"
+	HTTP       Kind = "http"
+	State      Kind = "state"
+	Successors Kind = "handover"
+	Connection Kind = "connection"
+	End        Kind = "end"
+	Serving    Kind = "serving"
+	Taken      Kind = "taken"
+)
+
+// A Message is a packet of the Unix socket: JSON, and a file for some kinds.
+type Message struct {
+	Kind    Kind
+	Version int              `json:",omitempty"`
+	Error   string           `json:",omitempty"`
+	Name    string           `json:",omitempty"` // the address of HTTP, or the name of a State
+	Address netip.AddrPort   `json:",omitzero"`  // of the listener of a Connection
+	Unread  []byte           `json:",omitempty"` // the part of a query that was read from a Connection
+	Queries int              `json:",omitempty"` // received from a Connection
+	Unused  []netip.AddrPort `json:",omitempty"` // addresses that the new process does not serve
+
+	File *os.File `json:"-"`
+}
+
+// hasFile reports whether messages of the kind have a file.
+func (k Kind) hasFile() bool {
+	switch k {
+	case DNS, HTTP, State, Successors, Connection:
+		return true
+	}
+	return false
+}
+
+// decode returns the message in a packet.
+func decode(packet []byte) (m Message, err error) {
+	if err = json.Unmarshal(packet, &m); err != nil {
+		return m, fmt.Errorf("malformed message: %w", err)
+	}
+	if len(m.Unread) > maxUnread || m.Queries < 0 {
+		return m, fmt.Errorf("malformed message: connection with %d unread bytes and %d queries", len(m.Unread), m.Queries)
+	}
+	return m, nil
+}
+
+const (
+	// maxUnread is the size of the largest DNS message and its length.
+	maxUnread = 2 + 1<<16 - 1
+	// maxPacket bounds a message. Unread is in base64.
+	maxPacket = 2 * maxUnread
+)
+
+// A Conn is a connection between the two processes. It is not safe for concurrent use.
+type Conn struct {
+	unix *net.UnixConn
+	PID  int // of the other process
+	buf  []byte
+	oob  []byte
+}
+
+// newConn returns a connection to a process of the same user or of root.
+func newConn(c *net.UnixConn) (*Conn, error) {
+	pid, uid, err := peer(c)
+	if err == nil && uid != os.Geteuid() && uid != 0 {
+		err = fmt.Errorf("process %d of user %d: want user %d or root", pid, uid, os.Geteuid())
+	}
+	if err != nil {
+		_ = c.Close()
+		return nil, err
+	}
+	return &Conn{unix: c, PID: pid, buf: make([]byte, maxPacket), oob: make([]byte, 64)}, nil
+}
+
+// Close closes the connection. It may be called at any time.
+func (c *Conn) Close() { _ = c.unix.Close() }
+
+// Send sends m, and a copy of its file.
+func (c *Conn) Send(m Message, timeout time.Duration) error {
+	packet, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	_ = c.unix.SetWriteDeadline(time.Now().Add(timeout))
+	send := func(rights []byte) error {
+		_, _, err := c.unix.WriteMsgUnix(packet, rights, nil)
+		return err
+	}
+	if m.File == nil {
+		err = send(nil)
+	} else if raw, e := m.File.SyscallConn(); e != nil {
+		err = e
+	} else if e := raw.Control(func(fd uintptr) { err = send(rights(int(fd))) }); e != nil {
+		err = e
+	}
+	if err != nil {
+		return fmt.Errorf("sending %s to process %d: %w", m.Kind, c.PID, err)
+	}
+	return nil
+}
+
+// Receive returns the next message, which must be of one of the kinds. If it has a file
+// the caller must close that; a Connection lacks it if this process has no descriptors
+// left. The error is io.EOF if the other process has closed the connection.
+func (c *Conn) Receive(timeout time.Duration, kinds ...Kind) (m Message, err error) {
+	_ = c.unix.SetReadDeadline(time.Now().Add(timeout))
+	n, oobn, _, _, err := c.unix.ReadMsgUnix(c.buf, c.oob)
+	if errors.Is(err, syscall.ECONNRESET) {
+		err = io.EOF
+	}
+	if err != nil {
+		return m, fmt.Errorf("receiving %s from process %d: %w", kinds[0], c.PID, err)
+	}
+	files, err := received(c.oob[:oobn])
+	defer func() {
+		if err != nil {
+			for _, f := range files {
+				_ = f.Close()
+			}
+		}
+	}()
+	if err != nil {
+		return m, err
+	}
+	if m, err = decode(c.buf[:n]); err != nil {
+		return m, err
+	}
+	if len(files) == 1 {
+		m.File = files[0]
+	}
+	for _, k := range kinds {
+		if m.Kind == k && len(files) <= 1 && ((m.File != nil) == k.hasFile() || k == Connection) {
+			return m, nil
+		}
+	}
+	if m.Kind == Refused {
+		return m, fmt.Errorf("process %d refuses: %s", c.PID, m.Error)
+	}
+	return m, fmt.Errorf("unexpected message from process %d: %s with %d files, want %s", c.PID, m.Kind, len(files), kinds[0])
+}

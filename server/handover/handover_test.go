@@ -1,0 +1,202 @@
+package handover
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const patience = 10 * time.Second
+
+// pair returns the two ends of a connection; starting has dialed.
+func pair(t *testing.T) (running, starting *Conn) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "socket")
+	l, err := Listen(path, func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Close)
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode of the socket: got %v, %v, want 0600", info.Mode(), err)
+	}
+	c := make(chan *Conn)
+	go func() {
+		defer close(c)
+		running := <-l.Requests
+		if err := running.Accept(); err != nil {
+			t.Error(err)
+		}
+		c <- running
+	}()
+	if starting, err = Dial(path); err != nil {
+		t.Fatal(err)
+	}
+	running = <-c
+	t.Cleanup(func() { running.Close(); starting.Close() })
+	return running, starting
+}
+
+func TestMessages(t *testing.T) {
+	running, starting := pair(t)
+	if running.PID != os.Getpid() || starting.PID != os.Getpid() {
+		t.Errorf("process IDs: got %d and %d, want %d", running.PID, starting.PID, os.Getpid())
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := Message{
+		Kind: Connection, Name: "name", Address: netip.MustParseAddrPort("[fe80::1%lo]:53"),
+		Unread: bytes.Repeat([]byte{255}, maxUnread), Queries: 5, File: r,
+	}
+	if err := running.Send(sent, patience); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.Close()
+	m, err := starting.Receive(patience, Connection)
+	if err != nil || m.Name != sent.Name || m.Address != sent.Address || !bytes.Equal(m.Unread, sent.Unread) || m.Queries != 5 {
+		t.Fatalf("got %+v, %v, want %+v", m, err, sent)
+	}
+	if _, err := io.WriteString(w, "text"); err != nil {
+		t.Fatal(err)
+	}
+	_ = w.Close()
+	if text, err := io.ReadAll(m.File); string(text) != "text" || err != nil {
+		t.Errorf("file: got %q, %v, want text", text, err)
+	}
+	_ = m.File.Close()
+
+	// Messages of another kind, and those with a file too few.
+	if err := running.Send(Message{Kind: End}, patience); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := starting.Receive(patience, DNS); err == nil || !strings.Contains(err.Error(), "want socket") {
+		t.Errorf("end in place of socket: got %v, want an error", err)
+	}
+	if err := running.Send(Message{Kind: DNS}, patience); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := starting.Receive(patience, DNS); err == nil {
+		t.Error("socket without a file: got no error, want one")
+	}
+	if _, err := starting.Receive(time.Millisecond, End); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("without a message: got %v, want a timeout", err)
+	}
+	running.Close()
+	if _, err := starting.Receive(patience, End); !errors.Is(err, io.EOF) {
+		t.Errorf("after the other end was closed: got %v, want EOF", err)
+	}
+}
+
+// Processes with other versions are refused, and both ends report it.
+func TestOtherVersion(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	l, err := Listen(path, func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	unix, err := net.Dial("unixpacket", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	starting, err := newConn(unix.(*net.UnixConn))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer starting.Close()
+	if err := starting.Send(Message{Kind: Hello, Version: Version + 1}, patience); err != nil {
+		t.Fatal(err)
+	}
+	running := <-l.Requests
+	defer running.Close()
+	const want = "version 2 of the protocol, want 1"
+	if err := running.Accept(); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Accept: got %v, want %q", err, want)
+	}
+	if _, err := starting.Receive(patience, Hello); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("the refused process: got %v, want %q", err, want)
+	}
+}
+
+// The file of a socket on which no process listens is replaced; that of a running
+// server and other files are not.
+func TestListenStale(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	if c, err := Dial(path); c != nil || err != nil {
+		t.Errorf("Dial without a socket: got %v, %v, want none and no error", c, err)
+	}
+	for range 2 { // Close leaves the file
+		l, err := Listen(path, func(error) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Listen(path, func(error) {}); err == nil || !strings.Contains(err.Error(), "another process listens") {
+			t.Errorf("Listen beside another process: got %v, want an error", err)
+		}
+		l.Close()
+		if c, err := Dial(path); c != nil || err != nil {
+			t.Errorf("Dial of a stale socket: got %v, %v, want none and no error", c, err)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen(file, func(error) {}); err == nil || !strings.Contains(err.Error(), "not a socket") {
+		t.Errorf("Listen at a file: got %v, want an error", err)
+	}
+}
+
+// Starts follow each other.
+func TestLock(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	unlock, err := Lock(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := Lock(ctx, path); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the second start: got %v, want a timeout", err)
+	}
+	unlock()
+	if unlock, err = Lock(t.Context(), path); err != nil {
+		t.Fatal(err)
+	}
+	unlock()
+}
+
+// FuzzMessage: no packet does harm, and what is decoded can be sent again.
+func FuzzMessage(f *testing.F) {
+	f.Add([]byte(`{"Kind":"hello","Version":1}`))
+	f.Add([]byte(`{"Kind":"connection","Address":"127.0.0.1:53","Unread":"AAA=","Queries":3}`))
+	f.Add([]byte(`{"Kind":"serving","Unused":["[::]:53"]}`))
+	f.Fuzz(func(t *testing.T, packet []byte) {
+		m, err := decode(packet)
+		if err != nil {
+			return
+		}
+		again, err := json.Marshal(m)
+		if err != nil {
+			t.Fatalf("%q: %v", packet, err)
+		}
+		got, err := decode(again)
+		if err != nil {
+			t.Fatalf("%q: %v", again, err)
+		}
+		if twice, err := json.Marshal(got); err != nil || !bytes.Equal(twice, again) {
+			t.Errorf("%q: got %q, %v, want %q", packet, twice, err, again)
+		}
+	})
+}

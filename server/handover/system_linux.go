@@ -1,0 +1,56 @@
+package handover
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+)
+
+// peer returns the process ID and the user ID of the process at the other end.
+func peer(c *net.UnixConn) (pid, uid int, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, 0, err
+	}
+	var cred *syscall.Ucred
+	if e := raw.Control(func(fd uintptr) {
+		cred, err = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+	}); e != nil {
+		err = e
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("reading the credentials of the other process: %w", err)
+	}
+	return int(cred.Pid), int(cred.Uid), nil
+}
+
+// tryLock reports whether it has locked f.
+func tryLock(f *os.File) (bool, error) {
+	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err == syscall.EWOULDBLOCK || err == syscall.EINTR {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// rights returns the control message that passes a descriptor.
+func rights(fd int) []byte { return syscall.UnixRights(fd) }
+
+// received returns the files of a control message.
+func received(oob []byte) (files []*os.File, err error) {
+	messages, err := syscall.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range messages {
+		fds, err := syscall.ParseUnixRights(&m)
+		if err != nil {
+			return files, err
+		}
+		for _, fd := range fds {
+			files = append(files, os.NewFile(uintptr(fd), "received"))
+		}
+	}
+	return files, nil
+}

@@ -1,0 +1,187 @@
+package server
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net/netip"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/seamark/seamark/server/handover"
+	"github.com/seamark/seamark/transport"
+)
+
+const (
+	// messageTimeout is how long a process waits for a message that the other one
+	// sends at once.
+	messageTimeout = 5 * time.Second
+	// stateTimeout bounds the transfer of one State.
+	stateTimeout = 10 * time.Second
+)
+
+// A takeover is what a starting process receives from the server that it replaces. The
+// methods of a nil takeover do nothing.
+type takeover struct {
+	log        *slog.Logger
+	conn       *handover.Conn // nil if the old process has ended
+	addresses  []netip.AddrPort
+	http       map[string]*os.File // by address
+	states     map[string]*os.File // by name
+	successors *os.File            // the socket of the directive handover
+}
+
+// receiveTakeover receives the sockets and states of the server that listens at path,
+// and adds the sockets to in. It returns nil if no server listens there. If the server
+// ends before it has sent all, the process starts with what it has: the other addresses
+// are free.
+func receiveTakeover(path string, in *transport.Inherited, log *slog.Logger) (*takeover, error) {
+	conn, err := handover.Dial(path)
+	if conn == nil || err != nil {
+		return nil, err
+	}
+	log.Info("Taking over from another process", "pid", conn.PID)
+	t := &takeover{log: log, conn: conn, http: map[string]*os.File{}, states: map[string]*os.File{}}
+	for {
+		m, err := conn.Receive(messageTimeout, handover.DNS, handover.HTTP, handover.State, handover.Successors, handover.End)
+		if errors.Is(err, io.EOF) {
+			t.oldEnded()
+			m.Kind, err = handover.End, nil
+		}
+		if err != nil {
+			conn.Close()
+			return nil, err
+		}
+		switch m.Kind {
+		case handover.DNS:
+			if err := in.Add(false, m.File); err != nil {
+				conn.Close()
+				return nil, err
+			}
+		case handover.HTTP:
+			t.http[m.Name] = m.File
+		case handover.State:
+			t.states[m.Name] = m.File
+		case handover.Successors:
+			t.successors = m.File
+		case handover.End:
+			t.addresses = in.Addresses(false)
+			return t, nil
+		}
+	}
+}
+
+// oldEnded records that the old process has ended.
+func (t *takeover) oldEnded() {
+	t.log.Warn("Old process ended during the hand-over", "pid", t.conn.PID)
+	t.conn.Close()
+	t.conn = nil
+}
+
+// oldAnswers reports whether the old process still answers queries.
+func (t *takeover) oldAnswers() bool {
+	if t == nil || t.conn == nil {
+		return false
+	}
+	// It sends nothing before it receives serving.
+	if _, err := t.conn.Receive(time.Millisecond, handover.End); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.oldEnded()
+	}
+	return t.conn != nil
+}
+
+// loadStates loads the states that the plan's directives can use.
+func (t *takeover) loadStates(p *Plan) {
+	if t == nil {
+		return
+	}
+	for name, s := range p.start.States() {
+		f := t.states[name]
+		if f == nil {
+			continue
+		}
+		start := time.Now()
+		_ = f.SetReadDeadline(start.Add(stateTimeout))
+		if err := s.LoadState(f); err != nil {
+			t.log.Warn("Data of the old process are incomplete", "name", name, "error", err)
+		} else {
+			t.log.Info("Loaded data of the old process", "name", name, "duration", time.Since(start).Round(time.Millisecond))
+		}
+	}
+	t.closeFiles(t.states)
+}
+
+func (t *takeover) closeFiles(files map[string]*os.File) {
+	for name, f := range files {
+		_ = f.Close()
+		delete(files, name)
+	}
+}
+
+// close ends the hand-over: the old process continues.
+func (t *takeover) close() {
+	if t != nil && t.conn != nil {
+		t.conn.Close()
+	}
+}
+
+// finish is called when the plan answers queries. It receives the open connections, and
+// makes the old process stop.
+func (t *takeover) finish(p *Plan) {
+	p.opts.Inherited.CloseOwn()
+	t.closeFiles(t.http)
+	t.closeFiles(t.states)
+	if t.conn == nil {
+		return
+	}
+	defer t.conn.Close()
+	pid := t.conn.PID
+	passed, lost, err := t.receiveConnections(p)
+	if err != nil {
+		t.log.Warn("Hand-over incomplete, continuing to serve", "pid", pid, "error", err)
+	}
+	t.log.Info("Took over from another process", "pid", pid, "connections", passed, "lost", lost)
+}
+
+func (t *takeover) receiveConnections(p *Plan) (passed, lost int, err error) {
+	m := handover.Message{Kind: handover.Serving, Unused: slices.DeleteFunc(t.addresses, func(a netip.AddrPort) bool { return p.listener(a) != nil })}
+	if err := t.conn.Send(m, messageTimeout); err != nil {
+		return 0, 0, err
+	}
+	for {
+		m, err := t.conn.Receive(passTimeout+messageTimeout, handover.Connection, handover.End)
+		if err != nil {
+			return passed, lost, err
+		}
+		if m.Kind == handover.End {
+			return passed, lost, t.conn.Send(handover.Message{Kind: handover.Taken}, messageTimeout)
+		}
+		l := p.listener(m.Address)
+		if l == nil || m.File == nil || l.Adopt(transport.Conn{File: m.File, Unread: m.Unread, Queries: m.Queries}) != nil {
+			lost++
+			continue
+		}
+		passed++
+	}
+}
+
+// listener returns the listener of an address, or nil.
+func (p *Plan) listener(a netip.AddrPort) *transport.Listener {
+	for _, l := range p.sockets() {
+		if l.Addr() == a {
+			return l
+		}
+	}
+	return nil
+}
+
+// sockets returns the listeners with sockets of the operating system.
+func (p *Plan) sockets() (listeners []*transport.Listener) {
+	for _, l := range p.listeners {
+		if l, ok := l.(*transport.Listener); ok {
+			listeners = append(listeners, l)
+		}
+	}
+	return listeners
+}

@@ -1,0 +1,191 @@
+package transport
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	mdns "github.com/miekg/dns"
+)
+
+// serveSockets starts a server with the sockets of another one.
+func serveSockets(t *testing.T, from *server, o Options) *server {
+	t.Helper()
+	files, err := from.Files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Inherited = new(Inherited)
+	if err := o.Inherited.Add(false, files...); err != nil {
+		t.Fatal(err)
+	}
+	return serve(t, from.Addr().String(), o)
+}
+
+// copyFile returns a copy of a descriptor, as another process receives it.
+func copyFile(t *testing.T, f *os.File) *os.File {
+	t.Helper()
+	raw, err := f.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd := -1
+	if err := raw.Control(func(original uintptr) { fd, err = syscall.Dup(int(original)) }); err != nil {
+		t.Fatal(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return os.NewFile(uintptr(fd), "tcp")
+}
+
+// Connections continue in the other process: idle ones, one with a part of a query, and
+// one with a parked query after its reply.
+func TestHandOver(t *testing.T) {
+	before := serve(t, "127.0.0.1", Options{Grace: patience})
+	idle, partial, parked := dialTCP(t, before, "127.0.0.1"), dialTCP(t, before, "127.0.0.1"), dialTCP(t, before, "127.0.0.1")
+	for _, c := range []tcpClient{idle, partial, parked} {
+		c.ask(1, "a.in.", mdns.TypeA)
+		wantA(t, c.next(), 1)
+	}
+	query := framed(pack(t, question("a.in.", mdns.TypeA)))
+	if _, err := partial.Write(query[:7]); err != nil {
+		t.Fatal(err)
+	}
+	parked.ask(2, "a.wait.", mdns.TypeA)
+	eventually(t, "the query is parked", func() bool { return before.wait.arrived.Load() == 1 })
+
+	after := serveSockets(t, before, Options{Grace: patience})
+	after.Port().Swap(after.mux(3))
+	passed := make(chan Conn, 3)
+	done := make(chan error)
+	go func() {
+		done <- before.HandOver(t.Context(), func(c Conn) error {
+			c.File = copyFile(t, c.File)
+			passed <- c
+			return nil
+		})
+	}()
+	unread := 0
+	for range 2 {
+		c := <-passed
+		unread += len(c.Unread)
+		if err := after.Adopt(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if unread != 7 {
+		t.Errorf("bytes of incomplete queries: got %d, want 7", unread)
+	}
+	idle.ask(3, "a.in.", mdns.TypeA)
+	wantA(t, idle.next(), 3)
+	if _, err := partial.Write(query[7:]); err != nil {
+		t.Fatal(err)
+	}
+	wantA(t, partial.next(), 3)
+
+	select {
+	case c := <-passed:
+		t.Fatalf("the connection with a parked query was passed: %v", c)
+	default:
+	}
+	parked.ask(4, "a.in.", mdns.TypeA) // waits for the other process
+	close(before.wait.gate)
+	wantA(t, parked.next(), 2)
+	if err := after.Adopt(<-passed); err != nil {
+		t.Fatal(err)
+	}
+	wantA(t, parked.next(), 3)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	before.Stop()
+	for _, network := range []string{"udp", "tcp"} {
+		wantA(t, ask(t, network, after.at("127.0.0.1"), question("a.in.", mdns.TypeA)), 3)
+	}
+}
+
+// If the other process fails, the listener continues to serve all connections.
+func TestHandOverFailure(t *testing.T) {
+	s := serve(t, "127.0.0.1", Options{Grace: patience})
+	var clients []tcpClient
+	for range 10 {
+		c := dialTCP(t, s, "127.0.0.1")
+		c.ask(1, "a.in.", mdns.TypeA)
+		wantA(t, c.next(), 1)
+		clients = append(clients, c)
+	}
+	sends := 0
+	failure := errors.New("the other process has ended")
+	err := s.HandOver(t.Context(), func(c Conn) error {
+		if sends++; sends > 5 {
+			return failure
+		}
+		return nil
+	})
+	if err != failure || sends != 6 {
+		t.Errorf("HandOver: got %v after %d connections, want %v after 6", err, sends, failure)
+	}
+	closed := 0
+	for _, c := range clients {
+		if _, err := c.Write(framed(pack(t, question("a.in.", mdns.TypeA)))); err != nil {
+			closed++
+			continue
+		}
+		if _, err := c.Read(make([]byte, 100)); err != nil {
+			closed++
+		}
+	}
+	if closed != 5 {
+		t.Errorf("closed connections: got %d, want the 5 that were passed", closed)
+	}
+	wantA(t, ask(t, "tcp", s.at("127.0.0.1"), question("a.in.", mdns.TypeA)), 1)
+	wantA(t, ask(t, "udp", s.at("127.0.0.1"), question("a.in.", mdns.TypeA)), 1)
+}
+
+// A parked query is answered after its listener has stopped reading a socket that
+// another process has open.
+func TestStopSharedParked(t *testing.T) {
+	portableOrNot(t, func(t *testing.T, o Options) {
+		opener, err := Listen(t.Context(), netip.MustParseAddrPort("127.0.0.1:0"), Options{Readers: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer opener.Stop()
+		files, err := opener.Files()
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Inherited = new(Inherited)
+		if err := o.Inherited.Add(true, files...); err != nil {
+			t.Fatal(err)
+		}
+		o.Grace = patience
+		udp := opener.udp[0]
+		s := serve(t, udp.LocalAddr().String(), o)
+		c := dial(t, "udp", udp.LocalAddr().String())
+		if _, err := c.Write(pack(t, question("a.wait.", mdns.TypeA))); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the query is parked", func() bool { return s.wait.arrived.Load() == 1 })
+		stopped := make(chan struct{})
+		go func() { defer close(stopped); s.Stop() }()
+		eventually(t, "UDP is not read any more", s.isUDPStopping)
+		s.readers.Wait()
+		if _, err := c.Write(pack(t, question("a.in.", mdns.TypeA))); err != nil {
+			t.Fatal(err)
+		}
+		close(s.wait.gate)
+		if _, err := c.Read(make([]byte, 512)); err != nil {
+			t.Errorf("reply of the parked query: %v", err)
+		}
+		<-stopped
+		_ = udp.SetReadDeadline(time.Now().Add(patience))
+		if n, _, err := udp.ReadFrom(make([]byte, 512)); err != nil || n == 0 {
+			t.Errorf("the query after Stop: got %d bytes and error %v, want it left in the socket", n, err)
+		}
+	})
+}
