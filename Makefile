@@ -98,9 +98,13 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 		done; \
 	done
 
-# A failure logs the seed; SOAK_SEED=N repeats its faults.
+# A failure logs the seed; SOAK_SEED=N repeats its faults. The simulations of make test
+# have the seeds from 0 on; these have those from FIRST on.
 SOAK ?= 10m
-soak: c-compiler ## run the server among random faults for SOAK (10m), and report on every query
+SEEDS ?= 5000
+FIRST ?= 1000
+soak: c-compiler ## simulate SEEDS (5000) worlds, then run the server among random faults for SOAK (10m)
+	CGO_ENABLED=1 $(GO) test -race -count 1 -timeout 0 ./internal/simulation -seeds $(SEEDS) -first $(FIRST)
 	cd kubetest && CGO_ENABLED=1 SOAK=$(SOAK) SOAK_SEED=$(SOAK_SEED) $(GO) test -race -count 1 -v -timeout 0 -run '^TestSoak' .
 
 # Its settings: QUICK=1, COREDNS=binary, KUBECONFIG=file, BENCH_INSTALL=1, and

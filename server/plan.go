@@ -33,6 +33,9 @@ type Options struct {
 	// transport.Listen opens the addresses.
 	Open func(context.Context, netip.AddrPort, transport.Options) (Listener, error)
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// MaxParked is the number of queries with goroutines that may be parked; zero
+	// depends on the memory limit.
+	MaxParked int
 
 	Log *slog.Logger
 	// Level, if not nil, is the level of Log. Starting a plan sets it to debug or

@@ -135,7 +135,7 @@ func (p *Plan) listensOn(port uint16) bool {
 
 // swap makes the new plan answer. It cannot fail.
 func (p *Plan) swap() {
-	p.lot = dns.NewParkingLot(parkingRoom())
+	p.lot = dns.NewParkingLot(p.parkingRoom())
 	for why := range dns.NumParkingErrors {
 		p.lot.Rejected[why] = p.opts.Metrics.Counter("seamark_given_up_queries_total",
 			"Queries answered with SERVFAIL because too many others were waiting.", "reason", why.Label())
@@ -164,7 +164,10 @@ func (p *Plan) swap() {
 
 // parkingRoom returns how many queries may be parked: as many as fit into a quarter of
 // the memory limit.
-func parkingRoom() int {
+func (p *Plan) parkingRoom() int {
+	if p.opts.MaxParked > 0 {
+		return p.opts.MaxParked
+	}
 	limit := debug.SetMemoryLimit(-1)
 	return int(max(64, min(maxParked, limit/4/parkedSize)))
 }

@@ -136,6 +136,8 @@ var table = map[string]row{
 		third: []string{"github.com/miekg/dns", "golang.org/x/tools/txtar", "sigs.k8s.io/yaml"},
 	},
 	"internal/archtest": {},
+	// The simulation has no code but tests.
+	"internal/simulation": {},
 }
 
 // tests lists what every _test.go file may import besides its package's row. Only

@@ -1,0 +1,180 @@
+package simulation
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	mdns "github.com/miekg/dns"
+)
+
+var (
+	seeds   = flag.Uint64("seeds", 1000, "number of worlds")
+	first   = flag.Uint64("first", 0, "seed of the first world")
+	verbose = flag.Bool("events", false, "print the trace of each world")
+)
+
+// maxFailures is the number of failures after which no more worlds are simulated.
+const maxFailures = 3
+
+// TestSimulation runs a world for each seed.
+func TestSimulation(t *testing.T) {
+	var failed atomic.Int32
+	for seed := *first; seed < *first+*seeds; seed++ {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			if failed.Load() >= maxFailures {
+				t.Skip("enough worlds have failed")
+			}
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(seed)
+				w.run()
+				if len(w.failures) > 0 || *verbose {
+					t.Logf("trace:\n%s", strings.Join(w.events, "\n"))
+				}
+				for _, f := range w.failures {
+					t.Error(f)
+				}
+				if t.Failed() {
+					failed.Add(1)
+					t.Errorf("replay with: go test ./internal/simulation -run TestSimulation -first %d -seeds 1 -count 20", seed)
+				}
+			})
+		})
+	}
+}
+
+const (
+	// convergence is how long answers may be outdated after the end of the faults.
+	convergence = 5 * time.Second
+	// silence is how long a connection may be half-open before the server notices: 90 s,
+	// or up to ten minutes with an API server that sends no bookmarks.
+	silence = 10*time.Minute + 10*time.Second
+)
+
+// run simulates the world from its beginning to its end.
+func (w *world) run() {
+	for _, name := range namespaceNames {
+		w.api.cluster.put(namespaces, object{key: key{"", name}})
+	}
+	for range 30 {
+		w.trace("%s", w.api.cluster.change(w.Rand))
+	}
+	if w.IntN(4) == 0 {
+		w.api.misbehave(w.fault())
+	}
+	w.load(w.random(nil))
+	wait := convergence
+	for range 70 {
+		w.sleep()
+		if w.step() == silent {
+			wait = silence
+		}
+	}
+	if w.IntN(5) == 0 {
+		w.flood()
+	}
+	w.api.misbehave(healthy)
+	for _, set := range w.upstreams {
+		for _, u := range set {
+			u.behave(answers)
+		}
+	}
+	time.Sleep(max(wait, memory) + 10*time.Second)
+	w.converged()
+	w.reloading <- struct{}{}
+	w.plan.Stop(context.Background())
+	if w.skipped > w.asked/20 {
+		w.fail("%d of %d replies were not checked, since too many answers are possible", w.skipped, w.asked)
+	}
+	if names := w.unanswered(); len(names) > 0 {
+		w.fail("queries without a reply: %s", strings.Join(names, "; "))
+	}
+	w.api.misbehave(ended)
+}
+
+// sleep waits until the next step: usually some milliseconds, sometimes much longer.
+func (w *world) sleep() {
+	scale := []int{1_000, 50_000, 500_000, 2_000_000, 20_000_000}[min(w.IntN(8), w.IntN(5))]
+	time.Sleep(time.Duration(w.IntN(scale)) * time.Microsecond)
+}
+
+func (w *world) fault() fault {
+	return []fault{down, unreachable, failing, stalled, truncated, garbage, slow, silent, expired, ended}[w.IntN(10)]
+}
+
+// step does one thing.
+func (w *world) step() (f fault) {
+	switch n := w.IntN(100); {
+	case n < 25:
+		w.trace("%s", w.api.cluster.change(w.Rand))
+	case n < 30:
+		if current, _, _, _ := w.api.state(); current != healthy {
+			w.api.misbehave(healthy)
+			break
+		}
+		f = w.fault()
+		w.api.misbehave(f)
+	case n < 34:
+		w.upstreams[w.IntN(2)][w.IntN(2)].behave([]behaviour{answers, answers, duplicates, truncates, forged, ignores, late, mangles, closes, servfail}[w.IntN(10)])
+	case n < 40:
+		w.upstreams[w.IntN(2)][0].zone.change(w.IntN(externalNames), []int{mdns.RcodeSuccess, mdns.RcodeSuccess, mdns.RcodeNameError}[w.IntN(3)])
+	case n < 43:
+		s := w.random(w.current())
+		go w.load(s)
+	default:
+		for range 1 + w.IntN(4) {
+			name, qtype := w.randomQuestion()
+			go w.ask(name, qtype)
+		}
+	}
+	return f
+}
+
+// flood sends more queries for names of upstreams that do not answer than may wait.
+func (w *world) flood() {
+	for _, u := range w.upstreams[w.current().upstreams] {
+		u.behave(ignores)
+	}
+	before := len(w.unanswered()) // perhaps of an older plan
+	for range 250 {
+		w.ask(externalName(w.IntN(externalNames)), mdns.TypeA)
+	}
+	if waiting := len(w.unanswered()); waiting > 4*maxParked*2/3+before {
+		w.fail("%d queries wait for the upstreams, want at most two thirds of %d, and %d of an older plan", waiting, 4*maxParked, before)
+	}
+}
+
+// converged compares every name with the newest state.
+func (w *world) converged() {
+	now, _ := w.api.cluster.now()
+	for r := range resources {
+		changes := w.api.cluster.changes(r, 0, now)
+		newest := changes[len(changes)-1].version
+		if version, _ := w.current().source.known(r, time.Now()); version < newest {
+			w.fail("%s: the server knows version %d, want %d", r, version, newest)
+		}
+	}
+	for _, namespace := range namespaceNames {
+		for _, service := range serviceNames {
+			own := service + "." + namespace + ".svc." + clusterZone
+			w.ask(own, mdns.TypeA)
+			w.ask(own, mdns.TypeSRV)
+			w.ask("_http._tcp."+own, mdns.TypeSRV)
+			w.ask("host-0."+own, mdns.TypeA)
+			w.ask("host-2."+own, mdns.TypeSRV)
+			w.ask(strings.ReplaceAll(endpointIP(namespace, service, 1), ".", "-")+"."+own, mdns.TypeA)
+			for i := range 4 {
+				w.ask(reverse(endpointIP(namespace, service, i)), mdns.TypePTR)
+			}
+			w.ask(reverse(clusterIP(namespace, service, 0)), mdns.TypePTR)
+			w.ask(reverse(clusterIP(namespace, service, 1)), mdns.TypePTR)
+		}
+	}
+	time.Sleep(12 * time.Second) // the longest time of a query
+}

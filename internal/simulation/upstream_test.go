@@ -1,0 +1,293 @@
+package simulation
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+const (
+	externalNames = 8
+	externalZone  = "ext.example."
+)
+
+func externalName(i int) string { return fmt.Sprintf("h%d.%s", i, externalZone) }
+
+// A behaviour is the way in which an upstream answers.
+type behaviour string
+
+const (
+	answers    behaviour = ""
+	duplicates behaviour = "duplicates" // each reply arrives twice
+	truncates  behaviour = "truncates"  // replies over UDP have TC
+	forged     behaviour = "forged"     // forged replies arrive before the true one
+	// The following make queries fail.
+	ignores  behaviour = "ignores"  // no reply
+	late     behaviour = "late"     // a reply after one to six seconds
+	mangles  behaviour = "mangles"  // malformed replies
+	closes   behaviour = "closes"   // no socket is open
+	servfail behaviour = "servfail" // SERVFAIL
+)
+
+func (b behaviour) fails() bool {
+	return b != answers && b != duplicates && b != truncates && b != forged
+}
+
+// poison is the address in forged replies.
+var poison = netip.MustParseAddr("203.0.113.66")
+
+// A zone has the history of the external names. The servers of a set share it.
+type zone struct {
+	set     int
+	mu      sync.Mutex
+	history [externalNames][]epoch
+}
+
+// An epoch is the answer for a name since a time.
+type epoch struct {
+	since  time.Time
+	number int // in the address
+	rcode  int // NOERROR or NXDOMAIN
+}
+
+func newZone(set int) *zone {
+	z := &zone{set: set}
+	for i := range z.history {
+		z.history[i] = []epoch{{since: time.Now()}}
+	}
+	return z
+}
+
+// change begins an epoch of a name.
+func (z *zone) change(name, rcode int) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.history[name] = append(z.history[name], epoch{time.Now(), len(z.history[name]), rcode})
+}
+
+func (z *zone) now(name int) epoch {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	return z.history[name][len(z.history[name])-1]
+}
+
+// during returns the epochs of a name that were valid at some time between two times.
+func (z *zone) during(name int, from, to time.Time) (epochs []epoch) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	for i, e := range z.history[name] {
+		last := i+1 == len(z.history[name])
+		if !e.since.After(to) && (last || !z.history[name][i+1].since.Before(from)) {
+			epochs = append(epochs, e)
+		}
+	}
+	return epochs
+}
+
+// externalTTL returns the TTL of a name's records.
+func externalTTL(name int) uint32 { return uint32(5 + 3*name) }
+
+func (z *zone) address(name, number int) netip.Addr {
+	return netip.AddrFrom4([4]byte{198, byte(18 + z.set), byte(name), byte(number)})
+}
+
+// An upstream is a DNS server.
+type upstream struct {
+	world   *world
+	zone    *zone
+	address netip.Addr
+
+	mu       sync.Mutex
+	history  []stage
+	queries  map[string]uint64
+	sessions map[*conn]bool
+}
+
+// A stage is the behaviour of an upstream since a time.
+type stage struct {
+	since time.Time
+	behaviour
+}
+
+func newUpstream(w *world, z *zone, i int) *upstream {
+	return &upstream{world: w, zone: z, address: netip.AddrFrom4([4]byte{10, 53, byte(z.set), byte(i + 1)}),
+		history: []stage{{time.Now(), answers}}, queries: map[string]uint64{}, sessions: map[*conn]bool{}}
+}
+
+func (u *upstream) behave(b behaviour) {
+	u.world.trace("upstream %s %s", u.address, b)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.history = append(u.history, stage{time.Now(), b})
+	if b == closes {
+		for c := range u.sessions {
+			c.reset()
+		}
+		clear(u.sessions)
+	}
+}
+
+func (u *upstream) now() behaviour {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.history[len(u.history)-1].behaviour
+}
+
+// had reports whether the upstream behaved so at some time between two times.
+func (u *upstream) had(from, to time.Time, is func(behaviour) bool) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for i, s := range u.history {
+		last := i+1 == len(u.history)
+		if is(s.behaviour) && !s.since.After(to) && (last || !u.history[i+1].since.Before(from)) {
+			return true
+		}
+	}
+	return false
+}
+
+// dial opens a UDP socket or a TCP connection.
+func (u *upstream) dial(ctx context.Context, network string) (net.Conn, error) {
+	if network == "tcp" {
+		switch u.now() {
+		case closes:
+			return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+		case ignores:
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+	}
+	client, server := connect(network, netip.MustParseAddrPort("10.0.0.1:40000"), netip.AddrPortFrom(u.address, 53))
+	u.mu.Lock()
+	u.sessions[server] = true
+	u.mu.Unlock()
+	go u.serve(server)
+	return client, nil
+}
+
+// serve answers the queries of a socket or connection until the client closes it.
+func (u *upstream) serve(c *conn) {
+	defer func() {
+		u.mu.Lock()
+		delete(u.sessions, c)
+		u.mu.Unlock()
+	}()
+	buf := make([]byte, 4096)
+	for {
+		n, err := 0, error(nil)
+		if c.datagrams {
+			n, err = c.Read(buf)
+		} else if _, err = io.ReadFull(c, buf[:2]); err == nil {
+			n, err = io.ReadFull(c, buf[:binary.BigEndian.Uint16(buf)])
+		}
+		if err != nil {
+			return
+		}
+		u.answer(c, buf[:n])
+	}
+}
+
+// answer sends the reply to a query, and what else the behaviour requires.
+func (u *upstream) answer(c *conn, packet []byte) {
+	query, reply := new(dns.Msg), new(dns.Msg)
+	if err := query.Unpack(packet); err != nil {
+		u.world.fail("upstream %s received a malformed query: %v", u.address, err)
+		return
+	}
+	q := query.Question[0]
+	name := strings.ToLower(q.Name)
+	u.mu.Lock()
+	u.queries[name]++
+	n := u.queries[name]
+	u.mu.Unlock()
+	r := u.world.rand("query "+name, uint64(u.zone.set), uint64(u.address.As4()[3]), n)
+	delay := time.Millisecond + time.Duration(r.IntN(30_000))*time.Microsecond
+	b := u.now()
+	u.world.trace("upstream %s query %s: %s", u.address, q.Name, b)
+	reply.SetReply(query)
+	u.fill(reply, name)
+	switch b {
+	case ignores:
+		return
+	case closes:
+		c.reset()
+		return
+	case servfail:
+		reply.Rcode, reply.Answer, reply.Ns = dns.RcodeServerFailure, nil, nil
+	case late:
+		delay += time.Second + time.Duration(r.IntN(5_000_000))*time.Microsecond
+	case truncates:
+		if c.datagrams {
+			reply.Truncated, reply.Answer = true, nil
+		}
+	case duplicates:
+		u.send(c, reply, delay)
+	case mangles:
+		wire, _ := reply.Pack()
+		c.send(wire[:r.IntN(len(wire))], delay, nil)
+		return
+	case forged:
+		for range 1 + r.IntN(3) {
+			spoofed := reply.Copy()
+			spoofed.Rcode, spoofed.Ns = dns.RcodeSuccess, nil
+			spoofed.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: q.Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 600}, A: poison.AsSlice()}}
+			if r.IntN(2) == 0 {
+				spoofed.Question[0].Name = "x" + q.Name
+			} else {
+				spoofed.Id ^= uint16(1 + r.IntN(1<<16-1))
+			}
+			u.send(c, spoofed, delay/2)
+		}
+	}
+	u.send(c, reply, delay)
+}
+
+func (u *upstream) send(c *conn, reply *dns.Msg, delay time.Duration) {
+	wire, err := reply.Pack()
+	if err != nil {
+		u.world.fail("upstream: %v", err)
+	}
+	if !c.datagrams {
+		wire = append(binary.BigEndian.AppendUint16(nil, uint16(len(wire))), wire...)
+	}
+	c.send(wire, delay, nil)
+}
+
+// fill adds the records of the zone.
+func (u *upstream) fill(reply *dns.Msg, name string) {
+	q := reply.Question[0]
+	i, ok := external(name)
+	soa := &dns.SOA{Hdr: dns.RR_Header{Name: externalZone, Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: 5}, Ns: externalZone, Mbox: externalZone, Minttl: 5}
+	if !ok {
+		reply.Rcode, reply.Ns = dns.RcodeNameError, []dns.RR{soa}
+		if name == "." {
+			reply.Rcode = dns.RcodeSuccess
+		}
+		return
+	}
+	e := u.zone.now(i)
+	switch {
+	case e.rcode != dns.RcodeSuccess || q.Qtype != dns.TypeA:
+		reply.Rcode, reply.Ns = e.rcode, []dns.RR{soa}
+	default:
+		address := u.zone.address(i, e.number)
+		reply.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: q.Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: externalTTL(i)}, A: address.AsSlice()}}
+	}
+}
+
+// external returns the number of an external name.
+func external(name string) (i int, ok bool) {
+	label, ok := strings.CutSuffix(name, "."+externalZone)
+	i, err := strconv.Atoi(strings.TrimPrefix(label, "h"))
+	return i, ok && err == nil && i < externalNames
+}

@@ -1,0 +1,324 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/builtin"
+	"github.com/seamark/seamark/corefile"
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/server"
+)
+
+// A world is one simulation.
+type world struct {
+	*rand.Rand
+	seed      uint64
+	started   time.Time
+	api       *apiServer
+	upstreams [2][]*upstream
+	options   server.Options
+	listeners []*listener
+
+	mu       sync.Mutex
+	events   []string // the trace
+	failures []string
+	sources  map[string]*source
+	queries  map[netip.AddrPort]*query
+	asked    int
+	skipped  int // replies for which too many answers are possible
+	hosts    int
+
+	plan      *server.Plan
+	serving   *settings     // of plan
+	next      *settings     // of the plan that is starting, or nil
+	reloading chan struct{} // has an element while a plan is starting
+}
+
+// settings are what the oracle must know of a Corefile.
+type settings struct {
+	source    *source
+	ttl       uint32
+	upstreams int // a set of upstreams
+	cached    bool
+	stale     bool
+	broken    string // an error in the Corefile
+}
+
+const (
+	staleFor = 20 * time.Second
+	// maxParked is the number of parked queries with goroutines. A query without one
+	// occupies a quarter.
+	maxParked = 64
+)
+
+func newWorld(seed uint64) *world {
+	w := &world{
+		Rand: rand.New(rand.NewPCG(seed, 1)), seed: seed, started: time.Now(),
+		reloading: make(chan struct{}, 1), sources: map[string]*source{}, queries: map[netip.AddrPort]*query{},
+	}
+	w.api = newAPIServer(w)
+	w.api.old, w.api.mute = w.IntN(4) == 0, w.IntN(6) == 0
+	for set := range w.upstreams {
+		zone := newZone(set)
+		w.upstreams[set] = []*upstream{newUpstream(w, zone, 0), newUpstream(w, zone, 1)}
+	}
+	w.options = server.Options{
+		Directives: builtin.Directives(), Port: 53, Log: slog.New(logHandler{w}), Metrics: new(metrics.Registry),
+		Open: w.open, Dial: w.dial, MaxParked: maxParked,
+	}
+	return w
+}
+
+// rand returns a source of random numbers for one decision. It does not depend on the order
+// in which goroutines run.
+func (w *world) rand(what string, numbers ...uint64) *rand.Rand {
+	h := fnv.New64a()
+	fmt.Fprint(h, what, numbers)
+	return rand.New(rand.NewPCG(w.seed, h.Sum64()))
+}
+
+// trace adds a line to the trace.
+func (w *world) trace(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.events = append(w.events, fmt.Sprintf("%12.6f ", time.Since(w.started).Seconds())+fmt.Sprintf(format, args...))
+}
+
+// fail records a failure.
+func (w *world) fail(format string, args ...any) {
+	w.trace("FAILED "+format, args...)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failures = append(w.failures, fmt.Sprintf(format, args...))
+}
+
+// A logHandler adds the server's log to the trace.
+type logHandler struct{ world *world }
+
+func (h logHandler) Enabled(context.Context, slog.Level) bool { return true }
+func (h logHandler) WithAttrs([]slog.Attr) slog.Handler       { return h }
+func (h logHandler) WithGroup(string) slog.Handler            { return h }
+
+func (h logHandler) Handle(_ context.Context, r slog.Record) error {
+	text := r.Message
+	r.Attrs(func(a slog.Attr) bool { text += " " + a.String(); return true })
+	h.world.trace("log %s %s", r.Level, text)
+	if strings.Contains(r.Message, "panicked") {
+		h.world.fail("%s", text)
+	}
+	return nil
+}
+
+// dial connects the server to the API server or to an upstream.
+func (w *world) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return w.api.dial(ctx, address)
+	}
+	for _, set := range w.upstreams {
+		for _, u := range set {
+			if u.address == at.Addr() {
+				return u.dial(ctx, network)
+			}
+		}
+	}
+	return nil, fmt.Errorf("dialing %s: no such server", address)
+}
+
+// source returns the source of the cluster's objects at a host name, of which each Corefile
+// with other options for kubernetes has its own.
+func (w *world) source(host string) *source {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.sources[host] == nil {
+		w.sources[host] = &source{host: host}
+	}
+	return w.sources[host]
+}
+
+// random returns random settings, with the former source and upstreams more often than
+// with others.
+func (w *world) random(old *settings) *settings {
+	s := &settings{cached: w.IntN(4) > 0, stale: w.IntN(4) == 0}
+	if old != nil && w.IntN(3) > 0 {
+		s.source, s.ttl = old.source, old.ttl
+	} else {
+		w.hosts++
+		s.source, s.ttl = w.source(fmt.Sprintf("k%d", w.hosts)), []uint32{5, 6, 30}[w.IntN(3)]
+	}
+	if old != nil && w.IntN(2) > 0 {
+		s.upstreams = old.upstreams
+	} else {
+		s.upstreams = w.IntN(2)
+	}
+	if old != nil && w.IntN(4) == 0 {
+		s.broken = []string{"}", "nonsense", "forward . 10.53.0.1 {\n", "kubernetes cluster.local {\n ttl x\n}", "cache 0 0 0 {\n"}[w.IntN(5)]
+	}
+	return s
+}
+
+func (s *settings) corefile(set []*upstream) string {
+	text := fmt.Sprintf(".:53 {\n kubernetes %s %s {\n  endpoint http://%s\n  ttl %d\n }\n", clusterZone, reverseZone, s.source.host, s.ttl)
+	if s.cached {
+		text += " cache {\n"
+		if s.stale {
+			text += fmt.Sprintf("  serve_stale %v\n", staleFor)
+		}
+		text += " }\n"
+	}
+	text += " forward ."
+	for _, u := range set {
+		text += " " + u.address.String()
+	}
+	return text + "\n" + s.broken + "\n}\n"
+}
+
+// load starts a Corefile, or reloads it.
+func (w *world) load(s *settings) {
+	w.reloading <- struct{}{} // a mutex would keep the virtual clock from moving
+	defer func() { <-w.reloading }()
+	text := s.corefile(w.upstreams[s.upstreams])
+	w.trace("load %+v\n%s", *s, text)
+	read := corefile.ReadText("Corefile", []byte(text))
+	plan, err := server.NewPlan(read.Servers, w.options)
+	if read.Err != nil {
+		err = read.Err
+	}
+	w.mu.Lock()
+	w.next = s
+	w.mu.Unlock()
+	if err == nil {
+		err = plan.Start(context.Background(), w.plan)
+	}
+	w.trace("loaded, error %v", err)
+	if s.broken != "" && err == nil {
+		w.fail("a Corefile with an error was loaded:\n%s", text)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.next = nil
+	if err == nil {
+		w.plan, w.serving = plan, s
+	}
+}
+
+// A query is a query of a client.
+type query struct {
+	id       uint16
+	name     string
+	qtype    uint16
+	client   netip.AddrPort
+	sent     time.Time
+	settings []*settings // of the plans that may answer
+	waiting  int         // queries that waited when it was sent
+	answered bool
+}
+
+// current returns the settings of the plan that serves.
+func (w *world) current() *settings {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.serving
+}
+
+func (w *world) candidates() []*settings {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.next != nil && w.next.broken == "" {
+		return []*settings{w.serving, w.next}
+	}
+	return []*settings{w.serving}
+}
+
+// ask sends a query. The reply is checked when it arrives.
+func (w *world) ask(name string, qtype uint16) {
+	m := new(mdns.Msg).SetQuestion(name, qtype).SetEdns0(1232, false)
+	packet, err := m.Pack()
+	if err != nil {
+		w.fail("query %s: %v", name, err)
+		return
+	}
+	q := &query{id: m.Id, name: name, qtype: qtype, sent: time.Now(), settings: w.candidates(), waiting: len(w.unanswered())}
+	w.mu.Lock()
+	w.asked++
+	n := w.asked
+	q.client = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 250, byte(n % 5), 1}), uint16(n))
+	w.queries[q.client] = q
+	w.mu.Unlock()
+	l := w.listeners[0]
+	r := l.readers[n%len(l.readers)]
+	r.serve(packet, []dns.Proto{dns.UDP, dns.TCP}[n%2], q.client)
+}
+
+// replied checks the reply to a client.
+func (w *world) replied(client netip.AddrPort, packet []byte) {
+	w.mu.Lock()
+	q := w.queries[client]
+	answered := q.answered
+	q.answered = true
+	if time.Now().Equal(q.sent) { // a plan may have been swapped in meanwhile
+		q.settings = append(q.settings, w.serving)
+	}
+	if w.next != nil && w.next.broken == "" {
+		q.settings = append(q.settings, w.next)
+	}
+	w.mu.Unlock()
+	if answered {
+		w.fail("query %s %d was answered twice", q.name, q.qtype)
+	}
+	err := w.check(q, packet)
+	if err != nil {
+		w.fail("%s %s, sent at %.6f:\n%v", q.name, mdns.TypeToString[q.qtype], q.sent.Sub(w.started).Seconds(), err)
+	}
+}
+
+// unanswered returns the queries without a reply.
+func (w *world) unanswered() (names []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, q := range w.queries {
+		if !q.answered {
+			names = append(names, fmt.Sprintf("%s %s, sent at %.6f", q.name, mdns.TypeToString[q.qtype], q.sent.Sub(w.started).Seconds()))
+		}
+	}
+	return names
+}
+
+// randomQuestion returns a name that exists, existed or may exist, and a type.
+func (w *world) randomQuestion() (name string, qtype uint16) {
+	namespace, service := namespaceNames[w.IntN(3)], serviceNames[w.IntN(4)]
+	own := service + "." + namespace + ".svc." + clusterZone
+	qtype = []uint16{mdns.TypeA, mdns.TypeA, mdns.TypeSRV, mdns.TypeAAAA}[w.IntN(4)]
+	switch w.IntN(12) {
+	case 0, 1:
+		return "_http._tcp." + own, qtype
+	case 2:
+		return "host-0." + own, qtype
+	case 3:
+		return strings.ReplaceAll(endpointIP(namespace, service, 1), ".", "-") + "." + own, qtype
+	case 4:
+		return reverse(clusterIP(namespace, service, w.IntN(2))), mdns.TypePTR
+	case 5:
+		return reverse(endpointIP(namespace, service, w.IntN(4))), mdns.TypePTR
+	case 6, 7, 8:
+		return externalName(w.IntN(externalNames)), mdns.TypeA
+	}
+	return own, qtype
+}
+
+func reverse(address string) string {
+	name, _ := mdns.ReverseAddr(address)
+	return name
+}
