@@ -21,8 +21,9 @@ const (
 	// maxParked is the maximum number of parked queries of one plan that have
 	// goroutines; without goroutines there may be four times as many.
 	maxParked = 4096
-	// parkedSize is the memory of a parked query with a goroutine, mostly its stack.
-	parkedSize = 16 << 10
+	// parkedSize is the memory of a parked query with a goroutine, mostly its stack,
+	// and of four without: twice what is in use, as for all memory that is collected.
+	parkedSize = 24 << 10
 	// grace is how long parked queries may continue after their plan was replaced
 	// or stopped. The timeout of a single query is the same.
 	grace = 10 * time.Second

@@ -34,8 +34,8 @@ func (c *Cache) ServeDNS(q *dns.Query) dns.Verdict {
 // once.
 type lookup struct {
 	key
-	buf         keyBuffer
-	optionsFrom int // where the reply options of the handlers below begin
+	buf         *keyBuffer // of the key; nil if it is the marker's
+	optionsFrom int        // where the reply options of the handlers below begin
 	now         time.Duration
 	entry       *entry   // the one that answers the query, if any
 	stale       bool     // entry has expired
@@ -66,6 +66,7 @@ func (c *Cache) InterceptDNS(q *dns.Query, below int) dns.Verdict {
 		}
 	}
 	if l.marker != nil {
+		l.key, l.buf = l.marker.key, nil // a query that waits needs little memory
 		return dns.Next
 	}
 	return c.serve(q, l)
@@ -83,7 +84,10 @@ func (c *Cache) newLookup(q *dns.Query, flags queryFlags, below int) *lookup {
 	}
 	l.optionsFrom = len(q.ReplyOptions())
 	l.entry, l.stale, l.marker, l.pending = nil, false, nil, nil
-	if !l.set(c.store, c.scope, q, flags, below, &l.buf) {
+	if l.buf == nil {
+		l.buf = new(keyBuffer)
+	}
+	if !l.set(c.store, c.scope, q, flags, below, l.buf) {
 		c.lookups.Put(l)
 		return nil
 	}
