@@ -18,31 +18,31 @@ type attempt struct {
 	edns       bool
 	noEDNS     bool // send without EDNS, because the upstream rejected it
 	useStream  bool // send over a connection instead of UDP
-	fresh      bool // do not use the socket or connection of the attempt before
+	fresh      bool // use another socket or connection than the previous attempt
 	probe      bool // a health check
-	reused     bool // sent over a connection that had been used before
-	resent     int8 // the number of connections that were closed under it
-	sawInvalid bool
+	reused     bool // sent over a connection that existed before
+	resent     int8 // the number of connections that were closed while it waited
+	sawInvalid bool // an invalid reply has been reported
 	upstream   *upstream
 	sent       time.Time
 	socket     *socket // nil over a connection
-	owner      owner
+	sender     attemptSender
 }
 
-// An owner receives the outcomes of its attempts.
-type owner interface {
+// An attemptSender receives the outcomes of the attempts that it has sent.
+type attemptSender interface {
 	// report does not block.
 	report(o outcome)
-	// isFinished reports whether outcomes are only counted.
+	// isFinished reports whether the sender ignores outcomes.
 	isFinished() bool
 }
 
-// packet returns the message.
+// packet returns the request as a message.
 func (a *attempt) packet() []byte { return a.request.packet(a.id, a.edns) }
 
-// An outcome is the end of an attempt: a reply or an error. If invalid is set,
-// the attempt has not ended: the upstream sent something that is no reply to it,
-// so that another upstream should be queried now.
+// An outcome is the end of an attempt: a reply or an error. If invalid is set, the
+// attempt has not ended: the upstream sent an invalid reply, so that another upstream
+// should be queried now.
 type outcome struct {
 	*attempt
 	reply   *reply
@@ -58,7 +58,7 @@ type table struct {
 	closed  bool
 }
 
-// maxWaiting leaves most IDs unused, so that a free one is found at once and a
+// maxWaiting leaves most IDs unused, so that a random ID is free as a rule, and a
 // guessed ID is unlikely to be in use.
 const maxWaiting = 4096
 
@@ -86,7 +86,7 @@ func (t *table) add(a *attempt) bool {
 	}
 }
 
-// find returns the attempt with that ID, nil if there is none, and whether the ID
+// find returns the attempt with an ID; nil if there is none. used reports whether the ID
 // has ever been used.
 func (t *table) find(id uint16) (a *attempt, used bool) {
 	t.mu.Lock()
@@ -105,7 +105,7 @@ func (t *table) take(a *attempt) bool {
 	return true
 }
 
-// restart returns all attempts, as sent now.
+// restart marks all attempts as sent now, and returns them.
 func (t *table) restart() []*attempt {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -116,12 +116,12 @@ func (t *table) restart() []*attempt {
 	return slices.Collect(maps.Values(t.waiting))
 }
 
-// expire removes and returns the attempts sent before that time.
-func (t *table) expire(before time.Time) (old []*attempt) {
+// expire removes and returns the attempts that were sent before limit.
+func (t *table) expire(limit time.Time) (old []*attempt) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for id, a := range t.waiting {
-		if a.sent.Before(before) {
+		if a.sent.Before(limit) {
 			delete(t.waiting, id)
 			old = append(old, a)
 		}

@@ -17,8 +17,8 @@ const (
 	exchangeTimeout = 5 * time.Second
 	// maxSends bounds the attempts for one query.
 	maxSends = 16
-	// slowFactor is how many times slower than another an upstream may be before
-	// a query is also sent to that one.
+	// slowFactor is how many times as long as the fastest candidate an upstream may
+	// take before the query is also sent to another one.
 	slowFactor = 4
 )
 
@@ -38,13 +38,13 @@ var (
 // its timer are events, and the goroutine that reports an event processes it.
 type exchange struct {
 	request
-	set     *upstreamSet
-	key     string   // in set.exchanges
-	waiting []func() // called at the end; guarded by set.exchangeMu
+	set   *upstreamSet
+	key   string   // in set.exchanges
+	wakes []func() // called by finish; guarded by set.exchangeMu
 
-	mu     sync.Mutex
-	events []func() // not yet processed
-	busy   bool     // a goroutine processes events
+	mu         sync.Mutex
+	events     []func() // not yet processed
+	processing bool     // a goroutine processes events
 
 	// Used by the goroutine that processes events.
 	timer      *time.Timer
@@ -52,12 +52,12 @@ type exchange struct {
 	retryAt    time.Time   // when to send another attempt
 	candidates []*upstream // best first
 	sent       int
-	nextIndex  int // of the next candidate, modulo their number
-	inFlight   int
-	failures   int
-	refused    []*upstream // that refused the query or closed the connection
-	last       *attempt
-	fallback   *outcome // a reply that is used if no better one arrives
+	nextIndex  int         // of the next candidate, modulo their number
+	inFlight   int         // attempts that have not ended
+	failures   int         // attempts that count for max_connect_attempts
+	refused    []*upstream // those that refused the query or closed the connection
+	last       *attempt    // the one sent last; nil if it has ended
+	fallback   *outcome    // a reply that is used if no better one arrives
 
 	// The result, once finished is true.
 	finished atomic.Bool
@@ -76,11 +76,11 @@ func (s *upstreamSet) join(q *dns.Query, excluded *exclusion, wake func()) *exch
 	x := s.exchanges[key]
 	if x != nil {
 		s.coalesced.Add(1)
-		x.waiting = append(x.waiting, wake)
+		x.wakes = append(x.wakes, wake)
 		s.exchangeMu.Unlock()
 		return x
 	}
-	x = &exchange{request: r, set: s, key: key, waiting: []func(){wake}}
+	x = &exchange{request: r, set: s, key: key, wakes: []func(){wake}}
 	s.exchanges[key] = x
 	s.exchangeMu.Unlock()
 	if s.enter() {
@@ -98,10 +98,10 @@ func (x *exchange) process(event func()) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.events = append(x.events, event)
-	if x.busy {
+	if x.processing {
 		return
 	}
-	x.busy = true
+	x.processing = true
 	for len(x.events) > 0 {
 		event, x.events = x.events[0], x.events[1:]
 		x.mu.Unlock()
@@ -110,10 +110,11 @@ func (x *exchange) process(event func()) {
 		}
 		x.mu.Lock()
 	}
-	x.busy, x.events = false, nil
+	x.processing, x.events = false, nil
 }
 
-func (x *exchange) fail(err error, ede uint16) { x.err, x.ede = err, ede }
+// setError sets the error and the code of the extended DNS error.
+func (x *exchange) setError(err error, ede uint16) { x.err, x.ede = err, ede }
 
 // edeText returns the text of the extended error.
 func (x *exchange) edeText() string {
@@ -131,10 +132,10 @@ func (x *exchange) finish() {
 	x.set.exchangeMu.Lock()
 	delete(x.set.exchanges, x.key)
 	x.finished.Store(true)
-	waiting := x.waiting
-	x.waiting = nil // attempts may refer to x for longer
+	wakes := x.wakes
+	x.wakes = nil // attempts may refer to x for longer
 	x.set.exchangeMu.Unlock()
-	for _, wake := range waiting {
+	for _, wake := range wakes {
 		wake()
 	}
 }
@@ -142,7 +143,7 @@ func (x *exchange) finish() {
 // stop ends x because the set of upstreams is stopping.
 func (x *exchange) stop() {
 	x.process(func() {
-		x.fail(errStopped, wire.EDENoReachable)
+		x.setError(errStopped, wire.EDENoReachable)
 		x.finish()
 	})
 }
@@ -151,7 +152,7 @@ func (x *exchange) stop() {
 func (x *exchange) start(excluded *exclusion) {
 	var err error
 	if x.candidates, err = x.set.candidates(excluded); err != nil && !x.triesDownUpstream(err) {
-		x.fail(err, wire.EDENoReachable)
+		x.setError(err, wire.EDENoReachable)
 		x.finish()
 		return
 	}
@@ -159,13 +160,13 @@ func (x *exchange) start(excluded *exclusion) {
 	x.timer = time.AfterFunc(exchangeTimeout, func() {
 		if x.set.enter() {
 			defer x.set.running.Done()
-			x.process(x.timeOver)
+			x.process(x.timerExpired)
 		}
 	})
 	x.sendNow(x.nextAttempt())
 }
 
-// sendNow sends a and starts the time after which to send another attempt.
+// sendNow sends a, and sets the timer to the time for another attempt.
 func (x *exchange) sendNow(a *attempt) {
 	x.retryAt = time.Now().Add(x.send(a))
 	x.setTimer()
@@ -179,14 +180,14 @@ func (x *exchange) setTimer() {
 	x.timer.Reset(time.Until(next))
 }
 
-// timeOver processes the end of the timer.
-func (x *exchange) timeOver() {
+// timerExpired gives up, or sends another attempt.
+func (x *exchange) timerExpired() {
 	switch now := time.Now(); {
 	case !now.Before(x.deadline):
 		x.giveUp()
 		return
 	case now.Before(x.retryAt):
-		x.setTimer() // another event has changed it
+		x.setTimer() // another event has changed retryAt
 		return
 	}
 	if x.last != nil {
@@ -206,12 +207,12 @@ func (x *exchange) timeOver() {
 // report processes the outcome of an attempt.
 func (x *exchange) report(o outcome) {
 	x.process(func() {
-		again, done := x.handle(o)
+		next, done := x.handle(o)
 		switch {
 		case done:
 			x.finish()
-		case again != nil:
-			x.sendNow(again)
+		case next != nil:
+			x.sendNow(next)
 		case x.inFlight == 0 && !x.maySend():
 			x.giveUp()
 		}
@@ -220,24 +221,24 @@ func (x *exchange) report(o outcome) {
 
 func (x *exchange) isFinished() bool { return x.finished.Load() }
 
-// limit ends the exchange after d, unless it ends before.
-func (x *exchange) limit(d time.Duration) {
+// limitTime sets the deadline to d from now, unless it is earlier.
+func (x *exchange) limitTime(d time.Duration) {
 	if deadline := time.Now().Add(d); deadline.Before(x.deadline) {
 		x.deadline = deadline
 	}
 }
 
-// maySend reports whether another attempt may be sent. With a complete reply at
-// hand only upstreams that have not been queried are.
+// maySend reports whether another attempt may be sent. Once there is a complete reply,
+// only upstreams that have not been queried may be sent one.
 func (x *exchange) maySend() bool {
 	if x.fallback != nil && !x.fallback.reply.truncated && x.nextIndex >= len(x.candidates) {
 		return false
 	}
-	most := x.set.options.maxAttempts
-	if most < 0 {
-		most = 2 * len(x.candidates)
+	limit := x.set.options.maxAttempts
+	if limit < 0 {
+		limit = 2 * len(x.candidates)
 	}
-	return x.sent < maxSends && (most == 0 || x.failures < most)
+	return x.sent < maxSends && (limit == 0 || x.failures < limit)
 }
 
 // allDown reports whether all candidates have failed their health checks.
@@ -245,12 +246,12 @@ func (x *exchange) allDown() bool {
 	return !slices.ContainsFunc(x.candidates, func(u *upstream) bool { return !u.down() })
 }
 
-// nextAttempt returns an attempt at the next candidate. From the second round on
-// it skips those that refused the query or answer slowly, if there are others.
+// nextAttempt returns an attempt for the next candidate. From the second round on it
+// skips candidates that are down, suspect or have refused the query, if there are others.
 func (x *exchange) nextAttempt() *attempt {
 	n := len(x.candidates)
 	if x.nextIndex >= n {
-		x.nextIndex += x.unfitCount()
+		x.nextIndex += x.skipCount()
 	}
 	a := x.newAttempt(x.candidates[x.nextIndex%n])
 	a.fresh = x.nextIndex >= n
@@ -258,27 +259,27 @@ func (x *exchange) nextAttempt() *attempt {
 	return a
 }
 
-// unfitCount returns the number of candidates to skip.
-func (x *exchange) unfitCount() int {
+// skipCount returns the number of candidates to skip.
+func (x *exchange) skipCount() int {
 	n, now := len(x.candidates), time.Now()
-	silent := -1
+	suspect := -1
 	for i := range n {
 		switch u := x.candidates[(x.nextIndex+i)%n]; {
 		case u.down() || slices.Contains(x.refused, u):
 		case !u.suspect(now):
 			return i
-		case silent < 0:
-			silent = i
+		case suspect < 0:
+			suspect = i
 		}
 	}
-	return max(silent, 0)
+	return max(suspect, 0)
 }
 
 func (x *exchange) newAttempt(u *upstream) *attempt {
-	return &attempt{request: &x.request, useStream: x.stream, upstream: u, owner: x}
+	return &attempt{request: &x.request, useStream: x.stream, upstream: u, sender: x}
 }
 
-// retry sends another attempt, because the last one has not been answered.
+// retry sends another attempt, since the last one has not been answered.
 func (x *exchange) retry() {
 	a := x.nextAttempt()
 	a.upstream.metrics.retries.Add(1)
@@ -302,9 +303,9 @@ func (x *exchange) send(a *attempt) (wait time.Duration) {
 	return min(wait, x.set.options.readTimeout)
 }
 
-// retryDelay returns how long to wait for u alone: as long as u usually takes,
-// but no longer than slowFactor times what the fastest candidate takes. A suspect
-// upstream gets no longer than the fastest.
+// retryDelay returns how long to wait for u alone: as long as u usually takes, but at
+// most slowFactor times as long as the fastest candidate takes. For a suspect upstream
+// it is at most as long as the fastest takes.
 func (x *exchange) retryDelay(u *upstream) time.Duration {
 	wait, times := u.latency95(), time.Duration(slowFactor)
 	if x.set.options.policy == sequential {
@@ -324,7 +325,7 @@ func (x *exchange) retryDelay(u *upstream) time.Duration {
 
 // handle processes an outcome. It returns an attempt to send now, if any, or
 // reports that the exchange is done.
-func (x *exchange) handle(o outcome) (again *attempt, done bool) {
+func (x *exchange) handle(o outcome) (next *attempt, done bool) {
 	if o.invalid {
 		if x.last == o.attempt && x.maySend() {
 			x.last.upstream.metrics.retries.Add(1)
@@ -340,12 +341,12 @@ func (x *exchange) handle(o outcome) (again *attempt, done bool) {
 	case o.err != nil:
 		return x.handleError(o), false
 	case o.edns && o.reply.rejectsRequest() && x.sent < maxSends:
-		again = x.newAttempt(o.upstream)
-		again.noEDNS = true
-		return again, false
+		next = x.newAttempt(o.upstream)
+		next.noEDNS = true
+		return next, false
 	case o.reply.truncated && !o.useStream && x.sent < maxSends:
 		if !x.stream { // TCP may be blocked: limit the time to wait for it
-			x.limit(max(x.set.options.readTimeout, minDialTimeout))
+			x.limitTime(max(x.set.options.readTimeout, minDialTimeout))
 		}
 		x.fallback, x.stream = &o, true
 		return x.newAttempt(o.upstream), false
@@ -354,31 +355,31 @@ func (x *exchange) handle(o outcome) (again *attempt, done bool) {
 			x.fallback = &o
 		}
 		if x.maySend() {
-			again = x.nextAttempt()
+			next = x.nextAttempt()
 		}
-		return again, false
+		return next, false
 	}
 	x.reply, x.upstream = o.reply, o.upstream
 	return nil, true
 }
 
-// handleError returns an attempt to send now, nil if the limit of failures is
-// reached. After a timeout the query has been sent to other candidates already.
+// handleError processes an error. It returns an attempt to send now; nil if the limit of
+// failures is reached, or if other attempts are waiting after a timeout.
 func (x *exchange) handleError(o outcome) *attempt {
 	x.err, x.upstream = o.err, o.upstream
-	late := isTimeout(o.err)
-	if !late {
+	timedOut := isTimeout(o.err)
+	if !timedOut {
 		x.refused = append(x.refused, o.upstream)
 	}
-	if x.set.options.maxAttempts >= 0 || !late {
+	if x.set.options.maxAttempts >= 0 || !timedOut {
 		x.failures++
 	}
-	if !x.maySend() || late && x.inFlight > 0 || x.failures >= 2*len(x.candidates) {
+	if !x.maySend() || timedOut && x.inFlight > 0 || x.failures >= 2*len(x.candidates) {
 		return nil
 	}
 	a := x.nextAttempt()
 	a.upstream.metrics.retries.Add(1)
-	a.useStream = a.useStream || o.err == errSpoofed // spoofed packets would keep the reply out
+	a.useStream = a.useStream || o.err == errSpoofed // where spoofed packets have no effect
 	return a
 }
 
@@ -390,13 +391,13 @@ func (x *exchange) giveUp() {
 		x.reply, x.upstream, x.err = x.fallback.reply, x.fallback.upstream, nil
 	case x.err == nil && x.last != nil:
 		x.upstream = x.last.upstream
-		x.fail(x.last.timeoutError(), wire.EDENoReachable)
+		x.setError(x.last.timeoutError(), wire.EDENoReachable)
 	case x.err == nil:
-		x.fail(errUnhealthy, wire.EDENoReachable)
+		x.setError(errUnhealthy, wire.EDENoReachable)
 	case isTimeout(x.err):
-		x.fail(x.err, wire.EDENoReachable)
+		x.setError(x.err, wire.EDENoReachable)
 	default:
-		x.fail(x.err, wire.EDENetworkError)
+		x.setError(x.err, wire.EDENetworkError)
 	}
 }
 
@@ -405,9 +406,9 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// triesDownUpstream reports whether a candidate is queried although all are down.
-// Health checks alone may fail, and any reply makes the upstream healthy. The
-// query waits no longer than the upstream usually takes.
+// triesDownUpstream reports whether to query a candidate although all are down: a server
+// may fail health checks and still answer queries. Any reply marks the upstream healthy.
+// The query waits no longer than the upstream usually takes.
 func (x *exchange) triesDownUpstream(err error) bool {
 	if err != errUnhealthy {
 		return false
@@ -427,14 +428,14 @@ func (r *reply) write(q *dns.Query) {
 	q.TC = r.truncated
 	q.Cacheable = !r.truncated && !r.otherType
 	for code, data := range wire.Options(r.options) {
-		if code != wire.OptionNSID || asksNSID(q) {
+		if code != wire.OptionNSID || hasNSID(q) {
 			q.AddReplyOption(code, data)
 		}
 	}
 }
 
-// asksNSID reports whether rewrite added the NSID option to the query.
-func asksNSID(q *dns.Query) bool {
+// hasNSID reports whether the query has the NSID option, which the directive rewrite adds.
+func hasNSID(q *dns.Query) bool {
 	for code := range wire.Options(q.Options) {
 		if code == wire.OptionNSID {
 			return true

@@ -196,7 +196,7 @@ type Forward struct {
 	nextCodes     []wire.RCode
 	nextOnNodata  bool
 	options       options
-	later         []*Forward // the block's forwards after this one
+	later         []*Forward // the forwards of the block that follow this one
 	stateKey      dns.StateKey
 	rejects       *metrics.Counter
 	waiting       atomic.Int64
@@ -262,8 +262,8 @@ func (f *Forward) matches(q *dns.Query) bool {
 	return inside
 }
 
-// ServeDNS passes names outside the zones of f to the handlers below. Other queries
-// wait for Resolve.
+// ServeDNS passes queries for names outside the zones of f to the next handler. Other
+// queries are parked.
 func (f *Forward) ServeDNS(q *dns.Query) dns.Verdict {
 	switch {
 	case !f.matches(q):
@@ -285,7 +285,7 @@ func (f *Forward) refuse(q *dns.Query) {
 	q.Err = fmt.Errorf("%w %d", errLimit, f.maxConcurrent)
 }
 
-// acquire counts a waiting query. It reports false if there are max_concurrent.
+// acquire counts a waiting query. It reports false if max_concurrent queries are waiting.
 func (f *Forward) acquire() bool {
 	for {
 		n := f.waiting.Load()
@@ -335,12 +335,12 @@ func (f *Forward) Resolve(ctx context.Context, q *dns.Query) error {
 	return nil
 }
 
-// passesOn reports whether the query goes to the next forward because of the reply.
+// passesOn reports whether the reply makes the query go to the next forward.
 func (f *Forward) passesOn(q *dns.Query, r *reply) bool {
 	if !slices.Contains(f.nextCodes, r.code) && !(f.nextOnNodata && r.isNODATA()) {
 		return false
 	}
-	return slices.ContainsFunc(f.later, func(g *Forward) bool { return g.matches(q) })
+	return slices.ContainsFunc(f.later, func(other *Forward) bool { return other.matches(q) })
 }
 
 // Metadata returns the value of forward/upstream.

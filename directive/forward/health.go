@@ -11,8 +11,8 @@ import (
 // probeTimeout is the time for the reply to a health check.
 const probeTimeout = time.Second
 
-// startChecks starts health checks unless they are running. They end with the
-// first reply of any kind.
+// startChecks starts health checks unless they are running. They end with the first
+// reply.
 func (u *upstream) startChecks() {
 	if u.options().maxFails == 0 || !u.checking.CompareAndSwap(false, true) {
 		return
@@ -42,16 +42,16 @@ func (u *upstream) runChecks() {
 			return
 		}
 		u.mu.Lock()
-		gone := u.retired
+		retired := u.retired
 		u.mu.Unlock()
-		if gone || u.repliedSince(began) {
+		if retired || u.repliedSince(began) {
 			return
 		}
 	}
 }
 
-// repliedSince reports whether the upstream answered a client's query since then.
-// If it did, it is healthy, even if a check failed meanwhile.
+// repliedSince reports whether the upstream has replied to a query since then. If it
+// has, it is healthy, even if a check has failed.
 func (u *upstream) repliedSince(then time.Time) bool {
 	if u.lastReply.Load() < int64(clock.At(then)) {
 		return false
@@ -70,7 +70,7 @@ func (u *upstream) countFailedCheck(err error) {
 	}
 }
 
-// countSuccess is called for each reply. It logs when the upstream was down.
+// countSuccess is called for each reply. It logs that the upstream is up if it was down.
 func (u *upstream) countSuccess() {
 	if u.failedChecks.Load() == 0 {
 		return
@@ -94,16 +94,16 @@ func questionOf(name wire.Name, t wire.Type) []byte {
 	return append([]byte(name), byte(t>>8), byte(t), 0, byte(wire.ClassIN))
 }
 
-// A probe receives the outcomes of a health check: an invalid reply and the end.
-type probe chan outcome
+// checkOutcomes receives the outcomes of a health check: an invalid reply and the end.
+type checkOutcomes chan outcome
 
-func (p probe) report(o outcome) { p <- o }
-func (probe) isFinished() bool   { return false }
+func (c checkOutcomes) report(o outcome) { c <- o }
+func (checkOutcomes) isFinished() bool   { return false }
 
 // probe sends a request to u and waits for any reply.
 func (u *upstream) probe(ctx context.Context, r *request) error {
-	outcomes := make(probe, 2)
-	u.send(&attempt{request: r, probe: true, fresh: true, owner: outcomes})
+	outcomes := make(checkOutcomes, 2)
+	u.send(&attempt{request: r, probe: true, fresh: true, sender: outcomes})
 	timer := time.NewTimer(max(probeTimeout, u.options().checkEvery))
 	defer timer.Stop()
 	for {

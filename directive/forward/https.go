@@ -23,11 +23,13 @@ const (
 	// supports HTTP/1.1 only; HTTP/2 needs one.
 	maxHTTPConns = 16
 	// maxHTTPWaiting bounds the queries that wait for an upstream. Each has a
-	// goroutine and an HTTP request, and so costs ten times what others do.
+	// goroutine and an HTTP request, and costs ten times as much as one over
+	// another transport.
 	maxHTTPWaiting = 512
 )
 
-// A trackedConn is closed when the set of upstreams stops, at the latest.
+// A trackedConn is a connection that is closed when the set of upstreams stops, unless it
+// is closed before.
 type trackedConn struct {
 	net.Conn
 	untrack func() bool
@@ -47,16 +49,15 @@ func (u *upstream) httpClient() *http.Client {
 		return u.client
 	}
 	o := u.options()
-	// A connection is shared by later queries, so it may take longer than one of
-	// them, but not forever.
-	patience := max(o.readTimeout, minDialTimeout)
+	// Later queries share a connection, so connecting may take longer than a query.
+	timeout := max(o.readTimeout, minDialTimeout)
 	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
-		to := o.source // for a host name: use the addresses of this family
+		to := o.source // of a host name, only addresses of this family are used
 		if ap, err := netip.ParseAddrPort(addr); err == nil {
 			to = ap.Addr()
 		}
 		d := o.dialer(network, to)
-		d.Resolver, d.Timeout = u.set.resolver, patience
+		d.Resolver, d.Timeout = u.set.resolver, timeout
 		conn, err := d.DialContext(ctx, network, addr)
 		if err != nil {
 			return nil, err
@@ -67,9 +68,9 @@ func (u *upstream) httpClient() *http.Client {
 		Transport: &http.Transport{
 			DialContext:         dial,
 			TLSClientConfig:     u.set.tlsConfig(u.target),
-			TLSHandshakeTimeout: patience,
+			TLSHandshakeTimeout: timeout,
 			ForceAttemptHTTP2:   true,
-			HTTP2:               &http.HTTP2Config{SendPingTimeout: patience, PingTimeout: patience},
+			HTTP2:               &http.HTTP2Config{SendPingTimeout: timeout, PingTimeout: timeout},
 			IdleConnTimeout:     max(o.expire, time.Millisecond), // 0 would mean forever
 			MaxIdleConnsPerHost: o.idleLimit(maxHTTPConns),
 			MaxConnsPerHost:     maxHTTPConns,
@@ -94,25 +95,25 @@ func (u *upstream) sendHTTPS(a *attempt) {
 		u.fail(a, err)
 		return
 	}
-	r, why := (*reply)(nil), malformed
+	r, reason := (*reply)(nil), malformed
 	if len(packet) >= wire.HeaderLen {
-		r, why = u.parse(a, packet, new(parser), wire.MaxMessage)
+		r, reason = u.parse(a, packet, new(parser), wire.MaxMessage)
 	}
-	if why != valid {
-		u.metrics.discard(why)
-		u.fail(a, fmt.Errorf("%s: reply is not an answer: %s", u.url, why))
+	if reason != valid {
+		u.metrics.discard(reason)
+		u.fail(a, fmt.Errorf("%s: reply is not an answer: %s", u.url, reason))
 		return
 	}
 	u.finish(a, r)
 }
 
 func (u *upstream) exchangeHTTPS(ctx context.Context, packet []byte) (answer []byte, err error) {
-	method, at, body := http.MethodPost, u.url, io.Reader(bytes.NewReader(packet))
+	method, address, body := http.MethodPost, u.url, io.Reader(bytes.NewReader(packet))
 	if u.options().dohGet {
 		method, body = http.MethodGet, nil
-		at += "?dns=" + base64.RawURLEncoding.EncodeToString(packet)
+		address += "?dns=" + base64.RawURLEncoding.EncodeToString(packet)
 	}
-	request, err := http.NewRequestWithContext(ctx, method, at, body)
+	request, err := http.NewRequestWithContext(ctx, method, address, body)
 	if err != nil {
 		return nil, err
 	}
@@ -122,16 +123,16 @@ func (u *upstream) exchangeHTTPS(ctx context.Context, packet []byte) (answer []b
 	}
 	response, err := u.httpClient().Do(request)
 	if err != nil {
-		var of *url.Error // its text contains the encoded query
-		if errors.As(err, &of) {
-			err = of.Err
+		var urlErr *url.Error // its text contains the encoded query
+		if errors.As(err, &urlErr) {
+			err = urlErr.Err
 		}
 		return nil, fmt.Errorf("%s: %w", u.url, err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
-	if response.StatusCode != http.StatusOK || kind != dnsMessage {
-		return nil, fmt.Errorf("%s: %s, %q", u.url, response.Status, kind)
+	mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	if response.StatusCode != http.StatusOK || mediaType != dnsMessage {
+		return nil, fmt.Errorf("%s: %s, %q", u.url, response.Status, mediaType)
 	}
 	answer, err = io.ReadAll(io.LimitReader(response.Body, wire.MaxMessage+1))
 	if err == nil && len(answer) > wire.MaxMessage {

@@ -8,12 +8,12 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// forwardedFlags are the header bits that are copied from the client. AD, which
-// requests validation (RFC 6840 §5.7), is always set, so that one answer serves
-// clients with and without it.
+// forwardedFlags are the header bits that are copied from the client's query. AD, which
+// requests validation (RFC 6840 §5.7), is always set, so that one answer serves clients
+// that set it and clients that do not.
 const forwardedFlags = wire.FlagRD | wire.FlagCD
 
-// A request is the query to send to upstreams, for one or more clients.
+// A request is the query that is sent to upstreams, for one or more clients.
 type request struct {
 	question []byte // in the first client's spelling, with type and class
 	flags    uint16
@@ -33,7 +33,7 @@ func newRequest(q *dns.Query, stream bool) request {
 	return r
 }
 
-// key returns a string that is equal for requests with equal answers.
+// key returns a string that is equal for requests that one exchange can answer.
 func (r *request) key(q *dns.Query, excluded string) string {
 	var b strings.Builder
 	b.Grow(len(r.question) + len(r.options) + len(excluded) + 9)
@@ -53,7 +53,7 @@ func (r *request) key(q *dns.Query, excluded string) string {
 	return b.String()
 }
 
-// packet returns the message.
+// packet returns the request as a message.
 func (r *request) packet(id uint16, edns bool) []byte {
 	name := r.question[:len(r.question)-4]
 	packet := wire.AppendRequest(make([]byte, 0, 64+len(r.question)+len(r.options)), id, r.flags, name, 0)

@@ -152,7 +152,7 @@ func TestSlowUpstreamOvertaken(t *testing.T) {
 		}
 		over := new(exchange)
 		over.finished.Store(true)
-		slow.finish(&attempt{request: new(request), owner: over}, &reply{})
+		slow.finish(&attempt{request: new(request), sender: over}, &reply{})
 		if got := x.retryDelay(slow); got != suspected {
 			t.Errorf("%s, under suspicion: %s, want %s", policy, got, suspected)
 		}

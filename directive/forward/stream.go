@@ -19,12 +19,12 @@ import (
 
 const (
 	// defaultStreams is the maximum number of connections to an upstream, unless
-	// more than maxStreamLoad queries wait on each.
+	// maxStreamLoad queries wait on each.
 	defaultStreams = 4
 	maxStreams     = 16
 	maxStreamLoad  = 64
-	// maxResent is how many connections may be closed under an attempt before it
-	// fails.
+	// maxResent is the number of connections that may be closed while an attempt
+	// waits on them, before the attempt fails.
 	maxResent = 4
 	// minDialTimeout is the minimum timeout for connecting.
 	minDialTimeout = time.Second
@@ -60,8 +60,8 @@ func (u *upstream) sendStream(a *attempt) {
 	u.fail(a, errBusy)
 }
 
-// stream returns the connection with the fewest waiting queries; a new one if
-// fresh is set or all are loaded. reused reports whether it was connected before.
+// stream returns the connection with the fewest waiting queries, or a new one if fresh is
+// set or too many queries wait on each. reused reports whether it is connected.
 func (u *upstream) stream(fresh bool) (s *stream, reused bool) {
 	now := time.Now()
 	u.mu.Lock()
@@ -72,14 +72,14 @@ func (u *upstream) stream(fresh bool) (s *stream, reused bool) {
 		}
 		return s.retired.Load()
 	})
-	least := 0
-	for _, have := range u.streams {
-		if load := have.load(); s == nil || load < least {
-			s, least = have, load
+	leastLoad := 0
+	for _, other := range u.streams {
+		if load := other.load(); s == nil || load < leastLoad {
+			s, leastLoad = other, load
 		}
 	}
 	n := len(u.streams)
-	if s != nil && (n >= maxStreams || !fresh && (least < maxStreamLoad || n >= u.options().idleLimit(defaultStreams) && least < maxSocketLoad)) {
+	if s != nil && (n >= maxStreams || !fresh && (leastLoad < maxStreamLoad || n >= u.options().idleLimit(defaultStreams) && leastLoad < maxSocketLoad)) {
 		u.metrics.hit(u.proto())
 		return s, s.connected.Load()
 	}
@@ -187,15 +187,15 @@ func (s *stream) read() {
 	defer s.disconnect()
 	defer context.AfterFunc(s.upstream.set.ctx, s.disconnect)()
 	var p parser
-	buf, have := make([]byte, 4096), 0
+	buf, filled := make([]byte, 4096), 0
 	u := s.upstream
 	_ = s.conn.SetReadDeadline(time.Now().Add(u.sweepInterval()))
 	for {
-		n, err := s.conn.Read(buf[have:])
-		have += n
+		n, err := s.conn.Read(buf[filled:])
+		filled += n
 		if n > 0 {
 			s.lastActivity.Store(int64(clock.Now()))
-			buf, have = s.handleMessages(buf, have, &p)
+			buf, filled = s.handleMessages(buf, filled, &p)
 		}
 		switch {
 		case err == nil:
@@ -212,32 +212,32 @@ func (s *stream) read() {
 	}
 }
 
-// handleMessages processes the complete messages in buf[:have]. It returns the
+// handleMessages processes the complete messages in buf[:filled]. It returns the
 // rest, with room for the complete next message.
-func (s *stream) handleMessages(buf []byte, have int, p *parser) ([]byte, int) {
+func (s *stream) handleMessages(buf []byte, filled int, p *parser) ([]byte, int) {
 	off := 0
-	for have-off >= 2 {
+	for filled-off >= 2 {
 		end := off + 2 + int(binary.BigEndian.Uint16(buf[off:]))
-		if end > have {
+		if end > filled {
 			break
 		}
 		s.upstream.receive(&s.table, buf[off+2:end], p, wire.MaxMessage)
 		s.lastMessage = time.Now()
 		off = end
 	}
-	have = copy(buf, buf[off:have])
-	if need := 2; have >= 2 {
+	filled = copy(buf, buf[off:filled])
+	if need := 2; filled >= 2 {
 		need += int(binary.BigEndian.Uint16(buf))
 		if need > len(buf) {
-			buf = append(make([]byte, 0, need), buf[:have]...)[:need]
+			buf = append(make([]byte, 0, need), buf[:filled]...)[:need]
 		}
 	}
-	return buf, have
+	return buf, filled
 }
 
-// fail ends the connection and its attempts. A server may close a connection that
-// has been idle, or after each reply: then the attempts are sent again, a few
-// times, over a new connection.
+// fail ends the connection and its attempts. A server may close an idle connection, or
+// close it after each reply. Then the attempts are sent again over a new connection, up
+// to maxResent times.
 func (s *stream) fail(err error) {
 	s.disconnect()
 	switch {
@@ -246,21 +246,21 @@ func (s *stream) fail(err error) {
 	case errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed):
 		err = &net.OpError{Op: "read", Net: "tcp", Source: s.conn.LocalAddr(), Addr: s.conn.RemoteAddr(), Err: errClosed}
 	}
-	s.writeMu.Lock() // a sender may hold an attempt that is in the table but not written
+	s.writeMu.Lock() // send may have added an attempt that is not written yet
 	waiting := s.close()
 	s.writeMu.Unlock()
 	for _, a := range waiting {
-		again := (a.reused && a.resent == 0 || !s.lastMessage.IsZero() && a.resent < maxResent) && err != errStopped
+		resend := (a.reused && a.resent == 0 || !s.lastMessage.IsZero() && a.resent < maxResent) && err != errStopped
 		a.fresh = true
 		a.resent++
-		if !again || !s.upstream.set.spawn(func() { s.upstream.sendStream(a) }) {
+		if !resend || !s.upstream.set.spawn(func() { s.upstream.sendStream(a) }) {
 			s.upstream.fail(a, err)
 		}
 	}
 }
 
-// failOverdue fails the attempts that timed out. A connection on which no
-// complete message arrived since such an attempt was sent is closed.
+// failOverdue fails the attempts that timed out. It closes the connection if no complete
+// message has been received since one of them was sent.
 func (s *stream) failOverdue(now time.Time) (dead bool) {
 	for _, a := range s.expire(now.Add(-s.upstream.options().readTimeout)) {
 		dead = dead || s.lastMessage.Before(a.sent)
@@ -272,8 +272,8 @@ func (s *stream) failOverdue(now time.Time) (dead bool) {
 	return dead
 }
 
-// closeIfDone closes the connection if no attempt waits on it and it has expired
-// or been retired.
+// closeIfDone closes the connection, and reports true, if no attempt waits on it and it
+// has expired or been retired.
 func (s *stream) closeIfDone(now time.Time) bool {
 	if s.load() > 0 {
 		return false
@@ -291,8 +291,8 @@ func (s *stream) closeIfDone(now time.Time) bool {
 // exceedsMaxIdle reports whether the upstream has more idle connections than
 // max_idle_conns; s is one of them.
 func (u *upstream) exceedsMaxIdle(s *stream) bool {
-	most := u.options().maxIdleConns
-	if most == 0 {
+	limit := u.options().maxIdleConns
+	if limit == 0 {
 		return false
 	}
 	u.mu.Lock()
@@ -303,5 +303,5 @@ func (u *upstream) exceedsMaxIdle(s *stream) bool {
 			idle++
 		}
 	}
-	return idle > most
+	return idle > limit
 }

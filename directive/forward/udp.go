@@ -15,14 +15,14 @@ import (
 
 const (
 	// defaultSockets is the number of sockets to an upstream with several waiting
-	// queries. A forged reply must match the right one.
+	// queries. A forged reply must be sent to the port of the right one.
 	defaultSockets = 4
 	// maxSockets and maxSocketLoad bound the sockets to a slow upstream, and the
 	// queries on each before another is opened.
 	maxSockets    = 32
 	maxSocketLoad = 512
-	// After a random number of queries in this range a socket is replaced by one
-	// with another port.
+	// A socket is replaced by one with another port after a random number of
+	// queries, minUses to maxUses.
 	minUses, maxUses = 1024, 2048
 	// maxSpoofed is the number of packets with a wrong ID or question after which
 	// a socket's queries are sent over TCP instead.
@@ -60,22 +60,22 @@ func (u *upstream) sendUDP(a *attempt) {
 	u.fail(a, errBusy)
 }
 
-// socket returns a socket to send on; a new one if fresh is set or all are
-// loaded.
+// socket returns a socket to send on: a new one if fresh is set, or if too many queries
+// wait on each.
 func (u *upstream) socket(fresh bool) (*socket, error) {
 	now := time.Now()
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	life := u.options().expire
+	lifetime := u.options().expire
 	if age := u.options().maxAge; age > 0 {
-		life = min(life, age)
+		lifetime = min(lifetime, age)
 	}
 	u.sockets = slices.DeleteFunc(u.sockets, func(s *socket) bool {
-		old := s.uses <= 0 || now.Sub(s.opened) > life || s.retired.Load()
-		if old {
+		expired := s.uses <= 0 || now.Sub(s.opened) > lifetime || s.retired.Load()
+		if expired {
 			s.retired.Store(true)
 		}
-		return old
+		return expired
 	})
 	if n := len(u.sockets); n > 0 && (!fresh || n >= maxSockets) {
 		s := u.sockets[rand.IntN(n)]
@@ -100,19 +100,20 @@ func (u *upstream) socket(fresh bool) (*socket, error) {
 	return s, nil
 }
 
-// idleLimit returns the number of sockets or connections to keep open.
-func (o *options) idleLimit(usual int) int {
+// idleLimit returns the number of sockets or connections to keep open: defaultLimit, or
+// max_idle_conns if that is less.
+func (o *options) idleLimit(defaultLimit int) int {
 	if o.maxIdleConns > 0 {
-		return min(o.maxIdleConns, usual)
+		return min(o.maxIdleConns, defaultLimit)
 	}
-	return usual
+	return defaultLimit
 }
 
 // read reads packets until the socket is closed.
 func (s *socket) read() {
 	var p parser
 	buf := make([]byte, wire.AdvertisedUDPSize+1)
-	u, guesses := s.upstream, 0
+	u, suspicious := s.upstream, 0
 	defer context.AfterFunc(u.set.ctx, func() { _ = s.conn.Close() })()
 	_ = s.conn.SetReadDeadline(time.Now().Add(u.sweepInterval()))
 	for {
@@ -120,9 +121,9 @@ func (s *socket) read() {
 		switch {
 		case err == nil:
 			if u.receive(&s.table, buf[:n], &p, wire.AdvertisedUDPSize) {
-				guesses++
+				suspicious++
 			}
-			if guesses > maxSpoofed {
+			if suspicious > maxSpoofed {
 				s.closeWith(errSpoofed)
 				return
 			}
@@ -151,8 +152,8 @@ func (s *socket) failOverdue(now time.Time) {
 	}
 }
 
-// closeIfDone closes the socket if no attempt waits on it and it has expired or
-// been retired.
+// closeIfDone closes the socket, and reports true, if no attempt waits on it and it has
+// expired or been retired.
 func (s *socket) closeIfDone(now time.Time) bool {
 	if now.Sub(s.opened) > s.upstream.options().expire {
 		s.retired.Store(true)
@@ -160,7 +161,7 @@ func (s *socket) closeIfDone(now time.Time) bool {
 	if !s.retired.Load() || s.load() > 0 {
 		return false
 	}
-	s.closeWith(errBusy) // for attempts added just now
+	s.closeWith(errBusy) // fails attempts that were added since load returned
 	return true
 }
 

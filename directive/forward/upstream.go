@@ -23,7 +23,7 @@ type upstream struct {
 
 	waiting      atomic.Int64 // attempts that have not ended, without health checks
 	lastReply    atomic.Int64 // of package clock
-	overdue      atomic.Int32 // queries overdue since the last timely reply
+	overdue      atomic.Int32 // queries overdue since the last reply in time
 	lastOverdue  atomic.Int64 // of package clock
 	failedChecks atomic.Int32 // since the last reply
 	downSince    atomic.Int64 // of package clock
@@ -35,7 +35,7 @@ type upstream struct {
 	sockets    []*socket
 	streams    []*stream
 	client     *http.Client // for DNS over HTTPS
-	dropGauges []func()
+	unregister []func()
 	retired    bool // removed from the set: no more health checks
 }
 
@@ -52,7 +52,7 @@ const (
 func newUpstream(s *upstreamSet, t target) *upstream {
 	u := &upstream{target: t, set: s, metrics: newUpstreamMetrics(s.registry, t)}
 	gauge := func(name, help string, value func() float64) {
-		u.dropGauges = append(u.dropGauges, s.registry.TemporaryGauge(name, help, value, "to", t.String()))
+		u.unregister = append(u.unregister, s.registry.TemporaryGauge(name, help, value, "to", t.String()))
 	}
 	gauge("seamark_forward_upstream_up", "1 if the upstream is up, 0 if it has failed its health checks.", func() float64 {
 		if u.down() {
@@ -70,8 +70,8 @@ func (u *upstream) options() *options { return &u.set.options }
 
 // down reports whether the upstream has failed its health checks.
 func (u *upstream) down() bool {
-	most := u.options().maxFails
-	return most > 0 && int(u.failedChecks.Load()) >= most
+	limit := u.options().maxFails
+	return limit > 0 && int(u.failedChecks.Load()) >= limit
 }
 
 // suspect reports whether recent queries have been overdue.
@@ -79,8 +79,8 @@ func (u *upstream) suspect(now time.Time) bool {
 	return u.overdue.Load() >= suspectAfter && int64(clock.At(now))-u.lastOverdue.Load() < int64(suspectFor)
 }
 
-// allowTrial reports whether a query may be sent although the upstream is down:
-// a hundred a second may, so that few queries wait for it.
+// allowTrial reports whether a query may be sent although the upstream is down. Few
+// queries should wait for it, so at most a hundred a second may.
 func (u *upstream) allowTrial(now time.Time) bool {
 	last, at := u.lastTrial.Load(), int64(clock.At(now))
 	return at-last > int64(10*time.Millisecond) && u.lastTrial.CompareAndSwap(last, at)
@@ -97,7 +97,7 @@ func (u *upstream) countOverdue() {
 	}
 }
 
-// send sends a without blocking. The outcome is reported to its owner.
+// send sends a without blocking. The outcome is reported to its sender.
 func (u *upstream) send(a *attempt) {
 	a.upstream = u
 	a.edns = !a.noEDNS && u.noEDNSUntil.Load() < int64(clock.Now())
@@ -125,10 +125,10 @@ func (u *upstream) send(a *attempt) {
 
 // finish ends a with a reply.
 func (u *upstream) finish(a *attempt, r *reply) {
-	now, tooLate := time.Now(), a.owner.isFinished()
+	now, finished := time.Now(), a.sender.isFinished()
 	u.lastReply.Store(int64(clock.At(now)))
 	u.countSuccess()
-	if !tooLate && !a.probe {
+	if !finished && !a.probe {
 		u.overdue.Store(0)
 	}
 	if !a.probe {
@@ -139,13 +139,13 @@ func (u *upstream) finish(a *attempt, r *reply) {
 	if a.noEDNS && !r.rejectsRequest() && len(a.request.options) == 0 {
 		u.noEDNSUntil.Store(int64(clock.At(now) + noEDNSFor)) // RFC 6891 §7
 	}
-	if tooLate {
+	if finished {
 		u.metrics.discard(late)
 	}
 	if r.dropped > 0 && !a.probe {
 		u.metrics.discard(extraRecord)
 	}
-	a.owner.report(outcome{attempt: a, reply: r})
+	a.sender.report(outcome{attempt: a, reply: r})
 }
 
 // fail ends a with an error.
@@ -161,23 +161,23 @@ func (u *upstream) fail(a *attempt, err error) {
 		}
 		u.startChecks()
 	}
-	a.owner.report(outcome{attempt: a, err: err})
+	a.sender.report(outcome{attempt: a, err: err})
 }
 
-// discard counts a packet that is no reply to a, if a is not nil. a keeps waiting:
-// the reply may still arrive.
-func (u *upstream) discard(a *attempt, why discardReason) {
-	u.metrics.discard(why)
+// discard counts a packet that is not used. If a is not nil, the packet is an invalid
+// reply to a, which keeps waiting: the valid reply may still arrive.
+func (u *upstream) discard(a *attempt, reason discardReason) {
+	u.metrics.discard(reason)
 	if a == nil || a.sawInvalid {
 		return
 	}
 	a.sawInvalid = true
-	a.owner.report(outcome{attempt: a, invalid: true})
+	a.sender.report(outcome{attempt: a, invalid: true})
 }
 
-// receive processes a packet from a socket or connection to u. It reports whether
-// the packet may be spoofed: u has no reason to send it. p belongs to the caller.
-func (u *upstream) receive(t *table, packet []byte, p *parser, most int) (guess bool) {
+// receive processes a packet from a socket or connection to u. It reports whether the
+// packet may be spoofed: no attempt has had its ID, or not with its question.
+func (u *upstream) receive(t *table, packet []byte, p *parser, limit int) (spoofed bool) {
 	if len(packet) < wire.HeaderLen {
 		u.discard(nil, malformed)
 		return true
@@ -191,13 +191,13 @@ func (u *upstream) receive(t *table, packet []byte, p *parser, most int) (guess 
 		u.discard(nil, unknownID)
 		return true
 	}
-	r, why := u.parse(a, packet, p, most)
+	r, reason := u.parse(a, packet, p, limit)
 	switch {
-	case why == wrongQuestion:
-		u.discard(nil, why)
+	case reason == wrongQuestion:
+		u.discard(nil, reason)
 		return true
-	case why != valid:
-		u.discard(a, why)
+	case reason != valid:
+		u.discard(a, reason)
 	case t.take(a):
 		u.finish(a, r)
 	}
@@ -205,19 +205,19 @@ func (u *upstream) receive(t *table, packet []byte, p *parser, most int) (guess 
 }
 
 // parse validates a packet that has a's ID.
-func (u *upstream) parse(a *attempt, packet []byte, p *parser, most int) (*reply, discardReason) {
+func (u *upstream) parse(a *attempt, packet []byte, p *parser, limit int) (*reply, discardReason) {
 	switch {
 	case !echoesQuestion(packet, a.request.question):
 		return nil, wrongQuestion
-	case len(packet) > most:
+	case len(packet) > limit:
 		u.metrics.discard(oversize)
 		return &reply{flags: wire.FlagTC, truncated: true, edns: true}, valid
 	}
-	r, why := p.parse(packet, a.request.question, a.request.do)
-	if why == valid && r.truncated && a.useStream {
+	r, reason := p.parse(packet, a.request.question, a.request.do)
+	if reason == valid && r.truncated && a.useStream {
 		return nil, malformed // there is no other transport to try
 	}
-	return r, why
+	return r, reason
 }
 
 // timeoutError returns the error of a read that timed out, in the wording of
@@ -245,15 +245,15 @@ func (o *options) dialer(network string, to netip.Addr) *net.Dialer {
 	return d
 }
 
-// retire is called when u is removed from the set. Its sockets and connections
-// get no more queries, and are closed once their waiting queries have ended.
+// retire is called when u is removed from the set. No more queries are sent over its
+// sockets and connections, which are closed when their waiting queries have ended.
 func (u *upstream) retire() {
 	u.mu.Lock()
 	u.retired = true
-	for _, drop := range u.dropGauges {
-		drop()
+	for _, unregister := range u.unregister {
+		unregister()
 	}
-	sockets, streams, web := u.sockets, u.streams, u.client
+	sockets, streams, client := u.sockets, u.streams, u.client
 	u.sockets, u.streams = nil, nil
 	u.mu.Unlock()
 	for _, s := range sockets {
@@ -262,7 +262,7 @@ func (u *upstream) retire() {
 	for _, s := range streams {
 		s.retired.Store(true)
 	}
-	if web != nil {
-		web.CloseIdleConnections()
+	if client != nil {
+		client.CloseIdleConnections()
 	}
 }

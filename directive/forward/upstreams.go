@@ -36,7 +36,7 @@ type upstreamSet struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	mu      sync.Mutex
-	closed  bool
+	stopped bool
 	running sync.WaitGroup
 
 	current         atomic.Pointer[upstreamList]
@@ -72,11 +72,11 @@ func newUpstreamSet(ctx context.Context, o options, dialer dialFunc, log *slog.L
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.current.Store(&upstreamList{changed: make(chan struct{})})
-	f := newUpdater(s)
-	first, cancel := context.WithTimeout(ctx, resolveTimeout)
+	u := newUpdater(s)
+	lookup, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
-	f.update(first)
-	s.spawn(f.run)
+	u.update(lookup)
+	s.spawn(u.run)
 	return s
 }
 
@@ -101,10 +101,10 @@ func (s *upstreamSet) dialResolver(ctx context.Context, network, _ string) (net.
 func (s *upstreamSet) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.closed {
+	if !s.stopped {
 		s.running.Add(1)
 	}
-	return !s.closed
+	return !s.stopped
 }
 
 // spawn runs f in a goroutine for which Stop waits. It reports false if Stop has
@@ -123,7 +123,7 @@ func (s *upstreamSet) spawn(f func()) bool {
 // Stop ends all goroutines and exchanges of the set and waits for them.
 func (s *upstreamSet) Stop() {
 	s.mu.Lock()
-	s.closed = true
+	s.stopped = true
 	s.mu.Unlock()
 	s.cancel()
 	s.exchangeMu.Lock()
@@ -134,11 +134,11 @@ func (s *upstreamSet) Stop() {
 	}
 	s.running.Wait()
 	for _, u := range s.current.Load().all {
-		u.retire() // package http keeps idle connections
+		u.retire() // closes the idle connections of package http
 	}
 }
 
-// setTargets replaces the upstreams. Those that stay keep their state.
+// setTargets replaces the upstreams. An upstream with the same target keeps its state.
 func (s *upstreamSet) setTargets(targets []target) {
 	old := s.current.Load()
 	next := &upstreamList{changed: make(chan struct{})}
@@ -159,9 +159,9 @@ func (s *upstreamSet) setTargets(targets []target) {
 	}
 }
 
-// candidates returns the upstreams to query, best first. If none is healthy it
-// returns errUnhealthy and, unless failfast_all_unhealthy_upstreams is set, one
-// upstream to try.
+// candidates returns the upstreams to query, best first. If all are down it returns
+// errUnhealthy and, unless failfast_all_unhealthy_upstreams is set, one upstream to
+// try.
 func (s *upstreamSet) candidates(excluded *exclusion) ([]*upstream, error) {
 	all := s.current.Load().all
 	if len(all) == 0 {
@@ -178,18 +178,18 @@ func (s *upstreamSet) candidates(excluded *exclusion) ([]*upstream, error) {
 	}
 	s.applyPolicy(usable)
 	healthy := make([]*upstream, 0, len(usable))
-	var slow []*upstream
+	var suspect []*upstream
 	now := time.Now()
 	for _, u := range usable {
 		switch {
 		case u.down():
 		case u.suspect(now):
-			slow = append(slow, u)
+			suspect = append(suspect, u)
 		default:
 			healthy = append(healthy, u)
 		}
 	}
-	healthy = append(healthy, slow...)
+	healthy = append(healthy, suspect...)
 	if len(healthy) > 0 {
 		return healthy, nil
 	}
@@ -230,25 +230,26 @@ func (s *upstreamSet) tlsConfig(t target) *tls.Config {
 	return c
 }
 
-// targets returns the targets of all destinations, without duplicates.
-func (s *upstreamSet) targets(found [][]netip.Addr) (targets []target) {
-	for i, p := range s.options.destinations {
+// targets returns the targets of all destinations, without duplicates. resolved are the
+// addresses of the destinations that are files or host names.
+func (s *upstreamSet) targets(resolved [][]netip.Addr) (targets []target) {
+	for i, d := range s.options.destinations {
 		switch {
-		case p.scheme == schemeHTTPS:
-			targets = append(targets, target{scheme: p.scheme, url: p.url})
-		case p.addr.IsValid():
-			targets = append(targets, p.targetAt(p.addr.Addr()))
+		case d.scheme == schemeHTTPS:
+			targets = append(targets, target{scheme: d.scheme, url: d.url})
+		case d.addr.IsValid():
+			targets = append(targets, d.targetAt(d.addr.Addr()))
 		default:
-			for _, addr := range found[i] {
-				targets = append(targets, p.targetAt(addr))
+			for _, addr := range resolved[i] {
+				targets = append(targets, d.targetAt(addr))
 			}
 		}
 	}
-	var once []target
+	var unique []target
 	for _, t := range targets {
-		if !slices.Contains(once, t) && len(once) < maxUpstreams {
-			once = append(once, t)
+		if !slices.Contains(unique, t) && len(unique) < maxUpstreams {
+			unique = append(unique, t)
 		}
 	}
-	return once
+	return unique
 }
