@@ -1,4 +1,4 @@
-// Package gate is a TCP proxy with faults, for tests of what a network does.
+// Package gate is a TCP proxy that simulates faults of a network, for tests.
 package gate
 
 import (

@@ -297,8 +297,8 @@ func (c *EtcdCluster) Leader(ctx context.Context, except ...int) (int, error) {
 			if e == nil {
 				continue
 			}
-			said := fmt.Sprintf("%v in %d", e.Server.Leader(), e.Server.Term())
-			votes[said]++
+			vote := fmt.Sprintf("%v in %d", e.Server.Leader(), e.Server.Term())
+			votes[vote]++
 		}
 		for i, m := range c.members {
 			e := m.etcd()

@@ -35,7 +35,7 @@ func TestStartStopLeavesNoGoroutine(t *testing.T) {
 		srv.Stop() // does nothing
 		transport.CloseIdleConnections()
 		if err := srv.StartAPI(context.Background()); err == nil {
-			t.Error("StartAPI after Stop succeeded")
+			t.Error("StartAPI after Stop: got no error, want one")
 		}
 	}
 	cycle() // starts the goroutines that a process has once
@@ -56,7 +56,7 @@ func TestStartStopLeavesNoGoroutine(t *testing.T) {
 	}
 	if n := runtime.NumGoroutine(); n > before {
 		buf := make([]byte, 1<<20)
-		t.Errorf("%d goroutines before, %d after:\n%s", before, n, buf[:runtime.Stack(buf, true)])
+		t.Errorf("goroutines: got %[2]d, want %[1]d as before:\n%[3]s", before, n, buf[:runtime.Stack(buf, true)])
 	}
 }
 
@@ -69,13 +69,13 @@ func TestServiceImportCopySharesNothing(t *testing.T) {
 	want, _ := json.Marshal(list)
 	c := list.DeepCopyObject().(*ServiceImportList)
 	if got, _ := json.Marshal(c); string(got) != string(want) {
-		t.Errorf("the copy differs: %s, %s", got, want)
+		t.Errorf("copy: got %s, want %s", got, want)
 	}
 	i := &c.Items[0]
 	maps.Copy(i.Labels, map[string]string{"a": "c"})
 	i.Spec.IPs[0], *i.Spec.Ports[0].AppProtocol, i.Status.Clusters[0].Cluster = "2", "x", "west"
 	i.Spec.Ports[0].Port = 1
 	if got, _ := json.Marshal(list); string(got) != string(want) {
-		t.Errorf("a change of the copy changed the original: %s, %s", got, want)
+		t.Errorf("original after a change of its copy: got %s, want %s", got, want)
 	}
 }

@@ -1,9 +1,9 @@
 // Command api runs the Kubernetes API machinery for tests and benchmarks: a server
 // to watch, objects in it, and changes to them. It is no part of the DNS server and
-// must not be run against a cluster in use, but for apply and clear, which keep to
+// must not be run against a cluster in use, except apply and clear, which use
 // namespaces of their own.
 //
-//	api control                run what a test asks for on standard input
+//	api control                run the commands of a test on standard input
 //	api serve DIR              run an API server with its data in DIR
 //	api apply KUBECONFIG DIR   create the objects of the YAML files in DIR
 //	api change KUBECONFIG      write objects, and watch them
@@ -123,8 +123,8 @@ func writeKubeconfig(dir string, srv *machinery.Server) (string, error) {
 }
 
 // restart restarts the server without the history that a watch could resume from.
-// It writes other objects first: a client that has seen the last event of all has
-// missed nothing.
+// It writes other objects first, so that the revision of a client's last event is
+// older than the history.
 func restart(ctx context.Context, srv *machinery.Server, kubeconfig string) error {
 	client, err := newClient(kubeconfig)
 	if err != nil {

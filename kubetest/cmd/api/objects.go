@@ -25,10 +25,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// made is the label of the namespaces that apply makes and clear deletes.
-const made = "seamark-bench"
+// ownLabel is the label of the namespaces that apply creates and clear deletes.
+const ownLabel = "seamark-bench"
 
-// writers is how many requests are under way at once.
+// writers is the number of concurrent requests.
 const writers = 16
 
 func newClient(kubeconfig string) (*rest.RESTClient, error) {
@@ -41,14 +41,15 @@ func newClient(kubeconfig string) (*rest.RESTClient, error) {
 	return rest.UnversionedRESTClientFor(config)
 }
 
-// An object is one document of a manifest, as JSON, and where it is created.
+// An object is one document of a manifest, as JSON, and the path at which it is
+// created.
 type object struct {
 	kind string
 	path string
 	body []byte
 }
 
-// read reads the objects of a folder.
+// read reads the objects in the YAML files of a folder.
 func read(dir string) (namespaces, others []object, err error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	if err != nil {
@@ -96,7 +97,7 @@ func parse(doc []byte) (object, error) {
 	case "EndpointSlice":
 		o.path = "/apis/discovery.k8s.io/v1" + in + "/endpointslices"
 	default:
-		return object{}, fmt.Errorf("no place for objects of kind %q", head.Kind)
+		return object{}, fmt.Errorf("unsupported kind %q: want Namespace, Service or EndpointSlice", head.Kind)
 	}
 	return o, nil
 }
@@ -120,7 +121,7 @@ func apply(ctx context.Context, kubeconfig, dir string) error {
 	return nil
 }
 
-// createAll stops at the first error.
+// createAll creates objects concurrently, and stops at the first error.
 func createAll(ctx context.Context, client *rest.RESTClient, objects []object) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -154,14 +155,13 @@ func create(ctx context.Context, client *rest.RESTClient, o object) error {
 	return nil
 }
 
-// clearAll deletes what apply has made. Namespaces of others have no such
-// label.
+// clearAll deletes the namespaces with ownLabel.
 func clearAll(ctx context.Context, kubeconfig string) error {
 	client, err := newClient(kubeconfig)
 	if err != nil {
 		return err
 	}
-	raw, err := client.Get().AbsPath("/api/v1/namespaces").Param("labelSelector", made+"=true").
+	raw, err := client.Get().AbsPath("/api/v1/namespaces").Param("labelSelector", ownLabel+"=true").
 		SetHeader("Accept", "application/json").Do(ctx).Raw()
 	if err != nil {
 		return err
@@ -179,7 +179,7 @@ func clearAll(ctx context.Context, kubeconfig string) error {
 	return nil
 }
 
-// change writes what its input says and watches.
+// change writes the objects of its input, and watches all EndpointSlices meanwhile.
 func change(ctx context.Context, kubeconfig string, from io.Reader, to io.Writer) error {
 	client, err := newClient(kubeconfig)
 	if err != nil {
@@ -227,7 +227,7 @@ func change(ctx context.Context, kubeconfig string, from io.Reader, to io.Writer
 	return in.Err()
 }
 
-// lines is an output that several write to.
+// lines is an output of whole lines. It is safe for concurrent use.
 type lines struct {
 	mu sync.Mutex
 	to io.Writer
@@ -255,8 +255,8 @@ func put(ctx context.Context, client *rest.RESTClient, line string, number int, 
 	return nil
 }
 
-// A watch is the least that one can be: a response whose lines are read. It can be
-// asked by UDP which version of an object it saw last.
+// A watch is a minimal watch: it reads the lines of the response, and replies over
+// UDP with the last version of an object.
 type watch struct {
 	client *rest.RESTClient
 	body   *http.Response
@@ -264,7 +264,7 @@ type watch struct {
 	last   map[string]string // resourceVersion by name
 }
 
-// answer answers names with versions until the socket is closed.
+// answer replies to each name with the object's version until the socket is closed.
 func (w *watch) answer(socket net.PacketConn) {
 	room := make([]byte, 512)
 	for {
@@ -282,7 +282,7 @@ func (w *watch) answer(socket net.PacketConn) {
 	}
 }
 
-// newWatch begins behind a version, or with what is there.
+// newWatch starts a watch at a version; "" starts with the existing objects.
 func newWatch(ctx context.Context, client *rest.RESTClient, version string) (*watch, error) {
 	w := &watch{client: client, last: map[string]string{}}
 	return w, w.begin(ctx, version)
@@ -306,8 +306,8 @@ func (w *watch) begin(ctx context.Context, version string) error {
 	return nil
 }
 
-// follow reads until ctx ends. A server ends watches that are too slow for it:
-// then it goes on behind what it saw last, and says so.
+// follow reads until ctx ends. If the server ends the watch because it is too slow,
+// follow reports that and continues from the last version.
 func (w *watch) follow(ctx context.Context, out *lines) {
 	version := ""
 	for {
@@ -325,7 +325,7 @@ func (w *watch) follow(ctx context.Context, out *lines) {
 	}
 }
 
-// read reads one response to its end, and returns the version of its last line.
+// read reads one response to its end, and returns the version in its last line.
 func (w *watch) read(version string) string {
 	defer w.body.Body.Close()
 	in := bufio.NewReaderSize(w.body.Body, 1<<20)
@@ -334,8 +334,8 @@ func (w *watch) read(version string) string {
 		if err != nil {
 			return version
 		}
-		// The first of each is that of the object: the server writes the names of
-		// a map in one order.
+		// The first name and version of a line are the object's: the server sorts
+		// the fields of metadata.
 		name := member(line, `"name":"`)
 		version = member(line, `"resourceVersion":"`)
 		w.mu.Lock()
@@ -344,7 +344,7 @@ func (w *watch) read(version string) string {
 	}
 }
 
-// member is the text behind the first key, up to the next quote.
+// member returns the text after the first key, up to the next quote.
 func member(line []byte, key string) string {
 	_, rest, _ := bytes.Cut(line, []byte(key))
 	text, _, _ := bytes.Cut(rest, []byte{'"'})
@@ -354,7 +354,7 @@ func member(line []byte, key string) string {
 func nanoseconds() int64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
-		panic(err) // every Linux has it
+		panic(err) // every Linux has this clock
 	}
 	return t.Nano()
 }

@@ -36,17 +36,17 @@ func TestParse(t *testing.T) {
 	o, err := parse([]byte("kind: Service\nmetadata: {name: a, namespace: b}\n"))
 	if err != nil || o.kind != "Service" || o.path != "/api/v1/namespaces/b/services" ||
 		string(o.body) != `{"kind":"Service","metadata":{"name":"a","namespace":"b"}}` {
-		t.Errorf("got %+v %s, %v", o, o.body, err)
+		t.Errorf("parse of a Service: got %+v with body %s, %v", o, o.body, err)
 	}
 	for _, text := range []string{"kind: Pod", "kind: [", "metadata: 1"} {
 		if _, err := parse([]byte(text)); err == nil {
-			t.Errorf("%q: no error", text)
+			t.Errorf("parse(%q): got no error, want one", text)
 		}
 	}
 }
 
-// The life of a benchmark's cluster: made, changed while it is watched,
-// restarted, taken away.
+// A benchmark's cluster is created, changed while it is watched, restarted, and
+// deleted.
 func TestCluster(t *testing.T) {
 	ctx := t.Context()
 	data := t.TempDir()
@@ -67,14 +67,14 @@ func TestCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := apply(ctx, kubeconfig, dir); err == nil || !strings.Contains(err.Error(), "already exists") {
-		t.Errorf("what is there already: %v", err)
+		t.Errorf("apply of existing objects: got error %v, want already exists", err)
 	}
 
 	orders, in := io.Pipe()
-	out, said := io.Pipe()
+	out, output := io.Pipe()
 	ended := make(chan error, 1)
-	go func() { ended <- change(ctx, kubeconfig, orders, said); said.Close() }()
-	go func() { // the second order names nothing that could be written
+	go func() { ended <- change(ctx, kubeconfig, orders, output); output.Close() }()
+	go func() { // the second order names an invalid object
 		const path = "/apis/discovery.k8s.io/v1/namespaces/ns-0/endpointslices/a"
 		fmt.Fprintln(in, path, `{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":{"name":"a","namespace":"ns-0"},"addressType":"IPv4","endpoints":[{"addresses":["10.0.0.2"]}]}`)
 		fmt.Fprintln(in, path+"x {}")
@@ -101,7 +101,7 @@ func TestCluster(t *testing.T) {
 		}
 	}
 	if err := <-ended; err != nil || acked == "" || saw != acked || !failed {
-		t.Errorf("acked %q, saw %q, failed %v, %v", acked, saw, failed, err)
+		t.Errorf("change: acknowledged version %q, watched %q, second order failed: %v, error %v; want equal versions, a failure, no error", acked, saw, failed, err)
 	}
 
 	if err := restart(ctx, srv, kubeconfig); err != nil {
@@ -112,17 +112,17 @@ func TestCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := count(t, client, "/api/v1/namespaces/default/configmaps"); n != 10 {
-		t.Errorf("%d ConfigMaps after the restart", n)
+		t.Errorf("ConfigMaps after the restart: got %d, want 10", n)
 	}
 	if err := clearAll(ctx, kubeconfig); err != nil {
 		t.Fatal(err)
 	}
 	if n := count(t, client, "/api/v1/namespaces"); n != 0 {
-		t.Errorf("%d namespaces are left", n)
+		t.Errorf("namespaces after clear: got %d, want 0", n)
 	}
 }
 
-// lastSeen asks the bare watch.
+// lastSeen queries the bare watch for the last version of an object.
 func lastSeen(t *testing.T, at, name string) string {
 	t.Helper()
 	conn, err := net.Dial("udp4", at)
