@@ -124,9 +124,9 @@ var table = map[string]row{
 	"internal/web":           {own: []string{"config", "internal/status"}},
 	"internal/watch":         {third: watchesFiles, noNet: true},
 	"internal/expression":    {own: []string{"dns", "wire"}, third: []string{"github.com/expr-lang/expr"}},
-	"internal/kubednsconfig": {noNet: true},
+	"internal/kubednsconfig": {third: []string{"k8s.io/apimachinery/pkg/util/validation"}, noNet: true},
 	"internal/document":      {third: []string{"go.yaml.in/yaml/v2"}, noNet: true},
-	"internal/resolvconf":    {own: []string{"internal/document"}, noNet: true},
+	"internal/resolvconf":    {own: []string{"internal/document"}, third: []string{"k8s.io/apimachinery/pkg/util/validation"}, noNet: true},
 	// zap and gRPC are imported to silence the client's logging.
 	"internal/etcdclient": {third: []string{"go.etcd.io/etcd", "go.uber.org/zap", "google.golang.org/grpc"}},
 

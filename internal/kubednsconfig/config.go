@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // A Config is the parsed data of a ConfigMap. The zero Config is the default,
@@ -72,15 +74,7 @@ func (c Config) String() string {
 
 // IsLabel reports whether s is a label by RFC 1123 as Kubernetes applies it: in
 // lower case.
-func IsLabel(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && (c != '-' || i == 0 || i == len(s)-1) {
-			return false
-		}
-	}
-	return s != "" && len(s) <= 63
-}
+func IsLabel(s string) bool { return len(validation.IsDNS1123Label(s)) == 0 }
 
 // IsSubdomain reports whether s is a sequence of labels separated by dots.
 // Kubernetes also accepts labels of more than 63 bytes, which no domain name can

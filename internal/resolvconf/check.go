@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"github.com/seamark/seamark/internal/document"
 )
 
@@ -214,34 +216,16 @@ func CheckDomain(text string) error {
 	if len(name) > maxName {
 		return fmt.Errorf("want a name of at most %d characters, got %d", maxName, len(name))
 	}
-	for label := range strings.SplitSeq(name, ".") {
-		if !isLabel(strings.TrimPrefix(label, "_"), true) {
-			return fmt.Errorf("want a domain name of a-z, 0-9, - and _, got %q", text)
-		}
+	if len(validation.IsDNS1123SubdomainWithUnderscore(name)) > 0 {
+		return fmt.Errorf("want a domain name of a-z, 0-9, - and _, got %q", text)
 	}
 	return nil
 }
 
 // CheckNamespace validates the name of a namespace.
 func CheckNamespace(text string) error {
-	if len(text) > 63 || !isLabel(text, false) {
+	if len(validation.IsDNS1123Label(text)) > 0 {
 		return fmt.Errorf("want the name of a namespace: at most 63 characters a-z, 0-9 and -, got %q", text)
 	}
 	return nil
-}
-
-// isLabel reports whether s starts and ends with a letter or digit and has only
-// letters, digits, hyphens and, if allowed, underscores.
-func isLabel(s string, underscores bool) bool {
-	for i := range len(s) {
-		c := s[i]
-		inside := i > 0 && i < len(s)-1
-		switch {
-		case c >= 'a' && c <= 'z', c >= '0' && c <= '9':
-		case inside && (c == '-' || underscores && c == '_'):
-		default:
-			return false
-		}
-	}
-	return s != ""
 }
