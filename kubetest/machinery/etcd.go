@@ -14,34 +14,48 @@ import (
 // the default delays each start by a second. The unit is a millisecond.
 const shortTick, shortElection = 10, 100
 
-// startEtcd runs a cluster of one member in dir, on ports chosen by the
-// kernel, and waits until it serves.
-func startEtcd(ctx context.Context, dir string) (*embed.Etcd, error) {
-	local := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
+// etcdConfig returns the configuration that all members share.
+func etcdConfig(dir string) *embed.Config {
 	c := embed.NewConfig()
 	c.Dir = dir
-	c.ListenClientUrls, c.AdvertiseClientUrls = local, local
-	c.ListenPeerUrls, c.AdvertisePeerUrls = local, local
-	c.InitialCluster = c.InitialClusterFromName(c.Name)
 	c.LogLevel = "fatal"
 	c.EnableGRPCGateway = false
 	c.UnsafeNoFsync = true // a test's data need not outlive the machine
 	c.TickMs, c.ElectionMs = shortTick, shortElection
 	// The API server's bookmarks are as fresh as etcd's progress reports.
 	c.WatchProgressNotifyInterval = 5 * time.Second
+	return c
+}
+
+// startEtcd runs a cluster of one member in dir, on ports chosen by the
+// kernel, and waits until it serves.
+func startEtcd(ctx context.Context, dir string) (*embed.Etcd, error) {
+	local := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
+	c := etcdConfig(dir)
+	c.ListenClientUrls, c.AdvertiseClientUrls = local, local
+	c.ListenPeerUrls, c.AdvertisePeerUrls = local, local
+	c.InitialCluster = c.InitialClusterFromName(c.Name)
 	e, err := embed.StartEtcd(c)
 	if err != nil {
 		return nil, err
 	}
+	if err := awaitServing(ctx, e); err != nil {
+		e.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+// awaitServing blocks until e serves.
+func awaitServing(ctx context.Context, e *embed.Etcd) error {
 	select {
 	case <-e.Server.ReadyNotify():
-		return e, nil
-	case err = <-e.Err():
+		return nil
+	case err := <-e.Err():
+		return err
 	case <-ctx.Done():
-		err = ctx.Err()
+		return ctx.Err()
 	}
-	e.Close()
-	return nil, err
 }
 
 // clientURL returns the URL for clients.

@@ -136,8 +136,8 @@ func (c *EtcdCluster) certify(name string, usages ...x509.ExtKeyUsage) error {
 
 // config returns the configuration of a member, the same for each of its runs.
 func (c *EtcdCluster) config(m *etcdMember) *embed.Config {
-	e := embed.NewConfig()
-	e.Name, e.Dir = m.name, c.file(m.name)
+	e := etcdConfig(c.file(m.name))
+	e.Name = m.name
 	e.ListenClientUrls = []url.URL{{Scheme: c.scheme(), Host: "127.0.0.1:0"}}
 	e.AdvertiseClientUrls = []url.URL{{Scheme: c.scheme(), Host: m.clients.Addr()}}
 	// The gate terminates TLS.
@@ -155,14 +155,9 @@ func (c *EtcdCluster) config(m *etcdMember) *embed.Config {
 	e.InitialCluster = strings.Join(all, ",")
 	e.QuotaBackendBytes = c.options.Quota
 	e.BcryptCost = 4 // the least
-	e.LogLevel = "fatal"
-	e.EnableGRPCGateway = false
-	e.UnsafeNoFsync = true // a test's data need not outlive the machine
-	e.TickMs, e.ElectionMs = etcdTick, etcdElection
-	if len(c.members) == 1 {
-		e.TickMs, e.ElectionMs = shortTick, shortElection
+	if len(c.members) > 1 {
+		e.TickMs, e.ElectionMs = etcdTick, etcdElection
 	}
-	e.WatchProgressNotifyInterval = 5 * time.Second
 	return e
 }
 
@@ -200,15 +195,11 @@ func (c *EtcdCluster) start(ctx context.Context, m *etcdMember) error {
 	m.mu.Unlock()
 	m.peers.SetTarget(e.Peers[0].Addr().String())
 	m.clients.SetTarget(e.Clients[0].Addr().String())
-	select {
-	case <-e.Server.ReadyNotify():
-		return nil
-	case err = <-e.Err():
-	case <-ctx.Done():
-		err = ctx.Err()
+	if err := awaitServing(ctx, e); err != nil {
+		m.crash()
+		return fmt.Errorf("%s does not serve: %w", m.name, err)
 	}
-	m.crash()
-	return fmt.Errorf("%s does not serve: %w", m.name, err)
+	return nil
 }
 
 // crash stops a member, if it runs, as a crash would.
