@@ -6,8 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,40 +58,18 @@ func TestSocketActivationRestart(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "objects"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(dir, "objects", "a.yaml"), `apiVersion: v1
-kind: Service
-metadata: {name: api, namespace: default}
-spec: {clusterIP: 10.96.0.10, ports: [{port: 80}]}
-`)
+	write(t, filepath.Join(dir, "objects", "a.yaml"), service)
 	p := startActivated(t, dir, files)
-
-	var stopped atomic.Bool
-	var clients sync.WaitGroup
-	var answers [2]atomic.Int64
-	for i, network := range []string{"udp", "tcp"} {
-		clients.Go(func() {
-			for !stopped.Load() {
-				reply, err := ask(network, port, "api.default.svc.cluster.local.", dns.TypeA)
-				if err != nil || reply.Rcode != dns.RcodeSuccess || len(reply.Answer) != 1 {
-					t.Errorf("%s query %d: got %v, %v, want one record", network, answers[i].Load(), reply, err)
-					return
-				}
-				answers[i].Add(1)
-			}
-		})
-	}
-	for range 5 {
-		before := [2]int64{answers[0].Load(), answers[1].Load()}
+	l := startLoad(t, serviceName, func() string { return at })
+	restarts := 0
+	for ; !l.done() && !t.Failed(); restarts++ {
+		before := l.sent()
 		p.stop()
 		p = startActivated(t, dir, files)
-		eventually(t, "answers of the new process", func() bool {
-			return answers[0].Load() > before[0]+10 && answers[1].Load() > before[1]+10 || t.Failed()
-		})
+		eventually(t, "queries to the new process", func() bool { return l.sent() > before+500 || l.done() })
 	}
-	stopped.Store(true)
-	clients.Wait()
+	l.wait(restarts)
 	p.stop()
-	t.Logf("%d answers over UDP and %d over TCP during 5 restarts", answers[0].Load(), answers[1].Load())
 }
 
 // A descriptor that is no socket is reported. Queries to a socket that no server block

@@ -78,6 +78,14 @@ func (l *load) lose(i int, err error) {
 	}
 }
 
+// sent returns the number of queries over all transports.
+func (l *load) sent() (n int64) {
+	for i := range l.counts {
+		n += l.counts[i].sent.Load()
+	}
+	return n
+}
+
 // done reports whether all queries were sent.
 func (l *load) done() bool {
 	for i := range l.counts {

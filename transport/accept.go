@@ -45,6 +45,7 @@ type socket interface {
 	io.ReadWriteCloser
 	tryRead(p []byte) (int, error) // errWouldBlock if there are no data yet
 	tryWrite(p []byte) int
+	cork() // delays the next write until CloseWrite, or some 200 ms
 	CloseRead() error
 	CloseWrite() error
 	SetLinger(seconds int) error
@@ -60,6 +61,7 @@ type netSocket struct{ *net.TCPConn }
 
 func (netSocket) tryRead([]byte) (int, error) { return 0, errWouldBlock }
 func (netSocket) tryWrite([]byte) int         { return 0 }
+func (netSocket) cork()                       {}
 
 // acceptErrors handles errors of accept, such as EMFILE. It logs the first one and
 // makes the caller wait: open connections continue, and free descriptors when they

@@ -303,6 +303,8 @@ func (d *descriptor) SetWriteDeadline(t time.Time) error { return d.blocking().S
 func (d *descriptor) CloseRead() error                   { return unix.Shutdown(d.fd, unix.SHUT_RD) }
 func (d *descriptor) CloseWrite() error                  { return unix.Shutdown(d.fd, unix.SHUT_WR) }
 
+func (d *descriptor) cork() { _ = unix.SetsockoptInt(d.fd, unix.IPPROTO_TCP, unix.TCP_CORK, 1) }
+
 func (d *descriptor) SetLinger(seconds int) error {
 	return unix.SetsockoptLinger(d.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: int32(seconds)})
 }

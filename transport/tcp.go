@@ -71,6 +71,7 @@ type conn struct {
 	out          *buffer   // replies to write; nil if there are none
 	invalid      bool      // the client sent a message that is no query
 	queries      int       // the number of queries received
+	hasReadLast  bool      // readLast was called
 	drainFirst   bool      // there may be unread data: see closeGracefully
 	leaving      bool      // to another process, instead of being closed
 	unread       []byte    // if leaving: a part of a query
@@ -397,8 +398,8 @@ func (c *conn) fill() status {
 // acceptLoop.
 func (c *conn) read(p []byte, inMessage bool) (n int, s status) {
 	for {
-		if c.l.isStopping() && c.queries == 0 {
-			if n, err := c.readFirstQuery(p); err == nil {
+		if c.l.isStopping() && c.mayReadLast(inMessage) {
+			if n, err := c.readLast(p); err == nil {
 				return n, reading
 			}
 		}
@@ -438,14 +439,29 @@ func (c *conn) read(p []byte, inMessage bool) (n int, s status) {
 	}
 }
 
-// readFirstQuery reads from a connection whose client had not sent a query when the
-// listener stopped: most clients connect and send one query at once.
-func (c *conn) readFirstQuery(p []byte) (int, error) {
+// mayReadLast reports whether the client may send a query although the listener stops:
+// if it has sent none, since most clients connect and send one at once; if it has sent
+// one within the last second; or if it has sent a part of one.
+func (c *conn) mayReadLast(inMessage bool) bool {
+	return inMessage || !c.hasReadLast && (c.queries == 0 || c.inactive(c.now) < keepGoroutine)
+}
+
+// readLast reads the last query of a connection, until Listener.lastQuery after the
+// stop. It makes the kernel send the end of the connection together with the reply, so
+// that a client that waits for replies receives it before it sends another query.
+func (c *conn) readLast(p []byte) (int, error) {
 	c.leaveLoop()
-	_ = c.sock.SetReadDeadline(c.l.stopTime.Add(c.l.firstQuery))
-	n, err := c.sock.Read(p)
-	c.now = time.Now()
-	return n, err
+	c.hasReadLast = true
+	deadline := c.l.stopTime.Add(c.l.lastQuery)
+	for {
+		_ = c.sock.SetReadDeadline(deadline)
+		n, err := c.sock.Read(p)
+		if c.now = time.Now(); errors.Is(err, os.ErrDeadlineExceeded) && c.now.Before(deadline) {
+			continue // wake has set another one
+		}
+		c.sock.cork()
+		return n, err
+	}
 }
 
 // readWithin reads and, within a message, blocks until the message timeout at most.

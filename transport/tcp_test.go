@@ -311,14 +311,14 @@ func TestTCPStop(t *testing.T) {
 }
 
 // TestTCPStopFirstQuery: a client that has connected when the listener stops may
-// still send its query; one that sends none within firstQuery is disconnected.
+// still send its query; one that sends none within lastQuery is disconnected.
 func TestTCPStopFirstQuery(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{Grace: patience})
 	dialTCP(t, s, "127.0.0.1")
 	s.Stop()
 
 	s = serve(t, "127.0.0.1", Options{Grace: patience})
-	s.Listener.firstQuery = patience
+	s.Listener.lastQuery = patience
 	c, silent := dialTCP(t, s, "127.0.0.1"), dialTCP(t, s, "127.0.0.1")
 	eventually(t, "the connections are accepted", func() bool { return s.Listener.conns.count() == 2 })
 	stopped := make(chan struct{})
@@ -330,6 +330,34 @@ func TestTCPStopFirstQuery(t *testing.T) {
 	}
 	c.closed()
 	silent.Close()
+	<-stopped
+}
+
+// A client that sends one query after the other over a connection loses none when the
+// listener stops: the connection ends with a reply. An idle connection is closed at once.
+func TestTCPStopLastQuery(t *testing.T) {
+	s := serve(t, "127.0.0.1", Options{Grace: patience})
+	s.Listener.lastQuery = patience
+	idle := dialTCP(t, s, "127.0.0.1")
+	idle.ask(1, "a.in.", mdns.TypeA)
+	idle.next()
+	eventually(t, "the connection is idle", func() bool {
+		list := s.conns.list()
+		return len(list) == 1 && list[0].inactive(time.Now()) > keepGoroutine
+	})
+	busy := dialTCP(t, s, "127.0.0.1")
+	ask := func() {
+		busy.ask(1, "a.in.", mdns.TypeA)
+		wantA(t, busy.next(), 1)
+	}
+	ask()
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); s.Stop() }()
+	eventually(t, "the listener stops", s.Listener.isStopping)
+	idle.closed()
+	ask()
+	busy.closed()
+	busy.Close()
 	<-stopped
 }
 

@@ -104,7 +104,7 @@ type Listener struct {
 	once        sync.Once
 	stopping    chan struct{}
 	stopTime    time.Time      // set before stopping is closed
-	firstQuery  time.Duration  // after stopTime, for a client to send its first query; 500 ms
+	lastQuery   time.Duration  // after stopTime, for clients to send their last query; 500 ms
 	udpStopping chan struct{}  // closed when UDP is not read any more
 	readers     sync.WaitGroup // of UDP
 	loop        *acceptLoop    // nil if each connection has a goroutine
@@ -151,7 +151,7 @@ func Listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, err
 // listenUDP.
 func listen(ctx context.Context, addr netip.AddrPort, o Options) (*Listener, error) {
 	l := &Listener{
-		o: o, counts: newCounters(o.Metrics), stopping: make(chan struct{}), firstQuery: 500 * time.Millisecond, udpStopping: make(chan struct{}),
+		o: o, counts: newCounters(o.Metrics), stopping: make(chan struct{}), lastQuery: 500 * time.Millisecond, udpStopping: make(chan struct{}),
 		start: time.Now(), large: make(chan struct{}, maxLarge),
 	}
 	l.setLimits(o.Limits)
@@ -272,8 +272,9 @@ func (l *Listener) Serve() {
 	l.removeGauge = l.o.Metrics.TemporaryGauge("seamark_transport_connections", "Open TCP connections.", l.conns.count, "address", l.addr.String())
 }
 
-// Stop ends the listener. It stops reading connections at once, except those on which
-// no query has been received yet, which have 500 ms to send one; and UDP when no query
+// Stop ends the listener. It closes idle connections at once. Those on which no query has
+// been received yet, or one within the last second, have 500 ms to send one, and are
+// closed with its reply. It stops reading UDP when no query
 // is parked, after Options.Grace at the latest: until then, queries that would
 // have to wait get SERVFAIL, so that none is lost in a socket buffer. Sockets that
 // another process has open are not read any more: their packets wait for it. Replies of
