@@ -23,7 +23,7 @@ RESULTS := $(CURDIR)/bin/test
 test-stage = cd $(2) && $(TOOL) gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg \
 	--hide-summary all --jsonfile $(RESULTS)/$(1).json -- -p $(JOBS) -timeout 30m $(3)
 
-.PHONY: help build run test test-server test-api test-fuzz test-summary lint fuzz soak bench profile c-compiler
+.PHONY: help build run test test-server test-api test-fuzz test-summary lint fuzz soak soak-restart bench profile c-compiler
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile
@@ -106,6 +106,10 @@ FIRST ?= 1000
 soak: c-compiler ## simulate SEEDS (5000) worlds, then run the server among random faults for SOAK (10m)
 	CGO_ENABLED=1 $(GO) test -race -count 1 -timeout 0 ./internal/simulation -seeds $(SEEDS) -first $(FIRST)
 	cd kubetest && CGO_ENABLED=1 SOAK=$(SOAK) SOAK_SEED=$(SOAK_SEED) $(GO) test -race -count 1 -v -timeout 0 -run '^TestSoak' .
+
+soak-restart: ## restart the server under RESTART_QUERIES (1000000) queries in each way and over each transport
+	CGO_ENABLED=0 SEAMARK_RESTART_QUERIES=$(or $(RESTART_QUERIES),1000000) $(GO) test -count 1 -v -timeout 0 \
+		-run '^Test(HandoverRestart|SocketActivationRestart|RollingUpdate)$$' ./cmd
 
 # Its settings: QUICK=1, COREDNS=binary, KUBECONFIG=file, BENCH_INSTALL=1, and
 # BENCH_FLAGS for the rest. A KUBECONFIG of the environment is ignored, since the

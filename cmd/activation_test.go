@@ -66,7 +66,7 @@ func TestSocketActivationRestart(t *testing.T) {
 		before := l.sent()
 		p.stop()
 		p = startActivated(t, dir, files)
-		eventually(t, "queries to the new process", func() bool { return l.sent() > before+500 || l.done() })
+		eventually(t, "queries to the new process", func() bool { return l.sent() > before+max(500, l.limit/100) || l.done() })
 	}
 	l.wait(restarts)
 	p.stop()

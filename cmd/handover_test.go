@@ -191,6 +191,20 @@ func TestHandoverOtherCorefile(t *testing.T) {
 	next.stop()
 }
 
+// With remain the old process ends at a signal.
+func TestHandoverRemain(t *testing.T) {
+	dir, port := t.TempDir(), freePort(t)
+	corefile := fmt.Sprintf(".:%s {\n bind 127.0.0.1\n handover seamark.sock {\n  remain\n }\n whoami\n}\n", port)
+	p := serve(t, dir, corefile, "-conf", "stdin")
+	next := serve(t, dir, corefile, "-conf", "stdin")
+	p.until("Handed over, waiting for a signal to end")
+	p.stop()
+	if reply, err := ask("udp", port, "a.", dns.TypeA); err != nil || reply.Rcode != dns.RcodeSuccess {
+		t.Errorf("a. A: got %v, error %v, want an answer of the new process", reply, err)
+	}
+	next.stop()
+}
+
 // Processes that start at once take over from each other, and one remains.
 func TestHandoverConcurrentStarts(t *testing.T) {
 	dir, port := handoverDir(t)

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -221,4 +222,52 @@ func closedByServer(c *net.TCPConn) bool {
 		closed = n == 0 && err == nil || err != nil && err != syscall.EAGAIN
 	})
 	return closed
+}
+
+// The servers of a Service are replaced one after the other, as in a rolling update. The
+// clients learn after the end of lameduck that a server is terminated, each at another
+// time. No query is lost, and the server stops when the last client has moved away.
+func TestRollingUpdate(t *testing.T) {
+	const lameduck = 1500 * time.Millisecond
+	type endpoint struct {
+		*process
+		address string
+		removed time.Time // clients stop using it within half a second from then on
+	}
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "objects.yaml"), service)
+	add := func() *endpoint {
+		e := &endpoint{process: serve(t, dir, fmt.Sprintf(".:0 {\n bind 127.0.0.1\n lameduck %s\n kubernetes cluster.local {\n  manifests .\n }\n}\n", lameduck), "-conf", "stdin")}
+		e.address = "127.0.0.1:" + e.ports[0]
+		answers(t, e.address)
+		return e
+	}
+	var mu sync.Mutex
+	old, current := (*endpoint)(nil), add()
+	l := startLoad(t, serviceName, func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		if old != nil && time.Since(old.removed) < rand.N(500*time.Millisecond) {
+			return old.address
+		}
+		return current.address
+	})
+	restarts := 0
+	for ; !l.done() && !t.Failed(); restarts++ {
+		next := add()
+		mu.Lock()
+		old, current = current, next
+		old.removed = time.Now().Add(lameduck + 200*time.Millisecond)
+		leaving := old
+		mu.Unlock()
+		leaving.stop()
+		mu.Lock()
+		if early := time.Until(leaving.removed); early > 0 && !l.done() {
+			t.Errorf("the server stopped %v before it was removed", early)
+		}
+		old = nil
+		mu.Unlock()
+	}
+	l.wait(restarts)
+	current.stop()
 }

@@ -1,6 +1,7 @@
 package directive
 
 import (
+	"errors"
 	"runtime"
 
 	"github.com/seamark/seamark/config"
@@ -9,17 +10,23 @@ import (
 
 // A Handover is the path of the socket at which another process may replace this one.
 type Handover struct {
-	path string
-	from corefile.Directive
+	path   string
+	remain bool
+	from   corefile.Directive
 }
 
-// HandoverPath returns the path and the directive that names it.
-func (h *Handover) HandoverPath() (path string, from corefile.Directive) { return h.path, h.from }
+// Handover returns the path, whether the process remains after a hand-over, and the
+// directive.
+func (h *Handover) Handover() (path string, remain bool, from corefile.Directive) {
+	return h.path, h.remain, h.from
+}
 
 // SetupHandover sets up the handover directive, which lets a new process replace
 // a running one without losing a query.
 //
-//	handover PATH
+//	handover PATH {
+//	    remain
+//	}
 //
 // To upgrade the server, start the new process while the old one runs, with a
 // Corefile that has the same PATH. The new process connects to the Unix socket
@@ -50,30 +57,42 @@ func (h *Handover) HandoverPath() (path string, from corefile.Directive) { retur
 // new process writes its own into the pidfile. Queries that wait for more than
 // 5s delay the end of the old process, and their TCP connections are closed.
 //
+// remain makes the old process wait for a signal after the hand-over, without
+// sockets, instead of ending. Use it under a supervisor that would start an ended
+// process again, such as a kubelet.
+//
 // handover applies to the whole server: give it in one server block. It needs
 // Linux.
 //
 //	.:1053 {
-//	    handover seamark.sock
+//	    handover seamark.sock {
+//	        remain
+//	    }
 //	    whoami
 //	}
 //
 // Ours: CoreDNS closes its sockets in a restart.
 func SetupHandover(b *config.Block, uses []corefile.Directive) error {
-	const maxPath = 107 // sun_path of unix(7)
 	d := uses[0]
 	h := &Handover{from: d}
 	b.Offer(h)
-	return oneArgument(uses, 1, func(d corefile.Directive) error {
-		h.path = b.Path(d.Args[0].Text)
-		switch {
-		case h.path == "":
-			return d.Errorf("want the path of a socket")
-		case len(h.path) > maxPath:
-			return d.Errorf("want a path of at most %d bytes, got %d: %s", maxPath, len(h.path), h.path)
-		case runtime.GOOS != "linux":
-			return d.Errorf("handover needs Linux")
-		}
-		return nil
-	})
+	return errors.Join(config.Once(uses), d.Arity(1, 1), d.Options(corefile.Option{Usage: "remain", Set: corefile.Flag(&h.remain)}), h.setPath(b))
+}
+
+func (h *Handover) setPath(b *config.Block) error {
+	const maxPath = 107 // sun_path of unix(7)
+	d := h.from
+	if len(d.Args) == 0 {
+		return nil // reported by Arity
+	}
+	h.path = b.Path(d.Args[0].Text)
+	switch {
+	case d.Args[0].Text == "":
+		return d.Errorf("want the path of a socket")
+	case len(h.path) > maxPath:
+		return d.Errorf("want a path of at most %d bytes, got %d: %s", maxPath, len(h.path), h.path)
+	case runtime.GOOS != "linux":
+		return d.Errorf("handover needs Linux")
+	}
+	return nil
 }

@@ -25,8 +25,8 @@ import (
 // queries. For readiness probes use ready.
 //
 // lameduck delays a shutdown for DURATION (0s to 1h, 0s by default) while the
-// server answers queries and reports itself healthy. Clients that have not yet
-// learned of the shutdown still get answers. See the lameduck directive.
+// server answers queries and reports itself healthy, and then until clients have
+// stopped sending queries. See the lameduck directive.
 //
 //	.:1053 {
 //	    health 127.0.0.1:0 {
@@ -45,7 +45,8 @@ import (
 //	coredns_health_request_duration_seconds  histogram of the durations
 //	coredns_health_request_failures_total    requests without a reply
 //
-// Same as CoreDNS.
+// Same as CoreDNS. Differs: CoreDNS stops after DURATION even if clients still
+// send queries.
 type Health struct {
 	addr     string
 	lameduck Lameduck
@@ -58,6 +59,7 @@ func SetupHealth(b *config.Block, uses []corefile.Directive) error {
 		corefile.Option{Usage: "lameduck DURATION", Set: h.lameduck.read},
 	))
 	b.Offer(h)
+	b.Offer(&h.lameduck)
 	servePages(b, uses[0], h.addr, web.TLS{}, func(s *config.Start, site *web.Site) error {
 		site.Handle("/health", h)
 		site.ShowFirst()

@@ -18,12 +18,16 @@ import (
 // the server continues to answer for DURATION, 0s to 1h, and then stops. A
 // second signal stops it at once. A reload does not wait.
 //
+// After DURATION the server continues to answer until no query has arrived for a
+// second, at most for DURATION again and for 10s. So clients that learn late of
+// the shutdown lose no query either.
+//
 // When Kubernetes ends a pod, it sends the signal and removes the pod's address
 // from the Service at the same time. Nodes take a second or more to apply this.
 // Queries that reach the address in the meantime are lost if the server has
-// stopped, and their clients wait for five seconds. DURATION must be shorter
-// than the pod's terminationGracePeriodSeconds (30 by default), because
-// Kubernetes kills the process after that.
+// stopped, and their clients wait for five seconds. Kubernetes kills the process
+// after terminationGracePeriodSeconds (30 by default): twice DURATION and five
+// seconds for waiting queries must be shorter.
 //
 //	.:1053 {
 //	    lameduck 5s
@@ -43,9 +47,13 @@ type Lameduck struct {
 // SetupLameduck sets up the lameduck directive.
 func SetupLameduck(b *config.Block, uses []corefile.Directive) error {
 	l := &Lameduck{log: b.Log}
+	b.Offer(l)
 	b.OnShutdown(l.wait)
 	return oneArgument(uses, 1, l.read)
 }
+
+// Lameduck returns the duration.
+func (l *Lameduck) Lameduck() time.Duration { return l.duration }
 
 // read sets the duration to the last argument of a directive or option.
 func (l *Lameduck) read(d corefile.Directive) error {

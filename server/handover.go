@@ -57,11 +57,11 @@ func (r *Run) rejected(err error) {
 func (p *Plan) setHandover() (errs []error) {
 	for _, b := range p.blocks {
 		for _, s := range config.Find[successorSocket](b) {
-			path, from := s.HandoverPath()
+			path, remain, from := s.Handover()
 			if p.handover != "" && p.handover != path {
 				errs = append(errs, from.Errorf("another server block has handover %s: give it once", p.handover))
 			}
-			p.handover = path
+			p.handover, p.remain = path, p.remain || remain
 		}
 	}
 	return errs

@@ -54,6 +54,7 @@ type Plan struct {
 	taken  *takeover // from the process that this one replaces; nil if there is none
 
 	handover string // the path of the directive handover, or ""
+	remain   bool   // wait for a signal after a hand-over
 	running
 }
 

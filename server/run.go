@@ -115,6 +115,10 @@ func (r *Run) Serve(ctx context.Context) error {
 				continue
 			}
 			plan.stop(context.WithoutCancel(ctx))
+			if plan.remain {
+				r.Log.Info("Handed over, waiting for a signal to end")
+				<-ctx.Done()
+			}
 			return removePIDFile(r.PIDFile)
 		case <-ctx.Done():
 		}

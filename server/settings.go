@@ -30,10 +30,13 @@ type (
 	// interfaceAddresses are the present addresses to listen on if they are others than
 	// when the Corefile was read (bind).
 	interfaceAddresses interface{ Changed() []config.Address }
+	// lameduck is how long the server answers after a signal to stop (lameduck,
+	// health).
+	lameduck interface{ Lameduck() time.Duration }
 	// successorSocket is the path of the socket at which another process may replace
 	// this one (handover).
 	successorSocket interface {
-		HandoverPath() (path string, from corefile.Directive)
+		Handover() (path string, remain bool, from corefile.Directive)
 	}
 	// debugLogging makes the server log debug lines (debug).
 	debugLogging interface{ Debug() }

@@ -231,10 +231,11 @@ func (p *Plan) closeLot(ctx context.Context) {
 }
 
 // Stop stops a plan that serves: it runs the functions passed to OnShutdown
-// (lameduck of health), stops reading, answers the queries that were read, and
+// (lameduck of health), waits until clients send no queries, stops reading, answers the queries that were read, and
 // releases everything. When ctx ends, it stops waiting.
 func (p *Plan) Stop(ctx context.Context) {
 	config.Shutdown(ctx, p.blocks...)
+	p.waitUntilQuiet(ctx)
 	p.stop(ctx)
 }
 

@@ -255,6 +255,7 @@ func (c *conn) serveMessages() {
 	a.q.Sender = nil
 	c.l.arenas.Put(a)
 	c.lastActive.Store(c.l.clock(c.now))
+	c.l.lastTCP.Store(c.l.clock(c.now))
 }
 
 // serveQuery answers the query in packet. It reports whether q is parked.

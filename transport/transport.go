@@ -106,6 +106,7 @@ type Listener struct {
 	stopTime    time.Time      // set before stopping is closed
 	lastQuery   time.Duration  // after stopTime, for clients to send their last query; 500 ms
 	udpStopping chan struct{}  // closed when UDP is not read any more
+	udpReaders  []*reader      // set by Serve
 	readers     sync.WaitGroup // of UDP
 	loop        *acceptLoop    // nil if each connection has a goroutine
 	accepting   sync.WaitGroup // the goroutine of the acceptLoop, or of accept
@@ -122,6 +123,7 @@ type Listener struct {
 	large   chan struct{} // holds an element for each large message
 	passing atomic.Bool   // connections are passed to another process: see handover.go
 	queued  atomic.Int64  // bytes of replies that wait to be written
+	lastTCP atomic.Int64  // clock of the last query
 }
 
 // Listen opens addr. The zero address means all addresses of the machine, as [::]
@@ -241,6 +243,19 @@ func (l *Listener) Addr() netip.AddrPort { return l.addr }
 // Readers returns the number of UDP readers.
 func (l *Listener) Readers() int { return l.o.Readers }
 
+// LastQuery returns the time of the last query, or a time before Serve if there was none.
+func (l *Listener) LastQuery() time.Time {
+	last := l.start.Add(time.Duration(l.lastTCP.Load()))
+	for _, r := range l.udpReaders {
+		r.shard.Lock()
+		if r.lastQuery.After(last) {
+			last = r.lastQuery
+		}
+		r.shard.Unlock()
+	}
+	return last
+}
+
 // SetLimits changes the limits of open and future connections. A connection that is
 // just starting to wait may do so once with the old limits.
 func (l *Listener) SetLimits(limits Limits) {
@@ -260,6 +275,7 @@ func (l *Listener) setLimits(limits Limits) bool {
 func (l *Listener) Serve() {
 	for i := range l.o.Readers {
 		r := newReader(l, l.udp[i%len(l.udp)])
+		l.udpReaders = append(l.udpReaders, r)
 		l.readers.Go(r.run)
 	}
 	l.o.Port.AddReader(&l.serving)

@@ -46,7 +46,8 @@ type reader struct {
 	slots     []slot
 	slotIndex int // of the query that is being served or observed
 	arena     []byte
-	arenaUsed int // bytes of arena that hold sealed replies
+	arenaUsed int       // bytes of arena that hold sealed replies
+	lastQuery time.Time // guarded by shard
 }
 
 // A slot holds a datagram and its query.
@@ -120,6 +121,7 @@ func (r *reader) answer(n int) {
 		r.serve(n)
 	}
 	sealed := time.Now()
+	r.lastQuery = sealed
 	for r.slotIndex = 0; r.slotIndex < n; {
 		r.observe(n, sealed)
 	}
