@@ -78,9 +78,9 @@ const (
 	parked                         // the CNAME is written; its target's answer has to be awaited
 )
 
-// Ready reports whether every object has been listed once. It stays true while the
-// API server is away.
-func (h *Handler) Ready() bool { return h.index.Synced() }
+// Ready reports whether every object has been listed once or is in a snapshot. It stays
+// true while the API server is away.
+func (h *Handler) Ready() bool { return h.index.Ready() }
 
 // ServeDNS implements [dns.Handler].
 func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {

@@ -28,7 +28,9 @@ type Index struct {
 	externalReverse reverseIndex         // addresses that k8s_external answers for
 	latency         *latency             // nil observes nothing
 
-	listedKinds  atomic.Uint32 // a bit for each kind that is listed or not watched
+	listedKinds  atomic.Uint32 // a bit for each kind that is listed, in a snapshot or not watched
+	syncedKinds  atomic.Uint32 // a bit for each kind that is listed or not watched
+	loaded       bool          // from a snapshot; set before the source runs
 	synced       chan struct{} // closed when all kinds are listed
 	serial       atomic.Uint32 // sum of the hashes of all entries and pods in exposed namespaces
 	importSerial atomic.Uint32
@@ -60,24 +62,31 @@ type podCount struct{ pods int }
 // NewIndex returns an empty index, which is synced once all of kinds have been listed.
 func NewIndex(set settings, kinds []cluster.Kind, log *slog.Logger) *Index {
 	ix := &Index{settings: set, tableFrom: largeService, log: log, synced: make(chan struct{}), podObjects: map[cluster.Key]*cluster.Pod{}, toggled: map[*namespace]struct{}{}}
-	ix.listedKinds.Store(allKinds)
+	ix.syncedKinds.Store(allKinds)
 	for _, k := range kinds {
-		ix.listedKinds.Store(ix.listedKinds.Load() &^ (1 << k))
+		ix.syncedKinds.And(^uint32(1 << k))
 	}
+	ix.listedKinds.Store(ix.syncedKinds.Load())
 	return ix
 }
 
 const allKinds = 1<<cluster.Kinds - 1
 
-// Synced reports whether every kind has been listed once. The last known state is
-// served while the source is away.
-func (ix *Index) Synced() bool { return ix.listedKinds.Load() == allKinds }
+// Ready reports whether every kind has been listed once or is in the snapshot. The last
+// known state is served while the source is away.
+func (ix *Index) Ready() bool { return ix.listedKinds.Load() == allKinds }
+
+// Synced reports whether every kind has been listed once.
+func (ix *Index) Synced() bool { return ix.syncedKinds.Load() == allKinds }
+
+// hash returns a hash of all records, which does not depend on the order of events.
+func (ix *Index) hash() uint32 { return ix.serial.Load() + ix.importSerial.Load() }
 
 // unlisted returns the names of the kinds that have not been listed.
 func (ix *Index) unlisted() string {
 	var names []string
 	for kind := range cluster.Kinds {
-		if ix.listedKinds.Load()>>kind&1 == 0 {
+		if ix.syncedKinds.Load()>>kind&1 == 0 {
 			names = append(names, kind.String())
 		}
 	}

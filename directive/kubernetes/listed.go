@@ -18,7 +18,8 @@ func (ix *Index) Listed(kind cluster.Kind, has func(cluster.Key) bool) {
 	}
 	ix.flush(kind)
 	ix.applyReverse() // deferred while the list arrived
-	if before := ix.listedKinds.Or(1 << kind); before != allKinds && ix.Synced() {
+	ix.listedKinds.Or(1 << kind)
+	if before := ix.syncedKinds.Or(1 << kind); before != allKinds && ix.Synced() {
 		close(ix.synced)
 	}
 }

@@ -14,18 +14,11 @@ import (
 // objects: all entries, the serials, and both reverse indexes.
 func TestChangedIndexEqualsNewIndex(t *testing.T) {
 	for seed := range uint64(400) {
-		r := rand.New(rand.NewPCG(seed, 5))
-		c := objectChurn{Rand: r, pool: []int{6, 60, 4000}[r.IntN(3)], set: settings{ttl: 5, ignoreEmpty: r.IntN(3) == 0}}
-		if r.IntN(2) == 0 {
-			c.set.k8sExternal = externalSettings{enabled: true, headless: r.IntN(2) == 0, ttl: 7}
-		}
+		c := newObjectChurn(seed)
 		ix := NewIndex(c.set, livedKinds(), quiet())
-		for k := range c.have {
-			c.have[k] = map[cluster.Key]cluster.Object{}
-		}
 		for step := range 40 {
 			c.step(ix)
-			if r.IntN(3) > 0 {
+			if c.IntN(3) > 0 {
 				continue
 			}
 			fresh := c.fresh()
@@ -68,6 +61,19 @@ type objectChurn struct {
 	set  settings
 	pool int // the number of addresses
 	have [cluster.Kinds]map[cluster.Key]cluster.Object
+}
+
+// newObjectChurn returns a cluster without objects.
+func newObjectChurn(seed uint64) *objectChurn {
+	r := rand.New(rand.NewPCG(seed, 5))
+	c := &objectChurn{Rand: r, pool: []int{6, 60, 4000}[r.IntN(3)], set: settings{ttl: 5, ignoreEmpty: r.IntN(3) == 0}}
+	if r.IntN(2) == 0 {
+		c.set.k8sExternal = externalSettings{enabled: true, headless: r.IntN(2) == 0, ttl: 7}
+	}
+	for k := range c.have {
+		c.have[k] = map[cluster.Key]cluster.Object{}
+	}
+	return c
 }
 
 // step lets something happen to one kind.

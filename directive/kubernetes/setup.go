@@ -36,6 +36,7 @@ import (
 //	    zonal                              # names for the endpoints of one topology zone
 //	    compatible kube-dns                # SRV records, endpoint labels and names below Services as in kube-dns
 //	    wildcards                          # the label * matches any
+//	    snapshot FILE                      # keeps the objects, for a start without the API server
 //	    startup_timeout DURATION           # a reload fails if it has no data after that time; 5s
 //	    apiserver_qps N
 //	    apiserver_burst N
@@ -98,6 +99,24 @@ import (
 // If a list lacks more than half of the known objects of a kind, the API server may have
 // lost its data. The objects are kept until another list, 3 seconds later, lacks them, too.
 // Both are logged.
+//
+// # Snapshot
+//
+// Use snapshot FILE so that a start needs no API server: on nodes, and where the API server
+// needs DNS itself. The server writes all objects into FILE once they have been received,
+// then at most once a minute if records have changed, and when it stops. At the next start
+// it answers from FILE at once, until all objects have been received: what FILE has and the
+// lists lack is then deleted. Meanwhile seamark_kubernetes_stale is 1, and a message in the
+// log has the age of FILE. ready reports true, so that the server gets queries while the
+// API server is away; use the metric to know of it.
+//
+// FILE is relative to root, if that is used. Its directory must exist and be writable for
+// the server: FILE.new is written and then renamed. In a pod mount a hostPath or an emptyDir,
+// which lasts as long as the pod. 10,000 Services with 150,000 endpoints need 2 MB. A
+// FILE that is corrupt, of another version of the format, or written with other zones,
+// selectors or another API server, is rejected with the reason in the log, and the server
+// starts without it. A reload does not read FILE. If FILE cannot be written, the error and
+// what to do are logged, again after 1, 2, 4 ... 60 minutes, and queries are answered.
 //
 // # Manifests
 //
@@ -179,6 +198,9 @@ import (
 // seamark_kubernetes_ptr_conflicts{zones} is the number of addresses that endpoints of
 // Services in several namespaces have, one of which no targetRef identifies; one of them is
 // logged, at most once a minute.
+// seamark_kubernetes_records_hash{zones} is a hash of all records: replicas with equal data
+// and options have equal hashes. seamark_kubernetes_stale{zones} is 1 while answers are from
+// a snapshot.
 // coredns_kubernetes_dns_programming_duration_seconds{service_kind} is the time from a
 // change of endpoints (endpoints.kubernetes.io/last-change-trigger-time of the
 // EndpointSlice) until it is answered. service_kind is cluster_ip, headless_with_selector
@@ -190,7 +212,7 @@ import (
 //
 // Same as CoreDNS: options, defaults, metrics and metadata. Differs: answers for which the
 // specification or an RFC requires others; each is in docs/reference/differences.md. Ours:
-// manifests, ptr verified, compatible kube-dns, and wildcards, which CoreDNS had before 1.9 (any is not a
+// manifests, snapshot, ptr verified, compatible kube-dns, and wildcards, which CoreDNS had before 1.9 (any is not a
 // wildcard, as in kube-dns). Differs from kube-dns: there *.NS.svc has the ExternalNames of
 // the namespace only.
 func Setup(b *config.Block, uses []corefile.Directive) error {
@@ -235,7 +257,8 @@ type options struct {
 	ignoreEmpty    bool
 	multicluster   []wire.Name
 	startupTimeout time.Duration
-	podsByAddr     bool // another directive finds pods by address
+	snapshot       string // file
+	podsByAddr     bool   // another directive finds pods by address
 	k8sExternal    externalSettings
 }
 
@@ -285,6 +308,7 @@ func (o *options) read(b *config.Block, d corefile.Directive, zones []wire.Name,
 		corefile.Option{Usage: "zonal", Set: corefile.Flag(&o.Zones)},
 		corefile.Option{Usage: "compatible kube-dns", Set: corefile.OneOf(&compatible, "kube-dns")},
 		corefile.Option{Usage: "wildcards", Set: corefile.Flag(&h.wildcards)},
+		corefile.Option{Usage: "snapshot FILE", Set: corefile.String(&o.snapshot)},
 		corefile.Option{Usage: "startup_timeout DURATION", Set: corefile.Duration(&o.startupTimeout, 0, time.Hour)},
 		corefile.Option{Usage: "apiserver_qps N", Set: corefile.Float(&qps, 0, 1e6)},
 		corefile.Option{Usage: "apiserver_burst N", Set: corefile.Int(&o.Burst, 0, 1e6)},
@@ -301,6 +325,9 @@ func (o *options) read(b *config.Block, d corefile.Directive, zones []wire.Name,
 	}
 	if h.verifyPTR = ptr == "verified"; h.verifyPTR {
 		o.Pods = true
+	}
+	if o.snapshot != "" && o.Manifests != "" {
+		err = errors.Join(err, d.Errorf("snapshot needs an API server: it cannot stand beside manifests"))
 	}
 	if o.ignoreEmpty && o.NoEndpoints {
 		err = errors.Join(err, d.Errorf("ignore empty_service needs endpoints: it cannot stand beside noendpoints"))

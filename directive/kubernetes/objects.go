@@ -1,0 +1,102 @@
+package kubernetes
+
+import (
+	"iter"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/cluster/snapshot"
+	"github.com/seamark/seamark/wire"
+)
+
+// groupServices is the number of Services after which Load publishes entries and Objects
+// yields the processor.
+const groupServices = 256
+
+// Objects returns the objects that the index was made of: a Service is followed by its
+// slices. It may run while the index changes and then has each Service before or after a
+// change.
+func (ix *Index) Objects() iter.Seq2[cluster.Kind, cluster.Object] {
+	return func(yield func(cluster.Kind, cluster.Object) bool) {
+		for _, ns := range ix.namespaces.All() {
+			if ns.exposed.Load() && !yield(cluster.Namespaces, &cluster.Namespace{Name: ns.name}) {
+				return
+			}
+		}
+		n := 0
+		for _, imported := range [2]bool{false, true} {
+			services, endpoints := cluster.Services, cluster.Slices
+			if imported {
+				services, endpoints = cluster.Imports, cluster.ImportSlices
+			}
+			for _, e := range ix.table(imported).All() {
+				if n++; n%groupServices == 0 {
+					runtime.Gosched() // queries go first
+				}
+				key := e.key.objectKey()
+				if e.known() && !yield(services, e.object(key)) {
+					return
+				}
+				for _, p := range e.slices() {
+					sl := &cluster.Slice{Namespace: key.Namespace, Name: p.name(), Service: key.Name, Cluster: p.ports.cluster, Ports: p.ports.ports, Endpoints: p.endpoints()}
+					if !yield(endpoints, sl) {
+						return
+					}
+				}
+			}
+		}
+		ix.mu.Lock()
+		pods := make([]*cluster.Pod, 0, len(ix.podObjects))
+		for _, p := range ix.podObjects {
+			pods = append(pods, p)
+		}
+		ix.mu.Unlock()
+		for _, p := range pods {
+			if !yield(cluster.Pods, p) {
+				return
+			}
+		}
+	}
+}
+
+// object returns the Service that the spec was made of.
+func (s *serviceSpec) object(key cluster.Key) *cluster.Service {
+	o := &cluster.Service{
+		Namespace: key.Namespace, Name: key.Name, ClusterIPs: slices.Collect(s.clusterIPs()), Ports: s.portList(), External: s.external,
+		Headless: s.headless, PublishNotReady: s.publishNotReady, Selector: s.selector,
+	}
+	if s.externalName {
+		o.ExternalName = "0.0.0.0" // like this one, an invalid target has no record
+		if target := s.records; target != "" {
+			o.ExternalName = strings.TrimSuffix(wire.Name(target[len(wire.OwnerIsQuestion)+10:]).String(), ".")
+		}
+	}
+	return o
+}
+
+// Load fills an empty index with the objects of a snapshot. All kinds count as listed, but
+// the index is not synced: the first list of each kind deletes what it lacks. After an
+// error the index cannot be used.
+func (ix *Index) Load(s *snapshot.Snapshot) error {
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	n := 0
+	err := s.Each(func(kind cluster.Kind, o cluster.Object) {
+		if _, ok := o.(*cluster.Service); ok { // and all slices of the one before have been put
+			if n++; n%groupServices == 0 {
+				ix.flush(cluster.Services)
+			}
+		}
+		ix.put(kind, o)
+	})
+	if err != nil {
+		return err
+	}
+	ix.flush(cluster.Services)
+	ix.applyReverse()
+	ix.loaded = true
+	ix.listedKinds.Store(allKinds)
+	return nil
+}

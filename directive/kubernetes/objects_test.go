@@ -1,0 +1,146 @@
+package kubernetes
+
+import (
+	"bytes"
+	"encoding/binary"
+	"hash/crc32"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/cluster/snapshot"
+)
+
+// reloaded returns a new index with the objects of ix, by way of a snapshot.
+func reloaded(t testing.TB, ix *Index, kinds []cluster.Kind) *Index {
+	t.Helper()
+	var buf bytes.Buffer
+	if err := snapshot.Write(&buf, snapshot.Header{Written: time.Now()}, ix.Objects()); err != nil {
+		t.Fatal(err)
+	}
+	s, err := snapshot.Read(&buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := NewIndex(ix.settings, kinds, quiet())
+	if err := again.Load(s); err != nil {
+		t.Fatal(err)
+	}
+	return again
+}
+
+// An index that was loaded from a snapshot equals the one that was written, whatever its
+// objects are. A list of the same objects keeps its entries.
+func TestSnapshotEqualsIndex(t *testing.T) {
+	for seed := range uint64(50) {
+		c := newObjectChurn(seed)
+		ix := NewIndex(c.set, livedKinds(), quiet())
+		for range 30 {
+			c.step(ix)
+		}
+		for _, kind := range livedKinds() {
+			ix.Listed(kind, func(key cluster.Key) bool { return c.have[kind][key] != nil })
+		}
+		again := reloaded(t, ix, livedKinds())
+		compare := func(what string) {
+			t.Helper()
+			for i, want := range held(ix) {
+				if got := held(again)[i]; !slices.Equal(got, want) {
+					t.Fatalf("seed %d, %s: got\n%v\nwant\n%v", seed, what, got, want)
+				}
+			}
+		}
+		compare("loaded")
+		if !again.Ready() || again.Synced() {
+			t.Errorf("seed %d, loaded: got ready %v and synced %v, want ready only", seed, again.Ready(), again.Synced())
+		}
+		c.step(ix) // which the snapshot lacks
+		for _, kind := range livedKinds() {
+			var all []cluster.Object
+			for _, o := range c.have[kind] {
+				all = append(all, o)
+			}
+			for _, ix := range []*Index{ix, again} {
+				ix.Put(kind, all...)
+				ix.Listed(kind, func(key cluster.Key) bool { return c.have[kind][key] != nil })
+			}
+		}
+		compare("listed")
+		if !again.Synced() {
+			t.Errorf("seed %d: after all lists: got Synced() = false, want true", seed)
+		}
+	}
+}
+
+func TestSnapshotPods(t *testing.T) {
+	kinds := []cluster.Kind{cluster.Namespaces, cluster.Services, cluster.Pods}
+	ix := NewIndex(settings{podsByAddr: true}, kinds, quiet())
+	ix.Put(cluster.Namespaces, namespaceObject("shop"))
+	ix.Put(cluster.Pods, &cluster.Pod{Namespace: "shop", Name: "web-0", IPs: []netip.Addr{netip.MustParseAddr("10.1.0.1")}, Labels: cluster.NewLabels(map[string]string{"app": "web"})})
+	again := reloaded(t, ix, kinds)
+	if got, want := again.serial.Load(), ix.serial.Load(); got != want {
+		t.Errorf("serial: got %d, want %d", got, want)
+	}
+	if p := again.podAt(netip.MustParseAddr("10.1.0.1")); p == nil || p.Name != "web-0" {
+		t.Errorf("Pod at 10.1.0.1: got %v, want web-0", p)
+	} else if v, _ := p.Labels.Get("app"); v != "web" {
+		t.Errorf("label app: got %q, want web", v)
+	}
+}
+
+// FuzzLoad loads snapshots of any objects into an index.
+func FuzzLoad(f *testing.F) {
+	c := newObjectChurn(1)
+	ix := NewIndex(c.set, livedKinds(), quiet())
+	for range 30 {
+		c.step(ix)
+	}
+	var buf bytes.Buffer
+	if err := snapshot.Write(&buf, snapshot.Header{}, ix.Objects()); err != nil {
+		f.Fatal(err)
+	}
+	const first, last = len("seamark snapshot 1\n"), 5
+	head := buf.Bytes()[:first]
+	f.Add(buf.Bytes()[first : buf.Len()-last])
+	f.Fuzz(func(t *testing.T, body []byte) {
+		data := slices.Concat(head, body)
+		data = binary.LittleEndian.AppendUint32(append(data, 15<<3|5), crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)))
+		s, err := snapshot.Read(bytes.NewReader(data))
+		if err == nil {
+			_ = NewIndex(settings{}, livedKinds(), quiet()).Load(s)
+		}
+	})
+}
+
+func BenchmarkLoad(b *testing.B) {
+	w := largeCluster()
+	ix := w.newIndex()
+	var buf bytes.Buffer
+	if err := snapshot.Write(&buf, snapshot.Header{}, ix.Objects()); err != nil {
+		b.Fatal(err)
+	}
+	size := buf.Len()
+	for b.Loop() {
+		s, err := snapshot.Read(bytes.NewReader(buf.Bytes()))
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := NewIndex(settings{ttl: 5}, plain().kinds(), quiet()).Load(s); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(size), "bytes")
+}
+
+func BenchmarkSnapshot(b *testing.B) {
+	ix := largeCluster().newIndex()
+	var buf bytes.Buffer
+	for b.Loop() {
+		buf.Reset()
+		if err := snapshot.Write(&buf, snapshot.Header{}, ix.Objects()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,193 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/seamark/seamark/cluster/snapshot"
+	"github.com/seamark/seamark/config"
+)
+
+const (
+	snapshotCheck    = time.Second // between two checks whether the file is to be written
+	snapshotInterval = time.Minute // between two writes, and before the first repetition of one that failed
+	snapshotRetry    = time.Hour   // longest wait before the repetition of a write that failed
+)
+
+// A snapshotFile is the file of the option snapshot. It survives reloads, so that only one
+// plan writes it.
+type snapshotFile struct {
+	path   string
+	log    *slog.Logger
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+
+	mu      sync.Mutex
+	start   *config.Start   // the last one that uses the file
+	planned *watchedCluster // by that start
+	source  *watchedCluster // whose objects are written; nil before the first start has succeeded
+	written uint32          // hash of the objects in the file, if fresh
+	fresh   bool            // the file has objects of source
+}
+
+// snapshotOf returns the options that a snapshot has to be of: they select the objects.
+func (o *options) snapshotOf(zones string) string {
+	selected := o.Options
+	selected.Cert, selected.Key, selected.CA = "", "", ""
+	selected.QPS, selected.Burst, selected.MaxInflight = 0, 0, 0
+	return fmt.Sprintf("zones %s %+v", zones, selected)
+}
+
+// keepSnapshot returns the file, which the plan writes once it serves.
+func keepSnapshot(s *config.Start, b *config.Block, path string, w *watchedCluster) error {
+	type key struct{ snapshot string }
+	f, err := config.Keep(s, key{path}, func() (*snapshotFile, error) {
+		ctx, cancel := context.WithCancel(context.Background())
+		f := &snapshotFile{path: path, log: b.Log, cancel: cancel}
+		f.done.Go(func() { f.run(ctx) })
+		return f, nil
+	})
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.start == s && f.planned != w {
+		return fmt.Errorf("snapshot %s: another kubernetes directive with other options uses the file", path)
+	}
+	f.start, f.planned = s, w
+	b.OnSwap(func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.fresh = f.fresh && f.source == w
+		f.source = w
+	})
+	return nil
+}
+
+// Stop writes the file a last time.
+func (f *snapshotFile) Stop() {
+	f.cancel()
+	f.done.Wait()
+	if err := f.write(); err != nil {
+		f.logError(err, 0)
+	}
+}
+
+// run writes the file when the objects have changed, at most once in snapshotInterval. A
+// write that fails is repeated after growing intervals.
+func (f *snapshotFile) run(ctx context.Context) {
+	tick := time.NewTicker(snapshotCheck)
+	defer tick.Stop()
+	var next time.Time
+	retry := snapshotInterval
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if time.Until(next) > 0 || !f.changed() {
+			continue
+		}
+		if err := f.write(); err != nil {
+			f.logError(err, retry)
+			next = time.Now().Add(retry)
+			retry = min(2*retry, snapshotRetry)
+			continue
+		}
+		if retry > snapshotInterval {
+			f.log.Info("kubernetes: Wrote the snapshot again", "file", f.path)
+		}
+		next, retry = time.Now().Add(snapshotInterval), snapshotInterval
+	}
+}
+
+// changed reports whether the file lacks changes of the source.
+func (f *snapshotFile) changed() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.source != nil && f.source.Synced() && !(f.fresh && f.written == f.source.hash())
+}
+
+// write replaces the file, unless the source has no objects of an API server.
+func (f *snapshotFile) write() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w := f.source
+	if w == nil || !w.Synced() {
+		return nil
+	}
+	hash := w.hash()
+	if err := replaceFile(f.path, func(file *os.File) error {
+		return snapshot.Write(file, snapshot.Header{Written: time.Now(), Options: w.snapshotOf}, w.Objects())
+	}); err != nil {
+		return err
+	}
+	f.written, f.fresh = hash, true
+	return nil
+}
+
+// logError logs the error of a write, and the wait until the next one, if there is one.
+func (f *snapshotFile) logError(err error, retry time.Duration) {
+	action := "check the directory of the file"
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		action = "free space in the directory of the file"
+	case errors.Is(err, syscall.EROFS), errors.Is(err, fs.ErrPermission):
+		action = "let the server write into the directory of the file"
+	case errors.Is(err, syscall.EISDIR), errors.Is(err, fs.ErrExist):
+		action = "name a file that is no directory"
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		action = "create the directory of the file"
+	}
+	f.log.Error("kubernetes: Writing the snapshot failed", "file", f.path, "error", err, "action", action, "duration", retry)
+}
+
+// replaceFile replaces a file by one that write has written: as a whole, or not at all.
+func replaceFile(path string, write func(*os.File) error) error {
+	temporary := path + ".new"
+	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if err = write(file); err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = os.Rename(temporary, path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(temporary))
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// readSnapshot reads a snapshot of these options.
+func readSnapshot(path, options string) (*snapshot.Snapshot, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	s, err := snapshot.Read(file)
+	if err == nil && s.Options != options {
+		err = fmt.Errorf("written with other options: got %q, want %q", s.Options, options)
+	}
+	return s, err
+}
