@@ -74,7 +74,7 @@ func (f *feed) run(ctx context.Context) {
 			return f.watch(ctx, opts)
 		},
 	}
-	f.store.delivered, f.store.relist = f.delivered, f.relist
+	f.store.delivered, f.store.bookmarked, f.store.relist = f.delivered, f.detector.bookmarked, f.relist
 	prober := f.client.prober(f.String())
 	f.detector.probe = func(req *http.Request, since time.Time) bool {
 		return f.client.probe(prober, req, since, f.detector.timeouts)

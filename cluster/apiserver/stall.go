@@ -50,10 +50,11 @@ type stallDetector struct {
 	probe   func(req *http.Request, since time.Time) bool
 	stalled func(silence time.Duration, retry bool)
 
-	current      atomic.Pointer[exchange]
-	mu           sync.Mutex
-	listSilence  time.Duration // silence allowed before a list has ended, if probes are answered
-	watchSilence time.Duration // silence allowed after that
+	current        atomic.Pointer[exchange]
+	mu             sync.Mutex
+	listSilence    time.Duration // silence allowed before a list has ended, if probes are answered
+	watchSilence   time.Duration // silence allowed after that
+	sendsBookmarks bool          // some watch has had a bookmark after its list
 }
 
 func newStallDetector(t timeouts) *stallDetector {
@@ -250,12 +251,21 @@ func (d *stallDetector) allowedSilence() time.Duration {
 	return d.watchSilence
 }
 
+// bookmarked is called when a bookmark has been received: the server sends them, so a
+// watch without any has stalled.
+func (d *stallDetector) bookmarked() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.sendsBookmarks = true
+	d.watchSilence = d.timeouts.silence
+}
+
 // afterSilence allows the next watch the usual silence if this one had events or
 // bookmarks, and twice as much if the server seems to send no bookmarks.
 func (d *stallDetector) afterSilence(events bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if events {
+	if events || d.sendsBookmarks {
 		d.watchSilence = d.timeouts.silence
 	} else {
 		d.watchSilence = min(2*d.watchSilence, d.quiet)

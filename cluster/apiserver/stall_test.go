@@ -217,6 +217,17 @@ func TestSilenceLimit(t *testing.T) {
 			t.Errorf("watch %d, events %v: next limit %v, want %v", i, c.events, got, c.want)
 		}
 	}
+	d.afterSilence(false)
+	d.bookmarked()
+	if got, want := d.allowedSilence(), 90*time.Second; got != want {
+		t.Errorf("after a bookmark: limit %v, want %v", got, want)
+	}
+	// The connections of two watches became half-open before their first bookmark.
+	d.afterSilence(false)
+	d.afterSilence(false)
+	if got, want := d.allowedSilence(), 90*time.Second; got != want {
+		t.Errorf("two watches without bookmarks, of a server that sends them: next limit %v, want %v", got, want)
+	}
 }
 
 // A request stalls after the allowed silence if probes are answered, and after

@@ -18,6 +18,7 @@ type store struct {
 	kinds       []cluster.Kind // of the objects: one, or two for EndpointSlices
 	sink        feedSink
 	delivered   func()            // called when the watch has delivered something
+	bookmarked  func()            // called for each bookmark
 	list        *incomingList     // the list being received; nil if none is
 	listed      bool              // a list has been received
 	suspected   time.Time         // when the first of the last lists lacked most objects; zero if the last one did not
@@ -103,6 +104,7 @@ func (s *store) Bookmark(string) error {
 	for _, kind := range s.kinds {
 		s.sink.received(kind)
 	}
+	s.bookmarked()
 	s.delivered()
 	return nil
 }
