@@ -33,10 +33,11 @@ const (
 	silent      fault = "silent"      // the connections that are open become half-open
 	expired     fault = "expired"     // watches end with 410 Gone
 	ended       fault = "ended"       // watches end, and connections are closed
+	emptied     fault = "emptied"     // watches expire, and one list of each resource is empty
 )
 
 // lasting are the faults that last for some time. The others are moments.
-func (f fault) lasting() bool { return f != silent && f != expired && f != ended }
+func (f fault) lasting() bool { return f != silent && f != expired && f != ended && f != emptied }
 
 // An apiServer serves the resources of a cluster over HTTP.
 type apiServer struct {
@@ -52,6 +53,7 @@ type apiServer struct {
 	expired   chan struct{} // closed when watches expire
 	compacted int           // the oldest version from which a watch can start
 	conns     map[*conn]bool
+	empty     [resources]bool // the next list is empty
 	requests  [resources]uint64
 }
 
@@ -76,10 +78,13 @@ func (a *apiServer) misbehave(f fault) {
 		clear(a.conns)
 		close(a.restarted)
 		a.restarted = make(chan struct{})
-	case expired:
+	case expired, emptied:
 		a.compacted, _ = a.cluster.now()
 		close(a.expired)
 		a.expired = make(chan struct{})
+	}
+	if f == emptied {
+		a.empty = [resources]bool{true, true, true}
 	}
 	if !f.lasting() {
 		return
@@ -153,6 +158,7 @@ type response struct {
 	query    url.Values
 	started  bool // the header has been sent
 	delay    time.Duration
+	doubtful bool // the client waits for another list before it deletes anything
 }
 
 func (a *apiServer) response(c *conn, s *source, req *http.Request) *response {
@@ -217,7 +223,7 @@ func (x *response) respond() bool {
 	streamed := x.query.Has("sendInitialEvents")
 	switch {
 	case f == failing:
-		return x.status([]int{401, 403, 404, 410, 429, 500, 503}[x.IntN(7)])
+		return x.status([]int{401, 403, 410, 429, 500, 503}[x.IntN(6)])
 	case streamed && x.server.old:
 		return x.status(http.StatusUnprocessableEntity)
 	case !ok:
@@ -243,7 +249,9 @@ func (x *response) snapshot() (version int, ok bool) {
 	from := x.query.Get("resourceVersion")
 	oldest, err := strconv.Atoi(from)
 	if x.query.Has("watch") && !x.query.Has("sendInitialEvents") {
-		x.source.received(x.resource, oldest, nil) // this is what the client knows
+		if !x.source.isDoubtful(x.resource) {
+			x.source.received(x.resource, oldest, nil) // this is what the client knows
+		}
 		x.server.mu.Lock()
 		defer x.server.mu.Unlock()
 		return oldest, oldest >= x.server.compacted
@@ -259,13 +267,33 @@ func (x *response) status(code int) bool {
 	return x.send(fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", code, http.StatusText(code), len(text), text), nil)
 }
 
+// objects returns the objects of a list.
+func (x *response) objects(version int, probe bool) []*object {
+	known, _ := x.source.known(x.resource, time.Now())
+	x.server.mu.Lock()
+	// The server accepts a list that lacks two objects, where a namespace counts as many as
+	// it has.
+	empty := x.server.empty[x.resource] && !probe && known > 0 &&
+		min(x.server.cluster.stable(x.resource, known), x.server.cluster.stable(services, known)) > 2
+	if empty {
+		x.server.empty[x.resource] = false
+	}
+	x.server.mu.Unlock()
+	objects := x.server.cluster.list(x.resource, version)
+	if empty {
+		objects = nil
+	}
+	x.doubtful = x.source.doubts(x.server.cluster, x.resource, objects)
+	return objects
+}
+
 // list sends a list. A list of one object is a probe.
 func (x *response) list(version int) bool {
+	probe := x.query.Get("limit") == "1"
 	var items []string
-	for _, o := range x.server.cluster.list(x.resource, version) {
+	for _, o := range x.objects(version, probe) {
 		items = append(items, o.json(x.resource, o.version))
 	}
-	probe := x.query.Get("limit") == "1"
 	if probe {
 		items = items[:min(len(items), 1)]
 	} else {
@@ -273,7 +301,7 @@ func (x *response) list(version int) bool {
 	}
 	text := fmt.Sprintf(`{"kind":"%sList","apiVersion":%q,"metadata":{"resourceVersion":"%d"},"items":[%s]}`, x.kind(), x.apiVersion(), version, strings.Join(items, ","))
 	return x.send(fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(text), text), func() {
-		if !probe {
+		if !probe && !x.doubtful {
 			x.source.received(x.resource, version, x.conn.out)
 		}
 	})
@@ -284,7 +312,7 @@ func (x *response) list(version int) bool {
 func (x *response) event(kind, object string, version int) bool {
 	text := fmt.Sprintf(`{"type":%q,"object":%s}`+"\n", kind, object)
 	return x.send(fmt.Sprintf("%x\r\n%s\r\n", len(text), text), func() {
-		if version > 0 {
+		if version > 0 && !x.doubtful {
 			x.source.received(x.resource, version, x.conn.out)
 		}
 	})
@@ -292,7 +320,7 @@ func (x *response) event(kind, object string, version int) bool {
 
 // stream sends the objects of a streamed list.
 func (x *response) stream(version int) bool {
-	for _, o := range x.server.cluster.list(x.resource, version) {
+	for _, o := range x.objects(version, false) {
 		if !x.event("ADDED", o.json(x.resource, o.version), 0) {
 			return false
 		}
@@ -349,6 +377,7 @@ type source struct {
 	mu    sync.Mutex
 	sent  [resources]bool // the end of a list has been sent
 	marks [resources][]mark
+	doubt [resources]time.Time // of the first list that has to be confirmed
 }
 
 // A mark is a version of which the client has received all changes.
@@ -356,6 +385,41 @@ type mark struct {
 	version int
 	at      time.Time
 	queue   *queue // over which it was received; nil if the client has named the version
+}
+
+// confirmation is how long the server waits at least for a list that confirms another
+// one, which lacks most objects.
+const confirmation = 10 * time.Second
+
+// doubts reports whether a list may lack so many of the objects that the server may know
+// that it deletes nothing until another list confirms it.
+func (s *source) doubts(c *cluster, r resource, list []*object) bool {
+	known, _ := s.known(r, time.Now())
+	if known == 0 {
+		return false
+	}
+	missing := c.missing(r, list, known)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	most := max(2, len(list))
+	if r == namespaces {
+		most = 0 // a namespace counts as many objects as it has
+	}
+	if missing <= most {
+		s.doubt[r] = time.Time{}
+		return false
+	}
+	if s.doubt[r].IsZero() {
+		s.doubt[r] = time.Now()
+	}
+	return time.Since(s.doubt[r]) < confirmation
+}
+
+// isDoubtful reports whether the last list has to be confirmed.
+func (s *source) isDoubtful(r resource) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.doubt[r].IsZero()
 }
 
 func (s *source) listSent(r resource) {

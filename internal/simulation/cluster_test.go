@@ -109,6 +109,36 @@ func (c *cluster) list(r resource, version int) (objects []*object) {
 	return objects
 }
 
+// missing returns the number of objects that existed in a version or later and are not in
+// a list.
+func (c *cluster) missing(r resource, list []*object, since int) (missing int) {
+	in := map[key]bool{}
+	for _, o := range list {
+		in[o.key] = true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k, history := range c.history[r] {
+		existed := slices.ContainsFunc(between(history, since, c.version), func(o *object) bool { return o != nil })
+		if existed && !in[k] {
+			missing++
+		}
+	}
+	return missing
+}
+
+// stable returns the number of objects that have existed since a version.
+func (c *cluster) stable(r resource, since int) (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, history := range c.history[r] {
+		if !slices.Contains(between(history, since, c.version), nil) {
+			n++
+		}
+	}
+	return n
+}
+
 // A change is an event of a watch.
 type change struct {
 	kind    string // ADDED, MODIFIED, DELETED

@@ -35,7 +35,11 @@ func TestSimulation(t *testing.T) {
 				w := newWorld(seed)
 				w.run()
 				if len(w.failures) > 0 || *verbose {
-					t.Logf("trace:\n%s", strings.Join(w.events, "\n"))
+					var trace strings.Builder
+					for _, e := range w.events {
+						fmt.Fprintln(&trace, e)
+					}
+					t.Logf("trace:\n%s", &trace)
 				}
 				for _, f := range w.failures {
 					t.Error(f)
@@ -52,9 +56,10 @@ func TestSimulation(t *testing.T) {
 const (
 	// convergence is how long answers may be outdated after the end of the faults.
 	convergence = 5 * time.Second
-	// silence is how long a connection may be half-open before the server notices: 90 s,
-	// or up to ten minutes with an API server that sends no bookmarks.
-	silence = 10*time.Minute + 10*time.Second
+	// silence is how long a connection may be half-open before the server notices. Until
+	// the API server has sent a bookmark the time doubles with each such connection.
+	silence        = 90 * time.Second
+	longestSilence = 10 * time.Minute
 )
 
 // run simulates the world from its beginning to its end.
@@ -62,18 +67,18 @@ func (w *world) run() {
 	for _, name := range namespaceNames {
 		w.api.cluster.put(namespaces, object{key: key{"", name}})
 	}
-	for range 30 {
+	for range 25 {
 		w.trace("%s", w.api.cluster.change(w.Rand))
 	}
 	if w.IntN(4) == 0 {
 		w.api.misbehave(w.fault())
 	}
 	w.load(w.random(nil))
-	wait := convergence
-	for range 70 {
+	halfOpen := 0
+	for range 60 {
 		w.sleep()
 		if w.step() == silent {
-			wait = silence
+			halfOpen++
 		}
 	}
 	if w.IntN(5) == 0 {
@@ -85,7 +90,14 @@ func (w *world) run() {
 			u.behave(answers)
 		}
 	}
-	time.Sleep(max(wait, memory) + 10*time.Second)
+	if halfOpen > 0 {
+		limit := min(silence<<(halfOpen-1), longestSilence)
+		if w.api.mute {
+			limit = longestSilence
+		}
+		time.Sleep(limit)
+	}
+	time.Sleep(convergence)
 	w.converged()
 	w.reloading <- struct{}{}
 	w.plan.Stop(context.Background())
@@ -105,7 +117,7 @@ func (w *world) sleep() {
 }
 
 func (w *world) fault() fault {
-	return []fault{down, unreachable, failing, stalled, truncated, garbage, slow, silent, expired, ended}[w.IntN(10)]
+	return []fault{down, unreachable, failing, stalled, truncated, garbage, slow, silent, expired, ended, emptied}[w.IntN(11)]
 }
 
 // step does one thing.
@@ -128,9 +140,13 @@ func (w *world) step() (f fault) {
 		s := w.random(w.current())
 		go w.load(s)
 	default:
+		name, qtype := w.randomQuestion()
+		same := w.IntN(3) == 0
 		for range 1 + w.IntN(4) {
-			name, qtype := w.randomQuestion()
 			go w.ask(name, qtype)
+			if !same {
+				name, qtype = w.randomQuestion()
+			}
 		}
 	}
 	return f
@@ -141,11 +157,11 @@ func (w *world) flood() {
 	for _, u := range w.upstreams[w.current().upstreams] {
 		u.behave(ignores)
 	}
-	before := len(w.unanswered()) // perhaps of an older plan
+	before := w.unreplied() // perhaps of an older plan
 	for range 250 {
 		w.ask(externalName(w.IntN(externalNames)), mdns.TypeA)
 	}
-	if waiting := len(w.unanswered()); waiting > 4*maxParked*2/3+before {
+	if waiting := w.unreplied(); waiting > 4*maxParked*2/3+before {
 		w.fail("%d queries wait for the upstreams, want at most two thirds of %d, and %d of an older plan", waiting, 4*maxParked, before)
 	}
 }
@@ -156,7 +172,7 @@ func (w *world) converged() {
 	for r := range resources {
 		changes := w.api.cluster.changes(r, 0, now)
 		newest := changes[len(changes)-1].version
-		if version, _ := w.current().source.known(r, time.Now()); version < newest {
+		if version, _ := w.current().source.known(r, time.Now()); version < newest && !w.current().source.isDoubtful(r) {
 			w.fail("%s: the server knows version %d, want %d", r, version, newest)
 		}
 	}
@@ -176,5 +192,9 @@ func (w *world) converged() {
 			w.ask(reverse(clusterIP(namespace, service, 1)), mdns.TypePTR)
 		}
 	}
-	time.Sleep(12 * time.Second) // the longest time of a query
+	time.Sleep(memory)
+	for i := range externalNames {
+		w.ask(externalName(i), mdns.TypeA)
+	}
+	time.Sleep(memory)
 }

@@ -32,11 +32,12 @@ type world struct {
 	listeners []*listener
 
 	mu       sync.Mutex
-	events   []string // the trace
+	events   []event // the trace
 	failures []string
 	sources  map[string]*source
 	queries  map[netip.AddrPort]*query
 	asked    int
+	waiting  int // queries without a reply
 	skipped  int // replies for which too many answers are possible
 	hosts    int
 
@@ -93,7 +94,18 @@ func (w *world) rand(what string, numbers ...uint64) *rand.Rand {
 func (w *world) trace(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.events = append(w.events, fmt.Sprintf("%12.6f ", time.Since(w.started).Seconds())+fmt.Sprintf(format, args...))
+	w.events = append(w.events, event{time.Since(w.started), format, args})
+}
+
+// An event is a line of the trace, which is formatted only after a failure.
+type event struct {
+	at     time.Duration
+	format string
+	args   []any
+}
+
+func (e event) String() string {
+	return fmt.Sprintf("%12.6f ", e.at.Seconds()) + fmt.Sprintf(e.format, e.args...)
 }
 
 // fail records a failure.
@@ -155,8 +167,7 @@ func (w *world) random(old *settings) *settings {
 	if old != nil && w.IntN(3) > 0 {
 		s.source, s.ttl = old.source, old.ttl
 	} else {
-		w.hosts++
-		s.source, s.ttl = w.source(fmt.Sprintf("k%d", w.hosts)), []uint32{5, 6, 30}[w.IntN(3)]
+		s.ttl = []uint32{5, 6, 30}[w.IntN(3)] // another source: see load
 	}
 	if old != nil && w.IntN(2) > 0 {
 		s.upstreams = old.upstreams
@@ -189,6 +200,10 @@ func (s *settings) corefile(set []*upstream) string {
 func (w *world) load(s *settings) {
 	w.reloading <- struct{}{} // a mutex would keep the virtual clock from moving
 	defer func() { <-w.reloading }()
+	if w.serving == nil || s.source != w.serving.source {
+		w.hosts++ // the server starts another watch
+		s.source = w.source(fmt.Sprintf("k%d", w.hosts))
+	}
 	text := s.corefile(w.upstreams[s.upstreams])
 	w.trace("load %+v\n%s", *s, text)
 	read := corefile.ReadText("Corefile", []byte(text))
@@ -250,8 +265,10 @@ func (w *world) ask(name string, qtype uint16) {
 		w.fail("query %s: %v", name, err)
 		return
 	}
-	q := &query{id: m.Id, name: name, qtype: qtype, sent: time.Now(), settings: w.candidates(), waiting: len(w.unanswered())}
+	q := &query{id: m.Id, name: name, qtype: qtype, sent: time.Now(), settings: w.candidates()}
 	w.mu.Lock()
+	q.waiting = w.waiting
+	w.waiting++
 	w.asked++
 	n := w.asked
 	q.client = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 250, byte(n % 5), 1}), uint16(n))
@@ -267,6 +284,9 @@ func (w *world) replied(client netip.AddrPort, packet []byte) {
 	w.mu.Lock()
 	q := w.queries[client]
 	answered := q.answered
+	if !answered {
+		w.waiting--
+	}
 	q.answered = true
 	if time.Now().Equal(q.sent) { // a plan may have been swapped in meanwhile
 		q.settings = append(q.settings, w.serving)
@@ -282,6 +302,13 @@ func (w *world) replied(client netip.AddrPort, packet []byte) {
 	if err != nil {
 		w.fail("%s %s, sent at %.6f:\n%v", q.name, mdns.TypeToString[q.qtype], q.sent.Sub(w.started).Seconds(), err)
 	}
+}
+
+// unreplied returns the number of queries without a reply.
+func (w *world) unreplied() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.waiting
 }
 
 // unanswered returns the queries without a reply.
