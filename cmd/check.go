@@ -66,6 +66,9 @@ func (p *program) check(file string, at flags.Port, strict bool) error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
+	if file == "-" {
+		file = "stdin" // as in errors
+	}
 	_, err = fmt.Fprintf(p.out, "%s: OK\n", file)
 	return err
 }

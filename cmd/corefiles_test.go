@@ -166,7 +166,7 @@ func TestCheckWarnings(t *testing.T) {
 		out, err string
 		code     int
 	}{
-		{[]string{"check", "-"}, "-: OK\n", "warning: " + strings.Replace(want, "\n", "\nwarning: ", 1), 0},
+		{[]string{"check", "-"}, "stdin: OK\n", "warning: " + strings.Replace(want, "\n", "\nwarning: ", 1), 0},
 		{[]string{"check", "--strict", "-"}, "", want, 1},
 	} {
 		out, stderr, code := run(t, t.TempDir(), text, c.args...)
