@@ -34,19 +34,12 @@ func TestSimulation(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(seed)
 				w.run()
-				if len(w.failures) > 0 || *verbose {
-					var trace strings.Builder
-					for _, e := range w.events {
-						fmt.Fprintln(&trace, e)
-					}
-					t.Logf("trace:\n%s", &trace)
+				if *verbose {
+					t.Log(w.report())
 				}
-				for _, f := range w.failures {
-					t.Error(f)
-				}
-				if t.Failed() {
+				if len(w.failures) > 0 {
 					failed.Add(1)
-					t.Errorf("replay with: go test ./internal/simulation -run TestSimulation -first %d -seeds 1 -count 20", seed)
+					t.Error(w.report())
 				}
 			})
 		})
@@ -100,12 +93,22 @@ func (w *world) run() {
 	time.Sleep(convergence)
 	w.converged()
 	w.reloading <- struct{}{}
-	w.plan.Stop(context.Background())
-	if w.skipped > w.asked/20 {
-		w.fail("%d of %d replies were not checked, since too many answers are possible", w.skipped, w.asked)
-	}
 	if names := w.unanswered(); len(names) > 0 {
 		w.fail("queries without a reply: %s", strings.Join(names, "; "))
+	}
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		w.plan.Stop(context.Background())
+	}()
+	select {
+	case <-stopped:
+	case <-time.After(time.Minute):
+		w.fail("the server has not stopped within a minute")
+		panic(w.report()) // its goroutines would go on
+	}
+	if w.skipped > w.asked/20 {
+		w.fail("%d of %d replies were not checked, since too many answers are possible", w.skipped, w.asked)
 	}
 	w.api.misbehave(ended)
 }

@@ -116,6 +116,21 @@ func (w *world) fail(format string, args ...any) {
 	w.failures = append(w.failures, fmt.Sprintf(format, args...))
 }
 
+// report returns the trace, the failures, and the command that repeats the seed.
+func (w *world) report() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var text strings.Builder
+	for _, e := range w.events {
+		fmt.Fprintln(&text, e)
+	}
+	for _, f := range w.failures {
+		fmt.Fprintln(&text, f)
+	}
+	fmt.Fprintf(&text, "replay with: go test ./internal/simulation -run TestSimulation -first %d -seeds 1 -count 20", w.seed)
+	return text.String()
+}
+
 // A logHandler adds the server's log to the trace.
 type logHandler struct{ world *world }
 
