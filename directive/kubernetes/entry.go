@@ -224,12 +224,14 @@ func (e *entry) usedPortSets() (all []*portSet) {
 	return all
 }
 
-// served returns the endpoints that answers include, and their ports.
+// served returns the endpoints that answers include, and their ports. An endpoint is valid
+// until the next one.
 func (e *entry) served() iter.Seq2[*portSet, *cluster.Endpoint] {
 	return func(yield func(*portSet, *cluster.Endpoint) bool) {
+		var ep cluster.Endpoint // one for all, since it is allocated
 		for i := range e.answerParts {
-			for ep := range e.answerParts[i].endpoints().All() {
-				if e.isServed(&ep) && !yield(e.answerParts[i].ports, &ep) {
+			for rest := e.answerParts[i].endpoints(); rest != "" && !rest.HasNames(); {
+				if rest = rest.Next(&ep); e.isServed(&ep) && !yield(e.answerParts[i].ports, &ep) {
 					return
 				}
 			}
