@@ -38,9 +38,10 @@ var (
 // its timer are events, and the goroutine that reports an event processes it.
 type exchange struct {
 	request
-	set   *upstreamSet
-	key   string   // in set.exchanges
-	wakes []func() // called by finish; guarded by set.exchangeMu
+	set      *upstreamSet
+	excluded *exclusion
+	similar  *similarExchanges // guarded by set.exchangeMu, as is wakes
+	wakes    []func()          // called by finish
 
 	mu         sync.Mutex
 	events     []func() // not yet processed
@@ -65,31 +66,6 @@ type exchange struct {
 	upstream *upstream
 	err      error
 	ede      uint16 // the extended error
-}
-
-// join returns the exchange for q, which is a new one unless an equal query is
-// being sent. wake is called when it finishes, unless it has finished.
-func (s *upstreamSet) join(q *dns.Query, excluded *exclusion, wake func()) *exchange {
-	r := newRequest(q, s.options.forceTCP || q.Proto == dns.TCP && !s.options.preferUDP)
-	key := r.key(q, excluded.id)
-	s.exchangeMu.Lock()
-	x := s.exchanges[key]
-	if x != nil {
-		s.coalesced.Add(1)
-		x.wakes = append(x.wakes, wake)
-		s.exchangeMu.Unlock()
-		return x
-	}
-	x = &exchange{request: r, set: s, key: key, wakes: []func(){wake}}
-	s.exchanges[key] = x
-	s.exchangeMu.Unlock()
-	if s.enter() {
-		defer s.running.Done()
-		x.process(func() { x.start(excluded) })
-	} else {
-		x.stop()
-	}
-	return x
 }
 
 // process processes an event. If another goroutine is processing one, process leaves
@@ -124,22 +100,6 @@ func (x *exchange) edeText() string {
 	return x.err.Error()
 }
 
-// finish wakes the queries that wait for x.
-func (x *exchange) finish() {
-	if x.timer != nil {
-		x.timer.Stop()
-	}
-	x.set.exchangeMu.Lock()
-	delete(x.set.exchanges, x.key)
-	x.finished.Store(true)
-	wakes := x.wakes
-	x.wakes = nil // attempts may refer to x for longer
-	x.set.exchangeMu.Unlock()
-	for _, wake := range wakes {
-		wake()
-	}
-}
-
 // stop ends x because the set of upstreams is stopping.
 func (x *exchange) stop() {
 	x.process(func() {
@@ -149,20 +109,16 @@ func (x *exchange) stop() {
 }
 
 // start sends the first attempt.
-func (x *exchange) start(excluded *exclusion) {
+func (x *exchange) start() {
 	var err error
-	if x.candidates, err = x.set.candidates(excluded); err != nil && !x.triesDownUpstream(err) {
+	if x.candidates, err = x.set.candidates(x.excluded); err != nil && !x.triesDownUpstream(err) {
 		x.setError(err, wire.EDENoReachable)
 		x.finish()
 		return
 	}
-	x.deadline = time.Now().Add(exchangeTimeout)
-	x.timer = time.AfterFunc(exchangeTimeout, func() {
-		if x.set.enter() {
-			defer x.set.running.Done()
-			x.process(x.timerExpired)
-		}
-	})
+	if x.timer == nil {
+		x.startTimer()
+	}
 	x.sendNow(x.nextAttempt())
 }
 
@@ -389,6 +345,8 @@ func (x *exchange) giveUp() {
 	switch {
 	case x.fallback != nil:
 		x.reply, x.upstream, x.err = x.fallback.reply, x.fallback.upstream, nil
+	case x.sent == 0:
+		x.setError(errSimilar, wire.EDENoReachable)
 	case x.err == nil && x.last != nil:
 		x.upstream = x.last.upstream
 		x.setError(x.last.timeoutError(), wire.EDENoReachable)

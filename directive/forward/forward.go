@@ -76,7 +76,10 @@ import (
 // or closes the connection is not queried again while there are others. After 5s,
 // or when there is no upstream left to try, the client gets SERVFAIL with an
 // extended DNS error: 22 if there was no reply, 23 for a network error. Equal
-// queries that wait at the same time are sent once. A truncated reply is queried
+// queries that wait at the same time are sent once. Of queries for one name and
+// type that differ in EDNS options, class or flags, 8 are sent at the same time, so
+// that forged replies do not become likelier; 64 wait for them, and others get
+// SERVFAIL. A truncated reply is queried
 // again over TCP; if there is no reply within read_timeout, clients get the
 // truncated one.
 //

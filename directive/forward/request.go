@@ -2,7 +2,6 @@ package forward
 
 import (
 	"encoding/binary"
-	"strings"
 
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
@@ -31,26 +30,6 @@ func newRequest(q *dns.Query, stream bool) request {
 	}
 	r.options = append([]byte(nil), q.Options...)
 	return r
-}
-
-// key returns a string that is equal for requests that one exchange can answer.
-func (r *request) key(q *dns.Query, excluded string) string {
-	var b strings.Builder
-	b.Grow(len(r.question) + len(r.options) + len(excluded) + 9)
-	b.Write(q.Name())
-	b.Write(r.question[len(r.question)-4:])
-	bits := byte(0)
-	if r.do {
-		bits = 1
-	}
-	if r.stream {
-		bits |= 2
-	}
-	b.Write([]byte{byte(r.flags >> 8), byte(r.flags), bits})
-	b.WriteString(excluded)
-	b.WriteByte(0)
-	b.Write(r.options)
-	return b.String()
 }
 
 // packet returns the request as a message.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
-	"maps"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -43,7 +42,7 @@ type upstreamSet struct {
 	roundRobinCount atomic.Uint32
 
 	exchangeMu sync.Mutex
-	exchanges  map[string]*exchange
+	exchanges  map[string]*similarExchanges // by name and type
 }
 
 // An upstreamList holds the current upstreams, in the order of the Corefile and
@@ -64,7 +63,7 @@ func newUpstreamSet(ctx context.Context, o options, dialer dialFunc, log *slog.L
 		sessions:  tls.NewLRUClientSessionCache(0),
 		coalesced: r.Counter("seamark_forward_coalesced_total", "Queries that waited for the reply to an equal query."),
 		allDown:   r.Counter("coredns_forward_healthcheck_broken_total", "Queries for which every upstream was down."),
-		exchanges: map[string]*exchange{},
+		exchanges: map[string]*similarExchanges{},
 	}
 	s.resolver = &net.Resolver{PreferGo: true}
 	if len(o.resolvers) > 0 {
@@ -127,7 +126,10 @@ func (s *upstreamSet) Stop() {
 	s.mu.Unlock()
 	s.cancel()
 	s.exchangeMu.Lock()
-	waiting := slices.Collect(maps.Values(s.exchanges))
+	var waiting []*exchange
+	for _, similar := range s.exchanges {
+		waiting = append(waiting, similar.list...)
+	}
 	s.exchangeMu.Unlock()
 	for _, x := range waiting {
 		x.stop()
