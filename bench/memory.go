@@ -102,7 +102,7 @@ func (b *bench) restart(ctx context.Context) error {
 		return err
 	}
 	if err := forgetPeak(s.pid()); err != nil {
-		return fmt.Errorf("clearing the peak: %w", err)
+		return fmt.Errorf("resetting the peak memory use: %w", err)
 	}
 	before, err := s.relists(ctx)
 	if err != nil {

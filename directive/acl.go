@@ -122,15 +122,15 @@ func SetupACL(b *config.Block, uses []corefile.Directive) error {
 	return errors.Join(errs...)
 }
 
-func (l *ACL) addList(b *config.Block, d corefile.Directive) error {
+func (a *ACL) addList(b *config.Block, d corefile.Directive) error {
 	zones, err := b.ZonesOr(d)
 	errs := []error{err}
 	var list aclList
 	for _, zone := range zones {
-		i := slices.Index(l.zones, zone)
+		i := slices.Index(a.zones, zone)
 		if i < 0 {
-			i = len(l.zones)
-			l.zones = append(l.zones, zone)
+			i = len(a.zones)
+			a.zones = append(a.zones, zone)
 		}
 		list.zones = append(list.zones, aclZone{zone, zone.Labels(), i})
 	}
@@ -151,7 +151,7 @@ func (l *ACL) addList(b *config.Block, d corefile.Directive) error {
 	if len(d.Body) == 0 {
 		errs = append(errs, d.Errorf("want lines of allow, block, filter or drop in braces"))
 	}
-	l.lists = append(l.lists, list)
+	a.lists = append(a.lists, list)
 	return errors.Join(errs...)
 }
 
@@ -241,9 +241,9 @@ func (u *aclList) add(line aclLine) {
 func (*ACL) AnyClass() bool { return false }
 
 // ServeDNS applies the first line that matches q.
-func (l *ACL) ServeDNS(q *dns.Query) dns.Verdict {
-	counts := l.counts
-	line, zone := l.find(q)
+func (a *ACL) ServeDNS(q *dns.Query) dns.Verdict {
+	counts := a.counts
+	line, zone := a.find(q)
 	if line == nil || line.action == aclAllow {
 		counts.allowed.Add(1)
 		return dns.Next
@@ -266,10 +266,10 @@ func (l *ACL) ServeDNS(q *dns.Query) dns.Verdict {
 
 // find returns the first line that matches q, or nil, and the index of its zone
 // in l.zones.
-func (l *ACL) find(q *dns.Query) (*aclLine, int) {
+func (a *ACL) find(q *dns.Query) (*aclLine, int) {
 	peer := q.Peer.Addr().Unmap()
-	for i := range l.lists {
-		u := &l.lists[i]
+	for i := range a.lists {
+		u := &a.lists[i]
 		for _, zone := range u.zones {
 			at := q.Labels() - zone.labels
 			if at < 0 || string(q.Name()[q.LabelOffset(at):]) != string(zone.name) {
@@ -291,16 +291,16 @@ func (n *aclLine) matches(t wire.Type, peer netip.Addr) bool {
 }
 
 // BindChain returns a copy of l that counts for c.
-func (l *ACL) BindChain(c *dns.Chain) any {
-	n := &aclCounters{allowed: l.metrics.Counter("coredns_acl_allowed_requests_total", "Queries that acl allowed.",
+func (a *ACL) BindChain(c *dns.Chain) any {
+	n := &aclCounters{allowed: a.metrics.Counter("coredns_acl_allowed_requests_total", "Queries that acl allowed.",
 		"server", c.Server, "view", c.View)}
-	for _, zone := range l.zones {
+	for _, zone := range a.zones {
 		for action, name := range map[aclAction]string{aclBlock: "blocked", aclFilter: "filtered", aclDrop: "dropped"} {
-			n.stopped[action] = append(n.stopped[action], l.metrics.Counter("coredns_acl_"+name+"_requests_total", "Queries that acl "+name+".",
+			n.stopped[action] = append(n.stopped[action], a.metrics.Counter("coredns_acl_"+name+"_requests_total", "Queries that acl "+name+".",
 				"server", c.Server, "zone", zone.String(), "view", c.View))
 		}
 	}
-	bound := *l
+	bound := *a
 	bound.counts = n
 	return &bound
 }

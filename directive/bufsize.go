@@ -40,8 +40,8 @@ func SetupBufsize(b *config.Block, uses []corefile.Directive) error {
 func (*Bufsize) AnyClass() bool { return false }
 
 // ServeDNS sets the limit.
-func (s *Bufsize) ServeDNS(q *dns.Query) dns.Verdict {
-	q.UDPSize = min(q.UDPSize, s.size)
-	q.UDPLimit = s.size
+func (b *Bufsize) ServeDNS(q *dns.Query) dns.Verdict {
+	q.UDPSize = min(q.UDPSize, b.size)
+	q.UDPLimit = b.size
 	return dns.Next
 }

@@ -63,10 +63,10 @@ func newOrigins(b *config.Block) (s origins) {
 }
 
 // origin returns where the answer of a finished query came from.
-func (s *origins) origin(q *dns.Query) origin {
+func (o *origins) origin(q *dns.Query) origin {
 	step, kept := q.AnsweredStep(), false
-	if s.cache != nil {
-		step, kept = s.cache.Answered(q)
+	if o.cache != nil {
+		step, kept = o.cache.Answered(q)
 	}
 	switch {
 	case kept:
@@ -74,5 +74,5 @@ func (s *origins) origin(q *dns.Query) origin {
 	case step < 0:
 		return fromServer
 	}
-	return s.steps[step]
+	return o.steps[step]
 }

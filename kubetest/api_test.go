@@ -49,7 +49,7 @@ func testCRUD(t *testing.T, k kubernetes.Interface) {
 	defer w.Stop()
 	c := put(t, k, "crud", "c")
 	if c.UID == "" || c.CreationTimestamp.IsZero() || len(c.ManagedFields) == 0 {
-		t.Errorf("created without the server's metadata: %v", c)
+		t.Errorf("created ConfigMap: got %v, want a UID, a creation time and managed fields", c)
 	}
 	if _, err := maps.Create(ctx, configMap("c", "2"), metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
 		t.Errorf("second create: %v; want already exists", err)
@@ -195,7 +195,7 @@ func testProtobuf(t *testing.T, srv *Server) {
 	want := put(t, k, "protobuf", "c")
 	list, err := k.CoreV1().ConfigMaps("protobuf").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(list.Items) != 1 || list.Items[0].UID != want.UID || list.Items[0].Data["key"] != "1" {
-		t.Errorf("list: %v, %v", list, err)
+		t.Errorf("list: got %v, %v; want the ConfigMap with UID %s", list, err, want.UID)
 	}
 	w, err := k.CoreV1().ConfigMaps("protobuf").Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -203,11 +203,11 @@ func testProtobuf(t *testing.T, srv *Server) {
 	}
 	defer w.Stop()
 	if e := next(t, w); e.Object.(*corev1.ConfigMap).UID != want.UID {
-		t.Errorf("event %v", e)
+		t.Errorf("first event: got %v, want the ConfigMap with UID %s", e, want.UID)
 	}
 	for _, got := range seen.types {
 		if !strings.HasPrefix(got, runtime.ContentTypeProtobuf) {
-			t.Errorf("an answer came as %s", got)
+			t.Errorf("content type of a response: got %s, want %s", got, runtime.ContentTypeProtobuf)
 		}
 	}
 }
@@ -251,7 +251,7 @@ func testPodSelectors(t *testing.T, k kubernetes.Interface) {
 		}
 		slices.Sort(got)
 		if s := strings.Join(got, " "); s != test.want {
-			t.Errorf("%+v: got %s", test, s)
+			t.Errorf("%+v: got %s, want %s", test, s, test.want)
 		}
 	}
 
@@ -277,7 +277,7 @@ func testNameSelectors(t *testing.T, k kubernetes.Interface) {
 	put(t, k, "names", "b")
 	list, err := k.CoreV1().ConfigMaps("").List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=b,metadata.namespace=names"})
 	if err != nil || len(list.Items) != 1 || list.Items[0].Name != "b" {
-		t.Errorf("list: %v, %v", list, err)
+		t.Errorf("list: got %v, %v; want the ConfigMap b", list, err)
 	}
 	if _, err := k.CoreV1().Nodes().List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=n"}); err != nil {
 		t.Errorf("nodes by name: %v", err)
@@ -299,7 +299,7 @@ func testServiceDefaults(t *testing.T, k kubernetes.Interface) {
 	}
 	p := s.Spec.Ports[0]
 	if s.Spec.Type != corev1.ServiceTypeClusterIP || p.Protocol != corev1.ProtocolTCP || p.TargetPort != intstr.FromInt32(53) {
-		t.Errorf("defaults: %+v", s.Spec)
+		t.Errorf("defaults of a Service: got %+v, want type ClusterIP, protocol TCP and target port 53", s.Spec)
 	}
 	check := func(ips string, families ...corev1.IPFamily) {
 		t.Helper()
@@ -325,7 +325,7 @@ func testServiceDefaults(t *testing.T, k kubernetes.Interface) {
 	}
 	check("")
 	if s.Spec.ClusterIP != "" {
-		t.Errorf("an ExternalName has clusterIP %s", s.Spec.ClusterIP)
+		t.Errorf("clusterIP of an ExternalName: got %s, want none", s.Spec.ClusterIP)
 	}
 }
 
@@ -336,7 +336,7 @@ func testOtherDefaults(t *testing.T, k kubernetes.Interface) {
 		t.Fatal(err)
 	}
 	if ns.Labels[corev1.LabelMetadataName] != ns.Name || ns.Name == "" || ns.Status.Phase != corev1.NamespaceActive {
-		t.Errorf("namespace: %v", ns)
+		t.Errorf("namespace: got %v, want a name, its label and phase Active", ns)
 	}
 	slice, err := k.DiscoveryV1().EndpointSlices("defaults").Create(ctx, &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Name: "s"},
@@ -347,7 +347,7 @@ func testOtherDefaults(t *testing.T, k kubernetes.Interface) {
 		t.Fatal(err)
 	}
 	if p := slice.Ports[0]; p.Name == nil || *p.Name != "" || p.Protocol == nil || *p.Protocol != corev1.ProtocolTCP {
-		t.Errorf("slice port: %+v", p)
+		t.Errorf("defaults of a slice's port: got %+v, want an empty name and protocol TCP", p)
 	}
 	//lint:ignore SA1019 manifests still have it
 	endpoints := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: "e"}}
@@ -424,7 +424,7 @@ func testServiceImports(t *testing.T, srv *Server) {
 	e := next(t, w)
 	got, _ := e.Object.(*unstructured.Unstructured)
 	if e.Type != watch.Added || fmt.Sprint(got.Object["spec"]) != fmt.Sprint(spec) {
-		t.Errorf("event %v", e)
+		t.Errorf("first event: got %v, want ADDED with spec %v", e, spec)
 	}
 	obj.Object["status"] = map[string]any{"clusters": []any{map[string]any{"cluster": "east"}}}
 	if obj, err = imports.UpdateStatus(ctx, obj, metav1.UpdateOptions{}); err != nil {

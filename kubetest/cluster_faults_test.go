@@ -45,10 +45,10 @@ func TestClusterImports(t *testing.T) {
 	f.has(t, cluster.Slices, "shop/own")
 	f.has(t, cluster.ImportSlices, "shop/from-east")
 	if s := f.get(cluster.ImportSlices, "shop", "from-east").(*cluster.Slice); s.Service != "web" || s.Cluster != "east.example" {
-		t.Errorf("got %+v", s)
+		t.Errorf("imported slice: got %+v, want Service web and cluster east.example", s)
 	}
 	if s := f.get(cluster.Imports, "shop", "web").(*cluster.Service); len(s.ClusterIPs) != 1 || len(s.Ports) != 1 || s.Ports[0].Protocol != "tcp" {
-		t.Errorf("got %+v", s)
+		t.Errorf("ServiceImport: got %+v, want one address and one tcp port", s)
 	}
 
 	// A slice may move from one kind to the other.

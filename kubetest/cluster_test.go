@@ -29,13 +29,13 @@ func TestClusterChanges(t *testing.T) {
 	f.synced(t, o)
 	f.has(t, cluster.Services, "shop/web")
 	if !strings.Contains(f.names(cluster.Namespaces), "shop") {
-		t.Errorf("namespaces: %s", f.names(cluster.Namespaces))
+		t.Errorf("namespaces: got %s, want shop among them", f.names(cluster.Namespaces))
 	}
 
 	t.Run("service", func(t *testing.T) {
 		s := f.get(cluster.Services, "shop", "web").(*cluster.Service)
 		if !slices.Equal(s.ClusterIPs, []netip.Addr{netip.MustParseAddr("10.0.0.1")}) || s.Ports[0] != (cluster.Port{Name: "http", Protocol: "tcp", Port: 80}) {
-			t.Errorf("got %+v", s)
+			t.Errorf("Service: got %+v, want address 10.0.0.1 and port http 80/tcp", s)
 		}
 		got := must(w.CoreV1().Services("shop").Get(ctx, "web", metav1.GetOptions{}))(t)
 		got.Spec.Type, got.Spec.ExternalName = corev1.ServiceTypeExternalName, "Example.COM."
@@ -80,7 +80,7 @@ func TestClusterChanges(t *testing.T) {
 		p = must(pods.UpdateStatus(ctx, p, metav1.UpdateOptions{}))(t)
 		f.has(t, cluster.Pods, "shop/web-0")
 		if ips := f.get(cluster.Pods, "shop", "web-0").(*cluster.Pod).IPs; len(ips) != 2 {
-			t.Errorf("got %v", ips)
+			t.Errorf("addresses of a dual-stack pod: got %v, want two", ips)
 		}
 		p.Status.PodIPs, p.Status.PodIP = nil, ""
 		p = must(pods.UpdateStatus(ctx, p, metav1.UpdateOptions{}))(t)
@@ -149,7 +149,7 @@ func TestClusterRestart(t *testing.T) {
 		w.service("shop", name, "10.0.1."+string(rune('1'+i)), nil)
 		eventually(t, "a new Service", func() bool { return f.get(cluster.Services, "shop", name) != nil })
 		if took := time.Since(began); took > 2*time.Second {
-			t.Errorf("it took %v to return to the API server", took)
+			t.Errorf("time until the API server was found again: got %v, want at most 2s", took)
 		} else {
 			t.Logf("back after %v", took)
 		}

@@ -112,7 +112,7 @@ func servePod(t *testing.T, form string, pod corev1.PodSpec, kubeconfig, mount s
 			at := fmt.Sprintf("127.0.0.1:%d", p.ContainerPort)
 			if !strings.HasPrefix(p.Name, "dns") {
 				if podPage("http://"+at+"/metrics") == "" {
-					t.Errorf("%s: container %s: no metrics at %s", form, c.Name, at)
+					t.Errorf("%s: container %s: got no metrics at %s, want some", form, c.Name, at)
 				}
 				continue
 			}

@@ -130,7 +130,7 @@ func TestDeploymentsAreKubeDNSs(t *testing.T) {
 		}
 	}
 	if files := must(filepath.Glob(filepath.Join(deployDir, kubeDNSDir, "patches", "*")))(t); len(files) != 4 {
-		t.Errorf("got files %v, which no test compares", files)
+		t.Errorf("patches: got %v, want the 4 that the tests compare", files)
 	}
 }
 
@@ -212,7 +212,7 @@ func TestKubeDNSBase(t *testing.T) {
 		k := readKustomization(t, kubeDNSDir+dir)
 		for _, file := range must(filepath.Glob(filepath.Join(deployDir, kubeDNSDir, dir, "*.yaml")))(t) {
 			if name := filepath.Base(file); name != "kustomization.yaml" && !slices.Contains(k.Resources, name) {
-				t.Errorf("%s: the kustomization lacks %s", dir, name)
+				t.Errorf("%s: resources of the kustomization: got %v, want %s among them", dir, k.Resources, name)
 			}
 		}
 	}
@@ -292,7 +292,7 @@ func TestKubeDNSCommandLines(t *testing.T) {
 	for form, d := range kubeDNSForms(t) {
 		for _, c := range d.Spec.Template.Spec.Containers {
 			if c.Command[0] != "/seamark" {
-				t.Errorf("%s: got command %q", form, c.Command)
+				t.Errorf("%s: container %s: got command %q, want /seamark", form, c.Name, c.Command)
 			}
 			dry := map[string]string{"kube-dns": "--print-corefile", "dnsmasq-nanny": "--print-corefile", "sidecar": "--version"}[c.Command[1]]
 			// The arguments after -- are dnsmasq's, so the dry-run flag comes
@@ -310,7 +310,7 @@ func TestKubeDNSCommandLines(t *testing.T) {
 		}
 	}
 	if ran != 7 {
-		t.Errorf("checked %d command lines", ran)
+		t.Errorf("command lines checked: got %d, want 7", ran)
 	}
 }
 
@@ -326,7 +326,7 @@ func TestKubeDNSReadme(t *testing.T) {
 		}
 	}
 	if seen < 10 {
-		t.Errorf("got %d file names in README.md", seen)
+		t.Errorf("file names in README.md: got %d, want at least 10", seen)
 	}
 }
 

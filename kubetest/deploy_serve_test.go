@@ -67,7 +67,7 @@ func inOwnNetwork(t *testing.T, body func(*testing.T)) {
 		t.Skipf("this machine gives no network of its own, to root or in a user namespace: %v", err)
 	}
 	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("test in the namespace: got error %v and\n%s\nwant it to pass", err, out)
 	}
 }
 
@@ -126,7 +126,7 @@ func serveManifests(t *testing.T) {
 	}
 	defer reply.Body.Close()
 	if page := string(must(io.ReadAll(reply.Body))(t)); !strings.Contains(page, `coredns_dns_requests_total{server="dns://:53",zone=".",view="",proto="tcp",family="1",type="SOA"} 1`) {
-		t.Errorf("the metrics do not count the question by TCP:\n%s", page)
+		t.Errorf("metrics: got\n%s\nwant the query over TCP counted", page)
 	}
 }
 

@@ -88,7 +88,7 @@ func TestSkyDNSManifests(t *testing.T) {
 	k := readKustomization(t, skyDNSDir)
 	for _, file := range must(filepath.Glob(filepath.Join(deployDir, skyDNSDir, "*.yaml")))(t) {
 		if name := filepath.Base(file); name != "kustomization.yaml" && !slices.Contains(k.Resources, name) {
-			t.Errorf("the kustomization lacks %s", name)
+			t.Errorf("resources of the kustomization: got %v, want %s among them", k.Resources, name)
 		}
 	}
 }
@@ -224,6 +224,6 @@ func TestSkyDNSReadme(t *testing.T) {
 		}
 	}
 	if seen < 7 {
-		t.Errorf("got %d file names in README.md", seen)
+		t.Errorf("file names in README.md: got %d, want at least 7", seen)
 	}
 }

@@ -36,7 +36,7 @@ func documents(t *testing.T, file string) map[string][]byte {
 			t.Fatalf("%s: %v", file, err)
 		}
 		if docs[head.Kind] != nil {
-			t.Fatalf("%s: two objects of kind %s", file, head.Kind)
+			t.Fatalf("%s: got two objects of kind %s, want one of each kind", file, head.Kind)
 		}
 		docs[head.Kind] = must(yaml.YAMLToJSON(doc))(t)
 	}
@@ -48,7 +48,7 @@ func object[T any](t *testing.T, file, kind string) *T {
 	t.Helper()
 	doc := documents(t, file)[kind]
 	if doc == nil {
-		t.Fatalf("%s: no %s", file, kind)
+		t.Fatalf("%s: got no object of kind %s, want one", file, kind)
 	}
 	return decode[T](t, doc)
 }
@@ -80,7 +80,7 @@ func TestDeploymentIsKubeadms(t *testing.T) {
 		"the Deployment": d.Labels, "the selector": d.Spec.Selector.MatchLabels, "the template": d.Spec.Template.Labels,
 	} {
 		if labels[own] != "seamark" {
-			t.Errorf("%s has no label %s", name, own)
+			t.Errorf("%s: label %s: got %q, want seamark", name, own, labels[own])
 		}
 		delete(labels, own)
 	}
@@ -197,7 +197,7 @@ func TestServiceIsKubeadms(t *testing.T) {
 	d := deployment(t)
 	for key, value := range got.Spec.Selector {
 		if d.Spec.Template.Labels[key] != value {
-			t.Errorf("the Service does not select the pods: %s=%s", key, value)
+			t.Errorf("label %s of the pods: got %q, want %q, which the Service selects", key, d.Spec.Template.Labels[key], value)
 		}
 	}
 }
@@ -225,7 +225,7 @@ func TestAccountMayWatch(t *testing.T) {
 	}
 	for _, o := range []metav1.Object{account, role, binding} {
 		if o.GetName() != "seamark" {
-			t.Errorf("%s: what is ours is named seamark", o.GetName())
+			t.Errorf("name of %T: got %s, want seamark", o, o.GetName())
 		}
 	}
 	check := func(role *rbacv1.ClusterRole, o cluster.Options) {
@@ -233,7 +233,7 @@ func TestAccountMayWatch(t *testing.T) {
 		var may, needs []string
 		for _, rule := range role.Rules {
 			if !slices.Equal(rule.Verbs, []string{"list", "watch"}) || len(rule.ResourceNames)+len(rule.NonResourceURLs) > 0 {
-				t.Errorf("%+v", rule)
+				t.Errorf("rule of the role: got %+v, want list and watch of resources", rule)
 			}
 			may = append(may, rule.Resources...)
 		}
@@ -243,7 +243,7 @@ func TestAccountMayWatch(t *testing.T) {
 		slices.Sort(may)
 		slices.Sort(needs)
 		if !slices.Equal(may, needs) {
-			t.Errorf("the account may watch %s, the server watches %s", may, needs)
+			t.Errorf("resources of the role: got %s, want those that the server watches: %s", may, needs)
 		}
 	}
 	check(role, cluster.Options{})
@@ -252,7 +252,7 @@ func TestAccountMayWatch(t *testing.T) {
 	low := patched[appsv1.Deployment](t, "low-port", documents(t, "base/deployment.yaml")["Deployment"])
 	want := &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"}}}
 	if !equality.Semantic.DeepEqual(low.Spec.Template.Spec.SecurityContext, want) {
-		t.Errorf("%+v", low.Spec.Template.Spec.SecurityContext)
+		t.Errorf("security context: got %+v, want %+v", low.Spec.Template.Spec.SecurityContext, want)
 	}
 }
 
@@ -267,7 +267,7 @@ func TestAccountMayWatchHosts(t *testing.T) {
 	if k.Kind != "Component" || len(k.Resources) != 1 || !equality.Semantic.DeepEqual(role.Rules, want) ||
 		binding.RoleRef != (rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name}) ||
 		!slices.Equal(binding.Subjects, []rbacv1.Subject{{Kind: "ServiceAccount", Name: account, Namespace: role.Namespace}}) {
-		t.Errorf("%+v %+v %+v", k, role, binding)
+		t.Errorf("got kustomization %+v, role %+v, binding %+v; want the binding to grant the role to the account", k, role, binding)
 	}
 }
 
@@ -303,7 +303,7 @@ func patched[T any](t *testing.T, component string, doc []byte) *T {
 		group = target.Group + "/" + target.Version
 	}
 	if k.Kind != "Component" || len(k.Patches) != 1 || group != head.APIVersion || target.Kind != head.Kind || target.Name != head.Name {
-		t.Fatalf("%s: %+v does not fit %s %s", component, k, head.Kind, head.Name)
+		t.Fatalf("%s: got %+v, want a Component that patches %s %s", component, k, head.Kind, head.Name)
 	}
 	patch := must(jsonpatch.DecodePatch(must(yaml.YAMLToJSON([]byte(k.Patches[0].Patch)))(t)))(t)
 	return decode[T](t, must(patch.Apply(doc))(t))
@@ -314,14 +314,14 @@ func TestKustomization(t *testing.T) {
 	files := must(filepath.Glob(filepath.Join(deployDir, "base", "*.yaml")))(t)
 	for _, file := range files {
 		if name := filepath.Base(file); name != "kustomization.yaml" && !slices.Contains(k.Resources, name) {
-			t.Errorf("%s is not among the resources", name)
+			t.Errorf("resources: got %v, want %s among them", k.Resources, name)
 		}
 	}
 	if len(k.Resources) != len(files)-1 || k.Kind != "Kustomization" {
-		t.Errorf("%+v", k)
+		t.Errorf("got %+v, want a Kustomization of %d resources", k, len(files)-1)
 	}
 	if len(k.Images) != 1 || k.Images[0]["name"] != deployment(t).Spec.Template.Spec.Containers[0].Image {
-		t.Errorf("%v is not the image of the Deployment", k.Images)
+		t.Errorf("images: got %v, want that of the Deployment alone", k.Images)
 	}
 }
 
@@ -331,7 +331,7 @@ func TestKustomizationExamples(t *testing.T) {
 		k := readKustomization(t, dir)
 		for kind, paths := range map[string][]string{"Kustomization": k.Resources, "Component": k.Components} {
 			if len(paths) == 0 {
-				t.Errorf("%s: no paths of kind %s", dir, kind)
+				t.Errorf("%s: got no paths of kind %s, want some", dir, kind)
 			}
 			for _, path := range paths {
 				if got := readKustomization(t, filepath.Join(dir, path)).Kind; got != kind {

@@ -106,12 +106,12 @@ func TestEtcdClusterLosesItsLeader(t *testing.T) {
 		c.Kill(first)
 		if conn, err := net.Dial("tcp", strings.TrimPrefix(c.Endpoints()[first], "http://")); err == nil {
 			if n, err := conn.Read(make([]byte, 1)); err == nil {
-				t.Errorf("a dead member says %d bytes", n)
+				t.Errorf("bytes read from a stopped member: got %d, want none", n)
 			}
 			conn.Close()
 		}
 		if second := etcdLeader(t, c); second == first {
-			t.Fatalf("%d still leads", first)
+			t.Fatalf("leader after it was stopped: got %d, want another", first)
 		}
 		value := string(rune('2' + round))
 		etcdPut(t, k, "a", value)
@@ -136,7 +136,7 @@ func TestEtcdClusterLosesItsLeader(t *testing.T) {
 				last = string(e.Kv.Value)
 			}
 		case <-late:
-			t.Fatalf("the last event is %q", last)
+			t.Fatalf("last event: got %q, want that of the last change", last)
 		}
 	}
 }
@@ -201,7 +201,7 @@ func TestEtcdClusterClients(t *testing.T) {
 	for _, fault := range []gate.Fault{gate.Silent, gate.Refused} {
 		c.Clients(member, fault)
 		if value, err := etcdOwn(t, one, "a"); err == nil {
-			t.Errorf("cut off by %d it gets %s", fault, value)
+			t.Errorf("read from a member with fault %d: got %s, want an error", fault, value)
 		}
 		etcdPut(t, all, "a", "2")
 		c.Clients(member, gate.Open)
@@ -218,7 +218,7 @@ func TestEtcdClusterLead(t *testing.T) {
 			t.Fatal(err)
 		}
 		if now := etcdLeader(t, c); now != member {
-			t.Errorf("%d leads, not %d", now, member)
+			t.Errorf("leader: got %d, want %d", now, member)
 		}
 	}
 	c.Kill(2)
@@ -281,7 +281,7 @@ func TestEtcdClusterTLS(t *testing.T) {
 		etcdClient(t, plain, strings.ReplaceAll(c.Endpoints()[0], "https:", "http:")),
 	} {
 		if value, err := etcdOwn(t, wrong, "a"); err == nil {
-			t.Errorf("it gets %s", value)
+			t.Errorf("read with wrong credentials: got %s, want an error", value)
 		}
 	}
 	cert, key, _ := c.ClientTLS()
@@ -334,7 +334,7 @@ func TestEtcdClusterStops(t *testing.T) {
 	for _, endpoint := range c.Endpoints() {
 		if conn, err := net.Dial("tcp", strings.TrimPrefix(endpoint, "http://")); err == nil {
 			conn.Close()
-			t.Errorf("%s still listens", endpoint)
+			t.Errorf("%s: got a connection after Stop, want none", endpoint)
 		}
 	}
 	_ = k.Close()

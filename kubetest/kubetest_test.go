@@ -137,14 +137,14 @@ func TestRestartKeepsPortAndReflectorReconnects(t *testing.T) {
 		t.Fatal(err)
 	}
 	if e := next(t, w); e.Type != watch.Added {
-		t.Fatalf("watch began with %v", e)
+		t.Fatalf("first event of the watch: got %v, want ADDED", e)
 	}
 	srv.StopAPI()
 	srv.StopAPI() // does nothing
 	select {
 	case e, ok := <-w.ResultChan():
 		if ok {
-			t.Errorf("the stop sent an event: %v", e)
+			t.Errorf("event after the stop: got %v, want none", e)
 		}
 	case <-time.After(patience):
 		t.Error("the watch is still open after the stop, want it closed")
@@ -157,7 +157,7 @@ func TestRestartKeepsPortAndReflectorReconnects(t *testing.T) {
 		t.Fatal(err)
 	}
 	if srv.URL() != url {
-		t.Errorf("URL was %s and is %s", url, srv.URL())
+		t.Errorf("URL after the restart: got %s, want %s", srv.URL(), url)
 	}
 	put(t, k, "a", "after")
 	eventually(t, "the reflector's return", has(store, "a/after"))

@@ -47,7 +47,7 @@ func TestClusterNodes(t *testing.T) {
 	}}
 	relay.ModifyResponse = func(r *http.Response) error {
 		if r.Request.URL.Path != "/api/v1/nodes" || !strings.Contains(r.Header.Get("Content-Type"), "application/vnd.kubernetes.protobuf") {
-			t.Errorf("%s is answered with %s", r.Request.URL, r.Header.Get("Content-Type"))
+			t.Errorf("response to %s: got content type %s, want protobuf", r.Request.URL, r.Header.Get("Content-Type"))
 		}
 		r.Body = &sieve{r.Body, &seen, &images, image}
 		return nil
@@ -77,7 +77,7 @@ func TestClusterNodes(t *testing.T) {
 	f.has(t, cluster.Nodes, "a")
 	f.stop()
 	if seen.Load() == 0 || images.Load() > 0 {
-		t.Errorf("%d bytes came, with the status %d times", seen.Load(), images.Load())
+		t.Errorf("got %d bytes with the status of nodes %d times, want some bytes and no status", seen.Load(), images.Load())
 	}
 }
 

@@ -172,7 +172,7 @@ func testStall(t *testing.T, p *Proxy, k, direct kubernetes.Interface) {
 	}()
 	put(t, k, "stall", "before")
 	if line := <-lines; !strings.Contains(line, `"before"`) {
-		t.Fatalf("the watch began with %s", line)
+		t.Fatalf("first line of the watch: got %s, want the object before", line)
 	}
 
 	// Only the passing of time shows that nothing is received. It is short, since
@@ -191,12 +191,12 @@ func testStall(t *testing.T, p *Proxy, k, direct kubernetes.Interface) {
 	put(t, direct, "stall", "during")
 	select {
 	case line, ok := <-lines:
-		t.Errorf("the stalled watch said %q, %v", line, ok)
+		t.Errorf("line of the stalled watch: got %q, %v, want none", line, ok)
 	case <-time.After(moment):
 	}
 	p.Set(Faults{})
 	if line := <-lines; !strings.Contains(line, `"during"`) {
-		t.Errorf("after the stall came %s", line)
+		t.Errorf("line after the stall: got %s, want the object during", line)
 	}
 	p.Cut() // ends the goroutine above
 	for range lines {
@@ -216,7 +216,7 @@ func testDelay(t *testing.T, p *Proxy, k kubernetes.Interface) {
 	}
 	defer w.Stop()
 	if next(t, w); time.Since(began) < 3*delay {
-		t.Errorf("the first event came after %v", time.Since(began)-delay)
+		t.Errorf("time until the first event: got %v, want at least %v", time.Since(began), 3*delay)
 	}
 	p.Set(Faults{Delay: time.Hour})
 	answer := make(chan error, 1)

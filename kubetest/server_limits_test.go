@@ -82,13 +82,13 @@ func TestServerLimits(t *testing.T) {
 	t.Run("none", func(t *testing.T) {
 		most, third := behindBarrier(t, p)
 		if most != 3 || third > 400*time.Millisecond {
-			t.Errorf("%d requests at a time, the third after %v: this shows no limits", most, third)
+			t.Errorf("without limits: got %d requests at a time, the third after %v; want 3, within 400ms", most, third)
 		}
 	})
 	for limit := 1; limit <= 2; limit++ {
 		t.Run(fmt.Sprintf("apiserver_max_inflight %d", limit), func(t *testing.T) {
 			if most, _ := behindBarrier(t, p, fmt.Sprintf("apiserver_max_inflight %d", limit)); most != limit {
-				t.Errorf("%d requests at a time", most)
+				t.Errorf("requests at a time: got %d, want %d", most, limit)
 			}
 		})
 	}

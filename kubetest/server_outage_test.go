@@ -42,7 +42,7 @@ func TestServerOutage(t *testing.T) {
 			t.Errorf("the age of the data was %.2f s, then %.2f s, and %.2f s after a change: want it to grow and then to fall", young, old, now)
 		}
 		if took > 2*time.Second {
-			t.Errorf("it took %v", took)
+			t.Errorf("time until the change was served: got %v, want at most 2s", took)
 		}
 		d.isReady(true)
 	}
@@ -69,7 +69,7 @@ func TestServerStartsFirst(t *testing.T) {
 	}
 	d.check(unknown...)
 	if n := d.metric(below); n > 0 {
-		t.Errorf("%v questions came to the handler below", n)
+		t.Errorf("queries for the next handler: got %v, want none", n)
 	}
 	d.isReady(false)
 	d.check(question{"other.test", dns.TypeA, "NOERROR"}, inA("example.org", "NOERROR"))
@@ -184,7 +184,7 @@ func TestServerWatchGoesOn(t *testing.T) {
 	g.d.await(g.after()...)
 	for _, resource := range []string{"services", "endpointslices", "pods"} {
 		if n := g.d.count("relists", resource); n != 1 {
-			t.Errorf("%d lists of %s: this watch did not go on", n, resource)
+			t.Errorf("lists of %s: got %d, want 1, since the watch is resumed", resource, n)
 		}
 	}
 }
@@ -200,7 +200,7 @@ func TestServerWatchExpired(t *testing.T) {
 	g.d.await(g.after()...)
 	for _, resource := range []string{"services", "endpointslices", "pods"} {
 		if n := g.d.count("relists", resource); n < 2 {
-			t.Errorf("%d lists of %s: this was no test of 410", n, resource)
+			t.Errorf("lists of %s: got %d, want at least 2, since the watch gets 410 Gone", resource, n)
 		}
 	}
 	g.d.await(g.unchanged()...)

@@ -63,7 +63,7 @@ func TestServerReloadChanges(t *testing.T) {
 		d.reload(corefileOf(option, fmt.Sprintf("ttl %d", ttl)))
 		reply := must(dns.Exchange(web.message(), d.at))(t)
 		if len(reply.Answer) != 1 || reply.Answer[0].Header().Ttl != ttl {
-			t.Errorf("after the reload to ttl %d:\n%s", ttl, reply)
+			t.Errorf("after the reload: got\n%s\nwant TTL %d", reply, ttl)
 		}
 		if n := d.count("relists", "services"); n != i+2 {
 			t.Errorf("%d lists of Services, want %d", n, i+2)
@@ -76,7 +76,7 @@ func TestServerReloadChanges(t *testing.T) {
 	add(t, w.CoreV1().Services("shop"), service("late", "10.0.6.1"))
 	d.awaitChange("a Service after the reloads", inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
 	if d.age("pods") >= 0 || d.age("services") < 0 {
-		t.Errorf("the data's age: pods %v, which nobody watches, services %v", d.age("pods"), d.age("services"))
+		t.Errorf("age of the data: got pods %v, services %v; want none for pods, which are not watched", d.age("pods"), d.age("services"))
 	}
 	load.stop()
 }
@@ -102,7 +102,7 @@ func TestServerReloadFails(t *testing.T) {
 		d.check(inA("other.test", "SERVFAIL"))
 	}
 	if old := d.age("services"); old < 0 || old > 60 {
-		t.Errorf("the age of the data is %v", old)
+		t.Errorf("age of the data: got %v, want 0 to 60 seconds", old)
 	}
 	add(t, w.CoreV1().Services("shop"), service("late", "10.0.6.1"))
 	d.awaitChange("a Service after the reloads", inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))

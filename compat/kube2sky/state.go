@@ -284,7 +284,7 @@ func (q *queue) start() {
 	q.active = true
 }
 
-// stop stops to record changes and discards the queue.
+// stop stops the recording of changes and discards the queue.
 func (q *queue) stop() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

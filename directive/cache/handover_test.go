@@ -57,7 +57,7 @@ func TestLoadState(t *testing.T) {
 	})
 }
 
-// FuzzLoadState: the data of another process do no harm.
+// LoadState does not panic, whatever data another process sends.
 func FuzzLoadState(f *testing.F) {
 	st := NewStore(MaxBytes)
 	s := st.scope("scope", [2]int{10, 10})

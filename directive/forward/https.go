@@ -132,7 +132,7 @@ func (u *upstream) exchangeHTTPS(ctx context.Context, packet []byte) (answer []b
 	defer func() { _ = response.Body.Close() }()
 	mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	if response.StatusCode != http.StatusOK || mediaType != dnsMessage {
-		return nil, fmt.Errorf("%s: %s, %q", u.url, response.Status, mediaType)
+		return nil, fmt.Errorf("%s: got status %s and content type %q, want a DNS message", u.url, response.Status, mediaType)
 	}
 	answer, err = io.ReadAll(io.LimitReader(response.Body, wire.MaxMessage+1))
 	if err == nil && len(answer) > wire.MaxMessage {

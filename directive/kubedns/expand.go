@@ -77,38 +77,38 @@ func target(s kubednsconfig.Server) string {
 }
 
 // joinUpstreams adds upstreams to the forward at an index and removes its files.
-func (w *expander) joinUpstreams(at int, to []string) {
-	f := w.out[at]
+func (e *expander) joinUpstreams(at int, to []string) {
+	f := e.out[at]
 	args := slices.DeleteFunc(slices.Clone(f.Args), func(a corefile.Token) bool { return strings.HasPrefix(a.Text, "/") })
 	for _, server := range to {
 		if !slices.ContainsFunc(args, func(a corefile.Token) bool { return a.Text == server }) {
-			args = append(args, w.word(server))
+			args = append(args, e.word(server))
 		}
 	}
 	f.Args = args
-	w.out[at] = f
+	e.out[at] = f
 }
 
 // addFederations adds federations to the block's directive federation, or to a new one.
-func (w *expander) addFederations(federations []kubednsconfig.Federation) {
-	at := w.find("federation")
+func (e *expander) addFederations(federations []kubednsconfig.Federation) {
+	at := e.find("federation")
 	if at < 0 {
-		at = len(w.out)
-		w.out = append(w.out, w.line("federation"))
+		at = len(e.out)
+		e.out = append(e.out, e.line("federation"))
 	}
-	f := w.out[at]
+	f := e.out[at]
 	f.Block, f.Body = true, slices.Clone(f.Body)
 	for _, one := range federations {
 		f.Body = append(f.Body, corefile.Directive{
-			Token: w.word(one.Name), Args: w.words([]string{one.Domain}), Path: f.Path + ": " + one.Name,
+			Token: e.word(one.Name), Args: e.words([]string{one.Domain}), Path: f.Path + ": " + one.Name,
 		})
 	}
-	w.out[at] = f
+	e.out[at] = f
 }
 
 // find returns the index of the first directive of that name, -1 if there is none.
-func (w *expander) find(name string) int {
-	return slices.IndexFunc(w.out, func(d corefile.Directive) bool { return d.Text == name })
+func (e *expander) find(name string) int {
+	return slices.IndexFunc(e.out, func(d corefile.Directive) bool { return d.Text == name })
 }
 
 func add(to []string, server string) []string {
@@ -126,30 +126,30 @@ type expander struct {
 	out   []corefile.Directive
 }
 
-func (w *expander) word(text string) corefile.Token {
-	return corefile.Token{Text: text, File: w.d.File, Line: w.d.Line}
+func (e *expander) word(text string) corefile.Token {
+	return corefile.Token{Text: text, File: e.d.File, Line: e.d.Line}
 }
 
-func (w *expander) words(texts []string) (words []corefile.Token) {
+func (e *expander) words(texts []string) (words []corefile.Token) {
 	for _, text := range texts {
-		words = append(words, w.word(text))
+		words = append(words, e.word(text))
 	}
 	return words
 }
 
-func (w *expander) line(name string, args ...corefile.Token) corefile.Directive {
-	return corefile.Directive{Token: w.word(name), Args: args, Path: w.d.Path + ": " + name}
+func (e *expander) line(name string, args ...corefile.Token) corefile.Directive {
+	return corefile.Directive{Token: e.word(name), Args: args, Path: e.d.Path + ": " + name}
 }
 
 // forward returns a forward for a zone. If names is true, the server itself or the
 // option resolver resolves the hostnames of upstreams.
-func (w *expander) forward(zone string, to []corefile.Token, names bool) corefile.Directive {
-	f := w.line("forward", append([]corefile.Token{w.word(zone)}, to...)...)
-	f.Body = slices.Clone(w.options)
+func (e *expander) forward(zone string, to []corefile.Token, names bool) corefile.Directive {
+	f := e.line("forward", append([]corefile.Token{e.word(zone)}, to...)...)
+	f.Body = slices.Clone(e.options)
 	if names {
-		r := w.line("resolver", w.resolver...)
+		r := e.line("resolver", e.resolver...)
 		if len(r.Args) == 0 {
-			r.Args = []corefile.Token{w.self()}
+			r.Args = []corefile.Token{e.self()}
 		}
 		r.Path = f.Path + ": resolver"
 		f.Body = append(f.Body, r)
@@ -159,9 +159,9 @@ func (w *expander) forward(zone string, to []corefile.Token, names bool) corefil
 }
 
 // self returns an address at which this block receives queries.
-func (w *expander) self() corefile.Token {
+func (e *expander) self() corefile.Token {
 	host, port := netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(53)
-	for _, d := range w.block.Directives {
+	for _, d := range e.block.Directives {
 		if d.Text == "bind" && len(d.Args) > 0 {
 			addr, err := netip.ParseAddr(d.Args[0].Text)
 			switch {
@@ -172,21 +172,21 @@ func (w *expander) self() corefile.Token {
 			}
 		}
 	}
-	for _, key := range w.block.Keys {
+	for _, key := range e.block.Keys {
 		if k, err := config.ParseKey(key, port); err == nil && len(k) > 0 {
 			port = k[0].Port
 			break
 		}
 	}
-	return w.word(netip.AddrPortFrom(host, port).String())
+	return e.word(netip.AddrPortFrom(host, port).String())
 }
 
 // within reports whether the block answers name from the cluster or forwards it by a
 // zone other than the root.
-func (w *expander) within(name string) bool {
+func (e *expander) within(name string) bool {
 	n := parseName(name)
-	for _, d := range w.block.Directives {
-		if slices.ContainsFunc(append(w.served(d), forwarded(d)...), func(z wire.Name) bool { return z != wire.Root && n.Within(z) }) {
+	for _, d := range e.block.Directives {
+		if slices.ContainsFunc(append(e.served(d), forwarded(d)...), func(z wire.Name) bool { return z != wire.Root && n.Within(z) }) {
 			return true
 		}
 	}
@@ -194,18 +194,18 @@ func (w *expander) within(name string) bool {
 }
 
 // insert inserts a forward before the first one whose zone contains its own.
-func (w *expander) insert(f corefile.Directive, zone string) {
+func (e *expander) insert(f corefile.Directive, zone string) {
 	z := parseName(zone)
-	at := slices.IndexFunc(w.out, func(d corefile.Directive) bool { return slices.ContainsFunc(forwarded(d), z.Within) })
+	at := slices.IndexFunc(e.out, func(d corefile.Directive) bool { return slices.ContainsFunc(forwarded(d), z.Within) })
 	if at < 0 {
-		at = len(w.out)
+		at = len(e.out)
 	}
-	w.out = slices.Insert(w.out, at, f)
+	e.out = slices.Insert(e.out, at, f)
 }
 
 // admit exempts a stub domain from the local zones of a screen.
-func (w *expander) admit(zone string) {
-	for i, d := range w.out {
+func (e *expander) admit(zone string) {
+	for i, d := range e.out {
 		if d.Text != "screen" {
 			continue
 		}
@@ -222,11 +222,11 @@ func (w *expander) admit(zone string) {
 		}
 		d.Body = slices.DeleteFunc(d.Body, func(o corefile.Directive) bool { return o.Text == "local" && len(o.Args) == 0 })
 		if local && !known {
-			d.Body = append(d.Body, corefile.Directive{Token: w.word("except"), Args: w.words([]string{zone}), Path: d.Path + ": except"})
+			d.Body = append(d.Body, corefile.Directive{Token: e.word("except"), Args: e.words([]string{zone}), Path: d.Path + ": except"})
 		}
-		w.out[i] = d
+		e.out[i] = d
 		if len(d.Body) == 0 {
-			w.out = slices.Delete(w.out, i, i+1)
+			e.out = slices.Delete(e.out, i, i+1)
 		}
 		return
 	}
@@ -234,32 +234,32 @@ func (w *expander) admit(zone string) {
 
 // passOn lets names of a stub domain fall through kubernetes. dnsmasq, which receives
 // queries before kube-dns, forwards stub domains below the cluster's zone, too.
-func (w *expander) passOn(zone string) {
-	for i, d := range w.out {
-		if !slices.ContainsFunc(w.served(d), parseName(zone).Within) {
+func (e *expander) passOn(zone string) {
+	for i, d := range e.out {
+		if !slices.ContainsFunc(e.served(d), parseName(zone).Within) {
 			continue
 		}
 		at := slices.IndexFunc(d.Body, func(o corefile.Directive) bool { return o.Text == "fallthrough" })
 		d.Block, d.Body = true, slices.Clone(d.Body)
 		switch {
 		case at < 0:
-			through := w.line("fallthrough", w.word(zone))
+			through := e.line("fallthrough", e.word(zone))
 			through.Path = d.Path + ": fallthrough"
 			d.Body = append(d.Body, through)
 		case len(d.Body[at].Args) > 0: // without zones it applies to all
-			d.Body[at].Args = append(slices.Clone(d.Body[at].Args), w.word(zone))
+			d.Body[at].Args = append(slices.Clone(d.Body[at].Args), e.word(zone))
 		}
-		w.out[i] = d
+		e.out[i] = d
 	}
 }
 
 // served returns the zones of a kubernetes directive; none for other directives.
-func (w *expander) served(d corefile.Directive) []wire.Name {
+func (e *expander) served(d corefile.Directive) []wire.Name {
 	switch {
 	case d.Text != "kubernetes":
 		return nil
 	case len(d.Args) == 0:
-		return parseZones(w.block.Keys)
+		return parseZones(e.block.Keys)
 	}
 	return parseZones(d.Args)
 }

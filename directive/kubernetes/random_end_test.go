@@ -11,25 +11,25 @@ import (
 	"github.com/seamark/seamark/dns"
 )
 
-// rebuilt compares the index with one that has seen nothing but the objects as
-// they are now: replicas that started at different times must agree.
+// rebuilt compares the index with one that is built from the present objects: replicas
+// that started at different times must have the same answers.
 func (c *randomCluster) rebuilt(t *testing.T, s *server, m *model) error {
 	fresh := c.newIndex()
 	for _, i := range c.Perm(len(c.kinds())) {
 		relist(fresh, c.kinds()[i], c.have.list(c.kinds()[i]))
 	}
 	if got, want := c.index.serial.Load(), fresh.serial.Load(); got != want {
-		return fmt.Errorf("serial %d, from scratch %d", got, want)
+		return fmt.Errorf("serial: got %d, want %d, that of a rebuilt index", got, want)
 	}
 	if got, want := c.index.importSerial.Load(), fresh.importSerial.Load(); got != want {
-		return fmt.Errorf("serial of imports %d, from scratch %d", got, want)
+		return fmt.Errorf("serial of imports: got %d, want %d, that of a rebuilt index", got, want)
 	}
 	other := serve(t, c.directive, c.handler(t, fresh))
 	for name := range m.names {
 		for _, qtype := range questionTypes() {
 			packet := request(t, name, mdns.StringToType[qtype], 0)
 			if got, want := s.send(packet, dns.TCP), other.send(packet, dns.TCP); !bytes.Equal(got, want) {
-				return fmt.Errorf("%s %s\ngot:\n%sfrom scratch:\n%s", name, qtype, digest(parse(t, got)), digest(parse(t, want)))
+				return fmt.Errorf("%s %s: got\n%swant, from a rebuilt index\n%s", name, qtype, digest(parse(t, got)), digest(parse(t, want)))
 			}
 		}
 	}

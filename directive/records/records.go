@@ -131,9 +131,9 @@ func (n *node) answer(q *dns.Query) {
 }
 
 // putTargets writes the addresses of the targets of s.
-func (s *rrset) putTargets(q *dns.Query) {
+func (r *rrset) putTargets(q *dns.Query) {
 	var room [wire.MaxName]byte
-	for _, t := range s.targets {
+	for _, t := range r.targets {
 		if q.ExceedsLimit() {
 			return
 		}
@@ -148,13 +148,13 @@ func (s *rrset) putTargets(q *dns.Query) {
 
 // put writes the records of s with the owner name owner, which is in the form of
 // an Answer. It stops when the answer exceeds the size limit of the reply.
-func (s *rrset) put(q *dns.Query, section wire.Section, owner []byte) {
+func (r *rrset) put(q *dns.Query, section wire.Section, owner []byte) {
 	a := &q.Answer
-	for _, rdata := range s.rdata {
+	for _, rdata := range r.rdata {
 		if q.ExceedsLimit() {
 			return
 		}
-		a.Buf = append(wire.AppendRecordHeader(a.Buf, owner, s.t, s.ttl, len(rdata)), rdata...)
+		a.Buf = append(wire.AppendRecordHeader(a.Buf, owner, r.t, r.ttl, len(rdata)), rdata...)
 		a.Append(section, nil, 1)
 	}
 }

@@ -47,7 +47,7 @@ type target struct {
 	node *node
 }
 
-func (s *rrset) hasAddresses() bool { return s.t == wire.TypeA || s.t == wire.TypeAAAA }
+func (r *rrset) hasAddresses() bool { return r.t == wire.TypeA || r.t == wire.TypeAAAA }
 
 // find returns the node of the query name, or else of the longest wildcard that
 // matches it, or nil.

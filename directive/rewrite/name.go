@@ -18,14 +18,14 @@ type domain struct {
 	text []byte // in text form once String was called; the buffer is reused
 }
 
-func (s *domain) reset(name []byte) { s.wire, s.text = name, s.text[:0] }
+func (d *domain) reset(name []byte) { d.wire, d.text = name, d.text[:0] }
 
 // String returns the text form with the final dot.
-func (s *domain) String() []byte {
-	if len(s.text) == 0 {
-		s.text = wire.AppendText(s.text, s.wire)
+func (d *domain) String() []byte {
+	if len(d.text) == 0 {
+		d.text = wire.AppendText(d.text, d.wire)
 	}
-	return s.text
+	return d.text
 }
 
 // A match is a way to compare a name with a pattern.

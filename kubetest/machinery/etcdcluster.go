@@ -220,8 +220,8 @@ func (m *etcdMember) crash() {
 }
 
 // Kill stops a member as a crash would: its connections are cut without a close
-// notification, and leadership is not transferred. Its data stay. New connections
-// are closed at once. Kill does nothing if the member does not run.
+// notification, and leadership is not transferred. Its data is kept. New connections
+// are closed at once. Kill does nothing if the member is not running.
 func (c *EtcdCluster) Kill(member int) {
 	c.changing.Lock()
 	defer c.changing.Unlock()

@@ -21,7 +21,7 @@ type listener struct {
 // A conn is a connection that its listener can close.
 type conn struct {
 	net.Conn
-	of *listener
+	listener *listener
 }
 
 // listen listens on addr. Shortly after the port was closed, another connection may
@@ -59,23 +59,23 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// keep registers a connection, or returns nil if the listener is dead.
+// keep registers a connection. It returns nil if the listener is dead.
 func (l *listener) keep(c net.Conn) net.Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.dead {
 		return nil
 	}
-	own := &conn{Conn: c, of: l}
+	own := &conn{Conn: c, listener: l}
 	l.conns[own] = struct{}{}
 	return own
 }
 
 // Close closes the connection and removes it from the listener.
 func (c *conn) Close() error {
-	c.of.mu.Lock()
-	delete(c.of.conns, c)
-	c.of.mu.Unlock()
+	c.listener.mu.Lock()
+	delete(c.listener.conns, c)
+	c.listener.mu.Unlock()
 	return c.Conn.Close()
 }
 
