@@ -71,6 +71,7 @@ func TestHandoverRestart(t *testing.T) {
 			t.Fatalf("exit status of the old process: got %d, want 0", code)
 		}
 		p = next
+		l.more(3000)
 		if pid, err := os.ReadFile(filepath.Join(dir, "pid")); string(pid) != fmt.Sprintln(p.Process.Pid) {
 			t.Errorf("pidfile: got %q, error %v, want %d", pid, err, p.Process.Pid)
 		}

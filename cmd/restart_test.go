@@ -87,6 +87,13 @@ func (l *load) sent() (n int64) {
 	return n
 }
 
+// more waits until n more queries were sent, or all.
+func (l *load) more(n int64) {
+	l.t.Helper()
+	before := l.sent()
+	eventually(l.t, "more queries", func() bool { return l.sent() > before+n || l.done() })
+}
+
 // done reports whether all queries were sent.
 func (l *load) done() bool {
 	for i := range l.counts {
