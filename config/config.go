@@ -214,8 +214,9 @@ type Start struct {
 	// OnStart may wait until data is loaded. Otherwise the sockets open after
 	// OnStart returns.
 	Reload bool
-	// Taken holds sockets of the process that this one replaces, for Listen.
-	Taken map[string]*os.File
+	// Taken holds sockets of the process that this one replaces, for Listen, and
+	// Saved the data of its States, for Data.
+	Taken, Saved map[string]*os.File
 
 	old, kept map[any]Stopper
 	created   []any // keys in the order of creation

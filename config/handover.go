@@ -15,10 +15,23 @@ type State interface {
 	StateName() string
 	// SaveState writes the data, while queries are answered.
 	SaveState(w io.Writer) error
+}
+
+// A Loader is a State that is loaded after the functions passed to OnStart, before the
+// plan answers queries. Others are loaded by OnStart itself, from Data.
+type Loader interface {
+	State
 	// LoadState reads what SaveState of the other process has written, which may be
-	// incomplete. It is called after the functions passed to OnStart, before the
-	// plan answers queries.
+	// incomplete.
 	LoadState(r io.Reader) error
+}
+
+// Data returns what the State of this name has saved in the process that this one
+// replaces, or nil. It may be incomplete. The caller must close it.
+func (s *Start) Data(name string) *os.File {
+	f := s.Saved[name]
+	delete(s.Saved, name)
+	return f
 }
 
 // States returns the states of the plan by their names.

@@ -34,10 +34,11 @@ func (h *Handover) Handover() (path string, remain bool, from corefile.Directive
 //
 //   - the UDP sockets and TCP listeners of all addresses,
 //   - the listeners of health, ready, prometheus and other status pages,
-//   - the entries of cache.
+//   - the entries of cache, and the objects of kubernetes.
 //
-// When every directive of the new process is ready, for example when kubernetes
-// has received its objects, it answers queries. Then the old process passes it
+// When every directive of the new process is ready, it answers queries: from the
+// old one's objects of kubernetes until it has received its own, so that the API
+// server may be away. Then the old process passes it
 // the open TCP connections, each when no query on it is in progress, answers the
 // queries that wait, and ends with status 0. No query is lost, and clients on
 // persistent connections notice nothing.

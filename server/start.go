@@ -60,7 +60,7 @@ func (p *Plan) Start(ctx context.Context, old *Plan) error {
 	}
 	p.start = config.NewStart(ctx, before)
 	if p.taken != nil {
-		p.start.Taken = p.taken.http
+		p.start.Taken, p.start.Saved = p.taken.http, p.taken.states
 	}
 	if err := p.prepare(ctx, old); err != nil {
 		p.start.Abort()

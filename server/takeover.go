@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/server/handover"
 	"github.com/seamark/seamark/transport"
 )
@@ -62,6 +63,7 @@ func receiveTakeover(path string, in *transport.Inherited, log *slog.Logger) (*t
 		case handover.HTTP:
 			t.http[m.Name] = m.File
 		case handover.State:
+			_ = m.File.SetReadDeadline(time.Now().Add(stateTimeout))
 			t.states[m.Name] = m.File
 		case handover.Successors:
 			t.successors = m.File
@@ -97,13 +99,13 @@ func (t *takeover) loadStates(p *Plan) {
 		return
 	}
 	for name, s := range p.start.States() {
-		f := t.states[name]
-		if f == nil {
+		f, loader := t.states[name], config.Loader(nil)
+		if loader, _ = s.(config.Loader); f == nil || loader == nil {
 			continue
 		}
 		start := time.Now()
 		_ = f.SetReadDeadline(start.Add(stateTimeout))
-		if err := s.LoadState(f); err != nil {
+		if err := loader.LoadState(f); err != nil {
 			t.log.Warn("Data of the old process are incomplete", "name", name, "error", err)
 		} else {
 			t.log.Info("Loaded data of the old process", "name", name, "duration", time.Since(start).Round(time.Millisecond))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -179,12 +180,7 @@ func replaceFile(path string, write func(*os.File) error) error {
 }
 
 // readSnapshot reads a snapshot of these options.
-func readSnapshot(path, options string) (*snapshot.Snapshot, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
+func readSnapshot(file io.Reader, options string) (*snapshot.Snapshot, error) {
 	s, err := snapshot.Read(file)
 	if err == nil && s.Options != options {
 		err = fmt.Errorf("written with other options: got %q, want %q", s.Options, options)

@@ -67,7 +67,7 @@ func TestSnapshotFileRejected(t *testing.T) {
 			}
 			var log bytes.Buffer
 			w := watchedCluster{Index: plain().newIndex(), snapshotOf: c.options}
-			w.load(path, slog.New(slog.NewTextHandler(&log, nil)), plain().newIndex)
+			w.loadFile(path, slog.New(slog.NewTextHandler(&log, nil)), plain().newIndex)
 			if got := w.services.Len(); got != c.services || w.Ready() != (c.services > 0) {
 				t.Errorf("got %d Services, ready %v, want %d", got, w.Ready(), c.services)
 			}
@@ -78,7 +78,7 @@ func TestSnapshotFileRejected(t *testing.T) {
 	}
 	var log bytes.Buffer
 	w := watchedCluster{Index: plain().newIndex()}
-	w.load(filepath.Join(t.TempDir(), "missing"), slog.New(slog.NewTextHandler(&log, nil)), plain().newIndex)
+	w.loadFile(filepath.Join(t.TempDir(), "missing"), slog.New(slog.NewTextHandler(&log, nil)), plain().newIndex)
 	if !strings.Contains(log.String(), "No snapshot to start from") || w.Ready() {
 		t.Errorf("missing file: got ready %v and log\n%s", w.Ready(), &log)
 	}
@@ -98,7 +98,7 @@ func TestSnapshotFileWrites(t *testing.T) {
 		services := func(after time.Duration) int {
 			time.Sleep(after)
 			synctest.Wait()
-			s, err := readSnapshot(f.path, "options")
+			s, err := readFile(f.path)
 			if err != nil {
 				return -1
 			}
@@ -165,7 +165,7 @@ func TestSnapshotFileErrors(t *testing.T) {
 		}
 		time.Sleep(10 * snapshotInterval)
 		synctest.Wait()
-		if _, err := readSnapshot(f.path, "options"); err != nil || !strings.Contains(log.String(), "Wrote the snapshot again") {
+		if _, err := readFile(f.path); err != nil || !strings.Contains(log.String(), "Wrote the snapshot again") {
 			t.Errorf("after the repair: got error %v and log\n%s", err, log)
 		}
 		f.Stop()
@@ -185,4 +185,14 @@ func TestSnapshotFileErrors(t *testing.T) {
 			t.Errorf("%s: log\n%s\nwant %s", path, &log, want)
 		}
 	}
+}
+
+// readFile reads a snapshot of the options "options".
+func readFile(path string) (*snapshot.Snapshot, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return readSnapshot(file, "options")
 }

@@ -3,13 +3,17 @@ package kubernetes
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/cluster/snapshot"
 	"github.com/seamark/seamark/cluster/sources"
 	"github.com/seamark/seamark/config"
 	"github.com/seamark/seamark/corefile"
@@ -21,8 +25,21 @@ import (
 type watchedCluster struct {
 	*Index
 	snapshotOf string // the options that a snapshot of the index has to be of
+	stateName  string
 	cancel     context.CancelFunc
 	tasks      sync.WaitGroup
+}
+
+// StateName implements config.State.
+func (w *watchedCluster) StateName() string { return w.stateName }
+
+// SaveState passes a snapshot to the process that replaces this one, so that it need
+// not wait for the API server.
+func (w *watchedCluster) SaveState(to io.Writer) error {
+	if !w.Synced() {
+		return nil
+	}
+	return snapshot.Write(to, snapshot.Header{Written: time.Now(), Options: w.stateName}, w.Objects())
 }
 
 // Stop ends the watch.
@@ -48,8 +65,14 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 	r, err := config.Keep(s, k, func() (*watchedCluster, error) {
 		ctx, cancel := context.WithCancel(context.Background())
 		r := &watchedCluster{Index: NewIndex(set, o.Kinds(), b.Log), snapshotOf: k.snapshotOf, cancel: cancel}
-		if k.snapshot != "" && !s.Reload {
-			r.load(k.snapshot, b.Log, func() *Index { return NewIndex(set, o.Kinds(), b.Log) })
+		r.stateName = fmt.Sprintf("kubernetes %s %+v", o.snapshotOf(""), set)
+		empty := func() *Index { return NewIndex(set, o.Kinds(), b.Log) }
+		if f := s.Data(r.stateName); f != nil {
+			r.load(f, r.stateName, b.Log, empty)
+			_ = f.Close()
+		}
+		if k.snapshot != "" && !s.Reload && !r.loaded {
+			r.loadFile(k.snapshot, b.Log, empty)
 		}
 		r.latency = newLatency(b.Metrics)
 		r.tasks.Go(func() { sources.Run(ctx, o.Options, r.Index, b.Log, b.Metrics, b.Dial) })
@@ -72,23 +95,36 @@ func (o *options) start(s *config.Start, d corefile.Directive, b *config.Block, 
 	return nil
 }
 
-// load loads a snapshot into the index, which fresh replaces after an error.
-func (w *watchedCluster) load(path string, log *slog.Logger, fresh func() *Index) {
-	s, err := readSnapshot(path, w.snapshotOf)
+// loadFile loads the snapshot in a file.
+func (w *watchedCluster) loadFile(path string, log *slog.Logger, empty func() *Index) {
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		log.Info("kubernetes: No snapshot to start from", "file", path)
+		return
+	}
+	if err != nil {
+		log.Warn("kubernetes: Snapshot rejected, starting without it", "file", path, "error", err)
+		return
+	}
+	defer file.Close()
+	w.load(file, w.snapshotOf, log, empty)
+}
+
+// load loads a snapshot of these options into the index, which empty replaces after an
+// error.
+func (w *watchedCluster) load(file *os.File, options string, log *slog.Logger, empty func() *Index) {
+	s, err := readSnapshot(file, options)
 	if err == nil {
 		if err = w.Load(s); err != nil {
-			w.Index = fresh()
+			w.Index = empty()
 		}
 	}
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		log.Info("kubernetes: No snapshot to start from", "file", path)
-	case err != nil:
-		log.Warn("kubernetes: Snapshot rejected, starting without it", "file", path, "error", err)
-	default:
-		log.Warn("kubernetes: Answering from a snapshot until all objects are received", "file", path,
-			"written", s.Written, "duration", time.Since(s.Written).Round(time.Second))
+	if err != nil {
+		log.Warn("kubernetes: Snapshot rejected, starting without it", "file", file.Name(), "error", err)
+		return
 	}
+	log.Warn("kubernetes: Answering from a snapshot until all objects are received", "file", file.Name(),
+		"written", s.Written, "duration", time.Since(s.Written).Round(time.Second))
 }
 
 // exportState exports whether the index is stale, and its hash, until ctx is done.
