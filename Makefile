@@ -107,9 +107,9 @@ soak: c-compiler ## simulate SEEDS (5000) worlds, then run the server among rand
 	CGO_ENABLED=1 $(GO) test -race -count 1 -timeout 0 ./internal/simulation -seeds $(SEEDS) -first $(FIRST)
 	cd kubetest && CGO_ENABLED=1 SOAK=$(SOAK) SOAK_SEED=$(SOAK_SEED) $(GO) test -race -count 1 -v -timeout 0 -run '^TestSoak' .
 
-soak-restart: ## restart the server under RESTART_QUERIES (1000000) queries in each way and over each transport
+soak-restart: ## restart and reload the server under RESTART_QUERIES (1000000) queries in each way and over each transport
 	CGO_ENABLED=0 SEAMARK_RESTART_QUERIES=$(or $(RESTART_QUERIES),1000000) $(GO) test -count 1 -v -timeout 0 \
-		-run '^Test(HandoverRestart|SocketActivationRestart|RollingUpdate)$$' ./cmd
+		-run '^Test(HandoverRestart|SocketActivationRestart|RollingUpdate|ReloadQueries)$$' ./cmd
 
 # Its settings: QUICK=1, COREDNS=binary, KUBECONFIG=file, BENCH_INSTALL=1, and
 # BENCH_FLAGS for the rest. A KUBECONFIG of the environment is ignored, since the

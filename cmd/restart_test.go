@@ -109,7 +109,7 @@ func (l *load) wait(restarts int) {
 	l.clients.Wait()
 	for i := range l.counts {
 		c := &l.counts[i]
-		l.t.Logf("%s: %d queries, %d lost, %d connections, %d restarts", transports[i], c.sent.Load(), c.lost.Load(), c.connections.Load(), restarts)
+		l.t.Logf("%s: %d queries, %d lost, %d connections, %d restarts or reloads", transports[i], c.sent.Load(), c.lost.Load(), c.connections.Load(), restarts)
 		if c.lost.Load() > 0 {
 			l.t.Errorf("%s: %d of %d queries lost, want none", transports[i], c.lost.Load(), c.sent.Load())
 		}
