@@ -257,7 +257,7 @@ func TestHandoverKilled(t *testing.T) {
 			p := serve(t, dir, "", "-conf", "Corefile")
 			answers(t, "127.0.0.1:"+port)
 			failures, replaced := 0, 0
-			for range 15 {
+			for range 8 {
 				next := program(t, dir, "-conf", "Corefile")
 				next.Stdout, next.Stderr = io.Discard, io.Discard
 				if err := next.Start(); err != nil {

@@ -23,7 +23,7 @@ import (
 func restartQueries(t *testing.T) int64 {
 	text := os.Getenv("SEAMARK_RESTART_QUERIES")
 	if text == "" {
-		return 20_000
+		return 5_000
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
