@@ -1,6 +1,10 @@
 package dns
 
-import "context"
+import (
+	"context"
+
+	"github.com/seamark/seamark/wire"
+)
 
 // A Verdict is the result of a handler's ServeDNS.
 type Verdict uint8
@@ -64,6 +68,10 @@ type Observer interface{ ObserveDNS(q *Query) }
 // the handler may answer such queries. A chain without a handler that may refuses
 // them.
 type AnyClass interface{ AnyClass() (answers bool) }
+
+// An Authority answers for all names of its zones from data of this server. Records of
+// these names are not accepted from other servers: see OwnZones.
+type Authority interface{ AuthoritativeZones() []wire.Name }
 
 // A ChainBinder is a handler or an observer that keeps state for each chain, for
 // example counters that are labelled with the chain's server and zone. CopyFor

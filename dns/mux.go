@@ -17,6 +17,7 @@ type Mux struct {
 	zones     map[wire.Name][]*Chain
 	root      []*Chain // zones[wire.Root], where the search for every name ends
 	maxLabels int      // of the zones
+	ownZones  OwnZones
 	lot       *ParkingLot
 	onPanic   func(q *Query, cause any)
 }
@@ -24,7 +25,7 @@ type Mux struct {
 // NewMux returns a mux without zones, whose queries wait in lot. onPanic, if it is
 // not nil, is called when a handler panicked; the client gets SERVFAIL.
 func NewMux(lot *ParkingLot, onPanic func(q *Query, cause any)) *Mux {
-	return &Mux{zones: map[wire.Name][]*Chain{}, lot: lot, onPanic: onPanic}
+	return &Mux{zones: map[wire.Name][]*Chain{}, ownZones: OwnZones{}, lot: lot, onPanic: onPanic}
 }
 
 // Route adds a chain for a zone. It is an error if the zone has a chain without a
@@ -38,6 +39,7 @@ func (m *Mux) Route(zone wire.Name, chain *Chain) error {
 	m.zones[zone] = append(m.zones[zone], chain)
 	m.maxLabels = max(m.maxLabels, zone.Labels())
 	m.root = m.zones[wire.Root]
+	m.ownZones.add(zone, chain)
 	return nil
 }
 

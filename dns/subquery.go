@@ -66,7 +66,11 @@ func (q *Query) SubQuery(name []byte, t wire.Type) (sub *Query, ok bool) {
 // ResumeSubQuery blocks until the answer to the last SubQuery is complete.
 func (q *Query) ResumeSubQuery(ctx context.Context) *Query {
 	q.sub.detached = true
-	q.sub.resume(ctx, 0)
+	if err := q.place.addStack(); err != nil {
+		q.sub.failUnparked(err, 0)
+	} else {
+		q.sub.resume(ctx, 0)
+	}
 	q.sub.finishSub()
 	return q.sub
 }

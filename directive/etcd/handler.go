@@ -213,6 +213,14 @@ func (h *Handler) readsEtcd() bool { return h.direct != nil && h.direct() }
 // is unreachable.
 func (h *Handler) Ready() bool { return h.readsEtcd() || h.index.synced() }
 
+// AuthoritativeZones returns the zones of h.
+func (h *Handler) AuthoritativeZones() (zones []wire.Name) {
+	for _, z := range h.zones {
+		zones = append(zones, z.name)
+	}
+	return zones
+}
+
 // zone returns the zone with the most labels that contains the query name.
 func (h *Handler) zone(q *dns.Query) *zoneInfo {
 	name, labels := q.Name(), q.Labels()

@@ -9,6 +9,8 @@ package file
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
@@ -107,6 +109,9 @@ type served struct {
 
 // zone returns the current version of the zone.
 func (s *served) zone() *zone.Zone { return s.source.zones[s.index].Load() }
+
+// AuthoritativeZones returns f's zones.
+func (f *File) AuthoritativeZones() []wire.Name { return slices.Collect(maps.Keys(f.zones)) }
 
 // ServeDNS answers queries for names in f's zones.
 func (f *File) ServeDNS(q *dns.Query) dns.Verdict {

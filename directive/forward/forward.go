@@ -95,7 +95,12 @@ import (
 // arrive; after 64 packets with a wrong ID or question a socket's queries are
 // sent over TCP. Of a reply only the records that belong to the query are used:
 // those of its name, of CNAME targets, the zone's own authority records, and the
-// addresses of names in them. Duplicate records are dropped. A CNAME loop or a
+// addresses of names in them. Records of names in zones of this server's own data are
+// dropped, unless the query name is in the zone: the zones of kubernetes,
+// k8s_external, etcd, file and hosts in any server block of the listening address. If
+// a CNAME record leads into such a zone, the server's own answer for that name follows
+// it, through the server block of the name, and the whole answer is not cached.
+// Duplicate records are dropped. A CNAME loop or a
 // chain of more than 31 CNAME records becomes SERVFAIL. A reply with records of
 // the name but none of the type, as some load balancers send it, becomes NODATA
 // that is not cached.
@@ -318,7 +323,7 @@ func (f *Forward) Resolve(ctx context.Context, q *dns.Query) error {
 		return nil
 	}
 	q.SetState(f.stateKey, nil)
-	defer f.waiting.Add(-1)
+	f.waiting.Add(-1)
 	if !x.isFinished() {
 		q.AddExtendedError(wire.EDENoReachable, "no answer in time")
 		return fmt.Errorf("no reply from any upstream: %w", ctx.Err())
@@ -335,7 +340,24 @@ func (f *Forward) Resolve(ctx context.Context, q *dns.Query) error {
 		return nil
 	}
 	x.reply.write(q)
+	if target := x.reply.ownTarget; target != nil {
+		f.followOwn(ctx, q, target)
+	}
 	return nil
+}
+
+// followOwn adds this server's own answer for target, to which the last CNAME record of
+// the answer leads.
+func (f *Forward) followOwn(ctx context.Context, q *dns.Query, target []byte) {
+	sub, ok := q.SubQuery(target, q.Type)
+	if !ok {
+		sub = q.ResumeSubQuery(ctx)
+	}
+	ra := q.RA
+	served := q.FollowCNAME(sub)
+	q.RA = ra
+	q.AD = q.AD && sub.AD
+	q.Cacheable = q.Cacheable && served && sub.Cacheable
 }
 
 // passesOn reports whether the reply makes the query go to the next forward.

@@ -3,6 +3,7 @@ package forward
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -72,7 +73,7 @@ func (s *upstreamSet) join(q *dns.Query, excluded *exclusion, wake func()) *exch
 func (r *request) equal(o *request) bool {
 	class := func(r *request) []byte { return r.question[len(r.question)-2:] }
 	return r.flags == o.flags && r.do == o.do && r.stream == o.stream &&
-		bytes.Equal(class(r), class(o)) && bytes.Equal(r.options, o.options)
+		bytes.Equal(class(r), class(o)) && bytes.Equal(r.options, o.options) && maps.Equal(r.ownZones, o.ownZones)
 }
 
 // finish wakes the queries that wait for x, and starts an exchange that waits for the

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 
+	"github.com/seamark/seamark/dns"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -35,6 +36,9 @@ type reply struct {
 	options   []byte // of the OPT record, without hop-by-hop ones
 	dropped   int    // the number of records dropped
 	otherType bool   // the name had only records of other types: NODATA that is not cached
+	// ownTarget is the target of the last CNAME record if it is in a zone of this
+	// server's own data; else nil.
+	ownTarget []byte
 }
 
 // isNODATA reports whether the name exists without records of the type.
@@ -49,6 +53,9 @@ func (r *reply) rejectsRequest() bool {
 // A parser parses replies. It reuses its memory and is not safe for concurrent
 // use.
 type parser struct {
+	ownZones  dns.OwnZones // records of names in them are dropped, unless the queried name is in the zone
+	ownTarget []byte       // the name in them that a CNAME record leads to; nil for none
+
 	answer  wire.Answer // all records, uncompressed
 	records []parsedRecord
 	aliases []int    // indexes in records of the CNAME and DNAME records to follow
@@ -123,6 +130,7 @@ func (p *parser) parse(packet, question []byte, do bool) (*reply, discardReason)
 	if !p.selectRecords(question, do) {
 		return brokenChainReply(r), valid
 	}
+	r.ownTarget = bytes.Clone(p.ownTarget)
 	answers, named := false, false
 	for i := range p.records {
 		record := &p.records[i]

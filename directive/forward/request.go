@@ -19,6 +19,7 @@ type request struct {
 	do       bool
 	stream   bool // send over a connection from the start
 	options  []byte
+	ownZones dns.OwnZones // of the clients' server; empty for classes other than IN
 }
 
 func newRequest(q *dns.Query, stream bool) request {
@@ -29,6 +30,9 @@ func newRequest(q *dns.Query, stream bool) request {
 		stream:   stream,
 	}
 	r.options = append([]byte(nil), q.Options...)
+	if q.Class == wire.ClassIN {
+		r.ownZones = q.OwnZones()
+	}
 	return r
 }
 

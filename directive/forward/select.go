@@ -23,12 +23,14 @@ func (p *parser) selectRecords(question []byte, do bool) bool {
 	name := question[:len(question)-4]
 	t := wire.Type(binary.BigEndian.Uint16(question[len(question)-4:]))
 	class := wire.Class(binary.BigEndian.Uint16(question[len(question)-2:]))
-	p.names, p.targets, p.dnames = append(p.names[:0], name), p.targets[:0], p.dnames[:0]
+	p.names, p.targets, p.dnames, p.ownTarget = append(p.names[:0], name), p.targets[:0], p.dnames[:0], nil
 	if !p.followAliases(t, class) {
 		return false
 	}
 	p.selectAnswers(t, class, do)
-	p.selectAuthority(class, do)
+	if p.ownTarget == nil { // it belongs to the last name
+		p.selectAuthority(class, do)
+	}
 	for i := range p.records {
 		if p.records[i].keep {
 			p.addTarget(&p.records[i])
@@ -83,7 +85,11 @@ func (p *parser) followAliases(t wire.Type, class wire.Class) bool {
 				}
 			case containsName(p.names, owner):
 				record.keep = true
-				if target := p.rdata(record); !containsName(p.names, target) {
+				target := p.rdata(record)
+				switch {
+				case p.ownZones.Entered(p.names[0], target):
+					p.ownTarget = target
+				case !containsName(p.names, target):
 					p.names = append(p.names, target)
 					more = true
 				}
@@ -106,7 +112,7 @@ func (p *parser) isLoop() bool {
 		}
 		name = p.rdata(&p.records[p.aliases[i]])
 	}
-	return true
+	return containsName(p.names, name) // not if name is ownTarget
 }
 
 // selectAnswers marks the records of the queried type for the names of the chain.
@@ -211,7 +217,7 @@ func (p *parser) addTarget(record *parsedRecord) {
 	if len(target) == 1 { // the owner itself (RFC 9460 §2.5)
 		target = p.owner(record)
 	}
-	if !containsName(p.targets, target) {
+	if !containsName(p.targets, target) && !p.ownZones.Entered(p.names[0], target) {
 		p.targets = append(p.targets, target)
 	}
 }

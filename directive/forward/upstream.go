@@ -213,6 +213,7 @@ func (u *upstream) parse(a *attempt, packet []byte, p *parser, limit int) (*repl
 		u.metrics.discard(oversize)
 		return &reply{flags: wire.FlagTC, truncated: true, edns: true}, valid
 	}
+	p.ownZones = a.request.ownZones
 	r, reason := p.parse(packet, a.request.question, a.request.do)
 	if reason == valid && r.truncated && a.useStream {
 		return nil, malformed // there is no other transport to try

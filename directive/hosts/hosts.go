@@ -172,6 +172,14 @@ func (h *Handler) ServeDNS(q *dns.Query) dns.Verdict {
 // Ready reports whether every ConfigMap has been read once.
 func (h *Handler) Ready() bool { return h.table.ready() }
 
+// AuthoritativeZones returns the zones of h.
+func (h *Handler) AuthoritativeZones() (zones []wire.Name) {
+	for _, z := range h.zones {
+		zones = append(zones, z.name)
+	}
+	return zones
+}
+
 // NameExists reports whether q's name or a name below it has a line. A handler that
 // answers NXDOMAIN checks it first (RFC 8020).
 func (h *Handler) NameExists(q *dns.Query) bool {

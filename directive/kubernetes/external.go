@@ -72,6 +72,9 @@ type External struct {
 // firstServer is the name server's label in front of the apex label.
 const firstServer = "\x03ns1"
 
+// AuthoritativeZones returns the zones of e.
+func (e *External) AuthoritativeZones() []wire.Name { return e.handler.AuthoritativeZones() }
+
 // SetupExternal is the setup function of k8s_external.
 func SetupExternal(b *config.Block, uses []corefile.Directive) error {
 	d := uses[0]

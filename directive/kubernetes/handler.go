@@ -143,6 +143,14 @@ func (h *Handler) Resolve(ctx context.Context, q *dns.Query) error {
 	return nil
 }
 
+// AuthoritativeZones returns the zones of h.
+func (h *Handler) AuthoritativeZones() (zones []wire.Name) {
+	for _, z := range h.zones {
+		zones = append(zones, z.name)
+	}
+	return zones
+}
+
 // zone returns the longest zone that the query's name is in; nil if it is in none.
 func (h *Handler) zone(q *dns.Query) *zoneInfo {
 	name, labels := q.Name(), q.Labels()

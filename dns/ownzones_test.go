@@ -1,0 +1,112 @@
+package dns
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"testing"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/wire"
+)
+
+// An authority serves zones from its own data.
+type authority struct {
+	Handler
+	zones []string
+}
+
+func (a authority) AuthoritativeZones() (zones []wire.Name) {
+	for _, s := range a.zones {
+		zone, err := wire.ParseName(s)
+		if err != nil {
+			panic(err)
+		}
+		zones = append(zones, zone)
+	}
+	return zones
+}
+
+func TestOwnZones(t *testing.T) {
+	plain := serve(addresses(1))
+	r := newRig(t, 1, map[string]*Chain{
+		".":               chain(plain, authority{plain, []string{"cluster.local", "in-addr.arpa"}}, plain),
+		"db.example":      chain(authority{plain, []string{"."}}),              // only db.example is reachable
+		"other.example":   chain(authority{plain, []string{"cluster2.local"}}), // unreachable
+		"stub.example":    chain(plain),
+		"x.cluster.local": chain(plain),
+	})
+	zones := r.mux.ownZones
+	got := slices.Sorted(func(yield func(string) bool) {
+		for zone := range maps.Keys(zones) {
+			_ = yield(zone.String())
+		}
+	})
+	if want := []string{"cluster.local.", "db.example.", "in-addr.arpa."}; !slices.Equal(got, want) {
+		t.Errorf("zones: got %q, want %q", got, want)
+	}
+	zones[wire.Name("\x03sub\x07cluster\x05local\x00")] = struct{}{}
+	for _, c := range []struct {
+		query, name string
+		want        bool
+	}{
+		{"a.example.", "svc.cluster.local.", true},
+		{"a.example.", "SVC.Cluster.LOCAL.", true},
+		{"a.example.", "cluster.local.", true},
+		{"a.example.", "xcluster.local.", false},
+		{"a.example.", "local.", false},
+		{"a.example.", "www.stub.example.", false},
+		{"a.example.", "db.example.", true},
+		{".", "db.example.", true},
+		{"a.cluster.local.", "b.cluster.local.", false},
+		{"a.Cluster.Local.", "b.cluster.local.", false},
+		{"a.cluster.local.", "b.sub.cluster.local.", true},
+		{"a.sub.cluster.local.", "b.cluster.local.", false},
+		{"1.0.192.in-addr.arpa.", "1.0-31.2.0.192.in-addr.arpa.", false},
+		{"a.example.", ".", false},
+	} {
+		query, _ := wire.ParseName(c.query)
+		name, _ := wire.ParseName(c.name)
+		if got := zones.Entered([]byte(query), []byte(name)); got != c.want {
+			t.Errorf("query for %s, record of %s: got %v, want %v", c.query, c.name, got, c.want)
+		}
+		if OwnZones(nil).Entered([]byte(query), []byte(name)) {
+			t.Errorf("query for %s, record of %s, no zones: got true, want false", c.query, c.name)
+		}
+	}
+}
+
+// An awaitingSubQuery is an Awaiter that makes a sub-query.
+type awaitingSubQuery struct{}
+
+func (awaitingSubQuery) AwaitDNS(_ *Query, wake func()) bool { go wake(); return true }
+
+func (awaitingSubQuery) Resolve(ctx context.Context, q *Query) error {
+	sub, ok := q.SubQuery([]byte("\x01b\x00"), q.Type)
+	if !ok {
+		sub = q.ResumeSubQuery(ctx)
+	}
+	q.RCode, q.Err = sub.RCode, sub.Err
+	return nil
+}
+
+// A query that got its place without a goroutine needs more of them when
+// ResumeSubQuery blocks.
+func TestResumeSubQueryNeedsPlaces(t *testing.T) {
+	slow := resolve(func(_ context.Context, q *Query) error { addresses(1)(q); return nil })
+	for _, c := range []struct{ room, want int }{{1, mdns.RcodeServerFailure}, {2, mdns.RcodeSuccess}} {
+		finished := 0
+		r := newRig(t, c.room, map[string]*Chain{
+			".": chain(awaitingSubQuery{}),
+			"b": chain(finisher(func(*Query) { finished++ }), slow),
+		})
+		if reply := r.answer(question("a.", mdns.TypeA)); reply.Rcode != c.want || finished != 1 {
+			t.Errorf("lot for %d queries: got %d calls of the finisher and %v, want one call and %s", c.room, finished, reply, mdns.RcodeToString[c.want])
+		}
+		r.lot.Close(t.Context())
+		if n := r.lot.used.Load(); n != 0 {
+			t.Errorf("lot for %d queries: %d places are in use after the reply, want none", c.room, n)
+		}
+	}
+}
