@@ -50,6 +50,7 @@ type exchange struct {
 	// Used by the goroutine that processes events.
 	timer      *time.Timer
 	deadline   time.Time
+	useStream  bool        // send over a connection: the request says so, or a reply was truncated
 	retryAt    time.Time   // when to send another attempt
 	candidates []*upstream // best first
 	sent       int
@@ -232,7 +233,7 @@ func (x *exchange) skipCount() int {
 }
 
 func (x *exchange) newAttempt(u *upstream) *attempt {
-	return &attempt{request: &x.request, useStream: x.stream, upstream: u, sender: x}
+	return &attempt{request: &x.request, useStream: x.useStream, upstream: u, sender: x}
 }
 
 // retry sends another attempt, since the last one has not been answered.
@@ -301,10 +302,10 @@ func (x *exchange) handle(o outcome) (next *attempt, done bool) {
 		next.noEDNS = true
 		return next, false
 	case o.reply.truncated && !o.useStream && x.sent < maxSends:
-		if !x.stream { // TCP may be blocked: limit the time to wait for it
+		if !x.useStream { // TCP may be blocked: limit the time to wait for it
 			x.limitTime(max(x.set.options.readTimeout, minDialTimeout))
 		}
-		x.fallback, x.stream = &o, true
+		x.fallback, x.useStream = &o, true
 		return x.newAttempt(o.upstream), false
 	case slices.Contains(x.set.options.failover, o.reply.code) && (x.nextIndex < len(x.candidates) || x.inFlight > 0):
 		if x.fallback == nil || !x.fallback.reply.truncated {

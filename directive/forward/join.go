@@ -49,7 +49,7 @@ func (s *upstreamSet) join(q *dns.Query, excluded *exclusion, wake func()) *exch
 			return x
 		}
 	}
-	x := &exchange{request: r, set: s, similar: similar, excluded: excluded, wakes: []func(){wake}}
+	x := &exchange{request: r, useStream: r.stream, set: s, similar: similar, excluded: excluded, wakes: []func(){wake}}
 	begin := x.start
 	switch n := len(similar.list); {
 	case n >= maxSimilar+maxWaitingSimilar:

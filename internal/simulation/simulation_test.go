@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	seeds   = flag.Uint64("seeds", 1000, "number of worlds")
+	seeds   = flag.Uint64("seeds", defaultSeeds, "number of worlds")
 	first   = flag.Uint64("first", 0, "seed of the first world")
 	verbose = flag.Bool("events", false, "print the trace of each world")
 )
@@ -157,6 +157,8 @@ func (w *world) step() (f fault) {
 
 // flood sends more queries for names of upstreams that do not answer than may wait.
 func (w *world) flood() {
+	w.reloading <- struct{}{} // during a reload two plans have a parking lot each
+	defer func() { <-w.reloading }()
 	for _, u := range w.upstreams[w.current().upstreams] {
 		u.behave(ignores)
 	}
