@@ -55,7 +55,7 @@ func upstream(t *testing.T) string {
 		m := new(dns.Msg).SetReply(r)
 		q := r.Question[0]
 		switch {
-		case strings.Contains("."+q.Name, ".no"):
+		case strings.Contains(strings.ToLower("."+q.Name), ".no"):
 			m.Rcode = dns.RcodeNameError
 		case q.Qtype == dns.TypeA:
 			m.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: q.Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 300}, A: net.IPv4(192, 0, 2, 1)}}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/seamark/seamark/wire"
 )
 
 // An attempt is one request sent to one upstream. It ends with one outcome,
@@ -16,13 +18,15 @@ type attempt struct {
 	request    *request
 	id         uint16
 	edns       bool
-	noEDNS     bool // send without EDNS, because the upstream rejected it
-	useStream  bool // send over a connection instead of UDP
-	fresh      bool // use another socket or connection than the previous attempt
-	probe      bool // a health check
-	reused     bool // sent over a connection that existed before
-	resent     int8 // the number of connections that were closed while it waited
-	sawInvalid bool // an invalid reply has been reported
+	noEDNS     bool   // send without EDNS, because the upstream rejected it
+	useStream  bool   // send over a connection instead of UDP
+	fresh      bool   // use another socket or connection than the previous attempt
+	plainCase  bool   // send in the client's letter case
+	probe      bool   // a health check
+	reused     bool   // sent over a connection that existed before
+	resent     int8   // the number of connections that were closed while it waited
+	sawInvalid bool   // an invalid reply has been reported
+	spelled    []byte // the question in random letter case; nil for the client's case
 	upstream   *upstream
 	sent       time.Time
 	socket     *socket // nil over a connection
@@ -38,16 +42,21 @@ type attemptSender interface {
 }
 
 // packet returns the request as a message.
-func (a *attempt) packet() []byte { return a.request.packet(a.id, a.edns) }
+func (a *attempt) packet() []byte {
+	packet := a.request.packet(a.id, a.edns)
+	copy(packet[wire.HeaderLen:], a.spelled)
+	return packet
+}
 
 // An outcome is the end of an attempt: a reply or an error. If invalid is set, the
 // attempt has not ended: the upstream sent an invalid reply, so that another upstream
-// should be queried now.
+// should be queried now; wrongCase reports that it has another letter case than the query.
 type outcome struct {
 	*attempt
-	reply   *reply
-	err     error
-	invalid bool
+	reply     *reply
+	err       error
+	invalid   bool
+	wrongCase bool
 }
 
 // A table holds the attempts that wait on one socket or connection, by ID.

@@ -59,6 +59,7 @@ type exchange struct {
 	failures   int         // attempts that count for max_connect_attempts
 	refused    []*upstream // those that refused the query or closed the connection
 	last       *attempt    // the one sent last; nil if it has ended
+	plainCase  bool        // a reply had the wrong letter case: send others in the client's
 	fallback   *outcome    // a reply that is used if no better one arrives
 
 	// The result, once finished is true.
@@ -233,7 +234,7 @@ func (x *exchange) skipCount() int {
 }
 
 func (x *exchange) newAttempt(u *upstream) *attempt {
-	return &attempt{request: &x.request, useStream: x.useStream, upstream: u, sender: x}
+	return &attempt{request: &x.request, useStream: x.useStream, plainCase: x.plainCase, upstream: u, sender: x}
 }
 
 // retry sends another attempt, since the last one has not been answered.
@@ -284,6 +285,7 @@ func (x *exchange) retryDelay(u *upstream) time.Duration {
 // reports that the exchange is done.
 func (x *exchange) handle(o outcome) (next *attempt, done bool) {
 	if o.invalid {
+		x.plainCase = x.plainCase || o.wrongCase
 		if x.last == o.attempt && x.maySend() {
 			x.last.upstream.metrics.retries.Add(1)
 			return x.nextAttempt(), false

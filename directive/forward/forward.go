@@ -47,6 +47,7 @@ import (
 //	    tls [CERT KEY] [CA]
 //	    tls_servername NAME
 //	    doh_method GET|POST
+//	    case_randomization auto|off
 //	    source_address IP
 //	    resolver IP[:PORT]...
 //	}
@@ -146,6 +147,12 @@ import (
 //   - tls_servername: the name in the upstreams' certificates. It excludes %NAME
 //     in a TO.
 //   - doh_method: the HTTP method for DNS over HTTPS, POST by default.
+//   - case_randomization: auto, the default, sends queries over UDP in random letter
+//     case (0x20), which a forged reply must repeat. After 8 replies in the case of
+//     the query an upstream is known to preserve it; then a reply in another case is
+//     ignored, and the query is sent again in the client's case. After 3 such replies,
+//     or one in another case before, queries are sent in the client's case for 10
+//     minutes. off always sends them in the client's case.
 //   - source_address: the local address for upstreams of its family.
 //   - resolver: the servers that look up host names of upstreams.
 //
@@ -163,7 +170,7 @@ import (
 // seamark_forward_upstream_down_total{to}, how often it went down;
 // seamark_forward_waiting_queries{to}, queries sent to it that it has not answered;
 // seamark_forward_discarded_total{to,reason}, with the reasons malformed, id,
-// question, records, size, late and record; seamark_forward_coalesced_total;
+// question, case, records, size, late and record; seamark_forward_coalesced_total;
 // seamark_forward_retries_total{to}; seamark_forward_failures_total{to}, queries
 // that the upstream did not answer.
 //
@@ -191,7 +198,8 @@ import (
 //	}
 //
 // Same as CoreDNS: syntax and defaults, and the errors in log lines. Different:
-// another upstream is queried when one is slow; truncated replies are queried
+// another upstream is queried when one is slow; queries over UDP are in random letter
+// case; truncated replies are queried
 // again over TCP; replies are validated, and hop-by-hop EDNS options (cookie,
 // NSID, keepalive, padding) are not passed on; all zones of a CIDR count; when all
 // upstreams are down the wait is short, or none; host names are looked up again
@@ -232,6 +240,7 @@ type options struct {
 	checkNoRec   bool
 	checkDomain  wire.Name
 	failfast     bool
+	plainCase    bool // case_randomization off
 	failover     []wire.RCode
 	source       netip.Addr
 	resolvers    []netip.AddrPort

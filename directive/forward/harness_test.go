@@ -251,6 +251,9 @@ type harness struct {
 	mux     *dns.Mux
 	lot     *dns.ParkingLot
 	forward []*Forward
+	// randomCase is true if the Corefile has the option case_randomization. Without
+	// it the tests expect the names of queries in the client's case.
+	randomCase bool
 }
 
 // setup sets up a Corefile of one block.
@@ -268,7 +271,7 @@ func setup(text string, log *slog.Logger) (*config.Block, error) {
 // newHarness serves the directives in text.
 func newHarness(t *testing.T, text string) *harness {
 	t.Helper()
-	r := &harness{t: t}
+	r := &harness{t: t, randomCase: strings.Contains(text, "case_randomization")}
 	b, err := setup(".:53 {\n"+text+"\n}\n", slog.New(slog.NewTextHandler(t.Output(), nil)))
 	if err != nil {
 		t.Fatal(err)
@@ -287,6 +290,9 @@ func newHarness(t *testing.T, text string) *harness {
 func (r *harness) serve(b *config.Block, old *config.Start) {
 	r.t.Helper()
 	r.block, r.start = b, config.NewStart(context.Background(), old)
+	for _, f := range find(b) {
+		f.options.plainCase = f.options.plainCase || !r.randomCase
+	}
 	if err := b.Started(r.start); err != nil {
 		r.t.Fatal(err)
 	}

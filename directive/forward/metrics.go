@@ -44,7 +44,7 @@ func newUpstreamMetrics(r *metrics.Registry, t target) *upstreamMetrics {
 	}
 	m.wentDown = r.Counter("seamark_forward_upstream_down_total", "How often the upstream went down.", "to", to)
 	m.discards = map[discardReason]*metrics.Counter{}
-	for _, reason := range [...]discardReason{malformed, unknownID, wrongQuestion, unrelated, oversize, late, extraRecord} {
+	for _, reason := range [...]discardReason{malformed, unknownID, wrongQuestion, wrongCase, unrelated, oversize, late, extraRecord} {
 		m.discards[reason] = r.Counter("seamark_forward_discarded_total", "Packets from the upstream that were ignored, by reason; reason record counts replies with dropped records.",
 			"to", to, "reason", string(reason))
 	}

@@ -18,6 +18,7 @@ const (
 	malformed     discardReason = "malformed"
 	unknownID     discardReason = "id"       // no waiting query has the ID
 	wrongQuestion discardReason = "question" // the query with the ID has another question
+	wrongCase     discardReason = "case"     // the upstream preserves letter case, and this is another one
 	unrelated     discardReason = "records"  // no record belongs to the query
 	oversize      discardReason = "size"     // larger than the requested size
 	late          discardReason = "late"     // valid, but the query was answered before

@@ -115,6 +115,12 @@ func (f *Forward) parse(b *config.Block, d corefile.Directive) error {
 			o.dohGet = method == "GET"
 			return err
 		}},
+		corefile.Option{Usage: "case_randomization auto|off", Set: func(d corefile.Directive) error {
+			mode := ""
+			err := corefile.OneOf(&mode, "auto", "off")(d)
+			o.plainCase = mode == "off"
+			return err
+		}},
 		corefile.Option{Usage: "tls [CERT KEY] [CA]", Set: func(d corefile.Directive) error { return o.parseTLS(b, d) }},
 		corefile.Option{Usage: "tls_servername NAME", Set: corefile.String(&o.serverName)},
 		corefile.Option{Usage: "policy random|round_robin|sequential", Set: func(d corefile.Directive) error {

@@ -34,6 +34,7 @@ func TestSetup(t *testing.T) {
         next NXDOMAIN servfail
         next_on_nodata
         failfast_all_unhealthy_upstreams
+        case_randomization off
         failover REFUSED NOTIMP
         source_address 127.0.0.1
         resolver 192.0.2.53 [2001:db8::53]:5353
@@ -50,7 +51,7 @@ func TestSetup(t *testing.T) {
 	if !o.forceTCP || !o.preferUDP || o.expire != 20*time.Second || o.maxAge != time.Minute || o.maxIdleConns != 3 ||
 		o.readTimeout != time.Second || o.maxFails != 5 || o.maxAttempts != 7 || !o.dohGet || o.serverName != "name.example" ||
 		o.policy != sequential || o.checkEvery != 2*time.Second || !o.checkNoRec || o.checkDomain.String() != "example.org." ||
-		!o.failfast || len(o.failover) != 2 || o.source != netip.MustParseAddr("127.0.0.1") ||
+		!o.failfast || !o.plainCase || len(o.failover) != 2 || o.source != netip.MustParseAddr("127.0.0.1") ||
 		len(o.resolvers) != 2 || o.resolvers[1].Port() != 5353 {
 		t.Errorf("got %+v, want the options of the Corefile", o)
 	}
@@ -142,6 +143,7 @@ func TestSetupErrors(t *testing.T) {
 		"next WHAT":                           `next: want response codes such as SERVFAIL or NXDOMAIN, got "WHAT"`,
 		"next_on_nodata yes":                  "next_on_nodata: want no argument, got 1",
 		"failfast_all_unhealthy_upstreams no": "failfast_all_unhealthy_upstreams: want no argument, got 1",
+		"case_randomization on":               `case_randomization: want auto or off, got "on"`,
 		"failover":                            "failover: got no arguments, usage: failover RCODES...",
 		"failover NOERROR":                    "failover: NOERROR cannot be used in failover",
 		"failover WHAT":                       `failover: want response codes such as SERVFAIL or NXDOMAIN, got "WHAT"`,

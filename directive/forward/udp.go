@@ -42,6 +42,9 @@ type socket struct {
 
 // sendUDP sends a in a datagram.
 func (u *upstream) sendUDP(a *attempt) {
+	if !a.plainCase && !a.probe && !u.options().plainCase {
+		a.spelled = u.letterCase.spell(a.request.question)
+	}
 	for range 3 { // a socket may be closed at any time
 		s, err := u.socket(a.fresh)
 		if err != nil {

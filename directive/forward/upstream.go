@@ -30,6 +30,7 @@ type upstream struct {
 	checking     atomic.Bool
 	lastTrial    atomic.Int64 // when a query was last sent although the upstream was down
 	noEDNSUntil  atomic.Int64 // of package clock
+	letterCase   caseMemory
 
 	mu         sync.Mutex
 	sockets    []*socket
@@ -172,11 +173,12 @@ func (u *upstream) discard(a *attempt, reason discardReason) {
 		return
 	}
 	a.sawInvalid = true
-	a.sender.report(outcome{attempt: a, invalid: true})
+	a.sender.report(outcome{attempt: a, invalid: true, wrongCase: reason == wrongCase})
 }
 
 // receive processes a packet from a socket or connection to u. It reports whether the
-// packet may be spoofed: no attempt has had its ID, or not with its question.
+// packet may be spoofed: no attempt has had its ID, or not with its question or letter
+// case.
 func (u *upstream) receive(t *table, packet []byte, p *parser, limit int) (spoofed bool) {
 	if len(packet) < wire.HeaderLen {
 		u.discard(nil, malformed)
@@ -198,6 +200,7 @@ func (u *upstream) receive(t *table, packet []byte, p *parser, limit int) (spoof
 		return true
 	case reason != valid:
 		u.discard(a, reason)
+		return reason == wrongCase
 	case t.take(a):
 		u.finish(a, r)
 	}
@@ -206,9 +209,13 @@ func (u *upstream) receive(t *table, packet []byte, p *parser, limit int) (spoof
 
 // parse validates a packet that has a's ID.
 func (u *upstream) parse(a *attempt, packet []byte, p *parser, limit int) (*reply, discardReason) {
+	randomized := a.spelled != nil && len(packet) > wire.HeaderLen
+	exact := randomized && restoreCase(packet, a.spelled, a.request.question)
 	switch {
 	case !echoesQuestion(packet, a.request.question):
 		return nil, wrongQuestion
+	case randomized && !u.letterCase.accepts(a.spelled, exact):
+		return nil, wrongCase
 	case len(packet) > limit:
 		u.metrics.discard(oversize)
 		return &reply{flags: wire.FlagTC, truncated: true, edns: true}, valid

@@ -117,7 +117,7 @@ const none = "none"
 
 // forwardOptions are the options that each forward gets.
 var forwardOptions = [...]string{
-	"expire", "failfast_all_unhealthy_upstreams", "failover", "force_tcp", "health_check", "max_age", "max_concurrent",
+	"case_randomization", "expire", "failfast_all_unhealthy_upstreams", "failover", "force_tcp", "health_check", "max_age", "max_concurrent",
 	"max_connect_attempts", "max_fails", "max_idle_conns", "policy", "prefer_udp", "read_timeout", "source_address",
 }
 

@@ -1,0 +1,100 @@
+package forward
+
+import (
+	"bytes"
+	"crypto/rand"
+	"sync"
+	"time"
+
+	"github.com/seamark/seamark/wire"
+)
+
+const (
+	// caseEchoes is the number of replies in the letter case of the query after which
+	// an upstream is known to preserve it.
+	caseEchoes = 8
+	// maxWrongCase is the number of replies in another letter case after which an upstream
+	// is considered to preserve it no more.
+	maxWrongCase = 3
+	// plainCaseFor is how long queries are sent in the clients' letter case to an upstream
+	// that does not preserve it.
+	plainCaseFor = 10 * time.Minute
+)
+
+// A caseMemory knows whether an upstream preserves the letter case of queries. If it
+// does, a forged reply has to repeat the random case of the query.
+type caseMemory struct {
+	mu         sync.Mutex
+	echoes     int // replies in the case of a query with an upper-case letter, up to caseEchoes
+	wrong      int // replies in another case since the upstream is known to preserve it
+	plainUntil time.Time
+}
+
+// spell returns the question with a name in random letter case; nil if the upstream does
+// not preserve it.
+func (m *caseMemory) spell(question []byte) []byte {
+	m.mu.Lock()
+	plain := time.Now().Before(m.plainUntil)
+	m.mu.Unlock()
+	if plain {
+		return nil
+	}
+	spelled := bytes.Clone(question)
+	name := spelled[:len(spelled)-4]
+	var random [wire.MaxName/8 + 1]byte
+	_, _ = rand.Read(random[:len(name)/8+1]) // never returns an error
+	for i, c := range name {
+		if c = lower(c); 'a' <= c && c <= 'z' && random[i/8]>>(i%8)&1 == 1 {
+			name[i] ^= 'a' - 'A'
+		}
+	}
+	return spelled
+}
+
+// accepts reports whether a reply to a query with the spelled question is used. exact
+// reports whether the reply has the same letter case.
+func (m *caseMemory) accepts(spelled []byte, exact bool) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	switch {
+	case now.Before(m.plainUntil): // the query was sent before that was set
+	case exact:
+		if m.echoes < caseEchoes && bytes.ContainsAny(spelled[:len(spelled)-4], "ABCDEFGHIJKLMNOPQRSTUVWXYZ") {
+			m.echoes++
+		}
+	case m.echoes < caseEchoes:
+		m.echoes, m.plainUntil = 0, now.Add(plainCaseFor)
+	default:
+		if m.wrong++; m.wrong >= maxWrongCase {
+			m.echoes, m.wrong, m.plainUntil = 0, 0, now.Add(plainCaseFor)
+		}
+		return false
+	}
+	return true
+}
+
+// restoreCase restores the client's letter case in a reply to a query with the spelled
+// question: in the question section, which compressed names point into, and where the
+// upstream made a name, such as the target of an SRV record, of the name of the query. It
+// reports whether the reply's question had the case of the query. It leaves a reply with
+// another name as it is.
+func restoreCase(packet, spelled, question []byte) (exact bool) {
+	spelled, name := spelled[:len(spelled)-4], question[:len(question)-4]
+	if len(packet) < wire.HeaderLen+len(name) {
+		return false
+	}
+	received := packet[wire.HeaderLen:][:len(name)]
+	exact = bytes.Equal(received, spelled)
+	if !exact && !equalNames(received, name) {
+		return false
+	}
+	copy(received, name)
+	for i := 0; name[i] != 0; i += int(name[i]) + 1 {
+		rest := packet[wire.HeaderLen+len(name):]
+		for at := bytes.Index(rest, spelled[i:]); at >= 0; at = bytes.Index(rest, spelled[i:]) {
+			rest = rest[at+copy(rest[at:], name[i:]):]
+		}
+	}
+	return exact
+}

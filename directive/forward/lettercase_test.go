@@ -1,0 +1,141 @@
+package forward
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/wire"
+)
+
+func TestCaseMemory(t *testing.T) {
+	upper, lower := []byte("\x01A\x00\x00\x01\x00\x01"), []byte("\x01a\x00\x00\x01\x00\x01")
+	synctest.Test(t, func(t *testing.T) {
+		var m caseMemory
+		observe := func(times int, spelled []byte, exact, want bool) {
+			t.Helper()
+			for range times {
+				if got := m.accepts(spelled, exact); got != want {
+					t.Errorf("reply to %q, exact %v: got accepted %v, want %v", spelled, exact, got, want)
+				}
+			}
+		}
+		randomizes := func(want bool) {
+			t.Helper()
+			if got := m.spell(lower) != nil; got != want {
+				t.Errorf("queries in random case: got %v, want %v", got, want)
+			}
+		}
+		randomizes(true)
+		observe(caseEchoes-1, upper, true, true)
+		observe(100, lower, true, true) // such replies prove nothing
+		observe(1, upper, false, true)
+		randomizes(false)
+		observe(100, upper, true, true) // queries sent before
+		time.Sleep(plainCaseFor)
+		randomizes(true)
+		observe(caseEchoes, upper, true, true)
+		observe(maxWrongCase-1, upper, false, false)
+		observe(100, upper, true, true)
+		randomizes(true)
+		observe(1, upper, false, false)
+		randomizes(false)
+		time.Sleep(plainCaseFor)
+		randomizes(true)
+		observe(1, upper, false, true)
+		randomizes(false)
+	})
+}
+
+func TestRandomCase(t *testing.T) {
+	const name = "\x06zaZA09\x02@[\x02`{\x0fabcdefghijklmno\x00"
+	question := questionOf(name, wire.TypeA)
+	var m caseMemory
+	seen := map[string]bool{}
+	for range 100 {
+		spelled := m.spell(question)
+		if !strings.EqualFold(string(spelled), string(question)) {
+			t.Fatalf("got %q, want %q in any letter case", spelled, question)
+		}
+		seen[string(spelled)] = true
+	}
+	if len(seen) < 99 {
+		t.Errorf("got %d spellings of 100 queries, want 99 or more", len(seen))
+	}
+}
+
+// With each reply the client sees its own letter case, whether the upstream preserves
+// the case of queries or not. A reply in the wrong case is ignored if it does.
+func TestCaseRandomization(t *testing.T) {
+	var lowered, compress atomic.Bool
+	up := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
+		m := answerOf(q, "1")
+		m.Answer = append(m.Answer, rr(q.Question[0].Name+" 60 IN CNAME mail."+q.Question[0].Name)) // points into the question
+		m.Answer[0], m.Answer[1] = m.Answer[1], m.Answer[0]
+		m.Answer[1].Header().Name = "mail." + q.Question[0].Name
+		m.Compress = compress.Load()
+		if lowered.Load() {
+			m.Question[0].Name = strings.ToLower(m.Question[0].Name)
+		}
+		send(pack(m))
+	})
+	r := newHarness(t, "forward . "+up.addr+" {\n case_randomization auto\n max_fails 0\n}")
+	n := 0
+	ask := func() (sent string) {
+		t.Helper()
+		n++
+		compress.Store(n%2 == 0)
+		name := fmt.Sprintf("Name%d.Of-Many-Letters.Example.", n)
+		before := up.queryCount()
+		m, _ := r.ask(query(name, mdns.TypeA), dns.UDP)
+		if len(m.Answer) != 2 || m.Answer[0].Header().Name != name || m.Answer[1].Header().Name != "mail."+name ||
+			m.Answer[0].(*mdns.CNAME).Target != "mail."+name {
+			t.Errorf("%s: got %v, want a CNAME record and an address in the case of the query", name, m)
+		}
+		asked, _ := up.queries()
+		if sent = asked[before].Question[0].Name; !strings.EqualFold(sent, name) {
+			t.Errorf("%s: upstream got %s, want the name in any case", name, sent)
+		}
+		return sent
+	}
+	random := func() bool { sent := ask(); return sent != fmt.Sprintf("Name%d.Of-Many-Letters.Example.", n) }
+	for range caseEchoes {
+		if !random() {
+			t.Errorf("query %d: upstream got the client's letter case, want a random one", n)
+		}
+	}
+	lowered.Store(true)
+	for range maxWrongCase {
+		before := up.queryCount()
+		if !random() {
+			t.Errorf("query %d: upstream got the client's letter case, want a random one", n)
+		}
+		if got := up.queryCount() - before; got != 2 {
+			t.Errorf("query %d, reply in the wrong case: got %d queries, want another in the client's case", n, got)
+		}
+	}
+	if got := r.discarded(up, wrongCase); got != fmt.Sprint(maxWrongCase) {
+		t.Errorf("discarded replies in the wrong case: got %s, want %d", got, maxWrongCase)
+	}
+	if random() {
+		t.Errorf("query %d: upstream got a random letter case, want the client's after %d replies in the wrong case", n, maxWrongCase)
+	}
+}
+
+// A query over TCP and one with case_randomization off have the client's letter case.
+func TestCaseRandomizationOff(t *testing.T) {
+	for _, option := range []string{"case_randomization off", "case_randomization auto\n force_tcp"} {
+		up := newFakeUpstream(t, answerWithAddress("1"))
+		r := newHarness(t, "forward . "+up.addr+" {\n "+option+"\n}")
+		r.wantAnswer("name.of-many-letters.example.", mdns.TypeA, "192.0.2.1")
+		if asked, _ := up.queries(); asked[0].Question[0].Name != "name.of-many-letters.example." {
+			t.Errorf("%s: upstream got %s, want the client's letter case", option, asked[0].Question[0].Name)
+		}
+	}
+}
