@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,16 +17,34 @@ import (
 )
 
 // newSnapshotFile returns a file of a synced index with one Service, and its log.
-func newSnapshotFile(t *testing.T) (*snapshotFile, *bytes.Buffer) {
+func newSnapshotFile(t *testing.T) (*snapshotFile, *lockedBuffer) {
 	t.Helper()
 	ix := syncedIndex()
 	ix.Put(cluster.Namespaces, namespaceObject("shop"))
 	ix.Put(cluster.Services, clusterIP("shop", "web", "", "10.96.0.1"))
-	log := new(bytes.Buffer)
+	log := new(lockedBuffer)
 	return &snapshotFile{
 		path: filepath.Join(t.TempDir(), "snapshot"), log: slog.New(slog.NewTextHandler(log, nil)),
 		source: &watchedCluster{Index: ix, snapshotOf: "options"}, cancel: func() {},
 	}, log
+}
+
+// A lockedBuffer may be read while it is written.
+type lockedBuffer struct {
+	mu      sync.Mutex
+	written strings.Builder
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.written.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.written.String()
 }
 
 func TestSnapshotFileRejected(t *testing.T) {
@@ -138,7 +157,7 @@ func TestSnapshotFileWrites(t *testing.T) {
 		if n := services(0); n != 2 {
 			t.Errorf("after Stop: got %d Services, want 2", n)
 		}
-		if log.Len() > 0 {
+		if log.String() != "" {
 			t.Errorf("log: got\n%s\nwant none", log)
 		}
 	})
