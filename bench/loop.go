@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"syscall"
 	"unsafe"
 
@@ -160,11 +161,15 @@ func (l *loop) answer(i int) {
 	n := copy(reply, query)
 	if n >= 12 {
 		key := query[12:]
+		var question []byte // of the query, if it may have another letter case
 		if l.upstream {
-			key = questionOf(key)
+			question = questionOf(key)
+			name := question[:max(0, len(question)-4)]
+			key = slices.Concat(bytes.ToLower(name), question[len(name):])
 		}
 		if full := l.table[string(key)]; full != nil {
 			n = copy(reply, full)
+			copy(reply[12:], question)
 		} else {
 			reply[3] = 3
 		}
