@@ -126,8 +126,8 @@ func TestHandoverFailedStart(t *testing.T) {
 	next.stop()
 }
 
-// The Corefiles may differ: the new process opens the addresses that only it has, and
-// the old one closes those that only it had. The cache is passed.
+// The Corefiles may differ: the new process opens the addresses that only its Corefile
+// has, and the old one closes the addresses that only its own had. The cache is passed.
 func TestHandoverOtherCorefile(t *testing.T) {
 	dir, queries := t.TempDir(), atomic.Int64{}
 	upstream, err := net.ListenPacket("udp", "127.0.0.1:0")

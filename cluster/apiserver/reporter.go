@@ -23,7 +23,7 @@ type reporter struct {
 	metrics  *metrics.Registry                   // nil counts nothing
 	age      func() (age time.Duration, ok bool) // of the oldest data; ok is false without data
 	mu       sync.Mutex
-	problems map[string]*problem // by topic; those that last
+	problems map[string]*problem // the present ones, by topic
 }
 
 type problem struct {

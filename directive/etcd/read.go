@@ -25,7 +25,7 @@ const (
 
 var errTooMany = fmt.Errorf("the name has more than %d keys", readMaxKeys)
 
-// readSubtree reads a key and those below it at one revision.
+// readSubtree reads a key and the keys below it at one revision.
 func readSubtree(ctx context.Context, c *clientv3.Client, key string) (responses []*clientv3.GetResponse, err error) {
 	r, err := c.Txn(ctx).Then(
 		clientv3.OpGet(key),

@@ -57,7 +57,7 @@ type exchange struct {
 	nextIndex  int         // of the next candidate, modulo their number
 	inFlight   int         // attempts that have not ended
 	failures   int         // attempts that count for max_connect_attempts
-	refused    []*upstream // those that refused the query or closed the connection
+	refused    []*upstream // upstreams that refused the query or closed the connection
 	last       *attempt    // the one sent last; nil if it has ended
 	plainCase  bool        // a reply had the wrong letter case: send others in the client's
 	fallback   *outcome    // a reply that is used if no better one arrives

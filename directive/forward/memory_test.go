@@ -56,7 +56,7 @@ func TestWaitingQueryMemory(t *testing.T) {
 	if got := r.metric(fmt.Sprintf("seamark_forward_waiting_queries{to=%q}", silent.LocalAddr())); got == "" || got == "0" {
 		t.Errorf("seamark_forward_waiting_queries with %d waiting queries: got %q", n, got)
 	}
-	// The goroutines that sent the queries have ended; those that repeat them come and go.
+	// The goroutines that sent the queries have ended; goroutines that repeat queries come and go.
 	eventually(t, "no query has a goroutine", func() bool {
 		_, goroutines := inUse()
 		return goroutines-goroutinesBefore < n/10

@@ -240,8 +240,8 @@ func (e *entry) served() iter.Seq2[*portSet, *cluster.Endpoint] {
 }
 
 // addresses returns the addresses whose reverse names point to the Service: its own, which
-// are the ClusterIPs and the addresses of endpoints with a Target, and those that it
-// merely claims. If the parts are merged, an address may occur several times.
+// are the ClusterIPs and the addresses of endpoints with a Target, and the addresses
+// that it merely claims. If the parts are merged, an address may occur several times.
 func (e *entry) addresses(own, claimed bool) iter.Seq[netip.Addr] {
 	return func(yield func(netip.Addr) bool) {
 		if e == nil || !e.exists {
