@@ -34,9 +34,9 @@ type watchedCluster struct {
 func (w *watchedCluster) StateName() string { return w.stateName }
 
 // SaveState passes a snapshot to the process that replaces this one, so that it need
-// not wait for the API server.
+// not wait for the API server: objects that were received, or loaded from a snapshot.
 func (w *watchedCluster) SaveState(to io.Writer) error {
-	if !w.Synced() {
+	if !w.Ready() {
 		return nil
 	}
 	return snapshot.Write(to, snapshot.Header{Written: time.Now(), Options: w.stateName}, w.Objects())
