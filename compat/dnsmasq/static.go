@@ -100,8 +100,8 @@ func (r *reader) hostRecord(s setting) error {
 }
 
 func parseTTL(text string) (int, bool) {
-	n, err := strconv.Atoi(text)
-	return n, err == nil && n >= 0 && n < 1<<31
+	n, err := strconv.ParseInt(text, 10, 32)
+	return int(n), err == nil && n >= 0
 }
 
 func (r *reader) cname(s setting) error {

@@ -29,7 +29,7 @@ type Probe struct {
 
 const (
 	defaultInterval = 5 * time.Second
-	maxSeconds      = math.MaxInt64 / int(time.Second)
+	maxSeconds      = int64(math.MaxInt64 / time.Second)
 )
 
 var (
@@ -66,9 +66,7 @@ func ParseProbe(text string) (Probe, error) {
 		switch {
 		case err != nil:
 			return Probe{}, err
-		case seconds < 1:
-			return Probe{}, fmt.Errorf("invalid interval of --probe: want 1..%d seconds, got %d", maxSeconds, seconds)
-		case seconds > maxSeconds:
+		case seconds < 1 || int64(seconds) > maxSeconds:
 			return Probe{}, fmt.Errorf("invalid interval of --probe: want 1..%d seconds, got %d", maxSeconds, seconds)
 		}
 		p.Interval = time.Duration(seconds) * time.Second

@@ -62,8 +62,9 @@ func TestFlagsCorefile(t *testing.T) {
 
 // All errors are reported at once.
 func TestFlagsInvalid(t *testing.T) {
+	large := int64(1) << 40 // no constant of an int of 32 bits
 	f := DefaultFlags(func(string) string { return "" })
-	f.Addr, f.Domain, f.Ndots, f.RCache, f.ReadTimeout = "127.0.0.1", "a b", 500, 1<<40, 1
+	f.Addr, f.Domain, f.Ndots, f.RCache, f.ReadTimeout = "127.0.0.1", "a b", 500, int(large), 1
 	f.Local, f.Hostmaster, f.Nameservers = "a b", "{", []string{"x"}
 	f.Etcd.Endpoints, f.Etcd.Key = "a/b", "k"
 	_, err := f.Corefile(nil, func(name string) string {

@@ -45,7 +45,7 @@ func (b *builder) add(addr netip.Addr, name []byte) {
 	const most = 16 + 10 // bytes of a pair in an index, besides its key
 	switch {
 	case !slices.ContainsFunc(b.zones, func(zone wire.Name) bool { return wire.Within(name, zone) }):
-	case len(b.keys)+most*len(b.pairs) > math.MaxUint32-wire.MaxName-most: // offsets in the index might not fit
+	case uint64(len(b.keys)+most*len(b.pairs)) > math.MaxUint32-wire.MaxName-most: // offsets in the index might not fit
 		b.ignored++
 	default:
 		at := uint32(len(b.keys))
