@@ -46,7 +46,7 @@ func TestAwaiter(t *testing.T) {
 				}
 				r := newRig(t, 1, map[string]*Chain{".": chain})
 				start := time.Now()
-				r.ask(question("a.", mdns.TypeA))
+				r.ask(newQuery("a.", mdns.TypeA))
 				reply := <-r.sent
 				if len(reply.Answer) != c.records || (reply.Rcode == mdns.RcodeServerFailure) != (c.records == 0) || up != 1 {
 					t.Errorf("%s, blocking %v: got %d calls of the finisher and\n%v\nwant one call and %d records", name, blocking, up, reply, c.records)
@@ -70,7 +70,7 @@ func TestParkingLotCloseAwaiting(t *testing.T) {
 	r := newRig(t, 4, map[string]*Chain{".": chain(never)})
 	const n = 8
 	for range n {
-		if outcome, _ := r.ask(question("a.", mdns.TypeA)); outcome != Parked {
+		if outcome, _ := r.ask(newQuery("a.", mdns.TypeA)); outcome != Parked {
 			t.Errorf("got outcome %v, want %v", outcome, Parked)
 		}
 	}
@@ -99,7 +99,7 @@ func TestParkingLotPlaces(t *testing.T) {
 		{never, 5*packetPlace - 100, 5},
 	} {
 		r := newRig(t, 10, map[string]*Chain{".": chain(c.handler)})
-		m := question("a.", mdns.TypeA)
+		m := newQuery("a.", mdns.TypeA)
 		m.SetEdns0(1232, false)
 		m.IsEdns0().Option = append(m.IsEdns0().Option, &mdns.EDNS0_PADDING{Padding: make([]byte, c.padding)})
 		if outcome, _ := r.ask(m); outcome != Parked || r.lot.used.Load() != c.want {
@@ -116,7 +116,7 @@ func TestNextNeedsPlaces(t *testing.T) {
 	slow := resolve(func(_ context.Context, q *Query) error { addresses(1)(q); return nil })
 	for _, c := range []struct{ room, want int }{{1, mdns.RcodeServerFailure}, {2, mdns.RcodeSuccess}} {
 		r := newRig(t, c.room, map[string]*Chain{".": chain(awaitingNext{}, slow)})
-		if reply := r.answer(question("a.", mdns.TypeA)); reply.Rcode != c.want {
+		if reply := r.answer(newQuery("a.", mdns.TypeA)); reply.Rcode != c.want {
 			t.Errorf("lot for %d queries: got %v, want %s", c.room, reply, mdns.RcodeToString[c.want])
 		}
 		r.lot.Close(t.Context())

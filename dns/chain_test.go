@@ -14,8 +14,8 @@ import (
 // A query walks down to the handler that answers, and up through the finishers of
 // the handlers that it passed. The order is the same when a handler waits.
 func TestChainWalk(t *testing.T) {
-	waits := func(then func(ctx context.Context, q *Query) error) both {
-		return both{func(*Query) Verdict { return Wait }, then}
+	waits := func(then func(ctx context.Context, q *Query) error) serveAndResolve {
+		return serveAndResolve{func(*Query) Verdict { return Wait }, then}
 	}
 	answers := func(ctx context.Context, q *Query) error { addresses(1)(q); return nil }
 	for _, c := range []struct {
@@ -71,7 +71,7 @@ func TestChainWalk(t *testing.T) {
 			done := make(chan struct{})
 			ch.Observe(observe(func(q *Query) { by = q.AnsweredBy(); seen++; close(done) }))
 			r := newRig(t, 10, map[string]*Chain{".": ch})
-			reply := r.answer(question("a.example", mdns.TypeA))
+			reply := r.answer(newQuery("a.example", mdns.TypeA))
 			<-done
 			if reply.Rcode != c.rcode || len(reply.Answer) != c.answers {
 				t.Errorf("%s (parked %v): got %v, want %s with %d records", c.name, parked, reply, mdns.RcodeToString[c.rcode], c.answers)
@@ -96,7 +96,7 @@ func TestDroppedQuery(t *testing.T) {
 		dropped := make(chan bool, 1)
 		ch.Observe(observe(func(q *Query) { dropped <- q.Dropped() }))
 		r := newRig(t, 10, map[string]*Chain{".": ch})
-		outcome, reply := r.ask(question("a.example", mdns.TypeA))
+		outcome, reply := r.ask(newQuery("a.example", mdns.TypeA))
 		switch {
 		case parked && (outcome != Parked || r.wait() != nil):
 			t.Error("a dropped query that was parked: got a reply, want none")
@@ -129,7 +129,7 @@ func TestFinishersRunAfterFailure(t *testing.T) {
 	} {
 		var log []string
 		r := newRig(t, c.room, map[string]*Chain{".": chain(trace{"a", &log, next}, trace{"b", &log, next}, c.below, serve(panics))})
-		reply := r.answer(question("a.example", mdns.TypeA))
+		reply := r.answer(newQuery("a.example", mdns.TypeA))
 		r.lot.Close(context.Background())
 		if reply.Rcode != mdns.RcodeServerFailure {
 			t.Errorf("%s: got %v, want SERVFAIL", c.name, reply)
@@ -147,7 +147,7 @@ func TestFinishersRunAfterFailure(t *testing.T) {
 func TestFinisherPanic(t *testing.T) {
 	var log []string
 	r := newRig(t, 1, map[string]*Chain{".": chain(trace{"a", &log, next}, badFinisher{}, serve(addresses(1)))})
-	reply := r.answer(question("a.example", mdns.TypeA))
+	reply := r.answer(newQuery("a.example", mdns.TypeA))
 	if reply.Rcode != mdns.RcodeServerFailure || len(reply.Answer) > 0 {
 		t.Errorf("got %v, want SERVFAIL", reply)
 	}
@@ -163,7 +163,7 @@ func (badFinisher) FinishDNS(*Query)        { panic("broken finisher") }
 
 func TestServeAllocations(t *testing.T) {
 	r := newRig(t, 1, map[string]*Chain{"cluster.local": chain(serve(next), serve(addresses(1)))})
-	packet, err := question("api.shop.svc.cluster.local", mdns.TypeA).Pack()
+	packet, err := newQuery("api.shop.svc.cluster.local", mdns.TypeA).Pack()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestObserverPanic(t *testing.T) {
 	ch := chain(resolve(func(ctx context.Context, q *Query) error { addresses(1)(q); return nil }))
 	ch.Observe(observe(func(*Query) { panic("broken observer") }))
 	r := newRig(t, 1, map[string]*Chain{".": ch})
-	if reply := r.answer(question("a.example", mdns.TypeA)); len(reply.Answer) != 1 {
+	if reply := r.answer(newQuery("a.example", mdns.TypeA)); len(reply.Answer) != 1 {
 		t.Errorf("got %v, want an address", reply)
 	}
 	r.lot.Close(context.Background())
@@ -198,7 +198,7 @@ func TestObserverPanic(t *testing.T) {
 // An observed query holds no reference to the mux or the chain that answered it.
 func TestObservedQueryReferences(t *testing.T) {
 	r := newRig(t, 1, map[string]*Chain{".": chain(subQuerier{})})
-	packet, _ := question("a.zone", mdns.TypeA).Pack()
+	packet, _ := newQuery("a.zone", mdns.TypeA).Pack()
 	q := NewQuery(r)
 	q.Reset(packet, UDP, q.Start)
 	r.port.Serve(q, nil)
@@ -221,7 +221,7 @@ func TestChainClasses(t *testing.T) {
 	var walked []string
 	in := trace{"in", &walked, next}
 	ch := func(answers bool) *Chain { return chain(in, everyClass{addresses(1), answers}) }
-	query := question("version.bind", mdns.TypeTXT)
+	query := newQuery("version.bind", mdns.TypeTXT)
 	query.Question[0].Qclass = mdns.ClassCHAOS
 	if reply := newRig(t, 1, map[string]*Chain{".": ch(false)}).answer(query); reply.Rcode != mdns.RcodeRefused {
 		t.Errorf("class CH, AnyClass false: got %v, want REFUSED", reply)
@@ -229,7 +229,7 @@ func TestChainClasses(t *testing.T) {
 	if reply := newRig(t, 1, map[string]*Chain{".": ch(true)}).answer(query); len(reply.Answer) != 1 || len(walked) > 0 {
 		t.Errorf("class CH, AnyClass true: got %v, called %v; want one record, no handler of class IN", reply, walked)
 	}
-	if newRig(t, 1, map[string]*Chain{".": ch(true)}).answer(question("a.", mdns.TypeA)); len(walked) != 2 {
+	if newRig(t, 1, map[string]*Chain{".": ch(true)}).answer(newQuery("a.", mdns.TypeA)); len(walked) != 2 {
 		t.Errorf("class IN: called %v, want down in and up in", walked)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// put adds a record in the syntax of a zone file. It writes out all names.
-func put(t *testing.T, q *Query, s wire.Section, text string) {
+// addRecord adds a record in the syntax of a zone file. It writes out all names.
+func addRecord(t *testing.T, q *Query, s wire.Section, text string) {
 	t.Helper()
 	rr, err := mdns.NewRR(text)
 	if err != nil {
@@ -30,9 +30,9 @@ func put(t *testing.T, q *Query, s wire.Section, text string) {
 func cnameToB(t *testing.T, served *bool) serve {
 	return func(q *Query) Verdict {
 		q.AA = true
-		put(t, q, wire.Answers, "a.zone. 5 IN CNAME b.zone.")
-		put(t, q, wire.Authority, "zone. 5 IN TXT proof")
-		put(t, q, wire.Additional, "a.zone. 5 IN TXT extra")
+		addRecord(t, q, wire.Answers, "a.zone. 5 IN CNAME b.zone.")
+		addRecord(t, q, wire.Authority, "zone. 5 IN TXT proof")
+		addRecord(t, q, wire.Additional, "a.zone. 5 IN TXT extra")
 		sub, ok := q.SubQuery([]byte("\x01b\x04zone\x00"), q.Type)
 		if !ok {
 			t.Error("SubQuery: got ok false, want true")
@@ -45,12 +45,12 @@ func cnameToB(t *testing.T, served *bool) serve {
 
 func TestFollowCNAME(t *testing.T) {
 	answer := func(t *testing.T, q *Query) {
-		put(t, q, wire.Answers, "b.zone. 5 IN A 10.0.0.1")
-		put(t, q, wire.Authority, "zone. 5 IN NS ns.zone.")
-		put(t, q, wire.Additional, "ns.zone. 5 IN A 10.0.0.9")
+		addRecord(t, q, wire.Answers, "b.zone. 5 IN A 10.0.0.1")
+		addRecord(t, q, wire.Authority, "zone. 5 IN NS ns.zone.")
+		addRecord(t, q, wire.Additional, "ns.zone. 5 IN A 10.0.0.9")
 	}
 	soa := func(t *testing.T, q *Query) {
-		put(t, q, wire.Authority, "zone. 5 IN SOA ns.zone. host.zone. 1 2 3 4 5")
+		addRecord(t, q, wire.Authority, "zone. 5 IN SOA ns.zone. host.zone. 1 2 3 4 5")
 		q.RCode = wire.NXDomain
 	}
 	for _, c := range []struct {
@@ -64,13 +64,13 @@ func TestFollowCNAME(t *testing.T) {
 		{"addresses without DO", false, answer, mdns.RcodeSuccess, true, "CNAME A | TXT | TXT"},
 		{"addresses with DO", true, answer, mdns.RcodeSuccess, true, "CNAME A | TXT NS | TXT A"},
 		{"another CNAME without a target", false, func(t *testing.T, q *Query) {
-			put(t, q, wire.Answers, "b.zone. 5 IN CNAME c.zone.")
+			addRecord(t, q, wire.Answers, "b.zone. 5 IN CNAME c.zone.")
 			soa(t, q)
 		}, mdns.RcodeNameError, true, "CNAME CNAME | TXT SOA | TXT"},
 		{"a record that is in the answer already", true, func(t *testing.T, q *Query) {
-			put(t, q, wire.Answers, "b.zone. 5 IN A 10.0.0.1")
-			put(t, q, wire.Authority, "Zone. 5 IN TXT proof")
-			put(t, q, wire.Authority, "c.zone. 5 IN TXT proof")
+			addRecord(t, q, wire.Answers, "b.zone. 5 IN A 10.0.0.1")
+			addRecord(t, q, wire.Authority, "Zone. 5 IN TXT proof")
+			addRecord(t, q, wire.Authority, "c.zone. 5 IN TXT proof")
 		}, mdns.RcodeSuccess, true, "CNAME A | TXT TXT | TXT"},
 		{"no such name", false, soa, mdns.RcodeNameError, true, "CNAME | TXT SOA | TXT"},
 		{"SERVFAIL", false, func(_ *testing.T, q *Query) { q.RCode = wire.ServFail }, mdns.RcodeServerFailure, true, "CNAME | TXT | TXT"},
@@ -85,7 +85,7 @@ func TestFollowCNAME(t *testing.T) {
 		if c.target != nil {
 			routes["b.zone"] = chain(serve(func(q *Query) Verdict { c.target(t, q); return Done }))
 		}
-		m := question("a.zone", mdns.TypeA)
+		m := newQuery("a.zone", mdns.TypeA)
 		m.SetEdns0(1232, c.do)
 		_, reply := newRig(t, 1, routes).ask(m)
 		var sections []string
@@ -123,7 +123,7 @@ func TestFollowCNAMELargeTarget(t *testing.T) {
 			return Done
 		})),
 	})
-	if _, reply := r.ask(question("a.zone", 65280)); !reply.Truncated || size > maxShrink*512+2000 {
+	if _, reply := r.ask(newQuery("a.zone", 65280)); !reply.Truncated || size > maxShrink*512+2000 {
 		t.Errorf("100 KB of records: TC %v and %d bytes copied, want true and at most %d", reply.Truncated, size, maxShrink*512+2000)
 	}
 }
@@ -135,7 +135,7 @@ func TestFollowCNAMETruncatedTarget(t *testing.T) {
 		"a.zone": chain(cnameToB(t, &served)),
 		"b.zone": chain(serve(func(q *Query) Verdict { q.TC = true; return Done })),
 	})
-	if _, reply := r.ask(question("a.zone", mdns.TypeA)); !reply.Truncated {
+	if _, reply := r.ask(newQuery("a.zone", mdns.TypeA)); !reply.Truncated {
 		t.Errorf("got no TC, want TC: %v", reply)
 	}
 }

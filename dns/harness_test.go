@@ -24,7 +24,7 @@ type resolve func(ctx context.Context, q *Query) error
 
 func (f resolve) Resolve(ctx context.Context, q *Query) error { return f(ctx, q) }
 
-type both struct {
+type serveAndResolve struct {
 	serve
 	resolve
 }
@@ -116,8 +116,8 @@ func (r *rig) Send(q *Query) {
 	r.sent <- m
 }
 
-// question returns a query as a client sends it.
-func question(name string, t uint16) *mdns.Msg {
+// newQuery returns a query as a client sends it.
+func newQuery(name string, t uint16) *mdns.Msg {
 	return new(mdns.Msg).SetQuestion(mdns.Fqdn(name), t)
 }
 

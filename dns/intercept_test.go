@@ -37,7 +37,7 @@ func (h *interceptor) FinishDNS(*Query) { *h.to = append(*h.to, "up interceptor"
 // An Interceptor may answer, drop or resolve a query in place of the handler below
 // it that waits. Each finisher runs once for each time that its handler was passed.
 func TestInterceptor(t *testing.T) {
-	wait := both{
+	wait := serveAndResolve{
 		serve(func(q *Query) Verdict { _ = addresses(3)(q); return Wait }),
 		resolve(func(_ context.Context, q *Query) error { q.Answer.Clear(); addresses(2)(q); return nil }),
 	}
@@ -70,7 +70,7 @@ func TestInterceptor(t *testing.T) {
 				parkFirst(c)
 			}
 			r := newRig(t, 10, map[string]*Chain{".": c})
-			outcome, m := r.ask(question("example.org", 1))
+			outcome, m := r.ask(newQuery("example.org", 1))
 			if outcome == Parked {
 				m = r.wait()
 			}
@@ -110,7 +110,7 @@ func TestInterceptorAboveInterceptor(t *testing.T) {
 		var path []string
 		outer, inner := &interceptor{to: &path, intercept: test.outer}, &interceptor{to: &path, intercept: test.inner}
 		r := newRig(t, 10, map[string]*Chain{".": chain(outer, inner, resolve(func(context.Context, *Query) error { return nil }))})
-		if m := r.answer(question("example.org", 1)); len(m.Answer) != test.answers {
+		if m := r.answer(newQuery("example.org", 1)); len(m.Answer) != test.answers {
 			t.Errorf("%s: got %v, want %d records", test.name, m, test.answers)
 		}
 		if !slices.Equal(path, test.want) {
@@ -123,16 +123,16 @@ func TestInterceptorAboveInterceptor(t *testing.T) {
 func TestInterceptorAboveResolver(t *testing.T) {
 	var path []string
 	h := &interceptor{to: &path, intercept: addresses(1)}
-	c := chain(h, resolve(func(ctx context.Context, q *Query) error { q.Next(ctx); return nil }), both{
+	c := chain(h, resolve(func(ctx context.Context, q *Query) error { q.Next(ctx); return nil }), serveAndResolve{
 		serve(func(*Query) Verdict { return Wait }), resolve(func(_ context.Context, q *Query) error { addresses(2)(q); return nil }),
 	})
 	r := newRig(t, 10, map[string]*Chain{".": c})
-	if m := r.answer(question("example.org", 1)); len(m.Answer) != 1 {
+	if m := r.answer(newQuery("example.org", 1)); len(m.Answer) != 1 {
 		t.Errorf("intercepted: got %v, want one record", m)
 	}
 	h.intercept = next
 	path = nil
-	if m := r.answer(question("example.org", 1)); len(m.Answer) != 2 {
+	if m := r.answer(newQuery("example.org", 1)); len(m.Answer) != 2 {
 		t.Errorf("not intercepted: got %v, want two records", m)
 	}
 	if want := []string{"down interceptor", "intercept", "up interceptor"}; !slices.Equal(path, want) {
@@ -149,8 +149,8 @@ func TestInterceptorChangedQuestion(t *testing.T) {
 	} {
 		var path []string
 		h := &interceptor{to: &path, intercept: next}
-		change := changes{}
-		wait := both{
+		change := questionReplacer{}
+		wait := serveAndResolve{
 			serve(func(*Query) Verdict { return Wait }),
 			resolve(func(_ context.Context, q *Query) error { addresses(1)(q); return nil }),
 		}
@@ -159,7 +159,7 @@ func TestInterceptorChangedQuestion(t *testing.T) {
 			c = chain(h, change, wait)
 		}
 		r := newRig(t, 10, map[string]*Chain{".": c})
-		if m := r.answer(question("example.org", 1)); len(m.Answer) != 1 {
+		if m := r.answer(newQuery("example.org", 1)); len(m.Answer) != 1 {
 			t.Errorf("changed below %v: got %v, want one record", below, m)
 		}
 		if !slices.Equal(path, want) {
@@ -168,21 +168,21 @@ func TestInterceptorChangedQuestion(t *testing.T) {
 	}
 }
 
-// changes replaces the question for the handlers below it.
-type changes struct{}
+// questionReplacer replaces the question for the handlers below it.
+type questionReplacer struct{}
 
-func (changes) ServeDNS(q *Query) Verdict {
+func (questionReplacer) ServeDNS(q *Query) Verdict {
 	q.SetQuestion([]byte("\x05other\x00"), wire.TypeA, wire.ClassIN)
 	return Next
 }
 
-func (changes) FinishDNS(q *Query) { q.RestoreQuestion(nil) }
+func (questionReplacer) FinishDNS(q *Query) { q.RestoreQuestion(nil) }
 
 // The handlers of an abandoned sub-query see SERVFAIL without records, even if a
 // handler has written a part of the answer.
 func TestAbandonedSubQueryFails(t *testing.T) {
 	var seen []string
-	half := both{
+	half := serveAndResolve{
 		serve(func(*Query) Verdict { return Wait }),
 		resolve(func(_ context.Context, q *Query) error {
 			addresses(1)(q)
@@ -193,7 +193,7 @@ func TestAbandonedSubQueryFails(t *testing.T) {
 	finish := finisher(func(q *Query) {
 		seen = append(seen, fmt.Sprintf("%v cacheable %v empty %v step %d", q.RCode, q.Cacheable, q.Answer.Empty(), q.AnsweredStep()))
 	})
-	asks := both{
+	asks := serveAndResolve{
 		serve(func(q *Query) Verdict {
 			q.SubQuery([]byte("\x03sub\x00"), wire.TypeA)
 			return Wait
@@ -201,7 +201,7 @@ func TestAbandonedSubQueryFails(t *testing.T) {
 		resolve(func(ctx context.Context, q *Query) error { q.ResumeSubQuery(ctx); return errors.New("not reached") }),
 	}
 	r := newRig(t, 10, map[string]*Chain{".": chain(asks), "sub.": chain(finish, half)})
-	if m := r.answer(question("example.org", 1)); m.Rcode != int(wire.ServFail) {
+	if m := r.answer(newQuery("example.org", 1)); m.Rcode != int(wire.ServFail) {
 		t.Errorf("got %v, want SERVFAIL", m)
 	}
 	if want := []string{"SERVFAIL cacheable false empty true step -1"}; !slices.Equal(seen, want) {
@@ -220,7 +220,7 @@ func TestQueryNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var before, after, sub time.Duration
 		start := time.Now()
-		asks := both{
+		asks := serveAndResolve{
 			serve(func(q *Query) Verdict { before = q.Now().Sub(start); return Wait }),
 			resolve(func(_ context.Context, q *Query) error {
 				time.Sleep(time.Second)
@@ -233,7 +233,7 @@ func TestQueryNow(t *testing.T) {
 			".":    chain(asks),
 			"sub.": chain(serve(func(q *Query) Verdict { sub = q.Now().Sub(start); return Done })),
 		})
-		r.answer(question("example.org", 1))
+		r.answer(newQuery("example.org", 1))
 		if before != 0 || after != time.Second || sub != time.Second {
 			t.Errorf("since Start: got %v in ServeDNS, %v in Resolve, %v in the sub-query; want 0s, 1s, 1s", before, after, sub)
 		}

@@ -24,7 +24,7 @@ func TestMuxLongestZone(t *testing.T) {
 		{"a.b.c.svc.Cluster.Local", mdns.TypeA, 3}, {"z.a.b.c.d.e.example", mdns.TypeA, 4}, {"b.c.d.e.example", mdns.TypeA, 1},
 		{"cluster.local", mdns.TypeDS, 2}, {"x.cluster.local", mdns.TypeDS, 3}, {".", mdns.TypeDS, 1},
 	} {
-		if _, reply := r.ask(question(c.name, c.qtype)); len(reply.Answer) != c.want {
+		if _, reply := r.ask(newQuery(c.name, c.qtype)); len(reply.Answer) != c.want {
 			t.Errorf("%s %s: answered by chain %d, want %d", c.name, mdns.TypeToString[c.qtype], len(reply.Answer), c.want)
 		}
 	}
@@ -89,8 +89,8 @@ func TestMuxUnserved(t *testing.T) {
 	var seen []string
 	r.mux.Unserved = &Chain{Zone: "dropped"}
 	r.mux.Unserved.Observe(observe(func(q *Query) { seen = append(seen, q.Chain().Zone+" "+q.RCode.String()+" "+q.AnsweredBy()) }))
-	r.answer(question("example.", mdns.TypeA))
-	if reply := r.answer(question("org.", mdns.TypeA)); reply.Rcode != mdns.RcodeRefused || len(seen) != 1 || seen[0] != "dropped REFUSED " {
+	r.answer(newQuery("example.", mdns.TypeA))
+	if reply := r.answer(newQuery("org.", mdns.TypeA)); reply.Rcode != mdns.RcodeRefused || len(seen) != 1 || seen[0] != "dropped REFUSED " {
 		t.Errorf("org.: got %v, observed %q; want REFUSED, observed once by the chain dropped", reply, seen)
 	}
 }

@@ -101,7 +101,7 @@ func TestResumeSubQueryNeedsPlaces(t *testing.T) {
 			".": chain(awaitingSubQuery{}),
 			"b": chain(finisher(func(*Query) { finished++ }), slow),
 		})
-		if reply := r.answer(question("a.", mdns.TypeA)); reply.Rcode != c.want || finished != 1 {
+		if reply := r.answer(newQuery("a.", mdns.TypeA)); reply.Rcode != c.want || finished != 1 {
 			t.Errorf("lot for %d queries: got %d calls of the finisher and %v, want one call and %s", c.room, finished, reply, mdns.RcodeToString[c.want])
 		}
 		r.lot.Close(t.Context())

@@ -19,14 +19,14 @@ func TestParkingLotFull(t *testing.T) {
 	release := make(chan struct{})
 	r := newRig(t, 1, map[string]*Chain{".": chain(resolve(func(context.Context, *Query) error { <-release; return nil }))})
 	r.lot.Rejected[LotFull] = new(metrics.Counter)
-	if outcome, _ := r.ask(question("a.", mdns.TypeA)); outcome != Parked {
+	if outcome, _ := r.ask(newQuery("a.", mdns.TypeA)); outcome != Parked {
 		t.Errorf("first query: got outcome %v, want %v", outcome, Parked)
 	}
 	for n := range uint64(3) {
 		if got := r.lot.Rejected[LotFull].Value(); got != n {
 			t.Errorf("after %d rejected queries: Rejected[LotFull] is %d, want %d", n, got, n)
 		}
-		if outcome, reply := r.ask(question("a.", mdns.TypeA)); outcome != Answered || reply.Rcode != mdns.RcodeServerFailure {
+		if outcome, reply := r.ask(newQuery("a.", mdns.TypeA)); outcome != Answered || reply.Rcode != mdns.RcodeServerFailure {
 			t.Errorf("got outcome %v, reply %v; want %v, SERVFAIL", outcome, reply, Answered)
 		}
 	}
@@ -85,7 +85,7 @@ func TestQueryTimeout(t *testing.T) {
 			parkFirst(c)
 		}
 		r := newRig(t, 1, map[string]*Chain{".": c})
-		if reply := r.answer(question("a.", mdns.TypeA)); reply.Rcode != mdns.RcodeServerFailure {
+		if reply := r.answer(newQuery("a.", mdns.TypeA)); reply.Rcode != mdns.RcodeServerFailure {
 			t.Errorf("parked %v: got %v, want SERVFAIL", parked, reply)
 		}
 	}
@@ -99,7 +99,7 @@ func TestParkedQueryTimeout(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}))})
-		if outcome, _ := r.ask(question("a.example", mdns.TypeA)); outcome != Parked {
+		if outcome, _ := r.ask(newQuery("a.example", mdns.TypeA)); outcome != Parked {
 			t.Fatalf("outcome %v, want Parked", outcome)
 		}
 		if reply := <-r.sent; reply.Rcode != mdns.RcodeServerFailure {
@@ -116,7 +116,7 @@ func TestParkingLotClose(t *testing.T) {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		}))})
-		r.ask(question("a.example", mdns.TypeA))
+		r.ask(newQuery("a.example", mdns.TypeA))
 		if n := r.lot.Parked(); n != 1 {
 			t.Errorf("%d queries are parked, want 1", n)
 		}
@@ -141,12 +141,12 @@ func TestParkingLotClose(t *testing.T) {
 // Records that ServeDNS wrote before it returned Wait are in the answer when
 // Resolve runs.
 func TestParkedQueryKeepsAnswer(t *testing.T) {
-	h := both{
+	h := serveAndResolve{
 		func(q *Query) Verdict { addresses(3)(q); return Wait },
 		func(ctx context.Context, q *Query) error { addresses(2)(q); return nil },
 	}
 	r := newRig(t, 1, map[string]*Chain{".": chain(h)})
-	if reply := r.answer(question("a.example", mdns.TypeA)); len(reply.Answer) != 5 {
+	if reply := r.answer(newQuery("a.example", mdns.TypeA)); len(reply.Answer) != 5 {
 		t.Errorf("got %d records, want 3 of ServeDNS and 2 of Resolve: %v", len(reply.Answer), reply)
 	}
 }

@@ -10,20 +10,20 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// renamer replaces the question by one for the name to, and restores it with
+// questionRenamer replaces the question by one for the name to, and restores it with
 // rename.
-type renamer struct {
+type questionRenamer struct {
 	to     string
 	rename wire.Rename
 	seen   *string
 }
 
-func (h renamer) ServeDNS(q *Query) Verdict {
+func (h questionRenamer) ServeDNS(q *Query) Verdict {
 	q.SetQuestion([]byte(h.to), wire.TypeA, wire.ClassIN)
 	return Next
 }
 
-func (h renamer) FinishDNS(q *Query) {
+func (h questionRenamer) FinishDNS(q *Query) {
 	if h.seen != nil {
 		*h.seen = string(q.QuestionName())
 	}
@@ -45,12 +45,12 @@ func TestSetAndRestoreQuestion(t *testing.T) {
 		return addresses(2)(q)
 	}
 	for _, parked := range []bool{false, true} {
-		c := chain(renamer{"\x01B\x00", back, &seen}, both{serve(below), func(context.Context, *Query) error { return nil }})
+		c := chain(questionRenamer{"\x01B\x00", back, &seen}, serveAndResolve{serve(below), func(context.Context, *Query) error { return nil }})
 		if parked {
 			parkFirst(c)
 		}
 		r := newRig(t, 1, map[string]*Chain{".": c})
-		reply := r.answer(question("WWW.example", mdns.TypeA))
+		reply := r.answer(newQuery("WWW.example", mdns.TypeA))
 		if len(reply.Answer) != 2 || reply.Answer[0].Header().Name != "WWW.example." || reply.Question[0].Name != "WWW.example." {
 			t.Errorf("parked %v: got %v, want two addresses of WWW.example.", parked, reply)
 		}
@@ -63,14 +63,14 @@ func TestSetAndRestoreQuestion(t *testing.T) {
 // The reply has the client's question if a handler below SetQuestion panics or
 // cannot be parked.
 func TestRestoreQuestionAfterPanic(t *testing.T) {
-	c := chain(renamer{"\x01b\x00", nil, nil}, serve(func(*Query) Verdict { panic("test") }))
+	c := chain(questionRenamer{"\x01b\x00", nil, nil}, serve(func(*Query) Verdict { panic("test") }))
 	r := newRig(t, 1, map[string]*Chain{".": c})
-	if reply := r.answer(question("www.example", mdns.TypeA)); reply.Rcode != mdns.RcodeServerFailure || reply.Question[0].Name != "www.example." {
+	if reply := r.answer(newQuery("www.example", mdns.TypeA)); reply.Rcode != mdns.RcodeServerFailure || reply.Question[0].Name != "www.example." {
 		t.Errorf("got %v, want SERVFAIL for www.example.", reply)
 	}
-	c = chain(renamer{"\x01b\x00", nil, nil}, resolve(func(context.Context, *Query) error { return nil }))
+	c = chain(questionRenamer{"\x01b\x00", nil, nil}, resolve(func(context.Context, *Query) error { return nil }))
 	r = newRig(t, 0, map[string]*Chain{".": c})
-	if reply := r.answer(question("www.example", mdns.TypeA)); reply.Rcode != mdns.RcodeServerFailure || reply.Question[0].Name != "www.example." {
+	if reply := r.answer(newQuery("www.example", mdns.TypeA)); reply.Rcode != mdns.RcodeServerFailure || reply.Question[0].Name != "www.example." {
 		t.Errorf("got %v, want SERVFAIL for www.example.", reply)
 	}
 }
@@ -78,38 +78,38 @@ func TestRestoreQuestionAfterPanic(t *testing.T) {
 // If a renamed record cannot be written, the answer is SERVFAIL.
 func TestRestoreQuestionNameTooLong(t *testing.T) {
 	long := func([]byte, wire.Type, bool) []byte { return make([]byte, 300) }
-	r := newRig(t, 1, map[string]*Chain{".": chain(renamer{"\x01b\x00", long, nil}, addresses(1))})
-	if reply := r.answer(question("a.", mdns.TypeA)); reply.Rcode != mdns.RcodeServerFailure || len(reply.Answer) > 0 {
+	r := newRig(t, 1, map[string]*Chain{".": chain(questionRenamer{"\x01b\x00", long, nil}, addresses(1))})
+	if reply := r.answer(newQuery("a.", mdns.TypeA)); reply.Rcode != mdns.RcodeServerFailure || len(reply.Answer) > 0 {
 		t.Errorf("got %v, want SERVFAIL without records", reply)
 	}
 }
 
-// stater stores a value in ServeDNS and reads it in FinishDNS.
-type stater struct {
+// stateHandler stores a value in ServeDNS and reads it in FinishDNS.
+type stateHandler struct {
 	key   StateKey
 	value string
 	got   *[]any
 }
 
-func (h stater) ServeDNS(q *Query) Verdict {
+func (h stateHandler) ServeDNS(q *Query) Verdict {
 	*h.got = append(*h.got, q.State(h.key))
 	q.SetState(h.key, h.value)
 	return Next
 }
 
-func (h stater) FinishDNS(q *Query) { *h.got = append(*h.got, q.State(h.key)) }
+func (h stateHandler) FinishDNS(q *Query) { *h.got = append(*h.got, q.State(h.key)) }
 
 func TestQueryState(t *testing.T) {
 	c := &Chain{Zone: "."}
 	var got []any
 	for _, value := range strings.Split("a b c d e f", " ") {
-		c.Add(value, stater{c.NewStateKey(), value, &got})
+		c.Add(value, stateHandler{c.NewStateKey(), value, &got})
 	}
 	c.Add("end", addresses(1))
 	r := newRig(t, 1, map[string]*Chain{".": c.CopyFor("dns://:53", ".")})
 	for range 2 { // the second query must not see the values of the first
 		got = nil
-		r.answer(question("a.", mdns.TypeA))
+		r.answer(newQuery("a.", mdns.TypeA))
 		want := []any{nil, nil, nil, nil, nil, nil, "f", "e", "d", "c", "b", "a"}
 		for i := range want {
 			if got[i] != want[i] {
@@ -141,9 +141,9 @@ func TestRequery(t *testing.T) {
 	times := 0
 	h := requerier{make(chan string, 1), &times}
 	parked := resolve(func(_ context.Context, q *Query) error { addresses(3)(q); return nil })
-	c := chain(trace{"above", &walked, next}, renamer{"\x01b\x00", nil, nil}, h, parked)
+	c := chain(trace{"above", &walked, next}, questionRenamer{"\x01b\x00", nil, nil}, h, parked)
 	r := newRig(t, 2, map[string]*Chain{".": c})
-	r.answer(question("a.", mdns.TypeA))
+	r.answer(newQuery("a.", mdns.TypeA))
 	if got := <-h.done; got != "NOERROR \x01b\x003" || times != 1 {
 		t.Errorf("the copy's answer is %q, and ServeDNS was called %d times; want %q, once", got, times, "NOERROR \x01b\x003")
 	}
@@ -153,7 +153,7 @@ func TestRequery(t *testing.T) {
 	}
 	h = requerier{make(chan string, 2), &times}
 	r = newRig(t, 0, map[string]*Chain{".": chain(h, parked)})
-	r.answer(question("a.", mdns.TypeA))
+	r.answer(newQuery("a.", mdns.TypeA))
 	if got := <-h.done; got != "full" {
 		t.Errorf("full parking lot: got %q, want Requery to return false", got)
 	}
@@ -164,14 +164,14 @@ func TestRequery(t *testing.T) {
 func TestRequeryPanic(t *testing.T) {
 	times := 0
 	h := requerier{make(chan string, 1), &times}
-	r := newRig(t, 2, map[string]*Chain{".": chain(h, both{
+	r := newRig(t, 2, map[string]*Chain{".": chain(h, serveAndResolve{
 		func(q *Query) Verdict {
 			if q.Sender == nil {
 				panic("copy")
 			}
 			return addresses(1)(q)
 		}, nil})})
-	r.answer(question("a.", mdns.TypeA))
+	r.answer(newQuery("a.", mdns.TypeA))
 	r.lot.Close(t.Context())
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -189,7 +189,7 @@ func TestReplyOptions(t *testing.T) {
 		return Done
 	})
 	r := newRig(t, 1, map[string]*Chain{".": chain(h)})
-	query := question("a.", mdns.TypeA)
+	query := newQuery("a.", mdns.TypeA)
 	if reply := r.answer(query); len(reply.Extra) > 0 || reply.AuthenticatedData || !reply.Truncated {
 		t.Errorf("request without EDNS and AD: got %v, want no OPT, no AD, TC", reply)
 	}

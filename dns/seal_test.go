@@ -10,7 +10,7 @@ import (
 func TestRejectedRequests(t *testing.T) {
 	r := newRig(t, 1, map[string]*Chain{"zone": chain(serve(addresses(1))), "empty.zone": chain()})
 	edit := func(f func(m *mdns.Msg)) *mdns.Msg {
-		m := question("a.zone", mdns.TypeA)
+		m := newQuery("a.zone", mdns.TypeA)
 		f(m)
 		return m
 	}
@@ -27,8 +27,8 @@ func TestRejectedRequests(t *testing.T) {
 		{"opcode STATUS without question", edit(func(m *mdns.Msg) { m.Opcode, m.Question = mdns.OpcodeStatus, nil }), mdns.RcodeNotImplemented},
 		{"class CH", edit(func(m *mdns.Msg) { m.Question[0].Qclass = mdns.ClassCHAOS }), mdns.RcodeRefused},
 		{"class ANY", edit(func(m *mdns.Msg) { m.Question[0].Qclass = mdns.ClassANY }), mdns.RcodeRefused},
-		{"name in no zone", question("a.other", mdns.TypeA), mdns.RcodeRefused},
-		{"empty server block", question("a.empty.zone", mdns.TypeA), mdns.RcodeRefused},
+		{"name in no zone", newQuery("a.other", mdns.TypeA), mdns.RcodeRefused},
+		{"empty server block", newQuery("a.empty.zone", mdns.TypeA), mdns.RcodeRefused},
 		{"EDNS version 1", edit(func(m *mdns.Msg) { m.SetEdns0(1232, false); m.IsEdns0().SetVersion(1) }), mdns.RcodeBadVers},
 	} {
 		outcome, reply := r.ask(c.m)
@@ -50,11 +50,11 @@ func TestRejectedRequests(t *testing.T) {
 // options (RFC 6891).
 func TestReplyOPT(t *testing.T) {
 	r := newRig(t, 1, map[string]*Chain{".": chain(serve(addresses(1)))})
-	if _, reply := r.ask(question("a.zone", mdns.TypeA)); reply.IsEdns0() != nil {
+	if _, reply := r.ask(newQuery("a.zone", mdns.TypeA)); reply.IsEdns0() != nil {
 		t.Errorf("request without OPT: got %v, want no OPT", reply)
 	}
 	for _, do := range []bool{false, true} {
-		m := question("a.zone", mdns.TypeA)
+		m := newQuery("a.zone", mdns.TypeA)
 		m.SetEdns0(4096, do)
 		m.IsEdns0().Option = append(m.IsEdns0().Option, &mdns.EDNS0_NSID{Code: mdns.EDNS0NSID}, &mdns.EDNS0_LOCAL{Code: 65001, Data: []byte("x")})
 		_, reply := r.ask(m)
@@ -69,7 +69,7 @@ func TestReplyOPT(t *testing.T) {
 // SERVFAIL.
 func TestAnswerTooLargeForTCP(t *testing.T) {
 	r := newRig(t, 1, map[string]*Chain{".": chain(serve(addresses(5000)))})
-	packet, err := question("a.zone", mdns.TypeA).Pack()
+	packet, err := newQuery("a.zone", mdns.TypeA).Pack()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestReplySizes(t *testing.T) {
 		{"more", 0, 512, UDP, true}, {"more", 4096, 4096, UDP, true}, {"more", 65535, 4096, UDP, true},
 		{"less", 0, 512, UDP, true}, {"less", 4096, 600, UDP, true}, {"less", 0, 65535, TCP, false},
 	} {
-		m := question("a."+c.zone, mdns.TypeA)
+		m := newQuery("a."+c.zone, mdns.TypeA)
 		if c.size > 0 {
 			m.SetEdns0(uint16(c.size), false)
 		}
@@ -126,7 +126,7 @@ func TestReplySizes(t *testing.T) {
 // A large message is compressed, and starts at the beginning of the lent memory.
 func TestSealLargeMessageInLentMemory(t *testing.T) {
 	r := newRig(t, 1, map[string]*Chain{".": chain(serve(addresses(100)))})
-	m := question("a.zone", mdns.TypeA)
+	m := newQuery("a.zone", mdns.TypeA)
 	m.SetEdns0(4096, false)
 	packet, _ := m.Pack()
 	q := NewQuery(r)

@@ -78,7 +78,7 @@ func TestSubQuery(t *testing.T) {
 				parkFirst(ch)
 			}
 			r := newRig(t, 10, map[string]*Chain{"zone": ch})
-			reply := r.answer(question(c.ask, mdns.TypeA))
+			reply := r.answer(newQuery(c.ask, mdns.TypeA))
 			var owners []string
 			for _, rr := range reply.Answer {
 				owners = append(owners, rr.Header().Name)
@@ -106,7 +106,7 @@ func TestSubQueryOtherZone(t *testing.T) {
 			return addresses(1)(q)
 		})),
 	})
-	reply := r.answer(question("a.zone", mdns.TypeA))
+	reply := r.answer(newQuery("a.zone", mdns.TypeA))
 	if len(reply.Answer) != 2 {
 		t.Errorf("got %v, want the CNAME and an address", reply)
 	}
@@ -123,7 +123,7 @@ func TestSubQueryPanic(t *testing.T) {
 		"zone":     chain(trace{"outer", &log, next}, aliases{"a.zone.": "b.sub.zone."}),
 		"sub.zone": chain(trace{"inner", &log, next}, serve(func(*Query) Verdict { panic("broken") })),
 	})
-	reply := r.answer(question("a.zone", mdns.TypeA))
+	reply := r.answer(newQuery("a.zone", mdns.TypeA))
 	if got := strings.Join(log, ", "); reply.Rcode != mdns.RcodeServerFailure || got != "down outer, down inner, up inner, up outer" {
 		t.Errorf("got %s, walked %s; want SERVFAIL, walked down outer, down inner, up inner, up outer", mdns.RcodeToString[reply.Rcode], got)
 	}
@@ -131,7 +131,7 @@ func TestSubQueryPanic(t *testing.T) {
 
 func TestSubQueryAllocations(t *testing.T) {
 	r := newRig(t, 1, map[string]*Chain{"zone": chain(subQuerier{}), "sub": chain(serve(addresses(1)))})
-	packet, _ := question("a.zone", mdns.TypeA).Pack()
+	packet, _ := newQuery("a.zone", mdns.TypeA).Pack()
 	q, lent := NewQuery(r), make([]byte, 0, 4096)
 	if n := testing.AllocsPerRun(1000, func() {
 		q.Reset(packet, UDP, q.Start)
@@ -154,7 +154,7 @@ func (subQuerier) ServeDNS(q *Query) Verdict {
 func TestSubQueryFreesLargeAnswer(t *testing.T) {
 	for n, kept := range map[int]bool{3: true, 4000: false} {
 		r := newRig(t, 1, map[string]*Chain{"zone": chain(subQuerier{}), "sub": chain(serve(addresses(n)))})
-		packet, _ := question("a.zone", mdns.TypeA).Pack()
+		packet, _ := newQuery("a.zone", mdns.TypeA).Pack()
 		q := NewQuery(r)
 		q.Reset(packet, UDP, q.Start)
 		r.port.Serve(q, nil)
@@ -179,7 +179,7 @@ func TestSubQueryDepth(t *testing.T) {
 		}
 		return Done
 	})
-	newRig(t, 1, map[string]*Chain{".": chain(ask)}).ask(question("a.b.c.", 1))
+	newRig(t, 1, map[string]*Chain{".": chain(ask)}).ask(newQuery("a.b.c.", 1))
 	if want := []int{0, 1, 2}; !slices.Equal(depths, want) {
 		t.Errorf("a.b.c. and its sub-queries: got depths %v, want %v", depths, want)
 	}

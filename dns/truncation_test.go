@@ -40,7 +40,7 @@ func TestTruncation(t *testing.T) {
 			q.AA, q.Cacheable = c.aa, c.foreign
 			return Done
 		}))})
-		m := question("a.zone", mdns.TypeA)
+		m := newQuery("a.zone", mdns.TypeA)
 		if c.do {
 			m.SetEdns0(512, true)
 		}

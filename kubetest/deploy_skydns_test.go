@@ -174,13 +174,13 @@ func serveSkyDNS(t *testing.T) {
 	}
 	d := &daemon{T: t, at: "127.0.0.1:53"}
 	d.await(
-		inA("kubernetes.default.svc.cluster.local", "NOERROR 10.96.0.1"), inPTR("1.0.96.10.in-addr.arpa", "NOERROR kubernetes.default.svc.cluster.local."),
-		inA("missing.default.svc.cluster.local", "NXDOMAIN"),
+		lookupA("kubernetes.default.svc.cluster.local", "NOERROR 10.96.0.1"), lookupPTR("1.0.96.10.in-addr.arpa", "NOERROR kubernetes.default.svc.cluster.local."),
+		lookupA("missing.default.svc.cluster.local", "NXDOMAIN"),
 	)
 	kubernetes.service("default", "late", "10.96.0.7", nil)
-	d.awaitChange("a Service", inA("late.default.svc.cluster.local", "NOERROR 10.96.0.7"))
+	d.awaitChange("a Service", lookupA("late.default.svc.cluster.local", "NOERROR 10.96.0.7"))
 	remove(t, kubernetes.CoreV1().Services("default"), "late")
-	d.awaitChange("no Service", inA("late.default.svc.cluster.local", "NXDOMAIN"))
+	d.awaitChange("no Service", lookupA("late.default.svc.cluster.local", "NXDOMAIN"))
 	if text := podPage("http://127.0.0.1:10055/metrics"); !strings.Contains(text, `skydns_skydns_dns_request_count_total{system="auth"}`) || !strings.Contains(text, "seamark_etcd_data_age_seconds{") {
 		t.Errorf("got metrics\n%s\nwant skydns_skydns_dns_request_count_total and seamark_etcd_data_age_seconds", text)
 	}

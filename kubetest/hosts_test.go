@@ -25,14 +25,14 @@ func TestHostsConfigMap(t *testing.T) {
 	w := writer(t, api)
 	corefile := "example.test 10.in-addr.arpa {\n hosts {\n  10.0.0.1 fixed.example.test\n  configmap dns/custom hosts\n  " + kubeconfig(t, api) + "\n }\n}\n"
 	d := serve(t, corefile)
-	fixed := inA("fixed.example.test", "NOERROR 10.0.0.1")
-	db, none := func(data string) question { return inA("db.example.test", "NOERROR "+data) }, inA("db.example.test", "NXDOMAIN")
+	fixed := lookupA("fixed.example.test", "NOERROR 10.0.0.1")
+	db, none := func(data string) lookup { return lookupA("db.example.test", "NOERROR "+data) }, lookupA("db.example.test", "NXDOMAIN")
 	d.await(fixed, none)
 	load := d.startLoad(fixed)
 
 	w.hostsMap(true, "hosts", "10.0.0.2 db.example.test\n")
 	d.awaitChange("a new ConfigMap", db("10.0.0.2"))
-	d.check(inPTR("2.0.0.10.in-addr.arpa", "NOERROR db.example.test."))
+	d.check(lookupPTR("2.0.0.10.in-addr.arpa", "NOERROR db.example.test."))
 	w.hostsMap(false, "hosts", "10.0.0.3 db.example.test\n")
 	d.awaitChange("a change", db("10.0.0.3"))
 	w.hostsMap(false, "other", "10.0.0.9 db.example.test\n")
@@ -56,7 +56,7 @@ func TestHostsConfigMap(t *testing.T) {
 	// Other lines in the Corefile do not restart the watch.
 	corefile += "other.test {\n hosts {\n  10.0.0.6 a.other.test\n }\n}\n"
 	d.reload(corefile)
-	d.check(db("10.0.0.5"), inA("a.other.test", "NOERROR 10.0.0.6"))
+	d.check(db("10.0.0.5"), lookupA("a.other.test", "NOERROR 10.0.0.6"))
 	if n := d.count("relists", "configmaps"); n != 1 {
 		t.Errorf("%d lists, want the first alone", n)
 	}

@@ -63,7 +63,7 @@ func TestKube2sky(t *testing.T) {
 		"svc/shop/bank/ bank.example.com.", "pod/shop/1-2-3-4/ 1.2.3.4",
 		shopRecords[6], shopRecords[7], "arpa/in-addr/10/1/0/4 db-0.db.shop.svc.cluster.local.", "arpa/in-addr/10/1/0/5 db-1.db.shop.svc.cluster.local.")
 	s.awaitKeys(changed)
-	b.ends()
+	b.terminate()
 	s.awaitKeys(changed) // the keys stay when kube2sky exits
 
 	// Meanwhile objects are deleted, and another writer adds keys.
@@ -97,7 +97,7 @@ func TestKube2sky(t *testing.T) {
 		remove(t, services, name)
 	}
 	s.awaitKeys(others, keysOf(others)...)
-	b.ends()
+	b.terminate()
 	if left := s.keys(ownPrefix); len(left) > 0 {
 		t.Errorf("keys below %s after the exit: got\n%s\nwant none", ownPrefix, listed(left))
 	}
@@ -244,7 +244,7 @@ func TestKube2skyReplicas(t *testing.T) {
 	// A released lease is faster than an expired one.
 	third := startKube2sky(t, srv, s.at, "--lease-duration=1h")
 	third.ready()
-	first.ends()
+	first.terminate()
 	more("ended", "10.0.1.4")
 	s.awaitKeys(want)
 
@@ -264,7 +264,7 @@ func TestKube2skyReplicas(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.awaitKeys(want)
-	third.ends()
+	third.terminate()
 }
 
 // etcd and the API server are unavailable at the start, etcd stops and returns,
@@ -331,7 +331,7 @@ func TestKube2skyUnavailable(t *testing.T) {
 	s2.awaitKeys(want)
 
 	// The API server is unavailable at the start: written keys are kept.
-	b.ends()
+	b.terminate()
 	srv.StopAPI()
 	b = startKube2sky(t, srv, s.at, "--etcd-username=kube2sky", "--etcd-password=secret")
 	eventually(t, "a failure of the API server in the log", func() bool { return b.logs("API server unreachable") > 0 })
@@ -344,11 +344,11 @@ func TestKube2skyUnavailable(t *testing.T) {
 	}
 	more()
 	s2.awaitKeys(want)
-	b.ends()
+	b.terminate()
 	if wrong.logs("etcd failed, retrying", "authentication failed") != 1 {
 		t.Errorf("wrong password: got log\n%s\nwant one line with \"authentication failed\"", wrong.log())
 	}
-	wrong.ends()
+	wrong.terminate()
 }
 
 // 2,000 Services are written, adopted by the next process, and deleted.

@@ -52,8 +52,8 @@ func (p *pod) readiness() int {
 	return resp.StatusCode
 }
 
-// ready waits until the pod is ready.
-func (p *pod) ready() {
+// checkReady waits until the pod is ready.
+func (p *pod) checkReady() {
 	p.Helper()
 	eventually(p.T, "readiness", func() bool { return p.readiness() == http.StatusOK })
 }
@@ -138,7 +138,7 @@ func TestKubeDNSPod(t *testing.T) {
 		"upstreamNameservers": fmt.Sprintf("[%q]", world), "stubDomains": fmt.Sprintf("{%q: [%q]}", "acme.example", acme),
 	})
 	p := newPod(t, srv, "--config-dir="+maps.dir)
-	p.ready()
+	p.checkReady()
 	front := freePort(t)
 	kubedns := strings.Replace(p.kubedns.at, ":", "#", 1)
 	nanny := program(t, "127.0.0.1:"+front, "dnsmasq-nanny", nil,
@@ -146,27 +146,27 @@ func TestKubeDNSPod(t *testing.T) {
 		"-k", "--cache-size=1000", "--no-negcache", "--dns-loop-detect", "--log-facility=-",
 		"--server=/cluster.local/"+kubedns, "--server=/in-addr.arpa/"+kubedns, "--server=/ip6.arpa/"+kubedns,
 		"--port="+front, "--listen-address=127.0.0.1", "--no-hosts")
-	nanny.await(inA("kubernetes.default.svc.cluster.local", "NOERROR 10.0.0.1"))
+	nanny.await(lookupA("kubernetes.default.svc.cluster.local", "NOERROR 10.0.0.1"))
 	pages := p.sidecar(nanny.at)
 	p.healthy(pages)
 
-	cluster := []question{
-		inA("kubernetes.default.svc.cluster.local", "NOERROR 10.0.0.1"),
-		inA("cart.shop.svc.cluster.local", "NOERROR 10.1.0.1 10.1.0.2"),
-		inA("10-1-0-1.cart.shop.svc.cluster.local", "NOERROR 10.1.0.1"),
-		inA("missing.shop.svc.cluster.local", "NXDOMAIN"),
-		inAAAA("kubernetes.default.svc.cluster.local", "NOERROR"),
-		inSRV("_HTTP._tcp.kubernetes.default.svc.cluster.local", "NOERROR 10 100 80 kubernetes.default.svc.cluster.local."),
-		inPTR("1.0.0.10.in-addr.arpa", "NOERROR kubernetes.default.svc.cluster.local."),
-		inA("cart.*.svc.cluster.local", "NOERROR 10.1.0.1 10.1.0.2"),
-		inA("1-2-3-4.shop.pod.cluster.local", "NOERROR 1.2.3.4"),
+	cluster := []lookup{
+		lookupA("kubernetes.default.svc.cluster.local", "NOERROR 10.0.0.1"),
+		lookupA("cart.shop.svc.cluster.local", "NOERROR 10.1.0.1 10.1.0.2"),
+		lookupA("10-1-0-1.cart.shop.svc.cluster.local", "NOERROR 10.1.0.1"),
+		lookupA("missing.shop.svc.cluster.local", "NXDOMAIN"),
+		lookupAAAA("kubernetes.default.svc.cluster.local", "NOERROR"),
+		lookupSRV("_HTTP._tcp.kubernetes.default.svc.cluster.local", "NOERROR 10 100 80 kubernetes.default.svc.cluster.local."),
+		lookupPTR("1.0.0.10.in-addr.arpa", "NOERROR kubernetes.default.svc.cluster.local."),
+		lookupA("cart.*.svc.cluster.local", "NOERROR 10.1.0.1 10.1.0.2"),
+		lookupA("1-2-3-4.shop.pod.cluster.local", "NOERROR 1.2.3.4"),
 	}
-	outside := []question{
-		inA("legacy.shop.svc.cluster.local", "NOERROR 203.0.113.2 db.acme.example."),
-		inA("db.acme.example", "NOERROR 203.0.113.2"),
-		inA("www.example", "NOERROR 203.0.113.1"),
-		inPTR("1.113.0.203.in-addr.arpa", "NOERROR www.example."),
-		inA("missing.example", "NXDOMAIN"),
+	outside := []lookup{
+		lookupA("legacy.shop.svc.cluster.local", "NOERROR 203.0.113.2 db.acme.example."),
+		lookupA("db.acme.example", "NOERROR 203.0.113.2"),
+		lookupA("www.example", "NOERROR 203.0.113.1"),
+		lookupPTR("1.113.0.203.in-addr.arpa", "NOERROR www.example."),
+		lookupA("missing.example", "NXDOMAIN"),
 	}
 	for _, d := range []*process{p.kubedns, nanny} {
 		d.check(cluster...)
@@ -184,7 +184,7 @@ func TestKubeDNSPod(t *testing.T) {
 	}
 	before := value(t, pages, "kubedns_dnsmasq_hits")
 	for range 5 {
-		nanny.check(inA("www.example", "NOERROR 203.0.113.1"))
+		nanny.check(lookupA("www.example", "NOERROR 203.0.113.1"))
 	}
 	eventually(t, "10 more cache hits", func() bool { return value(t, pages, "kubedns_dnsmasq_hits") >= before+10 })
 	for series, ok := range map[string]func(float64) bool{
@@ -213,8 +213,8 @@ func TestKubeDNSPod(t *testing.T) {
 		t.Error("readiness without the API server: want 200")
 	}
 	p.healthy(pages)
-	nanny.ends()
-	p.kubedns.ends()
+	nanny.terminate()
+	p.kubedns.terminate()
 }
 
 // The real dnsmasq in front of our kube-dns, as in a pod of which one image has
@@ -227,7 +227,7 @@ func TestKubeDNSBehindDnsmasq(t *testing.T) {
 	srv := start(t)
 	writer(t, srv).fill()
 	p := newPod(t, srv)
-	p.ready()
+	p.checkReady()
 	port := freePort(t)
 	kubedns := strings.Replace(p.kubedns.at, ":", "#", 1)
 	front := exec.Command(dnsmasq, "-k", "--cache-size=1000", "--no-negcache", "--dns-loop-detect", "--log-facility=-",
@@ -240,13 +240,13 @@ func TestKubeDNSBehindDnsmasq(t *testing.T) {
 	t.Cleanup(func() { _ = front.Process.Kill(); _ = front.Wait() })
 	d := &daemon{T: t, at: "127.0.0.1:" + port}
 	eventually(t, "dnsmasq answers", func() bool {
-		return d.ask("udp", inA("kubernetes.default.svc.cluster.local", "")) == "NOERROR 10.0.0.1"
+		return d.ask("udp", lookupA("kubernetes.default.svc.cluster.local", "")) == "NOERROR 10.0.0.1"
 	})
 	d.check(
-		inSRV("_HTTP._tcp.kubernetes.default.svc.cluster.local", "NOERROR 10 100 80 kubernetes.default.svc.cluster.local."),
-		inA("cart.shop.svc.cluster.local", "NOERROR 10.1.0.1 10.1.0.2"),
-		inPTR("1.0.0.10.in-addr.arpa", "NOERROR kubernetes.default.svc.cluster.local."),
-		inA("missing.shop.svc.cluster.local", "NXDOMAIN"),
+		lookupSRV("_HTTP._tcp.kubernetes.default.svc.cluster.local", "NOERROR 10 100 80 kubernetes.default.svc.cluster.local."),
+		lookupA("cart.shop.svc.cluster.local", "NOERROR 10.1.0.1 10.1.0.2"),
+		lookupPTR("1.0.0.10.in-addr.arpa", "NOERROR kubernetes.default.svc.cluster.local."),
+		lookupA("missing.shop.svc.cluster.local", "NXDOMAIN"),
 	)
 	p.healthy(p.sidecar(d.at))
 }
@@ -260,18 +260,18 @@ func TestKubeDNSWithoutAPIServer(t *testing.T) {
 	srv.StopAPI()
 	world := upstream(t, "www.example. 60 IN A 203.0.113.1")
 	p := newPod(t, srv, "--nameservers="+world, "--initial-sync-timeout=1s")
-	p.kubedns.await(inA("www.example", "NOERROR 203.0.113.1"))
-	p.kubedns.check(inA("kubernetes.default.svc.cluster.local", "SERVFAIL"), inPTR("1.0.0.10.in-addr.arpa", "SERVFAIL"))
+	p.kubedns.await(lookupA("www.example", "NOERROR 203.0.113.1"))
+	p.kubedns.check(lookupA("kubernetes.default.svc.cluster.local", "SERVFAIL"), lookupPTR("1.0.0.10.in-addr.arpa", "SERVFAIL"))
 	if code := p.readiness(); code != http.StatusServiceUnavailable {
 		t.Errorf("readiness before the first list: got %d, want 503", code)
 	}
 	eventually(t, "the missing objects in the log", func() bool { return p.kubedns.logs("Objects not received yet") == 1 })
-	p.kubedns.check(inA("www.example", "NOERROR 203.0.113.1"))
+	p.kubedns.check(lookupA("www.example", "NOERROR 203.0.113.1"))
 	if err := srv.StartAPI(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	p.ready()
-	p.kubedns.check(inA("kubernetes.default.svc.cluster.local", "NOERROR 10.0.0.1"))
+	p.checkReady()
+	p.kubedns.check(lookupA("kubernetes.default.svc.cluster.local", "NOERROR 10.0.0.1"))
 	srv.StopAPI()
 	if code := p.readiness(); code != http.StatusOK {
 		t.Errorf("readiness when the API server has stopped: got %d, want 200", code)
@@ -301,8 +301,8 @@ func TestKubeDNSConfigMapFromAPI(t *testing.T) {
 	write("kube-dns", first, first, true)
 	write("another", second, second, true)
 	p := newPod(t, srv, "--config-map=kube-dns")
-	p.ready()
-	p.kubedns.check(inA("www.example", "NOERROR 203.0.113.1"), inA("db.acme.example", "NOERROR 203.0.113.1"))
+	p.checkReady()
+	p.kubedns.check(lookupA("www.example", "NOERROR 203.0.113.1"), lookupA("db.acme.example", "NOERROR 203.0.113.1"))
 	write("another", first, second, false)
 	if err := maps.Delete(t.Context(), "another", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -310,15 +310,15 @@ func TestKubeDNSConfigMapFromAPI(t *testing.T) {
 	write("kube-dns", first, second, false)
 	// The stub domain has another server, so its cached answers are dropped;
 	// others are kept.
-	p.kubedns.awaitChange("another server", inA("db.acme.example", "NOERROR 203.0.113.2"))
-	p.kubedns.check(inA("www.example", "NOERROR 203.0.113.1"))
+	p.kubedns.awaitChange("another server", lookupA("db.acme.example", "NOERROR 203.0.113.2"))
+	p.kubedns.check(lookupA("www.example", "NOERROR 203.0.113.1"))
 	write("kube-dns", "1.1.1.1:123456789", second, false)
 	eventually(t, "the refused ConfigMap in the log", func() bool { return p.kubedns.logs("Refused kube-dns's ConfigMap") == 1 })
-	p.kubedns.check(inA("db.acme.example", "NOERROR 203.0.113.2"), inA("www.example", "NOERROR 203.0.113.1"))
+	p.kubedns.check(lookupA("db.acme.example", "NOERROR 203.0.113.2"), lookupA("www.example", "NOERROR 203.0.113.1"))
 	if n := value(t, p.metrics, `seamark_kubedns_config_valid{source="kube-system/kube-dns"}`); n != 0 {
 		t.Errorf("seamark_kubedns_config_valid: got %v, want 0", n)
 	}
-	p.kubedns.check(inA("kubernetes.default.svc.cluster.local", "NOERROR 10.0.0.1"))
+	p.kubedns.check(lookupA("kubernetes.default.svc.cluster.local", "NOERROR 10.0.0.1"))
 }
 
 // A ConfigMap alternates between valid and invalid data: the last valid state is
@@ -336,10 +336,10 @@ func TestKubeDNSConfigAlternates(t *testing.T) {
 	}
 	maps := newVolume(t, good("a.example"))
 	p := newPod(t, srv, "--config-dir="+maps.dir, "--v=4") // which logs reloads
-	p.ready()
+	p.checkReady()
 	load := p.kubedns.startLoad(
-		inA("www.example", "NOERROR 203.0.113.1"), inA("db.acme.example", "NOERROR 203.0.113.1"),
-		inA("kubernetes.default.svc.cluster.local", "NOERROR 10.0.0.1"),
+		lookupA("www.example", "NOERROR 203.0.113.1"), lookupA("db.acme.example", "NOERROR 203.0.113.1"),
+		lookupA("kubernetes.default.svc.cluster.local", "NOERROR 10.0.0.1"),
 	)
 	for i := range 30 {
 		maps.change(bad[i%len(bad)])
@@ -369,14 +369,14 @@ func TestNannyHostsFileChanges(t *testing.T) {
 	nanny := program(t, "127.0.0.1:"+port, "dnsmasq-nanny", nil, "-logtostderr", "-lameduck=0s", "-configDir="+t.TempDir(), "--",
 		"-k", "--cache-size=1000", "--no-resolv", "--server="+strings.Replace(world, ":", "#", 1),
 		"--addn-hosts="+filepath.Join(maps.dir, "key"), "--no-hosts", "--port="+port, "--listen-address=127.0.0.1")
-	nanny.await(inA("node1.hadoop", "NOERROR 10.2.0.1"), inA("www.example", "NOERROR 203.0.113.1"))
-	load := nanny.startLoad(inA("www.example", "NOERROR 203.0.113.1"), inA("node1.hadoop", "NOERROR 10.2.0.1"))
+	nanny.await(lookupA("node1.hadoop", "NOERROR 10.2.0.1"), lookupA("www.example", "NOERROR 203.0.113.1"))
+	load := nanny.startLoad(lookupA("www.example", "NOERROR 203.0.113.1"), lookupA("node1.hadoop", "NOERROR 10.2.0.1"))
 	for i := range 20 {
 		maps.change(map[string]string{"key": fmt.Sprintf("10.2.0.1 node1.hadoop\n10.2.0.2 node%d.hadoop\n", i+2)})
-		nanny.awaitChange("a new line", inA(fmt.Sprintf("node%d.hadoop", i+2), "NOERROR 10.2.0.2"))
+		nanny.awaitChange("a new line", lookupA(fmt.Sprintf("node%d.hadoop", i+2), "NOERROR 10.2.0.2"))
 	}
 	load.stop()
-	nanny.ends()
+	nanny.terminate()
 }
 
 // version queries a name in class CH.
@@ -392,7 +392,7 @@ func TestKubeDNSChaos(t *testing.T) {
 	srv := start(t)
 	writer(t, srv).fill()
 	p := newPod(t, srv)
-	p.ready()
+	p.checkReady()
 	for _, name := range []string{"version.bind.", "version.server.", "authors.bind.", "hostname.bind.", "id.server."} {
 		if got := version(t, p.kubedns.at, name); !strings.HasPrefix(got, "NOERROR \"") {
 			t.Errorf("%s CH TXT: got %s, want a text", name, got)

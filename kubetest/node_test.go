@@ -49,7 +49,7 @@ func TestClusterNodes(t *testing.T) {
 		if r.Request.URL.Path != "/api/v1/nodes" || !strings.Contains(r.Header.Get("Content-Type"), "application/vnd.kubernetes.protobuf") {
 			t.Errorf("response to %s: got content type %s, want protobuf", r.Request.URL, r.Header.Get("Content-Type"))
 		}
-		r.Body = &sieve{r.Body, &seen, &images, image}
+		r.Body = &countingBody{r.Body, &seen, &images, image}
 		return nil
 	}
 	front := httptest.NewServer(relay)
@@ -81,14 +81,14 @@ func TestClusterNodes(t *testing.T) {
 	}
 }
 
-// A sieve counts the bytes of a body, and the occurrences of a text in it.
-type sieve struct {
+// A countingBody counts the bytes of a body, and the occurrences of a text in it.
+type countingBody struct {
 	io.ReadCloser
 	bytes, found *atomic.Int64
 	text         string
 }
 
-func (s *sieve) Read(p []byte) (int, error) {
+func (s *countingBody) Read(p []byte) (int, error) {
 	n, err := s.ReadCloser.Read(p)
 	s.bytes.Add(int64(n))
 	if strings.Contains(string(p[:n]), s.text) {

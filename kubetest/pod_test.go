@@ -54,8 +54,8 @@ func (p *process) startCommand(name string) {
 	})
 }
 
-// ends sends SIGTERM and waits for a successful exit.
-func (p *process) ends() {
+// terminate sends SIGTERM and waits for a successful exit.
+func (p *process) terminate() {
 	p.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		p.Fatal(err)

@@ -22,20 +22,20 @@ const (
 	soon = time.Second
 )
 
-// A question is a query and its only right answer: the response code and the data
+// A lookup is a query and its only right answer: the response code and the data
 // of the answer section, sorted.
-type question struct {
-	name string // without the final dot
-	kind uint16
-	want string
+type lookup struct {
+	name  string // without the final dot
+	qtype uint16
+	want  string
 }
 
-func inA(name, want string) question    { return question{name, dns.TypeA, want} }
-func inAAAA(name, want string) question { return question{name, dns.TypeAAAA, want} }
-func inSRV(name, want string) question  { return question{name, dns.TypeSRV, want} }
-func inPTR(name, want string) question  { return question{name, dns.TypePTR, want} }
+func lookupA(name, want string) lookup    { return lookup{name, dns.TypeA, want} }
+func lookupAAAA(name, want string) lookup { return lookup{name, dns.TypeAAAA, want} }
+func lookupSRV(name, want string) lookup  { return lookup{name, dns.TypeSRV, want} }
+func lookupPTR(name, want string) lookup  { return lookup{name, dns.TypePTR, want} }
 
-func (q question) String() string { return q.name + " " + dns.TypeToString[q.kind] }
+func (q lookup) String() string { return q.name + " " + dns.TypeToString[q.qtype] }
 
 // answer formats a reply as question.want. Without a reply it is the error.
 func answer(reply *dns.Msg, err error) string {
@@ -55,16 +55,16 @@ func answer(reply *dns.Msg, err error) string {
 }
 
 // message returns the query's packet.
-func (q question) message() *dns.Msg { return new(dns.Msg).SetQuestion(q.name+".", q.kind) }
+func (q lookup) message() *dns.Msg { return new(dns.Msg).SetQuestion(q.name+".", q.qtype) }
 
 // ask sends a query once, by udp or tcp.
-func (d *daemon) ask(network string, q question) string {
+func (d *daemon) ask(network string, q lookup) string {
 	reply, _, err := (&dns.Client{Net: network, Timeout: replyTime}).Exchange(q.message(), d.at)
 	return answer(reply, err)
 }
 
 // check checks the present answers, by UDP and TCP.
-func (d *daemon) check(questions ...question) {
+func (d *daemon) check(questions ...lookup) {
 	d.Helper()
 	for _, q := range questions {
 		for _, network := range []string{"udp", "tcp"} {
@@ -77,7 +77,7 @@ func (d *daemon) check(questions ...question) {
 
 // await queries until the answers are right, by UDP and TCP, and returns the time that
 // it took.
-func (d *daemon) await(questions ...question) time.Duration {
+func (d *daemon) await(questions ...lookup) time.Duration {
 	d.Helper()
 	began := time.Now()
 	for _, q := range questions {
@@ -95,7 +95,7 @@ func (d *daemon) await(questions ...question) time.Duration {
 
 // awaitChange is await for one change: until the right answer there is only the old one,
 // and the change is answered soon.
-func (d *daemon) awaitChange(what string, q question) time.Duration {
+func (d *daemon) awaitChange(what string, q lookup) time.Duration {
 	d.Helper()
 	began := time.Now()
 	old := ""
@@ -134,7 +134,7 @@ type queryLoad struct {
 }
 
 // startLoad starts the queries, by UDP and TCP. They end with the test at the latest.
-func (d *daemon) startLoad(questions ...question) *queryLoad {
+func (d *daemon) startLoad(questions ...lookup) *queryLoad {
 	l := &queryLoad{d: d, done: make(chan struct{})}
 	for i := range 4 {
 		network := []string{"udp", "tcp"}[i%2]
@@ -145,7 +145,7 @@ func (d *daemon) startLoad(questions ...question) *queryLoad {
 }
 
 // send sends one query after the other over one socket.
-func (l *queryLoad) send(network string, questions []question, from int) {
+func (l *queryLoad) send(network string, questions []lookup, from int) {
 	client := &dns.Client{Net: network, Timeout: replyTime}
 	conn, err := client.Dial(l.d.at)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 type step struct {
 	what string
 	do   func()
-	show question
+	show lookup
 }
 
 // Objects of every kind are created, changed and deleted, and each change is
@@ -30,10 +30,10 @@ func TestServerChanges(t *testing.T) {
 	d := serve(t, ". {\n kubernetes cluster.local clusterset.local in-addr.arpa ip6.arpa {\n"+
 		kubeconfig(t, api)+"\n pods verified\n multicluster clusterset.local\n }\n}\n")
 	unchanged := append(shopNames(),
-		inA("10-2-0-1.shop.pod.cluster.local", "NOERROR 10.2.0.1"),
-		inA("10-2-0-2.shop.pod.cluster.local", "NXDOMAIN"),
-		inA("web.shop.svc.clusterset.local", "NOERROR 10.9.0.1"),
-		inA("db.shop.svc.clusterset.local", "NXDOMAIN"),
+		lookupA("10-2-0-1.shop.pod.cluster.local", "NOERROR 10.2.0.1"),
+		lookupA("10-2-0-2.shop.pod.cluster.local", "NXDOMAIN"),
+		lookupA("web.shop.svc.clusterset.local", "NOERROR 10.9.0.1"),
+		lookupA("db.shop.svc.clusterset.local", "NXDOMAIN"),
 	)
 	d.await(unchanged...)
 	d.startLoad(unchanged...)
@@ -64,16 +64,16 @@ func namespaceSteps(w clusterWriter) []step {
 	namespaces, services := w.CoreV1().Namespaces(), w.CoreV1().Services("late")
 	const name = "web.late.svc.cluster.local"
 	return []step{
-		{"a Service without its Namespace", func() { add(w.T, services, service("web", "10.0.1.1")) }, inA(name, "NXDOMAIN")},
-		{"a Namespace", func() { add(w.T, namespaces, namespace("late")) }, inA(name, "NOERROR 10.0.1.1")},
+		{"a Service without its Namespace", func() { add(w.T, services, service("web", "10.0.1.1")) }, lookupA(name, "NXDOMAIN")},
+		{"a Namespace", func() { add(w.T, namespaces, namespace("late")) }, lookupA(name, "NOERROR 10.0.1.1")},
 		{"a Namespace's labels", func() {
 			edit(w.T, namespaces, "late", func(n *corev1.Namespace) { n.Labels["some"] = "label" })
-		}, inA("late.svc.cluster.local", "NOERROR")},
-		{"no Namespace", func() { remove(w.T, namespaces, "late") }, inA("late.svc.cluster.local", "NXDOMAIN")},
-		{"no Namespace, other names", nil, inPTR("1.1.0.10.in-addr.arpa", "NXDOMAIN")},
-		{"the Namespace again", func() { add(w.T, namespaces, namespace("late")) }, inPTR("1.1.0.10.in-addr.arpa", "NOERROR "+name+".")},
-		{"no Service", func() { remove(w.T, services, "web") }, inA(name, "NXDOMAIN")},
-		{"no Namespace again", func() { remove(w.T, namespaces, "late") }, inA("late.svc.cluster.local", "NXDOMAIN")},
+		}, lookupA("late.svc.cluster.local", "NOERROR")},
+		{"no Namespace", func() { remove(w.T, namespaces, "late") }, lookupA("late.svc.cluster.local", "NXDOMAIN")},
+		{"no Namespace, other names", nil, lookupPTR("1.1.0.10.in-addr.arpa", "NXDOMAIN")},
+		{"the Namespace again", func() { add(w.T, namespaces, namespace("late")) }, lookupPTR("1.1.0.10.in-addr.arpa", "NOERROR "+name+".")},
+		{"no Service", func() { remove(w.T, services, "web") }, lookupA(name, "NXDOMAIN")},
+		{"no Namespace again", func() { remove(w.T, namespaces, "late") }, lookupA("late.svc.cluster.local", "NXDOMAIN")},
 	}
 }
 
@@ -90,21 +90,21 @@ func serviceSteps(w clusterWriter) []step {
 				s := service("new", "10.0.2.1")
 				s.Spec.Type = kind
 				add(w.T, services, s)
-			}, inA(name, "NOERROR 10.0.2.1")},
-			{"another ClusterIP", change(func(s *corev1.ServiceSpec) { s.ClusterIP = "10.0.2.2" }), inA(name, "NOERROR 10.0.2.2")},
-			{"the new ClusterIP's name", nil, inPTR("2.2.0.10.in-addr.arpa", "NOERROR "+name+".")},
-			{"the old ClusterIP's name", nil, inPTR("1.2.0.10.in-addr.arpa", "NXDOMAIN")},
+			}, lookupA(name, "NOERROR 10.0.2.1")},
+			{"another ClusterIP", change(func(s *corev1.ServiceSpec) { s.ClusterIP = "10.0.2.2" }), lookupA(name, "NOERROR 10.0.2.2")},
+			{"the new ClusterIP's name", nil, lookupPTR("2.2.0.10.in-addr.arpa", "NOERROR "+name+".")},
+			{"the old ClusterIP's name", nil, lookupPTR("1.2.0.10.in-addr.arpa", "NXDOMAIN")},
 			{"a second family", change(func(s *corev1.ServiceSpec) {
 				s.ClusterIPs, s.IPFamilies, s.IPFamilyPolicy = []string{"10.0.2.2", "fd00::2"}, nil, nil
-			}), inAAAA(name, "NOERROR fd00::2")},
-			{"another port", change(func(s *corev1.ServiceSpec) { s.Ports[0].Port = 81 }), inSRV(name, "NOERROR 0 100 81 "+name+".")},
-			{"no Service of type " + string(kind), func() { remove(w.T, services, "new") }, inA(name, "NXDOMAIN")},
+			}), lookupAAAA(name, "NOERROR fd00::2")},
+			{"another port", change(func(s *corev1.ServiceSpec) { s.Ports[0].Port = 81 }), lookupSRV(name, "NOERROR 0 100 81 "+name+".")},
+			{"no Service of type " + string(kind), func() { remove(w.T, services, "new") }, lookupA(name, "NXDOMAIN")},
 		}...)
 	}
 	return append(steps,
-		step{"an ExternalName", func() { add(w.T, services, external("new", "here.example")) }, inA(name, "NOERROR here.example.")},
-		step{"another target", change(func(s *corev1.ServiceSpec) { s.ExternalName = "there.example" }), inA(name, "NOERROR there.example.")},
-		step{"no ExternalName", func() { remove(w.T, services, "new") }, inA(name, "NXDOMAIN")},
+		step{"an ExternalName", func() { add(w.T, services, external("new", "here.example")) }, lookupA(name, "NOERROR here.example.")},
+		step{"another target", change(func(s *corev1.ServiceSpec) { s.ExternalName = "there.example" }), lookupA(name, "NOERROR there.example.")},
+		step{"no ExternalName", func() { remove(w.T, services, "new") }, lookupA(name, "NXDOMAIN")},
 	)
 }
 
@@ -115,20 +115,20 @@ func sliceSteps(w clusterWriter) []step {
 		return func() { edit(w.T, slices, "new-1", f) }
 	}
 	return []step{
-		{"a headless Service", func() { add(w.T, services, service("new")) }, inA(name, "NXDOMAIN")},
-		{"a slice", func() { add(w.T, slices, slice("new-1", "new", "10.1.2.1")) }, inA(name, "NOERROR 10.1.2.1")},
-		{"an endpoint's name", nil, inPTR("1.2.1.10.in-addr.arpa", "NOERROR 10-1-2-1."+name+".")},
+		{"a headless Service", func() { add(w.T, services, service("new")) }, lookupA(name, "NXDOMAIN")},
+		{"a slice", func() { add(w.T, slices, slice("new-1", "new", "10.1.2.1")) }, lookupA(name, "NOERROR 10.1.2.1")},
+		{"an endpoint's name", nil, lookupPTR("1.2.1.10.in-addr.arpa", "NOERROR 10-1-2-1."+name+".")},
 		{"a second endpoint", change(func(s *discoveryv1.EndpointSlice) {
 			s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{"10.1.2.2"}})
-		}), inA(name, "NOERROR 10.1.2.1 10.1.2.2")},
-		{"a hostname", change(func(s *discoveryv1.EndpointSlice) { s.Endpoints[1].Hostname = new("two") }), inA("two."+name, "NOERROR 10.1.2.2")},
-		{"another port", change(func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = new(int32(8081)) }), inSRV("_http._tcp.two."+name, "NXDOMAIN")},
-		{"the same port", nil, inSRV("two."+name, "NOERROR 0 100 8081 two."+name+".")},
-		{"one that is not ready", change(func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions.Ready = new(false) }), inA(name, "NOERROR 10.1.2.2")},
-		{"a second slice", func() { add(w.T, slices, slice("new-2", "new", "fd00:1::1")) }, inAAAA(name, "NOERROR fd00:1::1")},
-		{"no first slice", func() { remove(w.T, slices, "new-1") }, inA(name, "NOERROR")},
-		{"no slice", func() { remove(w.T, slices, "new-2") }, inA(name, "NXDOMAIN")},
-		{"no headless Service", func() { remove(w.T, services, "new") }, inSRV(name, "NXDOMAIN")},
+		}), lookupA(name, "NOERROR 10.1.2.1 10.1.2.2")},
+		{"a hostname", change(func(s *discoveryv1.EndpointSlice) { s.Endpoints[1].Hostname = new("two") }), lookupA("two."+name, "NOERROR 10.1.2.2")},
+		{"another port", change(func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = new(int32(8081)) }), lookupSRV("_http._tcp.two."+name, "NXDOMAIN")},
+		{"the same port", nil, lookupSRV("two."+name, "NOERROR 0 100 8081 two."+name+".")},
+		{"one that is not ready", change(func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions.Ready = new(false) }), lookupA(name, "NOERROR 10.1.2.2")},
+		{"a second slice", func() { add(w.T, slices, slice("new-2", "new", "fd00:1::1")) }, lookupAAAA(name, "NOERROR fd00:1::1")},
+		{"no first slice", func() { remove(w.T, slices, "new-1") }, lookupA(name, "NOERROR")},
+		{"no slice", func() { remove(w.T, slices, "new-2") }, lookupA(name, "NXDOMAIN")},
+		{"no headless Service", func() { remove(w.T, services, "new") }, lookupSRV(name, "NXDOMAIN")},
 	}
 }
 
@@ -141,13 +141,13 @@ func podSteps(w clusterWriter, round int) []step {
 	return []step{
 		{"a pod's labels", func() {
 			edit(w.T, pods, "web-0", func(p *corev1.Pod) { p.Labels = map[string]string{"round": fmt.Sprint(round)} })
-		}, inA("10-2-0-1.shop.pod.cluster.local", "NOERROR 10.2.0.1")},
-		{"a pod", func() { w.pod("shop", "new", "10.2.1.1") }, inA("10-2-1-1.shop.pod.cluster.local", "NOERROR 10.2.1.1")},
-		{"another address", status(corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.2.1.2"}), inA("10-2-1-2.shop.pod.cluster.local", "NOERROR 10.2.1.2")},
-		{"not the old address", nil, inA("10-2-1-1.shop.pod.cluster.local", "NXDOMAIN")},
-		{"a pod that has ended", status(corev1.PodStatus{Phase: corev1.PodSucceeded, PodIP: "10.2.1.2"}), inA("10-2-1-2.shop.pod.cluster.local", "NXDOMAIN")},
-		{"a pod that runs again", status(corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.2.1.2"}), inA("10-2-1-2.shop.pod.cluster.local", "NOERROR 10.2.1.2")},
-		{"no pod", func() { remove(w.T, pods, "new") }, inA("10-2-1-2.shop.pod.cluster.local", "NXDOMAIN")},
+		}, lookupA("10-2-0-1.shop.pod.cluster.local", "NOERROR 10.2.0.1")},
+		{"a pod", func() { w.pod("shop", "new", "10.2.1.1") }, lookupA("10-2-1-1.shop.pod.cluster.local", "NOERROR 10.2.1.1")},
+		{"another address", status(corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.2.1.2"}), lookupA("10-2-1-2.shop.pod.cluster.local", "NOERROR 10.2.1.2")},
+		{"not the old address", nil, lookupA("10-2-1-1.shop.pod.cluster.local", "NXDOMAIN")},
+		{"a pod that has ended", status(corev1.PodStatus{Phase: corev1.PodSucceeded, PodIP: "10.2.1.2"}), lookupA("10-2-1-2.shop.pod.cluster.local", "NXDOMAIN")},
+		{"a pod that runs again", status(corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.2.1.2"}), lookupA("10-2-1-2.shop.pod.cluster.local", "NOERROR 10.2.1.2")},
+		{"no pod", func() { remove(w.T, pods, "new") }, lookupA("10-2-1-2.shop.pod.cluster.local", "NXDOMAIN")},
 	}
 }
 
@@ -168,23 +168,23 @@ func importSteps(w clusterWriter) []step {
 		}
 	}
 	return []step{
-		{"a ServiceImport", func() { w.serviceImport("shop", "new", clusterSetIP("10.9.1.1")) }, inA(name, "NOERROR 10.9.1.1")},
-		{"another clusterset IP", change(clusterSetIP("10.9.1.2")), inA(name, "NOERROR 10.9.1.2")},
-		{"a headless ServiceImport", change(map[string]any{"type": "Headless", "ports": []any{}}), inA(name, "NXDOMAIN")},
+		{"a ServiceImport", func() { w.serviceImport("shop", "new", clusterSetIP("10.9.1.1")) }, lookupA(name, "NOERROR 10.9.1.1")},
+		{"another clusterset IP", change(clusterSetIP("10.9.1.2")), lookupA(name, "NOERROR 10.9.1.2")},
+		{"a headless ServiceImport", change(map[string]any{"type": "Headless", "ports": []any{}}), lookupA(name, "NXDOMAIN")},
 		{"an imported slice", func() {
 			add(w.T, slices, imported(slice("new-east", "", "10.3.0.1"), "new", "east.example"))
-		}, inA(name, "NOERROR 10.3.0.1")},
-		{"its endpoint", nil, inA("10-3-0-1.east.example."+name, "NOERROR 10.3.0.1")},
-		{"not in the cluster's own zone", nil, inA("new.shop.svc.cluster.local", "NXDOMAIN")},
+		}, lookupA(name, "NOERROR 10.3.0.1")},
+		{"its endpoint", nil, lookupA("10-3-0-1.east.example."+name, "NOERROR 10.3.0.1")},
+		{"not in the cluster's own zone", nil, lookupA("new.shop.svc.cluster.local", "NXDOMAIN")},
 		{"another address", func() {
 			edit(w.T, slices, "new-east", func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses[0] = "10.3.0.2" })
-		}, inA(name, "NOERROR 10.3.0.2")},
-		{"no imported slice", func() { remove(w.T, slices, "new-east") }, inA(name, "NXDOMAIN")},
+		}, lookupA(name, "NOERROR 10.3.0.2")},
+		{"no imported slice", func() { remove(w.T, slices, "new-east") }, lookupA(name, "NXDOMAIN")},
 		{"no ServiceImport", func() {
 			if err := imports.Delete(w.Context(), "new", metav1.DeleteOptions{}); err != nil {
 				w.Fatal(err)
 			}
-		}, inSRV(name, "NXDOMAIN")},
+		}, lookupSRV(name, "NXDOMAIN")},
 	}
 }
 
@@ -203,26 +203,26 @@ func TestServerSlicesFirst(t *testing.T) {
 	add(t, slices, slice("early-1", "early", "10.1.3.1"))
 	add(t, slices, slice("early-2", "early", "10.1.3.2"))
 	eventually(t, "the slices", func() bool { return d.count("events", "endpointslices") == before+2 })
-	d.check(inA(name, "NXDOMAIN"), inSRV("_http._tcp."+name, "NXDOMAIN"), inPTR("1.3.1.10.in-addr.arpa", "NXDOMAIN"), inPTR("3.1.10.in-addr.arpa", "NXDOMAIN"))
+	d.check(lookupA(name, "NXDOMAIN"), lookupSRV("_http._tcp."+name, "NXDOMAIN"), lookupPTR("1.3.1.10.in-addr.arpa", "NXDOMAIN"), lookupPTR("3.1.10.in-addr.arpa", "NXDOMAIN"))
 	load := d.startLoad(shopNames()...)
 	add(t, services, service("early"))
-	took := d.awaitChange("the Service", inA(name, "NOERROR 10.1.3.1 10.1.3.2"))
+	took := d.awaitChange("the Service", lookupA(name, "NOERROR 10.1.3.1 10.1.3.2"))
 	t.Logf("both slices' addresses after %v", took)
-	d.await(inSRV("_http._tcp."+name, "NOERROR 0 50 8080 10-1-3-1."+name+". 0 50 8080 10-1-3-2."+name+"."),
-		inPTR("1.3.1.10.in-addr.arpa", "NOERROR 10-1-3-1."+name+"."), inPTR("3.1.10.in-addr.arpa", "NOERROR"))
+	d.await(lookupSRV("_http._tcp."+name, "NOERROR 0 50 8080 10-1-3-1."+name+". 0 50 8080 10-1-3-2."+name+"."),
+		lookupPTR("1.3.1.10.in-addr.arpa", "NOERROR 10-1-3-1."+name+"."), lookupPTR("3.1.10.in-addr.arpa", "NOERROR"))
 
 	// The Service is deleted and created with another type; its slices stay.
 	for _, again := range []struct {
 		service *corev1.Service
-		shows   []question
+		shows   []lookup
 	}{
-		{service("early", "10.0.3.1"), []question{inA(name, "NOERROR 10.0.3.1"), inPTR("1.3.0.10.in-addr.arpa", "NOERROR "+name+"."), inPTR("1.3.1.10.in-addr.arpa", "NOERROR 10-1-3-1."+name+".")}},
-		{external("early", "else.example"), []question{inA(name, "NOERROR else.example."), inPTR("1.3.1.10.in-addr.arpa", "NXDOMAIN"), inPTR("1.3.0.10.in-addr.arpa", "NXDOMAIN")}},
-		{service("early"), []question{inA(name, "NOERROR 10.1.3.1 10.1.3.2"), inPTR("1.3.1.10.in-addr.arpa", "NOERROR 10-1-3-1."+name+".")}},
+		{service("early", "10.0.3.1"), []lookup{lookupA(name, "NOERROR 10.0.3.1"), lookupPTR("1.3.0.10.in-addr.arpa", "NOERROR "+name+"."), lookupPTR("1.3.1.10.in-addr.arpa", "NOERROR 10-1-3-1."+name+".")}},
+		{external("early", "else.example"), []lookup{lookupA(name, "NOERROR else.example."), lookupPTR("1.3.1.10.in-addr.arpa", "NXDOMAIN"), lookupPTR("1.3.0.10.in-addr.arpa", "NXDOMAIN")}},
+		{service("early"), []lookup{lookupA(name, "NOERROR 10.1.3.1 10.1.3.2"), lookupPTR("1.3.1.10.in-addr.arpa", "NOERROR 10-1-3-1."+name+".")}},
 	} {
 		remove(t, services, "early")
-		d.awaitChange("no Service", inA(name, "NXDOMAIN"))
-		d.await(inPTR("1.3.1.10.in-addr.arpa", "NXDOMAIN"))
+		d.awaitChange("no Service", lookupA(name, "NXDOMAIN"))
+		d.await(lookupPTR("1.3.1.10.in-addr.arpa", "NXDOMAIN"))
 		add(t, services, again.service)
 		d.awaitChange("the Service again", again.shows[0])
 		d.await(again.shows...)
@@ -243,19 +243,19 @@ func TestServerSliceMoves(t *testing.T) {
 	add(t, slices, slice("stays", "two", "10.1.4.2"))
 	d := serve(t, corefileOf(kubeconfig(t, api)))
 	const one, two = "one.shop.svc.cluster.local", "two.shop.svc.cluster.local"
-	d.await(append(shopNames(), inA(one, "NOERROR 10.1.4.1"), inA(two, "NOERROR 10.1.4.2"))...)
-	d.startLoad(append(shopNames(), inPTR("2.4.1.10.in-addr.arpa", "NOERROR 10-1-4-2."+two+"."))...)
+	d.await(append(shopNames(), lookupA(one, "NOERROR 10.1.4.1"), lookupA(two, "NOERROR 10.1.4.2"))...)
+	d.startLoad(append(shopNames(), lookupPTR("2.4.1.10.in-addr.arpa", "NOERROR 10-1-4-2."+two+"."))...)
 	began := time.Now()
 	for range 5 {
 		edit(t, slices, "moves", func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = "two" })
-		d.awaitChange("the slice goes", inA(one, "NXDOMAIN"))
-		d.await(inA(two, "NOERROR 10.1.4.1 10.1.4.2"), inPTR("1.4.1.10.in-addr.arpa", "NOERROR 10-1-4-1."+two+"."))
+		d.awaitChange("the slice goes", lookupA(one, "NXDOMAIN"))
+		d.await(lookupA(two, "NOERROR 10.1.4.1 10.1.4.2"), lookupPTR("1.4.1.10.in-addr.arpa", "NOERROR 10-1-4-1."+two+"."))
 		edit(t, slices, "moves", func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = "one" })
-		d.awaitChange("the slice comes back", inA(one, "NOERROR 10.1.4.1"))
-		d.await(inA(two, "NOERROR 10.1.4.2"), inPTR("1.4.1.10.in-addr.arpa", "NOERROR 10-1-4-1."+one+"."))
+		d.awaitChange("the slice comes back", lookupA(one, "NOERROR 10.1.4.1"))
+		d.await(lookupA(two, "NOERROR 10.1.4.2"), lookupPTR("1.4.1.10.in-addr.arpa", "NOERROR 10-1-4-1."+one+"."))
 	}
 	edit(t, slices, "moves", func(s *discoveryv1.EndpointSlice) { delete(s.Labels, discoveryv1.LabelServiceName) })
-	d.awaitChange("a slice of no Service", inA(one, "NXDOMAIN"))
-	d.await(inPTR("1.4.1.10.in-addr.arpa", "NXDOMAIN"))
+	d.awaitChange("a slice of no Service", lookupA(one, "NXDOMAIN"))
+	d.await(lookupPTR("1.4.1.10.in-addr.arpa", "NXDOMAIN"))
 	t.Logf("eleven moves in %v", time.Since(began))
 }

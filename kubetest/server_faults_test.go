@@ -45,7 +45,7 @@ func (d *daemon) checkNotSynced() {
 // withdrawn later, known data are kept, and the other resources are followed.
 func TestServerForbidden(t *testing.T) {
 	d, proxy, w := behindProxy(t, Faults{Forbidden: []string{"endpointslices"}})
-	d.await(inA("web.shop.svc.cluster.local", "NOERROR 10.0.0.1"))
+	d.await(lookupA("web.shop.svc.cluster.local", "NOERROR 10.0.0.1"))
 	d.awaitFailures("endpointslices", 4)
 	for _, q := range shopNames() {
 		switch q.name {
@@ -55,13 +55,13 @@ func TestServerForbidden(t *testing.T) {
 		}
 		d.check(q)
 	}
-	d.isReady(false)
+	d.checkReady(false)
 	if d.logs("[WARNING]", "List or watch forbidden, grant both to the service account", "kind=EndpointSlice verb=list") != 1 {
 		t.Error("want one line with the verb and the resource")
 	}
 	proxy.Set(Faults{})
 	d.await(shopNames()...)
-	d.isReady(true)
+	d.checkReady(true)
 	load := d.startLoad(shopNames()...)
 
 	proxy.Set(Faults{Forbidden: []string{"endpointslices"}})
@@ -71,11 +71,11 @@ func TestServerForbidden(t *testing.T) {
 	})
 	add(t, w.DiscoveryV1().EndpointSlices("shop"), slice("late-1", "late", "10.1.6.1"))
 	add(t, w.CoreV1().Services("shop"), service("late", "10.0.6.1"))
-	d.await(inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
-	d.check(inA("10-1-6-1.late.shop.svc.cluster.local", "NXDOMAIN"))
-	d.isReady(true)
+	d.await(lookupA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
+	d.check(lookupA("10-1-6-1.late.shop.svc.cluster.local", "NXDOMAIN"))
+	d.checkReady(true)
 	proxy.Set(Faults{})
-	d.await(inA("10-1-6-1.late.shop.svc.cluster.local", "NOERROR 10.1.6.1"))
+	d.await(lookupA("10-1-6-1.late.shop.svc.cluster.local", "NOERROR 10.1.6.1"))
 	load.stop()
 }
 
@@ -95,7 +95,7 @@ func TestServerUnauthorized(t *testing.T) {
 	d.awaitFailures("services", 3)
 	add(t, w.CoreV1().Services("shop"), service("late", "10.0.6.1"))
 	proxy.Set(Faults{})
-	d.await(inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
+	d.await(lookupA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
 	eventually(t, "a log line", func() bool { return d.logs("accepts the credentials again") == 2 })
 }
 
@@ -142,18 +142,18 @@ func TestServerBrokenAnswers(t *testing.T) {
 		name := "late-" + string(rune('a'+i))
 		ip := "10.0.6." + string(rune('1'+i))
 		add(t, w.CoreV1().Services("shop"), service(name, ip))
-		d.await(inA(name+".shop.svc.cluster.local", "NOERROR "+ip))
+		d.await(lookupA(name+".shop.svc.cluster.local", "NOERROR "+ip))
 		proxy.Set(Faults{Stall: true})
 		proxy.Cut()
 		remove(t, w.CoreV1().Services("shop"), name)
-		g := gap{t: t, api: api}
+		g := watchGap{t: t, api: api}
 		g.forget()
 		proxy.Set(broken.faults)
 		proxy.Cut()
 		d.awaitFailures("services", 2)
-		d.check(inA(name+".shop.svc.cluster.local", "NOERROR "+ip))
+		d.check(lookupA(name+".shop.svc.cluster.local", "NOERROR "+ip))
 		proxy.Set(Faults{})
-		took := d.await(inA(name+".shop.svc.cluster.local", "NXDOMAIN"))
+		took := d.await(lookupA(name+".shop.svc.cluster.local", "NXDOMAIN"))
 		t.Logf("%s: right again after %v", broken.what, took)
 	}
 }
@@ -167,9 +167,9 @@ func TestServerStalledWatch(t *testing.T) {
 	proxy.Set(Faults{Stall: true})
 	add(t, w.CoreV1().Services("shop"), service("late", "10.0.6.1"))
 	eventually(t, "old data", func() bool { return d.age("services") > 0.5 })
-	d.check(inA("late.shop.svc.cluster.local", "NXDOMAIN"))
+	d.check(lookupA("late.shop.svc.cluster.local", "NXDOMAIN"))
 	proxy.Set(Faults{})
-	took := d.await(inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
+	took := d.await(lookupA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
 	t.Logf("right again after %v", took)
 }
 
@@ -188,7 +188,7 @@ func TestServerHalfOpenWatch(t *testing.T) {
 	d.startLoad(shopNames()...)
 	way.forget()
 	add(t, w.CoreV1().Services("shop"), service("late", "10.0.6.1"))
-	took := d.await(inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
+	took := d.await(lookupA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
 	t.Logf("noticed, and right again, after %v", took)
 	if took < 500*time.Millisecond || took > 5*time.Second {
 		t.Error("the connection was not half open, or its end was detected too late")

@@ -45,13 +45,13 @@ func TestServerHandoverWithoutAPI(t *testing.T) {
 	add(t, w.CoreV1().Services("shop"), service("late", "10.0.6.1"))
 	remove(t, w.CoreV1().Services("shop"), "bank")
 	proxy.Set(Faults{})
-	successor.await(inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"), inA("bank.shop.svc.cluster.local", "NXDOMAIN"))
+	successor.await(lookupA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"), lookupA("bank.shop.svc.cluster.local", "NXDOMAIN"))
 	load.stop()
-	successor.ends()
+	successor.terminate()
 }
 
 // unchangedNames returns the queries for shop whose answers do not change in the test.
-func unchangedNames() (names []question) {
+func unchangedNames() (names []lookup) {
 	for _, q := range shopNames() {
 		if q.name != "bank.shop.svc.cluster.local" {
 			names = append(names, q)

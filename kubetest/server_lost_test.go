@@ -20,7 +20,7 @@ func TestServerLostData(t *testing.T) {
 				name, ip := fmt.Sprintf("more-%d", i), fmt.Sprintf("10.0.7.%d", i)
 				add(t, w.CoreV1().Services("shop"), service(name, ip))
 				add(t, w.DiscoveryV1().EndpointSlices("shop"), slice(name+"-1", name, fmt.Sprintf("10.1.7.%d", i)))
-				names = append(names, inA(name+".shop.svc.cluster.local", "NOERROR "+ip))
+				names = append(names, lookupA(name+".shop.svc.cluster.local", "NOERROR "+ip))
 			}
 			proxy := must(NewProxy(full))(t)
 			t.Cleanup(proxy.Close)
@@ -44,12 +44,12 @@ func TestServerLostData(t *testing.T) {
 				eventually(t, "a log line", func() bool { return d.logs("Another list has most of the known objects", "resource=services") == 1 })
 				d.check(names...)
 				add(t, w.CoreV1().Services("shop"), service("late", "10.0.6.1"))
-				d.await(inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
+				d.await(lookupA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
 				load.stop()
 				return
 			}
 			load.stop()
-			d.await(inA("web.shop.svc.cluster.local", "NXDOMAIN"), inA("more-3.shop.svc.cluster.local", "NXDOMAIN"))
+			d.await(lookupA("web.shop.svc.cluster.local", "NXDOMAIN"), lookupA("more-3.shop.svc.cluster.local", "NXDOMAIN"))
 			took := time.Since(lost)
 			t.Logf("the deletion was applied after %v", took)
 			if took < 2*time.Second {

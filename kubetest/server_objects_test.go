@@ -123,19 +123,19 @@ func (w clusterWriter) shop() {
 }
 
 // shopNames returns queries for shop, with their constant answers.
-func shopNames() []question {
-	return []question{
-		inA("web.shop.svc.cluster.local", "NOERROR 10.0.0.1"),
-		inAAAA("web.shop.svc.cluster.local", "NOERROR fd00::1"),
-		inSRV("_http._tcp.web.shop.svc.cluster.local", "NOERROR 0 100 80 web.shop.svc.cluster.local."),
-		inPTR("1.0.0.10.in-addr.arpa", "NOERROR web.shop.svc.cluster.local."),
-		inA("10-1-0-1.web.shop.svc.cluster.local", "NOERROR 10.1.0.1"),
-		inA("db.shop.svc.cluster.local", "NOERROR 10.1.0.3"),
-		inSRV("_http._tcp.db.shop.svc.cluster.local", "NOERROR 0 100 8080 db-0.db.shop.svc.cluster.local."),
-		inPTR("3.0.1.10.in-addr.arpa", "NOERROR db-0.db.shop.svc.cluster.local."),
-		inA("bank.shop.svc.cluster.local", "NOERROR 10.0.0.1 web.shop.svc.cluster.local."),
-		inA("shop.svc.cluster.local", "NOERROR"),
-		inA("nothing.shop.svc.cluster.local", "NXDOMAIN"),
-		inPTR("9.9.9.10.in-addr.arpa", "NXDOMAIN"),
+func shopNames() []lookup {
+	return []lookup{
+		lookupA("web.shop.svc.cluster.local", "NOERROR 10.0.0.1"),
+		lookupAAAA("web.shop.svc.cluster.local", "NOERROR fd00::1"),
+		lookupSRV("_http._tcp.web.shop.svc.cluster.local", "NOERROR 0 100 80 web.shop.svc.cluster.local."),
+		lookupPTR("1.0.0.10.in-addr.arpa", "NOERROR web.shop.svc.cluster.local."),
+		lookupA("10-1-0-1.web.shop.svc.cluster.local", "NOERROR 10.1.0.1"),
+		lookupA("db.shop.svc.cluster.local", "NOERROR 10.1.0.3"),
+		lookupSRV("_http._tcp.db.shop.svc.cluster.local", "NOERROR 0 100 8080 db-0.db.shop.svc.cluster.local."),
+		lookupPTR("3.0.1.10.in-addr.arpa", "NOERROR db-0.db.shop.svc.cluster.local."),
+		lookupA("bank.shop.svc.cluster.local", "NOERROR 10.0.0.1 web.shop.svc.cluster.local."),
+		lookupA("shop.svc.cluster.local", "NOERROR"),
+		lookupA("nothing.shop.svc.cluster.local", "NXDOMAIN"),
+		lookupPTR("9.9.9.10.in-addr.arpa", "NXDOMAIN"),
 	}
 }

@@ -19,7 +19,7 @@ func TestServerOutage(t *testing.T) {
 	w.shop()
 	d := serve(t, ". {\n ready $READY\n prometheus 127.0.0.1:0\n kubernetes cluster.local in-addr.arpa ip6.arpa {\n"+kubeconfig(t, api)+"\n }\n}\n")
 	d.await(shopNames()...)
-	d.isReady(true)
+	d.checkReady(true)
 	load := d.startLoad(shopNames()...)
 	for i := range 2 {
 		api.StopAPI()
@@ -27,7 +27,7 @@ func TestServerOutage(t *testing.T) {
 		young := d.age("services")
 		eventually(t, "old data", func() bool { return d.age("services") > 1 })
 		old := d.age("services")
-		d.isReady(true)
+		d.checkReady(true)
 		d.check(shopNames()...)
 
 		if err := api.StartAPI(t.Context()); err != nil {
@@ -35,7 +35,7 @@ func TestServerOutage(t *testing.T) {
 		}
 		name, ip := fmt.Sprintf("new-%d", i), fmt.Sprintf("10.0.4.%d", i)
 		add(t, w.CoreV1().Services("shop"), service(name, ip))
-		took := d.await(inA(name+".shop.svc.cluster.local", "NOERROR "+ip))
+		took := d.await(lookupA(name+".shop.svc.cluster.local", "NOERROR "+ip))
 		now := d.age("services")
 		t.Logf("the data were %.2f s old at first, then %.2f s, and %.2f s when a new Service showed, %v after it was made", young, old, now, took)
 		if young > old || now > old {
@@ -44,7 +44,7 @@ func TestServerOutage(t *testing.T) {
 		if took > 2*time.Second {
 			t.Errorf("time until the change was served: got %v, want at most 2s", took)
 		}
-		d.isReady(true)
+		d.checkReady(true)
 	}
 	load.stop()
 }
@@ -62,8 +62,8 @@ func TestServerStartsFirst(t *testing.T) {
 		"other.test {\n whoami\n}\n")
 	below := `coredns_dns_responses_total{server="dns://127.0.0.1:0",zone=".",view="",rcode="NOERROR",plugin="whoami"}`
 	eventually(t, "a log line", func() bool { return d.logs("API server unreachable") == 1 })
-	var unknown []question
-	for _, q := range append(shopNames(), inA("cluster.local", ""), inA("any.thing.cluster.local", ""), inPTR("8.b.d.0.1.0.0.2.ip6.arpa", "")) {
+	var unknown []lookup
+	for _, q := range append(shopNames(), lookupA("cluster.local", ""), lookupA("any.thing.cluster.local", ""), lookupPTR("8.b.d.0.1.0.0.2.ip6.arpa", "")) {
 		q.want = "SERVFAIL"
 		unknown = append(unknown, q)
 	}
@@ -71,8 +71,8 @@ func TestServerStartsFirst(t *testing.T) {
 	if n := d.metric(below); n > 0 {
 		t.Errorf("queries for the next handler: got %v, want none", n)
 	}
-	d.isReady(false)
-	d.check(question{"other.test", dns.TypeA, "NOERROR"}, inA("example.org", "NOERROR"))
+	d.checkReady(false)
+	d.check(lookup{"other.test", dns.TypeA, "NOERROR"}, lookupA("example.org", "NOERROR"))
 	if n := d.metric(below); n != 2 {
 		t.Errorf("%v questions came to the handler below, want those for example.org", n)
 	}
@@ -82,7 +82,7 @@ func TestServerStartsFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	up := time.Now()
-	d.await(inA("web.shop.svc.cluster.local", "NOERROR 10.0.0.1"))
+	d.await(lookupA("web.shop.svc.cluster.local", "NOERROR 10.0.0.1"))
 	t.Logf("the API server took %v to start, the first answer %v more", up.Sub(began), time.Since(up))
 	for _, q := range shopNames() {
 		if q.want == "NXDOMAIN" {
@@ -90,11 +90,11 @@ func TestServerStartsFirst(t *testing.T) {
 		}
 		d.await(q)
 	}
-	d.isReady(true)
+	d.checkReady(true)
 }
 
-// A gap is a time without watches in which objects change.
-type gap struct {
+// A watchGap is a time without watches in which objects change.
+type watchGap struct {
 	t     *testing.T
 	api   *Server
 	proxy *Proxy
@@ -104,10 +104,10 @@ type gap struct {
 
 // openGap starts a server that follows the API server through a proxy, and
 // interrupts its watches.
-func openGap(t *testing.T) *gap {
+func openGap(t *testing.T) *watchGap {
 	t.Helper()
 	api := start(t)
-	g := &gap{t: t, api: api, w: writer(t, api), proxy: must(NewProxy(api))(t)}
+	g := &watchGap{t: t, api: api, w: writer(t, api), proxy: must(NewProxy(api))(t)}
 	t.Cleanup(g.proxy.Close)
 	g.w.shop()
 	g.d = serve(t, corefileOf("endpoint "+g.proxy.URL(), "pods verified"))
@@ -131,7 +131,7 @@ func openGap(t *testing.T) *gap {
 }
 
 // change adds, changes and deletes objects.
-func (g *gap) change() {
+func (g *watchGap) change() {
 	g.t.Helper()
 	services, slices, pods := g.w.CoreV1().Services("shop"), g.w.DiscoveryV1().EndpointSlices("shop"), g.w.CoreV1().Pods("shop")
 	remove(g.t, services, "old")
@@ -146,33 +146,33 @@ func (g *gap) change() {
 	g.d.check(g.before()...)
 }
 
-func (g *gap) unchanged() []question {
-	return append(shopNames(), inA("10-2-5-2.shop.pod.cluster.local", "NOERROR 10.2.5.2"))
+func (g *watchGap) unchanged() []lookup {
+	return append(shopNames(), lookupA("10-2-5-2.shop.pod.cluster.local", "NOERROR 10.2.5.2"))
 }
 
-func (g *gap) before() []question {
-	return []question{
-		inA("old.shop.svc.cluster.local", "NOERROR 10.0.5.1"),
-		inPTR("1.5.0.10.in-addr.arpa", "NOERROR old.shop.svc.cluster.local."),
-		inA("new.shop.svc.cluster.local", "NXDOMAIN"),
-		inA("turns.shop.svc.cluster.local", "NOERROR 10.0.5.2"),
-		inA("grows.shop.svc.cluster.local", "NOERROR 10.1.5.1"),
-		inA("10-2-5-1.shop.pod.cluster.local", "NOERROR 10.2.5.1"),
-		inA("10-2-5-3.shop.pod.cluster.local", "NXDOMAIN"),
+func (g *watchGap) before() []lookup {
+	return []lookup{
+		lookupA("old.shop.svc.cluster.local", "NOERROR 10.0.5.1"),
+		lookupPTR("1.5.0.10.in-addr.arpa", "NOERROR old.shop.svc.cluster.local."),
+		lookupA("new.shop.svc.cluster.local", "NXDOMAIN"),
+		lookupA("turns.shop.svc.cluster.local", "NOERROR 10.0.5.2"),
+		lookupA("grows.shop.svc.cluster.local", "NOERROR 10.1.5.1"),
+		lookupA("10-2-5-1.shop.pod.cluster.local", "NOERROR 10.2.5.1"),
+		lookupA("10-2-5-3.shop.pod.cluster.local", "NXDOMAIN"),
 	}
 }
 
-func (g *gap) after() []question {
-	return []question{
-		inA("old.shop.svc.cluster.local", "NXDOMAIN"),
-		inPTR("1.5.0.10.in-addr.arpa", "NOERROR new.shop.svc.cluster.local."),
-		inA("new.shop.svc.cluster.local", "NOERROR 10.0.5.1"),
-		inA("turns.shop.svc.cluster.local", "NOERROR else.example."),
-		inPTR("2.5.0.10.in-addr.arpa", "NXDOMAIN"),
-		inA("grows.shop.svc.cluster.local", "NOERROR 10.1.5.2 10.1.5.9"),
-		inPTR("1.5.1.10.in-addr.arpa", "NXDOMAIN"),
-		inA("10-2-5-1.shop.pod.cluster.local", "NXDOMAIN"),
-		inA("10-2-5-3.shop.pod.cluster.local", "NOERROR 10.2.5.3"),
+func (g *watchGap) after() []lookup {
+	return []lookup{
+		lookupA("old.shop.svc.cluster.local", "NXDOMAIN"),
+		lookupPTR("1.5.0.10.in-addr.arpa", "NOERROR new.shop.svc.cluster.local."),
+		lookupA("new.shop.svc.cluster.local", "NOERROR 10.0.5.1"),
+		lookupA("turns.shop.svc.cluster.local", "NOERROR else.example."),
+		lookupPTR("2.5.0.10.in-addr.arpa", "NXDOMAIN"),
+		lookupA("grows.shop.svc.cluster.local", "NOERROR 10.1.5.2 10.1.5.9"),
+		lookupPTR("1.5.1.10.in-addr.arpa", "NXDOMAIN"),
+		lookupA("10-2-5-1.shop.pod.cluster.local", "NXDOMAIN"),
+		lookupA("10-2-5-3.shop.pod.cluster.local", "NOERROR 10.2.5.3"),
 	}
 }
 
@@ -207,7 +207,7 @@ func TestServerWatchExpired(t *testing.T) {
 }
 
 // forget drops the API server's history, as happens with time.
-func (g *gap) forget() {
+func (g *watchGap) forget() {
 	g.t.Helper()
 	if err := g.api.Compact(g.t.Context()); err != nil {
 		g.t.Fatal(err)

@@ -24,7 +24,7 @@ func TestServerReloadKeepsWatch(t *testing.T) {
 	load := d.startLoad(shopNames()...)
 	for i := range 10 {
 		d.reload(text + fmt.Sprintf("zone-%d.test {\n whoami\n}\n", i))
-		d.check(inA(fmt.Sprintf("zone-%d.test", i), "NOERROR"))
+		d.check(lookupA(fmt.Sprintf("zone-%d.test", i), "NOERROR"))
 	}
 	for _, r := range resources {
 		if n := d.count("relists", r); n != 1 {
@@ -32,7 +32,7 @@ func TestServerReloadKeepsWatch(t *testing.T) {
 		}
 	}
 	add(t, w.CoreV1().Services("shop"), service("late", "10.0.6.1"))
-	d.awaitChange("a Service after the reloads", inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
+	d.awaitChange("a Service after the reloads", lookupA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
 
 	// The same without an API server.
 	api.StopAPI()
@@ -43,7 +43,7 @@ func TestServerReloadKeepsWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	remove(t, w.CoreV1().Services("shop"), "late")
-	d.await(inA("late.shop.svc.cluster.local", "NXDOMAIN"))
+	d.await(lookupA("late.shop.svc.cluster.local", "NXDOMAIN"))
 	load.stop()
 }
 
@@ -58,7 +58,7 @@ func TestServerReloadChanges(t *testing.T) {
 	d := serve(t, corefileOf(option))
 	d.await(shopNames()...)
 	load := d.startLoad(shopNames()...)
-	web := inA("web.shop.svc.cluster.local", "")
+	web := lookupA("web.shop.svc.cluster.local", "")
 	for i, ttl := range []uint32{30, 60, 5} {
 		d.reload(corefileOf(option, fmt.Sprintf("ttl %d", ttl)))
 		reply := must(dns.Exchange(web.message(), d.at))(t)
@@ -70,11 +70,11 @@ func TestServerReloadChanges(t *testing.T) {
 		}
 	}
 	d.reload(corefileOf(option, "pods verified"))
-	d.check(inA("10-2-0-1.shop.pod.cluster.local", "NOERROR 10.2.0.1"))
+	d.check(lookupA("10-2-0-1.shop.pod.cluster.local", "NOERROR 10.2.0.1"))
 	d.reload(corefileOf(option))
-	d.check(inA("10-2-0-1.shop.pod.cluster.local", "NXDOMAIN"))
+	d.check(lookupA("10-2-0-1.shop.pod.cluster.local", "NXDOMAIN"))
 	add(t, w.CoreV1().Services("shop"), service("late", "10.0.6.1"))
-	d.awaitChange("a Service after the reloads", inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
+	d.awaitChange("a Service after the reloads", lookupA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
 	if d.age("pods") >= 0 || d.age("services") < 0 {
 		t.Errorf("age of the data: got pods %v, services %v; want none for pods, which are not watched", d.age("pods"), d.age("services"))
 	}
@@ -97,15 +97,15 @@ func TestServerReloadFails(t *testing.T) {
 		corefileOf(option, "ttl 30") + "other.test {\n ready " + taken.Addr().String() + "\n whoami\n}\n",
 	} {
 		failed := d.logs("Reload failed")
-		d.order(wrong)
+		d.startReload(wrong)
 		eventually(t, "a failed reload", func() bool { return d.logs("Reload failed") == failed+1 })
-		d.check(inA("other.test", "SERVFAIL"))
+		d.check(lookupA("other.test", "SERVFAIL"))
 	}
 	if old := d.age("services"); old < 0 || old > 60 {
 		t.Errorf("age of the data: got %v, want 0 to 60 seconds", old)
 	}
 	add(t, w.CoreV1().Services("shop"), service("late", "10.0.6.1"))
-	d.awaitChange("a Service after the reloads", inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
+	d.awaitChange("a Service after the reloads", lookupA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
 	load.stop()
 }
 
@@ -121,7 +121,7 @@ func TestServerReloadWithoutAPI(t *testing.T) {
 	load := d.startLoad(shopNames()...)
 	api.StopAPI()
 	d.awaitFailures("services", 2)
-	d.order(corefileOf(option, "ttl 30", "startup_timeout 100ms"))
+	d.startReload(corefileOf(option, "ttl 30", "startup_timeout 100ms"))
 	eventually(t, "a failed reload", func() bool {
 		return d.logs("no list of namespaces, services, endpointslices within 100ms (startup_timeout)") == 1
 	})
@@ -130,7 +130,7 @@ func TestServerReloadWithoutAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	add(t, w.CoreV1().Services("shop"), service("late", "10.0.6.1"))
-	d.awaitChange("a Service after the outage", inA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
+	d.awaitChange("a Service after the outage", lookupA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
 	load.stop()
 }
 
@@ -154,14 +154,14 @@ func TestServerSelects(t *testing.T) {
 		add(t, slices, members)
 	}
 	// names returns queries for the names of a namespace, which exist or not.
-	names := func(i int, ns string, there bool) []question {
+	names := func(i int, ns string, there bool) []lookup {
 		zone := ns + ".svc.cluster.local"
-		all := []question{
-			inA("front."+zone, fmt.Sprintf("NOERROR 10.0.%d.1", i)),
-			inA("pool."+zone, fmt.Sprintf("NOERROR 10.1.%d.1", i)),
-			inPTR(fmt.Sprintf("1.%d.0.10.in-addr.arpa", i), "NOERROR front."+zone+"."),
-			inPTR(fmt.Sprintf("1.%d.1.10.in-addr.arpa", i), fmt.Sprintf("NOERROR 10-1-%d-1.pool.%s.", i, zone)),
-			inA(zone, "NOERROR"),
+		all := []lookup{
+			lookupA("front."+zone, fmt.Sprintf("NOERROR 10.0.%d.1", i)),
+			lookupA("pool."+zone, fmt.Sprintf("NOERROR 10.1.%d.1", i)),
+			lookupPTR(fmt.Sprintf("1.%d.0.10.in-addr.arpa", i), "NOERROR front."+zone+"."),
+			lookupPTR(fmt.Sprintf("1.%d.1.10.in-addr.arpa", i), fmt.Sprintf("NOERROR 10-1-%d-1.pool.%s.", i, zone)),
+			lookupA(zone, "NOERROR"),
 		}
 		for j := range all {
 			if !there {
@@ -170,7 +170,7 @@ func TestServerSelects(t *testing.T) {
 		}
 		return all
 	}
-	back := inA("back.red.svc.cluster.local", "NOERROR 10.0.0.2")
+	back := lookupA("back.red.svc.cluster.local", "NOERROR 10.0.0.2")
 	config := kubeconfig(t, api)
 
 	t.Run("namespaces", func(t *testing.T) {
@@ -204,15 +204,15 @@ func TestServerSelects(t *testing.T) {
 	t.Run("labels", func(t *testing.T) {
 		d := serve(t, corefileOf(config, "labels tier=front"))
 		d.await(names(0, "red", true)...)
-		d.check(append(names(1, "green", true), inA("back.red.svc.cluster.local", "NXDOMAIN"), inPTR("2.0.0.10.in-addr.arpa", "NXDOMAIN"))...)
+		d.check(append(names(1, "green", true), lookupA("back.red.svc.cluster.local", "NXDOMAIN"), lookupPTR("2.0.0.10.in-addr.arpa", "NXDOMAIN"))...)
 		edit(t, w.CoreV1().Services("red"), "back", func(s *corev1.Service) { s.Labels = map[string]string{"tier": "front"} })
 		d.awaitChange("a label", back)
 		edit(t, w.CoreV1().Services("red"), "back", func(s *corev1.Service) { s.Labels = nil })
-		d.awaitChange("no label", inA("back.red.svc.cluster.local", "NXDOMAIN"))
+		d.awaitChange("no label", lookupA("back.red.svc.cluster.local", "NXDOMAIN"))
 	})
 	t.Run("address in two namespaces", func(t *testing.T) {
 		add(t, w.DiscoveryV1().EndpointSlices("green"), slice("pool-2", "pool", "10.1.0.1"))
-		q := inPTR("1.0.1.10.in-addr.arpa", "NOERROR 10-1-0-1.pool.green.svc.cluster.local. 10-1-0-1.pool.red.svc.cluster.local.")
+		q := lookupPTR("1.0.1.10.in-addr.arpa", "NOERROR 10-1-0-1.pool.green.svc.cluster.local. 10-1-0-1.pool.red.svc.cluster.local.")
 		all := serve(t, corefileOf(config))
 		all.await(q)
 		red := serve(t, corefileOf(config, "namespace_labels red"))

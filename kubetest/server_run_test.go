@@ -92,7 +92,7 @@ func serve(t *testing.T, text string) *daemon {
 func (d *daemon) reload(text string) {
 	d.Helper()
 	before := d.logs("Reloading complete")
-	d.order(text)
+	d.startReload(text)
 	eventually(d.T, "the reload", func() bool {
 		if d.logs("Reload failed") > 0 {
 			d.Fatal("the reload failed")
@@ -101,8 +101,8 @@ func (d *daemon) reload(text string) {
 	})
 }
 
-// order replaces the Corefile and sends the reload signal.
-func (d *daemon) order(text string) {
+// startReload replaces the Corefile and sends the reload signal.
+func (d *daemon) startReload(text string) {
 	d.Helper()
 	d.mu.Lock()
 	d.text = text
@@ -174,8 +174,8 @@ lines:
 	return n
 }
 
-// isReady checks the response of the directive ready.
-func (d *daemon) isReady(ready bool) {
+// checkReady checks the response of the directive ready.
+func (d *daemon) checkReady(ready bool) {
 	d.Helper()
 	code, text := page(d.T, "http://"+d.ready+"/ready")
 	if ready && (code != http.StatusOK || text != "OK") || !ready && (code != http.StatusServiceUnavailable || text != "kubernetes") {

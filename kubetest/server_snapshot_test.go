@@ -22,8 +22,8 @@ func TestServerStartsFromSnapshot(t *testing.T) {
 		add(t, w.CoreV1().Services("shop"), service("old", "10.0.5.1"))
 		add(t, w.DiscoveryV1().EndpointSlices("shop"), slice("old-1", "old", "10.1.5.1"))
 		w.pod("shop", "old", "10.2.5.1")
-		d.await(inA("old.shop.svc.cluster.local", "NOERROR 10.0.5.1"), inPTR("1.5.1.10.in-addr.arpa", "NOERROR 10-1-5-1.old.shop.svc.cluster.local."),
-			inA("10-2-5-1.shop.pod.cluster.local", "NOERROR 10.2.5.1"))
+		d.await(lookupA("old.shop.svc.cluster.local", "NOERROR 10.0.5.1"), lookupPTR("1.5.1.10.in-addr.arpa", "NOERROR 10-1-5-1.old.shop.svc.cluster.local."),
+			lookupA("10-2-5-1.shop.pod.cluster.local", "NOERROR 10.2.5.1"))
 	}) // which stops the server and writes the file
 	if _, err := os.Stat(file); err != nil {
 		t.Fatal(err)
@@ -32,9 +32,9 @@ func TestServerStartsFromSnapshot(t *testing.T) {
 
 	d := serve(t, corefile)
 	d.check(shopNames()...)
-	d.check(inA("old.shop.svc.cluster.local", "NOERROR 10.0.5.1"), inPTR("1.5.1.10.in-addr.arpa", "NOERROR 10-1-5-1.old.shop.svc.cluster.local."),
-		inA("10-2-5-1.shop.pod.cluster.local", "NOERROR 10.2.5.1"))
-	d.isReady(true)
+	d.check(lookupA("old.shop.svc.cluster.local", "NOERROR 10.0.5.1"), lookupPTR("1.5.1.10.in-addr.arpa", "NOERROR 10-1-5-1.old.shop.svc.cluster.local."),
+		lookupA("10-2-5-1.shop.pod.cluster.local", "NOERROR 10.2.5.1"))
+	d.checkReady(true)
 	if d.metric(stale) != 1 || d.logs("[WARNING]", "Answering from a snapshot until all objects are received", file) != 1 {
 		t.Errorf("stale: got %v, want 1 and a warning", d.metric(stale))
 	}
@@ -46,9 +46,9 @@ func TestServerStartsFromSnapshot(t *testing.T) {
 	remove(t, w.DiscoveryV1().EndpointSlices("shop"), "old-1")
 	remove(t, w.CoreV1().Pods("shop"), "old")
 	add(t, w.CoreV1().Services("shop"), service("new", "10.0.5.1"))
-	d.await(inA("old.shop.svc.cluster.local", "NXDOMAIN"), inA("new.shop.svc.cluster.local", "NOERROR 10.0.5.1"),
-		inPTR("1.5.1.10.in-addr.arpa", "NXDOMAIN"), inA("10-2-5-1.shop.pod.cluster.local", "NXDOMAIN"))
+	d.await(lookupA("old.shop.svc.cluster.local", "NXDOMAIN"), lookupA("new.shop.svc.cluster.local", "NOERROR 10.0.5.1"),
+		lookupPTR("1.5.1.10.in-addr.arpa", "NXDOMAIN"), lookupA("10-2-5-1.shop.pod.cluster.local", "NXDOMAIN"))
 	eventually(t, "all lists", func() bool { return d.metric(stale) == 0 })
-	d.isReady(true)
+	d.checkReady(true)
 	load.stop()
 }

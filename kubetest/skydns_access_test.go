@@ -15,7 +15,7 @@ import (
 // reason. Renewed files, including that of the CA, are used for the next connection.
 func TestEtcdTLS(t *testing.T) {
 	s := newDNSStore(t, EtcdOptions{TLS: true})
-	s.fill()
+	s.putStableNames()
 	cert, key, ca := s.ClientTLS()
 	dir := t.TempDir()
 	file := func(name string, from string) string {
@@ -52,10 +52,10 @@ func TestEtcdTLS(t *testing.T) {
 	otherCert := serve(t, etcdCorefile(s.Endpoints(), "tls "+file("crt", wrongCert)+" "+file("key", wrongKey)+" "+ca))
 	otherCA := serve(t, etcdCorefile(s.Endpoints(), "tls "+cert+" "+key+" "+file("ca", wrongCA)))
 	plain := serve(t, etcdCorefile([]string{strings.Replace(s.Endpoints()[0], "https:", "http:", 1)}))
-	good.await(stayNames()...)
+	good.await(stableNames()...)
 	for _, bad := range []*daemon{withoutCert, otherCert, otherCA, plain} {
 		eventually(t, "a warning that etcd failed", func() bool { return bad.logs("etcd failed, retrying", "answers=SERVFAIL") > 0 })
-		bad.check(inA("stays0.skydns.test", "SERVFAIL"))
+		bad.check(lookupA("stays0.skydns.test", "SERVFAIL"))
 		for line := range strings.Lines(bad.log()) {
 			if strings.Contains(line, "etcd failed, retrying") {
 				t.Log(strings.TrimSpace(line))
@@ -70,14 +70,14 @@ func TestEtcdTLS(t *testing.T) {
 	file("crt", cert)
 	file("key", key)
 	file("ca", ca)
-	otherCert.await(stayNames()...)
-	otherCA.await(stayNames()...)
-	load := good.startLoad(stayNames()...)
+	otherCert.await(stableNames()...)
+	otherCA.await(stableNames()...)
+	load := good.startLoad(stableNames()...)
 	s.Kill(etcdLeader(t, s.EtcdCluster)) // to make the client connect again
 	s.updateEndpoints()
 	s.put("comes.skydns.test", `{"host":"10.7.0.1"}`)
 	for _, d := range []*daemon{good, otherCert, otherCA} {
-		d.await(inA("comes.skydns.test", "NOERROR 10.7.0.1"))
+		d.await(lookupA("comes.skydns.test", "NOERROR 10.7.0.1"))
 	}
 	load.stop()
 }
@@ -87,8 +87,8 @@ func TestEtcdTLS(t *testing.T) {
 // enabled or disabled.
 func TestEtcdPasswords(t *testing.T) {
 	s := newDNSStore(t, EtcdOptions{Username: "root", Password: "secret"})
-	s.fill()
-	try := func(what string, do func(context.Context) error) { t.Helper(); s.try(what, do) }
+	s.putStableNames()
+	try := func(what string, do func(context.Context) error) { t.Helper(); s.retry(what, do) }
 	user := func(name, password string) {
 		try("adding a user", func(ctx context.Context) error { _, err := s.writer.UserAdd(ctx, name, password); return err })
 	}
@@ -105,36 +105,36 @@ func TestEtcdPasswords(t *testing.T) {
 	wrong := serve(t, etcdCorefile(s.Endpoints(), "credentials dns wrong"))
 	noRole := serve(t, etcdCorefile(s.Endpoints(), "credentials poor right"))
 	withoutUser := serve(t, etcdCorefile(s.Endpoints()))
-	good.await(stayNames()...)
+	good.await(stableNames()...)
 	for d, word := range map[*daemon]string{wrong: "authentication failed", noRole: "permission denied", withoutUser: "authentication required"} {
 		eventually(t, word, func() bool { return d.logs("etcd failed, retrying", word) == 1 })
-		d.check(inA("stays0.skydns.test", "SERVFAIL"))
+		d.check(lookupA("stays0.skydns.test", "SERVFAIL"))
 		failures := d.metric(`seamark_etcd_failures_total{path="/skydns/"}`)
 		eventually(t, "another failure", func() bool { return d.metric(`seamark_etcd_failures_total{path="/skydns/"}`) > failures })
 		if n := d.logs("etcd failed, retrying", word); n != 1 {
 			t.Errorf("warnings with %q: got %d, want 1", word, n)
 		}
 	}
-	load := good.startLoad(stayNames()...)
+	load := good.startLoad(stableNames()...)
 	try("changing a password", func(ctx context.Context) error {
 		_, err := s.writer.UserChangePassword(ctx, "dns", "wrong")
 		return err
 	})
 	try("granting a role", func(ctx context.Context) error { _, err := s.writer.UserGrantRole(ctx, "poor", "reads"); return err })
-	wrong.await(stayNames()...)
-	noRole.await(stayNames()...)
+	wrong.await(stableNames()...)
+	noRole.await(stableNames()...)
 
 	// Without authentication, credentials are ignored.
 	try("disabling authentication", func(ctx context.Context) error { _, err := s.writer.AuthDisable(ctx); return err })
-	withoutUser.await(stayNames()...)
+	withoutUser.await(stableNames()...)
 	s.put("comes.skydns.test", `{"host":"10.7.0.1"}`)
 	for _, d := range []*daemon{wrong, noRole, withoutUser} {
-		d.await(inA("comes.skydns.test", "NOERROR 10.7.0.1"))
+		d.await(lookupA("comes.skydns.test", "NOERROR 10.7.0.1"))
 	}
 	try("enabling authentication", func(ctx context.Context) error { _, err := s.writer.AuthEnable(ctx); return err })
 	s.put("comes.skydns.test", `{"host":"10.7.0.2"}`)
 	for _, d := range []*daemon{wrong, noRole} {
-		d.await(inA("comes.skydns.test", "NOERROR 10.7.0.2"))
+		d.await(lookupA("comes.skydns.test", "NOERROR 10.7.0.2"))
 	}
 	load.stop()
 }
@@ -144,7 +144,7 @@ func TestEtcdPasswords(t *testing.T) {
 func TestEtcdStartsLater(t *testing.T) {
 	at := freeAddress(t)
 	d := serve(t, etcdCorefile([]string{at})+"other.test {\n whoami\n}\n")
-	d.check(inA("stays0.skydns.test", "SERVFAIL"), inA("other.test", "NOERROR"))
+	d.check(lookupA("stays0.skydns.test", "SERVFAIL"), lookupA("other.test", "NOERROR"))
 	eventually(t, "a warning that etcd failed", func() bool {
 		return d.logs("etcd failed, retrying", "answers=SERVFAIL", "connection refused") == 1
 	})
@@ -152,9 +152,9 @@ func TestEtcdStartsLater(t *testing.T) {
 		t.Error("ready: got true without etcd, want false")
 	}
 	s := newDNSStore(t, EtcdOptions{})
-	s.fill()
+	s.putStableNames()
 	d.reload(etcdCorefile(s.Endpoints()) + "other.test {\n whoami\n}\n")
-	d.check(stayNames()...)
+	d.check(stableNames()...)
 	if !d.isReadyNow() {
 		t.Error("ready: got false with the keys, want true")
 	}
@@ -165,20 +165,20 @@ func TestEtcdStartsLater(t *testing.T) {
 // old plan continues.
 func TestEtcdReload(t *testing.T) {
 	s := newDNSStore(t, EtcdOptions{})
-	s.fill()
+	s.putStableNames()
 	for i := range 20 {
-		name := stayNames()[i].name
-		s.set(keyOfName("/other", name), strings.Replace(`{"host":"IP","ttl":5}`, "IP", strings.TrimPrefix(stayNames()[i].want, "NOERROR "), 1))
+		name := stableNames()[i].name
+		s.set(keyOfName("/other", name), strings.Replace(`{"host":"IP","ttl":5}`, "IP", strings.TrimPrefix(stableNames()[i].want, "NOERROR "), 1))
 	}
 	s.set(keyOfName("/other", "x.other.test"), `{"host":"10.3.0.1"}`)
 	text := etcdCorefile(s.Endpoints()) + "stays0.skydns.test {\n etcd skydns.test {\n  endpoint " + strings.Join(s.Endpoints(), " ") + "\n }\n}\n"
 	d := serve(t, text)
-	d.await(stayNames()...)
+	d.await(stableNames()...)
 	lists := func(path string) float64 { return d.metric(`seamark_etcd_lists_total{path="` + path + `"}`) }
 	if n := lists("/skydns/"); n != 1 {
 		t.Errorf("lists for two blocks: got %v, want 1", n)
 	}
-	load := d.startLoad(stayNames()...)
+	load := d.startLoad(stableNames()...)
 	for range 3 {
 		d.reload(text + "other.test {\n whoami\n}\n")
 		d.reload(text)
@@ -187,16 +187,16 @@ func TestEtcdReload(t *testing.T) {
 		t.Errorf("lists after reloads without a change: got %v, want 1", n)
 	}
 	d.reload(etcdCorefile(s.Endpoints(), "path /other"))
-	d.check(stayNames()...)
-	if ttl := d.ttl(stayNames()[0]); ttl != 5 {
+	d.check(stableNames()...)
+	if ttl := d.ttl(stableNames()[0]); ttl != 5 {
 		t.Errorf("TTL after the reload: got %d, want 5, that of the new path", ttl)
 	}
 	if lists("/other/") != 1 || d.metric(`seamark_etcd_keys{path="/other/"}`) != 21 || d.metric(`seamark_etcd_keys{path="/skydns/"}`) != -1 {
 		t.Errorf("got %v lists and %v keys of /other/, %v keys of /skydns/; want 1, 21 and no series", lists("/other/"), d.metric(`seamark_etcd_keys{path="/other/"}`), d.metric(`seamark_etcd_keys{path="/skydns/"}`))
 	}
 	failed := d.logs("Reload failed")
-	d.order(etcdCorefile([]string{freeAddress(t)}))
+	d.startReload(etcdCorefile([]string{freeAddress(t)}))
 	eventually(t, "a failed reload", func() bool { return d.logs("Reload failed") == failed+1 && d.logs("were not received from") == 1 })
-	d.check(stayNames()...)
+	d.check(stableNames()...)
 	load.stop()
 }

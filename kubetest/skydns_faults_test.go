@@ -14,10 +14,10 @@ import (
 // lost, and writes are seen.
 func TestEtcdMembersCrash(t *testing.T) {
 	s := newDNSStore(t, EtcdOptions{})
-	s.fill()
+	s.putStableNames()
 	d := serve(t, etcdCorefile(s.Endpoints()))
-	d.await(stayNames()...)
-	load := d.startLoad(stayNames()...)
+	d.await(stableNames()...)
+	load := d.startLoad(stableNames()...)
 	for round := range 4 {
 		member := round % EtcdMembers
 		if round == 0 {
@@ -27,7 +27,7 @@ func TestEtcdMembersCrash(t *testing.T) {
 		s.updateEndpoints()
 		want := fmt.Sprintf("10.9.0.%d", round)
 		s.put("changes.skydns.test", `{"host":"`+want+`"}`)
-		d.await(inA("changes.skydns.test", "NOERROR "+want))
+		d.await(lookupA("changes.skydns.test", "NOERROR "+want))
 		ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 		if err := s.Restart(ctx, member); err != nil {
 			t.Fatal(err)
@@ -35,7 +35,7 @@ func TestEtcdMembersCrash(t *testing.T) {
 		cancel()
 		s.updateEndpoints()
 		s.remove("changes.skydns.test")
-		d.await(inA("changes.skydns.test", "NXDOMAIN"))
+		d.await(lookupA("changes.skydns.test", "NXDOMAIN"))
 	}
 	load.stop()
 	if n := d.metric(`seamark_etcd_lists_total{path="/skydns/"}`); n != 1 {
@@ -47,10 +47,10 @@ func TestEtcdMembersCrash(t *testing.T) {
 // members: the others are used.
 func TestEtcdPartitions(t *testing.T) {
 	s := newDNSStore(t, EtcdOptions{})
-	s.fill()
+	s.putStableNames()
 	d := serve(t, etcdCorefile(s.Endpoints()))
-	d.await(stayNames()...)
-	load := d.startLoad(stayNames()...)
+	d.await(stableNames()...)
+	load := d.startLoad(stableNames()...)
 	round := 0
 	for _, fault := range []gate.Fault{gate.Refused, gate.Silent} {
 		for member := range EtcdMembers {
@@ -62,7 +62,7 @@ func TestEtcdPartitions(t *testing.T) {
 				s.writer.SetEndpoints(s.Direct()[(member+1)%EtcdMembers])
 				name := fmt.Sprintf("round%d.skydns.test", round)
 				s.put(name, `{"host":"10.9.0.1"}`)
-				d.await(inA(name, "NOERROR 10.9.0.1"))
+				d.await(lookupA(name, "NOERROR 10.9.0.1"))
 				s.Heal()
 			}
 		}
@@ -75,16 +75,16 @@ func TestEtcdPartitions(t *testing.T) {
 // server that starts then answers SERVFAIL until they are back.
 func TestEtcdUnavailable(t *testing.T) {
 	s := newDNSStore(t, EtcdOptions{})
-	s.fill()
+	s.putStableNames()
 	s.put("changes.skydns.test", `{"host":"10.9.0.1"}`)
 	d := serve(t, etcdCorefile(s.Endpoints()))
-	d.await(stayNames()...)
-	load := d.startLoad(stayNames()...)
+	d.await(stableNames()...)
+	load := d.startLoad(stableNames()...)
 	for member := range EtcdMembers {
 		s.Kill(member)
 	}
 	late := serve(t, etcdCorefile(s.Endpoints()))
-	late.check(inA("stays0.skydns.test", "SERVFAIL"), inA("never.skydns.test", "SERVFAIL"))
+	late.check(lookupA("stays0.skydns.test", "SERVFAIL"), lookupA("never.skydns.test", "SERVFAIL"))
 	eventually(t, "a warning that etcd failed", func() bool { return d.logs("etcd failed, retrying", "from the last state") > 0 })
 	eventually(t, "a warning that etcd failed", func() bool { return late.logs("etcd failed, retrying", "answers=SERVFAIL") > 0 })
 	if late.isReadyNow() {
@@ -92,7 +92,7 @@ func TestEtcdUnavailable(t *testing.T) {
 	}
 	failures := d.metric(`seamark_etcd_failures_total{path="/skydns/"}`)
 	eventually(t, "another failure", func() bool { return d.metric(`seamark_etcd_failures_total{path="/skydns/"}`) > failures })
-	d.check(inA("changes.skydns.test", "NOERROR 10.9.0.1"))
+	d.check(lookupA("changes.skydns.test", "NOERROR 10.9.0.1"))
 	d.checkWarnings()
 	// An unrelated reload works meanwhile.
 	d.reload(etcdCorefile(s.Endpoints()) + "other.test {\n whoami\n}\n")
@@ -110,8 +110,8 @@ func TestEtcdUnavailable(t *testing.T) {
 	s.updateEndpoints()
 	s.put("changes.skydns.test", `{"host":"10.9.0.2"}`)
 	for _, one := range []*daemon{d, late} {
-		one.await(inA("changes.skydns.test", "NOERROR 10.9.0.2"))
-		one.check(stayNames()...)
+		one.await(lookupA("changes.skydns.test", "NOERROR 10.9.0.2"))
+		one.check(stableNames()...)
 		one.checkWarnings()
 		if n := one.logs("etcd recovered"); n != 1 {
 			t.Errorf("log lines that etcd recovered: got %d, want 1", n)
@@ -141,13 +141,13 @@ func (d *daemon) checkWarnings() {
 // lists again. Deleted keys are gone, and others are always answered.
 func TestEtcdCompaction(t *testing.T) {
 	s := newDNSStore(t, EtcdOptions{})
-	s.fill()
+	s.putStableNames()
 	for i := range 100 {
 		s.put(fmt.Sprintf("n%d.goes.skydns.test", i), `{"host":"10.8.0.1"}`)
 	}
 	d := serve(t, etcdCorefile(s.Endpoints()))
-	d.await(append(stayNames(), inA("n7.goes.skydns.test", "NOERROR 10.8.0.1"))...)
-	load := d.startLoad(stayNames()...)
+	d.await(append(stableNames(), lookupA("n7.goes.skydns.test", "NOERROR 10.8.0.1"))...)
+	load := d.startLoad(stableNames()...)
 	for round, fault := range []gate.Fault{gate.Refused, gate.Silent} {
 		failures := d.logs("etcd failed, retrying")
 		for member := range EtcdMembers {
@@ -156,18 +156,18 @@ func TestEtcdCompaction(t *testing.T) {
 		if fault == gate.Silent { // until the server drops its connections
 			eventually(t, "a warning that etcd failed", func() bool { return d.logs("etcd failed, retrying") > failures })
 		}
-		s.clear("goes.skydns.test")
+		s.removeBelow("goes.skydns.test")
 		s.put("comes.skydns.test", fmt.Sprintf(`{"host":"10.7.0.%d"}`, round))
 		s.put("stays0.skydns.test", `{"host":"10.0.0.1","priority":1}`) // the same address
 		_ = must(s.Compact(t.Context()))(t)
-		d.check(inA("n7.goes.skydns.test", "NOERROR 10.8.0.1"))
+		d.check(lookupA("n7.goes.skydns.test", "NOERROR 10.8.0.1"))
 		s.Heal()
-		d.await(inA("comes.skydns.test", fmt.Sprintf("NOERROR 10.7.0.%d", round)), inA("goes.skydns.test", "NXDOMAIN"), inA("n7.goes.skydns.test", "NXDOMAIN"))
+		d.await(lookupA("comes.skydns.test", fmt.Sprintf("NOERROR 10.7.0.%d", round)), lookupA("goes.skydns.test", "NXDOMAIN"), lookupA("n7.goes.skydns.test", "NXDOMAIN"))
 		if n := d.metric(`seamark_etcd_lists_total{path="/skydns/"}`); int(n) != round+2 {
 			t.Errorf("lists after round %d: got %v, want %d", round, n, round+2)
 		}
 		s.put("n7.goes.skydns.test", `{"host":"10.8.0.1"}`)
-		d.awaitChange("a put", inA("n7.goes.skydns.test", "NOERROR 10.8.0.1"))
+		d.awaitChange("a put", lookupA("n7.goes.skydns.test", "NOERROR 10.8.0.1"))
 	}
 	load.stop()
 }
@@ -175,23 +175,23 @@ func TestEtcdCompaction(t *testing.T) {
 // Writes fail: every query is answered.
 func TestEtcdQuota(t *testing.T) {
 	s := newDNSStore(t, EtcdOptions{Quota: 4 << 20})
-	s.fill()
+	s.putStableNames()
 	d := serve(t, etcdCorefile(s.Endpoints()))
-	d.await(stayNames()...)
-	load := d.startLoad(stayNames()...)
+	d.await(stableNames()...)
+	load := d.startLoad(stableNames()...)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	if err := s.Fill(ctx); err != nil {
 		t.Fatal(err)
 	}
 	late := serve(t, etcdCorefile(s.Endpoints()))
-	late.await(stayNames()...)
+	late.await(stableNames()...)
 	if err := s.Free(ctx); err != nil {
 		t.Fatal(err)
 	}
 	s.put("comes.skydns.test", `{"host":"10.7.0.1"}`)
 	for _, one := range []*daemon{d, late} {
-		one.await(inA("comes.skydns.test", "NOERROR 10.7.0.1"))
+		one.await(lookupA("comes.skydns.test", "NOERROR 10.7.0.1"))
 		if n := one.logs("etcd failed, retrying"); n > 0 {
 			t.Errorf("warnings that etcd failed: got %d, want 0", n)
 		}
@@ -209,26 +209,26 @@ func TestEtcdRestoredFromBackup(t *testing.T) {
 	t.Cleanup(front.Close)
 	front.SetTarget(first.client.Endpoints()[0][len("http://"):])
 	d := serve(t, etcdCorefile([]string{"http://" + front.Addr()}))
-	d.await(inA("n49.skydns.test", "NOERROR 10.0.0.1"))
+	d.await(lookupA("n49.skydns.test", "NOERROR 10.0.0.1"))
 	second := startKeyReader(t)
 	second.put("test/skydns/n0", `{"host":"10.0.0.2"}`)
 	front.SetTarget(second.client.Endpoints()[0][len("http://"):])
-	d.await(inA("n49.skydns.test", "NXDOMAIN"), inA("n0.skydns.test", "NOERROR 10.0.0.2"))
+	d.await(lookupA("n49.skydns.test", "NXDOMAIN"), lookupA("n0.skydns.test", "NOERROR 10.0.0.2"))
 	second.put("test/skydns/n1", `{"host":"10.0.0.3"}`)
-	d.awaitChange("a put", inA("n1.skydns.test", "NOERROR 10.0.0.3"))
+	d.awaitChange("a put", lookupA("n1.skydns.test", "NOERROR 10.0.0.3"))
 }
 
 // With watch off, or with more keys than most, each query reads etcd, also while
 // members crash.
 func TestEtcdWithoutWatch(t *testing.T) {
 	s := newDNSStore(t, EtcdOptions{})
-	s.fill()
+	s.putStableNames()
 	off := serve(t, etcdCorefile(s.Endpoints(), "watch off"))
 	few := serve(t, etcdCorefile(s.Endpoints(), "most 10"))
 	all := serve(t, etcdCorefile(s.Endpoints(), "most 24"))
 	for _, d := range []*daemon{off, few, all} {
-		d.await(stayNames()...)
-		d.await(inSRV("stays0.skydns.test", "NOERROR 10 100 0 stays0.skydns.test."))
+		d.await(stableNames()...)
+		d.await(lookupSRV("stays0.skydns.test", "NOERROR 10 100 0 stays0.skydns.test."))
 		if !d.isReadyNow() {
 			t.Error("ready: got false with the keys, want true")
 		}
@@ -237,27 +237,27 @@ func TestEtcdWithoutWatch(t *testing.T) {
 		t.Errorf("log lines about too many keys: got %d, want 1", n)
 	}
 	// The number of keys exceeds most, and falls below it again.
-	load := all.startLoad(stayNames()...)
+	load := all.startLoad(stableNames()...)
 	for i := range 6 {
 		s.put(fmt.Sprintf("n%d.more.skydns.test", i), `{"host":"10.8.0.1"}`)
 	}
 	eventually(t, "too many keys", func() bool { return all.logs("Too many keys in etcd", "limit=24") == 1 })
-	all.await(inA("more.skydns.test", "NOERROR 10.8.0.1"))
+	all.await(lookupA("more.skydns.test", "NOERROR 10.8.0.1"))
 	s.put("n7.more.skydns.test", `{"host":"10.8.0.2"}`)
-	all.check(inA("more.skydns.test", "NOERROR 10.8.0.1 10.8.0.2"))
-	s.clear("more.skydns.test")
-	all.check(inA("more.skydns.test", "NXDOMAIN"))
+	all.check(lookupA("more.skydns.test", "NOERROR 10.8.0.1 10.8.0.2"))
+	s.removeBelow("more.skydns.test")
+	all.check(lookupA("more.skydns.test", "NXDOMAIN"))
 	eventually(t, "all keys in the index", func() bool { return all.metric(`seamark_etcd_keys{path="/skydns/"}`) == 20 })
-	all.check(stayNames()...)
+	all.check(stableNames()...)
 	load.stop()
 
 	member := etcdLeader(t, s.EtcdCluster)
-	loads := []*queryLoad{off.startLoad(stayNames()...), few.startLoad(stayNames()...)}
+	loads := []*queryLoad{off.startLoad(stableNames()...), few.startLoad(stableNames()...)}
 	follower := (member + 1) % EtcdMembers
 	s.Kill(follower)
 	for range 5 { // queries while a member does not run
-		off.check(stayNames()...)
-		few.check(stayNames()...)
+		off.check(stableNames()...)
+		few.check(stableNames()...)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
@@ -270,7 +270,7 @@ func TestEtcdWithoutWatch(t *testing.T) {
 	for member := range EtcdMembers {
 		s.Kill(member)
 	}
-	off.check(inA("stays0.skydns.test", "SERVFAIL"))
+	off.check(lookupA("stays0.skydns.test", "SERVFAIL"))
 }
 
 // A name has more keys below it than one response contains: the requested record
@@ -288,5 +288,5 @@ func TestEtcdWithoutWatchManyKeys(t *testing.T) {
 	}
 	s.put("z.big.skydns.test", `{"host":"10.5.5.5"}`)
 	d := serve(t, etcdCorefile(s.Endpoints(), "watch off"))
-	d.await(inA("z.big.skydns.test", "NOERROR 10.5.5.5"), inA("big.skydns.test", "NOERROR 10.5.5.5"), inAAAA("big.skydns.test", "NOERROR"))
+	d.await(lookupA("z.big.skydns.test", "NOERROR 10.5.5.5"), lookupA("big.skydns.test", "NOERROR 10.5.5.5"), lookupAAAA("big.skydns.test", "NOERROR"))
 }

@@ -80,7 +80,7 @@ func TestEtcdHundredThousandKeys(t *testing.T) {
 		<-p.ended
 		t.Logf("the log of skydns:\n%s", p.log())
 	})
-	last := inA(manyName(manyKeys/4-1), "NOERROR "+manyAddress(manyKeys/4-1))
+	last := lookupA(manyName(manyKeys/4-1), "NOERROR "+manyAddress(manyKeys/4-1))
 	// Before the server has its port, a query may reach another process: do not
 	// wait long.
 	probe := &dns.Client{Timeout: 50 * time.Millisecond}
@@ -110,7 +110,7 @@ func TestEtcdHundredThousandKeys(t *testing.T) {
 	}
 	resident("after the first answer")
 	for i := 0; i < manyKeys/4; i += 7 {
-		if got, want := p.asks(inA(manyName(i), "")), "NOERROR "+manyAddress(i); got != want {
+		if got, want := p.askUDP(lookupA(manyName(i), "")), "NOERROR "+manyAddress(i); got != want {
 			t.Fatalf("%s: got %s, want %s", manyName(i), got, want)
 		}
 	}
@@ -126,7 +126,7 @@ func TestEtcdHundredThousandKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 		put := time.Now()
-		q := inA(name, "NOERROR "+want)
+		q := lookupA(name, "NOERROR "+want)
 		for {
 			reply, _, err := client.ExchangeWithConn(q.message(), conn)
 			if answer(reply, err) == q.want {
@@ -154,9 +154,9 @@ func TestEtcdHundredThousandKeys(t *testing.T) {
 	}
 	front.SetFault("", gate.Open)
 	began = time.Now()
-	late := inA("late.team-7.svc.cluster.local", "NOERROR 10.21.0.1")
-	for p.asks(late) != late.want {
-		if got := p.asks(last); got != last.want {
+	late := lookupA("late.team-7.svc.cluster.local", "NOERROR 10.21.0.1")
+	for p.askUDP(late) != late.want {
+		if got := p.askUDP(last); got != last.want {
 			t.Fatalf("%s: got %s, want %s", last, got, last.want)
 		}
 		if time.Since(began) > patience {
@@ -167,8 +167,8 @@ func TestEtcdHundredThousandKeys(t *testing.T) {
 	resident("after another list")
 }
 
-// asks sends a query once by UDP.
-func (d *daemon) asks(q question) string {
+// askUDP sends a query once by UDP.
+func (d *daemon) askUDP(q lookup) string {
 	reply, _, err := (&dns.Client{Timeout: replyTime}).Exchange(q.message(), d.at)
 	return answer(reply, err)
 }

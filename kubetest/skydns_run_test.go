@@ -35,7 +35,7 @@ func (s *keyReader) putKey(key, value string) {
 	}
 }
 
-func (s *keyReader) drop(key string, options ...clientv3.OpOption) {
+func (s *keyReader) deleteKey(key string, options ...clientv3.OpOption) {
 	s.Helper()
 	if _, err := s.client.Delete(s.Context(), key, options...); err != nil {
 		s.Fatal(err)
@@ -54,16 +54,16 @@ func TestSkyDNS(t *testing.T) {
 	s.put("arpa/in-addr/10/0/0/1", `{"host":"web.east.skydns.test."}`)
 	s.putKey("/other/test/skydns/web", `{"host":"10.9.0.1"}`)
 	p := startSkyDNS(t, s.at, nil, "-nameservers="+world, "-local=self.skydns.test", "-hostmaster=me.example.")
-	p.await(inA("web.east.skydns.test", "NOERROR 10.0.0.1"))
+	p.await(lookupA("web.east.skydns.test", "NOERROR 10.0.0.1"))
 	p.check(
-		inA("web.*.skydns.test", "NOERROR 10.0.0.1 10.0.0.2"), inA("any.west.skydns.test", "NOERROR 10.0.0.2"), inA("missing.skydns.test", "NXDOMAIN"),
-		inSRV("east.skydns.test", "NOERROR 10 100 80 1.web.east.skydns.test."),
-		question{"skydns.test", dns.TypeNS, "NOERROR ns1.ns.dns.skydns.test."},
-		inA("local.dns.skydns.test", "NOERROR 10.0.0.6"), inPTR("1.0.0.10.in-addr.arpa", "NOERROR web.east.skydns.test."),
-		inPTR("1.113.0.203.in-addr.arpa", "NOERROR www.example."), inA("www.example", "NOERROR 203.0.113.1"),
-		inA("missing.example", "NXDOMAIN"), inA("short", "SERVFAIL"),
+		lookupA("web.*.skydns.test", "NOERROR 10.0.0.1 10.0.0.2"), lookupA("any.west.skydns.test", "NOERROR 10.0.0.2"), lookupA("missing.skydns.test", "NXDOMAIN"),
+		lookupSRV("east.skydns.test", "NOERROR 10 100 80 1.web.east.skydns.test."),
+		lookup{"skydns.test", dns.TypeNS, "NOERROR ns1.ns.dns.skydns.test."},
+		lookupA("local.dns.skydns.test", "NOERROR 10.0.0.6"), lookupPTR("1.0.0.10.in-addr.arpa", "NOERROR web.east.skydns.test."),
+		lookupPTR("1.113.0.203.in-addr.arpa", "NOERROR www.example."), lookupA("www.example", "NOERROR 203.0.113.1"),
+		lookupA("missing.example", "NXDOMAIN"), lookupA("short", "SERVFAIL"),
 	)
-	if got := p.ttl(inA("web.east.skydns.test", "")); got != 3600 {
+	if got := p.ttl(lookupA("web.east.skydns.test", "")); got != 3600 {
 		t.Errorf("TTL of web.east.skydns.test: got %d, want 3600", got)
 	}
 	reply := must(dns.Exchange(new(dns.Msg).SetQuestion("skydns.test.", dns.TypeSOA), p.at))(t)
@@ -79,24 +79,24 @@ func TestSkyDNS(t *testing.T) {
 			t.Errorf("%s: got %v, want at least %v", series, n, least)
 		}
 	}
-	p.ends()
+	p.terminate()
 
 	// -no-rec forwards nothing. Other flags, and the names of the metrics.
 	p = startSkyDNS(t, s.at, []string{"PROMETHEUS_NAMESPACE=a", "PROMETHEUS_SUBSYSTEM=b", "PROMETHEUS_PATH=/m", "SKYDNS_NAMESERVERS=" + world}, "--no-rec", "-path-prefix=other", "-round-robin=false", "-etcd3", "-scache=5")
-	p.await(inA("web.skydns.test", "NOERROR 10.9.0.1"))
-	p.check(inA("www.example", "SERVFAIL"), inPTR("1.113.0.203.in-addr.arpa", "SERVFAIL"))
+	p.await(lookupA("web.skydns.test", "NOERROR 10.9.0.1"))
+	p.check(lookupA("www.example", "SERVFAIL"), lookupPTR("1.113.0.203.in-addr.arpa", "SERVFAIL"))
 	if _, text := page(t, p.metrics+"/m"); !strings.Contains(text, `a_b_dns_request_count_total{system="auth"}`) {
 		t.Errorf("got metrics\n%s\nwant names that start with a_b_", text)
 	}
-	p.ends()
+	p.terminate()
 
 	// -ndots=1 forwards single labels; -rcache caches answers of upstreams.
 	p = startSkyDNS(t, s.at, []string{"SKYDNS_NDOTS=1", "SKYDNS_NAMESERVERS=" + world}, "-rcache=100", "-rcache-ttl=60", "-ns-rotate=false")
-	p.await(inA("short", "NOERROR 203.0.113.9"), inA("web.east.skydns.test", "NOERROR 10.0.0.1"))
-	if got := p.ttl(inA("web.east.skydns.test", "")); got > 60 {
+	p.await(lookupA("short", "NOERROR 203.0.113.9"), lookupA("web.east.skydns.test", "NOERROR 10.0.0.1"))
+	if got := p.ttl(lookupA("web.east.skydns.test", "")); got > 60 {
 		t.Errorf("TTL with -rcache-ttl=60: got %d, want at most 60", got)
 	}
-	p.ends()
+	p.terminate()
 }
 
 // The configuration in etcd overrides the flags, and is followed; an invalid one
@@ -108,19 +108,19 @@ func TestSkyDNSConfiguration(t *testing.T) {
 	s.put("test/other/web", `{"host":"10.0.0.2"}`)
 	s.put("config", `{"ttl":77,"no_rec":true}`)
 	p := startSkyDNS(t, s.at, nil, "-nameservers="+world)
-	p.await(inA("web.skydns.test", "NOERROR 10.0.0.1"))
-	if got := p.ttl(inA("web.skydns.test", "")); got != 77 {
+	p.await(lookupA("web.skydns.test", "NOERROR 10.0.0.1"))
+	if got := p.ttl(lookupA("web.skydns.test", "")); got != 77 {
 		t.Errorf("TTL of web.skydns.test: got %d, want 77", got)
 	}
-	load := p.startLoad(inA("web.skydns.test", "NOERROR 10.0.0.1"))
+	load := p.startLoad(lookupA("web.skydns.test", "NOERROR 10.0.0.1"))
 	s.put("config", fmt.Sprintf(`{"ttl":78,"nameservers":[%q],"read_timeout":1000000000,"unknown":1}`, world))
-	p.await(inA("www.example", "NOERROR 203.0.113.1"))
+	p.await(lookupA("www.example", "NOERROR 203.0.113.1"))
 	for _, wrong := range []string{`{"ttl":`, `{"ttl":"x"}`, `{"ttl":1,"dnssec":"Kskydns"}`, `{"ttl":1,"domain":"{"}`, `{"ttl":1,"nameservers":["a"]}`} {
 		before := p.logs("Invalid configuration in etcd")
 		s.put("config", wrong)
 		eventually(t, "the invalid configuration "+wrong+" in the log", func() bool { return p.logs("Invalid configuration in etcd", "/skydns/config") == before+1 })
-		p.check(inA("www.example", "NOERROR 203.0.113.1"))
-		if got := p.ttl(inA("web.skydns.test", "")); got != 78 {
+		p.check(lookupA("www.example", "NOERROR 203.0.113.1"))
+		if got := p.ttl(lookupA("web.skydns.test", "")); got != 78 {
 			t.Errorf("TTL with the configuration %s: got %d, want 78", wrong, got)
 		}
 	}
@@ -129,10 +129,10 @@ func TestSkyDNSConfiguration(t *testing.T) {
 	}
 	load.stop()
 	s.put("config", `{"domain":"other.test."}`)
-	p.await(inA("web.other.test", "NOERROR 10.0.0.2"), inA("web.skydns.test", "NXDOMAIN"))
-	s.drop("/skydns/config")
-	p.await(inA("web.skydns.test", "NOERROR 10.0.0.1"), inA("web.other.test", "NXDOMAIN"), inA("www.example", "NOERROR 203.0.113.1"))
-	p.ends()
+	p.await(lookupA("web.other.test", "NOERROR 10.0.0.2"), lookupA("web.skydns.test", "NXDOMAIN"))
+	s.deleteKey("/skydns/config")
+	p.await(lookupA("web.skydns.test", "NOERROR 10.0.0.1"), lookupA("web.other.test", "NXDOMAIN"), lookupA("www.example", "NOERROR 203.0.113.1"))
+	p.terminate()
 }
 
 // Stub zones in etcd are added, changed and deleted, and precede local names;
@@ -148,42 +148,42 @@ func TestSkyDNSStubZones(t *testing.T) {
 	s.put("test/skydns/web", `{"host":"10.0.0.1"}`)
 	s.put("test/skydns/dns/stub/example/stub/1", stub(one))
 	p := startSkyDNS(t, s.at, nil, "-stubzones", "-no-rec")
-	p.await(inA("a.stub.example", "NOERROR 203.0.113.1"), inA("web.skydns.test", "NOERROR 10.0.0.1"))
-	load := p.startLoad(inA("web.skydns.test", "NOERROR 10.0.0.1"))
+	p.await(lookupA("a.stub.example", "NOERROR 203.0.113.1"), lookupA("web.skydns.test", "NOERROR 10.0.0.1"))
+	load := p.startLoad(lookupA("web.skydns.test", "NOERROR 10.0.0.1"))
 	s.put("test/skydns/dns/stub/example/stub/1", stub(two))
-	p.await(inA("a.stub.example", "NOERROR 203.0.113.2"))
+	p.await(lookupA("a.stub.example", "NOERROR 203.0.113.2"))
 	s.put("test/skydns/dns/stub/example/east/1", stub(two))
-	p.await(inA("b.east.example", "NOERROR 203.0.113.3"))
+	p.await(lookupA("b.east.example", "NOERROR 203.0.113.3"))
 	for key, value := range map[string]string{"example/bad/1": `{"host":"a.name"}`, "example/json/1": `{`, "odd {zone}/1": stub(one), "1": stub(one)} {
 		s.put("test/skydns/dns/stub/"+key, value)
 		eventually(t, "the invalid key "+key+" in the log", func() bool { return p.logs("Invalid configuration in etcd", "/dns/stub/"+key) > 0 })
 	}
-	p.check(inA("b.east.example", "NOERROR 203.0.113.3"), inA("a.stub.example", "NOERROR 203.0.113.2"))
-	s.drop("/skydns/test/skydns/dns/stub/example/east/1")
-	eventually(t, "the deletion of a stub zone", func() bool { return p.ask("udp", inA("b.east.example", "")) != "NOERROR 203.0.113.3" })
+	p.check(lookupA("b.east.example", "NOERROR 203.0.113.3"), lookupA("a.stub.example", "NOERROR 203.0.113.2"))
+	s.deleteKey("/skydns/test/skydns/dns/stub/example/east/1")
+	eventually(t, "the deletion of a stub zone", func() bool { return p.ask("udp", lookupA("b.east.example", "")) != "NOERROR 203.0.113.3" })
 	load.stop()
 	s.put("test/skydns/dns/stub/test/skydns/1", stub(one))
-	p.await(inA("web.skydns.test", "NOERROR 203.0.113.7"))
-	s.drop("/skydns/test/skydns/dns/stub/", clientv3.WithPrefix())
-	p.await(inA("web.skydns.test", "NOERROR 10.0.0.1"))
+	p.await(lookupA("web.skydns.test", "NOERROR 203.0.113.7"))
+	s.deleteKey("/skydns/test/skydns/dns/stub/", clientv3.WithPrefix())
+	p.await(lookupA("web.skydns.test", "NOERROR 10.0.0.1"))
 	s.put("test/other/dns/stub/example/stub/1", stub(one))
 	s.put("config", `{"domain":"other.test"}`)
-	p.await(inA("a.stub.example", "NOERROR 203.0.113.1"))
-	p.ends()
+	p.await(lookupA("a.stub.example", "NOERROR 203.0.113.1"))
+	p.terminate()
 }
 
 // The flags for TLS and a password work. The program starts without etcd, and keeps
 // running when etcd becomes unavailable.
 func TestSkyDNSAccess(t *testing.T) {
 	c := newDNSStore(t, EtcdOptions{TLS: true, Username: "dns", Password: "secret"})
-	c.fill()
+	c.putStableNames()
 	cert, key, ca := c.ClientTLS()
 	flags := []string{"-tls-pem=" + cert, "-tls-key=" + key, "-ca-cert=" + ca, "-username=dns", "-no-rec"}
 	all := strings.Join(c.Endpoints(), ",")
 	p := startSkyDNS(t, all, []string{"ETCD_PASSWORD=secret"}, flags...)
-	p.await(stayNames()...)
+	p.await(stableNames()...)
 	env := startSkyDNS(t, all, []string{"ETCD_TLSPEM=" + cert, "ETCD_TLSKEY=" + key, "ETCD_CACERT=" + ca, "ETCD_USERNAME=dns", "ETCD_PASSWORD=secret"})
-	env.await(stayNames()...)
+	env.await(stableNames()...)
 	wrong := startSkyDNS(t, all, []string{"ETCD_PASSWORD=guess"}, flags...)
 	eventually(t, "the authentication failure in the log", func() bool { return wrong.logs("etcd failed, retrying", "authentication failed") > 0 })
 	if strings.Contains(wrong.log()+p.log(), "guess") || strings.Contains(wrong.log()+p.log(), "secret") {
@@ -193,12 +193,12 @@ func TestSkyDNSAccess(t *testing.T) {
 		c.Clients(member, gate.Refused)
 	}
 	late := startSkyDNS(t, all, []string{"ETCD_PASSWORD=secret"}, flags...)
-	eventually(t, "SERVFAIL without etcd", func() bool { return late.ask("udp", stayNames()[0]) == "SERVFAIL" })
-	p.check(stayNames()...)
+	eventually(t, "SERVFAIL without etcd", func() bool { return late.ask("udp", stableNames()[0]) == "SERVFAIL" })
+	p.check(stableNames()...)
 	c.Heal()
-	late.await(stayNames()...)
+	late.await(stableNames()...)
 	for _, one := range []*skyDNS{p, env, wrong, late} {
-		one.ends()
+		one.terminate()
 	}
 }
 

@@ -49,27 +49,27 @@ func (s *dnsStore) put(name, value string, options ...clientv3.OpOption) {
 
 func (s *dnsStore) set(key, value string, options ...clientv3.OpOption) {
 	s.Helper()
-	s.try("putting "+key, func(ctx context.Context) error { _, err := s.writer.Put(ctx, key, value, options...); return err })
+	s.retry("putting "+key, func(ctx context.Context) error { _, err := s.writer.Put(ctx, key, value, options...); return err })
 }
 
 func (s *dnsStore) remove(name string) {
 	s.Helper()
 	key := keyOfName("/skydns", name)
-	s.try("deleting "+key, func(ctx context.Context) error { _, err := s.writer.Delete(ctx, key); return err })
+	s.retry("deleting "+key, func(ctx context.Context) error { _, err := s.writer.Delete(ctx, key); return err })
 }
 
-// clear deletes the keys below a name.
-func (s *dnsStore) clear(name string) {
+// removeBelow deletes the keys below a name.
+func (s *dnsStore) removeBelow(name string) {
 	s.Helper()
 	key := keyOfName("/skydns", name) + "/"
-	s.try("deleting "+key, func(ctx context.Context) error {
+	s.retry("deleting "+key, func(ctx context.Context) error {
 		_, err := s.writer.Delete(ctx, key, clientv3.WithPrefix())
 		return err
 	})
 }
 
-// try repeats an operation until the cluster accepts it.
-func (s *dnsStore) try(what string, do func(context.Context) error) {
+// retry repeats an operation until the cluster accepts it.
+func (s *dnsStore) retry(what string, do func(context.Context) error) {
 	s.Helper()
 	var err error
 	deadline := time.Now().Add(patience)
@@ -86,20 +86,20 @@ func (s *dnsStore) try(what string, do func(context.Context) error) {
 	}
 }
 
-// fill writes the names of stayNames.
-func (s *dnsStore) fill() {
+// putStableNames writes the names of stayNames.
+func (s *dnsStore) putStableNames() {
 	s.Helper()
 	for i := range 20 {
 		s.put(fmt.Sprintf("stays%d.skydns.test", i), fmt.Sprintf(`{"host":"10.0.0.%d"}`, i+1))
 	}
 }
 
-// stayNames returns queries for names that do not change.
-func stayNames() (all []question) {
+// stableNames returns queries for names that do not change.
+func stableNames() (all []lookup) {
 	for i := range 20 {
-		all = append(all, inA(fmt.Sprintf("stays%d.skydns.test", i), fmt.Sprintf("NOERROR 10.0.0.%d", i+1)))
+		all = append(all, lookupA(fmt.Sprintf("stays%d.skydns.test", i), fmt.Sprintf("NOERROR 10.0.0.%d", i+1)))
 	}
-	return append(all, inA("never.skydns.test", "NXDOMAIN"))
+	return append(all, lookupA("never.skydns.test", "NXDOMAIN"))
 }
 
 // etcdCorefile returns a Corefile with the etcd directive for these endpoints.
@@ -120,7 +120,7 @@ func (d *daemon) isReadyNow() bool {
 }
 
 // ttl returns the TTL of an answer's first record.
-func (d *daemon) ttl(q question) uint32 {
+func (d *daemon) ttl(q lookup) uint32 {
 	d.Helper()
 	reply := must(dns.Exchange(q.message(), d.at))(d.T)
 	if len(reply.Answer) == 0 {
@@ -133,7 +133,7 @@ func (d *daemon) ttl(q question) uint32 {
 // trees, and every kind of answer occurs.
 func TestEtcdChanges(t *testing.T) {
 	s := newDNSStore(t, EtcdOptions{})
-	s.fill()
+	s.putStableNames()
 	s.put("x.web.skydns.test", `{"host":"10.1.0.1","port":80}`)
 	s.put("y.web.skydns.test", `{"host":"2001:db8::1","port":81,"priority":20}`)
 	s.put("text.skydns.test", `{"text":"hello"}`)
@@ -147,45 +147,45 @@ func TestEtcdChanges(t *testing.T) {
 	s.set("/skydnsx/test/skydns/sibling", `{"host":"10.3.0.1"}`)
 	s.set("/skydns", `{"host":"10.3.0.2"}`)
 	d := serve(t, etcdCorefile(s.Endpoints()))
-	d.await(stayNames()...)
+	d.await(stableNames()...)
 	d.check(
-		inA("web.skydns.test", "NOERROR 10.1.0.1"), inAAAA("web.skydns.test", "NOERROR 2001:db8::1"),
-		inSRV("web.skydns.test", "NOERROR 10 100 80 x.web.skydns.test. 20 100 81 y.web.skydns.test."),
-		question{"text.skydns.test", dns.TypeTXT, `NOERROR "hello"`},
-		inA("alias.skydns.test", "NOERROR 10.0.0.1 stays0.skydns.test."),
-		question{"mail.skydns.test", dns.TypeMX, "NOERROR 5 stays1.skydns.test."},
-		question{"skydns.test", dns.TypeNS, "NOERROR 1.ns.dns.skydns.test."},
-		inPTR("1.0.0.10.in-addr.arpa", "NOERROR stays0.skydns.test."),
-		inA("deep.skydns.test", "NOERROR 10.2.0.1 10.2.0.2"), inA("er.deep.skydns.test", "NOERROR 10.2.0.2"), inA("deeper.skydns.test", "NOERROR 10.2.0.3"),
-		inA("sibling.skydns.test", "NXDOMAIN"), inA("text.skydns.test", "NOERROR"),
+		lookupA("web.skydns.test", "NOERROR 10.1.0.1"), lookupAAAA("web.skydns.test", "NOERROR 2001:db8::1"),
+		lookupSRV("web.skydns.test", "NOERROR 10 100 80 x.web.skydns.test. 20 100 81 y.web.skydns.test."),
+		lookup{"text.skydns.test", dns.TypeTXT, `NOERROR "hello"`},
+		lookupA("alias.skydns.test", "NOERROR 10.0.0.1 stays0.skydns.test."),
+		lookup{"mail.skydns.test", dns.TypeMX, "NOERROR 5 stays1.skydns.test."},
+		lookup{"skydns.test", dns.TypeNS, "NOERROR 1.ns.dns.skydns.test."},
+		lookupPTR("1.0.0.10.in-addr.arpa", "NOERROR stays0.skydns.test."),
+		lookupA("deep.skydns.test", "NOERROR 10.2.0.1 10.2.0.2"), lookupA("er.deep.skydns.test", "NOERROR 10.2.0.2"), lookupA("deeper.skydns.test", "NOERROR 10.2.0.3"),
+		lookupA("sibling.skydns.test", "NXDOMAIN"), lookupA("text.skydns.test", "NOERROR"),
 	)
 	if !d.isReadyNow() {
 		t.Error("ready: got false after the keys were listed, want true")
 	}
-	load := d.startLoad(stayNames()...)
+	load := d.startLoad(stableNames()...)
 	var l latencies
 	for i := range 30 {
 		want := fmt.Sprintf("10.4.0.%d", i)
 		s.put("comes.skydns.test", `{"host":"`+want+`"}`)
-		l = append(l, d.awaitChange("a put", inA("comes.skydns.test", "NOERROR "+want)))
+		l = append(l, d.awaitChange("a put", lookupA("comes.skydns.test", "NOERROR "+want)))
 		if i%10 == 9 {
 			s.remove("comes.skydns.test")
-			l = append(l, d.awaitChange("a deletion", inA("comes.skydns.test", "NXDOMAIN")))
+			l = append(l, d.awaitChange("a deletion", lookupA("comes.skydns.test", "NXDOMAIN")))
 		}
 	}
 	t.Log(l)
 	// One transaction puts and deletes, as those of kube2sky do.
 	s.put("a.txn.skydns.test", `{"host":"10.5.0.1"}`)
-	d.awaitChange("a put", inA("txn.skydns.test", "NOERROR 10.5.0.1"))
-	s.try("a transaction", func(ctx context.Context) error {
+	d.awaitChange("a put", lookupA("txn.skydns.test", "NOERROR 10.5.0.1"))
+	s.retry("a transaction", func(ctx context.Context) error {
 		_, err := s.writer.Txn(ctx).Then(
 			clientv3.OpPut(keyOfName("/skydns", "b.txn.skydns.test"), `{"host":"10.5.0.2"}`), clientv3.OpDelete(keyOfName("/skydns", "a.txn.skydns.test")),
 			clientv3.OpPut(keyOfName("/skydns", "c.txn.skydns.test"), `{"host":"10.5.0.3"}`)).Commit()
 		return err
 	})
-	d.await(inA("txn.skydns.test", "NOERROR 10.5.0.2 10.5.0.3"))
-	s.clear("txn.skydns.test")
-	d.awaitChange("the deletion of a tree", inA("txn.skydns.test", "NXDOMAIN"))
+	d.await(lookupA("txn.skydns.test", "NOERROR 10.5.0.2 10.5.0.3"))
+	s.removeBelow("txn.skydns.test")
+	d.awaitChange("the deletion of a tree", lookupA("txn.skydns.test", "NXDOMAIN"))
 
 	// An invalid message is logged once and affects no other.
 	for name, value := range map[string]string{
@@ -195,7 +195,7 @@ func TestEtcdChanges(t *testing.T) {
 		s.put(name, value)
 	}
 	s.put("json.bad.skydns.test", `{"host":`)
-	d.await(inA("bad.skydns.test", "NOERROR 10.6.0.1 10.6.0.2"), inA("json.bad.skydns.test", "NOERROR"), inA("empty.bad.skydns.test", "NOERROR"))
+	d.await(lookupA("bad.skydns.test", "NOERROR 10.6.0.1 10.6.0.2"), lookupA("json.bad.skydns.test", "NOERROR"), lookupA("empty.bad.skydns.test", "NOERROR"))
 	for _, name := range []string{"json", "host", "port"} {
 		if n := d.logs("Invalid value in etcd", "/skydns/test/skydns/bad/"+name); n != 1 {
 			t.Errorf("log lines about the invalid message of %s: got %d, want 1", name, n)
@@ -240,13 +240,13 @@ func TestEtcdLeases(t *testing.T) {
 	s.put("none.skydns.test", `{"host":"10.0.0.1"}`)
 	for _, watch := range []string{"on", "off"} {
 		d := serve(t, etcdCorefile(s.Endpoints(), "watch "+watch, "min-lease-ttl 5s", "max-lease-ttl 2000"))
-		d.await(inA("short.skydns.test", "NOERROR 10.0.0.1"))
-		eventually(t, "the TTL of the lease", func() bool { return d.ttl(inA("short.skydns.test", "")) > 900 })
-		before := d.ttl(inA("short.skydns.test", ""))
-		eventually(t, "a decreasing TTL", func() bool { return d.ttl(inA("short.skydns.test", "")) < before })
-		eventually(t, "all leases to be known", func() bool { return d.ttl(inA("long.skydns.test", "")) == 2000 })
+		d.await(lookupA("short.skydns.test", "NOERROR 10.0.0.1"))
+		eventually(t, "the TTL of the lease", func() bool { return d.ttl(lookupA("short.skydns.test", "")) > 900 })
+		before := d.ttl(lookupA("short.skydns.test", ""))
+		eventually(t, "a decreasing TTL", func() bool { return d.ttl(lookupA("short.skydns.test", "")) < before })
+		eventually(t, "all leases to be known", func() bool { return d.ttl(lookupA("long.skydns.test", "")) == 2000 })
 		for name, want := range map[string]uint32{"own": 7, "none": 300, "long": 2000} {
-			if got := d.ttl(inA(name+".skydns.test", "")); got != want {
+			if got := d.ttl(lookupA(name+".skydns.test", "")); got != want {
 				t.Errorf("watch %s: TTL of %s: got %d, want %d", watch, name, got, want)
 			}
 		}
@@ -255,21 +255,21 @@ func TestEtcdLeases(t *testing.T) {
 			// exceeds the remaining time.
 			for range 3 {
 				_ = must(s.writer.KeepAliveOnce(t.Context(), brief))(t)
-				if got := d.ttl(inA("brief.skydns.test", "")); got != 5 {
+				if got := d.ttl(lookupA("brief.skydns.test", "")); got != 5 {
 					t.Errorf("TTL of a lease with less time than the minimum: got %d, want 5", got)
 				}
 				eventually(t, "a lease about to expire", func() bool { return must(s.writer.TimeToLive(t.Context(), brief))(t).TTL <= 1 })
 			}
-			d.check(inA("brief.skydns.test", "NOERROR 10.0.0.2"))
-			d.await(inA("brief.skydns.test", "NXDOMAIN"))
+			d.check(lookupA("brief.skydns.test", "NOERROR 10.0.0.2"))
+			d.await(lookupA("brief.skydns.test", "NXDOMAIN"))
 			// A key gets a lease, another lease, and none.
 			s.put("late.skydns.test", `{"host":"10.0.0.3"}`, clientv3.WithLease(grant(500)))
-			d.await(inA("late.skydns.test", "NOERROR 10.0.0.3"))
-			eventually(t, "the TTL of a new lease", func() bool { ttl := d.ttl(inA("late.skydns.test", "")); return ttl > 400 && ttl <= 500 })
+			d.await(lookupA("late.skydns.test", "NOERROR 10.0.0.3"))
+			eventually(t, "the TTL of a new lease", func() bool { ttl := d.ttl(lookupA("late.skydns.test", "")); return ttl > 400 && ttl <= 500 })
 			s.put("late.skydns.test", `{"host":"10.0.0.3"}`, clientv3.WithLease(grant(1500)))
-			eventually(t, "the TTL of another lease", func() bool { return d.ttl(inA("late.skydns.test", "")) > 1400 })
+			eventually(t, "the TTL of another lease", func() bool { return d.ttl(lookupA("late.skydns.test", "")) > 1400 })
 			s.put("late.skydns.test", `{"host":"10.0.0.3"}`)
-			eventually(t, "the TTL without a lease", func() bool { return d.ttl(inA("late.skydns.test", "")) == 300 })
+			eventually(t, "the TTL without a lease", func() bool { return d.ttl(lookupA("late.skydns.test", "")) == 300 })
 		}
 	}
 }

@@ -109,7 +109,7 @@ func TestSoakMemory(t *testing.T) {
 	tasks.Wait()
 	s.server.await(shopNames()...)
 	t.Logf("afterwards: %s", group)
-	s.server.ends()
+	s.server.terminate()
 }
 
 // largeServices is the number of Services of a large cluster.

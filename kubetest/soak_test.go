@@ -152,7 +152,7 @@ func (s *soak) query(ctx context.Context, a *account, n int) {
 			}
 		}
 		var got string
-		send := func(q question) {
+		send := func(q lookup) {
 			reply, _, err := client.ExchangeWithConn(q.message(), conn)
 			got = answer(reply, err)
 			a.sent++
@@ -164,14 +164,14 @@ func (s *soak) query(ctx context.Context, a *account, n int) {
 			}
 		}
 		right := false
-		var q question
+		var q lookup
 		switch i % 8 {
 		case 0:
-			q = inA(fmt.Sprintf("n%d-%d.healthy.test", n, i), "NOERROR 192.0.2.1")
+			q = lookupA(fmt.Sprintf("n%d-%d.healthy.test", n, i), "NOERROR 192.0.2.1")
 			send(q)
 			right = got == q.want
 		case 1:
-			q = inA("same.healthy.test", "NOERROR 192.0.2.1")
+			q = lookupA("same.healthy.test", "NOERROR 192.0.2.1")
 			send(q)
 			right = got == q.want
 		case 2:
@@ -179,7 +179,7 @@ func (s *soak) query(ctx context.Context, a *account, n int) {
 			if i%80 != 2 {
 				continue
 			}
-			q = inA(fmt.Sprintf("n%d-%d.failing.test", n, i), "NOERROR 192.0.2.1")
+			q = lookupA(fmt.Sprintf("n%d-%d.failing.test", n, i), "NOERROR 192.0.2.1")
 			send(q)
 			right = got == q.want
 			if got == "SERVFAIL" {
@@ -187,7 +187,7 @@ func (s *soak) query(ctx context.Context, a *account, n int) {
 				continue
 			}
 		case 3:
-			q = question{"version.shop.svc.cluster.local", dns.TypeCNAME, "a version"}
+			q = lookup{"version.shop.svc.cluster.local", dns.TypeCNAME, "a version"}
 			least := s.answered.Load()
 			send(q)
 			var version int64
@@ -198,7 +198,7 @@ func (s *soak) query(ctx context.Context, a *account, n int) {
 			for old := s.answered.Load(); version > old && !s.answered.CompareAndSwap(old, version); old = s.answered.Load() {
 			}
 		case 4:
-			q = inA("flips.shop.svc.cluster.local", "NOERROR 10.0.7.1 or NXDOMAIN")
+			q = lookupA("flips.shop.svc.cluster.local", "NOERROR 10.0.7.1 or NXDOMAIN")
 			send(q)
 			right = got == "NOERROR 10.0.7.1" || got == "NXDOMAIN"
 		default:
@@ -264,10 +264,10 @@ func (s *soak) round() {
 	began := time.Now()
 	name := fmt.Sprintf("fresh%d", len(s.delays))
 	add(s.T, s.writer.CoreV1().Services("shop"), service(name, "10.0.8.1"))
-	s.server.await(inA(name+".shop.svc.cluster.local", "NOERROR 10.0.8.1"))
+	s.server.await(lookupA(name+".shop.svc.cluster.local", "NOERROR 10.0.8.1"))
 	s.delays = append(s.delays, time.Since(began))
 	remove(s.T, s.writer.CoreV1().Services("shop"), name)
-	s.server.await(inA(name+".shop.svc.cluster.local", "NXDOMAIN"))
+	s.server.await(lookupA(name+".shop.svc.cluster.local", "NXDOMAIN"))
 }
 
 // A soakFault is a fault; begin returns a function that ends it, if it does not end
@@ -356,13 +356,13 @@ func (s *soak) finish() {
 	s.tasks.Wait()
 	services := s.writer.CoreV1().Services("shop")
 	version := must(services.Get(s.Context(), "version", metav1.GetOptions{}))(s.T)
-	flips := inA("flips.shop.svc.cluster.local", "NXDOMAIN")
+	flips := lookupA("flips.shop.svc.cluster.local", "NXDOMAIN")
 	if _, err := services.Get(s.Context(), "flips", metav1.GetOptions{}); err == nil {
 		flips.want = "NOERROR 10.0.7.1"
 	}
 	s.server.await(append(shopNames(), flips,
-		question{"version.shop.svc.cluster.local", dns.TypeCNAME, "NOERROR " + version.Spec.ExternalName + "."},
-		inA("again.failing.test", "NOERROR 192.0.2.1"))...)
+		lookup{"version.shop.svc.cluster.local", dns.TypeCNAME, "NOERROR " + version.Spec.ExternalName + "."},
+		lookupA("again.failing.test", "NOERROR 192.0.2.1"))...)
 	for _, a := range s.accounts {
 		s.Logf("%-18s %d queries: %d right, %d SERVFAIL of the failing upstream, %d wrong, %d lost",
 			a.client, a.sent, a.right, a.servfail, a.wrong, a.lost)
@@ -372,7 +372,7 @@ func (s *soak) finish() {
 	}
 	s.Logf("faults: %v", s.faults)
 	s.Logf("from the end of a fault to right answers: %s", s.delays)
-	s.server.ends()
+	s.server.terminate()
 }
 
 // The faults of an upstream.

@@ -22,7 +22,7 @@ import (
 func TestAcceptLoopGoroutines(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{})
 	const n = 50
-	ask(t, "tcp", s.at("127.0.0.1"), question("a.in.", mdns.TypeA)) // starts the accept loop
+	ask(t, "tcp", s.at("127.0.0.1"), newQuery("a.in.", mdns.TypeA)) // starts the accept loop
 	eventually(t, "the connection is removed", func() bool { return len(s.conns.list()) == 0 })
 	before := runtime.NumGoroutine()
 	var clients []tcpClient
@@ -140,10 +140,10 @@ func TestAcceptLoopFullSendBuffer(t *testing.T) {
 	}
 }
 
-// hanging calls reset, which resets the client's connection, before it answers.
-type hanging struct{ reset func() }
+// resettingHandler calls reset, which resets the client's connection, before it answers.
+type resettingHandler struct{ reset func() }
 
-func (h hanging) ServeDNS(q *dns.Query) dns.Verdict {
+func (h resettingHandler) ServeDNS(q *dns.Query) dns.Verdict {
 	h.reset()
 	return inline(1).ServeDNS(q)
 }
@@ -154,7 +154,7 @@ func TestAcceptLoopClientReset(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{})
 	clients := make(chan tcpClient, 1)
 	mux, chain := s.mux(1), &dns.Chain{Zone: "hang."}
-	chain.Add("test", hanging{func() {
+	chain.Add("test", resettingHandler{func() {
 		c := <-clients
 		_ = c.SetLinger(0)
 		c.Close()
@@ -163,8 +163,8 @@ func TestAcceptLoopClientReset(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Port().Swap(mux)
-	hang := framed(pack(t, question("a.hang.", mdns.TypeA)))
-	for i, packet := range [][]byte{hang, append(framed(pack(t, question("a.wait.", mdns.TypeA))), hang...)} {
+	hang := framed(pack(t, newQuery("a.hang.", mdns.TypeA)))
+	for i, packet := range [][]byte{hang, append(framed(pack(t, newQuery("a.wait.", mdns.TypeA))), hang...)} {
 		c := dialTCP(t, s, "127.0.0.1")
 		if _, err := c.Write(packet); err != nil {
 			t.Fatal(err)
@@ -177,11 +177,11 @@ func TestAcceptLoopClientReset(t *testing.T) {
 	eventually(t, "the connections are removed", func() bool { return len(s.conns.list()) == 0 && s.lot.Parked() == 0 })
 }
 
-// lingering answers after gate is closed, and keeps the accept loop busy for
+// slowHandler answers after gate is closed, and keeps the accept loop busy for
 // longer than maxBusy.
-type lingering struct{ started, gate chan struct{} }
+type slowHandler struct{ started, gate chan struct{} }
 
-func (h lingering) ServeDNS(q *dns.Query) dns.Verdict {
+func (h slowHandler) ServeDNS(q *dns.Query) dns.Verdict {
 	h.started <- struct{}{}
 	<-h.gate
 	for start := time.Now(); time.Since(start) < 2*maxBusy; {
@@ -193,7 +193,7 @@ func (h lingering) ServeDNS(q *dns.Query) dns.Verdict {
 // that came together with a query while it was busy.
 func TestAcceptLoopEndOfFile(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{Limits: Limits{IdleTimeout: time.Hour}})
-	h := lingering{make(chan struct{}, 2), make(chan struct{})}
+	h := slowHandler{make(chan struct{}, 2), make(chan struct{})}
 	mux, chain := s.mux(1), &dns.Chain{Zone: "linger."}
 	chain.Add("test", h)
 	if err := mux.Route("\x06linger\x00", chain); err != nil {
@@ -224,11 +224,11 @@ func TestAcceptLoopEndOfFile(t *testing.T) {
 		n, err := unix.Poll(poll, 0)
 		return n == 1 && err == nil && poll[0].Revents&unix.POLLRDHUP != 0
 	})
-	wantA(t, ask(t, "udp", s.at("127.0.0.1"), question("a.in.", mdns.TypeA)), 1)
+	wantA(t, ask(t, "udp", s.at("127.0.0.1"), newQuery("a.in.", mdns.TypeA)), 1)
 	close(h.gate)
 	wantA(t, busy.next(), 1)
 	wantA(t, c.next(), 1)
-	c.closed()
+	c.expectClosed()
 }
 
 // TestAcceptLoopEviction: at the limit of connections the oldest idle one is
@@ -245,7 +245,7 @@ func TestAcceptLoopEviction(t *testing.T) {
 					wantA(t, all[i].next(), 1)
 				}
 			}
-			all[0].closed()
+			all[0].expectClosed()
 			for _, c := range all[1:] {
 				c.ask(2, "a.in.", mdns.TypeA)
 				wantA(t, c.next(), 1)
@@ -257,7 +257,7 @@ func TestAcceptLoopEviction(t *testing.T) {
 // TestAcceptLoopNoDescriptors: without free descriptors the accept loop answers
 // open connections, and it accepts again when there are some.
 func TestAcceptLoopNoDescriptors(t *testing.T) {
-	out := new(logged)
+	out := new(logBuffer)
 	s := serve(t, "127.0.0.1", Options{Log: slog.New(slog.NewTextHandler(out, nil))})
 	c := dialTCP(t, s, "127.0.0.1")
 	c.ask(1, "a.in.", mdns.TypeA)
@@ -297,7 +297,7 @@ func TestAcceptLoopNoDescriptors(t *testing.T) {
 func TestAcceptLoopAllocations(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{Readers: 1})
 	to := unix.SockaddrInet4{Port: int(s.Addr().Port()), Addr: [4]byte{127, 0, 0, 1}}
-	packet := framed(pack(t, question("a.in.", mdns.TypeA)))
+	packet := framed(pack(t, newQuery("a.in.", mdns.TypeA)))
 	reply := make([]byte, 512)
 	once := func() {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

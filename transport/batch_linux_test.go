@@ -26,11 +26,11 @@ import (
 // of a batch.
 func TestUDPAllocs(t *testing.T) {
 	for _, bind := range []string{"127.0.0.1", "::"} {
-		portableOrNot(t, func(t *testing.T, o Options) {
+		withEachReader(t, func(t *testing.T, o Options) {
 			s := serve(t, bind, o)
 			c := dial(t, "udp", s.at("127.0.0.1"))
 			_ = c.SetDeadline(time.Time{})
-			packet, buf := pack(t, question("a.in.", mdns.TypeA)), make([]byte, 512)
+			packet, buf := pack(t, newQuery("a.in.", mdns.TypeA)), make([]byte, 512)
 			allocs := testing.AllocsPerRun(200, func() {
 				for range batchSize {
 					if _, err := c.Write(packet); err != nil {
@@ -50,16 +50,16 @@ func TestUDPAllocs(t *testing.T) {
 	}
 }
 
-// endless sends two copies of each query that it answers to its own server, until
+// selfQuerier sends two copies of each query that it answers to its own server, until
 // stop is set or end has passed, so its reader always has a packet to read. It
 // uses RawSyscall as batch does, which does not wake the monitor thread.
-type endless struct {
+type selfQuerier struct {
 	fd   int
 	stop atomic.Bool
 	end  time.Time
 }
 
-func (h *endless) ServeDNS(q *dns.Query) dns.Verdict {
+func (h *selfQuerier) ServeDNS(q *dns.Query) dns.Verdict {
 	if packet := q.Packet(); !h.stop.Load() && q.Start.Before(h.end) {
 		for range 2 {
 			_, _, _ = unix.RawSyscall(unix.SYS_WRITE, uintptr(h.fd), uintptr(unsafe.Pointer(&packet[0])), uintptr(len(packet)))
@@ -83,11 +83,11 @@ func TestBatchYields(t *testing.T) {
 			return last == before
 		})
 		c := dial(t, "udp", addr)
-		if _, err := c.Write(pack(t, question("a.endless.", mdns.TypeA))); err != nil {
+		if _, err := c.Write(pack(t, newQuery("a.endless.", mdns.TypeA))); err != nil {
 			t.Fatal(err)
 		}
 		for range 5 {
-			wantA(t, ask(t, "tcp", addr, question("a.in.", mdns.TypeA)), 1)
+			wantA(t, ask(t, "tcp", addr, newQuery("a.in.", mdns.TypeA)), 1)
 		}
 		return
 	}
@@ -101,7 +101,7 @@ func TestBatchYields(t *testing.T) {
 	if err := unix.Connect(fd, &unix.SockaddrInet4{Port: int(s.Addr().Port()), Addr: [4]byte{127, 0, 0, 1}}); err != nil {
 		t.Fatal(err)
 	}
-	h := &endless{fd: fd, end: time.Now().Add(2 * patience)}
+	h := &selfQuerier{fd: fd, end: time.Now().Add(2 * patience)}
 	mux, chain := s.mux(1), &dns.Chain{Zone: "endless."}
 	chain.Add("test", h)
 	if err := mux.Route("\x07endless\x00", chain); err != nil {

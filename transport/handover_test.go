@@ -51,7 +51,7 @@ func TestHandOver(t *testing.T) {
 		c.ask(1, "a.in.", mdns.TypeA)
 		wantA(t, c.next(), 1)
 	}
-	query := framed(pack(t, question("a.in.", mdns.TypeA)))
+	query := framed(pack(t, newQuery("a.in.", mdns.TypeA)))
 	if _, err := partial.Write(query[:7]); err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestHandOver(t *testing.T) {
 	}
 	before.Stop()
 	for _, network := range []string{"udp", "tcp"} {
-		wantA(t, ask(t, network, after.at("127.0.0.1"), question("a.in.", mdns.TypeA)), 3)
+		wantA(t, ask(t, network, after.at("127.0.0.1"), newQuery("a.in.", mdns.TypeA)), 3)
 	}
 }
 
@@ -131,7 +131,7 @@ func TestHandOverFailure(t *testing.T) {
 	}
 	closed := 0
 	for _, c := range clients {
-		if _, err := c.Write(framed(pack(t, question("a.in.", mdns.TypeA)))); err != nil {
+		if _, err := c.Write(framed(pack(t, newQuery("a.in.", mdns.TypeA)))); err != nil {
 			closed++
 			continue
 		}
@@ -142,14 +142,14 @@ func TestHandOverFailure(t *testing.T) {
 	if closed != 5 {
 		t.Errorf("closed connections: got %d, want the 5 that were passed", closed)
 	}
-	wantA(t, ask(t, "tcp", s.at("127.0.0.1"), question("a.in.", mdns.TypeA)), 1)
-	wantA(t, ask(t, "udp", s.at("127.0.0.1"), question("a.in.", mdns.TypeA)), 1)
+	wantA(t, ask(t, "tcp", s.at("127.0.0.1"), newQuery("a.in.", mdns.TypeA)), 1)
+	wantA(t, ask(t, "udp", s.at("127.0.0.1"), newQuery("a.in.", mdns.TypeA)), 1)
 }
 
 // A parked query is answered after its listener has stopped reading a socket that
 // another process has open.
 func TestStopSharedParked(t *testing.T) {
-	portableOrNot(t, func(t *testing.T, o Options) {
+	withEachReader(t, func(t *testing.T, o Options) {
 		opener, err := Listen(t.Context(), netip.MustParseAddrPort("127.0.0.1:0"), Options{Readers: 1})
 		if err != nil {
 			t.Fatal(err)
@@ -167,7 +167,7 @@ func TestStopSharedParked(t *testing.T) {
 		udp := opener.udp[0]
 		s := serve(t, udp.LocalAddr().String(), o)
 		c := dial(t, "udp", udp.LocalAddr().String())
-		if _, err := c.Write(pack(t, question("a.wait.", mdns.TypeA))); err != nil {
+		if _, err := c.Write(pack(t, newQuery("a.wait.", mdns.TypeA))); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "the query is parked", func() bool { return s.wait.arrived.Load() == 1 })
@@ -175,7 +175,7 @@ func TestStopSharedParked(t *testing.T) {
 		go func() { defer close(stopped); s.Stop() }()
 		eventually(t, "UDP is not read any more", s.isUDPStopping)
 		s.readers.Wait()
-		if _, err := c.Write(pack(t, question("a.in.", mdns.TypeA))); err != nil {
+		if _, err := c.Write(pack(t, newQuery("a.in.", mdns.TypeA))); err != nil {
 			t.Fatal(err)
 		}
 		close(s.wait.gate)

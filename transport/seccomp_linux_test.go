@@ -29,11 +29,11 @@ func TestRecvmmsgForbidden(t *testing.T) {
 	if err := forbid(unix.SYS_RECVMMSG); err != nil {
 		t.Skip("seccomp:", err)
 	}
-	out := new(logged)
+	out := new(logBuffer)
 	s := serve(t, "::", Options{Readers: 1, Log: slog.New(slog.NewTextHandler(out, nil))})
 	close(s.wait.gate)
-	wantA(t, ask(t, "udp", s.at("127.0.0.1"), question("a.in.", mdns.TypeA)), 1)
-	wantA(t, ask(t, "udp", s.at("127.0.0.1"), question("a.wait.", mdns.TypeA)), 2)
+	wantA(t, ask(t, "udp", s.at("127.0.0.1"), newQuery("a.in.", mdns.TypeA)), 1)
+	wantA(t, ask(t, "udp", s.at("127.0.0.1"), newQuery("a.wait.", mdns.TypeA)), 2)
 	if out.count("reading single packets") != 1 {
 		t.Errorf("recvmmsg fails: the log has no line with \"reading single packets\":\n%s", out.text())
 	}

@@ -21,7 +21,7 @@ func TestTCPIdle(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{Limits: Limits{IdleTimeout: idle}})
 	start := time.Now()
 	c := dialTCP(t, s, "127.0.0.1")
-	c.closed()
+	c.expectClosed()
 	if d := time.Since(start); d < idle {
 		t.Errorf("an idle connection was closed after %v, want at least %v", d, idle)
 	}
@@ -30,13 +30,13 @@ func TestTCPIdle(t *testing.T) {
 	c.ask(1, "a.wait.", mdns.TypeA)
 	eventually(t, "other connections are closed", func() bool {
 		other := dialTCP(t, s, "127.0.0.1")
-		other.closed()
+		other.expectClosed()
 		return time.Since(start) > 4*idle
 	})
 	start = time.Now()
 	close(s.wait.gate)
 	c.next()
-	c.closed()
+	c.expectClosed()
 	if d := time.Since(start); d < idle {
 		t.Errorf("the connection was closed %v after its reply, want at least %v", d, idle)
 	}
@@ -67,7 +67,7 @@ func TestTCPSlowSender(t *testing.T) {
 			}()
 		}
 		c.next()
-		c.closed()
+		c.expectClosed()
 		if n := s.count(`seamark_transport_connections_closed_total{why="slow_sender"}`); n != i+1 {
 			t.Errorf("packet %d: %d slow senders are counted, want %d", i, n, i+1)
 		}
@@ -84,7 +84,7 @@ func TestTCPSetLimits(t *testing.T) {
 	wantA(t, idle.next(), 1)
 	// The server reads the beginning of the second message with the first, so it has
 	// both when it replies.
-	_, _ = slow.Write(append(framed(pack(t, question("a.in.", mdns.TypeA))), 0, 40, 1))
+	_, _ = slow.Write(append(framed(pack(t, newQuery("a.in.", mdns.TypeA))), 0, 40, 1))
 	wantA(t, slow.next(), 1)
 	wait := func() {
 		t.Helper()
@@ -99,8 +99,8 @@ func TestTCPSetLimits(t *testing.T) {
 	wantA(t, idle.next(), 1)
 	wait()
 	s.SetLimits(Limits{IdleTimeout: 50 * time.Millisecond, MessageTimeout: 50 * time.Millisecond})
-	idle.closed()
-	slow.closed()
+	idle.expectClosed()
+	slow.expectClosed()
 	if n := s.count(`seamark_transport_connections_closed_total{why="slow_sender"}`); n != 1 {
 		t.Errorf("%d slow senders are counted, want 1", n)
 	}
@@ -120,7 +120,7 @@ func TestTCPMaxQueries(t *testing.T) {
 	}
 	close(s.wait.gate)
 	c.next()
-	c.closed()
+	c.expectClosed()
 }
 
 // TestTCPMaxQueriesLowered: a connection that has sent more queries than a new
@@ -133,7 +133,7 @@ func TestTCPMaxQueriesLowered(t *testing.T) {
 		wantA(t, c.next(), 1)
 	}
 	s.SetLimits(Limits{MaxQueries: 2, IdleTimeout: time.Hour})
-	c.closed()
+	c.expectClosed()
 }
 
 // TestTCPInFlight: a connection with the maximum of parked queries is not read
@@ -170,9 +170,9 @@ func TestTCPInFlight(t *testing.T) {
 	}
 }
 
-// refused opens a connection that the server must close at once. The client may
+// expectRefused opens a connection that the server must close at once. The client may
 // see that before Dial returns.
-func refused(t *testing.T, s *server) {
+func expectRefused(t *testing.T, s *server) {
 	t.Helper()
 	c, err := net.Dial("tcp", s.at("127.0.0.1"))
 	if err != nil {
@@ -180,16 +180,16 @@ func refused(t *testing.T, s *server) {
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(patience))
-	tcpClient{c.(*net.TCPConn), t}.closed()
+	tcpClient{c.(*net.TCPConn), t}.expectClosed()
 }
 
 func TestTCPMaxConnsPerClient(t *testing.T) {
-	has(t, "::1")
+	requireAddress(t, "::1")
 	s := serve(t, "::", Options{MaxConnsPerClient: 2})
 	a, b := dialTCP(t, s, "127.0.0.1"), dialTCP(t, s, "127.0.0.1")
 	a.ask(1, "a.in.", mdns.TypeA)
 	a.next()
-	refused(t, s)
+	expectRefused(t, s)
 	if n := s.count(`seamark_transport_connections_refused_total{cap="client"}`); n != 1 {
 		t.Errorf("%d connections were refused, want 1", n)
 	}
@@ -228,12 +228,12 @@ func TestTCPMaxConns(t *testing.T) {
 	fresh := dialTCP(t, s, "127.0.0.1")
 	fresh.ask(1, "a.in.", mdns.TypeA)
 	wantA(t, fresh.next(), 1)
-	c[1].closed()
+	c[1].expectClosed()
 	for _, c := range []tcpClient{c[0], c[2], fresh} {
 		c.ask(1, "a.wait.", mdns.TypeA)
 	}
 	eventually(t, "all connections have a parked query", func() bool { return s.wait.arrived.Load() == 3 })
-	refused(t, s)
+	expectRefused(t, s)
 	if e, r := s.count(`seamark_transport_connections_closed_total{why="idlest"}`), s.count(`seamark_transport_connections_refused_total{cap="total"}`); e != 1 || r != 1 {
 		t.Errorf("%d connections were closed and %d refused, want 1 and 1", e, r)
 	}
@@ -247,7 +247,7 @@ func TestTCPMaxConns(t *testing.T) {
 // returns the server's side of the connection.
 func floodUnread(t *testing.T, s *server, name string) *conn {
 	t.Helper()
-	flood(dialTCP(t, s, "127.0.0.1"), pack(t, question(name, mdns.TypeTXT)))
+	flood(dialTCP(t, s, "127.0.0.1"), pack(t, newQuery(name, mdns.TypeTXT)))
 	eventually(t, "the client is connected", func() bool { return len(s.conns.list()) == 1 })
 	return s.conns.list()[0]
 }
@@ -294,7 +294,7 @@ func TestTCPNeverReadsParked(t *testing.T) {
 	eventually(t, "its replies wait and no query is parked", func() bool {
 		return c.inFlight() == s.o.MaxInFlight && s.lot.Parked() == 0 && s.queued.Load() > 1000
 	})
-	wantA(t, ask(t, "tcp", s.at("127.0.0.1"), question("a.wait.", mdns.TypeA)), 2)
+	wantA(t, ask(t, "tcp", s.at("127.0.0.1"), newQuery("a.wait.", mdns.TypeA)), 2)
 	eventually(t, "the client is disconnected", func() bool { return s.count(`seamark_transport_connections_closed_total{why="slow_reader"}`) == 1 })
 	eventually(t, "the connection and its bytes are released", func() bool { return len(s.conns.list()) == 0 && s.queued.Load() == 0 })
 }
@@ -307,7 +307,7 @@ func TestTCPNeverReadsLarge(t *testing.T) {
 	c := dialTCP(t, s, "127.0.0.1")
 	c.ask(1, "a.wait.", mdns.TypeA) // is parked, so that a goroutine reads the connection from here on
 	wantA(t, c.next(), 2)
-	flood(c, pack(t, question("500.wait.", mdns.TypeTXT)))
+	flood(c, pack(t, newQuery("500.wait.", mdns.TypeTXT)))
 	eventually(t, "the client is disconnected", func() bool { return s.count(`seamark_transport_connections_closed_total{why="slow_reader"}`) > 0 })
 	eventually(t, "the connection and its bytes are released", func() bool { return len(s.conns.list()) == 0 && s.queued.Load() == 0 })
 }
@@ -320,7 +320,7 @@ func TestTCPSlowReader(t *testing.T) {
 	const n = 200
 	go func() {
 		for i := range uint16(n) {
-			m := question("300.in.", mdns.TypeTXT)
+			m := newQuery("300.in.", mdns.TypeTXT)
 			m.Id = i
 			_, _ = c.Write(framed(pack(t, m)))
 		}
@@ -351,13 +351,13 @@ func TestTCPPortable(t *testing.T) {
 	}
 }
 
-// failing is a listener whose next left calls of Accept fail.
-type failing struct {
+// failingListener is a listener whose next left calls of Accept fail.
+type failingListener struct {
 	net.Listener
 	left atomic.Int32
 }
 
-func (f *failing) Accept() (net.Conn, error) {
+func (f *failingListener) Accept() (net.Conn, error) {
 	if f.left.Add(-1) >= 0 {
 		return nil, &net.OpError{Op: "accept", Err: syscall.EMFILE}
 	}
@@ -365,19 +365,19 @@ func (f *failing) Accept() (net.Conn, error) {
 }
 
 func TestAcceptErrors(t *testing.T) {
-	out := new(logged)
+	out := new(logBuffer)
 	l, err := Listen(t.Context(), netip.MustParseAddrPort("127.0.0.1:0"), Options{Log: slog.New(slog.NewTextHandler(out, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &failing{Listener: l.tcp}
+	f := &failingListener{Listener: l.tcp}
 	f.left.Store(6)
 	l.tcp = f
 	s := &server{Listener: l, t: t}
 	start := time.Now()
 	l.Port().Swap((&server{t: t, wait: new(waiting), seen: new(observing)}).mux(1))
 	l.Serve()
-	wantA(t, ask(t, "tcp", s.at("127.0.0.1"), question("a.in.", mdns.TypeA)), 1)
+	wantA(t, ask(t, "tcp", s.at("127.0.0.1"), newQuery("a.in.", mdns.TypeA)), 1)
 	if d := time.Since(start); d < 300*time.Millisecond { // 5+10+20+40+80+160 ms
 		t.Errorf("accepting after six errors took %v, want at least 300ms", d)
 	}
@@ -394,7 +394,7 @@ func TestAcceptErrors(t *testing.T) {
 // after the last one. Pauses double up to one second.
 func TestAcceptErrorsLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		out := new(logged)
+		out := new(logBuffer)
 		a := acceptErrors{l: &Listener{o: Options{Log: slog.New(slog.NewTextHandler(out, nil))}}}
 		check := func(when string, bad, good int) {
 			t.Helper()
@@ -420,25 +420,25 @@ func TestAcceptErrorsLog(t *testing.T) {
 	})
 }
 
-// logged is a log in memory.
-type logged struct {
+// logBuffer is a log in memory.
+type logBuffer struct {
 	mu sync.Mutex
 	b  strings.Builder
 }
 
-func (l *logged) Write(p []byte) (int, error) {
+func (l *logBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.Write(p)
 }
 
-func (l *logged) text() string {
+func (l *logBuffer) text() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
 }
 
-func (l *logged) count(what string) int {
+func (l *logBuffer) count(what string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.Count(l.b.String(), what)

@@ -29,7 +29,7 @@ func framed(packet []byte) []byte {
 
 func (c tcpClient) ask(id uint16, name string, qtype uint16) {
 	c.t.Helper()
-	m := question(name, qtype)
+	m := newQuery(name, qtype)
 	m.Id = id
 	if _, err := c.Write(framed(pack(c.t, m))); err != nil {
 		c.t.Fatal(err)
@@ -54,9 +54,9 @@ func (c tcpClient) next() *mdns.Msg {
 	return m
 }
 
-// closed waits until the server closes the connection. It is an error if data
+// expectClosed waits until the server closes the connection. It is an error if data
 // arrives before that.
-func (c tcpClient) closed() {
+func (c tcpClient) expectClosed() {
 	c.t.Helper()
 	n, err := c.Read(make([]byte, 100))
 	if e, ok := err.(net.Error); n > 0 || err == nil || ok && e.Timeout() {
@@ -69,17 +69,17 @@ func TestTCP(t *testing.T) {
 		{"127.0.0.1", "127.0.0.1"}, {"::1", "::1"}, {"0.0.0.0", "127.0.0.2"}, {"::", "127.0.0.2"}, {"::", "::1"},
 	} {
 		t.Run(tc.bind+" "+tc.ask, func(t *testing.T) {
-			has(t, tc.ask)
+			requireAddress(t, tc.ask)
 			s := serve(t, tc.bind, Options{})
 			close(s.wait.gate)
 			at := s.at(tc.ask)
-			wantA(t, ask(t, "tcp", at, question("a.in.", mdns.TypeA)), 1)
-			wantA(t, ask(t, "tcp", at, question("a.wait.", mdns.TypeA)), 2)
-			wantA(t, ask(t, "tcp", at, question("o.in.", mdns.TypeA)), 1)
-			if r := ask(t, "tcp", at, question("a.panic.", mdns.TypeA)); r.Rcode != mdns.RcodeServerFailure {
+			wantA(t, ask(t, "tcp", at, newQuery("a.in.", mdns.TypeA)), 1)
+			wantA(t, ask(t, "tcp", at, newQuery("a.wait.", mdns.TypeA)), 2)
+			wantA(t, ask(t, "tcp", at, newQuery("o.in.", mdns.TypeA)), 1)
+			if r := ask(t, "tcp", at, newQuery("a.panic.", mdns.TypeA)); r.Rcode != mdns.RcodeServerFailure {
 				t.Errorf("a.panic.: got %v, want SERVFAIL", r)
 			}
-			if r := ask(t, "tcp", at, question("a.elsewhere.", mdns.TypeA)); r.Rcode != mdns.RcodeRefused {
+			if r := ask(t, "tcp", at, newQuery("a.elsewhere.", mdns.TypeA)); r.Rcode != mdns.RcodeRefused {
 				t.Errorf("a.elsewhere.: got %v, want REFUSED", r)
 			}
 		})
@@ -93,11 +93,11 @@ func TestTCPSizes(t *testing.T) {
 		answers   int
 		truncated bool
 	}{{"1.in.", 1, false}, {"500.in.", 500, false}, {"579.in.", 579, false}, {"580.in.", 579, true}, {"3000.in.", 579, true}} {
-		if r := ask(t, "tcp", s.at("127.0.0.1"), question(tc.name, mdns.TypeTXT)); len(r.Answer) != tc.answers || r.Truncated != tc.truncated {
+		if r := ask(t, "tcp", s.at("127.0.0.1"), newQuery(tc.name, mdns.TypeTXT)); len(r.Answer) != tc.answers || r.Truncated != tc.truncated {
 			t.Errorf("%s: got %d records, TC %v; want %d, %v", tc.name, len(r.Answer), r.Truncated, tc.answers, tc.truncated)
 		}
 	}
-	m := question("a.in.", mdns.TypeA)
+	m := newQuery("a.in.", mdns.TypeA)
 	m.SetEdns0(1232, false)
 	m.IsEdns0().Option = []mdns.EDNS0{&mdns.EDNS0_PADDING{Padding: make([]byte, 65000)}}
 	c := dialTCP(t, s, "127.0.0.1")
@@ -128,7 +128,7 @@ func TestTCPPipelined(t *testing.T) {
 	const n = 500
 	var all []byte
 	for i := range n {
-		m := question(strings.Repeat("x", 1+i%63)+".in.", mdns.TypeA)
+		m := newQuery(strings.Repeat("x", 1+i%63)+".in.", mdns.TypeA)
 		m.Id = uint16(i)
 		all = append(all, framed(pack(t, m))...)
 	}
@@ -171,7 +171,7 @@ func TestTCPOutOfOrder(t *testing.T) {
 	if a, b := c.next(), c.next(); a.Id+b.Id != 5 || a.Id*b.Id != 4 {
 		t.Errorf("got the replies to queries %d and %d, want 1 and 4", a.Id, b.Id)
 	}
-	c.closed()
+	c.expectClosed()
 	eventually(t, "all queries are observed", func() bool { return s.seen.n.Load() == 5 })
 }
 
@@ -189,7 +189,7 @@ func TestTCPHalfClosed(t *testing.T) {
 		if m := c.next(); m.Id != 7 {
 			t.Errorf("%s: got %v, want the reply to query 7", name, m)
 		}
-		c.closed()
+		c.expectClosed()
 	}
 	eventually(t, "the connections are removed", func() bool { return len(s.conns.list()) == 0 })
 }
@@ -197,7 +197,7 @@ func TestTCPHalfClosed(t *testing.T) {
 func TestTCPAddresses(t *testing.T) {
 	for _, tc := range []struct{ bind, ask string }{{"127.0.0.1", "127.0.0.1"}, {"0.0.0.0", "127.0.0.2"}, {"::", "127.0.0.2"}, {"::", "::1"}} {
 		t.Run(tc.bind+" "+tc.ask, func(t *testing.T) {
-			has(t, tc.ask)
+			requireAddress(t, tc.ask)
 			s := serve(t, tc.bind, Options{})
 			c := dialTCP(t, s, tc.ask)
 			c.ask(1, "a.in.", mdns.TypeA)
@@ -214,7 +214,7 @@ func TestTCPAddresses(t *testing.T) {
 // queries before it are answered.
 func TestTCPGarbage(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{})
-	reply := pack(t, question("a.in.", mdns.TypeA))
+	reply := pack(t, newQuery("a.in.", mdns.TypeA))
 	reply[2] |= 0x80
 	for _, garbage := range [][]byte{{0, 0}, {0, 1, 7}, framed(reply), framed(make([]byte, 12)), framed(make([]byte, 40000))} {
 		c := dialTCP(t, s, "127.0.0.1")
@@ -231,7 +231,7 @@ func TestTCPGarbage(t *testing.T) {
 		if m := c.next(); m.Id != 1 {
 			t.Errorf("message %x: got %v, want the reply to query 1", garbage[:min(20, len(garbage))], m)
 		}
-		c.closed()
+		c.expectClosed()
 	}
 	if n := s.count(`seamark_transport_unreadable_total{proto="tcp"}`); n != 5 {
 		t.Errorf("%d unreadable messages are counted, want 5", n)
@@ -239,7 +239,7 @@ func TestTCPGarbage(t *testing.T) {
 	// A malformed message with a header and a question is answered, and the
 	// connection stays open.
 	c := dialTCP(t, s, "127.0.0.1")
-	m := question("a.in.", mdns.TypeA)
+	m := newQuery("a.in.", mdns.TypeA)
 	m.Extra = []mdns.RR{&mdns.OPT{Hdr: mdns.RR_Header{Name: ".", Rrtype: mdns.TypeOPT}}}
 	packet := pack(t, m)
 	for _, cut := range []int{1, 5} {
@@ -258,7 +258,7 @@ func TestTCPHostile(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{Limits: Limits{MessageTimeout: 50 * time.Millisecond}, MaxConnsPerClient: 1000})
 	var c tcpClient
 	n := 0
-	hostile(t, 3000, func(p []byte) {
+	sendMalformed(t, 3000, func(p []byte) {
 		if n++; n%10 == 1 {
 			if c.TCPConn != nil {
 				c.Close()
@@ -270,7 +270,7 @@ func TestTCPHostile(t *testing.T) {
 		}
 		_, _ = c.Write(p) // fails if the connection is closed by now
 	})
-	wantA(t, ask(t, "tcp", s.at("127.0.0.1"), question("a.in.", mdns.TypeA)), 1)
+	wantA(t, ask(t, "tcp", s.at("127.0.0.1"), newQuery("a.in.", mdns.TypeA)), 1)
 	if s.panics.Load() > 0 {
 		t.Errorf("%d handlers panicked, want 0", s.panics.Load())
 	}
@@ -291,21 +291,21 @@ func TestTCPStop(t *testing.T) {
 	idle.next()
 	eventually(t, "the query is parked", func() bool { return s.wait.arrived.Load() == 1 })
 	go func() {
-		idle.closed() // not after the grace period
+		idle.expectClosed() // not after the grace period
 		close(s.wait.gate)
 	}()
 	s.Stop()
 	if m := c.next(); m.Id != 1 {
 		t.Errorf("got %v, want the reply to query 1", m)
 	}
-	c.closed()
+	c.expectClosed()
 
 	s = serve(t, "127.0.0.1", Options{Grace: 20 * time.Millisecond})
 	c = dialTCP(t, s, "127.0.0.1")
 	c.ask(1, "a.wait.", mdns.TypeA)
 	eventually(t, "the query is parked", func() bool { return s.wait.arrived.Load() == 1 })
 	s.Stop()
-	c.closed()
+	c.expectClosed()
 	close(s.wait.gate)
 	eventually(t, "the query is not parked any more", func() bool { return s.lot.Parked() == 0 })
 }
@@ -328,7 +328,7 @@ func TestTCPStopFirstQuery(t *testing.T) {
 	if m := c.next(); m.Id != 1 {
 		t.Errorf("got %v, want the reply to query 1", m)
 	}
-	c.closed()
+	c.expectClosed()
 	silent.Close()
 	<-stopped
 }
@@ -354,9 +354,9 @@ func TestTCPStopLastQuery(t *testing.T) {
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); s.Stop() }()
 	eventually(t, "the listener stops", s.Listener.isStopping)
-	idle.closed()
+	idle.expectClosed()
 	ask()
-	busy.closed()
+	busy.expectClosed()
 	busy.Close()
 	<-stopped
 }
@@ -369,7 +369,7 @@ func TestTCPStopLoad(t *testing.T) {
 	const clients = 4
 	for range clients {
 		c := dialTCP(t, s, "127.0.0.1")
-		packet := framed(pack(t, question("a.in.", mdns.TypeA)))
+		packet := framed(pack(t, newQuery("a.in.", mdns.TypeA)))
 		go func() {
 			for {
 				if _, err := c.Write(packet); err != nil {

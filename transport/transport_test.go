@@ -199,9 +199,9 @@ func blocked(method string) (n int) {
 	return n
 }
 
-// has skips the test if this machine does not have ip: ::1, or all but one of
+// requireAddress skips the test if this machine does not have ip: ::1, or all but one of
 // 127.0.0.0/8.
-func has(t *testing.T, ip string) {
+func requireAddress(t *testing.T, ip string) {
 	t.Helper()
 	c, err := net.ListenPacket("udp", net.JoinHostPort(ip, "0"))
 	if err != nil {
@@ -210,7 +210,7 @@ func has(t *testing.T, ip string) {
 	c.Close()
 }
 
-func question(name string, qtype uint16) *mdns.Msg { return new(mdns.Msg).SetQuestion(name, qtype) }
+func newQuery(name string, qtype uint16) *mdns.Msg { return new(mdns.Msg).SetQuestion(name, qtype) }
 
 // pack returns a message in wire form.
 func pack(t *testing.T, m *mdns.Msg) []byte {
@@ -254,8 +254,8 @@ func wantA(t *testing.T, r *mdns.Msg, last byte) {
 	}
 }
 
-// portableOrNot runs a test with and without system calls for batches.
-func portableOrNot(t *testing.T, f func(t *testing.T, o Options)) {
+// withEachReader runs a test with and without system calls for batches.
+func withEachReader(t *testing.T, f func(t *testing.T, o Options)) {
 	t.Run("batch", func(t *testing.T) { f(t, Options{Readers: 2}) })
 	t.Run("portable", func(t *testing.T) { f(t, Options{Readers: 2, Portable: true}) })
 }
@@ -333,7 +333,7 @@ func TestStopWithoutServe(t *testing.T) {
 // TestSwapUnderLoad: while the mux is swapped each query is answered, by the old
 // mux or the new one, and by the new one only after WaitReaders.
 func TestSwapUnderLoad(t *testing.T) {
-	portableOrNot(t, func(t *testing.T, o Options) {
+	withEachReader(t, func(t *testing.T, o Options) {
 		s := serve(t, "127.0.0.1", o)
 		var oldest atomic.Int32 // no query that is sent now may be answered by an older mux
 		oldest.Store(1)
@@ -354,7 +354,7 @@ func TestSwapUnderLoad(t *testing.T) {
 					default:
 					}
 					least := byte(oldest.Load())
-					r, _, err := c.ExchangeWithConn(question("a.in.", mdns.TypeA), conn)
+					r, _, err := c.ExchangeWithConn(newQuery("a.in.", mdns.TypeA), conn)
 					if err != nil || len(r.Answer) != 1 || r.Answer[0].(*mdns.A).A.To4()[3] < least {
 						t.Errorf("%s: got %v, %v; want 192.0.2.%d or a later mux", network, r, err, least)
 						return

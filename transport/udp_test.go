@@ -25,8 +25,8 @@ func TestUDP(t *testing.T) {
 		{"::", "127.0.0.2"}, {"::", "::1"},
 	} {
 		t.Run(tc.bind+" "+tc.ask, func(t *testing.T) {
-			portableOrNot(t, func(t *testing.T, o Options) {
-				has(t, tc.ask)
+			withEachReader(t, func(t *testing.T, o Options) {
+				requireAddress(t, tc.ask)
 				s := serve(t, tc.bind, o)
 				close(s.wait.gate)
 				askAt(t, s, "udp", tc.ask)
@@ -49,7 +49,7 @@ func askAt(t *testing.T, s *server, network, ip string) {
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(patience))
 	for name, last := range map[string]byte{"a.in.": 1, "a.wait.": 2} {
-		if _, err := c.WriteToUDPAddrPort(pack(t, question(name, mdns.TypeA)), to); err != nil {
+		if _, err := c.WriteToUDPAddrPort(pack(t, newQuery(name, mdns.TypeA)), to); err != nil {
 			t.Fatal(err)
 		}
 		buf := make([]byte, 4096)
@@ -73,7 +73,7 @@ func askAt(t *testing.T, s *server, network, ip string) {
 func TestUDPLinkLocal(t *testing.T) {
 	addr := linkLocal(t)
 	for _, bind := range []string{"::", addr} {
-		portableOrNot(t, func(t *testing.T, o Options) {
+		withEachReader(t, func(t *testing.T, o Options) {
 			s := serve(t, bind, o)
 			close(s.wait.gate)
 			askAt(t, s, "udp", addr)
@@ -100,7 +100,7 @@ func linkLocal(t *testing.T) string {
 }
 
 func TestUDPSizes(t *testing.T) {
-	portableOrNot(t, func(t *testing.T, o Options) {
+	withEachReader(t, func(t *testing.T, o Options) {
 		s := serve(t, "127.0.0.1", o)
 		at := s.at("127.0.0.1")
 		for _, tc := range []struct {
@@ -112,7 +112,7 @@ func TestUDPSizes(t *testing.T) {
 			{"1.in.", 0, 1, false}, {"10.in.", 0, 4, true}, {"10.in.", 4096, 10, false},
 			{"35.in.", 4096, 35, false}, {"36.in.", 4096, 35, true}, {"2000.in.", 4096, 35, true}, {"10.in.", 65535, 10, false},
 		} {
-			m := question(tc.name, mdns.TypeTXT)
+			m := newQuery(tc.name, mdns.TypeTXT)
 			if tc.size > 0 {
 				m.SetEdns0(tc.size, false)
 			}
@@ -127,13 +127,13 @@ func TestUDPSizes(t *testing.T) {
 // TestUDPTooLarge: a datagram that is larger than the buffer is malformed, even
 // if it begins with a valid query.
 func TestUDPTooLarge(t *testing.T) {
-	portableOrNot(t, func(t *testing.T, o Options) {
+	withEachReader(t, func(t *testing.T, o Options) {
 		s := serve(t, "127.0.0.1", o)
-		padded := question("a.in.", mdns.TypeA)
+		padded := newQuery("a.in.", mdns.TypeA)
 		padded.SetEdns0(1232, false)
 		padded.IsEdns0().Option = []mdns.EDNS0{&mdns.EDNS0_PADDING{Padding: make([]byte, 1600)}}
 		for _, packet := range [][]byte{
-			append(pack(t, question("a.in.", mdns.TypeA)), make([]byte, 2000)...),
+			append(pack(t, newQuery("a.in.", mdns.TypeA)), make([]byte, 2000)...),
 			pack(t, padded),
 		} {
 			c := dial(t, "udp", s.at("127.0.0.1"))
@@ -148,7 +148,7 @@ func TestUDPTooLarge(t *testing.T) {
 				t.Errorf("packet of %d bytes: got %v, %v; want FORMERR", len(packet), r, err)
 			}
 			_, _ = c.Write(bytes.Repeat([]byte{0x80}, 3000)) // QR is set, so it is ignored
-			_, _ = c.Write(pack(t, question("a.in.", mdns.TypeA)))
+			_, _ = c.Write(pack(t, newQuery("a.in.", mdns.TypeA)))
 			if n, err = c.Read(buf); err != nil || binary.BigEndian.Uint16(buf) == 0x8080 {
 				t.Errorf("got %x, %v; want the reply to the query after the ignored packet", buf[:n], err)
 			}
@@ -159,7 +159,7 @@ func TestUDPTooLarge(t *testing.T) {
 // TestUDPPanicsAndDrops sends bursts with queries whose handlers panic or drop:
 // the others are answered, and all are observed.
 func TestUDPPanicsAndDrops(t *testing.T) {
-	portableOrNot(t, func(t *testing.T, o Options) {
+	withEachReader(t, func(t *testing.T, o Options) {
 		s := serve(t, "127.0.0.1", o)
 		c := dial(t, "udp", s.at("127.0.0.1"))
 		names := []string{"a.in.", "a.panic.", "a.drop.", "o.in.", "a.in."}
@@ -167,7 +167,7 @@ func TestUDPPanicsAndDrops(t *testing.T) {
 		want := map[uint16]int{} // the response code for each query
 		for i := range rounds {
 			for j, name := range names {
-				m := question(name, mdns.TypeA)
+				m := newQuery(name, mdns.TypeA)
 				m.Id = uint16(i*len(names) + j)
 				if _, err := c.Write(pack(t, m)); err != nil {
 					t.Fatal(err)
@@ -204,11 +204,11 @@ func TestUDPPanicsAndDrops(t *testing.T) {
 	})
 }
 
-// hostile sends random bytes, and valid packets with a few bytes changed or the
+// sendMalformed sends random bytes, and valid packets with a few bytes changed or the
 // end removed.
-func hostile(t *testing.T, n int, send func([]byte)) {
+func sendMalformed(t *testing.T, n int, send func([]byte)) {
 	rnd := rand.New(rand.NewPCG(1, uint64(n)))
-	good := question("a.b.c.in.", mdns.TypeA)
+	good := newQuery("a.b.c.in.", mdns.TypeA)
 	good.SetEdns0(1232, true)
 	valid := pack(t, good)
 	for i := range n {
@@ -234,14 +234,14 @@ func hostile(t *testing.T, n int, send func([]byte)) {
 }
 
 func TestUDPHostile(t *testing.T) {
-	portableOrNot(t, func(t *testing.T, o Options) {
+	withEachReader(t, func(t *testing.T, o Options) {
 		s := serve(t, "127.0.0.1", o)
 		c := dial(t, "udp", s.at("127.0.0.1"))
 		i := 0
-		hostile(t, 20_000, func(p []byte) {
+		sendMalformed(t, 20_000, func(p []byte) {
 			_, _ = c.Write(p)
 			if i++; i%100 == 0 { // so that no packet is lost in the socket's buffer
-				wantA(t, ask(t, "udp", s.at("127.0.0.1"), question("a.in.", mdns.TypeA)), 1)
+				wantA(t, ask(t, "udp", s.at("127.0.0.1"), newQuery("a.in.", mdns.TypeA)), 1)
 			}
 		})
 		if n := s.count(`seamark_transport_unreadable_total{proto="udp"}`); n < 5000 {
@@ -256,14 +256,14 @@ func TestUDPHostile(t *testing.T) {
 // TestUDPStop: each query that was read when the listener stops is answered, also
 // the parked one.
 func TestUDPStop(t *testing.T) {
-	portableOrNot(t, func(t *testing.T, o Options) {
+	withEachReader(t, func(t *testing.T, o Options) {
 		o.Grace = patience
 		s := serve(t, "127.0.0.1", o)
 		var got atomic.Int64
 		var clients sync.WaitGroup
 		for range 4 {
 			c := dial(t, "udp", s.at("127.0.0.1"))
-			packet := pack(t, question("a.in.", mdns.TypeA))
+			packet := pack(t, newQuery("a.in.", mdns.TypeA))
 			clients.Go(func() {
 				buf := make([]byte, 512)
 				for {
@@ -279,7 +279,7 @@ func TestUDPStop(t *testing.T) {
 			})
 		}
 		parked := dial(t, "udp", s.at("127.0.0.1"))
-		_, _ = parked.Write(pack(t, question("a.wait.", mdns.TypeA)))
+		_, _ = parked.Write(pack(t, newQuery("a.wait.", mdns.TypeA)))
 		eventually(t, "the query is parked", func() bool { return s.wait.arrived.Load() == 1 && got.Load() > 100 })
 		go func() {
 			<-s.stopping
@@ -296,11 +296,11 @@ func TestUDPStop(t *testing.T) {
 
 // TestUDPGrace: Stop waits no longer than the grace period.
 func TestUDPGrace(t *testing.T) {
-	portableOrNot(t, func(t *testing.T, o Options) {
+	withEachReader(t, func(t *testing.T, o Options) {
 		o.Grace = 20 * time.Millisecond
 		s := serve(t, "127.0.0.1", o)
 		c := dial(t, "udp", s.at("127.0.0.1"))
-		_, _ = c.Write(pack(t, question("a.wait.", mdns.TypeA)))
+		_, _ = c.Write(pack(t, newQuery("a.wait.", mdns.TypeA)))
 		eventually(t, "the query is parked", func() bool { return s.wait.arrived.Load() == 1 })
 		s.Stop()
 		close(s.wait.gate)
@@ -311,19 +311,19 @@ func TestUDPGrace(t *testing.T) {
 // TestUDPParkedPeer: a parked query keeps its own packet and client while the
 // reader serves others.
 func TestUDPParkedPeer(t *testing.T) {
-	portableOrNot(t, func(t *testing.T, o Options) {
+	withEachReader(t, func(t *testing.T, o Options) {
 		s := serve(t, "127.0.0.1", o)
 		const n = 200
 		conns := make([]net.Conn, n)
 		for i := range conns {
 			conns[i] = dial(t, "udp", s.at("127.0.0.1"))
-			m := question(strings.Repeat("x", 1+i%60)+".wait.", mdns.TypeA)
+			m := newQuery(strings.Repeat("x", 1+i%60)+".wait.", mdns.TypeA)
 			m.Id = uint16(i)
 			_, _ = conns[i].Write(pack(t, m))
 		}
 		eventually(t, "all are parked", func() bool { return s.wait.arrived.Load() == n })
 		for range 100 {
-			wantA(t, ask(t, "udp", s.at("127.0.0.1"), question("a.in.", mdns.TypeA)), 1)
+			wantA(t, ask(t, "udp", s.at("127.0.0.1"), newQuery("a.in.", mdns.TypeA)), 1)
 		}
 		close(s.wait.gate)
 		for i, c := range conns {
@@ -346,20 +346,20 @@ func TestUDPParkedPeer(t *testing.T) {
 // TestUDPStopAnswers: while Stop waits for a parked query, the other queries are
 // answered.
 func TestUDPStopAnswers(t *testing.T) {
-	portableOrNot(t, func(t *testing.T, o Options) {
+	withEachReader(t, func(t *testing.T, o Options) {
 		s := serve(t, "127.0.0.1", o)
 		at := s.at("127.0.0.1")
 		parked := dial(t, "udp", at)
-		_, _ = parked.Write(pack(t, question("a.wait.", mdns.TypeA)))
+		_, _ = parked.Write(pack(t, newQuery("a.wait.", mdns.TypeA)))
 		eventually(t, "the query is parked", func() bool { return s.wait.arrived.Load() == 1 })
 		stopped := make(chan struct{})
 		go func() { defer close(stopped); s.Stop() }()
 		eventually(t, "Stop has started", s.isStopping)
 		for range 10 {
-			if r := ask(t, "udp", at, question("a.in.", mdns.TypeA)); r.Rcode != mdns.RcodeSuccess {
+			if r := ask(t, "udp", at, newQuery("a.in.", mdns.TypeA)); r.Rcode != mdns.RcodeSuccess {
 				t.Errorf("a.in.: got %v, want NOERROR", r)
 			}
-			if r := ask(t, "udp", at, question("b.wait.", mdns.TypeA)); r.Rcode != mdns.RcodeServerFailure {
+			if r := ask(t, "udp", at, newQuery("b.wait.", mdns.TypeA)); r.Rcode != mdns.RcodeServerFailure {
 				t.Errorf("b.wait.: got %v, want SERVFAIL", r)
 			}
 		}

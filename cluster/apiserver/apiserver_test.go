@@ -31,9 +31,9 @@ func TestLiveRequests(t *testing.T) {
 	f, stop := watchCluster(t, cluster.Options{
 		Endpoint: a.URL, NamespaceLabels: "exposed", Labels: "tier=front", Pods: true, Multicluster: true,
 	})
-	f.got(t, "listed services shop/empty shop/web")
+	f.waitForCall(t, "listed services shop/empty shop/web")
 	for _, kind := range []string{"namespaces", "endpointslices", "pods", "serviceimports", "endpointslices (multicluster)"} {
-		f.got(t, "listed "+kind+" ")
+		f.waitForCall(t, "listed "+kind+" ")
 	}
 	stop()
 	want := map[string]string{
@@ -43,7 +43,7 @@ func TestLiveRequests(t *testing.T) {
 		"/api/v1/pods":                                        "tier=front|status.phase!=Succeeded,status.phase!=Failed,status.phase!=Unknown",
 		"/apis/multicluster.x-k8s.io/v1alpha1/serviceimports": "|",
 	}
-	for _, r := range a.asked() {
+	for _, r := range a.received() {
 		q := r.URL.Query()
 		selectors, ok := want[r.URL.Path]
 		delete(want, r.URL.Path)
@@ -74,9 +74,9 @@ func TestLiveOldServer(t *testing.T) {
 	a := serve(t, &fakeServer{old: true, objects: map[string]string{"services": webAndEmpty,
 		"endpointslices": `{"metadata":{"namespace":"shop","name":"unlabelled"},"addressType":"IPv4"}`}})
 	f, _ := watchCluster(t, cluster.Options{Endpoint: a.URL})
-	f.got(t, "listed services shop/empty shop/web")
-	f.got(t, "listed endpointslices ")
-	f.until(t, "quiet log", func() bool { return f.logged.Len() == 0 })
+	f.waitForCall(t, "listed services shop/empty shop/web")
+	f.waitForCall(t, "listed endpointslices ")
+	f.waitFor(t, "quiet log", func() bool { return f.logged.Len() == 0 })
 }
 
 // A cluster without the Multi-Cluster Services API has an empty list of
@@ -89,8 +89,8 @@ func TestLiveNoImports(t *testing.T) {
 		return 0
 	}})
 	f, _ := watchCluster(t, cluster.Options{Endpoint: a.URL, Multicluster: true})
-	f.got(t, "listed serviceimports ")
-	f.logs(t, "Resource not defined in the API server, retrying\" kind=ServiceImport")
+	f.waitForCall(t, "listed serviceimports ")
+	f.waitForLog(t, "Resource not defined in the API server, retrying\" kind=ServiceImport")
 }
 
 // With two requests per second and a burst of one, the third request is sent at
@@ -106,7 +106,7 @@ func TestLiveQPS(t *testing.T) {
 	}})
 	f, _ := watchCluster(t, cluster.Options{Endpoint: a.URL, QPS: 2, Burst: 1})
 	for _, kind := range []cluster.Kind{cluster.Namespaces, cluster.Services, cluster.Slices} {
-		f.got(t, fmt.Sprintf("listed %s ", kind))
+		f.waitForCall(t, fmt.Sprintf("listed %s ", kind))
 	}
 	mu.Lock()
 	defer mu.Unlock()
@@ -133,7 +133,7 @@ func TestLiveMaxInflight(t *testing.T) {
 	}})
 	f, _ := watchCluster(t, cluster.Options{Endpoint: a.URL, Pods: true, MaxInflight: 1})
 	for _, kind := range []cluster.Kind{cluster.Namespaces, cluster.Services, cluster.Slices, cluster.Pods} {
-		f.got(t, fmt.Sprintf("listed %s ", kind))
+		f.waitForCall(t, fmt.Sprintf("listed %s ", kind))
 	}
 	mu.Lock()
 	defer mu.Unlock()
@@ -161,12 +161,12 @@ func TestLiveUnavailable(t *testing.T) {
 		return []int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusTooManyRequests}[n[r.URL.Path]%3]
 	}})
 	f, _ := watchCluster(t, cluster.Options{Endpoint: a.URL, NoEndpoints: true})
-	f.got(t, "listed services ")
-	f.got(t, "listed namespaces ")
-	f.logs(t, "List or watch failed, retrying\" kind=Namespace verb=watch")
-	f.logs(t, "List or watch recovered\" kind=Namespace")
-	f.until(t, "two lines", func() bool { return strings.Count(f.logged.String(), "\n") == 2 })
-	for _, r := range a.asked() {
+	f.waitForCall(t, "listed services ")
+	f.waitForCall(t, "listed namespaces ")
+	f.waitForLog(t, "List or watch failed, retrying\" kind=Namespace verb=watch")
+	f.waitForLog(t, "List or watch recovered\" kind=Namespace")
+	f.waitFor(t, "two lines", func() bool { return strings.Count(f.logged.String(), "\n") == 2 })
+	for _, r := range a.received() {
 		if !r.URL.Query().Has("watch") {
 			t.Errorf("%s was asked for, where the same watch should go on", r.URL)
 		}
@@ -178,7 +178,7 @@ func TestLiveKubeconfig(t *testing.T) {
 	a := serve(t, &fakeServer{objects: map[string]string{"services": webAndEmpty}})
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	f, _ := watchCluster(t, cluster.Options{Kubeconfig: file, KubeconfigContext: "prod"})
-	f.logs(t, "no such file or directory")
+	f.waitForLog(t, "no such file or directory")
 	config := `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":%q,"context":{"cluster":"c"}}]}`
 	write := func(context string) {
 		t.Helper()
@@ -187,16 +187,16 @@ func TestLiveKubeconfig(t *testing.T) {
 		}
 	}
 	write("dev")
-	f.logs(t, "context was not found for specified context: prod")
+	f.waitForLog(t, "context was not found for specified context: prod")
 	write("prod")
-	f.got(t, "listed services shop/empty shop/web")
-	f.logs(t, "API server address known")
+	f.waitForCall(t, "listed services shop/empty shop/web")
+	f.waitForLog(t, "API server address known")
 }
 
 func TestLiveNotInPod(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	f, _ := watchCluster(t, cluster.Options{})
-	f.logs(t, "not in a pod (KUBERNETES_SERVICE_HOST is not set): name an endpoint, a kubeconfig or a folder of manifests")
+	f.waitForLog(t, "not in a pod (KUBERNETES_SERVICE_HOST is not set): name an endpoint, a kubeconfig or a folder of manifests")
 }
 
 // An untrusted certificate is reported as such.
@@ -207,7 +207,7 @@ func TestLiveUntrusted(t *testing.T) {
 	a.StartTLS()
 	t.Cleanup(a.Close)
 	f, _ := watchCluster(t, cluster.Options{Endpoint: a.URL})
-	f.logs(t, "certificate signed by unknown authority")
+	f.waitForLog(t, "certificate signed by unknown authority")
 }
 
 // A connection that no longer delivers data is detected by HTTP/2 pings, and the
@@ -217,13 +217,13 @@ func TestLiveHalfOpenConnection(t *testing.T) {
 	t.Setenv("HTTP2_PING_TIMEOUT_SECONDS", "1")
 	a := &fakeServer{ended: make(chan struct{})}
 	ca := serveTLS(t, a)
-	r := relay(t, a.Listener.Addr().String())
+	r := newRelay(t, a.Listener.Addr().String())
 	f, _ := watchCluster(t, cluster.Options{Endpoint: "https://" + r.addr, CA: ca, NoEndpoints: true})
-	f.got(t, "listed services ")
-	f.got(t, "listed namespaces ")
-	before := len(a.asked())
+	f.waitForCall(t, "listed services ")
+	f.waitForCall(t, "listed namespaces ")
+	before := len(a.received())
 	r.freeze()
-	f.until(t, "watch over a new connection", func() bool { return len(a.asked()) >= before+2 })
+	f.waitFor(t, "watch over a new connection", func() bool { return len(a.received()) >= before+2 })
 }
 
 // When Run has returned, all of its goroutines have ended, whatever the state of
@@ -245,12 +245,12 @@ func TestLiveStops(t *testing.T) {
 			f, stop := watchCluster(t, o)
 			switch name {
 			case "works":
-				f.got(t, "listed pods ")
+				f.waitForCall(t, "listed pods ")
 			case "away", "nowhere":
-				f.logs(t, "retrying")
+				f.waitForLog(t, "retrying")
 			}
 			stop()
-			f.until(t, "end of goroutines", func() bool { return runtime.NumGoroutine() <= before+2 }) // the fake server's own
+			f.waitFor(t, "end of goroutines", func() bool { return runtime.NumGoroutine() <= before+2 }) // the fake server's own
 		})
 	}
 }
@@ -294,11 +294,11 @@ func TestLiveIsNotAnAPIServer(t *testing.T) {
 			server := httptest.NewServer(answer)
 			defer server.Close()
 			f, stop := watchCluster(t, cluster.Options{Endpoint: server.URL, NoEndpoints: true})
-			f.logs(t, "List or watch failed, retrying\" kind=Namespace verb=list")
-			f.logs(t, "List or watch failed, retrying\" kind=Service verb=list")
+			f.waitForLog(t, "List or watch failed, retrying\" kind=Namespace verb=list")
+			f.waitForLog(t, "List or watch failed, retrying\" kind=Service verb=list")
 			stop()
-			if len(f.script.lines) > 0 {
-				t.Errorf("it was believed: %s", f.script.lines)
+			if len(f.sink.lines) > 0 {
+				t.Errorf("it was believed: %s", f.sink.lines)
 			}
 		})
 	}

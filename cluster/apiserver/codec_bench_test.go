@@ -19,27 +19,27 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// An idle sink counts the objects that it receives.
-type idle struct{ objects int }
+// An countingSink sink counts the objects that it receives.
+type countingSink struct{ objects int }
 
-func (s *idle) Put(_ cluster.Kind, all ...cluster.Object)   { s.objects += len(all) }
-func (s *idle) Delete(cluster.Kind, cluster.Key)            { s.objects++ }
-func (s *idle) Listed(cluster.Kind, func(cluster.Key) bool) {}
-func (s *idle) Programmed(cluster.Key, time.Duration)       {}
+func (s *countingSink) Put(_ cluster.Kind, all ...cluster.Object)   { s.objects += len(all) }
+func (s *countingSink) Delete(cluster.Kind, cluster.Key)            { s.objects++ }
+func (s *countingSink) Listed(cluster.Kind, func(cluster.Key) bool) {}
+func (s *countingSink) Programmed(cluster.Key, time.Duration)       {}
 
-// An endless reader repeats a text.
-type endless struct {
+// An repeatingReader reader repeats a text.
+type repeatingReader struct {
 	text []byte
 	at   int
 }
 
-func (e *endless) Read(p []byte) (int, error) {
+func (e *repeatingReader) Read(p []byte) (int, error) {
 	n := copy(p, e.text[e.at:])
 	e.at = (e.at + n) % len(e.text)
 	return n, nil
 }
 
-func (e *endless) Close() error { return nil }
+func (e *repeatingReader) Close() error { return nil }
 
 // frame returns the watch event of a changed object.
 func frame(t testing.TB, object encodable) []byte {
@@ -101,18 +101,18 @@ func decoding(t testing.TB, object encodable) (*restwatch.Decoder, *store) {
 	if _, ok := object.(*corev1.Service); ok {
 		kind = cluster.Services
 	}
-	sink := new(idle)
+	sink := new(countingSink)
 	source := newSource(new(metrics.Registry))
 	source.timed = sink
 	c := codecFor(cluster.Options{}, kind, t.Errorf)
 	form := negotiatedSerializer{c.Resource}.SupportedMediaTypes()[0]
 	text := frame(t, object)
-	frames := form.StreamSerializer.NewFrameReader(&endless{text: text})
+	frames := form.StreamSerializer.NewFrameReader(&repeatingReader{text: text})
 	events := restwatch.NewDecoder(streaming.NewDecoder(frames, form.StreamSerializer.Serializer), form.Serializer)
 	return events, &store{source: source, kinds: c.Kinds, sink: clusterSink{sink, source.Monitor}, delivered: func() {}}
 }
 
-var _ io.ReadCloser = (*endless)(nil)
+var _ io.ReadCloser = (*repeatingReader)(nil)
 
 // controllerMeta returns metadata with every field that an API server may send.
 func controllerMeta() metav1.ObjectMeta {

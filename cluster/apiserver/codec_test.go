@@ -246,11 +246,11 @@ func TestLiveProtobuf(t *testing.T) {
 	objects := map[string][]encodable{"services": {&corev1.Service{ObjectMeta: metaNamed("web", "1")}, &corev1.Service{ObjectMeta: metaNamed("empty", "2")}}}
 	for _, old := range []bool{false, true} {
 		f, stop := watchCluster(t, cluster.Options{Endpoint: protobufAPI(t, old, objects)})
-		f.got(t, "listed services shop/empty shop/web")
-		f.got(t, "listed endpointslices ")
-		f.got(t, "put services shop/web")
-		f.got(t, "delete services shop/empty")
-		f.until(t, "quiet log", func() bool { return f.logged.Len() == 0 })
+		f.waitForCall(t, "listed services shop/empty shop/web")
+		f.waitForCall(t, "listed endpointslices ")
+		f.waitForCall(t, "put services shop/web")
+		f.waitForCall(t, "delete services shop/empty")
+		f.waitFor(t, "quiet log", func() bool { return f.logged.Len() == 0 })
 		stop()
 	}
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// A comparingFollower is a follower that knows its Services.
-type comparingFollower struct {
-	follower
+// A comparingSink is a follower that knows its Services.
+type comparingSink struct {
+	recorder
 	services map[cluster.Key]bool
 }
 
-func (f *comparingFollower) Put(k cluster.Kind, os ...cluster.Object) {
-	f.follower.Put(k, os...)
+func (f *comparingSink) Put(k cluster.Kind, os ...cluster.Object) {
+	f.recorder.Put(k, os...)
 	f.do(func() {
 		for _, o := range os {
 			f.services[o.Key()] = true
@@ -25,13 +25,13 @@ func (f *comparingFollower) Put(k cluster.Kind, os ...cluster.Object) {
 	})
 }
 
-func (f *comparingFollower) Delete(k cluster.Kind, key cluster.Key) {
-	f.follower.Delete(k, key)
+func (f *comparingSink) Delete(k cluster.Kind, key cluster.Key) {
+	f.recorder.Delete(k, key)
 	f.do(func() { delete(f.services, key) })
 }
 
-func (f *comparingFollower) Listed(k cluster.Kind, has func(cluster.Key) bool) {
-	f.follower.Listed(k, has)
+func (f *comparingSink) Listed(k cluster.Kind, has func(cluster.Key) bool) {
+	f.recorder.Listed(k, has)
 	f.do(func() {
 		for key := range f.services {
 			if k == cluster.Services && !has(key) {
@@ -41,7 +41,7 @@ func (f *comparingFollower) Listed(k cluster.Kind, has func(cluster.Key) bool) {
 	})
 }
 
-func (f *comparingFollower) Missing(k cluster.Kind, has func(cluster.Key) bool) (missing, objects int) {
+func (f *comparingSink) Missing(k cluster.Kind, has func(cluster.Key) bool) (missing, objects int) {
 	f.do(func() {
 		for key := range f.services {
 			if objects++; !has(key) {
@@ -73,24 +73,24 @@ func TestListNeedsConfirmation(t *testing.T) {
 					t.Parallel()
 					before, names := numbered(0, c.before)
 					a := serve(t, &fakeServer{old: old, objects: map[string]string{"services": before}})
-					f := &comparingFollower{services: map[cluster.Key]bool{}}
-					runUntilCleanup(t, cluster.Options{Endpoint: a.URL, NoEndpoints: true, Namespaces: namespaces}, f, &f.follower, limits)
-					f.got(t, "listed services "+names)
+					f := &comparingSink{services: map[cluster.Key]bool{}}
+					runUntilCleanup(t, cluster.Options{Endpoint: a.URL, NoEndpoints: true, Namespaces: namespaces}, f, &f.recorder, limits)
+					f.waitForCall(t, "listed services "+names)
 					after, names := numbered(0, c.after)
 					changed := time.Now()
 					a.change("services", after, 0)
 					const suspicion, confirmed = "List lacks most of the known objects", "Another list lacks most"
 					if c.again >= 0 {
-						f.logs(t, suspicion)
+						f.waitForLog(t, suspicion)
 						again, all := numbered(0, c.again)
 						a.change("services", again, 0)
 						names = all
 					}
-					f.until(t, fmt.Sprintf("%d Services", max(c.after, c.again)), func() bool { return len(f.services) == max(c.after, c.again) })
+					f.waitFor(t, fmt.Sprintf("%d Services", max(c.after, c.again)), func() bool { return len(f.services) == max(c.after, c.again) })
 					if c.again < c.before {
-						f.got(t, "listed services "+names)
+						f.waitForCall(t, "listed services "+names)
 					} else {
-						f.logs(t, "Another list has most of the known objects")
+						f.waitForLog(t, "Another list has most of the known objects")
 					}
 					if waited := time.Since(changed); c.held && waited < limits.confirm {
 						t.Errorf("the deletion was applied after %v, want at least %v", waited, limits.confirm)
@@ -100,8 +100,8 @@ func TestListNeedsConfirmation(t *testing.T) {
 						if strings.Contains(log, suspicion) != c.held || strings.Contains(log, confirmed) != (c.held && c.again < c.before) {
 							t.Errorf("held %v, log:\n%s", c.held, log)
 						}
-						if c.again >= c.before && slices.ContainsFunc(f.script.lines, func(line string) bool { return line == "listed services "+strings.Split(names, " ")[0] }) {
-							t.Errorf("a list that was not confirmed was delivered:\n%s", strings.Join(f.script.lines, "\n"))
+						if c.again >= c.before && slices.ContainsFunc(f.sink.lines, func(line string) bool { return line == "listed services "+strings.Split(names, " ")[0] }) {
+							t.Errorf("a list that was not confirmed was delivered:\n%s", strings.Join(f.sink.lines, "\n"))
 						}
 					})
 				})
@@ -114,13 +114,13 @@ func TestListNeedsConfirmation(t *testing.T) {
 func TestListUnconfirmedWhileAway(t *testing.T) {
 	before, names := numbered(0, 20)
 	a := serve(t, &fakeServer{objects: map[string]string{"services": before}})
-	f := &comparingFollower{services: map[cluster.Key]bool{}}
-	runUntilCleanup(t, cluster.Options{Endpoint: a.URL, NoEndpoints: true}, f, &f.follower, shortTimeouts())
-	f.got(t, "listed services "+names)
+	f := &comparingSink{services: map[cluster.Key]bool{}}
+	runUntilCleanup(t, cluster.Options{Endpoint: a.URL, NoEndpoints: true}, f, &f.recorder, shortTimeouts())
+	f.waitForCall(t, "listed services "+names)
 	a.change("services", "", 0)
-	f.logs(t, "List lacks most of the known objects")
+	f.waitForLog(t, "List lacks most of the known objects")
 	a.Close()
-	f.logs(t, "API server unreachable")
+	f.waitForLog(t, "API server unreachable")
 	f.do(func() {
 		if len(f.services) != 20 {
 			t.Errorf("got %d Services, want 20", len(f.services))

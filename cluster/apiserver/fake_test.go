@@ -144,50 +144,50 @@ func (a *fakeServer) breaksOff(sent int) bool {
 	return true
 }
 
-// asked returns the requests received.
-func (a *fakeServer) asked() []*http.Request {
+// received returns the requests received.
+func (a *fakeServer) received() []*http.Request {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return append([]*http.Request(nil), a.requests...)
 }
 
-// A follower is a Sink that records its calls and the log.
-type follower struct {
+// A recorder is a Sink that records its calls and the log.
+type recorder struct {
 	mu     sync.Mutex
-	script script
+	sink   recordingSink
 	logged bytes.Buffer
 }
 
-func (f *follower) Put(k cluster.Kind, os ...cluster.Object) { f.do(func() { f.script.Put(k, os...) }) }
-func (f *follower) Delete(k cluster.Kind, key cluster.Key)   { f.do(func() { f.script.Delete(k, key) }) }
-func (f *follower) Listed(k cluster.Kind, has func(cluster.Key) bool) {
-	f.do(func() { f.script.Listed(k, has) })
+func (f *recorder) Put(k cluster.Kind, os ...cluster.Object) { f.do(func() { f.sink.Put(k, os...) }) }
+func (f *recorder) Delete(k cluster.Kind, key cluster.Key)   { f.do(func() { f.sink.Delete(k, key) }) }
+func (f *recorder) Listed(k cluster.Kind, has func(cluster.Key) bool) {
+	f.do(func() { f.sink.Listed(k, has) })
 }
 
-func (f *follower) do(what func()) {
+func (f *recorder) do(what func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	what()
 }
 
-func (f *follower) Write(line []byte) (n int, err error) {
+func (f *recorder) Write(line []byte) (n int, err error) {
 	f.do(func() { n, err = f.logged.Write(line) })
 	return n, err
 }
 
-// got waits until the sink has recorded this line.
-func (f *follower) got(t *testing.T, line string) {
+// waitForCall waits until the sink has recorded this line.
+func (f *recorder) waitForCall(t *testing.T, line string) {
 	t.Helper()
-	f.until(t, line, func() bool { return strings.Contains(strings.Join(f.script.lines, "\n")+"\n", line+"\n") })
+	f.waitFor(t, line, func() bool { return strings.Contains(strings.Join(f.sink.lines, "\n")+"\n", line+"\n") })
 }
 
-// logs waits until the log contains the words.
-func (f *follower) logs(t *testing.T, words string) {
+// waitForLog waits until the log contains the words.
+func (f *recorder) waitForLog(t *testing.T, words string) {
 	t.Helper()
-	f.until(t, words, func() bool { return strings.Contains(f.logged.String(), words) })
+	f.waitFor(t, words, func() bool { return strings.Contains(f.logged.String(), words) })
 }
 
-func (f *follower) until(t *testing.T, what string, ok func() bool) {
+func (f *recorder) waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 		done := false
@@ -196,7 +196,7 @@ func (f *follower) until(t *testing.T, what string, ok func() bool) {
 			return
 		}
 		if time.Now().After(deadline) {
-			f.do(func() { t.Fatalf("no %s\nsink:\n%s\nlog:\n%s", what, strings.Join(f.script.lines, "\n"), &f.logged) })
+			f.do(func() { t.Fatalf("no %s\nsink:\n%s\nlog:\n%s", what, strings.Join(f.sink.lines, "\n"), &f.logged) })
 		}
 	}
 }
@@ -214,12 +214,12 @@ func runMonitored(ctx context.Context, o cluster.Options, sink cluster.Sink, w i
 }
 
 // watchCluster runs the feeds until the test ends, or until stop.
-func watchCluster(t *testing.T, o cluster.Options) (f *follower, stop func()) {
+func watchCluster(t *testing.T, o cluster.Options) (f *recorder, stop func()) {
 	t.Helper()
 	if err := o.Check(); err != nil {
 		t.Fatal(err)
 	}
-	f = new(follower)
+	f = new(recorder)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -238,20 +238,20 @@ func watchCluster(t *testing.T, o cluster.Options) (f *follower, stop func()) {
 	return f, stop
 }
 
-// A relayed is a TCP relay whose connections can be frozen.
-type relayed struct {
+// A tcpRelay is a TCP relay whose connections can be frozen.
+type tcpRelay struct {
 	addr   string
 	mu     sync.Mutex
 	frozen map[net.Conn]bool
 }
 
-func relay(t *testing.T, to string) *relayed {
+func newRelay(t *testing.T, to string) *tcpRelay {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &relayed{addr: ln.Addr().String(), frozen: map[net.Conn]bool{}}
+	r := &tcpRelay{addr: ln.Addr().String(), frozen: map[net.Conn]bool{}}
 	var running sync.WaitGroup
 	forward := func(in, out, client net.Conn) {
 		defer in.Close()
@@ -301,7 +301,7 @@ func relay(t *testing.T, to string) *relayed {
 }
 
 // freeze drops all data of the open connections in both directions.
-func (r *relayed) freeze() {
+func (r *tcpRelay) freeze() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for c := range r.frozen {

@@ -40,14 +40,14 @@ func TestLiveRelist(t *testing.T) {
 			before, names := numbered(0, 600)
 			a := serve(t, &fakeServer{old: c.old, objects: map[string]string{"services": before}})
 			f, stop := watchCluster(t, cluster.Options{Endpoint: a.URL, NoEndpoints: true})
-			f.got(t, "listed services "+names)
-			f.got(t, "listed namespaces ")
+			f.waitForCall(t, "listed services "+names)
+			f.waitForCall(t, "listed namespaces ")
 			after, names := numbered(300, 900)
 			a.change("services", after, c.cut)
-			f.got(t, "listed services "+names)
+			f.waitForCall(t, "listed services "+names)
 			stop()
 			puts, lists := 0, 0
-			for _, line := range f.script.lines {
+			for _, line := range f.sink.lines {
 				switch {
 				case strings.HasPrefix(line, "put services "):
 					puts++
@@ -65,9 +65,9 @@ func TestLiveRelist(t *testing.T) {
 }
 
 // received passes the events of one watch of EndpointSlices to a new store.
-func received(t *testing.T, events ...watch.Event) (*store, *script, watch.Event, bool) {
+func received(t *testing.T, events ...watch.Event) (*store, *recordingSink, watch.Event, bool) {
 	t.Helper()
-	sink := new(script)
+	sink := new(recordingSink)
 	source := newSource(new(metrics.Registry))
 	s := &store{source: source, kinds: []cluster.Kind{cluster.Slices, cluster.ImportSlices}, sink: clusterSink{sink, source.Monitor}, delivered: func() {}}
 	all := make(chan watch.Event, len(events))
@@ -123,7 +123,7 @@ func TestReceive(t *testing.T) {
 // any length.
 func TestListingMemory(t *testing.T) {
 	const objects, each = 10_000, 1 << 10
-	sink := new(idle)
+	sink := new(countingSink)
 	source := newSource(new(metrics.Registry))
 	s := &store{source: source, kinds: []cluster.Kind{cluster.Slices}, sink: clusterSink{sink, source.Monitor}, delivered: func() {}}
 	live := func() int {
@@ -161,7 +161,7 @@ func TestSweeperRelist(t *testing.T) {
 	collected := 0
 	source := newSource(new(metrics.Registry))
 	source.Sweeper = cluster.NewSweeper(func() { collected++ }, func() {})
-	s := &store{source: source, kinds: []cluster.Kind{cluster.Services}, sink: clusterSink{new(idle), source.Monitor}, delivered: func() {}}
+	s := &store{source: source, kinds: []cluster.Kind{cluster.Services}, sink: clusterSink{new(countingSink), source.Monitor}, delivered: func() {}}
 	for _, relist := range []bool{false, true} {
 		s.startList()
 		for range 10_000 {

@@ -13,14 +13,14 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// A script is a Sink that records its calls, and at the end of a list the objects
+// A recordingSink is a Sink that records its calls, and at the end of a list the objects
 // that it has of the kind.
-type script struct {
+type recordingSink struct {
 	lines []string
 	has   [cluster.Kinds]map[cluster.Key]bool
 }
 
-func (s *script) Put(k cluster.Kind, objects ...cluster.Object) {
+func (s *recordingSink) Put(k cluster.Kind, objects ...cluster.Object) {
 	for _, o := range objects {
 		if s.has[k] == nil {
 			s.has[k] = map[cluster.Key]bool{}
@@ -30,12 +30,12 @@ func (s *script) Put(k cluster.Kind, objects ...cluster.Object) {
 	}
 }
 
-func (s *script) Delete(k cluster.Kind, key cluster.Key) {
+func (s *recordingSink) Delete(k cluster.Kind, key cluster.Key) {
 	delete(s.has[k], key)
 	s.lines = append(s.lines, fmt.Sprint("delete ", k, " ", key))
 }
 
-func (s *script) Listed(k cluster.Kind, has func(cluster.Key) bool) {
+func (s *recordingSink) Listed(k cluster.Kind, has func(cluster.Key) bool) {
 	maps.DeleteFunc(s.has[k], func(key cluster.Key, _ bool) bool { return !has(key) })
 	var left []string
 	for key := range s.has[k] {
@@ -46,7 +46,7 @@ func (s *script) Listed(k cluster.Kind, has func(cluster.Key) bool) {
 }
 
 func TestMerge(t *testing.T) {
-	got := new(script)
+	got := new(recordingSink)
 	source := newSource(new(metrics.Registry))
 	m := newMerger(got, source.Monitor, 2)
 	a, b := namespaceSink{m, 0}, namespaceSink{m, 1}
@@ -88,7 +88,7 @@ func TestMerge(t *testing.T) {
 		for _, kind := range (cluster.Options{Pods: true, Multicluster: true}).Kinds() {
 			source.Received(kind, time.Now().Add(time.Hour)) // only Services count
 		}
-		m := newMerger(new(script), source.Monitor, 2)
+		m := newMerger(new(recordingSink), source.Monitor, 2)
 		a, b := namespaceSink{m, 0}, namespaceSink{m, 1}
 		a.received(cluster.Services)
 		time.Sleep(time.Minute)

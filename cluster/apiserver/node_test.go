@@ -42,9 +42,9 @@ func TestLiveNodes(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		a := serve(t, &fakeServer{old: old, objects: map[string]string{"nodes": `{"metadata":{"name":"n1"}},{"metadata":{"name":"n2"}}`}})
 		f, stop := watchCluster(t, cluster.Options{Endpoint: a.URL, Nodes: true, Namespaces: "shop,other"})
-		f.got(t, "listed nodes n1 n2")
+		f.waitForCall(t, "listed nodes n1 n2")
 		stop()
-		for _, r := range a.asked() {
+		for _, r := range a.received() {
 			if r.URL.Path != "/api/v1/nodes" || r.URL.Query().Get("fieldSelector")+r.URL.Query().Get("labelSelector") != "" {
 				t.Errorf("asked for %s", r.URL)
 			}
@@ -60,5 +60,5 @@ func TestLiveNodes(t *testing.T) {
 func TestLiveNodesForbidden(t *testing.T) {
 	a := serve(t, &fakeServer{refuse: func(*http.Request) int { return http.StatusForbidden }})
 	f, _ := watchCluster(t, cluster.Options{Endpoint: a.URL, Nodes: true})
-	f.logs(t, `"List or watch forbidden, grant both to the service account" kind=Node verb=list`)
+	f.waitForLog(t, `"List or watch forbidden, grant both to the service account" kind=Node verb=list`)
 }

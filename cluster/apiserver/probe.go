@@ -36,7 +36,7 @@ func (c *client) prober(resource string) *prober {
 func (c *client) probe(p *prober, req *http.Request, since time.Time, t timeouts) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.began.After(since) && time.Since(p.ended) < t.repeat {
+	if p.began.After(since) && time.Since(p.ended) < t.probeInterval {
 		return p.answered
 	}
 	p.began = time.Now()

@@ -33,17 +33,17 @@ func TestRequestsAreCounted(t *testing.T) {
 	var reg metrics.Registry
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	start := func(endpoint string) *follower {
-		f := new(follower)
+	start := func(endpoint string) *recorder {
+		f := new(recorder)
 		running.Go(func() {
 			runMonitored(ctx, cluster.Options{Endpoint: endpoint, QPS: 1000}, f, f, &reg, defaultTimeouts())
 		})
 		return f
 	}
 	f := start(a.URL)
-	f.logs(t, "forbidden")
-	f.got(t, "listed namespaces ")
-	start(away.URL).logs(t, "unreachable")
+	f.waitForLog(t, "forbidden")
+	f.waitForCall(t, "listed namespaces ")
+	start(away.URL).waitForLog(t, "unreachable")
 	cancel()
 	running.Wait()
 	var text strings.Builder
@@ -69,18 +69,18 @@ func TestRequestsAreCounted(t *testing.T) {
 	}
 }
 
-// A stopwatch is a Sink that records the ages of changes.
-type stopwatch struct {
-	script
+// A timingSink is a Sink that records the ages of changes.
+type timingSink struct {
+	recordingSink
 	took map[cluster.Key]time.Duration
 }
 
-func (s *stopwatch) Programmed(of cluster.Key, took time.Duration) { s.took[of] = took }
+func (s *timingSink) Programmed(of cluster.Key, took time.Duration) { s.took[of] = took }
 
 // Changes delivered by a watch are timed if they have the annotation; objects of
 // lists are not.
 func TestProgrammed(t *testing.T) {
-	sink := &stopwatch{took: map[cluster.Key]time.Duration{}}
+	sink := &timingSink{took: map[cluster.Key]time.Duration{}}
 	source := newSource(new(metrics.Registry))
 	source.timed = sink
 	s := &store{source: source, kinds: []cluster.Kind{cluster.Slices, cluster.ImportSlices}, sink: clusterSink{sink, source.Monitor}, delivered: func() {}}

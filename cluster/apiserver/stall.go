@@ -19,27 +19,27 @@ import (
 //
 // A silent API server is either slow, and then a repeated request would only add
 // to its load, or it has lost the request, and then waiting is useless. To tell
-// them apart a request that has been silent for suspect is compared with a probe:
+// them apart a request that has been silent for beforeProbe is compared with a probe:
 // a small request for the same resource over a new connection. If the probe is
 // answered while the request stays silent, the request has stalled and is sent
 // again. A request that stalls although probes are answered may just need longer,
 // so each such stall doubles the silence that the feed allows the next request.
 type timeouts struct {
-	suspect time.Duration // silence before the first probe
-	probe   time.Duration // limit of a probe
-	repeat  time.Duration // wait between two probes
-	watch   time.Duration // longest silence of a watch before its list has ended, if probes are answered
-	list    time.Duration // longest silence of any other request, whatever the probes return
-	silence time.Duration // longest silence of a watch after its list: bookmarks arrive once a minute
-	quiet   time.Duration // the same from a server that sends no bookmarks
-	confirm time.Duration // wait before the list that confirms a suspicious one
+	beforeProbe   time.Duration // silence before the first probe
+	probe         time.Duration // limit of a probe
+	probeInterval time.Duration // wait between two probes
+	watch         time.Duration // longest silence of a watch before its list has ended, if probes are answered
+	list          time.Duration // longest silence of any other request, whatever the probes return
+	silence       time.Duration // longest silence of a watch after its list: bookmarks arrive once a minute
+	noBookmarks   time.Duration // the same from a server that sends no bookmarks
+	confirm       time.Duration // wait before the list that confirms a suspicious one
 }
 
 func defaultTimeouts() timeouts {
 	return timeouts{
-		suspect: 4 * time.Second, probe: 2 * time.Second, repeat: 500 * time.Millisecond,
+		beforeProbe: 4 * time.Second, probe: 2 * time.Second, probeInterval: 500 * time.Millisecond,
 		watch: 16 * time.Second, list: time.Minute, // an API server queues a request for up to 15 s, and works on a list for up to 60 s
-		silence: 90 * time.Second, quiet: 10 * time.Minute, confirm: 3 * time.Second,
+		silence: 90 * time.Second, noBookmarks: 10 * time.Minute, confirm: 3 * time.Second,
 	}
 }
 
@@ -58,13 +58,13 @@ type stallDetector struct {
 }
 
 func newStallDetector(t timeouts) *stallDetector {
-	return &stallDetector{timeouts: t, listSilence: t.suspect, watchSilence: t.silence}
+	return &stallDetector{timeouts: t, listSilence: t.beforeProbe, watchSilence: t.silence}
 }
 
 // listed marks the end of the list that the current watch began with.
 func (d *stallDetector) listEnded() {
 	d.mu.Lock()
-	d.listSilence = d.suspect
+	d.listSilence = d.beforeProbe
 	d.mu.Unlock()
 	if x := d.current.Load(); x != nil {
 		x.listEnded.Store(true)
@@ -166,7 +166,7 @@ func (x *exchange) supervise(ctx context.Context) {
 	for {
 		last := x.last.Load()
 		silence := time.Since(*last)
-		limit := d.suspect
+		limit := d.beforeProbe
 		listed := x.listEnded.Load()
 		if listed {
 			limit = d.allowedSilence()
@@ -199,7 +199,7 @@ func (x *exchange) supervise(ctx context.Context) {
 		if !answered {
 			d.stalled(silence, false)
 		}
-		if !pause(ctx, d.repeat) {
+		if !pause(ctx, d.probeInterval) {
 			return
 		}
 	}
@@ -268,7 +268,7 @@ func (d *stallDetector) afterSilence(events bool) {
 	if events || d.sendsBookmarks {
 		d.watchSilence = d.timeouts.silence
 	} else {
-		d.watchSilence = min(2*d.watchSilence, d.quiet)
+		d.watchSilence = min(2*d.watchSilence, d.noBookmarks)
 	}
 }
 

@@ -20,14 +20,14 @@ import (
 // limits that a test has to reach.
 func shortTimeouts() timeouts {
 	return timeouts{
-		suspect: 80 * time.Millisecond, probe: 500 * time.Millisecond, repeat: 10 * time.Millisecond,
-		watch: 320 * time.Millisecond, list: 20 * time.Second, silence: 20 * time.Second, quiet: 20 * time.Second, confirm: 60 * time.Millisecond,
+		beforeProbe: 80 * time.Millisecond, probe: 500 * time.Millisecond, probeInterval: 10 * time.Millisecond,
+		watch: 320 * time.Millisecond, list: 20 * time.Second, silence: 20 * time.Second, noBookmarks: 20 * time.Second, confirm: 60 * time.Millisecond,
 	}
 }
 
-func watchWithTimeouts(t *testing.T, o cluster.Options, limits timeouts) *follower {
+func watchWithTimeouts(t *testing.T, o cluster.Options, limits timeouts) *recorder {
 	t.Helper()
-	f := new(follower)
+	f := new(recorder)
 	runUntilCleanup(t, o, f, f, limits)
 	return f
 }
@@ -136,17 +136,17 @@ func TestStalledList(t *testing.T) {
 				}
 				server := serveFaulty(t, s)
 				f := watchWithTimeouts(t, cluster.Options{Endpoint: server.URL, NoEndpoints: true}, shortTimeouts())
-				f.got(t, "listed namespaces ")
-				f.until(t, "two faulty responses", func() bool { return s.count() >= 2 })
+				f.waitForCall(t, "listed namespaces ")
+				f.waitFor(t, "two faulty responses", func() bool { return s.count() >= 2 })
 				if !c.close {
-					f.until(t, "warning", func() bool {
+					f.waitFor(t, "warning", func() bool {
 						log := f.logged.String()
 						return strings.Contains(log, "API server does not respond") || strings.Contains(log, "List or watch stalled, retrying")
 					})
 				}
 				s.repair()
 				repaired := time.Now()
-				f.got(t, "listed services "+names)
+				f.waitForCall(t, "listed services "+names)
 				if took := time.Since(repaired); took > brokenWait+time.Second {
 					t.Errorf("the list was delivered %v after the repair, want at most %v", took, brokenWait+time.Second)
 				}
@@ -170,14 +170,14 @@ func TestSlowList(t *testing.T) {
 		if q := r.URL.Query(); strings.HasSuffix(r.URL.Path, "/services") && !q.Has("watch") && q.Get("limit") != "1" {
 			attempts.Store(r, nil)
 			select {
-			case <-time.After(needs * limits.suspect):
+			case <-time.After(needs * limits.beforeProbe):
 			case <-r.Context().Done():
 			}
 		}
 		return 0
 	}})
 	f := watchWithTimeouts(t, cluster.Options{Endpoint: a.URL, NoEndpoints: true}, limits)
-	f.got(t, "listed services shop/empty shop/web")
+	f.waitForCall(t, "listed services shop/empty shop/web")
 	n := 0
 	attempts.Range(func(any, any) bool { n++; return true })
 	if n < 2 || n > 4 { // of one, two, four and eight times the first limit
@@ -192,12 +192,12 @@ func TestSilentWatch(t *testing.T) {
 	limits := shortTimeouts()
 	limits.silence = 150 * time.Millisecond
 	f := watchWithTimeouts(t, cluster.Options{Endpoint: a.URL, NoEndpoints: true}, limits)
-	f.until(t, "three lists", func() bool {
-		return strings.Count(strings.Join(f.script.lines, "\n"), "listed services shop/empty shop/web") >= 3
+	f.waitFor(t, "three lists", func() bool {
+		return strings.Count(strings.Join(f.sink.lines, "\n"), "listed services shop/empty shop/web") >= 3
 	})
-	f.logs(t, "List or watch stalled, retrying")
-	f.logs(t, "List or watch recovered\" kind=Service")
-	for _, r := range a.asked() {
+	f.waitForLog(t, "List or watch stalled, retrying")
+	f.waitForLog(t, "List or watch recovered\" kind=Service")
+	for _, r := range a.received() {
 		if !r.URL.Query().Has("sendInitialEvents") {
 			t.Errorf("request %s, want only streaming lists", r.URL)
 		}
@@ -260,14 +260,14 @@ func TestHasStalled(t *testing.T) {
 func TestStalledConnection(t *testing.T) {
 	a := &fakeServer{objects: map[string]string{}, ended: make(chan struct{})}
 	ca := serveTLS(t, a)
-	r := relay(t, a.Listener.Addr().String())
+	r := newRelay(t, a.Listener.Addr().String())
 	limits := shortTimeouts()
 	limits.silence = 150 * time.Millisecond
 	f := watchWithTimeouts(t, cluster.Options{Endpoint: "https://" + r.addr, CA: ca, NoEndpoints: true}, limits)
-	f.got(t, "listed services ")
+	f.waitForCall(t, "listed services ")
 	r.freeze()
 	a.change("services", `{"metadata":{"namespace":"shop","name":"new"}}`, 0)
-	f.got(t, "listed services shop/new")
+	f.waitForCall(t, "listed services shop/new")
 }
 
 // A server that accepts connections and never reads from them is the same as one
@@ -278,12 +278,12 @@ func TestUnreadConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := watchWithTimeouts(t, cluster.Options{Endpoint: "http://" + ln.Addr().String(), NoEndpoints: true}, shortTimeouts())
-	f.logs(t, "API server does not respond")
+	f.waitForLog(t, "API server does not respond")
 	a := &fakeServer{objects: map[string]string{"services": webAndEmpty}, ended: make(chan struct{})}
 	server := httptest.NewUnstartedServer(a)
 	server.Listener.Close()
 	server.Listener = ln
 	server.Start()
 	t.Cleanup(server.Close)
-	f.got(t, "listed services shop/empty shop/web")
+	f.waitForCall(t, "listed services shop/empty shop/web")
 }

@@ -33,17 +33,17 @@ func TestAllocations(t *testing.T) {
 		m             *mdns.Msg
 		answer        func(q *dns.Query, n int) error
 	}{
-		{name: "a hit", m: question("www.example.org", mdns.TypeA), answer: addressAnswer(300)},
-		{name: "a denial", m: question("www.example.org", mdns.TypeA), answer: answerWith(wire.NXDomain, ";\n"+soa)},
-		{name: "a hit with a subnet", answer: addressAnswer(300), m: withOptions(question("www.example.org", mdns.TypeA), true, subnet(1))},
+		{name: "a hit", m: newQuery("www.example.org", mdns.TypeA), answer: addressAnswer(300)},
+		{name: "a denial", m: newQuery("www.example.org", mdns.TypeA), answer: answerWith(wire.NXDomain, ";\n"+soa)},
+		{name: "a hit with a subnet", answer: addressAnswer(300), m: withOptions(newQuery("www.example.org", mdns.TypeA), true, subnet(1))},
 		{name: "a hit with a cookie", answer: addressAnswer(300),
-			m: withOptions(question("www.example.org", mdns.TypeA), true, &mdns.EDNS0_COOKIE{Code: mdns.EDNS0COOKIE, Cookie: "0011223344556677"})},
-		{name: "a hit with prefetch and stale", options: "prefetch 2\nserve_stale\nkeepttl\n", m: question("www.example.org", mdns.TypeA), answer: addressAnswer(300)},
-		{name: "an answer that passes", m: question("www.example.org", mdns.TypeA), local: func(q *dns.Query) dns.Verdict {
+			m: withOptions(newQuery("www.example.org", mdns.TypeA), true, &mdns.EDNS0_COOKIE{Code: mdns.EDNS0COOKIE, Cookie: "0011223344556677"})},
+		{name: "a hit with prefetch and stale", options: "prefetch 2\nserve_stale\nkeepttl\n", m: newQuery("www.example.org", mdns.TypeA), answer: addressAnswer(300)},
+		{name: "an answer that passes", m: newQuery("www.example.org", mdns.TypeA), local: func(q *dns.Query) dns.Verdict {
 			q.Answer.AppendString(wire.Answers, "\xC0\x0C\x00\x01\x00\x01\x00\x00\x00\x05\x00\x04\x01\x02\x03\x04", 1)
 			return dns.Done
 		}},
-		{name: "a denial that passes", options: "disable success\ndisable denial\n", m: question("www.example.org", mdns.TypeA), local: func(q *dns.Query) dns.Verdict {
+		{name: "a denial that passes", options: "disable success\ndisable denial\n", m: newQuery("www.example.org", mdns.TypeA), local: func(q *dns.Query) dns.Verdict {
 			q.RCode = wire.NXDomain
 			return dns.Done
 		}},
@@ -88,7 +88,7 @@ func benchmark(b *testing.B, directive string, known bool) {
 		q.Answer.AppendString(wire.Answers, record, 1)
 		return dns.Done
 	}
-	m := question("kubernetes.default.svc.cluster.local", mdns.TypeA)
+	m := newQuery("kubernetes.default.svc.cluster.local", mdns.TypeA)
 	w.ask(m)
 	serve := w.serve(m)
 	b.ReportAllocs()

@@ -16,7 +16,7 @@ import (
 func TestLocalAnswersNotCached(t *testing.T) {
 	w := newHarness(t, ".:53 {\n cache 30 {\n success 100 30 10\n denial 100 20 7\n}\n local\n upstream a\n}\n")
 	w.upstreams["a"].answer = answerWith(wire.NXDomain, ";\n. 900 IN SOA a. b. 1 2 3 4 60")
-	ask := question("api.shop.svc.cluster.local", mdns.TypeA)
+	ask := newQuery("api.shop.svc.cluster.local", mdns.TypeA)
 	for range 2 {
 		if r, _ := w.ask(ask); r.Rcode != mdns.RcodeNameError {
 			t.Fatalf("want what fell through: %v", r)
@@ -61,8 +61,8 @@ func TestLearnedAnswerWithoutWait(t *testing.T) {
 		_ = addressAnswer(300)(q, asked)
 		return dns.Done
 	}
-	w.ask(question("www.example.org", mdns.TypeA))
-	w.ask(question("www.example.org", mdns.TypeA))
+	w.ask(newQuery("www.example.org", mdns.TypeA))
+	w.ask(newQuery("www.example.org", mdns.TypeA))
 	if asked != 2 || w.caches[0].store.bytes != 0 {
 		t.Errorf("asked %d times, %d bytes kept; want 2 and 0", asked, w.caches[0].store.bytes)
 	}
@@ -76,7 +76,7 @@ func TestFlagsChangedBelow(t *testing.T) {
 		q.Flags |= wire.FlagRD
 		return dns.Next
 	}
-	plain, recursive := question("www.example.org", mdns.TypeA), question("www.example.org", mdns.TypeA)
+	plain, recursive := newQuery("www.example.org", mdns.TypeA), newQuery("www.example.org", mdns.TypeA)
 	plain.RecursionDesired = false
 	for range 2 {
 		w.ask(plain)
@@ -112,7 +112,7 @@ func TestZonesLimitCache(t *testing.T) {
 			want = 86400
 		}
 		for range 2 {
-			if r, _ := w.ask(question(test.name, mdns.TypeA)); r.Answer[0].Header().Ttl != want {
+			if r, _ := w.ask(newQuery(test.name, mdns.TypeA)); r.Answer[0].Header().Ttl != want {
 				t.Errorf("want a TTL of %d: %v", want, r)
 			}
 		}
@@ -143,12 +143,12 @@ func TestDisableByKind(t *testing.T) {
 			w := newHarness(t, ".:53 {\n cache {\n"+test.option+"\n}\n upstream a\n}\n")
 			u := w.upstreams["a"]
 			for range 2 {
-				w.ask(question("www.example.org", mdns.TypeA))
+				w.ask(newQuery("www.example.org", mdns.TypeA))
 			}
 			u.wantQueries(t, test.success)
 			u.answer = answerWith(wire.NXDomain, ";\n"+soa)
 			for range 2 {
-				w.ask(question("no.example.org", mdns.TypeA))
+				w.ask(newQuery("no.example.org", mdns.TypeA))
 			}
 			u.wantQueries(t, test.success+test.denials)
 		})
@@ -158,13 +158,13 @@ func TestDisableByKind(t *testing.T) {
 func TestKeepTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHarness(t, ".:53 {\n cache {\n keepttl\n}\n upstream a\n}\n")
-		w.ask(question("www.example.org", mdns.TypeA))
+		w.ask(newQuery("www.example.org", mdns.TypeA))
 		time.Sleep(299 * time.Second)
-		if r, inline := w.ask(question("www.example.org", mdns.TypeA)); !inline || r.Answer[0].Header().Ttl != 300 {
+		if r, inline := w.ask(newQuery("www.example.org", mdns.TypeA)); !inline || r.Answer[0].Header().Ttl != 300 {
 			t.Errorf("keepttl: got inline %v and\n%v\nwant an entry with TTL 300", inline, r)
 		}
 		time.Sleep(time.Second)
-		w.ask(question("www.example.org", mdns.TypeA))
+		w.ask(newQuery("www.example.org", mdns.TypeA))
 		w.upstreams["a"].wantQueries(t, 2)
 	})
 }
@@ -186,7 +186,7 @@ func TestReloadKeepsEntries(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newHarness(t, before)
-			ask := question("www.example.org", mdns.TypeA)
+			ask := newQuery("www.example.org", mdns.TypeA)
 			w.ask(ask)
 			store := w.caches[0].store
 			w.load(test.after)
@@ -219,7 +219,7 @@ func TestReloadWithPendingQuery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHarness(t, stock)
 		w.upstreams["a"].block = make(chan struct{})
-		ask := question("www.example.org", mdns.TypeA)
+		ask := newQuery("www.example.org", mdns.TypeA)
 		w.send(ask)
 		w.load(stock)
 		w.send(ask)
@@ -236,7 +236,7 @@ func TestReloadWithPendingQuery(t *testing.T) {
 		}
 
 		w.upstreams["a"].block = make(chan struct{})
-		other := question("other.example.org", mdns.TypeA)
+		other := newQuery("other.example.org", mdns.TypeA)
 		w.send(other)
 		w.load(".:53 {\n cache\n upstream b\n}\n")
 		synctest.Wait()

@@ -19,10 +19,10 @@ func TestLoadState(t *testing.T) {
 		before := newHarness(t, text)
 		before.upstream("a").answer = addressAnswer(60)
 		for _, name := range []string{"a.example.org.", "b.example.org."} {
-			before.ask(question(name, mdns.TypeA))
+			before.ask(newQuery(name, mdns.TypeA))
 		}
 		before.upstream("a").answer = answerWith(wire.NXDomain, ";\nexample.org. 100 IN SOA a. b. 1 2 3 4 100")
-		before.ask(question("none.example.org.", mdns.TypeA))
+		before.ask(newQuery("none.example.org.", mdns.TypeA))
 		time.Sleep(20 * time.Second)
 		var data bytes.Buffer
 		if err := before.caches[0].store.SaveState(&data); err != nil {
@@ -34,11 +34,11 @@ func TestLoadState(t *testing.T) {
 		if err := after.caches[0].store.LoadState(bytes.NewReader(data.Bytes())); err != nil {
 			t.Fatal(err)
 		}
-		reply, inline := after.ask(question("a.example.org.", mdns.TypeA))
+		reply, inline := after.ask(newQuery("a.example.org.", mdns.TypeA))
 		if !inline || len(reply.Answer) != 1 || reply.Answer[0].Header().Ttl != 20 {
 			t.Errorf("a.example.org.: got %v, from the cache %v, want a TTL of 60 - 40 seconds", reply, inline)
 		}
-		if reply, inline := after.ask(question("none.example.org.", mdns.TypeA)); !inline || reply.Rcode != mdns.RcodeNameError {
+		if reply, inline := after.ask(newQuery("none.example.org.", mdns.TypeA)); !inline || reply.Rcode != mdns.RcodeNameError {
 			t.Errorf("none.example.org.: got %v, from the cache %v, want NXDOMAIN", reply, inline)
 		}
 		after.upstream("a").wantQueries(t, 0)

@@ -61,10 +61,10 @@ func (s zoneUpstream) ServeDNS(q *dns.Query) dns.Verdict {
 	return s.upstream.ServeDNS(q)
 }
 
-// local stands for kubernetes: its answers are this server's own.
-type local func(q *dns.Query) dns.Verdict
+// localAnswers stands for kubernetes: its answers are this server's own.
+type localAnswers func(q *dns.Query) dns.Verdict
 
-func (f local) ServeDNS(q *dns.Query) dns.Verdict { return f(q) }
+func (f localAnswers) ServeDNS(q *dns.Query) dns.Verdict { return f(q) }
 
 // answerWith returns an answer in zone file form: the records of the answer
 // section and, after a line ";", those of the authority section.
@@ -109,26 +109,26 @@ func addressAnswer(ttl uint32) func(q *dns.Query, n int) error {
 	}
 }
 
-// delay parks queries for two seconds, by the test's clock, on their way down.
-type delay struct{}
+// delayingHandler parks queries for two seconds, by the test's clock, on their way down.
+type delayingHandler struct{}
 
-func (delay) Resolve(ctx context.Context, q *dns.Query) error {
+func (delayingHandler) Resolve(ctx context.Context, q *dns.Query) error {
 	time.Sleep(2 * time.Second)
 	q.Next(ctx)
 	return nil
 }
 
-// rename stands for rewrite: it renames b.example.org to a.example.org.
-type rename struct{}
+// renamingHandler stands for rewrite: it renames b.example.org to a.example.org.
+type renamingHandler struct{}
 
-func (rename) ServeDNS(q *dns.Query) dns.Verdict {
+func (renamingHandler) ServeDNS(q *dns.Query) dns.Verdict {
 	if string(q.Name()) == "\x01b\x07example\x03org\x00" {
 		q.SetQuestion([]byte("\x01a\x07example\x03org\x00"), q.Type, q.Class)
 	}
 	return dns.Next
 }
 
-func (rename) FinishDNS(q *dns.Query) { q.RestoreQuestion(nil) }
+func (renamingHandler) FinishDNS(q *dns.Query) { q.RestoreQuestion(nil) }
 
 // A harness is a server without sockets. It outlives reloads.
 type harness struct {
@@ -140,7 +140,7 @@ type harness struct {
 	caches    []*Cache
 	chains    []*dns.Chain
 	upstreams map[string]*upstream // by the argument of directive upstream
-	local     local
+	local     localAnswers
 	sent      chan *mdns.Msg
 }
 
@@ -171,20 +171,20 @@ func (w *harness) upstream(name string) *upstream {
 func (w *harness) directives() []config.Directive {
 	return []config.Directive{
 		{Name: "delay", Setup: func(b *config.Block, _ []corefile.Directive) error {
-			b.Handle(delay{})
+			b.Handle(delayingHandler{})
 			return nil
 		}},
 		{Name: "rename", Setup: func(b *config.Block, _ []corefile.Directive) error {
-			b.Handle(rename{})
+			b.Handle(renamingHandler{})
 			return nil
 		}},
 		{Name: "cache", Setup: Setup},
 		{Name: "local", Setup: func(b *config.Block, _ []corefile.Directive) error {
-			b.Handle(local(func(q *dns.Query) dns.Verdict { return w.local(q) }))
+			b.Handle(localAnswers(func(q *dns.Query) dns.Verdict { return w.local(q) }))
 			return nil
 		}},
 		{Name: "pass", Setup: func(b *config.Block, uses []corefile.Directive) error {
-			b.Handle(local(func(*dns.Query) dns.Verdict { return dns.Next }))
+			b.Handle(localAnswers(func(*dns.Query) dns.Verdict { return dns.Next }))
 			return nil
 		}},
 		{Name: "forward", Setup: func(b *config.Block, uses []corefile.Directive) error {
@@ -298,7 +298,7 @@ func unpack(t testing.TB, packet []byte) *mdns.Msg {
 	return m
 }
 
-func question(name string, t uint16) *mdns.Msg {
+func newQuery(name string, t uint16) *mdns.Msg {
 	return new(mdns.Msg).SetQuestion(mdns.Fqdn(name), t)
 }
 

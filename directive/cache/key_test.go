@@ -22,7 +22,7 @@ func subnet(last byte) mdns.EDNS0 {
 // Two queries share an entry only if an upstream would answer both alike.
 func TestKeyDistinguishesQueries(t *testing.T) {
 	name := "www.example.org"
-	plain := func() *mdns.Msg { return question(name, mdns.TypeA) }
+	plain := func() *mdns.Msg { return newQuery(name, mdns.TypeA) }
 	cd, norec, ad, ch := plain(), plain(), plain(), plain()
 	cd.CheckingDisabled, norec.RecursionDesired, ad.AuthenticatedData = true, false, true
 	ch.Question[0].Qclass = mdns.ClassCHAOS
@@ -35,14 +35,14 @@ func TestKeyDistinguishesQueries(t *testing.T) {
 		never  bool // is not cached at all
 	}{
 		{name: "the same", m: plain(), same: true},
-		{name: "another spelling", m: question("WWW.example.ORG", mdns.TypeA), same: true},
+		{name: "another spelling", m: newQuery("WWW.example.ORG", mdns.TypeA), same: true},
 		{name: "over TCP", m: plain(), change: func(q *dns.Query) { q.Proto = dns.TCP }, same: true},
 		{name: "EDNS", m: withOptions(plain(), false), same: true},
 		{name: "AD", m: ad, same: true},
 		{name: "a cookie", m: withOptions(plain(), false, &mdns.EDNS0_COOKIE{Code: mdns.EDNS0COOKIE, Cookie: "0011223344556677"}), same: true},
 		{name: "NSID, padding", m: withOptions(plain(), false, &mdns.EDNS0_NSID{Code: mdns.EDNS0NSID}, &mdns.EDNS0_PADDING{Padding: long}), same: true},
-		{name: "another type", m: question(name, mdns.TypeTXT)},
-		{name: "another name", m: question("example.org", mdns.TypeA)},
+		{name: "another type", m: newQuery(name, mdns.TypeTXT)},
+		{name: "another name", m: newQuery("example.org", mdns.TypeA)},
 		{name: "another class", m: ch},
 		{name: "DO", m: withOptions(plain(), true)},
 		{name: "CD", m: cd},
@@ -84,8 +84,8 @@ func TestKeyChangedBelow(t *testing.T) {
 		q.Options = []byte{0, 8, 0, 0}
 		return dns.Next
 	}
-	w.ask(question("www.example.org", mdns.TypeA))
-	w.ask(question("www.example.org", mdns.TypeA))
+	w.ask(newQuery("www.example.org", mdns.TypeA))
+	w.ask(newQuery("www.example.org", mdns.TypeA))
 	w.upstreams["a"].wantQueries(t, 1)
 }
 
@@ -96,13 +96,13 @@ func TestADBit(t *testing.T) {
 		q.AD, q.AA = true, true
 		return addressAnswer(300)(q, n)
 	}
-	ad := question("www.example.org", mdns.TypeA)
+	ad := newQuery("www.example.org", mdns.TypeA)
 	ad.AuthenticatedData = true
 	w.ask(ad)
 	for _, test := range []struct {
 		m    *mdns.Msg
 		want bool
-	}{{ad, true}, {question("www.example.org", mdns.TypeA), false}} {
+	}{{ad, true}, {newQuery("www.example.org", mdns.TypeA), false}} {
 		if r, inline := w.ask(test.m); !inline || r.AuthenticatedData != test.want || !r.Authoritative {
 			t.Errorf("inline %v, want AD %v: %v", inline, test.want, r)
 		}
@@ -117,7 +117,7 @@ func TestExtendedErrorsCached(t *testing.T) {
 		q.AddReplyOption(wire.OptionNSID, []byte("x"))
 		return write(q, wire.NXDomain, ";\n"+soa)
 	}
-	m := withOptions(question("www.example.org", mdns.TypeA), false)
+	m := withOptions(newQuery("www.example.org", mdns.TypeA), false)
 	w.ask(m)
 	r, inline := w.ask(m)
 	options := r.IsEdns0().Option
@@ -129,8 +129,8 @@ func TestExtendedErrorsCached(t *testing.T) {
 // Answers of different handlers of a block have different entries.
 func TestKeyIncludesAnsweringStep(t *testing.T) {
 	w := newHarness(t, ".:53 {\n cache\n upstream a\n upstream b\n}\n")
-	w.ask(question("www.example.org", mdns.TypeA))
-	w.ask(question("www.example.org", mdns.TypeA))
+	w.ask(newQuery("www.example.org", mdns.TypeA))
+	w.ask(newQuery("www.example.org", mdns.TypeA))
 	w.upstreams["a"].wantQueries(t, 1)
 	w.upstreams["b"].wantQueries(t, 0)
 }

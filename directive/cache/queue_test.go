@@ -23,14 +23,14 @@ func TestFrequentNamesSurviveScan(t *testing.T) {
 	}{
 		{"not asked meanwhile", func(w *harness) {
 			for i := range 40000 {
-				w.ask(question(fmt.Sprintf("once%d.example.org", i), mdns.TypeA))
+				w.ask(newQuery(fmt.Sprintf("once%d.example.org", i), mdns.TypeA))
 			}
 		}},
 		{"asked now and then", func(w *harness) {
 			for i := range 40000 {
-				w.ask(question(fmt.Sprintf("once%d.example.org", i), mdns.TypeA))
+				w.ask(newQuery(fmt.Sprintf("once%d.example.org", i), mdns.TypeA))
 				if i%10 == 0 {
-					w.ask(question(fmt.Sprintf("hot%d.example.org", i/10%hot), mdns.TypeA))
+					w.ask(newQuery(fmt.Sprintf("hot%d.example.org", i/10%hot), mdns.TypeA))
 				}
 			}
 		}},
@@ -40,13 +40,13 @@ func TestFrequentNamesSurviveScan(t *testing.T) {
 			w.upstreams["a"].answer = addressAnswer(3600)
 			for range 2 {
 				for i := range hot {
-					w.ask(question(fmt.Sprintf("hot%d.example.org", i), mdns.TypeA))
+					w.ask(newQuery(fmt.Sprintf("hot%d.example.org", i), mdns.TypeA))
 				}
 			}
 			test.churn(w)
 			kept := 0
 			for i := range hot {
-				if _, inline := w.ask(question(fmt.Sprintf("hot%d.example.org", i), mdns.TypeA)); inline {
+				if _, inline := w.ask(newQuery(fmt.Sprintf("hot%d.example.org", i), mdns.TypeA)); inline {
 					kept++
 				}
 			}
@@ -68,7 +68,7 @@ func TestFrequentNamesSurviveScan(t *testing.T) {
 func TestEvictedNameReturnsToMainQueue(t *testing.T) {
 	w := newHarness(t, ".:53 {\n cache {\n success 100\n}\n upstream a\n}\n")
 	ask := func(name string, i int) bool {
-		_, inline := w.ask(question(fmt.Sprintf("%s%d.example.org", name, i), mdns.TypeA))
+		_, inline := w.ask(newQuery(fmt.Sprintf("%s%d.example.org", name, i), mdns.TypeA))
 		return inline
 	}
 	for i := range 120 {
@@ -97,7 +97,7 @@ func TestCapacityByKind(t *testing.T) {
 	for i := range 100 {
 		u := w.upstreams["a"]
 		u.answer = [...]func(*dns.Query, int) error{addressAnswer(300), answerWith(wire.NXDomain, ";\n"+soa), answerWith(wire.ServFail, "")}[i%3]
-		w.ask(question(fmt.Sprintf("x%d.example.org", i), mdns.TypeA))
+		w.ask(newQuery(fmt.Sprintf("x%d.example.org", i), mdns.TypeA))
 	}
 	for kind, want := range map[string]string{"success": "20", "denial": "10"} {
 		if got := w.metric(`coredns_cache_entries{server="dns://:53",type="` + kind + `",zones=".",view=""}`); got != want {
@@ -106,7 +106,7 @@ func TestCapacityByKind(t *testing.T) {
 	}
 	// A smaller capacity applies at once.
 	w.load(".:53 {\n cache {\n success 5\n denial 0\n}\n upstream a\n}\n")
-	w.ask(question("x0.example.org", mdns.TypeAXFR))
+	w.ask(newQuery("x0.example.org", mdns.TypeAXFR))
 	for kind, want := range map[string]string{"success": "5", "denial": "0"} {
 		if got := w.metric(`coredns_cache_entries{server="dns://:53",type="` + kind + `",zones=".",view=""}`); got != want {
 			t.Errorf("after the reload %s entries of type %s, want %s", got, kind, want)

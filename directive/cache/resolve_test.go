@@ -59,7 +59,7 @@ func TestEqualQueriesCoalesced(t *testing.T) {
 				u := w.upstreams["a"]
 				u.answer, u.block = test.answer, make(chan struct{})
 				for range n {
-					if w.send(question("www.example.org", mdns.TypeA)) != nil {
+					if w.send(newQuery("www.example.org", mdns.TypeA)) != nil {
 						t.Fatal("got an answer before the upstream's reply, want a parked query")
 					}
 				}
@@ -95,7 +95,7 @@ func TestQueryWaitingForItself(t *testing.T) {
 			return sub.Err
 		}
 		start := time.Now()
-		r, _ := w.ask(question("a.example.org", mdns.TypeA))
+		r, _ := w.ask(newQuery("a.example.org", mdns.TypeA))
 		if took := time.Since(start); r.Rcode != mdns.RcodeServerFailure || took != 0 {
 			t.Errorf("after %v: %v, want SERVFAIL at once", took, r)
 		}
@@ -127,7 +127,7 @@ func TestTruncatedAnswerNotSharedWithTCP(t *testing.T) {
 			q.TC = q.Proto == dns.UDP
 			return addressAnswer(300)(q, n)
 		}
-		ask := question("www.example.org", mdns.TypeA)
+		ask := newQuery("www.example.org", mdns.TypeA)
 		tcp := func(q *dns.Query) { q.Proto = dns.TCP }
 		for range 10 {
 			w.send(ask)
@@ -154,7 +154,7 @@ func TestTruncatedAnswerNotSharedWithTCP(t *testing.T) {
 func TestLeaderNotParked(t *testing.T) {
 	w := newHarness(t, stock)
 	q := dns.NewQuery(w)
-	packet, _ := question("www.example.org", mdns.TypeA).Pack()
+	packet, _ := newQuery("www.example.org", mdns.TypeA).Pack()
 	w.load(stock)
 	full := dns.NewParkingLot(0)
 	mux := dns.NewMux(full, nil)
@@ -168,7 +168,7 @@ func TestLeaderNotParked(t *testing.T) {
 		t.Errorf("got %d pending queries at the end, want 0", n)
 	}
 	w.port.Swap(old)
-	if r, _ := w.ask(question("www.example.org", mdns.TypeA)); len(r.Answer) != 1 {
+	if r, _ := w.ask(newQuery("www.example.org", mdns.TypeA)); len(r.Answer) != 1 {
 		t.Errorf("query after the panic: got\n%v\nwant one record", r)
 	}
 }
@@ -179,7 +179,7 @@ func TestClientTimeoutWhileWaiting(t *testing.T) {
 		w := newHarness(t, stock)
 		u := w.upstreams["a"]
 		u.block = make(chan struct{})
-		ask := question("www.example.org", mdns.TypeA)
+		ask := newQuery("www.example.org", mdns.TypeA)
 		w.send(ask)
 		synctest.Wait()
 		w.local = func(q *dns.Query) dns.Verdict {
@@ -202,7 +202,7 @@ func TestClientTimeoutWhileWaiting(t *testing.T) {
 // possible.
 func TestRefusalAnsweredFromCache(t *testing.T) {
 	w := newHarness(t, stock)
-	ask := question("www.example.org", mdns.TypeA)
+	ask := newQuery("www.example.org", mdns.TypeA)
 	w.ask(ask)
 	w.upstreams["a"].serve = func(q *dns.Query) dns.Verdict {
 		q.Fail(wire.Refused)
@@ -212,7 +212,7 @@ func TestRefusalAnsweredFromCache(t *testing.T) {
 	if r, inline := w.ask(ask); !inline || len(r.Answer) != 1 {
 		t.Errorf("stored name: got inline %v and\n%v\nwant one record from the entry", inline, r)
 	}
-	if r, _ := w.ask(question("other.example.org", mdns.TypeA)); r.Rcode != mdns.RcodeRefused {
+	if r, _ := w.ask(newQuery("other.example.org", mdns.TypeA)); r.Rcode != mdns.RcodeRefused {
 		t.Errorf("name that is not stored: got\n%v\nwant REFUSED", r)
 	}
 	for name, want := range map[string]string{"requests": "3", "misses": "2"} {
@@ -228,8 +228,8 @@ func TestServeStaleImmediate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHarness(t, staleFile+"30m immediate 7s 20s\n}\n upstream a\n}\n")
 		u := w.upstreams["a"]
-		ask := withOptions(question("www.example.org", mdns.TypeA), false)
-		gone := withOptions(question("no.example.org", mdns.TypeA), false)
+		ask := withOptions(newQuery("www.example.org", mdns.TypeA), false)
+		gone := withOptions(newQuery("no.example.org", mdns.TypeA), false)
 		w.ask(ask)
 		u.answer = answerWith(wire.NXDomain, ";\n"+soa)
 		w.ask(gone)
@@ -293,7 +293,7 @@ func TestServeStaleVerify(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHarness(t, staleFile+"1h verify 1s 0s 10s\n}\n upstream a\n}\n")
 		u := w.upstreams["a"]
-		ask := question("www.example.org", mdns.TypeA)
+		ask := newQuery("www.example.org", mdns.TypeA)
 		w.ask(ask)
 		time.Sleep(300 * time.Second)
 
@@ -354,7 +354,7 @@ func TestServeStaleVerify(t *testing.T) {
 func TestServeStaleVerifyWithoutTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHarness(t, staleFile+"verify\n}\n upstream a\n}\n")
-		ask := question("www.example.org", mdns.TypeA)
+		ask := newQuery("www.example.org", mdns.TypeA)
 		w.ask(ask)
 		time.Sleep(300 * time.Second)
 		w.upstreams["a"].answer = func(*dns.Query, int) error {
@@ -376,7 +376,7 @@ func TestPreferPositiveImmediate(t *testing.T) {
 	}{{"", mdns.RcodeNameError}, {"serve_stale_policy prefer_positive\n", mdns.RcodeSuccess}} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newHarness(t, staleFile+"1h\n"+test.policy+"}\n upstream a\n}\n")
-			ask := question("www.example.org", mdns.TypeA)
+			ask := newQuery("www.example.org", mdns.TypeA)
 			w.ask(ask)
 			w.upstreams["a"].answer = answerWith(wire.NXDomain, ";\n"+soa)
 			time.Sleep(300 * time.Second)
@@ -409,7 +409,7 @@ func TestPreferPositiveVerify(t *testing.T) {
 		t.Run(refreshed.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newHarness(t, staleFile+"1h verify\n serve_stale_policy prefer_positive\n}\n upstream a\n}\n")
-				query := question("www.example.org", mdns.TypeA)
+				query := newQuery("www.example.org", mdns.TypeA)
 				w.ask(query)
 				w.upstreams["a"].answer = refreshed.answer
 				for range 3 {
@@ -432,7 +432,7 @@ func TestPreferPositiveVerify(t *testing.T) {
 func TestExpiredWithoutServeStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHarness(t, stock)
-		ask := question("www.example.org", mdns.TypeA)
+		ask := newQuery("www.example.org", mdns.TypeA)
 		w.ask(ask)
 		time.Sleep(300 * time.Second)
 		w.upstreams["a"].answer = answerWith(wire.ServFail, "")
@@ -448,7 +448,7 @@ func TestExpiredWithoutServeStale(t *testing.T) {
 func TestEntryExpiresWhileQueryWaitsAbove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHarness(t, ".:53 {\n delay\n cache\n upstream a\n}\n")
-		ask := question("www.example.org", mdns.TypeA)
+		ask := newQuery("www.example.org", mdns.TypeA)
 		w.ask(ask)
 		time.Sleep(297 * time.Second)
 		if r, _ := w.ask(ask); r.Answer[0].Header().Ttl != 1 {
@@ -466,7 +466,7 @@ func TestPrefetchNearExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHarness(t, ".:53 {\n cache {\n prefetch 3 1m 20%\n}\n upstream a\n}\n")
 		u := w.upstreams["a"]
-		ask := question("www.example.org", mdns.TypeA)
+		ask := newQuery("www.example.org", mdns.TypeA)
 		w.ask(ask)
 		hit := func(after time.Duration, asked int64) {
 			t.Helper()
@@ -506,7 +506,7 @@ func TestPrefetchNearExpiry(t *testing.T) {
 func TestPrefetchRareName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHarness(t, ".:53 {\n cache {\n prefetch 2\n}\n upstream a\n}\n")
-		ask := question("www.example.org", mdns.TypeA)
+		ask := newQuery("www.example.org", mdns.TypeA)
 		w.ask(ask)
 		time.Sleep(299 * time.Second)
 		w.ask(ask)

@@ -74,7 +74,7 @@ func TestCacheability(t *testing.T) {
 					}
 					return err
 				}
-				ask := question("www.example.org", mdns.TypeA)
+				ask := newQuery("www.example.org", mdns.TypeA)
 				first, _ := w.ask(ask)
 				if first.Rcode != int(test.rcode) {
 					t.Fatalf("first query: got\n%v", first)
@@ -111,7 +111,7 @@ func TestDenialTTL(t *testing.T) {
 	w := newHarness(t, stock)
 	w.upstreams["a"].answer = answerWith(wire.NXDomain, ";\n"+soa)
 	for range 2 {
-		r, _ := w.ask(question("www.example.org", mdns.TypeA))
+		r, _ := w.ask(newQuery("www.example.org", mdns.TypeA))
 		if len(r.Ns) != 1 || r.Ns[0].Header().Ttl != 60 {
 			t.Errorf("want a TTL of 60: %v", r)
 		}
@@ -123,8 +123,8 @@ func TestServfailZeroDisables(t *testing.T) {
 	for _, text := range []string{"servfail 0s", "disable denial", "denial 0"} {
 		w := newHarness(t, ".:53 {\n cache {\n"+text+"\n}\nupstream a\n}\n")
 		w.upstreams["a"].answer = answerWith(wire.ServFail, "")
-		w.ask(question("www.example.org", mdns.TypeA))
-		w.ask(question("www.example.org", mdns.TypeA))
+		w.ask(newQuery("www.example.org", mdns.TypeA))
+		w.ask(newQuery("www.example.org", mdns.TypeA))
 		w.upstreams["a"].wantQueries(t, 2)
 	}
 }
@@ -133,8 +133,8 @@ func TestServfailZeroDisables(t *testing.T) {
 func TestANYQueries(t *testing.T) {
 	w := newHarness(t, stock)
 	w.upstreams["a"].answer = answerWith(wire.NoError, "www.example.org. 300 IN A 192.0.2.1\nwww.example.org. 300 IN TXT x")
-	w.ask(question("www.example.org", mdns.TypeANY))
-	w.ask(question("www.example.org", mdns.TypeANY))
+	w.ask(newQuery("www.example.org", mdns.TypeANY))
+	w.ask(newQuery("www.example.org", mdns.TypeANY))
 	w.upstreams["a"].wantQueries(t, 1)
 }
 
@@ -143,8 +143,8 @@ func TestMetaTypesNotCached(t *testing.T) {
 	w := newHarness(t, stock)
 	for _, qtype := range []uint16{mdns.TypeTKEY, mdns.TypeTSIG, mdns.TypeIXFR, mdns.TypeAXFR} {
 		w.upstreams["a"].answer = answerWith(wire.NXDomain, ";\n"+soa)
-		w.ask(question("www.example.org", qtype))
-		w.ask(question("www.example.org", qtype))
+		w.ask(newQuery("www.example.org", qtype))
+		w.ask(newQuery("www.example.org", qtype))
 	}
 	w.upstreams["a"].wantQueries(t, 8)
 }

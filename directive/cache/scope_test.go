@@ -33,20 +33,20 @@ func TestReloadChangedBelow(t *testing.T) {
 			before := block("cache 60", "local", "forward sub.corp.org s", "forward corp.org c", "forward . b")
 			w := newHarness(t, before)
 			for _, name := range names {
-				w.ask(question(name, mdns.TypeA))
+				w.ask(newQuery(name, mdns.TypeA))
 			}
 			for u, n := range map[string]int64{"s": 1, "c": 2, "b": 3} {
 				w.upstream(u).wantQueries(t, n)
 			}
 			w.load(test.after)
 			for _, name := range names {
-				if _, inline := w.ask(question(name, mdns.TypeA)); inline != test.kept {
+				if _, inline := w.ask(newQuery(name, mdns.TypeA)); inline != test.kept {
 					t.Errorf("%s A after the reload: answered from the store: got %v, want %v", name, inline, test.kept)
 				}
 			}
 			w.load(before)
 			for _, name := range names {
-				if _, inline := w.ask(question(name, mdns.TypeA)); inline != test.kept {
+				if _, inline := w.ask(newQuery(name, mdns.TypeA)); inline != test.kept {
 					t.Errorf("%s A after the second reload: answered from the store: got %v, want %v", name, inline, test.kept)
 				}
 			}
@@ -59,11 +59,11 @@ func TestReloadChangedArguments(t *testing.T) {
 	w := newHarness(t, ".:53 {\n cache\n pass a.org b.org\n upstream u\n}\n")
 	names := []string{"x.a.org", "x.b.org", "x.c.org", "org"}
 	for _, name := range names {
-		w.ask(question(name, mdns.TypeA))
+		w.ask(newQuery(name, mdns.TypeA))
 	}
 	w.load(".:53 {\n cache\n pass b.org c.org\n upstream u\n}\n")
 	for _, name := range names {
-		if _, inline := w.ask(question(name, mdns.TypeA)); inline {
+		if _, inline := w.ask(newQuery(name, mdns.TypeA)); inline {
 			t.Errorf("%s A: answered from the store, want a query to the upstream", name)
 		}
 	}

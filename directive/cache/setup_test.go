@@ -169,7 +169,7 @@ func TestMetricsLabels(t *testing.T) {
 	w := newHarness(t, "example.org:53 example.net:53 {\n view v\n cache\n upstream a\n}\n")
 	change := func(q *dns.Query) { q.Interface = 1 }
 	for range 3 {
-		w.ask(question("www.example.org", 1), change)
+		w.ask(newQuery("www.example.org", 1), change)
 	}
 	const labels = `zones="example.org.,example.net.",view="v"}`
 	for name, want := range map[string]string{
@@ -190,7 +190,7 @@ func TestMetricsLabels(t *testing.T) {
 		}
 	}
 	w.upstreams["a"].answer = answerWith(wire.NoError, "www.example.com. 300 IN A 192.0.2.1")
-	w.ask(question("x.example.org", 1), change)
+	w.ask(newQuery("x.example.org", 1), change)
 	if got := w.metric(`coredns_cache_drops_total{server="dns://:53",` + labels); got != "1" {
 		t.Errorf("%s drops, want 1", got)
 	}

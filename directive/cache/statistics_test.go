@@ -28,7 +28,7 @@ func TestStatistics(t *testing.T) {
 		w := newHarness(t, text)
 		ask := func(kind string, n int) {
 			for i := range n {
-				w.ask(question(fmt.Sprintf("%s%d.example.org", kind, i), mdns.TypeA))
+				w.ask(newQuery(fmt.Sprintf("%s%d.example.org", kind, i), mdns.TypeA))
 			}
 		}
 		w.caches[0].checkStatistics(t, 17, 0, 0)
@@ -75,7 +75,7 @@ func TestAnsweredStep(t *testing.T) {
 				t.Errorf("%s: the answer is %s's, want %s's", what, got, want)
 			}
 		}
-		ask := question("www.example.org", mdns.TypeA)
+		ask := newQuery("www.example.org", mdns.TypeA)
 		u.block = make(chan struct{})
 		for range 3 {
 			w.send(ask)
@@ -97,7 +97,7 @@ func TestAnsweredStep(t *testing.T) {
 		}
 		w.ask(ask)
 		wants("an entry in the place of a refusal", "kept")
-		w.ask(question("other.example.org", mdns.TypeA))
+		w.ask(newQuery("other.example.org", mdns.TypeA))
 		wants("a refusal", "upstream")
 		u.serve = nil
 

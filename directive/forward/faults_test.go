@@ -220,7 +220,7 @@ func TestRandomIDsAndPorts(t *testing.T) {
 		r.query(fmt.Sprintf("n%d.example.", i), mdns.TypeA)
 	}
 	ids, steps := map[uint16]bool{}, map[uint16]bool{}
-	asked, _ := up.queries()
+	asked, _ := up.received()
 	for i, m := range asked {
 		ids[m.Id] = true
 		if i > 0 {
@@ -339,7 +339,7 @@ func TestHealthChecks(t *testing.T) {
 	if e, ok := m.IsEdns0().Option[0].(*mdns.EDNS0_EDE); !ok || e.InfoCode != 22 {
 		t.Errorf("b.example. A: got\n%v\nwant the extended error 22", m)
 	}
-	asked, _ := up.queries()
+	asked, _ := up.received()
 	checks := 0
 	for i, m := range asked {
 		switch of := m.Question[0]; {
@@ -372,7 +372,7 @@ func TestHealthChecks(t *testing.T) {
 // each.
 func TestUpstreamDownReported(t *testing.T) {
 	up := newFakeUpstream(t, noReply)
-	var log text
+	var log lockedBuffer
 	b, err := setup(".:53 {\nforward . "+up.addr+" {\n read_timeout 50ms\n health_check 20ms\n}\n}", slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)

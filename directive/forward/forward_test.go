@@ -27,7 +27,7 @@ func TestAnswers(t *testing.T) {
 	if !m.RecursionAvailable || m.Authoritative || m.Truncated || m.IsEdns0() != nil {
 		t.Errorf("flags: got\n%v\nwant ra without aa and ad", m)
 	}
-	all, _ := up.queries()
+	all, _ := up.received()
 	asked := all[0]
 	if asked.Question[0].Name != "WwW.Example.Org." || !asked.RecursionDesired || asked.IsEdns0() == nil || asked.IsEdns0().UDPSize() != 1232 {
 		t.Errorf("query to the upstream: got\n%v\nwant the client's spelling, RD, and EDNS with size 1232", asked)
@@ -67,7 +67,7 @@ func TestRequestToUpstream(t *testing.T) {
 	if o := m.IsEdns0().Option; len(o) != 1 || o[0].Option() != mdns.EDNS0EDE {
 		t.Errorf("options of the reply: got %v, want only EDE", o)
 	}
-	all, _ := up.queries()
+	all, _ := up.received()
 	asked := all[0]
 	if asked.RecursionDesired || !asked.CheckingDisabled || !asked.IsEdns0().Do() {
 		t.Errorf("query to the upstream: got\n%v\nwant CD and DO, not RD", asked)

@@ -168,8 +168,8 @@ func (f *fakeUpstream) counts() (asked, tcp, ports int) {
 	return len(f.asked), f.overTCP, len(f.from)
 }
 
-// queries returns the queries in order, and their source addresses.
-func (f *fakeUpstream) queries() (asked []*mdns.Msg, from []string) {
+// received returns the queries in order, and their source addresses.
+func (f *fakeUpstream) received() (asked []*mdns.Msg, from []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.asked), slices.Collect(maps.Keys(f.from))
@@ -290,7 +290,7 @@ func newHarness(t *testing.T, text string) *harness {
 func (r *harness) serve(b *config.Block, old *config.Start) {
 	r.t.Helper()
 	r.block, r.start = b, config.NewStart(context.Background(), old)
-	for _, f := range find(b) {
+	for _, f := range forwards(b) {
 		f.options.plainCase = f.options.plainCase || !r.randomCase
 	}
 	if err := b.Started(r.start); err != nil {
@@ -406,4 +406,4 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func find(b *config.Block) []*Forward { return config.Find[*Forward](b) }
+func forwards(b *config.Block) []*Forward { return config.Find[*Forward](b) }

@@ -98,7 +98,7 @@ func TestCaseRandomization(t *testing.T) {
 			m.Answer[0].(*mdns.CNAME).Target != "mail."+name {
 			t.Errorf("%s: got %v, want a CNAME record and an address in the case of the query", name, m)
 		}
-		asked, _ := up.queries()
+		asked, _ := up.received()
 		if sent = asked[before].Question[0].Name; !strings.EqualFold(sent, name) {
 			t.Errorf("%s: upstream got %s, want the name in any case", name, sent)
 		}
@@ -134,7 +134,7 @@ func TestCaseRandomizationOff(t *testing.T) {
 		up := newFakeUpstream(t, answerWithAddress("1"))
 		r := newHarness(t, "forward . "+up.addr+" {\n "+option+"\n}")
 		r.wantAnswer("name.of-many-letters.example.", mdns.TypeA, "192.0.2.1")
-		if asked, _ := up.queries(); asked[0].Question[0].Name != "name.of-many-letters.example." {
+		if asked, _ := up.received(); asked[0].Question[0].Name != "name.of-many-letters.example." {
 			t.Errorf("%s: upstream got %s, want the client's letter case", option, asked[0].Question[0].Name)
 		}
 	}

@@ -57,7 +57,7 @@ func TestSelectRecordsOwnZones(t *testing.T) {
 			continue
 		}
 		var m mdns.Msg
-		if err := m.Unpack(whole(r, asked)); err != nil {
+		if err := m.Unpack(replyMessage(r, asked)); err != nil {
 			t.Fatal(err)
 		}
 		var kept []string

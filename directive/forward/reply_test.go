@@ -29,8 +29,8 @@ func packReply(t testing.TB, name string, qtype uint16, records ...string) (pack
 	return pack(m), pack(q)[wire.HeaderLen:]
 }
 
-// whole returns the message that a client would get.
-func whole(r *reply, asked []byte) []byte {
+// replyMessage returns the message that a client would get.
+func replyMessage(r *reply, asked []byte) []byte {
 	var a wire.Answer
 	a.Reset(nil, asked)
 	a.Append(wire.Answers, r.records, 0)
@@ -38,8 +38,8 @@ func whole(r *reply, asked []byte) []byte {
 	return a.Buf
 }
 
-// dropped returns the records that the parser drops.
-func dropped(t *testing.T, packet, asked []byte, do bool) (left []string, why discardReason) {
+// droppedRecords returns the records that the parser drops.
+func droppedRecords(t *testing.T, packet, asked []byte, do bool) (left []string, why discardReason) {
 	t.Helper()
 	var all, have mdns.Msg
 	if err := all.Unpack(packet); err != nil {
@@ -49,7 +49,7 @@ func dropped(t *testing.T, packet, asked []byte, do bool) (left []string, why di
 	if why != valid {
 		return nil, why
 	}
-	if err := have.Unpack(whole(r, asked)); err != nil {
+	if err := have.Unpack(replyMessage(r, asked)); err != nil {
 		t.Fatal(err)
 	}
 	kept := slices.Concat(have.Answer, have.Ns, have.Extra)
@@ -109,14 +109,14 @@ func TestSelectRecords(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			packet, asked := packReply(t, c.name, c.qtype, c.records...)
-			left, why := dropped(t, packet, asked, c.do)
+			left, why := droppedRecords(t, packet, asked, c.do)
 			if got := strings.Join(left, " "); why != valid || got != c.left {
 				t.Errorf("%s: left out %q, want %q", why, got, c.left)
 			}
 		})
 	}
 	packet, asked := packReply(t, "a.example.", mdns.TypeA, "b.example. 60 IN A 192.0.2.2")
-	if _, why := dropped(t, packet, asked, false); why != unrelated {
+	if _, why := droppedRecords(t, packet, asked, false); why != unrelated {
 		t.Errorf("reply with unrelated records: got %q, want %q", why, unrelated)
 	}
 	packet, asked = packReply(t, "a.example.", mdns.TypeAAAA, "a.example. 60 IN A 192.0.2.2")
@@ -211,7 +211,7 @@ func TestTTLAboveMaximum(t *testing.T) {
 	packet, asked := packReply(t, "a.example.", mdns.TypeA, "a.example. 4294967295 IN A 192.0.2.1", "a.example. 2147483647 IN A 192.0.2.2")
 	r, _ := new(parser).parse(packet, asked, false)
 	var m mdns.Msg
-	if err := m.Unpack(whole(r, asked)); err != nil || m.Answer[0].Header().Ttl != 0 || m.Answer[1].Header().Ttl != 1<<31-1 {
+	if err := m.Unpack(replyMessage(r, asked)); err != nil || m.Answer[0].Header().Ttl != 0 || m.Answer[1].Header().Ttl != 1<<31-1 {
 		t.Errorf("got error %v and\n%v\nwant the TTLs 0 and 2147483647", err, &m)
 	}
 }
@@ -251,7 +251,7 @@ func FuzzReply(f *testing.F) {
 		}
 		var theirs, ours mdns.Msg
 		if theirs.Unpack(packet) == nil && !r.truncated {
-			if err := ours.Unpack(whole(r, asked)); err != nil {
+			if err := ours.Unpack(replyMessage(r, asked)); err != nil {
 				t.Errorf("%x: the oracle reads the packet, and not what became of it: %v", packet, err)
 			}
 		}

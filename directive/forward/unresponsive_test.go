@@ -277,7 +277,7 @@ func TestFormatErrorFromOneUpstream(t *testing.T) {
 	}
 	r.wantAnswer("bad.example.", mdns.TypeA, "FORMERR")
 	r.wantAnswer("b.example.", mdns.TypeA, "192.0.2.1")
-	asked, _ := up.queries()
+	asked, _ := up.received()
 	if last := asked[len(asked)-1]; last.Question[0].Name != "b.example." || last.IsEdns0() == nil {
 		t.Errorf("last query: got\n%v\nwant b.example. with EDNS", last)
 	}

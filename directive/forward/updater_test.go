@@ -62,8 +62,8 @@ func loopback(t *testing.T, hosts ...string) (port string) {
 	return ""
 }
 
-// atPort makes a file's name servers listen at another port than 53.
-func atPort(t *testing.T, r *harness, port string) {
+// setPort makes a file's name servers listen at another port than 53.
+func setPort(t *testing.T, r *harness, port string) {
 	t.Helper()
 	n, err := netip.ParseAddrPort("127.0.0.1:" + port)
 	if err != nil {
@@ -74,7 +74,7 @@ func atPort(t *testing.T, r *harness, port string) {
 	}
 }
 
-func write(t *testing.T, file, text string) {
+func replaceFile(t *testing.T, file, text string) {
 	t.Helper()
 	if err := os.WriteFile(file+".new", []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -92,26 +92,26 @@ func serveFile(t *testing.T, file, port string, log io.Writer) *harness {
 		t.Fatal(err)
 	}
 	r := &harness{t: t}
-	r.forward = find(b)
-	atPort(t, r, port)
+	r.forward = forwards(b)
+	setPort(t, r, port)
 	r.serve(b, nil)
 	t.Cleanup(func() { r.lot.Close(t.Context()); r.start.Stop() })
 	return r
 }
 
-// A text is a file that several goroutines may use.
-type text struct {
+// A lockedBuffer is a file that several goroutines may use.
+type lockedBuffer struct {
 	mu sync.Mutex
 	b  strings.Builder
 }
 
-func (t *text) Write(p []byte) (int, error) {
+func (t *lockedBuffer) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.b.Write(p)
 }
 
-func (t *text) String() string {
+func (t *lockedBuffer) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.b.String()
@@ -122,8 +122,8 @@ func (t *text) String() string {
 func TestResolvConfChanges(t *testing.T) {
 	port := loopback(t, "127.0.0.2", "127.0.0.3")
 	file := filepath.Join(t.TempDir(), "resolv.conf")
-	write(t, file, "search x\nnameserver 127.0.0.2\n")
-	var log text
+	replaceFile(t, file, "search x\nnameserver 127.0.0.2\n")
+	var log lockedBuffer
 	r := serveFile(t, file, port, &log)
 	var stop atomic.Bool
 	var load sync.WaitGroup
@@ -147,13 +147,13 @@ func TestResolvConfChanges(t *testing.T) {
 	}
 	eventually(t, "the first server", is("127.0.0.2"))
 	_, changed := r.forward[0].Upstreams()
-	write(t, file, "nameserver 127.0.0.3\n")
+	replaceFile(t, file, "nameserver 127.0.0.3\n")
 	<-changed
 	eventually(t, "the second server", is("127.0.0.3"))
 	eventually(t, "it answers", func() bool { return r.query("x.example.", mdns.TypeA) == "192.0.2.3" })
-	write(t, file, "nameserver 127.0.0.3\nnameserver 127.0.0.2\nnameserver 127.0.0.3\n")
+	replaceFile(t, file, "nameserver 127.0.0.3\nnameserver 127.0.0.2\nnameserver 127.0.0.3\n")
 	eventually(t, "both", is("127.0.0.3", "127.0.0.2"))
-	write(t, file, "# nothing\n")
+	replaceFile(t, file, "# nothing\n")
 	eventually(t, "a warning", func() bool { return strings.Contains(log.String(), "No upstream address found") })
 	if !is("127.0.0.3", "127.0.0.2")() {
 		t.Error("resolv.conf without nameserver lines: the upstreams changed, want the last ones")
@@ -232,7 +232,7 @@ func TestSourceAddress(t *testing.T) {
 			t.Errorf("a.example. A over %s: got error %v and\n%v\nwant 192.0.2.1", proto, err, m)
 		}
 	}
-	_, from := up.queries()
+	_, from := up.received()
 	for _, from := range from {
 		if !strings.HasPrefix(from, "127.0.0.7:") {
 			t.Errorf("source address: got %s, want 127.0.0.7", from)

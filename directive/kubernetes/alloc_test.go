@@ -46,15 +46,15 @@ func allocCases() []allocCase {
 }
 
 // shop is a cluster with a thousand more Services.
-func shop(tb testing.TB) *server { return shopOf(tb, func(*directive) {}) }
+func shop(tb testing.TB) *server { return shopWith(tb, func(*directive) {}) }
 
-// shopOf is shop with other options.
-func shopOf(tb testing.TB, change func(*directive)) *server {
-	d := plain()
+// shopWith is shop with other options.
+func shopWith(tb testing.TB, change func(*directive)) *server {
+	d := defaultOptions()
 	change(&d)
 	d.pods, d.zonal = podsInsecure, true
 	d.zones, d.multicluster = append(d.zones, "clusterset.local."), []string{"clusterset.local."}
-	objects := append(huge(60),
+	objects := append(headlessWithEndpoints(60),
 		clusterIP("shop", "api", "http 80/tcp, https 443/tcp", "10.96.0.1", "fd00:0:96::1"),
 		clusterIP("shop", "v4", "http 80/tcp", "10.96.0.2"),
 		headless("shop", "db"),
@@ -62,7 +62,7 @@ func shopOf(tb testing.TB, change func(*directive)) *server {
 		external("shop", "alias", "v4.shop.svc.cluster.local"),
 		external("shop", "far", "www.example.net"),
 		imported{headless("shop", "db")},
-		from("eu.west", slice("shop", "db-x", "db", "sql 5432/tcp", "db-0=10.0.9.1", "db-1=10.0.9.2")),
+		inCluster("eu.west", slice("shop", "db-x", "db", "sql 5432/tcp", "db-0=10.0.9.1", "db-1=10.0.9.2")),
 	)
 	for i := range 1000 {
 		objects = append(objects, &cluster.Service{Namespace: "shop", Name: fmt.Sprintf("svc-%d", i), ClusterIPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 97, byte(i >> 8), byte(i)})}})

@@ -48,9 +48,9 @@ func (ix *Index) rebuild(k *serviceKey, spec serviceSpec, all []pendingPart) *en
 	return ix.buildEntry(k, spec, all)
 }
 
-// sound reports an entry that differs from one built from the same objects, or an address
+// check reports an entry that differs from one built from the same objects, or an address
 // that is missing in a reverse index or does not belong there.
-func (ix *Index) sound() error {
+func (ix *Index) check() error {
 	for _, imported := range []bool{false, true} {
 		for _, e := range ix.table(imported).All() {
 			var all []pendingPart
@@ -105,7 +105,7 @@ func (s *serviceChurn) chance(percent int) bool { return s.IntN(100) < percent }
 
 func (s *serviceChurn) addr() netip.Addr {
 	n := s.IntN(s.pool)
-	return at(n%5 == 0, 10<<24+n)
+	return testAddr(n%5 == 0, 10<<24+n)
 }
 
 func (s *serviceChurn) endpoint() cluster.Endpoint {
@@ -122,8 +122,8 @@ func (s *serviceChurn) endpoint() cluster.Endpoint {
 	return ep
 }
 
-// with returns the slice with other endpoints.
-func with(sl *cluster.Slice, eps []cluster.Endpoint) *cluster.Slice {
+// withEndpoints returns the slice with other endpoints.
+func withEndpoints(sl *cluster.Slice, eps []cluster.Endpoint) *cluster.Slice {
 	var buf []byte
 	for _, ep := range eps {
 		buf = cluster.AppendEndpoint(buf, ep)
@@ -137,7 +137,7 @@ func with(sl *cluster.Slice, eps []cluster.Endpoint) *cluster.Slice {
 func (s *serviceChurn) change(name string) *cluster.Slice {
 	sl := s.slices[name]
 	if sl == nil {
-		return with(&cluster.Slice{Namespace: "shop", Name: name, Service: "db", Ports: ports("sql 5432/tcp")}, []cluster.Endpoint{s.endpoint(), s.endpoint()})
+		return withEndpoints(&cluster.Slice{Namespace: "shop", Name: name, Service: "db", Ports: ports("sql 5432/tcp")}, []cluster.Endpoint{s.endpoint(), s.endpoint()})
 	}
 	eps := slices.Collect(sl.Endpoints.All())
 	i := s.IntN(len(eps) + 1)
@@ -164,11 +164,11 @@ func (s *serviceChurn) change(name string) *cluster.Slice {
 		}
 		s.Shuffle(len(eps), func(i, j int) { eps[i], eps[j] = eps[j], eps[i] })
 	case 7:
-		next := with(sl, eps)
+		next := withEndpoints(sl, eps)
 		next.Ports = slices.Clone(ports([]string{"sql 5432/tcp", "", "sql 5433/tcp, mon 90/tcp"}[s.IntN(3)]))
 		return next
 	}
-	return with(sl, eps)
+	return withEndpoints(sl, eps)
 }
 
 // An amended entry equals one built from the whole Service, and every change that can be
@@ -181,7 +181,7 @@ func TestAmendedEntryEqualsBuiltEntry(t *testing.T) {
 		if s.chance(40) {
 			set.k8sExternal = externalSettings{enabled: true, headless: s.chance(50), ttl: 7}
 		}
-		s.ix = NewIndex(set, plain().kinds(), quiet())
+		s.ix = NewIndex(set, defaultOptions().kinds(), discardLog())
 		if seed%2 == 1 {
 			s.ix.tableFrom = 2
 		}
@@ -200,7 +200,7 @@ func TestAmendedEntryEqualsBuiltEntry(t *testing.T) {
 			}
 			if s.chance(5) { // hidden and shown
 				s.ix.Delete(cluster.Namespaces, cluster.Key{Name: "shop"})
-				if err := s.ix.sound(); err != nil {
+				if err := s.ix.check(); err != nil {
 					t.Fatalf("seed %d, after hiding the namespace: %v", seed, err)
 				}
 				s.ix.Put(cluster.Namespaces, namespaceObject("shop"))
@@ -238,7 +238,7 @@ func TestAmendedEntryEqualsBuiltEntry(t *testing.T) {
 				} else {
 					s.ix.Delete(cluster.Slices, cluster.Key{Namespace: "shop", Name: f.name})
 				}
-				if err := s.ix.sound(); err != nil {
+				if err := s.ix.check(); err != nil {
 					t.Fatalf("seed %d, step %d: %v", seed, step, err)
 				}
 			}
@@ -261,14 +261,14 @@ func TestSerialAfterSwappedEndpoints(t *testing.T) {
 		{"db-0=10.0.0.1", "db-2=10.0.0.2", "db-1=10.0.0.3"}, {"db-2=10.0.0.1", "db-1=10.0.0.2", "db-0=10.0.0.3"},
 		{"10.0.0.1@a", "10.0.0.2@b"}, {"10.0.0.1@b", "10.0.0.2@a"}, {"b=10.0.0.1", "10.0.0.2@a"},
 	} {
-		ix := load(plain().newIndex(), namespaceObject("shop"), headless("shop", "db"), slice("shop", "db-1", "db", "sql 1/tcp", eps...))
+		ix := load(defaultOptions().newIndex(), namespaceObject("shop"), headless("shop", "db"), slice("shop", "db-1", "db", "sql 1/tcp", eps...))
 		serial := ix.serial.Load()
 		if other := seen[serial]; other != nil {
 			t.Errorf("endpoints %v and %v: both have serial %d, want different ones", other, eps, serial)
 		}
 		seen[serial] = eps
 		slices.Reverse(eps)
-		again := load(plain().newIndex(), namespaceObject("shop"), headless("shop", "db"), slice("shop", "db-a", "db", "sql 1/tcp", eps[:1]...), slice("shop", "other", "db", "sql 1/tcp", eps[1:]...))
+		again := load(defaultOptions().newIndex(), namespaceObject("shop"), headless("shop", "db"), slice("shop", "db-a", "db", "sql 1/tcp", eps[:1]...), slice("shop", "other", "db", "sql 1/tcp", eps[1:]...))
 		if got := again.serial.Load(); got != serial {
 			t.Errorf("endpoints %v in other slices: got serial %d, want %d", eps, got, serial)
 		}
@@ -278,7 +278,7 @@ func TestSerialAfterSwappedEndpoints(t *testing.T) {
 // A headless Service and one without an address have different serials.
 func TestSerialHeadlessAndClusterIP(t *testing.T) {
 	of := func(s *cluster.Service) uint32 {
-		return load(plain().newIndex(), namespaceObject("shop"), s, slice("shop", "db-1", "db", "sql 1/tcp", "10.0.0.1")).serial.Load()
+		return load(defaultOptions().newIndex(), namespaceObject("shop"), s, slice("shop", "db-1", "db", "sql 1/tcp", "10.0.0.1")).serial.Load()
 	}
 	if serial := of(headless("shop", "db")); serial == of(clusterIP("shop", "db", "")) {
 		t.Errorf("headless Service and Service without an address: both have serial %d, want different ones", serial)

@@ -8,8 +8,8 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-func localAt(ips ...string) directive {
-	d := plain()
+func withLocalAddresses(ips ...string) directive {
+	d := defaultOptions()
 	for _, ip := range ips {
 		d.local = append(d.local, netip.MustParseAddr(ip))
 	}
@@ -18,7 +18,7 @@ func localAt(ips ...string) directive {
 
 // Without a Service of its own the server is ns.dns, at the addresses that it listens on.
 func TestApexWithoutService(t *testing.T) {
-	s := start(t, localAt("10.0.0.53", "fd00::53"))
+	s := start(t, withLocalAddresses("10.0.0.53", "fd00::53"))
 	soa := soaOf(t, s, "cluster.local.")
 	if want := "ns.dns.cluster.local. hostmaster.cluster.local. 0 7200 1800 86400 5"; soa != want {
 		t.Errorf("SOA: got %s, want %s", soa, want)
@@ -44,7 +44,7 @@ func TestApexWithoutService(t *testing.T) {
 
 // The name server is the Service kube-dns, at its ClusterIPs.
 func TestApexWithService(t *testing.T) {
-	s := start(t, localAt("10.0.0.53"),
+	s := start(t, withLocalAddresses("10.0.0.53"),
 		namespaceObject("kube-system"),
 		clusterIP("kube-system", "kube-dns", "dns 53/udp", "10.96.0.10", "fd00:96::a"),
 		slice("kube-system", "kube-dns-1", "kube-dns", "dns 53/udp", "10.0.0.53", "10.0.0.54"))
@@ -76,12 +76,12 @@ func TestApexWithHeadlessService(t *testing.T) {
 		clusterIP("shop", "empty", ""), // has no address
 		slice("shop", "e", "empty", "", "10.0.0.53"),
 	}
-	s := start(t, localAt("10.0.0.53", "fd00::53"), objects...)
+	s := start(t, withLocalAddresses("10.0.0.53", "fd00::53"), objects...)
 	s.check(t, "cluster.local.", "NS", `NOERROR aa
 		cluster.local. 5 IN NS ns.dns.cluster.local.
 		additional: ns.dns.cluster.local. 5 IN A 10.0.0.53
 		additional: ns.dns.cluster.local. 5 IN AAAA fd00::53`)
-	s = start(t, localAt("10.0.0.53", "fd00::53"), append(objects,
+	s = start(t, withLocalAddresses("10.0.0.53", "fd00::53"), append(objects,
 		clusterIP("kube-system", "coredns", "dns 53/udp", "10.96.0.10"),
 		slice("kube-system", "coredns-1", "coredns", "dns 53/udp", "10.0.0.53", "10.0.0.54"))...)
 	s.check(t, "cluster.local.", "NS", `NOERROR aa
@@ -91,7 +91,7 @@ func TestApexWithHeadlessService(t *testing.T) {
 
 // A Service in a hidden namespace is not a name server.
 func TestApexWithHiddenService(t *testing.T) {
-	s := start(t, localAt("10.0.0.53"),
+	s := start(t, withLocalAddresses("10.0.0.53"),
 		clusterIP("kube-system", "kube-dns", "dns 53/udp", "10.96.0.10"),
 		slice("kube-system", "kube-dns-1", "kube-dns", "dns 53/udp", "10.0.0.53"))
 	if got := text(s.ask(t, "cluster.local.", "NS").Answer); !strings.Contains(got, " ns.dns.cluster.local.") {
@@ -102,7 +102,7 @@ func TestApexWithHiddenService(t *testing.T) {
 // The SOA record's own TTL is 300 at most; its last field is the TTL of
 // negative answers.
 func TestSOATTL(t *testing.T) {
-	d := plain()
+	d := defaultOptions()
 	d.ttl = 3600
 	s := start(t, d)
 	got := strings.TrimSpace(text(s.ask(t, "cluster.local.", "SOA").Answer))

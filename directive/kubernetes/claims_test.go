@@ -14,8 +14,8 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// target returns sl with the flag Target set in each endpoint.
-func target(sl *cluster.Slice) *cluster.Slice {
+// withTargets returns sl with the flag Target set in each endpoint.
+func withTargets(sl *cluster.Slice) *cluster.Slice {
 	var packed []byte
 	for ep := range sl.Endpoints.All() {
 		ep.Target = true
@@ -28,8 +28,8 @@ func target(sl *cluster.Slice) *cluster.Slice {
 
 // syncedIndex returns an index that has received empty lists.
 func syncedIndex() *Index {
-	ix := plain().newIndex()
-	for _, kind := range plain().kinds() {
+	ix := defaultOptions().newIndex()
+	for _, kind := range defaultOptions().kinds() {
 		relist(ix, kind, nil)
 	}
 	return ix
@@ -49,8 +49,8 @@ func TestClaimConflicts(t *testing.T) {
 			t.Errorf("%s: got %d conflicts, first %+v, want %d", what, got, first, want)
 		}
 	}
-	ix.Put(cluster.Slices, target(slice("a", "s-1", "s", "", "10.1.0.1", "10.1.0.2", "fd00::1")))
-	ix.Put(cluster.Slices, target(slice("b", "s-1", "s", "", "10.1.0.1")))
+	ix.Put(cluster.Slices, withTargets(slice("a", "s-1", "s", "", "10.1.0.1", "10.1.0.2", "fd00::1")))
+	ix.Put(cluster.Slices, withTargets(slice("b", "s-1", "s", "", "10.1.0.1")))
 	check("identified endpoints of two namespaces", 0)
 	ix.Put(cluster.Slices, slice("a", "t-1", "t", "", "10.1.0.2", "10.9.0.1"))
 	check("a claim of the same namespace", 0)
@@ -60,7 +60,7 @@ func TestClaimConflicts(t *testing.T) {
 	check("two claims of an address", 4)
 	ix.Delete(cluster.Slices, cluster.Key{Namespace: "c", Name: "s-1"})
 	check("a claim is deleted", 2)
-	ix.Put(cluster.Slices, target(slice("c", "t-1", "t", "", "10.1.0.1", "10.9.0.1")))
+	ix.Put(cluster.Slices, withTargets(slice("c", "t-1", "t", "", "10.1.0.1", "10.9.0.1")))
 	check("a targetRef identifies the endpoints", 1)
 	ix.Delete(cluster.Namespaces, cluster.Key{Name: "a"})
 	check("a namespace is hidden", 0)
@@ -96,7 +96,7 @@ func TestClaimConflictsReported(t *testing.T) {
 		ix := syncedIndex()
 		ix.Put(cluster.Namespaces, namespaceObject("shop"), namespaceObject("evil"))
 		ix.Put(cluster.Services, headless("shop", "web"), headless("evil", "s"))
-		ix.Put(cluster.Slices, target(slice("shop", "web-1", "web", "", "10.1.0.1")))
+		ix.Put(cluster.Slices, withTargets(slice("shop", "web-1", "web", "", "10.1.0.1")))
 		var log bytes.Buffer
 		var reg metrics.Registry
 		ctx, cancel := context.WithCancel(t.Context())

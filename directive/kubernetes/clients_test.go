@@ -17,7 +17,7 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-func podOf(ns, name string, host bool, ips ...string) *cluster.Pod {
+func newPod(ns, name string, host bool, ips ...string) *cluster.Pod {
 	p := &cluster.Pod{Namespace: ns, Name: name, Host: host}
 	for _, ip := range ips {
 		p.IPs = append(p.IPs, netip.MustParseAddr(ip))
@@ -42,20 +42,20 @@ func TestPodAt(t *testing.T) {
 			t.Errorf("%s: %s, want %s", ip, got, want)
 		}
 	}
-	a := podOf("shop", "a", false, "10.0.0.1", "fd00::1")
-	relist(ix, cluster.Pods, []cluster.Object{a, podOf("shop", "node", true, "192.0.2.1")})
+	a := newPod("shop", "a", false, "10.0.0.1", "fd00::1")
+	relist(ix, cluster.Pods, []cluster.Object{a, newPod("shop", "node", true, "192.0.2.1")})
 	at("10.0.0.1", "a")
 	at("fd00::1", "a")
 	at("10.0.0.2", "nobody")
 	at("192.0.2.1", "nobody")
-	ix.Put(cluster.Pods, podOf("other", "b", false, "10.0.0.1"))
+	ix.Put(cluster.Pods, newPod("other", "b", false, "10.0.0.1"))
 	at("10.0.0.1", "nobody")
 	at("fd00::1", "a")
-	ix.Put(cluster.Pods, podOf("shop", "a", false, "10.0.0.3")) // the pod has returned with another address
+	ix.Put(cluster.Pods, newPod("shop", "a", false, "10.0.0.3")) // the pod has returned with another address
 	at("10.0.0.1", "b")
 	at("10.0.0.3", "a")
 	at("fd00::1", "nobody")
-	relist(ix, cluster.Pods, []cluster.Object{podOf("other", "b", false, "10.0.0.1")})
+	relist(ix, cluster.Pods, []cluster.Object{newPod("other", "b", false, "10.0.0.1")})
 	at("10.0.0.1", "b")
 	at("10.0.0.3", "nobody")
 	ix.Delete(cluster.Pods, cluster.Key{Namespace: "other", Name: "b"})
@@ -68,7 +68,7 @@ func TestPodAt(t *testing.T) {
 // An index without a directive that identifies clients keeps no pods.
 func TestClientsNotKeptByDefault(t *testing.T) {
 	ix := NewIndex(settings{}, []cluster.Kind{cluster.Pods}, slog.New(slog.DiscardHandler))
-	relist(ix, cluster.Pods, []cluster.Object{podOf("shop", "a", false, "10.0.0.1")})
+	relist(ix, cluster.Pods, []cluster.Object{newPod("shop", "a", false, "10.0.0.1")})
 	if ix.clients.Len() != 0 || ix.pods.Len() != 1 {
 		t.Errorf("got %d clients and %d pods, want 0 and 1", ix.clients.Len(), ix.pods.Len())
 	}
@@ -94,12 +94,12 @@ func queryFor(t testing.TB, name, peer string) *dns.Query {
 }
 
 func clientShop(t testing.TB) *Handler {
-	d := plain()
+	d := defaultOptions()
 	d.pods, d.zonal = podsVerified, true
 	d.zones, d.multicluster = append(d.zones, "clusterset.local."), []string{"clusterset.local."}
 	ix := load(clientsIndex(), namespaceObject("shop"), namespaceObject("dev"),
 		clusterIP("shop", "api", "http 80/tcp", "10.96.0.1"), clusterIP("hidden", "api", "", "10.96.0.2"),
-		podOf("shop", "web-1", false, "10.0.0.1"), podOf("hidden", "x", false, "10.0.0.2"))
+		newPod("shop", "web-1", false, "10.0.0.1"), newPod("hidden", "x", false, "10.0.0.2"))
 	return d.handler(t, ix)
 }
 
@@ -202,7 +202,7 @@ func TestMetadataChangesSourceOptions(t *testing.T) {
 }
 
 func TestProgrammed(t *testing.T) {
-	ix := load(plain().newIndex(), namespaceObject("shop"), clusterIP("shop", "api", "http 80/tcp", "10.96.0.1"),
+	ix := load(defaultOptions().newIndex(), namespaceObject("shop"), clusterIP("shop", "api", "http 80/tcp", "10.96.0.1"),
 		headless("shop", "db"), slice("shop", "db-1", "db", "", "10.0.0.1"),
 		&cluster.Service{Namespace: "shop", Name: "set", Headless: true, Selector: true}, slice("shop", "set-1", "set", "", "10.0.0.2"),
 		external("shop", "away", "www.example.com"), clusterIP("hidden", "api", "", "10.96.0.2"))

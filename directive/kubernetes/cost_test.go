@@ -131,7 +131,7 @@ func TestAnswerCostOfHugeObjects(t *testing.T) {
 		{"topology zones", []cluster.Object{bomb, sliceOf("bomb-1", few, packed(most, zoned))}, "zone-2.pin._zone.BOMB A, zone-2.pin._zone.BOMB AAAA, zone-9.pin._zone.BOMB A, zone-9.prefer._zone.BOMB A"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			d := localAt("10.0.0.1")
+			d := withLocalAddresses("10.0.0.1")
 			d.zonal = true
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()

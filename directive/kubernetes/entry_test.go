@@ -9,7 +9,7 @@ import (
 // An endpoint may be in several slices, and an address may have several labels. Each
 // record is written once.
 func TestEndpointsInSeveralSlices(t *testing.T) {
-	s := start(t, plain(),
+	s := start(t, defaultOptions(),
 		namespaceObject("shop"),
 		headless("shop", "db"),
 		// The families of dual-stack pods are in slices of their own, and while
@@ -37,7 +37,7 @@ func TestEndpointsInSeveralSlices(t *testing.T) {
 // In slices with different ports each endpoint has the ports of its slice. An endpoint in
 // both slices has the ports of both.
 func TestPortsInSeveralSlices(t *testing.T) {
-	s := start(t, plain(),
+	s := start(t, defaultOptions(),
 		namespaceObject("shop"),
 		headless("shop", "db"),
 		slice("shop", "a", "db", "sql 5432/tcp", "a=10.0.0.1", "c=10.0.0.3"),
@@ -64,7 +64,7 @@ func TestHostnameEqualsAddressLabel(t *testing.T) {
 		{"10.0.0.1", "10-0-0-1=10.0.0.9"},
 		{"10.0.0.1", "10-0-0-1=10.0.0.1", "10-0-0-1=10.0.0.9"},
 	} {
-		s := start(t, plain(), namespaceObject("shop"), headless("shop", "db"), slice("shop", "a", "db", "sql 5432/tcp", order...))
+		s := start(t, defaultOptions(), namespaceObject("shop"), headless("shop", "db"), slice("shop", "a", "db", "sql 5432/tcp", order...))
 		m := s.ask(t, "10-0-0-1.db.shop.svc.cluster.local.", "A")
 		if len(m.Answer) != 2 {
 			t.Errorf("endpoints %v, 10-0-0-1.db A: got %s, want two records", order, digest(m))
@@ -84,11 +84,11 @@ func TestHostnameEqualsAddressLabel(t *testing.T) {
 // Pods of two clusters may have the same hostname and the same address. They are two
 // targets with one address.
 func TestEqualEndpointsInTwoClusters(t *testing.T) {
-	d := plain()
+	d := defaultOptions()
 	d.zones, d.multicluster = []string{"clusterset.local.", "cluster.local."}, []string{"clusterset.local."}
 	s := start(t, d, namespaceObject("shop"), imported{headless("shop", "db")},
-		from("east", slice("shop", "a", "db", "sql 5432/tcp", "db-0=10.0.0.1")),
-		from("eu.west", slice("shop", "b", "db", "sql 5432/tcp", "db-0=10.0.0.1", "db-1=10.0.0.2")))
+		inCluster("east", slice("shop", "a", "db", "sql 5432/tcp", "db-0=10.0.0.1")),
+		inCluster("eu.west", slice("shop", "b", "db", "sql 5432/tcp", "db-0=10.0.0.1", "db-1=10.0.0.2")))
 	s.check(t, "db.shop.svc.clusterset.local.", "SRV", `NOERROR aa
 		db.shop.svc.clusterset.local. 5 IN SRV 0 33 5432 db-0.east.db.shop.svc.clusterset.local.
 		db.shop.svc.clusterset.local. 5 IN SRV 0 33 5432 db-0.eu.west.db.shop.svc.clusterset.local.
@@ -127,7 +127,7 @@ func TestEndpointsStoredOnce(t *testing.T) {
 		{"within a slice", []cluster.Object{slice("shop", "a", "db", "", "db-0=10.0.0.1", "db-0=10.0.0.2")}, false},
 		{"a hostname like an address", []cluster.Object{slice("shop", "a", "db", "", "10-0-0-9=10.0.0.1")}, false},
 	} {
-		ix := load(plain().newIndex(), append(c.slices, namespaceObject("shop"), headless("shop", "db"))...)
+		ix := load(defaultOptions().newIndex(), append(c.slices, namespaceObject("shop"), headless("shop", "db"))...)
 		e := ix.services.Get([]byte("\x02db\x04shop"))
 		if apart := e.merged() == nil; apart != c.apart || e.inParts != (apart && len(c.slices) > 1) {
 			t.Errorf("%s: got disjoint %v, records in parts %v, want disjoint %v", c.what, apart, e.inParts, c.apart)
@@ -138,8 +138,8 @@ func TestEndpointsStoredOnce(t *testing.T) {
 // An ExternalName whose target is not a host name does not exist.
 func TestExternalNameInvalidTarget(t *testing.T) {
 	for _, target := range []string{"10.0.0.1", "fd00::1", "::ffff:10.0.0.1", "a..b", ".", "-"} {
-		ix := load(plain().newIndex(), namespaceObject("shop"), external("shop", "x", target))
-		s := serve(t, plain(), plain().handler(t, ix))
+		ix := load(defaultOptions().newIndex(), namespaceObject("shop"), external("shop", "x", target))
+		s := serve(t, defaultOptions(), defaultOptions().handler(t, ix))
 		code := s.ask(t, "x.shop.svc.cluster.local.", "CNAME").Rcode
 		if exists := target == "." || target == "-"; (code == 0) != exists {
 			t.Errorf("externalName %q: got rcode %d, want the name to exist: %v", target, code, exists)

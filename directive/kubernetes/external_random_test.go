@@ -10,8 +10,8 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// randomOutside is an object of a small cluster, as it may be at some time.
-func randomOutside(r *rand.Rand) (cluster.Kind, cluster.Object) {
+// randomExternalObject is an object of a small cluster, as it may be at some time.
+func randomExternalObject(r *rand.Rand) (cluster.Kind, cluster.Object) {
 	ns, name := fmt.Sprintf("ns%d", r.IntN(2)), fmt.Sprintf("s%d", r.IntN(3))
 	switch r.IntN(6) {
 	case 0:
@@ -29,7 +29,7 @@ func randomOutside(r *rand.Rand) (cluster.Kind, cluster.Object) {
 		at = append(at, []string{"192.0.2.1", "192.0.2.2", "2001:db8::1", "lb.example.org"}[r.IntN(4)])
 	}
 	if len(at) > 0 {
-		reachable(s, at...)
+		withExternal(s, at...)
 	}
 	return cluster.Services, s
 }
@@ -54,10 +54,10 @@ func TestExternalRandomChanges(t *testing.T) {
 	for seed := range uint64(4) {
 		r := rand.New(rand.NewPCG(seed, 11))
 		now := map[cluster.Kind]map[cluster.Key]cluster.Object{cluster.Namespaces: {}, cluster.Services: {}, cluster.Slices: {}}
-		s, ix := outside(t, zones, seed%2 == 0, false)
+		s, ix := startExternal(t, zones, seed%2 == 0, false)
 		for range 30 {
 			for range 1 + r.IntN(4) {
-				kind, o := randomOutside(r)
+				kind, o := randomExternalObject(r)
 				if r.IntN(4) == 0 {
 					delete(now[kind], o.Key())
 					ix.Delete(kind, o.Key())
@@ -74,7 +74,7 @@ func TestExternalRandomChanges(t *testing.T) {
 				}
 				all = append(all, list...)
 			}
-			anew, fresh := outside(t, zones, seed%2 == 0, false, all...)
+			anew, fresh := startExternal(t, zones, seed%2 == 0, false, all...)
 			if a, b := ix.serial.Load(), fresh.serial.Load(); a != b {
 				t.Fatalf("seed %d: serial %d, want %d", seed, a, b)
 			}

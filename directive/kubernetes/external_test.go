@@ -14,10 +14,10 @@ import (
 	"github.com/seamark/seamark/dns"
 )
 
-// outside starts a server with k8s_external for these zones above kubernetes.
-func outside(t testing.TB, zones []string, headless, through bool, objects ...cluster.Object) (*server, *Index) {
+// startExternal starts a server with k8s_external for these zones above kubernetes.
+func startExternal(t testing.TB, zones []string, headless, through bool, objects ...cluster.Object) (*server, *Index) {
 	t.Helper()
-	d := plain()
+	d := defaultOptions()
 	d.zones = []string{"cluster.local."}
 	ix := NewIndex(settings{ttl: 5, k8sExternal: externalSettings{true, headless, 60}}, d.kinds(), slog.New(slog.DiscardHandler))
 	load(ix, objects...)
@@ -42,8 +42,8 @@ func outside(t testing.TB, zones []string, headless, through bool, objects ...cl
 	return s, ix
 }
 
-// reachable adds external addresses or host names to a Service.
-func reachable(s *cluster.Service, at ...string) *cluster.Service {
+// withExternal adds external addresses or host names to a Service.
+func withExternal(s *cluster.Service, at ...string) *cluster.Service {
 	s.External = new(cluster.External)
 	for _, text := range at {
 		if ip, err := netip.ParseAddr(text); err == nil {
@@ -55,21 +55,21 @@ func reachable(s *cluster.Service, at ...string) *cluster.Service {
 	return s
 }
 
-func outsideShop() []cluster.Object {
+func externalShop() []cluster.Object {
 	return []cluster.Object{
 		namespaceObject("shop"), namespaceObject("dns"), namespaceObject("empty"),
-		reachable(clusterIP("shop", "api", "http 80/tcp, https 443/tcp, dns 53/udp", "10.96.0.1"), "192.0.2.1", "2001:db8::1"),
-		reachable(clusterIP("shop", "two", "http 80/tcp", "10.96.0.2"), "192.0.2.1", "192.0.2.2"),
-		reachable(clusterIP("shop", "lb", "http 80/tcp", "10.96.0.3"), "www.example.com", "other.example.com"),
-		reachable(clusterIP("shop", "both", "http 80/tcp", "10.96.0.4"), "www.example.com", "192.0.2.3"),
+		withExternal(clusterIP("shop", "api", "http 80/tcp, https 443/tcp, dns 53/udp", "10.96.0.1"), "192.0.2.1", "2001:db8::1"),
+		withExternal(clusterIP("shop", "two", "http 80/tcp", "10.96.0.2"), "192.0.2.1", "192.0.2.2"),
+		withExternal(clusterIP("shop", "lb", "http 80/tcp", "10.96.0.3"), "www.example.com", "other.example.com"),
+		withExternal(clusterIP("shop", "both", "http 80/tcp", "10.96.0.4"), "www.example.com", "192.0.2.3"),
 		clusterIP("shop", "inside", "http 80/tcp", "10.96.0.5"),
 		slice("shop", "inside-1", "inside", "http 80/tcp", "in-0=10.0.0.9"),
 		headless("shop", "db"), slice("shop", "db-1", "db", "sql 5432/tcp", "db-0=10.0.0.1", "10.0.0.2", "db-0=fd00::1"),
-		reachable(headless("shop", "pub"), "192.0.2.9"), slice("shop", "pub-1", "pub", "sql 5432/tcp", "pub-0=10.0.0.3"),
+		withExternal(headless("shop", "pub"), "192.0.2.9"), slice("shop", "pub-1", "pub", "sql 5432/tcp", "pub-0=10.0.0.3"),
 		headless("shop", "none"),
-		reachable(clusterIP("dns", "ns1", "", "10.96.0.6"), "192.0.2.6"),
-		reachable(clusterIP("dns", "web", "", "10.96.0.7"), "192.0.2.7"),
-		reachable(clusterIP("hidden", "api", "", "10.96.0.8"), "192.0.2.8"),
+		withExternal(clusterIP("dns", "ns1", "", "10.96.0.6"), "192.0.2.6"),
+		withExternal(clusterIP("dns", "web", "", "10.96.0.7"), "192.0.2.7"),
+		withExternal(clusterIP("hidden", "api", "", "10.96.0.8"), "192.0.2.8"),
 		external("shop", "alias", "www.example.com"),
 	}
 }
@@ -150,7 +150,7 @@ func TestExternalNames(t *testing.T) {
 			if headless && c.headless != "" {
 				want = c.headless
 			}
-			s, _ := outside(t, zones, headless, false, outsideShop()...)
+			s, _ := startExternal(t, zones, headless, false, externalShop()...)
 			m := s.ask(t, c.name, c.qtype)
 			got := mdns.RcodeToString[m.Rcode]
 			for _, rr := range m.Answer {
@@ -180,7 +180,7 @@ func TestExternalNames(t *testing.T) {
 
 // Names that do not exist fall through. Names without records of the type do not.
 func TestExternalFallthrough(t *testing.T) {
-	s, _ := outside(t, []string{"example.org."}, false, true, outsideShop()...)
+	s, _ := startExternal(t, []string{"example.org."}, false, true, externalShop()...)
 	for name, ours := range map[string]bool{
 		"nobody.example.org.": false, "inside.shop.example.org.": false, "x.api.shop.example.org.": false,
 		"shop.example.org.": true, "api.shop.example.org.": true, "example.org.": true, "dns.example.org.": true,
@@ -193,13 +193,13 @@ func TestExternalFallthrough(t *testing.T) {
 
 // Before the first list all names are SERVFAIL.
 func TestExternalNotSynced(t *testing.T) {
-	s, ix := outside(t, []string{"example.org."}, true, true)
+	s, ix := startExternal(t, []string{"example.org."}, true, true)
 	ix.listedKinds.Store(0)
 	code := func(name string) string { return mdns.RcodeToString[s.ask(t, name, "A").Rcode] }
 	if got := code("example.org.") + code("nobody.example.org."); got != "SERVFAILSERVFAIL" {
 		t.Errorf("before any list: got %s, want SERVFAIL twice", got)
 	}
-	for _, o := range outsideShop() {
+	for _, o := range externalShop() {
 		kind := cluster.Namespaces
 		switch o.(type) {
 		case *cluster.Service:
@@ -221,10 +221,10 @@ func TestExternalNotSynced(t *testing.T) {
 
 // A change of external addresses changes answers, reverse names and the serial.
 func TestExternalChanges(t *testing.T) {
-	s, ix := outside(t, []string{"example.org.", "in-addr.arpa."}, false, false, outsideShop()...)
+	s, ix := startExternal(t, []string{"example.org.", "in-addr.arpa."}, false, false, externalShop()...)
 	ptr := func(name string) string { return text(s.ask(t, name, "PTR").Answer) }
 	serial := ix.serial.Load()
-	ix.Put(cluster.Services, reachable(clusterIP("shop", "api", "http 80/tcp, https 443/tcp, dns 53/udp", "10.96.0.1"), "192.0.2.11"))
+	ix.Put(cluster.Services, withExternal(clusterIP("shop", "api", "http 80/tcp, https 443/tcp, dns 53/udp", "10.96.0.1"), "192.0.2.11"))
 	if ix.serial.Load() == serial {
 		t.Errorf("after a change of external addresses: serial is still %d", serial)
 	}
@@ -252,7 +252,7 @@ func TestExternalChanges(t *testing.T) {
 }
 
 func TestExternalAllocatesNothing(t *testing.T) {
-	s, _ := outside(t, []string{"example.org.", "2.0.192.in-addr.arpa."}, true, false, outsideShop()...)
+	s, _ := startExternal(t, []string{"example.org.", "2.0.192.in-addr.arpa."}, true, false, externalShop()...)
 	for _, c := range []allocCase{
 		{"A", "api.shop.example.org.", "A"}, {"AAAA", "api.shop.example.org.", "AAAA"}, {"NODATA", "api.shop.example.org.", "TXT"},
 		{"SRV", "_http._tcp.api.shop.example.org.", "SRV"}, {"host", "lb.shop.example.org.", "AAAA"}, {"SRV of a host", "_http._tcp.lb.shop.example.org.", "SRV"},
@@ -272,8 +272,8 @@ func TestExternalAllocatesNothing(t *testing.T) {
 
 // The name server's addresses are the external addresses of its own Service.
 func TestExternalNameServer(t *testing.T) {
-	s, _ := outside(t, []string{"example.org."}, false, false, append(outsideShop(),
-		reachable(clusterIP("shop", "seamark", "dns 53/udp", "10.96.0.10"), "192.0.2.10", "2001:db8::10"),
+	s, _ := startExternal(t, []string{"example.org."}, false, false, append(externalShop(),
+		withExternal(clusterIP("shop", "seamark", "dns 53/udp", "10.96.0.10"), "192.0.2.10", "2001:db8::10"),
 		slice("shop", "seamark-1", "seamark", "dns 53/udp", "192.0.2.53"))...)
 	s.check(t, "example.org.", "NS", `NOERROR aa
 		example.org. 60 IN NS ns1.dns.example.org.

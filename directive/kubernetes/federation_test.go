@@ -151,7 +151,7 @@ func (f *federated) ServeDNS(q *dns.Query) dns.Verdict { return dns.Next }
 // federate starts a server with federation above kubernetes; nothing is listed.
 func federate(t testing.TB, domain string) *federated {
 	t.Helper()
-	d := plain()
+	d := defaultOptions()
 	f := &federated{index: d.newIndex(), places: newNodeLocations()}
 	k := d.handler(t, f.index)
 	h := &Federation{kubernetes: k, domains: map[string]wire.Name{"prod": names(t, []string{domain})[0]}, nodes: f.places}

@@ -18,7 +18,7 @@ import (
 // Before a kind is listed, names that depend on it are SERVFAIL, never NXDOMAIN, and do not
 // fall through. Other names are answered: the API server may forbid a kind for good.
 func TestNotSynced(t *testing.T) {
-	d := plain()
+	d := defaultOptions()
 	d.through, d.pods = true, podsVerified
 	d.zones, d.multicluster = append(d.zones, "clusterset.local."), []string{"clusterset.local."}
 	ix := d.newIndex()
@@ -29,7 +29,7 @@ func TestNotSynced(t *testing.T) {
 		cluster.Services:     {clusterIP("shop", "api", "http 80/tcp", "10.96.0.1"), headless("shop", "db"), headless("shop", "none"), external("shop", "web", "www.example.com")},
 		cluster.Slices:       {slice("shop", "db-1", "db", "", "db-0=10.0.0.1"), slice("shop", "api-1", "api", "", "api-0=10.0.0.2")},
 		cluster.Imports:      {clusterIP("shop", "api", "", "10.97.0.1"), headless("shop", "db")},
-		cluster.ImportSlices: {from("east", slice("shop", "db-1", "db", "", "db-0=10.1.0.1"))},
+		cluster.ImportSlices: {inCluster("east", slice("shop", "db-1", "db", "", "db-0=10.1.0.1"))},
 		cluster.Pods:         {&cluster.Pod{Namespace: "shop", Name: "db-0", IPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}},
 	}
 	expect := func(want map[string]string) {
@@ -134,7 +134,7 @@ func TestFallthrough(t *testing.T) {
 		{"svc.cluster.local. ip6.arpa.", "Missing.SVC.cluster.local.", theirs},
 		{"svc.cluster.local. ip6.arpa.", "10.in-addr.arpa.", ours},
 	} {
-		d := plain()
+		d := defaultOptions()
 		d.through, d.throughZones = true, strings.Fields(c.zones)
 		s := start(t, d, objects...)
 		for _, qtype := range []string{"TXT", "MX", "ANY", "PTR"} {
@@ -144,7 +144,7 @@ func TestFallthrough(t *testing.T) {
 			}
 		}
 	}
-	d := plain()
+	d := defaultOptions()
 	d.through = true
 	s := start(t, d, objects...)
 	// The target of a CNAME falls through like any other name of the zone.
@@ -154,7 +154,7 @@ func TestFallthrough(t *testing.T) {
 
 // Without fallthrough an empty non-terminal is NODATA in every zone (RFC 8020).
 func TestEmptyNonTerminals(t *testing.T) {
-	d := plain()
+	d := defaultOptions()
 	d.pods = podsInsecure
 	s := start(t, d,
 		namespaceObject("shop"), namespaceObject("other"),
@@ -179,7 +179,7 @@ func TestEmptyNonTerminals(t *testing.T) {
 // Owners and targets keep the case of the query's name. Names in PTR records have that of
 // the cluster.
 func TestCaseOfQueryName(t *testing.T) {
-	s := start(t, plain(),
+	s := start(t, defaultOptions(),
 		namespaceObject("shop"),
 		clusterIP("shop", "api", "http 80/tcp", "10.96.0.1"),
 		headless("shop", "db"),
@@ -211,7 +211,7 @@ func TestExternalNameAnswers(t *testing.T) {
 	for i := range 9 {
 		objects = append(objects, external("shop", fmt.Sprintf("n%d", i), fmt.Sprintf("n%d.shop.svc.cluster.local", i+1)))
 	}
-	s := start(t, plain(), objects...)
+	s := start(t, defaultOptions(), objects...)
 	soa := "cluster.local. 5 IN SOA " + soaOf(t, s, "cluster.local.")
 	s.check(t, "self.shop.svc.cluster.local.", "A", `SERVFAIL aa
 		self.shop.svc.cluster.local. 5 IN CNAME self.shop.svc.cluster.local.`)
@@ -249,34 +249,34 @@ func TestExternalNameAnswers(t *testing.T) {
 	s.check(t, "n0.shop.svc.cluster.local.", "A", "SERVFAIL aa\n"+chain(0, 9))
 }
 
-// far is a handler whose answers have to be awaited.
-type far struct{ otherZones }
+// parkingZones is a handler whose answers have to be awaited.
+type parkingZones struct{ otherZones }
 
-func (far) ServeDNS(q *dns.Query) dns.Verdict { return dns.Wait }
+func (parkingZones) ServeDNS(q *dns.Query) dns.Verdict { return dns.Wait }
 
-func (f far) Resolve(_ context.Context, q *dns.Query) error {
+func (f parkingZones) Resolve(_ context.Context, q *dns.Query) error {
 	f.otherZones.ServeDNS(q)
 	return nil
 }
 
-// sent receives the replies to parked queries.
-type sent struct{ replies chan []byte }
+// replySender receives the replies to parked queries.
+type replySender struct{ replies chan []byte }
 
-func (s sent) Send(q *dns.Query) { s.replies <- append([]byte(nil), q.Reply()...) }
+func (s replySender) Send(q *dns.Query) { s.replies <- append([]byte(nil), q.Reply()...) }
 
 // A target that has to be awaited does not block the reader, and the answer is the same.
 func TestExternalNameTargetWaits(t *testing.T) {
-	h := plain().handler(t, load(plain().newIndex(), namespaceObject("shop"), external("shop", "web", "www.example.com"), external("shop", "gone", "web.shop.svc.cluster.local")))
+	h := defaultOptions().handler(t, load(defaultOptions().newIndex(), namespaceObject("shop"), external("shop", "web", "www.example.com"), external("shop", "gone", "web.shop.svc.cluster.local")))
 	chain := new(dns.Chain)
 	chain.Add("kubernetes", h)
-	chain.Add("far", far{})
+	chain.Add("far", parkingZones{})
 	mux := dns.NewMux(dns.NewParkingLot(1), nil)
 	if err := mux.Route(wire.Root, chain); err != nil {
 		t.Fatal(err)
 	}
 	var port dns.Port
 	port.Swap(mux)
-	to := sent{make(chan []byte)}
+	to := replySender{make(chan []byte)}
 	q := dns.NewQuery(to)
 	packet := request(t, "gone.shop.svc.cluster.local.", mdns.TypeA, 0)
 	q.Reset(packet, dns.UDP, time.Now())
@@ -293,8 +293,8 @@ www.example.com. 60 IN A 192.0.2.80
 	}
 }
 
-// huge returns a headless Service with n endpoints in slices of a hundred.
-func huge(n int) []cluster.Object {
+// headlessWithEndpoints returns a headless Service with n endpoints in slices of a hundred.
+func headlessWithEndpoints(n int) []cluster.Object {
 	objects := []cluster.Object{namespaceObject("shop"), headless("shop", "big")}
 	for i := 0; i < n; i += 100 {
 		var buf []byte
@@ -310,7 +310,7 @@ func huge(n int) []cluster.Object {
 // is whole.
 func TestServiceLargerThanReply(t *testing.T) {
 	const n = 5000
-	s := start(t, plain(), huge(n)...)
+	s := start(t, defaultOptions(), headlessWithEndpoints(n)...)
 	const (
 		question = 12 + len("\x03big\x04shop\x03svc\x07cluster\x05local\x00") + 4
 		opt      = 11
@@ -340,7 +340,7 @@ func TestServiceLargerThanReply(t *testing.T) {
 		}
 	}
 	// All records that fit are in the reply.
-	s = start(t, plain(), huge(4000)...)
+	s = start(t, defaultOptions(), headlessWithEndpoints(4000)...)
 	m := s.ask(t, "big.shop.svc.cluster.local.", "A")
 	seen := map[string]bool{}
 	for _, rr := range m.Answer {
@@ -349,7 +349,7 @@ func TestServiceLargerThanReply(t *testing.T) {
 	if m.Truncated || len(seen) != 4000 {
 		t.Errorf("A, TCP: got %d addresses, tc=%v, want 4000 and false", len(seen), m.Truncated)
 	}
-	s = start(t, plain(), huge(500)...)
+	s = start(t, defaultOptions(), headlessWithEndpoints(500)...)
 	m = s.ask(t, "_http._tcp.big.shop.svc.cluster.local.", "SRV")
 	if m.Truncated || len(m.Answer) != 500 || len(m.Extra) != 500 || m.Answer[499].(*mdns.SRV).Weight != 1 {
 		t.Errorf("SRV, TCP: got %d SRV records, %d additional, tc=%v, want 500, 500 and false", len(m.Answer), len(m.Extra), m.Truncated)
@@ -359,7 +359,7 @@ func TestServiceLargerThanReply(t *testing.T) {
 
 // Without a zone of Services there are no PTR records.
 func TestReverseWithoutPrimaryZone(t *testing.T) {
-	d := plain()
+	d := defaultOptions()
 	d.zones, d.multicluster = []string{"clusterset.local.", "in-addr.arpa."}, []string{"clusterset.local."}
 	s := start(t, d, namespaceObject("shop"), clusterIP("shop", "api", "http 80/tcp", "10.96.0.1"), imported{clusterIP("shop", "api", "", "10.97.0.1")})
 	for _, name := range []string{"1.0.96.10.in-addr.arpa.", "1.0.97.10.in-addr.arpa.", "10.in-addr.arpa."} {
@@ -375,7 +375,7 @@ func TestReverseWithoutPrimaryZone(t *testing.T) {
 // A hostname may have many addresses. They come with its SRV record all or not at all, since
 // the client could not detect that some are missing (RFC 2181 §9).
 func TestTargetWithSeveralAddresses(t *testing.T) {
-	d := plain()
+	d := defaultOptions()
 	var eps []string
 	for i := range 200 {
 		eps = append(eps, fmt.Sprintf("%s=10.0.0.%d", strings.Repeat("h", 63), i+1))

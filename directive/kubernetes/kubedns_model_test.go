@@ -14,48 +14,48 @@ import (
 
 // The model of the options compatible kube-dns and wildcards.
 
-// hashed returns kube-dns's label of an address.
-func hashed(ip netip.Addr) string {
+// addressHash returns kube-dns's label of an address.
+func addressHash(ip netip.Addr) string {
 	h := hashes.New32a()
 	fmt.Fprintf(h, "%v", &message{Host: ip.String(), Priority: 10, Weight: 10, TTL: 30})
 	return fmt.Sprintf("%x", fmt.Sprintf("%x", h.Sum32()))
 }
 
-// own returns the label of an endpoint in records.
-func (m *model) own(e *endpoint) string {
+// endpointLabel returns the label of an endpoint in records.
+func (m *model) endpointLabel(e *endpoint) string {
 	if !m.kubedns || e.host != "" {
 		return e.label
 	}
-	return strings.TrimSuffix(hashed(e.addresses[0])+"."+e.cluster, ".")
+	return strings.TrimSuffix(addressHash(e.addresses[0])+"."+e.cluster, ".")
 }
 
-// at returns the addresses of a name.
-func (m *model) at(name string) (ips []netip.Addr) {
+// addressesOf returns the addresses of a name.
+func (m *model) addressesOf(name string) (ips []netip.Addr) {
 	for _, text := range slices.Concat(m.names[name]["A"], m.names[name]["AAAA"]) {
 		ips = append(ips, netip.MustParseAddr(text))
 	}
 	return ips
 }
 
-// message adds a SRV record and counts it, even if it exists.
-func (m *model) message(name string, port uint16, target string) {
-	m.srv(name, cluster.Port{Port: port}, target)
-	m.heavy[name]++
+// addCountedSRV adds a SRV record and counts it, even if it exists.
+func (m *model) addCountedSRV(name string, port uint16, target string) {
+	m.addSRV(name, cluster.Port{Port: port}, target)
+	m.weightCount[name]++
 }
 
-// portless adds kube-dns's records of one address at a name that is not a port's.
-func (m *model) portless(at, service string, e *endpoint, ip netip.Addr) {
-	target := m.own(e) + "." + service
-	m.addresses(at, []netip.Addr{ip})
-	m.message(at, 0, target)
+// addWithoutPort adds kube-dns's records of one address at a name that is not a port's.
+func (m *model) addWithoutPort(at, service string, e *endpoint, ip netip.Addr) {
+	target := m.endpointLabel(e) + "." + service
+	m.addAddresses(at, []netip.Addr{ip})
+	m.addCountedSRV(at, 0, target)
 	m.glue[at] = append(m.glue[at], record(target, m.ttl, family(ip), ip.String()))
 }
 
-// ported adds kube-dns's records of one address at a port's name.
-func (m *model) ported(at, service string, e *endpoint, ip netip.Addr, p cluster.Port) {
-	target := m.own(e) + "." + service
-	m.addresses(at, []netip.Addr{ip})
-	m.message(at, p.Port, target)
+// addWithPort adds kube-dns's records of one address at a port's name.
+func (m *model) addWithPort(at, service string, e *endpoint, ip netip.Addr, p cluster.Port) {
+	target := m.endpointLabel(e) + "." + service
+	m.addAddresses(at, []netip.Addr{ip})
+	m.addCountedSRV(at, p.Port, target)
 	if line := record(target, m.ttl, family(ip), ip.String()); !slices.Contains(m.glue[at], line) {
 		m.glue[at] = append(m.glue[at], line)
 	}
@@ -70,27 +70,27 @@ func (m *model) asKubeDNS(name string, s *cluster.Service, endpoints []*endpoint
 	for _, e := range endpoints {
 		for _, ip := range e.addresses {
 			if s.Headless {
-				m.portless(name, name, e, ip)
+				m.addWithoutPort(name, name, e, ip)
 			}
-			forms := []string{dashed(ip), hashed(ip)}
-			if e.host != "" && e.host != dashed(ip) && e.host != hashed(ip) {
+			forms := []string{dashed(ip), addressHash(ip)}
+			if e.host != "" && e.host != dashed(ip) && e.host != addressHash(ip) {
 				forms = append(forms, e.host)
 			}
 			for _, form := range forms {
-				if slices.ContainsFunc(ips, func(o netip.Addr) bool { return hashed(o) == form }) {
+				if slices.ContainsFunc(ips, func(o netip.Addr) bool { return addressHash(o) == form }) {
 					continue // the ClusterIP has the label
 				}
 				label := strings.TrimSuffix(form+"."+e.cluster, ".") + "."
-				m.portless(label+name, name, e, ip)
+				m.addWithoutPort(label+name, name, e, ip)
 				for _, p := range e.ports {
 					if port, ok := portName(p, name); ok && s.Headless {
-						m.ported(form+"."+port, name, e, ip, p)
+						m.addWithPort(form+"."+port, name, e, ip, p)
 					}
 				}
 			}
 			for _, p := range e.ports {
 				if port, ok := portName(p, name); ok && s.Headless {
-					m.ported(port, name, e, ip, p)
+					m.addWithPort(port, name, e, ip, p)
 				}
 			}
 		}
@@ -98,7 +98,7 @@ func (m *model) asKubeDNS(name string, s *cluster.Service, endpoints []*endpoint
 }
 
 func (m *model) clusterIPAsKubeDNS(name string, s *cluster.Service) (ips []netip.Addr) {
-	m.addresses(name, s.ClusterIPs)
+	m.addAddresses(name, s.ClusterIPs)
 	for _, ip := range s.ClusterIPs {
 		if !slices.Contains(ips, ip) {
 			ips = append(ips, ip)
@@ -106,36 +106,36 @@ func (m *model) clusterIPAsKubeDNS(name string, s *cluster.Service) (ips []netip
 	}
 	for _, p := range s.Ports {
 		if port, ok := portName(p, name); ok {
-			m.addresses(port, ips)
+			m.addAddresses(port, ips)
 		}
 	}
 	for _, ip := range ips {
-		target := hashed(ip) + "." + name
-		m.addresses(target, []netip.Addr{ip})
-		m.message(name, 0, target)
-		m.message(target, 0, target)
+		target := addressHash(ip) + "." + name
+		m.addAddresses(target, []netip.Addr{ip})
+		m.addCountedSRV(name, 0, target)
+		m.addCountedSRV(target, 0, target)
 		m.glue[name] = append(m.glue[name], record(target, m.ttl, family(ip), ip.String()))
 		for _, p := range s.Ports {
 			if port, ok := portName(p, name); ok {
-				m.message(port, p.Port, name)
-				m.message(hashed(ip)+"."+port, p.Port, name)
-				m.addresses(hashed(ip)+"."+port, []netip.Addr{ip})
+				m.addCountedSRV(port, p.Port, name)
+				m.addCountedSRV(addressHash(ip)+"."+port, p.Port, name)
+				m.addAddresses(addressHash(ip)+"."+port, []netip.Addr{ip})
 			}
 		}
 	}
 	return ips
 }
 
-// wild adds a name with wildcards: the records of all names that it matches.
-func (m *model) wild(name, zone string) {
+// addWildcard adds a name with wildcards: the records of all names that it matches.
+func (m *model) addWildcard(name, zone string) {
 	delete(m.names, name)
 	delete(m.glue, name)
-	m.heavy[name] = 0
+	m.weightCount[name] = 0
 	labels := mdns.SplitDomainName(strings.TrimSuffix(name, zone))
 	n := len(labels)
 	matches := func(pattern, label string) bool { return pattern == "*" || pattern == label }
 	if labels[n-1] == "pod" {
-		m.wildPod(name, zone, labels)
+		m.addPodWildcard(name, zone, labels)
 		return
 	}
 	if !matches(labels[n-1], "svc") {
@@ -144,11 +144,11 @@ func (m *model) wild(name, zone string) {
 	if n < 3 {
 		for ns := range m.have[cluster.Namespaces] {
 			if n == 1 || matches(labels[0], ns.Name) {
-				m.name(name)
+				m.addName(name)
 			}
 		}
 		if n == 1 {
-			m.name(name)
+			m.addName(name)
 		}
 		return
 	}
@@ -172,16 +172,16 @@ func (m *model) wild(name, zone string) {
 			aliases = append(aliases, s.Name+" "+s.Namespace+" "+target[0])
 			continue
 		}
-		m.merge(name, at)
+		m.addRecordsOf(name, at)
 	}
 	if slices.Sort(aliases); len(aliases) > 0 && m.names[name] == nil {
-		m.name(name).add("CNAME", strings.Fields(aliases[0])[2])
+		m.addName(name).add("CNAME", strings.Fields(aliases[0])[2])
 	}
 }
 
-// merge adds the records of another name.
-func (m *model) merge(name, at string) {
-	m.name(name)
+// addRecordsOf adds the records of another name.
+func (m *model) addRecordsOf(name, at string) {
+	m.addName(name)
 	targets := map[string]bool{}
 	for rtype, all := range m.names[at] {
 		for _, rdata := range all {
@@ -198,20 +198,20 @@ func (m *model) merge(name, at string) {
 		m.glue[name] = append(m.glue[name], glue...)
 	} else {
 		for target := range targets {
-			for _, ip := range m.at(target) {
+			for _, ip := range m.addressesOf(target) {
 				m.glue[name] = append(m.glue[name], record(target, m.ttl, family(ip), ip.String()))
 			}
 		}
 	}
-	m.heavy[name] += m.heavy[at]
+	m.weightCount[name] += m.weightCount[at]
 }
 
-func (m *model) wildPod(name, zone string, labels []string) {
+func (m *model) addPodWildcard(name, zone string, labels []string) {
 	for ns := range m.have[cluster.Namespaces] {
 		switch {
 		case m.pods == podsDisabled:
 		case len(labels) == 2:
-			m.name(name)
+			m.addName(name)
 		case len(labels) == 3 && labels[0] != "*":
 			if at, ok := m.podName(labels[0]+"."+ns.Name+".pod."+zone, zone); ok {
 				m.names[name] = at

@@ -33,8 +33,8 @@ func TestParseHashLabel(t *testing.T) {
 	}
 }
 
-func kubeDNSOnes() []allocCase {
-	label := func(ip string) string { return hashed(addr(ip)) }
+func kubeDNSAllocCases() []allocCase {
+	label := func(ip string) string { return addressHash(addr(ip)) }
 	return []allocCase{
 		{"ClusterIP SRV without a port", "api.shop.svc.cluster.local.", "SRV"},
 		{"ClusterIP SRV", "_http._tcp.api.shop.svc.cluster.local.", "SRV"},
@@ -59,7 +59,7 @@ func kubeDNSOnes() []allocCase {
 // An answer with compatible kube-dns allocates nothing either, and the option
 // wildcards does not change that for names without them.
 func TestKubeDNSAllocatesNothing(t *testing.T) {
-	s := shopOf(t, func(d *directive) { d.kubedns, d.wildcards = true, true })
+	s := shopWith(t, func(d *directive) { d.kubedns, d.wildcards = true, true })
 	check := func(c allocCase) *mdns.Msg {
 		run, last := s.answerer(t, c)
 		run()
@@ -71,7 +71,7 @@ func TestKubeDNSAllocatesNothing(t *testing.T) {
 	for _, c := range allocCases() {
 		check(c)
 	}
-	for _, c := range kubeDNSOnes() {
+	for _, c := range kubeDNSAllocCases() {
 		if m, none := check(c), strings.HasPrefix(c.name, "no "); none != (len(m.Answer) == 0) {
 			t.Errorf("%s: got %s, want an empty answer: %v", c.name, digest(m), none)
 		}
@@ -79,8 +79,8 @@ func TestKubeDNSAllocatesNothing(t *testing.T) {
 }
 
 func BenchmarkKubeDNS(b *testing.B) {
-	s := shopOf(b, func(d *directive) { d.kubedns = true })
-	for _, c := range kubeDNSOnes() {
+	s := shopWith(b, func(d *directive) { d.kubedns = true })
+	for _, c := range kubeDNSAllocCases() {
 		b.Run(c.name, func(b *testing.B) {
 			run, _ := s.answerer(b, c)
 			b.ReportAllocs()
@@ -95,9 +95,9 @@ func BenchmarkKubeDNS(b *testing.B) {
 // removed.
 func TestKubeDNSWeights(t *testing.T) {
 	for n, want := range map[int]uint16{1: 100, 2: 50, 3: 33, 99: 1, 100: 1, 101: 0, 400: 0} {
-		d := plain()
+		d := defaultOptions()
 		d.kubedns = true
-		s := start(t, d, huge(n)...)
+		s := start(t, d, headlessWithEndpoints(n)...)
 		for _, name := range []string{"big.shop.svc.cluster.local.", "_http._tcp.big.shop.svc.cluster.local."} {
 			m := s.ask(t, name, "SRV")
 			if len(m.Answer) != n || len(m.Extra) != n {
@@ -118,19 +118,19 @@ func TestKubeDNSWeights(t *testing.T) {
 // Records that depend only on the Service are served before its endpoints are
 // listed.
 func TestKubeDNSWithoutEndpoints(t *testing.T) {
-	d := plain()
+	d := defaultOptions()
 	d.kubedns = true
 	ix := d.newIndex()
 	s := serve(t, d, d.handler(t, ix))
 	relist(ix, cluster.Namespaces, []cluster.Object{namespaceObject("shop")})
 	relist(ix, cluster.Services, []cluster.Object{clusterIP("shop", "api", "http 80/tcp", "10.96.0.1")})
-	own := hashed(addr("10.96.0.1"))
+	own := addressHash(addr("10.96.0.1"))
 	for name, want := range map[string]string{
-		"api.shop.svc.cluster.local.":                                         "NOERROR",
-		own + ".api.shop.svc.cluster.local.":                                  "NOERROR",
-		own + "._http._tcp.api.shop.svc.cluster.local.":                       "NOERROR",
-		hashed(addr("10.96.0.2")) + ".api.shop.svc.cluster.local.":            "SERVFAIL",
-		hashed(addr("10.96.0.2")) + "._http._tcp.api.shop.svc.cluster.local.": "NXDOMAIN",
+		"api.shop.svc.cluster.local.":                                              "NOERROR",
+		own + ".api.shop.svc.cluster.local.":                                       "NOERROR",
+		own + "._http._tcp.api.shop.svc.cluster.local.":                            "NOERROR",
+		addressHash(addr("10.96.0.2")) + ".api.shop.svc.cluster.local.":            "SERVFAIL",
+		addressHash(addr("10.96.0.2")) + "._http._tcp.api.shop.svc.cluster.local.": "NXDOMAIN",
 	} {
 		if got := mdns.RcodeToString[s.ask(t, name, "SRV").Rcode]; got != want {
 			t.Errorf("%s: got %s, want %s", name, got, want)

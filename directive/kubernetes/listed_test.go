@@ -9,9 +9,9 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// versioned returns ten Services, of which those in vs exist: headless ones and others, each
+// tenServices returns ten Services, of which those in vs exist: headless ones and others, each
 // with a slice that is named after it and one that is not. Addresses depend on the version.
-func versioned(vs map[int]int) (lists [cluster.Kinds][]cluster.Object) {
+func tenServices(vs map[int]int) (lists [cluster.Kinds][]cluster.Object) {
 	lists[cluster.Namespaces] = []cluster.Object{namespaceObject("shop")}
 	for _, i := range slices.Sorted(maps.Keys(vs)) {
 		v, name := vs[i], fmt.Sprintf("s%d", i)
@@ -27,8 +27,8 @@ func versioned(vs map[int]int) (lists [cluster.Kinds][]cluster.Object) {
 	return lists
 }
 
-// every returns the same version for all ten.
-func every(v int) map[int]int {
+// allAtVersion returns the same version for all ten.
+func allAtVersion(v int) map[int]int {
 	vs := map[int]int{}
 	for i := range 10 {
 		vs[i] = v
@@ -39,10 +39,10 @@ func every(v int) map[int]int {
 // An equal list changes nothing, half of a list removes nothing, and a whole one removes
 // everything else.
 func TestListed(t *testing.T) {
-	ix := plain().newIndex()
-	kinds := plain().kinds()
+	ix := defaultOptions().newIndex()
+	kinds := defaultOptions().kinds()
 	list := func(vs map[int]int) {
-		lists := versioned(vs)
+		lists := tenServices(vs)
 		for _, kind := range kinds {
 			relist(ix, kind, lists[kind])
 		}
@@ -51,8 +51,8 @@ func TestListed(t *testing.T) {
 	// as compares the index with a new one of the same objects.
 	as := func(what string, vs map[int]int) {
 		t.Helper()
-		fresh := plain().newIndex()
-		lists := versioned(vs)
+		fresh := defaultOptions().newIndex()
+		lists := tenServices(vs)
 		for _, kind := range kinds {
 			relist(fresh, kind, lists[kind])
 		}
@@ -65,31 +65,31 @@ func TestListed(t *testing.T) {
 		if got, want := len(ix.sliceOwners[cluster.Slices]), len(vs); got != want {
 			t.Errorf("%s: %d slices by themselves, want %d", what, got, want)
 		}
-		if got, want := append(refsOf(&ix.reverse), refsOf(&ix.claims)...), append(refsOf(&fresh.reverse), refsOf(&fresh.claims)...); !slices.Equal(got, want) {
+		if got, want := append(referenceLines(&ix.reverse), referenceLines(&ix.claims)...), append(referenceLines(&fresh.reverse), referenceLines(&fresh.claims)...); !slices.Equal(got, want) {
 			t.Errorf("%s: reverse names\n%v\nwant\n%v", what, got, want)
 		}
 	}
-	list(every(1))
-	as("the first", every(1))
+	list(allAtVersion(1))
+	as("the first", allAtVersion(1))
 
 	before := entries()
-	list(every(1))
-	as("an equal one", every(1))
+	list(allAtVersion(1))
+	as("an equal one", allAtVersion(1))
 	if !maps.Equal(entries(), before) {
 		t.Error("after an equal list: got other entries, want the same")
 	}
 
-	half := every(1)
+	half := allAtVersion(1)
 	for i := range 5 {
 		half[i] = 2
 	}
-	lists := versioned(half)
+	lists := tenServices(half)
 	ix.Put(cluster.Services, lists[cluster.Services][:5]...)
 	ix.Put(cluster.Slices, lists[cluster.Slices][:10]...)
 	as("half of one", half)
 
-	list(every(3))
-	as("everything changed", every(3))
+	list(allAtVersion(3))
+	as("everything changed", allAtVersion(3))
 
 	few := map[int]int{3: 3, 4: 3, 7: 4}
 	list(few)
@@ -99,8 +99,8 @@ func TestListed(t *testing.T) {
 	as("all are gone", nil)
 }
 
-// refsOf returns the references of a reverse index.
-func refsOf(x *reverseIndex) (refs []string) {
+// referenceLines returns the references of a reverse index.
+func referenceLines(x *reverseIndex) (refs []string) {
 	for _, r := range allRefs(x) {
 		refs = append(refs, fmt.Sprintf("%v %s", r.addr, r.service.labels))
 	}

@@ -30,8 +30,8 @@ func (r reply) String() string {
 	return b.String()
 }
 
-// read converts a message to a reply. Duplicate records are kept.
-func read(m *mdns.Msg) reply {
+// toReply converts a message to a reply. Duplicate records are kept.
+func toReply(m *mdns.Msg) reply {
 	lines := func(rrs []mdns.RR) (lines []string) {
 		for _, rr := range rrs {
 			lines = append(lines, strings.ToLower(strings.Join(strings.Fields(rr.String()), " ")))
@@ -45,12 +45,12 @@ func record(name string, ttl uint32, qtype, rdata string) string {
 	return strings.ToLower(fmt.Sprintf("%s %d IN %s %s", name, ttl, qtype, rdata))
 }
 
-// An asked is one question of a chain of CNAMEs.
-type asked struct{ name, qtype string }
+// An cnameQuery is one question of a chain of CNAMEs.
+type cnameQuery struct{ name, qtype string }
 
-// ask returns the correct replies, of which one is expected. name is in lower
+// replies returns the correct replies, of which one is expected. name is in lower
 // case.
-func (m *model) ask(name, qtype string, before ...asked) []reply {
+func (m *model) replies(name, qtype string, before ...cnameQuery) []reply {
 	zone := m.zone(name)
 	switch {
 	case zone == "" && mdns.IsSubDomain(otherZone, name):
@@ -63,26 +63,26 @@ func (m *model) ask(name, qtype string, before ...asked) []reply {
 	soa := record(zone, min(m.ttl, 300), "SOA", m.names[zone]["SOA"][0])
 	wild := m.wildcards && slices.Contains(strings.Split(strings.TrimSuffix(name, zone), "."), "*") && !reversed(zone) && !slices.Contains(m.multicluster, zone)
 	if wild {
-		m.wild(name, zone)
+		m.addWildcard(name, zone)
 	}
 	at, exists := m.names[name]
 	if !exists && !wild {
 		at, exists = m.podName(name, zone)
 	}
 	if !exists {
-		at, exists = m.prefer(name)
+		at, exists = m.preferredRecords(name)
 	}
-	if !exists && m.pinned(name) {
+	if !exists && m.isPinned(name) {
 		at, exists = rrsets{}, true
 	}
 	through := m.through && (len(m.throughZones) == 0 || slices.ContainsFunc(m.throughZones, func(z string) bool { return mdns.IsSubDomain(z, name) }))
 	switch {
-	case through && (!exists || reversed(zone) && m.between[name]):
+	case through && (!exists || reversed(zone) && m.emptyNonTerminals[name]):
 		return []reply{fromOtherZones(name, qtype)}
 	case !exists:
 		return []reply{{code: "NXDOMAIN", aa: true, authority: []string{soa}}}
 	case at["CNAME"] != nil:
-		return m.chase(name, qtype, at["CNAME"][0], before)
+		return m.followCNAME(name, qtype, at["CNAME"][0], before)
 	}
 	nodata := reply{code: "NOERROR", aa: true, authority: []string{soa}}
 	var replies []reply
@@ -120,7 +120,7 @@ func (m *model) rrset(name, rtype string, at rrsets) []reply {
 		case "SRV":
 			// §3.5, with each record counted once.
 			if weight := max(1, 100/len(at[rtype])); m.kubedns {
-				rdata = fmt.Sprintf("10 %d %s", 100/m.heavy[name], rdata)
+				rdata = fmt.Sprintf("10 %d %s", 100/m.weightCount[name], rdata)
 			} else {
 				rdata = fmt.Sprintf("0 %d %s", weight, rdata)
 			}
@@ -144,20 +144,20 @@ func (m *model) rrset(name, rtype string, at rrsets) []reply {
 	return []reply{r}
 }
 
-// chase follows a CNAME (2.5): the CNAME is the answer for every type, the
+// followCNAME follows a CNAME (2.5): the CNAME is the answer for every type, the
 // records of its target are added, and the response code is that of the last name
 // (RFC 6604). Each CNAME of a loop is in the answer once.
-func (m *model) chase(name, qtype, target string, before []asked) []reply {
+func (m *model) followCNAME(name, qtype, target string, before []cnameQuery) []reply {
 	head := record(name, m.ttl, "CNAME", target)
 	if qtype == "CNAME" || qtype == "ANY" {
 		return []reply{{code: "NOERROR", aa: true, answer: []string{head}}}
 	}
-	before = append(slices.Clone(before), asked{name, qtype})
-	if len(before) > 8 || slices.Contains(before, asked{target, qtype}) {
+	before = append(slices.Clone(before), cnameQuery{name, qtype})
+	if len(before) > 8 || slices.Contains(before, cnameQuery{target, qtype}) {
 		return []reply{{code: "SERVFAIL", aa: true, answer: []string{head}}}
 	}
 	var replies []reply
-	for _, sub := range m.ask(target, qtype, before...) {
+	for _, sub := range m.replies(target, qtype, before...) {
 		if sub.code == "REFUSED" { // no server block has the target: the client queries it elsewhere
 			sub.code = "NOERROR"
 		}
@@ -198,24 +198,24 @@ func (m *model) podName(name, zone string) (rrsets, bool) {
 	return rrsets{family(ip): {ip.String()}}, true
 }
 
-// prefer returns the records of ZONE.prefer._zone if no endpoint is in that
+// preferredRecords returns the records of ZONE.prefer._zone if no endpoint is in that
 // topology zone: those of all endpoints.
-func (m *model) prefer(name string) (rrsets, bool) {
+func (m *model) preferredRecords(name string) (rrsets, bool) {
 	const prefer = "prefer._zone."
 	i := strings.LastIndex(name, "."+prefer)
 	if i < 0 || m.names[name[i+1:]] == nil {
 		return nil, false
 	}
 	service := name[i+1+len(prefer):]
-	m.glue[name], m.heavy[name] = m.glue[service], m.heavy[service]
+	m.glue[name], m.weightCount[name] = m.glue[service], m.weightCount[service]
 	if m.glue[name] == nil {
 		delete(m.glue, name)
 	}
 	return m.names[service], true
 }
 
-// pinned reports whether a name is ZONE.pin._zone, whatever the topology zone is.
-func (m *model) pinned(name string) bool {
+// isPinned reports whether a name is ZONE.pin._zone, whatever the topology zone is.
+func (m *model) isPinned(name string) bool {
 	i := strings.LastIndex(name, ".pin._zone.")
 	return i >= 0 && m.names[name[i+1:]] != nil
 }

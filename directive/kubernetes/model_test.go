@@ -52,39 +52,39 @@ type model struct {
 	serial       uint32
 	importSerial uint32
 
-	primary string
-	names   map[string]rrsets   // every existing name
-	between map[string]bool     // empty non-terminals
-	oneOf   map[string][]string // PTR names of an address that is the ClusterIP of several Services: any one is correct
-	glue    map[string][]string // additional addresses of SRV records of this name, if they are not all addresses of the targets
-	heavy   map[string]int      // the number of records from which kube-dns computes the weights at this name
+	primary           string
+	names             map[string]rrsets   // every existing name
+	emptyNonTerminals map[string]bool     // empty non-terminals
+	oneOf             map[string][]string // PTR names of an address that is the ClusterIP of several Services: any one is correct
+	glue              map[string][]string // additional addresses of SRV records of this name, if they are not all addresses of the targets
+	weightCount       map[string]int      // the number of records from which kube-dns computes the weights at this name
 }
 
-// spell returns the model of a cluster.
-func spell(d directive, have *objects, serial, importSerial uint32) *model {
+// newModel returns the model of a cluster.
+func newModel(d directive, have *objects, serial, importSerial uint32) *model {
 	m := &model{directive: d, have: have, serial: serial, importSerial: importSerial,
-		names: map[string]rrsets{}, between: map[string]bool{}, oneOf: map[string][]string{}, glue: map[string][]string{}, heavy: map[string]int{}}
+		names: map[string]rrsets{}, emptyNonTerminals: map[string]bool{}, oneOf: map[string][]string{}, glue: map[string][]string{}, weightCount: map[string]int{}}
 	for _, z := range d.zones {
 		if m.primary == "" && !reversed(z) && !slices.Contains(d.multicluster, z) {
 			m.primary = z
 		}
 	}
 	for _, z := range d.zones {
-		m.name(z)
-		m.name("dns." + z)
-		m.name("ns.dns." + z)
+		m.addName(z)
+		m.addName("dns." + z)
+		m.addName("ns.dns." + z)
 		switch {
 		case reversed(z):
 		case slices.Contains(d.multicluster, z):
-			m.forward(z, cluster.Imports, cluster.ImportSlices, "1.0.0") // M3
+			m.addZone(z, cluster.Imports, cluster.ImportSlices, "1.0.0") // M3
 		default:
-			m.forward(z, cluster.Services, cluster.Slices, "1.1.0") // 2.2
-			m.podSpaces(z)
+			m.addZone(z, cluster.Services, cluster.Slices, "1.1.0") // 2.2
+			m.addPodNamespaces(z)
 		}
 	}
-	m.backward()
+	m.addReverse()
 	for _, z := range d.zones {
-		m.apex(z)
+		m.addApex(z)
 	}
 	return m
 }
@@ -103,19 +103,19 @@ func (m *model) zone(name string) (zone string) {
 	return zone
 }
 
-// name adds a name, and the names between it and its zone (RFC 8020).
-func (m *model) name(name string) rrsets {
+// addName adds a name, and the names between it and its zone (RFC 8020).
+func (m *model) addName(name string) rrsets {
 	zone := m.zone(name)
 	for _, parent, _ := strings.Cut(name, "."); name != zone && parent != zone; _, parent, _ = strings.Cut(parent, ".") {
 		if m.names[parent] == nil {
 			m.names[parent] = rrsets{}
-			m.between[parent] = true
+			m.emptyNonTerminals[parent] = true
 		}
 	}
 	if m.names[name] == nil {
 		m.names[name] = rrsets{}
 	}
-	delete(m.between, name)
+	delete(m.emptyNonTerminals, name)
 	return m.names[name]
 }
 
@@ -184,12 +184,12 @@ func dashed(ip netip.Addr) string {
 	return s
 }
 
-// forward adds the names of a zone of Services.
-func (m *model) forward(z string, services, from cluster.Kind, version string) {
-	m.name("svc." + z)
-	m.name("dns-version."+z).add("TXT", `"`+version+`"`)
+// addZone adds the names of a zone of Services.
+func (m *model) addZone(z string, services, from cluster.Kind, version string) {
+	m.addName("svc." + z)
+	m.addName("dns-version."+z).add("TXT", `"`+version+`"`)
 	for ns := range m.have[cluster.Namespaces] {
-		m.name(ns.Name + ".svc." + z)
+		m.addName(ns.Name + ".svc." + z)
 	}
 	for _, o := range m.have.list(services) {
 		s := o.(*cluster.Service)
@@ -201,26 +201,26 @@ func (m *model) forward(z string, services, from cluster.Kind, version string) {
 		switch {
 		case s.ExternalName != "": // 2.5
 			if target, ok := hostname(s.ExternalName); ok {
-				m.name(name).add("CNAME", target)
+				m.addName(name).add("CNAME", target)
 			}
 			continue
 		case s.Headless:
 			if len(endpoints) == 0 { // 2.4.1b, M10
-				m.alias(name, s, from)
+				m.addCNAMEs(name, s, from)
 				continue
 			}
 			if !m.kubedns {
-				m.headless(name, endpoints)
+				m.addHeadless(name, endpoints)
 			}
 			if m.zonal && services == cluster.Services {
-				m.topology(name, s)
+				m.addTopology(name, s)
 			}
 		default:
 			if m.ignoreEmpty && len(endpoints) == 0 {
 				continue
 			}
 			if !m.kubedns {
-				m.clusterIP(name, s)
+				m.addClusterIP(name, s)
 			}
 		}
 		if m.kubedns {
@@ -228,16 +228,16 @@ func (m *model) forward(z string, services, from cluster.Kind, version string) {
 			continue
 		}
 		for _, e := range endpoints { // 2.4.1c, d; M9; §3.5 under a ClusterIP too
-			m.addresses(e.label+"."+name, e.addresses)
+			m.addAddresses(e.label+"."+name, e.addresses)
 			for _, p := range e.ports {
-				m.srv(e.label+"."+name, p, e.label+"."+name)
+				m.addSRV(e.label+"."+name, p, e.label+"."+name)
 			}
 		}
 	}
 }
 
-// alias adds the CNAMEs of a headless Service whose slices have one name.
-func (m *model) alias(name string, s *cluster.Service, from cluster.Kind) {
+// addCNAMEs adds the CNAMEs of a headless Service whose slices have one name.
+func (m *model) addCNAMEs(name string, s *cluster.Service, from cluster.Kind) {
 	names, targets := []string{name}, map[string]bool{}
 	var zones, between []string
 	for _, o := range m.have.list(from) {
@@ -272,10 +272,10 @@ func (m *model) alias(name string, s *cluster.Service, from cluster.Kind) {
 	}
 	for target := range targets {
 		for _, at := range names {
-			m.name(at).add("CNAME", target)
+			m.addName(at).add("CNAME", target)
 		}
 		for _, at := range between {
-			m.name(at)
+			m.addName(at)
 		}
 	}
 }
@@ -292,8 +292,8 @@ func hostname(s string) (string, bool) {
 	return strings.ToLower(mdns.Fqdn(s)), true
 }
 
-func (m *model) addresses(name string, ips []netip.Addr) {
-	at := m.name(name)
+func (m *model) addAddresses(name string, ips []netip.Addr) {
+	at := m.addName(name)
 	for _, ip := range ips {
 		at.add(family(ip), ip.String())
 	}
@@ -306,9 +306,9 @@ func family(ip netip.Addr) string {
 	return "AAAA"
 }
 
-// srv adds a SRV record. Its weight is set when all records have been added.
-func (m *model) srv(name string, p cluster.Port, target string) {
-	m.name(name).add("SRV", fmt.Sprintf("%d %s", p.Port, target))
+// addSRV adds a SRV record. Its weight is set when all records have been added.
+func (m *model) addSRV(name string, p cluster.Port, target string) {
+	m.addName(name).add("SRV", fmt.Sprintf("%d %s", p.Port, target))
 }
 
 // portName returns the owner of a named port's SRV records (2.3.2, 2.4.2). Other
@@ -317,34 +317,34 @@ func portName(p cluster.Port, service string) (string, bool) {
 	return "_" + p.Name + "._" + p.Protocol + "." + service, p.Name != ""
 }
 
-func (m *model) clusterIP(name string, s *cluster.Service) {
-	m.addresses(name, s.ClusterIPs) // 2.3.1, M4
+func (m *model) addClusterIP(name string, s *cluster.Service) {
+	m.addAddresses(name, s.ClusterIPs) // 2.3.1, M4
 	for _, p := range s.Ports {
-		m.srv(name, p, name) // §3.5: all ports, with or without a name
+		m.addSRV(name, p, name) // §3.5: all ports, with or without a name
 		if port, ok := portName(p, name); ok {
-			m.srv(port, p, name)            // 2.3.2, M5
-			m.addresses(port, s.ClusterIPs) // §3.2
+			m.addSRV(port, p, name)            // 2.3.2, M5
+			m.addAddresses(port, s.ClusterIPs) // §3.2
 		}
 	}
 }
 
-func (m *model) headless(name string, endpoints []*endpoint) {
+func (m *model) addHeadless(name string, endpoints []*endpoint) {
 	for _, e := range endpoints {
-		m.addresses(name, e.addresses) // 2.4.1, M8
+		m.addAddresses(name, e.addresses) // 2.4.1, M8
 		for _, p := range e.ports {
-			m.srv(name, p, e.label+"."+name) // §3.5
+			m.addSRV(name, p, e.label+"."+name) // §3.5
 			if port, ok := portName(p, name); ok {
-				m.srv(port, p, e.label+"."+name) // 2.4.2, M11
-				m.addresses(port, e.addresses)   // §3.2
+				m.addSRV(port, p, e.label+"."+name) // 2.4.2, M11
+				m.addAddresses(port, e.addresses)   // §3.2
 			}
 		}
 	}
 }
 
-// topology adds the names ZONE.pin._zone. For ZONE.prefer._zone see prefer.
-func (m *model) topology(name string, s *cluster.Service) {
-	m.name("pin._zone." + name)
-	m.name("prefer._zone." + name)
+// addTopology adds the names ZONE.pin._zone. For ZONE.prefer._zone see prefer.
+func (m *model) addTopology(name string, s *cluster.Service) {
+	m.addName("pin._zone." + name)
+	m.addName("prefer._zone." + name)
 	for _, e := range m.endpoints(s, cluster.Slices) {
 		for i, ip := range e.addresses {
 			for _, how := range []string{"pin", "prefer"} {
@@ -353,12 +353,12 @@ func (m *model) topology(name string, s *cluster.Service) {
 				}
 				at := e.zones[i] + "." + how + "._zone." + name
 				if m.kubedns {
-					m.portless(at, name, e, e.addresses[i])
+					m.addWithoutPort(at, name, e, e.addresses[i])
 					continue
 				}
-				m.addresses(at, e.addresses[i:i+1])
+				m.addAddresses(at, e.addresses[i:i+1])
 				for _, p := range e.ports {
-					m.srv(at, p, e.label+"."+name)
+					m.addSRV(at, p, e.label+"."+name)
 				}
 				if len(e.ports) > 0 {
 					m.glue[at] = append(m.glue[at], record(e.label+"."+name, m.ttl, family(ip), ip.String()))
@@ -368,19 +368,19 @@ func (m *model) topology(name string, s *cluster.Service) {
 	}
 }
 
-// podSpaces adds the names NS.pod. podName finds the names of pods.
-func (m *model) podSpaces(z string) {
-	m.name("pod." + z)
+// addPodNamespaces adds the names NS.pod. podName finds the names of pods.
+func (m *model) addPodNamespaces(z string) {
+	m.addName("pod." + z)
 	for ns := range m.have[cluster.Namespaces] {
 		if m.pods != podsDisabled {
-			m.name(ns.Name + ".pod." + z)
+			m.addName(ns.Name + ".pod." + z)
 		}
 	}
 }
 
-// backward adds the reverse zones (2.3.3, 2.4.3). The zone of ServiceImports has
+// addReverse adds the reverse zones (2.3.3, 2.4.3). The zone of ServiceImports has
 // none (M6).
-func (m *model) backward() {
+func (m *model) addReverse() {
 	if m.primary == "" {
 		return
 	}
@@ -401,9 +401,9 @@ func (m *model) backward() {
 		}
 		for _, e := range m.endpoints(s, cluster.Slices) {
 			for _, ip := range e.addresses {
-				put(members, ip, m.own(e)+"."+name)
+				put(members, ip, m.endpointLabel(e)+"."+name)
 				if m.isTarget(s, ip) {
-					put(targets, ip, m.own(e)+"."+name)
+					put(targets, ip, m.endpointLabel(e)+"."+name)
 				}
 			}
 		}
@@ -414,13 +414,13 @@ func (m *model) backward() {
 		}
 		if at, err := mdns.ReverseAddr(ip.String()); err == nil && m.zone(at) != "" && owners[ip] == nil {
 			for _, name := range names {
-				m.name(at).add("PTR", name)
+				m.addName(at).add("PTR", name)
 			}
 		}
 	}
 	for ip, names := range owners { // §3.7: a ClusterIP takes precedence over endpoints
 		if at, err := mdns.ReverseAddr(ip.String()); err == nil && m.zone(at) != "" {
-			m.name(at).add("PTR", names[0])
+			m.addName(at).add("PTR", names[0])
 			m.oneOf[at] = names
 		}
 	}
@@ -442,9 +442,9 @@ func (m *model) isTarget(s *cluster.Service, ip netip.Addr) bool {
 	return false
 }
 
-// apex adds SOA, NS and the addresses of the name server (§3.6): the Services
+// addApex adds SOA, NS and the addresses of the name server (§3.6): the Services
 // that have this server as an endpoint, or ns.dns.
-func (m *model) apex(z string) {
+func (m *model) addApex(z string) {
 	serial := m.serial
 	if slices.Contains(m.multicluster, z) {
 		serial = m.importSerial
@@ -467,7 +467,7 @@ func (m *model) apex(z string) {
 	if len(own) == 0 {
 		addresses = m.local
 	}
-	m.addresses("ns.dns."+z, addresses)
+	m.addAddresses("ns.dns."+z, addresses)
 	if len(own) == 0 || reversed(z) || slices.Contains(m.multicluster, z) {
 		own = map[string][]netip.Addr{"ns.dns.": addresses}
 	}

@@ -175,18 +175,18 @@ func TestDottedNames(t *testing.T) {
 // cluster whose ID cannot be part of a name has no names.
 func TestInvalidNames(t *testing.T) {
 	long := strings.Repeat("h", 64)
-	d := plain()
+	d := defaultOptions()
 	d.zones, d.multicluster = append(d.zones, "clusterset.local."), []string{"clusterset.local."}
 	s := start(t, d,
 		namespaceObject("shop"),
 		headless("shop", "db"),
 		slice("shop", "db-1", "db", "sql 5432/tcp", long+"=10.0.0.1", long[1:]+"=10.0.0.2"),
 		imported{headless("shop", "db")},
-		from("a..b", slice("shop", "i1", "db", "sql 5432/tcp", "10.1.0.1")),
-		from(strings.Repeat("c", 64), slice("shop", "i2", "db", "sql 5432/tcp", "10.1.0.2")),
-		from(".x", slice("shop", "i3", "db", "sql 5432/tcp", "10.1.0.3")),
-		from(`a\.b`, slice("shop", "i4", "db", "sql 5432/tcp", "10.1.0.4")),
-		from("east", slice("shop", "i5", "db", "sql 5432/tcp", "10.1.0.5")),
+		inCluster("a..b", slice("shop", "i1", "db", "sql 5432/tcp", "10.1.0.1")),
+		inCluster(strings.Repeat("c", 64), slice("shop", "i2", "db", "sql 5432/tcp", "10.1.0.2")),
+		inCluster(".x", slice("shop", "i3", "db", "sql 5432/tcp", "10.1.0.3")),
+		inCluster(`a\.b`, slice("shop", "i4", "db", "sql 5432/tcp", "10.1.0.4")),
+		inCluster("east", slice("shop", "i5", "db", "sql 5432/tcp", "10.1.0.5")),
 	)
 	s.check(t, "db.shop.svc.cluster.local.", "SRV", fmt.Sprintf(`NOERROR aa
 		db.shop.svc.cluster.local. 5 IN SRV 0 50 5432 10-0-0-1.db.shop.svc.cluster.local.
@@ -204,7 +204,7 @@ func TestInvalidNames(t *testing.T) {
 // among the addresses of the Service, but has no name.
 func TestLongestNames(t *testing.T) {
 	l63 := func(c string) string { return strings.Repeat(c, 63) }
-	d := plain()
+	d := defaultOptions()
 	d.zones = []string{"cluster.local.", "in-addr.arpa."}
 	objects := []cluster.Object{
 		namespaceObject(l63("n")),

@@ -13,8 +13,8 @@ import (
 	"github.com/seamark/seamark/cluster/snapshot"
 )
 
-// reloaded returns a new index with the objects of ix, by way of a snapshot.
-func reloaded(t testing.TB, ix *Index, kinds []cluster.Kind) *Index {
+// reloadIndex returns a new index with the objects of ix, by way of a snapshot.
+func reloadIndex(t testing.TB, ix *Index, kinds []cluster.Kind) *Index {
 	t.Helper()
 	var buf bytes.Buffer
 	if err := snapshot.Write(&buf, snapshot.Header{Written: time.Now()}, ix.Objects()); err != nil {
@@ -24,7 +24,7 @@ func reloaded(t testing.TB, ix *Index, kinds []cluster.Kind) *Index {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again := NewIndex(ix.settings, kinds, quiet())
+	again := NewIndex(ix.settings, kinds, discardLog())
 	if err := again.Load(s); err != nil {
 		t.Fatal(err)
 	}
@@ -36,18 +36,18 @@ func reloaded(t testing.TB, ix *Index, kinds []cluster.Kind) *Index {
 func TestSnapshotEqualsIndex(t *testing.T) {
 	for seed := range uint64(50) {
 		c := newObjectChurn(seed)
-		ix := NewIndex(c.set, livedKinds(), quiet())
+		ix := NewIndex(c.set, churnKinds(), discardLog())
 		for range 30 {
 			c.step(ix)
 		}
-		for _, kind := range livedKinds() {
+		for _, kind := range churnKinds() {
 			ix.Listed(kind, func(key cluster.Key) bool { return c.have[kind][key] != nil })
 		}
-		again := reloaded(t, ix, livedKinds())
+		again := reloadIndex(t, ix, churnKinds())
 		compare := func(what string) {
 			t.Helper()
-			for i, want := range held(ix) {
-				if got := held(again)[i]; !slices.Equal(got, want) {
+			for i, want := range indexState(ix) {
+				if got := indexState(again)[i]; !slices.Equal(got, want) {
 					t.Fatalf("seed %d, %s: got\n%v\nwant\n%v", seed, what, got, want)
 				}
 			}
@@ -57,7 +57,7 @@ func TestSnapshotEqualsIndex(t *testing.T) {
 			t.Errorf("seed %d, loaded: got ready %v and synced %v, want ready only", seed, again.Ready(), again.Synced())
 		}
 		c.step(ix) // which the snapshot lacks
-		for _, kind := range livedKinds() {
+		for _, kind := range churnKinds() {
 			var all []cluster.Object
 			for _, o := range c.have[kind] {
 				all = append(all, o)
@@ -76,10 +76,10 @@ func TestSnapshotEqualsIndex(t *testing.T) {
 
 func TestSnapshotPods(t *testing.T) {
 	kinds := []cluster.Kind{cluster.Namespaces, cluster.Services, cluster.Pods}
-	ix := NewIndex(settings{podsByAddr: true}, kinds, quiet())
+	ix := NewIndex(settings{podsByAddr: true}, kinds, discardLog())
 	ix.Put(cluster.Namespaces, namespaceObject("shop"))
 	ix.Put(cluster.Pods, &cluster.Pod{Namespace: "shop", Name: "web-0", IPs: []netip.Addr{netip.MustParseAddr("10.1.0.1")}, Labels: cluster.NewLabels(map[string]string{"app": "web"})})
-	again := reloaded(t, ix, kinds)
+	again := reloadIndex(t, ix, kinds)
 	if got, want := again.serial.Load(), ix.serial.Load(); got != want {
 		t.Errorf("serial: got %d, want %d", got, want)
 	}
@@ -93,7 +93,7 @@ func TestSnapshotPods(t *testing.T) {
 // FuzzLoad loads snapshots of any objects into an index.
 func FuzzLoad(f *testing.F) {
 	c := newObjectChurn(1)
-	ix := NewIndex(c.set, livedKinds(), quiet())
+	ix := NewIndex(c.set, churnKinds(), discardLog())
 	for range 30 {
 		c.step(ix)
 	}
@@ -109,7 +109,7 @@ func FuzzLoad(f *testing.F) {
 		data = binary.LittleEndian.AppendUint32(append(data, 15<<3|5), crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)))
 		s, err := snapshot.Read(bytes.NewReader(data))
 		if err == nil {
-			_ = NewIndex(settings{}, livedKinds(), quiet()).Load(s)
+			_ = NewIndex(settings{}, churnKinds(), discardLog()).Load(s)
 		}
 	})
 }
@@ -127,7 +127,7 @@ func BenchmarkLoad(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if err := NewIndex(settings{ttl: 5}, plain().kinds(), quiet()).Load(s); err != nil {
+		if err := NewIndex(settings{ttl: 5}, defaultOptions().kinds(), discardLog()).Load(s); err != nil {
 			b.Fatal(err)
 		}
 	}

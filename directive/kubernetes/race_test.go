@@ -51,7 +51,7 @@ func versions() [2]version {
 // and grows and shrinks every table, readers see each Service before or after a
 // change.
 func TestReadersDuringChanges(t *testing.T) {
-	d := plain()
+	d := defaultOptions()
 	d.pods = podsVerified
 	vs := versions()
 	fixed := []cluster.Object{namespaceObject("shop"), &cluster.Pod{Namespace: "shop", Name: "p", IPs: []netip.Addr{netip.MustParseAddr("10.7.0.1")}}}
@@ -146,7 +146,7 @@ func disturb(ix *Index, vs [2]version, fixed []cluster.Object) {
 // While the last list is delivered, a query gets SERVFAIL or the answer, never
 // NXDOMAIN.
 func TestReadersDuringLastList(t *testing.T) {
-	d := plain()
+	d := defaultOptions()
 	for range 500 {
 		ix := d.newIndex()
 		h := d.handler(t, ix)

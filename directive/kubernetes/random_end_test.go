@@ -11,9 +11,9 @@ import (
 	"github.com/seamark/seamark/dns"
 )
 
-// rebuilt compares the index with one that is built from the present objects: replicas
+// checkNewIndex compares the index with one that is built from the present objects: replicas
 // that started at different times must have the same answers.
-func (c *randomCluster) rebuilt(t *testing.T, s *server, m *model) error {
+func (c *randomCluster) checkNewIndex(t *testing.T, s *server, m *model) error {
 	fresh := c.newIndex()
 	for _, i := range c.Perm(len(c.kinds())) {
 		relist(fresh, c.kinds()[i], c.have.list(c.kinds()[i]))
@@ -36,8 +36,8 @@ func (c *randomCluster) rebuilt(t *testing.T, s *server, m *model) error {
 	return nil
 }
 
-// emptied deletes everything, after which nothing must be left.
-func (c *randomCluster) emptied() error {
+// checkEmpty deletes everything, after which nothing must be left.
+func (c *randomCluster) checkEmpty() error {
 	for _, i := range c.Perm(len(c.kinds())) {
 		kind := c.kinds()[i]
 		if c.chance(50) {

@@ -28,8 +28,8 @@ func pick[T any](c *randomCluster, from ...T) T { return from[c.IntN(len(from))]
 
 func (c *randomCluster) chance(percent int) bool { return c.IntN(100) < percent }
 
-// few returns up to n of the values, without duplicates.
-func few[T any](c *randomCluster, n int, from ...T) (some []T) {
+// pickSome returns up to n of the values, without duplicates.
+func pickSome[T any](c *randomCluster, n int, from ...T) (some []T) {
 	for _, i := range c.Perm(len(from))[:min(len(from), c.IntN(n+1))] {
 		some = append(some, from[i])
 	}
@@ -38,7 +38,7 @@ func few[T any](c *randomCluster, n int, from ...T) (some []T) {
 
 func newRandomCluster(seed uint64) *randomCluster {
 	c := &randomCluster{Rand: rand.New(rand.NewPCG(seed, 53)), have: noObjects()}
-	d := plain()
+	d := defaultOptions()
 	d.tables = seed%3 > 0
 	d.ttl = pick(c, uint32(0), 5, 30, 3600)
 	d.pods = pick(c, podsDisabled, podsInsecure, podsVerified, podsVerified)
@@ -55,9 +55,9 @@ func newRandomCluster(seed uint64) *randomCluster {
 		d.multicluster = []string{"clusterset.local."}
 	}
 	if d.through = c.chance(50); d.through && c.chance(50) {
-		d.throughZones = few(c, 2, append(d.zones, "svc."+d.zones[0], "96.10.in-addr.arpa.", "shop.svc.clusterset.local.")...)
+		d.throughZones = pickSome(c, 2, append(d.zones, "svc."+d.zones[0], "96.10.in-addr.arpa.", "shop.svc.clusterset.local.")...)
 	}
-	d.local = few(c, 3, c.addresses()...)
+	d.local = pickSome(c, 3, c.addresses()...)
 	c.directive = d
 	c.index = d.newIndex()
 	return c
@@ -104,7 +104,7 @@ func (c *randomCluster) newService(kind cluster.Kind, key cluster.Key) *cluster.
 	case c.chance(45):
 		s.Headless = true
 	default:
-		s.ClusterIPs = few(c, 2, c.addresses()[4:]...)
+		s.ClusterIPs = pickSome(c, 2, c.addresses()[4:]...)
 		if c.chance(10) && len(s.ClusterIPs) > 0 { // the API server allows none, a file of manifests may have some
 			s.ClusterIPs = append(s.ClusterIPs, s.ClusterIPs[0])
 		}
@@ -135,7 +135,7 @@ func (c *randomCluster) newSlice(kind cluster.Kind, key cluster.Key) *cluster.Sl
 		sl.Endpoints = cluster.Endpoints(buf)
 		return sl
 	}
-	for _, ip := range few(c, 5, c.addresses()...) {
+	for _, ip := range pickSome(c, 5, c.addresses()...) {
 		e := cluster.Endpoint{Addr: ip, Ready: c.chance(75), Target: c.chance(30)}
 		if c.chance(60) {
 			e.Hostname = pick(c, "db-0", "db-0", "db-1", "eu", "west", "10-0-0-1", "10-0-0-2", "fd00--1")
@@ -165,15 +165,15 @@ func (c *randomCluster) key(kind cluster.Kind) cluster.Key {
 	return cluster.Key{Namespace: c.namespace(), Name: pick(c, "a", "b", "api-a", "api-b", "db-a", "web-a")}
 }
 
-// make returns an object with random content.
-func (c *randomCluster) make(kind cluster.Kind, key cluster.Key) cluster.Object {
+// newObject returns an object with random content.
+func (c *randomCluster) newObject(kind cluster.Kind, key cluster.Key) cluster.Object {
 	switch kind {
 	case cluster.Namespaces:
 		return &cluster.Namespace{Name: key.Name}
 	case cluster.Services, cluster.Imports:
 		return c.newService(kind, key)
 	case cluster.Pods:
-		return &cluster.Pod{Namespace: key.Namespace, Name: key.Name, IPs: few(c, 3, c.addresses()...)}
+		return &cluster.Pod{Namespace: key.Namespace, Name: key.Name, IPs: pickSome(c, 3, c.addresses()...)}
 	}
 	return c.newSlice(kind, key)
 }
@@ -183,12 +183,12 @@ func (c *randomCluster) replace(kind cluster.Kind, keep int) {
 	next := map[cluster.Key]cluster.Object{}
 	for _, o := range c.have.list(kind) {
 		if c.chance(keep) {
-			next[o.Key()] = again(o)
+			next[o.Key()] = copyObject(o)
 		}
 	}
 	for range c.IntN(6) {
 		key := c.key(kind)
-		next[key] = c.make(kind, key)
+		next[key] = c.newObject(kind, key)
 	}
 	c.set(kind, next)
 }
@@ -200,8 +200,8 @@ func (c *randomCluster) set(kind cluster.Kind, next map[cluster.Key]cluster.Obje
 	relist(c.index, kind, list)
 }
 
-// again returns an equal object, as a second list decodes it.
-func again(o cluster.Object) cluster.Object {
+// copyObject returns an equal object, as a second list decodes it.
+func copyObject(o cluster.Object) cluster.Object {
 	switch o := o.(type) {
 	case *cluster.Namespace:
 		copied := *o
@@ -233,9 +233,9 @@ func (c *randomCluster) change() {
 		delete(c.have[kind], key)
 		c.index.Delete(kind, key)
 	default:
-		o := c.make(kind, key)
+		o := c.newObject(kind, key)
 		if old := c.have[kind][key]; old != nil && c.chance(20) {
-			o = again(old)
+			o = copyObject(old)
 		}
 		c.have[kind][key] = o
 		c.index.Put(kind, o)
@@ -243,7 +243,7 @@ func (c *randomCluster) change() {
 }
 
 func (c *randomCluster) model() *model {
-	return spell(c.directive, c.have, c.index.serial.Load(), c.index.importSerial.Load())
+	return newModel(c.directive, c.have, c.index.serial.Load(), c.index.importSerial.Load())
 }
 
 // String returns the objects in a form similar to YAML, for the message of a
@@ -310,7 +310,7 @@ func (c *randomCluster) mutate(name string) string {
 	case 2: // the parent
 		labels = labels[1:]
 	case 3:
-		labels[0] = pick(c, hashed(pick(c, c.addresses()...)), "db-0", "api", "*", "any", "_http", "_udp", "_", "_zone", "west", "10-0-0-2", "fd00--1", "fd00-0-0-0-0-0-0-1", "010-0-0-1", "--ffff-a00-1", "1-2-3", "--", "-", "0", "01", "a", "ab", "256")
+		labels[0] = pick(c, addressHash(pick(c, c.addresses()...)), "db-0", "api", "*", "any", "_http", "_udp", "_", "_zone", "west", "10-0-0-2", "fd00--1", "fd00-0-0-0-0-0-0-1", "010-0-0-1", "--ffff-a00-1", "1-2-3", "--", "-", "0", "01", "a", "ab", "256")
 	case 4:
 		labels[i] = strings.TrimPrefix(labels[i], "_")
 	case 5:
@@ -347,9 +347,9 @@ func (c *randomCluster) compare(t *testing.T, s *server, m *model, name, qtype s
 	if _, ok := mdns.IsDomainName(name); !ok {
 		return nil
 	}
-	got := read(s.ask(t, name, qtype)).String()
+	got := toReply(s.ask(t, name, qtype)).String()
 	var want []string
-	for _, r := range m.ask(strings.ToLower(name), qtype) {
+	for _, r := range m.replies(strings.ToLower(name), qtype) {
 		if r.String() == got {
 			return nil
 		}
@@ -364,7 +364,7 @@ func TestRandomClusters(t *testing.T) {
 	failed := 0
 	for seed := range uint64(worlds) {
 		c := newRandomCluster(seed)
-		if err := c.live(t); err != nil {
+		if err := c.checkChanges(t); err != nil {
 			t.Errorf("seed %d:\n%s\n%v", seed, c, err)
 			if failed++; failed == 3 {
 				t.Fatal("stopping after three failures")
@@ -373,11 +373,11 @@ func TestRandomClusters(t *testing.T) {
 	}
 }
 
-// live compares answers with the model's while a cluster is listed and changes.
-func (c *randomCluster) live(t *testing.T) error {
+// checkChanges compares answers with the model's while a cluster is listed and changes.
+func (c *randomCluster) checkChanges(t *testing.T) error {
 	const changes, questions = 30, 60
 	s := serve(t, c.directive, c.handler(t, c.index))
-	if err := c.begin(t, s); err != nil {
+	if err := c.checkFirstLists(t, s); err != nil {
 		return err
 	}
 	m := c.model()
@@ -385,7 +385,7 @@ func (c *randomCluster) live(t *testing.T) error {
 		before := m
 		c.change()
 		m = c.model()
-		if err := errors.Join(serials(before, m), c.index.sound()); err != nil {
+		if err := errors.Join(checkSerials(before, m), c.index.check()); err != nil {
 			return err
 		}
 		known := slices.Sorted(maps.Keys(m.names))
@@ -406,19 +406,19 @@ func (c *randomCluster) live(t *testing.T) error {
 			}
 		}
 	}
-	if err := c.rebuilt(t, s, m); err != nil {
+	if err := c.checkNewIndex(t, s, m); err != nil {
 		return err
 	}
-	return c.emptied()
+	return c.checkEmpty()
 }
 
-// begin delivers the first lists, in any order. Before all have been delivered an
+// checkFirstLists delivers the first lists, in any order. Before all have been delivered an
 // answer is SERVFAIL or the final one.
-func (c *randomCluster) begin(t *testing.T, s *server) error {
+func (c *randomCluster) checkFirstLists(t *testing.T, s *server) error {
 	for _, kind := range c.kinds() {
 		for range 6 {
 			key := c.key(kind)
-			c.have[kind][key] = c.make(kind, key)
+			c.have[kind][key] = c.newObject(kind, key)
 		}
 	}
 	for _, i := range c.Perm(len(c.kinds())) {
@@ -433,7 +433,7 @@ func (c *randomCluster) begin(t *testing.T, s *server) error {
 				continue // the apex does not depend on the objects
 			}
 			err := c.compare(t, s, m, name, qtype)
-			if err != nil && read(s.ask(t, name, qtype)).code != "SERVFAIL" {
+			if err != nil && toReply(s.ask(t, name, qtype)).code != "SERVFAIL" {
 				return fmt.Errorf("before the list of %s: %w", c.kinds()[i], err)
 			}
 		}
@@ -442,8 +442,8 @@ func (c *randomCluster) begin(t *testing.T, s *server) error {
 	return nil
 }
 
-// serials returns an error if the records of a zone have changed and its serial has not.
-func serials(before, now *model) error {
+// checkSerials returns an error if the records of a zone have changed and its serial has not.
+func checkSerials(before, now *model) error {
 	if before.serial == now.serial && before.contents(false) != now.contents(false) {
 		return fmt.Errorf("serial %d did not change, but the records did, which were:\n%s", now.serial, before.contents(false))
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/seamark/seamark/zone/ordered"
 )
 
-// at is address n of a family.
-func at(six bool, n int) netip.Addr {
+// testAddr is address n of a family.
+func testAddr(six bool, n int) netip.Addr {
 	b := [16]byte{12: byte(n >> 24), 13: byte(n >> 16), 14: byte(n >> 8), 15: byte(n)}
 	if six {
 		return netip.AddrFrom16(b)
@@ -26,8 +26,8 @@ func testKey(namespace, service int) *serviceKey {
 	return &serviceKey{labels: label(fmt.Sprintf("s%04d", service)) + label(fmt.Sprintf("n%d", namespace))}
 }
 
-// from returns the references of a family from an address on.
-func (r *reverseIndex) from(low netip.Addr) (refs []addrRef) {
+// refsFrom returns the references of a family from an address on.
+func (r *reverseIndex) refsFrom(low netip.Addr) (refs []addrRef) {
 	c := r.within(netip.PrefixFrom(low, 0)) // whose first address need not be zero
 	for c.advance() {
 		refs = append(refs, addrRef{c.addr(), c.service})
@@ -35,7 +35,9 @@ func (r *reverseIndex) from(low netip.Addr) (refs []addrRef) {
 	return refs
 }
 
-func allRefs(x *reverseIndex) []addrRef { return append(x.from(at(false, 0)), x.from(at(true, 0))...) }
+func allRefs(x *reverseIndex) []addrRef {
+	return append(x.refsFrom(testAddr(false, 0)), x.refsFrom(testAddr(true, 0))...)
+}
 
 // leavesOf returns the leaves of both families.
 func leavesOf(x *reverseIndex) []*addrLeaf { return append(x.ipv4.Leaves(), x.ipv6.Leaves()...) }
@@ -71,7 +73,7 @@ func TestReverseIndexEqualsSortedSlice(t *testing.T) {
 			var add, remove []addrRef
 			size := []int{1, 1, 1, 3, 50, 500}[r.IntN(6)]
 			for range size {
-				ref := addrRef{at(r.IntN(4) == 0, r.IntN(span)), services[r.IntN(len(services))]}
+				ref := addrRef{testAddr(r.IntN(4) == 0, r.IntN(span)), services[r.IntN(len(services))]}
 				if r.IntN(2) == 0 {
 					add = append(add, ref)
 				} else {
@@ -96,9 +98,9 @@ func TestReverseIndexEqualsSortedSlice(t *testing.T) {
 			if got := allRefs(&x); !slices.Equal(got, want) {
 				t.Fatalf("seed %d: got %d references, want %d", seed, len(got), len(want))
 			}
-			low := at(r.IntN(2) == 0, r.IntN(span))
+			low := testAddr(r.IntN(2) == 0, r.IntN(span))
 			want = slices.DeleteFunc(want, func(ref addrRef) bool { return ref.addr.Is4() != low.Is4() || ref.addr.Less(low) })
-			if got := x.from(low); !slices.Equal(got, want) {
+			if got := x.refsFrom(low); !slices.Equal(got, want) {
 				t.Fatalf("seed %d: from %v: got %d references, want %d", seed, low, len(got), len(want))
 			}
 		}
@@ -127,13 +129,13 @@ func TestReverseIndexAtLeafBorders(t *testing.T) {
 	var refs []addrRef
 	for n := range 6 {
 		for i := range ordered.MaxItems*2 + 5 {
-			refs = append(refs, addrRef{at(false, 10*n), testKey(0, i)})
+			refs = append(refs, addrRef{testAddr(false, 10*n), testKey(0, i)})
 		}
 	}
 	x.apply(slices.Clone(refs), nil)
 	for low := range 61 {
-		want := slices.DeleteFunc(slices.Clone(refs), func(r addrRef) bool { return r.addr.Less(at(false, low)) })
-		if got := x.from(at(false, low)); !slices.Equal(got, want) {
+		want := slices.DeleteFunc(slices.Clone(refs), func(r addrRef) bool { return r.addr.Less(testAddr(false, low)) })
+		if got := x.refsFrom(testAddr(false, low)); !slices.Equal(got, want) {
 			t.Errorf("from %d: got %d references, want %d", low, len(got), len(want))
 		}
 	}
@@ -146,7 +148,7 @@ func TestReverseIndexSkipNamespace(t *testing.T) {
 		var x reverseIndex
 		var refs []addrRef
 		var want []string
-		for _, ip := range []netip.Addr{at(false, 1), at(false, 2), at(true, 1)} {
+		for _, ip := range []netip.Addr{testAddr(false, 1), testAddr(false, 2), testAddr(true, 1)} {
 			for ns := range 3 {
 				want = append(want, fmt.Sprint(ip, " ", testKey(ns, 0).labels))
 				for i := range each {
@@ -156,7 +158,7 @@ func TestReverseIndexSkipNamespace(t *testing.T) {
 		}
 		x.apply(refs, nil)
 		var got []string
-		for _, low := range []netip.Addr{at(false, 0), at(true, 0)} {
+		for _, low := range []netip.Addr{testAddr(false, 0), testAddr(true, 0)} {
 			for c := x.within(netip.PrefixFrom(low, 0)); c.advance(); c.skipNamespace(&x) {
 				got = append(got, fmt.Sprint(c.addr(), " ", c.service.labels))
 			}
@@ -205,7 +207,7 @@ func BenchmarkReverseIndexChange(b *testing.B) {
 	var x reverseIndex
 	var refs []addrRef
 	for i := range 150_000 {
-		refs = append(refs, addrRef{at(false, i), testKey(0, 0)})
+		refs = append(refs, addrRef{testAddr(false, i), testKey(0, 0)})
 	}
 	x.apply(slices.Clone(refs), nil)
 	slices.SortFunc(refs, func(x, y addrRef) int { return cmp.Compare(x.addr.As4()[3], y.addr.As4()[3]) })

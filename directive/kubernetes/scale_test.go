@@ -57,8 +57,8 @@ func (cs clusterSize) slice(i, part int, first uint32, n int) *cluster.Slice {
 		Ports: []cluster.Port{{Name: "http", Protocol: "tcp", Port: 8080}}, Endpoints: cluster.Endpoints(buf)}
 }
 
-// live returns the bytes in use after a collection.
-func live() int {
+// heapInUse returns the bytes in use after a collection.
+func heapInUse() int {
 	runtime.GC()
 	runtime.GC() // what pools held goes with the second
 	var m runtime.MemStats
@@ -68,14 +68,14 @@ func live() int {
 
 // newIndex lists the objects into a new index.
 func (cs clusterSize) newIndex() *Index {
-	ix := plain().newIndex()
+	ix := defaultOptions().newIndex()
 	cs.relist(ix)
 	return ix
 }
 
 func (cs clusterSize) relist(ix *Index) {
 	all := cs.lists()
-	for _, kind := range plain().kinds() {
+	for _, kind := range defaultOptions().kinds() {
 		relist(ix, kind, all[kind])
 		all[kind] = nil
 	}
@@ -85,19 +85,19 @@ func (cs clusterSize) relist(ix *Index) {
 // no memory. BenchmarkList reports the size of larger clusters.
 func TestMemoryOfIndex(t *testing.T) {
 	w := clusterSize{900, 100}
-	before := live()
+	before := heapInUse()
 	ix := w.newIndex()
-	first := live() - before
+	first := heapInUse() - before
 	if most := 48 * w.endpoints(); first > most {
 		t.Errorf("index of %d endpoints: got %d bytes, want at most %d", w.endpoints(), first, most)
 	}
 	w.relist(ix)
-	if again := live() - before; again > first+first/50 {
+	if again := heapInUse() - before; again > first+first/50 {
 		t.Errorf("after a second list: got %d bytes, want at most 2%% more than %d", again, first)
 	}
 	shrunk := clusterSize{90, 10}
 	shrunk.relist(ix)
-	if rest := live() - before; rest > first/5 {
+	if rest := heapInUse() - before; rest > first/5 {
 		t.Errorf("after a list with a tenth of the objects: got %d bytes, want at most a fifth of %d", rest, first)
 	}
 	runtime.KeepAlive(ix)
@@ -112,7 +112,7 @@ func TestEventCostIndependentOfService(t *testing.T) {
 	for _, sl := range all {
 		ix.Put(cluster.Slices, sl)
 	}
-	states := [2]*cluster.Slice{replaced(all[20], 50, netip.AddrFrom4([4]byte{10, 250, 0, 1})), all[20]}
+	states := [2]*cluster.Slice{withAddress(all[20], 50, netip.AddrFrom4([4]byte{10, 250, 0, 1})), all[20]}
 	const events = 100
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -134,16 +134,16 @@ func BenchmarkList(b *testing.B) {
 			var took time.Duration
 			held := 0
 			for b.Loop() {
-				before := live()
+				before := heapInUse()
 				all := w.lists()
-				ix := plain().newIndex()
+				ix := defaultOptions().newIndex()
 				start := time.Now()
-				for _, kind := range plain().kinds() {
+				for _, kind := range defaultOptions().kinds() {
 					relist(ix, kind, all[kind])
 					all[kind] = nil
 				}
 				took += time.Since(start)
-				held = live() - before
+				held = heapInUse() - before
 				runtime.KeepAlive(ix)
 			}
 			b.ReportMetric(float64(took.Nanoseconds())/float64(b.N), "ns/list")
@@ -166,8 +166,8 @@ func (cs clusterSize) largeService(slices, each int) (service *cluster.Service, 
 	return service, all
 }
 
-// replaced returns the slice with one address replaced.
-func replaced(sl *cluster.Slice, at int, by netip.Addr) *cluster.Slice {
+// withAddress returns the slice with one address replaced.
+func withAddress(sl *cluster.Slice, at int, by netip.Addr) *cluster.Slice {
 	var buf []byte
 	i := 0
 	for ep := range sl.Endpoints.All() {
@@ -182,8 +182,8 @@ func replaced(sl *cluster.Slice, at int, by netip.Addr) *cluster.Slice {
 	return &next
 }
 
-// called returns the slice with a hostname for every endpoint, as a StatefulSet has.
-func called(sl *cluster.Slice, from int) *cluster.Slice {
+// withHostnames returns the slice with a hostname for every endpoint, as a StatefulSet has.
+func withHostnames(sl *cluster.Slice, from int) *cluster.Slice {
 	var buf []byte
 	for ep := range sl.Endpoints.All() {
 		ep.Hostname = fmt.Sprintf("db-%d", from)
@@ -215,12 +215,12 @@ func BenchmarkEvent(b *testing.B) {
 			ix.Put(cluster.Services, service)
 			for i, sl := range all {
 				if c.called {
-					all[i] = called(sl, i*c.each)
+					all[i] = withHostnames(sl, i*c.each)
 				}
 				ix.Put(cluster.Slices, all[i])
 			}
 			sl := all[len(all)/2]
-			states := [2]*cluster.Slice{sl, replaced(sl, c.each/2, netip.AddrFrom4([4]byte{10, 129, 0, 1}))}
+			states := [2]*cluster.Slice{sl, withAddress(sl, c.each/2, netip.AddrFrom4([4]byte{10, 129, 0, 1}))}
 			b.ReportAllocs()
 			for i := 1; b.Loop(); i++ {
 				ix.Put(cluster.Slices, states[i%2])

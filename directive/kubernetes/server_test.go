@@ -35,8 +35,8 @@ type directive struct {
 	tables       bool // Services with few endpoints have tables, too
 }
 
-// plain returns the options that most Corefiles have.
-func plain() directive {
+// defaultOptions returns the options that most Corefiles have.
+func defaultOptions() directive {
 	return directive{zones: []string{"cluster.local.", "in-addr.arpa.", "ip6.arpa."}, ttl: 5}
 }
 
@@ -96,7 +96,7 @@ func (otherZones) ServeDNS(q *dns.Query) dns.Verdict {
 type server struct {
 	port  dns.Port
 	query *dns.Query
-	later sent // the replies to queries that were parked
+	later replySender // the replies to queries that were parked
 	lent  []byte
 }
 
@@ -117,7 +117,7 @@ func serve(t testing.TB, d directive, h *Handler) *server {
 }
 
 func newReader() *server {
-	later := sent{make(chan []byte)}
+	later := replySender{make(chan []byte)}
 	return &server{query: dns.NewQuery(later), later: later, lent: make([]byte, 1<<17)}
 }
 
@@ -321,10 +321,10 @@ func slice(ns, name, service, ps string, endpoints ...string) *cluster.Slice {
 	return &cluster.Slice{Namespace: ns, Name: name, Service: service, Ports: ports(ps), Endpoints: cluster.Endpoints(buf)}
 }
 
-// from returns the slice as imported from another cluster.
-func from(id string, s *cluster.Slice) *cluster.Slice {
+// inCluster returns the slice as imported from another cluster.
+func inCluster(id string, s *cluster.Slice) *cluster.Slice {
 	s.Cluster = id
 	return s
 }
 
-func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+func discardLog() *slog.Logger { return slog.New(slog.DiscardHandler) }

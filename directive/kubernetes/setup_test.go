@@ -218,7 +218,7 @@ func TestReloadKeepsIndex(t *testing.T) {
 	if !first.Ready() {
 		t.Error("after the lists: got Ready() = false, want true")
 	}
-	d := plain()
+	d := defaultOptions()
 	d.zones = d.zones[:1]
 	serve(t, d, first).check(t, "api.shop.svc.cluster.local.", "A", "NOERROR aa\napi.shop.svc.cluster.local. 5 IN A 10.96.0.7")
 	second := begin("fallthrough")

@@ -85,8 +85,8 @@ func TestSnapshotFileRejected(t *testing.T) {
 				t.Fatal(err)
 			}
 			var log bytes.Buffer
-			w := watchedCluster{Index: plain().newIndex(), snapshotOf: c.options}
-			w.loadFile(path, slog.New(slog.NewTextHandler(&log, nil)), plain().newIndex)
+			w := watchedCluster{Index: defaultOptions().newIndex(), snapshotOf: c.options}
+			w.loadFile(path, slog.New(slog.NewTextHandler(&log, nil)), defaultOptions().newIndex)
 			if got := w.services.Len(); got != c.services || w.Ready() != (c.services > 0) {
 				t.Errorf("got %d Services, ready %v, want %d", got, w.Ready(), c.services)
 			}
@@ -96,8 +96,8 @@ func TestSnapshotFileRejected(t *testing.T) {
 		})
 	}
 	var log bytes.Buffer
-	w := watchedCluster{Index: plain().newIndex()}
-	w.loadFile(filepath.Join(t.TempDir(), "missing"), slog.New(slog.NewTextHandler(&log, nil)), plain().newIndex)
+	w := watchedCluster{Index: defaultOptions().newIndex()}
+	w.loadFile(filepath.Join(t.TempDir(), "missing"), slog.New(slog.NewTextHandler(&log, nil)), defaultOptions().newIndex)
 	if !strings.Contains(log.String(), "No snapshot to start from") || w.Ready() {
 		t.Errorf("missing file: got ready %v and log\n%s", w.Ready(), &log)
 	}
@@ -109,7 +109,7 @@ func TestSnapshotFileWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, log := newSnapshotFile(t)
 		source := f.source
-		f.source = &watchedCluster{Index: plain().newIndex(), snapshotOf: "options"} // not synced
+		f.source = &watchedCluster{Index: defaultOptions().newIndex(), snapshotOf: "options"} // not synced
 		ctx, cancel := context.WithCancel(t.Context())
 		f.cancel = cancel
 		f.done.Go(func() { f.run(ctx) })

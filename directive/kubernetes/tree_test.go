@@ -97,7 +97,7 @@ func expectLines(t *testing.T, got []string, want ...string) {
 }
 
 func TestTree(t *testing.T) {
-	d := plain()
+	d := defaultOptions()
 	d.ttl = 30
 	h := d.handler(t, load(d.newIndex(), namespaceObject("shop"),
 		clusterIP("shop", "api", "http 80/tcp, 9090/tcp", "1.2.3.4"), external("shop", "web", "www.example.com")))
@@ -171,8 +171,8 @@ func TestTree(t *testing.T) {
 	}
 }
 
-func ttl30(zones ...string) directive {
-	d := plain()
+func optionsWithTTL30(zones ...string) directive {
+	d := defaultOptions()
 	d.ttl = 30
 	if len(zones) > 0 {
 		d.zones = zones
@@ -181,7 +181,7 @@ func ttl30(zones ...string) directive {
 }
 
 func TestTreeServices(t *testing.T) {
-	got := treeOf(t, ttl30(),
+	got := treeOf(t, optionsWithTTL30(),
 		namespaceObject("shop"), namespaceObject("a"), namespaceObject("empty"),
 		clusterIP("shop", "api", "http 80/tcp, dns 53/udp, dns 53/tcp, 9090/tcp", "10.96.0.1", "fd00::1"),
 		slice("shop", "api-1", "api", "http 8080/tcp", "api-0=10.0.0.1"),
@@ -220,7 +220,7 @@ func TestTreeServices(t *testing.T) {
 // at its hash, where kube-dns loses one of them. Entries with one label share its
 // ports, as in answers.
 func TestTreeSharedLabels(t *testing.T) {
-	got := treeOf(t, ttl30(), namespaceObject("shop"), headless("shop", "db"),
+	got := treeOf(t, optionsWithTTL30(), namespaceObject("shop"), headless("shop", "db"),
 		slice("shop", "db-1", "db", "sql 5432/tcp", "db-0=10.0.0.1", "db-0=fd00::1", "10.0.0.2"),
 		slice("shop", "db-2", "db", "sql 5433/tcp, web 80/tcp", "10.0.0.2", "db-0=10.0.0.1"))
 	const zone = ".db.shop.svc.cluster.local"
@@ -241,25 +241,25 @@ func TestTreeZones(t *testing.T) {
 	objects := []cluster.Object{namespaceObject("shop"), namespaceObject("x"), clusterIP("shop", "api", "", "10.96.0.1"), clusterIP("x", "api", "", "10.96.0.2")}
 	at := func(zone string) string { return hash("10.96.0.1") + ".api.shop.svc" + zone + " 10.96.0.1" }
 	atX := func(zone string) string { return hash("10.96.0.2") + ".api.x.svc" + zone + " 10.96.0.2" }
-	d := ttl30("cluster.local.", "local.", "other.example.", "clusterset.local.", "in-addr.arpa.")
+	d := optionsWithTTL30("cluster.local.", "local.", "other.example.", "clusterset.local.", "in-addr.arpa.")
 	d.multicluster = []string{"clusterset.local."}
 	expectLines(t, treeOf(t, d, objects...).lines(),
 		at(".other.example"), atX(".other.example"), at(".cluster.local"), atX(".cluster.local"), at(".local"), atX(".local"))
-	expectLines(t, treeOf(t, ttl30("."), objects...).lines(), at(""), atX(""))
-	expectLines(t, treeOf(t, ttl30("local.", "svc.local."), objects...).lines(), at(".svc.local"), atX(".svc.local"))
-	expectLines(t, treeOf(t, ttl30("local.", "x.svc.local."), objects...).lines(), at(".local"), at(".x.svc.local"), atX(".x.svc.local"))
-	expectLines(t, treeOf(t, ttl30()).lines(), "svc.cluster.local is empty")
+	expectLines(t, treeOf(t, optionsWithTTL30("."), objects...).lines(), at(""), atX(""))
+	expectLines(t, treeOf(t, optionsWithTTL30("local.", "svc.local."), objects...).lines(), at(".svc.local"), atX(".svc.local"))
+	expectLines(t, treeOf(t, optionsWithTTL30("local.", "x.svc.local."), objects...).lines(), at(".local"), at(".x.svc.local"), atX(".x.svc.local"))
+	expectLines(t, treeOf(t, optionsWithTTL30()).lines(), "svc.cluster.local is empty")
 }
 
 func TestTreeTTL0(t *testing.T) {
-	d := plain()
+	d := defaultOptions()
 	d.ttl = 0
 	treeOf(t, d, namespaceObject("shop"), clusterIP("shop", "api", "", "10.96.0.1"))
 }
 
 // A failed write ends the output soon, and its error is returned.
 func TestTreeWriterFails(t *testing.T) {
-	d := plain()
+	d := defaultOptions()
 	objects := []cluster.Object{namespaceObject("shop")}
 	for i := range 1000 {
 		objects = append(objects, clusterIP("shop", fmt.Sprintf("s%d", i), "http 80/tcp", fmt.Sprintf("10.96.%d.%d", i/250, i%250)))

@@ -14,8 +14,8 @@ import (
 
 func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
 
-// crowdedShop is n Services with ClusterIPs in each of two namespaces.
-func crowdedShop(n int) []cluster.Object {
+// manyServices is n Services with ClusterIPs in each of two namespaces.
+func manyServices(n int) []cluster.Object {
 	objects := []cluster.Object{namespaceObject("shop"), namespaceObject("mall")}
 	for i := range n {
 		for j, ns := range []string{"shop", "mall"} {
@@ -30,9 +30,9 @@ func crowdedShop(n int) []cluster.Object {
 // An answer has all that match, or as many as fit and TC.
 func TestWildcardsManyServices(t *testing.T) {
 	const n = 1000
-	d := plain()
+	d := defaultOptions()
 	d.wildcards = true
-	s := start(t, d, crowdedShop(n)...)
+	s := start(t, d, manyServices(n)...)
 	for name, want := range map[string]int{
 		"*.*.svc.cluster.local.":               2 * n,
 		"*.shop.svc.cluster.local.":            n,
@@ -80,9 +80,9 @@ func TestWildcardsManyServices(t *testing.T) {
 // Walks over the tables go on beside changes: what stays is in every answer, and
 // what has never been there in none.
 func TestWildcardsDuringChanges(t *testing.T) {
-	d := plain()
+	d := defaultOptions()
 	d.wildcards = true
-	ix := load(d.newIndex(), crowdedShop(20)...)
+	ix := load(d.newIndex(), manyServices(20)...)
 	h := d.handler(t, ix)
 	done := make(chan struct{})
 	var wg sync.WaitGroup
@@ -130,9 +130,9 @@ func TestWildcardsDuringChanges(t *testing.T) {
 
 // Servers with equal data give equal answers, in whatever order it has come.
 func TestWildcardsOrder(t *testing.T) {
-	d := plain()
+	d := defaultOptions()
 	d.wildcards = true
-	objects := crowdedShop(30)
+	objects := manyServices(30)
 	var first string
 	for range 3 {
 		s := start(t, d, objects...)

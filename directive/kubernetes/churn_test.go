@@ -15,16 +15,16 @@ import (
 func TestChangedIndexEqualsNewIndex(t *testing.T) {
 	for seed := range uint64(400) {
 		c := newObjectChurn(seed)
-		ix := NewIndex(c.set, livedKinds(), quiet())
+		ix := NewIndex(c.set, churnKinds(), discardLog())
 		for step := range 40 {
 			c.step(ix)
 			if c.IntN(3) > 0 {
 				continue
 			}
-			fresh := c.fresh()
+			fresh := c.newIndex()
 			ix.applyReverse() // changes that wait during a first list
-			for i, want := range held(fresh) {
-				if got := held(ix)[i]; !slices.Equal(got, want) {
+			for i, want := range indexState(fresh) {
+				if got := indexState(ix)[i]; !slices.Equal(got, want) {
 					t.Fatalf("seed %d, step %d: got\n%v\nwant\n%v", seed, step, got, want)
 				}
 			}
@@ -32,12 +32,12 @@ func TestChangedIndexEqualsNewIndex(t *testing.T) {
 	}
 }
 
-func livedKinds() []cluster.Kind {
+func churnKinds() []cluster.Kind {
 	return []cluster.Kind{cluster.Namespaces, cluster.Services, cluster.Slices, cluster.Imports, cluster.ImportSlices}
 }
 
-// held returns the whole state of an index that readers see.
-func held(ix *Index) [4][]string {
+// indexState returns the whole state of an index that readers see.
+func indexState(ix *Index) [4][]string {
 	var entries []string
 	for _, imported := range []bool{false, true} {
 		for key, e := range ix.table(imported).All() {
@@ -47,7 +47,7 @@ func held(ix *Index) [4][]string {
 	slices.Sort(entries)
 	entries = append(entries, fmt.Sprint(ix.serial.Load(), ix.importSerial.Load(), ix.namespaces.Len(), len(ix.sliceOwners[cluster.Slices]), len(ix.sliceOwners[cluster.ImportSlices])))
 	texts := func(a *reverseIndex) (all []string) {
-		for _, p := range refsOf(a) {
+		for _, p := range referenceLines(a) {
 			all = append(all, fmt.Sprint(p))
 		}
 		return all
@@ -78,7 +78,7 @@ func newObjectChurn(seed uint64) *objectChurn {
 
 // step lets something happen to one kind.
 func (c *objectChurn) step(ix *Index) {
-	k := livedKinds()[c.IntN(len(livedKinds()))]
+	k := churnKinds()[c.IntN(len(churnKinds()))]
 	switch c.IntN(8) {
 	case 0, 1:
 		c.list(ix, k)
@@ -89,12 +89,12 @@ func (c *objectChurn) step(ix *Index) {
 			break
 		}
 	default:
-		ix.Put(k, c.some(k, 1+c.IntN(3))...)
+		ix.Put(k, c.changeObjects(k, 1+c.IntN(3))...)
 	}
 }
 
-// some makes or changes so many objects; two may be one and the same.
-func (c *objectChurn) some(k cluster.Kind, n int) (batch []cluster.Object) {
+// changeObjects makes or changes so many objects; two may be one and the same.
+func (c *objectChurn) changeObjects(k cluster.Kind, n int) (batch []cluster.Object) {
 	for range n {
 		o := c.object(k)
 		c.have[k][o.Key()] = o
@@ -108,7 +108,7 @@ func (c *objectChurn) some(k cluster.Kind, n int) (batch []cluster.Object) {
 func (c *objectChurn) list(ix *Index, k cluster.Kind) {
 	keep := map[cluster.Key]bool{}
 	for range 1 + c.IntN(3) {
-		batch := c.some(k, c.IntN(4))
+		batch := c.changeObjects(k, c.IntN(4))
 		for _, o := range batch {
 			keep[o.Key()] = true
 		}
@@ -127,9 +127,9 @@ func (c *objectChurn) list(ix *Index, k cluster.Kind) {
 	ix.Listed(k, func(key cluster.Key) bool { return keep[key] })
 }
 
-// fresh is an index of what there is.
-func (c *objectChurn) fresh() *Index {
-	ix, kinds := NewIndex(c.set, livedKinds(), quiet()), livedKinds()
+// newIndex is an index of what there is.
+func (c *objectChurn) newIndex() *Index {
+	ix, kinds := NewIndex(c.set, churnKinds(), discardLog()), churnKinds()
 	for _, i := range c.Perm(len(kinds)) {
 		k := kinds[i]
 		var all []cluster.Object
@@ -150,16 +150,16 @@ func (c *objectChurn) addr() netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)})
 }
 
-func (c *objectChurn) one(of ...string) string { return of[c.IntN(len(of))] }
+func (c *objectChurn) pick(of ...string) string { return of[c.IntN(len(of))] }
 
 func (c *objectChurn) ports() []cluster.Port {
-	return ports(c.one("", "a 80/tcp", "a 81/tcp, b 82/udp", "b 82/udp, a 81/tcp"))
+	return ports(c.pick("", "a 80/tcp", "a 81/tcp, b 82/udp", "b 82/udp, a 81/tcp"))
 }
 
 func (c *objectChurn) object(k cluster.Kind) cluster.Object {
 	switch k {
 	case cluster.Namespaces:
-		return namespaceObject(c.one("n0", "n1"))
+		return namespaceObject(c.pick("n0", "n1"))
 	case cluster.Services, cluster.Imports:
 		return c.service(k == cluster.Services)
 	}
@@ -167,9 +167,9 @@ func (c *objectChurn) object(k cluster.Kind) cluster.Object {
 }
 
 func (c *objectChurn) service(own bool) *cluster.Service {
-	s := &cluster.Service{Namespace: c.one("n0", "n1"), Name: c.one("a", "b", "a-b")}
+	s := &cluster.Service{Namespace: c.pick("n0", "n1"), Name: c.pick("a", "b", "a-b")}
 	if own && c.IntN(8) == 0 {
-		s.ExternalName = c.one("x.y", "10.0.0.1")
+		s.ExternalName = c.pick("x.y", "10.0.0.1")
 		return s
 	}
 	s.Ports, s.PublishNotReady, s.Selector = c.ports(), c.IntN(3) == 0, c.IntN(2) == 0
@@ -192,14 +192,14 @@ func (c *objectChurn) service(own bool) *cluster.Service {
 // that may share addresses and hostnames.
 func (c *objectChurn) slice(imported bool) *cluster.Slice {
 	s := &cluster.Slice{
-		Namespace: c.one("n0", "n1"), Name: c.one("a-1", "a-2", "b-1", "a-b-1", "odd", "odd-2"), Service: c.one("a", "b", "a-b"), Ports: c.ports()}
+		Namespace: c.pick("n0", "n1"), Name: c.pick("a-1", "a-2", "b-1", "a-b-1", "odd", "odd-2"), Service: c.pick("a", "b", "a-b"), Ports: c.ports()}
 	if imported {
-		s.Cluster = c.one("east", "west", "e.w", "bad..id")
+		s.Cluster = c.pick("east", "west", "e.w", "bad..id")
 	}
 	var buf []byte
 	if !imported && c.IntN(4) == 0 {
 		for range c.IntN(3) {
-			buf = cluster.AppendName(buf, c.one("x.y", "x.y", "z.y"), cluster.Endpoint{Ready: c.IntN(4) > 0, Hostname: c.one("", "h0")})
+			buf = cluster.AppendName(buf, c.pick("x.y", "x.y", "z.y"), cluster.Endpoint{Ready: c.IntN(4) > 0, Hostname: c.pick("", "h0")})
 		}
 		s.Endpoints = cluster.Endpoints(buf)
 		return s
@@ -207,7 +207,7 @@ func (c *objectChurn) slice(imported bool) *cluster.Slice {
 	for range c.IntN(5) + c.IntN(2)*c.IntN(30) {
 		e := cluster.Endpoint{Addr: c.addr(), Ready: c.IntN(4) > 0, Target: c.IntN(2) == 0}
 		if c.IntN(3) == 0 {
-			e.Hostname = c.one("h0", "h1", "10-0-0-1", fmt.Sprint("p", c.IntN(c.pool)))
+			e.Hostname = c.pick("h0", "h1", "10-0-0-1", fmt.Sprint("p", c.IntN(c.pool)))
 		}
 		if c.IntN(5) == 0 {
 			e.Zone = "z"
