@@ -64,7 +64,7 @@ func TestAwaiter(t *testing.T) {
 	}
 }
 
-// Close answers the queries that await an event.
+// Later events follow.
 func TestParkingLotCloseAwaiting(t *testing.T) {
 	never := awaitFunc(func(*Query, func()) bool { return true })
 	r := newRig(t, 4, map[string]*Chain{".": chain(never)})

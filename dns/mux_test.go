@@ -29,7 +29,7 @@ func TestMuxLongestZone(t *testing.T) {
 		}
 	}
 	if err := r.mux.Route("\x05local\x00", named(1)); err == nil {
-		t.Error("Route of a second chain for local.: got no error")
+		t.Error("Route of a second chain for local.: got no error, want one")
 	}
 }
 
@@ -53,7 +53,7 @@ func TestMuxViews(t *testing.T) {
 		}
 	}
 	if err := m.Route(zone, view("ten", "10.0.0.0/8", 4)); err == nil {
-		t.Error("Route of a view after a chain without a view: got no error")
+		t.Error("Route of a view after a chain without a view: got no error, want one")
 	}
 	if err := m.Route(wire.Root, chain(addresses(5))); err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func TestMuxViews(t *testing.T) {
 		{"10.1.0.1", "\x07example\x00", 1}, // the first view that matches
 		{"192.0.2.1", "\x07example\x00", 3},
 		{"10.1.0.1", "\x04only\x07example\x00", 6},
-		{"192.0.2.1", "\x04only\x07example\x00", 3}, // served by the parent zone
+		{"192.0.2.1", "\x04only\x07example\x00", 3}, // The parent zone serves the name.
 		{"192.0.2.1", "\x03org\x00", 5},
 	} {
 		var p Port

@@ -46,9 +46,9 @@ func TestParkingLotShares(t *testing.T) {
 		client, name string
 		want         int // of room+1 queries
 	}{
-		{"10.0.0.1", "a.", 30}, // the handler has half
+		{"10.0.0.1", "a.", 30}, // The handler has half of the places.
 		{"10.0.0.2", "a.", 0},
-		{"10.0.0.1", "b.", 10}, // the client has two thirds
+		{"10.0.0.1", "b.", 10}, // The client has two thirds of the places.
 		{"10.0.0.1", "c.", 0},
 		{"10.0.0.2", "b.", 5},
 		{"2001:db8:1:2::1", "c.", 8},
@@ -126,7 +126,7 @@ func TestParkingLotClose(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-closed:
-			t.Error("Close returned while a query was parked")
+			t.Error("Close returned while a query was parked, want it to wait")
 		default:
 		}
 		cancel()

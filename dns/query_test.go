@@ -107,7 +107,7 @@ func TestQueryState(t *testing.T) {
 	}
 	c.Add("end", addresses(1))
 	r := newRig(t, 1, map[string]*Chain{".": c.CopyFor("dns://:53", ".")})
-	for range 2 { // the second query must not see the values of the first
+	for range 2 { // The second query must not see the values of the first.
 		got = nil
 		r.answer(newQuery("a.", mdns.TypeA))
 		want := []any{nil, nil, nil, nil, nil, nil, "f", "e", "d", "c", "b", "a"}

@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// TestAPI queries one server for everything that needs no restart. Each subtest
+// TestAPI tests one server in every respect that needs no restart. Each subtest
 // has its own namespace.
 func TestAPI(t *testing.T) {
 	srv := start(t)
@@ -108,7 +108,7 @@ func testEveryKind(t *testing.T, srv *Server) {
 		}
 		list, err := r.List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=every"})
 		if err != nil || len(list.Items) != 1 || list.Items[0].GetAnnotations()["a"] != "b" || list.GetKind() != kind.Kind+"List" {
-			t.Errorf("%s: list %v, %v", kind.Name, list, err)
+			t.Errorf("%s: got list %v and error %v, want one object with the annotation", kind.Name, list, err)
 		}
 		if err := r.Delete(t.Context(), "every", metav1.DeleteOptions{}); err != nil {
 			t.Errorf("%s: %v", kind.Name, err)
@@ -370,28 +370,28 @@ func testStatus(t *testing.T, k kubernetes.Interface) {
 		Status:     ingress,
 	}, metav1.CreateOptions{})
 	if err != nil || len(s.Status.LoadBalancer.Ingress) != 0 {
-		t.Fatalf("the creator set the status: %v, %v", s, err)
+		t.Fatalf("creating a Service with a status: got %v and error %v, want no status", s, err)
 	}
 	s.Status, s.Spec.ClusterIP = ingress, "10.96.0.2"
 	s, err = services.UpdateStatus(ctx, s, metav1.UpdateOptions{})
 	if err != nil || len(s.Status.LoadBalancer.Ingress) != 1 || s.Spec.ClusterIP != "10.96.0.1" {
-		t.Fatalf("update of the status: %v, %v", s, err)
+		t.Fatalf("update of the status: got %v and error %v, want the status alone changed", s, err)
 	}
 	s.Status, s.Spec.SessionAffinity = corev1.ServiceStatus{}, corev1.ServiceAffinityClientIP
 	s, err = services.Update(ctx, s, metav1.UpdateOptions{})
 	if err != nil || len(s.Status.LoadBalancer.Ingress) != 1 || s.Spec.SessionAffinity != corev1.ServiceAffinityClientIP {
-		t.Fatalf("update of the rest: %v, %v", s, err)
+		t.Fatalf("update of the other fields: got %v and error %v, want the status unchanged", s, err)
 	}
 
 	pods := k.CoreV1().Pods("status")
 	p, err := pods.Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}}, metav1.CreateOptions{})
 	if err != nil || p.Status.Phase != corev1.PodPending {
-		t.Fatalf("a new pod: %v, %v", p, err)
+		t.Fatalf("a new pod: got %v and error %v, want phase Pending", p, err)
 	}
 	patch := []byte(`{"status":{"phase":"Running","podIP":"10.0.0.1"}}`)
 	p, err = pods.Patch(ctx, "p", "application/merge-patch+json", patch, metav1.PatchOptions{}, "status")
 	if err != nil || p.Status.Phase != corev1.PodRunning || len(p.Status.PodIPs) != 1 || p.Status.PodIPs[0].IP != "10.0.0.1" {
-		t.Fatalf("patch of the status: %v, %v", p, err)
+		t.Fatalf("patch of the status: got %v and error %v, want phase Running at 10.0.0.1", p, err)
 	}
 }
 

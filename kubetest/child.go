@@ -81,7 +81,7 @@ func (p *child) call(ctx context.Context, command string, args, reply any) error
 // caller removes the directory. A second Stop does nothing.
 func (p *child) Stop() {
 	p.stop.Do(func() {
-		_ = p.cmd.Process.Kill() // the data need not be kept
+		_ = p.cmd.Process.Kill() // The data are discarded.
 		p.client.Close()
 		_ = p.cmd.Wait() // "signal: killed"
 	})

@@ -89,7 +89,7 @@ func TestClusterForbidden(t *testing.T) {
 		t.Errorf("log: got\n%s\nwant one line with the verb and the resource", f.log())
 	}
 	if f.lists(cluster.Slices) != 0 {
-		t.Error("EndpointSlices were listed although that is forbidden")
+		t.Errorf("lists of forbidden EndpointSlices: got %d, want none", f.lists(cluster.Slices))
 	}
 	proxy.Set(Faults{})
 	f.has(t, cluster.Slices, "shop/web")

@@ -54,7 +54,7 @@ func follow(t *testing.T, o cluster.Options) *follower {
 		select {
 		case <-done:
 		case <-time.After(5 * time.Second):
-			t.Error("Run has not returned")
+			t.Error("Run has not returned after the end of its context")
 		}
 	}
 	t.Cleanup(func() {
@@ -133,7 +133,7 @@ func (f *follower) synced(t *testing.T, o cluster.Options) {
 	}
 }
 
-// lists returns the number of lists of a kind.
+// has waits until the objects of a kind are those in want.
 func (f *follower) has(t *testing.T, k cluster.Kind, want string) {
 	t.Helper()
 	deadline := time.Now().Add(patience)

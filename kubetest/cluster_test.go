@@ -300,7 +300,7 @@ func TestClusterSelectors(t *testing.T) {
 		f := follow(t, o)
 		f.synced(t, o)
 		if f.lists(cluster.Slices) != 0 {
-			t.Error("EndpointSlices were watched")
+			t.Errorf("lists of EndpointSlices: got %d, want none", f.lists(cluster.Slices))
 		}
 	})
 }

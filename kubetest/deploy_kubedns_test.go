@@ -115,7 +115,7 @@ func afterPatches(t *testing.T, names ...string) *appsv1.Deployment {
 }
 
 // The Deployments equal that of Kubernetes with our patches.
-func TestDeploymentsAreKubeDNSs(t *testing.T) {
+func TestDeploymentsEqualKubeDNS(t *testing.T) {
 	for _, c := range []struct {
 		form    string
 		patches []string
@@ -134,8 +134,9 @@ func TestDeploymentsAreKubeDNSs(t *testing.T) {
 	}
 }
 
-// The single container replaces the three: the pod is the same from outside.
-func TestOneContainerStandsForThree(t *testing.T) {
+// The single container replaces the three: ports, probes and labels of the pod
+// are the same.
+func TestSingleContainerReplacesThree(t *testing.T) {
 	three, one := kubeDNSDeployment(t, "three-container"), kubeDNSDeployment(t, "one-container")
 	if n := len(one.Spec.Template.Spec.Containers); n != 1 {
 		t.Fatalf("got %d containers, want 1", n)
@@ -322,7 +323,7 @@ func TestKubeDNSReadme(t *testing.T) {
 	for _, at := range regexp.MustCompile(`(?: -f | -k |--patch-file |\]\(|resources: \[\.\./|components: \[\.\./|\| .)((?:[a-z-]+/)+[a-z.-]*|[a-z-]+\.(?:yaml|md))`).FindAllStringSubmatch(text, -1) {
 		seen++
 		if _, err := os.Stat(filepath.Join(dir, at[1])); err != nil {
-			t.Errorf("README.md names %s: %v", at[1], err)
+			t.Errorf("README.md names %s: got error %v, want a file", at[1], err)
 		}
 	}
 	if seen < 10 {
@@ -335,7 +336,7 @@ func TestKubeDNSReadme(t *testing.T) {
 func TestKubeDNSKustomize(t *testing.T) {
 	kubectl, err := exec.LookPath("kubectl")
 	if err != nil {
-		t.Skip("no kubectl here, to build the kustomizations with")
+		t.Skip("kubectl, which builds the kustomizations, is not installed")
 	}
 	dir := filepath.Join(deployDir, kubeDNSDir)
 	try := must(filepath.Abs(filepath.Join(dir, "one-container")))(t)

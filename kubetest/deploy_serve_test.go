@@ -64,7 +64,7 @@ func inOwnNetwork(t *testing.T, body func(*testing.T)) {
 		}
 	}
 	if _, ran := err.(*exec.ExitError); err != nil && !ran {
-		t.Skipf("this machine gives no network of its own, to root or in a user namespace: %v", err)
+		t.Skipf("creating a network namespace, as root or in a user namespace: %v", err)
 	}
 	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
 		t.Errorf("test in the namespace: got error %v and\n%s\nwant it to pass", err, out)

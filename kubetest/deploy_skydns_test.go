@@ -220,7 +220,7 @@ func TestSkyDNSReadme(t *testing.T) {
 	for _, at := range regexp.MustCompile("(?:\\]\\(|\\| `)((?:\\.\\./)*(?:[a-z0-9-]+/)*[a-z0-9-]+\\.(?:yaml|md))").FindAllStringSubmatch(text, -1) {
 		seen++
 		if _, err := os.Stat(filepath.Join(dir, at[1])); err != nil {
-			t.Errorf("README.md names %s: %v", at[1], err)
+			t.Errorf("README.md names %s: got error %v, want a file", at[1], err)
 		}
 	}
 	if seen < 7 {

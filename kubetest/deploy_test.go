@@ -70,10 +70,10 @@ func deployment(t *testing.T) *appsv1.Deployment {
 
 // The manifest that kubeadm writes for CoreDNS. Deliberate differences are
 // applied to it first; there must be no others.
-func TestDeploymentIsKubeadms(t *testing.T) {
+func TestDeploymentEqualsKubeadm(t *testing.T) {
 	d := deployment(t)
 	if _, ok := d.Labels["k8s-app"]; ok {
-		t.Error("kubeadm counts Deployments with the label k8s-app: there must be none on this one")
+		t.Errorf("got label k8s-app=%s, want none: kubeadm counts Deployments with it", d.Labels["k8s-app"])
 	}
 	const own = "app.kubernetes.io/name"
 	for name, labels := range map[string]map[string]string{
@@ -171,7 +171,7 @@ func kubeadmDeployment() *appsv1.Deployment {
 	}
 }
 
-func TestServiceIsKubeadms(t *testing.T) {
+func TestServiceEqualsKubeadm(t *testing.T) {
 	port := func(name string, number int32, p corev1.Protocol) corev1.ServicePort {
 		return corev1.ServicePort{Name: name, Port: number, Protocol: p, TargetPort: intstr.FromInt32(number)}
 	}
@@ -202,8 +202,8 @@ func TestServiceIsKubeadms(t *testing.T) {
 	}
 }
 
-// The Corefile equals kubeadm's in the corpus.
-func TestCorefileIsKubeadms(t *testing.T) {
+// The Corefile is equal to kubeadm's in testdata/corefile.
+func TestCorefileEqualsKubeadm(t *testing.T) {
 	want := must(os.ReadFile("../testdata/corefile/kubeadm/Corefile"))(t)
 	config := object[corev1.ConfigMap](t, "base/corefile.yaml", "ConfigMap")
 	volume := deployment(t).Spec.Template.Spec.Volumes[0].ConfigMap
@@ -221,7 +221,7 @@ func TestAccountMayWatch(t *testing.T) {
 	subject := []rbacv1.Subject{{Kind: "ServiceAccount", Name: account.Name, Namespace: account.Namespace}}
 	if binding.RoleRef != (rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name}) ||
 		!slices.Equal(binding.Subjects, subject) || deployment(t).Spec.Template.Spec.ServiceAccountName != account.Name {
-		t.Error("the account of the pods is not bound to the role")
+		t.Errorf("got a binding of %v to %v, want the role %s for the pods' account %v", binding.Subjects, binding.RoleRef, role.Name, subject)
 	}
 	for _, o := range []metav1.Object{account, role, binding} {
 		if o.GetName() != "seamark" {

@@ -39,7 +39,7 @@ func etcdClient(t *testing.T, k clientv3.Config, endpoints ...string) *clientv3.
 	return client
 }
 
-// etcdPut writes a key as soon as the cluster takes it.
+// etcdPut writes a key as soon as the cluster accepts it.
 func etcdPut(t *testing.T, k *clientv3.Client, key, value string) {
 	t.Helper()
 	eventually(t, "putting "+key, func() bool {
@@ -50,8 +50,7 @@ func etcdPut(t *testing.T, k *clientv3.Client, key, value string) {
 	})
 }
 
-// etcdOwn returns the value in the member behind a client, by a serializable
-// read.
+// etcdOwn returns the value that a client's member has, by a serializable read.
 func etcdOwn(t *testing.T, k *clientv3.Client, key string) (value string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -63,7 +62,7 @@ func etcdOwn(t *testing.T, k *clientv3.Client, key string) (value string, err er
 	return string(r.Kvs[0].Value), nil
 }
 
-// awaitEtcdKey waits until the member behind a client has a value.
+// awaitEtcdKey waits until a client's member has a value.
 func awaitEtcdKey(t *testing.T, k *clientv3.Client, key, value string) {
 	t.Helper()
 	eventually(t, key+" is not "+value, func() bool {
@@ -83,7 +82,7 @@ func etcdLeader(t *testing.T, c *EtcdCluster, except ...int) int {
 	return i
 }
 
-// checkEtcdFails checks that an operation gets no answer.
+// checkEtcdFails checks that an operation fails.
 func checkEtcdFails(t *testing.T, do func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -95,7 +94,7 @@ func checkEtcdFails(t *testing.T, do func(context.Context) error) {
 
 // The leader crashes: another is elected, writes and watches continue. It returns
 // with its data, at its address, and catches up.
-func TestEtcdClusterLosesItsLeader(t *testing.T) {
+func TestEtcdClusterLeaderCrashes(t *testing.T) {
 	c := startEtcdCluster(t, EtcdOptions{})
 	k := etcdClient(t, c.Config(), c.Endpoints()...)
 	etcdPut(t, k, "a", "1")
@@ -185,11 +184,11 @@ func TestEtcdClusterLink(t *testing.T) {
 			continue // the third member, which both reach, has become leader
 		}
 		if err != nil || got != value {
-			t.Errorf("it has %s, %v", got, err)
+			t.Errorf("value in the member behind the fault: got %q and error %v, want %q", got, err, value)
 		}
 		return
 	}
-	t.Error("found no lasting leader")
+	t.Error("the leader changed in every attempt, want one that stays")
 }
 
 func TestEtcdClusterClients(t *testing.T) {

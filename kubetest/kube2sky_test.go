@@ -64,17 +64,17 @@ func TestKube2sky(t *testing.T) {
 		shopRecords[6], shopRecords[7], "arpa/in-addr/10/1/0/4 db-0.db.shop.svc.cluster.local.", "arpa/in-addr/10/1/0/5 db-1.db.shop.svc.cluster.local.")
 	s.awaitKeys(changed)
 	b.terminate()
-	s.awaitKeys(changed) // the keys stay when kube2sky exits
+	s.awaitKeys(changed) // The keys stay when kube2sky exits.
 
 	// Meanwhile objects are deleted, and another writer adds keys.
 	remove(t, services, "web")
 	remove(t, w.CoreV1().Pods("shop"), "p")
 	add(t, services, service("new", "10.0.0.7"))
 	add(t, services, service("same", "10.0.0.8"))
-	s.put("local/cluster/svc/shop/web/custom", hostMessage("192.0.2.1")) // beside ours
+	s.put("local/cluster/svc/shop/web/custom", hostMessage("192.0.2.1")) // These are beside our keys.
 	s.put("local/cluster/svc/shop/bank/"+fnvHash(hostMessage("bank.example.com.")), hostMessage("192.0.2.2"))
-	s.put("arpa/in-addr/10/0/0/7", hostMessage("other.example.com."))                               // at the key of one of ours
-	s.put("local/cluster/svc/shop/same/"+fnvHash(hostMessage("10.0.0.8")), hostMessage("10.0.0.8")) // equal to one of ours
+	s.put("arpa/in-addr/10/0/0/7", hostMessage("other.example.com."))                               // This is the key of one of ours.
+	s.put("local/cluster/svc/shop/same/"+fnvHash(hostMessage("10.0.0.8")), hostMessage("10.0.0.8")) // This key is equal to one of ours.
 	s.put("com/example/www", `{}`)
 	b = startKube2sky(t, srv, s.at)
 	b.ready()
@@ -223,7 +223,7 @@ func TestKube2skyReplicas(t *testing.T) {
 	more("asleep", "10.0.1.1")
 	s.awaitKeys(want)
 	if !second.leads() {
-		t.Error("the other replica is not the leader while the first is suspended")
+		t.Error("the second replica is not the leader while the first is suspended, want it to be")
 	}
 	if err := first.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
@@ -239,7 +239,7 @@ func TestKube2skyReplicas(t *testing.T) {
 	more("killed", "10.0.1.3")
 	s.awaitKeys(want)
 	if !first.leads() {
-		t.Error("the first replica is not the leader after the second was killed")
+		t.Error("the first replica is not the leader after the second was killed, want it to be")
 	}
 	// A released lease is faster than an expired one.
 	third := startKube2sky(t, srv, s.at, "--lease-duration=1h")
@@ -303,7 +303,7 @@ func TestKube2skyUnavailable(t *testing.T) {
 	c.Kill(leader)
 	more()
 	s.awaitKeys(want)
-	c.Kill((leader + 1) % EtcdMembers) // one is left
+	c.Kill((leader + 1) % EtcdMembers) // One member is left.
 	more()
 	eventually(t, "another failure of etcd in the log", func() bool { return b.logs("etcd failed, retrying") > 1 })
 	for _, i := range []int{leader, (leader + 1) % EtcdMembers} {
@@ -337,7 +337,7 @@ func TestKube2skyUnavailable(t *testing.T) {
 	eventually(t, "a failure of the API server in the log", func() bool { return b.logs("API server unreachable") > 0 })
 	s2.awaitKeys(want)
 	if b.leads() {
-		t.Error("kube2sky is the leader without the cluster's objects")
+		t.Error("kube2sky is the leader without the cluster's objects, want it to wait")
 	}
 	if err := srv.StartAPI(t.Context()); err != nil {
 		t.Fatal(err)

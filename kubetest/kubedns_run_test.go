@@ -126,7 +126,7 @@ func (w clusterWriter) fill() {
 }
 
 // The pod of Kubernetes' manifest, with our programs: the probes pass, and names
-// of the cluster, of stub domains and of the world are answered, through
+// of the cluster, of stub domains and of upstreams are answered, through
 // ExternalName, too, also while the API server is unavailable. SIGTERM ends each
 // program.
 func TestKubeDNSPod(t *testing.T) {
@@ -335,7 +335,7 @@ func TestKubeDNSConfigAlternates(t *testing.T) {
 		{"stubDomains": "\xff\xfe"}, {"stubDomains": `{"acme.example": ["10.0.`}, {"federations": "a_b=c"},
 	}
 	maps := newVolume(t, good("a.example"))
-	p := newPod(t, srv, "--config-dir="+maps.dir, "--v=4") // which logs reloads
+	p := newPod(t, srv, "--config-dir="+maps.dir, "--v=4") // This level logs reloads.
 	p.checkReady()
 	load := p.kubedns.startLoad(
 		lookupA("www.example", "NOERROR 203.0.113.1"), lookupA("db.acme.example", "NOERROR 203.0.113.1"),

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// patience bounds the wait for an event that should come at once.
+// patience is how long a test waits for an event.
 const patience = 20 * time.Second
 
 // start starts a server for a test.
@@ -55,13 +55,13 @@ func httpClient(t *testing.T, c *rest.Config) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// eventually waits until ok.
+// eventually waits until ok returns true.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
 	for !ok() {
 		if time.Now().After(deadline) {
-			t.Fatalf("timeout: %s", what)
+			t.Fatalf("after %v still waiting for: %s", patience, what)
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
@@ -73,11 +73,11 @@ func next(t *testing.T, w watch.Interface) watch.Event {
 	select {
 	case e, ok := <-w.ResultChan():
 		if !ok {
-			t.Fatal("the watch has ended")
+			t.Fatal("the watch has ended, want an event")
 		}
 		return e
 	case <-time.After(patience):
-		t.Fatal("timeout: no event")
+		t.Fatalf("got no event within %v, want one", patience)
 	}
 	panic("unreachable")
 }
@@ -140,7 +140,7 @@ func TestRestartKeepsPortAndReflectorReconnects(t *testing.T) {
 		t.Fatalf("first event of the watch: got %v, want ADDED", e)
 	}
 	srv.StopAPI()
-	srv.StopAPI() // does nothing
+	srv.StopAPI() // A second call does nothing.
 	select {
 	case e, ok := <-w.ResultChan():
 		if ok {
@@ -151,7 +151,7 @@ func TestRestartKeepsPortAndReflectorReconnects(t *testing.T) {
 	}
 	_, err = k.CoreV1().ConfigMaps("a").List(t.Context(), metav1.ListOptions{})
 	if err == nil || !strings.Contains(err.Error(), "connection refused") {
-		t.Errorf("list from a stopped server: %v; want connection refused", err)
+		t.Errorf("list from a stopped server: got error %v, want connection refused", err)
 	}
 	if err := srv.StartAPI(t.Context()); err != nil {
 		t.Fatal(err)
@@ -162,7 +162,7 @@ func TestRestartKeepsPortAndReflectorReconnects(t *testing.T) {
 	put(t, k, "a", "after")
 	eventually(t, "the reflector's return", has(store, "a/after"))
 	if !has(store, "a/before")() {
-		t.Error("the first object is missing after the restart")
+		t.Error("a/before is missing after the restart, want it in the store")
 	}
 }
 
@@ -178,9 +178,9 @@ func TestExpired(t *testing.T) {
 		return err
 	}
 	if err := list(); err != nil {
-		t.Fatalf("list at an old version: %v", err)
+		t.Fatalf("list at an old version before compaction: got error %v, want none", err)
 	}
-	for range 2 { // repeatable
+	for range 2 { // A second attempt has the same result.
 		if err := srv.Compact(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -224,16 +224,16 @@ func TestKubeconfigAndCA(t *testing.T) {
 	}
 }
 
-func TestStartGivesUp(t *testing.T) {
+func TestStartFails(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if srv, err := Start(ctx, t.TempDir()); err == nil {
 		srv.Stop()
-		t.Error("Start with a context that is over succeeded")
+		t.Error("Start with a cancelled context: got no error, want one")
 	}
 	if srv, err := Start(t.Context(), os.DevNull); err == nil {
 		srv.Stop()
-		t.Error("Start in what is no directory succeeded")
+		t.Error("Start in /dev/null: got no error, want one")
 	}
 }
 

@@ -46,7 +46,7 @@ func (p *process) startCommand(name string) {
 		select {
 		case <-p.ended:
 		case <-time.After(patience):
-			p.Errorf("%s does not end", name)
+			p.Errorf("%s still runs %v after SIGKILL, want it to end", name, patience)
 		}
 		if p.Failed() {
 			p.Logf("the log of %s:\n%s", name, p.log())
@@ -63,11 +63,11 @@ func (p *process) terminate() {
 	select {
 	case err := <-p.ended:
 		if err != nil {
-			p.Errorf("after SIGTERM: %v", err)
+			p.Errorf("after SIGTERM: got %v, want exit status 0", err)
 		}
 		p.ended <- err
 	case <-time.After(patience):
-		p.Error("SIGTERM is not obeyed")
+		p.Errorf("the process still runs %v after SIGTERM, want it to exit", patience)
 	}
 }
 

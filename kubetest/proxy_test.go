@@ -208,7 +208,7 @@ func testDelay(t *testing.T, p *Proxy, k kubernetes.Interface) {
 	p.Set(Faults{Delay: delay})
 	began := time.Now()
 	if err := list(t.Context(), k); err != nil || time.Since(began) < delay {
-		t.Errorf("answered after %v: %v", time.Since(began), err)
+		t.Errorf("list with a delay of %v: got it after %v with error %v, want it after the delay", delay, time.Since(began), err)
 	}
 	w, err := k.CoreV1().ConfigMaps("a").Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -256,7 +256,7 @@ func TestProxyCloses(t *testing.T) {
 		return len(p.open) == 2
 	})
 	p.Close()
-	p.Close() // does nothing
+	p.Close() // A second call does nothing.
 	if err := <-answer; err == nil {
 		t.Error("a stalled request got a response after Close, want an error")
 	}

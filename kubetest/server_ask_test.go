@@ -37,7 +37,7 @@ func lookupPTR(name, want string) lookup  { return lookup{name, dns.TypePTR, wan
 
 func (q lookup) String() string { return q.name + " " + dns.TypeToString[q.qtype] }
 
-// answer formats a reply as question.want. Without a reply it is the error.
+// answer formats a reply as lookup.want, or returns the error.
 func answer(reply *dns.Msg, err error) string {
 	if err != nil {
 		return err.Error()
@@ -64,9 +64,9 @@ func (d *daemon) ask(network string, q lookup) string {
 }
 
 // check checks the present answers, by UDP and TCP.
-func (d *daemon) check(questions ...lookup) {
+func (d *daemon) check(lookups ...lookup) {
 	d.Helper()
-	for _, q := range questions {
+	for _, q := range lookups {
 		for _, network := range []string{"udp", "tcp"} {
 			if got := d.ask(network, q); got != q.want {
 				d.Errorf("%s by %s: got %s, want %s", q, network, got, q.want)
@@ -77,10 +77,10 @@ func (d *daemon) check(questions ...lookup) {
 
 // await queries until the answers are right, by UDP and TCP, and returns the time that
 // it took.
-func (d *daemon) await(questions ...lookup) time.Duration {
+func (d *daemon) await(lookups ...lookup) time.Duration {
 	d.Helper()
 	began := time.Now()
-	for _, q := range questions {
+	for _, q := range lookups {
 		for got := d.ask("udp", q); got != q.want; got = d.ask("udp", q) {
 			if time.Since(began) > patience {
 				d.Fatalf("%s: got %s, want %s", q, got, q.want)
@@ -89,12 +89,12 @@ func (d *daemon) await(questions ...lookup) time.Duration {
 		}
 	}
 	took := time.Since(began)
-	d.check(questions...)
+	d.check(lookups...)
 	return took
 }
 
-// awaitChange is await for one change: until the right answer there is only the old one,
-// and the change is answered soon.
+// awaitChange is await for one change: until the right answer all answers must be
+// the old one, and the change must be answered soon.
 func (d *daemon) awaitChange(what string, q lookup) time.Duration {
 	d.Helper()
 	began := time.Now()
@@ -134,18 +134,18 @@ type queryLoad struct {
 }
 
 // startLoad starts the queries, by UDP and TCP. They end with the test at the latest.
-func (d *daemon) startLoad(questions ...lookup) *queryLoad {
+func (d *daemon) startLoad(lookups ...lookup) *queryLoad {
 	l := &queryLoad{d: d, done: make(chan struct{})}
 	for i := range 4 {
 		network := []string{"udp", "tcp"}[i%2]
-		l.tasks.Go(func() { l.send(network, questions, i) })
+		l.tasks.Go(func() { l.send(network, lookups, i) })
 	}
 	d.Cleanup(l.stop)
 	return l
 }
 
 // send sends one query after the other over one socket.
-func (l *queryLoad) send(network string, questions []lookup, from int) {
+func (l *queryLoad) send(network string, lookups []lookup, from int) {
 	client := &dns.Client{Net: network, Timeout: replyTime}
 	conn, err := client.Dial(l.d.at)
 	if err != nil {
@@ -159,7 +159,7 @@ func (l *queryLoad) send(network string, questions []lookup, from int) {
 			return
 		case <-time.After(500 * time.Microsecond): // a load, not a flood
 		}
-		q := questions[i%len(questions)]
+		q := lookups[i%len(lookups)]
 		reply, _, err := client.ExchangeWithConn(q.message(), conn)
 		l.sent.Add(1)
 		if got := answer(reply, err); got != q.want && l.wrong.Add(1) <= 10 {

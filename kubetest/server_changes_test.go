@@ -188,8 +188,8 @@ func importSteps(w clusterWriter) []step {
 	}
 }
 
-// Slices may precede their Service: they make no name until it exists, and then
-// all of its names at once.
+// Slices may exist before their Service: there is no name until it exists, and
+// then all of its names at once.
 func TestServerSlicesFirst(t *testing.T) {
 	api := start(t)
 	w := writer(t, api)

@@ -24,14 +24,14 @@ func behindProxy(t *testing.T, faults Faults) (*daemon, *Proxy, clusterWriter) {
 	return serve(t, corefileOf("endpoint "+proxy.URL())), proxy, w
 }
 
-// failing waits for n more failed attempts to follow a resource.
+// awaitFailures waits for n more failed attempts to list or watch a resource.
 func (d *daemon) awaitFailures(resource string, n int) {
 	d.Helper()
 	from := d.count("watch_errors", resource)
 	eventually(d.T, "failed attempts", func() bool { return d.count("watch_errors", resource) >= from+n })
 }
 
-// unsynced checks that the whole zone is SERVFAIL.
+// checkNotSynced checks that the whole zone is SERVFAIL.
 func (d *daemon) checkNotSynced() {
 	d.Helper()
 	for _, q := range shopNames() {
@@ -189,14 +189,13 @@ func TestServerHalfOpenWatch(t *testing.T) {
 	way.forget()
 	add(t, w.CoreV1().Services("shop"), service("late", "10.0.6.1"))
 	took := d.await(lookupA("late.shop.svc.cluster.local", "NOERROR 10.0.6.1"))
-	t.Logf("noticed, and right again, after %v", took)
+	t.Logf("right answers after %v", took)
 	if took < 500*time.Millisecond || took > 5*time.Second {
-		t.Error("the connection was not half open, or its end was detected too late")
+		t.Errorf("change behind a half-open connection: got it after %v, want it after 500ms to 5s", took)
 	}
 }
 
-// The log has no word of the credentials, whatever the API server and the kubeconfig
-// do.
+// The log contains no credentials, whatever the API server and the kubeconfig do.
 func TestServerLogWithoutCredentials(t *testing.T) {
 	const token = "c2VjcmV0LXRva2Vu"
 	api := start(t)
@@ -233,7 +232,7 @@ func TestServerLogWithoutCredentials(t *testing.T) {
 	d.await(shopNames()...)
 	for line := range strings.Lines(d.log()) {
 		if strings.Contains(line, token) {
-			t.Errorf("got the token in the log line %s", line)
+			t.Errorf("got log line %s, want none with the token", line)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func TestServerHandoverWithoutAPI(t *testing.T) {
 	proxy.Set(Faults{Stall: true})
 	proxy.Cut()
 	var successor *process
-	for range 2 { // the second one gets objects that the first one has from the old process
+	for range 2 { // The second process receives objects that the first one received from the old process.
 		successor = run()
 		if err := <-old.ended; err != nil {
 			t.Errorf("old process: got %v, want exit status 0", err)

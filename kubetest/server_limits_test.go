@@ -52,7 +52,7 @@ func (g *barrier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	select {
 	case <-g.open:
-	case <-ctx.Done(): // no more requests arrive
+	case <-ctx.Done(): // No more requests arrive.
 	}
 	g.mu.Lock()
 	g.waiting--

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// These create, change and delete objects in one line of a test.
+// These functions create, change and delete objects in one line of a test.
 
 // add creates an object.
 func add[T any](t *testing.T, in interface {
@@ -49,7 +49,7 @@ func namespace(name string, labels ...string) *corev1.Namespace {
 	return n
 }
 
-// service has the port http; it is headless without addresses.
+// service returns a Service with the port http; it is headless without addresses.
 func service(name string, ips ...string) *corev1.Service {
 	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80}}
@@ -66,7 +66,7 @@ func external(name, target string) *corev1.Service {
 	return s
 }
 
-// slice belongs to a Service and has the port http.
+// slice returns a slice of a Service with the port http.
 func slice(name, service string, ips ...string) *discoveryv1.EndpointSlice {
 	s := &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
@@ -82,7 +82,7 @@ func slice(name, service string, ips ...string) *discoveryv1.EndpointSlice {
 	return s
 }
 
-// imported makes a slice belong to a ServiceImport.
+// imported turns a slice into one of a ServiceImport.
 func imported(s *discoveryv1.EndpointSlice, service, cluster string) *discoveryv1.EndpointSlice {
 	s.Labels = map[string]string{
 		"multicluster.kubernetes.io/service-name":   service,

@@ -52,7 +52,7 @@ func TestServerOutage(t *testing.T) {
 // The API server is not there at the start: the cluster's names and reverse names
 // do not fall through meanwhile, other zones are answered, and all names are
 // answered soon after the API server's start.
-func TestServerStartsFirst(t *testing.T) {
+func TestServerStartsBeforeAPI(t *testing.T) {
 	api := start(t)
 	w := writer(t, api)
 	w.shop()
@@ -74,7 +74,7 @@ func TestServerStartsFirst(t *testing.T) {
 	d.checkReady(false)
 	d.check(lookup{"other.test", dns.TypeA, "NOERROR"}, lookupA("example.org", "NOERROR"))
 	if n := d.metric(below); n != 2 {
-		t.Errorf("%v questions came to the handler below, want those for example.org", n)
+		t.Errorf("queries for the next handler: got %v, want 2, for example.org", n)
 	}
 
 	began := time.Now()
@@ -86,7 +86,7 @@ func TestServerStartsFirst(t *testing.T) {
 	t.Logf("the API server took %v to start, the first answer %v more", up.Sub(began), time.Since(up))
 	for _, q := range shopNames() {
 		if q.want == "NXDOMAIN" {
-			q.want = "NOERROR" // now it falls through
+			q.want = "NOERROR" // The name falls through now.
 		}
 		d.await(q)
 	}
@@ -177,7 +177,7 @@ func (g *watchGap) after() []lookup {
 }
 
 // The resumed watch has the changes of a gap that the API server remembers.
-func TestServerWatchGoesOn(t *testing.T) {
+func TestServerWatchResumes(t *testing.T) {
 	g := openGap(t)
 	g.change()
 	g.proxy.Set(Faults{})
@@ -206,7 +206,7 @@ func TestServerWatchExpired(t *testing.T) {
 	g.d.await(g.unchanged()...)
 }
 
-// forget drops the API server's history, as happens with time.
+// forget deletes the API server's history, as compaction does after some minutes.
 func (g *watchGap) forget() {
 	g.t.Helper()
 	if err := g.api.Compact(g.t.Context()); err != nil {

@@ -153,7 +153,8 @@ func TestServerSelects(t *testing.T) {
 		members.Labels["tier"] = "front"
 		add(t, slices, members)
 	}
-	// names returns queries for the names of a namespace, which exist or not.
+	// names returns queries for the names of a namespace. there is true if they
+	// exist.
 	names := func(i int, ns string, there bool) []lookup {
 		zone := ns + ".svc.cluster.local"
 		all := []lookup{

@@ -95,7 +95,7 @@ func (d *daemon) reload(text string) {
 	d.startReload(text)
 	eventually(d.T, "the reload", func() bool {
 		if d.logs("Reload failed") > 0 {
-			d.Fatal("the reload failed")
+			d.Fatalf("the reload failed, want it to succeed:\n%s", text)
 		}
 		return d.logs("Reloading complete") > before
 	})
@@ -179,7 +179,7 @@ func (d *daemon) checkReady(ready bool) {
 	d.Helper()
 	code, text := page(d.T, "http://"+d.ready+"/ready")
 	if ready && (code != http.StatusOK || text != "OK") || !ready && (code != http.StatusServiceUnavailable || text != "kubernetes") {
-		d.Errorf("ready says %d %s", code, text)
+		d.Errorf("/ready: got %d %s, want ready %v", code, text, ready)
 	}
 }
 

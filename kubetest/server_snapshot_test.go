@@ -24,7 +24,7 @@ func TestServerStartsFromSnapshot(t *testing.T) {
 		w.pod("shop", "old", "10.2.5.1")
 		d.await(lookupA("old.shop.svc.cluster.local", "NOERROR 10.0.5.1"), lookupPTR("1.5.1.10.in-addr.arpa", "NOERROR 10-1-5-1.old.shop.svc.cluster.local."),
 			lookupA("10-2-5-1.shop.pod.cluster.local", "NOERROR 10.2.5.1"))
-	}) // which stops the server and writes the file
+	}) // This stops the server and writes the file.
 	if _, err := os.Stat(file); err != nil {
 		t.Fatal(err)
 	}

@@ -127,7 +127,7 @@ func (d *daemon) checkWarnings() {
 	for line := range strings.Lines(d.log()) {
 		if _, reason, ok := strings.Cut(line, "etcd failed, retrying"); ok {
 			if reasons[reason] {
-				d.Errorf("logged twice: %s", reason)
+				d.Errorf("got the reason %s twice in the log, want it once", reason)
 			}
 			reasons[reason] = true
 		}
@@ -153,12 +153,12 @@ func TestEtcdCompaction(t *testing.T) {
 		for member := range EtcdMembers {
 			s.Clients(member, fault)
 		}
-		if fault == gate.Silent { // until the server drops its connections
+		if fault == gate.Silent { // until the server closes its connections
 			eventually(t, "a warning that etcd failed", func() bool { return d.logs("etcd failed, retrying") > failures })
 		}
 		s.removeBelow("goes.skydns.test")
 		s.put("comes.skydns.test", fmt.Sprintf(`{"host":"10.7.0.%d"}`, round))
-		s.put("stays0.skydns.test", `{"host":"10.0.0.1","priority":1}`) // the same address
+		s.put("stays0.skydns.test", `{"host":"10.0.0.1","priority":1}`) // The address is the same.
 		_ = must(s.Compact(t.Context()))(t)
 		d.check(lookupA("n7.goes.skydns.test", "NOERROR 10.8.0.1"))
 		s.Heal()
@@ -218,8 +218,8 @@ func TestEtcdRestoredFromBackup(t *testing.T) {
 	d.awaitChange("a put", lookupA("n1.skydns.test", "NOERROR 10.0.0.3"))
 }
 
-// With watch off, or with more keys than most, each query reads etcd, also while
-// members crash.
+// With watch off, or with more keys than the limit, each query reads etcd, also
+// while members crash.
 func TestEtcdWithoutWatch(t *testing.T) {
 	s := newDNSStore(t, EtcdOptions{})
 	s.putStableNames()
@@ -236,7 +236,7 @@ func TestEtcdWithoutWatch(t *testing.T) {
 	if n := few.logs("Too many keys in etcd", "path=/skydns/", "count=20", "limit=10"); n != 1 {
 		t.Errorf("log lines about too many keys: got %d, want 1", n)
 	}
-	// The number of keys exceeds most, and falls below it again.
+	// The number of keys exceeds the limit, and falls below it again.
 	load := all.startLoad(stableNames()...)
 	for i := range 6 {
 		s.put(fmt.Sprintf("n%d.more.skydns.test", i), `{"host":"10.8.0.1"}`)
@@ -255,7 +255,7 @@ func TestEtcdWithoutWatch(t *testing.T) {
 	loads := []*queryLoad{off.startLoad(stableNames()...), few.startLoad(stableNames()...)}
 	follower := (member + 1) % EtcdMembers
 	s.Kill(follower)
-	for range 5 { // queries while a member does not run
+	for range 5 { // These queries are sent while a member does not run.
 		off.check(stableNames()...)
 		few.check(stableNames()...)
 	}

@@ -187,7 +187,7 @@ func TestSkyDNSAccess(t *testing.T) {
 	wrong := startSkyDNS(t, all, []string{"ETCD_PASSWORD=guess"}, flags...)
 	eventually(t, "the authentication failure in the log", func() bool { return wrong.logs("etcd failed, retrying", "authentication failed") > 0 })
 	if strings.Contains(wrong.log()+p.log(), "guess") || strings.Contains(wrong.log()+p.log(), "secret") {
-		t.Errorf("got a password in the log\n%s%s", wrong.log(), p.log())
+		t.Errorf("got the log\n%s%s\nwant it without passwords", wrong.log(), p.log())
 	}
 	for member := range EtcdMembers {
 		c.Clients(member, gate.Refused)
@@ -213,7 +213,7 @@ func TestSkyDNSTerminatedWithoutEtcd(t *testing.T) {
 		_ = silent.(*net.TCPListener).SetDeadline(time.Now().Add(patience))
 		conn, err := silent.Accept() // the program runs and waits for etcd
 		if err != nil {
-			t.Fatalf("%v: the program does not connect to etcd: %v", more, err)
+			t.Fatalf("%v: got error %v, want a connection to etcd", more, err)
 		}
 		defer conn.Close()
 		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -231,7 +231,7 @@ func TestSkyDNSTerminatedWithoutEtcd(t *testing.T) {
 	}
 }
 
-// Obsolete and invalid flags are refused with an explanation, all at once.
+// An accepted connection shows that the program runs and waits for etcd.
 func TestSkyDNSInvalidFlags(t *testing.T) {
 	for _, c := range []struct{ args, env, want string }{
 		{"-dnssec=Kskydns", "", "-dnssec: Seamark does not sign answers"},

@@ -86,7 +86,7 @@ func (s *dnsStore) retry(what string, do func(context.Context) error) {
 	}
 }
 
-// putStableNames writes the names of stayNames.
+// putStableNames writes the names of stableNames.
 func (s *dnsStore) putStableNames() {
 	s.Helper()
 	for i := range 20 {
@@ -124,7 +124,7 @@ func (d *daemon) ttl(q lookup) uint32 {
 	d.Helper()
 	reply := must(dns.Exchange(q.message(), d.at))(d.T)
 	if len(reply.Answer) == 0 {
-		d.Fatalf("%s: %s", q, reply)
+		d.Fatalf("%s: got %s, want an answer", q, reply)
 	}
 	return reply.Answer[0].Header().Ttl
 }

@@ -96,14 +96,14 @@ func TestSoakMemory(t *testing.T) {
 		}
 		select {
 		case <-s.server.ended:
-			t.Fatalf("the server ended: %s", group)
+			t.Fatalf("the server ended, want it to run: %s", group)
 		case <-time.After(time.Second):
 		}
 	}
 	t.Logf("sent %d queries for the silent upstream and %d others; of %d queries that waited for a reply, %d got none; %s",
 		attack.Load(), flood.Load(), asked, lost, group)
 	if lost == asked {
-		t.Error("no query was answered")
+		t.Errorf("none of %d queries was answered, want some", asked)
 	}
 	stop()
 	tasks.Wait()

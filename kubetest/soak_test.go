@@ -158,7 +158,7 @@ func (s *soak) query(ctx context.Context, a *account, n int) {
 			a.sent++
 			if err != nil {
 				a.lost++
-				s.Errorf("%s: %s: %v", a.client, q, err)
+				s.Errorf("%s: %s: got error %v, want a reply", a.client, q, err)
 				_ = conn.Close()
 				conn = nil
 			}

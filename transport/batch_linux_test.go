@@ -22,8 +22,8 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// TestUDPAllocations: answering a query inline allocates nothing, for every size
-// of a batch.
+// TestUDPAllocs: answering a query inline allocates nothing, for every size of a
+// batch.
 func TestUDPAllocs(t *testing.T) {
 	for _, bind := range []string{"127.0.0.1", "::"} {
 		withEachReader(t, func(t *testing.T, o Options) {
@@ -166,7 +166,7 @@ func TestSendAllFailures(t *testing.T) {
 		h := &messages[i].Hdr
 		addr := good
 		if i%2 == 0 {
-			addr = netip.AddrPortFrom(good.Addr(), 0) // port 0: sendmmsg fails
+			addr = netip.AddrPortFrom(good.Addr(), 0) // With port 0, sendmmsg fails.
 		}
 		h.Name, h.Namelen = &names[i][0], names[i].put(addr, false)
 		h.Iov = &iov[i]
@@ -199,7 +199,7 @@ func TestSockaddr(t *testing.T) {
 		ap := netip.MustParseAddrPort(tc.in)
 		size := s.put(ap, tc.v6)
 		if got := s.addrPort(); got != ap {
-			t.Errorf("put(%s): addrPort returns %s", ap, got)
+			t.Errorf("put(%s): addrPort: got %s, want %[1]s", ap, got)
 		}
 		if want := map[bool]uint32{false: unix.SizeofSockaddrInet4, true: unix.SizeofSockaddrInet6}[tc.v6]; size != want {
 			t.Errorf("%s: size %d, want %d", ap, size, want)
@@ -229,7 +229,7 @@ func TestControlMessages(t *testing.T) {
 			continue
 		}
 		if addr, _, size := replyInfo(tc.got); size == 0 || addr.WithZone("") != map[string]netip.Addr{"IPv4": addr4, "mapped": addr4, "IPv6": addr6, "link-local": local}[tc.name].WithZone("") {
-			t.Errorf("%s: replyInfo returns %s", tc.name, addr)
+			t.Errorf("%s: replyInfo: got address %s and size %d, want the address of the message", tc.name, addr, size)
 		}
 	}
 	request := unix.PktInfo4(&unix.Inet4Pktinfo{Ifindex: 3, Spec_dst: addr4.As4(), Addr: [4]byte{192, 0, 2, 255}})

@@ -89,10 +89,10 @@ func TestHandOver(t *testing.T) {
 
 	select {
 	case c := <-passed:
-		t.Fatalf("the connection with a parked query was passed: %v", c)
+		t.Fatalf("got connection %v while its query is parked, want none", c)
 	default:
 	}
-	parked.ask(4, "a.in.", mdns.TypeA) // waits for the other process
+	parked.ask(4, "a.in.", mdns.TypeA) // This query waits for the other process.
 	close(before.wait.gate)
 	wantA(t, parked.next(), 2)
 	if err := after.Adopt(<-passed); err != nil {

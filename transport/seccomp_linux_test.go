@@ -20,7 +20,7 @@ func TestRecvmmsgForbidden(t *testing.T) {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestRecvmmsgForbidden$", "-test.v")
 		cmd.Env = append(os.Environ(), child+"=1")
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
+			t.Fatalf("the test without recvmmsg: got error %v, want none\n%s", err, out)
 		} else if strings.Contains(string(out), "SKIP") {
 			t.Skipf("%s", out)
 		}
@@ -35,7 +35,7 @@ func TestRecvmmsgForbidden(t *testing.T) {
 	wantA(t, ask(t, "udp", s.at("127.0.0.1"), newQuery("a.in.", mdns.TypeA)), 1)
 	wantA(t, ask(t, "udp", s.at("127.0.0.1"), newQuery("a.wait.", mdns.TypeA)), 2)
 	if out.count("reading single packets") != 1 {
-		t.Errorf("recvmmsg fails: the log has no line with \"reading single packets\":\n%s", out.text())
+		t.Errorf("recvmmsg fails: got log\n%s\nwant one line with \"reading single packets\"", out.text())
 	}
 }
 

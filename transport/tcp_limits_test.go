@@ -147,7 +147,7 @@ func TestTCPInFlight(t *testing.T) {
 		c.ask(i, "a.wait.", mdns.TypeA)
 	}
 	c.ask(101, "a.in.", mdns.TypeA)
-	if m := c.next(); m.Id != 100 { // before the parked ones
+	if m := c.next(); m.Id != 100 { // This reply precedes those of the parked queries.
 		t.Errorf("got %v, want the reply to query 100", m)
 	}
 	for done := int32(0); done < 10; done++ {
@@ -164,7 +164,7 @@ func TestTCPInFlight(t *testing.T) {
 			}
 		}
 		s.wait.gate <- struct{}{}
-		if m := c.next(); m.Id == 101 { // read as soon as a query was answered
+		if m := c.next(); m.Id == 101 { // The query is read as soon as another one is answered.
 			c.next()
 		}
 	}
@@ -193,7 +193,7 @@ func TestTCPMaxConnsPerClient(t *testing.T) {
 	if n := s.count(`seamark_transport_connections_refused_total{cap="client"}`); n != 1 {
 		t.Errorf("%d connections were refused, want 1", n)
 	}
-	other := dialTCP(t, s, "::1") // counted apart from 127.0.0.1
+	other := dialTCP(t, s, "::1") // The limit is separate from that of 127.0.0.1.
 	other.ask(1, "a.in.", mdns.TypeA)
 	other.next()
 	b.Close()
@@ -305,7 +305,7 @@ func TestTCPNeverReadsLarge(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{Limits: Limits{WriteTimeout: time.Hour}})
 	close(s.wait.gate)
 	c := dialTCP(t, s, "127.0.0.1")
-	c.ask(1, "a.wait.", mdns.TypeA) // is parked, so that a goroutine reads the connection from here on
+	c.ask(1, "a.wait.", mdns.TypeA) // The query is parked, so that a goroutine reads the connection from here on.
 	wantA(t, c.next(), 2)
 	flood(c, pack(t, newQuery("500.wait.", mdns.TypeTXT)))
 	eventually(t, "the client is disconnected", func() bool { return s.count(`seamark_transport_connections_closed_total{why="slow_reader"}`) > 0 })
@@ -385,7 +385,7 @@ func TestAcceptErrors(t *testing.T) {
 		t.Errorf("six errors were logged %d times, want 1", n)
 	}
 	f.left.Store(1000)
-	dial(t, "tcp", s.at("127.0.0.1")) // Accept is pending: this ends it
+	dial(t, "tcp", s.at("127.0.0.1")) // This connection ends the pending call of Accept.
 	eventually(t, "Accept fails again", func() bool { return f.left.Load() < 1000 })
 	l.Stop()
 }

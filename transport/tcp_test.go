@@ -291,7 +291,7 @@ func TestTCPStop(t *testing.T) {
 	idle.next()
 	eventually(t, "the query is parked", func() bool { return s.wait.arrived.Load() == 1 })
 	go func() {
-		idle.expectClosed() // not after the grace period
+		idle.expectClosed() // Stop closes idle connections at once.
 		close(s.wait.gate)
 	}()
 	s.Stop()

@@ -87,7 +87,8 @@ func (o *observing) ObserveDNS(q *dns.Query) {
 	}
 }
 
-// server is a listener with the zones in. (inline), wait., panic. and drop.
+// server is a listener with the zones in., wait., panic. and drop. The handler of
+// in. is inline.
 type server struct {
 	*Listener
 	t      *testing.T
@@ -303,14 +304,14 @@ func TestListenSharedAddress(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{})
 	if l, err := Listen(t.Context(), s.Addr(), Options{}); err == nil {
 		l.Stop()
-		t.Errorf("Listen(%v) a second time: got no error", s.Addr())
+		t.Errorf("Listen(%v) a second time: got no error, want one", s.Addr())
 	}
 	// Without the TCP socket only the UDP sockets with SO_REUSEPORT are left.
 	s.tcp.Close()
 	l, err := Listen(t.Context(), s.Addr(), Options{})
 	if err == nil {
 		l.Stop()
-		t.Fatalf("Listen(%v) while its UDP port is taken: got no error", s.Addr())
+		t.Fatalf("Listen(%v) while its UDP port is taken: got no error, want one of UDP", s.Addr())
 	}
 	if !strings.HasPrefix(err.Error(), "listen udp ") {
 		t.Errorf("Listen(%v) while its UDP port is taken: got %v, want an error of UDP", s.Addr(), err)
@@ -325,7 +326,7 @@ func TestStopWithoutServe(t *testing.T) {
 	l.Stop()
 	l.Stop()
 	if l, err = Listen(t.Context(), l.Addr(), Options{}); err != nil {
-		t.Fatalf("Listen after Stop: %v", err)
+		t.Fatalf("Listen after Stop: got error %v, want none", err)
 	}
 	l.Stop()
 }

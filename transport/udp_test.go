@@ -55,10 +55,10 @@ func askAt(t *testing.T, s *server, network, ip string) {
 		buf := make([]byte, 4096)
 		n, from, err := c.ReadFromUDPAddrPort(buf)
 		if err != nil {
-			t.Fatal(name, err)
+			t.Fatalf("%s at %s: got error %v, want a reply", name, to, err)
 		}
 		if netip.AddrPortFrom(from.Addr().Unmap(), from.Port()) != to {
-			t.Errorf("%s: sent to %s, got the reply from %s", name, to, from)
+			t.Errorf("%s: got the reply from %s, want it from %s", name, from, to)
 		}
 		r := new(mdns.Msg)
 		if err := r.Unpack(buf[:n]); err != nil {
@@ -105,7 +105,7 @@ func TestUDPSizes(t *testing.T) {
 		at := s.at("127.0.0.1")
 		for _, tc := range []struct {
 			name      string
-			size      uint16 // of EDNS; 0 is a query without EDNS
+			size      uint16 // the EDNS size; 0 is a query without EDNS
 			answers   int
 			truncated bool
 		}{
@@ -147,7 +147,7 @@ func TestUDPTooLarge(t *testing.T) {
 			if err := r.Unpack(buf[:n]); err != nil || r.Rcode != mdns.RcodeFormatError {
 				t.Errorf("packet of %d bytes: got %v, %v; want FORMERR", len(packet), r, err)
 			}
-			_, _ = c.Write(bytes.Repeat([]byte{0x80}, 3000)) // QR is set, so it is ignored
+			_, _ = c.Write(bytes.Repeat([]byte{0x80}, 3000)) // QR is set, so the server ignores the packet.
 			_, _ = c.Write(pack(t, newQuery("a.in.", mdns.TypeA)))
 			if n, err = c.Read(buf); err != nil || binary.BigEndian.Uint16(buf) == 0x8080 {
 				t.Errorf("got %x, %v; want the reply to the query after the ignored packet", buf[:n], err)
@@ -240,7 +240,7 @@ func TestUDPHostile(t *testing.T) {
 		i := 0
 		sendMalformed(t, 20_000, func(p []byte) {
 			_, _ = c.Write(p)
-			if i++; i%100 == 0 { // so that no packet is lost in the socket's buffer
+			if i++; i%100 == 0 { // This prevents the loss of packets in the socket's buffer.
 				wantA(t, ask(t, "udp", s.at("127.0.0.1"), newQuery("a.in.", mdns.TypeA)), 1)
 			}
 		})

@@ -48,10 +48,10 @@ func TestLiveRequests(t *testing.T) {
 		selectors, ok := want[r.URL.Path]
 		delete(want, r.URL.Path)
 		if got := q.Get("labelSelector") + "|" + q.Get("fieldSelector"); !ok || got != selectors {
-			t.Errorf("%s: selectors %q", r.URL.Path, got)
+			t.Errorf("%s: got selectors %q, want %q", r.URL.Path, got, selectors)
 		}
 		if q.Get("allowWatchBookmarks") != "true" || q.Get("sendInitialEvents") != "true" || q.Get("timeoutSeconds") == "" {
-			t.Errorf("%s", r.URL)
+			t.Errorf("got request %s, want a streaming list with bookmarks and a timeout", r.URL)
 		}
 		accept := "application/vnd.kubernetes.protobuf"
 		if strings.HasSuffix(r.URL.Path, "serviceimports") {
@@ -111,7 +111,7 @@ func TestLiveQPS(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	if took := times[2].Sub(times[0]); took < 900*time.Millisecond {
-		t.Errorf("three requests within %v", took)
+		t.Errorf("three requests with a limit of two per second: got %v, want at least 900ms", took)
 	}
 }
 
@@ -125,7 +125,7 @@ func TestLiveMaxInflight(t *testing.T) {
 		inflight++
 		most = max(most, inflight)
 		mu.Unlock()
-		time.Sleep(20 * time.Millisecond) // slow enough for other requests to arrive if there were no limit
+		time.Sleep(20 * time.Millisecond) // A limit above one would let other requests arrive meanwhile.
 		mu.Lock()
 		inflight--
 		mu.Unlock()
@@ -138,7 +138,7 @@ func TestLiveMaxInflight(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	if most != 1 {
-		t.Errorf("%d requests at once", most)
+		t.Errorf("concurrent requests: got %d, want 1", most)
 	}
 }
 
@@ -153,7 +153,7 @@ func TestLiveUnavailable(t *testing.T) {
 		defer mu.Unlock()
 		times := 6
 		if strings.HasSuffix(r.URL.Path, "services") {
-			times = 3 // not long enough to be logged
+			times = 3 // This is too short to be logged.
 		}
 		if n[r.URL.Path]++; n[r.URL.Path] > times {
 			return 0
@@ -168,7 +168,7 @@ func TestLiveUnavailable(t *testing.T) {
 	f.waitFor(t, "two lines", func() bool { return strings.Count(f.logged.String(), "\n") == 2 })
 	for _, r := range a.received() {
 		if !r.URL.Query().Has("watch") {
-			t.Errorf("%s was asked for, where the same watch should go on", r.URL)
+			t.Errorf("got request %s, want only watches", r.URL)
 		}
 	}
 }
@@ -250,7 +250,7 @@ func TestLiveStops(t *testing.T) {
 				f.waitForLog(t, "retrying")
 			}
 			stop()
-			f.waitFor(t, "end of goroutines", func() bool { return runtime.NumGoroutine() <= before+2 }) // the fake server's own
+			f.waitFor(t, "end of goroutines", func() bool { return runtime.NumGoroutine() <= before+2 }) // The other goroutines are the fake server's.
 		})
 	}
 }
@@ -271,16 +271,16 @@ func TestLiveWatchEnds(t *testing.T) {
 	select {
 	case e, ok := <-w.ResultChan():
 		if ok && e.Type != watch.Error {
-			t.Errorf("got %v", e)
+			t.Errorf("got event %v, want the end of the watch", e)
 		}
 	case <-time.After(10 * time.Second):
 		t.Error("the watch continued, want it to end")
 	}
 }
 
-// A server that is not an API server is not believed: an empty JSON object is not
-// an empty cluster, and redirects are not followed. The failure is logged once.
-func TestLiveIsNotAnAPIServer(t *testing.T) {
+// A response that no API server sends is rejected: an empty JSON object is not an
+// empty cluster, and redirects are not followed. The failure is logged once.
+func TestLiveInvalidResponses(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
 		"empty object": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
@@ -298,7 +298,7 @@ func TestLiveIsNotAnAPIServer(t *testing.T) {
 			f.waitForLog(t, "List or watch failed, retrying\" kind=Service verb=list")
 			stop()
 			if len(f.sink.lines) > 0 {
-				t.Errorf("it was believed: %s", f.sink.lines)
+				t.Errorf("%s: got %s in the sink, want nothing", name, f.sink.lines)
 			}
 		})
 	}

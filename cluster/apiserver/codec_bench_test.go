@@ -19,7 +19,7 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// An countingSink sink counts the objects that it receives.
+// A countingSink counts the objects that it receives.
 type countingSink struct{ objects int }
 
 func (s *countingSink) Put(_ cluster.Kind, all ...cluster.Object)   { s.objects += len(all) }
@@ -27,7 +27,7 @@ func (s *countingSink) Delete(cluster.Kind, cluster.Key)            { s.objects+
 func (s *countingSink) Listed(cluster.Kind, func(cluster.Key) bool) {}
 func (s *countingSink) Programmed(cluster.Key, time.Duration)       {}
 
-// An repeatingReader reader repeats a text.
+// A repeatingReader repeats a text.
 type repeatingReader struct {
 	text []byte
 	at   int
@@ -94,8 +94,8 @@ func BenchmarkDecodeEvent(b *testing.B) {
 	}
 }
 
-// decoding returns an endless watch of changes of one object, and a store for
-// them.
+// decoding returns an endless watch that reports changes of one object, and a
+// store for the changes.
 func decoding(t testing.TB, object encodable) (*restwatch.Decoder, *store) {
 	kind := cluster.Slices
 	if _, ok := object.(*corev1.Service); ok {

@@ -35,7 +35,7 @@ func typeOf(t testing.TB, object runtime.Object) schema.GroupVersionKind {
 	return corev1.SchemeGroupVersion.WithKind(name)
 }
 
-// An encodable object is one of the API's own types.
+// An encodable object is one of the API's types.
 type encodable interface {
 	runtime.Object
 	Marshal() ([]byte, error)
@@ -84,7 +84,7 @@ func decoded(t testing.TB, c *codec, data []byte) *decodedObject {
 	t.Helper()
 	object, err := runtime.Decode(c, data)
 	if err != nil {
-		t.Fatalf("%v\n%q", err, data)
+		t.Fatalf("decoding %q: got error %v, want none", data, err)
 	}
 	return object.(*decodedObject)
 }
@@ -112,16 +112,16 @@ func TestCodecList(t *testing.T) {
 		got := &objectList{put: func(o *api.Decoded) { items = append(items, o.Slim) }}
 		c := codecFor(cluster.Options{}, cluster.Slices, t.Errorf)
 		if object, _, err := c.Decode(data, nil, got); err != nil || object != got {
-			t.Fatalf("%s: %v %v", form, object, err)
+			t.Fatalf("%s: got %v and error %v, want the list", form, object, err)
 		}
 		if got.ResourceVersion != "7" || got.Continue != "more" || !reflect.DeepEqual(items, want) {
-			t.Errorf("%s: got %+v %+v", form, got, items)
+			t.Errorf("%s: got %+v with items %+v, want version 7, continue more and items %+v", form, got, items, want)
 		}
 		if _, err := runtime.Decode(c, data); err == nil {
-			t.Errorf("%s: a list was taken for an object", form)
+			t.Errorf("%s: decoding a list as an object: got no error, want one", form)
 		}
 		if _, _, err := codecFor(cluster.Options{}, cluster.Services, t.Errorf).Decode(data, nil, new(objectList)); err == nil {
-			t.Errorf("%s: EndpointSlices were taken for Services", form)
+			t.Errorf("%s: decoding EndpointSlices as Services: got no error, want one", form)
 		}
 	}
 }
@@ -132,7 +132,7 @@ func TestCodecStatus(t *testing.T) {
 	for form, data := range map[string][]byte{"protobuf": inProtobuf(t, &status), "JSON": inJSON(t, &status)} {
 		object, err := runtime.Decode(codecFor(cluster.Options{}, cluster.Services, t.Errorf), data)
 		if err != nil || !apierrors.IsResourceExpired(apierrors.FromObject(object)) {
-			t.Errorf("%s: %+v %v", form, object, err)
+			t.Errorf("%s: got %+v and error %v, want the status Expired", form, object, err)
 		}
 	}
 }
@@ -176,14 +176,14 @@ func TestCodecMalformed(t *testing.T) {
 		"another kind": inProtobuf(t, &corev1.Pod{}), "another form": []byte(`{"apiVersion":"v1","kind":"Service","spec":{"ports":7}}`),
 	} {
 		if object, err := runtime.Decode(codecFor(cluster.Options{}, cluster.Services, t.Errorf), data); err == nil {
-			t.Errorf("%s: %+v", name, object)
+			t.Errorf("%s: got %+v, want an error", name, object)
 		}
 	}
 	event := frame(t, &corev1.Service{})[4:]
 	for n := range event {
 		var e metav1.WatchEvent
 		if err := protobufEvent(event[:n], &e); err == nil && len(e.Object.Raw) > 0 {
-			t.Errorf("an event of %d bytes was taken for whole at %d", len(event), n)
+			t.Errorf("the first %[2]d of %[1]d bytes of an event: got an object, want none", len(event), n)
 		}
 	}
 }

@@ -18,7 +18,7 @@ func TestLiveConfigMap(t *testing.T) {
 		stop()
 		for _, r := range a.received() {
 			if q := r.URL.Query(); r.URL.Path != "/api/v1/namespaces/dns/configmaps" || q.Get("fieldSelector") != "metadata.name=custom" || q.Get("labelSelector") != "" {
-				t.Errorf("asked for %s", r.URL)
+				t.Errorf("got request %s, want only ConfigMap dns/custom", r.URL)
 			}
 		}
 	}

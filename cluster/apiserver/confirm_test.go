@@ -10,7 +10,7 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// A comparingSink is a follower that knows its Services.
+// A comparingSink is a recorder that knows its Services.
 type comparingSink struct {
 	recorder
 	services map[cluster.Key]bool
@@ -98,10 +98,10 @@ func TestListNeedsConfirmation(t *testing.T) {
 					f.do(func() {
 						log := f.logged.String()
 						if strings.Contains(log, suspicion) != c.held || strings.Contains(log, confirmed) != (c.held && c.again < c.before) {
-							t.Errorf("held %v, log:\n%s", c.held, log)
+							t.Errorf("got log\n%s\nwant a suspicion %v, confirmed %v", log, c.held, c.held && c.again < c.before)
 						}
 						if c.again >= c.before && slices.ContainsFunc(f.sink.lines, func(line string) bool { return line == "listed services "+strings.Split(names, " ")[0] }) {
-							t.Errorf("a list that was not confirmed was delivered:\n%s", strings.Join(f.sink.lines, "\n"))
+							t.Errorf("got the calls\n%s\nwant no list before another one confirms it", strings.Join(f.sink.lines, "\n"))
 						}
 					})
 				})

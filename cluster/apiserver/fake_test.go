@@ -196,7 +196,9 @@ func (f *recorder) waitFor(t *testing.T, what string, ok func() bool) {
 			return
 		}
 		if time.Now().After(deadline) {
-			f.do(func() { t.Fatalf("no %s\nsink:\n%s\nlog:\n%s", what, strings.Join(f.sink.lines, "\n"), &f.logged) })
+			f.do(func() {
+				t.Fatalf("want %s, got the calls\n%s\nand the log\n%s", what, strings.Join(f.sink.lines, "\n"), &f.logged)
+			})
 		}
 	}
 }
@@ -231,7 +233,7 @@ func watchCluster(t *testing.T, o cluster.Options) (f *recorder, stop func()) {
 		select {
 		case <-done:
 		case <-time.After(10 * time.Second):
-			t.Error("Run has not returned")
+			t.Error("Run has not returned within 10 s of the end of its context")
 		}
 	}
 	t.Cleanup(stop)

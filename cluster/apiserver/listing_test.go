@@ -14,8 +14,8 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// numbered returns Services as items of a list, and their names as a script
-// records them.
+// numbered returns Services as items of a list, and their names as a
+// recordingSink records them.
 func numbered(from, to int) (items, names string) {
 	var all, keys []string
 	for i := from; i < to; i++ {
@@ -54,11 +54,11 @@ func TestLiveRelist(t *testing.T) {
 				case strings.HasPrefix(line, "listed services "):
 					lists++
 				case strings.HasPrefix(line, "delete "):
-					t.Error(line)
+					t.Errorf("got call %q, want no deletion by key", line)
 				}
 			}
 			if puts != c.puts || lists != 2 {
-				t.Errorf("%d objects were put, want %d, in %d lists", puts, c.puts, lists)
+				t.Errorf("got %d objects in %d lists, want %d in 2", puts, lists, c.puts)
 			}
 		})
 	}
@@ -96,23 +96,23 @@ func TestReceive(t *testing.T) {
 		slice(watch.Added, "later", ""),
 	)
 	if !ok || last.Object != bookmark.Object || len(sink.lines) > 0 {
-		t.Errorf("ended by %v %v, after %q", ok, last, sink.lines)
+		t.Errorf("got end %v by %v after the calls %q, want the bookmark before any call", ok, last, sink.lines)
 	}
 	if err := s.Replace(nil, ""); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"listed endpointslices shop/back shop/stays", "listed endpointslices (multicluster) shop/exported"} {
 		if !slices.Contains(sink.lines, want) {
-			t.Errorf("no %s in\n%s", want, strings.Join(sink.lines, "\n"))
+			t.Errorf("got the calls\n%s\nwant %s", strings.Join(sink.lines, "\n"), want)
 		}
 	}
 
 	failed := watch.Event{Type: watch.Error}
 	if _, _, last, ok := received(t, slice(watch.Added, "a", ""), failed, bookmark); !ok || last.Type != watch.Error {
-		t.Errorf("an error: %v %v", ok, last)
+		t.Errorf("an error: got end %v by %v, want it by the error", ok, last)
 	}
 	if _, _, last, ok := received(t, slice(watch.Added, "a", "")); !ok || last.Type != watch.Added {
-		t.Errorf("broken off: %v %v", ok, last)
+		t.Errorf("broken off: got end %v by %v, want it by the last event", ok, last)
 	}
 	if _, _, _, ok := received(t); ok {
 		t.Error("an empty response was a list, want none")
@@ -145,11 +145,11 @@ func TestListingMemory(t *testing.T) {
 	}
 	for i := range objects {
 		if !s.list.byKind[0].keys.has(cluster.Key{Name: fmt.Sprint("slice-", i)}) {
-			t.Fatalf("keys of the list: slice-%d is missing", i)
+			t.Fatalf("keys of the list: slice-%d is missing, want all %d", i, objects)
 		}
 	}
 	if s.list.byKind[0].keys.has(cluster.Key{Name: "slice"}) || s.list.byKind[0].keys.has(cluster.Key{Namespace: "slice-", Name: "1"}) {
-		t.Error("keys of the list: got keys that were not put")
+		t.Error("keys of the list: got keys that were not put, want none")
 	}
 	if err := s.Replace(nil, ""); err != nil || sink.objects != objects {
 		t.Errorf("Replace: got %d objects and error %v, want %d", sink.objects, err, objects)
@@ -168,7 +168,7 @@ func TestSweeperRelist(t *testing.T) {
 			s.list.put(new(api.Decoded))
 		}
 		if (collected > 0) != relist {
-			t.Errorf("10,000 objects, replacing others %v: got %d collections", relist, collected)
+			t.Errorf("10,000 objects, replacing others %v: got %d collections, want some only if they replace others", relist, collected)
 		}
 		if err := s.Replace(nil, ""); err != nil {
 			t.Fatal(err)

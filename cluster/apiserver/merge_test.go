@@ -86,7 +86,7 @@ func TestMerge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := newSource(new(metrics.Registry))
 		for _, kind := range (cluster.Options{Pods: true, Multicluster: true}).Kinds() {
-			source.Received(kind, time.Now().Add(time.Hour)) // only Services count
+			source.Received(kind, time.Now().Add(time.Hour)) // Only changes of Services count.
 		}
 		m := newMerger(new(recordingSink), source.Monitor, 2)
 		a, b := namespaceSink{m, 0}, namespaceSink{m, 1}

@@ -28,10 +28,10 @@ func TestNodeMetadataAlone(t *testing.T) {
 	} {
 		got := decoded(t, codecFor(cluster.Options{Nodes: true}, cluster.Nodes, t.Errorf), data)
 		if n := got.Slim.(*cluster.Node); *n != (cluster.Node{Name: "n1", Zone: "a", Region: "r"}) || got.Version != "4" {
-			t.Errorf("%s: %+v", form, got)
+			t.Errorf("%s: got %+v, want Node n1 in zone a and region r, of version 4", form, got)
 		}
 		if _, _, err := codecFor(cluster.Options{}, cluster.Services, t.Errorf).Decode(data, nil, nil); err == nil {
-			t.Errorf("%s: metadata was taken for a Service", form)
+			t.Errorf("%s: decoding metadata as a Service: got no error, want one", form)
 		}
 	}
 }
@@ -46,12 +46,12 @@ func TestLiveNodes(t *testing.T) {
 		stop()
 		for _, r := range a.received() {
 			if r.URL.Path != "/api/v1/nodes" || r.URL.Query().Get("fieldSelector")+r.URL.Query().Get("labelSelector") != "" {
-				t.Errorf("asked for %s", r.URL)
+				t.Errorf("got request %s, want only Nodes, without selectors", r.URL)
 			}
 			const want = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1," +
 				"application/vnd.kubernetes.protobuf,application/json"
 			if got := strings.Join(r.Header["Accept"], ","); !strings.HasPrefix(got, want) {
-				t.Errorf("accepts %s", got)
+				t.Errorf("got Accept %s, want the prefix %s", got, want)
 			}
 		}
 	}

@@ -131,7 +131,7 @@ func TestStalledList(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, plain list %v", c.name, old), func(t *testing.T) {
 				t.Parallel()
 				s := &faulty{fakeServer: &fakeServer{old: old, objects: map[string]string{"services": items}}, stallAt: c.stallAt, close: c.close}
-				if old { // the rejection of a streaming list is not a list
+				if old { // The rejection of a streaming list does not count.
 					s.match = func(r *http.Request) bool { return !r.URL.Query().Has("sendInitialEvents") }
 				}
 				server := serveFaulty(t, s)
@@ -180,7 +180,7 @@ func TestSlowList(t *testing.T) {
 	f.waitForCall(t, "listed services shop/empty shop/web")
 	n := 0
 	attempts.Range(func(any, any) bool { n++; return true })
-	if n < 2 || n > 4 { // of one, two, four and eight times the first limit
+	if n < 2 || n > 4 { // The stalls come after one, two, four and eight times the first limit.
 		t.Errorf("%d attempts of a list that takes %d times the first limit, want 4", n, needs)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// serve returns a function that does what a reader does for one packet.
+// serve returns a function that serves one packet as a reader does.
 func (w *harness) serve(m *mdns.Msg) func() dns.Outcome {
 	packet, err := m.Pack()
 	if err != nil {

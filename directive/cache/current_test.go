@@ -95,7 +95,7 @@ func TestFlagsChangedBelow(t *testing.T) {
 	}
 }
 
-// Queries outside the directive's zones are not looked up.
+// The cache does not look up queries outside the directive's zones.
 func TestZonesLimitCache(t *testing.T) {
 	w := newHarness(t, ".:53 {\n cache example.org 10.0.0.0/8\n upstream a\n}\n")
 	w.upstreams["a"].answer = addressAnswer(86400)
@@ -201,7 +201,7 @@ func TestReloadKeepsEntries(t *testing.T) {
 			if !test.kept {
 				w.upstream(test.upstream).wantQueries(t, asked+1)
 			}
-			w.load("example.com:53 {\n cache\n upstream c\n}\n") // drops unused scopes
+			w.load("example.com:53 {\n cache\n upstream c\n}\n") // Unused scopes are dropped.
 			if n := len(store.scopes); n != 1 || store.bytes != 0 {
 				t.Errorf("after the reload: got %d scopes and %d bytes, want 1 and 0", n, store.bytes)
 			}

@@ -28,7 +28,7 @@ func TestLoadState(t *testing.T) {
 		if err := before.caches[0].store.SaveState(&data); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(20 * time.Second) // the transfer
+		time.Sleep(20 * time.Second) // This is the time of the transfer.
 
 		after := newHarness(t, text)
 		if err := after.caches[0].store.LoadState(bytes.NewReader(data.Bytes())); err != nil {

@@ -32,7 +32,7 @@ func TestKeyDistinguishesQueries(t *testing.T) {
 		m      *mdns.Msg
 		change func(q *dns.Query)
 		same   bool // shares the entry of the plain query
-		never  bool // is not cached at all
+		never  bool // is not cached
 	}{
 		{name: "the same", m: plain(), same: true},
 		{name: "another spelling", m: newQuery("WWW.example.ORG", mdns.TypeA), same: true},
@@ -89,7 +89,7 @@ func TestKeyChangedBelow(t *testing.T) {
 	w.upstreams["a"].wantQueries(t, 1)
 }
 
-// AD is only sent to clients that ask for it (RFC 6840 §5.8).
+// AD is only sent to clients that request it (RFC 6840 §5.8).
 func TestADBit(t *testing.T) {
 	w := newHarness(t, stock)
 	w.upstreams["a"].answer = func(q *dns.Query, n int) error {

@@ -86,7 +86,7 @@ func TestEvictedNameReturnsToMainQueue(t *testing.T) {
 			kept++
 		}
 	}
-	if kept < 4 { // two names may collide in the list of ghosts
+	if kept < 4 { // Two names may have the same hash in the list of ghosts.
 		t.Errorf("got %d of 10 repeated names in the cache, want at least 4", kept)
 	}
 }
@@ -175,7 +175,7 @@ func (st *Store) check(t *testing.T) {
 					n++
 					sum += e.size()
 					if e.list != l || e.older == nil && l.oldest != e {
-						t.Errorf("entry %q: wrong links to its neighbors or list", e.name)
+						t.Errorf("entry %q: got list %p and newest %v, want list %p and newest %v", e.name, e.list, l.oldest == e, l, e.older == nil)
 					}
 				}
 				if n != l.n {
@@ -196,7 +196,7 @@ func (st *Store) check(t *testing.T) {
 // Random operations have the results of a plain map, except that a store may
 // evict.
 func TestStoreAgainstModel(t *testing.T) {
-	type question struct {
+	type query struct {
 		scope int
 		name  int
 	}
@@ -204,10 +204,10 @@ func TestStoreAgainstModel(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		st := NewStore(20000 + int(seed)*5000)
 		scopes := []*scope{st.scope("a", [2]int{20, 10}), st.scope("b", [2]int{5, 40})}
-		model := map[question][numKinds]*entry{}
+		model := map[query][numKinds]*entry{}
 		now := time.Duration(0)
 		for range 5000 {
-			k := question{random.IntN(2), random.IntN(100)}
+			k := query{random.IntN(2), random.IntN(100)}
 			s := scopes[k.scope]
 			now += time.Duration(random.IntN(100)) * time.Millisecond
 			if random.IntN(2) == 0 {
@@ -283,7 +283,7 @@ func TestStoreConcurrentUse(t *testing.T) {
 							continue
 						}
 						if string(e.records) != name {
-							t.Errorf("entry of %q: got the answer of %q", name, e.records)
+							t.Errorf("entry of %q: got the records of %q, want its own", name, e.records)
 						}
 						e.markUsed()
 					}

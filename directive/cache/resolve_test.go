@@ -253,10 +253,10 @@ func TestServeStaleImmediate(t *testing.T) {
 		}
 		stale(ask, mdns.RcodeSuccess, mdns.ExtendedErrorCodeStaleAnswer)
 		stale(gone, mdns.RcodeNameError, mdns.ExtendedErrorCodeStaleNXDOMAINAnswer)
-		u.wantQueries(t, 4) // each was refreshed
+		u.wantQueries(t, 4) // Each entry was refreshed.
 		time.Sleep(19 * time.Second)
 		stale(ask, mdns.RcodeSuccess, mdns.ExtendedErrorCodeStaleAnswer)
-		u.wantQueries(t, 4) // not refreshed yet
+		u.wantQueries(t, 4) // No entry was refreshed yet.
 		time.Sleep(time.Second)
 		stale(ask, mdns.RcodeSuccess, mdns.ExtendedErrorCodeStaleAnswer)
 		u.wantQueries(t, 5)
@@ -482,7 +482,7 @@ func TestPrefetchNearExpiry(t *testing.T) {
 		hit(60*time.Second, 1) // a gap: a new streak
 		hit(20*time.Second, 1)
 		hit(9*time.Second, 1)
-		hit(1*time.Second, 2) // 20% are left of 300s
+		hit(1*time.Second, 2) // A fifth of the 300 s is left.
 		hit(1*time.Second, 2)
 		hit(50*time.Second, 2)
 		hit(59*time.Second, 2)
@@ -491,10 +491,10 @@ func TestPrefetchNearExpiry(t *testing.T) {
 		u.answer = func(*dns.Query, int) error { return errors.New("no reply") }
 		hit(12*time.Second, 3)
 		hit(500*time.Millisecond, 3)
-		hit(500*time.Millisecond, 4) // one a second until it expires
+		hit(500*time.Millisecond, 4) // A name is prefetched once a second until it expires.
 		u.block = make(chan struct{})
 		hit(1*time.Second, 5)
-		hit(1*time.Second, 5) // one at a time
+		hit(1*time.Second, 5) // One prefetch runs at a time.
 		close(u.block)
 		if got := w.metric(`coredns_cache_prefetch_total{server="dns://:53",zones=".",view=""}`); got != "4" {
 			t.Errorf("%s prefetches, want 4", got)

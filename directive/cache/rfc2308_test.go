@@ -77,7 +77,7 @@ func TestCacheability(t *testing.T) {
 				ask := newQuery("www.example.org", mdns.TypeA)
 				first, _ := w.ask(ask)
 				if first.Rcode != int(test.rcode) {
-					t.Fatalf("first query: got\n%v", first)
+					t.Fatalf("first query: got\n%v\nwant the response code %v", first, test.rcode)
 				}
 				if test.life == 0 {
 					w.ask(ask)

@@ -38,12 +38,12 @@ func TestStatistics(t *testing.T) {
 		time.Sleep(301 * time.Second)
 		ask("late", 10)
 		w.caches[0].checkStatistics(t, 17, 40, 20)
-		ask("late", 10) // from the store
+		ask("late", 10) // The answer is from the store.
 		w.caches[0].checkStatistics(t, 17, 40, 20)
 		w.upstreams["a"].answer = answerWith(wire.NXDomain, ";\n"+soa)
 		ask("no", 9)
 		w.caches[0].checkStatistics(t, 17, 49, 22)
-		w.upstreams["a"].answer = answerWith(wire.Refused, "") // not stored
+		w.upstreams["a"].answer = answerWith(wire.Refused, "") // The answer is not stored.
 		ask("refused", 1)
 		w.caches[0].checkStatistics(t, 17, 49, 22)
 	})

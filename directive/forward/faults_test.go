@@ -118,7 +118,7 @@ func TestUnrelatedRecordsDropped(t *testing.T) {
 			rr("www.example. 60 IN CNAME mid.example."),
 			rr("mid.example. 60 IN CNAME web.example."),
 			rr("bank.test. 60 IN A 192.0.2.66"),
-			rr("www.example. 60 IN TXT \"not asked for\""),
+			rr("www.example. 60 IN TXT \"not queries for\""),
 		}
 		m.Ns = []mdns.RR{rr("example. 60 IN NS ns.example."), rr("test. 60 IN NS ns.example."), rr("example. 60 IN A 192.0.2.66")}
 		m.Extra = append(m.Extra, rr("ns.example. 60 IN A 192.0.2.53"), rr("bank.test. 60 IN A 192.0.2.66"))
@@ -175,7 +175,7 @@ func TestReorderedAndDuplicateReplies(t *testing.T) {
 		reply := pack(answerOf(q, strings.TrimPrefix(strings.SplitN(name, ".", 2)[0], "n")))
 		seen[name] = true
 		held = append(held, func() { send(reply) })
-		if len(seen) < names { // some queries may have been sent twice
+		if len(seen) < names { // Some queries may be sent twice.
 			return
 		}
 		random.Shuffle(len(held), func(i, j int) { held[i], held[j] = held[j], held[i] })
@@ -220,11 +220,11 @@ func TestRandomIDsAndPorts(t *testing.T) {
 		r.query(fmt.Sprintf("n%d.example.", i), mdns.TypeA)
 	}
 	ids, steps := map[uint16]bool{}, map[uint16]bool{}
-	asked, _ := up.received()
-	for i, m := range asked {
+	queries, _ := up.received()
+	for i, m := range queries {
 		ids[m.Id] = true
 		if i > 0 {
-			steps[m.Id-asked[i-1].Id] = true
+			steps[m.Id-queries[i-1].Id] = true
 		}
 	}
 	if len(ids) < 95 || len(steps) < 95 {
@@ -315,7 +315,7 @@ func TestUpstreamWithoutEDNS(t *testing.T) {
 			r.wantAnswer("a.example.", mdns.TypeA, "192.0.2.1")
 			r.wantAnswer("b.example.", mdns.TypeA, "192.0.2.1")
 			if n := up.queryCount(); n != 3 {
-				t.Errorf("asked %d times, want 3", n)
+				t.Errorf("queries to the upstream: got %d, want 3", n)
 			}
 		})
 	}
@@ -339,9 +339,9 @@ func TestHealthChecks(t *testing.T) {
 	if e, ok := m.IsEdns0().Option[0].(*mdns.EDNS0_EDE); !ok || e.InfoCode != 22 {
 		t.Errorf("b.example. A: got\n%v\nwant the extended error 22", m)
 	}
-	asked, _ := up.received()
+	queries, _ := up.received()
 	checks := 0
-	for i, m := range asked {
+	for i, m := range queries {
 		switch of := m.Question[0]; {
 		case of.Name == "b.example." && i >= n:
 			t.Error("got a query to the upstream that is down, want health checks only")
@@ -360,7 +360,7 @@ func TestHealthChecks(t *testing.T) {
 	}
 	up.setBehavior(func(q *mdns.Msg, tcp bool, send func([]byte)) {
 		if q.Question[0].Name == "health.example." {
-			answerWithCode(mdns.RcodeRefused)(q, tcp, send) // any reply is health
+			answerWithCode(mdns.RcodeRefused)(q, tcp, send) // Any reply shows that the upstream is up.
 			return
 		}
 		answerWithAddress("1")(q, tcp, send)
@@ -423,7 +423,7 @@ func TestQueryMarksUpstreamHealthy(t *testing.T) {
 	u := r.forward[0].set.current.Load().all[0]
 	eventually(t, "the upstream is down", u.down)
 	dead.Store(false)
-	eventually(t, "a question heals it", func() bool { return r.query("b.example.", mdns.TypeA) == "192.0.2.1" })
+	eventually(t, "a query marks the upstream healthy", func() bool { return r.query("b.example.", mdns.TypeA) == "192.0.2.1" })
 	if up.checkCount() == 0 {
 		t.Error("got no health check, want one")
 	}

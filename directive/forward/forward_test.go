@@ -28,9 +28,9 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("flags: got\n%v\nwant ra without aa and ad", m)
 	}
 	all, _ := up.received()
-	asked := all[0]
-	if asked.Question[0].Name != "WwW.Example.Org." || !asked.RecursionDesired || asked.IsEdns0() == nil || asked.IsEdns0().UDPSize() != 1232 {
-		t.Errorf("query to the upstream: got\n%v\nwant the client's spelling, RD, and EDNS with size 1232", asked)
+	sent := all[0]
+	if sent.Question[0].Name != "WwW.Example.Org." || !sent.RecursionDesired || sent.IsEdns0() == nil || sent.IsEdns0().UDPSize() != 1232 {
+		t.Errorf("query to the upstream: got\n%v\nwant the client's spelling, RD, and EDNS with size 1232", sent)
 	}
 	if to := r.metric(fmt.Sprintf(`coredns_proxy_request_duration_seconds_count{proxy_name="forward",to=%q,rcode="NOERROR"}`, up.addr)); to != "1" {
 		t.Errorf("request_duration_seconds_count: got %q, want 1", to)
@@ -68,11 +68,11 @@ func TestRequestToUpstream(t *testing.T) {
 		t.Errorf("options of the reply: got %v, want only EDE", o)
 	}
 	all, _ := up.received()
-	asked := all[0]
-	if asked.RecursionDesired || !asked.CheckingDisabled || !asked.IsEdns0().Do() {
-		t.Errorf("query to the upstream: got\n%v\nwant CD and DO, not RD", asked)
+	sent := all[0]
+	if sent.RecursionDesired || !sent.CheckingDisabled || !sent.IsEdns0().Do() {
+		t.Errorf("query to the upstream: got\n%v\nwant CD and DO, not RD", sent)
 	}
-	if o := asked.IsEdns0().Option; len(o) != 1 || o[0].Option() != mdns.EDNS0SUBNET {
+	if o := sent.IsEdns0().Option; len(o) != 1 || o[0].Option() != mdns.EDNS0SUBNET {
 		t.Errorf("options of the query to the upstream: got %v, want only the client subnet", o)
 	}
 	// AD is set only for clients that set AD or DO (RFC 6840 §5.8).
@@ -145,7 +145,7 @@ func TestEqualQueriesCoalesced(t *testing.T) {
 	if n := up.queryCount(); n < 1 || n > 4 {
 		t.Errorf("equal queries: got %d queries to the upstream, want 1 to 4", n)
 	}
-	// Another type, DO or CD is another question.
+	// A query with another type, DO or CD is another query.
 	up.setBehavior(answerWithAddress("1"))
 	n := up.queryCount()
 	for _, do := range []bool{false, true} {
@@ -217,7 +217,7 @@ func TestTimeoutServfail(t *testing.T) {
 	q.SetEdns0(1232, false)
 	m, err := r.ask(q, dns.UDP)
 	if m.Rcode != mdns.RcodeServerFailure || err == nil {
-		t.Fatalf("%v %v", m, err)
+		t.Fatalf("query of a silent upstream: got error %v and\n%v\nwant SERVFAIL with an error", err, m)
 	}
 	if text := err.Error(); !strings.HasPrefix(text, "read udp 127.0.0.1:") || !strings.HasSuffix(text, "->"+up.addr+": i/o timeout") {
 		t.Errorf("got error %q, want a timeout in the wording of package net", text)
@@ -237,7 +237,7 @@ func TestRefusedConnection(t *testing.T) {
 	for _, proto := range []dns.Proto{dns.UDP, dns.TCP} {
 		m, err := r.ask(q, proto)
 		if m.Rcode != mdns.RcodeServerFailure || err == nil || !strings.Contains(err.Error(), "connection refused") {
-			t.Fatalf("%v %v", m, err)
+			t.Fatalf("query of a closed port by %v: got error %v and\n%v\nwant SERVFAIL, connection refused", proto, err, m)
 		}
 		if e, ok := m.IsEdns0().Option[0].(*mdns.EDNS0_EDE); !ok || e.InfoCode != 23 {
 			t.Errorf("got\n%v\nwant the extended error 23", m)
@@ -256,7 +256,7 @@ func TestMaxConcurrent(t *testing.T) {
 	eventually(t, "two wait", func() bool { return r.forward[0].waiting.Load() == 2 })
 	m, err := r.ask(query("more.example.", mdns.TypeA), dns.UDP)
 	if m.Rcode != mdns.RcodeRefused || err == nil || err.Error() != "concurrent queries exceeded maximum 2" {
-		t.Errorf("%v %v", m, err)
+		t.Errorf("a third query: got error %v and\n%v\nwant REFUSED, concurrent queries exceeded maximum 2", err, m)
 	}
 	if n := r.metric("coredns_forward_max_concurrent_rejects_total"); n != "1" {
 		t.Errorf("max_concurrent_rejects_total: got %s, want 1", n)
@@ -284,7 +284,7 @@ func TestNextForward(t *testing.T) {
 	two("").wantAnswer("a.example.", mdns.TypeA, "NXDOMAIN")
 	two("next REFUSED").wantAnswer("a.example.", mdns.TypeA, "NXDOMAIN")
 	two("next NXDOMAIN").wantAnswer("a.example.", mdns.TypeA, "192.0.2.2")
-	two("next NXDOMAIN").wantAnswer("a.test.", mdns.TypeA, "NXDOMAIN") // no other forward has it
+	two("next NXDOMAIN").wantAnswer("a.test.", mdns.TypeA, "NXDOMAIN") // No other forward serves the name.
 	first.setBehavior(answerWithCode(mdns.RcodeSuccess))
 	two("next NXDOMAIN").wantAnswer("a.example.", mdns.TypeA, "NOERROR")
 	two("next_on_nodata").wantAnswer("a.example.", mdns.TypeA, "192.0.2.2")
@@ -345,7 +345,7 @@ func TestExcludedUpstream(t *testing.T) {
 	}
 	n := a.queryCount()
 	if err := f.Probe(t.Context(), a.addr, "\x05probe\x07example\x00", wire.TypeHINFO); err != nil || a.queryCount() != n+1 {
-		t.Errorf("%v: an upstream that is left out cannot be tried", err)
+		t.Errorf("Probe of an excluded upstream: got error %v and %d queries, want %d queries", err, a.queryCount(), n+1)
 	}
 	f.Exclude(a.addr, false)
 	r.wantAnswer("b.example.", mdns.TypeA, "192.0.2.1")
@@ -424,7 +424,7 @@ func TestRandomFaults(t *testing.T) {
 				n := k*10 + i
 				ask := query(fmt.Sprintf("n%d.k%d.example.", n, k), mdns.TypeA)
 				m, _ := r.ask(ask, dns.UDP)
-				if m.Truncated { // TCP failed us several times: a client tries it now
+				if m.Truncated { // TCP failed several times: the client retries now.
 					m, _ = r.ask(ask, dns.TCP)
 				}
 				if want := fmt.Sprintf("192.0.2.%d", n); brief(m) != want {
@@ -456,7 +456,7 @@ func TestMatchesAllocations(t *testing.T) {
 	}
 }
 
-// A reply with records of another type only is NODATA and is not retried.
+// A reply that has only records of another type is NODATA and is not retried.
 func TestOnlyOtherTypesIsNODATA(t *testing.T) {
 	up := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) { send(pack(answerOf(q, "1"))) })
 	r := newHarness(t, "forward . "+up.addr)

@@ -38,9 +38,9 @@ type fakeUpstream struct {
 
 	mu      sync.Mutex
 	do      behavior
-	asked   []*mdns.Msg // without health checks
+	queries []*mdns.Msg // without health checks
 	overTCP int
-	from    map[string]bool // addresses that questions came from
+	from    map[string]bool // source addresses of the queries
 	conns   map[net.Conn]bool
 	checks  int
 }
@@ -49,7 +49,7 @@ func newFakeUpstream(t *testing.T, do behavior) *fakeUpstream {
 	t.Helper()
 	f := &fakeUpstream{t: t, do: do, from: map[string]bool{}, conns: map[net.Conn]bool{}}
 	var err error
-	for range 10 { // the port may be another's in the other protocol
+	for range 10 { // The port may be in use by the other protocol.
 		if f.tcp, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +145,7 @@ func (f *fakeUpstream) handle(packet []byte, from net.Addr, tcp bool, send func(
 	if m.Question[0].Name == "." {
 		f.checks++
 	} else {
-		f.asked = append(f.asked, m)
+		f.queries = append(f.queries, m)
 		f.from[from.String()] = true
 		if tcp {
 			f.overTCP++
@@ -162,17 +162,17 @@ func (f *fakeUpstream) setBehavior(do behavior) {
 }
 
 // counts returns the number of queries, of those over TCP, and of source ports.
-func (f *fakeUpstream) counts() (asked, tcp, ports int) {
+func (f *fakeUpstream) counts() (queries, tcp, ports int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return len(f.asked), f.overTCP, len(f.from)
+	return len(f.queries), f.overTCP, len(f.from)
 }
 
 // received returns the queries in order, and their source addresses.
-func (f *fakeUpstream) received() (asked []*mdns.Msg, from []string) {
+func (f *fakeUpstream) received() (queries []*mdns.Msg, from []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Clone(f.asked), slices.Collect(maps.Keys(f.from))
+	return slices.Clone(f.queries), slices.Collect(maps.Keys(f.from))
 }
 
 func (f *fakeUpstream) queryCount() int { n, _, _ := f.counts(); return n }

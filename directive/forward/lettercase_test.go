@@ -34,7 +34,7 @@ func TestCaseMemory(t *testing.T) {
 		}
 		randomizes(true)
 		observe(caseEchoes-1, upper, true, true)
-		observe(100, lower, true, true) // such replies prove nothing
+		observe(100, lower, true, true) // Replies in lower case to names in lower case show nothing.
 		observe(1, upper, false, true)
 		randomizes(false)
 		observe(100, upper, true, true) // queries sent before
@@ -98,8 +98,8 @@ func TestCaseRandomization(t *testing.T) {
 			m.Answer[0].(*mdns.CNAME).Target != "mail."+name {
 			t.Errorf("%s: got %v, want a CNAME record and an address in the case of the query", name, m)
 		}
-		asked, _ := up.received()
-		if sent = asked[before].Question[0].Name; !strings.EqualFold(sent, name) {
+		queries, _ := up.received()
+		if sent = queries[before].Question[0].Name; !strings.EqualFold(sent, name) {
 			t.Errorf("%s: upstream got %s, want the name in any case", name, sent)
 		}
 		return sent
@@ -134,8 +134,8 @@ func TestCaseRandomizationOff(t *testing.T) {
 		up := newFakeUpstream(t, answerWithAddress("1"))
 		r := newHarness(t, "forward . "+up.addr+" {\n "+option+"\n}")
 		r.wantAnswer("name.of-many-letters.example.", mdns.TypeA, "192.0.2.1")
-		if asked, _ := up.received(); asked[0].Question[0].Name != "name.of-many-letters.example." {
-			t.Errorf("%s: upstream got %s, want the client's letter case", option, asked[0].Question[0].Name)
+		if queries, _ := up.received(); queries[0].Question[0].Name != "name.of-many-letters.example." {
+			t.Errorf("%s: upstream got %s, want the client's letter case", option, queries[0].Question[0].Name)
 		}
 	}
 }

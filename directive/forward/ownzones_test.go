@@ -49,15 +49,15 @@ func TestSelectRecordsOwnZones(t *testing.T) {
 			[]string{"a.example. 60 IN A 192.0.2.1", "--", ". 60 IN NS b.own.test.", "--", "b.own.test. 60 IN A 192.0.2.2"},
 			"a.example.A .NS", ""},
 	} {
-		packet, asked := packReply(t, c.name, c.qtype, c.records...)
+		packet, question := packReply(t, c.name, c.qtype, c.records...)
 		p := parser{ownZones: dns.OwnZones{zone: {}}}
-		r, why := p.parse(packet, asked, false)
+		r, why := p.parse(packet, question, false)
 		if why != valid {
 			t.Errorf("%s: got %q, want a valid reply", name, why)
 			continue
 		}
 		var m mdns.Msg
-		if err := m.Unpack(replyMessage(r, asked)); err != nil {
+		if err := m.Unpack(replyMessage(r, question)); err != nil {
 			t.Fatal(err)
 		}
 		var kept []string
@@ -87,6 +87,7 @@ func TestRequestEqualOwnZones(t *testing.T) {
 	}
 	none, one := newRequest(), newRequest("\x01z\x00")
 	if none.equal(one) || one.equal(none) || !one.equal(newRequest("\x01z\x00")) || !none.equal(&request{question: none.question}) {
-		t.Errorf("requests are equal although their zones differ, or different although their zones are equal")
+		t.Errorf("equal: got %v and %v for requests with different zones, %v and %v for requests with equal zones; want false, false, true, true",
+			none.equal(one), one.equal(none), one.equal(newRequest("\x01z\x00")), none.equal(&request{question: none.question}))
 	}
 }

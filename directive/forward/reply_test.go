@@ -13,7 +13,8 @@ import (
 )
 
 // packReply packs a reply with these records; "--" begins the next section.
-func packReply(t testing.TB, name string, qtype uint16, records ...string) (packet, asked []byte) {
+// question is the question section of the query.
+func packReply(t testing.TB, name string, qtype uint16, records ...string) (packet, question []byte) {
 	t.Helper()
 	q := query(name, qtype)
 	m := new(mdns.Msg).SetReply(q)
@@ -30,26 +31,26 @@ func packReply(t testing.TB, name string, qtype uint16, records ...string) (pack
 }
 
 // replyMessage returns the message that a client would get.
-func replyMessage(r *reply, asked []byte) []byte {
+func replyMessage(r *reply, question []byte) []byte {
 	var a wire.Answer
-	a.Reset(nil, asked)
+	a.Reset(nil, question)
 	a.Append(wire.Answers, r.records, 0)
 	wire.PutHeader(a.Buf, 1, wire.FlagQR, 1, r.count, 0)
 	return a.Buf
 }
 
 // droppedRecords returns the records that the parser drops.
-func droppedRecords(t *testing.T, packet, asked []byte, do bool) (left []string, why discardReason) {
+func droppedRecords(t *testing.T, packet, question []byte, do bool) (left []string, why discardReason) {
 	t.Helper()
 	var all, have mdns.Msg
 	if err := all.Unpack(packet); err != nil {
 		t.Fatal(err)
 	}
-	r, why := new(parser).parse(packet, asked, do)
+	r, why := new(parser).parse(packet, question, do)
 	if why != valid {
 		return nil, why
 	}
-	if err := have.Unpack(replyMessage(r, asked)); err != nil {
+	if err := have.Unpack(replyMessage(r, question)); err != nil {
 		t.Fatal(err)
 	}
 	kept := slices.Concat(have.Answer, have.Ns, have.Extra)
@@ -90,7 +91,7 @@ func TestSelectRecords(t *testing.T) {
 		"a DNAME's owner":  {"a.example.", mdns.TypeA, false, []string{"a.example. 60 IN A 192.0.2.1", "a.example. 60 IN DNAME b.test."}, "a.example.DNAME"},
 		"signatures":       {"a.example.", mdns.TypeA, true, []string{"a.example. 60 IN A 192.0.2.1", "a.example. 60 IN " + sig, "b.example. 60 IN " + sig}, "b.example.RRSIG"},
 		"without DO":       {"a.example.", mdns.TypeA, false, []string{"a.example. 60 IN A 192.0.2.1", "a.example. 60 IN " + sig}, "a.example.RRSIG"},
-		"asked for":        {"a.example.", mdns.TypeRRSIG, false, []string{"a.example. 60 IN " + sig}, ""},
+		"queried type":     {"a.example.", mdns.TypeRRSIG, false, []string{"a.example. 60 IN " + sig}, ""},
 		"no such name":     {"a.b.example.", mdns.TypeA, false, []string{"--", "example. 60 IN SOA ns. host. 1 2 3 4 5"}, ""},
 		"another's SOA":    {"a.b.example.", mdns.TypeA, false, []string{"--", "c.example. 60 IN SOA ns. host. 1 2 3 4 5", "a.b.example. 60 IN TXT x"}, "c.example.SOA a.b.example.TXT"},
 		"SOA behind CNAME": {"a.example.", mdns.TypeA, false, []string{"a.example. 60 IN CNAME b.test.", "--", "test. 60 IN SOA ns. host. 1 2 3 4 5"}, ""},
@@ -108,19 +109,19 @@ func TestSelectRecords(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			packet, asked := packReply(t, c.name, c.qtype, c.records...)
-			left, why := droppedRecords(t, packet, asked, c.do)
+			packet, question := packReply(t, c.name, c.qtype, c.records...)
+			left, why := droppedRecords(t, packet, question, c.do)
 			if got := strings.Join(left, " "); why != valid || got != c.left {
 				t.Errorf("%s: left out %q, want %q", why, got, c.left)
 			}
 		})
 	}
-	packet, asked := packReply(t, "a.example.", mdns.TypeA, "b.example. 60 IN A 192.0.2.2")
-	if _, why := droppedRecords(t, packet, asked, false); why != unrelated {
+	packet, question := packReply(t, "a.example.", mdns.TypeA, "b.example. 60 IN A 192.0.2.2")
+	if _, why := droppedRecords(t, packet, question, false); why != unrelated {
 		t.Errorf("reply with unrelated records: got %q, want %q", why, unrelated)
 	}
-	packet, asked = packReply(t, "a.example.", mdns.TypeAAAA, "a.example. 60 IN A 192.0.2.2")
-	r, why := new(parser).parse(packet, asked, false)
+	packet, question = packReply(t, "a.example.", mdns.TypeAAAA, "a.example. 60 IN A 192.0.2.2")
+	r, why := new(parser).parse(packet, question, false)
 	if why != valid || !r.otherType || len(r.records) > 0 || r.dropped != 1 {
 		t.Errorf("reply with records of another type: got %q, %+v, want a valid NODATA with one dropped record", why, r)
 	}
@@ -146,8 +147,8 @@ func TestParseCostBounded(t *testing.T) {
 	for i := range 2000 {
 		records = append(records, fmt.Sprintf("n%d. 1 IN CNAME n%d.", i+1, i))
 	}
-	packet, asked := packReply(t, "n2000.", mdns.TypeA, records...)
-	r, why := new(parser).parse(packet, asked, false)
+	packet, question := packReply(t, "n2000.", mdns.TypeA, records...)
+	r, why := new(parser).parse(packet, question, false)
 	if why != valid || r.code != wire.ServFail || r.count[wire.Answers] != 0 {
 		t.Errorf("2000 CNAME records: got %q, %v with %d records, want SERVFAIL without", why, r.code, r.count[wire.Answers])
 	}
@@ -182,8 +183,8 @@ func TestBrokenCNAMEChains(t *testing.T) {
 		{"loop of another name", []string{"n0. 1 IN A 192.0.2.1", "n1. 1 IN CNAME n1."}, mdns.TypeA, false},
 		{"query for CNAME", []string{"n0. 1 IN CNAME n0."}, mdns.TypeCNAME, false},
 	} {
-		packet, asked := packReply(t, "n0.", test.qtype, test.records...)
-		r, why := new(parser).parse(packet, asked, false)
+		packet, question := packReply(t, "n0.", test.qtype, test.records...)
+		r, why := new(parser).parse(packet, question, false)
 		switch {
 		case why != valid:
 			t.Errorf("%s: got the discard reason %q, want none", test.name, why)
@@ -197,10 +198,10 @@ func TestBrokenCNAMEChains(t *testing.T) {
 
 // Of records that differ only in TTL and case, the first is used.
 func TestDuplicateRecordsDropped(t *testing.T) {
-	packet, asked := packReply(t, "a.example.", mdns.TypeA,
+	packet, question := packReply(t, "a.example.", mdns.TypeA,
 		"a.example. 60 IN CNAME b.example.", "A.example. 60 IN CNAME B.example.", "a.example. 30 IN CNAME b.example.",
 		"b.example. 60 IN A 192.0.2.1", "b.example. 60 IN A 192.0.2.2", "B.example. 60 IN A 192.0.2.1")
-	r, why := new(parser).parse(packet, asked, false)
+	r, why := new(parser).parse(packet, question, false)
 	if why != valid || r.count[wire.Answers] != 3 || r.dropped != 3 {
 		t.Errorf("6 records, 3 of them duplicates: got %q, %d records kept and %d dropped, want 3 and 3", why, r.count[wire.Answers], r.dropped)
 	}
@@ -208,10 +209,10 @@ func TestDuplicateRecordsDropped(t *testing.T) {
 
 // TTLs with the highest bit are zero (RFC 2181 §8).
 func TestTTLAboveMaximum(t *testing.T) {
-	packet, asked := packReply(t, "a.example.", mdns.TypeA, "a.example. 4294967295 IN A 192.0.2.1", "a.example. 2147483647 IN A 192.0.2.2")
-	r, _ := new(parser).parse(packet, asked, false)
+	packet, question := packReply(t, "a.example.", mdns.TypeA, "a.example. 4294967295 IN A 192.0.2.1", "a.example. 2147483647 IN A 192.0.2.2")
+	r, _ := new(parser).parse(packet, question, false)
 	var m mdns.Msg
-	if err := m.Unpack(replyMessage(r, asked)); err != nil || m.Answer[0].Header().Ttl != 0 || m.Answer[1].Header().Ttl != 1<<31-1 {
+	if err := m.Unpack(replyMessage(r, question)); err != nil || m.Answer[0].Header().Ttl != 0 || m.Answer[1].Header().Ttl != 1<<31-1 {
 		t.Errorf("got error %v and\n%v\nwant the TTLs 0 and 2147483647", err, &m)
 	}
 }
@@ -235,23 +236,23 @@ func FuzzReply(f *testing.F) {
 	}
 	p := new(parser)
 	f.Fuzz(func(t *testing.T, packet []byte, qtype uint16, do bool) {
-		asked := pack(query("a.example.", qtype))[wire.HeaderLen:]
-		if len(packet) < wire.HeaderLen || len(packet) > wire.MaxMessage || !echoesQuestion(packet, asked) {
+		question := pack(query("a.example.", qtype))[wire.HeaderLen:]
+		if len(packet) < wire.HeaderLen || len(packet) > wire.MaxMessage || !echoesQuestion(packet, question) {
 			return
 		}
-		r, why := p.parse(packet, asked, do)
+		r, why := p.parse(packet, question, do)
 		if why != valid {
 			return
 		}
-		checkReply(t, r, asked)
+		checkReply(t, r, question)
 		// The parser's memory from one reply to the next changes nothing.
-		again, _ := new(parser).parse(packet, asked, do)
+		again, _ := new(parser).parse(packet, question, do)
 		if !bytes.Equal(again.records, r.records) || again.count != r.count {
 			t.Errorf("%x: got records %x from a used parser, want %x as from a new one", packet, r.records, again.records)
 		}
 		var theirs, ours mdns.Msg
 		if theirs.Unpack(packet) == nil && !r.truncated {
-			if err := ours.Unpack(replyMessage(r, asked)); err != nil {
+			if err := ours.Unpack(replyMessage(r, question)); err != nil {
 				t.Errorf("%x: the oracle reads the packet, and not what became of it: %v", packet, err)
 			}
 		}
@@ -260,9 +261,9 @@ func FuzzReply(f *testing.F) {
 
 // checkReply finds the names that the answer leads to with another algorithm,
 // and wants each record to be of one of them.
-func checkReply(t *testing.T, r *reply, asked []byte) {
+func checkReply(t *testing.T, r *reply, question []byte) {
 	var a wire.Answer
-	a.Reset(nil, asked)
+	a.Reset(nil, question)
 	a.Append(wire.Answers, r.records, 0)
 	a.Count = r.count
 	name := func(off int) string {
@@ -293,7 +294,7 @@ func checkReply(t *testing.T, r *reply, asked []byte) {
 	if off != len(a.Buf) {
 		t.Fatalf("got records up to byte %d, want %d", off, len(a.Buf))
 	}
-	first := string(wire.Lower(string(asked[:len(asked)-4])))
+	first := string(wire.Lower(string(question[:len(question)-4])))
 	reached := map[string]bool{first: true}
 	for range all {
 		for _, rec := range all {
@@ -329,28 +330,28 @@ func checkReply(t *testing.T, r *reply, asked []byte) {
 }
 
 func TestEchoesQuestion(t *testing.T) {
-	packet, asked := packReply(t, "A.Example.", mdns.TypeA)
-	if !echoesQuestion(packet, asked) {
+	packet, question := packReply(t, "A.Example.", mdns.TypeA)
+	if !echoesQuestion(packet, question) {
 		t.Error("same question: got false, want true")
 	}
 	lowered, _ := packReply(t, "a.example.", mdns.TypeA)
-	if !echoesQuestion(lowered, asked) {
+	if !echoesQuestion(lowered, question) {
 		t.Error("question in lower case: got false, want true")
 	}
 	if echoesQuestion(packet, lowered[wire.HeaderLen:]) {
 		t.Error("question in another spelling: got true, want false")
 	}
-	if echoesQuestion(packet[:len(packet)-1], asked) {
+	if echoesQuestion(packet[:len(packet)-1], question) {
 		t.Error("truncated question: got true, want false")
 	}
 }
 
 func BenchmarkReply(b *testing.B) {
-	packet, asked := packReply(b, "www.example.", mdns.TypeA, "www.example. 60 IN CNAME web.example.", "web.example. 60 IN A 192.0.2.1", "web.example. 60 IN A 192.0.2.2")
+	packet, question := packReply(b, "www.example.", mdns.TypeA, "www.example. 60 IN CNAME web.example.", "web.example. 60 IN A 192.0.2.1", "web.example. 60 IN A 192.0.2.2")
 	p := new(parser)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, why := p.parse(packet, asked, false); why != valid {
+		if _, why := p.parse(packet, question, false); why != valid {
 			b.Fatal(why)
 		}
 	}

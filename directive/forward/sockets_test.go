@@ -97,7 +97,7 @@ func TestPercentile95(t *testing.T) {
 		l.add(time.Second)
 	}
 	is(minRetryDelay, minRetryDelay)
-	for range 900 { // what is old counts less and less
+	for range 900 { // Older latencies count less and less.
 		l.add(100 * time.Millisecond)
 	}
 	is(100*time.Millisecond, 125*time.Millisecond)

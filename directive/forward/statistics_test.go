@@ -15,13 +15,13 @@ func TestSentStatistics(t *testing.T) {
 	gone.stop()
 	r := newHarness(t, "forward . "+gone.addr+" "+up.addr+" {\n policy sequential\n max_fails 0\n}\nforward stub.example "+up.addr)
 	sent := func(i int) (all []string) {
-		r.forward[i].Sent(func(upstream string, questions, unanswered uint64) {
-			all = append(all, fmt.Sprint(upstream, " ", questions, " ", unanswered))
+		r.forward[i].Sent(func(upstream string, queries, unanswered uint64) {
+			all = append(all, fmt.Sprint(upstream, " ", queries, " ", unanswered))
 		})
 		return all
 	}
 	if got, want := sent(0), []string{gone.addr + " 0 0", up.addr + " 0 0"}; !slices.Equal(got, want) {
-		t.Errorf("before the first question: got %q, want %q", got, want)
+		t.Errorf("before the first query: got %q, want %q", got, want)
 	}
 	r.wantAnswer("a.example.", mdns.TypeA, "192.0.2.2")
 	r.wantAnswer("a.stub.example.", mdns.TypeA, "192.0.2.2")

@@ -147,7 +147,7 @@ func TestMaxAgeClosesConnection(t *testing.T) {
 	})
 }
 
-// An authority makes certificates for the tests.
+// A testCA is a certificate authority for the tests.
 type testCA struct {
 	t    *testing.T
 	dir  string
@@ -163,7 +163,7 @@ func newTestCA(t *testing.T) *testCA {
 	return a
 }
 
-// make writes NAME.pem and NAME.key.
+// issue writes NAME.pem and NAME.key.
 func (a *testCA) issue(name string, c *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -217,7 +217,7 @@ func (a *testCA) config(client bool) *tls.Config {
 	return c
 }
 
-// secured puts TLS in front of f's TCP.
+// newTLSUpstream starts an upstream that receives queries over TLS.
 func newTLSUpstream(t *testing.T, c *tls.Config) *fakeUpstream {
 	f := newFakeUpstream(t, answerWithAddress("1"))
 	l, err := tls.Listen("tcp", "127.0.0.1:0", c)
@@ -273,7 +273,7 @@ func TestTLSUpstream(t *testing.T) {
 	}
 }
 
-// webbed is DNS over HTTPS in front of do.
+// newHTTPSUpstream starts an upstream that receives queries over HTTPS.
 func newHTTPSUpstream(t *testing.T, c *tls.Config, do func(w http.ResponseWriter, q *mdns.Msg, r *http.Request)) *httptest.Server {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, err := io.ReadAll(r.Body)
@@ -366,7 +366,7 @@ func TestMaxIdleConns(t *testing.T) {
 		defer up.mu.Unlock()
 		return len(up.conns)
 	}
-	for range 3 { // as many retries would
+	for range 3 { // The upstream may receive as many retries.
 		if s, _ := u.stream(true); s != nil {
 			eventually(t, "the connection is made", s.connected.Load)
 		}

@@ -83,7 +83,7 @@ func TestUnresponsiveConnection(t *testing.T) {
 			if _, err := c.Write([]byte{0}); err != nil {
 				return
 			}
-			time.Sleep(10 * time.Millisecond) // the fault: bytes arrive slowly
+			time.Sleep(10 * time.Millisecond) // The fault is that bytes arrive slowly.
 		}
 	}
 	for name, wedged := range map[string]func(net.Conn){"silent": silence, "one byte at a time": drip} {
@@ -138,7 +138,7 @@ func TestConnectionClosedAfterEachReply(t *testing.T) {
 				for _, b := range framed(answerOf(q, "1")) {
 					_, _ = c.Write([]byte{b})
 				}
-				<-answered // a reset discards what has not been read
+				<-answered // A reset discards data that have not been read.
 			}
 			_ = c.(*net.TCPConn).SetLinger(linger)
 		})

@@ -20,9 +20,9 @@ import (
 	"github.com/seamark/seamark/dns"
 )
 
-// loopback starts upstreams at these addresses, all at one port, because a
+// startUpstreams starts upstreams at these addresses, all at one port, because a
 // resolv.conf contains no ports.
-func loopback(t *testing.T, hosts ...string) (port string) {
+func startUpstreams(t *testing.T, hosts ...string) (port string) {
 	t.Helper()
 	for range 20 {
 		first, err := net.ListenPacket("udp", hosts[0]+":0")
@@ -58,7 +58,7 @@ func loopback(t *testing.T, hosts ...string) (port string) {
 		}
 		return port
 	}
-	t.Fatal("no port is free on all addresses")
+	t.Fatalf("no port is free on all of %v, want one", hosts)
 	return ""
 }
 
@@ -120,7 +120,7 @@ func (t *lockedBuffer) String() string {
 // A resolv.conf that changes under load is followed without losing queries; one that
 // is removed or empty changes nothing.
 func TestResolvConfChanges(t *testing.T) {
-	port := loopback(t, "127.0.0.2", "127.0.0.3")
+	port := startUpstreams(t, "127.0.0.2", "127.0.0.3")
 	file := filepath.Join(t.TempDir(), "resolv.conf")
 	replaceFile(t, file, "search x\nnameserver 127.0.0.2\n")
 	var log lockedBuffer
@@ -190,7 +190,7 @@ func TestSetTargetsKeepsUpstreams(t *testing.T) {
 
 // Host names are looked up repeatedly.
 func TestHostnameAddressesChange(t *testing.T) {
-	port := loopback(t, "127.0.0.2", "127.0.0.3")
+	port := startUpstreams(t, "127.0.0.2", "127.0.0.3")
 	var host atomic.Value
 	host.Store("127.0.0.2")
 	resolver := newFakeUpstream(t, func(q *mdns.Msg, _ bool, send func([]byte)) {
@@ -206,12 +206,12 @@ func TestHostnameAddressesChange(t *testing.T) {
 		host.Store(text)
 		f := newUpdater(r.forward[0].set)
 		f.addrs[0], f.current = []netip.Addr{netip.MustParseAddr("127.0.0.2")}, []target{}
-		f.update(t.Context()) // as run does when the time has come
+		f.update(t.Context()) // run does this when a lookup is due.
 	}
 	again("127.0.0.3")
 	r.wantAnswer("b.example.", mdns.TypeA, "192.0.2.3")
 	again("")
-	r.wantAnswer("c.example.", mdns.TypeA, "192.0.2.2") // the last that was known
+	r.wantAnswer("c.example.", mdns.TypeA, "192.0.2.2") // The last known address is used.
 }
 
 // A host name without an address is logged, and looked up until it has one.
@@ -265,7 +265,7 @@ func TestReloadKeepsUpstreams(t *testing.T) {
 	}
 	again("forward . " + up.addr + " {\n expire 1s\n}")
 	if r.forward[0].set == before || before.ctx.Err() == nil {
-		t.Error("the removed set has not stopped")
+		t.Errorf("reload with other upstream options: got the same set %v, and error %v of the old set's context; want another set and a stopped one", r.forward[0].set == before, before.ctx.Err())
 	}
 	r.wantAnswer("c.example.", mdns.TypeA, "192.0.2.1")
 }

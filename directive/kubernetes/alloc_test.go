@@ -87,7 +87,7 @@ func TestAnswersAllocateNothing(t *testing.T) {
 	s := shop(t)
 	for _, c := range allocCases() {
 		run, last := s.answerer(t, c)
-		run() // the memory of a further question is made once for each reader
+		run() // The memory of a sub-query is allocated once for each reader.
 		if n := testing.AllocsPerRun(200, run); n != 0 {
 			t.Errorf("%s: got %v allocations, want 0", c.name, n)
 		}

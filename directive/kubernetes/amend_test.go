@@ -39,7 +39,7 @@ func (e *entry) String() string {
 	return b.String()
 }
 
-// afresh builds the entry without an old one.
+// rebuild builds the entry without an old one.
 func (ix *Index) rebuild(k *serviceKey, spec serviceSpec, all []pendingPart) *entry {
 	all = slices.Clone(all)
 	for i := range all {
@@ -198,7 +198,7 @@ func TestAmendedEntryEqualsBuiltEntry(t *testing.T) {
 				}
 				s.ix.Put(cluster.Services, s.service)
 			}
-			if s.chance(5) { // hidden and shown
+			if s.chance(5) { // The namespace is hidden and exposed again.
 				s.ix.Delete(cluster.Namespaces, cluster.Key{Name: "shop"})
 				if err := s.ix.check(); err != nil {
 					t.Fatalf("seed %d, after hiding the namespace: %v", seed, err)

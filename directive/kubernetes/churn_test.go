@@ -76,7 +76,7 @@ func newObjectChurn(seed uint64) *objectChurn {
 	return c
 }
 
-// step lets something happen to one kind.
+// step applies one random change to one kind.
 func (c *objectChurn) step(ix *Index) {
 	k := churnKinds()[c.IntN(len(churnKinds()))]
 	switch c.IntN(8) {
@@ -93,7 +93,7 @@ func (c *objectChurn) step(ix *Index) {
 	}
 }
 
-// changeObjects makes or changes so many objects; two may be one and the same.
+// changeObjects creates or changes n objects, some of them possibly twice.
 func (c *objectChurn) changeObjects(k cluster.Kind, n int) (batch []cluster.Object) {
 	for range n {
 		o := c.object(k)
@@ -103,8 +103,8 @@ func (c *objectChurn) changeObjects(k cluster.Kind, n int) (batch []cluster.Obje
 	return batch
 }
 
-// list is a list in groups, in which half of what there was is missing. Some break
-// off before their end.
+// list delivers a list in groups, which lacks half of the objects. Some lists
+// break off before their end.
 func (c *objectChurn) list(ix *Index, k cluster.Kind) {
 	keep := map[cluster.Key]bool{}
 	for range 1 + c.IntN(3) {
@@ -127,7 +127,7 @@ func (c *objectChurn) list(ix *Index, k cluster.Kind) {
 	ix.Listed(k, func(key cluster.Key) bool { return keep[key] })
 }
 
-// newIndex is an index of what there is.
+// newIndex returns a new index of the present objects.
 func (c *objectChurn) newIndex() *Index {
 	ix, kinds := NewIndex(c.set, churnKinds(), discardLog()), churnKinds()
 	for _, i := range c.Perm(len(kinds)) {

@@ -51,7 +51,7 @@ func TestPodAt(t *testing.T) {
 	ix.Put(cluster.Pods, newPod("other", "b", false, "10.0.0.1"))
 	at("10.0.0.1", "nobody")
 	at("fd00::1", "a")
-	ix.Put(cluster.Pods, newPod("shop", "a", false, "10.0.0.3")) // the pod has returned with another address
+	ix.Put(cluster.Pods, newPod("shop", "a", false, "10.0.0.3")) // The pod has another address now.
 	at("10.0.0.1", "b")
 	at("10.0.0.3", "a")
 	at("fd00::1", "nobody")
@@ -206,7 +206,7 @@ func TestProgrammed(t *testing.T) {
 		headless("shop", "db"), slice("shop", "db-1", "db", "", "10.0.0.1"),
 		&cluster.Service{Namespace: "shop", Name: "set", Headless: true, Selector: true}, slice("shop", "set-1", "set", "", "10.0.0.2"),
 		external("shop", "away", "www.example.com"), clusterIP("hidden", "api", "", "10.96.0.2"))
-	ix.Programmed(cluster.Key{Namespace: "shop", Name: "api"}, time.Second) // no metric counts it
+	ix.Programmed(cluster.Key{Namespace: "shop", Name: "api"}, time.Second) // No metric counts the change.
 	var r metrics.Registry
 	ix.latency = newLatency(&r)
 	for _, name := range strings.Fields("shop/api shop/db shop/set shop/set shop/away shop/nobody hidden/api nowhere/x") {

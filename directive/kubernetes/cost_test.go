@@ -108,9 +108,9 @@ func TestAnswerCostOfHugeObjects(t *testing.T) {
 	}
 	big := &cluster.Service{Namespace: "evil", Name: "bomb", ClusterIPs: []netip.Addr{addr4(1 << 23)}, Ports: ports}
 	for _, c := range []struct {
-		what      string
-		objects   []cluster.Object
-		questions string
+		what    string
+		objects []cluster.Object
+		queries string
 	}{
 		{"20,000 ports of a Service", []cluster.Object{big}, "_p19999._tcp.BOMB SRV, _x._tcp.BOMB SRV, BOMB SRV, _tcp.BOMB SRV, BOMB ANY"},
 		{"20,000 ports of 1,000 endpoints", []cluster.Object{bomb, sliceOf("bomb-1", ports, packed(1000, plainEndpoint))}, "_p1._tcp.BOMB SRV, _p1._tcp.BOMB A, _x._tcp.BOMB SRV, BOMB SRV, BOMB ANY, 10-0-3-1.BOMB SRV"},
@@ -141,7 +141,7 @@ func TestAnswerCostOfHugeObjects(t *testing.T) {
 				t.Errorf("processing the objects: %v of CPU time, want at most 5s", took)
 			}
 			base, _ := s.cost(t, "plain.evil.svc.cluster.local.", "A", dns.UDP)
-			for _, q := range strings.Split(c.questions, ", ") {
+			for _, q := range strings.Split(c.queries, ", ") {
 				name, qtype, _ := strings.Cut(strings.ReplaceAll(q, "BOMB", "bomb.evil.svc.cluster.local"), " ")
 				for _, proto := range []dns.Proto{dns.UDP, dns.TCP} {
 					took, size := s.cost(t, name+".", qtype, proto)

@@ -10,7 +10,7 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// randomExternalObject is an object of a small cluster, as it may be at some time.
+// randomExternalObject returns a random object of a small cluster.
 func randomExternalObject(r *rand.Rand) (cluster.Kind, cluster.Object) {
 	ns, name := fmt.Sprintf("ns%d", r.IntN(2)), fmt.Sprintf("s%d", r.IntN(3))
 	switch r.IntN(6) {
@@ -34,8 +34,8 @@ func randomExternalObject(r *rand.Rand) (cluster.Kind, cluster.Object) {
 	return cluster.Services, s
 }
 
-// After any changes the answers, and the serial, are those of an index that is
-// made anew of what there is.
+// After any changes the answers and the serial are equal to those of a new index
+// of the same objects.
 func TestExternalRandomChanges(t *testing.T) {
 	var names []string
 	for _, ns := range []string{"ns0", "ns1"} {

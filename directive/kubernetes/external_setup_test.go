@@ -61,8 +61,8 @@ func TestExternalSetupErrors(t *testing.T) {
 	}
 }
 
-// The fields are kept, and entries made of them, only where the directive
-// stands beside kubernetes.
+// The index keeps external addresses, and makes entries of them, only if the
+// block has k8s_external beside kubernetes.
 func TestExternalChangesSourceOptions(t *testing.T) {
 	for text, want := range map[string]externalSettings{
 		"kubernetes cluster.local":                                                    {},

@@ -226,7 +226,7 @@ func TestExternalChanges(t *testing.T) {
 	serial := ix.serial.Load()
 	ix.Put(cluster.Services, withExternal(clusterIP("shop", "api", "http 80/tcp, https 443/tcp, dns 53/udp", "10.96.0.1"), "192.0.2.11"))
 	if ix.serial.Load() == serial {
-		t.Errorf("after a change of external addresses: serial is still %d", serial)
+		t.Errorf("after a change of external addresses: serial is still %d, want another", serial)
 	}
 	if got := s.ask(t, "api.shop.example.org.", "A"); len(got.Answer) != 1 || mdns.Field(got.Answer[0], 1) != "192.0.2.11" {
 		t.Errorf("api.shop.example.org. A: got %s, want 192.0.2.11", digest(got))
@@ -247,7 +247,7 @@ func TestExternalChanges(t *testing.T) {
 	}
 	ix.Put(cluster.Namespaces, namespaceObject("shop"))
 	if ptr("2.2.0.192.in-addr.arpa.") == "" {
-		t.Error("2.2.0.192.in-addr.arpa. PTR after the namespace is added again: got no record")
+		t.Error("2.2.0.192.in-addr.arpa. PTR after the namespace is added again: got no record, want one")
 	}
 }
 

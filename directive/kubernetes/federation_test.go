@@ -136,19 +136,19 @@ func TestFederationReload(t *testing.T) {
 	reload("kubernetes cluster.local {\n manifests DIR\n}")
 }
 
-// A federated is the answer of the directive federation to one query.
+// A federated runs the directive federation for single queries.
 type federated struct {
 	*server
 	index  *Index
 	places *nodeLocations
-	seen   error // of the last query
+	seen   error // q.Err of the last query
 }
 
-// ServeDNS takes the place of an observer: q.Err is not in the reply.
+// FinishDNS replaces an observer: q.Err is not in the reply.
 func (f *federated) FinishDNS(q *dns.Query)            { f.seen = q.Err }
 func (f *federated) ServeDNS(q *dns.Query) dns.Verdict { return dns.Next }
 
-// federate starts a server with federation above kubernetes; nothing is listed.
+// federate starts a server with federation above kubernetes, before any list.
 func federate(t testing.TB, domain string) *federated {
 	t.Helper()
 	d := defaultOptions()

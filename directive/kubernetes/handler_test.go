@@ -50,7 +50,7 @@ func TestNotSynced(t *testing.T) {
 			t.Errorf("before %s are listed: got Ready() = true, want false", kind)
 		}
 		for _, o := range lists[kind] {
-			ix.Put(kind, o) // what a watch brings does not stand for a list
+			ix.Put(kind, o) // An object from a watch does not complete the first list.
 		}
 		relist(ix, kind, lists[kind])
 	}
@@ -168,7 +168,7 @@ func TestEmptyNonTerminals(t *testing.T) {
 		"10.in-addr.arpa.": 0, "96.10.in-addr.arpa.": 0, "97.10.in-addr.arpa.": 3, "d.f.ip6.arpa.": 0, "c.f.ip6.arpa.": 3, "0.ip6.arpa.": 3,
 		"http.tcp.api.shop.svc.cluster.local.": 3, "x.1-2-3-4.shop.pod.cluster.local.": 3,
 	} {
-		for _, qtype := range questionTypes()[:12] {
+		for _, qtype := range queryTypes()[:12] {
 			if m := s.ask(t, name, qtype); m.Rcode != want || qtype != "TXT" && qtype != "ANY" && len(m.Answer) > 0 || len(m.Answer)+len(m.Ns) != 1 {
 				t.Errorf("%s %s: got %s, want rcode %d and one record", name, qtype, digest(m), want)
 			}
@@ -176,8 +176,8 @@ func TestEmptyNonTerminals(t *testing.T) {
 	}
 }
 
-// Owners and targets keep the case of the query's name. Names in PTR records have that of
-// the cluster.
+// Owners and targets keep the case of the query's name. Names in PTR records have
+// the case of the objects.
 func TestCaseOfQueryName(t *testing.T) {
 	s := start(t, defaultOptions(),
 		namespaceObject("shop"),
@@ -249,7 +249,7 @@ func TestExternalNameAnswers(t *testing.T) {
 	s.check(t, "n0.shop.svc.cluster.local.", "A", "SERVFAIL aa\n"+chain(0, 9))
 }
 
-// parkingZones is a handler whose answers have to be awaited.
+// parkingZones parks each query before it answers.
 type parkingZones struct{ otherZones }
 
 func (parkingZones) ServeDNS(q *dns.Query) dns.Verdict { return dns.Wait }
@@ -264,7 +264,8 @@ type replySender struct{ replies chan []byte }
 
 func (s replySender) Send(q *dns.Query) { s.replies <- append([]byte(nil), q.Reply()...) }
 
-// A target that has to be awaited does not block the reader, and the answer is the same.
+// A target whose query must wait does not block the reader, and the answer is the
+// same.
 func TestExternalNameTargetWaits(t *testing.T) {
 	h := defaultOptions().handler(t, load(defaultOptions().newIndex(), namespaceObject("shop"), external("shop", "web", "www.example.com"), external("shop", "gone", "web.shop.svc.cluster.local")))
 	chain := new(dns.Chain)

@@ -20,7 +20,7 @@ func TestParseHashLabel(t *testing.T) {
 		}
 	}
 	for _, label := range []string{
-		"", "3", "626362616330373", "626362616330373700", "62636261633037373737", // wrong lengths
+		"", "3", "626362616330373", "626362616330373700", "62636261633037373737", // of a wrong length
 		"3063626163303737", // leading zeros are omitted
 		"6263626163303767", "6263626163303747", "626362616330373:", "62-362616330373", "10-0-0-1", "db-0",
 	} {
@@ -56,8 +56,8 @@ func kubeDNSAllocCases() []allocCase {
 	}
 }
 
-// An answer with compatible kube-dns allocates nothing either, and the option
-// wildcards does not change that for names without them.
+// With compatible kube-dns an answer allocates nothing either, and the option
+// wildcards does not change that for names without wildcards.
 func TestKubeDNSAllocatesNothing(t *testing.T) {
 	s := shopWith(t, func(d *directive) { d.kubedns, d.wildcards = true, true })
 	check := func(c allocCase) *mdns.Msg {

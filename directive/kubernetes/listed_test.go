@@ -9,8 +9,9 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// tenServices returns ten Services, of which those in vs exist: headless ones and others, each
-// with a slice that is named after it and one that is not. Addresses depend on the version.
+// tenServices returns up to ten Services, by number, in the versions vs: headless
+// and others, each with a slice that is named after it and one that is not.
+// Addresses depend on the version.
 func tenServices(vs map[int]int) (lists [cluster.Kinds][]cluster.Object) {
 	lists[cluster.Namespaces] = []cluster.Object{namespaceObject("shop")}
 	for _, i := range slices.Sorted(maps.Keys(vs)) {
@@ -27,7 +28,7 @@ func tenServices(vs map[int]int) (lists [cluster.Kinds][]cluster.Object) {
 	return lists
 }
 
-// allAtVersion returns the same version for all ten.
+// allAtVersion returns the version v for all ten Services.
 func allAtVersion(v int) map[int]int {
 	vs := map[int]int{}
 	for i := range 10 {

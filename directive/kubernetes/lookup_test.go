@@ -45,11 +45,11 @@ func record(name string, ttl uint32, qtype, rdata string) string {
 	return strings.ToLower(fmt.Sprintf("%s %d IN %s %s", name, ttl, qtype, rdata))
 }
 
-// An cnameQuery is one question of a chain of CNAMEs.
+// A cnameQuery is a query for a name of a chain of CNAMEs.
 type cnameQuery struct{ name, qtype string }
 
-// replies returns the correct replies, of which one is expected. name is in lower
-// case.
+// replies returns the correct replies, of which the server may send any. name is
+// in lower case.
 func (m *model) replies(name, qtype string, before ...cnameQuery) []reply {
 	zone := m.zone(name)
 	switch {

@@ -53,8 +53,8 @@ type model struct {
 	importSerial uint32
 
 	primary           string
-	names             map[string]rrsets   // every existing name
-	emptyNonTerminals map[string]bool     // empty non-terminals
+	names             map[string]rrsets // all existing names
+	emptyNonTerminals map[string]bool
 	oneOf             map[string][]string // PTR names of an address that is the ClusterIP of several Services: any one is correct
 	glue              map[string][]string // additional addresses of SRV records of this name, if they are not all addresses of the targets
 	weightCount       map[string]int      // the number of records from which kube-dns computes the weights at this name
@@ -341,7 +341,8 @@ func (m *model) addHeadless(name string, endpoints []*endpoint) {
 	}
 }
 
-// addTopology adds the names ZONE.pin._zone. For ZONE.prefer._zone see prefer.
+// addTopology adds the names ZONE.pin._zone. preferredRecords returns the records
+// of ZONE.prefer._zone.
 func (m *model) addTopology(name string, s *cluster.Service) {
 	m.addName("pin._zone." + name)
 	m.addName("prefer._zone." + name)

@@ -22,7 +22,7 @@ type version struct {
 func versions() [2]version {
 	two := func(n int) []string {
 		var eps []string
-		for i := range 4 + 3*n { // another number of endpoints, with other addresses and labels
+		for i := range 4 + 3*n { // n decides the number of endpoints, their addresses and their labels.
 			eps = append(eps, fmt.Sprintf("db-%d=10.0.%d.%d", i+n, n, i))
 		}
 		return eps
@@ -58,7 +58,7 @@ func TestReadersDuringChanges(t *testing.T) {
 	ix := load(d.newIndex(), append(append(fixed, vs[0].services...), vs[0].slices...)...)
 	h := d.handler(t, ix)
 
-	questions := []struct{ name, qtype string }{
+	queries := []struct{ name, qtype string }{
 		{"api.shop.svc.cluster.local.", "A"},
 		{"_http._tcp.api.shop.svc.cluster.local.", "SRV"},
 		{"pod.api.shop.svc.cluster.local.", "A"},
@@ -78,7 +78,7 @@ func TestReadersDuringChanges(t *testing.T) {
 	var right [2][]string
 	for n, v := range vs {
 		s := serve(t, d, d.handler(t, load(d.newIndex(), append(append(fixed[:2:2], v.services...), v.slices...)...)))
-		for _, q := range questions {
+		for _, q := range queries {
 			right[n] = append(right[n], digest(s.ask(t, q.name, q.qtype)))
 		}
 	}
@@ -87,13 +87,13 @@ func TestReadersDuringChanges(t *testing.T) {
 	for range 3 {
 		s := serve(t, d, h)
 		readers.Go(func() {
-			for i := 0; ; i = (i + 1) % len(questions) {
+			for i := 0; ; i = (i + 1) % len(queries) {
 				select {
 				case <-stop:
 					return
 				default:
 				}
-				q := questions[i]
+				q := queries[i]
 				if got := digest(s.ask(t, q.name, q.qtype)); got != right[0][i] && got != right[1][i] {
 					t.Errorf("%s %s\ngot:\n%swant:\n%sor:\n%s", q.name, q.qtype, got, right[0][i], right[1][i])
 					return

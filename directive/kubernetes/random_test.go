@@ -286,8 +286,8 @@ func fields(pairs ...any) string {
 	return strings.Join(out, ", ")
 }
 
-// questionTypes returns the types that are queried for each name.
-func questionTypes() []string {
+// queryTypes returns the types that are queried for each name.
+func queryTypes() []string {
 	return []string{"A", "AAAA", "SRV", "PTR", "TXT", "CNAME", "NS", "SOA", "MX", "HTTPS", "DS", "ANY", "AXFR", "IXFR"}
 }
 
@@ -375,7 +375,7 @@ func TestRandomClusters(t *testing.T) {
 
 // checkChanges compares answers with the model's while a cluster is listed and changes.
 func (c *randomCluster) checkChanges(t *testing.T) error {
-	const changes, questions = 30, 60
+	const changes, queries = 30, 60
 	s := serve(t, c.directive, c.handler(t, c.index))
 	if err := c.checkFirstLists(t, s); err != nil {
 		return err
@@ -389,18 +389,18 @@ func (c *randomCluster) checkChanges(t *testing.T) error {
 			return err
 		}
 		known := slices.Sorted(maps.Keys(m.names))
-		for range questions {
+		for range queries {
 			name := pick(c, known...)
 			for c.chance(50) {
 				name = c.mutate(name)
 			}
-			if err := c.compare(t, s, m, name, pick(c, questionTypes()...)); err != nil {
+			if err := c.compare(t, s, m, name, pick(c, queryTypes()...)); err != nil {
 				return err
 			}
 		}
 	}
 	for name := range m.names {
-		for _, qtype := range questionTypes() {
+		for _, qtype := range queryTypes() {
 			if err := c.compare(t, s, m, name, qtype); err != nil {
 				return err
 			}
@@ -425,7 +425,7 @@ func (c *randomCluster) checkFirstLists(t *testing.T, s *server) error {
 		m := c.model()
 		known := slices.Sorted(maps.Keys(m.names))
 		for range 40 {
-			name, qtype := pick(c, known...), pick(c, questionTypes()...)
+			name, qtype := pick(c, known...), pick(c, queryTypes()...)
 			if c.chance(30) {
 				name = c.mutate(name)
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/seamark/seamark/zone/ordered"
 )
 
-// testAddr is address n of a family.
+// testAddr returns address n of a family.
 func testAddr(six bool, n int) netip.Addr {
 	b := [16]byte{12: byte(n >> 24), 13: byte(n >> 16), 14: byte(n >> 8), 15: byte(n)}
 	if six {
@@ -28,7 +28,7 @@ func testKey(namespace, service int) *serviceKey {
 
 // refsFrom returns the references of a family from an address on.
 func (r *reverseIndex) refsFrom(low netip.Addr) (refs []addrRef) {
-	c := r.within(netip.PrefixFrom(low, 0)) // whose first address need not be zero
+	c := r.within(netip.PrefixFrom(low, 0)) // The first address of the range need not be zero.
 	for c.advance() {
 		refs = append(refs, addrRef{c.addr(), c.service})
 	}
@@ -50,7 +50,7 @@ func checkLeaves(x *reverseIndex) error {
 		}
 		for j := 1; j < len(l.services); j++ {
 			if order := cmp.Or(bytes.Compare(l.addr(j-1), l.addr(j)), l.services[j-1].compare(l.services[j])); order >= 0 {
-				return fmt.Errorf("leaf %d: reference %d is not behind the one before", i, j)
+				return fmt.Errorf("leaf %d: got reference %d %x before %x, want them sorted", i, j-1, l.addr(j-1), l.addr(j))
 			}
 		}
 	}

@@ -60,7 +60,7 @@ func (cs clusterSize) slice(i, part int, first uint32, n int) *cluster.Slice {
 // heapInUse returns the bytes in use after a collection.
 func heapInUse() int {
 	runtime.GC()
-	runtime.GC() // what pools held goes with the second
+	runtime.GC() // The second collection frees the memory of pools.
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc)

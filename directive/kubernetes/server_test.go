@@ -21,7 +21,7 @@ import (
 // A directive is the options of a test's handler.
 type directive struct {
 	zones        []string
-	multicluster []string // those of zones that hold ServiceImports
+	multicluster []string // the zones of ServiceImports
 	ttl          uint32
 	pods         podMode
 	zonal        bool
@@ -32,7 +32,7 @@ type directive struct {
 	through      bool
 	throughZones []string
 	local        []netip.Addr
-	tables       bool // Services with few endpoints have tables, too
+	tables       bool // Services with few endpoints have tables, too.
 }
 
 // defaultOptions returns the options that most Corefiles have.
@@ -91,8 +91,8 @@ func (otherZones) ServeDNS(q *dns.Query) dns.Verdict {
 	return dns.Done
 }
 
-// A server answers without sockets. Its chain is kubernetes and, below it, otherZones. No
-// handler serves other zones than theirs.
+// A server answers without sockets. Its chain is kubernetes and, below it,
+// otherZones. It serves the zones of these two only.
 type server struct {
 	port  dns.Port
 	query *dns.Query
@@ -238,7 +238,7 @@ func load(ix *Index, objects ...cluster.Object) *Index {
 		lists[kind] = append(lists[kind], o)
 	}
 	for kind := range cluster.Kinds {
-		if ix.listedKinds.Load()>>kind&1 == 0 { // it is asked for
+		if ix.listedKinds.Load()>>kind&1 == 0 { // The directive does not watch the kind.
 			relist(ix, kind, lists[kind])
 		}
 	}

@@ -99,7 +99,7 @@ func TestSnapshotFileRejected(t *testing.T) {
 	w := watchedCluster{Index: defaultOptions().newIndex()}
 	w.loadFile(filepath.Join(t.TempDir(), "missing"), slog.New(slog.NewTextHandler(&log, nil)), defaultOptions().newIndex)
 	if !strings.Contains(log.String(), "No snapshot to start from") || w.Ready() {
-		t.Errorf("missing file: got ready %v and log\n%s", w.Ready(), &log)
+		t.Errorf("missing file: got ready %v and log\n%s\nwant it not ready, and a line \"No snapshot to start from\"", w.Ready(), &log)
 	}
 }
 
@@ -185,11 +185,11 @@ func TestSnapshotFileErrors(t *testing.T) {
 		time.Sleep(10 * snapshotInterval)
 		synctest.Wait()
 		if _, err := readFile(f.path); err != nil || !strings.Contains(log.String(), "Wrote the snapshot again") {
-			t.Errorf("after the repair: got error %v and log\n%s", err, log)
+			t.Errorf("after the repair: got error %v and log\n%s\nwant a file, and a line \"Wrote the snapshot again\"", err, log)
 		}
 		f.Stop()
 		if left, _ := filepath.Glob(f.path + ".*"); len(left) > 0 {
-			t.Errorf("temporary files left: %q", left)
+			t.Errorf("temporary files after Stop: got %q, want none", left)
 		}
 	})
 	f, _ := newSnapshotFile(t)

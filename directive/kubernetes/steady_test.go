@@ -8,8 +8,8 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// What does not change is never away for a moment: not while its object is put
-// again, and not during a list.
+// An object that is put again unchanged, or is in a list again, is in every
+// answer meanwhile.
 func TestPodVisibleWhilePutAgain(t *testing.T) {
 	ip := netip.MustParseAddr("10.2.0.1")
 	ix := NewIndex(settings{}, []cluster.Kind{cluster.Pods}, slog.New(slog.DiscardHandler))
@@ -39,7 +39,7 @@ func TestPodVisibleWhilePutAgain(t *testing.T) {
 			if ix.serial.Load() != serial || ix.pods.Get(key).pods != 1 {
 				t.Errorf("got serial %d and %d pods, want %d and 1", ix.serial.Load(), ix.pods.Get(key).pods, serial)
 			}
-			// A host's address goes with its last pod.
+			// A node's address is deleted with its last pod.
 			ix.Put(cluster.Pods, pod("web-1"))
 			ix.Delete(cluster.Pods, cluster.Key{Namespace: "shop", Name: "web-0"})
 			if ix.pods.Get(key) == nil {

@@ -27,7 +27,7 @@ func manyServices(n int) []cluster.Object {
 	return objects
 }
 
-// An answer has all that match, or as many as fit and TC.
+// An answer has all matching records, or as many as fit and TC.
 func TestWildcardsManyServices(t *testing.T) {
 	const n = 1000
 	d := defaultOptions()
@@ -77,8 +77,8 @@ func TestWildcardsManyServices(t *testing.T) {
 	}
 }
 
-// Walks over the tables go on beside changes: what stays is in every answer, and
-// what has never been there in none.
+// Walks over the tables continue beside changes: records that stay are in every
+// answer, and records that never existed in none.
 func TestWildcardsDuringChanges(t *testing.T) {
 	d := defaultOptions()
 	d.wildcards = true
@@ -102,7 +102,7 @@ func TestWildcardsDuringChanges(t *testing.T) {
 					case ip.As4()[1] == 96:
 						stays++
 					case ip.As4()[1] != 98:
-						t.Errorf("got %s, an address of another namespace", ip)
+						t.Errorf("*.shop A: got %s, an address of another namespace, want those of shop", ip)
 					}
 				}
 				if stays != 20 {
@@ -128,7 +128,8 @@ func TestWildcardsDuringChanges(t *testing.T) {
 	wg.Wait()
 }
 
-// Servers with equal data give equal answers, in whatever order it has come.
+// Servers with equal data send equal answers, whatever the order of the changes
+// was.
 func TestWildcardsOrder(t *testing.T) {
 	d := defaultOptions()
 	d.wildcards = true
