@@ -323,7 +323,7 @@ func TestTCPStopFirstQuery(t *testing.T) {
 	eventually(t, "the connections are accepted", func() bool { return s.Listener.conns.count() == 2 })
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); s.Stop() }()
-	eventually(t, "the listener stops", s.Listener.isStopping)
+	eventually(t, "both connections read a last query", func() bool { return blocked("(*conn).readLast(") == 2 })
 	c.ask(1, "a.in.", mdns.TypeA)
 	if m := c.next(); m.Id != 1 {
 		t.Errorf("got %v, want the reply to query 1", m)
