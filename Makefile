@@ -1,4 +1,4 @@
-# Everything here needs Go and make. `make test` installs or asks for the rest.
+# Everything here needs Go and make. `make test` installs the rest or names it.
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # PGO=auto builds with the profile cmd/seamark/default.pgo, as releases are built. It

@@ -69,7 +69,7 @@ func TestVerdicts(t *testing.T) {
 // "not measured".
 func TestGoalsAreMeasured(t *testing.T) {
 	source := ""
-	for _, name := range []string{"scenarios.go", "memory.go", "change.go", "questions.go"} {
+	for _, name := range []string{"scenarios.go", "memory.go", "change.go", "lookups.go"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -142,8 +142,8 @@ func TestDnsperf(t *testing.T) {
 		t.Error("parseDnsperf(text without statistics): got no error, want one")
 	}
 	var file bytes.Buffer
-	edns, rcodes, err := writeDnsperf(&file, []*question{
-		ask("a.b.", dns.TypeA, false, dns.RcodeSuccess), ask("c.b.", dns.TypeSRV, true, dns.RcodeNameError)})
+	edns, rcodes, err := writeDnsperf(&file, []*lookup{
+		newLookup("a.b.", dns.TypeA, false, dns.RcodeSuccess), newLookup("c.b.", dns.TypeSRV, true, dns.RcodeNameError)})
 	if err != nil || !edns || !rcodes["NOERROR"] || !rcodes["NXDOMAIN"] || file.String() != "a.b. A\nc.b. SRV\n" {
 		t.Errorf("writeDnsperf: got EDNS %v, response codes %v, text %q, error %v; want true, NOERROR and NXDOMAIN, two lines", edns, rcodes, &file, err)
 	}
@@ -151,7 +151,7 @@ func TestDnsperf(t *testing.T) {
 
 // Every kind of wrong answer is detected.
 func TestCheck(t *testing.T) {
-	q := ask("svc-1.ns-1.svc.cluster.local.", dns.TypeA, false, dns.RcodeSuccess, "A 10.96.64.1")
+	q := newLookup("svc-1.ns-1.svc.cluster.local.", dns.TypeA, false, dns.RcodeSuccess, "A 10.96.64.1")
 	reply := func(change func(*dns.Msg)) []byte {
 		m := new(dns.Msg)
 		if err := m.Unpack(q.packet); err != nil {
@@ -218,7 +218,7 @@ func TestPopulation(t *testing.T) {
 		t.Errorf("%d endpoints, endpoints() = %d", total, p.endpoints())
 	}
 	for name, w := range p.workloads() {
-		for _, q := range w.questions {
+		for _, q := range w.lookups {
 			m := new(dns.Msg)
 			if err := m.Unpack(q.packet); err != nil {
 				t.Fatal(err)

@@ -67,14 +67,14 @@ func (c *changer) moving(n int) service {
 
 // write sends the n-th change: the first endpoint of a moving Service gets an
 // address unique to the change. It returns the query whose answer contains it.
-func (c *changer) write(n int) (*question, error) {
+func (c *changer) write(n int) (*lookup, error) {
 	s := c.moving(n)
 	s.endpoints[0] = newAddress(n)
 	var want []string
 	for _, ip := range s.endpoints {
 		want = append(want, "A "+ip.String())
 	}
-	return ask(s.fqdn(), dns.TypeA, false, dns.RcodeSuccess, want...), c.put(s)
+	return newLookup(s.fqdn(), dns.TypeA, false, dns.RcodeSuccess, want...), c.put(s)
 }
 
 // put writes the EndpointSlice of s.
@@ -198,7 +198,7 @@ func (c *changer) seen(slice string) (string, error) {
 // the difference is our server's work.
 type poll struct {
 	conn           net.Conn
-	q              *question
+	q              *lookup
 	c              *changer
 	slice, version string // the version before the change
 	room           []byte

@@ -74,7 +74,7 @@ func (b *bench) load(s *server, workload string) load {
 	if b.dnsperf {
 		transport = dnsperf
 	}
-	return load{to: s.addr, questions: b.work[workload].questions, transport: transport,
+	return load{to: s.addr, lookups: b.work[workload].lookups, transport: transport,
 		sockets: 16, window: 100, rate: b.rate, time: b.time, cpu: b.generatorCPU()}
 }
 

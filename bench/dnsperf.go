@@ -27,7 +27,7 @@ func (l load) runDnsperf(ctx context.Context) (*tally, error) {
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
-	edns, rcodes, err := writeDnsperf(f, l.questions)
+	edns, rcodes, err := writeDnsperf(f, l.lookups)
 	if err != nil {
 		return nil, err
 	}
@@ -49,10 +49,10 @@ func (l load) runDnsperf(ctx context.Context) (*tally, error) {
 
 // writeDnsperf writes the queries in dnsperf's format and returns the response
 // codes that are right.
-func writeDnsperf(w io.Writer, questions []*question) (edns bool, rcodes map[string]bool, err error) {
+func writeDnsperf(w io.Writer, lookups []*lookup) (edns bool, rcodes map[string]bool, err error) {
 	rcodes = map[string]bool{}
 	var text bytes.Buffer
-	for _, q := range questions {
+	for _, q := range lookups {
 		m := new(dns.Msg)
 		if err := m.Unpack(q.packet); err != nil {
 			return false, nil, err

@@ -212,7 +212,7 @@ func (b *bench) prepare(ctx context.Context) error {
 	if b.upstream, err = b.loop("upstream", outside, 1, "-upstream"); err != nil {
 		return err
 	}
-	if err := b.upstream.await(ctx, b.work["cached"].questions[0]); err != nil {
+	if err := b.upstream.await(ctx, b.work["cached"].lookups[0]); err != nil {
 		return err
 	}
 	needs := b.corednsPath != "" || b.kubeconfig != ""

@@ -33,7 +33,7 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // weigh starts our server on a cluster and reads its memory after settle.
-func (b *bench) weigh(ctx context.Context, source string, q *question) (*server, footprint, error) {
+func (b *bench) weigh(ctx context.Context, source string, q *lookup) (*server, footprint, error) {
 	s, err := b.seamark(ctx, source, 2, q)
 	if err != nil {
 		return nil, footprint{}, err

@@ -47,10 +47,10 @@ func (b *bench) source() string {
 // last returns a query about the last Service of a population, which a server is
 // not likely to answer before it has read the whole cluster. It is about the last
 // endpoint, since the first one changes.
-func (p population) last() *question {
+func (p population) last() *lookup {
 	s := p.service(p.services() - 1)
 	ip := s.endpoints[len(s.endpoints)-1]
-	return ask(s.endpoint(ip), dns.TypeA, false, dns.RcodeSuccess, "A "+ip.String())
+	return newLookup(s.endpoint(ip), dns.TypeA, false, dns.RcodeSuccess, "A "+ip.String())
 }
 
 // record queries a server for some workloads, so that the bare loop can return
@@ -64,7 +64,7 @@ func (b *bench) record(s *server, names ...string) (table, error) {
 	t := table{}
 	room := make([]byte, 1<<16)
 	for _, name := range names {
-		for _, q := range b.work[name].questions {
+		for _, q := range b.work[name].lookups {
 			if t[string(q.packet[12:])] != nil {
 				continue
 			}
@@ -103,7 +103,7 @@ func (b *bench) peers(ctx context.Context, readers int, all bool, names ...strin
 	if err != nil {
 		return nil, err
 	}
-	if err := floor.await(ctx, b.work[names[0]].questions[0]); err != nil {
+	if err := floor.await(ctx, b.work[names[0]].lookups[0]); err != nil {
 		return nil, err
 	}
 	peers := []peer{{"seamark", ours, nil}, {"loop", floor, nil}}

@@ -102,7 +102,7 @@ func (s *server) tail() string {
 const loading = 2 * time.Minute
 
 // await sends a query until the answer is right.
-func (s *server) await(ctx context.Context, q *question) error {
+func (s *server) await(ctx context.Context, q *lookup) error {
 	conn, err := net.Dial("udp4", s.addr.String())
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func (s *server) await(ctx context.Context, q *question) error {
 }
 
 // exchange sends a query once.
-func exchange(conn net.Conn, q *question, room []byte, patience time.Duration) (int, error) {
+func exchange(conn net.Conn, q *lookup, room []byte, patience time.Duration) (int, error) {
 	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		return 0, err
 	}
@@ -232,7 +232,7 @@ func (b *bench) stock(name, source, more string, args ...string) (*server, error
 }
 
 // seamark starts our server and waits until it answers q.
-func (b *bench) seamark(ctx context.Context, source string, readers int, q *question) (*server, error) {
+func (b *bench) seamark(ctx context.Context, source string, readers int, q *lookup) (*server, error) {
 	s, err := b.stock("seamark", source, fmt.Sprintf("    multisocket %d\n", readers), b.binary, "serve", "--conf")
 	if err != nil {
 		return nil, err

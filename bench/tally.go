@@ -21,7 +21,7 @@ const (
 // A load describes the queries of a generator.
 type load struct {
 	to        netip.AddrPort
-	questions []*question
+	lookups   []*lookup
 	transport string
 	sockets   int           // sockets or connections
 	window    int           // outstanding queries on all of them; with a rate there is no limit
@@ -59,7 +59,7 @@ type tally struct {
 }
 
 // got counts an answer and checks it.
-func (t *tally) got(q *question, packet []byte) {
+func (t *tally) got(q *lookup, packet []byte) {
 	t.answered++
 	t.bytes += len(packet)
 	if why := q.wrong(packet, t.answered%checkEvery == 1); why != "" {

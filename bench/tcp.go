@@ -43,7 +43,7 @@ func (l load) runTCP(ctx context.Context, one func(context.Context, int, *tally)
 type stream struct {
 	conn    net.Conn
 	ids     uint16
-	waiting map[uint16]*question
+	waiting map[uint16]*lookup
 	out     []byte
 	in      []byte // received bytes before the next whole answer
 }
@@ -60,11 +60,11 @@ func (l load) dialTCP(ctx context.Context, client, n int) (*stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &stream{conn: conn, waiting: map[uint16]*question{}}, nil
+	return &stream{conn: conn, waiting: map[uint16]*lookup{}}, nil
 }
 
 // add appends a query to the unwritten ones.
-func (s *stream) add(q *question) {
+func (s *stream) add(q *lookup) {
 	s.out = binary.BigEndian.AppendUint16(s.out, uint16(len(q.packet)))
 	at := len(s.out)
 	s.out = append(s.out, q.packet...)
@@ -121,11 +121,11 @@ func (l load) streams(ctx context.Context, client int, t *tally) error {
 		return err
 	}
 	defer s.conn.Close()
-	at := client * len(l.questions) / l.sockets
+	at := client * len(l.lookups) / l.sockets
 	for n := l.window / l.sockets; ; {
 		if ctx.Err() == nil {
 			for range n {
-				s.add(l.questions[at%len(l.questions)])
+				s.add(l.lookups[at%len(l.lookups)])
 				at++
 			}
 			t.sent += n
@@ -151,13 +151,13 @@ func (l load) streams(ctx context.Context, client int, t *tally) error {
 
 // connections opens a connection for each query.
 func (l load) connections(ctx context.Context, client int, t *tally) error {
-	at := client * len(l.questions) / l.sockets
+	at := client * len(l.lookups) / l.sockets
 	for n := 0; ctx.Err() == nil; n++ {
 		s, err := l.dialTCP(ctx, client, n)
 		if err != nil {
 			return err
 		}
-		s.add(l.questions[(at+n)%len(l.questions)])
+		s.add(l.lookups[(at+n)%len(l.lookups)])
 		t.sent++
 		err = s.flush()
 		for err == nil && len(s.waiting) > 0 {

@@ -31,10 +31,10 @@ type client struct {
 
 // A pending query is identified by its ID.
 type pending struct {
-	question int32
-	id       uint16
-	waits    bool
-	at       time.Duration // the time when it was sent or, with a rate, due
+	lookup int32
+	id     uint16
+	waits  bool
+	at     time.Duration // the time when it was sent or, with a rate, due
 }
 
 // A generator sends queries and reads answers on one thread. With a rate, the
@@ -44,7 +44,7 @@ type generator struct {
 	load
 	clients []*client
 	polls   []unix.PollFd
-	at      int // index of the next question
+	at      int // index of the next lookup
 	tally   tally
 
 	start, end time.Duration
@@ -203,11 +203,11 @@ func (g *generator) fill(c *client, i int, now time.Duration) {
 	}
 	c.out++
 	*p = pending{int32(g.at), c.next, true, at}
-	n := copy(g.outRoom[i][:], g.questions[g.at].packet)
+	n := copy(g.outRoom[i][:], g.lookups[g.at].packet)
 	binary.BigEndian.PutUint16(g.outRoom[i][:], c.next)
 	g.outIO[i].SetLen(n)
 	c.next++
-	if g.at++; g.at == len(g.questions) {
+	if g.at++; g.at == len(g.lookups) {
 		g.at = 0
 	}
 }
@@ -273,7 +273,7 @@ func (g *generator) took(c *client, packet []byte, now time.Duration) {
 		c.owed++
 	}
 	g.tally.latencies = append(g.tally.latencies, (now - p.at).Seconds())
-	g.tally.got(g.questions[p.question], packet)
+	g.tally.got(g.lookups[p.lookup], packet)
 }
 
 // sweep gives up queries that were sent before a time.

@@ -62,7 +62,7 @@ type Sink interface {
 	// kind no longer exist. has reports whether a key is in the list; it must not be
 	// called after Listed has returned. After a list that breaks off, another one
 	// follows. The sink is synced once Listed has been called for every kind that
-	// the options ask for.
+	// the options select.
 	Listed(kind Kind, has func(Key) bool)
 }
 
@@ -85,7 +85,7 @@ type Comparer interface {
 	Missing(kind Kind, has func(Key) bool) (missing, objects int)
 }
 
-// Kinds returns the kinds that o asks for, in the order of their constants.
+// Kinds returns the kinds that o selects, in the order of their constants.
 func (o Options) Kinds() []Kind {
 	if o.ConfigMap != "" {
 		return []Kind{ConfigMaps}

@@ -18,7 +18,7 @@ import (
 type Monitor struct {
 	Log                     *slog.Logger
 	Metrics                 *metrics.Registry
-	Relists, Errors, Events [Kinds]*metrics.Counter // nil for kinds that the options do not ask for
+	Relists, Errors, Events [Kinds]*metrics.Counter // nil for kinds that the options do not select
 	Sweeper                 *Sweeper
 
 	kinds    []Kind

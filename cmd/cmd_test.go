@@ -23,7 +23,7 @@ import (
 	"github.com/seamark/seamark/cmd"
 )
 
-// TestMain runs the program instead of the tests if the environment says so: the tests
+// TestMain runs the program instead of the tests if the environment has the variable: the tests
 // start the real program as a process, with the race detector if they have it.
 func TestMain(m *testing.M) {
 	if os.Getenv("SEAMARK_TEST_MAIN") != "" {
@@ -413,7 +413,7 @@ func TestLameduckAndSecondSignal(t *testing.T) {
 }
 
 // SIGQUIT stops the server without lameduck and without a dump of its goroutines,
-// unless GOTRACEBACK asks for one.
+// unless GOTRACEBACK requests one.
 func TestSIGQUIT(t *testing.T) {
 	const text = ".:0 {\n bind 127.0.0.1\n whoami\n lameduck 1h\n}\n"
 	for _, c := range []struct {

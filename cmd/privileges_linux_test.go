@@ -24,7 +24,7 @@ import (
 
 // The image's binary has the file capability cap_net_bind_service, so that user 65532
 // can listen on port 53 in a container that has NET_BIND_SERVICE. Without the file
-// capability the error names what is missing; without NET_BIND_SERVICE the kernel
+// capability the error names the missing one; without NET_BIND_SERVICE the kernel
 // refuses to execute the binary.
 func TestListenOnPrivilegedPort(t *testing.T) {
 	if os.Getuid() != 0 {

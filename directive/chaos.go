@@ -45,7 +45,7 @@ import (
 //	cachesize.bind   capacity of the cache, in answers: success plus denial
 //	auth.bind        0: this server has no authoritative mode like dnsmasq's
 //	servers.bind     one text for each upstream: its address, the number of queries
-//	                 sent to it, and the number of those that failed
+//	                 sent to it, and the number of failed ones
 //	copyright.bind   the copyright notice
 //
 // The numbers are those of the server block, except for upstreams, whose

@@ -164,7 +164,7 @@ func (e *Errors) write(level, format string, args ...any) {
 	}
 }
 
-// add counts one error. It reports false if the error must be logged on its
+// add counts one error. It returns false if the error must be logged on its
 // own.
 func (p *pattern) add() bool {
 	p.mu.Lock()

@@ -11,7 +11,7 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// NSID identifies the server to clients that ask for it: the nsid directive.
+// NSID identifies the server to clients that request it: the nsid directive.
 //
 //	nsid [DATA]
 //

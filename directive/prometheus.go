@@ -57,8 +57,8 @@ import (
 //
 // tls serves HTTPS instead of HTTP with this certificate and key. With a CA,
 // clients must present a certificate signed by it. client_auth changes that:
-// nocert requests no certificate, request and require do not verify who signed
-// it, and verify_if_given accepts clients without one. The files are read again
+// nocert requests no certificate, request and require do not verify the signature, and
+// verify_if_given accepts clients without a certificate. The files are read again
 // as clients connect, so you can renew certificates while the server runs. A
 // missing file is an error of the Corefile.
 //

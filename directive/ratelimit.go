@@ -42,8 +42,8 @@ import (
 //     use 32 and 128 to limit each pod.
 //   - exempt: IP addresses and CIDRs that are not limited.
 //   - table_size: how many networks the server remembers, 65536 by default, at 8
-//     bytes each (1024 to 16777216). When more are active it forgets those that
-//     have used least of their limit.
+//     bytes each (1024 to 16777216). When more are active it forgets the
+//     ones that have used least of their limit.
 //   - report_only: count queries above the limit, and answer them.
 //
 // Server blocks have limits of their own. A reload restores the full limits.

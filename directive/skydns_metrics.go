@@ -157,7 +157,7 @@ func metricName(to *string) func(corefile.Directive) error {
 	}
 }
 
-// register creates the series, or finds those that another block or plan has
+// register creates the series, or finds the ones that another block or plan has
 // created.
 func (m *SkyDNSMetrics) register(r *metrics.Registry) {
 	name := func(rest string) string { return m.namespace + "_" + m.subsystem + "_dns_" + rest }

@@ -9,7 +9,7 @@
 // that the finishers of the handlers that were passed edit the answer, from bottom to
 // top. A query that must wait is parked: its reader goes on with the next packet,
 // and a goroutine of the ParkingLot calls the handler's Resolve and the finishers,
-// and gives the query to its Sender. For an Awaiter it does so when the event that
+// and passes the query to its Sender. For an Awaiter it does so when the event that
 // the query waits for has happened. In the end every reply is sealed: compressed,
 // truncated to the client's size, and completed by its OPT record and header.
 //

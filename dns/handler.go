@@ -50,7 +50,7 @@ type Finisher interface{ FinishDNS(q *Query) }
 // wait. The chain calls InterceptDNS when the handler that stands below steps
 // further down returns Wait, after the Interceptor's own ServeDNS returned Next.
 // The answer is empty. Next leaves the query to the other handler. Any other
-// verdict means what it means from ServeDNS: the Interceptor's FinishDNS is not
+// verdict has the meaning that it has from ServeDNS: the Interceptor's FinishDNS is not
 // called then, and the finishers between the two handlers see an empty answer. An
 // Interceptor sees only the question that it passed on: the chain does not call it
 // if a handler below it has changed the question. InterceptDNS must not block.

@@ -146,7 +146,7 @@ func (q *Query) FollowCNAME(sub *Query) (served bool) {
 	return true
 }
 
-// hasAddresses reports whether q asks for addresses and its answer has some.
+// hasAddresses reports whether q is a query for addresses and its answer has some.
 func (q *Query) hasAddresses() (has bool) {
 	if q.Type != wire.TypeA && q.Type != wire.TypeAAAA {
 		return false
@@ -158,7 +158,7 @@ func (q *Query) hasAddresses() (has bool) {
 	return has
 }
 
-// appendSection adds the records of one section of sub's answer, except those that
+// appendSection adds the records of one section of sub's answer, except records that
 // are among q's own, which begin at first. It stops when no more records fit into a
 // reply; the client then sees TC.
 func (q *Query) appendSection(s wire.Section, sub *Query, first int) (err error) {

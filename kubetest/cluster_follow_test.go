@@ -133,7 +133,7 @@ func (f *follower) synced(t *testing.T, o cluster.Options) {
 	}
 }
 
-// has waits until the objects of a kind are those in want.
+// has waits until a kind has exactly the objects in want.
 func (f *follower) has(t *testing.T, k cluster.Kind, want string) {
 	t.Helper()
 	deadline := time.Now().Add(patience)

@@ -266,7 +266,7 @@ func TestKubeDNSAccountMayWatch(t *testing.T) {
 	}
 }
 
-// kubeDNSForms returns the Deployments, and those with components applied.
+// kubeDNSForms returns the Deployments, without and with components.
 func kubeDNSForms(t *testing.T) map[string]*appsv1.Deployment {
 	doc := documents(t, kubeDNSDir+"one-container/deployment.yaml")["Deployment"]
 	return map[string]*appsv1.Deployment{

@@ -243,7 +243,7 @@ func TestAccountMayWatch(t *testing.T) {
 		slices.Sort(may)
 		slices.Sort(needs)
 		if !slices.Equal(may, needs) {
-			t.Errorf("resources of the role: got %s, want those that the server watches: %s", may, needs)
+			t.Errorf("resources of the role: got %s, want what the server watches: %s", may, needs)
 		}
 	}
 	check(role, cluster.Options{})

@@ -129,7 +129,7 @@ func (m *mount) put(files map[string]string) {
 	}
 }
 
-// An interface gets and loses addresses: the server listens on those that it has. While
+// An interface gets and loses addresses: the server listens on its present addresses. While
 // it has none, nothing changes.
 func TestReloadInterfaceAddresses(t *testing.T) {
 	var present atomic.Pointer[[]netip.Addr]

@@ -22,7 +22,7 @@ const (
 	// goroutines; without goroutines there may be four times as many.
 	maxParked = 4096
 	// parkedSize is the memory of a parked query with a goroutine, mostly its stack,
-	// and of four without: twice what is in use, as for all memory that is collected.
+	// and of four without: twice the memory in use, as for all memory that is collected.
 	parkedSize = 24 << 10
 	// grace is how long parked queries may continue after their plan was replaced
 	// or stopped. The timeout of a single query is the same.

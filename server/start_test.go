@@ -238,7 +238,7 @@ func TestFailedStartLeavesOld(t *testing.T) {
 func portOf(at netip.AddrPort) string { return strings.TrimPrefix(at.String(), "127.0.0.1:") }
 
 // A change from the wildcard address to a single one on the same port requires a
-// restart. The error says so.
+// restart, as the error explains.
 func TestReloadFromWildcardToAddress(t *testing.T) {
 	p := start(t, ". {\n code 3\n}\n", onPortZero(), nil)
 	p.Stop(t.Context())

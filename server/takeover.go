@@ -35,7 +35,7 @@ type takeover struct {
 
 // receiveTakeover receives the sockets and states of the server that listens at path,
 // and adds the sockets to in. It returns nil if no server listens there. If the server
-// ends before it has sent all, the process starts with what it has: the other addresses
+// ends before it has sent all, the process starts with the received data: the other addresses
 // are free.
 func receiveTakeover(path string, in *transport.Inherited, log *slog.Logger) (*takeover, error) {
 	conn, err := handover.Dial(path)

@@ -14,8 +14,8 @@ import (
 	"github.com/seamark/seamark/metrics"
 )
 
-// accept accepts connections with package net until the listener stops, and gives
-// each a goroutine.
+// accept accepts connections with package net until the listener stops, and starts
+// a goroutine for each.
 func (l *Listener) accept() {
 	defer l.accepting.Done()
 	t := acceptErrors{l: l}
@@ -224,7 +224,7 @@ func (s *conns) checkInterval(l *Listener) time.Duration {
 	return min(l.limits.Load().IdleTimeout/16, keepGoroutine)
 }
 
-// check wakes the connections that have reached the idle timeout, and those that
+// check wakes the connections that have reached the idle timeout, and connections that
 // should release their goroutine. It is called as long as there are connections.
 func (s *conns) check(l *Listener) {
 	now := time.Now()
@@ -248,8 +248,8 @@ func (s *conns) wake() {
 	}
 }
 
-// wait blocks until all connections have ended. When ctx ends it cuts those that are
-// left, and closes the sockets of those whose queries are still parked. No
+// wait blocks until all connections have ended. When ctx ends it cuts the
+// remaining ones, and closes the sockets of connections whose queries are still parked. No
 // connections may be added.
 func (s *conns) wait(ctx context.Context) {
 	for len(s.list()) > 0 && ctx.Err() == nil {

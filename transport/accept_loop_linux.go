@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxInline is how many connections of those that it accepts at once the loop serves
+// maxInline is how many of the connections that it accepts at once the loop serves
 // itself. The others get goroutines, so that other processors serve them.
 const maxInline = 32
 
@@ -183,7 +183,7 @@ func (a *acceptLoop) handle(id int64) (onLoop bool) {
 	return c.run()
 }
 
-// accept accepts connections and serves those that have sent a query already. epoll
+// accept accepts connections and serves the ones that have sent a query already. epoll
 // reports the ones that it leaves again.
 func (a *acceptLoop) accept() (onLoop bool) {
 	for i := range 2 * maxInline {

@@ -18,7 +18,7 @@ import (
 )
 
 // TestAcceptLoopGoroutines: connections in the accept loop have no goroutine, and
-// those that send more than a few queries get one until they are idle.
+// connections with more than a few queries get one until they are idle.
 func TestAcceptLoopGoroutines(t *testing.T) {
 	s := serve(t, "127.0.0.1", Options{})
 	const n = 50

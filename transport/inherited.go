@@ -48,8 +48,8 @@ func (in *Inherited) Add(shared bool, files ...*os.File) error {
 	return nil
 }
 
-// Addresses returns the addresses of the sockets that are shared, or of those that are
-// not and that Listen has not used.
+// Addresses returns the addresses of the shared sockets, or of the others that Listen has
+// not used.
 func (in *Inherited) Addresses(shared bool) (addresses []netip.AddrPort) {
 	if in == nil {
 		return nil

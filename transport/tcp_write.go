@@ -195,7 +195,7 @@ func (c *conn) cutLocked() {
 
 // closeGracefully closes the connection. If it is closed with unread data, the kernel
 // sends a reset, and replies that are on their way may be lost. If there may be such
-// data, closeGracefully shuts down the sending side first and gives the client half a
+// data, closeGracefully shuts down the sending side first and allows the client half a
 // second to read the replies and close its side.
 func (c *conn) closeGracefully() {
 	const drainTimeout = 500 * time.Millisecond

@@ -71,7 +71,7 @@ func (a *Answer) AppendString(s Section, records string, n int) {
 
 // count adds to the number of records, up to the largest number that a header can
 // hold: a Service may have more endpoints. So many records never fit into a message,
-// and Truncate counts those that do.
+// and Truncate counts the records that do.
 func (a *Answer) count(s Section, n int) {
 	a.Count[s] = uint16(min(int(a.Count[s])+n, math.MaxUint16))
 }
@@ -83,7 +83,7 @@ func QuestionPointer(off int) [2]byte {
 }
 
 // AppendRecord copies the record at msg[off:] of another message into section s. It
-// writes out and checks the names in it, also those in the RDATA of the types of RFC
+// writes out and checks the names in it, also names in the RDATA of the types of RFC
 // 3597 §4; other RDATA has no compressed names and is copied. It returns the offset
 // of the end of the record. On an error nothing is added. msg must not share memory
 // with a.

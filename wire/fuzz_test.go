@@ -237,7 +237,7 @@ func lacksName(rr dns.RR) bool {
 	return false
 }
 
-// checkImport compares the records of a with those that the oracle reads in p.
+// checkImport compares the records of a with the ones that the oracle reads in p.
 func checkImport(t *testing.T, p []byte, a *Answer) {
 	end, _ := skip(p, HeaderLen)
 	from, to := end+4, a.RecordsOffset()

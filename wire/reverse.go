@@ -20,7 +20,7 @@ func WithinReverse[N Name | []byte](name N) bool {
 
 // ParseReverse returns the addresses whose reverse names are name or below it: one
 // address, or a prefix that ends at a label. name is in wire form and lower case.
-// ParseReverse returns false for names that are no reverse names, such as those with
+// ParseReverse returns false for names that are no reverse names, such as names with
 // a leading zero.
 func ParseReverse(name []byte) (p netip.Prefix, ok bool) {
 	if labels, found := bytes.CutSuffix(name, []byte(InAddrArpa)); found {

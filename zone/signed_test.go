@@ -270,7 +270,7 @@ func TestSignedZone(t *testing.T) {
 	}
 }
 
-// Without DO, answers have signatures and NSEC records only if the query type asks for
+// Without DO, answers have signatures and NSEC records only if the query type requires
 // them.
 func TestSignedZoneWithoutDO(t *testing.T) {
 	s := newSigner(t, "z.")

@@ -64,7 +64,7 @@ func (r Resource) String() string {
 	return strings.TrimSuffix(r.Name+"."+r.Group.Group, ".")
 }
 
-// Resources returns the resources that the options ask for. EndpointSlices are watched
+// Resources returns the resources that the options select. EndpointSlices are watched
 // once: their labels tell imported ones from the cluster's own.
 func (s Slimmer) Resources() []Resource {
 	o := s.Options
@@ -140,5 +140,5 @@ func newResource[In, Out any, PIn interface {
 
 // noProtobuf rejects protobuf for a custom resource.
 func noProtobuf[In any]([]byte, *Decoded) (in In, err error) {
-	return in, errors.New("a custom resource in protobuf")
+	return in, errors.New("got a custom resource in protobuf, want JSON")
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/seamark/seamark/cluster"
 )
 
-// A Slimmer makes slim objects with the fields that the options ask for. It leaves out
+// A Slimmer makes slim objects with the fields that the options select. It leaves out
 // invalid fields, and calls Warn with a log message and attributes for each.
 type Slimmer struct {
 	Options cluster.Options

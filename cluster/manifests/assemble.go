@@ -89,7 +89,7 @@ func (a *assembly) find(l located) {
 	a.order = append(a.order, l)
 }
 
-// put adds an object if the options ask for it. The option labels does not apply to
+// put adds an object if the options select it. The option labels does not apply to
 // ServiceImports.
 func (a *assembly) put(k cluster.Kind, l located, o cluster.Object) {
 	if k == cluster.Imports && a.f.scope.hasNamespace(l.key.Namespace) || k != cluster.Imports && a.f.scope.has(l.item) {

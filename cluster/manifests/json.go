@@ -161,7 +161,7 @@ func unexpectedEnd(err error) error {
 	return err
 }
 
-// A lineReader counts the lines of what is read.
+// A lineReader counts the lines that are read.
 type lineReader struct {
 	from     io.Reader
 	offset   int64

@@ -253,7 +253,7 @@ func (f *folder) logAddresses(given map[cluster.Key]netip.Addr) {
 // path returns a file's name for messages.
 func (f *folder) path(file string) string { return filepath.Join(f.opts.Manifests, file) }
 
-// A scope selects the objects that the options ask for.
+// A scope selects the objects that the options select.
 type scope struct {
 	names      map[string]bool // namespaces; nil is all
 	namespaces labels.Selector
@@ -281,7 +281,7 @@ func newScope(o cluster.Options) (scope, error) {
 
 func (s scope) hasNamespace(name string) bool { return s.names == nil || s.names[name] }
 
-// has reports whether the options ask for an object.
+// has reports whether the options select an object.
 func (s scope) has(it *item) bool { return it.wanted && s.hasNamespace(it.key.Namespace) }
 
 // exposes reports whether the namespace selector matches a namespace with these

@@ -174,7 +174,7 @@ func hasContent(text []byte) bool {
 }
 
 // A position is where an object begins in the file. Text is the object's own if
-// it was JSON; all of what was YAML counts as being in its first line.
+// it was JSON; an object from YAML counts as being in its first line.
 type position struct {
 	text []byte
 	line int

@@ -146,7 +146,7 @@ func (j *joiner) addUpstreams(config kubednsconfig.Config) error {
 	return nil
 }
 
-// add appends a directive; it inserts a forward before those whose zones contain its
+// add appends a directive; it inserts a forward before others whose zones contain its
 // own, since the first match wins.
 func (j *joiner) add(d corefile.Directive) {
 	at := len(j.main.Directives)

@@ -67,7 +67,7 @@ type Options struct {
 const defaultConfig = "/etc/dnsmasq.conf"
 
 // Parse parses a command line without the program's name. It reports all mistakes,
-// those in a file with FILE:LINE.
+// errors in a file with FILE:LINE.
 func Parse(args []string) (Options, error) {
 	return parse(args, disk{})
 }

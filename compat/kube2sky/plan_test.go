@@ -42,7 +42,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// The counted keys are those with a mark, also if other programs have changed or deleted
+// Keys with a mark are counted, also if other programs have changed or deleted
 // keys. Only the leader knows the number.
 func TestCount(t *testing.T) {
 	w := newWriter(Options{Log: slog.New(slog.DiscardHandler)}, newLayout("skydns", "cluster.local"), newTestState(), new(metrics.Registry))

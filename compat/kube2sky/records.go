@@ -134,7 +134,7 @@ func (s *serviceRecords) address(label string, ip netip.Addr) string {
 	return label
 }
 
-// port adds an SRV record. It skips ports without a name, and those whose name is
+// port adds an SRV record. It skips ports without a name, and ports whose name is
 // too long for a label: the API allows 63 bytes in an EndpointSlice.
 func (s *serviceRecords) port(p cluster.Port, label, target string) {
 	if p.Name != "" && len(p.Name) < maxLabel && !strings.ContainsAny(p.Name, "/.") {

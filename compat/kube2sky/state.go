@@ -241,7 +241,7 @@ func (s *state) wanted(p place) []record {
 	return nil
 }
 
-// addAll queues every place except those in current, whose keys are as wanted.
+// addAll queues every place except the ones in current, whose keys are as wanted.
 func (s *state) addAll(current map[place]struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

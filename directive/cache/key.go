@@ -60,7 +60,7 @@ type keyBuffer struct {
 }
 
 // set makes k the key of q as answered by the handler step positions below the
-// Cache. It reports false if q has too many options. k refers to buf.
+// Cache. It returns false if q has too many options. k refers to buf.
 func (k *key) set(st *Store, s *scope, q *dns.Query, flags queryFlags, step int, buf *keyBuffer) bool {
 	if len(q.Options) > maxKeyOptions {
 		return false

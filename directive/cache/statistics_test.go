@@ -84,7 +84,7 @@ func TestAnsweredStep(t *testing.T) {
 		close(u.block)
 		for range 3 {
 			<-w.sent
-			wants("one who was asked, and those who waited", "upstream")
+			wants("the leader and the waiting queries", "upstream")
 		}
 		u.block = nil
 		w.ask(ask)

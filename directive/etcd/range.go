@@ -99,7 +99,7 @@ func (r *keyRange) hasGroups() bool {
 
 // chooseGroup restricts the range to the group of the messages at the least
 // depth, if they agree, and to messages without a group. It considers messages
-// with a host and, with texts, those with a text.
+// with a host and, if texts is true, the messages with a text.
 func (r *keyRange) chooseGroup(texts bool) {
 	group, minDepth, agreed := "", -1, true
 	var m message

@@ -52,7 +52,7 @@ import (
 //
 // The target of a CNAME record is looked up in the same zone if the zone has the
 // name. Otherwise, and if a server block or a file directive has a longer zone with
-// the target, the server resolves the target as if a client had asked for it, so
+// the target, the server resolves the target as if a client had sent a query for it, so
 // all directives apply. If the server does not serve the target, the CNAME record
 // is the answer, and the client's resolver continues from there. A loop of CNAME
 // or DNAME records is answered with SERVFAIL.

@@ -97,7 +97,7 @@ func (l *loader) zone(path string) (*zone.Zone, error) {
 	return z, nil
 }
 
-// warn logs what is wrong with the file but not an error.
+// warn logs the problems of the file that are not errors.
 func (l *loader) warn(log *slog.Logger) {
 	l.conflicts.log(log, "file: Found records beside a CNAME record")
 	l.outside.log(log, "file: Ignored records outside the zone")

@@ -71,7 +71,7 @@ type table struct {
 // guessed ID is unlikely to be in use.
 const maxWaiting = 4096
 
-// add assigns an unpredictable ID to a and adds it. It reports false if the table is
+// add assigns an unpredictable ID to a and adds it. It returns false if the table is
 // full or closed.
 func (t *table) add(a *attempt) bool {
 	t.mu.Lock()
@@ -103,7 +103,7 @@ func (t *table) find(id uint16) (a *attempt, used bool) {
 	return t.waiting[id], t.used[id>>6]&(1<<(id&63)) != 0
 }
 
-// take removes a. It reports false if a has been removed before.
+// take removes a. It returns false if a has been removed before.
 func (t *table) take(a *attempt) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

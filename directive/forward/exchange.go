@@ -50,7 +50,7 @@ type exchange struct {
 	// Used by the goroutine that processes events.
 	timer      *time.Timer
 	deadline   time.Time
-	useStream  bool        // send over a connection: the request says so, or a reply was truncated
+	useStream  bool        // send over a connection: the request requires it, or a reply was truncated
 	retryAt    time.Time   // when to send another attempt
 	candidates []*upstream // best first
 	sent       int

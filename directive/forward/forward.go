@@ -302,7 +302,7 @@ func (f *Forward) refuse(q *dns.Query) {
 	q.Err = fmt.Errorf("%w %d", errLimit, f.maxConcurrent)
 }
 
-// acquire counts a waiting query. It reports false if max_concurrent queries are waiting.
+// acquire counts a waiting query. It returns false if max_concurrent queries are waiting.
 func (f *Forward) acquire() bool {
 	for {
 		n := f.waiting.Load()

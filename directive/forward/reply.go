@@ -237,7 +237,7 @@ func (p *parser) owner(record *parsedRecord) []byte { return p.answer.Buf[record
 func (p *parser) rdata(record *parsedRecord) []byte { return p.answer.Buf[record.RData:record.Next] }
 
 // readOPT reads the OPT record into r: the upper bits of the response code, and the
-// options to pass on. It reports false if the record is malformed.
+// options to pass on. It returns false if the record is malformed.
 func (r *reply) readOPT(packet []byte, rec wire.Record) bool {
 	r.edns = true
 	r.code |= wire.RCode(packet[rec.Head+4]) << 4

@@ -17,7 +17,7 @@ const (
 	lastMeta  wire.Type = 255
 )
 
-// selectRecords marks the records that belong to the query. It reports false if
+// selectRecords marks the records that belong to the query. It returns false if
 // the CNAME records form a loop or a chain that is too long.
 func (p *parser) selectRecords(question []byte, do bool) bool {
 	name := question[:len(question)-4]
@@ -58,7 +58,7 @@ func containsName(names [][]byte, name []byte) bool {
 }
 
 // followAliases marks the CNAME records of the chain from the queried name, in
-// any order, and the DNAME records above its names. It reports false if the chain
+// any order, and the DNAME records above its names. It returns false if the chain
 // is a loop or too long.
 func (p *parser) followAliases(t wire.Type, class wire.Class) bool {
 	p.aliases = p.aliases[:0]

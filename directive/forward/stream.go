@@ -140,7 +140,7 @@ func (s *stream) dial() error {
 }
 
 // send adds a to the table and writes it, now or once the connection is made. It
-// reports false if the table is full or closed.
+// returns false if the table is full or closed.
 func (s *stream) send(a *attempt) bool {
 	s.writeMu.Lock()
 	defer s.writeMu.Unlock()

@@ -95,7 +95,7 @@ func (s *upstreamSet) dialResolver(ctx context.Context, network, _ string) (net.
 	return s.dial(ctx, network, to)
 }
 
-// enter makes Stop wait until running.Done is called. It reports false if Stop has
+// enter makes Stop wait until running.Done is called. It returns false if Stop has
 // been called.
 func (s *upstreamSet) enter() bool {
 	s.mu.Lock()
@@ -106,7 +106,7 @@ func (s *upstreamSet) enter() bool {
 	return !s.stopped
 }
 
-// spawn runs f in a goroutine for which Stop waits. It reports false if Stop has
+// spawn runs f in a goroutine for which Stop waits. It returns false if Stop has
 // been called.
 func (s *upstreamSet) spawn(f func()) bool {
 	if !s.enter() {

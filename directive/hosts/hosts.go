@@ -40,7 +40,7 @@ import (
 // are ignored.
 //
 // FILE and PATH can be directories: their regular files are read in the order of
-// their names, except those whose names begin with a dot, # or ~, or end with ~. A
+// their names, except files whose names begin with a dot, # or ~, or end with ~. A
 // missing file is logged as a warning, and read when it is created; seamark check
 // reports it as an error. A path that cannot be examined for another reason is an error.
 //

@@ -231,7 +231,7 @@ func BenchmarkMillionLines(b *testing.B) {
 	}
 }
 
-// A name with many addresses costs no more than a reply has: localise finds those in
+// A name with many addresses costs no more than a reply has: localise finds the ones in
 // a network by binary search, which compares as many as the logarithm of their number.
 func TestWithin(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
@@ -261,7 +261,7 @@ func TestWithin(t *testing.T) {
 	}
 }
 
-// Localise of a name with many addresses answers with those in the network.
+// Localise of a name with many addresses answers with the addresses in the network.
 func TestLocaliseManyAddresses(t *testing.T) {
 	var text strings.Builder
 	for i := range 50_000 {

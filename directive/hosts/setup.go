@@ -118,7 +118,7 @@ type plan struct {
 	keys     []string          // in each ConfigMap
 }
 
-// read reads the lines in the braces: those that begin with an address are lines of a
+// read reads the lines in the braces: lines that begin with an address are lines of a
 // hosts file, the others are options.
 func (p *plan) read(b *config.Block, d corefile.Directive, h *Handler) error {
 	var errs []error

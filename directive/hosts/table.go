@@ -163,7 +163,7 @@ const (
 	keptMessage   = "hosts: Failed to read file, keeping its previous lines"
 )
 
-// report logs the files that cannot be read, and those that can be read again, once
+// report logs the files that cannot be read, and files that can be read again, once
 // each.
 func (t *table) report(f *files, wrong map[string]error) {
 	for _, path := range slices.Sorted(maps.Keys(wrong)) {

@@ -217,7 +217,7 @@ func expandAll(r corefile.Reading, config func(use) kubednsconfig.Config) corefi
 }
 
 // ExpandOnce returns r with the current ConfigMaps in place of kubedns_config. It
-// reads those in directories; a ConfigMap in a cluster counts as the default.
+// reads ConfigMaps in directories; one in a cluster counts as the default.
 func ExpandOnce(r corefile.Reading) corefile.Reading {
 	return expandAll(r, func(u use) kubednsconfig.Config {
 		if u.dir == "" {

@@ -95,7 +95,7 @@ import (
 //
 // Ours: CoreDNS has no such directive; its users translate the ConfigMap by hand.
 // Differences from kube-dns and dnsmasq-nanny: stub domains also apply to targets of ExternalName Services;
-// hostnames of servers are resolved repeatedly, those in the cluster for any cluster
+// hostnames of servers are resolved repeatedly, names in the cluster for any cluster
 // domain; a change needs no restart; federations may also be a JSON object.
 type use struct {
 	source

@@ -39,7 +39,7 @@ func (l *lookup) serverAddresses(all []netip.Addr) {
 	}
 }
 
-// serverAddrs returns the addresses of the server's Services; without any, those that
+// serverAddrs returns the addresses of the server's Services; without any, the addresses that
 // the server listens on.
 func (l *lookup) serverAddrs(servers []nameServer) (all []netip.Addr) {
 	if len(servers) == 0 {

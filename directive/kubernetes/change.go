@@ -185,7 +185,7 @@ func serviceOfSlice(slice string) string {
 	return strings.ToLower(slice[:max(0, strings.LastIndexByte(slice, '-'))])
 }
 
-// sortSlices sorts the changes of slices by name, and drops those that a later one
+// sortSlices sorts the changes of slices by name, and drops changes that a later one
 // replaces.
 func (c *serviceChange) sortSlices() {
 	if len(c.slices) < 2 {

@@ -92,7 +92,7 @@ func (h *Handler) clientMetadata(q *dns.Query, key string) (value string, ok boo
 	return "", false
 }
 
-// nameParts returns the labels of the name by their meaning. It reports false if the zone
+// nameParts returns the labels of the name by their meaning. It returns false if the zone
 // cannot have such a name.
 func (l *lookup) nameParts() (map[string]string, bool) {
 	p := map[string]string{"kind": "", "namespace": "", "service": "", "endpoint": "", "port-name": "", "protocol": "", "cluster": "", "zone": ""}

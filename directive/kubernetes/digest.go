@@ -67,8 +67,9 @@ func fnv[S string | []byte](h uint32, s S) uint32 {
 	return h
 }
 
-// mix spreads a hash's bits over all of it. The serial is a sum of hashes, and
-// without this two that swap their last bytes would often add up to the same.
+// mix distributes the bits of a hash over all its bits. The serial is a sum of hashes,
+// and without mix the sum would often stay the same when two objects swap their last
+// bytes.
 func mix(h uint32) uint32 {
 	h ^= h >> 16
 	h *= 0x85ebca6b

@@ -228,7 +228,7 @@ func (l *lookup) externalReverse() result {
 }
 
 // externalAddresses returns the external addresses of the Services that this server is an
-// endpoint of; without any, those that it listens on.
+// endpoint of; without any, the addresses that it listens on.
 func (l *lookup) externalAddresses() (all []netip.Addr) {
 	for e := range l.servicesWithEndpoint(l.local) {
 		if out := e.visibleExternal(); out != nil {

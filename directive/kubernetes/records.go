@@ -10,7 +10,7 @@ import (
 )
 
 // A lookup answers one query in one of the handler's zones. Numbers in the comments
-// below are sections of the Kubernetes DNS specification 1.1.0; those with an M are
+// below are sections of the Kubernetes DNS specification 1.1.0; sections with an M are
 // rules of the Multi-Cluster Services specification.
 type lookup struct {
 	*Handler

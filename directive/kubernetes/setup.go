@@ -72,7 +72,7 @@ import (
 // endpoint; without these, ns.dns. So it does not change with the addresses of Pods. Zone
 // transfers (AXFR, IXFR) are refused.
 //
-// Of several endpoints with one address, those whose targetRef names a Pod of their
+// Of several endpoints with one address, the ones whose targetRef names a Pod of their
 // namespace or a Node have PTR records, as have those of default/kubernetes. The others
 // have PTR records only if there are none of these: a tenant who may write EndpointSlices
 // can give them any address. Such a tenant can also write any targetRef. Use ptr verified

@@ -40,7 +40,7 @@ import (
 // record. Queries for all other names, even if records below them exist, go to the
 // next directive.
 //
-// The server resolves the target of a CNAME record as if a client had asked for it,
+// The server resolves the target of a CNAME record as if a client had sent a query for it,
 // unless the query type is CNAME or ANY. The records and the response code of that
 // answer become part of the reply. If no server block has the target, the CNAME
 // record is the answer. The addresses of the targets of MX, SRV, NS, SVCB and HTTPS

@@ -311,7 +311,7 @@ func TestLargeRRset(t *testing.T) {
 	}
 }
 
-// No answer allocates, including those with additional records, wildcards and CNAME
+// No answer allocates, including answers with additional records, wildcards and CNAME
 // records.
 func TestAllocations(t *testing.T) {
 	a := run(t, "records {\na.test A 10.0.0.1\na.test A 10.0.0.2\na.test MX 10 b.test\nb.test AAAA fd00::1\n*.w.test SRV 0 0 80 a.test\nc.test CNAME d.test\nd.test CNAME a.test\n}")

@@ -58,7 +58,7 @@ import (
 //	cname [MATCH] FROM TO
 //
 // name changes the query name. Resolvers reject answers with records of a name
-// that they did not ask for, so owner names equal to the new name are changed
+// that they did not query, so owner names equal to the new name are changed
 // back to the client's name, in the client's spelling. Other names stay. Use
 // the answer options to change more; the word answer may be omitted from the
 // second one on:
@@ -90,7 +90,7 @@ import (
 //	                           the rule does not match if there is no value
 //
 // subnet sends this many bits of the client's address (RFC 7871). With revert,
-// the options of that code in the reply are replaced by those that the client
+// the options of that code in the reply are replaced by the options that the client
 // sent, and removed if the client sent none.
 //
 // ttl, rcode and cname change replies. ttl limits the TTLs of all records in

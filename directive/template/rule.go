@@ -21,7 +21,7 @@ type rule struct {
 	zones      []zone
 	regexes    []*regexp.Regexp         // empty matches every name
 	conditions []*expression.Expression // evaluated before the regular expressions
-	scoped     []*expression.Expression // those with groups or vars, evaluated after vars
+	scoped     []*expression.Expression // conditions with groups or vars, evaluated after vars
 	vars       []variable
 	records    [3][]*record // by wire.Section
 	rcode      wire.RCode

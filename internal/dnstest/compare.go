@@ -13,7 +13,7 @@ import (
 )
 
 // check returns the differences of a reply from the expectation, "" if there are none.
-func (q *question) check(reply []byte, proto string) string {
+func (q *queryCase) check(reply []byte, proto string) string {
 	if q.want.silence || reply == nil {
 		switch {
 		case q.want.silence && reply == nil:
@@ -44,7 +44,7 @@ func (q *question) check(reply []byte, proto string) string {
 }
 
 // envelope checks properties that every reply must have.
-func (q *question) envelope(reply []byte, m *dns.Msg, proto string) (wrong []string) {
+func (q *queryCase) envelope(reply []byte, m *dns.Msg, proto string) (wrong []string) {
 	asked := binary.BigEndian.Uint16(q.packet[2:])
 	flags := binary.BigEndian.Uint16(reply[2:])
 	const opcode = 15 << 11
@@ -70,7 +70,7 @@ func (q *question) envelope(reply []byte, m *dns.Msg, proto string) (wrong []str
 }
 
 // print formats a reply as a script does.
-func (q *question) print(reply []byte, m *dns.Msg) expectation {
+func (q *queryCase) print(reply []byte, m *dns.Msg) expectation {
 	e := expectation{header: q.flags(reply, m)}
 	for s, records := range [][]dns.RR{m.Answer, m.Ns, m.Extra} {
 		for _, rr := range records {

@@ -85,11 +85,11 @@ func TestParseScriptErrors(t *testing.T) {
 		"+norec":              {"+rec", `x.txt:15: unknown word "+rec"`},
 		"NOERROR aa\n":        {"", "x.txt:15: want an expected reply after the query"},
 		"silence":             {"silence\nsilence", `x.txt:20: want no line after silence, got "silence"`},
-		"# A comment":         {"NOERROR", `x.txt:14: want a question, got "NOERROR."`},
+		"# A comment":         {"NOERROR", `x.txt:14: want a query, got "NOERROR."`},
 		"IN CNAME	c.b.":       {"IN CNAM c.b.", `x.txt:26: not a record: "A.b.  5 IN CNAM c.b."`},
 		"A.b.  5 IN":          {"A.b. IN", `x.txt:26: want a record with name, TTL, class and type`},
 		"? a.b A +norec":      {"? hex 00", `x.txt:15: want a packet with an ID, got 1 bytes`},
-		"-- questions 2 --\n": {"", "x.txt: no questions in step 2"},
+		"-- questions 2 --\n": {"", "x.txt: no queries in step 2"},
 	} {
 		_, err := parseScript("x.txt", []byte(strings.Replace(good, old, test.new, 1)))
 		if err == nil || !strings.HasPrefix(err.Error(), test.want) {
@@ -124,8 +124,8 @@ func TestSameRecords(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	parse := func(text string) *question {
-		cases, err := parseQuestions("x.txt", text, 1)
+	parse := func(text string) *queryCase {
+		cases, err := parseQueries("x.txt", text, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

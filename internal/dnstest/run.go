@@ -69,7 +69,7 @@ func Run(t *testing.T, env Env, file string) {
 		}
 		end := time.Now().Add(deadline)
 		for _, q := range st.cases {
-			r.question(q, end)
+			r.check(q, end)
 		}
 	}
 	if env.Update {
@@ -189,9 +189,9 @@ func serve(text string, v *variant) (at netip.AddrPort, stop func(), err error) 
 	return plan.Addresses()[0], func() { plan.Stop(context.Background()) }, nil
 }
 
-// question sends a query to all variants until all replies are as expected and
+// check sends a query to all variants until all replies are as expected and
 // equal, or until end.
-func (r *runner) question(q *question, end time.Time) {
+func (r *runner) check(q *queryCase, end time.Time) {
 	for {
 		err := r.attempt(q)
 		if err == nil {
@@ -206,7 +206,7 @@ func (r *runner) question(q *question, end time.Time) {
 }
 
 // attempt sends a query to all variants once, concurrently.
-func (r *runner) attempt(q *question) error {
+func (r *runner) attempt(q *queryCase) error {
 	replies := make([][]byte, len(r.variants))
 	errs := make([]error, len(r.variants))
 	var all sync.WaitGroup
@@ -258,7 +258,7 @@ func truncated(reply []byte) bool { return binary.BigEndian.Uint16(reply[2:])&wi
 
 // ask sends a query to one variant and returns an error if the reply is not as
 // expected.
-func (v *variant) ask(q *question) ([]byte, error) {
+func (v *variant) ask(q *queryCase) ([]byte, error) {
 	wait := patience
 	if q.want.silence {
 		wait = silence
@@ -274,7 +274,7 @@ func (v *variant) ask(q *question) ([]byte, error) {
 }
 
 // dig returns the query as a dig command, and the variant's name.
-func (v *variant) dig(q *question) string {
+func (v *variant) dig(q *queryCase) string {
 	words := strings.Fields(q.text)
 	if v.proto == "tcp" && q.only == "" {
 		words = append(words, "+tcp")

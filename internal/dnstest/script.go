@@ -26,8 +26,8 @@ type script struct {
 type step struct {
 	apply, delete []byte            // YAML documents
 	files         map[string]string // by name
-	cases         []*question
-	part          string // the name of the part with the questions
+	cases         []*queryCase
+	part          string // the name of the part with the queries
 }
 
 // readScript parses a file. Errors have its name and a line.
@@ -57,11 +57,11 @@ func parseScript(file string, text []byte) (*script, error) {
 	case s.corefile == "":
 		return nil, fmt.Errorf("%s: no part Corefile", file)
 	case len(s.steps) == 0:
-		return nil, fmt.Errorf("%s: no questions", file)
+		return nil, fmt.Errorf("%s: no queries", file)
 	}
 	for i, st := range s.steps {
 		if st == nil || len(st.cases) == 0 {
-			return nil, fmt.Errorf("%s: no questions in step %d", file, i+1)
+			return nil, fmt.Errorf("%s: no queries in step %d", file, i+1)
 		}
 	}
 	return s, nil
@@ -131,7 +131,7 @@ func (s *script) part(name, data string, line int) error {
 	case "questions":
 		var err error
 		st.part = name
-		st.cases, err = parseQuestions(s.file, data, line)
+		st.cases, err = parseQueries(s.file, data, line)
 		return err
 	default:
 		return fmt.Errorf("%s:%d: unknown part %q", s.file, line-1, name)

@@ -11,7 +11,7 @@ import (
 )
 
 // settle is how long learn waits for the server to process a change. There is no
-// condition to wait for: the replies are what it learns.
+// condition to wait for, except the replies.
 const settle = time.Second
 
 // learn sets a step's expectations to the first server's replies.

@@ -38,7 +38,7 @@ func TestForm(t *testing.T) {
 		pod      Pod
 		kubelet  func(*Kubelet)
 		want     string
-		comments []string // what each says
+		comments []string // a part of each
 	}{
 		{"ClusterFirst", Pod{Policy: ClusterFirst}, nil, clusterFile, nil},
 		{"ClusterFirst on the node's network is Default", Pod{Policy: ClusterFirst, HostNetwork: true}, nil, nodeFile,
@@ -141,7 +141,7 @@ func TestForm(t *testing.T) {
 	}
 }
 
-// expect compares comments with a part of what each says.
+// expect compares comments with a part of each.
 func expect(t *testing.T, got, want []string) {
 	t.Helper()
 	if len(got) != len(want) {

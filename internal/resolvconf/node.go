@@ -9,8 +9,8 @@ import (
 
 // ParseNode parses a node's resolv.conf as the kubelet does, which differs from
 // resolvers: it reads nameserver, search and options lines only, and all words of
-// these. The comments list what does not reach pods. The errors are lines because
-// of which the kubelet would not start pods.
+// these. The comments list the settings that pods do not get. The errors are for lines with
+// which the kubelet does not start pods.
 func ParseNode(file string, text []byte) (c Config, comments []string, err error) {
 	var errs []error
 	n, searchLine := 0, 0

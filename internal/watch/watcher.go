@@ -93,7 +93,7 @@ func (w *Watcher) Close() {
 	}
 }
 
-// Follow replaces the watched paths, for instance by those that a file includes.
+// Follow replaces the watched paths, for instance by the files that a file includes.
 // If it adds any, Wait returns once more, since they may have changed before
 // Follow was called.
 func (w *Watcher) Follow(paths ...string) {
@@ -126,7 +126,7 @@ func (w *Watcher) unavailable(err error) {
 	w.options.Log.Warn("File watch unavailable, polling", "interval", w.options.Poll, "error", err)
 }
 
-// Wait blocks until the files differ from those that New, Changed or the last
+// Wait blocks until the files differ from the state that New, Changed or the last
 // Wait found, and until they have stopped changing. It returns false once ctx is
 // done. It may return although nothing has changed: a file that was written
 // within the last seconds may have been written again at the same time and in

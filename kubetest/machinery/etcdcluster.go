@@ -34,7 +34,7 @@ const adminTimeout = 20 * time.Second
 // An EtcdCluster is members of etcd in this process, numbered from 0, with a
 // proxy in front of each of their ports. A member can crash and restart, be
 // partitioned from other members or from clients, and be made the leader. Its
-// methods may be called from several goroutines; those that start or stop members
+// methods may be called from several goroutines; methods that start or stop members
 // wait for each other.
 type EtcdCluster struct {
 	dir     string

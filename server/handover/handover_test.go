@@ -76,7 +76,7 @@ func TestMessages(t *testing.T) {
 	}
 	_ = m.File.Close()
 
-	// Messages of another kind, and those with a file too few.
+	// Messages of another kind, and messages that lack a file.
 	if err := running.Send(Message{Kind: End}, patience); err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ type File struct {
 // seven deep.
 //
 // Read stops at the first error, including errors of add. Every error is an *Error.
-// Read returns all files that it tried to read, including those that it could not.
+// Read returns all files that it tried to read, including unreadable ones.
 func Read(path string, origin wire.Name, add func(Record) error) (files []File, err error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {

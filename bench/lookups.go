@@ -12,8 +12,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// A question is a query packet and the expected answer.
-type question struct {
+// A lookup is a query packet and the expected answer.
+type lookup struct {
 	packet []byte // the generator sets the ID
 	rcode  int
 	want   []string // the answer section, "TYPE data", sorted
@@ -21,17 +21,17 @@ type question struct {
 
 // A workload is a set of queries that are sent in turn.
 type workload struct {
-	name      string
-	title     string
-	questions []*question
+	name    string
+	title   string
+	lookups []*lookup
 }
 
-// mostQuestions bounds a workload: more would measure the generator's CPU caches.
-const mostQuestions = 10000
+// mostLookups bounds a workload: more would measure the generator's CPU caches.
+const mostLookups = 10000
 
-// ask makes a question. edns is for answers over 512 bytes; the queries of
+// newLookup makes a lookup. edns is for answers over 512 bytes; the queries of
 // resolvers in pods have no OPT record.
-func ask(name string, kind uint16, edns bool, rcode int, want ...string) *question {
+func newLookup(name string, kind uint16, edns bool, rcode int, want ...string) *lookup {
 	m := new(dns.Msg)
 	m.SetQuestion(dns.Fqdn(name), kind)
 	if edns {
@@ -39,15 +39,15 @@ func ask(name string, kind uint16, edns bool, rcode int, want ...string) *questi
 	}
 	packet, err := m.Pack()
 	if err != nil {
-		panic(fmt.Sprintf("the question %s: %v", name, err)) // the names are generated
+		panic(fmt.Sprintf("packing a query for %s: %v", name, err)) // the names are generated
 	}
 	slices.Sort(want)
-	return &question{packet: packet, rcode: rcode, want: want}
+	return &lookup{packet: packet, rcode: rcode, want: want}
 }
 
 // wrong returns the difference of an answer from the expected one, "" if there is
 // none. Every answer is checked; whole compares all of its records.
-func (q *question) wrong(packet []byte, whole bool) string {
+func (q *lookup) wrong(packet []byte, whole bool) string {
 	if len(packet) < 12 || packet[2]&0x80 == 0 {
 		return "no answer"
 	}
@@ -72,7 +72,7 @@ func (q *question) wrong(packet []byte, whole bool) string {
 		return err.Error()
 	}
 	if len(m.Question) != 1 || !strings.EqualFold(m.Question[0].Name, asked.Question[0].Name) || m.Question[0].Qtype != asked.Question[0].Qtype {
-		return "another question"
+		return "a reply to another question"
 	}
 	got := make([]string, 0, len(m.Answer))
 	for _, rr := range m.Answer {
@@ -106,68 +106,68 @@ func essence(rr dns.RR) string {
 // are the same in every run.
 func (p population) workloads() map[string]*workload {
 	rnd := rand.New(rand.NewPCG(1, 2))
-	n := min(mostQuestions, 4*p.plain)
-	repeat := func(name, title string, one func() *question) *workload {
+	n := min(mostLookups, 4*p.plain)
+	repeat := func(name, title string, one func() *lookup) *workload {
 		w := &workload{name: name, title: title}
 		for range n {
-			w.questions = append(w.questions, one())
+			w.lookups = append(w.lookups, one())
 		}
 		return w
 	}
 	plain := func() service { return p.service(rnd.IntN(p.plain)) }
 	random := func() service { return p.service(rnd.IntN(p.firstMoving())) }
-	addresses := func(s service, edns bool) *question {
+	addresses := func(s service, edns bool) *lookup {
 		var want []string
 		for _, ip := range s.endpoints {
 			want = append(want, "A "+ip.String())
 		}
-		return ask(s.fqdn(), dns.TypeA, edns, dns.RcodeSuccess, want...)
+		return newLookup(s.fqdn(), dns.TypeA, edns, dns.RcodeSuccess, want...)
 	}
 	workloads := []*workload{
-		repeat("A", "ClusterIP, A", func() *question {
+		repeat("A", "ClusterIP, A", func() *lookup {
 			s := plain()
-			return ask(s.fqdn(), dns.TypeA, false, dns.RcodeSuccess, "A "+s.ip.String())
+			return newLookup(s.fqdn(), dns.TypeA, false, dns.RcodeSuccess, "A "+s.ip.String())
 		}),
-		repeat("nxdomain", "search-path NXDOMAIN", func() *question {
+		repeat("nxdomain", "search-path NXDOMAIN", func() *lookup {
 			suffix := []string{p.namespace(rnd.IntN(p.namespaces)) + ".svc.", "svc.", ""}[rnd.IntN(3)]
-			return ask(fmt.Sprintf("api%d.example.com.%s%s", rnd.IntN(1000), suffix, domain), dns.TypeA, false, dns.RcodeNameError)
+			return newLookup(fmt.Sprintf("api%d.example.com.%s%s", rnd.IntN(1000), suffix, domain), dns.TypeA, false, dns.RcodeNameError)
 		}),
-		repeat("nodata", "NODATA (AAAA of a ClusterIP)", func() *question {
-			return ask(plain().fqdn(), dns.TypeAAAA, false, dns.RcodeSuccess)
+		repeat("nodata", "NODATA (AAAA of a ClusterIP)", func() *lookup {
+			return newLookup(plain().fqdn(), dns.TypeAAAA, false, dns.RcodeSuccess)
 		}),
-		repeat("headless3", "headless with 3 endpoints, A", func() *question {
+		repeat("headless3", "headless with 3 endpoints, A", func() *lookup {
 			return addresses(p.service(p.firstSmall()+rnd.IntN(p.small)), false)
 		}),
-		repeat("headless60", "headless with 60 endpoints, A with EDNS", func() *question {
+		repeat("headless60", "headless with 60 endpoints, A with EDNS", func() *lookup {
 			return addresses(p.service(p.firstHeadless()+rnd.IntN(p.headless)), true)
 		}),
-		repeat("endpoint", "endpoint names, A", func() *question {
+		repeat("endpoint", "endpoint names, A", func() *lookup {
 			s := random()
 			ip := s.endpoints[rnd.IntN(len(s.endpoints))]
-			return ask(s.endpoint(ip), dns.TypeA, false, dns.RcodeSuccess, "A "+ip.String())
+			return newLookup(s.endpoint(ip), dns.TypeA, false, dns.RcodeSuccess, "A "+ip.String())
 		}),
-		repeat("srv", "SRV of a ClusterIP", func() *question {
+		repeat("srv", "SRV of a ClusterIP", func() *lookup {
 			s := plain()
-			return ask(s.srv(), dns.TypeSRV, false, dns.RcodeSuccess, "SRV 80 "+s.fqdn())
+			return newLookup(s.srv(), dns.TypeSRV, false, dns.RcodeSuccess, "SRV 80 "+s.fqdn())
 		}),
-		repeat("ptr", "PTR", func() *question {
+		repeat("ptr", "PTR", func() *lookup {
 			s := random()
 			if s.ip.IsValid() && rnd.IntN(2) == 0 {
-				return ask(reverse(s.ip), dns.TypePTR, false, dns.RcodeSuccess, "PTR "+s.fqdn())
+				return newLookup(reverse(s.ip), dns.TypePTR, false, dns.RcodeSuccess, "PTR "+s.fqdn())
 			}
 			ip := s.endpoints[rnd.IntN(len(s.endpoints))]
-			return ask(reverse(ip), dns.TypePTR, false, dns.RcodeSuccess, "PTR "+s.endpoint(ip))
+			return newLookup(reverse(ip), dns.TypePTR, false, dns.RcodeSuccess, "PTR "+s.endpoint(ip))
 		}),
-		repeat("cached", "names from upstream, cached", func() *question {
+		repeat("cached", "names from upstream, cached", func() *lookup {
 			k := rnd.IntN(outside)
-			return ask(outsideName(k), dns.TypeA, false, dns.RcodeSuccess, "A "+outsideAddress(k))
+			return newLookup(outsideName(k), dns.TypeA, false, dns.RcodeSuccess, "A "+outsideAddress(k))
 		}),
 	}
 	byName := map[string]*workload{}
 	for _, w := range workloads {
 		byName[w.name] = w
 	}
-	mixed := func() *question {
+	mixed := func() *lookup {
 		shares := []struct {
 			percent int
 			name    string
@@ -175,10 +175,10 @@ func (p population) workloads() map[string]*workload {
 		d := rnd.IntN(100)
 		for _, s := range shares {
 			if d -= s.percent; d < 0 {
-				return byName[s.name].questions[rnd.IntN(n)]
+				return byName[s.name].lookups[rnd.IntN(n)]
 			}
 		}
-		return byName["A"].questions[0]
+		return byName["A"].lookups[0]
 	}
 	byName["mix"] = repeat("mix", "a mix: 25 % A, 20 % NODATA, 40 % NXDOMAIN, 7 % endpoint names, 5 % SRV, 3 % PTR", mixed)
 	return byName

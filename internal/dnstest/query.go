@@ -13,8 +13,8 @@ import (
 	"github.com/seamark/seamark/wire"
 )
 
-// A question is one query of a script and its expected reply.
-type question struct {
+// A queryCase is a query of a script and its expected reply.
+type queryCase struct {
 	at     string // file:line
 	text   string // the line without "? "
 	packet []byte // the query, with ID 0
@@ -41,9 +41,9 @@ var flagWords = []struct {
 	{"aa", wire.FlagAA}, {"tc", wire.FlagTC}, {"ra", wire.FlagRA}, {"z", 1 << 6}, {"ad", wire.FlagAD}, {"cd", wire.FlagCD},
 }
 
-// parseQuestions parses a part that starts at the given line of file.
-func parseQuestions(file, data string, line int) (cases []*question, err error) {
-	var q *question
+// parseQueries parses a part that starts at the given line of file.
+func parseQueries(file, data string, line int) (cases []*queryCase, err error) {
+	var q *queryCase
 	section := 0
 	for i, text := range strings.Split(strings.TrimSuffix(data, "\n"), "\n") {
 		at := fmt.Sprintf("%s:%d", file, line+i)
@@ -52,14 +52,14 @@ func parseQuestions(file, data string, line int) (cases []*question, err error) 
 		case text == "" || strings.HasPrefix(text, "#"):
 			continue
 		case strings.HasPrefix(text, "?"):
-			q = &question{at: at, text: strings.TrimSpace(text[1:]), first: i + 1, last: i + 1}
+			q = &queryCase{at: at, text: strings.TrimSpace(text[1:]), first: i + 1, last: i + 1}
 			if err := q.parse(); err != nil {
 				return nil, fmt.Errorf("%s: %w", at, err)
 			}
 			cases, section = append(cases, q), 0
 			continue
 		case q == nil:
-			return nil, fmt.Errorf("%s: want a question, got %q", at, text)
+			return nil, fmt.Errorf("%s: want a query, got %q", at, text)
 		}
 		q.last = i + 1
 		if err := q.expect(text, &section); err != nil {
@@ -75,7 +75,7 @@ func parseQuestions(file, data string, line int) (cases []*question, err error) 
 }
 
 // expect parses one line of an expectation.
-func (q *question) expect(text string, section *int) error {
+func (q *queryCase) expect(text string, section *int) error {
 	w := &q.want
 	switch {
 	case w.silence:
@@ -120,7 +120,7 @@ func canonical(text string) (string, error) {
 }
 
 // parse packs the query.
-func (q *question) parse() error {
+func (q *queryCase) parse() error {
 	words := strings.Fields(q.text)
 	if len(words) < 2 {
 		return fmt.Errorf("want a name and a type, got %q", q.text)
@@ -172,7 +172,7 @@ func (q *question) parse() error {
 
 // option parses a word after the type. msg is nil if the script has the query in
 // hexadecimal.
-func (q *question) option(word string, msg *dns.Msg, opt *dns.OPT) error {
+func (q *queryCase) option(word string, msg *dns.Msg, opt *dns.OPT) error {
 	name, value, _ := strings.Cut(strings.TrimPrefix(word, "+"), "=")
 	if name == "udp" || name == "tcp" {
 		q.only = name
@@ -234,7 +234,7 @@ func parseOption(text string) (*dns.EDNS0_LOCAL, error) {
 }
 
 // flags returns the words for a reply's header, the response code first.
-func (q *question) flags(reply []byte, m *dns.Msg) []string {
+func (q *queryCase) flags(reply []byte, m *dns.Msg) []string {
 	code := wire.RCode(m.Rcode)
 	words := []string{code.String()}
 	bits := binary.BigEndian.Uint16(reply[2:])
