@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -58,6 +59,10 @@ type settings struct {
 }
 
 const (
+	// longestStart bounds a start or a reload, which waits for the objects of the cluster
+	// and for the queries of the old plan.
+	longestStart = time.Minute
+
 	staleFor = 20 * time.Second
 	// maxParked is the number of parked queries with goroutines. A query without one
 	// occupies a quarter.
@@ -129,6 +134,39 @@ func (w *world) report() string {
 	}
 	fmt.Fprintf(&text, "replay with: go test ./internal/simulation -run TestSimulation -first %d -seeds 1 -count 20", w.seed)
 	return text.String()
+}
+
+// within calls f, and ends the process with a report if f has not returned after the limit:
+// the goroutines of a server that hangs cannot be ended.
+func (w *world) within(limit time.Duration, what string, f func()) {
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		f()
+	}()
+	select {
+	case <-returned:
+	case <-time.After(limit):
+		w.fail("%s: got no return within %v of virtual time", what, limit)
+		panic(w.report() + "\n\n" + stacks())
+	}
+}
+
+// stuck returns the report of a world whose virtual clock does not move. Any of its mutexes
+// may be locked.
+func (w *world) stuck() string {
+	text := fmt.Sprintf("seed %d: the world has not ended within %v of real time", w.seed, longestWorld)
+	if w.mu.TryLock() {
+		w.mu.Unlock()
+		text += "\n" + w.report()
+	}
+	return text + "\n\n" + stacks()
+}
+
+// stacks returns the stacks of all goroutines.
+func stacks() string {
+	buf := make([]byte, 1<<20)
+	return string(buf[:runtime.Stack(buf, true)])
 }
 
 // A logHandler adds the server's log to the trace.
@@ -230,7 +268,7 @@ func (w *world) load(s *settings) {
 	w.next = s
 	w.mu.Unlock()
 	if err == nil {
-		err = plan.Start(context.Background(), w.plan)
+		w.within(longestStart, "start", func() { err = plan.Start(context.Background(), w.plan) })
 	}
 	w.trace("loaded, error %v", err)
 	if s.broken != "" && err == nil {
