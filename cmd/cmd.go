@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"github.com/seamark/seamark/cluster/apiserver"
@@ -25,17 +24,17 @@ import (
 
 // Main runs the command line of the process and exits: with status 0 on success, 1
 // if the command failed, and 2 if the command line is invalid.
-func Main(directives []config.Directive, version string) {
+func Main(directives []config.Directive, build Build) {
 	signals := server.CatchSignals(context.Background())
 	apiserver.QuietKlog()
 	etcdclient.QuietGRPC()
-	p := program{directives, version, os.Stdin, os.Stdout, os.Stderr, signals}
+	p := program{directives, build, os.Stdin, os.Stdout, os.Stderr, signals}
 	os.Exit(p.run(signals.Context, p.called(os.Args)))
 }
 
 type program struct {
 	directives []config.Directive
-	version    string
+	build      Build
 	in         io.Reader
 	out, err   io.Writer
 	signals    *server.Signals
@@ -125,10 +124,7 @@ subcommand it serves, and accepts CoreDNS's flags with one dash or two.`,
 	s.flags(root)
 	root.Flags().BoolVar(&showVersion, "version", false, "show the version")
 	root.Flags().BoolVar(&plugins, "plugins", false, "list the directives of a Corefile")
-	root.AddCommand(p.serveCommand(), p.checkCommand(), p.planCommand(), p.resolvconfCommand(), p.sidecarCommand(), p.nannyCommand(), p.kubednsCommand(), p.convertCommand(), p.healthzCommand(), p.kube2skyCommand(), p.skydnsCommand(), &cobra.Command{
-		Use: "version", Short: "Show the version", Args: arguments(0, 0),
-		RunE: func(*cobra.Command, []string) error { return p.showVersion() },
-	})
+	root.AddCommand(p.serveCommand(), p.checkCommand(), p.planCommand(), p.resolvconfCommand(), p.sidecarCommand(), p.nannyCommand(), p.kubednsCommand(), p.convertCommand(), p.healthzCommand(), p.kube2skyCommand(), p.skydnsCommand(), p.versionCommand())
 	return root
 }
 
@@ -175,16 +171,6 @@ func longForm(root *cobra.Command, args []string) []string {
 		}
 	}
 	return flags.LongForm(args, sets...)
-}
-
-func (p *program) showVersion() error {
-	_, err := fmt.Fprintln(p.out, p.greeting())
-	return err
-}
-
-// greeting returns the version in the format of CoreDNS, which scripts parse.
-func (p *program) greeting() string {
-	return fmt.Sprintf("Seamark-%s\n%s/%s, %s", p.version, runtime.GOOS, runtime.GOARCH, runtime.Version())
 }
 
 func (p *program) showDirectives() error {

@@ -27,7 +27,7 @@ import (
 // start the real program as a process, with the race detector if they have it.
 func TestMain(m *testing.M) {
 	if os.Getenv("SEAMARK_TEST_MAIN") != "" {
-		cmd.Main(builtin.Directives(), "test")
+		cmd.Main(builtin.Directives(), cmd.Build{Version: "test", Commit: "c0ffee", Date: "2026-11-22T21:00:00Z"})
 	}
 	os.Exit(m.Run())
 }
@@ -76,6 +76,8 @@ func TestCommandLine(t *testing.T) {
 		{"--help", "seamark -conf /etc/coredns/Corefile -dns.port 53", "", 0},
 		{"serve --help", "--listen ADDRESS:PORT", "", 0},
 		{"version", "Seamark-test\nlinux/", "", 0},
+		{"version --output json", "{\n  \"version\": \"test\",\n  \"commit\": \"c0ffee\",\n  \"date\": \"2026-11-22T21:00:00Z\",\n  \"go\": \"go", "", 0},
+		{"version -o yaml", "", "seamark: --output: want text or json, got \"yaml\"", 2},
 		{"-version", "Seamark-test\n", "", 0},
 		{"--version", "Seamark-test\n", "", 0},
 		{"-plugins", "  dns.kubernetes ", "", 0},

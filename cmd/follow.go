@@ -3,7 +3,6 @@ package cmd
 import (
 	"context"
 	"log/slog"
-	"runtime"
 
 	"github.com/seamark/seamark/corefile"
 	"github.com/seamark/seamark/directive/kubedns"
@@ -15,15 +14,14 @@ import (
 // file as their file.
 func (p *program) follow(ctx context.Context, out *output, log *slog.Logger, file, text string) error {
 	limitMemory(log)
-	r := server.Run{Options: p.options(log), Out: out, Greeting: p.greeting(), Signals: p.signals}
+	r := server.Run{Options: p.options(log), Out: out, Greeting: p.build.String(), Signals: p.signals}
 	return p.serves(ctx, &r, func() corefile.Reading { return corefile.ReadText(file, []byte(text)) })
 }
 
 // options returns the options that all servers share.
 func (p *program) options(log *slog.Logger) server.Options {
 	o := server.Options{Directives: p.directives, Port: 53, Log: log, Metrics: new(metrics.Registry)}
-	o.Metrics.Gauge("coredns_build_info", "The version of the server and of the Go that built it; the value is always 1.",
-		func() float64 { return 1 }, "goversion", runtime.Version(), "revision", "", "version", p.version)
+	p.build.register(o.Metrics)
 	return o
 }
 

@@ -80,7 +80,7 @@ func (p *program) nanny(c *cobra.Command, n nanny.Flags, options dnsmasq.Options
 		defer out.close()
 		log = klogLogger(out, klog, options.Debug)
 	}
-	r := server.Run{Options: p.options(log), Out: out, Greeting: p.greeting(), Signals: p.signals, PIDFile: options.PIDFile}
+	r := server.Run{Options: p.options(log), Out: out, Greeting: p.build.String(), Signals: p.signals, PIDFile: options.PIDFile}
 	if !n.Restart && n.ConfigDir != "" {
 		check := func(blocks []corefile.Server) error { return planned(r.Options, blocks) }
 		s := nanny.Snapshot{Dir: n.ConfigDir, Period: n.SyncInterval, Log: log, Metrics: r.Metrics, Check: check}

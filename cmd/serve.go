@@ -93,7 +93,7 @@ func (p *program) serve(ctx context.Context, s serve) error {
 	if err != nil {
 		return failure{err}
 	}
-	r := server.Run{Options: options, Greeting: p.greeting(), Signals: p.signals, PIDFile: s.pidfile}
+	r := server.Run{Options: options, Greeting: p.build.String(), Signals: p.signals, PIDFile: s.pidfile}
 	if s.manifests != "" {
 		r.Try = []string{"dns-version.cluster.local TXT", "cluster.local SOA"} // these exist without Services too
 	}

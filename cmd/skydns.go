@@ -99,7 +99,7 @@ func (p *program) serveSkyDNS(c *cobra.Command, options skydns.Flags) error {
 	o := p.options(log)
 	f := skydns.NewFollower(options, os.Getenv, func(blocks []corefile.Server) error { return planned(o, blocks) }, log)
 	defer f.Stop()
-	r := server.Run{Options: o, Read: f.Read, Changed: f.Changed(), Out: out, Greeting: p.greeting(), Signals: p.signals}
+	r := server.Run{Options: o, Read: f.Read, Changed: f.Changed(), Out: out, Greeting: p.build.String(), Signals: p.signals}
 	if err := r.Serve(c.Context()); err != nil {
 		return failure{err}
 	}

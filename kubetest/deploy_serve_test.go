@@ -23,7 +23,7 @@ import (
 // The test binary is also the server, for tests that run it as a process.
 func TestMain(m *testing.M) {
 	if os.Getenv("SEAMARK_TEST_MAIN") != "" {
-		cmd.Main(builtin.Directives(), "test")
+		cmd.Main(builtin.Directives(), cmd.Build{Version: "test"})
 	}
 	os.Exit(m.Run())
 }

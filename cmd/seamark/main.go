@@ -7,7 +7,9 @@ import (
 	"github.com/seamark/seamark/cmd"
 )
 
-// version is set by the linker.
-var version = "dev"
+// These are set by the linker.
+var version, commit, date = "dev", "", ""
 
-func main() { cmd.Main(builtin.Directives(), version) }
+func main() {
+	cmd.Main(builtin.Directives(), cmd.Build{Version: version, Commit: commit, Date: date})
+}
