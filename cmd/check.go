@@ -17,6 +17,7 @@ import (
 func (p *program) checkCommand() *cobra.Command {
 	var at flags.Port
 	var strict bool
+	var output string
 	c := &cobra.Command{
 		Use:   "check FILE...",
 		Short: "Report every error and warning of Corefiles",
@@ -26,51 +27,75 @@ file and line, and warnings about configurations that are valid but probably not
 intended. A file that is missing or cannot be read is an error. "-" is standard
 input.
 
+With --output json, sarif or github, standard output has the errors and warnings in that
+format (Seamark's own JSON, SARIF 2.1.0, or workflow commands of GitHub), and standard
+error has the errors as text.
+
 The exit status is 1 if there is an error or, with --strict, a warning.`,
 		Example: `  seamark check Corefile
   seamark check --strict Corefile
+  seamark check --output github Corefile
   kubectl -n kube-system get configmap coredns -o jsonpath={.data.Corefile} | seamark check -`,
 		Args: arguments(1, -1),
 		RunE: func(_ *cobra.Command, files []string) error {
-			var errs []error
-			for _, file := range files {
-				errs = append(errs, p.check(file, at, strict))
+			write := findingWriters[output]
+			if write == nil && output != "text" {
+				return fmt.Errorf("--output: want text, json, sarif or github, got %q", output)
 			}
-			if err := errors.Join(errs...); err != nil {
-				return failure{err}
+			var errs []error
+			var found []finding
+			for _, file := range files {
+				name := file
+				if file == "-" {
+					name = "stdin" // as in errors
+				}
+				failed, warnings := p.check(file, at, strict)
+				for _, err := range failed {
+					found = append(found, newFinding(name, "error", err))
+				}
+				for _, w := range warnings {
+					found = append(found, newFinding(name, "warning", w))
+					if write == nil {
+						fmt.Fprintf(p.err, "warning: %v\n", w)
+					}
+				}
+				if errs = append(errs, failed...); write == nil && len(failed) == 0 {
+					fmt.Fprintf(p.out, "%s: OK\n", name)
+				}
+			}
+			if write != nil {
+				if err := write(p.out, p.build.Version, found); err != nil {
+					return failure{err}
+				}
+			}
+			if len(errs) > 0 {
+				return failure{errors.Join(errs...)}
 			}
 			return nil
 		},
 	}
 	portFlag(c, &at)
 	c.Flags().BoolVar(&strict, "strict", false, "treat warnings as errors")
+	c.Flags().StringVarP(&output, "output", "o", "text", "format: text, json, sarif or github")
 	return c
 }
 
-// check plans one Corefile and prints its warnings. It returns those about files that
-// cannot be read, or all if strict, as errors.
-func (p *program) check(file string, at flags.Port, strict bool) error {
+// check plans one Corefile and returns its errors and warnings. Warnings about files that
+// cannot be read, and with strict all of them, are errors.
+func (p *program) check(file string, at flags.Port, strict bool) (errs, warnings []error) {
 	plan, err := p.plan(file, at)
 	if err != nil {
-		return err
+		return corefile.All(err), nil
 	}
-	var errs []error
 	for _, w := range corefile.All(plan.Warnings()) {
 		// serve waits for such a file, but its name is probably misspelled.
 		if _, unreadable := errors.AsType[*fs.PathError](w); strict || unreadable {
 			errs = append(errs, w)
 		} else {
-			fmt.Fprintf(p.err, "warning: %v\n", w)
+			warnings = append(warnings, w)
 		}
 	}
-	if len(errs) > 0 {
-		return errors.Join(errs...)
-	}
-	if file == "-" {
-		file = "stdin" // as in errors
-	}
-	_, err = fmt.Fprintf(p.out, "%s: OK\n", file)
-	return err
+	return errs, warnings
 }
 
 func (p *program) planCommand() *cobra.Command {

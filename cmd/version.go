@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"encoding/json"
 	"fmt"
 	"runtime"
 
@@ -44,9 +43,7 @@ func (p *program) versionCommand() *cobra.Command {
 		case "text":
 			return p.showVersion()
 		case "json":
-			e := json.NewEncoder(p.out)
-			e.SetIndent("", "  ")
-			return e.Encode(struct {
+			return indented(p.out, struct {
 				Build
 				Go       string `json:"go"`
 				Platform string `json:"platform"`

@@ -54,7 +54,7 @@ func openQuote(text []byte) int {
 		case c == '\n':
 			inside, comment = false, false
 		case c == '\r' || comment:
-		case c == '#':
+		case c == '#' && !inside: // inside a word, # hides the rest of the word
 			comment = true
 		case c == '"' && !inside:
 			quoted, opened, escaped = true, line, false

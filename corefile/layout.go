@@ -1,0 +1,122 @@
+package corefile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// Layout returns the text of a Corefile in the usual layout: four spaces for each
+// brace around a line, one space between words, no blank line at the start or end of a
+// block, and one at most elsewhere. Comments, quotes, imports and the words themselves stay
+// as they are. It returns an error if braces or a quote are not closed.
+func Layout(file string, text []byte) ([]byte, error) {
+	if line := openQuote(text); line > 0 {
+		return nil, (&Token{File: file, Line: line}).Errorf("", "the quote is not closed")
+	}
+	var out strings.Builder
+	var open []int // lines of the braces around
+	blank := false // a blank line before the next one
+	start := true  // of the file or of a block
+	for _, l := range sourceLines(text) {
+		if len(l.words) == 0 && l.comment == "" {
+			blank = true
+			continue
+		}
+		inner := len(open)
+		for i, w := range l.words {
+			visible, _, _ := strings.Cut(w, "#")
+			switch strings.Trim(visible, `"`) {
+			case "{":
+				open = append(open, l.number)
+			case "}":
+				if len(open) == 0 {
+					return nil, (&Token{File: file, Line: l.number}).Errorf("", "} without {")
+				}
+				open = open[:len(open)-1]
+				if i == 0 {
+					inner = len(open)
+				}
+			}
+		}
+		closes := len(l.words) > 0 && l.words[0] == "}"
+		if blank && !start && !closes {
+			out.WriteByte('\n')
+		}
+		out.WriteString(strings.Repeat("    ", inner))
+		out.WriteString(strings.Join(l.words, " "))
+		if len(l.words) > 0 && l.comment != "" {
+			out.WriteByte(' ')
+		}
+		out.WriteString(l.comment)
+		out.WriteByte('\n')
+		blank = false
+		start = len(l.words) > 0 && l.words[len(l.words)-1] == "{"
+	}
+	if len(open) > 0 {
+		return nil, (&Token{File: file, Line: open[len(open)-1]}).Errorf("", "the { is not closed")
+	}
+	laid := []byte(out.String())
+	if !slices.EqualFunc(lex(file, text, false), lex(file, laid, false), func(a, b word) bool { return a.Text == b.Text && a.first == b.first }) {
+		return nil, fmt.Errorf("%s: the layout would change the words; this is a defect of Seamark", file)
+	}
+	return laid, nil
+}
+
+// A sourceLine is a line of a Corefile, or several if a word in quotes spans them.
+type sourceLine struct {
+	words   []string // with their quotes
+	comment string   // with its #
+	number  int
+}
+
+// sourceLines divides a text as the lexer does.
+func sourceLines(text []byte) (lines []sourceLine) {
+	var l sourceLine
+	var word strings.Builder
+	var quoted, escaped, comment bool
+	number := 1
+	l.number = number
+	end := func() { // of a word or a comment
+		switch {
+		case comment:
+			l.comment = strings.TrimRightFunc(word.String(), unicode.IsSpace)
+		case word.Len() > 0:
+			l.words = append(l.words, word.String())
+		}
+		word.Reset()
+	}
+	for _, c := range strings.TrimPrefix(string(text), "\uFEFF") {
+		if c == '\n' {
+			number++
+		}
+		switch {
+		case quoted:
+			word.WriteRune(c)
+			if c == '"' && !escaped {
+				quoted = false
+				end()
+			}
+			escaped = c == '\\' && !escaped
+		case c == '\n':
+			end()
+			lines = append(lines, l)
+			l, comment = sourceLine{number: number}, false
+		case comment:
+			word.WriteRune(c)
+		case c == '#' && word.Len() == 0: // inside a word it hides the rest of that word
+			comment = true
+			word.WriteRune(c)
+		case c == '\r':
+		case unicode.IsSpace(c):
+			end()
+		default:
+			quoted = c == '"' && word.Len() == 0
+			escaped = false
+			word.WriteRune(c)
+		}
+	}
+	end()
+	return append(lines, l)
+}
