@@ -1,6 +1,10 @@
 # Everything here needs Go and make. `make test` installs the rest or names it.
 
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# The version is that of the tag v1.2.3, 1.2.3-4-gCOMMIT four commits later, and
+# 0.0.0-gCOMMIT without a tag.
+COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
+VERSION ?= $(or $(patsubst v%,%,$(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null)),0.0.0-$(or $(addprefix g,$(shell git rev-parse --short HEAD 2>/dev/null)),dev))
+DATE ?= $(shell TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null)
 # PGO=auto builds with the profile cmd/seamark/default.pgo, as releases are built. It
 # compiles every package once more, so it is off by default.
 PGO ?= off
@@ -8,9 +12,9 @@ export GOFLAGS := $(GOFLAGS) -pgo=$(PGO)
 FUZZTIME ?= 10s
 # Packages built and tested at once, and fuzz workers.
 JOBS ?= 2
-# The modules whose code is checked: the server, the benchmark, and the tests
-# against the API machinery. tools/ pins versions and has no code.
-MODULES := . bench kubetest
+# The modules whose code is checked: the server, the benchmark, the tests against the API
+# machinery, and the programs for releases.
+MODULES := . bench kubetest tools
 
 GO ?= go
 GOFMT := "$$($(GO) env GOROOT)/bin/gofmt"
@@ -23,7 +27,7 @@ RESULTS := $(CURDIR)/bin/test
 test-stage = cd $(2) && $(TOOL) gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg \
 	--hide-summary all --jsonfile $(RESULTS)/$(1).json -- -p $(JOBS) -timeout 30m $(3)
 
-.PHONY: help build run test test-server test-api test-fuzz test-summary lint fuzz soak soak-restart bench profile c-compiler
+.PHONY: help build run image test test-server test-api test-fuzz test-image test-summary lint fuzz soak soak-restart bench profile c-compiler
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile
@@ -31,12 +35,17 @@ help: ## list the targets
 build: ## build bin/seamark (PGO=auto for a release)
 	@mkdir -p bin
 	CGO_ENABLED=0 $(GO) build -v -trimpath -buildvcs=false \
-		-ldflags '-X main.version=$(VERSION)' -o bin/seamark ./cmd/seamark
+		-ldflags '-X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)' -o bin/seamark ./cmd/seamark
 
 run: ## build, and serve examples/ on 127.0.0.1:1053
 	@echo "== building bin/seamark: seconds, or about a minute and a half the first time; the packages are listed"
 	@$(MAKE) build
 	bin/seamark serve --manifests examples --listen 127.0.0.1:1053
+
+image: PGO = auto
+image: ## build the container image in bin/image, for six PLATFORMS, without a container daemon
+	cd tools && $(GO) run ./image -source .. -output ../bin/image $(addprefix -platforms ,$(PLATFORMS)) \
+		-version $(VERSION) $(addprefix -commit ,$(COMMIT)) $(addprefix -date ,$(DATE)) -pgo $(PGO)
 
 # Every stage runs even if one before it failed: one run shows everything.
 test: c-compiler ## run every test, and end with a summary
@@ -73,6 +82,11 @@ test-api: # the server against the real API machinery and etcd
 test-fuzz: # each fuzz target, briefly
 	@echo "== 3/3 fuzzing, 10,000 inputs for each target: about 2 minutes"
 	@$(MAKE) fuzz FUZZTIME=10000x
+
+test-image: ## build the image of every platform twice, and query the binaries under qemu-user
+	@mkdir -p $(RESULTS)
+	@echo "== the image: about 3 minutes, or 10 the first time; the binaries of other platforms need qemu-user-static"
+	@export CGO_ENABLED=0; $(call test-stage,image,tools,./image)
 
 # gotestsum ends with the skipped tests, their reasons, and the counts.
 test-summary:

@@ -346,6 +346,7 @@ func TestKustomizationExamples(t *testing.T) {
 }
 
 // The Dockerfile and the Deployment agree on the user, the entry point and the ports.
+// The test of tools/image has the same expectations of make image.
 func TestDockerfile(t *testing.T) {
 	text := string(must(os.ReadFile("../Dockerfile"))(t))
 	for _, want := range []string{"\nFROM scratch\n", "\nUSER 65532:65532\n", "\nENTRYPOINT [\"/seamark\"]\n"} {

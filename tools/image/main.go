@@ -1,0 +1,208 @@
+// Command image builds Seamark's container image for several platforms, without a
+// container daemon and without a network: a static binary with the file capability for
+// port 53, the root certificates of Mozilla's program, and an SPDX document. Two runs
+// for one commit write the same bytes.
+//
+// It writes the directory oci, an OCI image layout with an index of all platforms, and
+// for each platform an archive that docker load and kind load accept.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// platforms are those of the images that kubeadm installs.
+const platforms = "linux/amd64,linux/arm64,linux/arm/v7,linux/ppc64le,linux/s390x,linux/riscv64"
+
+// A release describes what is built.
+type release struct {
+	source  string // root directory of the repository
+	version string
+	commit  string
+	date    time.Time // of the commit
+	pgo     string    // the flag of go build
+	tag     string    // of the archives
+}
+
+func main() {
+	log.SetFlags(0)
+	log.SetPrefix("image: ")
+	if err := run(os.Args[1:]); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(args []string) error {
+	var r release
+	f := flag.NewFlagSet("image", flag.ContinueOnError)
+	f.StringVar(&r.source, "source", ".", "root directory of the repository")
+	f.StringVar(&r.version, "version", "0.0.0-dev", "semantic version")
+	f.StringVar(&r.commit, "commit", "", "hash of the commit")
+	f.StringVar(&r.pgo, "pgo", "auto", "go build's -pgo")
+	f.StringVar(&r.tag, "tag", "", "name of the image in the archives (default: seamark.local/seamark:VERSION)")
+	date := f.String("date", "1970-01-01T00:00:00Z", "time of the commit, RFC 3339; all times in the image are this one")
+	output := f.String("output", "bin/image", "directory for the layout and the archives; it is replaced")
+	list := f.String("platforms", platforms, "platforms, separated by commas")
+	root := f.String("root", "", "write the files of the first platform's image to this directory, and no image")
+	if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if f.NArg() > 0 {
+		return fmt.Errorf("want no arguments, got %q", f.Arg(0))
+	}
+	var err error
+	if r.date, err = time.Parse(time.RFC3339, *date); err != nil {
+		return fmt.Errorf("-date: want a time such as 2026-11-22T21:00:00Z, got %q", *date)
+	}
+	if r.tag == "" {
+		r.tag = "seamark.local/seamark:" + strings.ReplaceAll(r.version, "+", "-")
+	}
+	var targets []v1.Platform
+	for text := range strings.SplitSeq(*list, ",") {
+		p, err := v1.ParsePlatform(text)
+		if err != nil || p.OS == "" || p.Architecture == "" {
+			return fmt.Errorf("-platforms: want OS/ARCHITECTURE[/VARIANT], got %q", text)
+		}
+		targets = append(targets, *p)
+	}
+	if *root != "" {
+		files, err := r.files(targets[0])
+		if err != nil {
+			return err
+		}
+		return writeDirectory(*root, files)
+	}
+	return r.write(*output, targets)
+}
+
+// write builds the images of platforms and replaces directory by them.
+func (r release) write(directory string, platforms []v1.Platform) error {
+	if err := os.MkdirAll(filepath.Dir(directory), 0o755); err != nil {
+		return err
+	}
+	temporary, err := os.MkdirTemp(filepath.Dir(directory), "image")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(temporary)
+	tag, err := name.NewTag(r.tag)
+	if err != nil {
+		return fmt.Errorf("-tag: %w", err)
+	}
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for i, p := range platforms {
+		fmt.Fprintf(os.Stderr, "image: %s, %d of %d\n", p, i+1, len(platforms))
+		image, err := r.image(p)
+		if err != nil {
+			return fmt.Errorf("%s: %w", p, err)
+		}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &p}})
+		archive := filepath.Join(temporary, "seamark-"+strings.ReplaceAll(p.String(), "/", "-")+".tar")
+		if err := tarball.WriteToFile(archive, tag, image); err != nil {
+			return err
+		}
+	}
+	index = mutate.Annotations(index, r.labels()).(v1.ImageIndex)
+	oci := filepath.Join(temporary, "oci")
+	if err := os.Mkdir(oci, 0o755); err != nil {
+		return err
+	}
+	path, err := layout.Write(oci, empty.Index)
+	if err != nil {
+		return err
+	}
+	if err := path.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": r.version})); err != nil {
+		return err
+	}
+	if err := os.Chmod(temporary, 0o755); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(directory); err != nil {
+		return err
+	}
+	return os.Rename(temporary, directory)
+}
+
+// image returns the image of one platform.
+func (r release) image(p v1.Platform) (v1.Image, error) {
+	files, err := r.files(p)
+	if err != nil {
+		return nil, err
+	}
+	layer, err := newLayer(files, r.date)
+	if err != nil {
+		return nil, err
+	}
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	image, err := mutate.Append(base, mutate.Addendum{
+		Layer:     layer,
+		MediaType: types.OCILayer,
+		History:   v1.History{Created: v1.Time{Time: r.date}, CreatedBy: "make image"},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return mutate.ConfigFile(image, r.config(image, p))
+}
+
+// config returns the configuration of image.
+func (r release) config(image v1.Image, p v1.Platform) *v1.ConfigFile {
+	c, err := image.ConfigFile()
+	if err != nil {
+		panic(err) // the image was made above
+	}
+	c = c.DeepCopy()
+	c.Created, c.OS, c.Architecture, c.Variant = v1.Time{Time: r.date}, p.OS, p.Architecture, p.Variant
+	c.Config = v1.Config{
+		User:       "65532:65532",
+		Entrypoint: []string{"/seamark"},
+		WorkingDir: "/",
+		Labels:     r.labels(),
+		ExposedPorts: map[string]struct{}{
+			"53/udp": {}, "53/tcp": {}, "8080/tcp": {}, "8181/tcp": {}, "9153/tcp": {},
+		},
+	}
+	return c
+}
+
+// labels returns the labels of an image, which are also the annotations of the index.
+func (r release) labels() map[string]string {
+	labels := map[string]string{
+		"org.opencontainers.image.title":       "Seamark",
+		"org.opencontainers.image.description": "DNS server for Kubernetes clusters",
+		"org.opencontainers.image.licenses":    "Apache-2.0",
+		"org.opencontainers.image.version":     r.version,
+		"org.opencontainers.image.created":     r.date.UTC().Format(time.RFC3339),
+	}
+	if r.commit != "" {
+		labels["org.opencontainers.image.revision"] = r.commit
+	}
+	return labels
+}
+
+// goCommand is the go command that built this program, if it is there.
+func goCommand() string {
+	file := filepath.Join(runtime.GOROOT(), "bin", "go")
+	if _, err := os.Stat(file); err != nil {
+		return "go"
+	}
+	return file
+}
