@@ -61,7 +61,7 @@ func (r release) build(p v1.Platform) ([]byte, error) {
 	defer os.RemoveAll(directory)
 	output := filepath.Join(directory, "seamark")
 	linked := fmt.Sprintf("-s -w -X main.version=%s -X main.commit=%s -X main.date=%s", r.version, r.commit, r.date.UTC().Format(time.RFC3339))
-	c := exec.Command(goCommand(), "build", "-trimpath", "-buildvcs=false", "-pgo="+r.pgo, "-ldflags", linked, "-o", output, "./cmd/seamark")
+	c := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-pgo="+r.pgo, "-ldflags", linked, "-o", output, "./cmd/seamark")
 	c.Dir, c.Stderr = r.source, os.Stderr
 	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOOS="+p.OS, "GOARCH="+p.Architecture)
 	if p.Architecture == "arm" {

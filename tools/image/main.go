@@ -14,7 +14,6 @@ import (
 	"log"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"time"
 
@@ -196,13 +195,4 @@ func (r release) labels() map[string]string {
 		labels["org.opencontainers.image.revision"] = r.commit
 	}
 	return labels
-}
-
-// goCommand is the go command that built this program, if it is there.
-func goCommand() string {
-	file := filepath.Join(runtime.GOROOT(), "bin", "go")
-	if _, err := os.Stat(file); err != nil {
-		return "go"
-	}
-	return file
 }
