@@ -53,7 +53,7 @@ func runFeeds(ctx context.Context, o cluster.Options, sink cluster.Sink, m *clus
 	if o.Namespaces != "" && o.ConfigMap == "" && !o.Nodes {
 		namespaces = strings.Split(o.Namespaces, ",")
 	}
-	merger := newMerger(sink, m, len(namespaces))
+	merger := newMerger(sink, m, namespaces)
 	for _, r := range (api.Slimmer{Options: o, Warn: warnOnce(m.Log)}).Resources() {
 		if namespaces == nil {
 			startFeed(r, clusterSink{sink, m})

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -13,10 +14,11 @@ import (
 // namespace is sufficient. A kind's list ends when all namespaces have been listed,
 // and again whenever one of them is listed again.
 type merger struct {
-	sink    cluster.Sink
-	monitor *cluster.Monitor
-	mu      sync.Mutex
-	lists   [cluster.Kinds][]namespaceList // by namespace
+	sink       cluster.Sink
+	monitor    *cluster.Monitor
+	namespaces []string
+	mu         sync.Mutex
+	lists      [cluster.Kinds][]namespaceList // by namespace
 }
 
 // A namespaceList is the last list of one kind in one namespace, with the changes since.
@@ -25,10 +27,10 @@ type namespaceList struct {
 	received time.Time
 }
 
-func newMerger(sink cluster.Sink, monitor *cluster.Monitor, namespaces int) *merger {
-	m := &merger{sink: sink, monitor: monitor}
+func newMerger(sink cluster.Sink, monitor *cluster.Monitor, namespaces []string) *merger {
+	m := &merger{sink: sink, monitor: monitor, namespaces: namespaces}
 	for kind := range m.lists {
-		m.lists[kind] = make([]namespaceList, namespaces)
+		m.lists[kind] = make([]namespaceList, len(namespaces))
 	}
 	return m
 }
@@ -68,15 +70,17 @@ func (s namespaceSink) listed(kind cluster.Kind, in *keys) {
 	s.sink.Listed(kind, hasKey(lists))
 }
 
+// missing counts the objects of the namespace alone: beside other namespaces the
+// loss of all its objects could be a small part.
 func (s namespaceSink) missing(kind cluster.Kind, in *keys) (missing, objects int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	lists := slices.Clone(s.lists[kind])
-	lists[s.namespace].keys = in
-	if slices.ContainsFunc(lists, func(l namespaceList) bool { return l.keys == nil }) {
-		return 0, 0 // the list is not complete
+	isOther := func(key cluster.Key) bool {
+		return cmp.Or(key.Namespace, key.Name) != s.namespaces[s.namespace] // a Namespace has no namespace
 	}
-	return countMissing(s.sink, kind, hasKey(lists))
+	objects, _ = countMissing(s.sink, kind, isOther)
+	missing, _ = countMissing(s.sink, kind, func(key cluster.Key) bool { return isOther(key) || in.has(key) })
+	return missing, objects
 }
 
 // hasKey returns a function that reports whether a key is in any of the lists.

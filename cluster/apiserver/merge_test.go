@@ -48,7 +48,7 @@ func (s *recordingSink) Listed(k cluster.Kind, has func(cluster.Key) bool) {
 func TestMerge(t *testing.T) {
 	got := new(recordingSink)
 	source := newSource(new(metrics.Registry))
-	m := newMerger(got, source.Monitor, 2)
+	m := newMerger(got, source.Monitor, []string{"a", "b"})
 	a, b := namespaceSink{m, 0}, namespaceSink{m, 1}
 	service := func(namespace, name string) cluster.Object { return &cluster.Service{Namespace: namespace, Name: name} }
 	list := func(s namespaceSink, kind cluster.Kind, objects ...cluster.Object) {
@@ -88,7 +88,7 @@ func TestMerge(t *testing.T) {
 		for _, kind := range (cluster.Options{Pods: true, Multicluster: true}).Kinds() {
 			source.Received(kind, time.Now().Add(time.Hour)) // Only changes of Services count.
 		}
-		m := newMerger(new(recordingSink), source.Monitor, 2)
+		m := newMerger(new(recordingSink), source.Monitor, []string{"a", "b"})
 		a, b := namespaceSink{m, 0}, namespaceSink{m, 1}
 		a.received(cluster.Services)
 		time.Sleep(time.Minute)
@@ -98,4 +98,24 @@ func TestMerge(t *testing.T) {
 			t.Errorf("age of a kind received from one namespace a minute ago and from the other now: got %v, want 1m", age)
 		}
 	})
+}
+
+// The objects that a list lacks are compared with those of its namespace, which may be few
+// among all.
+func TestMergeMissing(t *testing.T) {
+	sink := &comparingSink{services: map[cluster.Key]bool{}}
+	source := newSource(new(metrics.Registry))
+	m := newMerger(sink, source.Monitor, []string{"a", "b", "c"})
+	for i, namespace := range m.namespaces {
+		s, in := namespaceSink{m, i}, newKeys(source.seed)
+		for n := range 5 {
+			o := &cluster.Service{Namespace: namespace, Name: fmt.Sprint(n)}
+			in.add(o.Key())
+			s.Put(cluster.Services, o)
+		}
+		s.listed(cluster.Services, in)
+	}
+	if missing, objects := (namespaceSink{m, 1}).missing(cluster.Services, newKeys(source.seed)); missing != 5 || objects != 5 {
+		t.Errorf("an empty list of one of three namespaces: got %d of %d objects missing, want 5 of 5", missing, objects)
+	}
 }

@@ -4,14 +4,13 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"sync"
 	"time"
 )
 
 // A prober sends the probes for one resource. The feeds of a resource in several
 // namespaces share their results.
 type prober struct {
-	mu       sync.Mutex
+	busy     chan struct{} // has an element during a probe; guards the fields below
 	began    time.Time
 	ended    time.Time
 	answered bool // result of the last probe
@@ -23,7 +22,7 @@ func (c *client) prober(resource string) *prober {
 	defer c.mu.Unlock()
 	p := c.probers[resource]
 	if p == nil {
-		p = new(prober)
+		p = &prober{busy: make(chan struct{}, 1)}
 		c.probers[resource] = p
 	}
 	return p
@@ -34,8 +33,12 @@ func (c *client) prober(resource string) *prober {
 // that began after since. A probe takes none of the slots of MaxInflight, which
 // stalled requests may hold.
 func (c *client) probe(p *prober, req *http.Request, since time.Time, t timeouts) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	select {
+	case p.busy <- struct{}{}:
+	case <-req.Context().Done():
+		return false
+	}
+	defer func() { <-p.busy }()
 	if p.began.After(since) && time.Since(p.ended) < t.probeInterval {
 		return p.answered
 	}
