@@ -136,8 +136,8 @@ var table = map[string]row{
 		third: []string{"github.com/miekg/dns", "golang.org/x/tools/txtar", "sigs.k8s.io/yaml"},
 	},
 	"internal/archtest": {},
-	// The simulation has no code but tests.
-	"internal/simulation": {},
+	// The simulation has no code but tests. Its API server has the types of the API.
+	"internal/simulation": {third: []string{"k8s.io/api", "k8s.io/apimachinery"}},
 }
 
 // tests lists what every _test.go file may import besides its package's row. Only

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // A fault is a way in which the API server misbehaves.
@@ -43,8 +45,9 @@ func (f fault) lasting() bool { return f != silent && f != expired && f != ended
 type apiServer struct {
 	world   *world
 	cluster *cluster
-	old     bool // does not stream lists, as before Kubernetes 1.32
-	mute    bool // sends no bookmarks
+	old     bool   // does not stream lists, as before Kubernetes 1.32
+	mute    bool   // sends no bookmarks
+	content string // the type of its responses
 
 	mu        sync.Mutex
 	fault     fault
@@ -84,7 +87,7 @@ func (a *apiServer) misbehave(f fault) {
 		a.expired = make(chan struct{})
 	}
 	if f == emptied {
-		a.empty = [resources]bool{true, true, true}
+		a.empty = [resources]bool{true, true, true, true}
 	}
 	if !f.lasting() {
 		return
@@ -151,11 +154,12 @@ func (a *apiServer) serve(c *conn, s *source) {
 // A response is the response to a list or watch.
 type response struct {
 	*rand.Rand
-	server   *apiServer
-	conn     *conn
-	source   *source
-	resource resource
+	server *apiServer
+	conn   *conn
+	source *source
+	feed
 	query    url.Values
+	selects  selector
 	started  bool // the header has been sent
 	delay    time.Duration
 	doubtful bool // the client waits for another list before it deletes anything
@@ -165,27 +169,27 @@ func (a *apiServer) response(c *conn, s *source, req *http.Request) *response {
 	x := &response{server: a, conn: c, source: s, query: req.URL.Query()}
 	for x.resource = namespaces; x.resource.String() != path.Base(req.URL.Path); x.resource++ {
 	}
+	if _, after, ok := strings.Cut(req.URL.Path, "/namespaces/"); ok {
+		x.namespace, _, _ = strings.Cut(after, "/")
+	}
+	if name, ok := strings.CutPrefix(x.query.Get("fieldSelector"), "metadata.name="); ok && x.resource == namespaces {
+		x.namespace = name
+	}
+	front := x.query.Get("labelSelector") == "tier=front"
+	x.selects = func(o *object) bool { return x.includes(o) && (o.front || !front) }
 	a.mu.Lock()
 	a.requests[x.resource]++
 	n := a.requests[x.resource]
 	a.mu.Unlock()
 	x.Rand = a.world.rand("request", uint64(x.resource), n)
 	x.delay = time.Duration(x.IntN(30_000)) * time.Microsecond
-	a.world.trace("request %s %s %s", s.host, x.resource, req.URL.RawQuery)
+	a.world.trace("request %s %s %s", s.host, req.URL.Path, req.URL.RawQuery)
 	return x
-}
-
-func (x *response) kind() string {
-	return [...]string{"Namespace", "Service", "EndpointSlice"}[x.resource]
-}
-
-func (x *response) apiVersion() string {
-	return [...]string{"v1", "v1", "discovery.k8s.io/v1"}[x.resource]
 }
 
 // send sends a part of the response unless the API server misbehaves. read is called when
 // the client has read it. send returns false if the response has broken off.
-func (x *response) send(text string, read func()) bool {
+func (x *response) send(data []byte, read func()) bool {
 	f, healed, restarted, _ := x.server.state()
 	delay := x.delay
 	switch {
@@ -200,7 +204,7 @@ func (x *response) send(text string, read func()) bool {
 	case f == slow:
 		delay += time.Duration(x.IntN(2_000_000)) * time.Microsecond
 	case f == truncated && x.IntN(3) == 0:
-		x.conn.send([]byte(text[:x.IntN(len(text))]), delay, nil)
+		x.conn.send(data[:x.IntN(len(data))], delay, nil)
 		x.conn.end()
 		return false
 	case f == garbage && x.IntN(3) == 0:
@@ -212,7 +216,7 @@ func (x *response) send(text string, read func()) bool {
 		x.conn.end()
 		return false
 	}
-	x.conn.send([]byte(text), delay, read)
+	x.conn.send(data, delay, read)
 	return true
 }
 
@@ -231,7 +235,7 @@ func (x *response) respond() bool {
 	case !x.query.Has("watch"):
 		return x.list(version)
 	}
-	if !x.send("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n", nil) {
+	if !x.send(fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nContent-Type: %s;stream=watch\r\nTransfer-Encoding: chunked\r\n\r\n", x.server.content), nil) {
 		return false
 	}
 	x.started = true
@@ -249,8 +253,8 @@ func (x *response) snapshot() (version int, ok bool) {
 	from := x.query.Get("resourceVersion")
 	oldest, err := strconv.Atoi(from)
 	if x.query.Has("watch") && !x.query.Has("sendInitialEvents") {
-		if !x.source.isDoubtful(x.resource) {
-			x.source.received(x.resource, oldest, nil) // this is what the client knows
+		if !x.source.isDoubtful(x.feed) {
+			x.source.received(x.feed, oldest, nil) // this is what the client knows
 		}
 		x.server.mu.Lock()
 		defer x.server.mu.Unlock()
@@ -263,57 +267,66 @@ func (x *response) snapshot() (version int, ok bool) {
 }
 
 func (x *response) status(code int) bool {
-	text := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d}`, strings.ReplaceAll(http.StatusText(code), " ", ""), code)
-	return x.send(fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", code, http.StatusText(code), len(text), text), nil)
+	return x.body(code, x.failure(strings.ReplaceAll(http.StatusText(code), " ", ""), code), nil)
+}
+
+// failure returns a Status.
+func (x *response) failure(reason string, code int) []byte {
+	return encode(x.server.content, "v1", "Status", &metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReason(reason), Code: int32(code)})
+}
+
+// body sends a response of known length.
+func (x *response) body(code int, data []byte, read func()) bool {
+	header := fmt.Appendf(nil, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", code, http.StatusText(code), x.server.content, len(data))
+	return x.send(append(header, data...), read)
 }
 
 // objects returns the objects of a list.
 func (x *response) objects(version int, probe bool) []*object {
-	known, _ := x.source.known(x.resource, time.Now())
+	known, _ := x.source.known(x.feed, time.Now())
+	if !probe {
+		x.source.listBegins(x.feed, version)
+	}
 	x.server.mu.Lock()
 	// The server accepts a list that lacks two objects, where a namespace counts as many as
 	// it has.
 	empty := x.server.empty[x.resource] && !probe && known > 0 &&
-		min(x.server.cluster.stable(x.resource, known), x.server.cluster.stable(services, known)) > 2
+		min(x.server.cluster.stable(x.resource, known, x.selects), x.server.cluster.stable(services, known, x.selects)) > 2
 	if empty {
 		x.server.empty[x.resource] = false
 	}
 	x.server.mu.Unlock()
-	objects := x.server.cluster.list(x.resource, version)
+	objects := x.server.cluster.list(x.resource, version, x.selects)
 	if empty {
 		objects = nil
 	}
-	x.doubtful = x.source.doubts(x.server.cluster, x.resource, objects)
+	x.doubtful = x.source.doubts(x.server.cluster, x.feed, objects, x.selects)
 	return objects
 }
 
 // list sends a list. A list of one object is a probe.
 func (x *response) list(version int) bool {
 	probe := x.query.Get("limit") == "1"
-	var items []string
-	for _, o := range x.objects(version, probe) {
-		items = append(items, o.json(x.resource, o.version))
-	}
+	objects := x.objects(version, probe)
 	if probe {
-		items = items[:min(len(items), 1)]
+		objects = objects[:min(len(objects), 1)]
 	} else {
-		x.source.listSent(x.resource)
+		x.source.listSent(x.feed)
 	}
-	text := fmt.Sprintf(`{"kind":"%sList","apiVersion":%q,"metadata":{"resourceVersion":"%d"},"items":[%s]}`, x.kind(), x.apiVersion(), version, strings.Join(items, ","))
-	return x.send(fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(text), text), func() {
+	return x.body(http.StatusOK, encodeList(x.server.content, x.resource, version, objects), func() {
 		if !probe && !x.doubtful {
-			x.source.received(x.resource, version, x.conn.out)
+			x.source.received(x.feed, version, x.conn.out)
 		}
 	})
 }
 
 // event sends an event of a watch. The client knows the version once it has read it,
 // unless that is zero.
-func (x *response) event(kind, object string, version int) bool {
-	text := fmt.Sprintf(`{"type":%q,"object":%s}`+"\n", kind, object)
-	return x.send(fmt.Sprintf("%x\r\n%s\r\n", len(text), text), func() {
+func (x *response) event(kind string, object []byte, version int) bool {
+	data := encodeEvent(x.server.content, kind, object)
+	return x.send(fmt.Appendf(nil, "%x\r\n%s\r\n", len(data), data), func() {
 		if version > 0 && !x.doubtful {
-			x.source.received(x.resource, version, x.conn.out)
+			x.source.received(x.feed, version, x.conn.out)
 		}
 	})
 }
@@ -321,17 +334,22 @@ func (x *response) event(kind, object string, version int) bool {
 // stream sends the objects of a streamed list.
 func (x *response) stream(version int) bool {
 	for _, o := range x.objects(version, false) {
-		if !x.event("ADDED", o.json(x.resource, o.version), 0) {
+		if !x.event("ADDED", x.encode(o.api(x.resource, o.version)), 0) {
 			return false
 		}
 	}
-	x.source.listSent(x.resource)
-	return x.bookmark(version, `,"annotations":{"k8s.io/initial-events-end":"true"}`)
+	x.source.listSent(x.feed)
+	return x.bookmark(version, map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 }
 
-func (x *response) bookmark(version int, more string) bool {
-	object := fmt.Sprintf(`{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"%d"%s}}`, x.kind(), x.apiVersion(), version, more)
-	return x.event("BOOKMARK", object, version)
+func (x *response) bookmark(version int, annotations map[string]string) bool {
+	o := new(object).api(x.resource, version)
+	o.SetAnnotations(annotations)
+	return x.event("BOOKMARK", x.encode(o), version)
+}
+
+func (x *response) encode(o apiObject) []byte {
+	return encode(x.server.content, x.resource.apiVersion(), x.resource.kind(), o)
 }
 
 // watch sends the changes after a version until the watch ends.
@@ -346,8 +364,8 @@ func (x *response) watch(version int) bool {
 	_, _, restarted, expired := x.server.state()
 	for {
 		now, changed := x.server.cluster.now()
-		for _, c := range x.server.cluster.changes(x.resource, version, now) {
-			if !x.event(c.kind, c.object.json(x.resource, c.version), c.version) {
+		for _, c := range x.server.cluster.changes(x.resource, version, now, x.selects) {
+			if !x.event(c.kind, x.encode(c.object.api(x.resource, c.version)), c.version) {
 				return false
 			}
 		}
@@ -355,98 +373,18 @@ func (x *response) watch(version int) bool {
 		select {
 		case <-changed:
 		case <-bookmarks.C:
-			if !x.bookmark(version, "") {
+			if !x.bookmark(version, nil) {
 				return false
 			}
 		case <-expired:
-			x.event("ERROR", `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}`, 0)
-			return x.send("0\r\n\r\n", nil)
+			x.event("ERROR", x.failure("Expired", http.StatusGone), 0)
+			return x.send([]byte("0\r\n\r\n"), nil)
 		case <-timeout:
-			return x.send("0\r\n\r\n", nil)
+			return x.send([]byte("0\r\n\r\n"), nil)
 		case <-restarted:
 			return false
 		case <-x.conn.out.closed:
 			return false
 		}
 	}
-}
-
-// A source is what one watch of the cluster by the server knows of it.
-type source struct {
-	host  string
-	mu    sync.Mutex
-	sent  [resources]bool // the end of a list has been sent
-	marks [resources][]mark
-	doubt [resources]time.Time // of the first list that has to be confirmed
-}
-
-// A mark is a version of which the client has received all changes.
-type mark struct {
-	version int
-	at      time.Time
-	queue   *queue // over which it was received; nil if the client has named the version
-}
-
-// confirmation is how long the server waits at least for a list that confirms another
-// one, which lacks most objects.
-const confirmation = 10 * time.Second
-
-// doubts reports whether a list may lack so many of the objects that the server may know
-// that it deletes nothing until another list confirms it.
-func (s *source) doubts(c *cluster, r resource, list []*object) bool {
-	known, _ := s.known(r, time.Now())
-	if known == 0 {
-		return false
-	}
-	missing := c.missing(r, list, known)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	most := max(2, len(list))
-	if r == namespaces {
-		most = 0 // a namespace counts as many objects as it has
-	}
-	if missing <= most {
-		s.doubt[r] = time.Time{}
-		return false
-	}
-	if s.doubt[r].IsZero() {
-		s.doubt[r] = time.Now()
-	}
-	return time.Since(s.doubt[r]) < confirmation
-}
-
-// isDoubtful reports whether the last list has to be confirmed.
-func (s *source) isDoubtful(r resource) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !s.doubt[r].IsZero()
-}
-
-func (s *source) listSent(r resource) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sent[r] = true
-}
-
-// received is called when the client reads the end of a list, an event or a bookmark.
-func (s *source) received(r resource, version int, q *queue) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.marks[r] = append(s.marks[r], mark{version, time.Now(), q})
-}
-
-// known returns the version of which the server has processed all changes. The virtual
-// clock moves only when all goroutines wait, so everything that it received before this
-// instant has been processed. A connection that it closed as soon as it received the
-// change was that of a probe. Without a complete list known is zero, and listed reports
-// whether a list may just have been completed.
-func (s *source) known(r resource, now time.Time) (version int, listed bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, m := range s.marks[r] {
-		if m.version > version && m.at.Before(now) && (m.queue == nil || m.queue.openAfter(m.at)) {
-			version = m.version
-		}
-	}
-	return version, s.sent[r]
 }

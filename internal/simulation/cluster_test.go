@@ -16,10 +16,13 @@ const (
 	namespaces resource = iota
 	services
 	endpointSlices
+	pods
 	resources // their number
 )
 
-func (r resource) String() string { return [...]string{"namespaces", "services", "endpointslices"}[r] }
+func (r resource) String() string {
+	return [...]string{"namespaces", "services", "endpointslices", "pods"}[r]
+}
 
 // A key names an object within its resource.
 type key struct{ namespace, name string }
@@ -29,6 +32,7 @@ type object struct {
 	key
 	version int // the cluster's version since which it is valid
 	gone    bool
+	front   bool // has the label tier=front
 
 	// Of a Service: exactly one of these, unless it is headless.
 	clusterIP, externalName string
@@ -37,6 +41,25 @@ type object struct {
 	// Of an EndpointSlice.
 	service   string
 	endpoints []endpoint
+	// Of a Pod.
+	address string
+}
+
+// A selector reports whether a list or watch includes an object. A nil one selects all.
+type selector func(*object) bool
+
+// selected returns the history of an object without the versions that are not selected.
+func (s selector) selected(history []*object) []*object {
+	if s == nil {
+		return history
+	}
+	versions := slices.Clone(history)
+	for i, o := range versions {
+		if !o.gone && !s(o) {
+			versions[i] = &object{key: o.key, version: o.version, gone: true}
+		}
+	}
+	return versions
 }
 
 type port struct {
@@ -97,21 +120,21 @@ func at(history []*object, version int) *object {
 	return nil
 }
 
-// list returns the objects of a version, sorted.
-func (c *cluster) list(r resource, version int) (objects []*object) {
+// list returns the selected objects of a version, sorted.
+func (c *cluster) list(r resource, version int, selects selector) (objects []*object) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, k := range sorted(c.history[r]) {
-		if o := at(c.history[r][k], version); o != nil {
+		if o := at(selects.selected(c.history[r][k]), version); o != nil {
 			objects = append(objects, o)
 		}
 	}
 	return objects
 }
 
-// missing returns the number of objects that existed in a version or later and are not in
-// a list.
-func (c *cluster) missing(r resource, list []*object, since int) (missing int) {
+// missing returns the number of selected objects that existed in a version or later and are
+// not in a list.
+func (c *cluster) missing(r resource, list []*object, since int, selects selector) (missing int) {
 	in := map[key]bool{}
 	for _, o := range list {
 		in[o.key] = true
@@ -119,7 +142,7 @@ func (c *cluster) missing(r resource, list []*object, since int) (missing int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for k, history := range c.history[r] {
-		existed := slices.ContainsFunc(between(history, since, c.version), func(o *object) bool { return o != nil })
+		existed := slices.ContainsFunc(between(selects.selected(history), since, c.version), func(o *object) bool { return o != nil })
 		if existed && !in[k] {
 			missing++
 		}
@@ -127,12 +150,12 @@ func (c *cluster) missing(r resource, list []*object, since int) (missing int) {
 	return missing
 }
 
-// stable returns the number of objects that have existed since a version.
-func (c *cluster) stable(r resource, since int) (n int) {
+// stable returns the number of selected objects that have existed since a version.
+func (c *cluster) stable(r resource, since int, selects selector) (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, history := range c.history[r] {
-		if !slices.Contains(between(history, since, c.version), nil) {
+		if !slices.Contains(between(selects.selected(history), since, c.version), nil) {
 			n++
 		}
 	}
@@ -146,20 +169,23 @@ type change struct {
 	version int
 }
 
-// changes returns the events between two versions, in order.
-func (c *cluster) changes(r resource, after, until int) (events []change) {
+// changes returns the events between two versions, in order. An object that is no longer
+// selected is deleted.
+func (c *cluster) changes(r resource, after, until int, selects selector) (events []change) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, history := range c.history[r] {
+		history = selects.selected(history)
 		for i, o := range history {
-			if o.version <= after || o.version > until {
+			existed := i > 0 && !history[i-1].gone
+			if o.version <= after || o.version > until || o.gone && !existed {
 				continue
 			}
 			e := change{"MODIFIED", o, o.version}
 			switch {
 			case o.gone:
 				e.kind, e.object = "DELETED", history[i-1]
-			case i == 0 || history[i-1].gone:
+			case !existed:
 				e.kind = "ADDED"
 			}
 			events = append(events, e)
@@ -196,6 +222,7 @@ func sorted(m map[key][]*object) []key {
 var (
 	namespaceNames = []string{"shop", "bank", "kube-system"}
 	serviceNames   = []string{"web", "api", "db", "mail"}
+	podNames       = []string{"web-0", "web-1"}
 )
 
 func clusterIP(namespace, service string, n int) string {
@@ -204,6 +231,11 @@ func clusterIP(namespace, service string, n int) string {
 
 func endpointIP(namespace, service string, n int) string {
 	return fmt.Sprintf("10.244.%d.%d", 16*slices.Index(namespaceNames, namespace)+slices.Index(serviceNames, service), 1+n)
+}
+
+// podIP returns one of the addresses of a namespace's pods.
+func podIP(namespace string, n int) string {
+	return fmt.Sprintf("10.245.%d.%d", slices.Index(namespaceNames, namespace), 1+n)
 }
 
 // change applies a random change, and returns it for the trace.
@@ -216,7 +248,13 @@ func (c *cluster) change(r *rand.Rand) string {
 			return c.remove(namespaces, k)
 		}
 		return describe(namespaces, c.put(namespaces, object{key: k}))
-	case n < 35:
+	case n < 12:
+		k := key{namespace, podNames[r.IntN(2)]}
+		if c.present(pods, k) && r.IntN(2) == 0 {
+			return c.remove(pods, k)
+		}
+		return describe(pods, c.put(pods, object{key: k, front: r.IntN(4) > 0, address: podIP(namespace, r.IntN(3))}))
+	case n < 40:
 		k := key{namespace, service}
 		if c.present(services, k) && r.IntN(3) == 0 {
 			return c.remove(services, k)
@@ -246,15 +284,17 @@ func describe(r resource, o *object) string {
 	text := fmt.Sprintf("%d: put %s %s/%s", o.version, r, o.namespace, o.name)
 	switch {
 	case r == endpointSlices:
-		return fmt.Sprintf("%s %v %v", text, o.endpoints, o.ports)
+		return fmt.Sprintf("%s front %v, %v %v", text, o.front, o.endpoints, o.ports)
 	case r == services:
-		return fmt.Sprintf("%s %q %q %v", text, o.clusterIP, o.externalName, o.ports)
+		return fmt.Sprintf("%s front %v, %q %q %v", text, o.front, o.clusterIP, o.externalName, o.ports)
+	case r == pods:
+		return fmt.Sprintf("%s front %v, %s", text, o.front, o.address)
 	}
 	return text
 }
 
 func randomService(r *rand.Rand, k key) object {
-	o := object{key: k, ports: randomPorts(r)}
+	o := object{key: k, front: r.IntN(4) > 0, ports: randomPorts(r)}
 	switch r.IntN(8) {
 	case 0:
 		o.externalName, o.ports = externalName(r.IntN(externalNames)), nil
@@ -270,7 +310,7 @@ func randomPorts(r *rand.Rand) []port {
 }
 
 func randomSlice(r *rand.Rand, k key, service string) object {
-	o := object{key: k, service: service, ports: randomPorts(r)}
+	o := object{key: k, front: r.IntN(4) > 0, service: service, ports: randomPorts(r)}
 	for i := range 4 {
 		if r.IntN(2) == 0 {
 			continue
@@ -282,37 +322,4 @@ func randomSlice(r *rand.Rand, k key, service string) object {
 		o.endpoints = append(o.endpoints, e)
 	}
 	return o
-}
-
-// json returns the object as the API server sends it.
-func (o *object) json(r resource, version int) string {
-	meta := fmt.Sprintf(`"metadata":{"namespace":%q,"name":%q,"resourceVersion":"%d"`, o.namespace, o.name, version)
-	var ports []string
-	for _, p := range o.ports {
-		ports = append(ports, fmt.Sprintf(`{"name":%q,"protocol":"TCP","port":%d}`, p.name, p.port))
-	}
-	list := strings.Join(ports, ",")
-	switch r {
-	case namespaces:
-		return fmt.Sprintf(`{"kind":"Namespace","apiVersion":"v1","metadata":{"name":%q,"resourceVersion":"%d"}}`, o.name, version)
-	case services:
-		spec := fmt.Sprintf(`"type":"ClusterIP","clusterIP":%q,"clusterIPs":[%[1]q],"ports":[%s]`, o.clusterIP, list)
-		if o.clusterIP == "" {
-			spec = fmt.Sprintf(`"type":"ClusterIP","clusterIP":"None","clusterIPs":["None"],"ports":[%s]`, list)
-		}
-		if o.externalName != "" {
-			spec = fmt.Sprintf(`"type":"ExternalName","externalName":%q`, o.externalName)
-		}
-		return fmt.Sprintf(`{"kind":"Service","apiVersion":"v1",%s},"spec":{%s}}`, meta, spec)
-	}
-	var endpoints []string
-	for _, e := range o.endpoints {
-		host := ""
-		if e.hostname != "" {
-			host = fmt.Sprintf(`,"hostname":%q`, e.hostname)
-		}
-		endpoints = append(endpoints, fmt.Sprintf(`{"addresses":[%q],"conditions":{"ready":%t}%s}`, e.address, e.ready, host))
-	}
-	return fmt.Sprintf(`{"kind":"EndpointSlice","apiVersion":"discovery.k8s.io/v1",%s,"labels":{"kubernetes.io/service-name":%q}},"addressType":"IPv4","endpoints":[%s],"ports":[%s]}`,
-		meta, o.service, strings.Join(endpoints, ","), list)
 }

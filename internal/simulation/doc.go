@@ -6,10 +6,11 @@
 // packets, and a server that is started from a Corefile and reloads others. At times drawn
 // from the seed the API server and the upstreams misbehave in every way that their
 // protocols permit: they are down, silent, slow, stale, or send errors, truncated
-// responses and garbage. Clients query all the while, and an oracle checks each answer
-// against the history of the cluster and of the upstreams' zones. It computes naively
-// what the server may know at that time and shares no code with the server. At the end
-// the faults cease, and five seconds later each name must have exactly the newest answer.
+// responses and garbage. The server is restarted, too, with its snapshot or without.
+// Clients query all the while, and an oracle checks each answer against the history of the
+// cluster and of the upstreams' zones. It computes naively what the server may know at
+// that time and shares no code with the server. At the end the faults cease, and five
+// seconds later each name must have exactly the newest answer.
 //
 // The seed determines the objects, changes, faults, Corefiles and queries, with their
 // times. It does not determine the order in which goroutines run at one instant, nor the

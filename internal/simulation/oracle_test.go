@@ -47,26 +47,37 @@ type state struct {
 	namespace bool
 	service   *object
 	slices    []*object
+	pods      []*object
 }
 
-// states returns all states that are possible with the versions of a Service's objects
-// between two versions. It returns false if there are too many to compute.
-func (c *cluster) states(namespace, service string, listed [resources]bool, first, last [resources]int) (possible []state, ok bool) {
+// states returns all states that are possible with the versions of a Service's objects, or
+// of a namespace's pods if service is "", that the server may know. It returns false if
+// there are too many to compute.
+func (c *cluster) states(namespace, service string, listed [resources]bool, known [resources]knowledge, selects selector) (possible []state, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	versions := func(r resource, k key) []*object { return between(c.history[r][k], first[r], last[r]) }
-	a := versions(endpointSlices, key{namespace, service + "-a"})
-	b := versions(endpointSlices, key{namespace, service + "-b"})
+	versions := func(r resource, k key) []*object {
+		return between(selects.selected(c.history[r][k]), known[r].first, known[r].last)
+	}
 	ns, ss := versions(namespaces, key{"", namespace}), versions(services, key{namespace, service})
-	if len(a)*len(b)*len(ns)*len(ss) > 2000 {
+	r, names := endpointSlices, []string{service + "-a", service + "-b"}
+	if service == "" {
+		r, names = pods, podNames
+	}
+	as, bs := versions(r, key{namespace, names[0]}), versions(r, key{namespace, names[1]})
+	if len(as)*len(bs)*len(ns)*len(ss) > 2000 {
 		return nil, false
 	}
 	for _, n := range ns {
 		for _, s := range ss {
-			for _, a := range a {
-				for _, b := range b {
+			for _, a := range as {
+				for _, b := range bs {
 					present := slices.DeleteFunc([]*object{a, b}, func(o *object) bool { return o == nil })
-					possible = append(possible, state{listed, n != nil, s, present})
+					if service == "" {
+						possible = append(possible, state{listed: listed, namespace: n != nil, pods: present})
+					} else {
+						possible = append(possible, state{listed: listed, namespace: n != nil, service: s, slices: present})
+					}
 				}
 			}
 		}
@@ -193,6 +204,25 @@ func (s state) reverseAnswer(q *query, namespace, service, address string, ttl u
 	return newAnswer(dns.RcodeSuccess, records...)
 }
 
+// podAnswer returns the answer to a query for the name of a pod's address.
+func (s state) podAnswer(q *query, address string, o sourceOptions) answer {
+	switch {
+	case o.pods == "disabled":
+		return newAnswer(dns.RcodeNameError)
+	case !s.listed[namespaces]:
+		return newAnswer(dns.RcodeServerFailure)
+	case !s.namespace:
+		return newAnswer(dns.RcodeNameError)
+	case o.pods == "verified" && !s.listed[pods]:
+		return newAnswer(dns.RcodeServerFailure)
+	case o.pods == "verified" && !slices.ContainsFunc(s.pods, func(p *object) bool { return p.address == address }):
+		return newAnswer(dns.RcodeNameError)
+	case q.qtype != dns.TypeA:
+		return newAnswer(dns.RcodeSuccess)
+	}
+	return newAnswer(dns.RcodeSuccess, record(q.name, o.ttl, "A", address))
+}
+
 // check returns an error if the reply to q is not permitted.
 func (w *world) check(q *query, packet []byte) error {
 	reply := new(dns.Msg)
@@ -204,8 +234,10 @@ func (w *world) check(q *query, packet []byte) error {
 		return fmt.Errorf("ID %d, want %d", reply.Id, q.id)
 	case !reply.Response || len(reply.Question) != 1 || reply.Question[0] != (dns.Question{Name: q.name, Qtype: q.qtype, Qclass: dns.ClassINET}):
 		return fmt.Errorf("header and question %+v %v", reply.MsgHdr, reply.Question)
-	case reply.Truncated:
+	case reply.Truncated && !w.truncationPermitted(q):
 		return fmt.Errorf("truncated reply")
+	case reply.Truncated:
+		return nil
 	}
 	got := read(reply)
 	var want []string
@@ -220,6 +252,18 @@ func (w *world) check(q *query, packet []byte) error {
 	return fmt.Errorf("got  %s\nwant %s", got, strings.Join(slices.Compact(want), "\n or  "))
 }
 
+// truncationPermitted reports whether the reply may be the truncated one of an upstream,
+// which it is if the query over TCP fails.
+func (w *world) truncationPermitted(q *query) bool {
+	_, isExternal := external(strings.ToLower(q.name))
+	return isExternal && slices.ContainsFunc(q.settings, func(s *settings) bool {
+		had := func(is func(behaviour) bool) bool {
+			return slices.ContainsFunc(w.upstreams[s.upstreams], func(u *upstream) bool { return u.had(q.sent.Add(-memory), time.Now(), is) })
+		}
+		return had(func(b behaviour) bool { return b == truncates }) && had(behaviour.fails)
+	})
+}
+
 // permitted reports whether an answer is permitted for a server with these settings, and
 // returns the permitted answers.
 func (w *world) permitted(s *settings, q *query, got answer) (permitted []string, ok bool) {
@@ -229,12 +273,10 @@ func (w *world) permitted(s *settings, q *query, got answer) (permitted []string
 	}
 	namespace, service, before, address := w.parse(name)
 	now, _ := w.api.cluster.now()
-	var first, last [resources]int
-	var sure, maybe [resources]bool
+	var known [resources]knowledge
 	for r := range resources {
-		first[r], maybe[r] = s.source.known(r, q.sent)
-		sure[r], last[r] = first[r] > 0, now
-		if !sure[r] && got.rcode == "SERVFAIL" && len(got.records) == 0 {
+		known[r] = s.source.knows(r, namespace, q.sent, now)
+		if !known[r].listed && got.rcode == "SERVFAIL" && len(got.records) == 0 {
 			return nil, true
 		}
 	}
@@ -243,12 +285,12 @@ func (w *world) permitted(s *settings, q *query, got answer) (permitted []string
 		possible := true
 		for r := range resources {
 			listed[r] = mask&(1<<r) != 0
-			possible = possible && (listed[r] && maybe[r] || !listed[r] && !sure[r])
+			possible = possible && (listed[r] && known[r].maybe || !listed[r] && !known[r].listed)
 		}
 		if !possible {
 			continue
 		}
-		states, ok := w.api.cluster.states(namespace, service, listed, first, last)
+		states, ok := w.api.cluster.states(namespace, service, listed, known, s.source.selects)
 		if !ok {
 			w.mu.Lock()
 			w.skipped++
@@ -257,10 +299,13 @@ func (w *world) permitted(s *settings, q *query, got answer) (permitted []string
 		}
 		for _, state := range states {
 			var a answer
-			if address != "" {
-				a = state.reverseAnswer(q, namespace, service, address, s.ttl)
-			} else {
-				a = state.clusterAnswer(q, before, s.ttl)
+			switch {
+			case service == "":
+				a = state.podAnswer(q, address, s.source.sourceOptions)
+			case address != "":
+				a = state.reverseAnswer(q, namespace, service, address, s.source.ttl)
+			default:
+				a = state.clusterAnswer(q, before, s.source.ttl)
 			}
 			text := a.String()
 			if text == got.String() {
@@ -301,8 +346,9 @@ func (w *world) aliasPermitted(s *settings, q *query, target, alias string, got 
 	return false
 }
 
-// parse returns the Service that a name of the cluster belongs to, the labels before its
-// name, or the address of a reverse name.
+// parse returns the Service that a name of the cluster belongs to, and the labels before its
+// name or the address of a reverse name. For the name of a pod it returns the address and
+// no Service.
 func (w *world) parse(name string) (namespace, service string, before []string, address string) {
 	if _, ok := strings.CutSuffix(name, "."+reverseZone); ok {
 		octets := strings.Split(strings.TrimSuffix(name, ".in-addr.arpa."), ".")
@@ -313,6 +359,10 @@ func (w *world) parse(name string) (namespace, service string, before []string, 
 			return namespaceNames[ip[2]], serviceNames[(ip[3]-1)/16], nil, address
 		}
 		return namespaceNames[ip[2]/16], serviceNames[ip[2]%16], nil, address
+	}
+	if pod, ok := strings.CutSuffix(name, ".pod."+clusterZone); ok {
+		address, namespace, _ = strings.Cut(pod, ".")
+		return namespace, "", nil, strings.ReplaceAll(address, "-", ".")
 	}
 	labels := strings.Split(strings.TrimSuffix(name, ".svc."+clusterZone), ".")
 	n := len(labels)

@@ -39,7 +39,7 @@ func TestSimulation(t *testing.T) {
 			stuck := time.AfterFunc(longestWorld, func() { panic(current.Load().stuck()) })
 			defer stuck.Stop()
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(seed)
+				w := newWorld(seed, t.TempDir())
 				current.Store(w)
 				w.run()
 				if *verbose {
@@ -104,7 +104,7 @@ func (w *world) run() {
 	if names := w.unanswered(); len(names) > 0 {
 		w.fail("queries without a reply: %s", strings.Join(names, "; "))
 	}
-	w.within(time.Minute, "stop", func() { w.plan.Stop(context.Background()) })
+	w.within(longestStop, "stop", func() { w.plan.Stop(context.Background()) })
 	if w.skipped > w.asked/20 {
 		w.fail("%d of %d replies were not checked, since too many answers are possible", w.skipped, w.asked)
 	}
@@ -140,6 +140,12 @@ func (w *world) step() (f fault) {
 	case n < 43:
 		s := w.random(w.current())
 		go w.load(s)
+	case n < 44:
+		if w.IntN(2) == 0 {
+			f = down
+			w.api.misbehave(f)
+		}
+		w.restart()
 	default:
 		name, qtype := w.randomQuestion()
 		same := w.IntN(3) == 0
@@ -172,14 +178,23 @@ func (w *world) flood() {
 // converged compares every name with the newest state.
 func (w *world) converged() {
 	now, _ := w.api.cluster.now()
+	source := w.current().source
 	for r := range resources {
-		changes := w.api.cluster.changes(r, 0, now)
-		newest := changes[len(changes)-1].version
-		if version, _ := w.current().source.known(r, time.Now()); version < newest && !w.current().source.isDoubtful(r) {
-			w.fail("%s: the server knows version %d, want %d", r, version, newest)
+		for _, f := range source.feeds(r) {
+			changes := w.api.cluster.changes(r, 0, now, func(o *object) bool { return f.includes(o) && source.selects(o) })
+			if len(changes) == 0 || source.isDoubtful(f) {
+				continue
+			}
+			newest := changes[len(changes)-1].version
+			if version, _ := source.known(f, time.Now()); version < newest {
+				w.fail("%s: the server knows version %d, want %d", r, version, newest)
+			}
 		}
 	}
 	for _, namespace := range namespaceNames {
+		for i := range 3 {
+			w.ask(podName(namespace, i), mdns.TypeA)
+		}
 		for _, service := range serviceNames {
 			own := service + "." + namespace + ".svc." + clusterZone
 			w.ask(own, mdns.TypeA)

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"testing/synctest"
 	"time"
 
 	mdns "github.com/miekg/dns"
@@ -26,6 +27,7 @@ import (
 type world struct {
 	*rand.Rand
 	seed      uint64
+	dir       string // for snapshots
 	started   time.Time
 	api       *apiServer
 	upstreams [2][]*upstream
@@ -51,7 +53,6 @@ type world struct {
 // settings are what the oracle must know of a Corefile.
 type settings struct {
 	source    *source
-	ttl       uint32
 	upstreams int // a set of upstreams
 	cached    bool
 	stale     bool
@@ -62,6 +63,7 @@ const (
 	// longestStart bounds a start or a reload, which waits for the objects of the cluster
 	// and for the queries of the old plan.
 	longestStart = time.Minute
+	longestStop  = time.Minute
 
 	staleFor = 20 * time.Second
 	// maxParked is the number of parked queries with goroutines. A query without one
@@ -69,13 +71,13 @@ const (
 	maxParked = 64
 )
 
-func newWorld(seed uint64) *world {
+func newWorld(seed uint64, dir string) *world {
 	w := &world{
-		Rand: rand.New(rand.NewPCG(seed, 1)), seed: seed, started: time.Now(),
+		Rand: rand.New(rand.NewPCG(seed, 1)), seed: seed, dir: dir, started: time.Now(),
 		reloading: make(chan struct{}, 1), sources: map[string]*source{}, queries: map[netip.AddrPort]*query{},
 	}
 	w.api = newAPIServer(w)
-	w.api.old, w.api.mute = w.IntN(4) == 0, w.IntN(6) == 0
+	w.api.old, w.api.mute, w.api.content = w.IntN(4) == 0, w.IntN(6) == 0, []string{jsonType, protobufType}[w.IntN(2)]
 	for set := range w.upstreams {
 		zone := newZone(set)
 		w.upstreams[set] = []*upstream{newUpstream(w, zone, 0), newUpstream(w, zone, 1)}
@@ -207,20 +209,36 @@ func (w *world) dial(ctx context.Context, network, address string) (net.Conn, er
 func (w *world) source(host string) *source {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.sources[host] == nil {
-		w.sources[host] = &source{host: host}
-	}
 	return w.sources[host]
+}
+
+// newSource returns a source with a host name of its own.
+func (w *world) newSource(o sourceOptions) *source {
+	w.hosts++
+	s := newSource(fmt.Sprintf("k%d", w.hosts), o)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sources[s.host] = s
+	return s
+}
+
+// randomSource returns random options.
+func (w *world) randomSource() sourceOptions {
+	o := sourceOptions{ttl: []uint32{5, 6, 30}[w.IntN(3)], labels: w.IntN(4) == 0, snapshot: w.IntN(3) > 0, pods: []string{"disabled", "insecure", "verified"}[w.IntN(3)]}
+	if w.IntN(4) == 0 {
+		o.namespaces = []string{"shop", "bank kube-system"}[w.IntN(2)]
+	}
+	return o
 }
 
 // random returns random settings, with the former source and upstreams more often than
 // with others.
 func (w *world) random(old *settings) *settings {
 	s := &settings{cached: w.IntN(4) > 0, stale: w.IntN(4) == 0}
-	if old != nil && w.IntN(3) > 0 {
-		s.source, s.ttl = old.source, old.ttl
+	if o := w.randomSource(); old != nil && w.IntN(3) > 0 {
+		s.source = old.source
 	} else {
-		s.ttl = []uint32{5, 6, 30}[w.IntN(3)] // another source: see load
+		s.source = newSource("", o) // see load
 	}
 	if old != nil && w.IntN(2) > 0 {
 		s.upstreams = old.upstreams
@@ -233,8 +251,8 @@ func (w *world) random(old *settings) *settings {
 	return s
 }
 
-func (s *settings) corefile(set []*upstream) string {
-	text := fmt.Sprintf(".:53 {\n kubernetes %s %s {\n  endpoint http://%s\n  ttl %d\n }\n", clusterZone, reverseZone, s.source.host, s.ttl)
+func (s *settings) corefile(set []*upstream, dir string) string {
+	text := fmt.Sprintf(".:53 {\n kubernetes %s %s {\n%s }\n", clusterZone, reverseZone, s.source.corefile(dir))
 	if s.cached {
 		text += " cache {\n"
 		if s.stale {
@@ -254,10 +272,9 @@ func (w *world) load(s *settings) {
 	w.reloading <- struct{}{} // a mutex would keep the virtual clock from moving
 	defer func() { <-w.reloading }()
 	if w.serving == nil || s.source != w.serving.source {
-		w.hosts++ // the server starts another watch
-		s.source = w.source(fmt.Sprintf("k%d", w.hosts))
+		s.source = w.newSource(s.source.sourceOptions) // the server starts another watch
 	}
-	text := s.corefile(w.upstreams[s.upstreams])
+	text := s.corefile(w.upstreams[s.upstreams], w.dir)
 	w.trace("load %+v\n%s", *s, text)
 	read := corefile.ReadText("Corefile", []byte(text))
 	plan, err := server.NewPlan(read.Servers, w.options)
@@ -280,6 +297,24 @@ func (w *world) load(s *settings) {
 	if err == nil {
 		w.plan, w.serving = plan, s
 	}
+}
+
+// restart stops the server and starts it again with the same Corefile. The new server has
+// the snapshot of the old one, or starts another watch.
+func (w *world) restart() {
+	w.reloading <- struct{}{}
+	synctest.Wait() // clients do not send queries meanwhile
+	s := *w.serving
+	complete := s.source.complete()
+	w.within(longestStop, "stop", func() { w.plan.Stop(context.Background()) })
+	now, _ := w.api.cluster.now()
+	w.trace("stopped at version %d, all lists received: %v", now, complete)
+	w.plan, w.serving = nil, nil
+	if s.source.restart(complete, now) {
+		w.serving = &s
+	}
+	<-w.reloading
+	w.load(&s)
 }
 
 // A query is a query of a client.
@@ -381,7 +416,7 @@ func (w *world) randomQuestion() (name string, qtype uint16) {
 	namespace, service := namespaceNames[w.IntN(3)], serviceNames[w.IntN(4)]
 	own := service + "." + namespace + ".svc." + clusterZone
 	qtype = []uint16{mdns.TypeA, mdns.TypeA, mdns.TypeSRV, mdns.TypeAAAA}[w.IntN(4)]
-	switch w.IntN(12) {
+	switch w.IntN(13) {
 	case 0, 1:
 		return "_http._tcp." + own, qtype
 	case 2:
@@ -392,10 +427,16 @@ func (w *world) randomQuestion() (name string, qtype uint16) {
 		return reverse(clusterIP(namespace, service, w.IntN(2))), mdns.TypePTR
 	case 5:
 		return reverse(endpointIP(namespace, service, w.IntN(4))), mdns.TypePTR
-	case 6, 7, 8:
+	case 6:
+		return podName(namespace, w.IntN(3)), qtype
+	case 7, 8, 9:
 		return externalName(w.IntN(externalNames)), mdns.TypeA
 	}
 	return own, qtype
+}
+
+func podName(namespace string, i int) string {
+	return strings.ReplaceAll(podIP(namespace, i), ".", "-") + "." + namespace + ".pod." + clusterZone
 }
 
 func reverse(address string) string {

@@ -1,0 +1,235 @@
+package simulation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// sourceOptions are the options of the directive kubernetes. Another value starts another
+// watch of the cluster.
+type sourceOptions struct {
+	ttl        uint32
+	namespaces string // separated by spaces; "" is all
+	labels     bool   // only objects with tier=front
+	pods       string
+	snapshot   bool
+}
+
+// A feed is what the server lists and watches at once.
+type feed struct {
+	resource
+	namespace string // "" is all
+}
+
+// includes reports whether an object is in the feed's namespace, or is that namespace.
+func (f feed) includes(o *object) bool {
+	return f.namespace == "" || f.namespace == o.namespace || o.namespace == "" && f.namespace == o.name
+}
+
+// A source is what one watch of the cluster by the server knows of it.
+type source struct {
+	sourceOptions
+	host string
+
+	mu    sync.Mutex
+	sent  map[feed]bool // the end of a list has been sent
+	marks map[feed][]mark
+	doubt map[feed]time.Time // of the first list that has to be confirmed
+
+	started time.Time    // when the server that has the source was started
+	saved   map[feed]int // versions of which the snapshot has all changes; nil without a snapshot
+	frozen  map[feed]int // versions of which the snapshot has changes at most, until the next list is sent
+}
+
+// A mark is a version of which the client has received all changes.
+type mark struct {
+	version int
+	at      time.Time
+	queue   *queue // over which it was received; nil if the client has named the version
+}
+
+func newSource(host string, o sourceOptions) *source {
+	return &source{sourceOptions: o, host: host, sent: map[feed]bool{}, marks: map[feed][]mark{}, doubt: map[feed]time.Time{}, frozen: map[feed]int{}}
+}
+
+// corefile returns the options as a Corefile has them.
+func (s *source) corefile(dir string) string {
+	text := fmt.Sprintf("  endpoint http://%s\n  ttl %d\n  pods %s\n", s.host, s.ttl, s.pods)
+	if s.namespaces != "" {
+		text += "  namespaces " + s.namespaces + "\n"
+	}
+	if s.labels {
+		text += "  labels tier=front\n"
+	}
+	if s.snapshot {
+		text += "  snapshot " + dir + "/" + s.host + "\n"
+	}
+	return text
+}
+
+// feeds returns the feeds of a resource.
+func (s *source) feeds(r resource) (feeds []feed) {
+	switch {
+	case r == pods && s.pods != "verified":
+		return nil
+	case s.namespaces == "":
+		return []feed{{r, ""}}
+	}
+	for _, namespace := range strings.Fields(s.namespaces) {
+		feeds = append(feeds, feed{r, namespace})
+	}
+	return feeds
+}
+
+// selects reports whether the server knows of an object.
+func (s *source) selects(o *object) bool {
+	isNamespace := o.namespace == ""
+	return (!s.labels || o.front || isNamespace) &&
+		slices.ContainsFunc(s.feeds(services), func(f feed) bool { return f.includes(o) })
+}
+
+// confirmation is how long the server waits at least for a list that confirms another
+// one, which lacks most objects.
+const confirmation = 10 * time.Second
+
+// doubts reports whether a list may lack so many of the objects that the server may know
+// that it deletes nothing until another list confirms it.
+func (s *source) doubts(c *cluster, f feed, list []*object, selects selector) bool {
+	known, _ := s.known(f, time.Now())
+	if known == 0 {
+		return false
+	}
+	missing := c.missing(f.resource, list, known, selects)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	most := max(2, len(list))
+	if f.resource == namespaces {
+		most = 0 // a namespace counts as many objects as it has
+	}
+	if missing <= most {
+		delete(s.doubt, f)
+		return false
+	}
+	if s.doubt[f].IsZero() {
+		s.doubt[f] = time.Now()
+	}
+	return time.Since(s.doubt[f]) < confirmation
+}
+
+// isDoubtful reports whether the last list has to be confirmed.
+func (s *source) isDoubtful(f feed) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.doubt[f].IsZero()
+}
+
+func (s *source) listSent(f feed) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sent[f] = true
+}
+
+// received is called when the client reads the end of a list, an event or a bookmark.
+func (s *source) received(f feed, version int, q *queue) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.marks[f] = append(s.marks[f], mark{version, time.Now(), q})
+}
+
+// known returns the version of which the server has processed all changes. The virtual
+// clock moves only when all goroutines wait, so everything that it received before this
+// instant has been processed. A connection that it closed as soon as it received the
+// change was that of a probe. Without a complete list known is zero, and listed reports
+// whether a list may just have been completed.
+func (s *source) known(f feed, now time.Time) (version int, listed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.marks[f] {
+		if m.version > version && m.at.Before(now) && (m.queue == nil || m.queue.openAfter(m.at)) {
+			version = m.version
+		}
+	}
+	return version, s.sent[f]
+}
+
+// A knowledge is what the server may know of the objects of one resource.
+type knowledge struct {
+	first, last   int  // versions
+	listed, maybe bool // all feeds have been listed, or may have been
+}
+
+// knows returns what the server may know of the objects in a namespace.
+func (s *source) knows(r resource, namespace string, from time.Time, now int) knowledge {
+	k := knowledge{last: now, listed: true, maybe: true}
+	for _, f := range s.feeds(r) {
+		version, sent := s.known(f, from)
+		k.listed, k.maybe = k.listed && version > 0, k.maybe && sent
+		if f.namespace == "" || f.namespace == namespace {
+			k.first = version
+			s.mu.Lock()
+			if frozen, ok := s.frozen[f]; ok {
+				k.last = frozen
+			}
+			s.mu.Unlock()
+		}
+	}
+	return k
+}
+
+// complete reports whether the server has received all lists since it was started.
+func (s *source) complete() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for r := range resources {
+		for _, f := range s.feeds(r) {
+			if !slices.ContainsFunc(s.marks[f], func(m mark) bool {
+				return m.at.After(s.started) && m.at.Before(time.Now()) && (m.queue == nil || m.queue.openAfter(m.at))
+			}) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// restart is called when the server has stopped at a version. The next one starts from
+// the snapshot, which the last complete one wrote. It returns false if there is none.
+func (s *source) restart(complete bool, version int) bool {
+	saved := map[feed]int{}
+	for r := range resources {
+		for _, f := range s.feeds(r) {
+			saved[f], _ = s.known(f, time.Now())
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if complete {
+		s.saved = saved
+	}
+	if s.saved == nil || !s.snapshot {
+		return false
+	}
+	s.started = time.Now()
+	clear(s.doubt)
+	for f, saved := range s.saved {
+		s.marks[f], s.frozen[f] = []mark{{version: saved}}, version
+	}
+	return true
+}
+
+// listBegins is called before the objects of a list are sent. The first list after a
+// restart may be older than the snapshot.
+func (s *source) listBegins(f feed, version int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.frozen[f]; !ok {
+		return
+	}
+	delete(s.frozen, f)
+	for i := range s.marks[f] {
+		s.marks[f][i].version = min(s.marks[f][i].version, version)
+	}
+}
