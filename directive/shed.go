@@ -17,10 +17,10 @@ import (
 // You do not need shed to protect the server: its work is always bounded.
 // Readers take queries in batches, and read no faster than they answer; under
 // overload the kernel's socket buffers fill and the kernel drops queries, which
-// clients repeat. At most 16384 queries wait for an upstream at one time, fewer
+// clients repeat. At most 32768 queries wait for an upstream at one time, fewer
 // if the memory limit is below 384 MB; a query that waits within another
 // directive (autopath, dns64, etcd, rewrite cname, a CNAME's target elsewhere)
-// counts four times. One forward or other directive can make half of them wait,
+// counts eight times. One forward or other directive can make half of them wait,
 // and one client two thirds, so that there is always room for others. Further queries that would have to wait are
 // answered with SERVFAIL at once, so that their clients can try another server.
 // TCP connections and the queries in progress on each of them are bounded too.

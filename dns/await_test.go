@@ -84,7 +84,7 @@ func TestParkingLotCloseAwaiting(t *testing.T) {
 	}
 }
 
-// Queries without a goroutine need a fourth of the places; large ones more.
+// Queries without a goroutine need an eighth of the places; large ones more.
 func TestParkingLotPlaces(t *testing.T) {
 	never := awaitFunc(func(*Query, func()) bool { return true })
 	blocked := resolve(func(ctx context.Context, _ *Query) error { <-ctx.Done(); return ctx.Err() })

@@ -1,9 +1,9 @@
 package dns
 
 import (
+	"bytes"
 	"context"
 	"hash/maphash"
-	"maps"
 	"net/netip"
 	"runtime/debug"
 	"slices"
@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seamark/seamark/internal/clock"
 	"github.com/seamark/seamark/metrics"
 	"github.com/seamark/seamark/wire"
 )
@@ -59,23 +60,23 @@ type ParkingLot struct {
 	clients [1024]atomic.Int64 // places by hash of the client; different clients may share a counter
 	seed    maphash.Seed
 	running sync.WaitGroup
-
-	mu       sync.Mutex
-	awaiting map[*place]struct{} // of queries without a goroutine
+	timers  clock.Timers // of queries for Awaiters
 }
 
 const (
 	// stackPlaces is the number of places for a query with a goroutine, whose stack
 	// needs more memory than everything else.
-	stackPlaces = 4
+	stackPlaces = 8
 	// packetPlace is the number of bytes of a packet for each place, except the first.
 	packetPlace = 1 << 10
+	// usualReply is more than the size of most answers of upstreams.
+	usualReply = 256
 )
 
 // NewParkingLot returns a lot for n queries with goroutines.
 func NewParkingLot(n int) *ParkingLot {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &ParkingLot{ctx: ctx, cancel: cancel, room: stackPlaces * int64(n), seed: maphash.MakeSeed(), awaiting: map[*place]struct{}{}}
+	return &ParkingLot{ctx: ctx, cancel: cancel, room: stackPlaces * int64(n), seed: maphash.MakeSeed()}
 }
 
 // Parked returns the number of queries that wait.
@@ -91,12 +92,7 @@ func (l *ParkingLot) Close(ctx context.Context) {
 	case <-ctx.Done():
 	}
 	l.cancel()
-	l.mu.Lock()
-	awaiting := slices.Collect(maps.Keys(l.awaiting))
-	l.mu.Unlock()
-	for _, p := range awaiting {
-		p.wake()
-	}
+	l.timers.ExpireAll()
 	<-empty
 }
 
@@ -126,8 +122,8 @@ type place struct {
 	size            int64          // in places
 	stack           bool           // size includes a stack
 	client, handler *atomic.Int64  // counters of places
-	deadline        time.Time
-	timer           *time.Timer // calls wake at the deadline; nil if the query has a goroutine
+	deadline        time.Duration
+	timer           clock.Timer // calls wake at the deadline; not set if the query has a goroutine
 	state           atomic.Uint32
 }
 
@@ -195,7 +191,7 @@ func (p *place) addStack() error {
 
 // start continues the query on a goroutine.
 func (p *place) start() {
-	p.deadline = time.Now().Add(p.q.timeout())
+	p.deadline = clock.Now() + p.q.timeout()
 	p.lot.running.Add(1)
 	go p.run()
 }
@@ -217,14 +213,14 @@ func (p *place) await() bool {
 	if h == nil {
 		return false
 	}
-	wake := p.wake
-	p.timer = time.AfterFunc(time.Until(p.deadline), wake)
-	p.lot.mu.Lock()
-	p.lot.awaiting[p] = struct{}{}
-	p.lot.mu.Unlock()
-	if !h.AwaitDNS(p.q, wake) || p.lot.ctx.Err() != nil { // Close may have missed p
+	p.timer.Expired = p.wake
+	p.lot.timers.Set(&p.timer, p.deadline)
+	if !h.AwaitDNS(p.q, p.timer.Expired) || p.lot.ctx.Err() != nil { // Close may have missed p
 		p.state.Store(awake)
 		return false
+	}
+	if p.q.Answer.Empty() {
+		p.q.Answer.Buf = nil
 	}
 	return p.state.CompareAndSwap(starting, awaiting)
 }
@@ -238,9 +234,12 @@ func (p *place) wake() {
 
 // resolve calls Resolve and the finishers.
 func (p *place) resolve() {
-	ctx, cancel := context.WithDeadline(p.lot.ctx, p.deadline)
+	ctx, cancel := context.WithTimeout(p.lot.ctx, p.deadline-clock.Now())
 	defer cancel()
 	q := p.q
+	if q.Answer.Buf == nil {
+		q.Answer.Reset(make([]byte, 0, usualReply), q.Question())
+	}
 	p.recovered(func() { q.resolve(ctx, q.floor) })
 	p.end()
 }
@@ -264,12 +263,9 @@ func (p *place) end() {
 }
 
 func (p *place) free() {
-	if p.timer != nil {
+	if p.timer.Expired != nil {
 		p.state.Store(awake)
-		p.timer.Stop()
-		p.lot.mu.Lock()
-		delete(p.lot.awaiting, p)
-		p.lot.mu.Unlock()
+		p.lot.timers.Stop(&p.timer)
 	}
 	p.sub(p.size)
 	p.lot.parked.Add(-1)
@@ -283,11 +279,23 @@ func (l *ParkingLot) park(q *Query) error {
 		l.countRejected(err)
 		return err
 	}
-	q.packet = slices.Clone(q.packet)
-	q.Answer.Buf = append(q.own[:0], q.Answer.Buf...)
+	q.compact()
 	q.detached = true
 	p.start()
 	return nil
+}
+
+// compact moves q's data from the transport's memory to memory of its own, no more than
+// a query that waits needs.
+func (q *Query) compact() {
+	q.packet = bytes.Clone(q.packet)
+	q.Request.Compact()
+	q.Options, q.optionBuf = append([]byte(nil), q.Options...), nil
+	q.replyOpt = append([]byte(nil), q.replyOpt...)
+	q.Answer.Buf = bytes.Clone(q.Answer.Buf)
+	if q.chain.steps[q.at].awaiter != nil {
+		q.sub = nil // it is finished: Awaiters make sub-queries only in Resolve
+	}
 }
 
 // reply sends and observes the answer to a parked query.
@@ -334,6 +342,7 @@ func (q *Query) failUnparked(err error, floor int) {
 // finished if too many queries are waiting.
 func (q *Query) Requery(finished func(c *Query)) bool {
 	c := &Query{Request: q.Request}
+	c.Request.Compact()
 	c.Reset(slices.Clone(q.packet), q.Proto, time.Now())
 	c.Options = slices.Clone(q.Options)
 	c.newQuestion = slices.Clone(q.newQuestion)

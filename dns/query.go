@@ -33,12 +33,12 @@ type Result struct {
 	RCode  wire.RCode
 	AA, RA bool
 	AD     bool
-	TC     bool  // the answer came in truncated; sealing sets the flag where it truncates
-	Err    error // why the answer is SERVFAIL; may be nil
+	TC     bool // the answer came in truncated; sealing sets the flag where it truncates
 	// Cacheable is set on an answer of another server, which a cache may keep
 	// for as long as its TTLs allow. An answer from this server's own data is
 	// looked up for each query, so that a change shows at once.
 	Cacheable bool
+	Err       error // why the answer is SERVFAIL; may be nil
 }
 
 // A Query is one question and the answer to it. It has one owner at a time: its
@@ -52,30 +52,31 @@ type Query struct {
 	// the hop-by-hop options. A handler may replace the slice. It does not share
 	// memory with the packet.
 	Options []byte
-	// UDPLimit is the largest size of a reply over UDP, whatever size the client
-	// accepts: 1232 bytes unless a handler sets another. A larger reply to a forged
-	// client address would serve an amplification attack.
-	UDPLimit uint16
 	// Timeout bounds the time that the query may take once it is parked; zero is
 	// ten seconds. It is read when the query is parked.
 	Timeout time.Duration
 
-	Proto     Proto
 	Peer      netip.AddrPort // the client; an IPv4 address is never mapped into IPv6
 	Local     netip.AddrPort // the address that the client sent the query to
 	Interface int            // index of the interface that the packet came in by; zero if unknown
 	Start     time.Time      // when the packet, or its batch, was read
 	Elapsed   time.Duration  // from Start until the reply was sealed
 	Sender    Sender         // sends the reply if the query is parked
+	Proto     Proto
+	// UDPLimit is the largest size of a reply over UDP, whatever size the client
+	// accepts: 1232 bytes unless a handler sets another. A larger reply to a forged
+	// client address would serve an amplification attack.
+	UDPLimit uint16
+
+	dropped  bool
+	sealed   bool
+	detached bool // q has left its reader: Start is not the current time any more
 
 	mux        *Mux
 	shard      *metrics.Shard
 	chain      *Chain
 	at         int // the current step of the chain
 	answeredBy int // the step that answered
-	dropped    bool
-	sealed     bool
-	detached   bool // q has left its reader: Start is not the current time any more
 	// interceptor is the step whose InterceptDNS is running, -1 if none is. It
 	// stands above at.
 	interceptor int
@@ -93,7 +94,6 @@ type Query struct {
 
 	packet     []byte // until the query is parked, its memory belongs to the transport
 	optionBuf  []byte // memory for Options
-	own        []byte // memory for the answer when the transport lends none
 	stateArray [4]any // for state, unless there are more
 }
 

@@ -133,8 +133,8 @@ func (q *Query) Observe(now time.Time) {
 	q.release()
 	for q = q.sub; q != nil; q = q.sub {
 		q.release()
-		if max(cap(q.own), cap(q.Answer.Buf)) > maxKept {
-			q.own, q.Answer.Buf = nil, nil
+		if cap(q.Answer.Buf) > maxKept {
+			q.Answer.Buf = nil
 		}
 	}
 }

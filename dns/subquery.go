@@ -38,7 +38,7 @@ func (q *Query) SubQuery(name []byte, t wire.Type) (sub *Query, ok bool) {
 	sub.Peer, sub.Local, sub.Interface, sub.mux = q.Peer, q.Local, q.Interface, q.mux
 	fault := sub.Parse(packet)
 	sub.EDNS, sub.DO, sub.UDPSize, sub.UDPLimit, sub.Options = q.EDNS, q.DO, q.UDPSize, q.UDPLimit, q.Options
-	sub.Answer.Reset(sub.own, sub.Question())
+	sub.Answer.Reset(sub.Answer.Buf, sub.Question()) // the memory of the sub-query before
 	switch {
 	case fault != wire.NoFault:
 		sub.RCode = wire.ServFail
@@ -76,7 +76,6 @@ func (q *Query) ResumeSubQuery(ctx context.Context) *Query {
 }
 
 func (q *Query) finishSub() {
-	q.own = q.Answer.Buf // which may have grown
 	if q.dropped {
 		q.Fail(wire.ServFail)
 	}

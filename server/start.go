@@ -19,7 +19,7 @@ import (
 
 const (
 	// maxParked is the maximum number of parked queries of one plan that have
-	// goroutines; without goroutines there may be four times as many.
+	// goroutines; without goroutines there may be eight times as many.
 	maxParked = 4096
 	// parkedSize is the memory of a parked query with a goroutine, mostly its stack,
 	// and of four without: twice the memory in use, as for all memory that is collected.

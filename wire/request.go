@@ -1,6 +1,9 @@
 package wire
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 // A Fault is the result of parsing a request.
 type Fault uint8
@@ -26,20 +29,35 @@ type Request struct {
 
 	options [2]uint16 // start and end of the OPT record's RDATA in the packet
 	end     uint16    // offset after the question in the packet; HeaderLen if there is none
-	nameLen uint8
-	labels  uint8
-	offsets [MaxLabels + 1]uint8 // of each label in name, and of the root label
-	name    [MaxName]byte
+	offsets []uint8   // of each label in name, and of the root label
+	name    []byte
+}
+
+// grow makes name and offsets empty, with the capacity for any name.
+func (r *Request) grow() {
+	if cap(r.name) < MaxName {
+		memory := make([]byte, MaxName+MaxLabels+1)
+		r.name, r.offsets = memory[:0:MaxName], memory[MaxName:]
+	}
+	r.name, r.offsets = r.name[:0], r.offsets[:0]
+}
+
+// Compact moves the name to memory of its own that is as small as possible. The next
+// Parse or SetQuestion allocates memory for any name.
+func (r *Request) Compact() {
+	n := len(r.name)
+	memory := slices.Concat(r.name, r.offsets)
+	r.name, r.offsets = memory[:n:n], memory[n:]
 }
 
 // Parse parses packet. Unless it returns Unreadable, ID, Flags and the question are
 // set; with UnknownOpcode there may be no question, and then its name is empty. Bytes
 // after the last record are ignored.
 func (r *Request) Parse(packet []byte) Fault {
-	// name and offsets need no reset: they are valid up to nameLen and labels.
 	r.ID, r.Flags, r.Type, r.Class = 0, 0, 0, 0
 	r.EDNS, r.DO, r.UDPSize = false, false, MinUDPSize
-	r.end, r.nameLen, r.labels, r.options = HeaderLen, 0, 0, [2]uint16{}
+	r.end, r.options = HeaderLen, [2]uint16{}
+	r.grow()
 	if len(packet) < HeaderLen {
 		return Unreadable
 	}
@@ -75,7 +93,8 @@ func (r *Request) parseQuestion(packet []byte) (next int, ok bool) {
 	if binary.BigEndian.Uint16(packet[4:]) == 0 || len(packet) < HeaderLen+minQuestion {
 		return HeaderLen, false
 	}
-	in := packet[HeaderLen:]
+	r.grow()
+	in, offsets := packet[HeaderLen:], r.offsets[:MaxLabels+1]
 	off, labels := 0, 0
 	for {
 		if off >= len(in) {
@@ -86,7 +105,7 @@ func (r *Request) parseQuestion(packet []byte) (next int, ok bool) {
 		if n > MaxLabel || off+n+1 > len(in) || off+n+1 > MaxName {
 			return HeaderLen, false
 		}
-		r.offsets[labels] = uint8(off)
+		offsets[labels] = uint8(off)
 		if n == 0 {
 			break
 		}
@@ -97,8 +116,8 @@ func (r *Request) parseQuestion(packet []byte) (next int, ok bool) {
 	if off+4 > len(in) {
 		return HeaderLen, false
 	}
-	copyLower(r.name[:off], in)
-	r.nameLen, r.labels = uint8(off), uint8(labels)
+	r.name, r.offsets = r.name[:off], offsets[:labels+1]
+	copyLower(r.name, in)
 	r.Type = Type(binary.BigEndian.Uint16(in[off:]))
 	r.Class = Class(binary.BigEndian.Uint16(in[off+2:]))
 	r.end = uint16(HeaderLen + off + 4)
@@ -169,14 +188,14 @@ func (r *Request) SetQuestion(name []byte, t Type, c Class) bool {
 	if !valid(name) {
 		return false
 	}
-	off, labels := 0, 0
+	r.grow()
+	off := 0
 	for ; name[off] != 0; off += int(name[off]) + 1 {
-		r.offsets[labels] = uint8(off)
-		labels++
+		r.offsets = append(r.offsets, uint8(off))
 	}
-	r.offsets[labels] = uint8(off)
-	r.nameLen, r.labels = uint8(len(name)), uint8(labels)
-	copyLower(r.name[:len(name)], name)
+	r.offsets = append(r.offsets, uint8(off))
+	r.name = r.name[:len(name)]
+	copyLower(r.name, name)
 	r.Type, r.Class = t, c
 	return true
 }
@@ -202,10 +221,10 @@ func valid(name []byte) bool {
 
 // Name returns the name of the question in wire form and lower case. It is valid
 // until the next Parse or SetQuestion.
-func (r *Request) Name() []byte { return r.name[:r.nameLen] }
+func (r *Request) Name() []byte { return r.name }
 
 // Labels returns the number of labels in Name.
-func (r *Request) Labels() int { return int(r.labels) }
+func (r *Request) Labels() int { return max(0, len(r.offsets)-1) }
 
 // LabelOffset returns the offset in Name of label i, counted from the left. Label
 // number Labels is the root label.

@@ -34,9 +34,8 @@ func (s kindSet) has(k answerKind) bool { return s>>k&1 == 1 }
 // answer is immutable once it is in the table.
 type entry struct {
 	key
-	next    atomic.Pointer[entry] // in the same bucket
-	scope   *scope
-	pending *pending // if set, the entry is the marker of a pending query and has no answer
+	next  atomic.Pointer[entry] // in the same bucket
+	scope *scope
 
 	records    []byte
 	count      [3]uint16 // of records, by section

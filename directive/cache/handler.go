@@ -12,7 +12,8 @@ import (
 // A query's state is, in this order,
 //
 //   - its *queryFlags, from ServeDNS on, if the directive applies to it;
-//   - a *lookup, from InterceptDNS on, while it waits for an answer;
+//   - from InterceptDNS on, while it waits for an answer: a *pending if it leads that, a
+//     *lookup if not;
 //   - an answerOrigin, once it has an answer whose source is not the handler at
 //     Query.AnsweredStep.
 
@@ -34,13 +35,13 @@ func (c *Cache) ServeDNS(q *dns.Query) dns.Verdict {
 // once.
 type lookup struct {
 	key
-	buf         *keyBuffer // of the key; nil if it is the marker's
+	buf         *keyBuffer // of the key; nil if it is that of pending
 	optionsFrom int        // where the reply options of the handlers below begin
 	now         time.Duration
 	entry       *entry   // the one that answers the query, if any
 	stale       bool     // entry has expired
-	marker      *entry   // of the pending query that the query leads
-	pending     *pending // the one that the query waits for
+	pending     *pending // the one that the query waits for, or leads
+	leads       bool
 }
 
 // InterceptDNS is called when a handler would wait: the one that is below positions
@@ -61,13 +62,12 @@ func (c *Cache) InterceptDNS(q *dns.Query, below int) dns.Verdict {
 	found := c.store.find(c.scope, &l.key)
 	if l.entry, l.stale = c.choose(&found, l.now); l.entry == nil {
 		c.seriesOf(q).misses.Add(1)
-		if found.pending == nil {
-			_, l.marker = c.store.startPending(c.scope, &l.key, q.Proto)
+		if p, leads := c.store.startPending(c.scope, &l.key, q.Proto); leads {
+			p.optionsFrom = l.optionsFrom
+			c.endLookup(q, l)
+			q.SetState(c.stateKey, p)
+			return dns.Next
 		}
-	}
-	if l.marker != nil {
-		l.key, l.buf = l.marker.key, nil // a query that waits needs little memory
-		return dns.Next
 	}
 	return c.serve(q, l)
 }
@@ -83,7 +83,7 @@ func (c *Cache) newLookup(q *dns.Query, flags queryFlags, below int) *lookup {
 		l = new(lookup)
 	}
 	l.optionsFrom = len(q.ReplyOptions())
-	l.entry, l.stale, l.marker, l.pending = nil, false, nil, nil
+	l.entry, l.stale, l.pending, l.leads = nil, false, nil, false
 	if l.buf == nil {
 		l.buf = new(keyBuffer)
 	}
@@ -99,7 +99,7 @@ func (c *Cache) newLookup(q *dns.Query, flags queryFlags, below int) *lookup {
 // endLookup removes l from q.
 func (c *Cache) endLookup(q *dns.Query, l *lookup) {
 	q.SetState(c.stateKey, nil)
-	l.entry, l.marker, l.pending = nil, nil, nil
+	l.entry, l.pending = nil, nil
 	c.lookups.Put(l)
 }
 
@@ -193,8 +193,11 @@ func (c *Cache) FinishDNS(q *dns.Query) {
 		}
 		c.seriesOf(q).misses.Add(1)
 		c.clampTTLs(q)
+	case *pending:
+		c.finish(q, &state.key, state.optionsFrom, state)
+		q.SetState(c.stateKey, nil)
 	case *lookup:
-		c.finish(q, state)
+		c.finish(q, &state.key, state.optionsFrom, state.led())
 		c.endLookup(q, state)
 	}
 }
@@ -223,34 +226,41 @@ func (c *Cache) answerRefused(q *dns.Query, flags queryFlags) bool {
 	return true
 }
 
-// finish handles the answer to a query that was passed down with a lookup. It
-// stores the answer if possible and ends the pending query that q leads.
-func (c *Cache) finish(q *dns.Query, l *lookup) {
-	e, kind := c.add(q, l)
-	if l.marker == nil {
+// led returns the pending query that l's query leads, or nil.
+func (l *lookup) led() *pending {
+	if l.leads {
+		return l.pending
+	}
+	return nil
+}
+
+// finish handles the answer to a query with key k that was passed down. It stores the
+// answer if possible and ends the pending query that q leads, if any.
+func (c *Cache) finish(q *dns.Query, k *key, optionsFrom int, led *pending) {
+	e, kind := c.add(q, k, optionsFrom)
+	if led == nil {
 		return
 	}
 	local := false
 	_, unparked := errors.AsType[dns.ParkingError](q.Err)
 	switch {
 	case q.Cacheable && e == nil:
-		e = newEntry(c.scope, &l.key, q, l.optionsFrom)
+		e = newEntry(c.scope, k, q, optionsFrom)
 		e.kind, e.stored = kind, c.store.clock(time.Now())
 	case q.Cacheable:
 	case q.RCode != wire.ServFail && q.AnsweredStep() >= 0:
 		local = true
 	case q.RCode == wire.ServFail && q.Err != nil && !unparked && !errors.Is(q.Err, context.Canceled):
 		// The waiting queries would fail in the same way.
-		e = newEntry(c.scope, &l.key, q, l.optionsFrom)
+		e = newEntry(c.scope, k, q, optionsFrom)
 		e.kind = failure
 	}
-	c.store.finishPending(l.marker, e, local)
-	l.marker = nil
+	c.store.finishPending(led, e, local)
 }
 
 // add clamps the TTLs of q's answer and stores it if it may be stored. It
 // returns the new entry, nil if there is none, and the kind of the answer.
-func (c *Cache) add(q *dns.Query, l *lookup) (*entry, answerKind) {
+func (c *Cache) add(q *dns.Query, k *key, optionsFrom int) (*entry, answerKind) {
 	if !q.Cacheable {
 		c.clampTTLs(q)
 		return nil, failure
@@ -276,10 +286,10 @@ func (c *Cache) add(q *dns.Query, l *lookup) (*entry, answerKind) {
 		q.Answer.ClampTTL(q.Answer.RecordsOffset(), b.minTTL, highest)
 		life = time.Duration(ttl) * time.Second
 	}
-	if life == 0 || c.bounds[kind.queue()].entries == 0 || c.disabled[kind.queue()].Through(l.key.name) {
+	if life == 0 || c.bounds[kind.queue()].entries == 0 || c.disabled[kind.queue()].Through(k.name) {
 		return nil, kind
 	}
-	e := newEntry(c.scope, &l.key, q, l.optionsFrom)
+	e := newEntry(c.scope, k, q, optionsFrom)
 	e.kind, e.stored = kind, c.store.clock(time.Now())
 	e.expires = e.stored + life
 	if kind != failure {

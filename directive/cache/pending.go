@@ -10,7 +10,11 @@ import (
 // equal queries wait. The query that created it leads: it is passed down, and
 // ends the pending with its answer.
 type pending struct {
-	proto dns.Proto
+	key
+	scope       *scope
+	next        *pending // another one with the same hash; guarded by the store's lock
+	proto       dns.Proto
+	optionsFrom int // where the reply options of the handlers below begin in the query that leads
 
 	mu      sync.Mutex
 	waiting []func() // called at the end
@@ -38,26 +42,26 @@ func (p *pending) hasEnded() bool {
 	return p.ended
 }
 
-// startPending returns the pending query of k. If there was none, it creates one
-// with a marker in the table, and the caller leads.
-func (st *Store) startPending(s *scope, k *key, proto dns.Proto) (p *pending, marker *entry) {
-	marker = &entry{scope: s, key: k.clone(), pending: &pending{proto: proto}}
+// startPending returns the pending query of k. If there was none, it creates one, and
+// the caller leads.
+func (st *Store) startPending(s *scope, k *key, proto dns.Proto) (p *pending, leads bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if p := st.find(s, k).pending; p != nil {
-		return p, nil
+	first := st.pending[k.hash]
+	for p := first; p != nil; p = p.next {
+		if p.scope == s && p.key.equal(k) {
+			return p, false
+		}
 	}
-	st.link(marker)
-	return marker.pending, marker
+	p = &pending{scope: s, key: k.clone(), next: first, proto: proto}
+	st.pending[k.hash] = p
+	return p, true
 }
 
 // finishPending ends a pending query. Its answer is in the store already, if it
 // is stored at all.
-func (st *Store) finishPending(marker *entry, result *entry, local bool) {
-	st.mu.Lock()
-	st.unlink(marker)
-	st.mu.Unlock()
-	p := marker.pending
+func (st *Store) finishPending(p *pending, result *entry, local bool) {
+	st.removePending(p)
 	p.mu.Lock()
 	p.result, p.local, p.ended = result, local, true
 	waiting := p.waiting
@@ -65,6 +69,23 @@ func (st *Store) finishPending(marker *entry, result *entry, local bool) {
 	p.mu.Unlock()
 	for _, wake := range waiting {
 		wake()
+	}
+}
+
+func (st *Store) removePending(p *pending) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	first := st.pending[p.hash]
+	switch {
+	case first != p:
+		for first.next != p {
+			first = first.next
+		}
+		first.next = p.next
+	case p.next != nil:
+		st.pending[p.hash] = p.next
+	default:
+		delete(st.pending, p.hash)
 	}
 }
 

@@ -267,11 +267,11 @@ func TestStoreConcurrentUse(t *testing.T) {
 					e.expires = now + time.Second
 					st.put(e, 0, now)
 				case 1:
-					if f, marker := st.startPending(s, &e.key, 0); marker != nil {
-						st.finishPending(marker, nil, false)
+					if p, leads := st.startPending(s, &e.key, 0); leads {
+						st.finishPending(p, nil, false)
 					} else {
 						ended := make(chan struct{})
-						if f.await(func() { close(ended) }) {
+						if p.await(func() { close(ended) }) {
 							<-ended
 						}
 					}

@@ -18,9 +18,10 @@ func (c *Cache) AwaitDNS(q *dns.Query, wake func()) bool {
 			time.AfterFunc(c.verifyTimeout, wake)
 		}
 	} else {
-		l.pending, l.marker = c.store.startPending(c.scope, &l.key, q.Proto)
+		l.pending, l.leads = c.store.startPending(c.scope, &l.key, q.Proto)
+		l.key, l.buf = l.pending.key, nil // a query that waits needs little memory
 	}
-	return l.marker == nil && l.pending != nil && l.pending.await(wake)
+	return !l.leads && l.pending != nil && l.pending.await(wake)
 }
 
 // Resolve answers q after AwaitDNS.
@@ -45,10 +46,10 @@ func (c *Cache) Resolve(ctx context.Context, q *dns.Query) error {
 func (c *Cache) wait(ctx context.Context, q *dns.Query, l *lookup) error {
 	for {
 		switch p := l.pending; {
-		case l.marker != nil:
+		case l.leads:
 			if c.answerFresh(q, l) { // stored since the last pending query ended
-				c.store.finishPending(l.marker, nil, false)
-				l.marker = nil
+				c.store.finishPending(p, nil, false)
+				l.leads = false
 				return nil
 			}
 			c.query(ctx, q, l)
@@ -75,7 +76,9 @@ func (c *Cache) wait(ctx context.Context, q *dns.Query, l *lookup) error {
 // query passes q down. If a handler panics, FinishDNS calls finish.
 func (c *Cache) query(ctx context.Context, q *dns.Query, l *lookup) {
 	q.Next(ctx)
-	c.finish(q, l)
+	led := l.led()
+	l.leads = false // FinishDNS must not end it again
+	c.finish(q, &l.key, l.optionsFrom, led)
 }
 
 // answerFresh answers q if there is a fresh entry by now.
@@ -138,16 +141,16 @@ const minRecheck = time.Second
 // pending query for it. It returns the pending query; nil if too many queries
 // are waiting. It counts the query in counter, unless that is nil.
 func (c *Cache) refresh(q *dns.Query, e *entry, counter *metrics.Counter) *pending {
-	p, marker := c.store.startPending(c.scope, &e.key, q.Proto)
-	if marker == nil {
+	p, leads := c.store.startPending(c.scope, &e.key, q.Proto)
+	if !leads {
 		return p
 	}
 	started := q.Requery(func(again *dns.Query) {
 		e.retryAfter.Store(int64(c.store.clock(time.Now()) + max(c.recheck, minRecheck)))
-		c.finish(again, &lookup{key: e.key, marker: marker})
+		c.finish(again, &e.key, 0, p)
 	})
 	if !started {
-		c.store.finishPending(marker, nil, false)
+		c.store.finishPending(p, nil, false)
 		return nil
 	}
 	if counter != nil {

@@ -29,11 +29,13 @@ type Store struct {
 	mu     sync.Mutex
 	scopes map[string]*scope
 	bytes  int
+
+	pending map[uint64]*pending // by hash of the key
 }
 
 // NewStore returns an empty store for at most limit bytes.
 func NewStore(limit int) *Store {
-	return &Store{epoch: time.Now(), seed: maphash.MakeSeed(), limit: limit, scopes: map[string]*scope{}}
+	return &Store{epoch: time.Now(), seed: maphash.MakeSeed(), limit: limit, scopes: map[string]*scope{}, pending: map[uint64]*pending{}}
 }
 
 // Stop implements config.Stopper; a store holds nothing but memory.
@@ -42,25 +44,13 @@ func (*Store) Stop() {}
 // clock returns t as the store's entries keep it: on the monotonic clock.
 func (st *Store) clock(t time.Time) time.Duration { return t.Sub(st.epoch) }
 
-// found are the entries of one key: at most one of each kind, and the pending
-// query.
-type found struct {
-	byKind  [numKinds]*entry
-	pending *pending
-}
+// found are the entries of one key: at most one of each kind.
+type found struct{ byKind [numKinds]*entry }
 
 // find returns the entries of k. The newest come first in a bucket.
 func (st *Store) find(s *scope, k *key) (f found) {
 	for e := st.table[k.hash%numBuckets].Load(); e != nil; e = e.next.Load() {
-		if e.hash != k.hash || e.scope != s || !e.key.equal(k) {
-			continue
-		}
-		switch {
-		case e.pending != nil:
-			if f.pending == nil {
-				f.pending = e.pending
-			}
-		case f.byKind[e.kind] == nil:
+		if e.hash == k.hash && f.byKind[e.kind] == nil && e.scope == s && e.key.equal(k) {
 			f.byKind[e.kind] = e
 		}
 	}

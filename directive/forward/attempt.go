@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seamark/seamark/internal/clock"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -16,21 +17,21 @@ import (
 // which the goroutine that removes it from its table reports.
 type attempt struct {
 	request    *request
-	id         uint16
-	edns       bool
-	noEDNS     bool   // send without EDNS, because the upstream rejected it
-	useStream  bool   // send over a connection instead of UDP
-	fresh      bool   // use another socket or connection than the previous attempt
-	plainCase  bool   // send in the client's letter case
-	probe      bool   // a health check
-	reused     bool   // sent over a connection that existed before
-	resent     int8   // the number of connections that were closed while it waited
-	sawInvalid bool   // an invalid reply has been reported
-	spelled    []byte // the question in random letter case; nil for the client's case
 	upstream   *upstream
-	sent       time.Time
 	socket     *socket // nil over a connection
 	sender     attemptSender
+	sent       time.Duration // of package clock
+	id         uint16
+	edns       bool
+	noEDNS     bool // send without EDNS, because the upstream rejected it
+	useStream  bool // send over a connection instead of UDP
+	fresh      bool // use another socket or connection than the previous attempt
+	plainCase  bool // send in the client's letter case
+	randomCase bool // sent in the request's random letter case
+	probe      bool // a health check
+	reused     bool // sent over a connection that existed before
+	resent     int8 // the number of connections that were closed while it waited
+	sawInvalid bool // an invalid reply has been reported
 }
 
 // An attemptSender receives the outcomes of the attempts that it has sent.
@@ -44,7 +45,9 @@ type attemptSender interface {
 // packet returns the request as a message.
 func (a *attempt) packet() []byte {
 	packet := a.request.packet(a.id, a.edns)
-	copy(packet[wire.HeaderLen:], a.spelled)
+	if a.randomCase {
+		copy(packet[wire.HeaderLen:], a.request.randomCase)
+	}
 	return packet
 }
 
@@ -87,7 +90,7 @@ func (t *table) add(a *attempt) bool {
 		_, _ = rand.Read(id[:]) // never returns an error
 		a.id = binary.BigEndian.Uint16(id[:])
 		if _, taken := t.waiting[a.id]; !taken {
-			a.sent = time.Now()
+			a.sent = clock.Now()
 			t.waiting[a.id] = a
 			t.used[a.id>>6] |= 1 << (a.id & 63)
 			return true
@@ -118,7 +121,7 @@ func (t *table) take(a *attempt) bool {
 func (t *table) restart() []*attempt {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := time.Now()
+	now := clock.Now()
 	for _, a := range t.waiting {
 		a.sent = now
 	}
@@ -126,11 +129,11 @@ func (t *table) restart() []*attempt {
 }
 
 // expire removes and returns the attempts that were sent before limit.
-func (t *table) expire(limit time.Time) (old []*attempt) {
+func (t *table) expire(limit time.Duration) (old []*attempt) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for id, a := range t.waiting {
-		if a.sent.Before(limit) {
+		if a.sent < limit {
 			delete(t.waiting, id)
 			old = append(old, a)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/internal/clock"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -40,34 +41,37 @@ type exchange struct {
 	request
 	set      *upstreamSet
 	excluded *exclusion
-	similar  *similarExchanges // guarded by set.exchangeMu, as is wakes
-	wakes    []func()          // called by finish
+	hash     uint64 // of name and type
+
+	// Guarded by set.exchangeMu.
+	nextSimilar *exchange // the next one for the same name and type; the first maxSimilar have started
+	wakes       []func()  // called by finish
 
 	mu         sync.Mutex
-	events     []func() // not yet processed
 	processing bool     // a goroutine processes events
+	events     []func() // not yet processed
 
-	// Used by the goroutine that processes events.
-	timer      *time.Timer
-	deadline   time.Time
-	useStream  bool        // send over a connection: the request requires it, or a reply was truncated
-	retryAt    time.Time   // when to send another attempt
-	candidates []*upstream // best first
+	// Used by the goroutine that processes events. Times are of package clock.
+	timer      clock.Timer
+	deadline   time.Duration
+	retryAt    time.Duration // when to send another attempt
+	candidates []*upstream   // best first
 	sent       int
 	nextIndex  int         // of the next candidate, modulo their number
 	inFlight   int         // attempts that have not ended
 	failures   int         // attempts that count for max_connect_attempts
 	refused    []*upstream // upstreams that refused the query or closed the connection
 	last       *attempt    // the one sent last; nil if it has ended
-	plainCase  bool        // a reply had the wrong letter case: send others in the client's
 	fallback   *outcome    // a reply that is used if no better one arrives
+	useStream  bool        // send over a connection: the request requires it, or a reply was truncated
+	plainCase  bool        // a reply had the wrong letter case: send others in the client's
 
 	// The result, once finished is true.
 	finished atomic.Bool
+	ede      uint16 // the extended error
 	reply    *reply
 	upstream *upstream
 	err      error
-	ede      uint16 // the extended error
 }
 
 // process processes an event. If another goroutine is processing one, process leaves
@@ -118,7 +122,7 @@ func (x *exchange) start() {
 		x.finish()
 		return
 	}
-	if x.timer == nil {
+	if x.deadline == 0 {
 		x.startTimer()
 	}
 	x.sendNow(x.nextAttempt())
@@ -126,25 +130,21 @@ func (x *exchange) start() {
 
 // sendNow sends a, and sets the timer to the time for another attempt.
 func (x *exchange) sendNow(a *attempt) {
-	x.retryAt = time.Now().Add(x.send(a))
+	x.retryAt = clock.Now() + x.send(a)
 	x.setTimer()
 }
 
 func (x *exchange) setTimer() {
-	next := x.deadline
-	if x.retryAt.Before(next) {
-		next = x.retryAt
-	}
-	x.timer.Reset(time.Until(next))
+	x.set.timers.Set(&x.timer, min(x.retryAt, x.deadline))
 }
 
 // timerExpired gives up, or sends another attempt.
 func (x *exchange) timerExpired() {
-	switch now := time.Now(); {
-	case !now.Before(x.deadline):
+	switch now := clock.Now(); {
+	case now >= x.deadline:
 		x.giveUp()
 		return
-	case now.Before(x.retryAt):
+	case now < x.retryAt:
 		x.setTimer() // another event has changed retryAt
 		return
 	}
@@ -181,9 +181,7 @@ func (x *exchange) isFinished() bool { return x.finished.Load() }
 
 // limitTime sets the deadline to d from now, unless it is earlier.
 func (x *exchange) limitTime(d time.Duration) {
-	if deadline := time.Now().Add(d); deadline.Before(x.deadline) {
-		x.deadline = deadline
-	}
+	x.deadline = min(x.deadline, clock.Now()+d)
 }
 
 // maySend reports whether another attempt may be sent. Once there is a complete reply,

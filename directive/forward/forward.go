@@ -84,7 +84,7 @@ import (
 // again over TCP; if there is no reply within read_timeout, clients get the
 // truncated one.
 //
-// A waiting query costs some 10 µs of processor time and 2 to 3 KB of memory; each
+// A waiting query costs some 10 µs of processor time and 2 KB of memory; each
 // socket or connection costs a goroutine. A query is sent at most 16 times, and
 // where upstreams are healthy one query in twenty is sent twice.
 //
@@ -116,7 +116,7 @@ import (
 //     turn, or the first in the file. Upstreams that are suspect or down come
 //     last.
 //   - max_concurrent: the number of queries that may wait; more are REFUSED. The
-//     default, 0, is no limit, but the server lets at most 16384 queries wait, and
+//     default, 0, is no limit, but the server lets at most 32768 queries wait, and
 //     at most half of them for one forward: see the directive shed.
 //   - read_timeout: the time for one upstream to reply: 2s, from 10ms to 1m. The
 //     limit of 5s for the query applies as well.

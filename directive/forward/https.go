@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/seamark/seamark/internal/clock"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -83,7 +84,7 @@ func (u *upstream) httpClient() *http.Client {
 
 // sendHTTPS sends a with the ID 0 (RFC 8484 §4.1) and waits for the reply.
 func (u *upstream) sendHTTPS(a *attempt) {
-	a.sent = time.Now()
+	a.sent = clock.Now()
 	ctx, cancel := context.WithTimeout(u.set.ctx, u.options().readTimeout)
 	defer cancel()
 	packet, err := u.exchangeHTTPS(ctx, a.packet())

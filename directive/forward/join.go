@@ -3,11 +3,11 @@ package forward
 import (
 	"bytes"
 	"errors"
+	"hash/maphash"
 	"maps"
-	"slices"
-	"time"
 
 	"github.com/seamark/seamark/dns"
+	"github.com/seamark/seamark/internal/clock"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -22,42 +22,37 @@ const (
 
 var errSimilar = errors.New("too many different queries for the name and type are waiting")
 
-// similarExchanges are the exchanges for one name and type. upstreamSet.exchangeMu
-// guards them.
-type similarExchanges struct {
-	key  string      // name and type
-	list []*exchange // the first maxSimilar have started
-}
-
 // join returns the exchange for q, which is a new one unless an equal query is
 // being sent. wake is called when it finishes, perhaps before join returns.
 func (s *upstreamSet) join(q *dns.Query, excluded *exclusion, wake func()) *exchange {
 	r := newRequest(q, s.options.forceTCP || q.Proto == dns.TCP && !s.options.preferUDP)
-	t := r.question[len(r.question)-4:][:2]
-	key := append(append(make([]byte, 0, wire.MaxName+2), q.Name()...), t...)
+	hash := maphash.Bytes(s.seed, q.Name()) + uint64(q.Type)
 	s.exchangeMu.Lock()
-	similar := s.exchanges[string(key)]
-	if similar == nil {
-		similar = &similarExchanges{key: string(key)}
-		s.exchanges[similar.key] = similar
-	}
-	for _, x := range similar.list {
+	n := 0
+	var last *exchange
+	for x := s.exchanges[hash]; x != nil; x = x.nextSimilar {
 		if x.excluded.id == excluded.id && x.request.equal(&r) {
 			s.coalesced.Add(1)
 			x.wakes = append(x.wakes, wake)
 			s.exchangeMu.Unlock()
 			return x
 		}
+		n++
+		last = x
 	}
-	x := &exchange{request: r, useStream: r.stream, set: s, similar: similar, excluded: excluded, wakes: []func(){wake}}
+	x := &exchange{request: r, useStream: r.stream, set: s, hash: hash, excluded: excluded, wakes: []func(){wake}}
 	begin := x.start
-	switch n := len(similar.list); {
+	switch {
 	case n >= maxSimilar+maxWaitingSimilar:
 		begin = func() { x.setError(errSimilar, wire.EDENoReachable); x.finish() }
 	case n >= maxSimilar:
 		begin = x.startTimer
 	}
-	similar.list = append(similar.list, x)
+	if last != nil {
+		last.nextSimilar = x
+	} else {
+		s.exchanges[hash] = x
+	}
 	s.exchangeMu.Unlock()
 	if s.enter() {
 		defer s.running.Done()
@@ -68,33 +63,22 @@ func (s *upstreamSet) join(q *dns.Query, excluded *exclusion, wake func()) *exch
 	return x
 }
 
-// equal reports whether the two requests, which have the same name and type, have equal
-// answers.
+// equal reports whether the two requests have equal answers.
 func (r *request) equal(o *request) bool {
-	class := func(r *request) []byte { return r.question[len(r.question)-2:] }
-	return r.flags == o.flags && r.do == o.do && r.stream == o.stream &&
-		bytes.Equal(class(r), class(o)) && bytes.Equal(r.options, o.options) && maps.Equal(r.ownZones, o.ownZones)
+	n := len(r.question)
+	return n == len(o.question) && equalNames(r.question[:n-4], o.question[:n-4]) && bytes.Equal(r.question[n-4:], o.question[n-4:]) &&
+		r.flags == o.flags && r.do == o.do && r.stream == o.stream && bytes.Equal(r.options, o.options) && maps.Equal(r.ownZones, o.ownZones)
 }
 
 // finish wakes the queries that wait for x, and starts an exchange that waits for the
 // end of a similar one.
 func (x *exchange) finish() {
-	if x.timer != nil {
-		x.timer.Stop()
-	}
+	x.set.timers.Stop(&x.timer)
 	x.set.exchangeMu.Lock()
 	x.finished.Store(true)
 	wakes := x.wakes
 	x.wakes = nil // attempts may refer to x for longer
-	var next *exchange
-	i := slices.Index(x.similar.list, x)
-	x.similar.list = slices.Delete(x.similar.list, i, i+1)
-	switch list := x.similar.list; {
-	case len(list) == 0:
-		delete(x.set.exchanges, x.similar.key)
-	case i < maxSimilar && len(list) >= maxSimilar:
-		next = list[maxSimilar-1]
-	}
+	next := x.removeSimilar()
 	x.set.exchangeMu.Unlock()
 	for _, wake := range wakes {
 		wake()
@@ -104,14 +88,49 @@ func (x *exchange) finish() {
 	}
 }
 
+// removeSimilar removes x from the exchanges for its name and type. It returns one that
+// may start now, if there is one. The caller holds exchangeMu.
+func (x *exchange) removeSimilar() (start *exchange) {
+	exchanges := x.set.exchanges
+	started := false // x was among the first maxSimilar
+	var before *exchange
+	n := 0
+	for y := exchanges[x.hash]; y != nil; y = y.nextSimilar {
+		switch {
+		case y == x:
+			started = n < maxSimilar
+			continue
+		case y.nextSimilar == x:
+			before = y
+		}
+		if n++; n == maxSimilar {
+			start = y
+		}
+	}
+	switch {
+	case before != nil:
+		before.nextSimilar = x.nextSimilar
+	case x.nextSimilar != nil:
+		exchanges[x.hash] = x.nextSimilar
+	default:
+		delete(exchanges, x.hash)
+	}
+	x.nextSimilar = nil
+	if !started {
+		return nil
+	}
+	return start
+}
+
 // startTimer starts the time for x.
 func (x *exchange) startTimer() {
-	x.deadline = time.Now().Add(exchangeTimeout)
+	x.deadline = clock.Now() + exchangeTimeout
 	x.retryAt = x.deadline
-	x.timer = time.AfterFunc(exchangeTimeout, func() {
+	x.timer.Expired = func() {
 		if x.set.enter() {
 			defer x.set.running.Done()
 			x.process(x.timerExpired)
 		}
-	})
+	}
+	x.setTimer()
 }

@@ -30,15 +30,15 @@ type caseMemory struct {
 	plainUntil time.Time
 }
 
-// spell returns the question with a name in random letter case; nil if the upstream does
-// not preserve it.
-func (m *caseMemory) spell(question []byte) []byte {
+// randomizes reports whether queries are sent in random letter case.
+func (m *caseMemory) randomizes() bool {
 	m.mu.Lock()
-	plain := time.Now().Before(m.plainUntil)
-	m.mu.Unlock()
-	if plain {
-		return nil
-	}
+	defer m.mu.Unlock()
+	return !time.Now().Before(m.plainUntil)
+}
+
+// inRandomCase returns the question with a name in random letter case.
+func inRandomCase(question []byte) []byte {
 	spelled := bytes.Clone(question)
 	name := spelled[:len(spelled)-4]
 	var random [wire.MaxName/8 + 1]byte

@@ -20,6 +20,10 @@ type request struct {
 	stream   bool // send over a connection from the start
 	options  []byte
 	ownZones dns.OwnZones // of the clients' server; empty for classes other than IN
+
+	// randomCase is the question in random letter case. The first attempt that needs it
+	// sets it, and the others use it, too.
+	randomCase []byte
 }
 
 func newRequest(q *dns.Query, stream bool) request {

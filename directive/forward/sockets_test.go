@@ -8,6 +8,8 @@ import (
 	"time"
 
 	mdns "github.com/miekg/dns"
+
+	"github.com/seamark/seamark/internal/clock"
 )
 
 // A fast upstream needs few sockets for any number of queries, and a slow one at most
@@ -71,7 +73,7 @@ func TestTableIDs(t *testing.T) {
 			t.Errorf("find(%d) after take: got %v, used %v, want nil, used true", id, got, used)
 		}
 	}
-	if n := len(table.expire(time.Now().Add(-time.Hour))); n != 0 {
+	if n := len(table.expire(clock.Now() - time.Hour)); n != 0 {
 		t.Errorf("expire(an hour ago): got %d attempts, want 0", n)
 	}
 	if n := len(table.close()); n != maxWaiting-10 || table.load() != 0 || table.add(&attempt{}) {

@@ -38,8 +38,8 @@ type stream struct {
 	connected    atomic.Bool // conn is set
 	conn         net.Conn
 	opened       time.Time
-	lastActivity atomic.Int64 // the time of the last query sent or data received
-	lastMessage  time.Time    // the time of the last complete message; owned by the reader
+	lastActivity atomic.Int64  // the time of the last query sent or data received
+	lastMessage  time.Duration // of package clock: the last complete message; owned by the reader
 	retired      atomic.Bool
 
 	writeMu sync.Mutex // held while adding to the table and writing
@@ -222,7 +222,7 @@ func (s *stream) handleMessages(buf []byte, filled int, p *parser) ([]byte, int)
 			break
 		}
 		s.upstream.receive(&s.table, buf[off+2:end], p, wire.MaxMessage)
-		s.lastMessage = time.Now()
+		s.lastMessage = clock.Now()
 		off = end
 	}
 	filled = copy(buf, buf[off:filled])
@@ -250,7 +250,7 @@ func (s *stream) fail(err error) {
 	waiting := s.close()
 	s.writeMu.Unlock()
 	for _, a := range waiting {
-		resend := (a.reused && a.resent == 0 || !s.lastMessage.IsZero() && a.resent < maxResent) && err != errStopped
+		resend := (a.reused && a.resent == 0 || s.lastMessage > 0 && a.resent < maxResent) && err != errStopped
 		a.fresh = true
 		a.resent++
 		if !resend || !s.upstream.set.spawn(func() { s.upstream.sendStream(a) }) {
@@ -262,8 +262,8 @@ func (s *stream) fail(err error) {
 // failOverdue fails the attempts that timed out. It closes the connection if no complete
 // message has been received since one of them was sent.
 func (s *stream) failOverdue(now time.Time) (dead bool) {
-	for _, a := range s.expire(now.Add(-s.upstream.options().readTimeout)) {
-		dead = dead || s.lastMessage.Before(a.sent)
+	for _, a := range s.expire(clock.At(now) - s.upstream.options().readTimeout) {
+		dead = dead || s.lastMessage < a.sent
 		s.upstream.fail(a, timeoutError("tcp", s.conn.LocalAddr(), s.conn.RemoteAddr()))
 	}
 	if dead {

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seamark/seamark/internal/clock"
 	"github.com/seamark/seamark/wire"
 )
 
@@ -42,8 +43,9 @@ type socket struct {
 
 // sendUDP sends a in a datagram.
 func (u *upstream) sendUDP(a *attempt) {
-	if !a.plainCase && !a.probe && !u.options().plainCase {
-		a.spelled = u.letterCase.spell(a.request.question)
+	a.randomCase = !a.plainCase && !a.probe && !u.options().plainCase && u.letterCase.randomizes()
+	if a.randomCase && a.request.randomCase == nil {
+		a.request.randomCase = inRandomCase(a.request.question)
 	}
 	for range 3 { // a socket may be closed at any time
 		s, err := u.socket(a.fresh)
@@ -150,7 +152,7 @@ func (s *socket) read() {
 
 // failOverdue fails the attempts that timed out.
 func (s *socket) failOverdue(now time.Time) {
-	for _, a := range s.expire(now.Add(-s.upstream.options().readTimeout)) {
+	for _, a := range s.expire(clock.At(now) - s.upstream.options().readTimeout) {
 		s.upstream.fail(a, timeoutError("udp", s.conn.LocalAddr(), s.conn.RemoteAddr()))
 	}
 }

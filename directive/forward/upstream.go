@@ -134,8 +134,8 @@ func (u *upstream) finish(a *attempt, r *reply) {
 	}
 	if !a.probe {
 		u.waiting.Add(-1)
-		u.latency.add(now.Sub(a.sent))
-		u.metrics.countReply(r.code, now.Sub(a.sent))
+		u.latency.add(clock.At(now) - a.sent)
+		u.metrics.countReply(r.code, clock.At(now)-a.sent)
 	}
 	if a.noEDNS && !r.rejectsRequest() && len(a.request.options) == 0 {
 		u.noEDNSUntil.Store(int64(clock.At(now) + noEDNSFor)) // RFC 6891 §7
@@ -209,12 +209,12 @@ func (u *upstream) receive(t *table, packet []byte, p *parser, limit int) (spoof
 
 // parse validates a packet that has a's ID.
 func (u *upstream) parse(a *attempt, packet []byte, p *parser, limit int) (*reply, discardReason) {
-	randomized := a.spelled != nil && len(packet) > wire.HeaderLen
-	exact := randomized && restoreCase(packet, a.spelled, a.request.question)
+	randomized := a.randomCase && len(packet) > wire.HeaderLen
+	exact := randomized && restoreCase(packet, a.request.randomCase, a.request.question)
 	switch {
 	case !echoesQuestion(packet, a.request.question):
 		return nil, wrongQuestion
-	case randomized && !u.letterCase.accepts(a.spelled, exact):
+	case randomized && !u.letterCase.accepts(a.request.randomCase, exact):
 		return nil, wrongCase
 	case len(packet) > limit:
 		u.metrics.discard(oversize)

@@ -3,6 +3,7 @@ package forward
 import (
 	"context"
 	"crypto/tls"
+	"hash/maphash"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seamark/seamark/internal/clock"
 	"github.com/seamark/seamark/metrics"
 )
 
@@ -41,8 +43,10 @@ type upstreamSet struct {
 	current         atomic.Pointer[upstreamList]
 	roundRobinCount atomic.Uint32
 
+	timers     clock.Timers // of exchanges
 	exchangeMu sync.Mutex
-	exchanges  map[string]*similarExchanges // by name and type
+	exchanges  map[uint64]*exchange // the first one for each name and type, by their hash
+	seed       maphash.Seed
 }
 
 // An upstreamList holds the current upstreams, in the order of the Corefile and
@@ -63,7 +67,8 @@ func newUpstreamSet(ctx context.Context, o options, dialer dialFunc, log *slog.L
 		sessions:  tls.NewLRUClientSessionCache(0),
 		coalesced: r.Counter("seamark_forward_coalesced_total", "Queries that waited for the reply to an equal query."),
 		allDown:   r.Counter("coredns_forward_healthcheck_broken_total", "Queries for which every upstream was down."),
-		exchanges: map[string]*similarExchanges{},
+		exchanges: map[uint64]*exchange{},
+		seed:      maphash.MakeSeed(),
 	}
 	s.resolver = &net.Resolver{PreferGo: true}
 	if len(o.resolvers) > 0 {
@@ -127,8 +132,10 @@ func (s *upstreamSet) Stop() {
 	s.cancel()
 	s.exchangeMu.Lock()
 	var waiting []*exchange
-	for _, similar := range s.exchanges {
-		waiting = append(waiting, similar.list...)
+	for _, x := range s.exchanges {
+		for ; x != nil; x = x.nextSimilar {
+			waiting = append(waiting, x)
+		}
 	}
 	s.exchangeMu.Unlock()
 	for _, x := range waiting {

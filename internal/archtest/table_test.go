@@ -40,7 +40,7 @@ var table = map[string]row{
 
 	// The core, which knows neither directives nor sockets.
 	"zone": {own: []string{"wire"}},
-	"dns":  {own: []string{"wire", "metrics"}},
+	"dns":  {own: []string{"wire", "metrics", "internal/clock"}},
 	// Records in zone files and templates need a parser.
 	"zone/zonefile": {third: []string{"github.com/miekg/dns"}, own: []string{"wire"}},
 

@@ -170,8 +170,8 @@ func (w *world) flood() {
 	for range 250 {
 		w.ask(externalName(w.IntN(externalNames)), mdns.TypeA)
 	}
-	if waiting := w.unreplied(); waiting > 4*maxParked*2/3+before {
-		w.fail("%d queries wait for the upstreams, want at most two thirds of %d, and %d of an older plan", waiting, 4*maxParked, before)
+	if waiting := w.unreplied(); waiting > 8*maxParked*2/3+before {
+		w.fail("%d queries wait for the upstreams, want at most two thirds of %d, and %d of an older plan", waiting, 8*maxParked, before)
 	}
 }
 

@@ -67,8 +67,8 @@ const (
 
 	staleFor = 20 * time.Second
 	// maxParked is the number of parked queries with goroutines. A query without one
-	// occupies a quarter.
-	maxParked = 64
+	// occupies an eighth.
+	maxParked = 32
 )
 
 func newWorld(seed uint64, dir string) *world {
