@@ -57,7 +57,7 @@ func (u *upstream) sendUDP(a *attempt) {
 		if !s.add(a) {
 			continue
 		}
-		if _, err := s.conn.Write(a.packet()); err != nil && s.take(a) {
+		if err := trySend(s.conn, a.packet()); err != nil && s.take(a) {
 			u.fail(a, err)
 		}
 		return
