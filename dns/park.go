@@ -348,7 +348,7 @@ func (q *Query) Requery(finished func(c *Query)) bool {
 	c.newQuestion = slices.Clone(q.newQuestion)
 	c.Peer, c.Local, c.Interface, c.mux, c.Timeout = q.Peer, q.Local, q.Interface, q.mux, q.Timeout
 	c.enter(q.chain)
-	c.detached = true
+	c.detached, c.Awaited = true, true
 	c.at = q.at + 1
 	if q.interceptor >= 0 {
 		c.at = q.interceptor + 1

@@ -67,6 +67,8 @@ type Query struct {
 	// accepts: 1232 bytes unless a handler sets another. A larger reply to a forged
 	// client address would serve an amplification attack.
 	UDPLimit uint16
+	// Awaited is set by a cache while other queries wait for the answer to q.
+	Awaited bool
 
 	dropped  bool
 	sealed   bool
@@ -111,6 +113,7 @@ func (q *Query) Reset(packet []byte, proto Proto, start time.Time) {
 	q.chain, q.at, q.answeredBy, q.interceptor, q.dropped, q.sealed = nil, 0, -1, -1, false, false
 	q.newQuestion, q.replyOpt, q.floor = nil, q.replyOpt[:0], 0
 	q.parent, q.depth, q.detached, q.place = nil, 0, false, nil
+	q.Awaited = false
 }
 
 // enter puts the query at the top of a chain.

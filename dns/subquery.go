@@ -95,6 +95,17 @@ func (q *Query) IsLoop() bool {
 	return false
 }
 
+// MayAwait reports whether q may wait for the answer to another query. A query that
+// other queries wait for, and its sub-queries, may not: it might be one that waits for q.
+func (q *Query) MayAwait() bool {
+	for ; q != nil; q = q.parent {
+		if q.Awaited {
+			return false
+		}
+	}
+	return true
+}
+
 // FollowCNAME adds the answer for the target of the CNAME record that ends q's answer
 // section: the records of each section after those of q, and the response code, which
 // is that of the last name (RFC 6604). If sub has addresses of the query type, its

@@ -45,8 +45,8 @@ type lookup struct {
 }
 
 // InterceptDNS is called when a handler would wait: the one that is below positions
-// further down. It answers from an entry or waits for a pending query;
-// otherwise q is passed down and leads a new pending query.
+// further down. It answers from an entry or waits for a pending query; otherwise q is
+// passed down, and leads a new pending query if there was none.
 func (c *Cache) InterceptDNS(q *dns.Query, below int) dns.Verdict {
 	flags, ok := q.State(c.stateKey).(*queryFlags)
 	if !ok {
@@ -62,8 +62,12 @@ func (c *Cache) InterceptDNS(q *dns.Query, below int) dns.Verdict {
 	found := c.store.find(c.scope, &l.key)
 	if l.entry, l.stale = c.choose(&found, l.now); l.entry == nil {
 		c.seriesOf(q).misses.Add(1)
-		if p, leads := c.store.startPending(c.scope, &l.key, q.Proto); leads {
-			p.optionsFrom = l.optionsFrom
+		p, leads := c.store.startPending(c.scope, &l.key, q.Proto)
+		switch {
+		case !leads && !q.MayAwait():
+			return dns.Next
+		case leads:
+			p.optionsFrom, q.Awaited = l.optionsFrom, true
 			c.endLookup(q, l)
 			q.SetState(c.stateKey, p)
 			return dns.Next
@@ -138,7 +142,7 @@ func (c *Cache) serve(q *dns.Query, l *lookup) dns.Verdict {
 		}
 	case now < time.Duration(e.retryAfter.Load()):
 		c.writeStale(q, e)
-	case c.verify:
+	case c.verify && q.MayAwait():
 		return dns.Wait
 	default:
 		c.writeStale(q, e)
@@ -255,6 +259,7 @@ func (c *Cache) finish(q *dns.Query, k *key, optionsFrom int, led *pending) {
 		e = newEntry(c.scope, k, q, optionsFrom)
 		e.kind = failure
 	}
+	q.Awaited = false
 	c.store.finishPending(led, e, local)
 }
 

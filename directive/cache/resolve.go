@@ -52,6 +52,7 @@ func (c *Cache) wait(ctx context.Context, q *dns.Query, l *lookup) error {
 				l.leads = false
 				return nil
 			}
+			q.Awaited = true
 			c.query(ctx, q, l)
 			return nil
 		case !p.hasEnded():

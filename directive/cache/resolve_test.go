@@ -3,6 +3,8 @@ package cache
 import (
 	"context"
 	"errors"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -103,6 +105,57 @@ func TestQueryWaitingForItself(t *testing.T) {
 			t.Errorf("got %d pending queries at the end, want 0", f)
 		}
 	})
+}
+
+// Two names that lead to each other through other zones are queried at the same time.
+// Neither query waits for the other one.
+func TestQueriesWaitingForEachOther(t *testing.T) {
+	for _, text := range []string{
+		".:53 {\n cache\n upstream a\n}\n",
+		".:53 {\n cache {\n  serve_stale 1h verify 1m\n }\n upstream a\n}\n",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newHarness(t, text)
+			names := []string{"a.example.org", "b.example.org"}
+			answer := addressAnswer(5)
+			w.upstreams["a"].answer = func(q *dns.Query, n int) error { return answer(q, n) }
+			if strings.Contains(text, "stale") {
+				for _, name := range names {
+					w.ask(question(name, mdns.TypeA))
+				}
+				time.Sleep(time.Minute)
+			}
+			w.upstreams["a"].answer = func(q *dns.Query, _ int) error {
+				if q.Depth() == 0 {
+					time.Sleep(time.Second) // until both are here
+				}
+				other := []byte("\x01a\x07example\x03org\x00")
+				if q.Name()[1] == 'a' {
+					other[1] = 'b'
+				}
+				sub, ok := q.SubQuery(other, q.Type)
+				if !ok {
+					sub = q.ResumeSubQuery(t.Context())
+				}
+				q.Fail(sub.RCode)
+				return sub.Err
+			}
+			start := time.Now()
+			var clients sync.WaitGroup
+			for _, name := range names {
+				clients.Go(func() {
+					r, _ := w.ask(question(name, mdns.TypeA))
+					if took := time.Since(start); took > 2*time.Second || len(r.Answer) == 0 && r.Rcode != mdns.RcodeServerFailure {
+						t.Errorf("%s: got %v after %v, want SERVFAIL or a stale answer within 2 s", name, r, took)
+					}
+				})
+			}
+			clients.Wait()
+			if f := w.pendingQueries(); f != 0 {
+				t.Errorf("got %d pending queries at the end, want 0", f)
+			}
+		})
+	}
 }
 
 // pendingQueries returns the number of pending queries.
