@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -36,6 +37,20 @@ func TestSelectRecordsOwnZones(t *testing.T) {
 		"negative answer for a name in the zone": {"a.example.", mdns.TypeA,
 			[]string{"a.example. 60 IN CNAME b.own.test.", "--", ". 60 IN SOA ns. host. 1 2 3 4 5"},
 			"a.example.CNAME", "b.own.test."},
+		"proofs of a wildcard CNAME, with DO": {"a.example.", mdns.TypeA, []string{
+			"a.example. 60 IN CNAME c.test.", signature("a.example.", "CNAME", 1, "example."),
+			"c.test. 60 IN CNAME b.own.test.", signature("c.test.", "CNAME", 2, "test."), "b.own.test. 60 IN A 192.0.2.1", "--",
+			"0.example. 60 IN NSEC z.example. A RRSIG NSEC", signature("0.example.", "NSEC", 2, "example."),
+			"1.example. 60 IN NSEC3 1 0 0 - 9P4L77MN1TK0ERTK9PLUNQQ1V9QB3D7P A", signature("1.example.", "NSEC3", 2, "example."),
+			"example. 60 IN SOA ns. host. 1 2 3 4 5", signature("example.", "SOA", 1, "example."),
+			"0.test. 60 IN NSEC z.test. A RRSIG NSEC", signature("0.test.", "NSEC", 2, "test."),
+			"a.own.test. 60 IN NSEC z.test. A RRSIG NSEC", signature("a.own.test.", "NSEC", 3, "example."),
+			"x.example. 60 IN NSEC z.example. A RRSIG NSEC"},
+			"a.example.CNAME a.example.RRSIG c.test.CNAME c.test.RRSIG 0.example.NSEC 0.example.RRSIG 1.example.NSEC3 1.example.RRSIG", "b.own.test."},
+		"proofs of a wildcard CNAME, without DO": {"a.example.", mdns.TypeA, []string{
+			"a.example. 60 IN CNAME b.own.test.", signature("a.example.", "CNAME", 1, "example."), "--",
+			"0.example. 60 IN NSEC z.example. A RRSIG NSEC", signature("0.example.", "NSEC", 2, "example.")},
+			"a.example.CNAME", "b.own.test."},
 		"query for the CNAME record": {"a.example.", mdns.TypeCNAME,
 			[]string{"a.example. 60 IN CNAME b.own.test.", "b.own.test. 60 IN CNAME c.example."},
 			"a.example.CNAME", ""},
@@ -51,7 +66,7 @@ func TestSelectRecordsOwnZones(t *testing.T) {
 	} {
 		packet, question := packReply(t, c.name, c.qtype, c.records...)
 		p := parser{ownZones: dns.OwnZones{zone: {}}}
-		r, why := p.parse(packet, question, false)
+		r, why := p.parse(packet, question, strings.HasSuffix(name, "with DO"))
 		if why != valid {
 			t.Errorf("%s: got %q, want a valid reply", name, why)
 			continue
@@ -74,6 +89,12 @@ func TestSelectRecordsOwnZones(t *testing.T) {
 			t.Errorf("%s: got records %q, target %q; want %q, %q", name, got, target, c.want, c.target)
 		}
 	}
+}
+
+// signature returns an RRSIG record for an owner name. labels is less than the number of
+// labels in owner if the record is from a wildcard.
+func signature(owner, covered string, labels int, signer string) string {
+	return fmt.Sprintf("%s 60 IN RRSIG %s 8 %d 60 20300101000000 20200101000000 1 %s AAAA", owner, covered, labels, signer)
 }
 
 // Clients of servers with different zones do not share a reply.

@@ -28,8 +28,11 @@ func (p *parser) selectRecords(question []byte, do bool) bool {
 		return false
 	}
 	p.selectAnswers(t, class, do)
-	if p.ownTarget == nil { // it belongs to the last name
+	switch {
+	case p.ownTarget == nil:
 		p.selectAuthority(class, do)
+	case do: // the other records of the section belong to ownTarget
+		p.selectWildcardProofs(class)
 	}
 	for i := range p.records {
 		if p.records[i].keep {
@@ -176,6 +179,47 @@ func (p *parser) selectAuthority(class wire.Class, do bool) {
 			record.keep = p.anyNameIn(owner) || zone != nil && inZone(owner, zone)
 		}
 	}
+}
+
+// selectWildcardProofs marks the NSEC and NSEC3 records, and their signatures, of the
+// zones with wildcards that CNAME records of the chain came from (RFC 4035 §3.1.3.3).
+func (p *parser) selectWildcardProofs(class wire.Class) {
+	var zones, owners [][]byte
+	for i := range p.records {
+		record := &p.records[i]
+		if record.Type != typeRRSIG || !p.hasClass(record, class) {
+			continue
+		}
+		owner, rdata := p.owner(record), p.rdata(record)
+		zone, ok := nameAt(rdata, 18)
+		if !ok {
+			continue
+		}
+		switch covered := wire.Type(binary.BigEndian.Uint16(rdata)); {
+		case record.section == wire.Answers:
+			if record.keep && covered == wire.TypeCNAME && int(rdata[3]) < countLabels(owner) {
+				zones = append(zones, zone)
+			}
+		case record.section == wire.Authority && (covered == typeNSEC || covered == typeNSEC3):
+			if record.keep = containsName(zones, zone) && !p.ownZones.Entered(p.names[0], owner); record.keep {
+				owners = append(owners, owner)
+			}
+		}
+	}
+	for i := range p.records {
+		record := &p.records[i]
+		if record.section == wire.Authority && (record.Type == typeNSEC || record.Type == typeNSEC3) && p.hasClass(record, class) {
+			record.keep = containsName(owners, p.owner(record))
+		}
+	}
+}
+
+// countLabels returns the number of labels of a name, without the root label.
+func countLabels(name []byte) (n int) {
+	for ; name[0] != 0; name = name[1+name[0]:] {
+		n++
+	}
+	return n
 }
 
 // anyNameBelow reports whether one of the names is below the zone's apex.
