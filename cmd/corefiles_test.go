@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/seamark/seamark/corefile"
 )
 
 // The Corefile of kubeadm, as in Kubernetes 1.36.
@@ -179,4 +181,15 @@ func TestCheckWarnings(t *testing.T) {
 		t.Errorf("serve logged %q, want the warnings", p.before)
 	}
 	p.stop()
+}
+
+// Standard input has the same limit as files.
+func TestStandardInputTooLarge(t *testing.T) {
+	text := strings.Repeat("#", corefile.TextLimit+1)
+	for _, args := range [][]string{{"check", "-"}, {"-conf", "stdin"}} {
+		const want = "reading the Corefile: read stdin: larger than 64 MB\n"
+		if _, stderr, code := run(t, t.TempDir(), text, args...); code != 1 || !strings.HasSuffix(stderr, want) {
+			t.Errorf("%q with %d bytes: got exit status %d and %q, want 1 and %q", args, len(text), code, stderr, want)
+		}
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -122,9 +121,9 @@ func (p *program) reader(s serve) (func() corefile.Reading, error) {
 		file, text = "(--manifests)", fmt.Sprintf(folder, word)
 	case file == "stdin", file == "-":
 		file = "stdin"
-		all, err := io.ReadAll(p.in)
+		all, err := corefile.TextFrom(file, p.in)
 		if err != nil {
-			return nil, fmt.Errorf("reading the Corefile from standard input: %w", err)
+			return nil, fmt.Errorf("reading the Corefile: %w", err)
 		}
 		text = string(all)
 	case file == "":

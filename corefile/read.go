@@ -43,7 +43,7 @@ func readCorefile(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close()
-	return limited(path, file)
+	return TextFrom(path, file)
 }
 
 // ReadText is like Read for a text that has been read.

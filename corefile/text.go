@@ -22,23 +22,25 @@ func Text(path string) ([]byte, error) {
 	if info, err := file.Stat(); err == nil && !info.Mode().IsRegular() && !info.IsDir() { // reading a directory returns a clear error
 		return nil, fmt.Errorf("read %s: not a regular file", path)
 	}
-	return limited(path, file)
+	return TextFrom(path, file)
 }
 
-// limited reads all of file, up to TextLimit. It allocates the buffer at once and
-// reads with one call if the size is known, because the file may be overwritten
-// meanwhile.
-func limited(path string, file *os.File) ([]byte, error) {
+// TextFrom reads all of r, up to TextLimit. The error contains name. For a file whose size
+// is known TextFrom allocates the buffer at once and reads with one call, because the file
+// may be overwritten meanwhile.
+func TextFrom(name string, r io.Reader) ([]byte, error) {
 	var text bytes.Buffer
-	if info, err := file.Stat(); err == nil && info.Size() <= TextLimit {
-		text.Grow(int(info.Size()) + bytes.MinRead)
+	if file, ok := r.(*os.File); ok {
+		if info, err := file.Stat(); err == nil && info.Size() <= TextLimit {
+			text.Grow(int(info.Size()) + bytes.MinRead)
+		}
 	}
-	n, err := text.ReadFrom(io.LimitReader(file, TextLimit+1))
+	n, err := text.ReadFrom(io.LimitReader(r, TextLimit+1))
 	switch {
 	case err != nil:
 		return nil, err
 	case n > TextLimit:
-		return nil, fmt.Errorf("read %s: larger than %d MB", path, TextLimit>>20)
+		return nil, fmt.Errorf("read %s: larger than %d MB", name, TextLimit>>20)
 	}
 	return text.Bytes(), nil
 }

@@ -9,6 +9,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"math/big"
@@ -296,6 +297,44 @@ func newHTTPSUpstream(t *testing.T, c *tls.Config, do func(w http.ResponseWriter
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	return s
+}
+
+// At most maxHTTPWaiting queries wait for an upstream over HTTPS; others fail at once.
+func TestHTTPSUpstreamBusy(t *testing.T) {
+	ca := newTestCA(t)
+	release := make(chan struct{})
+	s := newHTTPSUpstream(t, ca.config(false), func(w http.ResponseWriter, q *mdns.Msg, _ *http.Request) {
+		<-release
+		w.Header().Set("Content-Type", "application/dns-message")
+		_, _ = w.Write(pack(answerOf(q, "1")))
+	})
+	r := newHarness(t, "forward . "+s.URL+" {\n tls "+ca.file("ca.pem")+"\n read_timeout 1m\n max_fails 0\n}")
+	u := r.forward[0].set.current.Load().all[0]
+	for range minSamples {
+		u.latency.add(exchangeTimeout) // no query is repeated
+	}
+	const n = maxHTTPWaiting + 50
+	var clients sync.WaitGroup
+	var answered, failed atomic.Int32
+	for i := range n {
+		clients.Go(func() {
+			reply, err := r.ask(query(fmt.Sprintf("n%d.example.", i), mdns.TypeA), dns.UDP)
+			switch {
+			case brief(reply) == "192.0.2.1":
+				answered.Add(1)
+			case errors.Is(err, errBusy):
+				failed.Add(1)
+			default:
+				t.Errorf("query %d: got error %v and\n%v\nwant an answer or %v", i, err, reply, errBusy)
+			}
+		})
+	}
+	eventually(t, "the queries above the limit have failed", func() bool { return failed.Load() == n-maxHTTPWaiting })
+	close(release)
+	clients.Wait()
+	if got := answered.Load(); got != maxHTTPWaiting {
+		t.Errorf("%d queries: got %d answers, want %d", n, got, maxHTTPWaiting)
+	}
 }
 
 func TestHTTPSUpstream(t *testing.T) {

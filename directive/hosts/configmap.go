@@ -2,13 +2,12 @@ package hosts
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 	"sync"
 
 	"github.com/seamark/seamark/cluster"
 	"github.com/seamark/seamark/cluster/sources"
-	"github.com/seamark/seamark/metrics"
+	"github.com/seamark/seamark/config"
 )
 
 // A configMap has the data of one ConfigMap. It keeps the last state while the API
@@ -23,10 +22,10 @@ type configMap struct {
 }
 
 // watchMap watches the ConfigMap in the options until Stop.
-func watchMap(o cluster.Options, log *slog.Logger, reg *metrics.Registry) *configMap {
+func watchMap(o cluster.Options, b *config.Block) *configMap {
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &configMap{cancel: cancel}
-	m.tasks.Go(func() { sources.Run(ctx, o, &cluster.ConfigMapSink{Set: m.set}, log, reg, nil) })
+	m.tasks.Go(func() { sources.Run(ctx, o, &cluster.ConfigMapSink{Set: m.set}, b.Log, b.Metrics, b.Dial) })
 	return m
 }
 

@@ -1,10 +1,34 @@
 package hosts
 
 import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
 	"testing"
 
 	"github.com/seamark/seamark/cluster"
+	"github.com/seamark/seamark/config"
+	"github.com/seamark/seamark/metrics"
 )
+
+// The API server is connected to with Block.Dial.
+func TestConfigMapDial(t *testing.T) {
+	dialed := make(chan string, 1)
+	b := &config.Block{Log: slog.New(slog.DiscardHandler), Metrics: new(metrics.Registry)}
+	b.Dial = func(_ context.Context, _, address string) (net.Conn, error) {
+		select {
+		case dialed <- address:
+		default:
+		}
+		return nil, errors.New("unreachable")
+	}
+	m := watchMap(cluster.Options{ConfigMap: "dns/custom", Endpoint: "http://192.0.2.1:8080"}, b)
+	defer m.Stop()
+	if got := <-dialed; got != "192.0.2.1:8080" {
+		t.Errorf("got a connection to %s, want 192.0.2.1:8080", got)
+	}
+}
 
 // Listed deletes the data only if the list does not have the ConfigMap.
 func TestConfigMapListed(t *testing.T) {

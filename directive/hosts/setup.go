@@ -228,7 +228,7 @@ func (p *plan) start(s *config.Start, d corefile.Directive, b *config.Block) (*t
 	key := tableKey{paths: strings.Join(p.paths, "\n"), domain: p.domain, zones: join(p.zones), reload: p.reload, reverse: p.reverse}
 	from := p.source
 	for i, o := range p.settings {
-		m, err := config.Keep(s, watchKey{o}, func() (*configMap, error) { return watchMap(o, b.Log, b.Metrics), nil })
+		m, err := config.Keep(s, watchKey{o}, func() (*configMap, error) { return watchMap(o, b), nil })
 		if err != nil {
 			return nil, err
 		}
