@@ -117,11 +117,10 @@ func TestQueriesWaitingForEachOther(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newHarness(t, text)
 			names := []string{"a.example.org", "b.example.org"}
-			answer := addressAnswer(5)
-			w.upstreams["a"].answer = func(q *dns.Query, n int) error { return answer(q, n) }
+			w.upstreams["a"].answer = addressAnswer(5)
 			if strings.Contains(text, "stale") {
 				for _, name := range names {
-					w.ask(question(name, mdns.TypeA))
+					w.ask(newQuery(name, mdns.TypeA))
 				}
 				time.Sleep(time.Minute)
 			}
@@ -144,7 +143,7 @@ func TestQueriesWaitingForEachOther(t *testing.T) {
 			var clients sync.WaitGroup
 			for _, name := range names {
 				clients.Go(func() {
-					r, _ := w.ask(question(name, mdns.TypeA))
+					r, _ := w.ask(newQuery(name, mdns.TypeA))
 					if took := time.Since(start); took > 2*time.Second || len(r.Answer) == 0 && r.Rcode != mdns.RcodeServerFailure {
 						t.Errorf("%s: got %v after %v, want SERVFAIL or a stale answer within 2 s", name, r, took)
 					}
